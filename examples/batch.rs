@@ -8,10 +8,7 @@
 
 use trine::{Segment, Sequence, StepOptions};
 
-const MODEL: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/testdata/models/trilm-wt-5.8m-F16.gguf"
-);
+const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/models/trilm-wt-5.8m-F16.gguf");
 
 const BEGINNING: &str = "The game was released in North America in the summer of that year.";
 const ENDS: [&str; 4] = [" Critics", " The players", " In Japan", " A second edition"];
@@ -43,11 +40,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // The beginning, whose logits nobody wants: `logits_from` is behind its last token.
     let mut stem = engine.sequence();
     let beginning = tokenizer.encode(BEGINNING, true, true)?;
-    let segment = Segment {
-        seq: &mut stem,
-        tokens: &beginning,
-        logits_from: beginning.len(),
-    };
+    let segment = Segment { seq: &mut stem, tokens: &beginning, logits_from: beginning.len() };
     engine.step(&mut [segment], &options, &mut |_, _, _| ())?;
 
     // Forks hold the pages of the beginning by reference; they take memory of their own as they grow.
@@ -63,11 +56,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let mut chosen = vec![0; texts.len()];
         let mut segments: Vec<Segment<'_>> = texts
             .iter_mut()
-            .map(|text| Segment {
-                logits_from: text.next.len() - 1,
-                seq: &mut text.seq,
-                tokens: &text.next,
-            })
+            .map(|text| Segment { logits_from: text.next.len() - 1, seq: &mut text.seq, tokens: &text.next })
             .collect();
         engine.step(&mut segments, &options, &mut |text, _, logits| {
             chosen[text] = best(logits);

@@ -9,10 +9,7 @@ use std::io::{self, BufRead, Write};
 
 use trine::{Chat, ChatTemplate, ContextOptions, GenerateOptions, Message};
 
-const MODEL: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/testdata/models/trilm-wt-5.8m-F16.gguf"
-);
+const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/models/trilm-wt-5.8m-F16.gguf");
 
 /// For models that come without a template.
 const PLAIN: &str = "\
@@ -28,11 +25,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Some(template) => template,
         None => ChatTemplate::new(PLAIN, model.tokenizer())?,
     };
-    let options = GenerateOptions {
-        max_tokens: Some(80),
-        stop: vec!["\nuser:".to_owned()],
-        ..GenerateOptions::default()
-    };
+    let options =
+        GenerateOptions { max_tokens: Some(80), stop: vec!["\nuser:".to_owned()], ..GenerateOptions::default() };
     let context = model.context(&ContextOptions::default());
     let mut chat = Chat::new(context, template, options);
     chat.push(Message::system("Be brief."));
@@ -44,10 +38,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         println!();
         let stats = chat.context().stats();
-        eprintln!(
-            "[{} tokens of the conversation evaluated, {} reused]",
-            stats.prompt.count, stats.reused
-        );
+        eprintln!("[{} tokens of the conversation evaluated, {} reused]", stats.prompt.count, stats.reused);
     }
     Ok(())
 }

@@ -10,10 +10,7 @@ use std::process::ExitCode;
 
 use trine::{End, Error, GenerateOptions, SamplerOptions};
 
-const MODEL: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/testdata/models/trilm-wt-5.8m-F16.gguf"
-);
+const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/models/trilm-wt-5.8m-F16.gguf");
 
 fn run() -> Result<(), Error> {
     let mut args = std::env::args().skip(1);
@@ -26,11 +23,7 @@ fn run() -> Result<(), Error> {
     // The same seed gives the same text, on every machine and at any number of threads.
     let options = GenerateOptions {
         max_tokens: Some(64),
-        sampler: SamplerOptions {
-            seed: 42,
-            temp: 0.7,
-            ..SamplerOptions::default()
-        },
+        sampler: SamplerOptions { seed: 42, temp: 0.7, ..SamplerOptions::default() },
         stop: vec!["\n".to_owned()],
         ..GenerateOptions::default()
     };

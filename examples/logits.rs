@@ -1,5 +1,5 @@
-//! Logits themselves: the hash of those after every token, the proof that a machine computes the same bits, and the most
-//! likely tokens at the end.
+//! Logits themselves: the hash of those after every token, the proof that a machine computes the same bits, and the
+//! most likely tokens at the end.
 //!
 //! ```sh
 //! cargo run --release --example logits                          # the bundled model
@@ -9,10 +9,7 @@
 use sha2::{Digest, Sha256};
 use trine::SessionOptions;
 
-const MODEL: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/testdata/models/trilm-wt-5.8m-F16.gguf"
-);
+const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/models/trilm-wt-5.8m-F16.gguf");
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args().skip(1);
@@ -23,10 +20,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let tokenizer = model.tokenizer();
     let tokens = tokenizer.encode(&text, true, true)?;
 
-    let mut session = model.session(SessionOptions {
-        n_ctx: tokens.len(),
-        n_ubatch: 512,
-    });
+    let mut session = model.session(SessionOptions { n_ctx: tokens.len(), n_ubatch: 512 });
     let mut last = Vec::new();
     // From index 0 on: the logits of every token. `tokens.len() - 1` would ask for those of the last one only.
     session.eval(&tokens, 0, &mut |i, logits: &[f32]| {
@@ -42,11 +36,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("next:");
     for &id in &likely[..5.min(likely.len())] {
         let text = tokenizer.piece(id, true);
-        println!(
-            "{:8.4} {:?}",
-            last[id as usize],
-            String::from_utf8_lossy(&text)
-        );
+        println!("{:8.4} {:?}", last[id as usize], String::from_utf8_lossy(&text));
     }
     Ok(())
 }

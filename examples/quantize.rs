@@ -33,12 +33,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let text: String = text.chars().take(20_000).collect();
     for path in [PathBuf::from(input), output.clone()] {
         let estimate = trine::open(&path)?.perplexity(&text, 256)?;
-        println!(
-            "{}: perplexity {:.4} +/- {:.4}",
-            path.display(),
-            estimate.ppl(),
-            estimate.ppl_error()
-        );
+        println!("{}: perplexity {:.4} +/- {:.4}", path.display(), estimate.ppl(), estimate.ppl_error());
     }
     if args.is_empty() {
         std::fs::remove_file(output)?;

@@ -44,10 +44,7 @@ impl Limits {
     /// 160 MiB, and for each MiB three seconds and 48 MiB more.
     pub fn of(bytes: usize) -> Limits {
         let mib = bytes as u64 >> 20;
-        Limits {
-            time: Duration::from_secs(3 + 3 * mib),
-            memory: (160 + 48 * mib) << 20,
-        }
+        Limits { time: Duration::from_secs(3 + 3 * mib), memory: (160 + 48 * mib) << 20 }
     }
 }
 
@@ -75,10 +72,7 @@ const TICK: Duration = Duration::from_millis(4);
 ///
 /// # Errors
 /// `work` took too much, panicked, or could not be begun.
-pub fn within<T: Send + 'static>(
-    limits: Limits,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, Failure> {
+pub fn within<T: Send + 'static>(limits: Limits, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Failure> {
     let (sender, receiver) = mpsc::channel();
     // Nobody listens any more when the watcher has given up. Nothing of what `work` owned is seen after a panic.
     let work = move || drop(sender.send(catch_unwind(AssertUnwindSafe(work))));
@@ -109,10 +103,7 @@ pub fn within<T: Send + 'static>(
 /// Resident bytes of this process; 0 where the system does not tell.
 fn resident() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages = statm
-        .split_whitespace()
-        .nth(1)
-        .and_then(|p| p.parse::<u64>().ok());
+    let pages = statm.split_whitespace().nth(1).and_then(|p| p.parse::<u64>().ok());
     pages.unwrap_or(0) * 4096
 }
 
@@ -122,10 +113,7 @@ mod tests {
 
     #[test]
     fn what_takes_too_much_is_given_up() {
-        let limits = Limits {
-            time: Duration::from_millis(50),
-            memory: 64 << 20,
-        };
+        let limits = Limits { time: Duration::from_millis(50), memory: 64 << 20 };
         assert_eq!(within(limits, || 7), Ok(7));
         let slow = within(limits, || thread::sleep(Duration::from_secs(5)));
         assert_eq!(slow, Err(Failure::Time(limits.time)));

@@ -36,8 +36,8 @@
 //! # What is promised
 //!
 //! The bits. The numerics are those of llama.cpp's CPU backend built for plain x86-64 (no SIMD options, no FMA
-//! contraction) and run with flash attention off. Instruction set, threads, batch sizes, memory layouts and drafts change
-//! speed and nothing else: the same file, prompt and options give the same logits everywhere, to the last bit.
+//! contraction) and run with flash attention off. Instruction set, threads, batch sizes, memory layouts and drafts
+//! change speed and nothing else: the same file, prompt and options give the same logits everywhere, to the last bit.
 //! `docs/determinism.md` states the contract; the tests hold it.
 
 pub mod arch;
@@ -80,8 +80,8 @@ pub use cancel::CancelToken;
 pub use chat::{ChatTemplate, Message, Role};
 pub use error::Error;
 pub use generate::{
-    Answer, Chat, Chunk, Completion, Context, ContextOptions, DraftOptions, End, GenerateError,
-    GenerateOptions, Generation, Prompt,
+    Answer, Chat, Chunk, Completion, Context, ContextOptions, DraftOptions, End, GenerateError, GenerateOptions,
+    Generation, Prompt,
 };
 pub use grammar::Grammar;
 pub use handle::{EmbedError, EmbedOptions, Model};
@@ -90,9 +90,7 @@ pub use model::{Model as Weights, NumberPath};
 pub use open::{OpenError, OpenOptions, open, open_file, open_with};
 pub use pool::Pool;
 pub use quant::{Recipe, Target, quantize};
-pub use sample::{
-    DryBreakers, DryOptions, Mirostat, MirostatVersion, Sampler, SamplerKind, SamplerOptions,
-};
+pub use sample::{DryBreakers, DryOptions, Mirostat, MirostatVersion, Sampler, SamplerKind, SamplerOptions};
 pub use step::{Engine, Pooling, Scale, Segment, Sequence, Session, SessionOptions, StepOptions};
 pub use tokenizer::Tokenizer;
 pub use trine_formats::gguf::ModelFile;

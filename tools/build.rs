@@ -1,5 +1,5 @@
-//! Tells the tools which commit they are built from (`TRINE_COMMIT`). Only files are read: no program is run, no connection
-//! opened, and a source tree that says nothing builds as well.
+//! Tells the tools which commit they are built from (`TRINE_COMMIT`). Only files are read: no program is run, no
+//! connection opened, and a source tree that says nothing builds as well.
 
 use std::env;
 use std::fs;
@@ -10,9 +10,7 @@ fn main() {
     println!("cargo:rerun-if-env-changed=TRINE_COMMIT");
     let package = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
     let commit = env::var("TRINE_COMMIT").ok();
-    let commit = commit
-        .or_else(|| packaged(&package))
-        .or_else(|| checked_out(&package.join("../.git")));
+    let commit = commit.or_else(|| packaged(&package)).or_else(|| checked_out(&package.join("../.git")));
     let commit = commit.filter(|c| c.len() >= 7 && c.bytes().all(|b| b.is_ascii_hexdigit()));
     let commit = commit.unwrap_or_else(|| "unknown".to_owned());
     println!("cargo:rustc-env=TRINE_COMMIT={commit}");
@@ -25,8 +23,8 @@ fn packaged(package: &Path) -> Option<String> {
     rest.split('"').nth(1).map(str::to_owned)
 }
 
-/// What is checked out in the repository itself; one that this source tree merely lies in says nothing about it. `.git` is a
-/// folder, or in a further work tree a file that names one.
+/// What is checked out in the repository itself; one that this source tree merely lies in says nothing about it. `.git`
+/// is a folder, or in a further work tree a file that names one.
 fn checked_out(git: &Path) -> Option<String> {
     let own = match fs::read_to_string(git) {
         Ok(text) => git.parent()?.join(text.trim().strip_prefix("gitdir: ")?),
@@ -44,9 +42,7 @@ fn checked_out(git: &Path) -> Option<String> {
         return Some(commit.trim().to_owned());
     }
     let packed = watched(&common.join("packed-refs"))?;
-    let line = packed
-        .lines()
-        .find(|l| l.ends_with(&format!(" {branch}")))?;
+    let line = packed.lines().find(|l| l.ends_with(&format!(" {branch}")))?;
     line.split(' ').next().map(str::to_owned)
 }
 

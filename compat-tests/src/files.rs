@@ -34,36 +34,15 @@ pub fn every_value() -> Metadata {
         ("test.empty", Value::str("")),
         ("test.array.u8", Value::Array(Array::U8(vec![0, 255]))),
         ("test.array.i8", Value::Array(Array::I8(vec![-128, 127]))),
-        (
-            "test.array.u16",
-            Value::Array(Array::U16(vec![1, u16::MAX])),
-        ),
-        (
-            "test.array.i16",
-            Value::Array(Array::I16(vec![i16::MIN, 3])),
-        ),
-        (
-            "test.array.u32",
-            Value::Array(Array::U32(vec![7, u32::MAX])),
-        ),
-        (
-            "test.array.i32",
-            Value::Array(Array::I32(vec![i32::MIN, -1])),
-        ),
+        ("test.array.u16", Value::Array(Array::U16(vec![1, u16::MAX]))),
+        ("test.array.i16", Value::Array(Array::I16(vec![i16::MIN, 3]))),
+        ("test.array.u32", Value::Array(Array::U32(vec![7, u32::MAX]))),
+        ("test.array.i32", Value::Array(Array::I32(vec![i32::MIN, -1]))),
         ("test.array.u64", Value::Array(Array::U64(vec![u64::MAX]))),
         ("test.array.i64", Value::Array(Array::I64(vec![i64::MIN]))),
-        (
-            "test.array.f32",
-            Value::Array(Array::F32(vec![1e-45, -0.0, 3.5])),
-        ),
-        (
-            "test.array.f64",
-            Value::Array(Array::F64(vec![1e-300, 2.5])),
-        ),
-        (
-            "test.array.bool",
-            Value::Array(Array::Bool(vec![true, false])),
-        ),
+        ("test.array.f32", Value::Array(Array::F32(vec![1e-45, -0.0, 3.5]))),
+        ("test.array.f64", Value::Array(Array::F64(vec![1e-300, 2.5]))),
+        ("test.array.bool", Value::Array(Array::Bool(vec![true, false]))),
         ("test.array.str", Value::Array(Array::Str(strings))),
         ("test.array.none", Value::Array(Array::U32(Vec::new()))),
     ];

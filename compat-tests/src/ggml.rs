@@ -127,25 +127,14 @@ impl Ggml {
         // SAFETY: the functions take no arguments, or a function that is always there.
         let (backend, reg, plain) = unsafe {
             (f.ggml_log_set)(log, ptr::null_mut());
-            (
-                (f.ggml_backend_cpu_init)(),
-                (f.ggml_backend_cpu_reg)(),
-                (f.ggml_backend_cpu_buffer_type)(),
-            )
+            ((f.ggml_backend_cpu_init)(), (f.ggml_backend_cpu_reg)(), (f.ggml_backend_cpu_buffer_type)())
         };
         if backend.is_null() || reg.is_null() {
             bail!("its CPU backend does not start");
         }
         // SAFETY: the CPU backend has one device, number 0.
         let device = unsafe { (f.ggml_backend_reg_dev_get)(reg, 0) };
-        let mut ggml = Ggml {
-            f,
-            backend,
-            device,
-            plain,
-            repack: None,
-            dir: dir.to_owned(),
-        };
+        let mut ggml = Ggml { f, backend, device, plain, repack: None, dir: dir.to_owned() };
         let mut extra = ggml.extra_buffers(reg).into_iter();
         ggml.repack = extra.find(|(name, _)| name.contains("REPACK")).map(|b| b.1);
         Ok(ggml)
@@ -201,10 +190,7 @@ impl Ggml {
         x: &[f32],
         repacked: bool,
     ) -> Option<Product<'_>> {
-        assert_eq!(
-            Some(weights.len() as u64),
-            ty.tensor_bytes(columns as u64, rows as u64)
-        );
+        assert_eq!(Some(weights.len() as u64), ty.tensor_bytes(columns as u64, rows as u64));
         assert_eq!(x.len(), columns * tokens);
         let buffer_type = if repacked { self.repack? } else { self.plain };
         let f = &self.f;
@@ -300,7 +286,8 @@ impl Drop for Product<'_> {
             unsafe { (f.ggml_backend_buffer_free)(buffer) };
         }
         for &ctx in &self.contexts {
-            // SAFETY: `ggml_init` gave the context to this product, which ends here; the buffers of its tensors are freed.
+            // SAFETY: `ggml_init` gave the context to this product, which ends here; the buffers of its tensors are
+            // freed.
             unsafe { (f.ggml_free)(ctx) };
         }
     }

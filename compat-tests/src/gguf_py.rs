@@ -19,13 +19,7 @@ const WHEEL: Wheel = Wheel {
 };
 /// What the reader and writer import. numpy's wheels differ between Python versions, so that it is not
 /// pinned closer: it only holds the arrays.
-const NEEDS: [&str; 5] = [
-    "numpy>=1.26,<3",
-    "pyyaml>=6,<7",
-    "requests>=2.31,<3",
-    "tqdm>=4.66,<5",
-    "urllib3<3",
-];
+const NEEDS: [&str; 5] = ["numpy>=1.26,<3", "pyyaml>=6,<7", "requests>=2.31,<3", "tqdm>=4.66,<5", "urllib3<3"];
 
 /// gguf-py in a directory of its own.
 pub struct GgufPy {
@@ -71,10 +65,7 @@ impl GgufPy {
     pub fn list(&self, paths: &[PathBuf]) -> Result<Vec<Json>> {
         let output = programs::succeed(self.script().arg("list").args(paths))?;
         let text = String::from_utf8(output.stdout)?;
-        let listings: Vec<Json> = text
-            .lines()
-            .map(serde_json::from_str)
-            .collect::<Result<_, _>>()?;
+        let listings: Vec<Json> = text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
         ensure!(listings.len() == paths.len(), "{text}");
         Ok(listings)
     }
@@ -158,10 +149,7 @@ fn scalar(value: &Value) -> (u32, Json) {
 
 /// gguf-py does not keep the element type of an empty array.
 fn array(array: &Array) -> (Vec<u32>, Json) {
-    let values: Vec<(u32, Json)> = (0..array.len())
-        .filter_map(|i| array.value(i))
-        .map(|v| scalar(&v))
-        .collect();
+    let values: Vec<(u32, Json)> = (0..array.len()).filter_map(|i| array.value(i)).map(|v| scalar(&v)).collect();
     let mut kinds = vec![9];
     kinds.extend(values.first().map(|(kind, _)| *kind));
     (kinds, values.into_iter().map(|(_, v)| v).collect())

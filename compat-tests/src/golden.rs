@@ -29,12 +29,7 @@ pub fn quantized() -> Result<Vec<Quantized>> {
         .map(|line| {
             let mut words = line.split_whitespace().map(str::to_owned);
             let mut next = || words.next().with_context(|| format!("line {line:?}"));
-            Ok(Quantized {
-                sha256: next()?,
-                source: next()?,
-                ty: next()?,
-                options: words.collect(),
-            })
+            Ok(Quantized { sha256: next()?, source: next()?, ty: next()?, options: words.collect() })
         })
         .collect()
 }
@@ -59,16 +54,11 @@ pub fn perplexity(model: &str) -> Result<Perplexity> {
     let value = values.iter().find(|v| v["model"] == model);
     let value = value.with_context(|| format!("no model {model:?}"))?;
     let text = |key: &str| Some(value[key].as_str()?.to_owned());
-    let running = value["running"]
-        .as_array()
-        .context("no running estimates")?;
+    let running = value["running"].as_array().context("no running estimates")?;
     Ok(Perplexity {
         n_ctx: value["n_ctx"].as_u64().context("n_ctx")?,
         estimate: text("ppl").zip(text("err")).context("no estimate")?,
-        running: running
-            .iter()
-            .filter_map(serde_json::Value::as_f64)
-            .collect(),
+        running: running.iter().filter_map(serde_json::Value::as_f64).collect(),
     })
 }
 

@@ -160,11 +160,7 @@ impl Kind {
             Kind::Bits => x.fill_with(|| {
                 let bits = rng.bits() as u32;
                 let is_nan = f32::from_bits(bits).is_nan();
-                f32::from_bits(if is_nan {
-                    bits & 0x8000_0000 | 0x7fc0_0000
-                } else {
-                    bits
-                })
+                f32::from_bits(if is_nan { bits & 0x8000_0000 | 0x7fc0_0000 } else { bits })
             }),
             Kind::Payloads => x.fill_with(|| f32::from_bits(rng.bits() as u32)),
         }

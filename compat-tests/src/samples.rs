@@ -17,10 +17,7 @@ pub fn all() -> &'static [Vec<u8>] {
     ALL.get_or_init(|| {
         let types = [TypeId::TQ2_0, TypeId::F32, TypeId(1000), TypeId::Q4_0];
         let mut every = files::one_of_each(&types);
-        let unknown = NewTensor {
-            bytes: Some(96),
-            ..NewTensor::new("unknown", [5], TypeId(1000))
-        };
+        let unknown = NewTensor { bytes: Some(96), ..NewTensor::new("unknown", [5], TypeId(1000)) };
         every.push((unknown, vec![7; 96]));
         let planned = [
             (files::every_value(), every),
@@ -29,10 +26,7 @@ pub fn all() -> &'static [Vec<u8>] {
             model(),
             imatrix(),
         ];
-        let mut all: Vec<Vec<u8>> = planned
-            .iter()
-            .map(|(meta, tensors)| files::bytes(meta, tensors))
-            .collect();
+        let mut all: Vec<Vec<u8>> = planned.iter().map(|(meta, tensors)| files::bytes(meta, tensors)).collect();
         all.push(legacy_imatrix());
         let (meta, tensors) = any_precision();
         all.push(files::bytes(&meta, &tensors));
@@ -50,13 +44,7 @@ fn strings<'a>(texts: impl IntoIterator<Item = &'a [u8]>) -> Value {
 
 /// Two matrices at 2 and 3 bits, one of them with two weights that are kept as they are.
 fn any_precision() -> (Metadata, Vec<(NewTensor, Vec<u8>)>) {
-    let matrix = |name: &str, rows, sparse| Matrix {
-        name: name.to_owned(),
-        columns: 66,
-        rows,
-        groups: 1,
-        sparse,
-    };
+    let matrix = |name: &str, rows, sparse| Matrix { name: name.to_owned(), columns: 66, rows, groups: 1, sparse };
     let matrices = [matrix("a", 2, 2), matrix("b", 1, 0)];
     let header = Header {
         seed_bits: 2,
@@ -110,10 +98,7 @@ pub fn vocabulary(model: &str) -> Metadata {
         meta.set("tokenizer.ggml.pre", Value::str("gpt-2"));
         meta.set("tokenizer.ggml.merges", strings([&b"a b"[..], b"ab c"]));
     }
-    meta.set(
-        "tokenizer.ggml.tokens",
-        strings(tokens.iter().map(Vec::as_slice)),
-    );
+    meta.set("tokenizer.ggml.tokens", strings(tokens.iter().map(Vec::as_slice)));
     meta.set("tokenizer.ggml.scores", Value::Array(Array::F32(scores)));
     meta.set("tokenizer.ggml.token_type", Value::Array(Array::I32(types)));
     for (key, id) in [("unknown", 0), ("bos", 1), ("eos", 2)] {
@@ -184,10 +169,7 @@ fn imatrix() -> (Metadata, Vec<(NewTensor, Vec<u8>)>) {
     let sums = NewTensor::new("blk.0.attn_q.weight.in_sum2", [8, 2], TypeId::F32);
     let counts = NewTensor::new("blk.0.attn_q.weight.counts", [1, 2], TypeId::F32);
     let floats = |v: &[f32]| v.iter().flat_map(|v| v.to_le_bytes()).collect();
-    (
-        meta,
-        vec![(sums, floats(&[0.5; 16])), (counts, floats(&[4.0, 0.0]))],
-    )
+    (meta, vec![(sums, floats(&[0.5; 16])), (counts, floats(&[4.0, 0.0]))])
 }
 
 fn legacy_imatrix() -> Vec<u8> {

@@ -117,12 +117,7 @@ pub fn tokenizer_from_meta(data: &[u8]) {
         Ok(tokenizer) => tokenizer,
         Err(e) => return assert_message(&e),
     };
-    for text in [
-        "",
-        "abc a",
-        " é\u{1f600}\0<s></s><unk>",
-        "!!!!abcabcabc \n\t ",
-    ] {
+    for text in ["", "abc a", " é\u{1f600}\0<s></s><unk>", "!!!!abcabcabc \n\t "] {
         for special in [false, true] {
             if let Ok(ids) = tokenizer.encode(text, special, special) {
                 let mut detokenizer = tokenizer.detokenizer(special);
@@ -167,26 +162,16 @@ pub fn model_load(data: &[u8]) {
     let Ok(gguf) = Gguf::parse(data, &Limits::default()) else {
         return;
     };
-    let shard = Shard {
-        path: PathBuf::new(),
-        gguf,
-        bytes: Arc::new(data.to_vec()),
-    };
+    let shard = Shard { path: PathBuf::new(), gguf, bytes: Arc::new(data.to_vec()) };
     let Ok(file) = ModelFile::new(vec![shard]) else {
         return;
     };
-    let options = LoadOptions {
-        isa: Isa::scalar(),
-        ..LoadOptions::default()
-    };
+    let options = LoadOptions { isa: Isa::scalar(), ..LoadOptions::default() };
     let model = match Model::load(&file, &options) {
         Ok(model) => model,
         Err(e) => return assert_message(&e),
     };
-    let options = SessionOptions {
-        n_ctx: 4,
-        n_ubatch: 4,
-    };
+    let options = SessionOptions { n_ctx: 4, n_ubatch: 4 };
     let mut session = Session::new(&model, &Pool::new(1).expect("threads"), options);
     if let Err(e) = session.eval(&[1, 2, 5], 2, &mut |_, _| {}) {
         assert_message(&e);
@@ -195,18 +180,11 @@ pub fn model_load(data: &[u8]) {
 
 /// Describes an any-precision file that may end early, and reads a row of every matrix at every width.
 pub fn any_precision(data: &[u8]) {
-    let limits = Limits {
-        partial: true,
-        ..Limits::default()
-    };
+    let limits = Limits { partial: true, ..Limits::default() };
     let Ok(gguf) = Gguf::parse(data, &limits) else {
         return;
     };
-    let shard = Shard {
-        path: PathBuf::new(),
-        gguf,
-        bytes: Arc::new(data.to_vec()),
-    };
+    let shard = Shard { path: PathBuf::new(), gguf, bytes: Arc::new(data.to_vec()) };
     let Ok(file) = ModelFile::new(vec![shard]) else {
         return;
     };
@@ -218,9 +196,7 @@ pub fn any_precision(data: &[u8]) {
     assert!(!ap.widths().is_empty() && !ap.tensors().is_empty());
     for &width in ap.widths() {
         for t in ap.tensors() {
-            let view = ap
-                .view(&file, &t.name, width)
-                .expect("a width that is there");
+            let view = ap.view(&file, &t.name, width).expect("a width that is there");
             for row in [0, t.rows - 1] {
                 assert_eq!(view.row(row).len(), t.columns);
             }
@@ -239,10 +215,7 @@ pub fn template_render(data: &[u8]) {
         Ok(template) => template,
         Err(e) => return assert_message(&e),
     };
-    let messages = [
-        Message::user("abc </s> {{ x }}"),
-        Message::assistant("a\nb"),
-    ];
+    let messages = [Message::user("abc </s> {{ x }}"), Message::assistant("a\nb")];
     match template.render(&messages, true) {
         Ok(text) => assert!(text.len() <= 64 << 20),
         Err(e) => assert_message(&e),
@@ -292,10 +265,7 @@ fn checkpoint_with(name: &str, data: &[u8]) {
         std::fs::write(dir.path().join(other), bytes).expect("a file");
     }
     std::fs::write(dir.path().join(name), data).expect("a file");
-    let options = Options {
-        vocab_only: name != "model.safetensors",
-        ..Options::default()
-    };
+    let options = Options { vocab_only: name != "model.safetensors", ..Options::default() };
     if let Err(e) = plan(dir.path(), &options) {
         assert_message(&e);
     }
@@ -421,11 +391,7 @@ fn damage(file: &mut Vec<u8>, fields: &[(usize, usize)], at: usize, value: u8) {
 /// Start and width of every number in a valid file's header: counts, lengths, types, values, places.
 /// For other files every aligned word.
 pub fn fields(file: &[u8]) -> Vec<(usize, usize)> {
-    let mut walk = Walk {
-        file,
-        at: 4,
-        fields: Vec::new(),
-    };
+    let mut walk = Walk { file, at: 4, fields: Vec::new() };
     if file.starts_with(b"GGUF") && walk.header().is_some() {
         return walk.fields;
     }

@@ -4,8 +4,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What stays the same of a file under all its names: device, inode and the time it was made, where the system has them. The number
-/// of an inode is given to another file when the first is gone; the time tells the two apart.
+/// What stays the same of a file under all its names: device, inode and the time it was made, where the system has
+/// them. The number of an inode is given to another file when the first is gone; the time tells the two apart.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FileId(Id);
 

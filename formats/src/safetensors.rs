@@ -79,10 +79,7 @@ impl Dtype {
     }
 
     fn from_name(name: &str) -> Option<Dtype> {
-        Dtype::ALL
-            .iter()
-            .find(|(_, n, _)| *n == name)
-            .map(|(d, ..)| *d)
+        Dtype::ALL.iter().find(|(_, n, _)| *n == name).map(|(d, ..)| *d)
     }
 }
 
@@ -111,38 +108,23 @@ pub enum SafetensorsError {
         "the header claims {len} bytes, more than the {MAX_HEADER} that the format allows; this is no safetensors file"
     )]
     HeaderTooLong { len: u64 },
-    #[error(
-        "the header needs {need} bytes and the file has {have}: it was cut off, download it again"
-    )]
+    #[error("the header needs {need} bytes and the file has {have}: it was cut off, download it again")]
     HeaderCutOff { need: u64, have: u64 },
     #[error("the header is not JSON: {0}")]
     Json(String),
     #[error("the header is not a JSON object")]
     NotAnObject,
-    #[error(
-        "the header has more than the {MAX_VALUES} values that are read, which are those of 65536 tensors"
-    )]
+    #[error("the header has more than the {MAX_VALUES} values that are read, which are those of 65536 tensors")]
     TooMany,
     #[error("tensor '{name}': {what}")]
     Entry { name: String, what: &'static str },
     #[error("tensor '{name}': element type '{dtype}' is not known")]
     Dtype { name: String, dtype: String },
-    #[error(
-        "tensor '{name}' of shape {shape:?} needs {expected} bytes, data_offsets give it {found}"
-    )]
-    Size {
-        name: String,
-        shape: Vec<u64>,
-        expected: u64,
-        found: u64,
-    },
-    #[error(
-        "tensor '{name}' starts at byte {start} of the data, where the one before it ends at {end}"
-    )]
+    #[error("tensor '{name}' of shape {shape:?} needs {expected} bytes, data_offsets give it {found}")]
+    Size { name: String, shape: Vec<u64>, expected: u64, found: u64 },
+    #[error("tensor '{name}' starts at byte {start} of the data, where the one before it ends at {end}")]
     Gap { name: String, start: u64, end: u64 },
-    #[error(
-        "the tensors need {need} bytes and the file has {have}: it was cut off, download it again"
-    )]
+    #[error("the tensors need {need} bytes and the file has {have}: it was cut off, download it again")]
     DataCutOff { need: u64, have: u64 },
     #[error("the file has {0} bytes after its last tensor")]
     Trailing(u64),
@@ -168,10 +150,7 @@ pub fn header_len(first: &[u8], file_len: u64) -> Result<u64, SafetensorsError> 
         return Err(SafetensorsError::HeaderTooLong { len });
     }
     if len + 8 > file_len {
-        return Err(SafetensorsError::HeaderCutOff {
-            need: len + 8,
-            have: file_len,
-        });
+        return Err(SafetensorsError::HeaderCutOff { need: len + 8, have: file_len });
     }
     Ok(len)
 }
@@ -194,22 +173,12 @@ pub fn parse(start: &[u8], file_len: u64) -> Result<Vec<Tensor>, SafetensorsErro
     let mut end = data;
     for t in &tensors {
         if t.offset != end {
-            return Err(SafetensorsError::Gap {
-                name: t.name.clone(),
-                start: t.offset - data,
-                end: end - data,
-            });
+            return Err(SafetensorsError::Gap { name: t.name.clone(), start: t.offset - data, end: end - data });
         }
         end += t.bytes;
         if end > file_len {
-            let need = tensors
-                .iter()
-                .map(|t| t.offset.saturating_add(t.bytes))
-                .max();
-            return Err(SafetensorsError::DataCutOff {
-                need: need.unwrap_or(end),
-                have: file_len,
-            });
+            let need = tensors.iter().map(|t| t.offset.saturating_add(t.bytes)).max();
+            return Err(SafetensorsError::DataCutOff { need: need.unwrap_or(end), have: file_len });
         }
     }
     if end < file_len {
@@ -243,10 +212,7 @@ fn object(start: &[u8], file_len: u64) -> Result<(Map<String, Value>, u64), Safe
     let len = header_len(start, file_len)?;
     let data = 8 + len;
     let Some(json) = start.get(8..data as usize) else {
-        return Err(SafetensorsError::HeaderCutOff {
-            need: data,
-            have: start.len() as u64,
-        });
+        return Err(SafetensorsError::HeaderCutOff { need: data, have: start.len() as u64 });
     };
     if values(json) > MAX_VALUES {
         return Err(SafetensorsError::TooMany);
@@ -261,28 +227,17 @@ fn object(start: &[u8], file_len: u64) -> Result<(Map<String, Value>, u64), Safe
 /// About how many values a JSON text has, counted before it is parsed: those in lists and objects follow one of these
 /// signs. Signs within texts count too, and no real name has any.
 fn values(json: &[u8]) -> usize {
-    json.iter()
-        .filter(|b| matches!(b, b',' | b'[' | b'{'))
-        .count()
+    json.iter().filter(|b| matches!(b, b',' | b'[' | b'{')).count()
 }
 
 fn tensor(name: String, entry: &Value, data: u64) -> Result<Tensor, SafetensorsError> {
-    let wrong = |what| SafetensorsError::Entry {
-        name: name.clone(),
-        what,
-    };
-    let dtype = entry
-        .get("dtype")
-        .and_then(Value::as_str)
-        .ok_or_else(|| wrong("has no dtype"))?;
-    let dtype = Dtype::from_name(dtype).ok_or_else(|| SafetensorsError::Dtype {
-        name: name.clone(),
-        dtype: dtype.to_owned(),
-    })?;
+    let wrong = |what| SafetensorsError::Entry { name: name.clone(), what };
+    let dtype = entry.get("dtype").and_then(Value::as_str).ok_or_else(|| wrong("has no dtype"))?;
+    let dtype = Dtype::from_name(dtype)
+        .ok_or_else(|| SafetensorsError::Dtype { name: name.clone(), dtype: dtype.to_owned() })?;
     let numbers = |key, what| {
         let list = entry.get(key).and_then(Value::as_array);
-        list.and_then(|l| l.iter().map(Value::as_u64).collect::<Option<Vec<u64>>>())
-            .ok_or_else(|| wrong(what))
+        list.and_then(|l| l.iter().map(Value::as_u64).collect::<Option<Vec<u64>>>()).ok_or_else(|| wrong(what))
     };
     let shape = numbers("shape", "has no shape of whole numbers")?;
     if shape.len() > MAX_DIMS {
@@ -292,32 +247,18 @@ fn tensor(name: String, entry: &Value, data: u64) -> Result<Tensor, SafetensorsE
     let [start, end] = offsets[..] else {
         return Err(wrong("has not two data_offsets"));
     };
-    let found = end
-        .checked_sub(start)
-        .ok_or_else(|| wrong("ends before it starts"))?;
+    let found = end.checked_sub(start).ok_or_else(|| wrong("ends before it starts"))?;
     let elements = shape.iter().try_fold(1u64, |n, &d| n.checked_mul(d));
-    let expected = elements
-        .and_then(|n| n.checked_mul(dtype.bytes()))
-        .ok_or_else(|| wrong("has a shape whose size overflows"))?;
+    let expected =
+        elements.and_then(|n| n.checked_mul(dtype.bytes())).ok_or_else(|| wrong("has a shape whose size overflows"))?;
     let offset = data
         .checked_add(start)
         .filter(|o| o.checked_add(found).is_some())
         .ok_or_else(|| wrong("has data_offsets that overflow"))?;
     if expected != found {
-        return Err(SafetensorsError::Size {
-            name,
-            shape,
-            expected,
-            found,
-        });
+        return Err(SafetensorsError::Size { name, shape, expected, found });
     }
-    Ok(Tensor {
-        name,
-        dtype,
-        shape,
-        offset,
-        bytes: found,
-    })
+    Ok(Tensor { name, dtype, shape, offset, bytes: found })
 }
 
 /// Which tensor lies in which file, from `model.safetensors.index.json`. Only plain file names are
@@ -326,19 +267,12 @@ fn tensor(name: String, entry: &Value, data: u64) -> Result<Tensor, SafetensorsE
 /// # Errors
 /// Not JSON, no map, or a file name that is a path.
 pub fn parse_index(json: &[u8]) -> Result<Vec<(String, String)>, SafetensorsError> {
-    let index: Value =
-        serde_json::from_slice(json).map_err(|e| SafetensorsError::Json(e.to_string()))?;
-    let map = index
-        .get("weight_map")
-        .and_then(Value::as_object)
-        .ok_or(SafetensorsError::NoWeightMap)?;
+    let index: Value = serde_json::from_slice(json).map_err(|e| SafetensorsError::Json(e.to_string()))?;
+    let map = index.get("weight_map").and_then(Value::as_object).ok_or(SafetensorsError::NoWeightMap)?;
     map.iter()
         .map(|(tensor, file)| {
             let name = file.as_str().unwrap_or("");
-            let plain = !name.is_empty()
-                && !name.contains(['/', '\\', ':', '\0'])
-                && name != "."
-                && name != "..";
+            let plain = !name.is_empty() && !name.contains(['/', '\\', ':', '\0']) && name != "." && name != "..";
             if plain {
                 Ok((tensor.clone(), name.to_owned()))
             } else {
@@ -376,14 +310,8 @@ mod tests {
         let t = read(&f).unwrap();
         let data = (f.len() - 16) as u64;
         assert_eq!(t.len(), 2);
-        assert_eq!(
-            (t[0].name.as_str(), t[0].offset, t[0].bytes),
-            ("a", data + 12, 4)
-        );
-        assert_eq!(
-            (t[1].dtype, &t[1].shape[..], t[1].offset),
-            (Dtype::BF16, &[2, 3][..], data)
-        );
+        assert_eq!((t[0].name.as_str(), t[0].offset, t[0].bytes), ("a", data + 12, 4));
+        assert_eq!((t[1].dtype, &t[1].shape[..], t[1].offset), (Dtype::BF16, &[2, 3][..], data));
     }
 
     #[test]
@@ -409,70 +337,32 @@ mod tests {
     fn what_is_wrong_is_named() {
         let one = |entry: &str, data| read(&file(&format!("{{\"w\":{entry}}}"), data)).unwrap_err();
         let cases = [
-            (
-                r#"{"dtype":"F4","shape":[2],"data_offsets":[0,1]}"#,
-                "element type 'F4' is not known",
-            ),
+            (r#"{"dtype":"F4","shape":[2],"data_offsets":[0,1]}"#, "element type 'F4' is not known"),
             (r#"{"shape":[2],"data_offsets":[0,1]}"#, "has no dtype"),
-            (
-                r#"{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}"#,
-                "no shape of whole numbers",
-            ),
-            (
-                r#"{"dtype":"F32","shape":[2],"data_offsets":[8,0]}"#,
-                "ends before it starts",
-            ),
-            (
-                r#"{"dtype":"F32","shape":[2],"data_offsets":[0]}"#,
-                "not two data_offsets",
-            ),
-            (
-                r#"{"dtype":"F32","shape":[3],"data_offsets":[0,8]}"#,
-                "needs 12 bytes, data_offsets give it 8",
-            ),
-            (
-                r#"{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,8]}"#,
-                "size overflows",
-            ),
-            (
-                r#"{"dtype":"U8","shape":[8],"data_offsets":[18446744073709551607,18446744073709551615]}"#,
-                "overflow",
-            ),
-            (
-                r#"{"dtype":"F32","shape":[2],"data_offsets":[4,12]}"#,
-                "starts at byte 4",
-            ),
-            (
-                r#"{"dtype":"F32","shape":[1,1,1,1,1,1,1,1,2],"data_offsets":[0,8]}"#,
-                "more than 8 dimensions",
-            ),
+            (r#"{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}"#, "no shape of whole numbers"),
+            (r#"{"dtype":"F32","shape":[2],"data_offsets":[8,0]}"#, "ends before it starts"),
+            (r#"{"dtype":"F32","shape":[2],"data_offsets":[0]}"#, "not two data_offsets"),
+            (r#"{"dtype":"F32","shape":[3],"data_offsets":[0,8]}"#, "needs 12 bytes, data_offsets give it 8"),
+            (r#"{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,8]}"#, "size overflows"),
+            (r#"{"dtype":"U8","shape":[8],"data_offsets":[18446744073709551607,18446744073709551615]}"#, "overflow"),
+            (r#"{"dtype":"F32","shape":[2],"data_offsets":[4,12]}"#, "starts at byte 4"),
+            (r#"{"dtype":"F32","shape":[1,1,1,1,1,1,1,1,2],"data_offsets":[0,8]}"#, "more than 8 dimensions"),
             ("3", "has no dtype"),
         ];
         for (entry, message) in cases {
             let e = one(entry, 8);
             assert!(e.contains(message) && e.contains("'w'"), "{entry}: {e}");
         }
-        assert_eq!(
-            read(&file("[]", 0)).unwrap_err(),
-            "the header is not a JSON object"
-        );
+        assert_eq!(read(&file("[]", 0)).unwrap_err(), "the header is not a JSON object");
         assert!(read(&file("{", 0)).unwrap_err().contains("not JSON"));
-        assert!(
-            read(&[0xff; 16])
-                .unwrap_err()
-                .contains("no safetensors file")
-        );
+        assert!(read(&[0xff; 16]).unwrap_err().contains("no safetensors file"));
     }
 
     #[test]
     fn overlaps_and_names_given_twice_are_found() {
         let overlap = r#"{"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},
             "b":{"dtype":"U8","shape":[4],"data_offsets":[2,6]}}"#;
-        assert!(
-            read(&file(overlap, 6))
-                .unwrap_err()
-                .contains("'b' starts at byte 2")
-        );
+        assert!(read(&file(overlap, 6)).unwrap_err().contains("'b' starts at byte 2"));
         let twice = r#"{"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},
             "a":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}}"#;
         assert!(read(&file(twice, 8)).is_err());
@@ -486,44 +376,21 @@ mod tests {
 
     #[test]
     fn headers_of_countless_tensors_are_refused_before_they_are_parsed() {
-        let entry =
-            |i: usize| format!(r#""t{i}":{{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}"#);
+        let entry = |i: usize| format!(r#""t{i}":{{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}"#);
         let json = |n| format!("{{{}}}", (0..n).map(entry).collect::<Vec<_>>().join(","));
         assert_eq!(read(&file(&json(1000), 0)).unwrap().len(), 1000);
-        assert!(
-            read(&file(&json(200_000), 0))
-                .unwrap_err()
-                .contains("65536 tensors")
-        );
+        assert!(read(&file(&json(200_000), 0)).unwrap_err().contains("65536 tensors"));
     }
 
     #[test]
     fn an_index_stays_in_its_folder() {
         let index = |file: &str| {
-            parse_index(format!("{{\"weight_map\":{{\"w\":{file}}}}}").as_bytes())
-                .map_err(|e| e.to_string())
+            parse_index(format!("{{\"weight_map\":{{\"w\":{file}}}}}").as_bytes()).map_err(|e| e.to_string())
         };
-        assert_eq!(
-            index("\"model-1.safetensors\"").unwrap(),
-            [("w".to_owned(), "model-1.safetensors".to_owned())]
-        );
-        for bad in [
-            "\"../x\"",
-            "\"/etc/passwd\"",
-            "\"a/b\"",
-            "\"..\"",
-            "\"\"",
-            "7",
-            "\"c:x\"",
-        ] {
-            assert!(
-                index(bad).unwrap_err().contains("not a plain file name"),
-                "{bad}"
-            );
+        assert_eq!(index("\"model-1.safetensors\"").unwrap(), [("w".to_owned(), "model-1.safetensors".to_owned())]);
+        for bad in ["\"../x\"", "\"/etc/passwd\"", "\"a/b\"", "\"..\"", "\"\"", "7", "\"c:x\""] {
+            assert!(index(bad).unwrap_err().contains("not a plain file name"), "{bad}");
         }
-        assert_eq!(
-            parse_index(b"{}").unwrap_err().to_string(),
-            "the index has no object 'weight_map'"
-        );
+        assert_eq!(parse_index(b"{}").unwrap_err().to_string(), "the index has no object 'weight_map'");
     }
 }

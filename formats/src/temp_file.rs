@@ -33,10 +33,7 @@ struct Registry {
     kept: Vec<PathBuf>,
 }
 
-static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
-    unfinished: Vec::new(),
-    kept: Vec::new(),
-});
+static REGISTRY: Mutex<Registry> = Mutex::new(Registry { unfinished: Vec::new(), kept: Vec::new() });
 
 fn registry() -> MutexGuard<'static, Registry> {
     REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
@@ -58,8 +55,8 @@ pub fn abandon() -> Abandoned {
     take_all(registry())
 }
 
-/// The same for a program that had a fault, where the thread that holds the lock may be the one that never goes on: what
-/// cannot be had within `time` is left to the next program.
+/// The same for a program that had a fault, where the thread that holds the lock may be the one that never goes on:
+/// what cannot be had within `time` is left to the next program.
 pub fn abandon_within(time: Duration) -> Option<Abandoned> {
     let start = Instant::now();
     loop {
@@ -74,15 +71,8 @@ pub fn abandon_within(time: Duration) -> Option<Abandoned> {
 
 fn take_all(mut all: MutexGuard<'static, Registry>) -> Abandoned {
     let unfinished = std::mem::take(&mut all.unfinished);
-    let removed = unfinished
-        .into_iter()
-        .filter(|p| fs::remove_file(p).is_ok())
-        .collect();
-    Abandoned {
-        removed,
-        kept: all.kept.clone(),
-        _lock: all,
-    }
+    let removed = unfinished.into_iter().filter(|p| fs::remove_file(p).is_ok()).collect();
+    Abandoned { removed, kept: all.kept.clone(), _lock: all }
 }
 
 /// A temporary file could not be made.
@@ -109,10 +99,7 @@ impl TempFile {
     /// A target without a name, or with one that the system does not take; a folder that is missing or cannot be
     /// written.
     pub fn create(target: &Path) -> Result<(TempFile, File), CreateError> {
-        let failed = |path: &Path, source| CreateError {
-            path: path.to_owned(),
-            source,
-        };
+        let failed = |path: &Path, source| CreateError { path: path.to_owned(), source };
         let Some(name) = target.file_name() else {
             let source = io::Error::new(io::ErrorKind::InvalidInput, "it has no file name");
             return Err(failed(target, source));
@@ -140,10 +127,7 @@ impl TempFile {
                 Err(e) => return Err(failed(&path, e)),
             }
         }
-        let source = io::Error::new(
-            io::ErrorKind::AlreadyExists,
-            "all temporary names are taken",
-        );
+        let source = io::Error::new(io::ErrorKind::AlreadyExists, "all temporary names are taken");
         Err(failed(target, source))
     }
 
@@ -224,9 +208,7 @@ fn temporary_name(stem: &OsStr, n: u32) -> OsString {
 
 /// Whether `name` is a [`temporary_name`] of any process.
 fn is_temporary(name: &OsStr, stem: &OsStr) -> bool {
-    let rest = name
-        .as_encoded_bytes()
-        .strip_prefix(stem.as_encoded_bytes());
+    let rest = name.as_encoded_bytes().strip_prefix(stem.as_encoded_bytes());
     let numbers = rest.and_then(|r| r.strip_suffix(ENDING.as_bytes()));
     let Some(numbers) = numbers.and_then(|r| r.strip_prefix(b".")) else {
         return false;

@@ -12,11 +12,7 @@ use trine_formats::types::TypeId;
 fn unfinished_files_can_be_removed_before_the_process_ends() {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("model.gguf");
-    let plan = Layout::new(
-        &Metadata::default(),
-        &[NewTensor::new("a", [8], TypeId::F32)],
-    )
-    .unwrap();
+    let plan = Layout::new(&Metadata::default(), &[NewTensor::new("a", [8], TypeId::F32)]).unwrap();
     let first = Writer::create(&target, plan.clone(), &[]).unwrap();
     let second = Writer::create(&target, plan.clone(), &[]).unwrap();
     let mut third = Writer::create(&target, plan, &[]).unwrap();

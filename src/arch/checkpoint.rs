@@ -22,7 +22,8 @@ pub struct Checkpoint {
     pub blocks: &'static str,
     /// Names of this class's own, and what they become.
     pub names: &'static [Name],
-    /// How the rows of queries, keys and values stand in the one matrix that holds all of them; `None` where there are three.
+    /// How the rows of queries, keys and values stand in the one matrix that holds all of them; `None` where there are
+    /// three.
     pub fused: Option<Fused>,
     /// Matrices of blocks have a row per input, not per output (GPT-2's `Conv1D`).
     pub transposed: bool,
@@ -67,8 +68,8 @@ pub struct Checkpoint {
 }
 
 /// A name in a checkpoint and what becomes of its tensor: one tensor of the model, or two that share its rows by halves
-/// (with experts: the rows of each). A `*` is a number: the tensors of all numbers are stacked in their order. For those
-/// of a block both are without what names the block.
+/// (with experts: the rows of each). A `*` is a number: the tensors of all numbers are stacked in their order. For
+/// those of a block both are without what names the block.
 pub type Name = (&'static str, &'static [&'static str]);
 
 /// How the rows of queries, keys and values stand in the one matrix that holds all of them.
@@ -91,7 +92,8 @@ pub enum KvHeads {
     Queries,
     /// One.
     One,
-    /// Falcon: `num_kv_heads` in the new decoder architecture; before that one with `multi_query`, else as many as query heads.
+    /// Falcon: `num_kv_heads` in the new decoder architecture; before that one with `multi_query`, else as many as
+    /// query heads.
     Falcon,
 }
 
@@ -193,8 +195,8 @@ pub enum Key {
     VocabSize,
     /// `attention.sliding_window`: `sliding_window`, or this number; not where `sliding_window_pattern` is 1.
     Window(u32),
-    /// `attention.sliding_window_pattern`: which layers have a window, as `layer_types` says; all but every fourth where it
-    /// says nothing.
+    /// `attention.sliding_window_pattern`: which layers have a window, as `layer_types` says; all but every fourth
+    /// where it says nothing.
     WindowLayers,
     /// A number of `config.json`, the key that takes it, and what is assumed; a 0 is not written.
     Number(&'static str, &'static str, f32),
@@ -314,17 +316,15 @@ impl Checkpoint {
         let root = self.root;
         match block {
             Some(n) => format!("{root}.{}.{n}.{name}", self.blocks),
-            None if name.starts_with("lm_head.") || name.starts_with("embed_out.") => {
-                name.to_owned()
-            }
+            None if name.starts_with("lm_head.") || name.starts_with("embed_out.") => name.to_owned(),
             None => format!("{root}.{name}"),
         }
     }
 }
 
 /// The row of the checkpoint that becomes row `r` of the model where the halves of heads of `head` rows are interleaved
-/// ([`Arch::interleaves_heads`](super::Arch::interleaves_heads)): of a head, `0, d/2, 1, d/2 + 1, …`. Without `head` rows
-/// keep their places.
+/// ([`Arch::interleaves_heads`](super::Arch::interleaves_heads)): of a head, `0, d/2, 1, d/2 + 1, …`. Without `head`
+/// rows keep their places.
 pub(crate) fn source_row(head: Option<u64>, r: u64) -> u64 {
     let Some(d) = head else { return r };
     let (head, i) = (r / d, r % d);

@@ -2,8 +2,7 @@
 
 use super::parts::Group;
 use super::tensor::Extent::{
-    ChunkFf, Chunks, Embd, ExpertEmbd, ExpertFf, Experts, One, SharedFf, TwiceExpertFf,
-    TwiceSharedFf,
+    ChunkFf, Chunks, Embd, ExpertEmbd, ExpertFf, Experts, One, SharedFf, TwiceExpertFf, TwiceSharedFf,
 };
 use super::tensor::Role::{Bias, ByColumns, ByRows, Norm, Router};
 use super::tensor::{Extent, Role, Tensor};
@@ -15,46 +14,25 @@ const fn tensor(gguf: &'static str, shape: &'static [Extent], role: Role) -> Ten
 const ROUTER: Tensor = tensor("ffn_gate_inp.weight", &[Experts, Embd], Router);
 const GATE: Tensor = tensor("ffn_gate_exps.weight", &[Experts, ExpertFf, Embd], ByRows);
 const UP: Tensor = tensor("ffn_up_exps.weight", &[Experts, ExpertFf, Embd], ByRows);
-const DOWN: Tensor = tensor(
-    "ffn_down_exps.weight",
-    &[Experts, Embd, ExpertFf],
-    ByColumns,
-);
+const DOWN: Tensor = tensor("ffn_down_exps.weight", &[Experts, Embd, ExpertFf], ByColumns);
 
 /// A router and the matrices of all experts, `[experts][rows][columns]`. Checkpoints have a matrix per expert.
 pub const EXPERTS: Group = &[ROUTER, GATE, UP, DOWN];
 /// The same where a file may have gate and up projection in one.
 pub const EXPERTS_OR_FUSED: Group = &[
     ROUTER,
-    tensor(
-        "ffn_gate_up_exps.weight",
-        &[Experts, TwiceExpertFf, Embd],
-        ByRows,
-    )
-    .optional(),
+    tensor("ffn_gate_up_exps.weight", &[Experts, TwiceExpertFf, Embd], ByRows).optional(),
     GATE.optional(),
     UP.optional(),
     DOWN,
 ];
-/// The same where experts may see and give narrower vectors: with the matrices to and from these, and the norm before the
-/// latter.
+/// The same where experts may see and give narrower vectors: with the matrices to and from these, and the norm before
+/// the latter.
 pub const NARROW_EXPERTS: Group = &[
     ROUTER,
-    tensor(
-        "ffn_gate_exps.weight",
-        &[Experts, ExpertFf, ExpertEmbd],
-        ByRows,
-    ),
-    tensor(
-        "ffn_up_exps.weight",
-        &[Experts, ExpertFf, ExpertEmbd],
-        ByRows,
-    ),
-    tensor(
-        "ffn_down_exps.weight",
-        &[Experts, ExpertEmbd, ExpertFf],
-        ByColumns,
-    ),
+    tensor("ffn_gate_exps.weight", &[Experts, ExpertFf, ExpertEmbd], ByRows),
+    tensor("ffn_up_exps.weight", &[Experts, ExpertFf, ExpertEmbd], ByRows),
+    tensor("ffn_down_exps.weight", &[Experts, ExpertEmbd, ExpertFf], ByColumns),
     tensor("ffn_routed_down.weight", &[ExpertEmbd, Embd], ByRows).optional(),
     tensor("ffn_routed_up.weight", &[Embd, ExpertEmbd], ByRows).optional(),
     tensor("ffn_routed_norm.weight", &[ExpertEmbd], Norm).optional(),
@@ -71,11 +49,7 @@ pub const EXPERT_BIASES: Group = &[
 pub const CHUNKS: Group = &[
     tensor("ffn_gate_chexps.weight", &[Chunks, ChunkFf, Embd], ByRows),
     tensor("ffn_up_chexps.weight", &[Chunks, ChunkFf, Embd], ByRows),
-    tensor(
-        "ffn_down_chexps.weight",
-        &[Chunks, Embd, ChunkFf],
-        ByColumns,
-    ),
+    tensor("ffn_down_chexps.weight", &[Chunks, Embd, ChunkFf], ByColumns),
 ];
 
 const CHOICE_BIAS: Tensor = tensor("exp_probs_b.bias", &[Experts], Bias);
@@ -84,9 +58,8 @@ pub const CHOICE_BIAS_REQUIRED: Group = &[CHOICE_BIAS];
 /// The same, which some models have.
 pub const CHOICE_BIAS_OPTIONAL: Group = &[CHOICE_BIAS.optional()];
 /// The same where the name ends too early: Hunyuan 3.
-pub const CHOICE_BIAS_BARE: Group = &[tensor("exp_probs_b", &[Experts], Bias)
-    .optional()
-    .stands_for("exp_probs_b.bias")];
+pub const CHOICE_BIAS_BARE: Group =
+    &[tensor("exp_probs_b", &[Experts], Bias).optional().stands_for("exp_probs_b.bias")];
 
 const SHARED_DOWN: Tensor = tensor("ffn_down_shexp.weight", &[Embd, SharedFf], ByColumns);
 /// The expert that all tokens go to.
@@ -96,10 +69,7 @@ pub const SHARED: Group = &[
     SHARED_DOWN,
 ];
 /// The same with gate and up projection in one.
-pub const SHARED_FUSED: Group = &[
-    tensor("ffn_up_shexp.weight", &[TwiceSharedFf, Embd], ByRows),
-    SHARED_DOWN,
-];
+pub const SHARED_FUSED: Group = &[tensor("ffn_up_shexp.weight", &[TwiceSharedFf, Embd], ByRows), SHARED_DOWN];
 /// The gate on what it gives.
 pub const SHARED_GATE: Group = &[tensor("ffn_gate_inp_shexp.weight", &[One, Embd], Router)];
 /// The norm of what experts see, where that is the block's input.

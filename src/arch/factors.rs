@@ -1,18 +1,16 @@
 //! Per-tensor factors of projections: which of them the reference loads, and which its graphs apply.
 //!
-//! A quantized matrix may have a factor beside it, `NAME.scale`, that what it gives is multiplied by, and one for what goes
-//! into it, `NAME.input_scale`. llama.cpp loads both wherever a file has them and the matrix; its graphs multiply by the
-//! first where they name it, and by the second nowhere.
+//! A quantized matrix may have a factor beside it, `NAME.scale`, that what it gives is multiplied by, and one for what
+//! goes into it, `NAME.input_scale`. llama.cpp loads both wherever a file has them and the matrix; its graphs multiply
+//! by the first where they name it, and by the second nowhere.
 
 use super::tensor::Extent;
 
-/// How many factors belong to the projection `name` of a block, such as `attn_q`: one, or one for each expert; `None` where
-/// the reference looks for none.
+/// How many factors belong to the projection `name` of a block, such as `attn_q`: one, or one for each expert; `None`
+/// where the reference looks for none.
 pub(crate) fn count(name: &str) -> Option<Extent> {
     const MORE: [&str; 3] = ["attn_gate", "ssm_alpha", "ssm_beta"];
-    let known = [ALL_SCALES, SSM_SCALES, &MORE]
-        .iter()
-        .any(|list| list.contains(&name));
+    let known = [ALL_SCALES, SSM_SCALES, &MORE].iter().any(|list| list.contains(&name));
     let count = match name.ends_with("_exps") {
         true => Extent::Experts,
         false => Extent::One,
@@ -20,8 +18,8 @@ pub(crate) fn count(name: &str) -> Option<Extent> {
     known.then_some(count)
 }
 
-/// The projection of a block whose factor has this name, `attn_q` of `attn_q.scale` or `attn_q.input_scale`, and how many
-/// there are.
+/// The projection of a block whose factor has this name, `attn_q` of `attn_q.scale` or `attn_q.input_scale`, and how
+/// many there are.
 pub(crate) fn projection(factor: &str) -> Option<(&str, Extent)> {
     let name = factor.strip_suffix(".scale");
     let name = name.or_else(|| factor.strip_suffix(".input_scale"))?;
@@ -29,10 +27,7 @@ pub(crate) fn projection(factor: &str) -> Option<(&str, Extent)> {
 }
 
 /// The names of two lists, `N` in all.
-const fn joined<const N: usize>(
-    first: &[&'static str],
-    more: &[&'static str],
-) -> [&'static str; N] {
+const fn joined<const N: usize>(first: &[&'static str], more: &[&'static str]) -> [&'static str; N] {
     assert!(first.len() + more.len() == N);
     let mut all = [""; N];
     let mut i = 0;
@@ -63,15 +58,10 @@ pub const SSM_SCALES: &[&str] = &joined::<7>(ATTENTION_SCALES, &["ssm_in", "ssm_
 /// Those and those of a feed-forward network without a gate.
 pub const NEMOTRON_SCALES: &[&str] = &joined::<9>(SSM_SCALES, &["ffn_up", "ffn_down"]);
 /// Those of attention, of experts and of the expert that all tokens go to.
-pub const QWEN_NEXT_SCALES: &[&str] = &joined::<10>(
-    &["attn_q", "attn_k", "attn_v", "attn_output"],
-    &joined::<6>(ROUTED, SHARED),
-);
+pub const QWEN_NEXT_SCALES: &[&str] =
+    &joined::<10>(&["attn_q", "attn_k", "attn_v", "attn_output"], &joined::<6>(ROUTED, SHARED));
 /// All, and those of Gated DeltaNet.
-pub const DELTA_SCALES: &[&str] = &joined::<18>(
-    ALL_SCALES,
-    &["attn_gate", "ssm_beta", "ssm_alpha", "ssm_out"],
-);
+pub const DELTA_SCALES: &[&str] = &joined::<18>(ALL_SCALES, &["attn_gate", "ssm_beta", "ssm_alpha", "ssm_out"]);
 /// The output projection's alone.
 pub const ATTN_OUT_SCALE: &[&str] = &["attn_output"];
 
@@ -84,13 +74,7 @@ mod tests {
         assert_eq!(projection("attn_q.scale"), Some(("attn_q", Extent::One)));
         let experts = projection("ffn_up_exps.input_scale");
         assert_eq!(experts, Some(("ffn_up_exps", Extent::Experts)));
-        for other in [
-            "attn_q",
-            "attn_q.weight",
-            "ffn_gate_inp.scale",
-            ".scale",
-            "attn_norm.scale",
-        ] {
+        for other in ["attn_q", "attn_q.weight", "ffn_gate_inp.scale", ".scale", "attn_norm.scale"] {
             assert_eq!(projection(other), None, "{other}");
         }
         let lists = super::super::ARCHITECTURES.iter().flat_map(|a| a.scaled);

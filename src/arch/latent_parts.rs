@@ -2,8 +2,8 @@
 
 use super::parts::Group;
 use super::tensor::Extent::{
-    Embd, Heads, KvRank, KvRankAndRope, LatentKeysAndValues, LatentQueries, LatentRope,
-    LatentStill, LatentValue, LatentValues, QueryRank,
+    Embd, Heads, KvRank, KvRankAndRope, LatentKeysAndValues, LatentQueries, LatentRope, LatentStill, LatentValue,
+    LatentValues, QueryRank,
 };
 use super::tensor::Role::{ByColumns, ByRows, Norm};
 use super::tensor::{Extent, Role, Tensor};
@@ -21,22 +21,14 @@ pub const RANKED_QUERIES: Group = &[
     tensor("attn_q_b.weight", &[LatentQueries, QueryRank], ByRows),
 ];
 /// The same, which some models have instead of queries of the block's input.
-pub const RANKED_QUERIES_OPTIONAL: Group = &[
-    RANKED_QUERIES[0].optional(),
-    RANKED_QUERIES[1].optional(),
-    RANKED_QUERIES[2].optional(),
-];
-/// The vector that keys and values of all heads are made of, with the elements of the keys that RoPE turns, and its norm.
-pub const LATENT: Group = &[
-    tensor("attn_kv_a_mqa.weight", &[KvRankAndRope, Embd], ByRows),
-    tensor("attn_kv_a_norm.weight", &[KvRank], Norm),
-];
+pub const RANKED_QUERIES_OPTIONAL: Group =
+    &[RANKED_QUERIES[0].optional(), RANKED_QUERIES[1].optional(), RANKED_QUERIES[2].optional()];
+/// The vector that keys and values of all heads are made of, with the elements of the keys that RoPE turns, and its
+/// norm.
+pub const LATENT: Group =
+    &[tensor("attn_kv_a_mqa.weight", &[KvRankAndRope, Embd], ByRows), tensor("attn_kv_a_norm.weight", &[KvRank], Norm)];
 /// What makes keys and values of that vector.
-pub const EXPANSION: Group = &[tensor(
-    "attn_kv_b.weight",
-    &[LatentKeysAndValues, KvRank],
-    ByRows,
-)];
+pub const EXPANSION: Group = &[tensor("attn_kv_b.weight", &[LatentKeysAndValues, KvRank], ByRows)];
 /// The same in two tensors with a matrix for each head, the first of them transposed: it can be multiplied with the
 /// queries instead of the keys.
 pub const EXPANSION_BY_HEAD: Group = &[
@@ -44,11 +36,8 @@ pub const EXPANSION_BY_HEAD: Group = &[
     tensor("attn_v_b.weight", &[Heads, LatentValue, KvRank], ByRows),
 ];
 /// Either of the two.
-pub const EXPANSION_EITHER: Group = &[
-    EXPANSION[0].optional(),
-    EXPANSION_BY_HEAD[0].optional(),
-    EXPANSION_BY_HEAD[1].optional(),
-];
+pub const EXPANSION_EITHER: Group =
+    &[EXPANSION[0].optional(), EXPANSION_BY_HEAD[0].optional(), EXPANSION_BY_HEAD[1].optional()];
 /// The norm of the elements of a key that RoPE turns, before it turns them.
 pub const TURNED_KEY_NORM: Group = &[tensor("attn_k_norm.weight", &[LatentRope], Norm)];
 /// Gates on every element of the heads' outputs.
@@ -56,8 +45,4 @@ pub const LATENT_GATE: Group = &[tensor("attn_gate.weight", &[LatentValues, Embd
 /// The same, which some models have.
 pub const LATENT_GATE_OPTIONAL: Group = &[LATENT_GATE[0].optional()];
 /// The output projection.
-pub const LATENT_OUT: Group = &[tensor(
-    "attn_output.weight",
-    &[Embd, LatentValues],
-    ByColumns,
-)];
+pub const LATENT_OUT: Group = &[tensor("attn_output.weight", &[Embd, LatentValues], ByColumns)];

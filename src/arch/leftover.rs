@@ -9,10 +9,10 @@ use super::{Arch, factors};
 const SHOWN: usize = 8;
 
 impl Arch {
-    /// What is wrong with a file whose tensors `names` are not all among those `used`. A tensor without a place is an error:
-    /// the architecture would compute something else than the file was made for. Not meant are tensors that the reference
-    /// loads and never uses: factors of matrices that are there ([`factors`]), what serves other uses of a model, and the
-    /// blocks `further`, which predict further tokens.
+    /// What is wrong with a file whose tensors `names` are not all among those `used`. A tensor without a place is an
+    /// error: the architecture would compute something else than the file was made for. Not meant are tensors that the
+    /// reference loads and never uses: factors of matrices that are there ([`factors`]), what serves other uses of a
+    /// model, and the blocks `further`, which predict further tokens.
     pub(crate) fn leftover<'n>(
         &self,
         names: impl Iterator<Item = &'n str>,
@@ -29,17 +29,13 @@ impl Arch {
                         || self.ignored.contains(&name)
                         || factors::projection(name).is_some_and(|(projection, _)| {
                             // blocks that run several times have factors for every run
-                            self.cycles
-                                || all.contains(&*format!("blk.{number}.{projection}.weight"))
+                            self.cycles || all.contains(&*format!("blk.{number}.{projection}.weight"))
                         })
                 }
                 None => self.ignored.contains(&name),
             }
         };
-        let mut left: Vec<&str> = names
-            .into_iter()
-            .filter(|n| !used.contains(*n) && !ignored(n))
-            .collect();
+        let mut left: Vec<&str> = names.into_iter().filter(|n| !used.contains(*n) && !ignored(n)).collect();
         left.dedup();
         let more = match left.len() {
             0 => return None,
@@ -47,9 +43,6 @@ impl Arch {
             _ => String::new(),
         };
         left.truncate(SHOWN);
-        Some(format!(
-            "the architecture has no place for {}{more}",
-            left.join(", ")
-        ))
+        Some(format!("the architecture has no place for {}{more}", left.join(", ")))
     }
 }

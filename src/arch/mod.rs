@@ -28,16 +28,16 @@ use crate::ops::rope::Pairing;
 
 pub(crate) use checkpoint::source_row;
 pub use checkpoint::{
-    Checkpoint, Fixed, Fused, HeadDim, Key, KvHeads, Name, RopeScaling, Rotary, SpacePrefix,
-    TokenRule, Tokenizer, Width,
+    Checkpoint, Fixed, Fused, HeadDim, Key, KvHeads, Name, RopeScaling, Rotary, SpacePrefix, TokenRule, Tokenizer,
+    Width,
 };
 pub use family::ARCHITECTURES;
 pub use missing::{MISSING, Missing};
 pub(crate) use parts::FUSED_QKV;
 pub use parts::Group;
 use rules::{
-    Attention, EmbeddingScale, ExpertRule, FeedForward, GateClamp, LogitCap, LogitScale, Mixing,
-    NormKind, Output, Residual, ResidualScale, RopeRule, WindowRule,
+    Attention, EmbeddingScale, ExpertRule, FeedForward, GateClamp, LogitCap, LogitScale, Mixing, NormKind, Output,
+    Residual, ResidualScale, RopeRule, WindowRule,
 };
 pub use sizes::{Latent, Recurrent, Sizes};
 pub use tensor::{Extent, Role, Tensor};
@@ -63,8 +63,9 @@ pub struct Arch {
     pub embedding_scale: EmbeddingScale,
     /// Whether two stacks of blocks run in cycles, as keys of the file say; blocks are counted run by run.
     pub cycles: bool,
-    /// Whether every so many blocks, as the key `attn_res.block_size` says, the residual stream is kept and begins again:
-    /// both halves of a block, and the logits, see a mean of all that were kept and of the stream itself, weighed by scores.
+    /// Whether every so many blocks, as the key `attn_res.block_size` says, the residual stream is kept and begins
+    /// again: both halves of a block, and the logits, see a mean of all that were kept and of the stream itself,
+    /// weighed by scores.
     pub keeps_residuals: bool,
     /// Whether there are several residual streams side by side, as keys of the file say.
     pub streams: bool,
@@ -90,16 +91,18 @@ pub struct Arch {
     pub scaled: &'static [&'static str],
     /// Tensors for other uses of a model, which the text model ignores: names, for those of a block without `blk.N.`.
     pub ignored: &'static [&'static str],
-    /// Whether matrices of blocks and the output matrix may be widely linear ([`trine_formats::widely`]), as keys of the file
-    /// say.
+    /// Whether matrices of blocks and the output matrix may be widely linear ([`trine_formats::widely`]), as keys of
+    /// the file say.
     pub widely_linear: bool,
     /// Keys with the one value that trine can run; absence is as good.
     pub fixed_keys: &'static [(&'static str, u32)],
-    /// Whether control vectors are added behind every block. In the reference those of some models get none, or within a block.
+    /// Whether control vectors are added behind every block. In the reference those of some models get none, or within
+    /// a block.
     pub steered: bool,
     /// Whether the backward pass behind `rimatrix --fisher` has all of its operations.
     pub gradients: bool,
-    /// How Hugging Face checkpoints of it are read, one for every family of classes; none where the converter cannot yet.
+    /// How Hugging Face checkpoints of it are read, one for every family of classes; none where the converter cannot
+    /// yet.
     pub checkpoints: &'static [&'static Checkpoint],
 }
 
@@ -122,19 +125,11 @@ impl Arch {
         attention: Attention::USUAL,
         rope: RopeRule::HALVES,
         window: None,
-        feed_forward: FeedForward {
-            activation: Activation::Silu,
-            clamp: GateClamp::None,
-        },
+        feed_forward: FeedForward { activation: Activation::Silu, clamp: GateClamp::None },
         experts: ExpertRule::USUAL,
         residual: Residual::Sequential,
         residual_scale: ResidualScale::One,
-        output: Output {
-            input_width: None,
-            scale: LogitScale::One,
-            softcap: LogitCap::None,
-            factored: true,
-        },
+        output: Output { input_width: None, scale: LogitScale::One, softcap: LogitCap::None, factored: true },
         scaled: factors::ATTENTION_SCALES,
         ignored: &[],
         fixed_keys: &[],
@@ -177,16 +172,12 @@ impl Arch {
 
     /// Tensors of a block, with experts or without.
     pub fn block_tensors(&self, experts: bool) -> impl Iterator<Item = &'static Tensor> + use<> {
-        let groups = if experts {
-            self.expert_block
-        } else {
-            self.block
-        };
+        let groups = if experts { self.expert_block } else { self.block };
         groups.iter().copied().flatten()
     }
 
-    /// The tensor that has the place of `name`, which is its own name in GGUF unless it says otherwise: outside the blocks,
-    /// or `in_block`, of one with experts or without.
+    /// The tensor that has the place of `name`, which is its own name in GGUF unless it says otherwise: outside the
+    /// blocks, or `in_block`, of one with experts or without.
     pub fn tensor(&self, in_block: bool, experts: bool, name: &str) -> Option<&'static Tensor> {
         if in_block {
             self.block_tensors(experts).find(|t| t.place() == name)

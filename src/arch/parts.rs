@@ -4,8 +4,8 @@
 //! listed is not computed, a bias that is not listed is an error in the file.
 
 use super::tensor::Extent::{
-    Context, Embd, Ff, HalfFf, Head, Heads, Kv, KvHeads, One, Q, QAndGates, QueriesKeysValues,
-    RopePairs, Streams, StreamsTimesEmbd, TwiceFf, TwiceStreams, Two, Vocab,
+    Context, Embd, Ff, HalfFf, Head, Heads, Kv, KvHeads, One, Q, QAndGates, QueriesKeysValues, RopePairs, Streams,
+    StreamsTimesEmbd, TwiceFf, TwiceStreams, Two, Vocab,
 };
 use super::tensor::Role::{
     Bias, ByColumns, ByRows, Embedding, Norm, Output, PlainNorm, Positions, RopeFactors, Vector,
@@ -17,39 +17,23 @@ const fn unnamed(gguf: &'static str, shape: &'static [Extent], role: Role) -> Te
     Tensor::new(gguf, "", shape, role)
 }
 
-const fn tensor(
-    gguf: &'static str,
-    hf: &'static str,
-    shape: &'static [Extent],
-    role: Role,
-) -> Tensor {
+const fn tensor(gguf: &'static str, hf: &'static str, shape: &'static [Extent], role: Role) -> Tensor {
     Tensor::new(gguf, hf, shape, role)
 }
 
 /// A group of tensors.
 pub type Group = &'static [Tensor];
 
-const TOKEN_EMBD: Tensor = tensor(
-    "token_embd.weight",
-    "embed_tokens.weight",
-    &[Vocab, Embd],
-    Embedding,
-);
+const TOKEN_EMBD: Tensor = tensor("token_embd.weight", "embed_tokens.weight", &[Vocab, Embd], Embedding);
 /// Token embeddings alone.
 pub const TOKENS: Group = &[TOKEN_EMBD];
 /// The last norm under the name of the embeddings': LFM 2.
 pub const END_NORM_AS_TOKENS: Group =
     &[unnamed("token_embd_norm.weight", &[Embd], Norm).stands_for("output_norm.weight")];
 /// Token embeddings and the last norm.
-pub const ENDS: Group = &[
-    TOKEN_EMBD,
-    tensor("output_norm.weight", "norm.weight", &[Embd], Norm),
-];
+pub const ENDS: Group = &[TOKEN_EMBD, tensor("output_norm.weight", "norm.weight", &[Embd], Norm)];
 /// Token embeddings, and a last norm without gains.
-pub const PLAIN_ENDS: Group = &[
-    TOKEN_EMBD,
-    unnamed("output_norm.weight", &[Embd], PlainNorm),
-];
+pub const PLAIN_ENDS: Group = &[TOKEN_EMBD, unnamed("output_norm.weight", &[Embd], PlainNorm)];
 /// What the low stack of blocks that run in cycles begins with.
 pub const LOW_STATE: Group = &[unnamed("hrm.z_l_init", &[Embd], Vector)];
 /// Weights of the scores of residual streams that were kept, where any are: before each half of a block.
@@ -58,22 +42,13 @@ pub const RESIDUAL_SCORES: Group = &[
     unnamed("ffn_res_score.weight", &[Embd], Norm).optional(),
 ];
 /// The same before the last norm.
-pub const RESIDUAL_SCORES_OF_OUTPUT: Group =
-    &[unnamed("output_res_score.weight", &[Embd], Norm).optional()];
+pub const RESIDUAL_SCORES_OF_OUTPUT: Group = &[unnamed("output_res_score.weight", &[Embd], Norm).optional()];
 /// What every half of a block reads of several residual streams, and adds to them.
 pub const CONNECTIONS: Group = &[
-    unnamed(
-        "hc_attn_fn.weight",
-        &[TwiceStreams, StreamsTimesEmbd],
-        ByRows,
-    ),
+    unnamed("hc_attn_fn.weight", &[TwiceStreams, StreamsTimesEmbd], ByRows),
     unnamed("hc_attn_base.weight", &[TwiceStreams], Vector),
     unnamed("hc_attn_scale.weight", &[Two], Vector),
-    unnamed(
-        "hc_ffn_fn.weight",
-        &[TwiceStreams, StreamsTimesEmbd],
-        ByRows,
-    ),
+    unnamed("hc_ffn_fn.weight", &[TwiceStreams, StreamsTimesEmbd], ByRows),
     unnamed("hc_ffn_base.weight", &[TwiceStreams], Vector),
     unnamed("hc_ffn_scale.weight", &[Two], Vector),
 ];
@@ -86,20 +61,16 @@ pub const LAST_CONNECTION: Group = &[
 /// The bias of the last norm.
 pub const OUTPUT_NORM_BIAS: Group = &[tensor("output_norm.bias", "norm.bias", &[Embd], Bias)];
 /// The same, which some models have.
-pub const OUTPUT_NORM_BIAS_OPTIONAL: Group =
-    &[unnamed("output_norm.bias", &[Embd], Bias).optional()];
+pub const OUTPUT_NORM_BIAS_OPTIONAL: Group = &[unnamed("output_norm.bias", &[Embd], Bias).optional()];
 /// The norm of the token embeddings.
-pub const TOKEN_NORM: Group = &[
-    unnamed("token_embd_norm.weight", &[Embd], Norm),
-    unnamed("token_embd_norm.bias", &[Embd], Bias),
-];
+pub const TOKEN_NORM: Group =
+    &[unnamed("token_embd_norm.weight", &[Embd], Norm), unnamed("token_embd_norm.bias", &[Embd], Bias)];
 /// The same without gains.
 pub const PLAIN_TOKEN_NORM: Group = &[unnamed("token_embd_norm.weight", &[Embd], PlainNorm)];
 /// A vector for every position, added to the token embeddings.
 pub const POSITIONS: Group = &[unnamed("position_embd.weight", &[Context, Embd], Positions)];
 /// The same, which some models have.
-pub const POSITIONS_OPTIONAL: Group =
-    &[unnamed("position_embd.weight", &[Context, Embd], Positions).optional()];
+pub const POSITIONS_OPTIONAL: Group = &[unnamed("position_embd.weight", &[Context, Embd], Positions).optional()];
 
 const OUTPUT: Tensor = tensor("output.weight", "lm_head.weight", &[Vocab, Embd], Output);
 /// The output matrix; without it the embeddings are.
@@ -112,8 +83,7 @@ pub const OUTPUT_BIAS: Group = &[LOGIT_BIAS.optional()];
 /// The same, which has to be there.
 pub const OUTPUT_BIAS_REQUIRED: Group = &[LOGIT_BIAS];
 /// One set of divisors of RoPE's frequencies for all layers (Llama 3).
-pub const ROPE_FACTORS: Group =
-    &[tensor("rope_freqs.weight", "", &[RopePairs], RopeFactors).optional()];
+pub const ROPE_FACTORS: Group = &[tensor("rope_freqs.weight", "", &[RopePairs], RopeFactors).optional()];
 
 /// Two sets of divisors: for contexts as long as those of the training, and for longer ones (Phi 3).
 pub const ROPE_FACTORS_BY_CONTEXT: Group = &[
@@ -122,71 +92,35 @@ pub const ROPE_FACTORS_BY_CONTEXT: Group = &[
 ];
 
 /// The norm before attention.
-pub const ATTN_NORM: Group = &[tensor(
-    "attn_norm.weight",
-    "input_layernorm.weight",
-    &[Embd],
-    Norm,
-)];
+pub const ATTN_NORM: Group = &[tensor("attn_norm.weight", "input_layernorm.weight", &[Embd], Norm)];
 /// Its bias.
-pub const ATTN_NORM_BIAS: Group = &[tensor(
-    "attn_norm.bias",
-    "input_layernorm.bias",
-    &[Embd],
-    Bias,
-)];
+pub const ATTN_NORM_BIAS: Group = &[tensor("attn_norm.bias", "input_layernorm.bias", &[Embd], Bias)];
 /// The same, which some models have.
 pub const ATTN_NORM_BIAS_OPTIONAL: Group = &[unnamed("attn_norm.bias", &[Embd], Bias).optional()];
 /// A norm before attention without gains.
 pub const PLAIN_ATTN_NORM: Group = &[unnamed("attn_norm.weight", &[Embd], PlainNorm)];
 /// A norm before attention alone; `attn_norm` is then that before the feed-forward network.
-pub const ATTN_NORM_2_OPTIONAL: Group = &[
-    unnamed("attn_norm_2.weight", &[Embd], Norm).optional(),
-    unnamed("attn_norm_2.bias", &[Embd], Bias).optional(),
-];
+pub const ATTN_NORM_2_OPTIONAL: Group =
+    &[unnamed("attn_norm_2.weight", &[Embd], Norm).optional(), unnamed("attn_norm_2.bias", &[Embd], Bias).optional()];
 /// Query, key and value projections: three matrices, or their rows in one (`attn_qkv`).
 pub const QKV: Group = &[
-    tensor(
-        "attn_q.weight",
-        "self_attn.q_proj.weight",
-        &[Q, Embd],
-        ByRows,
-    )
-    .rope_rows(),
-    tensor(
-        "attn_k.weight",
-        "self_attn.k_proj.weight",
-        &[Kv, Embd],
-        ByRows,
-    )
-    .rope_rows(),
-    tensor(
-        "attn_v.weight",
-        "self_attn.v_proj.weight",
-        &[Kv, Embd],
-        ByRows,
-    ),
+    tensor("attn_q.weight", "self_attn.q_proj.weight", &[Q, Embd], ByRows).rope_rows(),
+    tensor("attn_k.weight", "self_attn.k_proj.weight", &[Kv, Embd], ByRows).rope_rows(),
+    tensor("attn_v.weight", "self_attn.v_proj.weight", &[Kv, Embd], ByRows),
 ];
 
-/// Query, key and value projections as rows of one matrix, for checkpoints that have them so. Descriptions list [`QKV`],
-/// for which a file may have this.
+/// Query, key and value projections as rows of one matrix, for checkpoints that have them so. Descriptions list
+/// [`QKV`], for which a file may have this.
 pub const FUSED_QKV: Group = &[
     unnamed("attn_qkv.weight", &[QueriesKeysValues, Embd], ByRows),
     unnamed("attn_qkv.bias", &[QueriesKeysValues], Bias).optional(),
 ];
 
 /// The same as [`QKV`], where the query projection gives gates on the heads' outputs too.
-pub const GATED_QKV: Group = &[
-    unnamed("attn_q.weight", &[QAndGates, Embd], ByRows),
-    QKV[1],
-    QKV[2],
-];
+pub const GATED_QKV: Group = &[unnamed("attn_q.weight", &[QAndGates, Embd], ByRows), QKV[1], QKV[2]];
 /// Their biases, which some models have.
-pub const GATED_QKV_BIAS_OPTIONAL: Group = &[
-    unnamed("attn_q.bias", &[QAndGates], Bias).optional(),
-    K_BIAS.optional(),
-    V_BIAS.optional(),
-];
+pub const GATED_QKV_BIAS_OPTIONAL: Group =
+    &[unnamed("attn_q.bias", &[QAndGates], Bias).optional(), K_BIAS.optional(), V_BIAS.optional()];
 
 const Q_BIAS: Tensor = tensor("attn_q.bias", "self_attn.q_proj.bias", &[Q], Bias).rope_rows();
 const K_BIAS: Tensor = tensor("attn_k.bias", "self_attn.k_proj.bias", &[Kv], Bias).rope_rows();
@@ -199,18 +133,8 @@ pub const ATTN_OUT_BIAS_OPTIONAL: Group =
 
 /// Norms of every query and key head.
 pub const HEAD_NORMS: Group = &[
-    tensor(
-        "attn_q_norm.weight",
-        "self_attn.q_norm.weight",
-        &[Head],
-        Norm,
-    ),
-    tensor(
-        "attn_k_norm.weight",
-        "self_attn.k_norm.weight",
-        &[Head],
-        Norm,
-    ),
+    tensor("attn_q_norm.weight", "self_attn.q_norm.weight", &[Head], Norm),
+    tensor("attn_k_norm.weight", "self_attn.k_norm.weight", &[Head], Norm),
 ];
 /// Norms over all of the queries and all of the keys.
 pub const QK_NORMS: Group = &[
@@ -218,42 +142,22 @@ pub const QK_NORMS: Group = &[
     tensor("attn_k_norm.weight", "self_attn.k_norm.weight", &[Kv], Norm),
 ];
 /// The same, which some models have.
-pub const HEAD_NORMS_OPTIONAL: Group = &[
-    unnamed("attn_q_norm.weight", &[Head], Norm).optional(),
-    unnamed("attn_k_norm.weight", &[Head], Norm).optional(),
-];
+pub const HEAD_NORMS_OPTIONAL: Group =
+    &[unnamed("attn_q_norm.weight", &[Head], Norm).optional(), unnamed("attn_k_norm.weight", &[Head], Norm).optional()];
 /// Norms of every head with gains of its own, which some models have.
 pub const OWN_HEAD_NORMS_OPTIONAL: Group = &[
-    tensor(
-        "attn_q_norm.weight",
-        "self_attn.q_norm.weight",
-        &[Heads, Head],
-        Norm,
-    )
-    .optional(),
-    tensor(
-        "attn_k_norm.weight",
-        "self_attn.k_norm.weight",
-        &[KvHeads, Head],
-        Norm,
-    )
-    .optional(),
+    tensor("attn_q_norm.weight", "self_attn.q_norm.weight", &[Heads, Head], Norm).optional(),
+    tensor("attn_k_norm.weight", "self_attn.k_norm.weight", &[KvHeads, Head], Norm).optional(),
 ];
 /// The same, which have to be there.
-pub const OWN_HEAD_NORMS: Group = &[
-    unnamed("attn_q_norm.weight", &[Heads, Head], Norm),
-    unnamed("attn_k_norm.weight", &[KvHeads, Head], Norm),
-];
+pub const OWN_HEAD_NORMS: Group =
+    &[unnamed("attn_q_norm.weight", &[Heads, Head], Norm), unnamed("attn_k_norm.weight", &[KvHeads, Head], Norm)];
 /// Norms of every head without gains.
-pub const PLAIN_HEAD_NORMS: Group = &[
-    unnamed("attn_q_norm.weight", &[Head], PlainNorm),
-    unnamed("attn_k_norm.weight", &[Head], PlainNorm),
-];
+pub const PLAIN_HEAD_NORMS: Group =
+    &[unnamed("attn_q_norm.weight", &[Head], PlainNorm), unnamed("attn_k_norm.weight", &[Head], PlainNorm)];
 /// Norms of every head, of queries with one gain each and of keys without.
-pub const QUERY_GAINS: Group = &[
-    unnamed("attn_q_norm.weight", &[Heads, One], Norm),
-    unnamed("attn_k_norm.weight", &[Head], PlainNorm),
-];
+pub const QUERY_GAINS: Group =
+    &[unnamed("attn_q_norm.weight", &[Heads, One], Norm), unnamed("attn_k_norm.weight", &[Head], PlainNorm)];
 /// Norms with biases over all of the queries and all of the keys, which some models have.
 pub const QK_NORMS_OPTIONAL: Group = &[
     unnamed("attn_q_norm.weight", &[Embd], Norm).optional(),
@@ -270,26 +174,11 @@ pub const ATTN_GATE: Group = &[unnamed("attn_gate.weight", &[Q, Embd], ByRows)];
 /// A gate on every head's output.
 pub const ATTN_HEAD_GATE: Group = &[unnamed("attn_gate.weight", &[Heads, Embd], ByRows)];
 /// BitNet's norm of the heads' outputs.
-pub const ATTN_SUB_NORM: Group = &[tensor(
-    "attn_sub_norm.weight",
-    "self_attn.attn_sub_norm.weight",
-    &[Q],
-    Norm,
-)];
+pub const ATTN_SUB_NORM: Group = &[tensor("attn_sub_norm.weight", "self_attn.attn_sub_norm.weight", &[Q], Norm)];
 /// The output projection.
-pub const ATTN_OUT: Group = &[tensor(
-    "attn_output.weight",
-    "self_attn.o_proj.weight",
-    &[Embd, Q],
-    ByColumns,
-)];
+pub const ATTN_OUT: Group = &[tensor("attn_output.weight", "self_attn.o_proj.weight", &[Embd, Q], ByColumns)];
 /// The bias of the output projection.
-pub const ATTN_OUT_BIAS: Group = &[tensor(
-    "attn_output.bias",
-    "self_attn.o_proj.bias",
-    &[Embd],
-    Bias,
-)];
+pub const ATTN_OUT_BIAS: Group = &[tensor("attn_output.bias", "self_attn.o_proj.bias", &[Embd], Bias)];
 /// The norm of what attention adds to the residual stream, under the name that Grok's files give it.
 pub const ATTN_OUT_NORM: Group =
     &[unnamed("attn_output_norm.weight", &[Embd], Norm).stands_for("post_attention_norm.weight")];
@@ -297,28 +186,14 @@ pub const ATTN_OUT_NORM: Group =
 pub const ATTN_POST_NORM_BARE: Group =
     &[unnamed("post_attention_norm", &[Embd], Norm).stands_for("post_attention_norm.weight")];
 /// The norm of what attention adds to the residual stream.
-pub const ATTN_POST_NORM: Group = &[tensor(
-    "post_attention_norm.weight",
-    "post_attention_layernorm.weight",
-    &[Embd],
-    Norm,
-)];
+pub const ATTN_POST_NORM: Group =
+    &[tensor("post_attention_norm.weight", "post_attention_layernorm.weight", &[Embd], Norm)];
 
 /// The norm before the feed-forward network, under the name that LLaMA's checkpoints give it.
-pub const FFN_NORM: Group = &[tensor(
-    "ffn_norm.weight",
-    "post_attention_layernorm.weight",
-    &[Embd],
-    Norm,
-)];
+pub const FFN_NORM: Group = &[tensor("ffn_norm.weight", "post_attention_layernorm.weight", &[Embd], Norm)];
 /// Its bias.
 pub const FFN_NORM_BIAS: Group = &[NORM_BIAS];
-const NORM_BIAS: Tensor = tensor(
-    "ffn_norm.bias",
-    "post_attention_layernorm.bias",
-    &[Embd],
-    Bias,
-);
+const NORM_BIAS: Tensor = tensor("ffn_norm.bias", "post_attention_layernorm.bias", &[Embd], Bias);
 /// The same, which some models have.
 pub const FFN_NORM_BIAS_OPTIONAL: Group = &[NORM_BIAS.optional()];
 /// A norm before the feed-forward network that some models have, with its bias.
@@ -329,33 +204,16 @@ pub const PLAIN_FFN_NORM: Group = &[unnamed("ffn_norm.weight", &[Embd], PlainNor
 pub const FFN_NORM_AFTER_ATTN: Group =
     &[unnamed("post_attention_norm.weight", &[Embd], Norm).stands_for("ffn_norm.weight")];
 /// The same where the name ends too early: Falcon H1.
-pub const FFN_NORM_BARE: Group =
-    &[unnamed("ffn_norm", &[Embd], Norm).stands_for("ffn_norm.weight")];
+pub const FFN_NORM_BARE: Group = &[unnamed("ffn_norm", &[Embd], Norm).stands_for("ffn_norm.weight")];
 /// The same under the name that DBRX's files give it.
-pub const FFN_NORM_ATTN_OUT: Group =
-    &[unnamed("attn_output_norm.weight", &[Embd], Norm).stands_for("ffn_norm.weight")];
+pub const FFN_NORM_ATTN_OUT: Group = &[unnamed("attn_output_norm.weight", &[Embd], Norm).stands_for("ffn_norm.weight")];
 /// The same where `post_attention_layernorm` is what its name says: Gemma.
-pub const PRE_FFN_NORM: Group = &[tensor(
-    "ffn_norm.weight",
-    "pre_feedforward_layernorm.weight",
-    &[Embd],
-    Norm,
-)];
+pub const PRE_FFN_NORM: Group = &[tensor("ffn_norm.weight", "pre_feedforward_layernorm.weight", &[Embd], Norm)];
 /// Gate, up and down projection.
 pub const GATED_FFN: Group = &[
-    tensor(
-        "ffn_gate.weight",
-        "mlp.gate_proj.weight",
-        &[Ff, Embd],
-        ByRows,
-    ),
+    tensor("ffn_gate.weight", "mlp.gate_proj.weight", &[Ff, Embd], ByRows),
     tensor("ffn_up.weight", "mlp.up_proj.weight", &[Ff, Embd], ByRows),
-    tensor(
-        "ffn_down.weight",
-        "mlp.down_proj.weight",
-        &[Embd, Ff],
-        ByColumns,
-    ),
+    tensor("ffn_down.weight", "mlp.down_proj.weight", &[Embd, Ff], ByColumns),
 ];
 const UP: Tensor = GATED_FFN[1];
 const DOWN: Tensor = GATED_FFN[2];
@@ -370,11 +228,8 @@ pub const HALF_FFN: Group = &[
     unnamed("ffn_down.weight", &[Embd, HalfFf], ByColumns),
 ];
 /// Gate, up and down projection that some models have beside experts.
-pub const GATED_FFN_OPTIONAL: Group = &[
-    unnamed("ffn_gate.weight", &[Ff, Embd], ByRows).optional(),
-    UP.optional(),
-    DOWN.optional(),
-];
+pub const GATED_FFN_OPTIONAL: Group =
+    &[unnamed("ffn_gate.weight", &[Ff, Embd], ByRows).optional(), UP.optional(), DOWN.optional()];
 /// Gate, up and down projection as wide as the residual stream.
 pub const SQUARE_FFN: Group = &[
     unnamed("ffn_gate.weight", &[Embd, Embd], ByRows),
@@ -395,32 +250,15 @@ pub const ACTIVATION_SCALES: Group = &[unnamed("ffn.act.scales", &[Ff], Vector).
 /// A factor on the embeddings, which are added once more after the block.
 pub const BLOCK_SKIP: Group = &[unnamed("layer_output_scale.weight", &[One], Vector)];
 /// Biases of the three that some models have.
-pub const FFN_BIAS_OPTIONAL: Group = &[
-    GATE_BIAS.optional(),
-    UP_BIAS.optional(),
-    DOWN_BIAS.optional(),
-];
+pub const FFN_BIAS_OPTIONAL: Group = &[GATE_BIAS.optional(), UP_BIAS.optional(), DOWN_BIAS.optional()];
 /// BitNet's norm of the gated activations.
-pub const FFN_SUB_NORM: Group = &[tensor(
-    "ffn_sub_norm.weight",
-    "mlp.ffn_sub_norm.weight",
-    &[Ff],
-    Norm,
-)];
+pub const FFN_SUB_NORM: Group = &[tensor("ffn_sub_norm.weight", "mlp.ffn_sub_norm.weight", &[Ff], Norm)];
 /// The norm of what the feed-forward network adds to the residual stream, where the name ends too early: PLaMo 3.
-pub const FFN_POST_NORM_BARE: Group =
-    &[unnamed("post_ffw_norm", &[Embd], Norm).stands_for("post_ffw_norm.weight")];
+pub const FFN_POST_NORM_BARE: Group = &[unnamed("post_ffw_norm", &[Embd], Norm).stands_for("post_ffw_norm.weight")];
 /// The same under the two names that Grok's files give it.
 pub const LAYER_OUT_NORM: Group = &[
     unnamed("post_ffw_norm.weight", &[Embd], Norm),
-    unnamed("layer_output_norm.weight", &[Embd], Norm)
-        .optional()
-        .stands_for("post_ffw_norm.weight"),
+    unnamed("layer_output_norm.weight", &[Embd], Norm).optional().stands_for("post_ffw_norm.weight"),
 ];
 /// The norm of what the feed-forward network adds to the residual stream.
-pub const FFN_POST_NORM: Group = &[tensor(
-    "post_ffw_norm.weight",
-    "post_feedforward_layernorm.weight",
-    &[Embd],
-    Norm,
-)];
+pub const FFN_POST_NORM: Group = &[tensor("post_ffw_norm.weight", "post_feedforward_layernorm.weight", &[Embd], Norm)];

@@ -2,9 +2,8 @@
 
 use super::parts::Group;
 use super::tensor::Extent::{
-    Channels, ChannelsAndGates, Embd, GateChannelsTimes, Inner, InnerOfGroup, Kernel, One, Q,
-    State, StateGroups, StateHeads, ThriceEmbd, ThriceQ, Time, TimeAndStates, TwiceInner,
-    TwiceStateHeads,
+    Channels, ChannelsAndGates, Embd, GateChannelsTimes, Inner, InnerOfGroup, Kernel, One, Q, State, StateGroups,
+    StateHeads, ThriceEmbd, ThriceQ, Time, TimeAndStates, TwiceInner, TwiceStateHeads,
 };
 use super::tensor::Role::{Bias, ByColumns, ByRows, Norm, Vector};
 use super::tensor::{Extent, Role, Tensor};
@@ -13,8 +12,8 @@ const fn tensor(gguf: &'static str, shape: &'static [Extent], role: Role) -> Ten
     Tensor::new(gguf, "", shape, role)
 }
 
-/// LFM 2's gated convolution: the projection to two gates and what is convolved, the weights of the positions that every
-/// element sees, and the output projection.
+/// LFM 2's gated convolution: the projection to two gates and what is convolved, the weights of the positions that
+/// every element sees, and the output projection.
 pub const CONVOLUTION: Group = &[
     tensor("shortconv.in_proj.weight", &[ThriceEmbd, Embd], ByRows),
     tensor("shortconv.conv.weight", &[Embd, Kernel], Vector),
@@ -81,10 +80,8 @@ pub const PLAMO_MAMBA: Group = &[
     OUT,
 ];
 
-const DELTA_QKV: Tensor =
-    tensor("attn_qkv.weight", &[Channels, Embd], ByRows).stands_for("delta_qkv.weight");
-const DELTA_GATE: Tensor =
-    tensor("attn_gate.weight", &[Inner, Embd], ByRows).stands_for("delta_gate.weight");
+const DELTA_QKV: Tensor = tensor("attn_qkv.weight", &[Channels, Embd], ByRows).stands_for("delta_qkv.weight");
+const DELTA_GATE: Tensor = tensor("attn_gate.weight", &[Inner, Embd], ByRows).stands_for("delta_gate.weight");
 const DELTA_CONV: Tensor = tensor("ssm_conv1d.weight", &[Channels, Kernel], Vector);
 const DELTA_NORM: Tensor = tensor("ssm_norm.weight", &[State], Norm);
 /// Gated DeltaNet: the projections to queries, keys and values and to the gates on the outputs, the convolution of the
@@ -112,10 +109,8 @@ pub const DELTA_EITHER: Group = &[
 /// Strengths and decays, in one projection by key.
 pub const DELTA_STEPS_IN_ONE: Group = &[tensor("ssm_ba.weight", &[TwiceStateHeads, Embd], ByRows)];
 /// The same in two.
-pub const DELTA_STEPS: Group = &[
-    tensor("ssm_beta.weight", &[StateHeads, Embd], ByRows),
-    tensor("ssm_alpha.weight", &[StateHeads, Embd], ByRows),
-];
+pub const DELTA_STEPS: Group =
+    &[tensor("ssm_beta.weight", &[StateHeads, Embd], ByRows), tensor("ssm_alpha.weight", &[StateHeads, Embd], ByRows)];
 
 /// Lightning attention: queries, keys and values in one matrix, gates on the outputs, and the norm of these. The output
 /// projection is that of attention.
@@ -133,22 +128,15 @@ pub const KIMI_GATES: Group = &[
     tensor("ssm_g_b.weight", &[Inner, State], ByRows),
 ];
 /// The same, one each.
-pub const WIDE_GATES: Group = &[
-    tensor("ssm_f_a.weight", &[Inner, Embd], ByRows),
-    tensor("ssm_g_a.weight", &[Inner, Embd], ByRows),
-];
+pub const WIDE_GATES: Group =
+    &[tensor("ssm_f_a.weight", &[Inner, Embd], ByRows), tensor("ssm_g_a.weight", &[Inner, Embd], ByRows)];
 /// The same, two in a row to the decays and one to the gates.
-pub const WIDE_OUTPUT_GATE: Group = &[
-    KIMI_GATES[0],
-    KIMI_GATES[1],
-    tensor("ssm_g.weight", &[Inner, Embd], ByRows).stands_for("ssm_g_a.weight"),
-];
-/// Kimi Delta Attention without these and the decays' factors: queries, keys and values, each with a convolution, strengths,
-/// the norm of every head's output, and the output projection.
+pub const WIDE_OUTPUT_GATE: Group =
+    &[KIMI_GATES[0], KIMI_GATES[1], tensor("ssm_g.weight", &[Inner, Embd], ByRows).stands_for("ssm_g_a.weight")];
+/// Kimi Delta Attention without these and the decays' factors: queries, keys and values, each with a convolution,
+/// strengths, the norm of every head's output, and the output projection.
 pub const KIMI: Group = &[
-    tensor("attn_qkv.weight", &[Channels, Embd], ByRows)
-        .stands_for("kda_qkv.weight")
-        .optional(),
+    tensor("attn_qkv.weight", &[Channels, Embd], ByRows).stands_for("kda_qkv.weight").optional(),
     tensor("attn_q.weight", &[Inner, Embd], ByRows).stands_for("kda_q.weight"),
     tensor("attn_k.weight", &[Inner, Embd], ByRows).stands_for("kda_k.weight"),
     tensor("attn_v.weight", &[Inner, Embd], ByRows).stands_for("kda_v.weight"),

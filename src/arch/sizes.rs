@@ -54,8 +54,8 @@ pub struct Latent {
     pub value: usize,
     /// The last elements of a key, which RoPE turns and all heads share.
     pub rope: usize,
-    /// Whether the cache holds the vector instead of keys and values: queries are multiplied with what would make keys of
-    /// it, and what attention gives with what makes values of it.
+    /// Whether the cache holds the vector instead of keys and values: queries are multiplied with what would make keys
+    /// of it, and what attention gives with what makes values of it.
     pub absorbed: bool,
 }
 
@@ -78,14 +78,7 @@ pub struct Recurrent {
 
 impl Latent {
     /// No latent attention.
-    pub const NONE: Latent = Latent {
-        query_rank: 0,
-        rank: 0,
-        key: 0,
-        value: 0,
-        rope: 0,
-        absorbed: false,
-    };
+    pub const NONE: Latent = Latent { query_rank: 0, rank: 0, key: 0, value: 0, rope: 0, absorbed: false };
 
     /// The first elements of a key, which RoPE leaves alone.
     pub const fn still(&self) -> usize {
@@ -95,14 +88,7 @@ impl Latent {
 
 impl Recurrent {
     /// No such layers.
-    pub const NONE: Recurrent = Recurrent {
-        kernel: 0,
-        inner: 0,
-        state: 0,
-        heads: 0,
-        groups: 0,
-        time: 0,
-    };
+    pub const NONE: Recurrent = Recurrent { kernel: 0, inner: 0, state: 0, heads: 0, groups: 0, time: 0 };
 
     /// What a convolution sees: the channels, and what writes and reads the state of every group.
     pub const fn channels(&self) -> usize {

@@ -148,16 +148,16 @@ impl Role {
 pub struct Tensor {
     /// Name in GGUF, for those of a block without `blk.N.`.
     pub gguf: &'static str,
-    /// Name in a Hugging Face checkpoint of LLaMA's kind without `model.`, for those of a block without `model.layers.N.`;
-    /// empty where such a checkpoint has no such tensor. Classes may have names of their own
+    /// Name in a Hugging Face checkpoint of LLaMA's kind without `model.`, for those of a block without
+    /// `model.layers.N.`; empty where such a checkpoint has no such tensor. Classes may have names of their own
     /// ([`Checkpoint::names`](super::Checkpoint::names)).
     pub hf: &'static str,
     /// Extents, outermost first: rows and columns, or the length.
     pub shape: &'static [Extent],
     /// What it is.
     pub role: Role,
-    /// The name that the interpreter knows it by, where that is not the one in GGUF: some architectures call the norm before
-    /// the feed-forward network by another's name.
+    /// The name that the interpreter knows it by, where that is not the one in GGUF: some architectures call the norm
+    /// before the feed-forward network by another's name.
     pub stands_for: &'static str,
     /// Whether a model without it is damaged.
     pub required: bool,
@@ -168,53 +168,27 @@ pub struct Tensor {
 
 impl Tensor {
     /// A required tensor.
-    pub const fn new(
-        gguf: &'static str,
-        hf: &'static str,
-        shape: &'static [Extent],
-        role: Role,
-    ) -> Tensor {
-        Tensor {
-            gguf,
-            hf,
-            shape,
-            role,
-            stands_for: "",
-            required: true,
-            rope_rows: false,
-        }
+    pub const fn new(gguf: &'static str, hf: &'static str, shape: &'static [Extent], role: Role) -> Tensor {
+        Tensor { gguf, hf, shape, role, stands_for: "", required: true, rope_rows: false }
     }
 
     /// The same, where models may lack it.
     pub const fn optional(self) -> Tensor {
-        Tensor {
-            required: false,
-            ..self
-        }
+        Tensor { required: false, ..self }
     }
 
     /// The same in the place of another.
     pub const fn stands_for(self, place: &'static str) -> Tensor {
-        Tensor {
-            stands_for: place,
-            ..self
-        }
+        Tensor { stands_for: place, ..self }
     }
 
     /// The name that the interpreter knows it by.
     pub const fn place(&self) -> &'static str {
-        if self.stands_for.is_empty() {
-            self.gguf
-        } else {
-            self.stands_for
-        }
+        if self.stands_for.is_empty() { self.gguf } else { self.stands_for }
     }
 
     /// The same, with rows that RoPE pairs.
     pub const fn rope_rows(self) -> Tensor {
-        Tensor {
-            rope_rows: true,
-            ..self
-        }
+        Tensor { rope_rows: true, ..self }
     }
 }

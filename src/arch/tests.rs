@@ -47,23 +47,13 @@ fn tensors_are_found_by_their_place() {
 
 #[test]
 fn checkpoints_are_told_apart_by_class_and_activation() {
-    let all = || {
-        ARCHITECTURES
-            .iter()
-            .flat_map(|a| a.checkpoints.iter().map(|c| (a.name, *c)))
-    };
+    let all = || ARCHITECTURES.iter().flat_map(|a| a.checkpoints.iter().map(|c| (a.name, *c)));
     for (i, (name, checkpoint)) in all().enumerate() {
         assert!(!checkpoint.classes.is_empty() && !checkpoint.activations.is_empty());
         for (_, (other, c)) in all().enumerate().filter(|(n, _)| *n != i) {
             let class = c.classes.iter().any(|x| checkpoint.classes.contains(x));
-            let same = c
-                .activations
-                .iter()
-                .any(|x| checkpoint.activations.contains(x));
-            assert!(
-                !(class && same),
-                "{name} and {other} read the same checkpoints"
-            );
+            let same = c.activations.iter().any(|x| checkpoint.activations.contains(x));
+            assert!(!(class && same), "{name} and {other} read the same checkpoints");
         }
     }
 }
@@ -71,9 +61,7 @@ fn checkpoints_are_told_apart_by_class_and_activation() {
 /// Else a tensor that a model has to have would never be missed.
 #[test]
 fn checkpoints_have_names_for_all_tensors() {
-    let all = ARCHITECTURES
-        .iter()
-        .flat_map(|a| a.checkpoints.iter().map(move |c| (a, c)));
+    let all = ARCHITECTURES.iter().flat_map(|a| a.checkpoints.iter().map(move |c| (a, c)));
     for (arch, checkpoint) in all {
         let own = |gguf: &&str| checkpoint.names.iter().any(|(_, to)| to.contains(gguf));
         let experts = own(&"ffn_gate_inp.weight");
@@ -87,9 +75,7 @@ fn checkpoints_have_names_for_all_tensors() {
         }
         for (name, to) in checkpoint.names {
             for gguf in *to {
-                let own = arch
-                    .tensor(true, experts, gguf)
-                    .or(arch.tensor(false, experts, gguf));
+                let own = arch.tensor(true, experts, gguf).or(arch.tensor(false, experts, gguf));
                 let qkv = fused && gguf.starts_with("attn_qkv.");
                 assert!(own.is_some() || qkv || !experts || to.len() == 1, "{name}");
             }
@@ -99,14 +85,7 @@ fn checkpoints_have_names_for_all_tensors() {
 
 #[test]
 fn sizes_give_every_extent_its_number() {
-    let sizes = Sizes {
-        embd: 10,
-        heads: 4,
-        kv_heads: u64::MAX,
-        head_dim: 3,
-        rope_dim: 2,
-        ..Sizes::default()
-    };
+    let sizes = Sizes { embd: 10, heads: 4, kv_heads: u64::MAX, head_dim: 3, rope_dim: 2, ..Sizes::default() };
     assert_eq!(sizes.extent(Extent::Kv), u64::MAX);
     assert_eq!(sizes.extent(Extent::RopePairs), 1);
     let q = &parts::QKV[0];

@@ -81,41 +81,22 @@ fn rendered(request: &[u8]) -> Result<String, ChatError> {
         run::check(&text("source")?)?;
         return Ok(String::new());
     };
-    let template = ChatTemplate {
-        source: text("source")?,
-        bos: text("bos")?,
-        eos: text("eos")?,
-        elsewhere: None,
-    };
+    let template = ChatTemplate { source: text("source")?, bos: text("bos")?, eos: text("eos")?, elsewhere: None };
     let messages = messages.iter().map(|m| {
         let role = m.get(0).and_then(Value::as_str).and_then(Role::from_name);
         let content = m.get(1).and_then(Value::as_str);
         let calls = m.get(2).and_then(Value::as_array)?;
         Some(Message {
-            calls: calls
-                .iter()
-                .map(ToolCall::from_json)
-                .collect::<Option<_>>()?,
+            calls: calls.iter().map(ToolCall::from_json).collect::<Option<_>>()?,
             answers: m.get(3).and_then(Value::as_str).map(str::to_owned),
             ..Message::new(role?, content?)
         })
     });
     let messages: Option<Vec<Message>> = messages.collect();
     let options = RenderOptions {
-        tools: request
-            .get("tools")
-            .and_then(Value::as_array)
-            .ok_or_else(broken)?
-            .clone(),
-        variables: request
-            .get("variables")
-            .and_then(Value::as_object)
-            .ok_or_else(broken)?
-            .clone(),
-        answer: request
-            .get("answer")
-            .and_then(Value::as_bool)
-            .ok_or_else(broken)?,
+        tools: request.get("tools").and_then(Value::as_array).ok_or_else(broken)?.clone(),
+        variables: request.get("variables").and_then(Value::as_object).ok_or_else(broken)?.clone(),
+        answer: request.get("answer").and_then(Value::as_bool).ok_or_else(broken)?,
     };
     template.render_with(&messages.ok_or_else(broken)?, &options)
 }

@@ -1,9 +1,9 @@
 //! Chat templates: a conversation to the tokens that the model was trained on.
 //!
-//! Models carry a Jinja template (`tokenizer.chat_template`). It comes with the file, so it is as
-//! hostile as the file: it runs without any access to the system, with a budget of instructions, a
-//! limit on recursion and on output, and watched for time and memory (see [`run`]). That leaves what no thread survives,
-//! such as a value that holds itself and is printed; [`ChatTemplate::isolated`] renders in another process.
+//! Models carry a Jinja template (`tokenizer.chat_template`). It comes with the file, so it is as hostile as the file:
+//! it runs without any access to the system, with a budget of instructions, a limit on recursion and on output, and
+//! watched for time and memory (see [`run`]). That leaves what no thread survives, such as a value that holds itself
+//! and is printed; [`ChatTemplate::isolated`] renders in another process.
 //!
 //! What the user types never becomes a control token: `<|im_end|>` in a message is text, not the end of
 //! the turn. A message without such a text is encoded with the rest of the conversation, exactly as
@@ -84,12 +84,7 @@ pub struct ToolCall {
 impl Message {
     /// What `role` says.
     pub fn new(role: Role, content: impl Into<String>) -> Message {
-        Message {
-            role,
-            content: content.into(),
-            calls: Vec::new(),
-            answers: None,
-        }
+        Message { role, content: content.into(), calls: Vec::new(), answers: None }
     }
 
     /// What the model is told before the conversation.
@@ -152,20 +147,11 @@ pub struct RenderOptions {
 
 impl RenderOptions {
     /// The variables that every template gets.
-    pub const OWN: [&'static str; 5] = [
-        "messages",
-        "tools",
-        "bos_token",
-        "eos_token",
-        "add_generation_prompt",
-    ];
+    pub const OWN: [&'static str; 5] = ["messages", "tools", "bos_token", "eos_token", "add_generation_prompt"];
 
     /// No functions and no variables.
     fn plain(answer: bool) -> RenderOptions {
-        RenderOptions {
-            answer,
-            ..RenderOptions::default()
-        }
+        RenderOptions { answer, ..RenderOptions::default() }
     }
 }
 
@@ -184,13 +170,8 @@ impl ChatTemplate {
     ///
     /// # Errors
     /// The value is not a text, or not a template.
-    pub fn from_metadata(
-        meta: &Metadata,
-        tokenizer: &Tokenizer,
-    ) -> Result<Option<ChatTemplate>, ChatError> {
-        meta.get_str("tokenizer.chat_template")?
-            .map(|source| ChatTemplate::new(source, tokenizer))
-            .transpose()
+    pub fn from_metadata(meta: &Metadata, tokenizer: &Tokenizer) -> Result<Option<ChatTemplate>, ChatError> {
+        meta.get_str("tokenizer.chat_template")?.map(|source| ChatTemplate::new(source, tokenizer)).transpose()
     }
 
     /// A template from its text.
@@ -223,11 +204,7 @@ impl ChatTemplate {
         ChatTemplate::of(source, tokenizer, Some(elsewhere))
     }
 
-    fn of(
-        source: &str,
-        tokenizer: &Tokenizer,
-        elsewhere: Option<Arc<dyn Isolate>>,
-    ) -> Result<ChatTemplate, ChatError> {
+    fn of(source: &str, tokenizer: &Tokenizer, elsewhere: Option<Arc<dyn Isolate>>) -> Result<ChatTemplate, ChatError> {
         let text = |id: Option<u32>| {
             let bytes = id.map(|id| tokenizer.piece(id, true)).unwrap_or_default();
             String::from_utf8_lossy(&bytes).into_owned()
@@ -242,12 +219,7 @@ impl ChatTemplate {
         eos: String,
         elsewhere: Option<Arc<dyn Isolate>>,
     ) -> Result<ChatTemplate, ChatError> {
-        let template = ChatTemplate {
-            source: run::without_generation_tags(source),
-            bos,
-            eos,
-            elsewhere,
-        };
+        let template = ChatTemplate { source: run::without_generation_tags(source), bos, eos, elsewhere };
         match &template.elsewhere {
             None => run::check(&template.source)?,
             Some(other) => elsewhere::check(&**other, &template.source)?,
@@ -267,11 +239,7 @@ impl ChatTemplate {
     ///
     /// # Errors
     /// As [`ChatTemplate::render`].
-    pub fn render_with(
-        &self,
-        messages: &[Message],
-        options: &RenderOptions,
-    ) -> Result<String, ChatError> {
+    pub fn render_with(&self, messages: &[Message], options: &RenderOptions) -> Result<String, ChatError> {
         if let Some(other) = &self.elsewhere {
             return elsewhere::render(&**other, self, messages, options);
         }
@@ -308,12 +276,7 @@ impl ChatTemplate {
     ///
     /// # Errors
     /// As [`ChatTemplate::render`]; a message with the text of a control token that cannot be kept apart.
-    pub fn encode(
-        &self,
-        tokenizer: &Tokenizer,
-        messages: &[Message],
-        answer: bool,
-    ) -> Result<Vec<u32>, ChatError> {
+    pub fn encode(&self, tokenizer: &Tokenizer, messages: &[Message], answer: bool) -> Result<Vec<u32>, ChatError> {
         self.encode_with(tokenizer, messages, &RenderOptions::plain(answer))
     }
 
@@ -349,20 +312,13 @@ impl ChatTemplate {
 
     /// The rendered text without the BOS that encoding will add.
     fn without_bos<'a>(&self, tokenizer: &Tokenizer, text: &'a str) -> &'a str {
-        if tokenizer.add_bos() && !self.bos.is_empty() {
-            text.strip_prefix(&self.bos).unwrap_or(text)
-        } else {
-            text
-        }
+        if tokenizer.add_bos() && !self.bos.is_empty() { text.strip_prefix(&self.bos).unwrap_or(text) } else { text }
     }
 }
 
 /// A message as templates see it.
 fn as_value(m: &Message) -> Value {
-    let mut all: Vec<(&str, Value)> = vec![
-        ("role", m.role.name().into()),
-        ("content", m.content.as_str().into()),
-    ];
+    let mut all: Vec<(&str, Value)> = vec![("role", m.role.name().into()), ("content", m.content.as_str().into())];
     if !m.calls.is_empty() {
         let calls: Vec<Value> = m.calls.iter().map(|c| of_json(&c.to_json())).collect();
         all.push(("tool_calls", calls.into()));
@@ -373,8 +329,8 @@ fn as_value(m: &Message) -> Value {
     Value::from_pairs(all)
 }
 
-/// JSON as a template sees it. Written out because serde's way makes an object of a number where any crate of the program has
-/// asked serde_json for numbers of any precision.
+/// JSON as a template sees it. Written out because serde's way makes an object of a number where any crate of the
+/// program has asked serde_json for numbers of any precision.
 fn of_json(json: &serde_json::Value) -> Value {
     use serde_json::Value as Json;
     match json {

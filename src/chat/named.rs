@@ -1,8 +1,9 @@
 //! The chat templates that llama.cpp knows by a name, as Jinja.
 //!
-//! llama.cpp has them as code, which does what `llama_chat_apply_template` shows; a test holds every text here against its
-//! outputs (`testdata/chat-templates`). Some are simpler than the templates that the models carry: they know no functions and
-//! no thoughts, some have no line for what the model is told before the conversation, and none writes BOS in front of the whole.
+//! llama.cpp has them as code, which does what `llama_chat_apply_template` shows; a test holds every text here against
+//! its outputs (`testdata/chat-templates`). Some are simpler than the templates that the models carry: they know no
+//! functions and no thoughts, some have no line for what the model is told before the conversation, and none writes BOS
+//! in front of the whole.
 //!
 //! A line break in front of a tag belongs to the text, one behind a tag does not.
 
@@ -30,8 +31,8 @@ const CHATML: &str = "\
 <|im_start|>assistant
 {% endif %}";
 
-/// `system`: whether there are tags around what the model is told; `again`: what stands before every turn but the first;
-/// `strip`: whether messages are trimmed.
+/// `system`: whether there are tags around what the model is told; `again`: what stands before every turn but the
+/// first; `strip`: whether messages are trimmed.
 const LLAMA_2: &str = "\
 {% set turn = namespace(begun=true) %}
 [INST] {% for m in messages %}
@@ -88,8 +89,8 @@ ASSISTANT: {{ m.content }}</s>
 {% if add_generation_prompt %}
 ASSISTANT:{% endif %}";
 
-/// `head`: the beginning of the whole; `line`: what stands between a role and its message; `end`: behind the message; `answer`: at
-/// the end of the whole.
+/// `head`: the beginning of the whole; `line`: what stands between a role and its message; `end`: behind the message;
+/// `answer`: at the end of the whole.
 const ROLES_IN_BARS: &str = "\
 {{ head }}{% for m in messages %}
 <|{{ m.role }}|>{{ line }}{{ m.content }}{{ end }}{% endfor %}

@@ -22,8 +22,7 @@ pub fn encode(
     options: &RenderOptions,
     suspect: &[usize],
 ) -> Result<Vec<u32>, ChatError> {
-    let known =
-        |c: char| template.source.contains(c) || messages.iter().any(|m| m.content.contains(c));
+    let known = |c: char| template.source.contains(c) || messages.iter().any(|m| m.content.contains(c));
     let mut free = MARKS.filter_map(char::from_u32).filter(|&c| !known(c));
     let (Some(open), Some(close)) = (free.next(), free.next()) else {
         return Err(ChatError::Unprotected);
@@ -83,9 +82,7 @@ fn unmark(text: &str, open: char, close: char, messages: usize) -> Option<Vec<(&
 /// Texts of the tokens that a text becomes only when they are asked for, longest first.
 fn control_tokens(tokenizer: &Tokenizer) -> Vec<(&str, u32)> {
     let ids = 0..tokenizer.n_vocab() as u32;
-    let control = ids.filter(|&id| {
-        tokenizer.piece(id, false).is_empty() && !tokenizer.piece(id, true).is_empty()
-    });
+    let control = ids.filter(|&id| tokenizer.piece(id, false).is_empty() && !tokenizer.piece(id, true).is_empty());
     let mut texts: Vec<(&str, u32)> = control
         .filter_map(|id| Some((std::str::from_utf8(tokenizer.token_text(id)).ok()?, id)))
         .filter(|(text, _)| !text.is_empty())
@@ -96,8 +93,6 @@ fn control_tokens(tokenizer: &Tokenizer) -> Vec<(&str, u32)> {
 
 /// The first control token in `text`, the longest there: where, which, how long.
 fn first_control(control: &[(&str, u32)], text: &str) -> Option<(usize, u32, usize)> {
-    let found = control
-        .iter()
-        .filter_map(|(t, id)| Some((text.find(t)?, *id, t.len())));
+    let found = control.iter().filter_map(|(t, id)| Some((text.find(t)?, *id, t.len())));
     found.min_by_key(|&(at, _, length)| (at, std::cmp::Reverse(length)))
 }

@@ -22,8 +22,8 @@ const RECURSION: usize = 100;
 const OUTPUT: usize = 16 << 20;
 /// Longest template; those of real models have some ten thousand bytes.
 const MAX_SOURCE: usize = 1 << 20;
-/// Most words and signs of a template. Each can nest an expression once more, and the parser and the compiler take up to
-/// some hundred bytes of stack for it.
+/// Most words and signs of a template. Each can nest an expression once more, and the parser and the compiler take up
+/// to some hundred bytes of stack for it.
 const MAX_WORDS: usize = 40_000;
 
 /// The template without the tags that mark the assistant's text for training, which change no output.
@@ -66,9 +66,7 @@ pub fn check(source: &str) -> Result<(), ChatError> {
     let source = source.to_owned();
     within(Limits::of(source.len()), move || {
         let env = environment();
-        env.template_from_named_str("chat_template", &source)
-            .map(|_| ())
-            .map_err(|e| ChatError::Syntax(message(&e)))
+        env.template_from_named_str("chat_template", &source).map(|_| ()).map_err(|e| ChatError::Syntax(message(&e)))
     })?
 }
 
@@ -78,9 +76,8 @@ pub fn render(source: &str, size: usize, context: Value) -> Result<String, ChatE
     let source = source.to_owned();
     within(Limits::of(source.len() + size), move || {
         let env = environment();
-        let template = env
-            .template_from_named_str("chat_template", &source)
-            .map_err(|e| ChatError::Syntax(message(&e)))?;
+        let template =
+            env.template_from_named_str("chat_template", &source).map_err(|e| ChatError::Syntax(message(&e)))?;
         let mut out = Limited::default();
         let done = template.render_captured_to(context, &mut out).map(drop);
         if out.full {
@@ -102,16 +99,13 @@ fn environment() -> Environment<'static> {
     env.set_unknown_method_callback(unknown_method_callback);
     env.set_fuel(Some(FUEL));
     env.set_recursion_limit(RECURSION);
-    env.add_filter("tojson", |value: Value, options: Kwargs| {
-        json::to_json(&value, &options)
-    });
+    env.add_filter("tojson", |value: Value, options: Kwargs| json::to_json(&value, &options));
     // What is undefined has no length here, but 0 in Jinja2.
     for name in ["length", "count"] {
         env.add_filter(name, |value: Value| match value.len() {
-            None if !value.is_undefined() => Err(Error::new(
-                ErrorKind::InvalidOperation,
-                format!("a {} has no length", value.kind()),
-            )),
+            None if !value.is_undefined() => {
+                Err(Error::new(ErrorKind::InvalidOperation, format!("a {} has no length", value.kind())))
+            }
             length => Ok(length.unwrap_or(0)),
         });
     }

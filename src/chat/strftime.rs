@@ -16,24 +16,14 @@ const MONTHS: [&str; 12] = [
     "November",
     "December",
 ];
-const DAYS: [&str; 7] = [
-    "Sunday",
-    "Monday",
-    "Tuesday",
-    "Wednesday",
-    "Thursday",
-    "Friday",
-    "Saturday",
-];
+const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 
 /// The current time in UTC as `format` says.
 ///
 /// # Errors
 /// A directive that is not known.
 pub fn now(format: &str) -> Result<String, String> {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     at(since.as_secs(), format)
 }
 
@@ -109,26 +99,11 @@ mod tests {
     fn as_date_prints_it() {
         let all = "%Y-%m-%d %e %j %A %a %B %b %H:%M:%S %I%p %y %Z%z %F %-d %%";
         for (seconds, expected) in [
-            (
-                0,
-                "1970-01-01  1 001 Thursday Thu January Jan 00:00:00 12AM 70 UTC+0000 1970-01-01 1 %",
-            ),
-            (
-                951_782_399,
-                "2000-02-28 28 059 Monday Mon February Feb 23:59:59 11PM 00 UTC+0000 2000-02-28 28 %",
-            ),
-            (
-                951_782_400,
-                "2000-02-29 29 060 Tuesday Tue February Feb 00:00:00 12AM 00 UTC+0000 2000-02-29 29 %",
-            ),
-            (
-                1_735_645_509,
-                "2024-12-31 31 366 Tuesday Tue December Dec 11:45:09 11AM 24 UTC+0000 2024-12-31 31 %",
-            ),
-            (
-                4_107_542_400,
-                "2100-03-01  1 060 Monday Mon March Mar 00:00:00 12AM 00 UTC+0000 2100-03-01 1 %",
-            ),
+            (0, "1970-01-01  1 001 Thursday Thu January Jan 00:00:00 12AM 70 UTC+0000 1970-01-01 1 %"),
+            (951_782_399, "2000-02-28 28 059 Monday Mon February Feb 23:59:59 11PM 00 UTC+0000 2000-02-28 28 %"),
+            (951_782_400, "2000-02-29 29 060 Tuesday Tue February Feb 00:00:00 12AM 00 UTC+0000 2000-02-29 29 %"),
+            (1_735_645_509, "2024-12-31 31 366 Tuesday Tue December Dec 11:45:09 11AM 24 UTC+0000 2024-12-31 31 %"),
+            (4_107_542_400, "2100-03-01  1 060 Monday Mon March Mar 00:00:00 12AM 00 UTC+0000 2100-03-01 1 %"),
         ] {
             assert_eq!(at(seconds, all).unwrap(), expected);
         }

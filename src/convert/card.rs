@@ -28,9 +28,7 @@ impl Card {
                 // a list of maps is not a list of scalars
                 let scalar = scalar(item).filter(|_| !is_map(item));
                 match (&current, scalar) {
-                    (Some(key), Some(value)) => {
-                        card.keys.entry(key.clone()).or_default().push(value)
-                    }
+                    (Some(key), Some(value)) => card.keys.entry(key.clone()).or_default().push(value),
                     (Some(key), None) => {
                         card.keys.remove(key);
                         current = None;
@@ -49,10 +47,7 @@ impl Card {
             current = Some(key.trim().to_owned());
             let value = value.trim();
             if let Some(list) = value.strip_prefix('[').and_then(|v| v.strip_suffix(']')) {
-                card.keys.insert(
-                    key.trim().to_owned(),
-                    list.split(',').filter_map(|v| scalar(v.trim())).collect(),
-                );
+                card.keys.insert(key.trim().to_owned(), list.split(',').filter_map(|v| scalar(v.trim())).collect());
             } else if let Some(value) = scalar(value) {
                 card.keys.insert(key.trim().to_owned(), vec![value]);
             }
@@ -67,9 +62,7 @@ impl Card {
 
     /// The first scalar of the first of these keys that is there.
     pub fn first(&self, keys: &[&str]) -> Option<&str> {
-        keys.iter()
-            .find_map(|k| self.list(k).first())
-            .map(String::as_str)
+        keys.iter().find_map(|k| self.list(k).first()).map(String::as_str)
     }
 }
 
@@ -86,10 +79,7 @@ fn scalar(text: &str) -> Option<String> {
         }
     }
     let text = text.split(" #").next().unwrap_or(text).trim();
-    let nothing = text.is_empty()
-        || text == "null"
-        || text == "~"
-        || text.starts_with(['|', '>', '{', '&', '*', '#']);
+    let nothing = text.is_empty() || text == "null" || text == "~" || text.starts_with(['|', '>', '{', '&', '*', '#']);
     (!nothing).then(|| text.to_owned())
 }
 
@@ -107,10 +97,6 @@ mod tests {
         assert_eq!(card.list("language"), ["en", "de"]);
         assert_eq!(card.list("base_model"), ["a/b"]);
         assert!(card.list("models").is_empty() && card.list("no").is_empty());
-        assert!(
-            Card::parse("# A model\nlicense: mit")
-                .first(&["license"])
-                .is_none()
-        );
+        assert!(Card::parse("# A model\nlicense: mit").first(&["license"]).is_none());
     }
 }

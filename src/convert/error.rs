@@ -15,37 +15,22 @@ use trine_formats::safetensors::SafetensorsError;
 #[non_exhaustive]
 pub enum ConvertError {
     #[error("cannot {action} '{path}': {source}")]
-    Io {
-        action: &'static str,
-        path: PathBuf,
-        source: io::Error,
-    },
-    #[error(
-        "'{0}' is not a folder; give the folder of a checkpoint, the one that holds config.json"
-    )]
+    Io { action: &'static str, path: PathBuf, source: io::Error },
+    #[error("'{0}' is not a folder; give the folder of a checkpoint, the one that holds config.json")]
     NotAFolder(PathBuf),
     #[error("'{folder}' has no {file}: {hint}")]
-    Missing {
-        folder: PathBuf,
-        file: String,
-        hint: &'static str,
-    },
+    Missing { folder: PathBuf, file: String, hint: &'static str },
     #[error("'{path}' has {len} bytes, more than the {max} that are read of such a file")]
     TooLarge { path: PathBuf, len: u64, max: u64 },
     #[error("'{path}' is not JSON: {why}")]
     Json { path: PathBuf, why: String },
     #[error("'{path}': {source}")]
-    Safetensors {
-        path: PathBuf,
-        source: SafetensorsError,
-    },
+    Safetensors { path: PathBuf, source: SafetensorsError },
     #[error("'{path}' and the files it names disagree: {problems}")]
     Index { path: PathBuf, problems: Problems },
     #[error("config.json: {0}")]
     Config(String),
-    #[error(
-        "config.json: architecture '{found}' is not one that can be converted; known are {known}"
-    )]
+    #[error("config.json: architecture '{found}' is not one that can be converted; known are {known}")]
     UnknownArchitecture { found: String, known: String },
     #[error("the weights do not fit config.json: {0}")]
     Tensors(Problems),
@@ -55,42 +40,20 @@ pub enum ConvertError {
         "tokenizer.json: which pre-tokenizer this is could not be found out (probe {probe}): {what}; if you know it, say --pre NAME, for example --pre llama-bpe"
     )]
     UnknownPre { probe: String, what: String },
-    #[error(
-        "tensor '{tensor}' holds {value} in row {row}, column {column}: the checkpoint is damaged"
-    )]
-    NotFinite {
-        tensor: String,
-        row: u64,
-        column: u64,
-        value: f32,
-    },
+    #[error("tensor '{tensor}' holds {value} in row {row}, column {column}: the checkpoint is damaged")]
+    NotFinite { tensor: String, row: u64, column: u64, value: f32 },
     #[error(
         "tensor '{tensor}': the two bits of row {row}, column {column} are 3, and digits are 0, 1 and 2; these are no packed ternary weights"
     )]
-    PackedCode {
-        tensor: String,
-        row: u64,
-        column: u64,
-    },
-    #[error(
-        "tensor '{tensor}': {value:e} in row {row} is too large for {ty}; choose --outtype bf16 or f32"
-    )]
-    Overflow {
-        tensor: String,
-        row: u64,
-        value: f32,
-        ty: String,
-    },
+    PackedCode { tensor: String, row: u64, column: u64 },
+    #[error("tensor '{tensor}': {value:e} in row {row} is too large for {ty}; choose --outtype bf16 or f32")]
+    Overflow { tensor: String, row: u64, value: f32, ty: String },
     #[error(
         "{ty} cannot hold these matrices exactly: {problems}; keep them as F16 with --fallback, or ternarize latent weights with --ternary bitnet or --ternary trilm"
     )]
     NotTernary { ty: String, problems: Problems },
     #[error("tensor '{tensor}' has rows of {columns} weights, which {ty} cannot hold")]
-    RowType {
-        tensor: String,
-        columns: u64,
-        ty: String,
-    },
+    RowType { tensor: String, columns: u64, ty: String },
     #[error(transparent)]
     Write(#[from] WriteError),
     #[error("the output cannot be laid out: {0}")]

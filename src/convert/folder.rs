@@ -53,20 +53,11 @@ impl Folder {
     pub fn open(path: &Path) -> Result<Folder, ConvertError> {
         if !path.is_dir() {
             return Err(match fs::metadata(path) {
-                Err(source) => ConvertError::Io {
-                    action: "open",
-                    path: path.to_owned(),
-                    source,
-                },
+                Err(source) => ConvertError::Io { action: "open", path: path.to_owned(), source },
                 Ok(_) => ConvertError::NotAFolder(path.to_owned()),
             });
         }
-        Ok(Folder {
-            path: path.to_owned(),
-            shards: Files::default(),
-            read: RefCell::default(),
-            tensors: Vec::new(),
-        })
+        Ok(Folder { path: path.to_owned(), shards: Files::default(), read: RefCell::default(), tensors: Vec::new() })
     }
 
     /// All files that the output must not replace: those that were read, and whatever else the folder holds, which is
@@ -89,11 +80,7 @@ impl Folder {
                 Ok(Some(bytes))
             }
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(source) => Err(ConvertError::Io {
-                action: "read",
-                path,
-                source,
-            }),
+            Err(source) => Err(ConvertError::Io { action: "read", path, source }),
         }
     }
 
@@ -104,10 +91,7 @@ impl Folder {
         };
         match serde_json::from_slice(&bytes) {
             Ok(value) => Ok(Some(value)),
-            Err(e) => Err(ConvertError::Json {
-                path: self.path.join(name),
-                why: e.to_string(),
-            }),
+            Err(e) => Err(ConvertError::Json { path: self.path.join(name), why: e.to_string() }),
         }
     }
 
@@ -116,12 +100,8 @@ impl Folder {
         let index = self.path.join(INDEX);
         let map = match self.read(INDEX)? {
             Some(bytes) => {
-                let map = safetensors::parse_index(&bytes).map_err(|source| {
-                    ConvertError::Safetensors {
-                        path: index.clone(),
-                        source,
-                    }
-                })?;
+                let map = safetensors::parse_index(&bytes)
+                    .map_err(|source| ConvertError::Safetensors { path: index.clone(), source })?;
                 Some(map.into_iter().collect::<BTreeMap<String, String>>())
             }
             None => None,
@@ -141,10 +121,7 @@ impl Folder {
             }
         }
         if !problems.is_empty() {
-            return Err(ConvertError::Index {
-                path: index,
-                problems,
-            });
+            return Err(ConvertError::Index { path: index, problems });
         }
         let mut seen = BTreeMap::new();
         for (shard, path) in paths.iter().enumerate() {
@@ -169,23 +146,12 @@ impl Folder {
             let extra = seen.keys().filter(|t| !map.contains_key(*t));
             extra.for_each(|t| problems.push(format!("tensor '{t}' is not in the index")));
         }
-        if problems.is_empty() {
-            Ok(())
-        } else {
-            Err(ConvertError::Index {
-                path: index,
-                problems,
-            })
-        }
+        if problems.is_empty() { Ok(()) } else { Err(ConvertError::Index { path: index, problems }) }
     }
 
     /// Files named `model*.safetensors`.
     fn shard_names(&self) -> Result<BTreeSet<String>, ConvertError> {
-        let failed = |source| ConvertError::Io {
-            action: "list",
-            path: self.path.clone(),
-            source,
-        };
+        let failed = |source| ConvertError::Io { action: "list", path: self.path.clone(), source };
         let mut names = BTreeSet::new();
         let mut others = BTreeSet::new();
         for entry in fs::read_dir(&self.path).map_err(failed)? {
@@ -222,15 +188,8 @@ pub(super) struct Files {
 impl Files {
     /// Opens a file and reads its header.
     fn open(&mut self, path: &Path) -> Result<Vec<Tensor>, ConvertError> {
-        let io = |source| ConvertError::Io {
-            action: "read",
-            path: path.to_owned(),
-            source,
-        };
-        let bad = |source| ConvertError::Safetensors {
-            path: path.to_owned(),
-            source,
-        };
+        let io = |source| ConvertError::Io { action: "read", path: path.to_owned(), source };
+        let bad = |source| ConvertError::Safetensors { path: path.to_owned(), source };
         let (file, tensors) = safetensors::open(path, io, bad)?;
         self.files.push((path.to_owned(), file));
         Ok(tensors)
@@ -244,21 +203,13 @@ impl Files {
     pub fn read(&self, shard: usize, offset: u64, into: &mut [u8]) -> Result<(), ConvertError> {
         let (path, file) = &self.files[shard];
         let read = file.file().read_exact_at(into, offset);
-        read.map_err(|source| ConvertError::Io {
-            action: "read",
-            path: path.clone(),
-            source,
-        })
+        read.map_err(|source| ConvertError::Io { action: "read", path: path.clone(), source })
     }
 
     /// Makes sure, when all is read, that nobody wrote to a file meanwhile.
     pub fn unchanged(&self) -> Result<(), ConvertError> {
         self.files.iter().try_for_each(|(path, file)| {
-            file.unchanged().map_err(|source| ConvertError::Io {
-                action: "convert",
-                path: path.clone(),
-                source,
-            })
+            file.unchanged().map_err(|source| ConvertError::Io { action: "convert", path: path.clone(), source })
         })
     }
 }

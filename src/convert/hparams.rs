@@ -39,9 +39,7 @@ impl HParams {
         let list = self.get("architectures").and_then(Value::as_array);
         list.and_then(|l| l.first())
             .and_then(Value::as_str)
-            .ok_or_else(|| {
-                wrong("has no 'architectures', which names the class of the model".into())
-            })
+            .ok_or_else(|| wrong("has no 'architectures', which names the class of the model".into()))
     }
 
     pub fn u32(&self, key: &str) -> Result<Option<u32>, ConvertError> {
@@ -49,11 +47,7 @@ impl HParams {
             return Ok(None);
         };
         let n = value.as_u64().and_then(|n| u32::try_from(n).ok());
-        n.map(Some).ok_or_else(|| {
-            wrong(format!(
-                "'{key}' is {value}, expected a whole number below 2^32"
-            ))
-        })
+        n.map(Some).ok_or_else(|| wrong(format!("'{key}' is {value}, expected a whole number below 2^32")))
     }
 
     /// The first of these names that is there.
@@ -98,19 +92,14 @@ impl HParams {
             return Ok(None);
         };
         let finite = value.as_f64().filter(|v| v.is_finite());
-        finite
-            .map(Some)
-            .ok_or_else(|| wrong(format!("'{key}' is {value}, expected a number")))
+        finite.map(Some).ok_or_else(|| wrong(format!("'{key}' is {value}, expected a number")))
     }
 
     pub fn bool(&self, key: &str) -> Result<Option<bool>, ConvertError> {
         let Some(value) = self.get(key) else {
             return Ok(None);
         };
-        value
-            .as_bool()
-            .map(Some)
-            .ok_or_else(|| wrong(format!("'{key}' is {value}, expected true or false")))
+        value.as_bool().map(Some).ok_or_else(|| wrong(format!("'{key}' is {value}, expected true or false")))
     }
 
     pub fn str(&self, key: &str) -> Option<&str> {
@@ -123,9 +112,7 @@ pub(super) fn at_most(key: &str, n: u32, max: u32) -> Result<u32, ConvertError> 
     if n <= max {
         return Ok(n);
     }
-    Err(wrong(format!(
-        "'{key}' is {n}, more than the {max} that a model can have here"
-    )))
+    Err(wrong(format!("'{key}' is {n}, more than the {max} that a model can have here")))
 }
 
 /// A finite number as the f32 that the file will hold.

@@ -45,11 +45,7 @@ struct Part {
 impl Part {
     fn new(n: u64) -> Part {
         let groups = n / LANES as u64 / 4;
-        let ceil_log2 = if groups <= 2 {
-            1
-        } else {
-            (groups - 1).ilog2() + 1
-        };
+        let ceil_log2 = if groups <= 2 { 1 } else { (groups - 1).ilog2() + 1 };
         let power = (ceil_log2 / LEVELS as u32).max(4);
         Part {
             left: n,
@@ -71,10 +67,7 @@ impl Part {
         }
         for j in 1..LEVELS {
             let below = std::mem::replace(&mut self.levels[j - 1], [0.0; GROUP]);
-            self.levels[j]
-                .iter_mut()
-                .zip(below)
-                .for_each(|(a, b)| *a += b);
+            self.levels[j].iter_mut().zip(below).for_each(|(a, b)| *a += b);
             if self.groups & (self.mask << (j as u32 * self.power)) != 0 {
                 break;
             }
@@ -105,10 +98,7 @@ impl Part {
         let mut vectors = first[0];
         let mut rest = self.pending.chunks_exact(LANES);
         for vector in rest.by_ref() {
-            vectors
-                .iter_mut()
-                .zip(vector)
-                .for_each(|(a, v)| *a += v.abs());
+            vectors.iter_mut().zip(vector).for_each(|(a, v)| *a += v.abs());
         }
         for k in 1..4 {
             for lane in 0..LANES {
@@ -124,12 +114,7 @@ impl AbsMean {
     /// For a matrix of `n` values.
     pub fn new(n: u64) -> AbsMean {
         let part = if n > GRAIN { n.div_ceil(2) } else { n };
-        AbsMean {
-            n,
-            part,
-            current: Part::new(part),
-            sums: Vec::new(),
-        }
+        AbsMean { n, part, current: Part::new(part), sums: Vec::new() }
     }
 
     /// The next values; no more than `n` in all.
@@ -140,8 +125,7 @@ impl AbsMean {
             values = &values[take..];
             if self.current.left == 0 {
                 let next = Part::new(self.n - self.part);
-                self.sums
-                    .push(std::mem::replace(&mut self.current, next).sum());
+                self.sums.push(std::mem::replace(&mut self.current, next).sum());
             }
         }
     }

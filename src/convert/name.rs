@@ -25,16 +25,7 @@ struct Marks {
 
 impl Marks {
     fn count(self) -> usize {
-        [
-            self.basename,
-            self.size,
-            self.finetune,
-            self.version,
-            self.ty,
-        ]
-        .iter()
-        .filter(|m| **m)
-        .count()
+        [self.basename, self.size, self.finetune, self.version, self.ty].iter().filter(|m| **m).count()
     }
 }
 
@@ -53,10 +44,7 @@ fn is_version(s: &str) -> bool {
 fn is_type(s: &str) -> bool {
     let s = s.to_ascii_lowercase();
     let float = s.strip_prefix('b').unwrap_or(&s);
-    let float = float
-        .strip_prefix("fp")
-        .or(float.strip_prefix('f'))
-        .unwrap_or(float);
+    let float = float.strip_prefix("fp").or(float.strip_prefix('f')).unwrap_or(float);
     if float == "16" || float == "32" {
         return true;
     }
@@ -66,13 +54,8 @@ fn is_type(s: &str) -> bool {
     let Some((first, rest)) = rest.split_at_checked(1) else {
         return false;
     };
-    let word =
-        |p: &str| p.chars().count() == 1 && p.chars().all(|c| c.is_alphanumeric() || c == '_');
-    digits(first)
-        && (rest.is_empty()
-            || rest
-                .strip_prefix('_')
-                .is_some_and(|r| r.split('_').all(word)))
+    let word = |p: &str| p.chars().count() == 1 && p.chars().all(|c| c.is_alphanumeric() || c == '_');
+    digits(first) && (rest.is_empty() || rest.strip_prefix('_').is_some_and(|r| r.split('_').all(word)))
 }
 
 /// `7B`, `1.5b`, `8x7B`, `A3B`, `7b1`, `small`.
@@ -108,10 +91,7 @@ fn normal_size(s: &str) -> String {
         part = format!("{head}.{}{}", &tail[1..], &tail[..1]);
     }
     let bytes = part.as_bytes();
-    if part.len() > 1
-        && bytes[part.len() - 2].is_ascii_digit()
-        && b"kmbt".contains(&bytes[part.len() - 1])
-    {
+    if part.len() > 1 && bytes[part.len() - 2].is_ascii_digit() && b"kmbt".contains(&bytes[part.len() - 1]) {
         let unit = part.split_off(part.len() - 1).to_ascii_uppercase();
         part.push_str(&unit);
     }
@@ -133,20 +113,14 @@ fn contradicts(size: &str, parameters: u64) -> bool {
 /// Takes a name apart. `parameters` is the number of weights, 0 when not known.
 pub(super) fn parts(id: &str, parameters: u64) -> Parts {
     if id.contains(' ') {
-        return Parts {
-            name: id.to_owned(),
-            ..Parts::default()
-        };
+        return Parts { name: id.to_owned(), ..Parts::default() };
     }
     let (organization, full) = match id.split_once('/') {
         Some((org, name)) => (Some(org.to_owned()).filter(|o| !o.starts_with('.')), name),
         None => (None, id),
     };
-    let mut split: Vec<(String, Marks)> = full
-        .split('-')
-        .filter(|p| !p.is_empty())
-        .map(|p| (p.to_owned(), Marks::default()))
-        .collect();
+    let mut split: Vec<(String, Marks)> =
+        full.split('-').filter(|p| !p.is_empty()).map(|p| (p.to_owned(), Marks::default())).collect();
     for (i, (part, marks)) in split.iter_mut().enumerate() {
         if is_version(part) {
             marks.version = true;
@@ -163,16 +137,11 @@ pub(super) fn parts(id: &str, parameters: u64) -> Parts {
                 marks.size = true;
             }
             *part = size;
-        } else if i > 0
-            && ["chat", "instruct", "vision", "lora"].contains(&part.to_ascii_lowercase().as_str())
-        {
+        } else if i > 0 && ["chat", "instruct", "vision", "lora"].contains(&part.to_ascii_lowercase().as_str()) {
             marks.finetune = true;
         }
     }
-    if split
-        .iter()
-        .any(|(p, m)| m.size && p.contains(|c: char| c.is_ascii_digit()))
-    {
+    if split.iter().any(|(p, m)| m.size && p.contains(|c: char| c.is_ascii_digit())) {
         for (part, marks) in &mut split {
             marks.size &= !part.chars().all(char::is_alphabetic);
         }
@@ -194,11 +163,7 @@ pub(super) fn parts(id: &str, parameters: u64) -> Parts {
         marks.basename = false;
     }
     let join = |wanted: fn(Marks) -> bool| {
-        let chosen: Vec<&str> = split
-            .iter()
-            .filter(|(_, m)| wanted(*m))
-            .map(|(p, _)| p.as_str())
-            .collect();
+        let chosen: Vec<&str> = split.iter().filter(|(_, m)| wanted(*m)).map(|(p, _)| p.as_str()).collect();
         (!chosen.is_empty()).then(|| chosen.join("-"))
     };
     let mut sizes: Vec<&str> = Vec::new();
@@ -227,8 +192,7 @@ pub(super) fn title(id: &str) -> String {
     let word = |w: &str| {
         let lower = w.chars().any(char::is_alphabetic) && !w.chars().any(char::is_uppercase);
         let version = w.starts_with(|c: char| c.is_ascii_digit())
-            || w.strip_prefix('v')
-                .is_some_and(|r| r.split('.').all(digits));
+            || w.strip_prefix('v').is_some_and(|r| r.split('.').all(digits));
         if !lower || version {
             return w.to_owned();
         }
@@ -279,15 +243,7 @@ mod tests {
     fn names_are_taken_apart_as_the_reference_does() {
         let row = |id: &str, n| {
             let p = parts(id, n);
-            [
-                p.organization,
-                p.basename,
-                p.finetune,
-                p.version,
-                p.size_label,
-            ]
-            .map(Option::unwrap_or_default)
-            .join("|")
+            [p.organization, p.basename, p.finetune, p.version, p.size_label].map(Option::unwrap_or_default).join("|")
         };
         for (id, n, expected) in NAMES {
             assert_eq!(row(id, *n), *expected, "{id}");
@@ -310,58 +266,26 @@ mod tests {
 
     const NAMES: &[(&str, u64, &str)] = &[
         ("trilm-wt-5.8m-hf", 5770496, "|trilm-wt|hf||5.8M"),
-        (
-            "mistralai/Mistral-7B-Instruct-v0.2",
-            7241732096,
-            "mistralai|Mistral|Instruct|v0.2|7B",
-        ),
+        ("mistralai/Mistral-7B-Instruct-v0.2", 7241732096, "mistralai|Mistral|Instruct|v0.2|7B"),
         ("Llama-3.2-1B", 1235814400, "|Llama-3.2|||1B"),
-        (
-            "Qwen/Qwen2.5-0.5B-Instruct",
-            0,
-            "Qwen|Qwen2.5|Instruct||0.5B",
-        ),
+        ("Qwen/Qwen2.5-0.5B-Instruct", 0, "Qwen|Qwen2.5|Instruct||0.5B"),
         ("bitnet-b1.58-2B-4T", 2412820480, "|bitnet-b1.58|4t||2B"),
-        (
-            "1bitLLM/bitnet_b1_58-3B",
-            3300000000,
-            "1bitLLM|bitnet_b1_58|||3B",
-        ),
-        (
-            "SpectraSuite/TriLM_3.9B_Unpacked",
-            3990000000,
-            "SpectraSuite||||",
-        ),
+        ("1bitLLM/bitnet_b1_58-3B", 3300000000, "1bitLLM|bitnet_b1_58|||3B"),
+        ("SpectraSuite/TriLM_3.9B_Unpacked", 3990000000, "SpectraSuite||||"),
         ("gemma-3-270m-it", 268098176, "|gemma-3|it||270M"),
         ("Mixtral-8x7B-v0.1", 46702792704, "|Mixtral||v0.1|8x7B"),
         ("bloom-7b1", 0, "|bloom|||7.1B"),
-        (
-            "Phi-3-mini-4k-instruct",
-            3821079552,
-            "|Phi-3|4k-instruct||mini",
-        ),
-        (
-            "SmolLM2-135M-Instruct",
-            134515008,
-            "|SmolLM2|Instruct||135M",
-        ),
+        ("Phi-3-mini-4k-instruct", 3821079552, "|Phi-3|4k-instruct||mini"),
+        ("SmolLM2-135M-Instruct", 134515008, "|SmolLM2|Instruct||135M"),
         ("model", 10, "||||"),
         ("a model name", 5, "||||"),
         ("./hf", 3, "||||"),
-        (
-            "Falcon3-1B-Instruct-1.58bit",
-            1600000000,
-            "|Falcon3|Instruct-1.58bit||1B",
-        ),
+        ("Falcon3-1B-Instruct-1.58bit", 1600000000, "|Falcon3|Instruct-1.58bit||1B"),
         ("OLMo-2-1124-7B", 7298617344, "|OLMo-2-1124|||7B"),
         ("Qwen3-30B-A3B-q4_K_M", 30532122624, "|Qwen3|||30B-A3B"),
         ("deepseek-coder-1.3b-base", 0, "|deepseek-coder|base||1.3B"),
         ("x-large-2-v3.1.4-xl", 0, "|x||2-v3.1.4|large-xl"),
-        (
-            "Llama3-8B-1.58-100B-tokens",
-            8030261248,
-            "|Llama3|100b-tokens|1.58|8B",
-        ),
+        ("Llama3-8B-1.58-100B-tokens", 8030261248, "|Llama3|100b-tokens|1.58|8B"),
         ("--a--b-", 7, "||||"),
     ];
     const TITLES: &[(&str, &str)] = &[

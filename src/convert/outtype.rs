@@ -20,23 +20,11 @@ pub struct OutType {
 }
 
 const fn float(name: &'static str, ty: TypeId, ftype: u32) -> OutType {
-    OutType {
-        name,
-        matrix: ty,
-        embedding: ty,
-        ftype,
-        ternary: false,
-    }
+    OutType { name, matrix: ty, embedding: ty, ftype, ternary: false }
 }
 
 const fn ternary(name: &'static str, ty: TypeId, ftype: u32) -> OutType {
-    OutType {
-        name,
-        matrix: ty,
-        embedding: TypeId::F16,
-        ftype,
-        ternary: true,
-    }
+    OutType { name, matrix: ty, embedding: TypeId::F16, ftype, ternary: true }
 }
 
 impl OutType {
@@ -58,9 +46,7 @@ impl OutType {
 
     /// The choice with this name, in any case.
     pub fn from_name(name: &str) -> Option<OutType> {
-        OutType::ALL
-            .into_iter()
-            .find(|t| t.name.eq_ignore_ascii_case(name))
+        OutType::ALL.into_iter().find(|t| t.name.eq_ignore_ascii_case(name))
     }
 
     /// What `auto` means for a checkpoint: the type of its first matrix of 16-bit floats, else F16.

@@ -26,13 +26,7 @@ pub(super) fn write(
     rope: &RopeScaling,
     outtype: OutType,
 ) -> Result<(), ConvertError> {
-    let mut keys = Keys {
-        meta,
-        h,
-        source,
-        rope,
-        outtype,
-    };
+    let mut keys = Keys { meta, h, source, rope, outtype };
     let stated = source.checkpoint.keys.iter();
     for key in stated.chain(source.checkpoint.more_keys) {
         keys.write(key)?;
@@ -78,12 +72,7 @@ impl Keys<'_> {
                 self.epsilon(key, &["rms_norm_eps"], source.checkpoint.rms_eps)?;
             }
             Key::LayerEpsilon => {
-                let stated = &[
-                    "layer_norm_eps",
-                    "layer_norm_epsilon",
-                    "norm_epsilon",
-                    "norm_eps",
-                ];
+                let stated = &["layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps"];
                 let key = "attention.layer_norm_epsilon";
                 self.epsilon(key, stated, source.checkpoint.layer_eps)?;
             }
@@ -143,12 +132,7 @@ impl Keys<'_> {
     }
 
     /// An epsilon under the first of its names that is there, where the class has one.
-    fn epsilon(
-        &mut self,
-        key: &str,
-        stated: &[&str],
-        assumed: Option<f32>,
-    ) -> Result<(), ConvertError> {
+    fn epsilon(&mut self, key: &str, stated: &[&str], assumed: Option<f32>) -> Result<(), ConvertError> {
         let Some(assumed) = assumed else {
             return Ok(());
         };
@@ -179,11 +163,7 @@ impl Keys<'_> {
         let values = match &self.rope.kind {
             Kind::None | Kind::Llama3 | Kind::ByContext { .. } => return,
             Kind::Linear { factor } => vec![kind("linear"), ("factor", Value::F32(*factor))],
-            Kind::Yarn {
-                factor,
-                original,
-                extra,
-            } => {
+            Kind::Yarn { factor, original, extra } => {
                 let mut values = vec![
                     kind("yarn"),
                     ("factor", Value::F32(*factor)),

@@ -42,13 +42,8 @@ impl Use {
 }
 
 /// Masks and tables that older checkpoints store.
-const IGNORED: &[&str] = &[
-    ".rotary_emb.inv_freq",
-    ".attention.masked_bias",
-    ".attention.bias",
-    ".attn.masked_bias",
-    ".attn.bias",
-];
+const IGNORED: &[&str] =
+    &[".rotary_emb.inv_freq", ".attention.masked_bias", ".attention.bias", ".attn.masked_bias", ".attn.bias"];
 const OTHER_MODALITIES: &[&str] = &["vision_", "vision.", "visual.", "audio_", "projector."];
 
 /// The number in the place of the `*` of `pattern`.
@@ -70,14 +65,8 @@ impl Source {
         let fused = self.checkpoint.fused.is_some();
         let has_shared = self.sizes.shared_ff > 0;
         let all = self.arch.block_tensors(self.sizes.experts > 0);
-        let apart = |t: &&Tensor| {
-            ["attn_q.", "attn_k.", "attn_v."]
-                .iter()
-                .any(|p| t.gguf.starts_with(p))
-        };
-        let shared = |t: &&Tensor| {
-            t.shape.contains(&Extent::SharedFf) || t.gguf == "ffn_gate_inp_shexp.weight"
-        };
+        let apart = |t: &&Tensor| ["attn_q.", "attn_k.", "attn_v."].iter().any(|p| t.gguf.starts_with(p));
+        let shared = |t: &&Tensor| t.shape.contains(&Extent::SharedFf) || t.gguf == "ffn_gate_inp_shexp.weight";
         all.filter(move |t| !(fused && apart(t)))
             .filter(move |t| has_shared || !shared(t))
             .chain(FUSED_QKV.iter().filter(move |_| fused))
@@ -109,11 +98,7 @@ impl Source {
             match (found.as_deref(), number) {
                 (Some(&[tensor]), Some(number)) => {
                     let group = pattern.split('*').next().unwrap_or_default();
-                    return Some(Use::Item {
-                        tensor,
-                        number,
-                        group,
-                    });
+                    return Some(Use::Item { tensor, number, group });
                 }
                 (Some(&[tensor]), None) => return Some(Use::Whole(tensor)),
                 (Some(&[first, second]), None) => return Some(Use::Halves([first, second])),

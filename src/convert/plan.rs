@@ -97,13 +97,11 @@ impl Plan {
 /// Everything that is wrong with the folder; problems of tensors all at once.
 pub fn plan(path: &Path, options: &Options) -> Result<Plan, ConvertError> {
     let mut folder = Folder::open(path)?;
-    let config = folder
-        .json("config.json")?
-        .ok_or_else(|| ConvertError::Missing {
-            folder: path.to_owned(),
-            file: "config.json".into(),
-            hint: "give the folder of a checkpoint, the one that holds config.json",
-        })?;
+    let config = folder.json("config.json")?.ok_or_else(|| ConvertError::Missing {
+        folder: path.to_owned(),
+        file: "config.json".into(),
+        hint: "give the folder of a checkpoint, the one that holds config.json",
+    })?;
     let h = HParams::new(config.clone())?;
     let source = Source::new(&h)?;
     let rope = RopeScaling::new(&h, &source)?;
@@ -117,14 +115,7 @@ pub fn plan(path: &Path, options: &Options) -> Result<Plan, ConvertError> {
         let matrices = folder.tensors.iter().filter(|s| s.tensor.shape.len() > 1);
         OutType::of_matrices(matrices.map(|s| s.tensor.dtype))
     });
-    let mut work = Planner {
-        folder: &folder,
-        h: &h,
-        source: &source,
-        options,
-        outtype,
-        notes,
-    };
+    let mut work = Planner { folder: &folder, h: &h, source: &source, options, outtype, notes };
     let mut rows = Vec::new();
     if !options.vocab_only {
         for (name, factors) in rope.factors() {
@@ -142,17 +133,10 @@ pub fn plan(path: &Path, options: &Options) -> Result<Plan, ConvertError> {
     }
     let mut notes = work.notes;
     if options.widely.is_some() && source.sizes.experts > 0 {
-        return Err(ConvertError::Config(
-            "models with experts cannot be made widely linear".into(),
-        ));
+        return Err(ConvertError::Config("models with experts cannot be made widely linear".into()));
     }
     let header = match &options.widely {
-        Some(options) => Some(widely::replace(
-            &mut rows,
-            source.arch,
-            options,
-            &mut notes,
-        )?),
+        Some(options) => Some(widely::replace(&mut rows, source.arch, options, &mut notes)?),
         None => None,
     };
     let mut meta = Metadata::default();
@@ -165,9 +149,7 @@ pub fn plan(path: &Path, options: &Options) -> Result<Plan, ConvertError> {
     let size = Size::of(&rows);
     general::write(&mut meta, &folder, &config, &size, options.name.as_deref())?;
     params::write(&mut meta, &h, &source, &rope, outtype)?;
-    vocab
-        .into_iter()
-        .for_each(|(key, value)| meta.put(&key, value));
+    vocab.into_iter().for_each(|(key, value)| meta.put(&key, value));
     let inputs = folder.inputs();
     if let Some(header) = &header {
         meta = widely::metadata(&meta, source.arch, header);
@@ -205,23 +187,14 @@ impl Planner<'_> {
         let mut work = Rows::new(self.folder, reader, self.outtype, &mut self.notes, rows);
         std::mem::swap(&mut work.problems, &mut wrong);
         let problems = work.all();
-        if problems.is_empty() {
-            Ok(())
-        } else {
-            Err(ConvertError::Tensors(problems))
-        }
+        if problems.is_empty() { Ok(()) } else { Err(ConvertError::Tensors(problems)) }
     }
 
     /// Scales of packed matrices, by the names of those.
     fn scales(&self) -> Result<(BTreeMap<String, f32>, Problems), ConvertError> {
         let mut scales = BTreeMap::new();
         let mut problems = Problems::default();
-        let names: BTreeSet<&str> = self
-            .folder
-            .tensors
-            .iter()
-            .map(|s| &*s.tensor.name)
-            .collect();
+        let names: BTreeSet<&str> = self.folder.tensors.iter().map(|s| &*s.tensor.name).collect();
         for (i, s) in self.folder.tensors.iter().enumerate() {
             let base = s.tensor.name.strip_suffix("_scale");
             let Some(base) = base.filter(|b| b.ends_with(".weight")) else {
@@ -271,29 +244,22 @@ impl Planner<'_> {
             None => self.h.u32("pretraining_model_parallel")?.unwrap_or(1),
         };
         if parts == 0 {
-            return Err(ConvertError::Config(
-                "'pretraining_model_parallel' is 0".into(),
-            ));
+            return Err(ConvertError::Config("'pretraining_model_parallel' is 0".into()));
         }
         if !scales.is_empty() {
             let verb = if multiply { "multiplied" } else { "divided" };
-            self.notes.push(format!(
-                "packed ternary weights: digits are {verb} by weight_scale"
-            ));
+            self.notes.push(format!("packed ternary weights: digits are {verb} by weight_scale"));
         } else {
             self.notes.push(match rule {
                 Ternary::Bitnet => format!("latent weights are made ternary by the rule of BitNet b1.58 ({why})"),
-                Ternary::Trilm => format!("latent weights are made ternary by the rule of TriLM, {parts} scale(s) per matrix ({why})"),
+                Ternary::Trilm => {
+                    format!("latent weights are made ternary by the rule of TriLM, {parts} scale(s) per matrix ({why})")
+                }
                 _ if stated => "weights are taken as they are (--ternary)".into(),
                 _ => "weights are taken as they are (config.json does not call them latent; see --ternary)".into(),
             });
         }
-        Ok(Weights {
-            rule,
-            parts: parts.into(),
-            multiply,
-            scales,
-        })
+        Ok(Weights { rule, parts: parts.into(), multiply, scales })
     }
 
     /// For ternary types: that every matrix is held exactly, its scale rounded to f16 at most.
@@ -309,16 +275,10 @@ impl Planner<'_> {
             };
             let columns = stored.columns;
             let problem = if !columns.is_multiple_of(256) {
-                Some(format!(
-                    "'{}' has rows of {columns} weights, no multiple of 256",
-                    row.source
-                ))
+                Some(format!("'{}' has rows of {columns} weights, no multiple of 256", row.source))
             } else {
                 match stored.rule {
-                    Rule::Trilm {
-                        parts,
-                        by_columns: true,
-                    } if !(columns / parts).is_multiple_of(256) => Some(format!(
+                    Rule::Trilm { parts, by_columns: true } if !(columns / parts).is_multiple_of(256) => Some(format!(
                         "in '{}' a scale reaches over {} columns, no multiple of 256",
                         row.source,
                         columns / parts
@@ -326,12 +286,7 @@ impl Planner<'_> {
                     Rule::Plain => stored
                         .not_ternary(files, &mut |_| {})
                         .map_err(|fault| fault.blame(stored))?
-                        .map(|(r, c)| {
-                            format!(
-                                "'{}' is not ternary in row {r} from column {c} on",
-                                row.source
-                            )
-                        }),
+                        .map(|(r, c)| format!("'{}' is not ternary in row {r} from column {c} on", row.source)),
                     _ => None,
                 }
             };
@@ -347,19 +302,12 @@ impl Planner<'_> {
             self.notes.push(format!("kept as F16: {problems}"));
             return Ok(());
         }
-        Err(ConvertError::NotTernary {
-            ty: self.outtype.name.to_uppercase(),
-            problems,
-        })
+        Err(ConvertError::NotTernary { ty: self.outtype.name.to_uppercase(), problems })
     }
 }
 
 /// The one value of a `weight_scale`, or what is wrong with it.
-fn read_scale(
-    folder: &Folder,
-    index: usize,
-    files: &Files,
-) -> Result<Result<f32, String>, ConvertError> {
+fn read_scale(folder: &Folder, index: usize, files: &Files) -> Result<Result<f32, String>, ConvertError> {
     let source = &folder.tensors[index];
     let t = &source.tensor;
     let elements: u64 = t.shape.iter().product();
@@ -371,13 +319,7 @@ fn read_scale(
             t.dtype.name()
         )));
     }
-    let slice = Slice {
-        tensor: t.name.as_str().into(),
-        shard: source.shard,
-        offset: t.offset,
-        first: 0,
-        rows: 1,
-    };
+    let slice = Slice { tensor: t.name.as_str().into(), shard: source.shard, offset: t.offset, first: 0, rows: 1 };
     let stored = Stored {
         slices: Slices::new(vec![slice]),
         dtype: t.dtype,
@@ -387,16 +329,11 @@ fn read_scale(
         rule: Rule::Plain,
     };
     let (mut raw, mut out) = (Vec::new(), Vec::new());
-    stored
-        .fetch(files, 0..1, &mut raw, &mut out)
-        .map_err(|fault| fault.blame(&stored))?;
+    stored.fetch(files, 0..1, &mut raw, &mut out).map_err(|fault| fault.blame(&stored))?;
     let scale = out[0];
     if scale > 0.0 && (1.0 / scale).is_finite() {
         Ok(Ok(scale))
     } else {
-        Ok(Err(format!(
-            "'{}' is {scale:e}, expected a scale above 0",
-            t.name
-        )))
+        Ok(Err(format!("'{}' is {scale:e}, expected a scale above 0", t.name)))
     }
 }

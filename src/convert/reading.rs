@@ -42,13 +42,7 @@ pub(super) struct Reader<'a> {
 
 impl Reader<'_> {
     /// How a tensor of the checkpoint is read for one of the output.
-    pub fn stored(
-        &self,
-        t: &Tensor,
-        shard: usize,
-        described: &Described,
-        what: What,
-    ) -> Result<Stored, String> {
+    pub fn stored(&self, t: &Tensor, shard: usize, described: &Described, what: What) -> Result<Stored, String> {
         let name = &t.name;
         let mut shape = t.shape.clone();
         let mut rule = self.rule(t, described)?;
@@ -76,13 +70,11 @@ impl Reader<'_> {
             && shape[1] == expected[1]
             && shape[0] > expected[0];
         if shape != expected && !padded {
-            return Err(format!(
-                "'{name}' has shape {shape:?}, config.json makes it {expected:?}"
-            ));
+            return Err(format!("'{name}' has shape {shape:?}, config.json makes it {expected:?}"));
         }
         let pair_heads = source.paired_heads(described).filter(|_| !self.keep_order);
-        let regrouped = source.checkpoint.fused == Some(Fused::ByKeyHead)
-            && described.shape.contains(&Extent::QueriesKeysValues);
+        let regrouped =
+            source.checkpoint.fused == Some(Fused::ByKeyHead) && described.shape.contains(&Extent::QueriesKeysValues);
         let (rows, columns) = match expected[..] {
             [columns, rows] if transposed => (rows, columns),
             [rows, columns] => (rows, columns),
@@ -102,22 +94,14 @@ impl Reader<'_> {
         let slices = match what {
             _ if transposed => Slices::transposed(slice(0..rows)),
             What::Half(half) => {
-                let both = if expected.len() == 3 {
-                    expected[1]
-                } else {
-                    rows
-                };
+                let both = if expected.len() == 3 { expected[1] } else { rows };
                 let firsts = (0..rows / both).map(|e| e * both + half * (both / 2));
                 Slices::new(firsts.map(|r| slice(r..r + both / 2)).collect())
             }
             _ if regrouped => Slices::new(self.by_part().into_iter().map(slice).collect()),
             _ => Slices::new(vec![slice(0..rows)]),
         };
-        let rows = if matches!(what, What::Half(_)) {
-            rows / 2
-        } else {
-            rows
-        };
+        let rows = if matches!(what, What::Half(_)) { rows / 2 } else { rows };
         let latent = rule != Rule::Plain;
         if latent && (!slices.are_one() || what != What::Whole) {
             return Err(format!(
@@ -127,24 +111,16 @@ impl Reader<'_> {
         if described.role == Role::Norm && source.checkpoint.norms_plus_one {
             rule = Rule::PlusOne;
         }
-        Ok(Stored {
-            slices,
-            dtype: t.dtype,
-            rows,
-            columns,
-            pair_heads,
-            rule,
-        })
+        Ok(Stored { slices, dtype: t.dtype, rows, columns, pair_heads, rule })
     }
 
-    /// Rows of the queries, the keys and the values of all heads, where the checkpoint has those of a key head together.
+    /// Rows of the queries, the keys and the values of all heads, where the checkpoint has those of a key head
+    /// together.
     fn by_part(&self) -> Vec<Range<u64>> {
         let sizes = &self.source.sizes;
         let (d, served) = (sizes.head_dim, sizes.heads / sizes.kv_heads);
         let stride = (served + 2) * d;
-        let part = |from: u64, rows: u64| {
-            (0..sizes.kv_heads).map(move |k| k * stride + from..k * stride + from + rows)
-        };
+        let part = |from: u64, rows: u64| (0..sizes.kv_heads).map(move |k| k * stride + from..k * stride + from + rows);
         let queries = part(0, served * d);
         let keys = part(served * d, d);
         let values = part((served + 1) * d, d);
@@ -158,11 +134,7 @@ impl Reader<'_> {
         let scale = weights.scales.get(name);
         if t.dtype == Dtype::U8 && matrix {
             let scale = scale.ok_or(format!("'{name}' is packed and has no '{name}_scale'"))?;
-            let unit = if weights.multiply {
-                *scale
-            } else {
-                1.0 / scale
-            };
+            let unit = if weights.multiply { *scale } else { 1.0 / scale };
             return Ok(Rule::Packed { unit });
         }
         let ty = t.dtype.name();
@@ -170,22 +142,16 @@ impl Reader<'_> {
             return Err(format!("'{name}' is of type {ty}, expected floats"));
         }
         if scale.is_some() {
-            return Err(format!(
-                "'{name}' has a weight_scale and is not packed (type {ty})"
-            ));
+            return Err(format!("'{name}' has a weight_scale and is not packed (type {ty})"));
         }
         let by_columns = described.role == Role::ByColumns;
         let extent = t.shape.get(usize::from(by_columns)).copied().unwrap_or(1);
         match weights.rule {
             Ternary::Bitnet if matrix => Ok(Rule::Bitnet),
-            Ternary::Trilm if matrix && !extent.is_multiple_of(weights.parts) => Err(format!(
-                "'{name}' of shape {:?} cannot be split into {} parts",
-                t.shape, weights.parts
-            )),
-            Ternary::Trilm if matrix => Ok(Rule::Trilm {
-                parts: weights.parts,
-                by_columns,
-            }),
+            Ternary::Trilm if matrix && !extent.is_multiple_of(weights.parts) => {
+                Err(format!("'{name}' of shape {:?} cannot be split into {} parts", t.shape, weights.parts))
+            }
+            Ternary::Trilm if matrix => Ok(Rule::Trilm { parts: weights.parts, by_columns }),
             _ => Ok(Rule::Plain),
         }
     }

@@ -60,35 +60,23 @@ impl RopeScaling {
         };
         let theta_swa = match local.and_then(|l| l.get("rope_theta")) {
             Some(v) => Some(number("rope_theta", v)?),
-            None => h
-                .f32("rope_local_base_freq")?
-                .or(own_base.then_some(10000.0)),
+            None => h.f32("rope_local_base_freq")?.or(own_base.then_some(10000.0)),
         };
-        let name = get("rope_type")
-            .or(get("type"))
-            .and_then(Value::as_str)
-            .unwrap_or("default");
-        let need = |key: &str| {
-            float(key)?
-                .ok_or_else(|| wrong(format!("rope_scaling of type '{name}' has no '{key}'")))
-        };
+        let name = get("rope_type").or(get("type")).and_then(Value::as_str).unwrap_or("default");
+        let need =
+            |key: &str| float(key)?.ok_or_else(|| wrong(format!("rope_scaling of type '{name}' has no '{key}'")));
         let original = || match get("original_max_position_embeddings").and_then(Value::as_u64) {
-            Some(n) => u32::try_from(n)
-                .map_err(|_| wrong("'original_max_position_embeddings' is above 2^32".into())),
+            Some(n) => u32::try_from(n).map_err(|_| wrong("'original_max_position_embeddings' is above 2^32".into())),
             None => h.need("original_max_position_embeddings"),
         };
         let original_or_assumed = || match get("original_max_position_embeddings") {
             Some(_) => original(),
-            None => Ok(h
-                .u32("original_max_position_embeddings")?
-                .unwrap_or(source.checkpoint.context)),
+            None => Ok(h.u32("original_max_position_embeddings")?.unwrap_or(source.checkpoint.context)),
         };
         let mut factors = Vec::new();
         let kind = match name {
             "default" => Kind::None,
-            "linear" => Kind::Linear {
-                factor: need("factor")?,
-            },
+            "linear" => Kind::Linear { factor: need("factor")? },
             "yarn" => {
                 let mut extra = Vec::new();
                 for (key, gguf) in [
@@ -97,18 +85,10 @@ impl RopeScaling {
                     ("beta_fast", "yarn_beta_fast"),
                     ("beta_slow", "yarn_beta_slow"),
                 ] {
-                    let other = if key == "attention_factor" {
-                        float("attn_factor")?
-                    } else {
-                        None
-                    };
+                    let other = if key == "attention_factor" { float("attn_factor")? } else { None };
                     extra.extend(float(key)?.or(other).map(|v| (gguf, v)));
                 }
-                Kind::Yarn {
-                    factor: need("factor")?,
-                    original: original()?,
-                    extra,
-                }
+                Kind::Yarn { factor: need("factor")?, original: original()?, extra }
             }
             "llama3" if has_factors(arch) => {
                 let or = |key, default| Ok::<f32, ConvertError>(float(key)?.unwrap_or(default));
@@ -124,16 +104,13 @@ impl RopeScaling {
                 Kind::Llama3
             }
             "longrope" | "su" if source.checkpoint.rope_scaling == BY_CONTEXT => {
-                for (key, tensor) in [
-                    ("long_factor", "rope_factors_long.weight"),
-                    ("short_factor", "rope_factors_short.weight"),
-                ] {
+                for (key, tensor) in
+                    [("long_factor", "rope_factors_long.weight"), ("short_factor", "rope_factors_short.weight")]
+                {
                     let pairs = source.sizes.rope_dim / 2;
                     factors.push((tensor, divisors(get(key), key, pairs)?));
                 }
-                Kind::ByContext {
-                    attention: attention_factor(source.sizes.context, original_or_assumed()?),
-                }
+                Kind::ByContext { attention: attention_factor(source.sizes.context, original_or_assumed()?) }
             }
             other => {
                 let with_factors = ARCHITECTURES.iter().filter(|a| has_factors(a));
@@ -160,13 +137,7 @@ impl RopeScaling {
             arch::RopeScaling::ByContext => Some(original_or_assumed()?),
             _ => None,
         };
-        Ok(RopeScaling {
-            kind,
-            theta,
-            theta_swa,
-            original,
-            factors,
-        })
+        Ok(RopeScaling { kind, theta, theta_swa, original, factors })
     }
 
     /// Tensors with divisors of the frequencies, by their names in the file.
@@ -199,11 +170,7 @@ fn divisors(list: Option<&Value>, key: &str, pairs: u64) -> Result<Vec<f32>, Con
 /// Phi 3's factor on sine and cosine for contexts of `context` positions, trained on `original`.
 fn attention_factor(context: u64, original: u32) -> f32 {
     let scale = context as f64 / f64::from(original);
-    if scale > 1.0 {
-        (1.0 + math::log(scale) / math::log(f64::from(original))).sqrt() as f32
-    } else {
-        1.0
-    }
+    if scale > 1.0 { (1.0 + math::log(scale) / math::log(f64::from(original))).sqrt() as f32 } else { 1.0 }
 }
 
 /// Llama 3.1's: low frequencies are divided by `factor`, high ones kept, those between blended.

@@ -116,13 +116,7 @@ impl<'a> Rows<'a> {
         base.is_some_and(|b| self.reader.weights.scales.contains_key(b))
     }
 
-    fn put(
-        &mut self,
-        t: &Tensor,
-        shard: usize,
-        block: Option<u32>,
-        what: Use,
-    ) -> Result<(), String> {
+    fn put(&mut self, t: &Tensor, shard: usize, block: Option<u32>, what: Use) -> Result<(), String> {
         match what {
             Use::Whole(tensor) => {
                 let stored = self.reader.stored(t, shard, tensor, What::Whole)?;
@@ -130,18 +124,12 @@ impl<'a> Rows<'a> {
             }
             Use::Halves(tensors) => {
                 for (half, tensor) in tensors.into_iter().enumerate() {
-                    let stored = self
-                        .reader
-                        .stored(t, shard, tensor, What::Half(half as u64))?;
+                    let stored = self.reader.stored(t, shard, tensor, What::Half(half as u64))?;
                     self.push(block, tensor, t.name.clone(), t.dtype.name(), stored)?;
                 }
                 Ok(())
             }
-            Use::Item {
-                tensor,
-                number,
-                group,
-            } => {
+            Use::Item { tensor, number, group } => {
                 let stored = self.reader.stored(t, shard, tensor, What::Item)?;
                 self.item(t, block, (tensor, number, group), stored)
             }
@@ -186,10 +174,7 @@ impl<'a> Rows<'a> {
     ) -> Result<(), String> {
         let count = self.source.sizes.extent(tensor.shape[0]);
         if number >= count {
-            return Err(format!(
-                "'{}' has number {number}, and config.json says there are {count}",
-                t.name
-            ));
+            return Err(format!("'{}' has number {number}, and config.json says there are {count}", t.name));
         }
         let stack = self.stacks.entry(gguf_name(block, tensor));
         let stack = stack.or_insert_with(|| Stack {
@@ -271,10 +256,7 @@ impl<'a> Rows<'a> {
             let n = stack.items.iter().position(Option::is_none).unwrap_or(0);
             let full = source.checkpoint.full_name(stack.block, hf);
             let one = full.replace('*', &n.to_string());
-            self.problems.push(format!(
-                "'{one}' is missing, and others of {} are there",
-                stack.group
-            ));
+            self.problems.push(format!("'{one}' is missing, and others of {} are there", stack.group));
         }
     }
 }

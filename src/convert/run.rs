@@ -44,11 +44,7 @@ pub fn run(plan: &Plan, out: &Path, progress: &mut dyn Progress) -> Result<u64, 
                 let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
                 writer.tensor(&row.name, &bytes)?;
             }
-            Content::Codes {
-                stored,
-                rule,
-                shape,
-            } => {
+            Content::Codes { stored, rule, shape } => {
                 let what = (stored, rule, shape);
                 let done = &mut |bytes| progress.advance(bytes);
                 scales = widely::write(what, files, &mut writer, done)?;
@@ -72,11 +68,8 @@ impl Plan {
     /// # Errors
     /// What GGUF cannot hold.
     pub fn layout(&self) -> Result<Layout, ConvertError> {
-        let tensors: Vec<NewTensor> = self
-            .rows
-            .iter()
-            .map(|r| NewTensor::new(r.name.clone(), r.shape.clone(), r.ty))
-            .collect();
+        let tensors: Vec<NewTensor> =
+            self.rows.iter().map(|r| NewTensor::new(r.name.clone(), r.shape.clone(), r.ty)).collect();
         Ok(Layout::new(&self.meta, &tensors)?)
     }
 }
@@ -89,9 +82,7 @@ fn convert(
     progress: &mut dyn Progress,
 ) -> Result<(), ConvertError> {
     let blame = |fault: Fault| fault.blame(stored);
-    let scales = stored
-        .scales(files, &mut |bytes| progress.advance(bytes))
-        .map_err(blame)?;
+    let scales = stored.scales(files, &mut |bytes| progress.advance(bytes)).map_err(blame)?;
     let columns = stored.columns as usize;
     // Vectors whose elements change places have one column; their rows are elements of one GGUF row.
     let info = row.ty.info();
@@ -106,9 +97,7 @@ fn convert(
     };
     let (mut raw, mut values, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
     for rows in stored.chunks() {
-        stored
-            .fetch(files, rows.clone(), &mut raw, &mut values)
-            .map_err(blame)?;
+        stored.fetch(files, rows.clone(), &mut raw, &mut values).map_err(blame)?;
         let n = rows.end - rows.start;
         bytes.resize((n * row_bytes) as usize, 0);
         let faults: Vec<(u64, usize, f32)> = bytes

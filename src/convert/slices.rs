@@ -38,19 +38,12 @@ impl Slices {
             next += p.rows;
             start
         });
-        Slices {
-            starts: starts.collect(),
-            all,
-            transposed: false,
-        }
+        Slices { starts: starts.collect(), all, transposed: false }
     }
 
     /// A tensor that has a row per column of the output.
     pub fn transposed(slice: Slice) -> Slices {
-        Slices {
-            transposed: true,
-            ..Slices::new(vec![slice])
-        }
+        Slices { transposed: true, ..Slices::new(vec![slice]) }
     }
 
     /// Whether the rows are those of one tensor, in its order.
@@ -73,11 +66,7 @@ impl Slices {
         let i = self.at(row);
         let slice = &self.all[i];
         let row = slice.first + (row - self.starts[i]);
-        let (row, column) = if self.transposed {
-            (column, row)
-        } else {
-            (row, column)
-        };
+        let (row, column) = if self.transposed { (column, row) } else { (row, column) };
         (&slice.tensor, row, column)
     }
 
@@ -142,32 +131,13 @@ mod tests {
 
     #[test]
     fn rows_are_found_in_their_slices() {
-        let slice = |tensor: &str, first, rows| Slice {
-            tensor: tensor.into(),
-            shard: 0,
-            offset: 0,
-            first,
-            rows,
-        };
+        let slice = |tensor: &str, first, rows| Slice { tensor: tensor.into(), shard: 0, offset: 0, first, rows };
         let mut slices = Slices::new(vec![slice("a", 4, 2), slice("b", 0, 3)]);
         assert!(!slices.are_one());
         slices.append(Slices::new(vec![slice("c", 0, 1)]));
         let origins: Vec<_> = (0..6).map(|r| slices.origin(r, 9)).collect();
-        assert_eq!(
-            origins,
-            [
-                ("a", 4, 9),
-                ("a", 5, 9),
-                ("b", 0, 9),
-                ("b", 1, 9),
-                ("b", 2, 9),
-                ("c", 0, 9)
-            ]
-        );
-        assert_eq!(
-            Slices::transposed(slice("t", 0, 7)).origin(5, 2),
-            ("t", 2, 5)
-        );
+        assert_eq!(origins, [("a", 4, 9), ("a", 5, 9), ("b", 0, 9), ("b", 1, 9), ("b", 2, 9), ("c", 0, 9)]);
+        assert_eq!(Slices::transposed(slice("t", 0, 7)).origin(5, 2), ("t", 2, 5));
     }
 
     /// Twelve bytes as four rows of three, then six as two rows, in the files of a folder.

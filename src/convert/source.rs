@@ -5,9 +5,7 @@ use serde_json::Value;
 use super::error::ConvertError;
 use super::hparams::{HParams, at_most};
 use crate::arch::rules::{ExpertWidth, SharedWidth};
-use crate::arch::{
-    ARCHITECTURES, Arch, Checkpoint, Fixed, HeadDim, KvHeads, Rotary, Sizes, Tensor, Width,
-};
+use crate::arch::{ARCHITECTURES, Arch, Checkpoint, Fixed, HeadDim, KvHeads, Rotary, Sizes, Tensor, Width};
 
 /// An architecture and the sizes of one model of it.
 pub(super) struct Source {
@@ -36,9 +34,7 @@ const MAX_EXPERTS: u32 = 1 << 14;
 
 /// All architectures with checkpoints, a line for every family of classes.
 fn readable() -> impl Iterator<Item = (&'static Arch, &'static Checkpoint)> {
-    ARCHITECTURES
-        .iter()
-        .flat_map(|a| a.checkpoints.iter().map(|c| (*a, *c)))
+    ARCHITECTURES.iter().flat_map(|a| a.checkpoints.iter().map(|c| (*a, *c)))
 }
 
 /// Names of the model classes that can be converted, with the architecture of each. A class whose activation decides
@@ -60,11 +56,7 @@ impl Source {
         let (arch, checkpoint) = architecture(h)?;
         let notes = fixed(h, arch, checkpoint)?;
         let embd = h.size(&["hidden_size", "n_embd", "n_embed"], None, MAX_WIDTH)?;
-        let heads = h.size(
-            &["num_attention_heads", "n_head"],
-            checkpoint.heads,
-            MAX_WIDTH,
-        )?;
+        let heads = h.size(&["num_attention_heads", "n_head"], checkpoint.heads, MAX_WIDTH)?;
         let head_dim = head_dim(h, checkpoint, embd, heads)?;
         let together = head_dim.saturating_mul(heads);
         at_most("head_dim x num_attention_heads", together, MAX_WIDTH)?;
@@ -81,9 +73,7 @@ impl Source {
         };
         let kv_heads = kv_heads(h, checkpoint, heads)?;
         if !heads.is_multiple_of(kv_heads) {
-            return Err(ConvertError::Config(format!(
-                "{heads} query heads cannot share {kv_heads} key-value heads"
-            )));
+            return Err(ConvertError::Config(format!("{heads} query heads cannot share {kv_heads} key-value heads")));
         }
         let context = h.find(checkpoint.context_names)?;
         let assumed = match checkpoint.context {
@@ -121,12 +111,7 @@ impl Source {
     }
 }
 
-fn head_dim(
-    h: &HParams,
-    checkpoint: &Checkpoint,
-    embd: u32,
-    heads: u32,
-) -> Result<u32, ConvertError> {
+fn head_dim(h: &HParams, checkpoint: &Checkpoint, embd: u32, heads: u32) -> Result<u32, ConvertError> {
     match (h.u32("head_dim")?, checkpoint.head_dim) {
         (Some(n), _) if n > 0 => Ok(n),
         (_, HeadDim::Fixed(n)) => Ok(n),
@@ -159,13 +144,7 @@ fn kv_heads(h: &HParams, checkpoint: &Checkpoint, heads: u32) -> Result<u32, Con
 }
 
 /// Elements of a head that RoPE turns, with the rounding of the reference.
-fn rope_dim(
-    h: &HParams,
-    checkpoint: &Checkpoint,
-    embd: u32,
-    heads: u32,
-    head_dim: u32,
-) -> Result<u64, ConvertError> {
+fn rope_dim(h: &HParams, checkpoint: &Checkpoint, embd: u32, heads: u32, head_dim: u32) -> Result<u64, ConvertError> {
     let parameters = h.get("rope_parameters").or(h.get("rope_scaling"));
     let within = parameters.and_then(|p| p.get("partial_rotary_factor")?.as_f64());
     let mut part = within;
@@ -193,17 +172,9 @@ fn rope_dim(
 }
 
 /// Fills in the sizes of experts; says to how many a token goes.
-fn experts(
-    h: &HParams,
-    arch: &Arch,
-    checkpoint: &Checkpoint,
-    sizes: &mut Sizes,
-) -> Result<u32, ConvertError> {
+fn experts(h: &HParams, arch: &Arch, checkpoint: &Checkpoint, sizes: &mut Sizes) -> Result<u32, ConvertError> {
     const COUNT: &[&str] = &["num_local_experts", "num_experts"];
-    let has_router = checkpoint
-        .names
-        .iter()
-        .any(|(_, to)| to.contains(&"ffn_gate_inp.weight"));
+    let has_router = checkpoint.names.iter().any(|(_, to)| to.contains(&"ffn_gate_inp.weight"));
     if !has_router {
         return match h.find(COUNT)? {
             None | Some(0) => Ok(0),
@@ -216,9 +187,7 @@ fn experts(
     let count = h.size(COUNT, None, MAX_EXPERTS)?;
     let used = h.need("num_experts_per_tok")?;
     if used > count {
-        return Err(ConvertError::Config(format!(
-            "'num_experts_per_tok' is {used}, and there are {count} experts"
-        )));
+        return Err(ConvertError::Config(format!("'num_experts_per_tok' is {used}, and there are {count} experts")));
     }
     sizes.experts = count.into();
     sizes.expert_ff = match arch.experts.width {
@@ -239,10 +208,7 @@ fn experts(
 }
 
 /// Names of the width of the expert that all tokens go to.
-pub(super) const SHARED_WIDTH: &[&str] = &[
-    "shared_expert_intermediate_size",
-    "shared_intermediate_size",
-];
+pub(super) const SHARED_WIDTH: &[&str] = &["shared_expert_intermediate_size", "shared_intermediate_size"];
 
 /// Refuses what a file cannot say: it would run and give nonsense. What the reference lets pass as well is noted.
 fn fixed(h: &HParams, arch: &Arch, checkpoint: &Checkpoint) -> Result<Vec<String>, ConvertError> {
@@ -255,18 +221,13 @@ fn fixed(h: &HParams, arch: &Arch, checkpoint: &Checkpoint) -> Result<Vec<String
         };
         let (fits, meant) = match meant {
             Fixed::Unset => (is_unset(value), "were not there".to_owned()),
-            Fixed::True | Fixed::TrueNoted => {
-                (value.as_bool() == Some(true), "were true".to_owned())
-            }
+            Fixed::True | Fixed::TrueNoted => (value.as_bool() == Some(true), "were true".to_owned()),
             Fixed::Number(n) => (value.as_f64() == Some(*n), format!("were {n}")),
         };
         if fits {
             continue;
         }
-        let what = format!(
-            "'{key}' is {value}, and a file of architecture '{}' runs as if it {meant}",
-            arch.name
-        );
+        let what = format!("'{key}' is {value}, and a file of architecture '{}' runs as if it {meant}", arch.name);
         let noted = checkpoint.fixed.contains(&(*key, Fixed::TrueNoted));
         if !noted {
             return Err(ConvertError::Config(what));
@@ -291,30 +252,18 @@ fn is_unset(value: &Value) -> bool {
 /// give nonsense.
 fn architecture(h: &HParams) -> Result<(&'static Arch, &'static Checkpoint), ConvertError> {
     let class = h.class()?;
-    let of_class: Vec<_> = readable()
-        .filter(|(_, c)| c.classes.contains(&class))
-        .collect();
+    let of_class: Vec<_> = readable().filter(|(_, c)| c.classes.contains(&class)).collect();
     let Some(&first) = of_class.first() else {
         let known: Vec<&str> = known_classes().iter().map(|(class, _)| *class).collect();
-        return Err(ConvertError::UnknownArchitecture {
-            found: class.to_owned(),
-            known: known.join(", "),
-        });
+        return Err(ConvertError::UnknownArchitecture { found: class.to_owned(), known: known.join(", ") });
     };
-    const NAMES: [&str; 4] = [
-        "hidden_activation",
-        "hidden_act",
-        "activation_function",
-        "activation",
-    ];
+    const NAMES: [&str; 4] = ["hidden_activation", "hidden_act", "activation_function", "activation"];
     let Some(act) = NAMES.iter().find_map(|key| h.str(key)) else {
         return Ok(first);
     };
     let found = of_class.iter().find(|(_, c)| c.activations.contains(&act));
     found.copied().ok_or_else(|| {
-        let computed = of_class
-            .iter()
-            .map(|(a, c)| format!("'{}' compute '{}'", a.name, c.activations.join("' or '")));
+        let computed = of_class.iter().map(|(a, c)| format!("'{}' compute '{}'", a.name, c.activations.join("' or '")));
         ConvertError::Config(format!(
             "the activation is '{act}', and models of architecture {}",
             computed.collect::<Vec<_>>().join(", of ")

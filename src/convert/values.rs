@@ -65,18 +65,11 @@ impl Fault {
             Fault::Read(e) => e,
             Fault::NotFinite { row, column, value } => {
                 let (tensor, row, column) = stored.slices.origin(row, column);
-                ConvertError::NotFinite {
-                    tensor: tensor.to_owned(),
-                    row,
-                    column,
-                    value,
-                }
+                ConvertError::NotFinite { tensor: tensor.to_owned(), row, column, value }
             }
-            Fault::Code { row, column } => ConvertError::PackedCode {
-                tensor: stored.slices.origin(0, 0).0.to_owned(),
-                row,
-                column,
-            },
+            Fault::Code { row, column } => {
+                ConvertError::PackedCode { tensor: stored.slices.origin(0, 0).0.to_owned(), row, column }
+            }
         }
     }
 }
@@ -100,13 +93,9 @@ impl Stored {
     /// Consecutive rows that are converted together: whole heads where their rows change places.
     pub fn chunks(&self) -> impl Iterator<Item = Range<u64>> + use<> {
         let unit = self.pair_heads.unwrap_or(1);
-        let step = (CHUNK_VALUES / self.columns.max(1))
-            .max(1)
-            .next_multiple_of(unit);
+        let step = (CHUNK_VALUES / self.columns.max(1)).max(1).next_multiple_of(unit);
         let rows = self.rows;
-        (0..rows)
-            .step_by(step as usize)
-            .map(move |first| first..(first + step).min(rows))
+        (0..rows).step_by(step as usize).map(move |first| first..(first + step).min(rows))
     }
 
     /// The row of the checkpoint that becomes row `r`.
@@ -115,13 +104,7 @@ impl Stored {
     }
 
     /// Reads rows as f32, unpacked but before any rule for latent weights. `raw` is scratch.
-    pub fn fetch(
-        &self,
-        files: &Files,
-        rows: Range<u64>,
-        raw: &mut Vec<u8>,
-        out: &mut Vec<f32>,
-    ) -> Result<(), Fault> {
+    pub fn fetch(&self, files: &Files, rows: Range<u64>, raw: &mut Vec<u8>, out: &mut Vec<f32>) -> Result<(), Fault> {
         let columns = self.columns as usize;
         out.clear();
         out.resize((rows.end - rows.start) as usize * columns, 0.0);
@@ -172,10 +155,7 @@ impl Stored {
             for (k, (v, byte)) in out[at..].iter_mut().zip(raw.iter()).enumerate() {
                 let code = byte >> (2 * i) & 3;
                 if code == 3 {
-                    return Err(Fault::Code {
-                        row: row + (k / columns) as u64,
-                        column: (k % columns) as u64,
-                    });
+                    return Err(Fault::Code { row: row + (k / columns) as u64, column: (k % columns) as u64 });
                 }
                 *v = values[usize::from(code)];
             }
@@ -193,11 +173,7 @@ impl Stored {
         };
         let per_part = self.rows * self.columns / parts;
         let mut means: Vec<AbsMean> = (0..parts).map(|_| AbsMean::new(per_part)).collect();
-        let width = if by_columns {
-            self.columns / parts
-        } else {
-            self.columns
-        };
+        let width = if by_columns { self.columns / parts } else { self.columns };
         let (mut raw, mut values) = (Vec::new(), Vec::new());
         for rows in self.chunks() {
             self.fetch(files, rows.clone(), &mut raw, &mut values)?;
@@ -223,9 +199,7 @@ impl Stored {
         match self.rule {
             Rule::Plain | Rule::Packed { .. } => {}
             Rule::PlusOne => {
-                values
-                    .iter_mut()
-                    .for_each(|v| *v = self.stored_precision(*v + 1.0));
+                values.iter_mut().for_each(|v| *v = self.stored_precision(*v + 1.0));
             }
             Rule::Bitnet => {
                 let s = scales[0];
@@ -236,17 +210,9 @@ impl Stored {
                 }
             }
             Rule::Trilm { parts, by_columns } => {
-                let width = if by_columns {
-                    self.columns / parts
-                } else {
-                    self.columns
-                };
+                let width = if by_columns { self.columns / parts } else { self.columns };
                 for (i, values) in values.chunks_mut(width as usize).enumerate() {
-                    let part = if by_columns {
-                        i as u64
-                    } else {
-                        row * parts / self.rows
-                    };
+                    let part = if by_columns { i as u64 } else { row * parts / self.rows };
                     let g = scales[part as usize];
                     for v in values {
                         *v = ((*v / g).clamp(-1.0, 1.0).round_ties_even() + 0.0) * g;
@@ -258,30 +224,19 @@ impl Stored {
 
     /// The reference computes in the type of an F16 checkpoint, and in f32 otherwise.
     fn stored_precision(&self, v: f32) -> f32 {
-        if self.dtype == Dtype::F16 {
-            f16::from_f32(v).to_f32()
-        } else {
-            v
-        }
+        if self.dtype == Dtype::F16 { f16::from_f32(v).to_f32() } else { v }
     }
 
     /// The first block of 256 columns that ternary types cannot hold exactly, as row and column.
-    pub fn not_ternary(
-        &self,
-        files: &Files,
-        done: &mut dyn FnMut(u64),
-    ) -> Result<Option<(u64, u64)>, Fault> {
+    pub fn not_ternary(&self, files: &Files, done: &mut dyn FnMut(u64)) -> Result<Option<(u64, u64)>, Fault> {
         let (mut raw, mut values) = (Vec::new(), Vec::new());
         for rows in self.chunks() {
             self.fetch(files, rows.clone(), &mut raw, &mut values)?;
             let columns = self.columns as usize;
-            let bad = values
-                .chunks(columns)
-                .zip(rows.clone())
-                .find_map(|(row, r)| {
-                    let block = row.chunks(256).position(|b| !is_ternary(b))?;
-                    Some((r, block as u64 * 256))
-                });
+            let bad = values.chunks(columns).zip(rows.clone()).find_map(|(row, r)| {
+                let block = row.chunks(256).position(|b| !is_ternary(b))?;
+                Some((r, block as u64 * 256))
+            });
             if bad.is_some() {
                 return Ok(bad);
             }
@@ -308,39 +263,20 @@ mod tests {
     use super::*;
 
     fn stored(rows: u64, columns: u64, rule: Rule) -> Stored {
-        let slice = Slice {
-            tensor: "w".into(),
-            shard: 0,
-            offset: 0,
-            first: 0,
-            rows,
-        };
-        Stored {
-            slices: Slices::new(vec![slice]),
-            dtype: Dtype::F32,
-            rows,
-            columns,
-            pair_heads: None,
-            rule,
-        }
+        let slice = Slice { tensor: "w".into(), shard: 0, offset: 0, first: 0, rows };
+        Stored { slices: Slices::new(vec![slice]), dtype: Dtype::F32, rows, columns, pair_heads: None, rule }
     }
 
     #[test]
     fn halves_of_a_head_are_interleaved() {
-        let s = Stored {
-            pair_heads: Some(6),
-            ..stored(12, 1, Rule::Plain)
-        };
+        let s = Stored { pair_heads: Some(6), ..stored(12, 1, Rule::Plain) };
         let order: Vec<u64> = (0..12).map(|r| s.source_row(r)).collect();
         assert_eq!(order, [0, 3, 1, 4, 2, 5, 6, 9, 7, 10, 8, 11]);
     }
 
     #[test]
     fn chunks_hold_whole_heads_and_cover_all_rows() {
-        let s = Stored {
-            pair_heads: Some(96),
-            ..stored(96 * 40, 4096, Rule::Plain)
-        };
+        let s = Stored { pair_heads: Some(96), ..stored(96 * 40, 4096, Rule::Plain) };
         let mut next = 0;
         for c in s.chunks() {
             assert_eq!((c.start, c.start % 96), (next, 0));
@@ -356,20 +292,10 @@ mod tests {
         b.apply(0, &[2.0], &mut v); // 0.5, -0.5, 1.5, -0.2 …
         let bits: Vec<u32> = v.iter().map(|x| x.to_bits()).collect();
         assert_eq!(bits, [0.0f32, 0.0, 0.5, 0.0, 0.5, -0.5].map(f32::to_bits));
-        let t = stored(
-            1,
-            4,
-            Rule::Trilm {
-                parts: 2,
-                by_columns: true,
-            },
-        );
+        let t = stored(1, 4, Rule::Trilm { parts: 2, by_columns: true });
         let mut v = [0.3, -5.0, 0.3, -0.1];
         t.apply(0, &[0.5, 4.0], &mut v);
-        assert_eq!(
-            v.map(f32::to_bits),
-            [0.5f32, -0.5, 0.0, 0.0].map(f32::to_bits)
-        );
+        assert_eq!(v.map(f32::to_bits), [0.5f32, -0.5, 0.0, 0.0].map(f32::to_bits));
     }
 
     #[test]

@@ -5,9 +5,7 @@ use std::ops::Range;
 use trine_formats::gguf::Metadata;
 use trine_formats::gguf::write::Writer;
 use trine_formats::safetensors::Dtype;
-use trine_formats::widely::{
-    ARCHITECTURE, BaseArch, Header, OutputForm, Part, Profile, Rule, Scope, Shape, TieRule,
-};
+use trine_formats::widely::{ARCHITECTURE, BaseArch, Header, OutputForm, Part, Profile, Rule, Scope, Shape, TieRule};
 
 use super::error::ConvertError;
 use super::folder::Files;
@@ -25,7 +23,8 @@ pub struct Widely {
     pub scope: Scope,
     /// Where ties go.
     pub tie: TieRule,
-    /// What is rounded; that of the training script where all matrices are BF16 and single precision otherwise when `None`.
+    /// What is rounded; that of the training script where all matrices are BF16 and single precision otherwise when
+    /// `None`.
     pub profile: Option<Profile>,
     /// What becomes of the output matrix.
     pub output: OutputForm,
@@ -76,12 +75,7 @@ pub(super) fn replace(
         true => Profile::ScriptBf16,
         false => Profile::F32,
     });
-    let rule = Rule {
-        stages: options.stages,
-        scope: options.scope,
-        profile,
-        tie: options.tie,
-    };
+    let rule = Rule { stages: options.stages, scope: options.scope, profile, tie: options.tie };
     let mut out = Vec::with_capacity(2 * rows.len());
     for row in rows.drain(..) {
         let Content::Stored(stored) = &row.content else {
@@ -131,15 +125,8 @@ fn parts(row: &Row, stored: &Stored, rule: Rule, shape: Shape) -> [Row; 2] {
         ty: part.ty(),
         content,
     };
-    let codes = Content::Codes {
-        stored: stored.clone(),
-        rule,
-        shape,
-    };
-    [
-        part(Part::Codes, &shape.codes_extents(), codes),
-        part(Part::Scale, &shape.scale_extents(), Content::Scales),
-    ]
+    let codes = Content::Codes { stored: stored.clone(), rule, shape };
+    [part(Part::Codes, &shape.codes_extents(), codes), part(Part::Scale, &shape.scale_extents(), Content::Scales)]
 }
 
 /// The keys of the file.
@@ -180,11 +167,7 @@ pub(super) fn write(
     writer: &mut Writer,
     done: &mut dyn FnMut(u64),
 ) -> Result<Vec<f32>, ConvertError> {
-    let mut rows = Rows {
-        stored,
-        files,
-        raw: Vec::new(),
-    };
+    let mut rows = Rows { stored, files, raw: Vec::new() };
     let sink = &mut |words: &[u8]| Ok(writer.write(words)?);
     let done = &mut |rows| done(stored.read_bytes(rows as u64));
     encode(rule, shape, &mut rows, sink, done)

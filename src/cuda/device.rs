@@ -1,9 +1,9 @@
-//! What a device has to do so that launches which were planned can run on it: give memory, fill it, start kernels, give results
-//! back. A driver implements it, and so does the emulator of the tests.
+//! What a device has to do so that launches which were planned can run on it: give memory, fill it, start kernels, give
+//! results back. A driver implements it, and so does the emulator of the tests.
 //!
 //! A device does one thing after the other, in the order of the calls: a kernel sees what earlier calls have written,
-//! and [`Device::download`] waits for all of them. Nothing more is asked of it; which kernel, grid and arguments come next is said by
-//! plans, which know no device.
+//! and [`Device::download`] waits for all of them. Nothing more is asked of it; which kernel, grid and arguments come
+//! next is said by plans, which know no device.
 
 use std::error::Error;
 
@@ -48,7 +48,8 @@ pub trait Device {
     /// There is no memory left.
     fn constant(&mut self, bytes: &[u8]) -> Result<Self::Buffer, Self::Error>;
 
-    /// `bytes` bytes of memory, one or more, with anything in them: kernels or [`Device::upload`] write them before they are read.
+    /// `bytes` bytes of memory, one or more, with anything in them: kernels or [`Device::upload`] write them before
+    /// they are read.
     ///
     /// # Errors
     /// There is no memory left.
@@ -58,44 +59,29 @@ pub trait Device {
     ///
     /// # Errors
     /// They end behind its end, or the device has failed.
-    fn upload(&mut self, to: &mut Self::Buffer, at: usize, bytes: &[u8])
-    -> Result<(), Self::Error>;
+    fn upload(&mut self, to: &mut Self::Buffer, at: usize, bytes: &[u8]) -> Result<(), Self::Error>;
 
-    /// Copies `bytes` bytes of a buffer of [`Device::allocate`] from byte `from` on to those from byte `to` on, which are others.
+    /// Copies `bytes` bytes of a buffer of [`Device::allocate`] from byte `from` on to those from byte `to` on, which
+    /// are others.
     ///
     /// # Errors
     /// They end behind its end or overlap, or the device has failed.
-    fn copy(
-        &mut self,
-        within: &mut Self::Buffer,
-        from: usize,
-        to: usize,
-        bytes: usize,
-    ) -> Result<(), Self::Error>;
+    fn copy(&mut self, within: &mut Self::Buffer, from: usize, to: usize, bytes: usize) -> Result<(), Self::Error>;
 
     /// Starts a kernel with arguments in its order, each as large as the kernel's own.
     ///
-    /// Kernels read and write no byte beyond what the plans of this crate hand them. That is a promise of the plans: a driver
-    /// cannot check it, the emulator does so byte by byte.
+    /// Kernels read and write no byte beyond what the plans of this crate hand them. That is a promise of the plans: a
+    /// driver cannot check it, the emulator does so byte by byte.
     ///
     /// # Errors
     /// The device has no such kernel or not what it takes, or something that was started before has failed.
-    fn launch(
-        &mut self,
-        launch: &Launch,
-        arguments: &[Argument<'_, Self::Buffer>],
-    ) -> Result<(), Self::Error>;
+    fn launch(&mut self, launch: &Launch, arguments: &[Argument<'_, Self::Buffer>]) -> Result<(), Self::Error>;
 
     /// Waits for all that was started, and reads from byte `at` of a buffer on until `bytes` are full.
     ///
     /// # Errors
     /// They end behind the buffer's end, or something that was started has failed.
-    fn download(
-        &mut self,
-        from: &Self::Buffer,
-        at: usize,
-        bytes: &mut [u8],
-    ) -> Result<(), Self::Error>;
+    fn download(&mut self, from: &Self::Buffer, at: usize, bytes: &mut [u8]) -> Result<(), Self::Error>;
 
     /// Waits for all that was started.
     ///

@@ -1,10 +1,10 @@
-//! Plans of products with activations in half precision: `out[token][column] = sum over k of act[token][k] * weight[k][column]`, where
-//! a weight is a small integer times a scale.
+//! Plans of products with activations in half precision: `out[token][column] = sum over k of act[token][k] *
+//! weight[k][column]`, where a weight is a small integer times a scale.
 //!
 //! Tensor cores add such products in an order and with a rounding of their own, so these kernels have other bits than a
-//! processor: they are no part of exact inference. What they promise is that a token's bits do not depend on the tokens beside it, on
-//! the number of multiprocessors or on chance: how the rows of the weights are shared is a function of their shape
-//! alone, and sums meet in an order that is written down (`kernels/half.cu`).
+//! processor: they are no part of exact inference. What they promise is that a token's bits do not depend on the tokens
+//! beside it, on the number of multiprocessors or on chance: how the rows of the weights are shared is a function of
+//! their shape alone, and sums meet in an order that is written down (`kernels/half.cu`).
 
 use crate::plan::{Launch, PlanError};
 use crate::ptx::{HALF, SPARSE};
@@ -51,7 +51,8 @@ pub enum Scales {
 pub enum Form {
     /// All weights.
     Dense(Weights, Scales),
-    /// Codes of four bits, two of four of which are not zero, with scales of groups of so many rows: [`crate::pack::sparse`].
+    /// Codes of four bits, two of four of which are not zero, with scales of groups of so many rows:
+    /// [`crate::pack::sparse`].
     Sparse(usize),
 }
 
@@ -105,10 +106,7 @@ fn slices_of(tiles: usize, wide: usize, fewest: usize) -> usize {
 ///
 /// # Errors
 /// A shape that is empty or larger than a grid.
-fn token_blocks(
-    (rows, columns, tokens): (usize, usize, usize),
-    most: usize,
-) -> Result<usize, PlanError> {
+fn token_blocks((rows, columns, tokens): (usize, usize, usize), most: usize) -> Result<usize, PlanError> {
     if rows == 0 || columns == 0 || tokens == 0 {
         return Err(PlanError::Empty);
     }
@@ -120,11 +118,7 @@ fn token_blocks(
 }
 
 fn too_large((rows, columns, tokens): (usize, usize, usize)) -> PlanError {
-    PlanError::TooLarge {
-        rows,
-        columns,
-        tokens,
-    }
+    PlanError::TooLarge { rows, columns, tokens }
 }
 
 /// Bytes of the workspace in which the sums of slices meet, and tickets for `places` of the grid.
@@ -139,9 +133,7 @@ fn meeting(
     if slices == 1 {
         return Ok((0, 0));
     }
-    let bytes = (4 * slices)
-        .checked_mul(tokens)
-        .and_then(|n| n.checked_mul(columns));
+    let bytes = (4 * slices).checked_mul(tokens).and_then(|n| n.checked_mul(columns));
     Ok((bytes.ok_or_else(|| too_large(shape))?, places))
 }
 
@@ -158,9 +150,7 @@ pub fn product(
     let group = match scales {
         Scales::Columns => 1,
         Scales::Groups(rows @ (32 | 64)) => rows / 32,
-        Scales::Groups(rows) if rows > 0 && rows <= MOST_ROWS && rows.is_multiple_of(TILE) => {
-            rows / 32
-        }
+        Scales::Groups(rows) if rows > 0 && rows <= MOST_ROWS && rows.is_multiple_of(TILE) => rows / 32,
         Scales::Groups(rows) => return Err(PlanError::Group { rows }),
     };
     let wide = columns.div_ceil(TILE);
@@ -214,15 +204,14 @@ pub fn sparse_slices(rows: usize, columns: usize) -> usize {
     slices_of(rows.div_ceil(tall), columns.div_ceil(wide), SPARSE_WARPS)
 }
 
-/// The plan of a product with weights of which two of four along k are there, as [`crate::pack::sparse::pack`] lays them out. Scales are
-/// those of groups of `group` rows, a multiple of 32, in the order of columns; `rows` for one of each column.
+/// The plan of a product with weights of which two of four along k are there, as [`crate::pack::sparse::pack`] lays
+/// them out. Scales are those of groups of `group` rows, a multiple of 32, in the order of columns; `rows` for one of
+/// each column.
 ///
 /// # Errors
-/// A shape that is empty, larger than a grid or not whole tiles of 32 rows and 64 columns; groups that are not whole tiles.
-pub fn sparse_product(
-    group: usize,
-    shape @ (rows, columns, tokens): (usize, usize, usize),
-) -> Result<Plan, PlanError> {
+/// A shape that is empty, larger than a grid or not whole tiles of 32 rows and 64 columns; groups that are not whole
+/// tiles.
+pub fn sparse_product(group: usize, shape @ (rows, columns, tokens): (usize, usize, usize)) -> Result<Plan, PlanError> {
     let [tall, wide, most] = SPARSE_TILE;
     let deep = token_blocks(shape, most)?;
     if !is_sparse_shape(rows, columns) {
@@ -266,10 +255,7 @@ mod tests {
                 let busy = wide * slices >= ENOUGH_BLOCKS;
                 let cut = slices == MOST_SLICES || (slices + 1) * FEWEST_TILES > tiles;
                 assert!(busy || cut, "{rows} x {columns}: {slices}");
-                assert!(
-                    slices == 1 || wide * (slices - 1) < ENOUGH_BLOCKS,
-                    "{slices}"
-                );
+                assert!(slices == 1 || wide * (slices - 1) < ENOUGH_BLOCKS, "{slices}");
             }
         }
         assert_eq!(slices(4096, 4096), 5);
@@ -277,19 +263,13 @@ mod tests {
 
     #[test]
     fn tokens_choose_the_kernel_and_nothing_else() {
-        let plan = |tokens| {
-            product(Weights::FourBits, Scales::Groups(128), (4096, 4096, tokens)).expect("a plan")
-        };
+        let plan = |tokens| product(Weights::FourBits, Scales::Groups(128), (4096, 4096, tokens)).expect("a plan");
         for tokens in [1, 16, 17, 32, 33, 64, 65, 1000] {
-            let Plan {
-                launch, tickets, ..
-            } = plan(tokens);
+            let Plan { launch, tickets, .. } = plan(tokens);
             assert_eq!(launch.blocks[2], 5);
             assert_eq!(launch.blocks[1] as usize, tokens.div_ceil(64));
             assert_eq!(tickets, 32 * tokens.div_ceil(64));
-            let most: usize = launch.kernel["marlin_group_".len()..]
-                .parse()
-                .expect("a number");
+            let most: usize = launch.kernel["marlin_group_".len()..].parse().expect("a number");
             assert!(tokens > 64 || most >= tokens && most < (2 * tokens).max(17));
             assert!(launch.shared <= 99 << 10, "{launch:?}");
         }
@@ -297,11 +277,7 @@ mod tests {
 
     #[test]
     fn what_no_kernel_takes_is_refused() {
-        let refused = |scales, shape| {
-            product(Weights::TwoBits, scales, shape)
-                .expect_err("a refusal")
-                .to_string()
-        };
+        let refused = |scales, shape| product(Weights::TwoBits, scales, shape).expect_err("a refusal").to_string();
         for rows in [0, 16, 96, 130, usize::MAX & !127] {
             assert_eq!(
                 refused(Scales::Groups(rows), (128, 128, 1)),
@@ -309,12 +285,7 @@ mod tests {
             );
         }
         assert!(refused(Scales::Columns, (128, 0, 1)).contains("without"));
-        for shape in [
-            (usize::MAX, 1, 1),
-            (1, usize::MAX, 1),
-            (1, 1, usize::MAX),
-            (1, 1, 65536 * 64),
-        ] {
+        for shape in [(usize::MAX, 1, 1), (1, usize::MAX, 1), (1, 1, usize::MAX), (1, 1, 65536 * 64)] {
             assert!(refused(Scales::Columns, shape).ends_with("more than one product takes"));
         }
     }

@@ -2,9 +2,9 @@
 //! registers of a warp, how the blocks of GGUF files are laid out for them, which kernel runs on which grid, the
 //! kernels themselves as PTX, and a model's forward pass as a list of launches.
 //!
-//! All of it is safe Rust that runs without a GPU, but for [`driver`], which asks NVIDIA's library for devices; [`run`] carries
-//! launches out on whatever implements [`device::Device`]. Weights are moved, never encoded again: a layout holds the codes and
-//! scales of the file in another order, so what a kernel multiplies is what the file says.
+//! All of it is safe Rust that runs without a GPU, but for [`driver`], which asks NVIDIA's library for devices; [`run`]
+//! carries launches out on whatever implements [`device::Device`]. Weights are moved, never encoded again: a layout
+//! holds the codes and scales of the file in another order, so what a kernel multiplies is what the file says.
 
 #![deny(unsafe_code)]
 

@@ -101,11 +101,7 @@ struct Shape {
 
 impl Shape {
     fn too_large(&self) -> PlanError {
-        PlanError::TooLarge {
-            rows: self.rows,
-            columns: self.columns,
-            tokens: self.tokens,
-        }
+        PlanError::TooLarge { rows: self.rows, columns: self.columns, tokens: self.tokens }
     }
 
     fn tiles(&self) -> usize {
@@ -119,30 +115,17 @@ impl Shape {
     /// A number of blocks along an axis.
     fn axis(&self, count: usize, most: usize) -> Result<u32, PlanError> {
         let count = Some(count).filter(|&c| c <= most);
-        count
-            .and_then(|c| u32::try_from(c).ok())
-            .ok_or_else(|| self.too_large())
+        count.and_then(|c| u32::try_from(c).ok()).ok_or_else(|| self.too_large())
     }
 
     /// The launch that adds `values` values for each output, and the workspace that has them.
-    fn adding(
-        &self,
-        module: Text,
-        kernel: &str,
-        values: usize,
-    ) -> Result<(Launch, usize), PlanError> {
+    fn adding(&self, module: Text, kernel: &str, values: usize) -> Result<(Launch, usize), PlanError> {
         let outputs = self.tiles() * self.eights() * ROWS * COLUMNS;
-        let workspace = outputs
-            .checked_mul(values)
-            .and_then(|n| n.checked_mul(OUTPUT));
+        let workspace = outputs.checked_mul(values).and_then(|n| n.checked_mul(OUTPUT));
         let launch = Launch {
             module,
             kernel: kernel.to_owned(),
-            blocks: [
-                self.axis(outputs.div_ceil(THREADS as usize), i32::MAX as usize)?,
-                1,
-                1,
-            ],
+            blocks: [self.axis(outputs.div_ceil(THREADS as usize), i32::MAX as usize)?, 1, 1],
             threads: THREADS,
             shared: 0,
         };
@@ -161,8 +144,8 @@ fn kernels(ty: TypeId) -> Option<(&'static str, usize, usize)> {
     }
 }
 
-/// The kernel of a type whose outputs have one thread for each chain of their definition: its name, the columns of a block, and the
-/// chains.
+/// The kernel of a type whose outputs have one thread for each chain of their definition: its name, the columns of a
+/// block, and the chains.
 fn chains(ty: TypeId) -> Option<(&'static str, usize, usize)> {
     match ty {
         TypeId::Q4_K => Some(("q4_k_product", 256, 8)),
@@ -178,8 +161,8 @@ pub fn multiplies(ty: TypeId) -> bool {
     kernels(ty).is_some() || chains(ty).is_some()
 }
 
-/// How columns of `units` parts are shared for `tiles` tiles of rows: as many warps as keep a GPU busy, all of them with
-/// about as much to do, and several blocks only where eight warps for each tile are not enough.
+/// How columns of `units` parts are shared for `tiles` tiles of rows: as many warps as keep a GPU busy, all of them
+/// with about as much to do, and several blocks only where eight warps for each tile are not enough.
 pub fn split(tiles: usize, units: usize) -> Split {
     let wanted = ENOUGH_WARPS.div_ceil(tiles.max(1));
     let warps = wanted.clamp(1, MOST_WARPS).min(units.max(1));
@@ -188,10 +171,7 @@ pub fn split(tiles: usize, units: usize) -> Split {
     let parts = if tiles * MOST_WARPS >= ENOUGH_WARPS / 2 {
         1
     } else {
-        (ENOUGH_WARPS / 2)
-            .div_ceil(tiles.max(1) * warps)
-            .min(units / warps)
-            .clamp(1, MOST_PARTS)
+        (ENOUGH_WARPS / 2).div_ceil(tiles.max(1) * warps).min(units / warps).clamp(1, MOST_PARTS)
     };
     Split { warps, parts }
 }
@@ -201,22 +181,13 @@ pub fn split(tiles: usize, units: usize) -> Split {
 /// # Errors
 /// A type without kernels, a shape that is empty or larger than a grid.
 pub fn product(ty: TypeId, rows: usize, columns: usize, tokens: usize) -> Result<Plan, PlanError> {
-    let (_, _, unit) = kernels(ty)
-        .or_else(|| chains(ty))
-        .ok_or_else(|| PlanError::Type {
-            name: ty.to_string(),
-        })?;
-    product_as(
-        ty,
-        (rows, columns, tokens),
-        split(rows.div_ceil(ROWS), columns.div_ceil(unit)),
-        tokens <= FEW,
-    )
+    let (_, _, unit) = kernels(ty).or_else(|| chains(ty)).ok_or_else(|| PlanError::Type { name: ty.to_string() })?;
+    product_as(ty, (rows, columns, tokens), split(rows.div_ceil(ROWS), columns.div_ceil(unit)), tokens <= FEW)
 }
 
-/// A plan with columns shared as the caller wants. `few` chooses the kernels for few tokens, which take any number
-/// of them. Ternary matrices with one scale, K-quants, half floats and floats have but one kernel, and the columns of all but the
-/// first are not shared.
+/// A plan with columns shared as the caller wants. `few` chooses the kernels for few tokens, which take any number of
+/// them. Ternary matrices with one scale, K-quants, half floats and floats have but one kernel, and the columns of all
+/// but the first are not shared.
 ///
 /// # Errors
 /// Those of [`product`].
@@ -226,15 +197,9 @@ pub fn product_as(
     split: Split,
     few: bool,
 ) -> Result<Plan, PlanError> {
-    let shape = Shape {
-        rows,
-        columns,
-        tokens,
-    };
+    let shape = Shape { rows, columns, tokens };
     let chains = chains(ty);
-    let (name, block, unit) = kernels(ty).or(chains).ok_or_else(|| PlanError::Type {
-        name: ty.to_string(),
-    })?;
+    let (name, block, unit) = kernels(ty).or(chains).ok_or_else(|| PlanError::Type { name: ty.to_string() })?;
     if rows == 0 || columns == 0 || tokens == 0 {
         return Err(PlanError::Empty);
     }
@@ -249,19 +214,11 @@ pub fn product_as(
         let product = Launch {
             module: CHAINS,
             kernel: name.to_owned(),
-            blocks: [
-                shape.axis(threads.div_ceil(THREADS as usize), most)?,
-                shape.axis(tokens, MOST_BLOCKS)?,
-                1,
-            ],
+            blocks: [shape.axis(threads.div_ceil(THREADS as usize), most)?, shape.axis(tokens, MOST_BLOCKS)?, 1],
             threads: THREADS,
             shared: 0,
         };
-        return Ok(Plan {
-            product,
-            add: None,
-            workspace: 0,
-        });
+        return Ok(Plan { product, add: None, workspace: 0 });
     }
     let ternary = name == "ternary";
     if !few && !ternary {
@@ -277,11 +234,7 @@ pub fn product_as(
             threads,
             shared,
         };
-        return Ok(Plan {
-            product,
-            add: None,
-            workspace: 0,
-        });
+        return Ok(Plan { product, add: None, workspace: 0 });
     }
     let units = columns.div_ceil(unit);
     let parts = split.parts.clamp(1, MOST_PARTS.min(units));
@@ -301,11 +254,7 @@ pub fn product_as(
         threads: 32 * split.warps.clamp(1, MOST_WARPS) as u32,
         shared: 0,
     };
-    let mut plan = Plan {
-        product,
-        add: None,
-        workspace: 0,
-    };
+    let mut plan = Plan { product, add: None, workspace: 0 };
     if parts > 1 {
         let (add, workspace) = if ternary {
             shape.adding(TERNARY, "add_sums", parts)?
@@ -317,37 +266,25 @@ pub fn product_as(
     Ok(plan)
 }
 
-/// Eights of places that the experts of a layer take at most, when each fills up its own: `places` are the tokens' choices.
+/// Eights of places that the experts of a layer take at most, when each fills up its own: `places` are the tokens'
+/// choices.
 pub fn eights_of_chosen(experts: usize, places: usize) -> usize {
     places / COLUMNS + experts.min(places)
 }
 
 /// Whether products of chosen experts of a type take their places in eights, by a list of who has which expert.
 pub fn is_listed(ty: TypeId) -> bool {
-    matches!(
-        ty,
-        TypeId::TQ1_0 | TypeId::TQ2_0 | TypeId::Q8_0 | TypeId::Q4_0
-    )
+    matches!(ty, TypeId::TQ1_0 | TypeId::TQ2_0 | TypeId::Q8_0 | TypeId::Q4_0)
 }
 
-/// The launch of a product of the experts that were chosen, each of `rows` x `columns` weights, for so many places, or eights of them
-/// where the type [is listed](is_listed).
+/// The launch of a product of the experts that were chosen, each of `rows` x `columns` weights, for so many places, or
+/// eights of them where the type [is listed](is_listed).
 ///
 /// # Errors
 /// A type without such kernels, a shape that is empty or larger than a grid.
-pub fn of_chosen(
-    ty: TypeId,
-    (rows, columns): (usize, usize),
-    along: usize,
-) -> Result<Launch, PlanError> {
-    let shape = Shape {
-        rows,
-        columns,
-        tokens: along,
-    };
-    let of_type = || PlanError::Type {
-        name: format!("experts of {ty}"),
-    };
+pub fn of_chosen(ty: TypeId, (rows, columns): (usize, usize), along: usize) -> Result<Launch, PlanError> {
+    let shape = Shape { rows, columns, tokens: along };
+    let of_type = || PlanError::Type { name: format!("experts of {ty}") };
     if rows == 0 || columns == 0 || along == 0 {
         return Err(PlanError::Empty);
     }
@@ -402,29 +339,12 @@ mod tests {
 
     #[test]
     fn grids_cover_every_output_once() {
-        for (rows, columns, tokens) in [
-            (1, 256, 1),
-            (272, 14336, 8),
-            (17, 512, 9),
-            (4096, 4096, 33),
-            (65, 256, 65),
-            (2560, 6912, 2048),
-        ] {
-            for ty in [
-                TypeId::TQ2_0,
-                TypeId::TQ1_0,
-                TypeId::Q8_0,
-                TypeId::Q4_0,
-                TypeId::I2_S,
-                TypeId::TL2,
-            ] {
+        for (rows, columns, tokens) in
+            [(1, 256, 1), (272, 14336, 8), (17, 512, 9), (4096, 4096, 33), (65, 256, 65), (2560, 6912, 2048)]
+        {
+            for ty in [TypeId::TQ2_0, TypeId::TQ1_0, TypeId::Q8_0, TypeId::Q4_0, TypeId::I2_S, TypeId::TL2] {
                 let plan = product(ty, rows, columns, tokens).expect("a plan");
-                let Launch {
-                    kernel,
-                    blocks: [x, y, z],
-                    threads,
-                    ..
-                } = &plan.product;
+                let Launch { kernel, blocks: [x, y, z], threads, .. } = &plan.product;
                 let (high, wide) = match kernel {
                     k if k.ends_with("prefill") => (64, 64),
                     k if k.ends_with("_16") => (16, 16),
@@ -438,15 +358,9 @@ mod tests {
                 assert!(threads % 32 == 0 && (32..=256).contains(threads));
                 assert_eq!(plan.add.is_some(), *z > 1);
                 let outputs = rows.div_ceil(16) * tokens.div_ceil(8) * 128;
-                let values = if kernel.starts_with("ternary") {
-                    *z as usize
-                } else {
-                    columns / kernels(ty).expect("kernels").1
-                };
-                assert_eq!(
-                    plan.workspace,
-                    if *z > 1 { 4 * outputs * values } else { 0 }
-                );
+                let values =
+                    if kernel.starts_with("ternary") { *z as usize } else { columns / kernels(ty).expect("kernels").1 };
+                assert_eq!(plan.workspace, if *z > 1 { 4 * outputs * values } else { 0 });
                 if let Some(add) = plan.add {
                     assert!(cover(outputs, add.threads as usize, add.blocks[0]));
                 }
@@ -474,10 +388,7 @@ mod tests {
         let of = |ty, along| of_chosen(ty, (768, 2048), along);
         let launch = of(TypeId::Q8_0, 9).expect("a launch");
         assert_eq!((launch.module, launch.blocks), (CHOSEN, [48, 9, 1]));
-        assert_eq!(
-            (launch.kernel.as_str(), launch.threads),
-            ("q8_0_chosen", 256)
-        );
+        assert_eq!((launch.kernel.as_str(), launch.threads), ("q8_0_chosen", 256));
         let launch = of(TypeId::Q6_K, 8).expect("a launch");
         assert_eq!((launch.module, launch.blocks), (CHAINS, [24, 8, 1]));
         assert_eq!(launch.kernel, "q6_k_chosen");
@@ -490,25 +401,13 @@ mod tests {
 
     #[test]
     fn what_no_grid_takes_is_refused() {
-        let refused = |ty, rows, columns, tokens| {
-            product(ty, rows, columns, tokens)
-                .expect_err("a refusal")
-                .to_string()
-        };
-        assert_eq!(
-            refused(TypeId::Q5_K, 1, 256, 1),
-            "q5_K: no kernel for the GPU multiplies such weights"
-        );
-        assert_eq!(
-            refused(TypeId::Q8_0, 0, 32, 1),
-            "a product without rows, columns or tokens"
-        );
-        for (rows, columns, tokens) in [
-            (usize::MAX, 256, 1),
-            (1, usize::MAX, 1),
-            (1, 256, usize::MAX),
-            (1, 256, 1 << 24),
-        ] {
+        let refused =
+            |ty, rows, columns, tokens| product(ty, rows, columns, tokens).expect_err("a refusal").to_string();
+        assert_eq!(refused(TypeId::Q5_K, 1, 256, 1), "q5_K: no kernel for the GPU multiplies such weights");
+        assert_eq!(refused(TypeId::Q8_0, 0, 32, 1), "a product without rows, columns or tokens");
+        for (rows, columns, tokens) in
+            [(usize::MAX, 256, 1), (1, usize::MAX, 1), (1, 256, usize::MAX), (1, 256, 1 << 24)]
+        {
             let text = refused(TypeId::TQ2_0, rows, columns, tokens);
             assert!(text.ends_with("are more than one product takes"), "{text}");
         }

@@ -1,13 +1,14 @@
 //! The kernels as PTX: what a driver is given, and what the tests execute.
 //!
-//! The text is made of `kernels/` by `cargo xtask ptx` and checked in; `ptx/MANIFEST` says of what and by what. It asks for
-//! PTX 7.4 and compute capability 8.0, so drivers from R470 on compile it for every later GPU.
+//! The text is made of `kernels/` by `cargo xtask ptx` and checked in; `ptx/MANIFEST` says of what and by what. It asks
+//! for PTX 7.4 and compute capability 8.0, so drivers from R470 on compile it for every later GPU.
 
 /// The release of CUDA that brought PTX 7.4, the version that the kernels ask for.
 pub const DRIVER: (u32, u32) = (11, 4);
 /// The series of drivers that came with it.
 pub const SERIES: u32 = 470;
-/// The lowest compute capability with the instructions of the kernels: products of bytes and halves by a warp, asynchronous copies.
+/// The lowest compute capability with the instructions of the kernels: products of bytes and halves by a warp,
+/// asynchronous copies.
 pub const CAPABILITY: (u32, u32) = (8, 0);
 
 /// A file of PTX.
@@ -38,10 +39,7 @@ impl Text {
 /// The text of a name.
 macro_rules! text {
     ($name:literal) => {
-        Text {
-            name: $name,
-            text: include_str!(concat!("ptx/", $name, ".ptx")),
-        }
+        Text { name: $name, text: include_str!(concat!("ptx/", $name, ".ptx")) }
     };
 }
 
@@ -85,15 +83,12 @@ pub const ATTENTION: Text = text!("attention");
 pub const GATE: Text = text!("gate");
 
 /// Those whose results have the bits of a processor, by name.
-pub const EXACT: [Text; 11] = [
-    ATTENTION, CHAINS, CHOSEN, DECODE, EMBED, EXPERTS, GATE, NORM, PREFILL, QUANTIZE, TERNARY,
-];
+pub const EXACT: [Text; 11] =
+    [ATTENTION, CHAINS, CHOSEN, DECODE, EMBED, EXPERTS, GATE, NORM, PREFILL, QUANTIZE, TERNARY];
 
 /// All of them, by name.
-pub const ALL: [Text; 13] = [
-    ATTENTION, CHAINS, CHOSEN, DECODE, EMBED, EXPERTS, GATE, HALF, NORM, PREFILL, QUANTIZE, SPARSE,
-    TERNARY,
-];
+pub const ALL: [Text; 13] =
+    [ATTENTION, CHAINS, CHOSEN, DECODE, EMBED, EXPERTS, GATE, HALF, NORM, PREFILL, QUANTIZE, SPARSE, TERNARY];
 
 /// What they were made of and by what, and what each kernel takes of a multiprocessor.
 pub const MANIFEST: &str = include_str!("ptx/MANIFEST");

@@ -62,9 +62,7 @@ pub enum BaseError {
         n_chunk: i32,
     },
     /// Made by a model with another vocabulary.
-    #[error(
-        "it was made with a vocabulary of {file} tokens, the model has {model}: it belongs to another model"
-    )]
+    #[error("it was made with a vocabulary of {file} tokens, the model has {model}: it belongs to another model")]
     Vocabulary {
         /// In the file.
         file: usize,
@@ -98,19 +96,12 @@ impl QuantizedRow {
         /// Adding it leaves the nearest integer in the low bits, halves to even.
         const ROUND: f32 = 12_582_912.0;
         let (max, sum) = max_and_sum(logits);
-        let low = logits
-            .iter()
-            .fold(f32::INFINITY, |m, &l| m.min(l))
-            .max(max - 16.0);
+        let low = logits.iter().fold(f32::INFINITY, |m, &l| m.min(l)).max(max - 16.0);
         let log_sum = log(sum) as f32;
         let scale = (max - low) / 65535.0;
         let inverse = 1.0 / scale;
         let code = |&l: &f32| {
-            if scale != 0.0 && l > low {
-                (inverse * (l - low) + ROUND).to_bits() as u16
-            } else {
-                0
-            }
+            if scale != 0.0 && l > low { (inverse * (l - low) + ROUND).to_bits() as u16 } else { 0 }
         };
         QuantizedRow {
             scale,
@@ -141,10 +132,7 @@ impl<W: Write> BaseWriter<W> {
         for token in chunks.tokens() {
             out.write_all(&token.to_le_bytes())?;
         }
-        Ok(BaseWriter {
-            out,
-            bytes: Vec::new(),
-        })
+        Ok(BaseWriter { out, bytes: Vec::new() })
     }
 
     /// Writes one position; they come in order.
@@ -194,9 +182,7 @@ impl BaseRow<'_> {
     pub fn log_probs(&self, n_vocab: usize) -> Vec<f32> {
         let (scale, min) = (self.float(0), self.float(4));
         let codes = self.bytes[8..].chunks_exact(2).take(n_vocab);
-        codes
-            .map(|c| scale * f32::from(u16::from_le_bytes([c[0], c[1]])) + min)
-            .collect()
+        codes.map(|c| scale * f32::from(u16::from_le_bytes([c[0], c[1]])) + min).collect()
     }
 }
 
@@ -238,16 +224,11 @@ impl<R: Read> BaseReader<R> {
         limit: Option<usize>,
     ) -> Result<BaseReader<R>, EvalError> {
         let mut head = [0u8; 20];
-        let read = |e| BaseError::Read {
-            what: "header",
-            source: e,
-        };
-        input
-            .read_exact(&mut head[..8])
-            .map_err(|e| match e.kind() {
-                io::ErrorKind::UnexpectedEof => BaseError::Magic,
-                _ => read(e),
-            })?;
+        let read = |e| BaseError::Read { what: "header", source: e };
+        input.read_exact(&mut head[..8]).map_err(|e| match e.kind() {
+            io::ErrorKind::UnexpectedEof => BaseError::Magic,
+            _ => read(e),
+        })?;
         if head[..8] != MAGIC[..] {
             return Err(BaseError::Magic.into());
         }
@@ -257,39 +238,18 @@ impl<R: Read> BaseReader<R> {
         let file_vocab = i32::from_le_bytes(word(12));
         let n_chunk = i32::from_le_bytes(word(16));
         if !(3..=i32::MAX as u32).contains(&n_ctx) || file_vocab < 1 || n_chunk < 1 {
-            return Err(BaseError::Header {
-                n_ctx,
-                n_vocab: file_vocab,
-                n_chunk,
-            }
-            .into());
+            return Err(BaseError::Header { n_ctx, n_vocab: file_vocab, n_chunk }.into());
         }
         if file_vocab as usize != n_vocab {
-            return Err(BaseError::Vocabulary {
-                file: file_vocab as usize,
-                model: n_vocab,
-            }
-            .into());
+            return Err(BaseError::Vocabulary { file: file_vocab as usize, model: n_vocab }.into());
         }
         let expected = file_bytes(n_ctx as usize, n_vocab, n_chunk as usize);
         if u128::from(length) != expected {
-            return Err(BaseError::Length {
-                found: length,
-                expected,
-                n_ctx,
-                n_vocab: file_vocab,
-                n_chunk,
-            }
-            .into());
+            return Err(BaseError::Length { found: length, expected, n_ctx, n_vocab: file_vocab, n_chunk }.into());
         }
         let mut bytes = vec![0u8; n_ctx as usize * n_chunk as usize * 4];
-        input.read_exact(&mut bytes).map_err(|e| BaseError::Read {
-            what: "tokens",
-            source: e,
-        })?;
-        let ids = bytes
-            .chunks_exact(4)
-            .map(|b| i32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+        input.read_exact(&mut bytes).map_err(|e| BaseError::Read { what: "tokens", source: e })?;
+        let ids = bytes.chunks_exact(4).map(|b| i32::from_le_bytes([b[0], b[1], b[2], b[3]]));
         let mut tokens = Vec::with_capacity(bytes.len() / 4);
         for (index, id) in ids.enumerate() {
             match u32::try_from(id) {
@@ -312,22 +272,14 @@ impl<R: Read> BaseReader<R> {
 
     /// Reads the rows of the next chunk.
     pub(super) fn next_chunk(&mut self) -> Result<(), EvalError> {
-        self.rows
-            .resize(self.chunks.scored() * row_bytes(self.n_vocab), 0);
-        self.input
-            .read_exact(&mut self.rows)
-            .map_err(|e| BaseError::Read {
-                what: "positions",
-                source: e,
-            })?;
+        self.rows.resize(self.chunks.scored() * row_bytes(self.n_vocab), 0);
+        self.input.read_exact(&mut self.rows).map_err(|e| BaseError::Read { what: "positions", source: e })?;
         Ok(())
     }
 
     /// Row `i` of the chunk read last.
     pub(super) fn row(&self, i: usize) -> BaseRow<'_> {
         let size = row_bytes(self.n_vocab);
-        BaseRow {
-            bytes: &self.rows[i * size..][..size],
-        }
+        BaseRow { bytes: &self.rows[i * size..][..size] }
     }
 }

@@ -8,7 +8,8 @@ use crate::model::{Model, WidthError};
 use crate::pool::Pool;
 use crate::step::{Engine, Segment, Sequence, StepError, StepOptions};
 
-/// Hears `(text, index, logits)`: which of the texts, which of its tokens, and what the model says of the token after it.
+/// Hears `(text, index, logits)`: which of the texts, which of its tokens, and what the model says of the token after
+/// it.
 pub type Logits<'a> = &'a mut (dyn FnMut(usize, usize, &[f32]) -> ControlFlow<()> + Send);
 
 /// What evaluation needs of a model.
@@ -19,8 +20,9 @@ pub trait Evaluator {
     /// How many texts [`Evaluator::eval`] should get at a time, at least 1. The result does not depend on it.
     fn side_by_side(&self) -> usize;
 
-    /// Evaluates each of `texts` in a context of its own and hands the logits of every index `from` and after to `sink`:
-    /// text by text, in order. Once `sink` has said `Break` it is not called again, and what is returned says nothing.
+    /// Evaluates each of `texts` in a context of its own and hands the logits of every index `from` and after to
+    /// `sink`: text by text, in order. Once `sink` has said `Break` it is not called again, and what is returned says
+    /// nothing.
     ///
     /// # Errors
     /// What the model says.
@@ -59,10 +61,7 @@ impl SideBySide {
         SideBySide {
             engine: Engine::with_pages(model, pool, pages),
             texts,
-            step: StepOptions {
-                n_ubatch: batching.n_ubatch.min(batching.n_batch),
-                ..StepOptions::default()
-            },
+            step: StepOptions { n_ubatch: batching.n_ubatch.min(batching.n_batch), ..StepOptions::default() },
         }
     }
 
@@ -94,19 +93,14 @@ impl Evaluator for SideBySide {
     fn eval(&mut self, texts: &[Vec<u32>], from: usize, sink: Logits<'_>) -> Result<(), StepError> {
         let mut sequences: Vec<Sequence> = texts.iter().map(|_| self.engine.sequence()).collect();
         let pairs = sequences.iter_mut().zip(texts);
-        let segment = |(seq, tokens)| Segment {
-            seq,
-            tokens: Vec::as_slice(tokens),
-            logits_from: from,
-        };
+        let segment = |(seq, tokens)| Segment { seq, tokens: Vec::as_slice(tokens), logits_from: from };
         let mut segments: Vec<Segment<'_>> = pairs.map(segment).collect();
         let mut wanted = ControlFlow::Continue(());
         // A step fills its passes segment by segment, so all logits of a text come before those of the next.
-        self.engine
-            .step(&mut segments, &self.step, &mut |text, i, logits| {
-                if wanted.is_continue() {
-                    wanted = sink(text, i, logits);
-                }
-            })
+        self.engine.step(&mut segments, &self.step, &mut |text, i, logits| {
+            if wanted.is_continue() {
+                wanted = sink(text, i, logits);
+            }
+        })
     }
 }

@@ -19,10 +19,7 @@ impl Uncertain {
     /// e^x of it: a perplexity from its logarithm.
     pub fn exp(self) -> Uncertain {
         let value = exp(self.value);
-        Uncertain {
-            value,
-            error: value * self.error,
-        }
+        Uncertain { value, error: value * self.error }
     }
 }
 
@@ -119,11 +116,7 @@ impl Sums {
         let n = self.count as f64;
         let value = sum / n;
         let variance = squares / n - value * value;
-        let error = if variance > 0.0 && self.count > 10 {
-            (variance / (n - 1.0)).sqrt()
-        } else {
-            0.0
-        };
+        let error = if variance > 0.0 && self.count > 10 { (variance / (n - 1.0)).sqrt() } else { 0.0 };
         Uncertain { value, error }
     }
 }
@@ -166,10 +159,7 @@ impl Divergence {
     pub fn log_ratio(&self) -> Uncertain {
         let (q, base) = (self.log_ppl(), self.log_ppl_base());
         let variance = q.error * q.error + base.error * base.error - 2.0 * self.covariance();
-        Uncertain {
-            value: q.value - base.value,
-            error: variance.sqrt(),
-        }
+        Uncertain { value: q.value - base.value, error: variance.sqrt() }
     }
 
     /// Mean divergence in nats.
@@ -186,20 +176,14 @@ impl Divergence {
     pub fn p_diff_rms(&self) -> Uncertain {
         let square = self.sums.mean(self.sums.p_diff2, self.sums.p_diff4);
         let value = square.value.sqrt();
-        Uncertain {
-            value,
-            error: 0.5 / value * square.error,
-        }
+        Uncertain { value, error: 0.5 / value * square.error }
     }
 
     /// Share of positions where both models have the same first choice.
     pub fn same_top(&self) -> Uncertain {
         let n = self.sums.count as f64;
         let value = self.sums.same_top as f64 / n;
-        Uncertain {
-            value,
-            error: (value * (1.0 - value) / (n - 1.0)).sqrt(),
-        }
+        Uncertain { value, error: (value * (1.0 - value) / (n - 1.0)).sqrt() }
     }
 
     /// The divergences of all positions, ascending.
@@ -236,11 +220,7 @@ impl Sorted {
     /// Median.
     pub fn median(&self) -> f32 {
         let n = self.0.len();
-        if n.is_multiple_of(2) {
-            0.5 * (self.0[n / 2] + self.0[n / 2 - 1])
-        } else {
-            self.0[n / 2]
-        }
+        if n.is_multiple_of(2) { 0.5 * (self.0[n / 2] + self.0[n / 2 - 1]) } else { self.0[n / 2] }
     }
 
     /// Linear interpolation between the two neighbours of `fraction` (between 0 and 1).
@@ -264,12 +244,7 @@ pub fn divergence<R: Read + Send + Sync>(
     observe: Observer<'_, Divergence>,
 ) -> Result<Divergence, EvalError> {
     let chunks = base.chunks().clone();
-    let mut comparison = Comparison {
-        base,
-        chunk: Sums::default(),
-        total: Divergence::default(),
-        observe,
-    };
+    let mut comparison = Comparison { base, chunk: Sums::default(), total: Divergence::default(), observe };
     chunks.score(model, &mut comparison)?;
     Ok(comparison.total)
 }
@@ -312,15 +287,12 @@ impl<R: Read + Send + Sync> Scorer for Comparison<'_, R> {
     }
 }
 
-/// ln of the base model's perplexity, from its file alone: the value of [`Divergence::log_ppl_base`] after a comparison with
-/// any model. `observe` hears how many positions are read after each chunk.
+/// ln of the base model's perplexity, from its file alone: the value of [`Divergence::log_ppl_base`] after a comparison
+/// with any model. `observe` hears how many positions are read after each chunk.
 ///
 /// # Errors
 /// A file that cannot be read to the end, an observer that stops the run.
-pub fn log_ppl_base<R: Read>(
-    base: &mut BaseReader<R>,
-    observe: Observer<'_, usize>,
-) -> Result<Uncertain, EvalError> {
+pub fn log_ppl_base<R: Read>(base: &mut BaseReader<R>, observe: Observer<'_, usize>) -> Result<Uncertain, EvalError> {
     let chunks = base.chunks().clone();
     let mut total = Sums::default();
     for index in 0..chunks.count() {

@@ -52,9 +52,7 @@ pub enum EvalError {
     #[error("no chunk is wanted; use --chunks 1 or more")]
     NoChunks,
     /// The model computed a NaN or an infinity.
-    #[error(
-        "non-finite logits at chunk {chunk}, position {position}: the model's weights are damaged or overflow"
-    )]
+    #[error("non-finite logits at chunk {chunk}, position {position}: the model's weights are damaged or overflow")]
     NonFinite {
         /// Counted from 1, as in the output.
         chunk: usize,
@@ -85,8 +83,7 @@ impl From<StepError> for EvalError {
 }
 
 /// What a caller wants to hear: called with the chunks done and all chunks. `Err` stops the run.
-pub type Observer<'a, T> =
-    &'a mut (dyn FnMut(usize, &T) -> Result<(), Box<dyn Error + Send + Sync>> + Send);
+pub type Observer<'a, T> = &'a mut (dyn FnMut(usize, &T) -> Result<(), Box<dyn Error + Send + Sync>> + Send);
 
 /// A text cut into chunks.
 #[derive(Clone, Debug)]
@@ -103,43 +100,24 @@ impl Chunks {
     ///
     /// # Errors
     /// Fewer than two contexts of tokens, or a context too small to score.
-    pub fn new(
-        tokens: Vec<u32>,
-        n_ctx: usize,
-        bos: Option<u32>,
-        limit: Option<usize>,
-    ) -> Result<Chunks, EvalError> {
+    pub fn new(tokens: Vec<u32>, n_ctx: usize, bos: Option<u32>, limit: Option<usize>) -> Result<Chunks, EvalError> {
         if n_ctx < 3 {
             return Err(EvalError::SmallContext(n_ctx));
         }
         let needed = n_ctx.saturating_mul(2);
         if tokens.len() < needed {
-            return Err(EvalError::TooShort {
-                tokens: tokens.len(),
-                n_ctx,
-                needed,
-            });
+            return Err(EvalError::TooShort { tokens: tokens.len(), n_ctx, needed });
         }
         Chunks::unchecked(tokens, n_ctx, bos, limit)
     }
 
     /// As [`Chunks::new`] for the tokens of a base file, which may be one chunk only.
-    fn unchecked(
-        tokens: Vec<u32>,
-        n_ctx: usize,
-        bos: Option<u32>,
-        limit: Option<usize>,
-    ) -> Result<Chunks, EvalError> {
+    fn unchecked(tokens: Vec<u32>, n_ctx: usize, bos: Option<u32>, limit: Option<usize>) -> Result<Chunks, EvalError> {
         let count = (tokens.len() / n_ctx).min(limit.unwrap_or(usize::MAX));
         if count == 0 {
             return Err(EvalError::NoChunks);
         }
-        Ok(Chunks {
-            tokens,
-            n_ctx,
-            bos,
-            count,
-        })
+        Ok(Chunks { tokens, n_ctx, bos, count })
     }
 
     /// Number of chunks that are evaluated.
@@ -225,12 +203,7 @@ impl Chunks {
         let (text, shared) = (self.text(index), scorer.shared());
         let scores = rows.drain(|position, logits| {
             if logits.iter().all(|v| v.is_finite()) {
-                Ok(S::score(
-                    shared,
-                    position - first,
-                    logits,
-                    text[position + 1],
-                ))
+                Ok(S::score(shared, position - first, logits, text[position + 1]))
             } else {
                 let chunk = index + 1;
                 Err(EvalError::NonFinite { chunk, position })
@@ -259,7 +232,8 @@ trait Scorer: Send {
     /// What [`Scorer::score`] gets in this chunk.
     fn shared(&self) -> &Self::Shared;
 
-    /// The scored position number `i` of the chunk, counted from 0, where the text goes on with `next`. Runs in parallel.
+    /// The scored position number `i` of the chunk, counted from 0, where the text goes on with `next`. Runs in
+    /// parallel.
     fn score(shared: &Self::Shared, i: usize, logits: &[f32], next: u32) -> Self::Score;
 
     /// The scores, in order.
@@ -282,12 +256,7 @@ impl Rows {
     /// Room for 64 positions, or for what fits into 32 MB.
     fn new(n_vocab: usize) -> Rows {
         let room = ((32 << 20) / (4 * n_vocab.max(1))).clamp(1, 64);
-        Rows {
-            n_vocab,
-            room,
-            first: 0,
-            logits: Vec::new(),
-        }
+        Rows { n_vocab, room, first: 0, logits: Vec::new() }
     }
 
     fn push(&mut self, position: usize, logits: &[f32]) {
@@ -321,8 +290,8 @@ fn max_and_sum(logits: &[f32]) -> (f32, f64) {
     (max, sum)
 }
 
-/// The logarithms of the probabilities of all tokens, of one row of logits: differences in `f32`, the logarithm of their
-/// sum in `f64`, as llama-perplexity has them.
+/// The logarithms of the probabilities of all tokens, of one row of logits: differences in `f32`, the logarithm of
+/// their sum in `f64`, as llama-perplexity has them.
 pub struct LogProbabilities<'a> {
     logits: &'a [f32],
     max: f32,
@@ -333,11 +302,7 @@ impl<'a> LogProbabilities<'a> {
     /// Those of a row of logits, of which there is at least one.
     pub fn new(logits: &'a [f32]) -> LogProbabilities<'a> {
         let (max, sum) = max_and_sum(logits);
-        LogProbabilities {
-            logits,
-            max,
-            log_sum: log(sum),
-        }
+        LogProbabilities { logits, max, log_sum: log(sum) }
     }
 
     /// That of a token.

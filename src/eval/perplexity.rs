@@ -46,11 +46,7 @@ impl Estimate {
     pub fn mean_error(&self) -> f64 {
         let mean = self.mean();
         let variance = self.nll2 / self.count as f64 - mean * mean;
-        if variance > 0.0 {
-            (variance / (self.count as f64 - 1.0)).sqrt()
-        } else {
-            0.0
-        }
+        if variance > 0.0 { (variance / (self.count as f64 - 1.0)).sqrt() } else { 0.0 }
     }
 
     /// Standard error of the perplexity.

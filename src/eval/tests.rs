@@ -22,15 +22,7 @@ struct Fake {
 
 impl Fake {
     fn new(n_vocab: usize) -> Fake {
-        Fake {
-            n_vocab,
-            side_by_side: 1,
-            flat: false,
-            broken: None,
-            cancelled: None,
-            contexts: Vec::new(),
-            wanted: 0,
-        }
+        Fake { n_vocab, side_by_side: 1, flat: false, broken: None, cancelled: None, contexts: Vec::new(), wanted: 0 }
     }
 }
 
@@ -92,10 +84,7 @@ fn run(fake: &mut Fake, chunks: &Chunks) -> Result<Estimate, EvalError> {
 #[test]
 fn a_model_that_knows_nothing_has_the_perplexity_of_its_vocabulary() {
     let chunks = Chunks::new(text(64, 50), 16, None, None).unwrap();
-    let mut fake = Fake {
-        flat: true,
-        ..Fake::new(50)
-    };
+    let mut fake = Fake { flat: true, ..Fake::new(50) };
     let estimate = run(&mut fake, &chunks).unwrap();
     assert_eq!(estimate.count, 4 * 7);
     assert!((estimate.ppl() - 50.0).abs() < 1e-12, "{}", estimate.ppl());
@@ -123,10 +112,7 @@ fn chunks_beside_each_other_change_no_bit() {
     let n_vocab = 37;
     let chunks = Chunks::new(text(430, n_vocab), 70, None, None).unwrap();
     let estimates = |side_by_side| {
-        let mut fake = Fake {
-            side_by_side,
-            ..Fake::new(n_vocab as usize)
-        };
+        let mut fake = Fake { side_by_side, ..Fake::new(n_vocab as usize) };
         let mut heard = Vec::new();
         perplexity::<Vec<u8>>(&mut fake, &chunks, None, &mut |done, e| {
             heard.push((done, e.nll.to_bits(), e.nll2.to_bits(), e.count));
@@ -150,10 +136,7 @@ fn chunks_beside_each_other_change_no_bit() {
 #[test]
 fn a_run_ends_where_it_is_stopped() {
     let chunks = Chunks::new(text(160, 40), 16, None, None).unwrap();
-    let fake = || Fake {
-        side_by_side: 4,
-        ..Fake::new(40)
-    };
+    let fake = || Fake { side_by_side: 4, ..Fake::new(40) };
     // The observer says no after the sixth chunk, the second of its group: nothing more is wanted.
     let mut stopped = fake();
     let mut heard = 0;
@@ -163,48 +146,25 @@ fn a_run_ends_where_it_is_stopped() {
     });
     assert!(matches!(result, Err(EvalError::Interrupted)));
     assert_eq!((heard, stopped.contexts.len()), (6, 6));
-    let mut cancelled = Fake {
-        cancelled: Some(6),
-        ..fake()
-    };
+    let mut cancelled = Fake { cancelled: Some(6), ..fake() };
     let result = run(&mut cancelled, &chunks);
     assert!(matches!(result, Err(EvalError::Interrupted)));
     // What is wrong with a chunk is told with its own number.
-    let mut broken = Fake {
-        broken: Some(9),
-        ..fake()
-    };
+    let mut broken = Fake { broken: Some(9), ..fake() };
     let result = run(&mut broken, &chunks);
-    assert!(matches!(
-        result,
-        Err(EvalError::NonFinite {
-            chunk: 1,
-            position: 9
-        })
-    ));
+    assert!(matches!(result, Err(EvalError::NonFinite { chunk: 1, position: 9 })));
 }
 
 #[test]
 fn what_cannot_be_evaluated() {
-    let e = Chunks::new(text(31, 40), 16, None, None)
-        .unwrap_err()
-        .to_string();
+    let e = Chunks::new(text(31, 40), 16, None, None).unwrap_err().to_string();
     assert!(e.contains("31 tokens") && e.contains("at least 32"), "{e}");
-    assert!(matches!(
-        Chunks::new(text(31, 40), 2, None, None),
-        Err(EvalError::SmallContext(2))
-    ));
-    assert!(matches!(
-        Chunks::new(text(32, 40), 16, None, Some(0)),
-        Err(EvalError::NoChunks)
-    ));
+    assert!(matches!(Chunks::new(text(31, 40), 2, None, None), Err(EvalError::SmallContext(2))));
+    assert!(matches!(Chunks::new(text(32, 40), 16, None, Some(0)), Err(EvalError::NoChunks)));
     let chunks = Chunks::new(text(48, 40), 16, None, None).unwrap();
     // The last position of a chunk is not scored, the first half is not looked at.
     for fine in [7, 15] {
-        let mut fake = Fake {
-            broken: Some(fine),
-            ..Fake::new(40)
-        };
+        let mut fake = Fake { broken: Some(fine), ..Fake::new(40) };
         assert!(run(&mut fake, &chunks).is_ok());
     }
 }
@@ -250,26 +210,16 @@ fn a_model_does_not_diverge_from_itself() {
     let mut reader = open(&bytes, 37).unwrap();
     assert_eq!(reader.chunks().tokens(), chunks.tokens());
     let mut counts = Vec::new();
-    let d = divergence(
-        &mut Fake {
-            side_by_side: 2,
-            ..Fake::new(37)
-        },
-        &mut reader,
-        &mut |done, d: &Divergence| {
-            counts.push((done, d.count()));
-            Ok(())
-        },
-    )
+    let d = divergence(&mut Fake { side_by_side: 2, ..Fake::new(37) }, &mut reader, &mut |done, d: &Divergence| {
+        counts.push((done, d.count()));
+        Ok(())
+    })
     .unwrap();
     assert_eq!(counts, [(1, 49), (2, 98), (3, 147)]);
     assert!(d.kld().value.abs() < 1e-4, "{}", d.kld().value);
     assert_eq!(d.same_top().value, 1.0);
     assert!(d.log_ratio().value.abs() < 1e-4);
-    assert!(
-        d.report()
-            .is_some_and(|r| r.contains("Same top p: 100.000 ± 0.000 %"))
-    );
+    assert!(d.report().is_some_and(|r| r.contains("Same top p: 100.000 ± 0.000 %")));
     // The base model's perplexity is in its file, to the last bit.
     let mut counts = Vec::new();
     let mut reader = open(&bytes, 37).unwrap();
@@ -284,10 +234,7 @@ fn a_model_does_not_diverge_from_itself() {
     assert!(matches!(stopped, Err(EvalError::Interrupted)));
     // Another model does diverge.
     let mut reader = open(&bytes, 37).unwrap();
-    let mut flat = Fake {
-        flat: true,
-        ..Fake::new(37)
-    };
+    let mut flat = Fake { flat: true, ..Fake::new(37) };
     let d = divergence(&mut flat, &mut reader, &mut |_, _| Ok(())).unwrap();
     assert!(d.kld().value > 1.0);
     assert!(d.sorted_kld().min() > 0.0 && d.sorted_kld().percentile(0.5) > d.sorted_kld().min());
@@ -297,11 +244,7 @@ fn a_model_does_not_diverge_from_itself() {
 fn few_positions_give_no_statistics() {
     let chunks = Chunks::new(text(48, 37), 16, None, None).unwrap();
     let bytes = base(&mut Fake::new(37), &chunks);
-    let d = divergence(
-        &mut Fake::new(37),
-        &mut open(&bytes, 37).unwrap(),
-        &mut |_, _| Ok(()),
-    );
+    let d = divergence(&mut Fake::new(37), &mut open(&bytes, 37).unwrap(), &mut |_, _| Ok(()));
     assert!(d.unwrap().report().is_none());
 }
 
@@ -317,46 +260,20 @@ fn damaged_base_files_are_refused() {
     for cut in 0..bytes.len() {
         refused(&bytes[..cut], 37);
     }
-    assert!(matches!(
-        refused(&bytes[..bytes.len() - 1], 37),
-        BaseError::Length { .. }
-    ));
+    assert!(matches!(refused(&bytes[..bytes.len() - 1], 37), BaseError::Length { .. }));
     assert!(matches!(refused(b"GGUF....", 37), BaseError::Magic));
-    assert!(matches!(
-        refused(&bytes, 38),
-        BaseError::Vocabulary {
-            file: 37,
-            model: 38
-        }
-    ));
+    assert!(matches!(refused(&bytes, 38), BaseError::Vocabulary { file: 37, model: 38 }));
     let with = |at: usize, value: u32| {
         let mut bytes = bytes.clone();
         bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
         bytes
     };
-    for (at, value) in [
-        (8, 0),
-        (8, 2),
-        (8, u32::MAX),
-        (12, 0),
-        (12, u32::MAX),
-        (16, 0),
-        (16, 1 << 31),
-    ] {
-        assert!(
-            matches!(refused(&with(at, value), 37), BaseError::Header { .. }),
-            "{at} {value}"
-        );
+    for (at, value) in [(8, 0), (8, 2), (8, u32::MAX), (12, 0), (12, u32::MAX), (16, 0), (16, 1 << 31)] {
+        assert!(matches!(refused(&with(at, value), 37), BaseError::Header { .. }), "{at} {value}");
     }
-    assert!(matches!(
-        refused(&with(16, i32::MAX as u32), 37),
-        BaseError::Length { .. }
-    ));
+    assert!(matches!(refused(&with(16, i32::MAX as u32), 37), BaseError::Length { .. }));
     for id in [37, u32::MAX] {
-        assert!(matches!(
-            refused(&with(24, id), 37),
-            BaseError::Token { index: 1, .. }
-        ));
+        assert!(matches!(refused(&with(24, id), 37), BaseError::Token { index: 1, .. }));
     }
 }
 
@@ -365,10 +282,7 @@ fn a_full_disk_is_an_error() {
     struct Full(usize);
     impl std::io::Write for Full {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0 = self
-                .0
-                .checked_sub(bytes.len())
-                .ok_or(std::io::ErrorKind::StorageFull)?;
+            self.0 = self.0.checked_sub(bytes.len()).ok_or(std::io::ErrorKind::StorageFull)?;
             Ok(bytes.len())
         }
         fn flush(&mut self) -> std::io::Result<()> {
@@ -377,12 +291,7 @@ fn a_full_disk_is_an_error() {
     }
     let chunks = Chunks::new(text(40, 37), 16, None, None).unwrap();
     let mut writer = BaseWriter::new(Full(600), &chunks, 37).unwrap();
-    let result = perplexity(
-        &mut Fake::new(37),
-        &chunks,
-        Some(&mut writer),
-        &mut |_, _| Ok(()),
-    );
+    let result = perplexity(&mut Fake::new(37), &chunks, Some(&mut writer), &mut |_, _| Ok(()));
     assert!(matches!(result, Err(EvalError::Write(_))));
     assert!(BaseWriter::new(Full(10), &chunks, 37).is_err());
 }

@@ -66,17 +66,11 @@ impl Attention {
 
     /// The gradients at queries, keys and values from that at the heads' outputs.
     pub fn backward<T: Real>(&self, x: &Qkv<T>, dy: &[T]) -> Qkv<T> {
-        let heads: Vec<[Vec<T>; 3]> = (0..self.n_head)
-            .into_par_iter()
-            .map(|h| self.head_back(x, h, self.head_of(dy, h)))
-            .collect();
+        let heads: Vec<[Vec<T>; 3]> =
+            (0..self.n_head).into_par_iter().map(|h| self.head_back(x, h, self.head_of(dy, h))).collect();
         let of = |part: usize| -> Vec<Vec<T>> { heads.iter().map(|h| h[part].clone()).collect() };
         let shared = self.n_head / self.n_head_kv;
-        Qkv {
-            q: self.joined(&of(0), 1),
-            k: self.joined(&of(1), shared),
-            v: self.joined(&of(2), shared),
-        }
+        Qkv { q: self.joined(&of(0), 1), k: self.joined(&of(1), shared), v: self.joined(&of(2), shared) }
     }
 
     fn head_back<T: Real>(&self, x: &Qkv<T>, head: usize, dy: View<'_, T>) -> [Vec<T>; 3] {
@@ -102,14 +96,7 @@ impl Attention {
             }
             let (p, ds) = (View::new(&p, end), View::new(&ds, end));
             let whole = Place::whole(hd);
-            multiply_here(
-                self.isa,
-                ds,
-                &key_rows,
-                hd,
-                &mut dq[rows.start * hd..],
-                whole,
-            );
+            multiply_here(self.isa, ds, &key_rows, hd, &mut dq[rows.start * hd..], whole);
             let add = Place { add: true, ..whole };
             let queries = Packed::new(q.rows(rows));
             multiply_here(self.isa, ds.transposed(), &queries, hd, dk, add);
@@ -119,12 +106,7 @@ impl Attention {
     }
 
     /// Rows `rows` of the probabilities, `[rows][rows.end]`.
-    fn probabilities<T: Real>(
-        &self,
-        q: View<'_, T>,
-        keys: &Packed<T>,
-        rows: Range<usize>,
-    ) -> Vec<T> {
+    fn probabilities<T: Real>(&self, q: View<'_, T>, keys: &Packed<T>, rows: Range<usize>) -> Vec<T> {
         let end = rows.end;
         let mut p = vec![T::default(); rows.len() * end];
         let place = Place::whole(end);
@@ -140,11 +122,7 @@ impl Attention {
         p
     }
 
-    fn views<'a, T: Real>(
-        &self,
-        x: &'a Qkv<T>,
-        head: usize,
-    ) -> (View<'a, T>, View<'a, T>, View<'a, T>) {
+    fn views<'a, T: Real>(&self, x: &'a Qkv<T>, head: usize) -> (View<'a, T>, View<'a, T>, View<'a, T>) {
         let kv = head / (self.n_head / self.n_head_kv);
         let of = |x: &'a [T], heads: usize, h: usize| {
             let columns = h * self.head_dim..(h + 1) * self.head_dim;
@@ -176,17 +154,12 @@ impl Attention {
 }
 
 fn blocks(tokens: usize) -> impl Iterator<Item = Range<usize>> {
-    (0..tokens)
-        .step_by(BLOCK)
-        .map(move |start| start..(start + BLOCK).min(tokens))
+    (0..tokens).step_by(BLOCK).map(move |start| start..(start + BLOCK).min(tokens))
 }
 
 /// e^(scale * (x - max)) over its sum, which is taken in `f64` in order.
 fn soft_max<T: Real>(x: &mut [T], scale: T) {
-    let max = x
-        .iter()
-        .copied()
-        .fold(x[0], |m, v| if v > m { v } else { m });
+    let max = x.iter().copied().fold(x[0], |m, v| if v > m { v } else { m });
     x.iter_mut().for_each(|v| *v = (scale * (*v - max)).exp());
     let sum = x.iter().fold(0.0, |s, v| s + v.wide());
     let inverse = T::of(1.0 / sum);

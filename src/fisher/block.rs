@@ -183,27 +183,11 @@ impl<T: Real> Block<T> {
         let y = self.down.forward(isa, &normed(&self.ffn_sub_norm, &inner));
         let (y, ffn) = post(&self.ffn_post_norm, y);
         add(x, &y);
-        Saved {
-            x: before,
-            raw,
-            qkv,
-            heads,
-            attn,
-            middle,
-            gate,
-            up,
-            ffn,
-        }
+        Saved { x: before, raw, qkv, heads, attn, middle, gate, up, ffn }
     }
 
     /// Takes the gradient at the block's result, `dx`, to its input.
-    pub fn backward(
-        &self,
-        saved: Saved<T>,
-        dx: &mut [T],
-        at: &Positions<'_>,
-        gradients: &mut Gradients<T>,
-    ) {
+    pub fn backward(&self, saved: Saved<T>, dx: &mut [T], at: &Positions<'_>, gradients: &mut Gradients<T>) {
         let isa = self.attention.isa;
         let mut d = dx.to_vec();
         if let Some(y) = &saved.ffn {
@@ -244,14 +228,7 @@ impl<T: Real> Block<T> {
         let (rope, angles) = (&at.ropes[self.rope], &at.angles[self.rope]);
         let hd = self.attention.head_dim;
         rotate(&mut x.q, self.attention.n_head * hd, hd, rope, angles, turn);
-        rotate(
-            &mut x.k,
-            self.attention.n_head_kv * hd,
-            hd,
-            rope,
-            angles,
-            turn,
-        );
+        rotate(&mut x.k, self.attention.n_head_kv * hd, hd, rope, angles, turn);
     }
 
     fn widths(&self) -> [usize; 3] {
@@ -269,9 +246,7 @@ impl<T: Real> Block<T> {
                     let columns = from..from + width;
                     from += width;
                     let rows = y.chunks_exact(all.rows);
-                    rows.flat_map(|row| &row[columns.clone()])
-                        .copied()
-                        .collect()
+                    rows.flat_map(|row| &row[columns.clone()]).copied().collect()
                 };
                 self.widths().into_iter().map(part).collect()
             }
@@ -279,11 +254,7 @@ impl<T: Real> Block<T> {
         };
         let mut parts = parts.into_iter();
         let mut next = || parts.next().unwrap_or_default();
-        Qkv {
-            q: next(),
-            k: next(),
-            v: next(),
-        }
+        Qkv { q: next(), k: next(), v: next() }
     }
 
     fn project_back(&self, isa: Isa, u: &[T], d: Qkv<T>, gradients: &mut Gradients<T>) -> Vec<T> {

@@ -54,11 +54,7 @@ impl<T: Real> Weights<T> {
     ///
     /// # Errors
     /// Everything that is missing or cannot be used, at once.
-    pub fn load(
-        file: &ModelFile,
-        packing: &PackingOptions,
-        isa: Isa,
-    ) -> Result<Weights<T>, ModelError> {
+    pub fn load(file: &ModelFile, packing: &PackingOptions, isa: Isa) -> Result<Weights<T>, ModelError> {
         let config = Config::read(file)?;
         if let Some(problem) = not_differentiable(&config) {
             return Err(ModelError::Invalid(vec![problem]));
@@ -84,9 +80,7 @@ impl<T: Real> Weights<T> {
         let output_bias = loader.vector(None, "output.bias");
         if loader.problems.is_empty() {
             let names = file.tensors().map(|t| &t.name[..]);
-            let left = config
-                .arch
-                .leftover(names, &loader.used, config.n_layer..config.n_block);
+            let left = config.arch.leftover(names, &loader.used, config.n_layer..config.n_block);
             loader.problems.extend(left);
         }
         if !loader.problems.is_empty() {
@@ -160,21 +154,12 @@ impl Loader<'_> {
     /// A tensor, where the architecture has it; absent too where it is optional and the file has none.
     fn vector<T: Real>(&mut self, layer: Option<usize>, name: &str) -> Option<Vec<T>> {
         let tensor = self.arch.tensor(layer.is_some(), false, name)?;
-        let shape: Vec<usize> = self
-            .sizes
-            .gguf_shape(tensor)
-            .iter()
-            .map(|&n| n as usize)
-            .collect();
+        let shape: Vec<usize> = self.sizes.gguf_shape(tensor).iter().map(|&n| n as usize).collect();
         let name = match layer {
             Some(layer) => format!("blk.{layer}.{name}"),
             None => name.to_owned(),
         };
-        if tensor.required {
-            Some(self.required(&name, &shape))
-        } else {
-            self.optional(&name, &shape)
-        }
+        if tensor.required { Some(self.required(&name, &shape)) } else { self.optional(&name, &shape) }
     }
 
     /// Query, key and value, or the one tensor that holds all three.
@@ -202,13 +187,7 @@ impl Loader<'_> {
     }
 
     /// `PART.weight` of a block, whose gradient is wanted, with its optional `PART.scale` and `PART.bias`.
-    fn linear<T: Real>(
-        &mut self,
-        layer: usize,
-        part: &str,
-        shape: [usize; 2],
-        bias_first: bool,
-    ) -> Linear<T> {
+    fn linear<T: Real>(&mut self, layer: usize, part: &str, shape: [usize; 2], bias_first: bool) -> Linear<T> {
         let [columns, rows] = shape;
         let tensor = format!("blk.{layer}.{part}.weight");
         let scale: Option<Vec<T>> = self.optional(&format!("blk.{layer}.{part}.scale"), &[1]);
@@ -217,17 +196,11 @@ impl Loader<'_> {
             columns,
             rows,
             weight: self.required(&tensor, &shape),
-            scale: scale
-                .filter(|_| self.arch.applies_factors(part))
-                .and_then(|s| s.first().copied()),
+            scale: scale.filter(|_| self.arch.applies_factors(part)).and_then(|s| s.first().copied()),
             bias: self.vector(Some(layer), &format!("{part}.bias")),
             bias_first,
         };
-        self.targets.push(Target {
-            tensor,
-            rows,
-            columns,
-        });
+        self.targets.push(Target { tensor, rows, columns });
         linear
     }
 
@@ -243,13 +216,10 @@ impl Loader<'_> {
         let view = self.file.tensor(name)?;
         self.used.insert(name.to_owned());
         let found = &view.info.shape;
-        let same = (0..found.len().max(shape.len())).all(|d| {
-            found.get(d).copied().unwrap_or(1) == shape.get(d).copied().unwrap_or(1) as u64
-        });
+        let same = (0..found.len().max(shape.len()))
+            .all(|d| found.get(d).copied().unwrap_or(1) == shape.get(d).copied().unwrap_or(1) as u64);
         if !same {
-            self.problems.push(format!(
-                "tensor {name} has shape {found:?}, expected {shape:?}"
-            ));
+            self.problems.push(format!("tensor {name} has shape {found:?}, expected {shape:?}"));
             return None;
         }
         match self.decode(&view, shape[0]) {
@@ -302,9 +272,7 @@ impl Loader<'_> {
 fn score_scale(c: &Config) -> f64 {
     let of_head = |elements: usize| 1.0 / (elements as f64).sqrt();
     match c.arch.attention.scale {
-        ScoreScale::OnQueries(Some(layers)) if c.n_layer == layers as usize => {
-            of_head(c.n_embd / c.n_head)
-        }
+        ScoreScale::OnQueries(Some(layers)) if c.n_layer == layers as usize => of_head(c.n_embd / c.n_head),
         ScoreScale::HeadSize | ScoreScale::OnQueries(_) => of_head(c.head_dim),
         _ => c.scores.scale.into(),
     }
@@ -321,8 +289,5 @@ fn not_differentiable(c: &Config) -> Option<String> {
     } else {
         return None;
     };
-    Some(format!(
-        "gradients of architecture {} are not supported: it has {what}",
-        c.arch.name
-    ))
+    Some(format!("gradients of architecture {} are not supported: it has {what}", c.arch.name))
 }

@@ -50,10 +50,7 @@ impl<T: Real> Head<'_, T> {
                 let end = (start + ROWS).min(n_vocab);
                 let rows = Packed::new(View::new(&self.weight[start * n..end * n], n));
                 let d = View::new(&logits, n_vocab).columns(start..end);
-                let place = Place {
-                    add: true,
-                    ..Place::whole(n)
-                };
+                let place = Place { add: true, ..Place::whole(n) };
                 multiply(self.isa, d, &rows, &mut du[here.clone()], place);
             }
         }
@@ -67,18 +64,12 @@ impl<T: Real> Head<'_, T> {
         for start in (0..n_vocab).step_by(ROWS) {
             let end = (start + ROWS).min(n_vocab);
             let rows = View::new(&self.weight[start * n..end * n], n);
-            let place = Place {
-                stride: n_vocab,
-                offset: start,
-                add: false,
-            };
+            let place = Place { stride: n_vocab, offset: start, add: false };
             let packed = Packed::new(rows.transposed());
             multiply(self.isa, View::new(u, n), &packed, &mut logits, place);
         }
         if !self.bias.is_empty() {
-            logits
-                .par_chunks_exact_mut(n_vocab)
-                .for_each(|row| super::ops::add(row, self.bias));
+            logits.par_chunks_exact_mut(n_vocab).for_each(|row| super::ops::add(row, self.bias));
         }
         logits
     }
@@ -96,10 +87,7 @@ impl<T: Real> Head<'_, T> {
             };
             row.iter_mut().map(slope).collect()
         });
-        let max = row
-            .iter()
-            .copied()
-            .fold(row[0], |m, v| if v > m { v } else { m });
+        let max = row.iter().copied().fold(row[0], |m, v| if v > m { v } else { m });
         let of_target = (row[target] - max).wide();
         row.iter_mut().for_each(|v| *v = (*v - max).exp());
         let sum = row.iter().fold(0.0, |s, v| s + v.wide());

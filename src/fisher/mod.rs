@@ -75,11 +75,7 @@ impl Fisher {
     ///
     /// # Errors
     /// Everything that is missing or cannot be used, at once.
-    pub fn load(
-        file: &ModelFile,
-        packing: &PackingOptions,
-        isa: Isa,
-    ) -> Result<Fisher, ModelError> {
+    pub fn load(file: &ModelFile, packing: &PackingOptions, isa: Isa) -> Result<Fisher, ModelError> {
         let pass = Pass::load(file, packing, isa)?;
         let gradients = pass.gradients(|sum, g| sum + g * g);
         Ok(Fisher { pass, gradients })
@@ -138,12 +134,7 @@ impl<T: Real> Pass<T> {
     /// Zeros to fold gradients into.
     fn gradients(&self, fold: fn(T, T) -> T) -> Gradients<T> {
         let targets = self.weights.targets.iter();
-        Gradients {
-            sums: targets
-                .map(|t| vec![T::default(); t.rows * t.columns])
-                .collect(),
-            fold,
-        }
+        Gradients { sums: targets.map(|t| vec![T::default(); t.rows * t.columns]).collect(), fold }
     }
 
     fn add(&self, tokens: &[u32], gradients: &mut Gradients<T>) -> Result<f64, SequenceError> {
@@ -158,10 +149,7 @@ impl<T: Real> Pass<T> {
         }
         let angles = |r: &Rope| (0..tokens.len()).map(|i| r.pairs(i)).collect();
         let angles: [Vec<_>; 2] = w.ropes.each_ref().map(angles);
-        let at = Positions {
-            ropes: &w.ropes,
-            angles: &angles,
-        };
+        let at = Positions { ropes: &w.ropes, angles: &angles };
         let scale = T::of(match w.config.arch.embedding_scale {
             EmbeddingScale::RootOfWidth => (n as f64).sqrt(),
             _ => w.config.embedding_scale.unwrap_or(1.0).into(),

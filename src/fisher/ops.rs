@@ -21,10 +21,7 @@ pub struct Norm<T> {
 impl<T: Real> Norm<T> {
     /// A norm of a model.
     pub fn new(weight: Vec<T>, c: &Config) -> Norm<T> {
-        Norm {
-            weight,
-            eps: c.eps.into(),
-        }
+        Norm { weight, eps: c.eps.into() }
     }
 
     /// The normed rows.
@@ -32,9 +29,7 @@ impl<T: Real> Norm<T> {
         let mut y = x.to_vec();
         self.by_rows(&mut y, |row| {
             let r = T::of(self.inverse(row));
-            row.iter_mut()
-                .zip(&self.weight)
-                .for_each(|(v, &w)| *v = *v * r * w);
+            row.iter_mut().zip(&self.weight).for_each(|(v, &w)| *v = *v * r * w);
         });
         y
     }
@@ -43,19 +38,17 @@ impl<T: Real> Norm<T> {
     /// `dx = r * (w * dy - x * r^2 * mean(w * dy * x))`.
     pub fn backward(&self, x: &[T], dy: &mut [T]) {
         let n = self.weight.len();
-        dy.par_chunks_mut(n * 16)
-            .zip(x.par_chunks(n * 16))
-            .for_each(|(dy, x)| {
-                for (dy, x) in dy.chunks_exact_mut(n).zip(x.chunks_exact(n)) {
-                    let r = self.inverse(x);
-                    let terms = dy.iter().zip(x).zip(&self.weight);
-                    let dot = terms.fold(0.0, |s, ((d, x), w)| s + (*w * *d).wide() * x.wide());
-                    let (scale, along) = (T::of(r), T::of(r * r * r * dot / n as f64));
-                    for ((d, &x), &w) in dy.iter_mut().zip(x).zip(&self.weight) {
-                        *d = scale * (w * *d) - x * along;
-                    }
+        dy.par_chunks_mut(n * 16).zip(x.par_chunks(n * 16)).for_each(|(dy, x)| {
+            for (dy, x) in dy.chunks_exact_mut(n).zip(x.chunks_exact(n)) {
+                let r = self.inverse(x);
+                let terms = dy.iter().zip(x).zip(&self.weight);
+                let dot = terms.fold(0.0, |s, ((d, x), w)| s + (*w * *d).wide() * x.wide());
+                let (scale, along) = (T::of(r), T::of(r * r * r * dot / n as f64));
+                for ((d, &x), &w) in dy.iter_mut().zip(x).zip(&self.weight) {
+                    *d = scale * (w * *d) - x * along;
                 }
-            });
+            }
+        });
     }
 
     fn inverse(&self, row: &[T]) -> f64 {
@@ -65,8 +58,7 @@ impl<T: Real> Norm<T> {
 
     fn by_rows(&self, x: &mut [T], each: impl Fn(&mut [T]) + Sync) {
         let n = self.weight.len();
-        x.par_chunks_mut(n * 16)
-            .for_each(|rows| rows.chunks_exact_mut(n).for_each(&each));
+        x.par_chunks_mut(n * 16).for_each(|rows| rows.chunks_exact_mut(n).for_each(&each));
     }
 }
 
@@ -80,14 +72,7 @@ pub enum Turn {
 }
 
 /// RoPE on all heads of `x`, `[tokens][heads * head_dim]`; `angles`: cosine and sine per position and pair.
-pub fn rotate<T: Real>(
-    x: &mut [T],
-    width: usize,
-    head: usize,
-    rope: &Rope,
-    angles: &[Vec<(f32, f32)>],
-    turn: Turn,
-) {
+pub fn rotate<T: Real>(x: &mut [T], width: usize, head: usize, rope: &Rope, angles: &[Vec<(f32, f32)>], turn: Turn) {
     let (n, half) = (rope.n_rot, rope.n_rot / 2);
     x.par_chunks_mut(width).enumerate().for_each(|(i, row)| {
         let pairs: Vec<(T, T)> = angles[i]
@@ -124,29 +109,21 @@ pub trait Differentiable: Copy + Sync {
     /// `act(gate) * up`.
     fn gated<T: Real>(self, gate: &[T], up: &[T]) -> Vec<T> {
         let mut out = gate.to_vec();
-        out.par_chunks_mut(CHUNK)
-            .zip(up.par_chunks(CHUNK))
-            .for_each(|(g, u)| {
-                g.iter_mut()
-                    .zip(u)
-                    .for_each(|(g, &u)| *g = self.at(*g).0 * u);
-            });
+        out.par_chunks_mut(CHUNK).zip(up.par_chunks(CHUNK)).for_each(|(g, u)| {
+            g.iter_mut().zip(u).for_each(|(g, &u)| *g = self.at(*g).0 * u);
+        });
         out
     }
 
     /// The gradients at gate and up from that at their product.
     fn gated_back<T: Real>(self, gate: &[T], up: &[T], mut dy: Vec<T>) -> [Vec<T>; 2] {
         let mut d_gate = gate.to_vec();
-        d_gate
-            .par_chunks_mut(CHUNK)
-            .zip(up.par_chunks(CHUNK))
-            .zip(dy.par_chunks_mut(CHUNK))
-            .for_each(|((g, u), d)| {
-                for ((g, &u), d) in g.iter_mut().zip(u).zip(d) {
-                    let (value, slope) = self.at(*g);
-                    (*g, *d) = (*d * u * slope, *d * value);
-                }
-            });
+        d_gate.par_chunks_mut(CHUNK).zip(up.par_chunks(CHUNK)).zip(dy.par_chunks_mut(CHUNK)).for_each(|((g, u), d)| {
+            for ((g, &u), d) in g.iter_mut().zip(u).zip(d) {
+                let (value, slope) = self.at(*g);
+                (*g, *d) = (*d * u * slope, *d * value);
+            }
+        });
         [d_gate, dy]
     }
 }

@@ -25,22 +25,12 @@ impl<'a, T> View<'a, T> {
     /// Rows of `columns` elements, one after the other.
     pub fn new(data: &'a [T], columns: usize) -> View<'a, T> {
         let rows = data.len() / columns.max(1);
-        View {
-            data,
-            rows,
-            columns,
-            strides: [columns, 1],
-        }
+        View { data, rows, columns, strides: [columns, 1] }
     }
 
     /// Columns and rows exchanged.
     pub fn transposed(self) -> View<'a, T> {
-        View {
-            rows: self.columns,
-            columns: self.rows,
-            strides: [self.strides[1], self.strides[0]],
-            ..self
-        }
+        View { rows: self.columns, columns: self.rows, strides: [self.strides[1], self.strides[0]], ..self }
     }
 
     /// Number of rows.
@@ -51,11 +41,7 @@ impl<'a, T> View<'a, T> {
     /// A range of the rows.
     pub fn rows(self, range: std::ops::Range<usize>) -> View<'a, T> {
         let start = (range.start * self.strides[0]).min(self.data.len());
-        View {
-            data: &self.data[start..],
-            rows: range.len(),
-            ..self
-        }
+        View { data: &self.data[start..], rows: range.len(), ..self }
     }
 
     /// A range of the columns.
@@ -81,11 +67,7 @@ impl<T: Real> Packed<T> {
         data.par_chunks_mut(panel)
             .enumerate()
             .for_each(|(p, out)| pack::<T, COLUMNS>(b.transposed(), p * COLUMNS, out));
-        Packed {
-            data,
-            rows: b.rows,
-            columns: b.columns,
-        }
+        Packed { data, rows: b.rows, columns: b.columns }
     }
 }
 
@@ -127,11 +109,7 @@ pub struct Place {
 impl Place {
     /// Whole rows of `columns` elements, overwritten.
     pub fn whole(columns: usize) -> Place {
-        Place {
-            stride: columns,
-            offset: 0,
-            add: false,
-        }
+        Place { stride: columns, offset: 0, add: false }
     }
 }
 
@@ -139,48 +117,31 @@ impl Place {
 /// `b` are left out.
 pub fn multiply<T: Real>(isa: Isa, a: View<'_, T>, b: &Packed<T>, c: &mut [T], place: Place) {
     let rows = rows_per_task(a.rows, BLOCK);
-    c.par_chunks_mut((rows * place.stride).max(1))
-        .enumerate()
-        .for_each(|(task, c)| {
-            let first = task * rows;
-            let a = a.rows(first..first + c.len() / place.stride);
-            multiply_here(isa, a, b, b.columns, c, place);
-        });
+    c.par_chunks_mut((rows * place.stride).max(1)).enumerate().for_each(|(task, c)| {
+        let first = task * rows;
+        let a = a.rows(first..first + c.len() / place.stride);
+        multiply_here(isa, a, b, b.columns, c, place);
+    });
 }
 
 /// Adds `fold` of every element of `a b` to an accumulator: `c[i][j] = fold(c[i][j], (a b)[i][j])`, in
 /// parallel; the product is never in memory as a whole.
-pub fn accumulate<T: Real>(
-    isa: Isa,
-    a: View<'_, T>,
-    b: &Packed<T>,
-    c: &mut [T],
-    fold: fn(T, T) -> T,
-) {
+pub fn accumulate<T: Real>(isa: Isa, a: View<'_, T>, b: &Packed<T>, c: &mut [T], fold: fn(T, T) -> T) {
     let columns = b.columns;
     let rows = rows_per_task(a.rows, columns);
-    c.par_chunks_mut((rows * columns).max(1))
-        .enumerate()
-        .for_each(|(task, c)| {
-            let mut part = vec![T::default(); c.len()];
-            let first = task * rows;
-            let a = a.rows(first..first + c.len() / columns);
-            multiply_here(isa, a, b, columns, &mut part, Place::whole(columns));
-            for (c, x) in c.iter_mut().zip(part) {
-                *c = fold(*c, x);
-            }
-        });
+    c.par_chunks_mut((rows * columns).max(1)).enumerate().for_each(|(task, c)| {
+        let mut part = vec![T::default(); c.len()];
+        let first = task * rows;
+        let a = a.rows(first..first + c.len() / columns);
+        multiply_here(isa, a, b, columns, &mut part, Place::whole(columns));
+        for (c, x) in c.iter_mut().zip(part) {
+            *c = fold(*c, x);
+        }
+    });
 }
 
 /// [`multiply`] in the calling thread, for the first `columns` columns of `b`.
-pub fn multiply_here<T: Real>(
-    isa: Isa,
-    a: View<'_, T>,
-    b: &Packed<T>,
-    columns: usize,
-    c: &mut [T],
-    place: Place,
-) {
+pub fn multiply_here<T: Real>(isa: Isa, a: View<'_, T>, b: &Packed<T>, columns: usize, c: &mut [T], place: Place) {
     let (k, stride) = (a.columns, place.stride);
     assert!(k <= b.rows && columns <= b.columns, "extents");
     assert!(place.offset + columns <= stride, "width of the result");
@@ -228,9 +189,7 @@ pub fn multiply_here<T: Real>(
 fn rows_per_task(rows: usize, width: usize) -> usize {
     let even = rows.div_ceil(2 * rayon::current_num_threads());
     let fitting = (1 << 17) / width.max(1);
-    even.clamp(4 * ROWS, 128)
-        .min(fitting.max(4 * ROWS))
-        .next_multiple_of(ROWS)
+    even.clamp(4 * ROWS, 128).min(fitting.max(4 * ROWS)).next_multiple_of(ROWS)
 }
 
 #[cfg(test)]
@@ -256,19 +215,12 @@ mod tests {
 
     #[test]
     fn products_are_those_of_the_definition_at_any_thread_count() {
-        for (m, k, n) in [
-            (1, 1, 1),
-            (5, 7, 3),
-            (33, 300, 21),
-            (70, 513, 40),
-            (3, 256, 16),
-        ] {
+        for (m, k, n) in [(1, 1, 1), (5, 7, 3), (33, 300, 21), (70, 513, 40), (3, 256, 16)] {
             let (a, b) = (numbers(m * k, 1), numbers(k * n, 2));
             let bt: Vec<f32> = (0..n * k).map(|i| b[i % k * n + i / k]).collect();
             let at: Vec<f32> = (0..m * k).map(|i| a[i % m * k + i / m]).collect();
-            let want: Vec<u32> = (0..m * n)
-                .map(|i| element(|t| a[i / n * k + t], |t| b[t * n + i % n], k).to_bits())
-                .collect();
+            let want: Vec<u32> =
+                (0..m * n).map(|i| element(|t| a[i / n * k + t], |t| b[t * n + i % n], k).to_bits()).collect();
             for threads in [1, 3] {
                 let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
                 pool.expect("threads").install(|| {
@@ -296,28 +248,14 @@ mod tests {
         let (a, b) = (numbers(6 * 4, 3), numbers(8 * 5, 4));
         let packed = Packed::new(View::new(&b, 5));
         let mut c = vec![1.0; 6 * 9];
-        let place = Place {
-            stride: 9,
-            offset: 2,
-            add: true,
-        };
+        let place = Place { stride: 9, offset: 2, add: true };
         multiply(Isa::scalar(), View::new(&a, 4), &packed, &mut c, place);
         for (i, row) in c.chunks_exact(9).enumerate() {
             let inside = |j: usize| {
                 let sum = element(|t| a[i * 4 + t], |t| b[t * 5 + j], 4);
                 1.0 + sum
             };
-            let want = [
-                1.0,
-                1.0,
-                inside(0),
-                inside(1),
-                inside(2),
-                inside(3),
-                inside(4),
-                1.0,
-                1.0,
-            ];
+            let want = [1.0, 1.0, inside(0), inside(1), inside(2), inside(3), inside(4), 1.0, 1.0];
             assert_eq!(row, want);
         }
     }

@@ -12,10 +12,7 @@ pub struct Draw {
 impl Draw {
     /// A draw from `0..n`.
     pub fn new(n: u32, seed: u32) -> Draw {
-        Draw {
-            rng: Mt19937::new(seed),
-            left: (0..n).collect(),
-        }
+        Draw { rng: Mt19937::new(seed), left: (0..n).collect() }
     }
 }
 
@@ -34,13 +31,7 @@ impl Iterator for Draw {
 
 /// Random sequences of `seq_len` tokens among the consecutive ones that `tokens` can be cut into, at most
 /// `count`. `bos` replaces the first token of each.
-pub fn chunks(
-    tokens: &[u32],
-    seq_len: usize,
-    bos: Option<u32>,
-    count: usize,
-    seed: u32,
-) -> Vec<Vec<u32>> {
+pub fn chunks(tokens: &[u32], seq_len: usize, bos: Option<u32>, count: usize, seed: u32) -> Vec<Vec<u32>> {
     let all = tokens.len() / seq_len.max(1);
     let n = u32::try_from(all).unwrap_or(u32::MAX);
     let sequence = |i: u32| {

@@ -19,62 +19,19 @@ const TOKENS: [u32; 11] = [3, 7, 7, 0, 22, 15, 1, 9, 3, 20, 4];
 
 fn variants() -> Vec<(&'static str, ModelFile)> {
     let none = Extras::default();
-    let all = Extras {
-        biases: true,
-        scales: true,
-        output: true,
-        ..none
-    };
+    let all = Extras { biases: true, scales: true, output: true, ..none };
     // qwen3 applies those of the feed-forward network, qwen2 does not
-    let factors = Extras {
-        scales: true,
-        ..none
-    };
-    let window = Extras {
-        window: true,
-        ..none
-    };
+    let factors = Extras { scales: true, ..none };
+    let window = Extras { window: true, ..none };
     [
         ("llama", none),
         ("llama", all),
-        (
-            "llama",
-            Extras {
-                fused: true,
-                biases: true,
-                positions: true,
-                ..none
-            },
-        ),
+        ("llama", Extras { fused: true, biases: true, positions: true, ..none }),
         ("qwen2", all),
-        (
-            "qwen3",
-            Extras {
-                positions: true,
-                ..none
-            },
-        ),
-        (
-            "gemma3",
-            Extras {
-                softcap: true,
-                ..window
-            },
-        ),
-        (
-            "olmo2",
-            Extras {
-                output: true,
-                ..window
-            },
-        ),
-        (
-            "bitnet",
-            Extras {
-                scales: true,
-                ..none
-            },
-        ),
+        ("qwen3", Extras { positions: true, ..none }),
+        ("gemma3", Extras { softcap: true, ..window }),
+        ("olmo2", Extras { output: true, ..window }),
+        ("bitnet", Extras { scales: true, ..none }),
         ("bitnet-b1.58", none),
         ("qwen3", factors),
     ]
@@ -137,10 +94,7 @@ fn gradients_are_the_differences_of_the_loss() {
 /// The loss by the engine's own forward pass, which rounds keys, values and probabilities to half.
 fn engine_loss(file: &ModelFile, tokens: &[u32]) -> f64 {
     let model = Model::load(file, &LoadOptions::default()).expect("a model");
-    let options = SessionOptions {
-        n_ctx: tokens.len(),
-        n_ubatch: tokens.len(),
-    };
+    let options = SessionOptions { n_ctx: tokens.len(), n_ubatch: tokens.len() };
     let mut session = Session::new(&model, &Pool::new(1).expect("threads"), options);
     let mut total = 0.0;
     let mut score = |i: usize, logits: &[f32]| {
@@ -161,10 +115,7 @@ fn the_loss_is_that_of_the_engine() {
         let mut nowhere = ours.gradients(|sum, _| sum);
         let ours = ours.add(&TOKENS, &mut nowhere).expect("a loss");
         let theirs = engine_loss(&file, &TOKENS);
-        assert!(
-            (ours / theirs - 1.0).abs() < 2e-3,
-            "{arch}: {ours} {theirs}"
-        );
+        assert!((ours / theirs - 1.0).abs() < 2e-3, "{arch}: {ours} {theirs}");
     }
 }
 
@@ -176,8 +127,7 @@ fn long_text() -> Vec<u32> {
 fn squares_of_sequences_are_added_in_single_precision() {
     let file = toy("llama", Extras::default());
     let wide = pass::<f64>(&file);
-    let mut fisher =
-        Fisher::load(&file, &PackingOptions::default(), Isa::detect()).expect("a model");
+    let mut fisher = Fisher::load(&file, &PackingOptions::default(), Isa::detect()).expect("a model");
     let mut want = wide.gradients(|sum, g| sum + g * g);
     let text = long_text();
     for sequence in [&text[..150], &text[150..], &TOKENS] {
@@ -194,22 +144,12 @@ fn squares_of_sequences_are_added_in_single_precision() {
     }
     assert!(fisher.overflow().is_none());
     fisher.sums_mut()[3][1] = f32::INFINITY;
-    assert_eq!(
-        fisher.overflow().map(|t| t.tensor.as_str()),
-        Some("blk.0.attn_output.weight")
-    );
+    assert_eq!(fisher.overflow().map(|t| t.tensor.as_str()), Some("blk.0.attn_output.weight"));
 }
 
 #[test]
 fn neither_threads_nor_instruction_sets_change_a_bit() {
-    let file = toy(
-        "gemma3",
-        Extras {
-            window: true,
-            softcap: true,
-            ..Extras::default()
-        },
-    );
+    let file = toy("gemma3", Extras { window: true, softcap: true, ..Extras::default() });
     let run = |isa: Isa, threads: usize| -> (u64, Vec<u32>) {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
         pool.expect("threads").install(|| {
@@ -229,27 +169,14 @@ fn neither_threads_nor_instruction_sets_change_a_bit() {
 #[test]
 fn what_gives_no_gradient_is_named() {
     let file = toy("llama", Extras::default());
-    let mut fisher =
-        Fisher::load(&file, &PackingOptions::default(), Isa::detect()).expect("a model");
+    let mut fisher = Fisher::load(&file, &PackingOptions::default(), Isa::detect()).expect("a model");
     let error = |e: SequenceError| e.to_string();
-    assert_eq!(
-        error(fisher.add(&[1]).unwrap_err()),
-        "a sequence of 1 tokens predicts nothing; it needs at least 2"
-    );
-    assert_eq!(
-        error(fisher.add(&[1, 23]).unwrap_err()),
-        "token 23 at index 1 is outside the vocabulary of 23"
-    );
+    assert_eq!(error(fisher.add(&[1]).unwrap_err()), "a sequence of 1 tokens predicts nothing; it needs at least 2");
+    assert_eq!(error(fisher.add(&[1, 23]).unwrap_err()), "token 23 at index 1 is outside the vocabulary of 23");
 }
 
 /// The file of one architecture under the name of another, with more keys and one more tensor.
-fn renamed(
-    file: &ModelFile,
-    from: &str,
-    to: &str,
-    keys: &[(&str, Value)],
-    more: &[&str],
-) -> ModelFile {
+fn renamed(file: &ModelFile, from: &str, to: &str, keys: &[(&str, Value)], more: &[&str]) -> ModelFile {
     let mut meta = file.meta().clone();
     for (key, value) in file.meta().iter() {
         let key = key.replace(&format!("{from}."), &format!("{to}."));
@@ -284,11 +211,7 @@ fn what_is_missing_or_left_over_is_named_at_once() {
     assert_eq!(missing.len(), 8);
     assert!(missing.contains(&"tensor blk.1.post_ffw_norm.weight is missing".to_owned()));
     // what the reference ignores is ignored here too
-    let ignored = [
-        "blk.0.attn_q.input_scale",
-        "blk.1.ffn_sub_norm.weight",
-        "blk.0.attn_k.beta",
-    ];
+    let ignored = ["blk.0.attn_q.input_scale", "blk.1.ffn_sub_norm.weight", "blk.0.attn_k.beta"];
     assert_eq!(
         problems(&renamed(&file, "llama", "llama", &[], &ignored)),
         ["the architecture has no place for blk.1.ffn_sub_norm.weight, blk.0.attn_k.beta"]
@@ -296,13 +219,7 @@ fn what_is_missing_or_left_over_is_named_at_once() {
     // a bias that the architecture's graph does not add
     let bitnet = toy("bitnet", Extras::default());
     assert_eq!(
-        problems(&renamed(
-            &bitnet,
-            "bitnet",
-            "bitnet",
-            &[],
-            &["blk.0.attn_output.bias"]
-        )),
+        problems(&renamed(&bitnet, "bitnet", "bitnet", &[], &["blk.0.attn_output.bias"])),
         ["the architecture has no place for blk.0.attn_output.bias"]
     );
 }
@@ -310,22 +227,14 @@ fn what_is_missing_or_left_over_is_named_at_once() {
 #[test]
 fn architectures_without_gradients_are_refused_by_name() {
     let file = toy("llama", Extras::default());
-    let keys = [
-        ("expert_count", Value::U32(4)),
-        ("expert_used_count", Value::U32(2)),
-    ];
+    let keys = [("expert_count", Value::U32(4)), ("expert_used_count", Value::U32(2))];
     for to in ["llama", "qwen3moe"] {
         assert_eq!(
             problems(&renamed(&file, "llama", to, &keys, &[])),
-            [format!(
-                "gradients of architecture {to} are not supported: it has a mixture of experts"
-            )]
+            [format!("gradients of architecture {to} are not supported: it has a mixture of experts")]
         );
     }
-    let keys = [
-        ("residual_scale", Value::F32(0.5)),
-        ("logit_scale", Value::F32(8.0)),
-    ];
+    let keys = [("residual_scale", Value::F32(0.5)), ("logit_scale", Value::F32(8.0))];
     for arch in ["granite", "granitemoe"].map(|name| crate::arch::Arch::find(name).unwrap()) {
         assert_eq!(
             problems(&renamed(&file, "llama", arch.name, &keys, &[])),

@@ -54,10 +54,7 @@ impl Chat {
             template,
             options,
             messages: Vec::new(),
-            beside: RenderOptions {
-                answer: true,
-                ..RenderOptions::default()
-            },
+            beside: RenderOptions { answer: true, ..RenderOptions::default() },
         }
     }
 
@@ -108,9 +105,7 @@ impl Chat {
     /// The tokens of the conversation up to where the next answer begins, if there is room for them.
     fn prompt(&mut self) -> Result<Vec<u32>, GenerateError> {
         let model = self.context.model();
-        let tokens = self
-            .template
-            .encode_with(model.tokenizer(), &self.messages, &self.beside)?;
+        let tokens = self.template.encode_with(model.tokenizer(), &self.messages, &self.beside)?;
         let answer = self.options.max_tokens != Some(0);
         self.context.check_room(tokens.len(), answer)?;
         Ok(tokens)
@@ -118,12 +113,9 @@ impl Chat {
 
     fn answer_to(&mut self, tokens: Vec<u32>) -> Result<Answer<'_>, GenerateError> {
         match self.context.generate(tokens, &self.options) {
-            Ok(generation) => Ok(Answer {
-                generation,
-                messages: &mut self.messages,
-                text: String::new(),
-                failed: false,
-            }),
+            Ok(generation) => {
+                Ok(Answer { generation, messages: &mut self.messages, text: String::new(), failed: false })
+            }
             Err(e) => {
                 self.messages.pop();
                 Err(e)
@@ -136,8 +128,8 @@ impl Chat {
         &self.messages
     }
 
-    /// The conversation, to take back what was said or to hold another one. The next answer is to what it is then; what the
-    /// context has in common with it is not evaluated again.
+    /// The conversation, to take back what was said or to hold another one. The next answer is to what it is then; what
+    /// the context has in common with it is not evaluated again.
     pub fn messages_mut(&mut self) -> &mut Vec<Message> {
         &mut self.messages
     }
@@ -152,10 +144,7 @@ impl Chat {
     /// # Errors
     /// The model does not have the width, or the drafts would not be narrower; nothing has changed then.
     pub fn set_bits(&mut self, bits: u8) -> Result<(), GenerateError> {
-        let options = GenerateOptions {
-            bits: Some(bits),
-            ..self.options.clone()
-        };
+        let options = GenerateOptions { bits: Some(bits), ..self.options.clone() };
         self.context.prepare(&options)?;
         self.options = options;
         Ok(())

@@ -6,8 +6,8 @@ use crate::sample::{SampleError, Sampler, SamplerOptions};
 
 /// Chooses the tokens of one text.
 ///
-/// Where there is a grammar, what it does not allow is left out before the sampler's chain begins. (llama.cpp samples first
-/// and samples again when the grammar does not allow the choice, which draws other random numbers.)
+/// Where there is a grammar, what it does not allow is left out before the sampler's chain begins. (llama.cpp samples
+/// first and samples again when the grammar does not allow the choice, which draws other random numbers.)
 #[derive(Clone)]
 pub struct Chooser {
     sampler: Sampler,
@@ -95,11 +95,7 @@ impl Chooser {
                 let allowed = matcher.allowed()?;
                 let ends = &self.ends;
                 let may = |id| {
-                    if ends.contains(&id) {
-                        allowed.end()
-                    } else {
-                        allowed.token(id)
-                    }
+                    if ends.contains(&id) { allowed.end() } else { allowed.token(id) }
                 };
                 let Some(id) = self.sampler.sample_among(logits, may)? else {
                     return match allowed.end() {

@@ -61,10 +61,8 @@ pub struct Context {
 impl Model {
     /// An empty context.
     pub fn context(&self, options: &ContextOptions) -> Context {
-        let session = self.session(SessionOptions {
-            n_ctx: options.n_ctx.unwrap_or(self.n_ctx_train()),
-            n_ubatch: options.n_ubatch,
-        });
+        let session = self
+            .session(SessionOptions { n_ctx: options.n_ctx.unwrap_or(self.n_ctx_train()), n_ubatch: options.n_ubatch });
         Context {
             model: self.clone(),
             session,
@@ -182,18 +180,13 @@ impl Context {
         let reserve = if answer { RESERVE } else { 0 };
         let room = n_ctx.saturating_sub(reserve);
         if tokens > room {
-            return Err(GenerateError::PromptTooLong {
-                tokens,
-                n_ctx,
-                room,
-            });
+            return Err(GenerateError::PromptTooLong { tokens, n_ctx, room });
         }
         Ok(())
     }
 
-    /// Forgets the tokens from the first on that `prompt` has not, and says how many are left: none where a recurrent state
-    /// stands after them. The last token of the
-    /// prompt is never among them: it is evaluated again for its logits.
+    /// Forgets the tokens from the first on that `prompt` has not, and says how many are left: none where a recurrent
+    /// state stands after them. The last token of the prompt is never among them: it is evaluated again for its logits.
     pub(super) fn keep_common(&mut self, prompt: &[u32]) -> usize {
         let pairs = self.tokens.iter().zip(prompt);
         let same = pairs.take_while(|(a, b)| a == b).count();
@@ -216,11 +209,7 @@ impl Context {
         let (observer, kept) = (&mut self.observer, &mut self.logits);
         self.session.eval(tokens, from, &mut |i, logits| {
             if let Some(observer) = observer {
-                observer(Evaluated {
-                    position: first + i,
-                    token: tokens[i],
-                    logits,
-                });
+                observer(Evaluated { position: first + i, token: tokens[i], logits });
             }
             if i == last {
                 kept.clear();
@@ -246,8 +235,8 @@ impl Context {
         self.forgets(keep) > 0
     }
 
-    /// Forgets tokens behind the first `keep` and evaluates the rest again. llama.cpp turns the keys that are there to their new
-    /// places instead, whose values still come from what is forgotten; its bits are others.
+    /// Forgets tokens behind the first `keep` and evaluates the rest again. llama.cpp turns the keys that are there to
+    /// their new places instead, whose values still come from what is forgotten; its bits are others.
     ///
     /// # Errors
     /// Cancelled: what was evaluated of the rest stays.
@@ -269,26 +258,14 @@ impl Context {
     }
 
     /// Appends a generated token, of which at most `left` more are to follow. Drafts are chosen as `chooser` would.
-    pub(super) fn advance(
-        &mut self,
-        id: u32,
-        left: usize,
-        chooser: &Chooser,
-    ) -> Result<(), GenerateError> {
+    pub(super) fn advance(&mut self, id: u32, left: usize, chooser: &Chooser) -> Result<(), GenerateError> {
         let start = Instant::now();
         let (session, eog) = (&mut self.session, self.model.end_tokens());
         let logits = &mut self.logits;
-        if self
-            .drafts
-            .advance(session, id, left, chooser, eog, logits)?
-        {
+        if self.drafts.advance(session, id, left, chooser, eog, logits)? {
             self.tokens.push(id);
             if let Some(observer) = &mut self.observer {
-                observer(Evaluated {
-                    position: self.tokens.len() - 1,
-                    token: id,
-                    logits: &self.logits,
-                });
+                observer(Evaluated { position: self.tokens.len() - 1, token: id, logits: &self.logits });
             }
         } else {
             self.append(&[id], true)?;

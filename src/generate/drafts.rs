@@ -12,11 +12,7 @@ pub(super) struct Drafts {
 
 impl Drafts {
     /// Drafts from now on as `wanted`, for `session` at its present width. Nothing is evaluated ahead.
-    pub fn prepare(
-        &mut self,
-        session: &Session,
-        wanted: Option<DraftOptions>,
-    ) -> Result<(), SpeculateError> {
+    pub fn prepare(&mut self, session: &Session, wanted: Option<DraftOptions>) -> Result<(), SpeculateError> {
         match (&mut self.wanted, wanted) {
             (_, None) => self.wanted = None,
             (Some((same, speculator)), Some(options)) if *same == options => {
@@ -45,8 +41,8 @@ impl Drafts {
         }
     }
 
-    /// Evaluates the next token of the text, of which at most `left` more are to follow, and puts the logits after it into
-    /// `logits`; `false`: no drafts are wanted, and nothing was done.
+    /// Evaluates the next token of the text, of which at most `left` more are to follow, and puts the logits after it
+    /// into `logits`; `false`: no drafts are wanted, and nothing was done.
     ///
     /// Drafts are chosen as `chooser` would choose, with the random numbers that the text will draw, up to a token of
     /// `eog`, which ends a text.

@@ -68,10 +68,7 @@ pub enum GenerateError {
 impl GenerateError {
     /// Whether a pass was ended because the caller cancelled it.
     pub(super) fn is_cancelled(&self) -> bool {
-        matches!(
-            self,
-            GenerateError::Eval(EvalError::Step(StepError::Cancelled))
-        )
+        matches!(self, GenerateError::Eval(EvalError::Step(StepError::Cancelled)))
     }
 }
 

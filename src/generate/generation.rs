@@ -4,13 +4,11 @@ use std::borrow::BorrowMut;
 use std::time::Instant;
 
 use super::text::TextStream;
-use super::{
-    Chooser, Chunk, Completion, Context, ContextOptions, End, GenerateError, GenerateOptions,
-    Prompt,
-};
+use super::{Chooser, Chunk, Completion, Context, ContextOptions, End, GenerateError, GenerateOptions, Prompt};
 use crate::handle::Model;
 
-/// A text that is being generated: an iterator of [`Chunk`]s, one for every token. The last one says why the text ended.
+/// A text that is being generated: an iterator of [`Chunk`]s, one for every token. The last one says why the text
+/// ended.
 ///
 /// A token is evaluated when the one after it is asked for, so whoever stops asking pays for nothing more. `C` is the
 /// context, the generation's own (of [`Model::generate`]) or a borrowed one (of [`Context::generate`]).
@@ -56,11 +54,7 @@ impl Model {
     ///
     /// # Errors
     /// The prompt cannot be encoded or does not fit; options that make no sense; a width that the model does not have.
-    pub fn generate(
-        &self,
-        prompt: impl Into<Prompt>,
-        options: &GenerateOptions,
-    ) -> Result<Generation, GenerateError> {
+    pub fn generate(&self, prompt: impl Into<Prompt>, options: &GenerateOptions) -> Result<Generation, GenerateError> {
         let context = self.context(&ContextOptions::default());
         Generation::new(context, prompt.into(), options)
     }
@@ -94,11 +88,7 @@ impl Context {
 }
 
 impl<C: BorrowMut<Context>> Generation<C> {
-    fn new(
-        mut held: C,
-        prompt: Prompt,
-        options: &GenerateOptions,
-    ) -> Result<Generation<C>, GenerateError> {
+    fn new(mut held: C, prompt: Prompt, options: &GenerateOptions) -> Result<Generation<C>, GenerateError> {
         options.check()?;
         let context = held.borrow_mut();
         let prompt = context.encode(prompt)?;
@@ -132,8 +122,8 @@ impl<C: BorrowMut<Context>> Generation<C> {
         self.context
     }
 
-    /// Evaluates the prompt, which otherwise the first call of [`next`](Iterator::next) does. `false`: it was cancelled,
-    /// and what was evaluated of it stays in the context.
+    /// Evaluates the prompt, which otherwise the first call of [`next`](Iterator::next) does. `false`: it was
+    /// cancelled, and what was evaluated of it stays in the context.
     ///
     /// # Errors
     /// A token of the prompt that the model does not have.
@@ -149,8 +139,8 @@ impl<C: BorrowMut<Context>> Generation<C> {
         Ok(true)
     }
 
-    /// Evaluates all of the prompt but its last token, for [`Context::save`]: from there the whole prompt can be read again, of
-    /// models with a recurrent state too. `false`: it was cancelled.
+    /// Evaluates all of the prompt but its last token, for [`Context::save`]: from there the whole prompt can be read
+    /// again, of models with a recurrent state too. `false`: it was cancelled.
     ///
     /// # Errors
     /// As [`Generation::read_prompt`].
@@ -158,8 +148,8 @@ impl<C: BorrowMut<Context>> Generation<C> {
         self.read_to(self.prompt.len() - 1)
     }
 
-    /// Evaluates at most `tokens` more of the prompt, and not its last one, for those who show how far it is. `false`: it was
-    /// cancelled.
+    /// Evaluates at most `tokens` more of the prompt, and not its last one, for those who show how far it is. `false`:
+    /// it was cancelled.
     ///
     /// # Errors
     /// As [`Generation::read_prompt`].
@@ -206,11 +196,7 @@ impl<C: BorrowMut<Context>> Generation<C> {
     /// # Errors
     /// The first one of the iterator.
     pub fn complete(self) -> Result<Completion, GenerateError> {
-        let mut completion = Completion {
-            text: String::new(),
-            tokens: Vec::new(),
-            end: End::Length,
-        };
+        let mut completion = Completion { text: String::new(), tokens: Vec::new(), end: End::Length };
         for chunk in self {
             let chunk = chunk?;
             completion.text += &chunk.text;
@@ -262,16 +248,10 @@ impl<C: BorrowMut<Context>> Generation<C> {
         self.left -= 1;
         let model = self.context.borrow().model();
         let ends = model.end_tokens().contains(&id);
-        let (text, stop) = if ends {
-            (String::new(), None)
-        } else {
-            self.text.push(&model.tokenizer().piece(id, false))
-        };
+        let (text, stop) =
+            if ends { (String::new(), None) } else { self.text.push(&model.tokenizer().piece(id, false)) };
         let context = self.context();
-        let shifts = self
-            .options
-            .shift
-            .is_some_and(|keep| context.can_shift(keep));
+        let shifts = self.options.shift.is_some_and(|keep| context.can_shift(keep));
         let full = context.is_full() && !shifts;
         let end = match stop {
             Some(index) => Some(End::Stop(index)),
@@ -284,11 +264,7 @@ impl<C: BorrowMut<Context>> Generation<C> {
             return Ok(self.last(text, Some(id), end));
         }
         self.next = Step::Evaluate(id);
-        Ok(Chunk {
-            text,
-            token: Some(id),
-            end: None,
-        })
+        Ok(Chunk { text, token: Some(id), end: None })
     }
 
     /// Chooses a token from the logits; `None` when only the end may follow and has no token.
@@ -315,11 +291,7 @@ impl<C: BorrowMut<Context>> Generation<C> {
             text += &rest;
             end = stop.map_or(end, End::Stop);
         }
-        Chunk {
-            text,
-            token,
-            end: Some(end),
-        }
+        Chunk { text, token, end: Some(end) }
     }
 }
 

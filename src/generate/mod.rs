@@ -1,8 +1,8 @@
 //! From a prompt to text, token by token.
 //!
-//! One concern a file: [`Generation`] is the loop that chooses and evaluates, [`Chooser`] says which token comes next, [`Context`] holds what was evaluated and
-//! reuses it for the next prompt, [`stop`] holds text back that may become a stop string, [`speculate`] drafts tokens at
-//! fewer bits, [`Chat`] keeps a conversation.
+//! One concern a file: [`Generation`] is the loop that chooses and evaluates, [`Chooser`] says which token comes next,
+//! [`Context`] holds what was evaluated and reuses it for the next prompt, [`stop`] holds text back that may become a
+//! stop string, [`speculate`] drafts tokens at fewer bits, [`Chat`] keeps a conversation.
 //!
 //! What is generated depends on the model, the prompt, and the options that choose tokens, seed included; never on
 //! threads, batch sizes, drafts, or on how much of a prompt was in the context already. (What a context holds that was

@@ -51,16 +51,12 @@ pub struct ContextOptions {
 
 impl Default for ContextOptions {
     fn default() -> ContextOptions {
-        ContextOptions {
-            n_ctx: None,
-            n_batch: 2048,
-            n_ubatch: 512,
-        }
+        ContextOptions { n_ctx: None, n_batch: 2048, n_ubatch: 512 }
     }
 }
 
-/// How a text is continued. The default samples as llama.cpp does, from a fixed seed, until the model ends the text or the
-/// context is full.
+/// How a text is continued. The default samples as llama.cpp does, from a fixed seed, until the model ends the text or
+/// the context is full.
 ///
 /// ```
 /// use trine::{GenerateOptions, SamplerOptions};
@@ -88,8 +84,8 @@ pub struct GenerateOptions {
     pub ignore_eos: bool,
     /// Go on when the model ended the text.
     pub past_eos: bool,
-    /// Go on when the context is full: the first of so many tokens stay, half of the others are forgotten, those at the front, and what
-    /// is left is evaluated again in its new place. `None`: the text ends.
+    /// Go on when the context is full: the first of so many tokens stay, half of the others are forgotten, those at the
+    /// front, and what is left is evaluated again in its new place. `None`: the text ends.
     pub shift: Option<usize>,
     /// Tokens at the beginning of the prompt that the sampler is not told of: it penalizes nothing for them.
     pub unheard: usize,
@@ -136,10 +132,6 @@ pub struct DraftOptions {
 impl DraftOptions {
     /// Drafts at `bits` of up to 16 tokens, where they pay.
     pub fn at(bits: u8) -> DraftOptions {
-        DraftOptions {
-            bits,
-            most: 16,
-            always: false,
-        }
+        DraftOptions { bits, most: 16, always: false }
     }
 }

@@ -43,9 +43,7 @@ pub enum SavedError {
         wanted: String,
     },
     /// It holds more than there is room for.
-    #[error(
-        "it holds {tokens} tokens, and a context of {n_ctx} has no room for them; use a larger -c"
-    )]
+    #[error("it holds {tokens} tokens, and a context of {n_ctx} has no room for them; use a larger -c")]
     TooLong {
         /// Tokens in the file.
         tokens: u64,
@@ -77,10 +75,7 @@ struct Hashed<T> {
 
 impl<T> Hashed<T> {
     fn new(inner: T) -> Hashed<T> {
-        Hashed {
-            inner,
-            hash: Sha256::new(),
-        }
+        Hashed { inner, hash: Sha256::new() }
     }
 }
 
@@ -121,8 +116,9 @@ impl<R: Read> Hashed<R> {
 }
 
 impl Context {
-    /// Writes what was evaluated for [`Context::load`]. `tokens` are those in the context, and after them those that are known and
-    /// not evaluated yet. `kind`, lines of text, says what the result depends on beside the tokens: the hashes of files, the bits.
+    /// Writes what was evaluated for [`Context::load`]. `tokens` are those in the context, and after them those that
+    /// are known and not evaluated yet. `kind`, lines of text, says what the result depends on beside the tokens: the
+    /// hashes of files, the bits.
     ///
     /// # Errors
     /// What cannot be written.
@@ -227,10 +223,6 @@ fn compare(was: &str, wanted: &str) -> Result<(), SavedError> {
     let lines = was.lines().zip(wanted.lines());
     let mut lines = lines.filter(|(was, wanted)| was != wanted);
     let (was, wanted) = lines.next().unwrap_or((was, wanted));
-    let text =
-        |line: &str| -> String { line.chars().filter(|c| !c.is_control()).take(200).collect() };
-    Err(SavedError::Kind {
-        was: text(was),
-        wanted: text(wanted),
-    })
+    let text = |line: &str| -> String { line.chars().filter(|c| !c.is_control()).take(200).collect() };
+    Err(SavedError::Kind { was: text(was), wanted: text(wanted) })
 }

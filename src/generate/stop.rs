@@ -13,10 +13,7 @@ pub struct StopStrings {
 impl StopStrings {
     /// Watches for `stops`, none of which is empty.
     pub fn new(stops: Vec<String>) -> StopStrings {
-        StopStrings {
-            stops,
-            held: String::new(),
-        }
+        StopStrings { stops, held: String::new() }
     }
 
     /// Takes the next part of the text. Returns what is certain to come before any stop string and, once there is one,
@@ -45,11 +42,7 @@ impl StopStrings {
     fn undecided(&self) -> usize {
         let begins = |rest: &str| self.stops.iter().any(|s| s.starts_with(rest));
         let places = self.held.char_indices().map(|(i, _)| &self.held[i..]);
-        places
-            .filter(|rest| begins(rest))
-            .map(str::len)
-            .max()
-            .unwrap_or(0)
+        places.filter(|rest| begins(rest)).map(str::len).max().unwrap_or(0)
     }
 }
 
@@ -97,10 +90,7 @@ mod tests {
         // an unfinished one at the end of the text is text
         assert_eq!(run(&["END"], &["the EN"]).0, ["the ", "EN"]);
         // a beginning inside of a beginning
-        assert_eq!(
-            run(&["aab"], &["a", "a", "a", "c"]).0,
-            ["", "", "a", "aac", ""]
-        );
+        assert_eq!(run(&["aab"], &["a", "a", "a", "c"]).0, ["", "", "a", "aac", ""]);
     }
 
     #[test]

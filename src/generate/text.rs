@@ -12,10 +12,7 @@ pub struct TextStream {
 impl TextStream {
     /// The beginning of a text that ends at any of `stops`.
     pub fn new(stops: Vec<String>) -> TextStream {
-        TextStream {
-            characters: Characters::default(),
-            stops: StopStrings::new(stops),
-        }
+        TextStream { characters: Characters::default(), stops: StopStrings::new(stops) }
     }
 
     /// The text that the bytes of the next token make certain, and the stop string it came to.

@@ -1,10 +1,10 @@
 //! Grammars: which tokens may come next, so that a text has a form that somebody asked for.
 //!
 //! A [`Grammar`] is made from a JSON schema, from llama.cpp's GBNF or from the Lark dialect of the crate `llguidance`,
-//! which does the work; each text that follows it has a [`Matcher`] of its own. What a matcher allows is a function of the
-//! grammar and of the tokens before, and of nothing else: every matcher starts from a copy of the same first state and
-//! shares nothing with others, its limits are numbers of steps and not of seconds. The crate's forced tokens are not
-//! used: they would choose how a text is divided into tokens.
+//! which does the work; each text that follows it has a [`Matcher`] of its own. What a matcher allows is a function of
+//! the grammar and of the tokens before, and of nothing else: every matcher starts from a copy of the same first state
+//! and shares nothing with others, its limits are numbers of steps and not of seconds. The crate's forced tokens are
+//! not used: they would choose how a text is divided into tokens.
 
 mod gbnf;
 
@@ -13,9 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use llguidance::api::TopLevelGrammar;
-use llguidance::toktrie::{
-    InferenceCapabilities, SimpleVob, TokEnv, TokRxInfo, TokTrie, TokenId, TokenizerEnv,
-};
+use llguidance::toktrie::{InferenceCapabilities, SimpleVob, TokEnv, TokRxInfo, TokTrie, TokenId, TokenizerEnv};
 use llguidance::{Matcher as Parser, ParserFactory};
 use serde_json::{Map, Value, json};
 
@@ -97,10 +95,7 @@ impl Vocabulary {
         let limits = factory.limits_mut();
         limits.max_lexer_states = MAX_STATES;
         limits.verbose_errors = false;
-        Ok(Vocabulary {
-            factory: Arc::new(factory),
-            n_vocab,
-        })
+        Ok(Vocabulary { factory: Arc::new(factory), n_vocab })
     }
 
     fn compile(&self, source: TopLevelGrammar, text: &str) -> Result<Grammar, GrammarError> {
@@ -115,11 +110,7 @@ impl Vocabulary {
         let first = compiled.map_err(|e| GrammarError::Refused(line(&e)))?;
         match first.get_error() {
             Some(why) => Err(GrammarError::Refused(short(&why))),
-            None => Ok(Grammar {
-                first: Arc::new(Mutex::new(first)),
-                source: text.into(),
-                n_vocab: self.n_vocab,
-            }),
+            None => Ok(Grammar { first: Arc::new(Mutex::new(first)), source: text.into(), n_vocab: self.n_vocab }),
         }
     }
 }
@@ -141,8 +132,8 @@ pub struct Grammar {
 
 impl Grammar {
     /// JSON that a schema describes (a large part of draft 2020-12). Between its parts stands at most one space, where
-    /// writers put one: a model that may put more puts them without end. As llama.cpp has it, a schema that says what is in
-    /// objects, arrays or strings, and no `type`, is one of these.
+    /// writers put one: a model that may put more puts them without end. As llama.cpp has it, a schema that says what
+    /// is in objects, arrays or strings, and no `type`, is one of these.
     ///
     /// # Errors
     /// The schema has keywords that cannot be enforced, or takes too much.
@@ -195,10 +186,7 @@ impl Grammar {
     /// The state before the first token of a text.
     pub fn matcher(&self) -> Matcher {
         let first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
-        Matcher {
-            parser: first.deep_clone(),
-            n_vocab: self.n_vocab,
-        }
+        Matcher { parser: first.deep_clone(), n_vocab: self.n_vocab }
     }
 }
 
@@ -238,10 +226,7 @@ impl Matcher {
     pub fn allowed(&mut self) -> Result<Allowed, GrammarError> {
         let tokens = self.parser.compute_mask_or_eos();
         let tokens = tokens.map_err(|e| GrammarError::Stopped(line(&e)))?;
-        Ok(Allowed {
-            tokens,
-            n_vocab: self.n_vocab,
-        })
+        Ok(Allowed { tokens, n_vocab: self.n_vocab })
     }
 
     /// The next token of the text is `id`.
@@ -284,22 +269,17 @@ fn spaced(schema: &Value) -> Result<Value, GrammarError> {
     };
     let mut map = map.clone();
     add_types(&mut map);
-    let options =
-        json!({"whitespace_flexible": false, "item_separator": ", ?", "key_separator": ": ?"});
+    let options = json!({"whitespace_flexible": false, "item_separator": ", ?", "key_separator": ": ?"});
     map.insert("x-guidance".to_owned(), options);
     Ok(map.into())
 }
 
-/// Writes the type that keywords imply where a schema names none. JSON Schema has such keywords say nothing about values of other
-/// types; whoever writes `{"items": ...}` means an array.
+/// Writes the type that keywords imply where a schema names none. JSON Schema has such keywords say nothing about
+/// values of other types; whoever writes `{"items": ...}` means an array.
 fn add_types(schema: &mut Map<String, Value>) {
     let has = |name: &str| schema.contains_key(name);
-    let free = !["type", "$ref", "enum", "const", "anyOf", "oneOf", "allOf"]
-        .iter()
-        .any(|name| has(name));
-    let closed = schema
-        .get("additionalProperties")
-        .is_some_and(|more| *more != Value::Bool(true));
+    let free = !["type", "$ref", "enum", "const", "anyOf", "oneOf", "allOf"].iter().any(|name| has(name));
+    let closed = schema.get("additionalProperties").is_some_and(|more| *more != Value::Bool(true));
     let implied = match free {
         false => None,
         true if has("properties") || closed => Some("object"),
@@ -313,20 +293,16 @@ fn add_types(schema: &mut Map<String, Value>) {
     for (keyword, value) in schema {
         // What a schema is not may be of any type.
         let inner: Vec<&mut Value> = match (keyword.as_str(), value) {
-            (
-                "properties" | "patternProperties" | "$defs" | "definitions",
-                Value::Object(named),
-            ) => named.values_mut().collect(),
+            ("properties" | "patternProperties" | "$defs" | "definitions", Value::Object(named)) => {
+                named.values_mut().collect()
+            }
             ("prefixItems" | "anyOf" | "oneOf" | "allOf" | "items", Value::Array(several)) => {
                 several.iter_mut().collect()
             }
             ("items" | "additionalProperties", one) => vec![one],
             _ => Vec::new(),
         };
-        inner
-            .into_iter()
-            .filter_map(Value::as_object_mut)
-            .for_each(add_types);
+        inner.into_iter().filter_map(Value::as_object_mut).for_each(add_types);
     }
 }
 

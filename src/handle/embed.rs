@@ -58,18 +58,16 @@ impl Sink for States {
 }
 
 impl Model {
-    /// How the file says that the states of a text's tokens become its vector; `None` where it does not say, as files of
-    /// models that generate texts do not.
+    /// How the file says that the states of a text's tokens become its vector; `None` where it does not say, as files
+    /// of models that generate texts do not.
     pub fn pooling(&self) -> Option<Pooling> {
         let architecture = self.metadata().get_str("general.architecture").ok()??;
-        let number = self
-            .metadata()
-            .get_u32(&format!("{architecture}.pooling_type"));
+        let number = self.metadata().get_u32(&format!("{architecture}.pooling_type"));
         Pooling::by_number(number.ok()??)
     }
 
-    /// The vector of a text of `tokens`: texts of like meaning have vectors of like direction, as far as the model was made
-    /// for that. It has the bits of llama.cpp's, whatever else runs.
+    /// The vector of a text of `tokens`: texts of like meaning have vectors of like direction, as far as the model was
+    /// made for that. It has the bits of llama.cpp's, whatever else runs.
     ///
     /// ```
     /// use trine::EmbedOptions;
@@ -109,11 +107,8 @@ impl Model {
         let pooled = Pooled::new(pooling.unwrap_or(Pooling::Mean), tokens.len());
         let mut states = States(pooled);
         let last = tokens.len() - 1;
-        let segment = Segment {
-            seq: &mut engine.sequence(),
-            tokens,
-            logits_from: if states.0.wants_all() { 0 } else { last },
-        };
+        let segment =
+            Segment { seq: &mut engine.sequence(), tokens, logits_from: if states.0.wants_all() { 0 } else { last } };
         engine.step_into(&mut [segment], &step, &mut states)?;
         let mut vector = states.0.vector()?.unwrap_or_default();
         options.scale.apply(&mut vector);

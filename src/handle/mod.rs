@@ -22,7 +22,8 @@ pub use embed::{EmbedError, EmbedOptions};
 ///
 /// What it does is on the methods: [`generate`](Model::generate) continues a text, [`chat`](Model::chat) holds a
 /// conversation, [`context`](Model::context) keeps what was evaluated for the next prompt, [`session`](Model::session)
-/// gives the logits themselves, [`embed`](Model::embed) makes a vector of a text, [`perplexity`](Model::perplexity) says how well a text is predicted.
+/// gives the logits themselves, [`embed`](Model::embed) makes a vector of a text, [`perplexity`](Model::perplexity)
+/// says how well a text is predicted.
 #[derive(Clone)]
 pub struct Model {
     inner: Arc<Inner>,
@@ -42,27 +43,13 @@ impl Model {
     ///
     /// # Errors
     /// The list of tokens that are never to be generated is of the wrong type.
-    pub(crate) fn new(
-        file: ModelFile,
-        weights: Weights,
-        tokenizer: Tokenizer,
-        pool: Pool,
-    ) -> Result<Model, GgufError> {
+    pub(crate) fn new(file: ModelFile, weights: Weights, tokenizer: Tokenizer, pool: Pool) -> Result<Model, GgufError> {
         let suppressed = file.meta().get_u32s("tokenizer.ggml.suppress_tokens")?;
         let suppressed = suppressed.unwrap_or_default().into_owned();
         let ids = 0..tokenizer.n_vocab() as u32;
         let eog = ids.filter(|&id| tokenizer.is_eog(id)).collect();
-        let inner = Inner {
-            file,
-            weights,
-            tokenizer: Arc::new(tokenizer),
-            pool,
-            eog,
-            suppressed,
-        };
-        Ok(Model {
-            inner: Arc::new(inner),
-        })
+        let inner = Inner { file, weights, tokenizer: Arc::new(tokenizer), pool, eog, suppressed };
+        Ok(Model { inner: Arc::new(inner) })
     }
 
     /// Where the model was opened; of a split model the first file.
@@ -118,8 +105,8 @@ impl Model {
         &self.inner.suppressed
     }
 
-    /// What [DRY](crate::DryOptions) breaks repetitions at, in tokens of this model; [`DryOptions::BREAKERS`](crate::DryOptions::BREAKERS)
-    /// are the usual texts.
+    /// What [DRY](crate::DryOptions) breaks repetitions at, in tokens of this model;
+    /// [`DryOptions::BREAKERS`](crate::DryOptions::BREAKERS) are the usual texts.
     pub fn dry_breakers(&self, texts: &[impl AsRef<[u8]>]) -> DryBreakers {
         DryBreakers::new(&Words(self.tokenizer()), texts)
     }

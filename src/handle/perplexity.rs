@@ -9,7 +9,8 @@ use crate::eval::{Batching, Chunks, EvalError, SideBySide};
 const BATCH: usize = 512;
 
 impl Model {
-    /// How well the model predicts `text`, cut into chunks of `n_ctx` tokens: llama-perplexity's protocol, to the digit.
+    /// How well the model predicts `text`, cut into chunks of `n_ctx` tokens: llama-perplexity's protocol, to the
+    /// digit.
     ///
     /// ```
     /// # let text = std::fs::read_to_string("testdata/wikitext-2/wiki.test.raw").unwrap();
@@ -27,11 +28,7 @@ impl Model {
         let tokenizer = self.tokenizer();
         let tokens = tokenizer.encode(text, true, false)?;
         let chunks = Chunks::new(tokens, n_ctx, tokenizer.text_bos(), None)?;
-        let batching = Batching {
-            n_ctx,
-            n_batch: BATCH,
-            n_ubatch: BATCH,
-        };
+        let batching = Batching { n_ctx, n_batch: BATCH, n_ubatch: BATCH };
         let mut model = SideBySide::new(self.weights(), self.pool(), batching);
         let no_file: Option<&mut BaseWriter<Vec<u8>>> = None;
         perplexity(&mut model, &chunks, no_file, &mut |_, _| Ok(()))

@@ -41,10 +41,7 @@ impl AlignedBytes {
             let best = fits.min_by_key(|(_, l)| l.len()).map(|(i, _)| i);
             best.map(|i| free.swap_remove(i))
         });
-        AlignedBytes {
-            lines: kept.unwrap_or_else(|| vec![Line([0; 64]); count]),
-            len,
-        }
+        AlignedBytes { lines: kept.unwrap_or_else(|| vec![Line([0; 64]); count]), len }
     }
 }
 
@@ -93,9 +90,7 @@ pub struct Floats {
 impl Floats {
     /// `len` floats of any value, for who writes all of them before reading.
     pub fn scratch(len: usize) -> Floats {
-        Floats {
-            bytes: AlignedBytes::scratch(4 * len),
-        }
+        Floats { bytes: AlignedBytes::scratch(4 * len) }
     }
 }
 

@@ -6,16 +6,8 @@ use super::testing::{Random, isas};
 use super::{compare_rows, decode_rows, encode_rows};
 
 /// Types whose encoders have kernels, and search for nothing or only with importance.
-const PLAIN: &[TypeId] = &[
-    TypeId::F16,
-    TypeId::Q4_0,
-    TypeId::Q4_1,
-    TypeId::Q5_0,
-    TypeId::Q5_1,
-    TypeId::Q8_0,
-    TypeId::TQ1_0,
-    TypeId::TQ2_0,
-];
+const PLAIN: &[TypeId] =
+    &[TypeId::F16, TypeId::Q4_0, TypeId::Q4_1, TypeId::Q5_0, TypeId::Q5_1, TypeId::Q8_0, TypeId::TQ1_0, TypeId::TQ2_0];
 
 /// Types whose encoders search for scales and points, on the vectors of the instruction set.
 const SEARCHED: &[TypeId] = &[
@@ -63,20 +55,14 @@ fn row(kind: usize, n: usize, random: &mut Random) -> Vec<f32> {
             (0..n).map(|i| digit(random) * scales[i / 256]).collect()
         }
         // few values, many ties
-        2 => (0..n)
-            .map(|_| (random.below(9) as f32 - 4.0) * scale)
-            .collect(),
+        2 => (0..n).map(|_| (random.below(9) as f32 - 4.0) * scale).collect(),
         // one sign only
         3 => (0..n).map(|_| random.float().abs() * -scale).collect(),
         4 => (0..n).map(|_| random.float().abs() * scale + 0.5).collect(),
         // any bits
-        5 => (0..n)
-            .map(|_| f32::from_bits(random.bits() as u32))
-            .collect(),
+        5 => (0..n).map(|_| f32::from_bits(random.bits() as u32)).collect(),
         // magnitudes from end to end
-        _ => (0..n)
-            .map(|_| random.float() * f32::from_bits((random.below(254) as u32) << 23))
-            .collect(),
+        _ => (0..n).map(|_| random.float() * f32::from_bits((random.below(254) as u32) << 23)).collect(),
     };
     // runs of one value, and some that are not ordinary
     if random.below(3) == 0 {
@@ -128,11 +114,7 @@ fn compare_encoders(types: &[TypeId]) {
         let definition = info.encode.unwrap();
         let mut random = Random(0xE5C0_DE00 + u64::from(ty.0));
         // The searches for points take a hundred times as long as the others.
-        let cases = if info.name.starts_with("iq") {
-            140
-        } else {
-            1500
-        };
+        let cases = if info.name.starts_with("iq") { 140 } else { 1500 };
         for case in 0..cases {
             let all = lengths(info);
             let n = all[case % all.len()];
@@ -176,11 +158,7 @@ fn decoders_give_the_bits_of_the_definitions() {
                 decode_rows(info.id, isa).unwrap()(&bytes, &mut got);
                 for (i, (a, b)) in got.iter().zip(&expected).enumerate() {
                     let (a, b) = (a.to_bits(), b.to_bits());
-                    assert_eq!(
-                        a, b,
-                        "{} {isa} case {case}: weight {i}, {a:#x} is not {b:#x}",
-                        info.name
-                    );
+                    assert_eq!(a, b, "{} {isa} case {case}: weight {i}, {a:#x} is not {b:#x}", info.name);
                 }
             }
         }
@@ -196,12 +174,7 @@ fn all_halves_decode_to_the_bits_of_the_definitions() {
         for isa in isas() {
             let mut got = vec![0.0; 1 << 16];
             decode_rows(ty, isa).unwrap()(&bytes, &mut got);
-            assert!(
-                got.iter()
-                    .zip(&expected)
-                    .all(|(a, b)| a.to_bits() == b.to_bits()),
-                "{ty} {isa}"
-            );
+            assert!(got.iter().zip(&expected).all(|(a, b)| a.to_bits() == b.to_bits()), "{ty} {isa}");
         }
     }
 }
@@ -222,10 +195,7 @@ fn rows_are_equal_or_not() {
                 for other in [kept + 1e-6, f32::NAN] {
                     b[at] = other;
                     assert_eq!(compare(&a, &b), None, "{isa} {n} {at}");
-                    assert_eq!(
-                        compare(&b, &b),
-                        (!other.is_nan()).then_some(b.iter().filter(|v| **v != 0.0).count())
-                    );
+                    assert_eq!(compare(&b, &b), (!other.is_nan()).then_some(b.iter().filter(|v| **v != 0.0).count()));
                 }
                 b[at] = kept;
             }

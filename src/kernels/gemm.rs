@@ -78,11 +78,7 @@ where
     T: Copy + Default + Add<Output = T> + Mul<Output = T>,
 {
     let mut sums = [[T::default(); COLUMNS]; R];
-    let lines = a
-        .as_chunks::<ROWS>()
-        .0
-        .iter()
-        .zip(b.as_chunks::<COLUMNS>().0);
+    let lines = a.as_chunks::<ROWS>().0.iter().zip(b.as_chunks::<COLUMNS>().0);
     for (a, b) in lines {
         for i in 0..R {
             for j in 0..COLUMNS {

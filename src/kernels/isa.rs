@@ -13,8 +13,8 @@ pub enum Level {
     Scalar,
     /// x86-64 with AVX2, FMA, F16C, BMI1 and POPCNT.
     Avx2,
-    /// The above with AVX-VNNI, sums of four products of bytes in vectors of 256 bits: Alder Lake, Zen 5 and what came after
-    /// them.
+    /// The above with AVX-VNNI, sums of four products of bytes in vectors of 256 bits: Alder Lake, Zen 5 and what came
+    /// after them.
     AvxVnni,
     /// AVX2 with AVX-512 F, BW, VL, DQ and VNNI.
     Avx512,
@@ -22,7 +22,8 @@ pub enum Level {
     Amx,
     /// 64-bit ARM: every such processor has these vectors.
     Neon,
-    /// The above with `SDOT`, sums of four products of bytes: Cortex-A75, Neoverse N1, Apple A11 and what came after them.
+    /// The above with `SDOT`, sums of four products of bytes: Cortex-A75, Neoverse N1, Apple A11 and what came after
+    /// them.
     Dotprod,
     /// The above with `SMMLA`, products of 2 x 8 by 8 x 2 matrices of bytes: Neoverse V1 and N2, Apple M2 and what came
     /// after them.
@@ -72,9 +73,7 @@ impl Level {
     pub fn is_foreign(self) -> bool {
         match self {
             Level::Scalar => false,
-            Level::Avx2 | Level::AvxVnni | Level::Avx512 | Level::Amx => {
-                !cfg!(target_arch = "x86_64")
-            }
+            Level::Avx2 | Level::AvxVnni | Level::Avx512 | Level::Amx => !cfg!(target_arch = "x86_64"),
             Level::Neon | Level::Dotprod | Level::I8mm => !cfg!(target_arch = "aarch64"),
         }
     }
@@ -171,11 +170,7 @@ fn names() -> String {
 impl Isa {
     /// The definitions in portable Rust, which every processor runs.
     pub const fn scalar() -> Isa {
-        Isa {
-            level: Level::Scalar,
-            gfni: false,
-            vbmi: false,
-        }
+        Isa { level: Level::Scalar, gfni: false, vbmi: false }
     }
 
     /// The best instruction set of this processor.
@@ -190,11 +185,7 @@ impl Isa {
 
     /// The instruction set `level`; `None` when this processor does not have it.
     pub fn of(level: Level) -> Option<Isa> {
-        level.missing().is_empty().then(|| Isa {
-            level,
-            gfni: has_gfni(level),
-            vbmi: has_vbmi(level),
-        })
+        level.missing().is_empty().then(|| Isa { level, gfni: has_gfni(level), vbmi: has_vbmi(level) })
     }
 
     /// The instruction set that the environment variable `TRINE_ISA` names, or the best one.
@@ -211,13 +202,8 @@ impl Isa {
 
     fn from_name(name: &str) -> Result<Isa, IsaError> {
         let wanted = Level::ALL.iter().find(|level| level.name() == name);
-        let &wanted = wanted.ok_or_else(|| IsaError::Unknown {
-            name: name.to_owned(),
-        })?;
-        Isa::of(wanted).ok_or_else(|| IsaError::Unsupported {
-            wanted,
-            have: Isa::detect().level,
-        })
+        let &wanted = wanted.ok_or_else(|| IsaError::Unknown { name: name.to_owned() })?;
+        Isa::of(wanted).ok_or_else(|| IsaError::Unsupported { wanted, have: Isa::detect().level })
     }
 
     /// An instruction set that was found before.
@@ -226,10 +212,7 @@ impl Isa {
     /// The processor has `level`.
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     pub(crate) const unsafe fn assume(level: Level) -> Isa {
-        Isa {
-            level,
-            ..Isa::scalar()
-        }
+        Isa { level, ..Isa::scalar() }
     }
 
     /// `level` alone, when this instruction set includes it.
@@ -244,10 +227,7 @@ impl Isa {
     /// The same without the instructions that only some processors of the level have.
     #[cfg(test)]
     pub(crate) fn plain(self) -> Isa {
-        Isa {
-            level: self.level,
-            ..Isa::scalar()
-        }
+        Isa { level: self.level, ..Isa::scalar() }
     }
 
     /// The instruction set by name.
@@ -255,8 +235,8 @@ impl Isa {
         self.level
     }
 
-    /// The widest plain vectors among what it includes: the level itself, or that on which kernels with other instructions
-    /// of the level stand.
+    /// The widest plain vectors among what it includes: the level itself, or that on which kernels with other
+    /// instructions of the level stand.
     pub(crate) const fn vectors(self) -> Level {
         match self.level {
             Level::AvxVnni => Level::Avx2,
@@ -304,9 +284,7 @@ fn has_gfni(_: Level) -> bool {
 
 #[cfg(target_arch = "x86_64")]
 fn has_vbmi(level: Level) -> bool {
-    level.includes(Level::Avx512)
-        && is_x86_feature_detected!("avx512vbmi")
-        && is_x86_feature_detected!("avx512vbmi2")
+    level.includes(Level::Avx512) && is_x86_feature_detected!("avx512vbmi") && is_x86_feature_detected!("avx512vbmi2")
 }
 
 #[cfg(not(target_arch = "x86_64"))]

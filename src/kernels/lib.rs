@@ -142,34 +142,15 @@ fn size<const N: usize>(factors: [usize; N]) -> usize {
 /// Bytes of a row of `n` weights.
 fn row_bytes(info: &TypeInfo, n: usize) -> usize {
     assert!(n <= MAX_COLUMNS, "{n} columns");
-    assert!(
-        n.is_multiple_of(info.block),
-        "{}: {n} columns are not whole blocks of {}",
-        info.name,
-        info.block
-    );
+    assert!(n.is_multiple_of(info.block), "{}: {n} columns are not whole blocks of {}", info.name, info.block);
     info.row_header() + n / info.block * info.bytes
 }
 
 /// Checks that the lengths of a [`MatRows`] call fit each other; the number of rows.
 fn check(w: &[u8], acts: &[u8], row: (usize, usize), tokens: usize, out: &[f32]) -> usize {
     let rows = out.len().checked_div(tokens).unwrap_or(0);
-    assert_eq!(
-        out.len(),
-        rows * tokens,
-        "outputs are whole rows of {tokens} tokens"
-    );
-    assert_eq!(
-        w.len(),
-        size([rows, row.0]),
-        "weights: {rows} rows of {} bytes",
-        row.0
-    );
-    assert_eq!(
-        acts.len(),
-        size([tokens, row.1]),
-        "activations: {tokens} rows of {} bytes",
-        row.1
-    );
+    assert_eq!(out.len(), rows * tokens, "outputs are whole rows of {tokens} tokens");
+    assert_eq!(w.len(), size([rows, row.0]), "weights: {rows} rows of {} bytes", row.0);
+    assert_eq!(acts.len(), size([tokens, row.1]), "activations: {tokens} rows of {} bytes", row.1);
     rows
 }

@@ -13,8 +13,8 @@ pub(crate) const CHAINS: usize = 12;
 /// Reads `data`, up to whole runs of 256 bytes, with the widest loads there are; the value only keeps
 /// the loads alive.
 ///
-/// `ahead`: every line so many bytes further on is asked for, on x86-64, with a pause after each request: some processors read memory a
-/// sixth faster so than by loads alone. 0 asks for nothing.
+/// `ahead`: every line so many bytes further on is asked for, on x86-64, with a pause after each request: some
+/// processors read memory a sixth faster so than by loads alone. 0 asks for nothing.
 pub fn read(data: &[u8], ahead: usize) -> u64 {
     #[cfg(target_arch = "x86_64")]
     match Isa::detect().vectors() {

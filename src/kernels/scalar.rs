@@ -25,10 +25,7 @@ pub(super) fn quantize_act(act: TypeId) -> Option<QuantizeAct> {
 }
 
 fn rows<const ID: u32>(w: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
-    let Some((info, dot, act)) = TypeId(ID)
-        .info()
-        .and_then(|i| Some((i, i.dot_ref?, i.act?.info()?)))
-    else {
+    let Some((info, dot, act)) = TypeId(ID).info().and_then(|i| Some((i, i.dot_ref?, i.act?.info()?))) else {
         unreachable!("handed out only for types with a dot product");
     };
     let w_row = super::row_bytes(info, n);

@@ -8,9 +8,9 @@
 //! them fast is what a vector of numbers does not have: they read packed words of four half floats, widen one field of
 //! each, and keep as many rows of sums as the registers of the instruction set hold.
 //!
-//! The integer kernels have no trait of lanes: each instruction set multiplies bytes by other instructions and in another
-//! arrangement, so that there is no common step to name. They share what comes before and after, `Codes` and the like,
-//! which say how a type unpacks.
+//! The integer kernels have no trait of lanes: each instruction set multiplies bytes by other instructions and in
+//! another arrangement, so that there is no common step to name. They share what comes before and after, `Codes` and
+//! the like, which say how a type unpacks.
 
 pub use trine_formats::types::lanes::{LANES, Mask, Simd, Vector};
 
@@ -40,8 +40,8 @@ pub trait Doubles {
     unsafe fn field<const K: usize, const BRAIN: bool>(words: Self::Words) -> Self::Sums;
     /// `acc + w * c`, where the product is exact.
     unsafe fn add(acc: Self::Sums, w: Self::Sums, c: *const f64) -> Self::Sums;
-    /// Adds `quads` words of steps to one row of four lines, which lie one behind the other; asks for the lines `ahead` bytes
-    /// behind them unless that is 0. Says whether this was done.
+    /// Adds `quads` words of steps to one row of four lines, which lie one behind the other; asks for the lines `ahead`
+    /// bytes behind them unless that is 0. Says whether this was done.
     #[inline(always)]
     unsafe fn add_row<const BRAIN: bool>(
         _acc: &mut [Self::Sums; 4],
@@ -94,10 +94,7 @@ pub(crate) mod tests {
             let same = |got: S::F, expected: <Portable as Simd>::F| {
                 for (got, expected) in got.to_array().into_iter().zip(expected.to_array()) {
                     let equal = got.to_bits() == expected.to_bits();
-                    assert!(
-                        equal || got.is_nan() && expected.is_nan(),
-                        "{got} {expected}"
-                    );
+                    assert!(equal || got.is_nan() && expected.is_nan(), "{got} {expected}");
                 }
             };
             same(a + b, x + y);
@@ -141,8 +138,7 @@ pub(crate) mod tests {
         }
         let codes: [u8; LANES] = std::array::from_fn(|k| (k * 8 + k / 2) as u8);
         assert_eq!(simd.load(&codes.map(f32::from)).to_codes(), codes);
-        let rows: [[f32; 8]; LANES] =
-            std::array::from_fn(|k| std::array::from_fn(|i| (8 * k + i) as f32));
+        let rows: [[f32; 8]; LANES] = std::array::from_fn(|k| std::array::from_fn(|i| (8 * k + i) as f32));
         for (i, column) in simd.columns(rows.each_ref()).into_iter().enumerate() {
             assert_eq!(column.to_array(), rows.map(|row| row[i]));
         }

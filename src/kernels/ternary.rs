@@ -49,9 +49,7 @@ pub fn pack_row(codes: &[i8], out: &mut [u8]) {
     assert_eq!(out.len(), row_bytes(codes.len()));
     for (block, out) in codes.chunks(BLOCK).zip(out.chunks_exact_mut(BYTES)) {
         for (p, byte) in out.iter_mut().enumerate() {
-            *byte = (0..4).fold(0, |b, g| {
-                b << 2 | (block.get(32 * g + p).copied().unwrap_or(0) + 1) as u8
-            });
+            *byte = (0..4).fold(0, |b, g| b << 2 | (block.get(32 * g + p).copied().unwrap_or(0) + 1) as u8);
         }
     }
 }
@@ -133,10 +131,7 @@ fn dot_scalar(w: &[u8], q: &[u8]) -> i32 {
     let mut d = 0i32;
     for (w, q) in w.chunks_exact(BYTES).zip(q.chunks_exact(BLOCK)) {
         for (g, q) in q.chunks_exact(BYTES).enumerate() {
-            let products = w
-                .iter()
-                .zip(q)
-                .map(|(&w, &q)| i32::from(w >> (6 - 2 * g) & 3) * i32::from(q as i8));
+            let products = w.iter().zip(q).map(|(&w, &q)| i32::from(w >> (6 - 2 * g) & 3) * i32::from(q as i8));
             d += products.sum::<i32>();
         }
     }
@@ -151,9 +146,7 @@ mod tests {
     fn bytes(seed: u64, n: usize) -> Vec<u8> {
         let mut s = seed;
         let step = |_| {
-            s = s
-                .wrapping_mul(6364136223846793005)
-                .wrapping_add(1442695040888963407);
+            s = s.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             (s >> 56) as u8
         };
         (0..n).map(step).collect()
@@ -163,13 +156,7 @@ mod tests {
     fn every_instruction_set_gives_the_integers_of_the_definition() {
         // Raw bytes: code 3 and activations of -128 too.
         for isa in crate::testing::isas() {
-            for (n, rows, tokens) in [
-                (128, 3, 1),
-                (256, 5, 4),
-                (1152, 2, 7),
-                (40, 3, 5),
-                (300, 1, 8),
-            ] {
+            for (n, rows, tokens) in [(128, 3, 1), (256, 5, 4), (1152, 2, 7), (40, 3, 5), (300, 1, 8)] {
                 let w = bytes(1, rows * row_bytes(n));
                 let mut acts = bytes(2, tokens * act_bytes(n));
                 for act in acts.chunks_exact_mut(act_bytes(n)) {
@@ -183,11 +170,7 @@ mod tests {
                         let q = &acts[t * act_bytes(n) + HEAD..(t + 1) * act_bytes(n)];
                         let d = dot_scalar(&w[r * row_bytes(n)..(r + 1) * row_bytes(n)], q);
                         let want = (d as f32 - 17.0) / 3.0;
-                        assert_eq!(
-                            out[r * tokens + t].to_bits(),
-                            want.to_bits(),
-                            "{isa} {n} {r} {t}"
-                        );
+                        assert_eq!(out[r * tokens + t].to_bits(), want.to_bits(), "{isa} {n} {r} {t}");
                     }
                 }
             }

@@ -25,21 +25,13 @@ impl Random {
 
     /// Roughly normal, with an outlier now and then.
     pub fn float(&mut self) -> f32 {
-        let sum: f32 = (0..4)
-            .map(|_| (self.bits() >> 40) as f32 / (1u64 << 24) as f32 - 0.5)
-            .sum();
-        if self.below(100) == 0 {
-            sum * 20.0
-        } else {
-            sum
-        }
+        let sum: f32 = (0..4).map(|_| (self.bits() >> 40) as f32 / (1u64 << 24) as f32 - 0.5).sum();
+        if self.below(100) == 0 { sum * 20.0 } else { sum }
     }
 
     /// Close to the normal distribution, up to six.
     pub fn normal(&mut self) -> f32 {
-        let sum: f32 = (0..12)
-            .map(|_| (self.bits() >> 40) as f32 / (1u64 << 24) as f32)
-            .sum();
+        let sum: f32 = (0..12).map(|_| (self.bits() >> 40) as f32 / (1u64 << 24) as f32).sum();
         sum - 6.0
     }
 
@@ -70,10 +62,7 @@ pub fn skipped(what: &str, missing: &str) {
         let thread = std::thread::current();
         let test = thread.name().unwrap_or("?");
         // Not eprintln!: the test harness would hide it, and what was not tested must be seen.
-        let _ = writeln!(
-            std::io::stderr(),
-            "SKIPPED {what} in {test}: this processor has no {missing}"
-        );
+        let _ = writeln!(std::io::stderr(), "SKIPPED {what} in {test}: this processor has no {missing}");
     }
 }
 

@@ -6,9 +6,7 @@ use super::testing::{Random, isas, same};
 use super::{mat_rows, quantize_act, scalar};
 
 fn types_with_dots() -> impl Iterator<Item = (&'static TypeInfo, &'static TypeInfo)> {
-    REGISTRY
-        .iter()
-        .filter_map(|info| Some((info.dot_ref.and(Some(info))?, info.act?.info()?)))
+    REGISTRY.iter().filter_map(|info| Some((info.dot_ref.and(Some(info))?, info.act?.info()?)))
 }
 
 fn compare(info: &TypeInfo, w: &[u8], acts: &[u8], n: usize, tokens: usize, what: &str) {
@@ -18,10 +16,7 @@ fn compare(info: &TypeInfo, w: &[u8], acts: &[u8], n: usize, tokens: usize, what
     let rows = w.len() / w_row;
     let mut expected = vec![0.0; rows * tokens];
     for (i, out) in expected.iter_mut().enumerate() {
-        *out = dot(
-            &w[i / tokens * w_row..][..w_row],
-            &acts[i % tokens * a_row..][..a_row],
-        );
+        *out = dot(&w[i / tokens * w_row..][..w_row], &acts[i % tokens * a_row..][..a_row]);
     }
     for isa in isas() {
         let mut out = vec![f32::from_bits(0x7FC1_2345); rows * tokens];
@@ -61,30 +56,14 @@ fn shapes(info: &TypeInfo) -> Vec<(usize, usize, usize)> {
         }
     }
     for blocks in [2, 3, 7, 8, 9, 11] {
-        all.extend([
-            (1, 1, blocks * step),
-            (9, 2, blocks * step),
-            (19, 6, blocks * step),
-        ]);
+        all.extend([(1, 1, blocks * step), (9, 2, blocks * step), (19, 6, blocks * step)]);
     }
     if info.block == 1 {
         for n in [1, 2, 7, 8, 9, 15, 127, 129, 255, 1000] {
-            all.extend([
-                (1, 1, n),
-                (9, 2, n),
-                (40, 3, n),
-                (35, 5, n),
-                (65, 13, n),
-                (10, 100, n),
-            ]);
+            all.extend([(1, 1, n), (9, 2, n), (40, 3, n), (35, 5, n), (65, 13, n), (10, 100, n)]);
         }
     }
-    all.extend([
-        (33, 7, 2560),
-        (17, 1, 2560),
-        (21, 37, 2 * step),
-        (20, 70, step),
-    ]);
+    all.extend([(33, 7, 2560), (17, 1, 2560), (21, 37, 2 * step), (20, 70, step)]);
     all
 }
 
@@ -140,8 +119,7 @@ fn finite(info: &TypeInfo, blocks: usize, random: &mut Random) -> Vec<u8> {
 
 /// Makes the scales of a block finite: an f16 in (-1, 1) and not tiny, an f32 likewise, an exponent near 127.
 fn tame(info: &TypeInfo, block: &mut [u8], random: &mut Random) {
-    let mut f16 =
-        |at: usize| block[at + 1] = (block[at + 1] & 0x80) | (0x24 + random.below(0x14) as u8);
+    let mut f16 = |at: usize| block[at + 1] = (block[at + 1] & 0x80) | (0x24 + random.below(0x14) as u8);
     match info.id {
         TypeId::F32 => block[3] = (block[3] & 0x80) | 0x3E,
         TypeId::BF16 => block[1] = (block[1] & 0x80) | 0x3E,
@@ -162,9 +140,7 @@ fn tame(info: &TypeInfo, block: &mut [u8], random: &mut Random) {
         | TypeId::Q2_0_G128
         | TypeId::PQ2_0 => f16(0),
         TypeId::PTQ1_0 => f16(26),
-        TypeId::Q4_1 | TypeId::Q5_1 | TypeId::Q8_1 | TypeId::Q4_K | TypeId::Q5_K => {
-            [0, 2].into_iter().for_each(f16)
-        }
+        TypeId::Q4_1 | TypeId::Q5_1 | TypeId::Q8_1 | TypeId::Q4_K | TypeId::Q5_K => [0, 2].into_iter().for_each(f16),
         TypeId::Q2_K => [80, 82].into_iter().for_each(f16),
         TypeId::Q3_K => f16(108),
         TypeId::Q6_K => f16(208),
@@ -187,11 +163,9 @@ fn kernels_give_the_bits_of_dot_ref_on_extreme_sums() {
             for fill in [0x00, 0xFF, 0x7F, 0x80, 0x55, 0xAA] {
                 for quant in [0x80, 0x81, 0x7F] {
                     let mut w = vec![fill; rows * n / info.block * info.bytes];
-                    w.chunks_exact_mut(info.bytes)
-                        .for_each(|block| tame(info, block, &mut random));
+                    w.chunks_exact_mut(info.bytes).for_each(|block| tame(info, block, &mut random));
                     let mut acts = vec![quant; tokens * n / act.block * act.bytes];
-                    acts.chunks_exact_mut(act.bytes)
-                        .for_each(|block| tame(act, block, &mut random));
+                    acts.chunks_exact_mut(act.bytes).for_each(|block| tame(act, block, &mut random));
                     compare(info, &w, &acts, n, tokens, "extreme");
                 }
             }
@@ -208,8 +182,7 @@ fn float_sums_are_rounded_in_column_order() {
         let mut random = Random(5);
         for tokens in [1, 2, 3, 5, 13] {
             let (rows, n) = (19, 520);
-            let mut wide =
-                |_| random.float() * f32::from_bits((112 + random.below(28) as u32) << 23);
+            let mut wide = |_| random.float() * f32::from_bits((112 + random.below(28) as u32) << 23);
             let x: Vec<f32> = (0..n / 2).map(&mut wide).collect();
             let mut acts = Vec::new();
             let mirrored: Vec<f32> = x.iter().chain(x.iter().rev()).copied().collect();
@@ -219,11 +192,7 @@ fn float_sums_are_rounded_in_column_order() {
             let mut w = Vec::new();
             for _ in 0..rows {
                 let half: Vec<f32> = (0..n / 2).map(&mut wide).collect();
-                let cancelling: Vec<f32> = half
-                    .iter()
-                    .copied()
-                    .chain(half.iter().rev().map(|v| -v))
-                    .collect();
+                let cancelling: Vec<f32> = half.iter().copied().chain(half.iter().rev().map(|v| -v)).collect();
                 encode(&cancelling, None, &mut row);
                 w.extend_from_slice(&row);
             }
@@ -245,14 +214,7 @@ fn rows_without_columns_and_calls_without_rows_or_tokens_are_empty_sums() {
     }
 }
 
-const ACTS: [TypeId; 6] = [
-    TypeId::F32,
-    TypeId::F16,
-    TypeId::BF16,
-    TypeId::Q8_0,
-    TypeId::Q8_1,
-    TypeId::Q8_K,
-];
+const ACTS: [TypeId; 6] = [TypeId::F32, TypeId::F16, TypeId::BF16, TypeId::Q8_0, TypeId::Q8_1, TypeId::Q8_K];
 
 fn compare_quantized(act: TypeId, x: &[f32], what: &str) {
     let info = act.info().expect("registered");
@@ -286,9 +248,7 @@ fn quantizers_give_the_bytes_of_the_encoders() {
             }
         }
         for _ in 0..2000 {
-            let x: Vec<f32> = (0..256)
-                .map(|_| f32::from_bits(random.bits() as u32))
-                .collect();
+            let x: Vec<f32> = (0..256).map(|_| f32::from_bits(random.bits() as u32)).collect();
             compare_quantized(act, &x, "any bits");
         }
     }
@@ -321,17 +281,13 @@ fn quantizers_agree_on_ties_and_special_values() {
     for act in ACTS {
         for limit in [127, 128, 254, 255] {
             for _ in 0..200 {
-                let mut x: Vec<f32> = (0..256)
-                    .map(|_| (random.below(2 * limit + 1) as f32 - limit as f32) / 2.0)
-                    .collect();
+                let mut x: Vec<f32> =
+                    (0..256).map(|_| (random.below(2 * limit + 1) as f32 - limit as f32) / 2.0).collect();
                 let extreme = random.below(256);
                 x[extreme] = if random.below(2) == 0 { 127.0 } else { -127.0 };
                 compare_quantized(act, &x, "ties");
                 // One step below: adding a half itself would carry.
-                let below: Vec<f32> = x
-                    .iter()
-                    .map(|v| if v.fract() == 0.0 { *v } else { v.next_down() })
-                    .collect();
+                let below: Vec<f32> = x.iter().map(|v| if v.fract() == 0.0 { *v } else { v.next_down() }).collect();
                 compare_quantized(act, &below, "just below ties");
                 let below: Vec<f32> = below.iter().map(|v| -v).collect();
                 compare_quantized(act, &below, "just beside ties");

@@ -6,9 +6,7 @@ use super::page::{EncodedHead, HeadPage, Memory, PageLayout};
 
 /// The budget has no room for the pages that are wanted. Nothing was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the key-value cache is full: {wanted} pages of {positions} positions are wanted, {free} of {budget} are free"
-)]
+#[error("the key-value cache is full: {wanted} pages of {positions} positions are wanted, {free} of {budget} are free")]
 pub struct OutOfPages {
     /// Pages wanted.
     pub wanted: usize,
@@ -54,11 +52,7 @@ pub(super) struct Page {
 impl PagePool {
     /// At most `budget` pages, whose memory is taken from the system when they are first needed.
     pub fn new(layout: PageLayout, budget: usize) -> PagePool {
-        PagePool(Arc::new(Shared {
-            layout,
-            budget,
-            state: Mutex::default(),
-        }))
+        PagePool(Arc::new(Shared { layout, budget, state: Mutex::default() }))
     }
 
     /// What pages look like.
@@ -88,12 +82,7 @@ impl PagePool {
             let mut state = self.state();
             let free = self.0.budget - state.held;
             if n > free {
-                return Err(OutOfPages {
-                    wanted: n,
-                    free,
-                    budget: self.0.budget,
-                    positions: self.0.layout.positions,
-                });
+                return Err(OutOfPages { wanted: n, free, budget: self.0.budget, positions: self.0.layout.positions });
             }
             state.held += n;
             let kept = state.spare.len().saturating_sub(n);
@@ -108,13 +97,7 @@ impl PagePool {
         };
         let fresh = n - spare.len();
         let fresh = (0..fresh).map(|_| Memory::new(&self.0.layout));
-        let page = |(memory, number)| {
-            Arc::new(Page {
-                memory: Some(memory),
-                number,
-                home: self.clone(),
-            })
-        };
+        let page = |(memory, number)| Arc::new(Page { memory: Some(memory), number, home: self.clone() });
         let memories = spare.into_iter().chain(fresh);
         Ok(memories.zip(numbers).map(page).collect())
     }
@@ -132,16 +115,12 @@ impl Page {
 
     /// To read.
     pub fn memory(&self) -> &Memory {
-        self.memory
-            .as_ref()
-            .expect("a page has its memory until it goes")
+        self.memory.as_ref().expect("a page has its memory until it goes")
     }
 
     /// To write; the borrow proves that nobody else holds the page.
     pub fn memory_mut(&mut self) -> &mut Memory {
-        self.memory
-            .as_mut()
-            .expect("a page has its memory until it goes")
+        self.memory.as_mut().expect("a page has its memory until it goes")
     }
 
     /// Keys and values of one head of a layer.
@@ -157,8 +136,7 @@ impl Page {
     /// Takes over the first `positions` of `other`.
     pub fn copy_beginning(&mut self, other: &Page, positions: usize) {
         let layout = *self.home.layout();
-        self.memory_mut()
-            .copy_beginning(&layout, other.memory(), positions);
+        self.memory_mut().copy_beginning(&layout, other.memory(), positions);
     }
 }
 

@@ -25,14 +25,9 @@ struct Strip<'a> {
     row: usize,
 }
 
-/// Stores the keys and values of a pass, `[rows][heads * elements]`, in the types of their layout, turned where it says so.
-pub(super) fn store(
-    isa: Isa,
-    layout: &PageLayout,
-    layer: usize,
-    parts: &mut [Rows<'_>],
-    (k, v): (&[f32], &[f32]),
-) {
+/// Stores the keys and values of a pass, `[rows][heads * elements]`, in the types of their layout, turned where it says
+/// so.
+pub(super) fn store(isa: Isa, layout: &PageLayout, layer: usize, parts: &mut [Rows<'_>], (k, v): (&[f32], &[f32])) {
     let encoder = |ty| kernels::encode_rows(ty, isa).expect("checked when loading");
     let (keys, values) = (encoder(layout.types.keys), encoder(layout.types.values));
     let mut strips = Vec::new();
@@ -41,12 +36,7 @@ pub(super) fn store(
         let positions = part.positions();
         for (positions, bytes) in part.seq.writable_bytes(layer, positions) {
             let heads = bytes.chunks_mut(layout.head_bytes()).enumerate();
-            strips.extend(heads.map(|(head, bytes)| Strip {
-                bytes,
-                head,
-                positions: positions.clone(),
-                row,
-            }));
+            strips.extend(heads.map(|(head, bytes)| Strip { bytes, head, positions: positions.clone(), row }));
             row += positions.len();
         }
     }
@@ -54,19 +44,18 @@ pub(super) fn store(
         for strip in strips {
             let all = layout.positions * layout.key_bytes();
             let (to_keys, to_values) = strip.bytes.split_at_mut(all);
-            let put =
-                |x: &[f32], size: usize, turn: Option<usize>, encode: EncodeFn, to: &mut [u8]| {
-                    let bytes = to.len() / layout.positions;
-                    let mut own = vec![0f32; size];
-                    for (position, row) in strip.positions.clone().zip(strip.row..) {
-                        let at = (row * layout.n_head + strip.head) * size;
-                        own.copy_from_slice(&x[at..][..size]);
-                        if let Some(n) = turn {
-                            rotate(&mut own, n);
-                        }
-                        encode(&own, None, &mut to[position * bytes..][..bytes]);
+            let put = |x: &[f32], size: usize, turn: Option<usize>, encode: EncodeFn, to: &mut [u8]| {
+                let bytes = to.len() / layout.positions;
+                let mut own = vec![0f32; size];
+                for (position, row) in strip.positions.clone().zip(strip.row..) {
+                    let at = (row * layout.n_head + strip.head) * size;
+                    own.copy_from_slice(&x[at..][..size]);
+                    if let Some(n) = turn {
+                        rotate(&mut own, n);
                     }
-                };
+                    encode(&own, None, &mut to[position * bytes..][..bytes]);
+                }
+            };
             put(k, layout.head_dim, layout.key_turn(), keys, to_keys);
             put(v, layout.value_dim, layout.value_turn(), values, to_values);
         }

@@ -49,7 +49,8 @@ pub struct PageLayout {
 }
 
 impl PageLayout {
-    /// Pages of 128 positions, or fewer where these would take more than 20 MB, for keys and values of so many elements.
+    /// Pages of 128 positions, or fewer where these would take more than 20 MB, for keys and values of so many
+    /// elements.
     pub fn new(n_layer: usize, n_head: usize, [key, value]: [usize; 2]) -> PageLayout {
         let layout = PageLayout {
             n_layer,
@@ -67,11 +68,7 @@ impl PageLayout {
 
     /// The same for keys and values of other types; quantized ones are `turned` before.
     pub fn with_types(self, types: CacheTypes, turned: bool) -> PageLayout {
-        let layout = PageLayout {
-            types,
-            turned,
-            ..self
-        };
+        let layout = PageLayout { types, turned, ..self };
         layout.fitted()
     }
 
@@ -79,18 +76,11 @@ impl PageLayout {
     pub fn with_elsewhere(self, layers: usize) -> PageLayout {
         let all = self.n_layer + self.elsewhere;
         let elsewhere = layers.min(all);
-        PageLayout {
-            n_layer: all - elsewhere,
-            elsewhere,
-            ..self
-        }
+        PageLayout { n_layer: all - elsewhere, elsewhere, ..self }
     }
 
     fn fitted(self) -> PageLayout {
-        let mut layout = PageLayout {
-            positions: MOST_POSITIONS,
-            ..self
-        };
+        let mut layout = PageLayout { positions: MOST_POSITIONS, ..self };
         while layout.positions > TILE && layout.bytes() > MOST_BYTES {
             layout.positions /= 2;
         }
@@ -99,13 +89,11 @@ impl PageLayout {
 
     /// The same for sequences with a recurrent state of so many numbers.
     pub fn with_state(self, numbers: usize) -> PageLayout {
-        PageLayout {
-            state: numbers,
-            ..self
-        }
+        PageLayout { state: numbers, ..self }
     }
 
-    /// Bytes of a page, those on a device included; one of a model without attention counts as a line, so that budgets of bytes have pages for it.
+    /// Bytes of a page, those on a device included; one of a model without attention counts as a line, so that budgets
+    /// of bytes have pages for it.
     pub fn bytes(&self) -> usize {
         let here = self.lines() * size_of::<Line>() + self.encoded_bytes();
         let head = self.positions * (self.head_dim + self.value_dim) * size_of::<u16>();
@@ -177,8 +165,8 @@ impl PageLayout {
         }
     }
 
-    /// Where the first `positions` of a page stand among its lines, head by head: keys and then values, in whole tiles, the last
-    /// of which may hold more than is wanted.
+    /// Where the first `positions` of a page stand among its lines, head by head: keys and then values, in whole tiles,
+    /// the last of which may hold more than is wanted.
     fn line_spans(&self, positions: usize) -> impl Iterator<Item = [Range<usize>; 2]> + use<> {
         let tiles = positions.div_ceil(TILE);
         let heads = match self.is_encoded() {
@@ -241,22 +229,14 @@ impl Memory {
         let no = layer * layout.n_head + head;
         let lines = &self.lines[no * layout.head_lines()..][..layout.head_lines()];
         let (keys, values) = lines.split_at(layout.tiles() * layout.key_tile());
-        HeadPage {
-            layout: *layout,
-            keys,
-            values,
-            forms: &self.forms[no * layout.tiles()..][..layout.tiles()],
-        }
+        HeadPage { layout: *layout, keys, values, forms: &self.forms[no * layout.tiles()..][..layout.tiles()] }
     }
 
     /// Lines of all heads of a layer, and the forms of their tiles.
     pub fn layer_mut(&mut self, layout: &PageLayout, layer: usize) -> (&mut [Line], &mut [Form]) {
         let lines = layout.n_head * layout.head_lines();
         let tiles = layout.n_head * layout.tiles();
-        (
-            &mut self.lines[layer * lines..][..lines],
-            &mut self.forms[layer * tiles..][..tiles],
-        )
+        (&mut self.lines[layer * lines..][..lines], &mut self.forms[layer * tiles..][..tiles])
     }
 
     /// Encoded keys and values of one head of a layer.
@@ -285,19 +265,11 @@ impl Memory {
     }
 
     /// Writes the first `positions` in whole tiles, as plain half floats; [`super::saved`] has the order of the bytes.
-    pub fn write(
-        &self,
-        layout: &PageLayout,
-        positions: usize,
-        out: &mut dyn Write,
-    ) -> io::Result<()> {
+    pub fn write(&self, layout: &PageLayout, positions: usize, out: &mut dyn Write) -> io::Result<()> {
         let (mut bytes, mut plain) = (Vec::new(), Vec::new());
         let forms = self.forms.chunks(layout.tiles());
         for (spans, forms) in layout.line_spans(positions).zip(forms) {
-            for (span, tile) in spans
-                .into_iter()
-                .zip([layout.key_tile(), layout.value_tile()])
-            {
+            for (span, tile) in spans.into_iter().zip([layout.key_tile(), layout.value_tile()]) {
                 bytes.clear();
                 for (lines, &form) in self.lines[span].chunks_exact(tile).zip(forms) {
                     plain.clear();
@@ -316,12 +288,7 @@ impl Memory {
     }
 
     /// Reads what [`Memory::write`] wrote, and finds the form of each tile.
-    pub fn read(
-        &mut self,
-        layout: &PageLayout,
-        positions: usize,
-        from: &mut dyn Read,
-    ) -> io::Result<()> {
+    pub fn read(&mut self, layout: &PageLayout, positions: usize, from: &mut dyn Read) -> io::Result<()> {
         let forms = self.forms.chunks_mut(layout.tiles());
         for (spans, forms) in layout.line_spans(positions).zip(forms) {
             for span in spans.clone() {
@@ -331,10 +298,7 @@ impl Memory {
             let keys = keys.step_by(layout.key_tile());
             let values = values.step_by(layout.value_tile());
             for ((key, value), form) in keys.zip(values).zip(forms) {
-                let tile = [
-                    key..key + layout.key_tile(),
-                    value..value + layout.value_tile(),
-                ];
+                let tile = [key..key + layout.key_tile(), value..value + layout.value_tile()];
                 let of = |span: &Range<usize>| halves::form_of_lines(&self.lines[span.clone()]);
                 *form = of(&tile[0]).max(of(&tile[1]));
                 for span in tile {

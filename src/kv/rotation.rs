@@ -1,8 +1,8 @@
 //! Turning keys and values before they are quantized.
 //!
-//! A few large elements of a vector would take the precision of all others in their block. The reference spreads them: it turns
-//! vectors by the orthonormal Walsh-Hadamard matrix, which is its own inverse and leaves products of turned queries and turned keys
-//! as they are, up to rounding. Values are turned back behind attention.
+//! A few large elements of a vector would take the precision of all others in their block. The reference spreads them:
+//! it turns vectors by the orthonormal Walsh-Hadamard matrix, which is its own inverse and leaves products of turned
+//! queries and turned keys as they are, up to rounding. Values are turned back behind attention.
 
 use super::page::PageLayout;
 use super::types::is_quantized;
@@ -13,22 +13,21 @@ const LEAST: usize = 64;
 impl PageLayout {
     /// Elements of a key, and of a query, that are turned together; `None` where keys are kept as they are.
     pub fn key_turn(&self) -> Option<usize> {
-        let turned =
-            self.turned && is_quantized(self.types.keys) && self.head_dim.is_multiple_of(LEAST);
+        let turned = self.turned && is_quantized(self.types.keys) && self.head_dim.is_multiple_of(LEAST);
         // the greatest power of two in the size
         turned.then(|| 1 << self.head_dim.trailing_zeros())
     }
 
-    /// Elements of a value, and of what attention gives, that are turned together; `None` where values are kept as they are.
+    /// Elements of a value, and of what attention gives, that are turned together; `None` where values are kept as they
+    /// are.
     pub fn value_turn(&self) -> Option<usize> {
-        let turned =
-            self.turned && is_quantized(self.types.values) && self.value_dim.is_multiple_of(LEAST);
+        let turned = self.turned && is_quantized(self.types.values) && self.value_dim.is_multiple_of(LEAST);
         turned.then_some(LEAST)
     }
 }
 
-/// Turns every `n` elements of `x`, a power of two: all times `1 / sqrt(n)`, then sums and differences of pairs that are 1, 2, 4 …
-/// elements apart.
+/// Turns every `n` elements of `x`, a power of two: all times `1 / sqrt(n)`, then sums and differences of pairs that
+/// are 1, 2, 4 … elements apart.
 pub fn rotate(x: &mut [f32], n: usize) {
     let scale = 1.0 / (n as f32).sqrt();
     for x in x.chunks_exact_mut(n) {
@@ -71,9 +70,8 @@ mod tests {
 
     #[test]
     fn quantized_heads_of_whole_64s_are_turned() {
-        let layout = |size: usize, keys, values| {
-            PageLayout::new(1, 1, [size; 2]).with_types(CacheTypes { keys, values }, true)
-        };
+        let layout =
+            |size: usize, keys, values| PageLayout::new(1, 1, [size; 2]).with_types(CacheTypes { keys, values }, true);
         let turns = |l: PageLayout| (l.key_turn(), l.value_turn());
         let (f16, q8) = (TypeId::F16, TypeId::Q8_0);
         assert_eq!(turns(layout(128, q8, q8)), (Some(128), Some(64)));

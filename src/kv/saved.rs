@@ -41,10 +41,9 @@ impl Sequence {
 fn here(layout: &PageLayout) -> io::Result<()> {
     match layout.elsewhere {
         0 => Ok(()),
-        _ => Err(io::Error::new(
-            io::ErrorKind::Unsupported,
-            "keys and values on a GPU are not saved; use --device cpu",
-        )),
+        _ => {
+            Err(io::Error::new(io::ErrorKind::Unsupported, "keys and values on a GPU are not saved; use --device cpu"))
+        }
     }
 }
 

@@ -10,8 +10,8 @@ use crate::kernels::halves::{Form, Line};
 
 /// Positions of one text: pages, and how many positions of them count.
 ///
-/// Models with recurrent layers have a state beside the pages, that after the last position. It cannot be cut back: what
-/// asks for a part of such a sequence gets an empty one, whose positions have to be evaluated again.
+/// Models with recurrent layers have a state beside the pages, that after the last position. It cannot be cut back:
+/// what asks for a part of such a sequence gets an empty one, whose positions have to be evaluated again.
 pub struct Sequence {
     home: PagePool,
     pub(super) pages: Vec<Arc<Page>>,
@@ -87,9 +87,7 @@ impl Sequence {
 
     /// Bytes of its recurrent state, shared or not.
     pub fn state_bytes(&self) -> usize {
-        self.state
-            .as_ref()
-            .map_or(0, |s| s.len() * size_of::<f32>())
+        self.state.as_ref().map_or(0, |s| s.len() * size_of::<f32>())
     }
 
     /// What its pages look like.
@@ -97,8 +95,8 @@ impl Sequence {
         self.home.layout()
     }
 
-    /// The next position stands at `cell` of a cache that it shares with other sequences, and those after it follow: see
-    /// [`Placement`]. Without this, cells are counted like positions.
+    /// The next position stands at `cell` of a cache that it shares with other sequences, and those after it follow:
+    /// see [`Placement`]. Without this, cells are counted like positions.
     ///
     /// # Panics
     /// When the cell is not behind those of the positions before.
@@ -120,8 +118,8 @@ impl Sequence {
     }
 
     /// Another sequence that begins with the first `len` positions of this one, or with all of them, and holds the same
-    /// pages. Whichever of the two is continued first copies the page that is not full. With a recurrent state a part of
-    /// the positions is none.
+    /// pages. Whichever of the two is continued first copies the page that is not full. With a recurrent state a part
+    /// of the positions is none.
     pub fn fork(&self, len: usize) -> Sequence {
         let len = self.kept(len);
         let pages = &self.pages[..len.div_ceil(self.layout().positions)];
@@ -144,8 +142,8 @@ impl Sequence {
         self.pages[..pages].iter().cloned().map(PageRef).collect()
     }
 
-    /// Forgets every position from `len` on; with a recurrent state all of them, unless there are no more. The positions
-    /// that are left.
+    /// Forgets every position from `len` on; with a recurrent state all of them, unless there are no more. The
+    /// positions that are left.
     pub fn truncate(&mut self, len: usize) -> usize {
         self.len = self.kept(len);
         self.release_reserved();
@@ -156,10 +154,7 @@ impl Sequence {
 
     /// What the sequence is, to go back to.
     pub fn mark(&self) -> Mark {
-        Mark {
-            len: self.len,
-            state: self.state.clone(),
-        }
+        Mark { len: self.len, state: self.state.clone() }
     }
 
     /// Goes back to `mark`, whose positions it still begins with.
@@ -172,9 +167,7 @@ impl Sequence {
     /// The recurrent state, to go on with it; what others hold too is copied first.
     pub fn state_mut(&mut self) -> &mut [f32] {
         let numbers = self.layout().state;
-        let state = self
-            .state
-            .get_or_insert_with(|| Arc::new(vec![0.0; numbers]));
+        let state = self.state.get_or_insert_with(|| Arc::new(vec![0.0; numbers]));
         Arc::make_mut(state).as_mut_slice()
     }
 
@@ -184,9 +177,7 @@ impl Sequence {
             return 0;
         }
         let positions = self.layout().positions;
-        let new = (self.len + more)
-            .div_ceil(positions)
-            .saturating_sub(self.pages.len());
+        let new = (self.len + more).div_ceil(positions).saturating_sub(self.pages.len());
         new + usize::from(self.is_end_shared())
     }
 
@@ -223,8 +214,8 @@ impl Sequence {
         self.pages.iter().map(|page| page.number()).collect()
     }
 
-    /// The numbers of a page and of its copy, which the last [`Sequence::reserve`] put in its place, where a device still has to copy
-    /// what it has of the one into the other. The page is kept until [`Sequence::advance`].
+    /// The numbers of a page and of its copy, which the last [`Sequence::reserve`] put in its place, where a device
+    /// still has to copy what it has of the one into the other. The page is kept until [`Sequence::advance`].
     pub fn copied_page(&self) -> Option<(u32, u32)> {
         let (at, from) = self.copied.as_ref()?;
         Some((from.number(), self.pages.get(*at)?.number()))
@@ -281,10 +272,7 @@ impl Sequence {
     }
 
     /// The pages of `positions`, which nobody else holds, each with the positions within it.
-    fn own(
-        &mut self,
-        positions: Range<usize>,
-    ) -> impl Iterator<Item = (Range<usize>, &mut Memory)> {
+    fn own(&mut self, positions: Range<usize>) -> impl Iterator<Item = (Range<usize>, &mut Memory)> {
         let n = self.layout().positions;
         let pages = positions.start / n..positions.end.div_ceil(n);
         let first = pages.start * n;

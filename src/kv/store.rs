@@ -44,14 +44,7 @@ pub fn store(isa: Isa, layer: usize, parts: &mut [Rows<'_>], k: &[f32], v: &[f32
             let heads = lines.chunks_mut(at_once * layout.head_lines());
             let forms = forms.chunks_mut(at_once * layout.tiles());
             for (i, (lines, forms)) in heads.zip(forms).enumerate() {
-                strips.push(Strip {
-                    layout,
-                    lines,
-                    forms,
-                    first_head: i * at_once,
-                    positions: positions.clone(),
-                    row,
-                });
+                strips.push(Strip { layout, lines, forms, first_head: i * at_once, positions: positions.clone(), row });
             }
             row += positions.len();
         }

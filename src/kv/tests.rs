@@ -30,13 +30,9 @@ fn append(seq: &mut Sequence, salts: &[usize]) {
     let first = seq.len();
     let rows = |extra: usize| -> Vec<f32> {
         let rows = salts.iter().enumerate();
-        rows.flat_map(|(i, salt)| row(first + i, salt + extra))
-            .collect()
+        rows.flat_map(|(i, salt)| row(first + i, salt + extra)).collect()
     };
-    let mut parts = [Rows {
-        seq,
-        rows: 0..salts.len(),
-    }];
+    let mut parts = [Rows { seq, rows: 0..salts.len() }];
     store(Isa::detect(), 1, &mut parts, &rows(0), &rows(5));
     seq.advance(salts.len());
 }
@@ -49,11 +45,7 @@ fn words(seq: &Sequence) -> Vec<[u64; 8]> {
             let (page, tile) = seq.tile(1, head, tile);
             out.extend(page.keys(tile).iter().map(|line| line.0));
             let values = page.values(tile, 0..1, 1);
-            out.extend(
-                values.words[..values.lines * values.quads]
-                    .iter()
-                    .map(|l| l.0),
-            );
+            out.extend(values.words[..values.lines * values.quads].iter().map(|l| l.0));
         }
     }
     out
@@ -118,10 +110,7 @@ fn encoded(seq: &Sequence) -> Vec<u8> {
 
 #[test]
 fn encoded_pages_are_shared_and_copied_like_others() {
-    let types = CacheTypes {
-        keys: TypeId::F32,
-        values: TypeId::BF16,
-    };
+    let types = CacheTypes { keys: TypeId::F32, values: TypeId::BF16 };
     let layout = PageLayout { types, ..LAYOUT };
     assert_eq!(layout.bytes(), 2 * 3 * 32 * (8 * 4 + 8 * 2));
     let pool = PagePool::new(layout, 7);
@@ -151,12 +140,7 @@ fn a_spent_budget_takes_nothing() {
     let pool = PagePool::new(LAYOUT, 3);
     let (mut a, mut b) = (pool.sequence(), pool.sequence());
     append(&mut a, &[1; 64]);
-    let error = OutOfPages {
-        wanted: 2,
-        free: 1,
-        budget: 3,
-        positions: 32,
-    };
+    let error = OutOfPages { wanted: 2, free: 1, budget: 3, positions: 32 };
     assert_eq!(b.reserve(33), Err(error));
     assert_eq!((b.pages(), pool.free()), (0, 1));
     // A page that two hold is copied, and the copy needs room too.
@@ -179,10 +163,7 @@ fn an_infinity_marks_its_tile_until_the_tile_begins_anew() {
     let mut bad = row(40, 1);
     bad[2 * 8] = f32::NAN;
     seq.reserve(1).expect("pages");
-    let mut parts = [Rows {
-        seq: &mut seq,
-        rows: 0..1,
-    }];
+    let mut parts = [Rows { seq: &mut seq, rows: 0..1 }];
     store(Isa::detect(), 1, &mut parts, &bad, &row(40, 6));
     seq.advance(1);
     let marked = |seq: &Sequence, head, tile| {

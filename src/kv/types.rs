@@ -19,36 +19,23 @@ impl Default for CacheTypes {
 
 impl CacheTypes {
     /// Half floats.
-    pub const HALVES: CacheTypes = CacheTypes {
-        keys: TypeId::F16,
-        values: TypeId::F16,
-    };
+    pub const HALVES: CacheTypes = CacheTypes { keys: TypeId::F16, values: TypeId::F16 };
 
     /// All types that are offered. The reference has IQ4_NL too, which it encodes otherwise there than in files.
-    pub const ALL: [TypeId; 8] = [
-        TypeId::F32,
-        TypeId::F16,
-        TypeId::BF16,
-        TypeId::Q8_0,
-        TypeId::Q4_0,
-        TypeId::Q4_1,
-        TypeId::Q5_0,
-        TypeId::Q5_1,
-    ];
+    pub const ALL: [TypeId; 8] =
+        [TypeId::F32, TypeId::F16, TypeId::BF16, TypeId::Q8_0, TypeId::Q4_0, TypeId::Q4_1, TypeId::Q5_0, TypeId::Q5_1];
 
-    /// Whether attention goes through the cells once, with a maximum that grows on the way. The reference can do nothing else
-    /// with values of a quantized type.
+    /// Whether attention goes through the cells once, with a maximum that grows on the way. The reference can do
+    /// nothing else with values of a quantized type.
     pub fn is_online(self) -> bool {
         is_quantized(self.values)
     }
 
-    /// The types that are stored. That one pass takes keys in single precision as half floats, so they can be kept as such.
+    /// The types that are stored. That one pass takes keys in single precision as half floats, so they can be kept as
+    /// such.
     pub fn stored(self) -> CacheTypes {
         match self.keys {
-            TypeId::F32 if self.is_online() => CacheTypes {
-                keys: TypeId::F16,
-                ..self
-            },
+            TypeId::F32 if self.is_online() => CacheTypes { keys: TypeId::F16, ..self },
             _ => self,
         }
     }

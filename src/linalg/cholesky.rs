@@ -10,11 +10,11 @@ use crate::kernels::gemm::{COLUMNS, ROWS, tile_f64};
 /// Rows of the result that a task owns.
 const TASK: usize = 4 * ROWS;
 
-/// Turns the lower triangle of a symmetric matrix `a`, `[n][n]`, into `L` with `a = L L^T`, in parallel. What is above the
-/// diagonal is neither read nor defined afterwards.
+/// Turns the lower triangle of a symmetric matrix `a`, `[n][n]`, into `L` with `a = L L^T`, in parallel. What is above
+/// the diagonal is neither read nor defined afterwards.
 ///
-/// Blocks of [`BLOCK`] columns are done one after the other: the part on the diagonal element by element, the rows below it
-/// times the inverse of that part, and then what the block adds to the rest is subtracted from it.
+/// Blocks of [`BLOCK`] columns are done one after the other: the part on the diagonal element by element, the rows
+/// below it times the inverse of that part, and then what the block adds to the rest is subtracted from it.
 ///
 /// # Errors
 /// The first column where the matrix is not positive definite; `a` is unfinished then.
@@ -30,9 +30,7 @@ pub fn cholesky(isa: Isa, n: usize, a: &mut [f64]) -> Result<(), usize> {
         let (above, below) = a.split_at_mut(last * n);
         let root = |i: usize, j: usize| above[(first + i) * n + first + j];
         let inverse = invert_small(width, root);
-        let inverse = panels(width, width, |k, j| {
-            if k <= j { inverse[j * width + k] } else { 0.0 }
-        });
+        let inverse = panels(width, width, |k, j| if k <= j { inverse[j * width + k] } else { 0.0 });
         below.par_chunks_mut(TASK * n).for_each(|rows| {
             let count = rows.len() / n;
             let lines = pack_lines(count, width, |i, k| rows[i * n + first + k]);
@@ -49,25 +47,16 @@ pub fn cholesky(isa: Isa, n: usize, a: &mut [f64]) -> Result<(), usize> {
         });
         let height = n - last;
         let packed = panels(width, height, |k, j| below[j * n + first + k]);
-        below
-            .par_chunks_mut(TASK * n)
-            .enumerate()
-            .for_each(|(task, rows)| {
-                subtract(isa, rows, (n, first, last), task * TASK, &packed);
-            });
+        below.par_chunks_mut(TASK * n).enumerate().for_each(|(task, rows)| {
+            subtract(isa, rows, (n, first, last), task * TASK, &packed);
+        });
     }
     Ok(())
 }
 
 /// Subtracts the products of the columns `first..last` from what lies right of them in some rows, the first of which is
 /// number `row` below the block.
-fn subtract(
-    isa: Isa,
-    rows: &mut [f64],
-    (n, first, last): (usize, usize, usize),
-    row: usize,
-    panels: &[f64],
-) {
+fn subtract(isa: Isa, rows: &mut [f64], (n, first, last): (usize, usize, usize), row: usize, panels: &[f64]) {
     let (width, count) = (last - first, rows.len() / n);
     let lines = pack_lines(count, width, |i, k| rows[i * n + first + k]);
     for (p, panel) in panels.chunks_exact(width * COLUMNS).enumerate() {
@@ -95,17 +84,14 @@ fn subtract(
 /// A matrix of `height` rows, given by `element(row, column)`, as panels; zeros fill up the last.
 fn panels(height: usize, columns: usize, element: impl Fn(usize, usize) -> f64 + Sync) -> Vec<f64> {
     let mut panels = vec![0.0; panel_count(columns) * height * COLUMNS];
-    panels
-        .par_chunks_mut((height * COLUMNS).max(1))
-        .enumerate()
-        .for_each(|(p, panel)| {
-            let width = COLUMNS.min(columns - p * COLUMNS);
-            for (k, to) in panel.as_chunks_mut::<COLUMNS>().0.iter_mut().enumerate() {
-                for (j, to) in to[..width].iter_mut().enumerate() {
-                    *to = element(k, p * COLUMNS + j);
-                }
+    panels.par_chunks_mut((height * COLUMNS).max(1)).enumerate().for_each(|(p, panel)| {
+        let width = COLUMNS.min(columns - p * COLUMNS);
+        for (k, to) in panel.as_chunks_mut::<COLUMNS>().0.iter_mut().enumerate() {
+            for (j, to) in to[..width].iter_mut().enumerate() {
+                *to = element(k, p * COLUMNS + j);
             }
-        });
+        }
+    });
     panels
 }
 

@@ -16,8 +16,8 @@ pub fn triangle(n: usize) -> usize {
 
 /// Adds `x x^T` of every row `x` of `rows`, `[tokens][columns]`, to the lower triangle `sums`, in parallel.
 ///
-/// The products of a block of [`BLOCK`] rows are summed in `f32` in order, each rounded before it is added; the blocks are added
-/// to the `f64` sums one after the other.
+/// The products of a block of [`BLOCK`] rows are summed in `f32` in order, each rounded before it is added; the blocks
+/// are added to the `f64` sums one after the other.
 ///
 /// # Panics
 /// When `rows` are no whole rows or `sums` is no triangle of `columns` columns.
@@ -43,15 +43,7 @@ pub fn add_gram(isa: Isa, rows: &[f32], columns: usize, sums: &mut [f64]) {
 }
 
 /// Adds the products of a block to the rows of the result from `first` on.
-fn add_rows(
-    isa: Isa,
-    lines: &[f32],
-    panels: &[f32],
-    tokens: usize,
-    first: usize,
-    columns: usize,
-    sums: &mut [f64],
-) {
+fn add_rows(isa: Isa, lines: &[f32], panels: &[f32], tokens: usize, first: usize, columns: usize, sums: &mut [f64]) {
     let last = (first + TASK).min(columns);
     let start = triangle(first);
     for (p, panel) in panels.chunks_exact(tokens * COLUMNS).enumerate() {
@@ -81,14 +73,12 @@ fn add_rows(
 fn interleave<const N: usize>(rows: &[f32], columns: usize) -> Vec<f32> {
     let tokens = rows.len() / columns.max(1);
     let mut out = vec![0.0; columns.div_ceil(N) * N * tokens];
-    out.par_chunks_mut((N * tokens).max(1))
-        .enumerate()
-        .for_each(|(group, out)| {
-            let width = N.min(columns - group * N);
-            let rows = rows.chunks_exact(columns);
-            for (to, row) in out.as_chunks_mut::<N>().0.iter_mut().zip(rows) {
-                to[..width].copy_from_slice(&row[group * N..][..width]);
-            }
-        });
+    out.par_chunks_mut((N * tokens).max(1)).enumerate().for_each(|(group, out)| {
+        let width = N.min(columns - group * N);
+        let rows = rows.chunks_exact(columns);
+        for (to, row) in out.as_chunks_mut::<N>().0.iter_mut().zip(rows) {
+            to[..width].copy_from_slice(&row[group * N..][..width]);
+        }
+    });
     out
 }

@@ -6,8 +6,8 @@ use super::{BLOCK, pack_lines, panel_count};
 use crate::kernels::Isa;
 use crate::kernels::gemm::{COLUMNS, ROWS, tile_f64};
 
-/// The inverse of the lower triangle `l`, `[n][n]`, whose diagonal has no zero; in panels of 16 columns, each of `n` rows, with
-/// zeros above the diagonal. In parallel.
+/// The inverse of the lower triangle `l`, `[n][n]`, whose diagonal has no zero; in panels of 16 columns, each of `n`
+/// rows, with zeros above the diagonal. In parallel.
 ///
 /// # Panics
 /// When `l` does not have `n` rows of `n` elements.
@@ -28,28 +28,24 @@ pub fn invert_lower(isa: Isa, n: usize, l: &[f64]) -> Vec<f64> {
                 .collect(),
             own: pack_lines(height, height, |i, k| own[i * height + k]),
         };
-        inverse
-            .par_chunks_mut((n * COLUMNS).max(1))
-            .enumerate()
-            .take(panel_count(last))
-            .for_each(|(p, panel)| {
-                let column = p * COLUMNS;
-                if column < first {
-                    block.invert(isa, panel, column);
-                    return;
-                }
-                let columns = column - first..(column + COLUMNS).min(last) - first;
-                let rows = panel[first * COLUMNS..].chunks_exact_mut(COLUMNS);
-                for (to, own) in rows.zip(own.chunks_exact(height)) {
-                    to[..columns.len()].copy_from_slice(&own[columns.clone()]);
-                }
-            });
+        inverse.par_chunks_mut((n * COLUMNS).max(1)).enumerate().take(panel_count(last)).for_each(|(p, panel)| {
+            let column = p * COLUMNS;
+            if column < first {
+                block.invert(isa, panel, column);
+                return;
+            }
+            let columns = column - first..(column + COLUMNS).min(last) - first;
+            let rows = panel[first * COLUMNS..].chunks_exact_mut(COLUMNS);
+            for (to, own) in rows.zip(own.chunks_exact(height)) {
+                to[..columns.len()].copy_from_slice(&own[columns.clone()]);
+            }
+        });
     }
     inverse
 }
 
-/// A block of rows: what lies left of the diagonal, in blocks of columns, and the inverse of the part on the diagonal, all as
-/// lines.
+/// A block of rows: what lies left of the diagonal, in blocks of columns, and the inverse of the part on the diagonal,
+/// all as lines.
 struct Block {
     first: usize,
     height: usize,
@@ -58,8 +54,8 @@ struct Block {
 }
 
 impl Block {
-    /// The rows of a panel whose columns start at `column`: the inverse of the part on the diagonal times what lies left of it
-    /// times the rows above, negated.
+    /// The rows of a panel whose columns start at `column`: the inverse of the part on the diagonal times what lies
+    /// left of it times the rows above, negated.
     fn invert(&self, isa: Isa, panel: &mut [f64], column: usize) {
         let (above, rows) = panel.split_at_mut(self.first * COLUMNS);
         let mut products = vec![0.0; self.height.next_multiple_of(ROWS) * COLUMNS];

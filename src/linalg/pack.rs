@@ -7,8 +7,8 @@ pub fn panel_count(columns: usize) -> usize {
     columns.div_ceil(COLUMNS)
 }
 
-/// `rows` rows of `width` elements each, given by `element(row, column)`, as lines: groups of four rows, column after column
-/// within a group. Rows that fill up the last group are zero.
+/// `rows` rows of `width` elements each, given by `element(row, column)`, as lines: groups of four rows, column after
+/// column within a group. Rows that fill up the last group are zero.
 pub fn pack_lines(rows: usize, width: usize, element: impl Fn(usize, usize) -> f64) -> Vec<f64> {
     let mut lines = vec![0.0; rows.div_ceil(ROWS) * ROWS * width];
     for (group, line) in lines.chunks_exact_mut((ROWS * width).max(1)).enumerate() {

@@ -8,10 +8,7 @@ struct Random(u64);
 impl Random {
     /// In -1..1.
     fn next(&mut self) -> f64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 11) as f64 / (1u64 << 52) as f64 - 1.0
     }
 }
@@ -106,11 +103,7 @@ fn the_definition_of_a_factor_is_followed_to_the_bit() {
             for k in 0..j {
                 s -= want[i * n + k] * want[j * n + k];
             }
-            want[i * n + j] = if i == j {
-                s.sqrt()
-            } else {
-                s / want[j * n + j]
-            };
+            want[i * n + j] = if i == j { s.sqrt() } else { s / want[j * n + j] };
         }
     }
     let mut got = a;

@@ -90,9 +90,8 @@ impl Block {
             Some(sizes) => {
                 let [attn, ffn] = ["attn", "ffn"].map(|half| {
                     let mixes = loader.linear(layer, &format!("hc_{half}_fn"));
-                    let [scales, bases] = ["scale", "base"].map(|part| {
-                        loader.vector(Some(layer), &format!("hc_{half}_{part}.weight"))
-                    });
+                    let [scales, bases] =
+                        ["scale", "base"].map(|part| loader.vector(Some(layer), &format!("hc_{half}_{part}.weight")));
                     Some(Connection::new(sizes, c.eps, mixes?, scales?, bases?))
                 });
                 Some(Box::new([attn?, ffn?]))
@@ -111,9 +110,7 @@ impl Block {
             parallel,
             residual_scale: c.residual_scale.filter(|_| !normed),
             normed: normed.then(|| c.residual_scale.unwrap_or(0.0)),
-            skip: loader
-                .vector(Some(layer), "layer_output_scale.weight")
-                .and_then(|scale| scale.first().copied()),
+            skip: loader.vector(Some(layer), "layer_output_scale.weight").and_then(|scale| scale.first().copied()),
         })
     }
 
@@ -133,14 +130,13 @@ impl Block {
 
     /// [`Block::run`] on several residual streams, `[tokens][streams][n_embd]`.
     fn run_streams(&self, x: &mut [f32], [attn, ffn]: &[Connection; 2], pass: &mut Pass<'_, '_>) {
-        let seen =
-            |connection: &Connection, norm: &Option<Norm>, x: &[f32], pass: &Pass<'_, '_>| {
-                let (mut seen, coefficients) = connection.read(x, pass);
-                if let Some(norm) = norm {
-                    norm.apply_in_place(pass.isa(), &mut seen);
-                }
-                (seen, coefficients)
-            };
+        let seen = |connection: &Connection, norm: &Option<Norm>, x: &[f32], pass: &Pass<'_, '_>| {
+            let (mut seen, coefficients) = connection.read(x, pass);
+            if let Some(norm) = norm {
+                norm.apply_in_place(pass.isa(), &mut seen);
+            }
+            (seen, coefficients)
+        };
         if let Some(mixer) = &self.mixer {
             let (seen, coefficients) = seen(attn, &self.attn_norm, x, pass);
             let y = mixer.apply(&seen, pass);
@@ -153,15 +149,14 @@ impl Block {
         }
     }
 
-    /// Adds what the block's mixer and feed-forward network give to `x`, `[tokens][n_embd]`; the same to several residual
-    /// streams of a token, which follow each other.
+    /// Adds what the block's mixer and feed-forward network give to `x`, `[tokens][n_embd]`; the same to several
+    /// residual streams of a token, which follow each other.
     pub fn run(&self, x: &mut [f32], pass: &mut Pass<'_, '_>) {
         if let Some(connections) = &self.connections {
             return self.run_streams(x, connections, pass);
         }
-        let apply = |norm: &Option<Norm>, x: &[f32], pass: &Pass<'_, '_>| {
-            norm.as_ref().map(|norm| norm.apply(pass.isa(), x))
-        };
+        let apply =
+            |norm: &Option<Norm>, x: &[f32], pass: &Pass<'_, '_>| norm.as_ref().map(|norm| norm.apply(pass.isa(), x));
         let seen = |half: usize, x: &[f32], pass: &Pass<'_, '_>| {
             let kept = self.kept.as_ref();
             kept.map(|kept| kept.scores[half].mix(pass.isa(), &pass.kept, x))
@@ -246,9 +241,7 @@ impl Block {
             (normed.is_some(), "residual streams that are normed"),
         ])?;
         let (Some(Mixer::Attention(attention)), Some(ffn)) = (mixer, ffn) else {
-            return missing(
-                "blocks without attention over heads, or without a feed-forward network",
-            );
+            return missing("blocks without attention over heads, or without a feed-forward network");
         };
         let normed = gpu.norm(attn_norm.as_ref(), x)?;
         let a = attention.record(normed, gpu)?;

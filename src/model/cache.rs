@@ -6,8 +6,8 @@ use crate::arch::rules::ScoreCap;
 use crate::kv::CacheTypes;
 
 impl Config {
-    /// Whether quantized keys and values are turned: the reference leaves out those of models that have both recurrent layers and
-    /// sliding windows.
+    /// Whether quantized keys and values are turned: the reference leaves out those of models that have both recurrent
+    /// layers and sliding windows.
     pub(super) fn turns_quantized(&self) -> bool {
         self.mixing.state() == 0 || self.window.is_none()
     }
@@ -15,7 +15,8 @@ impl Config {
     /// That keys and values can be kept in these types.
     ///
     /// # Errors
-    /// A type that is none of those, blocks that do not divide heads, and what the model computes in a way that needs half floats.
+    /// A type that is none of those, blocks that do not divide heads, and what the model computes in a way that needs
+    /// half floats.
     pub(super) fn check_cache(&self, types: CacheTypes) -> Result<(), ModelError> {
         if types == CacheTypes::HALVES {
             return Ok(());
@@ -33,10 +34,7 @@ impl Config {
                 types.values
             ));
         }
-        let parts = [
-            ("keys", types.keys, self.head_dim),
-            ("values", types.values, self.value_dim),
-        ];
+        let parts = [("keys", types.keys, self.head_dim), ("values", types.values, self.value_dim)];
         for (what, ty, size) in parts {
             let info = ty.info().filter(|_| CacheTypes::ALL.contains(&ty));
             let Some(info) = info else {

@@ -9,15 +9,17 @@ use super::lora::Adapter;
 /// Files of directions, and the blocks behind which they are added.
 #[derive(Clone, Debug, Default)]
 pub struct Control {
-    /// Files with a tensor `direction.N` for block number N, and the factor on each; what several have for a block is added up.
+    /// Files with a tensor `direction.N` for block number N, and the factor on each; what several have for a block is
+    /// added up.
     pub vectors: Vec<Adapter>,
-    /// The first and the last block; a number that is not positive stands for the first or last that there is. Block 0 has no direction.
+    /// The first and the last block; a number that is not positive stands for the first or last that there is. Block 0
+    /// has no direction.
     pub blocks: (i32, i32),
 }
 
 impl Control {
-    /// What is added behind each of `n_block` blocks, whose residual stream has `n_embd` numbers; nothing behind those whose vector is
-    /// empty.
+    /// What is added behind each of `n_block` blocks, whose residual stream has `n_embd` numbers; nothing behind those
+    /// whose vector is empty.
     ///
     /// # Errors
     /// A file that holds no directions, or none for such a model.
@@ -38,11 +40,8 @@ impl Control {
             }
         }
         for vector in &self.vectors {
-            let of_file =
-                directions(vector, n_block, n_embd).map_err(|what| ModelError::Adapter {
-                    path: vector.path(),
-                    what,
-                })?;
+            let of_file = directions(vector, n_block, n_embd)
+                .map_err(|what| ModelError::Adapter { path: vector.path(), what })?;
             for (sum, own) in sum.iter_mut().zip(&of_file) {
                 sum.iter_mut().zip(own).for_each(|(s, v)| *s += v);
             }
@@ -80,9 +79,7 @@ fn number(info: &TensorInfo) -> Result<usize, String> {
     match number {
         Some(Ok(0)) => Err(format!("tensor {name}: block 0 has no direction")),
         Some(Ok(number)) => Ok(number),
-        _ => Err(format!(
-            "tensor {name} is no direction: a control vector has direction.1 and further ones"
-        )),
+        _ => Err(format!("tensor {name} is no direction: a control vector has direction.1 and further ones")),
     }
 }
 

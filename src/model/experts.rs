@@ -63,22 +63,13 @@ impl Narrow {
     fn load(loader: &mut Loader<'_>, layer: usize) -> Option<Box<Narrow>> {
         let down = loader.required_linear(layer, "ffn_routed_down");
         let up = loader.required_linear(layer, "ffn_routed_up");
-        Some(Box::new(Narrow {
-            down: down?,
-            norm: loader.norm(Some(layer), "ffn_routed_norm"),
-            up: up?,
-        }))
+        Some(Box::new(Narrow { down: down?, norm: loader.norm(Some(layer), "ffn_routed_norm"), up: up? }))
     }
 }
 
 impl Mixture {
     /// The experts of a block; `None` where a tensor is missing, which is noted.
-    pub fn load(
-        loader: &mut Loader<'_>,
-        c: &Config,
-        experts: &Experts,
-        layer: usize,
-    ) -> Option<Mixture> {
+    pub fn load(loader: &mut Loader<'_>, c: &Config, experts: &Experts, layer: usize) -> Option<Mixture> {
         let choosing = choosing(loader, c, experts, layer);
         let narrow = match experts.latent {
             Some(_) => Some(Narrow::load(loader, layer)?),
@@ -88,13 +79,9 @@ impl Mixture {
         Some(Mixture { narrow, ..mixture })
     }
 
-    /// The small experts that others have in common, and the factor on what they give; `None` also where a block has none.
-    pub fn load_chunks(
-        loader: &mut Loader<'_>,
-        c: &Config,
-        experts: &Experts,
-        layer: usize,
-    ) -> Option<(Mixture, f32)> {
+    /// The small experts that others have in common, and the factor on what they give; `None` also where a block has
+    /// none.
+    pub fn load_chunks(loader: &mut Loader<'_>, c: &Config, experts: &Experts, layer: usize) -> Option<(Mixture, f32)> {
         let chunks = experts.chunks?;
         let choosing = Choosing {
             used: experts.used.min(chunks.count),
@@ -103,10 +90,7 @@ impl Mixture {
         };
         let mixture = Mixture::called(loader, c, layer, "chexps", (choosing, chunks.n_ff))?;
         // they see what the others give, and their router what those see
-        let mixture = Mixture {
-            early_router: true,
-            ..mixture
-        };
+        let mixture = Mixture { early_router: true, ..mixture };
         Some((mixture, chunks.scale))
     }
 
@@ -143,10 +127,7 @@ impl Mixture {
             early_router: rule.early_router,
             activation: bounded(c, &c.gate_bounds, layer),
             narrow: None,
-            router: Linear {
-                bias: router_bias,
-                ..router?
-            },
+            router: Linear { bias: router_bias, ..router? },
             gate: gate?,
             up: up?,
             down: down?,
@@ -159,7 +140,8 @@ impl Mixture {
         self.early_router
     }
 
-    /// What the experts give for every row of `x`, `[tokens][n_embd]`. `before` is what a router sees that does not see `x`.
+    /// What the experts give for every row of `x`, `[tokens][n_embd]`. `before` is what a router sees that does not see
+    /// `x`.
     ///
     /// The tokens of an expert are gathered, so that each of its weights is read once for all of them; an expert that
     /// nobody chose is not read.
@@ -203,22 +185,13 @@ impl Mixture {
     }
 
     /// Records what the router chooses, which sees `x`.
-    pub fn record_choice<'a>(
-        &'a self,
-        x: Span,
-        gpu: &mut Recording<'a>,
-    ) -> Result<Chosen, ProgramError> {
+    pub fn record_choice<'a>(&'a self, x: Span, gpu: &mut Recording<'a>) -> Result<Chosen, ProgramError> {
         let scores = self.router.record(x, gpu)?;
         gpu.recorder.choose(scores, &recorded(&self.choosing))
     }
 
     /// Records [`Mixture::apply`] behind the choice.
-    pub fn record<'a>(
-        &'a self,
-        x: Span,
-        chosen: &Chosen,
-        gpu: &mut Recording<'a>,
-    ) -> Result<Span, ProgramError> {
+    pub fn record<'a>(&'a self, x: Span, chosen: &Chosen, gpu: &mut Recording<'a>) -> Result<Span, ProgramError> {
         let Mixture {
             choosing: _,
             weigh_inputs,
@@ -231,10 +204,7 @@ impl Mixture {
             down,
             n_ff: _,
         } = self;
-        refuse(&[(
-            narrow.is_some(),
-            "experts narrower than the residual stream",
-        )])?;
+        refuse(&[(narrow.is_some(), "experts narrower than the residual stream")])?;
         let x = match weigh_inputs {
             true => gpu.recorder.weigh(x, chosen)?,
             false => x,
@@ -290,17 +260,7 @@ fn choosing(loader: &mut Loader<'_>, c: &Config, experts: &Experts, layer: usize
 
 /// How a program chooses.
 fn recorded(choosing: &Choosing) -> program::Choosing<'_> {
-    let Choosing {
-        experts: _,
-        used,
-        gating,
-        claim,
-        shared_by,
-        bias,
-        groups,
-        normalize,
-        scale,
-    } = choosing;
+    let Choosing { experts: _, used, gating, claim, shared_by, bias, groups, normalize, scale } = choosing;
     program::Choosing {
         used: *used,
         gating: match gating {
@@ -325,19 +285,8 @@ fn recorded(choosing: &Choosing) -> program::Choosing<'_> {
 
 impl Stacked {
     /// Records a product with the experts that were chosen.
-    fn record<'a>(
-        &'a self,
-        x: Span,
-        chosen: &Chosen,
-        gpu: &mut Recording<'a>,
-    ) -> Result<Span, ProgramError> {
-        let Stacked {
-            tensor,
-            matrices,
-            scales,
-            biases,
-            low_rank,
-        } = self;
+    fn record<'a>(&'a self, x: Span, chosen: &Chosen, gpu: &mut Recording<'a>) -> Result<Span, ProgramError> {
+        let Stacked { tensor, matrices, scales, biases, low_rank } = self;
         refuse(&[(low_rank.iter().any(|l| !l.is_empty()), "adapters")])?;
         let name = tensor.as_deref().unwrap_or("a part of fused experts");
         if matrices.is_empty() {

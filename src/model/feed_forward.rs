@@ -97,8 +97,8 @@ impl FeedForward {
         mixture.is_some_and(|m| m.routes_input() || self.expert_norm.is_some())
     }
 
-    /// What the network gives for every row of `x`, `[tokens][n_embd]`. `before` is the block's input, where the mixture
-    /// wants it.
+    /// What the network gives for every row of `x`, `[tokens][n_embd]`. `before` is the block's input, where the
+    /// mixture wants it.
     pub fn apply(&self, x: &[f32], before: Option<&[f32]>, pass: &Pass<'_, '_>) -> Floats {
         let dense = self.dense.as_ref().map(|dense| dense.apply(x, pass));
         let mixture = self.mixture.as_ref().filter(|_| self.expert_norm.is_none());
@@ -124,12 +124,9 @@ impl FeedForward {
         y
     }
 
-    /// Records what the mixture makes of the block's input `x`, where it wants that: the choice of its experts, or all that it gives.
-    pub fn record_early<'a>(
-        &'a self,
-        x: Span,
-        gpu: &mut Recording<'a>,
-    ) -> Result<Early, ProgramError> {
+    /// Records what the mixture makes of the block's input `x`, where it wants that: the choice of its experts, or all
+    /// that it gives.
+    pub fn record_early<'a>(&'a self, x: Span, gpu: &mut Recording<'a>) -> Result<Early, ProgramError> {
         let mut early = Early::default();
         match (&self.mixture, &self.expert_norm) {
             (Some(mixture), Some(norm)) => {
@@ -146,21 +143,8 @@ impl FeedForward {
     }
 
     /// Records [`FeedForward::apply`].
-    pub fn record<'a>(
-        &'a self,
-        x: Span,
-        early: &Early,
-        gpu: &mut Recording<'a>,
-    ) -> Result<Span, ProgramError> {
-        let FeedForward {
-            dense,
-            mixture,
-            chunks,
-            shared,
-            beside,
-            expert_norm,
-            activation: _,
-        } = self;
+    pub fn record<'a>(&'a self, x: Span, early: &Early, gpu: &mut Recording<'a>) -> Result<Span, ProgramError> {
+        let FeedForward { dense, mixture, chunks, shared, beside, expert_norm, activation: _ } = self;
         let mut all = Vec::new();
         let mixture = mixture.as_ref().filter(|_| expert_norm.is_none());
         if let Some(mixture) = mixture {
@@ -206,9 +190,7 @@ impl Dense {
         let name = |part: &str| format!("ffn_{part}{suffix}");
         let up = match loader.linear(layer, &name("gate")) {
             Some(gate) => Up::Gated(Box::new([gate, loader.linear(layer, &name("up"))?])),
-            None if loader.is_fused(layer, &name("up")) => {
-                Up::Gated(Box::new(loader.halves(layer, &name("up"))?))
-            }
+            None if loader.is_fused(layer, &name("up")) => Up::Gated(Box::new(loader.halves(layer, &name("up"))?)),
             None => Up::Plain(loader.linear(layer, &name("up"))?),
         };
         Some(Dense {
@@ -261,13 +243,7 @@ impl Dense {
 
     /// Records [`Dense::apply`].
     fn record<'a>(&'a self, x: Span, gpu: &mut Recording<'a>) -> Result<Span, ProgramError> {
-        let Dense {
-            up,
-            activation,
-            divisors,
-            sub_norm,
-            down,
-        } = self;
+        let Dense { up, activation, divisors, sub_norm, down } = self;
         refuse(&[(divisors.is_some(), "divisors of activations")])?;
         let y = match up {
             Up::Gated(both) => {
@@ -300,11 +276,7 @@ impl Shared {
 
     /// Records [`Shared::apply`].
     fn record<'a>(&'a self, x: Span, gpu: &mut Recording<'a>) -> Result<Span, ProgramError> {
-        let Shared {
-            dense,
-            gate,
-            plain_gate,
-        } = self;
+        let Shared { dense, gate, plain_gate } = self;
         let y = dense.record(x, gpu)?;
         if let Some(gate) = gate {
             let gates = gate.record(x, gpu)?;

@@ -18,8 +18,9 @@ const LOGITS_AT_ONCE: usize = 32;
 pub struct Cancelled;
 
 impl Model {
-    /// Runs all blocks that are not on a GPU over one pass, whose `tokens` are those of the rows of `parts`; the residual stream,
-    /// `[tokens][n_embd]`. Keys and values are stored; the sequences' lengths are the caller's to advance.
+    /// Runs all blocks that are not on a GPU over one pass, whose `tokens` are those of the rows of `parts`; the
+    /// residual stream, `[tokens][n_embd]`. Keys and values are stored; the sequences' lengths are the caller's to
+    /// advance.
     ///
     /// Runs on the current pool.
     ///
@@ -73,24 +74,14 @@ impl Model {
     }
 
     /// Calls `sink` with the number and the logits of every row of `x`, in order.
-    pub(crate) fn logits(
-        &self,
-        x: &[f32],
-        options: &PassOptions,
-        sink: &mut dyn FnMut(usize, &[f32]),
-    ) {
+    pub(crate) fn logits(&self, x: &[f32], options: &PassOptions, sink: &mut dyn FnMut(usize, &[f32])) {
         self.inner.logits(x, options, sink);
     }
 }
 
 impl Inner {
     /// Stacks of blocks in cycles. After every stack its stream is normed, the last time by the norm before the logits.
-    fn cycle(
-        &self,
-        mut high: Vec<f32>,
-        cycles: Cycles,
-        pass: &mut Pass<'_, '_>,
-    ) -> Result<Vec<f32>, Cancelled> {
+    fn cycle(&self, mut high: Vec<f32>, cycles: Cycles, pass: &mut Pass<'_, '_>) -> Result<Vec<f32>, Cancelled> {
         let mut low = self.low_state.repeat(high.len() / self.config.n_embd);
         let runs = self.blocks.len() / cycles.stack;
         for (run, stack) in self.blocks.chunks(cycles.stack).enumerate() {
@@ -145,9 +136,7 @@ impl Inner {
     /// The last step of logits.
     fn bound(&self, logits: &mut [f32]) {
         if let Some(cap) = self.config.final_softcap {
-            logits
-                .iter_mut()
-                .for_each(|v| *v = tanhf(*v * (1.0 / cap)) * cap);
+            logits.iter_mut().for_each(|v| *v = tanhf(*v * (1.0 / cap)) * cap);
         }
     }
 
@@ -158,9 +147,7 @@ impl Inner {
             if let Some(scale) = self.config.output_scale {
                 ops::scale(&mut u, scale);
             }
-            let acts = Activations::new(&u, n, self.isa)
-                .at_width(options.bits)
-                .observed_by(options.observer.clone());
+            let acts = Activations::new(&u, n, self.isa).at_width(options.bits).observed_by(options.observer.clone());
             let mut logits = self.output.apply(&acts);
             if let Some(scale) = self.config.logit_scale {
                 ops::scale(&mut logits, scale);

@@ -47,13 +47,7 @@ mod tests {
 
     #[test]
     fn streams_are_weighed_by_their_scores() {
-        let scores = Scores(Norm {
-            kind: Kind::Rms,
-            eps: 0.0,
-            row: 2,
-            gains: vec![2.0, 1.0],
-            bias: None,
-        });
+        let scores = Scores(Norm { kind: Kind::Rms, eps: 0.0, row: 2, gains: vec![2.0, 1.0], bias: None });
         let isa = Isa::detect();
         let x = [3.0, 3.0, -1.0, 1.0];
         assert_eq!(scores.mix(isa, &[], &x), x);

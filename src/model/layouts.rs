@@ -19,10 +19,7 @@ pub struct Layouts {
 impl Layouts {
     pub(super) fn count(&mut self, matrix: &Matrix) {
         let (name, bytes) = matrix.layout();
-        let same = self
-            .kinds
-            .iter_mut()
-            .find(|k| k.0 == matrix.ty && k.1 == name);
+        let same = self.kinds.iter_mut().find(|k| k.0 == matrix.ty && k.1 == name);
         match same {
             Some((_, _, count, total)) => {
                 *count += 1;

@@ -44,10 +44,7 @@ impl Linear {
     }
 
     /// [`Linear::apply_bias_first`] of several projections of the same rows.
-    pub fn apply_all_bias_first<const N: usize>(
-        all: [&Linear; N],
-        x: &Activations<'_>,
-    ) -> [Floats; N] {
+    pub fn apply_all_bias_first<const N: usize>(all: [&Linear; N], x: &Activations<'_>) -> [Floats; N] {
         let mut ys = Linear::products(all, x);
         for (l, y) in all.iter().zip(&mut ys) {
             l.add_low_rank(x, y);
@@ -72,29 +69,15 @@ impl Linear {
     }
 
     /// Records [`Linear::apply_bias_first`].
-    pub fn record_bias_first<'a>(
-        &'a self,
-        x: Span,
-        gpu: &mut Recording<'a>,
-    ) -> Result<Span, ProgramError> {
+    pub fn record_bias_first<'a>(&'a self, x: Span, gpu: &mut Recording<'a>) -> Result<Span, ProgramError> {
         let y = self.record_product(x, gpu)?;
         self.record_bias(y, gpu)?;
         self.record_scale(y, gpu);
         Ok(y)
     }
 
-    fn record_product<'a>(
-        &'a self,
-        x: Span,
-        gpu: &mut Recording<'a>,
-    ) -> Result<Span, ProgramError> {
-        let Linear {
-            tensor,
-            weight,
-            scale: _,
-            bias: _,
-            low_rank,
-        } = self;
+    fn record_product<'a>(&'a self, x: Span, gpu: &mut Recording<'a>) -> Result<Span, ProgramError> {
+        let Linear { tensor, weight, scale: _, bias: _, low_rank } = self;
         refuse(&[(!low_rank.is_empty(), "adapters")])?;
         // Only the later parts of a fused matrix have no name of their own.
         let name = tensor.as_deref().unwrap_or("a part of a fused matrix");

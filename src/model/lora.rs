@@ -1,11 +1,12 @@
 //! Low-rank adapters (LoRA): what files of weights beside a model's add to its products.
 //!
-//! An adapter has two small matrices for each matrix that it changes: `y = W x` becomes `y = W x + scale * (B (A x))`. Every step is
-//! rounded as an operation of its own, as in the reference: both products by the rules of their own tensor types, then the factor,
-//! then the sum. The factor is `scale * alpha / rank`, and `scale` alone where the file says no `alpha`.
+//! An adapter has two small matrices for each matrix that it changes: `y = W x` becomes `y = W x + scale * (B (A x))`.
+//! Every step is rounded as an operation of its own, as in the reference: both products by the rules of their own
+//! tensor types, then the factor, then the sum. The factor is `scale * alpha / rank`, and `scale` alone where the file
+//! says no `alpha`.
 //!
-//! The reference keeps adapters in a hash table, which it goes through from the one that was added last to the first. That order
-//! decides the bits of the sum, so it is the order here.
+//! The reference keeps adapters in a hash table, which it goes through from the one that was added last to the first.
+//! That order decides the bits of the sum, so it is the order here.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
@@ -99,19 +100,13 @@ impl Adapters {
         let mut all = Vec::new();
         for adapter in adapters.iter().rev() {
             let path = adapter.path();
-            let wrong = |what| ModelError::Adapter {
-                path: path.clone(),
-                what,
-            };
+            let wrong = |what| ModelError::Adapter { path: path.clone(), what };
             let pairs = pairs(adapter, model).map_err(wrong)?;
             if adapter.scale != 0.0 {
                 all.push(Pairs { path, pairs });
             }
         }
-        Ok(Adapters {
-            all,
-            used: HashSet::new(),
-        })
+        Ok(Adapters { all, used: HashSet::new() })
     }
 
     /// Whether nothing is added to the model.
@@ -119,8 +114,8 @@ impl Adapters {
         self.all.is_empty()
     }
 
-    /// What is added to the products with rows `range` of one matrix of the tensor `name`: of its only one, or of the expert of a
-    /// number. A type that trine cannot multiply by is pushed to `problems`.
+    /// What is added to the products with rows `range` of one matrix of the tensor `name`: of its only one, or of the
+    /// expert of a number. A type that trine cannot multiply by is pushed to `problems`.
     pub fn of(
         &mut self,
         name: &str,
@@ -141,11 +136,7 @@ impl Adapters {
             let from = expert * rows;
             let b = part(&pair.b, from + range.start..from + range.end, isa);
             match a.zip(b) {
-                Some((a, b)) => found.push(LowRank {
-                    a,
-                    b,
-                    scale: pair.scale,
-                }),
+                Some((a, b)) => found.push(LowRank { a, b, scale: pair.scale }),
                 None => problems.push(format!(
                     "adapter {}: trine cannot multiply by {} and {}, the types of tensor {name}",
                     adapter.path.display(),
@@ -170,10 +161,7 @@ impl Adapters {
     /// Tensors that an adapter changes and nobody asked for.
     pub fn unused(&self) -> impl Iterator<Item = String> {
         self.all.iter().flat_map(|adapter| {
-            let unused = adapter
-                .pairs
-                .keys()
-                .filter(|name| !self.used.contains(*name));
+            let unused = adapter.pairs.keys().filter(|name| !self.used.contains(*name));
             unused.map(|name| {
                 format!(
                     "adapter {}: it changes tensor {name}, to which adapters are not applied",
@@ -216,9 +204,7 @@ fn pairs(adapter: &Adapter, model: &ModelFile) -> Result<BTreeMap<String, Pair>,
     let architecture = "general.architecture";
     let (own, of_model) = (text(meta, architecture)?, text(model.meta(), architecture)?);
     if own != of_model {
-        return Err(format!(
-            "it is for models of architecture '{own}', and this one is of '{of_model}'"
-        ));
+        return Err(format!("it is for models of architecture '{own}', and this one is of '{of_model}'"));
     }
     let alpha = meta.get_f32("adapter.lora.alpha");
     let alpha = alpha.map_err(|e| e.to_string())?.unwrap_or_default();
@@ -232,9 +218,7 @@ fn pairs(adapter: &Adapter, model: &ModelFile) -> Result<BTreeMap<String, Pair>,
                 // the reference takes none of these either
                 None if name.ends_with("_norm.weight") => continue,
                 None => {
-                    return Err(format!(
-                        "tensor {name} is no part of an adapter: names end in .lora_a or .lora_b"
-                    ));
+                    return Err(format!("tensor {name} is no part of an adapter: names end in .lora_a or .lora_b"));
                 }
             },
         };
@@ -263,19 +247,14 @@ fn pairs(adapter: &Adapter, model: &ModelFile) -> Result<BTreeMap<String, Pair>,
 /// That the two halves fit to each other and to the model's tensor.
 fn check_shapes(name: &str, [a, b]: [&TensorView; 2], model: &ModelFile) -> Result<(), String> {
     let Some(of_model) = model.tensor_info(name) else {
-        return Err(format!(
-            "the model has no tensor {name}: is the adapter for another model?"
-        ));
+        return Err(format!("the model has no tensor {name}: is the adapter for another model?"));
     };
     let of_model = |d: usize| of_model.shape.get(d).map_or(1, |&n| n as usize);
     let shape = |view: &TensorView| [0, 1, 2].map(|d| extent(view, d));
     let rank = extent(b, 0);
     let expected = match name {
         EMBEDDING => [[rank, of_model(1), 1], [rank, of_model(0), 1]],
-        _ => [
-            [of_model(0), rank, of_model(2)],
-            [rank, of_model(1), of_model(2)],
-        ],
+        _ => [[of_model(0), rank, of_model(2)], [rank, of_model(1), of_model(2)]],
     };
     let higher = [a, b].iter().any(|half| half.info.shape.len() > 3);
     if [shape(a), shape(b)] != expected || higher || rank == 0 {

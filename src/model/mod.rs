@@ -77,9 +77,7 @@ fn why(name: &str) -> String {
 #[derive(Debug, thiserror::Error)]
 pub enum ModelError {
     /// `general.architecture` is missing or not text.
-    #[error(
-        "the file names no architecture (general.architecture): it is not a language model trine can run"
-    )]
+    #[error("the file names no architecture (general.architecture): it is not a language model trine can run")]
     NoArchitecture,
     /// An architecture trine does not have.
     #[error("architecture '{0}' is not supported: {why}; docs/models.md lists those that are", why = why(.0))]
@@ -114,9 +112,7 @@ pub enum ModelError {
     )]
     Latent(&'static str),
     /// The reference adds no directions behind the blocks of such models.
-    #[error(
-        "control vectors are not applied to models of architecture '{0}'; leave --control-vector out"
-    )]
+    #[error("control vectors are not applied to models of architecture '{0}'; leave --control-vector out")]
     Unsteered(&'static str),
     /// Keys or values that cannot be kept in a type.
     #[error("{0}")]
@@ -141,9 +137,7 @@ pub enum WidthError {
     #[error(transparent)]
     Other(#[from] AnyPrecError),
     /// The file has no widths to choose from.
-    #[error(
-        "the model is no any-precision file, so it has no {0}-bit form; make one with rquantize"
-    )]
+    #[error("the model is no any-precision file, so it has no {0}-bit form; make one with rquantize")]
     Only(u8),
 }
 
@@ -265,10 +259,7 @@ impl Model {
             NumberPath::Fast => Some(pruned::read(file.meta())?),
             _ => None,
         };
-        let special = load::Special {
-            anyprec: anyprec.as_ref(),
-            widely,
-        };
+        let special = load::Special { anyprec: anyprec.as_ref(), widely };
         let adapters = Adapters::read(&options.adapters, file)?;
         if config.latent.is_some() && !adapters.is_empty() {
             return Err(ModelError::Latent(config.arch.name));
@@ -283,9 +274,7 @@ impl Model {
         let ropes = ends.rope_factors.map(|factors| {
             let mut ropes = [config.rope.clone(), config.window_rope.clone()];
             if let Some(factors) = factors {
-                ropes
-                    .iter_mut()
-                    .for_each(|rope| rope.freq_factors.clone_from(&factors));
+                ropes.iter_mut().for_each(|rope| rope.freq_factors.clone_from(&factors));
             }
             ropes
         });
@@ -327,9 +316,7 @@ impl Model {
             offload: options.offload.clone().filter(|_| layers > 0),
             halves,
         };
-        let model = Model {
-            inner: Arc::new(inner),
-        };
+        let model = Model { inner: Arc::new(inner) };
         model.check_offload()?;
         Ok(model)
     }

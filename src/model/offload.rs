@@ -13,7 +13,8 @@ use super::{Inner, Model, ModelError};
 pub struct Offload {
     /// The GPU.
     pub device: Arc<dyn Host>,
-    /// So many of the last layers, where the logits count as one: 1 is the logits alone, one more than there are blocks is all.
+    /// So many of the last layers, where the logits count as one: 1 is the logits alone, one more than there are blocks
+    /// is all.
     pub layers: usize,
 }
 
@@ -41,17 +42,9 @@ impl Model {
         let Some(first) = self.inner.first_elsewhere() else {
             return Ok(());
         };
-        let least = Limits {
-            tokens: 1,
-            wanted: 1,
-            context: 1,
-            page: 1,
-            pages: 1,
-        };
+        let least = Limits { tokens: 1, wanted: 1, context: 1, page: 1, pages: 1 };
         let recorded = self.record(least, first);
-        recorded
-            .map(|_| ())
-            .map_err(|e| ModelError::Offload(e.to_string()))
+        recorded.map(|_| ()).map_err(|e| ModelError::Offload(e.to_string()))
     }
 
     /// Starts what the GPU runs, with memory for passes within `limits`; `None` where it runs nothing.
@@ -62,18 +55,9 @@ impl Model {
         let (offload, first) = (self.inner.offload.as_ref()?, self.inner.first_elsewhere()?);
         let recorded = self.record(limits, first).map_err(|e| e.to_string());
         Some(recorded.and_then(|recorded| {
-            let Recorded {
-                program,
-                weights,
-                start,
-                angles,
-            } = recorded;
+            let Recorded { program, weights, start, angles } = recorded;
             let passes = offload.device.start(program, &weights);
-            Ok(Offloaded {
-                passes: passes.map_err(|e| e.to_string())?,
-                start,
-                ropes: angles,
-            })
+            Ok(Offloaded { passes: passes.map_err(|e| e.to_string())?, start, ropes: angles })
         }))
     }
 }

@@ -52,30 +52,17 @@ pub struct Pass<'a, 's> {
 
 impl<'a, 's> Pass<'a, 's> {
     /// A pass over the rows of `parts`, which follow each other.
-    pub(super) fn new(
-        model: &'a Inner,
-        parts: &'a mut [kv::Rows<'s>],
-        options: &'a PassOptions,
-    ) -> Pass<'a, 's> {
+    pub(super) fn new(model: &'a Inner, parts: &'a mut [kv::Rows<'s>], options: &'a PassOptions) -> Pass<'a, 's> {
         let positions: Vec<usize> = parts.iter().flat_map(|p| p.positions()).collect();
         let table = |rope: &Rope| rope.table(&positions);
         let ropes = model.ropes(options.n_ctx);
-        Pass {
-            tables: ropes.each_ref().map(table),
-            ropes,
-            positions,
-            model,
-            parts,
-            options,
-            kept: Vec::new(),
-        }
+        Pass { tables: ropes.each_ref().map(table), ropes, positions, model, parts, options, kept: Vec::new() }
     }
 
     /// Rows of `columns` values, to be multiplied with weights.
     pub fn activations_of<'x>(&self, x: &'x [f32], columns: usize) -> Activations<'x> {
         let acts = Activations::new(x, columns, self.isa());
-        acts.at_width(self.options.bits)
-            .observed_by(self.options.observer.clone())
+        acts.at_width(self.options.bits).observed_by(self.options.observer.clone())
     }
 
     /// Activations of the residual width, of all rows or of some.
@@ -113,8 +100,8 @@ impl<'a, 's> Pass<'a, 's> {
         kv::store(self.isa(), layer, self.parts, k, v);
     }
 
-    /// Calls `f` for every sequence of the pass: with its rows, and with the numbers `state` of its recurrent state, which
-    /// it takes to the last of them.
+    /// Calls `f` for every sequence of the pass: with its rows, and with the numbers `state` of its recurrent state,
+    /// which it takes to the last of them.
     pub fn recur(&mut self, state: Range<usize>, mut f: impl FnMut(Range<usize>, &mut [f32])) {
         for part in self.parts.iter_mut().filter(|p| !p.rows.is_empty()) {
             f(part.rows.clone(), &mut part.seq.state_mut()[state.clone()]);
@@ -130,26 +117,14 @@ impl<'a, 's> Pass<'a, 's> {
         window: Option<Window>,
         rules: Option<&ScoreRules>,
     ) -> Floats {
-        Attention {
-            parts: self.parts,
-            layer,
-            n_head: self.model.config.n_head,
-            scale,
-            window,
-            rules,
-            isa: self.isa(),
-        }
-        .run(q)
+        Attention { parts: self.parts, layer, n_head: self.model.config.n_head, scale, window, rules, isa: self.isa() }
+            .run(q)
     }
 
     /// Attention of this pass's rows, queries, keys and values, over all of their sequences' rows in this pass.
     pub fn attend_whole(&self, qkv: [&[f32]; 3], scale: f32) -> Floats {
         let c = &self.model.config;
-        let heads = Heads {
-            queries: c.n_head,
-            keys: c.n_head_kv,
-            size: c.head_dim,
-        };
+        let heads = Heads { queries: c.n_head, keys: c.n_head_kv, size: c.head_dim };
         let sequences: Vec<_> = self.parts.iter().map(|part| part.rows.clone()).collect();
         whole(&sequences, qkv, heads, scale)
     }

@@ -11,8 +11,8 @@ use super::{Inner, Model};
 use crate::kv::CacheTypes;
 
 impl Model {
-    /// The blocks from `first` on and the logits as a program of a GPU for passes within `limits`. Their weights have to be where the
-    /// file has them ([`super::LoadOptions::repack`]).
+    /// The blocks from `first` on and the logits as a program of a GPU for passes within `limits`. Their weights have
+    /// to be where the file has them ([`super::LoadOptions::repack`]).
     ///
     /// # Errors
     /// The first part of them that no kernel does, by name; sizes that a GPU does not have.
@@ -58,10 +58,7 @@ impl Inner {
             (!added.is_empty(), "adapters and control vectors"),
             (config.cycles.is_some(), "blocks that run in cycles"),
             (config.indexed.is_some(), "attention that chooses its cells"),
-            (
-                blocks[first..].iter().any(|b| b.skips()),
-                "embeddings that are added behind blocks",
-            ),
+            (blocks[first..].iter().any(|b| b.skips()), "embeddings that are added behind blocks"),
         ])?;
         if *cache != CacheTypes::HALVES {
             let CacheTypes { keys, values } = cache;
@@ -89,29 +86,19 @@ impl Inner {
         }
         let (recorder, angles) = gpu.end();
         let (program, weights) = recorder.finish(logits)?;
-        Ok(Recorded {
-            program,
-            weights,
-            start,
-            angles,
-        })
+        Ok(Recorded { program, weights, start, angles })
     }
 
-    /// What goes into the first block: embeddings that the GPU decodes, or what the processor gives where there are blocks before,
-    /// where its rows are of a type that no kernel decodes, or where more than a factor is applied to them.
-    fn record_start<'a>(
-        &'a self,
-        first: usize,
-        gpu: &mut Recording<'a>,
-    ) -> Result<(Span, Start), ProgramError> {
+    /// What goes into the first block: embeddings that the GPU decodes, or what the processor gives where there are
+    /// blocks before, where its rows are of a type that no kernel decodes, or where more than a factor is applied to
+    /// them.
+    fn record_start<'a>(&'a self, first: usize, gpu: &mut Recording<'a>) -> Result<(Span, Start), ProgramError> {
         let plain = self.positions.is_none() && self.embedding_low_rank.is_empty();
         let norm = self.embedding_norm.as_ref();
         if first > 0 || !plain || !embeds(self.embedding.ty) || norm.is_some() {
             return Ok((gpu.recorder.given(self.config.n_embd)?, Start::Rows));
         }
-        let x = gpu
-            .recorder
-            .embed(stored("token_embd.weight", &self.embedding)?)?;
+        let x = gpu.recorder.embed(stored("token_embd.weight", &self.embedding)?)?;
         if let Some(scale) = self.config.embedding_scale {
             gpu.recorder.scale(x, scale);
         }

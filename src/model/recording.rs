@@ -70,19 +70,8 @@ pub fn refuse(parts: &[(bool, &str)]) -> Result<(), ProgramError> {
 
 impl<'a> Recording<'a> {
     /// One with these position embeddings.
-    pub fn new(
-        recorder: Recorder<'a>,
-        heads: [usize; 2],
-        sizes: [usize; 2],
-        ropes: &'a [Rope; 2],
-    ) -> Recording<'a> {
-        Recording {
-            recorder,
-            heads,
-            sizes,
-            ropes,
-            used: Vec::new(),
-        }
+    pub fn new(recorder: Recorder<'a>, heads: [usize; 2], sizes: [usize; 2], ropes: &'a [Rope; 2]) -> Recording<'a> {
+        Recording { recorder, heads, sizes, ropes, used: Vec::new() }
     }
 
     /// What was recorded, and the position embedding of each of its tables.
@@ -131,12 +120,7 @@ impl<'a> Recording<'a> {
     }
 
     /// `gate = f(gate) * up`, or `f(gate)` alone.
-    pub fn gate(
-        &mut self,
-        activation: Activation,
-        gate: Span,
-        up: Option<Span>,
-    ) -> Result<(), ProgramError> {
+    pub fn gate(&mut self, activation: Activation, gate: Span, up: Option<Span>) -> Result<(), ProgramError> {
         let function = match activation {
             Activation::Silu => Gate::Silu,
             Activation::Relu => Gate::Relu,
@@ -170,16 +154,7 @@ impl<'a> Recording<'a> {
 pub fn stored<'a>(name: &'a str, matrix: &'a matmul::Matrix) -> Result<Matrix<'a>, ProgramError> {
     let Some((data, scale)) = matrix.stored() else {
         let ty = matrix.ty;
-        return missing(format!(
-            "weights in the layouts of the CPU ({name}, {ty}); load the model without packing"
-        ));
+        return missing(format!("weights in the layouts of the CPU ({name}, {ty}); load the model without packing"));
     };
-    Ok(Matrix {
-        name,
-        ty: matrix.ty,
-        rows: matrix.rows,
-        columns: matrix.cols,
-        data,
-        scale,
-    })
+    Ok(Matrix { name, ty: matrix.ty, rows: matrix.rows, columns: matrix.cols, data, scale })
 }

@@ -1,9 +1,9 @@
-//! Several residual streams side by side, which every half of a block reads and writes: hyper-connections (Zhu and others
-//! 2024), as Hunyuan 4 has them.
+//! Several residual streams side by side, which every half of a block reads and writes: hyper-connections (Zhu and
+//! others 2024), as Hunyuan 4 has them.
 //!
-//! The streams of a token follow each other. Their norm, all of them one row, gives two coefficients for each stream: what
-//! the half sees is the sum of the streams times the first ones, and what it gives is added to each stream times its
-//! second one. Behind the last block the streams become one by coefficients of their own.
+//! The streams of a token follow each other. Their norm, all of them one row, gives two coefficients for each stream:
+//! what the half sees is the sum of the streams times the first ones, and what it gives is added to each stream times
+//! its second one. Behind the last block the streams become one by coefficients of their own.
 
 use super::config::Streams;
 use super::linear::Linear;
@@ -26,42 +26,18 @@ pub struct Connection {
 
 impl Connection {
     /// With these tensors, and norms of this epsilon.
-    pub fn new(
-        sizes: Streams,
-        eps: f32,
-        mixes: Linear,
-        scales: Vec<f32>,
-        bases: Vec<f32>,
-    ) -> Connection {
+    pub fn new(sizes: Streams, eps: f32, mixes: Linear, scales: Vec<f32>, bases: Vec<f32>) -> Connection {
         let row = mixes.weight.cols;
-        let norm = Norm {
-            kind: Kind::Rms,
-            eps,
-            row,
-            gains: vec![1.0; row],
-            bias: None,
-        };
-        Connection {
-            sizes,
-            norm,
-            mixes,
-            scales,
-            bases,
-        }
+        let norm = Norm { kind: Kind::Rms, eps, row, gains: vec![1.0; row], bias: None };
+        Connection { sizes, norm, mixes, scales, bases }
     }
 
-    /// What a half of a block sees of the streams `x`, `[tokens][streams][n_embd]`, and the coefficients of what it gives,
-    /// `[tokens][streams]`, where there are any.
+    /// What a half of a block sees of the streams `x`, `[tokens][streams][n_embd]`, and the coefficients of what it
+    /// gives, `[tokens][streams]`, where there are any.
     pub fn read(&self, x: &[f32], pass: &Pass<'_, '_>) -> (Vec<f32>, Vec<f32>) {
-        let Streams {
-            count,
-            eps,
-            magnitude,
-        } = self.sizes;
+        let Streams { count, eps, magnitude } = self.sizes;
         let normed = self.norm.apply(pass.isa(), x);
-        let mixes = self
-            .mixes
-            .apply(&pass.activations_of(&normed, self.norm.row));
+        let mixes = self.mixes.apply(&pass.activations_of(&normed, self.norm.row));
         let width = self.norm.row / count;
         let mut seen = Vec::with_capacity(x.len() / count);
         let mut given = Vec::new();
@@ -95,18 +71,13 @@ fn write(x: &mut [f32], y: &[f32], coefficients: &[f32], count: usize) {
     let streams = x.chunks_exact_mut(width).zip(coefficients).enumerate();
     for (i, (stream, coefficient)) in streams {
         let y = &y[i / count * width..][..width];
-        stream
-            .iter_mut()
-            .zip(y)
-            .for_each(|(x, y)| *x += y * coefficient);
+        stream.iter_mut().zip(y).for_each(|(x, y)| *x += y * coefficient);
     }
 }
 
 /// Every row of `x`, `width` numbers, once for each stream.
 pub fn open(x: &[f32], width: usize, count: usize) -> Vec<f32> {
-    x.chunks_exact(width)
-        .flat_map(|row| row.repeat(count))
-        .collect()
+    x.chunks_exact(width).flat_map(|row| row.repeat(count)).collect()
 }
 
 #[cfg(test)]

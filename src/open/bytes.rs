@@ -23,10 +23,7 @@ pub fn open_bytes(path: impl AsRef<Path>, mmap: bool) -> Result<Bytes, OpenError
     let meta = match fs::metadata(path) {
         Ok(meta) => meta,
         Err(e) if e.kind() != Io::NotFound => {
-            return Err(OpenError::Open {
-                path: shown(),
-                error: e,
-            });
+            return Err(OpenError::Open { path: shown(), error: e });
         }
         Err(_) if path.is_symlink() => return Err(OpenError::DanglingLink { path: shown() }),
         Err(_) => return Err(OpenError::Missing { path: shown() }),
@@ -37,32 +34,20 @@ pub fn open_bytes(path: impl AsRef<Path>, mmap: bool) -> Result<Bytes, OpenError
     if !meta.is_file() {
         return Err(OpenError::NotRegular { path: shown() });
     }
-    let file = File::open(path).map_err(|error| OpenError::Open {
-        path: shown(),
-        error,
-    })?;
+    let file = File::open(path).map_err(|error| OpenError::Open { path: shown(), error })?;
     if mmap && meta.len() > 0 {
         // SAFETY: the map is read-only, and no code of this process writes to the file it maps. That no other process
         // cuts the file short meanwhile cannot be checked; like every program that maps its model we rely on it, the
         // documentation of `OpenOptions::mmap` says so, and reading the file instead is there for who cannot.
-        let map = unsafe { Mmap::map(&file) }.map_err(|error| OpenError::Map {
-            path: shown(),
-            error,
-        })?;
-        let source = SourceFile::new(file).map_err(|error| OpenError::Read {
-            path: shown(),
-            error,
-        })?;
+        let map = unsafe { Mmap::map(&file) }.map_err(|error| OpenError::Map { path: shown(), error })?;
+        let source = SourceFile::new(file).map_err(|error| OpenError::Read { path: shown(), error })?;
         return Ok(Arc::new(Mapped { map, source }));
     }
     // Of a file that grows meanwhile no more is read than it had.
     match read_up_to(file.take(meta.len()), meta.len(), meta.len()) {
         Ok(bytes) => Ok(Arc::new(bytes)),
         Err(error) if error.kind() == Io::OutOfMemory => Err(OpenError::TooLarge { path: shown() }),
-        Err(error) => Err(OpenError::Read {
-            path: shown(),
-            error,
-        }),
+        Err(error) => Err(OpenError::Read { path: shown(), error }),
     }
 }
 
@@ -93,10 +78,7 @@ impl ByteStore for Mapped {
             if len > 0 {
                 // SAFETY: dropping pages of this map loses nothing, because the map is read-only and backed by the
                 // file: a page that is touched again is read again, with the same bytes. Failure changes nothing.
-                let _ = unsafe {
-                    self.map
-                        .unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, start, len)
-                };
+                let _ = unsafe { self.map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, start, len) };
             }
         }
         #[cfg(not(unix))]
@@ -106,9 +88,7 @@ impl ByteStore for Mapped {
     fn need(&self, range: Range<usize>) {
         // Failure changes nothing.
         #[cfg(unix)]
-        let _ = self
-            .map
-            .advise_range(memmap2::Advice::WillNeed, range.start, range.len());
+        let _ = self.map.advise_range(memmap2::Advice::WillNeed, range.start, range.len());
         #[cfg(not(unix))]
         let _ = range;
     }

@@ -19,10 +19,7 @@ use super::{OpenError, open_bytes};
 /// what it looks like instead), cut off, big-endian, damaged, or a shard that is missing.
 pub fn open_file(path: impl AsRef<Path>, mmap: bool) -> Result<ModelFile, OpenError> {
     let path = path.as_ref();
-    let in_file = |error: GgufError| OpenError::Gguf {
-        path: path.to_owned(),
-        error: Box::new(error),
-    };
+    let in_file = |error: GgufError| OpenError::Gguf { path: path.to_owned(), error: Box::new(error) };
     let shard = open_shard(path, mmap)?;
     let count = split::count(&shard.gguf).map_err(in_file)?;
     let mut shards = Vec::new();
@@ -50,16 +47,9 @@ pub fn open_file(path: impl AsRef<Path>, mmap: bool) -> Result<ModelFile, OpenEr
 fn shard_name(path: &Path, count: u32) -> Result<ShardName, OpenError> {
     let name = ShardName::parse(path)
         .or_else(|| ShardName::parse(&fs::canonicalize(path).ok()?))
-        .ok_or_else(|| OpenError::ShardName {
-            path: path.to_owned(),
-            count,
-        })?;
+        .ok_or_else(|| OpenError::ShardName { path: path.to_owned(), count })?;
     if name.count != count {
-        return Err(OpenError::ShardCount {
-            path: path.to_owned(),
-            count,
-            named: name.count,
-        });
+        return Err(OpenError::ShardCount { path: path.to_owned(), count, named: name.count });
     }
     Ok(name)
 }
@@ -76,14 +66,8 @@ fn open_shard(path: &Path, mmap: bool) -> Result<Shard, OpenError> {
         Ok(gguf) => Ok(Shard { path, gguf, bytes }),
         Err(e) => Err(match e.kind {
             ErrorKind::Empty => OpenError::Empty { path },
-            ErrorKind::Magic { .. } => OpenError::NotGguf {
-                path,
-                looks: guess(content),
-            },
-            _ => OpenError::Gguf {
-                path,
-                error: Box::new(e),
-            },
+            ErrorKind::Magic { .. } => OpenError::NotGguf { path, looks: guess(content) },
+            _ => OpenError::Gguf { path, error: Box::new(e) },
         }),
     }
 }
@@ -91,10 +75,7 @@ fn open_shard(path: &Path, mmap: bool) -> Result<Shard, OpenError> {
 /// The header of an any-precision file that ends early: what there is of it may be a model all the same,
 /// which [`AnyPrec::read`] finds out.
 fn prefix(content: &[u8]) -> Option<Gguf> {
-    let limits = Limits {
-        partial: true,
-        ..Limits::default()
-    };
+    let limits = Limits { partial: true, ..Limits::default() };
     let gguf = Gguf::parse(content, &limits).ok()?;
     AnyPrec::is(&gguf.meta).then_some(gguf)
 }

@@ -4,20 +4,13 @@
 pub fn guess(bytes: &[u8]) -> String {
     let head = &bytes[..bytes.len().min(512)];
     let text = head.trim_ascii_start();
-    let starts =
-        |s: &str| text.len() >= s.len() && text[..s.len()].eq_ignore_ascii_case(s.as_bytes());
+    let starts = |s: &str| text.len() >= s.len() && text[..s.len()].eq_ignore_ascii_case(s.as_bytes());
     let known = [
         ("<!doctype", "a web page; the download went wrong"),
         ("<html", "a web page; the download went wrong"),
-        (
-            "version https://git-lfs",
-            "a git-lfs pointer; fetch the model itself with `git lfs pull`",
-        ),
+        ("version https://git-lfs", "a git-lfs pointer; fetch the model itself with `git lfs pull`"),
         ("{", "JSON"),
-        (
-            "PK\x03\x04",
-            "a zip archive or a PyTorch checkpoint; convert it to GGUF first",
-        ),
+        ("PK\x03\x04", "a zip archive or a PyTorch checkpoint; convert it to GGUF first"),
         ("lmgg", "an old GGML model; convert it to GGUF first"),
         ("fmgg", "an old GGML model; convert it to GGUF first"),
         ("tjgg", "an old GGML model; convert it to GGUF first"),
@@ -37,15 +30,9 @@ pub fn guess(bytes: &[u8]) -> String {
     let line = text.split(|&b| b == b'\n').next().unwrap_or_default();
     match std::str::from_utf8(&line[..line.len().min(40)]) {
         Ok(line) if !line.contains(|c: char| c.is_control() && c != '\t' && c != '\r') => {
-            format!(
-                "text, it starts with \"{}\"",
-                line.trim_end().escape_default()
-            )
+            format!("text, it starts with \"{}\"", line.trim_end().escape_default())
         }
-        _ => format!(
-            "binary data, it starts with \"{}\"",
-            head[..head.len().min(8)].escape_ascii()
-        ),
+        _ => format!("binary data, it starts with \"{}\"", head[..head.len().min(8)].escape_ascii()),
     }
 }
 
@@ -57,10 +44,7 @@ mod tests {
     fn usual_mistakes_are_recognized() {
         for (bytes, looks) in [
             (&b"<!DOCTYPE html><html>"[..], "a web page"),
-            (
-                b"version https://git-lfs.github.com/spec/v1",
-                "git lfs pull",
-            ),
+            (b"version https://git-lfs.github.com/spec/v1", "git lfs pull"),
             (b"{\"a\": 1}", "JSON"),
             (b"PK\x03\x04", "PyTorch"),
             (b"\x1f\x8b\x08", "gzip"),

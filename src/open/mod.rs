@@ -26,8 +26,8 @@ pub use error::OpenError;
 pub use file::open_file;
 pub use threads::usable_threads;
 
-/// How a model is opened. None of these changes a bit of a result, except `number_path`, `adapters`, control vectors, `cache`,
-/// and `packing` where a file leaves open what its bytes mean.
+/// How a model is opened. None of these changes a bit of a result, except `number_path`, `adapters`, control vectors,
+/// `cache`, and `packing` where a file leaves open what its bytes mean.
 ///
 /// ```
 /// use trine::OpenOptions;
@@ -57,13 +57,14 @@ pub struct OpenOptions {
     pub number_path: NumberPath,
     /// What files with I2_S, TL1 and TL2 tensors do not say of themselves.
     pub packing: PackingOptions,
-    /// Files of low-rank weights (LoRA) in GGUF that are added to the model's, each with a factor, in the order in which they are named.
-    /// They decide the bits of the result.
+    /// Files of low-rank weights (LoRA) in GGUF that are added to the model's, each with a factor, in the order in
+    /// which they are named. They decide the bits of the result.
     pub adapters: Vec<(PathBuf, f32)>,
-    /// Files of control vectors in GGUF, each with a factor: directions that are added to the residual stream. They decide the bits of
-    /// the result.
+    /// Files of control vectors in GGUF, each with a factor: directions that are added to the residual stream. They
+    /// decide the bits of the result.
     pub control_vectors: Vec<(PathBuf, f32)>,
-    /// The first and the last block behind which directions are added; a number that is not positive: the first or last there is.
+    /// The first and the last block behind which directions are added; a number that is not positive: the first or last
+    /// there is.
     pub control_blocks: (i32, i32),
     /// The types of keys and values. They decide the bits of the result.
     pub cache: CacheTypes,
@@ -105,13 +106,7 @@ pub fn open_with(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Model,
     // first, because it is cheap and has nothing to do with the file
     let isa = options.isa.map_or_else(Isa::from_env, Ok)?;
     let file = open_file(path, options.mmap)?;
-    load(
-        file,
-        &OpenOptions {
-            isa: Some(isa),
-            ..options.clone()
-        },
-    )
+    load(file, &OpenOptions { isa: Some(isa), ..options.clone() })
 }
 
 /// Loads a model whose file is open already; [`OpenOptions::mmap`] is for adapters alone here.
@@ -124,10 +119,7 @@ pub fn load(file: ModelFile, options: &OpenOptions) -> Result<Model, OpenError> 
     let threads = usable_threads(options.threads);
     let adapter = |(path, scale): &(PathBuf, f32)| {
         let file = Arc::new(open_file(path, options.mmap)?);
-        Ok(Adapter {
-            file,
-            scale: *scale,
-        })
+        Ok(Adapter { file, scale: *scale })
     };
     let adapters: Result<_, OpenError> = options.adapters.iter().map(adapter).collect();
     let vectors: Result<_, OpenError> = options.control_vectors.iter().map(adapter).collect();
@@ -137,37 +129,22 @@ pub fn load(file: ModelFile, options: &OpenOptions) -> Result<Model, OpenError> 
         number_path: options.number_path,
         packing: options.packing.clone(),
         adapters: adapters?,
-        control: Control {
-            vectors: vectors?,
-            blocks: options.control_blocks,
-        },
+        control: Control { vectors: vectors?, blocks: options.control_blocks },
         cache: options.cache,
         offload: options.offload.clone(),
     };
-    let weights = Weights::load(&file, &options).map_err(|error| OpenError::Model {
-        path: path.clone(),
-        error: Box::new(error),
-    })?;
+    let weights = Weights::load(&file, &options)
+        .map_err(|error| OpenError::Model { path: path.clone(), error: Box::new(error) })?;
     let tokenizer = Tokenizer::from_metadata(file.meta())
         .or_else(|why| match why.leaves_ids() {
             true => Tokenizer::for_ids_only(file.meta(), weights.n_vocab(), &why),
             false => Err(why),
         })
-        .map_err(|error| OpenError::Tokenizer {
-            path: path.clone(),
-            error: Box::new(error),
-        })?;
+        .map_err(|error| OpenError::Tokenizer { path: path.clone(), error: Box::new(error) })?;
     let (tokens, logits) = (tokenizer.n_vocab(), weights.n_vocab());
     if tokens != logits {
-        return Err(OpenError::Vocabulary {
-            path,
-            tokens,
-            logits,
-        });
+        return Err(OpenError::Vocabulary { path, tokens, logits });
     }
     let pool = Pool::new(threads).map_err(|error| OpenError::Threads { threads, error })?;
-    Model::new(file, weights, tokenizer, pool).map_err(|error| OpenError::Gguf {
-        path,
-        error: Box::new(error),
-    })
+    Model::new(file, weights, tokenizer, pool).map_err(|error| OpenError::Gguf { path, error: Box::new(error) })
 }

@@ -18,10 +18,8 @@ fn physical_cores() -> Option<usize> {
         let line = entry.lines().find(|l| l.starts_with(name))?;
         Some(line.split_once(':')?.1.trim().to_owned())
     };
-    let cores: HashSet<_> = list
-        .split("\n\n")
-        .filter_map(|e| Some((field(e, "physical id")?, field(e, "core id")?)))
-        .collect();
+    let cores: HashSet<_> =
+        list.split("\n\n").filter_map(|e| Some((field(e, "physical id")?, field(e, "core id")?))).collect();
     Some(cores.len()).filter(|&n| n > 0)
 }
 

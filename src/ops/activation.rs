@@ -25,7 +25,8 @@ pub enum Activation {
     LimitedSilu(f32),
     /// a x^2 + b x above zero, (e^min(x, c) - 1 - x) n + b x from there down (ggml `xielu`), for `[n, a, b, c]`.
     Xielu([f32; 4]),
-    /// b tanh(x / b) / (1 + e^-x) * c tanh(up / c), for `[b, c]`; up as it is where c is not above 0 (llama.cpp's SiTU).
+    /// b tanh(x / b) / (1 + e^-x) * c tanh(up / c), for `[b, c]`; up as it is where c is not above 0 (llama.cpp's
+    /// SiTU).
     Situ([f32; 2]),
 }
 
@@ -123,9 +124,7 @@ pub fn softplus(x: f32) -> f32 {
 }
 
 fn each(gate: &mut [f32], up: &[f32], f: impl Fn(f32, f32) -> f32) {
-    gate.iter_mut()
-        .zip(up)
-        .for_each(|(gate, &up)| *gate = f(*gate, up));
+    gate.iter_mut().zip(up).for_each(|(gate, &up)| *gate = f(*gate, up));
 }
 
 /// `std::min(x, limit)`: NaN stays.
@@ -140,24 +139,13 @@ mod tests {
     #[test]
     fn without_a_gate_the_function_stands_alone() {
         let isa = Isa::detect();
-        for f in [
-            Activation::Silu,
-            Activation::Gelu,
-            Activation::SquaredRelu,
-            Activation::Relu,
-        ] {
+        for f in [Activation::Silu, Activation::Gelu, Activation::SquaredRelu, Activation::Relu] {
             let x: Vec<f32> = (0..CHUNK + 77).map(|i| i as f32 * 0.01 - 80.0).collect();
             let (mut alone, mut gated) = (x.clone(), x);
             f.apply(isa, &mut alone);
             let ones = vec![1.0; gated.len()];
             f.gate(isa, &mut gated, &ones);
-            assert!(
-                alone
-                    .iter()
-                    .zip(&gated)
-                    .all(|(a, b)| a.to_bits() == b.to_bits()),
-                "{f:?}"
-            );
+            assert!(alone.iter().zip(&gated).all(|(a, b)| a.to_bits() == b.to_bits()), "{f:?}");
         }
     }
 
@@ -168,21 +156,13 @@ mod tests {
         for size in [1, 3] {
             let gate: Vec<f32> = (0..n / size).map(|i| (i % 90) as f32 - 40.0).collect();
             for (f, of) in [
-                (
-                    HeadGate::Sigmoid,
-                    (|g| 1.0 / (1.0 + expf(-g))) as fn(f32) -> f32,
-                ),
-                (HeadGate::Softplus, |g| {
-                    if g > 20.0 { g } else { logf(1.0 + expf(g)) }
-                }),
+                (HeadGate::Sigmoid, (|g| 1.0 / (1.0 + expf(-g))) as fn(f32) -> f32),
+                (HeadGate::Softplus, |g| if g > 20.0 { g } else { logf(1.0 + expf(g)) }),
             ] {
                 let mut y = x.clone();
                 f.apply(&mut y, &gate);
                 let expected = |i: usize| x[i] * of(gate[i / size]);
-                assert!(
-                    (0..n).all(|i| y[i].to_bits() == expected(i).to_bits()),
-                    "{f:?}"
-                );
+                assert!((0..n).all(|i| y[i].to_bits() == expected(i).to_bits()), "{f:?}");
             }
         }
     }
@@ -200,14 +180,8 @@ mod tests {
         assert_eq!(gated(clamped, 5.0, -9.0), silu(2.0) * -2.0);
         assert_eq!(gated(clamped, -5.0, 1.5), silu(-5.0) * 1.5);
         let quick = |x: f32| x / (1.0 + expf(1.702 * -x));
-        assert_eq!(
-            gated(Activation::OpenAiSwiglu, 9.0, -8.0),
-            quick(7.0) * -6.0
-        );
-        assert_eq!(
-            gated(Activation::OpenAiSwiglu, -9.0, 0.25),
-            quick(-9.0) * 1.25
-        );
+        assert_eq!(gated(Activation::OpenAiSwiglu, 9.0, -8.0), quick(7.0) * -6.0);
+        assert_eq!(gated(Activation::OpenAiSwiglu, -9.0, 0.25), quick(-9.0) * 1.25);
         assert_eq!(gated(Activation::Relu, -1.0, f32::INFINITY), 0.0);
         assert_eq!(gated(Activation::Relu, 3.0, -2.0), -6.0);
     }

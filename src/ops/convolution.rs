@@ -20,11 +20,7 @@ impl Convolution {
     /// Of weights `[channels][kernel]`, `kernel` at least 1.
     pub fn new(weights: &[f32], kernel: usize, bias: Option<Vec<f32>>) -> Convolution {
         let taps = (0..kernel).flat_map(|i| weights.iter().skip(i).step_by(kernel));
-        Convolution {
-            channels: weights.len() / kernel,
-            weights: taps.copied().collect(),
-            bias,
-        }
+        Convolution { channels: weights.len() / kernel, weights: taps.copied().collect(), bias }
     }
 
     /// Of `x`, `[tokens][channels]`, the next positions after those of `state`, which goes on to their end.
@@ -84,10 +80,7 @@ mod tests {
         for cut in [1, 2, 5, tokens] {
             let mut state = vec![0f32; (kernel - 1) * channels];
             let parts = x.chunks(cut * channels);
-            let got: Vec<u32> = parts
-                .flat_map(|x| convolution.run(x, &mut state).to_vec())
-                .map(f32::to_bits)
-                .collect();
+            let got: Vec<u32> = parts.flat_map(|x| convolution.run(x, &mut state).to_vec()).map(f32::to_bits).collect();
             assert!(got == expected, "parts of {cut}");
         }
     }

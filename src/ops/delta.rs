@@ -1,9 +1,9 @@
 //! The gated delta rule: the recurrence of Gated DeltaNet and Kimi Delta Attention.
 //!
-//! A head's state is a square matrix `S`. Every position, with its key k, value v, query q, decay g and strength b, makes
-//! of it `S = S * e^g`, `d = (v - S^T k) * b`, `S = S + k d^T`, and reads `S^T q / sqrt(size)`
-//! (ggml `ggml_compute_forward_gated_delta_net`): products in `f32`, each rounded; the two matrix products in `f64` in
-//! order and rounded at last, as ggml's dot products are. The decay is one number, or one for each row of the state.
+//! A head's state is a square matrix `S`. Every position, with its key k, value v, query q, decay g and strength b,
+//! makes of it `S = S * e^g`, `d = (v - S^T k) * b`, `S = S + k d^T`, and reads `S^T q / sqrt(size)` (ggml
+//! `ggml_compute_forward_gated_delta_net`): products in `f32`, each rounded; the two matrix products in `f64` in order
+//! and rounded at last, as ggml's dot products are. The decay is one number, or one for each row of the state.
 //!
 //! Lanes are columns of the state, so that every column keeps its own chain; heads are tasks.
 
@@ -18,7 +18,8 @@ pub struct Delta {
     pub heads: usize,
     /// Heads of keys and queries, which divide them.
     pub key_heads: usize,
-    /// Whether heads that share a key follow each other; otherwise all keys have their turn before the first comes again.
+    /// Whether heads that share a key follow each other; otherwise all keys have their turn before the first comes
+    /// again.
     pub neighbours: bool,
     /// Elements of a key, a query and a value.
     pub size: usize,
@@ -54,10 +55,8 @@ impl Delta {
         let tokens = steps.v.len() / width;
         let mut y = vec![0f32; steps.v.len()];
         let states = states.chunks_exact_mut(n * n);
-        let mut heads: Vec<Head<'_>> = states
-            .zip(y.chunks_exact_mut(tokens * n))
-            .map(|(state, y)| Head { state, y })
-            .collect();
+        let mut heads: Vec<Head<'_>> =
+            states.zip(y.chunks_exact_mut(tokens * n)).map(|(state, y)| Head { state, y }).collect();
         pool::chunks_mut(&mut heads, 1, |no, head| {
             head.iter_mut().for_each(|head| self.head(no, steps, head));
         });
@@ -109,9 +108,7 @@ impl Delta {
                     *sum += f64::from(*s * q);
                 }
             }
-            y.iter_mut()
-                .zip(&sums)
-                .for_each(|(y, &sum)| *y = sum as f32 * scale);
+            y.iter_mut().zip(&sums).for_each(|(y, &sum)| *y = sum as f32 * scale);
         }
     }
 }
@@ -127,11 +124,7 @@ mod tests {
         let mut out = vec![0u32; tokens * rule.heads * n];
         for head in 0..rule.heads {
             let shared = rule.heads / rule.key_heads;
-            let key_head = if rule.neighbours {
-                head / shared
-            } else {
-                head % rule.key_heads
-            };
+            let key_head = if rule.neighbours { head / shared } else { head % rule.key_heads };
             for j in 0..n {
                 let mut column = vec![0f32; n];
                 for t in 0..tokens {
@@ -164,12 +157,7 @@ mod tests {
     fn columns_have_their_own_chains_however_positions_are_cut() {
         let mut random = Random(0xde17a);
         for (neighbours, by_row) in [(true, false), (false, true)] {
-            let rule = Delta {
-                heads: 6,
-                key_heads: 3,
-                neighbours,
-                size: 10,
-            };
+            let rule = Delta { heads: 6, key_heads: 3, neighbours, size: 10 };
             let tokens = 9;
             let mut floats = |n: usize| -> Vec<f32> { (0..n).map(|_| random.float()).collect() };
             let keys = tokens * rule.key_heads * rule.size;
@@ -177,13 +165,7 @@ mod tests {
             let (q, k, v) = (floats(keys), floats(keys), floats(values));
             let b = floats(tokens * rule.heads);
             let g = floats(if by_row { values } else { b.len() });
-            let all = Steps {
-                q: &q,
-                k: &k,
-                v: &v,
-                g: &g,
-                b: &b,
-            };
+            let all = Steps { q: &q, k: &k, v: &v, g: &g, b: &b };
             let want = expected(&rule, &all, tokens);
             for (threads, cut) in [(1, tokens), (2, 4), (1, 1)] {
                 let pool = pool::Pool::new(threads).expect("threads");
@@ -196,13 +178,7 @@ mod tests {
                         v[from * row..to * row].to_vec()
                     };
                     let [q, k, v, g, b] = [&q, &k, &v, &g, &b].map(|v| part(v));
-                    let steps = Steps {
-                        q: &q,
-                        k: &k,
-                        v: &v,
-                        g: &g,
-                        b: &b,
-                    };
+                    let steps = Steps { q: &q, k: &k, v: &v, g: &g, b: &b };
                     let y = pool.install(|| rule.run(&steps, &mut states));
                     got.extend(y.iter().map(|v| v.to_bits()));
                 }

@@ -58,12 +58,13 @@ pub struct Choosing {
     pub gating: Gating,
     /// What experts are chosen by.
     pub claim: Claim,
-    /// So many experts have one in common, which is meant: experts are numbered by that then, and weighed as the expert of
-    /// that number (llama.cpp's GroveMoE). 1 where each is its own.
+    /// So many experts have one in common, which is meant: experts are numbered by that then, and weighed as the expert
+    /// of that number (llama.cpp's GroveMoE). 1 where each is its own.
     pub shared_by: usize,
     /// What is added to the probabilities for the choice alone.
     pub bias: Option<Vec<f32>>,
-    /// Groups of as many experts each, and how many of them, those with the greatest sums of two, a token may choose from.
+    /// Groups of as many experts each, and how many of them, those with the greatest sums of two, a token may choose
+    /// from.
     pub groups: Option<[usize; 2]>,
     /// Whether weights are divided by their sum, which is added up in `f64`, rounded, and at least 2^-14.
     pub normalize: bool,
@@ -74,8 +75,8 @@ pub struct Choosing {
 impl Choosing {
     /// The choices of every token, `[tokens][used]`, the most probable first.
     ///
-    /// `scores` are the router's, `[tokens][experts]`, and are overwritten. Equal probabilities are ordered as libstdc++'s
-    /// `std::sort` of all of them leaves them.
+    /// `scores` are the router's, `[tokens][experts]`, and are overwritten. Equal probabilities are ordered as
+    /// libstdc++'s `std::sort` of all of them leaves them.
     pub fn choose(&self, scores: &mut [f32]) -> Vec<Choice> {
         let mut choices = Vec::with_capacity(scores.len() / self.experts.max(1) * self.used);
         let mut weights = Vec::with_capacity(self.used);
@@ -95,9 +96,7 @@ impl Choosing {
             if self.shared_by > 1 {
                 let inverse = 1.0 / self.shared_by as f32;
                 let chunk = |expert: usize| (expert as f32 * inverse) as usize;
-                chosen
-                    .iter_mut()
-                    .for_each(|expert| *expert = chunk(*expert));
+                chosen.iter_mut().for_each(|expert| *expert = chunk(*expert));
             }
             weights.clear();
             weights.extend(chosen.iter().map(|&expert| scores[expert]));
@@ -151,13 +150,12 @@ impl Choosing {
 fn descending(values: &[f32]) -> Vec<usize> {
     let mut places: Vec<usize> = (0..values.len()).collect();
     if values.iter().any(|p| p.is_nan()) {
-        // The reference's sort has no answer to these, which come last here; what follows is NaN whichever experts are taken.
+        // The reference's sort has no answer to these, which come last here; what follows is NaN whichever experts are
+        // taken.
         let last = |&place: &usize| values[place].is_nan();
         places.sort_by(|a, b| {
             let falling = values[*b].partial_cmp(&values[*a]);
-            last(a)
-                .cmp(&last(b))
-                .then(falling.unwrap_or(Ordering::Equal))
+            last(a).cmp(&last(b)).then(falling.unwrap_or(Ordering::Equal))
         });
     } else {
         order::sort(&mut places, |&a, &b| values[a] > values[b]);
@@ -248,33 +246,20 @@ mod tests {
         };
         let chosen = biased.choose(&mut [2.0, -3.0, 1.0]);
         let expected = [(1, sigmoid(-3.0) * 2.5), (0, sigmoid(2.0) * 2.5)];
-        assert_eq!(
-            chosen
-                .iter()
-                .map(|c| (c.expert, c.weight))
-                .collect::<Vec<_>>(),
-            expected
-        );
+        assert_eq!(chosen.iter().map(|c| (c.expert, c.weight)).collect::<Vec<_>>(), expected);
     }
 
     #[test]
     fn scores_decide_where_sigmoids_are_equal() {
         // both sigmoids round to 1
-        let by = |claim| Choosing {
-            gating: Gating::Sigmoid,
-            claim,
-            ..rule(3, 1, false)
-        };
+        let by = |claim| Choosing { gating: Gating::Sigmoid, claim, ..rule(3, 1, false) };
         assert_eq!(experts(&by(Claim::Scores), &[50.0, 60.0, 1.0]), [1]);
         assert_eq!(experts(&by(Claim::Sigmoids), &[50.0, 60.0, 1.0]), [0]);
     }
 
     #[test]
     fn experts_that_share_one_are_numbered_by_it() {
-        let shared = Choosing {
-            shared_by: 3,
-            ..rule(6, 2, false)
-        };
+        let shared = Choosing { shared_by: 3, ..rule(6, 2, false) };
         let scores = [0.0, 1.0, 2.0, 3.0, 9.0, 5.0];
         let mut probabilities = scores;
         soft_max(&mut probabilities);
@@ -285,21 +270,14 @@ mod tests {
 
     #[test]
     fn experts_outside_of_the_best_groups_are_not_chosen() {
-        let grouped = Choosing {
-            gating: Gating::SoftMaxOfChosen,
-            groups: Some([3, 2]),
-            ..rule(9, 3, false)
-        };
+        let grouped = Choosing { gating: Gating::SoftMaxOfChosen, groups: Some([3, 2]), ..rule(9, 3, false) };
         // the group of the greatest score has the least sum of two
         let scores = [9.0, -9.0, -9.0, 5.0, 5.0, 0.0, 4.0, 3.0, 8.0];
         assert_eq!(experts(&grouped, &scores), [8, 3, 4]);
         let mut expected = vec![8.0, 5.0, 5.0];
         soft_max(&mut expected);
         let weights = grouped.choose(&mut scores.to_vec());
-        assert_eq!(
-            weights.iter().map(|c| c.weight).collect::<Vec<_>>(),
-            expected
-        );
+        assert_eq!(weights.iter().map(|c| c.weight).collect::<Vec<_>>(), expected);
     }
 
     #[test]
@@ -314,10 +292,7 @@ mod tests {
     fn normalized_weights_are_quotients_of_the_rounded_sum() {
         let plain = of(&[1.0, 0.25, 3.0, -2.0, 0.0, 0.125], 3, false);
         let sum: f64 = plain.iter().map(|c| f64::from(c.weight)).sum();
-        for (a, b) in plain
-            .iter()
-            .zip(of(&[1.0, 0.25, 3.0, -2.0, 0.0, 0.125], 3, true))
-        {
+        for (a, b) in plain.iter().zip(of(&[1.0, 0.25, 3.0, -2.0, 0.0, 0.125], 3, true)) {
             assert_eq!((a.weight / sum as f32).to_bits(), b.weight.to_bits());
         }
     }

@@ -1,8 +1,9 @@
 //! Both products of a gated network, its activation and the encoding for the next product, in one region of the pool.
 //!
-//! Done one after the other, the products of a prompt are written to rows that no second-level cache holds, read for the
-//! activation, written, and read again to be encoded; writing them alone takes up to a fifth of a prompt's time. Here a
-//! task takes some columns from the products to the encoded blocks, a quarter of the bytes, while they stay in its cache.
+//! Done one after the other, the products of a prompt are written to rows that no second-level cache holds, read for
+//! the activation, written, and read again to be encoded; writing them alone takes up to a fifth of a prompt's time.
+//! Here a task takes some columns from the products to the encoded blocks, a quarter of the bytes, while they stay in
+//! its cache.
 
 use super::activation::Activation;
 use super::matmul::{Activations, Matrix, encode, encoded_bytes};
@@ -10,15 +11,16 @@ use crate::kernels::packed::Encoding;
 use crate::kernels::{AlignedBytes, Floats};
 use crate::pool;
 
-/// Rows of the matrices, columns of what they give, that a task computes: a block of the encodings with the largest one.
+/// Rows of the matrices, columns of what they give, that a task computes: a block of the encodings with the largest
+/// one.
 const COLUMNS: usize = 256;
 /// Tokens of a task at most, for which a group of rows is unpacked once.
 const TOKENS: usize = 256;
 /// Tokens of a task at least, where there are threads for more tasks.
 const FEW: usize = 64;
 
-/// `f(W x) * (V x)` for every row of `x`, encoded for products with `next`; `None` where that has to be done step by step:
-/// with few rows, matrices that are not packed or have a scale, and where somebody sees the values.
+/// `f(W x) * (V x)` for every row of `x`, encoded for products with `next`; `None` where that has to be done step by
+/// step: with few rows, matrices that are not packed or have a scale, and where somebody sees the values.
 ///
 /// The bits are those of [`super::matmul::matmul`], [`Activation::gate`] and the encoding one after the other.
 pub fn gated(
@@ -94,12 +96,7 @@ mod tests {
     fn the_bits_are_those_of_one_step_after_the_other() {
         let mut random = Random(7);
         // the second block of columns is not whole where the types allow that
-        let cases = [
-            (TypeId::TQ2_0, 512),
-            (TypeId::Q4_K, 512),
-            (TypeId::Q8_0, 416),
-            (TypeId::F16, 400),
-        ];
+        let cases = [(TypeId::TQ2_0, 512), (TypeId::Q4_K, 512), (TypeId::Q8_0, 416), (TypeId::F16, 400)];
         let levels = Level::ALL.iter().filter_map(|&level| Isa::of(level));
         for isa in levels {
             for (ty, rows) in cases {

@@ -5,10 +5,10 @@
 //! `S (q e^(-s m))` as the m-th of its block, counted from 1. A full block makes of the state
 //! `S e^(-s BLOCK) + sum of v (k e^(-s r))^T`, with r positions behind a key to the block's end.
 //!
-//! The reference does so by micro-batches (llama.cpp's `minimax-01.cpp`), so that its bits depend on their size. These are its
-//! bits for micro-batches of [`BLOCK`] positions, its default, whatever the pieces a text comes in: the state holds the keys
-//! and values of a block that is not full. Products are `f32`, sums of products `f64` in order and rounded at last, as
-//! ggml's dot products are.
+//! The reference does so by micro-batches (llama.cpp's `minimax-01.cpp`), so that its bits depend on their size. These
+//! are its bits for micro-batches of [`BLOCK`] positions, its default, whatever the pieces a text comes in: the state
+//! holds the keys and values of a block that is not full. Products are `f32`, sums of products `f64` in order and
+//! rounded at last, as ggml's dot products are.
 
 use crate::kernels::Floats;
 use crate::math::{expf, log2f, powf};
@@ -46,23 +46,19 @@ impl Lightning {
         let factor = 1.0 - 1.0 * layer as f64 / (layers as f64 - 1.0) + 1e-5;
         Lightning {
             size,
-            slopes: (0..heads)
-                .map(|head| start * powf(start, head as f32))
-                .collect(),
+            slopes: (0..heads).map(|head| start * powf(start, head as f32)).collect(),
             factor: factor as f32,
         }
     }
 
-    /// Numbers of a sequence's state: positions of the block that is not full, and every head's matrix, keys and values.
+    /// Numbers of a sequence's state: positions of the block that is not full, and every head's matrix, keys and
+    /// values.
     pub const fn state(heads: usize, size: usize) -> usize {
-        heads
-            .saturating_mul(size)
-            .saturating_mul(size.saturating_add(2 * BLOCK))
-            .saturating_add(1)
+        heads.saturating_mul(size).saturating_mul(size.saturating_add(2 * BLOCK)).saturating_add(1)
     }
 
-    /// The outputs, `[tokens][heads][size]`, of queries, keys and values of that shape. `state` goes on to the last of the
-    /// positions.
+    /// The outputs, `[tokens][heads][size]`, of queries, keys and values of that shape. `state` goes on to the last of
+    /// the positions.
     pub fn run(&self, [q, k, v]: [&[f32]; 3], state: &mut [f32]) -> Floats {
         let (n, heads) = (self.size, self.slopes.len());
         let (tokens, width) = (q.len() / (heads * n), heads * n);
@@ -78,12 +74,7 @@ impl Lightning {
             .zip(keys.chunks_exact_mut(BLOCK * n))
             .zip(values.chunks_exact_mut(BLOCK * n))
             .zip(y.chunks_exact_mut((tokens * n).max(1)))
-            .map(|(((state, keys), values), y)| Head {
-                state,
-                keys,
-                values,
-                y,
-            })
+            .map(|(((state, keys), values), y)| Head { state, keys, values, y })
             .collect();
         pool::chunks_mut(&mut all, 1, |no, head| {
             let of = |x: &'_ [f32], t: usize| -> Vec<f32> { x[t * width + no * n..][..n].to_vec() };
@@ -148,18 +139,14 @@ impl Lightning {
                 let products = sums.iter_mut().zip(k);
                 products.for_each(|(sum, k)| *sum += f64::from(k * v[e]));
             }
-            row.iter_mut()
-                .zip(&sums)
-                .for_each(|(s, &sum)| *s = *s * whole + sum as f32);
+            row.iter_mut().zip(&sums).for_each(|(s, &sum)| *s = *s * whole + sum as f32);
         }
     }
 }
 
 /// ggml's `ggml_vec_dot_f32` without vectors.
 fn dot(x: &[f32], y: &[f32]) -> f32 {
-    x.iter()
-        .zip(y)
-        .fold(0.0, |sum, (x, y)| sum + f64::from(x * y)) as f32
+    x.iter().zip(y).fold(0.0, |sum, (x, y)| sum + f64::from(x * y)) as f32
 }
 
 #[cfg(test)]
@@ -175,8 +162,7 @@ mod tests {
     fn pieces_of_a_text_are_its_whole() {
         let (heads, size, tokens) = (2, 8, BLOCK + 70);
         let mut random = Random(0x51de);
-        let all = [(); 3]
-            .map(|_| -> Vec<f32> { (0..tokens * heads * size).map(|_| random.float()).collect() });
+        let all = [(); 3].map(|_| -> Vec<f32> { (0..tokens * heads * size).map(|_| random.float()).collect() });
         let attention = Lightning::new(heads, size, 0, 3);
         let run = |steps: &[usize]| {
             let mut state = vec![0f32; Lightning::state(heads, size)];
@@ -184,9 +170,7 @@ mod tests {
             let mut from = 0;
             for step in steps {
                 let rows = from * heads * size..(from + step) * heads * size;
-                y.extend_from_slice(
-                    &attention.run(all.each_ref().map(|x| &x[rows.clone()]), &mut state),
-                );
+                y.extend_from_slice(&attention.run(all.each_ref().map(|x| &x[rows.clone()]), &mut state));
                 from += step;
             }
             (bits(&y), state)
@@ -196,10 +180,7 @@ mod tests {
         for steps in [&[1, 7, 500, 74][..], &[BLOCK, 70], &[BLOCK - 1, 1, 1, 69]] {
             let got = run(steps);
             assert_eq!(got.0, whole.0, "{steps:?}");
-            assert_eq!(
-                bits(&got.1)[..1 + heads * size * size],
-                bits(&whole.1)[..1 + heads * size * size]
-            );
+            assert_eq!(bits(&got.1)[..1 + heads * size * size], bits(&whole.1)[..1 + heads * size * size]);
         }
     }
 
@@ -207,8 +188,7 @@ mod tests {
     fn blocks_are_a_way_to_compute_one_recurrence() {
         let (size, tokens) = (4, BLOCK + 20);
         let mut random = Random(0xfade);
-        let all =
-            [(); 3].map(|_| -> Vec<f32> { (0..tokens * size).map(|_| random.float()).collect() });
+        let all = [(); 3].map(|_| -> Vec<f32> { (0..tokens * size).map(|_| random.float()).collect() });
         let attention = Lightning::new(1, size, 1, 3);
         let mut state = vec![0f32; Lightning::state(1, size)];
         let y = attention.run(all.each_ref().map(Vec::as_slice), &mut state);
@@ -218,9 +198,7 @@ mod tests {
         for t in 0..tokens {
             let of = |i: usize| all[i][t * size..][..size].iter().map(|&x| f64::from(x));
             for (row, v) in s.chunks_exact_mut(size).zip(of(2)) {
-                row.iter_mut()
-                    .zip(of(1))
-                    .for_each(|(s, k)| *s = *s * fade + v * k);
+                row.iter_mut().zip(of(1)).for_each(|(s, k)| *s = *s * fade + v * k);
             }
             for (row, y) in s.chunks_exact(size).zip(&y[t * size..]) {
                 let expected: f64 = row.iter().zip(of(0)).map(|(s, q)| s * q).sum();

@@ -42,11 +42,7 @@ pub struct Matrix {
 #[derive(Clone)]
 enum Weights {
     /// Rows of blocks as the file has them.
-    Rows {
-        data: Blob,
-        row_bytes: usize,
-        kernel: RowKernel,
-    },
+    Rows { data: Blob, row_bytes: usize, kernel: RowKernel },
     /// Interleaved rows in memory of their own.
     Packed(PackedMatrix),
     /// Bit planes of several widths as the file has them, or packed codes made of them.
@@ -73,17 +69,7 @@ impl Matrix {
             return None;
         }
         let kernel = RowKernel::Blocks(kernels::mat_rows(ty, isa)?, info.act?);
-        Some(Matrix {
-            ty,
-            cols,
-            rows,
-            weights: Weights::Rows {
-                data,
-                row_bytes,
-                kernel,
-            },
-            scale: None,
-        })
+        Some(Matrix { ty, cols, rows, weights: Weights::Rows { data, row_bytes, kernel }, scale: None })
     }
 
     /// A matrix of one of the types with a single scale (I2_S, TL1, TL2), its codes rearranged row by row.
@@ -94,31 +80,21 @@ impl Matrix {
         let (cols, rows) = (source.columns(), source.rows());
         let row_bytes = ternary::row_bytes(cols);
         let mut data = vec![0u8; rows * row_bytes];
-        data.par_chunks_mut(row_bytes.max(1))
-            .enumerate()
-            .try_for_each_init(
-                || vec![0i8; cols],
-                |codes, (row, out)| {
-                    source.unpack_rows(row..row + 1, codes)?;
-                    ternary::pack_row(codes, out);
-                    Ok(())
-                },
-            )?;
+        data.par_chunks_mut(row_bytes.max(1)).enumerate().try_for_each_init(
+            || vec![0i8; cols],
+            |codes, (row, out)| {
+                source.unpack_rows(row..row + 1, codes)?;
+                ternary::pack_row(codes, out);
+                Ok(())
+            },
+        )?;
         let ty = source.packing().type_id();
-        let rule = if ty == TypeId::I2_S {
-            Quantizer::Floored
-        } else {
-            Quantizer::Exact
-        };
+        let rule = if ty == TypeId::I2_S { Quantizer::Floored } else { Quantizer::Exact };
         Ok(Matrix {
             ty,
             cols,
             rows,
-            weights: Weights::Rows {
-                data: Blob::from_vec(data),
-                row_bytes,
-                kernel: RowKernel::Ternary(rule),
-            },
+            weights: Weights::Rows { data: Blob::from_vec(data), row_bytes, kernel: RowKernel::Ternary(rule) },
             scale: Some(source.scale()),
         })
     }
@@ -168,11 +144,7 @@ impl Matrix {
         let (count, weights) = (
             range.len(),
             match &self.weights {
-                Weights::Rows {
-                    data,
-                    row_bytes,
-                    kernel,
-                } => Weights::Rows {
+                Weights::Rows { data, row_bytes, kernel } => Weights::Rows {
                     data: data.slice(range.start * row_bytes..range.end * row_bytes)?,
                     row_bytes: *row_bytes,
                     kernel: *kernel,
@@ -181,11 +153,7 @@ impl Matrix {
                 Weights::Planes(p) => Weights::Planes(p.rows(range)?),
             },
         );
-        Some(Matrix {
-            rows: count,
-            weights,
-            ..self.clone()
-        })
+        Some(Matrix { rows: count, weights, ..self.clone() })
     }
 
     /// The same matrix in the best packed layout there is, its bytes in `arena`; unchanged where there is
@@ -199,16 +167,10 @@ impl Matrix {
             Weights::Rows { ref data, .. } => data,
             Weights::Packed(_) => return Ok(self),
             Weights::Widely(widely) => {
-                return Ok(Matrix {
-                    weights: Weights::Widely(widely.packed(arena, isa)?),
-                    ..self
-                });
+                return Ok(Matrix { weights: Weights::Widely(widely.packed(arena, isa)?), ..self });
             }
             Weights::Planes(planes) => {
-                return Ok(Matrix {
-                    weights: Weights::Planes(planes.packed(arena, isa)),
-                    ..self
-                });
+                return Ok(Matrix { weights: Weights::Planes(planes.packed(arena, isa)), ..self });
             }
         };
         for layout in layouts(self.ty, isa) {
@@ -220,10 +182,7 @@ impl Matrix {
             let done = PackedMatrix::pack(layout, self.cols, self.rows, data, &mut arena)?;
             if let Some(packed) = done {
                 data.release();
-                return Ok(Matrix {
-                    weights: Weights::Packed(packed),
-                    ..self
-                });
+                return Ok(Matrix { weights: Weights::Packed(packed), ..self });
             }
         }
         Ok(self)
@@ -232,15 +191,13 @@ impl Matrix {
     /// Row `i`, encoded; empty when the matrix is packed, in planes or widely linear.
     pub fn row(&self, i: usize) -> &[u8] {
         match &self.weights {
-            Weights::Rows {
-                data, row_bytes, ..
-            } => &data[i * row_bytes..][..*row_bytes],
+            Weights::Rows { data, row_bytes, .. } => &data[i * row_bytes..][..*row_bytes],
             Weights::Packed(_) | Weights::Planes(_) | Weights::Widely(_) => &[],
         }
     }
 
-    /// All rows as the file has them, and the scale of the whole tensor, 1 without one; of types with one scale for the tensor the
-    /// rows of [`crate::kernels::ternary`]. `None` when the matrix is packed, in planes or widely linear.
+    /// All rows as the file has them, and the scale of the whole tensor, 1 without one; of types with one scale for the
+    /// tensor the rows of [`crate::kernels::ternary`]. `None` when the matrix is packed, in planes or widely linear.
     pub fn stored(&self) -> Option<(&[u8], f32)> {
         match &self.weights {
             Weights::Rows { data, .. } => Some((data, self.scale.unwrap_or(1.0))),
@@ -314,31 +271,14 @@ impl<'a> Activations<'a> {
     /// Rows of `cols` values.
     pub fn new(x: &'a [f32], cols: usize, isa: Isa) -> Activations<'a> {
         debug_assert!(x.len().is_multiple_of(cols));
-        Activations {
-            x,
-            tokens: x.len() / cols,
-            cols,
-            isa,
-            width: 0,
-            prepared: Mutex::new(Vec::new()),
-            observer: None,
-        }
+        Activations { x, tokens: x.len() / cols, cols, isa, width: 0, prepared: Mutex::new(Vec::new()), observer: None }
     }
 
     /// Rows of `cols` values that came encoded, for packed matrices whose activations are encoded so, and no others.
-    pub(super) fn of_encoded(
-        encoding: Encoding,
-        rows: AlignedBytes,
-        cols: usize,
-        isa: Isa,
-    ) -> Activations<'static> {
+    pub(super) fn of_encoded(encoding: Encoding, rows: AlignedBytes, cols: usize, isa: Isa) -> Activations<'static> {
         let tokens = rows.len() / encoded_bytes(encoding, cols);
         let prepared = vec![(Form::Encoded(encoding), Arc::new(rows))];
-        Activations {
-            tokens,
-            prepared: Mutex::new(prepared),
-            ..Activations::new(&[], cols, isa)
-        }
+        Activations { tokens, prepared: Mutex::new(prepared), ..Activations::new(&[], cols, isa) }
     }
 
     /// The same, watched by `observer`.
@@ -382,9 +322,7 @@ impl<'a> Activations<'a> {
 
     fn encoded(&self, encoding: Encoding) -> Arc<AlignedBytes> {
         let row_bytes = encoded_bytes(encoding, self.cols);
-        self.prepare(Form::Encoded(encoding), row_bytes, |x, out| {
-            encode(encoding, self.isa, x, out)
-        })
+        self.prepare(Form::Encoded(encoding), row_bytes, |x, out| encode(encoding, self.isa, x, out))
     }
 
     pub(super) fn arranged(&self, layout: &Layout) -> Arc<AlignedBytes> {
@@ -395,35 +333,27 @@ impl<'a> Activations<'a> {
             [] => find(&self.lock(), Form::Encoded(layout.encoding)),
             _ => None,
         };
-        self.prepare_rows(
-            Form::Arranged(layout.acts),
-            row_bytes,
-            |t, out| match &given {
-                Some(rows) => {
-                    let row = &rows[t * encoded_bytes..][..encoded_bytes];
-                    (layout.arrange)(row, self.cols, out);
-                }
-                None => ENCODED.with_borrow_mut(|row| {
-                    row.resize(encoded_bytes, 0);
-                    encode(layout.encoding, self.isa, self.row(t), row);
-                    (layout.arrange)(row, self.cols, out);
-                }),
-            },
-        )
+        self.prepare_rows(Form::Arranged(layout.acts), row_bytes, |t, out| match &given {
+            Some(rows) => {
+                let row = &rows[t * encoded_bytes..][..encoded_bytes];
+                (layout.arrange)(row, self.cols, out);
+            }
+            None => ENCODED.with_borrow_mut(|row| {
+                row.resize(encoded_bytes, 0);
+                encode(layout.encoding, self.isa, self.row(t), row);
+                (layout.arrange)(row, self.cols, out);
+            }),
+        })
     }
 
     fn for_planes(&self, form: Arrangement) -> Arc<AlignedBytes> {
         let row_bytes = form.act_bytes(self.cols);
-        self.prepare(Form::Planes(form), row_bytes, |x, out| {
-            form.arrange(self.isa, x, out)
-        })
+        self.prepare(Form::Planes(form), row_bytes, |x, out| form.arrange(self.isa, x, out))
     }
 
     fn for_widely(&self, w: &WidelyLinear) -> Arc<AlignedBytes> {
         let (path, shape) = (w.path(), w.shape());
-        self.prepare(Form::Widely(path), path.act_bytes(shape), |x, out| {
-            path.arrange(self.isa, shape, x, out)
-        })
+        self.prepare(Form::Widely(path), path.act_bytes(shape), |x, out| path.arrange(self.isa, shape, x, out))
     }
 
     /// Row `t` of the values.
@@ -435,22 +365,12 @@ impl<'a> Activations<'a> {
         self.prepared.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    fn prepare(
-        &self,
-        form: Form,
-        row_bytes: usize,
-        row: impl Fn(&[f32], &mut [u8]) + Sync,
-    ) -> Arc<AlignedBytes> {
+    fn prepare(&self, form: Form, row_bytes: usize, row: impl Fn(&[f32], &mut [u8]) + Sync) -> Arc<AlignedBytes> {
         self.prepare_rows(form, row_bytes, |t, out| row(self.row(t), out))
     }
 
     /// The rows in a form, made by `row` with their numbers where nobody has asked for it before.
-    fn prepare_rows(
-        &self,
-        form: Form,
-        row_bytes: usize,
-        row: impl Fn(usize, &mut [u8]) + Sync,
-    ) -> Arc<AlignedBytes> {
+    fn prepare_rows(&self, form: Form, row_bytes: usize, row: impl Fn(usize, &mut [u8]) + Sync) -> Arc<AlignedBytes> {
         // Held until the rows are made, so that they are made once.
         let mut prepared = self.lock();
         if let Some(bytes) = find(&prepared, form) {
@@ -507,12 +427,7 @@ pub fn matmul<const N: usize>(w: [&Matrix; N], acts: &Activations<'_>) -> [Float
     let (mut in_planes, mut widely_linear) = (Vec::new(), Vec::new());
     for ((w, out), form) in w.iter().zip(&mut outs).zip(&forms) {
         match (&w.weights, form) {
-            (Weights::Packed(p), Some(acts)) => jobs.push(Job {
-                w: p,
-                acts,
-                scale: w.scale,
-                out,
-            }),
+            (Weights::Packed(p), Some(acts)) => jobs.push(Job { w: p, acts, scale: w.scale, out }),
             (Weights::Planes(p), Some(arranged)) => in_planes.push(bitplane::Job {
                 w: p,
                 width: acts.width,
@@ -533,12 +448,7 @@ pub fn matmul<const N: usize>(w: [&Matrix; N], acts: &Activations<'_>) -> [Float
 
 /// The product with rows as they are in the file.
 fn by_rows(w: &Matrix, acts: &Activations<'_>, out: &mut [f32]) {
-    let Weights::Rows {
-        data,
-        row_bytes,
-        kernel,
-    } = &w.weights
-    else {
+    let Weights::Rows { data, row_bytes, kernel } = &w.weights else {
         return;
     };
     let encoding = match *kernel {

@@ -64,8 +64,7 @@ pub fn clamp(x: &mut [f32], bound: f32) {
     let least = |a: f32, b: f32| if a < b { a } else { b };
     let most = |a: f32, b: f32| if a > b { a } else { b };
     pool::chunks_mut(x, CHUNK, |_, x| {
-        x.iter_mut()
-            .for_each(|v| *v = most(least(*v, bound), -bound));
+        x.iter_mut().for_each(|v| *v = most(least(*v, bound), -bound));
     });
 }
 

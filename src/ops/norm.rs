@@ -14,9 +14,9 @@ pub enum Kind {
     Rms,
     /// `y = ((x - m) * r) * w + b`, `r = 1 / sqrt(v + eps)`, each operation rounded.
     ///
-    /// The mean m is the `f64` sum in index order, rounded to `f32` and divided in `f32`. The variance v is the mean of the
-    /// squares of x - m: squares in `f32`, four at a time added as `(a + b) + (c + d)`, those sums and the squares that are
-    /// left added up in `f64`, divided in `f64` and rounded (ggml `ggml_compute_forward_norm_f32`).
+    /// The mean m is the `f64` sum in index order, rounded to `f32` and divided in `f32`. The variance v is the mean of
+    /// the squares of x - m: squares in `f32`, four at a time added as `(a + b) + (c + d)`, those sums and the squares
+    /// that are left added up in `f64`, divided in `f64` and rounded (ggml `ggml_compute_forward_norm_f32`).
     Layer,
 }
 
@@ -94,13 +94,7 @@ mod tests {
     use super::*;
 
     fn norm(kind: Kind, row: usize, gains: Vec<f32>) -> Norm {
-        Norm {
-            kind,
-            eps: 0.0,
-            row,
-            gains,
-            bias: None,
-        }
+        Norm { kind, eps: 0.0, row, gains, bias: None }
     }
 
     #[test]
@@ -122,9 +116,7 @@ mod tests {
 
     #[test]
     fn rows_are_normalised_one_by_one_whatever_the_threads() {
-        let x: Vec<f32> = (0..96 * 700)
-            .map(|i| (i % 1013) as f32 * 0.25 - 90.0)
-            .collect();
+        let x: Vec<f32> = (0..96 * 700).map(|i| (i % 1013) as f32 * 0.25 - 90.0).collect();
         let weight: Vec<f32> = (0..96).map(|i| i as f32 * 0.1).collect();
         for kind in [Kind::Rms, Kind::Layer] {
             let norm = norm(kind, 96, weight.clone());

@@ -184,11 +184,7 @@ mod tests {
         for (n, expected) in [(1000, 0x75b7_122a_460e_5fe5), (5000, 0x591d_d4f5_f46d_115f)] {
             let mut v = keyed(n, 50);
             sort(&mut v, |a, b| a.0 < b.0);
-            assert_eq!(
-                v.iter()
-                    .fold(FNV, |h, x| (h ^ x.1 as u64).wrapping_mul(PRIME)),
-                expected
-            );
+            assert_eq!(v.iter().fold(FNV, |h, x| (h ^ x.1 as u64).wrapping_mul(PRIME)), expected);
         }
     }
 
@@ -196,8 +192,8 @@ mod tests {
     const PRIME: u64 = 1_099_511_628_211;
 
     const SORTED: [usize; 40] = [
-        20, 39, 37, 35, 34, 32, 30, 29, 28, 25, 23, 22, 17, 16, 15, 13, 14, 8, 1, 2, 31, 27, 26,
-        19, 12, 10, 11, 21, 0, 7, 6, 9, 5, 33, 4, 3, 36, 18, 38, 24,
+        20, 39, 37, 35, 34, 32, 30, 29, 28, 25, 23, 22, 17, 16, 15, 13, 14, 8, 1, 2, 31, 27, 26, 19, 12, 10, 11, 21, 0,
+        7, 6, 9, 5, 33, 4, 3, 36, 18, 38, 24,
     ];
     const PARTIAL: [usize; 10] = [8, 15, 22, 13, 17, 14, 23, 25, 20, 16];
 }

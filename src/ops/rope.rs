@@ -44,24 +44,13 @@ pub struct Rope {
 
 impl Yarn {
     /// The band of pairs between extrapolation and interpolation (ggml `ggml_rope_yarn_corr_dims`).
-    pub fn new(
-        n_rot: usize,
-        n_ctx_orig: u32,
-        base: f32,
-        ext_factor: f32,
-        beta_fast: f32,
-        beta_slow: f32,
-    ) -> Yarn {
+    pub fn new(n_rot: usize, n_ctx_orig: u32, base: f32, ext_factor: f32, beta_fast: f32, beta_slow: f32) -> Yarn {
         let dim = |turns: f32| {
-            n_rot as f32 * logf(n_ctx_orig as f32 / (turns * 2.0 * std::f32::consts::PI))
-                / (2.0 * logf(base))
+            n_rot as f32 * logf(n_ctx_orig as f32 / (turns * 2.0 * std::f32::consts::PI)) / (2.0 * logf(base))
         };
         let low = dim(beta_fast).floor().max(0.0);
         let high = dim(beta_slow).ceil().min(n_rot as f32 - 1.0);
-        Yarn {
-            ext_factor,
-            corr_dims: [low, high],
-        }
+        Yarn { ext_factor, corr_dims: [low, high] }
     }
 }
 

@@ -74,16 +74,9 @@ impl Scan {
     pub fn of_channels(rates: &[f32], state: usize) -> Scan {
         let channels = rates.len() / state;
         let blocks = rates.chunks(LANES * state);
-        let lanes = blocks.clone().flat_map(|block| {
-            (0..state).flat_map(move |i| block.iter().skip(i).step_by(state).copied())
-        });
-        Scan {
-            channels,
-            state,
-            lanes: LANES,
-            blocks_of_group: blocks.len(),
-            rates: Rates::State(lanes.collect()),
-        }
+        let lanes =
+            blocks.clone().flat_map(|block| (0..state).flat_map(move |i| block.iter().skip(i).step_by(state).copied()));
+        Scan { channels, state, lanes: LANES, blocks_of_group: blocks.len(), rates: Rates::State(lanes.collect()) }
     }
 
     /// The outputs, `[tokens][channels]`. `states`, blocks of `[state][lanes]`, go on to the last of the positions.
@@ -92,14 +85,9 @@ impl Scan {
         let mut y = Floats::scratch(steps.x.len());
         let outputs = y.chunks_mut(tokens * self.lanes);
         let states = states.chunks_mut(self.state * self.lanes);
-        let mut blocks: Vec<Block<'_>> = states
-            .zip(outputs)
-            .map(|(state, y)| Block { state, y })
-            .collect();
+        let mut blocks: Vec<Block<'_>> = states.zip(outputs).map(|(state, y)| Block { state, y }).collect();
         pool::chunks_mut(&mut blocks, 1, |no, block| {
-            block
-                .iter_mut()
-                .for_each(|block| self.block(no, steps, block));
+            block.iter_mut().for_each(|block| self.block(no, steps, block));
         });
         let mut out = Floats::scratch(y.len());
         for (no, block) in y.chunks(tokens * self.lanes).enumerate() {
@@ -119,9 +107,7 @@ impl Scan {
         let (mut step, mut decay) = (vec![0f32; lanes], vec![0f32; lanes]);
         for (t, y) in block.y.chunks_exact_mut(lanes).enumerate() {
             let x = &steps.x[t * self.channels + no * self.lanes..][..lanes];
-            let shared = |v: &[f32]| -> Vec<f32> {
-                v[(t * groups + group) * self.state..][..self.state].to_vec()
-            };
+            let shared = |v: &[f32]| -> Vec<f32> { v[(t * groups + group) * self.state..][..self.state].to_vec() };
             let (b, c) = (shared(steps.b), shared(steps.c));
             match &self.rates {
                 Rates::Block(rates) => {

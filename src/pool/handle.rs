@@ -51,18 +51,13 @@ impl Pool {
     /// # Errors
     /// The system starts no more threads.
     pub fn new(threads: usize) -> std::io::Result<Pool> {
-        let mut crew = Crew {
-            shared: Arc::new(Shared::new(threads.max(1))),
-            helpers: Vec::new(),
-        };
+        let mut crew = Crew { shared: Arc::new(Shared::new(threads.max(1))), helpers: Vec::new() };
         for i in 1..threads.max(1) {
             let shared = crew.shared.clone();
             let helper = thread::Builder::new().name(format!("trine-{i}"));
             crew.helpers.push(helper.spawn(move || shared.help())?);
         }
-        Ok(Pool {
-            crew: Arc::new(crew),
-        })
+        Ok(Pool { crew: Arc::new(crew) })
     }
 
     /// Threads, the calling one included.
@@ -72,10 +67,7 @@ impl Pool {
 
     /// Runs `f` with this pool as the current one of the calling thread.
     pub fn install<R>(&self, f: impl FnOnce() -> R) -> R {
-        let current = Current {
-            pool: self.clone(),
-            claim: None,
-        };
+        let current = Current { pool: self.clone(), claim: None };
         let _restore = Restore(CURRENT.replace(Some(current)));
         f()
     }

@@ -103,8 +103,7 @@ impl Shared {
             // helper did meanwhile, so that they do not all go to where one is needed.
             self.leave(at);
             let count = &self.slots[slot].helpers;
-            let joined =
-                count.compare_exchange(helpers, helpers + 1, Ordering::Relaxed, Ordering::Relaxed);
+            let joined = count.compare_exchange(helpers, helpers + 1, Ordering::Relaxed, Ordering::Relaxed);
             if joined.is_ok() {
                 *at = Some(slot);
                 return self.slots[slot].help(self.is_crowded());
@@ -125,10 +124,7 @@ impl Shared {
     /// round, task by task.
     fn neediest(&self, at: Option<usize>) -> Option<(usize, u32)> {
         let first = at.map_or(0, |at| at + 1);
-        let mut round = self
-            .claimed
-            .load(Ordering::SeqCst)
-            .rotate_right(first as u32);
+        let mut round = self.claimed.load(Ordering::SeqCst).rotate_right(first as u32);
         let mut best: Option<(usize, u32)> = None;
         while round != 0 {
             let slot = (first + round.trailing_zeros() as usize) % CALLERS;
@@ -179,10 +175,7 @@ impl Claim {
                 Ordering::Relaxed,
             ) {
                 Ok(_) => {
-                    return Some(Claim {
-                        shared: shared.clone(),
-                        slot: slot as usize,
-                    });
+                    return Some(Claim { shared: shared.clone(), slot: slot as usize });
                 }
                 Err(now) => claimed = now,
             }
@@ -207,8 +200,6 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        self.shared
-            .claimed
-            .fetch_and(!(1 << self.slot), Ordering::Release);
+        self.shared.claimed.fetch_and(!(1 << self.slot), Ordering::Release);
     }
 }

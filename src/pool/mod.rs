@@ -1,9 +1,9 @@
 //! The thread pool of the forward pass.
 //!
-//! A forward pass is a few hundred short regions (a projection, attention, a norm) between which only
-//! a microsecond passes, so helpers spin for a while after each region and park only when nothing
-//! comes. Tasks are taken from a counter in runs that get shorter to the end: a helper that the system has put aside holds up
-//! at most the run it has taken, and one that wakes too late finds nothing left to do.
+//! A forward pass is a few hundred short regions (a projection, attention, a norm) between which only a microsecond
+//! passes, so helpers spin for a while after each region and park only when nothing comes. Tasks are taken from a
+//! counter in runs that get shorter to the end: a helper that the system has put aside holds up at most the run it has
+//! taken, and one that wakes too late finds nothing left to do.
 //!
 //! The pool of a pass is ambient: [`Pool::install`] makes it current for a closure, and [`for_each`]
 //! and [`chunks_mut`] use the current one. Without one, or inside a task, they run in the calling

@@ -16,11 +16,7 @@ unsafe impl<T: Send> Sync for Parts<'_, T> {}
 impl<'a, T> Parts<'a, T> {
     /// Parts of `data`.
     pub fn new(data: &'a mut [T]) -> Parts<'a, T> {
-        Parts {
-            data: data.as_mut_ptr(),
-            len: data.len(),
-            borrow: std::marker::PhantomData,
-        }
+        Parts { data: data.as_mut_ptr(), len: data.len(), borrow: std::marker::PhantomData }
     }
 
     /// Elements `range`.
@@ -32,10 +28,7 @@ impl<'a, T> Parts<'a, T> {
     /// When the range is not inside the slice.
     #[allow(clippy::mut_from_ref)]
     pub unsafe fn part(&self, range: std::ops::Range<usize>) -> &mut [T] {
-        assert!(
-            range.start <= range.end && range.end <= self.len,
-            "part outside its slice"
-        );
+        assert!(range.start <= range.end && range.end <= self.len, "part outside its slice");
         // SAFETY: inside the slice, as just checked, and not aliased, as the caller promises.
         unsafe { std::slice::from_raw_parts_mut(self.data.add(range.start), range.len()) }
     }
@@ -76,29 +69,19 @@ impl<T> Tile<'_, T> {
 
 /// Calls `f` for all tiles of `size` = (rows, columns) of a matrix with rows of `width`, the last of which may be
 /// smaller; the bottom rows are handed out first.
-pub fn tiles_mut<T: Send>(
-    data: &mut [T],
-    width: usize,
-    size: (usize, usize),
-    f: impl Fn(Tile<'_, T>) + Sync,
-) {
+pub fn tiles_mut<T: Send>(data: &mut [T], width: usize, size: (usize, usize), f: impl Fn(Tile<'_, T>) + Sync) {
     let height = data.len().checked_div(width).unwrap_or(0);
     let (rows, cols) = (size.0.max(1), size.1.max(1));
     let (down, across) = (height.div_ceil(rows), width.div_ceil(cols));
     let parts = Parts::new(data);
     for_each(down * across, |i| {
         let (row, col) = ((down - 1 - i / across) * rows, i % across * cols);
-        f(Tile {
-            parts: &parts,
-            width,
-            rows: row..height.min(row + rows),
-            cols: col..width.min(col + cols),
-        });
+        f(Tile { parts: &parts, width, rows: row..height.min(row + rows), cols: col..width.min(col + cols) });
     });
 }
 
-/// Calls `f(block, tile)` for every block of rows, cut into tiles of `cols` columns, of a matrix with rows of `width`; the
-/// blocks are handed out in order.
+/// Calls `f(block, tile)` for every block of rows, cut into tiles of `cols` columns, of a matrix with rows of `width`;
+/// the blocks are handed out in order.
 ///
 /// # Panics
 /// When two blocks overlap.
@@ -118,12 +101,7 @@ pub fn blocks_mut<T: Send>(
     let parts = Parts::new(data);
     for_each(blocks.len() * across, |i| {
         let col = i % across * cols;
-        let tile = Tile {
-            parts: &parts,
-            width,
-            rows: blocks[i / across].clone(),
-            cols: col..width.min(col + cols),
-        };
+        let tile = Tile { parts: &parts, width, rows: blocks[i / across].clone(), cols: col..width.min(col + cols) };
         f(i / across, tile);
     });
 }

@@ -1,8 +1,9 @@
 //! Regions: the tasks of one call of `for_each`, taken by its caller and by helpers, a run of neighbours at a time.
 //!
-//! A run is a share of what is left, so runs get shorter to the end, down to one task: the counter is asked for a few times
-//! by every thread, and nobody waits long for the last. (To take the 48 tasks of a small product one by one, each of three
-//! microseconds, cost two cores a sixth of their time, in which the counter's cache line went from one to the other.)
+//! A run is a share of what is left, so runs get shorter to the end, down to one task: the counter is asked for a few
+//! times by every thread, and nobody waits long for the last. (To take the 48 tasks of a small product one by one, each
+//! of three microseconds, cost two cores a sixth of their time, in which the counter's cache line went from one to the
+//! other.)
 //!
 //! A [`Slot`] carries one region after the other, of one caller at a time. Nothing in it is locked; why
 //! each part may be read when it is:
@@ -78,11 +79,7 @@ impl Slot {
         Slot {
             left: AtomicU32::new(0),
             helped: AtomicU32::new(0),
-            job: UnsafeCell::new(Job {
-                body: ptr::null(),
-                run: nothing,
-                tasks: 0,
-            }),
+            job: UnsafeCell::new(Job { body: ptr::null(), run: nothing, tasks: 0 }),
             // Two runs for each thread from what is left: a thread that is late still finds half of it.
             shares: u32::try_from(2 * threads).unwrap_or(u32::MAX).max(1),
             helpers: AtomicU32::new(0),
@@ -101,23 +98,13 @@ impl Slot {
     ///
     /// # Panics
     /// With the panic of the first task that panicked, after all have ended.
-    pub(super) unsafe fn region<F: Fn(usize) + Sync>(
-        &self,
-        tasks: u32,
-        f: &F,
-        crowded: bool,
-        wake: impl FnOnce(),
-    ) {
+    pub(super) unsafe fn region<F: Fn(usize) + Sync>(&self, tasks: u32, f: &F, crowded: bool, wake: impl FnOnce()) {
         unsafe fn call<F: Fn(usize)>(body: *const (), task: usize) {
             // SAFETY: `region` stores this function beside a pointer to an `F` that it borrows, and does not
             // return while a thread that has taken a task may still be in here.
             unsafe { (*body.cast::<F>())(task) }
         }
-        let job = Job {
-            body: ptr::from_ref(f).cast(),
-            run: call::<F>,
-            tasks,
-        };
+        let job = Job { body: ptr::from_ref(f).cast(), run: call::<F>, tasks };
         // SAFETY: the region before, of this caller or another, has ended, as the caller of this function
         // promises; that it has ended means that `left` is 0, so nobody takes a task and reads `job`, and that
         // all who had taken one have finished (step 3 of the module's comment).
@@ -173,16 +160,14 @@ impl Slot {
         true
     }
 
-    /// Takes some tasks, or one where other regions want helpers too; how many were left with each, the first task's last.
+    /// Takes some tasks, or one where other regions want helpers too; how many were left with each, the first task's
+    /// last.
     fn take(&self, crowded: bool) -> Option<Range<u32>> {
         let mut left = self.left.load(Ordering::Relaxed);
         while left > 0 {
             let run = if crowded { 1 } else { left / self.shares };
             let rest = left - run.max(1);
-            match self
-                .left
-                .compare_exchange_weak(left, rest, Ordering::Acquire, Ordering::Relaxed)
-            {
+            match self.left.compare_exchange_weak(left, rest, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => return Some(rest + 1..left + 1),
                 Err(now) => left = now,
             }
@@ -211,10 +196,7 @@ pub(super) struct Patience {
 
 impl Patience {
     pub(super) fn new() -> Patience {
-        Patience {
-            rounds: 0,
-            since: None,
-        }
+        Patience { rounds: 0, since: None }
     }
 
     /// Waits a moment; false when it has been long enough.

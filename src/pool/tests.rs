@@ -20,10 +20,7 @@ fn every_task_runs_once_at_any_number_of_threads() {
             for tasks in (0..40).chain([1000]) {
                 let mut seen = vec![0u32; tasks];
                 chunks_mut(&mut seen, 1, |_, s| s[0] += 1);
-                assert!(
-                    seen.iter().all(|&s| s == 1),
-                    "{threads} threads, {tasks} tasks"
-                );
+                assert!(seen.iter().all(|&s| s == 1), "{threads} threads, {tasks} tasks");
             }
         });
     }
@@ -80,12 +77,7 @@ fn chunks_cover_ragged_ends_and_nested_calls_run_in_place() {
 #[test]
 fn tiles_cover_a_matrix_once() {
     let pool = Pool::new(2).expect("threads");
-    for (height, width, size) in [
-        (7, 10, (3, 4)),
-        (1, 9, (4, 9)),
-        (5, 5, (1, 2)),
-        (0, 3, (1, 1)),
-    ] {
+    for (height, width, size) in [(7, 10, (3, 4)), (1, 9, (4, 9)), (5, 5, (1, 2)), (0, 3, (1, 1))] {
         let mut data = vec![0u32; height * width];
         pool.install(|| {
             tiles_mut(&mut data, width, size, |mut tile| {
@@ -136,9 +128,7 @@ fn helpers_end_with_the_last_handle() {
             let clones = [pool.clone(), pool.clone()];
             thread::scope(|s| {
                 for clone in clones {
-                    s.spawn(move || {
-                        clone.install(|| (0..regions).for_each(|_| for_each(9, |_| ())))
-                    });
+                    s.spawn(move || clone.install(|| (0..regions).for_each(|_| for_each(9, |_| ()))));
                 }
             });
             assert!(shared.upgrade().is_some());

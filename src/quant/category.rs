@@ -133,9 +133,7 @@ pub fn kept_because(name: &str, dims: usize, arch: &str) -> Option<&'static str>
         return Some("not a weight");
     }
     let part_of = |parts: &[&str]| parts.iter().any(|p| name.contains(p));
-    let kept = NEVER_WHOLE.contains(&name)
-        || part_of(NEVER)
-        || (arch == "glm5-next" && part_of(NEVER_GLM5_NEXT));
+    let kept = NEVER_WHOLE.contains(&name) || part_of(NEVER) || (arch == "glm5-next" && part_of(NEVER_GLM5_NEXT));
     kept.then_some("never quantized")
 }
 

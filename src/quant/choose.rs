@@ -49,9 +49,7 @@ pub(super) fn wanted(
     }
     let rule = recipe.rules.iter().find(|r| r.matches(name));
     match (category, recipe.embedding_type, recipe.output_type) {
-        (Category::TokenEmbd, Some(ty), _)
-            if rule.is_none() || name != "per_layer_token_embd.weight" =>
-        {
+        (Category::TokenEmbd, Some(ty), _) if rule.is_none() || name != "per_layer_token_embd.weight" => {
             return Ok((ty, Reason::Option("--token-embedding-type")));
         }
         (Category::Output, _, Some(ty)) => {
@@ -70,15 +68,9 @@ pub(super) fn wanted(
         return Ok((base, Reason::Default));
     }
     let stacked = row.shape.get(2).is_some_and(|&n| n > 1);
-    let tensor = mixture::Tensor {
-        name,
-        category,
-        columns: row.columns(),
-        stacked,
-    };
+    let tensor = mixture::Tensor { name, category, columns: row.columns(), stacked };
     let ty = mixture.next(tensor, base)?;
-    let by_option =
-        category == Category::TokenEmbd && mixture.tied() && recipe.output_type.is_some();
+    let by_option = category == Category::TokenEmbd && mixture.tied() && recipe.output_type.is_some();
     Ok(match ty {
         _ if by_option => (ty, TIED_OUTPUT),
         _ if ty == base => (ty, Reason::Default),
@@ -93,11 +85,7 @@ pub(super) fn fit(row: &mut Row, replaceable: bool, recipe: &Recipe, problems: &
     if !row.converts() || row.columns().is_multiple_of(block) {
         return;
     }
-    let instead = if replaceable {
-        replacement(row.to, row.columns())
-    } else {
-        None
-    };
+    let instead = if replaceable { replacement(row.to, row.columns()) } else { None };
     if !(recipe.fallback.takes(row.to) && instead.is_some()) {
         problems.push(Problem::misfit(row, block, instead));
     }
@@ -113,29 +101,17 @@ pub(super) fn check_conversion(row: &Row, recipe: &Recipe, problems: &mut Vec<Pr
         return;
     }
     if !can_read(row.from) {
-        problems.push(Problem::Unreadable {
-            tensor: row.name.clone(),
-            ty: row.from,
-        });
+        problems.push(Problem::Unreadable { tensor: row.name.clone(), ty: row.from });
     }
     if !can_write(row.to) {
-        problems.push(Problem::Unwritable {
-            tensor: row.name.clone(),
-            ty: row.to,
-        });
+        problems.push(Problem::Unwritable { tensor: row.name.clone(), ty: row.to });
     }
     if row.shape.len() > 3 {
-        problems.push(Problem::FourDimensions {
-            tensor: row.name.clone(),
-        });
+        problems.push(Problem::FourDimensions { tensor: row.name.clone() });
     }
     if is_quantized(row.from) && !recipe.allow_requantize {
         let (from, to) = (row.from, row.to);
-        problems.push(Problem::Requantize {
-            tensor: row.name.clone(),
-            from,
-            to,
-        });
+        problems.push(Problem::Requantize { tensor: row.name.clone(), from, to });
     }
 }
 
@@ -150,8 +126,8 @@ pub fn can_write(ty: TypeId) -> bool {
     !matches!(ty, TypeId::Q8_1 | TypeId::Q8_K) && ty.info().is_some_and(|t| t.encode.is_some())
 }
 
-/// Types that are useless without an importance matrix. Embeddings and output, of which a matrix mostly knows nothing, are
-/// excepted but for the types that ggml does not encode without one at all.
+/// Types that are useless without an importance matrix. Embeddings and output, of which a matrix mostly knows nothing,
+/// are excepted but for the types that ggml does not encode without one at all.
 pub(super) fn requires_importance(name: &str, ty: TypeId, ftype: Ftype) -> bool {
     let excepted = matches!(Category::of(name), Category::TokenEmbd | Category::Output);
     match ty {
@@ -163,16 +139,8 @@ pub(super) fn requires_importance(name: &str, ty: TypeId, ftype: Ftype) -> bool 
 }
 
 /// The importance weights of a tensor: one per column, for each of its stacked matrices.
-pub(super) fn weigh(
-    row: &Row,
-    needs: bool,
-    recipe: &Recipe,
-    problems: &mut Vec<Problem>,
-) -> Option<Vec<f32>> {
-    let missing = || Problem::NoImportance {
-        tensor: row.name.clone(),
-        ty: row.to,
-    };
+pub(super) fn weigh(row: &Row, needs: bool, recipe: &Recipe, problems: &mut Vec<Problem>) -> Option<Vec<f32>> {
+    let missing = || Problem::NoImportance { tensor: row.name.clone(), ty: row.to };
     let Some(importance) = &recipe.importance else {
         if needs {
             problems.push(missing());
@@ -183,20 +151,14 @@ pub(super) fn weigh(
         return None;
     }
     let weights = importance.get(&row.source.name);
-    let expected = row
-        .columns()
-        .saturating_mul(row.shape.get(2).copied().unwrap_or(1));
+    let expected = row.columns().saturating_mul(row.shape.get(2).copied().unwrap_or(1));
     match weights {
         Some(w) if w.len() as u64 == expected => Some(w.to_vec()),
         // llama.cpp leaves embeddings unweighted then
         Some(_) if Category::of(&row.name) == Category::TokenEmbd => None,
         Some(w) => {
             let (tensor, found) = (row.name.clone(), w.len() as u64);
-            problems.push(Problem::WrongImportance {
-                tensor,
-                found,
-                expected,
-            });
+            problems.push(Problem::WrongImportance { tensor, found, expected });
             None
         }
         None if needs => {

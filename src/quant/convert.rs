@@ -77,10 +77,7 @@ impl<'a> Converter<'a> {
                 decode_back: kernels::decode_rows(row.to, isa)
                     .filter(|_| is_ternary_type(row.to))
                     .map(|decode| (decode, kernels::compare_rows(isa))),
-                row_bytes: (
-                    bytes(from.row_bytes(row.columns()))?,
-                    bytes(to.row_bytes(row.columns()))?,
-                ),
+                row_bytes: (bytes(from.row_bytes(row.columns()))?, bytes(to.row_bytes(row.columns()))?),
             })
         };
         Converter {
@@ -131,15 +128,11 @@ impl<'a> Converter<'a> {
         let row = take(&mut scratch.row, self.columns);
         let out = &mut scratch.out[..chunk.to_bytes];
         let mut loss = Loss::default();
-        let rows = data
-            .chunks_exact(codec.row_bytes.0)
-            .zip(out.chunks_exact_mut(codec.row_bytes.1));
+        let rows = data.chunks_exact(codec.row_bytes.0).zip(out.chunks_exact_mut(codec.row_bytes.1));
         for (i, (data, out)) in rows.enumerate() {
             (codec.decode)(data, row);
             let matrix = ((chunk.first + i as u64) / self.matrix_rows.max(1)) as usize;
-            let importance = self
-                .importance
-                .and_then(|w| w.chunks_exact(self.columns).nth(matrix));
+            let importance = self.importance.and_then(|w| w.chunks_exact(self.columns).nth(matrix));
             (codec.encode)(row, importance, out);
             if let Some((decode_back, compare)) = codec.decode_back {
                 let back = take(&mut scratch.back, self.columns);

@@ -31,24 +31,12 @@ pub enum QuantError {
         "general.alignment is {0}, and llama-quantize places tensors at multiples of 32 all the same, which makes a damaged file; add --override-kv general.alignment=int:32"
     )]
     Alignment(u64),
-    #[error(
-        "tensor {tensor}: the input holds {what} in block {block} (type {ty}); the model is damaged"
-    )]
-    BadInput {
-        tensor: String,
-        ty: TypeId,
-        block: u64,
-        what: &'static str,
-    },
+    #[error("tensor {tensor}: the input holds {what} in block {block} (type {ty}); the model is damaged")]
+    BadInput { tensor: String, ty: TypeId, block: u64, what: &'static str },
     #[error(
         "tensor {tensor}: {what} in block {block} of the result (type {ty}); its weights are too large for the type, choose another with --tensor-type"
     )]
-    BadOutput {
-        tensor: String,
-        ty: TypeId,
-        block: u64,
-        what: &'static str,
-    },
+    BadOutput { tensor: String, ty: TypeId, block: u64, what: &'static str },
     #[error("{0}; use a model that was trained to be ternary, or accept the loss with --force")]
     NotTernary(TernaryReport),
     #[error("{0}; choose a type that can hold them, or accept the change with --force")]
@@ -80,17 +68,7 @@ pub(super) fn blame_move(row: &Row, fault: CarryFault) -> QuantError {
 pub(super) fn blame(row: &Row, fault: RowFault) -> QuantError {
     let tensor = row.name.clone();
     match fault {
-        RowFault::Input { block, what } => QuantError::BadInput {
-            tensor,
-            ty: row.from,
-            block,
-            what,
-        },
-        RowFault::Output { block, what } => QuantError::BadOutput {
-            tensor,
-            ty: row.to,
-            block,
-            what,
-        },
+        RowFault::Input { block, what } => QuantError::BadInput { tensor, ty: row.from, block, what },
+        RowFault::Output { block, what } => QuantError::BadOutput { tensor, ty: row.to, block, what },
     }
 }

@@ -23,13 +23,7 @@ impl Facts {
     /// Reads them from the metadata of the first shard.
     pub fn new(meta: &Metadata, overrides: &[KvOverride]) -> Facts {
         let arch = overridden(overrides, "general.architecture")
-            .and_then(|v| {
-                if let KvValue::Str(s) = v {
-                    Some(s.clone())
-                } else {
-                    None
-                }
-            })
+            .and_then(|v| if let KvValue::Str(s) = v { Some(s.clone()) } else { None })
             .or_else(|| match meta.get("general.architecture") {
                 Some(Value::Str(s)) => Some(String::from_utf8_lossy(&s.0).into_owned()),
                 _ => None,
@@ -45,11 +39,7 @@ impl Facts {
         // Keys that may be arrays are only overridden when the file has them, and as single values.
         let read_or_array = |key: &str| {
             let value = meta.get(&format!("{arch}.{key}"))?;
-            if matches!(value, Value::Array(_)) {
-                first_u32(value)
-            } else {
-                read(key)
-            }
+            if matches!(value, Value::Array(_)) { first_u32(value) } else { read(key) }
         };
 
         let blocks = i64::from(read("block_count").unwrap_or(0));
@@ -72,13 +62,7 @@ impl Facts {
             ("qwen2" | "deci" | "olmo", 80) | ("jais2", 68) => true,
             _ => false,
         };
-        Facts {
-            arch,
-            n_layer,
-            n_expert,
-            n_gqa: n_head.checked_div(n_head_kv).unwrap_or(0),
-            is_70b,
-        }
+        Facts { arch, n_layer, n_expert, n_gqa: n_head.checked_div(n_head_kv).unwrap_or(0), is_70b }
     }
 }
 
@@ -112,10 +96,7 @@ mod tests {
 
     fn meta(arch: &str, pairs: &[(&str, u32)]) -> Metadata {
         let mut meta = Metadata::default();
-        meta.set(
-            "general.architecture",
-            Value::Str(GgufStr(arch.as_bytes().to_vec())),
-        );
+        meta.set("general.architecture", Value::Str(GgufStr(arch.as_bytes().to_vec())));
         for (key, value) in pairs {
             meta.set(&format!("{arch}.{key}"), Value::U32(*value));
         }
@@ -136,36 +117,20 @@ mod tests {
 
     #[test]
     fn overrides_reach_the_facts() {
-        let pairs = [
-            ("block_count", 6),
-            ("attention.head_count", 4),
-            ("attention.head_count_kv", 2),
-        ];
-        let int = |key: &str, v| KvOverride {
-            key: key.into(),
-            value: KvValue::Int(v),
-        };
+        let pairs = [("block_count", 6), ("attention.head_count", 4), ("attention.head_count_kv", 2)];
+        let int = |key: &str, v| KvOverride { key: key.into(), value: KvValue::Int(v) };
         let facts = Facts::new(&meta("llama", &pairs), &[int("llama.expert_count", 8)]);
         assert_eq!((facts.n_expert, facts.n_gqa, facts.n_layer), (8, 2, 6));
         // a key of heads that the file lacks is not invented
-        let facts = Facts::new(
-            &meta("llama", &pairs[..2]),
-            &[int("llama.attention.head_count_kv", 1)],
-        );
+        let facts = Facts::new(&meta("llama", &pairs[..2]), &[int("llama.attention.head_count_kv", 1)]);
         assert_eq!(facts.n_gqa, 1);
     }
 
     #[test]
     fn heads_per_layer() {
         let mut m = meta("deci", &[("block_count", 2)]);
-        m.set(
-            "deci.attention.head_count",
-            Value::Array(Array::I32(vec![32, 16])),
-        );
-        m.set(
-            "deci.attention.head_count_kv",
-            Value::Array(Array::I32(vec![0, 8])),
-        );
+        m.set("deci.attention.head_count", Value::Array(Array::I32(vec![32, 16])));
+        m.set("deci.attention.head_count_kv", Value::Array(Array::I32(vec![0, 8])));
         assert_eq!(Facts::new(&m, &[]).n_gqa, 0);
     }
 }

@@ -97,13 +97,7 @@ pub enum Group {
 
 impl Group {
     /// Every group, in the order of [`Ftype::ALL`].
-    pub const ALL: &[Group] = &[
-        Group::Float,
-        Group::Ternary,
-        Group::Legacy,
-        Group::K,
-        Group::Iq,
-    ];
+    pub const ALL: &[Group] = &[Group::Float, Group::Ternary, Group::Legacy, Group::K, Group::Iq];
 
     /// The heading.
     pub fn title(self) -> &'static str {
@@ -135,11 +129,7 @@ pub enum Target {
 }
 
 /// Names that stand for another file type.
-const ALIASES: &[(&str, Ftype)] = &[
-    ("Q3_K", Ftype::Q3_K_M),
-    ("Q4_K", Ftype::Q4_K_M),
-    ("Q5_K", Ftype::Q5_K_M),
-];
+const ALIASES: &[(&str, Ftype)] = &[("Q3_K", Ftype::Q3_K_M), ("Q4_K", Ftype::Q4_K_M), ("Q5_K", Ftype::Q5_K_M)];
 
 impl Target {
     /// Reads a name in any case (`q4_k_m`, `COPY`) or a number of `general.file_type`.
@@ -147,10 +137,7 @@ impl Target {
         if text.eq_ignore_ascii_case("copy") {
             return Some(Target::Copy);
         }
-        let named = Ftype::ALL
-            .iter()
-            .copied()
-            .find(|t| t.name().eq_ignore_ascii_case(text));
+        let named = Ftype::ALL.iter().copied().find(|t| t.name().eq_ignore_ascii_case(text));
         let packed = || {
             let mut all = Packed::ALL.into_iter();
             all.find(|p| p.name().eq_ignore_ascii_case(text))
@@ -158,12 +145,7 @@ impl Target {
         if let Some(packed) = packed() {
             return Some(Target::Packed(packed));
         }
-        let alias = || {
-            ALIASES
-                .iter()
-                .find(|(n, _)| n.eq_ignore_ascii_case(text))
-                .map(|&(_, t)| t)
-        };
+        let alias = || ALIASES.iter().find(|(n, _)| n.eq_ignore_ascii_case(text)).map(|&(_, t)| t);
         let number = || {
             let id: u32 = text.parse().ok()?;
             Ftype::ALL.iter().copied().find(|&t| t as u32 == id)
@@ -183,12 +165,7 @@ impl Target {
     /// All names that [`Target::parse`] takes.
     pub fn names() -> impl Iterator<Item = &'static str> {
         let aliases = ALIASES.iter().map(|&(n, _)| n);
-        Ftype::ALL
-            .iter()
-            .map(|t| t.name())
-            .chain(Packed::ALL.map(Packed::name))
-            .chain(aliases)
-            .chain(["COPY"])
+        Ftype::ALL.iter().map(|t| t.name()).chain(Packed::ALL.map(Packed::name)).chain(aliases).chain(["COPY"])
     }
 }
 

@@ -22,9 +22,7 @@ pub struct Importance {
 #[non_exhaustive]
 pub enum ImportanceError {
     /// Infinite or not a number.
-    #[error(
-        "importance matrix '{file}': {tensor} has a weight that is not finite; compute the matrix anew"
-    )]
+    #[error("importance matrix '{file}': {tensor} has a weight that is not finite; compute the matrix anew")]
     NotFinite {
         /// File.
         file: String,
@@ -60,10 +58,7 @@ impl Importance {
         selection: &Selection,
     ) -> Result<Option<Importance>, ImportanceError> {
         let dataset = matrix.datasets.first().map(|d| d.as_bytes().to_vec());
-        let entries = matrix
-            .entries
-            .keys()
-            .filter_map(|k| Some((k.clone(), matrix.importance(k)?)));
+        let entries = matrix.entries.keys().filter_map(|k| Some((k.clone(), matrix.importance(k)?)));
         Importance::new(file, dataset, matrix.chunk_count, entries, selection)
     }
 
@@ -79,26 +74,16 @@ impl Importance {
         entries: impl IntoIterator<Item = (String, Vec<f32>)>,
         selection: &Selection,
     ) -> Result<Option<Importance>, ImportanceError> {
-        let entries: BTreeMap<String, Vec<f32>> = entries
-            .into_iter()
-            .filter(|(name, _)| selection.takes(name))
-            .collect();
-        if let Some((tensor, _)) = entries
-            .iter()
-            .find(|(_, w)| w.iter().any(|x| !x.is_finite()))
-        {
+        let entries: BTreeMap<String, Vec<f32>> =
+            entries.into_iter().filter(|(name, _)| selection.takes(name)).collect();
+        if let Some((tensor, _)) = entries.iter().find(|(_, w)| w.iter().any(|x| !x.is_finite())) {
             let (file, tensor) = (file.to_owned(), tensor.clone());
             return Err(ImportanceError::NotFinite { file, tensor });
         }
         if entries.is_empty() {
             return Ok(None);
         }
-        Ok(Some(Importance {
-            file: file.to_owned(),
-            dataset,
-            chunks,
-            entries,
-        }))
+        Ok(Some(Importance { file: file.to_owned(), dataset, chunks, entries }))
     }
 
     /// The weights of a tensor of the input.
@@ -125,26 +110,11 @@ mod tests {
     fn selection_and_emptiness() {
         let entries = || [("a.b".to_owned(), vec![1.0]), ("a.c".to_owned(), vec![2.0])];
         let parts = |p: &[&str]| p.iter().map(|s| s.to_string()).collect::<Vec<_>>();
-        let only = Selection {
-            include: parts(&["b", "x"]),
-            exclude: vec![],
-        };
-        let got = Importance::new("f", None, 3, entries(), &only)
-            .unwrap()
-            .unwrap();
-        assert_eq!(
-            (got.len(), got.get("a.b"), got.get("a.c")),
-            (1, Some(&[1.0][..]), None)
-        );
-        let none = Selection {
-            include: vec![],
-            exclude: parts(&["a"]),
-        };
-        assert!(
-            Importance::new("f", None, 3, entries(), &none)
-                .unwrap()
-                .is_none()
-        );
+        let only = Selection { include: parts(&["b", "x"]), exclude: vec![] };
+        let got = Importance::new("f", None, 3, entries(), &only).unwrap().unwrap();
+        assert_eq!((got.len(), got.get("a.b"), got.get("a.c")), (1, Some(&[1.0][..]), None));
+        let none = Selection { include: vec![], exclude: parts(&["a"]) };
+        assert!(Importance::new("f", None, 3, entries(), &none).unwrap().is_none());
         let nan = [("t".to_owned(), vec![f32::NAN])];
         assert!(Importance::new("f", None, 3, nan, &Selection::default()).is_err());
     }

@@ -30,10 +30,7 @@ pub fn output(source: &Metadata, add: &Additions) -> Metadata {
     for (key, value) in source.iter() {
         out.set(key, c_strings(value));
     }
-    out.set(
-        "general.quantization_version",
-        Value::U32(QUANTIZATION_VERSION),
-    );
+    out.set("general.quantization_version", Value::U32(QUANTIZATION_VERSION));
     out.set("general.file_type", Value::U32(add.file_type));
     for key in [split::KEY_NO, split::KEY_COUNT, split::KEY_TENSORS] {
         out.remove(key);
@@ -50,15 +47,9 @@ pub fn output(source: &Metadata, add: &Additions) -> Metadata {
         if let Some(dataset) = &importance.dataset {
             out.set("quantize.imatrix.dataset", text(dataset));
         }
-        out.set(
-            "quantize.imatrix.entries_count",
-            Value::U32(importance.len() as u32),
-        );
+        out.set("quantize.imatrix.entries_count", Value::U32(importance.len() as u32));
         if importance.chunks > 0 {
-            out.set(
-                "quantize.imatrix.chunks_count",
-                Value::U32(importance.chunks),
-            );
+            out.set("quantize.imatrix.chunks_count", Value::U32(importance.chunks));
         }
     }
     if let Some(gptq) = add.gptq {
@@ -134,10 +125,7 @@ mod tests {
             gptq: None,
             block_count: Some(("llama.block_count".into(), 5)),
         };
-        let got: Vec<(String, Value)> = output(&source, &add)
-            .iter()
-            .map(|(k, v)| (k.to_owned(), v.clone()))
-            .collect();
+        let got: Vec<(String, Value)> = output(&source, &add).iter().map(|(k, v)| (k.to_owned(), v.clone())).collect();
         let want = [
             ("b", Value::U8(1)),
             ("general.quantization_version", Value::U32(2)),
@@ -153,9 +141,7 @@ mod tests {
         let mut strings = StrArray::default();
         assert!(strings.push(b"a\0b") && strings.push(b"c"));
         let got = c_strings(&Value::Array(Array::Str(strings)));
-        let Value::Array(Array::Str(got)) = got else {
-            panic!("{got:?}")
-        };
+        let Value::Array(Array::Str(got)) = got else { panic!("{got:?}") };
         assert_eq!(got.iter().collect::<Vec<_>>(), [b"a", b"c"]);
     }
 }

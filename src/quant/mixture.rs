@@ -110,16 +110,12 @@ impl<'a> Mixture<'a> {
             let float = matches!(base, TypeId::F32 | TypeId::F16 | TypeId::BF16);
             return Ok(if float { base } else { TypeId::Q8_0 });
         }
-        let is_output = tensor.category == Category::Output
-            || (self.tied && tensor.category == Category::TokenEmbd);
+        let is_output = tensor.category == Category::Output || (self.tied && tensor.category == Category::TokenEmbd);
         if is_output {
             return Ok(self.output(tensor, base));
         }
         if self.ftype == MXFP4_MOE {
-            let ffn = matches!(
-                tensor.category,
-                Category::FfnUp | Category::FfnGate | Category::FfnDown
-            );
+            let ffn = matches!(tensor.category, Category::FfnUp | Category::FfnGate | Category::FfnDown);
             let expert = tensor.stacked && (arch != "bailingmoe3" || ffn);
             return Ok(if expert { TypeId::MXFP4 } else { TypeId::Q8_0 });
         }
@@ -165,11 +161,7 @@ impl<'a> Mixture<'a> {
         let layer = super::order::layer(name).ok_or_else(|| MixtureError::NoLayer(name.into()))?;
         let (layer, layers) = (i64::from(layer), self.facts.n_layer);
         if !(0..layers).contains(&layer) {
-            return Err(MixtureError::BadLayer {
-                name: name.into(),
-                layer,
-                layers,
-            });
+            return Err(MixtureError::BadLayer { name: name.into(), layer, layers });
         }
         Ok(layer)
     }
@@ -206,11 +198,7 @@ impl<'a> Mixture<'a> {
         match category {
             Category::AttnV => {
                 self.seen_attn_v += 1;
-                if n_gqa >= 4 || n_expert >= 4 {
-                    TypeId::Q4_K
-                } else {
-                    sensitive
-                }
+                if n_gqa >= 4 || n_expert >= 4 { TypeId::Q4_K } else { sensitive }
             }
             Category::AttnK if n_expert == 8 => TypeId::Q4_K,
             Category::FfnDown => {
@@ -250,11 +238,7 @@ impl<'a> Mixture<'a> {
         if self.facts.is_70b && matches!(ty, TypeId::Q3_K | TypeId::Q4_K) {
             ty = TypeId::Q5_K;
         }
-        if self.facts.n_expert == 8 {
-            TypeId::Q8_0
-        } else {
-            ty
-        }
+        if self.facts.n_expert == 8 { TypeId::Q8_0 } else { ty }
     }
 
     fn ffn_down(&self, i: i64, base: TypeId) -> TypeId {
@@ -291,16 +275,13 @@ impl<'a> Mixture<'a> {
 
     fn attn_output(&self, base: TypeId) -> TypeId {
         if self.falcon() {
-            return if self.ftype == Q3_K_L {
-                TypeId::Q4_K
-            } else {
-                base
-            };
+            return if self.ftype == Q3_K_L { TypeId::Q4_K } else { base };
         }
         if self.facts.n_expert == 8 {
             return match self.ftype {
-                Q2_K | Q3_K_S | Q3_K_M | Q4_K_S | Q4_K_M | IQ3_XXS | IQ3_XS | IQ3_S | IQ3_M
-                | IQ4_NL | IQ4_XS => TypeId::Q5_K,
+                Q2_K | Q3_K_S | Q3_K_M | Q4_K_S | Q4_K_M | IQ3_XXS | IQ3_XS | IQ3_S | IQ3_M | IQ4_NL | IQ4_XS => {
+                    TypeId::Q5_K
+                }
                 _ => base,
             };
         }
@@ -316,11 +297,7 @@ impl<'a> Mixture<'a> {
     fn ffn_gate_up(&self, i: i64, base: TypeId) -> TypeId {
         let n = self.facts.n_layer;
         let middle = i >= n / 8 && i < 7 * n / 8;
-        if self.ftype == IQ3_XS && middle {
-            TypeId::IQ3_XXS
-        } else {
-            base
-        }
+        if self.ftype == IQ3_XS && middle { TypeId::IQ3_XXS } else { base }
     }
 }
 
@@ -344,9 +321,5 @@ pub fn replacement(wanted: TypeId, columns: u64) -> Option<TypeId> {
         other if block(other) <= 32 => other,
         _ => return None,
     };
-    Some(if columns.is_multiple_of(block(smaller)) {
-        smaller
-    } else {
-        TypeId::F16
-    })
+    Some(if columns.is_multiple_of(block(smaller)) { smaller } else { TypeId::F16 })
 }

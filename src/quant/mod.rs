@@ -40,9 +40,7 @@ pub use options::RunOptions;
 pub use plan::{Plan, PlanError};
 pub use problem::{Problem, Refusal};
 pub use progress::Progress;
-pub use recipe::{
-    Fallback, KvOverride, KvValue, Recipe, RecipeError, TensorRule, parse_layers, parse_type,
-};
+pub use recipe::{Fallback, KvOverride, KvValue, Recipe, RecipeError, TensorRule, parse_layers, parse_type};
 pub use row::{OutShard, Reason, Row, Source};
 pub use run::{Report, output_paths, quantize, run};
 pub use source::ReadError;

@@ -15,10 +15,6 @@ pub struct RunOptions {
 
 impl Default for RunOptions {
     fn default() -> RunOptions {
-        RunOptions {
-            threads: 0,
-            force: false,
-            isa: Isa::detect(),
-        }
+        RunOptions { threads: 0, force: false, isa: Isa::detect() }
     }
 }

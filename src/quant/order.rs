@@ -13,20 +13,13 @@ pub fn layer(name: &str) -> Option<i32> {
         b'+' => (false, &rest[1..]),
         _ => (false, rest),
     };
-    let end = digits
-        .bytes()
-        .position(|b| !b.is_ascii_digit())
-        .unwrap_or(digits.len());
+    let end = digits.bytes().position(|b| !b.is_ascii_digit()).unwrap_or(digits.len());
     if end == 0 {
         return None;
     }
     // saturates as strtol does, and keeps the low half as an int store does
     let magnitude: i64 = digits[..end].parse().unwrap_or(i64::MAX);
-    Some(if negative {
-        magnitude.wrapping_neg()
-    } else {
-        magnitude
-    } as i32)
+    Some(if negative { magnitude.wrapping_neg() } else { magnitude } as i32)
 }
 
 /// Tensors outside the layers first, then layer by layer; by bytes of the name within each.
@@ -45,10 +38,7 @@ pub struct Pruning {
 impl Pruning {
     /// `layers` are to go: ascending and distinct.
     pub fn new(layers: &[u32]) -> Pruning {
-        Pruning {
-            layers: layers.to_vec(),
-            ..Pruning::default()
-        }
+        Pruning { layers: layers.to_vec(), ..Pruning::default() }
     }
 
     /// The name of the next tensor, given in llama.cpp's order, or `None` when its layer goes.
@@ -114,48 +104,19 @@ mod tests {
 
     #[test]
     fn order_is_by_layer_then_bytes() {
-        let mut names = [
-            "blk.10.a",
-            "blk.2.b",
-            "output.weight",
-            "blk.2.a",
-            "rope",
-            "Z",
-            "v.blk.10.a",
-            "v.blk.9.a",
-        ];
+        let mut names = ["blk.10.a", "blk.2.b", "output.weight", "blk.2.a", "rope", "Z", "v.blk.10.a", "v.blk.9.a"];
         names.sort_by(|a, b| compare(a, b));
-        let want = [
-            "Z",
-            "output.weight",
-            "rope",
-            "v.blk.10.a",
-            "v.blk.9.a",
-            "blk.2.a",
-            "blk.2.b",
-            "blk.10.a",
-        ];
+        let want = ["Z", "output.weight", "rope", "v.blk.10.a", "v.blk.9.a", "blk.2.a", "blk.2.b", "blk.10.a"];
         assert_eq!(names, want);
     }
 
     #[test]
     fn pruning_renumbers() {
         let mut p = Pruning::new(&[1, 3]);
-        let names = [
-            "rope", "blk.0.a", "blk.1.a", "blk.1.b", "blk.2.a", "blk.3.a", "blk.4.a", "blk.4.b",
-        ];
+        let names = ["rope", "blk.0.a", "blk.1.a", "blk.1.b", "blk.2.a", "blk.3.a", "blk.4.a", "blk.4.b"];
         let got: Vec<_> = names.iter().map(|n| p.rename(n)).collect();
         let some = |s: &str| Some(s.to_owned());
-        let want = [
-            some("rope"),
-            some("blk.0.a"),
-            None,
-            None,
-            some("blk.1.a"),
-            None,
-            some("blk.2.a"),
-            some("blk.2.b"),
-        ];
+        let want = [some("rope"), some("blk.0.a"), None, None, some("blk.1.a"), None, some("blk.2.a"), some("blk.2.b")];
         assert_eq!(got, want);
         assert_eq!(p.n_layers(), 3);
         assert!(p.met(3) && !p.met(9));

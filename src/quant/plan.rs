@@ -8,9 +8,7 @@ use trine_formats::pruned::{self, PrunedError};
 use trine_formats::types::TypeId;
 
 use super::category::Category;
-use super::choose::{
-    TIED_OUTPUT, bytes_of, check_conversion, fit, is_quantized, requires_importance, wanted, weigh,
-};
+use super::choose::{TIED_OUTPUT, bytes_of, check_conversion, fit, is_quantized, requires_importance, wanted, weigh};
 use super::facts::Facts;
 use super::ftype::{Ftype, Target, guessed_id};
 use super::gptq;
@@ -55,17 +53,13 @@ pub enum PlanError {
     Mixture(#[from] MixtureError),
     #[error("--prune-layers: the model has no layer {0}")]
     NoLayer(u32),
-    #[error(
-        "--prune-layers leaves no tensor of shard {0}: without --keep-split one file is written"
-    )]
+    #[error("--prune-layers leaves no tensor of shard {0}: without --keep-split one file is written")]
     EmptyShard(usize),
     #[error(transparent)]
     Pruned(Box<PrunedError>),
     #[error("--gptq is for quantized types, which {0} is not made of")]
     NothingToRound(&'static str),
-    #[error(
-        "--gptq: none of the tensors that are quantized has a Hessian in the file; was it made of another model?"
-    )]
+    #[error("--gptq: none of the tensors that are quantized has a Hessian in the file; was it made of another model?")]
     NoHessian,
     #[error("{0}")]
     Refused(Refusal),
@@ -104,10 +98,8 @@ impl Plan {
         };
 
         let mut pruning = Pruning::new(&recipe.prune);
-        let mut rows: Vec<Row> = sources
-            .iter()
-            .filter_map(|&source| Some(unchanged(pruning.rename(&source.2.name)?, source)))
-            .collect();
+        let mut rows: Vec<Row> =
+            sources.iter().filter_map(|&source| Some(unchanged(pruning.rename(&source.2.name)?, source))).collect();
         if let Some(&layer) = recipe.prune.iter().find(|&&l| !pruning.met(l)) {
             return Err(PlanError::NoLayer(layer));
         }
@@ -135,11 +127,7 @@ impl Plan {
             shards,
             keep_split: recipe.keep_split,
             problems: Vec::new(),
-            warnings: recipe
-                .overrides
-                .iter()
-                .filter_map(|o| o.warning())
-                .collect(),
+            warnings: recipe.overrides.iter().filter_map(|o| o.warning()).collect(),
             notes: Vec::new(),
             importance: HashMap::new(),
             feedback: None,
@@ -148,10 +136,7 @@ impl Plan {
         match recipe.target {
             Target::Ftype(ftype) => plan.choose_types(&facts, ftype, context)?,
             Target::Packed(packed) => plan.choose_packed(&facts, packed, context),
-            Target::Copy => plan
-                .rows
-                .iter_mut()
-                .for_each(|r| r.reason = Reason::Kept("COPY")),
+            Target::Copy => plan.rows.iter_mut().for_each(|r| r.reason = Reason::Kept("COPY")),
         }
         if let Some(gptq) = &recipe.gptq {
             plan.choose_feedback(gptq, recipe.target)?;
@@ -159,8 +144,7 @@ impl Plan {
         if recipe.target != Target::Copy {
             plan.notes = lossless::record(&plan.rows, &mut plan.shards, context)?;
         }
-        let infos: HashMap<&str, &TensorInfo> =
-            sources.iter().map(|s| (s.2.name.as_str(), s.2)).collect();
+        let infos: HashMap<&str, &TensorInfo> = sources.iter().map(|s| (s.2.name.as_str(), s.2)).collect();
         let copied = plan.rows.iter_mut().filter(|r| !r.converts());
         for row in copied.filter(|r| lossless::is_packed(r.from)) {
             let info = infos.get(row.source.name.as_str());
@@ -172,7 +156,8 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Says which matrices have two of four weights: those that this run prunes, and those that the source calls so and that are copied.
+    /// Says which matrices have two of four weights: those that this run prunes, and those that the source calls so and
+    /// that are copied.
     fn name_pruned(&mut self, meta: &Metadata, recipe: &Recipe) -> Result<(), PlanError> {
         let before = pruned::read(meta).map_err(|why| PlanError::Pruned(why.into()))?;
         let prunes = recipe.gptq.as_ref().is_some_and(|g| g.options.sparse);
@@ -215,13 +200,11 @@ impl Plan {
 
     /// Tensors whose rows are not whole blocks of the type they should have had.
     pub fn n_fallback(&self) -> usize {
-        self.rows
-            .iter()
-            .filter(|r| matches!(r.reason, Reason::Fallback(_)))
-            .count()
+        self.rows.iter().filter(|r| matches!(r.reason, Reason::Fallback(_))).count()
     }
 
-    /// The same by the type they should have had, the one that they got, and the width of their rows; with their number.
+    /// The same by the type they should have had, the one that they got, and the width of their rows; with their
+    /// number.
     pub fn fallbacks(&self) -> BTreeMap<(TypeId, TypeId, u64), usize> {
         let mut kinds = BTreeMap::new();
         for row in &self.rows {
@@ -232,29 +215,23 @@ impl Plan {
         kinds
     }
 
-    fn choose_types(
-        &mut self,
-        facts: &Facts,
-        ftype: Ftype,
-        context: Context<'_>,
-    ) -> Result<(), PlanError> {
+    fn choose_types(&mut self, facts: &Facts, ftype: Ftype, context: Context<'_>) -> Result<(), PlanError> {
         let recipe = context.recipe;
-        let ternary =
-            lossless::is_ternary_model(self.rows.iter().map(|r| (r.name.as_str(), r.from)));
+        let ternary = lossless::is_ternary_model(self.rows.iter().map(|r| (r.name.as_str(), r.from)));
         let names: Vec<String> = self.rows.iter().map(|r| r.name.clone()).collect();
         let mut mixture = Mixture::new(
             facts,
             ftype,
-            // Hessians hold what an importance matrix does: the mixture is that of a file with one. It has Q4_1 among Q4_0, which
-            // sparse kernels do not take.
+            // Hessians hold what an importance matrix does: the mixture is that of a file with one. It has Q4_1 among
+            // Q4_0, which sparse kernels do not take.
             recipe.importance.is_some() || recipe.gptq.as_ref().is_some_and(|g| !g.options.sparse),
             recipe.output_type,
             names.iter().map(String::as_str),
         );
         for row in &mut self.rows {
             let (wanted, reason) = wanted(row, facts, ftype, recipe, &mut mixture)?;
-            let shape_rule = matches!(reason, Reason::Default | Reason::Mixture | Reason::Rule(_))
-                || reason == TIED_OUTPUT;
+            let shape_rule =
+                matches!(reason, Reason::Default | Reason::Mixture | Reason::Rule(_)) || reason == TIED_OUTPUT;
             if ternary && lossless::keeps(row, wanted, &reason, recipe) {
                 row.reason = Reason::Kept("embeddings and output stay as they are");
                 continue;
@@ -264,12 +241,7 @@ impl Plan {
                 lossless::plan_move(row, context, &mut self.problems);
                 continue;
             }
-            fit(
-                row,
-                shape_rule && is_quantized(ftype.default_type()),
-                recipe,
-                &mut self.problems,
-            );
+            fit(row, shape_rule && is_quantized(ftype.default_type()), recipe, &mut self.problems);
             row.bytes = bytes_of(row.to, &row.shape);
             check_conversion(row, recipe, &mut self.problems);
             let kept = matches!(row.reason, Reason::Kept(_));
@@ -310,10 +282,7 @@ impl Plan {
         let job = self.feedback.as_ref()?;
         let rows = self.rows.iter().enumerate();
         let without = rows.filter(|(i, r)| r.is_encoded() && !job.inputs.contains_key(i));
-        Some((
-            job.inputs.len(),
-            without.map(|(_, r)| r.name.as_str()).collect(),
-        ))
+        Some((job.inputs.len(), without.map(|(_, r)| r.name.as_str()).collect()))
     }
 
     /// The types of a file of bitnet.cpp.
@@ -341,36 +310,28 @@ impl Plan {
         };
         let target = recipe.target.name();
         if idle && !recipe.rules.is_empty() {
-            self.warnings
-                .push(format!("--tensor-type has no effect on {target}"));
+            self.warnings.push(format!("--tensor-type has no effect on {target}"));
         }
         let unweighted = |r: &&Row| {
-            let rare = matches!(
-                Category::of(&r.name),
-                Category::TokenEmbd | Category::Output
-            );
+            let rare = matches!(Category::of(&r.name), Category::TokenEmbd | Category::Output);
             r.converts() && !r.weighted && !rare
         };
         if recipe.importance.is_some() && !idle {
             let n = self.rows.iter().filter(unweighted).count();
             if let Some(first) = self.rows.iter().find(unweighted) {
                 let first = &first.name;
-                self.warnings.push(format!(
-                    "the importance matrix has no weights for {n} tensors, the first is {first}"
-                ));
+                self.warnings
+                    .push(format!("the importance matrix has no weights for {n} tensors, the first is {first}"));
             }
         }
         if idle && recipe.pure {
-            self.warnings
-                .push(format!("--pure has no effect on {target}"));
+            self.warnings.push(format!("--pure has no effect on {target}"));
         }
         if !idle {
             for rule in &recipe.rules {
                 if !self.rows.iter().any(|r| rule.matches(&r.name)) {
                     let pattern = &rule.pattern;
-                    self.warnings.push(format!(
-                        "--tensor-type {pattern}: no tensor has such a name"
-                    ));
+                    self.warnings.push(format!("--tensor-type {pattern}: no tensor has such a name"));
                 }
             }
         }
@@ -401,30 +362,20 @@ fn copied_file_type(meta: &Metadata, sorted: &[(usize, u64, &TensorInfo)], recip
 fn out_shards(meta: Metadata, rows: &[Row], keep_split: bool) -> Result<Vec<OutShard>, PlanError> {
     let last = rows.last().ok_or(PlanError::NoTensors)?.source.shard;
     if !keep_split || last == 0 {
-        return Ok(vec![OutShard {
-            meta,
-            rows: 0..rows.len(),
-        }]);
+        return Ok(vec![OutShard { meta, rows: 0..rows.len() }]);
     }
     let count = last + 1;
     let mut shards = Vec::with_capacity(count);
     let mut first = Some(meta);
     let mut at = 0;
     for no in 0..count {
-        let end = at
-            + rows[at..]
-                .iter()
-                .take_while(|r| r.source.shard == no)
-                .count();
+        let end = at + rows[at..].iter().take_while(|r| r.source.shard == no).count();
         if end == at {
             return Err(PlanError::EmptyShard(no + 1));
         }
         let mut meta = first.take().unwrap_or_default();
         metadata::add_split(&mut meta, no as u16, count as u16, rows.len());
-        shards.push(OutShard {
-            meta,
-            rows: at..end,
-        });
+        shards.push(OutShard { meta, rows: at..end });
         at = end;
     }
     Ok(shards)

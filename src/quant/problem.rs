@@ -12,38 +12,19 @@ use super::row::Row;
 #[derive(Clone, PartialEq, Debug)]
 pub enum Problem {
     /// Rows are not whole blocks of the type.
-    Misfit {
-        tensor: String,
-        columns: u64,
-        wanted: TypeId,
-        block: u64,
-        instead: Option<TypeId>,
-    },
+    Misfit { tensor: String, columns: u64, wanted: TypeId, block: u64, instead: Option<TypeId> },
     /// The input is quantized already.
-    Requantize {
-        tensor: String,
-        from: TypeId,
-        to: TypeId,
-    },
+    Requantize { tensor: String, from: TypeId, to: TypeId },
     /// The type is useless without an importance matrix.
     NoImportance { tensor: String, ty: TypeId },
     /// The importance matrix is of another model.
-    WrongImportance {
-        tensor: String,
-        found: u64,
-        expected: u64,
-    },
+    WrongImportance { tensor: String, found: u64, expected: u64 },
     /// No decoder.
     Unreadable { tensor: String, ty: TypeId },
     /// No encoder, or a type that files do not hold.
     Unwritable { tensor: String, ty: TypeId },
     /// The type has no layout for the shape.
-    Unpackable {
-        tensor: String,
-        wanted: TypeId,
-        why: String,
-        instead: Option<TypeId>,
-    },
+    Unpackable { tensor: String, wanted: TypeId, why: String, instead: Option<TypeId> },
     /// The layout in the input is not known.
     Layout { tensor: String, why: String },
     /// llama.cpp quantizes matrices and stacks of them only.
@@ -53,23 +34,13 @@ pub enum Problem {
     /// Sparse kernels do not take the type.
     NotPruned { tensor: String, ty: TypeId },
     /// The Hessian is of another model.
-    WrongHessian {
-        tensor: String,
-        found: u64,
-        expected: u64,
-    },
+    WrongHessian { tensor: String, found: u64, expected: u64 },
 }
 
 impl Problem {
     pub(super) fn misfit(row: &Row, block: u64, instead: Option<TypeId>) -> Problem {
         let (tensor, columns, wanted) = (row.name.clone(), row.columns(), row.to);
-        Problem::Misfit {
-            tensor,
-            columns,
-            wanted,
-            block,
-            instead,
-        }
+        Problem::Misfit { tensor, columns, wanted, block, instead }
     }
 
     /// Problems of one kind are told together, in this order.
@@ -79,9 +50,7 @@ impl Problem {
             Problem::Unreadable { .. } => 1,
             Problem::FourDimensions { .. } => 2,
             Problem::Requantize { .. } => 3,
-            Problem::Misfit {
-                instead: Some(_), ..
-            } => 4,
+            Problem::Misfit { instead: Some(_), .. } => 4,
             Problem::Misfit { instead: None, .. } => 5,
             Problem::NoImportance { .. } => 6,
             Problem::WrongImportance { .. } => 7,
@@ -100,21 +69,15 @@ impl Problem {
                 "of a type that trine does not write",
                 "choose another file type, or another type for these with --tensor-type",
             ),
-            Problem::Unreadable { .. } => (
-                "of a type that trine cannot decode",
-                "start from an F16, BF16 or F32 file",
-            ),
-            Problem::FourDimensions { .. } => (
-                "of four dimensions, which cannot be quantized",
-                "this model cannot be quantized; COPY works",
-            ),
+            Problem::Unreadable { .. } => ("of a type that trine cannot decode", "start from an F16, BF16 or F32 file"),
+            Problem::FourDimensions { .. } => {
+                ("of four dimensions, which cannot be quantized", "this model cannot be quantized; COPY works")
+            }
             Problem::Requantize { .. } => (
                 "quantized already, and quantizing twice costs quality",
                 "start from an F16, BF16 or F32 file, or accept the loss with --allow-requantize",
             ),
-            Problem::Misfit {
-                instead: Some(_), ..
-            } => (
+            Problem::Misfit { instead: Some(_), .. } => (
                 "whose rows are not whole blocks of the type",
                 "--fallback takes llama.cpp's replacements, --tensor-type PATTERN=TYPE your own",
             ),
@@ -126,14 +89,12 @@ impl Problem {
                 "of a shape that the type cannot hold",
                 "--fallback makes them i2_s where that fits, --tensor-type PATTERN=TYPE what you say",
             ),
-            Problem::Layout { .. } => (
-                "whose layout in the input is not clear",
-                "say what it is with --input-tl-tiles",
-            ),
-            Problem::NoImportance { .. } => (
-                "of a type that needs importance weights",
-                "give a matrix that has them with --imatrix",
-            ),
+            Problem::Layout { .. } => {
+                ("whose layout in the input is not clear", "say what it is with --input-tl-tiles")
+            }
+            Problem::NoImportance { .. } => {
+                ("of a type that needs importance weights", "give a matrix that has them with --imatrix")
+            }
             Problem::NoFeedback { .. } => (
                 "of a type that --gptq does not round to",
                 "it knows Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, IQ4_NL, Q4_K, Q5_K and Q6_K: choose one of these, with --tensor-type where the mixture takes another",
@@ -173,17 +134,9 @@ impl Problem {
 
     fn line(&self) -> String {
         match self {
-            Problem::Misfit {
-                tensor,
-                columns,
-                wanted,
-                block,
-                instead,
-            } => {
+            Problem::Misfit { tensor, columns, wanted, block, instead } => {
                 let instead = instead.map_or(String::new(), |ty| format!(" (replacement: {ty})"));
-                format!(
-                    "{tensor}: {columns} columns, {wanted} needs a multiple of {block}{instead}"
-                )
+                format!("{tensor}: {columns} columns, {wanted} needs a multiple of {block}{instead}")
             }
             Problem::Requantize { tensor, from, to } => format!("{tensor}: {from} to {to}"),
             Problem::NoImportance { tensor, ty }
@@ -191,29 +144,16 @@ impl Problem {
             | Problem::NotPruned { tensor, ty }
             | Problem::Unreadable { tensor, ty }
             | Problem::Unwritable { tensor, ty } => format!("{tensor}: {ty}"),
-            Problem::Unpackable {
-                tensor,
-                why,
-                instead,
-                ..
-            } => {
+            Problem::Unpackable { tensor, why, instead, .. } => {
                 let instead = instead.map_or(String::new(), |ty| format!(" (replacement: {ty})"));
                 format!("{tensor}: {why}{instead}")
             }
             // a message about a tensor names it
             Problem::Layout { why, .. } => why.clone(),
-            Problem::WrongImportance {
-                tensor,
-                found,
-                expected,
-            } => {
+            Problem::WrongImportance { tensor, found, expected } => {
                 format!("{tensor}: {found} weights, {expected} needed")
             }
-            Problem::WrongHessian {
-                tensor,
-                found,
-                expected,
-            } => {
+            Problem::WrongHessian { tensor, found, expected } => {
                 format!("{tensor}: {found} columns, {expected} needed")
             }
             Problem::FourDimensions { tensor } => tensor.clone(),

@@ -67,8 +67,8 @@ impl Recipe {
     }
 }
 
-/// For which types llama.cpp's replacement is taken where rows are not whole blocks. Elsewhere such a tensor is a problem of
-/// the plan.
+/// For which types llama.cpp's replacement is taken where rows are not whole blocks. Elsewhere such a tensor is a
+/// problem of the plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fallback {
     /// For none.
@@ -122,15 +122,9 @@ pub fn parse_type(text: &str) -> Result<TypeId, RecipeError> {
         || {
             let hint = nearest(text, REGISTRY.iter().map(|t| t.name))
                 .map_or(String::new(), |n| format!("; did you mean {n}?"));
-            let names: Vec<&str> = REGISTRY
-                .iter()
-                .filter(|t| t.encode.is_some() || t.is_per_tensor())
-                .map(|t| t.name)
-                .collect();
-            bad(format!(
-                "unknown tensor type '{text}'{hint} (types: {})",
-                names.join(" ")
-            ))
+            let names: Vec<&str> =
+                REGISTRY.iter().filter(|t| t.encode.is_some() || t.is_per_tensor()).map(|t| t.name).collect();
+            bad(format!("unknown tensor type '{text}'{hint} (types: {})", names.join(" ")))
         },
         Ok,
     )
@@ -151,19 +145,11 @@ impl TensorRule {
     /// anywhere in the name, as llama-quantize does.
     pub fn parse(text: &str) -> Result<TensorRule, RecipeError> {
         let Some((pattern, ty)) = text.split_once('=') else {
-            return bad(format!(
-                "tensor rule '{text}' is not PATTERN=TYPE, such as ffn_down=q6_k"
-            ));
+            return bad(format!("tensor rule '{text}' is not PATTERN=TYPE, such as ffn_down=q6_k"));
         };
         if pattern.is_empty() || ty.is_empty() {
-            let missing = if pattern.is_empty() {
-                "pattern"
-            } else {
-                "type"
-            };
-            return bad(format!(
-                "tensor rule '{text}' has no {missing}: write PATTERN=TYPE"
-            ));
+            let missing = if pattern.is_empty() { "pattern" } else { "type" };
+            return bad(format!("tensor rule '{text}' has no {missing}: write PATTERN=TYPE"));
         }
         let pattern = pattern.to_ascii_lowercase();
         let ty = parse_type(ty)?;
@@ -171,23 +157,15 @@ impl TensorRule {
             Ok(regex) => Ok(TensorRule { pattern, ty, regex }),
             Err(e) => {
                 let why = e.to_string();
-                let why = why
-                    .lines()
-                    .last()
-                    .unwrap_or_default()
-                    .trim_start_matches("error: ");
-                bad(format!(
-                    "tensor rule '{text}': the pattern is not a regular expression: {why}"
-                ))
+                let why = why.lines().last().unwrap_or_default().trim_start_matches("error: ");
+                bad(format!("tensor rule '{text}': the pattern is not a regular expression: {why}"))
             }
         }
     }
 
     /// Reads a file of rules separated by white space.
     pub fn parse_file(text: &str) -> Result<Vec<TensorRule>, RecipeError> {
-        text.split_ascii_whitespace()
-            .map(TensorRule::parse)
-            .collect()
+        text.split_ascii_whitespace().map(TensorRule::parse).collect()
     }
 
     /// Whether the rule names this tensor.
@@ -229,9 +207,7 @@ impl KvOverride {
             return bad(format!("override '{text}' has no key: {form}"));
         };
         if key.len() > OVERRIDE_MAX {
-            return bad(format!(
-                "override '{text}': the key is longer than {OVERRIDE_MAX} bytes"
-            ));
+            return bad(format!("override '{text}': the key is longer than {OVERRIDE_MAX} bytes"));
         }
         if key.starts_with("split.") {
             return bad(format!(
@@ -257,22 +233,15 @@ impl KvOverride {
             "float" => KvValue::Float(value.parse().map_err(|_| not("a number"))?),
             "bool" => KvValue::Bool(value.parse().map_err(|_| not("true or false"))?),
             "str" if value.len() > OVERRIDE_MAX => {
-                return bad(format!(
-                    "override '{text}': the text is longer than {OVERRIDE_MAX} bytes"
-                ));
+                return bad(format!("override '{text}': the text is longer than {OVERRIDE_MAX} bytes"));
             }
             "str" => KvValue::Str(value.to_owned()),
             _ => return bad(format!("override '{text}': unknown type '{kind}': {form}")),
         };
         if key == "general.alignment" && !matches!(value, KvValue::Int(_)) {
-            return bad(format!(
-                "override '{text}': general.alignment is an integer"
-            ));
+            return bad(format!("override '{text}': general.alignment is an integer"));
         }
-        Ok(KvOverride {
-            key: key.to_owned(),
-            value,
-        })
+        Ok(KvOverride { key: key.to_owned(), value })
     }
 
     /// The value as it goes into the file. llama-quantize stores the magnitude of an integer.
@@ -322,23 +291,11 @@ mod tests {
         let rule = TensorRule::parse("BLK\\.[0-3]\\.ffn_(up|gate)=Q8_0").unwrap();
         assert_eq!(rule.ty, TypeId::Q8_0);
         assert!(rule.matches("blk.2.ffn_up.weight") && !rule.matches("blk.12.ffn_up.weight"));
-        for wrong in [
-            "ffn_down",
-            "=q8_0",
-            "ffn_down=",
-            "ffn_down=q9",
-            "ffn_(=q8_0",
-            "(?=x)y=q8_0",
-        ] {
+        for wrong in ["ffn_down", "=q8_0", "ffn_down=", "ffn_down=q9", "ffn_(=q8_0", "(?=x)y=q8_0"] {
             let message = TensorRule::parse(wrong).unwrap_err().to_string();
             assert!(!message.contains('\n'), "{message}");
         }
-        assert_eq!(
-            TensorRule::parse_file("a=f16\n b=f32\t c=q8_0\n")
-                .unwrap()
-                .len(),
-            3
-        );
+        assert_eq!(TensorRule::parse_file("a=f16\n b=f32\t c=q8_0\n").unwrap().len(), 3);
     }
 
     #[test]
@@ -348,10 +305,7 @@ mod tests {
         assert_eq!(value("a.b=int:-7"), Ok(Value::U32(7)));
         assert_eq!(value("a.b=float:1e-5"), Ok(Value::F32(1e-5)));
         assert_eq!(value("a.b=bool:false"), Ok(Value::Bool(false)));
-        assert_eq!(
-            value("a.b=str:x=y:z"),
-            Ok(Value::Str(GgufStr(b"x=y:z".to_vec())))
-        );
+        assert_eq!(value("a.b=str:x=y:z"), Ok(Value::Str(GgufStr(b"x=y:z".to_vec()))));
         let long = format!("a=str:{}", "x".repeat(128));
         for wrong in [
             "a",

@@ -131,11 +131,7 @@ pub(super) fn sources(model: &ModelFile) -> Vec<(usize, u64, &TensorInfo)> {
 pub(super) fn unchanged(name: String, (shard, offset, info): (usize, u64, &TensorInfo)) -> Row {
     Row {
         name,
-        source: Source {
-            name: info.name.clone(),
-            shard,
-            offset,
-        },
+        source: Source { name: info.name.clone(), shard, offset },
         shape: ggml_shape(&info.shape).to_vec(),
         from: info.ty,
         to: info.ty,

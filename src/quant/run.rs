@@ -41,13 +41,11 @@ pub fn output_paths(plan: &Plan, out: &Path) -> Vec<PathBuf> {
     let prefix = out.to_string_lossy();
     let prefix = prefix.strip_suffix(".gguf").unwrap_or(&prefix);
     let count = plan.shards.len() as u32;
-    (0..count)
-        .map(|no| split::shard_path(prefix, no, count))
-        .collect()
+    (0..count).map(|no| split::shard_path(prefix, no, count)).collect()
 }
 
-/// Writes `model` as `recipe` says to `out`: [`Plan::new`] and [`run`] with every processor and no news, for callers that
-/// do not want to look at the plan before.
+/// Writes `model` as `recipe` says to `out`: [`Plan::new`] and [`run`] with every processor and no news, for callers
+/// that do not want to look at the plan before.
 ///
 /// ```no_run
 /// use trine::{Recipe, Target};
@@ -61,11 +59,7 @@ pub fn output_paths(plan: &Plan, out: &Path) -> Vec<PathBuf> {
 ///
 /// # Errors
 /// As [`Plan::new`] and [`run`].
-pub fn quantize(
-    model: &ModelFile,
-    recipe: &Recipe,
-    out: impl AsRef<Path>,
-) -> Result<Report, QuantError> {
+pub fn quantize(model: &ModelFile, recipe: &Recipe, out: impl AsRef<Path>) -> Result<Report, QuantError> {
     let plan = Plan::new(model, recipe)?;
     run(model, &plan, out.as_ref(), RunOptions::default(), &mut ())
 }
@@ -83,11 +77,7 @@ pub fn run(
     progress: &mut dyn Progress,
 ) -> Result<Report, QuantError> {
     plan.check()?;
-    let layouts = plan
-        .shards
-        .iter()
-        .map(|s| layout(plan, s))
-        .collect::<Result<Vec<_>, _>>()?;
+    let layouts = plan.shards.iter().map(|s| layout(plan, s)).collect::<Result<Vec<_>, _>>()?;
     let file_bytes = layouts.iter().map(Layout::file_bytes).sum();
     let files = output_paths(plan, out);
     let inputs: Vec<&Path> = model.shards().iter().map(|s| s.path.as_path()).collect();
@@ -99,23 +89,10 @@ pub fn run(
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(options.threads)
         .build()
-        .map_err(|e| QuantError::Threads {
-            threads: options.threads,
-            why: e.to_string(),
-        })?;
+        .map_err(|e| QuantError::Threads { threads: options.threads, why: e.to_string() })?;
 
-    let work = Work {
-        plan,
-        readers: &readers,
-        writers: &writers,
-        options,
-        measure_only: AtomicBool::new(false),
-    };
-    let Done {
-        ternary,
-        moves,
-        feedback,
-    } = work.run(&pool, progress)?;
+    let work = Work { plan, readers: &readers, writers: &writers, options, measure_only: AtomicBool::new(false) };
+    let Done { ternary, moves, feedback } = work.run(&pool, progress)?;
     if !options.force && ternary.worst().is_some() {
         return Err(QuantError::NotTernary(ternary));
     }
@@ -126,25 +103,14 @@ pub fn run(
     let complete = writers.into_iter().zip(&layouts);
     let complete = complete.map(|(writer, layout)| writer.complete(layout));
     Complete::keep_all(complete.collect::<Result<_, _>>()?)?;
-    Ok(Report {
-        files,
-        file_bytes,
-        ternary,
-        moves,
-        feedback,
-    })
+    Ok(Report { files, file_bytes, ternary, moves, feedback })
 }
 
 /// The header of one output file. ggml's writer knows no alignment but 32.
 fn layout(plan: &Plan, shard: &OutShard) -> Result<Layout, QuantError> {
     let tensors: Vec<NewTensor> = plan.rows[shard.rows.clone()]
         .iter()
-        .map(|r| NewTensor {
-            name: r.name.clone(),
-            shape: r.shape.clone(),
-            ty: r.to,
-            bytes: Some(r.bytes),
-        })
+        .map(|r| NewTensor { name: r.name.clone(), shape: r.shape.clone(), ty: r.to, bytes: Some(r.bytes) })
         .collect();
     let layout = Layout::new(&shard.meta, &tensors)?;
     let alignment = shard.meta.get_u64("general.alignment")?.unwrap_or(32);

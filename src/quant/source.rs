@@ -78,20 +78,12 @@ impl Cut {
             };
             (row.bytes_from / block, (block, block))
         };
-        Cut {
-            units,
-            step: (CHUNK_BYTES / unit.0.max(1)).max(1),
-            unit,
-        }
+        Cut { units, step: (CHUNK_BYTES / unit.0.max(1)).max(1), unit }
     }
 
     /// Number of chunks.
     pub fn chunks(&self) -> u64 {
-        if self.unit.0 == 0 {
-            0
-        } else {
-            self.units.div_ceil(self.step)
-        }
+        if self.unit.0 == 0 { 0 } else { self.units.div_ceil(self.step) }
     }
 
     /// Chunk `i`.
@@ -118,10 +110,7 @@ pub struct ShardReader {
 impl ShardReader {
     /// Reads what `shard` was opened from.
     pub fn new(shard: &Shard) -> ShardReader {
-        ShardReader {
-            path: shard.path.clone(),
-            bytes: shard.bytes.clone(),
-        }
+        ShardReader { path: shard.path.clone(), bytes: shard.bytes.clone() }
     }
 
     /// The file, for messages.
@@ -139,10 +128,7 @@ impl ShardReader {
     /// Somebody did; I/O.
     pub fn unchanged(&self) -> Result<(), ReadError> {
         let unchanged = self.bytes.file().map_or(Ok(()), SourceFile::unchanged);
-        unchanged.map_err(|source| ReadError::Changed {
-            path: self.path.clone(),
-            source,
-        })
+        unchanged.map_err(|source| ReadError::Changed { path: self.path.clone(), source })
     }
 
     /// Gives all bytes of the file to `each`, one part after the other, until it says `false`.
@@ -182,7 +168,8 @@ impl ShardReader {
         self.read_at(&row.source.name, row.source.offset + start, len, buffer)
     }
 
-    /// `len` bytes of the file from `start` on, in `buffer` where they have to be read. `tensor` is what they belong to.
+    /// `len` bytes of the file from `start` on, in `buffer` where they have to be read. `tensor` is what they belong
+    /// to.
     ///
     /// # Errors
     /// I/O; a file that has become shorter than its header says.
@@ -221,24 +208,16 @@ impl ShardReader {
                 let step = CHUNK_BYTES as usize;
                 let chunks = bytes.par_chunks_mut(step).enumerate();
                 chunks
-                    .try_for_each(|(i, chunk)| {
-                        file.read_exact_at(chunk, offset + (i * step) as u64)
-                    })
+                    .try_for_each(|(i, chunk)| file.read_exact_at(chunk, offset + (i * step) as u64))
                     .map_err(failed)?;
                 Ok(bytes)
             }
-            None => part(&self.bytes, offset, len)
-                .map(<[u8]>::to_vec)
-                .map_err(failed),
+            None => part(&self.bytes, offset, len).map(<[u8]>::to_vec).map_err(failed),
         }
     }
 
     fn failed(&self, tensor: &str, source: io::Error) -> ReadError {
-        ReadError::Tensor {
-            tensor: tensor.to_owned(),
-            path: self.path.clone(),
-            source,
-        }
+        ReadError::Tensor { tensor: tensor.to_owned(), path: self.path.clone(), source }
     }
 }
 
@@ -263,11 +242,7 @@ mod tests {
         };
         Row {
             name: String::new(),
-            source: Source {
-                name: String::new(),
-                shard: 0,
-                offset: 0,
-            },
+            source: Source { name: String::new(), shard: 0, offset: 0 },
             shape: shape.to_vec(),
             from,
             to,

@@ -1,16 +1,14 @@
 //! One file into several and back: the files of llama-gguf-split, byte for byte.
 //!
-//! The first file of a set has all metadata, the others the three keys that hold the set together and nothing else. Tensors keep
-//! their order and their bytes.
+//! The first file of a set has all metadata, the others the three keys that hold the set together and nothing else.
+//! Tensors keep their order and their bytes.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 use trine_formats::gguf::write::{Layout, NewTensor, WriteError};
-use trine_formats::gguf::{
-    Complete, GgufError, Metadata, ModelFile, ScatterWriter, TensorInfo, Value, split,
-};
+use trine_formats::gguf::{Complete, GgufError, Metadata, ModelFile, ScatterWriter, TensorInfo, Value, split};
 
 use super::metadata::{add_split, c_strings};
 use super::source::{ReadError, ShardReader};
@@ -50,11 +48,7 @@ pub enum SplitError {
     #[error(
         "tensor {tensor} has {bytes} bytes, more than the limit of {limit}, and no file may be without tensors; give a larger --split-max-size"
     )]
-    TooLarge {
-        tensor: String,
-        bytes: u64,
-        limit: u64,
-    },
+    TooLarge { tensor: String, bytes: u64, limit: u64 },
     #[error("the model would become {0} files, and a set has at most 65535; give a larger limit")]
     TooMany(usize),
     #[error(
@@ -103,8 +97,8 @@ impl SplitPlan {
     /// Several files of one.
     ///
     /// # Errors
-    /// The model is a set already; a tensor alone exceeds the limit where its file would be empty before it; more files than a
-    /// set can have; what ggml's writer would damage.
+    /// The model is a set already; a tensor alone exceeds the limit where its file would be empty before it; more files
+    /// than a set can have; what ggml's writer would damage.
     pub fn split(model: &ModelFile, options: SplitOptions) -> Result<SplitPlan, SplitError> {
         if model.shards().len() > 1 {
             return Err(SplitError::AlreadySplit(model.shards().len()));
@@ -158,13 +152,12 @@ impl SplitPlan {
     pub fn paths(&self, prefix: &str) -> Vec<PathBuf> {
         let count = self.files.len() as u32;
         let numbers = 0..count;
-        numbers
-            .map(|no| split::shard_path(prefix, no, count))
-            .collect()
+        numbers.map(|no| split::shard_path(prefix, no, count)).collect()
     }
 
-    /// Writes the files of `model` to `paths`, one for each. They appear under their names when all are complete; until then, and
-    /// after any error, what was there stays. `copied` hears of every tensor and of the bytes of it that are copied.
+    /// Writes the files of `model` to `paths`, one for each. They appear under their names when all are complete; until
+    /// then, and after any error, what was there stays. `copied` hears of every tensor and of the bytes of it that are
+    /// copied.
     ///
     /// # Errors
     /// I/O; a path that is an input; an input that changed.
@@ -208,16 +201,12 @@ struct Source<'a> {
 
 impl Source<'_> {
     fn read<'b>(&'b self, at: u64, n: u64, buffer: &'b mut Vec<u8>) -> Result<&'b [u8], ReadError> {
-        self.reader
-            .read_at(self.name, self.offset + at, n as usize, buffer)
+        self.reader.read_at(self.name, self.offset + at, n as usize, buffer)
     }
 }
 
 /// All tensors of a model, in its order.
-fn sources<'a>(
-    model: &'a ModelFile,
-    readers: &'a [ShardReader],
-) -> impl Iterator<Item = Source<'a>> {
+fn sources<'a>(model: &'a ModelFile, readers: &'a [ShardReader]) -> impl Iterator<Item = Source<'a>> {
     let shards = model.shards().iter().zip(readers);
     shards.flat_map(|(shard, reader)| {
         shard.gguf.tensors.iter().map(move |t| Source {
@@ -245,17 +234,10 @@ fn copied(meta: &Metadata) -> Metadata {
     out
 }
 
-fn planned(
-    meta: Metadata,
-    tensors: &[&TensorInfo],
-    group: Range<usize>,
-) -> Result<PlannedFile, SplitError> {
+fn planned(meta: Metadata, tensors: &[&TensorInfo], group: Range<usize>) -> Result<PlannedFile, SplitError> {
     let new = tensors[group.clone()].iter().map(|&t| NewTensor::from(t));
     let new: Vec<NewTensor> = new.collect();
-    Ok(PlannedFile {
-        layout: Layout::new(&meta, &new)?.padded(),
-        tensors: group,
-    })
+    Ok(PlannedFile { layout: Layout::new(&meta, &new)?.padded(), tensors: group })
 }
 
 /// Which tensors go into which file.
@@ -269,14 +251,8 @@ fn groups(tensors: &[&TensorInfo], options: SplitOptions) -> Result<Vec<Range<us
             SplitLimit::Bytes(limit) => bytes.saturating_add(own) > limit,
         };
         if ends {
-            if let (SplitLimit::Bytes(limit), Some(true)) =
-                (options.limit, groups.last().map(Range::is_empty))
-            {
-                return Err(SplitError::TooLarge {
-                    tensor: tensor.name.clone(),
-                    bytes: tensor.bytes,
-                    limit,
-                });
+            if let (SplitLimit::Bytes(limit), Some(true)) = (options.limit, groups.last().map(Range::is_empty)) {
+                return Err(SplitError::TooLarge { tensor: tensor.name.clone(), bytes: tensor.bytes, limit });
             }
             groups.push(i..i);
             bytes = 0;
@@ -308,10 +284,7 @@ mod tests {
     fn lengths(bytes: &[u64], limit: SplitLimit, no_tensor_first: bool) -> Vec<usize> {
         let tensors = tensors(bytes);
         let tensors: Vec<&TensorInfo> = tensors.iter().collect();
-        let options = SplitOptions {
-            limit,
-            no_tensor_first,
-        };
+        let options = SplitOptions { limit, no_tensor_first };
         let groups = groups(&tensors, options).unwrap();
         assert!(groups.windows(2).all(|g| g[0].end == g[1].start));
         groups.iter().map(Range::len).collect()
@@ -325,15 +298,9 @@ mod tests {
         assert_eq!(lengths(&five, SplitLimit::Tensors(9), false), [5]);
         // Each counts as a multiple of 32.
         assert_eq!(lengths(&five, SplitLimit::Bytes(64), false), [2, 2, 1]);
-        assert_eq!(
-            lengths(&five, SplitLimit::Bytes(63), true),
-            [0, 1, 1, 1, 1, 1]
-        );
+        assert_eq!(lengths(&five, SplitLimit::Bytes(63), true), [0, 1, 1, 1, 1, 1]);
         // A large tensor behind others has a file of its own.
-        assert_eq!(
-            lengths(&[1, 900, 1], SplitLimit::Bytes(64), false),
-            [1, 1, 1]
-        );
+        assert_eq!(lengths(&[1, 900, 1], SplitLimit::Bytes(64), false), [1, 1, 1]);
         assert_eq!(lengths(&[], SplitLimit::Tensors(1), false), [0]);
     }
 
@@ -342,10 +309,7 @@ mod tests {
         let tensors = tensors(&[65, 1]);
         let tensors: Vec<&TensorInfo> = tensors.iter().collect();
         for no_tensor_first in [false, true] {
-            let options = SplitOptions {
-                limit: SplitLimit::Bytes(64),
-                no_tensor_first,
-            };
+            let options = SplitOptions { limit: SplitLimit::Bytes(64), no_tensor_first };
             let e = groups(&tensors, options).unwrap_err().to_string();
             assert!(e.starts_with("tensor t0 has 65 bytes, more than the limit of 64"));
         }

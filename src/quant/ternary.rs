@@ -31,10 +31,7 @@ pub struct Loss {
 impl Loss {
     /// Compares a row of the source with what was decoded from the output, a ternary type.
     pub fn of_row(source: &[f32], decoded: &[f32], compare: CompareRows) -> Loss {
-        let mut loss = Loss {
-            weights: source.len() as u64,
-            ..Loss::default()
-        };
+        let mut loss = Loss { weights: source.len() as u64, ..Loss::default() };
         for (s, d) in source.chunks(BLOCK).zip(decoded.chunks(BLOCK)) {
             match compare(s, d) {
                 Some(nonzero) => loss.add_equal_block(s, nonzero),
@@ -95,11 +92,7 @@ impl Loss {
 
     /// Root of the squared error relative to the source's.
     pub fn relative_error(&self) -> f64 {
-        if self.energy > 0.0 {
-            (self.error / self.energy).sqrt()
-        } else {
-            0.0
-        }
+        if self.energy > 0.0 { (self.error / self.energy).sqrt() } else { 0.0 }
     }
 }
 
@@ -142,18 +135,14 @@ impl TernaryReport {
 
     /// The tensor with the largest relative error.
     pub fn worst(&self) -> Option<&TensorLoss> {
-        self.lossy()
-            .max_by(|a, b| a.loss.relative_error().total_cmp(&b.loss.relative_error()))
+        self.lossy().max_by(|a, b| a.loss.relative_error().total_cmp(&b.loss.relative_error()))
     }
 }
 
 impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (share, error) = (100.0 * self.share(), 100.0 * self.relative_error());
-        write!(
-            f,
-            "{share:.2}% of weights changed, relative error {error:.2}%"
-        )
+        write!(f, "{share:.2}% of weights changed, relative error {error:.2}%")
     }
 }
 
@@ -239,15 +228,9 @@ mod tests {
             ty: TypeId::TQ2_0,
             loss: loss_of(&block(source), &block(&[1.0, 0.0])),
         };
-        let good = TernaryReport {
-            tensors: vec![one("a", &[1.0, 0.0])],
-        };
+        let good = TernaryReport { tensors: vec![one("a", &[1.0, 0.0])] };
         assert!(good.to_string().contains("digits lossless"), "{good}");
-        let tensors = vec![
-            one("a", &[1.0, 0.0]),
-            one("b", &[1.0, 0.5]),
-            one("c", &[1.0, 0.1]),
-        ];
+        let tensors = vec![one("a", &[1.0, 0.0]), one("b", &[1.0, 0.5]), one("c", &[1.0, 0.1])];
         let bad = TernaryReport { tensors };
         assert_eq!(bad.worst().map(|t| t.name.as_str()), Some("b"));
         assert_eq!(bad.lossy().count(), 2);

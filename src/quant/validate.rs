@@ -4,16 +4,12 @@
 
 use trine_formats::types::{Field, Format, Part, TypeId};
 
-/// The first block of `data`, rows of so many `columns`, with an infinity or a NaN, and which of the two it is. The scale of a
-/// row counts for the first of its blocks.
+/// The first block of `data`, rows of so many `columns`, with an infinity or a NaN, and which of the two it is. The
+/// scale of a row counts for the first of its blocks.
 pub fn first_bad(ty: TypeId, columns: usize, data: &[u8]) -> Option<(usize, &'static str)> {
     let info = ty.info()?;
     if let Some(format) = info.row_scale() {
-        let scale = Field {
-            part: Part::Scale,
-            format,
-            at: 0,
-        };
+        let scale = Field { part: Part::Scale, format, at: 0 };
         let blocks = columns / info.block;
         let rows = data.chunks_exact(info.row_header() + blocks * info.bytes);
         let mut bad = rows.map(|row| bad_float(&scale, row)).enumerate();
@@ -24,9 +20,7 @@ pub fn first_bad(ty: TypeId, columns: usize, data: &[u8]) -> Option<(usize, &'st
         [field] => match field.format {
             Format::F16 => none_of(data, |v| is_full(u16::from_le_bytes(*v), 0x7c00)),
             Format::Bf16 => none_of(data, |v| is_full(u16::from_le_bytes(*v), 0x7f80)),
-            Format::F32 => none_of(data, |v| {
-                u32::from_le_bytes(*v) & 0x7f80_0000 == 0x7f80_0000
-            }),
+            Format::F32 => none_of(data, |v| u32::from_le_bytes(*v) & 0x7f80_0000 == 0x7f80_0000),
             _ => false,
         },
         fields => !fields.iter().any(|field| is_float(field.format)),
@@ -58,10 +52,7 @@ fn is_full(bits: u16, exponent: u16) -> bool {
 /// Whether no value of `N` bytes is bad.
 #[inline(always)]
 fn none_of<const N: usize>(data: &[u8], is_bad: impl Fn(&[u8; N]) -> bool) -> bool {
-    data.as_chunks::<N>()
-        .0
-        .chunks(TOGETHER)
-        .all(|values| !values.iter().fold(false, |bad, v| bad | is_bad(v)))
+    data.as_chunks::<N>().0.chunks(TOGETHER).all(|values| !values.iter().fold(false, |bad, v| bad | is_bad(v)))
 }
 
 #[inline(always)]
@@ -187,10 +178,7 @@ mod tests {
         assert_eq!(of(f64::MAX), None);
         assert_eq!(of(f64::INFINITY), Some("an infinity"));
         assert_eq!(of(f64::NAN), Some("a NaN"));
-        assert_eq!(
-            first_bad(TypeId::BF16, 0, &[0x80, 0x7f]),
-            Some((0, "an infinity"))
-        );
+        assert_eq!(first_bad(TypeId::BF16, 0, &[0x80, 0x7f]), Some((0, "an infinity")));
         assert_eq!(first_bad(TypeId::BF16, 0, &[0x7f, 0x7f]), None);
         assert_eq!(first_bad(TypeId::MXFP4, 0, &[0xff; 17]), Some((0, "a NaN")));
         assert_eq!(first_bad(TypeId::I32, 0, &[0xff; 4]), None);
@@ -199,12 +187,7 @@ mod tests {
     #[test]
     fn every_type_can_be_asked() {
         for info in REGISTRY {
-            assert_eq!(
-                first_bad(info.id, 0, &vec![0; info.bytes * 2]),
-                None,
-                "{}",
-                info.name
-            );
+            assert_eq!(first_bad(info.id, 0, &vec![0; info.bytes * 2]), None, "{}", info.name);
         }
     }
 

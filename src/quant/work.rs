@@ -113,11 +113,7 @@ impl Work<'_> {
     /// Does everything but finish the files.
     pub fn run(&self, pool: &ThreadPool, progress: &mut dyn Progress) -> Result<Done, QuantError> {
         let mut done = Done::default();
-        let mut news = News {
-            progress,
-            plan: self.plan,
-            announced: 0,
-        };
+        let mut news = News { progress, plan: self.plan, announced: 0 };
         let rows = &self.plan.rows;
         let mut at = 0;
         while at < rows.len() {
@@ -155,10 +151,7 @@ impl Work<'_> {
             .map(|row| {
                 let importance = self.plan.importance.get(&row.source.name);
                 let importance = importance.map(Vec::as_slice);
-                (
-                    Cut::of(row),
-                    Converter::new(row, importance, self.options.isa),
-                )
+                (Cut::of(row), Converter::new(row, importance, self.options.isa))
             })
             .collect();
         let mut chunks = 0;
@@ -182,12 +175,7 @@ impl Work<'_> {
             }
             drop(tell);
             let mut unsynced = 0;
-            for ChunkDone {
-                index,
-                read,
-                written,
-            } in told
-            {
+            for ChunkDone { index, read, written } in told {
                 news.tell(index, read);
                 unsynced += written;
                 if unsynced >= SYNC_BYTES {
@@ -211,11 +199,7 @@ impl Work<'_> {
             let row = &self.plan.rows[rows.start + tensor];
             match report.tensors.last_mut() {
                 Some(last) if last.name == row.name => last.loss.add(&loss),
-                _ => report.tensors.push(TensorLoss {
-                    name: row.name.clone(),
-                    ty: row.to,
-                    loss,
-                }),
+                _ => report.tensors.push(TensorLoss { name: row.name.clone(), ty: row.to, loss }),
             }
         }
         Ok(())
@@ -254,20 +238,14 @@ impl Work<'_> {
         let (cut, converter) = &batch.tensors[tensor];
         let (chunk, index) = (cut.chunk(number), batch.first + tensor);
         let row = &self.plan.rows[index];
-        let mut done = ChunkDone {
-            index,
-            read: chunk.from_bytes as u64,
-            written: 0,
-        };
+        let mut done = ChunkDone { index, read: chunk.from_bytes as u64, written: 0 };
         let measured = row.converts() && is_ternary_type(row.to);
         if self.measure_only.load(Ordering::Relaxed) && !measured {
             return Ok((done, None));
         }
         let reader = &self.readers[row.source.shard];
         let data = reader.read_chunk(row, chunk.from, chunk.from_bytes, buffer)?;
-        let (bytes, loss) = converter
-            .convert(chunk, data, scratch)
-            .map_err(|fault| blame(row, fault))?;
+        let (bytes, loss) = converter.convert(chunk, data, scratch).map_err(|fault| blame(row, fault))?;
         if loss.is_some_and(|loss| !loss.is_lossless()) && !self.options.force {
             self.measure_only.store(true, Ordering::Relaxed);
         }
@@ -291,14 +269,13 @@ impl Work<'_> {
         if !self.measure_only.load(Ordering::Relaxed) {
             let (writer, tensor) = self.place(index);
             let chunks = bytes.par_chunks(WRITE_BYTES).enumerate();
-            chunks
-                .try_for_each(|(i, bytes)| writer.write(tensor, (i * WRITE_BYTES) as u64, bytes))?;
+            chunks.try_for_each(|(i, bytes)| writer.write(tensor, (i * WRITE_BYTES) as u64, bytes))?;
         }
         Ok(moved)
     }
 
-    /// Rounds the tensors that read the same input as tensor `index`, when that is the first of them, on the pool's threads:
-    /// so the Hessian is factored once.
+    /// Rounds the tensors that read the same input as tensor `index`, when that is the first of them, on the pool's
+    /// threads: so the Hessian is factored once.
     fn feed_back(&self, index: usize, report: &mut FeedbackReport) -> Result<(), QuantError> {
         let Some(job) = &self.plan.feedback else {
             return Ok(());
@@ -309,15 +286,13 @@ impl Work<'_> {
         }
         let Gptq { hessians, options } = &job.gptq;
         let factor = Factor::read(hessians, job.inputs[&index], options, self.options.isa);
-        let factor = factor.map_err(|fault| QuantError::Hessian {
-            tensor: self.plan.rows[index].name.clone(),
-            fault,
-        })?;
+        let factor =
+            factor.map_err(|fault| QuantError::Hessian { tensor: self.plan.rows[index].name.clone(), fault })?;
         for mate in mates {
             let row = &self.plan.rows[mate];
             let data = self.readers[row.source.shard].read_whole(row)?;
-            let bytes = gptq::round(row, &data, &factor, options, self.options.isa)
-                .map_err(|fault| blame(row, fault))?;
+            let bytes =
+                gptq::round(row, &data, &factor, options, self.options.isa).map_err(|fault| blame(row, fault))?;
             let (writer, tensor) = self.place(mate);
             writer.write(tensor, 0, &bytes)?;
             report.tensors += 1;

@@ -33,26 +33,14 @@ fn higher(a: &Candidate, b: &Candidate) -> bool {
 impl Candidates {
     /// All tokens in id order.
     pub fn new(logits: &[f32]) -> Candidates {
-        let items = (0u32..)
-            .zip(logits)
-            .map(|(id, &logit)| Candidate { id, logit, p: 0.0 });
-        Candidates {
-            items: items.collect(),
-            sorted: false,
-        }
+        let items = (0u32..).zip(logits).map(|(id, &logit)| Candidate { id, logit, p: 0.0 });
+        Candidates { items: items.collect(), sorted: false }
     }
 
     /// The largest logit.
     pub fn max(&self) -> f32 {
-        let rest = if self.sorted {
-            &[][..]
-        } else {
-            &self.items[1..]
-        };
-        rest.iter().fold(
-            self.items[0].logit,
-            |m, c| if m < c.logit { c.logit } else { m },
-        )
+        let rest = if self.sorted { &[][..] } else { &self.items[1..] };
+        rest.iter().fold(self.items[0].logit, |m, c| if m < c.logit { c.logit } else { m })
     }
 
     /// Probabilities of the whole list, the sum in `f32`.
@@ -117,11 +105,7 @@ pub fn bucket_sort(items: &[Candidate], n: usize) -> Vec<Candidate> {
     let bucket = |c: &Candidate| {
         let at = SCALE * c.logit + SHIFT;
         // Beyond the range of i32 the reference's conversion gives the lowest bucket.
-        let at = if at.abs() < 2_147_483_648.0 {
-            at as i32
-        } else {
-            i32::MIN
-        };
+        let at = if at.abs() < 2_147_483_648.0 { at as i32 } else { i32::MIN };
         at.clamp(0, BUCKETS as i32 - 1) as usize
     };
     let mut buckets: Vec<Vec<Candidate>> = vec![Vec::new(); BUCKETS];

@@ -23,23 +23,21 @@ pub fn draw(list: &Candidates, rng: &mut Mt19937) -> u32 {
     list.items[list.items.len() - 1].id
 }
 
-/// What [`draw`] draws from: tokens with their probabilities, the likeliest first, those of probability 0 left out. The sum of
-/// the unnormalised probabilities is taken in double precision, as there.
+/// What [`draw`] draws from: tokens with their probabilities, the likeliest first, those of probability 0 left out. The
+/// sum of the unnormalised probabilities is taken in double precision, as there.
 pub fn odds(list: &Candidates) -> Vec<(u32, f32)> {
     let max = list.max();
     let weight = |logit: f32| f64::from(expf(logit - max));
     let total: f64 = list.items.iter().map(|c| weight(c.logit)).sum();
-    let share = list
-        .items
-        .iter()
-        .map(|c| (c.id, (weight(c.logit) / total) as f32));
+    let share = list.items.iter().map(|c| (c.id, (weight(c.logit) / total) as f32));
     let mut odds: Vec<(u32, f32)> = share.filter(|(_, p)| *p > 0.0).collect();
     odds.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     odds
 }
 
-/// Draws by the probabilities that stand in the list, as libstdc++'s `discrete_distribution` does: shares in double precision,
-/// the last running sum taken as 1, and no random number where there is one token. Returns the place in the list.
+/// Draws by the probabilities that stand in the list, as libstdc++'s `discrete_distribution` does: shares in double
+/// precision, the last running sum taken as 1, and no random number where there is one token. Returns the place in the
+/// list.
 fn draw_by_p(list: &Candidates, rng: &mut Mt19937) -> usize {
     let n = list.items.len();
     if n < 2 {
@@ -52,10 +50,7 @@ fn draw_by_p(list: &Candidates, rng: &mut Mt19937) -> usize {
         sum += f64::from(c.p) / total;
         sum >= uniform
     };
-    list.items[..n - 1]
-        .iter()
-        .position(reaches)
-        .unwrap_or(n - 1)
+    list.items[..n - 1].iter().position(reaches).unwrap_or(n - 1)
 }
 
 /// Mirostat with the surprise that it allows at the moment.
@@ -73,11 +68,7 @@ impl Surprise {
 
     /// At its beginning.
     pub fn new(options: Mirostat, seed: u32) -> Surprise {
-        Surprise {
-            options,
-            mu: 2.0 * options.tau,
-            rng: Mt19937::new(seed),
-        }
+        Surprise { options, mu: 2.0 * options.tau, rng: Mt19937::new(seed) }
     }
 
     /// Draws a token of a model with `n_vocab` of them.
@@ -112,11 +103,7 @@ impl Surprise {
         let top = epsilon * powf(2.0, self.mu);
         let k = powf(top / (1.0 - powf(n_vocab as f32, -epsilon)), 1.0 / s);
         // What is no number, or too large for an i32, becomes the lowest i32 in the reference, and then 1.
-        let k = if k.abs() < 2_147_483_648.0 {
-            k as i32
-        } else {
-            1
-        };
+        let k = if k.abs() < 2_147_483_648.0 { k as i32 } else { 1 };
         k.max(1)
     }
 }
@@ -158,18 +145,10 @@ impl Adaptive {
             return list.items[draw_by_p(list, &mut self.rng)].id;
         }
         let target = self.target.clamp(0.0, 1.0);
-        let now = if self.weight == 0.0 {
-            target
-        } else {
-            2.0 * target - self.sum / self.weight
-        };
+        let now = if self.weight == 0.0 { target } else { 2.0 * target - self.sum / self.weight };
         let now = now.clamp(0.0, 1.0);
         let before: Vec<f32> = list.items.iter().map(|c| c.p).collect();
-        for c in list
-            .items
-            .iter_mut()
-            .filter(|c| c.logit != f32::NEG_INFINITY)
-        {
+        for c in list.items.iter_mut().filter(|c| c.logit != f32::NEG_INFINITY) {
             // Quadratic near the target, linear far from it.
             let d = ((c.p - now) * (1.0 / WIDTH)).abs();
             c.logit = PEAK - SHARPNESS * d * d / (1.0 + d);

@@ -24,13 +24,7 @@ pub struct DryOptions {
 
 impl Default for DryOptions {
     fn default() -> DryOptions {
-        DryOptions {
-            multiplier: 0.0,
-            base: 1.75,
-            allowed_length: 2,
-            last_n: 64,
-            breakers: DryBreakers::default(),
-        }
+        DryOptions { multiplier: 0.0, base: 1.75, allowed_length: 2, last_n: 64, breakers: DryBreakers::default() }
     }
 }
 
@@ -44,8 +38,8 @@ impl DryOptions {
     }
 }
 
-/// Texts that end repetitions, as tokens: by the token that such a text begins in, the rest of its tokens. Cloning shares
-/// them: a text that stands in most tokens makes a long list.
+/// Texts that end repetitions, as tokens: by the token that such a text begins in, the rest of its tokens. Cloning
+/// shares them: a text that stands in most tokens makes a long list.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DryBreakers(Arc<BTreeMap<u32, Vec<Vec<u32>>>>);
 
@@ -65,13 +59,11 @@ impl DryBreakers {
     /// Most tokens behind the first.
     const MOST_TOKENS: usize = 20;
 
-    /// Finds every way in which one of `texts` can stand in tokens: whole in one of them, or begun at the end of one and
-    /// continued in others. Empty texts break nothing.
+    /// Finds every way in which one of `texts` can stand in tokens: whole in one of them, or begun at the end of one
+    /// and continued in others. Empty texts break nothing.
     pub fn new(vocabulary: &impl Vocabulary, texts: &[impl AsRef<[u8]>]) -> DryBreakers {
         let mut found: BTreeMap<u32, Vec<Vec<u32>>> = BTreeMap::new();
-        let pieces: Vec<Vec<u8>> = (0..vocabulary.n_tokens())
-            .map(|id| vocabulary.bytes(id))
-            .collect();
+        let pieces: Vec<Vec<u8>> = (0..vocabulary.n_tokens()).map(|id| vocabulary.bytes(id)).collect();
         for text in texts {
             let text = text.as_ref();
             let text = &text[..text.len().min(Self::MOST_BYTES)];
@@ -150,10 +142,7 @@ pub struct Dry {
 impl Dry {
     /// The step before any token.
     pub fn new(options: DryOptions) -> Dry {
-        Dry {
-            recent: Recent::new(options.last_n),
-            options,
-        }
+        Dry { recent: Recent::new(options.last_n), options }
     }
 
     /// Remembers a token.

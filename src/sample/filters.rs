@@ -27,11 +27,8 @@ impl Candidates {
         }
         self.sorted_softmax();
         let entropy = self.items.iter().fold(0f32, |e, c| e + -c.p * logf(c.p));
-        let mut by_distance: Vec<(f32, Candidate)> = self
-            .items
-            .iter()
-            .map(|c| ((-logf(c.p) - entropy).abs(), *c))
-            .collect();
+        let mut by_distance: Vec<(f32, Candidate)> =
+            self.items.iter().map(|c| ((-logf(c.p) - entropy).abs(), *c)).collect();
         // A probability of 0 makes the entropy and every distance NaN; they then all compare equal.
         order::sort(&mut by_distance, |a, b| a.0 < b.0);
         let mut sum = 0f32;
@@ -98,10 +95,7 @@ impl Candidates {
         }
         let few = |(i, c): (usize, &Candidate)| c.logit < min && i >= min_keep;
         let rest = self.items.iter().enumerate().skip(1);
-        let keep = rest
-            .clone()
-            .position(few)
-            .map_or(self.items.len(), |i| i + 1);
+        let keep = rest.clone().position(few).map_or(self.items.len(), |i| i + 1);
         self.items.truncate(keep);
     }
 
@@ -111,12 +105,7 @@ impl Candidates {
         if n <= 0.0 || self.items.len() <= 1 {
             return;
         }
-        let finite = || {
-            self.items
-                .iter()
-                .map(|c| c.logit)
-                .filter(|l| *l != f32::NEG_INFINITY)
-        };
+        let finite = || self.items.iter().map(|c| c.logit).filter(|l| *l != f32::NEG_INFINITY);
         let count = finite().count() as f32;
         if count == 0.0 {
             return;
@@ -136,8 +125,8 @@ impl Candidates {
         }
     }
 
-    /// XTC ("exclude top choices"): of the tokens with at least the probability `threshold`, all but the least likely leave
-    /// the list, where `min_keep` tokens stay.
+    /// XTC ("exclude top choices"): of the tokens with at least the probability `threshold`, all but the least likely
+    /// leave the list, where `min_keep` tokens stay.
     pub fn exclude_top(&mut self, threshold: f32, min_keep: usize) {
         self.sorted_softmax();
         let likely = self.items.iter().take_while(|c| c.p >= threshold).count();
@@ -172,11 +161,7 @@ impl Candidates {
         }
         let mut best = 0;
         for i in 1..self.items.len() {
-            let loser = if self.items[i].logit > self.items[best].logit {
-                std::mem::replace(&mut best, i)
-            } else {
-                i
-            };
+            let loser = if self.items[i].logit > self.items[best].logit { std::mem::replace(&mut best, i) } else { i };
             self.items[loser].logit = f32::NEG_INFINITY;
         }
     }

@@ -90,12 +90,7 @@ impl Sampler {
     pub fn new(options: SamplerOptions) -> Result<Sampler, SampleError> {
         options.check()?;
         let (chain, draw) = first(&options);
-        Ok(Sampler {
-            options,
-            chain,
-            draw,
-            odds: None,
-        })
+        Ok(Sampler { options, chain, draw, odds: None })
     }
 
     /// Chooses a token.
@@ -111,14 +106,9 @@ impl Sampler {
     ///
     /// # Errors
     /// As [`Sampler::sample`].
-    pub fn sample_among(
-        &mut self,
-        logits: &[f32],
-        allowed: impl Fn(u32) -> bool,
-    ) -> Result<Option<u32>, SampleError> {
+    pub fn sample_among(&mut self, logits: &[f32], allowed: impl Fn(u32) -> bool) -> Result<Option<u32>, SampleError> {
         let mut list = self.candidates(logits)?;
-        list.items
-            .retain(|c| c.logit > f32::NEG_INFINITY && allowed(c.id));
+        list.items.retain(|c| c.logit > f32::NEG_INFINITY && allowed(c.id));
         if list.items.is_empty() {
             return Ok(None);
         }
@@ -130,8 +120,8 @@ impl Sampler {
         self.odds.get_or_insert_default();
     }
 
-    /// The tokens that the last one was drawn from, itself among them, with their probabilities: the likeliest first, of
-    /// equal ones the lower id. Tokens of probability 0 are left out. Empty before the first draw, and without
+    /// The tokens that the last one was drawn from, itself among them, with their probabilities: the likeliest first,
+    /// of equal ones the lower id. Tokens of probability 0 are left out. Empty before the first draw, and without
     /// [`Sampler::keep_odds`].
     pub fn odds(&self) -> &[(u32, f32)] {
         self.odds.as_deref().unwrap_or_default()
@@ -142,10 +132,7 @@ impl Sampler {
         if logits.is_empty() {
             return Err(SampleError::Empty);
         }
-        if let Some(id) = logits
-            .iter()
-            .position(|l| l.is_nan() || *l == f32::INFINITY)
-        {
+        if let Some(id) = logits.iter().position(|l| l.is_nan() || *l == f32::INFINITY) {
             return Err(SampleError::NotFinite { id });
         }
         let mut list = Candidates::new(logits);
@@ -226,11 +213,7 @@ fn first(o: &SamplerOptions) -> (Vec<Stage>, Draw) {
 impl Stage {
     /// The step before any token; `None` where the options switch it off, or where it is no step of the list.
     fn new(kind: SamplerKind, o: &SamplerOptions) -> Option<Stage> {
-        let penalties = [
-            (o.repeat_penalty, 1.0),
-            (o.frequency_penalty, 0.0),
-            (o.presence_penalty, 0.0),
-        ];
+        let penalties = [(o.repeat_penalty, 1.0), (o.frequency_penalty, 0.0), (o.presence_penalty, 0.0)];
         Some(match kind {
             SamplerKind::Penalties => {
                 let on = o.repeat_last_n > 0 && penalties.iter().any(|(value, off)| value != off);

@@ -193,14 +193,12 @@ impl Default for SamplerOptions {
 impl SamplerOptions {
     /// Always the highest logit.
     pub fn greedy() -> SamplerOptions {
-        SamplerOptions {
-            temp: 0.0,
-            ..SamplerOptions::default()
-        }
+        SamplerOptions { temp: 0.0, ..SamplerOptions::default() }
     }
 
-    /// Whether the state after a text follows from its tokens alone, so that [`Sampler::replay`](super::Sampler::replay)
-    /// can bring it back. XTC, Mirostat and adaptive-p draw or remember by probabilities that only the model knows.
+    /// Whether the state after a text follows from its tokens alone, so that
+    /// [`Sampler::replay`](super::Sampler::replay) can bring it back. XTC, Mirostat and adaptive-p draw or remember by
+    /// probabilities that only the model knows.
     pub fn replays(&self) -> bool {
         let has = |kind| self.samplers.contains(&kind);
         let xtc = has(SamplerKind::Xtc) && self.xtc_probability > 0.0 && self.xtc_threshold <= 0.5;
@@ -211,11 +209,7 @@ impl SamplerOptions {
     pub(super) fn check(&self) -> Result<(), SampleError> {
         let r = self.repeat_penalty;
         if !(r.is_finite() && r > 0.0 && (1.0 / r).is_finite()) {
-            return Err(SampleError::Option {
-                name: "the repeat penalty",
-                wanted: "above 0 and finite",
-                value: r,
-            });
+            return Err(SampleError::Option { name: "the repeat penalty", wanted: "above 0 and finite", value: r });
         }
         let (tau, eta) = self.mirostat.map_or((0.0, 0.0), |m| (m.tau, m.eta));
         for (name, value) in [
@@ -238,22 +232,14 @@ impl SamplerOptions {
             ("the learning rate of Mirostat", eta),
         ] {
             if !value.is_finite() {
-                return Err(SampleError::Option {
-                    name,
-                    wanted: "a finite number",
-                    value,
-                });
+                return Err(SampleError::Option { name, wanted: "a finite number", value });
             }
         }
         // A bias of -inf forbids a token.
         let mut biases = self.logit_bias.iter().map(|b| b.1);
         match biases.find(|b| b.is_nan() || *b == f32::INFINITY) {
             None => Ok(()),
-            Some(value) => Err(SampleError::Option {
-                name: "a logit bias",
-                wanted: "a number below infinity",
-                value,
-            }),
+            Some(value) => Err(SampleError::Option { name: "a logit bias", wanted: "a number below infinity", value }),
         }
     }
 }

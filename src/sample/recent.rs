@@ -12,10 +12,7 @@ pub struct Recent {
 impl Recent {
     /// An empty window that will hold the last `most` tokens.
     pub fn new(most: usize) -> Recent {
-        Recent {
-            tokens: VecDeque::new(),
-            most,
-        }
+        Recent { tokens: VecDeque::new(), most }
     }
 
     /// Takes a token in, and says which one left the window for it.
@@ -50,10 +47,7 @@ pub struct Counted {
 impl Counted {
     /// An empty window that will hold the last `most` tokens.
     pub fn new(most: usize) -> Counted {
-        Counted {
-            recent: Recent::new(most),
-            counts: HashMap::new(),
-        }
+        Counted { recent: Recent::new(most), counts: HashMap::new() }
     }
 
     /// Takes a token in.

@@ -16,20 +16,14 @@ impl Mt19937 {
         let mut state = [seed; Self::N];
         for i in 1..Self::N {
             let last = state[i - 1];
-            state[i] = (last ^ (last >> 30))
-                .wrapping_mul(1_812_433_253)
-                .wrapping_add(i as u32);
+            state[i] = (last ^ (last >> 30)).wrapping_mul(1_812_433_253).wrapping_add(i as u32);
         }
-        Mt19937 {
-            state,
-            next: Self::N,
-        }
+        Mt19937 { state, next: Self::N }
     }
 
     fn twist(&mut self) {
         for i in 0..Self::N {
-            let joined =
-                (self.state[i] & 0x8000_0000) | (self.state[(i + 1) % Self::N] & 0x7fff_ffff);
+            let joined = (self.state[i] & 0x8000_0000) | (self.state[(i + 1) % Self::N] & 0x7fff_ffff);
             let odd = if joined & 1 == 1 { 0x9908_b0df } else { 0 };
             self.state[i] = self.state[(i + Self::M) % Self::N] ^ (joined >> 1) ^ odd;
         }
@@ -49,8 +43,8 @@ impl Mt19937 {
         y ^ (y >> 18)
     }
 
-    /// A whole number below `n`, above 0, as libstdc++'s `uniform_int_distribution` of 0 to n - 1 draws it (Lemire 2019): the upper
-    /// half of a product, drawn again where its lower half would favour some numbers.
+    /// A whole number below `n`, above 0, as libstdc++'s `uniform_int_distribution` of 0 to n - 1 draws it (Lemire
+    /// 2019): the upper half of a product, drawn again where its lower half would favour some numbers.
     pub fn next_below(&mut self, n: u32) -> u32 {
         let draw = |rng: &mut Mt19937| u64::from(rng.next_u32()) * u64::from(n);
         let mut product = draw(self);

@@ -13,7 +13,8 @@ const LOGITS_AT_ONCE: usize = 32;
 /// The most rows of a pass: what is computed for them at the same time takes memory beside the weights.
 const MOST_ROWS: usize = 2048;
 
-/// What a GPU has of an engine: keys and values in the engine's pages, and memory for passes. It is taken when it is wanted first.
+/// What a GPU has of an engine: keys and values in the engine's pages, and memory for passes. It is taken when it is
+/// wanted first.
 #[derive(Clone, Default)]
 pub(super) struct OnDevice(Arc<Mutex<Option<Offloaded>>>);
 
@@ -29,16 +30,12 @@ pub(super) struct Behind<'a> {
 }
 
 impl OnDevice {
-    /// The GPU of the engine of `model` and `pages`, with memory for passes of `rows` rows; `None` where it runs nothing.
+    /// The GPU of the engine of `model` and `pages`, with memory for passes of `rows` rows; `None` where it runs
+    /// nothing.
     ///
     /// # Errors
     /// More memory than the GPU has, and what it says. One line.
-    pub fn running(
-        &self,
-        model: &Model,
-        pages: &PagePool,
-        rows: usize,
-    ) -> Result<Option<Running<'_>>, String> {
+    pub fn running(&self, model: &Model, pages: &PagePool, rows: usize) -> Result<Option<Running<'_>>, String> {
         let mut state = self.0.lock().unwrap_or_else(|e| e.into_inner());
         if state.is_none() {
             let page = pages.layout().positions;
@@ -69,17 +66,8 @@ impl Running<'_> {
     ///
     /// # Errors
     /// What the device says, in one line.
-    pub fn pass(
-        &mut self,
-        model: &Model,
-        behind: &Behind<'_>,
-        parts: &[kv::Rows<'_>],
-    ) -> Result<(), String> {
-        let Offloaded {
-            passes,
-            start,
-            ropes,
-        } = self.offloaded();
+    pub fn pass(&mut self, model: &Model, behind: &Behind<'_>, parts: &[kv::Rows<'_>]) -> Result<(), String> {
+        let Offloaded { passes, start, ropes } = self.offloaded();
         for part in parts {
             if let Some((from, to)) = part.seq.copied_page() {
                 passes.copy_page(from, to).map_err(|e| e.to_string())?;
@@ -87,13 +75,8 @@ impl Running<'_> {
         }
         let pages: Vec<Vec<u32>> = parts.iter().map(|p| p.seq.page_numbers()).collect();
         let pairs = parts.iter().zip(&pages);
-        let parts: Vec<Part<'_>> = pairs
-            .map(|(part, pages)| Part {
-                pages,
-                first: part.first(),
-                tokens: part.rows.len(),
-            })
-            .collect();
+        let parts: Vec<Part<'_>> =
+            pairs.map(|(part, pages)| Part { pages, first: part.first(), tokens: part.rows.len() }).collect();
         let input = match start {
             Start::Tokens => Input::Tokens(behind.tokens),
             Start::Rows => Input::Rows(behind.rows),
@@ -110,12 +93,7 @@ impl Running<'_> {
     ///
     /// # Errors
     /// What the device says, in one line.
-    pub fn logits(
-        &mut self,
-        model: &Model,
-        rows: &[usize],
-        sink: &mut dyn FnMut(usize, &[f32]),
-    ) -> Result<(), String> {
+    pub fn logits(&mut self, model: &Model, rows: &[usize], sink: &mut dyn FnMut(usize, &[f32])) -> Result<(), String> {
         for (block, rows) in rows.chunks(LOGITS_AT_ONCE).enumerate() {
             let logits = self.offloaded().passes.logits(rows);
             let mut logits = logits.map_err(|e| e.to_string())?;

@@ -10,8 +10,8 @@ use crate::model::{Cancelled, Model, PassOptions, WidthError};
 use crate::ops::observe::ActivationObserver;
 use crate::pool::Pool;
 
-/// A model that is ready to run: its weights, the threads it runs on, and the pages its sequences live in. Cloning shares
-/// all three; several threads may step different sequences at the same time and share the pool fairly.
+/// A model that is ready to run: its weights, the threads it runs on, and the pages its sequences live in. Cloning
+/// shares all three; several threads may step different sequences at the same time and share the pool fairly.
 #[derive(Clone)]
 pub struct Engine {
     model: Model,
@@ -26,8 +26,8 @@ pub struct Segment<'a> {
     pub seq: &'a mut Sequence,
     /// The tokens.
     pub tokens: &'a [u32],
-    /// Index of the first token whose logits, or hidden states, are wanted, as those of all after it are; `tokens.len()`
-    /// wants none.
+    /// Index of the first token whose logits, or hidden states, are wanted, as those of all after it are;
+    /// `tokens.len()` wants none.
     pub logits_from: usize,
 }
 
@@ -36,11 +36,12 @@ pub struct Segment<'a> {
 pub struct StepOptions {
     /// Bits of an any-precision model's weights in this step; `None` for the widest.
     pub bits: Option<u8>,
-    /// Positions that the sequences may come to have. Models with two sets of RoPE factors, for contexts as long as those
-    /// of the training and for longer ones, choose by it; it has to be the same in all steps of a sequence. It means nothing
-    /// to others.
+    /// Positions that the sequences may come to have. Models with two sets of RoPE factors, for contexts as long as
+    /// those of the training and for longer ones, choose by it; it has to be the same in all steps of a sequence. It
+    /// means nothing to others.
     pub n_ctx: usize,
-    /// Rows of one forward pass: a step of more is cut into several, which bounds its working memory and changes no bit.
+    /// Rows of one forward pass: a step of more is cut into several, which bounds its working memory and changes no
+    /// bit.
     pub n_ubatch: usize,
     /// Sees what is multiplied with the weights.
     pub observer: Option<Arc<dyn ActivationObserver>>,
@@ -50,13 +51,7 @@ pub struct StepOptions {
 
 impl Default for StepOptions {
     fn default() -> StepOptions {
-        StepOptions {
-            bits: None,
-            n_ctx: 0,
-            n_ubatch: 512,
-            observer: None,
-            cancel: None,
-        }
+        StepOptions { bits: None, n_ctx: 0, n_ubatch: 512, observer: None, cancel: None }
     }
 }
 
@@ -85,9 +80,7 @@ pub enum StepError {
     )]
     Chosen(usize),
     /// A part of a sequence, of a model that attends in both directions.
-    #[error(
-        "the model attends in both directions: a sequence is evaluated whole, in one pass of at least {0} rows"
-    )]
+    #[error("the model attends in both directions: a sequence is evaluated whole, in one pass of at least {0} rows")]
     NotWhole(usize),
     /// The pages for all tokens are not there.
     #[error(transparent)]
@@ -132,21 +125,13 @@ impl Engine {
     /// When they are not.
     pub fn with_pages(model: &Model, pool: &Pool, pages: PagePool) -> Engine {
         let (own, given) = (model.page_layout(), pages.layout());
-        let same = PageLayout {
-            positions: given.positions,
-            ..own
-        };
+        let same = PageLayout { positions: given.positions, ..own };
         assert!(same == *given, "pages of another model");
-        Engine {
-            model: model.clone(),
-            pool: pool.clone(),
-            pages,
-            device: OnDevice::default(),
-        }
+        Engine { model: model.clone(), pool: pool.clone(), pages, device: OnDevice::default() }
     }
 
-    /// Takes the memory of a GPU that runs some of the model, for passes of `n_ubatch` rows, as the first step would. Without one
-    /// nothing happens.
+    /// Takes the memory of a GPU that runs some of the model, for passes of `n_ubatch` rows, as the first step would.
+    /// Without one nothing happens.
     ///
     /// # Errors
     /// More memory than the GPU has, by a table of what is needed; a GPU that fails.
@@ -190,8 +175,8 @@ impl Engine {
         self.step_into(segments, options, &mut Logits(sink))
     }
 
-    /// [`Engine::step`] for a sink that may want hidden states of some segments. Of the segments whose logits are wanted it
-    /// hears in the same order as there; hidden states come before the logits of the same pass.
+    /// [`Engine::step`] for a sink that may want hidden states of some segments. Of the segments whose logits are
+    /// wanted it hears in the same order as there; hidden states come before the logits of the same pass.
     ///
     /// # Errors
     /// As [`Engine::step`].
@@ -203,9 +188,7 @@ impl Engine {
     ) -> Result<(), StepError> {
         let bits = self.bits(options)?;
         self.check(segments)?;
-        let running = self
-            .device
-            .running(&self.model, &self.pages, options.n_ubatch);
+        let running = self.device.running(&self.model, &self.pages, options.n_ubatch);
         let mut device = running.map_err(StepError::Device)?;
         if options.observer.is_some() && device.is_some() {
             let what = "what is multiplied with weights on a GPU is not seen; use --device cpu";
@@ -220,9 +203,7 @@ impl Engine {
         if self.model.attends_both_ways() && (begun || rows > options.n_ubatch) {
             return Err(StepError::NotWhole(rows));
         }
-        let reserved = segments
-            .iter_mut()
-            .try_for_each(|s| s.seq.reserve(s.tokens.len()));
+        let reserved = segments.iter_mut().try_for_each(|s| s.seq.reserve(s.tokens.len()));
         if let Err(e) = reserved {
             segments.iter_mut().for_each(|s| s.seq.release_reserved());
             return Err(e.into());
@@ -238,9 +219,7 @@ impl Engine {
         let mark = |s: &Segment<'_>| can_end.then(|| s.seq.mark());
         let before: Vec<Option<Mark>> = segments.iter().map(mark).collect();
         let done = self.pool.install(|| {
-            cuts(segments, n_ubatch)
-                .iter()
-                .try_for_each(|cut| self.pass(segments, cut, &pass, device.as_mut(), sink))
+            cuts(segments, n_ubatch).iter().try_for_each(|cut| self.pass(segments, cut, &pass, device.as_mut(), sink))
         });
         done.inspect_err(|_| {
             for (segment, mark) in segments.iter_mut().zip(before) {
@@ -277,12 +256,7 @@ impl Engine {
             }
             let mut ids = segment.tokens.iter().enumerate();
             if let Some((index, &id)) = ids.find(|(_, id)| **id as usize >= n_vocab) {
-                return Err(StepError::UnknownToken {
-                    id,
-                    segment: no,
-                    index,
-                    n_vocab,
-                });
+                return Err(StepError::UnknownToken { id, segment: no, index, n_vocab });
             }
         }
         Ok(())
@@ -314,18 +288,11 @@ impl Engine {
                 false => &mut wanted,
             };
             list.extend(heard.map(|index| (first + index - from, no, index)));
-            parts.push(kv::Rows {
-                seq: &mut *segment.seq,
-                rows: first..tokens.len(),
-            });
+            parts.push(kv::Rows { seq: &mut *segment.seq, rows: first..tokens.len() });
         }
         let mut x = self.model.residual(&tokens, &mut parts, options)?;
         if let Some(device) = &mut device {
-            let behind = Behind {
-                tokens: &tokens,
-                rows: &x,
-                n_ctx: options.n_ctx,
-            };
+            let behind = Behind { tokens: &tokens, rows: &x, n_ctx: options.n_ctx };
             let done = device.pass(&self.model, &behind, &parts);
             done.map_err(StepError::Device)?;
             if !hidden.is_empty() {
@@ -351,9 +318,7 @@ impl Engine {
         match device {
             Some(device) => {
                 let rows: Vec<usize> = wanted.iter().map(|(row, ..)| *row).collect();
-                device
-                    .logits(&self.model, &rows, &mut heard)
-                    .map_err(StepError::Device)?;
+                device.logits(&self.model, &rows, &mut heard).map_err(StepError::Device)?;
             }
             None => self.model.logits(&rows(&wanted), options, &mut heard),
         }

@@ -1,7 +1,8 @@
 //! The forward pass over any number of sequences at once.
 //!
-//! A step takes the next tokens of some sequences, reads every weight once for all of them, and hands out the logits that
-//! are wanted, or the hidden states that logits are made of ([`Sink`], [`Pooled`]). Sequences share pages of keys and values where they begin alike ([`Sequence::fork`]).
+//! A step takes the next tokens of some sequences, reads every weight once for all of them, and hands out the logits
+//! that are wanted, or the hidden states that logits are made of ([`Sink`], [`Pooled`]). Sequences share pages of keys
+//! and values where they begin alike ([`Sequence::fork`]).
 //!
 //! **Batch mates.** Which other sequences share a step, how prompts are cut into steps, which pages are shared and what
 //! was cancelled before never changes a bit of a sequence's logits: every output is one chain of roundings over that

@@ -13,11 +13,8 @@ pub enum Pooling {
 
 impl Pooling {
     /// All of them with llama.cpp's names and the numbers that `pooling_type` of a file has.
-    const ALL: [(Pooling, &'static str, u32); 3] = [
-        (Pooling::Mean, "mean", 1),
-        (Pooling::Cls, "cls", 2),
-        (Pooling::Last, "last", 3),
-    ];
+    const ALL: [(Pooling, &'static str, u32); 3] =
+        [(Pooling::Mean, "mean", 1), (Pooling::Cls, "cls", 2), (Pooling::Last, "last", 3)];
 
     /// llama.cpp's name.
     pub fn name(self) -> &'static str {
@@ -51,12 +48,7 @@ pub struct Pooled {
 impl Pooled {
     /// The vector of a text of `tokens` tokens, before any of them was evaluated.
     pub fn new(pooling: Pooling, tokens: usize) -> Pooled {
-        Pooled {
-            pooling,
-            tokens,
-            taken: 0,
-            sum: Vec::new(),
-        }
+        Pooled { pooling, tokens, taken: 0, sum: Vec::new() }
     }
 
     /// Whether the states of all tokens are wanted, not of the last one alone.
@@ -64,8 +56,8 @@ impl Pooled {
         self.pooling != Pooling::Last
     }
 
-    /// Takes in the hidden state of the token at `position`. States come in the order of their tokens; one that was taken
-    /// in before is left out, because a text may be evaluated again from its beginning.
+    /// Takes in the hidden state of the token at `position`. States come in the order of their tokens; one that was
+    /// taken in before is left out, because a text may be evaluated again from its beginning.
     pub fn take(&mut self, position: usize, state: &[f32]) {
         if position < self.taken {
             return;
@@ -73,8 +65,8 @@ impl Pooled {
         self.taken = position + 1;
         match self.pooling {
             Pooling::Mean => {
-                // The product with the weight is rounded to single precision, the sum is not: a dot product of the states
-                // with equal weights, as ggml's portable code has it.
+                // The product with the weight is rounded to single precision, the sum is not: a dot product of the
+                // states with equal weights, as ggml's portable code has it.
                 let weight = 1.0 / self.tokens as f32;
                 self.sum.resize(state.len(), 0.0);
                 for (sum, x) in self.sum.iter_mut().zip(state) {
@@ -194,9 +186,6 @@ mod tests {
             assert_eq!(Pooling::by_name(name), Some(pooling));
             assert_eq!(Pooling::by_number(number), Some(pooling));
         }
-        assert_eq!(
-            (Pooling::by_name("rank"), Pooling::by_number(4)),
-            (None, None)
-        );
+        assert_eq!((Pooling::by_name("rank"), Pooling::by_number(4)), (None, None));
     }
 }

@@ -17,11 +17,11 @@ pub struct Kind {
 /// Pages by the tokens that they were made of: a radix tree for each [`Kind`].
 ///
 /// An edge is a run of tokens that begins where a page does, with the pages of their keys and values; edges part where
-/// pages do, so that two texts that differ within a page each have one of their own. Tokens are compared themselves, so no
-/// text can be taken for another one. A page stays as long as the tree or a sequence holds it.
+/// pages do, so that two texts that differ within a page each have one of their own. Tokens are compared themselves, so
+/// no text can be taken for another one. A page stays as long as the tree or a sequence holds it.
 ///
-/// Sequences with a recurrent state are neither remembered nor found: a state cannot be cut back to where two texts part,
-/// so that they are evaluated from the start.
+/// Sequences with a recurrent state are neither remembered nor found: a state cannot be cut back to where two texts
+/// part, so that they are evaluated from the start.
 pub struct PrefixTree {
     pages: PagePool,
     roots: HashMap<Kind, Vec<Edge>>,
@@ -41,11 +41,7 @@ struct Edge {
 impl PrefixTree {
     /// An empty tree of pages of `pages`.
     pub fn new(pages: &PagePool) -> PrefixTree {
-        PrefixTree {
-            pages: pages.clone(),
-            roots: HashMap::new(),
-            clock: 0,
-        }
+        PrefixTree { pages: pages.clone(), roots: HashMap::new(), clock: 0 }
     }
 
     /// The longest beginning of `tokens` that is known, as a sequence; an empty one if nothing is.
@@ -120,8 +116,8 @@ impl PrefixTree {
         });
     }
 
-    /// Forgets the page that was not used for longest among those that nothing follows and nobody else holds; false when
-    /// there is none.
+    /// Forgets the page that was not used for longest among those that nothing follows and nobody else holds; false
+    /// when there is none.
     pub fn evict(&mut self) -> bool {
         let size = self.pages.layout().positions;
         let oldest = |edges: &Vec<Edge>| oldest(edges);

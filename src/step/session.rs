@@ -149,7 +149,8 @@ impl Session {
         self.seq.pages() * self.seq.layout().bytes() + self.seq.state_bytes()
     }
 
-    /// Writes the first `len` positions for [`Session::load`]; of models with a recurrent state these are all there are.
+    /// Writes the first `len` positions for [`Session::load`]; of models with a recurrent state these are all there
+    /// are.
     ///
     /// # Errors
     /// What cannot be written.
@@ -162,7 +163,8 @@ impl Session {
         part.write(out)
     }
 
-    /// Forgets everything and reads `len` positions that a session of the same model wrote, with the same types of keys and values.
+    /// Forgets everything and reads `len` positions that a session of the same model wrote, with the same types of keys
+    /// and values.
     ///
     /// # Errors
     /// What cannot be read; the session is empty then.
@@ -189,8 +191,8 @@ impl Session {
     /// in order; `from = tokens.len()` wants none.
     ///
     /// # Errors
-    /// Checked before anything is computed: room in the context, tokens in the vocabulary. A cancelled evaluation leaves
-    /// the context as it was.
+    /// Checked before anything is computed: room in the context, tokens in the vocabulary. A cancelled evaluation
+    /// leaves the context as it was.
     pub fn eval(
         &mut self,
         tokens: &[u32],
@@ -205,23 +207,13 @@ impl Session {
             if let Some((index, &id)) = ids.find(|(_, id)| **id as usize >= n_vocab) {
                 return Err(EvalError::UnknownToken { id, index, n_vocab });
             }
-            return Err(EvalError::ContextFull {
-                n_past,
-                new: tokens.len(),
-                n_ctx: self.n_ctx,
-            });
+            return Err(EvalError::ContextFull { n_past, new: tokens.len(), n_ctx: self.n_ctx });
         }
-        let segment = Segment {
-            seq: &mut self.seq,
-            tokens,
-            logits_from: from,
-        };
+        let segment = Segment { seq: &mut self.seq, tokens, logits_from: from };
         let sink: &mut (dyn FnMut(usize, usize, &[f32]) + Send) = &mut |_, i, row| sink(i, row);
         let done = self.engine.step(&mut [segment], &self.step, sink);
         done.map_err(|e| match e {
-            StepError::UnknownToken {
-                id, index, n_vocab, ..
-            } => EvalError::UnknownToken { id, index, n_vocab },
+            StepError::UnknownToken { id, index, n_vocab, .. } => EvalError::UnknownToken { id, index, n_vocab },
             other => EvalError::Step(other),
         })
     }

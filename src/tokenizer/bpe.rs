@@ -29,12 +29,7 @@ impl Bpe {
     ///
     /// # Errors
     /// Merges that are missing, not two pieces, or of pieces that are no tokens.
-    pub(super) fn read(
-        meta: &Metadata,
-        vocab: &Vocab,
-        pre: Pre,
-        merges_optional: bool,
-    ) -> Result<Bpe, TokenizerError> {
+    pub(super) fn read(meta: &Metadata, vocab: &Vocab, pre: Pre, merges_optional: bool) -> Result<Bpe, TokenizerError> {
         let mut pairs = Vec::new();
         let mut seen = HashSet::new();
         match meta.get_strs(MERGES)? {
@@ -53,15 +48,9 @@ impl Bpe {
         let tokens: BpeVocab = (0..vocab.len() as u32)
             .filter_map(|id| Some((std::str::from_utf8(vocab.text(id)).ok()?.to_owned(), id)))
             .collect();
-        let model = BPE::builder()
-            .vocab_and_merges(tokens, pairs)
-            .build()
-            .map_err(|e| TokenizerError::Bpe(e.to_string()))?;
-        Ok(Bpe {
-            pre,
-            splitter: PreTokenizer::new(pre.steps)?,
-            model,
-        })
+        let model =
+            BPE::builder().vocab_and_merges(tokens, pairs).build().map_err(|e| TokenizerError::Bpe(e.to_string()))?;
+        Ok(Bpe { pre, splitter: PreTokenizer::new(pre.steps)?, model })
     }
 
     /// Whether spaces are U+2581 in the tokens.
@@ -70,12 +59,7 @@ impl Bpe {
     }
 
     /// Appends the tokens of `text`.
-    pub(super) fn encode(
-        &self,
-        vocab: &Vocab,
-        text: &str,
-        out: &mut Vec<u32>,
-    ) -> Result<(), TokenizerError> {
+    pub(super) fn encode(&self, vocab: &Vocab, text: &str, out: &mut Vec<u32>) -> Result<(), TokenizerError> {
         let alphabet = byte_alphabet();
         let mut spelled = String::new();
         for word in self.splitter.split(text) {
@@ -91,12 +75,7 @@ impl Bpe {
         Ok(())
     }
 
-    fn encode_word(
-        &self,
-        vocab: &Vocab,
-        word: &str,
-        out: &mut Vec<u32>,
-    ) -> Result<(), TokenizerError> {
+    fn encode_word(&self, vocab: &Vocab, word: &str, out: &mut Vec<u32>) -> Result<(), TokenizerError> {
         let line_feeds = || self.pre.whole_line_feeds && word.bytes().all(|b| b == b'\n');
         if (self.pre.ignore_merges || line_feeds())
             && let Some(id) = vocab.id(word.as_bytes())
@@ -123,36 +102,23 @@ impl Bpe {
     }
 
     fn merge(&self, run: &str, out: &mut Vec<u32>) -> Result<(), TokenizerError> {
-        let tokens = self
-            .model
-            .tokenize(run)
-            .map_err(|e| TokenizerError::Bpe(e.to_string()))?;
+        let tokens = self.model.tokenize(run).map_err(|e| TokenizerError::Bpe(e.to_string()))?;
         out.extend(tokens.iter().map(|t| t.id));
         Ok(())
     }
 }
 
 /// The two pieces of a merge, which are separated by the first space that is not the first byte.
-fn parse_merge<'a>(
-    vocab: &Vocab,
-    index: usize,
-    merge: &'a [u8],
-) -> Result<(&'a str, &'a str), TokenizerError> {
+fn parse_merge<'a>(vocab: &Vocab, index: usize, merge: &'a [u8]) -> Result<(&'a str, &'a str), TokenizerError> {
     let bad = |what: String| entry(MERGES, index, what);
     let shown = || merge.escape_ascii().to_string();
-    let text =
-        std::str::from_utf8(merge).map_err(|_| bad(format!("'{}' is not UTF-8", shown())))?;
+    let text = std::str::from_utf8(merge).map_err(|_| bad(format!("'{}' is not UTF-8", shown())))?;
     let (left, right) = text
         .bytes()
         .skip(1)
         .position(|b| b == b' ')
         .map(|i| (&text[..i + 1], &text[i + 2..]))
-        .ok_or_else(|| {
-            bad(format!(
-                "'{}' is not two pieces separated by a space",
-                shown()
-            ))
-        })?;
+        .ok_or_else(|| bad(format!("'{}' is not two pieces separated by a space", shown())))?;
     let joined = format!("{left}{right}");
     for piece in [left, right, &joined] {
         if vocab.id(piece.as_bytes()).is_none() {

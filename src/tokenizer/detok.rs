@@ -36,17 +36,12 @@ pub struct Detokenizer<'a> {
 
 impl<'a> Detokenizer<'a> {
     pub(super) fn new(tokenizer: &'a Tokenizer, special: bool) -> Self {
-        Detokenizer {
-            tokenizer,
-            special,
-            characters: Characters::default(),
-        }
+        Detokenizer { tokenizer, special, characters: Characters::default() }
     }
 
     /// The characters that `id` completes.
     pub fn push(&mut self, id: u32) -> String {
-        self.characters
-            .push(&self.tokenizer.piece(id, self.special))
+        self.characters.push(&self.tokenizer.piece(id, self.special))
     }
 
     /// U+FFFD if the tokens ended within a character. The next [`push`](Self::push) starts afresh.
@@ -126,10 +121,7 @@ mod tests {
     fn a_started_character_waits_and_a_broken_one_is_replaced() {
         assert_eq!(whole_chars(b"a\xe2\x82"), ("a".into(), 2));
         assert_eq!(whole_chars(b"a\xe2\x82\xacb"), ("a€b".into(), 0));
-        assert_eq!(
-            whole_chars(b"\xe2\x82x\xff\xf0"),
-            ("\u{fffd}x\u{fffd}".into(), 1)
-        );
+        assert_eq!(whole_chars(b"\xe2\x82x\xff\xf0"), ("\u{fffd}x\u{fffd}".into(), 1));
         assert_eq!(whole_chars(b"\x80"), ("\u{fffd}".into(), 0));
     }
 }

@@ -89,9 +89,7 @@ impl TokenizerError {
     pub fn leaves_ids(&self) -> bool {
         matches!(
             self,
-            TokenizerError::Missing { .. }
-                | TokenizerError::UnknownModel { .. }
-                | TokenizerError::UnknownPre { .. }
+            TokenizerError::Missing { .. } | TokenizerError::UnknownModel { .. } | TokenizerError::UnknownPre { .. }
         )
     }
 }

@@ -69,9 +69,7 @@ impl Tokenizer {
     /// A missing key, a value of the wrong type or length, an unusable entry, an unknown tokenizer
     /// model or pre-tokenizer; each names the key.
     pub fn from_metadata(meta: &Metadata) -> Result<Tokenizer, TokenizerError> {
-        let model = meta
-            .get_str(MODEL)?
-            .ok_or(TokenizerError::Missing { key: MODEL })?;
+        let model = meta.get_str(MODEL)?.ok_or(TokenizerError::Missing { key: MODEL })?;
         let pre = match model {
             "gpt2" => Some(meta.get_str("tokenizer.ggml.pre")?),
             "gemma4" => Some(Some("gemma4")),
@@ -80,21 +78,14 @@ impl Tokenizer {
         let pre_settings = pre.map(pre::find).transpose()?;
         let (defaults, mut add_bos, mut add_eos) = match pre_settings {
             Some(settings) if model == "gpt2" => {
-                let ids = Defaults {
-                    bos: Some(11).filter(|_| settings.default_bos),
-                    eos: Some(11),
-                    ..Defaults::default()
-                };
+                let ids =
+                    Defaults { bos: Some(11).filter(|_| settings.default_bos), eos: Some(11), ..Defaults::default() };
                 (ids, settings.add_bos, false)
             }
             _ => defaults_of(model)?,
         };
-        add_bos = meta
-            .get_bool("tokenizer.ggml.add_bos_token")?
-            .unwrap_or(add_bos);
-        add_eos = meta
-            .get_bool("tokenizer.ggml.add_eos_token")?
-            .unwrap_or(add_eos);
+        add_bos = meta.get_bool("tokenizer.ggml.add_bos_token")?.unwrap_or(add_bos);
+        add_eos = meta.get_bool("tokenizer.ggml.add_eos_token")?.unwrap_or(add_eos);
         let mut vocab = Vocab::read(meta)?;
         let algorithm = match pre_settings {
             Some(settings) => {
@@ -110,41 +101,23 @@ impl Tokenizer {
                 "plamo2" => Algorithm::Plamo2(Box::new(Plamo2::new(&vocab))),
                 "test" => Algorithm::Hashes,
                 _ => Algorithm::Spm {
-                    add_space_prefix: meta
-                        .get_bool("tokenizer.ggml.add_space_prefix")?
-                        .unwrap_or(true),
+                    add_space_prefix: meta.get_bool("tokenizer.ggml.add_space_prefix")?.unwrap_or(true),
                 },
             },
         };
         let special = Special::read(meta, &mut vocab, defaults)?;
-        Ok(Tokenizer {
-            vocab,
-            special,
-            algorithm,
-            add_bos,
-            add_eos,
-        })
+        Ok(Tokenizer { vocab, special, algorithm, add_bos, add_eos })
     }
 
-    /// What stands in for the tokenizer of a model that has none that is known: `n_vocab` tokens without a text, and only
-    /// the special tokens that the keys of `meta` name. `why` is what [`encode`](Self::encode) then answers.
+    /// What stands in for the tokenizer of a model that has none that is known: `n_vocab` tokens without a text, and
+    /// only the special tokens that the keys of `meta` name. `why` is what [`encode`](Self::encode) then answers.
     ///
     /// # Errors
     /// A special token outside the vocabulary, a value of the wrong type.
-    pub fn for_ids_only(
-        meta: &Metadata,
-        n_vocab: usize,
-        why: &TokenizerError,
-    ) -> Result<Tokenizer, TokenizerError> {
+    pub fn for_ids_only(meta: &Metadata, n_vocab: usize, why: &TokenizerError) -> Result<Tokenizer, TokenizerError> {
         let mut vocab = Vocab::without_texts(n_vocab);
         let special = Special::read(meta, &mut vocab, Defaults::default())?;
-        Ok(Tokenizer {
-            vocab,
-            special,
-            algorithm: Algorithm::Unknown(why.to_string()),
-            add_bos: false,
-            add_eos: false,
-        })
+        Ok(Tokenizer { vocab, special, algorithm: Algorithm::Unknown(why.to_string()), add_bos: false, add_eos: false })
     }
 
     /// Whether texts can be encoded at all.
@@ -166,12 +139,7 @@ impl Tokenizer {
     ///
     /// # Errors
     /// The vocabulary lacks a token that is needed: BOS, EOS, one for a byte, one for the unknown.
-    pub fn encode(
-        &self,
-        text: &str,
-        add_special: bool,
-        parse_special: bool,
-    ) -> Result<Vec<u32>, TokenizerError> {
+    pub fn encode(&self, text: &str, add_special: bool, parse_special: bool) -> Result<Vec<u32>, TokenizerError> {
         self.check()?;
         let mut out = Vec::new();
         let ids = &self.special;
@@ -179,10 +147,7 @@ impl Tokenizer {
             _ if !add_special => (None, None),
             Algorithm::Rwkv(_) | Algorithm::Plamo2(_) | Algorithm::Hashes => (None, None),
             Algorithm::Wpm(_) => (Some((ids.bos, "BOS")), Some((ids.sep, "separator"))),
-            _ => (
-                self.add_bos.then_some((ids.bos, "BOS")),
-                self.add_eos.then_some((ids.eos, "EOS")),
-            ),
+            _ => (self.add_bos.then_some((ids.bos, "BOS")), self.add_eos.then_some((ids.eos, "EOS"))),
         };
         if let Some((id, what)) = before {
             out.push(required(id, what)?);
@@ -201,23 +166,12 @@ impl Tokenizer {
         Ok(out)
     }
 
-    fn encode_fragment(
-        &self,
-        text: &str,
-        after_special: bool,
-        out: &mut Vec<u32>,
-    ) -> Result<(), TokenizerError> {
+    fn encode_fragment(&self, text: &str, after_special: bool, out: &mut Vec<u32>) -> Result<(), TokenizerError> {
         match &self.algorithm {
-            Algorithm::Bpe(bpe) if bpe.escapes_spaces() => {
-                bpe.encode(&self.vocab, &text.replace(' ', "▁"), out)
-            }
+            Algorithm::Bpe(bpe) if bpe.escapes_spaces() => bpe.encode(&self.vocab, &text.replace(' ', "▁"), out),
             Algorithm::Bpe(bpe) => bpe.encode(&self.vocab, text, out),
             Algorithm::Spm { add_space_prefix } => {
-                let prefix = if *add_space_prefix && after_special {
-                    " "
-                } else {
-                    ""
-                };
+                let prefix = if *add_space_prefix && after_special { " " } else { "" };
                 let text = format!("{prefix}{text}").replace(' ', "▁");
                 spm::encode(&self.vocab, &text, out)
             }
@@ -333,15 +287,11 @@ fn defaults_of(model: &str) -> Result<(Defaults, bool, bool), TokenizerError> {
         "bert" => (ids(Some(101), None, Some(100), Some(102)), true, false),
         "plamo2" => (ids(Some(1), Some(2), Some(0), None), false, false),
         _ => {
-            return Err(TokenizerError::UnknownModel {
-                model: model.to_owned(),
-            });
+            return Err(TokenizerError::UnknownModel { model: model.to_owned() });
         }
     })
 }
 
 fn required(id: Option<u32>, what: &str) -> Result<u32, TokenizerError> {
-    id.ok_or_else(|| TokenizerError::NoToken {
-        what: format!("{what} token"),
-    })
+    id.ok_or_else(|| TokenizerError::NoToken { what: format!("{what} token") })
 }

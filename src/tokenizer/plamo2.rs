@@ -49,38 +49,22 @@ impl Plamo2 {
                 }
             }
         }
-        Plamo2 {
-            tokens,
-            costs,
-            bytes,
-        }
+        Plamo2 { tokens, costs, bytes }
     }
 
     /// Appends the tokens of `text` without its byte order mark.
     pub(super) fn encode(&self, text: &str, out: &mut Vec<u32>) -> Result<(), TokenizerError> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let bytes = text.as_bytes();
-        let end = Step {
-            cost: 0,
-            token: None,
-            len: 0,
-        };
+        let end = Step { cost: 0, token: None, len: 0 };
         let mut best = vec![end; bytes.len() + 1];
         for (at, c) in text.char_indices().rev() {
             let len = c.len_utf8();
-            let mut step = Step {
-                cost: best[at + len].cost + UNKNOWN_COST,
-                token: None,
-                len,
-            };
+            let mut step = Step { cost: best[at + len].cost + UNKNOWN_COST, token: None, len };
             for (id, len) in self.tokens.prefixes(&bytes[at..]) {
                 let cost = best[at + len].cost + self.costs[id as usize];
                 if cost <= step.cost {
-                    step = Step {
-                        cost,
-                        token: Some(id),
-                        len,
-                    };
+                    step = Step { cost, token: Some(id), len };
                 }
             }
             best[at] = step;
@@ -102,9 +86,8 @@ impl Plamo2 {
     }
 
     fn byte_token(&self, byte: u8) -> Result<u32, TokenizerError> {
-        self.bytes[usize::from(byte)].ok_or_else(|| TokenizerError::NoToken {
-            what: format!("token for the byte 0x{byte:02X}"),
-        })
+        self.bytes[usize::from(byte)]
+            .ok_or_else(|| TokenizerError::NoToken { what: format!("token for the byte 0x{byte:02X}") })
     }
 }
 
@@ -112,9 +95,7 @@ impl Plamo2 {
 fn cost_of(score: f32) -> Option<i64> {
     let steps = (f64::from(score) * 1e4).round();
     // The reference keeps steps in 32 bits.
-    (steps.abs() <= f64::from(i32::MAX))
-        .then_some(-(steps as i64))
-        .filter(|&cost| cost < COST_LIMIT)
+    (steps.abs() <= f64::from(i32::MAX)).then_some(-(steps as i64)).filter(|&cost| cost < COST_LIMIT)
 }
 
 #[cfg(test)]

@@ -1,9 +1,7 @@
 //! The table of pre-tokenizers: what each value of `tokenizer.ggml.pre` means.
 
 use super::error::TokenizerError;
-use super::split::Step::{
-    self, DigitGroups, Find, FindChars, Gpt2, KimiK2, Lines, Llama3, Thousands, Words,
-};
+use super::split::Step::{self, DigitGroups, Find, FindChars, Gpt2, KimiK2, Lines, Llama3, Thousands, Words};
 use super::split::Tail::{ButLast, PowersOfTwo};
 
 /// How a vocabulary splits its texts, and the defaults that come with that.
@@ -80,32 +78,20 @@ const CASED_LETTERS: Step = FindChars(concat!(
     r"\u{118a0}-\u{118df}\u{1e900}-\u{1e943}",
     "]+",
 ));
-const DEEPSEEK_PUNCTUATION: Step = FindChars(concat!(
-    r"[\t-\r ]?",
-    r"[!-/:-~\u{ff01}-\u{ff0f}\u{ff1a}-\u{ff5e}\u{2018}-\u{201f}\u{3000}-\u{3002}]+",
-));
-const BETWEEN_STOPS: Step =
-    FindChars(r" ?[^(\t-\r |.,!?\u{2026}\u{3002}\u{ff0c}\u{3001}\u{964}\u{6d4}\u{60c})]+");
+const DEEPSEEK_PUNCTUATION: Step =
+    FindChars(concat!(r"[\t-\r ]?", r"[!-/:-~\u{ff01}-\u{ff0f}\u{ff1a}-\u{ff5e}\u{2018}-\u{201f}\u{3000}-\u{3002}]+",));
+const BETWEEN_STOPS: Step = FindChars(r" ?[^(\t-\r |.,!?\u{2026}\u{3002}\u{ff0c}\u{3001}\u{964}\u{6d4}\u{60c})]+");
 
 const DEEPSEEK3_WORDS: Step = Words(
-    concat!(
-        r"[!-/:-@\[-`{-~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+",
-        r"| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+",
-    ),
+    concat!(r"[!-/:-@\[-`{-~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+", r"| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+",),
     ButLast,
 );
 const SPARK_WORDS: Step = Words(
-    concat!(
-        r"[!-/:-@\[-`{-~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+",
-        r"| ?[\p{P}\p{S}]+|[\r\n]",
-    ),
+    concat!(r"[!-/:-@\[-`{-~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+", r"| ?[\p{P}\p{S}]+|[\r\n]",),
     ButLast,
 );
 const YOUTU_WORDS: Step = Words(
-    concat!(
-        r"[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+(?:\p{Apostrophe})?|\p{N}",
-        r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+",
-    ),
+    concat!(r"[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+(?:\p{Apostrophe})?|\p{N}", r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+",),
     ButLast,
 );
 const AYA_WORDS: Step = Words(
@@ -140,31 +126,15 @@ const GRANITE_WORDS: Step = Words(
     ButLast,
 );
 const JAIS2_WORDS: Step = Words(
-    concat!(
-        r"\p{Apostrophe}|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}",
-        r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+",
-    ),
+    concat!(r"\p{Apostrophe}|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}", r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+",),
     PowersOfTwo,
 );
-const BAILING_WORDS: Step = Words(
-    concat!(
-        r"\p{Apostrophe}|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}",
-        r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]",
-    ),
-    ButLast,
-);
-const SEED_WORDS: Step = Words(
-    concat!(
-        r"\p{Apostrophe}|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}",
-        r"| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+",
-    ),
-    ButLast,
-);
+const BAILING_WORDS: Step =
+    Words(concat!(r"\p{Apostrophe}|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}", r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]",), ButLast);
+const SEED_WORDS: Step =
+    Words(concat!(r"\p{Apostrophe}|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}", r"| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+",), ButLast);
 /// Without contractions: Turkish suffixes stay with their apostrophe.
-const UFAKZEKA_WORDS: Step = Words(
-    r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+",
-    ButLast,
-);
+const UFAKZEKA_WORDS: Step = Words(r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+", ButLast);
 const EXAONE_MOE_WORDS: Step = Words(
     concat!(
         r"\p{Apostrophe}|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}",
@@ -173,10 +143,7 @@ const EXAONE_MOE_WORDS: Step = Words(
     ButLast,
 );
 const MINICPM5_WORDS: Step = Words(
-    concat!(
-        r"\p{Apostrophe}|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}+",
-        r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+",
-    ),
+    concat!(r"\p{Apostrophe}|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}+", r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+",),
     ButLast,
 );
 
@@ -186,76 +153,38 @@ const MINICPM5_WORDS: Step = Words(
 /// An unknown name: any other splitting would give wrong tokens without a word.
 pub(super) fn find(pre: Option<&str>) -> Result<Pre, TokenizerError> {
     let steps = |steps: &'static [Step]| Pre { steps, ..PLAIN };
-    let whole_words = |steps: &'static [Step]| Pre {
-        steps,
-        ignore_merges: true,
-        ..PLAIN
-    };
-    let like_gemma4 = Pre {
-        steps: &[Lines],
-        byte_level: false,
-        escape_spaces: true,
-        ..PLAIN
-    };
+    let whole_words = |steps: &'static [Step]| Pre { steps, ignore_merges: true, ..PLAIN };
+    let like_gemma4 = Pre { steps: &[Lines], byte_level: false, escape_spaces: true, ..PLAIN };
     Ok(match pre.unwrap_or_default() {
-        "" | "default" => steps(&[
-            Find(r"[\p{P}$+<=>^~|]+"),
-            Gpt2,
-            Find(r"\p{N}+"),
-            Find("[0-9][0-9][0-9]"),
-        ]),
-        "llama3" | "llama-v3" | "llama-bpe" | "falcon3" | "falcon-h1" | "pixtral" | "midm-2.0"
-        | "lfm2" | "jina-v5-nano" => Pre {
-            add_bos: true,
-            ..whole_words(&[LLAMA3])
-        },
+        "" | "default" => steps(&[Find(r"[\p{P}$+<=>^~|]+"), Gpt2, Find(r"\p{N}+"), Find("[0-9][0-9][0-9]")]),
+        "llama3" | "llama-v3" | "llama-bpe" | "falcon3" | "falcon-h1" | "pixtral" | "midm-2.0" | "lfm2"
+        | "jina-v5-nano" => Pre { add_bos: true, ..whole_words(&[LLAMA3]) },
         "dbrx" | "smaug-bpe" => steps(&[LLAMA3]),
-        "chatglm-bpe" => Pre {
-            default_bos: false,
-            ..steps(&[LLAMA3])
-        },
-        "glm4" | "glm5" => Pre {
-            default_bos: false,
-            ..whole_words(&[LLAMA3])
-        },
+        "chatglm-bpe" => Pre { default_bos: false, ..steps(&[LLAMA3]) },
+        "glm4" | "glm5" => Pre { default_bos: false, ..whole_words(&[LLAMA3]) },
         "jais-2" => steps(&[JAIS2_WORDS]),
         "minicpm5" => whole_words(&[UP_TO_3_DIGITS, MINICPM5_WORDS]),
-        "deepseek-llm" => steps(&[
-            Find(r"[\r\n]"),
-            CASED_LETTERS,
-            DEEPSEEK_PUNCTUATION,
-            Find(r"\s+\z"),
-            CJK,
-            Find(r"\p{N}+"),
-        ]),
-        "deepseek-coder" => steps(&[
-            Find(r"[\r\n]"),
-            Find(r"\s?\p{L}+"),
-            Find(r"\s?\p{P}+"),
-            CJK,
-            DIGIT,
-        ]),
-        "deepseek-v3" | "hunyuan-dense" | "joyai-llm" | "hy_v4" => {
-            steps(&[UP_TO_3_DIGITS, HAN_KANA, DEEPSEEK3_WORDS])
+        "deepseek-llm" => {
+            steps(&[Find(r"[\r\n]"), CASED_LETTERS, DEEPSEEK_PUNCTUATION, Find(r"\s+\z"), CJK, Find(r"\p{N}+")])
         }
+        "deepseek-coder" => steps(&[Find(r"[\r\n]"), Find(r"\s?\p{L}+"), Find(r"\s?\p{P}+"), CJK, DIGIT]),
+        "deepseek-v3" | "hunyuan-dense" | "joyai-llm" | "hy_v4" => steps(&[UP_TO_3_DIGITS, HAN_KANA, DEEPSEEK3_WORDS]),
         "spark2_5" => steps(&[UP_TO_3_DIGITS, HAN_KANA, SPARK_WORDS, DIGIT]),
         "youtu" => whole_words(&[YOUTU_SCRIPTS, YOUTU_WORDS]),
         "falcon" => steps(&[Find(r"[\p{P}$+<=>^~|`]+"), Gpt2, Find("[0-9][0-9][0-9]")]),
-        "starcoder" | "refact" | "command-r" | "smollm" | "codeshell" | "exaone" | "minerva-7b"
-        | "mellum2" => steps(&[DIGIT, Gpt2]),
-        "gpt-2" | "phi-2" | "jina-es" | "jina-de" | "gigachat" | "jina-v2-es" | "jina-v2-de"
-        | "a.x-4.0" | "mellum" | "modern-bert" | "jina-v1-en" | "jina-v2-code" | "roberta-bpe"
-        | "mpt" | "olmo" | "jais" | "exaone4" | "trillion" | "granite-docling" => PLAIN,
-        "qwen2" | "deepseek-r1-qwen" | "kormo" | "f2llmv2" | "megrez" | "stablelm2" | "hunyuan"
-        | "solar-open" | "grok-2" => steps(&[QWEN2]),
+        "starcoder" | "refact" | "command-r" | "smollm" | "codeshell" | "exaone" | "minerva-7b" | "mellum2" => {
+            steps(&[DIGIT, Gpt2])
+        }
+        "gpt-2" | "phi-2" | "jina-es" | "jina-de" | "gigachat" | "jina-v2-es" | "jina-v2-de" | "a.x-4.0" | "mellum"
+        | "modern-bert" | "jina-v1-en" | "jina-v2-code" | "roberta-bpe" | "mpt" | "olmo" | "jais" | "exaone4"
+        | "trillion" | "granite-docling" => PLAIN,
+        "qwen2" | "deepseek-r1-qwen" | "kormo" | "f2llmv2" | "megrez" | "stablelm2" | "hunyuan" | "solar-open"
+        | "grok-2" => steps(&[QWEN2]),
         "qwen35" => steps(&[Llama3(1, true)]),
         "laguna" => steps(&[Lines, QWEN2]),
         "poro-chat" | "bloom" | "gpt3-finnish" => steps(&[BETWEEN_STOPS]),
         "viking" => steps(&[BETWEEN_STOPS, DIGIT]),
-        "tekken" => Pre {
-            add_bos: true,
-            ..whole_words(&[TEKKEN_WORDS])
-        },
+        "tekken" => Pre { add_bos: true, ..whole_words(&[TEKKEN_WORDS]) },
         "chameleon" => Pre {
             add_bos: true,
             ..steps(&[
@@ -277,20 +206,11 @@ pub(super) fn find(pre: Option<&str>) -> Result<Pre, TokenizerError> {
         "ufakzeka" => steps(&[UFAKZEKA_WORDS]),
         "afmoe" => steps(&[DigitGroups, AFMOE_SCRIPTS, DEEPSEEK3_WORDS]),
         "exaone-moe" => steps(&[EXAONE_MOE_WORDS]),
-        "gemma4" | "granite-embed-multi-311m" => Pre {
-            force_bos: true,
-            whole_line_feeds: true,
-            ..like_gemma4
-        },
+        "gemma4" | "granite-embed-multi-311m" => Pre { force_bos: true, whole_line_feeds: true, ..like_gemma4 },
         "sarvam-moe" => like_gemma4,
-        "whitespace" => Pre {
-            byte_level: false,
-            ..steps(&[Find(r"\S+")])
-        },
+        "whitespace" => Pre { byte_level: false, ..steps(&[Find(r"\S+")]) },
         pre => {
-            return Err(TokenizerError::UnknownPre {
-                pre: pre.to_owned(),
-            });
+            return Err(TokenizerError::UnknownPre { pre: pre.to_owned() });
         }
     })
 }

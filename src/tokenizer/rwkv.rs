@@ -22,12 +22,7 @@ impl Rwkv {
     }
 
     /// Appends the tokens of `text`; `unk` stands for bytes that no token begins with.
-    pub(super) fn encode(
-        &self,
-        unk: Option<u32>,
-        text: &str,
-        out: &mut Vec<u32>,
-    ) -> Result<(), TokenizerError> {
+    pub(super) fn encode(&self, unk: Option<u32>, text: &str, out: &mut Vec<u32>) -> Result<(), TokenizerError> {
         let mut rest = text.as_bytes();
         while let Some(&byte) = rest.first() {
             let (id, len) = match self.tokens.longest(rest) {
@@ -42,9 +37,7 @@ impl Rwkv {
 }
 
 fn no_token(byte: u8) -> TokenizerError {
-    TokenizerError::NoToken {
-        what: format!("token for the byte 0x{byte:02X}"),
-    }
+    TokenizerError::NoToken { what: format!("token for the byte 0x{byte:02X}") }
 }
 
 /// The bytes that an escaped token stands for. Digits that are not hexadecimal count as the reference counts them, by
@@ -75,11 +68,7 @@ pub(super) fn unescape(text: &[u8]) -> Vec<u8> {
 
 fn digit(c: u8) -> u8 {
     // Bytes from 0x80 on are negative characters in the reference.
-    if (b'a'..0x80).contains(&c) {
-        c - b'a' + 10
-    } else {
-        c.wrapping_sub(b'0')
-    }
+    if (b'a'..0x80).contains(&c) { c - b'a' + 10 } else { c.wrapping_sub(b'0') }
 }
 
 #[cfg(test)]

@@ -58,9 +58,7 @@ impl Piece<'_> {
 
     /// Number of white space characters from `i` on.
     fn spaces(&self, i: usize) -> usize {
-        (i..self.chars.len())
-            .take_while(|&k| self.class(k).is_space())
-            .count()
+        (i..self.chars.len()).take_while(|&k| self.class(k).is_space()).count()
     }
 
     /// The end of the white space token at `at`, `lines` saying whether it prefers to end after a

@@ -117,22 +117,8 @@ const FIM: [(&[&str], &[&str], bool); 6] = [
         ],
         false,
     ),
-    (
-        &["fim_pad"],
-        &["<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"],
-        true,
-    ),
-    (
-        &["fim_rep"],
-        &[
-            "<|fim_repo|>",
-            "<|repo_name|>",
-            "<fim-repo>",
-            "<REPO>",
-            "<reponame>",
-        ],
-        true,
-    ),
+    (&["fim_pad"], &["<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"], true),
+    (&["fim_rep"], &["<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"], true),
     (&["fim_sep"], &["<|file_sep|>"], true),
 ];
 
@@ -141,11 +127,7 @@ impl Special {
     ///
     /// # Errors
     /// A begin, end or unknown id outside the vocabulary. Other ids outside it are ignored.
-    pub(super) fn read(
-        meta: &Metadata,
-        vocab: &mut Vocab,
-        defaults: Defaults,
-    ) -> Result<Special, TokenizerError> {
+    pub(super) fn read(meta: &Metadata, vocab: &mut Vocab, defaults: Defaults) -> Result<Special, TokenizerError> {
         let n_vocab = vocab.len();
         let required = |key: &'static str, default: Option<u32>| match meta.get_u32(key)? {
             Some(id) if id as usize >= n_vocab => Err(TokenizerError::Id { key, id, n_vocab }),
@@ -195,24 +177,15 @@ impl Special {
         eog.extend([eos, eot, eom].into_iter().flatten());
         settle_end_tokens(vocab, &mut eog);
 
-        let mut split: Vec<u32> = (0..n_vocab as u32)
-            .filter(|&id| vocab.attr(id) & (CONTROL | USER_DEFINED | UNKNOWN) != 0)
-            .collect();
+        let mut split: Vec<u32> =
+            (0..n_vocab as u32).filter(|&id| vocab.attr(id) & (CONTROL | USER_DEFINED | UNKNOWN) != 0).collect();
         split.sort_by_key(|&id| std::cmp::Reverse(vocab.text(id).len()));
         let mut matcher = Trie::new();
         for (rank, &id) in split.iter().enumerate() {
             matcher.insert(vocab.text(id), rank as u32);
         }
         set_strip_attributes(meta, vocab, &split)?;
-        Ok(Special {
-            bos,
-            eos,
-            unk,
-            sep,
-            eog,
-            split,
-            matcher,
-        })
+        Ok(Special { bos, eos, unk, sep, eog, split, matcher })
     }
 
     pub(super) fn is_eog(&self, id: u32) -> bool {
@@ -221,12 +194,7 @@ impl Special {
 
     /// Splits the special tokens off `text`: longer tokens first, each from left to right. Without
     /// `parse_special` only user-defined tokens are split off.
-    pub(super) fn partition<'a>(
-        &self,
-        vocab: &Vocab,
-        text: &'a str,
-        parse_special: bool,
-    ) -> Vec<Fragment<'a>> {
+    pub(super) fn partition<'a>(&self, vocab: &Vocab, text: &'a str, parse_special: bool) -> Vec<Fragment<'a>> {
         let mut fragments = Vec::new();
         if text.is_empty() {
             return fragments;
@@ -295,22 +263,16 @@ fn split_off<'a>(out: &mut Vec<Fragment<'a>>, mut rest: &'a str, id: u32, token:
 
 /// The lowest id among `texts`, made a control token.
 fn by_text(vocab: &mut Vocab, texts: &[&str]) -> Option<u32> {
-    let id = texts
-        .iter()
-        .filter_map(|text| vocab.id(text.as_bytes()))
-        .min()?;
+    let id = texts.iter().filter_map(|text| vocab.id(text.as_bytes())).min()?;
     *vocab.attr_mut(id) |= CONTROL;
     Some(id)
 }
 
 /// Takes back end tokens that some vocabularies use for something else.
 fn settle_end_tokens(vocab: &mut Vocab, eog: &mut BTreeSet<u32>) {
-    let among =
-        |eog: &BTreeSet<u32>, text: &str| vocab.id(text.as_bytes()).filter(|id| eog.contains(id));
+    let among = |eog: &BTreeSet<u32>, text: &str| vocab.id(text.as_bytes()).filter(|id| eog.contains(id));
     let call = among(eog, "<|call|>").or(among(eog, "<|calls|>")).is_some();
-    let closing = among(eog, "<|return|>")
-        .or(among(eog, "<|flush|>"))
-        .is_some();
+    let closing = among(eog, "<|return|>").or(among(eog, "<|flush|>")).is_some();
     let end = among(eog, "<|end|>").filter(|_| call && closing);
     if let Some(id) = end {
         eog.remove(&id);
@@ -330,21 +292,12 @@ fn settle_end_tokens(vocab: &mut Vocab, eog: &mut BTreeSet<u32>) {
 
 /// Which special tokens swallow the white space beside them; GGUF has no field for it, so the names
 /// of model, pre-tokenizer and architecture decide.
-fn set_strip_attributes(
-    meta: &Metadata,
-    vocab: &mut Vocab,
-    split: &[u32],
-) -> Result<(), TokenizerError> {
-    let name = meta
-        .get_str("general.name")?
-        .unwrap_or_default()
-        .to_ascii_lowercase();
+fn set_strip_attributes(meta: &Metadata, vocab: &mut Vocab, split: &[u32]) -> Result<(), TokenizerError> {
+    let name = meta.get_str("general.name")?.unwrap_or_default().to_ascii_lowercase();
     let pre = meta.get_str("tokenizer.ggml.pre")?.unwrap_or_default();
     let arch = meta.get_str("general.architecture")?.unwrap_or_default();
     let any = |s: &str, parts: &[&str]| parts.iter().any(|p| s.contains(p));
-    if any(pre, &["jina-v2-de", "jina-v2-es", "jina-v2-code"])
-        || any(arch, &["nomic-bert-moe", "jina-bert-v3"])
-    {
+    if any(pre, &["jina-v2-de", "jina-v2-es", "jina-v2-code"]) || any(arch, &["nomic-bert-moe", "jina-bert-v3"]) {
         if let Some(id) = vocab.id(b"<mask>") {
             *vocab.attr_mut(id) |= LSTRIP;
         }

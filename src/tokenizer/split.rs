@@ -79,21 +79,14 @@ impl PreTokenizer {
     pub(super) fn split<'a>(&self, text: &'a str) -> Vec<&'a str> {
         let chars: Vec<char> = text.chars().collect();
         let classes: Vec<Class> = chars.iter().map(|&c| Class::of(c)).collect();
-        let collapsed: Vec<u8> = chars
-            .iter()
-            .zip(&classes)
-            .map(|(&c, class)| class.collapse(c))
-            .collect();
+        let collapsed: Vec<u8> = chars.iter().zip(&classes).map(|(&c, class)| class.collapse(c)).collect();
         let mut lengths = vec![chars.len()];
         for step in &self.steps {
             let mut out = Vec::with_capacity(lengths.len());
             let mut start = 0;
             for len in lengths {
                 let range = start..start + len;
-                let piece = Piece {
-                    chars: &chars[range.clone()],
-                    classes: &classes[range.clone()],
-                };
+                let piece = Piece { chars: &chars[range.clone()], classes: &classes[range.clone()] };
                 step.split(piece, &collapsed[range], &mut out);
                 start += len;
             }
@@ -164,13 +157,7 @@ impl Splitter {
                     .chars
                     .iter()
                     .zip(piece.classes)
-                    .map(|(&c, class)| {
-                        if c.is_ascii() || !class.is_space() {
-                            c
-                        } else {
-                            '\u{b}'
-                        }
-                    })
+                    .map(|(&c, class)| if c.is_ascii() || !class.is_space() { c } else { '\u{b}' })
                     .collect();
                 // Matches count bytes, parts count characters.
                 let (mut byte, mut char) = (0, 0);
@@ -179,10 +166,8 @@ impl Splitter {
                     byte = end;
                     char
                 };
-                let matches: Vec<_> = regex
-                    .find_iter(&text)
-                    .map(|m| (chars_to(m.start()), chars_to(m.end())))
-                    .collect();
+                let matches: Vec<_> =
+                    regex.find_iter(&text).map(|m| (chars_to(m.start()), chars_to(m.end()))).collect();
                 cut(matches.into_iter(), piece.chars.len(), out);
             }
             Splitter::Words(regex, tail) => words(regex, *tail, collapsed, out),

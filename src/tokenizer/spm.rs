@@ -29,10 +29,7 @@ struct Pair {
 impl Ord for Pair {
     fn cmp(&self, other: &Self) -> Ordering {
         // Scores are never NaN, and -0 equals 0 here as it does in C.
-        self.score
-            .partial_cmp(&other.score)
-            .unwrap_or(Ordering::Equal)
-            .then(other.left.cmp(&self.left))
+        self.score.partial_cmp(&other.score).unwrap_or(Ordering::Equal).then(other.left.cmp(&self.left))
     }
 }
 
@@ -56,12 +53,7 @@ pub(super) fn encode(vocab: &Vocab, text: &str, out: &mut Vec<u32>) -> Result<()
     let mut symbols: Vec<Symbol> = text
         .char_indices()
         .enumerate()
-        .map(|(i, (start, c))| Symbol {
-            start,
-            len: c.len_utf8(),
-            prev: i.checked_sub(1),
-            next: Some(i + 1),
-        })
+        .map(|(i, (start, c))| Symbol { start, len: c.len_utf8(), prev: i.checked_sub(1), next: Some(i + 1) })
         .collect();
     if let Some(last) = symbols.last_mut() {
         last.next = None;
@@ -71,16 +63,10 @@ pub(super) fn encode(vocab: &Vocab, text: &str, out: &mut Vec<u32>) -> Result<()
         let start = symbols[left].start;
         let len = symbols[left].len + symbols[right].len;
         let id = vocab.id(&bytes[start..start + len])?;
-        Some(Pair {
-            score: vocab.score(id),
-            left,
-            right,
-            len,
-        })
+        Some(Pair { score: vocab.score(id), left, right, len })
     };
-    let mut queue: BinaryHeap<Pair> = (1..symbols.len())
-        .filter_map(|i| candidate(&symbols, Some(i - 1), Some(i)))
-        .collect();
+    let mut queue: BinaryHeap<Pair> =
+        (1..symbols.len()).filter_map(|i| candidate(&symbols, Some(i - 1), Some(i))).collect();
     while let Some(pair) = queue.pop() {
         let (left, right) = (&symbols[pair.left], &symbols[pair.right]);
         if left.len == 0 || right.len == 0 || left.len + right.len != pair.len {

@@ -22,14 +22,8 @@ fn spm(tokens: &[&str], scores: &[f32], types: &[i32]) -> Metadata {
     let mut meta = Metadata::default();
     meta.set("tokenizer.ggml.model", Value::str("llama"));
     meta.set("tokenizer.ggml.tokens", strings(tokens));
-    meta.set(
-        "tokenizer.ggml.scores",
-        Value::Array(Array::F32(scores.to_vec())),
-    );
-    meta.set(
-        "tokenizer.ggml.token_type",
-        Value::Array(Array::I32(types.to_vec())),
-    );
+    meta.set("tokenizer.ggml.scores", Value::Array(Array::F32(scores.to_vec())));
+    meta.set("tokenizer.ggml.token_type", Value::Array(Array::I32(types.to_vec())));
     meta
 }
 
@@ -42,11 +36,7 @@ fn small_spm() -> Metadata {
 }
 
 fn unigram(charsmap: Option<Array>) -> Metadata {
-    let mut meta = spm(
-        &["<pad>", "</s>", "<unk>", "▁", "a"],
-        &[0.0, 0.0, 0.0, -1.0, -1.0],
-        &[3, 3, 2, 1, 1],
-    );
+    let mut meta = spm(&["<pad>", "</s>", "<unk>", "▁", "a"], &[0.0, 0.0, 0.0, -1.0, -1.0], &[3, 3, 2, 1, 1]);
     meta.set("tokenizer.ggml.model", Value::str("t5"));
     if let Some(map) = charsmap {
         meta.set("tokenizer.ggml.precompiled_charsmap", Value::Array(map));
@@ -69,14 +59,7 @@ fn missing_keys_and_wrong_types_are_named() {
         let e = error(&meta);
         assert!(e.contains(&format!("'{key}'")) && e.contains("u32"), "{e}");
     }
-    for key in [
-        "bos_token_id",
-        "fim_pad_token_id",
-        "add_bos_token",
-        "add_space_prefix",
-        "token_type",
-        "scores",
-    ] {
+    for key in ["bos_token_id", "fim_pad_token_id", "add_bos_token", "add_space_prefix", "token_type", "scores"] {
         let key = format!("tokenizer.ggml.{key}");
         let mut meta = small_spm();
         meta.set(&key, Value::str("x"));
@@ -89,18 +72,12 @@ fn missing_keys_and_wrong_types_are_named() {
 fn scores_and_types_must_fit_the_tokens() {
     let mut meta = small_spm();
     meta.set("tokenizer.ggml.scores", Value::Array(Array::U8(vec![0; 8])));
-    assert_eq!(
-        error(&meta),
-        "key 'tokenizer.ggml.scores': is of type array of u8, expected array of f32 or i32"
-    );
+    assert_eq!(error(&meta), "key 'tokenizer.ggml.scores': is of type array of u8, expected array of f32 or i32");
     for key in ["scores", "token_type"] {
         let key = format!("tokenizer.ggml.{key}");
         let mut meta = small_spm();
         meta.set(&key, Value::Array(Array::I32(vec![1; 7])));
-        assert_eq!(
-            error(&meta),
-            format!("key '{key}' has 7 entries for 8 tokens")
-        );
+        assert_eq!(error(&meta), format!("key '{key}' has 7 entries for 8 tokens"));
     }
     let mut scores = vec![0.0; 8];
     scores[5] = f32::NAN;
@@ -123,10 +100,7 @@ fn ids_must_be_in_the_vocabulary() {
             let key = format!("tokenizer.ggml.{key}_token_id");
             let mut meta = small_spm();
             meta.set(&key, Value::U32(id));
-            assert_eq!(
-                error(&meta),
-                format!("key '{key}': token id {id} is outside the vocabulary of 8 tokens")
-            );
+            assert_eq!(error(&meta), format!("key '{key}': token id {id} is outside the vocabulary of 8 tokens"));
         }
     }
     // Roles that encoding does not use are ignored instead, as in llama.cpp.
@@ -150,10 +124,7 @@ fn merges_must_be_two_tokens_that_make_a_token() {
         ("a b c", "'b c' is not a token"),
     ] {
         let e = error(&bpe(&tokens, &["a b", merge]));
-        assert!(
-            e.contains("'tokenizer.ggml.merges', entry 1") && e.contains(what),
-            "{e}"
-        );
+        assert!(e.contains("'tokenizer.ggml.merges', entry 1") && e.contains(what), "{e}");
     }
     let mut meta = bpe(&tokens, &[]);
     let broken = Array::Str([&b"\xff a"[..]].into_iter().collect());
@@ -180,16 +151,10 @@ fn a_damaged_table_of_replacements_is_refused() {
     ];
     for (bytes, what) in cases {
         let e = error(&unigram(Some(Array::U8(bytes))));
-        assert!(
-            e.contains("precompiled_charsmap") && e.contains(what),
-            "{e}"
-        );
+        assert!(e.contains("precompiled_charsmap") && e.contains(what), "{e}");
     }
     let e = error(&unigram(Some(Array::F32(vec![0.0]))));
-    assert!(
-        e.contains("precompiled_charsmap") && e.contains("array of f32"),
-        "{e}"
-    );
+    assert!(e.contains("precompiled_charsmap") && e.contains("array of f32"), "{e}");
     // The root points far outside.
     let mut bytes = vec![4, 0, 0, 0];
     bytes.extend((0xff_ff_fc_00u32).to_le_bytes());

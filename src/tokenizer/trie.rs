@@ -14,10 +14,7 @@ impl Trie {
     pub(super) const ROOT: u32 = 0;
 
     pub(super) fn new() -> Self {
-        Trie {
-            edges: HashMap::new(),
-            values: vec![None],
-        }
+        Trie { edges: HashMap::new(), values: vec![None] }
     }
 
     /// Sets the value of `key`.
@@ -44,17 +41,11 @@ impl Trie {
     }
 
     /// The keys that `text` begins with, shortest first: their values and lengths.
-    pub(super) fn prefixes<'a>(
-        &'a self,
-        text: &'a [u8],
-    ) -> impl Iterator<Item = (u32, usize)> + 'a {
-        let walk = text
-            .iter()
-            .enumerate()
-            .scan(Self::ROOT, |node, (i, &byte)| {
-                *node = self.step(*node, byte)?;
-                Some((*node, i + 1))
-            });
+    pub(super) fn prefixes<'a>(&'a self, text: &'a [u8]) -> impl Iterator<Item = (u32, usize)> + 'a {
+        let walk = text.iter().enumerate().scan(Self::ROOT, |node, (i, &byte)| {
+            *node = self.step(*node, byte)?;
+            Some((*node, i + 1))
+        });
         walk.filter_map(|(node, len)| Some((self.value(node)?, len)))
     }
 
@@ -89,10 +80,7 @@ mod tests {
         let mut t = Trie::new();
         t.insert(b"ab", 1);
         t.insert(b"abcd", 2);
-        let ab = b"ab"
-            .iter()
-            .try_fold(Trie::ROOT, |n, &b| t.step(n, b))
-            .unwrap();
+        let ab = b"ab".iter().try_fold(Trie::ROOT, |n, &b| t.step(n, b)).unwrap();
         assert_eq!(t.value(ab), Some(1));
         assert_eq!(t.value(t.step(ab, b'c').unwrap()), None);
         assert_eq!(t.prefixes(b"abcde").collect::<Vec<_>>(), [(1, 2), (2, 4)]);

@@ -71,11 +71,7 @@ impl Ugm {
         if text.is_empty() {
             return Ok(());
         }
-        let unreached = Step {
-            token: unk,
-            from: 0,
-            score: -f64::MAX,
-        };
+        let unreached = Step { token: unk, from: 0, score: -f64::MAX };
         let mut best = vec![unreached; text.len() + 1];
         best[0].score = 0.0;
         let mut at = 0;
@@ -85,21 +81,13 @@ impl Ugm {
             let mut improve = |end: usize, token: Option<u32>, score: f64| {
                 let score = base + score;
                 if score > best[end].score {
-                    best[end] = Step {
-                        token,
-                        from: at,
-                        score,
-                    };
+                    best[end] = Step { token, from: at, score };
                 }
             };
             let mut char_is_token = false;
             for (id, len) in self.tokens.prefixes(&text[at..]) {
                 char_is_token |= at + len == char_end;
-                let score = if vocab.attr(id) & USER_DEFINED != 0 {
-                    0.0
-                } else {
-                    f64::from(vocab.score(id))
-                };
+                let score = if vocab.attr(id) & USER_DEFINED != 0 { 0.0 } else { f64::from(vocab.score(id)) };
                 improve(at + len, Some(id), score);
             }
             if !char_is_token {
@@ -113,9 +101,10 @@ impl Ugm {
         loop {
             let unknown = step.token == unk;
             if !(unknown && after_unknown) {
-                out.push(step.token.ok_or_else(|| TokenizerError::NoToken {
-                    what: "token for unknown characters".into(),
-                })?);
+                out.push(
+                    step.token
+                        .ok_or_else(|| TokenizerError::NoToken { what: "token for unknown characters".into() })?,
+                );
             }
             if step.from == 0 {
                 break;
@@ -210,30 +199,20 @@ impl Charsmap {
             Some(Value::Array(Array::U8(v))) => v.clone(),
             Some(Value::Array(Array::I8(v))) => v.iter().map(|&b| b as u8).collect(),
             Some(other) => {
-                let kind = ErrorKind::WrongType {
-                    expected: "array of u8 or i8",
-                    found: other.type_name(),
-                };
+                let kind = ErrorKind::WrongType { expected: "array of u8 or i8", found: other.type_name() };
                 return Err(GgufError::key(CHARSMAP, kind).into());
             }
         };
         let Some((size, rest)) = bytes.split_first_chunk::<4>() else {
-            return Err(TokenizerError::Charsmap {
-                what: "it is shorter than its header",
-            });
+            return Err(TokenizerError::Charsmap { what: "it is shorter than its header" });
         };
         let size = u32::from_le_bytes(*size) as usize;
         if size >= rest.len() {
-            return Err(TokenizerError::Charsmap {
-                what: "its array is longer than the data",
-            });
+            return Err(TokenizerError::Charsmap { what: "its array is longer than the data" });
         }
         let (array, replacements) = rest.split_at(size);
         Ok(Charsmap {
-            units: array
-                .chunks_exact(4)
-                .map(|c| u32::from_le_bytes([c[0], c[1], c[2], c[3]]))
-                .collect(),
+            units: array.chunks_exact(4).map(|c| u32::from_le_bytes([c[0], c[1], c[2], c[3]])).collect(),
             replacements: replacements.to_vec(),
         })
     }
@@ -242,9 +221,7 @@ impl Charsmap {
         self.units
             .get(index as usize)
             .copied()
-            .ok_or(TokenizerError::Charsmap {
-                what: "an entry points outside the array",
-            })
+            .ok_or(TokenizerError::Charsmap { what: "an entry points outside the array" })
     }
 
     /// The replacement of the longest prefix of `text` in the table, and that prefix's length.
@@ -276,15 +253,11 @@ impl Charsmap {
             .replacements
             .get(offset as usize..)
             .filter(|t| !t.is_empty())
-            .ok_or(TokenizerError::Charsmap {
-                what: "an entry points outside the replacements",
-            })?;
+            .ok_or(TokenizerError::Charsmap { what: "an entry points outside the replacements" })?;
         let end = tail
             .iter()
             .position(|&b| b == 0)
-            .ok_or(TokenizerError::Charsmap {
-                what: "the last replacement has no end",
-            })?;
+            .ok_or(TokenizerError::Charsmap { what: "the last replacement has no end" })?;
         Ok(Some((&tail[..end], len)))
     }
 }

@@ -20,9 +20,7 @@ impl Class {
             let mut table = vec![0u8; 0x11_0000];
             for (i, &run) in RUNS.iter().enumerate() {
                 let start = run as usize & 0xff_ffff;
-                let end = RUNS
-                    .get(i + 1)
-                    .map_or(table.len(), |&r| r as usize & 0xff_ffff);
+                let end = RUNS.get(i + 1).map_or(table.len(), |&r| r as usize & 0xff_ffff);
                 table[start..end].fill((run >> 24) as u8);
             }
             for c in (0..=0x3000).filter_map(char::from_u32) {
@@ -146,9 +144,9 @@ pub(super) fn byte_alphabet() -> &'static [char; 256] {
 pub(super) fn char_to_byte(c: char) -> Option<u8> {
     match c as u32 {
         n @ (0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff) => Some(n as u8),
-        n @ 0x100..=0x143 => (0..=255u8)
-            .filter(|&b| !matches!(b, 0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff))
-            .nth((n - 0x100) as usize),
+        n @ 0x100..=0x143 => {
+            (0..=255u8).filter(|&b| !matches!(b, 0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff)).nth((n - 0x100) as usize)
+        }
         _ => None,
     }
 }
@@ -161,10 +159,8 @@ mod tests {
     /// Unicode 15.0 must have the same category there and here.
     #[test]
     fn categories_agree_with_an_independent_table() {
-        let sets: Vec<_> = ["N", "L", "P", "M", "S"]
-            .iter()
-            .map(|n| regex::Regex::new(&format!(r"\A\p{{{n}}}\z")).unwrap())
-            .collect();
+        let sets: Vec<_> =
+            ["N", "L", "P", "M", "S"].iter().map(|n| regex::Regex::new(&format!(r"\A\p{{{n}}}\z")).unwrap()).collect();
         let assigned = regex::Regex::new(r"\A[\p{Age:15.0}--\p{Co}]\z").unwrap();
         let mut checked = 0;
         for c in (0..0x11_0000).filter_map(char::from_u32) {
@@ -174,12 +170,7 @@ mod tests {
                 continue;
             }
             let expected = sets.iter().position(|r| r.is_match(s)).map_or(0, |i| i + 1);
-            assert_eq!(
-                usize::from(Class::of(c).0 & 7),
-                expected,
-                "U+{:04X}",
-                c as u32
-            );
+            assert_eq!(usize::from(Class::of(c).0 & 7), expected, "U+{:04X}", c as u32);
             checked += 1;
         }
         assert!(checked > 140_000, "{checked}");
@@ -187,10 +178,7 @@ mod tests {
 
     #[test]
     fn white_space_is_the_25_characters_of_the_property() {
-        let n = (0..0x11_0000)
-            .filter_map(char::from_u32)
-            .filter(|&c| Class::of(c).is_space())
-            .count();
+        let n = (0..0x11_0000).filter_map(char::from_u32).filter(|&c| Class::of(c).is_space()).count();
         assert_eq!(n, 25);
         assert!(!Class::of('\u{1c}').is_space() && Class::of('\u{85}').is_space());
     }

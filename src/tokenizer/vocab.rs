@@ -32,35 +32,22 @@ pub(super) struct Vocab {
 impl Vocab {
     /// Reads texts, scores (0 where the file has none) and types (normal where it has none).
     pub(super) fn read(meta: &Metadata) -> Result<Vocab, TokenizerError> {
-        let tokens = meta
-            .get_strs(TOKENS)?
-            .ok_or(TokenizerError::Missing { key: TOKENS })?;
+        let tokens = meta.get_strs(TOKENS)?.ok_or(TokenizerError::Missing { key: TOKENS })?;
         let n = tokens.len();
         let mut texts = StrArray::with_capacity(n, tokens.total_bytes());
         let mut ids: HashMap<Box<[u8]>, u32> = HashMap::with_capacity(n);
         for (index, token) in tokens.iter().enumerate() {
             let placeholder = format!("[EMPTY_{index}]");
-            let text = if token.is_empty() {
-                placeholder.as_bytes()
-            } else {
-                token
-            };
+            let text = if token.is_empty() { placeholder.as_bytes() } else { token };
             if let Some(first) = ids.insert(text.into(), index as u32) {
                 return Err(entry(
                     TOKENS,
                     index,
-                    format!(
-                        "'{}' is already token {first}; ids would be ambiguous",
-                        text.escape_ascii()
-                    ),
+                    format!("'{}' is already token {first}; ids would be ambiguous", text.escape_ascii()),
                 ));
             }
             if !texts.push(text) {
-                return Err(entry(
-                    TOKENS,
-                    index,
-                    "more than 4 GiB of token texts".into(),
-                ));
+                return Err(entry(TOKENS, index, "more than 4 GiB of token texts".into()));
             }
         }
         let scores = read_scores(meta, n)?;
@@ -71,12 +58,7 @@ impl Vocab {
                 types[..n].iter().map(|&t| attr_of_type(t)).collect()
             }
         };
-        let vocab = Vocab {
-            texts,
-            ids,
-            scores,
-            attrs,
-        };
+        let vocab = Vocab { texts, ids, scores, attrs };
         for id in 0..n as u32 {
             if vocab.attr(id) & BYTE != 0 && vocab.byte_value(id).is_none() {
                 let text = vocab.text(id).escape_ascii();
@@ -89,12 +71,7 @@ impl Vocab {
 
     /// `n` tokens that are nothing but ids.
     pub(super) fn without_texts(n: usize) -> Vocab {
-        Vocab {
-            texts: StrArray::with_capacity(0, 0),
-            ids: HashMap::new(),
-            scores: Vec::new(),
-            attrs: vec![0; n],
-        }
+        Vocab { texts: StrArray::with_capacity(0, 0), ids: HashMap::new(), scores: Vec::new(), attrs: vec![0; n] }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -141,9 +118,7 @@ impl Vocab {
     pub(super) fn fallback(&self, byte: u8) -> Result<u32, TokenizerError> {
         self.hex_token(byte)
             .or_else(|| self.id(&[byte]))
-            .ok_or_else(|| TokenizerError::NoToken {
-                what: format!("token for the byte 0x{byte:02X}"),
-            })
+            .ok_or_else(|| TokenizerError::NoToken { what: format!("token for the byte 0x{byte:02X}") })
     }
 }
 
@@ -153,11 +128,7 @@ pub(super) fn entry(key: &'static str, index: usize, what: String) -> TokenizerE
 
 fn check_length(key: &'static str, found: usize, expected: usize) -> Result<(), TokenizerError> {
     if found < expected {
-        return Err(TokenizerError::Length {
-            key,
-            found,
-            expected,
-        });
+        return Err(TokenizerError::Length { key, found, expected });
     }
     Ok(())
 }
@@ -169,10 +140,7 @@ fn read_scores(meta: &Metadata, n: usize) -> Result<Vec<f32>, TokenizerError> {
         Some(Value::Array(Array::F32(v))) => v.clone(),
         Some(Value::Array(Array::I32(v))) => v.iter().map(|&x| x as f32).collect(),
         Some(other) => {
-            let kind = ErrorKind::WrongType {
-                expected: "array of f32 or i32",
-                found: other.type_name(),
-            };
+            let kind = ErrorKind::WrongType { expected: "array of f32 or i32", found: other.type_name() };
             return Err(GgufError::key(SCORES, kind).into());
         }
     };

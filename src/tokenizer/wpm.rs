@@ -27,33 +27,18 @@ impl Wpm {
         for id in 0..vocab.len() as u32 {
             tokens.insert(vocab.text(id), id);
         }
-        let lowercase = meta
-            .get_bool("tokenizer.ggml.normalizer.lowercase")?
-            .unwrap_or(true);
-        let strip_accents = meta
-            .get_bool("tokenizer.ggml.normalizer.strip_accents")?
-            .unwrap_or(lowercase);
-        Ok(Wpm {
-            tokens,
-            lowercase,
-            strip_accents,
-        })
+        let lowercase = meta.get_bool("tokenizer.ggml.normalizer.lowercase")?.unwrap_or(true);
+        let strip_accents = meta.get_bool("tokenizer.ggml.normalizer.strip_accents")?.unwrap_or(lowercase);
+        Ok(Wpm { tokens, lowercase, strip_accents })
     }
 
     /// Appends the tokens of `text`; `unk` stands for words that no tokens cover.
-    pub(super) fn encode(
-        &self,
-        unk: Option<u32>,
-        text: &str,
-        out: &mut Vec<u32>,
-    ) -> Result<(), TokenizerError> {
+    pub(super) fn encode(&self, unk: Option<u32>, text: &str, out: &mut Vec<u32>) -> Result<(), TokenizerError> {
         for word in self.words(text) {
             let first = out.len();
             if !self.cover(word.as_bytes(), out) {
                 out.truncate(first);
-                out.push(unk.ok_or_else(|| TokenizerError::NoToken {
-                    what: "token for unknown words".into(),
-                })?);
+                out.push(unk.ok_or_else(|| TokenizerError::NoToken { what: "token for unknown words".into() })?);
             }
         }
         Ok(())
@@ -92,8 +77,7 @@ impl Wpm {
             if dropped || (self.strip_accents && class.is_mark()) {
                 continue;
             }
-            let alone =
-                class.is_punctuation() || (c < '\x7f' && class.is_symbol()) || is_chinese(c);
+            let alone = class.is_punctuation() || (c < '\x7f' && class.is_symbol()) || is_chinese(c);
             if alone {
                 finish(&mut word);
             }

@@ -24,8 +24,8 @@ pub trait Masters {
 /// Takes the bytes of the words, row after row.
 pub(crate) type Sink<'a, E> = dyn FnMut(&[u8]) -> Result<(), E> + 'a;
 
-/// How often a rule reads all weights: a stage starts from the scales of those before it, and a scale of the whole matrix
-/// is known at the end of it.
+/// How often a rule reads all weights: a stage starts from the scales of those before it, and a scale of the whole
+/// matrix is known at the end of it.
 pub fn passes(rule: &Rule) -> usize {
     match rule.scope {
         Scope::Tensor => rule.stages,
@@ -45,14 +45,7 @@ pub fn encode<M: Masters>(
     sink: &mut Sink<'_, M::Error>,
     done: &mut dyn FnMut(usize),
 ) -> Result<Vec<f32>, M::Error> {
-    let mut work = Work {
-        rule,
-        shape,
-        masters,
-        done,
-        top: Vec::new(),
-        bottom: Vec::new(),
-    };
+    let mut work = Work { rule, shape, masters, done, top: Vec::new(), bottom: Vec::new() };
     match rule.scope {
         Scope::Tensor => work.whole(sink),
         Scope::Row | Scope::Tile64 => work.bands(sink),
@@ -74,9 +67,7 @@ impl<M: Masters> Work<'_, M> {
         let rows = self.shape.rows;
         let step = (CHUNK_WEIGHTS / (4 * self.shape.columns)).max(1);
         let step = step.next_multiple_of(self.band());
-        (0..rows)
-            .step_by(step)
-            .map(move |first| first..rows.min(first + step))
+        (0..rows).step_by(step).map(move |first| first..rows.min(first + step))
     }
 
     /// Rows whose scales depend on one another.
@@ -104,10 +95,7 @@ impl<M: Masters> Work<'_, M> {
             for rows in self.parts() {
                 self.read(&rows)?;
                 let width = 2 * shape.columns;
-                let pairs = self
-                    .top
-                    .par_chunks(width)
-                    .zip(self.bottom.par_chunks(width));
+                let pairs = self.top.par_chunks(width).zip(self.bottom.par_chunks(width));
                 let coded: Vec<([Sums; 2], Vec<u32>)> = pairs
                     .map(|(top, bottom)| {
                         let mut words = vec![0; if is_last { shape.row_words() } else { 0 }];
@@ -146,14 +134,10 @@ impl<M: Masters> Work<'_, M> {
         for rows in self.parts() {
             self.read(&rows)?;
             let width = 2 * self.shape.columns * band;
-            let pairs = self
-                .top
-                .par_chunks(width)
-                .zip(self.bottom.par_chunks(width));
+            let pairs = self.top.par_chunks(width).zip(self.bottom.par_chunks(width));
             let (rule, shape) = (self.rule, self.shape);
-            let coded: Vec<(Vec<u32>, Vec<f32>)> = pairs
-                .map(|(top, bottom)| band_of(rule, shape, top, bottom))
-                .collect();
+            let coded: Vec<(Vec<u32>, Vec<f32>)> =
+                pairs.map(|(top, bottom)| band_of(rule, shape, top, bottom)).collect();
             for (words, scales) in coded {
                 sink(&bytes(&words))?;
                 all.extend(scales);
@@ -230,9 +214,7 @@ mod tests {
         let (rows, columns) = (3000, 2 * 530);
         let mut state = 5u64;
         let mut number = || {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             (state >> 40) as f32 / (1 << 23) as f32 - 1.0
         };
         let weights: Vec<f32> = (0..rows * columns).map(|_| number()).collect();
@@ -242,18 +224,10 @@ mod tests {
             (Scope::Row, 2, Profile::F32, TieRule::Tile64),
             (Scope::Tile64, 4, Profile::F32, TieRule::Tile64),
         ] {
-            let rule = Rule {
-                stages,
-                scope,
-                profile,
-                tie,
-            };
+            let rule = Rule { stages, scope, profile, tie };
             let shape = rule.shape(rows, columns).expect("even sides");
             assert!(rows * columns > CHUNK_WEIGHTS);
-            let mut masters = Memory {
-                columns,
-                weights: &weights,
-            };
+            let mut masters = Memory { columns, weights: &weights };
             let (mut words, mut read) = (Vec::new(), 0);
             let sink = &mut |bytes: &[u8]| {
                 words.extend_from_slice(bytes);

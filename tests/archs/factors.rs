@@ -1,7 +1,7 @@
 //! Factors beside matrices: that on the logits, and those of a wrong shape or without a matrix.
 //!
-//! The factors of blocks are in all models that the reference's test program writes, and held by their logits. It writes none
-//! beside the output matrix, because the reference looks there beside one of type NVFP4 alone.
+//! The factors of blocks are in all models that the reference's test program writes, and held by their logits. It
+//! writes none beside the output matrix, because the reference looks there beside one of type NVFP4 alone.
 
 use std::fs;
 
@@ -30,11 +30,7 @@ fn with_output_factors(name: &str) -> Vec<u8> {
     recipe.output_type = Some(TypeId::NVFP4);
     recipe.fallback = Fallback::Never;
     let plan = Plan::new(&model, &recipe).expect("a plan");
-    let options = RunOptions {
-        threads: 2,
-        force: false,
-        isa: Isa::detect(),
-    };
+    let options = RunOptions { threads: 2, force: false, isa: Isa::detect() };
     let dir = tempfile::tempdir().expect("a temporary directory");
     let out = dir.path().join("nvfp4.gguf");
     trine::quant::run(&model, &plan, &out, options, &mut ()).expect("a quantized file");
@@ -56,10 +52,7 @@ fn the_factor_on_the_logits_is_the_references() {
         }
         let hash = sha256(&bytes);
         let model = Model::load(&trine_testkit::gguf::model(bytes), &LoadOptions::default());
-        let golden = Golden {
-            positions: 70,
-            ..golden::read().remove(name).expect("a model")
-        };
+        let golden = Golden { positions: 70, ..golden::read().remove(name).expect("a model") };
         let got = crate::logits(&model.expect("a model"), &golden);
         assert_eq!([&hash[..16], &got[0]], [file, logits], "{name}");
     }
@@ -88,9 +81,7 @@ fn factors_of_a_wrong_shape_are_named() {
         let changed = text.replace(&format!("{line}\n"), &format!("tensor {tensor} {wrong}\n"));
         assert_eq!(
             problems(Listing::parse(&changed).file()),
-            [format!(
-                "tensor {tensor} has shape [{wrong}], expected [{right}]"
-            )]
+            [format!("tensor {tensor} has shape [{wrong}], expected [{right}]")]
         );
     }
 }

@@ -31,18 +31,10 @@ pub fn read() -> BTreeMap<String, Golden> {
         Golden {
             tokens: ids.map(|id| number(id) as u32).collect(),
             positions: number(&model["positions"]),
-            forms: model["forms"]
-                .as_object()
-                .expect("forms")
-                .iter()
-                .map(form)
-                .collect(),
+            forms: model["forms"].as_object().expect("forms").iter().map(form).collect(),
         }
     };
-    models
-        .iter()
-        .map(|(name, model)| (name.clone(), golden(model)))
-        .collect()
+    models.iter().map(|(name, model)| (name.clone(), golden(model))).collect()
 }
 
 fn form((ty, form): (&String, &Value)) -> (String, Form) {

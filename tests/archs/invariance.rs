@@ -40,11 +40,7 @@ const MODELS: &[&str] = &[
 const TOKENS: usize = 45;
 
 fn load(name: &str, isa: Isa, repack: bool) -> Model {
-    let options = LoadOptions {
-        isa,
-        repack,
-        ..LoadOptions::default()
-    };
+    let options = LoadOptions { isa, repack, ..LoadOptions::default() };
     Model::load(&trine_testkit::gguf::model(crate::made(name)), &options).expect("a model")
 }
 
@@ -57,9 +53,7 @@ fn alone(model: &Model, tokens: &[u32], threads: usize, n_ubatch: usize) -> Vec<
     let n_ctx = 512;
     let mut session = Session::new(model, &pool, SessionOptions { n_ctx, n_ubatch });
     let mut out = Vec::new();
-    session
-        .eval(tokens, 0, &mut |_, logits| out.push(bits(logits)))
-        .expect("room for the tokens");
+    session.eval(tokens, 0, &mut |_, logits| out.push(bits(logits))).expect("room for the tokens");
     out
 }
 
@@ -68,24 +62,12 @@ fn together(model: &Model, tokens: &[u32], others: &[u32]) -> Vec<Vec<u32>> {
     let pool = Pool::new(2).expect("threads");
     let engine = Engine::new(model, &pool, 64 << 20);
     let (mut first, mut second) = (engine.sequence(), engine.sequence());
-    let options = StepOptions {
-        n_ctx: 512,
-        n_ubatch: 16,
-        ..StepOptions::default()
-    };
+    let options = StepOptions { n_ctx: 512, n_ubatch: 16, ..StepOptions::default() };
     let mut out = Vec::new();
     for (tokens, others) in tokens.chunks(7).zip(others.chunks(9)) {
         let mut segments = [
-            Segment {
-                seq: &mut second,
-                tokens: others,
-                logits_from: others.len(),
-            },
-            Segment {
-                seq: &mut first,
-                tokens,
-                logits_from: 0,
-            },
+            Segment { seq: &mut second, tokens: others, logits_from: others.len() },
+            Segment { seq: &mut first, tokens, logits_from: 0 },
         ];
         let sink = &mut |segment: usize, _: usize, logits: &[f32]| {
             assert_eq!(segment, 1);
@@ -107,21 +89,12 @@ fn how_a_model_is_run_changes_no_bit() {
         assert_eq!(expected.len(), TOKENS);
         for (threads, n_ubatch) in [(1, 512), (2, 7), (1, 1)] {
             let got = alone(&model, tokens, threads, n_ubatch);
-            assert!(
-                got == expected,
-                "{name}: {threads} threads, micro-batch {n_ubatch}"
-            );
+            assert!(got == expected, "{name}: {threads} threads, micro-batch {n_ubatch}");
         }
-        assert!(
-            together(&model, tokens, others) == expected,
-            "{name}: batch mates"
-        );
+        assert!(together(&model, tokens, others) == expected, "{name}: batch mates");
         let scalar = load(name, Isa::scalar(), false);
         assert!(alone(&scalar, tokens, 2, 32) == expected, "{name}: scalar");
         let rows = load(name, Isa::detect(), false);
-        assert!(
-            alone(&rows, tokens, 2, 512) == expected,
-            "{name}: rows as in the file"
-        );
+        assert!(alone(&rows, tokens, 2, 512) == expected, "{name}: rows as in the file");
     }
 }

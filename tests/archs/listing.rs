@@ -30,10 +30,7 @@ impl Listing {
             tensors: Vec::new(),
             repeated: HashMap::new(),
         };
-        for line in text
-            .lines()
-            .filter(|l| !l.is_empty() && !l.starts_with('#'))
-        {
+        for line in text.lines().filter(|l| !l.is_empty() && !l.starts_with('#')) {
             listing.line(line).unwrap_or_else(|| panic!("{line}"));
         }
         listing

@@ -264,11 +264,7 @@ fn quantize(source: &Path, ty: &str, out: &Path) {
     let bytes = trine_testkit::read(source);
     let model = trine_testkit::gguf::model_at(source.to_owned(), bytes, &Limits::default());
     let plan = Plan::new(&model, &recipe).expect("a plan");
-    let options = RunOptions {
-        threads: 2,
-        force: false,
-        isa: Isa::detect(),
-    };
+    let options = RunOptions { threads: 2, force: false, isa: Isa::detect() };
     trine::quant::run(&model, &plan, out, options, &mut ()).expect("a quantized file");
 }
 
@@ -286,9 +282,7 @@ fn difference(golden: &Golden, ty: &str, bytes: Vec<u8>) -> Option<String> {
     let wrong = got.iter().zip(want).filter(|(got, want)| got != want);
     let (wrong, all) = (wrong.count(), want.len());
     let position = first * golden.positions;
-    Some(format!(
-        "logits differ from position {position} on, in {wrong} of {all} hashes"
-    ))
+    Some(format!("logits differ from position {position} on, in {wrong} of {all} hashes"))
 }
 
 /// The hashes of the logits.

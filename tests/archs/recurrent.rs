@@ -4,25 +4,14 @@ use trine::CancelToken;
 use trine::Isa;
 use trine::model::{LoadOptions, Model};
 use trine::pool::Pool;
-use trine::step::{
-    Engine, Kind, PrefixTree, Segment, Sequence, Session, SessionOptions, StepError, StepOptions,
-};
+use trine::step::{Engine, Kind, PrefixTree, Segment, Sequence, Session, SessionOptions, StepError, StepOptions};
 
 /// Models with a state of every kind.
-const MODELS: &[&str] = &[
-    "lfm2-dense",
-    "jamba-dense",
-    "mamba2-dense",
-    "plamo2-dense",
-    "qwen35-dense",
-    "kimi-linear-moe",
-];
+const MODELS: &[&str] =
+    &["lfm2-dense", "jamba-dense", "mamba2-dense", "plamo2-dense", "qwen35-dense", "kimi-linear-moe"];
 
 fn load(name: &str) -> Model {
-    let options = LoadOptions {
-        isa: Isa::detect(),
-        ..LoadOptions::default()
-    };
+    let options = LoadOptions { isa: Isa::detect(), ..LoadOptions::default() };
     Model::load(&trine_testkit::gguf::model(crate::made(name)), &options).expect("a model")
 }
 
@@ -33,11 +22,7 @@ fn engine(model: &Model) -> Engine {
 /// The bits of the logits of `tokens` after those of `seq`.
 fn step(engine: &Engine, seq: &mut Sequence, tokens: &[u32]) -> Vec<u32> {
     let mut out = Vec::new();
-    let segment = Segment {
-        seq,
-        tokens,
-        logits_from: 0,
-    };
+    let segment = Segment { seq, tokens, logits_from: 0 };
     let sink = &mut |_: usize, _: usize, logits: &[f32]| {
         out.extend(logits.iter().map(|v| v.to_bits()));
     };
@@ -55,10 +40,7 @@ fn forks_go_on_by_themselves() {
         step(&engine, &mut first, &stem);
         let mut second = first.fork(stem.len());
         assert_eq!(second.len(), stem.len());
-        let got = [
-            step(&engine, &mut first, &ends[0]),
-            step(&engine, &mut second, &ends[1]),
-        ];
+        let got = [step(&engine, &mut first, &ends[0]), step(&engine, &mut second, &ends[1])];
         assert!(got[0] != got[1]);
         for (got, end) in got.iter().zip(&ends) {
             let mut alone = engine.sequence();
@@ -77,10 +59,7 @@ fn a_part_of_a_sequence_is_none() {
     let mut seq = engine.sequence();
     let expected = step(&engine, &mut seq, &tokens);
     assert_eq!((seq.fork(3).len(), seq.fork(9).len()), (0, 4));
-    let kind = Kind {
-        bits: 0,
-        salt: String::new(),
-    };
+    let kind = Kind { bits: 0, salt: String::new() };
     let mut tree = PrefixTree::new(engine.pages());
     tree.insert(&kind, &tokens, &seq);
     assert_eq!(tree.find(&kind, &tokens).len(), 0);
@@ -89,10 +68,7 @@ fn a_part_of_a_sequence_is_none() {
     assert!(seq.is_empty());
     assert!(step(&engine, &mut seq, &tokens) == expected);
 
-    let options = SessionOptions {
-        n_ctx: 64,
-        n_ubatch: 512,
-    };
+    let options = SessionOptions { n_ctx: 64, n_ubatch: 512 };
     let mut session = Session::of_engine(&engine, options);
     let eval = |session: &mut Session| {
         let mut bits = Vec::new();
@@ -115,16 +91,8 @@ fn a_cancelled_step_leaves_the_state_as_it_was() {
         let mut other = seq.fork(stem.len());
         let expected = step(&engine, &mut other, &rest);
         let cancel = CancelToken::new();
-        let options = StepOptions {
-            n_ubatch: 2,
-            cancel: Some(cancel.clone()),
-            ..StepOptions::default()
-        };
-        let segment = Segment {
-            seq: &mut seq,
-            tokens: &rest,
-            logits_from: 0,
-        };
+        let options = StepOptions { n_ubatch: 2, cancel: Some(cancel.clone()), ..StepOptions::default() };
+        let segment = Segment { seq: &mut seq, tokens: &rest, logits_from: 0 };
         let mut rows = 0;
         // the first pass is done when its logits are seen
         let sink = &mut |_: usize, _: usize, _: &[f32]| {
@@ -149,11 +117,7 @@ fn sequences_longer_than_an_indexer_chooses_are_refused() {
     let engine = engine(&model);
     let mut seq = engine.sequence();
     step(&engine, &mut seq, &[1, 2, 3, 4, 5]);
-    let segment = Segment {
-        seq: &mut seq,
-        tokens: &[6],
-        logits_from: 0,
-    };
+    let segment = Segment { seq: &mut seq, tokens: &[6], logits_from: 0 };
     let sink = &mut |_: usize, _: usize, _: &[f32]| ();
     let done = engine.step(&mut [segment], &StepOptions::default(), sink);
     assert_eq!(done, Err(StepError::Chosen(5)));

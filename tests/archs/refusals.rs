@@ -49,10 +49,7 @@ fn missing_tensors_of_experts_are_named() {
     }
     // either fused or apart, but there
     let missing = without("cohere2moe-moe", "ffn_gate_up_exps");
-    assert_eq!(
-        missing,
-        ["gate", "up"].map(|part| format!("tensor blk.1.ffn_{part}_exps.weight is missing"))
-    );
+    assert_eq!(missing, ["gate", "up"].map(|part| format!("tensor blk.1.ffn_{part}_exps.weight is missing")));
     let missing = without("glm4moe-moe", "exp_probs_b");
     assert_eq!(missing, ["tensor blk.1.exp_probs_b.bias is missing"]);
 }
@@ -61,8 +58,7 @@ fn missing_tensors_of_experts_are_named() {
 fn wrong_counts_and_shapes_are_named() {
     let shapes = replaced("qwen2moe-moe", "expert_count u32 2", "expert_count u32 3");
     let router = "tensor blk.0.ffn_gate_inp.weight has shape [256, 2], expected [256, 3]";
-    let experts =
-        "tensor blk.1.ffn_down_exps.weight has shape [384, 256, 2], expected [384, 256, 3]";
+    let experts = "tensor blk.1.ffn_down_exps.weight has shape [384, 256, 2], expected [384, 256, 3]";
     for line in [router, experts] {
         assert!(shapes.contains(&line.to_owned()), "{shapes:?}");
     }
@@ -74,31 +70,19 @@ fn wrong_counts_and_shapes_are_named() {
         replaced("qwen2moe-moe", "expert_count u32 2", "expert_count u32 0"),
         ["qwen2moe.expert_count is missing, and models of architecture qwen2moe have experts"]
     );
-    let flat = replaced(
-        "qwen2moe-moe",
-        "exps.weight 256 384 2",
-        "exps.weight 256 768",
-    );
+    let flat = replaced("qwen2moe-moe", "exps.weight 256 384 2", "exps.weight 256 768");
     let one = "tensor blk.0.ffn_up_exps.weight has shape [256, 768], expected [256, 384, 2]";
     assert!(flat.contains(&one.to_owned()), "{flat:?}");
-    let widths = replaced(
-        "qwen2moe-moe",
-        "shared_feed_forward_length u32 192",
-        "shared_feed_forward_length u32 100",
-    );
+    let widths = replaced("qwen2moe-moe", "shared_feed_forward_length u32 192", "shared_feed_forward_length u32 100");
     let one = "tensor blk.1.ffn_up_shexp.weight has shape [256, 192], expected [256, 100]";
     assert!(widths.contains(&one.to_owned()), "{widths:?}");
     assert_eq!(
         replaced("dots1-moe", "gating_func u32 2", "gating_func u32 7"),
-        [
-            "dots1.expert_gating_func is 7; trine has 1 (soft-max), 2 (sigmoid) and 3 (soft-max of the chosen)"
-        ]
+        ["dots1.expert_gating_func is 7; trine has 1 (soft-max), 2 (sigmoid) and 3 (soft-max of the chosen)"]
     );
     assert_eq!(
         replaced("dots1-moe", "group_count u32 0", "group_count u32 2"),
-        [
-            "dots1.expert_group_count is 2 and dots1.expert_group_used_count is 0: 2 experts cannot be grouped like that"
-        ]
+        ["dots1.expert_group_count is 2 and dots1.expert_group_used_count is 0: 2 experts cannot be grouped like that"]
     );
 }
 
@@ -115,12 +99,9 @@ fn what_decides_between_experts_has_to_be_numbers() {
     ] {
         let file = Listing::parse(&text(model)).file_with(tensor, f32::NAN);
         match Model::load(&trine_testkit::gguf::model(file), &LoadOptions::default()) {
-            Err(ModelError::Invalid(problems)) => assert_eq!(
-                problems,
-                [format!(
-                    "tensor {tensor} holds NaN or infinity, the data is damaged"
-                )]
-            ),
+            Err(ModelError::Invalid(problems)) => {
+                assert_eq!(problems, [format!("tensor {tensor} holds NaN or infinity, the data is damaged")])
+            }
             other => panic!("{:?}", other.err()),
         }
     }
@@ -128,16 +109,10 @@ fn what_decides_between_experts_has_to_be_numbers() {
 
 #[test]
 fn sequences_are_no_longer_than_the_table_of_positions() {
-    let model = Model::load(
-        &trine_testkit::gguf::model(crate::made("gpt2-dense")),
-        &LoadOptions::default(),
-    );
+    let model = Model::load(&trine_testkit::gguf::model(crate::made("gpt2-dense")), &LoadOptions::default());
     let model = model.expect("a model");
     assert_eq!(model.most_positions(), Some(256));
-    let options = SessionOptions {
-        n_ctx: 300,
-        n_ubatch: 64,
-    };
+    let options = SessionOptions { n_ctx: 300, n_ubatch: 64 };
     let pool = Pool::new(1).expect("a thread");
     let mut session = Session::new(&model, &pool, options);
     let mut sink = |_: usize, _: &[f32]| {};

@@ -9,17 +9,10 @@ use trine::step::{Session, SessionOptions};
 use trine_kernels::halves::Form;
 
 fn session(name: &str, cache: CacheTypes) -> Session {
-    let options = LoadOptions {
-        isa: Isa::detect(),
-        cache,
-        ..LoadOptions::default()
-    };
+    let options = LoadOptions { isa: Isa::detect(), cache, ..LoadOptions::default() };
     let file = trine_testkit::gguf::model(crate::made(name));
     let model = Model::load(&file, &options).expect("a model");
-    let options = SessionOptions {
-        n_ctx: 256,
-        n_ubatch: 64,
-    };
+    let options = SessionOptions { n_ctx: 256, n_ubatch: 64 };
     Session::new(&model, &Pool::new(2).expect("threads"), options)
 }
 
@@ -33,10 +26,7 @@ fn eval(session: &mut Session, tokens: &[u32]) -> Vec<u32> {
 
 #[test]
 fn sessions_go_on_from_what_was_written() {
-    let q8 = CacheTypes {
-        keys: TypeId::Q8_0,
-        values: TypeId::Q8_0,
-    };
+    let q8 = CacheTypes { keys: TypeId::Q8_0, values: TypeId::Q8_0 };
     for (name, cache) in [
         ("llama-dense", CacheTypes::HALVES),
         ("llama-dense", q8),
@@ -54,9 +44,7 @@ fn sessions_go_on_from_what_was_written() {
         assert_eq!(first.form(), second.form());
         let mut from = &bytes[..];
         eval(&mut second, &[1, 2, 3]);
-        second
-            .load(stem.len(), &mut from)
-            .expect("what was written");
+        second.load(stem.len(), &mut from).expect("what was written");
         assert!(from.is_empty(), "{name}: {} bytes are left", from.len());
         let expected = eval(&mut first, &[7, 8, 9]);
         assert!(eval(&mut second, &[7, 8, 9]) == expected, "{name}");
@@ -80,10 +68,7 @@ fn tiles_with_infinities_are_known_again() {
     };
     let mut seq = pool.sequence();
     seq.reserve(positions).expect("pages");
-    let mut parts = [Rows {
-        seq: &mut seq,
-        rows: 0..positions,
-    }];
+    let mut parts = [Rows { seq: &mut seq, rows: 0..positions }];
     // A key of the second tile, of head 1, and a value of the last one, of head 0.
     let (key, value) = (rows((TILE + 4) * 16 + 9), rows((2 * TILE + 1) * 16 + 2));
     store(Isa::detect(), 0, &mut parts, &key, &value);

@@ -8,12 +8,8 @@ use trine::math::logf;
 
 /// Fills a tensor called `name` with draws from the normal distribution of this standard deviation.
 pub fn fill(name: &str, seed: u64, deviation: f32, out: &mut [f32]) {
-    let mut normal = Normal {
-        source: Twister::new((seed ^ hash(name.as_bytes())) as u32),
-        saved: None,
-    };
-    out.iter_mut()
-        .for_each(|v| *v = normal.draw() * deviation + 0.0);
+    let mut normal = Normal { source: Twister::new((seed ^ hash(name.as_bytes())) as u32), saved: None };
+    out.iter_mut().for_each(|v| *v = normal.draw() * deviation + 0.0);
     // a state has to decay; the program looks for these letters wherever they stand
     if name.contains("ssm_a") {
         out.iter_mut().for_each(|v| *v = -v.abs());
@@ -80,9 +76,7 @@ impl Twister {
         let mut state = [seed; 624];
         for i in 1..624 {
             let last = state[i - 1];
-            state[i] = (last ^ (last >> 30))
-                .wrapping_mul(1_812_433_253)
-                .wrapping_add(i as u32);
+            state[i] = (last ^ (last >> 30)).wrapping_mul(1_812_433_253).wrapping_add(i as u32);
         }
         Twister { state, used: 624 }
     }

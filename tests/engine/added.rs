@@ -43,16 +43,8 @@ fn hash(run: Run, options: &LoadOptions) -> String {
 /// Ways to run a model, none of which may change a bit.
 fn runs() -> Vec<Run> {
     let usual = Run::default();
-    let cut = Run {
-        n_ubatch: 7,
-        threads: 3,
-        ..usual
-    };
-    let one_by_one = Run {
-        per_call: 1,
-        threads: 1,
-        ..usual
-    };
+    let cut = Run { n_ubatch: 7, threads: 3, ..usual };
+    let one_by_one = Run { per_call: 1, threads: 1, ..usual };
     let sets = isas().map(|isa| Run { isa, ..usual });
     sets.chain([cut, one_by_one]).collect()
 }
@@ -66,18 +58,11 @@ fn adapters_and_control_vectors_give_the_reference_s_logits() {
         let block = |i: usize| case["blocks"][i].as_i64().expect("a number") as i32;
         let options = LoadOptions {
             adapters: adapters(&case["lora"]),
-            control: Control {
-                vectors: adapters(&case["control"]),
-                blocks: (block(0), block(1)),
-            },
+            control: Control { vectors: adapters(&case["control"]), blocks: (block(0), block(1)) },
             ..LoadOptions::default()
         };
         let every_way = no + 1 == cases.len();
-        let runs = if every_way {
-            runs()
-        } else {
-            vec![Run::default()]
-        };
+        let runs = if every_way { runs() } else { vec![Run::default()] };
         for run in runs {
             let found = hash(run, &options);
             assert_eq!(found, case["sha256"], "{case} {run:?}");
@@ -92,21 +77,11 @@ fn adapters_and_control_vectors_give_the_reference_s_logits() {
 fn types_of_keys_and_values_give_the_reference_s_logits() {
     let golden = golden::json("adapters/golden.json");
     for case in golden["cache_types"].as_array().expect("cases") {
-        let ty =
-            |what: &str| TypeId::from_name(case[what].as_str().expect("a name")).expect("a type");
-        let options = LoadOptions {
-            cache: CacheTypes {
-                keys: ty("keys"),
-                values: ty("values"),
-            },
-            ..LoadOptions::default()
-        };
+        let ty = |what: &str| TypeId::from_name(case[what].as_str().expect("a name")).expect("a type");
+        let options =
+            LoadOptions { cache: CacheTypes { keys: ty("keys"), values: ty("values") }, ..LoadOptions::default() };
         let every_way = options.cache.keys == TypeId::Q8_0 || options.cache.keys == TypeId::F32;
-        let runs = if every_way {
-            runs()
-        } else {
-            vec![Run::default()]
-        };
+        let runs = if every_way { runs() } else { vec![Run::default()] };
         for run in runs {
             assert_eq!(hash(run, &options), case["sha256"], "{case} {run:?}");
         }
@@ -118,9 +93,7 @@ fn alone(model: &Model, pool: &Pool, tokens: &[u32]) -> Vec<Vec<u32>> {
     let (n_ctx, n_ubatch) = (512, 512);
     let mut session = Session::new(model, pool, SessionOptions { n_ctx, n_ubatch });
     let mut out = Vec::new();
-    session
-        .eval(tokens, 0, &mut |_, logits| out.push(bits(logits)))
-        .expect("room for the tokens");
+    session.eval(tokens, 0, &mut |_, logits| out.push(bits(logits))).expect("room for the tokens");
     out
 }
 
@@ -135,35 +108,20 @@ fn step_mates_and_copied_pages_change_no_bit_whatever_the_types() {
     second.extend((150..300).map(|i| (i * 91 + 5) % 4096));
     let pool = Pool::new(2).expect("threads");
     for (keys, values) in [(TypeId::Q8_0, TypeId::Q8_0), (TypeId::F32, TypeId::BF16)] {
-        let options = LoadOptions {
-            cache: CacheTypes { keys, values },
-            ..LoadOptions::default()
-        };
+        let options = LoadOptions { cache: CacheTypes { keys, values }, ..LoadOptions::default() };
         let model = Model::load(&trilm(), &options).expect("a model");
         let engine = Engine::new(&model, &pool, 64 << 20);
-        let options = StepOptions {
-            n_ctx: 512,
-            n_ubatch: 33,
-            ..StepOptions::default()
-        };
+        let options = StepOptions { n_ctx: 512, n_ubatch: 33, ..StepOptions::default() };
         let mut found = [Vec::new(), Vec::new()];
         let mut one = engine.sequence();
-        let mut beginning = [Segment {
-            seq: &mut one,
-            tokens: &first[..150],
-            logits_from: 0,
-        }];
+        let mut beginning = [Segment { seq: &mut one, tokens: &first[..150], logits_from: 0 }];
         let sink = &mut |_: usize, _: usize, logits: &[f32]| found[0].push(bits(logits));
         engine.step(&mut beginning, &options, sink).expect("a step");
         // the page with position 150 is not full, so that whoever goes on first copies it
         let mut other = one.fork(150);
         found[1] = found[0].clone();
         for (a, b) in first[150..].chunks(10).zip(second[150..].chunks(10)) {
-            let segment = |seq, tokens| Segment {
-                seq,
-                tokens,
-                logits_from: 0,
-            };
+            let segment = |seq, tokens| Segment { seq, tokens, logits_from: 0 };
             let mut both = [segment(&mut one, a), segment(&mut other, b)];
             let sink = &mut |no: usize, _: usize, logits: &[f32]| found[no].push(bits(logits));
             engine.step(&mut both, &options, sink).expect("a step");
@@ -176,10 +134,7 @@ fn step_mates_and_copied_pages_change_no_bit_whatever_the_types() {
 #[test]
 fn pages_count_the_bytes_of_their_types() {
     let page = |keys, values| {
-        let options = LoadOptions {
-            cache: CacheTypes { keys, values },
-            ..LoadOptions::default()
-        };
+        let options = LoadOptions { cache: CacheTypes { keys, values }, ..LoadOptions::default() };
         let model = Model::load(&trilm(), &options).expect("a model");
         let layout = model.page_layout();
         assert_eq!(layout.positions, 128);
@@ -201,8 +156,7 @@ type Shapes<'a> = &'a [(&'a str, &'a [u64])];
 /// A file of floats with these keys.
 fn made(meta: &[(&str, Meta)], tensors: &[(&str, &[u64])]) -> Adapter {
     let mut all = Metadata::default();
-    meta.iter()
-        .for_each(|(key, value)| all.set(key, value.clone()));
+    meta.iter().for_each(|(key, value)| all.set(key, value.clone()));
     let tensor = |(name, shape): &(&str, &[u64])| {
         let bytes = 4 * shape.iter().product::<u64>() as usize;
         (NewTensor::new(*name, *shape, TypeId::F32), vec![0; bytes])
@@ -210,17 +164,11 @@ fn made(meta: &[(&str, Meta)], tensors: &[(&str, &[u64])]) -> Adapter {
     let tensors: Vec<_> = tensors.iter().map(tensor).collect();
     let bytes = gguf::bytes(&all, &tensors);
     let path = Path::new("made.gguf").to_owned();
-    Adapter {
-        file: Arc::new(gguf::model_at(path, bytes, &Default::default())),
-        scale: 1.0,
-    }
+    Adapter { file: Arc::new(gguf::model_at(path, bytes, &Default::default())), scale: 1.0 }
 }
 
 fn refusal(options: LoadOptions) -> String {
-    let options = LoadOptions {
-        isa: Isa::detect(),
-        ..options
-    };
+    let options = LoadOptions { isa: Isa::detect(), ..options };
     let error = Model::load(&trilm(), &options).err().expect("a refusal");
     let line = error.to_string();
     assert!(!line.contains('\n'), "{line}");
@@ -235,57 +183,30 @@ fn adapters_that_do_not_fit_are_refused() {
             ("general.architecture", Meta::str(architecture)),
             ("adapter.type", Meta::str("lora")),
         ];
-        refusal(LoadOptions {
-            adapters: vec![made(&meta, tensors)],
-            ..LoadOptions::default()
-        })
+        refusal(LoadOptions { adapters: vec![made(&meta, tensors)], ..LoadOptions::default() })
     };
     let cases: [(&str, Shapes<'_>, &str); 7] = [
-        (
-            "qwen2",
-            &[],
-            "made.gguf: it is for models of architecture 'qwen2'",
-        ),
+        ("qwen2", &[], "made.gguf: it is for models of architecture 'qwen2'"),
+        ("llama", &[("blk.0.attn_q.weight.lora_a", &[256, 2])], "tensor blk.0.attn_q.weight.lora_b is missing"),
         (
             "llama",
-            &[("blk.0.attn_q.weight.lora_a", &[256, 2])],
-            "tensor blk.0.attn_q.weight.lora_b is missing",
-        ),
-        (
-            "llama",
-            &[
-                ("blk.0.attn_q.weight.lora_a", &[256, 2]),
-                ("blk.0.attn_q.weight.lora_b", &[2, 128]),
-            ],
+            &[("blk.0.attn_q.weight.lora_a", &[256, 2]), ("blk.0.attn_q.weight.lora_b", &[2, 128])],
             "blk.0.attn_q.weight has adapters of shapes [256, 2] and [2, 128], expected [256, 2, 1] and [2, 256, 1]",
         ),
         (
             "llama",
-            &[
-                ("blk.9.x.weight.lora_a", &[4, 2]),
-                ("blk.9.x.weight.lora_b", &[2, 4]),
-            ],
+            &[("blk.9.x.weight.lora_a", &[4, 2]), ("blk.9.x.weight.lora_b", &[2, 4])],
             "the model has no tensor blk.9.x.weight",
         ),
+        ("llama", &[("blk.0.attn_q.weight", &[4, 2])], "is no part of an adapter"),
         (
             "llama",
-            &[("blk.0.attn_q.weight", &[4, 2])],
-            "is no part of an adapter",
-        ),
-        (
-            "llama",
-            &[
-                ("token_embd.weight.lora_a", &[2, 4096]),
-                ("token_embd.weight.lora_b", &[2, 256]),
-            ],
+            &[("token_embd.weight.lora_a", &[2, 4096]), ("token_embd.weight.lora_b", &[2, 256])],
             "token_embd.weight, which the logits are made with too",
         ),
         (
             "llama",
-            &[
-                ("output_norm.weight.lora_a", &[256, 2]),
-                ("output_norm.weight.lora_b", &[2, 1]),
-            ],
+            &[("output_norm.weight.lora_a", &[256, 2]), ("output_norm.weight.lora_b", &[2, 1])],
             "it changes tensor output_norm.weight, to which adapters are not applied",
         ),
     ];
@@ -293,14 +214,8 @@ fn adapters_that_do_not_fit_are_refused() {
         let line = refused(architecture, tensors);
         assert!(line.contains(why), "{line}");
     }
-    let model = Adapter {
-        file: Arc::new(trilm()),
-        scale: 1.0,
-    };
-    let line = refusal(LoadOptions {
-        adapters: vec![model],
-        ..LoadOptions::default()
-    });
+    let model = Adapter { file: Arc::new(trilm()), scale: 1.0 };
+    let line = refusal(LoadOptions { adapters: vec![model], ..LoadOptions::default() });
     assert!(line.contains("general.type is"), "{line}");
 }
 
@@ -310,17 +225,11 @@ fn control_vectors_that_do_not_fit_are_refused() {
         (&[], "it has no tensor"),
         (&[("direction.0", &[256])], "block 0 has no direction"),
         (&[("blk.0.attn_q.weight", &[256])], "is no direction"),
-        (
-            &[("direction.1", &[128])],
-            "has shape [128], expected [256]",
-        ),
+        (&[("direction.1", &[128])], "has shape [128], expected [256]"),
     ];
     for (tensors, why) in cases {
         let line = refusal(LoadOptions {
-            control: Control {
-                vectors: vec![made(&[], tensors)],
-                blocks: (0, 0),
-            },
+            control: Control { vectors: vec![made(&[], tensors)], blocks: (0, 0) },
             ..LoadOptions::default()
         });
         assert!(line.contains("made.gguf: ") && line.contains(why), "{line}");
@@ -330,10 +239,7 @@ fn control_vectors_that_do_not_fit_are_refused() {
 #[test]
 fn types_that_no_cache_has_are_refused() {
     let line = refusal(LoadOptions {
-        cache: CacheTypes {
-            keys: TypeId::Q4_K,
-            values: TypeId::F16,
-        },
+        cache: CacheTypes { keys: TypeId::Q4_K, values: TypeId::F16 },
         ..LoadOptions::default()
     });
     assert!(line.contains("keys cannot be kept as"), "{line}");

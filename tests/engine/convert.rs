@@ -100,11 +100,7 @@ fn a_ternary_checkpoint_gives_the_bundled_model() {
     let dir = TempDir::new().unwrap();
     write_checkpoint(&model, dir.path());
     let convert = |outtype: &str| {
-        let options = Options {
-            outtype: OutType::from_name(outtype),
-            ternary: Ternary::None,
-            ..Options::default()
-        };
+        let options = Options { outtype: OutType::from_name(outtype), ternary: Ternary::None, ..Options::default() };
         let plan = plan(dir.path(), &options).unwrap();
         let out = dir.path().join("out.gguf");
         run(&plan, &out, &mut ()).unwrap();
@@ -113,30 +109,16 @@ fn a_ternary_checkpoint_gives_the_bundled_model() {
     let converted = convert("f16");
     assert_eq!(converted.n_tensors(), model.n_tensors());
     for info in model.tensors() {
-        let (a, b) = (
-            model.tensor(&info.name).unwrap(),
-            converted.tensor(&info.name).expect("same names"),
-        );
+        let (a, b) = (model.tensor(&info.name).unwrap(), converted.tensor(&info.name).expect("same names"));
         assert_eq!((a.info.ty, &a.info.shape), (b.info.ty, &b.info.shape));
         assert!(*a.data == *b.data, "{}", info.name);
     }
-    for key in [
-        "tokens",
-        "token_type",
-        "merges",
-        "bos_token_id",
-        "eos_token_id",
-        "pre",
-        "model",
-    ] {
+    for key in ["tokens", "token_type", "merges", "bos_token_id", "eos_token_id", "pre", "model"] {
         let key = format!("tokenizer.ggml.{key}");
         assert_eq!(converted.meta().get(&key), model.meta().get(&key), "{key}");
     }
     let golden = golden("trilm-F16");
-    assert_eq!(
-        hashes(&converted, &golden.tokens, Run::default()),
-        golden.sha256
-    );
+    assert_eq!(hashes(&converted, &golden.tokens, Run::default()), golden.sha256);
     // every matrix is ternary with an f16 scale, and is written as such without being told
     let ternary = convert("tq2_0");
     let f16 = |m: &ModelFile, name: &str| {
@@ -145,8 +127,5 @@ fn a_ternary_checkpoint_gives_the_bundled_model() {
         t.info.ty.info().unwrap().decode.unwrap()(&t.data, &mut values);
         values
     };
-    assert_eq!(
-        f16(&ternary, "blk.3.ffn_down.weight"),
-        f16(&model, "blk.3.ffn_down.weight")
-    );
+    assert_eq!(f16(&ternary, "blk.3.ffn_down.weight"), f16(&model, "blk.3.ffn_down.weight"));
 }

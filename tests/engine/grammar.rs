@@ -64,11 +64,7 @@ fn a_schema_describes_json() {
     check(
         &grammar,
         t,
-        &[
-            r#"{"name": "Ada", "age": 36}"#,
-            r#"{"name":"","age":0}"#,
-            r#"{"name": "naïve € \n", "age": 150}"#,
-        ],
+        &[r#"{"name": "Ada", "age": 36}"#, r#"{"name":"","age":0}"#, r#"{"name": "naïve € \n", "age": 150}"#],
         &[
             "",
             "{",
@@ -100,14 +96,8 @@ fn a_schema_without_a_type_is_of_the_one_that_its_keywords_are_for() {
         (json!({"properties": {"a": {"type": "integer"}}}), "{}"),
         (json!({"items": {"type": "string"}}), "[]"),
         (json!({"pattern": "^a"}), r#""ab""#),
-        (
-            json!({"$ref": "#/$defs/x", "$defs": {"x": {"items": {}}}}),
-            "[]",
-        ),
-        (
-            json!({"anyOf": [{"prefixItems": [{"type": "integer"}]}]}),
-            "[]",
-        ),
+        (json!({"$ref": "#/$defs/x", "$defs": {"x": {"items": {}}}}), "[]"),
+        (json!({"anyOf": [{"prefixItems": [{"type": "integer"}]}]}), "[]"),
     ] {
         let grammar = Grammar::json_schema(&v, &schema).expect("a grammar");
         let not: Vec<&str> = all.into_iter().filter(|text| *text != fits).collect();
@@ -155,33 +145,17 @@ fn gbnf_describes_texts() {
     let t = model.tokenizer();
     let v = Vocabulary::new(t).expect("a vocabulary");
     let gbnf = |source: &str| Grammar::gbnf(&v, source).expect(source);
-    check(
-        &gbnf(r#"root ::= "yes" | "no" [!.]*"#),
-        t,
-        &["yes", "no", "no!.!"],
-        &["", "ye", "yes!", "maybe"],
-    );
+    check(&gbnf(r#"root ::= "yes" | "no" [!.]*"#), t, &["yes", "no", "no!.!"], &["", "ye", "yes!", "maybe"]);
     check(
         &gbnf("root ::= item{2,3} # some\nitem ::= [a-c] \"-\"?\n"),
         t,
         &["ab", "a-b", "a-b-c-"],
         &["a", "abca", "d"],
     );
-    check(
-        &gbnf(r#"root ::= [^"\x41-\x43\n]+ "\u20ac" ."#),
-        t,
-        &["xyz€\n", "€€€"],
-        &["A€.", "xyz€", "\"€."],
-    );
+    check(&gbnf(r#"root ::= [^"\x41-\x43\n]+ "\u20ac" ."#), t, &["xyz€\n", "€€€"], &["A€.", "xyz€", "\"€."]);
     // Rules that contain themselves.
-    let arithmetic =
-        "root ::= sum\nsum ::= term (\" + \" term)*\nterm ::= [0-9]+ | \"(\" sum \")\"";
-    check(
-        &gbnf(arithmetic),
-        t,
-        &["1", "12 + (3 + 4)", "((7))"],
-        &["", "1 +", "(1", "1)"],
-    );
+    let arithmetic = "root ::= sum\nsum ::= term (\" + \" term)*\nterm ::= [0-9]+ | \"(\" sum \")\"";
+    check(&gbnf(arithmetic), t, &["1", "12 + (3 + 4)", "((7))"], &["", "1 +", "(1", "1)"]);
     // A member that may be empty, and an alternative that is.
     check(
         &gbnf("root ::= ws pair ws\npair ::= \"[\" (pair | ) \"]\"\nws ::= [ ]*"),
@@ -209,10 +183,7 @@ fn gbnf_that_is_not_well_formed_is_refused_with_its_line() {
         ("# one\nroot ::= \"a\" extra ::= \"b\"", 2),
     ] {
         let e = Grammar::gbnf(&v, source).expect_err(source);
-        assert!(
-            matches!(&e, GrammarError::Syntax { line: l, .. } if *l == line),
-            "{source:?}: {e}"
-        );
+        assert!(matches!(&e, GrammarError::Syntax { line: l, .. } if *l == line), "{source:?}: {e}");
     }
     let deep = format!("root ::= {}\"a\"{}", "(".repeat(40), ")".repeat(40));
     assert!(Grammar::gbnf(&v, &deep).is_err());

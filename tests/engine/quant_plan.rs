@@ -27,25 +27,18 @@ fn golden(name: &str) -> Golden {
         .split(' ')
         .map(|pair| {
             let (letter, ty) = pair.split_once('=').unwrap();
-            (
-                letter.chars().next().unwrap(),
-                TypeId::from_name(ty).unwrap(),
-            )
+            (letter.chars().next().unwrap(), TypeId::from_name(ty).unwrap())
         })
         .collect();
     let recipe = |words: &str| {
-        let (name, pure) = words
-            .strip_suffix(" --pure")
-            .map_or((words, false), |n| (n, true));
+        let (name, pure) = words.strip_suffix(" --pure").map_or((words, false), |n| (n, true));
         (Target::parse(name).unwrap(), pure)
     };
     let mut out = Golden::default();
     for line in text.lines() {
         let (kind, rest) = line.split_once(' ').unwrap();
         match kind {
-            "arch" => out
-                .meta
-                .set("general.architecture", Value::Str(GgufStr::from(rest))),
+            "arch" => out.meta.set("general.architecture", Value::Str(GgufStr::from(rest))),
             "int" => {
                 let (key, value) = rest.split_once(' ').unwrap();
                 out.meta.set(key, Value::U32(value.parse().unwrap()));
@@ -56,19 +49,12 @@ fn golden(name: &str) -> Golden {
                 let ty = TypeId::from_name(words.next().unwrap()).unwrap();
                 let shape: Vec<u64> = words.map(|w| w.parse().unwrap()).collect();
                 let bytes = shape.iter().product::<u64>() * ty.info().unwrap().bytes as u64;
-                out.tensors.push(TensorInfo {
-                    name,
-                    shape,
-                    ty,
-                    offset: 0,
-                    bytes,
-                });
+                out.tensors.push(TensorInfo { name, shape, ty, offset: 0, bytes });
             }
             "plan" => {
                 let (words, letters) = rest.split_once(": ").unwrap();
                 let (target, pure) = recipe(words);
-                out.plans
-                    .push((target, pure, letters.chars().map(|c| code[&c]).collect()));
+                out.plans.push((target, pure, letters.chars().map(|c| code[&c]).collect()));
             }
             "refused" => out.refused.push(recipe(rest)),
             _ => assert_eq!(kind, "code"),
@@ -156,28 +142,14 @@ fn without_fallback_every_misfit_is_a_problem() {
         let to = |p: &Plan| p.rows.iter().map(|r| r.to).collect::<Vec<_>>();
         assert_eq!(to(&refused), to(&allowed), "{ftype}");
     }
-    let plan = plan(
-        &golden,
-        Target::Ftype(Ftype::TQ2_0),
-        false,
-        Fallback::Always,
-    );
-    assert!(
-        plan.rows
-            .iter()
-            .any(|r| r.reason == Reason::Fallback(TypeId::TQ2_0))
-    );
+    let plan = plan(&golden, Target::Ftype(Ftype::TQ2_0), false, Fallback::Always);
+    assert!(plan.rows.iter().any(|r| r.reason == Reason::Fallback(TypeId::TQ2_0)));
 }
 
 #[test]
 fn missing_importance_is_named() {
     let golden = golden("mqa.txt");
-    let plan = plan(
-        &golden,
-        Target::Ftype(Ftype::Q2_K_S),
-        false,
-        Fallback::Never,
-    );
+    let plan = plan(&golden, Target::Ftype(Ftype::Q2_K_S), false, Fallback::Never);
     let needs = plan.rows.iter().filter(|r| r.to == TypeId::Q2_K).count();
     let embedding = 1;
     assert_eq!(plan.problems.len(), needs - embedding);

@@ -12,19 +12,13 @@ use trine::pool::Pool;
 use trine::step::{Engine, Segment, Sequence, StepError, StepOptions};
 
 fn model(isa: Isa) -> Model {
-    let options = LoadOptions {
-        isa,
-        ..LoadOptions::default()
-    };
+    let options = LoadOptions { isa, ..LoadOptions::default() };
     Model::load(&common::trilm(), &options).expect("a model")
 }
 
 /// Pages of a few positions, so that sequences have several.
 fn engine(model: &Model, threads: usize, positions: usize, pages: usize) -> Engine {
-    let layout = PageLayout {
-        positions,
-        ..model.page_layout()
-    };
+    let layout = PageLayout { positions, ..model.page_layout() };
     let pool = Pool::new(threads).expect("threads");
     Engine::with_pages(model, &pool, PagePool::new(layout, pages))
 }
@@ -52,13 +46,8 @@ fn alone(model: &Model, tokens: &[u32]) -> Vec<Logits> {
     let engine = engine(model, 2, 128, 8);
     let mut out = Vec::new();
     let mut seq = engine.sequence();
-    let segment = Segment {
-        seq: &mut seq,
-        tokens,
-        logits_from: 0,
-    };
-    let sink: &mut (dyn FnMut(usize, usize, &[f32]) + Send) =
-        &mut |_, _, logits| out.push(bits(logits));
+    let segment = Segment { seq: &mut seq, tokens, logits_from: 0 };
+    let sink: &mut (dyn FnMut(usize, usize, &[f32]) + Send) = &mut |_, _, logits| out.push(bits(logits));
     let done = engine.step(&mut [segment], &StepOptions::default(), sink);
     done.expect("room");
     out
@@ -91,11 +80,7 @@ fn sixty_four_sequences_in_random_groups_have_the_logits_they_have_alone() {
     for (threads, positions) in [(1, 32), (2, 64)] {
         let engine = engine(&model, threads, positions, 400);
         let mut stem = engine.sequence();
-        let segment = Segment {
-            seq: &mut stem,
-            tokens: &prefix,
-            logits_from: prefix.len(),
-        };
+        let segment = Segment { seq: &mut stem, tokens: &prefix, logits_from: prefix.len() };
         let sink: &mut (dyn FnMut(usize, usize, &[f32]) + Send) = &mut |_, _, _| ();
         let done = engine.step(&mut [segment], &StepOptions::default(), sink);
         done.expect("room");
@@ -104,11 +89,7 @@ fn sixty_four_sequences_in_random_groups_have_the_logits_they_have_alone() {
             .map(|tokens| {
                 let same = tokens.iter().zip(&prefix).take_while(|(a, b)| a == b);
                 let done = same.count().min(tokens.len() - 1);
-                Client {
-                    seq: stem.fork(done),
-                    tokens: tokens.clone(),
-                    done,
-                }
+                Client { seq: stem.fork(done), tokens: tokens.clone(), done }
             })
             .collect();
         drop(stem);
@@ -130,19 +111,15 @@ fn sixty_four_sequences_in_random_groups_have_the_logits_they_have_alone() {
                 });
                 client.done += n;
             }
-            let options = StepOptions {
-                n_ubatch: [7, 64, 512][random.below(3)],
-                ..StepOptions::default()
+            let options = StepOptions { n_ubatch: [7, 64, 512][random.below(3)], ..StepOptions::default() };
+            let sink: &mut (dyn FnMut(usize, usize, &[f32]) + Send) = &mut |segment, index, logits| {
+                let (no, first) = chosen[segment];
+                assert!(
+                    bits(logits) == expected[no][first + index],
+                    "{threads} threads, pages of {positions}: sequence {no}, position {}",
+                    first + index
+                );
             };
-            let sink: &mut (dyn FnMut(usize, usize, &[f32]) + Send) =
-                &mut |segment, index, logits| {
-                    let (no, first) = chosen[segment];
-                    assert!(
-                        bits(logits) == expected[no][first + index],
-                        "{threads} threads, pages of {positions}: sequence {no}, position {}",
-                        first + index
-                    );
-                };
             engine.step(&mut segments, &options, sink).expect("room");
             // Now and then somebody forgets the end and goes on from there, or goes on as a fork.
             let client = &mut clients[random.below(64)];
@@ -173,11 +150,7 @@ fn two_callers_step_at_the_same_time_on_one_pool() {
                 for _ in 0..3 {
                     let mut seq = engine.sequence();
                     for (i, token) in text.iter().enumerate() {
-                        let segment = Segment {
-                            seq: &mut seq,
-                            tokens: std::slice::from_ref(token),
-                            logits_from: 0,
-                        };
+                        let segment = Segment { seq: &mut seq, tokens: std::slice::from_ref(token), logits_from: 0 };
                         let sink: &mut (dyn FnMut(usize, usize, &[f32]) + Send) =
                             &mut |_, _, logits| assert!(bits(logits) == expected[i]);
                         let done = engine.step(&mut [segment], &StepOptions::default(), sink);
@@ -216,32 +189,17 @@ fn a_cancelled_step_leaves_every_sequence_as_it_was() {
     let (mut a, mut b) = (engine.sequence(), engine.sequence());
     for after in [1, 9, 20] {
         let token = CancelToken::new();
-        let observer: Arc<dyn ActivationObserver> = Arc::new(CancelAfter {
-            left: Mutex::new(after),
-            token: token.clone(),
-        });
-        let options = StepOptions {
-            n_ubatch: 40,
-            observer: Some(observer),
-            cancel: Some(token),
-            ..StepOptions::default()
-        };
-        let mut segments = [&mut a, &mut b].map(|seq| Segment {
-            seq,
-            tokens: &text,
-            logits_from: text.len(),
-        });
+        let observer: Arc<dyn ActivationObserver> =
+            Arc::new(CancelAfter { left: Mutex::new(after), token: token.clone() });
+        let options =
+            StepOptions { n_ubatch: 40, observer: Some(observer), cancel: Some(token), ..StepOptions::default() };
+        let mut segments = [&mut a, &mut b].map(|seq| Segment { seq, tokens: &text, logits_from: text.len() });
         let done = engine.step(&mut segments, &options, &mut |_, _, _| ());
         assert_eq!(done, Err(StepError::Cancelled));
         assert_eq!((a.len(), b.len(), engine.pages().free()), (0, 0, 64));
     }
-    let mut segments = [&mut a, &mut b].map(|seq| Segment {
-        seq,
-        tokens: &text,
-        logits_from: 0,
-    });
-    let sink: &mut (dyn FnMut(usize, usize, &[f32]) + Send) =
-        &mut |_, i, logits| assert!(bits(logits) == expected[i]);
+    let mut segments = [&mut a, &mut b].map(|seq| Segment { seq, tokens: &text, logits_from: 0 });
+    let sink: &mut (dyn FnMut(usize, usize, &[f32]) + Send) = &mut |_, i, logits| assert!(bits(logits) == expected[i]);
     let done = engine.step(&mut segments, &StepOptions::default(), sink);
     done.expect("room");
 }
@@ -252,34 +210,15 @@ fn what_cannot_be_done_is_refused_before_anything_is_computed() {
     let engine = engine(&model, 1, 32, 3);
     let (mut a, mut b) = (engine.sequence(), engine.sequence());
     let text = [1u32; 50];
-    let mut segments = [&mut a, &mut b].map(|seq| Segment {
-        seq,
-        tokens: &text,
-        logits_from: 0,
-    });
+    let mut segments = [&mut a, &mut b].map(|seq| Segment { seq, tokens: &text, logits_from: 0 });
     let sink: &mut (dyn FnMut(usize, usize, &[f32]) + Send) = &mut |_, _, _| panic!("no logits");
     let done = engine.step(&mut segments, &StepOptions::default(), sink);
     assert!(matches!(done, Err(StepError::OutOfPages(_))), "{done:?}");
     assert_eq!(engine.pages().free(), 3, "what was reserved is given back");
-    let segment = Segment {
-        seq: &mut a,
-        tokens: &[1, 4096],
-        logits_from: 0,
-    };
+    let segment = Segment { seq: &mut a, tokens: &[1, 4096], logits_from: 0 };
     let done = engine.step(&mut [segment], &StepOptions::default(), sink);
-    let unknown = StepError::UnknownToken {
-        id: 4096,
-        segment: 0,
-        index: 1,
-        n_vocab: 4096,
-    };
+    let unknown = StepError::UnknownToken { id: 4096, segment: 0, index: 1, n_vocab: 4096 };
     assert_eq!(done, Err(unknown));
-    let width = StepOptions {
-        bits: Some(4),
-        ..StepOptions::default()
-    };
-    assert!(matches!(
-        engine.step(&mut [], &width, sink),
-        Err(StepError::Width(_))
-    ));
+    let width = StepOptions { bits: Some(4), ..StepOptions::default() };
+    assert!(matches!(engine.step(&mut [], &width, sink), Err(StepError::Width(_))));
 }

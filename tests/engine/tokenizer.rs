@@ -7,15 +7,7 @@ use trine::tokenizer::{Tokenizer, TokenizerError};
 use trine_formats::gguf::{Array, Gguf, Limits, Metadata, Value};
 use trine_testkit::{is_long, read, testdata};
 
-const VOCABS: [&str; 7] = [
-    "bert-bge",
-    "gpt-2",
-    "llama-bpe",
-    "llama-spm",
-    "phi-3",
-    "qwen2",
-    "deepseek-coder",
-];
+const VOCABS: [&str; 7] = ["bert-bge", "gpt-2", "llama-bpe", "llama-spm", "phi-3", "qwen2", "deepseek-coder"];
 
 fn path(name: &str) -> PathBuf {
     testdata("vocab").join(name)
@@ -54,11 +46,7 @@ fn texts_of_llama_cpp_give_its_ids() {
         let mut checked = 0;
         for (text, ids) in texts.split("\n__ggml_vocab_test__\n").zip(ids.lines()) {
             let expected: Vec<u32> = ids.split_whitespace().map(|i| i.parse().unwrap()).collect();
-            assert_eq!(
-                t.encode(text, false, false).unwrap(),
-                expected,
-                "{vocab}: {text:?}"
-            );
+            assert_eq!(t.encode(text, false, false).unwrap(), expected, "{vocab}: {text:?}");
             checked += 1;
         }
         assert_eq!(checked, 46, "{vocab}");
@@ -66,8 +54,7 @@ fn texts_of_llama_cpp_give_its_ids() {
 }
 
 fn check_random(t: &Tokenizer, name: &str, n: usize) {
-    let rows: Vec<serde_json::Value> =
-        serde_json::from_slice(&gunzip(&format!("{name}.random.json.gz"))).unwrap();
+    let rows: Vec<serde_json::Value> = serde_json::from_slice(&gunzip(&format!("{name}.random.json.gz"))).unwrap();
     assert_eq!(rows.len(), n);
     for row in rows {
         let text = row[0].as_str().unwrap();
@@ -110,14 +97,8 @@ fn random_texts_give_the_ids_of_the_reference_with_words_in_both_cases_and_with_
 #[test]
 fn random_texts_and_pieces_are_the_references_with_the_vocabularies_of_rwkv_and_plamo_2() {
     for (name, pieces) in [
-        (
-            "rwkv",
-            "43a3e613b46ae57d5d709d8651ceb708ae92cefb5031fc45ef8749421eb9011c",
-        ),
-        (
-            "plamo2",
-            "ba62ae5dcb2ea0a90a590695ea06f1ea9fd07270bc20074c2921ecb41929e3aa",
-        ),
+        ("rwkv", "43a3e613b46ae57d5d709d8651ceb708ae92cefb5031fc45ef8749421eb9011c"),
+        ("plamo2", "ba62ae5dcb2ea0a90a590695ea06f1ea9fd07270bc20074c2921ecb41929e3aa"),
     ] {
         let t = Tokenizer::from_metadata(&metadata(&format!("{name}.gguf.gz"))).unwrap();
         check_random(&t, name, 400);
@@ -155,21 +136,12 @@ fn a_stand_in_knows_ids_and_says_why_it_knows_no_texts() {
     let why = Tokenizer::from_metadata(&meta).err().unwrap();
     assert!(why.leaves_ids());
     let t = Tokenizer::for_ids_only(&meta, 50257, &why).unwrap();
-    assert_eq!(
-        (t.n_vocab(), t.eos(), t.is_eog(50256)),
-        (50257, Some(50256), true)
-    );
+    assert_eq!((t.n_vocab(), t.eos(), t.is_eog(50256)), (50257, Some(50256), true));
     assert_eq!(t.piece(17, true), b"");
     let e = t.encode("a", true, true).unwrap_err().to_string();
-    assert!(
-        e.contains("'someday'") && e.ends_with("not on texts"),
-        "{e}"
-    );
+    assert!(e.contains("'someday'") && e.ends_with("not on texts"), "{e}");
     meta.set("tokenizer.ggml.eos_token_id", Value::U32(50257));
-    let e = Tokenizer::for_ids_only(&meta, 50257, &why)
-        .err()
-        .unwrap()
-        .to_string();
+    let e = Tokenizer::for_ids_only(&meta, 50257, &why).err().unwrap().to_string();
     assert!(e.contains("'tokenizer.ggml.eos_token_id'"), "{e}");
     // A damaged tokenizer is no unknown one.
     let mut meta = metadata("ggml-vocab-gpt-2.gguf.gz");
@@ -181,10 +153,7 @@ fn a_stand_in_knows_ids_and_says_why_it_knows_no_texts() {
 fn what_a_text_needs_and_a_vocabulary_lacks_is_named() {
     let mut meta = metadata("rwkv.gguf.gz");
     let tokens = |tokens: &[&str]| Value::Array(Array::Str(tokens.iter().collect()));
-    meta.set(
-        "tokenizer.ggml.tokens",
-        tokens(&["<s>", "a", "ab", r"\xe4\xbd"]),
-    );
+    meta.set("tokenizer.ggml.tokens", tokens(&["<s>", "a", "ab", r"\xe4\xbd"]));
     let t = Tokenizer::from_metadata(&meta).unwrap();
     assert_eq!(t.encode("aab", true, true).unwrap(), [1, 2]);
     let e = t.encode("a你", true, true).unwrap_err().to_string();
@@ -194,18 +163,9 @@ fn what_a_text_needs_and_a_vocabulary_lacks_is_named() {
     assert_eq!(t.encode("a你", true, true).unwrap(), [1, 3, 0]);
 
     let mut meta = metadata("plamo2.gguf.gz");
-    meta.set(
-        "tokenizer.ggml.tokens",
-        tokens(&["<unk>", "<s>", "</s>", "x", "<0x61>"]),
-    );
-    meta.set(
-        "tokenizer.ggml.token_type",
-        Value::Array(Array::I32(vec![2, 3, 3, 1, 6])),
-    );
-    meta.set(
-        "tokenizer.ggml.scores",
-        Value::Array(Array::F32(vec![0.0; 5])),
-    );
+    meta.set("tokenizer.ggml.tokens", tokens(&["<unk>", "<s>", "</s>", "x", "<0x61>"]));
+    meta.set("tokenizer.ggml.token_type", Value::Array(Array::I32(vec![2, 3, 3, 1, 6])));
+    meta.set("tokenizer.ggml.scores", Value::Array(Array::F32(vec![0.0; 5])));
     let t = Tokenizer::from_metadata(&meta).unwrap();
     assert_eq!(t.encode("xa", true, true).unwrap(), [3, 4]);
     let e = t.encode("xb", true, true).unwrap_err().to_string();
@@ -213,10 +173,7 @@ fn what_a_text_needs_and_a_vocabulary_lacks_is_named() {
 
     let mut meta = metadata("ggml-vocab-bert-bge.gguf.gz");
     meta.set("tokenizer.ggml.tokens", tokens(&["[PAD]", "▁a"]));
-    meta.set(
-        "tokenizer.ggml.token_type",
-        Value::Array(Array::I32(vec![3, 1])),
-    );
+    meta.set("tokenizer.ggml.token_type", Value::Array(Array::I32(vec![3, 1])));
     for key in ["unknown", "seperator", "cls", "mask"] {
         meta.remove(&format!("tokenizer.ggml.{key}_token_id"));
     }
@@ -256,21 +213,9 @@ fn every_pre_tokenizer_splits_like_the_reference() {
     // GPT-2's alphabet: visible Latin-1 is itself, the other bytes follow from U+0100 on.
     let visible = |b: u8| matches!(b, 0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff);
     let mut others = (0x100..).filter_map(char::from_u32);
-    let bytes: Vec<char> = (0..=255u8)
-        .map(|b| {
-            if visible(b) {
-                b as char
-            } else {
-                others.next().unwrap()
-            }
-        })
-        .collect();
+    let bytes: Vec<char> = (0..=255u8).map(|b| if visible(b) { b as char } else { others.next().unwrap() }).collect();
     let spell = |s: &str| -> String { s.bytes().map(|b| bytes[usize::from(b)]).collect() };
-    let words: Vec<String> = [
-        " the", " Hello", "12345", "\n\n\n", "    ", " 你好", "IMGIMGAZ",
-    ]
-    .map(spell)
-    .to_vec();
+    let words: Vec<String> = [" the", " Hello", "12345", "\n\n\n", "    ", " 你好", "IMGIMGAZ"].map(spell).to_vec();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let mut over_bytes = pairs(&bytes, 40503, &words);
 
@@ -286,11 +231,7 @@ fn every_pre_tokenizer_splits_like_the_reference() {
     for group in golden["groups"].as_array().unwrap() {
         for pre in group["pre"].as_array().unwrap() {
             let pre = pre.as_str().unwrap();
-            let meta = if group["chars"] == true {
-                &mut over_chars
-            } else {
-                &mut over_bytes
-            };
+            let meta = if group["chars"] == true { &mut over_chars } else { &mut over_bytes };
             meta.set("tokenizer.ggml.pre", Value::str(pre));
             let t = Tokenizer::from_metadata(meta).unwrap();
             for (text, ids) in texts.iter().zip(group["ids"].as_array().unwrap()) {
@@ -298,11 +239,7 @@ fn every_pre_tokenizer_splits_like_the_reference() {
                 if group["spaces_as_line_feeds"] == true {
                     text = text.replace(' ', "\n");
                 }
-                assert_eq!(
-                    t.encode(&text, true, false).unwrap(),
-                    ids_of(ids),
-                    "{pre}: {text:?}"
-                );
+                assert_eq!(t.encode(&text, true, false).unwrap(), ids_of(ids), "{pre}: {text:?}");
             }
             names += 1;
         }
@@ -341,26 +278,14 @@ fn long_and_hostile_texts_come_back_whole() {
     let t = tokenizer("llama-spm");
     for text in &texts {
         let ids = t.encode(text, false, true).unwrap();
-        assert!(
-            decode(&t, &ids) == format!(" {text}"),
-            "{:?}",
-            text.get(..12)
-        );
+        assert!(decode(&t, &ids) == format!(" {text}"), "{:?}", text.get(..12));
     }
 }
 
 #[test]
 fn pre_tokenizers_with_patterns_take_any_length_of_white_space() {
     let mut meta = metadata("ggml-vocab-gpt-2.gguf.gz");
-    for pre in [
-        "jais-2",
-        "tekken",
-        "gpt-4o",
-        "deepseek-llm",
-        "spark2_5",
-        "exaone-moe",
-        "viking",
-    ] {
+    for pre in ["jais-2", "tekken", "gpt-4o", "deepseek-llm", "spark2_5", "exaone-moe", "viking"] {
         meta.set("tokenizer.ggml.pre", Value::str(pre));
         let t = Tokenizer::from_metadata(&meta).unwrap();
         let long = if is_long() { 1 << 20 } else { 1 << 17 };
@@ -390,10 +315,7 @@ fn streaming_never_shows_half_a_character() {
 #[test]
 fn special_tokens_and_ends_are_the_references() {
     let t = tokenizer("llama-bpe");
-    assert_eq!(
-        (t.bos(), t.eos(), t.add_bos()),
-        (Some(128000), Some(128001), true)
-    );
+    assert_eq!((t.bos(), t.eos(), t.add_bos()), (Some(128000), Some(128001), true));
     let eog: Vec<u32> = (0..t.n_vocab() as u32).filter(|&id| t.is_eog(id)).collect();
     assert_eq!(eog, [128001, 128009]);
     assert_eq!(t.piece(128009, true), b"<|eot_id|>");

@@ -48,15 +48,10 @@ impl Kernels {
         let mut arrays = BTreeMap::new();
         for line in index.lines() {
             let fields: Vec<&str> = line.split_whitespace().collect();
-            let [name, kind, rows, columns, offset] = fields[..] else {
-                panic!("index line {line:?}")
-            };
+            let [name, kind, rows, columns, offset] = fields[..] else { panic!("index line {line:?}") };
             let number = |s: &str| s.parse::<usize>().expect("a number");
             let size = number(rows) * number(columns) * if kind == "f32" { 4 } else { 1 };
-            let array = Array {
-                rows: number(rows),
-                bytes: data[number(offset)..][..size].to_vec(),
-            };
+            let array = Array { rows: number(rows), bytes: data[number(offset)..][..size].to_vec() };
             arrays.insert(name.to_owned(), array);
         }
         Kernels(arrays)

@@ -57,8 +57,8 @@ pub fn is_long() -> bool {
     std::env::var_os("TRINE_TESTS").is_some_and(|v| v == "long")
 }
 
-/// How often a random comparison is repeated that is worth `long` repetitions where time is of no matter: a sixth of them, but
-/// for [`is_long`].
+/// How often a random comparison is repeated that is worth `long` repetitions where time is of no matter: a sixth of
+/// them, but for [`is_long`].
 pub fn rounds(long: usize) -> usize {
     if is_long() { long } else { long.div_ceil(6) }
 }

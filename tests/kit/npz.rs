@@ -114,10 +114,7 @@ impl Array {
         Array {
             dtype: field("'descr': '", '\'').to_owned(),
             in_c_order: header.contains("'fortran_order': False"),
-            shape: shape
-                .filter(|s| !s.is_empty())
-                .map(|s| s.parse().unwrap())
-                .collect(),
+            shape: shape.filter(|s| !s.is_empty()).map(|s| s.parse().unwrap()).collect(),
             data: npy[data..].to_vec(),
         }
     }
@@ -125,9 +122,7 @@ impl Array {
     fn numbers<const N: usize, T>(&self, dtype: &str, of: fn([u8; N]) -> T) -> Vec<T> {
         assert_eq!(self.dtype, dtype);
         assert!(self.in_c_order, "an array in Fortran's order");
-        let (numbers, []) = self.data.as_chunks::<N>() else {
-            panic!("half a number")
-        };
+        let (numbers, []) = self.data.as_chunks::<N>() else { panic!("half a number") };
         assert_eq!(numbers.len(), self.shape.iter().product::<usize>());
         numbers.iter().map(|&n| of(n)).collect()
     }

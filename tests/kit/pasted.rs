@@ -18,18 +18,12 @@ pub struct Pasted {
 pub fn pasted(name: &str) -> Vec<Pasted> {
     let path = testdata("command-lines").join(name);
     let list = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    let lines = list
-        .lines()
-        .filter(|l| !l.starts_with('#') && !l.is_empty());
+    let lines = list.lines().filter(|l| !l.starts_with('#') && !l.is_empty());
     let parsed = lines.map(|line| {
         let (class, pasted) = line.split_once(" | ").expect("what becomes of the line");
         let refusal = class.strip_prefix("refused: ").map(str::to_owned);
         assert!(refusal.is_some() || class == "runs", "{line}");
-        Pasted {
-            line: line.to_owned(),
-            refusal,
-            words: words(pasted.strip_prefix("python ").unwrap_or(pasted)),
-        }
+        Pasted { line: line.to_owned(), refusal, words: words(pasted.strip_prefix("python ").unwrap_or(pasted)) }
     });
     parsed.collect()
 }

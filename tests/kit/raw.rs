@@ -79,69 +79,17 @@ impl File {
 /// A small valid file with every value type, every array type and three tensors. It ends with its last
 /// tensor's last byte, so that every shorter file lacks something.
 pub fn sample() -> File {
-    let mut f = File::new(3, 26)
-        .key("a.u8", 0)
-        .raw(&[7])
-        .key("a.i8", 1)
-        .raw(&[0xff]);
-    f = f
-        .key("a.u16", 2)
-        .raw(&[1, 2])
-        .key("a.i16", 3)
-        .raw(&[1, 2])
-        .kv_u32("a.u32", 9);
-    f = f
-        .key("a.i32", 5)
-        .u32(1)
-        .key("a.f32", 6)
-        .u32(0x7fc0_1234)
-        .key("a.bool", 7)
-        .raw(&[1]);
-    f = f
-        .key("a.str", 8)
-        .str("text")
-        .key("a.bytes", 8)
-        .str([0xff, 0, 0xc0]);
-    f = f
-        .key("a.u64", 10)
-        .u64(u64::MAX)
-        .key("a.i64", 11)
-        .u64(u64::MAX)
-        .key("a.f64", 12)
-        .u64(1);
-    for (ty, size) in [
-        (0, 1),
-        (1, 1),
-        (2, 2),
-        (3, 2),
-        (4, 4),
-        (5, 4),
-        (6, 4),
-        (10, 8),
-        (11, 8),
-        (12, 8),
-    ] {
+    let mut f = File::new(3, 26).key("a.u8", 0).raw(&[7]).key("a.i8", 1).raw(&[0xff]);
+    f = f.key("a.u16", 2).raw(&[1, 2]).key("a.i16", 3).raw(&[1, 2]).kv_u32("a.u32", 9);
+    f = f.key("a.i32", 5).u32(1).key("a.f32", 6).u32(0x7fc0_1234).key("a.bool", 7).raw(&[1]);
+    f = f.key("a.str", 8).str("text").key("a.bytes", 8).str([0xff, 0, 0xc0]);
+    f = f.key("a.u64", 10).u64(u64::MAX).key("a.i64", 11).u64(u64::MAX).key("a.f64", 12).u64(1);
+    for (ty, size) in [(0, 1), (1, 1), (2, 2), (3, 2), (4, 4), (5, 4), (6, 4), (10, 8), (11, 8), (12, 8)] {
         f = f.key(format!("b.{ty}"), 9).u32(ty).u64(3).data(3 * size);
     }
-    f = f
-        .key("b.bool", 9)
-        .u32(7)
-        .u64(2)
-        .raw(&[1, 0])
-        .key("b.empty", 9)
-        .u32(8)
-        .u64(0);
-    f = f
-        .key("b.str", 9)
-        .u32(8)
-        .u64(3)
-        .str("")
-        .str("one")
-        .str([0xfe]);
-    f = f
-        .tensor("one.weight", &[8], 0, 0)
-        .tensor("two", &[4, 2], 1000, 32)
-        .tensor("three", &[256, 2], 35, 64);
+    f = f.key("b.bool", 9).u32(7).u64(2).raw(&[1, 0]).key("b.empty", 9).u32(8).u64(0);
+    f = f.key("b.str", 9).u32(8).u64(3).str("").str("one").str([0xfe]);
+    f = f.tensor("one.weight", &[8], 0, 0).tensor("two", &[4, 2], 1000, 32).tensor("three", &[256, 2], 35, 64);
     f.pad(32).data(32).data(32).data(132)
 }
 

@@ -50,8 +50,8 @@ pub fn only_error(tool: &str, output: Output) -> String {
     refusal.error
 }
 
-/// What `kill` takes to send Ctrl-C, or another request to end where whoever runs the tests does not want Ctrl-C to be heard, as
-/// shells do for what runs in the background: programs that are started ignore it then, and rightly so.
+/// What `kill` takes to send Ctrl-C, or another request to end where whoever runs the tests does not want Ctrl-C to be
+/// heard, as shells do for what runs in the background: programs that are started ignore it then, and rightly so.
 pub fn end_signal() -> &'static str {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|l| l.strip_prefix("SigIgn:"));

@@ -88,14 +88,8 @@ const WORDS: &[Word] = &[
 
 /// Where `unsafe` may stand: kernels, the pool, where files are mapped, where the outputs of several products are
 /// written by the tasks of one region, where signals get their handlers, and where NVIDIA's driver is called.
-const UNSAFE: &[&str] = &[
-    "src/kernels",
-    "src/cuda/driver",
-    "src/pool",
-    "src/open",
-    "src/ops/product",
-    "tools/src/signals",
-];
+const UNSAFE: &[&str] =
+    &["src/kernels", "src/cuda/driver", "src/pool", "src/open", "src/ops/product", "tools/src/signals"];
 
 /// The crates whose sources are read: name in paths, and root file. While a crate is part of another one, its root
 /// file does not exist.
@@ -132,8 +126,7 @@ fn lies_in(file: &str, place: &str) -> bool {
 fn room(file: &str) -> Option<(usize, &'static str)> {
     let rooms = FLOORS.iter().enumerate();
     let places = rooms.flat_map(|(floor, rooms)| {
-        let places =
-            move |room: &'static Room| room.1.iter().map(move |place| (floor, room.0, *place));
+        let places = move |room: &'static Room| room.1.iter().map(move |place| (floor, room.0, *place));
         rooms.iter().flat_map(places)
     });
     places
@@ -149,10 +142,7 @@ fn collect(root: &Path, folder: &str, files: &mut Files) {
     };
     for entry in entries {
         let entry = entry.expect("a readable folder");
-        let name = format!(
-            "{folder}/{}",
-            entry.file_name().to_str().expect("a plain name")
-        );
+        let name = format!("{folder}/{}", entry.file_name().to_str().expect("a plain name"));
         if entry.path().is_dir() {
             collect(root, &name, files);
         } else if name.ends_with(".rs") {
@@ -175,21 +165,10 @@ fn violations(files: &Files) -> Vec<String> {
 #[test]
 fn no_arrow_runs_upward_and_no_files_use_one_another_in_a_circle() {
     let mut files = Files::new();
-    for folder in [
-        "formats/src",
-        "src",
-        "tools/src",
-        "tools/serve/src",
-        "tools/trine/src",
-    ] {
+    for folder in ["formats/src", "src", "tools/src", "tools/serve/src", "tools/trine/src"] {
         collect(Path::new(env!("CARGO_MANIFEST_DIR")), folder, &mut files);
     }
     assert!(files.len() > 100, "the sources were not found");
     let all = violations(&files);
-    assert!(
-        all.is_empty(),
-        "{} broken rules\n{}",
-        all.len(),
-        all.join("\n")
-    );
+    assert!(all.is_empty(), "{} broken rules\n{}", all.len(), all.join("\n"));
 }

@@ -33,11 +33,7 @@ const HOPS: usize = 12;
 impl Modules {
     /// Reads the crates, given by name and root file; roots that do not exist are left out.
     pub fn read(files: &Files, crates: &[(&str, &str)]) -> Modules {
-        let mut all = Modules {
-            list: Vec::new(),
-            crates: HashMap::new(),
-            lost: Vec::new(),
-        };
+        let mut all = Modules { list: Vec::new(), crates: HashMap::new(), lost: Vec::new() };
         for (name, root) in crates {
             if files.contains_key(*root) {
                 let folder = root.rsplit_once('/').map_or("", |(folder, _)| folder);
@@ -53,18 +49,12 @@ impl Modules {
         let index = self.list.len();
         let source = source::read(&files[file]);
         let names = source.modules.clone();
-        self.list.push(Module {
-            file: file.to_owned(),
-            parent,
-            source,
-            children: HashMap::new(),
-        });
+        self.list.push(Module { file: file.to_owned(), parent, source, children: HashMap::new() });
         for name in names {
             let below = format!("{folder}/{name}");
             let places = [format!("{below}.rs"), format!("{below}/mod.rs")];
             let Some(place) = places.iter().find(|p| files.contains_key(*p)) else {
-                self.lost
-                    .push(format!("{file}: module '{name}' has no file"));
+                self.lost.push(format!("{file}: module '{name}' has no file"));
                 continue;
             };
             let child = self.add(files, place, &below, Some(index));
@@ -122,10 +112,7 @@ impl Modules {
     /// Follows `path` from `start` downwards, and sideways where a `use` gives a name.
     fn descend(&self, start: usize, path: &[String], stops: &mut Vec<usize>) {
         let (mut at, mut path) = (start, path);
-        while let Some(child) = path
-            .first()
-            .and_then(|name| self.list[at].children.get(name))
-        {
+        while let Some(child) = path.first().and_then(|name| self.list[at].children.get(name)) {
             (at, path) = (*child, &path[1..]);
         }
         stops.push(at);

@@ -18,8 +18,7 @@ pub fn arrows(modules: &Modules) -> BTreeSet<String> {
         for named in &module.source.named {
             let stops = modules.follow(user, named);
             let used = stops.last().map(|&last| modules.list[last].file.as_str());
-            let Some((used, (used_floor, used_name))) = used.and_then(|u| Some((u, room(u)?)))
-            else {
+            let Some((used, (used_floor, used_name))) = used.and_then(|u| Some((u, room(u)?))) else {
                 continue;
             };
             let mut broken = |what: &str| {
@@ -27,9 +26,7 @@ pub fn arrows(modules: &Modules) -> BTreeSet<String> {
                     return;
                 }
                 let (file, line, path) = (&module.file, named.line, named.path.join("::"));
-                out.insert(format!(
-                    "{file}:{line}: {name} uses {used_name} ({path}): {what}"
-                ));
+                out.insert(format!("{file}:{line}: {name} uses {used_name} ({path}): {what}"));
             };
             if used_name != name {
                 match used_floor.cmp(&floor) {
@@ -108,23 +105,14 @@ pub fn circles(modules: &Modules) -> Vec<String> {
             };
             let mut folder = module.parent;
             while let Some(parent) = folder {
-                if let (Some(from), Some(to)) = (
-                    modules.child_of(parent, user),
-                    modules.child_of(parent, used),
-                ) && from != to
-                    && !PRIVATE
-                        .iter()
-                        .any(|(inside, _)| lies_in(&modules.list[from].file, inside))
+                if let (Some(from), Some(to)) = (modules.child_of(parent, user), modules.child_of(parent, used))
+                    && from != to
+                    && !PRIVATE.iter().any(|(inside, _)| lies_in(&modules.list[from].file, inside))
                 {
                     let edges = folders.entry(parent).or_default().entry(from).or_default();
-                    edges.entry(to).or_insert_with(|| {
-                        format!(
-                            "    {}:{}: {}",
-                            module.file,
-                            named.line,
-                            named.path.join("::")
-                        )
-                    });
+                    edges
+                        .entry(to)
+                        .or_insert_with(|| format!("    {}:{}: {}", module.file, named.line, named.path.join("::")));
                 }
                 folder = modules.list[parent].parent;
             }
@@ -133,10 +121,7 @@ pub fn circles(modules: &Modules) -> Vec<String> {
     let mut out = Vec::new();
     for (folder, edges) in &folders {
         for circle in shortest_circles(edges) {
-            let files: Vec<&str> = circle
-                .iter()
-                .map(|&m| modules.list[m].file.as_str())
-                .collect();
+            let files: Vec<&str> = circle.iter().map(|&m| modules.list[m].file.as_str()).collect();
             let steps = circle.iter().zip(circle.iter().cycle().skip(1));
             let places: Vec<&str> = steps.map(|(from, to)| edges[from][to].as_str()).collect();
             let below = &modules.list[*folder].file;
@@ -160,11 +145,8 @@ fn shortest_circles(edges: &Edges) -> Vec<Vec<usize>> {
             continue;
         }
         let from_here = reached(edges, start);
-        let all: Vec<usize> = from_here
-            .keys()
-            .copied()
-            .filter(|&m| m == start || reached(edges, m).contains_key(&start))
-            .collect();
+        let all: Vec<usize> =
+            from_here.keys().copied().filter(|&m| m == start || reached(edges, m).contains_key(&start)).collect();
         seen.extend(&all);
         let circles = all.iter().filter_map(|&m| circle_through(edges, m));
         out.extend(circles.min_by_key(Vec::len));
@@ -190,9 +172,7 @@ fn reached(edges: &Edges, start: usize) -> BTreeMap<usize, usize> {
 /// A shortest circle that starts at `start`.
 fn circle_through(edges: &Edges, start: usize) -> Option<Vec<usize>> {
     let over = reached(edges, start);
-    let back = edges
-        .iter()
-        .filter(|(from, to)| over.contains_key(from) && to.contains_key(&start));
+    let back = edges.iter().filter(|(from, to)| over.contains_key(from) && to.contains_key(&start));
     let path = |mut at: usize| {
         let mut path = vec![at];
         while at != start {

@@ -35,13 +35,7 @@ struct Token {
 
 /// Reads a file.
 pub fn read(text: &str) -> Source {
-    let mut reader = Reader {
-        tokens: tokens(text),
-        at: 0,
-        depth: 0,
-        within: Vec::new(),
-        out: Source::default(),
-    };
+    let mut reader = Reader { tokens: tokens(text), at: 0, depth: 0, within: Vec::new(), out: Source::default() };
     while reader.at < reader.tokens.len() {
         reader.step();
     }
@@ -59,14 +53,11 @@ struct Reader {
 
 impl Reader {
     fn text(&self, ahead: usize) -> &str {
-        self.tokens
-            .get(self.at + ahead)
-            .map_or("", |t| t.text.as_str())
+        self.tokens.get(self.at + ahead).map_or("", |t| t.text.as_str())
     }
 
     fn is_name(&self, ahead: usize) -> bool {
-        self.text(ahead)
-            .starts_with(|c: char| c.is_alphabetic() || c == '_')
+        self.text(ahead).starts_with(|c: char| c.is_alphabetic() || c == '_')
     }
 
     fn step(&mut self) {
@@ -146,12 +137,7 @@ impl Reader {
 
     fn push(&mut self, path: Vec<String>, alias: Option<String>, line: usize) {
         let within = self.within.iter().map(|(name, _)| name.clone()).collect();
-        self.out.named.push(Named {
-            path,
-            alias,
-            within,
-            line,
-        });
+        self.out.named.push(Named { path, alias, within, line });
     }
 
     /// A path outside of `use`.
@@ -307,14 +293,7 @@ fn end_of_raw_string(chars: &[char], start: usize, hashes: usize) -> usize {
     let mut i = start;
     while i < chars.len() {
         i += 1;
-        if chars[i - 1] == '"'
-            && chars[i..]
-                .iter()
-                .take(hashes)
-                .filter(|c| **c == '#')
-                .count()
-                == hashes
-        {
+        if chars[i - 1] == '"' && chars[i..].iter().take(hashes).filter(|c| **c == '#').count() == hashes {
             return i + hashes;
         }
     }
@@ -325,10 +304,7 @@ fn end_of_raw_string(chars: &[char], start: usize, hashes: usize) -> usize {
 fn end_of_quote(chars: &[char], start: usize) -> usize {
     if chars.get(start + 1) == Some(&'\\') {
         let rest = chars.iter().enumerate().skip(start + 3);
-        return rest
-            .into_iter()
-            .find(|(_, c)| **c == '\'')
-            .map_or(chars.len(), |(i, _)| i + 1);
+        return rest.into_iter().find(|(_, c)| **c == '\'').map_or(chars.len(), |(i, _)| i + 1);
     }
     if chars.get(start + 2) == Some(&'\'') {
         return start + 3;

@@ -5,9 +5,7 @@ use super::{source, violations};
 
 fn tree(files: &[(&str, &str)]) -> Files {
     let files = files.iter();
-    files
-        .map(|(file, text)| ((*file).into(), (*text).into()))
-        .collect()
+    files.map(|(file, text)| ((*file).into(), (*text).into())).collect()
 }
 
 /// The one broken rule of a tree.
@@ -21,32 +19,14 @@ fn broken(files: &[(&str, &str)]) -> String {
 #[test]
 fn arrows_that_run_down_are_right() {
     let files = tree(&[
-        (
-            "formats/src/lib.rs",
-            "pub mod types; pub use types::TypeId;",
-        ),
+        ("formats/src/lib.rs", "pub mod types; pub use types::TypeId;"),
         ("formats/src/types.rs", "pub struct TypeId;"),
-        (
-            "src/lib.rs",
-            "pub mod ops; pub mod model; pub mod eval; pub use model::Model;",
-        ),
+        ("src/lib.rs", "pub mod ops; pub mod model; pub mod eval; pub use model::Model;"),
         ("src/ops/mod.rs", "use trine_formats::TypeId; pub mod norm;"),
-        (
-            "src/ops/norm.rs",
-            "use super::add; fn f() { crate::ops::add() }",
-        ),
-        (
-            "src/model/mod.rs",
-            "mod load; use crate::ops::norm; pub use load::Model;",
-        ),
-        (
-            "src/model/load.rs",
-            "use {super::Error, crate::ops::{self, norm::rms as r}};",
-        ),
-        (
-            "src/eval/mod.rs",
-            "use crate::model::{self, Model}; fn f() { model::Model::load() }",
-        ),
+        ("src/ops/norm.rs", "use super::add; fn f() { crate::ops::add() }"),
+        ("src/model/mod.rs", "mod load; use crate::ops::norm; pub use load::Model;"),
+        ("src/model/load.rs", "use {super::Error, crate::ops::{self, norm::rms as r}};"),
+        ("src/eval/mod.rs", "use crate::model::{self, Model}; fn f() { model::Model::load() }"),
         ("tools/src/lib.rs", "use trine::Model; use clap::Parser;"),
     ]);
     assert_eq!(violations(&files), [""; 0]);
@@ -56,28 +36,19 @@ fn arrows_that_run_down_are_right() {
 fn an_arrow_that_runs_upward_is_named() {
     for (text, line) in [
         ("use crate::model::kv::Cache;", 1),
-        (
-            "// a\n/* b\n*/ use {std::fmt, crate::{pool, model as m}};",
-            3,
-        ),
+        ("// a\n/* b\n*/ use {std::fmt, crate::{pool, model as m}};", 3),
         ("\nfn f() { super::model::Model::new() }", 2),
         ("fn f(x: &crate::Model) {}", 1),
         ("mod inside { use super::super::model::Model; }", 1),
     ] {
         let found = broken(&[
-            (
-                "src/lib.rs",
-                "mod ops; mod model; mod pool; pub use model::Model;",
-            ),
+            ("src/lib.rs", "mod ops; mod model; mod pool; pub use model::Model;"),
             ("src/pool.rs", ""),
             ("src/ops/mod.rs", text),
             ("src/model/mod.rs", "mod kv; pub struct Model;"),
             ("src/model/kv.rs", ""),
         ]);
-        assert!(
-            found.contains(&format!("src/ops/mod.rs:{line}: ops uses model")),
-            "{found}"
-        );
+        assert!(found.contains(&format!("src/ops/mod.rs:{line}: ops uses model")), "{found}");
         assert!(found.ends_with("the arrow runs upward"), "{found}");
     }
 }
@@ -89,61 +60,35 @@ fn neighbours_do_not_use_one_another() {
         ("src/quant.rs", "use crate::eval::Chunks;"),
         ("src/eval.rs", "pub struct Chunks;"),
     ]);
-    assert!(
-        found.contains("quant uses eval (crate::eval::Chunks): neighbours"),
-        "{found}"
-    );
+    assert!(found.contains("quant uses eval (crate::eval::Chunks): neighbours"), "{found}");
 }
 
 #[test]
 fn a_room_with_a_front_door_is_not_entered_elsewhere() {
     let lib = ("src/lib.rs", "mod model; mod fisher;");
-    let model = (
-        "src/model/mod.rs",
-        "pub mod config; pub use config::Config;",
-    );
+    let model = ("src/model/mod.rs", "pub mod config; pub use config::Config;");
     let config = ("src/model/config.rs", "pub struct Config;");
-    for text in [
-        "use crate::model::config::Config;",
-        "use crate::model; fn f() -> model::config::Config {}",
-    ] {
+    for text in ["use crate::model::config::Config;", "use crate::model; fn f() -> model::config::Config {}"] {
         let found = broken(&[lib, model, config, ("src/fisher/mod.rs", text)]);
         assert!(found.contains("front door"), "{found}");
     }
-    let right = [
-        lib,
-        model,
-        config,
-        ("src/fisher/mod.rs", "use crate::model::Config;"),
-    ];
+    let right = [lib, model, config, ("src/fisher/mod.rs", "use crate::model::Config;")];
     assert_eq!(violations(&tree(&right)), [""; 0]);
 }
 
 #[test]
 fn the_kernels_inside_is_theirs() {
     let kernels = [
-        (
-            "src/kernels/lib.rs",
-            "pub mod arch; mod rows; pub mod math;",
-        ),
-        (
-            "src/kernels/arch/mod.rs",
-            "use std::arch::x86_64::*; use crate::rows::Rows; unsafe fn f() {}",
-        ),
-        (
-            "src/kernels/rows.rs",
-            "use crate::arch::f; pub struct Rows;",
-        ),
+        ("src/kernels/lib.rs", "pub mod arch; mod rows; pub mod math;"),
+        ("src/kernels/arch/mod.rs", "use std::arch::x86_64::*; use crate::rows::Rows; unsafe fn f() {}"),
+        ("src/kernels/rows.rs", "use crate::arch::f; pub struct Rows;"),
         ("src/kernels/math.rs", ""),
     ];
     assert_eq!(violations(&tree(&kernels)), [""; 0]);
     let ops = ("src/ops.rs", "use crate::kernels::arch::f;");
     let lib = ("src/lib.rs", "mod ops; use trine_kernels as kernels;");
     let found = broken(&[&kernels[..], &[lib, ops]].concat());
-    assert!(
-        found.contains("src/kernels/arch belongs to src/kernels"),
-        "{found}"
-    );
+    assert!(found.contains("src/kernels/arch belongs to src/kernels"), "{found}");
 }
 
 #[test]
@@ -152,18 +97,12 @@ fn words_have_their_places() {
         ("use std::{fmt, arch::x86_64::__m256};", "intrinsics"),
         ("fn f() { core::arch::x86_64::_mm_pause() }", "intrinsics"),
         ("fn f() { asm!(\"nop\") }", "intrinsics"),
-        (
-            "#[derive(clap::Args)] struct A; use clap::Args;",
-            "command line",
-        ),
+        ("#[derive(clap::Args)] struct A; use clap::Args;", "command line"),
         ("use rayon::prelude::*;", "thread of their caller"),
         ("fn f() { std::thread::spawn(f) }", "thread of their caller"),
     ] {
         let found = broken(&[("formats/src/lib.rs", text)]);
-        assert!(
-            found.starts_with("formats/src/lib.rs:1: ") && found.contains(why),
-            "{found}"
-        );
+        assert!(found.starts_with("formats/src/lib.rs:1: ") && found.contains(why), "{found}");
     }
     let found = broken(&[("formats/src/lib.rs", "\nfn f() { unsafe { g() } }")]);
     assert!(found.contains(":2: unsafe"), "{found}");
@@ -174,45 +113,23 @@ fn a_circle_of_files_is_named_with_its_arrows() {
     let root = ("src/lib.rs", "mod quant;");
     let found = broken(&[
         root,
-        (
-            "src/quant/mod.rs",
-            "mod plan; mod choose; mod work; mod end; pub use choose::Choice;",
-        ),
-        (
-            "src/quant/plan.rs",
-            "\nuse super::{work::Work, Error}; use super::end::End;",
-        ),
+        ("src/quant/mod.rs", "mod plan; mod choose; mod work; mod end; pub use choose::Choice;"),
+        ("src/quant/plan.rs", "\nuse super::{work::Work, Error}; use super::end::End;"),
         ("src/quant/work.rs", "use super::Choice;"),
         ("src/quant/choose/mod.rs", "mod deep;"),
-        (
-            "src/quant/choose/deep.rs",
-            "fn f() { crate::quant::plan::g() }",
-        ),
+        ("src/quant/choose/deep.rs", "fn f() { crate::quant::plan::g() }"),
         ("src/quant/end.rs", ""),
     ]);
     let lines: Vec<&str> = found.lines().collect();
     assert_eq!(lines.len(), 4, "{found}");
-    assert!(
-        lines[0].starts_with("src/quant/mod.rs: a circle of files: src/quant/"),
-        "{found}"
-    );
-    for place in [
-        "plan.rs:2: super::work::Work",
-        "work.rs:1: super::Choice",
-        "deep.rs:1: crate::quant::plan::g",
-    ] {
-        assert!(
-            lines[1..].iter().any(|l| l.ends_with(place)),
-            "{place}: {found}"
-        );
+    assert!(lines[0].starts_with("src/quant/mod.rs: a circle of files: src/quant/"), "{found}");
+    for place in ["plan.rs:2: super::work::Work", "work.rs:1: super::Choice", "deep.rs:1: crate::quant::plan::g"] {
+        assert!(lines[1..].iter().any(|l| l.ends_with(place)), "{place}: {found}");
     }
     let right = tree(&[
         root,
         ("src/quant/mod.rs", "mod plan; mod work; pub struct Error;"),
-        (
-            "src/quant/plan.rs",
-            "use super::work::Work; use super::Error;",
-        ),
+        ("src/quant/plan.rs", "use super::work::Work; use super::Error;"),
         ("src/quant/work.rs", "use super::Error;"),
     ]);
     assert_eq!(violations(&right), [""; 0]);
@@ -221,18 +138,12 @@ fn a_circle_of_files_is_named_with_its_arrows() {
 #[test]
 fn tests_may_use_what_they_like() {
     let files = tree(&[
-        (
-            "src/lib.rs",
-            "mod ops; mod model; #[cfg(test)] mod fixtures;",
-        ),
+        ("src/lib.rs", "mod ops; mod model; #[cfg(test)] mod fixtures;"),
         (
             "src/ops.rs",
             "#[cfg(test)]\n#[path = \"x\"]\nmod tests { use crate::model::Model; fn f() {} }\n#[cfg(test)] use crate::model::A;",
         ),
-        (
-            "src/model.rs",
-            "#[cfg(all(test, unix))]\nfn f(x: [u8; 3]) { unsafe { g() } }",
-        ),
+        ("src/model.rs", "#[cfg(all(test, unix))]\nfn f(x: [u8; 3]) { unsafe { g() } }"),
     ]);
     assert_eq!(violations(&files), [""; 0]);
 }
@@ -258,8 +169,5 @@ fn comments_and_literals_name_nothing() {
     let read = source::read(text);
     let crates: Vec<_> = read.named.iter().filter(|n| n.path[0] == "crate").collect();
     assert_eq!(crates.len(), 1, "{crates:?}");
-    assert_eq!(
-        (crates[0].path.join("::").as_str(), crates[0].line),
-        ("crate::right::T", 7)
-    );
+    assert_eq!((crates[0].path.join("::").as_str(), crates[0].line), ("crate::right::T", 7));
 }

@@ -95,19 +95,14 @@ fn in_order(matches: &ArgMatches, options: [(&str, &[Files]); 2]) -> Vec<(PathBu
         all.extend(at.zip(files));
     }
     all.sort_by_key(|(at, _)| *at);
-    all.into_iter()
-        .flat_map(|(_, files)| files.0.iter().cloned())
-        .collect()
+    all.into_iter().flat_map(|(_, files)| files.0.iter().cloned()).collect()
 }
 
 impl FromArgMatches for AdapterArgs {
     fn from_arg_matches(matches: &ArgMatches) -> Result<AdapterArgs, Error> {
         let o = Options::from_arg_matches(matches)?;
         let adapters = [("lora", &o.lora[..]), ("lora_scaled", &o.lora_scaled)];
-        let vectors = [
-            ("control_vector", &o.control_vector[..]),
-            ("control_vector_scaled", &o.control_vector_scaled),
-        ];
+        let vectors = [("control_vector", &o.control_vector[..]), ("control_vector_scaled", &o.control_vector_scaled)];
         let blocks = o.control_vector_layer_range.as_deref();
         Ok(AdapterArgs {
             adapters: in_order(matches, adapters),
@@ -175,10 +170,7 @@ mod tests {
 
     #[test]
     fn quotes_keep_commas_and_the_last_colon_parts() {
-        assert_eq!(
-            plain("\"a,b\",c\"\"d"),
-            Ok(Files(named(&[("a,b", 1.0), ("cd", 1.0)])))
-        );
+        assert_eq!(plain("\"a,b\",c\"\"d"), Ok(Files(named(&[("a,b", 1.0), ("cd", 1.0)]))));
         assert_eq!(scaled("C:x:1"), Ok(Files(named(&[("C:x", 1.0)]))));
         for wrong in ["a", ":1", "a:", "a:x", "a:nan", "a:1,"] {
             assert!(scaled(wrong).is_err(), "{wrong}");

@@ -20,11 +20,7 @@ pub struct Tool {
 
 impl Tool {
     /// The tool that parses its command line as `T` and then does what `run` does.
-    pub fn new<T: Parser + 'static>(
-        name: &'static str,
-        short: Short,
-        run: fn(&T) -> Result<()>,
-    ) -> Tool {
+    pub fn new<T: Parser + 'static>(name: &'static str, short: Short, run: fn(&T) -> Result<()>) -> Tool {
         Tool {
             name,
             short,
@@ -38,8 +34,8 @@ impl Tool {
         (self.command)()
     }
 
-    /// Runs it with the words of a command line, of which the first is a name for it. To be called by the first thread, before
-    /// there are others.
+    /// Runs it with the words of a command line, of which the first is a name for it. To be called by the first thread,
+    /// before there are others.
     pub fn start(self, words: Words) -> ExitCode {
         (self.main)(words)
     }
@@ -87,14 +83,5 @@ pub fn rtokenize() -> Tool {
 
 /// All of them, by name.
 pub fn all() -> Vec<Tool> {
-    vec![
-        rbench(),
-        rconvert(),
-        rgen(),
-        rimatrix(),
-        rinspect(),
-        rperplexity(),
-        rquantize(),
-        rtokenize(),
-    ]
+    vec![rbench(), rconvert(), rgen(), rimatrix(), rinspect(), rperplexity(), rquantize(), rtokenize()]
 }

@@ -42,9 +42,7 @@ impl FromStr for Device {
             }
         });
         let number = number.flatten();
-        number
-            .map(Device::Cuda)
-            .ok_or_else(|| "it is cpu, cuda, or cuda:N for the GPU of number N".to_owned())
+        number.map(Device::Cuda).ok_or_else(|| "it is cpu, cuda, or cuda:N for the GPU of number N".to_owned())
     }
 }
 
@@ -60,8 +58,8 @@ impl fmt::Display for Device {
 /// `--device`.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct PlaceArgs {
-    /// Where the model runs, also -dev: cpu, or cuda and cuda:N for an NVIDIA GPU with compute capability 8.0 or newer. The result has
-    /// the same bits
+    /// Where the model runs, also -dev: cpu, or cuda and cuda:N for an NVIDIA GPU with compute capability 8.0 or newer.
+    /// The result has the same bits
     #[arg(long, value_name = "cpu|cuda[:N]", default_value_t)]
     pub device: Device,
 }
@@ -73,8 +71,8 @@ pub struct DeviceArgs {
     #[allow(missing_docs)]
     pub place: PlaceArgs,
 
-    /// How many layers the GPU runs, also -ngl: the last N, where the logits count as one and all is every one. The others run on the
-    /// processor. The result has the same bits
+    /// How many layers the GPU runs, also -ngl: the last N, where the logits count as one and all is every one. The
+    /// others run on the processor. The result has the same bits
     #[arg(long, value_name = "N|all", value_parser = layers, alias = "gpu-layers", allow_negative_numbers = true)]
     pub n_gpu_layers: Option<usize>,
 }
@@ -90,9 +88,7 @@ pub fn layers(text: &str) -> Result<usize, String> {
     match text {
         // llama.cpp has -1 for it.
         "all" | "auto" | "-1" => Ok(usize::MAX),
-        _ => text
-            .parse()
-            .map_err(|_| "give a whole number from 0, or all".to_owned()),
+        _ => text.parse().map_err(|_| "give a whole number from 0, or all".to_owned()),
     }
 }
 
@@ -111,9 +107,7 @@ impl PlaceArgs {
     /// Says that nothing becomes of `layers` where the processor runs all.
     pub fn say_if_unused(&self, layers: &[usize]) {
         if self.device == Device::Cpu && layers.iter().any(|&layers| layers > 0) {
-            note!(
-                "note: -ngl: the model runs on the processor; --device cuda runs it on an NVIDIA GPU"
-            );
+            note!("note: -ngl: the model runs on the processor; --device cuda runs it on an NVIDIA GPU");
         }
     }
 
@@ -127,10 +121,7 @@ impl PlaceArgs {
         };
         let instead = || format!("--device {} (--device cpu needs no GPU)", self.device);
         let context = driver::Context::open(number).with_context(instead)?;
-        Ok(Some(Offload {
-            device: Arc::new(Shared::new(context)),
-            layers: layers.unwrap_or(usize::MAX),
-        }))
+        Ok(Some(Offload { device: Arc::new(Shared::new(context)), layers: layers.unwrap_or(usize::MAX) }))
     }
 
     /// Refuses a GPU, which is for `what` alone.
@@ -163,17 +154,7 @@ mod tests {
             assert_eq!(text.parse(), Ok(device), "{text}");
             assert_eq!(device.to_string().parse(), Ok(device));
         }
-        for text in [
-            "",
-            "gpu",
-            "cuda:",
-            "cuda:-1",
-            "cuda:+1",
-            "cuda:1x",
-            "cuda:4294967296",
-            "cuda 1",
-            "cpu:0",
-        ] {
+        for text in ["", "gpu", "cuda:", "cuda:-1", "cuda:+1", "cuda:1x", "cuda:4294967296", "cuda 1", "cpu:0"] {
             assert!(text.parse::<Device>().is_err(), "{text}");
         }
     }

@@ -53,9 +53,6 @@ mod tests {
     fn a_cause_is_told_once() {
         let error = anyhow!("no such file").context("cannot open 'x': no such file");
         let error = Err::<(), _>(error).context("--imatrix").unwrap_err();
-        assert_eq!(
-            super::told(&error),
-            "--imatrix: cannot open 'x': no such file"
-        );
+        assert_eq!(super::told(&error), "--imatrix: cannot open 'x': no such file");
     }
 }

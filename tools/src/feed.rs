@@ -14,10 +14,7 @@ pub struct RandomTokens {
 impl RandomTokens {
     /// Of a vocabulary of `n_vocab`.
     pub fn new(n_vocab: usize) -> RandomTokens {
-        RandomTokens {
-            next: 1,
-            n_vocab: n_vocab as u32,
-        }
+        RandomTokens { next: 1, n_vocab: n_vocab as u32 }
     }
 
     /// The next `n`.
@@ -27,10 +24,7 @@ impl RandomTokens {
 
     /// Another token (Knuth's MMIX constants, upper half).
     fn token(&mut self) -> u32 {
-        self.next = self
-            .next
-            .wrapping_mul(1_664_525)
-            .wrapping_add(1_013_904_223);
+        self.next = self.next.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         (self.next >> 8) % self.n_vocab.max(1)
     }
 }
@@ -44,10 +38,7 @@ pub struct Feed {
 impl Feed {
     /// Feeds `session`.
     pub fn new(session: Session) -> Feed {
-        Feed {
-            tokens: RandomTokens::new(session.model().n_vocab()),
-            session,
-        }
+        Feed { tokens: RandomTokens::new(session.model().n_vocab()), session }
     }
 
     /// Forgets all but the first `n_past` tokens; how many are left: a recurrent state is kept whole or not at all.
@@ -62,8 +53,7 @@ impl Feed {
     pub fn prompt(&mut self, n: usize, batch: usize) -> Result<()> {
         for tokens in self.tokens.take(n).chunks(batch) {
             // Only the last logits are of use to somebody who goes on from a prompt.
-            self.session
-                .eval(tokens, tokens.len() - 1, &mut |_, _| ())?;
+            self.session.eval(tokens, tokens.len() - 1, &mut |_, _| ())?;
         }
         Ok(())
     }

@@ -23,9 +23,7 @@ impl Goal {
     pub fn parse(text: &str) -> Option<Goal> {
         let usual = Target::parse(text).map(Goal::Usual);
         let widely = text.eq_ignore_ascii_case(widely::TARGET);
-        usual
-            .or_else(|| anyprec::Target::parse(text).map(Goal::AnyPrecision))
-            .or(widely.then_some(Goal::WidelyLinear))
+        usual.or_else(|| anyprec::Target::parse(text).map(Goal::AnyPrecision)).or(widely.then_some(Goal::WidelyLinear))
     }
 
     /// The name shown to people and used in a default file name.
@@ -70,25 +68,14 @@ Types (the number of general.file_type, bits per weight of the main type, and wh
         let _ = writeln!(text, "  {}", group.title());
         for &t in Ftype::ALL.iter().filter(|t| t.group() == group) {
             let bits = t.default_type().info().map_or(0.0, |i| i.bits_per_weight());
-            let line = format!(
-                "    {:<10} {:>2}  {bits:>6.3}  {}",
-                t.name(),
-                t as u32,
-                t.note()
-            );
+            let line = format!("    {:<10} {:>2}  {bits:>6.3}  {}", t.name(), t as u32, t.note());
             let _ = writeln!(text, "{}", line.trim_end());
         }
     }
     let _ = writeln!(text, "  bitnet.cpp");
     for p in Packed::ALL {
         let bits = p.type_id().info().map_or(0.0, |i| i.bits_per_weight());
-        let _ = writeln!(
-            text,
-            "    {:<10} {:>2}  {bits:>6.3}  {}",
-            p.name(),
-            p.file_type(),
-            p.note()
-        );
+        let _ = writeln!(text, "    {:<10} {:>2}  {bits:>6.3}  {}", p.name(), p.file_type(), p.note());
     }
     text += "  any-precision, for trine
     APn-m           codes of n to m bits that are one another's beginnings; AP chooses m by the length of

@@ -14,23 +14,19 @@ use crate::load;
 /// Rounding with error feedback.
 #[derive(Args)]
 pub struct GptqArgs {
-    /// Round with error feedback (GPTQ): FILE holds the Hessians that rimatrix --hessian made of this model. The result is
-    /// an ordinary file of the type asked for, or an any-precision file (AP3-8) whose widths are all made with it. Tensors
-    /// without a Hessian, such as embeddings and output, are quantized as they are without this option
-    #[arg(
-        long,
-        help_heading = "Error feedback",
-        value_name = "FILE",
-        conflicts_with = "imatrix"
-    )]
+    /// Round with error feedback (GPTQ): FILE holds the Hessians that rimatrix --hessian made of this model. The result
+    /// is an ordinary file of the type asked for, or an any-precision file (AP3-8) whose widths are all made with it.
+    /// Tensors without a Hessian, such as embeddings and output, are quantized as they are without this option
+    #[arg(long, help_heading = "Error feedback", value_name = "FILE", conflicts_with = "imatrix")]
     pub gptq: Option<PathBuf>,
 
     /// Columns of Q4_0 that share a scale: 32, or four blocks with the same scale as MARLIN's kernels want it
     #[arg(long, help_heading = "Error feedback", value_name = "32|128", value_parser = group, default_value = "32", requires = "gptq")]
     pub group: usize,
 
-    /// Set two of every four neighbouring weights of Q4_0 to zero, those that cost least, and let the others make up for it
-    /// too: the pattern of sparse tensor cores, which --number-path fast uses. The zeros cost quality and save nothing anywhere else
+    /// Set two of every four neighbouring weights of Q4_0 to zero, those that cost least, and let the others make up
+    /// for it too: the pattern of sparse tensor cores, which --number-path fast uses. The zeros cost quality and save
+    /// nothing anywhere else
     #[arg(long, help_heading = "Error feedback", value_name = "2:4", value_parser = ["2:4"], requires = "gptq", conflicts_with = "gptq_compat")]
     pub sparse: Option<String>,
 
@@ -38,8 +34,8 @@ pub struct GptqArgs {
     #[arg(long, help_heading = "Error feedback", value_name = "SHARE", value_parser = damp, default_value_t = DAMP, requires = "gptq")]
     pub damp: f64,
 
-    /// Round to Q4_0 as MARLIN's gptq.py does, for comparison: columns in natural order, only positive scales, each found when its group is
-    /// reached and rounded to half floats in the end; it adds --damp 0.1
+    /// Round to Q4_0 as MARLIN's gptq.py does, for comparison: columns in natural order, only positive scales, each
+    /// found when its group is reached and rounded to half floats in the end; it adds --damp 0.1
     #[arg(long, help_heading = "Error feedback", requires = "gptq")]
     pub gptq_compat: bool,
 }
@@ -93,14 +89,11 @@ pub fn line(plan: &Plan) -> Option<String> {
     let rest = match without[..] {
         [] => String::new(),
         [only] => format!("; without, because it has no Hessian: {only}"),
-        [first, .., last] => format!(
-            "; without, because they have no Hessian: {} from {first} to {last}",
-            without.len()
-        ),
+        [first, .., last] => {
+            format!("; without, because they have no Hessian: {} from {first} to {last}", without.len())
+        }
     };
-    Some(format!(
-        "gptq: {with} tensors rounded with error feedback{rest}"
-    ))
+    Some(format!("gptq: {with} tensors rounded with error feedback{rest}"))
 }
 
 /// The same for programs, with what was done where it was.
@@ -110,9 +103,7 @@ pub fn to_json(plan: &Plan, report: Option<&Report>) -> Value {
     };
     let damped = |r: &Report| -> Vec<Value> {
         let tensors = r.feedback.damped.iter();
-        tensors
-            .map(|(name, damp)| json!({ "name": name, "damp": damp }))
-            .collect()
+        tensors.map(|(name, damp)| json!({ "name": name, "damp": damp })).collect()
     };
     json!({ "tensors": with, "without": without, "damped": report.map(damped) })
 }

@@ -63,11 +63,7 @@ fn tool() -> &'static str {
 fn end() -> ! {
     // As long as this is there no file appears, so what is said of them stays true.
     let left = abandon();
-    let kept: Vec<String> = left
-        .kept
-        .iter()
-        .map(|p| shown::name(&p.to_string_lossy()))
-        .collect();
+    let kept: Vec<String> = left.kept.iter().map(|p| shown::name(&p.to_string_lossy())).collect();
     terminal::give_back();
     let words = if !kept.is_empty() {
         format!("interrupted after '{}' was written", kept.join("', '"))
@@ -77,11 +73,7 @@ fn end() -> ! {
         "interrupted".to_owned()
     };
     // In the place of a bar, or on a line of its own.
-    let place = if progress::is_shown() {
-        "\r\x1b[K"
-    } else {
-        "\n"
-    };
+    let place = if progress::is_shown() { "\r\x1b[K" } else { "\n" };
     let words = shown::message(&words);
     signals::last_words(&format!("{place}{}: {words}\n", tool()));
     std::process::exit(EXIT_CODE)

@@ -143,9 +143,7 @@ fn exchange(child: &mut Child, request: &[u8], time: Duration) -> std::io::Resul
         let _ = stdout.map(|out| out.take(MAX_ANSWER).read_to_end(&mut answer));
         drop(sender.send(answer));
     };
-    thread::Builder::new()
-        .name("answer".to_owned())
-        .spawn(read)?;
+    thread::Builder::new().name("answer".to_owned()).spawn(read)?;
     // The process reads all of its request before anything else, so this ends.
     if let Some(mut stdin) = stdin {
         let _ = stdin.write_all(request);

@@ -41,16 +41,11 @@ pub struct ModelArgs {
     #[arg(long)]
     pub no_repack: bool,
 
-    /// How models compute whose weights leave a choice, which decides the bits of the result. Any-precision models: i16,
-    /// 16-bit integers with 8-bit activations, the fast way and the usual one, or f32. Models of architecture fairy2i: f32,
-    /// exact and the usual one, or i8, 8-bit activations and integer sums, much faster. Layers on a GPU: fast, activations in half
-    /// precision for ternary weights in blocks and Q4_0, whose bits are not the processor's
-    #[arg(
-        long,
-        value_name = "f32|i16|i8|fast",
-        value_enum,
-        hide_possible_values = true
-    )]
+    /// How models compute whose weights leave a choice, which decides the bits of the result. Any-precision models:
+    /// i16, 16-bit integers with 8-bit activations, the fast way and the usual one, or f32. Models of architecture
+    /// fairy2i: f32, exact and the usual one, or i8, 8-bit activations and integer sums, much faster. Layers on a GPU:
+    /// fast, activations in half precision for ternary weights in blocks and Q4_0, whose bits are not the processor's
+    #[arg(long, value_name = "f32|i16|i8|fast", value_enum, hide_possible_values = true)]
     pub number_path: Option<PathArg>,
 
     #[command(flatten)]
@@ -65,13 +60,13 @@ pub struct ModelArgs {
     #[allow(missing_docs)]
     pub adapters: AdapterArgs,
 
-    /// The type that keys are kept in, also -ctk: f32, f16, bf16, q8_0, q4_0, q4_1, q5_0 or q5_1. It decides the bits of the
-    /// result
+    /// The type that keys are kept in, also -ctk: f32, f16, bf16, q8_0, q4_0, q4_1, q5_0 or q5_1. It decides the bits
+    /// of the result
     #[arg(long, value_name = "TYPE", default_value = "f16", value_parser = cache_type)]
     pub cache_type_k: TypeId,
 
-    /// The type that values are kept in, also -ctv. Those that are no floats give the bits of llama.cpp's -fa on, which it needs for
-    /// them, all others those of -fa off
+    /// The type that values are kept in, also -ctv. Those that are no floats give the bits of llama.cpp's -fa on, which
+    /// it needs for them, all others those of -fa off
     #[arg(long, value_name = "TYPE", default_value = "f16", value_parser = cache_type)]
     pub cache_type_v: TypeId,
 
@@ -137,9 +132,7 @@ const MAX_THREADS: usize = 1024;
 pub fn thread_count(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(n @ 1..=MAX_THREADS) => Ok(n),
-        _ => Err(format!(
-            "give a whole number from 1 to {MAX_THREADS}, or leave it out"
-        )),
+        _ => Err(format!("give a whole number from 1 to {MAX_THREADS}, or leave it out")),
     }
 }
 
@@ -172,10 +165,7 @@ impl ModelArgs {
             adapters: self.adapters.adapters.clone(),
             control_vectors: self.adapters.control_vectors.clone(),
             control_blocks: self.adapters.blocks,
-            cache: CacheTypes {
-                keys: self.cache_type_k,
-                values: self.cache_type_v,
-            },
+            cache: CacheTypes { keys: self.cache_type_k, values: self.cache_type_v },
             offload: None,
         }
     }
@@ -194,11 +184,7 @@ pub fn load(args: &ModelArgs) -> Result<Model> {
     let mut file = open(&args.model, options.mmap)?;
     args.overrides.apply(&mut file)?;
     args.adapters.files().for_each(inputs::add);
-    let options = OpenOptions {
-        isa: Some(isa),
-        offload,
-        ..options
-    };
+    let options = OpenOptions { isa: Some(isa), offload, ..options };
     let model = trine::open::load(file, &options)?;
     if args.mlock {
         lock::lock();

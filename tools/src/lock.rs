@@ -3,8 +3,8 @@
 #[cfg(unix)]
 use nix::sys::mman::{MlockAllFlags, mlockall};
 
-/// Locks what is in memory now, and what of the maps that are there is read later, so that the system never moves it to a disk. Says
-/// how much that is, or why the system refuses; the model runs either way, as in llama.cpp.
+/// Locks what is in memory now, and what of the maps that are there is read later, so that the system never moves it to
+/// a disk. Says how much that is, or why the system refuses; the model runs either way, as in llama.cpp.
 pub fn lock() {
     match lock_all() {
         Ok(()) => match resident_bytes() {
@@ -21,16 +21,12 @@ fn lock_all() -> Result<(), String> {
 
     // Source pages of weights that were copied into other layouts were given back; they are not read in again for this.
     #[cfg(target_os = "linux")]
-    let flags =
-        MlockAllFlags::MCL_CURRENT | MlockAllFlags::from_bits_retain(nix::libc::MCL_ONFAULT);
+    let flags = MlockAllFlags::MCL_CURRENT | MlockAllFlags::from_bits_retain(nix::libc::MCL_ONFAULT);
     #[cfg(not(target_os = "linux"))]
     let flags = MlockAllFlags::MCL_CURRENT;
     mlockall(flags).map_err(|e| match getrlimit(Resource::RLIMIT_MEMLOCK) {
         Ok((limit, _)) if limit != RLIM_INFINITY => {
-            format!(
-                "{e}; the limit is {} KiB, `ulimit -l` raises it",
-                limit / 1024
-            )
+            format!("{e}; the limit is {} KiB, `ulimit -l` raises it", limit / 1024)
         }
         _ => e.to_string(),
     })

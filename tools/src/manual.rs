@@ -1,5 +1,5 @@
-//! What `man` and shells want to know of a tool: its page, and the completion of its options. Both are made from the description
-//! of the command line that `--help` shows.
+//! What `man` and shells want to know of a tool: its page, and the completion of its options. Both are made from the
+//! description of the command line that `--help` shows.
 
 use std::io;
 
@@ -16,14 +16,8 @@ const SECTION: u8 = 1;
 
 /// How tools end, as `exit` has it.
 const EXIT_STATUS: &[(&str, &str)] = &[
-    (
-        "0",
-        "Everything was done, and the files that were asked for are there.",
-    ),
-    (
-        "1",
-        "Refused or failed; the last line on standard error says why.",
-    ),
+    ("0", "Everything was done, and the files that were asked for are there."),
+    ("1", "Refused or failed; the last line on standard error says why."),
     ("2", "The command line is wrong."),
     ("130", "Ended by Ctrl-C, SIGTERM or SIGHUP."),
 ];
@@ -38,30 +32,23 @@ pub enum Page {
 }
 
 /// All of them.
-pub const PAGES: [Page; 4] = [
-    Page::Manual,
-    Page::Completion(Shell::Bash),
-    Page::Completion(Shell::Zsh),
-    Page::Completion(Shell::Fish),
-];
+pub const PAGES: [Page; 4] =
+    [Page::Manual, Page::Completion(Shell::Bash), Page::Completion(Shell::Zsh), Page::Completion(Shell::Fish)];
 
 impl Page {
     /// The option that asks for it, and its help.
     fn option(self) -> (&'static str, &'static str) {
         match self {
             Page::Manual => ("man", "Print the page of the manual: rgen --man | man -l -"),
-            Page::Completion(Shell::Zsh) => (
-                "completion-zsh",
-                "Print what zsh completes options with, for a file _NAME in a folder of $fpath",
-            ),
-            Page::Completion(Shell::Fish) => (
-                "completion-fish",
-                "Print what fish completes options with: rgen --completion-fish | source",
-            ),
-            Page::Completion(_) => (
-                "completion-bash",
-                "Print what bash completes options with: source <(rgen --completion-bash)",
-            ),
+            Page::Completion(Shell::Zsh) => {
+                ("completion-zsh", "Print what zsh completes options with, for a file _NAME in a folder of $fpath")
+            }
+            Page::Completion(Shell::Fish) => {
+                ("completion-fish", "Print what fish completes options with: rgen --completion-fish | source")
+            }
+            Page::Completion(_) => {
+                ("completion-bash", "Print what bash completes options with: source <(rgen --completion-bash)")
+            }
         }
     }
 
@@ -109,9 +96,7 @@ pub fn with_options(command: Command) -> Command {
 
 /// The page that was asked for.
 pub fn asked(matches: &ArgMatches) -> Option<Page> {
-    PAGES
-        .into_iter()
-        .find(|page| matches.get_flag(page.option().0))
+    PAGES.into_iter().find(|page| matches.get_flag(page.option().0))
 }
 
 /// The page of the manual. Examples keep their lines.

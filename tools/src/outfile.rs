@@ -36,25 +36,12 @@ impl OutFile {
         }
         inputs::spare(&path, option)?;
         if path.exists() && !path.is_file() {
-            let file = File::options()
-                .write(true)
-                .open(&path)
-                .with_context(failed)?;
-            return Ok(OutFile {
-                file,
-                path,
-                unfinished: None,
-                option,
-            });
+            let file = File::options().write(true).open(&path).with_context(failed)?;
+            return Ok(OutFile { file, path, unfinished: None, option });
         }
         let made = TempFile::create(&path).map_err(|e| e.source);
         let (unfinished, file) = made.with_context(failed)?;
-        Ok(OutFile {
-            file,
-            path,
-            unfinished: Some(unfinished),
-            option,
-        })
+        Ok(OutFile { file, path, unfinished: Some(unfinished), option })
     }
 
     /// Finds out before the work whether a file could be written in the end.

@@ -9,8 +9,8 @@ use trine_formats::gguf::{ModelFile, Value};
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Instead of what the file says")]
 pub struct OverrideArgs {
-    /// Read a key of the metadata as this, any number of times or with commas between them; TYPE is int, float, bool or str:
-    /// tokenizer.ggml.add_bos_token=bool:false
+    /// Read a key of the metadata as this, any number of times or with commas between them; TYPE is int, float, bool or
+    /// str: tokenizer.ggml.add_bos_token=bool:false
     #[arg(long, value_name = "KEY=TYPE:VALUE", value_delimiter = ',', value_parser = KvOverride::parse)]
     pub override_kv: Vec<KvOverride>,
 
@@ -73,11 +73,7 @@ impl OverrideArgs {
         if rope.is_empty() {
             return Ok(());
         }
-        let Some(arch) = file
-            .meta()
-            .get_str("general.architecture")?
-            .map(str::to_owned)
-        else {
+        let Some(arch) = file.meta().get_str("general.architecture")?.map(str::to_owned) else {
             return Ok(());
         };
         for (key, value) in rope {
@@ -104,27 +100,19 @@ impl OverrideArgs {
             ("scaling.type", kind),
             ("scaling.factor", float(factor)),
             ("freq_base", float(self.rope_freq_base)),
-            (
-                "scaling.original_context_length",
-                self.yarn_orig_ctx.map(Value::U32),
-            ),
+            ("scaling.original_context_length", self.yarn_orig_ctx.map(Value::U32)),
             ("scaling.yarn_ext_factor", float(self.yarn_ext_factor)),
             ("scaling.yarn_beta_slow", float(self.yarn_beta_slow)),
             ("scaling.yarn_beta_fast", float(self.yarn_beta_fast)),
         ];
-        Ok(keys
-            .into_iter()
-            .filter_map(|(key, value)| Some((key, value?)))
-            .collect())
+        Ok(keys.into_iter().filter_map(|(key, value)| Some((key, value?))).collect())
     }
 }
 
 /// The factor whose inverse, as the engine takes it, is `scale` to the last bit.
 fn inverse(scale: f32) -> Result<f32> {
     let near = 1.0 / scale;
-    let found = [near, near.next_up(), near.next_down()]
-        .into_iter()
-        .find(|f| 1.0 / f == scale);
+    let found = [near, near.next_up(), near.next_down()].into_iter().find(|f| 1.0 / f == scale);
     match found.filter(|f| f.is_finite() && *f > 0.0) {
         Some(factor) => Ok(factor),
         None => bail!("--rope-freq-scale {scale} is the inverse of no factor; give --rope-scale"),

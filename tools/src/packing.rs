@@ -39,9 +39,6 @@ pub struct PackingArgs {
 impl PackingArgs {
     /// As the formats take them.
     pub fn options(&self) -> PackingOptions {
-        PackingOptions {
-            interleave: self.i2s_layout.interleave(),
-            tiles: self.tl_tiles.clone(),
-        }
+        PackingOptions { interleave: self.i2s_layout.interleave(), tiles: self.tl_tiles.clone() }
     }
 }

@@ -5,9 +5,7 @@ use std::io::{self, IsTerminal as _};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use indicatif::{
-    HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle, WeakProgressBar,
-};
+use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle, WeakProgressBar};
 
 use crate::shown;
 
@@ -18,14 +16,13 @@ static SHOWN: Mutex<Option<WeakProgressBar>> = Mutex::new(None);
 const WIDEST: u16 = 30;
 const BESIDE: u16 = 36;
 
-/// A bar of `total` steps; `beside` is in indicatif's language, and `{tokens_per_sec}` is one of its words. It hides itself where
-/// standard error is no terminal. What is written meanwhile stands above it, if that is whole lines.
+/// A bar of `total` steps; `beside` is in indicatif's language, and `{tokens_per_sec}` is one of its words. It hides
+/// itself where standard error is no terminal. What is written meanwhile stands above it, if that is whole lines.
 pub fn bar(total: u64, beside: &str) -> ProgressBar {
     let (_, columns) = console::Term::stderr().size();
     let width = columns.saturating_sub(BESIDE);
     let template = format!("{{bar:{}}} {beside}", width.clamp(4, WIDEST));
-    let style =
-        ProgressStyle::with_template(&template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    let style = ProgressStyle::with_template(&template).unwrap_or_else(|_| ProgressStyle::default_bar());
     let rate = |state: &ProgressState, out: &mut dyn fmt::Write| {
         let _ = write!(out, "{:.0} tokens/s", state.per_sec());
     };
@@ -60,10 +57,7 @@ pub fn is_shown() -> bool {
 
 /// A bar that counts bytes and says how long the rest will take.
 pub fn byte_bar(total: u64) -> ProgressBar {
-    bar(
-        total,
-        "{percent:>3}% {bytes}/{total_bytes} {bytes_per_sec} ETA {eta} {wide_msg}",
-    )
+    bar(total, "{percent:>3}% {bytes}/{total_bytes} {bytes_per_sec} ETA {eta} {wide_msg}")
 }
 
 /// Hides a bar where results go to the same screen that are no whole lines: they say how far the work is.
@@ -78,10 +72,7 @@ pub fn leave_to_results(bar: &ProgressBar) {
 pub fn expect(unit: &str, one: Duration, left: usize) {
     let all = one * u32::try_from(left).unwrap_or(u32::MAX);
     let seconds = one.as_secs_f64();
-    note!(
-        "{seconds:.2} seconds per {unit} - ETA {}",
-        HumanDuration(all)
-    );
+    note!("{seconds:.2} seconds per {unit} - ETA {}", HumanDuration(all));
 }
 
 /// Counts steps such as chunks of a text. The first say how long all of them will take.
@@ -106,14 +97,7 @@ impl Steps {
         let bar = bar(total as u64, &beside);
         bar.set_position(first as u64);
         bar.reset_eta();
-        Steps {
-            unit,
-            start: Instant::now(),
-            is_expected: false,
-            first,
-            total,
-            bar,
-        }
+        Steps { unit, start: Instant::now(), is_expected: false, first, total, bar }
     }
 
     /// `done` steps are done, those of earlier runs included.
@@ -185,11 +169,7 @@ pub fn human_bytes(bytes: u64) -> String {
         value /= 1024.0;
         unit += 1;
     }
-    if bytes < 1024 {
-        format!("{bytes} B")
-    } else {
-        format!("{value:.1} {}", units[unit])
-    }
+    if bytes < 1024 { format!("{bytes} B") } else { format!("{value:.1} {}", units[unit]) }
 }
 
 #[cfg(test)]

@@ -16,8 +16,8 @@ use crate::version;
 /// What was used to come to a result.
 #[derive(Clone, Debug, Default)]
 pub struct Provenance {
-    /// Name and version of the report's form, such as `rperplexity.estimate/1`: the number goes up when fields change their
-    /// meaning or go away.
+    /// Name and version of the report's form, such as `rperplexity.estimate/1`: the number goes up when fields change
+    /// their meaning or go away.
     pub schema: &'static str,
     /// Threads that did the work, where they are of interest.
     pub threads: Option<usize>,
@@ -36,10 +36,7 @@ pub fn files(model: &ModelFile) -> Vec<PathBuf> {
 impl Provenance {
     /// Where a tool looks at files and does not run them; the report names them itself.
     pub fn of(schema: &'static str) -> Provenance {
-        Provenance {
-            schema,
-            ..Provenance::default()
-        }
+        Provenance { schema, ..Provenance::default() }
     }
 
     /// Of a model that was run.
@@ -49,27 +46,18 @@ impl Provenance {
     pub fn of_run(schema: &'static str, model: &Model) -> Result<Provenance> {
         let mut models = files(model.file());
         models.extend_from_slice(model.weights().added_files());
-        Ok(Provenance {
-            schema,
-            threads: Some(model.threads()),
-            isa: Some(Isa::from_env()?),
-            models,
-        })
+        Ok(Provenance { schema, threads: Some(model.threads()), isa: Some(Isa::from_env()?), models })
     }
 
     /// Of work on the weights of a model.
     pub fn of_files(schema: &'static str, model: &ModelFile) -> Provenance {
-        Provenance {
-            schema,
-            models: files(model),
-            ..Provenance::default()
-        }
+        Provenance { schema, models: files(model), ..Provenance::default() }
     }
 
     /// `report`, an object, with the schema and the provenance before its own fields.
     ///
-    /// The models are read once more for their hashes, a few seconds for each ten gigabytes. One that cannot be read any more has
-    /// none.
+    /// The models are read once more for their hashes, a few seconds for each ten gigabytes. One that cannot be read
+    /// any more has none.
     pub fn before(&self, report: Value) -> Value {
         let models = self.models.iter().map(|path| describe(path)).collect();
         let isa = self.isa.map(Isa::name);
@@ -82,12 +70,7 @@ impl Provenance {
 }
 
 /// The two fields that every report begins with; `models` are [described](describe) files.
-pub fn head(
-    schema: &str,
-    isa: Option<&str>,
-    threads: Option<usize>,
-    models: Vec<Value>,
-) -> Map<String, Value> {
+pub fn head(schema: &str, isa: Option<&str>, threads: Option<usize>, models: Vec<Value>) -> Map<String, Value> {
     let fields = [
         ("schema", json!(schema)),
         (
@@ -118,8 +101,8 @@ pub fn describe(path: &Path) -> Value {
     })
 }
 
-/// Adds the bytes of a file to a hash and says how many they were. The file is read anew: where it is mapped, looking at the bytes
-/// there would make all of them resident.
+/// Adds the bytes of a file to a hash and says how many they were. The file is read anew: where it is mapped, looking
+/// at the bytes there would make all of them resident.
 ///
 /// # Errors
 /// It cannot be read.
@@ -143,6 +126,5 @@ pub fn processor() -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let line = info.lines().find(|l| l.starts_with("model name"));
     let name = line.and_then(|l| l.split_once(':'));
-    name.map_or(std::env::consts::ARCH, |(_, name)| name.trim())
-        .to_owned()
+    name.map_or(std::env::consts::ARCH, |(_, name)| name.trim()).to_owned()
 }

@@ -65,11 +65,7 @@ fn shorten(text: String, max: usize) -> String {
 
 /// A JSON document in which such characters are escaped too; indented when `pretty`.
 pub fn json(value: &Value, pretty: bool) -> String {
-    let text = if pretty {
-        format!("{value:#}")
-    } else {
-        value.to_string()
-    };
+    let text = if pretty { format!("{value:#}") } else { value.to_string() };
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         // Beside the line breaks of the indentation, all of them stand within texts.
@@ -91,10 +87,7 @@ mod tests {
 
     #[test]
     fn nothing_reaches_the_terminal_but_what_can_be_seen() {
-        assert_eq!(
-            escape("a\u{1b}]0;x\u{7}\n\u{9b}2J\u{202e}é"),
-            "a\\u{1b}]0;x\\u{7}\\n\\u{9b}2J\\u{202e}é"
-        );
+        assert_eq!(escape("a\u{1b}]0;x\u{7}\n\u{9b}2J\u{202e}é"), "a\\u{1b}]0;x\\u{7}\\n\\u{9b}2J\\u{202e}é");
         assert_eq!(escape_text("a\n\tb\r"), "a\n\tb\\r");
         assert_eq!(message("a\n\tb\u{1b}[31mc"), "a b\\u{1b}[31mc");
         let value = serde_json::json!({"k\u{9b}": "\u{1b}\u{202e}\u{e0041}\n"});

@@ -14,8 +14,8 @@ pub enum Event {
     End,
     /// Memory that a file is mapped to could not be read: the file became shorter, or its disk failed.
     FileGone,
-    /// The program gave up in the middle: there was no memory, or it is at fault itself. Standard error has a line about
-    /// it.
+    /// The program gave up in the middle: there was no memory, or it is at fault itself. Standard error has a line
+    /// about it.
     GaveUp,
 }
 
@@ -33,9 +33,7 @@ mod posix {
     use nix::libc;
     use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
     use nix::sys::pthread::pthread_self;
-    use nix::sys::signal::{
-        SaFlags, SigAction, SigHandler, SigSet, Signal, kill, raise, sigaction,
-    };
+    use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, kill, raise, sigaction};
     use nix::unistd::{Pid, pause, write};
     use trine_formats::temp_file::abandon;
 
@@ -126,10 +124,7 @@ mod posix {
             }
         }
         // There is no such thread, or it is the one that failed.
-        let _ = write(
-            io::stderr(),
-            b"error: there is not enough memory, or a mapped file became shorter\n",
-        );
+        let _ = write(io::stderr(), b"error: there is not enough memory, or a mapped file became shorter\n");
         // SAFETY: `_exit` may be called anywhere; it runs no code of this program.
         unsafe { libc::_exit(1) }
     }

@@ -17,8 +17,8 @@ use crate::{inputs, shown, signals};
 /// The options of splitting and merging.
 #[derive(Args)]
 pub struct SplitArgs {
-    /// Split IN.gguf into files OUTPREFIX-00001-of-0000N.gguf of 128 tensors, byte for byte those of llama-gguf-split. The other
-    /// --split options imply it
+    /// Split IN.gguf into files OUTPREFIX-00001-of-0000N.gguf of 128 tensors, byte for byte those of llama-gguf-split.
+    /// The other --split options imply it
     #[arg(long, conflicts_with = "merge")]
     pub split: bool,
 
@@ -76,10 +76,7 @@ impl SplitArgs {
             (Some(bytes), _) => SplitLimit::Bytes(bytes),
             (None, tensors) => SplitLimit::Tensors(tensors.unwrap_or(MAX_TENSORS)),
         };
-        SplitOptions {
-            limit,
-            no_tensor_first: self.no_tensor_first_split,
-        }
+        SplitOptions { limit, no_tensor_first: self.no_tensor_first_split }
     }
 }
 
@@ -116,10 +113,7 @@ pub fn run(job: &Job<'_>) -> Result<()> {
     for path in &paths {
         inputs::spare_output(path)?;
         if merges && path.exists() {
-            bail!(
-                "'{}' exists already; --merge writes no file anew",
-                path.display()
-            );
+            bail!("'{}' exists already; --merge writes no file anew", path.display());
         }
     }
     let mut stdout = signals::stdout();
@@ -128,10 +122,7 @@ pub fn run(job: &Job<'_>) -> Result<()> {
         for (i, file) in plan.files().iter().enumerate() {
             let millions = file.unpadded_bytes() / 1_000_000;
             let (no, tensors) = (i + 1, file.tensors());
-            writeln!(
-                stdout,
-                "split {no:05}: n_tensors = {tensors}, total_size = {millions}M"
-            )?;
+            writeln!(stdout, "split {no:05}: n_tensors = {tensors}, total_size = {millions}M")?;
         }
         stdout.flush()?;
     }
@@ -144,22 +135,11 @@ pub fn run(job: &Job<'_>) -> Result<()> {
         writeln!(stdout, "{}", shown::json(&report, true))?;
     } else {
         let (files, tensors) = (model.shards().len(), model.n_tensors());
-        let (size, would) = (
-            human_bytes(plan.bytes()),
-            if job.dry_run { "would be " } else { "" },
-        );
+        let (size, would) = (human_bytes(plan.bytes()), if job.dry_run { "would be " } else { "" });
         if merges {
-            writeln!(
-                stdout,
-                "{}: {would}merged from {files} files with {tensors} tensors, {size}",
-                job.out
-            )?;
+            writeln!(stdout, "{}: {would}merged from {files} files with {tensors} tensors, {size}", job.out)?;
         } else {
-            writeln!(
-                stdout,
-                "{} files {would}written with {tensors} tensors, {size}",
-                paths.len()
-            )?;
+            writeln!(stdout, "{} files {would}written with {tensors} tensors, {size}", paths.len())?;
         }
     }
     Ok(stdout.flush()?)

@@ -16,27 +16,16 @@ impl Summary {
     pub fn of(samples: &[f64]) -> Summary {
         let n = samples.len() as f64;
         if samples.is_empty() {
-            return Summary {
-                mean: 0.0,
-                stddev: 0.0,
-                median: 0.0,
-            };
+            return Summary { mean: 0.0, stddev: 0.0, median: 0.0 };
         }
         let mean = samples.iter().sum::<f64>() / n;
         let squares: f64 = samples.iter().map(|x| (x - mean) * (x - mean)).sum();
         let mut sorted = samples.to_vec();
         sorted.sort_by(f64::total_cmp);
         let half = sorted.len() / 2;
-        let median = if sorted.len().is_multiple_of(2) {
-            (sorted[half - 1] + sorted[half]) / 2.0
-        } else {
-            sorted[half]
-        };
-        Summary {
-            mean,
-            stddev: (squares / (n - 1.0).max(1.0)).sqrt(),
-            median,
-        }
+        let median =
+            if sorted.len().is_multiple_of(2) { (sorted[half - 1] + sorted[half]) / 2.0 } else { sorted[half] };
+        Summary { mean, stddev: (squares / (n - 1.0).max(1.0)).sqrt(), median }
     }
 }
 

@@ -23,7 +23,8 @@ pub enum Thinking {
 }
 
 /// The help of `--chat-template` in one line.
-pub const HELP: &str = "A chat template to use instead of the model's own: its text in Jinja, or the name of one that llama.cpp knows";
+pub const HELP: &str =
+    "A chat template to use instead of the model's own: its text in Jinja, or the name of one that llama.cpp knows";
 
 /// The same with all names, a few to a line.
 pub fn long_help() -> String {
@@ -75,9 +76,7 @@ pub fn variables(text: &str) -> Result<Map<String, Value>, String> {
         return Err(r#"give a JSON object, such as {"enable_thinking": false}"#.to_owned());
     };
     match RenderOptions::OWN.iter().find(|n| map.contains_key(**n)) {
-        Some(own) => Err(format!(
-            "'{own}' is what every template gets from the chat itself"
-        )),
+        Some(own) => Err(format!("'{own}' is what every template gets from the chat itself")),
         None => Ok(map),
     }
 }

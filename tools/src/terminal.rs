@@ -1,4 +1,5 @@
-//! The terminal that a program talks in: whether it shows colours, and its modes, which are given back however the program ends.
+//! The terminal that a program talks in: whether it shows colours, and its modes, which are given back however the
+//! program ends.
 
 use std::ffi::OsStr;
 use std::io;
@@ -44,8 +45,8 @@ pub fn columns(stream: &impl io::IsTerminal) -> Option<usize> {
     (stream.is_terminal() && columns > 0).then_some(columns.into())
 }
 
-/// A line as lines of at most so many columns, divided between words; all but the first begin with `indent` spaces. A word that is
-/// longer stays whole, and spaces between words stay where the line is not divided.
+/// A line as lines of at most so many columns, divided between words; all but the first begin with `indent` spaces. A
+/// word that is longer stays whole, and spaces between words stay where the line is not divided.
 pub fn lines(line: &str, columns: Option<usize>, indent: usize) -> Vec<String> {
     let width = |text: &str| console::measure_text_width(text);
     let mut out = vec![String::new()];
@@ -123,9 +124,7 @@ mod modes {
             let before = tcgetattr(io::stdin()).ok();
             if let Some(before) = &before {
                 let mut modes = before.clone();
-                modes
-                    .local_flags
-                    .remove(LocalFlags::ECHO | LocalFlags::ICANON);
+                modes.local_flags.remove(LocalFlags::ECHO | LocalFlags::ICANON);
                 let _ = tcsetattr(io::stdin(), SetArg::TCSANOW, &modes);
             }
             Silence(before)
@@ -179,10 +178,7 @@ mod tests {
             (Some(40), &[line]),
             (Some(16), &["/undo:  take", "  back what was", "  said"]),
             (Some(15), &["/undo:  take", "  back what was", "  said"]),
-            (
-                Some(3),
-                &["/undo:", "  take", "  back", "  what", "  was", "  said"],
-            ),
+            (Some(3), &["/undo:", "  take", "  back", "  what", "  was", "  said"]),
         ] {
             assert_eq!(lines(line, columns, 2), parts, "{columns:?}");
         }

@@ -117,12 +117,7 @@ pub fn read_stdin() -> Result<Vec<u8>> {
 /// # Errors
 /// Not UTF-8.
 pub fn utf8(bytes: Vec<u8>, from: &str) -> Result<String> {
-    String::from_utf8(bytes).map_err(|e| {
-        anyhow!(
-            "{from} is not UTF-8 at byte {}",
-            e.utf8_error().valid_up_to()
-        )
-    })
+    String::from_utf8(bytes).map_err(|e| anyhow!("{from} is not UTF-8 at byte {}", e.utf8_error().valid_up_to()))
 }
 
 /// Replaces the escapes that llama.cpp's tools know: `\n \r \t \' \" \\` and `\xHH`; others stay.
@@ -170,13 +165,8 @@ fn hex_byte(text: &[u8]) -> Option<u8> {
 /// No ids, something that is not an id, an id outside of the vocabulary.
 pub fn parse_tokens(text: &str, n_vocab: usize) -> Result<Vec<u32>> {
     let text = text.trim();
-    let list = text
-        .strip_prefix('[')
-        .and_then(|t| t.strip_suffix(']'))
-        .unwrap_or(text);
-    let words = list
-        .split(|c: char| c.is_whitespace() || c == ',')
-        .filter(|w| !w.is_empty());
+    let list = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(text);
+    let words = list.split(|c: char| c.is_whitespace() || c == ',').filter(|w| !w.is_empty());
     let mut ids = Vec::new();
     for (i, word) in words.enumerate() {
         let Ok(id) = word.parse::<u32>() else {
@@ -200,10 +190,7 @@ mod tests {
 
     #[test]
     fn escapes() {
-        assert_eq!(
-            unescape(br#"a\n\t\r\'\"\\n\x41\x4g\q\"#),
-            b"a\n\t\r'\"\\nA\\x4g\\q\\"
-        );
+        assert_eq!(unescape(br#"a\n\t\r\'\"\\n\x41\x4g\q\"#), b"a\n\t\r'\"\\nA\\x4g\\q\\");
         assert_eq!(unescape(br"\x4"), br"\x4");
         assert_eq!(unescape(br"\xff"), b"\xff");
     }

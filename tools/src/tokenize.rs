@@ -62,8 +62,7 @@ pub struct Args {
 /// Whatever the user or the model did wrong, in one line.
 pub fn run(args: &Args) -> Result<()> {
     let model = load::open(&args.model, true)?;
-    let tokenizer = Tokenizer::from_metadata(model.meta())
-        .with_context(|| format!("'{}'", args.model.display()))?;
+    let tokenizer = Tokenizer::from_metadata(model.meta()).with_context(|| format!("'{}'", args.model.display()))?;
     let text = read_text(args)?;
     let ids = tokenizer.encode(&text, !args.no_bos, !args.no_parse_special)?;
     let mut out = BufWriter::new(signals::stdout());
@@ -71,12 +70,7 @@ pub fn run(args: &Args) -> Result<()> {
     out.flush().context("cannot write the tokens")
 }
 
-fn print(
-    args: &Args,
-    tokenizer: &Tokenizer,
-    ids: &[u32],
-    out: &mut impl Write,
-) -> std::io::Result<()> {
+fn print(args: &Args, tokenizer: &Tokenizer, ids: &[u32], out: &mut impl Write) -> std::io::Result<()> {
     if args.json {
         let tokens: Vec<_> = ids
             .iter()
@@ -120,19 +114,12 @@ fn read_text(args: &Args) -> Result<String> {
     } else {
         (text::read_stdin()?, "standard input".to_owned())
     };
-    let bytes = if args.no_escape {
-        bytes
-    } else {
-        text::unescape(&bytes)
-    };
+    let bytes = if args.no_escape { bytes } else { text::unescape(&bytes) };
     match String::from_utf8(bytes) {
         Ok(text) if text.is_empty() && args.prompt.is_none() && args.file.is_none() => {
             bail!("no text: give one with -p, -f or on standard input")
         }
         Ok(text) => Ok(text),
-        Err(e) => Err(anyhow!(
-            "{from} is not UTF-8 at byte {}",
-            e.utf8_error().valid_up_to()
-        )),
+        Err(e) => Err(anyhow!("{from} is not UTF-8 at byte {}", e.utf8_error().valid_up_to())),
     }
 }

@@ -28,42 +28,22 @@ pub struct WidelyArgs {
     pub wl_stages: Option<u8>,
 
     /// What has scales of its own: the whole matrix, a row, or a tile of 64 x 64 [default: tensor]
-    #[arg(
-        long,
-        value_name = "tensor|row|tile64",
-        value_enum,
-        hide_possible_values = true
-    )]
+    #[arg(long, value_name = "tensor|row|tile64", value_enum, hide_possible_values = true)]
     pub wl_scope: Option<ScopeArg>,
 
-    /// What is rounded: to bfloat16 after every step, as the training script does, or nothing [default: script-bf16 where
-    /// all matrices are BF16, else f32]
-    #[arg(
-        long,
-        value_name = "script-bf16|f32",
-        value_enum,
-        hide_possible_values = true
-    )]
+    /// What is rounded: to bfloat16 after every step, as the training script does, or nothing [default: script-bf16
+    /// where all matrices are BF16, else f32]
+    #[arg(long, value_name = "script-bf16|f32", value_enum, hide_possible_values = true)]
     pub wl_profile: Option<ProfileArg>,
 
-    /// Where elements go whose real and imaginary parts are of equal magnitude: as their phase says, or to the imaginary
-    /// axis [default: phase]
-    #[arg(
-        long,
-        value_name = "phase|tile64",
-        value_enum,
-        hide_possible_values = true
-    )]
+    /// Where elements go whose real and imaginary parts are of equal magnitude: as their phase says, or to the
+    /// imaginary axis [default: phase]
+    #[arg(long, value_name = "phase|tile64", value_enum, hide_possible_values = true)]
     pub wl_tie: Option<TieArg>,
 
-    /// The output matrix: quantized too, dense as it is, or whichever gives the text of --wl-text the lower perplexity, which
-    /// takes three conversions [default: wl]
-    #[arg(
-        long,
-        value_name = "wl|dense|auto",
-        value_enum,
-        hide_possible_values = true
-    )]
+    /// The output matrix: quantized too, dense as it is, or whichever gives the text of --wl-text the lower perplexity,
+    /// which takes three conversions [default: wl]
+    #[arg(long, value_name = "wl|dense|auto", value_enum, hide_possible_values = true)]
     pub wl_lm_head: Option<OutputArg>,
 
     /// The text for --wl-lm-head auto
@@ -133,8 +113,8 @@ impl WidelyArgs {
         }
     }
 
-    /// Finds out which form of the output matrix `--wl-lm-head auto` means: `make` writes the file of a form to a path beside
-    /// `out`, where its perplexity is measured. `None` where the form was said.
+    /// Finds out which form of the output matrix `--wl-lm-head auto` means: `make` writes the file of a form to a path
+    /// beside `out`, where its perplexity is measured. `None` where the form was said.
     ///
     /// # Errors
     /// `--wl-text` is missing, or the text too short; what `make` says.
@@ -154,10 +134,7 @@ impl WidelyArgs {
         let place = || format!("--wl-text '{}'", text.display());
         let text = std::fs::read_to_string(text).with_context(place)?;
         let mut ppl = [0.0; 2];
-        for (form, ppl) in [OutputForm::Widely, OutputForm::Dense]
-            .into_iter()
-            .zip(&mut ppl)
-        {
+        for (form, ppl) in [OutputForm::Widely, OutputForm::Dense].into_iter().zip(&mut ppl) {
             let (temp, _) = TempFile::create(out)?;
             make(form, temp.path())?;
             let model = trine::open(temp.path())?;
@@ -165,32 +142,12 @@ impl WidelyArgs {
             note!("output matrix {}: perplexity {ppl:.4}", form.name());
         }
         let [widely, dense] = ppl;
-        Ok(Some(Choice {
-            form: if widely <= dense {
-                OutputForm::Widely
-            } else {
-                OutputForm::Dense
-            },
-            ppl,
-        }))
+        Ok(Some(Choice { form: if widely <= dense { OutputForm::Widely } else { OutputForm::Dense }, ppl }))
     }
 
     fn recipe(&self) -> Recipe {
-        let Widely {
-            stages,
-            scope,
-            tie,
-            profile,
-            output,
-        } = self.options();
-        Recipe {
-            stages,
-            scope,
-            tie,
-            profile,
-            output,
-            ..Recipe::default()
-        }
+        let Widely { stages, scope, tie, profile, output } = self.options();
+        Recipe { stages, scope, tie, profile, output, ..Recipe::default() }
     }
 }
 
@@ -210,10 +167,7 @@ impl Choice {
     /// The keys that record it.
     pub fn keys(&self) -> [(&'static str, f32); 2] {
         let [widely, dense] = self.ppl.map(|ppl| ppl as f32);
-        [
-            ("fairy2i.wl.lm_head_ppl.wl", widely),
-            ("fairy2i.wl.lm_head_ppl.dense", dense),
-        ]
+        [("fairy2i.wl.lm_head_ppl.wl", widely), ("fairy2i.wl.lm_head_ppl.dense", dense)]
     }
 }
 
@@ -282,11 +236,7 @@ pub fn quantize(job: Job<'_>) -> Result<()> {
     let (weights, bits) = plan.bits();
     if job.json {
         let mut value = description(&plan);
-        value["file"] = if job.dry_run {
-            json!(null)
-        } else {
-            json!(file)
-        };
+        value["file"] = if job.dry_run { json!(null) } else { json!(file) };
         value["file_bytes"] = json!(bytes);
         value["seconds"] = json!(start.elapsed().as_secs_f64());
         return Ok(writeln!(out, "{value:#}")?);
@@ -312,11 +262,7 @@ pub fn quantize(job: Job<'_>) -> Result<()> {
             "a model that was not trained for this form loses most of its quality: compare perplexities with rperplexity"
         )?;
     }
-    Ok(writeln!(
-        out,
-        "time: {:.1} s",
-        start.elapsed().as_secs_f64()
-    )?)
+    Ok(writeln!(out, "time: {:.1} s", start.elapsed().as_secs_f64())?)
 }
 
 /// The plan of a widely linear model; what `auto` means is found out first.
@@ -327,15 +273,8 @@ fn plan_widely(job: &Job<'_>, args: &WidelyArgs) -> Result<Plan> {
         }
         return Ok(Plan::translated(job.model, &job.overrides)?);
     }
-    let recipe = Recipe {
-        allow_requantize: job.allow_requantize,
-        overrides: job.overrides.clone(),
-        ..args.recipe()
-    };
-    let with = |output| Recipe {
-        output,
-        ..recipe.clone()
-    };
+    let recipe = Recipe { allow_requantize: job.allow_requantize, overrides: job.overrides.clone(), ..args.recipe() };
+    let with = |output| Recipe { output, ..recipe.clone() };
     if job.dry_run && args.wl_lm_head == Some(OutputArg::Auto) {
         bail!("--wl-lm-head auto converts and measures: it knows no --dry-run");
     }
@@ -388,11 +327,7 @@ fn line(row: &Row) -> String {
         Content::Dense { .. } => "the sum of the stages",
     };
     let (from, to) = (row.from.to_string(), row.to.to_string());
-    format!(
-        "{:<36} {from:>5} -> {to:<5} [{}]  {what}",
-        row.name,
-        shape.join(", ")
-    )
+    format!("{:<36} {from:>5} -> {to:<5} [{}]  {what}", row.name, shape.join(", "))
 }
 
 impl Progress for TensorBar {

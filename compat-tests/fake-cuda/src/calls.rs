@@ -6,16 +6,14 @@ use std::slice;
 use trine_ptx::{Argument, Launch, Module};
 
 use crate::Code;
-use crate::answer::{
-    self, INVALID_DEVICE, INVALID_PTX, LAUNCH_FAILED, NO_DEVICE, NOT_FOUND, OUT_OF_MEMORY, UNKNOWN,
-};
+use crate::answer::{self, INVALID_DEVICE, INVALID_PTX, LAUNCH_FAILED, NO_DEVICE, NOT_FOUND, OUT_OF_MEMORY, UNKNOWN};
 use crate::state::{CONTEXT, KERNELS, Kernel, MODULES, STREAMS, State, enter, mistake, state};
 
 /// Attributes of a device that are asked for.
 const MAJOR: c_int = 75;
 const MINOR: c_int = 76;
-/// The attribute of a kernel that is the most shared memory that launches may bring, what they may bring without, and the
-/// most that there is on compute capability 9.0.
+/// The attribute of a kernel that is the most shared memory that launches may bring, what they may bring without, and
+/// the most that there is on compute capability 9.0.
 const SHARED: c_int = 8;
 const PLAIN_SHARED: u32 = 48 << 10;
 const MOST_SHARED: c_int = 227 << 10;
@@ -373,10 +371,7 @@ unsafe fn log(n: c_uint, options: *mut c_int, values: *mut *mut c_void, text: &s
     if let (Some(to), Some(room)) = (value(LOG), value(LOG_BYTES)) {
         let count = text.len().min(room.addr());
         // SAFETY: the caller's.
-        unsafe {
-            to.cast::<u8>()
-                .copy_from_nonoverlapping(text.as_ptr(), count)
-        };
+        unsafe { to.cast::<u8>().copy_from_nonoverlapping(text.as_ptr(), count) };
     }
 }
 

@@ -97,9 +97,7 @@ impl State {
 
     /// Whether this is a queue.
     pub fn stream(&self, stream: usize) {
-        let known = stream
-            .checked_sub(STREAMS)
-            .and_then(|i| self.streams.get(i));
+        let known = stream.checked_sub(STREAMS).and_then(|i| self.streams.get(i));
         if known != Some(&true) {
             mistake("a stream that is not there");
         }

@@ -35,13 +35,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let Some((&route, body)) = data.split_first() else {
         return;
     };
-    let routes = [
-        Route::Native,
-        Route::Text,
-        Route::Chat,
-        Route::Responses,
-        Route::Messages,
-    ];
+    let routes = [Route::Native, Route::Text, Route::Chat, Route::Responses, Route::Messages];
     let route = routes[usize::from(route) % routes.len()];
     if let Ok(body) = serde_json::from_slice(body) {
         let _ = Asked::read(route, &SERVICE, &body, &Caller::default());

@@ -120,9 +120,7 @@ impl Warp<'_> {
         for (lane, address) in self.addresses(at, mask, around)? {
             let stamp = self.stamp(around, lane);
             let learnt = around.order.learnt();
-            let found = around
-                .memory
-                .add(address, values[lane] as u32, Moment { stamp, learnt });
+            let found = around.memory.add(address, values[lane] as u32, Moment { stamp, learnt });
             let before = found.map_err(|(kind, what)| Trouble::new(kind, lane, what))?;
             around.order.meet(address, stamp);
             results[lane] = before.into();
@@ -157,9 +155,7 @@ impl Warp<'_> {
                 let found = found.map_err(trouble)?;
                 data[..wanted].copy_from_slice(&found[..wanted]);
             }
-            self.copies[lane]
-                .begin(around.shared, to, data, now)
-                .map_err(trouble)?;
+            self.copies[lane].begin(around.shared, to, data, now).map_err(trouble)?;
         }
         Ok(())
     }

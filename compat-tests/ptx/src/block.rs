@@ -59,9 +59,8 @@ fn choose(ready: &[usize], schedule: Schedule, dice: &mut Dice, last: usize) -> 
 /// Runs a block to its end.
 pub(super) fn run(kernel: &Kernel, schedule: Schedule, run: &mut Run) -> Result<(), Fault> {
     let threads: usize = run.at.threads.iter().map(|&n| n as usize).product();
-    let mut warps: Vec<Warp> = (0..threads.div_ceil(LANES))
-        .map(|w| Warp::new(kernel, w, (threads - LANES * w).min(LANES)))
-        .collect();
+    let mut warps: Vec<Warp> =
+        (0..threads.div_ceil(LANES)).map(|w| Warp::new(kernel, w, (threads - LANES * w).min(LANES))).collect();
     let seed = match schedule {
         Schedule::Random(seed) => seed,
         _ => 0,
@@ -92,10 +91,7 @@ pub(super) fn run(kernel: &Kernel, schedule: Schedule, run: &mut Run) -> Result<
                 return Ok(());
             };
             if waiting.len() < warps.len() {
-                let what = format!(
-                    "warps {waiting:?} wait for warps {:?}, which have ended",
-                    in_state(State::Ended)
-                );
+                let what = format!("warps {waiting:?} wait for warps {:?}, which have ended", in_state(State::Ended));
                 let trouble = Trouble::new(Kind::Barrier, 0, what);
                 return Err(fault(&warps[first], &run.at, None, trouble));
             }

@@ -9,32 +9,18 @@ use super::warp::{LANES, Surroundings, Warp, each};
 
 impl Warp<'_> {
     /// Executes an instruction whose results come from several lanes.
-    pub(super) fn together(
-        &mut self,
-        op: &Op,
-        mask: u32,
-        around: &mut Surroundings,
-    ) -> Result<(), Trouble> {
+    pub(super) fn together(&mut self, op: &Op, mask: u32, around: &mut Surroundings) -> Result<(), Trouble> {
         match op {
             Op::Matrix { to, at, transposed } => {
                 self.whole(mask, u32::MAX)?;
                 let addresses = self.addresses(at, mask, around)?;
                 self.matrices(to, &addresses[..8 * to.len()], *transposed, around)
             }
-            Op::Mma {
-                form,
-                d,
-                a,
-                b,
-                c,
-                sparse,
-            } => {
+            Op::Mma { form, d, a, b, c, sparse } => {
                 self.whole(mask, u32::MAX)?;
                 let [a, b, c] = [a, b, c].map(|from| self.fragment(from, around));
                 let metadata = match sparse {
-                    Some((from, selector)) => {
-                        Some((self.fragment(&[*from], around)?[0], *selector))
-                    }
+                    Some((from, selector)) => Some((self.fragment(&[*from], around)?[0], *selector)),
                     None => None,
                 };
                 let sparse = metadata.as_ref().map(|(m, selector)| (m, *selector));
@@ -45,20 +31,9 @@ impl Warp<'_> {
                 }
                 Ok(())
             }
-            Op::Shuffle {
-                mode,
-                to,
-                valid,
-                from,
-                by,
-                clamp,
-                members,
-            } => self.shuffle(
-                (*mode, *to, *valid),
-                [from, by, clamp, members],
-                mask,
-                around,
-            ),
+            Op::Shuffle { mode, to, valid, from, by, clamp, members } => {
+                self.shuffle((*mode, *to, *valid), [from, by, clamp, members], mask, around)
+            }
             other => {
                 let what = format!("{other:?} is not executed by lanes together");
                 Err(Trouble::new(Kind::Launch, 0, what))
@@ -91,14 +66,9 @@ impl Warp<'_> {
             let row = found.map_err(|(kind, what)| Trouble::new(kind, lane, what))?;
             let (matrix, number) = fragment::matrix_row(lane);
             for (column, half) in row.as_chunks::<2>().0.iter().enumerate() {
-                let (row, column) = if transposed {
-                    (column, number)
-                } else {
-                    (number, column)
-                };
+                let (row, column) = if transposed { (column, number) } else { (number, column) };
                 let half = u64::from(u16::from_le_bytes(*half));
-                results[matrix][fragment::matrix_lane(row, column / 2)] |=
-                    half << (16 * (column % 2));
+                results[matrix][fragment::matrix_lane(row, column / 2)] |= half << (16 * (column % 2));
             }
         }
         for (to, values) in to.iter().zip(&results) {
@@ -119,10 +89,7 @@ impl Warp<'_> {
             self.whole(mask, members[lane] as u32)?;
         }
         let values = self.operand(from, mask, around.at)?;
-        let (by, clamp) = (
-            self.operand(by, mask, around.at)?,
-            self.operand(clamp, mask, around.at)?,
-        );
+        let (by, clamp) = (self.operand(by, mask, around.at)?, self.operand(clamp, mask, around.at)?);
         let (mut results, mut from_lane) = ([0; LANES], [0; LANES]);
         for lane in each(mask) {
             let (by, clamp) = (by[lane] as usize & 31, clamp[lane] as usize);

@@ -96,16 +96,11 @@ fn word(ty: &str) -> Option<Word> {
         _ => return None,
     };
     let signed = ty.starts_with('s');
-    ty.starts_with(['b', 'u', 's', 'f'])
-        .then_some(Word { bytes, signed })
+    ty.starts_with(['b', 'u', 's', 'f']).then_some(Word { bytes, signed })
 }
 
 /// The operation of an opcode, and the label that it jumps to.
-pub(super) fn decode(
-    opcode: &str,
-    operands: Vec<Operand>,
-    names: &Names,
-) -> Decoded<(Op, Option<String>)> {
+pub(super) fn decode(opcode: &str, operands: Vec<Operand>, names: &Names) -> Decoded<(Op, Option<String>)> {
     let unknown = || format!("unknown instruction '{opcode}'");
     let mut modifiers = opcode.split('.');
     let head = modifiers.next().unwrap_or("");
@@ -118,24 +113,13 @@ pub(super) fn decode(
         ("ret" | "exit", []) => Op::Exit,
         ("bar", [Operand::Number(0)]) if modifiers == ["sync"] => Op::Barrier,
         ("bar", [Operand::Number(0xffff_ffff)]) if modifiers == ["warp", "sync"] => Op::WarpBarrier,
-        ("bar", [minus])
-            if modifiers == ["warp", "sync"] && *minus == Operand::Number(u64::MAX) =>
-        {
-            Op::WarpBarrier
-        }
+        ("bar", [minus]) if modifiers == ["warp", "sync"] && *minus == Operand::Number(u64::MAX) => Op::WarpBarrier,
         ("fence", []) if modifiers == ["acq_rel", "gpu"] => Op::Fence,
         ("membar", []) if modifiers == ["gl"] => Op::Fence,
         ("atom", [to, at, from])
-            if matches!(
-                modifiers[..],
-                ["relaxed", "gpu", "global", "add", "u32"] | ["global", "add", "u32"]
-            ) =>
+            if matches!(modifiers[..], ["relaxed", "gpu", "global", "add", "u32"] | ["global", "add", "u32"]) =>
         {
-            Op::Add {
-                to: names.register(to)?,
-                at: names.address(at)?,
-                from: names.source(from)?,
-            }
+            Op::Add { to: names.register(to)?, at: names.address(at)?, from: names.source(from)? }
         }
         ("ld", [to, from]) if modifiers.first() == Some(&"param") => {
             let (word, _) = access(&modifiers[1..]).ok_or_else(unknown)?;
@@ -153,32 +137,19 @@ pub(super) fn decode(
             let (word, count) = access(&modifiers[1..]).ok_or_else(unknown)?;
             let (to, at) = (names.registers(to)?, names.address(from)?);
             (to.len() == count).then_some(()).ok_or_else(unknown)?;
-            Op::Load {
-                space,
-                word,
-                to,
-                at,
-            }
+            Op::Load { space, word, to, at }
         }
         ("st", [to, from]) => {
             let space = space(&modifiers).ok_or_else(unknown)?;
             let (word, count) = access(&modifiers[1..]).ok_or_else(unknown)?;
             let (from, at) = (names.sources(from)?, names.address(to)?);
             (from.len() == count).then_some(()).ok_or_else(unknown)?;
-            Op::Store {
-                space,
-                word,
-                from,
-                at,
-            }
+            Op::Store { space, word, from, at }
         }
         ("mov", [to, Operand::Vector(from)]) => Op::Join {
             to: names.register(to)?,
             bits: part_bits(&modifiers, from.len()).ok_or_else(unknown)?,
-            from: from
-                .iter()
-                .map(|o| names.source(o))
-                .collect::<Decoded<_>>()?,
+            from: from.iter().map(|o| names.source(o)).collect::<Decoded<_>>()?,
         },
         ("mov", [Operand::Vector(to), from]) => {
             let wanted = |o: &Operand| match o {
@@ -200,9 +171,7 @@ pub(super) fn decode(
             };
             let (to, at) = (names.registers(to)?, names.address(at)?);
             let expected = ["x1", "x2", "", "x4"].iter().position(|c| *c == count);
-            (expected == to.len().checked_sub(1) && to.len() != 3)
-                .then_some(())
-                .ok_or_else(unknown)?;
+            (expected == to.len().checked_sub(1) && to.len() != 3).then_some(()).ok_or_else(unknown)?;
             Op::Matrix { to, at, transposed }
         }
         ("mma", _) => product(&modifiers, &operands, names)?.ok_or_else(unknown)?,
@@ -218,38 +187,23 @@ pub(super) fn decode(
                 _ => return Err(unknown()),
             };
             let (to, valid) = match to {
-                Operand::Pair(to, valid) => (
-                    names.register(&Operand::Name(to.clone()))?,
-                    Some(names.register(&Operand::Name(valid.clone()))?),
-                ),
+                Operand::Pair(to, valid) => {
+                    (names.register(&Operand::Name(to.clone()))?, Some(names.register(&Operand::Name(valid.clone()))?))
+                }
                 to => (names.register(to)?, None),
             };
             let [from, by, clamp, members] = [from, by, clamp, members].map(|o| names.source(o));
-            Op::Shuffle {
-                mode,
-                to,
-                valid,
-                from: from?,
-                by: by?,
-                clamp: clamp?,
-                members: members?,
-            }
+            Op::Shuffle { mode, to, valid, from: from?, by: by?, clamp: clamp?, members: members? }
         }
         _ => {
             let (count, f) = scalar::find(opcode).ok_or_else(unknown)?;
-            let Some((to, from)) = operands
-                .split_first()
-                .filter(|(_, from)| from.len() == count)
-            else {
+            let Some((to, from)) = operands.split_first().filter(|(_, from)| from.len() == count) else {
                 return Err(format!("'{opcode}' with {} operands", operands.len()));
             };
             Op::Scalar {
                 f,
                 to: names.register(to)?,
-                from: from
-                    .iter()
-                    .map(|o| names.source(o))
-                    .collect::<Decoded<_>>()?,
+                from: from.iter().map(|o| names.source(o)).collect::<Decoded<_>>()?,
             }
         }
     };
@@ -266,9 +220,7 @@ fn space(modifiers: &[&str]) -> Option<Space> {
 
 /// The numbers of a load or store: their type and how many. Caches are no part of what the emulator knows.
 fn access(modifiers: &[&str]) -> Option<(Word, usize)> {
-    let hint = |m: &&str| {
-        ["nc", "ca", "cg", "cs"].contains(m) || m.starts_with("L1::") || m.starts_with("L2::")
-    };
+    let hint = |m: &&str| ["nc", "ca", "cg", "cs"].contains(m) || m.starts_with("L1::") || m.starts_with("L2::");
     let modifiers: Vec<&str> = modifiers.iter().copied().filter(|m| !hint(m)).collect();
     let (count, ty) = match modifiers[..] {
         [ty] => (1, ty),
@@ -292,16 +244,9 @@ fn copy(modifiers: &[&str], operands: &[Operand], names: &Names) -> Decoded<Opti
         (["async", "commit_group"], []) => Op::Commit,
         (["async", "wait_all"], []) => Op::WaitAll,
         (["async", "wait_group"], [Operand::Number(left)]) => Op::WaitGroup(*left as usize),
-        (
-            [
-                "async",
-                cache @ ("ca" | "cg"),
-                "shared",
-                "global",
-                hints @ ..,
-            ],
-            [to, from, size, read @ ..],
-        ) if hints.iter().all(|h| h.starts_with("L2::")) => {
+        (["async", cache @ ("ca" | "cg"), "shared", "global", hints @ ..], [to, from, size, read @ ..])
+            if hints.iter().all(|h| h.starts_with("L2::")) =>
+        {
             let (Operand::Number(bytes @ (4 | 8 | 16)), 0 | 1) = (size, read.len()) else {
                 return Ok(None);
             };
@@ -327,45 +272,16 @@ fn product(modifiers: &[&str], operands: &[Operand], names: &Names) -> Decoded<O
         _ => None,
     };
     let form = match modifiers {
-        [
-            "sync",
-            "aligned",
-            "m16n8k32",
-            "row",
-            "col",
-            "s32",
-            a,
-            b,
-            "s32",
-        ] => {
+        ["sync", "aligned", "m16n8k32", "row", "col", "s32", a, b, "s32"] => {
             let (Some(a_signed), Some(b_signed)) = (signed(a), signed(b)) else {
                 return Ok(None);
             };
             Form::Bytes { a_signed, b_signed }
         }
-        [
-            "sync",
-            "aligned",
-            "m16n8k16",
-            "row",
-            "col",
-            "f32",
-            "f16",
-            "f16",
-            "f32",
-        ] => Form::Halves,
-        [
-            "sp" | "sp::ordered_metadata",
-            "sync",
-            "aligned",
-            "m16n8k32",
-            "row",
-            "col",
-            "f32",
-            "f16",
-            "f16",
-            "f32",
-        ] => Form::SparseHalves,
+        ["sync", "aligned", "m16n8k16", "row", "col", "f32", "f16", "f16", "f32"] => Form::Halves,
+        ["sp" | "sp::ordered_metadata", "sync", "aligned", "m16n8k32", "row", "col", "f32", "f16", "f16", "f32"] => {
+            Form::SparseHalves
+        }
         _ => return Ok(None),
     };
     let (operands, sparse) = match (form, operands) {
@@ -383,12 +299,5 @@ fn product(modifiers: &[&str], operands: &[Operand], names: &Names) -> Decoded<O
     if d.len() != 4 || [a.len(), b.len(), c.len()] != form.registers() {
         return Ok(None);
     }
-    Ok(Some(Op::Mma {
-        form,
-        d,
-        a,
-        b,
-        c,
-        sparse,
-    }))
+    Ok(Some(Op::Mma { form, d, a, b, c, sparse }))
 }

@@ -25,8 +25,8 @@ pub enum Argument {
     F32(f32),
 }
 
-/// In which order warps take their turns. Blocks run one after the other, at random in a random order. One that waited for
-/// another would not end.
+/// In which order warps take their turns. Blocks run one after the other, at random in a random order. One that waited
+/// for another would not end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Schedule {
     /// One after the other.
@@ -50,8 +50,8 @@ pub struct Launch<'a> {
     pub arguments: &'a [Argument],
     /// The order of warps.
     pub schedule: Schedule,
-    /// The most wavefronts that an access to shared memory may take where a lane asks for eight bytes or fewer; for 16 bytes
-    /// it is always one for each eight lanes.
+    /// The most wavefronts that an access to shared memory may take where a lane asks for eight bytes or fewer; for 16
+    /// bytes it is always one for each eight lanes.
     pub wavefronts: usize,
     /// The most instructions that all warps together may execute.
     pub budget: u64,
@@ -142,7 +142,8 @@ impl Device {
         Buffer(self.memory.variable(bytes, true))
     }
 
-    /// A buffer that kernels read and write without being watched, which is faster: races and bytes that nobody wrote are not found.
+    /// A buffer that kernels read and write without being watched, which is faster: races and bytes that nobody wrote
+    /// are not found.
     pub fn unwatched(&mut self, bytes: Vec<u8>) -> Buffer {
         Buffer(self.memory.unwatched(bytes))
     }
@@ -212,12 +213,7 @@ impl Device {
     ///
     /// # Errors
     /// A launch that does not fit the kernel, and whatever the kernel does wrong.
-    pub fn launch(
-        &mut self,
-        module: &Module,
-        name: &str,
-        launch: &Launch,
-    ) -> Result<Report, Fault> {
+    pub fn launch(&mut self, module: &Module, name: &str, launch: &Launch) -> Result<Report, Fault> {
         let refused = |what: String| Fault {
             kind: Kind::Launch,
             what,
@@ -227,33 +223,21 @@ impl Device {
             block: [0; 3],
             thread: 0,
         };
-        let kernel = module
-            .kernel(name)
-            .ok_or_else(|| refused("the module has no such kernel".to_owned()))?;
+        let kernel = module.kernel(name).ok_or_else(|| refused("the module has no such kernel".to_owned()))?;
         let threads: u32 = launch.threads.iter().product();
         let most = kernel.threads.unwrap_or(1024).min(1024);
         if threads == 0 || threads > most {
-            return Err(refused(format!(
-                "{threads} threads, 1 to {most} are possible"
-            )));
+            return Err(refused(format!("{threads} threads, 1 to {most} are possible")));
         }
         let arguments = arguments(kernel, launch.arguments).map_err(refused)?;
-        let mut report = Report {
-            executed: vec![0; kernel.code.len()],
-            ..Report::default()
-        };
+        let mut report = Report { executed: vec![0; kernel.code.len()], ..Report::default() };
         let mut order_of_blocks = Order::default();
         let dynamic = kernel.shared.next_multiple_of(16);
         for number in order(launch) {
             let [x, y, _] = launch.blocks;
             let block = [number % x, number / x % y, number / (x * y)];
-            let at = Coordinates {
-                block,
-                blocks: launch.blocks,
-                threads: launch.threads,
-                number,
-                dynamic: dynamic as u64,
-            };
+            let at =
+                Coordinates { block, blocks: launch.blocks, threads: launch.threads, number, dynamic: dynamic as u64 };
             let mut block = Run {
                 memory: &mut self.memory,
                 report: &mut report,
@@ -291,9 +275,7 @@ fn arguments(kernel: &Kernel, given: &[Argument]) -> Result<Vec<u8>, String> {
         };
         if value.len() != size {
             let found = value.len();
-            return Err(format!(
-                "argument {i} has {found} bytes, the kernel's {size}"
-            ));
+            return Err(format!("argument {i} has {found} bytes, the kernel's {size}"));
         }
         bytes.resize(bytes.len().next_multiple_of(size), 0);
         bytes.extend(value);

@@ -79,22 +79,12 @@ impl device::Device for Emulated {
         Ok(())
     }
 
-    fn copy(
-        &mut self,
-        within: &mut Buffer,
-        from: usize,
-        to: usize,
-        bytes: usize,
-    ) -> Result<(), Fault> {
+    fn copy(&mut self, within: &mut Buffer, from: usize, to: usize, bytes: usize) -> Result<(), Fault> {
         self.device.copy(*within, from, to, bytes);
         Ok(())
     }
 
-    fn launch(
-        &mut self,
-        launch: &plan::Launch,
-        arguments: &[device::Argument<'_, Buffer>],
-    ) -> Result<(), Fault> {
+    fn launch(&mut self, launch: &plan::Launch, arguments: &[device::Argument<'_, Buffer>]) -> Result<(), Fault> {
         let arguments: Vec<Argument> = arguments
             .iter()
             .map(|argument| match *argument {

@@ -67,10 +67,6 @@ pub(super) struct Trouble {
 
 impl Trouble {
     pub(super) fn new(kind: Kind, lane: usize, what: impl Into<String>) -> Trouble {
-        Trouble {
-            kind,
-            what: what.into(),
-            lane,
-        }
+        Trouble { kind, what: what.into(), lane }
     }
 }

@@ -33,17 +33,14 @@ impl Memory {
         self.push(bytes, None, true)
     }
 
-    /// A buffer that kernels read and write without being watched, which is faster: races and bytes that nobody wrote are not found.
+    /// A buffer that kernels read and write without being watched, which is faster: races and bytes that nobody wrote
+    /// are not found.
     pub(super) fn unwatched(&mut self, bytes: Vec<u8>) -> usize {
         self.push(bytes, None, false)
     }
 
     fn push(&mut self, bytes: Vec<u8>, shadow: Option<Shadow>, constant: bool) -> usize {
-        self.ranges.push(Range {
-            bytes,
-            shadow,
-            constant,
-        });
+        self.ranges.push(Range { bytes, shadow, constant });
         self.ranges.len() - 1
     }
 
@@ -107,10 +104,7 @@ impl Memory {
 
     /// The end of a launch.
     pub(super) fn settle(&mut self) {
-        self.ranges
-            .iter_mut()
-            .filter_map(|r| r.shadow.as_mut())
-            .for_each(Shadow::settle);
+        self.ranges.iter_mut().filter_map(|r| r.shadow.as_mut()).for_each(Shadow::settle);
     }
 
     /// The buffer that holds all of an access, and the place in it.
@@ -125,10 +119,7 @@ impl Memory {
             Some(range) if at + bytes <= range.bytes.len() => Ok((buffer, at)),
             Some(range) => Err((
                 Kind::OutOfBounds,
-                format!(
-                    "{bytes} bytes at {at} of buffer {buffer}, which has {}",
-                    range.bytes.len()
-                ),
+                format!("{bytes} bytes at {at} of buffer {buffer}, which has {}", range.bytes.len()),
             )),
             None => {
                 let what = format!("address {address:#x} is in no buffer");

@@ -53,11 +53,7 @@ fn byte_matrix<const N: usize>(
         for (lane, register) in lanes.iter().enumerate() {
             for (j, byte) in register.to_le_bytes().into_iter().enumerate() {
                 let (line, k) = map(lane, i, j);
-                matrix[line][k] = if signed {
-                    i32::from(byte as i8)
-                } else {
-                    i32::from(byte)
-                };
+                matrix[line][k] = if signed { i32::from(byte as i8) } else { i32::from(byte) };
             }
         }
     }
@@ -65,11 +61,7 @@ fn byte_matrix<const N: usize>(
 }
 
 /// Exact sums in 32 bits.
-fn bytes(
-    (a, a_signed): (&Fragment, bool),
-    (b, b_signed): (&Fragment, bool),
-    c: &Fragment,
-) -> Fragment {
+fn bytes((a, a_signed): (&Fragment, bool), (b, b_signed): (&Fragment, bool), c: &Fragment) -> Fragment {
     let a: [[i32; 32]; ROWS] = byte_matrix(a, a_signed, fragment::byte_a);
     let b: [[i32; 32]; COLUMNS] = byte_matrix(b, b_signed, |lane, i, j| {
         let (k, column) = fragment::byte_b(lane, i, j);
@@ -146,10 +138,6 @@ fn halves(a: &[[f64; 32]], b: &Fragment, depth: usize, c: &Fragment) -> Fragment
         let pairs = a[row][..depth].iter().zip(&columns[column]);
         let sum = pairs.fold(f64::from(f32::from_bits(c)), |sum, (a, b)| sum + a * b);
         let sum = sum as f32;
-        if sum.is_nan() {
-            0x7fff_ffff
-        } else {
-            sum.to_bits()
-        }
+        if sum.is_nan() { 0x7fff_ffff } else { sum.to_bits() }
     })
 }

@@ -51,15 +51,8 @@ impl Module {
     /// Text that is no PTX, an instruction that the emulator has no meaning for, with its opcode.
     pub fn parse(text: &str) -> Result<Module, ParseError> {
         let tokens = tokens(text)?;
-        let mut reader = Reader {
-            tokens: &tokens,
-            line: 1,
-        };
-        let mut module = Module {
-            version: String::new(),
-            target: String::new(),
-            kernels: Vec::new(),
-        };
+        let mut reader = Reader { tokens: &tokens, line: 1 };
+        let mut module = Module { version: String::new(), target: String::new(), kernels: Vec::new() };
         let mut names = Names::default();
         while let Some(token) = reader.next() {
             match token.text.as_str() {
@@ -107,10 +100,7 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn error<T>(&self, what: impl Into<String>) -> Result<T, ParseError> {
-        Err(ParseError {
-            line: self.line,
-            what: what.into(),
-        })
+        Err(ParseError { line: self.line, what: what.into() })
     }
 
     fn next(&mut self) -> Option<&'a Token> {
@@ -173,11 +163,7 @@ impl<'a> Reader<'a> {
         let mut bytes = Some(bits / 8);
         if self.is_next("[") {
             self.expect("[")?;
-            bytes = if self.is_next("]") {
-                None
-            } else {
-                self.number()?.checked_mul(bits / 8)
-            };
+            bytes = if self.is_next("]") { None } else { self.number()?.checked_mul(bits / 8) };
             self.expect("]")?;
         }
         Ok((name, bytes, align.unwrap_or(bits / 8)))
@@ -327,9 +313,7 @@ impl<'a> Reader<'a> {
         if first.is("@") {
             let negated = statement.get(1).is_some_and(|t| t.is("!"));
             let at = if negated { 2 } else { 1 };
-            let register = statement
-                .get(at)
-                .and_then(|t| names.registers.get(&t.text).copied());
+            let register = statement.get(at).and_then(|t| names.registers.get(&t.text).copied());
             let Some(register) = register else {
                 return self.error("a guard that is no register");
             };
@@ -343,16 +327,8 @@ impl<'a> Reader<'a> {
             return self.error(format!("unknown directive '{}'", opcode.text));
         }
         let operands = operands(rest, self.line)?;
-        let (op, jump) = decode(&opcode.text, operands, names).map_err(|what| ParseError {
-            line: self.line,
-            what,
-        })?;
-        let instruction = Instruction {
-            op,
-            guard,
-            line: self.line,
-            text,
-        };
+        let (op, jump) = decode(&opcode.text, operands, names).map_err(|what| ParseError { line: self.line, what })?;
+        let instruction = Instruction { op, guard, line: self.line, text };
         Ok((instruction, jump))
     }
 }

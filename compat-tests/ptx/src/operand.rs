@@ -39,10 +39,7 @@ pub(super) fn operands(tokens: &[Token], line: usize) -> Result<Vec<Operand>, Pa
 
 impl Operands<'_> {
     fn error<T>(&self, what: impl Into<String>) -> Result<T, ParseError> {
-        Err(ParseError {
-            line: self.line,
-            what: what.into(),
-        })
+        Err(ParseError { line: self.line, what: what.into() })
     }
 
     fn take(&mut self) -> Result<String, ParseError> {
@@ -82,9 +79,7 @@ impl Operands<'_> {
                 let number = self.number()?;
                 Ok(Operand::Number(number.wrapping_neg()))
             }
-            _ if word.starts_with(|c: char| c.is_ascii_digit()) => {
-                Ok(Operand::Number(self.parse(&word)?))
-            }
+            _ if word.starts_with(|c: char| c.is_ascii_digit()) => Ok(Operand::Number(self.parse(&word)?)),
             _ if self.is_next("|") => {
                 self.take()?;
                 Ok(Operand::Pair(word, self.take()?))

@@ -1,9 +1,9 @@
-//! What a block knows of the others: nothing, until one of its threads has taken by an atomic operation what a thread of another
-//! gave by one on the same word, with fences on both sides.
+//! What a block knows of the others: nothing, until one of its threads has taken by an atomic operation what a thread
+//! of another gave by one on the same word, with fences on both sides.
 //!
 //! That is the one way in which kernels here let blocks meet: all threads write, the block comes to a barrier, a thread
-//! fences and takes a ticket; the block whose ticket is the last fences, comes to a barrier, and reads. Where a fence or a barrier
-//! of these is missing, what others wrote stays unknown, and a read of it is a race.
+//! fences and takes a ticket; the block whose ticket is the last fences, comes to a barrier, and reads. Where a fence
+//! or a barrier of these is missing, what others wrote stays unknown, and a read of it is a race.
 
 use std::collections::HashMap;
 
@@ -46,8 +46,7 @@ impl Order {
         let thread = self.threads.entry(now.thread).or_default();
         thread.fence = Some(now);
         let taken = thread.taken.drain(..);
-        self.learnt
-            .extend(taken.map(|given| Learnt { given, at: now }));
+        self.learnt.extend(taken.map(|given| Learnt { given, at: now }));
     }
 
     /// A thread applies an atomic operation to a word.

@@ -120,20 +120,9 @@ impl Shadow {
     /// Bytes that nobody wrote, or that were there before.
     pub(super) fn new(bytes: usize, full: bool) -> Shadow {
         let state = if full { State::Full } else { State::Empty };
-        let cell = Cell {
-            state,
-            ..Cell::default()
-        };
-        let grain = if bytes.is_multiple_of(DWORD) {
-            DWORD
-        } else {
-            1
-        };
-        Shadow {
-            cells: vec![cell; bytes / grain],
-            grain,
-            touched: false,
-        }
+        let cell = Cell { state, ..Cell::default() };
+        let grain = if bytes.is_multiple_of(DWORD) { DWORD } else { 1 };
+        Shadow { cells: vec![cell; bytes / grain], grain, touched: false }
     }
 
     /// The histories of some bytes.
@@ -162,10 +151,7 @@ impl Shadow {
     /// Counts some bytes as written before anything that follows.
     pub(super) fn fill(&mut self, at: usize, bytes: usize) {
         for cell in self.cells(at, bytes) {
-            *cell = Cell {
-                state: State::Full,
-                ..Cell::default()
-            };
+            *cell = Cell { state: State::Full, ..Cell::default() };
         }
     }
 
@@ -177,10 +163,7 @@ impl Shadow {
         let cells = self.cells(to, bytes);
         let grain = bytes / cells.len().max(1);
         for (i, cell) in cells.iter_mut().enumerate() {
-            *cell = Cell {
-                state: copied[i * grain / each.max(1)].state,
-                ..Cell::default()
-            };
+            *cell = Cell { state: copied[i * grain / each.max(1)].state, ..Cell::default() };
         }
     }
 
@@ -190,20 +173,12 @@ impl Shadow {
             return;
         }
         for cell in &mut self.cells {
-            *cell = Cell {
-                state: cell.state,
-                ..Cell::default()
-            };
+            *cell = Cell { state: cell.state, ..Cell::default() };
         }
     }
 
     /// A thread reads.
-    pub(super) fn read<'a>(
-        &mut self,
-        at: usize,
-        bytes: usize,
-        moment: impl Into<Moment<'a>>,
-    ) -> Found {
+    pub(super) fn read<'a>(&mut self, at: usize, bytes: usize, moment: impl Into<Moment<'a>>) -> Found {
         let moment = moment.into();
         let now = moment.stamp;
         let cells = self.cells(at, bytes);
@@ -223,8 +198,7 @@ impl Shadow {
             if !moment.is_after(cell.write) {
                 return Err(race(byte, "read", "written", cell.write, now));
             }
-            let concurrent =
-                cell.read.block == now.block && cell.read.epoch == now.epoch && now.block != 0;
+            let concurrent = cell.read.block == now.block && cell.read.epoch == now.epoch && now.block != 0;
             if !concurrent {
                 (cell.warp_reads, cell.block_reads) = (false, false);
             } else if cell.read.warp() != now.warp() {
@@ -248,10 +222,7 @@ impl Shadow {
         for (i, cell) in cells.iter_mut().enumerate() {
             let byte = at + i * grain;
             if cell.state == State::InFlight {
-                let what = format!(
-                    "byte {} is written while a copy into it is under way",
-                    at + i
-                );
+                let what = format!("byte {} is written while a copy into it is under way", at + i);
                 return Err((Kind::Race, what));
             }
             if !moment.is_after(cell.write) {
@@ -260,26 +231,18 @@ impl Shadow {
             if !cell.reads_are_before(moment) {
                 return Err(race(byte, "written", "read", cell.read, now));
             }
-            *cell = Cell {
-                state,
-                write: now,
-                ..Cell::default()
-            };
+            *cell = Cell { state, write: now, ..Cell::default() };
         }
         Ok(())
     }
 
     /// A thread writes.
-    pub(super) fn write<'a>(
-        &mut self,
-        at: usize,
-        bytes: usize,
-        moment: impl Into<Moment<'a>>,
-    ) -> Found {
+    pub(super) fn write<'a>(&mut self, at: usize, bytes: usize, moment: impl Into<Moment<'a>>) -> Found {
         self.overwrite(at, bytes, moment.into(), State::Full)
     }
 
-    /// A thread applies an atomic operation: a read and a write, which nothing has to order among other atomic operations.
+    /// A thread applies an atomic operation: a read and a write, which nothing has to order among other atomic
+    /// operations.
     pub(super) fn update(&mut self, at: usize, bytes: usize, moment: Moment) -> Found {
         if self.cells(at, bytes).iter().any(|cell| !cell.atomic) {
             self.read(at, bytes, moment)?;
@@ -305,14 +268,9 @@ impl Shadow {
 }
 
 fn race(byte: usize, now: &str, before: &str, other: Stamp, stamp: Stamp) -> (Kind, String) {
-    let place = if other.block == stamp.block {
-        String::new()
-    } else {
-        format!(" of block number {}", other.block - 1)
-    };
-    let what = format!(
-        "byte {byte} is {now} and was {before} by thread {}{place} with no barrier between",
-        other.thread
-    );
+    let place =
+        if other.block == stamp.block { String::new() } else { format!(" of block number {}", other.block - 1) };
+    let what =
+        format!("byte {byte} is {now} and was {before} by thread {}{place} with no barrier between", other.thread);
     (Kind::Race, what)
 }

@@ -19,10 +19,7 @@ type Found<T> = Result<T, (Kind, String)>;
 
 impl Shared {
     pub(super) fn new(bytes: usize) -> Shared {
-        Shared {
-            bytes: vec![0xff; bytes],
-            shadow: Shadow::new(bytes, false),
-        }
+        Shared { bytes: vec![0xff; bytes], shadow: Shadow::new(bytes, false) }
     }
 
     fn check(&self, address: u64, bytes: usize) -> Found<usize> {
@@ -81,13 +78,7 @@ pub(super) struct Copies {
 }
 
 impl Copies {
-    pub(super) fn begin(
-        &mut self,
-        shared: &mut Shared,
-        to: u64,
-        bytes: Vec<u8>,
-        now: Stamp,
-    ) -> Found<()> {
+    pub(super) fn begin(&mut self, shared: &mut Shared, to: u64, bytes: Vec<u8>, now: Stamp) -> Found<()> {
         let copy = Copy { to, bytes };
         shared.begin(&copy, now)?;
         self.open.push(copy);
@@ -115,9 +106,9 @@ impl Copies {
     }
 }
 
-/// How many wavefronts the worst phase of an access takes, given the addresses of the lanes that take part, in their order. Lanes
-/// that ask for 16 bytes go eight at a time, for 8 bytes sixteen, else all together; within a phase, each bank gives one
-/// dword to any number of lanes.
+/// How many wavefronts the worst phase of an access takes, given the addresses of the lanes that take part, in their
+/// order. Lanes that ask for 16 bytes go eight at a time, for 8 bytes sixteen, else all together; within a phase, each
+/// bank gives one dword to any number of lanes.
 pub(super) fn wavefronts(addresses: &[(usize, u64)], bytes: usize) -> usize {
     let together = match bytes {
         16 => 8,
@@ -126,12 +117,9 @@ pub(super) fn wavefronts(addresses: &[(usize, u64)], bytes: usize) -> usize {
     };
     let mut worst = 0;
     for phase in 0..32 / together {
-        let lanes = addresses
-            .iter()
-            .filter(|(lane, _)| lane / together == phase);
-        let mut dwords: Vec<u64> = lanes
-            .flat_map(|(_, at)| (0..bytes.div_ceil(4) as u64).map(move |d| at / 4 + d))
-            .collect();
+        let lanes = addresses.iter().filter(|(lane, _)| lane / together == phase);
+        let mut dwords: Vec<u64> =
+            lanes.flat_map(|(_, at)| (0..bytes.div_ceil(4) as u64).map(move |d| at / 4 + d)).collect();
         dwords.sort_unstable();
         dwords.dedup();
         let mut banks = [0; BANKS];

@@ -32,14 +32,9 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Token>, ParseError> {
             } else if first.is_whitespace() {
                 rest = &rest[first.len_utf8()..];
             } else {
-                let length = token(rest).ok_or_else(|| ParseError {
-                    line: number + 1,
-                    what: format!("'{first}' is no part of PTX"),
-                })?;
-                all.push(Token {
-                    text: rest[..length].to_owned(),
-                    line: number + 1,
-                });
+                let length = token(rest)
+                    .ok_or_else(|| ParseError { line: number + 1, what: format!("'{first}' is no part of PTX") })?;
+                all.push(Token { text: rest[..length].to_owned(), line: number + 1 });
                 rest = &rest[length..];
             }
         }

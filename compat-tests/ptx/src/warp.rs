@@ -233,24 +233,9 @@ impl<'k> Warp<'k> {
                 }
                 Ok(())
             }
-            Op::Load {
-                space,
-                word,
-                to,
-                at,
-            } => self.load((*space, *word), to, at, mask, around),
-            Op::Store {
-                space,
-                word,
-                from,
-                at,
-            } => self.store((*space, *word), from, at, mask, around),
-            Op::Copy {
-                bytes,
-                to,
-                from,
-                read,
-            } => self.copy(*bytes, (to, from), *read, mask, around),
+            Op::Load { space, word, to, at } => self.load((*space, *word), to, at, mask, around),
+            Op::Store { space, word, from, at } => self.store((*space, *word), from, at, mask, around),
+            Op::Copy { bytes, to, from, read } => self.copy(*bytes, (to, from), *read, mask, around),
             Op::Commit => {
                 each(mask).for_each(|lane| self.copies[lane].commit());
                 Ok(())
@@ -281,12 +266,7 @@ impl<'k> Warp<'k> {
     }
 
     /// An operand of all lanes; that of each lane of the mask is known.
-    pub(super) fn operand(
-        &self,
-        source: &Source,
-        mask: u32,
-        at: &Coordinates,
-    ) -> Result<[u64; LANES], Trouble> {
+    pub(super) fn operand(&self, source: &Source, mask: u32, at: &Coordinates) -> Result<[u64; LANES], Trouble> {
         Ok(match *source {
             Source::Register(register) => {
                 let open = mask & !self.written[register];

@@ -1,5 +1,5 @@
-//! `gpu-check`: trine's kernels on a real GPU, from correctness to speed, for the minutes when there is one. docs/cuda.md says how it
-//! is run.
+//! `gpu-check`: trine's kernels on a real GPU, from correctness to speed, for the minutes when there is one.
+//! docs/cuda.md says how it is run.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -37,11 +37,7 @@ fn options() -> Result<Options> {
     };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
-        let mut value = || {
-            words
-                .next()
-                .with_context(|| format!("{word} wants a value"))
-        };
+        let mut value = || words.next().with_context(|| format!("{word} wants a value"));
         match word.as_str() {
             "--device" => options.device = value()?.parse().context("--device")?,
             "--out" => options.out = value()?.into(),

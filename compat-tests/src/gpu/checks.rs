@@ -1,5 +1,5 @@
-//! Products of all types and shapes: the exact ones have the processor's bits, those in half precision the bits of a token whatever
-//! stands beside it, near the product in double precision.
+//! Products of all types and shapes: the exact ones have the processor's bits, those in half precision the bits of a
+//! token whatever stands beside it, near the product in double precision.
 
 use std::time::Instant;
 
@@ -36,15 +36,8 @@ const SMALL_PRUNED: (usize, usize) = (64, 256);
 const TOKENS: &[usize] = &[1, 5, 8, 9, 16, 17, 33, 64, 130];
 const SMALL_TOKENS: &[usize] = &[1, 9];
 /// Types whose products are exact.
-const EXACT: &[TypeId] = &[
-    TypeId::TQ2_0,
-    TypeId::TQ1_0,
-    TypeId::Q8_0,
-    TypeId::Q4_0,
-    TypeId::Q4_K,
-    TypeId::Q6_K,
-    TypeId::F16,
-];
+const EXACT: &[TypeId] =
+    &[TypeId::TQ2_0, TypeId::TQ1_0, TypeId::Q8_0, TypeId::Q4_0, TypeId::Q4_K, TypeId::Q6_K, TypeId::F16];
 /// Types that have products in half precision, and what the zero of their codes is.
 const HALVES: &[TypeId] = &[TypeId::TQ2_0, TypeId::Q4_0];
 /// The largest matrix whose K-quants and half floats are multiplied: their kernels are simple ones.
@@ -75,13 +68,7 @@ pub fn run(context: &mut Context, options: &Options, report: &mut Report) -> Res
             if simple && rows * columns > MOST_SIMPLE {
                 continue;
             }
-            let shape = Shape {
-                ty,
-                rows,
-                columns,
-                tokens: 1,
-                way,
-            };
+            let shape = Shape { ty, rows, columns, tokens: 1, way };
             if start.elapsed() > options.limit {
                 left.push(shape.name());
                 continue;
@@ -93,25 +80,14 @@ pub fn run(context: &mut Context, options: &Options, report: &mut Report) -> Res
 }
 
 /// The products of one matrix with all numbers of tokens.
-fn of_matrix(
-    context: &mut Context,
-    shape: Shape,
-    tokens: &[usize],
-    report: &mut Report,
-) -> Result<()> {
+fn of_matrix(context: &mut Context, shape: Shape, tokens: &[usize], report: &mut Report) -> Result<()> {
     let most = tokens.iter().copied().max().unwrap_or(1);
     let seed = (shape.rows * 31 + shape.columns) as u64;
     let mut rng = Rng::new(seed);
     let data = weights(&mut rng, shape)?;
     let x: Vec<f32> = (0..most * shape.columns).map(|_| rng.normal()).collect();
     let isa = Isa::detect();
-    let matrix = Matrix::new(
-        shape.ty,
-        shape.columns,
-        shape.rows,
-        Blob::from_vec(data.clone()),
-        isa,
-    );
+    let matrix = Matrix::new(shape.ty, shape.columns, shape.rows, Blob::from_vec(data.clone()), isa);
     let matrix = matrix.context("a matrix")?;
     let [expected] = matmul([&matrix], &Activations::new(&x, shape.columns, isa));
     // In half precision: the first token of all passes.
@@ -191,9 +167,7 @@ fn differing(a: &[f32], b: &[f32]) -> usize {
 fn error(found: &[f32], expected: &[f32]) -> f64 {
     let square = |x: f64| x * x;
     let pairs = found.iter().zip(expected);
-    let apart: f64 = pairs
-        .map(|(a, b)| square(f64::from(*a) - f64::from(*b)))
-        .sum();
+    let apart: f64 = pairs.map(|(a, b)| square(f64::from(*a) - f64::from(*b))).sum();
     let size: f64 = expected.iter().map(|&x| square(f64::from(x))).sum();
     (apart / size).sqrt()
 }

@@ -1,7 +1,8 @@
-//! What is done in the minutes when a GPU is at hand: correctness first, then speed, and a JSON file that is whole after every section.
+//! What is done in the minutes when a GPU is at hand: correctness first, then speed, and a JSON file that is whole
+//! after every section.
 //!
-//! Nothing here knows whether the driver is NVIDIA's or the emulated one of `trine-fake-cuda`, on which the tests run all of it with
-//! small shapes.
+//! Nothing here knows whether the driver is NVIDIA's or the emulated one of `trine-fake-cuda`, on which the tests run
+//! all of it with small shapes.
 
 mod checks;
 mod models;

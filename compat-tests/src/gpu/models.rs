@@ -1,4 +1,5 @@
-//! Whole models: the logits on the GPU are those of the processor, however many layers are there and however tokens are batched.
+//! Whole models: the logits on the GPU are those of the processor, however many layers are there and however tokens are
+//! batched.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,25 +20,15 @@ use super::{Options, Report};
 fn open(path: &Path, options: &Options, layers: usize, number_path: NumberPath) -> Result<Model> {
     let offload = match layers {
         0 => None,
-        _ => Some(Offload {
-            device: Arc::new(Shared::new(Context::open(options.device)?)),
-            layers,
-        }),
+        _ => Some(Offload { device: Arc::new(Shared::new(Context::open(options.device)?)), layers }),
     };
-    let options = OpenOptions {
-        offload,
-        number_path,
-        ..OpenOptions::default()
-    };
+    let options = OpenOptions { offload, number_path, ..OpenOptions::default() };
     Ok(trine::open_with(path, &options)?)
 }
 
 /// A hash of all logits of some tokens, and the seconds of them.
 fn logits(model: &Model, tokens: &[u32], n_ubatch: usize) -> Result<(String, f64)> {
-    let mut session = model.session(SessionOptions {
-        n_ctx: tokens.len(),
-        n_ubatch,
-    });
+    let mut session = model.session(SessionOptions { n_ctx: tokens.len(), n_ubatch });
     session.prepare()?;
     let mut hash = Sha256::new();
     let start = Instant::now();
@@ -54,20 +45,14 @@ fn logits(model: &Model, tokens: &[u32], n_ubatch: usize) -> Result<(String, f64
 /// # Errors
 /// A model that cannot run there, and what the device says.
 pub fn run(path: &Path, options: &Options, report: &mut Report) -> Result<()> {
-    let name = path
-        .file_name()
-        .map_or_else(String::new, |n| n.to_string_lossy().into_owned());
+    let name = path.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
     let cpu = open(path, options, 0, NumberPath::default())?;
     let count = if options.small { 2 } else { 64 };
     let vocabulary = cpu.weights().n_vocab();
     let tokens: Vec<u32> = (0..count).map(|i| (i * 7919 % vocabulary) as u32).collect();
     let (expected, _) = logits(&cpu, &tokens, 512)?;
     let half = cpu.weights().config().n_layer / 2;
-    let cuts: &[usize] = if options.small {
-        &[half]
-    } else {
-        &[usize::MAX, half, 1]
-    };
+    let cuts: &[usize] = if options.small { &[half] } else { &[usize::MAX, half, 1] };
     for &layers in cuts {
         let gpu = open(path, options, layers, NumberPath::default())?;
         let batches: &[usize] = if options.small { &[2] } else { &[1, 5, 64] };

@@ -45,7 +45,8 @@ impl Shape {
     /// Bytes of the matrix that a kernel reads.
     pub fn bytes_read(&self) -> usize {
         match self.way {
-            // Half of the codes, two bits for each to say which, and the scales: 8 + 4 + 2 bytes for 32 weights instead of 18.
+            // Half of the codes, two bits for each to say which, and the scales: 8 + 4 + 2 bytes for 32 weights instead
+            // of 18.
             Way::Pruned => self.bytes() / 18 * 14,
             _ => self.bytes(),
         }
@@ -53,13 +54,7 @@ impl Shape {
 
     /// In words.
     pub fn name(&self) -> String {
-        let Shape {
-            ty,
-            rows,
-            columns,
-            tokens,
-            way,
-        } = self;
+        let Shape { ty, rows, columns, tokens, way } = self;
         let path = match way {
             Way::Exact => "",
             Way::Halves => " in halves",
@@ -91,13 +86,7 @@ impl<D: Device> Product<D> {
     /// # Errors
     /// What has no kernel, and what the device says.
     pub fn new(device: &mut D, shape: Shape, data: &[u8], copies: usize) -> Result<Product<D>> {
-        let limits = Limits {
-            tokens: shape.tokens,
-            wanted: shape.tokens,
-            context: 1,
-            page: 1,
-            pages: 1,
-        };
+        let limits = Limits { tokens: shape.tokens, wanted: shape.tokens, context: 1, page: 1, pages: 1 };
         let mut recorder = Recorder::new(limits, shape.rows)?;
         match shape.way {
             Way::Exact => {}
@@ -107,14 +96,7 @@ impl<D: Device> Product<D> {
         let x = recorder.given(shape.columns)?;
         let x = recorder.take_wanted(x)?;
         let y = recorder.product(
-            Matrix {
-                name: NAME,
-                ty: shape.ty,
-                rows: shape.rows,
-                columns: shape.columns,
-                data,
-                scale: 1.0,
-            },
+            Matrix { name: NAME, ty: shape.ty, rows: shape.rows, columns: shape.columns, data, scale: 1.0 },
             x,
         )?;
         let (program, packed) = recorder.finish(y)?;
@@ -140,13 +122,7 @@ impl<D: Device> Product<D> {
             }
         }
         let calls = program.logits_of(shape.tokens)?;
-        Ok(Product {
-            program,
-            calls,
-            buffers,
-            weights,
-            shape,
-        })
+        Ok(Product { program, calls, buffers, weights, shape })
     }
 
     /// The products of rows of activations.

@@ -17,11 +17,7 @@ pub struct Report {
 impl Report {
     /// An empty one for this file.
     pub fn new(path: &Path) -> Report {
-        Report {
-            path: path.to_owned(),
-            all: Map::new(),
-            failed: 0,
-        }
+        Report { path: path.to_owned(), all: Map::new(), failed: 0 }
     }
 
     /// How many checks have failed.
@@ -31,10 +27,7 @@ impl Report {
 
     /// The entries of a list.
     pub fn list(&self, name: &str) -> &[Value] {
-        self.all
-            .get(name)
-            .and_then(Value::as_array)
-            .map_or(&[], Vec::as_slice)
+        self.all.get(name).and_then(Value::as_array).map_or(&[], Vec::as_slice)
     }
 
     /// Sets a value.

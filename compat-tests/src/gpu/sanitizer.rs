@@ -23,29 +23,16 @@ pub fn run(options: &Options, report: &mut Report) -> Result<()> {
         command
             .args(["--tool", tool, "--error-exitcode", FOUND])
             .arg(&program)
-            .args([
-                "--small",
-                "--only-checks",
-                "--device",
-                &options.device.to_string(),
-                "--out",
-            ])
+            .args(["--small", "--only-checks", "--device", &options.device.to_string(), "--out"])
             .arg(options.out.with_extension(format!("{tool}.json")))
             .stdout(Stdio::null());
         match command.status() {
             Ok(status) => {
                 let about = json!({"exit": status.code()});
-                report.check(
-                    &format!("compute-sanitizer {tool}"),
-                    status.success(),
-                    about,
-                )?;
+                report.check(&format!("compute-sanitizer {tool}"), status.success(), about)?;
             }
             Err(e) => {
-                report.set(
-                    "sanitizer",
-                    json!(format!("not run: compute-sanitizer: {e}")),
-                )?;
+                report.set("sanitizer", json!(format!("not run: compute-sanitizer: {e}")))?;
                 break;
             }
         }

@@ -17,13 +17,7 @@ use super::{Options, Report};
 use crate::inputs::Rng;
 
 /// Rows and columns that are timed.
-const SHAPES: &[(usize, usize)] = &[
-    (4096, 4096),
-    (13824, 2560),
-    (22016, 4096),
-    (4096, 11008),
-    (57344, 8192),
-];
+const SHAPES: &[(usize, usize)] = &[(4096, 4096), (13824, 2560), (22016, 4096), (4096, 11008), (57344, 8192)];
 const SMALL: &[(usize, usize)] = &[(64, 256)];
 const TOKENS: &[usize] = &[1, 2, 4, 8, 16, 32, 64, 128, 256];
 /// Weights that do not stay in any cache: so many bytes, in copies that take turns.
@@ -63,18 +57,12 @@ pub fn run(context: &mut Context, options: &Options, report: &mut Report) -> Res
                 if start.elapsed() > options.limit {
                     return report.set("speed_without_time", json!(true));
                 }
-                let shape = Shape {
-                    ty,
-                    rows,
-                    columns,
-                    tokens,
-                    way,
-                };
+                let shape = Shape { ty, rows, columns, tokens, way };
                 let seconds = time(context, shape, options)?;
                 let theirs = cublas.as_ref().ok().and_then(|times| {
-                    let found = times.iter().find(|t| {
-                        (t["rows"] == rows) & (t["columns"] == columns) & (t["tokens"] == tokens)
-                    });
+                    let found = times
+                        .iter()
+                        .find(|t| (t["rows"] == rows) & (t["columns"] == columns) & (t["tokens"] == tokens));
                     found?["seconds"].as_f64()
                 });
                 report.push(
@@ -92,10 +80,7 @@ pub fn run(context: &mut Context, options: &Options, report: &mut Report) -> Res
         }
     }
     match &options.against {
-        Some(path) => compare(
-            &fs::read_to_string(path).context("an earlier report")?,
-            report,
-        ),
+        Some(path) => compare(&fs::read_to_string(path).context("an earlier report")?, report),
         None => Ok(()),
     }
 }

@@ -17,16 +17,8 @@ struct Work {
     decode: usize,
 }
 
-const FAST: Work = Work {
-    encode: 600,
-    importance: 100,
-    decode: 400,
-};
-const SEARCH: Work = Work {
-    encode: 240,
-    importance: 120,
-    decode: 400,
-};
+const FAST: Work = Work { encode: 600, importance: 100, decode: 400 };
+const SEARCH: Work = Work { encode: 240, importance: 120, decode: 400 };
 
 fn info(ty: TypeId) -> &'static TypeInfo {
     ty.info().expect("a registered type")
@@ -37,11 +29,7 @@ fn info(ty: TypeId) -> &'static TypeInfo {
 fn assert_blocks(t: &TypeInfo, x: &[f32], ours: &[u8], ggml: &[u8], what: &str) {
     let blocks = ours.chunks(t.bytes).zip(ggml.chunks(t.bytes));
     for ((a, b), x) in blocks.zip(x.chunks(t.block)) {
-        assert!(
-            a == b,
-            "{} {what}: trine\n{a:02x?}\nggml\n{b:02x?}\nfor\n{x:?}",
-            t.name
-        );
+        assert!(a == b, "{} {what}: trine\n{a:02x?}\nggml\n{b:02x?}\nfor\n{x:?}", t.name);
     }
 }
 

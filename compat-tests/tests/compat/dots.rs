@@ -36,25 +36,15 @@ fn assert_floats(got: &[f32], want: &[f32], what: &str) {
 /// Every product of trine's definition and kernels must be `want[r * tokens + t]`.
 #[track_caller]
 fn assert_dots(t: &TypeInfo, w: &[u8], acts: &[u8], n: usize, want: &[f32]) {
-    let (dot, act) = (
-        t.dot_ref.expect("a dot"),
-        info(t.act.expect("an activation")),
-    );
+    let (dot, act) = (t.dot_ref.expect("a dot"), info(t.act.expect("an activation")));
     let (w_row, act_row) = (row_bytes(t, n), row_bytes(act, n));
     let tokens = acts.len() / act_row;
-    let got: Vec<f32> = w
-        .chunks(w_row)
-        .flat_map(|w| acts.chunks(act_row).map(move |a| dot(w, a)))
-        .collect();
+    let got: Vec<f32> = w.chunks(w_row).flat_map(|w| acts.chunks(act_row).map(move |a| dot(w, a))).collect();
     assert_floats(&got, want, &format!("{} definition, n = {n}", t.name));
     for isa in isas() {
         let mut got = vec![f32::MAX; want.len()];
         mat_rows(t.id, isa).expect("a kernel")(w, acts, n, tokens, &mut got);
-        assert_floats(
-            &got,
-            want,
-            &format!("{} {isa}, n = {n}, {tokens} tokens", t.name),
-        );
+        assert_floats(&got, want, &format!("{} {isa}, n = {n}, {tokens} tokens", t.name));
     }
 }
 
@@ -187,17 +177,11 @@ fn recorded(part: &str) {
     let mut compared = 0;
     for t in files::ggml_types().filter(|t| t.dot_ref.is_some()) {
         let act = info(t.act.expect("an activation type"));
-        let encoded = [
-            format!("{}_enc_plain", t.name),
-            format!("{}_enc_imp", t.name),
-        ];
+        let encoded = [format!("{}_enc_plain", t.name), format!("{}_enc_imp", t.name)];
         let encoded = encoded.iter().find(|n| golden.get(n).is_some());
         let pairs = [
             (encoded.cloned(), format!("{}_dot_enc", t.name)),
-            (
-                Some(format!("{}_raw", t.name)),
-                format!("{}_dot_raw", t.name),
-            ),
+            (Some(format!("{}_raw", t.name)), format!("{}_dot_raw", t.name)),
         ];
         for (rows, dots) in pairs {
             let rows = rows.and_then(|name| golden.get(&name));
@@ -213,20 +197,11 @@ fn recorded(part: &str) {
                 let kernel = mat_rows(t.id, isa).expect("a kernel");
                 // The recording pairs row r with activation r; the kernel gives all pairs.
                 let mut got = vec![0.0; w.rows * w.rows];
-                kernel(
-                    &w.bytes,
-                    &acts.bytes[..w.rows * act_row],
-                    n,
-                    w.rows,
-                    &mut got,
-                );
+                kernel(&w.bytes, &acts.bytes[..w.rows * act_row], n, w.rows, &mut got);
                 let diagonal: Vec<f32> = (0..w.rows).map(|r| got[r * w.rows + r]).collect();
                 assert_floats(&diagonal, &want, &format!("{dots} {isa}"));
                 for r in 0..w.rows {
-                    let (w, a) = (
-                        &w.bytes[r * w_row..][..w_row],
-                        &acts.bytes[r * act_row..][..act_row],
-                    );
+                    let (w, a) = (&w.bytes[r * w_row..][..w_row], &acts.bytes[r * act_row..][..act_row]);
                     let mut one = [0.0];
                     kernel(w, a, n, 1, &mut one);
                     assert_floats(&one, &want[r..=r], &format!("{dots} {isa}, one token"));
@@ -270,11 +245,7 @@ fn activations(ty: TypeId) {
             quantize_act(ty, isa)(&x, &mut got);
             let blocks = got.chunks(t.bytes).zip(want.chunks(t.bytes));
             for ((g, w), x) in blocks.zip(x.chunks(t.block)) {
-                assert!(
-                    g == w,
-                    "{} {isa}: {g:02x?}\nggml {w:02x?}\nfor {x:?}",
-                    t.name
-                );
+                assert!(g == w, "{} {isa}: {g:02x?}\nggml {w:02x?}\nfor {x:?}", t.name);
             }
         }
     }
@@ -311,10 +282,6 @@ fn every_dot_is_compared() {
     let floats = [TypeId::F32, TypeId::F16, TypeId::BF16];
     for t in files::ggml_types().filter(|t| t.dot_ref.is_some()) {
         let listed = COMPARED.contains(&t.id) && DOTS.iter().any(|(id, ..)| *id == t.id);
-        assert!(
-            listed || floats.contains(&t.id),
-            "{} is compared with nothing",
-            t.name
-        );
+        assert!(listed || floats.contains(&t.id), "{} is compared with nothing", t.name);
     }
 }

@@ -42,19 +42,11 @@ fn gguf_py_reads_a_file_of_every_value_and_tensor_type() {
     };
     let dir = tempfile::tempdir().expect("a directory");
     let types: Vec<TypeId> = files::ggml_types().map(|t| t.id).collect();
-    let known: Vec<TypeId> = types
-        .iter()
-        .copied()
-        .filter(|t| !UNKNOWN.contains(t))
-        .collect();
+    let known: Vec<TypeId> = types.iter().copied().filter(|t| !UNKNOWN.contains(t)).collect();
     let path = dir.path().join("every.gguf");
     files::write(&path, &files::every_value(), &files::one_of_each(&known));
     let theirs = python.list(std::slice::from_ref(&path)).expect("a listing");
-    let decoded = assert_equal(
-        &listing(&path).expect("a listing"),
-        &theirs[0],
-        "every type",
-    );
+    let decoded = assert_equal(&listing(&path).expect("a listing"), &theirs[0], "every type");
     assert_eq!(decoded, 26, "types that both decode");
 }
 
@@ -71,16 +63,10 @@ fn what_gguf_py_gets_wrong() {
     };
     let error = listed(TypeId::Q2_0).expect_err("Q2_0 is known now: compare it above");
     let error = format!("{error:#}");
-    assert!(
-        error.contains("(42) is not a valid GGMLQuantizationType"),
-        "{error}"
-    );
+    assert!(error.contains("(42) is not a valid GGMLQuantizationType"), "{error}");
     let error = listed(TypeId::Q8_1).expect_err("Q8_1 has another size now: compare it above");
     let error = format!("{error:#}");
-    assert!(
-        error.contains("cannot reshape array of size 288 into shape (320,)"),
-        "{error}"
-    );
+    assert!(error.contains("cannot reshape array of size 288 into shape (320,)"), "{error}");
 }
 
 #[test]
@@ -92,18 +78,11 @@ fn trine_reads_and_encodes_what_gguf_py_writes() {
     let path = dir.path().join("python.gguf");
     python.write(&path).expect("a file");
     let theirs = python.list(std::slice::from_ref(&path)).expect("a listing");
-    let decoded = assert_equal(
-        &listing(&path).expect("a listing"),
-        &theirs[0],
-        "python's file",
-    );
+    let decoded = assert_equal(&listing(&path).expect("a listing"), &theirs[0], "python's file");
     assert_eq!(decoded, 10);
 
     let file = files::model(files::read(&path));
-    let data = |name: &str| {
-        file.tensor_data(file.tensor_info(name).expect("a tensor"))
-            .expect("data")
-    };
+    let data = |name: &str| file.tensor_data(file.tensor_info(name).expect("a tensor")).expect("data");
     let weights = data("weights");
     let words = weights.as_chunks().0;
     let x: Vec<f32> = words.iter().map(|w| f32::from_le_bytes(*w)).collect();
@@ -121,29 +100,16 @@ fn gguf_py_reads_quantized_models_and_the_bundled_files() {
         return;
     };
     let dir = tempfile::tempdir().expect("a directory");
-    let mut paths: Vec<PathBuf> = vec![
-        testdata("imatrix/trilm-F16.imatrix.gguf"),
-        models::bundled(TRILM).expect("a model"),
-    ];
+    let mut paths: Vec<PathBuf> =
+        vec![testdata("imatrix/trilm-F16.imatrix.gguf"), models::bundled(TRILM).expect("a model")];
     let lines = golden::quantized().expect("hashes");
-    for (source, ty) in [
-        (TRILM, "TQ1_0"),
-        (TRILM, "Q4_K_M"),
-        (BITNET, "TQ2_0"),
-        (BITNET, "Q3_K_M"),
-    ] {
-        let line = lines
-            .iter()
-            .find(|l| l.source == source && l.ty == ty && l.options.is_empty());
+    for (source, ty) in [(TRILM, "TQ1_0"), (TRILM, "Q4_K_M"), (BITNET, "TQ2_0"), (BITNET, "Q3_K_M")] {
+        let line = lines.iter().find(|l| l.source == source && l.ty == ty && l.options.is_empty());
         let source = models::bundled(source).expect("a model");
         paths.push(models::quantize(&source, line.expect("a hash"), dir.path()).expect("a file"));
     }
     for (path, theirs) in paths.iter().zip(python.list(&paths).expect("listings")) {
-        let decoded = assert_equal(
-            &listing(path).expect("a listing"),
-            &theirs,
-            &path.display().to_string(),
-        );
+        let decoded = assert_equal(&listing(path).expect("a listing"), &theirs, &path.display().to_string());
         assert!(decoded >= 56, "{}: only {decoded} tensors", path.display());
     }
 }
@@ -155,14 +121,9 @@ fn gguf_py_reads_an_importance_matrix() {
     };
     let mut matrix = Imatrix::new(512);
     matrix.datasets = vec!["a.txt".to_owned(), "b.txt".to_owned()];
-    for (name, counts) in [
-        ("blk.0.ffn_up_exps.weight", vec![512, 0, 3]),
-        ("w", vec![7]),
-    ] {
+    for (name, counts) in [("blk.0.ffn_up_exps.weight", vec![512, 0, 3]), ("w", vec![7])] {
         let sums = (0..counts.len() * 5).map(|i| i as f32 / 3.0).collect();
-        matrix
-            .entries
-            .insert(name.to_owned(), Entry { sums, counts });
+        matrix.entries.insert(name.to_owned(), Entry { sums, counts });
     }
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("imatrix.gguf");

@@ -29,8 +29,7 @@ const UNREADABLE: [TypeId; 3] = [TypeId::NVFP4, TypeId::Q1_0, TypeId::Q2_0];
 
 fn decode(path: &Path) -> Result<gguf_rs::GGUFModel, String> {
     let name = path.to_str().expect("a path");
-    let mut container =
-        gguf_rs::get_gguf_container_array_size(name, u64::MAX).map_err(|e| e.to_string())?;
+    let mut container = gguf_rs::get_gguf_container_array_size(name, u64::MAX).map_err(|e| e.to_string())?;
     container.decode().map_err(|e| e.to_string())
 }
 
@@ -45,10 +44,7 @@ fn json(value: &Value) -> Json {
         Value::F32(v) => (*v).into(),
         Value::Bool(v) => (*v).into(),
         Value::Str(v) => v.lossy().into_owned().into(),
-        Value::Array(a) => (0..a.len())
-            .filter_map(|i| a.value(i))
-            .map(|v| json(&v))
-            .collect(),
+        Value::Array(a) => (0..a.len()).filter_map(|i| a.value(i)).map(|v| json(&v)).collect(),
         Value::U64(v) => (*v).into(),
         Value::I64(v) => (*v).into(),
         Value::F64(v) => (*v).into(),
@@ -70,10 +66,7 @@ fn assert_equal(path: &Path) -> usize {
     assert_eq!(theirs.tensors().len(), ours.tensors.len());
     let mut sized = 0;
     for (a, b) in ours.tensors.iter().zip(theirs.tensors()) {
-        assert_eq!(
-            (&a.name, &a.shape, a.ty.file_id(), a.offset),
-            (&b.name, &b.shape, b.kind, b.offset)
-        );
+        assert_eq!((&a.name, &a.shape, a.ty.file_id(), a.offset), (&b.name, &b.shape, b.kind, b.offset));
         if !WRONG_SIZE.contains(&a.ty) {
             assert_eq!(a.bytes, b.size, "{}", a.name);
             sized += 1;
@@ -86,10 +79,7 @@ fn assert_equal(path: &Path) -> usize {
 fn every_value_and_tensor_type() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("every.gguf");
-    let types: Vec<TypeId> = files::ggml_types()
-        .map(|t| t.id)
-        .filter(|t| !UNREADABLE.contains(t))
-        .collect();
+    let types: Vec<TypeId> = files::ggml_types().map(|t| t.id).filter(|t| !UNREADABLE.contains(t)).collect();
     files::write(&path, &files::every_value(), &files::one_of_each(&types));
     assert_eq!(assert_equal(&path), types.len() - WRONG_SIZE.len());
 }
@@ -100,37 +90,24 @@ fn another_alignment() {
     let path = dir.path().join("aligned.gguf");
     let mut meta = files::every_value();
     meta.set("general.alignment", Value::U32(4096));
-    files::write(
-        &path,
-        &meta,
-        &files::one_of_each(&[TypeId::TQ1_0, TypeId::TQ2_0]),
-    );
+    files::write(&path, &meta, &files::one_of_each(&[TypeId::TQ1_0, TypeId::TQ2_0]));
     assert_eq!(assert_equal(&path), 2);
 }
 
 #[test]
 fn quantized_models() {
     let dir = tempfile::tempdir().expect("a directory");
-    for (model, ty) in [
-        (TRILM, "TQ2_0"),
-        (TRILM, "Q5_K_M"),
-        (BITNET, "TQ1_0"),
-        (BITNET, "Q2_K"),
-    ] {
+    for (model, ty) in [(TRILM, "TQ2_0"), (TRILM, "Q5_K_M"), (BITNET, "TQ1_0"), (BITNET, "Q2_K")] {
         let path = dir.path().join("model.gguf");
         let source = models::bundled(model).expect("a model");
-        trine_compat_tests::programs::quantize(&source, &path, ty, &[], dir.path())
-            .expect("a file");
+        trine_compat_tests::programs::quantize(&source, &path, ty, &[], dir.path()).expect("a file");
         assert!(assert_equal(&path) >= 56, "{model} {ty}");
     }
 }
 
 /// A file with one tensor of 1024 weights, its bytes as many as `bytes`.
 fn one_tensor(path: &Path, ty: u32, bytes: u64) {
-    let tensor = NewTensor {
-        bytes: Some(bytes),
-        ..NewTensor::new("t", [1024], TypeId(ty))
-    };
+    let tensor = NewTensor { bytes: Some(bytes), ..NewTensor::new("t", [1024], TypeId(ty)) };
     let data = vec![0; bytes as usize];
     // Number 36 would be taken for bitnet.cpp's type by its size.
     let mut meta = Metadata::default();
@@ -174,10 +151,7 @@ fn known_panic_and_refusals() {
     let panics = catch_unwind(|| their_size(TypeId::NVFP4.0, 576));
     assert!(panics.is_err(), "gguf-rs reads NVFP4 now: {panics:?}");
     for ty in [TypeId::Q1_0.0, TypeId::Q2_0.0, 99, 135] {
-        let size = TypeId(ty)
-            .info()
-            .and_then(|i| i.row_bytes(1024))
-            .unwrap_or(288);
+        let size = TypeId(ty).info().and_then(|i| i.row_bytes(1024)).unwrap_or(288);
         let refused = their_size(ty, size).expect_err("gguf-rs reads this type now");
         assert!(refused.contains("invalid GGML type"), "{ty}: {refused}");
     }

@@ -48,14 +48,8 @@ fn check_greedy(file: &ModelFile, name: &str) {
         let want = std::fs::read_to_string(path).expect("a golden text");
         let got = models::greedy(&model, &tokenizer, prompt, 40).expect("a continuation");
         // Both belong to the program, not to the model.
-        let want = want
-            .trim_end_matches('\n')
-            .trim_end_matches(" [end of text]");
-        assert_eq!(
-            got.trim_end_matches('\n'),
-            want.trim_end_matches('\n'),
-            "{name}: {prompt}"
-        );
+        let want = want.trim_end_matches('\n').trim_end_matches(" [end of text]");
+        assert_eq!(got.trim_end_matches('\n'), want.trim_end_matches('\n'), "{name}: {prompt}");
     }
 }
 
@@ -63,11 +57,7 @@ fn check_greedy(file: &ModelFile, name: &str) {
 #[track_caller]
 fn check_perplexity(file: &ModelFile, name: &str, short: usize) {
     let golden = golden::perplexity(name).expect("a golden perplexity");
-    let count = if is_long() {
-        golden.running.len()
-    } else {
-        short
-    };
+    let count = if is_long() { golden.running.len() } else { short };
     let text = std::fs::read_to_string(testdata("wikitext-2/wiki.test.raw")).expect("the text");
     let model = models::load(file).expect("a model");
     let tokenizer = Tokenizer::from_metadata(file.meta()).expect("a tokenizer");
@@ -76,23 +66,16 @@ fn check_perplexity(file: &ModelFile, name: &str, short: usize) {
     let n_ctx = golden.n_ctx as usize;
     let chunks = Chunks::new(tokens, n_ctx, bos, Some(count)).expect("chunks");
     let mut running = Vec::new();
-    let estimate = perplexity::<Sink>(
-        &mut models::side_by_side(&model, n_ctx),
-        &chunks,
-        None,
-        &mut |_, estimate: &Estimate| {
+    let estimate =
+        perplexity::<Sink>(&mut models::side_by_side(&model, n_ctx), &chunks, None, &mut |_, estimate: &Estimate| {
             running.push(format!("{:.4}", estimate.ppl()));
             Ok(())
-        },
-    )
-    .expect("an estimate");
+        })
+        .expect("an estimate");
     let want = golden.running[..count].iter().map(|v| format!("{v:.4}"));
     assert_eq!(running, want.collect::<Vec<_>>(), "{name}");
     if count == golden.running.len() {
-        let printed = (
-            format!("{:.4}", estimate.ppl()),
-            format!("{:.5}", estimate.ppl_error()),
-        );
+        let printed = (format!("{:.4}", estimate.ppl()), format!("{:.5}", estimate.ppl_error()));
         assert_eq!(printed, golden.estimate, "{name}");
     }
 }
@@ -169,8 +152,7 @@ mod bitnet {
 /// The path of trilm as TQ2_0, made in `dir`.
 fn trilm_tq2_0(dir: &Path) -> PathBuf {
     let lines = golden::quantized().expect("golden hashes");
-    let is_wanted =
-        |l: &&golden::Quantized| l.source == TRILM && l.ty == "TQ2_0" && l.options.is_empty();
+    let is_wanted = |l: &&golden::Quantized| l.source == TRILM && l.ty == "TQ2_0" && l.options.is_empty();
     let line = lines.iter().find(is_wanted).expect("a hash");
     let source = models::bundled(TRILM).expect("a model");
     models::quantize(&source, line, dir).expect("a file")
@@ -182,18 +164,12 @@ fn rperplexity() {
     let dir = tempfile::tempdir().expect("a directory");
     let golden = golden::perplexity(&format!("{TRILM} -> TQ2_0")).expect("a golden perplexity");
     let mut command = programs::program("rperplexity").expect("rperplexity");
-    command
-        .arg("-m")
-        .arg(trilm_tq2_0(dir.path()))
-        .arg("-f")
-        .arg(testdata("wikitext-2/wiki.test.raw"));
+    command.arg("-m").arg(trilm_tq2_0(dir.path())).arg("-f").arg(testdata("wikitext-2/wiki.test.raw"));
     command.args(["-c", "512", "--chunks", "20"]);
     let output = programs::succeed(&mut command).expect("a run");
     let got = String::from_utf8(output.stdout).expect("text");
     let running = golden.running.iter().enumerate();
-    let running: String = running
-        .map(|(i, v)| format!("[{}]{v:.4},", i + 1))
-        .collect();
+    let running: String = running.map(|(i, v)| format!("[{}]{v:.4},", i + 1)).collect();
     let (ppl, error) = &golden.estimate;
     let want = format!("{running}\nFinal estimate: PPL = {ppl} +/- {error}");
     assert_eq!(got.trim(), want);
@@ -215,14 +191,8 @@ fn rgen() {
         let got = run(&["-p", prompt, "-n", "40", "--temp", "0", "-c", "512"]);
         let path = testdata(&format!("golden/greedy/trilm-TQ2_0.{}.txt", i + 1));
         let want = std::fs::read_to_string(path).expect("a golden text");
-        let want = want
-            .trim_end_matches('\n')
-            .trim_end_matches(" [end of text]");
-        assert_eq!(
-            got.trim_end_matches('\n'),
-            want.trim_end_matches('\n'),
-            "{prompt}"
-        );
+        let want = want.trim_end_matches('\n').trim_end_matches(" [end of text]");
+        assert_eq!(got.trim_end_matches('\n'), want.trim_end_matches('\n'), "{prompt}");
     }
     let golden = golden::logits("trilm-TQ2_0");
     let ids: Vec<String> = golden.tokens.iter().map(u32::to_string).collect();
@@ -231,9 +201,7 @@ fn rgen() {
     let tokens = tokens.to_str().expect("a path");
     let got = run(&["--tokens", tokens, "-n", "0", "--logits-sha256"]);
     let want = ids.iter().zip(&golden.sha256).enumerate();
-    let want: String = want
-        .map(|(i, (id, hash))| format!("{i} {id} {hash}\n"))
-        .collect();
+    let want: String = want.map(|(i, (id, hash))| format!("{i} {id} {hash}\n")).collect();
     assert_eq!(got, want);
 }
 
@@ -248,13 +216,8 @@ fn kl_divergence() {
     let tokens = tokenizer.encode(&text, true, false).expect("tokens");
     let chunks = Chunks::new(tokens, 512, bos, Some(2)).expect("chunks");
     let mut writer = BaseWriter::new(Vec::new(), &chunks, model.n_vocab()).expect("a header");
-    perplexity(
-        &mut models::side_by_side(&model, 512),
-        &chunks,
-        Some(&mut writer),
-        &mut |_, _| Ok(()),
-    )
-    .expect("an estimate");
+    perplexity(&mut models::side_by_side(&model, 512), &chunks, Some(&mut writer), &mut |_, _| Ok(()))
+        .expect("an estimate");
     let base = writer.finish().expect("a base file");
     // testdata/golden/README.md
     let golden = "b5fde9d0f3cc821114a121f9fb3b1bf7e0f7c60a813c1149b1ff4b93678fbf0a";
@@ -262,13 +225,11 @@ fn kl_divergence() {
     for (ty, name) in [("TQ2_0", "trilm-TQ2_0"), ("Q2_K", "q2k")] {
         let model = models::load(&ternary(TRILM, ty)).expect("a model");
         let n_vocab = model.n_vocab();
-        let mut base =
-            BaseReader::new(&base[..], base.len() as u64, n_vocab, bos, None).expect("a base");
+        let mut base = BaseReader::new(&base[..], base.len() as u64, n_vocab, bos, None).expect("a base");
         let mut texts = models::side_by_side(&model, 512);
         let statistics = divergence(&mut texts, &mut base, &mut |_, _| Ok(())).expect("statistics");
         let report = statistics.report().expect("enough positions");
-        let want =
-            std::fs::read_to_string(testdata(&format!("golden/kld/{name}.txt"))).expect("golden");
+        let want = std::fs::read_to_string(testdata(&format!("golden/kld/{name}.txt"))).expect("golden");
         assert_eq!(report.trim_end(), want.trim_end(), "{name}");
     }
 }
@@ -282,10 +243,7 @@ fn check_imatrix(model: &Path, name: &str) {
     std::fs::copy(testdata("imatrix/calib.txt"), text).expect("a text");
     let model = std::fs::canonicalize(model).expect("a model");
     let mut command = programs::program("rimatrix").expect("rimatrix");
-    command
-        .current_dir(dir.path())
-        .args(["-f", "im/calib.txt", "--chunks", "2", "--no-ppl", "-m"])
-        .arg(model);
+    command.current_dir(dir.path()).args(["-f", "im/calib.txt", "--chunks", "2", "--no-ppl", "-m"]).arg(model);
     programs::succeed(&mut command).expect("a matrix");
     let ours = std::fs::read(dir.path().join("imatrix.gguf")).expect("a matrix");
     let golden = std::fs::read(testdata(&format!("imatrix/{name}.imatrix.gguf")));

@@ -11,10 +11,7 @@ fn check(source: &str, path: &std::path::Path, is_wanted: impl Fn(&Quantized) ->
     let imatrix = models::TRILM_IMATRIX;
     std::fs::copy(testdata("imatrix").join(imatrix), dir.path().join(imatrix)).expect("a copy");
     let lines = golden::quantized().expect("golden hashes");
-    let lines: Vec<_> = lines
-        .iter()
-        .filter(|l| l.source == source && is_wanted(l))
-        .collect();
+    let lines: Vec<_> = lines.iter().filter(|l| l.source == source && is_wanted(l)).collect();
     assert!(!lines.is_empty(), "no golden hashes of {source}");
     let mut problems = Vec::new();
     for line in lines {
@@ -32,29 +29,17 @@ fn has_imatrix(line: &Quantized) -> bool {
 
 #[test]
 fn trilm() {
-    check(
-        TRILM,
-        &models::bundled(TRILM).expect("a bundled model"),
-        |l| !has_imatrix(l),
-    );
+    check(TRILM, &models::bundled(TRILM).expect("a bundled model"), |l| !has_imatrix(l));
 }
 
 #[test]
 fn trilm_with_importance() {
-    check(
-        TRILM,
-        &models::bundled(TRILM).expect("a bundled model"),
-        has_imatrix,
-    );
+    check(TRILM, &models::bundled(TRILM).expect("a bundled model"), has_imatrix);
 }
 
 #[test]
 fn bitnet() {
-    check(
-        BITNET,
-        &models::bundled(BITNET).expect("a bundled model"),
-        |_| true,
-    );
+    check(BITNET, &models::bundled(BITNET).expect("a bundled model"), |_| true);
 }
 
 #[test]

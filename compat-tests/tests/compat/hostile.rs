@@ -13,9 +13,7 @@ use trine_formats::gguf::{Gguf, Limits};
 fn corpus(folder: &str) -> Vec<(PathBuf, Vec<u8>)> {
     let dir = fs::read_dir(testdata("hostile").join(folder)).expect("the corpus");
     let paths = dir.map(|entry| entry.expect("a file").path());
-    let files: Vec<_> = paths
-        .map(|path| (path.clone(), fs::read(path).expect("a file")))
-        .collect();
+    let files: Vec<_> = paths.map(|path| (path.clone(), fs::read(path).expect("a file"))).collect();
     assert!(files.len() >= 6, "{folder} is nearly empty");
     files
 }
@@ -144,11 +142,7 @@ fn template() -> impl Strategy<Value = String> {
 }
 
 fn config(cases: u32) -> ProptestConfig {
-    ProptestConfig {
-        cases,
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    }
+    ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }
 
 proptest! {

@@ -1,5 +1,5 @@
-//! trine against the reference programs and libraries, and the inputs that mean no good. One program for all, so that the crates
-//! below are linked once and a long test has others beside it.
+//! trine against the reference programs and libraries, and the inputs that mean no good. One program for all, so that
+//! the crates below are linked once and a long test has others beside it.
 #![allow(missing_docs)]
 
 mod codecs;

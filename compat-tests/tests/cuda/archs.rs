@@ -30,16 +30,10 @@ pub fn made_as(name: &str, ty: &str) -> Option<(Model, ModelFile)> {
     recipe.fallback = trine::quant::Fallback::Always;
     let plan = trine::quant::Plan::new(&file, &recipe).expect("a plan");
     // Random weights are not ternary.
-    let options = trine::quant::RunOptions {
-        force: true,
-        ..trine::quant::RunOptions::default()
-    };
+    let options = trine::quant::RunOptions { force: true, ..trine::quant::RunOptions::default() };
     trine::quant::run(&file, &plan, &smaller, options, &mut ()).expect("a smaller file");
     let bytes = fs::read(&smaller).expect("the smaller file");
-    let options = LoadOptions {
-        repack: false,
-        ..LoadOptions::default()
-    };
+    let options = LoadOptions { repack: false, ..LoadOptions::default() };
     // A few are refused by the engine itself.
     let file = trine_testkit::gguf::model(bytes);
     Some((Model::load(&file, &options).ok()?, file))

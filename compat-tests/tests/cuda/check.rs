@@ -54,42 +54,20 @@ fn all_sections_leave_their_part_of_the_report() {
     assert_eq!(list(&report, "modules").len(), trine_cuda::ptx::ALL.len());
     let checks = list(&report, "checks");
     let of = |what: &str| {
-        let found = checks
-            .iter()
-            .filter(|c| c["what"].as_str().is_some_and(|w| w.contains(what)));
+        let found = checks.iter().filter(|c| c["what"].as_str().is_some_and(|w| w.contains(what)));
         found.count()
     };
-    // One shape and two numbers of tokens of seven exact types, two in half precision and one that is pruned; one cut of the model,
-    // and its tokens in half precision.
-    assert_eq!(
-        (of(" x "), of("in halves"), of("model.gguf")),
-        (20, 6, 2),
-        "{told}"
-    );
+    // One shape and two numbers of tokens of seven exact types, two in half precision and one that is pruned; one cut
+    // of the model, and its tokens in half precision.
+    assert_eq!((of(" x "), of("in halves"), of("model.gguf")), (20, 6, 2), "{told}");
     assert!(checks.iter().all(|c| c["ok"] == true), "{told}");
     assert_eq!(report["failed"], 0);
-    assert!(
-        report["sanitizer"]
-            .as_str()
-            .is_some_and(|w| w.starts_with("not run"))
-    );
-    assert!(
-        report["cublas"]
-            .as_str()
-            .is_some_and(|w| w.starts_with("not run"))
-    );
-    assert!(
-        report["ceilings"]["copy_bytes_per_second"]
-            .as_f64()
-            .is_some_and(|r| r > 0.0)
-    );
+    assert!(report["sanitizer"].as_str().is_some_and(|w| w.starts_with("not run")));
+    assert!(report["cublas"].as_str().is_some_and(|w| w.starts_with("not run")));
+    assert!(report["ceilings"]["copy_bytes_per_second"].as_f64().is_some_and(|r| r > 0.0));
     let speed = list(&report, "speed");
     assert_eq!(speed.len(), 6);
-    assert!(
-        speed
-            .iter()
-            .all(|s| s["seconds"].as_f64().is_some_and(|s| s > 0.0))
-    );
+    assert!(speed.iter().all(|s| s["seconds"].as_f64().is_some_and(|s| s > 0.0)));
 }
 
 #[test]
@@ -98,16 +76,9 @@ fn what_a_gpu_does_wrong_is_in_the_report() {
     // A kernel that leaves what was there.
     let (output, report) = check(&folder, "skip=q8_0_decode_8", &["--only-checks"]);
     assert!(!output.status.success());
-    let failed: Vec<&Value> = list(&report, "checks")
-        .iter()
-        .filter(|c| c["ok"] == false)
-        .collect();
+    let failed: Vec<&Value> = list(&report, "checks").iter().filter(|c| c["ok"] == false).collect();
     assert_eq!(failed.len(), 1, "{failed:?}");
-    assert!(
-        failed
-            .iter()
-            .all(|c| c["what"].as_str().is_some_and(|w| w.starts_with("q8_0 ")))
-    );
+    assert!(failed.iter().all(|c| c["what"].as_str().is_some_and(|w| w.starts_with("q8_0 "))));
     assert_eq!(report["failed"], 1);
     // One that fails ends the run; what was found before stays.
     let (output, report) = check(&folder, "fail=q4_0_decode_8:700", &["--only-checks"]);
@@ -117,10 +88,7 @@ fn what_a_gpu_does_wrong_is_in_the_report() {
     assert_eq!(list(&report, "checks").len(), 6, "{told}");
     // A device that cannot be used, and a mistake of the user.
     let (output, report) = check(&folder, "capability=7.5", &[]);
-    assert!(
-        !output.status.success() && report["failed"] == 0,
-        "{report}"
-    );
+    assert!(!output.status.success() && report["failed"] == 0, "{report}");
     let (output, _) = check(&folder, "", &["--colour"]);
     assert!(String::from_utf8_lossy(&output.stderr).contains("there is no --colour"));
 }

@@ -1,5 +1,5 @@
-//! Small random mixtures of experts on the emulated GPU: their logits are those of the CPU however tokens are batched and layers are
-//! cut.
+//! Small random mixtures of experts on the emulated GPU: their logits are those of the CPU however tokens are batched
+//! and layers are cut.
 
 use trine_compat_tests::models;
 use trine_compat_tests::ptx::{Emulated, Schedule};
@@ -22,10 +22,7 @@ fn check(name: &str, ty: &str, count: usize, cuts: &[(usize, usize)]) {
         let mut device = Emulated::new().expect("PTX");
         device.schedule = [Schedule::InTurn, Schedule::Random(5), Schedule::Last(0)][i % 3];
         let found = hashes(&on_gpu(&file, device, layers), &tokens, n_ubatch);
-        assert_eq!(
-            found, expected,
-            "{name} as {ty}, {layers} layers on the GPU, {n_ubatch} tokens at a time"
-        );
+        assert_eq!(found, expected, "{name} as {ty}, {layers} layers on the GPU, {n_ubatch} tokens at a time");
     }
 }
 
@@ -41,15 +38,9 @@ fn mixtures_have_the_bits_of_the_cpu_in_any_batch_and_any_cut() {
     if !is_long() {
         return;
     }
-    for name in [
-        "llama-8x2",
-        "llama-moe",
-        "qwen2moe-moe",
-        "qwen3moe-30x4",
-        "qwen3moe-ties",
-        "qwen3moe-moe",
-        "olmoe-moe",
-    ] {
+    for name in
+        ["llama-8x2", "llama-moe", "qwen2moe-moe", "qwen3moe-30x4", "qwen3moe-ties", "qwen3moe-moe", "olmoe-moe"]
+    {
         for ty in ["Q8_0", "Q4_0", "TQ2_0", "F16"] {
             check(name, ty, 5, &[(ALL, 1), (ALL, 5), (3, 2), (2, 5), (1, 5)]);
         }

@@ -7,10 +7,7 @@ mod emulator;
 mod experts;
 mod halves;
 #[path = "../../../tests/archs/listing.rs"]
-#[allow(
-    dead_code,
-    reason = "the models of tests/archs, which asks for more of them"
-)]
+#[allow(dead_code, reason = "the models of tests/archs, which asks for more of them")]
 mod listing;
 mod manifest;
 mod mistakes;

@@ -11,12 +11,8 @@ use trine_testkit::sha256;
 
 /// The lines of the manifest that begin with a word, without it, in words.
 fn lines(word: &str) -> Vec<Vec<&'static str>> {
-    let all = MANIFEST
-        .lines()
-        .map(|line| line.split(' ').collect::<Vec<_>>());
-    all.filter(|line| line[0] == word)
-        .map(|line| line[1..].to_vec())
-        .collect()
+    let all = MANIFEST.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    all.filter(|line| line[0] == word).map(|line| line[1..].to_vec()).collect()
 }
 
 const TARGETS: [&str; 6] = ["sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"];
@@ -33,27 +29,13 @@ fn the_ptx_was_made_of_these_sources() {
             (name, hash)
         })
         .collect();
-    let recorded: Vec<(String, String)> = lines("source")
-        .iter()
-        .map(|l| (l[0].to_owned(), l[1].to_owned()))
-        .collect();
+    let recorded: Vec<(String, String)> = lines("source").iter().map(|l| (l[0].to_owned(), l[1].to_owned())).collect();
     assert_eq!(found, recorded, "run cargo xtask ptx");
-    let texts: Vec<[String; 2]> = ALL
-        .iter()
-        .map(|t| [format!("{}.ptx", t.name), sha256(t.text.as_bytes())])
-        .collect();
-    let recorded: Vec<[String; 2]> = lines("ptx")
-        .iter()
-        .map(|l| [l[0].to_owned(), l[1].to_owned()])
-        .collect();
+    let texts: Vec<[String; 2]> = ALL.iter().map(|t| [format!("{}.ptx", t.name), sha256(t.text.as_bytes())]).collect();
+    let recorded: Vec<[String; 2]> = lines("ptx").iter().map(|l| [l[0].to_owned(), l[1].to_owned()]).collect();
     assert_eq!(texts, recorded, "run cargo xtask ptx");
     let flags = lines("flags").concat();
-    for flag in [
-        "-fmad=false",
-        "-ftz=false",
-        "-prec-div=true",
-        "-prec-sqrt=true",
-    ] {
+    for flag in ["-fmad=false", "-ftz=false", "-prec-div=true", "-prec-sqrt=true"] {
         assert!(flags.contains(&flag), "{flag}");
     }
 }
@@ -63,30 +45,14 @@ fn every_kernel_assembles_for_every_generation_and_spills_nothing() {
     let entries = lines("entry");
     let mut seen = HashSet::new();
     for entry in &entries {
-        let [
-            name,
-            target,
-            "registers",
-            registers,
-            "spills",
-            spills,
-            "shared",
-            shared,
-        ] = entry[..]
-        else {
+        let [name, target, "registers", registers, "spills", spills, "shared", shared] = entry[..] else {
             panic!("{entry:?}");
         };
         seen.insert((name, target));
         assert_eq!(spills, "0", "{entry:?}");
         // Four blocks of eight warps on a multiprocessor where weights are read once, two where tokens are many.
-        let half = ["trirun_", "marlin_", "sparse_"]
-            .iter()
-            .any(|start| name.starts_with(start));
-        let most = if half || name.ends_with("prefill") {
-            255
-        } else {
-            64
-        };
+        let half = ["trirun_", "marlin_", "sparse_"].iter().any(|start| name.starts_with(start));
+        let most = if half || name.ends_with("prefill") { 255 } else { 64 };
         let registers: usize = registers.parse().expect("a number");
         assert!(registers <= most, "{entry:?}");
         let shared: usize = shared.parse().expect("a number");
@@ -114,29 +80,15 @@ fn family(text: &Text) -> Family {
 fn old_drivers_load_it_and_no_rounding_is_left_open() {
     for text in ALL {
         let module = Module::parse(text.text).expect("PTX");
-        assert_eq!(
-            (module.version.as_str(), module.target.as_str()),
-            ("7.4", "sm_80")
-        );
-        assert_eq!(
-            lint::broken_rules(text.text, family(&text)),
-            Vec::<String>::new(),
-            "{}",
-            text.name
-        );
+        assert_eq!((module.version.as_str(), module.target.as_str()), ("7.4", "sm_80"));
+        assert_eq!(lint::broken_rules(text.text, family(&text)), Vec::<String>::new(), "{}", text.name);
     }
     assert!(!lint::broken_rules(HALF.text, Family::Exact).is_empty());
     assert!(!lint::broken_rules(EXPERTS.text, Family::Exact).is_empty());
     for text in EXACT {
         // A planted contraction is found, so the lint looks at this text.
-        let product = text
-            .text
-            .lines()
-            .find(|line| line.contains("mul.rn.f32"))
-            .expect("a product of floats");
-        let planted = text
-            .text
-            .replacen(product, "\tfma.rn.f32 %f1, %f2, %f3, %f4;", 1);
+        let product = text.text.lines().find(|line| line.contains("mul.rn.f32")).expect("a product of floats");
+        let planted = text.text.replacen(product, "\tfma.rn.f32 %f1, %f2, %f3, %f4;", 1);
         assert_eq!(lint::broken_rules(&planted, family(&text)).len(), 1);
     }
 }

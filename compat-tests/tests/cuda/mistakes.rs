@@ -1,5 +1,5 @@
-//! The checked-in kernels with one mistake each. Every mistake has to be found within three schedules: by the emulator, or by
-//! a bit that differs.
+//! The checked-in kernels with one mistake each. Every mistake has to be found within three schedules: by the emulator,
+//! or by a bit that differs.
 
 use trine_compat_tests::ptx::{Fault, Kind, Module, Schedule};
 use trine_cuda::plan::Plan;
@@ -10,24 +10,17 @@ use super::product::Product;
 
 /// The text of one kernel of a module, replaced by what `change` makes of it.
 pub fn with_mistake(text: Text, kernel: &str, change: impl Fn(&str) -> String) -> Module {
-    let start = text
-        .text
-        .find(&format!(".entry {kernel}("))
-        .expect("the kernel");
-    let end = text.text[start..]
-        .find("\n}")
-        .map_or(text.text.len(), |end| start + end);
+    let start = text.text.find(&format!(".entry {kernel}(")).expect("the kernel");
+    let end = text.text[start..].find("\n}").map_or(text.text.len(), |end| start + end);
     let changed = change(&text.text[start..end]);
     assert_ne!(changed, text.text[start..end], "nothing was changed");
     let whole = format!("{}{changed}{}", &text.text[..start], &text.text[end..]);
     Module::parse(&whole).expect("PTX")
 }
 
-/// How a mistake shows within three schedules: the kind of fault, or nothing where bits differ. `None` when it does not show at all.
-pub fn shows(
-    expected: &[f32],
-    run: impl Fn(Schedule) -> Result<Vec<f32>, Fault>,
-) -> Option<Option<Kind>> {
+/// How a mistake shows within three schedules: the kind of fault, or nothing where bits differ. `None` when it does not
+/// show at all.
+pub fn shows(expected: &[f32], run: impl Fn(Schedule) -> Result<Vec<f32>, Fault>) -> Option<Option<Kind>> {
     for schedule in [Schedule::InTurn, Schedule::Random(1), Schedule::Last(0)] {
         match run(schedule) {
             Err(fault) => return Some(Some(fault.kind)),
@@ -44,9 +37,7 @@ pub fn shows(
 
 /// How a mistake in a module shows.
 fn found(product: &Product, module: &Module, plan: &Plan) -> Option<Option<Kind>> {
-    shows(&product.expected(), |schedule| {
-        Ok(product.run_in(module, plan, schedule)?.0)
-    })
+    shows(&product.expected(), |schedule| Ok(product.run_in(module, plan, schedule)?.0))
 }
 
 /// A product whose every output is a number, so that each wrong bit shows.
@@ -54,11 +45,7 @@ fn product(ty: TypeId, tokens: usize) -> Product {
     Product::usual(ty, 70, 2304, tokens, 21)
 }
 
-const TYPES: [(TypeId, &str); 3] = [
-    (TypeId::TQ2_0, "tq2_0"),
-    (TypeId::Q8_0, "q8_0"),
-    (TypeId::Q4_0, "q4_0"),
-];
+const TYPES: [(TypeId, &str); 3] = [(TypeId::TQ2_0, "tq2_0"), (TypeId::Q8_0, "q8_0"), (TypeId::Q4_0, "q4_0")];
 
 #[test]
 fn mistakes_in_the_pipeline_of_many_tokens() {
@@ -66,23 +53,18 @@ fn mistakes_in_the_pipeline_of_many_tokens() {
         let product = product(ty, 70);
         let plan = product.plan_as(1, 1, false);
         let kernel = format!("{name}_prefill");
-        let of = |change: &dyn Fn(&str) -> String| {
-            found(&product, &with_mistake(PREFILL, &kernel, change), &plan)
-        };
+        let of = |change: &dyn Fn(&str) -> String| found(&product, &with_mistake(PREFILL, &kernel, change), &plan);
         let wait = of(&|text| text.replace("cp.async.wait_group 1;", "cp.async.wait_group 2;"));
         assert_eq!(wait, Some(Some(Kind::InFlight)), "{name}: a wait too few");
         let barrier = of(&|text| text.replacen("bar.sync", "// ", 1));
         assert!(
-            matches!(
-                barrier,
-                Some(Some(Kind::Race | Kind::InFlight | Kind::Uninitialised))
-            ),
+            matches!(barrier, Some(Some(Kind::Race | Kind::InFlight | Kind::Uninitialised))),
             "{name}: no barrier: {barrier:?}"
         );
         let commit = of(&|text| text.replace("cp.async.commit_group;", ""));
         assert_eq!(commit, Some(Some(Kind::InFlight)), "{name}: no groups");
-        // Chunks are spread over the banks by an exclusive or; with another operation lanes meet in a bank, or read what belongs
-        // to another one.
+        // Chunks are spread over the banks by an exclusive or; with another operation lanes meet in a bank, or read
+        // what belongs to another one.
         let swizzle = of(&|text| text.replacen("xor.b32", "or.b32", 1));
         assert!(swizzle.is_some(), "{name}: another swizzle");
         let order = of(&|text| text.replacen("add.rn.f32", "sub.rn.f32", 1));
@@ -109,22 +91,14 @@ fn mistakes_in_the_exchange_of_few_tokens() {
         let product = product(ty, 8);
         let plan = product.plan_as(3, 1, true);
         let kernel = format!("{name}_decode_8");
-        let of = |change: &dyn Fn(&str) -> String| {
-            found(&product, &with_mistake(DECODE, &kernel, change), &plan)
-        };
+        let of = |change: &dyn Fn(&str) -> String| found(&product, &with_mistake(DECODE, &kernel, change), &plan);
         let first = of(&|text| text.replacen("bar.sync", "// ", 1));
-        assert!(
-            matches!(first, Some(Some(Kind::Race | Kind::Uninitialised))),
-            "{name}: {first:?}"
-        );
+        assert!(matches!(first, Some(Some(Kind::Race | Kind::Uninitialised))), "{name}: {first:?}");
         let second = of(&|text| {
             let (before, after) = text.split_once("bar.sync").expect("a barrier");
             format!("{before}bar.sync{}", after.replacen("bar.sync", "// ", 1))
         });
-        assert!(
-            matches!(second, Some(Some(Kind::Race | Kind::Uninitialised))),
-            "{name}: {second:?}"
-        );
+        assert!(matches!(second, Some(Some(Kind::Race | Kind::Uninitialised))), "{name}: {second:?}");
         let order = of(&|text| text.replace("add.rn.f32", "sub.rn.f32"));
         assert_eq!(order, Some(None), "{name}: a difference instead of a sum");
     }

@@ -30,14 +30,8 @@ fn file(name: &str, ty: &str) -> ModelFile {
 
 /// The model with its last `layers` layers on a GPU.
 pub fn on_gpu(file: &ModelFile, device: Emulated, layers: usize) -> Model {
-    let offload = Offload {
-        device: Arc::new(Shared::new(device)),
-        layers,
-    };
-    let options = LoadOptions {
-        offload: Some(offload),
-        ..LoadOptions::default()
-    };
+    let offload = Offload { device: Arc::new(Shared::new(device)), layers };
+    let options = LoadOptions { offload: Some(offload), ..LoadOptions::default() };
     Model::load(file, &options).unwrap_or_else(|e| panic!("{e}"))
 }
 
@@ -54,10 +48,7 @@ fn emulated() -> Emulated {
 
 /// The hashes of the logits of every position, when passes have at most `n_ubatch` tokens.
 pub fn hashes(model: &Model, tokens: &[u32], n_ubatch: usize) -> Vec<String> {
-    let options = SessionOptions {
-        n_ctx: tokens.len().max(16),
-        n_ubatch,
-    };
+    let options = SessionOptions { n_ctx: tokens.len().max(16), n_ubatch };
     let pool = Pool::new(1).expect("a thread");
     let mut session = Session::new(model, &pool, options);
     let mut all = Vec::new();
@@ -73,13 +64,7 @@ fn hash(row: &[f32]) -> String {
 }
 
 pub fn limits(tokens: usize) -> Limits {
-    Limits {
-        tokens,
-        wanted: tokens,
-        context: 16,
-        page: 16,
-        pages: 2,
-    }
+    Limits { tokens, wanted: tokens, context: 16, page: 16, pages: 2 }
 }
 
 const TOKENS: [u32; 3] = [1, 437, 2025];
@@ -98,19 +83,12 @@ fn logits_are_those_of_the_cpu() {
     ] {
         let file = file(name, ty);
         let expected = models::logits_sha256(&on_cpu(&file), &TOKENS).expect("logits");
-        let layers = if is_long() {
-            &[ALL, 0, 1, 2, 3, 4][..]
-        } else {
-            layers
-        };
+        let layers = if is_long() { &[ALL, 0, 1, 2, 3, 4][..] } else { layers };
         for &layers in layers {
             let model = on_gpu(&file, emulated(), layers);
             assert_eq!(model.is_offloaded(), layers > 0);
             let found = hashes(&model, &TOKENS, 2);
-            assert_eq!(
-                found, expected,
-                "{name} as {ty}, {layers} layers on the GPU"
-            );
+            assert_eq!(found, expected, "{name} as {ty}, {layers} layers on the GPU");
         }
     }
 }
@@ -148,36 +126,23 @@ impl Sink for Heard {
     }
 }
 
-/// Two sequences in one pass, one of which wants hidden states; then forks that share a page that is not full, and go on in different
-/// ways, one of them behind a place where the first was cut.
+/// Two sequences in one pass, one of which wants hidden states; then forks that share a page that is not full, and go
+/// on in different ways, one of them behind a place where the first was cut.
 fn conversation(model: &Model) -> Heard {
     let pool = Pool::new(1).expect("a thread");
     let engine = Engine::new(model, &pool, 8 * model.page_layout().bytes());
-    let options = StepOptions {
-        n_ctx: 64,
-        n_ubatch: 8,
-        ..StepOptions::default()
-    };
+    let options = StepOptions { n_ctx: 64, n_ubatch: 8, ..StepOptions::default() };
     let mut heard = Heard::default();
     let (mut a, mut b) = (engine.sequence(), engine.sequence());
-    let segments =
-        &mut [(&mut a, &[5, 9, 300][..]), (&mut b, &[4000, 17])].map(|(seq, tokens)| Segment {
-            seq,
-            tokens,
-            logits_from: 1,
-        });
-    engine
-        .step_into(segments, &options, &mut heard)
-        .expect("a step");
+    let segments = &mut [(&mut a, &[5, 9, 300][..]), (&mut b, &[4000, 17])].map(|(seq, tokens)| Segment {
+        seq,
+        tokens,
+        logits_from: 1,
+    });
+    engine.step_into(segments, &options, &mut heard).expect("a step");
     let one = |seq: &mut _, token: u32, heard: &mut Heard| {
-        let segment = Segment {
-            seq,
-            tokens: &[token],
-            logits_from: 0,
-        };
-        engine
-            .step_into(&mut [segment], &options, heard)
-            .expect("a step");
+        let segment = Segment { seq, tokens: &[token], logits_from: 0 };
+        engine.step_into(&mut [segment], &options, heard).expect("a step");
     };
     let mut fork = a.fork(2);
     one(&mut fork, 77, &mut heard);
@@ -209,19 +174,13 @@ fn a_model_larger_than_the_memory_is_refused_before_anything_is_allocated() {
         device.free = free;
         let model = on_gpu(&file, device, ALL);
         let pool = Pool::new(1).expect("a thread");
-        let options = SessionOptions {
-            n_ctx: 32,
-            n_ubatch: 4,
-        };
+        let options = SessionOptions { n_ctx: 32, n_ubatch: 4 };
         let done = Session::new(&model, &pool, options).prepare();
         done.map_err(|e| e.to_string())
     };
     let text = started(1000).expect_err("a refusal");
     assert!(text.contains("(weights ") && !text.contains('\n'), "{text}");
-    assert!(
-        text.contains(", and 1000 are free; lower the context (-c)"),
-        "{text}"
-    );
+    assert!(text.contains(", and 1000 are free; lower the context (-c)"), "{text}");
     let needed = text.split_whitespace().find_map(|word| word.parse().ok());
     let needed: u64 = needed.expect("a number of bytes");
     // With as much as it needs it runs; the device itself counts what it gives.
@@ -231,20 +190,10 @@ fn a_model_larger_than_the_memory_is_refused_before_anything_is_allocated() {
 
 /// Logits of some tokens in passes of `n_ubatch`, with a number path.
 fn logits(file: &ModelFile, number_path: NumberPath, n_ubatch: usize) -> Vec<f32> {
-    let gpu = Offload {
-        device: Arc::new(Shared::new(emulated())),
-        layers: 4,
-    };
-    let options = LoadOptions {
-        offload: Some(gpu),
-        number_path,
-        ..LoadOptions::default()
-    };
+    let gpu = Offload { device: Arc::new(Shared::new(emulated())), layers: 4 };
+    let options = LoadOptions { offload: Some(gpu), number_path, ..LoadOptions::default() };
     let model = Model::load(file, &options).unwrap_or_else(|e| panic!("{e}"));
-    let options = SessionOptions {
-        n_ctx: 16,
-        n_ubatch,
-    };
+    let options = SessionOptions { n_ctx: 16, n_ubatch };
     let pool = Pool::new(1).expect("a thread");
     let mut all = Vec::new();
     let mut session = Session::new(&model, &pool, options);
@@ -255,11 +204,7 @@ fn logits(file: &ModelFile, number_path: NumberPath, n_ubatch: usize) -> Vec<f32
 
 #[test]
 fn activations_in_half_precision_are_near_and_no_batch_changes_their_bits() {
-    let types = if is_long() {
-        &["TQ2_0", "Q4_0"][..]
-    } else {
-        &["Q4_0"]
-    };
+    let types = if is_long() { &["TQ2_0", "Q4_0"][..] } else { &["Q4_0"] };
     for ty in types {
         let file = file(TRILM, ty);
         let exact = logits(&file, NumberPath::default(), 3);
@@ -270,17 +215,9 @@ fn activations_in_half_precision_are_near_and_no_batch_changes_their_bits() {
         let error = (size(&difference) / size(&exact)).sqrt();
         assert!(error > 0.0 && error < 0.05, "{ty}: {error}");
         let one = logits(&file, NumberPath::Fast, 1);
-        assert!(
-            one.iter()
-                .zip(&fast)
-                .all(|(a, b)| a.to_bits() == b.to_bits()),
-            "{ty}"
-        );
+        assert!(one.iter().zip(&fast).all(|(a, b)| a.to_bits() == b.to_bits()), "{ty}");
     }
-    let without = LoadOptions {
-        number_path: NumberPath::Fast,
-        ..LoadOptions::default()
-    };
+    let without = LoadOptions { number_path: NumberPath::Fast, ..LoadOptions::default() };
     let refused = Model::load(&file(TRILM, "TQ2_0"), &without).err();
     let text = refused.expect("a refusal").to_string();
     assert!(text.contains("--device cuda"), "{text}");
@@ -299,10 +236,7 @@ fn what_has_no_kernel_is_refused_by_name() {
     let other = file(TRILM, "Q5_1");
     let offload = |layers| {
         let options = LoadOptions {
-            offload: Some(Offload {
-                device: Arc::new(Shared::new(emulated())),
-                layers,
-            }),
+            offload: Some(Offload { device: Arc::new(Shared::new(emulated())), layers }),
             ..LoadOptions::default()
         };
         let loaded = Model::load(&other, &options);
@@ -310,9 +244,6 @@ fn what_has_no_kernel_is_refused_by_name() {
     };
     let text = offload(ALL).expect_err("a refusal");
     assert!(text.contains("q5_1") && text.contains("blk.0."), "{text}");
-    assert!(
-        text.contains("--device cpu") && !text.contains('\n'),
-        "{text}"
-    );
+    assert!(text.contains("--device cpu") && !text.contains('\n'), "{text}");
     offload(0).expect("a model of the processor");
 }

@@ -1,5 +1,5 @@
-//! A matrix product: weights and activations in the bytes of their types, what the definition makes of them, and what the
-//! emulator makes of the plan's kernels.
+//! A matrix product: weights and activations in the bytes of their types, what the definition makes of them, and what
+//! the emulator makes of the plan's kernels.
 
 use std::sync::OnceLock;
 
@@ -14,19 +14,12 @@ use trine_formats::types::TypeId;
 /// The parsed modules, by their names.
 fn modules() -> &'static [(&'static str, Module)] {
     static MODULES: OnceLock<Vec<(&str, Module)>> = OnceLock::new();
-    MODULES.get_or_init(|| {
-        ALL.iter()
-            .map(|text| (text.name, Module::parse(text.text).expect("PTX")))
-            .collect()
-    })
+    MODULES.get_or_init(|| ALL.iter().map(|text| (text.name, Module::parse(text.text).expect("PTX"))).collect())
 }
 
 /// The module of a name.
 pub fn module(name: &str) -> &'static Module {
-    let (_, module) = modules()
-        .iter()
-        .find(|(n, _)| *n == name)
-        .expect("a module");
+    let (_, module) = modules().iter().find(|(n, _)| *n == name).expect("a module");
     module
 }
 
@@ -53,14 +46,7 @@ impl Product {
         };
         let weights = rng.bytes(rows * bytes(ty));
         let acts = rng.bytes(tokens * bytes(Self::act(ty)));
-        Product {
-            ty,
-            rows,
-            columns,
-            tokens,
-            weights,
-            acts,
-        }
+        Product { ty, rows, columns, tokens, weights, acts }
     }
 
     /// A product of encoded floats around one, so that sums are numbers.
@@ -80,22 +66,15 @@ impl Product {
     }
 
     fn act(ty: TypeId) -> TypeId {
-        ty.info()
-            .and_then(|info| info.act)
-            .expect("a type of activations")
+        ty.info().and_then(|info| info.act).expect("a type of activations")
     }
 
     /// What the definition says: `[token][row]`.
     pub fn expected(&self) -> Vec<f32> {
-        let dot = self
-            .ty
-            .info()
-            .and_then(|info| info.dot_ref)
-            .expect("a definition");
+        let dot = self.ty.info().and_then(|info| info.dot_ref).expect("a definition");
         let weights = self.weights.chunks_exact(self.weights.len() / self.rows);
         let acts = self.acts.chunks_exact(self.acts.len() / self.tokens);
-        acts.flat_map(|x| weights.clone().map(move |w| dot(w, x)))
-            .collect()
+        acts.flat_map(|x| weights.clone().map(move |w| dot(w, x))).collect()
     }
 
     /// The plan that a device would have.
@@ -116,19 +95,12 @@ impl Product {
     }
 
     /// Runs a plan. `product` is the module of its first kernel: the checked-in one, or one with a mistake.
-    pub fn run_in(
-        &self,
-        product: &Module,
-        plan: &Plan,
-        schedule: Schedule,
-    ) -> Result<(Vec<f32>, Report), Fault> {
+    pub fn run_in(&self, product: &Module, plan: &Plan, schedule: Schedule) -> Result<(Vec<f32>, Report), Fault> {
         let (rows, acts) = self.packed();
         let mut device = Device::new();
         let scales = rows.scales.iter().flat_map(|s| s.to_le_bytes()).collect();
-        let mut arguments = vec![
-            Argument::Buffer(device.constant(dwords(&rows.codes))),
-            Argument::Buffer(device.constant(scales)),
-        ];
+        let mut arguments =
+            vec![Argument::Buffer(device.constant(dwords(&rows.codes))), Argument::Buffer(device.constant(scales))];
         arguments.extend(place(&mut device, &acts));
         let out = device.empty(4 * self.rows * self.tokens);
         let workspace = Argument::Buffer(device.empty(plan.workspace));
@@ -136,23 +108,14 @@ impl Product {
         if plan.product.module.name == "decode" {
             arguments.push(workspace);
         }
-        let [rows, columns, tokens] =
-            [self.rows, self.columns, self.tokens].map(|n| Argument::U32(n as u32));
+        let [rows, columns, tokens] = [self.rows, self.columns, self.tokens].map(|n| Argument::U32(n as u32));
         arguments.extend([rows, columns, tokens]);
-        let report = device.launch(
-            product,
-            &plan.product.kernel,
-            &launch(&plan.product, &arguments, schedule),
-        )?;
+        let report = device.launch(product, &plan.product.kernel, &launch(&plan.product, &arguments, schedule))?;
         if let Some(add) = &plan.add {
             let block = self.ty.info().expect("a type").block;
             let blocks = Argument::U32((self.columns / block) as u32);
             let arguments = [workspace, Argument::Buffer(out), rows, tokens, blocks];
-            device.launch(
-                module(add.module.name),
-                &add.kernel,
-                &launch(add, &arguments, schedule),
-            )?;
+            device.launch(module(add.module.name), &add.kernel, &launch(add, &arguments, schedule))?;
         }
         Ok((device.floats(out), report))
     }
@@ -160,22 +123,14 @@ impl Product {
     /// Runs a plan with the checked-in kernels.
     pub fn run(&self, plan: &Plan, schedule: Schedule) -> (Vec<f32>, Report) {
         let done = self.run_in(module(plan.product.module.name), plan, schedule);
-        done.unwrap_or_else(|e| {
-            panic!(
-                "{} {} x {} x {}: {e}",
-                self.ty, self.rows, self.columns, self.tokens
-            )
-        })
+        done.unwrap_or_else(|e| panic!("{} {} x {} x {}: {e}", self.ty, self.rows, self.columns, self.tokens))
     }
 
     /// Runs a plan and compares with the definition.
     #[track_caller]
     pub fn check(&self, plan: &Plan, schedule: Schedule) -> Report {
         let (found, report) = self.run(plan, schedule);
-        let what = format!(
-            "{} {} x {} x {}, {:?}",
-            self.ty, self.rows, self.columns, self.tokens, plan.product
-        );
+        let what = format!("{} {} x {} x {}, {:?}", self.ty, self.rows, self.columns, self.tokens, plan.product);
         assert_same(&found, &self.expected(), &what);
         report
     }
@@ -194,11 +149,7 @@ pub fn place(device: &mut Device, acts: &Activations) -> [Argument; 3] {
 }
 
 /// A launch of a plan. Exchanged products and staged activations are read and written without conflicts.
-pub fn launch<'a>(
-    plan: &plan::Launch,
-    arguments: &'a [Argument],
-    schedule: Schedule,
-) -> Launch<'a> {
+pub fn launch<'a>(plan: &plan::Launch, arguments: &'a [Argument], schedule: Schedule) -> Launch<'a> {
     Launch {
         blocks: plan.blocks,
         threads: [plan.threads, 1, 1],
@@ -217,11 +168,6 @@ pub fn assert_same(found: &[f32], expected: &[f32], what: &str) {
     let pairs = || found.iter().zip(expected);
     if let Some(at) = pairs().position(differ) {
         let count = pairs().filter(|pair| differ(*pair)).count();
-        panic!(
-            "{what}: {count} of {} differ, the first at {at}: {} is not {}",
-            found.len(),
-            found[at],
-            expected[at]
-        );
+        panic!("{what}: {count} of {} differ, the first at {at}: {} is not {}", found.len(), found[at], expected[at]);
     }
 }

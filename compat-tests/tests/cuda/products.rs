@@ -44,14 +44,9 @@ fn any_shape_of_random_bytes() {
             for (j, tokens) in TOKENS.into_iter().enumerate() {
                 // Every width with every number of tokens; rows in turn, in the long form all of them with few columns.
                 let all = is_long() && columns <= 512;
-                let rows = if all {
-                    &ROWS[..]
-                } else {
-                    &ROWS[(i + j) % 5..][..1]
-                };
+                let rows = if all { &ROWS[..] } else { &ROWS[(i + j) % 5..][..1] };
                 for &rows in rows {
-                    let product =
-                        Product::random(ty, rows, columns, tokens, (columns * 100 + tokens) as u64);
+                    let product = Product::random(ty, rows, columns, tokens, (columns * 100 + tokens) as u64);
                     product.check(&product.plan(), Schedule::Random(j as u64));
                 }
             }
@@ -89,14 +84,8 @@ fn every_scale_there_is() {
         let of_one = |number: usize| {
             let mut one = product.clone();
             one.columns = info.block;
-            one.weights = product
-                .weights
-                .chunks_exact(info.bytes)
-                .skip(256 * number)
-                .take(256)
-                .flatten()
-                .copied()
-                .collect();
+            one.weights =
+                product.weights.chunks_exact(info.bytes).skip(256 * number).take(256).flatten().copied().collect();
             one.acts.truncate(one.acts.len() / 256);
             one
         };
@@ -109,16 +98,7 @@ fn every_scale_there_is() {
 
 #[test]
 fn activations_that_are_no_numbers() {
-    let scales = [
-        f32::NAN,
-        f32::INFINITY,
-        f32::NEG_INFINITY,
-        0.0,
-        -0.0,
-        f32::MAX,
-        1e-45,
-        f32::MIN_POSITIVE,
-    ];
+    let scales = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 0.0, -0.0, f32::MAX, 1e-45, f32::MIN_POSITIVE];
     for ty in TYPES {
         let mut product = Product::usual(ty, 33, 512, 8, 3);
         let act = ty.info().and_then(|info| info.act).expect("a type");
@@ -155,26 +135,15 @@ fn how_columns_are_shared_and_who_is_first_changes_nothing() {
     for ty in TYPES {
         let product = Product::usual(ty, 37, 2304, 13, 9);
         let expected = product.expected();
-        for (i, (warps, parts)) in [(1, 1), (2, 1), (8, 1), (1, 3), (5, 7), (8, 3), (3, 64)]
-            .into_iter()
-            .enumerate()
-        {
+        for (i, (warps, parts)) in [(1, 1), (2, 1), (8, 1), (1, 3), (5, 7), (8, 3), (3, 64)].into_iter().enumerate() {
             let plan = product.plan_as(warps, parts, true);
             assert_eq!(plan.add.is_some(), parts > 1);
             for seed in 0..rounds(18) as u64 {
                 let (found, _) = product.run(&plan, Schedule::Random(100 * i as u64 + seed));
-                assert_same(
-                    &found,
-                    &expected,
-                    &format!("{ty}, {warps} warps, {parts} parts"),
-                );
+                assert_same(&found, &expected, &format!("{ty}, {warps} warps, {parts} parts"));
             }
             let (found, _) = product.run(&plan, Schedule::Last(0));
-            assert_same(
-                &found,
-                &expected,
-                &format!("{ty}, {warps} warps, {parts} parts"),
-            );
+            assert_same(&found, &expected, &format!("{ty}, {warps} warps, {parts} parts"));
         }
         let many = product.plan_as(1, 1, false);
         for seed in 0..rounds(20) as u64 {
@@ -191,8 +160,7 @@ fn how_columns_are_shared_and_who_is_first_changes_nothing() {
 #[test]
 fn kernels_for_many_tokens_have_the_bits_of_those_for_few() {
     for ty in TYPES {
-        for (rows, columns, tokens) in [(64, 512, 64), (80, 768, 70), (1, 256, 1), (130, 1280, 129)]
-        {
+        for (rows, columns, tokens) in [(64, 512, 64), (80, 768, 70), (1, 256, 1), (130, 1280, 129)] {
             let product = Product::random(ty, rows, columns, tokens, 77);
             let (few, _) = product.run(&product.plan_as(4, 1, true), Schedule::InTurn);
             let (many, report) = product.run(&product.plan_as(1, 1, false), Schedule::InTurn);
@@ -202,28 +170,19 @@ fn kernels_for_many_tokens_have_the_bits_of_those_for_few() {
     }
 }
 
-/// Instructions of PTX for each 4096 weights and eight tokens, so that a compiler or a change that makes many more of them is
-/// noticed. What an assembler makes of them is fewer.
+/// Instructions of PTX for each 4096 weights and eight tokens, so that a compiler or a change that makes many more of
+/// them is noticed. What an assembler makes of them is fewer.
 #[test]
 fn weights_are_unpacked_in_few_instructions() {
-    for (ty, most) in [
-        (TypeId::TQ2_0, 270),
-        (TypeId::Q8_0, 850),
-        (TypeId::Q4_0, 930),
-    ] {
+    for (ty, most) in [(TypeId::TQ2_0, 270), (TypeId::Q8_0, 850), (TypeId::Q4_0, 930)] {
         let product = Product::usual(ty, 16, 16384, 8, 2);
         let plan = product.plan_as(4, 1, true);
         let report = product.check(&plan, Schedule::InTurn);
         let tiles = 16 * 16384 / 4096;
         assert_eq!(report.products, 8 * tiles, "{ty}");
         let each = report.instructions / tiles;
-        assert!(
-            (most - most / 10..=most).contains(&each),
-            "{ty}: {each} instructions"
-        );
-        let kernel = module("decode")
-            .kernel(&plan.product.kernel)
-            .expect("a kernel");
+        assert!((most - most / 10..=most).contains(&each), "{ty}: {each} instructions");
+        let kernel = module("decode").kernel(&plan.product.kernel).expect("a kernel");
         assert_eq!(report.executed(kernel, "mma."), report.products);
     }
 }
@@ -238,20 +197,11 @@ struct Ternary {
 
 impl Ternary {
     fn check(&self, seed: u64, (warps, parts): (usize, usize), extreme: bool) {
-        let Ternary {
-            packing,
-            rows,
-            columns,
-            tokens,
-        } = *self;
+        let Ternary { packing, rows, columns, tokens } = *self;
         let mut rng = Rng::new(seed);
-        let codes: Vec<i8> = (0..rows * columns)
-            .map(|_| if extreme { 1 } else { rng.below(3) as i8 - 1 })
-            .collect();
+        let codes: Vec<i8> = (0..rows * columns).map(|_| if extreme { 1 } else { rng.below(3) as i8 - 1 }).collect();
         let scale = [0.5, -3.0e-5, f32::MAX, 1e-40][seed as usize % 4];
-        let data = packing
-            .pack(columns, rows, scale, &codes)
-            .expect("a matrix");
+        let data = packing.pack(columns, rows, scale, &codes).expect("a matrix");
         let data = TernaryData::new(packing, columns, rows, &data).expect("a matrix");
         let lut = packing.type_id() != TypeId::I2_S;
         let mut quants = vec![0; tokens * columns];
@@ -267,11 +217,7 @@ impl Ternary {
                     6 => x.fill(-7.5),
                     _ => {}
                 }
-                if lut {
-                    quantize_tl(&x, q)
-                } else {
-                    quantize_i2_s(&x, q)
-                }
+                if lut { quantize_tl(&x, q) } else { quantize_i2_s(&x, q) }
             })
             .collect();
         let expected: Vec<f32> = quants
@@ -285,8 +231,7 @@ impl Ternary {
             })
             .collect();
         let shape = (rows, columns, tokens);
-        let plan = plan::product_as(packing.type_id(), shape, Split { warps, parts }, true)
-            .expect("a plan");
+        let plan = plan::product_as(packing.type_id(), shape, Split { warps, parts }, true).expect("a plan");
         let packed = rows::ternary(&data).expect("rows");
         let acts = activations::ternary(&quants, &scales, columns).expect("activations");
         let mut device = Device::new();
@@ -297,24 +242,15 @@ impl Ternary {
         let [rows, columns, tokens] = [rows, columns, tokens].map(|n| Argument::U32(n as u32));
         let (w, centred) = (Argument::F32(scale), Argument::U32(lut.into()));
         let output = Argument::Buffer(out);
-        let arguments = [
-            codes, quants, act_scales, act_sums, output, workspace, w, centred, rows, columns,
-            tokens,
-        ];
+        let arguments = [codes, quants, act_scales, act_sums, output, workspace, w, centred, rows, columns, tokens];
         let run = launch(&plan.product, &arguments, Schedule::Random(seed));
         let what = format!("{packing:?} {shape:?}");
-        device
-            .launch(module("ternary"), &plan.product.kernel, &run)
-            .unwrap_or_else(|e| panic!("{what}: {e}"));
+        device.launch(module("ternary"), &plan.product.kernel, &run).unwrap_or_else(|e| panic!("{what}: {e}"));
         if let Some(add) = &plan.add {
             let parts = Argument::U32(plan.product.blocks[2]);
-            let arguments = [
-                workspace, act_scales, act_sums, output, w, centred, rows, tokens, parts,
-            ];
+            let arguments = [workspace, act_scales, act_sums, output, w, centred, rows, tokens, parts];
             let run = launch(add, &arguments, Schedule::InTurn);
-            device
-                .launch(module("ternary"), &add.kernel, &run)
-                .unwrap_or_else(|e| panic!("{what}: {e}"));
+            device.launch(module("ternary"), &add.kernel, &run).unwrap_or_else(|e| panic!("{what}: {e}"));
         }
         assert_same(&device.floats(out), &expected, &what);
     }
@@ -322,11 +258,7 @@ impl Ternary {
 
 #[test]
 fn matrices_with_one_scale() {
-    let tiles = |rows, columns, micro| Tiles {
-        rows,
-        columns,
-        micro,
-    };
+    let tiles = |rows, columns, micro| Tiles { rows, columns, micro };
     let i2_s = Packing::I2S(i2_s::Interleave::Usual);
     let arm = Packing::I2S(i2_s::Interleave::Arm64);
     let cases = [
@@ -338,16 +270,8 @@ fn matrices_with_one_scale() {
         (Packing::Tl2(tiles(32, 96, 32)), 64, 384, 17),
     ];
     for (seed, (packing, rows, columns, tokens)) in cases.into_iter().enumerate() {
-        let matrix = Ternary {
-            packing,
-            rows,
-            columns,
-            tokens,
-        };
-        matrix
-            .packing
-            .check(columns, rows)
-            .unwrap_or_else(|e| panic!("{packing:?}: {e}"));
+        let matrix = Ternary { packing, rows, columns, tokens };
+        matrix.packing.check(columns, rows).unwrap_or_else(|e| panic!("{packing:?}: {e}"));
         for (i, split) in [(1, 1), (8, 1), (2, 3), (1, 7)].into_iter().enumerate() {
             matrix.check((seed + i) as u64, split, false);
         }

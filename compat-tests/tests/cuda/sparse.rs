@@ -42,15 +42,7 @@ impl Product {
         }
         let groups = rows.div_ceil(group);
         let (scale, acts) = scales_and_acts(&mut rng, groups * columns, tokens * rows);
-        Product {
-            rows,
-            columns,
-            tokens,
-            group,
-            codes,
-            scale,
-            acts,
-        }
+        Product { rows, columns, tokens, group, codes, scale, acts }
     }
 
     fn first(&self, tokens: usize) -> Product {
@@ -71,8 +63,7 @@ impl Product {
 
     /// What a weight adds in double precision, without its scale.
     fn term(&self, token: usize, row: usize, column: usize) -> f64 {
-        self.acts[token * self.rows + row].to_f64()
-            * f64::from(self.codes[row * self.columns + column])
+        self.acts[token * self.rows + row].to_f64() * f64::from(self.codes[row * self.columns + column])
     }
 
     fn each(&self, f: impl Fn(usize, usize) -> f32) -> Vec<f32> {
@@ -81,8 +72,8 @@ impl Product {
         places.map(|(token, column)| f(token, column)).collect()
     }
 
-    /// The sums in the order that the kernels promise, tiles as the emulator's tensor cores add them: in double precision, rounded
-    /// once.
+    /// The sums in the order that the kernels promise, tiles as the emulator's tensor cores add them: in double
+    /// precision, rounded once.
     fn in_order(&self) -> Vec<f32> {
         let tiles = self.rows / 32;
         let slices = fast::sparse_slices(self.rows, self.columns);
@@ -107,8 +98,7 @@ impl Product {
     fn exact(&self) -> Vec<f32> {
         self.each(|token, column| {
             let rows = 0..self.rows;
-            let scaled =
-                |row| self.term(token, row, column) * f64::from(self.scale_of(row, column));
+            let scaled = |row| self.term(token, row, column) * f64::from(self.scale_of(row, column));
             rows.map(scaled).sum::<f64>() as f32
         })
     }
@@ -135,32 +125,19 @@ impl Product {
 
 #[test]
 fn products_are_those_of_the_order_that_is_promised() {
-    for (i, (shape, group)) in [
-        ((32, 64, 1), 32),
-        ((256, 64, 8), 128),
-        ((1056, 128, 9), 32),
-        ((544, 192, 33), 544),
-        ((1280, 64, 17), 256),
-    ]
-    .into_iter()
-    .enumerate()
+    for (i, (shape, group)) in
+        [((32, 64, 1), 32), ((256, 64, 8), 128), ((1056, 128, 9), 32), ((544, 192, 33), 544), ((1280, 64, 17), 256)]
+            .into_iter()
+            .enumerate()
     {
         let product = Product::random(shape, group, i as u64);
         let expected = product.in_order();
         for schedule in [Schedule::Random(i as u64), Schedule::Last(1)] {
-            assert_same(
-                &product.run(schedule),
-                &expected,
-                &format!("{shape:?} in groups of {group}"),
-            );
+            assert_same(&product.run(schedule), &expected, &format!("{shape:?} in groups of {group}"));
         }
         let exact = product.exact();
         let size = exact.iter().map(|x| x.abs()).sum::<f32>();
-        let off = expected
-            .iter()
-            .zip(&exact)
-            .map(|(a, b)| (a - b).abs())
-            .sum::<f32>();
+        let off = expected.iter().zip(&exact).map(|(a, b)| (a - b).abs()).sum::<f32>();
         assert!(off <= 1e-6 * size, "{shape:?}: {off} of {size}");
     }
 }
@@ -172,11 +149,7 @@ fn the_bits_of_a_token_are_the_same_beside_any_others() {
     let expected = all.run(Schedule::InTurn);
     for tokens in [1, 8, 9, 16, 17, 33] {
         let found = all.first(tokens).run(Schedule::Random(tokens as u64));
-        assert_same(
-            &found,
-            &expected[..tokens * 128],
-            &format!("{tokens} tokens"),
-        );
+        assert_same(&found, &expected[..tokens * 128], &format!("{tokens} tokens"));
     }
 }
 
@@ -196,26 +169,15 @@ fn mistakes_are_found() {
     });
     assert_eq!(selector, Some(None), "another selector");
     let barrier = of(&|text| text.replacen("bar.sync", "// ", 2));
-    assert!(
-        matches!(barrier, Some(Some(Kind::Race | Kind::Uninitialised))),
-        "no barrier: {barrier:?}"
-    );
+    assert!(matches!(barrier, Some(Some(Kind::Race | Kind::Uninitialised))), "no barrier: {barrier:?}");
     let fence = of(&|text| text.replacen("fence.acq_rel.gpu;", "", 1));
     assert_eq!(fence, Some(Some(Kind::Race)), "no fence before the ticket");
 }
 
 #[test]
 fn shapes_that_are_no_whole_tiles_are_refused() {
-    for (group, shape) in [
-        (32, (33, 64, 1)),
-        (32, (32, 65, 1)),
-        (0, (32, 64, 1)),
-        (48, (96, 64, 1)),
-        (32, (0, 64, 1)),
-    ] {
-        assert!(
-            fast::sparse_product(group, shape).is_err(),
-            "{group} {shape:?}"
-        );
+    for (group, shape) in [(32, (33, 64, 1)), (32, (32, 65, 1)), (0, (32, 64, 1)), (48, (96, 64, 1)), (32, (0, 64, 1))]
+    {
+        assert!(fast::sparse_product(group, shape).is_err(), "{group} {shape:?}");
     }
 }

@@ -41,9 +41,8 @@ const FEED_FORWARD: u64 = 512;
 
 /// Types that a model is quantized to.
 const TYPES: &[&str] = &[
-    "F32", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K_M", "Q4_K_M", "Q5_K_M",
-    "Q6_K", "IQ3_S", "IQ4_NL", "IQ4_XS", "TQ1_0", "TQ2_0", "I2_S", "TL1", "TL2", "AP2-3", "AP3-8",
-    "SQ3",
+    "F32", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K_M", "Q4_K_M", "Q5_K_M", "Q6_K", "IQ3_S",
+    "IQ4_NL", "IQ4_XS", "TQ1_0", "TQ2_0", "I2_S", "TL1", "TL2", "AP2-3", "AP3-8", "SQ3",
 ];
 
 impl Bases {
@@ -64,57 +63,18 @@ impl Bases {
             all.push(read(&dir, &out, ty));
         }
         let samples = samples::all();
-        let kinds = [
-            "values", "gpt2", "t5", "small", "matrix", "legacy", "anyprec",
-        ];
+        let kinds = ["values", "gpt2", "t5", "small", "matrix", "legacy", "anyprec"];
         for (sample, kind) in samples.iter().zip(kinds) {
             if kind != "legacy" {
                 all.push(base(kind, sample.clone()));
             }
         }
-        run(
-            &dir,
-            "rimatrix",
-            &["-m", "m.gguf", "-f", "t.txt", "-c", "32", "-o", "i.gguf"],
-        );
-        run(
-            &dir,
-            "rimatrix",
-            &[
-                "--in-file",
-                "i.gguf",
-                "-o",
-                "i.dat",
-                "--output-format",
-                "dat",
-            ],
-        );
-        let words = [
-            "--fisher",
-            "-m",
-            "m.gguf",
-            "-f",
-            "t.txt",
-            "--samples",
-            "1",
-            "--seq-len",
-            "8",
-            "-o",
-            "f.safetensors",
-        ];
+        run(&dir, "rimatrix", &["-m", "m.gguf", "-f", "t.txt", "-c", "32", "-o", "i.gguf"]);
+        run(&dir, "rimatrix", &["--in-file", "i.gguf", "-o", "i.dat", "--output-format", "dat"]);
+        let words =
+            ["--fisher", "-m", "m.gguf", "-f", "t.txt", "--samples", "1", "--seq-len", "8", "-o", "f.safetensors"];
         run(&dir, "rimatrix", &words);
-        let words = [
-            "-m",
-            "m.gguf",
-            "-f",
-            "t.txt",
-            "-c",
-            "32",
-            "--chunks",
-            "2",
-            "--kl-divergence-base",
-            "b.kld",
-        ];
+        let words = ["-m", "m.gguf", "-f", "t.txt", "-c", "32", "--chunks", "2", "--kl-divergence-base", "b.kld"];
         run(&dir, "rperplexity", &words);
         Bases {
             gguf: all,
@@ -129,10 +89,7 @@ impl Bases {
 }
 
 fn base(name: &str, bytes: Vec<u8>) -> Base {
-    Base {
-        name: name.to_owned(),
-        bytes,
-    }
+    Base { name: name.to_owned(), bytes }
 }
 
 fn write(dir: &TempDir, name: &str, bytes: &[u8]) {
@@ -144,16 +101,9 @@ fn read(dir: &TempDir, file: &str, name: &str) -> Base {
 }
 
 fn run(dir: &TempDir, name: &str, words: &[&str]) {
-    let output = Command::new(tool(name))
-        .current_dir(dir.path())
-        .args(words)
-        .output();
+    let output = Command::new(tool(name)).current_dir(dir.path()).args(words).output();
     let output = output.expect("a process");
-    assert!(
-        output.status.success(),
-        "{name} {words:?}: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert!(output.status.success(), "{name} {words:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// A `llama` of one layer with ternary weights, so that every type can hold them.
@@ -200,11 +150,7 @@ fn tensors(n_vocab: u64) -> Vec<(NewTensor, Vec<u8>)> {
     ] {
         matrix(&format!("blk.0.{name}.weight"), columns, rows);
     }
-    for name in [
-        "blk.0.attn_norm.weight",
-        "blk.0.ffn_norm.weight",
-        "output_norm.weight",
-    ] {
+    for name in ["blk.0.attn_norm.weight", "blk.0.ffn_norm.weight", "output_norm.weight"] {
         let ones = (0..COLUMNS).flat_map(|_| 1f32.to_le_bytes()).collect();
         all.push((NewTensor::new(name, [COLUMNS], TypeId::F32), ones));
     }
@@ -219,13 +165,9 @@ fn checkpoint(json: bool) -> Vec<Base> {
         base("config.json", config.into()),
         base(
             "tokenizer_config.json",
-            br#"{"bos_token":"<s>","add_bos_token":true,"chat_template":"{{ messages }}"}"#
-                .to_vec(),
+            br#"{"bos_token":"<s>","add_bos_token":true,"chat_template":"{{ messages }}"}"#.to_vec(),
         ),
-        base(
-            "generation_config.json",
-            br#"{"bos_token_id":3,"temperature":0.6}"#.to_vec(),
-        ),
+        base("generation_config.json", br#"{"bos_token_id":3,"temperature":0.6}"#.to_vec()),
         base("model.safetensors", weights()),
     ];
     if json {
@@ -237,10 +179,8 @@ fn checkpoint(json: bool) -> Vec<Base> {
 }
 
 fn weights() -> Vec<u8> {
-    let mut shapes: Vec<(String, Vec<u64>)> = vec![
-        ("model.embed_tokens.weight".into(), vec![12, 64]),
-        ("model.norm.weight".into(), vec![64]),
-    ];
+    let mut shapes: Vec<(String, Vec<u64>)> =
+        vec![("model.embed_tokens.weight".into(), vec![12, 64]), ("model.norm.weight".into(), vec![64])];
     for n in 0..2 {
         for (name, shape) in [
             ("self_attn.q_proj", vec![64, 64]),
@@ -259,9 +199,7 @@ fn weights() -> Vec<u8> {
     let (mut entries, mut at) = (Vec::new(), 0);
     for (name, shape) in &shapes {
         let end = at + 2 * shape.iter().product::<u64>();
-        entries.push(format!(
-            r#""{name}":{{"dtype":"BF16","shape":{shape:?},"data_offsets":[{at},{end}]}}"#
-        ));
+        entries.push(format!(r#""{name}":{{"dtype":"BF16","shape":{shape:?},"data_offsets":[{at},{end}]}}"#));
         at = end;
     }
     let json = format!("{{{}}}", entries.join(","));
@@ -274,20 +212,7 @@ fn weights() -> Vec<u8> {
 /// A SentencePiece model of twelve pieces.
 fn pieces() -> Vec<u8> {
     let mut out = Vec::new();
-    let texts = [
-        "<unk>",
-        "<s>",
-        "</s>",
-        "a",
-        "b",
-        "ab",
-        "\u{2581}",
-        "\u{2581}a",
-        "c",
-        "d",
-        "e",
-        "f",
-    ];
+    let texts = ["<unk>", "<s>", "</s>", "a", "b", "ab", "\u{2581}", "\u{2581}a", "c", "d", "e", "f"];
     for (i, text) in texts.iter().enumerate() {
         let mut piece = vec![0x0a, text.len() as u8];
         piece.extend_from_slice(text.as_bytes());

@@ -10,17 +10,9 @@ use super::run::{Worker, words};
 /// Tools, command lines and the files that they make.
 const RUNS: &[(&str, &str, Option<&str>)] = &[
     ("rquantize", "m.gguf out.gguf Q4_0", Some("out.gguf")),
-    (
-        "rquantize",
-        "-v --json m.gguf out.gguf TQ1_0",
-        Some("out.gguf"),
-    ),
+    ("rquantize", "-v --json m.gguf out.gguf TQ1_0", Some("out.gguf")),
     ("rquantize", "m.gguf out.gguf AP2-3", Some("out.gguf")),
-    (
-        "rquantize",
-        "--verify m.gguf out.gguf I2_S",
-        Some("out.gguf"),
-    ),
+    ("rquantize", "--verify m.gguf out.gguf I2_S", Some("out.gguf")),
     ("rquantize", "--dry-run m.gguf Q4_K_M", None),
     ("rinspect", "m.gguf --tensors", None),
     ("rinspect", "m.gguf --json --hash", None),
@@ -28,26 +20,10 @@ const RUNS: &[(&str, &str, Option<&str>)] = &[
     ("rgen", "-m m.gguf -p abc -n 4", None),
     ("rgen", "-m m.gguf -p abc -n 4 --logits-sha256", None),
     ("rgen", "-m m.gguf -cnv -st -p a -n 2", None),
-    (
-        "rperplexity",
-        "-m m.gguf -f t.txt -c 32 --chunks 2 --kl-divergence-base b.kld",
-        Some("b.kld"),
-    ),
-    (
-        "rperplexity",
-        "--compare -m m.gguf m.gguf -f t.txt -c 32 --chunks 1 --no-speed --plot p.svg",
-        Some("p.svg"),
-    ),
-    (
-        "rimatrix",
-        "-m m.gguf -f t.txt -c 32 -o i.gguf",
-        Some("i.gguf"),
-    ),
-    (
-        "rimatrix",
-        "--fisher -m m.gguf -f t.txt --samples 2 --seq-len 8 -o f.safetensors",
-        Some("f.safetensors"),
-    ),
+    ("rperplexity", "-m m.gguf -f t.txt -c 32 --chunks 2 --kl-divergence-base b.kld", Some("b.kld")),
+    ("rperplexity", "--compare -m m.gguf m.gguf -f t.txt -c 32 --chunks 1 --no-speed --plot p.svg", Some("p.svg")),
+    ("rimatrix", "-m m.gguf -f t.txt -c 32 -o i.gguf", Some("i.gguf")),
+    ("rimatrix", "--fisher -m m.gguf -f t.txt --samples 2 --seq-len 8 -o f.safetensors", Some("f.safetensors")),
     ("rconvert", "folder out.gguf", Some("out.gguf")),
     ("rbench", "-m m.gguf -p 2 -n 1 -r 1", None),
 ];
@@ -87,11 +63,7 @@ pub fn streams(worker: &mut Worker) {
 
 fn stream(full: bool) -> Stdio {
     if full {
-        return File::options()
-            .write(true)
-            .open("/dev/full")
-            .expect("/dev/full")
-            .into();
+        return File::options().write(true).open("/dev/full").expect("/dev/full").into();
     }
     let (reader, writer) = std::io::pipe().expect("a pipe");
     drop(reader);
@@ -131,10 +103,7 @@ pub fn disks_and_limits(worker: &mut Worker) {
 
 fn may_mount() -> bool {
     let mount = "mount -t tmpfs -o size=64k tmpfs /mnt";
-    let tried = Command::new("unshare")
-        .args(["-rm", "sh", "-c", mount])
-        .stderr(Stdio::null())
-        .status();
+    let tried = Command::new("unshare").args(["-rm", "sh", "-c", mount]).stderr(Stdio::null()).status();
     tried.is_ok_and(|s| s.success())
 }
 
@@ -153,13 +122,7 @@ fn small_disk(worker: &mut Worker, (tool, line, target): (&str, &str, Option<&st
     let script = format!(
         "mount -t tmpfs -o size={size}k tmpfs disk && {{ {shrink} \"$0\" \"$@\"; code=$?; wait; ls disk | grep -q 'part$' && exit 77; [ $code = 0 ] && [ ! -s disk/{target} ] && exit 78; exit $code; }}"
     );
-    let line = words(line).into_iter().map(|w| {
-        if w == target {
-            format!("disk/{target}")
-        } else {
-            w
-        }
-    });
+    let line = words(line).into_iter().map(|w| if w == target { format!("disk/{target}") } else { w });
     let mut command = Command::new("unshare");
     command
         .args(["-rm", "sh", "-c", &script])
@@ -169,11 +132,7 @@ fn small_disk(worker: &mut Worker, (tool, line, target): (&str, &str, Option<&st
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    worker.judge(
-        &mut command,
-        None,
-        &format!("a disk of {size} KiB {shrink}"),
-    );
+    worker.judge(&mut command, None, &format!("a disk of {size} KiB {shrink}"));
 }
 
 /// The model is replaced, cut short or written to while it is in use.
@@ -189,19 +148,12 @@ fn changing(worker: &mut Worker, (tool, line, target): (&str, &str, Option<&str>
             sleep(after);
             let changed = match how {
                 0 => fs::write(&other, &bytes).and_then(|()| fs::rename(&other, &model)),
-                1 => File::options()
-                    .write(true)
-                    .open(&model)
-                    .and_then(|f| f.set_len(4096)),
+                1 => File::options().write(true).open(&model).and_then(|f| f.set_len(4096)),
                 _ => fs::remove_file(&model),
             };
             changed.expect("a file that can be changed");
         }
     });
-    worker.judge(
-        &mut command,
-        target,
-        &format!("a model that changes: {how} after {after:?}"),
-    );
+    worker.judge(&mut command, target, &format!("a model that changes: {how} after {after:?}"));
     change.join().expect("a thread");
 }

@@ -1,5 +1,5 @@
-//! Every option that takes a value, with every value that has no meaning. The options are those that `--help` lists, which
-//! clap writes: a new one is among them.
+//! Every option that takes a value, with every value that has no meaning. The options are those that `--help` lists,
+//! which clap writes: a new one is among them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,22 +13,10 @@ const TOOLS: &[(&str, &str, Option<&str>)] = &[
     ("rquantize", "m.gguf out.gguf AP2-3", Some("out.gguf")),
     ("rgen", "-m m.gguf -p abc -n 2", None),
     ("rperplexity", "-m m.gguf -f t.txt --chunks 1 -c 16", None),
-    (
-        "rimatrix",
-        "-m m.gguf -f t.txt --chunks 1 -c 16 -o i.gguf",
-        Some("i.gguf"),
-    ),
-    (
-        "rimatrix",
-        "--fisher -m m.gguf -f t.txt --samples 1 --seq-len 4 -o f.safetensors",
-        Some("f.safetensors"),
-    ),
+    ("rimatrix", "-m m.gguf -f t.txt --chunks 1 -c 16 -o i.gguf", Some("i.gguf")),
+    ("rimatrix", "--fisher -m m.gguf -f t.txt --samples 1 --seq-len 4 -o f.safetensors", Some("f.safetensors")),
     ("rbench", "-m m.gguf -p 2 -n 1 -r 1", None),
-    (
-        "rbench",
-        "-m m.gguf --batched --npp 2 --ntg 1 --npl 1 -r 1",
-        None,
-    ),
+    ("rbench", "-m m.gguf --batched --npp 2 --ntg 1 --npl 1 -r 1", None),
     ("rconvert", "folder out.gguf", Some("out.gguf")),
     ("rinspect", "m.gguf", None),
     ("rtokenize", "-m m.gguf -p abc", None),
@@ -82,26 +70,15 @@ const VALUES: &[&str] = &[
 
 /// Options of a tool by their long names.
 fn options(name: &str) -> Vec<String> {
-    let help = Command::new(tool(name))
-        .arg("--help")
-        .output()
-        .expect("help");
+    let help = Command::new(tool(name)).arg("--help").output().expect("help");
     let help = String::from_utf8(help.stdout).expect("text");
     let mut found = Vec::new();
-    for line in help
-        .lines()
-        .map(str::trim_start)
-        .filter(|l| l.starts_with('-'))
-    {
+    for line in help.lines().map(str::trim_start).filter(|l| l.starts_with('-')) {
         let Some((_, rest)) = line.split_once("--") else {
             continue;
         };
-        let end = rest
-            .find(|c: char| !c.is_ascii_alphanumeric() && c != '-')
-            .unwrap_or(rest.len());
-        let takes = rest[end..]
-            .trim_start_matches([' ', '=', '['])
-            .starts_with('<');
+        let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '-').unwrap_or(rest.len());
+        let takes = rest[end..].trim_start_matches([' ', '=', '[']).starts_with('<');
         if takes {
             found.push(format!("--{}", &rest[..end]));
         }
@@ -128,13 +105,7 @@ pub fn part(worker: &mut Worker) {
         let value = worker.one_of(VALUES);
         let mut line = words(line);
         // An output that is a device has no file.
-        let elsewhere = [
-            "--output",
-            "--save",
-            "--kl-divergence-base",
-            "--plot",
-            "--dry-run",
-        ];
+        let elsewhere = ["--output", "--save", "--kl-divergence-base", "--plot", "--dry-run"];
         let target = target.filter(|_| !elsewhere.contains(&option.as_str()));
         line.insert(0, format!("{option}={value}"));
         for name in ["out.gguf", "i.gguf", "f.safetensors"] {
@@ -150,10 +121,7 @@ pub fn part(worker: &mut Worker) {
         let bad_signal = signal.is_some_and(|s| ![9, 13, 24].contains(&s));
         let missing = done.status.success() && target.is_some_and(|t| !worker.path(t).exists());
         if bad_signal || done.hung || missing || done.stderr.contains("panicked") {
-            worker.fail(&format!(
-                "{name} {line:?}: {}, missing: {missing}\n{}",
-                done.status, done.stderr
-            ));
+            worker.fail(&format!("{name} {line:?}: {}, missing: {missing}\n{}", done.status, done.stderr));
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Attacks on the tools: damaged files, requests to end, streams, disks and limits that fail, numbers that nobody means.
+//! Attacks on the tools: damaged files, requests to end, streams, disks and limits that fail, numbers that nobody
+//! means.
 //!
 //! ```text
 //! cargo test --release -p trine-compat-tests --test harness                        a short form, with all tests
@@ -38,9 +39,7 @@ fn main() -> std::process::ExitCode {
     }
     let long = args.iter().any(|a| a == "--long");
     let seed = args.iter().position(|a| a == "--seed");
-    let seed = seed
-        .and_then(|i| args.get(i + 1)?.parse().ok())
-        .unwrap_or(1);
+    let seed = seed.and_then(|i| args.get(i + 1)?.parse().ok()).unwrap_or(1);
     // Seconds of two processors; the long form is an hour in all.
     let parts: [(&str, u64, Part); 5] = [
         ("mutation", 5, mutation::part),
@@ -65,9 +64,5 @@ fn main() -> std::process::ExitCode {
         println!("harness {name}: {counts}");
         failed += counts.failed;
     }
-    if failed == 0 {
-        std::process::ExitCode::SUCCESS
-    } else {
-        std::process::ExitCode::FAILURE
-    }
+    if failed == 0 { std::process::ExitCode::SUCCESS } else { std::process::ExitCode::FAILURE }
 }

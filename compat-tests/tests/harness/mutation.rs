@@ -15,87 +15,37 @@ const RUNS: &[(&str, &str, Option<&str>)] = &[
     ("rtokenize", "-m in.gguf -p abc", None),
     ("rquantize", "--dry-run in.gguf Q4_K_M", None),
     ("rquantize", "in.gguf out.gguf COPY", Some("out.gguf")),
-    (
-        "rquantize",
-        "--allow-requantize --fallback -v in.gguf out.gguf Q4_0",
-        Some("out.gguf"),
-    ),
-    (
-        "rquantize",
-        "--verify in.gguf out.gguf TQ2_0",
-        Some("out.gguf"),
-    ),
-    (
-        "rquantize",
-        "--allow-requantize in.gguf out.gguf AP2-3",
-        Some("out.gguf"),
-    ),
+    ("rquantize", "--allow-requantize --fallback -v in.gguf out.gguf Q4_0", Some("out.gguf")),
+    ("rquantize", "--verify in.gguf out.gguf TQ2_0", Some("out.gguf")),
+    ("rquantize", "--allow-requantize in.gguf out.gguf AP2-3", Some("out.gguf")),
     ("rquantize", "--width 2 in.gguf out.gguf", Some("out.gguf")),
-    (
-        "rquantize",
-        "--imatrix in.gguf m.gguf out.gguf Q2_K_S",
-        Some("out.gguf"),
-    ),
+    ("rquantize", "--imatrix in.gguf m.gguf out.gguf Q2_K_S", Some("out.gguf")),
     ("rgen", "-m in.gguf -p abc -n 2 -c 16", None),
-    (
-        "rgen",
-        "-m in.gguf -p abc -n 2 -c 16 --no-mmap --no-repack --temp 0",
-        None,
-    ),
+    ("rgen", "-m in.gguf -p abc -n 2 -c 16 --no-mmap --no-repack --temp 0", None),
     ("rgen", "-m in.gguf -cnv -st -p a -n 1 -c 64", None),
     ("rperplexity", "-m in.gguf -f t.txt -c 16 --chunks 1", None),
-    (
-        "rimatrix",
-        "-m in.gguf -f t.txt -c 16 --chunks 1 -o i.gguf",
-        Some("i.gguf"),
-    ),
-    (
-        "rimatrix",
-        "--fisher -m in.gguf -f t.txt --samples 1 --seq-len 4 -o f.safetensors",
-        Some("f.safetensors"),
-    ),
+    ("rimatrix", "-m in.gguf -f t.txt -c 16 --chunks 1 -o i.gguf", Some("i.gguf")),
+    ("rimatrix", "--fisher -m in.gguf -f t.txt --samples 1 --seq-len 4 -o f.safetensors", Some("f.safetensors")),
     ("rimatrix", "--in-file in.gguf -o i.gguf", Some("i.gguf")),
     ("rbench", "-m in.gguf -p 2 -n 1 -r 1 --no-warmup", None),
 ];
 
 const ON_MATRICES: &[(&str, &str, Option<&str>)] = &[
-    (
-        "rquantize",
-        "--imatrix in.gguf m.gguf out.gguf Q2_K_S",
-        Some("out.gguf"),
-    ),
+    ("rquantize", "--imatrix in.gguf m.gguf out.gguf Q2_K_S", Some("out.gguf")),
     ("rimatrix", "--in-file in.gguf -o i.gguf", Some("i.gguf")),
-    (
-        "rimatrix",
-        "--in-file in.gguf -o i.dat --output-format dat",
-        Some("i.dat"),
-    ),
-    (
-        "rquantize",
-        "--imatrix in.gguf m.gguf out.gguf AP2-3",
-        Some("out.gguf"),
-    ),
+    ("rimatrix", "--in-file in.gguf -o i.dat --output-format dat", Some("i.dat")),
+    ("rquantize", "--imatrix in.gguf m.gguf out.gguf AP2-3", Some("out.gguf")),
 ];
 
-const ON_BASE_FILES: &[(&str, &str, Option<&str>)] = &[(
-    "rperplexity",
-    "-m m.gguf --kl-divergence-base in.gguf --kl-divergence",
-    None,
-)];
+const ON_BASE_FILES: &[(&str, &str, Option<&str>)] =
+    &[("rperplexity", "-m m.gguf --kl-divergence-base in.gguf --kl-divergence", None)];
 
-const ON_GRADIENTS: &[(&str, &str, Option<&str>)] = &[(
-    "rquantize",
-    "--sensitivity in.gguf m.gguf out.gguf AP2-3",
-    Some("out.gguf"),
-)];
+const ON_GRADIENTS: &[(&str, &str, Option<&str>)] =
+    &[("rquantize", "--sensitivity in.gguf m.gguf out.gguf AP2-3", Some("out.gguf"))];
 
 const ON_CHECKPOINTS: &[(&str, &str, Option<&str>)] = &[
     ("rconvert", "folder out.gguf", Some("out.gguf")),
-    (
-        "rconvert",
-        "folder out.gguf --outtype f16 --pre llama-bpe",
-        Some("out.gguf"),
-    ),
+    ("rconvert", "folder out.gguf --outtype f16 --pre llama-bpe", Some("out.gguf")),
     ("rconvert", "folder out.gguf --vocab-only", Some("out.gguf")),
     ("rconvert", "--dry-run --json folder", None),
 ];
@@ -143,9 +93,7 @@ pub fn part(worker: &mut Worker) {
         let shown = !matches!(tool, "rgen" | "rtokenize");
         let text = String::from_utf8_lossy(&done.stdout);
         if shown && text.contains(|c: char| c.is_control() && c != '\n') {
-            worker.fail(&format!(
-                "a control character in the output of {tool} {line}"
-            ));
+            worker.fail(&format!("a control character in the output of {tool} {line}"));
         }
         if worker.counts.failed > before {
             keep(worker);
@@ -178,9 +126,7 @@ fn checkpoint(worker: &mut Worker) {
     let bases = worker.bases;
     let files = &bases.checkpoints[worker.below(bases.checkpoints.len())];
     let folder = worker.path("folder");
-    fs::remove_dir_all(&folder)
-        .and_then(|()| fs::create_dir(&folder))
-        .expect("a folder");
+    fs::remove_dir_all(&folder).and_then(|()| fs::create_dir(&folder)).expect("a folder");
     put(&folder, files);
     let file = &files[worker.below(files.len())];
     let mut bytes = file.bytes.clone();
@@ -219,19 +165,13 @@ const TEXTS: &[&str] = &[
 /// Replaces values and cuts pieces of a JSON text.
 fn mutate_text(worker: &mut Worker, mut text: Vec<u8>) -> Vec<u8> {
     for _ in 0..=worker.below(3) {
-        let places: Vec<usize> = (0..text.len())
-            .filter(|&i| matches!(text[i], b':' | b',' | b'['))
-            .collect();
+        let places: Vec<usize> = (0..text.len()).filter(|&i| matches!(text[i], b':' | b',' | b'[')).collect();
         if places.is_empty() {
             break;
         }
         let start = worker.one_of(&places) + 1;
         let rest = &text[start..];
-        let end = start
-            + rest
-                .iter()
-                .position(|b| matches!(b, b',' | b'}' | b']'))
-                .unwrap_or(rest.len());
+        let end = start + rest.iter().position(|b| matches!(b, b',' | b'}' | b']')).unwrap_or(rest.len());
         match worker.below(6) {
             0 => drop(text.drain(start..end)),
             1 => {
@@ -291,21 +231,7 @@ fn field(worker: &mut Worker, out: &mut [u8], fields: &[(usize, usize)]) {
         word[..field.len()].copy_from_slice(field);
         u64::from_le_bytes(word)
     };
-    let values = [
-        0,
-        1,
-        2,
-        7,
-        1 << 16,
-        1 << 24,
-        1 << 31,
-        1 << 32,
-        1 << 62,
-        1 << 63,
-        u64::MAX,
-        0x7fc0_0000,
-        0x7f80_0000,
-    ];
+    let values = [0, 1, 2, 7, 1 << 16, 1 << 24, 1 << 31, 1 << 32, 1 << 62, 1 << 63, u64::MAX, 0x7fc0_0000, 0x7f80_0000];
     let value = worker.one_of(&values);
     let small = worker.below(5) as u64;
     if let Some(field) = out.get_mut(start..start + width) {

@@ -43,11 +43,7 @@ pub struct Counts {
 
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Counts {
-            tried,
-            refused,
-            failed,
-        } = self;
+        let Counts { tried, refused, failed } = self;
         write!(f, "{tried} tried, {refused} refused, {failed} failed")
     }
 }
@@ -110,10 +106,7 @@ pub fn tool(name: &str) -> PathBuf {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| {
         let rgen = program("rgen").expect("the tools");
-        Path::new(rgen.get_program())
-            .parent()
-            .expect("a folder")
-            .to_owned()
+        Path::new(rgen.get_program()).parent().expect("a folder").to_owned()
     });
     folder.join(name)
 }
@@ -142,9 +135,7 @@ impl Worker<'_> {
         let mut command = Command::new("sh");
         command
             .arg("-c")
-            .arg(format!(
-                "ulimit -c 0; ulimit -t 5; {shell} exec \"$0\" \"$@\""
-            ))
+            .arg(format!("ulimit -c 0; ulimit -t 5; {shell} exec \"$0\" \"$@\""))
             .arg(tool(name))
             .args(words)
             .current_dir(self.dir.path())
@@ -195,10 +186,7 @@ impl Worker<'_> {
         self.counts.tried += 1;
         self.counts.refused += u64::from(!done.status.success());
         if let Err(fault) = self.verdict(&done, target) {
-            self.fail(&format!(
-                "{fault}\n  {what}\n  {command:?}\n{}",
-                tail(&done.stderr)
-            ));
+            self.fail(&format!("{fault}\n  {what}\n  {command:?}\n{}", tail(&done.stderr)));
         }
         done
     }
@@ -270,8 +258,7 @@ fn tail(text: &str) -> String {
 /// The most memory that a process has had resident, in KiB.
 fn peak(id: u32) -> u64 {
     let mut status = String::new();
-    let read =
-        File::open(format!("/proc/{id}/status")).and_then(|mut f| f.read_to_string(&mut status));
+    let read = File::open(format!("/proc/{id}/status")).and_then(|mut f| f.read_to_string(&mut status));
     if read.is_err() {
         return 0;
     }

@@ -13,16 +13,8 @@ const RUNS: &[(&str, &str, &str)] = &[
     ("rquantize", "--fallback m.gguf out.gguf Q4_K_M", "out.gguf"),
     ("rquantize", "m.gguf out.gguf AP2-4", "out.gguf"),
     ("rquantize", "m.gguf out.gguf TQ2_0", "out.gguf"),
-    (
-        "rperplexity",
-        "-m m.gguf -f t.txt -c 32 --kl-divergence-base b.kld",
-        "b.kld",
-    ),
-    (
-        "rimatrix",
-        "-m m.gguf -f t.txt -c 32 -o i.gguf --output-frequency 1",
-        "i.gguf",
-    ),
+    ("rperplexity", "-m m.gguf -f t.txt -c 32 --kl-divergence-base b.kld", "b.kld"),
+    ("rimatrix", "-m m.gguf -f t.txt -c 32 -o i.gguf --output-frequency 1", "i.gguf"),
     ("rconvert", "folder out.gguf", "out.gguf"),
 ];
 
@@ -50,13 +42,7 @@ pub fn part(worker: &mut Worker) {
         let signal = worker.one_of(&["INT", "TERM", "HUP", "INT", "TERM", "KILL"]);
         let after = Duration::from_micros(worker.below(60_000) as u64);
         let twice = worker.below(4) == 0;
-        storm(
-            worker,
-            (tool, line, target),
-            signal,
-            (after, twice),
-            &wholes[which],
-        );
+        storm(worker, (tool, line, target), signal, (after, twice), &wholes[which]);
     }
 }
 
@@ -68,17 +54,9 @@ fn storm(
     whole: &[u8],
 ) {
     let mut command = worker.command("", tool, &words(line));
-    let mut child = command
-        .stdout(std::process::Stdio::null())
-        .spawn()
-        .expect("a process");
+    let mut child = command.stdout(std::process::Stdio::null()).spawn().expect("a process");
     let id = child.id().to_string();
-    let send = || {
-        Command::new("kill")
-            .args(["-s", signal, &id])
-            .stderr(std::process::Stdio::null())
-            .status()
-    };
+    let send = || Command::new("kill").args(["-s", signal, &id]).stderr(std::process::Stdio::null()).status();
     sleep(after);
     let _ = send();
     if twice {
@@ -126,9 +104,7 @@ fn storm(
         let _ = fs::remove_file(worker.path(&part));
     }
     for what in wrong {
-        worker.fail(&format!(
-            "{what}: {tool} {line}, SIG{signal} after {after:?}\n{said}"
-        ));
+        worker.fail(&format!("{what}: {tool} {line}, SIG{signal} after {after:?}\n{said}"));
     }
 }
 

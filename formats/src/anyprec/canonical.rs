@@ -62,16 +62,9 @@ impl FixedLut {
         let max = values.clone().fold(0.0f32, |max, c| max.max(c.abs()));
         let finite = values.clone().all(f32::is_finite);
         let scale = if finite { max / MAX_CENTROID } else { f32::NAN };
-        let inverse = if finite && max > 0.0 {
-            MAX_CENTROID / max
-        } else {
-            0.0
-        };
+        let inverse = if finite && max > 0.0 { MAX_CENTROID / max } else { 0.0 };
         let fixed = |c: f32| (c * inverse).round_ties_even() as i16;
-        FixedLut {
-            centroids: values.map(fixed).collect(),
-            scale,
-        }
+        FixedLut { centroids: values.map(fixed).collect(), scale }
     }
 }
 
@@ -113,11 +106,7 @@ pub fn quantize_activations(x: &[f32]) -> QuantizedActivations {
 }
 
 /// The i16 product of a row whose weights are these centroids of `scale` with activations.
-pub fn dot_i16(
-    centroids: impl IntoIterator<Item = i16>,
-    scale: f32,
-    x: &QuantizedActivations,
-) -> f32 {
+pub fn dot_i16(centroids: impl IntoIterator<Item = i16>, scale: f32, x: &QuantizedActivations) -> f32 {
     let mut lanes = [0.0f32; QUADS];
     let mut centroids = centroids.into_iter();
     for (block, &block_scale) in x.values.chunks(BLOCK).zip(&x.scales) {
@@ -137,9 +126,7 @@ pub fn dot_i16(
 /// columns, `fma(weight − centroid, x[column], y)`, where `centroid` is what the row's code at that column says
 /// in half precision.
 pub fn add_sparse(y: f32, entries: impl Iterator<Item = (usize, f32, f32)>, x: &[f32]) -> f32 {
-    entries.fold(y, |y, (column, weight, centroid)| {
-        (weight - centroid).mul_add(x[column], y)
-    })
+    entries.fold(y, |y, (column, weight, centroid)| (weight - centroid).mul_add(x[column], y))
 }
 
 #[cfg(test)]

@@ -58,8 +58,7 @@ impl AnyPrec {
         for (name, &columns) in header.tensors.iter().zip(&header.columns) {
             let matrix = matrix(model, &header, name, columns)?;
             let size = |n: u64| {
-                usize::try_from(n)
-                    .map_err(|_| GgufError::tensor(name, ErrorKind::Overflow { shape: vec![n] }))
+                usize::try_from(n).map_err(|_| GgufError::tensor(name, ErrorKind::Overflow { shape: vec![n] }))
             };
             tensors.push(ApTensor {
                 name: name.clone(),
@@ -77,20 +76,12 @@ impl AnyPrec {
             .iter()
             .flat_map(|s| s.parts.iter().map(|&(i, p)| p.name(&matrices[i].name)))
             .collect();
-        if let Some(stray) = model
-            .tensors()
-            .find(|t| t.name.contains(Part::INFIX) && !parts.contains(&t.name))
-        {
+        if let Some(stray) = model.tensors().find(|t| t.name.contains(Part::INFIX) && !parts.contains(&t.name)) {
             let tensor = stray.name.clone();
             return Err(AnyPrecError::Stray { tensor });
         }
         let widths = widths(model, &header, &matrices, &parts)?;
-        let out = AnyPrec {
-            header,
-            tensors,
-            index,
-            widths,
-        };
+        let out = AnyPrec { header, tensors, index, widths };
         for t in &out.tensors {
             out.check_sparse(model, t)?;
         }
@@ -140,10 +131,7 @@ impl AnyPrec {
         if !self.is_whole() {
             available += "; the rest of it is not there";
         }
-        Err(AnyPrecError::Width {
-            asked: width,
-            available,
-        })
+        Err(AnyPrecError::Width { asked: width, available })
     }
 
     /// The bytes of the matrix `name` at `width`, of the model that was described.
@@ -152,12 +140,8 @@ impl AnyPrec {
     /// No such matrix or width.
     pub fn view(&self, model: &ModelFile, name: &str, width: u8) -> Result<ApView, AnyPrecError> {
         self.check_width(width)?;
-        let tensor = self
-            .tensor(name)
-            .ok_or_else(|| AnyPrecError::NoTensor(name.to_owned()))?;
-        let planes = (0..width)
-            .map(|p| data(model, name, Part::Plane(p)))
-            .collect::<Result<_, _>>()?;
+        let tensor = self.tensor(name).ok_or_else(|| AnyPrecError::NoTensor(name.to_owned()))?;
+        let planes = (0..width).map(|p| data(model, name, Part::Plane(p))).collect::<Result<_, _>>()?;
         Ok(ApView {
             width,
             columns: tensor.columns,
@@ -169,11 +153,7 @@ impl AnyPrec {
         })
     }
 
-    fn sparse(
-        &self,
-        model: &ModelFile,
-        tensor: &ApTensor,
-    ) -> Result<Option<SparseView>, AnyPrecError> {
+    fn sparse(&self, model: &ModelFile, tensor: &ApTensor) -> Result<Option<SparseView>, AnyPrecError> {
         if tensor.sparse == 0 {
             return Ok(None);
         }
@@ -189,11 +169,7 @@ impl AnyPrec {
             return Ok(());
         };
         let refuse = |part: Part, index: usize, what: String| {
-            Err(AnyPrecError::Sparse {
-                tensor: part.name(&tensor.name),
-                index,
-                what,
-            })
+            Err(AnyPrecError::Sparse { tensor: part.name(&tensor.name), index, what })
         };
         let mut end = 0;
         for (row, ptr) in sparse.ptr().enumerate() {
@@ -241,12 +217,7 @@ fn data(model: &ModelFile, name: &str, part: Part) -> Result<Blob, AnyPrecError>
 }
 
 /// The extents of a matrix, from its parts, which must all be there.
-fn matrix(
-    model: &ModelFile,
-    header: &Header,
-    name: &str,
-    columns: u64,
-) -> Result<Matrix, AnyPrecError> {
+fn matrix(model: &ModelFile, header: &Header, name: &str, columns: u64) -> Result<Matrix, AnyPrecError> {
     if model.tensor_info(name).is_some() {
         let tensor = name.to_owned();
         return Err(AnyPrecError::Both { tensor });
@@ -257,19 +228,13 @@ fn matrix(
         info.ok_or(AnyPrecError::MissingPart { tensor })
     };
     let sparse = [Part::SparsePtr, Part::SparseCol, Part::SparseVal];
-    let has_sparse = sparse
-        .iter()
-        .any(|p| model.tensor_info(&p.name(name)).is_some());
+    let has_sparse = sparse.iter().any(|p| model.tensor_info(&p.name(name)).is_some());
     let matrix = Matrix {
         name: name.to_owned(),
         columns,
         rows: info(Part::Plane(0))?.rows(),
         groups: header.groups.into(),
-        sparse: if has_sparse {
-            info(Part::SparseCol)?.elements()
-        } else {
-            0
-        },
+        sparse: if has_sparse { info(Part::SparseCol)?.elements() } else { 0 },
     };
     let planes = (0..header.parent_bits).map(Part::Plane);
     let luts = header.bits.iter().map(|&b| Part::Lut(b));
@@ -277,11 +242,7 @@ fn matrix(
     for part in parts.chain(sparse.into_iter().filter(|_| has_sparse)) {
         let info = info(part)?;
         if info.ty != part.ty() {
-            return Err(AnyPrecError::PartType {
-                tensor: info.name.clone(),
-                found: info.ty,
-                expected: part.ty(),
-            });
+            return Err(AnyPrecError::PartType { tensor: info.name.clone(), found: info.ty, expected: part.ty() });
         }
         let mut found = info.shape.clone();
         while found.len() > 1 && found.last() == Some(&1) {
@@ -289,11 +250,7 @@ fn matrix(
         }
         let expected = matrix.shape(part);
         if found != expected {
-            return Err(AnyPrecError::PartShape {
-                tensor: info.name.clone(),
-                found: info.shape.clone(),
-                expected,
-            });
+            return Err(AnyPrecError::PartShape { tensor: info.name.clone(), found: info.shape.clone(), expected });
         }
     }
     let empty = match (matrix.rows, has_sparse, matrix.sparse) {
@@ -330,10 +287,7 @@ fn widths(
     }
     let mut widths = Vec::new();
     for section in file_order(matrices, &header.bits) {
-        let mut names = section
-            .parts
-            .iter()
-            .map(|&(i, part)| part.name(&matrices[i].name));
+        let mut names = section.parts.iter().map(|&(i, part)| part.name(&matrices[i].name));
         match (names.find(|n| !is_there(n)), section.width) {
             (None, Some(width)) => widths.push(width),
             (None, None) => {}

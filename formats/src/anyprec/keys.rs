@@ -99,20 +99,14 @@ impl Header {
             return Err(AnyPrecError::BitOrder(order.to_owned()));
         }
         let text = |key| meta.get_str(key).map(|s| s.map(str::to_owned));
-        let shares = (
-            meta.get_f32(KEY_SPARSE_SENSITIVITY)?,
-            meta.get_f32(KEY_SPARSE_MAGNITUDE)?,
-        );
+        let shares = (meta.get_f32(KEY_SPARSE_SENSITIVITY)?, meta.get_f32(KEY_SPARSE_MAGNITUDE)?);
         let header = Header {
             seed_bits: width(meta, KEY_SEED_BITS)?,
             parent_bits: width(meta, KEY_PARENT_BITS)?,
             bits: widths(meta)?,
             groups: required(KEY_GROUPS, meta.get_u32(KEY_GROUPS)?)?,
             tensors: strings(meta, KEY_TENSORS)?.ok_or_else(|| missing(KEY_TENSORS))?,
-            columns: required(KEY_COLUMNS, meta.get_u32s(KEY_COLUMNS)?)?
-                .iter()
-                .map(|&k| u64::from(k))
-                .collect(),
+            columns: required(KEY_COLUMNS, meta.get_u32s(KEY_COLUMNS)?)?.iter().map(|&k| u64::from(k)).collect(),
             seed_method: text(KEY_SEED_METHOD)?.unwrap_or_default(),
             sensitivity: text(KEY_SENSITIVITY)?.unwrap_or_default(),
             calibration: Calibration {
@@ -123,10 +117,9 @@ impl Header {
             },
             sparse: match shares {
                 (None, None) => None,
-                (sensitivity, magnitude) => Some(SparseShares {
-                    sensitivity: sensitivity.unwrap_or(0.0),
-                    magnitude: magnitude.unwrap_or(0.0),
-                }),
+                (sensitivity, magnitude) => {
+                    Some(SparseShares { sensitivity: sensitivity.unwrap_or(0.0), magnitude: magnitude.unwrap_or(0.0) })
+                }
             },
             source_sha256: strings(meta, KEY_SOURCE)?.unwrap_or_default(),
         };
@@ -139,18 +132,12 @@ impl Header {
         if !self.bits.is_sorted_by(|a, b| a < b) || self.bits.last() != Some(&self.parent_bits) {
             return refuse(
                 "bits",
-                format!(
-                    "{:?} are not ascending widths that end with parent_bits, {}",
-                    self.bits, self.parent_bits
-                ),
+                format!("{:?} are not ascending widths that end with parent_bits, {}", self.bits, self.parent_bits),
             );
         }
         if self.bits.first().is_none_or(|&b| b < self.seed_bits) {
             let seed = self.seed_bits;
-            return refuse(
-                "seed_bits",
-                format!("{seed} is more than the first of {:?}", self.bits),
-            );
+            return refuse("seed_bits", format!("{seed} is more than the first of {:?}", self.bits));
         }
         if self.groups == 0 {
             return refuse("group_count", "is 0".to_owned());
@@ -158,21 +145,14 @@ impl Header {
         if self.tensors.is_empty() || self.tensors.len() != self.columns.len() {
             return refuse(
                 "in_features",
-                format!(
-                    "has {} entries for {} tensors",
-                    self.columns.len(),
-                    self.tensors.len()
-                ),
+                format!("has {} entries for {} tensors", self.columns.len(), self.tensors.len()),
             );
         }
         let divides = |k: u64| k > 0 && k.is_multiple_of(u64::from(self.groups));
         match self.columns.iter().position(|&k| !divides(k)) {
             Some(i) => refuse(
                 "in_features",
-                format!(
-                    "{} columns of '{}' are not {} groups",
-                    self.columns[i], self.tensors[i], self.groups
-                ),
+                format!("{} columns of '{}' are not {} groups", self.columns[i], self.tensors[i], self.groups),
             ),
             None => Ok(()),
         }
@@ -195,10 +175,7 @@ impl Header {
         meta.set(KEY_SEED_METHOD, Value::str(&self.seed_method));
         meta.set(KEY_SENSITIVITY, Value::str(&self.sensitivity));
         let c = &self.calibration;
-        let texts = [
-            (KEY_DATASET, &c.dataset),
-            (KEY_CALIBRATION_SHA256, &c.sha256),
-        ];
+        let texts = [(KEY_DATASET, &c.dataset), (KEY_CALIBRATION_SHA256, &c.sha256)];
         for (key, text) in texts {
             match text {
                 Some(text) => meta.set(key, Value::str(text)),
@@ -230,10 +207,7 @@ fn short(key: &'static str) -> &'static str {
 }
 
 fn missing(key: &'static str) -> AnyPrecError {
-    AnyPrecError::Key {
-        key: short(key),
-        what: "is missing".to_owned(),
-    }
+    AnyPrecError::Key { key: short(key), what: "is missing".to_owned() }
 }
 
 fn required<T>(key: &'static str, value: Option<T>) -> Result<T, AnyPrecError> {
@@ -248,10 +222,7 @@ fn width(meta: &Metadata, key: &'static str) -> Result<u8, AnyPrecError> {
 fn check_width(key: &'static str, bits: u32) -> Result<u8, AnyPrecError> {
     match u8::try_from(bits) {
         Ok(b @ 1..=MAX_BITS) => Ok(b),
-        _ => Err(AnyPrecError::Key {
-            key: short(key),
-            what: format!("{bits} is no width, 1 to {MAX_BITS} are"),
-        }),
+        _ => Err(AnyPrecError::Key { key: short(key), what: format!("{bits} is no width, 1 to {MAX_BITS} are") }),
     }
 }
 
@@ -266,10 +237,7 @@ fn strings(meta: &Metadata, key: &'static str) -> Result<Option<Vec<String>>, An
     };
     let text = |s: &[u8]| match std::str::from_utf8(s) {
         Ok(s) => Ok(s.to_owned()),
-        Err(_) => Err(AnyPrecError::Key {
-            key: short(key),
-            what: "an entry is not UTF-8".to_owned(),
-        }),
+        Err(_) => Err(AnyPrecError::Key { key: short(key), what: "an entry is not UTF-8".to_owned() }),
     };
     array.iter().map(text).collect::<Result<_, _>>().map(Some)
 }

@@ -29,9 +29,7 @@ mod planes;
 mod reference;
 mod view;
 
-pub use canonical::{
-    BLOCK, FixedLut, QuantizedActivations, add_sparse, dot_f32, dot_i16, quantize_activations,
-};
+pub use canonical::{BLOCK, FixedLut, QuantizedActivations, add_sparse, dot_f32, dot_i16, quantize_activations};
 pub use describe::{AnyPrec, ApTensor};
 pub use error::AnyPrecError;
 pub use keys::{Calibration, Header, SparseShares};

@@ -95,10 +95,7 @@ pub struct Section {
 pub fn file_order(matrices: &[Matrix], widths: &[u8]) -> Vec<Section> {
     let sparse = matrices.iter().enumerate().filter(|(_, m)| m.sparse > 0);
     let parts = [Part::SparsePtr, Part::SparseCol, Part::SparseVal];
-    let mut sections = vec![Section {
-        width: None,
-        parts: sparse.flat_map(|(i, _)| parts.map(|p| (i, p))).collect(),
-    }];
+    let mut sections = vec![Section { width: None, parts: sparse.flat_map(|(i, _)| parts.map(|p| (i, p))).collect() }];
     let mut from = 0;
     for &width in widths {
         let parts = move || {
@@ -107,9 +104,7 @@ pub fn file_order(matrices: &[Matrix], widths: &[u8]) -> Vec<Section> {
         };
         sections.push(Section {
             width: Some(width),
-            parts: (0..matrices.len())
-                .flat_map(|i| parts().map(move |p| (i, p)))
-                .collect(),
+            parts: (0..matrices.len()).flat_map(|i| parts().map(move |p| (i, p))).collect(),
         });
         from = width;
     }
@@ -121,13 +116,7 @@ mod tests {
     use super::*;
 
     fn matrix(sparse: u64, groups: u64, rows: u64) -> Matrix {
-        Matrix {
-            name: "blk.0.attn_q.weight".to_owned(),
-            columns: 65,
-            rows,
-            groups,
-            sparse,
-        }
+        Matrix { name: "blk.0.attn_q.weight".to_owned(), columns: 65, rows, groups, sparse }
     }
 
     #[test]
@@ -145,40 +134,14 @@ mod tests {
     #[test]
     fn widths_come_one_after_the_other() {
         let sections = file_order(&[matrix(0, 1, 2), matrix(4, 1, 2)], &[3, 5]);
-        let names: Vec<Vec<String>> = sections
-            .iter()
-            .map(|s| {
-                s.parts
-                    .iter()
-                    .map(|(i, p)| p.name(&i.to_string()))
-                    .collect()
-            })
-            .collect();
+        let names: Vec<Vec<String>> =
+            sections.iter().map(|s| s.parts.iter().map(|(i, p)| p.name(&i.to_string())).collect()).collect();
         assert_eq!(names[0], ["1.ap.sp_ptr", "1.ap.sp_col", "1.ap.sp_val"]);
         assert_eq!(
             names[1],
-            [
-                "0.ap.p0",
-                "0.ap.p1",
-                "0.ap.p2",
-                "0.ap.lut3",
-                "1.ap.p0",
-                "1.ap.p1",
-                "1.ap.p2",
-                "1.ap.lut3"
-            ]
+            ["0.ap.p0", "0.ap.p1", "0.ap.p2", "0.ap.lut3", "1.ap.p0", "1.ap.p1", "1.ap.p2", "1.ap.lut3"]
         );
-        assert_eq!(
-            names[2],
-            [
-                "0.ap.p3",
-                "0.ap.p4",
-                "0.ap.lut5",
-                "1.ap.p3",
-                "1.ap.p4",
-                "1.ap.lut5"
-            ]
-        );
+        assert_eq!(names[2], ["0.ap.p3", "0.ap.p4", "0.ap.lut5", "1.ap.p3", "1.ap.p4", "1.ap.lut5"]);
         let widths: Vec<_> = sections.iter().map(|s| s.width).collect();
         assert_eq!(widths, [None, Some(3), Some(5)]);
     }

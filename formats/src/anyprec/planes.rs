@@ -47,17 +47,13 @@ mod tests {
     fn bits_go_where_the_layout_says() {
         for columns in [1, 7, 8, 63, 64, 65, 96, 576, 608] {
             for bits in 1..=8usize {
-                let codes: Vec<u8> = (0..columns)
-                    .map(|i| (i * 37 + i / 5) as u8 & (0xff >> (8 - bits)))
-                    .collect();
+                let codes: Vec<u8> = (0..columns).map(|i| (i * 37 + i / 5) as u8 & (0xff >> (8 - bits))).collect();
                 let bytes = 8 * words(columns);
                 let mut planes = vec![vec![0xaa; bytes]; bits];
                 let mut places: Vec<&mut [u8]> = planes.iter_mut().map(|p| &mut p[..]).collect();
                 pack_row(&codes, &mut places);
                 for (p, plane) in planes.iter().enumerate() {
-                    let (words, []) = plane.as_chunks::<8>() else {
-                        panic!("half a word")
-                    };
+                    let (words, []) = plane.as_chunks::<8>() else { panic!("half a word") };
                     for i in 0..64 * words.len() {
                         let bit = u64::from_le_bytes(words[i / 64]) >> (i % 64) & 1;
                         let code = codes.get(i).copied().unwrap_or(0);

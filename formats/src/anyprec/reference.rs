@@ -15,12 +15,7 @@ fn place(o: usize, len: usize) -> usize {
 
 /// The codes of a matrix from the reference's `qweight`: `bits` planes of `rows` rows of `columns / 32` words
 /// of 32 bits, little-endian. `None` when `columns` is no multiple of 32 or the bytes are not so many.
-pub fn unpack_reference(
-    qweight: &[u8],
-    bits: usize,
-    rows: usize,
-    columns: usize,
-) -> Option<Vec<u8>> {
+pub fn unpack_reference(qweight: &[u8], bits: usize, rows: usize, columns: usize) -> Option<Vec<u8>> {
     let row_bytes = columns / 8;
     let plane_bytes = row_bytes.checked_mul(rows)?;
     let fits = columns.is_multiple_of(32) && (1..=8).contains(&bits);

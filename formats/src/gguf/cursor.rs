@@ -18,12 +18,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits {
-            memory: 60 << 20,
-            alignment: 1 << 16,
-            key: u16::MAX as u64,
-            partial: false,
-        }
+        Limits { memory: 60 << 20, alignment: 1 << 16, key: u16::MAX as u64, partial: false }
     }
 }
 
@@ -36,11 +31,7 @@ pub(crate) struct Cursor<'a> {
 
 impl<'a> Cursor<'a> {
     pub fn new(bytes: &'a [u8], memory: u64) -> Self {
-        Cursor {
-            bytes,
-            pos: 0,
-            memory,
-        }
+        Cursor { bytes, pos: 0, memory }
     }
 
     /// Offset of the next byte.
@@ -55,19 +46,13 @@ impl<'a> Cursor<'a> {
 
     /// An error at the position.
     pub fn err<T>(&self, kind: ErrorKind) -> Result<T, Unnamed> {
-        Err(Unnamed {
-            offset: self.pos(),
-            kind,
-        })
+        Err(Unnamed { offset: self.pos(), kind })
     }
 
     /// The next `n` bytes.
     pub fn take(&mut self, n: u64) -> Result<&'a [u8], Unnamed> {
         if n > self.left() {
-            return self.err(ErrorKind::Truncated {
-                need: n,
-                left: self.left(),
-            });
+            return self.err(ErrorKind::Truncated { need: n, left: self.left() });
         }
         let start = self.pos;
         self.pos += n as usize;
@@ -120,10 +105,7 @@ impl<'a> Cursor<'a> {
     /// Takes `need` bytes from the memory budget, before they are allocated.
     pub fn charge(&mut self, need: u64) -> Result<(), Unnamed> {
         if need > self.memory {
-            return self.err(ErrorKind::Memory {
-                need,
-                left: self.memory,
-            });
+            return self.err(ErrorKind::Memory { need, left: self.memory });
         }
         self.memory -= need;
         Ok(())
@@ -131,10 +113,6 @@ impl<'a> Cursor<'a> {
 
     /// The same position again, to read ahead.
     pub fn fork(&self) -> Self {
-        Cursor {
-            bytes: self.bytes,
-            pos: self.pos,
-            memory: self.memory,
-        }
+        Cursor { bytes: self.bytes, pos: self.pos, memory: self.memory }
     }
 }

@@ -12,8 +12,8 @@
 //! | 202..=399 | - | ik_llama.cpp's own: kept as unknown |
 //!
 //! The evidence, strongest first:
-//! 1. the key [`KEY_DIALECT`], which trine writes where sizes alone would leave a doubt; the architecture `fairy2i` together
-//!    with the keys that only that fork writes;
+//! 1. the key [`KEY_DIALECT`], which trine writes where sizes alone would leave a doubt; the architecture `fairy2i`
+//!    together with the keys that only that fork writes;
 //! 2. sizes: tensors lie end to end, so all but the last have exactly the room up to the next one. The
 //!    meanings differ in size for all but matrices of a few hundred weights. (bitnet.cpp's writer of TL1
 //!    and TL2 leaves the scale out of the tensor table as a hole behind the tensor: its size is with it.)
@@ -48,13 +48,7 @@ pub enum Dialect {
 }
 
 impl Dialect {
-    const ALL: [Dialect; 5] = [
-        Dialect::Ggml,
-        Dialect::BitnetCpp,
-        Dialect::IkLlama,
-        Dialect::Prism,
-        Dialect::Fairy2i,
-    ];
+    const ALL: [Dialect; 5] = [Dialect::Ggml, Dialect::BitnetCpp, Dialect::IkLlama, Dialect::Prism, Dialect::Fairy2i];
 
     /// The value of [`KEY_DIALECT`].
     pub fn name(self) -> &'static str {
@@ -72,12 +66,8 @@ impl Dialect {
         match self {
             Dialect::Ggml => "ggml's type numbers",
             Dialect::BitnetCpp => "bitnet.cpp's type numbers: 36 is i2_s, 38 tl1, 39 tl2",
-            Dialect::IkLlama => {
-                "ik_llama.cpp's type numbers: 36 is i2_s, 134 and above are its own"
-            }
-            Dialect::Prism => {
-                "PrismML's type numbers: 42 has groups of 128, 142 is pq2_0, 143 ptq1_0"
-            }
+            Dialect::IkLlama => "ik_llama.cpp's type numbers: 36 is i2_s, 134 and above are its own",
+            Dialect::Prism => "PrismML's type numbers: 42 has groups of 128, 142 is pq2_0, 143 ptq1_0",
             Dialect::Fairy2i => {
                 "the type numbers of the Fairy2i fork of llama.cpp: 42 has 64 complex weights in 20 bytes"
             }
@@ -100,10 +90,7 @@ impl Dialect {
             Some(dialect) => Ok(Some(dialect)),
             None => Err(GgufError::key(
                 KEY_DIALECT,
-                ErrorKind::UnknownDialect {
-                    found: name.to_owned(),
-                    known: Dialect::ALL.map(Dialect::name).join(", "),
-                },
+                ErrorKind::UnknownDialect { found: name.to_owned(), known: Dialect::ALL.map(Dialect::name).join(", ") },
             )),
         }
     }
@@ -126,29 +113,20 @@ struct Meaning {
 
 impl Meaning {
     const fn known(dialect: Dialect, ty: TypeId, name: &'static str) -> Meaning {
-        Meaning {
-            dialect,
-            ty,
-            name,
-            block: None,
-        }
+        Meaning { dialect, ty, name, block: None }
     }
 
     /// The removed repackings of `iq4_nl`.
     const fn removed(id: u32, name: &'static str) -> Meaning {
-        Meaning {
-            dialect: Dialect::Ggml,
-            ty: TypeId(id),
-            name,
-            block: Some((32, 18)),
-        }
+        Meaning { dialect: Dialect::Ggml, ty: TypeId(id), name, block: Some((32, 18)) }
     }
 
     fn size(&self, t: &TensorInfo) -> Option<u64> {
         let (columns, rows) = (t.columns(), t.rows());
         match self.block {
-            Some((block, bytes)) => (columns.is_multiple_of(block))
-                .then(|| (columns / block).checked_mul(rows)?.checked_mul(bytes))?,
+            Some((block, bytes)) => {
+                (columns.is_multiple_of(block)).then(|| (columns / block).checked_mul(rows)?.checked_mul(bytes))?
+            }
             None => self.ty.info()?.tensor_bytes(columns, rows),
         }
     }
@@ -212,26 +190,10 @@ static CONTESTED: [Contested; 8] = [
         ],
         note: ", or the private q2b type of Falcon3-1.58bit files, which only the program that made them reads, or fairy2i_tile64_v2 of the Fairy2i fork of llama.cpp, which is read with the keys of that fork alone",
     },
-    Contested {
-        id: 134,
-        meanings: &[Meaning::known(IK, TypeId::IQ1_BN, "iq1_bn (ik_llama.cpp)")],
-        note: "",
-    },
-    Contested {
-        id: 135,
-        meanings: &[Meaning::known(IK, TypeId::IQ2_BN, "iq2_bn (ik_llama.cpp)")],
-        note: "",
-    },
-    Contested {
-        id: 142,
-        meanings: &[Meaning::known(PRISM, TypeId::PQ2_0, "pq2_0 (PrismML)")],
-        note: "",
-    },
-    Contested {
-        id: 143,
-        meanings: &[Meaning::known(PRISM, TypeId::PTQ1_0, "ptq1_0 (PrismML)")],
-        note: "",
-    },
+    Contested { id: 134, meanings: &[Meaning::known(IK, TypeId::IQ1_BN, "iq1_bn (ik_llama.cpp)")], note: "" },
+    Contested { id: 135, meanings: &[Meaning::known(IK, TypeId::IQ2_BN, "iq2_bn (ik_llama.cpp)")], note: "" },
+    Contested { id: 142, meanings: &[Meaning::known(PRISM, TypeId::PQ2_0, "pq2_0 (PrismML)")], note: "" },
+    Contested { id: 143, meanings: &[Meaning::known(PRISM, TypeId::PTQ1_0, "ptq1_0 (PrismML)")], note: "" },
 ];
 
 /// Type numbers that only ik_llama.cpp uses.
@@ -262,9 +224,7 @@ impl<'a> Evidence<'a> {
     /// Tensors with another behind them, and the bytes up to it.
     fn inner(&self) -> impl Iterator<Item = (&'a TensorInfo, u64)> {
         let pairs = self.tensors.iter().zip(self.tensors.iter().skip(1));
-        pairs
-            .filter(|(t, _)| t.ty.0 == self.id)
-            .map(|(t, next)| (t, next.offset.saturating_sub(t.offset)))
+        pairs.filter(|(t, _)| t.ty.0 == self.id).map(|(t, next)| (t, next.offset.saturating_sub(t.offset)))
     }
 
     /// The file's last tensor, if it is one of them, and the bytes up to the end of the file.
@@ -279,10 +239,7 @@ impl<'a> Evidence<'a> {
 
     /// `None` when some tensor contradicts the meaning.
     fn fit(&self, meaning: &Meaning) -> Option<Fit> {
-        if !self
-            .inner()
-            .all(|(t, room)| self.padded(meaning, t) == Some(room))
-        {
+        if !self.inner().all(|(t, room)| self.padded(meaning, t) == Some(room)) {
             return None;
         }
         let Some((t, room)) = self.last() else {
@@ -304,9 +261,7 @@ impl<'a> Evidence<'a> {
             let mut meanings = contested.meanings.iter();
             meanings.any(|m| self.padded(m, t) == Some(room))
         };
-        all()
-            .find(|&(t, room)| !fits(t, room))
-            .or_else(|| all().next())
+        all().find(|&(t, room)| !fits(t, room)).or_else(|| all().next())
     }
 }
 
@@ -326,21 +281,12 @@ pub(super) fn assign(
         }
         return Ok(Dialect::Fairy2i);
     }
-    let mut found = if tensors.iter().any(|t| is_ik(t.ty.0)) {
-        Dialect::IkLlama
-    } else {
-        Dialect::Ggml
-    };
+    let mut found = if tensors.iter().any(|t| is_ik(t.ty.0)) { Dialect::IkLlama } else { Dialect::Ggml };
     for contested in &CONTESTED {
         if tensors.iter().all(|t| t.ty.0 != contested.id) {
             continue;
         }
-        let evidence = Evidence {
-            id: contested.id,
-            tensors,
-            available,
-            alignment,
-        };
+        let evidence = Evidence { id: contested.id, tensors, available, alignment };
         let Some(meaning) = decide(contested, &evidence, stated, meta)? else {
             continue;
         };
@@ -393,12 +339,7 @@ fn decide(
             Some(size) => format!("{size} bytes as {}", m.name),
             None => format!("no whole number of bytes as {}", m.name),
         });
-        let kind = ErrorKind::ForeignType {
-            id: contested.id,
-            room,
-            sizes,
-            note: contested.note,
-        };
+        let kind = ErrorKind::ForeignType { id: contested.id, room, sizes, note: contested.note };
         return Err(GgufError::tensor(&t.name, kind));
     };
     fits.retain(|&(fit, _)| fit == best);
@@ -412,10 +353,7 @@ fn decide(
         _ => {
             let (id, t) = (contested.id, evidence.misfit(contested));
             let names = contested.names(|m| m.name.to_owned());
-            Err(GgufError::tensor(
-                t.map_or("", |(t, _)| &t.name),
-                ErrorKind::AmbiguousType { id, names },
-            ))
+            Err(GgufError::tensor(t.map_or("", |(t, _)| &t.name), ErrorKind::AmbiguousType { id, names }))
         }
     }
 }

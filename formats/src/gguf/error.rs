@@ -34,11 +34,7 @@ impl fmt::Display for GgufError {
 impl GgufError {
     /// An error without a place in the file, such as a metadata value of the wrong type.
     pub fn new(field: impl Into<String>, kind: ErrorKind) -> GgufError {
-        GgufError {
-            offset: None,
-            field: field.into(),
-            kind,
-        }
+        GgufError { offset: None, field: field.into(), kind }
     }
 
     /// An error about a tensor.
@@ -67,15 +63,11 @@ pub enum ErrorKind {
     Magic { found: String },
     #[error("this is a big-endian GGUF file; convert it with gguf-py's gguf_convert_endian")]
     BigEndian,
-    #[error(
-        "GGUF version {0} is not supported, only 2 and 3 are; make the file anew with a current converter"
-    )]
+    #[error("GGUF version {0} is not supported, only 2 and 3 are; make the file anew with a current converter")]
     Version(u32),
     #[error("needs {need} bytes where {left} are left: the file is cut off or damaged")]
     Truncated { need: u64, left: u64 },
-    #[error(
-        "claims {count} entries where the {left} bytes left hold at most {max}: the file is cut off or damaged"
-    )]
+    #[error("claims {count} entries where the {left} bytes left hold at most {max}: the file is cut off or damaged")]
     Count { count: u64, left: u64, max: u64 },
     #[error("is {len} bytes long, at most {max} are allowed")]
     TooLong { len: u64, max: u64 },
@@ -98,10 +90,7 @@ pub enum ErrorKind {
     #[error("{found} is not a usable alignment: a power of two up to {max} is")]
     Alignment { found: u32, max: u64 },
     #[error("is of type {found}, expected {expected}")]
-    WrongType {
-        expected: &'static str,
-        found: &'static str,
-    },
+    WrongType { expected: &'static str, found: &'static str },
     #[error("{value} does not fit {expected}")]
     OutOfRange { value: i128, expected: &'static str },
     #[error("is missing")]
@@ -114,23 +103,15 @@ pub enum ErrorKind {
     Overflow { shape: Vec<u64> },
     #[error("{0} is not a tensor type")]
     TypeId(i32),
-    #[error(
-        "type {ty} stores blocks of {block} values, but rows have {columns}, which is no multiple"
-    )]
-    Block {
-        ty: TypeId,
-        block: u64,
-        columns: u64,
-    },
+    #[error("type {ty} stores blocks of {block} values, but rows have {columns}, which is no multiple")]
+    Block { ty: TypeId, block: u64, columns: u64 },
     #[error("data offset {offset} is not a multiple of the alignment {alignment}")]
     Misaligned { offset: u64, alignment: u64 },
     #[error(
         "data offset is {found} where the tensors before it end at {expected}: overlap, gap or wrong order (or a fork's tensor type of another size)"
     )]
     Layout { found: u64, expected: u64 },
-    #[error(
-        "the file is truncated: the tensor needs bytes {start}..{end}, the file has {len}; download it again"
-    )]
+    #[error("the file is truncated: the tensor needs bytes {start}..{end}, the file has {len}; download it again")]
     DataTruncated { start: u64, end: u64, len: u64 },
     #[error("has {found} bytes of data where its shape and type take {expected}")]
     DataLength { found: u64, expected: u64 },
@@ -141,31 +122,18 @@ pub enum ErrorKind {
     #[error("'{found}' is not a dialect that trine knows; it knows {known}")]
     UnknownDialect { found: String, known: String },
     #[error("type number {id} takes {sizes}, the file has room for {room}: it is damaged{note}")]
-    ForeignType {
-        id: u32,
-        room: u64,
-        sizes: String,
-        note: &'static str,
-    },
+    ForeignType { id: u32, room: u64, sizes: String, note: &'static str },
     #[error(
         "type number {id} can be {names}, and nothing in the file tells which: make it anew with the key trine.dialect set to ggml or bitnet.cpp"
     )]
     AmbiguousType { id: u32, names: String },
-    #[error(
-        "as {ty} the file would be read as {read}: set the key trine.dialect to '{dialect}' beside it"
-    )]
-    Misread {
-        ty: TypeId,
-        read: TypeId,
-        dialect: &'static str,
-    },
+    #[error("as {ty} the file would be read as {read}: set the key trine.dialect to '{dialect}' beside it")]
+    Misread { ty: TypeId, read: TypeId, dialect: &'static str },
     #[error(
         "{ty} data of {rows} rows and {columns} columns cannot be read without its tile sizes, which the file does not give: take BM, BK and bm from the kernel_config.ini it was made with and give --tl-tiles {rows}x{columns}=BM,BK,bm"
     )]
     NoTiles { ty: TypeId, rows: u64, columns: u64 },
-    #[error(
-        "is not a list of rows, columns, BM, BK and bm of matrices: five whole numbers each, no dimension 0"
-    )]
+    #[error("is not a list of rows, columns, BM, BK and bm of matrices: five whole numbers each, no dimension 0")]
     TileList,
     #[error("{0} is not a ternary type with one scale per tensor: i2_s, tl1 and tl2 are")]
     NotPerTensor(TypeId),
@@ -187,10 +155,6 @@ pub(crate) trait Named<T> {
 
 impl<T> Named<T> for Result<T, Unnamed> {
     fn of(self, field: impl FnOnce() -> String) -> Result<T, GgufError> {
-        self.map_err(|e| GgufError {
-            offset: Some(e.offset),
-            field: field(),
-            kind: e.kind,
-        })
+        self.map_err(|e| GgufError { offset: Some(e.offset), field: field(), kind: e.kind })
     }
 }

@@ -88,10 +88,7 @@ impl SourceFile {
     /// I/O.
     pub fn new(file: File) -> io::Result<SourceFile> {
         let before = stamp(&file.metadata()?);
-        Ok(SourceFile {
-            file: file.into(),
-            before,
-        })
+        Ok(SourceFile { file: file.into(), before })
     }
 
     /// Its length when it was opened.
@@ -117,8 +114,6 @@ impl SourceFile {
         if stamp(&self.file.file().metadata()?) == self.before {
             return Ok(());
         }
-        Err(io::Error::other(
-            "somebody wrote to it while it was read; run again when it is complete",
-        ))
+        Err(io::Error::other("somebody wrote to it while it was read; run again when it is complete"))
     }
 }

@@ -27,24 +27,14 @@ pub struct NewTensor {
 impl NewTensor {
     /// A tensor whose type says its size.
     pub fn new(name: impl Into<String>, shape: impl Into<Vec<u64>>, ty: TypeId) -> NewTensor {
-        NewTensor {
-            name: name.into(),
-            shape: shape.into(),
-            ty,
-            bytes: None,
-        }
+        NewTensor { name: name.into(), shape: shape.into(), ty, bytes: None }
     }
 }
 
 impl From<&TensorInfo> for NewTensor {
     /// The same tensor in a copy.
     fn from(t: &TensorInfo) -> NewTensor {
-        NewTensor {
-            name: t.name.clone(),
-            shape: t.shape.clone(),
-            ty: t.ty,
-            bytes: Some(t.bytes),
-        }
+        NewTensor { name: t.name.clone(), shape: t.shape.clone(), ty: t.ty, bytes: Some(t.bytes) }
     }
 }
 
@@ -81,11 +71,7 @@ impl Layout {
         Layout::versioned(gguf.version, &gguf.meta, &tensors)
     }
 
-    fn versioned(
-        version: u32,
-        meta: &Metadata,
-        tensors: &[NewTensor],
-    ) -> Result<Layout, GgufError> {
+    fn versioned(version: u32, meta: &Metadata, tensors: &[NewTensor]) -> Result<Layout, GgufError> {
         if !(2..=3).contains(&version) {
             return Err(GgufError::new("version", ErrorKind::Version(version)));
         }
@@ -105,9 +91,7 @@ impl Layout {
         for t in &tensors {
             put_str(&mut header, t.name.as_bytes());
             header.extend_from_slice(&(t.shape.len() as u32).to_le_bytes());
-            t.shape
-                .iter()
-                .for_each(|d| header.extend_from_slice(&d.to_le_bytes()));
+            t.shape.iter().for_each(|d| header.extend_from_slice(&d.to_le_bytes()));
             header.extend_from_slice(&t.ty.file_id().to_le_bytes());
             header.extend_from_slice(&t.offset.to_le_bytes());
         }
@@ -116,20 +100,8 @@ impl Layout {
         }
         let file_bytes = (header.len() as u64)
             .checked_add(data_bytes)
-            .ok_or_else(|| {
-                GgufError::new(
-                    "tensors",
-                    ErrorKind::Overflow {
-                        shape: vec![data_bytes],
-                    },
-                )
-            })?;
-        Ok(Layout {
-            header,
-            tensors,
-            alignment,
-            file_bytes,
-        })
+            .ok_or_else(|| GgufError::new("tensors", ErrorKind::Overflow { shape: vec![data_bytes] }))?;
+        Ok(Layout { header, tensors, alignment, file_bytes })
     }
 
     /// The same with zeros up to the alignment after a header without tensors, as ggml's writer leaves them.
@@ -186,10 +158,7 @@ fn place(tensors: &[NewTensor], alignment: u64) -> Result<(Vec<TensorInfo>, u64)
     for t in tensors {
         let refuse = |kind| Err(GgufError::new(format!("tensor '{}'", t.name), kind));
         if t.name.len() as u64 > MAX_NAME {
-            return refuse(ErrorKind::TooLong {
-                len: t.name.len() as u64,
-                max: MAX_NAME,
-            });
+            return refuse(ErrorKind::TooLong { len: t.name.len() as u64, max: MAX_NAME });
         }
         if t.name.contains('\0') {
             return refuse(ErrorKind::Nul);
@@ -203,41 +172,23 @@ fn place(tensors: &[NewTensor], alignment: u64) -> Result<(Vec<TensorInfo>, u64)
         let bytes = match (tensor_bytes(t.ty, &t.shape), t.bytes) {
             (Err(kind), _) => return refuse(kind),
             (Ok(Some(known)), Some(given)) if known != given => {
-                return refuse(ErrorKind::DataLength {
-                    found: given,
-                    expected: known,
-                });
+                return refuse(ErrorKind::DataLength { found: given, expected: known });
             }
             (Ok(Some(bytes)), _) | (Ok(None), Some(bytes)) => bytes,
             (Ok(None), None) => return refuse(ErrorKind::UnknownSize { ty: t.ty }),
         };
-        let next = offset
-            .checked_add(bytes)
-            .and_then(|end| end.checked_next_multiple_of(alignment));
+        let next = offset.checked_add(bytes).and_then(|end| end.checked_next_multiple_of(alignment));
         let Some(next) = next else {
-            return refuse(ErrorKind::Overflow {
-                shape: t.shape.clone(),
-            });
+            return refuse(ErrorKind::Overflow { shape: t.shape.clone() });
         };
-        placed.push(TensorInfo {
-            name: t.name.clone(),
-            shape: t.shape.clone(),
-            ty: t.ty,
-            offset,
-            bytes,
-        });
+        placed.push(TensorInfo { name: t.name.clone(), shape: t.shape.clone(), ty: t.ty, offset, bytes });
         offset = next;
     }
     Ok((placed, offset))
 }
 
 /// Checks that a reader will take the type numbers for what they are.
-fn check_types(
-    meta: &Metadata,
-    tensors: &[TensorInfo],
-    alignment: u64,
-    data_bytes: u64,
-) -> Result<(), GgufError> {
+fn check_types(meta: &Metadata, tensors: &[TensorInfo], alignment: u64, data_bytes: u64) -> Result<(), GgufError> {
     let mut read = tensors.to_vec();
     for t in &mut read {
         t.ty = TypeId(t.ty.file_id());
@@ -247,11 +198,7 @@ fn check_types(
         None => Ok(()),
         Some((t, read)) => Err(GgufError::tensor(
             &t.name,
-            ErrorKind::Misread {
-                ty: t.ty,
-                read: read.ty,
-                dialect: Dialect::of(t.ty).name(),
-            },
+            ErrorKind::Misread { ty: t.ty, read: read.ty, dialect: Dialect::of(t.ty).name() },
         )),
     }
 }
@@ -299,8 +246,7 @@ fn put_array(out: &mut Vec<u8>, array: &Array) {
     macro_rules! numbers {
         ($id:expr, $v:expr) => {{
             head($id);
-            $v.iter()
-                .for_each(|x| out.extend_from_slice(&x.to_le_bytes()));
+            $v.iter().for_each(|x| out.extend_from_slice(&x.to_le_bytes()));
         }};
     }
     match array {

@@ -147,9 +147,7 @@ pub struct Metadata {
 
 impl Metadata {
     pub(crate) fn with_capacity(n: usize) -> Self {
-        Metadata {
-            entries: Vec::with_capacity(n),
-        }
+        Metadata { entries: Vec::with_capacity(n) }
     }
 
     /// Adds a pair whose key is known to be new.
@@ -213,29 +211,16 @@ impl Metadata {
         };
         match pick(value) {
             Some(v) => Ok(Some(v)),
-            None => Err(GgufError::key(
-                key,
-                ErrorKind::WrongType {
-                    expected,
-                    found: value.type_name(),
-                },
-            )),
+            None => Err(GgufError::key(key, ErrorKind::WrongType { expected, found: value.type_name() })),
         }
     }
 
-    fn int<T: TryFrom<i128>>(
-        &self,
-        key: &str,
-        expected: &'static str,
-    ) -> Result<Option<T>, GgufError> {
+    fn int<T: TryFrom<i128>>(&self, key: &str, expected: &'static str) -> Result<Option<T>, GgufError> {
         match self.typed(key, expected, Value::as_int)? {
             None => Ok(None),
             Some(v) => match T::try_from(v) {
                 Ok(v) => Ok(Some(v)),
-                Err(_) => Err(GgufError::key(
-                    key,
-                    ErrorKind::OutOfRange { value: v, expected },
-                )),
+                Err(_) => Err(GgufError::key(key, ErrorKind::OutOfRange { value: v, expected })),
             },
         }
     }
@@ -257,31 +242,17 @@ impl Metadata {
 
     /// `f32` only: llama.cpp takes no other type where it reads a float.
     pub fn get_f32(&self, key: &str) -> Result<Option<f32>, GgufError> {
-        self.typed(key, "f32", |v| {
-            if let Value::F32(v) = v {
-                Some(*v)
-            } else {
-                None
-            }
-        })
+        self.typed(key, "f32", |v| if let Value::F32(v) = v { Some(*v) } else { None })
     }
 
     /// A boolean.
     pub fn get_bool(&self, key: &str) -> Result<Option<bool>, GgufError> {
-        self.typed(key, "bool", |v| {
-            if let Value::Bool(v) = v {
-                Some(*v)
-            } else {
-                None
-            }
-        })
+        self.typed(key, "bool", |v| if let Value::Bool(v) = v { Some(*v) } else { None })
     }
 
     /// A string that must be UTF-8.
     pub fn get_str(&self, key: &str) -> Result<Option<&str>, GgufError> {
-        match self.typed(key, "str", |v| {
-            if let Value::Str(v) = v { Some(v) } else { None }
-        })? {
+        match self.typed(key, "str", |v| if let Value::Str(v) = v { Some(v) } else { None })? {
             None => Ok(None),
             Some(s) => match s.as_str() {
                 Some(s) => Ok(Some(s)),
@@ -292,13 +263,7 @@ impl Metadata {
 
     /// An array of strings.
     pub fn get_strs(&self, key: &str) -> Result<Option<&StrArray>, GgufError> {
-        self.typed(key, "array of str", |v| {
-            if let Value::Array(Array::Str(v)) = v {
-                Some(v)
-            } else {
-                None
-            }
-        })
+        self.typed(key, "array of str", |v| if let Value::Array(Array::Str(v)) = v { Some(v) } else { None })
     }
 
     /// An array of `f32`.
@@ -340,9 +305,7 @@ impl Metadata {
         element: &'static str,
     ) -> Result<Option<Vec<T>>, GgufError> {
         fn all<T: TryFrom<i128>, S: Copy + Into<i128>>(v: &[S]) -> Result<Vec<T>, i128> {
-            v.iter()
-                .map(|&x| T::try_from(x.into()).map_err(|_| x.into()))
-                .collect()
+            v.iter().map(|&x| T::try_from(x.into()).map_err(|_| x.into())).collect()
         }
         let converted = self.typed(key, expected, |v| {
             let Value::Array(a) = v else { return None };
@@ -358,15 +321,7 @@ impl Metadata {
                 _ => return None,
             })
         })?;
-        converted.transpose().map_err(|value| {
-            GgufError::key(
-                key,
-                ErrorKind::OutOfRange {
-                    value,
-                    expected: element,
-                },
-            )
-        })
+        converted.transpose().map_err(|value| GgufError::key(key, ErrorKind::OutOfRange { value, expected: element }))
     }
 }
 
@@ -391,32 +346,17 @@ mod tests {
         assert_eq!(m.get_u64("small").unwrap(), Some(7));
         assert_eq!(m.get_i32("negative").unwrap(), Some(-1));
         assert_eq!(m.get_u32("absent").unwrap(), None);
-        assert_eq!(
-            m.get_u32("negative").unwrap_err().to_string(),
-            "key 'negative': -1 does not fit u32"
-        );
+        assert_eq!(m.get_u32("negative").unwrap_err().to_string(), "key 'negative': -1 does not fit u32");
         assert_eq!(m.get_i32s("types").unwrap().unwrap().as_ref(), [1, 3]);
-        assert_eq!(
-            m.get_i32s("wide").unwrap_err().to_string(),
-            "key 'wide': 1099511627776 does not fit i32"
-        );
+        assert_eq!(m.get_i32s("wide").unwrap_err().to_string(), "key 'wide': 1099511627776 does not fit i32");
     }
 
     #[test]
     fn a_wrong_type_names_the_key_and_both_types() {
         let m = sample();
-        assert_eq!(
-            m.get_f32("text").unwrap_err().to_string(),
-            "key 'text': is of type str, expected f32"
-        );
-        assert_eq!(
-            m.get_i32s("text").unwrap_err().to_string(),
-            "key 'text': is of type str, expected array of i32"
-        );
-        assert_eq!(
-            m.get_str("bytes").unwrap_err().to_string(),
-            "key 'bytes': is not valid UTF-8"
-        );
+        assert_eq!(m.get_f32("text").unwrap_err().to_string(), "key 'text': is of type str, expected f32");
+        assert_eq!(m.get_i32s("text").unwrap_err().to_string(), "key 'text': is of type str, expected array of i32");
+        assert_eq!(m.get_str("bytes").unwrap_err().to_string(), "key 'bytes': is not valid UTF-8");
     }
 
     #[test]

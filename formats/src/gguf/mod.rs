@@ -63,10 +63,7 @@ impl TensorInfo {
 
     /// Rows, over all outer dimensions.
     pub fn rows(&self) -> u64 {
-        self.shape
-            .iter()
-            .skip(1)
-            .fold(1, |n, &d| n.saturating_mul(d))
+        self.shape.iter().skip(1).fold(1, |n, &d| n.saturating_mul(d))
     }
 }
 

@@ -37,10 +37,7 @@ impl ModelFile {
                     let len = (*shard.bytes).as_ref().len() as u64;
                     let start = shard.gguf.data_offset.saturating_add(info.offset);
                     let end = start.saturating_add(info.bytes);
-                    return Err(GgufError::new(
-                        field(),
-                        ErrorKind::DataTruncated { start, end, len },
-                    ));
+                    return Err(GgufError::new(field(), ErrorKind::DataTruncated { start, end, len }));
                 }
                 if index.insert(info.name.clone(), (s, t)).is_some() {
                     return Err(GgufError::new(field(), ErrorKind::Duplicate));

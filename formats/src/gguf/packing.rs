@@ -44,25 +44,16 @@ impl FromStr for ShapeTiles {
         let parse = || {
             let (shape, tiles) = s.split_once('=')?;
             let (rows, columns) = shape.split_once('x')?;
-            let tiles: Vec<u32> = tiles
-                .split(',')
-                .map(|n| n.trim().parse().ok())
-                .collect::<Option<_>>()?;
+            let tiles: Vec<u32> = tiles.split(',').map(|n| n.trim().parse().ok()).collect::<Option<_>>()?;
             let tiles = match tiles[..] {
                 [bm, bk] => Tiles::new(bm, bk, 32),
                 [bm, bk, micro] => Tiles::new(bm, bk, micro),
                 _ => return None,
             };
-            Some(ShapeTiles {
-                rows: rows.trim().parse().ok()?,
-                columns: columns.trim().parse().ok()?,
-                tiles,
-            })
+            Some(ShapeTiles { rows: rows.trim().parse().ok()?, columns: columns.trim().parse().ok()?, tiles })
         };
         parse().ok_or_else(|| {
-            format!(
-                "'{s}' is not ROWSxCOLUMNS=BM,BK,bm, such as 1536x4096=256,128,32 (bm 32 when left out)"
-            )
+            format!("'{s}' is not ROWSxCOLUMNS=BM,BK,bm, such as 1536x4096=256,128,32 (bm 32 when left out)")
         })
     }
 }
@@ -70,11 +61,7 @@ impl FromStr for ShapeTiles {
 impl fmt::Display for ShapeTiles {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let t = self.tiles;
-        write!(
-            f,
-            "{}x{}={},{},{}",
-            self.rows, self.columns, t.rows, t.columns, t.micro
-        )
+        write!(f, "{}x{}={},{},{}", self.rows, self.columns, t.rows, t.columns, t.micro)
     }
 }
 
@@ -115,13 +102,11 @@ fn recorded(meta: &Metadata, ty: TypeId) -> Result<Vec<ShapeTiles>, GgufError> {
     if !rest.is_empty() || entries.iter().any(|e| e.contains(&0)) {
         return Err(GgufError::key(key, ErrorKind::TileList));
     }
-    let entries = entries
-        .iter()
-        .map(|&[rows, columns, bm, bk, micro]| ShapeTiles {
-            rows: rows.into(),
-            columns: columns.into(),
-            tiles: Tiles::new(bm, bk, micro),
-        });
+    let entries = entries.iter().map(|&[rows, columns, bm, bk, micro]| ShapeTiles {
+        rows: rows.into(),
+        columns: columns.into(),
+        tiles: Tiles::new(bm, bk, micro),
+    });
     Ok(entries.collect())
 }
 
@@ -130,21 +115,14 @@ fn recorded(meta: &Metadata, ty: TypeId) -> Result<Vec<ShapeTiles>, GgufError> {
 /// # Errors
 /// Any other type; TL1 and TL2 of a shape whose tiles nobody knows; a damaged tile list. Tiles that do
 /// not fit the matrix are found by [`TensorView::ternary`].
-pub fn packing(
-    info: &TensorInfo,
-    meta: &Metadata,
-    options: &PackingOptions,
-) -> Result<Packing, GgufError> {
+pub fn packing(info: &TensorInfo, meta: &Metadata, options: &PackingOptions) -> Result<Packing, GgufError> {
     type Published = fn(u64, u64) -> Option<Tiles>;
     let (make, published): (fn(Tiles) -> Packing, Published) = match info.ty {
         TypeId::I2_S => return Ok(Packing::I2S(options.interleave)),
         TypeId::TL1 => (Packing::Tl1, tl1::published),
         TypeId::TL2 => (Packing::Tl2, tl2::published),
         other => {
-            return Err(GgufError::tensor(
-                &info.name,
-                ErrorKind::NotPerTensor(other),
-            ));
+            return Err(GgufError::tensor(&info.name, ErrorKind::NotPerTensor(other)));
         }
     };
     let (columns, rows) = (info.columns(), info.rows());
@@ -158,9 +136,7 @@ pub fn packing(
         None => of_shape(&recorded(meta, info.ty)?).or_else(|| published(columns, rows)),
     };
     let ty = info.ty;
-    tiles
-        .map(make)
-        .ok_or_else(|| GgufError::tensor(&info.name, ErrorKind::NoTiles { ty, rows, columns }))
+    tiles.map(make).ok_or_else(|| GgufError::tensor(&info.name, ErrorKind::NoTiles { ty, rows, columns }))
 }
 
 impl TensorView {
@@ -168,11 +144,7 @@ impl TensorView {
     ///
     /// # Errors
     /// Those of [`packing`]; a shape that the layout cannot hold. All name the tensor.
-    pub fn ternary(
-        &self,
-        meta: &Metadata,
-        options: &PackingOptions,
-    ) -> Result<TernaryData<'_>, GgufError> {
+    pub fn ternary(&self, meta: &Metadata, options: &PackingOptions) -> Result<TernaryData<'_>, GgufError> {
         let packing = packing(&self.info, meta, options)?;
         let size = |n| usize::try_from(n).unwrap_or(usize::MAX);
         let (columns, rows) = (size(self.info.columns()), size(self.info.rows()));
@@ -183,11 +155,7 @@ impl TensorView {
     ///
     /// # Errors
     /// Those of [`TensorView::ternary`]; a code that stands for no weight.
-    pub fn ternary_codes(
-        &self,
-        meta: &Metadata,
-        options: &PackingOptions,
-    ) -> Result<(Vec<i8>, f32), GgufError> {
+    pub fn ternary_codes(&self, meta: &Metadata, options: &PackingOptions) -> Result<(Vec<i8>, f32), GgufError> {
         let data = self.ternary(meta, options)?;
         let codes = data.codes().map_err(|e| self.ternary_error(e))?;
         Ok((codes, data.scale()))

@@ -1,7 +1,7 @@
 //! Which programs know the tensor types of a file.
 //!
-//! Read from the enumerations of types of llama.cpp 0.5.0, ik_llama.cpp of August 2026 and the llama.cpp that bitnet.cpp is built
-//! on. A program that knows the types may still not know the architecture.
+//! Read from the enumerations of types of llama.cpp 0.5.0, ik_llama.cpp of August 2026 and the llama.cpp that
+//! bitnet.cpp is built on. A program that knows the types may still not know the architecture.
 
 use super::Dialect;
 use crate::types::TypeId;
@@ -43,13 +43,7 @@ impl Program {
                 old || own.contains(&ty) || taken.contains(&ty)
             }
             Program::BitnetCpp => {
-                let ternary = [
-                    TypeId::TQ1_0,
-                    TypeId::TQ2_0,
-                    TypeId::I2_S,
-                    TypeId::TL1,
-                    TypeId::TL2,
-                ];
+                let ternary = [TypeId::TQ1_0, TypeId::TQ2_0, TypeId::I2_S, TypeId::TL1, TypeId::TL2];
                 old || ternary.contains(&ty)
             }
         }

@@ -50,9 +50,7 @@ impl Gguf {
     pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Gguf, GgufError> {
         let mut c = Cursor::new(bytes, limits.memory);
         let version = version(&mut c)?;
-        let n_tensors = c
-            .count(MIN_TENSOR)
-            .of(|| "header: number of tensors".into())?;
+        let n_tensors = c.count(MIN_TENSOR).of(|| "header: number of tensors".into())?;
         let n_kv = c.count(MIN_PAIR).of(|| "header: number of keys".into())?;
         let meta = metadata(&mut c, n_kv, limits)?;
         let alignment = alignment(&meta, limits)?;
@@ -65,38 +63,15 @@ impl Gguf {
         let available = len.saturating_sub(data_offset);
         let dialect = dialect::assign(&meta, &mut tensors, alignment, available)?;
         for (t, row) in tensors.iter().zip(&mut rows) {
-            let size = tensor_bytes(t.ty, &t.shape).map_err(|kind| Unnamed {
-                offset: row.type_at,
-                kind,
-            });
+            let size = tensor_bytes(t.ty, &t.shape).map_err(|kind| Unnamed { offset: row.type_at, kind });
             row.size = size.of(|| format!("tensor '{}'", t.name))?;
         }
         if data_offset > len {
             let need = data_offset - c.pos();
-            return c
-                .err(ErrorKind::Truncated {
-                    need,
-                    left: c.left(),
-                })
-                .of(|| "data section".into());
+            return c.err(ErrorKind::Truncated { need, left: c.left() }).of(|| "data section".into());
         }
-        place(
-            &mut tensors,
-            &rows,
-            alignment,
-            data_offset,
-            len,
-            limits.partial,
-        )?;
-        Ok(Gguf {
-            version,
-            alignment,
-            meta,
-            tensors,
-            data_offset,
-            partial: limits.partial,
-            dialect,
-        })
+        place(&mut tensors, &rows, alignment, data_offset, len, limits.partial)?;
+        Ok(Gguf { version, alignment, meta, tensors, data_offset, partial: limits.partial, dialect })
     }
 }
 
@@ -107,18 +82,9 @@ fn version(c: &mut Cursor<'_>) -> Result<u32, GgufError> {
     let magic = c.fork().take(c.left().min(4)).of(String::new)?;
     if magic != b"GGUF" {
         if b"GGUF".starts_with(magic) {
-            return c
-                .err(ErrorKind::Truncated {
-                    need: 4,
-                    left: c.left(),
-                })
-                .of(|| "header: magic".into());
+            return c.err(ErrorKind::Truncated { need: 4, left: c.left() }).of(|| "header: magic".into());
         }
-        return c
-            .err(ErrorKind::Magic {
-                found: format!("\"{}\"", magic.escape_ascii()),
-            })
-            .of(|| "header".into());
+        return c.err(ErrorKind::Magic { found: format!("\"{}\"", magic.escape_ascii()) }).of(|| "header".into());
     }
     c.take(4).of(String::new)?;
     let field = || "header: version".to_owned();
@@ -144,8 +110,7 @@ fn name<'a>(c: &mut Cursor<'a>, max: u64) -> Result<&'a str, Unnamed> {
 }
 
 fn metadata(c: &mut Cursor<'_>, n: u64, limits: &Limits) -> Result<Metadata, GgufError> {
-    c.charge(n * (size_of::<(String, Value)>() as u64 + SET_ENTRY))
-        .of(|| "header: number of keys".into())?;
+    c.charge(n * (size_of::<(String, Value)>() as u64 + SET_ENTRY)).of(|| "header: number of keys".into())?;
     let mut meta = Metadata::with_capacity(n as usize);
     let mut seen = HashSet::with_capacity(n as usize);
     for i in 0..n {
@@ -153,13 +118,7 @@ fn metadata(c: &mut Cursor<'_>, n: u64, limits: &Limits) -> Result<Metadata, Ggu
         let at = c.pos();
         let key = name(c, limits.key).of(nameless)?;
         let field = || format!("key '{key}'");
-        let refuse = |kind| {
-            Err(GgufError {
-                offset: Some(at),
-                field: field(),
-                kind,
-            })
-        };
+        let refuse = |kind| Err(GgufError { offset: Some(at), field: field(), kind });
         if key.is_empty() {
             return refuse(ErrorKind::EmptyName);
         }
@@ -170,10 +129,7 @@ fn metadata(c: &mut Cursor<'_>, n: u64, limits: &Limits) -> Result<Metadata, Ggu
         let value = value(c).of(field)?;
         meta.push_new(key.to_owned(), value);
         if key == KEY_ALIGNMENT {
-            alignment(&meta, limits).map_err(|e| GgufError {
-                offset: Some(at),
-                ..e
-            })?;
+            alignment(&meta, limits).map_err(|e| GgufError { offset: Some(at), ..e })?;
         }
     }
     Ok(meta)
@@ -200,10 +156,7 @@ fn value(c: &mut Cursor<'_>) -> Result<Value, Unnamed> {
         11 => Value::I64(i64::from_le_bytes(c.array()?)),
         12 => Value::F64(f64::from_le_bytes(c.array()?)),
         other => {
-            return Err(Unnamed {
-                offset: at,
-                kind: ErrorKind::ValueType(other),
-            });
+            return Err(Unnamed { offset: at, kind: ErrorKind::ValueType(other) });
         }
     })
 }
@@ -212,9 +165,7 @@ fn array(c: &mut Cursor<'_>) -> Result<Array, Unnamed> {
     let at = c.pos();
     Ok(match c.u32()? {
         0 => Array::U8(numbers::<1, _>(c, |b, out| out.copy_from_slice(b))?),
-        1 => Array::I8(numbers::<1, _>(c, |b, out| {
-            out.iter_mut().zip(b).for_each(|(o, &b)| *o = b as i8)
-        })?),
+        1 => Array::I8(numbers::<1, _>(c, |b, out| out.iter_mut().zip(b).for_each(|(o, &b)| *o = b as i8))?),
         2 => Array::U16(numbers::<2, _>(c, LittleEndian::read_u16_into)?),
         3 => Array::I16(numbers::<2, _>(c, LittleEndian::read_i16_into)?),
         4 => Array::U32(numbers::<4, _>(c, LittleEndian::read_u32_into)?),
@@ -227,19 +178,13 @@ fn array(c: &mut Cursor<'_>) -> Result<Array, Unnamed> {
         }
         8 => Array::Str(strings(c)?),
         9 => {
-            return Err(Unnamed {
-                offset: at,
-                kind: ErrorKind::NestedArray,
-            });
+            return Err(Unnamed { offset: at, kind: ErrorKind::NestedArray });
         }
         10 => Array::U64(numbers::<8, _>(c, LittleEndian::read_u64_into)?),
         11 => Array::I64(numbers::<8, _>(c, LittleEndian::read_i64_into)?),
         12 => Array::F64(numbers::<8, _>(c, LittleEndian::read_f64_into)?),
         other => {
-            return Err(Unnamed {
-                offset: at,
-                kind: ErrorKind::ValueType(other),
-            });
+            return Err(Unnamed { offset: at, kind: ErrorKind::ValueType(other) });
         }
     })
 }
@@ -260,10 +205,7 @@ fn bools(c: &mut Cursor<'_>, n: u64) -> Result<Vec<bool>, Unnamed> {
     let at = c.pos();
     let bytes = c.take(n)?;
     if let Some(i) = bytes.iter().position(|&b| b > 1) {
-        return Err(Unnamed {
-            offset: at + i as u64,
-            kind: ErrorKind::Bool(bytes[i]),
-        });
+        return Err(Unnamed { offset: at + i as u64, kind: ErrorKind::Bool(bytes[i]) });
     }
     Ok(bytes.iter().map(|&b| b == 1).collect())
 }
@@ -277,10 +219,7 @@ fn strings(c: &mut Cursor<'_>) -> Result<StrArray, Unnamed> {
         total += ahead.string(u64::MAX)?.len() as u64;
     }
     if total > u64::from(u32::MAX) {
-        return c.err(ErrorKind::TooLong {
-            len: total,
-            max: u32::MAX.into(),
-        });
+        return c.err(ErrorKind::TooLong { len: total, max: u32::MAX.into() });
     }
     c.charge(total + 4 * n)?;
     let mut out = StrArray::with_capacity(n as usize, total as usize);
@@ -294,23 +233,11 @@ fn strings(c: &mut Cursor<'_>) -> Result<StrArray, Unnamed> {
 pub(crate) fn alignment(meta: &Metadata, limits: &Limits) -> Result<u64, GgufError> {
     match meta.get(KEY_ALIGNMENT) {
         None => Ok(DEFAULT_ALIGNMENT),
-        Some(&Value::U32(a)) if a.is_power_of_two() && u64::from(a) <= limits.alignment => {
-            Ok(a.into())
+        Some(&Value::U32(a)) if a.is_power_of_two() && u64::from(a) <= limits.alignment => Ok(a.into()),
+        Some(&Value::U32(found)) => {
+            Err(GgufError::key(KEY_ALIGNMENT, ErrorKind::Alignment { found, max: limits.alignment }))
         }
-        Some(&Value::U32(found)) => Err(GgufError::key(
-            KEY_ALIGNMENT,
-            ErrorKind::Alignment {
-                found,
-                max: limits.alignment,
-            },
-        )),
-        Some(v) => Err(GgufError::key(
-            KEY_ALIGNMENT,
-            ErrorKind::WrongType {
-                expected: "u32",
-                found: v.type_name(),
-            },
-        )),
+        Some(v) => Err(GgufError::key(KEY_ALIGNMENT, ErrorKind::WrongType { expected: "u32", found: v.type_name() })),
     }
 }
 
@@ -326,12 +253,8 @@ struct Row {
 /// The rows of the tensor table, with types as the file has them and without sizes.
 fn tensor_table(c: &mut Cursor<'_>, n: u64) -> Result<(Vec<TensorInfo>, Vec<Row>), GgufError> {
     // A tensor's two small vectors live on the heap.
-    let row = (size_of::<Row>() + size_of::<TensorInfo>()) as u64
-        + 8 * MAX_DIMS as u64
-        + 2 * HEAP
-        + SET_ENTRY;
-    c.charge(n.saturating_mul(row))
-        .of(|| "header: number of tensors".into())?;
+    let row = (size_of::<Row>() + size_of::<TensorInfo>()) as u64 + 8 * MAX_DIMS as u64 + 2 * HEAP + SET_ENTRY;
+    c.charge(n.saturating_mul(row)).of(|| "header: number of tensors".into())?;
     let mut tensors = Vec::with_capacity(n as usize);
     let mut rows = Vec::with_capacity(n as usize);
     let mut seen = HashSet::with_capacity(n as usize);
@@ -340,21 +263,12 @@ fn tensor_table(c: &mut Cursor<'_>, n: u64) -> Result<(Vec<TensorInfo>, Vec<Row>
         let name = name(c, MAX_NAME).of(|| format!("tensor number {i}: name"))?;
         if !seen.insert(name) {
             let field = format!("tensor '{name}'");
-            return Err(GgufError {
-                offset: Some(at),
-                field,
-                kind: ErrorKind::Duplicate,
-            });
+            return Err(GgufError { offset: Some(at), field, kind: ErrorKind::Duplicate });
         }
-        c.charge(name.len() as u64)
-            .of(|| format!("tensor '{name}'"))?;
+        c.charge(name.len() as u64).of(|| format!("tensor '{name}'"))?;
         let (info, type_at) = tensor_row(c, name).of(|| format!("tensor '{name}'"))?;
         tensors.push(info);
-        rows.push(Row {
-            at,
-            type_at,
-            size: None,
-        });
+        rows.push(Row { at, type_at, size: None });
     }
     Ok((tensors, rows))
 }
@@ -364,20 +278,14 @@ fn tensor_row(c: &mut Cursor<'_>, name: &str) -> Result<(TensorInfo, u64), Unnam
     let at = c.pos();
     let n_dims = c.u32()?;
     if !(1..=MAX_DIMS as u32).contains(&n_dims) {
-        return Err(Unnamed {
-            offset: at,
-            kind: ErrorKind::Dimensions(n_dims),
-        });
+        return Err(Unnamed { offset: at, kind: ErrorKind::Dimensions(n_dims) });
     }
     let mut shape = Vec::with_capacity(n_dims as usize);
     for index in 0..n_dims as usize {
         let at = c.pos();
         let dim = c.u64()?;
         if dim > i64::MAX as u64 {
-            let kind = ErrorKind::NegativeDimension {
-                index,
-                value: dim as i64,
-            };
+            let kind = ErrorKind::NegativeDimension { index, value: dim as i64 };
             return Err(Unnamed { offset: at, kind });
         }
         shape.push(dim);
@@ -385,27 +293,16 @@ fn tensor_row(c: &mut Cursor<'_>, name: &str) -> Result<(TensorInfo, u64), Unnam
     let at = c.pos();
     let ty = TypeId(c.u32()?);
     if ty.0 > i32::MAX as u32 {
-        return Err(Unnamed {
-            offset: at,
-            kind: ErrorKind::TypeId(ty.0 as i32),
-        });
+        return Err(Unnamed { offset: at, kind: ErrorKind::TypeId(ty.0 as i32) });
     }
     let offset = c.u64()?;
-    let info = TensorInfo {
-        name: name.to_owned(),
-        shape,
-        ty,
-        offset,
-        bytes: 0,
-    };
+    let info = TensorInfo { name: name.to_owned(), shape, ty, offset, bytes: 0 };
     Ok((info, at))
 }
 
 /// Bytes of a tensor without padding; `None` for a type that trine does not know.
 pub(crate) fn tensor_bytes(ty: TypeId, shape: &[u64]) -> Result<Option<u64>, ErrorKind> {
-    let overflow = || ErrorKind::Overflow {
-        shape: shape.to_vec(),
-    };
+    let overflow = || ErrorKind::Overflow { shape: shape.to_vec() };
     let fits = |n: Option<u64>| n.filter(|&n| n <= i64::MAX as u64).ok_or_else(overflow);
     let mut elements = 1;
     for &dim in shape {
@@ -418,10 +315,7 @@ pub(crate) fn tensor_bytes(ty: TypeId, shape: &[u64]) -> Result<Option<u64>, Err
     let block = info.block as u64;
     if info.is_per_tensor() {
         // Such sizes follow formulas of their own.
-        let rows = shape
-            .iter()
-            .skip(1)
-            .fold(1, |n: u64, &d| n.saturating_mul(d));
+        let rows = shape.iter().skip(1).fold(1, |n: u64, &d| n.saturating_mul(d));
         if ty == TypeId::TL2 && columns < tl2::MIN_COLUMNS {
             return Err(TernaryError::Narrow { columns }.into());
         }
@@ -455,21 +349,14 @@ fn place(
         let t = &mut tensors[i];
         let refuse = |kind| {
             let field = format!("tensor '{}'", t.name);
-            Err(GgufError {
-                offset: Some(row.at),
-                field,
-                kind,
-            })
+            Err(GgufError { offset: Some(row.at), field, kind })
         };
         let offset = t.offset;
         if !offset.is_multiple_of(alignment) {
             return refuse(ErrorKind::Misaligned { offset, alignment });
         }
         if offset != expected {
-            return refuse(ErrorKind::Layout {
-                found: offset,
-                expected,
-            });
+            return refuse(ErrorKind::Layout { found: offset, expected });
         }
         let bytes = match row.size {
             Some(size) => size,
@@ -478,19 +365,14 @@ fn place(
         let end = offset.checked_add(bytes);
         let padded = end.and_then(|e| e.checked_next_multiple_of(alignment));
         let (Some(end), Some(padded)) = (end, padded) else {
-            return refuse(ErrorKind::Overflow {
-                shape: t.shape.clone(),
-            });
+            return refuse(ErrorKind::Overflow { shape: t.shape.clone() });
         };
         // The last tensor's padding may be missing, its data may not. An unknown type without any
         // byte to it lies past the end or under the tensor after it.
         let empty = t.shape.contains(&0);
         let cut_off = end > available && !(partial && row.size.is_some());
         if cut_off || (row.size.is_none() && bytes == 0 && !empty) {
-            let (start, end) = (
-                data_offset.saturating_add(offset),
-                data_offset.saturating_add(end),
-            );
+            let (start, end) = (data_offset.saturating_add(offset), data_offset.saturating_add(end));
             return refuse(ErrorKind::DataTruncated { start, end, len });
         }
         t.bytes = bytes;

@@ -28,11 +28,7 @@ impl ScatterWriter {
     ///
     /// # Errors
     /// A target that is a directory, a device, in no directory, an input, or not writable.
-    pub fn create(
-        target: &Path,
-        layout: Layout,
-        inputs: &[&Path],
-    ) -> Result<ScatterWriter, WriteError> {
+    pub fn create(target: &Path, layout: Layout, inputs: &[&Path]) -> Result<ScatterWriter, WriteError> {
         let target = check_target(target, inputs)?;
         let (temp, file) = TempFile::create(&target)?;
         let need = layout.file_bytes();
@@ -40,13 +36,7 @@ impl ScatterWriter {
             .map_err(|e| WriteError::io("write", &target, need, e))?;
         let tensors = layout.tensors().iter();
         let missing = tensors.map(|t| AtomicU64::new(t.bytes)).collect();
-        Ok(ScatterWriter {
-            file: file.into(),
-            temp,
-            target,
-            layout,
-            missing,
-        })
+        Ok(ScatterWriter { file: file.into(), temp, target, layout, missing })
     }
 
     /// Writes bytes of tensor number `index` from its byte `start` on. The caller writes each byte once.
@@ -58,11 +48,7 @@ impl ScatterWriter {
         let Some(tensor) = self.layout.tensors().get(index) else {
             return Err(WriteError::TooMuch(len));
         };
-        let outside = |end| WriteError::Outside {
-            name: tensor.name.clone(),
-            start,
-            end,
-        };
+        let outside = |end| WriteError::Outside { name: tensor.name.clone(), start, end };
         let end = start.saturating_add(len);
         if end > tensor.bytes {
             return Err(outside(end));
@@ -70,9 +56,7 @@ impl ScatterWriter {
         let place = self.layout.header().len() as u64 + tensor.offset + start;
         // Only the number of bytes is shared: a thread that finishes the file has waited for the others.
         let missing = &self.missing[index];
-        missing
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |m| m.checked_sub(len))
-            .map_err(|_| outside(end))?;
+        missing.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |m| m.checked_sub(len)).map_err(|_| outside(end))?;
         self.file.write_all_at(data, place).map_err(|e| {
             missing.fetch_add(len, Ordering::Relaxed);
             self.failed("write", e)
@@ -112,21 +96,14 @@ impl ScatterWriter {
                 return Err(WriteError::Unfinished { name, missing });
             }
         }
-        if layout.header().len() != self.layout.header().len()
-            || layout.tensors() != self.layout.tensors()
-        {
+        if layout.header().len() != self.layout.header().len() || layout.tensors() != self.layout.tensors() {
             return Err(WriteError::OtherHeader);
         }
         self.file
             .write_all_at(layout.header(), 0)
             .and_then(|()| self.file.file().sync_all())
             .map_err(|e| self.failed("write", e))?;
-        Ok(Complete {
-            _open: self.file,
-            temp: self.temp,
-            target: self.target,
-            bytes: self.layout.file_bytes(),
-        })
+        Ok(Complete { _open: self.file, temp: self.temp, target: self.target, bytes: self.layout.file_bytes() })
     }
 
     fn failed(&self, action: &'static str, source: io::Error) -> WriteError {
@@ -150,10 +127,7 @@ impl Complete {
     /// I/O.
     pub fn keep_all(files: Vec<Complete>) -> Result<(), WriteError> {
         let bytes = files.iter().map(|f| f.bytes).sum();
-        let (_open, named): (Vec<_>, Vec<_>) = files
-            .into_iter()
-            .map(|f| (f._open, (f.temp, f.target)))
-            .unzip();
+        let (_open, named): (Vec<_>, Vec<_>) = files.into_iter().map(|f| (f._open, (f.temp, f.target))).unzip();
         let kept = TempFile::keep_all(named);
         kept.map_err(|(target, e)| WriteError::io("rename the finished file to", &target, bytes, e))
     }

@@ -50,10 +50,7 @@ impl Blob {
     pub fn slice(&self, range: Range<usize>) -> Option<Blob> {
         self.get(range.clone())?;
         let start = self.range.start + range.start;
-        Some(Blob {
-            owner: self.owner.clone(),
-            range: start..start + range.len(),
-        })
+        Some(Blob { owner: self.owner.clone(), range: start..start + range.len() })
     }
 
     /// Tells the owner that these bytes are not needed for now ([`ByteStore::release`]).
@@ -66,22 +63,18 @@ impl Blob {
         self.owner.need(self.range.clone());
     }
 
-    /// The blob from the beginning of the first of the two to the end of the last; `None` when they are not of one file.
+    /// The blob from the beginning of the first of the two to the end of the last; `None` when they are not of one
+    /// file.
     pub fn span(&self, other: &Blob) -> Option<Blob> {
         let (a, b) = (&self.range, &other.range);
-        Arc::ptr_eq(&self.owner, &other.owner).then(|| Blob {
-            owner: self.owner.clone(),
-            range: a.start.min(b.start)..a.end.max(b.end),
-        })
+        Arc::ptr_eq(&self.owner, &other.owner)
+            .then(|| Blob { owner: self.owner.clone(), range: a.start.min(b.start)..a.end.max(b.end) })
     }
 
     /// Bytes that nothing else owns.
     pub fn from_vec(bytes: Vec<u8>) -> Blob {
         let range = 0..bytes.len();
-        Blob {
-            owner: Arc::new(bytes),
-            range,
-        }
+        Blob { owner: Arc::new(bytes), range }
     }
 }
 
@@ -107,9 +100,6 @@ impl Shard {
     pub fn data(&self, info: &TensorInfo) -> Option<Blob> {
         let start = self.gguf.data_offset.checked_add(info.offset)?;
         let end = start.checked_add(info.bytes)?;
-        Blob::new(
-            self.bytes.clone(),
-            usize::try_from(start).ok()?..usize::try_from(end).ok()?,
-        )
+        Blob::new(self.bytes.clone(), usize::try_from(start).ok()?..usize::try_from(end).ok()?)
     }
 }

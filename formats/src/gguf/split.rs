@@ -30,16 +30,11 @@ impl ShardName {
         let (prefix, no) = rest.rsplit_once('-')?;
         let number = |s: &str| {
             // "%05d": five digits, more only when the number needs them.
-            let plain = s.bytes().all(|b| b.is_ascii_digit())
-                && (s.len() == 5 || (s.len() > 5 && !s.starts_with('0')));
+            let plain = s.bytes().all(|b| b.is_ascii_digit()) && (s.len() == 5 || (s.len() > 5 && !s.starts_with('0')));
             if plain { s.parse::<u32>().ok() } else { None }
         };
         let (no, count) = (number(no)?, number(count)?);
-        (1..=count).contains(&no).then(|| ShardName {
-            prefix: prefix.to_owned(),
-            no: no - 1,
-            count,
-        })
+        (1..=count).contains(&no).then(|| ShardName { prefix: prefix.to_owned(), no: no - 1, count })
     }
 
     /// The path of shard `no` (from 0) of the same set.
@@ -63,33 +58,18 @@ pub fn count(shard: &super::Gguf) -> Result<u32, GgufError> {
     match count {
         0 => Ok(1),
         1..=0xffff => Ok(count),
-        _ => Err(GgufError::key(
-            KEY_COUNT,
-            ErrorKind::OutOfRange {
-                value: count.into(),
-                expected: "u16",
-            },
-        )),
+        _ => Err(GgufError::key(KEY_COUNT, ErrorKind::OutOfRange { value: count.into(), expected: "u16" })),
     }
 }
 
 /// Checks that `shards` are one whole set in order.
 pub(super) fn check(shards: &[Shard]) -> Result<(), GgufError> {
     let Some(first) = shards.first() else {
-        return Err(GgufError::new(
-            "model",
-            ErrorKind::Split("no file was given".into()),
-        ));
+        return Err(GgufError::new("model", ErrorKind::Split("no file was given".into())));
     };
     let total = count(&first.gguf)? as usize;
     if total != shards.len() {
-        return Err(refuse(
-            first,
-            format!(
-                "{KEY_COUNT} is {total}, but {} file(s) were given",
-                shards.len()
-            ),
-        ));
+        return Err(refuse(first, format!("{KEY_COUNT} is {total}, but {} file(s) were given", shards.len())));
     }
     if total == 1 {
         return Ok(());
@@ -97,42 +77,27 @@ pub(super) fn check(shards: &[Shard]) -> Result<(), GgufError> {
     for (i, shard) in shards.iter().enumerate() {
         let n = count(&shard.gguf)? as usize;
         if n != total {
-            return Err(refuse(
-                shard,
-                format!("{KEY_COUNT} is {n}, the first shard says {total}"),
-            ));
+            return Err(refuse(shard, format!("{KEY_COUNT} is {n}, the first shard says {total}")));
         }
         match shard.gguf.meta.get_u32(KEY_NO)? {
             Some(no) if no as usize == i => {}
             Some(no) => {
-                return Err(refuse(
-                    shard,
-                    format!("{KEY_NO} is {no} in the place of shard {i}"),
-                ));
+                return Err(refuse(shard, format!("{KEY_NO} is {no} in the place of shard {i}")));
             }
             None => return Err(refuse(shard, format!("key '{KEY_NO}' is missing"))),
         }
         if i > 0
-            && let (Some(a), Some(b)) = (
-                tag(first, "general.architecture"),
-                tag(shard, "general.architecture"),
-            )
+            && let (Some(a), Some(b)) = (tag(first, "general.architecture"), tag(shard, "general.architecture"))
             && a != b
         {
-            return Err(refuse(
-                shard,
-                "is a shard of another model: general.architecture differs".into(),
-            ));
+            return Err(refuse(shard, "is a shard of another model: general.architecture differs".into()));
         }
     }
     let held: usize = shards.iter().map(|s| s.gguf.tensors.len()).sum();
     if let Some(claimed) = first.gguf.meta.get_u64(KEY_TENSORS)?
         && claimed != held as u64
     {
-        return Err(refuse(
-            first,
-            format!("{KEY_TENSORS} is {claimed}, but the shards hold {held} tensors"),
-        ));
+        return Err(refuse(first, format!("{KEY_TENSORS} is {claimed}, but the shards hold {held} tensors")));
     }
     Ok(())
 }
@@ -152,22 +117,11 @@ mod tests {
     #[test]
     fn shard_names_are_read_as_llama_cpp_writes_them() {
         let name = ShardName::parse(Path::new("dir/m-00002-of-00003.gguf")).unwrap();
-        assert_eq!(
-            name,
-            ShardName {
-                prefix: "dir/m".into(),
-                no: 1,
-                count: 3
-            }
-        );
+        assert_eq!(name, ShardName { prefix: "dir/m".into(), no: 1, count: 3 });
         assert_eq!(name.path(2), Path::new("dir/m-00003-of-00003.gguf"));
-        for other in [
-            "m.gguf",
-            "m-2-of-3.gguf",
-            "m-00000-of-00003.gguf",
-            "m-00004-of-00003.gguf",
-            "m-00001-of-00003.bin",
-        ] {
+        for other in
+            ["m.gguf", "m-2-of-3.gguf", "m-00000-of-00003.gguf", "m-00004-of-00003.gguf", "m-00001-of-00003.bin"]
+        {
             assert_eq!(ShardName::parse(Path::new(other)), None, "{other}");
         }
     }

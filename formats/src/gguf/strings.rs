@@ -44,10 +44,7 @@ pub struct StrArray {
 impl StrArray {
     /// An empty array with room for `strings` strings of `bytes` bytes in all.
     pub fn with_capacity(strings: usize, bytes: usize) -> Self {
-        StrArray {
-            bytes: Vec::with_capacity(bytes),
-            ends: Vec::with_capacity(strings),
-        }
+        StrArray { bytes: Vec::with_capacity(bytes), ends: Vec::with_capacity(strings) }
     }
 
     /// Adds a string; `false` when the array would pass 4 GiB, and then it is unchanged.
@@ -101,10 +98,7 @@ impl<S: AsRef<[u8]>> FromIterator<S> for StrArray {
     fn from_iter<I: IntoIterator<Item = S>>(strings: I) -> Self {
         let mut out = StrArray::default();
         for s in strings {
-            assert!(
-                out.push(s.as_ref()),
-                "more than 4 GiB of strings in one array"
-            );
+            assert!(out.push(s.as_ref()), "more than 4 GiB of strings in one array");
         }
         out
     }
@@ -112,8 +106,6 @@ impl<S: AsRef<[u8]>> FromIterator<S> for StrArray {
 
 impl fmt::Debug for StrArray {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list()
-            .entries(self.iter().map(String::from_utf8_lossy))
-            .finish()
+        f.debug_list().entries(self.iter().map(String::from_utf8_lossy)).finish()
     }
 }

@@ -19,11 +19,7 @@ use crate::temp_file::{CreateError, TempFile};
 #[derive(Debug, Error)]
 pub enum WriteError {
     #[error("cannot {action} '{path}'")]
-    Io {
-        action: &'static str,
-        path: PathBuf,
-        source: io::Error,
-    },
+    Io { action: &'static str, path: PathBuf, source: io::Error },
     #[error(
         "cannot write '{path}': the disk is full, the file needs {need} bytes in all; free some space or write elsewhere"
     )]
@@ -39,11 +35,7 @@ pub enum WriteError {
     #[error("tensor '{expected}' comes next in the file, not '{found}'")]
     Order { expected: String, found: String },
     #[error("tensor '{name}' takes {expected} bytes, {found} were given")]
-    Length {
-        name: String,
-        expected: u64,
-        found: u64,
-    },
+    Length { name: String, expected: u64, found: u64 },
     #[error("{0} bytes were given after the last tensor")]
     TooMuch(u64),
     #[error("tensor '{name}' has no bytes {start}..{end}")]
@@ -56,33 +48,18 @@ pub enum WriteError {
 
 impl WriteError {
     /// What went wrong with the file at `path`, which takes `need` bytes in all.
-    pub(super) fn io(
-        action: &'static str,
-        path: &Path,
-        need: u64,
-        source: io::Error,
-    ) -> WriteError {
+    pub(super) fn io(action: &'static str, path: &Path, need: u64, source: io::Error) -> WriteError {
         let path = path.to_owned();
         match source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                WriteError::DiskFull { path, need }
-            }
-            _ => WriteError::Io {
-                action,
-                path,
-                source,
-            },
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => WriteError::DiskFull { path, need },
+            _ => WriteError::Io { action, path, source },
         }
     }
 }
 
 impl From<CreateError> for WriteError {
     fn from(e: CreateError) -> WriteError {
-        WriteError::Io {
-            action: "create",
-            path: e.path,
-            source: e.source,
-        }
+        WriteError::Io { action: "create", path: e.path, source: e.source }
     }
 }
 
@@ -107,18 +84,8 @@ impl Writer {
         let target = check_target(target, inputs)?;
         let (temp, file) = TempFile::create(&target)?;
         let out = BufWriter::with_capacity(1 << 20, file);
-        let mut writer = Writer {
-            out,
-            temp,
-            target,
-            layout,
-            current: 0,
-            written: 0,
-        };
-        writer
-            .out
-            .write_all(writer.layout.header())
-            .map_err(|e| writer.failed("write", e))?;
+        let mut writer = Writer { out, temp, target, layout, current: 0, written: 0 };
+        writer.out.write_all(writer.layout.header()).map_err(|e| writer.failed("write", e))?;
         writer.skip_complete()?;
         Ok(writer)
     }
@@ -141,18 +108,11 @@ impl Writer {
             return Err(WriteError::TooMuch(data.len() as u64));
         };
         if next.name != name || self.written > 0 {
-            return Err(WriteError::Order {
-                expected: next.name.clone(),
-                found: name.to_owned(),
-            });
+            return Err(WriteError::Order { expected: next.name.clone(), found: name.to_owned() });
         }
         if next.bytes != data.len() as u64 {
             let (name, expected) = (next.name.clone(), next.bytes);
-            return Err(WriteError::Length {
-                name,
-                expected,
-                found: data.len() as u64,
-            });
+            return Err(WriteError::Length { name, expected, found: data.len() as u64 });
         }
         self.write(data)
     }
@@ -170,11 +130,7 @@ impl Writer {
         };
         let total = self.written + data.len() as u64;
         if total > next.bytes {
-            return Err(WriteError::Length {
-                name: next.name.clone(),
-                expected: next.bytes,
-                found: total,
-            });
+            return Err(WriteError::Length { name: next.name.clone(), expected: next.bytes, found: total });
         }
         self.put(data)?;
         self.written = total;
@@ -200,27 +156,17 @@ impl Writer {
     /// Missing data; I/O. The target is untouched then.
     pub fn finish(mut self) -> Result<u64, WriteError> {
         if let Some(t) = self.next_tensor() {
-            return Err(WriteError::Unfinished {
-                name: t.name.clone(),
-                missing: t.bytes - self.written,
-            });
+            return Err(WriteError::Unfinished { name: t.name.clone(), missing: t.bytes - self.written });
         }
-        let synced = self
-            .out
-            .flush()
-            .and_then(|()| self.out.get_ref().sync_all());
+        let synced = self.out.flush().and_then(|()| self.out.get_ref().sync_all());
         synced.map_err(|e| self.failed("write", e))?;
         let (target, need) = (self.target, self.layout.file_bytes());
-        self.temp
-            .keep(&target)
-            .map_err(|e| WriteError::io("rename the finished file to", &target, need, e))?;
+        self.temp.keep(&target).map_err(|e| WriteError::io("rename the finished file to", &target, need, e))?;
         Ok(need)
     }
 
     fn put(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
-        self.out
-            .write_all(bytes)
-            .map_err(|e| self.failed("write", e))
+        self.out.write_all(bytes).map_err(|e| self.failed("write", e))
     }
 
     fn failed(&self, action: &'static str, source: io::Error) -> WriteError {
@@ -230,11 +176,7 @@ impl Writer {
 
 /// The path to replace: links are followed, so that the link stays and the file behind it changes or comes to be.
 pub(super) fn check_target(target: &Path, inputs: &[&Path]) -> Result<PathBuf, WriteError> {
-    let failed = |source| WriteError::Io {
-        action: "write",
-        path: target.to_owned(),
-        source,
-    };
+    let failed = |source| WriteError::Io { action: "write", path: target.to_owned(), source };
     let path = follow(target).map_err(failed)?;
     let meta = match fs::metadata(&path) {
         Ok(meta) => meta,

@@ -1,5 +1,5 @@
-//! Hessians of linear layers: for every input that weight matrices of a model share, the sums of `x_i x_j` over the tokens of
-//! a text, as `rimatrix --hessian` writes them and rounding with error feedback needs them.
+//! Hessians of linear layers: for every input that weight matrices of a model share, the sums of `x_i x_j` over the
+//! tokens of a text, as `rimatrix --hessian` writes them and rounding with error feedback needs them.
 //!
 //! The file is GGUF. Each input has one tensor, named after the first weight that reads it:
 //!

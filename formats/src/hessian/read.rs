@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::{
-    CHUNK_COUNT, CHUNK_SIZE, COLUMNS, DATASET, DATASET_SHA256, FIRST_CHUNK, HessianError, Hessians,
-    INPUTS, Input, KIND, MODEL_SHA256, Origin, SPECIAL, SUMS, TYPE, VERSION, WEIGHTS,
+    CHUNK_COUNT, CHUNK_SIZE, COLUMNS, DATASET, DATASET_SHA256, FIRST_CHUNK, HessianError, Hessians, INPUTS, Input,
+    KIND, MODEL_SHA256, Origin, SPECIAL, SUMS, TYPE, VERSION, WEIGHTS,
 };
 use crate::gguf::{GgufError, Metadata, TensorInfo};
 use crate::types::TypeId;
@@ -27,9 +27,8 @@ impl Hessians {
             1 => {}
             version => return Err(HessianError::Version(version)),
         }
-        let text = |key: &str| -> Result<String, GgufError> {
-            Ok(GgufError::required(key, meta.get_str(key)?)?.to_owned())
-        };
+        let text =
+            |key: &str| -> Result<String, GgufError> { Ok(GgufError::required(key, meta.get_str(key)?)?.to_owned()) };
         let origin = Origin {
             model_sha256: text(MODEL_SHA256)?,
             dataset: text(DATASET)?,
@@ -57,9 +56,7 @@ impl Hessians {
         let names = GgufError::required(WEIGHTS, meta.get_strs(WEIGHTS)?)?;
         let numbers = GgufError::required(INPUTS, meta.get_i32s(INPUTS)?)?;
         if names.len() != numbers.len() || names.is_empty() {
-            return Err(HessianError::NoHessians(
-                "hessian.weights and hessian.inputs are not of one length",
-            ));
+            return Err(HessianError::NoHessians("hessian.weights and hessian.inputs are not of one length"));
         }
         let mut weights = BTreeMap::new();
         for (name, &number) in names.iter().zip(numbers.iter()) {
@@ -75,28 +72,17 @@ impl Hessians {
             }
             weights.insert(name, number);
         }
-        Ok(Hessians {
-            origin,
-            chunks,
-            inputs,
-            weights,
-        })
+        Ok(Hessians { origin, chunks, inputs, weights })
     }
 }
 
 /// The input of a tensor, which has to be the triangle of `columns` columns.
 fn input(tensor: &TensorInfo, columns: i32) -> Result<Input, HessianError> {
-    let refuse = |what: String| HessianError::Input {
-        name: tensor.name.clone(),
-        what,
-    };
+    let refuse = |what: String| HessianError::Input { name: tensor.name.clone(), what };
     let Some(name) = tensor.name.strip_suffix(SUMS) else {
         return Err(refuse(format!("its name does not end with {SUMS}")));
     };
-    let input = Input {
-        name: name.to_owned(),
-        columns: u64::try_from(columns).unwrap_or(0),
-    };
+    let input = Input { name: name.to_owned(), columns: u64::try_from(columns).unwrap_or(0) };
     let elements = input.elements().filter(|&n| n > 0);
     if tensor.ty != TypeId::F64 || elements != Some(tensor.elements()) {
         return Err(refuse(format!(

@@ -2,10 +2,7 @@ use super::*;
 use crate::gguf::{Gguf, Limits, Metadata, Value};
 
 fn two() -> Hessians {
-    let input = |name: &str, columns| Input {
-        name: name.to_owned(),
-        columns,
-    };
+    let input = |name: &str, columns| Input { name: name.to_owned(), columns };
     Hessians {
         origin: Origin {
             model_sha256: "ab".to_owned(),
@@ -17,9 +14,7 @@ fn two() -> Hessians {
         },
         chunks: 7,
         inputs: vec![input("a.weight", 3), input("c.weight", 2)],
-        weights: [("a.weight", 0), ("b.weight", 0), ("c.weight", 1)]
-            .map(|(name, i)| (name.to_owned(), i))
-            .into(),
+        weights: [("a.weight", 0), ("b.weight", 0), ("c.weight", 1)].map(|(name, i)| (name.to_owned(), i)).into(),
     }
 }
 
@@ -61,11 +56,7 @@ fn contradictions_are_refused_by_name() {
         (VERSION, Value::U32(2), "version is 2"),
         (CHUNK_COUNT, Value::U32(0), "no token"),
         (INPUTS, array(&[0, 0]), "not of one length"),
-        (
-            INPUTS,
-            array(&[0, 0, 2]),
-            "'c.weight': its input is none of the 2",
-        ),
+        (INPUTS, array(&[0, 0, 2]), "'c.weight': its input is none of the 2"),
         (INPUTS, array(&[0, -1, 1]), "'b.weight'"),
         (COLUMNS, array(&[3]), "more tensors than inputs"),
         (COLUMNS, array(&[3, 2, 1]), "fewer tensors than inputs"),

@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 
 use super::{
-    CHUNK_COUNT, CHUNK_SIZE, COLUMNS, DATASET, DATASET_SHA256, FIRST_CHUNK, Hessians, INPUTS,
-    Input, KIND, MODEL_SHA256, SPECIAL, TYPE, VERSION, WEIGHTS,
+    CHUNK_COUNT, CHUNK_SIZE, COLUMNS, DATASET, DATASET_SHA256, FIRST_CHUNK, Hessians, INPUTS, Input, KIND,
+    MODEL_SHA256, SPECIAL, TYPE, VERSION, WEIGHTS,
 };
 use crate::gguf::write::{Layout, NewTensor};
 use crate::gguf::{Array, GgufError, Metadata, StrArray, Value};
@@ -55,17 +55,8 @@ impl Hessians {
     ///
     /// # Panics
     /// When a triangle has another size than its tensor.
-    pub fn write(
-        &self,
-        layout: &Layout,
-        sums: &[Vec<f64>],
-        out: &mut impl Write,
-    ) -> io::Result<()> {
-        assert_eq!(
-            sums.len(),
-            layout.tensors().len(),
-            "a triangle for each input"
-        );
+    pub fn write(&self, layout: &Layout, sums: &[Vec<f64>], out: &mut impl Write) -> io::Result<()> {
+        assert_eq!(sums.len(), layout.tensors().len(), "a triangle for each input");
         out.write_all(layout.header())?;
         let mut bytes = Vec::with_capacity(8 * PART);
         for (tensor, sums) in layout.tensors().iter().zip(sums) {

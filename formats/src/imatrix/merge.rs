@@ -5,10 +5,7 @@ use super::{Entry, Imatrix, ImatrixError};
 impl Imatrix {
     /// An empty matrix for chunks of `chunk_size` tokens, to be filled and written.
     pub fn new(chunk_size: u32) -> Imatrix {
-        Imatrix {
-            chunk_size,
-            ..Imatrix::default()
-        }
+        Imatrix { chunk_size, ..Imatrix::default() }
     }
 
     /// Adds the sums, counts and data sets of `other`; the sums in `f32`, value by value.
@@ -22,16 +19,11 @@ impl Imatrix {
     pub fn merge(&mut self, other: &Imatrix) -> Result<(), ImatrixError> {
         let chunk_size = self.chunk_size;
         for (name, theirs) in &other.entries {
-            let refuse = |what: String| {
-                Err(ImatrixError::Entry {
-                    name: name.clone(),
-                    what,
-                })
-            };
-            let ours = self.entries.entry(name.clone()).or_insert_with(|| Entry {
-                sums: vec![0.0; theirs.sums.len()],
-                counts: vec![0; theirs.counts.len()],
-            });
+            let refuse = |what: String| Err(ImatrixError::Entry { name: name.clone(), what });
+            let ours = self
+                .entries
+                .entry(name.clone())
+                .or_insert_with(|| Entry { sums: vec![0.0; theirs.sums.len()], counts: vec![0; theirs.counts.len()] });
             if ours.sums.len() != theirs.sums.len() {
                 return refuse(format!(
                     "{} columns in one file, {} in another; are they of one model?",
@@ -50,11 +42,7 @@ impl Imatrix {
                 (n, m) if n == m || other.legacy && m == 1 => {}
                 (n, m) => return refuse(format!("{n} experts in one file, {m} in another")),
             }
-            let factor = if other.legacy {
-                i64::from(chunk_size)
-            } else {
-                1
-            };
+            let factor = if other.legacy { i64::from(chunk_size) } else { 1 };
             let spread = theirs.counts.iter().cycle();
             for (a, &b) in ours.counts.iter_mut().zip(spread) {
                 match b.checked_mul(factor).and_then(|b| a.checked_add(b)) {
@@ -75,9 +63,9 @@ impl Imatrix {
         let counts = self.entries.values().flat_map(|e| &e.counts);
         let most = counts.copied().max().unwrap_or(0).max(0);
         let chunks = most / i64::from(self.chunk_size.max(1));
-        self.chunk_count = i32::try_from(chunks).map(i32::cast_unsigned).map_err(|_| {
-            ImatrixError::NoData("its counts are beyond any text; the file is damaged")
-        })?;
+        self.chunk_count = i32::try_from(chunks)
+            .map(i32::cast_unsigned)
+            .map_err(|_| ImatrixError::NoData("its counts are beyond any text; the file is damaged"))?;
         Ok(())
     }
 }

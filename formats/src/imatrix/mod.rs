@@ -78,23 +78,13 @@ impl Imatrix {
         if bytes.is_empty() {
             return Err(ImatrixError::NoData("it is empty"));
         }
-        if bytes.starts_with(b"GGUF") {
-            read::gguf(bytes)
-        } else {
-            read::legacy(bytes)
-        }
+        if bytes.starts_with(b"GGUF") { read::gguf(bytes) } else { read::legacy(bytes) }
     }
 
     /// The importance of every column of `name`, expert after expert, as llama-quantize passes it to the
     /// encoders: mean squares, 1 for experts that saw no token. `None` when the file lacks the weight.
     pub fn importance(&self, name: &str) -> Option<Vec<f32>> {
-        self.entries.get(name).map(|e| {
-            if self.legacy {
-                e.legacy_means()
-            } else {
-                e.means()
-            }
-        })
+        self.entries.get(name).map(|e| if self.legacy { e.legacy_means() } else { e.means() })
     }
 }
 
@@ -104,9 +94,7 @@ impl Entry {
         let experts = self.sums.chunks_exact(columns).zip(&self.counts);
         let mean = |(sums, &count): (&[f32], &i64)| -> Vec<f32> {
             let count = count as f32;
-            sums.iter()
-                .map(|&s| if count > 0.0 { s / count } else { 1.0 })
-                .collect()
+            sums.iter().map(|&s| if count > 0.0 { s / count } else { 1.0 }).collect()
         };
         experts.flat_map(mean).collect()
     }

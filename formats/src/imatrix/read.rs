@@ -14,10 +14,7 @@ pub fn gguf(bytes: &[u8]) -> Result<Imatrix, ImatrixError> {
     let meta = &gguf.meta;
     let datasets = GgufError::required(DATASETS, meta.get_strs(DATASETS)?)?;
     let mut out = Imatrix {
-        datasets: datasets
-            .iter()
-            .map(|s| String::from_utf8_lossy(s).into_owned())
-            .collect(),
+        datasets: datasets.iter().map(|s| String::from_utf8_lossy(s).into_owned()).collect(),
         chunk_count: GgufError::required(CHUNK_COUNT, meta.get_u32(CHUNK_COUNT)?)?,
         chunk_size: GgufError::required(CHUNK_SIZE, meta.get_u32(CHUNK_SIZE)?)?,
         ..Imatrix::default()
@@ -31,33 +28,21 @@ pub fn gguf(bytes: &[u8]) -> Result<Imatrix, ImatrixError> {
         }
     }
     for (name, pair) in pairs {
-        let refuse = |what: &str| {
-            Err(ImatrixError::Entry {
-                name: name.to_owned(),
-                what: what.to_owned(),
-            })
-        };
+        let refuse = |what: &str| Err(ImatrixError::Entry { name: name.to_owned(), what: what.to_owned() });
         let [Some(sums), Some(counts)] = pair else {
             return refuse("only one of .in_sum2 and .counts is there");
         };
-        let (Some(sums), Some(counts)) = (floats(&gguf, bytes, sums), floats(&gguf, bytes, counts))
-        else {
+        let (Some(sums), Some(counts)) = (floats(&gguf, bytes, sums), floats(&gguf, bytes, counts)) else {
             return refuse("sums and counts must be of type f32");
         };
         if counts.is_empty() || sums.is_empty() || sums.len() % counts.len() != 0 {
-            return refuse(&format!(
-                "{} counts cannot belong to {} sums",
-                counts.len(),
-                sums.len()
-            ));
+            return refuse(&format!("{} counts cannot belong to {} sums", counts.len(), sums.len()));
         }
         let counts = counts.into_iter().map(round).collect();
         out.entries.insert(name.to_owned(), Entry { sums, counts });
     }
     if out.entries.is_empty() {
-        return Err(ImatrixError::NoData(
-            "it has no tensor named *.in_sum2; is it a model?",
-        ));
+        return Err(ImatrixError::NoData("it has no tensor named *.in_sum2; is it a model?"));
     }
     Ok(out)
 }
@@ -77,11 +62,7 @@ fn floats(gguf: &Gguf, bytes: &[u8], t: &TensorInfo) -> Option<Vec<f32>> {
 }
 
 fn to_floats(data: &[u8]) -> Vec<f32> {
-    data.as_chunks::<4>()
-        .0
-        .iter()
-        .map(|b| f32::from_le_bytes(*b))
-        .collect()
+    data.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect()
 }
 
 /// What is left of a legacy file.
@@ -98,10 +79,7 @@ impl<'a> Rest<'a> {
                 self.pos += n;
                 Ok(taken)
             }
-            None => self.refuse(format!(
-                "{what} needs {n} bytes where {} are left",
-                left.len()
-            )),
+            None => self.refuse(format!("{what} needs {n} bytes where {} are left", left.len())),
         }
     }
 
@@ -121,10 +99,7 @@ impl<'a> Rest<'a> {
     }
 
     fn refuse<T>(&self, what: String) -> Result<T, ImatrixError> {
-        Err(ImatrixError::Legacy {
-            what,
-            offset: self.pos as u64,
-        })
+        Err(ImatrixError::Legacy { what, offset: self.pos as u64 })
     }
 }
 
@@ -140,10 +115,7 @@ pub fn legacy(bytes: &[u8]) -> Result<Imatrix, ImatrixError> {
     if n_entries < 1 {
         return rest.refuse(format!("the number of entries is {n_entries}"));
     }
-    let mut out = Imatrix {
-        legacy: true,
-        ..Imatrix::default()
-    };
+    let mut out = Imatrix { legacy: true, ..Imatrix::default() };
     for i in 1..=n_entries {
         let len = rest.len(&format!("entry {i}: the length of the name"))?;
         let name = c_text(rest.take(len, &format!("entry {i}: the name"))?);
@@ -154,20 +126,12 @@ pub fn legacy(bytes: &[u8]) -> Result<Imatrix, ImatrixError> {
         }
         let values = rest.take(n.saturating_mul(4), &format!("entry {i}: {n} values"))?;
         // A name that comes twice keeps its last values.
-        out.entries.insert(
-            name,
-            Entry {
-                sums: to_floats(values),
-                counts: vec![calls.into()],
-            },
-        );
+        out.entries.insert(name, Entry { sums: to_floats(values), counts: vec![calls.into()] });
     }
     // Old files end here; what follows is taken as far as it goes.
     if let Ok(chunks) = rest.i32("the number of chunks") {
         out.chunk_count = chunks.max(0) as u32;
-        if let Ok(name) = rest
-            .len("the data set")
-            .and_then(|n| rest.take(n, "the data set"))
+        if let Ok(name) = rest.len("the data set").and_then(|n| rest.take(n, "the data set"))
             && !name.is_empty()
         {
             out.datasets.push(c_text(name));

@@ -27,9 +27,9 @@ impl Imatrix {
             }
         }
         match form {
-            Form::Gguf if self.legacy => Err(ImatrixError::NoData(
-                "the legacy form has no sums; merge it into a new matrix first",
-            )),
+            Form::Gguf if self.legacy => {
+                Err(ImatrixError::NoData("the legacy form has no sums; merge it into a new matrix first"))
+            }
             Form::Gguf => self.gguf(),
             Form::Legacy => self.dat(),
         }
@@ -51,11 +51,7 @@ impl Imatrix {
             let sums = [e.sums.len() as u64 / experts, experts];
             let counts = [1, experts];
             for (suffix, shape) in [(SUMS, sums), (COUNTS, counts)] {
-                tensors.push(NewTensor::new(
-                    format!("{name}{suffix}"),
-                    ggml_shape(&shape),
-                    TypeId::F32,
-                ));
+                tensors.push(NewTensor::new(format!("{name}{suffix}"), ggml_shape(&shape), TypeId::F32));
             }
         }
         let layout = Layout::new(&meta, &tensors)?;
@@ -71,10 +67,7 @@ impl Imatrix {
     }
 
     fn dat(&self) -> Result<Vec<u8>, ImatrixError> {
-        let stored = self
-            .entries
-            .iter()
-            .filter(|(_, e)| self.legacy || e.counts.iter().any(|&c| c != 0));
+        let stored = self.entries.iter().filter(|(_, e)| self.legacy || e.counts.iter().any(|&c| c != 0));
         let n_entries = stored.clone().count();
         let mut out = Vec::new();
         put(&mut out, "", "entries", n_entries as i64)?;
@@ -98,12 +91,7 @@ impl Imatrix {
         }
         put(&mut out, "", "chunks", self.chunk_count.into())?;
         let dataset = self.datasets.last().map_or("", String::as_str);
-        put(
-            &mut out,
-            dataset,
-            "bytes of the data set",
-            dataset.len() as i64,
-        )?;
+        put(&mut out, dataset, "bytes of the data set", dataset.len() as i64)?;
         out.extend_from_slice(dataset.as_bytes());
         Ok(out)
     }

@@ -20,23 +20,15 @@ pub struct NewTensor<'a> {
 ///
 /// # Errors
 /// A name given twice, or that of the metadata; sizes that overflow; a header longer than the format allows.
-pub fn header(
-    metadata: &[(&str, &str)],
-    tensors: &[NewTensor<'_>],
-) -> Result<Vec<u8>, SafetensorsError> {
+pub fn header(metadata: &[(&str, &str)], tensors: &[NewTensor<'_>]) -> Result<Vec<u8>, SafetensorsError> {
     let mut object = Map::new();
     if !metadata.is_empty() {
-        let texts = metadata
-            .iter()
-            .map(|&(k, v)| (k.to_owned(), Value::from(v)));
+        let texts = metadata.iter().map(|&(k, v)| (k.to_owned(), Value::from(v)));
         object.insert("__metadata__".to_owned(), Value::Object(texts.collect()));
     }
     let mut end = 0u64;
     for t in tensors {
-        let wrong = |what| SafetensorsError::Entry {
-            name: t.name.to_owned(),
-            what,
-        };
+        let wrong = |what| SafetensorsError::Entry { name: t.name.to_owned(), what };
         let elements = t.shape.iter().try_fold(1u64, |n, &d| n.checked_mul(d));
         let start = end;
         end = elements
@@ -70,11 +62,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let tensors = [
-            ("b", Dtype::F32, &[2u64, 3][..]),
-            ("a", Dtype::F16, &[5]),
-            ("c", Dtype::U8, &[]),
-        ];
+        let tensors = [("b", Dtype::F32, &[2u64, 3][..]), ("a", Dtype::F16, &[5]), ("c", Dtype::U8, &[])];
         let tensors = tensors.map(|(name, dtype, shape)| NewTensor { name, dtype, shape });
         let texts = [("made by", "a \"test\""), ("n", "3")];
         let mut file = header(&texts, &tensors).unwrap();
@@ -82,10 +70,7 @@ mod tests {
         let data = file.len() as u64;
         file.resize(file.len() + 24 + 10 + 1, 0);
         let read = parse(&file, file.len() as u64).unwrap();
-        let places: Vec<_> = read
-            .iter()
-            .map(|t| (t.name.as_str(), t.offset - data, t.bytes))
-            .collect();
+        let places: Vec<_> = read.iter().map(|t| (t.name.as_str(), t.offset - data, t.bytes)).collect();
         assert_eq!(places, [("a", 24, 10), ("b", 0, 24), ("c", 34, 1)]);
         assert_eq!(read[1].shape, [2, 3]);
         let got = metadata(&file, file.len() as u64).unwrap();
@@ -97,16 +82,9 @@ mod tests {
 
     #[test]
     fn what_cannot_be_written_is_named() {
-        let tensor = |name, shape| NewTensor {
-            name,
-            dtype: Dtype::F32,
-            shape,
-        };
+        let tensor = |name, shape| NewTensor { name, dtype: Dtype::F32, shape };
         for (tensors, message) in [
-            (
-                vec![tensor("w", &[1][..]), tensor("w", &[1])],
-                "'w': cannot be in the file twice",
-            ),
+            (vec![tensor("w", &[1][..]), tensor("w", &[1])], "'w': cannot be in the file twice"),
             (vec![tensor("__metadata__", &[1][..])], "twice"),
             (vec![tensor("w", &[1 << 40, 1 << 40][..])], "size overflows"),
         ] {

@@ -43,12 +43,7 @@ fn encode(x: &[f32], _importance: Option<&[f32]>, row: &mut [u8]) {
 /// Products of the converted values (exact in `f32`), summed in order in double precision.
 fn dot_ref(w: &[u8], x: &[u8]) -> f32 {
     let mut acc = 0.0f64;
-    for (a, b) in w
-        .as_chunks::<BYTES>()
-        .0
-        .iter()
-        .zip(x.as_chunks::<BYTES>().0)
-    {
+    for (a, b) in w.as_chunks::<BYTES>().0.iter().zip(x.as_chunks::<BYTES>().0) {
         let product = f16_to_f32(u16::from_le_bytes(*a)) * f16_to_f32(u16::from_le_bytes(*b));
         acc += f64::from(product);
     }

@@ -42,12 +42,7 @@ fn encode(x: &[f32], _importance: Option<&[f32]>, row: &mut [u8]) {
 /// `f32` products, summed in order in double precision.
 fn dot_ref(w: &[u8], x: &[u8]) -> f32 {
     let mut acc = 0.0f64;
-    for (a, b) in w
-        .as_chunks::<BYTES>()
-        .0
-        .iter()
-        .zip(x.as_chunks::<BYTES>().0)
-    {
+    for (a, b) in w.as_chunks::<BYTES>().0.iter().zip(x.as_chunks::<BYTES>().0) {
         acc += f64::from(f32::from_le_bytes(*a) * f32::from_le_bytes(*b));
     }
     acc as f32

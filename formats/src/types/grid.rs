@@ -1,7 +1,7 @@
 //! Blocks whose scales are decided: what each element may still become, and where its code goes.
 //!
-//! An encoder finds scales and codes together. Rounding with error feedback takes the scales of an encoder and then chooses
-//! the codes one after the other, each after the errors of those before it were passed on.
+//! An encoder finds scales and codes together. Rounding with error feedback takes the scales of an encoder and then
+//! chooses the codes one after the other, each after the errors of those before it were passed on.
 
 use super::num::f16_at;
 
@@ -76,11 +76,7 @@ impl Grid {
     /// values are equal, because the scale is 0, it is the code of level 0 or of the level above it.
     pub fn nearest(&self, step: Step, x: f64) -> u8 {
         let scale = f64::from(step.scale);
-        let level = if scale == 0.0 {
-            0.0
-        } else {
-            (x + f64::from(step.offset)) / scale
-        };
+        let level = if scale == 0.0 { 0.0 } else { (x + f64::from(step.offset)) / scale };
         match self.levels {
             Levels::Even { lowest, count } => {
                 let (lowest, above) = (f64::from(lowest), f64::from(count - 1));
@@ -99,18 +95,12 @@ impl Grid {
 
 /// The step of a block that begins with its scale, for [`Grid::steps`].
 pub(super) fn scale_first(block: &[u8], steps: &mut [Step]) {
-    steps[0] = Step {
-        scale: f16_at(block, 0),
-        offset: 0.0,
-    };
+    steps[0] = Step { scale: f16_at(block, 0), offset: 0.0 };
 }
 
 /// The same of a block in which the minimum follows.
 pub(super) fn scale_and_minimum_first(block: &[u8], steps: &mut [Step]) {
-    steps[0] = Step {
-        scale: f16_at(block, 0),
-        offset: -f16_at(block, 2),
-    };
+    steps[0] = Step { scale: f16_at(block, 0), offset: -f16_at(block, 2) };
 }
 
 /// A whole block, or its codes, as an array.
@@ -196,10 +186,7 @@ mod tests {
 
     #[test]
     fn what_lies_outside_becomes_the_nearest_end() {
-        let step = Step {
-            scale: -0.5,
-            offset: 0.0,
-        };
+        let step = Step { scale: -0.5, offset: 0.0 };
         let grid = TypeId::Q4_0.grid().unwrap();
         let of = |x: f64| grid.nearest(step, x);
         assert_eq!([of(100.0), of(-100.0), of(0.25), of(-0.75)], [0, 15, 8, 10]);

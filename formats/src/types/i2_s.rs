@@ -54,11 +54,7 @@ impl Interleave {
         if columns.is_multiple_of(multiple) {
             return Ok(());
         }
-        Err(TernaryError::Columns {
-            ty: TypeId::I2_S,
-            columns,
-            multiple,
-        })
+        Err(TernaryError::Columns { ty: TypeId::I2_S, columns, multiple })
     }
 }
 
@@ -72,12 +68,7 @@ fn row_bytes(row: usize, columns: usize) -> std::ops::Range<usize> {
 }
 
 /// Unpacks one row of whole blocks.
-pub(super) fn unpack_row(
-    interleave: Interleave,
-    row: usize,
-    data: &[u8],
-    out: &mut [i8],
-) -> Result<(), BadCode> {
+pub(super) fn unpack_row(interleave: Interleave, row: usize, data: &[u8], out: &mut [i8]) -> Result<(), BadCode> {
     let (block, stride) = (interleave.block(), interleave.block() / 4);
     let bytes = &data[row_bytes(row, out.len())];
     let mut damaged = 0;
@@ -101,10 +92,7 @@ pub(super) fn unpack_row(
 pub(super) fn pack_row(interleave: Interleave, row: usize, codes: &[i8], data: &mut [u8]) {
     let (block, stride) = (interleave.block(), interleave.block() / 4);
     let bytes = &mut data[row_bytes(row, codes.len())];
-    for (bytes, codes) in bytes
-        .chunks_exact_mut(stride)
-        .zip(codes.chunks_exact(block))
-    {
+    for (bytes, codes) in bytes.chunks_exact_mut(stride).zip(codes.chunks_exact(block)) {
         for (p, byte) in bytes.iter_mut().enumerate() {
             *byte = (0..4).fold(0, |b, g| b << 2 | (codes[g * stride + p] + 1) as u8);
         }

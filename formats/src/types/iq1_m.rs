@@ -9,9 +9,7 @@
 //! x      = d * (2 s + 1) * (point +- 1/8)
 //! ```
 
-use super::codebook::{
-    self, Placed, Split, TernaryCodebook, ascending, scale_code, ternary_codebook,
-};
+use super::codebook::{self, Placed, Split, TernaryCodebook, ascending, scale_code, ternary_codebook};
 use super::k_block::{self, BLOCK, Rows};
 use super::lanes::{Portable, Simd};
 use super::num::{f16_to_f32, f32_to_f16};
@@ -65,10 +63,7 @@ fn steps(block: &[u8; BYTES], g: usize) -> i32 {
 /// The point of weights `8 l .. 8 l + 7`, and whether it is shifted down.
 fn point(block: &[u8; BYTES], l: usize) -> (u16, bool) {
     let high = block[HIGH + l / 2] >> (4 * (l % 2)) & 15;
-    (
-        u16::from(block[l]) | u16::from(high & 7) << 8,
-        high >> 3 == 1,
-    )
+    (u16::from(block[l]) | u16::from(high & 7) << 8, high >> 3 == 1)
 }
 
 fn decode(row: &[u8], out: &mut [f32]) {
@@ -85,8 +80,8 @@ fn decode(row: &[u8], out: &mut [f32]) {
     });
 }
 
-/// Per block `acc += (dw * dx) * (sum + 1/8 * shifts)`, with `sum` of the points and `shifts` of the activations that are
-/// added or, where the shift is down, taken away, each times the group's steps.
+/// Per block `acc += (dw * dx) * (sum + 1/8 * shifts)`, with `sum` of the points and `shifts` of the activations that
+/// are added or, where the shift is down, taken away, each times the group's steps.
 fn dot_ref(w: &[u8], act: &[u8]) -> f32 {
     let mut acc = 0.0f32;
     for (x, y) in q8_k::block_pairs::<BYTES>(w, act) {
@@ -95,10 +90,7 @@ fn dot_ref(w: &[u8], act: &[u8]) -> f32 {
             let (point, down) = point(x, l);
             let steps = steps(x, l / 2);
             let products = codebook::IQ1[usize::from(point)].iter().zip(q);
-            sum += steps
-                * products
-                    .map(|(p, q)| i32::from(*p) * i32::from(*q as i8))
-                    .sum::<i32>();
+            sum += steps * products.map(|(p, q)| i32::from(*p) * i32::from(*q as i8)).sum::<i32>();
             let quants: i32 = q.iter().map(|q| i32::from(*q as i8)).sum();
             shifts += if down { -steps } else { steps } * quants;
         }
@@ -125,11 +117,7 @@ pub fn encode_on<S: Simd>(simd: S, x: &[f32], importance: Option<&[f32]>, row: &
             let importance = batch.importance.map(|importance| &importance[b]);
             let weight = codebook::error_weights(x, importance, 2.0, |x, _| x * x);
             let mut placed = [Placed::default(); GROUPS];
-            let groups = x
-                .as_chunks::<SIZE>()
-                .0
-                .iter()
-                .zip(weight.as_chunks::<SIZE>().0);
+            let groups = x.as_chunks::<SIZE>().0.iter().zip(weight.as_chunks::<SIZE>().0);
             for (placed, (x, weight)) in placed.iter_mut().zip(groups) {
                 *placed = fit_group(simd, book, x, weight);
             }
@@ -140,15 +128,8 @@ pub fn encode_on<S: Simd>(simd: S, x: &[f32], importance: Option<&[f32]>, row: &
 
 /// The best split of a group, as points; its halves may be shifted apart. A group of zeros has scale zero.
 #[inline(always)]
-fn fit_group<S: Simd>(
-    simd: S,
-    book: &TernaryCodebook,
-    x: &[f32; SIZE],
-    weight: &[f32; SIZE],
-) -> Placed {
-    let largest = x
-        .iter()
-        .fold(x[0].abs(), |m, v| if m > v.abs() { m } else { v.abs() });
+fn fit_group<S: Simd>(simd: S, book: &TernaryCodebook, x: &[f32; SIZE], weight: &[f32; SIZE]) -> Placed {
+    let largest = x.iter().fold(x[0].abs(), |m, v| if m > v.abs() { m } else { v.abs() });
     if largest < ZERO_BELOW {
         return Placed::default();
     }
@@ -158,11 +139,7 @@ fn fit_group<S: Simd>(
     for (rank, &i) in order.iter().enumerate() {
         let i = usize::from(i);
         for half in 0..2 {
-            let (wx, w) = if i / (SIZE / 2) == half {
-                (weight[i] * x[i], weight[i])
-            } else {
-                (0.0, 0.0)
-            };
+            let (wx, w) = if i / (SIZE / 2) == half { (weight[i] * x[i], weight[i]) } else { (0.0, 0.0) };
             sum_x[half][rank + 1] = sum_x[half][rank] + wx;
             sum_w[half][rank + 1] = sum_w[half][rank] + w;
         }
@@ -196,8 +173,8 @@ fn fit_group<S: Simd>(
     best.place(simd, book, (x, weight), &order)
 }
 
-/// Writes a block; its scale is fitted once more to what the groups have become. Points are written also where all scales
-/// are zero, as the reference does.
+/// Writes a block; its scale is fitted once more to what the groups have become. Points are written also where all
+/// scales are zero, as the reference does.
 fn write(
     book: &TernaryCodebook,
     placed: &[Placed; GROUPS],
@@ -206,9 +183,7 @@ fn write(
     block: &mut [u8; BYTES],
 ) {
     block.fill(0);
-    let largest = placed
-        .iter()
-        .fold(0.0, |m, p| if m > p.scale { m } else { p.scale });
+    let largest = placed.iter().fold(0.0, |m, p| if m > p.scale { m } else { p.scale });
     for (l, low) in block[..HIGH].iter_mut().enumerate() {
         *low = placed[l / 2].points[l % 2] as u8;
     }

@@ -9,9 +9,7 @@
 //! x      = d * (2 s + 1) * (point +- 1/8)
 //! ```
 
-use super::codebook::{
-    self, Placed, Split, TernaryCodebook, ascending, scale_code, ternary_codebook,
-};
+use super::codebook::{self, Placed, Split, TernaryCodebook, ascending, scale_code, ternary_codebook};
 use super::k_block::{self, BLOCK, Rows};
 use super::lanes::{Portable, Simd};
 use super::num::{f16_at, put_f16};
@@ -79,10 +77,7 @@ fn dot_ref(w: &[u8], act: &[u8]) -> f32 {
         for (g, q) in q8_k::quants(y).as_chunks::<SIZE>().0.iter().enumerate() {
             let (points, steps, down) = group(x, g);
             let products = points.into_iter().flatten().zip(q);
-            sum += steps
-                * products
-                    .map(|(p, q)| i32::from(*p) * i32::from(*q as i8))
-                    .sum::<i32>();
+            sum += steps * products.map(|(p, q)| i32::from(*p) * i32::from(*q as i8)).sum::<i32>();
             let quants = q8_k::bsum(y, 2 * g) + q8_k::bsum(y, 2 * g + 1);
             shifts += if down { -steps } else { steps } * quants;
         }
@@ -109,14 +104,9 @@ pub fn encode_on<S: Simd>(simd: S, x: &[f32], importance: Option<&[f32]>, row: &
         }
         for (b, (x, block)) in batch.x.iter().zip(batch.out).enumerate() {
             let importance = batch.importance.map(|importance| &importance[b]);
-            let weight =
-                codebook::error_weights(x, importance, 2.0, |x, sigma2| (sigma2 + x * x).sqrt());
+            let weight = codebook::error_weights(x, importance, 2.0, |x, sigma2| (sigma2 + x * x).sqrt());
             let mut placed = [Placed::default(); GROUPS];
-            let groups = x
-                .as_chunks::<SIZE>()
-                .0
-                .iter()
-                .zip(weight.as_chunks::<SIZE>().0);
+            let groups = x.as_chunks::<SIZE>().0.iter().zip(weight.as_chunks::<SIZE>().0);
             for (placed, (x, weight)) in placed.iter_mut().zip(groups) {
                 *placed = fit_group(simd, book, x, weight);
             }
@@ -127,15 +117,8 @@ pub fn encode_on<S: Simd>(simd: S, x: &[f32], importance: Option<&[f32]>, row: &
 
 /// The best split of a group, as points. A group of zeros has scale zero.
 #[inline(always)]
-fn fit_group<S: Simd>(
-    simd: S,
-    book: &TernaryCodebook,
-    x: &[f32; SIZE],
-    weight: &[f32; SIZE],
-) -> Placed {
-    let largest = x
-        .iter()
-        .fold(x[0].abs(), |m, v| if m > v.abs() { m } else { v.abs() });
+fn fit_group<S: Simd>(simd: S, book: &TernaryCodebook, x: &[f32; SIZE], weight: &[f32; SIZE]) -> Placed {
+    let largest = x.iter().fold(x[0].abs(), |m, v| if m > v.abs() { m } else { v.abs() });
     if largest < ZERO_BELOW {
         return Placed::default();
     }
@@ -149,16 +132,8 @@ fn fit_group<S: Simd>(
     let mut best = Split::none();
     for i1 in 0..=SIZE {
         for i2 in i1..=SIZE {
-            let x = [
-                sum_x[i1] - sum_x[0],
-                sum_x[i2] - sum_x[i1],
-                sum_x[SIZE] - sum_x[i2],
-            ];
-            let w = [
-                sum_w[i1] - sum_w[0],
-                sum_w[i2] - sum_w[i1],
-                sum_w[SIZE] - sum_w[i2],
-            ];
+            let x = [sum_x[i1] - sum_x[0], sum_x[i2] - sum_x[i1], sum_x[SIZE] - sum_x[i2]];
+            let w = [sum_w[i1] - sum_w[0], sum_w[i2] - sum_w[i1], sum_w[SIZE] - sum_w[i2]];
             for (down, shift) in [(false, SHIFT), (true, -SHIFT)] {
                 let q = [shift - 1.0, shift, shift + 1.0];
                 let sum_qx = x[0] * q[0] + x[1] * q[1] + x[2] * q[2];
@@ -175,9 +150,7 @@ fn fit_group<S: Simd>(
 
 /// Points are written also where all scales are zero, as the reference does.
 fn write(placed: &[Placed; GROUPS], block: &mut [u8; BYTES]) {
-    let largest = placed
-        .iter()
-        .fold(0.0, |m, p| if m > p.scale { m } else { p.scale });
+    let largest = placed.iter().fold(0.0, |m, p| if m > p.scale { m } else { p.scale });
     let d = largest / 15.0;
     // The factor is ggml's: points are found with scales that are too small.
     put_f16(block, 0, if largest == 0.0 { 0.0 } else { d * 1.125 });

@@ -11,9 +11,7 @@
 
 use std::sync::OnceLock;
 
-use super::codebook::{
-    self, Again, BlockFit, Codebook, Kind, Unpacked, grids, scale_code, with_even_sign,
-};
+use super::codebook::{self, Again, BlockFit, Codebook, Kind, Unpacked, grids, scale_code, with_even_sign};
 use super::k_block::BLOCK;
 use super::lanes::{Portable, Simd};
 use super::num::put_f16;
@@ -98,12 +96,7 @@ fn write(fit: &BlockFit<GROUPS>, block: &mut [u8; BYTES]) {
     let d = fit.largest / 31.0;
     put_f16(block, 0, d);
     let inverse = 1.0 / d;
-    for (l, code) in block[CODES..SCALES]
-        .as_chunks_mut::<2>()
-        .0
-        .iter_mut()
-        .enumerate()
-    {
+    for (l, code) in block[CODES..SCALES].as_chunks_mut::<2>().0.iter_mut().enumerate() {
         let (g, k) = (l / 2, l % 2);
         *code = (fit.points[g][k] | u16::from(fit.signs[g][k]) << 9).to_le_bytes();
     }

@@ -10,9 +10,7 @@
 
 use std::sync::OnceLock;
 
-use super::codebook::{
-    self, Again, BlockFit, Codebook, Kind, Unpacked, grids, scale_code, with_even_sign,
-};
+use super::codebook::{self, Again, BlockFit, Codebook, Kind, Unpacked, grids, scale_code, with_even_sign};
 use super::k_block::BLOCK;
 use super::lanes::{Portable, Simd};
 use super::num::put_f16;
@@ -30,10 +28,7 @@ pub const INFO: TypeInfo = TypeInfo {
     name: "iq2_xxs",
     block: BLOCK,
     bytes: BYTES,
-    fields: &[
-        Field::new(Part::Scale, Format::F16, 0),
-        Field::new(Part::Codes, Format::Bits, CODES),
-    ],
+    fields: &[Field::new(Part::Scale, Format::F16, 0), Field::new(Part::Codes, Format::Bits, CODES)],
     codebook: None,
     act: Some(TypeId::Q8_K),
     decode: Some(decode),
@@ -44,8 +39,8 @@ pub const INFO: TypeInfo = TypeInfo {
 fn unpack(block: &[u8; BYTES]) -> Unpacked<GROUPS> {
     let mut unpacked = Unpacked::new();
     for (g, group) in block[CODES..].as_chunks::<8>().0.iter().enumerate() {
-        let [places, rest] = [0, 4]
-            .map(|at| u32::from_le_bytes([group[at], group[at + 1], group[at + 2], group[at + 3]]));
+        let [places, rest] =
+            [0, 4].map(|at| u32::from_le_bytes([group[at], group[at + 1], group[at + 2], group[at + 3]]));
         for (l, place) in places.to_le_bytes().into_iter().enumerate() {
             let signs = with_even_sign((rest >> (7 * l)) as u8);
             unpacked.put(4 * g + l, &codebook::IQ2_XXS[usize::from(place)], signs);

@@ -94,9 +94,9 @@ pub fn encode_on<S: Simd>(simd: S, x: &[f32], importance: Option<&[f32]>, row: &
 
 /// Points and signs are written also where all scales are zero, as the reference does.
 ///
-/// It does one thing more: places in the codebook (but for their ninth bits) and signs of a group after one of zeros take
-/// the room of the zeros, so that a block with zeros before other weights decodes to something else. Files are the same
-/// only with that.
+/// It does one thing more: places in the codebook (but for their ninth bits) and signs of a group after one of zeros
+/// take the room of the zeros, so that a block with zeros before other weights decodes to something else. Files are the
+/// same only with that.
 fn write(fit: &BlockFit<GROUPS>, block: &mut [u8; BYTES]) {
     block.fill(0);
     let searched = (0..GROUPS).filter(|&g| !fit.zero[g]);

@@ -10,9 +10,7 @@
 
 use std::sync::OnceLock;
 
-use super::codebook::{
-    self, Again, BlockFit, Codebook, Kind, Unpacked, grids, scale_code, with_even_sign,
-};
+use super::codebook::{self, Again, BlockFit, Codebook, Kind, Unpacked, grids, scale_code, with_even_sign};
 use super::k_block::BLOCK;
 use super::lanes::{Portable, Simd};
 use super::num::put_f16;
@@ -45,11 +43,7 @@ pub const INFO: TypeInfo = TypeInfo {
 
 fn unpack(block: &[u8; BYTES]) -> Unpacked<GROUPS> {
     let mut unpacked = Unpacked::new();
-    let words = block[SIGNS..]
-        .as_chunks::<4>()
-        .0
-        .iter()
-        .map(|word| u32::from_le_bytes(*word));
+    let words = block[SIGNS..].as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word));
     for (g, word) in words.enumerate() {
         for l in 0..4 {
             let signs = with_even_sign((word >> (7 * l)) as u8);

@@ -19,9 +19,7 @@ const HALF: usize = BLOCK / 2;
 const _: () = assert!(BYTES == size_of::<u16>() + HALF);
 
 /// The levels, densest around zero; none of them is zero.
-pub(super) const LEVELS: [i8; 16] = [
-    -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113,
-];
+pub(super) const LEVELS: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
 
 /// Blocks whose largest magnitude is below this count as zero.
 const ZERO_BELOW: f32 = 1e-15;
@@ -35,10 +33,7 @@ pub const INFO: TypeInfo = TypeInfo {
     name: "iq4_nl",
     block: BLOCK,
     bytes: BYTES,
-    fields: &[
-        Field::new(Part::Scale, Format::F16, 0),
-        Field::new(Part::Codes, Format::Bits, 2),
-    ],
+    fields: &[Field::new(Part::Scale, Format::F16, 0), Field::new(Part::Codes, Format::Bits, 2)],
     codebook: Some(&LEVELS),
     act: Some(TypeId::Q8_0),
     decode: Some(decode),
@@ -55,12 +50,7 @@ pub(super) const GRID: Grid = Grid {
 };
 
 fn decode(row: &[u8], out: &mut [f32]) {
-    for (b, y) in row
-        .as_chunks::<BYTES>()
-        .0
-        .iter()
-        .zip(out.as_chunks_mut::<BLOCK>().0)
-    {
+    for (b, y) in row.as_chunks::<BYTES>().0.iter().zip(out.as_chunks_mut::<BLOCK>().0) {
         let d = f16_at(b, 0);
         let (low, high) = y.split_at_mut(HALF);
         for ((q, lo), hi) in b[2..].iter().zip(low).zip(high) {
@@ -128,11 +118,7 @@ pub(super) fn search_scale(x: &[f32; BLOCK], weight: &[f32; BLOCK]) -> f32 {
         _ => (k as i32 - 1 - TRIES + i32::from(LEVELS[0])) as f32 / extreme,
     });
     let (sumqx, sumq2) = fit(x, weight, &id);
-    let mut scale = if sumq2[0] > 0.0 {
-        sumqx[0] / sumq2[0]
-    } else {
-        0.0
-    };
+    let mut scale = if sumq2[0] > 0.0 { sumqx[0] / sumq2[0] } else { 0.0 };
     let mut best = scale * sumqx[0];
     for (&qx, &q2) in sumqx.iter().zip(&sumq2).skip(1) {
         if q2 > 0.0 && qx * qx > best * q2 {
@@ -144,10 +130,7 @@ pub(super) fn search_scale(x: &[f32; BLOCK], weight: &[f32; BLOCK]) -> f32 {
 }
 
 /// The weights of the elements' errors; without importance they are the squares of the elements.
-pub(super) fn error_weights<const N: usize>(
-    x: &[f32; N],
-    importance: Option<&[f32; N]>,
-) -> [f32; N] {
+pub(super) fn error_weights<const N: usize>(x: &[f32; N], importance: Option<&[f32; N]>) -> [f32; N] {
     let Some(importance) = importance else {
         return x.map(|v| v * v);
     };
@@ -163,12 +146,7 @@ pub(super) fn error_weights<const N: usize>(
 /// to files (`quantize_iq4_nl`); its `quantize_row_iq4_nl_ref` searches less and is used for no file.
 fn encode(x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
     let mut importance = importance.map(|w| w.as_chunks::<BLOCK>().0.iter());
-    for (x, b) in x
-        .as_chunks::<BLOCK>()
-        .0
-        .iter()
-        .zip(row.as_chunks_mut::<BYTES>().0)
-    {
+    for (x, b) in x.as_chunks::<BLOCK>().0.iter().zip(row.as_chunks_mut::<BYTES>().0) {
         let weight = error_weights(x, importance.as_mut().and_then(Iterator::next));
         let d = search_scale(x, &weight);
         put_f16(b, 0, d);
@@ -203,11 +181,7 @@ mod tests {
         for (i, pair) in LEVELS.windows(2).enumerate() {
             let middle = (f32::from(pair[0]) + f32::from(pair[1])) / 2.0;
             assert_eq!(usize::from(nearest_code(middle)), i + 1, "{middle}");
-            assert_eq!(
-                usize::from(nearest_code(middle.next_down())),
-                i,
-                "below {middle}"
-            );
+            assert_eq!(usize::from(nearest_code(middle.next_down())), i, "below {middle}");
             assert_eq!(usize::from(nearest_code(pair[0].into())), i);
         }
         let odd = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e30, 0.0, -0.0];

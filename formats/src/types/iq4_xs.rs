@@ -66,11 +66,7 @@ fn unpack_levels(block: &[u8; BYTES]) -> [[i8; SIZE]; GROUPS] {
 fn decode(row: &[u8], out: &mut [f32]) {
     k_block::decode_blocks(row, out, |block: &[u8; BYTES], y| {
         let d = f16_at(block, 0);
-        let groups = y
-            .as_chunks_mut::<SIZE>()
-            .0
-            .iter_mut()
-            .zip(unpack_levels(block));
+        let groups = y.as_chunks_mut::<SIZE>().0.iter_mut().zip(unpack_levels(block));
         for ((y, levels), scale) in groups.zip(unpack_scales(block)) {
             let scale = d * scale as f32;
             for (y, level) in y.iter_mut().zip(levels) {
@@ -80,23 +76,16 @@ fn decode(row: &[u8], out: &mut [f32]) {
     });
 }
 
-/// Groups are fitted as the blocks of IQ4_NL are, their scales rounded with the one of largest magnitude at -32, and codes
-/// chosen for the rounded scales. Source: ggml `quantize_row_iq4_nl_impl` with super-blocks.
+/// Groups are fitted as the blocks of IQ4_NL are, their scales rounded with the one of largest magnitude at -32, and
+/// codes chosen for the rounded scales. Source: ggml `quantize_row_iq4_nl_impl` with super-blocks.
 fn encode(x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
     let mut importance = importance.map(|w| w.as_chunks::<BLOCK>().0.iter());
-    let blocks = x
-        .as_chunks::<BLOCK>()
-        .0
-        .iter()
-        .zip(row.as_chunks_mut::<BYTES>().0);
+    let blocks = x.as_chunks::<BLOCK>().0.iter().zip(row.as_chunks_mut::<BYTES>().0);
     for (x, block) in blocks {
         let weight = iq4_nl::error_weights(x, importance.as_mut().and_then(Iterator::next));
         let groups = x.as_chunks::<SIZE>().0;
         let mut scales = [0.0; GROUPS];
-        for (scale, (x, weight)) in scales
-            .iter_mut()
-            .zip(groups.iter().zip(weight.as_chunks().0))
-        {
+        for (scale, (x, weight)) in scales.iter_mut().zip(groups.iter().zip(weight.as_chunks().0)) {
             *scale = search_scale(x, weight);
         }
         block.fill(0);
@@ -124,14 +113,10 @@ fn dot_ref(w: &[u8], act: &[u8]) -> f32 {
     let mut acc = 0.0f32;
     for (x, y) in q8_k::block_pairs::<BYTES>(w, act) {
         let d = f16_at(x, 0) * q8_k::scale(y);
-        let groups = unpack_levels(x)
-            .into_iter()
-            .zip(q8_k::quants(y).as_chunks::<SIZE>().0);
+        let groups = unpack_levels(x).into_iter().zip(q8_k::quants(y).as_chunks::<SIZE>().0);
         for ((levels, q), scale) in groups.zip(unpack_scales(x)) {
             let products = levels.into_iter().zip(q);
-            let sum: i32 = products
-                .map(|(l, q)| i32::from(l) * i32::from(*q as i8))
-                .sum();
+            let sum: i32 = products.map(|(l, q)| i32::from(l) * i32::from(*q as i8)).sum();
             acc += d * scale as f32 * sum as f32;
         }
     }

@@ -16,11 +16,11 @@
 //! digit or code 0, 1, 2 = -1, 0, +1 times d; code 3 of IQ2_BN is never written and stands for +2
 //! ```
 //!
-//! Both have blocks of 64. Five trits of a byte are packed as in [`super::tq1_0`], but for their order: the first weight has
-//! the least digit of the number. Files from before October 2024 have blocks alone, and their scale elsewhere: their size
-//! tells, and they are not read. Source: `IQ1BNQuantizer`, `repack_iq2_bn` and `dequantize_row_iq2_bn_r4` of ik_llama.cpp's
-//! `iqk_quantize.cpp`; its products are other than ggml's, so that these types have none here: they are read and written, and
-//! moved to types that have.
+//! Both have blocks of 64. Five trits of a byte are packed as in [`super::tq1_0`], but for their order: the first
+//! weight has the least digit of the number. Files from before October 2024 have blocks alone, and their scale
+//! elsewhere: their size tells, and they are not read. Source: `IQ1BNQuantizer`, `repack_iq2_bn` and
+//! `dequantize_row_iq2_bn_r4` of ik_llama.cpp's `iqk_quantize.cpp`; its products are other than ggml's, so that these
+//! types have none here: they are read and written, and moved to types that have.
 
 use super::num::{f16_at, put_f16};
 use super::{Field, Format, Part, TypeId, TypeInfo};
@@ -117,12 +117,11 @@ fn decode_2(row: &[u8], out: &mut [f32]) {
 
 /// The largest magnitude of a row; NaN is passed over.
 fn largest(x: &[f32]) -> f32 {
-    x.iter()
-        .fold(0.0, |m, v| if m < v.abs() { v.abs() } else { m })
+    x.iter().fold(0.0, |m, v| if m < v.abs() { v.abs() } else { m })
 }
 
-/// The code of a weight: 1 below half of the largest magnitude, otherwise 0 or 2 by its sign. Not a number, and any in a
-/// row of zeros, is 2.
+/// The code of a weight: 1 below half of the largest magnitude, otherwise 0 or 2 by its sign. Not a number, and any in
+/// a row of zeros, is 2.
 fn code(v: f32, half: f32) -> u8 {
     match v {
         _ if v.abs() < half => 1,
@@ -221,10 +220,7 @@ mod tests {
         for number in 0..243u32 {
             let digits = |t: u32| (number / 3u32.pow(t) % 3) as u8;
             let byte = pack((0..5).map(digits));
-            assert!(
-                (0..5).all(|t| digit(byte, t as usize) == digits(t)),
-                "{number}"
-            );
+            assert!((0..5).all(|t| digit(byte, t as usize) == digits(t)), "{number}");
         }
     }
 

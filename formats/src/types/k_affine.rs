@@ -15,9 +15,7 @@ use super::k_block::{self, BLOCK, sums_of_squares};
 use super::lanes::{LANES, Simd, Vector};
 use super::num::{f16_at, nearest_int, put_f16};
 use super::q8_k;
-use super::search::{
-    AffineFit, AffineGrid, error_weights, fit_affine, fit_unsigned, side_by_side, sums,
-};
+use super::search::{AffineFit, AffineGrid, error_weights, fit_affine, fit_unsigned, side_by_side, sums};
 
 /// Elements of a group.
 pub(super) const GROUP: usize = 32;
@@ -120,13 +118,7 @@ impl FittedBlock<'_> {
     /// The codes that are nearest with the scales and minima of the header. A group whose rounded scale is zero
     /// keeps the codes of the search.
     #[inline(always)]
-    pub fn codes<S: Simd>(
-        &self,
-        simd: S,
-        x: &[f32; BLOCK],
-        header: &[u8],
-        search: &Search,
-    ) -> [u8; BLOCK] {
+    pub fn codes<S: Simd>(&self, simd: S, x: &[f32; BLOCK], header: &[u8], search: &Search) -> [u8; BLOCK] {
         let (d, dmin) = (f16_at(header, D), f16_at(header, DMIN));
         let (scales, mins) = unpack_scales(&header[SCALES..HEADER]);
         let mut codes = [0; BLOCK];
@@ -152,10 +144,7 @@ pub(super) fn fit<S: Simd>(
     importance: Option<&[[f32; BLOCK]]>,
     search: &Search,
 ) -> Fitted {
-    let mut groups = Groups {
-        fits: [None; VECTORS],
-        weights: [[0.0; LANES]; VECTORS],
-    };
+    let mut groups = Groups { fits: [None; VECTORS], weights: [[0.0; LANES]; VECTORS] };
     let mut sigma2 = [0.0; LANES];
     if importance.is_some() {
         for (sigma2, squares) in sigma2.iter_mut().zip(sums_of_squares(simd, x)) {
@@ -177,10 +166,7 @@ pub(super) fn fit<S: Simd>(
         None => round_plain(&groups),
         Some(_) => round_important(simd, &groups, search.cut_wrapped),
     };
-    Fitted {
-        fits: groups.fits,
-        rounded,
-    }
+    Fitted { fits: groups.fits, rounded }
 }
 
 /// The groups of a batch, a lane for each.
@@ -311,14 +297,8 @@ impl Dot {
     #[inline(always)]
     pub fn add(&mut self, header: &[u8], codes: &[u8; BLOCK], y: &[u8; q8_k::BYTES]) {
         let (scales, mins) = unpack_scales(&header[SCALES..HEADER]);
-        let sums = k_block::lane_sums(
-            &codes.map(|c| c as i8),
-            q8_k::quants(y),
-            &scales.map(i32::from),
-        );
-        let minima: i32 = (0..BLOCK / 16)
-            .map(|j| q8_k::bsum(y, j) * i32::from(mins[j / 2]))
-            .sum();
+        let sums = k_block::lane_sums(&codes.map(|c| c as i8), q8_k::quants(y), &scales.map(i32::from));
+        let minima: i32 = (0..BLOCK / 16).map(|j| q8_k::bsum(y, j) * i32::from(mins[j / 2])).sum();
         let yd = q8_k::scale(y);
         let d = f16_at(header, D) * yd;
         for (lane, sum) in self.lanes.iter_mut().zip(sums) {

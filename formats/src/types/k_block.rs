@@ -15,12 +15,7 @@ pub(super) fn decode_blocks<const BYTES: usize>(
     out: &mut [f32],
     decode: impl Fn(&[u8; BYTES], &mut [f32; BLOCK]),
 ) {
-    for (block, y) in row
-        .as_chunks::<BYTES>()
-        .0
-        .iter()
-        .zip(out.as_chunks_mut::<BLOCK>().0)
-    {
+    for (block, y) in row.as_chunks::<BYTES>().0.iter().zip(out.as_chunks_mut::<BLOCK>().0) {
         decode(block, y);
     }
 }
@@ -44,11 +39,7 @@ impl<'a, const BYTES: usize> Rows<'a, BYTES> {
     pub fn new(x: &'a [f32], importance: Option<&'a [f32]>, row: &'a mut [u8]) -> Self {
         let (x, out) = (x.as_chunks().0, row.as_chunks_mut().0);
         let count = x.len().min(out.len());
-        Rows {
-            x: &x[..count],
-            importance: importance.map(|w| &w.as_chunks().0[..count]),
-            out: &mut out[..count],
-        }
+        Rows { x: &x[..count], importance: importance.map(|w| &w.as_chunks().0[..count]), out: &mut out[..count] }
     }
 
     /// The next `count` blocks, or those that are left; `None` at the end.
@@ -87,11 +78,7 @@ impl<'a, const BYTES: usize> Rows<'a, BYTES> {
     /// Hands the blocks to the definition of their type.
     pub fn define(self, definition: EncodeFn) {
         let importance = self.importance.map(|w| w.as_flattened());
-        definition(
-            self.x.as_flattened(),
-            importance,
-            self.out.as_flattened_mut(),
-        );
+        definition(self.x.as_flattened(), importance, self.out.as_flattened_mut());
     }
 }
 
@@ -115,13 +102,7 @@ pub(super) fn sums_of_squares<S: Simd>(simd: S, x: &[[f32; BLOCK]]) -> [f32; LAN
 /// NaN (0 times an infinite `dmin`): there the reference's answer changes with the position, because its
 /// compiler swaps the operands in the tail of the loop.
 #[inline(always)]
-pub(super) fn round_affine<S: Simd, const N: usize>(
-    simd: S,
-    x: &[f32; N],
-    d: f32,
-    dm: f32,
-    top: f32,
-) -> [u8; N] {
+pub(super) fn round_affine<S: Simd, const N: usize>(simd: S, x: &[f32; N], d: f32, dm: f32, top: f32) -> [u8; N] {
     let (d, dm) = (simd.splat(d), simd.splat(dm));
     let (top, zero) = (simd.splat(top), simd.splat(0.0));
     let mut codes = [0; N];
@@ -136,20 +117,12 @@ pub(super) fn round_affine<S: Simd, const N: usize>(
 
 /// Codes `0..2 * half` of `x / d`, zero being `half`.
 #[inline(always)]
-pub(super) fn round_symmetric<S: Simd, const N: usize>(
-    simd: S,
-    x: &[f32; N],
-    d: f32,
-    half: f32,
-) -> [u8; N] {
+pub(super) fn round_symmetric<S: Simd, const N: usize>(simd: S, x: &[f32; N], d: f32, half: f32) -> [u8; N] {
     let (d, half) = (simd.splat(d), simd.splat(half));
     let highest = half - simd.splat(1.0);
     let mut codes = [0; N];
     for (to, x) in codes.as_chunks_mut().0.iter_mut().zip(x.as_chunks().0) {
-        let l = (simd.load(x) / d)
-            .nearest()
-            .or_below(highest)
-            .or_above(-half);
+        let l = (simd.load(x) / d).nearest().or_below(highest).or_above(-half);
         *to = (l + half).to_codes();
     }
     codes
@@ -159,17 +132,9 @@ pub(super) fn round_symmetric<S: Simd, const N: usize>(
 /// first in the low bits. Only the low two bits of a code are taken.
 #[inline(always)]
 pub(super) fn pack_2bit(codes: &[u8; BLOCK], qs: &mut [u8]) {
-    for (half, q) in codes
-        .as_chunks::<128>()
-        .0
-        .iter()
-        .zip(qs.as_chunks_mut::<32>().0)
-    {
+    for (half, q) in codes.as_chunks::<128>().0.iter().zip(qs.as_chunks_mut::<32>().0) {
         for l in 0..32 {
-            q[l] = (half[l] & 3)
-                | (half[l + 32] & 3) << 2
-                | (half[l + 64] & 3) << 4
-                | half[l + 96] << 6;
+            q[l] = (half[l] & 3) | (half[l + 32] & 3) << 2 | (half[l + 64] & 3) << 4 | half[l + 96] << 6;
         }
     }
 }
@@ -178,12 +143,7 @@ pub(super) fn pack_2bit(codes: &[u8; BLOCK], qs: &mut [u8]) {
 #[inline]
 pub(super) fn unpack_2bit(qs: &[u8]) -> [u8; BLOCK] {
     let mut codes = [0; BLOCK];
-    for (half, q) in codes
-        .as_chunks_mut::<128>()
-        .0
-        .iter_mut()
-        .zip(qs.as_chunks::<32>().0)
-    {
+    for (half, q) in codes.as_chunks_mut::<128>().0.iter_mut().zip(qs.as_chunks::<32>().0) {
         for l in 0..32 {
             half[l] = q[l] & 3;
             half[l + 32] = (q[l] >> 2) & 3;
@@ -197,17 +157,10 @@ pub(super) fn unpack_2bit(qs: &[u8]) -> [u8; BLOCK] {
 /// `sum(scale * code * q8)` over the elements whose index is `l` modulo 8, for `l = 0..8`; `scales` has
 /// one entry for each `BLOCK / scales.len()` elements. Exact: no sum leaves 32 bits.
 #[inline]
-pub(super) fn lane_sums<const S: usize>(
-    codes: &[i8; BLOCK],
-    q8: &[u8; BLOCK],
-    scales: &[i32; S],
-) -> [i32; 8] {
+pub(super) fn lane_sums<const S: usize>(codes: &[i8; BLOCK], q8: &[u8; BLOCK], scales: &[i32; S]) -> [i32; 8] {
     let mut lanes = [0; 8];
     let group = BLOCK / S;
-    for (s, (c, q)) in scales
-        .iter()
-        .zip(codes.chunks_exact(group).zip(q8.chunks_exact(group)))
-    {
+    for (s, (c, q)) in scales.iter().zip(codes.chunks_exact(group).zip(q8.chunks_exact(group))) {
         let mut products = [0i32; 8];
         for (c, q) in c.as_chunks::<8>().0.iter().zip(q.as_chunks::<8>().0) {
             for l in 0..8 {

@@ -14,12 +14,7 @@ pub const LANES: usize = 16;
 
 /// Sixteen floats.
 pub trait Vector:
-    Copy
-    + Add<Output = Self>
-    + Sub<Output = Self>
-    + Mul<Output = Self>
-    + Div<Output = Self>
-    + Neg<Output = Self>
+    Copy + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + Div<Output = Self> + Neg<Output = Self>
 {
     /// What comparisons give.
     type Mask: Mask;
@@ -28,8 +23,8 @@ pub trait Vector:
     fn to_array(self) -> [f32; LANES];
     /// Lane 0 first; each is an integer from 0 to 127.
     fn to_codes(self) -> [u8; LANES];
-    /// The lowest of the lanes that are below `f32::MAX`, the first of equals, and its value; any lane and `f32::MAX` where none
-    /// is.
+    /// The lowest of the lanes that are below `f32::MAX`, the first of equals, and its value; any lane and `f32::MAX`
+    /// where none is.
     #[inline(always)]
     fn lowest(self) -> (usize, f32) {
         let mut lowest = (0, f32::MAX);
@@ -144,17 +139,13 @@ impl Sixteen {
 
     #[inline(always)]
     fn zip(self, o: Sixteen, f: impl Fn(f32, f32) -> f32) -> Sixteen {
-        Sixteen(from_fn(|q| {
-            Four(from_fn(|l| f(self.0[q].0[l], o.0[q].0[l])))
-        }))
+        Sixteen(from_fn(|q| Four(from_fn(|l| f(self.0[q].0[l], o.0[q].0[l])))))
     }
 
     #[inline(always)]
     fn compare(self, o: Sixteen, f: impl Fn(f32, f32) -> bool) -> Bits {
         let ones = |condition| 0u32.wrapping_sub(u32::from(condition));
-        Bits(from_fn(|q| {
-            from_fn(|l| ones(f(self.0[q].0[l], o.0[q].0[l])))
-        }))
+        Bits(from_fn(|q| from_fn(|l| ones(f(self.0[q].0[l], o.0[q].0[l])))))
     }
 }
 
@@ -238,9 +229,7 @@ impl Vector for Sixteen {
     #[inline(always)]
     fn select(mask: Bits, a: Sixteen, b: Sixteen) -> Sixteen {
         let pick = |m: u32, a: f32, b: f32| f32::from_bits(m & a.to_bits() | !m & b.to_bits());
-        Sixteen(from_fn(|q| {
-            Four(from_fn(|l| pick(mask.0[q][l], a.0[q].0[l], b.0[q].0[l])))
-        }))
+        Sixteen(from_fn(|q| Four(from_fn(|l| pick(mask.0[q][l], a.0[q].0[l], b.0[q].0[l])))))
     }
 }
 

@@ -109,9 +109,9 @@ pub struct TypeInfo {
     pub block: usize,
     /// Bytes per block.
     pub bytes: usize,
-    /// The parts of a block, in order, from its first byte to its last; the [scale](TypeInfo::row_scale) of a row is none of
-    /// them. Empty for types of which only the size is known, and for integers and
-    /// [types per tensor](TypeInfo::is_per_tensor).
+    /// The parts of a block, in order, from its first byte to its last; the [scale](TypeInfo::row_scale) of a row is
+    /// none of them. Empty for types of which only the size is known, and for integers and [types per
+    /// tensor](TypeInfo::is_per_tensor).
     pub fields: &'static [Field],
     /// What the 16 codes stand for, in units of the scale, where that is a table.
     pub codebook: Option<&'static [i8; 16]>,
@@ -229,11 +229,7 @@ const IK: u32 = 0x8004_0000;
 impl TypeId {
     /// The number of this type in a GGUF file. Not unique: 39 is MXFP4 in ggml and TL2 in bitnet.cpp.
     pub fn file_id(self) -> u32 {
-        if self.0 & 0x8000_0000 == 0 {
-            self.0
-        } else {
-            self.0 & 0xFFFF
-        }
+        if self.0 & 0x8000_0000 == 0 { self.0 } else { self.0 & 0xFFFF }
     }
 
     /// What is known of this type, if anything.
@@ -241,7 +237,8 @@ impl TypeId {
         REGISTRY.iter().find(|t| t.id == self)
     }
 
-    /// What the codes of a block stand for when its scales are decided; `None` for types that no such grid was written for.
+    /// What the codes of a block stand for when its scales are decided; `None` for types that no such grid was written
+    /// for.
     pub fn grid(self) -> Option<&'static grid::Grid> {
         Some(match self {
             TypeId::Q4_0 => &q4_0::GRID,
@@ -259,10 +256,7 @@ impl TypeId {
 
     /// The type with this name, in any case (`Q4_K`, `q4_k`).
     pub fn from_name(name: &str) -> Option<TypeId> {
-        REGISTRY
-            .iter()
-            .find(|t| t.name.eq_ignore_ascii_case(name))
-            .map(|t| t.id)
+        REGISTRY.iter().find(|t| t.name.eq_ignore_ascii_case(name)).map(|t| t.id)
     }
 }
 
@@ -282,25 +276,8 @@ impl fmt::Debug for TypeId {
 }
 
 /// A type of which only the size is known, and perhaps where its scale stands.
-const fn size_only(
-    id: TypeId,
-    name: &'static str,
-    block: usize,
-    bytes: usize,
-    fields: &'static [Field],
-) -> TypeInfo {
-    TypeInfo {
-        id,
-        name,
-        block,
-        bytes,
-        fields,
-        codebook: None,
-        act: None,
-        decode: None,
-        encode: None,
-        dot_ref: None,
-    }
+const fn size_only(id: TypeId, name: &'static str, block: usize, bytes: usize, fields: &'static [Field]) -> TypeInfo {
+    TypeInfo { id, name, block, bytes, fields, codebook: None, act: None, decode: None, encode: None, dot_ref: None }
 }
 
 const fn per_tensor(id: TypeId, name: &'static str, block: usize, bytes: usize) -> TypeInfo {

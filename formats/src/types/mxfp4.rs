@@ -28,10 +28,7 @@ pub const INFO: TypeInfo = TypeInfo {
     name: "mxfp4",
     block: BLOCK,
     bytes: BYTES,
-    fields: &[
-        Field::new(Part::Scale, Format::E8m0, 0),
-        Field::new(Part::Codes, Format::Bits, 1),
-    ],
+    fields: &[Field::new(Part::Scale, Format::E8m0, 0), Field::new(Part::Codes, Format::Bits, 1)],
     codebook: Some(&LEVELS),
     act: Some(TypeId::Q8_0),
     decode: Some(decode),
@@ -42,20 +39,11 @@ pub const INFO: TypeInfo = TypeInfo {
 /// `2^(e - 128)`; the two smallest are subnormal.
 #[inline]
 fn half_scale(e: u8) -> f32 {
-    f32::from_bits(if e < 2 {
-        0x0020_0000 << e
-    } else {
-        u32::from(e - 1) << 23
-    })
+    f32::from_bits(if e < 2 { 0x0020_0000 << e } else { u32::from(e - 1) << 23 })
 }
 
 fn decode(row: &[u8], out: &mut [f32]) {
-    for (b, y) in row
-        .as_chunks::<BYTES>()
-        .0
-        .iter()
-        .zip(out.as_chunks_mut::<BLOCK>().0)
-    {
+    for (b, y) in row.as_chunks::<BYTES>().0.iter().zip(out.as_chunks_mut::<BLOCK>().0) {
         let d = half_scale(b[0]);
         let (low, high) = y.split_at_mut(HALF);
         for ((q, lo), hi) in b[1..].iter().zip(low).zip(high) {
@@ -87,11 +75,7 @@ fn floor_log2(x: f32) -> i32 {
     const ROUNDS_UP: [u32; 9] = [0, 0, 1, 2, 5, 11, 22, 44, 88];
     let bits = x.to_bits();
     let subnormal = bits < 0x0080_0000;
-    let k = if subnormal {
-        bits.ilog2() as i32 - 149
-    } else {
-        (bits >> 23) as i32 - 127
-    };
+    let k = if subnormal { bits.ilog2() as i32 - 149 } else { (bits >> 23) as i32 - 127 };
     let magnitude = if k < 0 { -k - 1 } else { k } as u32;
     let reach = ROUNDS_UP[(32 - magnitude.leading_zeros()) as usize];
     let (next, reach) = if subnormal {
@@ -105,20 +89,11 @@ fn floor_log2(x: f32) -> i32 {
 
 /// The exponent puts the largest magnitude between 4 and 8 units of E2M1, whose largest level is 6.
 fn encode(x: &[f32], _importance: Option<&[f32]>, row: &mut [u8]) {
-    for (x, b) in x
-        .as_chunks::<BLOCK>()
-        .0
-        .iter()
-        .zip(row.as_chunks_mut::<BYTES>().0)
-    {
+    for (x, b) in x.as_chunks::<BLOCK>().0.iter().zip(row.as_chunks_mut::<BYTES>().0) {
         let amax = largest_magnitude(x);
         // Infinity and magnitudes below 2^-125 have no exponent that fits. C leaves both undefined; these
         // are the bits of x86-64: zero, and the low 8 of the negative number.
-        b[0] = if amax > 0.0 && amax.is_finite() {
-            (floor_log2(amax) - 2 + 127) as u8
-        } else {
-            0
-        };
+        b[0] = if amax > 0.0 && amax.is_finite() { (floor_log2(amax) - 2 + 127) as u8 } else { 0 };
         let d = half_scale(b[0]);
         let (low, high) = x.split_at(HALF);
         for ((q, &lo), &hi) in b[1..].iter_mut().zip(low).zip(high) {
@@ -182,30 +157,15 @@ mod tests {
         ];
         for (k, reach) in cases {
             let power = |k: i32| {
-                if k < -126 {
-                    1u32 << (k + 149)
-                } else {
-                    ((k + 127) as u32) << 23
-                }
+                if k < -126 { 1u32 << (k + 149) } else { ((k + 127) as u32) << 23 }
             };
             let (first, next) = (power(k), power(k + 1));
             assert_eq!(floor_log2(f32::from_bits(first)), k, "2^{k}");
             let up = next - reach;
             if reach > 0 {
-                assert_eq!(
-                    floor_log2(f32::from_bits(up)),
-                    k + 1,
-                    "{reach} below 2^{}",
-                    k + 1
-                );
+                assert_eq!(floor_log2(f32::from_bits(up)), k + 1, "{reach} below 2^{}", k + 1);
             }
-            assert_eq!(
-                floor_log2(f32::from_bits(up - 1)),
-                k,
-                "{} below 2^{}",
-                reach + 1,
-                k + 1
-            );
+            assert_eq!(floor_log2(f32::from_bits(up - 1)), k, "{} below 2^{}", reach + 1, k + 1);
         }
     }
 }

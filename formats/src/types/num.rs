@@ -35,13 +35,8 @@ pub fn f32_to_f16(x: f32) -> u16 {
     let sign = ((bits >> 16) & 0x8000) as u16;
     let a = bits & 0x7FFF_FFFF;
     // Adding 0.5 leaves the half's subnormal unit, 2^-24, as the last bit, so the addition rounds.
-    let subnormal = (f32::from_bits(a) + 0.5)
-        .to_bits()
-        .wrapping_sub(0x3F00_0000);
-    let normal = a
-        .wrapping_add(0x0FFF + ((a >> 13) & 1))
-        .wrapping_sub((127 - 15) << 23)
-        >> 13;
+    let subnormal = (f32::from_bits(a) + 0.5).to_bits().wrapping_sub(0x3F00_0000);
+    let normal = a.wrapping_add(0x0FFF + ((a >> 13) & 1)).wrapping_sub((127 - 15) << 23) >> 13;
     let magnitude = if a < MIN_NORMAL {
         subnormal
     } else if a < ROUNDS_TO_INF {
@@ -97,11 +92,7 @@ pub fn nearest_int(x: f32) -> i32 {
 #[inline]
 pub fn round_half_away(x: f32) -> f32 {
     // 2^23 and above, infinities and NaN have no fraction to round.
-    if x.abs() < 8_388_608.0 {
-        (x + ALMOST_HALF.copysign(x)).trunc()
-    } else {
-        x
-    }
+    if x.abs() < 8_388_608.0 { (x + ALMOST_HALF.copysign(x)).trunc() } else { x }
 }
 
 /// The largest float below one half. `x + ALMOST_HALF` crosses the next integer exactly when the
@@ -118,11 +109,7 @@ pub fn round_small(x: f32) -> i32 {
 /// fit (undefined in C; the narrower casts of the reference take the low bits of this).
 #[inline]
 pub fn c_int(x: f32) -> i32 {
-    if (-2_147_483_648.0..2_147_483_648.0).contains(&x) {
-        x as i32
-    } else {
-        i32::MIN
-    }
+    if (-2_147_483_648.0..2_147_483_648.0).contains(&x) { x as i32 } else { i32::MIN }
 }
 
 /// The low 32 bits of C's `lroundf` where `long` has 64: ties away from zero; NaN, infinities and
@@ -130,11 +117,7 @@ pub fn c_int(x: f32) -> i32 {
 #[inline]
 pub fn lround_low32(x: f32) -> i32 {
     const LIMIT: f32 = 9_223_372_036_854_775_808.0;
-    if (-LIMIT..LIMIT).contains(&x) {
-        round_half_away(x) as i64 as i32
-    } else {
-        0
-    }
+    if (-LIMIT..LIMIT).contains(&x) { round_half_away(x) as i64 as i32 } else { 0 }
 }
 
 /// Largest magnitude in the order of the reference's `max = max > |x| ? max : |x|`, starting from 0.
@@ -144,17 +127,11 @@ pub fn lround_low32(x: f32) -> i32 {
 #[inline]
 pub fn amax(x: &[f32]) -> (f32, bool) {
     // The bits of non-negative floats are ordered as integers, and integer max has no order to keep.
-    let bits = x
-        .iter()
-        .fold(0, |m, v| m.max((v.to_bits() & 0x7FFF_FFFF) as i32)) as u32;
+    let bits = x.iter().fold(0, |m, v| m.max((v.to_bits() & 0x7FFF_FFFF) as i32)) as u32;
     if bits <= INF_BITS {
         return (f32::from_bits(bits), true);
     }
-    (
-        x.iter()
-            .fold(0.0, |m, v| if m > v.abs() { m } else { v.abs() }),
-        false,
-    )
+    (x.iter().fold(0.0, |m, v| if m > v.abs() { m } else { v.abs() }), false)
 }
 
 /// Whether no value is infinite or NaN.
@@ -171,11 +148,7 @@ pub fn are_finite(x: &[f32]) -> bool {
 /// Largest magnitude; NaN is passed over.
 #[inline]
 pub fn largest_magnitude(x: &[f32]) -> f32 {
-    let number = |v: &f32| {
-        Some(v.to_bits() & 0x7FFF_FFFF)
-            .filter(|&b| b <= INF_BITS)
-            .unwrap_or(0)
-    };
+    let number = |v: &f32| Some(v.to_bits() & 0x7FFF_FFFF).filter(|&b| b <= INF_BITS).unwrap_or(0);
     // As integers, for the same reason as in `amax`.
     f32::from_bits(x.iter().fold(0, |m, v| m.max(number(v) as i32)) as u32)
 }
@@ -265,11 +238,7 @@ mod tests {
     fn half_floats_round_to_nearest_even() {
         each_interesting_float(|x| {
             let sign = (x.to_bits() >> 16 & 0x8000) as u16;
-            let want = if x.is_nan() {
-                0x7E00 | sign
-            } else {
-                half::f16::from_f32(x).to_bits()
-            };
+            let want = if x.is_nan() { 0x7E00 | sign } else { half::f16::from_f32(x).to_bits() };
             assert_eq!(f32_to_f16(x), want, "{x:e} {:#x}", x.to_bits());
         });
     }
@@ -292,30 +261,15 @@ mod tests {
             let away = (exact.abs() + 0.5).floor().copysign(exact);
             if x.is_nan() {
                 assert!(round_half_away(x).is_nan());
-                assert_eq!(
-                    (c_int(x), lround_low32(x), round_small(x)),
-                    (i32::MIN, 0, 0)
-                );
+                assert_eq!((c_int(x), lround_low32(x), round_small(x)), (i32::MIN, 0, 0));
                 return;
             }
             // The sum is exact in double precision up to 2^52, and above 2^23 there is nothing to round.
             let away = if x.abs() < 8_388_608.0 { away } else { exact };
-            assert_eq!(
-                round_half_away(x).to_bits(),
-                (away as f32).to_bits(),
-                "{x:e}"
-            );
+            assert_eq!(round_half_away(x).to_bits(), (away as f32).to_bits(), "{x:e}");
             let fits = (-2_147_483_648.0..2_147_483_648.0).contains(&exact);
-            assert_eq!(
-                c_int(x),
-                if fits { exact as i64 as i32 } else { i32::MIN },
-                "{x:e}"
-            );
-            let low = if away.abs() < 9e18 {
-                away as i128 as i32
-            } else {
-                0
-            };
+            assert_eq!(c_int(x), if fits { exact as i64 as i32 } else { i32::MIN }, "{x:e}");
+            let low = if away.abs() < 9e18 { away as i128 as i32 } else { 0 };
             assert_eq!(lround_low32(x), low, "{x:e}");
             if x.abs() <= 4_194_303.0 {
                 assert_eq!(round_small(x), away as i32, "{x:e}");
@@ -330,10 +284,7 @@ mod tests {
         assert_eq!(amax(&[1.0, -3.0, 2.0]), (3.0, true));
         assert_eq!(amax(&[-0.0]).0.to_bits(), 0);
         assert_eq!(amax(&[5.0, nan, -1.0, 0.5]), (1.0, false));
-        assert_eq!(
-            amax(&[5.0, nan, f32::NEG_INFINITY, 7.0]),
-            (f32::INFINITY, false)
-        );
+        assert_eq!(amax(&[5.0, nan, f32::NEG_INFINITY, 7.0]), (f32::INFINITY, false));
         let (last, is_max) = amax(&[5.0, -nan]);
         assert!(last.is_nan() && !is_max);
     }
@@ -350,10 +301,7 @@ mod tests {
 
     #[test]
     fn inverses() {
-        assert_eq!(
-            [inverse(4.0), inverse(-0.0), inverse(f32::INFINITY)],
-            [0.25, 0.0, 0.0]
-        );
+        assert_eq!([inverse(4.0), inverse(-0.0), inverse(f32::INFINITY)], [0.25, 0.0, 0.0]);
         assert_eq!(inverse(f32::from_bits(1)), f32::INFINITY);
         assert!(inverse(f32::NAN).is_nan());
     }

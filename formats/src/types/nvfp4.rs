@@ -7,8 +7,8 @@
 //! x     = E2M1(code) * scale of the group
 //! ```
 //!
-//! The levels are kept doubled, as those of MXFP4, and the scales halved. The scale 0x7F, the standard's NaN, is zero here,
-//! as in ggml, and the upper bit of a scale means nothing.
+//! The levels are kept doubled, as those of MXFP4, and the scales halved. The scale 0x7F, the standard's NaN, is zero
+//! here, as in ggml, and the upper bit of a scale means nothing.
 
 use super::mxfp4::{LEVELS, nearest_code};
 use super::num::largest_magnitude;
@@ -27,10 +27,7 @@ pub const INFO: TypeInfo = TypeInfo {
     name: "nvfp4",
     block: BLOCK,
     bytes: BYTES,
-    fields: &[
-        Field::new(Part::GroupScales, Format::Bits, 0),
-        Field::new(Part::Codes, Format::Bits, GROUPS),
-    ],
+    fields: &[Field::new(Part::GroupScales, Format::Bits, 0), Field::new(Part::Codes, Format::Bits, GROUPS)],
     codebook: Some(&LEVELS),
     act: Some(TypeId::Q8_0),
     decode: Some(decode),
@@ -49,15 +46,11 @@ fn half_scale(e4m3: u8) -> f32 {
     }
     // Powers of two from 2^-10 (half of the subnormal unit 2^-9) to 2^7.
     let power = |k: i32| f32::from_bits(((127 + k) as u32) << 23);
-    if exponent == 0 {
-        mantissa * power(-10)
-    } else {
-        (1.0 + mantissa / 8.0) * power(exponent - 8)
-    }
+    if exponent == 0 { mantissa * power(-10) } else { (1.0 + mantissa / 8.0) * power(exponent - 8) }
 }
 
-/// The E4M3 scale nearest to `x`, ties away from zero; zero for NaN and what is not positive. Two things are ggml's own:
-/// what rounds to 256 or more is 448, the largest, and nothing below 2^-6 rounds up to it.
+/// The E4M3 scale nearest to `x`, ties away from zero; zero for NaN and what is not positive. Two things are ggml's
+/// own: what rounds to 256 or more is 448, the largest, and nothing below 2^-6 rounds up to it.
 fn to_e4m3(x: f32) -> u8 {
     if x.is_nan() || x <= 0.0 {
         return 0;
@@ -69,19 +62,11 @@ fn to_e4m3(x: f32) -> u8 {
     }
     // The mantissa's carry goes into the exponent.
     let rounded = ((exponent as u32) << 3 | (bits >> 20 & 7)) + (bits >> 19 & 1);
-    if rounded < LARGEST_BINADE {
-        rounded as u8
-    } else {
-        0x7E
-    }
+    if rounded < LARGEST_BINADE { rounded as u8 } else { 0x7E }
 }
 
 fn decode(row: &[u8], out: &mut [f32]) {
-    let blocks = row
-        .as_chunks::<BYTES>()
-        .0
-        .iter()
-        .zip(out.as_chunks_mut::<BLOCK>().0);
+    let blocks = row.as_chunks::<BYTES>().0.iter().zip(out.as_chunks_mut::<BLOCK>().0);
     for (b, y) in blocks {
         let codes = b[GROUPS..].as_chunks::<HALF>().0;
         let groups = y.as_chunks_mut::<SIZE>().0.iter_mut().zip(codes);
@@ -97,18 +82,10 @@ fn decode(row: &[u8], out: &mut [f32]) {
 
 /// The scale puts the largest magnitude at 6, the largest level.
 fn encode(x: &[f32], _importance: Option<&[f32]>, row: &mut [u8]) {
-    let blocks = x
-        .as_chunks::<BLOCK>()
-        .0
-        .iter()
-        .zip(row.as_chunks_mut::<BYTES>().0);
+    let blocks = x.as_chunks::<BLOCK>().0.iter().zip(row.as_chunks_mut::<BYTES>().0);
     for (x, b) in blocks {
         let (scales, codes) = b.split_at_mut(GROUPS);
-        let groups = x
-            .as_chunks::<SIZE>()
-            .0
-            .iter()
-            .zip(codes.as_chunks_mut::<HALF>().0);
+        let groups = x.as_chunks::<SIZE>().0.iter().zip(codes.as_chunks_mut::<HALF>().0);
         for ((x, codes), scale) in groups.zip(scales) {
             *scale = to_e4m3(largest_magnitude(x) / 6.0);
             let d = half_scale(*scale);
@@ -147,10 +124,7 @@ mod tests {
             let kept = if e4m3 < 0x78 { e4m3 } else { 0x7E };
             assert_eq!(to_e4m3(2.0 * half_scale(e4m3)), kept);
         }
-        assert_eq!(
-            (half_scale(0x7E), half_scale(0x7F), half_scale(0xFF)),
-            (224.0, 0.0, 240.0)
-        );
+        assert_eq!((half_scale(0x7E), half_scale(0x7F), half_scale(0xFF)), (224.0, 0.0, 240.0));
     }
 
     #[test]
@@ -162,10 +136,7 @@ mod tests {
             assert_eq!(to_e4m3(middle), low + 1, "{middle}");
         }
         // The subnormal scales are multiples of 2^-9.
-        assert_eq!(
-            [0.4, 0.5, 6.4, 6.5, 7.9].map(|x| to_e4m3(x / 512.0)),
-            [0, 1, 6, 7, 7]
-        );
+        assert_eq!([0.4, 0.5, 6.4, 6.5, 7.9].map(|x| to_e4m3(x / 512.0)), [0, 1, 6, 7, 7]);
         let odd = [f32::NAN, -1.0, 0.0, f32::INFINITY, 1e9];
         assert_eq!(odd.map(to_e4m3), [0, 0, 0, 0x7E, 0x7E]);
     }

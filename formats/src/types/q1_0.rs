@@ -21,10 +21,7 @@ pub const INFO: TypeInfo = TypeInfo {
     name: "q1_0",
     block: BLOCK,
     bytes: BYTES,
-    fields: &[
-        Field::new(Part::Scale, Format::F16, 0),
-        Field::new(Part::Codes, Format::Bits, 2),
-    ],
+    fields: &[Field::new(Part::Scale, Format::F16, 0), Field::new(Part::Codes, Format::Bits, 2)],
     codebook: None,
     act: Some(TypeId::Q8_0),
     decode: Some(decode),
@@ -33,12 +30,7 @@ pub const INFO: TypeInfo = TypeInfo {
 };
 
 fn decode(row: &[u8], out: &mut [f32]) {
-    for (b, y) in row
-        .as_chunks::<BYTES>()
-        .0
-        .iter()
-        .zip(out.as_chunks_mut::<BLOCK>().0)
-    {
+    for (b, y) in row.as_chunks::<BYTES>().0.iter().zip(out.as_chunks_mut::<BLOCK>().0) {
         let d = f16_at(b, 0);
         for (bits, y) in b[2..].iter().zip(y.as_chunks_mut::<8>().0) {
             for (k, y) in y.iter_mut().enumerate() {
@@ -51,22 +43,14 @@ fn decode(row: &[u8], out: &mut [f32]) {
 /// The scale is the mean magnitude, summed in order; zeros of either sign count as positive, NaN as
 /// negative.
 fn encode(x: &[f32], _importance: Option<&[f32]>, row: &mut [u8]) {
-    for (x, b) in x
-        .as_chunks::<BLOCK>()
-        .0
-        .iter()
-        .zip(row.as_chunks_mut::<BYTES>().0)
-    {
+    for (x, b) in x.as_chunks::<BLOCK>().0.iter().zip(row.as_chunks_mut::<BYTES>().0) {
         let mut sum = 0.0f32;
         for v in x {
             sum += v.abs();
         }
         put_f16(b, 0, sum / BLOCK as f32);
         for (bits, x) in b[2..].iter_mut().zip(x.as_chunks::<8>().0) {
-            *bits = x
-                .iter()
-                .enumerate()
-                .fold(0, |bits, (k, &v)| bits | u8::from(v >= 0.0) << k);
+            *bits = x.iter().enumerate().fold(0, |bits, (k, &v)| bits | u8::from(v >= 0.0) << k);
         }
     }
 }
@@ -80,11 +64,7 @@ fn dot_ref(w: &[u8], x: &[u8]) -> f32 {
         for (bits, x) in w[2..].as_chunks::<4>().0.iter().zip(group) {
             let bits = u32::from_le_bytes(*bits);
             let signed = |j: usize| {
-                if bits >> j & 1 == 1 {
-                    q8_0::quant(x, j)
-                } else {
-                    -q8_0::quant(x, j)
-                }
+                if bits >> j & 1 == 1 { q8_0::quant(x, j) } else { -q8_0::quant(x, j) }
             };
             let isum: i32 = (0..32).map(signed).sum();
             t += q8_0::scale(x) * isum as f32;

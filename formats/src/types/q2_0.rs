@@ -28,10 +28,7 @@ pub const INFO: TypeInfo = TypeInfo {
     name: "q2_0",
     block: BLOCK,
     bytes: BYTES,
-    fields: &[
-        Field::new(Part::Scale, Format::F16, 0),
-        Field::new(Part::Codes, Format::Bits, 2),
-    ],
+    fields: &[Field::new(Part::Scale, Format::F16, 0), Field::new(Part::Codes, Format::Bits, 2)],
     codebook: None,
     act: Some(TypeId::Q8_0),
     decode: Some(decode::<BLOCK, BYTES>),
@@ -59,12 +56,7 @@ fn level(byte: u8, k: usize) -> i32 {
 }
 
 fn decode<const BLOCK: usize, const BYTES: usize>(row: &[u8], out: &mut [f32]) {
-    for (b, y) in row
-        .as_chunks::<BYTES>()
-        .0
-        .iter()
-        .zip(out.as_chunks_mut::<BLOCK>().0)
-    {
+    for (b, y) in row.as_chunks::<BYTES>().0.iter().zip(out.as_chunks_mut::<BLOCK>().0) {
         let d = f16_at(b, 0);
         for (&byte, y) in b[2..].iter().zip(y.as_chunks_mut::<4>().0) {
             for (k, y) in y.iter_mut().enumerate() {
@@ -76,17 +68,8 @@ fn decode<const BLOCK: usize, const BYTES: usize>(row: &[u8], out: &mut [f32]) {
 
 /// The code nearest to `x / d`, ties away from zero; `d` is the largest magnitude, so that code 3 is
 /// never written. NaN is passed over for the scale and gets code 0.
-fn encode<const BLOCK: usize, const BYTES: usize>(
-    x: &[f32],
-    _importance: Option<&[f32]>,
-    row: &mut [u8],
-) {
-    for (x, b) in x
-        .as_chunks::<BLOCK>()
-        .0
-        .iter()
-        .zip(row.as_chunks_mut::<BYTES>().0)
-    {
+fn encode<const BLOCK: usize, const BYTES: usize>(x: &[f32], _importance: Option<&[f32]>, row: &mut [u8]) {
+    for (x, b) in x.as_chunks::<BLOCK>().0.iter().zip(row.as_chunks_mut::<BYTES>().0) {
         let d = largest_magnitude(x);
         let id = inverse(d);
         put_f16(b, 0, d);
@@ -111,9 +94,7 @@ fn dot_ref<const BYTES: usize>(w: &[u8], x: &[u8]) -> f32 {
     for (w, group) in w.as_chunks::<BYTES>().0.iter().zip(groups) {
         let mut t = 0.0f32;
         for (codes, x) in w[2..].as_chunks::<8>().0.iter().zip(group) {
-            let isum: i32 = (0..32)
-                .map(|j| level(codes[j / 4], j % 4) * q8_0::quant(x, j))
-                .sum();
+            let isum: i32 = (0..32).map(|j| level(codes[j / 4], j % 4) * q8_0::quant(x, j)).sum();
             t += q8_0::scale(x) * isum as f32;
         }
         acc += f16_at(w, 0) * t;

@@ -12,9 +12,7 @@ use super::k_block::{self, BLOCK, Rows, pack_2bit, sums_of_squares, unpack_2bit}
 use super::lanes::{LANES, Portable, Simd, Vector};
 use super::num::{f16_at, nearest_int, put_f16};
 use super::q8_k;
-use super::search::{
-    AffineFit, AffineGrid, error_weights, fit_affine, fit_unsigned, side_by_side, sums,
-};
+use super::search::{AffineFit, AffineGrid, error_weights, fit_affine, fit_unsigned, side_by_side, sums};
 use super::{Field, Format, Part, TypeId, TypeInfo};
 
 const BYTES: usize = 84;
@@ -29,19 +27,9 @@ const TOP: f32 = 3.0;
 const SCALE_TOP: f32 = 15.0;
 
 /// Candidates without importance.
-const PLAIN: AffineGrid = AffineGrid {
-    top: TOP,
-    from: -0.5,
-    step: 0.1,
-    last: 15,
-};
+const PLAIN: AffineGrid = AffineGrid { top: TOP, from: -0.5, step: 0.1, last: 15 };
 /// Candidates with importance.
-const IMPORTANT: AffineGrid = AffineGrid {
-    top: TOP,
-    from: -0.9,
-    step: 0.05,
-    last: 36,
-};
+const IMPORTANT: AffineGrid = AffineGrid { top: TOP, from: -0.9, step: 0.05, last: 36 };
 
 /// Blocks whose scales and minima are rounded together: a lane for the scales of each and one for the minima.
 const BATCH: usize = LANES / 2;
@@ -69,11 +57,7 @@ fn decode(row: &[u8], out: &mut [f32]) {
     k_block::decode_blocks(row, out, |block: &[u8; BYTES], y| {
         let (d, dmin) = (f16_at(block, D), f16_at(block, DMIN));
         let codes = unpack_2bit(&block[QS..D]);
-        let groups = y
-            .as_chunks_mut::<GROUP>()
-            .0
-            .iter_mut()
-            .zip(codes.as_chunks::<GROUP>().0);
+        let groups = y.as_chunks_mut::<GROUP>().0.iter_mut().zip(codes.as_chunks::<GROUP>().0);
         for ((y, codes), sc) in groups.zip(&block[..GROUPS]) {
             let (dl, ml) = (d * f32::from(sc & 15), dmin * f32::from(sc >> 4));
             for (y, c) in y.iter_mut().zip(codes) {
@@ -138,19 +122,11 @@ fn fit_plain<S: Simd>(simd: S, x: &[f32; BLOCK]) -> Option<Groups> {
         *v = v.abs();
     }
     let [fit] = fit_affine::<S, GROUP, 1, true>(simd, &[x], &[size], PLAIN);
-    fit.map(|fit| Groups {
-        fit,
-        weights: [0.0; GROUPS],
-    })
+    fit.map(|fit| Groups { fit, weights: [0.0; GROUPS] })
 }
 
 #[inline(always)]
-fn fit_important<S: Simd>(
-    simd: S,
-    x: &[f32; BLOCK],
-    importance: &[f32; BLOCK],
-    sigma2: f32,
-) -> Option<Groups> {
+fn fit_important<S: Simd>(simd: S, x: &[f32; BLOCK], importance: &[f32; BLOCK], sigma2: f32) -> Option<Groups> {
     let x = side_by_side::<S, GROUP>(simd, x);
     let importance = side_by_side::<S, GROUP>(simd, importance);
     let w = error_weights(&x, &importance, simd.splat(sigma2));
@@ -182,11 +158,7 @@ fn round_plain(values: &[f32; GROUPS]) -> (f32, [u32; GROUPS]) {
 
 /// A weighted fit for the scales and one for the minima of each block, all side by side.
 #[inline(always)]
-fn round_important<S: Simd>(
-    simd: S,
-    groups: &[Option<Groups>; BATCH],
-    rounded: &mut [Rounded; BATCH],
-) {
+fn round_important<S: Simd>(simd: S, groups: &[Option<Groups>; BATCH], rounded: &mut [Rounded; BATCH]) {
     let (mut x, mut w) = ([[0.0; GROUPS]; LANES], [[0.0; GROUPS]; LANES]);
     for (b, groups) in groups.iter().enumerate() {
         if let Some(Groups { fit, weights }) = groups {
@@ -210,13 +182,7 @@ fn round_important<S: Simd>(
 /// Writes scales and minima, and the codes that are nearest with those. A group whose rounded scale is zero keeps
 /// the codes of the search.
 #[inline(always)]
-fn write_block<S: Simd>(
-    simd: S,
-    x: &[f32; BLOCK],
-    fit: &AffineFit,
-    rounded: &Rounded,
-    block: &mut [u8; BYTES],
-) {
+fn write_block<S: Simd>(simd: S, x: &[f32; BLOCK], fit: &AffineFit, rounded: &Rounded, block: &mut [u8; BYTES]) {
     let [(d, scales), (dmin, mins)] = rounded;
     for j in 0..GROUPS {
         block[j] = (scales[j] | mins[j] << 4) as u8;
@@ -243,16 +209,9 @@ fn dot_ref(w: &[u8], act: &[u8]) -> f32 {
     for (x, y) in q8_k::block_pairs::<BYTES>(w, act) {
         let codes = unpack_2bit(&x[QS..D]);
         let (mut scaled, mut minima) = (0, 0);
-        let groups = codes
-            .as_chunks::<GROUP>()
-            .0
-            .iter()
-            .zip(q8_k::quants(y).as_chunks::<GROUP>().0);
+        let groups = codes.as_chunks::<GROUP>().0.iter().zip(q8_k::quants(y).as_chunks::<GROUP>().0);
         for (j, ((codes, q8), sc)) in groups.zip(&x[..GROUPS]).enumerate() {
-            let products = codes
-                .iter()
-                .zip(q8)
-                .map(|(c, q)| i32::from(*c) * i32::from(*q as i8));
+            let products = codes.iter().zip(q8).map(|(c, q)| i32::from(*c) * i32::from(*q as i8));
             scaled += i32::from(sc & 15) * products.sum::<i32>();
             minima += i32::from(sc >> 4) * q8_k::bsum(y, j);
         }
@@ -278,16 +237,8 @@ mod tests {
             let mut y = [0.0; BLOCK];
             decode(&block, &mut y);
             for (i, y) in y.iter().enumerate() {
-                let min = if i / GROUP == e / GROUP {
-                    0.25 * 5.0
-                } else {
-                    0.0
-                };
-                assert_eq!(
-                    *y,
-                    if i == e { 0.5 * 7.0 * 3.0 - min } else { -min },
-                    "element {i} of {e}"
-                );
+                let min = if i / GROUP == e / GROUP { 0.25 * 5.0 } else { 0.0 };
+                assert_eq!(*y, if i == e { 0.5 * 7.0 * 3.0 - min } else { -min }, "element {i} of {e}");
             }
         }
     }

@@ -14,9 +14,7 @@ use super::k_block::{self, BLOCK, Rows, pack_2bit, sums_of_squares, unpack_2bit}
 use super::lanes::{LANES, Portable, Simd, Vector};
 use super::num::{f16_at, nearest_int, put_f16, signed_extreme};
 use super::q8_k;
-use super::search::{
-    DescentFit, SymmetricFit, error_weights, fit_descent, fit_symmetric, side_by_side, sums,
-};
+use super::search::{DescentFit, SymmetricFit, error_weights, fit_descent, fit_symmetric, side_by_side, sums};
 use super::{Field, Format, Part, TypeId, TypeInfo};
 
 const BYTES: usize = 110;
@@ -77,13 +75,7 @@ fn unpack_scales(bytes: &[u8]) -> [i32; GROUPS] {
 fn unpack_codes(block: &[u8; BYTES]) -> [i8; BLOCK] {
     let low = unpack_2bit(&block[QS..SCALES]);
     let mut codes = [0; BLOCK];
-    for (p, (codes, low)) in codes
-        .as_chunks_mut::<32>()
-        .0
-        .iter_mut()
-        .zip(low.as_chunks::<32>().0)
-        .enumerate()
-    {
+    for (p, (codes, low)) in codes.as_chunks_mut::<32>().0.iter_mut().zip(low.as_chunks::<32>().0).enumerate() {
         for l in 0..32 {
             codes[l] = (low[l] | ((block[l] >> p) & 1) << 2) as i8 - HALF as i8;
         }
@@ -95,11 +87,7 @@ fn decode(row: &[u8], out: &mut [f32]) {
     k_block::decode_blocks(row, out, |block: &[u8; BYTES], y| {
         let d = f16_at(block, D);
         let codes = unpack_codes(block);
-        let groups = y
-            .as_chunks_mut::<GROUP>()
-            .0
-            .iter_mut()
-            .zip(codes.as_chunks::<GROUP>().0);
+        let groups = y.as_chunks_mut::<GROUP>().0.iter_mut().zip(codes.as_chunks::<GROUP>().0);
         for ((y, codes), sc) in groups.zip(unpack_scales(&block[SCALES..D])) {
             let dl = d * sc as f32;
             for (y, c) in y.iter_mut().zip(codes) {
@@ -239,11 +227,7 @@ fn write_codes<S: Simd>(simd: S, x: &[f32; BLOCK], search: &Search<'_>, block: &
 fn dot_ref(w: &[u8], act: &[u8]) -> f32 {
     let mut lanes = [0.0f32; 8];
     for (x, y) in q8_k::block_pairs::<BYTES>(w, act) {
-        let sums = k_block::lane_sums(
-            &unpack_codes(x),
-            q8_k::quants(y),
-            &unpack_scales(&x[SCALES..D]),
-        );
+        let sums = k_block::lane_sums(&unpack_codes(x), q8_k::quants(y), &unpack_scales(&x[SCALES..D]));
         let d = f16_at(x, D) * q8_k::scale(y);
         for (lane, sum) in lanes.iter_mut().zip(sums) {
             *lane += d * sum as f32;
@@ -283,10 +267,7 @@ mod tests {
                 let mut scales = [21; GROUPS];
                 scales[j] = s;
                 pack_scales(&scales, &mut bytes);
-                assert_eq!(
-                    unpack_scales(&bytes),
-                    scales.map(|s| i32::from(s) - SCALE_HALF)
-                );
+                assert_eq!(unpack_scales(&bytes), scales.map(|s| i32::from(s) - SCALE_HALF));
             }
         }
     }
@@ -300,10 +281,7 @@ mod tests {
             block[QS + 32 * h + l] |= 3 << (2 * p);
             let mut y = [0.0; BLOCK];
             decode(&block, &mut y);
-            assert!(
-                (0..BLOCK).all(|i| y[i] == if i == e { -1.0 } else { 0.0 }),
-                "element {e}"
-            );
+            assert!((0..BLOCK).all(|i| y[i] == if i == e { -1.0 } else { 0.0 }), "element {e}");
         }
     }
 

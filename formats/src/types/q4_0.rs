@@ -25,10 +25,7 @@ pub const INFO: TypeInfo = TypeInfo {
     name: "q4_0",
     block: BLOCK,
     bytes: BYTES,
-    fields: &[
-        Field::new(Part::Scale, Format::F16, 0),
-        Field::new(Part::Codes, Format::Bits, 2),
-    ],
+    fields: &[Field::new(Part::Scale, Format::F16, 0), Field::new(Part::Codes, Format::Bits, 2)],
     codebook: None,
     act: Some(TypeId::Q8_0),
     decode: Some(decode),
@@ -39,10 +36,7 @@ pub const INFO: TypeInfo = TypeInfo {
 /// Codes under a scale that is decided.
 pub(super) const GRID: Grid = Grid {
     group: BLOCK,
-    levels: Levels::Even {
-        lowest: -8,
-        count: 16,
-    },
+    levels: Levels::Even { lowest: -8, count: 16 },
     steps: scale_first,
     place: |codes, block| pack_codes(whole(codes), &mut block[2..]),
 };
@@ -56,12 +50,7 @@ pub(super) fn pack_codes(codes: &[u8; BLOCK], nibbles: &mut [u8]) {
 }
 
 fn decode(row: &[u8], out: &mut [f32]) {
-    for (b, y) in row
-        .as_chunks::<BYTES>()
-        .0
-        .iter()
-        .zip(out.as_chunks_mut::<BLOCK>().0)
-    {
+    for (b, y) in row.as_chunks::<BYTES>().0.iter().zip(out.as_chunks_mut::<BLOCK>().0) {
         let d = f16_at(b, 0);
         let (low, high) = y.split_at_mut(HALF);
         for ((q, lo), hi) in b[2..].iter().zip(low).zip(high) {
@@ -87,32 +76,19 @@ pub fn encode_on<S: Simd>(simd: S, x: &[f32], importance: Option<&[f32]>, row: &
 /// The extreme element becomes code 0, so that its sign has the longer side of the range.
 #[inline(always)]
 fn encode_plain(x: &[f32], row: &mut [u8]) {
-    for (x, b) in x
-        .as_chunks::<BLOCK>()
-        .0
-        .iter()
-        .zip(row.as_chunks_mut::<BYTES>().0)
-    {
+    for (x, b) in x.as_chunks::<BLOCK>().0.iter().zip(row.as_chunks_mut::<BYTES>().0) {
         let d = signed_extreme(x) / -8.0;
         let id = inverse(d);
         put_f16(b, 0, d);
         // The reference narrows to i8 before it clamps: only infinite products notice, and give 0.
-        pack_codes(
-            &x.map(|v| (c_int(v * id + 8.5) as i8).min(15) as u8),
-            &mut b[2..],
-        );
+        pack_codes(&x.map(|v| (c_int(v * id + 8.5) as i8).min(15) as u8), &mut b[2..]);
     }
 }
 
 /// The scale that loses least, weighted with importance.
 #[inline(always)]
 fn encode_weighted<S: Simd>(simd: S, x: &[f32], importance: &[f32], row: &mut [u8]) {
-    let row = Row::<BYTES> {
-        x,
-        importance,
-        out: row,
-        definition: encode,
-    };
+    let row = Row::<BYTES> { x, importance, out: row, definition: encode };
     row.encode_symmetric(simd, 8.0, |b, d, codes| {
         put_f16(b, 0, d);
         pack_codes(codes, &mut b[2..]);

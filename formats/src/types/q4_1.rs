@@ -41,21 +41,13 @@ pub const INFO: TypeInfo = TypeInfo {
 /// Codes under a scale and a minimum that are decided.
 pub(super) const GRID: Grid = Grid {
     group: BLOCK,
-    levels: Levels::Even {
-        lowest: 0,
-        count: 16,
-    },
+    levels: Levels::Even { lowest: 0, count: 16 },
     steps: scale_and_minimum_first,
     place: |codes, block| pack_codes(whole(codes), &mut block[4..]),
 };
 
 fn decode(row: &[u8], out: &mut [f32]) {
-    for (b, y) in row
-        .as_chunks::<BYTES>()
-        .0
-        .iter()
-        .zip(out.as_chunks_mut::<BLOCK>().0)
-    {
+    for (b, y) in row.as_chunks::<BYTES>().0.iter().zip(out.as_chunks_mut::<BLOCK>().0) {
         let (d, m) = (f16_at(b, 0), f16_at(b, 2));
         let (low, high) = y.split_at_mut(HALF);
         for ((q, lo), hi) in b[4..].iter().zip(low).zip(high) {
@@ -81,34 +73,21 @@ pub fn encode_on<S: Simd>(simd: S, x: &[f32], importance: Option<&[f32]>, row: &
 /// Spreads the codes evenly between the smallest and the largest element.
 #[inline(always)]
 fn encode_plain(x: &[f32], row: &mut [u8]) {
-    for (x, b) in x
-        .as_chunks::<BLOCK>()
-        .0
-        .iter()
-        .zip(row.as_chunks_mut::<BYTES>().0)
-    {
+    for (x, b) in x.as_chunks::<BLOCK>().0.iter().zip(row.as_chunks_mut::<BYTES>().0) {
         let (min, max) = min_max(x);
         let d = (max - min) / 15.0;
         let id = inverse(d);
         put_f16(b, 0, d);
         put_f16(b, 2, min);
         // The reference narrows to i8 before it clamps: only infinite products notice, and give 0.
-        pack_codes(
-            &x.map(|v| (c_int((v - min) * id + 0.5) as i8).min(15) as u8),
-            &mut b[4..],
-        );
+        pack_codes(&x.map(|v| (c_int((v - min) * id + 0.5) as i8).min(15) as u8), &mut b[4..]);
     }
 }
 
 /// The scale and offset that lose least, weighted with importance; the offset is never positive.
 #[inline(always)]
 fn encode_weighted<S: Simd>(simd: S, x: &[f32], importance: &[f32], row: &mut [u8]) {
-    let row = Row::<BYTES> {
-        x,
-        importance,
-        out: row,
-        definition: encode,
-    };
+    let row = Row::<BYTES> { x, importance, out: row, definition: encode };
     row.encode_affine(simd, 15.0, |b, d, min, codes| {
         put_f16(b, 0, d);
         put_f16(b, 2, min);

@@ -39,39 +39,21 @@ pub const INFO: TypeInfo = TypeInfo {
 /// Codes under scales and minima that are decided.
 pub(super) const GRID: Grid = Grid {
     group: GROUP,
-    levels: Levels::Even {
-        lowest: 0,
-        count: 16,
-    },
+    levels: Levels::Even { lowest: 0, count: 16 },
     steps: |block, steps| k_affine::read_steps(&block[..HEADER], steps),
     place: |codes, block| pack_nibbles(whole(codes), &mut block[HEADER..]),
 };
 
 const SEARCH: Search = Search {
-    plain: AffineGrid {
-        top: 15.0,
-        from: -1.0,
-        step: 0.1,
-        last: 20,
-    },
-    important: AffineGrid {
-        top: 15.0,
-        from: -0.9,
-        step: 0.05,
-        last: 36,
-    },
+    plain: AffineGrid { top: 15.0, from: -1.0, step: 0.1, last: 20 },
+    important: AffineGrid { top: 15.0, from: -0.9, step: 0.05, last: 36 },
     cut_wrapped: false,
 };
 
 /// Two codes to a byte, 32 elements apart.
 pub(super) fn unpack_nibbles(qs: &[u8]) -> [u8; BLOCK] {
     let mut codes = [0; BLOCK];
-    for (codes, q) in codes
-        .as_chunks_mut::<64>()
-        .0
-        .iter_mut()
-        .zip(qs.as_chunks::<32>().0)
-    {
+    for (codes, q) in codes.as_chunks_mut::<64>().0.iter_mut().zip(qs.as_chunks::<32>().0) {
         for l in 0..32 {
             codes[l] = q[l] & 15;
             codes[l + 32] = q[l] >> 4;
@@ -83,12 +65,7 @@ pub(super) fn unpack_nibbles(qs: &[u8]) -> [u8; BLOCK] {
 /// The inverse of [`unpack_nibbles`]; only the low four bits of a code are taken.
 #[inline(always)]
 pub(super) fn pack_nibbles(codes: &[u8; BLOCK], qs: &mut [u8]) {
-    for (c, q) in codes
-        .as_chunks::<64>()
-        .0
-        .iter()
-        .zip(qs.as_chunks_mut::<32>().0)
-    {
+    for (c, q) in codes.as_chunks::<64>().0.iter().zip(qs.as_chunks_mut::<32>().0) {
         for l in 0..32 {
             q[l] = c[l] & 15 | c[l + 32] << 4;
         }
@@ -99,13 +76,7 @@ fn decode(row: &[u8], out: &mut [f32]) {
     k_block::decode_blocks(row, out, |block: &[u8; BYTES], y| {
         let groups = k_affine::steps_and_minima(&block[..HEADER]);
         let bytes = block[HEADER..].as_chunks::<32>().0;
-        for ((y, q), steps) in y
-            .as_chunks_mut::<64>()
-            .0
-            .iter_mut()
-            .zip(bytes)
-            .zip(groups.chunks_exact(2))
-        {
+        for ((y, q), steps) in y.as_chunks_mut::<64>().0.iter_mut().zip(bytes).zip(groups.chunks_exact(2)) {
             for l in 0..32 {
                 y[l] = steps[0].0 * f32::from(q[l] & 15) - steps[0].1;
                 y[l + 32] = steps[1].0 * f32::from(q[l] >> 4) - steps[1].1;

@@ -40,10 +40,7 @@ pub const INFO: TypeInfo = TypeInfo {
 /// Codes under a scale that is decided.
 pub(super) const GRID: Grid = Grid {
     group: BLOCK,
-    levels: Levels::Even {
-        lowest: -16,
-        count: 32,
-    },
+    levels: Levels::Even { lowest: -16, count: 32 },
     steps: scale_first,
     place: |codes, block| pack_codes(whole(codes), &mut block[2..]),
 };
@@ -74,12 +71,7 @@ pub(super) fn unpack_codes(tail: &[u8]) -> [i32; BLOCK] {
 }
 
 fn decode(row: &[u8], out: &mut [f32]) {
-    for (b, y) in row
-        .as_chunks::<BYTES>()
-        .0
-        .iter()
-        .zip(out.as_chunks_mut::<BLOCK>().0)
-    {
+    for (b, y) in row.as_chunks::<BYTES>().0.iter().zip(out.as_chunks_mut::<BLOCK>().0) {
         let d = f16_at(b, 0);
         for (y, code) in y.iter_mut().zip(unpack_codes(&b[2..])) {
             *y = (code - 16) as f32 * d;
@@ -103,32 +95,19 @@ pub fn encode_on<S: Simd>(simd: S, x: &[f32], importance: Option<&[f32]>, row: &
 /// The extreme element becomes code 0, so that its sign has the longer side of the range.
 #[inline(always)]
 fn encode_plain(x: &[f32], row: &mut [u8]) {
-    for (x, b) in x
-        .as_chunks::<BLOCK>()
-        .0
-        .iter()
-        .zip(row.as_chunks_mut::<BYTES>().0)
-    {
+    for (x, b) in x.as_chunks::<BLOCK>().0.iter().zip(row.as_chunks_mut::<BYTES>().0) {
         let d = signed_extreme(x) / -16.0;
         let id = inverse(d);
         put_f16(b, 0, d);
         // The reference narrows to i8 before it clamps: only infinite products notice, and give 0.
-        pack_codes(
-            &x.map(|v| (c_int(v * id + 16.5) as i8).min(31) as u8),
-            &mut b[2..],
-        );
+        pack_codes(&x.map(|v| (c_int(v * id + 16.5) as i8).min(31) as u8), &mut b[2..]);
     }
 }
 
 /// The scale that loses least, weighted with importance.
 #[inline(always)]
 fn encode_weighted<S: Simd>(simd: S, x: &[f32], importance: &[f32], row: &mut [u8]) {
-    let row = Row::<BYTES> {
-        x,
-        importance,
-        out: row,
-        definition: encode,
-    };
+    let row = Row::<BYTES> { x, importance, out: row, definition: encode };
     row.encode_symmetric(simd, 16.0, |b, d, codes| {
         put_f16(b, 0, d);
         pack_codes(codes, &mut b[2..]);
@@ -140,9 +119,7 @@ fn dot_ref(w: &[u8], x: &[u8]) -> f32 {
     let mut acc = 0.0f32;
     for (w, x) in w.as_chunks::<BYTES>().0.iter().zip(q8_0::blocks(x)) {
         let codes = unpack_codes(&w[2..]);
-        let isum: i32 = (0..BLOCK)
-            .map(|j| (codes[j] - 16) * q8_0::quant(x, j))
-            .sum();
+        let isum: i32 = (0..BLOCK).map(|j| (codes[j] - 16) * q8_0::quant(x, j)).sum();
         acc += (f16_at(w, 0) * q8_0::scale(x)) * isum as f32;
     }
     acc

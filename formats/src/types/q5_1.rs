@@ -41,21 +41,13 @@ pub const INFO: TypeInfo = TypeInfo {
 /// Codes under a scale and a minimum that are decided.
 pub(super) const GRID: Grid = Grid {
     group: BLOCK,
-    levels: Levels::Even {
-        lowest: 0,
-        count: 32,
-    },
+    levels: Levels::Even { lowest: 0, count: 32 },
     steps: scale_and_minimum_first,
     place: |codes, block| pack_codes(whole(codes), &mut block[4..]),
 };
 
 fn decode(row: &[u8], out: &mut [f32]) {
-    for (b, y) in row
-        .as_chunks::<BYTES>()
-        .0
-        .iter()
-        .zip(out.as_chunks_mut::<BLOCK>().0)
-    {
+    for (b, y) in row.as_chunks::<BYTES>().0.iter().zip(out.as_chunks_mut::<BLOCK>().0) {
         let (d, m) = (f16_at(b, 0), f16_at(b, 2));
         for (y, code) in y.iter_mut().zip(unpack_codes(&b[4..])) {
             *y = code as f32 * d + m;
@@ -80,12 +72,7 @@ pub fn encode_on<S: Simd>(simd: S, x: &[f32], importance: Option<&[f32]>, row: &
 /// the low five bits of the rounded quotient are kept.
 #[inline(always)]
 fn encode_plain(x: &[f32], row: &mut [u8]) {
-    for (x, b) in x
-        .as_chunks::<BLOCK>()
-        .0
-        .iter()
-        .zip(row.as_chunks_mut::<BYTES>().0)
-    {
+    for (x, b) in x.as_chunks::<BLOCK>().0.iter().zip(row.as_chunks_mut::<BYTES>().0) {
         let (min, max) = min_max(x);
         let d = (max - min) / 31.0;
         let id = inverse(d);
@@ -98,12 +85,7 @@ fn encode_plain(x: &[f32], row: &mut [u8]) {
 /// The scale and offset that lose least, weighted with importance; the offset is never positive.
 #[inline(always)]
 fn encode_weighted<S: Simd>(simd: S, x: &[f32], importance: &[f32], row: &mut [u8]) {
-    let row = Row::<BYTES> {
-        x,
-        importance,
-        out: row,
-        definition: encode,
-    };
+    let row = Row::<BYTES> { x, importance, out: row, definition: encode };
     row.encode_affine(simd, 31.0, |b, d, min, codes| {
         put_f16(b, 0, d);
         put_f16(b, 2, min);

@@ -43,27 +43,14 @@ pub const INFO: TypeInfo = TypeInfo {
 /// Codes under scales and minima that are decided.
 pub(super) const GRID: Grid = Grid {
     group: GROUP,
-    levels: Levels::Even {
-        lowest: 0,
-        count: 32,
-    },
+    levels: Levels::Even { lowest: 0, count: 32 },
     steps: |block, steps| k_affine::read_steps(&block[..HEADER], steps),
     place: |codes, block| pack_codes(whole(codes), whole_mut(block)),
 };
 
 const SEARCH: Search = Search {
-    plain: AffineGrid {
-        top: 31.0,
-        from: -0.5,
-        step: 0.1,
-        last: 15,
-    },
-    important: AffineGrid {
-        top: 31.0,
-        from: -0.9,
-        step: 0.05,
-        last: 36,
-    },
+    plain: AffineGrid { top: 31.0, from: -0.5, step: 0.1, last: 15 },
+    important: AffineGrid { top: 31.0, from: -0.9, step: 0.05, last: 36 },
     cut_wrapped: true,
 };
 
@@ -92,10 +79,7 @@ fn pack_codes(codes: &[u8; BLOCK], block: &mut [u8; BYTES]) {
 fn decode(row: &[u8], out: &mut [f32]) {
     k_block::decode_blocks(row, out, |block: &[u8; BYTES], y| {
         let codes = unpack_codes(block);
-        for (j, (step, min)) in k_affine::steps_and_minima(&block[..HEADER])
-            .iter()
-            .enumerate()
-        {
+        for (j, (step, min)) in k_affine::steps_and_minima(&block[..HEADER]).iter().enumerate() {
             let group = GROUP * j..GROUP * (j + 1);
             for (y, c) in y[group.clone()].iter_mut().zip(&codes[group]) {
                 *y = step * f32::from(*c) - min;

@@ -50,18 +50,12 @@ pub const INFO: TypeInfo = TypeInfo {
 /// Codes under scales that are decided.
 pub(super) const GRID: Grid = Grid {
     group: GROUP,
-    levels: Levels::Even {
-        lowest: -HALF as i16,
-        count: 2 * HALF as u16,
-    },
+    levels: Levels::Even { lowest: -HALF as i16, count: 2 * HALF as u16 },
     steps: |block, steps| {
         let block: &[u8; BYTES] = whole(block);
         let d = f16_at(block, D);
         for (step, scale) in steps.iter_mut().zip(unpack_scales(block)) {
-            *step = Step {
-                scale: d * scale as f32,
-                offset: 0.0,
-            };
+            *step = Step { scale: d * scale as f32, offset: 0.0 };
         }
     },
     place: |codes, block| pack_codes(whole(codes), whole_mut(block)),
@@ -70,11 +64,7 @@ pub(super) const GRID: Grid = Grid {
 /// The signed codes of a block, -32..=31.
 fn unpack_codes(block: &[u8; BYTES]) -> [i8; BLOCK] {
     let mut codes = [0; BLOCK];
-    let bytes = block[..QH]
-        .as_chunks::<64>()
-        .0
-        .iter()
-        .zip(block[QH..SCALES].as_chunks::<32>().0);
+    let bytes = block[..QH].as_chunks::<64>().0.iter().zip(block[QH..SCALES].as_chunks::<32>().0);
     for (codes, (ql, qh)) in codes.as_chunks_mut::<128>().0.iter_mut().zip(bytes) {
         for l in 0..32 {
             let (a, b, h) = (ql[l], ql[l + 32], qh[l]);
@@ -90,11 +80,7 @@ fn unpack_codes(block: &[u8; BYTES]) -> [i8; BLOCK] {
 #[inline(always)]
 fn pack_codes(codes: &[u8; BLOCK], block: &mut [u8; BYTES]) {
     let (ql, qh) = block.split_at_mut(QH);
-    let bytes = ql
-        .as_chunks_mut::<64>()
-        .0
-        .iter_mut()
-        .zip(qh.as_chunks_mut::<32>().0);
+    let bytes = ql.as_chunks_mut::<64>().0.iter_mut().zip(qh.as_chunks_mut::<32>().0);
     for (c, (ql, qh)) in codes.as_chunks::<128>().0.iter().zip(bytes) {
         for l in 0..32 {
             ql[l] = c[l] & 15 | c[l + 64] << 4;
@@ -113,11 +99,7 @@ fn decode(row: &[u8], out: &mut [f32]) {
     k_block::decode_blocks(row, out, |block: &[u8; BYTES], y| {
         let d = f16_at(block, D);
         let codes = unpack_codes(block);
-        let groups = y
-            .as_chunks_mut::<GROUP>()
-            .0
-            .iter_mut()
-            .zip(codes.as_chunks::<GROUP>().0);
+        let groups = y.as_chunks_mut::<GROUP>().0.iter_mut().zip(codes.as_chunks::<GROUP>().0);
         for ((y, codes), sc) in groups.zip(unpack_scales(block)) {
             let dl = d * sc as f32;
             for (y, c) in y.iter_mut().zip(codes) {
@@ -215,11 +197,7 @@ mod tests {
             expected[64 * h + 32 * (p % 2) + l] = 0b1101 << (4 * (p / 2));
             expected[QH + 32 * h + l] = 0b10 << (2 * p);
             assert_eq!(block, expected, "element {e}");
-            assert_eq!(
-                unpack_codes(&block),
-                codes.map(|c| c as i8 - 32),
-                "element {e}"
-            );
+            assert_eq!(unpack_codes(&block), codes.map(|c| c as i8 - 32), "element {e}");
         }
     }
 
@@ -230,11 +208,6 @@ mod tests {
         put_f16(&mut block, D, 0.5);
         let mut y = [0.0; BLOCK];
         decode(&block, &mut y);
-        assert!((0..BLOCK).all(|e| y[e]
-            == if e / GROUP == 5 {
-                0.5 * -3.0 * -32.0
-            } else {
-                0.0
-            }));
+        assert!((0..BLOCK).all(|e| y[e] == if e / GROUP == 5 { 0.5 * -3.0 * -32.0 } else { 0.0 }));
     }
 }

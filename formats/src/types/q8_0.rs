@@ -22,10 +22,7 @@ pub const INFO: TypeInfo = TypeInfo {
     name: "q8_0",
     block: BLOCK,
     bytes: BYTES,
-    fields: &[
-        Field::new(Part::Scale, Format::F16, 0),
-        Field::new(Part::Codes, Format::I8, 2),
-    ],
+    fields: &[Field::new(Part::Scale, Format::F16, 0), Field::new(Part::Codes, Format::I8, 2)],
     codebook: None,
     act: Some(TypeId::Q8_0),
     decode: Some(decode),
@@ -39,10 +36,7 @@ const LOWEST: i16 = -127;
 /// Codes under a scale that is decided.
 pub(super) const GRID: Grid = Grid {
     group: BLOCK,
-    levels: Levels::Even {
-        lowest: LOWEST,
-        count: 255,
-    },
+    levels: Levels::Even { lowest: LOWEST, count: 255 },
     steps: scale_first,
     place: |codes, block| {
         let quants = whole::<BLOCK>(codes).map(|code| (i16::from(code) + LOWEST) as i8 as u8);
@@ -100,12 +94,7 @@ pub(super) fn quantize(x: &[f32; BLOCK], q: &mut [u8; BLOCK]) -> f32 {
 }
 
 fn encode(x: &[f32], _importance: Option<&[f32]>, row: &mut [u8]) {
-    for (x, b) in x
-        .as_chunks::<BLOCK>()
-        .0
-        .iter()
-        .zip(row.as_chunks_mut::<BYTES>().0)
-    {
+    for (x, b) in x.as_chunks::<BLOCK>().0.iter().zip(row.as_chunks_mut::<BYTES>().0) {
         let mut q = [0; BLOCK];
         let d = quantize(x, &mut q);
         put_f16(b, 0, d);

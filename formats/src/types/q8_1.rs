@@ -63,12 +63,7 @@ pub(super) fn quant(block: &Block, j: usize) -> i32 {
 }
 
 fn encode(x: &[f32], _importance: Option<&[f32]>, row: &mut [u8]) {
-    for (x, b) in x
-        .as_chunks::<BLOCK>()
-        .0
-        .iter()
-        .zip(row.as_chunks_mut::<BYTES>().0)
-    {
+    for (x, b) in x.as_chunks::<BLOCK>().0.iter().zip(row.as_chunks_mut::<BYTES>().0) {
         let mut q = [0; BLOCK];
         let d = q8_0::quantize(x, &mut q);
         let total: i32 = q.iter().map(|&q| i32::from(q as i8)).sum();

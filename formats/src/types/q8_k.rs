@@ -51,10 +51,7 @@ pub(super) fn quants(block: &[u8; BYTES]) -> &[u8; BLOCK] {
 /// Stored sum of the 16 quants from element `16 * j`.
 #[inline]
 pub(super) fn bsum(block: &[u8; BYTES], j: usize) -> i32 {
-    i32::from(i16::from_le_bytes([
-        block[BSUMS + 2 * j],
-        block[BSUMS + 2 * j + 1],
-    ]))
+    i32::from(i16::from_le_bytes([block[BSUMS + 2 * j], block[BSUMS + 2 * j + 1]]))
 }
 
 /// Pairs the blocks of `W` bytes of a weight row with those of its Q8_K activation row.
@@ -89,10 +86,7 @@ fn encode(x: &[f32], _importance: Option<&[f32]>, row: &mut [u8]) {
             *q = nearest_int(inverse * v).min(127) as u8;
         }
         for j in 0..BLOCK / 16 {
-            let sum: i32 = block[QS + 16 * j..QS + 16 * j + 16]
-                .iter()
-                .map(|q| i32::from(*q as i8))
-                .sum();
+            let sum: i32 = block[QS + 16 * j..QS + 16 * j + 16].iter().map(|q| i32::from(*q as i8)).sum();
             block[BSUMS + 2 * j..BSUMS + 2 * j + 2].copy_from_slice(&(sum as i16).to_le_bytes());
         }
         block[..QS].copy_from_slice(&(1.0 / inverse).to_le_bytes());
@@ -131,9 +125,6 @@ mod tests {
         assert_eq!(quants(&encoded(&x))[8..11], [-127i8 as u8, 0, -127i8 as u8]);
         x[9] = f32::INFINITY;
         let block = encoded(&x);
-        assert_eq!(
-            (scale(&block), *quants(&block)),
-            (f32::NEG_INFINITY, [0; BLOCK])
-        );
+        assert_eq!((scale(&block), *quants(&block)), (f32::NEG_INFINITY, [0; BLOCK]));
     }
 }

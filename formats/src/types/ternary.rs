@@ -72,27 +72,14 @@ impl Packing {
     ///
     /// # Errors
     /// Those of [`Packing::check`], a wrong number of codes, a code that is not ternary.
-    pub fn pack(
-        self,
-        columns: usize,
-        rows: usize,
-        scale: f32,
-        codes: &[i8],
-    ) -> Result<Vec<u8>, TernaryError> {
+    pub fn pack(self, columns: usize, rows: usize, scale: f32, codes: &[i8]) -> Result<Vec<u8>, TernaryError> {
         self.check(columns, rows)?;
         if codes.len() != columns * rows {
-            return Err(TernaryError::Buffer {
-                found: codes.len(),
-                expected: columns * rows,
-            });
+            return Err(TernaryError::Buffer { found: codes.len(), expected: columns * rows });
         }
         if let Some(at) = codes.iter().position(|c| !(-1..=1).contains(c)) {
             let (row, column) = (at / columns, at % columns);
-            return Err(TernaryError::NotTernary {
-                row,
-                column,
-                code: codes[at],
-            });
+            return Err(TernaryError::NotTernary { row, column, code: codes[at] });
         }
         let scale_at = self.scale_at(columns, rows);
         let mut data = vec![0; scale_at + TAIL];
@@ -126,12 +113,7 @@ impl<'a> TernaryData<'a> {
     ///
     /// # Errors
     /// Those of [`Packing::check`]; data that is cut off, too long or without the scale.
-    pub fn new(
-        packing: Packing,
-        columns: usize,
-        rows: usize,
-        data: &'a [u8],
-    ) -> Result<TernaryData<'a>, TernaryError> {
+    pub fn new(packing: Packing, columns: usize, rows: usize, data: &'a [u8]) -> Result<TernaryData<'a>, TernaryError> {
         packing.check(columns, rows)?;
         let scale_at = packing.scale_at(columns, rows);
         let (found, expected) = (data.len(), scale_at + TAIL);
@@ -140,23 +122,11 @@ impl<'a> TernaryData<'a> {
         }
         if found != expected {
             let ty = packing.type_id();
-            return Err(TernaryError::Length {
-                ty,
-                rows,
-                columns,
-                found,
-                expected,
-            });
+            return Err(TernaryError::Length { ty, rows, columns, found, expected });
         }
         let mut scale = [0; 4];
         scale.copy_from_slice(&data[scale_at..scale_at + 4]);
-        Ok(TernaryData {
-            packing,
-            columns,
-            rows,
-            scale: f32::from_le_bytes(scale),
-            data,
-        })
+        Ok(TernaryData { packing, columns, rows, scale: f32::from_le_bytes(scale), data })
     }
 
     /// The layout.
@@ -186,18 +156,11 @@ impl<'a> TernaryData<'a> {
     /// Rows that are not there, an `out` of another length, a code that stands for no weight.
     pub fn unpack_rows(&self, rows: Range<usize>, out: &mut [i8]) -> Result<(), TernaryError> {
         if rows.start > rows.end || rows.end > self.rows {
-            return Err(TernaryError::Rows {
-                first: rows.start,
-                end: rows.end,
-                rows: self.rows,
-            });
+            return Err(TernaryError::Rows { first: rows.start, end: rows.end, rows: self.rows });
         }
         let expected = rows.len() * self.columns;
         if out.len() != expected {
-            return Err(TernaryError::Buffer {
-                found: out.len(),
-                expected,
-            });
+            return Err(TernaryError::Buffer { found: out.len(), expected });
         }
         if self.columns == 0 {
             return Ok(());
@@ -229,9 +192,9 @@ impl<'a> TernaryData<'a> {
     }
 }
 
-/// What is wrong with a part of the data of an I2_S, TL1 or TL2 matrix that is copied as it is: `bytes` from byte `start`
-/// of the tensor on, of which the first bad one is told. Without the `packing` of TL2, whose codes cannot be told apart
-/// then, only the scale is looked at.
+/// What is wrong with a part of the data of an I2_S, TL1 or TL2 matrix that is copied as it is: `bytes` from byte
+/// `start` of the tensor on, of which the first bad one is told. Without the `packing` of TL2, whose codes cannot be
+/// told apart then, only the scale is looked at.
 ///
 /// Parts begin and end at multiples of 4 bytes, so that the scale is in one of them.
 pub fn first_bad_byte(
@@ -248,10 +211,7 @@ pub fn first_bad_byte(
     let pairs: Bad = |b| b >> 4 > 8 || b & 15 > 8;
     let triples: Bad = |b| b >> 4 > 13 || b & 15 > 13;
     let (regions, scale_at): ([(Range<usize>, Bad); 2], usize) = match (ty, packing) {
-        (TypeId::I2_S, _) => (
-            [(0..cells / 4, |b| b & b >> 1 & 0x55 != 0), (0..0, pairs)],
-            cells / 4,
-        ),
+        (TypeId::I2_S, _) => ([(0..cells / 4, |b| b & b >> 1 & 0x55 != 0), (0..0, pairs)], cells / 4),
         (TypeId::TL1, _) => ([(0..cells / 4, pairs), (0..0, pairs)], cells / 4),
         (TypeId::TL2, Some(packing @ Packing::Tl2(tiles))) => {
             let three = columns / (tiles.columns as usize).max(1) * tiles.columns as usize;
@@ -262,10 +222,7 @@ pub fn first_bad_byte(
         }
         (TypeId::TL2, _) => {
             let all = super::tl2::tensor_bytes(columns as u64, rows as u64)?;
-            (
-                [(0..0, triples), (0..0, pairs)],
-                usize::try_from(all).ok()? - TAIL,
-            )
+            ([(0..0, triples), (0..0, pairs)], usize::try_from(all).ok()? - TAIL)
         }
         _ => return None,
     };
@@ -351,10 +308,7 @@ pub fn quantize_tl(x: &[f32], q: &mut [i8]) -> ActScale {
 fn quantize(x: &[f32], a: f32, q: &mut [i8]) -> ActScale {
     if x.iter().any(|v| v.is_nan()) {
         q.fill(0);
-        return ActScale {
-            a: f32::NAN,
-            sum: 0,
-        };
+        return ActScale { a: f32::NAN, sum: 0 };
     }
     if a == 0.0 || a.is_infinite() {
         q.fill(0);
@@ -370,20 +324,12 @@ fn quantize(x: &[f32], a: f32, q: &mut [i8]) -> ActScale {
 
 /// `C`: sum of `code * q`, exact.
 pub fn dot(codes: &[i8], q: &[i8]) -> i32 {
-    codes
-        .iter()
-        .zip(q)
-        .map(|(&c, &q)| i32::from(c) * i32::from(q))
-        .sum()
+    codes.iter().zip(q).map(|(&c, &q)| i32::from(c) * i32::from(q)).sum()
 }
 
 /// `D`: sum of `(code + 1) * q`, exact; `D - S = C`.
 pub fn dot_codes(codes: &[i8], q: &[i8]) -> i32 {
-    codes
-        .iter()
-        .zip(q)
-        .map(|(&c, &q)| (i32::from(c) + 1) * i32::from(q))
-        .sum()
+    codes.iter().zip(q).map(|(&c, &q)| (i32::from(c) + 1) * i32::from(q)).sum()
 }
 
 /// The output of a row: `(((f32) d - (f32) s) / a) * w`, every operation rounded to `f32`. I2_S has

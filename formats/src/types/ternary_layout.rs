@@ -25,21 +25,13 @@ pub struct Tiles {
 impl Tiles {
     /// `BM`, `BK`, `bm`.
     pub const fn new(rows: u32, columns: u32, micro: u32) -> Tiles {
-        Tiles {
-            rows,
-            columns,
-            micro,
-        }
+        Tiles { rows, columns, micro }
     }
 }
 
 impl fmt::Display for Tiles {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "BM {}, BK {}, bm {}",
-            self.rows, self.columns, self.micro
-        )
+        write!(f, "BM {}, BK {}, bm {}", self.rows, self.columns, self.micro)
     }
 }
 
@@ -50,52 +42,25 @@ pub enum TernaryError {
     #[error(
         "{ty} packs {multiple} columns at a time, rows have {columns}, which is no multiple; convert the model to another type"
     )]
-    Columns {
-        ty: TypeId,
-        columns: usize,
-        multiple: usize,
-    },
+    Columns { ty: TypeId, columns: usize, multiple: usize },
     #[error("{ty} cannot have tiles of {tiles} for {rows} rows of {columns} columns: {rule}")]
-    Tiles {
-        ty: TypeId,
-        tiles: Tiles,
-        rows: usize,
-        columns: usize,
-        rule: &'static str,
-    },
+    Tiles { ty: TypeId, tiles: Tiles, rows: usize, columns: usize, rule: &'static str },
     #[error("tl2 cannot hold rows of fewer than 256 columns, these have {columns}")]
     Narrow { columns: u64 },
     #[error("{rows} rows of {columns} columns are more than memory can address")]
     TooLarge { rows: usize, columns: usize },
-    #[error(
-        "the {TAIL} bytes behind the codes that hold the scale are missing: {found} bytes, {expected} are needed"
-    )]
+    #[error("the {TAIL} bytes behind the codes that hold the scale are missing: {found} bytes, {expected} are needed")]
     NoScale { found: usize, expected: usize },
     #[error("has {found} bytes, {rows} rows of {columns} columns in {ty} take {expected}")]
-    Length {
-        ty: TypeId,
-        rows: usize,
-        columns: usize,
-        found: usize,
-        expected: usize,
-    },
+    Length { ty: TypeId, rows: usize, columns: usize, found: usize, expected: usize },
     #[error(
         "row {row}, column {column}: {ty} code {code} stands for no weight: the data is damaged or laid out otherwise"
     )]
-    Code {
-        ty: TypeId,
-        row: usize,
-        column: usize,
-        code: u8,
-    },
+    Code { ty: TypeId, row: usize, column: usize, code: u8 },
     #[error("row {row}, column {column}: {code} is not a ternary weight")]
     NotTernary { row: usize, column: usize, code: i8 },
     #[error("rows {first}..{end} were asked for, the tensor has {rows}")]
-    Rows {
-        first: usize,
-        end: usize,
-        rows: usize,
-    },
+    Rows { first: usize, end: usize, rows: usize },
     #[error("a buffer of {found} codes was given, {expected} are needed")]
     Buffer { found: usize, expected: usize },
 }

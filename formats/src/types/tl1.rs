@@ -46,9 +46,7 @@ const PUBLISHED: [(u64, u64, Tiles); 10] = [
 
 /// The tiles that bitnet.cpp's `setup_env.py` packs a matrix of this shape with.
 pub fn published(columns: u64, rows: u64) -> Option<Tiles> {
-    let known = PUBLISHED
-        .iter()
-        .find(|&&(m, k, _)| (m, k) == (rows, columns));
+    let known = PUBLISHED.iter().find(|&&(m, k, _)| (m, k) == (rows, columns));
     known.map(|&(_, _, tiles)| tiles)
 }
 
@@ -70,21 +68,9 @@ pub(super) fn index(w0: i8, w1: i8) -> u8 {
 
 pub(super) fn check(tiles: Tiles, columns: usize, rows: usize) -> Result<(), TernaryError> {
     let (bm, bk, micro) = parts(tiles);
-    let refuse = |rule| {
-        Err(TernaryError::Tiles {
-            ty: TypeId::TL1,
-            tiles,
-            rows,
-            columns,
-            rule,
-        })
-    };
+    let refuse = |rule| Err(TernaryError::Tiles { ty: TypeId::TL1, tiles, rows, columns, rule });
     if !columns.is_multiple_of(BLOCK) {
-        return Err(TernaryError::Columns {
-            ty: TypeId::TL1,
-            columns,
-            multiple: BLOCK,
-        });
+        return Err(TernaryError::Columns { ty: TypeId::TL1, columns, multiple: BLOCK });
     }
     if !matches!(micro, 32 | 64) {
         return refuse("bm must be 32 or 64");
@@ -105,11 +91,7 @@ pub(super) fn check(tiles: Tiles, columns: usize, rows: usize) -> Result<(), Ter
 }
 
 fn parts(tiles: Tiles) -> (usize, usize, usize) {
-    (
-        tiles.rows as usize,
-        tiles.columns as usize,
-        tiles.micro as usize,
-    )
+    (tiles.rows as usize, tiles.columns as usize, tiles.micro as usize)
 }
 
 /// The bytes of a row in order of its columns, four to a byte.
@@ -118,10 +100,7 @@ fn places(tiles: Tiles, row: usize, columns: usize) -> impl Iterator<Item = usiz
     let by = 256 / micro;
     let (tile, in_tile) = (row / bm, row % bm);
     let (block, in_block) = (in_tile / micro, in_tile % micro);
-    let start = tile * bm * columns / 4
-        + block * micro * bk / 4
-        + in_block / 16 * (by / 4 * 16)
-        + in_block % 16;
+    let start = tile * bm * columns / 4 + block * micro * bk / 4 + in_block / 16 * (by / 4 * 16) + in_block % 16;
     (0..columns).step_by(4).map(move |c| {
         let (k_block, in_k) = (c / bk, c % bk);
         start + k_block * (bm * bk / 4) + in_k / by * MICRO + in_k % by / 4 * 16
@@ -129,18 +108,10 @@ fn places(tiles: Tiles, row: usize, columns: usize) -> impl Iterator<Item = usiz
 }
 
 /// Unpacks one row.
-pub(super) fn unpack_row(
-    tiles: Tiles,
-    row: usize,
-    data: &[u8],
-    out: &mut [i8],
-) -> Result<(), BadCode> {
+pub(super) fn unpack_row(tiles: Tiles, row: usize, data: &[u8], out: &mut [i8]) -> Result<(), BadCode> {
     let places = places(tiles, row, out.len());
     for (quad, (at, out)) in places.zip(out.as_chunks_mut::<4>().0).enumerate() {
-        unpack_quad(data[at], out).map_err(|bad| BadCode {
-            column: 4 * quad + bad.column,
-            ..bad
-        })?;
+        unpack_quad(data[at], out).map_err(|bad| BadCode { column: 4 * quad + bad.column, ..bad })?;
     }
     Ok(())
 }

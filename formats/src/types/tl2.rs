@@ -60,25 +60,15 @@ const PUBLISHED: [(u64, u64, Tiles); 10] = [
 
 /// The tiles that bitnet.cpp's `setup_env.py` packs a matrix of this shape with.
 pub fn published(columns: u64, rows: u64) -> Option<Tiles> {
-    let known = PUBLISHED
-        .iter()
-        .find(|&&(m, k, _)| (m, k) == (rows, columns));
+    let known = PUBLISHED.iter().find(|&&(m, k, _)| (m, k) == (rows, columns));
     known.map(|&(_, _, tiles)| tiles)
 }
 
 /// Size of a tensor: the codes, rounded up to 32, and 32. `None` for fewer than 256 columns.
 pub fn tensor_bytes(columns: u64, rows: u64) -> Option<u64> {
-    let three = columns
-        .checked_sub(MAX_TWO_K as u64)?
-        .checked_mul(rows)?
-        .checked_div(3)?
-        .checked_mul(5)?
-        / 8;
+    let three = columns.checked_sub(MAX_TWO_K as u64)?.checked_mul(rows)?.checked_div(3)?.checked_mul(5)? / 8;
     let two = rows.checked_mul(MAX_TWO_K as u64 / 4)?;
-    three
-        .checked_add(two)?
-        .checked_next_multiple_of(TAIL as u64)?
-        .checked_add(TAIL as u64)
+    three.checked_add(two)?.checked_next_multiple_of(TAIL as u64)?.checked_add(TAIL as u64)
 }
 
 /// `P`: bytes of a checked matrix up to where the padding of the scale starts.
@@ -94,15 +84,7 @@ pub fn triple(index: u8) -> Option<[i8; 3]> {
 }
 
 pub(super) fn check(tiles: Tiles, columns: usize, rows: usize) -> Result<(), TernaryError> {
-    let refuse = |rule| {
-        Err(TernaryError::Tiles {
-            ty: TypeId::TL2,
-            tiles,
-            rows,
-            columns,
-            rule,
-        })
-    };
+    let refuse = |rule| Err(TernaryError::Tiles { ty: TypeId::TL2, tiles, rows, columns, rule });
     let (bm, bk) = (tiles.rows as usize, tiles.columns as usize);
     if tiles.micro as usize != MICRO {
         return refuse("bm must be 32");
@@ -192,33 +174,22 @@ impl Places {
 }
 
 /// Unpacks one row.
-pub(super) fn unpack_row(
-    tiles: Tiles,
-    rows: usize,
-    row: usize,
-    data: &[u8],
-    out: &mut [i8],
-) -> Result<(), BadCode> {
+pub(super) fn unpack_row(tiles: Tiles, rows: usize, row: usize, data: &[u8], out: &mut [i8]) -> Result<(), BadCode> {
     let at = Places::new(tiles, out.len(), rows, row);
     let (three, two) = out.split_at_mut(at.three_k);
     for (k, out) in three.as_chunks_mut::<3>().0.iter_mut().enumerate() {
         let byte = data[at.indices(3 * k / 6 * 6)];
         let code = if k % 2 == 0 { byte >> 4 } else { byte & 15 };
         let Some(weights) = triple(code) else {
-            return Err(BadCode {
-                column: 3 * k,
-                code,
-            });
+            return Err(BadCode { column: 3 * k, code });
         };
         let (sign_byte, bit) = at.sign(3 * k);
         let negative = data[sign_byte] >> bit & 1 == 1;
         *out = weights.map(|w| if negative { -w } else { w });
     }
     for (k, out) in two.as_chunks_mut::<4>().0.iter_mut().enumerate() {
-        tl1::unpack_quad(data[at.pairs(4 * k)], out).map_err(|bad| BadCode {
-            column: at.three_k + 4 * k + bad.column,
-            ..bad
-        })?;
+        tl1::unpack_quad(data[at.pairs(4 * k)], out)
+            .map_err(|bad| BadCode { column: at.three_k + 4 * k + bad.column, ..bad })?;
     }
     Ok(())
 }

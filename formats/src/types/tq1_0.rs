@@ -15,8 +15,8 @@
 //! the integer part of `3 * frac(3^t * byte / 256)`: no division to decode. The last group leaves `t4` 0.
 //! It is the packing of 5 trits in 8 bits of [`super::trits`], where it is said why nothing is lost.
 //!
-//! PTQ1_0 of PrismML's fork of llama.cpp is the same for 128 weights in 28 bytes: groups of 16 bytes with weights 0..80, of 8
-//! bytes with 80..120, of 2 bytes with four trits each for the last 8 weights, and the scale.
+//! PTQ1_0 of PrismML's fork of llama.cpp is the same for 128 weights in 28 bytes: groups of 16 bytes with weights
+//! 0..80, of 8 bytes with 80..120, of 2 bytes with four trits each for the last 8 weights, and the scale.
 
 use super::num::{f16_at, put_f16};
 use super::tq2_0::{self, codes};
@@ -33,26 +33,11 @@ pub const INFO: TypeInfo = TypeInfo {
     name: "tq1_0",
     block: BLOCK,
     bytes: BYTES,
-    fields: &[
-        Field::new(Part::Codes, Format::Bits, 0),
-        Field::new(Part::Scale, Format::F16, SCALE_AT),
-    ],
+    fields: &[Field::new(Part::Codes, Format::Bits, 0), Field::new(Part::Scale, Format::F16, SCALE_AT)],
     codebook: None,
     act: Some(TypeId::Q8_K),
-    decode: Some(|row, out| {
-        decode(
-            GROUPS,
-            row.as_chunks::<BYTES>().0,
-            out.as_chunks_mut::<BLOCK>().0,
-        )
-    }),
-    encode: Some(|x, _, row| {
-        encode(
-            GROUPS,
-            x.as_chunks::<BLOCK>().0,
-            row.as_chunks_mut::<BYTES>().0,
-        )
-    }),
+    decode: Some(|row, out| decode(GROUPS, row.as_chunks::<BYTES>().0, out.as_chunks_mut::<BLOCK>().0)),
+    encode: Some(|x, _, row| encode(GROUPS, x.as_chunks::<BLOCK>().0, row.as_chunks_mut::<BYTES>().0)),
     dot_ref: Some(dot_ref),
 };
 
@@ -68,10 +53,7 @@ pub const PTQ1_0: TypeInfo = TypeInfo {
     name: "ptq1_0",
     block: NARROW_BLOCK,
     bytes: NARROW_BYTES,
-    fields: &[
-        Field::new(Part::Codes, Format::Bits, 0),
-        Field::new(Part::Scale, Format::F16, NARROW_SCALE_AT),
-    ],
+    fields: &[Field::new(Part::Codes, Format::Bits, 0), Field::new(Part::Scale, Format::F16, NARROW_SCALE_AT)],
     codebook: None,
     act: Some(TypeId::Q8_0),
     decode: Some(|row, out| {
@@ -140,35 +122,21 @@ pub fn to_pq2_0(block: &[u8; NARROW_BYTES]) -> [u8; q2_0::WIDE_BYTES] {
 }
 
 /// Decodes blocks that end with their scale.
-fn decode<const BLOCK: usize, const BYTES: usize>(
-    groups: Groups,
-    blocks: &[[u8; BYTES]],
-    out: &mut [[f32; BLOCK]],
-) {
+fn decode<const BLOCK: usize, const BYTES: usize>(groups: Groups, blocks: &[[u8; BYTES]], out: &mut [[f32; BLOCK]]) {
     for (b, y) in blocks.iter().zip(out) {
         let d = f16_at(b, BYTES - 2);
         for_each_code(groups, b, |e, code| y[e] = (i32::from(code) - 1) as f32 * d);
     }
 }
 
-fn encode<const BLOCK: usize, const BYTES: usize>(
-    groups: Groups,
-    x: &[[f32; BLOCK]],
-    blocks: &mut [[u8; BYTES]],
-) {
+fn encode<const BLOCK: usize, const BYTES: usize>(groups: Groups, x: &[[f32; BLOCK]], blocks: &mut [[u8; BYTES]]) {
     let mut code = [0; BLOCK];
     for (x, b) in x.iter().zip(blocks) {
         let d = codes(x, &mut code);
         put_f16(b, BYTES - 2, d);
         for (at, len, trits, first) in groups {
             for m in 0..len {
-                let digits = (0..5).map(|t| {
-                    if t < trits {
-                        code[first + t * len + m]
-                    } else {
-                        0
-                    }
-                });
+                let digits = (0..5).map(|t| if t < trits { code[first + t * len + m] } else { 0 });
                 b[at + m] = pack(digits.fold(0u8, |n, c| n.wrapping_mul(3).wrapping_add(c)));
             }
         }
@@ -178,23 +146,17 @@ fn encode<const BLOCK: usize, const BYTES: usize>(
 /// Per block `acc += isum * (dw * dx)`, `isum = sum of (code - 1) * q8`: the same as for TQ2_0.
 fn dot_ref(w: &[u8], x: &[u8]) -> f32 {
     let mut acc = 0.0f32;
-    for (w, x) in w
-        .as_chunks::<BYTES>()
-        .0
-        .iter()
-        .zip(x.as_chunks::<{ q8_k::BYTES }>().0)
-    {
+    for (w, x) in w.as_chunks::<BYTES>().0.iter().zip(x.as_chunks::<{ q8_k::BYTES }>().0) {
         let (dx, q8) = (q8_k::scale(x), q8_k::quants(x));
         let mut isum = 0;
-        for_each_code(GROUPS, w, |e, code| {
-            isum += (i32::from(code) - 1) * i32::from(q8[e] as i8)
-        });
+        for_each_code(GROUPS, w, |e, code| isum += (i32::from(code) - 1) * i32::from(q8[e] as i8));
         acc += isum as f32 * (f16_at(w, SCALE_AT) * dx);
     }
     acc
 }
 
-/// Per block `t = 0; t += dx * isum` for each of its four activation blocks, then `acc += dw * t`: the same as for PQ2_0.
+/// Per block `t = 0; t += dx * isum` for each of its four activation blocks, then `acc += dw * t`: the same as for
+/// PQ2_0.
 fn narrow_dot_ref(w: &[u8], x: &[u8]) -> f32 {
     let mut acc = 0.0f32;
     let groups = q8_0::blocks(x).as_chunks::<4>().0;

@@ -22,8 +22,7 @@ pub(super) const BYTES: usize = 66;
 pub(super) const CODES: usize = 64;
 /// Bytes of one half of the codes, and the distance of weights that share a byte.
 pub(super) const PLANE: usize = 32;
-const _: () =
-    assert!(BYTES == CODES + size_of::<u16>() && CODES * 4 == BLOCK && PLANE * 2 == CODES);
+const _: () = assert!(BYTES == CODES + size_of::<u16>() && CODES * 4 == BLOCK && PLANE * 2 == CODES);
 
 /// TQ2_0 in the registry.
 pub const INFO: TypeInfo = TypeInfo {
@@ -31,10 +30,7 @@ pub const INFO: TypeInfo = TypeInfo {
     name: "tq2_0",
     block: BLOCK,
     bytes: BYTES,
-    fields: &[
-        Field::new(Part::Codes, Format::Bits, 0),
-        Field::new(Part::Scale, Format::F16, CODES),
-    ],
+    fields: &[Field::new(Part::Codes, Format::Bits, 0), Field::new(Part::Scale, Format::F16, CODES)],
     codebook: None,
     act: Some(TypeId::Q8_K),
     decode: Some(decode),
@@ -43,19 +39,9 @@ pub const INFO: TypeInfo = TypeInfo {
 };
 
 fn decode(row: &[u8], out: &mut [f32]) {
-    for (b, y) in row
-        .as_chunks::<BYTES>()
-        .0
-        .iter()
-        .zip(out.as_chunks_mut::<BLOCK>().0)
-    {
+    for (b, y) in row.as_chunks::<BYTES>().0.iter().zip(out.as_chunks_mut::<BLOCK>().0) {
         let d = f16_at(b, CODES);
-        for (qs, y) in b[..CODES]
-            .as_chunks::<PLANE>()
-            .0
-            .iter()
-            .zip(y.as_chunks_mut::<128>().0)
-        {
+        for (qs, y) in b[..CODES].as_chunks::<PLANE>().0.iter().zip(y.as_chunks_mut::<128>().0) {
             for (n, y) in y.as_chunks_mut::<PLANE>().0.iter_mut().enumerate() {
                 for (y, q) in y.iter_mut().zip(qs) {
                     let code = (q >> (2 * n)) & 3;
@@ -90,23 +76,12 @@ pub(super) fn codes<const BLOCK: usize>(x: &[f32; BLOCK], code: &mut [u8; BLOCK]
 
 fn encode(x: &[f32], _importance: Option<&[f32]>, row: &mut [u8]) {
     let mut code = [0; BLOCK];
-    for (x, b) in x
-        .as_chunks::<BLOCK>()
-        .0
-        .iter()
-        .zip(row.as_chunks_mut::<BYTES>().0)
-    {
+    for (x, b) in x.as_chunks::<BLOCK>().0.iter().zip(row.as_chunks_mut::<BYTES>().0) {
         let d = codes(x, &mut code);
         put_f16(b, CODES, d);
-        for (qs, c) in b[..CODES]
-            .as_chunks_mut::<PLANE>()
-            .0
-            .iter_mut()
-            .zip(code.as_chunks::<128>().0)
-        {
+        for (qs, c) in b[..CODES].as_chunks_mut::<PLANE>().0.iter_mut().zip(code.as_chunks::<128>().0) {
             for (m, q) in qs.iter_mut().enumerate() {
-                *q =
-                    (c[m] & 3) | (c[m + 32] & 3) << 2 | (c[m + 64] & 3) << 4 | (c[m + 96] & 3) << 6;
+                *q = (c[m] & 3) | (c[m + 32] & 3) << 2 | (c[m + 64] & 3) << 4 | (c[m + 96] & 3) << 6;
             }
         }
     }
@@ -115,20 +90,10 @@ fn encode(x: &[f32], _importance: Option<&[f32]>, row: &mut [u8]) {
 /// Per block `acc += isum * (dw * dx)`, `isum = sum of (code - 1) * q8`.
 fn dot_ref(w: &[u8], x: &[u8]) -> f32 {
     let mut acc = 0.0f32;
-    for (w, x) in w
-        .as_chunks::<BYTES>()
-        .0
-        .iter()
-        .zip(x.as_chunks::<{ q8_k::BYTES }>().0)
-    {
+    for (w, x) in w.as_chunks::<BYTES>().0.iter().zip(x.as_chunks::<{ q8_k::BYTES }>().0) {
         let (dx, q8) = (q8_k::scale(x), q8_k::quants(x));
         let mut isum = 0;
-        for (qs, q8) in w[..CODES]
-            .as_chunks::<PLANE>()
-            .0
-            .iter()
-            .zip(q8.as_chunks::<128>().0)
-        {
+        for (qs, q8) in w[..CODES].as_chunks::<PLANE>().0.iter().zip(q8.as_chunks::<128>().0) {
             for (n, q8) in q8.as_chunks::<PLANE>().0.iter().enumerate() {
                 for (q, &q8) in qs.iter().zip(q8) {
                     isum += (i32::from((q >> (2 * n)) & 3) - 1) * i32::from(q8 as i8);

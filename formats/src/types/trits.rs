@@ -48,11 +48,7 @@ impl TritPacking {
             return Err(TritError::Bits { bits });
         }
         match 3u64.checked_pow(trits) {
-            Some(states) if trits > 0 && states < 1 << bits => Ok(TritPacking {
-                trits,
-                bits,
-                states,
-            }),
+            Some(states) if trits > 0 && states < 1 << bits => Ok(TritPacking { trits, bits, states }),
             _ => Err(TritError::TooManyTrits { trits, bits }),
         }
     }
@@ -204,13 +200,7 @@ mod tests {
         for p in 9..=32 {
             let most = (1..).take_while(|&k| 3u64.pow(k) < 1 << p).count() as u32;
             let packing = TritPacking::new(most, p).unwrap();
-            assert_eq!(
-                TritPacking::new(most + 1, p),
-                Err(TritError::TooManyTrits {
-                    trits: most + 1,
-                    bits: p
-                })
-            );
+            assert_eq!(TritPacking::new(most + 1, p), Err(TritError::TooManyTrits { trits: most + 1, bits: p }));
             let states = 3u64.pow(most);
             let step = if p == 16 { 1 } else { states / 5000 + 1 };
             for n in (0..states).step_by(step as usize).chain([states - 1]) {
@@ -224,9 +214,7 @@ mod tests {
 
     #[test]
     fn streams_of_any_length_come_back() {
-        let codes: Vec<i8> = (0..97u32)
-            .map(|i| ((i * i + i / 7) % 3) as i8 - 1)
-            .collect();
+        let codes: Vec<i8> = (0..97u32).map(|i| ((i * i + i / 7) % 3) as i8 - 1).collect();
         for (k, p) in [(1, 2), (2, 4), (3, 5), (5, 8), (10, 16), (17, 27), (20, 32)] {
             let packing = TritPacking::new(k, p).unwrap();
             for n in 0..codes.len() {
@@ -249,9 +237,7 @@ mod tests {
         let info = TypeId::TQ1_0.info().unwrap();
         let (encode, decode) = (info.encode.unwrap(), info.decode.unwrap());
         for first in 0..243u64 {
-            let codes: Vec<i8> = (0..256u64)
-                .map(|e| ((first + e * e / 3 + e / 5) % 3) as i8 - 1)
-                .collect();
+            let codes: Vec<i8> = (0..256u64).map(|e| ((first + e * e / 3 + e / 5) % 3) as i8 - 1).collect();
             let x: Vec<f32> = codes.iter().map(|&c| f32::from(c)).collect();
             let mut row = vec![0; info.bytes];
             encode(&x, None, &mut row);
@@ -268,10 +254,7 @@ mod tests {
             row[52..].copy_from_slice(&[0x00, 0x3C]);
             let mut out = vec![0.0; 256];
             decode(&row, &mut out);
-            let digits: Vec<f32> = packing
-                .digits(byte.into())
-                .map(|d| f32::from(d) - 1.0)
-                .collect();
+            let digits: Vec<f32> = packing.digits(byte.into()).map(|d| f32::from(d) - 1.0).collect();
             let read: Vec<f32> = (0..5).map(|t| out[t * 32]).collect();
             assert_eq!(read, digits);
         }

@@ -17,12 +17,7 @@ const BLOCK: usize = 32;
 
 /// The candidates for scale and offset that ggml tries for Q4_1 and Q5_1, with codes up to `top`.
 const fn grid(top: f32) -> AffineGrid {
-    AffineGrid {
-        top,
-        from: -0.9,
-        step: 0.05,
-        last: 36,
-    }
+    AffineGrid { top, from: -0.9, step: 0.05, last: 36 }
 }
 
 /// A row whose blocks are fitted sixteen at a time, a lane for each.
@@ -57,12 +52,7 @@ impl<const BYTES: usize> Row<'_, BYTES> {
 
     /// Fits each block to `scale * (code - half)` and has `write` put scale and codes (`0..2 * half`) into it.
     #[inline(always)]
-    pub fn encode_symmetric<S: Simd>(
-        self,
-        simd: S,
-        half: f32,
-        write: impl Fn(&mut [u8; BYTES], f32, &[u8; BLOCK]),
-    ) {
+    pub fn encode_symmetric<S: Simd>(self, simd: S, half: f32, write: impl Fn(&mut [u8; BYTES], f32, &[u8; BLOCK])) {
         if !self.suits::<S>() {
             return self.define();
         }
@@ -83,12 +73,7 @@ impl<const BYTES: usize> Row<'_, BYTES> {
 
     /// Fits each block to `scale * code + min` and has `write` put scale, min and codes (`0..=top`) into it.
     #[inline(always)]
-    pub fn encode_affine<S: Simd>(
-        self,
-        simd: S,
-        top: f32,
-        write: impl Fn(&mut [u8; BYTES], f32, f32, &[u8; BLOCK]),
-    ) {
+    pub fn encode_affine<S: Simd>(self, simd: S, top: f32, write: impl Fn(&mut [u8; BYTES], f32, f32, &[u8; BLOCK])) {
         if !self.suits::<S>() {
             return self.define();
         }

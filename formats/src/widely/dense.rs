@@ -2,8 +2,8 @@
 
 use super::{Shape, axis_is_imaginary, is_positive, unpack_row};
 
-/// Rows `row` and `rows + row` of the real matrix, each of `2 · columns` weights, from the words of complex row `row` and
-/// the scales of the whole matrix. Stages are added in order in single precision, then `U` and `W`:
+/// Rows `row` and `rows + row` of the real matrix, each of `2 · columns` weights, from the words of complex row `row`
+/// and the scales of the whole matrix. Stages are added in order in single precision, then `U` and `W`:
 ///
 /// ```text
 /// A11 = U_re + W_re   A12 = W_im − U_im
@@ -12,14 +12,7 @@ use super::{Shape, axis_is_imaginary, is_positive, unpack_row};
 ///
 /// # Panics
 /// When a length does not fit the shape.
-pub fn dense_rows(
-    shape: &Shape,
-    row: usize,
-    words: &[u32],
-    scales: &[f32],
-    top: &mut [f32],
-    bottom: &mut [f32],
-) {
+pub fn dense_rows(shape: &Shape, row: usize, words: &[u32], scales: &[f32], top: &mut [f32], bottom: &mut [f32]) {
     let m = shape.columns;
     assert_eq!(words.len(), shape.row_words(), "words of a row");
     assert_eq!((top.len(), bottom.len()), (2 * m, 2 * m), "rows");

@@ -43,10 +43,7 @@ pub fn product_row(
             for (stream, sums) in sums.iter_mut().enumerate() {
                 let words = words.unwrap_or_default();
                 let [rr, ri, ir, ii] = block_sums(words, stream, streams, re.0, im.0);
-                for (sum, (integer, scale)) in
-                    sums.iter_mut()
-                        .zip([(rr, re.1), (ri, im.1), (ir, re.1), (ii, im.1)])
-                {
+                for (sum, (integer, scale)) in sums.iter_mut().zip([(rr, re.1), (ri, im.1), (ir, re.1), (ii, im.1)]) {
                     *sum += scale * integer as f32;
                 }
             }

@@ -123,20 +123,12 @@ impl Header {
         let stages = match usize::try_from(stages) {
             Ok(stages @ 1..=MAX_STAGES) => stages,
             _ => {
-                return Err(WidelyError::Key {
-                    key: KEY_STAGES,
-                    found: stages.to_string(),
-                    expected: "1 to 4",
-                });
+                return Err(WidelyError::Key { key: KEY_STAGES, found: stages.to_string(), expected: "1 to 4" });
             }
         };
         let rope = meta.get_str(KEY_ROPE)?.unwrap_or("neox");
         if rope != "neox" {
-            return Err(WidelyError::Key {
-                key: KEY_ROPE,
-                found: rope.to_owned(),
-                expected: "'neox'",
-            });
+            return Err(WidelyError::Key { key: KEY_ROPE, found: rope.to_owned(), expected: "'neox'" });
         }
         Ok(Header {
             base: word(meta, KEY_BASE_ARCH)?,
@@ -193,11 +185,7 @@ impl Header {
         let head_dim = head_dim.or_else(|| embd?.checked_div(heads?));
         let tokens = meta.get_strs("tokenizer.ggml.tokens").ok().flatten();
         let tokens = tokens.and_then(|t| u32::try_from(t.len()).ok());
-        let numbers = [
-            ("attention.head_count_kv", heads),
-            ("rope.dimension_count", head_dim),
-            ("vocab_size", tokens),
-        ];
+        let numbers = [("attention.head_count_kv", heads), ("rope.dimension_count", head_dim), ("vocab_size", tokens)];
         for (key, assumed) in numbers {
             if let (None, Some(n)) = (meta.get(&name(key)), assumed) {
                 meta.set(&name(key), Value::U32(n));
@@ -225,9 +213,5 @@ fn required<T>(key: &'static str, value: Option<T>) -> Result<T, WidelyError> {
 
 fn word<W: Word>(meta: &Metadata, key: &'static str) -> Result<W, WidelyError> {
     let text = required(key, meta.get_str(key)?)?;
-    W::of(text).ok_or_else(|| WidelyError::Key {
-        key,
-        found: text.to_owned(),
-        expected: W::EXPECTED,
-    })
+    W::of(text).ok_or_else(|| WidelyError::Key { key, found: text.to_owned(), expected: W::EXPECTED })
 }

@@ -68,8 +68,8 @@ impl WidelyMatrix {
     }
 }
 
-/// The matrix `name`, which has no `.weight`, of `rows` real rows and `columns` real columns; `None` where the file has it
-/// in no such form.
+/// The matrix `name`, which has no `.weight`, of `rows` real rows and `columns` real columns; `None` where the file has
+/// it in no such form.
 ///
 /// # Errors
 /// One of its tensors is missing, or of another type or shape than the rule and the extents make it; scales that are no
@@ -89,56 +89,27 @@ pub fn find(
         _ if there == [false; 2] => return Ok(None),
         [codes, _] => {
             let [first, second] = names;
-            let (tensor, other) = if codes.is_some() {
-                (second, first)
-            } else {
-                (first, second)
-            };
+            let (tensor, other) = if codes.is_some() { (second, first) } else { (first, second) };
             return Err(WidelyError::MissingPart { tensor, other });
         }
     };
     let dense = format!("{name}.weight");
     if file.tensor_info(&dense).is_some() {
         let [other, _] = names;
-        return Err(WidelyError::Both {
-            tensor: dense,
-            other,
-        });
+        return Err(WidelyError::Both { tensor: dense, other });
     }
     let Some(shape) = rule.shape(rows, columns) else {
-        return Err(WidelyError::Odd {
-            tensor: codes.info.name,
-            rows,
-            columns,
-        });
+        return Err(WidelyError::Odd { tensor: codes.info.name, rows, columns });
     };
     check(&codes, Part::Codes, &shape.codes_extents(), (rows, columns))?;
-    check(
-        &scales,
-        Part::Scale,
-        &shape.scale_extents(),
-        (rows, columns),
-    )?;
-    Ok(Some(WidelyMatrix {
-        shape,
-        scales: read_scales(&scales)?,
-        codes: codes.data,
-    }))
+    check(&scales, Part::Scale, &shape.scale_extents(), (rows, columns))?;
+    Ok(Some(WidelyMatrix { shape, scales: read_scales(&scales)?, codes: codes.data }))
 }
 
-fn check(
-    view: &TensorView,
-    part: Part,
-    expected: &[u64],
-    (rows, columns): (usize, usize),
-) -> Result<(), WidelyError> {
+fn check(view: &TensorView, part: Part, expected: &[u64], (rows, columns): (usize, usize)) -> Result<(), WidelyError> {
     let info = &view.info;
     if info.ty != part.ty() {
-        return Err(WidelyError::Type {
-            tensor: info.name.clone(),
-            found: info.ty,
-            expected: part.ty(),
-        });
+        return Err(WidelyError::Type { tensor: info.name.clone(), found: info.ty, expected: part.ty() });
     }
     let extent = |shape: &[u64], d: usize| shape.get(d).copied().unwrap_or(1);
     let dimensions = info.shape.len().max(expected.len());
@@ -159,10 +130,8 @@ fn read_scales(view: &TensorView) -> Result<Arc<[f32]>, WidelyError> {
     let scales: Arc<[f32]> = scales.map(|&s| f32::from_le_bytes(s)).collect();
     match scales.iter().position(|&s| !(s.is_finite() && s > 0.0)) {
         None => Ok(scales),
-        Some(index) => Err(WidelyError::Scale {
-            tensor: view.info.name.clone(),
-            index,
-            value: scales[index].to_string(),
-        }),
+        Some(index) => {
+            Err(WidelyError::Scale { tensor: view.info.name.clone(), index, value: scales[index].to_string() })
+        }
     }
 }

@@ -8,9 +8,9 @@
 //! 2. [`reduce`] adds the lanes of an accumulator in halves.
 //! 3. [`combine`] multiplies by the scales and adds, stage by stage, first `U`, then `W`.
 //!
-//! Where tiles have scales, the accumulators start anew in every tile and 3. goes on with its two sums. An accumulator is
-//! never −0, since it starts at +0 and sums that cancel are +0: to add +0 changes no bit of it, so that a kernel may add
-//! zeros where another adds nothing, also for columns past the last.
+//! Where tiles have scales, the accumulators start anew in every tile and 3. goes on with its two sums. An accumulator
+//! is never −0, since it starts at +0 and sums that cancel are +0: to add +0 changes no bit of it, so that a kernel may
+//! add zeros where another adds nothing, also for columns past the last.
 
 use std::ops::{Add, Mul, Sub};
 
@@ -72,26 +72,18 @@ where
     }
 }
 
-/// The real and the imaginary part of output `row`: elements `row` and `rows + row` of the real product. `words` are the
-/// row's, `[chunk][stream]`; `scales` those of the whole matrix; `x` has the real parts and then the imaginary ones.
+/// The real and the imaginary part of output `row`: elements `row` and `rows + row` of the real product. `words` are
+/// the row's, `[chunk][stream]`; `scales` those of the whole matrix; `x` has the real parts and then the imaginary
+/// ones.
 ///
 /// # Panics
 /// When a length does not fit the shape.
-pub fn product_row(
-    shape: &Shape,
-    row: usize,
-    words: &[u32],
-    scales: &[f32],
-    x: &[f32],
-) -> (f32, f32) {
+pub fn product_row(shape: &Shape, row: usize, words: &[u32], scales: &[f32], x: &[f32]) -> (f32, f32) {
     assert_eq!(words.len(), shape.row_words(), "words of a row");
     assert_eq!(x.len(), 2 * shape.columns, "activations");
     let (x_re, x_im) = x.split_at(shape.columns);
     let streams = shape.streams();
-    let (tile_words, tile_columns) = (
-        shape.chunks_of_tile() * streams,
-        shape.chunks_of_tile() * CHUNK,
-    );
+    let (tile_words, tile_columns) = (shape.chunks_of_tile() * streams, shape.chunks_of_tile() * CHUNK);
     let tiles = words.chunks(tile_words).enumerate();
     let x = x_re.chunks(tile_columns).zip(x_im.chunks(tile_columns));
     let mut y = (0.0, 0.0);

@@ -3,8 +3,8 @@
 //! A stage gives every complex element the fourth root of unity that is nearest in phase, and each axis the mean
 //! magnitude of the elements on it as scale, at least [`FLOOR`]; the next stage does the same with what is left.
 //!
-//! Sums of magnitudes are in double precision, column by column within a row (or the row of a tile) and then row by row,
-//! so that they depend on nothing but the weights.
+//! Sums of magnitudes are in double precision, column by column within a row (or the row of a tile) and then row by
+//! row, so that they depend on nothing but the weights.
 
 use super::{Scope, Shape, TILE, axis_is_imaginary, is_positive, pack_row};
 use crate::types::num::{bf16_to_f32, f32_to_bf16};
@@ -168,14 +168,9 @@ impl ComplexRow {
         }
     }
 
-    /// The codes and magnitudes of stage `scales.len()`, where the scales of the stages before are known and hold for the
-    /// whole row; `keep` sees the codes of every stage.
-    pub fn stage(
-        &mut self,
-        rule: &Rule,
-        scales: &[[f32; 2]],
-        mut keep: impl FnMut(usize, &[u8]),
-    ) -> Sums {
+    /// The codes and magnitudes of stage `scales.len()`, where the scales of the stages before are known and hold for
+    /// the whole row; `keep` sees the codes of every stage.
+    pub fn stage(&mut self, rule: &Rule, scales: &[[f32; 2]], mut keep: impl FnMut(usize, &[u8])) -> Sums {
         let mut codes = vec![0; self.re.len()];
         for (t, &scales) in scales.iter().enumerate() {
             self.code(rule.tie, &mut codes);
@@ -228,12 +223,7 @@ impl Rule {
 
 /// The words of all rows, `[row][chunk][stream]`, and the scales of all groups of a real matrix: the definition that
 /// converters follow, which read a matrix in parts. `None` where a side is odd or empty.
-pub fn quantize(
-    rule: &Rule,
-    rows: usize,
-    columns: usize,
-    weights: &[f32],
-) -> Option<(Vec<u32>, Vec<f32>)> {
+pub fn quantize(rule: &Rule, rows: usize, columns: usize, weights: &[f32]) -> Option<(Vec<u32>, Vec<f32>)> {
     let shape = rule.shape(rows, columns)?;
     let (top, bottom) = weights.split_at(weights.len() / 2);
     let pairs = top.chunks(columns).zip(bottom.chunks(columns));

@@ -1,8 +1,8 @@
 //! Files of the Fairy2i fork of llama.cpp: what their keys and blocks mean.
 //!
-//! The fork stores the stages of `U` and `W` as four matrices `NAME.U.s0` … `NAME.W.s1` of complex rows and columns, both
-//! multiples of 64, in blocks of 64 columns. The codes are [those of trine](super), two bits each, in another order, and
-//! every row of a tile repeats the tile's scales:
+//! The fork stores the stages of `U` and `W` as four matrices `NAME.U.s0` … `NAME.W.s1` of complex rows and columns,
+//! both multiples of 64, in blocks of 64 columns. The codes are [those of trine](super), two bits each, in another
+//! order, and every row of a tile repeats the tile's scales:
 //!
 //! ```text
 //! byte  0 … 15   byte l: columns l, l + 16, l + 32, l + 48 in bits 0-1, 2-3, 4-5, 6-7
@@ -10,8 +10,8 @@
 //! byte 18, 19    f16 scale of the imaginary axis
 //! ```
 //!
-//! Its sizes of embeddings and feed-forward layers count complex columns. The token embedding stands as F32 tensor whose
-//! elements are pairs of bfloat16: the real part in the lower half, the imaginary part in the upper half.
+//! Its sizes of embeddings and feed-forward layers count complex columns. The token embedding stands as F32 tensor
+//! whose elements are pairs of bfloat16: the real part in the lower half, the imaginary part in the upper half.
 //!
 //! Source: `docs/fairy2i/spec.md` and `gguf-py/fairy2i` of the fork.
 
@@ -56,11 +56,7 @@ pub fn read(meta: &Metadata) -> Result<BaseArch, WidelyError> {
         let found = meta.get_u32(key)?.ok_or(WidelyError::MissingKey(key))?;
         match found == expected {
             true => Ok(()),
-            false => Err(WidelyError::Key {
-                key,
-                found: found.to_string(),
-                expected: words,
-            }),
+            false => Err(WidelyError::Key { key, found: found.to_string(), expected: words }),
         }
     };
     number(KEY_SCHEMA, 1, "1")?;
@@ -70,11 +66,7 @@ pub fn read(meta: &Metadata) -> Result<BaseArch, WidelyError> {
         let found = meta.get_str(key)?.ok_or(WidelyError::MissingKey(key))?;
         match found == expected.trim_matches('\'') {
             true => Ok(()),
-            false => Err(WidelyError::Key {
-                key,
-                found: found.to_owned(),
-                expected,
-            }),
+            false => Err(WidelyError::Key { key, found: found.to_owned(), expected }),
         }
     };
     text("fairy2i.quant.variant", "'tile64_v2'")?;
@@ -120,8 +112,8 @@ pub fn scale_bytes(block: &[u8; BLOCK_BYTES]) -> [u8; 4] {
     [block[16], block[17], block[18], block[19]]
 }
 
-/// The scales of a block as trine stores them; `None` where one is negative or no number. An axis on which a tile has no
-/// elements, or none but zeros, has a scale of 0, which becomes the least one that a file can have.
+/// The scales of a block as trine stores them; `None` where one is negative or no number. An axis on which a tile has
+/// no elements, or none but zeros, has a scale of 0, which becomes the least one that a file can have.
 pub fn scales(block: &[u8; BLOCK_BYTES]) -> Option<[f32; 2]> {
     let [a, b, c, d] = scale_bytes(block);
     let both = [[a, b], [c, d]].map(|bytes| f16_to_f32(u16::from_le_bytes(bytes)));
@@ -136,11 +128,7 @@ pub fn scales(block: &[u8; BLOCK_BYTES]) -> Option<[f32; 2]> {
 pub fn embedding(row: &[u8], out: &mut [u8]) {
     assert_eq!(row.len(), out.len(), "row");
     let (re, im) = out.split_at_mut(row.len() / 2);
-    let outs = re
-        .as_chunks_mut::<2>()
-        .0
-        .iter_mut()
-        .zip(im.as_chunks_mut::<2>().0);
+    let outs = re.as_chunks_mut::<2>().0.iter_mut().zip(im.as_chunks_mut::<2>().0);
     for ([a, b, c, d], (re, im)) in row.as_chunks::<4>().0.iter().zip(outs) {
         (*re, *im) = ([*a, *b], [*c, *d]);
     }

@@ -4,8 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use trine_formats::anyprec::{
-    ALIGNMENT, AnyPrec, AnyPrecError, Calibration, Header, Matrix, Part, SparseShares, file_order,
-    pack_row, words,
+    ALIGNMENT, AnyPrec, AnyPrecError, Calibration, Header, Matrix, Part, SparseShares, file_order, pack_row, words,
 };
 use trine_formats::gguf::write::NewTensor;
 use trine_formats::gguf::{
@@ -22,8 +21,7 @@ struct File {
 }
 
 /// 70 columns in 2 groups, codes of 5 bits, tables for 3 and 5.
-const SHAPES: [(&str, u64, u64); 2] =
-    [("blk.0.attn_q.weight", 3, 4), ("blk.0.ffn_up.weight", 5, 0)];
+const SHAPES: [(&str, u64, u64); 2] = [("blk.0.attn_q.weight", 3, 4), ("blk.0.ffn_up.weight", 5, 0)];
 const COLUMNS: usize = 70;
 const GROUPS: u64 = 2;
 const WIDTHS: [u8; 2] = [3, 5];
@@ -37,8 +35,7 @@ fn centroid(width: u8, row: usize, group: usize, code: u8) -> f32 {
 }
 
 /// The sparse entries of the first matrix: row 0 has none.
-const SPARSE: [(usize, usize, f32); 4] =
-    [(1, 0, -3.5), (1, 69, 0.25), (2, 5, 1.5), (2, 6, -65504.0)];
+const SPARSE: [(usize, usize, f32); 4] = [(1, 0, -3.5), (1, 69, 0.25), (2, 5, 1.5), (2, 6, -65504.0)];
 
 fn data(matrix: &Matrix, part: Part) -> Vec<u8> {
     let rows = matrix.rows as usize;
@@ -68,16 +65,9 @@ fn data(matrix: &Matrix, part: Part) -> Vec<u8> {
             }
             lut
         }
-        Part::SparsePtr => ints(
-            (0..=rows)
-                .map(|r| SPARSE.iter().filter(|s| s.0 < r).count() as i32)
-                .collect(),
-        ),
+        Part::SparsePtr => ints((0..=rows).map(|r| SPARSE.iter().filter(|s| s.0 < r).count() as i32).collect()),
         Part::SparseCol => ints(SPARSE.iter().map(|s| s.1 as i32).collect()),
-        Part::SparseVal => SPARSE
-            .iter()
-            .flat_map(|s| f32_to_f16(s.2).to_le_bytes())
-            .collect(),
+        Part::SparseVal => SPARSE.iter().flat_map(|s| f32_to_f16(s.2).to_le_bytes()).collect(),
     }
 }
 
@@ -108,10 +98,7 @@ fn header() -> Header {
             seq_len: Some(512),
             sha256: Some("ab".repeat(32)),
         },
-        sparse: Some(SparseShares {
-            sensitivity: 0.05,
-            magnitude: 0.4,
-        }),
+        sparse: Some(SparseShares { sensitivity: 0.05, magnitude: 0.4 }),
         source_sha256: vec!["cd".repeat(32)],
     }
 }
@@ -147,17 +134,10 @@ impl File {
 }
 
 fn model(bytes: Vec<u8>, partial: bool) -> Result<ModelFile, GgufError> {
-    let limits = Limits {
-        partial,
-        ..Limits::default()
-    };
+    let limits = Limits { partial, ..Limits::default() };
     let gguf = Gguf::parse(&bytes, &limits)?;
     let bytes: Bytes = Arc::new(bytes);
-    ModelFile::new(vec![Shard {
-        path: PathBuf::new(),
-        gguf,
-        bytes,
-    }])
+    ModelFile::new(vec![Shard { path: PathBuf::new(), gguf, bytes }])
 }
 
 fn read(model: &ModelFile) -> Result<AnyPrec, AnyPrecError> {
@@ -173,10 +153,7 @@ fn what_was_written_is_read() {
     assert!(ap.is_whole() && AnyPrec::is(model.meta()));
     for (name, rows, sparse) in SHAPES {
         let tensor = ap.tensor(name).unwrap();
-        assert_eq!(
-            (tensor.rows, tensor.columns, tensor.sparse),
-            (rows as usize, COLUMNS, sparse as usize)
-        );
+        assert_eq!((tensor.rows, tensor.columns, tensor.sparse), (rows as usize, COLUMNS, sparse as usize));
         for width in WIDTHS {
             let view = ap.view(&model, name, width).unwrap();
             assert_eq!(view.planes.len(), usize::from(width));
@@ -187,9 +164,7 @@ fn what_was_written_is_read() {
                 for (column, &got) in codes.iter().enumerate() {
                     let want = code(row, column) >> (5 - width);
                     assert_eq!(got, want, "{name} {width} {row} {column}");
-                    let kept = SPARSE
-                        .iter()
-                        .find(|s| sparse > 0 && (s.0, s.1) == (row, column));
+                    let kept = SPARSE.iter().find(|s| sparse > 0 && (s.0, s.1) == (row, column));
                     let group = column / (COLUMNS / 2);
                     let want = kept.map_or(centroid(width, row, group, want), |s| s.2);
                     let want = f16_to_f32(f32_to_f16(want));
@@ -197,16 +172,10 @@ fn what_was_written_is_read() {
                 }
             }
         }
-        assert!(matches!(
-            ap.view(&model, name, 4),
-            Err(AnyPrecError::Width { asked: 4, .. })
-        ));
+        assert!(matches!(ap.view(&model, name, 4), Err(AnyPrecError::Width { asked: 4, .. })));
     }
     let missing = ap.view(&model, "output_norm.weight", 3).err();
-    assert_eq!(
-        missing,
-        Some(AnyPrecError::NoTensor("output_norm.weight".to_owned()))
-    );
+    assert_eq!(missing, Some(AnyPrecError::NoTensor("output_norm.weight".to_owned())));
 }
 
 #[test]
@@ -254,10 +223,7 @@ fn a_file_may_end_after_any_width() {
                 }
                 if want == [3] {
                     let e = ap.check_width(5).unwrap_err().to_string();
-                    assert_eq!(
-                        e,
-                        "5 bits are not in the file: it has 3; the rest of it is not there"
-                    );
+                    assert_eq!(e, "5 bits are not in the file: it has 3; the rest of it is not there");
                 }
             }
             Err(AnyPrecError::TooShort { have, .. }) => {
@@ -282,17 +248,9 @@ fn damaged_keys_are_named() {
         ("anyprec.version", Value::str("1"), "is of type str"),
         ("anyprec.bit_order", Value::str("msb0"), "is 'msb0'"),
         ("anyprec.seed_bits", Value::U32(0), "0 is no width"),
-        (
-            "anyprec.seed_bits",
-            Value::U32(4),
-            "4 is more than the first of [3, 5]",
-        ),
+        ("anyprec.seed_bits", Value::U32(4), "4 is more than the first of [3, 5]"),
         ("anyprec.parent_bits", Value::U32(9), "9 is no width"),
-        (
-            "anyprec.parent_bits",
-            Value::U32(6),
-            "end with parent_bits, 6",
-        ),
+        ("anyprec.parent_bits", Value::U32(6), "end with parent_bits, 6"),
         ("anyprec.bits", u32s(&[5, 3]), "not ascending"),
         ("anyprec.bits", u32s(&[]), "not ascending"),
         ("anyprec.bits", u32s(&[3, 4, 5]), "lut4' is missing"),
@@ -300,56 +258,20 @@ fn damaged_keys_are_named() {
         ("anyprec.bits", u32s(&[5]), "lut3' belongs to no tensor"),
         ("anyprec.group_count", Value::U32(0), "is 0"),
         ("anyprec.group_count", Value::U32(3), "are not 3 groups"),
-        (
-            "anyprec.group_count",
-            Value::U32(1),
-            "has shape [8, 2, 3], expected [8, 3]",
-        ),
-        (
-            "anyprec.in_features",
-            u32s(&[70]),
-            "has 1 entries for 2 tensors",
-        ),
-        (
-            "anyprec.in_features",
-            u32s(&[70, 0]),
-            "0 columns of 'blk.0.ffn_up.weight'",
-        ),
-        (
-            "anyprec.in_features",
-            u32s(&[64, 70]),
-            "has shape [16, 3], expected [8, 3]",
-        ),
-        (
-            "anyprec.tensors",
-            names(&["blk.0.attn_q.weight", "x"]),
-            "'x.ap.p0' is missing",
-        ),
-        (
-            "anyprec.tensors",
-            names(&["blk.0.attn_q.weight"]),
-            "2 entries for 1 tensors",
-        ),
-        (
-            "anyprec.tensors",
-            names(&["blk.0.attn_q.weight"; 2]),
-            "appears twice",
-        ),
+        ("anyprec.group_count", Value::U32(1), "has shape [8, 2, 3], expected [8, 3]"),
+        ("anyprec.in_features", u32s(&[70]), "has 1 entries for 2 tensors"),
+        ("anyprec.in_features", u32s(&[70, 0]), "0 columns of 'blk.0.ffn_up.weight'"),
+        ("anyprec.in_features", u32s(&[64, 70]), "has shape [16, 3], expected [8, 3]"),
+        ("anyprec.tensors", names(&["blk.0.attn_q.weight", "x"]), "'x.ap.p0' is missing"),
+        ("anyprec.tensors", names(&["blk.0.attn_q.weight"]), "2 entries for 1 tensors"),
+        ("anyprec.tensors", names(&["blk.0.attn_q.weight"; 2]), "appears twice"),
     ];
     for (key, value, want) in cases {
         let shown = format!("{value:?}");
         let got = refused(key, value);
         assert!(got.contains(want), "{key} = {shown}: {got}");
     }
-    for key in [
-        "seed_bits",
-        "parent_bits",
-        "bits",
-        "group_count",
-        "bit_order",
-        "tensors",
-        "in_features",
-    ] {
+    for key in ["seed_bits", "parent_bits", "bits", "group_count", "bit_order", "tensors", "in_features"] {
         let mut file = file();
         assert!(file.meta.remove(&format!("anyprec.{key}")));
         let got = file.read().unwrap_err().to_string();
@@ -361,15 +283,9 @@ fn damaged_keys_are_named() {
 fn damaged_parts_are_named() {
     let q = |part: Part| part.name(SHAPES[0].0);
     // a part is gone
-    for part in [
-        Part::Plane(0),
-        Part::Plane(4),
-        Part::Lut(3),
-        Part::Lut(5),
-        Part::SparsePtr,
-        Part::SparseCol,
-        Part::SparseVal,
-    ] {
+    for part in
+        [Part::Plane(0), Part::Plane(4), Part::Lut(3), Part::Lut(5), Part::SparsePtr, Part::SparseCol, Part::SparseVal]
+    {
         let mut file = file();
         file.tensors.retain(|t| t.0.name != q(part));
         let want = AnyPrecError::MissingPart { tensor: q(part) };
@@ -386,68 +302,18 @@ fn damaged_parts_are_named() {
         file.read().unwrap_err().to_string()
     };
     for (part, shape, ty, want) in [
-        (
-            Part::Plane(1),
-            &[8, 3][..],
-            TypeId::I16,
-            "is i16, expected i8",
-        ),
-        (
-            Part::Plane(1),
-            &[8, 6],
-            TypeId::I8,
-            "has shape [8, 6], expected [16, 3]",
-        ),
-        (
-            Part::Plane(1),
-            &[16, 4],
-            TypeId::I8,
-            "has shape [16, 4], expected [16, 3]",
-        ),
+        (Part::Plane(1), &[8, 3][..], TypeId::I16, "is i16, expected i8"),
+        (Part::Plane(1), &[8, 6], TypeId::I8, "has shape [8, 6], expected [16, 3]"),
+        (Part::Plane(1), &[16, 4], TypeId::I8, "has shape [16, 4], expected [16, 3]"),
         (Part::Plane(0), &[16, 4], TypeId::I8, "expected [16, 4]"),
-        (
-            Part::Lut(3),
-            &[8, 2, 3],
-            TypeId::BF16,
-            "is bf16, expected f16",
-        ),
-        (
-            Part::Lut(3),
-            &[16, 3],
-            TypeId::F16,
-            "has shape [16, 3], expected [8, 2, 3]",
-        ),
-        (
-            Part::Lut(5),
-            &[16, 2, 3],
-            TypeId::F16,
-            "has shape [16, 2, 3], expected [32, 2, 3]",
-        ),
-        (
-            Part::SparsePtr,
-            &[3],
-            TypeId::I32,
-            "has shape [3], expected [4]",
-        ),
+        (Part::Lut(3), &[8, 2, 3], TypeId::BF16, "is bf16, expected f16"),
+        (Part::Lut(3), &[16, 3], TypeId::F16, "has shape [16, 3], expected [8, 2, 3]"),
+        (Part::Lut(5), &[16, 2, 3], TypeId::F16, "has shape [16, 2, 3], expected [32, 2, 3]"),
+        (Part::SparsePtr, &[3], TypeId::I32, "has shape [3], expected [4]"),
         (Part::SparsePtr, &[4], TypeId::F32, "is f32, expected i32"),
-        (
-            Part::SparseCol,
-            &[3],
-            TypeId::I32,
-            "has shape [4], expected [3]",
-        ),
-        (
-            Part::SparseCol,
-            &[0],
-            TypeId::I32,
-            "sp_val' has shape [4], expected [0]",
-        ),
-        (
-            Part::SparseVal,
-            &[5],
-            TypeId::F16,
-            "has shape [5], expected [4]",
-        ),
+        (Part::SparseCol, &[3], TypeId::I32, "has shape [4], expected [3]"),
+        (Part::SparseCol, &[0], TypeId::I32, "sp_val' has shape [4], expected [0]"),
+        (Part::SparseVal, &[5], TypeId::F16, "has shape [5], expected [4]"),
     ] {
         let got = changed(part, shape, ty);
         assert!(got.contains(want), "{part:?} {shape:?} {ty}: {got}");
@@ -487,8 +353,7 @@ fn damaged_parts_are_named() {
 
 #[test]
 fn damaged_sparse_entries_are_named() {
-    let ints =
-        |values: &[i32]| -> Vec<u8> { values.iter().flat_map(|v| v.to_le_bytes()).collect() };
+    let ints = |values: &[i32]| -> Vec<u8> { values.iter().flat_map(|v| v.to_le_bytes()).collect() };
     let refused = |part: Part, data: Vec<u8>| {
         let mut file = file();
         let place = file.part(&part.name(SHAPES[0].0));
@@ -530,25 +395,13 @@ fn damaged_sparse_entries_are_named() {
 fn places_outside_the_file_are_refused() {
     let bytes = file().bytes();
     let name = Part::Plane(1).name(SHAPES[0].0);
-    let at = bytes
-        .windows(name.len())
-        .position(|w| w == name.as_bytes())
-        .unwrap();
+    let at = bytes.windows(name.len()).position(|w| w == name.as_bytes()).unwrap();
     // dimensions u32, two extents, type, offset
     let offset = at + name.len() + 4 + 2 * 8 + 4;
-    for (value, partial) in [0, 64, !63u64, 1 << 40]
-        .into_iter()
-        .flat_map(|v| [(v, false), (v, true)])
-    {
+    for (value, partial) in [0, 64, !63u64, 1 << 40].into_iter().flat_map(|v| [(v, false), (v, true)]) {
         let mut bytes = bytes.clone();
         bytes[offset..offset + 8].copy_from_slice(&value.to_le_bytes());
         let error = model(bytes, partial).err().expect("a wrong place");
-        assert!(
-            matches!(
-                error.kind,
-                ErrorKind::Layout { .. } | ErrorKind::Overflow { .. }
-            ),
-            "{error}"
-        );
+        assert!(matches!(error.kind, ErrorKind::Layout { .. } | ErrorKind::Overflow { .. }), "{error}");
     }
 }

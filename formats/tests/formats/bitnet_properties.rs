@@ -3,8 +3,7 @@
 use proptest::prelude::*;
 use trine_formats::types::i2_s::Interleave;
 use trine_formats::types::ternary::{
-    ActScale, Packing, TernaryData, TernaryError, Tiles, dot, dot_codes, quantize_i2_s,
-    quantize_tl, tail, ternarize,
+    ActScale, Packing, TernaryData, TernaryError, Tiles, dot, dot_codes, quantize_i2_s, quantize_tl, tail, ternarize,
 };
 use trine_formats::types::{tl1, tl2};
 
@@ -30,9 +29,7 @@ impl Matrix {
     }
 
     fn pack(&self, packing: Packing) -> Vec<u8> {
-        packing
-            .pack(self.columns, self.rows, self.scale, &self.codes)
-            .unwrap()
+        packing.pack(self.columns, self.rows, self.scale, &self.codes).unwrap()
     }
 
     fn weights(&self, packing: Packing) -> (Vec<i8>, f32) {
@@ -45,16 +42,12 @@ impl Matrix {
 /// Tile sizes that divide `n`, of the smallest up.
 fn divisors(n: usize, unit: usize) -> Vec<u32> {
     let all = (1..=n / unit).map(|i| i * unit);
-    all.filter(|&d| n.is_multiple_of(d))
-        .map(|d| d as u32)
-        .collect()
+    all.filter(|&d| n.is_multiple_of(d)).map(|d| d as u32).collect()
 }
 
 fn tl2_columns(columns: usize) -> Vec<u32> {
     let all = (1..=columns / 24).map(|i| i * 24);
-    all.filter(|bk| (columns % bk).is_multiple_of(32) && columns % bk <= 256)
-        .map(|bk| bk as u32)
-        .collect()
+    all.filter(|bk| (columns % bk).is_multiple_of(32) && columns % bk <= 256).map(|bk| bk as u32).collect()
 }
 
 prop_compose! {
@@ -84,9 +77,7 @@ fn activations(columns: usize, seed: u64, kind: u8) -> Vec<f32> {
     let mut state = seed | 1;
     (0..columns)
         .map(|i| {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let uniform = (state >> 40) as f32 / 8_388_608.0 - 1.0;
             match kind % 5 {
                 0 => uniform,
@@ -109,11 +100,7 @@ fn activations(columns: usize, seed: u64, kind: u8) -> Vec<f32> {
 fn product(codes: &[i8], scale: f32, q: &[i8], act: ActScale, i2_s: bool) -> Vec<u32> {
     let rows = codes.chunks(q.len());
     rows.map(|w| {
-        let y = if i2_s {
-            tail(dot_codes(w, q), act.sum, act.a, scale)
-        } else {
-            tail(dot(w, q), 0, act.a, scale)
-        };
+        let y = if i2_s { tail(dot_codes(w, q), act.sum, act.a, scale) } else { tail(dot(w, q), 0, act.a, scale) };
         y.to_bits()
     })
     .collect()
@@ -229,12 +216,8 @@ fn the_published_tiles_fit_their_shapes() {
     ];
     for [rows, columns] in shapes {
         let (r, c) = (rows as usize, columns as usize);
-        Packing::Tl1(tl1::published(columns, rows).unwrap())
-            .check(c, r)
-            .unwrap();
-        Packing::Tl2(tl2::published(columns, rows).unwrap())
-            .check(c, r)
-            .unwrap();
+        Packing::Tl1(tl1::published(columns, rows).unwrap()).check(c, r).unwrap();
+        Packing::Tl2(tl2::published(columns, rows).unwrap()).check(c, r).unwrap();
     }
     // BitNet 2B-4T has none.
     assert_eq!(tl1::published(2560, 2560), None);
@@ -277,10 +260,7 @@ fn activations_without_a_scale() {
         (i2_s, tl)
     };
     let ((a, q1), (b, q2)) = both([0.0, -0.0, 0.0]);
-    assert_eq!(
-        (a.a.to_bits(), q1, q2),
-        (12_700_000f32.to_bits(), [0; 3], [0; 3])
-    );
+    assert_eq!((a.a.to_bits(), q1, q2), (12_700_000f32.to_bits(), [0; 3], [0; 3]));
     assert_eq!((b.a, b.sum), (f32::INFINITY, 0));
     assert_eq!(tail(0, 0, b.a, 0.5).to_bits(), 0);
     // Below the floor of I2_S the rows differ; where 127 / max overflows, TL has nothing.
@@ -305,35 +285,18 @@ fn activations_without_a_scale() {
 fn requests_that_cannot_be_met() {
     let p = Packing::I2S(Interleave::Usual);
     let e = p.pack(256, 2, 1.0, &[0; 511]).unwrap_err();
-    assert_eq!(
-        e,
-        TernaryError::Buffer {
-            found: 511,
-            expected: 512
-        }
-    );
+    assert_eq!(e, TernaryError::Buffer { found: 511, expected: 512 });
     let mut codes = vec![0; 512];
     codes[300] = 2;
     let e = p.pack(256, 2, 1.0, &codes).unwrap_err();
-    assert_eq!(
-        e,
-        TernaryError::NotTernary {
-            row: 1,
-            column: 44,
-            code: 2
-        }
-    );
+    assert_eq!(e, TernaryError::NotTernary { row: 1, column: 44, code: 2 });
     let e = p.check(640 + 64, 1).unwrap_err();
     assert!(e.to_string().contains("i2_s packs 128 columns"), "{e}");
     assert!(Packing::I2S(Interleave::Arm64).check(640 + 64, 1).is_ok());
     assert!(p.check(1 << 62, 1 << 10).is_err());
-    let e = Packing::Tl2(Tiles::new(32, 96, 32))
-        .check(192, 32)
-        .unwrap_err();
+    let e = Packing::Tl2(Tiles::new(32, 96, 32)).check(192, 32).unwrap_err();
     assert_eq!(e, TernaryError::Narrow { columns: 192 });
-    let e = Packing::Tl1(Tiles::new(32, 8, 32))
-        .check(200, 32)
-        .unwrap_err();
+    let e = Packing::Tl1(Tiles::new(32, 8, 32)).check(200, 32).unwrap_err();
     assert!(e.to_string().contains("tl1 packs 16 columns"), "{e}");
 
     let data = p.pack(256, 2, 1.0, &[1; 512]).unwrap();

@@ -27,11 +27,7 @@ fn gguf_files(dir: &Path, found: &mut Vec<PathBuf>) {
 
 fn shard(path: &str, bytes: Vec<u8>) -> Shard {
     let gguf = Gguf::parse(&bytes, &Limits::default()).unwrap();
-    Shard {
-        path: path.into(),
-        gguf,
-        bytes: Arc::new(bytes),
-    }
+    Shard { path: path.into(), gguf, bytes: Arc::new(bytes) }
 }
 
 /// Reads a file and writes it again through [`Writer`], in uneven chunks.
@@ -42,8 +38,7 @@ fn copy(bytes: &[u8], target: &Path) -> Vec<u8> {
     for t in &gguf.tensors {
         let data = model.data(t).unwrap();
         if t.bytes % 3 == 1 {
-            data.chunks(1000)
-                .for_each(|chunk| writer.write(chunk).unwrap());
+            data.chunks(1000).for_each(|chunk| writer.write(chunk).unwrap());
         } else {
             writer.tensor(&t.name, &data).unwrap();
         }
@@ -87,14 +82,7 @@ fn version_2_and_other_alignments_are_kept() {
     file.0[4] = 2;
     assert_eq!(copy(&file.0, &dir.path().join("v2.gguf")), file.0);
     let file = File::new(2, 1).kv_u32("general.alignment", 128);
-    let file = file
-        .tensor("a", &[3], 24, 0)
-        .tensor("b", &[5], 0, 128)
-        .pad(128)
-        .data(3)
-        .pad(128)
-        .data(20)
-        .pad(128);
+    let file = file.tensor("a", &[3], 24, 0).tensor("b", &[5], 0, 128).pad(128).data(3).pad(128).data(20).pad(128);
     assert_eq!(copy(&file.0, &dir.path().join("aligned.gguf")), file.0);
 }
 
@@ -122,22 +110,14 @@ fn a_split_set_has_the_tensors_of_the_whole() {
     let whole = ModelFile::new(vec![shard("whole", whole)]).unwrap();
     let split = ModelFile::new(split_set()).unwrap();
     assert_eq!((split.n_tensors(), split.shards().len()), (84, 3));
-    assert_eq!(
-        split.meta().get_u32("imatrix.chunk_count").unwrap(),
-        Some(8)
-    );
+    assert_eq!(split.meta().get_u32("imatrix.chunk_count").unwrap(), Some(8));
     for t in whole.tensors() {
         let part = split.tensor(&t.name).unwrap();
         assert_eq!(part.info.shape, t.shape);
         assert_eq!(*part.data, *whole.tensor_data(t).unwrap());
     }
     let names: Vec<&str> = split.tensors().map(|t| t.name.as_str()).collect();
-    assert!(
-        names
-            .iter()
-            .copied()
-            .eq(whole.tensors().map(|t| t.name.as_str()))
-    );
+    assert!(names.iter().copied().eq(whole.tensors().map(|t| t.name.as_str())));
 }
 
 #[test]
@@ -158,31 +138,13 @@ fn split_sets_that_do_not_fit_together_are_refused() {
         set[i].gguf.meta.set(key, value);
         set
     };
-    refused(
-        edited(1, "split.count", Value::U16(4)),
-        "split.count is 4, the first shard says 3",
-    );
-    refused(
-        edited(0, "split.count", Value::U64(1 << 40)),
-        "key 'split.count': 1099511627776 does not fit u32",
-    );
-    refused(
-        edited(1, "split.no", Value::U16(7)),
-        "split.no is 7 in the place of shard 1",
-    );
-    refused(
-        edited(0, "split.tensors.count", Value::I32(85)),
-        "split.tensors.count is 85, but the shards hold 84",
-    );
-    refused(
-        edited(0, "split.count", Value::str("3")),
-        "key 'split.count': is of type str, expected u32",
-    );
+    refused(edited(1, "split.count", Value::U16(4)), "split.count is 4, the first shard says 3");
+    refused(edited(0, "split.count", Value::U64(1 << 40)), "key 'split.count': 1099511627776 does not fit u32");
+    refused(edited(1, "split.no", Value::U16(7)), "split.no is 7 in the place of shard 1");
+    refused(edited(0, "split.tensors.count", Value::I32(85)), "split.tensors.count is 85, but the shards hold 84");
+    refused(edited(0, "split.count", Value::str("3")), "key 'split.count': is of type str, expected u32");
     let mut set = edited(0, "general.architecture", Value::str("llama"));
-    set[2]
-        .gguf
-        .meta
-        .set("general.architecture", Value::str("bitnet"));
+    set[2].gguf.meta.set("general.architecture", Value::str("bitnet"));
     refused(set, "a shard of another model");
     let mut set = split_set();
     set[2].gguf.meta.remove("split.no");
@@ -193,12 +155,7 @@ fn split_sets_that_do_not_fit_together_are_refused() {
     let mut set = split_set();
     set[2].gguf.tensors[0].offset = 1 << 40;
     refused(set, "truncated");
-    assert_eq!(
-        ShardName::parse(Path::new("../x-00001-of-00002.gguf"))
-            .unwrap()
-            .prefix,
-        "../x"
-    );
+    assert_eq!(ShardName::parse(Path::new("../x-00001-of-00002.gguf")).unwrap().prefix, "../x");
 }
 
 fn plan() -> Layout {
@@ -221,10 +178,7 @@ fn the_target_appears_only_when_it_is_whole() {
     let mut writer = Writer::create(&target, plan(), &[]).unwrap();
     assert_eq!(
         names_in(dir.path()),
-        [
-            "model.gguf".to_owned(),
-            format!("model.gguf.{}.trine.part", std::process::id())
-        ]
+        ["model.gguf".to_owned(), format!("model.gguf.{}.trine.part", std::process::id())]
     );
     writer.tensor("a", &[1; 32]).unwrap();
     drop(writer);
@@ -235,10 +189,7 @@ fn the_target_appears_only_when_it_is_whole() {
     writer.tensor("a", &[1; 32]).unwrap();
     writer.write(&[2; 5]).unwrap();
     let error = writer.finish().unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "the file is not whole: tensor 'b' lacks 11 of its bytes"
-    );
+    assert_eq!(error.to_string(), "the file is not whole: tensor 'b' lacks 11 of its bytes");
     assert_eq!(names_in(dir.path()), ["model.gguf"]);
 
     let mut writer = Writer::create(&target, plan(), &[]).unwrap();
@@ -249,35 +200,16 @@ fn the_target_appears_only_when_it_is_whole() {
     assert_eq!(names_in(dir.path()), ["model.gguf"]);
     let bytes = fs::read(&target).unwrap();
     assert!(bytes.ends_with(&[&[1; 32][..], &[2; 16], &[0; 16]].concat()));
-    assert_eq!(
-        Gguf::parse(&bytes, &Limits::default())
-            .unwrap()
-            .tensors
-            .len(),
-        3
-    );
+    assert_eq!(Gguf::parse(&bytes, &Limits::default()).unwrap().tensors.len(), 3);
 }
 
 #[test]
 fn data_out_of_order_or_of_another_size_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let mut writer = Writer::create(&dir.path().join("m.gguf"), plan(), &[]).unwrap();
-    assert!(matches!(
-        writer.tensor("b", &[0; 16]),
-        Err(WriteError::Order { .. })
-    ));
-    assert!(matches!(
-        writer.tensor("a", &[0; 31]),
-        Err(WriteError::Length {
-            expected: 32,
-            found: 31,
-            ..
-        })
-    ));
-    assert!(matches!(
-        writer.write(&[0; 33]),
-        Err(WriteError::Length { found: 33, .. })
-    ));
+    assert!(matches!(writer.tensor("b", &[0; 16]), Err(WriteError::Order { .. })));
+    assert!(matches!(writer.tensor("a", &[0; 31]), Err(WriteError::Length { expected: 32, found: 31, .. })));
+    assert!(matches!(writer.write(&[0; 33]), Err(WriteError::Length { found: 33, .. })));
     writer.tensor("a", &[0; 32]).unwrap();
     writer.tensor("b", &[0; 16]).unwrap();
     assert!(matches!(writer.write(&[0]), Err(WriteError::TooMuch(1))));
@@ -304,15 +236,9 @@ fn pieces_in_any_order_make_the_same_file() {
         let error = writer.write(tensor, start, &vec![0; len]).unwrap_err();
         assert!(matches!(error, WriteError::Outside { .. }), "{error}");
     }
-    assert!(matches!(
-        writer.write(3, 0, &[]),
-        Err(WriteError::TooMuch(0))
-    ));
+    assert!(matches!(writer.write(3, 0, &[]), Err(WriteError::TooMuch(0))));
     writer.finish(&plan()).unwrap();
-    assert_eq!(
-        fs::read(path("scattered")).unwrap(),
-        fs::read(path("in-order")).unwrap()
-    );
+    assert_eq!(fs::read(path("scattered")).unwrap(), fs::read(path("in-order")).unwrap());
     assert_eq!(names_in(dir.path()), ["in-order", "scattered"]);
 }
 
@@ -320,9 +246,7 @@ fn pieces_in_any_order_make_the_same_file() {
 fn threads_may_write_chunks_together() {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("m.gguf");
-    let tensors: Vec<NewTensor> = (0..5)
-        .map(|i| NewTensor::new(format!("t{i}"), [1001 + i], TypeId::F32))
-        .collect();
+    let tensors: Vec<NewTensor> = (0..5).map(|i| NewTensor::new(format!("t{i}"), [1001 + i], TypeId::F32)).collect();
     let layout = Layout::new(&Metadata::default(), &tensors).unwrap();
     let writer = ScatterWriter::create(&target, layout.clone(), &[]).unwrap();
     std::thread::scope(|scope| {
@@ -340,10 +264,7 @@ fn threads_may_write_chunks_together() {
         }
     });
     // every byte is there, so one more is too much
-    assert!(matches!(
-        writer.write(0, 0, &[1]),
-        Err(WriteError::Outside { .. })
-    ));
+    assert!(matches!(writer.write(0, 0, &[1]), Err(WriteError::Outside { .. })));
     writer.finish(&layout).unwrap();
     let mut expected = layout.header().to_vec();
     for (t, info) in layout.tensors().iter().enumerate() {
@@ -361,17 +282,11 @@ fn scattered_chunks_that_are_missing_are_named() {
     writer.write(0, 0, &[1; 32]).unwrap();
     writer.write(1, 8, &[1; 8]).unwrap();
     let error = writer.finish(&plan()).unwrap_err().to_string();
-    assert_eq!(
-        error,
-        "the file is not whole: tensor 'b' lacks 8 of its bytes"
-    );
+    assert_eq!(error, "the file is not whole: tensor 'b' lacks 8 of its bytes");
     let writer = ScatterWriter::create(&target, plan(), &[]).unwrap();
     writer.write(0, 0, &[1; 32]).unwrap();
     writer.write(1, 0, &[1; 16]).unwrap();
-    let other = Layout::new(
-        &Metadata::default(),
-        &[NewTensor::new("a", [8], TypeId::F32)],
-    );
+    let other = Layout::new(&Metadata::default(), &[NewTensor::new("a", [8], TypeId::F32)]);
     let error = writer.finish(&other.unwrap()).unwrap_err();
     assert!(matches!(error, WriteError::OtherHeader));
     assert!(names_in(dir.path()).is_empty());
@@ -383,17 +298,11 @@ fn targets_that_cannot_be_written_are_named() {
     let input = dir.path().join("in.gguf");
     fs::write(&input, "precious").unwrap();
     let refused = |target: &Path, message: &str| {
-        let error = Writer::create(target, plan(), &[&input])
-            .err()
-            .expect("accepted")
-            .to_string();
+        let error = Writer::create(target, plan(), &[&input]).err().expect("accepted").to_string();
         assert!(error.contains(message), "{error}");
     };
     refused(dir.path(), "it is a directory");
-    refused(
-        &dir.path().join("no/such/file.gguf"),
-        "the directory it should lie in does not exist",
-    );
+    refused(&dir.path().join("no/such/file.gguf"), "the directory it should lie in does not exist");
     refused(&input, "it is also the input");
     #[cfg(unix)]
     {
@@ -402,10 +311,7 @@ fn targets_that_cannot_be_written_are_named() {
         refused(&link, "it is also the input");
         fs::hard_link(&input, dir.path().join("hard.gguf")).unwrap();
         refused(&dir.path().join("hard.gguf"), "it is also the input");
-        refused(
-            Path::new("/dev/null"),
-            "it exists and is not a regular file",
-        );
+        refused(Path::new("/dev/null"), "it exists and is not a regular file");
     }
     assert_eq!(fs::read(&input).unwrap(), b"precious");
 }
@@ -414,14 +320,8 @@ fn targets_that_cannot_be_written_are_named() {
 #[test]
 fn an_unwritable_directory_is_named() {
     // Nobody, not even root, can create files there.
-    let error = Writer::create(Path::new("/proc/model.gguf"), plan(), &[])
-        .err()
-        .unwrap()
-        .to_string();
-    assert!(
-        error.starts_with("cannot create '/proc/model.gguf."),
-        "{error}"
-    );
+    let error = Writer::create(Path::new("/proc/model.gguf"), plan(), &[]).err().unwrap().to_string();
+    assert!(error.starts_with("cannot create '/proc/model.gguf."), "{error}");
 }
 
 #[test]
@@ -435,11 +335,7 @@ fn what_cannot_be_read_cannot_be_planned() {
     let t = |name: &str, shape: &[u64], ty: u32| NewTensor::new(name, shape, TypeId(ty));
     refused(&[("", Value::U8(1))], &[], "is empty");
     refused(&[("a\0", Value::U8(1))], &[], "NUL");
-    refused(
-        &[("general.alignment", Value::U32(3))],
-        &[],
-        "not a usable alignment",
-    );
+    refused(&[("general.alignment", Value::U32(3))], &[], "not a usable alignment");
     refused(&[], &[t(&"n".repeat(64), &[1], 0)], "64 bytes long");
     refused(&[], &[t("a", &[1], 0), t("a", &[1], 0)], "twice");
     refused(&[], &[t("a", &[], 0)], "0 dimensions");
@@ -449,9 +345,5 @@ fn what_cannot_be_read_cannot_be_planned() {
     refused(&[], &[t("a", &[1], 36)], "the size of type 36 is not known");
     let mut wrong = t("a", &[8], 0);
     wrong.bytes = Some(31);
-    refused(
-        &[],
-        &[wrong],
-        "has 31 bytes of data where its shape and type take 32",
-    );
+    refused(&[], &[wrong], "has 31 bytes of data where its shape and type take 32");
 }

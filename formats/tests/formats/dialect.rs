@@ -1,8 +1,8 @@
 //! Type numbers that programs use differently: what each file means by them, and what is refused.
 
 use trine_formats::gguf::{
-    Blob, Dialect, ErrorKind, Gguf, KEY_DIALECT, Limits, Metadata, PackingOptions, TensorView,
-    Value, packing, set_tiles,
+    Blob, Dialect, ErrorKind, Gguf, KEY_DIALECT, Limits, Metadata, PackingOptions, TensorView, Value, packing,
+    set_tiles,
     write::{Layout, NewTensor},
 };
 use trine_formats::types::TypeId;
@@ -11,9 +11,7 @@ use trine_testkit::raw::File;
 
 /// A file with these tensors, each with room for `sizes` bytes and padding, and an architecture.
 fn file(arch: &str, tensors: &[(&str, &[u64], u32, u64)]) -> File {
-    let mut f = File::new(tensors.len() as u64, 1)
-        .key("general.architecture", 8)
-        .str(arch);
+    let mut f = File::new(tensors.len() as u64, 1).key("general.architecture", 8).str(arch);
     f = rows(f, tensors);
     f
 }
@@ -55,18 +53,8 @@ fn the_published_2b_model() {
         ("ffn_up", [2560, 6912]),
         ("ffn_down", [6912, 2560]),
     ];
-    let vectors = [
-        ("attn_norm", 2560),
-        ("attn_sub_norm", 2560),
-        ("ffn_norm", 2560),
-        ("ffn_sub_norm", 6912),
-    ];
-    let mut tensors = vec![(
-        "token_embd.weight".to_owned(),
-        vec![2560, 64],
-        1,
-        2560 * 64 * 2,
-    )];
+    let vectors = [("attn_norm", 2560), ("attn_sub_norm", 2560), ("ffn_norm", 2560), ("ffn_sub_norm", 6912)];
+    let mut tensors = vec![("token_embd.weight".to_owned(), vec![2560, 64], 1, 2560 * 64 * 2)];
     for l in 0..LAYERS {
         for (name, shape) in matrices {
             let bytes = shape[0] * shape[1] / 4 + 32;
@@ -99,34 +87,22 @@ fn the_published_2b_model() {
     for (key, value) in keys {
         f = f.kv_u32(&format!("bitnet-b1.58.{key}"), value);
     }
-    let borrowed: Vec<(&str, &[u64], u32, u64)> = tensors
-        .iter()
-        .map(|(name, shape, ty, bytes)| (&name[..], &shape[..], *ty, *bytes))
-        .collect();
+    let borrowed: Vec<(&str, &[u64], u32, u64)> =
+        tensors.iter().map(|(name, shape, ty, bytes)| (&name[..], &shape[..], *ty, *bytes)).collect();
     let f = rows(f, &borrowed);
 
     let (dialect, all) = types(&f);
     assert_eq!(dialect, Dialect::BitnetCpp);
     assert!(dialect.describe().contains("bitnet.cpp"));
     let count = |ty| all.iter().filter(|&&t| t == ty).count();
-    assert_eq!(
-        [count(TypeId::I2_S), count(TypeId::F32), count(TypeId::F16)],
-        [14, 9, 1]
-    );
+    assert_eq!([count(TypeId::I2_S), count(TypeId::F32), count(TypeId::F16)], [14, 9, 1]);
     let gguf = f.parse().unwrap();
     for (t, (name, shape, ty, bytes)) in gguf.tensors.iter().zip(&tensors) {
         assert_eq!((&t.name, &t.shape, t.bytes), (name, shape, *bytes));
         assert_eq!(t.ty.file_id(), *ty);
     }
-    let down = gguf
-        .tensors
-        .iter()
-        .find(|t| t.shape == [6912, 2560])
-        .unwrap();
-    assert_eq!(
-        (down.bytes, down.ty.to_string()),
-        (4_423_712, "i2_s".into())
-    );
+    let down = gguf.tensors.iter().find(|t| t.shape == [6912, 2560]).unwrap();
+    assert_eq!((down.bytes, down.ty.to_string()), (4_423_712, "i2_s".into()));
 
     // Cut off anywhere it is said to be cut off.
     let cut = File(f.0[..f.0.len() - 20_000].to_vec());
@@ -172,20 +148,12 @@ fn sizes_tell_whose_number_it_is() {
         // The architecture has no say where sizes do.
         for arch in ["llama", "bitnet", "bitnet-b1.58", "qwen3"] {
             let between = file(arch, &[("a", matrix, id, size), f32s]);
-            assert_eq!(
-                types(&between),
-                (dialect, vec![ty, TypeId::F32]),
-                "{id} {size}"
-            );
+            assert_eq!(types(&between), (dialect, vec![ty, TypeId::F32]), "{id} {size}");
             let twice = [("a", matrix, id, size), f32s, ("c", matrix, id, size)];
             assert_eq!(types(&file(arch, &twice)).1[2], ty, "{id} {size}");
         }
         let last = file("llama", &[f32s, ("a", matrix, id, size)]);
-        assert_eq!(
-            types(&last),
-            (dialect, vec![TypeId::F32, ty]),
-            "{id} {size}"
-        );
+        assert_eq!(types(&last), (dialect, vec![TypeId::F32, ty]), "{id} {size}");
     }
 }
 
@@ -196,10 +164,7 @@ fn numbers_of_the_fairy2i_fork_count_with_its_keys_alone() {
     let f32s: (&str, &[u64], u32, u64) = ("b", &[8], 0, 32);
     let blocks = K * M / 64 * 20;
     let of_fork = |arch: &str| {
-        let f = File::new(2, 2)
-            .key("general.architecture", 8)
-            .str(arch)
-            .kv_u32("fairy2i.schema_version", 1);
+        let f = File::new(2, 2).key("general.architecture", 8).str(arch).kv_u32("fairy2i.schema_version", 1);
         rows(f, &[("a", matrix, 42, blocks), f32s])
     };
     let want = vec![TypeId::FAIRY2I_TILE64, TypeId::F32];
@@ -213,10 +178,7 @@ fn numbers_of_the_fairy2i_fork_count_with_its_keys_alone() {
         for arch in ["llama", "fairy2i", "ifairy"] {
             let f = file(arch, &[("a", matrix, id, size), f32s]);
             let message = f.parse().unwrap_err().to_string();
-            assert!(
-                message.contains("'a'") || message.contains("'b'"),
-                "{message}"
-            );
+            assert!(message.contains("'a'") || message.contains("'b'"), "{message}");
         }
     }
 }
@@ -224,46 +186,18 @@ fn numbers_of_the_fairy2i_fork_count_with_its_keys_alone() {
 #[test]
 fn numbers_are_decided_one_by_one() {
     let matrix: &[u64] = &[K, M];
-    let f = file(
-        "llama",
-        &[
-            ("a", matrix, 36, I2_S),
-            ("b", matrix, 39, MXFP4),
-            ("c", matrix, 39, MXFP4),
-        ],
-    );
+    let f = file("llama", &[("a", matrix, 36, I2_S), ("b", matrix, 39, MXFP4), ("c", matrix, 39, MXFP4)]);
     let want = vec![TypeId::I2_S, TypeId::MXFP4, TypeId::MXFP4];
     assert_eq!(types(&f), (Dialect::BitnetCpp, want));
     // One number has one meaning in a file: one tensor that contradicts it is damage.
-    let f = file(
-        "llama",
-        &[
-            ("a", matrix, 39, MXFP4),
-            ("b", matrix, 39, TL2),
-            ("c", &[8], 0, 32),
-        ],
-    );
-    refused(
-        &f,
-        &[
-            "tensor 'a'",
-            "17408 bytes as mxfp4 (ggml)",
-            "tl2 (bitnet.cpp)",
-        ],
-    );
+    let f = file("llama", &[("a", matrix, 39, MXFP4), ("b", matrix, 39, TL2), ("c", &[8], 0, 32)]);
+    refused(&f, &["tensor 'a'", "17408 bytes as mxfp4 (ggml)", "tl2 (bitnet.cpp)"]);
 }
 
 #[test]
 fn ik_llama_files_are_known_by_their_own_numbers() {
     let matrix: &[u64] = &[K, M];
-    let f = file(
-        "bitnet-b1.58",
-        &[
-            ("a", matrix, 36, I2_S),
-            ("b", matrix, 134, 6688),
-            ("c", &[8], 0, 32),
-        ],
-    );
+    let f = file("bitnet-b1.58", &[("a", matrix, 36, I2_S), ("b", matrix, 134, 6688), ("c", &[8], 0, 32)]);
     let want = vec![TypeId::I2_S, TypeId(134), TypeId::F32];
     assert_eq!(types(&f), (Dialect::IkLlama, want));
     assert_eq!(f.parse().unwrap().tensors[1].bytes, 6688);
@@ -272,13 +206,7 @@ fn ik_llama_files_are_known_by_their_own_numbers() {
 #[test]
 fn a_private_type_under_a_ggml_number_is_refused_by_name() {
     let size = K * M / 4 + 32;
-    let f = file(
-        "llama",
-        &[
-            ("blk.0.ffn_up.weight", &[K, M], 42, size),
-            ("b", &[8], 0, 32),
-        ],
-    );
+    let f = file("llama", &[("blk.0.ffn_up.weight", &[K, M], 42, size), ("b", &[8], 0, 32)]);
     refused(
         &f,
         &[
@@ -289,10 +217,7 @@ fn a_private_type_under_a_ggml_number_is_refused_by_name() {
         ],
     );
     // A width that no meaning can have is ggml's error as before.
-    refused(
-        &file("llama", &[("a", &[33], 42, 32), ("b", &[8], 0, 32)]),
-        &["no multiple"],
-    );
+    refused(&file("llama", &[("a", &[33], 42, 32), ("b", &[8], 0, 32)]), &["no multiple"]);
 }
 
 /// 3 rows of 32 take 64 bytes with padding both as I2_S and as the removed type.
@@ -301,13 +226,7 @@ fn what_sizes_leave_open_needs_other_evidence() {
     let tensors: [(&str, &[u64], u32, u64); 2] = [("a", &[32, 3], 36, 64), ("b", &[8], 0, 32)];
     refused(
         &file("llama", &tensors),
-        &[
-            "tensor 'a'",
-            "36",
-            "i2_s (bitnet.cpp)",
-            "iq4_nl_4_4 (removed from ggml)",
-            "trine.dialect",
-        ],
+        &["tensor 'a'", "36", "i2_s (bitnet.cpp)", "iq4_nl_4_4 (removed from ggml)", "trine.dialect"],
     );
     assert_eq!(types(&file("bitnet", &tensors)).1[0], TypeId::I2_S);
 
@@ -316,36 +235,18 @@ fn what_sizes_leave_open_needs_other_evidence() {
         rows(f, &tensors)
     };
     let first = |f: &File| (types(f).0, types(f).1[0]);
-    assert_eq!(
-        first(&stated("bitnet.cpp")),
-        (Dialect::BitnetCpp, TypeId::I2_S)
-    );
-    assert_eq!(
-        first(&stated("ik_llama.cpp")),
-        (Dialect::IkLlama, TypeId::I2_S)
-    );
+    assert_eq!(first(&stated("bitnet.cpp")), (Dialect::BitnetCpp, TypeId::I2_S));
+    assert_eq!(first(&stated("ik_llama.cpp")), (Dialect::IkLlama, TypeId::I2_S));
     assert_eq!(first(&stated("ggml")), (Dialect::Ggml, TypeId(36)));
     assert_eq!(first(&stated("prismml")), (Dialect::Prism, TypeId(36)));
-    refused(
-        &stated("llamafile"),
-        &["trine.dialect", "'llamafile'", "ik_llama.cpp"],
-    );
-    refused(
-        &rows(File::new(2, 1).kv_u32(KEY_DIALECT, 1), &tensors),
-        &["trine.dialect", "u32"],
-    );
+    refused(&stated("llamafile"), &["trine.dialect", "'llamafile'", "ik_llama.cpp"]);
+    refused(&rows(File::new(2, 1).kv_u32(KEY_DIALECT, 1), &tensors), &["trine.dialect", "u32"]);
     // What is stated is held to the sizes as well.
     let wrong: [(&str, &[u64], u32, u64); 2] = [("a", &[K, M], 36, IQ4_NL), ("b", &[8], 0, 32)];
-    let f = rows(
-        File::new(2, 1).key(KEY_DIALECT, 8).str("bitnet.cpp"),
-        &wrong,
-    );
+    let f = rows(File::new(2, 1).key(KEY_DIALECT, 8).str("bitnet.cpp"), &wrong);
     refused(&f, &["tensor 'b'", "data offset"]);
     let narrow: [(&str, &[u64], u32, u64); 1] = [("a", &[96, M], 39, 3264)];
-    let f = rows(
-        File::new(1, 1).key(KEY_DIALECT, 8).str("bitnet.cpp"),
-        &narrow,
-    );
+    let f = rows(File::new(1, 1).key(KEY_DIALECT, 8).str("bitnet.cpp"), &narrow);
     refused(&f, &["tensor 'a'", "fewer than 256 columns"]);
 
     // A tiny tensor of a type that ggml has today is ggml's.
@@ -357,10 +258,7 @@ fn what_sizes_leave_open_needs_other_evidence() {
 fn a_file_cut_off_is_not_taken_for_another_dialect() {
     let whole = file("llama", &[("a", &[K, M], 39, MXFP4)]);
     let header = whole.0.len() - MXFP4 as usize;
-    for left in (0..MXFP4)
-        .step_by(96)
-        .filter(|&n| n.next_multiple_of(32) != TL2)
-    {
+    for left in (0..MXFP4).step_by(96).filter(|&n| n.next_multiple_of(32) != TL2) {
         let cut = File(whole.0[..header + left as usize].to_vec());
         refused(&cut, &["tensor 'a'", "truncated"]);
     }
@@ -400,20 +298,12 @@ fn what_is_written_is_read_as_the_same() {
         assert_eq!(gguf.tensors[0].ty, ty);
     }
     // Two meanings of one number in one file, and one that sizes do not settle.
-    let mixed = [
-        NewTensor::new("a", [K, M], TypeId::MXFP4),
-        NewTensor::new("b", [K, M], TypeId::TL2),
-    ];
+    let mixed = [NewTensor::new("a", [K, M], TypeId::MXFP4), NewTensor::new("b", [K, M], TypeId::TL2)];
     assert!(Layout::new(&Metadata::default(), &mixed).is_err());
-    let tiny = [
-        NewTensor::new("a", [128], TypeId::Q2_0_G128),
-        NewTensor::new("b", [8], TypeId::F32),
-    ];
+    let tiny = [NewTensor::new("a", [128], TypeId::Q2_0_G128), NewTensor::new("b", [8], TypeId::F32)];
     let mut meta = Metadata::default();
     let e = Layout::new(&meta, &tiny).unwrap_err();
-    let ErrorKind::Misread { ty, read, .. } = e.kind else {
-        panic!("{e}")
-    };
+    let ErrorKind::Misread { ty, read, .. } = e.kind else { panic!("{e}") };
     assert_eq!((ty, read), (TypeId::Q2_0_G128, TypeId::Q2_0));
     assert!(e.to_string().contains("'prismml'"), "{e}");
     meta.set(KEY_DIALECT, Value::str("prismml"));
@@ -422,61 +312,33 @@ fn what_is_written_is_read_as_the_same() {
 
 fn view(ty: TypeId, columns: u64, rows: u64, data: Vec<u8>) -> TensorView {
     let f = NewTensor::new("blk.0.attn_q.weight", [columns, rows], ty);
-    let layout = Layout::new(
-        &Metadata::default(),
-        &[f, NewTensor::new("b", [8], TypeId::F32)],
-    );
-    TensorView {
-        info: layout.unwrap().tensors()[0].clone(),
-        data: Blob::from_vec(data),
-    }
+    let layout = Layout::new(&Metadata::default(), &[f, NewTensor::new("b", [8], TypeId::F32)]);
+    TensorView { info: layout.unwrap().tensors()[0].clone(), data: Blob::from_vec(data) }
 }
 
 #[test]
 fn tiles_are_given_recorded_or_published() {
     let of = |columns, rows, meta: &Metadata, options: &PackingOptions| {
-        packing(
-            &view(TypeId::TL1, columns, rows, Vec::new()).info,
-            meta,
-            options,
-        )
+        packing(&view(TypeId::TL1, columns, rows, Vec::new()).info, meta, options)
     };
     let (none, default) = (Metadata::default(), PackingOptions::default());
     let e = of(K, M, &none, &default).unwrap_err().to_string();
-    assert!(
-        e.contains("tensor 'blk.0.attn_q.weight'") && e.contains("--tl-tiles 64x512=BM,BK,bm"),
-        "{e}"
-    );
+    assert!(e.contains("tensor 'blk.0.attn_q.weight'") && e.contains("--tl-tiles 64x512=BM,BK,bm"), "{e}");
     // The published kernels of bitnet_b1_58-3B.
     let published = Packing::Tl1(Tiles::new(160, 64, 32));
     assert_eq!(of(8640, 3200, &none, &default), Ok(published));
     let mut meta = Metadata::default();
     let recorded = ["64x512=32,128,32", "3200x8640=320,64,64"].map(|s| s.parse().unwrap());
     set_tiles(&mut meta, TypeId::TL1, &recorded).unwrap();
-    assert_eq!(
-        of(K, M, &meta, &default),
-        Ok(Packing::Tl1(Tiles::new(32, 128, 32)))
-    );
-    assert_eq!(
-        of(8640, 3200, &meta, &default),
-        Ok(Packing::Tl1(Tiles::new(320, 64, 64)))
-    );
-    let given = PackingOptions {
-        tiles: vec!["64x512=64,64,64".parse().unwrap()],
-        ..default.clone()
-    };
-    assert_eq!(
-        of(K, M, &meta, &given),
-        Ok(Packing::Tl1(Tiles::new(64, 64, 64)))
-    );
+    assert_eq!(of(K, M, &meta, &default), Ok(Packing::Tl1(Tiles::new(32, 128, 32))));
+    assert_eq!(of(8640, 3200, &meta, &default), Ok(Packing::Tl1(Tiles::new(320, 64, 64))));
+    let given = PackingOptions { tiles: vec!["64x512=64,64,64".parse().unwrap()], ..default.clone() };
+    assert_eq!(of(K, M, &meta, &given), Ok(Packing::Tl1(Tiles::new(64, 64, 64))));
     // TL2 has a list of its own.
     let tl2 = view(TypeId::TL2, K, M, Vec::new());
     assert!(packing(&tl2.info, &meta, &default).is_err());
     let i2_s = view(TypeId::I2_S, K, M, Vec::new());
-    assert_eq!(
-        packing(&i2_s.info, &none, &default),
-        Ok(Packing::I2S(Default::default()))
-    );
+    assert_eq!(packing(&i2_s.info, &none, &default), Ok(Packing::I2S(Default::default())));
     assert!(set_tiles(&mut meta, TypeId::I2_S, &recorded).is_err());
     let mut f32s = i2_s.info.clone();
     f32s.ty = TypeId::F32;
@@ -487,24 +349,10 @@ fn tiles_are_given_recorded_or_published() {
         let list = trine_formats::gguf::Array::U32(bad);
         meta.set("trine.tl1.tiles", Value::Array(list));
         let e = of(K, M, &meta, &default).unwrap_err();
-        assert!(
-            e.kind == ErrorKind::TileList && e.field.contains("trine.tl1.tiles"),
-            "{e}"
-        );
+        assert!(e.kind == ErrorKind::TileList && e.field.contains("trine.tl1.tiles"), "{e}");
     }
-    for bad in [
-        "",
-        "64x512",
-        "64=1,2,3",
-        "64x512=1",
-        "64x512=1,2,3,4",
-        "ax512=1,2,3",
-        "64x512=-1,2",
-    ] {
-        assert!(
-            bad.parse::<trine_formats::gguf::ShapeTiles>().is_err(),
-            "{bad}"
-        );
+    for bad in ["", "64x512", "64=1,2,3", "64x512=1", "64x512=1,2,3,4", "ax512=1,2,3", "64x512=-1,2"] {
+        assert!(bad.parse::<trine_formats::gguf::ShapeTiles>().is_err(), "{bad}");
     }
     assert_eq!(recorded[0].to_string(), "64x512=32,128,32");
 }
@@ -513,14 +361,9 @@ fn tiles_are_given_recorded_or_published() {
 #[test]
 fn damaged_tensors_are_named() {
     let read = |v: &TensorView, tiles: &[&str]| {
-        let options = PackingOptions {
-            tiles: tiles.iter().map(|s| s.parse().unwrap()).collect(),
-            ..PackingOptions::default()
-        };
-        let e = v
-            .ternary_codes(&Metadata::default(), &options)
-            .unwrap_err()
-            .to_string();
+        let options =
+            PackingOptions { tiles: tiles.iter().map(|s| s.parse().unwrap()).collect(), ..PackingOptions::default() };
+        let e = v.ternary_codes(&Metadata::default(), &options).unwrap_err().to_string();
         assert!(e.starts_with("tensor 'blk.0.attn_q.weight': "), "{e}");
         e
     };
@@ -531,11 +374,7 @@ fn damaged_tensors_are_named() {
     let mut data = pack(Packing::I2S(Default::default()));
     data[3 * k / 4 + 32 + 5] |= 0b11 << 2;
     let v = view(TypeId::I2_S, K, M, data.clone());
-    assert!(
-        read(&v, &[]).contains("row 3, column 197: i2_s code 3"),
-        "{}",
-        read(&v, &[])
-    );
+    assert!(read(&v, &[]).contains("row 3, column 197: i2_s code 3"), "{}", read(&v, &[]));
     let v = view(TypeId::I2_S, K, M, data[..data.len() - 32].to_vec());
     assert!(read(&v, &[]).contains("scale are missing"));
     let v = view(TypeId::I2_S, K, M, data[..data.len() - 1].to_vec());
@@ -550,10 +389,7 @@ fn damaged_tensors_are_named() {
         data[at] = data[at] & 0xF0 | index;
         let v = view(TypeId::TL1, K, M, data);
         let e = read(&v, &["64x512=32,128,32"]);
-        assert!(
-            e.contains(&format!("row 34, column 14: tl1 code {index}")),
-            "{e}"
-        );
+        assert!(e.contains(&format!("row 34, column 14: tl1 code {index}")), "{e}");
     }
     let tiles = Tiles::new(32, 96, 32);
     for index in 14..=15 {
@@ -561,10 +397,7 @@ fn damaged_tensors_are_named() {
         data[33] = index << 4;
         let v = view(TypeId::TL2, K, M, data);
         let e = read(&v, &["64x512=32,96,32"]);
-        assert!(
-            e.contains(&format!("row 1, column 6: tl2 code {index}")),
-            "{e}"
-        );
+        assert!(e.contains(&format!("row 1, column 6: tl2 code {index}")), "{e}");
     }
     let v = view(TypeId::TL2, K, M, pack(Packing::Tl2(tiles)));
     for (given, rule) in [
@@ -578,17 +411,9 @@ fn damaged_tensors_are_named() {
         ("64x512=0,96,32", "BM must be"),
     ] {
         let e = read(&v, &[given]);
-        assert!(
-            e.contains(rule) && e.contains("tl2 cannot have tiles of BM"),
-            "{e}"
-        );
+        assert!(e.contains(rule) && e.contains("tl2 cannot have tiles of BM"), "{e}");
     }
-    let v = view(
-        TypeId::TL1,
-        K,
-        M,
-        pack(Packing::Tl1(Tiles::new(32, 128, 32))),
-    );
+    let v = view(TypeId::TL1, K, M, pack(Packing::Tl1(Tiles::new(32, 128, 32))));
     for (given, rule) in [
         ("64x512=32,128,16", "bm must be 32 or 64"),
         ("64x512=32,128,64", "BM must be a multiple of bm"),
@@ -598,10 +423,6 @@ fn damaged_tensors_are_named() {
         ("64x512=0,128,32", "BM must be"),
         ("64x512=32,0,32", "BK must be"),
     ] {
-        assert!(
-            read(&v, &[given]).contains(rule),
-            "{given}: {}",
-            read(&v, &[given])
-        );
+        assert!(read(&v, &[given]).contains(rule), "{given}: {}", read(&v, &[given]));
     }
 }

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 
 use trine_formats::types::i2_s::Interleave;
 use trine_formats::types::ternary::{
-    ActScale, Packing, TAIL, TernaryData, Tiles, dot, dot_codes, quantize_i2_s, quantize_tl, tail,
-    ternarize,
+    ActScale, Packing, TAIL, TernaryData, Tiles, dot, dot_codes, quantize_i2_s, quantize_tl, tail, ternarize,
 };
 use trine_formats::types::{tl1, tl2};
 use trine_testkit::{read, testdata};
@@ -104,10 +103,7 @@ fn cases(kind: &str) -> Vec<Case> {
         }
     }
     cases.retain(|c| c.kind == kind);
-    assert_eq!(
-        cases.len(),
-        BTreeMap::from([("I2_S", 5), ("TL1", 3), ("TL2", 4)])[kind]
-    );
+    assert_eq!(cases.len(), BTreeMap::from([("I2_S", 5), ("TL1", 3), ("TL2", 4)])[kind]);
     cases
 }
 
@@ -136,10 +132,7 @@ fn check_layout(case: &Case, packing: Packing, data: &[u8]) {
     }
 
     // The same from the floats that the weights stand for.
-    let x: Vec<f32> = weights
-        .iter()
-        .map(|&c| f32::from(c) * case.scale())
-        .collect();
+    let x: Vec<f32> = weights.iter().map(|&c| f32::from(c) * case.scale()).collect();
     let mut codes = vec![9; x.len()];
     let scale = ternarize(&x, &mut codes);
     assert_eq!(scale.to_bits(), case.scale().to_bits(), "{name}");
@@ -149,10 +142,7 @@ fn check_layout(case: &Case, packing: Packing, data: &[u8]) {
 #[test]
 fn i2_s_layouts() {
     for case in cases("I2_S") {
-        for (interleave, array) in [
-            (Interleave::Usual, "packed_x86_128"),
-            (Interleave::Arm64, "packed_arm_64"),
-        ] {
+        for (interleave, array) in [(Interleave::Usual, "packed_x86_128"), (Interleave::Arm64, "packed_arm_64")] {
             check_layout(&case, Packing::I2S(interleave), case.bytes(array));
         }
     }
@@ -234,10 +224,7 @@ fn i2_s_products() {
 #[test]
 fn sums_do_not_wrap() {
     let all = cases("I2_S");
-    let case = all
-        .iter()
-        .find(|c| c.has("code_dot_avx2_wrapping_i32"))
-        .unwrap();
+    let case = all.iter().find(|c| c.has("code_dot_avx2_wrapping_i32")).unwrap();
     let exact = case.i32s("code_dot_exact_i32");
     assert_eq!(exact, case.i32s("code_dot_neon_dotprod_i32"));
     let wrapped = case.i32s("code_dot_avx2_wrapping_i32");
@@ -246,11 +233,7 @@ fn sums_do_not_wrap() {
 }
 
 /// Sums of the weights behind each index with the quants of a group, in two byte planes.
-fn lut_bytes<const G: usize>(
-    weights: fn(u8) -> Option<[i8; G]>,
-    q: &[i8],
-    high_first: bool,
-) -> Vec<Option<u8>> {
+fn lut_bytes<const G: usize>(weights: fn(u8) -> Option<[i8; G]>, q: &[i8], high_first: bool) -> Vec<Option<u8>> {
     let mut planes = [[None; 16]; 2];
     for index in 0..16 {
         let Some(w) = weights(index) else { continue };
@@ -316,17 +299,9 @@ fn check_tables(case: &Case, n: usize, q: &[i8]) {
     let (columns, bk) = (case.size("K"), case.size("BK"));
     let three_k = columns / bk * bk;
     let triples = q[..three_k].chunks(3);
-    check_lut(
-        &name,
-        &per_row("lut3_i8"),
-        triples.map(|q| lut_bytes(tl2::triple, q, false)),
-    );
+    check_lut(&name, &per_row("lut3_i8"), triples.map(|q| lut_bytes(tl2::triple, q, false)));
     let pairs = q[three_k..].chunks(2);
-    check_lut(
-        &name,
-        &per_row("lut2_i8"),
-        pairs.map(|q| lut_bytes(tl1::pair, q, false)),
-    );
+    check_lut(&name, &per_row("lut2_i8"), pairs.map(|q| lut_bytes(tl1::pair, q, false)));
     let rows = case.size("M");
     let three = &case.i32s("int_sum_three_i32")[n * rows..][..rows];
     for (w, want) in case.weights().chunks(columns).zip(three) {

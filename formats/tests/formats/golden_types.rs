@@ -5,13 +5,7 @@ use trine_formats::types::{REGISTRY, TypeId, TypeInfo};
 use trine_testkit::golden::Kernels;
 
 /// What ggml does not have, and its forks' programs were not at hand to record.
-const OF_FORKS: [TypeId; 5] = [
-    TypeId::Q2_0_G128,
-    TypeId::PQ2_0,
-    TypeId::PTQ1_0,
-    TypeId::IQ1_BN,
-    TypeId::IQ2_BN,
-];
+const OF_FORKS: [TypeId; 5] = [TypeId::Q2_0_G128, TypeId::PQ2_0, TypeId::PTQ1_0, TypeId::IQ1_BN, TypeId::IQ2_BN];
 
 fn same(a: f32, b: f32) -> bool {
     a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan())
@@ -20,27 +14,15 @@ fn same(a: f32, b: f32) -> bool {
 fn assert_floats(got: &[f32], want: &[f32], what: &str) {
     assert_eq!(got.len(), want.len(), "{what}");
     for (i, (g, w)) in got.iter().zip(want).enumerate() {
-        assert!(
-            same(*g, *w),
-            "{what}: element {i} is {g:e} ({:#x}), ggml has {w:e} ({:#x})",
-            g.to_bits(),
-            w.to_bits()
-        );
+        assert!(same(*g, *w), "{what}: element {i} is {g:e} ({:#x}), ggml has {w:e} ({:#x})", g.to_bits(), w.to_bits());
     }
 }
 
 fn assert_rows(t: &TypeInfo, got: &[u8], want: &[u8], what: &str) {
-    let differs = got
-        .chunks(t.bytes)
-        .zip(want.chunks(t.bytes))
-        .position(|(g, w)| g != w);
+    let differs = got.chunks(t.bytes).zip(want.chunks(t.bytes)).position(|(g, w)| g != w);
     if let Some(b) = differs {
         let at = b * t.bytes..(b + 1) * t.bytes;
-        panic!(
-            "{what}: block {b} is\n{:02x?}, ggml has\n{:02x?}",
-            &got[at.clone()],
-            &want[at]
-        );
+        panic!("{what}: block {b} is\n{:02x?}, ggml has\n{:02x?}", &got[at.clone()], &want[at]);
     }
     assert_eq!(got.len(), want.len(), "{what}");
 }
@@ -74,9 +56,7 @@ fn check_dot(g: &Kernels, t: &TypeInfo, rows: &str, array: &str) {
     };
     let acts = g.array(&format!("act_{act}"));
     let rows = g.array(rows);
-    let got: Vec<f32> = (0..rows.rows)
-        .map(|r| dot(rows.row(r), acts.row(r)))
-        .collect();
+    let got: Vec<f32> = (0..rows.rows).map(|r| dot(rows.row(r), acts.row(r))).collect();
     assert_floats(&got, &want.row_floats(0), array);
 }
 
@@ -87,11 +67,7 @@ fn check_type(g: &Kernels, t: &TypeInfo) -> bool {
     check_encoder(g, t, &name("enc_plain"), "weights_f32", None);
     check_encoder(g, t, &name("enc_imp"), "weights_f32", Some(&importance));
     check_encoder(g, t, &format!("act_{}", t.name), "activations_f32", None);
-    let encoded = if g.get(&name("enc_plain")).is_some() {
-        name("enc_plain")
-    } else {
-        name("enc_imp")
-    };
+    let encoded = if g.get(&name("enc_plain")).is_some() { name("enc_plain") } else { name("enc_imp") };
     check_decoder(g, t, &encoded, &name("deq_enc6"));
     check_decoder(g, t, &name("raw"), &name("deq_raw6"));
     check_dot(g, t, &encoded, &name("dot_enc"));
@@ -102,25 +78,16 @@ fn check_type(g: &Kernels, t: &TypeInfo) -> bool {
 fn check_part(part: &str) {
     let golden = Kernels::load(part);
     let mut failures = Vec::new();
-    for t in REGISTRY
-        .iter()
-        .filter(|t| t.encode.is_some() || t.decode.is_some())
-    {
-        let checked =
-            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| check_type(&golden, t)));
+    for t in REGISTRY.iter().filter(|t| t.encode.is_some() || t.decode.is_some()) {
+        let checked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| check_type(&golden, t)));
         match checked {
             Err(_) => failures.push(t.name),
-            Ok(recorded) => assert!(
-                recorded || !t.is_quantized() || OF_FORKS.contains(&t.id),
-                "{}: nothing recorded",
-                t.name
-            ),
+            Ok(recorded) => {
+                assert!(recorded || !t.is_quantized() || OF_FORKS.contains(&t.id), "{}: nothing recorded", t.name)
+            }
         }
     }
-    assert!(
-        failures.is_empty(),
-        "types that differ from ggml: {failures:?}"
-    );
+    assert!(failures.is_empty(), "types that differ from ggml: {failures:?}");
 }
 
 #[test]
@@ -168,10 +135,7 @@ fn types_are_complete() {
     ];
     for id in weights {
         let t = id.info().unwrap();
-        assert!(
-            t.decode.is_some() && t.encode.is_some() && t.dot_ref.is_some() && t.act.is_some(),
-            "{id}"
-        );
+        assert!(t.decode.is_some() && t.encode.is_some() && t.dot_ref.is_some() && t.act.is_some(), "{id}");
     }
     for id in [TypeId::Q8_0, TypeId::Q8_1, TypeId::Q8_K] {
         assert!(id.info().unwrap().encode.is_some(), "{id}");

@@ -16,29 +16,15 @@ fn both_forms_of_one_matrix_agree() {
     let gguf = Imatrix::parse(&golden("trilm-F16.imatrix.gguf")).unwrap();
     let legacy = Imatrix::parse(&golden("trilm-F16.imatrix.dat")).unwrap();
     assert_eq!((gguf.entries.len(), legacy.entries.len()), (42, 42));
-    assert_eq!(
-        (gguf.chunk_count, gguf.chunk_size, gguf.legacy),
-        (8, 512, false)
-    );
-    assert_eq!(
-        (legacy.chunk_count, legacy.chunk_size, legacy.legacy),
-        (8, 0, true)
-    );
+    assert_eq!((gguf.chunk_count, gguf.chunk_size, gguf.legacy), (8, 512, false));
+    assert_eq!((legacy.chunk_count, legacy.chunk_size, legacy.legacy), (8, 0, true));
     assert_eq!(gguf.datasets, legacy.datasets);
     assert_eq!(gguf.entries["blk.0.attn_q.weight"].counts, [4096]);
     assert_eq!(legacy.entries["blk.0.attn_q.weight"].counts, [8]);
     for name in gguf.entries.keys() {
-        let (a, b) = (
-            gguf.importance(name).unwrap(),
-            legacy.importance(name).unwrap(),
-        );
+        let (a, b) = (gguf.importance(name).unwrap(), legacy.importance(name).unwrap());
         // The legacy form multiplied by the 8 chunks, which is exact.
-        assert!(
-            a.iter()
-                .map(|x| x.to_bits())
-                .eq(b.iter().map(|x| x.to_bits())),
-            "{name}"
-        );
+        assert!(a.iter().map(|x| x.to_bits()).eq(b.iter().map(|x| x.to_bits())), "{name}");
     }
     assert_eq!(gguf.importance("blk.9.attn_q.weight"), None);
 }
@@ -65,16 +51,8 @@ fn gguf(sums: &[f32], shape: &[u64], counts: &[f32]) -> Vec<u8> {
 
 #[test]
 fn experts_have_their_own_counts_and_those_without_tokens_weigh_one() {
-    let m = Imatrix::parse(&gguf(
-        &[1.0, 2.0, 3.0, 4.0, 5.0, 7.0],
-        &[2, 3],
-        &[4.0, 0.0, 3.0],
-    ))
-    .unwrap();
-    assert_eq!(
-        m.importance("w").unwrap(),
-        [0.25, 0.5, 1.0, 1.0, 5.0 / 3.0, 7.0 / 3.0]
-    );
+    let m = Imatrix::parse(&gguf(&[1.0, 2.0, 3.0, 4.0, 5.0, 7.0], &[2, 3], &[4.0, 0.0, 3.0])).unwrap();
+    assert_eq!(m.importance("w").unwrap(), [0.25, 0.5, 1.0, 1.0, 5.0 / 3.0, 7.0 / 3.0]);
     assert_eq!(m.datasets, ["text"]);
     // Counts are whole numbers; what is stored is rounded, halves away from zero.
     let m = Imatrix::parse(&gguf(&[1.0, 2.0], &[2], &[2.5])).unwrap();
@@ -84,11 +62,7 @@ fn experts_have_their_own_counts_and_those_without_tokens_weigh_one() {
 fn legacy(entries: &[(&str, i32, &[f32])]) -> File {
     let mut f = File::default().u32(entries.len() as u32);
     for (name, calls, values) in entries {
-        f = f
-            .u32(name.len() as u32)
-            .raw(name.as_bytes())
-            .u32(*calls as u32)
-            .u32(values.len() as u32);
+        f = f.u32(name.len() as u32).raw(name.as_bytes()).u32(*calls as u32).u32(values.len() as u32);
         for v in *values {
             f = f.u32(v.to_bits());
         }
@@ -98,12 +72,7 @@ fn legacy(entries: &[(&str, i32, &[f32])]) -> File {
 
 #[test]
 fn legacy_values_are_divided_by_the_calls() {
-    let file = legacy(&[
-        ("a", 3, &[1.0, 2.0]),
-        ("b", 0, &[5.0]),
-        ("c", -1, &[6.0]),
-        ("a", 2, &[8.0]),
-    ]);
+    let file = legacy(&[("a", 3, &[1.0, 2.0]), ("b", 0, &[5.0]), ("c", -1, &[6.0]), ("a", 2, &[8.0])]);
     let m = Imatrix::parse(&file.0).unwrap();
     assert_eq!(m.importance("a").unwrap(), [4.0]);
     assert_eq!(m.importance("b").unwrap(), [5.0]);
@@ -120,43 +89,19 @@ fn damaged_files_are_refused() {
         assert!(error.contains(message), "{error}");
     };
     refused(b"", "it is empty");
-    refused(
-        &[0; 3],
-        "the number of entries needs 4 bytes where 3 are left (at byte 0)",
-    );
+    refused(&[0; 3], "the number of entries needs 4 bytes where 3 are left (at byte 0)");
     refused(&[0; 4], "the number of entries is 0");
     refused(&[255; 4], "the number of entries is -1");
-    refused(
-        &File::default().u32(1).u32(u32::MAX).0,
-        "the length of the name is -1",
-    );
-    refused(
-        &File::default().u32(1).u32(1 << 30).raw(b"abc").0,
-        "the name needs 1073741824 bytes where 3 are left",
-    );
+    refused(&File::default().u32(1).u32(u32::MAX).0, "the length of the name is -1");
+    refused(&File::default().u32(1).u32(1 << 30).raw(b"abc").0, "the name needs 1073741824 bytes where 3 are left");
     refused(&legacy(&[("a", 1, &[])]).0, "entry 1 has no values");
-    let huge = File::default()
-        .u32(1)
-        .u32(1)
-        .raw(b"a")
-        .u32(1)
-        .u32(i32::MAX as u32)
-        .raw(&[0; 8]);
-    refused(
-        &huge.0,
-        "2147483647 values needs 8589934588 bytes where 8 are left",
-    );
-    refused(
-        &File::default().u32(i32::MAX as u32).0,
-        "entry 1: the length of the name needs 4 bytes",
-    );
+    let huge = File::default().u32(1).u32(1).raw(b"a").u32(1).u32(i32::MAX as u32).raw(&[0; 8]);
+    refused(&huge.0, "2147483647 values needs 8589934588 bytes where 8 are left");
+    refused(&File::default().u32(i32::MAX as u32).0, "entry 1: the length of the name needs 4 bytes");
     let good = legacy(&[("a", 1, &[1.0]), ("b", 1, &[2.0])]).0;
     (0..good.len()).for_each(|n| refused(&good[..n], ""));
 
-    refused(
-        &gguf(&[1.0; 5], &[5], &[1.0, 2.0]),
-        "2 counts cannot belong to 5 sums",
-    );
+    refused(&gguf(&[1.0; 5], &[5], &[1.0, 2.0]), "2 counts cannot belong to 5 sums");
     refused(&gguf(&[1.0], &[1], &[]), "0 counts cannot belong to 1 sums");
     let renamed = |from: &[u8], to: &[u8]| {
         let mut bytes = gguf(&[1.0], &[1], &[1.0]);
@@ -164,18 +109,9 @@ fn damaged_files_are_refused() {
         bytes[at..at + from.len()].copy_from_slice(to);
         bytes
     };
-    refused(
-        &renamed(b"w.counts", b"v.counts"),
-        "'v': only one of .in_sum2 and .counts is there",
-    );
-    refused(
-        &renamed(b"imatrix.chunk_size", b"imatrix.chunk_sizo"),
-        "key 'imatrix.chunk_size': is missing",
-    );
-    refused(
-        &trine_testkit::raw::sample().0,
-        "key 'imatrix.datasets': is missing",
-    );
+    refused(&renamed(b"w.counts", b"v.counts"), "'v': only one of .in_sum2 and .counts is there");
+    refused(&renamed(b"imatrix.chunk_size", b"imatrix.chunk_sizo"), "key 'imatrix.chunk_size': is missing");
+    refused(&trine_testkit::raw::sample().0, "key 'imatrix.datasets': is missing");
     refused(&File::new(0, 0).0, "it has no tensors");
 }
 
@@ -217,10 +153,7 @@ fn sums_of_matrices_are_those_of_llama_imatrix() {
 
 fn one(name: &str, sums: &[f32], counts: &[i64]) -> Imatrix {
     let mut m = Imatrix::new(4);
-    let entry = Entry {
-        sums: sums.to_vec(),
-        counts: counts.to_vec(),
-    };
+    let entry = Entry { sums: sums.to_vec(), counts: counts.to_vec() };
     m.entries.insert(name.to_owned(), entry);
     m.count_chunks().unwrap();
     m
@@ -229,8 +162,7 @@ fn one(name: &str, sums: &[f32], counts: &[i64]) -> Imatrix {
 #[test]
 fn experts_without_tokens_are_ones_in_the_legacy_form() {
     let mut m = one("e", &[6.0, 9.0, 5.0, 7.0], &[6, 0]);
-    m.entries
-        .insert("unseen".to_owned(), m.entries["e"].clone());
+    m.entries.insert("unseen".to_owned(), m.entries["e"].clone());
     m.entries.get_mut("unseen").unwrap().counts = vec![0, 0];
     m.datasets = vec!["a".to_owned(), "last".to_owned()];
     // 6 tokens of 4 a chunk are two calls, one of them whole.
@@ -262,11 +194,7 @@ fn what_cannot_be_added_or_written_is_named() {
     let mut sum = one("w", &[1.0, 2.0], &[1, 2]);
     let cases: [(&[f32], &[i64], &str); 3] = [
         (&[1.0], &[1], "'w': 2 columns in one file, 1 in another"),
-        (
-            &[1.0, 2.0],
-            &[1],
-            "'w': 2 experts in one file, 1 in another",
-        ),
+        (&[1.0, 2.0], &[1], "'w': 2 experts in one file, 1 in another"),
         (&[1.0, 2.0], &[i64::MAX, 1], "'w': the counts overflow"),
     ];
     for (sums, counts, message) in cases {
@@ -282,17 +210,11 @@ fn what_cannot_be_added_or_written_is_named() {
         "'w': 281474976710656 calls are more than the legacy form can hold",
     );
     let odd = one("w", &[1.0; 3], &[1, 1]);
-    refused(
-        odd.to_bytes(Form::Gguf).unwrap_err(),
-        "'w': 2 counts cannot belong to 3 sums",
-    );
+    refused(odd.to_bytes(Form::Gguf).unwrap_err(), "'w': 2 counts cannot belong to 3 sums");
     let long = one(&"n".repeat(60), &[1.0], &[1]);
     refused(long.to_bytes(Form::Gguf).unwrap_err(), "68");
     let calls = Imatrix::parse(&legacy(&[("w", 3, &[1.0, 2.0])]).0).unwrap();
-    refused(
-        calls.to_bytes(Form::Gguf).unwrap_err(),
-        "the legacy form has no sums",
-    );
+    refused(calls.to_bytes(Form::Gguf).unwrap_err(), "the legacy form has no sums");
 }
 
 proptest! {

@@ -1,4 +1,5 @@
-//! The formats from outside. One program for all, so that the crates below are linked once and a long test has others beside it.
+//! The formats from outside. One program for all, so that the crates below are linked once and a long test has others
+//! beside it.
 #![allow(missing_docs)]
 
 mod anyprec;

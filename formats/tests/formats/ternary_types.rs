@@ -51,9 +51,7 @@ fn each_element_has_its_place() {
             let row = encode(TypeId::TQ1_0, &x);
             let (at, trit) = tq1_place(e);
             let trits = if at < 48 { 5 } else { 4 };
-            let number: usize = (0..trits)
-                .map(|t| if t == trit { code } else { 1 } * 3usize.pow(4 - t as u32))
-                .sum();
+            let number: usize = (0..trits).map(|t| if t == trit { code } else { 1 } * 3usize.pow(4 - t as u32)).sum();
             let mut want = [0x80u8; 52];
             want[48..].fill(0x7F);
             want[at] = (number * 256).div_ceil(243) as u8;
@@ -73,11 +71,7 @@ fn every_tq1_0_byte_decodes_to_its_trits() {
         for (e, y) in y.iter().enumerate() {
             let (_, trit) = tq1_place(e);
             let fraction = (usize::from(byte) * 3usize.pow(trit as u32)) % 256;
-            assert_eq!(
-                *y,
-                (fraction * 3 / 256) as f32 - 1.0,
-                "byte {byte:#x} element {e}"
-            );
+            assert_eq!(*y, (fraction * 3 / 256) as f32 - 1.0, "byte {byte:#x} element {e}");
         }
     }
 }
@@ -90,11 +84,7 @@ fn every_tq2_0_byte_decodes_to_its_codes() {
         let y = decode(TypeId::TQ2_0, &row);
         for (e, y) in y.iter().enumerate() {
             let (_, shift) = tq2_place(e);
-            assert_eq!(
-                *y,
-                f32::from(byte >> shift & 3) - 1.0,
-                "byte {byte:#x} element {e}"
-            );
+            assert_eq!(*y, f32::from(byte >> shift & 3) - 1.0, "byte {byte:#x} element {e}");
         }
     }
 }
@@ -104,20 +94,12 @@ fn every_tq2_0_byte_decodes_to_its_codes() {
 fn every_scale_decodes() {
     for h in 0..=0xFFFFu16 {
         let d = half::f16::from_bits(h).to_f32();
-        for (id, codes, scale_at) in [
-            (TypeId::TQ2_0, 0xE4u8, 64),
-            (TypeId::Q2_0, 0xE4, 0),
-            (TypeId::Q1_0, 0x0F, 0),
-        ] {
+        for (id, codes, scale_at) in [(TypeId::TQ2_0, 0xE4u8, 64), (TypeId::Q2_0, 0xE4, 0), (TypeId::Q1_0, 0x0F, 0)] {
             let t = info(id);
             let mut row = vec![codes; t.bytes];
             row[scale_at..scale_at + 2].copy_from_slice(&h.to_le_bytes());
             let y = decode(id, &row);
-            let levels: &[f32] = if id == TypeId::Q1_0 {
-                &[1.0, -1.0]
-            } else {
-                &[-1.0, 0.0, 1.0, 2.0]
-            };
+            let levels: &[f32] = if id == TypeId::Q1_0 { &[1.0, -1.0] } else { &[-1.0, 0.0, 1.0, 2.0] };
             for (k, &level) in levels.iter().enumerate() {
                 let e = match id {
                     TypeId::TQ2_0 => 32 * k,
@@ -126,11 +108,7 @@ fn every_scale_decodes() {
                 };
                 let want = level * d;
                 let same = y[e].to_bits() == want.to_bits() || (y[e].is_nan() && want.is_nan());
-                assert!(
-                    same,
-                    "{id} scale {h:#06x} level {level}: {:e}, not {want:e}",
-                    y[e]
-                );
+                assert!(same, "{id} scale {h:#06x} level {level}: {:e}, not {want:e}", y[e]);
             }
         }
     }

@@ -3,8 +3,7 @@
 use proptest::prelude::*;
 use trine_formats::types::num::{f16_to_f32, f32_to_f16};
 use trine_formats::widely::{
-    Profile, Rule, Scope, Shape, TieRule, dense_rows, int8, product_row, quantize, split, tile64,
-    unpack_row,
+    Profile, Rule, Scope, Shape, TieRule, dense_rows, int8, product_row, quantize, split, tile64, unpack_row,
 };
 use trine_testkit::npz::Npz;
 
@@ -13,12 +12,7 @@ const ROWS: usize = 64;
 const COLUMNS: usize = 96;
 
 fn rule(profile: Profile) -> Rule {
-    Rule {
-        stages: 2,
-        scope: Scope::Tensor,
-        profile,
-        tie: TieRule::Phase,
-    }
+    Rule { stages: 2, scope: Scope::Tensor, profile, tie: TieRule::Phase }
 }
 
 fn shape() -> Shape {
@@ -41,12 +35,7 @@ fn the_split_is_that_of_the_formulas() {
     for r in 0..ROWS / 2 {
         let row = |r: usize| &a[r * COLUMNS..(r + 1) * COLUMNS];
         let [u, w] = split(Profile::F32, row(r), row(r + ROWS / 2));
-        for (part, name) in [
-            (&u.re, "U_re"),
-            (&u.im, "U_im"),
-            (&w.re, "W_re"),
-            (&w.im, "W_im"),
-        ] {
+        for (part, name) in [(&u.re, "U_re"), (&u.im, "U_im"), (&w.re, "W_re"), (&w.im, "W_im")] {
             let want = &npz.f32(name)[r * COLUMNS / 2..(r + 1) * COLUMNS / 2];
             assert_eq!(bits(part), bits(want), "{name} row {r}");
         }
@@ -62,10 +51,7 @@ fn codes_and_scales_are_those_of_the_reference() {
         let (words, scales) = quantized.expect("even sides");
         assert_eq!(words, npz.u32(&name("wl_codes")), "{profile:?}");
         for (&scale, want) in scales.iter().zip(npz.f32(&name("wl_scale"))) {
-            assert!(
-                ulps(scale, want) <= most,
-                "{profile:?}: {scale:e} for {want:e}"
-            );
+            assert!(ulps(scale, want) <= most, "{profile:?}: {scale:e} for {want:e}");
         }
     }
 }
@@ -74,15 +60,10 @@ fn codes_and_scales_are_those_of_the_reference() {
 fn words_hold_the_codes_of_each_stream() {
     let npz = Npz::open(GOLDEN);
     let (words, shape) = (npz.u32("wl_codes"), shape());
-    for (stream, name) in ["U0_code", "U1_code", "W0_code", "W1_code"]
-        .iter()
-        .enumerate()
-    {
+    for (stream, name) in ["U0_code", "U1_code", "W0_code", "W1_code"].iter().enumerate() {
         let want = npz.u8(name);
         let rows = words.chunks(shape.row_words());
-        let codes: Vec<u8> = rows
-            .flat_map(|row| unpack_row(&shape, stream, row))
-            .collect();
+        let codes: Vec<u8> = rows.flat_map(|row| unpack_row(&shape, stream, row)).collect();
         assert_eq!(codes, want, "{name}");
     }
 }
@@ -95,11 +76,7 @@ fn products_have_the_bits_of_the_definition() {
         let (words, scales) = (npz.u32(&name("wl_codes")), npz.f32(&name("wl_scale")));
         let (x, y32, y64) = (npz.f32("X"), npz.f32(&name("Y32")), npz.f64(&name("Y64")));
         let shape = shape();
-        for ((x, y32), y64) in x
-            .chunks(COLUMNS)
-            .zip(y32.chunks(ROWS))
-            .zip(y64.chunks(ROWS))
-        {
+        for ((x, y32), y64) in x.chunks(COLUMNS).zip(y32.chunks(ROWS)).zip(y64.chunks(ROWS)) {
             let quantized = int8::quantize(&shape, x);
             let (mut error, mut energy) = (0.0, 0.0);
             for (row, words) in words.chunks(shape.row_words()).enumerate() {
@@ -158,25 +135,18 @@ fn ties_and_axes() {
     }
 }
 
-/// What the fork's own quantizer and packer made of a matrix of 128 rows and 256 columns: its blocks become the words and
-/// scales that trine makes of the same matrix, but for the rounding of the scales to halves.
+/// What the fork's own quantizer and packer made of a matrix of 128 rows and 256 columns: its blocks become the words
+/// and scales that trine makes of the same matrix, but for the rounding of the scales to halves.
 #[test]
 fn blocks_of_the_fork_are_those_of_its_rule() {
     let (rows, columns) = (128, 256);
     let mut state = 9u64;
     let mut number = || {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         ((state >> 40) % 4001) as f32 / 4096.0 - 2000.0 / 4096.0
     };
     let weights: Vec<f32> = (0..rows * columns).map(|_| number()).collect();
-    let rule = Rule {
-        stages: 2,
-        scope: Scope::Tile64,
-        profile: Profile::F32,
-        tie: TieRule::Tile64,
-    };
+    let rule = Rule { stages: 2, scope: Scope::Tile64, profile: Profile::F32, tie: TieRule::Tile64 };
     let quantized = quantize::quantize(&rule, rows, columns, &weights);
     let (words, scales) = quantized.expect("even sides");
     let file = trine_testkit::read(&trine_testkit::testdata("widely/tile64_v2.bin"));
@@ -191,13 +161,8 @@ fn blocks_of_the_fork_are_those_of_its_rule() {
         for (stream, blocks) in blocks.iter().enumerate() {
             for (tile, block) in blocks.as_chunks().0.iter().enumerate() {
                 let all = shape.scales_of(&scales, row, tile);
-                let halves =
-                    [all[2 * stream], all[2 * stream + 1]].map(|s| f16_to_f32(f32_to_f16(s)));
-                assert_eq!(
-                    tile64::scales(block),
-                    Some(halves),
-                    "row {row}, stream {stream}"
-                );
+                let halves = [all[2 * stream], all[2 * stream + 1]].map(|s| f16_to_f32(f32_to_f16(s)));
+                assert_eq!(tile64::scales(block), Some(halves), "row {row}, stream {stream}");
             }
         }
     }
@@ -220,16 +185,9 @@ fn dense(rule: &Rule, rows: usize, columns: usize, weights: &[f32]) -> Vec<f32> 
 fn every_stage_and_every_finer_scope_lessens_the_error() {
     let weights = Npz::open(GOLDEN).f32("A");
     let error = |stages, scope| {
-        let rule = Rule {
-            stages,
-            scope,
-            ..rule(Profile::F32)
-        };
+        let rule = Rule { stages, scope, ..rule(Profile::F32) };
         let dense = dense(&rule, ROWS, COLUMNS, &weights);
-        let errors = dense
-            .iter()
-            .zip(&weights)
-            .map(|(a, b)| f64::from(a - b) * f64::from(a - b));
+        let errors = dense.iter().zip(&weights).map(|(a, b)| f64::from(a - b) * f64::from(a - b));
         errors.sum::<f64>()
     };
     for scope in [Scope::Tensor, Scope::Row, Scope::Tile64] {

@@ -3,12 +3,12 @@
 use crate::arch::Arch;
 use crate::arch::expert_parts::{CHOICE_BIAS_REQUIRED, EXPERTS, SHARED};
 use crate::arch::parts::{
-    ATTN_GATE, ATTN_HEAD_GATE, ATTN_NORM, ATTN_OUT, ATTN_POST_NORM, ENDS, FFN_NORM, FFN_POST_NORM,
-    GATED_FFN, HEAD_NORMS, OUTPUT_REQUIRED, PLAIN_TOKEN_NORM, QKV, QKV_BIAS_OPTIONAL,
+    ATTN_GATE, ATTN_HEAD_GATE, ATTN_NORM, ATTN_OUT, ATTN_POST_NORM, ENDS, FFN_NORM, FFN_POST_NORM, GATED_FFN,
+    HEAD_NORMS, OUTPUT_REQUIRED, PLAIN_TOKEN_NORM, QKV, QKV_BIAS_OPTIONAL,
 };
 use crate::arch::rules::{
-    Attention, EmbeddingScale, ExpertRule, FeedForward, LogitCap, LogitScale, Output, RopeLayers,
-    RopeRule, SharedWidth, WindowBase, WindowRope, WindowRule, WindowScaling,
+    Attention, EmbeddingScale, ExpertRule, FeedForward, LogitCap, LogitScale, Output, RopeLayers, RopeRule,
+    SharedWidth, WindowBase, WindowRope, WindowRule, WindowScaling,
 };
 use crate::ops::activation::{Activation, HeadGate};
 
@@ -43,18 +43,9 @@ pub const AFMOE: Arch = Arch {
         QKV_BIAS_OPTIONAL,
     ],
     embedding_scale: EmbeddingScale::RootOfWidth,
-    rope: RopeRule {
-        layers: RopeLayers::ButLastOf(4),
-        ..RopeRule::PARTIAL
-    },
-    window: Some(WindowRule {
-        rope: WindowRope::KEYED,
-        ..WindowRule::every(4)
-    }),
-    experts: ExpertRule {
-        shared: SharedWidth::Count,
-        ..ExpertRule::KEYED
-    },
+    rope: RopeRule { layers: RopeLayers::ButLastOf(4), ..RopeRule::PARTIAL },
+    window: Some(WindowRule { rope: WindowRope::KEYED, ..WindowRule::every(4) }),
+    experts: ExpertRule { shared: SharedWidth::Count, ..ExpertRule::KEYED },
     ..Arch::DENSE
 };
 
@@ -62,16 +53,7 @@ pub const AFMOE: Arch = Arch {
 pub const LAGUNA: Arch = Arch {
     name: "laguna",
     models: "Laguna",
-    block: &[
-        ATTN_NORM,
-        QKV,
-        ATTN_HEAD_GATE,
-        HEAD_NORMS,
-        ATTN_OUT,
-        FFN_NORM,
-        GATED_FFN,
-        QKV_BIAS_OPTIONAL,
-    ],
+    block: &[ATTN_NORM, QKV, ATTN_HEAD_GATE, HEAD_NORMS, ATTN_OUT, FFN_NORM, GATED_FFN, QKV_BIAS_OPTIONAL],
     expert_block: &[
         ATTN_NORM,
         QKV,
@@ -84,29 +66,16 @@ pub const LAGUNA: Arch = Arch {
         SHARED,
         QKV_BIAS_OPTIONAL,
     ],
-    attention: Attention {
-        gate: HeadGate::Softplus,
-        ..Attention::USUAL
-    },
+    attention: Attention { gate: HeadGate::Softplus, ..Attention::USUAL },
     embedding_scale: EmbeddingScale::One,
     rope: RopeRule::PARTIAL,
     window: Some(WindowRule {
         global_first: true,
-        rope: WindowRope {
-            base: WindowBase::Key,
-            scaling: WindowScaling::None,
-            own_dimensions: true,
-        },
+        rope: WindowRope { base: WindowBase::Key, scaling: WindowScaling::None, own_dimensions: true },
         ..WindowRule::every(4)
     }),
-    experts: ExpertRule {
-        shared: SharedWidth::KeyOrCountOrOne,
-        ..ExpertRule::KEYED
-    },
-    output: Output {
-        factored: false,
-        ..AFMOE.output
-    },
+    experts: ExpertRule { shared: SharedWidth::KeyOrCountOrOne, ..ExpertRule::KEYED },
+    output: Output { factored: false, ..AFMOE.output },
     ..AFMOE
 };
 
@@ -118,24 +87,9 @@ pub const MUSE_GLIMMER: Arch = Arch {
     expert_block: &[],
     post_norm_eps: Some(1e-8),
     embedding_scale: EmbeddingScale::One,
-    rope: RopeRule {
-        layers: RopeLayers::Windowed,
-        yarn: false,
-        ..RopeRule::ADJACENT
-    },
-    window: Some(WindowRule {
-        rope: WindowRope {
-            base: WindowBase::Key,
-            ..WindowRope::OWN
-        },
-        ..WindowRule::every(4)
-    }),
-    output: Output {
-        input_width: None,
-        scale: LogitScale::Always,
-        softcap: LogitCap::KeyOr(30.0),
-        factored: true,
-    },
+    rope: RopeRule { layers: RopeLayers::Windowed, yarn: false, ..RopeRule::ADJACENT },
+    window: Some(WindowRule { rope: WindowRope { base: WindowBase::Key, ..WindowRope::OWN }, ..WindowRule::every(4) }),
+    output: Output { input_width: None, scale: LogitScale::Always, softcap: LogitCap::KeyOr(30.0), factored: true },
     ..AFMOE
 };
 
@@ -143,30 +97,10 @@ pub const MUSE_GLIMMER: Arch = Arch {
 pub const SPARK2_5: Arch = Arch {
     name: "spark2_5",
     models: "Spark 2.5",
-    block: &[
-        ATTN_NORM,
-        QKV,
-        ATTN_HEAD_GATE,
-        ATTN_OUT,
-        FFN_NORM,
-        GATED_FFN,
-        QKV_BIAS_OPTIONAL,
-    ],
+    block: &[ATTN_NORM, QKV, ATTN_HEAD_GATE, ATTN_OUT, FFN_NORM, GATED_FFN, QKV_BIAS_OPTIONAL],
     rope: RopeRule::PARTIAL,
-    window: Some(WindowRule {
-        rope: WindowRope {
-            own_dimensions: true,
-            ..WindowRope::KEYED
-        },
-        ..WindowRule::every(1)
-    }),
-    feed_forward: FeedForward {
-        activation: Activation::Gelu,
-        ..Arch::DENSE.feed_forward
-    },
-    output: Output {
-        factored: false,
-        ..Arch::DENSE.output
-    },
+    window: Some(WindowRule { rope: WindowRope { own_dimensions: true, ..WindowRope::KEYED }, ..WindowRule::every(1) }),
+    feed_forward: FeedForward { activation: Activation::Gelu, ..Arch::DENSE.feed_forward },
+    output: Output { factored: false, ..Arch::DENSE.output },
     ..Arch::DENSE
 };

@@ -2,8 +2,8 @@
 
 use crate::arch::Arch;
 use crate::arch::parts::{
-    ATTN_NORM, ATTN_OUT, ATTN_OUT_BIAS_OPTIONAL, ENDS, FFN_NORM, HEAD_NORMS, OUTPUT_REQUIRED,
-    PLAIN_FFN, QKV, QKV_BIAS_OPTIONAL, ROPE_FACTORS,
+    ATTN_NORM, ATTN_OUT, ATTN_OUT_BIAS_OPTIONAL, ENDS, FFN_NORM, HEAD_NORMS, OUTPUT_REQUIRED, PLAIN_FFN, QKV,
+    QKV_BIAS_OPTIONAL, ROPE_FACTORS,
 };
 use crate::arch::rules::FeedForward;
 use crate::ops::activation::Activation;
@@ -13,20 +13,8 @@ pub const APERTUS: Arch = Arch {
     name: "apertus",
     models: "Apertus 8B, 70B",
     ends: &[ENDS, OUTPUT_REQUIRED, ROPE_FACTORS],
-    block: &[
-        ATTN_NORM,
-        QKV,
-        HEAD_NORMS,
-        ATTN_OUT,
-        FFN_NORM,
-        PLAIN_FFN,
-        QKV_BIAS_OPTIONAL,
-        ATTN_OUT_BIAS_OPTIONAL,
-    ],
-    feed_forward: FeedForward {
-        activation: Activation::Xielu([0.0; 4]),
-        ..Arch::DENSE.feed_forward
-    },
+    block: &[ATTN_NORM, QKV, HEAD_NORMS, ATTN_OUT, FFN_NORM, PLAIN_FFN, QKV_BIAS_OPTIONAL, ATTN_OUT_BIAS_OPTIONAL],
+    feed_forward: FeedForward { activation: Activation::Xielu([0.0; 4]), ..Arch::DENSE.feed_forward },
     ignored: &["attn_q_norm.bias", "attn_k_norm.bias"],
     ..Arch::DENSE
 };

@@ -5,9 +5,7 @@
 //! trained with squared ReLU.
 
 use crate::arch::factors::DENSE_SCALES;
-use crate::arch::parts::{
-    ATTN_NORM, ATTN_OUT, ATTN_SUB_NORM, ENDS, FFN_NORM, FFN_SUB_NORM, GATED_FFN, QKV,
-};
+use crate::arch::parts::{ATTN_NORM, ATTN_OUT, ATTN_SUB_NORM, ENDS, FFN_NORM, FFN_SUB_NORM, GATED_FFN, QKV};
 use crate::arch::rules::{FeedForward, RopeRule};
 use crate::arch::{Arch, Checkpoint, Key, RopeScaling};
 use crate::ops::activation::Activation;
@@ -17,23 +15,11 @@ pub const BITNET: Arch = Arch {
     name: "bitnet",
     models: "BitNet b1.58 of 1bitLLM, Falcon-Edge",
     ends: &[ENDS],
-    block: &[
-        ATTN_NORM,
-        QKV,
-        ATTN_OUT,
-        FFN_NORM,
-        GATED_FFN,
-        ATTN_SUB_NORM,
-        FFN_SUB_NORM,
-    ],
+    block: &[ATTN_NORM, QKV, ATTN_OUT, FFN_NORM, GATED_FFN, ATTN_SUB_NORM, FFN_SUB_NORM],
     rope: RopeRule::PARTIAL,
     scaled: DENSE_SCALES,
     gradients: true,
-    checkpoints: &[&Checkpoint {
-        activations: &["silu"],
-        more_keys: &[Key::UnitScaling],
-        ..CHECKPOINT
-    }],
+    checkpoints: &[&Checkpoint { activations: &["silu"], more_keys: &[Key::UnitScaling], ..CHECKPOINT }],
     ..Arch::DENSE
 };
 
@@ -59,10 +45,7 @@ pub const BITNET_B158: Arch = Arch {
     ..BITNET
 };
 
-const SQUARED: FeedForward = FeedForward {
-    activation: Activation::SquaredRelu,
-    ..Arch::DENSE.feed_forward
-};
+const SQUARED: FeedForward = FeedForward { activation: Activation::SquaredRelu, ..Arch::DENSE.feed_forward };
 
 const CHECKPOINT: Checkpoint = Checkpoint {
     classes: &["BitNetForCausalLM", "BitnetForCausalLM"],

@@ -4,41 +4,26 @@
 use crate::arch::expert_parts::{EXPERTS_OR_FUSED, SHARED};
 use crate::arch::factors::{ALL_SCALES, DENSE_SCALES};
 use crate::arch::parts::{
-    ATTN_NORM, ATTN_OUT, ENDS, GATED_FFN, OUTPUT_OR_TIED, OWN_HEAD_NORMS_OPTIONAL, QKV,
-    QKV_BIAS_OPTIONAL,
+    ATTN_NORM, ATTN_OUT, ENDS, GATED_FFN, OUTPUT_OR_TIED, OWN_HEAD_NORMS_OPTIONAL, QKV, QKV_BIAS_OPTIONAL,
 };
 use crate::arch::rules::{
-    ExpertRule, ExpertWidth, LogitScale, NormKind, Output, Residual, RopeLayers, RopeRule,
-    SharedWidth, Sum, WindowRule,
+    ExpertRule, ExpertWidth, LogitScale, NormKind, Output, Residual, RopeLayers, RopeRule, SharedWidth, Sum, WindowRule,
 };
 use crate::arch::{Arch, Checkpoint, HeadDim, Key, Rotary};
 use crate::ops::rope::Pairing;
 
-const ROPE: RopeRule = RopeRule {
-    pairing: Pairing::Adjacent,
-    ..RopeRule::PARTIAL
-};
+const ROPE: RopeRule = RopeRule { pairing: Pairing::Adjacent, ..RopeRule::PARTIAL };
 
 /// `command-r`.
 pub const COMMAND_R: Arch = Arch {
     name: "command-r",
     models: "Command R, Command R+, Aya 23",
     ends: &[ENDS],
-    block: &[
-        ATTN_NORM,
-        QKV,
-        OWN_HEAD_NORMS_OPTIONAL,
-        ATTN_OUT,
-        GATED_FFN,
-        QKV_BIAS_OPTIONAL,
-    ],
+    block: &[ATTN_NORM, QKV, OWN_HEAD_NORMS_OPTIONAL, ATTN_OUT, GATED_FFN, QKV_BIAS_OPTIONAL],
     norm: NormKind::Layer,
     rope: ROPE,
     residual: Residual::Parallel(Sum::FeedForwardFirst),
-    output: Output {
-        scale: LogitScale::MultiplyOr(0.0),
-        ..Arch::DENSE.output
-    },
+    output: Output { scale: LogitScale::MultiplyOr(0.0), ..Arch::DENSE.output },
     checkpoints: &[&Checkpoint {
         classes: &["CohereForCausalLM"],
         more_keys: &[LOGIT_SCALE, NO_SCALING],
@@ -65,28 +50,16 @@ pub const COHERE2: Arch = Arch {
     name: "cohere2",
     models: "Command R7B, Command A, Aya Expanse",
     block: &[ATTN_NORM, QKV, ATTN_OUT, GATED_FFN, QKV_BIAS_OPTIONAL],
-    rope: RopeRule {
-        layers: RopeLayers::Windowed,
-        ..ROPE
-    },
+    rope: RopeRule { layers: RopeLayers::Windowed, ..ROPE },
     window: Some(WindowRule::every(4)),
-    output: Output {
-        scale: LogitScale::Multiply,
-        ..Arch::DENSE.output
-    },
+    output: Output { scale: LogitScale::Multiply, ..Arch::DENSE.output },
     scaled: DENSE_SCALES,
     checkpoints: &[&Checkpoint {
         classes: &["Cohere2ForCausalLM"],
         head_dim: HeadDim::Quotient,
         context_names: &["max_position_embeddings"],
         rotary: Rotary::OfHead(1.0),
-        more_keys: &[
-            LOGIT_SCALE,
-            Key::Window(4096),
-            Key::VocabSize,
-            Key::RopeDimensions,
-            NO_SCALING,
-        ],
+        more_keys: &[LOGIT_SCALE, Key::Window(4096), Key::VocabSize, Key::RopeDimensions, NO_SCALING],
         ..CHECKPOINT
     }],
     ..COMMAND_R
@@ -97,33 +70,17 @@ pub const COHERE2MOE: Arch = Arch {
     name: "cohere2moe",
     models: "Cohere 2 with experts",
     ends: &[ENDS, OUTPUT_OR_TIED],
-    expert_block: &[
-        ATTN_NORM,
-        QKV,
-        ATTN_OUT,
-        EXPERTS_OR_FUSED,
-        SHARED,
-        QKV_BIAS_OPTIONAL,
-    ],
+    expert_block: &[ATTN_NORM, QKV, ATTN_OUT, EXPERTS_OR_FUSED, SHARED, QKV_BIAS_OPTIONAL],
     norm: NormKind::ByKey,
-    rope: RopeRule {
-        layers: RopeLayers::WindowedOrLeading,
-        ..RopeRule::ADJACENT
-    },
-    window: Some(WindowRule {
-        global_first: true,
-        ..WindowRule::every(4)
-    }),
+    rope: RopeRule { layers: RopeLayers::WindowedOrLeading, ..RopeRule::ADJACENT },
+    window: Some(WindowRule { global_first: true, ..WindowRule::every(4) }),
     experts: ExpertRule {
         width: ExpertWidth::KeyOrFull,
         shared: SharedWidth::KeyOrCount,
         beside: Some(0.5),
         ..ExpertRule::KEYED
     },
-    output: Output {
-        factored: false,
-        ..COHERE2.output
-    },
+    output: Output { factored: false, ..COHERE2.output },
     scaled: ALL_SCALES,
     checkpoints: &[],
     ..COHERE2

@@ -3,35 +3,17 @@
 use crate::arch::Arch;
 use crate::arch::expert_parts::{CHOICE_BIAS_OPTIONAL, EXPERTS, SHARED};
 use crate::arch::parts::{
-    ATTN_NORM, ATTN_OUT, ENDS, FFN_NORM, GATED_FFN, HEAD_NORMS, OUTPUT_OR_TIED, OUTPUT_REQUIRED,
-    QKV, QKV_BIAS_OPTIONAL,
+    ATTN_NORM, ATTN_OUT, ENDS, FFN_NORM, GATED_FFN, HEAD_NORMS, OUTPUT_OR_TIED, OUTPUT_REQUIRED, QKV, QKV_BIAS_OPTIONAL,
 };
-use crate::arch::rules::{
-    ExpertLayers, ExpertRule, ExpertWidth, GatingRule, Normalize, RopeRule, SharedWidth,
-};
+use crate::arch::rules::{ExpertLayers, ExpertRule, ExpertWidth, GatingRule, Normalize, RopeRule, SharedWidth};
 
 /// `deepseek`.
 pub const DEEPSEEK: Arch = Arch {
     name: "deepseek",
     models: "DeepSeek MoE 16B",
     ends: &[ENDS, OUTPUT_OR_TIED],
-    block: &[
-        ATTN_NORM,
-        QKV,
-        ATTN_OUT,
-        FFN_NORM,
-        GATED_FFN,
-        QKV_BIAS_OPTIONAL,
-    ],
-    expert_block: &[
-        ATTN_NORM,
-        QKV,
-        ATTN_OUT,
-        FFN_NORM,
-        EXPERTS,
-        SHARED,
-        QKV_BIAS_OPTIONAL,
-    ],
+    block: &[ATTN_NORM, QKV, ATTN_OUT, FFN_NORM, GATED_FFN, QKV_BIAS_OPTIONAL],
+    expert_block: &[ATTN_NORM, QKV, ATTN_OUT, FFN_NORM, EXPERTS, SHARED, QKV_BIAS_OPTIONAL],
     rope: RopeRule::ADJACENT,
     experts: ExpertRule {
         normalize: Normalize::Never,
@@ -50,11 +32,7 @@ pub const BAILINGMOE: Arch = Arch {
     models: "Ling Lite, Ling Plus",
     ends: &[ENDS, OUTPUT_REQUIRED],
     block: &[],
-    experts: ExpertRule {
-        normalize: Normalize::Key,
-        layers: ExpertLayers::All,
-        ..DEEPSEEK.experts
-    },
+    experts: ExpertRule { normalize: Normalize::Key, layers: ExpertLayers::All, ..DEEPSEEK.experts },
     ..DEEPSEEK
 };
 
@@ -63,15 +41,7 @@ pub const DOTS1: Arch = Arch {
     name: "dots1",
     models: "dots.llm1",
     ends: &[ENDS, OUTPUT_REQUIRED],
-    block: &[
-        ATTN_NORM,
-        QKV,
-        HEAD_NORMS,
-        ATTN_OUT,
-        FFN_NORM,
-        GATED_FFN,
-        QKV_BIAS_OPTIONAL,
-    ],
+    block: &[ATTN_NORM, QKV, HEAD_NORMS, ATTN_OUT, FFN_NORM, GATED_FFN, QKV_BIAS_OPTIONAL],
     expert_block: &[
         ATTN_NORM,
         QKV,
@@ -83,11 +53,7 @@ pub const DOTS1: Arch = Arch {
         SHARED,
         QKV_BIAS_OPTIONAL,
     ],
-    experts: ExpertRule {
-        gating: GatingRule::Key(None),
-        shared: SharedWidth::Count,
-        ..ExpertRule::KEYED
-    },
+    experts: ExpertRule { gating: GatingRule::Key(None), shared: SharedWidth::Count, ..ExpertRule::KEYED },
     ..Arch::DENSE
 };
 
@@ -96,21 +62,8 @@ pub const BAILINGMOE2: Arch = Arch {
     name: "bailingmoe2",
     models: "Ling 2, Ring 2",
     block: &[ATTN_NORM, QKV, HEAD_NORMS, ATTN_OUT, FFN_NORM, GATED_FFN],
-    expert_block: &[
-        ATTN_NORM,
-        QKV,
-        HEAD_NORMS,
-        ATTN_OUT,
-        FFN_NORM,
-        EXPERTS,
-        CHOICE_BIAS_OPTIONAL,
-        SHARED,
-    ],
+    expert_block: &[ATTN_NORM, QKV, HEAD_NORMS, ATTN_OUT, FFN_NORM, EXPERTS, CHOICE_BIAS_OPTIONAL, SHARED],
     rope: RopeRule::PARTIAL,
-    experts: ExpertRule {
-        gating: GatingRule::Key(None),
-        shared: SharedWidth::Times,
-        ..ExpertRule::KEYED
-    },
+    experts: ExpertRule { gating: GatingRule::Key(None), shared: SharedWidth::Times, ..ExpertRule::KEYED },
     ..DOTS1
 };

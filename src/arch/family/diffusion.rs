@@ -5,15 +5,11 @@ use super::qwen::{QWEN2, QWEN3MOE};
 use crate::arch::Arch;
 use crate::arch::factors::ATTENTION_SCALES;
 use crate::arch::parts::{
-    ATTN_NORM, ATTN_OUT, ENDS, FFN_NORM, GATED_FFN, OUTPUT_OR_TIED, OUTPUT_REQUIRED, QKV,
-    QKV_BIAS_OPTIONAL,
+    ATTN_NORM, ATTN_OUT, ENDS, FFN_NORM, GATED_FFN, OUTPUT_OR_TIED, OUTPUT_REQUIRED, QKV, QKV_BIAS_OPTIONAL,
 };
 use crate::arch::rules::{Attention, ExpertRule, Normalize};
 
-const BOTH_WAYS: Attention = Attention {
-    both_ways: true,
-    ..Attention::USUAL
-};
+const BOTH_WAYS: Attention = Attention { both_ways: true, ..Attention::USUAL };
 
 /// `dream`; the output bias is not added.
 pub const DREAM: Arch = Arch {
@@ -32,24 +28,11 @@ pub const LLADA: Arch = Arch {
     name: "llada",
     models: "LLaDA 8B",
     ends: &[ENDS, OUTPUT_OR_TIED],
-    block: &[
-        ATTN_NORM,
-        QKV,
-        ATTN_OUT,
-        FFN_NORM,
-        GATED_FFN,
-        QKV_BIAS_OPTIONAL,
-    ],
+    block: &[ATTN_NORM, QKV, ATTN_OUT, FFN_NORM, GATED_FFN, QKV_BIAS_OPTIONAL],
     expert_block: &[],
     attention: BOTH_WAYS,
     scaled: ATTENTION_SCALES,
-    ignored: &[
-        "rope_freqs.weight",
-        "attn_output.bias",
-        "ffn_gate.bias",
-        "ffn_up.bias",
-        "ffn_down.bias",
-    ],
+    ignored: &["rope_freqs.weight", "attn_output.bias", "ffn_gate.bias", "ffn_up.bias", "ffn_down.bias"],
     gradients: false,
     checkpoints: &[],
     ..LLAMA
@@ -70,9 +53,6 @@ pub const LLADA_MOE: Arch = Arch {
     name: "llada-moe",
     models: "LLaDA MoE 7B-A1B",
     ends: &[ENDS, OUTPUT_REQUIRED],
-    experts: ExpertRule {
-        normalize: Normalize::Never,
-        ..QWEN3MOE.experts
-    },
+    experts: ExpertRule { normalize: Normalize::Never, ..QWEN3MOE.experts },
     ..RND1
 };

@@ -3,26 +3,17 @@
 use crate::arch::Arch;
 use crate::arch::expert_parts::{CHOICE_BIAS_OPTIONAL, EXPERTS, SHARED};
 use crate::arch::parts::{
-    ATTN_NORM, ATTN_OUT, ATTN_POST_NORM, ENDS, FFN_NORM, FFN_POST_NORM, GATED_FFN, HEAD_NORMS,
-    OUTPUT_OR_TIED, OUTPUT_REQUIRED, QKV, QKV_BIAS_OPTIONAL, ROPE_FACTORS,
+    ATTN_NORM, ATTN_OUT, ATTN_POST_NORM, ENDS, FFN_NORM, FFN_POST_NORM, GATED_FFN, HEAD_NORMS, OUTPUT_OR_TIED,
+    OUTPUT_REQUIRED, QKV, QKV_BIAS_OPTIONAL, ROPE_FACTORS,
 };
-use crate::arch::rules::{
-    ExpertRule, GatingRule, RopeLayers, RopeRule, SharedWidth, WindowRule, WindowSize,
-};
+use crate::arch::rules::{ExpertRule, GatingRule, RopeLayers, RopeRule, SharedWidth, WindowRule, WindowSize};
 
 /// `exaone`.
 pub const EXAONE: Arch = Arch {
     name: "exaone",
     models: "EXAONE 3, EXAONE Deep",
     ends: &[ENDS, OUTPUT_OR_TIED, ROPE_FACTORS],
-    block: &[
-        ATTN_NORM,
-        QKV,
-        ATTN_OUT,
-        FFN_NORM,
-        GATED_FFN,
-        QKV_BIAS_OPTIONAL,
-    ],
+    block: &[ATTN_NORM, QKV, ATTN_OUT, FFN_NORM, GATED_FFN, QKV_BIAS_OPTIONAL],
     ..Arch::DENSE
 };
 
@@ -30,23 +21,9 @@ pub const EXAONE: Arch = Arch {
 pub const EXAONE4: Arch = Arch {
     name: "exaone4",
     models: "EXAONE 4",
-    block: &[
-        QKV,
-        HEAD_NORMS,
-        ATTN_OUT,
-        ATTN_POST_NORM,
-        GATED_FFN,
-        FFN_POST_NORM,
-        QKV_BIAS_OPTIONAL,
-    ],
-    rope: RopeRule {
-        layers: RopeLayers::WindowedOrAll,
-        ..RopeRule::HALVES
-    },
-    window: Some(WindowRule {
-        size: WindowSize::InModelsOf(64, 4096),
-        ..WindowRule::every(4)
-    }),
+    block: &[QKV, HEAD_NORMS, ATTN_OUT, ATTN_POST_NORM, GATED_FFN, FFN_POST_NORM, QKV_BIAS_OPTIONAL],
+    rope: RopeRule { layers: RopeLayers::WindowedOrAll, ..RopeRule::HALVES },
+    window: Some(WindowRule { size: WindowSize::InModelsOf(64, 4096), ..WindowRule::every(4) }),
     ..EXAONE
 };
 
@@ -55,15 +32,7 @@ pub const EXAONE_MOE: Arch = Arch {
     name: "exaone-moe",
     models: "K-EXAONE",
     ends: &[ENDS, OUTPUT_REQUIRED, ROPE_FACTORS],
-    block: &[
-        ATTN_NORM,
-        QKV,
-        HEAD_NORMS,
-        ATTN_OUT,
-        FFN_NORM,
-        GATED_FFN,
-        QKV_BIAS_OPTIONAL,
-    ],
+    block: &[ATTN_NORM, QKV, HEAD_NORMS, ATTN_OUT, FFN_NORM, GATED_FFN, QKV_BIAS_OPTIONAL],
     expert_block: &[
         ATTN_NORM,
         QKV,
@@ -75,15 +44,8 @@ pub const EXAONE_MOE: Arch = Arch {
         SHARED,
         QKV_BIAS_OPTIONAL,
     ],
-    rope: RopeRule {
-        layers: RopeLayers::Windowed,
-        ..RopeRule::HALVES
-    },
+    rope: RopeRule { layers: RopeLayers::Windowed, ..RopeRule::HALVES },
     window: Some(WindowRule::every(4)),
-    experts: ExpertRule {
-        gating: GatingRule::Key(None),
-        shared: SharedWidth::KeyOrExpert,
-        ..ExpertRule::KEYED
-    },
+    experts: ExpertRule { gating: GatingRule::Key(None), shared: SharedWidth::KeyOrExpert, ..ExpertRule::KEYED },
     ..EXAONE
 };

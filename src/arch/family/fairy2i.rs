@@ -2,8 +2,8 @@
 
 use crate::arch::Arch;
 use crate::arch::parts::{
-    ATTN_NORM, ATTN_OUT, ATTN_OUT_BIAS_OPTIONAL, ENDS, FFN_BIAS_OPTIONAL, FFN_NORM, GATED_FFN,
-    HEAD_NORMS_OPTIONAL, OUTPUT_BIAS, OUTPUT_OR_TIED, QKV, QKV_BIAS_OPTIONAL, ROPE_FACTORS,
+    ATTN_NORM, ATTN_OUT, ATTN_OUT_BIAS_OPTIONAL, ENDS, FFN_BIAS_OPTIONAL, FFN_NORM, GATED_FFN, HEAD_NORMS_OPTIONAL,
+    OUTPUT_BIAS, OUTPUT_OR_TIED, QKV, QKV_BIAS_OPTIONAL, ROPE_FACTORS,
 };
 
 /// `fairy2i`. Everything but the weights is as in the model that it was made from, with real sizes; rows of queries and

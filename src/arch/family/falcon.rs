@@ -1,11 +1,11 @@
-//! Falcon 1: the halves of a block run in parallel, in the large models with a norm each. Falcon H1: attention and Mamba 2
-//! beside each other.
+//! Falcon 1: the halves of a block run in parallel, in the large models with a norm each. Falcon H1: attention and
+//! Mamba 2 beside each other.
 
 use super::gpt2::GPT2;
 use crate::arch::factors::SSM_SCALES;
 use crate::arch::parts::{
-    ATTN_NORM, ATTN_NORM_2_OPTIONAL, ATTN_NORM_BIAS, ATTN_OUT, ENDS, FFN_BIAS_OPTIONAL,
-    FFN_NORM_BARE, GATED_FFN, OUTPUT_NORM_BIAS, OUTPUT_OR_TIED, PLAIN_FFN, QKV, QKV_BIAS_OPTIONAL,
+    ATTN_NORM, ATTN_NORM_2_OPTIONAL, ATTN_NORM_BIAS, ATTN_OUT, ENDS, FFN_BIAS_OPTIONAL, FFN_NORM_BARE, GATED_FFN,
+    OUTPUT_NORM_BIAS, OUTPUT_OR_TIED, PLAIN_FFN, QKV, QKV_BIAS_OPTIONAL,
 };
 use crate::arch::recurrent_parts::{CONVOLUTION_BIAS_OPTIONAL, GROUP_NORM_OPTIONAL, MAMBA_2};
 use crate::arch::rules::{Mixing, Recurrence, Residual, RopeRule, Sum};
@@ -16,14 +16,7 @@ pub const FALCON: Arch = Arch {
     name: "falcon",
     models: "Falcon 7B, 40B, 180B",
     ends: &[ENDS, OUTPUT_NORM_BIAS, OUTPUT_OR_TIED],
-    block: &[
-        ATTN_NORM,
-        ATTN_NORM_BIAS,
-        ATTN_NORM_2_OPTIONAL,
-        QKV,
-        ATTN_OUT,
-        PLAIN_FFN,
-    ],
+    block: &[ATTN_NORM, ATTN_NORM_BIAS, ATTN_NORM_2_OPTIONAL, QKV, ATTN_OUT, PLAIN_FFN],
     rope: RopeRule::HALVES,
     residual: Residual::Parallel(Sum::HalvesFirst),
     checkpoints: &[&Checkpoint {
@@ -40,10 +33,7 @@ pub const FALCON: Arch = Arch {
             ("ln_mlp.bias", &["attn_norm.bias"]),
             ("ln_attn.weight", &["attn_norm_2.weight"]),
             ("ln_attn.bias", &["attn_norm_2.bias"]),
-            (
-                "self_attention.query_key_value.weight",
-                &["attn_qkv.weight"],
-            ),
+            ("self_attention.query_key_value.weight", &["attn_qkv.weight"]),
             ("self_attention.dense.weight", &["attn_output.weight"]),
             ("mlp.dense_h_to_4h.weight", &["ffn_up.weight"]),
             ("mlp.dense_4h_to_h.weight", &["ffn_down.weight"]),

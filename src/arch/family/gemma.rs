@@ -1,20 +1,18 @@
-//! Gemma: embeddings times the root of their width, GeGLU. From Gemma 2 on norms before and after both halves of a block
-//! and windows; Gemma 2 bounds scores and logits; Gemma 3 has an RMS norm on every query and key head, and window layers
-//! with their own RoPE base.
+//! Gemma: embeddings times the root of their width, GeGLU. From Gemma 2 on norms before and after both halves of a
+//! block and windows; Gemma 2 bounds scores and logits; Gemma 3 has an RMS norm on every query and key head, and window
+//! layers with their own RoPE base.
 //!
 //! Norm weights are used as stored: the converter has already added the 1 of Gemma's formula.
 
 use crate::arch::parts::{
-    ATTN_NORM, ATTN_OUT, ATTN_POST_NORM, ENDS, FFN_NORM, FFN_POST_NORM, GATED_FFN, HEAD_NORMS,
-    PRE_FFN_NORM, QKV, QKV_BIAS_OPTIONAL,
+    ATTN_NORM, ATTN_OUT, ATTN_POST_NORM, ENDS, FFN_NORM, FFN_POST_NORM, GATED_FFN, HEAD_NORMS, PRE_FFN_NORM, QKV,
+    QKV_BIAS_OPTIONAL,
 };
 use crate::arch::rules::{
-    Attention, EmbeddingScale, FeedForward, LogitCap, Output, RopeRule, ScoreCap, ScoreScale,
-    WindowRope, WindowRule, WindowSize,
+    Attention, EmbeddingScale, FeedForward, LogitCap, Output, RopeRule, ScoreCap, ScoreScale, WindowRope, WindowRule,
+    WindowSize,
 };
-use crate::arch::{
-    Arch, Checkpoint, Fixed, HeadDim, Key, KvHeads, RopeScaling, SpacePrefix, TokenRule,
-};
+use crate::arch::{Arch, Checkpoint, Fixed, HeadDim, Key, KvHeads, RopeScaling, SpacePrefix, TokenRule};
 use crate::ops::activation::Activation;
 
 /// `gemma`.
@@ -22,23 +20,10 @@ pub const GEMMA: Arch = Arch {
     name: "gemma",
     models: "Gemma 1, CodeGemma",
     ends: &[ENDS],
-    block: &[
-        ATTN_NORM,
-        QKV,
-        ATTN_OUT,
-        FFN_NORM,
-        GATED_FFN,
-        QKV_BIAS_OPTIONAL,
-    ],
+    block: &[ATTN_NORM, QKV, ATTN_OUT, FFN_NORM, GATED_FFN, QKV_BIAS_OPTIONAL],
     rope: RopeRule::PARTIAL,
-    attention: Attention {
-        scale: ScoreScale::OnQueries(None),
-        ..Attention::USUAL
-    },
-    feed_forward: FeedForward {
-        activation: Activation::Gelu,
-        ..Arch::DENSE.feed_forward
-    },
+    attention: Attention { scale: ScoreScale::OnQueries(None), ..Attention::USUAL },
+    feed_forward: FeedForward { activation: Activation::Gelu, ..Arch::DENSE.feed_forward },
     embedding_scale: EmbeddingScale::RootOfWidth,
     checkpoints: &[&Checkpoint {
         classes: &["GemmaForCausalLM"],
@@ -46,11 +31,7 @@ pub const GEMMA: Arch = Arch {
         kv_heads: KvHeads::StatedOr(16),
         keys: KEYS,
         // meant for CodeGemma
-        token_rules: &[TokenRule {
-            vocab: None,
-            eot: Some(107),
-            add_bos: None,
-        }],
+        token_rules: &[TokenRule { vocab: None, eot: Some(107), add_bos: None }],
         ..CHECKPOINT
     }],
     ..Arch::DENSE
@@ -84,30 +65,10 @@ const KEYS: &[Key] = &[
 pub const GEMMA2: Arch = Arch {
     name: "gemma2",
     models: "Gemma 2",
-    block: &[
-        ATTN_NORM,
-        QKV,
-        ATTN_OUT,
-        ATTN_POST_NORM,
-        PRE_FFN_NORM,
-        GATED_FFN,
-        FFN_POST_NORM,
-        QKV_BIAS_OPTIONAL,
-    ],
-    window: Some(WindowRule {
-        size: WindowSize::KeyOr(4096),
-        rope: WindowRope::KEYED,
-        ..WindowRule::every(2)
-    }),
-    attention: Attention {
-        scale: ScoreScale::OnQueries(Some(46)),
-        softcap: ScoreCap::Key(50.0),
-        ..Attention::USUAL
-    },
-    output: Output {
-        softcap: LogitCap::KeyOr(30.0),
-        ..Arch::DENSE.output
-    },
+    block: &[ATTN_NORM, QKV, ATTN_OUT, ATTN_POST_NORM, PRE_FFN_NORM, GATED_FFN, FFN_POST_NORM, QKV_BIAS_OPTIONAL],
+    window: Some(WindowRule { size: WindowSize::KeyOr(4096), rope: WindowRope::KEYED, ..WindowRule::every(2) }),
+    attention: Attention { scale: ScoreScale::OnQueries(Some(46)), softcap: ScoreCap::Key(50.0), ..Attention::USUAL },
+    output: Output { softcap: LogitCap::KeyOr(30.0), ..Arch::DENSE.output },
     checkpoints: &[&Checkpoint {
         classes: &["Gemma2ForCausalLM"],
         kv_heads: KvHeads::StatedOr(4),
@@ -138,22 +99,10 @@ pub const GEMMA3: Arch = Arch {
         FFN_POST_NORM,
         QKV_BIAS_OPTIONAL,
     ],
-    rope: RopeRule {
-        yarn: false,
-        ..RopeRule::PARTIAL
-    },
-    window: Some(WindowRule {
-        rope: WindowRope::OWN,
-        ..WindowRule::every(6)
-    }),
-    attention: Attention {
-        scale: ScoreScale::OnQueries(Some(62)),
-        ..Attention::USUAL
-    },
-    output: Output {
-        softcap: LogitCap::KeyOr(0.0),
-        ..Arch::DENSE.output
-    },
+    rope: RopeRule { yarn: false, ..RopeRule::PARTIAL },
+    window: Some(WindowRule { rope: WindowRope::OWN, ..WindowRule::every(6) }),
+    attention: Attention { scale: ScoreScale::OnQueries(Some(62)), ..Attention::USUAL },
+    output: Output { softcap: LogitCap::KeyOr(0.0), ..Arch::DENSE.output },
     // layers of embedding models
     ignored: &["dense_2.weight", "dense_3.weight"],
     gradients: true,
@@ -170,10 +119,7 @@ pub const GEMMA3: Arch = Arch {
         context: 131_072,
         rope_theta: 1_000_000.0,
         fixed: &[("attn_logit_softcapping", Fixed::Unset)],
-        more_keys: &[
-            Key::Number("final_logit_softcapping", "final_logit_softcapping", 0.0),
-            Key::Window(4096),
-        ],
+        more_keys: &[Key::Number("final_logit_softcapping", "final_logit_softcapping", 0.0), Key::Window(4096)],
         space_prefix: SpacePrefix::Never,
         ..Checkpoint::USUAL
     }],

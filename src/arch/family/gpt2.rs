@@ -3,10 +3,9 @@
 
 use crate::arch::parts::{
     ACTIVATION_SCALES, ATTN_NORM, ATTN_NORM_BIAS, ATTN_NORM_BIAS_OPTIONAL, ATTN_OUT, ATTN_OUT_BIAS,
-    ATTN_OUT_BIAS_OPTIONAL, ENDS, FFN_BIAS, FFN_NORM, FFN_NORM_BIAS, FFN_NORM_BIAS_OPTIONAL,
-    GATED_FFN, OUTPUT_NORM_BIAS, OUTPUT_NORM_BIAS_OPTIONAL, OUTPUT_OR_TIED, OUTPUT_REQUIRED,
-    PLAIN_FFN, PLAIN_FFN_BIAS, PLAIN_FFN_BIAS_OPTIONAL, POSITIONS, POSITIONS_OPTIONAL,
-    QK_NORMS_OPTIONAL, QKV, QKV_BIAS_OPTIONAL, TOKEN_NORM,
+    ATTN_OUT_BIAS_OPTIONAL, ENDS, FFN_BIAS, FFN_NORM, FFN_NORM_BIAS, FFN_NORM_BIAS_OPTIONAL, GATED_FFN,
+    OUTPUT_NORM_BIAS, OUTPUT_NORM_BIAS_OPTIONAL, OUTPUT_OR_TIED, OUTPUT_REQUIRED, PLAIN_FFN, PLAIN_FFN_BIAS,
+    PLAIN_FFN_BIAS_OPTIONAL, POSITIONS, POSITIONS_OPTIONAL, QK_NORMS_OPTIONAL, QKV, QKV_BIAS_OPTIONAL, TOKEN_NORM,
 };
 use crate::arch::rules::{Alibi, Attention, FeedForward, NormKind, RopeRule, ScoreScale};
 use crate::arch::{Arch, Checkpoint, Fixed, Fused, Key, KvHeads, RopeScaling, Width};
@@ -31,18 +30,12 @@ pub const GPT2: Arch = Arch {
     ],
     norm: NormKind::Layer,
     rope: RopeRule::NONE,
-    feed_forward: FeedForward {
-        activation: Activation::Gelu,
-        ..Arch::DENSE.feed_forward
-    },
+    feed_forward: FeedForward { activation: Activation::Gelu, ..Arch::DENSE.feed_forward },
     checkpoints: &[&Checkpoint {
         classes: &["GPT2LMHeadModel"],
         transposed: true,
         kv_heads: KvHeads::Queries,
-        fixed: &[
-            ("scale_attn_by_inverse_layer_idx", Fixed::Unset),
-            ("scale_attn_weights", Fixed::True),
-        ],
+        fixed: &[("scale_attn_by_inverse_layer_idx", Fixed::Unset), ("scale_attn_weights", Fixed::True)],
         keys: &[
             Key::Blocks,
             Key::Context,
@@ -97,10 +90,7 @@ pub const STARCODER: Arch = Arch {
         classes: &["GPTBigCodeForCausalLM"],
         kv_heads: KvHeads::One,
         context_names: &["n_positions"],
-        fixed: &[
-            ("multi_query", Fixed::True),
-            ("scale_attn_weights", Fixed::True),
-        ],
+        fixed: &[("multi_query", Fixed::True), ("scale_attn_weights", Fixed::True)],
         keys: &[
             Key::Context,
             Key::Embedding,
@@ -123,17 +113,11 @@ pub const BLOOM: Arch = Arch {
         classes: &["BloomForCausalLM"],
         names: &[
             ("word_embeddings.weight", &["token_embd.weight"]),
-            (
-                "word_embeddings_layernorm.weight",
-                &["token_embd_norm.weight"],
-            ),
+            ("word_embeddings_layernorm.weight", &["token_embd_norm.weight"]),
             ("word_embeddings_layernorm.bias", &["token_embd_norm.bias"]),
             ("ln_f.weight", &["output_norm.weight"]),
             ("ln_f.bias", &["output_norm.bias"]),
-            (
-                "self_attention.query_key_value.weight",
-                &["attn_qkv.weight"],
-            ),
+            ("self_attention.query_key_value.weight", &["attn_qkv.weight"]),
             ("self_attention.query_key_value.bias", &["attn_qkv.bias"]),
             ("self_attention.dense.weight", &["attn_output.weight"]),
             ("self_attention.dense.bias", &["attn_output.bias"]),
@@ -161,10 +145,7 @@ pub const BLOOM: Arch = Arch {
     }],
     models: "BLOOM",
     ends: &[ENDS, TOKEN_NORM, OUTPUT_NORM_BIAS, OUTPUT_OR_TIED],
-    attention: Attention {
-        alibi: Alibi::Fixed(8.0),
-        ..Attention::USUAL
-    },
+    attention: Attention { alibi: Alibi::Fixed(8.0), ..Attention::USUAL },
     ..GPT2
 };
 
@@ -173,12 +154,7 @@ pub const MPT: Arch = Arch {
     name: "mpt",
     checkpoints: &[],
     models: "MPT",
-    ends: &[
-        ENDS,
-        POSITIONS_OPTIONAL,
-        OUTPUT_NORM_BIAS_OPTIONAL,
-        OUTPUT_OR_TIED,
-    ],
+    ends: &[ENDS, POSITIONS_OPTIONAL, OUTPUT_NORM_BIAS_OPTIONAL, OUTPUT_OR_TIED],
     block: &[
         ATTN_NORM,
         ATTN_NORM_BIAS_OPTIONAL,
@@ -193,11 +169,7 @@ pub const MPT: Arch = Arch {
         ACTIVATION_SCALES,
         QKV_BIAS_OPTIONAL,
     ],
-    attention: Attention {
-        alibi: Alibi::Key,
-        clamp: true,
-        ..Attention::USUAL
-    },
+    attention: Attention { alibi: Alibi::Key, clamp: true, ..Attention::USUAL },
     // norms of keys without those of queries are not computed
     ignored: &["attn_k_norm.weight", "attn_k_norm.bias"],
     ..GPT2
@@ -221,11 +193,7 @@ pub const JAIS: Arch = Arch {
         FFN_BIAS,
         QKV_BIAS_OPTIONAL,
     ],
-    attention: Attention {
-        scale: ScoreScale::Inverse,
-        alibi: Alibi::Key,
-        ..Attention::USUAL
-    },
+    attention: Attention { scale: ScoreScale::Inverse, alibi: Alibi::Key, ..Attention::USUAL },
     feed_forward: Arch::DENSE.feed_forward,
     ..GPT2
 };

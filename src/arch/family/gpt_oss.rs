@@ -3,12 +3,9 @@
 use crate::arch::Arch;
 use crate::arch::expert_parts::{EXPERT_BIASES, EXPERTS};
 use crate::arch::parts::{
-    ATTN_NORM, ATTN_OUT, ATTN_OUT_BIAS, ENDS, FFN_NORM_AFTER_ATTN, OUTPUT_REQUIRED, QKV,
-    QKV_BIAS_OPTIONAL, SINKS,
+    ATTN_NORM, ATTN_OUT, ATTN_OUT_BIAS, ENDS, FFN_NORM_AFTER_ATTN, OUTPUT_REQUIRED, QKV, QKV_BIAS_OPTIONAL, SINKS,
 };
-use crate::arch::rules::{
-    ExpertRule, ExpertWidth, FeedForward, GatingRule, Normalize, WindowRope, WindowRule,
-};
+use crate::arch::rules::{ExpertRule, ExpertWidth, FeedForward, GatingRule, Normalize, WindowRope, WindowRule};
 use crate::ops::activation::Activation;
 use crate::ops::experts::Gating;
 
@@ -28,14 +25,8 @@ pub const GPT_OSS: Arch = Arch {
         EXPERT_BIASES,
         QKV_BIAS_OPTIONAL,
     ],
-    window: Some(WindowRule {
-        rope: WindowRope::KEYED,
-        ..WindowRule::every(2)
-    }),
-    feed_forward: FeedForward {
-        activation: Activation::OpenAiSwiglu,
-        ..Arch::DENSE.feed_forward
-    },
+    window: Some(WindowRule { rope: WindowRope::KEYED, ..WindowRule::every(2) }),
+    feed_forward: FeedForward { activation: Activation::OpenAiSwiglu, ..Arch::DENSE.feed_forward },
     experts: ExpertRule {
         gating: GatingRule::Fixed(Gating::SoftMaxOfChosen),
         normalize: Normalize::Never,

@@ -1,17 +1,16 @@
-//! Granite: LLaMA with factors on the embeddings, the attention scores, what each half of a block adds, and the logits. A
-//! file states all of them; a checkpoint calls them multipliers. MiniCPM shares the graph and assumes some.
+//! Granite: LLaMA with factors on the embeddings, the attention scores, what each half of a block adds, and the logits.
+//! A file states all of them; a checkpoint calls them multipliers. MiniCPM shares the graph and assumes some.
 
 use super::llama::{self, LLAMA};
 use crate::arch::expert_parts::{EXPERTS, EXPERTS_OR_FUSED, SHARED, SHARED_FUSED};
 use crate::arch::factors::{ATTENTION_SCALES, SSM_SCALES};
 use crate::arch::parts::{
-    ATTN_NORM, ATTN_OUT, ATTN_OUT_BIAS_OPTIONAL, FFN_BIAS_OPTIONAL, FFN_NORM, GATED_FFN, QKV,
-    QKV_BIAS_OPTIONAL, SINKS,
+    ATTN_NORM, ATTN_OUT, ATTN_OUT_BIAS_OPTIONAL, FFN_BIAS_OPTIONAL, FFN_NORM, GATED_FFN, QKV, QKV_BIAS_OPTIONAL, SINKS,
 };
 use crate::arch::recurrent_parts::{CONVOLUTION_BIAS_OPTIONAL, GROUP_NORM, MAMBA_2};
 use crate::arch::rules::{
-    Attention, EmbeddingScale, ExpertRule, LogitScale, Mixing, Output, Recurrence, ResidualScale,
-    RopeLayers, RopeRule, ScoreScale, SharedWidth, WindowRule,
+    Attention, EmbeddingScale, ExpertRule, LogitScale, Mixing, Output, Recurrence, ResidualScale, RopeLayers, RopeRule,
+    ScoreScale, SharedWidth, WindowRule,
 };
 use crate::arch::{Arch, Checkpoint, HeadDim, Key, Name};
 
@@ -19,46 +18,18 @@ use crate::arch::{Arch, Checkpoint, HeadDim, Key, Name};
 pub const GRANITE: Arch = Arch {
     name: "granite",
     models: "Granite 3 (dense)",
-    expert_block: &[
-        ATTN_NORM,
-        QKV,
-        ATTN_OUT,
-        FFN_NORM,
-        EXPERTS,
-        SHARED,
-        QKV_BIAS_OPTIONAL,
-        ATTN_OUT_BIAS_OPTIONAL,
-    ],
-    rope: RopeRule {
-        layers: RopeLayers::Finetuned,
-        ..RopeRule::ADJACENT
-    },
-    attention: Attention {
-        scale: ScoreScale::Key,
-        ..Attention::USUAL
-    },
-    experts: ExpertRule {
-        shared: SharedWidth::Key,
-        ..ExpertRule::USUAL
-    },
+    expert_block: &[ATTN_NORM, QKV, ATTN_OUT, FFN_NORM, EXPERTS, SHARED, QKV_BIAS_OPTIONAL, ATTN_OUT_BIAS_OPTIONAL],
+    rope: RopeRule { layers: RopeLayers::Finetuned, ..RopeRule::ADJACENT },
+    attention: Attention { scale: ScoreScale::Key, ..Attention::USUAL },
+    experts: ExpertRule { shared: SharedWidth::Key, ..ExpertRule::USUAL },
     scaled: ATTENTION_SCALES,
     embedding_scale: EmbeddingScale::Key(0.0),
     residual_scale: ResidualScale::Key,
-    output: Output {
-        scale: LogitScale::Divide,
-        ..LLAMA.output
-    },
+    output: Output { scale: LogitScale::Divide, ..LLAMA.output },
     gradients: false,
     checkpoints: &[&Checkpoint {
         classes: &["GraniteForCausalLM"],
-        more_keys: &[
-            Key::VocabSize,
-            Key::RopeDimensions,
-            ATTENTION,
-            EMBEDDING,
-            RESIDUAL,
-            LOGITS,
-        ],
+        more_keys: &[Key::VocabSize, Key::RopeDimensions, ATTENTION, EMBEDDING, RESIDUAL, LOGITS],
         ..CHECKPOINT
     }],
     ..LLAMA
@@ -70,33 +41,14 @@ const RESIDUAL: Key = Key::Number("residual_multiplier", "residual_scale", 1.0);
 const LOGITS: Key = Key::Number("logits_scaling", "logit_scale", 1.0);
 
 /// What the classes have in common.
-const CHECKPOINT: Checkpoint = Checkpoint {
-    activations: &["silu"],
-    head_dim: HeadDim::Implied,
-    ..llama::CHECKPOINT
-};
+const CHECKPOINT: Checkpoint = Checkpoint { activations: &["silu"], head_dim: HeadDim::Implied, ..llama::CHECKPOINT };
 
 const MOE: &[Name] = &[
-    (
-        "block_sparse_moe.router.layer.weight",
-        &["ffn_gate_inp.weight"],
-    ),
-    (
-        "block_sparse_moe.input_linear.weight",
-        &["ffn_gate_exps.weight", "ffn_up_exps.weight"],
-    ),
-    (
-        "block_sparse_moe.output_linear.weight",
-        &["ffn_down_exps.weight"],
-    ),
-    (
-        "shared_mlp.input_linear.weight",
-        &["ffn_gate_shexp.weight", "ffn_up_shexp.weight"],
-    ),
-    (
-        "shared_mlp.output_linear.weight",
-        &["ffn_down_shexp.weight"],
-    ),
+    ("block_sparse_moe.router.layer.weight", &["ffn_gate_inp.weight"]),
+    ("block_sparse_moe.input_linear.weight", &["ffn_gate_exps.weight", "ffn_up_exps.weight"]),
+    ("block_sparse_moe.output_linear.weight", &["ffn_down_exps.weight"]),
+    ("shared_mlp.input_linear.weight", &["ffn_gate_shexp.weight", "ffn_up_shexp.weight"]),
+    ("shared_mlp.output_linear.weight", &["ffn_down_shexp.weight"]),
 ];
 
 /// `granitemoe`.
@@ -107,15 +59,7 @@ pub const GRANITEMOE: Arch = Arch {
     checkpoints: &[&Checkpoint {
         classes: &["GraniteMoeForCausalLM", "GraniteMoeSharedForCausalLM"],
         names: MOE,
-        more_keys: &[
-            Key::VocabSize,
-            Key::RopeDimensions,
-            ATTENTION,
-            EMBEDDING,
-            RESIDUAL,
-            LOGITS,
-            Key::SharedWidth,
-        ],
+        more_keys: &[Key::VocabSize, Key::RopeDimensions, ATTENTION, EMBEDDING, RESIDUAL, LOGITS, Key::SharedWidth],
         ..CHECKPOINT
     }],
     ..GRANITE
@@ -147,10 +91,7 @@ pub const GRANITE_SWA: Arch = Arch {
         QKV_BIAS_OPTIONAL,
         ATTN_OUT_BIAS_OPTIONAL,
     ],
-    rope: RopeRule {
-        layers: RopeLayers::Pattern,
-        ..RopeRule::ADJACENT
-    },
+    rope: RopeRule { layers: RopeLayers::Pattern, ..RopeRule::ADJACENT },
     window: Some(WindowRule::every(1)),
     checkpoints: &[],
     ..GRANITE
@@ -187,10 +128,7 @@ pub const GRANITEHYBRID: Arch = Arch {
         ATTN_OUT_BIAS_OPTIONAL,
     ],
     mixing: Mixing::ByHeads(Recurrence::Mamba2),
-    output: Output {
-        scale: LogitScale::DivideIfAny,
-        ..GRANITE.output
-    },
+    output: Output { scale: LogitScale::DivideIfAny, ..GRANITE.output },
     scaled: SSM_SCALES,
     checkpoints: &[],
     ..GRANITE
@@ -206,10 +144,7 @@ pub const MINICPM: Arch = Arch {
     experts: ExpertRule::USUAL,
     embedding_scale: EmbeddingScale::Key(12.0),
     residual_scale: ResidualScale::KeyOrDepth(1.4),
-    output: Output {
-        scale: LogitScale::DivideOrWidth(256.0),
-        ..LLAMA.output
-    },
+    output: Output { scale: LogitScale::DivideOrWidth(256.0), ..LLAMA.output },
     checkpoints: &[],
     ..GRANITE
 };

@@ -1,20 +1,16 @@
-//! Latent attention to positions that an indexer chooses: DeepSeek 3.2, GLM 5, dots.note, Hunyuan 4. In sequences that are not longer
-//! than what it may choose it chooses all, and its tensors are of no use.
+//! Latent attention to positions that an indexer chooses: DeepSeek 3.2, GLM 5, dots.note, Hunyuan 4. In sequences that
+//! are not longer than what it may choose it chooses all, and its tensors are of no use.
 
 use super::deepseek2::{DEEPSEEK2, MISTRAL4};
 use crate::arch::Arch;
 use crate::arch::expert_parts::{CHOICE_BIAS_OPTIONAL, CHOICE_BIAS_REQUIRED, EXPERTS, SHARED};
 use crate::arch::factors::ALL_SCALES;
-use crate::arch::latent_parts::{
-    EXPANSION_BY_HEAD, LATENT, LATENT_GATE, LATENT_OUT, RANKED_QUERIES, TURNED_KEY_NORM,
-};
+use crate::arch::latent_parts::{EXPANSION_BY_HEAD, LATENT, LATENT_GATE, LATENT_OUT, RANKED_QUERIES, TURNED_KEY_NORM};
 use crate::arch::parts::{
-    ATTN_HEAD_GATE, ATTN_NORM, CONNECTIONS, ENDS, FFN_NORM, GATED_FFN, LAST_CONNECTION,
-    OUTPUT_REQUIRED, SINKS,
+    ATTN_HEAD_GATE, ATTN_NORM, CONNECTIONS, ENDS, FFN_NORM, GATED_FFN, LAST_CONNECTION, OUTPUT_REQUIRED, SINKS,
 };
 use crate::arch::rules::{
-    Attention, ExpertRule, GatingRule, RopeRule, ScoreScale, Temperature, WindowBase, WindowRope,
-    WindowRule, YarnLog,
+    Attention, ExpertRule, GatingRule, RopeRule, ScoreScale, Temperature, WindowBase, WindowRope, WindowRule, YarnLog,
 };
 use crate::arch::rules::{FeedForward, GateClamp};
 use crate::ops::experts::Gating;
@@ -32,15 +28,7 @@ const INDEXER: &[&str] = &[
 pub const DEEPSEEK32: Arch = Arch {
     name: "deepseek32",
     models: "DeepSeek 3.2",
-    block: &[
-        ATTN_NORM,
-        RANKED_QUERIES,
-        LATENT,
-        EXPANSION_BY_HEAD,
-        LATENT_OUT,
-        FFN_NORM,
-        GATED_FFN,
-    ],
+    block: &[ATTN_NORM, RANKED_QUERIES, LATENT, EXPANSION_BY_HEAD, LATENT_OUT, FFN_NORM, GATED_FFN],
     expert_block: &[
         ATTN_NORM,
         RANKED_QUERIES,
@@ -52,16 +40,9 @@ pub const DEEPSEEK32: Arch = Arch {
         CHOICE_BIAS_OPTIONAL,
         SHARED,
     ],
-    attention: Attention {
-        indexed: true,
-        temperature: Temperature::None,
-        ..DEEPSEEK2.attention
-    },
+    attention: Attention { indexed: true, temperature: Temperature::None, ..DEEPSEEK2.attention },
     rope: MISTRAL4.rope,
-    experts: ExpertRule {
-        gating: GatingRule::Key(None),
-        ..DEEPSEEK2.experts
-    },
+    experts: ExpertRule { gating: GatingRule::Key(None), ..DEEPSEEK2.experts },
     scaled: ALL_SCALES,
     ignored: INDEXER,
     ..DEEPSEEK2
@@ -71,14 +52,8 @@ pub const DEEPSEEK32: Arch = Arch {
 pub const GLM_DSA: Arch = Arch {
     name: "glm-dsa",
     models: "GLM 5, 5.1, 5.2",
-    rope: RopeRule {
-        yarn_log: YarnLog::None,
-        ..DEEPSEEK32.rope
-    },
-    experts: ExpertRule {
-        gating: GatingRule::Key(Some(Gating::Sigmoid)),
-        ..DEEPSEEK32.experts
-    },
+    rope: RopeRule { yarn_log: YarnLog::None, ..DEEPSEEK32.rope },
+    experts: ExpertRule { gating: GatingRule::Key(Some(Gating::Sigmoid)), ..DEEPSEEK32.experts },
     ..DEEPSEEK32
 };
 
@@ -110,18 +85,9 @@ pub const DOTS3NOTE: Arch = Arch {
         CHOICE_BIAS_REQUIRED,
         SHARED,
     ],
-    attention: Attention {
-        scale: ScoreScale::HeadSize,
-        ..DEEPSEEK32.attention
-    },
+    attention: Attention { scale: ScoreScale::HeadSize, ..DEEPSEEK32.attention },
     rope: GLM_DSA.rope,
-    window: Some(WindowRule {
-        rope: WindowRope {
-            base: WindowBase::Key,
-            ..WindowRope::SAME
-        },
-        ..WindowRule::every(1)
-    }),
+    window: Some(WindowRule { rope: WindowRope { base: WindowBase::Key, ..WindowRope::SAME }, ..WindowRule::every(1) }),
     ..DEEPSEEK32
 };
 
@@ -157,15 +123,9 @@ pub const HY_V4: Arch = Arch {
         SHARED,
     ],
     streams: true,
-    attention: Attention {
-        scale: ScoreScale::HeadSize,
-        ..DEEPSEEK32.attention
-    },
+    attention: Attention { scale: ScoreScale::HeadSize, ..DEEPSEEK32.attention },
     rope: GLM_DSA.rope,
-    feed_forward: FeedForward {
-        clamp: GateClamp::Before,
-        ..DEEPSEEK32.feed_forward
-    },
+    feed_forward: FeedForward { clamp: GateClamp::Before, ..DEEPSEEK32.feed_forward },
     scaled: &[],
     steered: false,
     ..DEEPSEEK32

@@ -1,24 +1,21 @@
-//! Kimi Linear: Kimi Delta Attention in most blocks, latent attention without positions in the others. Kimi K3: the same with
-//! bounded decays, gates on what attends, narrow experts, and blocks that choose among the residual streams of earlier ones.
-//! Ling 3: bounded decays too, and latent attention with positions and gates.
+//! Kimi Linear: Kimi Delta Attention in most blocks, latent attention without positions in the others. Kimi K3: the
+//! same with bounded decays, gates on what attends, narrow experts, and blocks that choose among the residual streams
+//! of earlier ones. Ling 3: bounded decays too, and latent attention with positions and gates.
 
 use super::deepseek2::DEEPSEEK2;
 use crate::arch::Arch;
 use crate::arch::expert_parts::{CHOICE_BIAS_REQUIRED, EXPERTS, NARROW_EXPERTS, SHARED};
 use crate::arch::latent_parts::{
-    EXPANSION_BY_HEAD, EXPANSION_EITHER, LATENT, LATENT_GATE_OPTIONAL, LATENT_OUT, QUERIES,
-    RANKED_QUERIES_OPTIONAL,
+    EXPANSION_BY_HEAD, EXPANSION_EITHER, LATENT, LATENT_GATE_OPTIONAL, LATENT_OUT, QUERIES, RANKED_QUERIES_OPTIONAL,
 };
 use crate::arch::parts::{
-    ATTN_HEAD_GATE, ATTN_NORM, ENDS, FFN_NORM, GATED_FFN, OUTPUT_OR_TIED, OUTPUT_REQUIRED,
-    RESIDUAL_SCORES, RESIDUAL_SCORES_OF_OUTPUT,
+    ATTN_HEAD_GATE, ATTN_NORM, ENDS, FFN_NORM, GATED_FFN, OUTPUT_OR_TIED, OUTPUT_REQUIRED, RESIDUAL_SCORES,
+    RESIDUAL_SCORES_OF_OUTPUT,
 };
-use crate::arch::recurrent_parts::{
-    KIMI, KIMI_GATES, KIMI_RATES, KIMI_RATES_FLAT, WIDE_GATES, WIDE_OUTPUT_GATE,
-};
+use crate::arch::recurrent_parts::{KIMI, KIMI_GATES, KIMI_RATES, KIMI_RATES_FLAT, WIDE_GATES, WIDE_OUTPUT_GATE};
 use crate::arch::rules::{
-    Attention, ExpertRule, FeedForward, GateClamp, GatingRule, Mixing, Normalize, Recurrence,
-    RopeRule, Sections, SharedWidth,
+    Attention, ExpertRule, FeedForward, GateClamp, GatingRule, Mixing, Normalize, Recurrence, RopeRule, Sections,
+    SharedWidth,
 };
 use crate::ops::activation::Activation;
 
@@ -54,10 +51,7 @@ pub const KIMI_LINEAR: Arch = Arch {
         SHARED,
     ],
     mixing: Mixing::ByHeads(Recurrence::Kimi),
-    attention: Attention {
-        latent: true,
-        ..Attention::USUAL
-    },
+    attention: Attention { latent: true, ..Attention::USUAL },
     rope: RopeRule::NONE,
     experts: ExpertRule {
         gating: GatingRule::Key(None),
@@ -114,11 +108,7 @@ pub const KIMI_K3: Arch = Arch {
         activation: Activation::Situ([1.0; 2]),
         ..KIMI_LINEAR.feed_forward
     },
-    experts: ExpertRule {
-        normalize: Normalize::Key,
-        latent: true,
-        ..KIMI_LINEAR.experts
-    },
+    experts: ExpertRule { normalize: Normalize::Key, latent: true, ..KIMI_LINEAR.experts },
     scaled: &[],
     ..KIMI_LINEAR
 };
@@ -159,20 +149,9 @@ pub const BAILINGMOE3: Arch = Arch {
         SHARED,
     ],
     mixing: Mixing::ByHeads(Recurrence::Bounded),
-    rope: RopeRule {
-        partial: true,
-        sections: Sections::IfAny,
-        ..RopeRule::ADJACENT
-    },
-    feed_forward: FeedForward {
-        clamp: GateClamp::After,
-        ..KIMI_LINEAR.feed_forward
-    },
-    experts: ExpertRule {
-        normalize: Normalize::Key,
-        shared: SharedWidth::KeyOrCountOrOne,
-        ..KIMI_LINEAR.experts
-    },
+    rope: RopeRule { partial: true, sections: Sections::IfAny, ..RopeRule::ADJACENT },
+    feed_forward: FeedForward { clamp: GateClamp::After, ..KIMI_LINEAR.feed_forward },
+    experts: ExpertRule { normalize: Normalize::Key, shared: SharedWidth::KeyOrCountOrOne, ..KIMI_LINEAR.experts },
     scaled: &[],
     ..KIMI_LINEAR
 };

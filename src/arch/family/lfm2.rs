@@ -3,29 +3,18 @@
 use crate::arch::Arch;
 use crate::arch::expert_parts::{CHOICE_BIAS_REQUIRED, EXPERTS};
 use crate::arch::parts::{
-    ATTN_NORM, ATTN_OUT, END_NORM_AS_TOKENS, FFN_NORM, GATED_FFN, HEAD_NORMS, OUTPUT_OR_TIED, QKV,
-    QKV_BIAS_OPTIONAL, TOKENS,
+    ATTN_NORM, ATTN_OUT, END_NORM_AS_TOKENS, FFN_NORM, GATED_FFN, HEAD_NORMS, OUTPUT_OR_TIED, QKV, QKV_BIAS_OPTIONAL,
+    TOKENS,
 };
 use crate::arch::recurrent_parts::CONVOLUTION;
-use crate::arch::rules::{
-    ExpertLayers, ExpertRule, ExpertWidth, GatingRule, Mixing, Recurrence, RopeRule, WindowRule,
-};
+use crate::arch::rules::{ExpertLayers, ExpertRule, ExpertWidth, GatingRule, Mixing, Recurrence, RopeRule, WindowRule};
 
 /// `lfm2`.
 pub const LFM2: Arch = Arch {
     name: "lfm2",
     models: "LFM 2 350M to 2.6B",
     ends: &[TOKENS, END_NORM_AS_TOKENS, OUTPUT_OR_TIED],
-    block: &[
-        ATTN_NORM,
-        QKV,
-        HEAD_NORMS,
-        ATTN_OUT,
-        CONVOLUTION,
-        FFN_NORM,
-        GATED_FFN,
-        QKV_BIAS_OPTIONAL,
-    ],
+    block: &[ATTN_NORM, QKV, HEAD_NORMS, ATTN_OUT, CONVOLUTION, FFN_NORM, GATED_FFN, QKV_BIAS_OPTIONAL],
     mixing: Mixing::ByHeads(Recurrence::Convolution),
     rope: RopeRule::PARTIAL,
     window: Some(WindowRule::every(0)),

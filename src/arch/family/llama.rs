@@ -3,8 +3,8 @@
 use crate::arch::expert_parts::EXPERTS;
 use crate::arch::factors::EXPERT_SCALES;
 use crate::arch::parts::{
-    ATTN_NORM, ATTN_OUT, ATTN_OUT_BIAS_OPTIONAL, ENDS, FFN_BIAS_OPTIONAL, FFN_NORM, GATED_FFN,
-    OUTPUT_OR_TIED, QKV, QKV_BIAS_OPTIONAL, ROPE_FACTORS, ROPE_FACTORS_BY_CONTEXT,
+    ATTN_NORM, ATTN_OUT, ATTN_OUT_BIAS_OPTIONAL, ENDS, FFN_BIAS_OPTIONAL, FFN_NORM, GATED_FFN, OUTPUT_OR_TIED, QKV,
+    QKV_BIAS_OPTIONAL, ROPE_FACTORS, ROPE_FACTORS_BY_CONTEXT,
 };
 use crate::arch::rules::{Attention, RopeRule, Temperature, YarnLog};
 use crate::arch::{Arch, Checkpoint, HeadDim, Key, KvHeads, Name, SpacePrefix, TokenRule};
@@ -24,23 +24,12 @@ pub const LLAMA: Arch = Arch {
         ATTN_OUT_BIAS_OPTIONAL,
         FFN_BIAS_OPTIONAL,
     ],
-    expert_block: &[
-        ATTN_NORM,
-        QKV,
-        ATTN_OUT,
-        FFN_NORM,
-        EXPERTS,
-        QKV_BIAS_OPTIONAL,
-        ATTN_OUT_BIAS_OPTIONAL,
-    ],
+    expert_block: &[ATTN_NORM, QKV, ATTN_OUT, FFN_NORM, EXPERTS, QKV_BIAS_OPTIONAL, ATTN_OUT_BIAS_OPTIONAL],
     rope: RopeRule::ADJACENT,
     scaled: EXPERT_SCALES,
     gradients: true,
     checkpoints: &[
-        &Checkpoint {
-            classes: &["LlamaForCausalLM", "LLaMAForCausalLM"],
-            ..CHECKPOINT
-        },
+        &Checkpoint { classes: &["LlamaForCausalLM", "LLaMAForCausalLM"], ..CHECKPOINT },
         &Checkpoint {
             classes: &["MistralForCausalLM"],
             head_dim: HeadDim::Implied,
@@ -69,16 +58,8 @@ pub const CHECKPOINT: Checkpoint = Checkpoint {
     space_prefix: SpacePrefix::Config,
     // Code Llama and the first Granite models are known by their vocabularies
     token_rules: &[
-        TokenRule {
-            vocab: Some(32016),
-            eot: Some(32010),
-            add_bos: None,
-        },
-        TokenRule {
-            vocab: Some(49152),
-            eot: None,
-            add_bos: Some(false),
-        },
+        TokenRule { vocab: Some(32016), eot: Some(32010), add_bos: None },
+        TokenRule { vocab: Some(49152), eot: None, add_bos: Some(false) },
     ],
     ..Checkpoint::USUAL
 };
@@ -86,32 +67,17 @@ pub const CHECKPOINT: Checkpoint = Checkpoint {
 /// A matrix per expert under the names of Mixtral.
 pub const MIXTRAL: &[Name] = &[
     ("block_sparse_moe.gate.weight", &["ffn_gate_inp.weight"]),
-    (
-        "block_sparse_moe.experts.*.w1.weight",
-        &["ffn_gate_exps.weight"],
-    ),
-    (
-        "block_sparse_moe.experts.*.w2.weight",
-        &["ffn_down_exps.weight"],
-    ),
-    (
-        "block_sparse_moe.experts.*.w3.weight",
-        &["ffn_up_exps.weight"],
-    ),
+    ("block_sparse_moe.experts.*.w1.weight", &["ffn_gate_exps.weight"]),
+    ("block_sparse_moe.experts.*.w2.weight", &["ffn_down_exps.weight"]),
+    ("block_sparse_moe.experts.*.w3.weight", &["ffn_up_exps.weight"]),
 ];
 
 /// `mistral3`: queries grow with the position.
 pub const MISTRAL3: Arch = Arch {
     name: "mistral3",
     models: "Ministral 3, Mistral Small 3.1 and later",
-    attention: Attention {
-        temperature: Temperature::Key,
-        ..Attention::USUAL
-    },
-    rope: RopeRule {
-        yarn_log: YarnLog::Divides,
-        ..RopeRule::ADJACENT
-    },
+    attention: Attention { temperature: Temperature::Key, ..Attention::USUAL },
+    rope: RopeRule { yarn_log: YarnLog::Divides, ..RopeRule::ADJACENT },
     gradients: false,
     checkpoints: &[],
     ..LLAMA

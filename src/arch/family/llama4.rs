@@ -3,12 +3,12 @@
 use crate::arch::Arch;
 use crate::arch::expert_parts::{EXPERTS, SHARED};
 use crate::arch::parts::{
-    ATTN_NORM, ATTN_OUT, ENDS, FFN_NORM, GATED_FFN, OUTPUT_OR_TIED, PLAIN_HEAD_NORMS, QKV,
-    QKV_BIAS_OPTIONAL, ROPE_FACTORS,
+    ATTN_NORM, ATTN_OUT, ENDS, FFN_NORM, GATED_FFN, OUTPUT_OR_TIED, PLAIN_HEAD_NORMS, QKV, QKV_BIAS_OPTIONAL,
+    ROPE_FACTORS,
 };
 use crate::arch::rules::{
-    Attention, ExpertLayers, ExpertRule, ExpertWidth, GatingRule, Normalize, QkNorms, RopeLayers,
-    RopeRule, SharedWidth, Temperature, WindowRope, WindowRule, WindowSize,
+    Attention, ExpertLayers, ExpertRule, ExpertWidth, GatingRule, Normalize, QkNorms, RopeLayers, RopeRule,
+    SharedWidth, Temperature, WindowRope, WindowRule, WindowSize,
 };
 use crate::ops::experts::{Claim, Gating};
 
@@ -17,34 +17,14 @@ pub const LLAMA4: Arch = Arch {
     name: "llama4",
     models: "Llama 4 Scout, Llama 4 Maverick",
     ends: &[ENDS, OUTPUT_OR_TIED, ROPE_FACTORS],
-    block: &[
-        ATTN_NORM,
-        QKV,
-        PLAIN_HEAD_NORMS,
-        ATTN_OUT,
-        FFN_NORM,
-        GATED_FFN,
-        QKV_BIAS_OPTIONAL,
-    ],
-    expert_block: &[
-        ATTN_NORM,
-        QKV,
-        PLAIN_HEAD_NORMS,
-        ATTN_OUT,
-        FFN_NORM,
-        EXPERTS,
-        SHARED,
-        QKV_BIAS_OPTIONAL,
-    ],
+    block: &[ATTN_NORM, QKV, PLAIN_HEAD_NORMS, ATTN_OUT, FFN_NORM, GATED_FFN, QKV_BIAS_OPTIONAL],
+    expert_block: &[ATTN_NORM, QKV, PLAIN_HEAD_NORMS, ATTN_OUT, FFN_NORM, EXPERTS, SHARED, QKV_BIAS_OPTIONAL],
     attention: Attention {
         qk_norms: QkNorms::WithRope(128),
         temperature: Temperature::WithoutRope(8192, 0.1, 1.0),
         ..Attention::USUAL
     },
-    rope: RopeRule {
-        layers: RopeLayers::ButLastOfOrLast(4),
-        ..RopeRule::ADJACENT
-    },
+    rope: RopeRule { layers: RopeLayers::ButLastOfOrLast(4), ..RopeRule::ADJACENT },
     window: Some(WindowRule {
         size: WindowSize::UnlessZero(8192),
         chunked: true,

@@ -31,31 +31,9 @@ pub const MAMBA2: Arch = Arch {
 pub const JAMBA: Arch = Arch {
     name: "jamba",
     models: "Jamba",
-    block: &[
-        ATTN_NORM,
-        QKV,
-        ATTN_OUT,
-        MAMBA,
-        MAMBA_NORMS,
-        FFN_NORM,
-        GATED_FFN,
-        QKV_BIAS_OPTIONAL,
-    ],
-    expert_block: &[
-        ATTN_NORM,
-        QKV,
-        ATTN_OUT,
-        MAMBA,
-        MAMBA_NORMS,
-        FFN_NORM,
-        EXPERTS,
-        QKV_BIAS_OPTIONAL,
-    ],
+    block: &[ATTN_NORM, QKV, ATTN_OUT, MAMBA, MAMBA_NORMS, FFN_NORM, GATED_FFN, QKV_BIAS_OPTIONAL],
+    expert_block: &[ATTN_NORM, QKV, ATTN_OUT, MAMBA, MAMBA_NORMS, FFN_NORM, EXPERTS, QKV_BIAS_OPTIONAL],
     mixing: Mixing::ByHeads(Recurrence::Mamba),
-    experts: ExpertRule {
-        normalize: Normalize::Never,
-        layers: ExpertLayers::Routed,
-        ..ExpertRule::USUAL
-    },
+    experts: ExpertRule { normalize: Normalize::Never, layers: ExpertLayers::Routed, ..ExpertRule::USUAL },
     ..MAMBA_1
 };

@@ -3,8 +3,7 @@
 use crate::arch::Arch;
 use crate::arch::factors::NEMOTRON_SCALES;
 use crate::arch::parts::{
-    ATTN_NORM, ATTN_OUT, ATTN_OUT_BIAS_OPTIONAL, PLAIN_FFN, PLAIN_FFN_BIAS_OPTIONAL, QKV,
-    QKV_BIAS_OPTIONAL,
+    ATTN_NORM, ATTN_OUT, ATTN_OUT_BIAS_OPTIONAL, PLAIN_FFN, PLAIN_FFN_BIAS_OPTIONAL, QKV, QKV_BIAS_OPTIONAL,
 };
 use crate::arch::recurrent_parts::{CONVOLUTION_BIAS_OPTIONAL, GROUP_NORM, MAMBA_2};
 use crate::arch::rules::{FeedForward, GateClamp, Mixing, NormKind, Recurrence, RopeRule};
@@ -29,18 +28,11 @@ pub const NEMOTRON_H: Arch = Arch {
     norm: NormKind::RmsOfEither,
     mixing: Mixing::ByHeadsAlone(Recurrence::Mamba2),
     rope: RopeRule::NONE,
-    feed_forward: FeedForward {
-        activation: Activation::SquaredRelu,
-        clamp: GateClamp::None,
-    },
+    feed_forward: FeedForward { activation: Activation::SquaredRelu, clamp: GateClamp::None },
     scaled: NEMOTRON_SCALES,
     steered: false,
     ..Arch::DENSE
 };
 
 /// `nemotron_h_moe`, as far as its models have no experts.
-pub const NEMOTRON_H_MOE: Arch = Arch {
-    name: "nemotron_h_moe",
-    models: "Nemotron H without experts",
-    ..NEMOTRON_H
-};
+pub const NEMOTRON_H_MOE: Arch = Arch { name: "nemotron_h_moe", models: "Nemotron H without experts", ..NEMOTRON_H };

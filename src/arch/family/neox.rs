@@ -2,18 +2,15 @@
 
 use super::gpt2::GPT2;
 use crate::arch::parts::{
-    ATTN_NORM, ATTN_NORM_BIAS, ATTN_OUT, ATTN_OUT_BIAS_OPTIONAL, ENDS, FFN_NORM, FFN_NORM_BIAS,
-    FFN_NORM_OPTIONAL, GATED_FFN, OUTPUT_NORM_BIAS, OUTPUT_OR_TIED, OUTPUT_REQUIRED,
-    OWN_HEAD_NORMS_OPTIONAL, PLAIN_FFN, PLAIN_FFN_BIAS_OPTIONAL, QKV, QKV_BIAS_OPTIONAL,
+    ATTN_NORM, ATTN_NORM_BIAS, ATTN_OUT, ATTN_OUT_BIAS_OPTIONAL, ENDS, FFN_NORM, FFN_NORM_BIAS, FFN_NORM_OPTIONAL,
+    GATED_FFN, OUTPUT_NORM_BIAS, OUTPUT_OR_TIED, OUTPUT_REQUIRED, OWN_HEAD_NORMS_OPTIONAL, PLAIN_FFN,
+    PLAIN_FFN_BIAS_OPTIONAL, QKV, QKV_BIAS_OPTIONAL,
 };
 use crate::arch::rules::{FeedForward, Residual, RopeRule, Sum};
 use crate::arch::{Arch, Checkpoint, Fixed, Fused, Key, KvHeads, RopeScaling, Rotary};
 use crate::ops::activation::Activation;
 
-const SQUARED: FeedForward = FeedForward {
-    activation: Activation::SquaredRelu,
-    ..GPT2.feed_forward
-};
+const SQUARED: FeedForward = FeedForward { activation: Activation::SquaredRelu, ..GPT2.feed_forward };
 
 /// `gptneox`.
 pub const GPTNEOX: Arch = Arch {
@@ -97,13 +94,7 @@ pub const STARCODER2: Arch = Arch {
 };
 
 /// `jais2`.
-pub const JAIS2: Arch = Arch {
-    name: "jais2",
-    checkpoints: &[],
-    models: "Jais 2",
-    feed_forward: SQUARED,
-    ..STARCODER2
-};
+pub const JAIS2: Arch = Arch { name: "jais2", checkpoints: &[], models: "Jais 2", feed_forward: SQUARED, ..STARCODER2 };
 
 /// `nemotron`.
 pub const NEMOTRON: Arch = Arch {
@@ -130,16 +121,7 @@ pub const NEMOTRON: Arch = Arch {
 pub const ORION: Arch = Arch {
     name: "orion",
     models: "Orion",
-    block: &[
-        ATTN_NORM,
-        ATTN_NORM_BIAS,
-        QKV,
-        ATTN_OUT,
-        FFN_NORM,
-        FFN_NORM_BIAS,
-        GATED_FFN,
-        QKV_BIAS_OPTIONAL,
-    ],
+    block: &[ATTN_NORM, ATTN_NORM_BIAS, QKV, ATTN_OUT, FFN_NORM, FFN_NORM_BIAS, GATED_FFN, QKV_BIAS_OPTIONAL],
     feed_forward: Arch::DENSE.feed_forward,
     ..CODESHELL
 };
@@ -149,16 +131,7 @@ pub const POCKETTTS: Arch = Arch {
     name: "pockettts",
     models: "Pocket TTS",
     ends: &[ENDS, OUTPUT_NORM_BIAS],
-    block: &[
-        ATTN_NORM,
-        ATTN_NORM_BIAS,
-        QKV,
-        ATTN_OUT,
-        FFN_NORM,
-        FFN_NORM_BIAS,
-        PLAIN_FFN,
-        QKV_BIAS_OPTIONAL,
-    ],
+    block: &[ATTN_NORM, ATTN_NORM_BIAS, QKV, ATTN_OUT, FFN_NORM, FFN_NORM_BIAS, PLAIN_FFN, QKV_BIAS_OPTIONAL],
     rope: RopeRule::ADJACENT,
     ..CODESHELL
 };
@@ -183,14 +156,8 @@ pub const STABLELM: Arch = Arch {
     checkpoints: &[&Checkpoint {
         classes: &["StableLmForCausalLM", "StableLMEpochForCausalLM"],
         names: &[
-            (
-                "self_attn.q_layernorm.norms.*.weight",
-                &["attn_q_norm.weight"],
-            ),
-            (
-                "self_attn.k_layernorm.norms.*.weight",
-                &["attn_k_norm.weight"],
-            ),
+            ("self_attn.q_layernorm.norms.*.weight", &["attn_q_norm.weight"]),
+            ("self_attn.k_layernorm.norms.*.weight", &["attn_k_norm.weight"]),
         ],
         kv_heads: KvHeads::StatedOr(32),
         context: 4096,

@@ -1,16 +1,14 @@
 //! OLMo 1 (norms without gains), OLMo 2 (and TriTera, which has its shape): no norm before the halves of a block, one
-//! after each before the residual addition, and an RMS norm over all of q and all of k; OLMoE has norms before the halves
-//! again.
+//! after each before the residual addition, and an RMS norm over all of q and all of k; OLMoE has norms before the
+//! halves again.
 
 use super::qwen::EXPERT_NAMES;
 use crate::arch::expert_parts::EXPERTS;
 use crate::arch::parts::{
-    ATTN_NORM, ATTN_OUT, ATTN_POST_NORM, ENDS, FFN_NORM, FFN_POST_NORM, GATED_FFN, OUTPUT_OR_TIED,
-    OUTPUT_REQUIRED, PLAIN_ATTN_NORM, PLAIN_ENDS, PLAIN_FFN_NORM, QK_NORMS, QKV, QKV_BIAS_OPTIONAL,
+    ATTN_NORM, ATTN_OUT, ATTN_POST_NORM, ENDS, FFN_NORM, FFN_POST_NORM, GATED_FFN, OUTPUT_OR_TIED, OUTPUT_REQUIRED,
+    PLAIN_ATTN_NORM, PLAIN_ENDS, PLAIN_FFN_NORM, QK_NORMS, QKV, QKV_BIAS_OPTIONAL,
 };
-use crate::arch::rules::{
-    Attention, ExpertRule, NormKind, Normalize, RopeRule, WindowRope, WindowRule,
-};
+use crate::arch::rules::{Attention, ExpertRule, NormKind, Normalize, RopeRule, WindowRope, WindowRule};
 use crate::arch::{Arch, Checkpoint, Fixed, HeadDim, Key, Tokenizer};
 
 /// `olmo`.
@@ -18,19 +16,9 @@ pub const OLMO: Arch = Arch {
     name: "olmo",
     models: "OLMo 1",
     ends: &[PLAIN_ENDS, OUTPUT_OR_TIED],
-    block: &[
-        PLAIN_ATTN_NORM,
-        QKV,
-        ATTN_OUT,
-        PLAIN_FFN_NORM,
-        GATED_FFN,
-        QKV_BIAS_OPTIONAL,
-    ],
+    block: &[PLAIN_ATTN_NORM, QKV, ATTN_OUT, PLAIN_FFN_NORM, GATED_FFN, QKV_BIAS_OPTIONAL],
     norm: NormKind::Layer,
-    attention: Attention {
-        clamp: true,
-        ..Attention::USUAL
-    },
+    attention: Attention { clamp: true, ..Attention::USUAL },
     rope: RopeRule::ADJACENT,
     checkpoints: &[&Checkpoint {
         classes: &["OlmoForCausalLM"],
@@ -51,25 +39,11 @@ pub const OLMO2: Arch = Arch {
     name: "olmo2",
     models: "OLMo 2, OLMo 3, TriTera",
     ends: &[ENDS, OUTPUT_REQUIRED],
-    block: &[
-        QKV,
-        QK_NORMS,
-        ATTN_OUT,
-        ATTN_POST_NORM,
-        GATED_FFN,
-        FFN_POST_NORM,
-        QKV_BIAS_OPTIONAL,
-    ],
-    window: Some(WindowRule {
-        rope: WindowRope::UNSCALED,
-        ..WindowRule::every(4)
-    }),
+    block: &[QKV, QK_NORMS, ATTN_OUT, ATTN_POST_NORM, GATED_FFN, FFN_POST_NORM, QKV_BIAS_OPTIONAL],
+    window: Some(WindowRule { rope: WindowRope::UNSCALED, ..WindowRule::every(4) }),
     gradients: true,
     checkpoints: &[
-        &Checkpoint {
-            classes: &["Olmo2ForCausalLM"],
-            ..OLMO2_CHECKPOINT
-        },
+        &Checkpoint { classes: &["Olmo2ForCausalLM"], ..OLMO2_CHECKPOINT },
         &Checkpoint {
             classes: &["Olmo3ForCausalLM"],
             more_keys: &[Key::Window(4096), Key::WindowLayers],
@@ -80,30 +54,16 @@ pub const OLMO2: Arch = Arch {
 };
 
 /// What OLMo 2 and 3 have in common.
-const OLMO2_CHECKPOINT: Checkpoint = Checkpoint {
-    rms_eps: Some(1e-5),
-    head_dim: HeadDim::Implied,
-    ..Checkpoint::USUAL
-};
+const OLMO2_CHECKPOINT: Checkpoint =
+    Checkpoint { rms_eps: Some(1e-5), head_dim: HeadDim::Implied, ..Checkpoint::USUAL };
 
 /// `olmoe`.
 pub const OLMOE: Arch = Arch {
     name: "olmoe",
     models: "OLMoE",
     ends: &[ENDS, OUTPUT_REQUIRED],
-    expert_block: &[
-        ATTN_NORM,
-        QKV,
-        QK_NORMS,
-        ATTN_OUT,
-        FFN_NORM,
-        EXPERTS,
-        QKV_BIAS_OPTIONAL,
-    ],
-    experts: ExpertRule {
-        normalize: Normalize::Never,
-        ..ExpertRule::USUAL
-    },
+    expert_block: &[ATTN_NORM, QKV, QK_NORMS, ATTN_OUT, FFN_NORM, EXPERTS, QKV_BIAS_OPTIONAL],
+    experts: ExpertRule { normalize: Normalize::Never, ..ExpertRule::USUAL },
     checkpoints: &[&Checkpoint {
         classes: &["OlmoeForCausalLM"],
         names: EXPERT_NAMES,
@@ -111,11 +71,7 @@ pub const OLMOE: Arch = Arch {
         context: 4096,
         // llama.cpp's converter writes this one whatever config.json says
         rms_eps: Some(1e-5),
-        fixed: &[
-            ("rms_norm_eps", Fixed::Number(1e-5)),
-            ("norm_topk_prob", Fixed::Unset),
-            ("clip_qkv", Fixed::Unset),
-        ],
+        fixed: &[("rms_norm_eps", Fixed::Number(1e-5)), ("norm_topk_prob", Fixed::Unset), ("clip_qkv", Fixed::Unset)],
         tokenizer: Tokenizer::Json,
         ..Checkpoint::USUAL
     }],

@@ -1,51 +1,29 @@
-//! Phi 2 (both halves see one layer norm), Phi 3 (gate and up projection in one matrix, RoPE factors by context) and its
-//! mixture of experts.
+//! Phi 2 (both halves see one layer norm), Phi 3 (gate and up projection in one matrix, RoPE factors by context) and
+//! its mixture of experts.
 
 use super::llama::MIXTRAL;
 use crate::arch::expert_parts::EXPERTS;
 use crate::arch::parts::{
-    ATTN_NORM, ATTN_NORM_BIAS, ATTN_OUT, ATTN_OUT_BIAS, ENDS, FFN_NORM, FFN_NORM_BIAS, FUSED_FFN,
-    OUTPUT_BIAS_REQUIRED, OUTPUT_NORM_BIAS, OUTPUT_OR_TIED, OUTPUT_REQUIRED, PLAIN_FFN,
-    PLAIN_FFN_BIAS, QKV, QKV_BIAS_OPTIONAL, ROPE_FACTORS_BY_CONTEXT,
+    ATTN_NORM, ATTN_NORM_BIAS, ATTN_OUT, ATTN_OUT_BIAS, ENDS, FFN_NORM, FFN_NORM_BIAS, FUSED_FFN, OUTPUT_BIAS_REQUIRED,
+    OUTPUT_NORM_BIAS, OUTPUT_OR_TIED, OUTPUT_REQUIRED, PLAIN_FFN, PLAIN_FFN_BIAS, QKV, QKV_BIAS_OPTIONAL,
+    ROPE_FACTORS_BY_CONTEXT,
 };
 use crate::arch::rules::{Attention, FeedForward, NormKind, Residual, RopeRule, ScoreScale, Sum};
-use crate::arch::{
-    Arch, Checkpoint, Fixed, Fused, HeadDim, Key, KvHeads, RopeScaling, Rotary, Tokenizer, Width,
-};
+use crate::arch::{Arch, Checkpoint, Fixed, Fused, HeadDim, Key, KvHeads, RopeScaling, Rotary, Tokenizer, Width};
 use crate::ops::activation::Activation;
 
-const ATTENTION: Attention = Attention {
-    scale: ScoreScale::OnQueries(None),
-    ..Attention::USUAL
-};
+const ATTENTION: Attention = Attention { scale: ScoreScale::OnQueries(None), ..Attention::USUAL };
 
 /// `phi2`.
 pub const PHI2: Arch = Arch {
     name: "phi2",
     models: "Phi 1.5, Phi 2",
-    ends: &[
-        ENDS,
-        OUTPUT_NORM_BIAS,
-        OUTPUT_REQUIRED,
-        OUTPUT_BIAS_REQUIRED,
-    ],
-    block: &[
-        ATTN_NORM,
-        ATTN_NORM_BIAS,
-        QKV,
-        ATTN_OUT,
-        ATTN_OUT_BIAS,
-        PLAIN_FFN,
-        PLAIN_FFN_BIAS,
-        QKV_BIAS_OPTIONAL,
-    ],
+    ends: &[ENDS, OUTPUT_NORM_BIAS, OUTPUT_REQUIRED, OUTPUT_BIAS_REQUIRED],
+    block: &[ATTN_NORM, ATTN_NORM_BIAS, QKV, ATTN_OUT, ATTN_OUT_BIAS, PLAIN_FFN, PLAIN_FFN_BIAS, QKV_BIAS_OPTIONAL],
     norm: NormKind::Layer,
     attention: ATTENTION,
     rope: RopeRule::PARTIAL,
-    feed_forward: FeedForward {
-        activation: Activation::Gelu,
-        ..Arch::DENSE.feed_forward
-    },
+    feed_forward: FeedForward { activation: Activation::Gelu, ..Arch::DENSE.feed_forward },
     residual: Residual::Parallel(Sum::HalvesFirst),
     checkpoints: &[&Checkpoint {
         classes: &["PhiForCausalLM"],
@@ -88,14 +66,7 @@ pub const PHI3: Arch = Arch {
     name: "phi3",
     models: "Phi 3, Phi 3.5, Phi 4",
     ends: &[ENDS, OUTPUT_OR_TIED, ROPE_FACTORS_BY_CONTEXT],
-    block: &[
-        ATTN_NORM,
-        QKV,
-        ATTN_OUT,
-        FFN_NORM,
-        FUSED_FFN,
-        QKV_BIAS_OPTIONAL,
-    ],
+    block: &[ATTN_NORM, QKV, ATTN_OUT, FFN_NORM, FUSED_FFN, QKV_BIAS_OPTIONAL],
     attention: ATTENTION,
     rope: RopeRule::PARTIAL,
     checkpoints: &[&PHI3_CHECKPOINT],
@@ -138,13 +109,7 @@ const PHI3_CHECKPOINT: Checkpoint = Checkpoint {
 pub const PHIMOE: Arch = Arch {
     name: "phimoe",
     models: "Phi 3.5 MoE",
-    ends: &[
-        ENDS,
-        OUTPUT_NORM_BIAS,
-        OUTPUT_REQUIRED,
-        OUTPUT_BIAS_REQUIRED,
-        ROPE_FACTORS_BY_CONTEXT,
-    ],
+    ends: &[ENDS, OUTPUT_NORM_BIAS, OUTPUT_REQUIRED, OUTPUT_BIAS_REQUIRED, ROPE_FACTORS_BY_CONTEXT],
     block: &[],
     expert_block: &[
         ATTN_NORM,

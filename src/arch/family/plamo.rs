@@ -3,8 +3,8 @@
 use crate::arch::Arch;
 use crate::arch::factors::ATTN_OUT_SCALE;
 use crate::arch::parts::{
-    ATTN_NORM, ATTN_OUT, ATTN_POST_NORM_BARE, ENDS, FFN_NORM, FFN_POST_NORM_BARE, FUSED_FFN,
-    GATED_FFN, HEAD_NORMS, OUTPUT_OR_TIED, OUTPUT_REQUIRED, OWN_HEAD_NORMS, QKV, QKV_BIAS_OPTIONAL,
+    ATTN_NORM, ATTN_OUT, ATTN_POST_NORM_BARE, ENDS, FFN_NORM, FFN_POST_NORM_BARE, FUSED_FFN, GATED_FFN, HEAD_NORMS,
+    OUTPUT_OR_TIED, OUTPUT_REQUIRED, OWN_HEAD_NORMS, QKV, QKV_BIAS_OPTIONAL,
 };
 use crate::arch::recurrent_parts::PLAMO_MAMBA;
 use crate::arch::rules::{Mixing, Recurrence, Residual, RopeRule, Sum, WindowRope, WindowRule};
@@ -47,24 +47,9 @@ pub const PLAMO3: Arch = Arch {
     name: "plamo3",
     models: "PLaMo 3",
     ends: &[ENDS, OUTPUT_OR_TIED],
-    block: &[
-        ATTN_NORM,
-        QKV,
-        HEAD_NORMS,
-        ATTN_OUT,
-        ATTN_POST_NORM_BARE,
-        FFN_NORM,
-        FUSED_FFN,
-        FFN_POST_NORM_BARE,
-    ],
-    rope: RopeRule {
-        yarn: false,
-        ..RopeRule::PARTIAL
-    },
-    window: Some(WindowRule {
-        rope: WindowRope::OWN,
-        ..WindowRule::every(8)
-    }),
+    block: &[ATTN_NORM, QKV, HEAD_NORMS, ATTN_OUT, ATTN_POST_NORM_BARE, FFN_NORM, FUSED_FFN, FFN_POST_NORM_BARE],
+    rope: RopeRule { yarn: false, ..RopeRule::PARTIAL },
+    window: Some(WindowRule { rope: WindowRope::OWN, ..WindowRule::every(8) }),
     scaled: ATTN_OUT_SCALE,
     ..Arch::DENSE
 };

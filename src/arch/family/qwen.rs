@@ -1,11 +1,11 @@
-//! Qwen 1 (half the stated width), Qwen 2 (biases on q, k and v) and Qwen 3 (a norm on every query and key head instead),
-//! with experts, and the text models behind eyes and voices, whose positions have several dimensions.
+//! Qwen 1 (half the stated width), Qwen 2 (biases on q, k and v) and Qwen 3 (a norm on every query and key head
+//! instead), with experts, and the text models behind eyes and voices, whose positions have several dimensions.
 
 use crate::arch::expert_parts::{CHUNKS, EXPERTS, SHARED, SHARED_GATE};
 use crate::arch::factors::{ATTN_OUT_SCALE, DENSE_SCALES, EXPERT_SCALES};
 use crate::arch::parts::{
-    ATTN_NORM, ATTN_OUT, ATTN_OUT_BIAS_OPTIONAL, ENDS, FFN_NORM, GATED_FFN, HALF_FFN, HEAD_NORMS,
-    OUTPUT_BIAS, OUTPUT_OR_TIED, OUTPUT_REQUIRED, QKV, QKV_BIAS_OPTIONAL,
+    ATTN_NORM, ATTN_OUT, ATTN_OUT_BIAS_OPTIONAL, ENDS, FFN_NORM, GATED_FFN, HALF_FFN, HEAD_NORMS, OUTPUT_BIAS,
+    OUTPUT_OR_TIED, OUTPUT_REQUIRED, QKV, QKV_BIAS_OPTIONAL,
 };
 use crate::arch::rules::{ExpertRule, ExpertWidth, Normalize, RopeRule, Sections, SharedWidth};
 use crate::arch::{Arch, Checkpoint, Fixed, HeadDim, Key, KvHeads, Name, Tokenizer};
@@ -16,14 +16,7 @@ pub const QWEN: Arch = Arch {
     name: "qwen",
     models: "Qwen 1",
     ends: &[ENDS, OUTPUT_REQUIRED],
-    block: &[
-        ATTN_NORM,
-        QKV,
-        ATTN_OUT,
-        FFN_NORM,
-        HALF_FFN,
-        QKV_BIAS_OPTIONAL,
-    ],
+    block: &[ATTN_NORM, QKV, ATTN_OUT, FFN_NORM, HALF_FFN, QKV_BIAS_OPTIONAL],
     rope: RopeRule::PARTIAL,
     ..Arch::DENSE
 };
@@ -33,14 +26,7 @@ pub const QWEN2: Arch = Arch {
     name: "qwen2",
     models: "Qwen 2, Qwen 2.5",
     ends: &[ENDS, OUTPUT_OR_TIED, OUTPUT_BIAS],
-    block: &[
-        ATTN_NORM,
-        QKV,
-        ATTN_OUT,
-        FFN_NORM,
-        GATED_FFN,
-        QKV_BIAS_OPTIONAL,
-    ],
+    block: &[ATTN_NORM, QKV, ATTN_OUT, FFN_NORM, GATED_FFN, QKV_BIAS_OPTIONAL],
     gradients: true,
     checkpoints: &[&Checkpoint {
         classes: &["Qwen2ForCausalLM"],
@@ -56,10 +42,7 @@ pub const QWEN2VL: Arch = Arch {
     name: "qwen2vl",
     models: "Qwen 2 VL, Qwen 2.5 VL (text)",
     ends: &[ENDS, OUTPUT_OR_TIED],
-    rope: RopeRule {
-        sections: Sections::InOrder,
-        ..RopeRule::HALVES
-    },
+    rope: RopeRule { sections: Sections::InOrder, ..RopeRule::HALVES },
     ignored: &["output.bias"],
     gradients: false,
     checkpoints: &[],
@@ -71,16 +54,7 @@ pub const QWEN2MOE: Arch = Arch {
     name: "qwen2moe",
     models: "Qwen 1.5 MoE, Qwen 2 MoE",
     ends: &[ENDS, OUTPUT_REQUIRED],
-    expert_block: &[
-        ATTN_NORM,
-        QKV,
-        ATTN_OUT,
-        FFN_NORM,
-        EXPERTS,
-        SHARED,
-        SHARED_GATE,
-        QKV_BIAS_OPTIONAL,
-    ],
+    expert_block: &[ATTN_NORM, QKV, ATTN_OUT, FFN_NORM, EXPERTS, SHARED, SHARED_GATE, QKV_BIAS_OPTIONAL],
     experts: ExpertRule {
         normalize: Normalize::Never,
         width: ExpertWidth::KeyOrShare,
@@ -117,39 +91,18 @@ pub const EXPERT_NAMES: &[Name] = &[
     ("mlp.experts.*.gate_proj.weight", &["ffn_gate_exps.weight"]),
     ("mlp.experts.*.up_proj.weight", &["ffn_up_exps.weight"]),
     ("mlp.experts.down_proj", &["ffn_down_exps.weight"]),
-    (
-        "mlp.experts.gate_up_proj",
-        &["ffn_gate_exps.weight", "ffn_up_exps.weight"],
-    ),
-    (
-        "mlp.shared_expert_gate.weight",
-        &["ffn_gate_inp_shexp.weight"],
-    ),
-    (
-        "mlp.shared_expert.gate_proj.weight",
-        &["ffn_gate_shexp.weight"],
-    ),
+    ("mlp.experts.gate_up_proj", &["ffn_gate_exps.weight", "ffn_up_exps.weight"]),
+    ("mlp.shared_expert_gate.weight", &["ffn_gate_inp_shexp.weight"]),
+    ("mlp.shared_expert.gate_proj.weight", &["ffn_gate_shexp.weight"]),
     ("mlp.shared_expert.up_proj.weight", &["ffn_up_shexp.weight"]),
-    (
-        "mlp.shared_expert.down_proj.weight",
-        &["ffn_down_shexp.weight"],
-    ),
+    ("mlp.shared_expert.down_proj.weight", &["ffn_down_shexp.weight"]),
 ];
 
 /// `qwen3`.
 pub const QWEN3: Arch = Arch {
     name: "qwen3",
     models: "Qwen 3, Bonsai",
-    block: &[
-        ATTN_NORM,
-        QKV,
-        HEAD_NORMS,
-        ATTN_OUT,
-        FFN_NORM,
-        GATED_FFN,
-        QKV_BIAS_OPTIONAL,
-        ATTN_OUT_BIAS_OPTIONAL,
-    ],
+    block: &[ATTN_NORM, QKV, HEAD_NORMS, ATTN_OUT, FFN_NORM, GATED_FFN, QKV_BIAS_OPTIONAL, ATTN_OUT_BIAS_OPTIONAL],
     scaled: DENSE_SCALES,
     // the head of rerankers
     ignored: &["cls.output.weight"],
@@ -167,19 +120,8 @@ pub const QWEN3: Arch = Arch {
 pub const QWEN3MOE: Arch = Arch {
     name: "qwen3moe",
     models: "Qwen 3 30B-A3B, 235B-A22B",
-    expert_block: &[
-        ATTN_NORM,
-        QKV,
-        HEAD_NORMS,
-        ATTN_OUT,
-        FFN_NORM,
-        EXPERTS,
-        QKV_BIAS_OPTIONAL,
-    ],
-    experts: ExpertRule {
-        width: ExpertWidth::KeyOrShare,
-        ..ExpertRule::USUAL
-    },
+    expert_block: &[ATTN_NORM, QKV, HEAD_NORMS, ATTN_OUT, FFN_NORM, EXPERTS, QKV_BIAS_OPTIONAL],
+    experts: ExpertRule { width: ExpertWidth::KeyOrShare, ..ExpertRule::USUAL },
     scaled: EXPERT_SCALES,
     checkpoints: &[&Checkpoint {
         classes: &["Qwen3MoeForCausalLM"],
@@ -198,21 +140,8 @@ pub const QWEN3MOE: Arch = Arch {
 pub const GROVEMOE: Arch = Arch {
     name: "grovemoe",
     models: "GroveMoE",
-    expert_block: &[
-        ATTN_NORM,
-        QKV,
-        HEAD_NORMS,
-        ATTN_OUT,
-        FFN_NORM,
-        EXPERTS,
-        CHUNKS,
-        QKV_BIAS_OPTIONAL,
-    ],
-    experts: ExpertRule {
-        claim: Claim::Sigmoids,
-        chunks: true,
-        ..QWEN3MOE.experts
-    },
+    expert_block: &[ATTN_NORM, QKV, HEAD_NORMS, ATTN_OUT, FFN_NORM, EXPERTS, CHUNKS, QKV_BIAS_OPTIONAL],
+    experts: ExpertRule { claim: Claim::Sigmoids, chunks: true, ..QWEN3MOE.experts },
     scaled: Arch::DENSE.scaled,
     checkpoints: &[],
     ..QWEN3MOE
@@ -222,29 +151,14 @@ pub const GROVEMOE: Arch = Arch {
 pub const QWEN3VL: Arch = Arch {
     name: "qwen3vl",
     models: "Qwen 3 VL (text)",
-    block: &[
-        ATTN_NORM,
-        QKV,
-        HEAD_NORMS,
-        ATTN_OUT,
-        FFN_NORM,
-        GATED_FFN,
-        QKV_BIAS_OPTIONAL,
-    ],
-    rope: RopeRule {
-        sections: Sections::Alternating,
-        ..RopeRule::HALVES
-    },
+    block: &[ATTN_NORM, QKV, HEAD_NORMS, ATTN_OUT, FFN_NORM, GATED_FFN, QKV_BIAS_OPTIONAL],
+    rope: RopeRule { sections: Sections::Alternating, ..RopeRule::HALVES },
     ignored: &["cls.output.weight"],
     ..Arch::DENSE
 };
 
 /// `qwen3tts`, as far as it has as many outputs as tokens.
-pub const QWEN3TTS: Arch = Arch {
-    name: "qwen3tts",
-    models: "Qwen 3 TTS (talker)",
-    ..QWEN3VL
-};
+pub const QWEN3TTS: Arch = Arch { name: "qwen3tts", models: "Qwen 3 TTS (talker)", ..QWEN3VL };
 
 /// `qwen3vlmoe`.
 pub const QWEN3VLMOE: Arch = Arch {
@@ -261,10 +175,7 @@ pub const COGVLM: Arch = Arch {
     name: "cogvlm",
     models: "CogVLM (text)",
     block: &[ATTN_NORM, QKV, ATTN_OUT, FFN_NORM, GATED_FFN],
-    rope: RopeRule {
-        yarn: false,
-        ..RopeRule::HALVES
-    },
+    rope: RopeRule { yarn: false, ..RopeRule::HALVES },
     scaled: ATTN_OUT_SCALE,
     ignored: &[
         "rope_freqs.weight",

@@ -4,13 +4,10 @@ use crate::arch::Arch;
 use crate::arch::expert_parts::{EXPERTS_OR_FUSED, SHARED, SHARED_GATE};
 use crate::arch::factors::{DELTA_SCALES, QWEN_NEXT_SCALES};
 use crate::arch::parts::{
-    ATTN_NORM, ATTN_OUT, FFN_NORM_AFTER_ATTN, GATED_FFN, GATED_QKV, GATED_QKV_BIAS_OPTIONAL,
-    HEAD_NORMS,
+    ATTN_NORM, ATTN_OUT, FFN_NORM_AFTER_ATTN, GATED_FFN, GATED_QKV, GATED_QKV_BIAS_OPTIONAL, HEAD_NORMS,
 };
 use crate::arch::recurrent_parts::{DELTA, DELTA_EITHER, DELTA_STEPS, DELTA_STEPS_IN_ONE};
-use crate::arch::rules::{
-    Attention, ExpertRule, ExpertWidth, Mixing, Recurrence, RopeRule, Sections, SharedWidth,
-};
+use crate::arch::rules::{Attention, ExpertRule, ExpertWidth, Mixing, Recurrence, RopeRule, Sections, SharedWidth};
 
 /// `qwen3next`.
 pub const QWEN3NEXT: Arch = Arch {
@@ -31,10 +28,7 @@ pub const QWEN3NEXT: Arch = Arch {
         GATED_QKV_BIAS_OPTIONAL,
     ],
     mixing: Mixing::ByPattern(Recurrence::DeltaNeighbours),
-    attention: Attention {
-        gate_in_queries: true,
-        ..Attention::USUAL
-    },
+    attention: Attention { gate_in_queries: true, ..Attention::USUAL },
     rope: RopeRule::PARTIAL,
     experts: ExpertRule {
         width: ExpertWidth::KeyOrShare,
@@ -65,10 +59,7 @@ pub const QWEN35: Arch = Arch {
     ],
     expert_block: &[],
     mixing: Mixing::ByPattern(Recurrence::DeltaTurns),
-    rope: RopeRule {
-        sections: Sections::Alternating,
-        ..RopeRule::PARTIAL
-    },
+    rope: RopeRule { sections: Sections::Alternating, ..RopeRule::PARTIAL },
     scaled: DELTA_SCALES,
     ignored: &[],
     ..QWEN3NEXT

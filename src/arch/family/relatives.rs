@@ -3,27 +3,18 @@
 use super::llama::{self, LLAMA};
 use crate::arch::factors::{ATTENTION_SCALES, DENSE_SCALES};
 use crate::arch::parts::{
-    ATTN_NORM, ATTN_OUT, ATTN_OUT_BIAS, ATTN_OUT_BIAS_OPTIONAL, ENDS, FFN_BIAS_OPTIONAL, FFN_NORM,
-    FFN_NORM_AFTER_ATTN, GATED_FFN, HEAD_NORMS, OUTPUT_OR_TIED, OUTPUT_REQUIRED, PLAIN_FFN, QKV,
-    QKV_BIAS_OPTIONAL, ROPE_FACTORS, ROPE_FACTORS_BY_CONTEXT,
+    ATTN_NORM, ATTN_OUT, ATTN_OUT_BIAS, ATTN_OUT_BIAS_OPTIONAL, ENDS, FFN_BIAS_OPTIONAL, FFN_NORM, FFN_NORM_AFTER_ATTN,
+    GATED_FFN, HEAD_NORMS, OUTPUT_OR_TIED, OUTPUT_REQUIRED, PLAIN_FFN, QKV, QKV_BIAS_OPTIONAL, ROPE_FACTORS,
+    ROPE_FACTORS_BY_CONTEXT,
 };
-use crate::arch::rules::{
-    Alibi, Attention, ExpertRule, FeedForward, QkNorms, RopeLayers, RopeRule,
-};
+use crate::arch::rules::{Alibi, Attention, ExpertRule, FeedForward, QkNorms, RopeLayers, RopeRule};
 use crate::arch::{Arch, Checkpoint, Fixed, HeadDim, KvHeads, Tokenizer};
 use crate::ops::activation::Activation;
 
 /// LLaMA's graph without biases on the output projection and the feed-forward network.
 const RELATIVE: Arch = Arch {
     ends: &[ENDS, OUTPUT_OR_TIED],
-    block: &[
-        ATTN_NORM,
-        QKV,
-        ATTN_OUT,
-        FFN_NORM,
-        GATED_FFN,
-        QKV_BIAS_OPTIONAL,
-    ],
+    block: &[ATTN_NORM, QKV, ATTN_OUT, FFN_NORM, GATED_FFN, QKV_BIAS_OPTIONAL],
     expert_block: &[],
     scaled: ATTENTION_SCALES,
     gradients: false,
@@ -36,18 +27,8 @@ pub const ARCEE: Arch = Arch {
     name: "arcee",
     models: "Arcee AFM",
     ends: &[ENDS, OUTPUT_OR_TIED, ROPE_FACTORS],
-    block: &[
-        ATTN_NORM,
-        QKV,
-        ATTN_OUT,
-        FFN_NORM,
-        PLAIN_FFN,
-        QKV_BIAS_OPTIONAL,
-    ],
-    feed_forward: FeedForward {
-        activation: Activation::SquaredRelu,
-        ..RELATIVE.feed_forward
-    },
+    block: &[ATTN_NORM, QKV, ATTN_OUT, FFN_NORM, PLAIN_FFN, QKV_BIAS_OPTIONAL],
+    feed_forward: FeedForward { activation: Activation::SquaredRelu, ..RELATIVE.feed_forward },
     checkpoints: &[&Checkpoint {
         classes: &["ArceeForCausalLM"],
         activations: &["relu2"],
@@ -63,14 +44,8 @@ pub const BAICHUAN: Arch = Arch {
     name: "baichuan",
     models: "Baichuan 1, Baichuan 2",
     ends: &[ENDS, OUTPUT_REQUIRED],
-    attention: Attention {
-        alibi: Alibi::Layers(40, 8.0),
-        ..Attention::USUAL
-    },
-    rope: RopeRule {
-        layers: RopeLayers::InModelsOf(32),
-        ..RopeRule::ADJACENT
-    },
+    attention: Attention { alibi: Alibi::Layers(40, 8.0), ..Attention::USUAL },
+    rope: RopeRule { layers: RopeLayers::InModelsOf(32), ..RopeRule::ADJACENT },
     ..RELATIVE
 };
 
@@ -93,30 +68,15 @@ pub const DECI: Arch = Arch {
 };
 
 /// `internlm2`.
-pub const INTERNLM2: Arch = Arch {
-    name: "internlm2",
-    models: "InternLM 2, InternLM 3",
-    ends: &[ENDS, OUTPUT_REQUIRED],
-    ..RELATIVE
-};
+pub const INTERNLM2: Arch =
+    Arch { name: "internlm2", models: "InternLM 2, InternLM 3", ends: &[ENDS, OUTPUT_REQUIRED], ..RELATIVE };
 
 /// `maincoder`: norms on every query and key head after RoPE.
 pub const MAINCODER: Arch = Arch {
     name: "maincoder",
     models: "Maincoder",
-    block: &[
-        ATTN_NORM,
-        QKV,
-        HEAD_NORMS,
-        ATTN_OUT,
-        FFN_NORM,
-        GATED_FFN,
-        QKV_BIAS_OPTIONAL,
-    ],
-    attention: Attention {
-        qk_norms: QkNorms::AfterRope,
-        ..Attention::USUAL
-    },
+    block: &[ATTN_NORM, QKV, HEAD_NORMS, ATTN_OUT, FFN_NORM, GATED_FFN, QKV_BIAS_OPTIONAL],
+    attention: Attention { qk_norms: QkNorms::AfterRope, ..Attention::USUAL },
     ..RELATIVE
 };
 
@@ -125,10 +85,7 @@ pub const NANBEIGE: Arch = Arch {
     name: "nanbeige",
     models: "Nanbeige",
     ends: &[ENDS, OUTPUT_OR_TIED, ROPE_FACTORS],
-    rope: RopeRule {
-        partial: true,
-        ..RopeRule::ADJACENT
-    },
+    rope: RopeRule { partial: true, ..RopeRule::ADJACENT },
     scaled: DENSE_SCALES,
     fixed_keys: &[("num_loops", 1)],
     ..RELATIVE
@@ -138,22 +95,10 @@ pub const NANBEIGE: Arch = Arch {
 pub const PANGU: Arch = Arch {
     name: "pangu-embedded",
     models: "openPangu Embedded",
-    block: &[
-        ATTN_NORM,
-        QKV,
-        ATTN_OUT,
-        FFN_NORM,
-        GATED_FFN,
-        QKV_BIAS_OPTIONAL,
-        ATTN_OUT_BIAS,
-    ],
+    block: &[ATTN_NORM, QKV, ATTN_OUT, FFN_NORM, GATED_FFN, QKV_BIAS_OPTIONAL, ATTN_OUT_BIAS],
     rope: RopeRule::HALVES,
     // the graph does not pass them to RoPE
-    ignored: &[
-        "rope_freqs.weight",
-        "rope_factors_long.weight",
-        "rope_factors_short.weight",
-    ],
+    ignored: &["rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"],
     ..RELATIVE
 };
 
@@ -162,16 +107,10 @@ pub const PANGU: Arch = Arch {
 pub const REFACT: Arch = Arch {
     name: "refact",
     models: "Refact 1.6B",
-    attention: Attention {
-        alibi: Alibi::Fixed(8.0),
-        ..Attention::USUAL
-    },
+    attention: Attention { alibi: Alibi::Fixed(8.0), ..Attention::USUAL },
     rope: RopeRule::NONE,
     expert_block: &[ATTN_NORM, QKV, ATTN_OUT, FFN_NORM, QKV_BIAS_OPTIONAL],
-    experts: ExpertRule {
-        unused: true,
-        ..ExpertRule::USUAL
-    },
+    experts: ExpertRule { unused: true, ..ExpertRule::USUAL },
     ignored: &[
         "ffn_gate_inp.weight",
         "ffn_gate_exps.weight",
@@ -190,21 +129,11 @@ pub const REFACT: Arch = Arch {
 pub const SEED_OSS: Arch = Arch {
     name: "seed_oss",
     models: "Seed-OSS",
-    block: &[
-        ATTN_NORM,
-        QKV,
-        ATTN_OUT,
-        FFN_NORM_AFTER_ATTN,
-        GATED_FFN,
-        QKV_BIAS_OPTIONAL,
-    ],
+    block: &[ATTN_NORM, QKV, ATTN_OUT, FFN_NORM_AFTER_ATTN, GATED_FFN, QKV_BIAS_OPTIONAL],
     rope: RopeRule::HALVES,
     checkpoints: &[&Checkpoint {
         classes: &["SeedOssForCausalLM"],
-        names: &[(
-            "post_attention_layernorm.weight",
-            &["post_attention_norm.weight"],
-        )],
+        names: &[("post_attention_layernorm.weight", &["post_attention_norm.weight"])],
         kv_heads: KvHeads::StatedOr(8),
         head_dim: HeadDim::Fixed(128),
         context: 524_288,
@@ -218,10 +147,7 @@ pub const SEED_OSS: Arch = Arch {
 pub const SMOLLM3: Arch = Arch {
     name: "smollm3",
     models: "SmolLM 3",
-    rope: RopeRule {
-        layers: RopeLayers::ButLastOf(4),
-        ..RopeRule::ADJACENT
-    },
+    rope: RopeRule { layers: RopeLayers::ButLastOf(4), ..RopeRule::ADJACENT },
     checkpoints: &[&Checkpoint {
         classes: &["SmolLM3ForCausalLM"],
         activations: &["silu"],
@@ -230,19 +156,11 @@ pub const SMOLLM3: Arch = Arch {
         kv_heads: KvHeads::StatedOr(4),
         context: 32768,
         rope_theta: 2_000_000.0,
-        fixed: &[
-            ("no_rope_layer_interval", Fixed::Number(4.0)),
-            ("use_sliding_window", Fixed::Unset),
-        ],
+        fixed: &[("no_rope_layer_interval", Fixed::Number(4.0)), ("use_sliding_window", Fixed::Unset)],
         ..llama::CHECKPOINT
     }],
     ..RELATIVE
 };
 
 /// `xverse`.
-pub const XVERSE: Arch = Arch {
-    name: "xverse",
-    models: "XVERSE",
-    ends: &[ENDS, OUTPUT_REQUIRED],
-    ..RELATIVE
-};
+pub const XVERSE: Arch = Arch { name: "xverse", models: "XVERSE", ends: &[ENDS, OUTPUT_REQUIRED], ..RELATIVE };

@@ -9,8 +9,8 @@ pub struct Attention {
     pub both_ways: bool,
     /// Whether keys and values come from a narrow vector that all heads share ([`Latent`](crate::arch::Latent)).
     pub latent: bool,
-    /// Whether an indexer chooses the positions that are attended to, `attention.indexer.top_k` of them at most. As long as a
-    /// sequence is no longer than that it chooses all, and trine evaluates no longer ones.
+    /// Whether an indexer chooses the positions that are attended to, `attention.indexer.top_k` of them at most. As
+    /// long as a sequence is no longer than that it chooses all, and trine evaluates no longer ones.
     pub indexed: bool,
     /// Factor on the scores.
     pub scale: ScoreScale,

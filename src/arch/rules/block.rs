@@ -45,8 +45,8 @@ pub enum GateClamp {
     None,
     /// `swiglu_clamp_exp` bounds gate and up of experts before SiLU.
     Before,
-    /// The same key bounds up of experts, and the gate after SiLU; so does `swiglu_clamp_shexp` in dense networks and in the
-    /// expert that all tokens go to.
+    /// The same key bounds up of experts, and the gate after SiLU; so does `swiglu_clamp_shexp` in dense networks and
+    /// in the expert that all tokens go to.
     After,
 }
 
@@ -60,8 +60,8 @@ pub enum Residual {
     Parallel(Sum),
     /// Parallel where the key `use_parallel_residual` is true.
     Key(Sum),
-    /// s n(x) + a for y, s n(y) + f after that, where n is the norm before either half and s the key `residual_scale`: what goes on
-    /// is what the halves see.
+    /// s n(x) + a for y, s n(y) + f after that, where n is the norm before either half and s the key `residual_scale`:
+    /// what goes on is what the halves see.
     Normed,
     /// Parallel in blocks without a norm of the network's own.
     ByNorm(Sum),
@@ -100,8 +100,8 @@ pub struct Output {
     pub scale: LogitScale,
     /// Bound, `cap * tanh(logits / cap)`.
     pub softcap: LogitCap,
-    /// Whether the graph multiplies them by the output matrix's own factor (`output.scale`), which is there beside an NVFP4
-    /// matrix alone. The reference loads it and leaves it where this is false.
+    /// Whether the graph multiplies them by the output matrix's own factor (`output.scale`), which is there beside an
+    /// NVFP4 matrix alone. The reference loads it and leaves it where this is false.
     pub factored: bool,
 }
 

@@ -27,11 +27,11 @@ pub struct ExpertRule {
     pub layers: ExpertLayers,
     /// Factor on the sum of experts and what stands beside them, where something does.
     pub beside: Option<f32>,
-    /// Whether groups of `experts_per_group` experts have a small one in common, which sees what the mixture gives and whose
-    /// output is multiplied by the key `expert_group_scale`.
+    /// Whether groups of `experts_per_group` experts have a small one in common, which sees what the mixture gives and
+    /// whose output is multiplied by the key `expert_group_scale`.
     pub chunks: bool,
-    /// Whether experts see a narrower vector than the residual stream, as wide as the key `expert_latent_length` says where
-    /// that is not 0: a matrix makes it, and another makes the stream's width of the norm of what they give.
+    /// Whether experts see a narrower vector than the residual stream, as wide as the key `expert_latent_length` says
+    /// where that is not 0: a matrix makes it, and another makes the stream's width of the norm of what they give.
     pub latent: bool,
     /// Whether the graph leaves the experts out: the activation alone is the feed-forward network then.
     pub unused: bool,

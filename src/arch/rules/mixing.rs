@@ -11,8 +11,8 @@ pub enum Mixing {
     ByHeads(Recurrence),
     /// The same; a block has either this or a feed-forward network, whose width is 0 then.
     ByHeadsAlone(Recurrence),
-    /// A recurrent layer in blocks that the list `attention.recurrent_layers` names; without it attention in every fourth (every
-    /// eighth beside lightning attention), or as `full_attention_interval` says.
+    /// A recurrent layer in blocks that the list `attention.recurrent_layers` names; without it attention in every
+    /// fourth (every eighth beside lightning attention), or as `full_attention_interval` says.
     ByPattern(Recurrence),
     /// Both in every block: they see the same, and what they give is added up.
     Both(Recurrence),
@@ -37,8 +37,8 @@ pub enum Recurrence {
     Kimi,
     /// The same with decays between 0 and the key `kda.gate_lower_bound`: Ling 3.
     Bounded,
-    /// The same where the file has that key, and as [`Recurrence::Kimi`] where it has not: the factors of the decays are
-    /// negative in either case. Kimi K3.
+    /// The same where the file has that key, and as [`Recurrence::Kimi`] where it has not: the factors of the decays
+    /// are negative in either case. Kimi K3.
     BoundedByRate,
     /// Linear attention whose past decays by the head and the layer: MiniMax 01.
     Lightning,

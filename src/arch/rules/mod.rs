@@ -10,12 +10,10 @@ mod position;
 
 pub use attention::{Alibi, Attention, QkNorms, ScoreCap, ScoreScale, Temperature};
 pub use block::{
-    EmbeddingScale, FeedForward, GateClamp, LogitCap, LogitScale, NormKind, Output, Residual,
-    ResidualScale, Sum,
+    EmbeddingScale, FeedForward, GateClamp, LogitCap, LogitScale, NormKind, Output, Residual, ResidualScale, Sum,
 };
 pub use experts::{ExpertLayers, ExpertRule, ExpertWidth, GatingRule, Normalize, SharedWidth};
 pub use mixing::{Mixing, Recurrence};
 pub use position::{
-    RopeLayers, RopeRule, Sections, WindowBase, WindowRope, WindowRule, WindowScaling, WindowSize,
-    YarnLog,
+    RopeLayers, RopeRule, Sections, WindowBase, WindowRope, WindowRule, WindowScaling, WindowSize, YarnLog,
 };

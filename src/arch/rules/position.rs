@@ -85,8 +85,8 @@ pub struct WindowRule {
     pub size: WindowSize,
     /// Whether it begins at a multiple of its size instead of moving with the query.
     pub chunked: bool,
-    /// Every so many layers one sees everything, where the key `attention.sliding_window_pattern` does not say otherwise;
-    /// 1: none has a window without the key.
+    /// Every so many layers one sees everything, where the key `attention.sliding_window_pattern` does not say
+    /// otherwise; 1: none has a window without the key.
     pub period: u32,
     /// Whether that layer is the first of so many instead of the last.
     pub global_first: bool,
@@ -156,62 +156,34 @@ impl RopeRule {
     };
 
     /// Neighbours of whole heads in all layers.
-    pub const ADJACENT: RopeRule = RopeRule {
-        pairing: Pairing::Adjacent,
-        ..RopeRule::HALVES
-    };
+    pub const ADJACENT: RopeRule = RopeRule { pairing: Pairing::Adjacent, ..RopeRule::HALVES };
 
     /// None at all.
-    pub const NONE: RopeRule = RopeRule {
-        partial: true,
-        layers: RopeLayers::None,
-        ..RopeRule::HALVES
-    };
+    pub const NONE: RopeRule = RopeRule { partial: true, layers: RopeLayers::None, ..RopeRule::HALVES };
 
     /// Halves of some elements of a head.
-    pub const PARTIAL: RopeRule = RopeRule {
-        partial: true,
-        ..RopeRule::HALVES
-    };
+    pub const PARTIAL: RopeRule = RopeRule { partial: true, ..RopeRule::HALVES };
 }
 
 impl WindowRope {
     /// As in the other layers.
-    pub const SAME: WindowRope = WindowRope {
-        base: WindowBase::Same,
-        scaling: WindowScaling::Same,
-        own_dimensions: false,
-    };
+    pub const SAME: WindowRope =
+        WindowRope { base: WindowBase::Same, scaling: WindowScaling::Same, own_dimensions: false };
 
     /// The same with a base that the file may give.
-    pub const KEYED: WindowRope = WindowRope {
-        base: WindowBase::Key,
-        ..WindowRope::SAME
-    };
+    pub const KEYED: WindowRope = WindowRope { base: WindowBase::Key, ..WindowRope::SAME };
 
     /// The same base, and positions that are not scaled.
-    pub const UNSCALED: WindowRope = WindowRope {
-        scaling: WindowScaling::None,
-        ..WindowRope::SAME
-    };
+    pub const UNSCALED: WindowRope = WindowRope { scaling: WindowScaling::None, ..WindowRope::SAME };
 
     /// A base of their own, 10000 where the file says nothing, and positions that are not scaled.
-    pub const OWN: WindowRope = WindowRope {
-        base: WindowBase::KeyOr(10000.0),
-        scaling: WindowScaling::FactorOnly,
-        own_dimensions: false,
-    };
+    pub const OWN: WindowRope =
+        WindowRope { base: WindowBase::KeyOr(10000.0), scaling: WindowScaling::FactorOnly, own_dimensions: false };
 }
 
 impl WindowRule {
     /// A window of the file's size that moves with the query, RoPE as in the other layers.
     pub const fn every(period: u32) -> WindowRule {
-        WindowRule {
-            size: WindowSize::Key,
-            chunked: false,
-            period,
-            global_first: false,
-            rope: WindowRope::SAME,
-        }
+        WindowRule { size: WindowSize::Key, chunked: false, period, global_first: false, rope: WindowRope::SAME }
     }
 }

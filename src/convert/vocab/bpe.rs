@@ -27,16 +27,10 @@ pub(super) fn ids(tokenizer: &Json) -> Result<Vec<(String, u64)>, ConvertError> 
         // files from before 2020 have no type
         Some("BPE") | None => {}
         Some(other) => {
-            return Err(wrong(
-                FILE,
-                format!("its model is of type {other}; BPE is what can be converted"),
-            ));
+            return Err(wrong(FILE, format!("its model is of type {other}; BPE is what can be converted")));
         }
     }
-    let vocab = model
-        .get("vocab")
-        .and_then(Json::as_object)
-        .ok_or_else(|| wrong(FILE, "has no object model.vocab"))?;
+    let vocab = model.get("vocab").and_then(Json::as_object).ok_or_else(|| wrong(FILE, "has no object model.vocab"))?;
     vocab
         .iter()
         .map(|(token, id)| match id.as_u64() {
@@ -54,25 +48,14 @@ pub(super) fn added(
     base: &[(String, u64)],
 ) -> Result<BTreeMap<String, Added>, ConvertError> {
     let mut all = BTreeMap::new();
-    let flag = |entry: &Json, key: &str, default| {
-        entry.get(key).and_then(Json::as_bool).unwrap_or(default)
-    };
+    let flag = |entry: &Json, key: &str, default| entry.get(key).and_then(Json::as_bool).unwrap_or(default);
     let list = tokenizer.get("added_tokens").and_then(Json::as_array);
     for entry in list.into_iter().flatten() {
-        let (Some(id), Some(content)) = (entry.get("id").and_then(Json::as_u64), content(entry))
-        else {
-            return Err(wrong(
-                FILE,
-                format!("added token {entry} has no id or no content"),
-            ));
+        let (Some(id), Some(content)) = (entry.get("id").and_then(Json::as_u64), content(entry)) else {
+            return Err(wrong(FILE, format!("added token {entry} has no id or no content")));
         };
         let special = flag(entry, "special", false);
-        let added = Added {
-            id,
-            content: content.to_owned(),
-            special,
-            normalized: flag(entry, "normalized", !special),
-        };
+        let added = Added { id, content: content.to_owned(), special, normalized: flag(entry, "normalized", !special) };
         all.insert(content.to_owned(), added);
     }
     let decoder = config.get("added_tokens_decoder").and_then(Json::as_object);
@@ -99,12 +82,7 @@ pub(super) fn added(
         if let Some((_, id)) = base.iter().find(|(t, _)| t == named) {
             all.insert(
                 named.to_owned(),
-                Added {
-                    id: *id,
-                    content: named.to_owned(),
-                    special: true,
-                    normalized: false,
-                },
+                Added { id: *id, content: named.to_owned(), special: true, normalized: false },
             );
         }
     }
@@ -112,10 +90,7 @@ pub(super) fn added(
 }
 
 pub(super) fn outside(token: &str, id: u64, n_vocab: u32) -> ConvertError {
-    wrong(
-        FILE,
-        format!("token '{token}' has id {id}, and config.json says vocab_size {n_vocab}"),
-    )
+    wrong(FILE, format!("token '{token}' has id {id}, and config.json says vocab_size {n_vocab}"))
 }
 
 /// The vocabulary, padded to `n_vocab`, and with `probe` the tokenizer's probe.
@@ -154,9 +129,7 @@ pub(super) fn vocab(
         };
         let mut text = token.to_owned();
         if !entry.normalized {
-            text = texts
-                .next()
-                .ok_or_else(|| wrong(FILE, "its tokenizer left tokens out"))?;
+            text = texts.next().ok_or_else(|| wrong(FILE, "its tokenizer left tokens out"))?;
         }
         if entry.special || looks_special(&text) {
             v.push(text, Kind::Control);
@@ -169,10 +142,7 @@ pub(super) fn vocab(
 
 /// Both halves of every merge, in order.
 pub(super) fn merge_pairs(tokenizer: &Json) -> Result<Vec<[String; 2]>, ConvertError> {
-    let merges = tokenizer
-        .get("model")
-        .and_then(|m| m.get("merges"))
-        .and_then(Json::as_array);
+    let merges = tokenizer.get("model").and_then(|m| m.get("merges")).and_then(Json::as_array);
     let merges = merges.ok_or_else(|| wrong(FILE, "has no list model.merges"))?;
     let pair = |merge: &Json| match merge {
         Json::String(s) => s.split_once(' ').map(|(a, b)| [a.to_owned(), b.to_owned()]),
@@ -182,17 +152,11 @@ pub(super) fn merge_pairs(tokenizer: &Json) -> Result<Vec<[String; 2]>, ConvertE
         },
         _ => None,
     };
-    merges
-        .iter()
-        .map(|m| pair(m).ok_or_else(|| wrong(FILE, format!("merge {m} is not two texts"))))
-        .collect()
+    merges.iter().map(|m| pair(m).ok_or_else(|| wrong(FILE, format!("merge {m} is not two texts")))).collect()
 }
 
 /// The merges as GGUF writes them: halves joined by a space, spaces within as `Ġ`.
 pub(super) fn merges(tokenizer: &Json) -> Result<Vec<String>, ConvertError> {
     let pairs = merge_pairs(tokenizer)?;
-    Ok(pairs
-        .into_iter()
-        .map(|p| p.map(|half| half.replace(' ', "\u{120}")).join(" "))
-        .collect())
+    Ok(pairs.into_iter().map(|p| p.map(|half| half.replace(' ', "\u{120}")).join(" ")).collect())
 }

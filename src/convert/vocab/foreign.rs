@@ -30,17 +30,13 @@ pub(super) fn ask(
     tokens: &[&str],
     probe: bool,
 ) -> Result<Answer, ConvertError> {
-    let mut request = json!({ "tokens": tokens, "probe": probe })
-        .to_string()
-        .into_bytes();
+    let mut request = json!({ "tokens": tokens, "probe": probe }).to_string().into_bytes();
     request.push(b'\n');
     request.extend_from_slice(file);
     let limits = Limits::of(request.len());
     let stopped = |why: Failure| wrong(FILE, format!("its tokenizer was stopped: {why}"));
     let reply = match elsewhere {
-        Some(other) => other
-            .run(Job::Tokenizer, &request, limits)
-            .map_err(stopped)?,
+        Some(other) => other.run(Job::Tokenizer, &request, limits).map_err(stopped)?,
         None => answer(&request),
     };
     let reply: Json = serde_json::from_slice(&reply).unwrap_or(Json::Null);
@@ -49,16 +45,9 @@ pub(super) fn ask(
         return Err(wrong(FILE, why));
     }
     let texts = reply.get("texts").and_then(Json::as_array);
-    let texts = texts.map(|all| {
-        all.iter()
-            .filter_map(|t| Some(t.as_str()?.to_owned()))
-            .collect()
-    });
+    let texts = texts.map(|all| all.iter().filter_map(|t| Some(t.as_str()?.to_owned())).collect());
     match texts {
-        Some(texts) => Ok(Answer {
-            texts,
-            probe: text("probe"),
-        }),
+        Some(texts) => Ok(Answer { texts, probe: text("probe") }),
         None => Err(stopped(Failure::Broken("there is no answer".to_owned()))),
     }
 }
@@ -75,16 +64,11 @@ pub fn answer(request: &[u8]) -> Vec<u8> {
 }
 
 fn look(request: &[u8]) -> Result<Json, String> {
-    let line = request
-        .iter()
-        .position(|&b| b == b'\n')
-        .unwrap_or(request.len());
-    let (asked, file) = (
-        &request[..line],
-        request.get(line + 1..).unwrap_or_default(),
-    );
+    let line = request.iter().position(|&b| b == b'\n').unwrap_or(request.len());
+    let (asked, file) = (&request[..line], request.get(line + 1..).unwrap_or_default());
     let asked: Json = serde_json::from_slice(asked).map_err(|e| e.to_string())?;
-    // Read as text, for which the library brings a compiled reader: `from_bytes` is generic and would compile all of it again here.
+    // Read as text, for which the library brings a compiled reader: `from_bytes` is generic and would compile all of it
+    // again here.
     let tokenizer: Tokenizer = std::str::from_utf8(file)
         .map_err(|e| format!("is no tokenizer: {e}"))?
         .parse()
@@ -92,17 +76,13 @@ fn look(request: &[u8]) -> Result<Json, String> {
     let mut texts = Vec::new();
     let tokens = asked.get("tokens").and_then(Json::as_array);
     for token in tokens.into_iter().flatten().filter_map(Json::as_str) {
-        let round_trip = tokenizer
-            .encode(token, false)
-            .and_then(|e| tokenizer.decode(e.get_ids(), false));
+        let round_trip = tokenizer.encode(token, false).and_then(|e| tokenizer.decode(e.get_ids(), false));
         let text = round_trip.map_err(|e| format!("cannot encode its own token '{token}': {e}"))?;
         texts.push(text);
     }
     let mut reply = json!({ "texts": texts });
     if asked.get("probe").and_then(Json::as_bool) == Some(true) {
-        let encoding = tokenizer
-            .encode(PROBE, true)
-            .map_err(|e| format!("cannot encode a text: {e}"))?;
+        let encoding = tokenizer.encode(PROBE, true).map_err(|e| format!("cannot encode a text: {e}"))?;
         let hash = Sha256::digest(format!("{:?}", encoding.get_ids()));
         let hash: String = hash.iter().map(|b| format!("{b:02x}")).collect();
         reply["probe"] = Json::String(hash);

@@ -56,10 +56,7 @@ pub(super) struct TokenizerFiles {
 pub(super) type Keys = Vec<(String, Value)>;
 
 pub(super) fn wrong(file: &'static str, what: impl Into<String>) -> ConvertError {
-    ConvertError::Tokenizer {
-        file,
-        what: what.into(),
-    }
+    ConvertError::Tokenizer { file, what: what.into() }
 }
 
 /// All keys, in the order of the reference converter.
@@ -97,7 +94,8 @@ pub(super) fn convert(
                 Ok(model) => Some(model),
                 // Llama 3 ships its merges in another format under this name
                 Err(what) if files.tokenizer.is_some() => {
-                    notes.push(format!("tokenizer.model is not a SentencePiece model ({what}); tokenizer.json is used"));
+                    notes
+                        .push(format!("tokenizer.model is not a SentencePiece model ({what}); tokenizer.json is used"));
                     None
                 }
                 Err(what) => return Err(wrong("tokenizer.model", what)),
@@ -143,10 +141,7 @@ pub(super) fn convert(
     let kinds = vocab.kinds.iter().map(|k| *k as i32).collect();
     set("token_type", Value::Array(Array::I32(kinds)));
     if !merges.is_empty() {
-        set(
-            "merges",
-            Value::Array(Array::Str(merges.into_iter().collect())),
-        );
+        set("merges", Value::Array(Array::Str(merges.into_iter().collect())));
     }
     let n_tokens = (name == "llama").then_some(vocab.tokens.len() as u64);
     keys.extend(special::keys(folder, &files, h, n_tokens)?);
@@ -165,10 +160,7 @@ pub(super) fn convert(
         SpacePrefix::Config | SpacePrefix::Tokenizer => space_prefix,
     };
     if let Some(prefix) = prefix {
-        keys.push((
-            "tokenizer.ggml.add_space_prefix".into(),
-            Value::Bool(prefix),
-        ));
+        keys.push(("tokenizer.ggml.add_space_prefix".into(), Value::Bool(prefix)));
     }
     Ok(keys)
 }

@@ -62,11 +62,7 @@ const SHAPES: &[(&[&str], bool, &str)] = &[
     (&[llama3!("{1,3}"), "bytes"], true, "llama-bpe"),
     (&[llama3!("{1,3}"), "bytes"], false, "smaug-bpe"),
     (&[llama3!(""), "bytes"], false, "qwen2"),
-    (
-        &[cased!(concat!(contractions!(), "?"), "{1,3}"), "bytes"],
-        false,
-        "gpt-4o",
-    ),
+    (&[cased!(concat!(contractions!(), "?"), "{1,3}"), "bytes"], false, "gpt-4o"),
     (&[cased!("", ""), "bytes"], true, "tekken"),
 ];
 
@@ -81,29 +77,15 @@ fn known(probe: &str) -> Option<&'static str> {
 ///
 /// # Errors
 /// A pre-tokenizer that neither the table nor the shapes know.
-pub(super) fn detect(
-    probe: String,
-    tokenizer: &Json,
-    notes: &mut Vec<String>,
-) -> Result<String, ConvertError> {
+pub(super) fn detect(probe: String, tokenizer: &Json, notes: &mut Vec<String>) -> Result<String, ConvertError> {
     if let Some(name) = known(&probe) {
         notes.push(format!("pre-tokenizer {name}, known by its probe"));
         return Ok((*name).to_owned());
     }
-    let steps = steps(tokenizer.get("pre_tokenizer").unwrap_or(&Json::Null)).map_err(|what| {
-        ConvertError::UnknownPre {
-            probe: probe.clone(),
-            what,
-        }
-    })?;
-    let whole = tokenizer
-        .get("model")
-        .and_then(|m| m.get("ignore_merges"))
-        .and_then(Json::as_bool)
-        .unwrap_or(false);
-    let shape = SHAPES
-        .iter()
-        .find(|(s, w, _)| *w == whole && s.iter().eq(&steps));
+    let steps = steps(tokenizer.get("pre_tokenizer").unwrap_or(&Json::Null))
+        .map_err(|what| ConvertError::UnknownPre { probe: probe.clone(), what })?;
+    let whole = tokenizer.get("model").and_then(|m| m.get("ignore_merges")).and_then(Json::as_bool).unwrap_or(false);
+    let shape = SHAPES.iter().find(|(s, w, _)| *w == whole && s.iter().eq(&steps));
     match shape {
         Some((.., name)) => {
             notes.push(format!("pre-tokenizer {name}, by its regular expressions"));
@@ -111,11 +93,7 @@ pub(super) fn detect(
         }
         None => Err(ConvertError::UnknownPre {
             probe,
-            what: format!(
-                "its steps are {}{}",
-                steps.join(", then "),
-                if whole { ", ignoring merges" } else { "" }
-            ),
+            what: format!("its steps are {}{}", steps.join(", then "), if whole { ", ignoring merges" } else { "" }),
         }),
     }
 }
@@ -127,35 +105,17 @@ fn steps(pre: &Json) -> Result<Vec<String>, String> {
     match text("type") {
         Some("Sequence") => {
             let list = pre.get("pretokenizers").and_then(Json::as_array);
-            let all = list
-                .into_iter()
-                .flatten()
-                .map(steps)
-                .collect::<Result<Vec<_>, _>>()?;
+            let all = list.into_iter().flatten().map(steps).collect::<Result<Vec<_>, _>>()?;
             Ok(all.concat())
         }
         Some("ByteLevel") if flag("add_prefix_space", true) => {
             Err("its ByteLevel adds a space before every text".into())
         }
-        Some("ByteLevel") => Ok(vec![
-            if flag("use_regex", true) {
-                "gpt-2"
-            } else {
-                "bytes"
-            }
-            .to_owned(),
-        ]),
+        Some("ByteLevel") => Ok(vec![if flag("use_regex", true) { "gpt-2" } else { "bytes" }.to_owned()]),
         Some("Digits") if flag("individual_digits", false) => Ok(vec!["digits".into()]),
         Some("Split") if text("behavior") == Some("Isolated") && !flag("invert", false) => {
-            let pattern = pre
-                .get("pattern")
-                .and_then(|p| p.get("Regex"))
-                .and_then(Json::as_str);
-            Ok(vec![
-                pattern
-                    .ok_or("a Split has no regular expression")?
-                    .to_owned(),
-            ])
+            let pattern = pre.get("pattern").and_then(|p| p.get("Regex")).and_then(Json::as_str);
+            Ok(vec![pattern.ok_or("a Split has no regular expression")?.to_owned()])
         }
         Some(other) => Err(format!("its step {other} has no counterpart")),
         None => Err("there is none".into()),
@@ -170,14 +130,8 @@ mod tests {
 
     #[test]
     fn the_probe_is_the_text_that_the_hashes_are_of() {
-        let hash: String = Sha256::digest(PROBE)
-            .iter()
-            .map(|b| format!("{b:02x}"))
-            .collect();
-        assert_eq!(
-            hash,
-            "a36179c1e2b1cfcfbfad1dc779addad2ffc778201e4cf0d538bddeafa2c526da"
-        );
+        let hash: String = Sha256::digest(PROBE).iter().map(|b| format!("{b:02x}")).collect();
+        assert_eq!(hash, "a36179c1e2b1cfcfbfad1dc779addad2ffc778201e4cf0d538bddeafa2c526da");
     }
 
     #[test]
@@ -190,18 +144,11 @@ mod tests {
     #[test]
     fn steps_are_named() {
         let json = |s: &str| steps(&serde_json::from_str(s).unwrap());
-        assert_eq!(
-            json(r#"{"type":"ByteLevel","add_prefix_space":false}"#).unwrap(),
-            ["gpt-2"]
-        );
+        assert_eq!(json(r#"{"type":"ByteLevel","add_prefix_space":false}"#).unwrap(), ["gpt-2"]);
         let two = r#"{"type":"Sequence","pretokenizers":[{"type":"Digits","individual_digits":true},
             {"type":"ByteLevel","add_prefix_space":false,"use_regex":true}]}"#;
         assert_eq!(json(two).unwrap(), ["digits", "gpt-2"]);
-        assert!(
-            json(r#"{"type":"Whitespace"}"#)
-                .unwrap_err()
-                .contains("Whitespace")
-        );
+        assert!(json(r#"{"type":"Whitespace"}"#).unwrap_err().contains("Whitespace"));
         assert!(json("null").is_err());
     }
 }

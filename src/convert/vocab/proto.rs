@@ -57,9 +57,8 @@ fn varint(bytes: &mut &[u8]) -> Result<u64, String> {
 
 fn take<'a>(bytes: &mut &'a [u8], n: u64) -> Result<&'a [u8], String> {
     let n = usize::try_from(n).unwrap_or(usize::MAX);
-    let (taken, rest) = bytes
-        .split_at_checked(n)
-        .ok_or_else(|| format!("a field of {n} bytes reaches past the end"))?;
+    let (taken, rest) =
+        bytes.split_at_checked(n).ok_or_else(|| format!("a field of {n} bytes reaches past the end"))?;
     *bytes = rest;
     Ok(taken)
 }
@@ -90,11 +89,7 @@ fn field<'a>(bytes: &mut &'a [u8]) -> Result<(u64, Field<'a>), String> {
 /// # Errors
 /// What is not a SentencePiece model, in a few words.
 pub(in super::super) fn parse(mut bytes: &[u8]) -> Result<Model, String> {
-    let mut model = Model {
-        pieces: Vec::new(),
-        model_type: 1,
-        add_dummy_prefix: true,
-    };
+    let mut model = Model { pieces: Vec::new(), model_type: 1, add_dummy_prefix: true };
     while !bytes.is_empty() {
         match field(&mut bytes)? {
             (1, Field::Bytes(b)) => {
@@ -128,11 +123,7 @@ pub(in super::super) fn parse(mut bytes: &[u8]) -> Result<Model, String> {
 }
 
 fn piece(mut bytes: &[u8]) -> Result<Piece, String> {
-    let mut piece = Piece {
-        text: Vec::new(),
-        score: 0.0,
-        kind: Kind::Normal,
-    };
+    let mut piece = Piece { text: Vec::new(), score: 0.0, kind: Kind::Normal };
     while !bytes.is_empty() {
         match field(&mut bytes)? {
             (1, Field::Bytes(b)) => piece.text = b.to_vec(),
@@ -174,27 +165,10 @@ mod tests {
     #[test]
     fn pieces_scores_and_flags() {
         let m = parse(&sample()).unwrap();
-        assert_eq!(
-            m.pieces[0],
-            Piece {
-                text: b"ab".to_vec(),
-                score: -1.0,
-                kind: Kind::Normal
-            }
-        );
-        assert_eq!(
-            m.pieces[1],
-            Piece {
-                text: b"<s>".to_vec(),
-                score: 0.0,
-                kind: Kind::Control
-            }
-        );
+        assert_eq!(m.pieces[0], Piece { text: b"ab".to_vec(), score: -1.0, kind: Kind::Normal });
+        assert_eq!(m.pieces[1], Piece { text: b"<s>".to_vec(), score: 0.0, kind: Kind::Control });
         assert_eq!((m.model_type, m.add_dummy_prefix), (2, false));
-        assert_eq!(
-            (m.space_prefix(None), m.space_prefix(Some(true))),
-            (Some(false), None)
-        );
+        assert_eq!((m.space_prefix(None), m.space_prefix(Some(true))), (Some(false), None));
     }
 
     #[test]
@@ -209,16 +183,8 @@ mod tests {
             }
         }
         assert_eq!(parse(&[]).unwrap_err(), "it has no pieces");
-        assert!(
-            parse(&[0x0a, 0xff, 0xff, 0xff, 0xff, 0x0f])
-                .unwrap_err()
-                .contains("past the end")
-        );
-        assert!(
-            parse(&[0xff; 20])
-                .unwrap_err()
-                .contains("more than 10 bytes")
-        );
+        assert!(parse(&[0x0a, 0xff, 0xff, 0xff, 0xff, 0x0f]).unwrap_err().contains("past the end"));
+        assert!(parse(&[0xff; 20]).unwrap_err().contains("more than 10 bytes"));
         assert!(parse(b"IQ== 0\nIg== 1\n").is_err());
     }
 }

@@ -72,15 +72,10 @@ pub(super) fn keys(
     if let Some(config) = &s.config {
         template = config.get("chat_template").cloned();
         let empty = Vec::new();
-        let added = files
-            .tokenizer
-            .as_ref()
-            .and_then(|t| t.get("added_tokens")?.as_array());
+        let added = files.tokenizer.as_ref().and_then(|t| t.get("added_tokens")?.as_array());
         let added = added.unwrap_or(&empty);
         for &kind in &s.kinds {
-            if let Some(add) = config
-                .get(&format!("add_{kind}_token"))
-                .and_then(Json::as_bool)
+            if let Some(add) = config.get(&format!("add_{kind}_token")).and_then(Json::as_bool)
                 && s.adds.iter().all(|(k, _)| *k != kind)
             {
                 s.adds.push((kind, add));
@@ -169,10 +164,7 @@ impl Special {
         }
         let known = self.config.is_some();
         let single = std::slice::from_ref(post);
-        let processors = post
-            .get("processors")
-            .and_then(Json::as_array)
-            .map_or(single, Vec::as_slice);
+        let processors = post.get("processors").and_then(Json::as_array).map_or(single, Vec::as_slice);
         for p in processors {
             match p.get("type").and_then(Json::as_str) {
                 Some("ByteLevel") => {
@@ -183,9 +175,7 @@ impl Special {
                     }
                 }
                 Some("RobertaProcessing") => {
-                    ["bos", "eos", "sep"]
-                        .into_iter()
-                        .for_each(|k| self.add(k, true));
+                    ["bos", "eos", "sep"].into_iter().for_each(|k| self.add(k, true));
                     let first = |key: &str| p.get(key)?.get(0)?.as_str().map(str::to_owned);
                     if cls.is_none() && known {
                         cls = first("cls").or(bos.clone());
@@ -197,20 +187,9 @@ impl Special {
                     }
                 }
                 Some("TemplateProcessing") => {
-                    let list = |key: &str| {
-                        p.get(key)
-                            .and_then(Json::as_array)
-                            .map_or(&[][..], Vec::as_slice)
-                    };
-                    let token = |e: Option<&Json>| {
-                        e?.get("SpecialToken")?
-                            .get("id")?
-                            .as_str()
-                            .map(str::to_owned)
-                    };
-                    let sequence = |e: Option<&Json>| {
-                        e?.get("Sequence")?.get("id")?.as_str().map(str::to_owned)
-                    };
+                    let list = |key: &str| p.get(key).and_then(Json::as_array).map_or(&[][..], Vec::as_slice);
+                    let token = |e: Option<&Json>| e?.get("SpecialToken")?.get("id")?.as_str().map(str::to_owned);
+                    let sequence = |e: Option<&Json>| e?.get("Sequence")?.get("id")?.as_str().map(str::to_owned);
                     let (one, mut pair) = (list("single"), list("pair"));
                     let (mut first, mut last) = (None, None);
                     if one.len() > 1 {
@@ -255,15 +234,12 @@ impl Special {
                     if last.is_some() && token(pair.last()) == last {
                         pair = &pair[..pair.len() - 1];
                     }
-                    let inner = pair
-                        .get(1..pair.len().saturating_sub(1))
-                        .unwrap_or_default();
+                    let inner = pair.get(1..pair.len().saturating_sub(1)).unwrap_or_default();
                     if sequence(pair.first()).as_deref() == Some("A")
                         && sequence(pair.last()).as_deref() == Some("B")
                         && !inner.is_empty()
                     {
-                        let separates =
-                            |t: &Option<String>| t.is_some() && (*t == sep || *t == eos);
+                        let separates = |t: &Option<String>| t.is_some() && (*t == sep || *t == eos);
                         let mut add = separates(&token(inner.first())) && last.is_none();
                         add |= inner.len() == 2 && separates(&token(inner.get(1)));
                         self.add("sep", add);
@@ -301,9 +277,7 @@ fn other_template(folder: &Folder) -> Result<Option<Json>, ConvertError> {
         names.sort();
         let mut all = vec![serde_json::json!({"name": "default", "template": default})];
         for name in names {
-            let template = folder
-                .read(&format!("additional_chat_templates/{name}"))?
-                .unwrap_or_default();
+            let template = folder.read(&format!("additional_chat_templates/{name}"))?.unwrap_or_default();
             let name = name.trim_end_matches(".jinja");
             all.push(serde_json::json!({"name": name, "template": text(template)}));
         }
@@ -328,10 +302,7 @@ fn templates(template: Json) -> Vec<(String, Value)> {
         let (Some(name), Some(template)) = (text("name"), text("template")) else {
             continue;
         };
-        let name: String = name
-            .chars()
-            .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
-            .collect();
+        let name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
         if name == "default" {
             default = Some(template);
         } else if !name.is_empty() {

@@ -24,10 +24,7 @@ pub(super) fn vocab(
 ) -> Result<Vocab, ConvertError> {
     let n = n_vocab as usize;
     if model.model_type != 2 {
-        notes.push(
-            "tokenizer.model is not of type BPE; GGUF's 'llama' tokenizer joins pieces by score"
-                .into(),
-        );
+        notes.push("tokenizer.model is not of type BPE; GGUF's 'llama' tokenizer joins pieces by score".into());
     }
     if model.pieces.len() > n {
         notes.push(format!(
@@ -38,11 +35,7 @@ pub(super) fn vocab(
     let mut v = Vocab::default();
     for p in model.pieces.iter().take(n) {
         // the reference knows user-defined tokens only from the other files
-        let kind = if p.kind == Kind::UserDefined {
-            Kind::Normal
-        } else {
-            p.kind
-        };
+        let kind = if p.kind == Kind::UserDefined { Kind::Normal } else { p.kind };
         v.push(p.text.clone(), kind);
         v.scores.push(p.score);
     }
@@ -51,9 +44,7 @@ pub(super) fn vocab(
         v.scores.push(-10000.0);
     }
     for (token, id) in added.iter().filter_map(Json::as_object).flatten() {
-        let id = id
-            .as_u64()
-            .ok_or_else(|| wrong("added_tokens.json", format!("the id of '{token}' is {id}")))?;
+        let id = id.as_u64().ok_or_else(|| wrong("added_tokens.json", format!("the id of '{token}' is {id}")))?;
         put(&mut v, id, token.clone(), Kind::UserDefined, notes);
     }
     let decoder = files.config.get("added_tokens_decoder");
@@ -70,12 +61,8 @@ pub(super) fn vocab(
     let listed = files.tokenizer.as_ref().filter(|_| phi);
     let listed = listed.and_then(|t| t.get("added_tokens")?.as_array());
     for entry in listed.into_iter().flatten() {
-        let (Some(id), Some(token)) = (entry.get("id").and_then(Json::as_u64), content(entry))
-        else {
-            return Err(wrong(
-                "tokenizer.json",
-                format!("added token {entry} has no id or no content"),
-            ));
+        let (Some(id), Some(token)) = (entry.get("id").and_then(Json::as_u64), content(entry)) else {
+            return Err(wrong("tokenizer.json", format!("added token {entry} has no id or no content")));
         };
         put_added(&mut v, id, token, entry, phi, notes);
     }
@@ -83,14 +70,7 @@ pub(super) fn vocab(
 }
 
 /// Puts a token in its place that its entry may call special.
-fn put_added(
-    v: &mut Vocab,
-    id: u64,
-    token: &str,
-    entry: &Json,
-    as_it_is: bool,
-    notes: &mut Vec<String>,
-) {
+fn put_added(v: &mut Vocab, id: u64, token: &str, entry: &Json, as_it_is: bool, notes: &mut Vec<String>) {
     let special = entry.get("special").and_then(Json::as_bool) == Some(true);
     let (text, kind) = match special || (!as_it_is && looks_special(token)) {
         true => (token.to_owned(), Kind::Control),
@@ -103,10 +83,7 @@ fn put_added(
 fn put(v: &mut Vocab, id: u64, token: String, kind: Kind, notes: &mut Vec<String>) {
     let i = usize::try_from(id).unwrap_or(usize::MAX);
     if i >= v.tokens.len() {
-        notes.push(format!(
-            "token '{token}' has id {id}, past the {} of the model: left out",
-            v.tokens.len()
-        ));
+        notes.push(format!("token '{token}' has id {id}, past the {} of the model: left out", v.tokens.len()));
         return;
     }
     v.tokens[i] = token.into_bytes();
@@ -117,8 +94,7 @@ fn put(v: &mut Vocab, id: u64, token: String, kind: Kind, notes: &mut Vec<String
 /// Whether `tokenizer.json` holds a SentencePiece vocabulary that was rewritten as merges.
 pub(super) fn is_spm_like(tokenizer: &Json) -> bool {
     let model = |key: &str| tokenizer.get("model").and_then(|m| m.get(key));
-    model("type").and_then(Json::as_str) == Some("BPE")
-        && model("byte_fallback").and_then(Json::as_bool) == Some(true)
+    model("type").and_then(Json::as_str) == Some("BPE") && model("byte_fallback").and_then(Json::as_bool) == Some(true)
 }
 
 /// Whether texts get a leading space, where that is not the default.
@@ -130,15 +106,12 @@ pub(super) fn json_space_prefix(tokenizer: &Json, stated: Option<bool>) -> Optio
                 list.is_some_and(|l| l.iter().any(|n| any(n, wanted)))
             })
     }
-    let says =
-        |node: &Json, key: &str, value: &str| node.get(key).and_then(Json::as_str) == Some(value);
-    let prepends = tokenizer
-        .get("normalizer")
-        .is_some_and(|n| any(n, &|n| says(n, "type", "Prepend")));
+    let says = |node: &Json, key: &str, value: &str| node.get(key).and_then(Json::as_str) == Some(value);
+    let prepends = tokenizer.get("normalizer").is_some_and(|n| any(n, &|n| says(n, "type", "Prepend")));
     let metaspace = tokenizer.get("pre_tokenizer").is_some_and(|p| {
         any(p, &|p| {
-            let never = says(p, "prepend_scheme", "never")
-                || p.get("add_prefix_space").and_then(Json::as_bool) == Some(false);
+            let never =
+                says(p, "prepend_scheme", "never") || p.get("add_prefix_space").and_then(Json::as_bool) == Some(false);
             says(p, "type", "Metaspace") && !never
         })
     });
@@ -147,28 +120,19 @@ pub(super) fn json_space_prefix(tokenizer: &Json, stated: Option<bool>) -> Optio
 
 /// The same from `tokenizer.json`. A piece's score is minus the rank of the first merge that makes it,
 /// so that pieces join in the order of the merges.
-pub(super) fn vocab_of_json(
-    tokenizer: &Json,
-    config: &Json,
-    n_vocab: u32,
-) -> Result<Vocab, ConvertError> {
+pub(super) fn vocab_of_json(tokenizer: &Json, config: &Json, n_vocab: u32) -> Result<Vocab, ConvertError> {
     let base = bpe::ids(tokenizer)?;
     let added = bpe::added(tokenizer, config, &base)?;
     let mut ranks: HashMap<String, usize> = HashMap::new();
     for (rank, merge) in bpe::merge_pairs(tokenizer)?.into_iter().enumerate() {
         ranks.entry(merge.concat()).or_insert(rank);
     }
-    let unknown = tokenizer
-        .get("model")
-        .and_then(|m| m.get("unk_token"))
-        .and_then(Json::as_str);
+    let unknown = tokenizer.get("model").and_then(|m| m.get("unk_token")).and_then(Json::as_str);
     let n = n_vocab as usize;
     let mut by_id: Vec<Option<&str>> = vec![None; n];
     let mut seen = HashSet::new();
-    for (token, id) in base
-        .iter()
-        .map(|(t, i)| (t.as_str(), *i))
-        .chain(added.values().map(|a| (a.content.as_str(), a.id)))
+    for (token, id) in
+        base.iter().map(|(t, i)| (t.as_str(), *i)).chain(added.values().map(|a| (a.content.as_str(), a.id)))
     {
         let slot = usize::try_from(id).ok().and_then(|i| by_id.get_mut(i));
         let slot = slot.ok_or_else(|| bpe::outside(token, id, n_vocab))?;

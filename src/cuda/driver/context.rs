@@ -1,7 +1,7 @@
 //! A device that does what it is told: its memory, the kernels that it has compiled, and the queue of its work.
 //!
-//! All work goes to one queue, so it is done in the order of the calls. The driver tells of a failure when something is asked of it
-//! later, so an error of a launch may show in the download behind it.
+//! All work goes to one queue, so it is done in the order of the calls. The driver tells of a failure when something is
+//! asked of it later, so an error of a launch may show in the download behind it.
 
 use std::collections::HashMap;
 use std::ffi::{CString, c_int, c_uint, c_void};
@@ -35,8 +35,8 @@ struct Open {
     stream: Handle,
 }
 
-// SAFETY: the handles are used with the driver's functions alone, which may be called from any thread once the context was made
-// the thread's own; `Open::enter` does that before every call.
+// SAFETY: the handles are used with the driver's functions alone, which may be called from any thread once the context
+// was made the thread's own; `Open::enter` does that before every call.
 unsafe impl Send for Open {}
 // SAFETY: as above; the driver's functions may be called by several threads at the same time.
 unsafe impl Sync for Open {}
@@ -78,10 +78,7 @@ impl Memory {
     fn part(&self, at: usize, count: usize) -> Result<Address, DriverError> {
         match at.checked_add(count) {
             Some(end) if end <= self.bytes => Ok(self.address + at as u64),
-            _ => Err(DriverError::Use(format!(
-                "{count} bytes from {at} on of a buffer of {}",
-                self.bytes
-            ))),
+            _ => Err(DriverError::Use(format!("{count} bytes from {at} on of a buffer of {}", self.bytes))),
         }
     }
 }
@@ -89,8 +86,8 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         if let Ok(driver) = self.home.enter() {
-            // SAFETY: the address is one that `allocate` gave, and nobody has it after this. An error means that the device has
-            // failed before, which the next call tells.
+            // SAFETY: the address is one that `allocate` gave, and nobody has it after this. An error means that the
+            // device has failed before, which the next call tells.
             let _ = unsafe { driver.give_back(self.address) };
         }
     }
@@ -126,7 +123,8 @@ impl Context {
     /// Opens the device of a number.
     ///
     /// # Errors
-    /// No driver, one that is too old or damaged, no such device, one whose compute capability is too low, or one that fails.
+    /// No driver, one that is too old or damaged, no such device, one whose compute capability is too low, or one that
+    /// fails.
     pub fn open(number: u32) -> Result<Context, DriverError> {
         let driver = Driver::open()?;
         let (number, gpu) = Gpu::find(&driver, number)?;
@@ -134,12 +132,7 @@ impl Context {
         // SAFETY: there is room for one handle, and the device is one that the driver gave.
         unsafe { driver.retain(&mut context, number)? };
         // From here on the context is let go of whatever happens.
-        let mut open = Open {
-            driver,
-            number,
-            context,
-            stream: ptr::null_mut(),
-        };
+        let mut open = Open { driver, number, context, stream: ptr::null_mut() };
         let mut stream = ptr::null_mut();
         // SAFETY: there is room for one handle.
         unsafe { open.enter()?.stream(&mut stream, APART)? };
@@ -181,8 +174,8 @@ impl Context {
         ];
         let mut module = ptr::null_mut();
         let driver = self.open.enter()?;
-        // SAFETY: there is room for one handle; the text ends with a zero; there are as many options as values, the log has as
-        // many bytes as its option says and one more, which stays zero.
+        // SAFETY: there is room for one handle; the text ends with a zero; there are as many options as values, the log
+        // has as many bytes as its option says and one more, which stays zero.
         let done = unsafe {
             driver.module(
                 &mut module,
@@ -195,12 +188,7 @@ impl Context {
         done.map_err(|e| match e {
             DriverError::Call { code, name, .. } => {
                 let said = log.split(|&byte| byte == 0).next().unwrap_or(&[]);
-                DriverError::Module {
-                    module: text.name,
-                    code,
-                    name,
-                    log: String::from_utf8_lossy(said).into_owned(),
-                }
+                DriverError::Module { module: text.name, code, name, log: String::from_utf8_lossy(said).into_owned() }
             }
             other => other,
         })?;
@@ -220,11 +208,7 @@ impl Context {
             let driver = self.open.enter()?;
             driver.kernel(&mut handle, module, name.as_ptr())?;
         }
-        Ok(Kernel {
-            handle,
-            arguments,
-            shared: PLAIN_SHARED,
-        })
+        Ok(Kernel { handle, arguments, shared: PLAIN_SHARED })
     }
 
     /// The kernel of a launch, allowed as much shared memory as that brings.
@@ -248,12 +232,9 @@ impl Context {
     /// An error of a call behind launches.
     fn failed(&self, error: DriverError) -> DriverError {
         match error {
-            DriverError::Call { call, code, name } => DriverError::Kernel {
-                kernel: self.last.clone(),
-                call,
-                code,
-                name,
-            },
+            DriverError::Call { call, code, name } => {
+                DriverError::Kernel { kernel: self.last.clone(), call, code, name }
+            }
             other => other,
         }
     }
@@ -294,35 +275,22 @@ impl Device for Context {
         // SAFETY: there is room for one address.
         let done = unsafe { self.open.enter()?.allocate(&mut address, bytes) };
         done.map_err(|e| match e {
-            DriverError::Call {
-                code: OUT_OF_MEMORY,
-                ..
-            } => DriverError::Room { bytes },
+            DriverError::Call { code: OUT_OF_MEMORY, .. } => DriverError::Room { bytes },
             other => self.failed(other),
         })?;
-        Ok(Memory {
-            home: self.open.clone(),
-            address,
-            bytes,
-        })
+        Ok(Memory { home: self.open.clone(), address, bytes })
     }
 
     fn upload(&mut self, to: &mut Memory, at: usize, bytes: &[u8]) -> Result<(), DriverError> {
         let address = to.part(at, bytes.len())?;
         let (driver, stream) = (self.open.enter()?, self.open.stream);
-        // SAFETY: the range of the buffer was checked, and the bytes are read before the call ends, because nobody has locked
-        // them in place.
+        // SAFETY: the range of the buffer was checked, and the bytes are read before the call ends, because nobody has
+        // locked them in place.
         let done = unsafe { driver.upload(address, bytes.as_ptr().cast(), bytes.len(), stream) };
         done.map_err(|e| self.failed(e))
     }
 
-    fn copy(
-        &mut self,
-        within: &mut Memory,
-        from: usize,
-        to: usize,
-        bytes: usize,
-    ) -> Result<(), DriverError> {
+    fn copy(&mut self, within: &mut Memory, from: usize, to: usize, bytes: usize) -> Result<(), DriverError> {
         if from.abs_diff(to) < bytes {
             let what = format!("{bytes} bytes from {from} to {to} overlap");
             return Err(DriverError::Use(what));
@@ -334,11 +302,7 @@ impl Device for Context {
         done.map_err(|e| self.failed(e))
     }
 
-    fn launch(
-        &mut self,
-        launch: &Launch,
-        arguments: &[Argument<'_, Memory>],
-    ) -> Result<(), DriverError> {
+    fn launch(&mut self, launch: &Launch, arguments: &[Argument<'_, Memory>]) -> Result<(), DriverError> {
         let slots = arguments.iter().map(|argument| {
             Ok(match *argument {
                 Argument::Address(memory, at) => Slot::of(memory.part(at, 0)?.to_ne_bytes()),
@@ -350,21 +314,17 @@ impl Device for Context {
         let kernel = self.kernel(launch)?;
         let sizes = slots.iter().map(|(_, size)| *size);
         if !sizes.eq(kernel.arguments.iter().copied()) {
-            return Err(DriverError::Use(format!(
-                "arguments that are not those of kernel '{}'",
-                launch.kernel
-            )));
+            return Err(DriverError::Use(format!("arguments that are not those of kernel '{}'", launch.kernel)));
         }
         let handle = kernel.handle;
-        let mut pointers: Vec<*mut c_void> = slots
-            .iter_mut()
-            .map(|(slot, _)| ptr::from_mut(&mut slot.0).cast())
-            .collect();
+        let mut pointers: Vec<*mut c_void> =
+            slots.iter_mut().map(|(slot, _)| ptr::from_mut(&mut slot.0).cast()).collect();
         let [x, y, z] = launch.blocks;
         self.last.clone_from(&launch.kernel);
         let (driver, stream) = (self.open.enter()?, self.open.stream);
-        // SAFETY: there are as many arguments as the kernel has, each of its size, which was checked against the kernel's own text;
-        // the driver copies them before the call ends. That the kernel keeps to its buffers is what `Device::launch` promises.
+        // SAFETY: there are as many arguments as the kernel has, each of its size, which was checked against the
+        // kernel's own text; the driver copies them before the call ends. That the kernel keeps to its buffers is what
+        // `Device::launch` promises.
         let done = unsafe {
             driver.launch(
                 handle,
@@ -387,8 +347,7 @@ impl Device for Context {
         let address = from.part(at, bytes.len())?;
         let (driver, stream) = (self.open.enter()?, self.open.stream);
         // SAFETY: the range of the buffer was checked, and there is room for as many bytes.
-        let done =
-            unsafe { driver.download(bytes.as_mut_ptr().cast(), address, bytes.len(), stream) };
+        let done = unsafe { driver.download(bytes.as_mut_ptr().cast(), address, bytes.len(), stream) };
         done.map_err(|e| self.failed(e))?;
         self.wait()
     }

@@ -35,10 +35,7 @@ impl Gpu {
         let count = u32::try_from(count).unwrap_or(0);
         let wanted = c_int::try_from(number).ok();
         let Some(wanted) = wanted.filter(|_| number < count) else {
-            return Err(DriverError::NoDevice {
-                wanted: number,
-                count,
-            });
+            return Err(DriverError::NoDevice { wanted: number, count });
         };
         let mut device = 0;
         // SAFETY: there is room for one device, and there are more devices than its number says.
@@ -46,19 +43,11 @@ impl Gpu {
         let gpu = Gpu {
             number,
             name: name(driver, device)?,
-            capability: (
-                attribute(driver, device, MAJOR)?,
-                attribute(driver, device, MINOR)?,
-            ),
+            capability: (attribute(driver, device, MAJOR)?, attribute(driver, device, MINOR)?),
             memory: memory(driver, device)?,
         };
         if gpu.capability < CAPABILITY {
-            return Err(DriverError::Capability {
-                number,
-                name: gpu.name,
-                found: gpu.capability,
-                needed: CAPABILITY,
-            });
+            return Err(DriverError::Capability { number, name: gpu.name, found: gpu.capability, needed: CAPABILITY });
         }
         Ok((device, gpu))
     }

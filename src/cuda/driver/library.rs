@@ -25,11 +25,7 @@ pub(super) type Handle = *mut c_void;
 pub(super) type Address = u64;
 
 /// Names of the library, in the order in which they are tried.
-const NAMES: &[&str] = if cfg!(windows) {
-    &["nvcuda.dll"]
-} else {
-    &["libcuda.so.1", "libcuda.so"]
-};
+const NAMES: &[&str] = if cfg!(windows) { &["nvcuda.dll"] } else { &["libcuda.so.1", "libcuda.so"] };
 
 /// A driver whose functions have been found.
 pub(super) struct Driver {
@@ -70,8 +66,8 @@ macro_rules! functions {
                 /// What the driver answers.
                 ///
                 /// # Safety
-                /// The arguments are what the API asks for: pointers point to room for what is written or read there, and
-                /// handles are alive.
+                /// The arguments are what the API asks for: pointers point to room for what is written or read there,
+                /// and handles are alive.
                 // As many arguments as the function of the driver has.
                 #[allow(clippy::too_many_arguments)]
                 pub(super) unsafe fn $name(&self, $($arg: $ty),*) -> Result<(), DriverError> {
@@ -167,20 +163,12 @@ impl Driver {
         // The number is 1000 for each major and 10 for each minor release.
         let found = (version / 1000, version % 1000 / 10);
         if found < DRIVER {
-            return Err(DriverError::Old {
-                found,
-                needed: DRIVER,
-                release: SERIES,
-            });
+            return Err(DriverError::Old { found, needed: DRIVER, release: SERIES });
         }
         let functions = Functions::find(&library, name)?;
         // SAFETY: the declaration is the one of the driver's API for this name.
         let error_name = unsafe { function(&library, name, "cuGetErrorName")? };
-        let driver = Driver {
-            functions,
-            error_name,
-            _library: library,
-        };
+        let driver = Driver { functions, error_name, _library: library };
         // SAFETY: the only flags that the API has are none.
         unsafe { driver.init(0)? };
         Ok(driver)
@@ -204,7 +192,8 @@ impl Driver {
 fn load() -> Result<(&'static str, Library), DriverError> {
     let mut why = String::new();
     for &name in NAMES {
-        // SAFETY: what the driver's library does when it is loaded is the system's matter: it is installed by whoever may.
+        // SAFETY: what the driver's library does when it is loaded is the system's matter: it is installed by whoever
+        // may.
         match unsafe { Library::new(name) } {
             Ok(library) => return Ok((name, library)),
             // The first name is the one to look for.
@@ -222,21 +211,14 @@ fn load() -> Result<(&'static str, Library), DriverError> {
 ///
 /// # Safety
 /// `F` is a pointer to a function that is declared as the library's is.
-unsafe fn function<F: Copy>(
-    library: &Library,
-    name: &'static str,
-    function: &'static str,
-) -> Result<F, DriverError> {
+unsafe fn function<F: Copy>(library: &Library, name: &'static str, function: &'static str) -> Result<F, DriverError> {
     // SAFETY: the caller's.
     let found = unsafe { library.get::<F>(function) };
-    found.map(|f| *f).map_err(|_| DriverError::Function {
-        library: name,
-        function,
-        release: SERIES,
-    })
+    found.map(|f| *f).map_err(|_| DriverError::Function { library: name, function, release: SERIES })
 }
 
-/// The release of CUDA that the driver is of. It is asked first, because older drivers lack functions that newer ones have.
+/// The release of CUDA that the driver is of. It is asked first, because older drivers lack functions that newer ones
+/// have.
 fn version(library: &Library, name: &'static str) -> Result<u32, DriverError> {
     const CALL: &str = "cuDriverGetVersion";
     // SAFETY: the declaration is the one of the driver's API for this name.
@@ -245,11 +227,7 @@ fn version(library: &Library, name: &'static str) -> Result<u32, DriverError> {
     // SAFETY: there is room for one integer.
     let code = unsafe { tell(&mut version) };
     if code != 0 {
-        return Err(DriverError::Call {
-            call: CALL,
-            code,
-            name: "it does not tell its version".to_owned(),
-        });
+        return Err(DriverError::Call { call: CALL, code, name: "it does not tell its version".to_owned() });
     }
     Ok(version.try_into().unwrap_or(0))
 }

@@ -1,9 +1,9 @@
 //! Activation rows for the exact kernels: what a lane needs of a token stands together.
 //!
-//! Tokens are filled up to whole eights and columns to whole groups of 256, both with zeros. Of each token and group there
-//! are 64 dwords of quants in the order `[t][h][s][j]`: dword `16 t + 8 h + 2 s + j` holds the quants
-//! `128 h + 32 s + 16 j + 4 t ..+ 4`, so that lane `4 g + t` finds its registers b0 and b1 of eight products
-//! (`mma.m16n8k32`, token `g`) in 64 bytes. Scales and sums are `[block][token]`.
+//! Tokens are filled up to whole eights and columns to whole groups of 256, both with zeros. Of each token and group
+//! there are 64 dwords of quants in the order `[t][h][s][j]`: dword `16 t + 8 h + 2 s + j` holds the quants `128 h + 32
+//! s + 16 j + 4 t ..+ 4`, so that lane `4 g + t` finds its registers b0 and b1 of eight products (`mma.m16n8k32`, token
+//! `g`) in 64 bytes. Scales and sums are `[block][token]`.
 
 use trine_formats::types::ternary::ActScale;
 use trine_formats::types::{Part, TypeId, TypeInfo, info};
@@ -81,26 +81,15 @@ fn sum(quants: &[u8]) -> i32 {
 ///
 /// # Errors
 /// Another type, rows that are no whole blocks, another length.
-pub fn encoded(
-    ty: TypeId,
-    data: &[u8],
-    tokens: usize,
-    columns: usize,
-) -> Result<Activations, PackError> {
+pub fn encoded(ty: TypeId, data: &[u8], tokens: usize, columns: usize) -> Result<Activations, PackError> {
     let info: &TypeInfo = match ty {
         TypeId::Q8_K => &info::Q8_K,
         TypeId::Q8_0 => &info::Q8_0,
         _ => {
-            return Err(PackError::Type {
-                name: ty.to_string(),
-            });
+            return Err(PackError::Type { name: ty.to_string() });
         }
     };
-    let shape = Shape {
-        what: info.name,
-        rows: tokens,
-        columns,
-    };
+    let shape = Shape { what: info.name, rows: tokens, columns };
     let blocks = shape.blocks(info.block)?;
     shape.expect(data.len(), shape.size([tokens, blocks, info.bytes])?)?;
     let mut packed = Activations::empty(shape, blocks)?;
@@ -125,28 +114,17 @@ fn scale(ty: TypeId, block: &[u8]) -> f32 {
     }
 }
 
-/// Lays out activation rows for ternary matrices without block scales: `quants` are `tokens` rows of `columns` values, and
-/// each token has one scale and one sum, which the quantizer of I2_S or that of TL1 and TL2 gave.
+/// Lays out activation rows for ternary matrices without block scales: `quants` are `tokens` rows of `columns` values,
+/// and each token has one scale and one sum, which the quantizer of I2_S or that of TL1 and TL2 gave.
 ///
 /// # Errors
 /// Another number of quants or of scales.
-pub fn ternary(
-    quants: &[i8],
-    scales: &[ActScale],
-    columns: usize,
-) -> Result<Activations, PackError> {
-    let shape = Shape {
-        what: "int8 activations",
-        rows: scales.len(),
-        columns,
-    };
+pub fn ternary(quants: &[i8], scales: &[ActScale], columns: usize) -> Result<Activations, PackError> {
+    let shape = Shape { what: "int8 activations", rows: scales.len(), columns };
     shape.expect(quants.len(), shape.size([scales.len(), columns])?)?;
     let mut packed = Activations::empty(shape, 1)?;
     for (token, scale) in scales.iter().enumerate() {
-        let row: Vec<u8> = quants[token * columns..][..columns]
-            .iter()
-            .map(|&q| q as u8)
-            .collect();
+        let row: Vec<u8> = quants[token * columns..][..columns].iter().map(|&q| q as u8).collect();
         packed.put(token, 0, &row);
         packed.scales[token] = scale.a;
         packed.sums[token] = scale.sum;
@@ -209,18 +187,10 @@ mod tests {
     #[test]
     fn shapes_that_do_not_fit_are_refused() {
         let refused = |data: usize, tokens, columns| {
-            encoded(TypeId::Q8_K, &vec![0; data], tokens, columns)
-                .expect_err("a refusal")
-                .to_string()
+            encoded(TypeId::Q8_K, &vec![0; data], tokens, columns).expect_err("a refusal").to_string()
         };
-        assert_eq!(
-            refused(292, 1, 255),
-            "q8_K: 255 columns are not whole blocks of 256"
-        );
-        assert_eq!(
-            refused(291, 1, 256),
-            "q8_K: 291 elements, where 1 x 256 take 292"
-        );
+        assert_eq!(refused(292, 1, 255), "q8_K: 255 columns are not whole blocks of 256");
+        assert_eq!(refused(291, 1, 256), "q8_K: 291 elements, where 1 x 256 take 292");
         assert!(refused(0, usize::MAX, 256).contains("more than memory"));
         assert!(encoded(TypeId::Q4_0, &[], 0, 0).is_err());
         assert!(ternary(&[0; 3], &[ActScale { a: 1.0, sum: 0 }], 4).is_err());

@@ -1,4 +1,5 @@
-//! Matrices of a file as kernels with activations in half precision want them: codes turned on their side, scales of groups apart.
+//! Matrices of a file as kernels with activations in half precision want them: codes turned on their side, scales of
+//! groups apart.
 
 use trine_formats::types::{TypeId, tq1_0};
 
@@ -33,8 +34,8 @@ pub struct Pruned {
     pub scales: Vec<u16>,
 }
 
-/// The form of a matrix of `rows` x `columns` in the file; `None` of a type that no kernel multiplies by halves. Where the file calls
-/// it `pruned` it is that of two of four weights, if there are kernels for the type and shape.
+/// The form of a matrix of `rows` x `columns` in the file; `None` of a type that no kernel multiplies by halves. Where
+/// the file calls it `pruned` it is that of two of four weights, if there are kernels for the type and shape.
 pub fn form(ty: TypeId, rows: usize, columns: usize, pruned: bool) -> Option<Form> {
     let (weights, scales) = kind(ty)?;
     match (weights, scales) {
@@ -50,11 +51,7 @@ pub fn form(ty: TypeId, rows: usize, columns: usize, pruned: bool) -> Option<For
 /// # Errors
 /// A matrix beyond all memory.
 pub fn bytes(form: Form, rows: usize, columns: usize) -> Result<Vec<usize>, PackError> {
-    let shape = Shape {
-        what: "codes",
-        rows,
-        columns,
-    };
+    let shape = Shape { what: "codes", rows, columns };
     let (weights, scales) = match form {
         Form::Dense(weights, scales) => (weights, scales),
         Form::Sparse(group) => {
@@ -90,11 +87,7 @@ pub fn pack(ty: TypeId, data: &[u8], rows: usize, columns: usize) -> Result<Code
         let name = ty.to_string();
         return Err(PackError::Type { name });
     };
-    let Turned {
-        codes,
-        scales,
-        groups,
-    } = turned(ty, data, rows, columns)?;
+    let Turned { codes, scales, groups } = turned(ty, data, rows, columns)?;
     Ok(Coded {
         codes: match weights {
             Weights::TwoBits => trirun::pack_pairs(&codes, columns, rows)?,
@@ -107,17 +100,14 @@ pub fn pack(ty: TypeId, data: &[u8], rows: usize, columns: usize) -> Result<Code
 /// Lays out `rows` x `columns` weights of Q4_0, as the file has them, of which at most two of every four are not zero.
 ///
 /// # Errors
-/// Three or four that are not zero, with their place; data of another length, a matrix beyond all memory or of no whole tiles.
+/// Three or four that are not zero, with their place; data of another length, a matrix beyond all memory or of no whole
+/// tiles.
 pub fn pack_pruned(data: &[u8], rows: usize, columns: usize) -> Result<Pruned, PackError> {
     let Turned { codes, scales, .. } = turned(TypeId::Q4_0, data, rows, columns)?;
     let codes: Vec<i8> = codes.iter().map(|&code| code as i8 - 8).collect();
     let codes = sparse::pack(&codes, columns, rows).map_err(|why| match why {
         // The file's rows are the packer's columns.
-        PackError::Dense { kept, row, column } => PackError::NotPruned {
-            kept,
-            row: column,
-            column: row,
-        },
+        PackError::Dense { kept, row, column } => PackError::NotPruned { kept, row: column, column: row },
         other => other,
     })?;
     Ok(Pruned { codes, scales })
@@ -136,11 +126,7 @@ fn turned(ty: TypeId, data: &[u8], rows: usize, columns: usize) -> Result<Turned
         let name = ty.to_string();
         return Err(PackError::Type { name });
     };
-    let shape = Shape {
-        what: info.name,
-        rows,
-        columns,
-    };
+    let shape = Shape { what: info.name, rows, columns };
     let blocks = columns / info.block;
     shape.expect(data.len(), shape.size([rows, blocks, info.bytes])?)?;
     let mut codes = vec![0; shape.size([rows, columns])?];
@@ -153,11 +139,7 @@ fn turned(ty: TypeId, data: &[u8], rows: usize, columns: usize) -> Result<Turned
             codes[(number * info.block + i) * rows + row] = *code;
         }
     }
-    Ok(Turned {
-        codes,
-        scales,
-        groups: blocks,
-    })
+    Ok(Turned { codes, scales, groups: blocks })
 }
 
 /// The codes of a block and its scale, as the type's file of the formats draws it.
@@ -186,18 +168,10 @@ mod tests {
 
     #[test]
     fn codes_and_scales_give_the_weights_of_the_file() {
-        for (ty, zero) in [
-            (TypeId::TQ2_0, 1.0),
-            (TypeId::TQ1_0, 1.0),
-            (TypeId::Q4_0, 8.0),
-        ] {
+        for (ty, zero) in [(TypeId::TQ2_0, 1.0), (TypeId::TQ1_0, 1.0), (TypeId::Q4_0, 8.0)] {
             let info = ty.info().expect("a type");
             let mut block: Vec<u8> = (0..info.bytes).map(|i| (i * 73 + 29) as u8).collect();
-            let scale_at = if ty == TypeId::Q4_0 {
-                0
-            } else {
-                info.bytes - 2
-            };
+            let scale_at = if ty == TypeId::Q4_0 { 0 } else { info.bytes - 2 };
             block[scale_at..scale_at + 2].copy_from_slice(&0x3555u16.to_le_bytes());
             let mut decoded = vec![0.0; info.block];
             (info.decode.expect("a decoder"))(&block, &mut decoded);
@@ -211,12 +185,9 @@ mod tests {
 
     #[test]
     fn sizes_are_counted_before_anything_is_packed() {
-        for (ty, rows, columns) in [
-            (TypeId::TQ2_0, 1, 256),
-            (TypeId::TQ2_0, 65, 768),
-            (TypeId::Q4_0, 63, 32),
-            (TypeId::Q4_0, 130, 96),
-        ] {
+        for (ty, rows, columns) in
+            [(TypeId::TQ2_0, 1, 256), (TypeId::TQ2_0, 65, 768), (TypeId::Q4_0, 63, 32), (TypeId::Q4_0, 130, 96)]
+        {
             let info = ty.info().expect("a type");
             let data = vec![0; rows * columns / info.block * info.bytes];
             let packed = pack(ty, &data, rows, columns).expect("a layout");
@@ -226,10 +197,7 @@ mod tests {
             assert!(pack(ty, &data[1..], rows, columns).is_err());
         }
         assert!(pack(TypeId::Q8_0, &[], 1, 32).is_err());
-        for form in [
-            Form::Dense(Weights::TwoBits, Scales::Columns),
-            Form::Sparse(32),
-        ] {
+        for form in [Form::Dense(Weights::TwoBits, Scales::Columns), Form::Sparse(32)] {
             assert!(bytes(form, usize::MAX, usize::MAX).is_err());
         }
     }
@@ -250,11 +218,7 @@ mod tests {
         assert_eq!((form, form.memories()), (Form::Sparse(32), 3));
         let mut data = pruned(rows, columns);
         let packed = pack_pruned(&data, rows, columns).expect("a layout");
-        let sizes = [
-            4 * packed.codes.values.len(),
-            2 * packed.codes.metadata.len(),
-            2 * packed.scales.len(),
-        ];
+        let sizes = [4 * packed.codes.values.len(), 2 * packed.codes.metadata.len(), 2 * packed.scales.len()];
         assert_eq!(bytes(form, rows, columns), Ok(sizes.to_vec()));
         // Row 5, columns 32 to 63: a third weight of the upper half, which is columns 52 to 55.
         data[(5 * 3 + 1) * 18 + 2 + 4] = 0x78;

@@ -52,9 +52,7 @@ pub enum PackError {
         column: usize,
     },
     /// More than two of four consecutive weights are not zero.
-    #[error(
-        "2:4 sparse: {kept} of the four weights of column {column} from row {row} on are not zero"
-    )]
+    #[error("2:4 sparse: {kept} of the four weights of column {column} from row {row} on are not zero")]
     Dense {
         /// Weights that are not zero.
         kept: usize,
@@ -99,13 +97,11 @@ impl Shape {
     /// It is more than a slice can have.
     pub(super) fn size<const N: usize>(&self, factors: [usize; N]) -> Result<usize, PackError> {
         let product = factors.into_iter().try_fold(1usize, usize::checked_mul);
-        product
-            .filter(|&n| n <= isize::MAX as usize / 8)
-            .ok_or(PackError::TooLarge {
-                what: self.what,
-                rows: self.rows,
-                columns: self.columns,
-            })
+        product.filter(|&n| n <= isize::MAX as usize / 8).ok_or(PackError::TooLarge {
+            what: self.what,
+            rows: self.rows,
+            columns: self.columns,
+        })
     }
 
     /// Blocks of a row.
@@ -116,11 +112,7 @@ impl Shape {
         if self.columns.is_multiple_of(block) {
             return Ok(self.columns / block);
         }
-        Err(PackError::Columns {
-            what: self.what,
-            columns: self.columns,
-            block,
-        })
+        Err(PackError::Columns { what: self.what, columns: self.columns, block })
     }
 
     /// Checks a length.
@@ -131,12 +123,6 @@ impl Shape {
         if found == expected {
             return Ok(());
         }
-        Err(PackError::Length {
-            what: self.what,
-            rows: self.rows,
-            columns: self.columns,
-            found,
-            expected,
-        })
+        Err(PackError::Length { what: self.what, rows: self.rows, columns: self.columns, found, expected })
     }
 }

@@ -16,8 +16,9 @@ pub fn activations(halves: &[u16], tokens: usize, rows: usize) -> Result<Vec<u16
     padded("activations", halves, (tokens, rows), CHUNK)
 }
 
-/// Scales of groups along k, `scales[group * columns + n]`: columns filled up to whole tiles of 64 with zeros, and within each 32 columns
-/// in the order of MARLIN's scales of columns, so that a lane finds those of its outputs side by side.
+/// Scales of groups along k, `scales[group * columns + n]`: columns filled up to whole tiles of 64 with zeros, and
+/// within each 32 columns in the order of MARLIN's scales of columns, so that a lane finds those of its outputs side by
+/// side.
 ///
 /// # Errors
 /// Another number of scales.
@@ -35,19 +36,12 @@ fn padded(
     (rows, columns): (usize, usize),
     block: usize,
 ) -> Result<Vec<u16>, PackError> {
-    let shape = Shape {
-        what,
-        rows,
-        columns,
-    };
+    let shape = Shape { what, rows, columns };
     shape.expect(values.len(), shape.size([rows, columns])?)?;
     let wide = shape.size([columns.div_ceil(block), block])?;
     let mut padded = vec![0; shape.size([rows, wide])?];
     if columns > 0 {
-        for (to, from) in padded
-            .chunks_exact_mut(wide)
-            .zip(values.chunks_exact(columns))
-        {
+        for (to, from) in padded.chunks_exact_mut(wide).zip(values.chunks_exact(columns)) {
             to[..columns].copy_from_slice(from);
         }
     }
@@ -79,15 +73,8 @@ mod tests {
                 for (n, i) in (0..4).flat_map(|n| [(n, 0), (n, 1)]) {
                     let (_, inner) = crate::fragment::accumulator(t, i);
                     let column = 32 * tile + 8 * n + inner;
-                    let expected = if column < columns {
-                        scales[group * columns + column]
-                    } else {
-                        0
-                    };
-                    assert_eq!(
-                        packed[group * 128 + 32 * tile + 8 * t + 2 * n + i],
-                        expected
-                    );
+                    let expected = if column < columns { scales[group * columns + column] } else { 0 };
+                    assert_eq!(packed[group * 128 + 32 * tile + 8 * t + 2 * n + i], expected);
                 }
             }
         }

@@ -1,4 +1,5 @@
-//! Rows of half floats, or of floats, for products whose lanes are rows: 32 of them side by side, two columns or one to a dword.
+//! Rows of half floats, or of floats, for products whose lanes are rows: 32 of them side by side, two columns or one to
+//! a dword.
 //!
 //! ```text
 //! [tile of 32 rows][column / 2][row % 32]  =  the row's even column in the low half, the odd one in the high half
@@ -35,11 +36,7 @@ fn side_by_side(
     (rows, columns): (usize, usize),
     bytes: usize,
 ) -> Result<Vec<u32>, PackError> {
-    let shape = Shape {
-        what,
-        rows,
-        columns,
-    };
+    let shape = Shape { what, rows, columns };
     shape.expect(data.len(), shape.size([rows, columns, bytes])?)?;
     let dwords = columns.div_ceil(4 / bytes);
     let mut packed = vec![0; shape.size([rows.div_ceil(TILE), dwords, TILE])?];
@@ -71,11 +68,7 @@ mod tests {
                 let dword = packed[row / 32 * 96 + column / 2 * 32 + row % 32];
                 let there = row < rows && column < columns;
                 let expected = if there { half(row, column) } else { 0 };
-                assert_eq!(
-                    (dword >> (column % 2 * 16)) as u16,
-                    expected,
-                    "{row} {column}"
-                );
+                assert_eq!((dword >> (column % 2 * 16)) as u16, expected, "{row} {column}");
             }
         }
     }
@@ -83,9 +76,7 @@ mod tests {
     #[test]
     fn every_float_is_found_again() {
         let (rows, columns) = (33, 5);
-        let data: Vec<u8> = (0..rows * columns)
-            .flat_map(|i| (i as u32 + 1).to_le_bytes())
-            .collect();
+        let data: Vec<u8> = (0..rows * columns).flat_map(|i| (i as u32 + 1).to_le_bytes()).collect();
         let packed = singles(&data, rows, columns).expect("a layout");
         assert_eq!(packed.len(), 2 * 5 * 32);
         for (at, &dword) in packed.iter().enumerate() {

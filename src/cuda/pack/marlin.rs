@@ -1,8 +1,8 @@
 //! MARLIN's layout of four-bit weights for kernels with half-precision activations.
 //!
-//! `C[m][n] = sum over k of A[m][k] * (code[k][n] - 8) * scale`: codes of K rows and N columns, and one scale for each column
-//! or for each column of 128 rows. A tile has 16 rows and 64 columns of codes in 128 words, four for each lane, which are
-//! its registers of B for eight products `m16n8k16`:
+//! `C[m][n] = sum over k of A[m][k] * (code[k][n] - 8) * scale`: codes of K rows and N columns, and one scale for each
+//! column or for each column of 128 rows. A tile has 16 rows and 64 columns of codes in 128 words, four for each lane,
+//! which are its registers of B for eight products `m16n8k16`:
 //!
 //! ```text
 //! word (a, 128 c + 4 l + j), bits 4 n..4 n + 4 = code[k][col],  e = [0, 2, 4, 6, 1, 3, 5, 7][n]
@@ -34,17 +34,13 @@ pub(super) const fn weight(lane: usize, j: usize, e: usize) -> (usize, usize) {
     (k, 16 * j + g + 8 * (e / 4))
 }
 
-/// Packs codes 0..=15, `codes[k * columns + n]`, into `[tile row][tile column][lane][4]`. Rows and columns are filled up to
-/// whole tiles with weights of zero.
+/// Packs codes 0..=15, `codes[k * columns + n]`, into `[tile row][tile column][lane][4]`. Rows and columns are filled
+/// up to whole tiles with weights of zero.
 ///
 /// # Errors
 /// Another number of codes, a code above 15, a matrix beyond all memory.
 pub fn pack(codes: &[u8], rows: usize, columns: usize) -> Result<Vec<u32>, PackError> {
-    let shape = Shape {
-        what: "4-bit codes",
-        rows,
-        columns,
-    };
+    let shape = Shape { what: "4-bit codes", rows, columns };
     let codes = Codes::new(shape, codes, ZERO, 15)?;
     let (tall, wide) = (rows.div_ceil(TILE_ROWS), columns.div_ceil(TILE_COLUMNS));
     let words = shape.size([tall, wide, TILE_WORDS])?;
@@ -60,19 +56,13 @@ pub fn pack(codes: &[u8], rows: usize, columns: usize) -> Result<Vec<u32>, PackE
         .collect())
 }
 
-/// Scales of groups along k, `scales[group * columns + n]` in half precision: within each 64 columns number `8 i + j` of the
-/// result is that of column `i + 8 j`.
+/// Scales of groups along k, `scales[group * columns + n]` in half precision: within each 64 columns number `8 i + j`
+/// of the result is that of column `i + 8 j`.
 ///
 /// # Errors
 /// Columns that are no whole 64, another number of scales.
-pub fn pack_group_scales(
-    scales: &[u16],
-    groups: usize,
-    columns: usize,
-) -> Result<Vec<u16>, PackError> {
-    reorder("scales of groups", 64, scales, (groups, columns), |p| {
-        p / 8 + 8 * (p % 8)
-    })
+pub fn pack_group_scales(scales: &[u16], groups: usize, columns: usize) -> Result<Vec<u16>, PackError> {
+    reorder("scales of groups", 64, scales, (groups, columns), |p| p / 8 + 8 * (p % 8))
 }
 
 /// Scales of columns: within each 32 columns number `8 i + j` of the result is that of column
@@ -98,17 +88,11 @@ pub(super) fn reorder(
     (rows, columns): (usize, usize),
     from: impl Fn(usize) -> usize,
 ) -> Result<Vec<u16>, PackError> {
-    let shape = Shape {
-        what,
-        rows,
-        columns,
-    };
+    let shape = Shape { what, rows, columns };
     shape.blocks(block)?;
     shape.expect(values.len(), shape.size([rows, columns])?)?;
     let blocks = values.chunks_exact(block);
-    Ok(blocks
-        .flat_map(|values| (0..block).map(|p| values[from(p)]).collect::<Vec<_>>())
-        .collect())
+    Ok(blocks.flat_map(|values| (0..block).map(|p| values[from(p)]).collect::<Vec<_>>()).collect())
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! Weights and activations in the order in which kernels load them.
 //!
-//! [`rows`], [`halves`] and [`activations`] belong to the exact kernels: integer products with the float chain of the scalar
-//! definitions. [`marlin`], [`trirun`] and [`sparse`] are the layouts of the published kernels with half-precision
-//! activations, as they were published, so that their files and tables can be compared; [`fast`] is what the kernels here want
-//! beside them.
+//! [`rows`], [`halves`] and [`activations`] belong to the exact kernels: integer products with the float chain of the
+//! scalar definitions. [`marlin`], [`trirun`] and [`sparse`] are the layouts of the published kernels with
+//! half-precision activations, as they were published, so that their files and tables can be compared; [`fast`] is what
+//! the kernels here want beside them.
 
 pub mod activations;
 pub mod coded;
@@ -47,11 +47,7 @@ impl<'a> Codes<'a> {
     /// The code at a place, inside of the matrix or beyond it.
     fn at(&self, (k, n): (usize, usize)) -> u32 {
         let inside = k < self.shape.rows && n < self.shape.columns;
-        let code = if inside {
-            self.codes[k * self.shape.columns + n]
-        } else {
-            self.zero
-        };
+        let code = if inside { self.codes[k * self.shape.columns + n] } else { self.zero };
         code.into()
     }
 }

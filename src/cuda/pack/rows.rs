@@ -15,8 +15,8 @@
 //! | Q8_0 | a block | `dword i` |
 //! | Q4_0 | two blocks `b`, the second of zeros at the end of an odd number | `dword 2 b + i % 2 >> 4 (i / 2) & 0x0f0f0f0f` |
 //!
-//! Scales stand apart, sixteen for each block of a tile: rows 0, 8, 1, 9, … 7, 15, so that a lane finds those of rows `g` and
-//! `g + 8` in one dword. Rows that fill up the last tile are zeros.
+//! Scales stand apart, sixteen for each block of a tile: rows 0, 8, 1, 9, … 7, 15, so that a lane finds those of rows
+//! `g` and `g + 8` in one dword. Rows that fill up the last tile are zeros.
 
 use trine_formats::types::ternary::{TernaryData, TernaryError};
 use trine_formats::types::{Part, TypeId, TypeInfo, info};
@@ -60,12 +60,7 @@ impl Rows {
         let slabs = dwords.div_ceil(SLAB);
         let codes = shape.size([tiles, slabs, SLAB * ROWS])?;
         let scales = shape.size([tiles, blocks, ROWS])?;
-        Ok(Rows {
-            rows: shape.rows,
-            columns: shape.columns,
-            codes: vec![0; codes],
-            scales: vec![0; scales],
-        })
+        Ok(Rows { rows: shape.rows, columns: shape.columns, codes: vec![0; codes], scales: vec![0; scales] })
     }
 
     /// Tiles of 16 rows.
@@ -74,12 +69,7 @@ impl Rows {
     }
 
     /// Puts one row into its tile: its dwords and its scales.
-    fn put(
-        &mut self,
-        row: usize,
-        dwords: impl Iterator<Item = u32>,
-        scales: impl Iterator<Item = u16>,
-    ) {
+    fn put(&mut self, row: usize, dwords: impl Iterator<Item = u32>, scales: impl Iterator<Item = u16>) {
         let (tile, r, tiles) = (row / ROWS, row % ROWS, self.tiles());
         let codes = self.codes.len() / tiles;
         let codes = &mut self.codes[tile * codes..][..codes];
@@ -117,24 +107,14 @@ pub fn blocks(ty: TypeId, data: &[u8], rows: usize, columns: usize) -> Result<Ro
         TypeId::Q8_0 => &info::Q8_0,
         TypeId::Q4_0 => &info::Q4_0,
         _ => {
-            return Err(PackError::Type {
-                name: ty.to_string(),
-            });
+            return Err(PackError::Type { name: ty.to_string() });
         }
     };
-    let shape = Shape {
-        what: info.name,
-        rows,
-        columns,
-    };
+    let shape = Shape { what: info.name, rows, columns };
     let blocks = shape.blocks(info.block)?;
     shape.expect(data.len(), shape.size([rows, blocks, info.bytes])?)?;
     let trits = ty == TypeId::TQ1_0;
-    let of_block = if trits {
-        TERNARY / 16
-    } else {
-        (info.bytes - 2) / 4
-    };
+    let of_block = if trits { TERNARY / 16 } else { (info.bytes - 2) / 4 };
     let mut packed = Rows::empty(shape, shape.size([blocks, of_block])?, blocks)?;
     if columns == 0 {
         return Ok(packed);
@@ -169,8 +149,8 @@ fn trits_of(info: &TypeInfo, block: &[u8], scale: usize) -> [i8; TERNARY] {
     weights.map(|w| w as i8)
 }
 
-/// The 16 dwords of two-bit codes of a block as TQ2_0 has them: byte `m` of a half holds the codes `m`, `m + 32`, `m + 64`
-/// and `m + 96`, the lowest bits first.
+/// The 16 dwords of two-bit codes of a block as TQ2_0 has them: byte `m` of a half holds the codes `m`, `m + 32`, `m +
+/// 64` and `m + 96`, the lowest bits first.
 fn planes(codes: &[i8; TERNARY]) -> [u32; TERNARY / 16] {
     std::array::from_fn(|d| {
         let first = d / 8 * 128 + d % 8 * 4;
@@ -182,18 +162,14 @@ fn planes(codes: &[i8; TERNARY]) -> [u32; TERNARY / 16] {
     })
 }
 
-/// Lays out a matrix with one scale for the whole tensor (I2_S, TL1, TL2) as two-bit codes. Columns that fill up the last
-/// block of 256 have code 0, a weight of zero.
+/// Lays out a matrix with one scale for the whole tensor (I2_S, TL1, TL2) as two-bit codes. Columns that fill up the
+/// last block of 256 have code 0, a weight of zero.
 ///
 /// # Errors
 /// A code that stands for no weight, a matrix beyond all memory.
 pub fn ternary(data: &TernaryData) -> Result<Rows, TernaryRowsError> {
     let (rows, columns) = (data.rows(), data.columns());
-    let shape = Shape {
-        what: "ternary rows",
-        rows,
-        columns,
-    };
+    let shape = Shape { what: "ternary rows", rows, columns };
     let blocks = columns.div_ceil(TERNARY);
     let mut packed = Rows::empty(shape, shape.size([blocks, TERNARY / 16])?, 0)?;
     let mut codes = vec![0; blocks * TERNARY];
@@ -206,18 +182,15 @@ pub fn ternary(data: &TernaryData) -> Result<Rows, TernaryRowsError> {
 }
 
 /// Lays out a matrix of codes 0, 1, 2 in rows of whole blocks of 128, 32 bytes each: code `e` of a block stands at bit
-/// `6 - 2 (e / 32)` of byte `e % 32`, as I2_S has them. Columns that fill up the last block of 256 have weights of zero.
+/// `6 - 2 (e / 32)` of byte `e % 32`, as I2_S has them. Columns that fill up the last block of 256 have weights of
+/// zero.
 ///
 /// # Errors
 /// Data of another length, a matrix beyond all memory.
 pub fn two_bits(data: &[u8], rows: usize, columns: usize) -> Result<Rows, PackError> {
     const BLOCK: usize = 128;
     const BYTES: usize = 32;
-    let shape = Shape {
-        what: "two-bit rows",
-        rows,
-        columns,
-    };
+    let shape = Shape { what: "two-bit rows", rows, columns };
     let of_row = columns.div_ceil(BLOCK) * BYTES;
     shape.expect(data.len(), shape.size([rows, of_row])?)?;
     let blocks = columns.div_ceil(TERNARY);

@@ -1,15 +1,15 @@
 //! Sparse-MARLIN's layout: four-bit weights of which two of four consecutive ones along k are kept.
 //!
-//! Weights are the left operand of `mma.sp.m16n8k32`: its rows are columns of the weight matrix. Kept values are a matrix of
-//! half the height, packed like MARLIN's but with eight consecutive columns to a lane:
+//! Weights are the left operand of `mma.sp.m16n8k32`: its rows are columns of the weight matrix. Kept values are a
+//! matrix of half the height, packed like MARLIN's but with eight consecutive columns to a lane:
 //!
 //! ```text
 //! word (a, 128 c + 4 l + j), nibble n:  k' = 16 a + {2t, 2t+1, 2t+8, 2t+9}[e % 4]      col = 64 c + 8 g + 4 (e / 4) + j
 //! ```
 //!
-//! Metadata: each group of four along k has a nibble, the lower kept index in bits 0 and 1 and the higher one above; sixteen
-//! bits for each column and 16 rows. Their order is the one in which `ldmatrix.x2` brings them to the lanes that `mma.sp`
-//! asks. Source: the published packer of Sparse-MARLIN; CUTLASS's order of metadata.
+//! Metadata: each group of four along k has a nibble, the lower kept index in bits 0 and 1 and the higher one above;
+//! sixteen bits for each column and 16 rows. Their order is the one in which `ldmatrix.x2` brings them to the lanes
+//! that `mma.sp` asks. Source: the published packer of Sparse-MARLIN; CUTLASS's order of metadata.
 
 use super::marlin::{ORDER, reorder, weight};
 use super::{PackError, Shape};
@@ -33,11 +33,7 @@ pub struct Sparse {
 
 /// Where the sixteen bits of column `column` and rows `16 c ..+ 16` stand, in a matrix of `columns` columns.
 pub const fn metadata_place(column: usize, c: usize, columns: usize) -> usize {
-    let r = column / 64 * 64
-        + column % 2 * 2
-        + column % 8 / 4
-        + 32 * (column % 4 / 2)
-        + 4 * (column % 64 / 8);
+    let r = column / 64 * 64 + column % 2 * 2 + column % 8 / 4 + 32 * (column % 4 / 2) + 4 * (column % 64 / 8);
     // In each 2 x 2 of places the two that are not on the diagonal change places.
     let (r, c) = match (r % 2, c % 2) {
         (0, 1) => (r + 1, c - 1),
@@ -47,8 +43,8 @@ pub const fn metadata_place(column: usize, c: usize, columns: usize) -> usize {
     c / 2 * 2 * columns + 2 * r + c % 2
 }
 
-/// The two indices of a group that are kept, the lower one first: those of its weights that are not zero, and where there are
-/// fewer than two of them the lowest of the others.
+/// The two indices of a group that are kept, the lower one first: those of its weights that are not zero, and where
+/// there are fewer than two of them the lowest of the others.
 ///
 /// # Errors
 /// How many weights are not zero, when that is more than two.
@@ -71,31 +67,18 @@ fn kept(weights: [i8; 4]) -> Result<(usize, usize), usize> {
 /// Packs signed codes -8..=7, `codes[k * columns + n]` with zero for what was pruned.
 ///
 /// # Errors
-/// Rows that are no whole 32 or columns that are no whole 64, another number of codes, a code out of range, more than two
-/// of four consecutive codes of a column that are not zero.
+/// Rows that are no whole 32 or columns that are no whole 64, another number of codes, a code out of range, more than
+/// two of four consecutive codes of a column that are not zero.
 pub fn pack(codes: &[i8], rows: usize, columns: usize) -> Result<Sparse, PackError> {
     let what = "2:4 sparse codes";
-    let shape = Shape {
-        what,
-        rows,
-        columns,
-    };
+    let shape = Shape { what, rows, columns };
     shape.blocks(TILE_COLUMNS)?;
     if !rows.is_multiple_of(TILE_ROWS) {
-        return Err(PackError::Columns {
-            what: "2:4 sparse codes along k",
-            columns: rows,
-            block: TILE_ROWS,
-        });
+        return Err(PackError::Columns { what: "2:4 sparse codes along k", columns: rows, block: TILE_ROWS });
     }
     shape.expect(codes.len(), shape.size([rows, columns])?)?;
     if let Some(at) = codes.iter().position(|c| !(-8..=7).contains(c)) {
-        return Err(PackError::Code {
-            what,
-            code: codes[at].into(),
-            row: at / columns,
-            column: at % columns,
-        });
+        return Err(PackError::Code { what, code: codes[at].into(), row: at / columns, column: at % columns });
     }
     // Kept codes, `values[k' * columns + n]`, with the zero point added after the choice: code 0 is a weight of -8.
     let mut values = vec![0u8; rows / 2 * columns];
@@ -103,8 +86,7 @@ pub fn pack(codes: &[i8], rows: usize, columns: usize) -> Result<Sparse, PackErr
     for row in (0..rows).step_by(4) {
         for column in 0..columns {
             let group: [i8; 4] = std::array::from_fn(|i| codes[(row + i) * columns + column]);
-            let (first, second) =
-                kept(group).map_err(|kept| PackError::Dense { kept, row, column })?;
+            let (first, second) = kept(group).map_err(|kept| PackError::Dense { kept, row, column })?;
             values[row / 2 * columns + column] = (group[first] + ZERO) as u8;
             values[(row / 2 + 1) * columns + column] = (group[second] + ZERO) as u8;
             let nibble = (first | second << 2) as u16;
@@ -122,10 +104,7 @@ pub fn pack(codes: &[i8], rows: usize, columns: usize) -> Result<Sparse, PackErr
             word | u32::from(values[(16 * a + k) * columns + column]) << (4 * n)
         })
     });
-    Ok(Sparse {
-        values: words.collect(),
-        metadata,
-    })
+    Ok(Sparse { values: words.collect(), metadata })
 }
 
 /// Scales of groups along k in half precision: within each 64 columns number `8 i + j` of the result is that of column
@@ -133,14 +112,8 @@ pub fn pack(codes: &[i8], rows: usize, columns: usize) -> Result<Sparse, PackErr
 ///
 /// # Errors
 /// Columns that are no whole 64, another number of scales.
-pub fn pack_group_scales(
-    scales: &[u16],
-    groups: usize,
-    columns: usize,
-) -> Result<Vec<u16>, PackError> {
-    reorder("scales of groups", 64, scales, (groups, columns), |p| {
-        p / 8 * 8 + p % 8 / 2 + 4 * (p % 2)
-    })
+pub fn pack_group_scales(scales: &[u16], groups: usize, columns: usize) -> Result<Vec<u16>, PackError> {
+    reorder("scales of groups", 64, scales, (groups, columns), |p| p / 8 * 8 + p % 8 / 2 + 4 * (p % 2))
 }
 
 #[cfg(test)]
@@ -157,11 +130,7 @@ mod tests {
         let packed = pack(&golden.i8("w24"), 256, 256).expect("a layout");
         let values: Vec<u32> = golden.i32("B24").iter().map(|&w| w as u32).collect();
         assert_eq!(packed.values, values);
-        let metadata: Vec<u16> = golden
-            .i16("meta_reordered")
-            .iter()
-            .map(|&w| w as u16)
-            .collect();
+        let metadata: Vec<u16> = golden.i16("meta_reordered").iter().map(|&w| w as u16).collect();
         assert_eq!(packed.metadata, metadata);
     }
 
@@ -169,13 +138,9 @@ mod tests {
     fn places_of_metadata_are_a_bijection() {
         for (columns, rows) in [(64, 32), (192, 96)] {
             let count = columns * rows / 16;
-            let places: HashSet<usize> = (0..columns)
-                .flat_map(|n| (0..rows / 16).map(move |c| metadata_place(n, c, columns)))
-                .collect();
-            assert_eq!(
-                (places.len(), places.iter().max()),
-                (count, Some(&(count - 1)))
-            );
+            let places: HashSet<usize> =
+                (0..columns).flat_map(|n| (0..rows / 16).map(move |c| metadata_place(n, c, columns))).collect();
+            assert_eq!((places.len(), places.iter().max()), (count, Some(&(count - 1))));
         }
     }
 
@@ -250,10 +215,7 @@ mod tests {
             codes[row * 64 + 5] = 1;
         }
         let error = pack(&codes, 32, 64).expect_err("three of four");
-        assert_eq!(
-            error.to_string(),
-            "2:4 sparse: 3 of the four weights of column 5 from row 4 on are not zero"
-        );
+        assert_eq!(error.to_string(), "2:4 sparse: 3 of the four weights of column 5 from row 4 on are not zero");
         codes[0] = 8;
         assert!(pack(&codes, 32, 64).is_err());
         assert!(pack(&[0; 64 * 16], 16, 64).is_err());

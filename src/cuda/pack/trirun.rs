@@ -1,4 +1,5 @@
-//! TriRun's layout of two-bit weights for kernels with half-precision activations: MARLIN's tiles with twice the weights in a word.
+//! TriRun's layout of two-bit weights for kernels with half-precision activations: MARLIN's tiles with twice the
+//! weights in a word.
 //!
 //! Codes 0, 1, 2 stand for -1, 0, +1 and 3 for +2. A tile of 16 rows and 64 columns has 64 words, two for each lane:
 //!
@@ -6,8 +7,9 @@
 //! word (a, 64 c + 2 l + h), bits 2 f..2 f + 2 = code[k][col],  j = 2 h + f % 2,  n = f / 2
 //! ```
 //!
-//! with `k` and `col` of nibble `n` of word `j` as in [`super::marlin`]. In the paired form two tiles one above the other share
-//! four words of each lane, so that one load of 16 bytes brings 32 rows. Source: the TriTera paper, section 4.
+//! with `k` and `col` of nibble `n` of word `j` as in [`super::marlin`]. In the paired form two tiles one above the
+//! other share four words of each lane, so that one load of 16 bytes brings 32 rows. Source: the TriTera paper, section
+//! 4.
 
 use super::marlin::{ORDER, TILE_COLUMNS, TILE_ROWS, weight};
 use super::{Codes, PackError, Shape};
@@ -27,16 +29,12 @@ fn word(codes: &Codes, (a, c): (usize, usize), lane: usize, h: usize) -> u32 {
 
 /// A matrix of codes 0..=3.
 fn view(codes: &[u8], rows: usize, columns: usize) -> Result<Codes<'_>, PackError> {
-    let shape = Shape {
-        what: "2-bit codes",
-        rows,
-        columns,
-    };
+    let shape = Shape { what: "2-bit codes", rows, columns };
     Codes::new(shape, codes, ZERO, 3)
 }
 
-/// Packs codes 0..=3, `codes[k * columns + n]`, into `[tile row][tile column][lane][2]`. Rows and columns are filled up to
-/// whole tiles with weights of zero.
+/// Packs codes 0..=3, `codes[k * columns + n]`, into `[tile row][tile column][lane][2]`. Rows and columns are filled up
+/// to whole tiles with weights of zero.
 ///
 /// # Errors
 /// Another number of codes, a code above 3, a matrix beyond all memory.
@@ -52,7 +50,8 @@ pub fn pack(codes: &[u8], rows: usize, columns: usize) -> Result<Vec<u32>, PackE
         .collect())
 }
 
-/// Packs codes as [`pack`] does, two tiles one above the other together: `[pair of tile rows][tile column][lane][tile][2]`.
+/// Packs codes as [`pack`] does, two tiles one above the other together: `[pair of tile rows][tile
+/// column][lane][tile][2]`.
 ///
 /// # Errors
 /// Those of [`pack`].
@@ -117,10 +116,7 @@ mod tests {
         let single = pack(&codes, rows, columns).expect("a layout");
         let paired = pack_pairs(&codes, rows, columns).expect("a layout");
         assert_eq!((single.len(), paired.len()), (4 * 64, 2 * 128));
-        for found in [
-            unpack(&single, (2, 2), false),
-            unpack(&paired, (2, 2), true),
-        ] {
+        for found in [unpack(&single, (2, 2), false), unpack(&paired, (2, 2), true)] {
             for (at, &code) in found.iter().enumerate() {
                 let (k, n) = (at / 128, at % 128);
                 let inside = k < rows && n < columns;

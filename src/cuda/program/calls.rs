@@ -33,12 +33,7 @@ pub(super) fn of(
             limits.tokens, limits.wanted
         )));
     }
-    let mut pass = Pass {
-        program,
-        tokens,
-        wanted,
-        calls: Vec::new(),
-    };
+    let mut pass = Pass { program, tokens, wanted, calls: Vec::new() };
     for operation in operations {
         pass.call(operation)?;
     }
@@ -83,9 +78,7 @@ pub(super) fn tickets(program: &Program) -> Result<usize, ProgramError> {
         if let Operation::Product { matrix, from, .. } = operation
             && let Some(form) = matrix.halves
         {
-            let tokens = program.values[*from]
-                .rows
-                .count(limits.tokens, limits.wanted);
+            let tokens = program.values[*from].rows.count(limits.tokens, limits.wanted);
             let shape = (matrix.columns, matrix.rows, tokens);
             most = most.max(form.plan(shape)?.tickets);
         }
@@ -159,12 +152,7 @@ impl Pass<'_> {
     }
 
     /// Adds a launch with a thread for each element of a value.
-    fn each(
-        &mut self,
-        kernel: (Text, &str),
-        value: usize,
-        mut operands: Vec<Operand>,
-    ) -> Result<(), ProgramError> {
+    fn each(&mut self, kernel: (Text, &str), value: usize, mut operands: Vec<Operand>) -> Result<(), ProgramError> {
         let count = self.rows(value) * self.value(value).columns;
         operands.push(int(count));
         let blocks = [count.div_ceil(ELEMENTS), 1];
@@ -180,34 +168,14 @@ impl Pass<'_> {
                 let blocks = [n.div_ceil(ELEMENTS), tokens];
                 self.launch((EMBED, kernel), blocks, (ELEMENTS, 0), operands)
             }
-            Operation::Norm {
-                layer,
-                from,
-                gains,
-                parts,
-                eps,
-                to,
-            } => {
+            Operation::Norm { layer, from, gains, parts, eps, to } => {
                 let row = self.program.memories[gains].bytes / 4 / parts;
                 let count = self.rows(from) * self.value(from).columns / row;
-                let operands = vec![
-                    self.at(from),
-                    memory(gains),
-                    self.at(to),
-                    Operand::F32(eps),
-                    int(row),
-                    int(parts),
-                ];
+                let operands = vec![self.at(from), memory(gains), self.at(to), Operand::F32(eps), int(row), int(parts)];
                 let kernel = if layer { "layer_norm" } else { "rms_norm" };
                 self.launch((NORM, kernel), [count, 1], (ELEMENTS, 0), operands)
             }
-            Operation::AddNorm {
-                x,
-                y,
-                gains,
-                eps,
-                to,
-            } => {
+            Operation::AddNorm { x, y, gains, eps, to } => {
                 let operands = vec![
                     self.at(x),
                     self.at(y),
@@ -219,9 +187,7 @@ impl Pass<'_> {
                 let blocks = [self.rows(x), 1];
                 self.launch((NORM, "add_rms_norm"), blocks, (ELEMENTS, 0), operands)
             }
-            Operation::Add { to, from } => {
-                self.each((NORM, "add"), to, vec![self.at(to), self.at(from)])
-            }
+            Operation::Add { to, from } => self.each((NORM, "add"), to, vec![self.at(to), self.at(from)]),
             Operation::AddRow { to, row } => {
                 let n = int(self.value(to).columns);
                 self.each((NORM, "add_row"), to, vec![self.at(to), memory(row), n])
@@ -238,13 +204,7 @@ impl Pass<'_> {
             }
             Operation::Quantize { from, quants, to } => self.quantize(from, quants, to),
             Operation::Product { matrix, from, to } => self.product(&matrix, from, to),
-            Operation::Rotate {
-                x,
-                table,
-                pairs,
-                neighbours,
-                heads,
-            } => {
+            Operation::Rotate { x, table, pairs, neighbours, heads } => {
                 let operands = vec![
                     self.at(x),
                     memory(table),
@@ -258,14 +218,8 @@ impl Pass<'_> {
             }
             Operation::Store { from, cells, heads } => {
                 let n = self.value(from).columns;
-                let operands = vec![
-                    self.at(from),
-                    memory(cells),
-                    memory(fixed::CELLS),
-                    int(heads),
-                    int(n / heads),
-                    self.shift(),
-                ];
+                let operands =
+                    vec![self.at(from), memory(cells), memory(fixed::CELLS), int(heads), int(n / heads), self.shift()];
                 let blocks = [n.div_ceil(OF_HEADS), tokens];
                 self.launch((ATTENTION, "store"), blocks, (OF_HEADS, 0), operands)
             }
@@ -289,18 +243,8 @@ impl Pass<'_> {
             }
             Operation::Choose(choose) => self.choose(&choose),
             Operation::List { chosen, list } => self.list(chosen, list),
-            Operation::ProductOfChosen {
-                matrix,
-                from,
-                who,
-                to,
-            } => self.product_of_chosen(&matrix, [from, who, to]),
-            Operation::OfChosen {
-                function,
-                to,
-                numbers,
-                chosen,
-            } => {
+            Operation::ProductOfChosen { matrix, from, who, to } => self.product_of_chosen(&matrix, [from, who, to]),
+            Operation::OfChosen { function, to, numbers, chosen } => {
                 let kernel = match function {
                     OfChosen::Scale => "scale_chosen",
                     OfChosen::Add => "add_chosen",
@@ -310,26 +254,10 @@ impl Pass<'_> {
                 self.each((EXPERTS, kernel), to, operands)
             }
             Operation::Weigh { from, weights, to } => self.weigh([from, weights, to]),
-            Operation::Combine {
-                from,
-                weights,
-                weighed,
-                to,
-            } => self.combine([from, weights, to], weighed),
-            Operation::ScaleByGate {
-                x,
-                gates,
-                powers,
-                plain,
-            } => {
+            Operation::Combine { from, weights, weighed, to } => self.combine([from, weights, to], weighed),
+            Operation::ScaleByGate { x, gates, powers, plain } => {
                 let n = int(self.value(x).columns);
-                let operands = vec![
-                    self.at(x),
-                    self.at(gates),
-                    memory(powers),
-                    n,
-                    int(plain.into()),
-                ];
+                let operands = vec![self.at(x), self.at(gates), memory(powers), n, int(plain.into())];
                 let blocks = [self.rows(x), 1];
                 self.launch((EXPERTS, "scale_by_gate"), blocks, (ELEMENTS, 0), operands)
             }
@@ -378,10 +306,7 @@ impl Pass<'_> {
             operands.extend([memory(fixed::WORK), memory(fixed::TICKETS)]);
             operands.extend([matrix.columns, matrix.rows, tokens].map(int));
             operands.push(Operand::U32(plan.group));
-            self.calls.push(Call {
-                launch: plan.launch,
-                operands,
-            });
+            self.calls.push(Call { launch: plan.launch, operands });
             return Ok(());
         }
         let plan = plan::product(matrix.ty, matrix.rows, matrix.columns, tokens)?;
@@ -392,18 +317,12 @@ impl Pass<'_> {
         let mut operands = vec![codes];
         if matches!(matrix.ty, TypeId::F16 | TypeId::F32) {
             operands.extend([self.at(from), out, shape[0], shape[1]]);
-            self.calls.push(Call {
-                launch: plan.product,
-                operands,
-            });
+            self.calls.push(Call { launch: plan.product, operands });
             return Ok(());
         }
         let [quants, scales, sums] = self.quants(from)?;
         let per_tensor = matrix.ty.info().is_some_and(|info| info.is_per_tensor());
-        let ternary = [
-            Operand::F32(matrix.scale),
-            int((matrix.ty != TypeId::I2_S).into()),
-        ];
+        let ternary = [Operand::F32(matrix.scale), int((matrix.ty != TypeId::I2_S).into())];
         match matrix.ty {
             TypeId::Q4_K | TypeId::Q6_K => operands.extend([quants, scales, out]),
             _ if per_tensor => {
@@ -420,10 +339,7 @@ impl Pass<'_> {
         }
         operands.extend(shape);
         let parts = plan.product.blocks[2] as usize;
-        self.calls.push(Call {
-            launch: plan.product,
-            operands,
-        });
+        self.calls.push(Call { launch: plan.product, operands });
         if let Some(add) = plan.add {
             let operands = if per_tensor {
                 let [w, centred] = ternary;
@@ -432,10 +348,7 @@ impl Pass<'_> {
                 let block = matrix.ty.info().map_or(1, |info| info.block);
                 vec![work, out, rows, count, int(matrix.columns / block)]
             };
-            self.calls.push(Call {
-                launch: add,
-                operands,
-            });
+            self.calls.push(Call { launch: add, operands });
         }
         Ok(())
     }

@@ -51,12 +51,7 @@ impl Pass<'_> {
     }
 
     pub(super) fn list(&mut self, chosen: usize, list: usize) -> Result<(), ProgramError> {
-        let operands = vec![
-            self.at(chosen),
-            self.at(list),
-            int(self.rows(chosen)),
-            int(self.rows(list)),
-        ];
+        let operands = vec![self.at(chosen), self.at(list), int(self.rows(chosen)), int(self.rows(list))];
         self.launch((EXPERTS, "list_chosen"), [1, 1], (ELEMENTS, 0), operands)
     }
 
@@ -98,22 +93,13 @@ impl Pass<'_> {
         self.weighed("weigh", [from, weights, to], &[used])
     }
 
-    pub(super) fn combine(
-        &mut self,
-        [from, weights, to]: [usize; 3],
-        weighed: bool,
-    ) -> Result<(), ProgramError> {
+    pub(super) fn combine(&mut self, [from, weights, to]: [usize; 3], weighed: bool) -> Result<(), ProgramError> {
         let used = int(used(self.value(from)));
         self.weighed("combine", [from, weights, to], &[used, int(weighed.into())])
     }
 
     /// A kernel over the elements of `to`, whose last operands are `more`.
-    fn weighed(
-        &mut self,
-        kernel: &str,
-        [from, weights, to]: [usize; 3],
-        more: &[Operand],
-    ) -> Result<(), ProgramError> {
+    fn weighed(&mut self, kernel: &str, [from, weights, to]: [usize; 3], more: &[Operand]) -> Result<(), ProgramError> {
         let n = self.value(from).columns;
         let mut operands = vec![self.at(from), self.at(weights), self.at(to), int(n)];
         operands.extend_from_slice(more);

@@ -24,7 +24,8 @@ pub struct Matrix<'a> {
     pub rows: usize,
     /// Weights per row.
     pub columns: usize,
-    /// Rows of blocks as the file has them; of types with one scale for the whole tensor the codes of [`rows::two_bits`].
+    /// Rows of blocks as the file has them; of types with one scale for the whole tensor the codes of
+    /// [`rows::two_bits`].
     pub data: &'a [u8],
     /// The scale of the whole tensor, of types that have one.
     pub scale: f32,
@@ -77,19 +78,10 @@ impl Weights<'_> {
 
 impl Layout<'_> {
     fn pack(&self) -> Result<Vec<Cow<'_, [u8]>>, ProgramError> {
-        let failed = |matrix: &Matrix<'_>, why| ProgramError::Pack {
-            name: matrix.name.to_owned(),
-            why,
-        };
-        let dwords =
-            |d: &[u32]| Cow::from(d.iter().flat_map(|d| d.to_le_bytes()).collect::<Vec<_>>());
+        let failed = |matrix: &Matrix<'_>, why| ProgramError::Pack { name: matrix.name.to_owned(), why };
+        let dwords = |d: &[u32]| Cow::from(d.iter().flat_map(|d| d.to_le_bytes()).collect::<Vec<_>>());
         Ok(match self {
-            Layout::Floats(x) => vec![
-                x.iter()
-                    .flat_map(|x| x.to_le_bytes())
-                    .collect::<Vec<_>>()
-                    .into(),
-            ],
+            Layout::Floats(x) => vec![x.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<_>>().into()],
             Layout::Plain(m) => vec![m.data.into()],
             Layout::AsTq2(m) => {
                 let blocks = m.data.as_chunks().0.iter();
@@ -140,11 +132,7 @@ impl Layout<'_> {
                     Cow::from(bytes.collect::<Vec<_>>())
                 };
                 let codes = &packed.codes;
-                vec![
-                    dwords(&codes.values),
-                    words(&codes.metadata),
-                    words(&packed.scales),
-                ]
+                vec![dwords(&codes.values), words(&codes.metadata), words(&packed.scales)]
             }
             Layout::Rows(m) => {
                 let packed = match m.ty.info().is_some_and(|info| info.is_per_tensor()) {
@@ -172,28 +160,20 @@ pub(super) struct Store<'a> {
 impl<'a> Store<'a> {
     fn add(&mut self, memories: &mut Vec<Memory>, layout: Layout<'a>, parts: &[usize]) -> usize {
         let memory = memories.len();
-        memories.extend(parts.iter().map(|&bytes| Memory {
-            kind: Kind::Weights,
-            bytes,
-        }));
+        memories.extend(parts.iter().map(|&bytes| Memory { kind: Kind::Weights, bytes }));
         self.weights.push(Weights { memory, layout });
         memory
     }
 
     /// Floats as they are; the number of their memory.
-    pub fn floats(
-        &mut self,
-        memories: &mut Vec<Memory>,
-        x: &'a [f32],
-    ) -> Result<usize, ProgramError> {
+    pub fn floats(&mut self, memories: &mut Vec<Memory>, x: &'a [f32]) -> Result<usize, ProgramError> {
         let bytes = size(&[x.len(), 4], "a vector")?;
         Ok(self.add(memories, Layout::Floats(x.into()), &[bytes]))
     }
 
     /// A table of half floats, which is there once; the number of its memory.
     pub fn halves(&mut self, memories: &mut Vec<Memory>, table: &'a [u16]) -> usize {
-        let same =
-            |w: &&Weights<'a>| matches!(&w.layout, Layout::Table(t) if std::ptr::eq(*t, table));
+        let same = |w: &&Weights<'a>| matches!(&w.layout, Layout::Table(t) if std::ptr::eq(*t, table));
         match self.weights.iter().find(same) {
             Some(there) => there.memory,
             None => self.add(memories, Layout::Table(table), &[size_of_val(table)]),
@@ -202,34 +182,28 @@ impl<'a> Store<'a> {
 
     /// The table of an exponential, which is there once; the number of its memory.
     pub fn powers(&mut self, memories: &mut Vec<Memory>, table: &'a [u64]) -> usize {
-        let same =
-            |w: &&Weights<'a>| matches!(&w.layout, Layout::Powers(t) if std::ptr::eq(*t, table));
+        let same = |w: &&Weights<'a>| matches!(&w.layout, Layout::Powers(t) if std::ptr::eq(*t, table));
         match self.weights.iter().find(same) {
             Some(there) => there.memory,
             None => self.add(memories, Layout::Powers(table), &[size_of_val(table)]),
         }
     }
 
-    /// A matrix to multiply by activations in half precision; `None` of a type that has no such kernel. `pruned`: two of four
-    /// weights are there, which [`Weights::pack`] checks.
+    /// A matrix to multiply by activations in half precision; `None` of a type that has no such kernel. `pruned`: two
+    /// of four weights are there, which [`Weights::pack`] checks.
     pub fn coded(
         &mut self,
         memories: &mut Vec<Memory>,
         matrix: Matrix<'a>,
         pruned: bool,
     ) -> Result<Option<Placed>, ProgramError> {
-        let Matrix {
-            ty, rows, columns, ..
-        } = matrix;
+        let Matrix { ty, rows, columns, .. } = matrix;
         let Some(form) = coded::form(ty, rows, columns, pruned) else {
             return Ok(None);
         };
         checked(&matrix)?;
         let bytes = coded::bytes(form, rows, columns);
-        let bytes = bytes.map_err(|why| ProgramError::Pack {
-            name: matrix.name.to_owned(),
-            why,
-        })?;
+        let bytes = bytes.map_err(|why| ProgramError::Pack { name: matrix.name.to_owned(), why })?;
         let layout = match form {
             Form::Dense(..) => Layout::Coded(matrix),
             Form::Sparse(_) => Layout::Pruned(matrix),
@@ -272,11 +246,7 @@ impl<'a> Store<'a> {
     }
 
     /// A matrix to multiply by.
-    pub fn factor(
-        &mut self,
-        memories: &mut Vec<Memory>,
-        matrix: Matrix<'a>,
-    ) -> Result<Placed, ProgramError> {
+    pub fn factor(&mut self, memories: &mut Vec<Memory>, matrix: Matrix<'a>) -> Result<Placed, ProgramError> {
         let (layout, bytes) = laid_out(matrix)?;
         let memory = match layout {
             Layout::Plain(matrix) => self.plain(memories, matrix, bytes[0]),
@@ -286,11 +256,7 @@ impl<'a> Store<'a> {
     }
 
     /// The matrices of all experts, which have one shape and one type.
-    pub fn stack(
-        &mut self,
-        memories: &mut Vec<Memory>,
-        all: &[Matrix<'a>],
-    ) -> Result<Placed, ProgramError> {
+    pub fn stack(&mut self, memories: &mut Vec<Memory>, all: &[Matrix<'a>]) -> Result<Placed, ProgramError> {
         let Some(first) = all.first() else {
             return Err(ProgramError::Missing("no experts".to_owned()));
         };
@@ -305,33 +271,17 @@ impl<'a> Store<'a> {
         let bytes = of_one.map(|&bytes| size(&[all.len(), bytes], first.name));
         let bytes = bytes.collect::<Result<Vec<_>, _>>()?;
         let layouts = layouts.into_iter().map(|(layout, _)| layout).collect();
-        Ok(placed(
-            first,
-            self.add(memories, Layout::Stack(layouts), &bytes),
-        ))
+        Ok(placed(first, self.add(memories, Layout::Stack(layouts), &bytes)))
     }
 }
 
 fn placed(matrix: &Matrix<'_>, memory: usize) -> Placed {
-    Placed {
-        ty: matrix.ty,
-        rows: matrix.rows,
-        columns: matrix.columns,
-        memory,
-        scale: matrix.scale,
-        halves: None,
-    }
+    Placed { ty: matrix.ty, rows: matrix.rows, columns: matrix.columns, memory, scale: matrix.scale, halves: None }
 }
 
 /// What is done with a matrix to multiply by, and the bytes of its memories.
 fn laid_out(matrix: Matrix<'_>) -> Result<(Layout<'_>, Vec<usize>), ProgramError> {
-    let Matrix {
-        name,
-        ty,
-        rows,
-        columns,
-        ..
-    } = matrix;
+    let Matrix { name, ty, rows, columns, .. } = matrix;
     if !multiplies(ty) {
         let what = format!("products with {ty} ({name})");
         return Err(ProgramError::Missing(what));
@@ -388,10 +338,7 @@ pub fn embeds(ty: TypeId) -> bool {
 
 /// The bytes of a matrix, which are those that it was given.
 fn checked(matrix: &Matrix<'_>) -> Result<usize, ProgramError> {
-    let failed = |why| ProgramError::Pack {
-        name: matrix.name.to_owned(),
-        why,
-    };
+    let failed = |why| ProgramError::Pack { name: matrix.name.to_owned(), why };
     let Some(info) = matrix.ty.info() else {
         let name = matrix.ty.to_string();
         return Err(failed(PackError::Type { name }));
@@ -400,23 +347,13 @@ fn checked(matrix: &Matrix<'_>) -> Result<usize, ProgramError> {
     let of_row = match info.is_per_tensor() {
         true => size(&[columns.div_ceil(128), 32], matrix.name)?,
         false if !columns.is_multiple_of(info.block) => {
-            return Err(failed(PackError::Columns {
-                what: info.name,
-                columns,
-                block: info.block,
-            }));
+            return Err(failed(PackError::Columns { what: info.name, columns, block: info.block }));
         }
         false => size(&[columns / info.block, info.bytes], matrix.name)?,
     };
     let expected = size(&[rows, of_row], matrix.name)?;
     if matrix.data.len() != expected {
-        return Err(failed(PackError::Length {
-            what: info.name,
-            rows,
-            columns,
-            found: matrix.data.len(),
-            expected,
-        }));
+        return Err(failed(PackError::Length { what: info.name, rows, columns, found: matrix.data.len(), expected }));
     }
     Ok(expected)
 }

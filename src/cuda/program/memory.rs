@@ -57,9 +57,7 @@ impl Table {
 
     /// All of them.
     pub fn total(&self) -> u64 {
-        self.weights
-            .saturating_add(self.cells)
-            .saturating_add(self.values)
+        self.weights.saturating_add(self.cells).saturating_add(self.values)
     }
 }
 
@@ -96,9 +94,7 @@ impl Rows {
             Rows::Tokens => tokens,
             Rows::Wanted => wanted,
             Rows::Chosen(used) => tokens.saturating_mul(used),
-            Rows::Eights { experts, used } => {
-                eights_of_chosen(experts, tokens.saturating_mul(used))
-            }
+            Rows::Eights { experts, used } => eights_of_chosen(experts, tokens.saturating_mul(used)),
         }
     }
 }

@@ -1,10 +1,10 @@
-//! A model's forward pass as launches: operations are recorded once, and say for any number of tokens which kernel runs on
-//! which grid with which arguments.
+//! A model's forward pass as launches: operations are recorded once, and say for any number of tokens which kernel runs
+//! on which grid with which arguments.
 //!
-//! A [`Recorder`] is told what a model does, operation by operation; it knows no architecture. What it gives, a [`Program`], is data:
-//! the memory that it needs, with its size for the [`Limits`] it was made for, and the launches of a pass. Nothing is packed or
-//! allocated before the sizes are known, so a model that is too large is refused by its [table](Program::table).
-//! [`crate::run`] carries a program out on a [device](crate::device).
+//! A [`Recorder`] is told what a model does, operation by operation; it knows no architecture. What it gives, a
+//! [`Program`], is data: the memory that it needs, with its size for the [`Limits`] it was made for, and the launches
+//! of a pass. Nothing is packed or allocated before the sizes are known, so a model that is too large is refused by its
+//! [table](Program::table). [`crate::run`] carries a program out on a [device](crate::device).
 
 mod calls;
 mod calls_experts;
@@ -56,9 +56,7 @@ pub enum ProgramError {
     #[error("the GPU has no kernel for {0}")]
     Missing(String),
     /// A size that no buffer or grid has.
-    #[error(
-        "{0} is more than a GPU takes; lower the context, the sequences or the tokens of a pass"
-    )]
+    #[error("{0} is more than a GPU takes; lower the context, the sequences or the tokens of a pass")]
     TooLarge(String),
     /// A product without a plan.
     #[error(transparent)]
@@ -151,7 +149,8 @@ impl Program {
         Table::of(&self.memories)
     }
 
-    /// For each kind of RoPE the number of its memory, which holds cosine and sine of every pair of every token, and the pairs.
+    /// For each kind of RoPE the number of its memory, which holds cosine and sine of every pair of every token, and
+    /// the pairs.
     pub fn rotations(&self) -> &[(usize, usize)] {
         &self.rotations
     }

@@ -148,7 +148,8 @@ pub(super) enum Operation {
         chosen: usize,
         list: usize,
     },
-    /// Products of rows with the matrices of the experts that were chosen. `who` says which: a list, or the choice itself.
+    /// Products of rows with the matrices of the experts that were chosen. `who` says which: a list, or the choice
+    /// itself.
     ProductOfChosen {
         matrix: Placed,
         from: usize,
@@ -237,9 +238,7 @@ impl Operation {
     pub fn values(&self, mut f: impl FnMut(usize)) {
         let mut all = |values: &[usize]| values.iter().for_each(|&value| f(value));
         match self {
-            Operation::Embed { to, .. }
-            | Operation::AddRow { to, .. }
-            | Operation::Scale { to, .. } => all(&[*to]),
+            Operation::Embed { to, .. } | Operation::AddRow { to, .. } | Operation::Scale { to, .. } => all(&[*to]),
             Operation::Norm { from, to, .. }
             | Operation::Add { to, from }
             | Operation::Take { from, to }
@@ -252,10 +251,9 @@ impl Operation {
             Operation::Choose(c) => all(&[c.scores, c.chosen, c.weights]),
             Operation::List { chosen, list } => all(&[*chosen, *list]),
             Operation::ProductOfChosen { from, who, to, .. } => all(&[*from, *who, *to]),
-            Operation::Weigh { from, weights, to }
-            | Operation::Combine {
-                from, weights, to, ..
-            } => all(&[*from, *weights, *to]),
+            Operation::Weigh { from, weights, to } | Operation::Combine { from, weights, to, .. } => {
+                all(&[*from, *weights, *to])
+            }
             Operation::OfChosen { to, chosen, .. } => all(&[*to, *chosen]),
             Operation::ScaleByGate { x, gates, .. } => all(&[*x, *gates]),
             Operation::Gelu { gate, up, .. } | Operation::Gate { gate, up, .. } => {

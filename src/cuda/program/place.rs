@@ -4,8 +4,8 @@ use super::memory::{Kind, Memory, Value};
 use super::operation::Operation;
 use super::{Limits, ProgramError};
 
-/// Gives every value a memory. Values that are never alive together share one; `given` is alive from the beginning, `kept` are
-/// to the end.
+/// Gives every value a memory. Values that are never alive together share one; `given` is alive from the beginning,
+/// `kept` are to the end.
 pub(super) fn place(
     values: &mut [Value],
     given: Option<usize>,
@@ -18,8 +18,7 @@ pub(super) fn place(
     for (at, operation) in operations.iter().enumerate() {
         operation.values(|value| last[value] = at);
     }
-    kept.iter()
-        .for_each(|&value| last[value] = operations.len());
+    kept.iter().for_each(|&value| last[value] = operations.len());
     let mut placed = vec![false; values.len()];
     let mut free: Vec<usize> = Vec::new();
     for (at, operation) in operations.iter().enumerate() {
@@ -37,20 +36,12 @@ pub(super) fn place(
             values[value].memory = taken.unwrap_or(memories.len());
             match memories.get_mut(values[value].memory) {
                 Some(memory) => memory.bytes = memory.bytes.max(bytes),
-                None => memories.push(Memory {
-                    kind: Kind::Values,
-                    bytes,
-                }),
+                None => memories.push(Memory { kind: Kind::Values, bytes }),
             }
         }
         touched.sort_unstable();
         touched.dedup();
-        free.extend(
-            touched
-                .iter()
-                .filter(|&&value| last[value] == at)
-                .map(|&value| values[value].memory),
-        );
+        free.extend(touched.iter().filter(|&&value| last[value] == at).map(|&value| values[value].memory));
     }
     Ok(())
 }

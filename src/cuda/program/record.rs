@@ -46,7 +46,8 @@ pub struct Recorder<'a> {
     pub(super) operations: Vec<Operation>,
     rotations: Vec<(usize, usize)>,
     given: Option<usize>,
-    /// Where activations are in half precision if there are kernels for it, the names of matrices that were pruned to 2:4.
+    /// Where activations are in half precision if there are kernels for it, the names of matrices that were pruned to
+    /// 2:4.
     halves: Option<&'a BTreeSet<String>>,
     /// Quantized forms of values that have not changed since.
     forms: Vec<(usize, Quants, usize)>,
@@ -58,23 +59,12 @@ impl<'a> Recorder<'a> {
     /// # Errors
     /// Limits that no buffer has, or that are zero.
     pub fn new(limits: Limits, vocabulary: usize) -> Result<Recorder<'a>, ProgramError> {
-        let Limits {
-            tokens,
-            wanted,
-            context,
-            page,
-            pages,
-        } = limits;
+        let Limits { tokens, wanted, context, page, pages } = limits;
         if [tokens, wanted, context, page, pages, vocabulary].contains(&0) {
             return Err(ProgramError::TooLarge(format!("nothing: {limits:?}")));
         }
         // Kernels count cells and tokens in 32 bits with a sign.
-        for (n, what) in [
-            (tokens, "tokens"),
-            (context, "positions"),
-            (page, "positions of a page"),
-            (pages, "pages"),
-        ] {
+        for (n, what) in [(tokens, "tokens"), (context, "positions"), (page, "positions of a page"), (pages, "pages")] {
             if n > i32::MAX as usize / 2 {
                 return Err(ProgramError::TooLarge(format!("{n} {what}")));
             }
@@ -85,10 +75,7 @@ impl<'a> Recorder<'a> {
         }
         let input = |factors: &[usize]| -> Result<Memory, ProgramError> {
             let bytes = size(factors, "what a pass is given")?;
-            Ok(Memory {
-                kind: Kind::Inputs,
-                bytes,
-            })
+            Ok(Memory { kind: Kind::Inputs, bytes })
         };
         let memories = [
             input(&[tokens, 4])?,
@@ -96,14 +83,8 @@ impl<'a> Recorder<'a> {
             input(&[tokens, 8])?,
             input(&[tokens, limits.row(), 4])?,
             input(&[wanted, 4])?,
-            Memory {
-                kind: Kind::Values,
-                bytes: 0,
-            },
-            Memory {
-                kind: Kind::Zeros,
-                bytes: 0,
-            },
+            Memory { kind: Kind::Values, bytes: 0 },
+            Memory { kind: Kind::Zeros, bytes: 0 },
         ];
         Ok(Recorder {
             limits,
@@ -119,8 +100,9 @@ impl<'a> Recorder<'a> {
         })
     }
 
-    /// From now on products are those of activations in half precision, where there are kernels for the type of the weights. Their
-    /// bits are not the processor's. The matrices that are named in `pruned` have at most two weights of every four.
+    /// From now on products are those of activations in half precision, where there are kernels for the type of the
+    /// weights. Their bits are not the processor's. The matrices that are named in `pruned` have at most two weights of
+    /// every four.
     pub fn in_halves(&mut self, pruned: &'a BTreeSet<String>) {
         self.halves = Some(pruned);
     }
@@ -129,16 +111,9 @@ impl<'a> Recorder<'a> {
         let most = rows.count(self.limits.tokens, self.limits.wanted);
         let count = size(&[most, columns], "an activation")?;
         if columns == 0 || count > i32::MAX as usize {
-            return Err(ProgramError::TooLarge(format!(
-                "an activation of {most} x {columns} values"
-            )));
+            return Err(ProgramError::TooLarge(format!("an activation of {most} x {columns} values")));
         }
-        self.values.push(Value {
-            rows,
-            columns,
-            quants: None,
-            memory: 0,
-        });
+        self.values.push(Value { rows, columns, quants: None, memory: 0 });
         Ok(Span(self.values.len() - 1))
     }
 
@@ -177,26 +152,16 @@ impl<'a> Recorder<'a> {
         }
         let (kernel, memory) = self.store.table(&mut self.memories, table)?;
         let to = self.value(Rows::Tokens, table.columns)?;
-        self.operations.push(Operation::Embed {
-            kernel,
-            table: memory,
-            to: to.0,
-        });
+        self.operations.push(Operation::Embed { kernel, table: memory, to: to.0 });
         Ok(to)
     }
 
-    /// Root-mean-square norms: `(x * r) * gains`, `r = 1 / sqrt(mean of squares + eps)`, of every `row` values by themselves. `gains`
-    /// are those of one such row or of several.
+    /// Root-mean-square norms: `(x * r) * gains`, `r = 1 / sqrt(mean of squares + eps)`, of every `row` values by
+    /// themselves. `gains` are those of one such row or of several.
     ///
     /// # Errors
     /// Gains and rows that do not divide a row of `x`.
-    pub fn norm(
-        &mut self,
-        x: Span,
-        gains: &'a [f32],
-        row: usize,
-        eps: f32,
-    ) -> Result<Span, ProgramError> {
+    pub fn norm(&mut self, x: Span, gains: &'a [f32], row: usize, eps: f32) -> Result<Span, ProgramError> {
         let columns = self.columns(x);
         let to = self.value(self.rows(x), columns)?;
         let sum = match self.operations.last() {
@@ -207,31 +172,19 @@ impl<'a> Recorder<'a> {
             Some(y) if gains.len() == columns => {
                 let gains = self.store.floats(&mut self.memories, gains)?;
                 self.operations.pop();
-                self.operations.push(Operation::AddNorm {
-                    x: x.0,
-                    y,
-                    gains,
-                    eps,
-                    to: to.0,
-                });
+                self.operations.push(Operation::AddNorm { x: x.0, y, gains, eps, to: to.0 });
             }
             _ => self.norm_into(false, x, (gains, row, eps), to)?,
         }
         Ok(to)
     }
 
-    /// Layer norms: `((x - m) * r) * gains`, `m` the mean, `r = 1 / sqrt(mean of (x - m)^2 + eps)`, of every `row` values by
-    /// themselves.
+    /// Layer norms: `((x - m) * r) * gains`, `m` the mean, `r = 1 / sqrt(mean of (x - m)^2 + eps)`, of every `row`
+    /// values by themselves.
     ///
     /// # Errors
     /// Those of [`Recorder::norm`].
-    pub fn layer_norm(
-        &mut self,
-        x: Span,
-        gains: &'a [f32],
-        row: usize,
-        eps: f32,
-    ) -> Result<Span, ProgramError> {
+    pub fn layer_norm(&mut self, x: Span, gains: &'a [f32], row: usize, eps: f32) -> Result<Span, ProgramError> {
         let to = self.value(self.rows(x), self.columns(x))?;
         self.norm_into(true, x, (gains, row, eps), to)?;
         Ok(to)
@@ -241,13 +194,7 @@ impl<'a> Recorder<'a> {
     ///
     /// # Errors
     /// Those of [`Recorder::norm`].
-    pub fn layer_norm_in_place(
-        &mut self,
-        x: Span,
-        gains: &'a [f32],
-        row: usize,
-        eps: f32,
-    ) -> Result<(), ProgramError> {
+    pub fn layer_norm_in_place(&mut self, x: Span, gains: &'a [f32], row: usize, eps: f32) -> Result<(), ProgramError> {
         self.changes(x);
         self.norm_into(true, x, (gains, row, eps), x)
     }
@@ -256,13 +203,7 @@ impl<'a> Recorder<'a> {
     ///
     /// # Errors
     /// Those of [`Recorder::norm`].
-    pub fn norm_in_place(
-        &mut self,
-        x: Span,
-        gains: &'a [f32],
-        row: usize,
-        eps: f32,
-    ) -> Result<(), ProgramError> {
+    pub fn norm_in_place(&mut self, x: Span, gains: &'a [f32], row: usize, eps: f32) -> Result<(), ProgramError> {
         self.changes(x);
         self.norm_into(false, x, (gains, row, eps), x)
     }
@@ -283,14 +224,7 @@ impl<'a> Recorder<'a> {
         }
         let parts = gains.len() / row;
         let gains = self.store.floats(&mut self.memories, gains)?;
-        self.operations.push(Operation::Norm {
-            layer,
-            from: from.0,
-            gains,
-            parts,
-            eps,
-            to: to.0,
-        });
+        self.operations.push(Operation::Norm { layer, from: from.0, gains, parts, eps, to: to.0 });
         Ok(())
     }
 
@@ -361,11 +295,7 @@ impl<'a> Recorder<'a> {
             None => x.0,
         };
         let to = self.value(self.rows(x), matrix.rows)?;
-        self.operations.push(Operation::Product {
-            matrix: placed,
-            from,
-            to: to.0,
-        });
+        self.operations.push(Operation::Product { matrix: placed, from, to: to.0 });
         Ok(to)
     }
 
@@ -380,16 +310,9 @@ impl<'a> Recorder<'a> {
             return *to;
         }
         let to = self.values.len();
-        self.values.push(Value {
-            quants: Some(quants),
-            ..self.values[x.0]
-        });
+        self.values.push(Value { quants: Some(quants), ..self.values[x.0] });
         self.forms.push((x.0, quants, to));
-        self.operations.push(Operation::Quantize {
-            from: x.0,
-            quants,
-            to,
-        });
+        self.operations.push(Operation::Quantize { from: x.0, quants, to });
         to
     }
 
@@ -400,16 +323,9 @@ impl<'a> Recorder<'a> {
     pub fn rotation(&mut self, pairs: usize, neighbours: bool) -> Result<Rotation, ProgramError> {
         let memory = self.memories.len();
         let bytes = size(&[self.limits.tokens, pairs, 8], "a table of angles")?;
-        self.memories.push(Memory {
-            kind: Kind::Inputs,
-            bytes,
-        });
+        self.memories.push(Memory { kind: Kind::Inputs, bytes });
         self.rotations.push((memory, pairs));
-        Ok(Rotation {
-            memory,
-            pairs,
-            neighbours,
-        })
+        Ok(Rotation { memory, pairs, neighbours })
     }
 
     /// Turns the pairs of all heads of `x`, each of `head` elements.
@@ -434,8 +350,8 @@ impl<'a> Recorder<'a> {
         Ok(())
     }
 
-    /// Puts `keys` and `values` into the cells of the next layer, and attends over them with `queries`: all cells up to the
-    /// query's own, or those of a window, which moves with the query or stands at multiples of its size.
+    /// Puts `keys` and `values` into the cells of the next layer, and attends over them with `queries`: all cells up to
+    /// the query's own, or those of a window, which moves with the query or stands at multiples of its size.
     ///
     /// # Errors
     /// Rows that are no whole heads, heads with an odd number of elements, cells that no buffer holds.
@@ -446,22 +362,11 @@ impl<'a> Recorder<'a> {
         scale: f32,
         window: Option<(usize, bool)>,
     ) -> Result<Span, ProgramError> {
-        let Heads {
-            queries: n,
-            keys: kv,
-            key_size,
-            value_size,
-        } = heads;
+        let Heads { queries: n, keys: kv, key_size, value_size } = heads;
         let widths = [queries, keys, values].map(|x| self.columns(x));
-        let whole = kv > 0
-            && n.is_multiple_of(kv)
-            && widths == [n * key_size, kv * key_size, kv * value_size];
+        let whole = kv > 0 && n.is_multiple_of(kv) && widths == [n * key_size, kv * key_size, kv * value_size];
         // The kernel reads keys by pairs, and keeps a query in shared memory.
-        if !whole
-            || !key_size.is_multiple_of(2)
-            || key_size > 4096
-            || window.is_some_and(|w| w.0 == 0)
-        {
+        if !whole || !key_size.is_multiple_of(2) || key_size > 4096 || window.is_some_and(|w| w.0 == 0) {
             return Err(ProgramError::Missing(format!("attention of {heads:?}")));
         }
         let Limits { page, pages, .. } = self.limits;
@@ -470,17 +375,10 @@ impl<'a> Recorder<'a> {
         let what = "keys and values";
         for (cells, head) in cells.iter_mut().zip([key_size, value_size]) {
             *cells = self.memories.len();
-            self.memories.push(Memory {
-                kind: Kind::Cells,
-                bytes: size(&[pages, kv, page, head, 2], what)?,
-            });
+            self.memories.push(Memory { kind: Kind::Cells, bytes: size(&[pages, kv, page, head, 2], what)? });
         }
         for (from, cells) in [keys, values].into_iter().zip(cells) {
-            self.operations.push(Operation::Store {
-                from: from.0,
-                cells,
-                heads: kv,
-            });
+            self.operations.push(Operation::Store { from: from.0, cells, heads: kv });
         }
         let to = self.value(Rows::Tokens, n * value_size)?;
         self.operations.push(Operation::Attend(Attend {
@@ -502,34 +400,21 @@ impl<'a> Recorder<'a> {
     /// `gate = f(gate) * up`, or `f(gate)` alone.
     pub fn gate(&mut self, function: Gate, gate: Span, up: Option<Span>) {
         self.changes(gate);
-        self.operations.push(Operation::Gate {
-            function,
-            gate: gate.0,
-            up: up.map(|up| up.0),
-        });
+        self.operations.push(Operation::Gate { function, gate: gate.0, up: up.map(|up| up.0) });
     }
 
     /// `gate = gelu(gate) * up`, or `gelu(gate)` alone, where `table` has the function's value for every half float.
     ///
     /// # Errors
     /// A table of another length.
-    pub fn gelu(
-        &mut self,
-        table: &'a [u16],
-        gate: Span,
-        up: Option<Span>,
-    ) -> Result<(), ProgramError> {
+    pub fn gelu(&mut self, table: &'a [u16], gate: Span, up: Option<Span>) -> Result<(), ProgramError> {
         if table.len() != 1 << 16 {
             let what = format!("a function of {} half floats", table.len());
             return Err(ProgramError::Missing(what));
         }
         self.changes(gate);
         let table = self.store.halves(&mut self.memories, table);
-        self.operations.push(Operation::Gelu {
-            table,
-            gate: gate.0,
-            up: up.map(|up| up.0),
-        });
+        self.operations.push(Operation::Gelu { table, gate: gate.0, up: up.map(|up| up.0) });
         Ok(())
     }
 
@@ -553,14 +438,7 @@ impl<'a> Recorder<'a> {
         let Some((head, stream)) = takes.next() else {
             return Err(ProgramError::Missing("logits of no rows".to_owned()));
         };
-        place(
-            &mut self.values,
-            self.given,
-            &[stream, logits.0],
-            &self.operations,
-            &limits,
-            &mut self.memories,
-        )?;
+        place(&mut self.values, self.given, &[stream, logits.0], &self.operations, &limits, &mut self.memories)?;
         let mut program = Program {
             limits,
             vocabulary: self.vocabulary,

@@ -23,11 +23,11 @@ pub struct Choosing<'a> {
     pub claim: Claim,
     /// What is added to that, one number for each expert.
     pub bias: Option<&'a [f32]>,
-    /// Groups of as many experts each, two at least, and how many of them, those with the greatest sums of two, a token may choose
-    /// from.
+    /// Groups of as many experts each, two at least, and how many of them, those with the greatest sums of two, a token
+    /// may choose from.
     pub groups: Option<[usize; 2]>,
-    /// So many experts have one in common, which is meant: experts are numbered by that then, and weighed as the expert of that
-    /// number. 1 where each is its own.
+    /// So many experts have one in common, which is meant: experts are numbered by that then, and weighed as the expert
+    /// of that number. 1 where each is its own.
     pub shared_by: usize,
     /// Whether weights are divided by their sum.
     pub normalize: bool,
@@ -66,9 +66,7 @@ impl<'a> Recorder<'a> {
             && rule.groups.is_none_or(grouped);
         if !whole {
             let (groups, shared_by) = (rule.groups, rule.shared_by);
-            let what = format!(
-                "{used} of {experts} experts in groups of {groups:?}, {shared_by} with one in common"
-            );
+            let what = format!("{used} of {experts} experts in groups of {groups:?}, {shared_by} with one in common");
             return Err(ProgramError::Missing(what));
         }
         let bias = rule.bias.map(|bias| self.vector(bias)).transpose()?;
@@ -90,24 +88,14 @@ impl<'a> Recorder<'a> {
             chosen: numbers,
             weights,
         }));
-        Ok(Chosen {
-            numbers,
-            weights,
-            experts: experts / rule.shared_by,
-            used,
-        })
+        Ok(Chosen { numbers, weights, experts: experts / rule.shared_by, used })
     }
 
     /// Multiplies what experts gave by a factor for each of them.
     ///
     /// # Errors
     /// Factors or rows of other experts.
-    pub fn scale_chosen(
-        &mut self,
-        x: Span,
-        factors: &'a [f32],
-        chosen: &Chosen,
-    ) -> Result<(), ProgramError> {
+    pub fn scale_chosen(&mut self, x: Span, factors: &'a [f32], chosen: &Chosen) -> Result<(), ProgramError> {
         self.of_chosen(OfChosen::Scale, x, (factors, 1), chosen)
     }
 
@@ -115,12 +103,7 @@ impl<'a> Recorder<'a> {
     ///
     /// # Errors
     /// Biases or rows of other experts.
-    pub fn add_chosen(
-        &mut self,
-        x: Span,
-        biases: &'a [f32],
-        chosen: &Chosen,
-    ) -> Result<(), ProgramError> {
+    pub fn add_chosen(&mut self, x: Span, biases: &'a [f32], chosen: &Chosen) -> Result<(), ProgramError> {
         let columns = self.columns(x);
         self.of_chosen(OfChosen::Add, x, (biases, columns), chosen)
     }
@@ -140,12 +123,7 @@ impl<'a> Recorder<'a> {
         }
         self.changes(x);
         let numbers = self.vector(numbers)?;
-        self.operations.push(Operation::OfChosen {
-            function,
-            to: x.0,
-            numbers,
-            chosen: chosen.numbers,
-        });
+        self.operations.push(Operation::OfChosen { function, to: x.0, numbers, chosen: chosen.numbers });
         Ok(())
     }
 
@@ -155,16 +133,13 @@ impl<'a> Recorder<'a> {
     /// A value that no buffer holds.
     pub fn weigh(&mut self, x: Span, chosen: &Chosen) -> Result<Span, ProgramError> {
         let to = self.value(Rows::Chosen(chosen.used), self.columns(x))?;
-        self.operations.push(Operation::Weigh {
-            from: x.0,
-            weights: chosen.weights,
-            to: to.0,
-        });
+        self.operations.push(Operation::Weigh { from: x.0, weights: chosen.weights, to: to.0 });
         Ok(to)
     }
 
-    /// Multiplies every row of `x` by the matrices of its experts, of which there is one for each expert: rows of tokens by those of all
-    /// their experts, rows of [`Recorder::weigh`] and of earlier such products by that of their own.
+    /// Multiplies every row of `x` by the matrices of its experts, of which there is one for each expert: rows of
+    /// tokens by those of all their experts, rows of [`Recorder::weigh`] and of earlier such products by that of their
+    /// own.
     ///
     /// # Errors
     /// A type that no kernel multiplies by, matrices of several shapes, another width.
@@ -175,8 +150,8 @@ impl<'a> Recorder<'a> {
         chosen: &Chosen,
     ) -> Result<Span, ProgramError> {
         let matrix = self.store.stack(&mut self.memories, matrices)?;
-        let of_these = matches!(self.rows(x), Rows::Tokens)
-            || matches!(self.rows(x), Rows::Chosen(used) if used == chosen.used);
+        let of_these =
+            matches!(self.rows(x), Rows::Tokens) || matches!(self.rows(x), Rows::Chosen(used) if used == chosen.used);
         let name = matrices[0].name;
         if matrix.columns != self.columns(x) || matrices.len() != chosen.experts || !of_these {
             let (count, columns) = (matrices.len(), self.columns(x));
@@ -199,66 +174,42 @@ impl<'a> Recorder<'a> {
             false => chosen.numbers,
         };
         let to = self.value(Rows::Chosen(chosen.used), matrix.rows)?;
-        self.operations.push(Operation::ProductOfChosen {
-            matrix,
-            from,
-            who,
-            to: to.0,
-        });
+        self.operations.push(Operation::ProductOfChosen { matrix, from, who, to: to.0 });
         Ok(to)
     }
 
     /// The list of who has which expert, which is made once for all products.
     fn listed(&mut self, chosen: &Chosen) -> Result<usize, ProgramError> {
-        let found = self
-            .operations
-            .iter()
-            .find_map(|operation| match operation {
-                Operation::List { chosen: of, list } if *of == chosen.numbers => Some(*list),
-                _ => None,
-            });
+        let found = self.operations.iter().find_map(|operation| match operation {
+            Operation::List { chosen: of, list } if *of == chosen.numbers => Some(*list),
+            _ => None,
+        });
         if let Some(list) = found {
             return Ok(list);
         }
-        let rows = Rows::Eights {
-            experts: chosen.experts,
-            used: chosen.used,
-        };
+        let rows = Rows::Eights { experts: chosen.experts, used: chosen.used };
         let list = self.value(rows, OF_TILE)?.0;
-        self.operations.push(Operation::List {
-            chosen: chosen.numbers,
-            list,
-        });
+        self.operations.push(Operation::List { chosen: chosen.numbers, list });
         Ok(list)
     }
 
-    /// The sum of what the experts of every token gave, in the order of their ranks, times their weights unless those have multiplied
-    /// what went in.
+    /// The sum of what the experts of every token gave, in the order of their ranks, times their weights unless those
+    /// have multiplied what went in.
     ///
     /// # Errors
     /// Rows of other experts, a value that no buffer holds.
-    pub fn combine(
-        &mut self,
-        given: Span,
-        chosen: &Chosen,
-        weighed: bool,
-    ) -> Result<Span, ProgramError> {
+    pub fn combine(&mut self, given: Span, chosen: &Chosen, weighed: bool) -> Result<Span, ProgramError> {
         if self.rows(given) != Rows::Chosen(chosen.used) {
             let what = "the sum of what other experts gave".to_owned();
             return Err(ProgramError::Missing(what));
         }
         let to = self.value(Rows::Tokens, self.columns(given))?;
-        self.operations.push(Operation::Combine {
-            from: given.0,
-            weights: chosen.weights,
-            weighed,
-            to: to.0,
-        });
+        self.operations.push(Operation::Combine { from: given.0, weights: chosen.weights, weighed, to: to.0 });
         Ok(to)
     }
 
-    /// Multiplies every row of `x` by the sigmoid of its gate, `gates` having one number for each: the quotient of SiLU and its argument,
-    /// or where it is `plain` 1 / (1 + e^-x).
+    /// Multiplies every row of `x` by the sigmoid of its gate, `gates` having one number for each: the quotient of SiLU
+    /// and its argument, or where it is `plain` 1 / (1 + e^-x).
     ///
     /// # Errors
     /// Gates of another number.
@@ -276,12 +227,7 @@ impl<'a> Recorder<'a> {
         }
         self.changes(x);
         let powers = self.store.powers(&mut self.memories, powers);
-        self.operations.push(Operation::ScaleByGate {
-            x: x.0,
-            gates: gates.0,
-            powers,
-            plain,
-        });
+        self.operations.push(Operation::ScaleByGate { x: x.0, gates: gates.0, powers, plain });
         Ok(())
     }
 }

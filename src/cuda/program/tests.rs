@@ -2,27 +2,14 @@ use trine_formats::types::TypeId;
 
 use super::*;
 
-const LIMITS: Limits = Limits {
-    tokens: 5,
-    wanted: 2,
-    context: 100,
-    page: 16,
-    pages: 21,
-};
+const LIMITS: Limits = Limits { tokens: 5, wanted: 2, context: 100, page: 16, pages: 21 };
 
 const WIDTH: usize = 64;
 const VOCABULARY: usize = 10;
 
 /// Zeros of a matrix in half floats.
 fn halves(rows: usize, columns: usize) -> Matrix<'static> {
-    Matrix {
-        name: "a matrix",
-        ty: TypeId::F16,
-        rows,
-        columns,
-        data: vec![0; 2 * rows * columns].leak(),
-        scale: 1.0,
-    }
+    Matrix { name: "a matrix", ty: TypeId::F16, rows, columns, data: vec![0; 2 * rows * columns].leak(), scale: 1.0 }
 }
 
 /// A block of attention and what stands around it.
@@ -36,12 +23,7 @@ fn block(limits: Limits) -> Result<(Program, Vec<Weights<'static>>), ProgramErro
     let rotation = r.rotation(8, true)?;
     r.rotate(q, rotation, 16)?;
     r.rotate(k, rotation, 16)?;
-    let heads = Heads {
-        queries: 4,
-        keys: 2,
-        key_size: 16,
-        value_size: 16,
-    };
+    let heads = Heads { queries: 4, keys: 2, key_size: 16, value_size: 16 };
     let a = r.attend([q, k, v], heads, 0.25, Some((7, false)))?;
     let y = r.product(halves(WIDTH, WIDTH), a)?;
     r.add(x, y);
@@ -53,11 +35,7 @@ fn block(limits: Limits) -> Result<(Program, Vec<Weights<'static>>), ProgramErro
 
 fn names(program: &Program, tokens: usize) -> Vec<String> {
     let calls = [program.body(tokens), program.logits_of(1)].map(|c| c.expect("launches"));
-    calls
-        .into_iter()
-        .flatten()
-        .map(|call| call.launch.kernel)
-        .collect()
+    calls.into_iter().flatten().map(|call| call.launch.kernel).collect()
 }
 
 #[test]
@@ -100,15 +78,9 @@ fn operations_become_launches_in_their_order() {
     assert_eq!((few[0].launch.blocks[1], many[0].launch.blocks[1]), (1, 5));
     let memories = |call: &Call| -> Vec<Operand> {
         let of = call.operands.iter();
-        of.filter(|o| matches!(o, Operand::Memory(..)))
-            .copied()
-            .collect()
+        of.filter(|o| matches!(o, Operand::Memory(..))).copied().collect()
     };
-    assert!(
-        few.iter()
-            .zip(&many)
-            .all(|(a, b)| memories(a) == memories(b))
-    );
+    assert!(few.iter().zip(&many).all(|(a, b)| memories(a) == memories(b)));
 }
 
 #[test]
@@ -159,11 +131,7 @@ fn values_that_share_a_memory_are_never_alive_together() {
 
 #[test]
 fn activations_are_quantized_once_until_they_change() {
-    let matrix = Matrix {
-        ty: TypeId::Q8_0,
-        data: vec![0; 10 * 2 * 34].leak(),
-        ..halves(10, WIDTH)
-    };
+    let matrix = Matrix { ty: TypeId::Q8_0, data: vec![0; 10 * 2 * 34].leak(), ..halves(10, WIDTH) };
     let mut r = Recorder::new(LIMITS, VOCABULARY).expect("a recorder");
     let x = r.embed(halves(VOCABULARY, WIDTH)).expect("rows");
     let x = r.take_wanted(x).expect("rows");
@@ -173,9 +141,7 @@ fn activations_are_quantized_once_until_they_change() {
     r.scale(x, 2.0);
     let logits = r.product(matrix, x).expect("a product");
     let (program, _) = r.finish(logits).expect("a program");
-    let quantizers = names(&program, 1)
-        .into_iter()
-        .filter(|name| name == "quantize_q8_0");
+    let quantizers = names(&program, 1).into_iter().filter(|name| name == "quantize_q8_0");
     assert_eq!(quantizers.count(), 2);
 }
 
@@ -183,35 +149,13 @@ fn activations_are_quantized_once_until_they_change() {
 fn what_no_gpu_takes_is_refused() {
     let refused = |limits: Limits| block(limits).expect_err("a refusal").to_string();
     let huge = [
-        Limits {
-            page: 1 << 29,
-            pages: 1 << 30,
-            ..LIMITS
-        },
-        Limits {
-            context: usize::MAX,
-            ..LIMITS
-        },
-        Limits {
-            pages: usize::MAX / 2,
-            ..LIMITS
-        },
-        Limits {
-            tokens: 1 << 29,
-            ..LIMITS
-        },
-        Limits {
-            tokens: 70_000,
-            ..LIMITS
-        },
-        Limits {
-            wanted: usize::MAX,
-            ..LIMITS
-        },
-        Limits {
-            tokens: 0,
-            ..LIMITS
-        },
+        Limits { page: 1 << 29, pages: 1 << 30, ..LIMITS },
+        Limits { context: usize::MAX, ..LIMITS },
+        Limits { pages: usize::MAX / 2, ..LIMITS },
+        Limits { tokens: 1 << 29, ..LIMITS },
+        Limits { tokens: 70_000, ..LIMITS },
+        Limits { wanted: usize::MAX, ..LIMITS },
+        Limits { tokens: 0, ..LIMITS },
     ];
     for limits in huge {
         let text = refused(limits);
@@ -232,20 +176,9 @@ fn what_no_gpu_takes_is_refused() {
 fn matrices_that_do_not_fit_are_refused_by_name() {
     let mut r = Recorder::new(LIMITS, VOCABULARY).expect("a recorder");
     let x = r.embed(halves(VOCABULARY, WIDTH)).expect("rows");
-    let mut refused =
-        |matrix: Matrix<'static>| r.product(matrix, x).expect_err("a refusal").to_string();
-    assert_eq!(
-        refused(halves(3, 32)),
-        "the GPU has no kernel for a matrix: 32 columns for rows of 64"
-    );
-    let of = |ty, rows, data: &'static [u8]| Matrix {
-        ty,
-        data,
-        ..Matrix {
-            rows,
-            ..halves(0, WIDTH)
-        }
-    };
+    let mut refused = |matrix: Matrix<'static>| r.product(matrix, x).expect_err("a refusal").to_string();
+    assert_eq!(refused(halves(3, 32)), "the GPU has no kernel for a matrix: 32 columns for rows of 64");
+    let of = |ty, rows, data: &'static [u8]| Matrix { ty, data, ..Matrix { rows, ..halves(0, WIDTH) } };
     assert!(refused(of(TypeId::Q5_1, 1, &[])).contains("products with q5_1"));
     assert!(refused(of(TypeId::Q8_0, 1, &[0; 67])).contains("67 elements, where 1 x 64 take 68"));
     assert!(refused(of(TypeId::Q6_K, 1, &[])).contains("64 columns are not whole blocks of 256"));
@@ -270,33 +203,17 @@ fn shapes_of_operations_are_checked() {
     let rotation = r.rotation(9, false).expect("angles");
     assert!(r.rotate(x, rotation, 16).is_err());
     assert!(r.rotate(x, rotation, 0).is_err());
-    let heads = Heads {
-        queries: 4,
-        keys: 4,
-        key_size: 16,
-        value_size: 16,
-    };
+    let heads = Heads { queries: 4, keys: 4, key_size: 16, value_size: 16 };
     for wrong in [
         Heads { keys: 0, ..heads },
         Heads { keys: 3, ..heads },
-        Heads {
-            queries: 8,
-            ..heads
-        },
-        Heads {
-            value_size: 8,
-            ..heads
-        },
+        Heads { queries: 8, ..heads },
+        Heads { value_size: 8, ..heads },
     ] {
         assert!(r.attend([x; 3], wrong, 1.0, None).is_err(), "{wrong:?}");
     }
     assert!(r.attend([x; 3], heads, 1.0, Some((0, false))).is_err());
-    let odd = Heads {
-        queries: 1,
-        keys: 1,
-        key_size: 64,
-        value_size: 64,
-    };
+    let odd = Heads { queries: 1, keys: 1, key_size: 64, value_size: 64 };
     assert!(r.attend([x; 3], odd, 1.0, None).is_ok());
     assert!(r.finish(x).is_err(), "no logits");
 }

@@ -19,19 +19,10 @@ impl<D: Device> Loaded<D> {
     ///
     /// # Errors
     /// Before anything is allocated: the program needs more memory than there is.
-    pub fn new(
-        device: D,
-        program: &Program,
-        weights: &[Weights<'_>],
-    ) -> Result<Loaded<D>, (D, Failure)> {
-        let mut loaded = Loaded {
-            device: Mutex::new(device),
-            weights: BTreeMap::new(),
-        };
+    pub fn new(device: D, program: &Program, weights: &[Weights<'_>]) -> Result<Loaded<D>, (D, Failure)> {
+        let mut loaded = Loaded { device: Mutex::new(device), weights: BTreeMap::new() };
         let table = program.table();
-        let done = loaded
-            .check(table, table.total())
-            .and_then(|()| loaded.bring(weights));
+        let done = loaded.check(table, table.total()).and_then(|()| loaded.bring(weights));
         match done {
             Ok(()) => Ok(loaded),
             Err(failure) => {
@@ -49,8 +40,7 @@ impl<D: Device> Loaded<D> {
             let parts = weights.pack().map_err(Failure::of)?;
             for (i, bytes) in parts.iter().enumerate() {
                 let buffer = device.constant(bytes).map_err(Failure::of)?;
-                self.weights
-                    .insert(weights.memory + i, (bytes.len(), buffer));
+                self.weights.insert(weights.memory + i, (bytes.len(), buffer));
             }
         }
         Ok(())
@@ -70,11 +60,7 @@ impl<D: Device> Loaded<D> {
     pub fn has(&self, program: &Program) -> bool {
         let memories = program.memories().iter().enumerate();
         let mut wanted = memories.filter(|(_, memory)| memory.kind == Kind::Weights);
-        wanted.all(|(i, memory)| {
-            self.weights
-                .get(&i)
-                .is_some_and(|(n, _)| *n == memory.bytes)
-        })
+        wanted.all(|(i, memory)| self.weights.get(&i).is_some_and(|(n, _)| *n == memory.bytes))
     }
 
     /// Whether the device has so many bytes of the table's.

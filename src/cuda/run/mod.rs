@@ -1,7 +1,8 @@
 //! Programs on a device: weights are brought there once, then passes run.
 //!
-//! A [`Host`] is a device with the weights of one model. Every [`Passes`] that it starts has keys, values and activations of its
-//! own beside them. Both say why something cannot be done in one line, whatever the device is, so that who runs a model knows none.
+//! A [`Host`] is a device with the weights of one model. Every [`Passes`] that it starts has keys, values and
+//! activations of its own beside them. Both say why something cannot be done in one line, whatever the device is, so
+//! that who runs a model knows none.
 
 mod loaded;
 mod runner;
@@ -57,12 +58,7 @@ pub trait Passes: Send {
     ///
     /// # Errors
     /// A pass beyond the limits or the vocabulary, and what the device says.
-    fn pass(
-        &mut self,
-        input: Input<'_>,
-        parts: &[Part<'_>],
-        angles: &Angles<'_>,
-    ) -> Result<(), Failure>;
+    fn pass(&mut self, input: Input<'_>, parts: &[Part<'_>], angles: &Angles<'_>) -> Result<(), Failure>;
 
     /// The logits of some of the rows that the last pass has left, no more than the limits say.
     ///
@@ -88,6 +84,7 @@ pub trait Host: fmt::Debug + Send + Sync {
     /// Starts a program of the model. With the first one the weights are brought to the device, later ones share them.
     ///
     /// # Errors
-    /// Before anything is allocated: more memory than the device has. Weights that cannot be laid out, and what the device says.
+    /// Before anything is allocated: more memory than the device has. Weights that cannot be laid out, and what the
+    /// device says.
     fn start(&self, program: Program, weights: &[Weights<'_>]) -> Result<Box<dyn Passes>, Failure>;
 }

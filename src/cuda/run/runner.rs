@@ -43,21 +43,11 @@ impl<D: Device> Runner<D> {
         });
         let own = own.collect::<Result<Vec<_>, _>>().map_err(Failure::of)?;
         drop(device);
-        Ok(Runner {
-            loaded,
-            program,
-            own,
-            body: (0, Arc::new([])),
-            head: (0, Arc::new([])),
-        })
+        Ok(Runner { loaded, program, own, body: (0, Arc::new([])), head: (0, Arc::new([])) })
     }
 
     /// Writes dwords at the start of a memory of its own.
-    fn fill(
-        &mut self,
-        memory: usize,
-        dwords: impl Iterator<Item = [u8; 4]>,
-    ) -> Result<(), Failure> {
+    fn fill(&mut self, memory: usize, dwords: impl Iterator<Item = [u8; 4]>) -> Result<(), Failure> {
         let bytes: Vec<u8> = dwords.flatten().collect();
         let Some(buffer) = &mut self.own[memory] else {
             return Err(Failure(format!("memory {memory} holds weights")));
@@ -86,9 +76,7 @@ impl<D: Device> Runner<D> {
                     let own = self.own[memory].as_ref();
                     let buffer = own.or_else(|| self.loaded.weights(memory));
                     let missing = || Failure(format!("memory {memory} is not there"));
-                    buffer
-                        .map(|buffer| Argument::Address(buffer, at))
-                        .ok_or_else(missing)
+                    buffer.map(|buffer| Argument::Address(buffer, at)).ok_or_else(missing)
                 }
                 Operand::U32(value) => Ok(Argument::U32(value)),
                 Operand::F32(value) => Ok(Argument::F32(value)),
@@ -131,26 +119,17 @@ impl<D: Device> Runner<D> {
             (Input::Tokens(ids), None) if ids.len() == tokens => {
                 let vocabulary = self.program.vocabulary();
                 match ids.iter().find(|&&id| id as usize >= vocabulary) {
-                    Some(id) => {
-                        refused(format!("token {id}, where the vocabulary has {vocabulary}"))
-                    }
+                    Some(id) => refused(format!("token {id}, where the vocabulary has {vocabulary}")),
                     None => Ok(tokens),
                 }
             }
             (Input::Rows(x), Some((_, columns))) if x.len() == tokens * columns => Ok(tokens),
-            _ => refused(format!(
-                "a pass of {tokens} tokens that is given something else"
-            )),
+            _ => refused(format!("a pass of {tokens} tokens that is given something else")),
         }
     }
 
     /// Uploads what a pass is given: tokens or rows, where the tokens stand, and the angles there.
-    fn give(
-        &mut self,
-        input: Input<'_>,
-        parts: &[Part<'_>],
-        angles: &Angles<'_>,
-    ) -> Result<(), Failure> {
+    fn give(&mut self, input: Input<'_>, parts: &[Part<'_>], angles: &Angles<'_>) -> Result<(), Failure> {
         match (input, self.program.given()) {
             (Input::Rows(x), Some((memory, _))) => {
                 self.fill(memory, x.iter().map(|x| x.to_le_bytes()))?;
@@ -168,9 +147,7 @@ impl<D: Device> Runner<D> {
         });
         let tokens: Vec<(usize, usize)> = tokens.collect();
         let dwords = |pair: [usize; 2]| pair.map(|n| (n as u32).to_le_bytes());
-        let places = tokens
-            .iter()
-            .flat_map(|&(s, position)| dwords([s, position]));
+        let places = tokens.iter().flat_map(|&(s, position)| dwords([s, position]));
         self.fill(fixed::PLACES, places)?;
         let cells = tokens.iter().flat_map(|&(s, position)| {
             let number = parts[s].pages[position / page];
@@ -189,9 +166,7 @@ impl<D: Device> Runner<D> {
                 let of_position = angles(kind, position);
                 if of_position.len() != pairs {
                     let found = of_position.len();
-                    return Err(Failure(format!(
-                        "{found} angles, where heads have {pairs} pairs"
-                    )));
+                    return Err(Failure(format!("{found} angles, where heads have {pairs} pairs")));
                 }
                 all.extend(of_position.iter().flat_map(|&(cos, sin)| [cos, sin]));
             }
@@ -206,12 +181,7 @@ impl<D: Device + Send> Passes for Runner<D> {
         self.program.limits()
     }
 
-    fn pass(
-        &mut self,
-        input: Input<'_>,
-        parts: &[Part<'_>],
-        angles: &Angles<'_>,
-    ) -> Result<(), Failure> {
+    fn pass(&mut self, input: Input<'_>, parts: &[Part<'_>], angles: &Angles<'_>) -> Result<(), Failure> {
         let tokens = self.check(input, parts)?;
         if self.body.0 != tokens {
             let calls = self.program.body(tokens).map_err(Failure::of)?;

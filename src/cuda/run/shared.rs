@@ -46,9 +46,7 @@ impl<D: Device + Send + 'static> Host for Shared<D> {
                 }
             },
             State::Taken => {
-                return Err(Failure(
-                    "the GPU was lost while weights were brought to it".to_owned(),
-                ));
+                return Err(Failure("the GPU was lost while weights were brought to it".to_owned()));
             }
         };
         *state = State::Loaded(loaded.clone());

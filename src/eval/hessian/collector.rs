@@ -70,10 +70,7 @@ impl ActivationObserver for Scout {
         if !found.last.is(rows, columns) {
             let input = found.inputs.len();
             found.last.set(rows, columns, input);
-            found.inputs.push(Input {
-                name: tensor.to_owned(),
-                columns: columns as u64,
-            });
+            found.inputs.push(Input { name: tensor.to_owned(), columns: columns as u64 });
         }
         found.weights.insert(tensor.to_owned(), found.last.input);
     }
@@ -101,15 +98,7 @@ pub(super) struct State {
 impl Collector {
     /// Goes on from `collected`, with chunks of `n_ctx` tokens.
     pub fn new(collected: Collected, n_ctx: usize, isa: Isa) -> Collector {
-        Collector {
-            n_ctx,
-            isa,
-            state: Mutex::new(State {
-                collected,
-                last: Last::default(),
-                parted: None,
-            }),
-        }
+        Collector { n_ctx, isa, state: Mutex::new(State { collected, last: Last::default(), parted: None }) }
     }
 
     /// What is there so far.
@@ -147,25 +136,17 @@ impl State {
     /// Finds what went wrong in the chunks from `first` to `last`, counted from 1.
     pub fn check(&mut self, first: usize, last: usize) -> Result<(), CollectError> {
         if let Some((tensor, shared)) = self.parted.take() {
-            return Err(CollectError::Parted {
-                tensor,
-                shared,
-                first,
-                last,
-            });
+            return Err(CollectError::Parted { tensor, shared, first, last });
         }
         let inputs = self.collected.header.inputs.iter();
         for (input, sums) in inputs.zip(&self.collected.sums) {
-            // No product is larger than the larger of two squares, and none is finite where its squares are not numbers.
+            // No product is larger than the larger of two squares, and none is finite where its squares are not
+            // numbers.
             let columns = input.columns as usize;
             let mut diagonal = (0..columns).map(|j| sums[triangle(j) + j]);
             if !diagonal.all(f64::is_finite) {
                 let tensor = input.name.clone();
-                return Err(CollectError::NonFinite {
-                    tensor,
-                    first,
-                    last,
-                });
+                return Err(CollectError::NonFinite { tensor, first, last });
             }
         }
         Ok(())

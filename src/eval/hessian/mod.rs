@@ -1,8 +1,9 @@
 //! Hessians: sums of `x x^T` over what is multiplied with the weight matrices of the blocks.
 //!
-//! Every chunk of the text is a sequence of its own. The products of 128 neighbouring tokens of a chunk are summed in `f32` and
-//! added to `f64` sums, chunk after chunk: so the bits of the sums depend on the text and the length of the chunks, not on
-//! how many of these run side by side, on the threads or on the instruction set. Matrices that read the same input share its sums.
+//! Every chunk of the text is a sequence of its own. The products of 128 neighbouring tokens of a chunk are summed in
+//! `f32` and added to `f64` sums, chunk after chunk: so the bits of the sums depend on the text and the length of the
+//! chunks, not on how many of these run side by side, on the threads or on the instruction set. Matrices that read the
+//! same input share its sums.
 
 mod collector;
 
@@ -35,28 +36,15 @@ pub enum CollectError {
     #[error(
         "the sums of {inputs} inputs take {:.1} GiB of memory and {:.1} GiB are free; use a machine with more", gib(*need), gib(*limit)
     )]
-    Memory {
-        inputs: usize,
-        need: u64,
-        limit: u64,
-    },
+    Memory { inputs: usize, need: u64, limit: u64 },
     #[error(
         "non-finite activations go into '{tensor}' in chunks {first} to {last}: the model's weights are damaged or overflow"
     )]
-    NonFinite {
-        tensor: String,
-        first: usize,
-        last: usize,
-    },
+    NonFinite { tensor: String, first: usize, last: usize },
     #[error(
         "'{tensor}' has an input of its own in chunks {first} to {last}, which it shared with '{shared}' before: such a model is not supported"
     )]
-    Parted {
-        tensor: String,
-        shared: String,
-        first: usize,
-        last: usize,
-    },
+    Parted { tensor: String, shared: String, first: usize, last: usize },
     #[error("interrupted")]
     Interrupted,
     #[error(transparent)]
@@ -85,11 +73,7 @@ impl Collected {
         let need = header.bytes().unwrap_or(u64::MAX);
         if let Some(limit) = limit.filter(|&limit| need > limit) {
             let inputs = header.inputs.len();
-            return Err(CollectError::Memory {
-                inputs,
-                need,
-                limit,
-            });
+            return Err(CollectError::Memory { inputs, need, limit });
         }
         let elements = |input: &Input| input.elements().unwrap_or(0) as usize;
         let sums = header.inputs.iter().map(|i| vec![0.0; elements(i)]);
@@ -104,11 +88,7 @@ pub trait Watch {
     ///
     /// # Errors
     /// Whatever should end the run.
-    fn group(
-        &mut self,
-        done: usize,
-        collected: &Collected,
-    ) -> Result<bool, Box<dyn Error + Send + Sync>>;
+    fn group(&mut self, done: usize, collected: &Collected) -> Result<bool, Box<dyn Error + Send + Sync>>;
 }
 
 /// Bytes of keys and values that [`collect`] needs an engine for when `side_by_side` chunks run together.
@@ -118,7 +98,8 @@ pub fn cache_bytes(model: &Model, chunks: &Chunks, side_by_side: usize) -> usize
     side_by_side.min(chunks.count()) * pages * layout.bytes()
 }
 
-/// The inputs of the model's matrices and which of these read the same one, found by evaluating the first tokens of the text.
+/// The inputs of the model's matrices and which of these read the same one, found by evaluating the first tokens of the
+/// text.
 ///
 /// # Errors
 /// Experts; a model without matrices.
@@ -128,22 +109,13 @@ pub fn inputs(engine: &Engine, chunks: &Chunks, origin: Origin) -> Result<Hessia
     let tokens = chunks.context(0);
     let options = options(scout.clone());
     let some = tokens.len().min(SCOUTED);
-    let mut segments = [Segment {
-        seq: &mut sequence,
-        tokens: &tokens[..some],
-        logits_from: some,
-    }];
+    let mut segments = [Segment { seq: &mut sequence, tokens: &tokens[..some], logits_from: some }];
     engine.step(&mut segments, &options, &mut |_, _, _| {})?;
     let (inputs, weights) = scout.found()?;
     if inputs.is_empty() {
         return Err(CollectError::NoMatrices);
     }
-    Ok(Hessians {
-        origin,
-        chunks: 0,
-        inputs,
-        weights,
-    })
+    Ok(Hessians { origin, chunks: 0, inputs, weights })
 }
 
 /// Tokens that are enough to tell inputs apart.
@@ -164,26 +136,16 @@ pub fn collect(
     let side_by_side = side_by_side.max(1);
     let mut done = collected.header.chunks as usize;
     let collector = Arc::new(Collector::new(collected, chunks.n_ctx(), isa));
-    let mut sequences: Vec<Sequence> = (0..side_by_side.min(chunks.count()))
-        .map(|_| engine.sequence())
-        .collect();
+    let mut sequences: Vec<Sequence> = (0..side_by_side.min(chunks.count())).map(|_| engine.sequence()).collect();
     while done < chunks.count() {
         let group = done..(done + side_by_side).min(chunks.count());
         let tokens: Vec<Vec<u32>> = group.clone().map(|i| chunks.context(i)).collect();
         let mut segments = Vec::with_capacity(tokens.len());
         for (seq, tokens) in sequences.iter_mut().zip(&tokens) {
             seq.truncate(0);
-            segments.push(Segment {
-                seq,
-                tokens,
-                logits_from: tokens.len(),
-            });
+            segments.push(Segment { seq, tokens, logits_from: tokens.len() });
         }
-        engine.step(
-            &mut segments,
-            &options(collector.clone()),
-            &mut |_, _, _| {},
-        )?;
+        engine.step(&mut segments, &options(collector.clone()), &mut |_, _, _| {})?;
         let mut state = collector.lock();
         state.check(group.start + 1, group.end)?;
         done = group.end;
@@ -201,11 +163,7 @@ pub fn collect(
 
 /// A step that shows whole passes to an observer.
 fn options(observer: Arc<dyn ActivationObserver>) -> StepOptions {
-    StepOptions {
-        observer: Some(observer),
-        n_ubatch: usize::MAX,
-        ..StepOptions::default()
-    }
+    StepOptions { observer: Some(observer), n_ubatch: usize::MAX, ..StepOptions::default() }
 }
 
 /// Names of weights and the number of the input that each reads.

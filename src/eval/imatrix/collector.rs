@@ -24,14 +24,7 @@ pub(super) struct State {
 impl Collector {
     /// Goes on from `matrix`; `output`: also for `output.weight`.
     pub fn new(matrix: Imatrix, output: bool) -> Collector {
-        Collector {
-            output,
-            state: Mutex::new(State {
-                matrix,
-                error: None,
-                counts_plain: true,
-            }),
-        }
+        Collector { output, state: Mutex::new(State { matrix, error: None, counts_plain: true }) }
     }
 
     /// What is there so far.
@@ -49,14 +42,7 @@ impl ActivationObserver for Collector {
         }
     }
 
-    fn observe_expert(
-        &self,
-        tensor: &str,
-        expert: usize,
-        experts: usize,
-        rows: &[f32],
-        columns: usize,
-    ) {
+    fn observe_expert(&self, tensor: &str, expert: usize, experts: usize, rows: &[f32], columns: usize) {
         let state = &mut *self.lock();
         state.add_expert(tensor, (expert, experts), rows, columns);
     }
@@ -78,13 +64,7 @@ impl State {
     }
 
     /// The same for the expert number `expert` of the `experts` in `tensor`.
-    fn add_expert(
-        &mut self,
-        tensor: &str,
-        (expert, experts): (usize, usize),
-        rows: &[f32],
-        columns: usize,
-    ) {
+    fn add_expert(&mut self, tensor: &str, (expert, experts): (usize, usize), rows: &[f32], columns: usize) {
         let Some(entry) = self.entry(tensor, experts, columns) else {
             return;
         };
@@ -93,11 +73,7 @@ impl State {
             entry.counts.resize(experts, entry.counts[0]);
         }
         if entry.counts.len() != experts {
-            let error = CollectError::Experts {
-                tensor: tensor.to_owned(),
-                have: entry.counts.len(),
-                want: experts,
-            };
+            let error = CollectError::Experts { tensor: tensor.to_owned(), have: entry.counts.len(), want: experts };
             self.error.get_or_insert(error);
             return;
         }
@@ -108,10 +84,9 @@ impl State {
     /// The entry of a tensor of `matrices` matrices; none where what is there is of another model.
     fn entry(&mut self, tensor: &str, matrices: usize, columns: usize) -> Option<&mut Entry> {
         let entries = &mut self.matrix.entries;
-        let entry = entries.entry(tensor.to_owned()).or_insert_with(|| Entry {
-            sums: vec![0.0; columns * matrices],
-            counts: vec![0; matrices],
-        });
+        let entry = entries
+            .entry(tensor.to_owned())
+            .or_insert_with(|| Entry { sums: vec![0.0; columns * matrices], counts: vec![0; matrices] });
         if entry.sums.len() == columns * matrices {
             return Some(entry);
         }
@@ -141,9 +116,7 @@ mod tests {
         let mut matrix = Imatrix::new(4);
         for &(name, sums, counts) in entries {
             let (sums, counts) = (sums.to_vec(), counts.to_vec());
-            matrix
-                .entries
-                .insert(name.to_owned(), Entry { sums, counts });
+            matrix.entries.insert(name.to_owned(), Entry { sums, counts });
         }
         Collector::new(matrix, false)
     }
@@ -207,24 +180,10 @@ mod tests {
         let c = collector(&[(name, &[0.0; 6], &[1])]);
         c.observe_expert(name, 0, 2, &[1.0, 1.0], 2);
         let error = c.lock().error.take();
-        assert!(matches!(
-            error,
-            Some(CollectError::Columns {
-                have: 3,
-                want: 2,
-                ..
-            })
-        ));
+        assert!(matches!(error, Some(CollectError::Columns { have: 3, want: 2, .. })));
         let c = collector(&[(name, &[0.0; 12], &[1, 2, 3])]);
         c.observe_expert(name, 0, 6, &[1.0, 1.0], 2);
         let error = c.lock().error.take();
-        assert!(matches!(
-            error,
-            Some(CollectError::Experts {
-                have: 3,
-                want: 6,
-                ..
-            })
-        ));
+        assert!(matches!(error, Some(CollectError::Experts { have: 3, want: 6, .. })));
     }
 }

@@ -142,9 +142,7 @@ pub fn collect(
 ) -> Result<Imatrix, CollectError> {
     let collector = Arc::new(Collector::new(matrix, options.output));
     let side_by_side = schedule.side_by_side();
-    let mut sequences: Vec<Sequence> = (0..side_by_side.min(chunks.count()))
-        .map(|_| engine.sequence())
-        .collect();
+    let mut sequences: Vec<Sequence> = (0..side_by_side.min(chunks.count())).map(|_| engine.sequence()).collect();
     let mut estimate = Estimate::default();
     for first in (done..chunks.count()).step_by(side_by_side) {
         let group = first..(first + side_by_side).min(chunks.count());
@@ -161,15 +159,7 @@ pub fn collect(
                 n_ubatch: usize::MAX,
                 ..StepOptions::default()
             };
-            evaluate(
-                engine,
-                &mut sequences,
-                chunks,
-                &group,
-                &pass,
-                (&step, options),
-                &mut scores,
-            )?;
+            evaluate(engine, &mut sequences, chunks, &group, &pass, (&step, options), &mut scores)?;
             if !watch.tokens(rows(&pass)) {
                 return Err(CollectError::Interrupted);
             }
@@ -178,22 +168,14 @@ pub fn collect(
             scores.add_to(&mut estimate);
             estimate
         };
-        let running: Vec<Estimate> = if options.perplexity {
-            scores.iter().map(add).collect()
-        } else {
-            Vec::new()
-        };
+        let running: Vec<Estimate> = if options.perplexity { scores.iter().map(add).collect() } else { Vec::new() };
         let mut state = collector.lock();
         if let Some(error) = state.error.take() {
             return Err(error);
         }
         let matrix = &mut state.matrix;
         if let Some(tensor) = non_finite(matrix) {
-            return Err(CollectError::NonFinite {
-                tensor,
-                first: group.start + 1,
-                last: group.end,
-            });
+            return Err(CollectError::NonFinite { tensor, first: group.start + 1, last: group.end });
         }
         matrix.count_chunks()?;
         let heard = watch.group(group.end, matrix, &running);
@@ -241,9 +223,7 @@ fn evaluate(
             tokens,
             logits_from: match options {
                 Options { output: true, .. } => 0,
-                Options {
-                    perplexity: true, ..
-                } => first.saturating_sub(part.tokens.start).min(tokens.len()),
+                Options { perplexity: true, .. } => first.saturating_sub(part.tokens.start).min(tokens.len()),
                 _ => tokens.len(),
             },
         });
@@ -266,21 +246,11 @@ struct Scores {
 
 impl Scores {
     fn new(n_vocab: usize) -> Scores {
-        Scores {
-            rows: Rows::new(n_vocab),
-            nlls: Vec::new(),
-        }
+        Scores { rows: Rows::new(n_vocab), nlls: Vec::new() }
     }
 
     /// Scores a position of the chunk `text`, if it is one that is scored; its logits came with those of `part`.
-    fn take(
-        &mut self,
-        chunks: &Chunks,
-        text: &[u32],
-        part: &Part,
-        position: usize,
-        logits: &[f32],
-    ) {
+    fn take(&mut self, chunks: &Chunks, text: &[u32], part: &Part, position: usize, logits: &[f32]) {
         let last = chunks.n_ctx - 1;
         if position < chunks.first() || position >= last {
             return;

@@ -37,18 +37,10 @@ impl Schedule {
         let (n_ctx, n_batch) = (n_ctx.max(1), n_batch.max(1));
         let chunks = (n_batch / n_ctx).max(1);
         if chunks > MAX_SIDE_BY_SIDE {
-            return Err(CollectError::SideBySide {
-                n_batch,
-                chunks,
-                n_ctx,
-            });
+            return Err(CollectError::SideBySide { n_batch, chunks, n_ctx });
         }
         let n_batch = n_batch.min(chunks * n_ctx);
-        Ok(Schedule {
-            n_ctx,
-            n_batch,
-            n_ubatch: n_ubatch.clamp(1, n_batch),
-        })
+        Ok(Schedule { n_ctx, n_batch, n_ubatch: n_ubatch.clamp(1, n_batch) })
     }
 
     /// Chunks that run side by side. A run can be continued after a multiple of them without changing
@@ -76,17 +68,10 @@ impl Schedule {
             let tokens = (self.n_ubatch / together.max(1)).max(1);
             for first in (0..chunks).step_by(together.max(1)) {
                 let last = (first + together).min(chunks);
-                let tokens = if last - first < together {
-                    (self.n_ubatch / (last - first)).max(1)
-                } else {
-                    tokens
-                };
+                let tokens = if last - first < together { (self.n_ubatch / (last - first)).max(1) } else { tokens };
                 for from in (start..end).step_by(tokens) {
                     let range = from..(from + tokens).min(end);
-                    let part = |chunk| Part {
-                        chunk,
-                        tokens: range.clone(),
-                    };
+                    let part = |chunk| Part { chunk, tokens: range.clone() };
                     passes.push((first..last).map(part).collect());
                 }
             }
@@ -115,10 +100,7 @@ mod tests {
 
     #[test]
     fn micro_batches_hold_a_part_of_every_chunk() {
-        assert_eq!(
-            shown((512, 1024, 512), 2),
-            ["0:0-256 1:0-256", "0:256-512 1:256-512"]
-        );
+        assert_eq!(shown((512, 1024, 512), 2), ["0:0-256 1:0-256", "0:256-512 1:256-512"]);
         // 70 tokens for 3 chunks: 23 of each.
         let three = shown((100, 350, 70), 3);
         assert_eq!(three[0], "0:0-23 1:0-23 2:0-23");
@@ -131,15 +113,7 @@ mod tests {
     fn a_batch_smaller_than_a_chunk_is_cut_on_its_own() {
         assert_eq!(
             shown((300, 140, 60), 1),
-            [
-                "0:0-60",
-                "0:60-120",
-                "0:120-140",
-                "0:140-200",
-                "0:200-260",
-                "0:260-280",
-                "0:280-300"
-            ]
+            ["0:0-60", "0:60-120", "0:120-140", "0:140-200", "0:200-260", "0:260-280", "0:280-300"]
         );
     }
 
@@ -170,9 +144,6 @@ mod tests {
     fn small_micro_batches_do_not_count() {
         let schedule = Schedule::new(500, 500, 485).expect("a schedule");
         assert_eq!(schedule.counted(1), 485);
-        assert!(matches!(
-            Schedule::new(4, 2048, 512),
-            Err(CollectError::SideBySide { chunks: 512, .. })
-        ));
+        assert!(matches!(Schedule::new(4, 2048, 512), Err(CollectError::SideBySide { chunks: 512, .. })));
     }
 }

@@ -39,13 +39,9 @@ impl Branches {
     /// `texts` of the task at `place`, with nothing wanted yet.
     ///
     /// # Errors
-    /// Texts that do not begin with the same token, and texts one of which is the beginning of all others: the reference
-    /// program would read where nothing is.
-    pub fn new(
-        tokenizer: &Tokenizer,
-        place: String,
-        texts: &[String],
-    ) -> Result<Branches, TaskError> {
+    /// Texts that do not begin with the same token, and texts one of which is the beginning of all others: the
+    /// reference program would read where nothing is.
+    pub fn new(tokenizer: &Tokenizer, place: String, texts: &[String]) -> Result<Branches, TaskError> {
         let tokens = texts.iter().map(|text| encode(tokenizer, text));
         let texts: Vec<Vec<u32>> = tokens.collect::<Result<_, _>>()?;
         let shortest = texts.iter().map(Vec::len).min().unwrap_or(0);
@@ -58,17 +54,9 @@ impl Branches {
             ));
         }
         if shared == shortest {
-            return Err(malformed(
-                place,
-                "a choice has no token of its own: all others begin with it",
-            ));
+            return Err(malformed(place, "a choice has no token of its own: all others begin with it"));
         }
-        Ok(Branches {
-            place,
-            texts,
-            shared,
-            wanted: Vec::new(),
-        })
+        Ok(Branches { place, texts, shared, wanted: Vec::new() })
     }
 
     /// Cells that the texts take: what they share once, and what each has of its own.
@@ -80,11 +68,7 @@ impl Branches {
     /// Wants all that each text says behind what it shares, token by token.
     pub fn want_all(&mut self) {
         for (text, tokens) in self.texts.iter().enumerate() {
-            self.wanted.push(Wanted {
-                row: RowOf::Shared,
-                token: tokens[self.shared],
-                form: Form::OfProbability,
-            });
+            self.wanted.push(Wanted { row: RowOf::Shared, token: tokens[self.shared], form: Form::OfProbability });
             let rest = (self.shared..tokens.len() - 1).map(|position| Wanted {
                 row: RowOf::Text { text, position },
                 token: tokens[position + 1],

@@ -1,7 +1,7 @@
 //! HellaSwag (Zellers et al. 2019): which of four endings goes with a context?
 //!
-//! Six lines are a task: the context, the number of the right ending (0 to 3), the four endings. The most likely ending is the
-//! one whose tokens have the highest mean logarithm of probability ("acc_norm").
+//! Six lines are a task: the context, the number of the right ending (0 to 3), the four endings. The most likely ending
+//! is the one whose tokens have the highest mean logarithm of probability ("acc_norm").
 
 use super::branches::Branches;
 use super::run::{Subject, TaskOptions, run};
@@ -55,10 +55,7 @@ pub fn read(text: &str) -> Result<Vec<Task>, TaskError> {
                 let shown: String = lines[1].chars().take(20).collect();
                 return Err(malformed(
                     format!("line {}", line + 1),
-                    format!(
-                        "the number of the right ending, 0 to 3, stands here, not \"{}\"",
-                        shown.escape_debug()
-                    ),
+                    format!("the number of the right ending, 0 to 3, stands here, not \"{}\"", shown.escape_debug()),
                 ));
             };
             Ok(Task {

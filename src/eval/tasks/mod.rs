@@ -1,8 +1,9 @@
 //! Tasks with choices: of some texts that begin alike, does a model find the right one most likely?
 //!
-//! HellaSwag, WinoGrande and multiple choice by llama-perplexity's protocol: its file formats, its order of tasks drawn at
-//! random, its likelihoods and rounding. Texts of several tasks stand in one context of [`TaskOptions::n_ctx`] cells there, those of a
-//! task sharing their beginning. That decides how sums over cells are grouped ([`crate::kv::Placement`]), and so the last digits.
+//! HellaSwag, WinoGrande and multiple choice by llama-perplexity's protocol: its file formats, its order of tasks drawn
+//! at random, its likelihoods and rounding. Texts of several tasks stand in one context of [`TaskOptions::n_ctx`] cells
+//! there, those of a task sharing their beginning. That decides how sums over cells are grouped
+//! ([`crate::kv::Placement`]), and so the last digits.
 
 pub mod hellaswag;
 pub mod multiple_choice;
@@ -98,10 +99,7 @@ fn each(needed: usize, parallel: usize) -> usize {
 
 /// Something wrong at a place of the file.
 fn malformed(place: impl Into<String>, what: impl Into<String>) -> TaskError {
-    TaskError::Malformed {
-        place: place.into(),
-        what: what.into(),
-    }
+    TaskError::Malformed { place: place.into(), what: what.into() }
 }
 
 /// Hears what has been found after every task; `Err` ends the run.
@@ -153,10 +151,7 @@ impl Share {
     fn new(part: usize, all: usize, tasks: usize) -> Share {
         let p = part as f32 / all as f32;
         let variance = p * (1.0 - p) / (tasks as f32 - 1.0);
-        Share {
-            value: f64::from(100.0 * p),
-            error: f64::from(100.0 * variance.sqrt()),
-        }
+        Share { value: f64::from(100.0 * p), error: f64::from(100.0 * variance.sqrt()) }
     }
 }
 

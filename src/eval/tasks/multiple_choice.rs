@@ -34,17 +34,13 @@ pub struct Task {
     pub right: Vec<bool>,
 }
 
-/// Reads `wanted` tasks of the file `bytes` in llama-perplexity's order; all of them, as they stand, where that is 0 or there are
-/// no more.
+/// Reads `wanted` tasks of the file `bytes` in llama-perplexity's order; all of them, as they stand, where that is 0 or
+/// there are no more.
 ///
 /// # Errors
 /// The file ends too soon, a text is not UTF-8 or empty, numbers that cannot be; with the task and the byte.
 pub fn read(bytes: &[u8], wanted: usize) -> Result<Vec<Task>, TaskError> {
-    let mut cursor = Cursor {
-        bytes,
-        at: 0,
-        place: "header".to_owned(),
-    };
+    let mut cursor = Cursor { bytes, at: 0, place: "header".to_owned() };
     let count = cursor.number("the number of tasks")? as usize;
     if count == 0 {
         return Err(TaskError::NoTasks);
@@ -78,10 +74,7 @@ impl<'a> Cursor<'a> {
     fn take(&mut self, n: usize, name: &str) -> Result<&'a [u8], TaskError> {
         let rest = self.bytes.get(self.at..).unwrap_or_default();
         let Some(taken) = rest.get(..n) else {
-            return Err(self.wrong(format!(
-                "{name} needs {n} bytes, but the file has {} here",
-                rest.len()
-            )));
+            return Err(self.wrong(format!("{name} needs {n} bytes, but the file has {} here", rest.len())));
         };
         self.at += n;
         Ok(taken)
@@ -127,12 +120,7 @@ impl<'a> Cursor<'a> {
             return Err(self.wrong("there is no answer with a single right one"));
         }
         self.answers()?;
-        Ok(Task {
-            number,
-            question,
-            answers,
-            right,
-        })
+        Ok(Task { number, question, answers, right })
     }
 }
 

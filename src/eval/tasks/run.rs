@@ -41,8 +41,8 @@ pub struct TaskOptions {
 /// Hears the number of a task and the logarithms of its choices.
 pub type Observe<'a> = &'a mut dyn FnMut(usize, &[f32]) -> Result<(), TaskError>;
 
-/// Evaluates all tasks; `observe` hears the number of each and its logarithms, in the order they are wanted. At most `texts` texts
-/// stand in the context together.
+/// Evaluates all tasks; `observe` hears the number of each and its logarithms, in the order they are wanted. At most
+/// `texts` texts stand in the context together.
 ///
 /// # Errors
 /// A task that has no room, told before anything is computed; what the model says; what `observe` says.
@@ -85,20 +85,13 @@ pub fn run(
 }
 
 /// Tasks that stand in the context together: as many as follow each other and have room.
-pub(super) fn batches(
-    tasks: &[Branches],
-    options: &TaskOptions,
-    texts: usize,
-) -> Result<Vec<Range<usize>>, TaskError> {
+pub(super) fn batches(tasks: &[Branches], options: &TaskOptions, texts: usize) -> Result<Vec<Range<usize>>, TaskError> {
     let mut batches: Vec<Range<usize>> = Vec::new();
     let (mut cells, mut used) = (usize::MAX, usize::MAX);
     for (i, task) in tasks.iter().enumerate() {
         let place = || task.place.clone();
         if task.texts.len() > texts {
-            return Err(TaskError::TooManyChoices {
-                place: place(),
-                choices: task.texts.len(),
-            });
+            return Err(TaskError::TooManyChoices { place: place(), choices: task.texts.len() });
         }
         if task.cells() > options.n_ctx {
             return Err(TaskError::TooLong {
@@ -108,10 +101,7 @@ pub(super) fn batches(
                 parallel: options.parallel,
             });
         }
-        let (more_cells, more_texts) = (
-            cells.saturating_add(task.cells()),
-            used.saturating_add(task.texts.len()),
-        );
+        let (more_cells, more_texts) = (cells.saturating_add(task.cells()), used.saturating_add(task.texts.len()));
         match batches.last_mut() {
             Some(batch) if more_cells <= options.n_ctx && more_texts <= texts => {
                 batch.end = i + 1;
@@ -127,11 +117,7 @@ pub(super) fn batches(
 }
 
 /// The wanted logarithms of each task of a batch.
-fn evaluate(
-    engine: &Engine,
-    step: &StepOptions,
-    tasks: &[Branches],
-) -> Result<Vec<Vec<f32>>, TaskError> {
+fn evaluate(engine: &Engine, step: &StepOptions, tasks: &[Branches]) -> Result<Vec<Vec<f32>>, TaskError> {
     let mut results: Vec<Vec<f32>> = tasks.iter().map(|t| vec![0.0; t.wanted.len()]).collect();
     let mut broken = None;
     let mut take = |task: usize, row: RowOf, logits: &[f32]| {
@@ -156,11 +142,7 @@ fn evaluate(
     }
     let pairs = stems.iter_mut().zip(tasks);
     let mut segments: Vec<Segment<'_>> = pairs
-        .map(|(seq, task)| Segment {
-            seq,
-            tokens: &task.texts[0][..task.shared],
-            logits_from: task.shared - 1,
-        })
+        .map(|(seq, task)| Segment { seq, tokens: &task.texts[0][..task.shared], logits_from: task.shared - 1 })
         .collect();
     engine.step(&mut segments, step, &mut |task, _, logits| {
         take(task, RowOf::Shared, logits);
@@ -188,11 +170,7 @@ fn evaluate(
         });
         if let Some(end) = rows.max() {
             of_segment.push((*no, *text));
-            segments.push(Segment {
-                seq,
-                tokens: &task.texts[*text][task.shared..end],
-                logits_from: 0,
-            });
+            segments.push(Segment { seq, tokens: &task.texts[*text][task.shared..end], logits_from: 0 });
         }
     }
     engine.step(&mut segments, step, &mut |segment, i, logits| {

@@ -9,10 +9,7 @@ use super::{Accuracy, TaskError, TaskOptions, choose, hellaswag, multiple_choice
 #[test]
 fn tasks_are_drawn_like_the_reference_draws_them() {
     assert_eq!(choose::in_order(10, 10), [4, 9, 6, 8, 0, 1, 3, 7, 2, 5]);
-    assert_eq!(
-        choose::with_the_last(10, 10),
-        [4, 8, 5, 6, 0, 7, 1, 2, 9, 3]
-    );
+    assert_eq!(choose::with_the_last(10, 10), [4, 8, 5, 6, 0, 7, 1, 2, 9, 3]);
     let many = choose::in_order(10042, 400);
     assert_eq!(many[..4], [4187, 10013, 7233, 9363]);
     assert_eq!(many[397..], [7603, 9534, 4001]);
@@ -45,10 +42,7 @@ fn winogrande_lines_are_read_like_the_reference_reads_them() {
     let lines: Vec<usize> = found.left_out.iter().map(|l| l.0).collect();
     assert_eq!(lines, [2, 4, 5, 6]);
     let e = winogrande::read("0,a _ b,c,d,2").unwrap_err().to_string();
-    assert!(
-        e.contains("line 1: llama-perplexity drops the last line"),
-        "{e}"
-    );
+    assert!(e.contains("line 1: llama-perplexity drops the last line"), "{e}");
     assert_eq!(winogrande::read("0,a _ b,c,d,2\n").unwrap().tasks.len(), 1);
     assert!(matches!(winogrande::read(""), Err(TaskError::NoTasks)));
     // A quote that is closed elsewhere does not cut a character in two.
@@ -81,11 +75,7 @@ fn file(tasks: &[(&str, &[&str], usize)]) -> Vec<u8> {
 
 #[test]
 fn multiple_choice_files_are_read_in_place_and_in_order() {
-    let bytes = file(&[
-        ("one", &["a", "b"], 1),
-        ("two", &["c", "d", "e"], 0),
-        ("three", &["f"], 0),
-    ]);
+    let bytes = file(&[("one", &["a", "b"], 1), ("two", &["c", "d", "e"], 0), ("three", &["f"], 0)]);
     let all = multiple_choice::read(&bytes, 0).unwrap();
     assert_eq!(all.len(), 3);
     assert_eq!(all[1].answers, ["c", "d", "e"]);
@@ -105,14 +95,8 @@ fn multiple_choice_files_are_read_in_place_and_in_order() {
     };
     for (bytes, told) in [
         (with(0, 0), "there are no tasks"),
-        (
-            with(0, u32::MAX),
-            "header at byte 4: the places of the tasks",
-        ),
-        (
-            with(16, u32::MAX),
-            "task 1 at byte 20: the question needs 4294967295 bytes",
-        ),
+        (with(0, u32::MAX), "header at byte 4: the places of the tasks"),
+        (with(16, u32::MAX), "task 1 at byte 20: the question needs 4294967295 bytes"),
         (with(16, 0), "task 1 at byte 20: the question is empty"),
         (with(19 + 4, 101), "task 1 at byte 23: 101 answers"),
     ] {
@@ -133,15 +117,9 @@ fn the_two_forms_of_a_logarithm_agree_but_for_rounding() {
 
 #[test]
 fn intervals_hold_the_ratio() {
-    let accuracy = Accuracy {
-        done: 40,
-        correct: 30,
-    };
+    let accuracy = Accuracy { done: 40, correct: 30 };
     let [low, high] = accuracy.interval();
-    assert!(
-        (low - 0.5981).abs() < 5e-5 && (high - 0.8581).abs() < 5e-5,
-        "{low} {high}"
-    );
+    assert!((low - 0.5981).abs() < 5e-5 && (high - 0.8581).abs() < 5e-5, "{low} {high}");
 }
 
 #[test]
@@ -152,22 +130,13 @@ fn a_context_takes_tasks_as_long_as_there_is_room() {
         shared: 3,
         wanted: Vec::new(),
     };
-    let options = |n_ctx| TaskOptions {
-        n_ctx,
-        parallel: 4,
-        n_ubatch: 512,
-        bits: None,
-        cancel: None,
-    };
+    let options = |n_ctx| TaskOptions { n_ctx, parallel: 4, n_ubatch: 512, bits: None, cancel: None };
     let tasks = [task(&[2, 2]), task(&[1, 4]), task(&[9, 1]), task(&[1, 1])];
     assert_eq!(batches(&tasks, &options(20), 8).unwrap(), [0..2, 2..4]);
     assert_eq!(batches(&tasks, &options(100), 6).unwrap(), [0..3, 3..4]);
     assert_eq!(batches(&tasks, &options(13), 2).unwrap().len(), 4);
     let e = batches(&tasks, &options(12), 8).unwrap_err().to_string();
-    assert!(
-        e.contains("needs 13 cells of a context of 12; give -c 4"),
-        "{e}"
-    );
+    assert!(e.contains("needs 13 cells of a context of 12; give -c 4"), "{e}");
     let e = batches(&tasks, &options(99), 1).unwrap_err().to_string();
     assert!(e.contains("2 choices; give -np 2"), "{e}");
 }

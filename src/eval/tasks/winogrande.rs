@@ -1,8 +1,8 @@
 //! WinoGrande (Sakaguchi et al. 2020): which of two words belongs into the gap of a sentence?
 //!
-//! A line is a task: index, sentence with `_` for the gap, two choices and the number of the right one (1 or 2), separated by commas;
-//! a sentence that has commas stands in double quotes. Likelihoods are those of what follows the gap, or, where one of the
-//! texts has at most three tokens behind the beginning they share, of all behind that.
+//! A line is a task: index, sentence with `_` for the gap, two choices and the number of the right one (1 or 2),
+//! separated by commas; a sentence that has commas stands in double quotes. Likelihoods are those of what follows the
+//! gap, or, where one of the texts has at most three tokens behind the beginning they share, of all behind that.
 
 use super::branches::{Branches, RowOf, Wanted, encode};
 use super::log_prob::Form;
@@ -83,17 +83,12 @@ fn parse(number: usize, line: &str) -> Result<Task, &'static str> {
     let &[first, second, third, fourth] = commas.as_slice() else {
         return Err("it has fewer than five fields: index,sentence,choice 1,choice 2,answer");
     };
-    let field = |from: usize, to: usize| {
-        line.get(from..to)
-            .ok_or("the quotes of its sentence are not closed")
-    };
+    let field = |from: usize, to: usize| line.get(from..to).ok_or("the quotes of its sentence are not closed");
     let sentence = match field(first + 1, second)?.starts_with('"') {
         true => field(first + 2, second - 1)?,
         false => field(first + 1, second)?,
     };
-    let (before, after) = sentence
-        .split_once('_')
-        .ok_or("its sentence has no gap: no _")?;
+    let (before, after) = sentence.split_once('_').ok_or("its sentence has no gap: no _")?;
     let answer = match leading_number(&line[fourth + 1..]) {
         Some(answer @ 1..=2) => answer as u8,
         _ => return Err("its answer is neither 1 nor 2"),
@@ -101,10 +96,7 @@ fn parse(number: usize, line: &str) -> Result<Task, &'static str> {
     Ok(Task {
         line: number,
         sentence: [before.to_owned(), after.to_owned()],
-        choices: [
-            field(second + 1, third)?.to_owned(),
-            field(third + 1, fourth)?.to_owned(),
-        ],
+        choices: [field(second + 1, third)?.to_owned(), field(third + 1, fourth)?.to_owned()],
         answer,
     })
 }
@@ -169,12 +161,7 @@ pub fn score(
         let answer = tasks[task].answer;
         let chosen = if scores[0] > scores[1] { 1 } else { 2 };
         accuracy.push(chosen == answer);
-        let verdict = Verdict {
-            accuracy,
-            scores,
-            chosen,
-            answer,
-        };
+        let verdict = Verdict { accuracy, scores, chosen, answer };
         observe(&verdict).map_err(|_| TaskError::Interrupted)
     })?;
     Ok(accuracy)
@@ -192,20 +179,13 @@ fn prepare(subject: Subject<'_>, task: &Task) -> Result<(Branches, usize), TaskE
     let mut lengths = [0; CHOICES];
     for (text, choice) in task.choices.iter().enumerate() {
         let tokens = branches.texts[text].clone();
-        let begin = if far {
-            encode(subject.tokenizer, &format!("{before}{choice}"))?.len()
-        } else {
-            shared
-        };
+        let begin = if far { encode(subject.tokenizer, &format!("{before}{choice}"))?.len() } else { shared };
         // The last token is left out unless it is the only one.
         let last = usize::from(tokens.len() > begin + 1);
         if begin < shared || tokens.len() <= begin {
             return Err(malformed(
                 branches.place,
-                format!(
-                    "nothing that is left to predict follows choice {}",
-                    text + 1
-                ),
+                format!("nothing that is left to predict follows choice {}", text + 1),
             ));
         }
         let scored = begin..tokens.len() - last;
@@ -214,20 +194,10 @@ fn prepare(subject: Subject<'_>, task: &Task) -> Result<(Branches, usize), TaskE
             let row = match (at == shared, text) {
                 (true, 0) => RowOf::Shared,
                 // The reference program looks one row too far up here: at the end of the first text.
-                (true, _) => RowOf::Text {
-                    text: 0,
-                    position: branches.texts[0].len() - 1,
-                },
-                (false, _) => RowOf::Text {
-                    text,
-                    position: at - 1,
-                },
+                (true, _) => RowOf::Text { text: 0, position: branches.texts[0].len() - 1 },
+                (false, _) => RowOf::Text { text, position: at - 1 },
             };
-            branches.wanted.push(Wanted {
-                row,
-                token: tokens[at],
-                form: Form::OfLogit,
-            });
+            branches.wanted.push(Wanted { row, token: tokens[at], form: Form::OfLogit });
         }
     }
     Ok((branches, lengths[0]))

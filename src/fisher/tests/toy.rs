@@ -42,8 +42,7 @@ impl Builder {
         let values = (0..n).map(|_| (mean + spread * (2.0 * self.rng.next_f64() - 1.0)) as f32);
         let data = values.flat_map(f32::to_le_bytes).collect();
         let shape: Vec<u64> = shape.iter().map(|&d| d as u64).collect();
-        self.tensors
-            .push((NewTensor::new(name, shape, TypeId::F32), data));
+        self.tensors.push((NewTensor::new(name, shape, TypeId::F32), data));
     }
 
     fn linear(&mut self, name: &str, columns: usize, rows: usize, extras: Extras) {
@@ -94,10 +93,7 @@ pub fn toy(arch: &str, extras: Extras) -> ModelFile {
         key("rope.scaling.original_context_length", Value::U32(16));
     }
     meta.set("general.architecture", Value::str(arch));
-    let mut b = Builder {
-        rng: Mt19937::new(5),
-        tensors: Vec::new(),
-    };
+    let mut b = Builder { rng: Mt19937::new(5), tensors: Vec::new() };
     b.add("token_embd.weight", &[EMBD, VOCAB], 0.0, 1.0);
     b.norm("output_norm", EMBD);
     if extras.output {
@@ -117,10 +113,7 @@ fn block(b: &mut Builder, arch: &str, prefix: &str, extras: Extras) {
     let is_bitnet = arch.starts_with("bitnet");
     // Of the biases, Qwen 2 has those of queries, keys and values.
     let attn = extras;
-    let plain = Extras {
-        biases: extras.biases && arch == "llama",
-        ..extras
-    };
+    let plain = Extras { biases: extras.biases && arch == "llama", ..extras };
     let (q, kv) = (HEADS * DIM, KV * DIM);
     if extras.fused {
         b.linear(&name("attn_qkv"), EMBD, q + 2 * kv, Extras::default());

@@ -1,13 +1,14 @@
 //! Speculative decoding with an any-precision model: the same file drafts and verifies.
 //!
-//! A few tokens are drafted one by one at a narrow width, then evaluated together at the wide one, which takes little longer
-//! than one of them where the time goes into reading weights. The caller chooses every token from the wide width's
-//! logits, and these have the bits of a token evaluated by itself; drafts that agree with the choices were evaluated
-//! already. So the text is the one without drafts, whatever the sampler. One key-value cache serves both widths: what
-//! drafting puts there is overwritten by the verification, and what was drafted in vain is forgotten.
+//! A few tokens are drafted one by one at a narrow width, then evaluated together at the wide one, which takes little
+//! longer than one of them where the time goes into reading weights. The caller chooses every token from the wide
+//! width's logits, and these have the bits of a token evaluated by itself; drafts that agree with the choices were
+//! evaluated already. So the text is the one without drafts, whatever the sampler. One key-value cache serves both
+//! widths: what drafting puts there is overwritten by the verification, and what was drafted in vain is forgotten.
 //!
-//! Long drafts pay where they are mostly right: a draft that was right to its end makes the next one longer, any
-//! other makes it shorter. Whether drafts pay at all depends on the model, the text and the machine, so it is measured: [`Pace`].
+//! Long drafts pay where they are mostly right: a draft that was right to its end makes the next one longer, any other
+//! makes it shorter. Whether drafts pay at all depends on the model, the text and the machine, so it is measured:
+//! [`Pace`].
 
 mod pace;
 
@@ -82,11 +83,7 @@ impl Speculator {
     ///
     /// # Errors
     /// The model does not have that width, or it is not below the session's.
-    pub fn new(
-        session: &Session,
-        draft_bits: u8,
-        most: usize,
-    ) -> Result<Speculator, SpeculateError> {
+    pub fn new(session: &Session, draft_bits: u8, most: usize) -> Result<Speculator, SpeculateError> {
         session.model().check_width(draft_bits)?;
         if session.model().is_recurrent() {
             return Err(SpeculateError::Recurrent);
@@ -148,8 +145,8 @@ impl Speculator {
         session.truncate(kept);
     }
 
-    /// Evaluates the next token of the text and puts the logits after it into `logits`. At most `wanted` tokens more will
-    /// be; `guess` chooses a token from drafted logits as the caller would from real ones, or ends the draft.
+    /// Evaluates the next token of the text and puts the logits after it into `logits`. At most `wanted` tokens more
+    /// will be; `guess` chooses a token from drafted logits as the caller would from real ones, or ends the draft.
     ///
     /// The context is the text so far, followed by what was evaluated ahead: only this speculator may change it, or
     /// [`Speculator::forget`] comes first.
@@ -210,11 +207,7 @@ impl Speculator {
     /// How long the next draft may be, from how the last one went.
     fn next_length(&mut self) -> usize {
         if self.counts.rounds > 0 {
-            self.length = if self.right {
-                (self.length + GROWTH).min(self.most)
-            } else {
-                (self.length - 1).max(1)
-            };
+            self.length = if self.right { (self.length + GROWTH).min(self.most) } else { (self.length - 1).max(1) };
         }
         self.length
     }
@@ -231,9 +224,7 @@ impl Speculator {
         let (mut last, mut tokens) = (id, Vec::with_capacity(most));
         while tokens.len() < most {
             let mut guessed = None;
-            session.eval(&[last], 0, &mut |_, row| {
-                copy(row, guessed.insert(Vec::new()))
-            })?;
+            session.eval(&[last], 0, &mut |_, row| copy(row, guessed.insert(Vec::new())))?;
             let Some(next) = guessed.as_deref().and_then(&mut *guess) else {
                 break;
             };

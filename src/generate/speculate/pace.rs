@@ -7,8 +7,8 @@ const PLAIN: usize = 3;
 /// Verifications in a stretch.
 const ROUNDS: usize = 12;
 
-/// Measures in stretches: a few tokens without a draft, then rounds of drafting and verifying. When the tokens of a stretch's
-/// rounds took longer than those without a draft, there are no more drafts.
+/// Measures in stretches: a few tokens without a draft, then rounds of drafting and verifying. When the tokens of a
+/// stretch's rounds took longer than those without a draft, there are no more drafts.
 #[derive(Clone, Debug, Default)]
 pub struct Pace {
     always: bool,
@@ -27,10 +27,7 @@ impl Pace {
 
     /// Forgets what was measured.
     pub fn restart(&mut self) {
-        *self = Pace {
-            always: self.always,
-            ..Pace::default()
-        };
+        *self = Pace { always: self.always, ..Pace::default() };
     }
 
     /// Drafts whatever is measured.

@@ -1,8 +1,8 @@
 //! llama.cpp's GBNF in the Lark dialect of `llguidance`.
 //!
 //! GBNF describes texts character by character, Lark in two floors: terminals, which are regular expressions, and rules
-//! over them. A GBNF rule that does not contain itself, directly or through others, becomes a terminal; the others become
-//! rules, in which neighbours that are regular are put together to one terminal each.
+//! over them. A GBNF rule that does not contain itself, directly or through others, becomes a terminal; the others
+//! become rules, in which neighbours that are regular are put together to one terminal each.
 
 mod parse;
 
@@ -34,21 +34,13 @@ pub(super) fn to_lark(source: &str) -> Result<String, GrammarError> {
         for name in rule.body.names() {
             let Some(index) = names.get(name) else {
                 let what = format!("there is no rule '{name}'");
-                return Err(GrammarError::Syntax {
-                    line: rule.line,
-                    what,
-                });
+                return Err(GrammarError::Syntax { line: rule.line, what });
             };
             used.push(*index);
         }
         uses.push(used);
     }
-    let mut writer = Writer {
-        regular: regular(&uses),
-        names,
-        out: String::new(),
-        hoisted: 0,
-    };
+    let mut writer = Writer { regular: regular(&uses), names, out: String::new(), hoisted: 0 };
     let start = writer.name(root);
     writer.out = format!("start: {start}\n");
     for (i, rule) in rules.iter().enumerate() {
@@ -91,11 +83,7 @@ impl Writer<'_> {
     }
 
     fn rule(&mut self, index: usize, rule: &Rule) {
-        let body = if self.regular[index] {
-            self.terminal(&rule.body)
-        } else {
-            self.body(&rule.body)
-        };
+        let body = if self.regular[index] { self.terminal(&rule.body) } else { self.body(&rule.body) };
         self.out += &format!("{}: {body}\n", self.name(index));
     }
 

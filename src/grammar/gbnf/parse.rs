@@ -63,10 +63,7 @@ pub fn escaped(c: char) -> String {
 /// # Errors
 /// The line that is not well formed.
 pub fn rules(source: &str) -> Result<Vec<Rule>, GrammarError> {
-    let mut reader = Reader {
-        chars: source.chars().peekable(),
-        line: 1,
-    };
+    let mut reader = Reader { chars: source.chars().peekable(), line: 1 };
     let mut rules: Vec<Rule> = Vec::new();
     loop {
         reader.space(true);
@@ -98,10 +95,7 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn error(&self, what: &str) -> GrammarError {
-        GrammarError::Syntax {
-            line: self.line,
-            what: what.to_owned(),
-        }
+        GrammarError::Syntax { line: self.line, what: what.to_owned() }
     }
 
     fn next(&mut self) -> Option<char> {
@@ -124,10 +118,7 @@ impl Reader<'_> {
 
     fn name(&mut self) -> Result<String, GrammarError> {
         let mut name = String::new();
-        while let Some(c) = self
-            .chars
-            .next_if(|c| c.is_ascii_alphanumeric() || *c == '-')
-        {
+        while let Some(c) = self.chars.next_if(|c| c.is_ascii_alphanumeric() || *c == '-') {
             name.push(c);
         }
         if name.is_empty() {
@@ -260,8 +251,7 @@ impl Reader<'_> {
         let mut value = 0;
         for _ in 0..digits {
             let digit = self.next().and_then(|c| c.to_digit(16));
-            let digit =
-                digit.ok_or_else(|| self.error(&format!("{digits} hex digits must follow")))?;
+            let digit = digit.ok_or_else(|| self.error(&format!("{digits} hex digits must follow")))?;
             value = value << 4 | digit;
         }
         char::from_u32(value).ok_or_else(|| self.error("there is no such character"))

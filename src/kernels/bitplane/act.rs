@@ -60,11 +60,7 @@ pub(crate) fn quantize_block(x: &[f32; BLOCK]) -> (f32, [i8; BLOCK]) {
         return (0.0, [0; BLOCK]);
     }
     // the sum's last bit is worth 1, so that adding rounds to an integer, ties to even; none is above 127
-    let q = x.map(|x| {
-        (x * inverse + ROUND)
-            .to_bits()
-            .wrapping_sub(ROUND.to_bits()) as i8
-    });
+    let q = x.map(|x| (x * inverse + ROUND).to_bits().wrapping_sub(ROUND.to_bits()) as i8);
     (max / MAX, q)
 }
 

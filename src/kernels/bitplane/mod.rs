@@ -74,10 +74,7 @@ impl<'a> Rows<'a> {
     pub(crate) fn row(&self, i: usize) -> (impl Iterator<Item = &'a [u8]>, &'a [u8]) {
         let (bytes, lut) = (8 * self.blocks(), self.lut_bytes());
         let planes = self.planes.iter();
-        (
-            planes.map(move |p| &p[i * bytes..][..bytes]),
-            &self.lut[i * lut..][..lut],
-        )
+        (planes.map(move |p| &p[i * bytes..][..bytes]), &self.lut[i * lut..][..lut])
     }
 
     /// Whether every group is whole blocks, which the vector kernels ask for.
@@ -102,11 +99,7 @@ impl<'a> Rows<'a> {
             assert_eq!(plane.len(), size([rows, 8, self.blocks()]), "plane");
         }
         assert_eq!(self.lut.len(), size([rows, self.lut_bytes()]), "tables");
-        assert_eq!(
-            acts.len(),
-            size([tokens, form.act_bytes(self.columns)]),
-            "activations"
-        );
+        assert_eq!(acts.len(), size([tokens, form.act_bytes(self.columns)]), "activations");
         assert!(acts.as_ptr().addr().is_multiple_of(64), "alignment");
         rows
     }
@@ -138,22 +131,13 @@ const TOKENS_SHARING_CODES: usize = 16;
 const INT_BLOCK: usize = 128;
 
 impl Arrangement {
-    /// What the kernel of a number path wants for rows of such groups; with `packed` codes a few tokens share those that are
-    /// in registers.
-    pub fn of(
-        path: NumberPath,
-        isa: Isa,
-        tokens: usize,
-        packed: bool,
-        columns: usize,
-        groups: usize,
-    ) -> Arrangement {
+    /// What the kernel of a number path wants for rows of such groups; with `packed` codes a few tokens share those
+    /// that are in registers.
+    pub fn of(path: NumberPath, isa: Isa, tokens: usize, packed: bool, columns: usize, groups: usize) -> Arrangement {
         let shared = tokens <= if packed { TOKENS_SHARING_CODES } else { 1 };
         match path {
             NumberPath::F32 => Arrangement::Floats,
-            NumberPath::I16 if shared && in_blocks(columns, groups) && reads_bytes(isa) => {
-                Arrangement::Bytes
-            }
+            NumberPath::I16 if shared && in_blocks(columns, groups) && reads_bytes(isa) => Arrangement::Bytes,
             NumberPath::I16 => Arrangement::Words,
         }
     }
@@ -163,9 +147,7 @@ impl Arrangement {
         let blocks = words(columns);
         match self {
             Arrangement::Floats => 4 * BLOCK * blocks,
-            Arrangement::Bytes | Arrangement::Words => {
-                (blocks * (INT_BLOCK + 4)).next_multiple_of(64)
-            }
+            Arrangement::Bytes | Arrangement::Words => (blocks * (INT_BLOCK + 4)).next_multiple_of(64),
         }
     }
 
@@ -196,8 +178,8 @@ pub fn reads_packed(isa: Isa) -> bool {
     }
 }
 
-/// Whether `isa` has the kernels of [`Arrangement::Bytes`]. They permute bytes and transpose bits, which came later than the
-/// rest of [`Level::Avx512`].
+/// Whether `isa` has the kernels of [`Arrangement::Bytes`]. They permute bytes and transpose bits, which came later
+/// than the rest of [`Level::Avx512`].
 ///
 /// [`Level::Avx512`]: crate::Level::Avx512
 fn reads_bytes(isa: Isa) -> bool {
@@ -209,14 +191,7 @@ fn reads_bytes(isa: Isa) -> bool {
 ///
 /// # Panics
 /// When lengths do not fit, or `acts` are not aligned to 64 bytes.
-pub fn multiply(
-    isa: Isa,
-    rows: &Rows<'_>,
-    form: Arrangement,
-    acts: &[u8],
-    tokens: usize,
-    out: &mut [f32],
-) {
+pub fn multiply(isa: Isa, rows: &Rows<'_>, form: Arrangement, acts: &[u8], tokens: usize, out: &mut [f32]) {
     if rows.check(form, acts, tokens, out) == 0 {
         return;
     }
@@ -252,11 +227,7 @@ impl Rows<'_> {
     pub(crate) fn look_up<'c>(&self, i: usize, codes: &'c mut [u8]) -> Looked<'c> {
         let planes: Vec<&[u8]> = self.row(i).0.collect();
         trine_formats::anyprec::unpack_row(&planes, codes);
-        Looked {
-            codes,
-            group: self.columns / self.groups,
-            width: self.width(),
-        }
+        Looked { codes, group: self.columns / self.groups, width: self.width() }
     }
 
     /// The centroids of row `i` in half precision.

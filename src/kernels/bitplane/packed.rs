@@ -179,10 +179,7 @@ impl<'a> PackedRows<'a> {
         }
         let tables = size([pairs, self.shape.table_bytes(self.width)]);
         assert_eq!(self.tables.len(), tables, "tables");
-        assert!(
-            self.tables.as_ptr().addr().is_multiple_of(LINE),
-            "alignment"
-        );
+        assert!(self.tables.as_ptr().addr().is_multiple_of(LINE), "alignment");
         let act_bytes = form.act_bytes(self.shape.columns);
         assert_eq!(acts.len(), size([tokens, act_bytes]), "activations");
         assert!(acts.as_ptr().addr().is_multiple_of(LINE), "alignment");
@@ -193,14 +190,7 @@ impl<'a> PackedRows<'a> {
 ///
 /// # Panics
 /// When lengths do not fit, `acts` are not aligned to 64 bytes, or `isa` has no kernels for packed rows.
-pub fn multiply(
-    isa: Isa,
-    rows: &PackedRows<'_>,
-    form: Arrangement,
-    acts: &[u8],
-    tokens: usize,
-    out: &mut [f32],
-) {
+pub fn multiply(isa: Isa, rows: &PackedRows<'_>, form: Arrangement, acts: &[u8], tokens: usize, out: &mut [f32]) {
     assert!(reads_packed(isa), "{isa} reads no packed rows");
     rows.check(form, acts, tokens, out);
     #[cfg(target_arch = "x86_64")]
@@ -225,7 +215,8 @@ pub fn pack(isa: Isa, kind: Kind, shape: Shape, planes: &[&[u8]], rows: usize, o
     let bytes = size([rows.next_multiple_of(PAIR), shape.row_bytes(kind)]);
     assert_eq!(out.len(), bytes, "lines of {kind:?}");
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: `isa` proves that the processor has the means, and `reads_packed` has found AVX2; the lengths were checked.
+    // SAFETY: `isa` proves that the processor has the means, and `reads_packed` has found AVX2; the lengths were
+    // checked.
     unsafe {
         match x86_64::Means::of(isa) {
             Some(x86_64::Means::Vbmi) => {
@@ -241,18 +232,9 @@ pub fn pack(isa: Isa, kind: Kind, shape: Shape, planes: &[&[u8]], rows: usize, o
 ///
 /// # Panics
 /// When lengths do not fit, groups are not whole blocks, or `isa` has no kernels for packed rows.
-pub fn pack_tables(
-    isa: Isa,
-    path: NumberPath,
-    rows: &Rows<'_>,
-    out: &mut [u8],
-    scales: &mut [f32],
-) {
+pub fn pack_tables(isa: Isa, path: NumberPath, rows: &Rows<'_>, out: &mut [u8], scales: &mut [f32]) {
     assert!(reads_packed(isa), "{isa} reads no packed rows");
-    let shape = Shape {
-        columns: rows.columns,
-        groups: rows.groups,
-    };
+    let shape = Shape { columns: rows.columns, groups: rows.groups };
     shape.check();
     let (count, width) = (scales.len(), rows.width());
     assert!((1..=8).contains(&width), "width {width}");
@@ -260,7 +242,8 @@ pub fn pack_tables(
     let bytes = size([count.next_multiple_of(PAIR), shape.table_bytes(width)]);
     assert_eq!(out.len(), bytes, "packed tables");
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: `isa` proves that the processor has the means, and `reads_packed` has found AVX2; the lengths were checked.
+    // SAFETY: `isa` proves that the processor has the means, and `reads_packed` has found AVX2; the lengths were
+    // checked.
     unsafe {
         let in_fixed_point = path == NumberPath::I16;
         match x86_64::Means::of(isa) {

@@ -6,13 +6,7 @@ use trine_formats::types::num::f16_to_f32;
 use super::{Arrangement, INT_BLOCK, Rows};
 
 /// [`super::multiply`], once lengths were checked.
-pub(super) fn multiply(
-    rows: &Rows<'_>,
-    form: Arrangement,
-    acts: &[u8],
-    tokens: usize,
-    out: &mut [f32],
-) {
+pub(super) fn multiply(rows: &Rows<'_>, form: Arrangement, acts: &[u8], tokens: usize, out: &mut [f32]) {
     let act = form.act_bytes(rows.columns);
     let mut codes = vec![0; rows.columns];
     let acts = acts.chunks_exact(act);
@@ -20,11 +14,7 @@ pub(super) fn multiply(
         let acts: Vec<Vec<f32>> = acts.map(|a| floats(a, rows.columns)).collect();
         for (r, out) in out.chunks_exact_mut(tokens).enumerate() {
             let lut: Vec<f32> = rows.centroids(r).map(f16_to_f32).collect();
-            let row: Vec<f32> = rows
-                .look_up(r, &mut codes)
-                .entries()
-                .map(|e| lut[e])
-                .collect();
+            let row: Vec<f32> = rows.look_up(r, &mut codes).entries().map(|e| lut[e]).collect();
             for (out, x) in out.iter_mut().zip(&acts) {
                 *out = dot_f32(row.iter().copied(), x);
             }
@@ -66,8 +56,5 @@ fn ints(form: Arrangement, act: &[u8], columns: usize) -> QuantizedActivations {
         }
     }
     values.truncate(columns);
-    QuantizedActivations {
-        values,
-        scales: floats(scales, blocks),
-    }
+    QuantizedActivations { values, scales: floats(scales, blocks) }
 }

@@ -17,9 +17,7 @@ pub fn deltas(view: &ApView, sparse: &SparseView) -> Vec<f32> {
         let planes = view.row_planes(row);
         let tables = &view.lut[row * view.lut_bytes()..];
         for (column, weight) in sparse.entries(start..end) {
-            let bit = |code: usize, plane: &&[u8]| {
-                code << 1 | usize::from(plane[column / 8] >> (column % 8) & 1)
-            };
+            let bit = |code: usize, plane: &&[u8]| code << 1 | usize::from(plane[column / 8] >> (column % 8) & 1);
             let code = planes.iter().fold(0, bit);
             let entry = (column / group) << view.width | code;
             let centroid = u16::from_le_bytes([tables[2 * entry], tables[2 * entry + 1]]);
@@ -67,9 +65,7 @@ fn add_with(entries: &Entries<'_>, x: &[f32], width: usize, out: &mut [f32]) {
     let entries = entries.map(|(&c, &delta)| (i32::from_le_bytes(c) as usize, delta));
     for (out, x) in out.chunks_mut(CHAINS).zip(x.chunks(CHAINS * width)) {
         if let [out] = out {
-            *out = entries
-                .clone()
-                .fold(*out, |y, (column, delta)| delta.mul_add(x[column], y));
+            *out = entries.clone().fold(*out, |y, (column, delta)| delta.mul_add(x[column], y));
             continue;
         }
         for (column, delta) in entries.clone() {

@@ -28,20 +28,13 @@ fn kernels() -> Vec<(String, Isa, Multiply)> {
         skipped("bits transposed by an instruction", "GFNI");
     }
     let plain: Vec<Isa> = isas().map(Isa::plain).collect();
-    for (isa, more) in isas()
-        .map(|isa| (isa, ""))
-        .chain(plain.iter().map(|&isa| (isa, " plain")))
-    {
+    for (isa, more) in isas().map(|isa| (isa, "")).chain(plain.iter().map(|&isa| (isa, " plain"))) {
         if reads_packed(isa) {
             for ahead in AHEADS {
                 let run = move |rows: &Rows<'_>, form, acts: &[u8], tokens, out: &mut [f32]| {
                     multiply_packed(isa, rows, ahead, (form, acts), tokens, out);
                 };
-                all.push((
-                    format!("packed, {isa}{more}, {ahead} ahead"),
-                    isa,
-                    Box::new(run),
-                ));
+                all.push((format!("packed, {isa}{more}, {ahead} ahead"), isa, Box::new(run)));
             }
         }
     }
@@ -70,10 +63,7 @@ fn multiply_packed(
         _ => NumberPath::I16,
     };
     let held = Packed::of(isa, path, rows, count);
-    let packed = packed::PackedRows {
-        ahead,
-        ..held.rows()
-    };
+    let packed = packed::PackedRows { ahead, ..held.rows() };
     assert_eq!(packed.rows(), count);
     let at = count / 2 / packed::PAIR * packed::PAIR;
     for range in [0..at, at..count] {
@@ -94,10 +84,7 @@ struct Packed {
 
 impl Packed {
     fn of(isa: Isa, path: NumberPath, rows: &Rows<'_>, count: usize) -> Packed {
-        let shape = packed::Shape {
-            columns: rows.columns,
-            groups: rows.groups,
-        };
+        let shape = packed::Shape { columns: rows.columns, groups: rows.groups };
         let (width, pairs) = (rows.width(), count.next_multiple_of(packed::PAIR));
         // the leading bit, which is the first of the planes, is bit 0 of the packed codes
         let lines = packed::Kind::ALL.map(|kind| {
@@ -112,13 +99,7 @@ impl Packed {
         let mut tables = AlignedBytes::new(pairs * shape.table_bytes(width));
         let mut scales = vec![1.0; count];
         packed::pack_tables(isa, path, rows, &mut tables, &mut scales);
-        Packed {
-            shape,
-            width,
-            lines,
-            tables,
-            scales,
-        }
+        Packed { shape, width, lines, tables, scales }
     }
 
     fn rows(&self) -> packed::PackedRows<'_> {
@@ -158,20 +139,13 @@ impl Matrix {
             columns,
             groups,
             planes: (0..width).map(|_| random.bytes(bytes)).collect(),
-            lut: (0..(rows * groups) << width)
-                .flat_map(|_| centroid(random).to_le_bytes())
-                .collect(),
+            lut: (0..(rows * groups) << width).flat_map(|_| centroid(random).to_le_bytes()).collect(),
         }
     }
 
     fn with<R>(&self, f: impl FnOnce(&Rows<'_>) -> R) -> R {
         let planes: Vec<&[u8]> = self.planes.iter().map(|p| &p[..]).collect();
-        f(&Rows {
-            columns: self.columns,
-            groups: self.groups,
-            planes: &planes,
-            lut: &self.lut,
-        })
+        f(&Rows { columns: self.columns, groups: self.groups, planes: &planes, lut: &self.lut })
     }
 
     fn view(&self) -> ApView {
@@ -223,8 +197,7 @@ fn compare(m: &Matrix, x: &[f32], what: &str) {
         let expected = m.expected(path, x);
         for (name, isa, multiply) in kernels() {
             let (shape, n) = ((m.columns, m.groups), tokens);
-            let forms =
-                [false, true].map(|packed| Arrangement::of(path, isa, n, packed, shape.0, shape.1));
+            let forms = [false, true].map(|packed| Arrangement::of(path, isa, n, packed, shape.0, shape.1));
             let compare = |form: Arrangement| {
                 let acts = arranged(form, isa, x, m.columns);
                 let mut out = vec![f32::from_bits(0x7FC1_2345); expected.len()];
@@ -257,21 +230,8 @@ fn normal(random: &mut Random) -> u16 {
 fn kernels_give_the_canonical_products_of_any_shape() {
     let mut random = Random(1);
     for width in 1..=8 {
-        for columns in [
-            1, 5, 63, 64, 65, 130, 192, 256, 320, 512, 576, 577, 1000, 1088, 1536,
-        ] {
-            for (rows, tokens) in [
-                (1, 1),
-                (2, 2),
-                (3, 5),
-                (37, 1),
-                (9, 3),
-                (5, 4),
-                (11, 6),
-                (3, 8),
-                (2, 15),
-                (2, 17),
-            ] {
+        for columns in [1, 5, 63, 64, 65, 130, 192, 256, 320, 512, 576, 577, 1000, 1088, 1536] {
+            for (rows, tokens) in [(1, 1), (2, 2), (3, 5), (37, 1), (9, 3), (5, 4), (11, 6), (3, 8), (2, 15), (2, 17)] {
                 let m = Matrix::random(&mut random, (rows, columns, 1), width, normal);
                 let x: Vec<f32> = (0..columns * tokens).map(|_| random.float()).collect();
                 compare(&m, &x, "shape");
@@ -285,16 +245,7 @@ fn kernels_give_the_canonical_products_of_groups() {
     let mut random = Random(2);
     for width in 1..=8 {
         // whole blocks, and groups that end inside one
-        for (columns, groups) in [
-            (128, 2),
-            (1152, 2),
-            (640, 5),
-            (1536, 4),
-            (768, 4),
-            (96, 2),
-            (200, 8),
-            (3, 3),
-        ] {
+        for (columns, groups) in [(128, 2), (1152, 2), (640, 5), (1536, 4), (768, 4), (96, 2), (200, 8), (3, 3)] {
             for (rows, tokens) in [(3, 1), (2, 4)] {
                 let shape = (rows, columns, groups);
                 let m = Matrix::random(&mut random, shape, width, normal);
@@ -337,16 +288,7 @@ fn kernels_give_the_canonical_products_of_odd_activations() {
     for width in [3, 5, 6, 7, 8] {
         for columns in [64, 100, 576] {
             let m = Matrix::random(&mut random, (5, columns, 1), width, normal);
-            for odd in [
-                0.0,
-                -0.0,
-                1e-40,
-                -1e-44,
-                3e38,
-                f32::NAN,
-                f32::INFINITY,
-                f32::NEG_INFINITY,
-            ] {
+            for odd in [0.0, -0.0, 1e-40, -1e-44, 3e38, f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
                 let plain: Vec<f32> = (0..3 * columns).map(|_| random.float()).collect();
                 compare(&m, &vec![odd; columns], "all odd");
                 let mut x = plain.clone();
@@ -356,14 +298,10 @@ fn kernels_give_the_canonical_products_of_odd_activations() {
                 compare(&m, &x, "one odd");
             }
             // every magnitude there is, which the rounding of the quants has to take
-            let wide: Vec<f32> = (0..columns)
-                .map(|_| f32::from_bits(random.bits() as u32 & 0xBFFF_FFFF))
-                .collect();
+            let wide: Vec<f32> = (0..columns).map(|_| f32::from_bits(random.bits() as u32 & 0xBFFF_FFFF)).collect();
             compare(&m, &wide, "wide");
             // products that vanish, of either sign
-            let tiny: Vec<f32> = (0..columns)
-                .map(|_| f32::from_bits(random.bits() as u32 & 0x8000_0003))
-                .collect();
+            let tiny: Vec<f32> = (0..columns).map(|_| f32::from_bits(random.bits() as u32 & 0x8000_0003)).collect();
             compare(&m, &tiny, "tiny");
         }
     }
@@ -394,10 +332,7 @@ fn packed_codes_are_the_bits_of_the_planes() {
     let mut random = Random(7);
     let (rows, columns, groups) = (3, 640, 2);
     let m = Matrix::random(&mut random, (rows, columns, groups), 8, normal);
-    for isa in isas()
-        .chain(isas().map(Isa::plain))
-        .filter(|&isa| reads_packed(isa))
-    {
+    for isa in isas().chain(isas().map(Isa::plain)).filter(|&isa| reads_packed(isa)) {
         let held = m.with(|all| Packed::of(isa, NumberPath::I16, all, rows));
         is_packed(&m, &held.rows(), isa);
     }
@@ -432,10 +367,7 @@ fn values_of_half_floats_are_exact() {
         columns: 64,
         groups: 1,
         planes: vec![vec![0; 8]],
-        lut: [0x3555u16, 0xBEEF]
-            .iter()
-            .flat_map(|c| c.to_le_bytes())
-            .collect(),
+        lut: [0x3555u16, 0xBEEF].iter().flat_map(|c| c.to_le_bytes()).collect(),
     };
     let mut x = vec![0.0; 64];
     x[7] = 1.0;

@@ -164,10 +164,7 @@ mod tests {
                 gated(isa, &mut got, &up);
                 for ((&g, &u), y) in gate.iter().zip(&up).zip(got) {
                     let expected = definition(g, u);
-                    assert!(
-                        same(y, expected),
-                        "{what} {isa} {g:e}, {u:e}: {y:e}, not {expected:e}"
-                    );
+                    assert!(same(y, expected), "{what} {isa} {g:e}, {u:e}: {y:e}, not {expected:e}");
                 }
             }
         }

@@ -11,10 +11,7 @@ use crate::{Isa, Level};
 /// # Panics
 /// When the lengths differ.
 pub fn rms_norm(isa: Isa, x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
-    assert!(
-        x.len() == weight.len() && x.len() == out.len(),
-        "lengths of a norm"
-    );
+    assert!(x.len() == weight.len() && x.len() == out.len(), "lengths of a norm");
     let r = factor(isa, x, eps);
     compiled_for!(isa, scale(x: &[f32], r: f32, weight: &[f32], out: &mut [f32]));
 }
@@ -45,9 +42,9 @@ fn scale_in_place(x: &mut [f32], r: f32, weight: &[f32]) {
 
 /// `out = ((x - m) * r) * weight`, `r = 1 / sqrt(v + eps)`, each operation rounded.
 ///
-/// The mean m is the sum in `f64` and index order, rounded and divided in `f32`. The variance v is the mean of the squares
-/// of x - m: squares in `f32`, each four of them added as `(a + b) + (c + d)`, those sums and the squares that are left
-/// added up in `f64`, divided in `f64` and rounded.
+/// The mean m is the sum in `f64` and index order, rounded and divided in `f32`. The variance v is the mean of the
+/// squares of x - m: squares in `f32`, each four of them added as `(a + b) + (c + d)`, those sums and the squares that
+/// are left added up in `f64`, divided in `f64` and rounded.
 ///
 /// # Panics
 /// When the lengths differ.
@@ -72,9 +69,7 @@ pub fn layer_norm_in_place(isa: Isa, x: &mut [f32], weight: &[f32], eps: f32) {
 fn center_and_scale(x: &mut [f32], weight: &[f32], mean: f32, eps: f32) {
     x.iter_mut().for_each(|x| *x -= mean);
     let (fours, rest) = x.as_chunks::<4>();
-    let sum = fours.iter().fold(0f64, |s, v| {
-        s + f64::from((v[0] * v[0] + v[1] * v[1]) + (v[2] * v[2] + v[3] * v[3]))
-    });
+    let sum = fours.iter().fold(0f64, |s, v| s + f64::from((v[0] * v[0] + v[1] * v[1]) + (v[2] * v[2] + v[3] * v[3])));
     let sum = rest.iter().fold(sum, |s, &v| s + f64::from(v * v));
     let variance = (sum / x.len() as f64) as f32;
     let r = 1.0 / (variance + eps).sqrt();
@@ -147,11 +142,7 @@ mod tests {
                 let mut there = x.to_vec();
                 rms_norm_in_place(isa, &mut there, weight, eps);
                 for ((a, b), c) in out.iter().zip(&expected).zip(&there) {
-                    assert!(
-                        same(*a, *b) && same(*c, *b),
-                        "{isa} {what}, {} values: {a:e}, {c:e}, not {b:e}",
-                        x.len()
-                    );
+                    assert!(same(*a, *b) && same(*c, *b), "{isa} {what}, {} values: {a:e}, {c:e}, not {b:e}", x.len());
                 }
             }
         }

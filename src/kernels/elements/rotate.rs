@@ -7,7 +7,8 @@ use crate::Level;
 #[cfg(target_arch = "x86_64")]
 use crate::arch::x86_64::elements::rotate as x86_64;
 
-/// `(x[i], x[n + i])` to `(x[i] cos[i] - x[n + i] sin[i], x[i] sin[i] + x[n + i] cos[i])` for `i` below `n = cos.len()`.
+/// `(x[i], x[n + i])` to `(x[i] cos[i] - x[n + i] sin[i], x[i] sin[i] + x[n + i] cos[i])` for `i` below `n =
+/// cos.len()`.
 ///
 /// # Panics
 /// When there are fewer sines or less than `2 n` elements.
@@ -40,11 +41,7 @@ pub fn rotate_adjacent(isa: Isa, x: &mut [f32], cos: &[f32], sin: &[f32]) {
         _ => 0,
     };
     let (x, cos, sin) = (&mut x[done..], &cos[done..], &sin[done..]);
-    for ((x, c), s) in x
-        .chunks_exact_mut(2)
-        .zip(cos.chunks_exact(2))
-        .zip(sin.chunks_exact(2))
-    {
+    for ((x, c), s) in x.chunks_exact_mut(2).zip(cos.chunks_exact(2)).zip(sin.chunks_exact(2)) {
         (x[0], x[1]) = (x[0] * c[0] + x[1] * s[0], x[1] * c[1] + x[0] * s[1]);
     }
 }

@@ -56,16 +56,11 @@ fn definition(row: &mut [f32], visible: Range<usize>, scale: f32, sink: Option<f
     row[visible.end..].fill(0.0);
     let seen = &mut row[visible.clone()];
     seen.iter_mut().for_each(|v| *v = *v * scale + 0.0);
-    let max = seen
-        .iter()
-        .copied()
-        .fold(f32::NEG_INFINITY, |m, v| if v > m { v } else { m });
+    let max = seen.iter().copied().fold(f32::NEG_INFINITY, |m, v| if v > m { v } else { m });
     let max = sink.map_or(max, |sink| if max > sink { max } else { sink });
     seen.iter_mut().for_each(|v| *v -= max);
     pexp_all(seen);
-    let mut total = row
-        .chunks_exact(4)
-        .fold(0f64, |t, e| t + f64::from((e[0] + e[1]) + (e[2] + e[3])));
+    let mut total = row.chunks_exact(4).fold(0f64, |t, e| t + f64::from((e[0] + e[1]) + (e[2] + e[3])));
     if let Some(sink) = sink {
         total += f64::from(expf(sink - max));
     }
@@ -88,16 +83,11 @@ mod tests {
     fn formula(row: &mut [f32], visible: Range<usize>, scale: f32) {
         let mut e = vec![0f32; row.len()];
         let w = |i: usize| row[i] * scale + 0.0;
-        let max = visible
-            .clone()
-            .map(w)
-            .fold(f32::NEG_INFINITY, |m, v| if v > m { v } else { m });
+        let max = visible.clone().map(w).fold(f32::NEG_INFINITY, |m, v| if v > m { v } else { m });
         for i in visible.clone() {
             e[i] = pexp(w(i) - max);
         }
-        let total = e
-            .chunks(4)
-            .fold(0f64, |t, e| t + f64::from((e[0] + e[1]) + (e[2] + e[3])));
+        let total = e.chunks(4).fold(0f64, |t, e| t + f64::from((e[0] + e[1]) + (e[2] + e[3])));
         let inverse = (1.0 / total) as f32;
         row.fill(0.0);
         for i in visible {
@@ -111,9 +101,7 @@ mod tests {
         for sink in [-40.0, -0.5, 0.25, 7.0] {
             let scores: Vec<f32> = (0..32).map(|_| random.float()).collect();
             let e: Vec<f32> = {
-                let max = scores[3..30]
-                    .iter()
-                    .fold(sink, |m: f32, v| m.max(v * 0.5 + 0.0));
+                let max = scores[3..30].iter().fold(sink, |m: f32, v| m.max(v * 0.5 + 0.0));
                 let e = scores.iter().map(|v| pexp((v * 0.5 + 0.0) - max));
                 let mut e: Vec<f32> = e.chain([expf(sink - max)]).collect();
                 e[..3].fill(0.0);
@@ -136,17 +124,7 @@ mod tests {
     #[test]
     fn every_instruction_set_gives_the_bits_of_the_formula() {
         let mut random = Random(0x50F7);
-        let special = [
-            f32::NAN,
-            f32::INFINITY,
-            f32::NEG_INFINITY,
-            -0.0,
-            1e-40,
-            3e38,
-            -3e38,
-            -95.0,
-            -1000.0,
-        ];
+        let special = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, -0.0, 1e-40, 3e38, -3e38, -95.0, -1000.0];
         for case in 0..600 {
             let n = 16 * (1 + random.below(12));
             let begin = random.below(n);

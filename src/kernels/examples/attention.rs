@@ -30,14 +30,8 @@ mod tiles {
         let [sizes, rows, cells] = args.as_slice() else {
             return Err("usage: attention ELEMENTS,.. ROWS,.. CELLS,..".into());
         };
-        let list = |s: &str| {
-            s.split(',')
-                .map(str::parse)
-                .collect::<Result<Vec<usize>, _>>()
-        };
-        println!(
-            "GMAC/s           scores: in order, in tiles (open)   outputs: in order, in tiles (open)"
-        );
+        let list = |s: &str| s.split(',').map(str::parse).collect::<Result<Vec<usize>, _>>();
+        println!("GMAC/s           scores: in order, in tiles (open)   outputs: in order, in tiles (open)");
         for size in list(sizes)? {
             for rows in list(rows)? {
                 for cells in list(cells)? {
@@ -59,32 +53,15 @@ mod tiles {
             };
             (0..n).map(|_| value(&mut random)).collect()
         };
-        let (q, k, v) = (
-            normal(rows * size),
-            normal(cells * size),
-            normal(cells * size),
-        );
+        let (q, k, v) = (normal(rows * size), normal(cells * size), normal(cells * size));
         let (quads, lines) = (size / STEPS, size / LINE);
         let mut keys = vec![Line::default(); cells / LANES * quads * BLOCK];
         let mut values = vec![Line::default(); cells / STEPS * lines];
         for cell in 0..cells {
             let tile = &mut keys[cell / LANES * quads * BLOCK..][..quads * BLOCK];
-            halves::put_lane(
-                isa,
-                &k[cell * size..][..size],
-                tile,
-                cell % LANES,
-                Form::Normalized,
-            );
+            halves::put_lane(isa, &k[cell * size..][..size], tile, cell % LANES, Form::Normalized);
             let tile = &mut values[cell / LANES * 8 * lines..][..8 * lines];
-            halves::put_step(
-                isa,
-                &v[cell * size..][..size],
-                tile,
-                8,
-                cell % LANES,
-                Form::Normalized,
-            );
+            halves::put_step(isa, &v[cell * size..][..size], tile, 8, cell % LANES, Form::Normalized);
         }
         let mut coefs = vec![0.0; rows * size];
         halves::coefficients(isa, &q, &mut coefs);
@@ -100,19 +77,8 @@ mod tiles {
             times[0].push(time(turns, || {
                 halves::coefficients(isa, &q, &mut coefs);
                 for (tile, keys) in keys.chunks_exact(quads * BLOCK).enumerate() {
-                    let coefs = Coefficients {
-                        data: &coefs,
-                        stride: size,
-                        rows,
-                    };
-                    halves::dots(
-                        isa,
-                        (keys, Form::Normalized),
-                        quads,
-                        coefs,
-                        &mut one[tile * LANES..],
-                        cells,
-                    );
+                    let coefs = Coefficients { data: &coefs, stride: size, rows };
+                    halves::dots(isa, (keys, Form::Normalized), quads, coefs, &mut one[tile * LANES..], cells);
                 }
             }));
             times[1].push(time(if in_tiles { turns } else { 0 }, || {
@@ -148,11 +114,7 @@ mod tiles {
                     for (p, to) in p.chunks_exact(cells).zip(chunk.chunks_exact_mut(CELLS)) {
                         halves::coefficients(isa, &p[cell..][..count], &mut to[..count]);
                     }
-                    let coefs = Coefficients {
-                        data: &chunk,
-                        stride: CELLS,
-                        rows,
-                    };
+                    let coefs = Coefficients { data: &chunk, stride: CELLS, rows };
                     halves::accumulate(isa, tiles(cell), &|_| 0..count, coefs, &mut sums, size);
                 }
             }));
@@ -162,14 +124,7 @@ mod tiles {
                     let count = CELLS.min(cells - cell);
                     let forms = [Form::Normalized; CELLS / LANES];
                     let forms = &forms[..count / LANES];
-                    assert!(outputs.add(
-                        tiles(cell),
-                        forms,
-                        count,
-                        (&p[cell..], cells),
-                        0..rows,
-                        |_| count
-                    ));
+                    assert!(outputs.add(tiles(cell), forms, count, (&p[cell..], cells), 0..rows, |_| count));
                 }
                 open_rows = 0;
                 for (row, out) in out.chunks_exact_mut(size).enumerate() {
@@ -177,16 +132,8 @@ mod tiles {
                 }
             }));
         }
-        let wrong = one
-            .iter()
-            .zip(&other)
-            .filter(|(a, b)| a.to_bits() != b.to_bits())
-            .count();
-        let wrong_sums = sums
-            .iter()
-            .zip(&out)
-            .filter(|(a, b)| (**a as f32).to_bits() != b.to_bits())
-            .count();
+        let wrong = one.iter().zip(&other).filter(|(a, b)| a.to_bits() != b.to_bits()).count();
+        let wrong_sums = sums.iter().zip(&out).filter(|(a, b)| (**a as f32).to_bits() != b.to_bits()).count();
         let products = (turns * rows * cells * size) as f64;
         let rate = |times: &mut Vec<f64>| {
             times.sort_by(f64::total_cmp);

@@ -1,4 +1,5 @@
-//! One row of weights or activations encoded again and again: something to count instructions of where nothing can be timed.
+//! One row of weights or activations encoded again and again: something to count instructions of where nothing can be
+//! timed.
 //!
 //! ```sh
 //! cargo run --release -p trine-kernels --example encode -- TYPE COLUMNS ROUNDS

@@ -4,8 +4,8 @@
 //! cargo run --release -p trine-kernels --example halves -- COLUMNS TOKENS,TOKENS,.. [MEGABYTES]
 //! ```
 //!
-//! `TRINE_ISA` chooses the kernels. Billions of products per second of one thread, the median of some rounds over as many
-//! megabytes of weights, one if not said, weights of all kinds in turns; and microseconds to arrange one token.
+//! `TRINE_ISA` chooses the kernels. Billions of products per second of one thread, the median of some rounds over as
+//! many megabytes of weights, one if not said, weights of all kinds in turns; and microseconds to arrange one token.
 
 use std::error::Error;
 use std::time::Instant;
@@ -38,10 +38,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let groups = (0..count).map(|_| {
             let weights = halves(&mut random, layout.rows * n, value);
             let mut group = AlignedBytes::new((layout.group_bytes)(n));
-            assert!(
-                (layout.pack)(&weights, n, &mut group),
-                "finite weights are packed"
-            );
+            assert!((layout.pack)(&weights, n, &mut group), "finite weights are packed");
             group
         });
         groups.collect::<Vec<_>>()
@@ -85,10 +82,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         print!("{tokens:5} tokens");
         for ((name, _), times) in kinds.iter().zip(&mut times) {
             times.sort_by(f64::total_cmp);
-            print!(
-                "   {name} {:6.1}",
-                products as f64 / times[ROUNDS / 2] / 1e9
-            );
+            print!("   {name} {:6.1}", products as f64 / times[ROUNDS / 2] / 1e9);
         }
         println!("   arranging {:6.1} us", arranging * 1e6);
     }
@@ -97,13 +91,11 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 /// `count` half floats as bytes.
 fn halves(random: &mut Random, count: usize, value: &mut dyn FnMut(&mut Random) -> f32) -> Vec<u8> {
-    (0..count)
-        .flat_map(|_| f32_to_f16(value(random)).to_le_bytes())
-        .collect()
+    (0..count).flat_map(|_| f32_to_f16(value(random)).to_le_bytes()).collect()
 }
 
-/// What is left in a model that was trained in bfloats and whose smallest weights were rounded away: eight bits, and none
-/// below 2^-15 of the greatest.
+/// What is left in a model that was trained in bfloats and whose smallest weights were rounded away: eight bits, and
+/// none below 2^-15 of the greatest.
 fn coarse(x: f32) -> f32 {
     let brain = f32::from_bits(x.to_bits() & 0xFFFF_0000);
     let unit = power(-18) as f32;

@@ -4,9 +4,10 @@
 //! cargo run --release -p trine-kernels --example planes -- avx2,avx512 3,4,6,8 1,4,120 [COLUMNS [MB [AHEAD,..]]]
 //! ```
 //!
-//! 64 rows after the other of `COLUMNS` (4096) columns, as many as fill `MB` megabytes (0: 64 rows, which stay in the cache), with
-//! 16-bit centroids and in single precision; packed codes with memory asked for so many bytes in advance, one distance in turn with the
-//! others. Prints billions of multiplications per second: the median of many pieces of time and, after the slash, what a tenth of them was faster than.
+//! 64 rows after the other of `COLUMNS` (4096) columns, as many as fill `MB` megabytes (0: 64 rows, which stay in the
+//! cache), with 16-bit centroids and in single precision; packed codes with memory asked for so many bytes in advance,
+//! one distance in turn with the others. Prints billions of multiplications per second: the median of many pieces of
+//! time and, after the slash, what a tenth of them was faster than.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -73,8 +74,7 @@ impl Matrix {
         for _ in 0..width {
             let bits = random.bytes(part);
             let fill = |out: &mut [u8]| {
-                out.chunks_exact_mut(part)
-                    .for_each(|out| out.copy_from_slice(&bits));
+                out.chunks_exact_mut(part).for_each(|out| out.copy_from_slice(&bits));
             };
             planes.push(region(times * part, fill)?);
         }
@@ -85,11 +85,7 @@ impl Matrix {
         let mut lines = Vec::new();
         for kind in Kind::ALL {
             let here = kind.planes().start..width.min(kind.planes().end);
-            let bytes = if here.is_empty() {
-                0
-            } else {
-                rows * shape.row_bytes(kind)
-            };
+            let bytes = if here.is_empty() { 0 } else { rows * shape.row_bytes(kind) };
             lines.push(region(bytes, |out| {
                 if !here.is_empty() {
                     packed::pack(isa, kind, shape, &parts[here], rows, out);
@@ -100,12 +96,7 @@ impl Matrix {
         let tables = region(rows * shape.table_bytes(width), |out| {
             let outs = out.chunks_exact_mut(ROWS * shape.table_bytes(width));
             for (out, scales) in outs.zip(scales.chunks_exact_mut(ROWS)) {
-                let rows = Rows {
-                    columns,
-                    groups: 1,
-                    planes: &parts,
-                    lut: &lut,
-                };
+                let rows = Rows { columns, groups: 1, planes: &parts, lut: &lut };
                 packed::pack_tables(isa, path, &rows, out, scales);
             }
         })?;
@@ -160,12 +151,8 @@ impl Matrix {
                 let plane = |p: usize| &self.planes[p][range.start / ROWS * part..][..part];
                 let mut planes = [&[][..]; 8];
                 (0..self.width).for_each(|p| planes[p] = plane(p));
-                let rows = Rows {
-                    columns: self.shape.columns,
-                    groups: 1,
-                    planes: &planes[..self.width],
-                    lut: &self.lut,
-                };
+                let rows =
+                    Rows { columns: self.shape.columns, groups: 1, planes: &planes[..self.width], lut: &self.lut };
                 multiply(self.isa, &rows, *form, acts, self.tokens, &mut out);
             }
             black_box(&out);

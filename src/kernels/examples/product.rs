@@ -1,4 +1,5 @@
-//! Products of one group of packed rows, again and again: something to count instructions of where nothing can be timed.
+//! Products of one group of packed rows, again and again: something to count instructions of where nothing can be
+//! timed.
 //!
 //! ```sh
 //! cargo run --release -p trine-kernels --example product -- TYPE COLUMNS TOKENS ROUNDS
@@ -24,8 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let known = REGISTRY.iter().find(|t| t.name.eq_ignore_ascii_case(ty));
     let info = known.ok_or_else(|| format!("{ty} is no type"))?;
-    let (n, tokens, rounds): (usize, usize, usize) =
-        (columns.parse()?, tokens.parse()?, rounds.parse()?);
+    let (n, tokens, rounds): (usize, usize, usize) = (columns.parse()?, tokens.parse()?, rounds.parse()?);
     let isa = Isa::from_env()?;
     let mut random = Random(1);
     let products = match layouts(info.id, isa).first() {
@@ -61,10 +61,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         None => {
             let multiply = mat_rows(info.id, isa).ok_or("a type without a product")?;
-            let act = info
-                .act
-                .and_then(|act| act.info())
-                .ok_or("no activation type")?;
+            let act = info.act.and_then(|act| act.info()).ok_or("no activation type")?;
             let w = small(&mut random, ROWS * (n / info.block * info.bytes));
             let mut acts = Vec::new();
             for _ in 0..tokens {

@@ -1,13 +1,14 @@
-//! How fast products of packed rows are, and of rows as the file has them, several of them in turns, so that what else runs
-//! meets all of them alike.
+//! How fast products of packed rows are, and of rows as the file has them, several of them in turns, so that what else
+//! runs meets all of them alike.
 //!
 //! ```sh
 //! cargo run --release -p trine-kernels --example rates -- avx2,avx512 Q8_0,Q4_0 1,4,16,120 [COLUMNS [MB [AHEAD]]]
 //! ```
 //!
 //! Groups of `COLUMNS` (4096) columns are multiplied one after the other, as many as fill `MB` megabytes (0: one group,
-//! which stays in the cache), with weights asked for `AHEAD` bytes in advance. Prints billions of multiplications per second and
-//! billions of bytes of weights, the median of many pieces of time and, after the slash, what a tenth of them was faster than.
+//! which stays in the cache), with weights asked for `AHEAD` bytes in advance. Prints billions of multiplications per
+//! second and billions of bytes of weights, the median of many pieces of time and, after the slash, what a tenth of
+//! them was faster than.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -83,12 +84,11 @@ impl Product {
             w = packed;
         }
         // Where the weights of a model lie: on large pages where the system has them.
-        let groups =
-            Arena::default().region(bytes.div_ceil(w.len()).max(1) * w.len(), |groups| {
-                let groups = groups.chunks_exact_mut(w.len());
-                groups.for_each(|to| to.copy_from_slice(&w));
-                true
-            })?;
+        let groups = Arena::default().region(bytes.div_ceil(w.len()).max(1) * w.len(), |groups| {
+            let groups = groups.chunks_exact_mut(w.len());
+            groups.for_each(|to| to.copy_from_slice(&w));
+            true
+        })?;
         let groups = groups.ok_or("no memory")?;
         let mut encoded = Vec::new();
         for _ in 0..tokens {
@@ -118,19 +118,7 @@ impl Product {
                 Form::File(_) => to.copy_from_slice(act),
             }
         }
-        Ok(Product {
-            name,
-            form,
-            rows,
-            group: w.len(),
-            groups,
-            acts,
-            n,
-            tokens,
-            ahead,
-            next: 0,
-            rates: Vec::new(),
-        })
+        Ok(Product { name, form, rows, group: w.len(), groups, acts, n, tokens, ahead, next: 0, rates: Vec::new() })
     }
 
     /// One turn: weights times activations per second.
@@ -179,8 +167,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 let isa = isa.ok_or("an instruction set that this processor does not have")?;
                 let packed = layouts(info.id, isa).iter();
                 let packed = packed.map(|&layout| (layout.name, Form::Packed(layout)));
-                let rows =
-                    mat_rows(info.id, isa).map(|rows| ("rows of the file", Form::File(rows)));
+                let rows = mat_rows(info.id, isa).map(|rows| ("rows of the file", Form::File(rows)));
                 for (form_name, form) in packed.chain(rows) {
                     let name = format!("{ty} {tokens} {isa} ({form_name})");
                     let sizes = [n, tokens.parse()?, mb << 20, ahead];
@@ -201,11 +188,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         p.rates.sort_by(f64::total_cmp);
         let (median, best) = (p.rates[TURNS / 2], p.rates[TURNS * 9 / 10]);
         let bytes = p.group as f64 / (p.rows * p.n * p.tokens) as f64;
-        println!(
-            "{:40} {median:6.1}/{best:6.1} GMAC/s, {:5.1} GB/s",
-            p.name,
-            median * bytes
-        );
+        println!("{:40} {median:6.1}/{best:6.1} GMAC/s, {:5.1} GB/s", p.name, median * bytes);
     }
     Ok(())
 }

@@ -1,13 +1,13 @@
-//! How fast products of one token with widely linear matrices are, of both paths and with memory asked for at some distances,
-//! in turns, so that what else runs meets all of them alike.
+//! How fast products of one token with widely linear matrices are, of both paths and with memory asked for at some
+//! distances, in turns, so that what else runs meets all of them alike.
 //!
 //! ```sh
 //! cargo run --release -p trine-kernels --example widely -- avx2,avx512 [COLUMNS [MB [AHEAD,..]]]
 //! ```
 //!
 //! Units of two stages and `COLUMNS` (4096) real columns are multiplied one after the other, as many as fill `MB` (128)
-//! megabytes. Prints billions of bytes of codes per second, the median of many pieces of time and, after the slash, what a
-//! tenth of them was faster than.
+//! megabytes. Prints billions of bytes of codes per second, the median of many pieces of time and, after the slash,
+//! what a tenth of them was faster than.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -33,15 +33,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (columns, mb) = (number(0, 4096)?, number(1, 128)?);
     let aheads = rest.get(2).map_or("0,8192", |text| text).split(',');
     let aheads = aheads.map(str::parse).collect::<Result<Vec<usize>, _>>()?;
-    let rule = Rule {
-        stages: 2,
-        scope: Scope::Tensor,
-        profile: Profile::F32,
-        tie: TieRule::Phase,
-    };
-    let shape = rule
-        .shape(2 * ROWS, columns)
-        .ok_or("an odd number of columns")?;
+    let rule = Rule { stages: 2, scope: Scope::Tensor, profile: Profile::F32, tie: TieRule::Phase };
+    let shape = rule.shape(2 * ROWS, columns).ok_or("an odd number of columns")?;
     let scales = [0.02f32; 8];
     let mut random = Random(1);
     let x: Vec<f32> = (0..columns).map(|_| random.float()).collect();
@@ -52,8 +45,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         Arena::default().region((mb << 20).div_ceil(bytes) * bytes, |units| {
             let (first, rest) = units.split_at_mut(bytes);
             form.pack(&shape, &words, first);
-            rest.chunks_exact_mut(bytes)
-                .for_each(|unit| unit.copy_from_slice(first));
+            rest.chunks_exact_mut(bytes).for_each(|unit| unit.copy_from_slice(first));
             true
         })
     };
@@ -109,15 +101,7 @@ fn piece(
     let mut out = [[0.0; ROWS]; 2];
     let (start, mut read) = (Instant::now(), 0);
     loop {
-        let unit = Unit {
-            shape,
-            first: 0,
-            rows: ROWS,
-            form,
-            weights: &units[*next..][..bytes],
-            scales,
-            ahead,
-        };
+        let unit = Unit { shape, first: 0, rows: ROWS, form, weights: &units[*next..][..bytes], scales, ahead };
         match form {
             Form::Lanes => tables::multiply(isa, &unit, &of_acts, &mut out),
             _ => multiply(isa, &unit, acts, 1, out.as_flattened_mut()),

@@ -1,5 +1,5 @@
-//! Attention's sums in tiles, for many rows at once: see `arch::x86_64::exact`, which says why they have the bits of sums in order.
-//! What they cannot tell is left to the caller, who adds in order.
+//! Attention's sums in tiles, for many rows at once: see `arch::x86_64::exact`, which says why they have the bits of
+//! sums in order. What they cannot tell is left to the caller, who adds in order.
 
 use std::ops::Range;
 
@@ -45,8 +45,8 @@ impl Queries {
         }
     }
 
-    /// Scores of some rows, and of their neighbours as it happens, for the keys of a tile, of which `there` were stored: row r
-    /// from `out[r * stride]` on. Sets the mark of a row whose scores are not the right ones.
+    /// Scores of some rows, and of their neighbours as it happens, for the keys of a tile, of which `there` were
+    /// stored: row r from `out[r * stride]` on. Sets the mark of a row whose scores are not the right ones.
     ///
     /// # Panics
     /// When a slice is too short.
@@ -61,14 +61,8 @@ impl Queries {
         let there_are = keys.0.len() >= super::size([self.size, super::BLOCK]) / super::STEPS;
         assert!(there_are, "keys too short");
         assert!(rows.end <= self.rows && open.len() == self.rows);
-        assert!(
-            has_rows(out.len(), self.rows, stride, LANES),
-            "output too short"
-        );
-        let out = Out {
-            at: out.as_mut_ptr(),
-            stride,
-        };
+        assert!(has_rows(out.len(), self.rows, stride, LANES), "output too short");
+        let out = Out { at: out.as_mut_ptr(), stride };
         // SAFETY: `new` has seen tiles and vectors; keys, marks and outputs were just checked.
         unsafe {
             self.inner.scores::<Hardware>(keys, there, rows, out, open);
@@ -90,16 +84,12 @@ impl Outputs {
     /// When there are no tiles for values of so many elements ([`fits`]).
     pub fn new(isa: Isa, rows: usize, lanes: usize) -> Outputs {
         assert!(fits(isa, 16, lanes));
-        Outputs {
-            inner: outputs::Outputs::new(rows, lanes),
-            lanes,
-            rows,
-        }
+        Outputs { inner: outputs::Outputs::new(rows, lanes), lanes, rows }
     }
 
-    /// Adds a chunk of cells, whole tiles, of which `there` were stored, to some rows and, with probabilities of 0, to others. Row r's
-    /// probabilities are `p[r * stride..]`, of which `seen(r)` may be other than 0. False where these values are none for tiles: then
-    /// all sums are of no use.
+    /// Adds a chunk of cells, whole tiles, of which `there` were stored, to some rows and, with probabilities of 0, to
+    /// others. Row r's probabilities are `p[r * stride..]`, of which `seen(r)` may be other than 0. False where these
+    /// values are none for tiles: then all sums are of no use.
     ///
     /// # Panics
     /// When a slice is too short.
@@ -119,16 +109,9 @@ impl Outputs {
         assert!(values.words.len() >= needed, "words too short");
         assert!(values.wanted == (0, values.lines) && values.lines * super::LINE == self.lanes);
         assert!(rows.end <= self.rows && has_rows(p.len(), self.rows, stride, cells));
-        let p = Probabilities {
-            at: p.as_ptr(),
-            stride,
-            cells,
-        };
+        let p = Probabilities { at: p.as_ptr(), stride, cells };
         // SAFETY: `new` has seen tiles and vectors; values and probabilities were just checked.
-        unsafe {
-            self.inner
-                .add::<Hardware>(values, forms, there, p, rows, seen)
-        }
+        unsafe { self.inner.add::<Hardware>(values, forms, there, p, rows, seen) }
     }
 
     /// Outputs of a row; false where they are not the right ones.

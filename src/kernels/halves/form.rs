@@ -1,8 +1,8 @@
 //! How half floats stand in words.
 //!
-//! A subnormal half float would be widened to a subnormal `f64`, and on Intel's processors a multiply-add with one takes
-//! some 150 cycles. One in fifty vectors of eight ordinary weights holds such a number. So halves are stored *normalized*
-//! where all of them are small enough:
+//! A subnormal half float would be widened to a subnormal `f64`, and on Intel's processors a multiply-add with one
+//! takes some 150 cycles. One in fifty vectors of eight ordinary weights holds such a number. So halves are stored
+//! *normalized* where all of them are small enough:
 //!
 //! ```text
 //! bit 15      sign
@@ -21,7 +21,8 @@ use crate::elements::compiled_for;
 /// What a plain half float counts too little where a normalized one counts right.
 pub const PLAIN: f32 = 1024.0;
 
-/// From this magnitude on halves stand plain. Half of what has its place, so that normalized ones are numbers as half floats too.
+/// From this magnitude on halves stand plain. Half of what has its place, so that normalized ones are numbers as half
+/// floats too.
 const LARGE: f32 = 63.5;
 /// From this magnitude on a value is rounded to an infinity.
 const INFINITE: f32 = 65520.0;
@@ -126,11 +127,7 @@ pub fn denormalized(stored: u16) -> u16 {
 pub fn normalized_f32(x: f32) -> u16 {
     let bits = x.to_bits();
     let magnitude = (bits & 0x7FFF_FFFF) >> 13;
-    let stored = if magnitude == 0 {
-        0
-    } else {
-        magnitude.wrapping_sub(FROM_F32)
-    };
+    let stored = if magnitude == 0 { 0 } else { magnitude.wrapping_sub(FROM_F32) };
     (bits >> 16) as u16 & 0x8000 | stored as u16 & 0x7FFF
 }
 
@@ -152,11 +149,7 @@ mod tests {
                 assert_eq!(denormalized(stored), half, "{half:04x}");
                 assert_eq!(Form::Normalized.value(stored).to_bits(), value.to_bits());
                 let mantissa = 1.0 + f32::from(stored & 0x3FF) / 1024.0;
-                let expected = if e == 0 {
-                    0.0
-                } else {
-                    mantissa * crate::testing::power(e - 25) as f32
-                };
+                let expected = if e == 0 { 0.0 } else { mantissa * crate::testing::power(e - 25) as f32 };
                 assert_eq!(value.abs(), expected, "{half:04x}");
             }
         }
@@ -182,13 +175,7 @@ mod tests {
             assert!(form != Form::Normalized || value.abs() < 64.0, "{half:04x}");
             assert!(form != Form::Plain || value.abs() > 63.0, "{half:04x}");
             assert_eq!(of(half.into(), value), form);
-            for x in [
-                value.next_up(),
-                value.next_down(),
-                63.999,
-                65519.99,
-                65520.0,
-            ] {
+            for x in [value.next_up(), value.next_down(), 63.999, 65519.99, 65520.0] {
                 let (form, rounded) = (of(half.into(), x), f16_to_f32(f32_to_f16(x)));
                 assert_eq!(form == Form::Special, !rounded.is_finite(), "{x:e}");
                 assert!(form != Form::Normalized || rounded.abs() < 64.0, "{x:e}");

@@ -26,9 +26,7 @@ impl Lines {
         let bytes = len * size_of::<Line>();
         if bytes >= LARGE {
             // Without a map, or without large pages, all is as well, a little slower.
-            let map = MmapOptions::new()
-                .len(bytes.next_multiple_of(PAGE))
-                .map_anon();
+            let map = MmapOptions::new().len(bytes.next_multiple_of(PAGE)).map_anon();
             if let Ok(map) = map {
                 #[cfg(target_os = "linux")]
                 let _ = map.advise(memmap2::Advice::HugePage);
@@ -59,7 +57,8 @@ impl DerefMut for Lines {
             Place::Heap(lines) => lines,
             Place::Map(map) => {
                 let len = map.len() / size_of::<Line>();
-                // SAFETY: a map starts at a page and its size is whole lines; any bytes are words; `self` is borrowed alone.
+                // SAFETY: a map starts at a page and its size is whole lines; any bytes are words; `self` is borrowed
+                // alone.
                 unsafe { std::slice::from_raw_parts_mut(map.as_mut_ptr().cast(), len) }
             }
         }

@@ -9,12 +9,12 @@
 //! blocks of four lines (the last may have fewer), a block is `[steps of the tile / 4][lines]`. So what one
 //! pass over the registers reads is in sequence, and so are its blocks.
 //!
-//! **Widening.** A half float's magnitude at bits 42..57 and its sign at bit 63 make the `f64` of value
-//! `w * 2^-1008`: a shift or two and a mask for eight lanes, where conversion
-//! instructions would be the limit of the loop. Small halves are stored times 1024 in effect, see [`form`], so that none becomes a
-//! subnormal `f64`. The coefficients make up for it: they are times [`SCALE`]. Plain halves come out 1024 times too small, which
-//! whoever multiplies with them mends, and infinities and NaN come out wrong; whoever stores halves notes the [`Form`] and takes
-//! the `special` functions where there are such.
+//! **Widening.** A half float's magnitude at bits 42..57 and its sign at bit 63 make the `f64` of value `w * 2^-1008`:
+//! a shift or two and a mask for eight lanes, where conversion instructions would be the limit of the loop. Small
+//! halves are stored times 1024 in effect, see [`form`], so that none becomes a subnormal `f64`. The coefficients make
+//! up for it: they are times [`SCALE`]. Plain halves come out 1024 times too small, which whoever multiplies with them
+//! mends, and infinities and NaN come out wrong; whoever stores halves notes the [`Form`] and takes the `special`
+//! functions where there are such.
 
 use std::ops::Range;
 
@@ -50,7 +50,8 @@ pub const LANES: usize = BLOCK * LINE;
 /// Factor on all coefficients, 2^998.
 pub const SCALE: f64 = f64::from_bits((1023 + 998) << 52);
 
-/// The same for bfloats, which all stand as they are, 2^896: theirs is an exponent of eight bits, at 52..60, and a mantissa of seven.
+/// The same for bfloats, which all stand as they are, 2^896: theirs is an exponent of eight bits, at 52..60, and a
+/// mantissa of seven.
 pub const BRAIN_SCALE: f64 = f64::from_bits((1023 + 896) << 52);
 
 /// Rows of coefficients, each times [`SCALE`]: row `r` starts at `data[r * stride]`.
@@ -67,11 +68,7 @@ pub struct Coefficients<'a> {
 impl<'a> Coefficients<'a> {
     /// `rows` of them from row `first` on.
     pub fn rows(self, first: usize, rows: usize) -> Coefficients<'a> {
-        Coefficients {
-            data: &self.data[first * self.stride..],
-            rows,
-            ..self
-        }
+        Coefficients { data: &self.data[first * self.stride..], rows, ..self }
     }
 
     fn check(self, steps: usize) {
@@ -85,9 +82,7 @@ fn has_rows(len: usize, rows: usize, stride: usize, width: usize) -> bool {
     let Some(before) = rows.checked_sub(1) else {
         return true;
     };
-    let end = before
-        .checked_mul(stride)
-        .and_then(|n| n.checked_add(width));
+    let end = before.checked_mul(stride).and_then(|n| n.checked_add(width));
     end.is_some_and(|end| end <= len)
 }
 
@@ -138,14 +133,15 @@ pub fn dots(
     }
 }
 
-/// Sums of plain halves to what they would be had the halves been normalized. Exact: a sum of products of half floats is zero or
-/// at least 2^-48, and no sum of as many as there can be comes near the greatest `f32`.
+/// Sums of plain halves to what they would be had the halves been normalized. Exact: a sum of products of half floats
+/// is zero or at least 2^-48, and no sum of as many as there can be comes near the greatest `f32`.
 pub fn mend(sums: &mut [f32]) {
     sums.iter_mut().for_each(|sum| *sum *= form::PLAIN);
 }
 
-/// [`dots`] over the bytes of words, little endian; `BRAIN` ones are bfloats, and their coefficients are times [`BRAIN_SCALE`].
-/// With one row, the bytes `ahead` bytes behind those in work are asked for; 0 leaves that to the processor.
+/// [`dots`] over the bytes of words, little endian; `BRAIN` ones are bfloats, and their coefficients are times
+/// [`BRAIN_SCALE`]. With one row, the bytes `ahead` bytes behind those in work are asked for; 0 leaves that to the
+/// processor.
 ///
 /// # Panics
 /// When a slice is too short.
@@ -161,22 +157,9 @@ pub fn dots_of_bytes<const BRAIN: bool>(
     if coefs.rows == 0 {
         return;
     }
-    assert!(
-        words.len() >= size([quads, BLOCK, size_of::<Line>()]),
-        "words too short"
-    );
+    assert!(words.len() >= size([quads, BLOCK, size_of::<Line>()]), "words too short");
     // SAFETY: the bytes of `quads` rows of lines are there, as just checked; a line is read from any address.
-    unsafe {
-        dots_at::<BRAIN>(
-            isa,
-            words.as_ptr().cast(),
-            quads,
-            coefs,
-            ahead,
-            out,
-            out_stride,
-        )
-    }
+    unsafe { dots_at::<BRAIN>(isa, words.as_ptr().cast(), quads, coefs, ahead, out, out_stride) }
 }
 
 /// # Safety
@@ -207,10 +190,7 @@ unsafe fn dots_at<const BRAIN: bool>(
         rows: coefs.rows,
         seen: None,
         ahead: ahead / size_of::<Line>(),
-        target: sums::Rounded {
-            out: out.as_mut_ptr(),
-            stride: out_stride,
-        },
+        target: sums::Rounded { out: out.as_mut_ptr(), stride: out_stride },
     };
     // SAFETY: the caller has the words; coefficients and outputs were just checked.
     unsafe { call.run_in_chunks(isa) }
@@ -244,11 +224,12 @@ impl Tiles<'_> {
     }
 }
 
-/// `acc[r * acc_stride + lane] += sum over the steps that row `r` sees`, in order; step 0 is the first of the tiles, and of
-/// the coefficients. Those of steps whose halves are plain are times [`form::PLAIN`] too.
+/// `acc[r * acc_stride + lane] += sum over the steps that row `r` sees`, in order; step 0 is the first of the tiles,
+/// and of the coefficients. Those of steps whose halves are plain are times [`form::PLAIN`] too.
 ///
-/// Neither the first nor the last of `steps` falls from one row to the next, and coefficients of steps that a row does not see are
-/// zeros as far as its neighbours see them: rows are computed together, and adding a zero changes no sum but a negative zero, which no sum of outputs is.
+/// Neither the first nor the last of `steps` falls from one row to the next, and coefficients of steps that a row does
+/// not see are zeros as far as its neighbours see them: rows are computed together, and adding a zero changes no sum
+/// but a negative zero, which no sum of outputs is.
 ///
 /// # Panics
 /// When a slice is too short.
@@ -298,10 +279,7 @@ pub fn accumulate(
         rows: coefs.rows,
         seen: Some(&|row| words_of(steps(row))),
         ahead: sums::AHEAD,
-        target: sums::InPlace {
-            acc: acc.as_mut_ptr(),
-            stride: acc_stride,
-        },
+        target: sums::InPlace { acc: acc.as_mut_ptr(), stride: acc_stride },
     };
     // SAFETY: words, coefficients and sums were just checked.
     unsafe { call.run(isa) }
@@ -313,13 +291,7 @@ fn field(form: Form, word: u64, step: usize) -> f64 {
 }
 
 /// [`dots`] for words that hold infinities or NaN.
-fn dots_special(
-    words: &[Line],
-    quads: usize,
-    coefs: Coefficients<'_>,
-    out: &mut [f32],
-    out_stride: usize,
-) {
+fn dots_special(words: &[Line], quads: usize, coefs: Coefficients<'_>, out: &mut [f32], out_stride: usize) {
     for r in 0..coefs.rows {
         let coef = &coefs.data[r * coefs.stride..][..STEPS * quads];
         for (lane, out) in out[r * out_stride..][..LANES].iter_mut().enumerate() {
@@ -333,8 +305,8 @@ fn dots_special(
     }
 }
 
-/// [`accumulate`] for one row, words that hold infinities or NaN, and only the steps that count. `form` is that of the tile
-/// of a step; coefficients of plain ones are as the others.
+/// [`accumulate`] for one row, words that hold infinities or NaN, and only the steps that count. `form` is that of the
+/// tile of a step; coefficients of plain ones are as the others.
 pub fn accumulate_special(
     tiles: Tiles<'_>,
     form: impl Fn(usize) -> Form,
@@ -363,7 +335,8 @@ pub fn coefficients(isa: Isa, x: &[f32], out: &mut [f64]) {
         // SAFETY: `isa` proves that the processor has F16C, and AVX with AVX2; the lengths were compared.
         Level::Avx2 => unsafe { x86_64::coefficients_avx2(x, out) },
         #[cfg(target_arch = "aarch64")]
-        // SAFETY: `isa` proves that the processor has NEON, which every instruction set here includes but the portable one.
+        // SAFETY: `isa` proves that the processor has NEON, which every instruction set here includes but the portable
+        // one.
         Level::Neon | Level::Dotprod | Level::I8mm => unsafe { aarch64::coefficients(x, out) },
         _ => 0,
     };
@@ -372,18 +345,14 @@ pub fn coefficients(isa: Isa, x: &[f32], out: &mut [f64]) {
     }
 }
 
-/// Stores `half(x)` as all steps of one lane: of one tile of one block, as [`dots`] reads it. The form is to be no less than
-/// that of the values ([`Form::of`]).
+/// Stores `half(x)` as all steps of one lane: of one tile of one block, as [`dots`] reads it. The form is to be no less
+/// than that of the values ([`Form::of`]).
 ///
 /// # Panics
 /// When the block has fewer steps or lanes.
 pub fn put_lane(isa: Isa, x: &[f32], block: &mut [Line], lane: usize, form: Form) {
     let quads = x.len().div_ceil(STEPS);
-    assert!(
-        lane < LANES && block.len() >= quads * BLOCK,
-        "no lane {lane} of {} steps",
-        x.len()
-    );
+    assert!(lane < LANES && block.len() >= quads * BLOCK, "no lane {lane} of {} steps", x.len());
     let done = match isa.vectors() {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: `isa` proves that the processor has AVX-512; the assertion above says that the block has
@@ -399,15 +368,8 @@ pub fn put_lane(isa: Isa, x: &[f32], block: &mut [Line], lane: usize, form: Form
     let mut lines = block.chunks_exact_mut(BLOCK).skip(done / STEPS);
     for x in x[done..].chunks(LINE) {
         let halves = round(isa, x, form);
-        for (four, lines) in halves
-            .chunks(STEPS)
-            .zip(&mut lines)
-            .take(x.len().div_ceil(STEPS))
-        {
-            let word = four
-                .iter()
-                .rev()
-                .fold(0, |word, &h| word << 16 | u64::from(h));
+        for (four, lines) in halves.chunks(STEPS).zip(&mut lines).take(x.len().div_ceil(STEPS)) {
+            let word = four.iter().rev().fold(0, |word, &h| word << 16 | u64::from(h));
             lines[lane / LINE].0[lane % LINE] = word;
         }
     }
@@ -426,10 +388,7 @@ fn round(isa: Isa, x: &[f32], form: Form) -> [u16; LINE] {
             // SAFETY: `isa` proves that the processor has NEON.
             halves = unsafe { aarch64::round(x) };
         }
-        _ => halves
-            .iter_mut()
-            .zip(x)
-            .for_each(|(h, &x)| *h = f32_to_f16(x)),
+        _ => halves.iter_mut().zip(x).for_each(|(h, &x)| *h = f32_to_f16(x)),
     }
     match form {
         Form::Normalized => halves.map(form::normalized),
@@ -444,11 +403,7 @@ fn round(isa: Isa, x: &[f32], form: Form) -> [u16; LINE] {
 /// When the tile has fewer lanes or steps.
 pub fn put_step(isa: Isa, x: &[f32], tile: &mut [Line], quads: usize, step: usize, form: Form) {
     let lines = x.len().div_ceil(LINE);
-    assert!(
-        step / STEPS < quads && tile.len() >= size([lines, quads]),
-        "no step {step} of {} lanes",
-        x.len()
-    );
+    assert!(step / STEPS < quads && tile.len() >= size([lines, quads]), "no step {step} of {} lanes", x.len());
     let shift = 16 * (step % STEPS);
     let keep = if shift == 0 { 0 } else { !(0xFFFF << shift) };
     for (i, x) in x.chunks(LANES).enumerate() {
@@ -482,9 +437,7 @@ pub fn change_form(lines: &mut [Line], from: Form, to: Form) {
     };
     for word in lines.iter_mut().flat_map(|line| &mut line.0) {
         let fields = (0..STEPS).map(|i| change((*word >> (16 * i)) as u16));
-        *word = fields
-            .rev()
-            .fold(0, |word, half| word << 16 | u64::from(half));
+        *word = fields.rev().fold(0, |word, half| word << 16 | u64::from(half));
     }
 }
 

@@ -18,7 +18,8 @@ use crate::{Isa, Level};
 const ROWS: usize = 6;
 /// Rows from which on it is faster to widen once than to widen for some rows at a time.
 const FROM: usize = 6;
-/// The same for AVX-512 and sums that go on from where they stand, of which five rows at a time are as fast up to twice five.
+/// The same for AVX-512 and sums that go on from where they stand, of which five rows at a time are as fast up to twice
+/// five.
 const FROM_IN_PLACE: usize = 11;
 
 impl<T: Target, const BRAIN: bool> Call<'_, T, BRAIN> {
@@ -27,13 +28,12 @@ impl<T: Target, const BRAIN: bool> Call<'_, T, BRAIN> {
     /// # Safety
     /// Words, coefficients and target are as large as the numbers say.
     pub unsafe fn in_strips(&self, isa: Isa) -> bool {
-        // SAFETY: `isa` proves that the processor has the instruction set, and the caller says that the numbers fit the pointers.
+        // SAFETY: `isa` proves that the processor has the instruction set, and the caller says that the numbers fit the
+        // pointers.
         unsafe {
             match isa.vectors() {
                 Level::Avx2 if self.rows >= FROM => self.strips_avx2(),
-                Level::Avx512 if self.rows >= if T::KEEPS { FROM_IN_PLACE } else { FROM } => {
-                    self.strips_avx512()
-                }
+                Level::Avx512 if self.rows >= if T::KEEPS { FROM_IN_PLACE } else { FROM } => self.strips_avx512(),
                 _ => return false,
             }
         }
@@ -61,10 +61,7 @@ impl<T: Target, const BRAIN: bool> Call<'_, T, BRAIN> {
         let between = if T::KEEPS { 0 } else { between };
         let mut scratch = AlignedBytes::scratch(widened + between);
         let (strip, sums) = scratch.split_at_mut(widened);
-        let sums = InPlace {
-            acc: sums.as_mut_ptr().cast(),
-            stride: LANES,
-        };
+        let sums = InPlace { acc: sums.as_mut_ptr().cast(), stride: LANES };
         // Asked for once, because an answer takes as long as some steps of a strip.
         let turns = Turns::of(self.rows);
         let seen = |row, rows| self.seen_by(row, rows);
@@ -81,8 +78,8 @@ impl<T: Target, const BRAIN: bool> Call<'_, T, BRAIN> {
                 let ahead = self.after(block, quads);
                 for first in (0..words.stride).step_by(L) {
                     let line = block - self.line + first;
-                    // SAFETY: the lines are within the block and the block within its tile; the strip has room for so many lines
-                    // and steps.
+                    // SAFETY: the lines are within the block and the block within its tile; the strip has room for so
+                    // many lines and steps.
                     unsafe {
                         let words = words.line_on(first);
                         let ahead = ahead.line_on(first);
@@ -148,11 +145,7 @@ impl<T: Target, const BRAIN: bool> Call<'_, T, BRAIN> {
 
     /// A strip times `R` rows of coefficients.
     #[inline(always)]
-    unsafe fn strip_turn<S: Doubles, const L: usize, const R: usize>(
-        &self,
-        strip: Strip,
-        (row, line): (usize, usize),
-    ) {
+    unsafe fn strip_turn<S: Doubles, const L: usize, const R: usize>(&self, strip: Strip, (row, line): (usize, usize)) {
         let [begins, ends] = strip.ends;
         // SAFETY: lines of the strip, rows of coefficients, sums and target, as the caller says.
         unsafe {
@@ -160,11 +153,7 @@ impl<T: Target, const BRAIN: bool> Call<'_, T, BRAIN> {
             for r in 0..R {
                 for l in 0..L {
                     let (row, lane) = (row + r, LINE * (line + l));
-                    acc[r][l] = if begins {
-                        self.target.load::<S>(row, lane)
-                    } else {
-                        strip.sums.load::<S>(row, lane)
-                    };
+                    acc[r][l] = if begins { self.target.load::<S>(row, lane) } else { strip.sums.load::<S>(row, lane) };
                 }
             }
             let coefs = self.coefs.add(row * self.coef_stride + strip.steps.start);
@@ -183,8 +172,8 @@ impl<T: Target, const BRAIN: bool> Call<'_, T, BRAIN> {
                     }
                 };
             }
-            // Several steps of one line in a turn of the loop, so that sums stay in their registers; of four lines one, because the
-            // compiler reads more of them at a time than there are registers left.
+            // Several steps of one line in a turn of the loop, so that sums stay in their registers; of four lines one,
+            // because the compiler reads more of them at a time than there are registers left.
             for step in (0..strip.steps.len()).step_by(if L == 1 { STEPS } else { 1 }) {
                 if Self::asks_in_loop(L) {
                     S::prefetch(strip.next.wrapping_add(step));
@@ -209,13 +198,14 @@ impl<T: Target, const BRAIN: bool> Call<'_, T, BRAIN> {
         }
     }
 
-    /// Whether each step of a turn asks for a line. A strip of whole blocks of one tile has as many lines as steps, in sequence, and few
-    /// rows wait less for them so; elsewhere every instruction of the loop counts.
+    /// Whether each step of a turn asks for a line. A strip of whole blocks of one tile has as many lines as steps, in
+    /// sequence, and few rows wait less for them so; elsewhere every instruction of the loop counts.
     const fn asks_in_loop(lines: usize) -> bool {
         !T::KEEPS && lines == BLOCK
     }
 
-    /// What is wanted after some words of a block: those of the next block, and after the last of them the words that come next.
+    /// What is wanted after some words of a block: those of the next block, and after the last of them the words that
+    /// come next.
     fn after(&self, block: usize, (from, to): (usize, usize)) -> Ahead {
         let (block, quad) = match block + BLOCK {
             next if next < self.line_end => (next, from),
@@ -240,10 +230,7 @@ struct Ahead {
 impl Ahead {
     /// The same from a line of the block on.
     fn line_on(self, line: usize) -> Ahead {
-        Ahead {
-            line: self.line.wrapping_add(line),
-            ..self
-        }
+        Ahead { line: self.line.wrapping_add(line), ..self }
     }
 
     /// Asks for `L` lines of each of the first words.
@@ -280,11 +267,7 @@ struct Turns {
 impl Turns {
     fn of(rows: usize) -> Turns {
         let turns = rows.div_ceil(ROWS);
-        Turns {
-            turns,
-            rows: rows / turns,
-            more: rows % turns,
-        }
+        Turns { turns, rows: rows / turns, more: rows % turns }
     }
 
     /// First row and rows of each.

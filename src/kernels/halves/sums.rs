@@ -15,8 +15,8 @@ use crate::arch::x86_64::halves::{Avx2, Avx512};
 use crate::simd::Doubles;
 use crate::{Isa, Level};
 
-/// Lines to ask for in advance where there is more than one row, and in the tiles of a cache, which are too short for the
-/// processor to run ahead by itself. How far it does in the long rows of weights depends on the processor.
+/// Lines to ask for in advance where there is more than one row, and in the tiles of a cache, which are too short for
+/// the processor to run ahead by itself. How far it does in the long rows of weights depends on the processor.
 pub const AHEAD: usize = 32;
 const _: () = assert!(BLOCK <= STEPS, "a field for every line that is asked for");
 /// Words of steps that stay in the first-level cache until all passes over them are done: 4 KB.
@@ -39,10 +39,7 @@ pub struct Words {
 impl Words {
     /// The same from a line of the block on.
     pub fn line_on(self, line: usize) -> Words {
-        Words {
-            first: self.first.wrapping_add(line),
-            ..self
-        }
+        Words { first: self.first.wrapping_add(line), ..self }
     }
 
     /// The first line of word `from`, and how many of the words up to `to` are in the same tile.
@@ -52,10 +49,7 @@ impl Words {
         let tile = from / self.quads;
         let quad = from - tile * self.quads;
         let first = tile * self.tile + quad * self.stride;
-        (
-            self.first.wrapping_add(first),
-            (self.quads - quad).min(to - from),
-        )
+        (self.first.wrapping_add(first), (self.quads - quad).min(to - from))
     }
 }
 
@@ -64,16 +58,11 @@ impl Words {
 /// All rows run over a line that was widened once; the order of the loops keeps the sums, one field of
 /// `L` lines and nothing else in registers.
 ///
-/// Lines are asked for one at a time, each behind the work on a field, at an address that needs no arithmetic: on Sapphire Rapids
-/// four requests in a row bring two thirds of what four apart do, and so do four whose addresses are ready at the same moment.
+/// Lines are asked for one at a time, each behind the work on a field, at an address that needs no arithmetic: on
+/// Sapphire Rapids four requests in a row bring two thirds of what four apart do, and so do four whose addresses are
+/// ready at the same moment.
 #[inline(always)]
-unsafe fn add_block<
-    S: Doubles,
-    const L: usize,
-    const R: usize,
-    const BRAIN: bool,
-    const ASK: bool,
->(
+unsafe fn add_block<S: Doubles, const L: usize, const R: usize, const BRAIN: bool, const ASK: bool>(
     acc: &mut [[S::Sums; L]; R],
     words: Words,
     (mut from, to): (usize, usize),
@@ -217,8 +206,8 @@ pub struct Call<'a, T, const BRAIN: bool> {
 }
 
 impl<const BRAIN: bool> Call<'_, Rounded, BRAIN> {
-    /// As [`Call::run`]; where words come from memory and a block of lines takes four passes, a chunk of words after the other, so
-    /// that memory is read in sequence. Sums are put down as `f64` between, which changes no bit of them.
+    /// As [`Call::run`]; where words come from memory and a block of lines takes four passes, a chunk of words after
+    /// the other, so that memory is read in sequence. Sums are put down as `f64` between, which changes no bit of them.
     ///
     /// # Safety
     /// Words, coefficients and target are as large as the numbers say.
@@ -229,10 +218,7 @@ impl<const BRAIN: bool> Call<'_, Rounded, BRAIN> {
             return unsafe { self.run(isa) };
         }
         let mut sums = AlignedBytes::new(self.rows * LANES * 8);
-        let target = InPlace {
-            acc: sums.as_mut_ptr().cast(),
-            stride: LANES,
-        };
+        let target = InPlace { acc: sums.as_mut_ptr().cast(), stride: LANES };
         let in_place = Call::<_, BRAIN> {
             words: self.words,
             lines: self.lines,
@@ -254,10 +240,7 @@ impl<const BRAIN: bool> Call<'_, Rounded, BRAIN> {
         for (r, sums) in sums.chunks_exact(LANES * 8).enumerate() {
             for (lane, sum) in sums.as_chunks::<8>().0.iter().enumerate() {
                 // SAFETY: the caller has a row of outputs there.
-                unsafe {
-                    *self.target.out.add(r * self.target.stride + lane) =
-                        f64::from_le_bytes(*sum) as f32
-                };
+                unsafe { *self.target.out.add(r * self.target.stride + lane) = f64::from_le_bytes(*sum) as f32 };
             }
         }
     }
@@ -272,7 +255,8 @@ impl<T: Target, const BRAIN: bool> Call<'_, T, BRAIN> {
         if unsafe { self.in_strips(isa) } {
             return;
         }
-        // SAFETY: `isa` proves that the processor has the instruction set, and the caller says that the numbers fit the pointers.
+        // SAFETY: `isa` proves that the processor has the instruction set, and the caller says that the numbers fit the
+        // pointers.
         unsafe {
             match isa.vectors() {
                 #[cfg(target_arch = "x86_64")]
@@ -359,18 +343,15 @@ impl<T: Target, const BRAIN: bool> Call<'_, T, BRAIN> {
             let quads = (from, seen.end.min(from + self.at_once));
             for block in (self.line..self.line_end).step_by(BLOCK) {
                 let words = Words {
-                    ahead: if R > 1 {
-                        self.ahead.max(AHEAD)
-                    } else {
-                        self.ahead
-                    },
+                    ahead: if R > 1 { self.ahead.max(AHEAD) } else { self.ahead },
                     ..self.block_of_words(block)
                 };
                 let mut line = 0;
                 while line < words.stride {
                     let lines = S::lines(R).min(words.stride - line);
                     let at = (row, block - self.line + line);
-                    // SAFETY: the lines are within the block, the block within its tile, and the rows among those of the call.
+                    // SAFETY: the lines are within the block, the block within its tile, and the rows among those of
+                    // the call.
                     unsafe {
                         let words = words.line_on(line);
                         match lines {
@@ -409,8 +390,7 @@ impl<T: Target, const BRAIN: bool> Call<'_, T, BRAIN> {
             }
             for r in 0..R {
                 for l in 0..L {
-                    self.target
-                        .store::<S>(row + r, LINE * (line + l), acc[r][l]);
+                    self.target.store::<S>(row + r, LINE * (line + l), acc[r][l]);
                 }
             }
         }

@@ -38,9 +38,7 @@ fn words(random: &mut Random, lines: usize) -> Vec<Line> {
 
 fn words_of_numbers(random: &mut Random, lines: usize, of: fn(u16) -> u16) -> Vec<Line> {
     let mut word = || (0..STEPS).fold(0, |w, _| w << 16 | u64::from(of(number(random))));
-    (0..lines)
-        .map(|_| Line(std::array::from_fn(|_| word())))
-        .collect()
+    (0..lines).map(|_| Line(std::array::from_fn(|_| word()))).collect()
 }
 
 fn values(random: &mut Random, n: usize) -> Vec<f64> {
@@ -52,27 +50,17 @@ fn values(random: &mut Random, n: usize) -> Vec<f64> {
 fn dots_are_the_plain_sums_for_any_shape() {
     let mut random = Random(0xD075);
     for rows in (1..=12).chain([13, 20]) {
-        for (quads, form) in [1, 2, 5, 16, 33, 70]
-            .into_iter()
-            .zip(FORMS.into_iter().cycle())
-        {
+        for (quads, form) in [1, 2, 5, 16, 33, 70].into_iter().zip(FORMS.into_iter().cycle()) {
             let (plain, words) = words_of(form, &mut random, quads * BLOCK);
             let coefs = values(&mut random, rows * STEPS * quads);
-            let coefs = Coefficients {
-                data: &coefs,
-                stride: STEPS * quads,
-                rows,
-            };
+            let coefs = Coefficients { data: &coefs, stride: STEPS * quads, rows };
             let mut expected = vec![0f32; rows * LANES];
             dots_special(&plain, quads, coefs, &mut expected, LANES);
             for isa in isas() {
                 let mut out = vec![f32::NAN; rows * LANES];
                 dots(isa, (&words, form), quads, coefs, &mut out, LANES);
                 for (a, b) in out.iter().zip(&expected) {
-                    assert!(
-                        same(*a, *b),
-                        "{isa} {rows} rows, {quads} quads: {a:e}, not {b:e}"
-                    );
+                    assert!(same(*a, *b), "{isa} {rows} rows, {quads} quads: {a:e}, not {b:e}");
                 }
             }
         }
@@ -82,30 +70,14 @@ fn dots_are_the_plain_sums_for_any_shape() {
 #[test]
 fn sums_go_on_from_where_they_stand_in_any_order_of_blocks() {
     let mut random = Random(0xACC0);
-    let few = [
-        (1, 0..16usize, 8),
-        (3, 3..13, 8),
-        (5, 7..24, 32),
-        (7, 1..2, 1),
-    ];
+    let few = [(1, 0..16usize, 8), (3, 3..13, 8), (5, 7..24, 32), (7, 1..2, 1)];
     // more than the longest strip, and not from its start
-    let many = [
-        (6, 2..71usize, 70),
-        (11, 0..72, 32),
-        (13, 5..40, usize::MAX),
-    ];
-    for (lines, cases) in (1..=9).map(|n| (n, &few[..])).chain([
-        (1, &many[..]),
-        (6, &many),
-        (7, &many),
-        (9, &many),
-        (12, &many[2..]),
-    ]) {
+    let many = [(6, 2..71usize, 70), (11, 0..72, 32), (13, 5..40, usize::MAX)];
+    for (lines, cases) in
+        (1..=9).map(|n| (n, &few[..])).chain([(1, &many[..]), (6, &many), (7, &many), (9, &many), (12, &many[2..])])
+    {
         for (rows, quads, at_once) in cases.iter().cloned() {
-            let (tiles, [from, to]) = (
-                quads.end.div_ceil(8),
-                [quads.start, quads.end].map(|q| STEPS * q),
-            );
+            let (tiles, [from, to]) = (quads.end.div_ceil(8), [quads.start, quads.end].map(|q| STEPS * q));
             let all = tiles * 8 * STEPS;
             // each tile has its form
             let forms: Vec<Form> = (0..tiles).map(|_| FORMS[random.below(2)]).collect();
@@ -116,9 +88,7 @@ fn sums_go_on_from_where_they_stand_in_any_order_of_blocks() {
             }
             // Rows see more and more at the end, and less and less at the start.
             let mut bounds = |range: Range<usize>| {
-                let mut steps: Vec<usize> = (0..rows)
-                    .map(|_| range.start + random.below(range.len() + 1))
-                    .collect();
+                let mut steps: Vec<usize> = (0..rows).map(|_| range.start + random.below(range.len() + 1)).collect();
                 steps.sort_unstable();
                 steps
             };
@@ -139,26 +109,13 @@ fn sums_go_on_from_where_they_stand_in_any_order_of_blocks() {
                     _ => c * f64::from(form::PLAIN),
                 })
                 .collect();
-            let whole = Tiles {
-                words: &words,
-                lines,
-                wanted: (0, lines),
-                quads: 8,
-                at_once,
-            };
+            let whole = Tiles { words: &words, lines, wanted: (0, lines), quads: 8, at_once };
             let mut start = values(&mut random, rows * lines * LINE);
             // no negative zeros
             start.iter_mut().for_each(|sum| *sum = *sum / SCALE + 0.0);
-            let coefs = Coefficients {
-                data: &coefs,
-                stride: all,
-                rows,
-            };
+            let coefs = Coefficients { data: &coefs, stride: all, rows };
             for first in (0..lines).step_by(BLOCK) {
-                let tiles = Tiles {
-                    wanted: (first, lines),
-                    ..whole
-                };
+                let tiles = Tiles { wanted: (first, lines), ..whole };
                 let lanes = (lines - first) * LINE;
                 let mut expected = start.clone();
                 for (r, acc) in expected.chunks_mut(lanes).take(rows).enumerate() {
@@ -168,9 +125,7 @@ fn sums_go_on_from_where_they_stand_in_any_order_of_blocks() {
                     let mut acc = start.clone();
                     accumulate(isa, tiles, &steps, coefs, &mut acc, lanes);
                     assert!(
-                        acc.iter()
-                            .zip(&expected)
-                            .all(|(a, b)| a.to_bits() == b.to_bits()),
+                        acc.iter().zip(&expected).all(|(a, b)| a.to_bits() == b.to_bits()),
                         "{isa} {rows} rows, lines {first}..{lines}, quads {quads:?}"
                     );
                 }
@@ -188,11 +143,7 @@ fn every_half_float_is_widened_exactly() {
     for field in 0..STEPS {
         let mut coefs = [0.0; STEPS];
         coefs[field] = SCALE;
-        let coefs = Coefficients {
-            data: if field == 0 { &one } else { &coefs },
-            stride: STEPS,
-            rows: 1,
-        };
+        let coefs = Coefficients { data: if field == 0 { &one } else { &coefs }, stride: STEPS, rows: 1 };
         let chunks = numbers.chunks(LANES).map(|chunk| (Form::Plain, chunk));
         let normalized = small.chunks(LANES).map(|chunk| (Form::Normalized, chunk));
         for (form, numbers) in chunks.chain(normalized) {
@@ -217,20 +168,9 @@ fn every_half_float_is_widened_exactly() {
 #[test]
 fn conversions_are_those_of_the_definition() {
     let mut random = Random(0xC0F5);
-    let mut x: Vec<f32> = (0..4000)
-        .map(|_| f32::from_bits(random.bits() as u32))
-        .collect();
+    let mut x: Vec<f32> = (0..4000).map(|_| f32::from_bits(random.bits() as u32)).collect();
     x.extend((0..4003).map(|_| random.float() * 1e-4));
-    x.extend([
-        f32::NAN,
-        f32::INFINITY,
-        -0.0,
-        65519.9,
-        65520.0,
-        -65520.0,
-        1e-45,
-        6e-8,
-    ]);
+    x.extend([f32::NAN, f32::INFINITY, -0.0, 65519.9, 65520.0, -65520.0, 1e-45, 6e-8]);
     for isa in isas() {
         for at in 0..40 {
             let x = &x[at..x.len() - at * 7];
@@ -277,10 +217,7 @@ fn values_are_stored_where_the_sums_find_them() {
                     );
                 }
                 let later = at..at.next_multiple_of(STEPS);
-                assert!(
-                    later.skip(1).all(|step| tiles.value(form, 0, step) == 0.0),
-                    "cleared"
-                );
+                assert!(later.skip(1).all(|step| tiles.value(form, 0, step) == 0.0), "cleared");
             }
         }
     }
@@ -291,40 +228,17 @@ fn values_are_stored_where_the_sums_find_them() {
 fn rows_beyond_all_memory_are_refused() {
     let words = [Line::default(); BLOCK];
     let refused = |coef_stride: usize, out_stride: usize| {
-        let coefs = Coefficients {
-            data: &[0.0; STEPS],
-            stride: coef_stride,
-            rows: 3,
-        };
+        let coefs = Coefficients { data: &[0.0; STEPS], stride: coef_stride, rows: 3 };
         let mut out = [0f32; LANES];
-        let run = AssertUnwindSafe(|| {
-            dots(
-                Isa::scalar(),
-                (&words, Form::Plain),
-                1,
-                coefs,
-                &mut out,
-                out_stride,
-            )
-        });
+        let run = AssertUnwindSafe(|| dots(Isa::scalar(), (&words, Form::Plain), 1, coefs, &mut out, out_stride));
         assert!(catch_unwind(run).is_err(), "{coef_stride} {out_stride}");
     };
     // twice the stride is 0 where it wraps
     let half = 1 << (usize::BITS - 1);
     refused(half, 0);
     refused(0, half);
-    let tiles = Tiles {
-        words: &words,
-        lines: half,
-        wanted: (0, BLOCK),
-        quads: 2,
-        at_once: 1,
-    };
-    let coefs = Coefficients {
-        data: &[0.0; STEPS],
-        stride: 0,
-        rows: 1,
-    };
+    let tiles = Tiles { words: &words, lines: half, wanted: (0, BLOCK), quads: 2, at_once: 1 };
+    let coefs = Coefficients { data: &[0.0; STEPS], stride: 0, rows: 1 };
     let mut acc = [0f64; LANES];
     let run = AssertUnwindSafe(|| accumulate(Isa::scalar(), tiles, &|_| 0..1, coefs, &mut acc, 0));
     assert!(catch_unwind(run).is_err());
@@ -351,15 +265,8 @@ fn special_sums_are_the_plain_ones_with_infinities_and_nan() {
         if random.below(3) == 0 {
             x[random.below(steps)] = specials[random.below(specials.len())] as u16;
         }
-        let data: Vec<f64> = x
-            .iter()
-            .map(|&h| f64::from(f16_to_f32(h)) * SCALE)
-            .collect();
-        let coefs = Coefficients {
-            data: &data,
-            stride: 0,
-            rows: 1,
-        };
+        let data: Vec<f64> = x.iter().map(|&h| f64::from(f16_to_f32(h)) * SCALE).collect();
+        let coefs = Coefficients { data: &data, stride: 0, rows: 1 };
         let mut out = [0f32; LANES];
         dots_special(&words, quads, coefs, &mut out, LANES);
         for (lane, &got) in out.iter().enumerate() {

@@ -46,11 +46,7 @@ pub fn expm1f(x: f32) -> f32 {
     // x = k ln 2 + r, with c the rounding error of r.
     let (k, r, c) = if magnitude > 0x3eb1_7218 {
         let (k, high, low) = if magnitude < 0x3f85_1592 {
-            if x > 0.0 {
-                (1, x - LN2_HIGH, LN2_LOW)
-            } else {
-                (-1, x + LN2_HIGH, -LN2_LOW)
-            }
+            if x > 0.0 { (1, x - LN2_HIGH, LN2_LOW) } else { (-1, x + LN2_HIGH, -LN2_LOW) }
         } else {
             let k = (INV_LN2 * x + if x > 0.0 { 0.5 } else { -0.5 }) as i32;
             (k, x - k as f32 * LN2_HIGH, k as f32 * LN2_LOW)
@@ -62,8 +58,7 @@ pub fn expm1f(x: f32) -> f32 {
     };
     let half = 0.5 * r;
     let square = r * half;
-    let r1 =
-        1.0 + square * (Q[0] + square * (Q[1] + square * (Q[2] + square * (Q[3] + square * Q[4]))));
+    let r1 = 1.0 + square * (Q[0] + square * (Q[1] + square * (Q[2] + square * (Q[3] + square * Q[4]))));
     let t = 3.0 - r1 * half;
     let mut e = square * ((r1 - t) / (6.0 - r * t));
     if k == 0 {

@@ -1,8 +1,8 @@
 //! The natural logarithm in single precision.
 
 /// ln(x) with glibc's `logf` values, for all positive normal numbers: a table of 16 intervals and a cubic in `f64` (the
-/// method of Arm's optimized-routines), fused as glibc does it on processors with FMA, rounded once. Others are rounded from
-/// an `f64` result: infinities, NaN and zeros have one answer, and the engine has no subnormal arguments.
+/// method of Arm's optimized-routines), fused as glibc does it on processors with FMA, rounded once. Others are rounded
+/// from an `f64` result: infinities, NaN and zeros have one answer, and the engine has no subnormal arguments.
 pub fn logf(x: f32) -> f32 {
     /// For the middle c of each interval: 1/c and ln c.
     const TABLE: [(u64, u64); 16] = [
@@ -75,18 +75,7 @@ mod tests {
     #[test]
     fn what_yarn_asks_for_is_the_rounded_logarithm() {
         // bases, factors, and contexts by turns of models with YaRN
-        for x in [
-            10_000.0f32,
-            150_000.0,
-            500_000.0,
-            1_000_000.0,
-            2.0,
-            4.0,
-            8.0,
-            16.0,
-            32.0,
-            40.0,
-        ] {
+        for x in [10_000.0f32, 150_000.0, 500_000.0, 1_000_000.0, 2.0, 4.0, 8.0, 16.0, 32.0, 40.0] {
             assert_eq!(logf(x), libm::log(f64::from(x)) as f32, "{x}");
         }
     }

@@ -1,7 +1,7 @@
 //! Portable elementary functions: the values of the reference build, from `+ - * /` and `fma` alone.
 //!
-//! The platform's libm differs between systems and releases, so nothing here calls it. [`pexp`] is
-//! ggml's own polynomial; [`sincosf`], [`expf`], [`tanhf`], [`logf`], [`log2f`] and [`powf`] give glibc's values, which are *not*
+//! The platform's libm differs between systems and releases, so nothing here calls it. [`pexp`] is ggml's own
+//! polynomial; [`sincosf`], [`expf`], [`tanhf`], [`logf`], [`log2f`] and [`powf`] give glibc's values, which are *not*
 //! always the correctly rounded ones.
 
 mod hyperbolic;
@@ -65,11 +65,7 @@ fn reduce(x: f32) -> Reduced {
     let u = b * b;
     let high = f32::from_bits(0x3c07_2010) * b + f32::from_bits(0x3d2b_9f17);
     let low = f32::from_bits(0x3e2a_af33) * b + f32::from_bits(0x3eff_fedb);
-    Reduced {
-        n,
-        e: z.to_bits() << 23,
-        j: (high * u + low) * u + f32::from_bits(0x3f7f_fff6) * b,
-    }
+    Reduced { n, e: z.to_bits() << 23, j: (high * u + low) * u + f32::from_bits(0x3f7f_fff6) * b }
 }
 
 /// 2^n (1 + j).

@@ -1,7 +1,7 @@
 //! Powers and the binary logarithm in single precision.
 //!
-//! Both are the method of Arm's optimized-routines, which glibc has: a table of 16 intervals and a polynomial in `f64`, fused as glibc
-//! does it on processors with FMA, rounded once.
+//! Both are the method of Arm's optimized-routines, which glibc has: a table of 16 intervals and a polynomial in `f64`,
+//! fused as glibc does it on processors with FMA, rounded once.
 
 use super::EXP2_32;
 

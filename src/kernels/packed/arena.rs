@@ -29,8 +29,9 @@ struct Region {
 
 impl AsRef<[u8]> for Region {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: `Arena::region` makes a value only for bytes that lie in the map and were all written or zero, hands each
-        // byte to one region, and does not write to it again; `self.map` keeps the map for as long as the slice is borrowed.
+        // SAFETY: `Arena::region` makes a value only for bytes that lie in the map and were all written or zero, hands
+        // each byte to one region, and does not write to it again; `self.map` keeps the map for as long as the slice is
+        // borrowed.
         unsafe { slice::from_raw_parts(self.map.as_ptr().add(self.start), self.len) }
     }
 }
@@ -52,11 +53,7 @@ impl Arena {
     ///
     /// # Errors
     /// The system has no memory.
-    pub fn region(
-        &mut self,
-        len: usize,
-        fill: impl FnOnce(&mut [u8]) -> bool,
-    ) -> io::Result<Option<Blob>> {
+    pub fn region(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> bool) -> io::Result<Option<Blob>> {
         let map = match self.map.take() {
             Some(map) if map.len() - self.used >= len => map,
             _ => {
@@ -66,14 +63,11 @@ impl Arena {
             }
         };
         let start = self.used;
-        // SAFETY: `start + len` is at most the map's length, which was compared above or is that of a new map. The bytes from
-        // `used` on belong to no `Region`, and `self` is borrowed alone, so nothing else reads or writes them meanwhile.
+        // SAFETY: `start + len` is at most the map's length, which was compared above or is that of a new map. The
+        // bytes from `used` on belong to no `Region`, and `self` is borrowed alone, so nothing else reads or writes
+        // them meanwhile.
         let bytes = unsafe { slice::from_raw_parts_mut(map.as_mut_ptr().add(start), len) };
-        let region = fill(bytes).then(|| Region {
-            map: map.clone(),
-            start,
-            len,
-        });
+        let region = fill(bytes).then(|| Region { map: map.clone(), start, len });
         if region.is_some() {
             self.used = (start + len).next_multiple_of(ALIGN).min(map.len());
             self.total += len;

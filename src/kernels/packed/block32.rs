@@ -13,8 +13,8 @@
 //! ```
 //!
 //! A register holds the same four elements of as many rows as it has dwords; they meet a dword of a token. On x86 R is
-//! 32: all parts of a block but the scales of MXFP4 are whole lines of the cache, so that no load straddles two, and two
-//! vectors of rows share every broadcast of activations. On ARM, whose vectors are short, R is 16.
+//! 32: all parts of a block but the scales of MXFP4 are whole lines of the cache, so that no load straddles two, and
+//! two vectors of rows share every broadcast of activations. On ARM, whose vectors are short, R is 16.
 
 use trine_formats::types::TypeId;
 use trine_formats::types::num::f16_to_f32;
@@ -28,11 +28,7 @@ const SIGNED: bool = cfg!(target_arch = "aarch64");
 const BIAS_OF_BYTES: i32 = if SIGNED { 0 } else { 128 };
 
 /// Rows of a group.
-pub(crate) const ROWS: usize = if cfg!(target_arch = "aarch64") {
-    16
-} else {
-    32
-};
+pub(crate) const ROWS: usize = if cfg!(target_arch = "aarch64") { 16 } else { 32 };
 /// Bytes of a line of codes, and of all fifth bits of a block.
 pub(crate) const LINE: usize = 4 * ROWS;
 
@@ -52,10 +48,7 @@ pub(crate) trait ByteCodes {
     /// What a code exceeds its value by.
     const BIAS: i32;
     /// The largest code, where codes have no sign.
-    #[cfg_attr(
-        not(target_arch = "x86_64"),
-        expect(dead_code, reason = "bounds of products without a sign")
-    )]
+    #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "bounds of products without a sign"))]
     const MAX: u8;
 }
 
@@ -81,21 +74,13 @@ pub(crate) trait Block32: ByteCodes {
     const TABLE: Option<[u8; 16]> = None;
     const STEP: PackedStep;
 
-    const OFFSETS: usize = if matches!(Self::STEP, PackedStep::PlusOffset) {
-        2 * ROWS
-    } else {
-        0
-    };
+    const OFFSETS: usize = if matches!(Self::STEP, PackedStep::PlusOffset) { 2 * ROWS } else { 0 };
     /// Bytes before the masks and before the lines of a packed block.
     const MASKS_START: usize = Self::SCALE_BYTES * ROWS + Self::OFFSETS;
     const LINES_START: usize = Self::MASKS_START + if Self::FIFTH_AT.is_some() { LINE } else { 0 };
     const PACKED: usize = Self::LINES_START + LINE * Self::LINES;
     /// Activation type.
-    const ACT: TypeId = if matches!(Self::STEP, PackedStep::PlusOffset) {
-        TypeId::Q8_1
-    } else {
-        TypeId::Q8_0
-    };
+    const ACT: TypeId = if matches!(Self::STEP, PackedStep::PlusOffset) { TypeId::Q8_1 } else { TypeId::Q8_0 };
 }
 
 pub(crate) struct Q8_0;
@@ -194,11 +179,7 @@ const fn signed_or_not(mut table: [u8; 16]) -> [u8; 16] {
 }
 
 /// The layout of a type; `acts` names the arrangement of its activations.
-pub(crate) const fn layout<B: Block32>(
-    name: &'static str,
-    acts: &'static str,
-    multiply: Multiply,
-) -> Layout {
+pub(crate) const fn layout<B: Block32>(name: &'static str, acts: &'static str, multiply: Multiply) -> Layout {
     Layout {
         name,
         dense: false,

@@ -9,9 +9,9 @@
 //!
 //! Activations are `f64` times the scale that makes up for the widening.
 //!
-//! F16: products are exact, so the sum is the reference's whatever the values; weights with an
-//! infinity or a NaN, which the widening would take for numbers, stay rows. The words of a group are normalized when all weights
-//! are below 64 and plain when not (see [`crate::halves::form`]); before them stand the [`spans`] of the rows, which tell.
+//! F16: products are exact, so the sum is the reference's whatever the values; weights with an infinity or a NaN, which
+//! the widening would take for numbers, stay rows. The words of a group are normalized when all weights are below 64
+//! and plain when not (see [`crate::halves::form`]); before them stand the [`spans`] of the rows, which tell.
 //!
 //! BF16: the reference rounds the product to `f32`, which changes nothing as long as every product is zero
 //! or lies where `f32` has all its bits. A group and a token note the least and the greatest exponent
@@ -28,7 +28,8 @@ use crate::halves::{self, BRAIN_SCALE, Coefficients, Form, LANES, SCALE, STEPS, 
 
 /// Bytes of a row of words.
 pub(crate) const QUAD: usize = LANES * 8;
-/// Tokens of a call: whole turns of six, and of the four that NEON takes at once. A strip of words is widened once for all of them.
+/// Tokens of a call: whole turns of six, and of the four that NEON takes at once. A strip of words is widened once for
+/// all of them.
 const TOKENS: usize = 60;
 /// Bytes of the exponents.
 const HEAD: usize = 64;
@@ -208,10 +209,7 @@ struct Exponents {
 }
 
 impl Exponents {
-    const NONE: Exponents = Exponents {
-        least: 1000,
-        greatest: -1000,
-    };
+    const NONE: Exponents = Exponents { least: 1000, greatest: -1000 };
 
     /// Of bfloats in memory.
     ///
@@ -248,10 +246,7 @@ impl Exponents {
     }
 
     fn load(head: &[u8]) -> Exponents {
-        Exponents {
-            least: i32::from_le_bytes(dword(head, 0)),
-            greatest: i32::from_le_bytes(dword(head, 1)),
-        }
+        Exponents { least: i32::from_le_bytes(dword(head, 0)), greatest: i32::from_le_bytes(dword(head, 1)) }
     }
 
     /// Whether all products are exact in `f32`: the last bit of the least, 2^(-7 - 7) of its exponents, is no less than
@@ -265,27 +260,11 @@ impl Exponents {
 fn coefficients(acts: &[u8], head: usize, act_bytes: usize) -> Coefficients<'_> {
     let rows = acts.len() / act_bytes;
     // SAFETY: `check` saw that rows are aligned to 64 bytes and any eight bytes are an f64.
-    let data = unsafe {
-        std::slice::from_raw_parts(
-            acts.as_ptr().add(head).cast::<f64>(),
-            (acts.len() - head) / 8,
-        )
-    };
-    Coefficients {
-        data,
-        stride: act_bytes / 8,
-        rows,
-    }
+    let data = unsafe { std::slice::from_raw_parts(acts.as_ptr().add(head).cast::<f64>(), (acts.len() - head) / 8) };
+    Coefficients { data, stride: act_bytes / 8, rows }
 }
 
-fn multiply_f16<S: Set>(
-    group: &[u8],
-    acts: &[u8],
-    n: usize,
-    tokens: usize,
-    ahead: usize,
-    out: &mut [f32],
-) {
+fn multiply_f16<S: Set>(group: &[u8], acts: &[u8], n: usize, tokens: usize, ahead: usize, out: &mut [f32]) {
     check(const { &f16::<S>() }, group, acts, n, tokens, out);
     if tokens > 0 {
         // SAFETY: `layouts` hands the layout out only for an `Isa` of this instruction set.
@@ -294,7 +273,8 @@ fn multiply_f16<S: Set>(
     }
 }
 
-/// The products of a group and some rows of activations, which begin with what [`arrange_f16`] makes and are `act_bytes` long.
+/// The products of a group and some rows of activations, which begin with what [`arrange_f16`] makes and are
+/// `act_bytes` long.
 pub(crate) fn products_f16(
     isa: Isa,
     group: &[u8],
@@ -312,14 +292,7 @@ pub(crate) fn products_f16(
     }
 }
 
-fn multiply_bf16<S: Set>(
-    group: &[u8],
-    acts: &[u8],
-    n: usize,
-    tokens: usize,
-    ahead: usize,
-    out: &mut [f32],
-) {
+fn multiply_bf16<S: Set>(group: &[u8], acts: &[u8], n: usize, tokens: usize, ahead: usize, out: &mut [f32]) {
     check(const { &bf16::<S>() }, group, acts, n, tokens, out);
     let act_bytes = act_bytes_bf16(n);
     let (head, words) = group.split_at(HEAD);
@@ -354,12 +327,7 @@ fn multiply_bf16<S: Set>(
 #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2"))]
 unsafe fn rounded(words: &[u8], x: &[f64], out: &mut [f32; LANES]) {
     let mut sums = [0f64; LANES];
-    for (quad, x) in words
-        .as_chunks::<QUAD>()
-        .0
-        .iter()
-        .zip(x.as_chunks::<STEPS>().0)
-    {
+    for (quad, x) in words.as_chunks::<QUAD>().0.iter().zip(x.as_chunks::<STEPS>().0) {
         let words = quad.as_chunks::<8>().0;
         for (k, x) in x.iter().enumerate() {
             let x = (x / BRAIN_SCALE) as f32;

@@ -42,8 +42,7 @@ fn numbers_of_any_count_of_limbs_give_the_bits_of_dot_ref() {
     for n in [1usize, 5, 63, 64, 100, 512, 513, 1100] {
         for bits in [1, 8, 15, 16, 17, 23, 24, 25, 32, 39] {
             let (rows, tokens) = (1 + random.below(40), 8 + random.below(27));
-            let place =
-                |random: &mut Random, bits: u32| random.below(41 - bits as usize) as i32 - 24;
+            let place = |random: &mut Random, bits: u32| random.below(41 - bits as usize) as i32 - 24;
             let mut w = Vec::new();
             for _ in 0..rows {
                 let place = place(&mut random, bits);
@@ -68,14 +67,7 @@ fn numbers_of_any_count_of_limbs_give_the_bits_of_dot_ref() {
 fn sums_that_cancel_or_stay_zero_have_the_zero_of_dot_ref() {
     let mut random = Random(0xCA9CE1);
     // of two limbs and of three, and too many
-    for (n, most) in [
-        (2usize, 15),
-        (64, 23),
-        (520, 23),
-        (520, 24),
-        (1030, 23),
-        (1030, 15),
-    ] {
+    for (n, most) in [(2usize, 15), (64, 23), (520, 23), (520, 24), (1030, 23), (1030, 15)] {
         let (rows, tokens) = (33, 19);
         let mut w = Vec::new();
         for r in 0..rows {
@@ -97,8 +89,8 @@ fn sums_that_cancel_or_stay_zero_have_the_zero_of_dot_ref() {
     }
 }
 
-/// One unit, then products that climb to somewhere around 2^53 units, then the same ones taken away: what is left is the unit,
-/// or what the sum in order has made of it.
+/// One unit, then products that climb to somewhere around 2^53 units, then the same ones taken away: what is left is
+/// the unit, or what the sum in order has made of it.
 #[test]
 fn sums_around_the_last_exact_integer_give_the_bits_of_dot_ref() {
     let (rows, tokens) = (40, 23);
@@ -107,9 +99,7 @@ fn sums_around_the_last_exact_integer_give_the_bits_of_dot_ref() {
         let base = (power(53) / up as f64).sqrt();
         let row = |value: f64| {
             let value = f32_to_f16((value * power(-24)) as f32);
-            let half = |first: u16, sign: u16| {
-                std::iter::once(first).chain(std::iter::repeat_n(value ^ sign, up))
-            };
+            let half = |first: u16, sign: u16| std::iter::once(first).chain(std::iter::repeat_n(value ^ sign, up));
             bytes(half(1, 0).chain(half(0, 0x8000)))
         };
         let plain = |value: f64| {
@@ -119,9 +109,7 @@ fn sums_around_the_last_exact_integer_give_the_bits_of_dot_ref() {
         };
         // from a quarter of it to four times as much
         let part = |i: usize, count: usize| (3 * i + count) as f64 / (2 * count) as f64;
-        let w = (0..rows)
-            .flat_map(|r| row(base / 8.0 * part(r, rows)))
-            .collect::<Vec<_>>();
+        let w = (0..rows).flat_map(|r| row(base / 8.0 * part(r, rows))).collect::<Vec<_>>();
         let acts = (0..tokens).flat_map(|t| plain(base * 8.0 * part(t, tokens)));
         check(&w, &acts.collect::<Vec<_>>(), n, tokens, "sums near 2^53");
     }
@@ -139,10 +127,7 @@ fn the_largest_numbers_infinities_and_nan_give_the_bits_of_dot_ref() {
             };
             (0..count).map(one).collect()
         };
-        let w = values(
-            rows * n,
-            &[[0x7BFF, 0xFBFF, 1, 0x5400], [0, 0x8000, 1, 2]][case / 2 % 2],
-        );
+        let w = values(rows * n, &[[0x7BFF, 0xFBFF, 1, 0x5400], [0, 0x8000, 1, 2]][case / 2 % 2]);
         let mut acts = Vec::new();
         for t in 0..tokens {
             acts.extend(values(
@@ -168,11 +153,7 @@ fn millions_of_sums_in_tiles_are_those_in_order() {
     };
     let long = std::env::var_os("TRINE_TESTS").is_some_and(|v| v == "long");
     let groups = if long { 135_000 } else { 300 };
-    let pick = |isa| {
-        *layouts(TypeId::F16, isa)
-            .first()
-            .expect("packed half floats")
-    };
+    let pick = |isa| *layouts(TypeId::F16, isa).first().expect("packed half floats");
     let (tiles, ordered) = (pick(amx), pick(vectors));
     let mut random = Random(0xA11_5A3E);
     let (mut sums, mut special) = (0usize, 0usize);
@@ -199,13 +180,9 @@ fn millions_of_sums_in_tiles_are_those_in_order() {
                 _ => random.bits() as u16 & 0xAFFF,
             };
             let w = bytes((0..32 * n).map(|i| one(i, &mut random)));
-            let [a, b] = [(tiles, &both[0]), (ordered, &both[1])]
-                .map(|(p, acts)| product(p, &w, acts, n, tokens));
+            let [a, b] = [(tiles, &both[0]), (ordered, &both[1])].map(|(p, acts)| product(p, &w, acts, n, tokens));
             for (i, (a, b)) in a.iter().zip(&b).enumerate() {
-                assert!(
-                    same(*a, *b),
-                    "n {n}, group {group}, sum {i}: {a:e} is not {b:e}"
-                );
+                assert!(same(*a, *b), "n {n}, group {group}, sum {i}: {a:e} is not {b:e}");
                 special += usize::from(!a.is_finite() || *a == 0.0);
             }
             sums += a.len();

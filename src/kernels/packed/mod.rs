@@ -80,13 +80,12 @@ pub struct Layout {
 /// See [`Layout::pack`].
 pub type Pack = fn(w: &[u8], n: usize, out: &mut [u8]) -> bool;
 
-/// `multiply(group, acts, n, tokens, ahead, out)`: `out[t * rows + lane]` = dot of the lane's row and token t, with the bits
-/// of `dot_ref` (a NaN stays a NaN). `acts` is `tokens` arranged rows, 64-byte aligned.
+/// `multiply(group, acts, n, tokens, ahead, out)`: `out[t * rows + lane]` = dot of the lane's row and token t, with the
+/// bits of `dot_ref` (a NaN stays a NaN). `acts` is `tokens` arranged rows, 64-byte aligned.
 ///
 /// The bytes that lie `ahead` bytes behind those in work are asked for, past the end of the group too; 0 leaves that to
 /// the processor. It changes no bit.
-pub type Multiply =
-    fn(group: &[u8], acts: &[u8], n: usize, tokens: usize, ahead: usize, out: &mut [f32]);
+pub type Multiply = fn(group: &[u8], acts: &[u8], n: usize, tokens: usize, ahead: usize, out: &mut [f32]);
 
 /// The packed layouts of a weight type that have kernels for an instruction set, the best first.
 pub fn layouts(ty: TypeId, isa: Isa) -> &'static [&'static Layout] {
@@ -106,8 +105,8 @@ pub fn layouts(ty: TypeId, isa: Isa) -> &'static [&'static Layout] {
 }
 
 thread_local! {
-    /// Outputs of a portion. They are aligned because vectors that straddle two lines of the cache are stored slowly, and
-    /// loaded again more slowly still.
+    /// Outputs of a portion. They are aligned because vectors that straddle two lines of the cache are stored slowly,
+    /// and loaded again more slowly still.
     static TILE: RefCell<Floats> = RefCell::default();
 }
 
@@ -157,24 +156,11 @@ pub(crate) fn check(p: &Layout, group: &[u8], acts: &[u8], n: usize, tokens: usi
         Encoding::Type(TypeId::Q8_0 | TypeId::Q8_1) => 32,
         _ => 1,
     };
-    assert!(
-        n <= MAX_COLUMNS && n.is_multiple_of(block),
-        "{}: {n} columns",
-        p.name
-    );
+    assert!(n <= MAX_COLUMNS && n.is_multiple_of(block), "{}: {n} columns", p.name);
     assert_eq!(group.len(), (p.group_bytes)(n), "{}: group", p.name);
-    assert_eq!(
-        acts.len(),
-        size([tokens, (p.act_bytes)(n)]),
-        "{}: activations",
-        p.name
-    );
+    assert_eq!(acts.len(), size([tokens, (p.act_bytes)(n)]), "{}: activations", p.name);
     assert_eq!(out.len(), size([tokens, p.rows]), "{}: outputs", p.name);
-    assert!(
-        acts.as_ptr().addr().is_multiple_of(64),
-        "{}: alignment",
-        p.name
-    );
+    assert!(acts.as_ptr().addr().is_multiple_of(64), "{}: alignment", p.name);
 }
 
 /// Dword `i` of `bytes`.

@@ -1,4 +1,5 @@
-//! Types whose blocks have one scale for several blocks of activations: Q2_0, PQ2_0, PTQ1_0 and Q1_0, 32 rows interleaved.
+//! Types whose blocks have one scale for several blocks of activations: Q2_0, PQ2_0, PTQ1_0 and Q1_0, 32 rows
+//! interleaved.
 //!
 //! ```text
 //! block:  32 scales (f16)                        row r at 2r
@@ -7,12 +8,12 @@
 //!           one line    bit k of byte i: weight 4k + i
 //! ```
 //!
-//! So that dword k of a row, which meets dword k of the activations, is its dword in a line, shifted and masked. The file has
-//! four neighbours in a byte (eight where a weight is a bit). Nothing grows but PTQ1_0, from 1.75 bits to 2.125: its digits
-//! of base 3 take more instructions than two bits take memory.
+//! So that dword k of a row, which meets dword k of the activations, is its dword in a line, shifted and masked. The
+//! file has four neighbours in a byte (eight where a weight is a bit). Nothing grows but PTQ1_0, from 1.75 bits to
+//! 2.125: its digits of base 3 take more instructions than two bits take memory.
 //!
-//! The chain of a row is nested: the sums of the 32 weights, each times its activations' scale, are added up from zero, and
-//! what comes out, times the block's scale, is added to the sum of the row.
+//! The chain of a row is nested: the sums of the 32 weights, each times its activations' scale, are added up from zero,
+//! and what comes out, times the block's scale, is added to the sum of the row.
 
 use trine_formats::types::{Part, TypeId, TypeInfo, info, tq1_0};
 
@@ -99,11 +100,7 @@ impl Nested for Q1_0 {
 fn of_two_bits(block: &[u8]) -> [[u32; 2]; MOST_SUBS] {
     let (_, codes) = block.split_at(const { info::PQ2_0.at(Part::Codes) });
     let mut dwords = [[0; 2]; MOST_SUBS];
-    for (to, codes) in dwords
-        .as_flattened_mut()
-        .iter_mut()
-        .zip(codes.as_chunks().0)
-    {
+    for (to, codes) in dwords.as_flattened_mut().iter_mut().zip(codes.as_chunks().0) {
         // Field i of byte k and field k of byte i change places: first in squares of two by two, then the squares.
         let x = u32::from_le_bytes(*codes);
         let other = (x ^ x >> 6) & 0x00CC_00CC;

@@ -44,10 +44,7 @@ impl Span {
     pub fn of_bits(bits: u64) -> Span {
         match bits {
             0 => Span { low: 0, high: 0 },
-            bits => Span {
-                low: bits.trailing_zeros() as u8,
-                high: (u64::BITS - bits.leading_zeros()) as u8,
-            },
+            bits => Span { low: bits.trailing_zeros() as u8, high: (u64::BITS - bits.leading_zeros()) as u8 },
         }
     }
 }
@@ -65,10 +62,7 @@ pub(crate) fn store(head: &mut [u8], rows: impl Iterator<Item = Span>) {
 /// The span of row `r`.
 #[cfg(any(target_arch = "x86_64", test))]
 pub(crate) fn load(head: &[u8], r: usize) -> Span {
-    Span {
-        low: head[r],
-        high: head[LANES + r],
-    }
+    Span { low: head[r], high: head[LANES + r] }
 }
 
 /// In which form the words of a group stand.

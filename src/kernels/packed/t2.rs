@@ -1,5 +1,5 @@
-//! 2-bit ternary codes, 32 rows interleaved: the bytes of TQ2_0, and of the rows of I2_S, TL1 and TL2, for all instruction
-//! sets.
+//! 2-bit ternary codes, 32 rows interleaved: the bytes of TQ2_0, and of the rows of I2_S, TL1 and TL2, for all
+//! instruction sets.
 //!
 //! A group holds its rows in units of 128 columns. Unit, 1024 bytes:
 //!
@@ -61,12 +61,7 @@ pub(crate) const fn tl(multiply: Multiply, tile: usize) -> Layout {
     whole_rows(Quantizer::Exact, "int8", multiply, tile)
 }
 
-const fn whole_rows(
-    quantizer: Quantizer,
-    acts: &'static str,
-    multiply: Multiply,
-    tile: usize,
-) -> Layout {
+const fn whole_rows(quantizer: Quantizer, acts: &'static str, multiply: Multiply, tile: usize) -> Layout {
     Layout {
         name: "2-bit x32",
         dense: false,
@@ -163,13 +158,10 @@ pub(crate) fn arrange_q8_k(act: &[u8], n: usize, out: &mut [u8]) {
     let (q, rest) = out.split_at_mut(n);
     let (scales, sums) = rest.split_at_mut(4 * blocks);
     for (b, act) in act.chunks_exact(Q8_K).enumerate() {
-        q[256 * b..][..256]
-            .copy_from_slice(&act[info::Q8_K.at(Part::Codes)..info::Q8_K.at(Part::Sums)]);
+        q[256 * b..][..256].copy_from_slice(&act[info::Q8_K.at(Part::Codes)..info::Q8_K.at(Part::Sums)]);
         scales[4 * b..][..4].copy_from_slice(&act[..4]);
         let sums_of_16 = act[info::Q8_K.at(Part::Sums)..].chunks_exact(2);
-        let sum: i32 = sums_of_16
-            .map(|s| i32::from(i16::from_le_bytes([s[0], s[1]])))
-            .sum();
+        let sum: i32 = sums_of_16.map(|s| i32::from(i16::from_le_bytes([s[0], s[1]]))).sum();
         sums[4 * b..][..4].copy_from_slice(&sum.to_le_bytes());
     }
 }
@@ -200,10 +192,6 @@ impl Act {
     pub fn new(act: &[u8], n: usize) -> Act {
         let (q, rest) = act.split_at(n);
         let (scales, sums) = rest.split_at(n / 64);
-        Act {
-            q: q.as_ptr(),
-            scales: scales.as_ptr().cast(),
-            sums: sums.as_ptr().cast(),
-        }
+        Act { q: q.as_ptr(), scales: scales.as_ptr().cast(), sums: sums.as_ptr().cast() }
     }
 }

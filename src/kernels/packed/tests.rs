@@ -12,10 +12,7 @@ pub(super) fn arranged(p: &Layout, acts: &[u8], n: usize, tokens: usize) -> Alig
     let row = (p.act_bytes)(n);
     assert_eq!(row % 64, 0);
     let mut out = AlignedBytes::new(tokens * row);
-    for (from, to) in acts
-        .chunks_exact(acts.len() / tokens)
-        .zip(out.chunks_exact_mut(row))
-    {
+    for (from, to) in acts.chunks_exact(acts.len() / tokens).zip(out.chunks_exact_mut(row)) {
         to.fill(0xA5);
         (p.arrange)(from, n, to);
     }
@@ -23,15 +20,7 @@ pub(super) fn arranged(p: &Layout, acts: &[u8], n: usize, tokens: usize) -> Alig
 }
 
 /// Packs and multiplies; `None` when the layout refuses the weights.
-fn product(
-    p: &Layout,
-    w: &[u8],
-    acts: &[u8],
-    n: usize,
-    rows: usize,
-    tokens: usize,
-    ahead: usize,
-) -> Option<Vec<f32>> {
+fn product(p: &Layout, w: &[u8], acts: &[u8], n: usize, rows: usize, tokens: usize, ahead: usize) -> Option<Vec<f32>> {
     let row_bytes = w.len() / rows;
     let acts = arranged(p, acts, n, tokens);
     let mut out = vec![0.0; rows * tokens];
@@ -209,11 +198,7 @@ fn packed_floats_give_the_bits_of_dot_ref_with_infinities_and_nan() {
                 for w in w.chunks_exact(2 * n) {
                     for act in acts.chunks_exact(2 * n) {
                         let y = dot(w, act);
-                        seen[if y.is_finite() {
-                            0
-                        } else {
-                            1 + usize::from(y.is_nan())
-                        }] += 1;
+                        seen[if y.is_finite() { 0 } else { 1 + usize::from(y.is_nan()) }] += 1;
                     }
                 }
                 compare(info, &w, &acts, n, tokens, "specials");
@@ -236,20 +221,10 @@ fn packed_k_quants_hold_the_largest_sums() {
     for (ty, scales) in scales {
         let Some(info) = ty.info() else { continue };
         let mut w = Vec::new();
-        for bytes in [
-            [0, 0],
-            [0xFF, 0xFF],
-            [0x7F, 0x7F],
-            [0x80, 0x80],
-            [0xF0, 0x0F],
-            [0x00, 0xFF],
-        ] {
+        for bytes in [[0, 0], [0xFF, 0xFF], [0x7F, 0x7F], [0x80, 0x80], [0xF0, 0x0F], [0x00, 0xFF]] {
             let start = w.len();
             w.extend(bytes.iter().cycle().take(2 * info.bytes));
-            for (block, at) in [0, info.bytes]
-                .iter()
-                .flat_map(|b| scales.iter().map(move |s| (b, s)))
-            {
+            for (block, at) in [0, info.bytes].iter().flat_map(|b| scales.iter().map(move |s| (b, s))) {
                 w[start + block + at..][..2].copy_from_slice(&[0x00, 0x3C]);
             }
         }
@@ -287,18 +262,14 @@ fn whole_row_ternary_layouts_give_the_bits_of_the_row_kernel() {
                         let x: Vec<f32> = (0..n).map(|_| random.float()).collect();
                         ternary::quantize_act(rule, &x, act);
                     }
-                    let out =
-                        product(p, &w, &acts, n, rows, tokens, 64 * rows).unwrap_or_else(|| {
-                            // Code 3 stands for no weight; layouts of base 3 have no room for it.
-                            w.iter_mut().for_each(|b| *b &= !(*b >> 1 & 0x55));
-                            product(p, &w, &acts, n, rows, tokens, 0).expect("codes 0, 1 and 2 fit")
-                        });
+                    let out = product(p, &w, &acts, n, rows, tokens, 64 * rows).unwrap_or_else(|| {
+                        // Code 3 stands for no weight; layouts of base 3 have no room for it.
+                        w.iter_mut().for_each(|b| *b &= !(*b >> 1 & 0x55));
+                        product(p, &w, &acts, n, rows, tokens, 0).expect("codes 0, 1 and 2 fit")
+                    });
                     let mut expected = vec![0.0; rows * tokens];
                     ternary::mat_rows(Isa::scalar(), &w, &acts, n, tokens, &mut expected);
-                    assert!(
-                        out.iter().zip(&expected).all(|(a, b)| same(*a, *b)),
-                        "{ty} {isa} {rows} {tokens} {n}"
-                    );
+                    assert!(out.iter().zip(&expected).all(|(a, b)| same(*a, *b)), "{ty} {isa} {rows} {tokens} {n}");
                 }
             }
         }
@@ -323,17 +294,7 @@ fn packed_floats_give_the_bits_of_dot_ref_for_any_width_and_exponent() {
     // All numbers; and for bfloats ordinary ones, ones with tiny or huge products, and all bits.
     let ranges: [(TypeId, &[std::ops::Range<usize>]); 2] = [
         (TypeId::F16, &[0..0x7C00, 0x3000..0x4400]),
-        (
-            TypeId::BF16,
-            &[
-                0x3000..0x4400,
-                0..0x7F80,
-                0x0F00..0x2400,
-                0x5000..0x6800,
-                0..0x8000,
-                0..1,
-            ],
-        ),
+        (TypeId::BF16, &[0x3000..0x4400, 0..0x7F80, 0x0F00..0x2400, 0x5000..0x6800, 0..0x8000, 0..1]),
     ];
     for (ty, ranges) in ranges {
         let info = ty.info().expect("registered");
@@ -358,10 +319,7 @@ fn packed_floats_give_the_bits_of_dot_ref_for_any_width_and_exponent() {
             for special in [0x7C00u16, 0xFC00, 0x7E00, 0x7C01, 0xFFFF] {
                 let mut w = vec![0; 2 * 37 * 3];
                 w[2 * 60..][..2].copy_from_slice(&special.to_le_bytes());
-                assert!(
-                    product(p, &w, &[0; 74], 37, 3, 1, 0).is_none(),
-                    "{special:04x}"
-                );
+                assert!(product(p, &w, &[0; 74], 37, 3, 1, 0).is_none(), "{special:04x}");
             }
         }
     }

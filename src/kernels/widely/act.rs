@@ -35,9 +35,7 @@ pub(crate) fn arrange_bytes(shape: &Shape, x: &[f32], out: &mut [u8]) {
     let (ints, heads) = out.split_at_mut(blocks * INTS);
     let (re, im) = x.split_at(shape.columns);
     let xs = re.chunks(int8::BLOCK).zip(im.chunks(int8::BLOCK));
-    let outs = ints
-        .chunks_exact_mut(INTS)
-        .zip(heads.chunks_exact_mut(HEAD));
+    let outs = ints.chunks_exact_mut(INTS).zip(heads.chunks_exact_mut(HEAD));
     for ((re, im), (ints, head)) in xs.zip(outs) {
         for (part, x) in [re, im].into_iter().enumerate() {
             let mut block = [0.0; int8::BLOCK];

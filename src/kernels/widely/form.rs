@@ -23,8 +23,8 @@ pub enum Form {
     /// The same with the two bits of the codes apart: 16 bits say which columns are negative, the upper 16 which are on
     /// the imaginary axis.
     Planes,
-    /// Sixteen rows, `[block of 64 columns][stream][chunk][row]`: in byte `b` of a row's four bytes bits `2f` and `2f + 1`
-    /// are the code of column `4f + b`, so that four bytes side by side meet four activations side by side.
+    /// Sixteen rows, `[block of 64 columns][stream][chunk][row]`: in byte `b` of a row's four bytes bits `2f` and `2f +
+    /// 1` are the code of column `4f + b`, so that four bytes side by side meet four activations side by side.
     Rows16,
     /// Sixteen rows, `[lane][stream][sixteen chunks][row]`: a word has the codes of one lane in sixteen chunks, that of
     /// chunk `16w + k` in bits `2k` and `2k + 1`, so that sixteen rows side by side meet one activation.
@@ -37,9 +37,7 @@ impl Form {
     pub fn of(isa: Isa, path: Path, packed: bool, shape: &Shape) -> Form {
         match path {
             Path::Int8 => Form::Rows16,
-            Path::Exact if packed && isa.has(Level::Avx2) && shape.scope != Scope::Tile64 => {
-                Form::Lanes
-            }
+            Path::Exact if packed && isa.has(Level::Avx2) && shape.scope != Scope::Tile64 => Form::Lanes,
             Path::Exact if packed && isa.has(Level::Avx512) => Form::Planes,
             Path::Exact => Form::Words,
         }
@@ -96,10 +94,7 @@ impl Form {
         assert_eq!(out.len(), self.unit_bytes(shape), "unit");
         let row_bytes = 4 * shape.row_words();
         let rows = words.len() / row_bytes;
-        assert!(
-            words.len() == rows * row_bytes && 0 < rows && rows <= self.rows(),
-            "rows of a unit"
-        );
+        assert!(words.len() == rows * row_bytes && 0 < rows && rows <= self.rows(), "rows of a unit");
         match self {
             Form::Words => out.copy_from_slice(words),
             Form::Planes => {
@@ -146,12 +141,7 @@ impl Form {
 /// The word that [`planes`] are made of.
 fn word_of_planes(planes: u32) -> u32 {
     let spread = |mut bits: u32| {
-        for (distance, kept) in [
-            (8, 0x00FF_00FF),
-            (4, 0x0F0F_0F0F),
-            (2, 0x3333_3333),
-            (1, 0x5555_5555),
-        ] {
+        for (distance, kept) in [(8, 0x00FF_00FF), (4, 0x0F0F_0F0F), (2, 0x3333_3333), (1, 0x5555_5555)] {
             bits = (bits | bits << distance) & kept;
         }
         bits
@@ -187,13 +177,7 @@ pub(crate) fn lane_words(shape: &Shape) -> usize {
 }
 
 /// Puts a row into a unit of [`Form::Lanes`]; `word` makes words of codes of what it stands in.
-fn by_lanes(
-    shape: &Shape,
-    row: usize,
-    words: &[u8],
-    out: &mut [u8],
-    word: impl Fn(u32) -> u32 + Copy,
-) {
+fn by_lanes(shape: &Shape, row: usize, words: &[u8], out: &mut [u8], word: impl Fn(u32) -> u32 + Copy) {
     let (streams, count) = (shape.streams(), lane_words(shape));
     let out = out.as_chunks_mut::<4>().0;
     for (w, words) in words.chunks(4 * streams * CHUNK).enumerate() {
@@ -216,12 +200,7 @@ fn by_lanes(
 /// Exchanges code `j` of word `i` with code `i` of word `j`: blocks of codes change places, from half the words down to
 /// single ones.
 fn transpose(words: &mut [u32; CHUNK]) {
-    for (half, low) in [
-        (8, 0x0000_FFFF),
-        (4, 0x00FF_00FF),
-        (2, 0x0F0F_0F0F),
-        (1, 0x3333_3333),
-    ] {
+    for (half, low) in [(8, 0x0000_FFFF), (4, 0x00FF_00FF), (2, 0x0F0F_0F0F), (1, 0x3333_3333)] {
         for i in (0..CHUNK).filter(|i| i & half == 0) {
             let differ = (words[i] >> (2 * half) ^ words[i + half]) & low;
             words[i + half] ^= differ;

@@ -1,9 +1,9 @@
 //! Products with widely linear matrices: the kernels of [`trine_formats::widely`]'s definitions.
 //!
-//! In single precision every weight adds an activation to an accumulator or takes it away: the inner loops select, change
-//! signs and add, and do not multiply; only the few sums of a row are multiplied by scales. Vector lanes are the sixteen
-//! columns of a chunk, as in the definition, sixteen rows ([`tables`]), or for many tokens the tokens ([`batch`]). With
-//! 8-bit activations lanes are sixteen rows, and what is summed is integers.
+//! In single precision every weight adds an activation to an accumulator or takes it away: the inner loops select,
+//! change signs and add, and do not multiply; only the few sums of a row are multiplied by scales. Vector lanes are the
+//! sixteen columns of a chunk, as in the definition, sixteen rows ([`tables`]), or for many tokens the tokens
+//! ([`batch`]). With 8-bit activations lanes are sixteen rows, and what is summed is integers.
 //!
 //! Weights stand in one of four forms ([`Form`]): the words of the file, the same bits sorted into planes, or sixteen
 //! rows interleaved, by columns or by lanes. A unit, one row or sixteen, is asked for at a time, with all tokens.
@@ -60,8 +60,8 @@ pub struct Unit<'a> {
     pub weights: &'a [u8],
     /// The scales of the whole matrix.
     pub scales: &'a [f32],
-    /// How many bytes ahead of what is read memory is asked for, where kernels do that ([`Form::asks_ahead`]); 0 asks for
-    /// nothing.
+    /// How many bytes ahead of what is read memory is asked for, where kernels do that ([`Form::asks_ahead`]); 0 asks
+    /// for nothing.
     pub ahead: usize,
 }
 
@@ -69,11 +69,7 @@ impl Unit<'_> {
     /// Checks that the lengths of weights and scales fit the shape.
     fn check_weights(&self) {
         let (shape, form) = (self.shape, self.form);
-        assert!(
-            0 < shape.columns && shape.columns <= MAX_COLUMNS,
-            "{} columns",
-            shape.columns
-        );
+        assert!(0 < shape.columns && shape.columns <= MAX_COLUMNS, "{} columns", shape.columns);
         assert!((1..=4).contains(&shape.stages), "{} stages", shape.stages);
         assert!(0 < self.rows && self.rows <= form.rows(), "rows of a unit");
         let end = self.first.checked_add(self.rows);
@@ -89,10 +85,7 @@ impl Unit<'_> {
         let row = self.form.path().act_bytes(self.shape);
         assert_eq!(acts.len(), size([tokens, row]), "activations");
         assert_eq!(out.len(), size([2, self.rows, tokens]), "outputs");
-        assert!(
-            acts.as_ptr().addr().is_multiple_of(64),
-            "alignment of activations"
-        );
+        assert!(acts.as_ptr().addr().is_multiple_of(64), "alignment of activations");
     }
 }
 
@@ -157,13 +150,7 @@ fn multiply_exact(isa: Isa, unit: &Unit<'_>, acts: &[u8], tokens: usize, out: &m
             let words = &unit.weights[first * chunk_bytes..end * chunk_bytes];
             let bytes = 4 * CHUNK * first..4 * CHUNK * end;
             let mut all = Sums::default();
-            sums(
-                streams,
-                words,
-                &re[bytes.clone()],
-                &im[bytes],
-                &mut all[..streams],
-            );
+            sums(streams, words, &re[bytes.clone()], &im[bytes], &mut all[..streams]);
             let scales = shape.scales_of(unit.scales, unit.first, tile);
             combine(&mut y, &all[..streams], |i| scales[i]);
         }
@@ -171,8 +158,8 @@ fn multiply_exact(isa: Isa, unit: &Unit<'_>, acts: &[u8], tokens: usize, out: &m
     }
 }
 
-/// `sums(streams, words, re, im, out)`: the four sums of each stream over some chunks. `words` are `[chunk][stream]`, `re`
-/// and `im` the floats of as many chunks.
+/// `sums(streams, words, re, im, out)`: the four sums of each stream over some chunks. `words` are `[chunk][stream]`,
+/// `re` and `im` the floats of as many chunks.
 pub type StreamSums = fn(streams: usize, words: &[u8], re: &[u8], im: &[u8], out: &mut [[f32; 4]]);
 
 /// The kernel of a form in single precision.
@@ -205,8 +192,8 @@ fn multiply_int8(isa: Isa, unit: &Unit<'_>, acts: &[u8], tokens: usize, out: &mu
     }
 }
 
-/// `kernel(unit, acts, out)`: real and imaginary parts of the sixteen outputs of a unit; what rows that are missing give
-/// is of no account.
+/// `kernel(unit, acts, out)`: real and imaginary parts of the sixteen outputs of a unit; what rows that are missing
+/// give is of no account.
 pub(crate) type Int8Kernel = fn(unit: &Unit<'_>, acts: &[u8], out: &mut [[f32; ROWS]; 2]);
 
 fn int8_of(isa: Isa) -> Int8Kernel {
@@ -253,12 +240,7 @@ pub(crate) fn row_scales(unit: &Unit<'_>, tile: usize) -> RowScales {
 
 /// [`combine`] for sixteen rows at once. To be compiled for the instruction set of its caller.
 #[inline(always)]
-pub(crate) fn combine_rows(
-    stages: usize,
-    factors: &RowScales,
-    sums: &RowSums,
-    out: &mut [[f32; ROWS]; 2],
-) {
+pub(crate) fn combine_rows(stages: usize, factors: &RowScales, sums: &RowSums, out: &mut [[f32; ROWS]; 2]) {
     let [a, b] = out;
     for t in 0..stages {
         let ([re, im], [rr, ri, ir, ii]) = (&factors[t], &sums[t]);
@@ -278,8 +260,8 @@ pub(crate) fn combine_rows(
     }
 }
 
-/// The products of a unit and one row of 8-bit activations, block after block: `add(codes, x, sums)` adds what a block of
-/// one stream gives. To be compiled for the instruction set of its caller.
+/// The products of a unit and one row of 8-bit activations, block after block: `add(codes, x, sums)` adds what a block
+/// of one stream gives. To be compiled for the instruction set of its caller.
 #[inline(always)]
 pub(crate) fn by_blocks(
     unit: &Unit<'_>,

@@ -8,10 +8,7 @@ use super::{ROWS, Unit, by_blocks};
 /// [`super::StreamSums`] of the file's words.
 pub(super) fn sums(streams: usize, words: &[u8], re: &[u8], im: &[u8], out: &mut [[f32; 4]]) {
     let mut lanes = [Lanes::default(); 8];
-    let chunks = re
-        .chunks_exact(4 * CHUNK)
-        .zip(im.chunks_exact(4 * CHUNK))
-        .zip(words.chunks_exact(4 * streams));
+    let chunks = re.chunks_exact(4 * CHUNK).zip(im.chunks_exact(4 * CHUNK)).zip(words.chunks_exact(4 * streams));
     for ((re, im), words) in chunks {
         let [re, im] = [re, im].map(|x| x.as_chunks().0);
         for (lanes, word) in lanes.iter_mut().zip(words.as_chunks().0) {

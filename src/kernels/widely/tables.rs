@@ -1,9 +1,10 @@
 //! Products of one token in single precision whose lanes are sixteen rows.
 //!
-//! What a weight adds to each of the four accumulators of its lane is one of `-x`, `+x` and 0, and its code says which. With
-//! rows side by side the activation is the same for all, so that a column has a table of four floats for each accumulator
-//! and one instruction looks up what eight rows add. No masks have to be made of the codes, and the sums of a row end in a
-//! lane of their own. To add a zero, of whatever sign, changes no bit of an accumulator, which is never -0.
+//! What a weight adds to each of the four accumulators of its lane is one of `-x`, `+x` and 0, and its code says which.
+//! With rows side by side the activation is the same for all, so that a column has a table of four floats for each
+//! accumulator and one instruction looks up what eight rows add. No masks have to be made of the codes, and the sums of
+//! a row end in a lane of their own. To add a zero, of whatever sign, changes no bit of an accumulator, which is never
+//! -0.
 
 use trine_formats::widely::{CHUNK, Shape};
 
@@ -48,9 +49,7 @@ pub fn arrange(isa: Isa, shape: &Shape, acts: &[u8], out: &mut [f32]) {
         let lanes = [re, im].map(|part| part[lane..].iter().step_by(CHUNK));
         let [re, im] = lanes.map(|part| part.map(|&x| f32::from_le_bytes(x)));
         for ((re, im), out) in re.zip(im).zip(out.as_chunks_mut::<COLUMN>().0) {
-            *out = [
-                -re, re, 0.0, 0.0, -im, im, 0.0, 0.0, 0.0, 0.0, -re, re, 0.0, 0.0, -im, im,
-            ];
+            *out = [-re, re, 0.0, 0.0, -im, im, 0.0, 0.0, 0.0, 0.0, -re, re, 0.0, 0.0, -im, im];
         }
     }
 }
@@ -71,8 +70,8 @@ pub fn multiply(isa: Isa, unit: &Unit<'_>, tables: &[f32], out: &mut Outputs) {
     panic!("form of {isa}: {out:?}");
 }
 
-/// The outputs of a unit from the sums of its lanes, `[lane][stream][accumulator][row]`: lanes are added in halves, and the
-/// scales follow. To be compiled for the instruction set of its caller.
+/// The outputs of a unit from the sums of its lanes, `[lane][stream][accumulator][row]`: lanes are added in halves, and
+/// the scales follow. To be compiled for the instruction set of its caller.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub(crate) fn finish(unit: &Unit<'_>, lanes: &mut [f32], out: &mut Outputs) {

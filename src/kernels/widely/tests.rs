@@ -19,18 +19,13 @@ struct Matrix {
 }
 
 fn shape(rows: usize, columns: usize, stages: usize, scope: Scope) -> Shape {
-    let rule = Rule {
-        stages,
-        scope,
-        profile: Default::default(),
-        tie: Default::default(),
-    };
+    let rule = Rule { stages, scope, profile: Default::default(), tie: Default::default() };
     rule.shape(2 * rows, 2 * columns).expect("even sides")
 }
 
 impl Matrix {
-    /// Random codes, also behind the last column, where a file may have any; of one row all on the real axis, of another
-    /// one on the imaginary axis.
+    /// Random codes, also behind the last column, where a file may have any; of one row all on the real axis, of
+    /// another one on the imaginary axis.
     fn random(shape: Shape, random: &mut Random) -> Matrix {
         let scales = shape.groups() * shape.group_scales();
         let row = 4 * shape.row_words();
@@ -40,11 +35,7 @@ impl Matrix {
         for on_axis in axes {
             rows.nth(1).into_iter().flatten().for_each(on_axis);
         }
-        Matrix {
-            words,
-            scales: (0..scales).map(|_| random.float().abs() + 1e-3).collect(),
-            shape,
-        }
+        Matrix { words, scales: (0..scales).map(|_| random.float().abs() + 1e-3).collect(), shape }
     }
 
     fn words(&self, row: usize) -> Vec<u32> {
@@ -125,9 +116,7 @@ fn arranged(isa: Isa, path: Path, shape: &Shape, xs: &[Vec<f32>]) -> AlignedByte
 
 /// The forms of a path that an instruction set has kernels for.
 fn forms(isa: Isa, path: Path, shape: &Shape) -> Vec<Form> {
-    let mut forms = [false, true]
-        .map(|packed| Form::of(isa, path, packed, shape))
-        .to_vec();
+    let mut forms = [false, true].map(|packed| Form::of(isa, path, packed, shape)).to_vec();
     if path == Path::Exact && isa.has(Level::Avx512) {
         // what tiles read, for the other scopes too
         forms.push(Form::Planes);
@@ -140,9 +129,7 @@ fn forms(isa: Isa, path: Path, shape: &Shape) -> Vec<Form> {
 fn compare(path: Path, definition: impl Fn(&Matrix, usize, &[f32]) -> (f32, f32)) {
     let mut random = Random(7);
     let shapes = COLUMNS.iter().flat_map(|&columns| {
-        let rows = ROW_COUNTS
-            .iter()
-            .filter(move |&&rows| columns < 2048 || rows == 2);
+        let rows = ROW_COUNTS.iter().filter(move |&&rows| columns < 2048 || rows == 2);
         rows.map(move |&rows| (rows, columns))
     });
     for (rows, columns) in shapes.chain([(2048, 17), (5504, 1)]) {
@@ -172,9 +159,7 @@ fn compare(path: Path, definition: impl Fn(&Matrix, usize, &[f32]) -> (f32, f32)
 
 #[test]
 fn every_kernel_has_the_bits_of_the_definition() {
-    compare(Path::Exact, |m, row, x| {
-        product_row(&m.shape, row, &m.words(row), &m.scales, x)
-    });
+    compare(Path::Exact, |m, row, x| product_row(&m.shape, row, &m.words(row), &m.scales, x));
 }
 
 #[test]
@@ -200,18 +185,10 @@ fn unfused(m: &Matrix, row: usize, x: &[f32]) -> (f32, f32) {
                 let code = (word >> (2 * (j % 16)) & 3) as u8;
                 if axis_is_imaginary(code) == imaginary {
                     let lane = &mut lanes[j % 16];
-                    *lane = if is_positive(code) {
-                        *lane + x[j]
-                    } else {
-                        *lane - x[j]
-                    };
+                    *lane = if is_positive(code) { *lane + x[j] } else { *lane - x[j] };
                 }
             }
-            Lanes {
-                rr: lanes,
-                ..Lanes::default()
-            }
-            .sums()[0]
+            Lanes { rr: lanes, ..Lanes::default() }.sums()[0]
         };
         let sums: Vec<[f32; 4]> = (0..streams)
             .map(|s| {
@@ -258,32 +235,20 @@ fn batches(m: &Matrix, isa: Isa, form: Form, acts: &[u8]) -> Vec<batch::Outputs>
 /// Compares the products of up to sixteen tokens at once with what `definition(matrix, row, x)` says.
 fn compare_batches(path: Path, definition: impl Fn(&Matrix, usize, &[f32]) -> (f32, f32)) {
     let mut random = Random(23);
-    for (rows, columns) in [
-        (8, 16),
-        (3, 100),
-        (21, 1030),
-        (1, 2048),
-        (150, 33),
-        (5, 1024),
-    ] {
+    for (rows, columns) in [(8, 16), (3, 100), (21, 1030), (1, 2048), (150, 33), (5, 1024)] {
         for scope in SCOPES {
             let stages = 1 + random.below(4);
             let matrix = Matrix::random(shape(rows, columns, stages, scope), &mut random);
             let (shape, tokens) = (&matrix.shape, 1 + random.below(16));
             let wild = |i| [None, Some(f32::NAN), Some(f32::INFINITY)][if i < 3 { i } else { 0 }];
-            let xs: Vec<Vec<f32>> = (0..tokens)
-                .map(|i| activations(columns, &mut random, wild(i)))
-                .collect();
+            let xs: Vec<Vec<f32>> = (0..tokens).map(|i| activations(columns, &mut random, wild(i))).collect();
             // also without the instructions that only some processors of a level have
             for isa in isas().flat_map(|isa| [isa, isa.plain()]) {
                 let acts = arranged(isa, path, shape, &xs);
                 for form in forms(isa, path, shape) {
                     if !batch::serves(isa, form, shape) {
                         let narrow = path == Path::Exact && scope == Scope::Tile64;
-                        assert!(
-                            narrow || isa.level() == Level::Scalar,
-                            "{isa} has kernels of its own"
-                        );
+                        assert!(narrow || isa.level() == Level::Scalar, "{isa} has kernels of its own");
                         continue;
                     }
                     let out = batches(&matrix, isa, form, &acts);
@@ -304,9 +269,7 @@ fn compare_batches(path: Path, definition: impl Fn(&Matrix, usize, &[f32]) -> (f
 
 #[test]
 fn sixteen_tokens_at_once_have_the_bits_of_the_definition() {
-    compare_batches(Path::Exact, |m, row, x| {
-        product_row(&m.shape, row, &m.words(row), &m.scales, x)
-    });
+    compare_batches(Path::Exact, |m, row, x| product_row(&m.shape, row, &m.words(row), &m.scales, x));
 }
 
 #[test]
@@ -331,10 +294,7 @@ fn packing_moves_the_bits_of_words() {
     for (j, &code) in codes.iter().enumerate() {
         let word = planes[4 * (j / 16 * 2 + 1)..].as_chunks().0[0];
         let word = u32::from_le_bytes(word) >> (j % 16);
-        assert_eq!(
-            (word & 1 == 0, word >> 16 & 1 == 1),
-            (is_positive(code), axis_is_imaginary(code))
-        );
+        assert_eq!((word & 1 == 0, word >> 16 & 1 == 1), (is_positive(code), axis_is_imaginary(code)));
         // stream 1 follows the four chunks of stream 0
         let byte = rows[64 * (4 + j / 16) + j % 4];
         assert_eq!(byte >> (2 * (j % 16 / 4)) & 3, code, "column {j}");

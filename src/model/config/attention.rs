@@ -79,10 +79,7 @@ pub fn scores(k: &mut Keys<'_>, arch: &Arch, shape: Shape, rope: &Rope) -> Score
             let scale = factor(k, "attention.scale");
             (None, scale.unwrap_or_else(|| of_head(shape.head_dim)))
         }
-        ScoreScale::Stretched => (
-            None,
-            position::stretched(k, arch, rope) / (shape.head_dim as f32).sqrt(),
-        ),
+        ScoreScale::Stretched => (None, position::stretched(k, arch, rope) / (shape.head_dim as f32).sqrt()),
         ScoreScale::Inverse => (None, 1.0 / shape.head_dim as f32),
         ScoreScale::One => (None, 1.0),
     };
@@ -113,9 +110,7 @@ fn cap(k: &mut Keys<'_>, rule: ScoreCap) -> Option<[f32; 2]> {
     let (default, scale) = match rule {
         ScoreCap::None => return None,
         ScoreCap::Key(default) => (default, 1.0),
-        ScoreCap::Scaled(default, scale) => {
-            (default, k.f32("attention.output_scale").unwrap_or(scale))
-        }
+        ScoreCap::Scaled(default, scale) => (default, k.f32("attention.output_scale").unwrap_or(scale)),
     };
     let cap = k.f32(KEY).unwrap_or(default);
     let cap = k.positive(KEY, cap);
@@ -137,12 +132,7 @@ fn temperature(k: &mut Keys<'_>, rule: Temperature, shape: Shape) -> Option<Heat
             offset: 0.0,
             unturned: false,
         },
-        Temperature::WithoutRope(length, scale, offset) => Heat {
-            length,
-            scale,
-            offset,
-            unturned: true,
-        },
+        Temperature::WithoutRope(length, scale, offset) => Heat { length, scale, offset, unturned: true },
     };
     if heat.length == 0 {
         let key = match rule {
@@ -150,8 +140,7 @@ fn temperature(k: &mut Keys<'_>, rule: Temperature, shape: Shape) -> Option<Heat
             _ => "rope.scaling.original_context_length",
         };
         let name = k.name(key);
-        k.problems
-            .push(format!("{name} is 0, and attention is scaled by it"));
+        k.problems.push(format!("{name} is 0, and attention is scaled by it"));
     }
     (!heat.unturned || shape.windows).then_some(heat)
 }

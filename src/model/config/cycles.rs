@@ -22,9 +22,8 @@ impl Cycles {
         let all = stack.saturating_mul(high).saturating_mul(low + 1);
         if all != runs {
             let name = k.name("block_count");
-            k.problems.push(format!(
-                "{name} is {runs}, and {high} cycles of {low} runs and one more have {all} blocks"
-            ));
+            k.problems
+                .push(format!("{name} is {runs}, and {high} cycles of {low} runs and one more have {all} blocks"));
         }
         Cycles { stack, low }
     }

@@ -84,20 +84,14 @@ pub fn experts(
     let count = k.count("expert_count", MAX_EXPERTS);
     let used = k.count_per_layer("expert_used_count", None);
     if used > count {
-        k.problems.push(format!(
-            "{} is {used}, more than the {count} experts",
-            k.name("expert_used_count")
-        ));
+        k.problems.push(format!("{} is {used}, more than the {count} experts", k.name("expert_used_count")));
     }
     let n_ff_exp = width(k, rule.width, n_ff, used);
     Some(Experts {
         count,
         used,
         n_ff: n_ff_exp,
-        latent: rule
-            .latent
-            .then(|| stated(k, "expert_latent_length"))
-            .flatten(),
+        latent: rule.latent.then(|| stated(k, "expert_latent_length")).flatten(),
         shared_ff: shared_width(k, rule.shared, n_ff, n_ff_exp),
         layers: layers(k, rule.layers, file, n_layer),
         gating: gating(k, rule.gating, file),
@@ -121,10 +115,8 @@ fn chunks(k: &mut Keys<'_>, experts: usize, head_dim: usize) -> Chunks {
     const WIDTH: &str = "expert_chunk_feed_forward_length";
     let shared_by = k.count("experts_per_group", MAX_EXPERTS);
     if !experts.is_multiple_of(shared_by) {
-        k.problems.push(format!(
-            "{} is {shared_by}, which does not divide {experts} experts",
-            k.name("experts_per_group")
-        ));
+        k.problems
+            .push(format!("{} is {shared_by}, which does not divide {experts} experts", k.name("experts_per_group")));
     }
     let scale = k.f32(SCALE);
     if scale.is_none() {
@@ -140,8 +132,7 @@ fn chunks(k: &mut Keys<'_>, experts: usize, head_dim: usize) -> Chunks {
 
 /// A number that stands once, or once per layer, or is 0 or absent.
 fn stated(k: &mut Keys<'_>, key: &str) -> Option<usize> {
-    let zero =
-        k.meta.get(&k.name(key)).is_none() || matches!(k.meta.get_u32(&k.name(key)), Ok(Some(0)));
+    let zero = k.meta.get(&k.name(key)).is_none() || matches!(k.meta.get_u32(&k.name(key)), Ok(Some(0)));
     (!zero).then(|| k.count_per_layer(key, None))
 }
 
@@ -162,8 +153,7 @@ fn shared_width(k: &mut Keys<'_>, rule: SharedWidth, n_ff: usize, n_ff_exp: usiz
     let mut number = |key: &str| match k.u32(key) {
         Some(n) if n > MOST => {
             let name = k.name(key);
-            k.problems
-                .push(format!("{name} is {n}, it must be at most {MOST}"));
+            k.problems.push(format!("{name} is {n}, it must be at most {MOST}"));
             None
         }
         n => n.map(|n| n as usize),
@@ -181,9 +171,7 @@ fn shared_width(k: &mut Keys<'_>, rule: SharedWidth, n_ff: usize, n_ff_exp: usiz
         SharedWidth::CountOrOne => counted.max(n_ff_exp),
         SharedWidth::KeyOrCount if count.unwrap_or(0) == 0 => 0,
         SharedWidth::KeyOrCount => key.unwrap_or(counted),
-        SharedWidth::KeyOrCountOrOne => {
-            key.unwrap_or_else(|| n_ff_exp.saturating_mul(count.unwrap_or(1)))
-        }
+        SharedWidth::KeyOrCountOrOne => key.unwrap_or_else(|| n_ff_exp.saturating_mul(count.unwrap_or(1))),
         SharedWidth::Times => key.unwrap_or(n_ff_exp).saturating_mul(count.unwrap_or(0)),
     }
 }
@@ -195,19 +183,14 @@ fn layers(k: &mut Keys<'_>, rule: ExpertLayers, file: &ModelFile, n_layer: usize
         ExpertLayers::All | ExpertLayers::Routed => (0, 1),
         ExpertLayers::AfterLeading => (number("leading_dense_block_count"), 1),
         ExpertLayers::Every => (0, number("interleave_moe_layer_step")),
-        ExpertLayers::EveryAfterLeading => (
-            number("leading_dense_block_count"),
-            number("interleave_moe_layer_step"),
-        ),
+        ExpertLayers::EveryAfterLeading => (number("leading_dense_block_count"), number("interleave_moe_layer_step")),
     };
     let routed = |layer: usize| {
         let router = format!("blk.{layer}.ffn_gate_inp.weight");
         rule != ExpertLayers::Routed || file.tensor_info(&router).is_some()
     };
     (0..n_layer)
-        .map(|layer| {
-            layer >= leading && every > 0 && (layer + 1).is_multiple_of(every) && routed(layer)
-        })
+        .map(|layer| layer >= leading && every > 0 && (layer + 1).is_multiple_of(every) && routed(layer))
         .collect()
 }
 
@@ -215,9 +198,7 @@ fn gating(k: &mut Keys<'_>, rule: GatingRule, file: &ModelFile) -> Gating {
     let default = match rule {
         GatingRule::Fixed(gating) => return gating,
         GatingRule::Key(default) => default,
-        GatingRule::KeyOrVocabulary(tokens) if super::vocabulary(k, file) == tokens as usize => {
-            Some(Gating::Sigmoid)
-        }
+        GatingRule::KeyOrVocabulary(tokens) if super::vocabulary(k, file) == tokens as usize => Some(Gating::Sigmoid),
         GatingRule::KeyOrVocabulary(_) => Some(Gating::SoftMax),
     };
     match (k.u32("expert_gating_func").unwrap_or(0), default) {

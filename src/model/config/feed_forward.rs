@@ -25,17 +25,14 @@ pub fn activation(k: &mut Keys<'_>, arch: &Arch) -> Activation {
     Activation::Situ(keys.map(|key| k.finite(key)))
 }
 
-/// The numbers of [`Activation::Xielu`] in every layer, from keys with a number for all or one for each: the slopes are the
-/// soft-plus of what the keys say, and the one below zero has that of the line added (ggml `ggml_xielu`).
+/// The numbers of [`Activation::Xielu`] in every layer, from keys with a number for all or one for each: the slopes are
+/// the soft-plus of what the keys say, and the one below zero has that of the line added (ggml `ggml_xielu`).
 pub fn xielu(k: &mut Keys<'_>, arch: &Arch, n_layer: usize) -> Vec<[f32; 4]> {
     if !matches!(arch.feed_forward.activation, Activation::Xielu(_)) {
         return Vec::new();
     }
     let mut all = vec![[0.0; 4]; n_layer];
-    for (i, key) in ["alpha_n", "alpha_p", "beta", "eps"]
-        .into_iter()
-        .enumerate()
-    {
+    for (i, key) in ["alpha_n", "alpha_p", "beta", "eps"].into_iter().enumerate() {
         let name = format!("xielu.{key}");
         let numbers = match k.meta.get(&name) {
             Some(Value::Array(_)) => {
@@ -48,10 +45,7 @@ pub fn xielu(k: &mut Keys<'_>, arch: &Arch, n_layer: usize) -> Vec<[f32; 4]> {
             }
         };
         if numbers.len() < n_layer {
-            k.problems.push(format!(
-                "{name} has {} numbers for {n_layer} layers",
-                numbers.len()
-            ));
+            k.problems.push(format!("{name} has {} numbers for {n_layer} layers", numbers.len()));
         }
         for (layer, number) in all.iter_mut().zip(numbers) {
             layer[i] = number;

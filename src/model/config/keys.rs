@@ -43,9 +43,7 @@ impl Keys<'_> {
         let before = self.problems.len();
         match self.u32(key) {
             Some(n) if (1..=max).contains(&n) => return n as usize,
-            Some(n) => self
-                .problems
-                .push(format!("{} is {n}, it must be 1 to {max}", self.name(key))),
+            Some(n) => self.problems.push(format!("{} is {n}, it must be 1 to {max}", self.name(key))),
             // A value of the wrong type is there, and was complained about.
             None if self.problems.len() > before => {}
             None => self.problems.push(format!("{} is missing", self.name(key))),
@@ -64,20 +62,13 @@ impl Keys<'_> {
                     return 1;
                 };
                 match all.first() {
-                    Some(&n) if n > 0 && all.len() == n_layer && all.iter().all(|&m| m == n) => {
-                        n as usize
-                    }
+                    Some(&n) if n > 0 && all.len() == n_layer && all.iter().all(|&m| m == n) => n as usize,
                     Some(_) if all.len() == n_layer => {
-                        self.problems.push(format!(
-                            "{name} differs between layers, which is not supported"
-                        ));
+                        self.problems.push(format!("{name} differs between layers, which is not supported"));
                         1
                     }
                     _ => {
-                        self.problems.push(format!(
-                            "{name} has {} entries for {n_layer} layers",
-                            all.len()
-                        ));
+                        self.problems.push(format!("{name} has {} entries for {n_layer} layers", all.len()));
                         1
                     }
                 }
@@ -95,10 +86,7 @@ impl Keys<'_> {
         let read = self.meta.get_u32s(&name);
         let mut all = self.note(read).map_or(Vec::new(), |v| v.to_vec());
         if all.len() != layers {
-            self.problems.push(format!(
-                "{name} has {} entries for {layers} layers",
-                all.len()
-            ));
+            self.problems.push(format!("{name} has {} entries for {layers} layers", all.len()));
             all.resize(layers, 1);
         }
         all
@@ -109,14 +97,11 @@ impl Keys<'_> {
         let first = all.next().unwrap_or(1);
         let name = self.name(key);
         if !(1..=1 << 20).contains(&first) {
-            self.problems
-                .push(format!("{name} is {first}, it must be 1 to {}", 1 << 20));
+            self.problems.push(format!("{name} is {first}, it must be 1 to {}", 1 << 20));
             return 1;
         }
         if all.any(|n| n != first) {
-            self.problems.push(format!(
-                "{name} differs between layers, which is not supported"
-            ));
+            self.problems.push(format!("{name} differs between layers, which is not supported"));
         }
         first as usize
     }
@@ -127,8 +112,7 @@ impl Keys<'_> {
             Some(number) => number,
             None => {
                 let name = self.name(key);
-                self.problems
-                    .push(format!("{name} must be there, and a finite number"));
+                self.problems.push(format!("{name} must be there, and a finite number"));
                 1.0
             }
         }
@@ -136,10 +120,7 @@ impl Keys<'_> {
 
     pub fn positive(&mut self, key: &str, value: f32) -> f32 {
         if !(value.is_finite() && value > 0.0) {
-            self.problems.push(format!(
-                "{} is {value}, it must be a positive number",
-                self.name(key)
-            ));
+            self.problems.push(format!("{} is {value}, it must be a positive number", self.name(key)));
             return 1.0;
         }
         value
@@ -156,19 +137,11 @@ mod tests {
         meta.set("llama.wrong", Value::F32(1.0));
         meta.set("llama.zero", Value::U32(0));
         let problems = |key: &str| {
-            let mut keys = Keys {
-                meta: &meta,
-                prefix: "llama",
-                layers: 0,
-                problems: Vec::new(),
-            };
+            let mut keys = Keys { meta: &meta, prefix: "llama", layers: 0, problems: Vec::new() };
             assert_eq!(keys.count(key, 9), 1);
             keys.problems
         };
-        assert_eq!(
-            problems("wrong"),
-            ["key 'llama.wrong': is of type f32, expected u32"]
-        );
+        assert_eq!(problems("wrong"), ["key 'llama.wrong': is of type f32, expected u32"]);
         assert_eq!(problems("absent"), ["llama.absent is missing"]);
         assert_eq!(problems("zero"), ["llama.zero is 0, it must be 1 to 9"]);
     }

@@ -15,9 +15,7 @@ pub fn heads(
         Some(n) => n as usize,
         None if n_embd.is_multiple_of(n_head) => n_embd / n_head,
         None => {
-            k.problems.push(format!(
-                "{n_head} heads do not divide the embedding width {n_embd}"
-            ));
+            k.problems.push(format!("{n_head} heads do not divide the embedding width {n_embd}"));
             2
         }
     };
@@ -27,9 +25,7 @@ pub fn heads(
         return latent(k, [usual, value], n_head == n_head_kv);
     }
     if value != usual {
-        k.problems.push(format!(
-            "heads of {usual} key and {value} value elements are not supported"
-        ));
+        k.problems.push(format!("heads of {usual} key and {value} value elements are not supported"));
     }
     ([usual, usual], None)
 }
@@ -51,9 +47,7 @@ fn latent(k: &mut Keys<'_>, stated: [usize; 2], own_keys: bool) -> ([usize; 2], 
     }
     if !absorbed && !own_keys {
         let name = k.name("attention.head_count_kv");
-        k.problems.push(format!(
-            "{name} differs from the number of query heads, and every head has keys of its own"
-        ));
+        k.problems.push(format!("{name} differs from the number of query heads, and every head has keys of its own"));
     }
     let latent = Latent {
         query_rank: k.u32("attention.q_lora_rank").unwrap_or(0).min(MOST) as usize,
@@ -70,9 +64,7 @@ fn latent(k: &mut Keys<'_>, stated: [usize; 2], own_keys: bool) -> ([usize; 2], 
     ] {
         if let Some(n) = k.u32(own).filter(|&n| n > 0 && n as usize != shared) {
             let name = k.name(own);
-            k.problems.push(format!(
-                "{name} is {n}, and {shared} in other layers, which is not supported"
-            ));
+            k.problems.push(format!("{name} is {n}, and {shared} in other layers, which is not supported"));
         }
     }
     let cached = match absorbed {
@@ -81,9 +73,8 @@ fn latent(k: &mut Keys<'_>, stated: [usize; 2], own_keys: bool) -> ([usize; 2], 
     };
     if absorbed && stated != cached {
         let name = k.name("attention.key_length");
-        k.problems.push(format!(
-            "{name} and the length of values are {stated:?}, and the cache holds {cached:?} elements"
-        ));
+        k.problems
+            .push(format!("{name} and the length of values are {stated:?}, and the cache holds {cached:?} elements"));
     }
     (cached, Some(latent))
 }

@@ -77,16 +77,7 @@ impl Mixing {
 pub fn counts(k: &mut Keys<'_>, arch: &Arch, n_layer: usize) -> Counts {
     const FF: &str = "feed_forward_length";
     const HEADS: [&str; 2] = ["attention.head_count", "attention.head_count_kv"];
-    let every = |attends, recurs, feeds| {
-        vec![
-            Parts {
-                attends,
-                recurs,
-                feeds
-            };
-            n_layer
-        ]
-    };
+    let every = |attends, recurs, feeds| vec![Parts { attends, recurs, feeds }; n_layer];
     match arch.mixing {
         Rule::Attention | Rule::Both(_) => {
             let n_ff = k.count_per_layer(FF, None);
@@ -98,12 +89,7 @@ pub fn counts(k: &mut Keys<'_>, arch: &Arch, n_layer: usize) -> Counts {
                 blocks: every(true, arch.mixing != Rule::Attention, true),
             }
         }
-        Rule::Recurrent(_) => Counts {
-            n_head: 1,
-            n_head_kv: 1,
-            n_ff: 0,
-            blocks: every(false, true, false),
-        },
+        Rule::Recurrent(_) => Counts { n_head: 1, n_head_kv: 1, n_ff: 0, blocks: every(false, true, false) },
         Rule::ByPattern(_) => {
             let n_head = k.count_per_layer(HEADS[0], None);
             let recurs = recurrent_layers(k, arch, n_layer);
@@ -111,14 +97,7 @@ pub fn counts(k: &mut Keys<'_>, arch: &Arch, n_layer: usize) -> Counts {
                 n_head,
                 n_head_kv: k.count_per_layer(HEADS[1], Some(n_head)),
                 n_ff: k.count_per_layer(FF, None),
-                blocks: recurs
-                    .into_iter()
-                    .map(|recurs| Parts {
-                        attends: !recurs,
-                        recurs,
-                        feeds: true,
-                    })
-                    .collect(),
+                blocks: recurs.into_iter().map(|recurs| Parts { attends: !recurs, recurs, feeds: true }).collect(),
             }
         }
         Rule::ByHeads(_) | Rule::ByHeadsAlone(_) => {
@@ -127,11 +106,7 @@ pub fn counts(k: &mut Keys<'_>, arch: &Arch, n_layer: usize) -> Counts {
             let parts = |layer: usize| {
                 let feeds = !alone || ff[layer] > 0;
                 let mixes = !alone || ff[layer] == 0;
-                Parts {
-                    attends: mixes && kv[layer] > 0,
-                    recurs: mixes && kv[layer] == 0,
-                    feeds,
-                }
+                Parts { attends: mixes && kv[layer] > 0, recurs: mixes && kv[layer] == 0, feeds }
             };
             let blocks: Vec<Parts> = (0..n_layer).map(parts).collect();
             let mut common = |key: &str, all: &[u32], counts: fn(&Parts) -> bool| {
@@ -161,28 +136,18 @@ fn recurrent_layers(k: &mut Keys<'_>, arch: &Arch, n_layer: usize) -> Vec<bool> 
         _ => 4,
     };
     let interval = k.u32("full_attention_interval").unwrap_or(usual).max(1) as usize;
-    (0..n_layer)
-        .map(|layer| !(layer + 1).is_multiple_of(interval))
-        .collect()
+    (0..n_layer).map(|layer| !(layer + 1).is_multiple_of(interval)).collect()
 }
 
 /// The sizes of recurrent layers, checked against one another.
-pub fn mixing(
-    k: &mut Keys<'_>,
-    arch: &Arch,
-    counts: Counts,
-    [n_embd, head_dim]: [usize; 2],
-) -> Mixing {
+pub fn mixing(k: &mut Keys<'_>, arch: &Arch, counts: Counts, [n_embd, head_dim]: [usize; 2]) -> Mixing {
     let n_head = counts.n_head;
     let kind = arch.mixing.recurrence();
     let (sizes, numbers) = match kind {
         None => (Recurrent::NONE, [0, 0]),
         Some(Recurrence::Convolution) => {
             let kernel = k.count("shortconv.l_cache", MOST);
-            let sizes = Recurrent {
-                kernel,
-                ..Recurrent::NONE
-            };
+            let sizes = Recurrent { kernel, ..Recurrent::NONE };
             (sizes, [(kernel - 1).saturating_mul(n_embd), 0])
         }
         Some(Recurrence::Lightning) => (Recurrent::NONE, [0, Lightning::state(n_head, head_dim)]),
@@ -204,9 +169,7 @@ pub fn mixing(
     };
     let state = mixing.state();
     if state > MOST_STATE {
-        k.problems.push(format!(
-            "the recurrent state of a sequence would be {state} numbers, more than {MOST_STATE}"
-        ));
+        k.problems.push(format!("the recurrent state of a sequence would be {state} numbers, more than {MOST_STATE}"));
     }
     mixing
 }
@@ -233,28 +196,20 @@ fn mamba(k: &mut Keys<'_>, kind: Recurrence, n_embd: usize) -> (Recurrent, [usiz
     let Recurrent { inner, groups, .. } = sizes;
     if kind != Recurrence::Mamba && !inner.is_multiple_of(heads) {
         let name = k.name(HEADS);
-        k.problems.push(format!(
-            "{name} is {heads}, which does not divide {inner} channels"
-        ));
+        k.problems.push(format!("{name} is {heads}, which does not divide {inner} channels"));
     }
     if groups > 0 && !(heads.is_multiple_of(groups) && inner.is_multiple_of(groups)) {
         let name = k.name(GROUPS);
-        k.problems.push(format!(
-            "{name} is {groups}, which does not divide {heads} heads of {inner} channels"
-        ));
+        k.problems.push(format!("{name} is {groups}, which does not divide {heads} heads of {inner} channels"));
     }
     if kind == Recurrence::Plamo && k.u32(GROUPS).is_some_and(|n| n > 0) {
         let name = k.name(GROUPS);
-        k.problems
-            .push(format!("{name} must be 0 in models of PLaMo 2"));
+        k.problems.push(format!("{name} must be 0 in models of PLaMo 2"));
     }
     let delta = matches!(kind, Recurrence::DeltaNeighbours | Recurrence::DeltaTurns);
     if delta && inner != heads.saturating_mul(sizes.state) {
         let name = k.name("ssm.inner_size");
-        k.problems.push(format!(
-            "{name} is {inner}, and {heads} heads have {} elements each",
-            sizes.state
-        ));
+        k.problems.push(format!("{name} is {inner}, and {heads} heads have {} elements each", sizes.state));
     }
     let remembered = (sizes.kernel - 1).saturating_mul(sizes.channels());
     (sizes, [remembered, inner.saturating_mul(sizes.state)])
@@ -264,14 +219,8 @@ fn mamba(k: &mut Keys<'_>, kind: Recurrence, n_embd: usize) -> (Recurrent, [usiz
 fn kimi(k: &mut Keys<'_>, heads: usize) -> (Recurrent, [usize; 2]) {
     let size = k.count("kda.head_dim", MOST);
     let inner = heads.saturating_mul(size);
-    let sizes = Recurrent {
-        kernel: k.count("ssm.conv_kernel", MOST),
-        inner,
-        state: size,
-        heads,
-        groups: heads,
-        time: 0,
-    };
+    let sizes =
+        Recurrent { kernel: k.count("ssm.conv_kernel", MOST), inner, state: size, heads, groups: heads, time: 0 };
     let remembered = (sizes.kernel - 1).saturating_mul(3 * inner);
     (sizes, [remembered, inner.saturating_mul(size)])
 }
@@ -284,8 +233,7 @@ fn bound(k: &mut Keys<'_>) -> f32 {
     const SAFE: &str = "kda.safe_gate";
     if k.bool(SAFE) == Some(false) {
         let name = k.name(SAFE);
-        k.problems
-            .push(format!("{name} is false, and decays have a bound"));
+        k.problems.push(format!("{name} is false, and decays have a bound"));
     }
     checked_bound(k)
 }
@@ -294,8 +242,7 @@ fn checked_bound(k: &mut Keys<'_>) -> f32 {
     let bound = k.f32(BOUND).unwrap_or(0.0);
     if !(bound.is_finite() && bound < 0.0) {
         let name = k.name(BOUND);
-        k.problems
-            .push(format!("{name} is {bound}, it must be a number below 0"));
+        k.problems.push(format!("{name} is {bound}, it must be a number below 0"));
     }
     bound
 }

@@ -89,8 +89,8 @@ pub struct Config {
     pub dense_bounds: Vec<f32>,
     /// The numbers of xIELU per layer, where that is the activation.
     pub xielu: Vec<[f32; 4]>,
-    /// Every so many blocks the residual stream is kept for the blocks behind them and begins again, where the architecture
-    /// has that and the key is not 0.
+    /// Every so many blocks the residual stream is kept for the blocks behind them and begins again, where the
+    /// architecture has that and the key is not 0.
     pub kept_every: Option<usize>,
     /// Residual streams side by side, where the architecture has several.
     pub streams: Option<Streams>,
@@ -119,8 +119,8 @@ pub struct Streams {
     pub magnitude: f32,
 }
 
-/// How the keys begin that say how PrismML's Bonsai 2 rotates what goes into its matrices. A program that reads the weights
-/// and not these keys writes gibberish.
+/// How the keys begin that say how PrismML's Bonsai 2 rotates what goes into its matrices. A program that reads the
+/// weights and not these keys writes gibberish.
 const ROTATED: &str = "prism.hadamard.";
 
 impl Config {
@@ -149,23 +149,11 @@ impl Config {
     /// All problems at once.
     pub fn read(file: &ModelFile) -> Result<Config, ModelError> {
         let meta = file.meta();
-        let name = meta
-            .get_str("general.architecture")?
-            .ok_or(ModelError::NoArchitecture)?;
-        let arch =
-            Arch::find(name).ok_or_else(|| ModelError::UnknownArchitecture(name.to_owned()))?;
-        let mut keys = Keys {
-            meta,
-            prefix: arch.name,
-            layers: 0,
-            problems: Vec::new(),
-        };
+        let name = meta.get_str("general.architecture")?.ok_or(ModelError::NoArchitecture)?;
+        let arch = Arch::find(name).ok_or_else(|| ModelError::UnknownArchitecture(name.to_owned()))?;
+        let mut keys = Keys { meta, prefix: arch.name, layers: 0, problems: Vec::new() };
         let config = Config::from_keys(&mut keys, arch, file);
-        if keys.problems.is_empty() {
-            Ok(config)
-        } else {
-            Err(ModelError::Invalid(keys.problems))
-        }
+        if keys.problems.is_empty() { Ok(config) } else { Err(ModelError::Invalid(keys.problems)) }
     }
 
     /// The numbers of the tensors' extents.
@@ -203,16 +191,12 @@ impl Config {
         let counts = mixing::counts(k, arch, n_layer);
         let (n_head, n_head_kv, n_ff) = (counts.n_head, counts.n_head_kv, counts.n_ff);
         if k.problems.len() == before && !n_head.is_multiple_of(n_head_kv) {
-            k.problems.push(format!(
-                "{n_head} query heads cannot share {n_head_kv} key-value heads evenly"
-            ));
+            k.problems.push(format!("{n_head} query heads cannot share {n_head_kv} key-value heads evenly"));
         }
         if k.bool("attention.causal") == Some(false) && !arch.attention.both_ways {
             let name = k.name("attention.causal");
-            k.problems.push(format!(
-                "{name} is false, and models of architecture {} attend backwards alone",
-                arch.name
-            ));
+            k.problems
+                .push(format!("{name} is false, and models of architecture {} attend backwards alone", arch.name));
         }
         if k.meta.iter().any(|(key, _)| key.starts_with(ROTATED)) {
             k.problems.push(format!(
@@ -222,8 +206,7 @@ impl Config {
         for &(key, only) in arch.fixed_keys {
             if let Some(n) = k.u32(key).filter(|&n| n != only) {
                 let name = k.name(key);
-                k.problems
-                    .push(format!("{name} is {n}; trine can run models with {only}"));
+                k.problems.push(format!("{name} is {n}; trine can run models with {only}"));
             }
         }
         let ([head_dim, value_dim], latent) = latent::heads(k, arch, n_embd, n_head, n_head_kv);
@@ -232,9 +215,7 @@ impl Config {
         let rope = position::rope(k, arch, head_dim, n_ctx_train as u32);
         let (window, windowed) = position::windows(k, arch, n_layer);
         let window_rope = position::window_rope(k, arch, &rope, n_ctx_train as u32);
-        let leading = experts
-            .as_ref()
-            .map_or(0, |e| e.layers.iter().take_while(|&&has| !has).count());
+        let leading = experts.as_ref().map_or(0, |e| e.layers.iter().take_while(|&&has| !has).count());
         let turned = position::turned(k, arch, window.map(|_| &windowed[..]), leading, n_layer);
         let clamp = arch.feed_forward.clamp;
         let original_context = position::original_context(k, n_ctx_train as u32);
@@ -264,10 +245,7 @@ impl Config {
             norm,
             eps,
             original_context: original_context as usize,
-            indexed: arch
-                .attention
-                .indexed
-                .then(|| k.count("attention.indexer.top_k", u32::MAX)),
+            indexed: arch.attention.indexed.then(|| k.count("attention.indexer.top_k", u32::MAX)),
             turned,
             window,
             windowed,
@@ -276,11 +254,7 @@ impl Config {
             rope,
             experts,
             gate_bounds: feed_forward::gate_bounds(k, clamp != GateClamp::None, "swiglu_clamp_exp"),
-            dense_bounds: feed_forward::gate_bounds(
-                k,
-                clamp == GateClamp::After,
-                "swiglu_clamp_shexp",
-            ),
+            dense_bounds: feed_forward::gate_bounds(k, clamp == GateClamp::After, "swiglu_clamp_shexp"),
             activation: feed_forward::activation(k, arch),
             xielu: feed_forward::xielu(k, arch, n_layer),
             kept_every: arch.keeps_residuals.then(|| kept_every(k)).flatten(),
@@ -302,8 +276,7 @@ fn layers(k: &mut Keys<'_>) -> usize {
     let further = k.u32(FURTHER).unwrap_or(0) as usize;
     if further >= k.layers {
         let (name, layers) = (k.name(FURTHER), k.layers);
-        k.problems
-            .push(format!("{name} is {further}, of {layers} layers"));
+        k.problems.push(format!("{name} is {further}, of {layers} layers"));
         return k.layers;
     }
     k.layers - further
@@ -331,10 +304,7 @@ fn norm(k: &mut Keys<'_>, arch: &Arch) -> (norm::Kind, f32) {
     let eps = match eps {
         Some(eps) if eps.is_finite() && eps >= 0.0 => eps,
         Some(eps) => {
-            k.problems.push(format!(
-                "{} is {eps}, it must be a number of at least 0",
-                k.name(key)
-            ));
+            k.problems.push(format!("{} is {eps}, it must be a number of at least 0", k.name(key)));
             0.0
         }
         None => {
@@ -394,8 +364,6 @@ fn vocabulary(k: &mut Keys<'_>, file: &ModelFile) -> usize {
     if let Some(tokens) = k.note(read) {
         return tokens.len();
     }
-    let rows = file
-        .tensor_info("token_embd.weight")
-        .map_or(0, |t| t.rows() as usize);
+    let rows = file.tensor_info("token_embd.weight").map_or(0, |t| t.rows() as usize);
     k.u32("vocab_size").map_or(rows, |n| n as usize)
 }

@@ -9,21 +9,14 @@ use crate::math::{logf, powf};
 use crate::ops::rope::{Pairing, Rope, Yarn};
 
 pub fn rope(k: &mut Keys<'_>, arch: &Arch, head_dim: usize, n_ctx_train: u32) -> Rope {
-    let n_rot = k
-        .u32("rope.dimension_count")
-        .map_or(head_dim, |n| n as usize);
+    let n_rot = k.u32("rope.dimension_count").map_or(head_dim, |n| n as usize);
     let none = arch.rope.layers == RopeLayers::None;
     let n_rot = if none { 0 } else { n_rot };
     if !none && (n_rot == 0 || !n_rot.is_multiple_of(2) || n_rot > head_dim) {
-        k.problems.push(format!(
-            "{} is {n_rot}, it must be even and at most {head_dim}",
-            k.name("rope.dimension_count")
-        ));
+        k.problems
+            .push(format!("{} is {n_rot}, it must be even and at most {head_dim}", k.name("rope.dimension_count")));
     } else if !arch.rope.partial && n_rot != head_dim {
-        k.problems.push(format!(
-            "{} is {n_rot}, this architecture needs {head_dim}",
-            k.name("rope.dimension_count")
-        ));
+        k.problems.push(format!("{} is {n_rot}, this architecture needs {head_dim}", k.name("rope.dimension_count")));
     }
     let base = k.f32("rope.freq_base").unwrap_or(10000.0);
     let mut base = k.positive("rope.freq_base", base);
@@ -36,10 +29,7 @@ pub fn rope(k: &mut Keys<'_>, arch: &Arch, head_dim: usize, n_ctx_train: u32) ->
     let kind_key = k.name("rope.scaling.type");
     let read = k.meta.get_str(&kind_key);
     let kind = k.note(read).unwrap_or("linear").to_owned();
-    let factor = k
-        .f32("rope.scaling.factor")
-        .or_else(|| k.f32("rope.scale_linear"))
-        .unwrap_or(0.0);
+    let factor = k.f32("rope.scaling.factor").or_else(|| k.f32("rope.scale_linear")).unwrap_or(0.0);
     let freq_scale = if factor == 0.0 || kind == "none" {
         1.0
     } else {
@@ -49,45 +39,25 @@ pub fn rope(k: &mut Keys<'_>, arch: &Arch, head_dim: usize, n_ctx_train: u32) ->
     };
     let attn_factor = k.f32("rope.scaling.attn_factor").unwrap_or(1.0);
     let pairing = arch.rope.pairing;
-    let mut rope = Rope {
-        n_rot,
-        pairing,
-        base,
-        freq_scale,
-        attn_factor,
-        freq_factors: Vec::new(),
-        yarn: None,
-    };
+    let mut rope = Rope { n_rot, pairing, base, freq_scale, attn_factor, freq_factors: Vec::new(), yarn: None };
     sections(k, arch.rope.sections, &mut rope);
     match kind.as_str() {
         "none" | "linear" => {}
-        "longrope"
-            if arch
-                .end_tensors()
-                .any(|t| t.gguf == "rope_factors_long.weight") => {}
-        "yarn" if !arch.rope.yarn => k.problems.push(format!(
-            "{kind_key} yarn is not supported for {}",
-            arch.name
-        )),
+        "longrope" if arch.end_tensors().any(|t| t.gguf == "rope_factors_long.weight") => {}
+        "yarn" if !arch.rope.yarn => k.problems.push(format!("{kind_key} yarn is not supported for {}", arch.name)),
         "yarn" => yarn(k, arch, &mut rope, n_ctx_train),
-        other => k.problems.push(format!(
-            "{kind_key} '{other}' is not supported; trine has none, linear and yarn"
-        )),
+        other => k.problems.push(format!("{kind_key} '{other}' is not supported; trine has none, linear and yarn")),
     }
     rope
 }
 
 /// YaRN, unless the file turns it off.
 fn yarn(k: &mut Keys<'_>, arch: &Arch, rope: &mut Rope, n_ctx_train: u32) {
-    let ext = k
-        .f32("rope.scaling.yarn_ext_factor")
-        .filter(|&f| f >= 0.0)
-        .unwrap_or(1.0);
+    let ext = k.f32("rope.scaling.yarn_ext_factor").filter(|&f| f >= 0.0).unwrap_or(1.0);
     let log = yarn_log(k, arch);
     if log.is_some() && arch.rope.yarn_log == YarnLog::None {
         let name = k.name(YARN_LOG);
-        k.problems
-            .push(format!("{name} is not supported for {}", arch.name));
+        k.problems.push(format!("{name} is not supported for {}", arch.name));
     }
     if ext != 0.0 {
         let both = arch.rope.yarn_log == YarnLog::TenfoldBoth;
@@ -125,8 +95,7 @@ fn yarn_band(k: &mut Keys<'_>, arch: &Arch, rope: &Rope, ext: f32, n_ctx_train: 
 
 /// The context that RoPE was trained with.
 pub fn original_context(k: &mut Keys<'_>, n_ctx_train: u32) -> u32 {
-    k.u32("rope.scaling.original_context_length")
-        .unwrap_or(n_ctx_train)
+    k.u32("rope.scaling.original_context_length").unwrap_or(n_ctx_train)
 }
 
 /// Pairs of the last section have position 0 for text: their angle is divided by infinity.
@@ -138,10 +107,7 @@ fn sections(k: &mut Keys<'_>, rule: Sections, rope: &mut Rope) {
     let read = k.meta.get_u32s(&name).map(|v| v.map(|v| v.to_vec()));
     let read = k.note(read).unwrap_or_default();
     let mut sections = [0usize; 4];
-    sections
-        .iter_mut()
-        .zip(&read)
-        .for_each(|(s, &n)| *s = (n as usize).min(rope.n_rot));
+    sections.iter_mut().zip(&read).for_each(|(s, &n)| *s = (n as usize).min(rope.n_rot));
     if rule == Sections::IfAny && (sections[0] == 0 || sections[1] == 0) {
         return;
     }
@@ -149,9 +115,7 @@ fn sections(k: &mut Keys<'_>, rule: Sections, rope: &mut Rope) {
     let [time, height, width, _] = sections;
     let all: usize = sections.iter().sum();
     if all == 0 {
-        k.problems.push(format!(
-            "{name} is {read:?}, it must say how many pairs of elements each dimension has"
-        ));
+        k.problems.push(format!("{name} is {read:?}, it must say how many pairs of elements each dimension has"));
         return;
     }
     let still = |pair: usize| {
@@ -163,9 +127,7 @@ fn sections(k: &mut Keys<'_>, rule: Sections, rope: &mut Rope) {
     };
     let pairs = 0..rope.n_rot / 2;
     if pairs.clone().any(still) {
-        rope.freq_factors = pairs
-            .map(|pair| if still(pair) { f32::INFINITY } else { 1.0 })
-            .collect();
+        rope.freq_factors = pairs.map(|pair| if still(pair) { f32::INFINITY } else { 1.0 }).collect();
     }
 }
 
@@ -206,16 +168,12 @@ pub fn window_rope(k: &mut Keys<'_>, arch: &Arch, global: &Rope, n_ctx_train: u3
     rope
 }
 
-/// llama.cpp's magnitude for YaRN: its own factor, divided by that of the multiplier where there is one, times the inverse
-/// of the one RoPE will apply. With `both` its own is that of the multiplier too.
+/// llama.cpp's magnitude for YaRN: its own factor, divided by that of the multiplier where there is one, times the
+/// inverse of the one RoPE will apply. With `both` its own is that of the multiplier too.
 fn yarn_magnitude(factor: f32, log_multiplier: Option<f32>, both: bool) -> f32 {
     let log = logf(factor);
     let scale = |multiplier: f32| {
-        if factor <= 1.0 {
-            1.0
-        } else {
-            0.1 * multiplier * log + 1.0
-        }
+        if factor <= 1.0 { 1.0 } else { 0.1 * multiplier * log + 1.0 }
     };
     let own = log_multiplier.filter(|_| both).unwrap_or(1.0);
     let magnitude = scale(own) / log_multiplier.map_or(1.0, scale);
@@ -243,9 +201,7 @@ pub fn windows(k: &mut Keys<'_>, arch: &Arch, n_layer: usize) -> (Option<usize>,
     let layers = if let Some(Value::Array(_)) = k.meta.get(&key) {
         flags(k, "attention.sliding_window_pattern", n_layer)
     } else {
-        let period = k
-            .u32("attention.sliding_window_pattern")
-            .unwrap_or(rule.period) as usize;
+        let period = k.u32("attention.sliding_window_pattern").unwrap_or(rule.period) as usize;
         let windowed = |layer: usize| match period {
             0 => true,
             _ if rule.global_first => !layer.is_multiple_of(period),
@@ -256,15 +212,9 @@ pub fn windows(k: &mut Keys<'_>, arch: &Arch, n_layer: usize) -> (Option<usize>,
     (Some(window as usize), layers)
 }
 
-/// Which layers have RoPE, of a model whose `windowed` layers have windows, `None` without any, and whose first `leading`
-/// layers have no experts.
-pub fn turned(
-    k: &mut Keys<'_>,
-    arch: &Arch,
-    windowed: Option<&[bool]>,
-    leading: usize,
-    n_layer: usize,
-) -> Vec<bool> {
+/// Which layers have RoPE, of a model whose `windowed` layers have windows, `None` without any, and whose first
+/// `leading` layers have no experts.
+pub fn turned(k: &mut Keys<'_>, arch: &Arch, windowed: Option<&[bool]>, leading: usize, n_layer: usize) -> Vec<bool> {
     const FINETUNED: &str = "rope.scaling.finetuned";
     const PATTERN: &str = "attention.rope_pattern";
     let rule = arch.rope.layers;
@@ -274,9 +224,7 @@ pub fn turned(
         RopeLayers::Finetuned => Some(k.bool(FINETUNED).unwrap_or(true)),
         RopeLayers::InModelsOf(layers) => Some(n_layer == layers as usize),
         RopeLayers::WindowedOrAll | RopeLayers::ButFirstOf(_) if windowed.is_none() => Some(true),
-        RopeLayers::Pattern if !matches!(k.meta.get(&k.name(PATTERN)), Some(Value::Array(_))) => {
-            Some(true)
-        }
+        RopeLayers::Pattern if !matches!(k.meta.get(&k.name(PATTERN)), Some(Value::Array(_))) => Some(true),
         RopeLayers::Pattern => return flags(k, PATTERN, n_layer),
         _ => None,
     };
@@ -307,11 +255,7 @@ pub fn flags(k: &mut Keys<'_>, key: &str, n_layer: usize) -> Vec<bool> {
         }
     };
     if flags.len() != k.layers {
-        k.problems.push(format!(
-            "{key} has {} entries for {} layers",
-            flags.len(),
-            k.layers
-        ));
+        k.problems.push(format!("{key} has {} entries for {} layers", flags.len(), k.layers));
     }
     flags.truncate(n_layer);
     flags

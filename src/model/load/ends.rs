@@ -94,9 +94,7 @@ pub fn ends(loader: &mut Loader<'_>, c: &Config) -> Ends {
             let norm = loader.norm(None, SCORES);
             loader.required(None, SCORES, norm).map(Scores)
         }),
-        last_connection: c
-            .streams
-            .and_then(|sizes| last_connection(loader, c, sizes)),
+        last_connection: c.streams.and_then(|sizes| last_connection(loader, c, sizes)),
         low_state: loader.vector(None, "hrm.z_l_init").unwrap_or_default(),
         rope_factors: loader.rope_factors(),
         positions: loader.table("position_embd.weight"),
@@ -139,10 +137,7 @@ impl Loader<'_> {
     fn embedding_low_rank(&mut self) -> Vec<LowRank> {
         let isa = self.options.isa;
         let found = self.adapters.of_embedding(isa, &mut self.problems);
-        let ready = |one: LowRank| LowRank {
-            b: self.ready(one.b),
-            ..one
-        };
+        let ready = |one: LowRank| LowRank { b: self.ready(one.b), ..one };
         found.into_iter().map(ready).collect()
     }
 
@@ -160,7 +155,6 @@ impl Loader<'_> {
         if let Some(factors) = self.vector(None, "rope_freqs.weight") {
             return [Some(factors.clone()), Some(factors)];
         }
-        ["rope_factors_short.weight", "rope_factors_long.weight"]
-            .map(|name| self.vector(None, name))
+        ["rope_factors_short.weight", "rope_factors_long.weight"].map(|name| self.vector(None, name))
     }
 }

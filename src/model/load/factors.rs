@@ -9,12 +9,11 @@ impl Loader<'_> {
     /// The factors on a projection's outputs, where the graph applies them. Every run of a block has its own.
     pub(super) fn factors(&mut self, projection: &str, n: usize) -> Option<Vec<f32>> {
         let name = full_name(Some(self.slot), &format!("{projection}.scale"));
-        self.optional_floats(&name, &[n])
-            .filter(|_| self.arch.applies_factors(projection))
+        self.optional_floats(&name, &[n]).filter(|_| self.arch.applies_factors(projection))
     }
 
-    /// The factor on the logits beside an output matrix of type `ty`, where the graph applies it. The reference looks for one
-    /// beside NVFP4 alone; next to another type it is left over.
+    /// The factor on the logits beside an output matrix of type `ty`, where the graph applies it. The reference looks
+    /// for one beside NVFP4 alone; next to another type it is left over.
     pub(super) fn output_factor(&mut self, ty: TypeId) -> Option<f32> {
         if ty != TypeId::NVFP4 {
             return None;

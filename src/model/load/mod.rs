@@ -68,8 +68,8 @@ pub struct Loader<'a> {
 }
 
 impl<'a> Loader<'a> {
-    /// Takes from `file`, which says `special` of its matrices, what a model of configuration `c` has, and from `adapters` what is
-    /// added to it.
+    /// Takes from `file`, which says `special` of its matrices, what a model of configuration `c` has, and from
+    /// `adapters` what is added to it.
     pub fn new(
         file: &'a ModelFile,
         special: Special<'a>,
@@ -88,9 +88,7 @@ impl<'a> Loader<'a> {
             norm: c.norm,
             eps: c.eps,
             adapters,
-            expert_layers: (0..c.n_layer)
-                .map(|layer| c.layer_experts(layer).is_some())
-                .collect(),
+            expert_layers: (0..c.n_layer).map(|layer| c.layer_experts(layer).is_some()).collect(),
             slot: 0,
             elsewhere: layers > 0,
             first_elsewhere: (c.n_layer + 1).saturating_sub(layers),
@@ -124,11 +122,7 @@ impl<'a> Loader<'a> {
             _ => &t.name[..],
         });
         if self.problems.is_empty() {
-            self.problems.extend(self.arch.leftover(
-                names,
-                &self.used,
-                self.expert_layers.len()..self.n_block,
-            ));
+            self.problems.extend(self.arch.leftover(names, &self.used, self.expert_layers.len()..self.n_block));
         }
         if self.problems.is_empty() {
             self.problems.extend(self.adapters.unused());
@@ -139,24 +133,17 @@ impl<'a> Loader<'a> {
                 Err(problem) => self.problems.push(problem),
             }
         }
-        if self.problems.is_empty() {
-            Ok(self.layouts)
-        } else {
-            Err(ModelError::Invalid(self.problems))
-        }
+        if self.problems.is_empty() { Ok(self.layouts) } else { Err(ModelError::Invalid(self.problems)) }
     }
 
     fn take(&mut self, name: &str, shape: &[usize]) -> Option<TensorView> {
         let view = self.file.tensor(name)?;
         self.used.insert(name.to_owned());
         let found = &view.info.shape;
-        let same = (0..found.len().max(shape.len())).all(|d| {
-            found.get(d).copied().unwrap_or(1) == shape.get(d).copied().unwrap_or(1) as u64
-        });
+        let same = (0..found.len().max(shape.len()))
+            .all(|d| found.get(d).copied().unwrap_or(1) == shape.get(d).copied().unwrap_or(1) as u64);
         if !same {
-            self.problems.push(format!(
-                "tensor {name} has shape {found:?}, expected {shape:?}"
-            ));
+            self.problems.push(format!("tensor {name} has shape {found:?}, expected {shape:?}"));
             return None;
         }
         Some(view)
@@ -185,12 +172,9 @@ impl<'a> Loader<'a> {
                 && !s.scale().is_finite()
             {
                 let scale = s.scale();
-                self.problems.push(format!(
-                    "tensor {name}: its scale is {scale}, the data is damaged"
-                ));
+                self.problems.push(format!("tensor {name}: its scale is {scale}, the data is damaged"));
             }
-            let matrix =
-                source.and_then(|s| Matrix::ternary(&s).map_err(|e| view.ternary_error(e)));
+            let matrix = source.and_then(|s| Matrix::ternary(&s).map_err(|e| view.ternary_error(e)));
             return matrix.map_err(|e| self.problems.push(e.to_string())).ok();
         }
         let ty = view.info.ty;
@@ -201,21 +185,13 @@ impl<'a> Loader<'a> {
                 true => "; rquantize moves its weights to TQ2_0, which it can",
                 false => "",
             };
-            self.problems.push(format!(
-                "tensor {name}: trine cannot multiply by {ty} yet{moved}"
-            ));
+            self.problems.push(format!("tensor {name}: trine cannot multiply by {ty} yet{moved}"));
         }
         matrix
     }
 
     /// A matrix at all widths of the file.
-    fn any_precision(
-        &mut self,
-        anyprec: &AnyPrec,
-        name: &str,
-        cols: usize,
-        rows: usize,
-    ) -> Option<Matrix> {
+    fn any_precision(&mut self, anyprec: &AnyPrec, name: &str, cols: usize, rows: usize) -> Option<Matrix> {
         self.used.insert(name.to_owned());
         let widths = anyprec.widths().iter();
         let views: Result<Vec<_>, _> = widths.map(|&b| anyprec.view(self.file, name, b)).collect();
@@ -249,9 +225,7 @@ impl<'a> Loader<'a> {
         let matrix = if packs && self.problems.is_empty() {
             let packed = matrix.packed(&self.arena, self.options.isa, self.in_cache);
             packed.unwrap_or_else(|e| {
-                self.problems.push(format!(
-                    "no memory for packed weights: {e}; try --no-repack"
-                ));
+                self.problems.push(format!("no memory for packed weights: {e}; try --no-repack"));
                 Matrix::empty()
             })
         } else {
@@ -267,14 +241,8 @@ impl<'a> Loader<'a> {
     /// What adapters add to rows `range` of the tensor `name`, or of the matrix of one expert in it.
     fn low_rank(&mut self, name: &str, expert: usize, range: Range<usize>) -> Vec<LowRank> {
         let isa = self.options.isa;
-        let found = self
-            .adapters
-            .of(name, expert, range, isa, &mut self.problems);
-        let ready = |one: LowRank| LowRank {
-            a: self.ready(one.a),
-            b: self.ready(one.b),
-            ..one
-        };
+        let found = self.adapters.of(name, expert, range, isa, &mut self.problems);
+        let ready = |one: LowRank| LowRank { a: self.ready(one.a), b: self.ready(one.b), ..one };
         found.into_iter().map(ready).collect()
     }
 
@@ -308,10 +276,7 @@ impl<'a> Loader<'a> {
         let view = self.take(name, shape)?;
         let info = view.info.ty.info().filter(|t| !t.is_quantized());
         let Some(decode) = info.and_then(|t| t.decode) else {
-            self.problems.push(format!(
-                "tensor {name} has type {}, expected a float type",
-                view.info.ty
-            ));
+            self.problems.push(format!("tensor {name} has type {}, expected a float type", view.info.ty));
             return None;
         };
         let mut out = vec![0f32; n];
@@ -372,9 +337,7 @@ impl<'a> Loader<'a> {
     fn is_finite(&mut self, name: &str, values: &[f32]) -> bool {
         let finite = values.iter().all(|v| v.is_finite());
         if !finite {
-            self.problems.push(format!(
-                "tensor {name} holds NaN or infinity, the data is damaged"
-            ));
+            self.problems.push(format!("tensor {name} holds NaN or infinity, the data is damaged"));
         }
         finite
     }

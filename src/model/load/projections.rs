@@ -24,8 +24,8 @@ pub struct Stacked {
 }
 
 impl Loader<'_> {
-    /// `NAME.weight` of a block with its `NAME.scale` and `NAME.bias`, where there are any; `None` where the architecture or
-    /// the file has no such matrix.
+    /// `NAME.weight` of a block with its `NAME.scale` and `NAME.bias`, where there are any; `None` where the
+    /// architecture or the file has no such matrix.
     pub fn linear(&mut self, layer: usize, name: &str) -> Option<Linear> {
         let linear = self.unready_linear(layer, name)?;
         let name = linear.tensor.as_deref().unwrap_or_default();
@@ -71,31 +71,22 @@ impl Loader<'_> {
     }
 
     /// A projection of a stated shape, not yet in the layout that it runs from.
-    fn projection(
-        &mut self,
-        layer: usize,
-        tensor: &Tensor,
-        name: &str,
-        cols: usize,
-        rows: usize,
-    ) -> Option<Linear> {
+    fn projection(&mut self, layer: usize, tensor: &Tensor, name: &str, cols: usize, rows: usize) -> Option<Linear> {
         let full = full_name(Some(layer), tensor.gguf);
         if !tensor.required && !self.has(&full) {
             return None;
         }
         Some(Linear {
             weight: self.matrix(&full, cols, rows),
-            scale: self
-                .factors(tensor.gguf.trim_end_matches(".weight"), 1)
-                .and_then(|s| s.first().copied()),
+            scale: self.factors(tensor.gguf.trim_end_matches(".weight"), 1).and_then(|s| s.first().copied()),
             bias: self.vector(Some(layer), &format!("{name}.bias")),
             tensor: Some(full),
             low_rank: Vec::new(),
         })
     }
 
-    /// Rows `range` of an unpacked projection as one of their own, in the layout that it runs from and with what adapters add. Only
-    /// that of the first rows is observed.
+    /// Rows `range` of an unpacked projection as one of their own, in the layout that it runs from and with what
+    /// adapters add. Only that of the first rows is observed.
     fn part(&mut self, all: &Linear, range: Range<usize>) -> Linear {
         let weight = all.weight.rows(range.clone());
         let name = all.tensor.as_deref().unwrap_or_default();
@@ -104,11 +95,7 @@ impl Loader<'_> {
             tensor: all.tensor.clone().filter(|_| range.start == 0),
             weight: self.ready(weight.unwrap_or_else(Matrix::empty)),
             scale: all.scale,
-            bias: all
-                .bias
-                .as_ref()
-                .and_then(|b| b.get(range))
-                .map(<[f32]>::to_vec),
+            bias: all.bias.as_ref().and_then(|b| b.get(range)).map(<[f32]>::to_vec),
         }
     }
 
@@ -180,8 +167,8 @@ impl Loader<'_> {
         tensor.is_some_and(|t| t.shape.first().is_some_and(|e| twice.contains(e)))
     }
 
-    /// The matrices of all experts, `[experts][rows][columns]` in one tensor, with the factors and biases of their outputs;
-    /// `None` where the architecture or the file has no such tensor.
+    /// The matrices of all experts, `[experts][rows][columns]` in one tensor, with the factors and biases of their
+    /// outputs; `None` where the architecture or the file has no such tensor.
     pub fn experts(&mut self, layer: usize, name: &str) -> Option<Stacked> {
         self.expert_parts(layer, name, name, 1)?.pop()
     }
@@ -192,17 +179,10 @@ impl Loader<'_> {
     }
 
     /// Equal parts of the rows of every expert.
-    fn expert_parts(
-        &mut self,
-        layer: usize,
-        name: &str,
-        scaled: &str,
-        parts: usize,
-    ) -> Option<Vec<Stacked>> {
+    fn expert_parts(&mut self, layer: usize, name: &str, scaled: &str, parts: usize) -> Option<Vec<Stacked>> {
         let tensor = self.described(Some(layer), &format!("{name}.weight"))?;
         let shape = self.sizes.gguf_shape(tensor);
-        let &[cols, rows, experts] = &shape.iter().map(|&n| n as usize).collect::<Vec<_>>()[..]
-        else {
+        let &[cols, rows, experts] = &shape.iter().map(|&n| n as usize).collect::<Vec<_>>()[..] else {
             return None;
         };
         let weight = full_name(Some(layer), tensor.gguf);
@@ -248,9 +228,7 @@ impl Loader<'_> {
         let ty = view.info.ty;
         let matrix = Matrix::new(ty, cols, rows * experts, view.data, self.options.isa);
         if matrix.is_none() {
-            self.problems.push(format!(
-                "tensor {name}: trine cannot multiply by experts of {ty} yet"
-            ));
+            self.problems.push(format!("tensor {name}: trine cannot multiply by experts of {ty} yet"));
         }
         matrix
     }

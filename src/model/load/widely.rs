@@ -7,12 +7,7 @@ use crate::ops::matmul::Matrix;
 
 impl Loader<'_> {
     /// A widely linear matrix; nothing where the file does not have `name` in this form, `None` after a problem.
-    pub(super) fn widely_linear(
-        &mut self,
-        name: &str,
-        cols: usize,
-        rows: usize,
-    ) -> Option<Option<Matrix>> {
+    pub(super) fn widely_linear(&mut self, name: &str, cols: usize, rows: usize) -> Option<Option<Matrix>> {
         let (header, base) = (self.special.widely?, name.strip_suffix(".weight")?);
         match widely::find(self.file, &header.rule, base, rows, cols) {
             Ok(None) => None,
@@ -43,9 +38,7 @@ impl Loader<'_> {
         let stated = self.special.widely.map(|header| header.output);
         let name = Part::Codes.name("output");
         if stated == Some(OutputForm::Widely) && self.file.tensor_info(&name).is_none() {
-            self.problem(format!(
-                "tensor {name} is missing, and key 'fairy2i.wl.lm_head' is 'wl'"
-            ));
+            self.problem(format!("tensor {name} is missing, and key 'fairy2i.wl.lm_head' is 'wl'"));
         }
     }
 }

@@ -63,9 +63,7 @@ impl Attention {
         let rules = ScoreRules {
             cap: scores.cap,
             slopes,
-            sinks: loader
-                .vector(Some(layer), "attn_sinks.weight")
-                .unwrap_or_default(),
+            sinks: loader.vector(Some(layer), "attn_sinks.weight").unwrap_or_default(),
         };
         let rope = match window {
             Some(_) => RopeKind::Window,
@@ -195,16 +193,9 @@ impl Attention {
         if let Some(scale) = query_scale {
             gpu.recorder.scale(q, *scale);
         }
-        let heads = Heads {
-            queries,
-            keys,
-            key_size,
-            value_size,
-        };
+        let heads = Heads { queries, keys, key_size, value_size };
         let window = window.map(|w| (w.size, w.chunked));
-        let heads = gpu
-            .recorder
-            .attend([q, k, v], heads, *score_scale, window)?;
+        let heads = gpu.recorder.attend([q, k, v], heads, *score_scale, window)?;
         gpu.norm_in_place(sub_norm.as_ref(), heads)?;
         let y = out.record(heads, gpu)?;
         if let Some(scale) = value_scale {
@@ -244,7 +235,5 @@ fn qk_norms(loader: &mut Loader<'_>, layer: usize) -> [Option<Norm>; 2] {
 }
 
 fn has_experts(c: &Config, count: u32) -> bool {
-    c.experts
-        .as_ref()
-        .is_some_and(|e| e.count == count as usize)
+    c.experts.as_ref().is_some_and(|e| e.count == count as usize)
 }

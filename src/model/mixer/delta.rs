@@ -1,8 +1,8 @@
 //! Gated DeltaNet and Kimi Delta Attention: a square state for every head, which decays with every position and is
 //! corrected towards the position's value where its key points.
 //!
-//! Queries, keys and values go through a convolution and SiLU; queries and keys of every head are scaled to length 1. What
-//! the rule ([`Delta`]) gives is normed per head and multiplied by a gate.
+//! Queries, keys and values go through a convolution and SiLU; queries and keys of every head are scaled to length 1.
+//! What the rule ([`Delta`]) gives is normed per head and multiplied by a gate.
 
 use std::ops::Range;
 
@@ -78,12 +78,7 @@ struct Projected {
 
 impl DeltaNet {
     /// That of block number `layer`; `None` where a tensor is missing, which is noted.
-    pub fn load(
-        loader: &mut Loader<'_>,
-        c: &Config,
-        kind: Recurrence,
-        layer: usize,
-    ) -> Option<DeltaNet> {
+    pub fn load(loader: &mut Loader<'_>, c: &Config, kind: Recurrence, layer: usize) -> Option<DeltaNet> {
         let sizes = c.mixing.sizes;
         let kimi = kind.is_kimi();
         let projections = match kimi {
@@ -145,12 +140,7 @@ impl DeltaNet {
 
     /// What it gives for every row of `x`, `[tokens][n_embd]`.
     pub fn apply(&self, x: &[f32], pass: &mut Pass<'_, '_>) -> Floats {
-        let Recurrent {
-            inner,
-            groups,
-            state: size,
-            ..
-        } = self.sizes;
+        let Recurrent { inner, groups, state: size, .. } = self.sizes;
         let channels = self.sizes.channels();
         let mut projected = self.projections.apply(x, &self.sizes, pass);
         let mut convolved = vec![0f32; projected.qkv.len()];
@@ -167,10 +157,7 @@ impl DeltaNet {
             ops::scale(x, 1.0 / (size as f32).sqrt());
         }
         self.decays(&mut projected.decays);
-        projected
-            .strengths
-            .iter_mut()
-            .for_each(|b| *b = sigmoid(*b));
+        projected.strengths.iter_mut().for_each(|b| *b = sigmoid(*b));
         let tokens = v.len() / inner;
         let mut y = vec![0f32; v.len()];
         pass.recur(self.state.clone(), |rows, state| {
@@ -198,8 +185,8 @@ impl DeltaNet {
         self.out.apply(&pass.rows(&y))
     }
 
-    /// Softplus of what the projection gives and the bias, times the head's factor; with a bound the sigmoid of their product
-    /// times the bound. One number for every head, or as many as its state has rows.
+    /// Softplus of what the projection gives and the bias, times the head's factor; with a bound the sigmoid of their
+    /// product times the bound. One number for every head, or as many as its state has rows.
     fn decays(&self, decays: &mut [f32]) {
         ops::add_rows(decays, &self.decay_bias);
         let of_head = self.decay_bias.len() / self.decay.len();
@@ -223,9 +210,7 @@ impl Projections {
             None => {
                 let both = ["ssm_beta", "ssm_alpha"].map(|name| loader.linear(layer, name));
                 let [strength, decay] = both;
-                strength
-                    .zip(decay)
-                    .map(|(strength, decay)| DeltaSteps::Two(Box::new([strength, decay])))
+                strength.zip(decay).map(|(strength, decay)| DeltaSteps::Two(Box::new([strength, decay])))
             }
         };
         if let Some(qkv) = loader.linear(layer, "delta_qkv") {
@@ -242,36 +227,19 @@ impl Projections {
             Projections::Delta(both, steps) => {
                 let [qkv, gates] = Linear::apply_all(both.each_ref(), &acts);
                 let [strengths, decays] = steps.apply(&acts, sizes);
-                Projected {
-                    qkv: qkv.to_vec(),
-                    gates: gates.to_vec(),
-                    strengths,
-                    decays,
-                }
+                Projected { qkv: qkv.to_vec(), gates: gates.to_vec(), strengths, decays }
             }
             Projections::InOne(all, steps) => {
                 let all = all.apply(&acts);
-                let Recurrent {
-                    state,
-                    heads,
-                    groups,
-                    ..
-                } = *sizes;
+                let Recurrent { state, heads, groups, .. } = *sizes;
                 let values = heads / groups * state;
                 let [q, rest, gates] = columns(&all, [state, state + values, values]);
                 let [k, v, _] = columns(&rest, [state, values, 0]);
-                let rows = q
-                    .chunks_exact(groups * state)
-                    .zip(k.chunks_exact(groups * state));
+                let rows = q.chunks_exact(groups * state).zip(k.chunks_exact(groups * state));
                 let rows = rows.zip(v.chunks_exact(heads * state));
                 let qkv = rows.flat_map(|((q, k), v)| q.iter().chain(k).chain(v));
                 let [strengths, decays] = steps.apply(&acts, sizes);
-                Projected {
-                    qkv: qkv.copied().collect(),
-                    gates,
-                    strengths,
-                    decays,
-                }
+                Projected { qkv: qkv.copied().collect(), gates, strengths, decays }
             }
             Projections::Kimi(kimi) => kimi.apply(&acts, pass),
         }

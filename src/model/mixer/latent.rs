@@ -1,8 +1,8 @@
 //! Latent attention: queries, and keys and values, are made of narrow vectors that all heads share.
 //!
-//! A position's vector `c` makes the first elements of every head's key, `K c`, and its value, `V c`; RoPE turns the last
-//! elements of the keys, which all heads have in common. With a matrix `K` for each head the cache holds `c` and those
-//! elements alone: `q (K c)` is computed as `(q K) c`, and `V` is multiplied with the weighted sum of the `c`.
+//! A position's vector `c` makes the first elements of every head's key, `K c`, and its value, `V c`; RoPE turns the
+//! last elements of the keys, which all heads have in common. With a matrix `K` for each head the cache holds `c` and
+//! those elements alone: `q (K c)` is computed as `(q K) c`, and `V` is multiplied with the weighted sum of the `c`.
 
 use crate::arch::Latent;
 use crate::kernels::Floats;
@@ -57,40 +57,28 @@ enum Expansion {
 
 impl LatentAttention {
     /// That of block number `layer`; `None` where a tensor is missing, which is noted.
-    pub fn load(
-        loader: &mut Loader<'_>,
-        c: &Config,
-        sizes: Latent,
-        layer: usize,
-    ) -> Option<LatentAttention> {
+    pub fn load(loader: &mut Loader<'_>, c: &Config, sizes: Latent, layer: usize) -> Option<LatentAttention> {
         let queries = match loader.linear(layer, "attn_q_a") {
             Some(down) => {
                 let norm = loader.required_norm(layer, "attn_q_a_norm");
                 let up = loader.required_linear(layer, "attn_q_b");
-                norm.zip(up)
-                    .map(|(norm, up)| Queries::Ranked(Box::new((down, norm, up))))
+                norm.zip(up).map(|(norm, up)| Queries::Ranked(Box::new((down, norm, up))))
             }
             None => loader.linear(layer, "attn_q").map(Queries::Plain),
         };
         let down = loader.linear(layer, "attn_kv_a_mqa");
         let norm = loader.norm(Some(layer), "attn_kv_a_norm");
         let expansion = if sizes.absorbed {
-            let [keys, values] =
-                ["attn_k_b", "attn_v_b"].map(|name| loader.required_experts(layer, name));
-            keys.zip(values)
-                .map(|(keys, values)| Expansion::ByHead([keys, values]))
+            let [keys, values] = ["attn_k_b", "attn_v_b"].map(|name| loader.required_experts(layer, name));
+            keys.zip(values).map(|(keys, values)| Expansion::ByHead([keys, values]))
         } else {
-            loader
-                .required_linear(layer, "attn_kv_b")
-                .map(Expansion::Whole)
+            loader.required_linear(layer, "attn_kv_b").map(Expansion::Whole)
         };
         let window = c.layer_window(layer);
         let rules = ScoreRules {
             cap: None,
             slopes: Vec::new(),
-            sinks: loader
-                .vector(Some(layer), "attn_sinks.weight")
-                .unwrap_or_default(),
+            sinks: loader.vector(Some(layer), "attn_sinks.weight").unwrap_or_default(),
         };
         Some(LatentAttention {
             cache: c.mixing.cache(loader.slot()),
@@ -116,9 +104,7 @@ impl LatentAttention {
 
     /// What attention gives for every row of `x`, `[tokens][n_embd]`. What the cache holds is stored.
     pub fn apply(&self, x: &[f32], pass: &mut Pass<'_, '_>) -> Floats {
-        let Latent {
-            key, rank, rope, ..
-        } = self.sizes;
+        let Latent { key, rank, rope, .. } = self.sizes;
         let acts = pass.activations(x);
         let (q, down) = match &self.queries {
             Queries::Plain(q) => {
@@ -173,8 +159,7 @@ impl LatentAttention {
         }
         pass.store(self.cache, kv[0], kv[1]);
         let rules = self.rules.as_ref();
-        pass.attend(self.cache, &q, self.score_scale, self.window, rules)
-            .to_vec()
+        pass.attend(self.cache, &q, self.score_scale, self.window, rules).to_vec()
     }
 
     /// Every head's rows of `x`, `[tokens][heads][width]`, multiplied by its matrix.
@@ -201,10 +186,7 @@ impl LatentAttention {
 /// The two parts of rows of so many columns.
 fn columns(x: &[f32], [left, right]: [usize; 2]) -> [Vec<f32>; 2] {
     let rows = || x.chunks_exact(left + right);
-    [
-        rows().flat_map(|row| &row[..left]).copied().collect(),
-        rows().flat_map(|row| &row[left..]).copied().collect(),
-    ]
+    [rows().flat_map(|row| &row[..left]).copied().collect(), rows().flat_map(|row| &row[left..]).copied().collect()]
 }
 
 /// Rows of `left` and `right` beside each other; without elements on one side the other.
@@ -213,9 +195,7 @@ fn beside(left: &[f32], a: usize, right: &[f32], b: usize) -> Vec<f32> {
         return if a == 0 { right } else { left }.to_vec();
     }
     let rows = left.chunks_exact(a).zip(right.chunks_exact(b));
-    rows.flat_map(|(left, right)| left.iter().chain(right))
-        .copied()
-        .collect()
+    rows.flat_map(|(left, right)| left.iter().chain(right)).copied().collect()
 }
 
 /// Every row of so many columns once for each head.
@@ -232,10 +212,7 @@ mod tests {
     fn rows_are_parted_and_put_together() {
         let x = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
         let [left, right] = columns(&x, [1, 2]);
-        assert_eq!(
-            (&left[..], &right[..]),
-            (&[1.0, 4.0][..], &[2.0, 3.0, 5.0, 6.0][..])
-        );
+        assert_eq!((&left[..], &right[..]), (&[1.0, 4.0][..], &[2.0, 3.0, 5.0, 6.0][..]));
         assert_eq!(beside(&left, 1, &right, 2), x);
         let [none, all] = columns(&x, [0, 3]);
         assert!(none.is_empty());

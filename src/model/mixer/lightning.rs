@@ -31,16 +31,9 @@ impl LightningAttention {
         // the graph applies no factors here
         let mut linear = |name: &str| {
             let linear = loader.required_linear(layer, name)?;
-            Some(Linear {
-                scale: None,
-                ..linear
-            })
+            Some(Linear { scale: None, ..linear })
         };
-        let (qkv, gate, out) = (
-            linear("lightning_qkv"),
-            linear("lightning_gate"),
-            linear("attn_output"),
-        );
+        let (qkv, gate, out) = (linear("lightning_qkv"), linear("lightning_gate"), linear("attn_output"));
         let norm = loader.required_norm(layer, "lightning_norm");
         let from = c.mixing.state_of(layer);
         Some(LightningAttention {

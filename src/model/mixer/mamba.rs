@@ -1,8 +1,8 @@
 //! Mamba: a state that decays with every position, what the position adds to it, and what it reads of it.
 //!
-//! The input is projected to channels `x` and gates `z`. The channels go through a convolution and SiLU; `b`, `c` and the
-//! time steps, which say how the state is written, read and left behind, are projections of them (Mamba 1, PLaMo 2) or
-//! stand beside them and go through the same convolution (Mamba 2). Then `out(norm(silu(z) * (scan(x) + x * d)))`.
+//! The input is projected to channels `x` and gates `z`. The channels go through a convolution and SiLU; `b`, `c` and
+//! the time steps, which say how the state is written, read and left behind, are projections of them (Mamba 1, PLaMo 2)
+//! or stand beside them and go through the same convolution (Mamba 2). Then `out(norm(silu(z) * (scan(x) + x * d)))`.
 
 use std::ops::Range;
 
@@ -59,12 +59,7 @@ struct Parts {
 
 impl Mamba {
     /// That of block number `layer`; `None` where a tensor is missing, which is noted.
-    pub fn load(
-        loader: &mut Loader<'_>,
-        c: &Config,
-        kind: Recurrence,
-        layer: usize,
-    ) -> Option<Mamba> {
+    pub fn load(loader: &mut Loader<'_>, c: &Config, kind: Recurrence, layer: usize) -> Option<Mamba> {
         let sizes = c.mixing.sizes;
         let project = loader.linear(layer, "ssm_in");
         let mut vector = |name: &str| loader.vector(Some(layer), name);
@@ -176,13 +171,7 @@ impl Mamba {
 
     /// Channels, time steps and what writes and reads the state, of what was convolved.
     fn select(&self, convolved: Vec<f32>, times: Vec<f32>, pass: &Pass<'_, '_>) -> Parts {
-        let Recurrent {
-            state,
-            time,
-            groups,
-            inner,
-            ..
-        } = self.sizes;
+        let Recurrent { state, time, groups, inner, .. } = self.sizes;
         let Some(selection) = &self.selection else {
             let [x, b, c] = columns(&convolved, [inner, groups * state, groups * state]);
             return Parts { x, dt: times, b, c };
@@ -201,20 +190,14 @@ impl Mamba {
             }
         }
         let [dt, b, c] = parts;
-        Parts {
-            x: convolved,
-            dt: selection.time.apply(&pass.rows(&dt)).to_vec(),
-            b,
-            c,
-        }
+        Parts { x: convolved, dt: selection.time.apply(&pass.rows(&dt)).to_vec(), b, c }
     }
 }
 
 impl Selection {
     fn load(loader: &mut Loader<'_>, c: &Config, layer: usize) -> Option<Selection> {
         let project = loader.linear(layer, "ssm_x");
-        let [time, b, c_norm] =
-            ["ssm_dt_norm", "ssm_b_norm", "ssm_c_norm"].map(|name| loader.norm(Some(layer), name));
+        let [time, b, c_norm] = ["ssm_dt_norm", "ssm_b_norm", "ssm_c_norm"].map(|name| loader.norm(Some(layer), name));
         let norms = match (time, b, c_norm) {
             (Some(time), Some(b), Some(c)) => Some([time, b, c]),
             _ if c.mixing.plain_norms => {
@@ -230,10 +213,6 @@ impl Selection {
             _ => None,
         };
         let steps = loader.linear(layer, "ssm_dt");
-        Some(Selection {
-            project: project?,
-            norms,
-            time: steps?,
-        })
+        Some(Selection { project: project?, norms, time: steps? })
     }
 }

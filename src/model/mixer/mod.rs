@@ -45,9 +45,7 @@ impl Mixer {
         let attention = parts.attends.then(|| Mixer::attention(loader, c, layer));
         let recurrent = parts.recurs.then(|| Mixer::recurrent(loader, c, layer));
         match (attention, recurrent) {
-            (Some(attention), Some(recurrent)) => {
-                Some(Mixer::Both(Box::new([attention?, recurrent?])))
-            }
+            (Some(attention), Some(recurrent)) => Some(Mixer::Both(Box::new([attention?, recurrent?]))),
             (one, other) => one.or(other)?,
         }
     }
@@ -61,19 +59,13 @@ impl Mixer {
 
     fn recurrent(loader: &mut Loader<'_>, c: &Config, layer: usize) -> Option<Mixer> {
         Some(match c.mixing.kind? {
-            Recurrence::Convolution => {
-                Mixer::Convolution(Box::new(GatedConvolution::load(loader, c, layer)?))
-            }
+            Recurrence::Convolution => Mixer::Convolution(Box::new(GatedConvolution::load(loader, c, layer)?)),
             kind @ (Recurrence::DeltaNeighbours
             | Recurrence::DeltaTurns
             | Recurrence::Kimi
             | Recurrence::Bounded
-            | Recurrence::BoundedByRate) => {
-                Mixer::Delta(Box::new(DeltaNet::load(loader, c, kind, layer)?))
-            }
-            Recurrence::Lightning => {
-                Mixer::Lightning(Box::new(LightningAttention::load(loader, c, layer)?))
-            }
+            | Recurrence::BoundedByRate) => Mixer::Delta(Box::new(DeltaNet::load(loader, c, kind, layer)?)),
+            Recurrence::Lightning => Mixer::Lightning(Box::new(LightningAttention::load(loader, c, layer)?)),
             kind @ (Recurrence::Mamba | Recurrence::Mamba2 | Recurrence::Plamo) => {
                 Mixer::Mamba(Box::new(Mamba::load(loader, c, kind, layer)?))
             }

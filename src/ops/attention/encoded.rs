@@ -1,12 +1,14 @@
 //! Causal attention over keys and values that are not both half floats.
 //!
-//! A query head is encoded as keys of the type want it, and a score is the dot product of that type ([`crate::kernels::mat_rows`]).
-//! What follows depends on the values. Where they are floats everything else is as with half floats: probabilities are rounded
-//! to the type of the values, products to `f32`, and the sum is an `f64` in order of the cells.
+//! A query head is encoded as keys of the type want it, and a score is the dot product of that type
+//! ([`crate::kernels::mat_rows`]). What follows depends on the values. Where they are floats everything else is as with
+//! half floats: probabilities are rounded to the type of the values, products to `f32`, and the sum is an `f64` in
+//! order of the cells.
 //!
-//! Values of a quantized type are added up by the reference's flash attention, one cell after another: `s` is the score with all
-//! that is done to it, `M` the greatest so far. A greater one multiplies the outputs and their total by `exp(M - s)` before it counts as
-//! 1; any other counts as `w = exp(s - M)`. `o_d = o_d + v_d * w`, every step rounded to `f32`; at last all are multiplied by `1 / total`.
+//! Values of a quantized type are added up by the reference's flash attention, one cell after another: `s` is the score
+//! with all that is done to it, `M` the greatest so far. A greater one multiplies the outputs and their total by `exp(M
+//! - s)` before it counts as 1; any other counts as `w = exp(s - M)`. `o_d = o_d + v_d * w`, every step rounded to
+//! `f32`; at last all are multiplied by `1 / total`.
 
 use std::ops::Range;
 
@@ -76,7 +78,8 @@ impl Attention<'_, '_> {
         out
     }
 
-    /// Calls `f` with the cells that the only token of `rows` sees, page by page, and their keys and values from the first of them on.
+    /// Calls `f` with the cells that the only token of `rows` sees, page by page, and their keys and values from the
+    /// first of them on.
     fn pages(&self, rows: &HeadRows<'_, '_>, mut f: impl FnMut(Range<usize>, EncodedHead<'_>)) {
         let visible = self.visible(rows.part, rows.tokens.start);
         let layout = rows.part.seq.layout();
@@ -124,10 +127,7 @@ impl Attention<'_, '_> {
         let mut values = Vec::new();
         self.pages(rows, |cells, page| {
             values.resize(cells.len() * size, 0f32);
-            decode(
-                &page.values[..cells.len() * layout.value_bytes()],
-                &mut values,
-            );
+            decode(&page.values[..cells.len() * layout.value_bytes()], &mut values);
             for (cell, value) in cells.zip(values.chunks_exact(size)) {
                 f(cell - rows.cells.start, value);
             }
@@ -213,15 +213,13 @@ struct Online {
 
 impl Default for Online {
     fn default() -> Online {
-        Online {
-            greatest: f32::NEG_INFINITY,
-            total: 0.0,
-        }
+        Online { greatest: f32::NEG_INFINITY, total: 0.0 }
     }
 }
 
 impl Online {
-    /// Takes a score into account; its weight. Where it is the greatest so far, `out`, what was added up before, gets smaller.
+    /// Takes a score into account; its weight. Where it is the greatest so far, `out`, what was added up before, gets
+    /// smaller.
     fn add(&mut self, score: f32, out: &mut [f32]) -> f32 {
         let weight = if score > self.greatest {
             let factor = expf(self.greatest - score);

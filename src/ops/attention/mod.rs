@@ -168,9 +168,7 @@ impl Attention<'_, '_> {
             let starts = (0..tokens).step_by(at_once);
             tasks.extend(starts.map(|t| (no, t..tokens.min(t + at_once))));
         }
-        tasks.sort_by_key(|(part, tokens)| {
-            std::cmp::Reverse(self.parts[*part].first() + tokens.end)
-        });
+        tasks.sort_by_key(|(part, tokens)| std::cmp::Reverse(self.parts[*part].first() + tokens.end));
         tasks
     }
 
@@ -190,12 +188,7 @@ impl Attention<'_, '_> {
         self.window.map_or(0, |w| w.first(position))..position + 1
     }
 
-    fn rows<'r, 's>(
-        &self,
-        part: &'r kv::Rows<'s>,
-        kv_head: usize,
-        tokens: Range<usize>,
-    ) -> HeadRows<'r, 's> {
+    fn rows<'r, 's>(&self, part: &'r kv::Rows<'s>, kv_head: usize, tokens: Range<usize>) -> HeadRows<'r, 's> {
         let begin = self.visible(part, tokens.start).start / TILE * TILE;
         let end = part.first() + tokens.end;
         HeadRows {
@@ -209,13 +202,7 @@ impl Attention<'_, '_> {
     }
 
     /// One task of many: the outputs of some tokens for the query heads of one KV head.
-    fn block(
-        &self,
-        rows: &HeadRows<'_, '_>,
-        q: &[f32],
-        mut tile: Tile<'_, f32>,
-        scratch: &mut Scratch,
-    ) {
+    fn block(&self, rows: &HeadRows<'_, '_>, q: &[f32], mut tile: Tile<'_, f32>, scratch: &mut Scratch) {
         let layout = rows.part.seq.layout();
         let (hd, vd) = (layout.head_dim, layout.value_dim);
         let n = tile.rows.len() * rows.shared;
@@ -304,23 +291,14 @@ impl Attention<'_, '_> {
         }
     }
 
-    /// Scores of all rows for `cells`, whole tiles, `width` from row to row; of tiles that a row does not see, anything.
-    fn scores(
-        &self,
-        rows: &HeadRows<'_, '_>,
-        coefs: &[f64],
-        cells: Range<usize>,
-        out: &mut [f32],
-        width: usize,
-    ) {
+    /// Scores of all rows for `cells`, whole tiles, `width` from row to row; of tiles that a row does not see,
+    /// anything.
+    fn scores(&self, rows: &HeadRows<'_, '_>, coefs: &[f64], cells: Range<usize>, out: &mut [f32], width: usize) {
         let quads = rows.part.seq.layout().head_dim.div_ceil(STEPS);
         for tile in cells.start / TILE..cells.end / TILE {
             let seen = self.seeing(rows, tile * TILE..(tile + 1) * TILE);
-            let coefs = Coefficients {
-                data: &coefs[seen.start * STEPS * quads..],
-                stride: STEPS * quads,
-                rows: seen.len(),
-            };
+            let coefs =
+                Coefficients { data: &coefs[seen.start * STEPS * quads..], stride: STEPS * quads, rows: seen.len() };
             let out = &mut out[seen.start * width + tile * TILE - cells.start..];
             let (page, tile) = rows.tile(tile);
             let keys = (page.keys(tile), page.form(tile));
@@ -340,12 +318,7 @@ impl Attention<'_, '_> {
     }
 
     /// Scores of a row, of token `t` and a query head, to probabilities.
-    fn probabilities(
-        &self,
-        rows: &HeadRows<'_, '_>,
-        (t, head): (usize, usize),
-        scores: &mut [f32],
-    ) {
+    fn probabilities(&self, rows: &HeadRows<'_, '_>, (t, head): (usize, usize), scores: &mut [f32]) {
         let (visible, begin) = (self.visible(rows.part, t), rows.cells.start);
         let (visible, position) = (visible.start - begin..visible.end - begin, visible.end - 1);
         let placement = rows.part.seq.placement();
@@ -410,11 +383,7 @@ impl Attention<'_, '_> {
                     p.iter_mut().for_each(|p| *p *= f64::from(PLAIN));
                 }
             }
-            let coefs = Coefficients {
-                data: &buffer[seen.start * CHUNK..],
-                stride: CHUNK,
-                rows: seen.len(),
-            };
+            let coefs = Coefficients { data: &buffer[seen.start * CHUNK..], stride: CHUNK, rows: seen.len() };
             let of_row = |row: usize| steps(seen.start + row);
             let sums = &mut sums[seen.start * lanes..];
             halves::accumulate(self.isa, values, &of_row, coefs, sums, lanes);

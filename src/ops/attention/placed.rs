@@ -4,11 +4,11 @@ use std::ops::Range;
 
 use crate::kv::Placement;
 
-/// Calls `soft_max` with the scores of `row` that are `visible` as they stand in a cache of cells, and takes back what it made of
-/// them; the others become 0. Entry 0 of the row belongs to position `begin`.
+/// Calls `soft_max` with the scores of `row` that are `visible` as they stand in a cache of cells, and takes back what
+/// it made of them; the others become 0. Entry 0 of the row belongs to position `begin`.
 ///
-/// Cells of other sequences have a score of minus infinity, whose exponential is +0 and changes neither the maximum nor a sum.
-/// Only where groups of four begin matters, so that longer gaps are shortened to one group and the rest.
+/// Cells of other sequences have a score of minus infinity, whose exponential is +0 and changes neither the maximum nor
+/// a sum. Only where groups of four begin matters, so that longer gaps are shortened to one group and the rest.
 pub fn in_cells(
     row: &mut [f32],
     visible: Range<usize>,

@@ -20,20 +20,12 @@ pub struct Window {
 impl Window {
     /// The first cell that the query at `position` sees.
     pub(super) fn first(self, position: usize) -> usize {
-        if self.chunked {
-            position / self.size * self.size
-        } else {
-            (position + 1).saturating_sub(self.size)
-        }
+        if self.chunked { position / self.size * self.size } else { (position + 1).saturating_sub(self.size) }
     }
 
     /// The first position that does not see any cell below `end` any more.
     pub(super) fn end(self, end: usize) -> usize {
-        if self.chunked {
-            end.next_multiple_of(self.size)
-        } else {
-            end + self.size - 1
-        }
+        if self.chunked { end.next_multiple_of(self.size) } else { end + self.size - 1 }
     }
 }
 
@@ -75,29 +67,20 @@ impl ScoreRules {
             }
             scale = 1.0;
         }
-        in_cells(row, visible, begin, placement, |row, visible| {
-            match self.sinks.get(head) {
-                Some(&sink) => soft_max_with_sink(isa, row, visible, scale, sink),
-                None => soft_max(isa, row, visible, scale),
-            }
+        in_cells(row, visible, begin, placement, |row, visible| match self.sinks.get(head) {
+            Some(&sink) => soft_max_with_sink(isa, row, visible, scale, sink),
+            None => soft_max(isa, row, visible, scale),
         });
     }
 }
 
-/// The slopes of ALiBi for so many heads (ggml `ggml_compute_forward_soft_max_f32`): powers of 2^(-bias / n) for the first
-/// n heads, n the greatest power of 2 among their number, then every other power of the root of that.
+/// The slopes of ALiBi for so many heads (ggml `ggml_compute_forward_soft_max_f32`): powers of 2^(-bias / n) for the
+/// first n heads, n the greatest power of 2 among their number, then every other power of the root of that.
 pub fn alibi_slopes(heads: usize, bias: f32) -> Vec<f32> {
     let n = 1usize << heads.max(1).ilog2();
-    let (first, rest) = (
-        powf(2.0, -bias / n as f32),
-        powf(2.0, -(bias / 2.0) / n as f32),
-    );
+    let (first, rest) = (powf(2.0, -bias / n as f32), powf(2.0, -(bias / 2.0) / n as f32));
     let slope = |head: usize| {
-        if head < n {
-            powf(first, (head + 1) as f32)
-        } else {
-            powf(rest, (2 * (head - n) + 1) as f32)
-        }
+        if head < n { powf(first, (head + 1) as f32) } else { powf(rest, (2 * (head - n) + 1) as f32) }
     };
     (0..heads).map(slope).collect()
 }
@@ -108,14 +91,8 @@ mod tests {
 
     #[test]
     fn windows_move_or_stand() {
-        let moving = Window {
-            size: 4,
-            chunked: false,
-        };
-        let standing = Window {
-            size: 4,
-            chunked: true,
-        };
+        let moving = Window { size: 4, chunked: false };
+        let standing = Window { size: 4, chunked: true };
         let first = |w: Window| (0..9).map(|p| w.first(p)).collect::<Vec<_>>();
         assert_eq!(first(moving), [0, 0, 0, 0, 1, 2, 3, 4, 5]);
         assert_eq!(first(standing), [0, 0, 0, 0, 4, 4, 4, 4, 8]);
@@ -129,20 +106,13 @@ mod tests {
 
     #[test]
     fn slopes_are_powers_and_then_powers_between() {
-        assert_eq!(
-            alibi_slopes(4, 8.0),
-            [0.25, 0.0625, 1.0 / 64.0, 1.0 / 256.0]
-        );
+        assert_eq!(alibi_slopes(4, 8.0), [0.25, 0.0625, 1.0 / 64.0, 1.0 / 256.0]);
         assert_eq!(alibi_slopes(3, 8.0), [1.0 / 16.0, 1.0 / 256.0, 0.25]);
     }
 
     #[test]
     fn capped_scores_and_slopes_come_before_the_soft_max() {
-        let rules = ScoreRules {
-            cap: Some([0.5, 2.0]),
-            slopes: vec![9.0, 0.25],
-            sinks: vec![0.0, 1.0],
-        };
+        let rules = ScoreRules { cap: Some([0.5, 2.0]), slopes: vec![9.0, 0.25], sinks: vec![0.0, 1.0] };
         let mut row = vec![3.0f32; 16];
         let mut expected = row.clone();
         let placement = Placement::default();

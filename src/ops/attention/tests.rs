@@ -9,10 +9,7 @@ use crate::kv::{PageLayout, PagePool, Sequence};
 use crate::math::pexp;
 
 fn moving(size: usize) -> Window {
-    Window {
-        size,
-        chunked: false,
-    }
+    Window { size, chunked: false }
 }
 
 fn half(x: f32) -> f64 {
@@ -39,9 +36,7 @@ impl Case {
         (first, tokens): (usize, usize),
         window: Option<usize>,
     ) -> Case {
-        let mut values = |n: usize, factor: f32| -> Vec<f32> {
-            (0..n).map(|_| random.float() * factor).collect()
-        };
+        let mut values = |n: usize, factor: f32| -> Vec<f32> { (0..n).map(|_| random.float() * factor).collect() };
         let row = kv_heads * hd;
         Case {
             kv_heads,
@@ -60,35 +55,23 @@ impl Case {
         let (hd, row) = (self.hd, self.kv_heads * self.hd);
         let mut out = Vec::new();
         for (i, q) in self.q.chunks_exact(hd).enumerate() {
-            let (t, head) = (
-                i / (self.kv_heads * self.shared),
-                i % (self.kv_heads * self.shared),
-            );
+            let (t, head) = (i / (self.kv_heads * self.shared), i % (self.kv_heads * self.shared));
             let end = self.first + t + 1;
             let begin = self.window.map_or(0, |w| end.saturating_sub(w));
             let at = |j: usize| j * row + head / self.shared * hd;
             let mut w = vec![f32::NEG_INFINITY; end.next_multiple_of(4)];
             for (j, w) in w.iter_mut().enumerate().take(end).skip(begin) {
                 let k = &self.k[at(j)..][..hd];
-                let score = q
-                    .iter()
-                    .zip(k)
-                    .fold(0.0, |s, (&q, &k)| s + half(q) * half(k));
+                let score = q.iter().zip(k).fold(0.0, |s, (&q, &k)| s + half(q) * half(k));
                 *w = score as f32 * 0.125 + 0.0;
             }
-            let max = w
-                .iter()
-                .fold(f32::NEG_INFINITY, |m, &v| if v > m { v } else { m });
+            let max = w.iter().fold(f32::NEG_INFINITY, |m, &v| if v > m { v } else { m });
             let e: Vec<f32> = w.iter().map(|&w| pexp(w - max)).collect();
-            let total = e
-                .chunks(4)
-                .fold(0f64, |t, e| t + f64::from((e[0] + e[1]) + (e[2] + e[3])));
+            let total = e.chunks(4).fold(0f64, |t, e| t + f64::from((e[0] + e[1]) + (e[2] + e[3])));
             let inverse = (1.0 / total) as f32;
             out.extend((0..hd).map(|d| {
                 let cells = begin..end;
-                cells.fold(0.0, |s, j| {
-                    s + half(self.v[at(j) + d]) * half(e[j] * inverse)
-                }) as f32
+                cells.fold(0.0, |s, j| s + half(self.v[at(j) + d]) * half(e[j] * inverse)) as f32
             }));
         }
         out
@@ -127,10 +110,7 @@ impl Case {
             for (threads, positions) in [(1, 128), (3, 32), (2, 64)] {
                 let mut seq = self.sequence(isa, positions);
                 let rows = 0..self.tokens;
-                let mut parts = [kv::Rows {
-                    seq: &mut seq,
-                    rows,
-                }];
+                let mut parts = [kv::Rows { seq: &mut seq, rows }];
                 let now = self.first * row;
                 kv::store(isa, 1, &mut parts, &self.k[now..], &self.v[now..]);
                 let attention = Attention {
@@ -193,15 +173,8 @@ fn sequences_of_one_pass_do_not_see_each_other() {
             new.flatten().copied().collect()
         };
         kv::store(isa, 1, &mut parts, &now(|c| &c.k), &now(|c| &c.v));
-        let attention = Attention {
-            parts: &parts,
-            layer: 1,
-            n_head: 4,
-            scale: 0.125,
-            window: Some(moving(90)),
-            rules: None,
-            isa,
-        };
+        let attention =
+            Attention { parts: &parts, layer: 1, n_head: 4, scale: 0.125, window: Some(moving(90)), rules: None, isa };
         let q: Vec<f32> = cases.iter().flat_map(|c| c.q.clone()).collect();
         let pool = pool::Pool::new(2).expect("threads");
         let got = pool.install(|| attention.run(&q));

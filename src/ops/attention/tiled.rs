@@ -8,7 +8,8 @@ use crate::pool::Tile;
 
 use super::{Attention, CHUNK, HeadRows, Scratch, aligned, even};
 
-/// Scores of one task: about half of the second-level cache, since all of its rows share what keys and values cost to take apart.
+/// Scores of one task: about half of the second-level cache, since all of its rows share what keys and values cost to
+/// take apart.
 const SCORES: usize = 1 << 18;
 /// Rows of one task.
 const ROWS: [usize; 2] = [64, 256];
@@ -61,11 +62,7 @@ impl Attention<'_, '_> {
             }
             // The heads of a token together, as often as one of them is open; that is rare.
             let t = rows.tokens.start + row / rows.shared;
-            let token = HeadRows {
-                tokens: t..t + 1,
-                cells: rows.cells.clone(),
-                ..*rows
-            };
+            let token = HeadRows { tokens: t..t + 1, cells: rows.cells.clone(), ..*rows };
             let lanes = vd.div_ceil(LINE) * LINE;
             let sums = aligned(&mut scratch.sums, rows.shared * lanes);
             let buffer = aligned(&mut scratch.probabilities, rows.shared * CHUNK);
@@ -112,11 +109,7 @@ impl Attention<'_, '_> {
                     }
                     there_are_coefs = true;
                 }
-                let coefs = Coefficients {
-                    data: &data[first * hd..],
-                    stride: hd,
-                    rows: end - first,
-                };
+                let coefs = Coefficients { data: &data[first * hd..], stride: hd, rows: end - first };
                 let out = &mut out[first * width..];
                 halves::dots(self.isa, keys, hd / STEPS, coefs, out, width);
             }
@@ -124,12 +117,7 @@ impl Attention<'_, '_> {
     }
 
     /// Sums of all rows; false where some values are none for tiles.
-    fn outputs_in_tiles(
-        &self,
-        rows: &HeadRows<'_, '_>,
-        probabilities: &[f32],
-        outputs: &mut Outputs,
-    ) -> bool {
+    fn outputs_in_tiles(&self, rows: &HeadRows<'_, '_>, probabilities: &[f32], outputs: &mut Outputs) -> bool {
         let (cells, width) = (rows.cells.clone(), rows.cells.len());
         let layout = rows.part.seq.layout();
         let lines = 0..layout.value_dim / LINE;

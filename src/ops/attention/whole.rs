@@ -22,13 +22,9 @@ pub struct Heads {
     pub size: usize,
 }
 
-/// What every row of `q`, `[tokens][query heads][head size]`, sees of the rows of its sequence; `sequences` are their rows.
-pub fn whole(
-    sequences: &[Range<usize>],
-    [q, k, v]: [&[f32]; 3],
-    heads: Heads,
-    scale: f32,
-) -> Floats {
+/// What every row of `q`, `[tokens][query heads][head size]`, sees of the rows of its sequence; `sequences` are their
+/// rows.
+pub fn whole(sequences: &[Range<usize>], [q, k, v]: [&[f32]; 3], heads: Heads, scale: f32) -> Floats {
     let (width, size) = (heads.queries * heads.size, heads.size);
     let (row, shared) = (heads.keys * size, heads.queries / heads.keys);
     let mut out = Floats::scratch(q.len());
@@ -52,9 +48,7 @@ pub fn whole(
             soft_max(&mut p);
             for (d, out) in out.iter_mut().enumerate() {
                 let terms = p.iter().enumerate();
-                let sum = terms.fold(0f64, |s, (j, p)| {
-                    s + f64::from(p * v[of_token(v, j).start + d])
-                });
+                let sum = terms.fold(0f64, |s, (j, p)| s + f64::from(p * v[of_token(v, j).start + d]));
                 *out = sum as f32;
             }
         }
@@ -68,11 +62,7 @@ mod tests {
 
     #[test]
     fn every_token_sees_its_whole_sequence_and_no_other() {
-        let heads = Heads {
-            queries: 2,
-            keys: 1,
-            size: 2,
-        };
+        let heads = Heads { queries: 2, keys: 1, size: 2 };
         // keys of 0 weigh all tokens of a sequence alike
         let q = [1.0f32; 5 * 4];
         let k = [0.0f32; 5 * 2];
@@ -80,11 +70,7 @@ mod tests {
         let y = whole(&[0..2, 2..5], [&q, &k, &v], heads, 0.5);
         assert_eq!(y[..8], [2.0, 0.25, 2.0, 0.25, 2.0, 0.25, 2.0, 0.25]);
         let third = 1.0f32 * (1.0 / 3.0f64) as f32;
-        let sum = |d: usize| {
-            [4, 6, 8]
-                .iter()
-                .fold(0f64, |s, j| s + f64::from(v[j + d] * third)) as f32
-        };
+        let sum = |d: usize| [4, 6, 8].iter().fold(0f64, |s, j| s + f64::from(v[j + d] * third)) as f32;
         assert_eq!(y[8..12], [sum(0), sum(1), sum(0), sum(1)]);
         let mut far = k;
         far[3] = -50.0;

@@ -1,5 +1,5 @@
-//! Products of the matrices that are not used as the file has them: how they are held, and how their rows and tokens are
-//! shared among the threads of the current pool.
+//! Products of the matrices that are not used as the file has them: how they are held, and how their rows and tokens
+//! are shared among the threads of the current pool.
 
 use std::sync::{Arc, Mutex};
 

@@ -20,7 +20,8 @@ const TOKENS: usize = 256;
 const STREAM: usize = 1 << 20;
 /// Tokens from which on the outputs of a task are gathered before they are stored.
 const MANY: usize = 64;
-/// Rows of such a task, outputs of a token that are stored one after the other: each row of outputs is on a page of its own.
+/// Rows of such a task, outputs of a token that are stored one after the other: each row of outputs is on a page of its
+/// own.
 const RUN: usize = 128;
 /// Multiplications a task has at least, or handing it out costs more than it saves.
 const WORK: usize = 200_000;
@@ -56,13 +57,7 @@ impl PackedMatrix {
                 .zip(w.par_chunks(source.max(1)))
                 .all(|(group, w)| (layout.pack)(w, cols, group))
         })?;
-        Ok(data.map(|data| PackedMatrix {
-            layout,
-            cols,
-            rows,
-            group_bytes,
-            data,
-        }))
+        Ok(data.map(|data| PackedMatrix { layout, cols, rows, group_bytes, data }))
     }
 
     /// The layout.
@@ -99,22 +94,14 @@ impl PackedMatrix {
         let (tokens, ahead) = (values.len() / width, prefetch::ahead(self.layout.name));
         for g in groups {
             let (group, at) = (self.group(g), g * lanes - first);
-            multiply_group(
-                self.layout,
-                group,
-                acts,
-                self.cols,
-                tokens,
-                ahead,
-                |t, tile| {
-                    let rows = values.chunks_exact_mut(width).skip(t);
-                    for (row, given) in rows.zip(tile.chunks_exact(lanes)) {
-                        let row = &mut row[at..];
-                        let len = row.len().min(lanes);
-                        row[..len].copy_from_slice(&given[..len]);
-                    }
-                },
-            );
+            multiply_group(self.layout, group, acts, self.cols, tokens, ahead, |t, tile| {
+                let rows = values.chunks_exact_mut(width).skip(t);
+                for (row, given) in rows.zip(tile.chunks_exact(lanes)) {
+                    let row = &mut row[at..];
+                    let len = row.len().min(lanes);
+                    row[..len].copy_from_slice(&given[..len]);
+                }
+            });
         }
     }
 }
@@ -172,11 +159,7 @@ pub fn multiply_all(jobs: &mut [Job<'_>], tokens: usize) {
     let mut tasks = Vec::new();
     for (job, j) in jobs.iter().enumerate() {
         assert_eq!(j.out.len(), tokens * j.w.rows, "output size");
-        assert_eq!(
-            j.acts.len(),
-            tokens * (j.w.layout.act_bytes)(j.w.cols),
-            "activation size"
-        );
+        assert_eq!(j.acts.len(), tokens * (j.w.layout.act_bytes)(j.w.cols), "activation size");
         split(job, j.w, tokens, &mut tasks);
     }
     let outs: Vec<_> = jobs
@@ -187,11 +170,7 @@ pub fn multiply_all(jobs: &mut [Job<'_>], tokens: usize) {
         })
         .collect();
     pool::for_each(tasks.len(), |i| {
-        let Task {
-            job,
-            groups,
-            tokens,
-        } = &tasks[i];
+        let Task { job, groups, tokens } = &tasks[i];
         let (w, acts, scale, ahead, out) = &outs[*job];
         let (lanes, act_bytes) = (w.layout.rows, (w.layout.act_bytes)(w.cols));
         let acts = &acts[tokens.start * act_bytes..tokens.end * act_bytes];
@@ -213,31 +192,23 @@ pub fn multiply_all(jobs: &mut [Job<'_>], tokens: usize) {
         for g in groups.clone() {
             let group = w.group(g);
             let rows = g * lanes..w.rows.min((g + 1) * lanes);
-            multiply_group(
-                w.layout,
-                group,
-                acts,
-                w.cols,
-                tokens.len(),
-                *ahead,
-                |first, tile| {
-                    for (t, tile) in (tokens.start + first..).zip(tile.chunks_exact(lanes)) {
-                        let at = t * w.rows;
-                        // SAFETY: tasks of a job differ in their groups or their tokens, and each visits a
-                        // pair of group and token once.
-                        let out = unsafe { out.part(at + rows.start..at + rows.end) };
-                        match scale {
-                            Some(s) => out.iter_mut().zip(tile).for_each(|(o, v)| *o = v * s),
-                            None if out.len() == lanes => {
-                                // Lines of a size that the type knows, or each would be a call of memcpy.
-                                let lines = out.as_chunks_mut::<16>().0.iter_mut();
-                                lines.zip(tile.as_chunks().0).for_each(|(o, v)| *o = *v);
-                            }
-                            None => out.copy_from_slice(&tile[..rows.len()]),
+            multiply_group(w.layout, group, acts, w.cols, tokens.len(), *ahead, |first, tile| {
+                for (t, tile) in (tokens.start + first..).zip(tile.chunks_exact(lanes)) {
+                    let at = t * w.rows;
+                    // SAFETY: tasks of a job differ in their groups or their tokens, and each visits a
+                    // pair of group and token once.
+                    let out = unsafe { out.part(at + rows.start..at + rows.end) };
+                    match scale {
+                        Some(s) => out.iter_mut().zip(tile).for_each(|(o, v)| *o = v * s),
+                        None if out.len() == lanes => {
+                            // Lines of a size that the type knows, or each would be a call of memcpy.
+                            let lines = out.as_chunks_mut::<16>().0.iter_mut();
+                            lines.zip(tile.as_chunks().0).for_each(|(o, v)| *o = *v);
                         }
+                        None => out.copy_from_slice(&tile[..rows.len()]),
                     }
-                },
-            );
+                }
+            });
         }
     });
 }
@@ -260,11 +231,7 @@ fn split(job: usize, w: &PackedMatrix, tokens: usize, tasks: &mut Vec<Task>) {
     let step = worthwhile.max(preferred);
     for t in (0..tokens).step_by(TOKENS) {
         for g in (0..groups).step_by(step) {
-            tasks.push(Task {
-                job,
-                groups: g..groups.min(g + step),
-                tokens: t..tokens.min(t + TOKENS),
-            });
+            tasks.push(Task { job, groups: g..groups.min(g + step), tokens: t..tokens.min(t + TOKENS) });
         }
     }
 }

@@ -1,8 +1,9 @@
 //! How far ahead of a product of one token memory is asked for.
 //!
-//! Such a product waits for memory alone, and what helps depends on the processor and on how much the layout's kernel has to do:
-//! one reads up to twice as fast when it asks for what lies some kilobytes ahead, another loses by asking. So the first
-//! large model of a process that has a layout measures it on its own weights, in about a millisecond. No bit depends on it.
+//! Such a product waits for memory alone, and what helps depends on the processor and on how much the layout's kernel
+//! has to do: one reads up to twice as fast when it asks for what lies some kilobytes ahead, another loses by asking.
+//! So the first large model of a process that has a layout measures it on its own weights, in about a millisecond. No
+//! bit depends on it.
 
 use std::fmt;
 use std::sync::{OnceLock, RwLock};

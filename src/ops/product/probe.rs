@@ -40,9 +40,10 @@ const GAIN: f64 = 1.04;
 /// `TRINE_PREFETCH` is no number of bytes.
 pub fn choose(matrices: &[Box<dyn Probed>]) -> Result<Prefetch, String> {
     if let Some(text) = std::env::var_os(VARIABLE) {
-        let bytes = text.to_str().and_then(|t| t.parse().ok()).ok_or_else(|| {
-            format!("{VARIABLE}={text:?} is no number of bytes; give one, or unset it")
-        })?;
+        let bytes = text
+            .to_str()
+            .and_then(|t| t.parse().ok())
+            .ok_or_else(|| format!("{VARIABLE}={text:?} is no number of bytes; give one, or unset it"))?;
         return Ok(Prefetch::Given(*GIVEN.get_or_init(|| bytes)));
     }
     if matrices.iter().map(|m| m.bytes()).sum::<usize>() < LARGE {
@@ -66,10 +67,7 @@ pub fn choose(matrices: &[Box<dyn Probed>]) -> Result<Prefetch, String> {
 
 /// The best distance for a layout; `None` where there are too few bytes of it.
 fn measured(matrices: &[Box<dyn Probed>], name: &str) -> Option<usize> {
-    let mut pieces = matrices
-        .iter()
-        .filter(|m| m.name() == Some(name))
-        .flat_map(|m| m.pieces(PIECE));
+    let mut pieces = matrices.iter().filter(|m| m.name() == Some(name)).flat_map(|m| m.pieces(PIECE));
     let mut speeds: [Vec<f64>; CANDIDATES.len()] = Default::default();
     for turn in 0..ROUNDS * CANDIDATES.len() {
         // Nobody comes first in every round.

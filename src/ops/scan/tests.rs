@@ -73,12 +73,7 @@ impl Case {
                     v[from * row..to * row].to_vec()
                 };
                 let [x, dt, b, c] = [&self.x, &self.dt, &self.b, &self.c].map(|v| part(v));
-                let steps = Steps {
-                    x: &x,
-                    dt: &dt,
-                    b: &b,
-                    c: &c,
-                };
+                let steps = Steps { x: &x, dt: &dt, b: &b, c: &c };
                 let y = pool.install(|| scan.run(&steps, &mut states));
                 got.extend(y.iter().map(|v| v.to_bits()));
             }

@@ -120,10 +120,7 @@ fn short_regions_of_three_callers() {
 
 #[test]
 fn many_callers_nest_calls_and_pools() {
-    let (pool, other) = (
-        Pool::new(3).expect("threads"),
-        Pool::new(2).expect("threads"),
-    );
+    let (pool, other) = (Pool::new(3).expect("threads"), Pool::new(2).expect("threads"));
     let count = AtomicUsize::new(0);
     let add = |_| {
         count.fetch_add(1, Ordering::Relaxed);

@@ -36,10 +36,7 @@ impl Nesting {
     /// Checks the widths.
     pub fn new(seed_bits: u8, parent_bits: u8) -> Option<Nesting> {
         let fits = 1 <= seed_bits && seed_bits <= parent_bits && parent_bits <= Nesting::MAX_BITS;
-        fits.then_some(Nesting {
-            seed_bits,
-            parent_bits,
-        })
+        fits.then_some(Nesting { seed_bits, parent_bits })
     }
 
     /// All widths, narrowest first.
@@ -57,9 +54,7 @@ pub enum ClusterError {
     #[error("the weight at index {0} is not a finite number; the model is damaged")]
     NotFinite(usize),
     /// Beyond what a table in half precision holds.
-    #[error(
-        "the weight {1} at index {0} is larger than half precision holds (65504); leave the tensor as it is"
-    )]
+    #[error("the weight {1} at index {0} is larger than half precision holds (65504); leave the tensor as it is")]
     TooLarge(usize, f32),
     /// Negative or not a finite number.
     #[error("the sensitivity {1} at index {0} is not a finite number of at least 0")]
@@ -121,12 +116,7 @@ impl Clusterer {
     ///
     /// # Errors
     /// Weights and sensitivities that make no sense; in compat mode borders that cross.
-    pub fn cluster(
-        &mut self,
-        weights: &[f32],
-        sensitivities: &[f32],
-        codes: &mut [u8],
-    ) -> Result<(), ClusterError> {
+    pub fn cluster(&mut self, weights: &[f32], sensitivities: &[f32], codes: &mut [u8]) -> Result<(), ClusterError> {
         check(weights, sensitivities)?;
         let (luts, seed_bits) = (&mut self.luts, self.nesting.seed_bits);
         match &mut self.engine {
@@ -156,10 +146,7 @@ pub(super) fn check(weights: &[f32], sensitivities: &[f32]) -> Result<(), Cluste
             return Err(ClusterError::TooLarge(i, x));
         }
     }
-    match sensitivities
-        .iter()
-        .position(|s| !s.is_finite() || *s < 0.0)
-    {
+    match sensitivities.iter().position(|s| !s.is_finite() || *s < 0.0) {
         Some(i) => Err(ClusterError::Sensitivity(i, sensitivities[i])),
         None => Ok(()),
     }

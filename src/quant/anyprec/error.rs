@@ -22,88 +22,42 @@ use crate::quant::validate::first_bad;
 pub enum ApError {
     #[error("the model has no tensors")]
     NoTensors,
-    #[error(
-        "the model has no block matrices (blk.N.attn_q … blk.N.ffn_down) that could be quantized"
-    )]
+    #[error("the model has no block matrices (blk.N.attn_q … blk.N.ffn_down) that could be quantized")]
     NoMatrices,
     #[error(
         "the model is any-precision already: take one of its widths with --width, or start from the model it was made from"
     )]
     Already,
-    #[error(
-        "the model is not any-precision: --width takes one width out of a file that has several"
-    )]
+    #[error("the model is not any-precision: --width takes one width out of a file that has several")]
     NotAnyPrecision,
-    #[error(
-        "{seed} to {parent} bits: the seed's bits are 1 to 8, the parent's as many or more up to 8"
-    )]
+    #[error("{seed} to {parent} bits: the seed's bits are 1 to 8, the parent's as many or more up to 8")]
     Range { seed: u8, parent: u8 },
     #[error("--widths: {widths:?} are not ascending widths of {seed} to {parent}")]
-    Widths {
-        widths: Vec<u8>,
-        seed: u8,
-        parent: u8,
-    },
+    Widths { widths: Vec<u8>, seed: u8, parent: u8 },
     #[error("--best-at: {best} is not one of the widths {seed} to {parent}")]
     BestAt { best: u8, seed: u8, parent: u8 },
     #[error("--row-groups: {groups} groups do not divide the {columns} columns of {tensor}")]
-    Groups {
-        groups: u32,
-        columns: u64,
-        tensor: String,
-    },
+    Groups { groups: u32, columns: u64, tensor: String },
     #[error("{option}: {percent} is no share in percent, 0 to 50 is")]
     Share { option: &'static str, percent: f64 },
     #[error(
         "{count} tensors are quantized already (the first is {first}, {ty}), and quantizing twice costs quality; start from an F16, BF16 or F32 file, or accept the loss with --allow-requantize"
     )]
-    Requantize {
-        count: usize,
-        first: String,
-        ty: TypeId,
-    },
-    #[error(
-        "tensor {tensor} is of type {ty}, whose rows trine cannot decode; start from an F16, BF16 or F32 file"
-    )]
+    Requantize { count: usize, first: String, ty: TypeId },
+    #[error("tensor {tensor} is of type {ty}, whose rows trine cannot decode; start from an F16, BF16 or F32 file")]
     Unreadable { tensor: String, ty: TypeId },
-    #[error(
-        "{option}: tensor {tensor} cannot be of type {ty}: {why}; q8_0 and f16 fit most models"
-    )]
-    TensorType {
-        option: &'static str,
-        tensor: String,
-        ty: TypeId,
-        why: String,
-    },
+    #[error("{option}: tensor {tensor} cannot be of type {ty}: {why}; q8_0 and f16 fit most models")]
+    TensorType { option: &'static str, tensor: String, ty: TypeId, why: String },
     #[error("tensor {tensor} has {columns} columns, more than an any-precision file holds")]
     TooWide { tensor: String, columns: u64 },
-    #[error(
-        "tensor {tensor}: {count} weights to be kept as they are, more than an any-precision file holds"
-    )]
+    #[error("tensor {tensor}: {count} weights to be kept as they are, more than an any-precision file holds")]
     TooManySparse { tensor: String, count: usize },
-    #[error(
-        "tensor {tensor}: the input holds {what} in block {block} (type {ty}); the model is damaged"
-    )]
-    BadInput {
-        tensor: String,
-        ty: TypeId,
-        block: u64,
-        what: &'static str,
-    },
-    #[error(
-        "tensor {tensor}: type {ty} cannot hold its values: {what} in block {block}; choose another type"
-    )]
-    BadOutput {
-        tensor: String,
-        ty: TypeId,
-        block: u64,
-        what: &'static str,
-    },
+    #[error("tensor {tensor}: the input holds {what} in block {block} (type {ty}); the model is damaged")]
+    BadInput { tensor: String, ty: TypeId, block: u64, what: &'static str },
+    #[error("tensor {tensor}: type {ty} cannot hold its values: {what} in block {block}; choose another type")]
+    BadOutput { tensor: String, ty: TypeId, block: u64, what: &'static str },
     #[error("tensor {tensor}: {source}")]
-    Cluster {
-        tensor: String,
-        source: ClusterError,
-    },
+    Cluster { tensor: String, source: ClusterError },
     #[error(transparent)]
     Sensitivity(Box<SensitivityError>),
     #[error(transparent)]

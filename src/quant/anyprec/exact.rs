@@ -17,11 +17,7 @@ pub struct Exact {
 impl Exact {
     /// The best clusters are those of `best_bits` bits.
     pub fn best_at(best_bits: u8) -> Exact {
-        Exact {
-            best_bits,
-            sorted: Sorted::default(),
-            seeder: Seeder::default(),
-        }
+        Exact { best_bits, sorted: Sorted::default(), seeder: Seeder::default() }
     }
 
     /// Clusters a group: `luts[i]` gets the centroids of `2^(seed_bits + i)` clusters, each weight the code of
@@ -40,8 +36,7 @@ impl Exact {
             self.sorted.weigh_alike();
         }
         let mut borders = Vec::new();
-        self.seeder
-            .divide(self.sorted.runs(), 1 << self.best_bits, &mut borders);
+        self.seeder.divide(self.sorted.runs(), 1 << self.best_bits, &mut borders);
         let joins = usize::from(self.best_bits - seed_bits);
         let (narrower, rest) = luts.split_at_mut(joins);
         for (i, lut) in narrower.iter_mut().enumerate() {

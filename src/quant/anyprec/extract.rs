@@ -33,12 +33,7 @@ fn check(info: &TensorInfo, data: &[u8]) -> Result<(), ApError> {
     let Some((block, what)) = first_bad(info.ty, shape.0, data).or_else(packed) else {
         return Ok(());
     };
-    Err(ApError::BadInput {
-        tensor: info.name.clone(),
-        ty: info.ty,
-        block: block as u64,
-        what,
-    })
+    Err(ApError::BadInput { tensor: info.name.clone(), ty: info.ty, block: block as u64, what })
 }
 
 /// Writes the planes and tables that a run at `width` reads, with everything else of the model, to `out`. The
@@ -46,12 +41,7 @@ fn check(info: &TensorInfo, data: &[u8]) -> Result<(), ApError> {
 ///
 /// # Errors
 /// Not an any-precision model; a width that it has not; I/O.
-pub fn extract(
-    model: &ModelFile,
-    width: u8,
-    out: &Path,
-    progress: &mut dyn Progress,
-) -> Result<Extracted, ApError> {
+pub fn extract(model: &ModelFile, width: u8, out: &Path, progress: &mut dyn Progress) -> Result<Extracted, ApError> {
     let Some(ap) = AnyPrec::read(model)? else {
         return Err(ApError::NotAnyPrecision);
     };
@@ -99,8 +89,5 @@ pub fn extract(
     for shard in model.shards() {
         ShardReader::new(shard).unchanged()?;
     }
-    Ok(Extracted {
-        file_bytes: writer.finish()?,
-        bits: bytes as f64 * 8.0 / weights.max(1) as f64,
-    })
+    Ok(Extracted { file_bytes: writer.finish()?, bits: bytes as f64 * 8.0 / weights.max(1) as f64 })
 }

@@ -49,12 +49,8 @@ impl Footprint {
         let all: u64 = plan.rows.iter().map(|r| r.bytes).sum();
         let quantized: u64 = plan.matrices().map(|r| r.bytes).sum();
         let tables = |bits: u8| (rows * u64::from(plan.header.groups)) << (bits + 1);
-        let sparse_bytes = plan
-            .matrices()
-            .zip(sparse)
-            .filter(|&(_, &n)| n > 0)
-            .map(|(r, n)| 6 * n + 4 * (rows_of(r) + 1))
-            .sum();
+        let sparse_bytes =
+            plan.matrices().zip(sparse).filter(|&(_, &n)| n > 0).map(|(r, n)| 6 * n + 4 * (rows_of(r) + 1)).sum();
         let per_weight = |bytes: u64| bytes as f64 * 8.0 / weights.max(1) as f64;
         let mut stored = sparse_bytes;
         let mut from = 0;
@@ -88,13 +84,8 @@ impl Plan {
     /// # Errors
     /// As [`Plan::places`].
     pub fn footprint(&self) -> Result<Footprint, ApError> {
-        let share = self
-            .outliers
-            .map_or(0.0, |(_, s)| (s.sensitive + s.magnitude) / 100.0);
-        let sparse: Vec<u64> = self
-            .matrices()
-            .map(|r| (r.weights() as f64 * share) as u64)
-            .collect();
+        let share = self.outliers.map_or(0.0, |(_, s)| (s.sensitive + s.magnitude) / 100.0);
+        let sparse: Vec<u64> = self.matrices().map(|r| (r.weights() as f64 * share) as u64).collect();
         let places = self.places(&self.header, &sparse)?;
         Ok(Footprint::new(self, &places, &sparse))
     }

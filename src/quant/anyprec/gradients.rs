@@ -68,25 +68,14 @@ impl WeightFiles {
                     continue; // norms and embeddings, which are not quantized
                 };
                 check_shape(&tensor, row)?;
-                let head = if checkpoint {
-                    head_rows(arch, meta, row)?
-                } else {
-                    None
-                };
-                let stored = Stored {
-                    file: number,
-                    tensor,
-                    head,
-                };
+                let head = if checkpoint { head_rows(arch, meta, row)? } else { None };
+                let stored = Stored { file: number, tensor, head };
                 if out.stored.insert(name.clone(), stored).is_some() {
                     return Err(SensitivityError::Twice { tensor: name });
                 }
             }
         }
-        let missing: Vec<&Row> = plan
-            .matrices()
-            .filter(|r| !out.stored.contains_key(&r.name))
-            .collect();
+        let missing: Vec<&Row> = plan.matrices().filter(|r| !out.stored.contains_key(&r.name)).collect();
         match missing.first() {
             None => Ok(out),
             Some(first) => Err(SensitivityError::Missing {
@@ -101,10 +90,7 @@ impl WeightFiles {
     /// Makes sure, when all is read, that nobody wrote to a file meanwhile.
     pub(super) fn unchanged(&self) -> Result<(), SensitivityError> {
         self.files.iter().try_for_each(|(path, file)| {
-            file.unchanged().map_err(|source| SensitivityError::Io {
-                path: path.clone(),
-                source,
-            })
+            file.unchanged().map_err(|source| SensitivityError::Io { path: path.clone(), source })
         })
     }
 
@@ -114,29 +100,17 @@ impl WeightFiles {
     }
 
     /// Those of `rows` rows of a matrix from row `first` on.
-    pub(super) fn rows(
-        &mut self,
-        row: &Row,
-        first: u64,
-        rows: u64,
-    ) -> Result<Vec<f32>, SensitivityError> {
+    pub(super) fn rows(&mut self, row: &Row, first: u64, rows: u64) -> Result<Vec<f32>, SensitivityError> {
         let columns = row.columns() as usize;
         let mut out = vec![0.0; rows as usize * columns];
         let Some(stored) = self.stored.get(&row.name) else {
             return Ok(out); // never: all were found when the files were opened
         };
         let (path, file) = &self.files[stored.file];
-        let failed = |source| SensitivityError::Io {
-            path: path.clone(),
-            source,
-        };
+        let failed = |source| SensitivityError::Io { path: path.clone(), source };
         let bytes = columns * stored.tensor.dtype.bytes() as usize;
         let mut raw = vec![0; bytes];
-        let hint = if self.square {
-            ""
-        } else {
-            "; if these are gradients, have them squared with --sens-is-gradient"
-        };
+        let hint = if self.square { "" } else { "; if these are gradients, have them squared with --sens-is-gradient" };
         for (r, out) in (first..).zip(out.chunks_exact_mut(columns.max(1))) {
             let source = stored.source_row(r);
             let place = stored.tensor.offset + source * bytes as u64;
@@ -160,14 +134,8 @@ impl Stored {
 }
 
 fn open(path: &Path) -> Result<(SourceFile, Vec<Tensor>), SensitivityError> {
-    let failed = |source| SensitivityError::Io {
-        path: path.to_owned(),
-        source,
-    };
-    let bad = |source| SensitivityError::Safetensors {
-        path: path.to_owned(),
-        source,
-    };
+    let failed = |source| SensitivityError::Io { path: path.to_owned(), source };
+    let bad = |source| SensitivityError::Safetensors { path: path.to_owned(), source };
     safetensors::open(path, failed, bad)
 }
 
@@ -194,19 +162,11 @@ fn check_shape(tensor: &Tensor, row: &Row) -> Result<(), SensitivityError> {
     let rows = row.weights() / columns.max(1);
     let name = tensor.name.clone();
     if tensor.shape != [rows, columns] {
-        return Err(SensitivityError::Shape {
-            name,
-            found: tensor.shape.clone(),
-            rows,
-            columns,
-        });
+        return Err(SensitivityError::Shape { name, found: tensor.shape.clone(), rows, columns });
     }
     match tensor.dtype {
         Dtype::F16 | Dtype::BF16 | Dtype::F32 | Dtype::F64 => Ok(()),
-        other => Err(SensitivityError::Dtype {
-            name,
-            dtype: other.name(),
-        }),
+        other => Err(SensitivityError::Dtype { name, dtype: other.name() }),
     }
 }
 
@@ -232,12 +192,7 @@ fn head_rows(arch: &str, meta: &Metadata, row: &Row) -> Result<Option<u64>, Sens
     let rows = row.weights() / row.columns().max(1);
     match heads {
         Some(heads) if heads > 0 && rows.is_multiple_of(2 * heads) => Ok(Some(rows / heads)),
-        _ => Err(SensitivityError::Heads {
-            arch: arch.to_owned(),
-            key,
-            rows,
-            tensor: row.name.clone(),
-        }),
+        _ => Err(SensitivityError::Heads { arch: arch.to_owned(), key, rows, tensor: row.name.clone() }),
     }
 }
 
@@ -248,14 +203,8 @@ mod tests {
     #[test]
     fn names_of_checkpoints() {
         let pairs = [
-            (
-                "model.layers.0.self_attn.q_proj.weight",
-                "blk.0.attn_q.weight",
-            ),
-            (
-                "model.layers.31.mlp.down_proj.weight",
-                "blk.31.ffn_down.weight",
-            ),
+            ("model.layers.0.self_attn.q_proj.weight", "blk.0.attn_q.weight"),
+            ("model.layers.31.mlp.down_proj.weight", "blk.31.ffn_down.weight"),
         ];
         for (hf, gguf) in pairs {
             assert_eq!(gguf_name(hf).as_deref(), Some(gguf));
@@ -276,13 +225,7 @@ mod tests {
     fn rows_of_heads_are_interleaved() {
         let stored = Stored {
             file: 0,
-            tensor: Tensor {
-                name: String::new(),
-                dtype: Dtype::F32,
-                shape: vec![8, 1],
-                offset: 0,
-                bytes: 32,
-            },
+            tensor: Tensor { name: String::new(), dtype: Dtype::F32, shape: vec![8, 1], offset: 0, bytes: 32 },
             head: Some(4),
         };
         let rows: Vec<u64> = (0..8).map(|r| stored.source_row(r)).collect();

@@ -43,18 +43,13 @@ pub(super) fn choose(
     };
     let mut tail = shares.magnitude * TAIL;
     loop {
-        let (places, mut spreads) =
-            measure(&rows, readers, sensitivity, rule, shares, tail, progress)?;
+        let (places, mut spreads) = measure(&rows, readers, sensitivity, rule, shares, tail, progress)?;
         let compat = matches!(plan.method, Method::Compat { .. });
         if !compat {
             spreads = spreads.into_iter().map(Spread::without_flat).collect();
         }
         let found = find_range(&spreads, shares.magnitude);
-        let Range {
-            range,
-            percent,
-            clipped,
-        } = match plan.method {
+        let Range { range, percent, clipped } = match plan.method {
             Method::Exact | Method::BestAt(_) => found.nearest,
             Method::Compat { .. } => found.last,
         };
@@ -71,35 +66,20 @@ pub(super) fn choose(
                 Kept {
                     places,
                     // of a matrix that is 0 but for a few, T is 0 and would take all
-                    threshold: if wanted && threshold > 0.0 {
-                        threshold
-                    } else {
-                        f32::INFINITY
-                    },
+                    threshold: if wanted && threshold > 0.0 { threshold } else { f32::INFINITY },
                 }
             })
             .collect();
-        let counts = kept
-            .iter()
-            .zip(&spreads)
-            .map(|(k, s)| (k.places.len() + s.count_from(k.threshold)) as u64);
-        return Ok(Choice {
-            counts: counts.collect(),
-            kept,
-            magnitude: if wanted { percent } else { 0.0 },
-        });
+        let counts = kept.iter().zip(&spreads).map(|(k, s)| (k.places.len() + s.count_from(k.threshold)) as u64);
+        return Ok(Choice { counts: counts.collect(), kept, magnitude: if wanted { percent } else { 0.0 } });
     }
 }
 
-/// A threshold in single precision. Rounded down it would take weights that lie below it, and where many weights have one
-/// value, as ternary ones do, that can be most of them; the reference rounds to nearest all the same.
+/// A threshold in single precision. Rounded down it would take weights that lie below it, and where many weights have
+/// one value, as ternary ones do, that can be most of them; the reference rounds to nearest all the same.
 fn single(threshold: f64, compat: bool) -> f32 {
     let nearest = threshold as f32;
-    if f64::from(nearest) < threshold && !compat {
-        nearest.next_up()
-    } else {
-        nearest
-    }
+    if f64::from(nearest) < threshold && !compat { nearest.next_up() } else { nearest }
 }
 
 /// The most sensitive weights of each matrix, and how the others are spread.
@@ -158,15 +138,14 @@ fn measure(
 /// they are multiplied by the squares of the weights.
 fn scores(values: &[f32], columns: usize, own: &RowWeights<'_>, per_weight: bool) -> Vec<f32> {
     let mut out = vec![0.0; values.len()];
-    out.par_chunks_mut(columns.max(1))
-        .zip(values.par_chunks(columns.max(1)))
-        .enumerate()
-        .for_each(|(r, (out, values))| {
+    out.par_chunks_mut(columns.max(1)).zip(values.par_chunks(columns.max(1))).enumerate().for_each(
+        |(r, (out, values))| {
             own.copy(r, out);
             if !per_weight {
                 out.iter_mut().zip(values).for_each(|(s, w)| *s *= w * w);
             }
-        });
+        },
+    );
     out
 }
 

@@ -91,9 +91,7 @@ impl Spread {
             values[i] = 0.0;
         }
         let (quartiles, distance) = untouched.unwrap_or_else(|| quartiles(&mut values, rule));
-        let tail = ((tail * n as f64 / 100.0).ceil() as usize)
-            .clamp(1, n.max(1))
-            .min(n);
+        let tail = ((tail * n as f64 / 100.0).ceil() as usize).clamp(1, n.max(1)).min(n);
         let ends = |values: &mut [f32], from: usize, to: usize| {
             if from > 0 {
                 values.select_nth_unstable_by(from, f32::total_cmp);
@@ -115,8 +113,8 @@ impl Spread {
         }
     }
 
-    /// The same tensor, of which no weight goes where the quartiles are one value: that `T` does not depend on the range,
-    /// and either all weights are beyond it or those of the rest of the model would have to make up for them.
+    /// The same tensor, of which no weight goes where the quartiles are one value: that `T` does not depend on the
+    /// range, and either all weights are beyond it or those of the rest of the model would have to make up for them.
     pub fn without_flat(mut self) -> Spread {
         self.left_out |= self.distance == 0.0;
         self
@@ -157,11 +155,7 @@ fn quartiles(values: &mut [f32], rule: Rule) -> ([f64; 2], f64) {
     if n == 0 {
         return ([0.0; 2], 0.0);
     }
-    let mut at = |i: usize| {
-        *values
-            .select_nth_unstable_by(i.min(n - 1), f32::total_cmp)
-            .1
-    };
+    let mut at = |i: usize| *values.select_nth_unstable_by(i.min(n - 1), f32::total_cmp).1;
     match rule {
         Rule::AnyPrecision => {
             let (q1, q3) = (at(n / 4), at(3 * n / 4));
@@ -211,14 +205,8 @@ pub fn find_range(tensors: &[Spread], percent: f64) -> Search {
     let total: usize = tensors.iter().map(|t| t.weights).sum();
     let measure = |range: f64| {
         let counts = tensors.iter().map(|t| t.beyond(t.threshold(range)));
-        let (beyond, clipped) = counts.fold((0, false), |(n, any), (count, clipped)| {
-            (n + count, any || clipped)
-        });
-        Range {
-            range,
-            percent: beyond as f64 / total.max(1) as f64 * 100.0,
-            clipped,
-        }
+        let (beyond, clipped) = counts.fold((0, false), |(n, any), (count, clipped)| (n + count, any || clipped));
+        Range { range, percent: beyond as f64 / total.max(1) as f64 * 100.0, clipped }
     };
     let (mut low, mut high) = (0.0, MAX_RANGE);
     let mut found: Option<Search> = None;
@@ -241,10 +229,7 @@ pub fn find_range(tensors: &[Spread], percent: f64) -> Search {
     }
     found.unwrap_or_else(|| {
         let only = measure(MAX_RANGE);
-        Search {
-            last: only,
-            nearest: only,
-        }
+        Search { last: only, nearest: only }
     })
 }
 
@@ -281,13 +266,7 @@ mod tests {
 
     #[test]
     fn one_value_has_no_outliers_to_choose() {
-        let found = find_range(
-            &[Spread::measure(&[0.5; 64], &[], Rule::SqueezeLlm, 100.0)],
-            1.0,
-        );
-        assert_eq!(
-            (found.nearest.percent, found.nearest.clipped),
-            (100.0, false)
-        );
+        let found = find_range(&[Spread::measure(&[0.5; 64], &[], Rule::SqueezeLlm, 100.0)], 1.0);
+        assert_eq!((found.nearest.percent, found.nearest.clipped), (100.0, false));
     }
 }

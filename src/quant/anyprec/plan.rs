@@ -19,8 +19,8 @@ use crate::quant::order;
 use crate::quant::row::{Reason, Row, sources, unchanged};
 use crate::quant::ternary::is_ternary_type;
 
-/// The matrices of a block that get codebooks: those of all dense architectures that gradients know, which agree on their
-/// names.
+/// The matrices of a block that get codebooks: those of all dense architectures that gradients know, which agree on
+/// their names.
 pub(super) fn block_matrices() -> impl Iterator<Item = &'static Described> {
     let all = ARCHITECTURES.iter().filter(|a| a.gradients);
     let all = all.flat_map(|a| a.block_tensors(false));
@@ -105,14 +105,10 @@ impl Plan {
             return Err(ApError::NoTensors);
         }
         sources.sort_by(|a, b| order::compare(&a.2.name, &b.2.name));
-        let mut rows: Vec<Row> = sources
-            .into_iter()
-            .map(|source| unchanged(source.2.name.clone(), source))
-            .collect();
+        let mut rows: Vec<Row> = sources.into_iter().map(|source| unchanged(source.2.name.clone(), source)).collect();
         retype(&mut rows, recipe)?;
-        let quantized: Vec<usize> = (0..rows.len())
-            .filter(|&i| is_block_matrix(&rows[i].name, &rows[i].shape))
-            .collect();
+        let quantized: Vec<usize> =
+            (0..rows.len()).filter(|&i| is_block_matrix(&rows[i].name, &rows[i].shape)).collect();
         let matrices: Vec<&Row> = quantized.iter().map(|&i| &rows[i]).collect();
         check_rows(&matrices, recipe)?;
         let mut notes = Vec::new();
@@ -143,11 +139,7 @@ impl Plan {
             rows,
             method: recipe.method,
             outliers: recipe.outliers.map(|s| (recipe.target.rule, s)),
-            warnings: recipe
-                .overrides
-                .iter()
-                .filter_map(|o| o.warning())
-                .collect(),
+            warnings: recipe.overrides.iter().filter_map(|o| o.warning()).collect(),
             notes,
         };
         plan.warn_of_tables()?;
@@ -156,10 +148,7 @@ impl Plan {
 
     /// The widths of a code.
     pub fn nesting(&self) -> Nesting {
-        Nesting {
-            seed_bits: self.header.seed_bits,
-            parent_bits: self.header.parent_bits,
-        }
+        Nesting { seed_bits: self.header.seed_bits, parent_bits: self.header.parent_bits }
     }
 
     /// The rows that are quantized.
@@ -172,8 +161,8 @@ impl Plan {
         self.matrices().map(Row::weights).sum()
     }
 
-    /// Bytes of the input that are gone through, as [`Progress::advance`](super::Progress::advance) counts them: the matrices
-    /// twice where outliers are chosen first.
+    /// Bytes of the input that are gone through, as [`Progress::advance`](super::Progress::advance) counts them: the
+    /// matrices twice where outliers are chosen first.
     pub fn bytes_from(&self) -> u64 {
         let all: u64 = self.rows.iter().map(|r| r.bytes_from).sum();
         let again = self.matrices().filter(|_| self.outliers.is_some());
@@ -223,12 +212,7 @@ impl Plan {
             let last = tensors.checked_sub(1).and_then(|i| layout.tensors().get(i));
             last.map_or(start, |t| start + t.offset + t.bytes)
         };
-        Ok(Places {
-            prefixes: ends.into_iter().map(|(w, n)| (w, end(n))).collect(),
-            copied,
-            parts,
-            layout,
-        })
+        Ok(Places { prefixes: ends.into_iter().map(|(w, n)| (w, end(n))).collect(), copied, parts, layout })
     }
 
     /// Says so when the tables of a width that was asked for are no longer small beside the planes.
@@ -269,12 +253,7 @@ fn retype(rows: &mut [Row], recipe: &Recipe) -> Result<(), ApError> {
         }
         let refused = |why| {
             let tensor = row.name.clone();
-            Err(ApError::TensorType {
-                option,
-                tensor,
-                ty,
-                why,
-            })
+            Err(ApError::TensorType { option, tensor, ty, why })
         };
         let block = ty.info().map_or(1, |t| t.block as u64);
         if !can_write(ty) || is_ternary_type(ty) {
@@ -289,9 +268,7 @@ fn retype(rows: &mut [Row], recipe: &Recipe) -> Result<(), ApError> {
         }
         if !row.columns().is_multiple_of(block) {
             let columns = row.columns();
-            return refused(format!(
-                "rows of {columns} weights are not whole blocks of {block}"
-            ));
+            return refused(format!("rows of {columns} weights are not whole blocks of {block}"));
         }
         row.to = ty;
         row.bytes = bytes_of(ty, &row.shape);
@@ -306,11 +283,7 @@ fn check_rows(matrices: &[&Row], recipe: &Recipe) -> Result<(), ApError> {
     }
     let quantized: Vec<&&Row> = matrices.iter().filter(|r| is_quantized(r.from)).collect();
     if let (Some(first), false) = (quantized.first(), recipe.allow_requantize) {
-        return Err(ApError::Requantize {
-            count: quantized.len(),
-            first: first.name.clone(),
-            ty: first.from,
-        });
+        return Err(ApError::Requantize { count: quantized.len(), first: first.name.clone(), ty: first.from });
     }
     for row in matrices {
         let (tensor, columns) = (row.name.clone(), row.columns());
@@ -323,33 +296,19 @@ fn check_rows(matrices: &[&Row], recipe: &Recipe) -> Result<(), ApError> {
         }
         let groups = recipe.groups;
         if groups == 0 || !columns.is_multiple_of(groups.into()) {
-            return Err(ApError::Groups {
-                groups,
-                columns,
-                tensor,
-            });
+            return Err(ApError::Groups { groups, columns, tensor });
         }
     }
-    let shares = recipe
-        .outliers
-        .map_or([0.0; 2], |s| [s.sensitive, s.magnitude]);
+    let shares = recipe.outliers.map_or([0.0; 2], |s| [s.sensitive, s.magnitude]);
     let options = ["--outlier-sensitive", "--outlier-magnitude"];
-    match options
-        .into_iter()
-        .zip(shares)
-        .find(|(_, p)| !(0.0..=50.0).contains(p))
-    {
+    match options.into_iter().zip(shares).find(|(_, p)| !(0.0..=50.0).contains(p)) {
         Some((option, percent)) => Err(ApError::Share { option, percent }),
         None => Ok(()),
     }
 }
 
 /// The widths of a code and those that get tables.
-fn widths(
-    matrices: &[&Row],
-    recipe: &Recipe,
-    notes: &mut Vec<String>,
-) -> Result<(Nesting, Vec<u8>), ApError> {
+fn widths(matrices: &[&Row], recipe: &Recipe, notes: &mut Vec<String>) -> Result<(Nesting, Vec<u8>), ApError> {
     let range = recipe.target.range;
     let seed = recipe.seed_bits.or(range.map(|n| n.seed_bits)).unwrap_or(3);
     let named = recipe.parent_bits.or(range.map(|n| n.parent_bits));
@@ -357,49 +316,30 @@ fn widths(
         let columns = matrices.iter().map(|r| r.columns()).min().unwrap_or(0);
         let group = columns / u64::from(recipe.groups);
         let parent = sensible_parent(group).max(seed);
-        notes.push(format!(
-            "{seed} to {parent} bits: rows have as few as {group} weights to a table"
-        ));
+        notes.push(format!("{seed} to {parent} bits: rows have as few as {group} weights to a table"));
         parent
     });
     if Nesting::new(seed, parent).is_none() {
         return Err(ApError::Range { seed, parent });
     }
-    let widths = recipe
-        .widths
-        .clone()
-        .unwrap_or_else(|| (seed..=parent).collect());
+    let widths = recipe.widths.clone().unwrap_or_else(|| (seed..=parent).collect());
     let inside = widths.iter().all(|w| (seed..=parent).contains(w));
     match widths.last() {
         Some(&last) if inside && widths.is_sorted_by(|a, b| a < b) => {
             if last < parent {
-                notes.push(format!(
-                    "no plane after the {last} that the widest kept width needs is stored"
-                ));
+                notes.push(format!("no plane after the {last} that the widest kept width needs is stored"));
             }
-            let nesting = Nesting {
-                seed_bits: seed,
-                parent_bits: last,
-            };
+            let nesting = Nesting { seed_bits: seed, parent_bits: last };
             Ok((nesting, widths))
         }
-        _ => Err(ApError::Widths {
-            widths,
-            seed,
-            parent,
-        }),
+        _ => Err(ApError::Widths { widths, seed, parent }),
     }
 }
 
 /// The model's keys without what no longer holds.
 fn output_meta(source: &Metadata, recipe: &Recipe) -> Metadata {
     let mut meta = source.clone();
-    for key in [
-        "general.file_type",
-        split::KEY_NO,
-        split::KEY_COUNT,
-        split::KEY_TENSORS,
-    ] {
+    for key in ["general.file_type", split::KEY_NO, split::KEY_COUNT, split::KEY_TENSORS] {
         meta.remove(key);
     }
     meta.set("general.alignment", Value::U32(ALIGNMENT));

@@ -45,8 +45,8 @@ pub struct Report {
     pub header: Header,
     /// Weights that are kept as they are.
     pub sparse: u64,
-    /// For each width of the code the error `Σ s (w − c)² / Σ s w²`, with error feedback `(Q − W) H (Q − W)ᵀ / W H Wᵀ`: the mean of all
-    /// matrices by their weights.
+    /// For each width of the code the error `Σ s (w − c)² / Σ s w²`, with error feedback `(Q − W) H (Q − W)ᵀ / W H Wᵀ`:
+    /// the mean of all matrices by their weights.
     pub errors: Vec<(u8, f64)>,
 }
 
@@ -75,10 +75,7 @@ pub fn run(
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(threads)
         .build()
-        .map_err(|e| ApError::Threads {
-            threads,
-            why: e.to_string(),
-        })?;
+        .map_err(|e| ApError::Threads { threads, why: e.to_string() })?;
     let others: Vec<PathBuf> = match sensitivity {
         Sensitivity::Weights(files) => files.paths().map(Path::to_owned).collect(),
         _ => Vec::new(),
@@ -89,18 +86,8 @@ pub fn run(
         let (readers, others, stop) = (&readers[..], &others, &stop);
         let hashes = thread::Builder::new()
             .spawn_scoped(scope, move || hash_all(readers, others, stop))
-            .map_err(|e| ApError::Threads {
-                threads: 1,
-                why: e.to_string(),
-            })?;
-        let job = Job {
-            isa,
-            model,
-            plan,
-            out,
-            others,
-            readers,
-        };
+            .map_err(|e| ApError::Threads { threads: 1, why: e.to_string() })?;
+        let job = Job { isa, model, plan, out, others, readers };
         let report = pool.install(|| job.run(sensitivity, progress, || join(hashes)));
         stop.store(true, Ordering::Relaxed); // after an error nobody waits for the hashes
         report
@@ -108,9 +95,7 @@ pub fn run(
 }
 
 fn join<T>(handle: thread::ScopedJoinHandle<'_, T>) -> T {
-    handle
-        .join()
-        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// Hashes of the model's files, and of a single other one.
@@ -153,12 +138,7 @@ impl Job<'_> {
         }
         let places = plan.places(&header, &choice.counts)?;
         let footprint = Footprint::new(plan, &places, &choice.counts);
-        let mut inputs: Vec<&Path> = self
-            .model
-            .shards()
-            .iter()
-            .map(|s| s.path.as_path())
-            .collect();
+        let mut inputs: Vec<&Path> = self.model.shards().iter().map(|s| s.path.as_path()).collect();
         inputs.extend(self.others.iter().map(PathBuf::as_path));
         let writer = ScatterWriter::create(self.out, places.layout.clone(), &inputs)?;
         let mut errors = vec![0.0; plan.nesting().widths().len()];
@@ -213,15 +193,15 @@ impl Job<'_> {
         let (cut, converter) = (Cut::of(row), Converter::new(row, None, self.isa));
         let reader = &self.readers[row.source.shard];
         let buffers = || (Vec::new(), Scratch::default());
-        (0..cut.chunks())
-            .into_par_iter()
-            .map(|i| cut.chunk(i))
-            .try_for_each_init(buffers, |(bytes, scratch), chunk| {
+        (0..cut.chunks()).into_par_iter().map(|i| cut.chunk(i)).try_for_each_init(
+            buffers,
+            |(bytes, scratch), chunk| {
                 let data = reader.read_chunk(row, chunk.from, chunk.from_bytes, bytes)?;
                 let converted = converter.convert(chunk, data, scratch);
                 let (out, _) = converted.map_err(|fault| blame(row, fault))?;
                 Ok::<(), ApError>(writer.write(tensor, chunk.to, out)?)
-            })?;
+            },
+        )?;
         progress.advance(row.bytes_from);
         Ok(())
     }
@@ -275,10 +255,7 @@ impl Matrix<'_> {
             let own = sensitivity.rows(row, first_row, count)?;
             let done = work
                 .run(first_row, &weights, &own)
-                .map_err(|source| ApError::Cluster {
-                    tensor: row.name.clone(),
-                    source,
-                })?;
+                .map_err(|source| ApError::Cluster { tensor: row.name.clone(), source })?;
             let planes = (0..).map(Part::Plane).zip(&done.planes);
             let luts = work.nesting.widths().map(Part::Lut).zip(&done.luts);
             for (part, bytes) in planes.chain(luts) {
@@ -314,11 +291,9 @@ impl Matrix<'_> {
         }
         let ends = [0].into_iter().chain(sparse.ends);
         let ptr: Vec<u8> = ends.flat_map(|n| (n as i32).to_le_bytes()).collect();
-        for (part, bytes) in [
-            (Part::SparsePtr, ptr),
-            (Part::SparseCol, sparse.columns),
-            (Part::SparseVal, sparse.values),
-        ] {
+        for (part, bytes) in
+            [(Part::SparsePtr, ptr), (Part::SparseCol, sparse.columns), (Part::SparseVal, sparse.values)]
+        {
             if let Some(&tensor) = self.places.parts.get(&(self.index, part)) {
                 writer.write(tensor, 0, &bytes)?;
             }
@@ -339,26 +314,12 @@ struct Sparse {
 fn blame(row: &Row, fault: RowFault) -> ApError {
     let tensor = row.name.clone();
     match fault {
-        RowFault::Input { block, what } => ApError::BadInput {
-            tensor,
-            ty: row.from,
-            block,
-            what,
-        },
-        RowFault::Output { block, what } => ApError::BadOutput {
-            tensor,
-            ty: row.to,
-            block,
-            what,
-        },
+        RowFault::Input { block, what } => ApError::BadInput { tensor, ty: row.from, block, what },
+        RowFault::Output { block, what } => ApError::BadOutput { tensor, ty: row.to, block, what },
     }
 }
 
-fn hash_all(
-    readers: &[ShardReader],
-    others: &[PathBuf],
-    stop: &AtomicBool,
-) -> Result<Hashes, ApError> {
+fn hash_all(readers: &[ShardReader], others: &[PathBuf], stop: &AtomicBool) -> Result<Hashes, ApError> {
     let go_on = || !stop.load(Ordering::Relaxed);
     let model = readers.iter().map(|reader| {
         let mut sha = Sha256::new();
@@ -366,19 +327,13 @@ fn hash_all(
             sha.update(bytes);
             go_on()
         });
-        read.map_err(|source| ApError::Hash {
-            path: reader.path().to_owned(),
-            source,
-        })?;
+        read.map_err(|source| ApError::Hash { path: reader.path().to_owned(), source })?;
         Ok(hex(&sha.finalize()))
     });
     Ok(Hashes {
         model: model.collect::<Result<_, ApError>>()?,
         other: match others {
-            [path] => Some(hash(path, stop).map_err(|source| ApError::Hash {
-                path: path.clone(),
-                source,
-            })?),
+            [path] => Some(hash(path, stop).map_err(|source| ApError::Hash { path: path.clone(), source })?),
             _ => None,
         },
     })

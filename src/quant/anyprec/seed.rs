@@ -33,8 +33,7 @@ impl Seeder {
     /// nearer mean, the upper one when it is as near.
     pub fn divide(&mut self, runs: &[Run], k: usize, borders: &mut Vec<usize>) {
         self.points.clear();
-        self.points
-            .extend((0..runs.len()).filter(|&r| runs[r].mass > 0.0));
+        self.points.extend((0..runs.len()).filter(|&r| runs[r].mass > 0.0));
         let m = self.points.len();
         // point numbers first: cluster c has the points borders[c]..borders[c+1]
         borders.clear();
@@ -74,12 +73,7 @@ impl Seeder {
     fn fill_tables(&mut self, k: usize) {
         let m = self.points.len();
         self.now.clear();
-        self.now.extend(
-            self.mass
-                .iter()
-                .zip(&self.moment)
-                .map(|(&p, &a)| explained(a, p)),
-        );
+        self.now.extend(self.mass.iter().zip(&self.moment).map(|(&p, &a)| explained(a, p)));
         self.before.resize(m + 1, 0.0);
         self.choice.clear();
         self.choice.resize(k * (m + 1), 0);
@@ -133,11 +127,7 @@ impl Seeder {
 
 /// What replacing a cluster by its mean leaves of its energy; 0 without mass.
 fn explained(moment: f64, mass: f64) -> f64 {
-    if mass > 0.0 {
-        moment * moment / mass
-    } else {
-        0.0
-    }
+    if mass > 0.0 { moment * moment / mass } else { 0.0 }
 }
 
 /// One step from `clusters` to `clusters + 1`.
@@ -221,12 +211,7 @@ mod tests {
     use super::*;
 
     fn runs(points: &[(f64, f64)]) -> Vec<Run> {
-        let run = |(&(value, mass), start)| Run {
-            value,
-            mass,
-            start,
-            count: 1,
-        };
+        let run = |(&(value, mass), start)| Run { value, mass, start, count: 1 };
         points.iter().zip(0..).map(run).collect()
     }
 
@@ -240,11 +225,7 @@ mod tests {
         let mass: f64 = runs.iter().map(|r| r.mass).sum();
         let mean = runs.iter().map(|r| r.mass * r.value).sum::<f64>() / mass;
         let term = |r: &Run| r.mass * (r.value - mean) * (r.value - mean);
-        if mass > 0.0 {
-            runs.iter().map(term).sum()
-        } else {
-            0.0
-        }
+        if mass > 0.0 { runs.iter().map(term).sum() } else { 0.0 }
     }
 
     /// The least cost of `k` clusters, by trying all.
@@ -260,9 +241,7 @@ mod tests {
     fn as_good_as_trying_all() {
         let mut state = 7u64;
         let mut random = |below: u64| {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (state >> 33) % below
         };
         for round in 0..300 {
@@ -297,22 +276,13 @@ mod tests {
 
     #[test]
     fn few_values_fill_the_first_clusters() {
-        assert_eq!(
-            divide(&runs(&[(-1.0, 1.0), (0.0, 0.0), (2.0, 1.0)]), 4),
-            [0, 2, 3, 3, 3]
-        );
+        assert_eq!(divide(&runs(&[(-1.0, 1.0), (0.0, 0.0), (2.0, 1.0)]), 4), [0, 2, 3, 3, 3]);
         assert_eq!(divide(&runs(&[(5.0, 1.0)]), 2), [0, 1, 1]);
     }
 
     #[test]
     fn masses_decades_apart() {
-        let points = [
-            (0.0, 1e6),
-            (1.0, 1e-30),
-            (2.0, 1e-30),
-            (3.0, 1e6),
-            (4.0, 1.0),
-        ];
+        let points = [(0.0, 1e6), (1.0, 1e-30), (2.0, 1e-30), (3.0, 1e6), (4.0, 1.0)];
         // what the light ones cost is below the last digit of the whole: the lowest border wins
         assert_eq!(divide(&runs(&points), 2), [0, 1, 5]);
         assert_eq!(divide(&runs(&points), 4), [0, 1, 2, 4, 5]);

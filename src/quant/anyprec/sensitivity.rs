@@ -96,11 +96,7 @@ impl Sensitivity {
             };
             let tensor = row.name.clone();
             if columns.len() as u64 != row.columns() {
-                return Err(SensitivityError::Columns {
-                    tensor,
-                    found: columns.len(),
-                    expected: row.columns(),
-                });
+                return Err(SensitivityError::Columns { tensor, found: columns.len(), expected: row.columns() });
             }
             check_values(&tensor, 0, columns, "")?;
         }
@@ -118,11 +114,7 @@ impl Sensitivity {
     }
 
     /// What the matrix reads, for error feedback; `None` where there is none. On the current rayon pool.
-    pub(super) fn metric(
-        &mut self,
-        row: &Row,
-        isa: Isa,
-    ) -> Result<Option<Arc<Metric>>, SensitivityError> {
+    pub(super) fn metric(&mut self, row: &Row, isa: Isa) -> Result<Option<Arc<Metric>>, SensitivityError> {
         match self {
             Sensitivity::Hessians(metrics) => metrics.load(row, isa),
             _ => Ok(None),
@@ -130,21 +122,16 @@ impl Sensitivity {
     }
 
     /// Those of `rows` rows of a matrix from row `first` on.
-    pub(super) fn rows(
-        &mut self,
-        row: &Row,
-        first: u64,
-        rows: u64,
-    ) -> Result<RowWeights<'_>, SensitivityError> {
+    pub(super) fn rows(&mut self, row: &Row, first: u64, rows: u64) -> Result<RowWeights<'_>, SensitivityError> {
         match self {
             Sensitivity::Uniform => Ok(RowWeights::Uniform),
-            Sensitivity::Columns(importance, _) => Ok(importance
-                .get(&row.source.name)
-                .map_or(RowWeights::Uniform, RowWeights::Columns)),
+            Sensitivity::Columns(importance, _) => {
+                Ok(importance.get(&row.source.name).map_or(RowWeights::Uniform, RowWeights::Columns))
+            }
             Sensitivity::Weights(files) => files.rows(row, first, rows).map(RowWeights::Rows),
-            Sensitivity::Hessians(metrics) => Ok(metrics
-                .known(row)
-                .map_or(RowWeights::Uniform, |m| RowWeights::Columns(m.importance()))),
+            Sensitivity::Hessians(metrics) => {
+                Ok(metrics.known(row).map_or(RowWeights::Uniform, |m| RowWeights::Columns(m.importance())))
+            }
         }
     }
 }

@@ -37,8 +37,7 @@ impl Sorted {
     pub fn load(&mut self, weights: &[f32]) {
         self.keys.clear();
         let keys = weights.iter().zip(0u64..);
-        self.keys
-            .extend(keys.map(|(&x, column)| u64::from(ordered(x)) << 32 | column));
+        self.keys.extend(keys.map(|(&x, column)| u64::from(ordered(x)) << 32 | column));
         self.sort();
     }
 
@@ -89,12 +88,7 @@ impl Sorted {
                 }
                 _ => {
                     value = Some(key >> 32);
-                    self.runs.push(Run {
-                        value: f64::from(weights[column]) + 0.0,
-                        mass,
-                        start,
-                        count: 1,
-                    });
+                    self.runs.push(Run { value: f64::from(weights[column]) + 0.0, mass, start, count: 1 });
                 }
             }
         }
@@ -114,11 +108,7 @@ impl Sorted {
 
     /// Gives the weights of these runs a code.
     pub fn label(&self, runs: Range<usize>, code: u8, codes: &mut [u8]) {
-        let start = |run: usize| {
-            self.runs
-                .get(run)
-                .map_or(self.keys.len(), |r| r.start as usize)
-        };
+        let start = |run: usize| self.runs.get(run).map_or(self.keys.len(), |r| r.start as usize);
         for &key in &self.keys[start(runs.start)..start(runs.end)] {
             codes[key as u32 as usize] = code;
         }
@@ -162,15 +152,8 @@ mod tests {
         let mut sorted = Sorted::default();
         sorted.load(&weights);
         sorted.find_runs(&weights, &[1.0, 2.0, 4.0, 8.0, 0.0]);
-        let found: Vec<_> = sorted
-            .runs()
-            .iter()
-            .map(|r| (r.value, r.mass, r.start, r.count))
-            .collect();
-        assert_eq!(
-            found,
-            [(0.0, 10.0, 0, 2), (1.0, 5.0, 2, 2), (2.0, 0.0, 4, 1)]
-        );
+        let found: Vec<_> = sorted.runs().iter().map(|r| (r.value, r.mass, r.start, r.count)).collect();
+        assert_eq!(found, [(0.0, 10.0, 0, 2), (1.0, 5.0, 2, 2), (2.0, 0.0, 4, 1)]);
         let mut codes = [9; 5];
         sorted.label(0..1, 3, &mut codes);
         sorted.label(1..3, 4, &mut codes);

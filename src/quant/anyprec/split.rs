@@ -28,12 +28,7 @@ pub fn mean(runs: &[Run]) -> f64 {
         count += n;
         plain += n * x;
     }
-    origin
-        + if mass > 0.0 {
-            moment / mass
-        } else {
-            plain / count
-        }
+    origin + if mass > 0.0 { moment / mass } else { plain / count }
 }
 
 /// Splits a cluster whose centroid is `parent`.
@@ -41,30 +36,16 @@ pub fn split(runs: &[Run], parent: f32) -> Split {
     let [first, .., last] = runs else {
         // one value, or none: the upper part stays empty
         let centroid = runs.first().map_or(parent, |r| r.value as f32);
-        return Split {
-            below: runs.len(),
-            centroids: [centroid; 2],
-        };
+        return Split { below: runs.len(), centroids: [centroid; 2] };
     };
     let all_mass: f64 = runs.iter().map(|r| r.mass).sum();
     // Values of no mass beside none or one that has some: only the plain error is left to be made smaller.
     let heavy = runs.iter().filter(|r| r.mass > 0.0).count();
     let weight = |r: &Run| {
-        if heavy > 1 {
-            r.mass
-        } else {
-            f64::from(r.count)
-        }
+        if heavy > 1 { r.mass } else { f64::from(r.count) }
     };
-    let total = if heavy > 1 {
-        all_mass
-    } else {
-        runs.iter().map(weight).sum()
-    };
-    let moment: f64 = runs
-        .iter()
-        .map(|r| weight(r) * (r.value - first.value))
-        .sum();
+    let total = if heavy > 1 { all_mass } else { runs.iter().map(weight).sum() };
+    let moment: f64 = runs.iter().map(|r| weight(r) * (r.value - first.value)).sum();
     let mean_above_first = moment / total;
     let (mut below, mut best) = (1, f64::NEG_INFINITY);
     let (mut mass, mut moment) = (0.0, 0.0);
@@ -73,11 +54,7 @@ pub fn split(runs: &[Run], parent: f32) -> Split {
         mass += m;
         moment += m * (r.value - first.value - mean_above_first);
         let product = mass * (total - mass);
-        let gain = if product > 0.0 {
-            moment * moment / product
-        } else {
-            0.0
-        };
+        let gain = if product > 0.0 { moment * moment / product } else { 0.0 };
         if gain > best {
             (below, best) = (i + 1, gain);
         }
@@ -91,10 +68,7 @@ pub fn split(runs: &[Run], parent: f32) -> Split {
             mean(runs).clamp(first.value, last.value) as f32
         }
     };
-    Split {
-        below,
-        centroids: [centroid(low, high), centroid(high, low)],
-    }
+    Split { below, centroids: [centroid(low, high), centroid(high, low)] }
 }
 
 #[cfg(test)]
@@ -102,12 +76,7 @@ mod tests {
     use super::*;
 
     fn runs(points: &[(f64, f64)]) -> Vec<Run> {
-        let run = |(&(value, mass), start)| Run {
-            value,
-            mass,
-            start,
-            count: 1,
-        };
+        let run = |(&(value, mass), start)| Run { value, mass, start, count: 1 };
         points.iter().zip(0..).map(run).collect()
     }
 
@@ -127,10 +96,7 @@ mod tests {
 
     #[test]
     fn weightless_clusters_are_split_plainly() {
-        let s = split(
-            &runs(&[(0.0, 0.0), (1.0, 0.0), (10.0, 0.0), (11.0, 0.0)]),
-            5.5,
-        );
+        let s = split(&runs(&[(0.0, 0.0), (1.0, 0.0), (10.0, 0.0), (11.0, 0.0)]), 5.5);
         assert_eq!((s.below, s.centroids), (2, [0.5, 10.5]));
         let s = split(&runs(&[(0.0, 0.0), (1.0, 0.0), (10.0, 2.0)]), 10.0);
         assert_eq!((s.below, s.centroids), (2, [0.5, 10.0]));
@@ -138,10 +104,7 @@ mod tests {
 
     #[test]
     fn small_masses_beside_large_ones_count() {
-        let s = split(
-            &runs(&[(1.0, 1e-30), (2.0, 1e-30), (4.0, 1e-30), (4.5, 1e-30)]),
-            2.875,
-        );
+        let s = split(&runs(&[(1.0, 1e-30), (2.0, 1e-30), (4.0, 1e-30), (4.5, 1e-30)]), 2.875);
         assert_eq!((s.below, s.centroids), (2, [1.5, 4.25]));
     }
 }

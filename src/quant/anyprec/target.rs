@@ -23,24 +23,15 @@ impl Target {
         let bits = |text: &str| text.parse().ok().filter(|_| text.len() == 1);
         let one = |text| bits(text).and_then(|b| Nesting::new(b, b));
         match (family.to_ascii_uppercase().as_str(), rest) {
-            ("AP", "") => Some(Target {
-                rule: Rule::AnyPrecision,
-                range: None,
-            }),
+            ("AP", "") => Some(Target { rule: Rule::AnyPrecision, range: None }),
             ("AP", rest) => {
                 let range = match rest.split_once('-') {
                     Some((seed, parent)) => Nesting::new(bits(seed)?, bits(parent)?),
                     None => one(rest),
                 };
-                Some(Target {
-                    rule: Rule::AnyPrecision,
-                    range: Some(range?),
-                })
+                Some(Target { rule: Rule::AnyPrecision, range: Some(range?) })
             }
-            ("SQ", rest) => Some(Target {
-                rule: Rule::SqueezeLlm,
-                range: Some(one(rest)?),
-            }),
+            ("SQ", rest) => Some(Target { rule: Rule::SqueezeLlm, range: Some(one(rest)?) }),
             _ => None,
         }
     }
@@ -111,20 +102,14 @@ mod tests {
 
     #[test]
     fn names() {
-        for (text, name) in [
-            ("ap3-8", "AP3-8"),
-            ("AP4", "AP4"),
-            ("AP5-5", "AP5"),
-            ("Ap", "AP"),
-            ("sq3", "SQ3"),
-            ("AP1-2", "AP1-2"),
-        ] {
+        for (text, name) in
+            [("ap3-8", "AP3-8"), ("AP4", "AP4"), ("AP5-5", "AP5"), ("Ap", "AP"), ("sq3", "SQ3"), ("AP1-2", "AP1-2")]
+        {
             assert_eq!(Target::parse(text).unwrap().name(), name);
         }
-        for text in [
-            "", "A", "AP9", "AP0", "AP8-3", "AP3-", "AP-8", "AP3-8-9", "SQ", "SQ3-4", "AP+3",
-            "AP03", "é1", "APé",
-        ] {
+        for text in
+            ["", "A", "AP9", "AP0", "AP8-3", "AP3-", "AP-8", "AP3-8-9", "SQ", "SQ3-4", "AP+3", "AP03", "é1", "APé"]
+        {
             assert_eq!(Target::parse(text), None, "{text}");
         }
     }

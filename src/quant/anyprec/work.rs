@@ -23,14 +23,12 @@ pub fn decode(ty: TypeId, columns: usize, data: &[u8]) -> Vec<f32> {
     let rows = data.len() / row_bytes;
     let mut out = vec![0.0; rows * columns];
     let per_task = (TASK_WEIGHTS / columns.max(1)).max(1);
-    out.par_chunks_mut(per_task * columns)
-        .zip(data.par_chunks(per_task * row_bytes))
-        .for_each(|(out, data)| {
-            let rows = out.chunks_exact_mut(columns);
-            for (out, data) in rows.zip(data.chunks_exact(row_bytes)) {
-                decode(data, out);
-            }
-        });
+    out.par_chunks_mut(per_task * columns).zip(data.par_chunks(per_task * row_bytes)).for_each(|(out, data)| {
+        let rows = out.chunks_exact_mut(columns);
+        for (out, data) in rows.zip(data.chunks_exact(row_bytes)) {
+            decode(data, out);
+        }
+    });
     out
 }
 
@@ -46,20 +44,14 @@ pub struct Kept {
 impl Kept {
     /// None at all.
     pub fn none() -> Kept {
-        Kept {
-            places: Vec::new(),
-            threshold: f32::INFINITY,
-        }
+        Kept { places: Vec::new(), threshold: f32::INFINITY }
     }
 
     /// Columns of a row that are kept, ascending.
     fn columns(&self, row: u64, weights: &[f32]) -> Vec<usize> {
         let start = row as usize * weights.len();
         let from = self.places.partition_point(|&p| p < start);
-        let listed = self.places[from..]
-            .iter()
-            .map(|p| p - start)
-            .take_while(|&c| c < weights.len());
+        let listed = self.places[from..].iter().map(|p| p - start).take_while(|&c| c < weights.len());
         let mut columns: Vec<usize> = listed.collect();
         if self.threshold.is_finite() {
             let large = |c: &usize| weights[*c].abs() >= self.threshold;
@@ -128,12 +120,7 @@ impl Work<'_> {
     /// # Errors
     /// The first weight, in order of the rows, that cannot be clustered; its index is counted through the
     /// matrix.
-    pub fn run(
-        &self,
-        first: u64,
-        weights: &[f32],
-        sensitivities: &RowWeights<'_>,
-    ) -> Result<Clustered, ClusterError> {
+    pub fn run(&self, first: u64, weights: &[f32], sensitivities: &RowWeights<'_>) -> Result<Clustered, ClusterError> {
         let scratch = || Scratch {
             clusterer: Clusterer::new(self.nesting, self.method),
             weights: vec![0.0; self.columns],
@@ -144,13 +131,7 @@ impl Work<'_> {
         if let Some(feedback) = &self.feedback {
             let strips = weights.par_chunks(STRIP * self.columns).enumerate();
             let rows = strips.map_init(scratch, |scratch, (strip, weights)| {
-                self.strip(
-                    feedback,
-                    (first, strip * STRIP),
-                    weights,
-                    sensitivities,
-                    scratch,
-                )
+                self.strip(feedback, (first, strip * STRIP), weights, sensitivities, scratch)
             });
             let strips: Vec<_> = rows.collect::<Result<_, ClusterError>>()?;
             return self.join(strips.into_iter().flatten().map(Ok), weights);
@@ -163,8 +144,7 @@ impl Work<'_> {
                 scratch.weights.copy_from_slice(weights);
                 sensitivities.copy(i, &mut scratch.sensitivities);
                 let row = first + i as u64;
-                self.row(row, scratch)
-                    .map_err(|e| e.after(row as usize * self.columns))
+                self.row(row, scratch).map_err(|e| e.after(row as usize * self.columns))
             })
             .collect();
         self.join(rows.into_iter(), weights)
@@ -204,7 +184,8 @@ impl Work<'_> {
         Ok(out)
     }
 
-    /// Clusters rows of a strip, the first of which is row `first.1` behind row `first.0` of the matrix, and feeds their errors back.
+    /// Clusters rows of a strip, the first of which is row `first.1` behind row `first.0` of the matrix, and feeds
+    /// their errors back.
     fn strip(
         &self,
         feedback: &Feedback<'_>,
@@ -215,12 +196,7 @@ impl Work<'_> {
     ) -> Result<Vec<Row>, ClusterError> {
         let mut rows = Vec::with_capacity(STRIP);
         for (i, weights) in weights.chunks_exact(self.columns).enumerate() {
-            let Scratch {
-                clusterer,
-                sensitivities: own,
-                codes,
-                ..
-            } = scratch;
+            let Scratch { clusterer, sensitivities: own, codes, .. } = scratch;
             sensitivities.copy(first.1 + i, own);
             let clustered = clusterer.cluster(weights, own, codes);
             let row = first.0 as usize + first.1 + i;
@@ -256,17 +232,11 @@ impl Work<'_> {
     }
 
     fn row(&self, row: u64, scratch: &mut Scratch) -> Result<Row, ClusterError> {
-        let Scratch {
-            clusterer,
-            weights,
-            sensitivities,
-            codes,
-        } = scratch;
+        let Scratch { clusterer, weights, sensitivities, codes } = scratch;
         let kept = self.kept.columns(row, weights);
         for &c in &kept {
             // checked here because the clusterer does not see them
-            super::cluster::check(&weights[c..=c], &sensitivities[c..=c])
-                .map_err(|e| e.after(c))?;
+            super::cluster::check(&weights[c..=c], &sensitivities[c..=c]).map_err(|e| e.after(c))?;
             weights[c] = 0.0;
             sensitivities[c] = 0.0;
         }
@@ -298,9 +268,7 @@ impl Work<'_> {
                 let shift = self.nesting.parent_bits - width;
                 let terms = w.iter().zip(s).zip(&*codes);
                 *error += terms
-                    .map(|((&w, &s), &code)| {
-                        f64::from(s) * sq(f64::from(w) - centroids[usize::from(code >> shift)])
-                    })
+                    .map(|((&w, &s), &code)| f64::from(s) * sq(f64::from(w) - centroids[usize::from(code >> shift)]))
                     .sum::<f64>();
             }
         }

@@ -8,7 +8,8 @@ use super::{Gptq, Job};
 use crate::quant::problem::Problem;
 use crate::quant::row::Row;
 
-/// The tensors that become a quantized type and whose input has a Hessian. What cannot be honoured is added to `problems`.
+/// The tensors that become a quantized type and whose input has a Hessian. What cannot be honoured is added to
+/// `problems`.
 pub fn choose(rows: &[Row], gptq: &Gptq, problems: &mut Vec<Problem>) -> Job {
     let header = gptq.hessians.header();
     let mut inputs = HashMap::new();
@@ -22,11 +23,7 @@ pub fn choose(rows: &[Row], gptq: &Gptq, problems: &mut Vec<Problem>) -> Job {
         let (found, expected) = (header.inputs[input].columns, row.columns());
         if found != expected {
             let tensor = row.name.clone();
-            problems.push(Problem::WrongHessian {
-                tensor,
-                found,
-                expected,
-            });
+            problems.push(Problem::WrongHessian { tensor, found, expected });
         } else if row.to.grid().is_none() {
             let (tensor, ty) = (row.name.clone(), row.to);
             problems.push(Problem::NoFeedback { tensor, ty });
@@ -37,8 +34,5 @@ pub fn choose(rows: &[Row], gptq: &Gptq, problems: &mut Vec<Problem>) -> Job {
             inputs.insert(index, input);
         }
     }
-    Job {
-        gptq: gptq.clone(),
-        inputs,
-    }
+    Job { gptq: gptq.clone(), inputs }
 }

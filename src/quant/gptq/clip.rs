@@ -1,13 +1,15 @@
 //! Q4_0 and Q5_0 in groups: the scale that costs least, among many.
 //!
-//! With `m` the largest magnitude of the group, the candidates for Q4_0 are `2 p m / 15` for `p` = 1, 0.99 ... 0.25, so that the
-//! largest weights are cut, and the same with a negative sign: codes reach from -8 to 7, and a negative scale has the longer side
-//! where the positive weights are. The first candidate that costs least is taken, positive ones first.
+//! With `m` the largest magnitude of the group, the candidates for Q4_0 are `2 p m / 15` for `p` = 1, 0.99 ... 0.25, so
+//! that the largest weights are cut, and the same with a negative sign: codes reach from -8 to 7, and a negative scale
+//! has the longer side where the positive weights are. The first candidate that costs least is taken, positive ones
+//! first.
 //!
-//! What a candidate costs, with all weights of the group rounded to the nearest code, is counted in one of two ways: column by
-//! column, each by its importance; or as `(Q - W) R R^T (Q - W)^T`, with `R` the group's block of the factor on the diagonal,
-//! which is what is left when all columns behind the group have made up for it. The second is MARLIN's. It trusts the sums of
-//! the text more than they deserve: measured on models, the first is better (`docs/gptq.md`).
+//! What a candidate costs, with all weights of the group rounded to the nearest code, is counted in one of two ways:
+//! column by column, each by its importance; or as `(Q - W) R R^T (Q - W)^T`, with `R` the group's block of the factor
+//! on the diagonal, which is what is left when all columns behind the group have made up for it. The second is
+//! MARLIN's. It trusts the sums of the text more than they deserve: measured on models, the first is better
+//! (`docs/gptq.md`).
 
 use trine_formats::types::num::{f16_to_f32, f32_to_f16};
 
@@ -35,13 +37,7 @@ impl Clip {
     /// A search for a type whose codes stand for `count` levels from `lowest` on, half of them negative.
     pub fn new(lowest: i16, count: u16, compat: bool, isa: Isa) -> Clip {
         let lowest = f64::from(lowest);
-        Clip {
-            compat,
-            isa,
-            ends: (lowest, lowest + f64::from(count - 1)),
-            candidates: Vec::new(),
-            errors: Vec::new(),
-        }
+        Clip { compat, isa, ends: (lowest, lowest + f64::from(count - 1)), candidates: Vec::new(), errors: Vec::new() }
     }
 
     /// The scale with the least sum of squared errors, each multiplied by the importance of its column.
@@ -60,7 +56,8 @@ impl Clip {
         })
     }
 
-    /// The scale with the least error at the outputs once later columns have made up for it, for the group that starts at column `first`.
+    /// The scale with the least error at the outputs once later columns have made up for it, for the group that starts
+    /// at column `first`.
     pub fn by_factor(&mut self, factor: &Factor, first: usize, weights: &[f64]) -> f32 {
         self.least(weights, |clip, at| {
             clip.err(at, weights);

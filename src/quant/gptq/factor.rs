@@ -1,12 +1,13 @@
 //! From the sums of an input to the triangle that errors are fed back with.
 //!
-//! With rows and columns in reverse order the Cholesky factor of `H` becomes an upper triangle `R` with `H = R R^T`, and
-//! `U = R^-1` is the one with `H^-1 = U^T U`: the inverse of `H` itself is never formed.
+//! With rows and columns in reverse order the Cholesky factor of `H` becomes an upper triangle `R` with `H = R R^T`,
+//! and `U = R^-1` is the one with `H^-1 = U^T U`: the inverse of `H` itself is never formed.
 //!
-//! Columns are taken in falling order of the diagonal of `H`: those that matter most are rounded while all others can still make up for
-//! their errors. Where two of four neighbours become zero, the four stay together and are taken in falling order of their sum.
-//! MARLIN's way takes columns in natural order; there the blocks of `R` on the diagonal say what an error in a group costs once the
-//! columns behind it have made up for it as well as they can, which is what its search for scales asks.
+//! Columns are taken in falling order of the diagonal of `H`: those that matter most are rounded while all others can
+//! still make up for their errors. Where two of four neighbours become zero, the four stay together and are taken in
+//! falling order of their sum. MARLIN's way takes columns in natural order; there the blocks of `R` on the diagonal say
+//! what an error in a group costs once the columns behind it have made up for it as well as they can, which is what its
+//! search for scales asks.
 
 use rayon::prelude::*;
 
@@ -29,7 +30,8 @@ pub struct Factor {
     upper: Vec<f64>,
     /// Columns that share a scale.
     group: usize,
-    /// In natural order the block of `R` on the diagonal for every group, in panels that end with their last row that is not zero.
+    /// In natural order the block of `R` on the diagonal for every group, in panels that end with their last row that
+    /// is not zero.
     roots: Vec<Vec<f64>>,
     /// Columns that no token of the text made use of.
     dead: Vec<bool>,
@@ -46,12 +48,7 @@ impl Factor {
     ///
     /// # Errors
     /// Sums that no text can have.
-    pub fn read(
-        file: &HessianFile,
-        input: usize,
-        options: &Options,
-        isa: Isa,
-    ) -> Result<Factor, HessianFault> {
+    pub fn read(file: &HessianFile, input: usize, options: &Options, isa: Isa) -> Result<Factor, HessianFault> {
         let sums = file.sums(input)?;
         let columns = file.header().inputs[input].columns as usize;
         Factor::new(&sums, columns, file.header().tokens(), options, isa)
@@ -75,29 +72,21 @@ impl Factor {
         Ok((factor, hessian))
     }
 
-    /// The matrix that was factored, in panels, its rows and columns in the order of the factor; but for columns that saw nothing
-    /// but zeros, whose diagonal is what was added.
+    /// The matrix that was factored, in panels, its rows and columns in the order of the factor; but for columns that
+    /// saw nothing but zeros, whose diagonal is what was added.
     pub fn hessian(&self, sums: &[f64], tokens: u64) -> Vec<f64> {
         let scale = 2.0 / tokens as f64;
         let n = self.columns;
         let mut panels = vec![0.0; panel_count(n) * n * COLUMNS];
-        panels
-            .par_chunks_mut((n * COLUMNS).max(1))
-            .enumerate()
-            .for_each(|(p, panel)| {
-                for (row, &i) in panel
-                    .as_chunks_mut::<COLUMNS>()
-                    .0
-                    .iter_mut()
-                    .zip(&self.order)
-                {
-                    let columns = self.order.iter().skip(p * COLUMNS);
-                    for (to, &j) in row.iter_mut().zip(columns) {
-                        let sum = scale * sums[triangle(i.max(j)) + i.min(j)];
-                        *to = if i == j { sum + self.added } else { sum };
-                    }
+        panels.par_chunks_mut((n * COLUMNS).max(1)).enumerate().for_each(|(p, panel)| {
+            for (row, &i) in panel.as_chunks_mut::<COLUMNS>().0.iter_mut().zip(&self.order) {
+                let columns = self.order.iter().skip(p * COLUMNS);
+                for (to, &j) in row.iter_mut().zip(columns) {
+                    let sum = scale * sums[triangle(i.max(j)) + i.min(j)];
+                    *to = if i == j { sum + self.added } else { sum };
                 }
-            });
+            }
+        });
         panels
     }
 
@@ -105,27 +94,14 @@ impl Factor {
     ///
     /// # Errors
     /// Sums that no text can have.
-    pub fn new(
-        sums: &[f64],
-        columns: usize,
-        tokens: u64,
-        options: &Options,
-        isa: Isa,
-    ) -> Result<Factor, HessianFault> {
+    pub fn new(sums: &[f64], columns: usize, tokens: u64, options: &Options, isa: Isa) -> Result<Factor, HessianFault> {
         check(sums, columns)?;
         let scale = 2.0 / tokens as f64;
-        let diagonal: Vec<f64> = (0..columns)
-            .map(|j| scale * sums[triangle(j) + j])
-            .collect();
+        let diagonal: Vec<f64> = (0..columns).map(|j| scale * sums[triangle(j) + j]).collect();
         let dead: Vec<bool> = diagonal.iter().map(|&d| d == 0.0).collect();
         let alive = |j: usize| if dead[j] { 1.0 } else { diagonal[j] };
         let mean = (0..columns).fold(0.0, |sum, j| sum + alive(j)) / columns as f64;
-        let Options {
-            group,
-            mut damp,
-            compat,
-            sparse,
-        } = *options;
+        let Options { group, mut damp, compat, sparse } = *options;
         let mut order: Vec<usize> = (0..columns).collect();
         if sparse {
             // Columns of which some become zero stay side by side.
@@ -142,16 +118,13 @@ impl Factor {
         let (lower, added) = loop {
             let add = damp * mean;
             let mut reversed = vec![0.0; columns * columns];
-            reversed
-                .par_chunks_mut(columns)
-                .enumerate()
-                .for_each(|(i, row)| {
-                    let column = order[columns - 1 - i];
-                    for (to, &other) in row[..i].iter_mut().zip(order.iter().rev()) {
-                        *to = scale * sums[triangle(column.max(other)) + column.min(other)];
-                    }
-                    row[i] = alive(column) + add;
-                });
+            reversed.par_chunks_mut(columns).enumerate().for_each(|(i, row)| {
+                let column = order[columns - 1 - i];
+                for (to, &other) in row[..i].iter_mut().zip(order.iter().rev()) {
+                    *to = scale * sums[triangle(column.max(other)) + column.min(other)];
+                }
+                row[i] = alive(column) + add;
+            });
             match cholesky(isa, columns, &mut reversed) {
                 Ok(()) => break (reversed, add),
                 Err(_) if 2.0 * damp <= MOST_DAMP => damp *= 2.0,
@@ -160,9 +133,7 @@ impl Factor {
             }
         };
         let groups = (0..columns).step_by(group).take_while(|_| compat);
-        let roots = groups
-            .map(|first| root(&lower, columns, first, group.min(columns - first)))
-            .collect();
+        let roots = groups.map(|first| root(&lower, columns, first, group.min(columns - first))).collect();
         let inverse = invert_lower(isa, columns, &lower);
         drop(lower);
         Ok(Factor {
@@ -227,7 +198,8 @@ impl Factor {
         &self.upper[(start + rows.start) * COLUMNS..(start + rows.end) * COLUMNS]
     }
 
-    /// In natural order the panels of the block of `R` of the group that starts at column `first`: panel `p` has `16 (p + 1)` rows.
+    /// In natural order the panels of the block of `R` of the group that starts at column `first`: panel `p` has `16 (p
+    /// + 1)` rows.
     pub fn root(&self, first: usize) -> impl Iterator<Item = &[f64]> {
         let mut rest = &self.roots[first / self.group][..];
         (1..).map_while(move |p| {
@@ -270,19 +242,16 @@ fn root(lower: &[f64], columns: usize, first: usize, width: usize) -> Vec<f64> {
 /// Panels of a lower triangle to panels of the upper one that has its rows and columns in reverse order.
 fn reversed_panels(lower: &[f64], n: usize) -> Vec<f64> {
     let mut upper = vec![0.0; panel_count(n) * n * COLUMNS];
-    upper
-        .par_chunks_mut((n * COLUMNS).max(1))
-        .enumerate()
-        .for_each(|(p, panel)| {
-            for (i, row) in panel.as_chunks_mut::<COLUMNS>().0.iter_mut().enumerate() {
-                for (j, to) in row.iter_mut().enumerate() {
-                    let column = p * COLUMNS + j;
-                    if column >= i && column < n {
-                        let (i, j) = (n - 1 - i, n - 1 - column);
-                        *to = lower[(j / COLUMNS * n + i) * COLUMNS + j % COLUMNS];
-                    }
+    upper.par_chunks_mut((n * COLUMNS).max(1)).enumerate().for_each(|(p, panel)| {
+        for (i, row) in panel.as_chunks_mut::<COLUMNS>().0.iter_mut().enumerate() {
+            for (j, to) in row.iter_mut().enumerate() {
+                let column = p * COLUMNS + j;
+                if column >= i && column < n {
+                    let (i, j) = (n - 1 - i, n - 1 - column);
+                    *to = lower[(j / COLUMNS * n + i) * COLUMNS + j % COLUMNS];
                 }
             }
-        });
+        }
+    });
     upper
 }

@@ -10,11 +10,7 @@ pub enum HessianFault {
     #[error(
         "its Hessian holds {value} for columns {row} and {column}; the file is damaged, make it anew with rimatrix --hessian"
     )]
-    BadValue {
-        row: usize,
-        column: usize,
-        value: f64,
-    },
+    BadValue { row: usize, column: usize, value: f64 },
     #[error(
         "its Hessian is not positive definite at column {0}, with all of the mean of its diagonal added to it; the file is damaged, make it anew with rimatrix --hessian"
     )]

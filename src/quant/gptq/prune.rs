@@ -1,9 +1,9 @@
 //! Two of four neighbouring columns become zero: the pattern that sparse tensor cores skip.
 //!
-//! When the first of four columns is reached, the two that cost least go, by the rule of SparseGPT (Frantar and Alistarh 2023): with the
-//! weights as the errors so far have left them, setting column `j` to zero costs `w_j^2 / U_jj^2` once later columns have made up for it,
-//! since `U_jj^2` is the element of the inverse on the diagonal when column `j` is reached. Its error is fed back like that of a
-//! code, so that pruning and rounding are one pass.
+//! When the first of four columns is reached, the two that cost least go, by the rule of SparseGPT (Frantar and
+//! Alistarh 2023): with the weights as the errors so far have left them, setting column `j` to zero costs `w_j^2 /
+//! U_jj^2` once later columns have made up for it, since `U_jj^2` is the element of the inverse on the diagonal when
+//! column `j` is reached. Its error is fed back like that of a code, so that pruning and rounding are one pass.
 
 /// Neighbouring columns of which some are kept.
 pub const OF: usize = 4;
@@ -33,19 +33,10 @@ mod tests {
     #[test]
     fn the_cheapest_two_go_and_of_equals_the_first() {
         let ones = [1.0; OF];
-        assert_eq!(
-            pruned([3.0, -1.0, 2.0, -4.0], ones),
-            [false, true, true, false]
-        );
-        assert_eq!(
-            pruned([1.0, -1.0, 1.0, 1.0], ones),
-            [true, true, false, false]
-        );
+        assert_eq!(pruned([3.0, -1.0, 2.0, -4.0], ones), [false, true, true, false]);
+        assert_eq!(pruned([1.0, -1.0, 1.0, 1.0], ones), [true, true, false, false]);
         assert_eq!(pruned([0.0; OF], ones), [true, true, false, false]);
         // A column that others make up for easily has a large pivot, and goes although it is large.
-        assert_eq!(
-            pruned([3.0, -1.0, 2.0, -4.0], [1.0, 1.0, 1.0, 10.0]),
-            [false, true, false, true]
-        );
+        assert_eq!(pruned([3.0, -1.0, 2.0, -4.0], [1.0, 1.0, 1.0, 10.0]), [false, true, false, true]);
     }
 }

@@ -1,5 +1,5 @@
-//! Rounding rows: the columns of a block feed their errors back at once, the columns behind it get those of the whole block
-//! in one product.
+//! Rounding rows: the columns of a block feed their errors back at once, the columns behind it get those of the whole
+//! block in one product.
 
 use super::factor::Factor;
 use super::prune::OF;
@@ -7,19 +7,17 @@ use super::strip::Strip;
 use crate::kernels::Isa;
 use crate::linalg::{BLOCK, COLUMNS, ROWS, tile_f64};
 
-/// Rounds the rows of a strip: `weights` are theirs, with the columns of each in the order of the factor, and become what the file holds.
+/// Rounds the rows of a strip: `weights` are theirs, with the columns of each in the order of the factor, and become
+/// what the file holds.
 ///
-/// A weight is changed by one column of its own block after the other, and by each earlier block at once: by the sum over its
-/// columns in ascending order. Blocks have 128 columns.
+/// A weight is changed by one column of its own block after the other, and by each earlier block at once: by the sum
+/// over its columns in ascending order. Blocks have 128 columns.
 ///
 /// # Panics
 /// When the weights are no whole rows.
 pub fn round_rows(isa: Isa, factor: &Factor, strip: &mut Strip<'_>, weights: &mut [f64]) {
     let columns = factor.columns();
-    assert!(
-        columns > 0 && columns.is_multiple_of(COLUMNS),
-        "whole panels"
-    );
+    assert!(columns > 0 && columns.is_multiple_of(COLUMNS), "whole panels");
     let count = weights.len() / columns;
     assert_eq!(weights.len(), count * columns, "whole rows");
     let mut triangle = Vec::new();

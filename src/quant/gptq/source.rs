@@ -21,11 +21,7 @@ impl HessianFile {
     /// # Errors
     /// A file of another kind, or one that contradicts itself.
     pub fn new(path: &Path, file: ModelFile) -> Result<HessianFile, HessianError> {
-        Ok(HessianFile {
-            path: path.to_owned(),
-            header: Hessians::parse(file.meta(), file.tensors())?,
-            file,
-        })
+        Ok(HessianFile { path: path.to_owned(), header: Hessians::parse(file.meta(), file.tensors())?, file })
     }
 
     /// What the file says of itself.

@@ -1,8 +1,9 @@
 //! Neighbouring rows that are rounded together: the steps of their groups, and the codes that were chosen.
 //!
-//! What a group's values may become is settled before the first column is rounded, from the weights as they are: by the encoder
-//! of the type, with the diagonal of the Hessian as importance, or for Q4_0 and Q5_0 by a [search](super::clip). Columns can then be taken
-//! in any order. MARLIN's way searches for a scale when its group is reached instead.
+//! What a group's values may become is settled before the first column is rounded, from the weights as they are: by the
+//! encoder of the type, with the diagonal of the Hessian as importance, or for Q4_0 and Q5_0 by a
+//! [search](super::clip). Columns can then be taken in any order. MARLIN's way searches for a scale when its group is
+//! reached instead.
 
 use std::borrow::Cow;
 
@@ -87,8 +88,8 @@ impl<'a> Strip<'a> {
         self.pruned = Some(pruned(weights, pivots));
     }
 
-    /// The weights that decide the scales: where some become zero, without those that would if nothing were fed back. Zeros cost
-    /// nothing with any scale.
+    /// The weights that decide the scales: where some become zero, without those that would if nothing were fed back.
+    /// Zeros cost nothing with any scale.
     fn deciding<'w>(&self, weights: &'w [f32]) -> Cow<'w, [f32]> {
         if !self.is_sparse() {
             return weights.into();
@@ -142,7 +143,8 @@ impl<'a> Strip<'a> {
         row * self.factor.columns().div_ceil(self.group) + column / self.group
     }
 
-    /// The group that starts at column `first` of row `row` is reached, with its weights as the errors so far have left them.
+    /// The group that starts at column `first` of row `row` is reached, with its weights as the errors so far have left
+    /// them.
     pub fn reach(&mut self, row: usize, first: usize, weights: &[f64]) {
         let at = self.step(row, first);
         if let Steps::WhenReached(clip) = &mut self.how {
@@ -164,10 +166,7 @@ impl<'a> Strip<'a> {
     pub fn write(&self, out: &mut [u8]) {
         let blocks = out.chunks_exact_mut(self.info.bytes);
         let per_row = self.factor.columns() / self.info.block;
-        for (b, (block, codes)) in blocks
-            .zip(self.codes.chunks_exact(self.info.block))
-            .enumerate()
-        {
+        for (b, (block, codes)) in blocks.zip(self.codes.chunks_exact(self.info.block)).enumerate() {
             if !matches!(self.how, Steps::Encoded(_)) {
                 let at = self.step(b / per_row, b % per_row * self.info.block);
                 put_f16(block, self.info.at(Part::Scale), self.steps[at].scale);

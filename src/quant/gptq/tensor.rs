@@ -18,13 +18,7 @@ const STRIP: usize = 32;
 ///
 /// # Errors
 /// A value of the input that is not finite; else one of the output.
-pub fn round(
-    row: &Row,
-    data: &[u8],
-    factor: &Factor,
-    options: &Options,
-    isa: Isa,
-) -> Result<Vec<u8>, RowFault> {
+pub fn round(row: &Row, data: &[u8], factor: &Factor, options: &Options, isa: Isa) -> Result<Vec<u8>, RowFault> {
     if let Some((block, what)) = first_bad(row.from, factor.columns(), data) {
         let block = block as u64;
         return Err(RowFault::Input { block, what });
@@ -41,23 +35,21 @@ pub fn round(
         unreachable!("the plan takes types with a grid");
     };
     let strips = data.par_chunks(STRIP * from);
-    strips
-        .zip(out.par_chunks_mut(STRIP * to))
-        .for_each(|(data, out)| {
-            let mut floats = vec![0.0; columns];
-            let mut weights = Vec::with_capacity(data.len() / from * columns);
-            let mut strip = Strip::new(info, grid, encode, factor, options, isa);
-            for (data, blocks) in data.chunks_exact(from).zip(out.chunks_exact_mut(to)) {
-                decode(data, &mut floats);
-                for (j, w) in floats.iter_mut().enumerate() {
-                    *w = if factor.is_dead(j) { 0.0 } else { *w };
-                }
-                strip.push(&floats, blocks);
-                weights.extend(factor.order().iter().map(|&j| f64::from(floats[j])));
+    strips.zip(out.par_chunks_mut(STRIP * to)).for_each(|(data, out)| {
+        let mut floats = vec![0.0; columns];
+        let mut weights = Vec::with_capacity(data.len() / from * columns);
+        let mut strip = Strip::new(info, grid, encode, factor, options, isa);
+        for (data, blocks) in data.chunks_exact(from).zip(out.chunks_exact_mut(to)) {
+            decode(data, &mut floats);
+            for (j, w) in floats.iter_mut().enumerate() {
+                *w = if factor.is_dead(j) { 0.0 } else { *w };
             }
-            round_rows(isa, factor, &mut strip, &mut weights);
-            strip.write(out);
-        });
+            strip.push(&floats, blocks);
+            weights.extend(factor.order().iter().map(|&j| f64::from(floats[j])));
+        }
+        round_rows(isa, factor, &mut strip, &mut weights);
+        strip.write(out);
+    });
     match first_bad(row.to, columns, &out) {
         Some((block, what)) => {
             let block = block as u64;

@@ -15,10 +15,7 @@ pub struct Generator(pub u64);
 
 impl Generator {
     pub fn below(&mut self, n: u64) -> i64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         ((self.0 >> 33) % n) as i64
     }
 }
@@ -68,11 +65,7 @@ fn row(columns: usize, rows: usize, to: TypeId) -> Row {
     let size = |ty: TypeId| ty.info().unwrap().tensor_bytes(columns as u64, rows as u64);
     Row {
         name: "w".to_owned(),
-        source: Source {
-            name: "w".to_owned(),
-            shard: 0,
-            offset: 0,
-        },
+        source: Source { name: "w".to_owned(), shard: 0, offset: 0 },
         shape: vec![columns as u64, rows as u64],
         from: TypeId::F32,
         to,
@@ -90,21 +83,11 @@ fn bytes(w: &[f32]) -> Vec<u8> {
 }
 
 fn group(group: usize) -> Options {
-    Options {
-        group,
-        ..Options::default()
-    }
+    Options { group, ..Options::default() }
 }
 
 /// Rounds `w` with the factor of `x`.
-fn rounded(
-    x: &[f64],
-    w: &[f32],
-    columns: usize,
-    to: TypeId,
-    options: Options,
-    isa: Isa,
-) -> Vec<u8> {
+fn rounded(x: &[f64], w: &[f32], columns: usize, to: TypeId, options: Options, isa: Isa) -> Vec<u8> {
     let tokens = (x.len() / columns) as u64;
     let factor = Factor::new(&sums(x, columns), columns, tokens, &options, isa).unwrap();
     let row = row(columns, w.len() / columns, to);
@@ -154,29 +137,11 @@ fn the_blocks_are_those_of_the_script() {
     for (file, to, options) in [
         ("q4_0-g32.bin", TypeId::Q4_0, group(32)),
         ("q4_0-g128.bin", TypeId::Q4_0, group(128)),
-        (
-            "q4_0-compat.bin",
-            TypeId::Q4_0,
-            Options {
-                group: 128,
-                compat: true,
-                ..Options::default()
-            },
-        ),
-        (
-            "q4_0-sparse.bin",
-            TypeId::Q4_0,
-            Options {
-                sparse: true,
-                ..Options::default()
-            },
-        ),
+        ("q4_0-compat.bin", TypeId::Q4_0, Options { group: 128, compat: true, ..Options::default() }),
+        ("q4_0-sparse.bin", TypeId::Q4_0, Options { sparse: true, ..Options::default() }),
         ("q8_0.bin", TypeId::Q8_0, group(32)),
     ] {
-        let options = Options {
-            damp: 0.1,
-            ..options
-        };
+        let options = Options { damp: 0.1, ..options };
         let want = std::fs::read(trine_testkit::testdata("gptq").join(file)).unwrap();
         let got = rounded(&x, &w, 512, to, options, Isa::detect());
         let size = to.info().unwrap().bytes;
@@ -242,11 +207,7 @@ fn feedback_costs_less_than_rounding_and_a_search_less_than_none() {
         let (nearest, gptq) = (plain(None), fed(group(32)));
         assert!(gptq < 0.5 * nearest, "{to}: {gptq} {nearest}");
         if to == TypeId::Q4_0 {
-            let compat = fed(Options {
-                group: 32,
-                compat: true,
-                ..Options::default()
-            });
+            let compat = fed(Options { group: 32, compat: true, ..Options::default() });
             let wide = fed(group(128));
             assert!(gptq < compat && gptq < wide, "{gptq} {compat} {wide}");
             assert!(wide < 0.5 * nearest, "{wide} {nearest}");
@@ -295,10 +256,7 @@ fn groups_of_128_have_one_scale_and_dead_columns_are_zero() {
 
 #[test]
 fn a_hessian_that_is_nearly_singular_is_damped_more_and_says_so() {
-    let options = Options {
-        damp: 0.1,
-        ..Options::default()
-    };
+    let options = Options { damp: 0.1, ..Options::default() };
     let factor = |off: f64| Factor::new(&[1.0, off, 1.0], 2, 2, &options, Isa::scalar());
     assert_eq!(factor(0.9).unwrap().damp(), 0.1);
     assert_eq!(factor(1.15).unwrap().damp(), 0.2);
@@ -312,32 +270,17 @@ fn a_hessian_that_is_nearly_singular_is_damped_more_and_says_so() {
 
 #[test]
 fn damaged_hessians_and_weights_are_named() {
-    for (at, value, row, column) in [
-        (4, f64::NAN, 2, 1),
-        (3, f64::INFINITY, 2, 0),
-        (2, -1.0, 1, 1),
-    ] {
+    for (at, value, row, column) in [(4, f64::NAN, 2, 1), (3, f64::INFINITY, 2, 0), (2, -1.0, 1, 1)] {
         let mut sums = vec![1.0, 0.0, 1.0, 0.0, 0.0, 1.0];
         sums[at] = value;
         let fault = Factor::new(&sums, 3, 1, &group(32), Isa::scalar()).err();
-        let Some(HessianFault::BadValue {
-            row: r,
-            column: c,
-            value: v,
-        }) = fault
-        else {
+        let Some(HessianFault::BadValue { row: r, column: c, value: v }) = fault else {
             panic!("{fault:?}");
         };
         assert_eq!((r, c, v.to_bits()), (row, column, value.to_bits()));
     }
     let columns = 64;
-    let factor = Factor::new(
-        &sums(&inputs(9, columns), columns),
-        columns,
-        9,
-        &group(32),
-        Isa::scalar(),
-    );
+    let factor = Factor::new(&sums(&inputs(9, columns), columns), columns, 9, &group(32), Isa::scalar());
     let factor = factor.unwrap();
     let mut w = weights(3, columns);
     w[70] = f32::NAN;
@@ -346,10 +289,7 @@ fn damaged_hessians_and_weights_are_named() {
         round(&row, &bytes(w), &factor, &group(32), Isa::scalar())
     };
     let fault = round(&w, TypeId::Q4_0);
-    assert!(
-        matches!(fault, Err(RowFault::Input { block: 70, .. })),
-        "{fault:?}"
-    );
+    assert!(matches!(fault, Err(RowFault::Input { block: 70, .. })), "{fault:?}");
     w[70] = 3e38;
     for to in [TypeId::Q4_0, TypeId::Q8_0] {
         let fault = round(&w, to);

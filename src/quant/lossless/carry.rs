@@ -46,8 +46,7 @@ pub fn carry(row: &Row, how: Move, data: &[u8]) -> Result<(Vec<u8>, Moved), Carr
     let columns = row.columns() as usize;
     let rows: u64 = row.shape.iter().skip(1).product();
     let shape = (columns, rows as usize);
-    let source = Decoder::new(row.from, how.from, shape.0, shape.1, data)?
-        .ok_or(CarryFault::Codec(row.from))?;
+    let source = Decoder::new(row.from, how.from, shape.0, shape.1, data)?.ok_or(CarryFault::Codec(row.from))?;
     let (out, why) = match Codes::read(row.from, &source) {
         Ok(codes) => write(row.to, how.to, shape, codes)?,
         Err(NoCodes::NotTernary { row: r, column }) => {
@@ -61,14 +60,10 @@ pub fn carry(row: &Row, how: Move, data: &[u8]) -> Result<(Vec<u8>, Moved), Carr
         let block = block as u64;
         return Err(CarryFault::Row(RowFault::Output { block, what }));
     }
-    let result =
-        Decoder::new(row.to, how.to, shape.0, shape.1, &out)?.ok_or(CarryFault::Codec(row.to))?;
+    let result = Decoder::new(row.to, how.to, shape.0, shape.1, &out)?.ok_or(CarryFault::Codec(row.to))?;
     let comparison = compare(&source, &result)?;
     let inexact = comparison.first.map(|first| Inexact {
-        why: why.unwrap_or(Why::Rounded {
-            scale: first.was.abs(),
-            stored: first.is.abs(),
-        }),
+        why: why.unwrap_or(Why::Rounded { scale: first.was.abs(), stored: first.is.abs() }),
         comparison,
     });
     let moved = Moved {
@@ -101,18 +96,16 @@ fn write(
     }
     let (encode, row_bytes) = encoder(to, columns)?;
     let mut out = vec![0; rows * row_bytes];
-    out.par_chunks_mut(row_bytes.max(1))
-        .enumerate()
-        .for_each_init(
-            || vec![0f32; columns],
-            |x, (row, out)| {
-                for (column, x) in x.iter_mut().enumerate() {
-                    let at = row * columns + column;
-                    *x = value(codes.codes[at], codes.scales[at / codes.span]);
-                }
-                encode(x, None, out);
-            },
-        );
+    out.par_chunks_mut(row_bytes.max(1)).enumerate().for_each_init(
+        || vec![0f32; columns],
+        |x, (row, out)| {
+            for (column, x) in x.iter_mut().enumerate() {
+                let at = row * columns + column;
+                *x = value(codes.codes[at], codes.scales[at / codes.span]);
+            }
+            encode(x, None, out);
+        },
+    );
     Ok((out, why))
 }
 
@@ -145,11 +138,7 @@ fn spread(codes: &mut Codes, reach: usize) -> Option<Why> {
 }
 
 /// The quantizer of the target for weights that are not ternary.
-fn quantize(
-    to: TypeId,
-    packing: Option<Packing>,
-    source: &Decoder<'_>,
-) -> Result<Vec<u8>, CarryFault> {
+fn quantize(to: TypeId, packing: Option<Packing>, source: &Decoder<'_>) -> Result<Vec<u8>, CarryFault> {
     let (columns, rows) = (source.columns(), source.rows());
     let mut scratch = Scratch::default();
     if let Some(packing) = packing {

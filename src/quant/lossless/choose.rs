@@ -28,10 +28,9 @@ pub fn choose_packed(row: &Row, arch: &str, to: Packed, recipe: &Recipe) -> (Typ
         (Category::TokenEmbd | Category::Output, ..) if is_float(row.from) => {
             (TypeId::F16, Reason::Kept("f16 as in bitnet.cpp"))
         }
-        (Category::TokenEmbd | Category::Output, ..) => (
-            row.from,
-            Reason::Kept("embeddings and output stay as they are"),
-        ),
+        (Category::TokenEmbd | Category::Output, ..) => {
+            (row.from, Reason::Kept("embeddings and output stay as they are"))
+        }
         _ => match recipe.rules.iter().find(|r| r.matches(name)) {
             Some(rule) => (rule.ty, Reason::Rule(rule.pattern.clone())),
             None => (to.type_id(), Reason::Default),
@@ -43,15 +42,8 @@ pub fn choose_packed(row: &Row, arch: &str, to: Packed, recipe: &Recipe) -> (Typ
 /// requantizing them has to be asked for.
 pub fn keeps(row: &Row, to: TypeId, reason: &Reason, recipe: &Recipe) -> bool {
     let unasked = matches!(reason, Reason::Default | Reason::Mixture);
-    let at_the_ends = matches!(
-        Category::of(&row.name),
-        Category::TokenEmbd | Category::Output
-    );
-    unasked
-        && at_the_ends
-        && !recipe.allow_requantize
-        && row.from != to
-        && (is_quantized(row.from) || is_quantized(to))
+    let at_the_ends = matches!(Category::of(&row.name), Category::TokenEmbd | Category::Output);
+    unasked && at_the_ends && !recipe.allow_requantize && row.from != to && (is_quantized(row.from) || is_quantized(to))
 }
 
 /// Plans the move of `row`, whose types are set. Problems are noted.
@@ -75,10 +67,7 @@ pub fn plan_move(row: &mut Row, context: Context<'_>, problems: &mut Vec<Problem
         Ok(source) => source,
         Err(e) => {
             let why = e.to_string();
-            return problems.push(Problem::Layout {
-                tensor: tensor(),
-                why,
-            });
+            return problems.push(Problem::Layout { tensor: tensor(), why });
         }
     };
     let Some(target) = target(row, source, recipe, problems) else {
@@ -89,10 +78,7 @@ pub fn plan_move(row: &mut Row, context: Context<'_>, problems: &mut Vec<Problem
         row.reason = Reason::Kept("packed like this already");
         return;
     }
-    row.moves = Some(Move {
-        from: source,
-        to: target,
-    });
+    row.moves = Some(Move { from: source, to: target });
 }
 
 /// The layout of the output, or `None` after a problem. Falls back from TL1 and TL2 to I2_S where that
@@ -115,9 +101,7 @@ fn target(
         Ok(packing) => return Some(Some(packing)),
         Err(why) => why,
     };
-    let instead = (row.to != TypeId::I2_S)
-        .then(|| tiles::choose(row, TypeId::I2_S, source, recipe).ok())
-        .flatten();
+    let instead = (row.to != TypeId::I2_S).then(|| tiles::choose(row, TypeId::I2_S, source, recipe).ok()).flatten();
     match instead {
         Some(packing) if recipe.fallback.takes(row.to) => {
             row.reason = Reason::Fallback(row.to);

@@ -58,11 +58,7 @@ impl Codes {
                 codes.iter_mut().for_each(|c| *c *= sign);
             }
             let zero = codes.iter().all(|&c| c == 0);
-            return Ok(Codes {
-                span: codes.len().max(1),
-                codes,
-                scales: vec![if zero { 0.0 } else { scale.abs() }],
-            });
+            return Ok(Codes { span: codes.len().max(1), codes, scales: vec![if zero { 0.0 } else { scale.abs() }] });
         }
         let columns = source.columns();
         let block = ty.info().map_or(1, |t| t.block);
@@ -84,19 +80,13 @@ impl Codes {
                     source.row(row, scratch, x)?;
                     let spans = x.chunks(span).zip(codes.chunks_mut(span)).zip(scales);
                     for (i, ((x, codes), scale)) in spans.enumerate() {
-                        *scale = take_apart(x, codes).map_err(|at| NoCodes::NotTernary {
-                            row,
-                            column: i * span + at,
-                        })?;
+                        *scale =
+                            take_apart(x, codes).map_err(|at| NoCodes::NotTernary { row, column: i * span + at })?;
                     }
                     Ok::<_, NoCodes>(())
                 },
             )?;
-        Ok(Codes {
-            span,
-            codes,
-            scales,
-        })
+        Ok(Codes { span, codes, scales })
     }
 
     /// The scales of spans that are not all zero.
@@ -130,9 +120,7 @@ mod tests {
         let mut data = vec![0; ty.info().unwrap().row_bytes(x.len() as u64).unwrap() as usize];
         ty.info().unwrap().encode.unwrap()(x, None, &mut data);
         let rows = x.len() / columns;
-        let source = Decoder::new(ty, None, columns, rows, &data)
-            .unwrap()
-            .unwrap();
+        let source = Decoder::new(ty, None, columns, rows, &data).unwrap().unwrap();
         Codes::read(ty, &source)
     }
 
@@ -141,10 +129,7 @@ mod tests {
         let mut x = vec![0f32; 128];
         (x[0], x[31], x[32], x[70]) = (0.5, -0.5, -0.25, -0.0);
         let got = read(TypeId::F32, 64, &x).unwrap();
-        assert_eq!(
-            (got.span, &got.scales[..]),
-            (32, &[0.5, 0.25, 0.0, 0.0][..])
-        );
+        assert_eq!((got.span, &got.scales[..]), (32, &[0.5, 0.25, 0.0, 0.0][..]));
         let at = |i: usize| got.codes[i];
         assert_eq!([at(0), at(1), at(31), at(32), at(70)], [1, 0, -1, -1, 0]);
         x[3] = 0.5000001;
@@ -156,11 +141,7 @@ mod tests {
 
     #[test]
     fn rows_of_odd_width_are_one_span() {
-        let got = read(
-            TypeId::F32,
-            5,
-            &[1.0, 0.0, -1.0, 0.0, 1.0, 2.0, 2.0, 0.0, 0.0, -2.0],
-        );
+        let got = read(TypeId::F32, 5, &[1.0, 0.0, -1.0, 0.0, 1.0, 2.0, 2.0, 0.0, 0.0, -2.0]);
         assert_eq!(got.unwrap().scales, [1.0, 2.0]);
     }
 
@@ -194,16 +175,10 @@ mod tests {
         block[64..].copy_from_slice(&[0x00, 0xb8]);
         let source = Decoder::new(TypeId::TQ2_0, None, 256, 1, &block);
         let got = Codes::read(TypeId::TQ2_0, &source.unwrap().unwrap()).unwrap();
-        assert_eq!(
-            (got.scales[0], got.codes[0], got.codes[1], got.codes[2]),
-            (0.5, 1, -1, 0)
-        );
+        assert_eq!((got.scales[0], got.codes[0], got.codes[1], got.codes[2]), (0.5, 1, -1, 0));
         block[1] = 0b0101_0111;
         let source = Decoder::new(TypeId::TQ2_0, None, 256, 1, &block);
         let bad = NoCodes::NotTernary { row: 0, column: 1 };
-        assert_eq!(
-            Codes::read(TypeId::TQ2_0, &source.unwrap().unwrap()),
-            Err(bad)
-        );
+        assert_eq!(Codes::read(TypeId::TQ2_0, &source.unwrap().unwrap()), Err(bad));
     }
 }

@@ -59,10 +59,7 @@ impl Comparison {
     }
 
     fn of_row(row: usize, was: &[f32], is: &[f32]) -> Comparison {
-        let mut c = Comparison {
-            weights: was.len() as u64,
-            ..Comparison::default()
-        };
+        let mut c = Comparison { weights: was.len() as u64, ..Comparison::default() };
         for (column, (&a, &b)) in was.iter().zip(is).enumerate() {
             c.energy += f64::from(a) * f64::from(a);
             if a.to_bits() == b.to_bits() {
@@ -75,12 +72,7 @@ impl Comparison {
             let d = f64::from(a) - f64::from(b);
             c.error += d * d;
             c.different += 1;
-            let difference = Difference {
-                row,
-                column,
-                was: a,
-                is: b,
-            };
+            let difference = Difference { row, column, was: a, is: b };
             c.first = c.first.or(Some(difference));
         }
         c
@@ -120,10 +112,7 @@ mod tests {
         assert_eq!(other.different, 1);
         assert_eq!(other.relative_error(), 0.1);
         let first = other.first.unwrap();
-        assert_eq!(
-            (first.row, first.column, first.was, first.is),
-            (7, 1, 4.0, 4.5)
-        );
+        assert_eq!((first.row, first.column, first.was, first.is), (7, 1, 4.0, 4.5));
         let mut sum = same;
         sum.add(&other);
         assert_eq!((sum.weights, sum.different, sum.first), (5, 1, other.first));

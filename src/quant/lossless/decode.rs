@@ -11,11 +11,7 @@ pub struct Decoder<'a> {
 }
 
 enum Form<'a> {
-    Rows {
-        decode: DecodeFn,
-        row_bytes: usize,
-        data: &'a [u8],
-    },
+    Rows { decode: DecodeFn, row_bytes: usize, data: &'a [u8] },
     Packed(TernaryData<'a>),
 }
 
@@ -43,17 +39,9 @@ impl<'a> Decoder<'a> {
             let Some((decode, row_bytes)) = parts() else {
                 return Ok(None);
             };
-            Form::Rows {
-                decode,
-                row_bytes,
-                data,
-            }
+            Form::Rows { decode, row_bytes, data }
         };
-        Ok(Some(Decoder {
-            columns,
-            rows,
-            form,
-        }))
+        Ok(Some(Decoder { columns, rows, form }))
     }
 
     pub fn columns(&self) -> usize {
@@ -76,18 +64,9 @@ impl<'a> Decoder<'a> {
     ///
     /// # Errors
     /// A code that stands for no weight.
-    pub fn row(
-        &self,
-        row: usize,
-        scratch: &mut Scratch,
-        out: &mut [f32],
-    ) -> Result<(), TernaryError> {
+    pub fn row(&self, row: usize, scratch: &mut Scratch, out: &mut [f32]) -> Result<(), TernaryError> {
         match &self.form {
-            Form::Rows {
-                decode,
-                row_bytes,
-                data,
-            } => decode(&data[row * row_bytes..(row + 1) * row_bytes], out),
+            Form::Rows { decode, row_bytes, data } => decode(&data[row * row_bytes..(row + 1) * row_bytes], out),
             Form::Packed(data) => {
                 scratch.0.resize(self.columns, 0);
                 data.unpack_rows(row..row + 1, &mut scratch.0)?;

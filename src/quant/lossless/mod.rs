@@ -66,9 +66,7 @@ pub(super) fn moves(from: TypeId, to: TypeId) -> bool {
 pub(super) fn is_ternary_model<'a>(tensors: impl IntoIterator<Item = (&'a str, TypeId)>) -> bool {
     use super::category::Category;
     let mut tensors = tensors.into_iter();
-    tensors.any(|(name, ty)| {
-        is_ternary(ty) && !matches!(Category::of(name), Category::TokenEmbd | Category::Output)
-    })
+    tensors.any(|(name, ty)| is_ternary(ty) && !matches!(Category::of(name), Category::TokenEmbd | Category::Output))
 }
 
 /// What a plan for moves looks at besides the row.

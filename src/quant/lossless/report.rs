@@ -11,12 +11,7 @@ use super::compare::Comparison;
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Why {
     /// Weights that share a scale in the target have several; `reach` weights share one, or all.
-    Scales {
-        distinct: usize,
-        smallest: f32,
-        largest: f32,
-        reach: Option<usize>,
-    },
+    Scales { distinct: usize, smallest: f32, largest: f32, reach: Option<usize> },
     /// The target stores another number.
     Rounded { scale: f32, stored: f32 },
     /// The first weight that is neither 0 nor of the magnitude around it.
@@ -35,13 +30,9 @@ pub struct Inexact {
 impl Inexact {
     /// Largest relative error of a scale; `None` where weights have none.
     pub fn scale_error(&self) -> Option<f64> {
-        let off = |scale: f32, stored: f32| {
-            (f64::from(stored) - f64::from(scale)).abs() / f64::from(scale)
-        };
+        let off = |scale: f32, stored: f32| (f64::from(stored) - f64::from(scale)).abs() / f64::from(scale);
         match self.why {
-            Why::Scales {
-                smallest, largest, ..
-            } => Some(off(smallest, largest)),
+            Why::Scales { smallest, largest, .. } => Some(off(smallest, largest)),
             Why::Rounded { scale, stored } => Some(off(scale, stored)),
             Why::NotTernary { .. } => None,
         }
@@ -51,12 +42,7 @@ impl Inexact {
 impl fmt::Display for Inexact {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.why {
-            Why::Scales {
-                distinct,
-                smallest,
-                largest,
-                reach,
-            } => {
+            Why::Scales { distinct, smallest, largest, reach } => {
                 write!(f, "{distinct} scales from {smallest:?} to {largest:?}, ")?;
                 match reach {
                     Some(n) => write!(f, "the type has one per {n} weights")?,
@@ -66,21 +52,16 @@ impl fmt::Display for Inexact {
             Why::Rounded { scale, stored } => {
                 write!(f, "scale {scale:?} would become {stored:?}")?;
             }
-            Why::NotTernary { row, column } => write!(
-                f,
-                "not ternary, the first other magnitude is in row {row}, column {column}"
-            )?,
+            Why::NotTernary { row, column } => {
+                write!(f, "not ternary, the first other magnitude is in row {row}, column {column}")?
+            }
         }
         if let Some(error) = self.scale_error() {
             write!(f, "; scales off by up to {:.2e} of their value", error)?;
         }
         let c = &self.comparison;
         let share = 100.0 * c.different as f64 / c.weights.max(1) as f64;
-        write!(
-            f,
-            "; {share:.2}% of weights changed, relative error {:.2e}",
-            c.relative_error()
-        )
+        write!(f, "; {share:.2}% of weights changed, relative error {:.2e}", c.relative_error())
     }
 }
 
@@ -112,10 +93,7 @@ impl MoveReport {
     /// Those that are not exact.
     pub fn inexact(&self) -> impl Iterator<Item = (&str, &Inexact)> {
         let named = |t: &'_ Moved| t.inexact.is_some();
-        self.tensors
-            .iter()
-            .filter(move |t| named(t))
-            .filter_map(|t| Some((t.name.as_str(), t.inexact.as_ref()?)))
+        self.tensors.iter().filter(move |t| named(t)).filter_map(|t| Some((t.name.as_str(), t.inexact.as_ref()?)))
     }
 
     /// Whether every weight is the same.
@@ -135,21 +113,11 @@ impl fmt::Display for MoveReport {
         if let Some((name, worst)) = worst {
             let (bad, to) = (self.inexact().count(), self.tensors[0].to);
             let one = self.tensors.iter().all(|t| t.to == to);
-            let to = if one {
-                format!("as {to}")
-            } else {
-                "in their new types".to_owned()
-            };
-            return write!(
-                f,
-                "{bad} of {n} ternary matrices cannot be held exactly {to}; worst {name}: {worst}"
-            );
+            let to = if one { format!("as {to}") } else { "in their new types".to_owned() };
+            return write!(f, "{bad} of {n} ternary matrices cannot be held exactly {to}; worst {name}: {worst}");
         }
         let weights: u64 = self.tensors.iter().map(|t| t.weights).sum();
-        write!(
-            f,
-            "{n} matrices moved, {weights} weights: every one is the same (decoded and compared)"
-        )?;
+        write!(f, "{n} matrices moved, {weights} weights: every one is the same (decoded and compared)")?;
         match self.tensors.iter().map(|t| t.zero_signs).sum::<u64>() {
             0 => Ok(()),
             signs => write!(f, ", {signs} zeros lost their minus sign"),

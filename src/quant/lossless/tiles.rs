@@ -2,8 +2,7 @@
 
 use trine_formats::gguf::write::{Layout, NewTensor};
 use trine_formats::gguf::{
-    Dialect, ErrorKind, GgufError, KEY_DIALECT, Metadata, ShapeTiles, TensorInfo, Value, packing,
-    set_tiles,
+    Dialect, ErrorKind, GgufError, KEY_DIALECT, Metadata, ShapeTiles, TensorInfo, Value, packing, set_tiles,
 };
 use trine_formats::types::ternary::{Packing, TernaryError, Tiles};
 use trine_formats::types::{TypeId, tl1, tl2};
@@ -26,12 +25,7 @@ const TL2_COLUMNS: [u32; 10] = [96, 192, 240, 216, 168, 144, 120, 72, 48, 24];
 ///
 /// # Errors
 /// Why there is none, with the shapes that are possible.
-pub fn choose(
-    row: &Row,
-    ty: TypeId,
-    source: Option<Packing>,
-    recipe: &Recipe,
-) -> Result<Packing, String> {
+pub fn choose(row: &Row, ty: TypeId, source: Option<Packing>, recipe: &Recipe) -> Result<Packing, String> {
     if row.shape.len() > 2 {
         return Err(format!("{ty} holds matrices only, not stacks of them"));
     }
@@ -66,15 +60,8 @@ pub fn choose(
         _ => &TL2_COLUMNS,
     };
     let heights = (1..=MOST_ROWS / u64::from(MICRO)).rev();
-    let height = heights
-        .map(|n| n * u64::from(MICRO))
-        .find(|&bm| rows.is_multiple_of(bm))
-        .unwrap_or(u64::from(MICRO));
-    candidates.extend(
-        widths
-            .iter()
-            .map(|&bk| Tiles::new(height as u32, bk, MICRO)),
-    );
+    let height = heights.map(|n| n * u64::from(MICRO)).find(|&bm| rows.is_multiple_of(bm)).unwrap_or(u64::from(MICRO));
+    candidates.extend(widths.iter().map(|&bk| Tiles::new(height as u32, bk, MICRO)));
     let mut refusal = None;
     for tiles in candidates {
         match check(make(tiles)) {
@@ -102,11 +89,7 @@ fn reason(ty: TypeId, columns: u64, rows: u64, e: &TernaryError) -> String {
 ///
 /// # Errors
 /// Types that no reader would take for what they are.
-pub fn record(
-    rows: &[Row],
-    shards: &mut [OutShard],
-    context: Context<'_>,
-) -> Result<Vec<String>, GgufError> {
+pub fn record(rows: &[Row], shards: &mut [OutShard], context: Context<'_>) -> Result<Vec<String>, GgufError> {
     let mut notes = Vec::new();
     for ty in [TypeId::TL1, TypeId::TL2] {
         let mut list: Vec<ShapeTiles> = Vec::new();
@@ -120,11 +103,7 @@ pub fn record(
                 continue;
             };
             let (columns, rows) = (row.columns(), row.shape.get(1).copied().unwrap_or(1));
-            let entry = ShapeTiles {
-                rows,
-                columns,
-                tiles,
-            };
+            let entry = ShapeTiles { rows, columns, tiles };
             if !list.contains(&entry) {
                 list.push(entry);
             }
@@ -159,19 +138,12 @@ pub fn record(
         }
         let tensors: Vec<NewTensor> = rows[shard.rows.clone()]
             .iter()
-            .map(|r| NewTensor {
-                name: r.name.clone(),
-                shape: r.shape.clone(),
-                ty: r.to,
-                bytes: Some(r.bytes),
-            })
+            .map(|r| NewTensor { name: r.name.clone(), shape: r.shape.clone(), ty: r.to, bytes: Some(r.bytes) })
             .collect();
         let doubtful = |e: &GgufError| {
             matches!(
                 e.kind,
-                ErrorKind::Misread { .. }
-                    | ErrorKind::ForeignType { .. }
-                    | ErrorKind::AmbiguousType { .. }
+                ErrorKind::Misread { .. } | ErrorKind::ForeignType { .. } | ErrorKind::AmbiguousType { .. }
             )
         };
         if Layout::new(&shard.meta, &tensors).is_err_and(|e| doubtful(&e)) {
@@ -183,11 +155,7 @@ pub fn record(
     Ok(notes)
 }
 
-fn set_or_remove(
-    meta: &mut Metadata,
-    ty: TypeId,
-    list: &[ShapeTiles],
-) -> Result<&'static str, GgufError> {
+fn set_or_remove(meta: &mut Metadata, ty: TypeId, list: &[ShapeTiles]) -> Result<&'static str, GgufError> {
     let key = match ty {
         TypeId::TL1 => "trine.tl1.tiles",
         _ => "trine.tl2.tiles",
@@ -225,11 +193,7 @@ mod tests {
     fn row(columns: u64, rows: u64) -> Row {
         Row {
             name: "w".into(),
-            source: Source {
-                name: "w".into(),
-                shard: 0,
-                offset: 0,
-            },
+            source: Source { name: "w".into(), shard: 0, offset: 0 },
             shape: vec![columns, rows],
             from: TypeId::F16,
             to: TypeId::TL2,

@@ -21,16 +21,8 @@ pub enum VerifyError {
     Missing(String),
     #[error("the output has {found} tensors, the plan {planned}")]
     Count { found: usize, planned: usize },
-    #[error(
-        "tensor {tensor}: shape {found:?} and type {ty} in the output, planned were {planned:?} and {to}"
-    )]
-    Table {
-        tensor: String,
-        found: Vec<u64>,
-        ty: TypeId,
-        planned: Vec<u64>,
-        to: TypeId,
-    },
+    #[error("tensor {tensor}: shape {found:?} and type {ty} in the output, planned were {planned:?} and {to}")]
+    Table { tensor: String, found: Vec<u64>, ty: TypeId, planned: Vec<u64>, to: TypeId },
     #[error(transparent)]
     Gguf(#[from] GgufError),
 }
@@ -93,9 +85,7 @@ pub fn verify(
         .par_iter()
         .map(|row| {
             let missing = |name: &str| VerifyError::Missing(name.to_owned());
-            let was = source
-                .tensor(&row.source.name)
-                .ok_or_else(|| missing(&row.source.name))?;
+            let was = source.tensor(&row.source.name).ok_or_else(|| missing(&row.source.name))?;
             let is = out.tensor(&row.name).ok_or_else(|| missing(&row.name))?;
             if is.info.shape != row.shape || is.info.ty != row.to {
                 return Err(VerifyError::Table {
@@ -117,39 +107,19 @@ pub fn verify(
             Err(e) => problems.push(e),
         }
     }
-    if problems.is_empty() {
-        Ok(Verification { tensors })
-    } else {
-        Err(problems)
-    }
+    if problems.is_empty() { Ok(Verification { tensors }) } else { Err(problems) }
 }
 
-type Side<'a> = (
-    &'a trine_formats::gguf::Metadata,
-    &'a PackingOptions,
-    &'a TensorView,
-);
+type Side<'a> = (&'a trine_formats::gguf::Metadata, &'a PackingOptions, &'a TensorView);
 
 fn check(row: &Row, was: Side<'_>, is: Side<'_>) -> Result<Checked, VerifyError> {
-    let checked = |verdict, comparison| Checked {
-        name: row.name.clone(),
-        from: row.from,
-        to: row.to,
-        verdict,
-        comparison,
-    };
+    let checked =
+        |verdict, comparison| Checked { name: row.name.clone(), from: row.from, to: row.to, verdict, comparison };
     let copied = row.moves.is_none() && *was.2.data == *is.2.data && row.from == row.to;
     let (a, b) = (decoder(was)?, decoder(is)?);
     let (Some(a), Some(b)) = (a, b) else {
-        let verdict = if copied {
-            Verdict::Copied
-        } else {
-            Verdict::Unknown
-        };
-        let comparison = Comparison {
-            weights: row.weights(),
-            ..Comparison::default()
-        };
+        let verdict = if copied { Verdict::Copied } else { Verdict::Unknown };
+        let comparison = Comparison { weights: row.weights(), ..Comparison::default() };
         return Ok(checked(verdict, comparison));
     };
     let comparison = compare(&a, &b).map_err(|e| {
@@ -160,9 +130,7 @@ fn check(row: &Row, was: Side<'_>, is: Side<'_>) -> Result<Checked, VerifyError>
     let verdict = match comparison.is_equal() {
         true if copied => Verdict::Copied,
         true => Verdict::Equal,
-        false if row.from == row.to || row.moves.is_some() || is_ternary(row.to) => {
-            Verdict::Different
-        }
+        false if row.from == row.to || row.moves.is_some() || is_ternary(row.to) => Verdict::Different,
         false => Verdict::Rounded,
     };
     Ok(checked(verdict, comparison))
@@ -173,8 +141,7 @@ fn decoder<'a>((meta, options, view): Side<'a>) -> Result<Option<Decoder<'a>>, G
     let layout = is_packed(info.ty).then(|| packing(info, meta, options));
     let size = |n| usize::try_from(n).unwrap_or(usize::MAX);
     let (columns, rows) = (size(info.columns()), size(info.rows()));
-    Decoder::new(info.ty, layout.transpose()?, columns, rows, &view.data)
-        .map_err(|e| view.ternary_error(e))
+    Decoder::new(info.ty, layout.transpose()?, columns, rows, &view.data).map_err(|e| view.ternary_error(e))
 }
 
 impl Verification {
@@ -230,17 +197,10 @@ impl fmt::Display for Verification {
         let problems = self.problems().count();
         if problems > 0 {
             let n = self.tensors.len();
-            write!(
-                f,
-                "{problems} of {n} tensors are not the same as in the input; "
-            )?;
+            write!(f, "{problems} of {n} tensors are not the same as in the input; ")?;
         }
         if equal.0 > 0 {
-            write!(
-                f,
-                "{} tensors converted with every one of {} weights the same, ",
-                equal.0, equal.1
-            )?;
+            write!(f, "{} tensors converted with every one of {} weights the same, ", equal.0, equal.1)?;
         }
         write!(f, "{} copied byte for byte", copied.0)?;
         let rounded = self.rounded().count();
@@ -255,12 +215,7 @@ impl fmt::Display for Verification {
                 worst.name, worst.to
             )?;
         }
-        match self
-            .tensors
-            .iter()
-            .map(|t| t.comparison.zero_signs)
-            .sum::<u64>()
-        {
+        match self.tensors.iter().map(|t| t.comparison.zero_signs).sum::<u64>() {
             0 => Ok(()),
             signs => write!(f, "; {signs} zeros differ in sign"),
         }

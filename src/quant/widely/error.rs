@@ -11,9 +11,7 @@ use trine_formats::widely::WidelyError;
 #[derive(Error, Debug)]
 #[non_exhaustive]
 pub enum WidelyQuantError {
-    #[error(
-        "models of architecture '{0}' cannot be made widely linear: llama, qwen2 and qwen3 without experts can"
-    )]
+    #[error("models of architecture '{0}' cannot be made widely linear: llama, qwen2 and qwen3 without experts can")]
     Architecture(String),
     #[error("the model has widely linear matrices already; F32, F16 and BF16 make it dense again")]
     Already,
@@ -24,37 +22,17 @@ pub enum WidelyQuantError {
     #[error(
         "{count} matrices are quantized already (the first is {first}, {ty}), and quantizing twice costs quality; start from an F32, F16 or BF16 file, or accept the loss with --allow-requantize"
     )]
-    Requantize {
-        count: usize,
-        first: String,
-        ty: TypeId,
-    },
+    Requantize { count: usize, first: String, ty: TypeId },
     #[error("tensor {tensor}: {ty} cannot be converted")]
     Codec { tensor: String, ty: TypeId },
     #[error("tensor {tensor}: the file has not all of it")]
     CutOff { tensor: String },
     #[error("tensor {tensor} holds {value} in row {row}, column {column}: the model is damaged")]
-    NotFinite {
-        tensor: String,
-        row: usize,
-        column: usize,
-        value: f32,
-    },
+    NotFinite { tensor: String, row: usize, column: usize, value: f32 },
     #[error("tensor {tensor}: {value:e} in row {row} is too large for {ty}; choose BF16 or F32")]
-    Overflow {
-        tensor: String,
-        row: usize,
-        value: f32,
-        ty: TypeId,
-    },
-    #[error(
-        "tensor {tensor}: {rows} rows are not whole heads of {head_dim}, so that their order is not known"
-    )]
-    Heads {
-        tensor: String,
-        rows: usize,
-        head_dim: u64,
-    },
+    Overflow { tensor: String, row: usize, value: f32, ty: TypeId },
+    #[error("tensor {tensor}: {rows} rows are not whole heads of {head_dim}, so that their order is not known")]
+    Heads { tensor: String, rows: usize, head_dim: u64 },
     #[error("cannot start {threads} threads: {why}")]
     Threads { threads: usize, why: String },
     #[error(

@@ -5,9 +5,7 @@ use trine_formats::gguf::write::Writer;
 use trine_formats::gguf::{Blob, ModelFile, TensorInfo, Value};
 use trine_formats::types::TypeId;
 use trine_formats::widely::tile64::{self, BLOCK_BYTES, STREAMS};
-use trine_formats::widely::{
-    Header, OutputForm, Part, Profile, Rule, Scope, Shape, TILE, TieRule, WidelyError,
-};
+use trine_formats::widely::{Header, OutputForm, Part, Profile, Rule, Scope, Shape, TILE, TieRule, WidelyError};
 
 use super::WidelyQuantError;
 use super::plan::{Content, Plan, Row, copied, without_split};
@@ -15,22 +13,14 @@ use crate::quant::order;
 use crate::quant::recipe::KvOverride;
 
 /// How the fork quantizes.
-const RULE: Rule = Rule {
-    stages: 2,
-    scope: Scope::Tile64,
-    profile: Profile::F32,
-    tie: TieRule::Tile64,
-};
+const RULE: Rule = Rule { stages: 2, scope: Scope::Tile64, profile: Profile::F32, tie: TieRule::Tile64 };
 
 impl Plan {
     /// Plans the translation of a file of the Fairy2i fork of llama.cpp.
     ///
     /// # Errors
     /// Keys that its specification does not name; matrices that are not whole.
-    pub fn translated(
-        model: &ModelFile,
-        overrides: &[KvOverride],
-    ) -> Result<Plan, WidelyQuantError> {
+    pub fn translated(model: &ModelFile, overrides: &[KvOverride]) -> Result<Plan, WidelyQuantError> {
         plan(model, overrides)
     }
 }
@@ -56,11 +46,7 @@ fn plan(model: &ModelFile, overrides: &[KvOverride]) -> Result<Plan, WidelyQuant
         true => OutputForm::Widely,
         false => OutputForm::Dense,
     };
-    let header = Header {
-        base,
-        rule: RULE,
-        output,
-    };
+    let header = Header { base, rule: RULE, output };
     let mut meta = without_split(model.meta());
     for key in tile64::KEYS.into_iter().chain(["general.file_type"]) {
         meta.remove(key);
@@ -78,10 +64,7 @@ fn plan(model: &ModelFile, overrides: &[KvOverride]) -> Result<Plan, WidelyQuant
         header,
         meta,
         rows,
-        notes: vec![
-            "codes and scales are those of the file, which the Fairy2i fork of llama.cpp made"
-                .to_owned(),
-        ],
+        notes: vec!["codes and scales are those of the file, which the Fairy2i fork of llama.cpp made".to_owned()],
     })
 }
 
@@ -102,19 +85,11 @@ fn other(t: &TensorInfo) -> Row {
         true => t.name.clone(),
         false => format!("{}.weight", t.name),
     };
-    let row = Row {
-        name,
-        ..copied(t, None)
-    };
+    let row = Row { name, ..copied(t, None) };
     if row.name != "token_embd.weight" || t.ty != TypeId::F32 {
         return row;
     }
-    Row {
-        to: TypeId::BF16,
-        shape: vec![t.columns().saturating_mul(2), t.rows()],
-        content: Content::Embeddings,
-        ..row
-    }
+    Row { to: TypeId::BF16, shape: vec![t.columns().saturating_mul(2), t.rows()], content: Content::Embeddings, ..row }
 }
 
 /// The two tensors of a matrix, once its four streams are known to fit each other.
@@ -126,28 +101,16 @@ fn matrix_rows(model: &ModelFile, matrix: &str) -> Result<[Row; 2], WidelyQuantE
     let mut work = 0;
     for name in names {
         let Some(t) = model.tensor_info(&name).cloned() else {
-            return Err(WidelyError::MissingPart {
-                tensor: name,
-                other: there,
-            }
-            .into());
+            return Err(WidelyError::MissingPart { tensor: name, other: there }.into());
         };
         if t.ty != tile64::ty() {
-            return Err(WidelyError::Type {
-                tensor: name,
-                found: t.ty,
-                expected: tile64::ty(),
-            }
-            .into());
+            return Err(WidelyError::Type { tensor: name, found: t.ty, expected: tile64::ty() }.into());
         }
         let tile = TILE as u64;
         let whole = t.columns().is_multiple_of(tile) && t.rows().is_multiple_of(tile);
         let first = extents.get_or_insert_with(|| t.shape.clone());
         if !whole || t.shape.len() != 2 || *first != t.shape {
-            return Err(WidelyQuantError::Tiles {
-                tensor: name,
-                shape: t.shape,
-            });
+            return Err(WidelyQuantError::Tiles { tensor: name, shape: t.shape });
         }
         work += t.bytes;
     }
@@ -171,12 +134,7 @@ fn matrix_rows(model: &ModelFile, matrix: &str) -> Result<[Row; 2], WidelyQuantE
         content,
     };
     Ok([
-        row(
-            Part::Codes,
-            &shape.codes_extents(),
-            work,
-            Content::Tiles { shape },
-        ),
+        row(Part::Codes, &shape.codes_extents(), work, Content::Tiles { shape }),
         row(Part::Scale, &shape.scale_extents(), 0, Content::Scales),
     ])
 }
@@ -197,16 +155,11 @@ pub(super) fn write_codes(
     for name in &names {
         let view = model.tensor(name).map(|view| view.data);
         let whole = view.filter(|data| data.len() == shape.rows * row_bytes);
-        data.push(whole.ok_or_else(|| WidelyQuantError::CutOff {
-            tensor: name.clone(),
-        })?);
+        data.push(whole.ok_or_else(|| WidelyQuantError::CutOff { tensor: name.clone() })?);
     }
     let blocks = |row: usize, stream: usize| &data[stream][row * row_bytes..][..row_bytes];
     let mut scales = vec![0.0; shape.groups() * shape.group_scales()];
-    for (band, scales) in scales
-        .chunks_mut(shape.tiles() * shape.group_scales())
-        .enumerate()
-    {
+    for (band, scales) in scales.chunks_mut(shape.tiles() * shape.group_scales()).enumerate() {
         let first = band * TILE;
         for (stream, name) in names.iter().enumerate() {
             let blocks = blocks(first, stream).as_chunks::<BLOCK_BYTES>().0;
@@ -218,26 +171,19 @@ pub(super) fn write_codes(
             }
         }
         let mut words = vec![0; TILE * shape.row_words()];
-        words
-            .par_chunks_mut(shape.row_words())
-            .enumerate()
-            .try_for_each(|(i, words)| {
-                let rows = std::array::from_fn(|stream| blocks(first + i, stream));
-                for (stream, row) in rows.into_iter().enumerate() {
-                    let of_tile = blocks(first, stream).as_chunks().0.iter();
-                    let pairs = row.as_chunks().0.iter().zip(of_tile);
-                    let same = |(a, b)| tile64::scale_bytes(a) == tile64::scale_bytes(b);
-                    if let Some(block) = pairs.map(same).position(|same| !same) {
-                        return Err(WidelyError::TileScales {
-                            tensor: names[stream].clone(),
-                            row: first + i,
-                            block,
-                        });
-                    }
+        words.par_chunks_mut(shape.row_words()).enumerate().try_for_each(|(i, words)| {
+            let rows = std::array::from_fn(|stream| blocks(first + i, stream));
+            for (stream, row) in rows.into_iter().enumerate() {
+                let of_tile = blocks(first, stream).as_chunks().0.iter();
+                let pairs = row.as_chunks().0.iter().zip(of_tile);
+                let same = |(a, b)| tile64::scale_bytes(a) == tile64::scale_bytes(b);
+                if let Some(block) = pairs.map(same).position(|same| !same) {
+                    return Err(WidelyError::TileScales { tensor: names[stream].clone(), row: first + i, block });
                 }
-                tile64::words(rows, words);
-                Ok(())
-            })?;
+            }
+            tile64::words(rows, words);
+            Ok(())
+        })?;
         let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
         writer.write(&bytes)?;
     }
@@ -248,27 +194,16 @@ pub(super) fn write_codes(
 fn scale_error(name: &str, block: &[u8; BLOCK_BYTES], index: usize) -> WidelyQuantError {
     let [a, b, c, d] = tile64::scale_bytes(block);
     let [re, im] = [[a, b], [c, d]].map(half::f16::from_le_bytes);
-    WidelyError::Scale {
-        tensor: name.to_owned(),
-        index,
-        value: format!("{re} or {im}"),
-    }
-    .into()
+    WidelyError::Scale { tensor: name.to_owned(), index, value: format!("{re} or {im}") }.into()
 }
 
 /// Writes the token embedding, whose pairs of bfloat16 become halves of a row.
 ///
 /// # Errors
 /// I/O; an embedding that is cut off.
-pub(super) fn write_embeddings(
-    model: &ModelFile,
-    row: &Row,
-    writer: &mut Writer,
-) -> Result<(), WidelyQuantError> {
+pub(super) fn write_embeddings(model: &ModelFile, row: &Row, writer: &mut Writer) -> Result<(), WidelyQuantError> {
     let data = model.tensor(&row.source).map(|view| view.data);
-    let data = data.ok_or_else(|| WidelyQuantError::CutOff {
-        tensor: row.source.clone(),
-    })?;
+    let data = data.ok_or_else(|| WidelyQuantError::CutOff { tensor: row.source.clone() })?;
     let row_bytes = row.shape.first().map_or(0, |&n| 2 * n as usize);
     for packed in data.chunks(row_bytes.max(1)) {
         let mut out = vec![0; packed.len()];

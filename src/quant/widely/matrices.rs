@@ -15,8 +15,9 @@ pub(super) fn described(arch: &Arch, name: &str) -> Option<&'static Described> {
     }
 }
 
-/// All widely linear matrices of a model of architecture `fairy2i`, by their names without the endings of their tensors, in
-/// the order of the file. The words of a matrix do not say how many columns the last of them has: the metadata does.
+/// All widely linear matrices of a model of architecture `fairy2i`, by their names without the endings of their
+/// tensors, in the order of the file. The words of a matrix do not say how many columns the last of them has: the
+/// metadata does.
 ///
 /// # Errors
 /// Metadata or matrices that are damaged.

@@ -1,7 +1,7 @@
 //! Plain models to models with widely linear matrices, and back.
 //!
-//! [`Plan::new`] decides from the headers which matrices become codes and scales, [`Plan::dense`] which tensors they become
-//! again; [`run`] carries either out, a part of a matrix at a time.
+//! [`Plan::new`] decides from the headers which matrices become codes and scales, [`Plan::dense`] which tensors they
+//! become again; [`run`] carries either out, a part of a matrix at a time.
 
 mod error;
 mod fork;

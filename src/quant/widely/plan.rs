@@ -3,9 +3,7 @@
 use trine_formats::gguf::write::{Layout, NewTensor, ggml_shape};
 use trine_formats::gguf::{Metadata, ModelFile, TensorInfo, Value, split};
 use trine_formats::types::TypeId;
-use trine_formats::widely::{
-    ARCHITECTURE, BaseArch, Header, OutputForm, Part, Profile, Rule, Scope, Shape, TieRule,
-};
+use trine_formats::widely::{ARCHITECTURE, BaseArch, Header, OutputForm, Part, Profile, Rule, Scope, Shape, TieRule};
 
 use super::WidelyQuantError;
 use crate::arch::{Arch, Role};
@@ -24,7 +22,8 @@ pub struct Recipe {
     pub scope: Scope,
     /// Where ties go.
     pub tie: TieRule,
-    /// What is rounded; that of the training script where all matrices are BF16 and single precision otherwise when `None`.
+    /// What is rounded; that of the training script where all matrices are BF16 and single precision otherwise when
+    /// `None`.
     pub profile: Option<Profile>,
     /// What becomes of the output matrix.
     pub output: OutputForm,
@@ -139,11 +138,7 @@ impl Plan {
             _ => false,
         };
         let matrices: Vec<&TensorInfo> = tensors.iter().copied().filter(|t| wanted(t)).collect();
-        let quantized: Vec<&TensorInfo> = matrices
-            .iter()
-            .copied()
-            .filter(|t| is_quantized(t.ty))
-            .collect();
+        let quantized: Vec<&TensorInfo> = matrices.iter().copied().filter(|t| is_quantized(t.ty)).collect();
         if let (Some(first), false) = (quantized.first(), recipe.allow_requantize) {
             return Err(WidelyQuantError::Requantize {
                 count: quantized.len(),
@@ -157,12 +152,7 @@ impl Plan {
             true => Profile::ScriptBf16,
             false => Profile::F32,
         });
-        let rule = Rule {
-            stages: recipe.stages,
-            scope: recipe.scope,
-            profile,
-            tie: recipe.tie,
-        };
+        let rule = Rule { stages: recipe.stages, scope: recipe.scope, profile, tie: recipe.tie };
         let head_dim = head_dim(meta, name)?;
         let mut rows = Vec::new();
         for t in tensors {
@@ -201,23 +191,14 @@ impl Plan {
         for o in &recipe.overrides {
             meta.set(&o.key, o.to_value());
         }
-        Ok(Plan {
-            header,
-            meta,
-            rows,
-            notes,
-        })
+        Ok(Plan { header, meta, rows, notes })
     }
 
     /// Plans the dense model that a widely linear one computes, its matrices as `ty`: F32, F16 or BF16.
     ///
     /// # Errors
     /// Another type; a model that is damaged.
-    pub fn dense(
-        model: &ModelFile,
-        ty: TypeId,
-        overrides: &[KvOverride],
-    ) -> Result<Plan, WidelyQuantError> {
+    pub fn dense(model: &ModelFile, ty: TypeId, overrides: &[KvOverride]) -> Result<Plan, WidelyQuantError> {
         let file_type = match ty {
             TypeId::F32 => 0,
             TypeId::F16 => 1,
@@ -262,12 +243,7 @@ impl Plan {
         for o in overrides {
             meta.set(&o.key, o.to_value());
         }
-        Ok(Plan {
-            header,
-            meta,
-            rows,
-            notes: Vec::new(),
-        })
+        Ok(Plan { header, meta, rows, notes: Vec::new() })
     }
 
     /// The header and the offsets of the output.
@@ -275,11 +251,8 @@ impl Plan {
     /// # Errors
     /// What GGUF cannot hold.
     pub fn layout(&self) -> Result<Layout, WidelyQuantError> {
-        let tensors: Vec<NewTensor> = self
-            .rows
-            .iter()
-            .map(|r| NewTensor::new(r.name.clone(), r.shape.clone(), r.to))
-            .collect();
+        let tensors: Vec<NewTensor> =
+            self.rows.iter().map(|r| NewTensor::new(r.name.clone(), r.shape.clone(), r.to)).collect();
         Ok(Layout::new(&self.meta, &tensors)?)
     }
 
@@ -292,9 +265,7 @@ impl Plan {
     pub fn bits(&self) -> (u64, f64) {
         let (mut weights, mut bits) = (0, 0);
         for row in &self.rows {
-            if let Content::Codes { shape, .. }
-            | Content::Dense { shape, .. }
-            | Content::Tiles { shape } = row.content
+            if let Content::Codes { shape, .. } | Content::Dense { shape, .. } | Content::Tiles { shape } = row.content
             {
                 let complex = (shape.rows * shape.columns) as u64;
                 weights += 4 * complex;
@@ -306,7 +277,8 @@ impl Plan {
     }
 }
 
-/// Whether a file has the rows of heads in another order than checkpoints, which those with widely linear matrices do not.
+/// Whether a file has the rows of heads in another order than checkpoints, which those with widely linear matrices do
+/// not.
 pub(super) fn is_interleaved(model: &ModelFile) -> bool {
     !Header::is_in(model.meta())
 }
@@ -362,12 +334,7 @@ fn coded(t: &TensorInfo, shape: Shape, head: Option<u64>, passes: usize) -> [Row
     };
     let codes = Content::Codes { shape, head };
     [
-        row(
-            Part::Codes,
-            &shape.codes_extents(),
-            t.bytes * passes as u64,
-            codes,
-        ),
+        row(Part::Codes, &shape.codes_extents(), t.bytes * passes as u64, codes),
         row(Part::Scale, &shape.scale_extents(), 0, Content::Scales),
     ]
 }

@@ -40,9 +40,7 @@ impl Tensor {
         head: Option<u64>,
         isa: Isa,
     ) -> Result<Tensor, WidelyQuantError> {
-        let cut_off = || WidelyQuantError::CutOff {
-            tensor: name.to_owned(),
-        };
+        let cut_off = || WidelyQuantError::CutOff { tensor: name.to_owned() };
         let view = model.tensor(name).ok_or_else(cut_off)?;
         let ty = view.info.ty;
         let row_bytes = ty.info().and_then(|t| t.row_bytes(columns as u64));
@@ -51,22 +49,9 @@ impl Tensor {
             return Err(cut_off());
         }
         if let Some(head_dim) = head.filter(|&d| d < 2 || !(rows as u64).is_multiple_of(d)) {
-            return Err(WidelyQuantError::Heads {
-                tensor: name.to_owned(),
-                rows,
-                head_dim,
-            });
+            return Err(WidelyQuantError::Heads { tensor: name.to_owned(), rows, head_dim });
         }
-        Ok(Tensor {
-            name: name.to_owned(),
-            ty,
-            data: view.data,
-            row_bytes,
-            columns,
-            rows,
-            head,
-            isa,
-        })
+        Ok(Tensor { name: name.to_owned(), ty, data: view.data, row_bytes, columns, rows, head, isa })
     }
 
     /// The bytes in the order of the checkpoint, a row after the other.
@@ -94,26 +79,18 @@ impl Masters for Tensor {
 
     fn read(&mut self, rows: Range<usize>, out: &mut Vec<f32>) -> Result<(), WidelyQuantError> {
         let decode = kernels::decode_rows(self.ty, self.isa);
-        let decode = decode.ok_or_else(|| WidelyQuantError::Codec {
-            tensor: self.name.clone(),
-            ty: self.ty,
-        })?;
+        let decode = decode.ok_or_else(|| WidelyQuantError::Codec { tensor: self.name.clone(), ty: self.ty })?;
         out.resize(rows.len() * self.columns, 0.0);
-        out.par_chunks_mut(self.columns)
-            .enumerate()
-            .try_for_each(|(i, out)| {
-                let row = stored_row(self.head, (rows.start + i) as u64) as usize;
-                decode(&self.data[row * self.row_bytes..][..self.row_bytes], out);
-                match out.iter().position(|v| !v.is_finite()) {
-                    None => Ok(()),
-                    Some(column) => Err(WidelyQuantError::NotFinite {
-                        tensor: self.name.clone(),
-                        row,
-                        column,
-                        value: out[column],
-                    }),
+        out.par_chunks_mut(self.columns).enumerate().try_for_each(|(i, out)| {
+            let row = stored_row(self.head, (rows.start + i) as u64) as usize;
+            decode(&self.data[row * self.row_bytes..][..self.row_bytes], out);
+            match out.iter().position(|v| !v.is_finite()) {
+                None => Ok(()),
+                Some(column) => {
+                    Err(WidelyQuantError::NotFinite { tensor: self.name.clone(), row, column, value: out[column] })
                 }
-            })
+            }
+        })
     }
 }
 

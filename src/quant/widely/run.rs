@@ -50,10 +50,7 @@ pub fn run(
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(threads)
         .build()
-        .map_err(|e| WidelyQuantError::Threads {
-            threads,
-            why: e.to_string(),
-        })?;
+        .map_err(|e| WidelyQuantError::Threads { threads, why: e.to_string() })?;
     let inputs: Vec<&Path> = model.shards().iter().map(|s| s.path.as_path()).collect();
     let mut writer = Writer::create(out, plan.layout()?, &inputs)?;
     let rule = &plan.header.rule;
@@ -101,9 +98,7 @@ fn copy(
 ) -> Result<(), WidelyQuantError> {
     if head.is_none() {
         let data = model.tensor(&row.source).map(|t| t.data);
-        let data = data.ok_or_else(|| WidelyQuantError::CutOff {
-            tensor: row.source.clone(),
-        })?;
+        let data = data.ok_or_else(|| WidelyQuantError::CutOff { tensor: row.source.clone() })?;
         writer.write(&data)?;
         data.release();
         return Ok(());
@@ -134,28 +129,21 @@ fn expand(
 ) -> Result<(), WidelyQuantError> {
     let (rows, columns) = (2 * shape.rows, 2 * shape.columns);
     let matrix = find(model, rule, &row.source, rows, columns)?;
-    let matrix = matrix.ok_or_else(|| WidelyQuantError::CutOff {
-        tensor: row.source.clone(),
-    })?;
+    let matrix = matrix.ok_or_else(|| WidelyQuantError::CutOff { tensor: row.source.clone() })?;
     let codec = || {
         let row_bytes = row.to.info()?.row_bytes(columns as u64)? as usize;
         Some((kernels::encode_rows(row.to, isa)?, row_bytes))
     };
-    let (encode, row_bytes) = codec().ok_or_else(|| WidelyQuantError::Codec {
-        tensor: row.name.clone(),
-        ty: row.to,
-    })?;
+    let (encode, row_bytes) =
+        codec().ok_or_else(|| WidelyQuantError::Codec { tensor: row.name.clone(), ty: row.to })?;
     let step = (CHUNK_WEIGHTS / columns).max(1);
     for first in (0..rows).step_by(step) {
         let count = step.min(rows - first);
         let mut bytes = vec![0; count * row_bytes];
-        bytes
-            .par_chunks_mut(row_bytes)
-            .enumerate()
-            .try_for_each(|(i, out)| {
-                let source = source_row(head, (first + i) as u64) as usize;
-                expand_row(&matrix, source, row, encode, out)
-            })?;
+        bytes.par_chunks_mut(row_bytes).enumerate().try_for_each(|(i, out)| {
+            let source = source_row(head, (first + i) as u64) as usize;
+            expand_row(&matrix, source, row, encode, out)
+        })?;
         writer.write(&bytes)?;
     }
     matrix.codes.release();
@@ -179,12 +167,7 @@ fn expand_row(
     let weights = &halves[real / shape.rows];
     let too_large = |v: &&f32| row.to == TypeId::F16 && !f16_to_f32(f32_to_f16(**v)).is_finite();
     if let Some(&value) = weights.iter().find(too_large) {
-        return Err(WidelyQuantError::Overflow {
-            tensor: row.name.clone(),
-            row: real,
-            value,
-            ty: row.to,
-        });
+        return Err(WidelyQuantError::Overflow { tensor: row.name.clone(), row: real, value, ty: row.to });
     }
     encode(weights, None, out);
     Ok(())

@@ -59,11 +59,7 @@ fn a_text_that_grows_is_held_once() {
     let kind = kind(0, "");
     for len in [10, 40, 64, 65, 90, 200] {
         evaluate(&mut tree, &kind, &text(500, len));
-        assert_eq!(
-            pool.budget() - pool.free(),
-            len.div_ceil(PAGE),
-            "{len} tokens"
-        );
+        assert_eq!(pool.budget() - pool.free(), len.div_ceil(PAGE), "{len} tokens");
     }
     // its beginnings are known, so that storing them again changes nothing
     for len in [3, 64, 100] {

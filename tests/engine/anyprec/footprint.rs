@@ -31,11 +31,7 @@ fn headers(embd: u64, kv: u64, ff: u64, layers: u64, vocab: u64) -> Vec<TensorIn
             ("ffn_up", embd, ff),
             ("ffn_down", ff, embd),
         ] {
-            add(
-                format!("blk.{i}.{name}.weight"),
-                &[columns, rows],
-                TypeId::F16,
-            );
+            add(format!("blk.{i}.{name}.weight"), &[columns, rows], TypeId::F16);
         }
     }
     tensors
@@ -76,11 +72,7 @@ fn the_paper_s_sizes_of_llama_2_7b() {
         assert!((gb - paper).abs() < 0.07, "{widths:?}: {gb}");
     }
     let f = llama_2_7b(&[3, 4, 5, 6, 7, 8]);
-    let tables: Vec<f64> = f
-        .widths
-        .iter()
-        .map(|w| w.table_bytes as f64 / 1e6)
-        .collect();
+    let tables: Vec<f64> = f.widths.iter().map(|w| w.table_bytes as f64 / 1e6).collect();
     for (got, want) in tables.iter().zip([21.8, 43.5, 87.0, 174.0, 348.0, 696.0]) {
         assert!((got - want).abs() < 0.3, "{got} {want}");
     }
@@ -110,28 +102,14 @@ fn tables_of_short_rows_are_counted_and_warned_of() {
     }
     let (_, plan) = bits("AP");
     assert_eq!(plan.header.bits, [3, 4, 5]);
-    assert_eq!(
-        plan.notes,
-        ["3 to 5 bits: rows have as few as 576 weights to a table"]
-    );
+    assert_eq!(plan.notes, ["3 to 5 bits: rows have as few as 576 weights to a table"]);
     assert!(plan.warnings.is_empty());
 }
 
 #[test]
 fn parents_that_rows_carry() {
-    let parent = |embd: u64, recipe: &Recipe| {
-        plan(&headers(embd, embd, 4 * embd, 1, 10), recipe)
-            .header
-            .parent_bits
-    };
-    for (embd, want) in [
-        (576, 5),
-        (2047, 5),
-        (2048, 6),
-        (4095, 6),
-        (4096, 8),
-        (8192, 8),
-    ] {
+    let parent = |embd: u64, recipe: &Recipe| plan(&headers(embd, embd, 4 * embd, 1, 10), recipe).header.parent_bits;
+    for (embd, want) in [(576, 5), (2047, 5), (2048, 6), (4095, 6), (4096, 8), (8192, 8)] {
         assert_eq!(parent(embd, &recipe("AP")), want, "{embd}");
     }
     let mut grouped = recipe("AP");
@@ -163,9 +141,6 @@ fn widths_that_are_kept() {
     assert!(of(&[3, 8]).unwrap().notes.is_empty());
     for bad in [&[2, 3][..], &[3, 3], &[8, 3], &[], &[9]] {
         let e = of(bad).unwrap_err().to_string();
-        assert!(
-            e.contains("are not ascending widths of 3 to 8"),
-            "{bad:?}: {e}"
-        );
+        assert!(e.contains("are not ascending widths of 3 to 8"), "{bad:?}: {e}");
     }
 }

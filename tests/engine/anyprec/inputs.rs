@@ -60,13 +60,8 @@ fn sensitivities(arch: &str) -> [Vec<Values>; 2] {
             let mut checkpoint = vec![0.0; values.len()];
             for r in 0..rows {
                 let (head, i) = (r / d, r % d);
-                let from = if d == 1 {
-                    r
-                } else {
-                    head * d + i % 2 * (d / 2) + i / 2
-                };
-                checkpoint[from * columns..][..columns]
-                    .copy_from_slice(&values[r * columns..][..columns]);
+                let from = if d == 1 { r } else { head * d + i % 2 * (d / 2) + i / 2 };
+                checkpoint[from * columns..][..columns].copy_from_slice(&values[r * columns..][..columns]);
             }
             let name = format!("blk.{layer}.{kind}.weight");
             out[0].push((name, rows, columns, values));
@@ -118,20 +113,18 @@ fn checkpoints_are_brought_into_the_model_s_order() {
         let (a, b) = checkpoint.split_at(9);
         std::fs::write(path("hf-1"), safetensors(a)).unwrap();
         std::fs::write(path("hf-2"), safetensors(b)).unwrap();
-        let outputs = [
-            (vec![path("own")], false),
-            (vec![path("hf-1"), path("hf-2")], false),
-            (vec![path("roots")], true),
-        ]
-        .map(|(files, square)| {
-            let mut sensitivity = open(&model, &files, square).unwrap();
-            let out = path("out.gguf");
-            quantize(&model, &recipe("AP3"), &mut sensitivity, &out, 2);
-            let (weights, ap) = result(&out);
-            assert_eq!(ap.header().sensitivity, "file");
-            assert_eq!(ap.header().calibration.sha256.is_some(), files.len() == 1);
-            weights
-        });
+        let outputs =
+            [(vec![path("own")], false), (vec![path("hf-1"), path("hf-2")], false), (vec![path("roots")], true)].map(
+                |(files, square)| {
+                    let mut sensitivity = open(&model, &files, square).unwrap();
+                    let out = path("out.gguf");
+                    quantize(&model, &recipe("AP3"), &mut sensitivity, &out, 2);
+                    let (weights, ap) = result(&out);
+                    assert_eq!(ap.header().sensitivity, "file");
+                    assert_eq!(ap.header().calibration.sha256.is_some(), files.len() == 1);
+                    weights
+                },
+            );
         assert!(outputs[0] == outputs[1], "{arch}");
         // squares of rounded roots are a little off: nearly all clusters stay
         let same = outputs[0].iter().zip(&outputs[2]);
@@ -151,24 +144,14 @@ fn importance_weighs_columns() {
     columns[..8].fill(1.0); // only eight columns matter: eight clusters hold them exactly
     let name = "blk.0.attn_q.weight".to_owned();
     let importance = |name: String, columns: Vec<f32>| {
-        Importance::new("i.dat", None, 3, [(name, columns)], &Selection::default())
-            .unwrap()
-            .unwrap()
+        Importance::new("i.dat", None, 3, [(name, columns)], &Selection::default()).unwrap().unwrap()
     };
-    let calibration = Calibration {
-        dataset: Some("text".to_owned()),
-        samples: Some(3),
-        ..Calibration::default()
-    };
+    let calibration = Calibration { dataset: Some("text".to_owned()), samples: Some(3), ..Calibration::default() };
     let plan = Plan::new(&model, &recipe("SQ3")).unwrap();
-    let mut sensitivity =
-        Sensitivity::Columns(importance(name.clone(), columns), calibration.clone());
+    let mut sensitivity = Sensitivity::Columns(importance(name.clone(), columns), calibration.clone());
     let remarks = sensitivity.check(&plan).unwrap();
     assert_eq!(remarks.len(), 1);
-    assert!(
-        remarks[0].contains("no weights for 13 of 14 tensors"),
-        "{remarks:?}"
-    );
+    assert!(remarks[0].contains("no weights for 13 of 14 tensors"), "{remarks:?}");
     let out = dir.path().join("o.gguf");
     run(&model, &plan, &mut sensitivity, &out, options(2), &mut ()).unwrap();
     let file = parse(std::fs::read(&out).unwrap(), false);
@@ -185,8 +168,7 @@ fn importance_weighs_columns() {
         }
     }
     let refused = |name: &str, columns: Vec<f32>| {
-        let sensitivity =
-            Sensitivity::Columns(importance(name.to_owned(), columns), Calibration::default());
+        let sensitivity = Sensitivity::Columns(importance(name.to_owned(), columns), Calibration::default());
         sensitivity.check(&plan).unwrap_err().to_string()
     };
     assert_eq!(
@@ -222,32 +204,21 @@ fn sensitivities_of_another_model_are_refused() {
     assert!(refused(&more, 1).contains("'model.layers.2.mlp.up_proj.weight', which is no matrix"));
     let mut turned = checkpoint.clone();
     (turned[4].1, turned[4].2) = (EMBD, FF);
-    assert!(
-        refused(&turned, 1).contains("have shape [96, 160], the weights 160 rows of 96 columns")
-    );
+    assert!(refused(&turned, 1).contains("have shape [96, 160], the weights 160 rows of 96 columns"));
     let mut both = checkpoint.clone();
     both.push(own[0].clone());
-    assert!(
-        refused(&both, 1).contains("two files have sensitivities for tensor blk.0.attn_q.weight")
-    );
+    assert!(refused(&both, 1).contains("two files have sensitivities for tensor blk.0.attn_q.weight"));
     assert!(refused(&checkpoint, 2).contains("two files have"));
 
     let mut unknown = draft();
     unknown.meta = metadata("rwkv7");
     std::fs::write(&path, safetensors(&checkpoint)).unwrap();
-    let error = open(&unknown.model(), std::slice::from_ref(&path), false)
-        .unwrap_err()
-        .to_string();
+    let error = open(&unknown.model(), std::slice::from_ref(&path), false).unwrap_err().to_string();
     assert!(error.contains("for architecture 'rwkv7'"), "{error}");
     let mut odd = draft();
     odd.meta.set("llama.attention.head_count", Value::U32(5));
-    let error = open(&odd.model(), std::slice::from_ref(&path), false)
-        .unwrap_err()
-        .to_string();
-    assert!(
-        error.contains("'llama.attention.head_count' does not divide the 96 rows"),
-        "{error}"
-    );
+    let error = open(&odd.model(), std::slice::from_ref(&path), false).unwrap_err().to_string();
+    assert!(error.contains("'llama.attention.head_count' does not divide the 96 rows"), "{error}");
 
     // values are looked at when they are read
     let mut negative = checkpoint.clone();
@@ -264,11 +235,7 @@ fn sensitivities_of_another_model_are_refused() {
             5 * EMBD + 2
         )
     );
-    assert_eq!(
-        std::fs::read_dir(dir.path()).unwrap().count(),
-        1,
-        "only the input is left"
-    );
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "only the input is left");
 }
 
 fn refused(change: impl FnOnce(&mut Draft), recipe: &Recipe) -> String {
@@ -278,15 +245,7 @@ fn refused(change: impl FnOnce(&mut Draft), recipe: &Recipe) -> String {
     let model = draft.model();
     let run = |plan: Plan| -> Result<(), ApError> {
         let out = dir.path().join("o.gguf");
-        run(
-            &model,
-            &plan,
-            &mut Sensitivity::Uniform,
-            &out,
-            options(2),
-            &mut (),
-        )
-        .map(|_| ())
+        run(&model, &plan, &mut Sensitivity::Uniform, &out, options(2), &mut ()).map(|_| ())
     };
     let error = Plan::new(&model, recipe).and_then(run).unwrap_err();
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
@@ -299,17 +258,12 @@ fn weights_that_cannot_be_clustered_are_named() {
     let set = |i: usize, x: f32| move |d: &mut Draft| d.values(name)[i] = x;
     let ap = recipe("AP3-4");
     let mut sparse = ap.clone();
-    sparse.outliers = Some(trine::quant::anyprec::outliers::Shares {
-        sensitive: 0.05,
-        magnitude: 0.4,
-    });
+    sparse.outliers = Some(trine::quant::anyprec::outliers::Shares { sensitive: 0.05, magnitude: 0.4 });
     for recipe in [&ap, &sparse] {
         for (x, what) in [(f32::NAN, "a NaN"), (f32::NEG_INFINITY, "an infinity")] {
             assert_eq!(
                 refused(set(1234, x), recipe),
-                format!(
-                    "tensor {name}: the input holds {what} in block 1234 (type f32); the model is damaged"
-                )
+                format!("tensor {name}: the input holds {what} in block 1234 (type f32); the model is damaged")
             );
         }
         assert_eq!(
@@ -330,36 +284,21 @@ fn requests_that_make_no_sense_are_refused() {
         recipe
     };
     let cases: [(Recipe, &str); 8] = [
-        (
-            with(|r| r.groups = 5),
-            "5 groups do not divide the 96 columns of blk.0.attn_k.weight",
-        ),
+        (with(|r| r.groups = 5), "5 groups do not divide the 96 columns of blk.0.attn_k.weight"),
         (with(|r| r.groups = 0), "0 groups do not divide"),
-        (
-            with(|r| r.seed_bits = Some(6)),
-            "6 to 5 bits: the seed's bits",
-        ),
+        (with(|r| r.seed_bits = Some(6)), "6 to 5 bits: the seed's bits"),
         (with(|r| r.parent_bits = Some(9)), "3 to 9 bits"),
         (with(|r| r.seed_bits = Some(0)), "0 to 5 bits"),
-        (
-            with(|r| r.widths = Some(vec![5, 6])),
-            "[5, 6] are not ascending widths of 3 to 5",
-        ),
+        (with(|r| r.widths = Some(vec![5, 6])), "[5, 6] are not ascending widths of 3 to 5"),
         (
             with(|r| {
-                r.outliers = Some(trine::quant::anyprec::outliers::Shares {
-                    sensitive: -1.0,
-                    magnitude: 0.0,
-                });
+                r.outliers = Some(trine::quant::anyprec::outliers::Shares { sensitive: -1.0, magnitude: 0.0 });
             }),
             "--outlier-sensitive: -1 is no share",
         ),
         (
             with(|r| {
-                r.outliers = Some(trine::quant::anyprec::outliers::Shares {
-                    sensitive: 0.0,
-                    magnitude: f64::NAN,
-                });
+                r.outliers = Some(trine::quant::anyprec::outliers::Shares { sensitive: 0.0, magnitude: f64::NAN });
             }),
             "--outlier-magnitude: NaN is no share",
         ),
@@ -369,19 +308,11 @@ fn requests_that_make_no_sense_are_refused() {
         assert!(got.contains(want), "{got}");
     }
     let requantize = |d: &mut Draft| {
-        let tensor = &mut d
-            .tensors
-            .iter_mut()
-            .find(|t| t.0.name == "blk.0.ffn_up.weight")
-            .unwrap()
-            .0;
+        let tensor = &mut d.tensors.iter_mut().find(|t| t.0.name == "blk.0.ffn_up.weight").unwrap().0;
         tensor.ty = TypeId::Q8_0;
     };
     let got = refused(requantize, &recipe("AP3-5"));
-    assert!(
-        got.contains("1 tensors are quantized already (the first is blk.0.ffn_up.weight, q8_0)"),
-        "{got}"
-    );
+    assert!(got.contains("1 tensors are quantized already (the first is blk.0.ffn_up.weight, q8_0)"), "{got}");
     let mut allowed = recipe("AP3");
     allowed.allow_requantize = true;
     let mut draft = draft();

@@ -19,10 +19,7 @@ impl Random {
 
     /// Uniform in [0, 1).
     pub fn uniform(&mut self) -> f64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         (self.0 >> 11) as f64 / (1u64 << 53) as f64
     }
 
@@ -75,14 +72,8 @@ pub fn metadata(arch: &str) -> Metadata {
     let mut meta = Metadata::default();
     meta.set("general.architecture", Value::str(arch));
     meta.set("general.file_type", Value::U32(1));
-    meta.set(
-        &format!("{arch}.attention.head_count"),
-        Value::U32(HEADS as u32),
-    );
-    meta.set(
-        &format!("{arch}.attention.head_count_kv"),
-        Value::U32(KV_HEADS as u32),
-    );
+    meta.set(&format!("{arch}.attention.head_count"), Value::U32(HEADS as u32));
+    meta.set(&format!("{arch}.attention.head_count_kv"), Value::U32(KV_HEADS as u32));
     meta
 }
 
@@ -96,18 +87,8 @@ pub struct Draft {
 pub fn draft() -> Draft {
     let mut random = Random::new(7);
     let mut tensors = vec![
-        (
-            NewTensor::new(
-                "token_embd.weight",
-                [EMBD as u64, VOCAB as u64],
-                TypeId::F16,
-            ),
-            random.weights(EMBD * VOCAB),
-        ),
-        (
-            NewTensor::new("output_norm.weight", [EMBD as u64], TypeId::F32),
-            vec![1.0; EMBD],
-        ),
+        (NewTensor::new("token_embd.weight", [EMBD as u64, VOCAB as u64], TypeId::F16), random.weights(EMBD * VOCAB)),
+        (NewTensor::new("output_norm.weight", [EMBD as u64], TypeId::F32), vec![1.0; EMBD]),
     ];
     for layer in 0..LAYERS {
         let name = format!("blk.{layer}.attn_norm.weight");
@@ -120,10 +101,7 @@ pub fn draft() -> Draft {
             tensors.push((tensor, random.weights(columns * rows)));
         }
     }
-    Draft {
-        meta: metadata("llama"),
-        tensors,
-    }
+    Draft { meta: metadata("llama"), tensors }
 }
 
 impl Draft {
@@ -149,10 +127,7 @@ impl Draft {
 }
 
 pub fn parse(bytes: Vec<u8>, partial: bool) -> ModelFile {
-    let limits = Limits {
-        partial,
-        ..Limits::default()
-    };
+    let limits = Limits { partial, ..Limits::default() };
     gguf::model_at("/nonexistent/model.gguf".into(), bytes, &limits)
 }
 
@@ -182,8 +157,5 @@ pub fn quantize(
 }
 
 pub fn options(threads: usize) -> RunOptions {
-    RunOptions {
-        isa: Isa::detect(),
-        threads,
-    }
+    RunOptions { isa: Isa::detect(), threads }
 }

@@ -47,11 +47,7 @@ fn codes_and_tables_are_the_clusterer_s() {
         for tensor in ap.tensors() {
             let weights = weights(&model, &tensor.name);
             let group = tensor.columns / groups as usize;
-            let views: Vec<_> = ap
-                .widths()
-                .iter()
-                .map(|&w| ap.view(&file, &tensor.name, w).unwrap())
-                .collect();
+            let views: Vec<_> = ap.widths().iter().map(|&w| ap.view(&file, &tensor.name, w).unwrap()).collect();
             for row in 0..tensor.rows {
                 let weights = &weights[row * tensor.columns..][..tensor.columns];
                 let mut codes = vec![0; tensor.columns];
@@ -131,9 +127,7 @@ fn embeddings_can_have_a_type_of_their_own() {
     ] {
         let mut recipe = recipe("AP3-5");
         recipe.embedding_type = Some(ty);
-        let error = Plan::new(&draft().model(), &recipe)
-            .unwrap_err()
-            .to_string();
+        let error = Plan::new(&draft().model(), &recipe).unwrap_err().to_string();
         assert!(error.contains(why) && error.contains(name), "{error}");
     }
 }
@@ -143,10 +137,7 @@ fn bytes_do_not_depend_on_threads() {
     let dir = TempDir::new().unwrap();
     let model = draft().model();
     let mut recipe = recipe("AP3-8");
-    recipe.outliers = Some(Shares {
-        sensitive: 0.1,
-        magnitude: 0.5,
-    });
+    recipe.outliers = Some(Shares { sensitive: 0.1, magnitude: 0.5 });
     let mut all = [1, 2, 7].map(|threads| {
         let out = dir.path().join(format!("{threads}.gguf"));
         quantize(&model, &recipe, &mut Sensitivity::Uniform, &out, threads);
@@ -210,12 +201,7 @@ fn sizes_are_as_planned() {
         for t in ap.tensors() {
             let words = t.columns.div_ceil(64) as u64;
             sum += u64::from(ap.header().parent_bits) * 8 * words * t.rows as u64;
-            sum += ap
-                .header()
-                .bits
-                .iter()
-                .map(|b| (2 * t.rows as u64) << b)
-                .sum::<u64>();
+            sum += ap.header().bits.iter().map(|b| (2 * t.rows as u64) << b).sum::<u64>();
         }
         let parts = file.tensors().filter(|t| t.name.contains(Part::INFIX));
         let parts: Vec<_> = parts.collect();
@@ -233,17 +219,12 @@ fn widths_can_be_taken_out_of_whole_and_cut_files() {
     let dir = TempDir::new().unwrap();
     let mut recipe = recipe("AP3-6");
     recipe.widths = Some(vec![3, 4, 6]);
-    recipe.outliers = Some(Shares {
-        sensitive: 0.0,
-        magnitude: 0.5,
-    });
+    recipe.outliers = Some(Shares { sensitive: 0.0, magnitude: 0.5 });
     let (_, file, ap) = quantized(&recipe, 2);
     let whole = (*file.shards()[0].bytes).as_ref().to_vec();
     let footprint_end = |width: u8| {
         let last = ap.tensors().last().unwrap();
-        let t = file
-            .tensor_info(&Part::Lut(width).name(&last.name))
-            .unwrap();
+        let t = file.tensor_info(&Part::Lut(width).name(&last.name)).unwrap();
         (file.shards()[0].gguf.data_offset + t.offset + t.bytes) as usize
     };
     for width in [3, 4, 6] {
@@ -257,10 +238,7 @@ fn widths_can_be_taken_out_of_whole_and_cut_files() {
         assert_eq!(own.header().parent_bits, width);
         assert_eq!(own.header().source_sha256, ap.header().source_sha256);
         for t in ap.tensors() {
-            let (a, b) = (
-                ap.view(&file, &t.name, width).unwrap(),
-                own.view(&small, &t.name, width).unwrap(),
-            );
+            let (a, b) = (ap.view(&file, &t.name, width).unwrap(), own.view(&small, &t.name, width).unwrap());
             assert!((0..t.rows).all(|r| a.row(r) == b.row(r)), "{}", t.name);
         }
         let embedding = |m: &ModelFile| m.tensor("token_embd.weight").unwrap().data.to_vec();
@@ -271,34 +249,19 @@ fn widths_can_be_taken_out_of_whole_and_cut_files() {
         extract(&cut, width, &out, &mut ()).unwrap();
         assert!(std::fs::read(&out).unwrap() == bytes, "{width}");
         let short = parse(whole[..footprint_end(width) - 1].to_vec(), true);
-        let refused = extract(&short, width, &out, &mut ())
-            .unwrap_err()
-            .to_string();
-        assert!(
-            refused.contains("the rest of it is not there")
-                || refused.contains("every width needs"),
-            "{refused}"
-        );
+        let refused = extract(&short, width, &out, &mut ()).unwrap_err().to_string();
+        assert!(refused.contains("the rest of it is not there") || refused.contains("every width needs"), "{refused}");
     }
     let refused = extract(&file, 5, &dir.path().join("x"), &mut ()).unwrap_err();
-    assert_eq!(
-        refused.to_string(),
-        "5 bits are not in the file: it has 3, 4 and 6"
-    );
+    assert_eq!(refused.to_string(), "5 bits are not in the file: it has 3, 4 and 6");
     let refused = extract(&draft().model(), 4, &dir.path().join("x"), &mut ()).unwrap_err();
-    assert!(
-        refused.to_string().contains("not any-precision"),
-        "{refused}"
-    );
+    assert!(refused.to_string().contains("not any-precision"), "{refused}");
     assert!(!dir.path().join("x").exists());
 }
 
 #[test]
 fn odd_matrices_do_not_decide_what_is_an_outlier() {
-    let shares = Shares {
-        sensitive: 0.2,
-        magnitude: 0.5,
-    };
+    let shares = Shares { sensitive: 0.2, magnitude: 0.5 };
     type Fill = fn(usize) -> f32;
     let odd: [(&str, Fill); 4] = [
         ("one negative value", |_| -0.05),
@@ -332,10 +295,7 @@ fn odd_matrices_do_not_decide_what_is_an_outlier() {
 #[test]
 fn outliers_are_kept_as_they_are() {
     for rule in ["AP4", "SQ4"] {
-        let shares = Shares {
-            sensitive: 0.2,
-            magnitude: 0.5,
-        };
+        let shares = Shares { sensitive: 0.2, magnitude: 0.5 };
         let mut recipe = recipe(rule);
         recipe.outliers = Some(shares);
         let (model, file, ap) = quantized(&recipe, 3);
@@ -367,10 +327,7 @@ fn outliers_are_kept_as_they_are() {
                 kept += columns.len();
                 all += t.columns;
                 // nothing else stands in the way of the small ones
-                let widest = view
-                    .row_lut(r)
-                    .map(f16_to_f32)
-                    .fold(0f32, |m, c| m.max(c.abs()));
+                let widest = view.row_lut(r).map(f16_to_f32).fold(0f32, |m, c| m.max(c.abs()));
                 assert!(widest <= large.max(least));
             }
             // without sensitivities the most sensitive are the largest: all kept are larger than all others

@@ -1,5 +1,5 @@
-//! A real model in any-precision form. The bundled one is ternary, which three bits hold exactly, so its weights are first
-//! moved by a little.
+//! A real model in any-precision form. The bundled one is ternary, which three bits hold exactly, so its weights are
+//! first moved by a little.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -8,9 +8,7 @@ use trine::Isa;
 use trine::model::{LoadOptions, Model, NumberPath};
 use trine::pool::Pool;
 use trine::quant::anyprec::outliers::Shares;
-use trine::quant::anyprec::{
-    Plan, Recipe, RunOptions, Sensitivity, Target, extract, is_block_matrix, run,
-};
+use trine::quant::anyprec::{Plan, Recipe, RunOptions, Sensitivity, Target, extract, is_block_matrix, run};
 use trine::step::{Session, SessionOptions};
 use trine_formats::anyprec::{AnyPrec, Part};
 use trine_formats::gguf::write::NewTensor;
@@ -29,10 +27,7 @@ impl Noise {
     fn next(&mut self) -> f32 {
         let mut sum = 0.0;
         for _ in 0..4 {
-            self.0 = self
-                .0
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             sum += (self.0 >> 40) as f32 / (1u64 << 24) as f32 - 0.5;
         }
         sum
@@ -51,9 +46,7 @@ fn noisy() -> Vec<u8> {
             let mut weights = vec![0.0; info.elements() as usize];
             ty.decode.expect("can be decoded")(&data, &mut weights);
             let scale = weights.iter().fold(0.0f32, |max, w| max.max(w.abs()));
-            weights
-                .iter_mut()
-                .for_each(|w| *w += 0.35 * scale * noise.next());
+            weights.iter_mut().for_each(|w| *w += 0.35 * scale * noise.next());
             ty.encode.expect("can be encoded")(&weights, None, &mut data);
         }
         tensors.push((NewTensor::from(info), data));
@@ -81,10 +74,7 @@ pub fn files() -> &'static Files {
         recipe.outliers = Some(Shares::default_of(recipe.target.rule));
         let plan = Plan::new(&open(&source), &recipe).expect("a plan");
         let model = open(&source);
-        let options = RunOptions {
-            isa: Isa::detect(),
-            threads: 2,
-        };
+        let options = RunOptions { isa: Isa::detect(), threads: 2 };
         let uniform = &mut Sensitivity::Uniform;
         run(&model, &plan, uniform, &whole, options, &mut ()).expect("a file");
         let model = open(&whole);
@@ -133,10 +123,7 @@ fn open(path: &std::path::Path) -> ModelFile {
 }
 
 fn file(bytes: Vec<u8>, path: PathBuf) -> ModelFile {
-    let limits = Limits {
-        partial: true,
-        ..Limits::default()
-    };
+    let limits = Limits { partial: true, ..Limits::default() };
     gguf::model_at(path, bytes, &limits)
 }
 
@@ -146,11 +133,7 @@ pub fn model_file(bytes: Vec<u8>) -> ModelFile {
 }
 
 pub fn options(path: NumberPath) -> LoadOptions {
-    LoadOptions {
-        isa: Isa::detect(),
-        number_path: path,
-        ..LoadOptions::default()
-    }
+    LoadOptions { isa: Isa::detect(), number_path: path, ..LoadOptions::default() }
 }
 
 pub fn whole(path: NumberPath) -> Model {
@@ -163,10 +146,7 @@ pub fn session(model: &Model, bits: u8) -> Session {
 
 /// A session on so many threads.
 pub fn session_of(model: &Model, bits: u8, threads: usize) -> Session {
-    let options = SessionOptions {
-        n_ctx: 512,
-        n_ubatch: 512,
-    };
+    let options = SessionOptions { n_ctx: 512, n_ubatch: 512 };
     let mut session = Session::new(model, &Pool::new(threads).expect("threads"), options);
     session.set_bits(bits).expect("a width of the file");
     session

@@ -12,9 +12,7 @@ const TEXT: u8 = 6;
 fn prompted(model: &Model, prompt: &[u32]) -> (Session, Vec<f32>) {
     let mut session = session(model, TEXT);
     let mut after = Vec::new();
-    session
-        .eval(prompt, prompt.len() - 1, &mut |_, l| after = l.to_vec())
-        .expect("room for the prompt");
+    session.eval(prompt, prompt.len() - 1, &mut |_, l| after = l.to_vec()).expect("room for the prompt");
     (session, after)
 }
 
@@ -39,13 +37,7 @@ fn plain(model: &Model, prompt: &[u32], n: usize, mut sampler: Sampler) -> Text 
 }
 
 /// The same with drafts; the session and speculator as the text leaves them.
-fn drafted(
-    model: &Model,
-    prompt: &[u32],
-    n: usize,
-    mut sampler: Sampler,
-    most: usize,
-) -> (Text, Session, Speculator) {
+fn drafted(model: &Model, prompt: &[u32], n: usize, mut sampler: Sampler, most: usize) -> (Text, Session, Speculator) {
     let (mut session, mut after) = prompted(model, prompt);
     let mut speculator = Speculator::new(&session, DRAFT, most).expect("widths of the file");
     speculator.always();
@@ -60,18 +52,13 @@ fn drafted(
             guesser.accept(id);
             Some(id)
         };
-        speculator
-            .advance(&mut session, id, n - text.len() + 8, &mut guess, &mut after)
-            .expect("room");
+        speculator.advance(&mut session, id, n - text.len() + 8, &mut guess, &mut after).expect("room");
     }
     (text, session, speculator)
 }
 
 fn greedy() -> Sampler {
-    let options = SamplerOptions {
-        temp: 0.0,
-        ..SamplerOptions::default()
-    };
+    let options = SamplerOptions { temp: 0.0, ..SamplerOptions::default() };
     Sampler::new(options).expect("valid")
 }
 
@@ -99,11 +86,7 @@ fn sampled_text_is_the_one_without_drafts() {
     for path in [NumberPath::I16, NumberPath::F32] {
         let model = whole(path);
         for seed in [1, 2] {
-            let sampler = Sampler::new(SamplerOptions {
-                seed,
-                repeat_penalty: 1.1,
-                ..SamplerOptions::default()
-            });
+            let sampler = Sampler::new(SamplerOptions { seed, repeat_penalty: 1.1, ..SamplerOptions::default() });
             let sampler = sampler.expect("valid");
             let prompt = tokens(12);
             let expected = plain(&model, &prompt, 120, sampler.clone());
@@ -127,17 +110,10 @@ fn the_cache_after_a_rejected_draft_is_that_of_a_fresh_prompt() {
         speculator.forget(&mut session);
         assert_eq!(session.n_past(), prompt.len() + n);
         assert_eq!(session.bits(), Some(TEXT));
-        let context: Vec<u32> = prompt
-            .iter()
-            .copied()
-            .chain(text.iter().map(|t| t.0))
-            .collect();
+        let context: Vec<u32> = prompt.iter().copied().chain(text.iter().map(|t| t.0)).collect();
         let mut fresh = super::fixture::session(&model, TEXT);
         logits(&mut fresh, &context);
-        assert!(
-            logits(&mut session, &next) == logits(&mut fresh, &next),
-            "{n}"
-        );
+        assert!(logits(&mut session, &next) == logits(&mut fresh, &next), "{n}");
     }
     // guesses that are all wrong
     let (mut session, after) = prompted(&model, &prompt);
@@ -146,9 +122,7 @@ fn the_cache_after_a_rejected_draft_is_that_of_a_fresh_prompt() {
     let mut row = after.clone();
     for &id in &next {
         let mut wrong = |_: &[f32]| Some(17);
-        speculator
-            .advance(&mut session, id, 100, &mut wrong, &mut row)
-            .expect("room");
+        speculator.advance(&mut session, id, 100, &mut wrong, &mut row).expect("room");
     }
     let mut fresh = super::fixture::session(&model, TEXT);
     logits(&mut fresh, &prompt);
@@ -170,9 +144,7 @@ fn drafts_end_with_the_context() {
         let id = sampler.sample(&after).expect("finite logits");
         let mut guesser = sampler.clone();
         let mut guess = |row: &[f32]| guesser.sample(row).ok();
-        speculator
-            .advance(&mut session, id, 1000, &mut guess, &mut after)
-            .expect("room for this one");
+        speculator.advance(&mut session, id, 1000, &mut guess, &mut after).expect("room for this one");
     }
     speculator.forget(&mut session);
     assert_eq!(session.n_past(), session.n_ctx());
@@ -185,17 +157,10 @@ fn drafts_need_fewer_bits() {
     let model = whole(NumberPath::I16);
     let mut session = session(&model, 4);
     for draft in [4, 6] {
-        let refused = Speculator::new(&session, draft, 4)
-            .err()
-            .expect("not narrower");
-        assert!(matches!(
-            refused,
-            SpeculateError::NotNarrower { text: 4, .. }
-        ));
+        let refused = Speculator::new(&session, draft, 4).err().expect("not narrower");
+        assert!(matches!(refused, SpeculateError::NotNarrower { text: 4, .. }));
     }
-    let refused = Speculator::new(&session, 5, 4)
-        .err()
-        .expect("not in the file");
+    let refused = Speculator::new(&session, 5, 4).err().expect("not in the file");
     assert!(refused.to_string().contains("3, 4 and 6"), "{refused}");
     let mut speculator = Speculator::new(&session, 3, 4).expect("widths of the file");
     session.set_bits(3).expect("a width of the file");

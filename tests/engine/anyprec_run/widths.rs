@@ -3,9 +3,7 @@ use trine_formats::anyprec::{AnyPrec, Part};
 use trine_formats::gguf::{Limits, ModelFile};
 use trine_kernels::testing::isas;
 
-use super::fixture::{
-    WIDTHS, files, logits, model_file, options, session, session_of, tokens, whole,
-};
+use super::fixture::{WIDTHS, files, logits, model_file, options, session, session_of, tokens, whole};
 
 const PATHS: [NumberPath; 2] = [NumberPath::F32, NumberPath::I16];
 
@@ -29,10 +27,7 @@ fn every_width_computes_with_its_weights() {
         let mut plain = trine::step::Session::new(
             &model.expect("a model"),
             &trine::pool::Pool::new(2).expect("threads"),
-            trine::step::SessionOptions {
-                n_ctx: 64,
-                n_ubatch: 512,
-            },
+            trine::step::SessionOptions { n_ctx: 64, n_ubatch: 512 },
         );
         assert_eq!(plain.bits(), None);
         let expected = logits(&mut plain, &tokens);
@@ -73,11 +68,7 @@ fn neither_threads_nor_instructions_nor_batches_change_a_bit() {
             let expected = logits(&mut session(&whole(path), bits), &tokens);
             for isa in isas() {
                 for (threads, repack) in [(1, true), (3, true), (2, false)] {
-                    let options = LoadOptions {
-                        isa,
-                        repack,
-                        ..options(path)
-                    };
+                    let options = LoadOptions { isa, repack, ..options(path) };
                     let model = Model::load(&file, &options).expect("a model");
                     let mut session = session_of(&model, bits, threads);
                     let mut got = Vec::new();
@@ -88,10 +79,7 @@ fn neither_threads_nor_instructions_nor_batches_change_a_bit() {
                         got.extend(logits(&mut session, some));
                         rest = after;
                     }
-                    assert!(
-                        got == expected,
-                        "{path:?} {bits} bits, {isa}, {threads} threads, repack {repack}"
-                    );
+                    assert!(got == expected, "{path:?} {bits} bits, {isa}, {threads} threads, repack {repack}");
                 }
             }
         }
@@ -140,10 +128,7 @@ fn only_the_planes_of_the_width_are_read() {
     let file = model_file(bytes.clone());
     let tokens = tokens(20);
     for (path, repack) in PATHS.into_iter().flat_map(|p| [(p, true), (p, false)]) {
-        let options = |path| LoadOptions {
-            repack,
-            ..options(path)
-        };
+        let options = |path| LoadOptions { repack, ..options(path) };
         let model = whole(path);
         for width in [3u8, 4] {
             let expected = logits(&mut session(&model, width), &tokens);
@@ -159,19 +144,13 @@ fn only_the_planes_of_the_width_are_read() {
             assert!(logits(&mut session(&damaged, width), &tokens) == expected);
             assert!(logits(&mut session(&damaged, 6), &tokens) != expected);
 
-            let end = places(&file, Part::Lut(width))
-                .last()
-                .expect("matrices")
-                .end;
+            let end = places(&file, Part::Lut(width)).last().expect("matrices").end;
             let cut = Model::load(&model_file(bytes[..end].to_vec()), &options(path));
             let cut = cut.expect("a model");
             assert_eq!(cut.widths(), if width == 3 { &[3][..] } else { &[3, 4] });
             let mut session = session(&cut, width);
             assert!(logits(&mut session, &tokens) == expected);
-            let refused = session
-                .set_bits(6)
-                .expect_err("it is not there")
-                .to_string();
+            let refused = session.set_bits(6).expect_err("it is not there").to_string();
             assert!(refused.contains('6') && refused.contains('3'), "{refused}");
             assert_eq!(session.bits(), Some(width));
         }
@@ -189,10 +168,7 @@ fn what_cannot_run_is_named() {
     // not even the first width is whole
     let end = places(&file, Part::Lut(3)).last().expect("matrices").end;
     let text = refused(bytes[..end - 1].to_vec());
-    assert!(
-        text.contains("blk.5.") && text.contains(".ap.lut3"),
-        "{text}"
-    );
+    assert!(text.contains("blk.5.") && text.contains(".ap.lut3"), "{text}");
     // a part of another name is missing, and one too many
     let mut renamed = bytes.clone();
     let name = b"blk.2.ffn_up.weight.ap.p1";
@@ -204,20 +180,11 @@ fn what_cannot_run_is_named() {
     let plain = Model::load(&model_file(files().plain[0].clone()), &options(PATHS[0]));
     let plain = plain.expect("a model");
     assert!(plain.widths().is_empty());
-    let text = plain
-        .check_width(4)
-        .expect_err("one width only")
-        .to_string();
+    let text = plain.check_width(4).expect_err("one width only").to_string();
     assert!(text.contains("4-bit"), "{text}");
     let model = whole(NumberPath::I16);
-    let text = model
-        .check_width(5)
-        .expect_err("not among them")
-        .to_string();
-    assert!(
-        ["5", "3, 4 and 6"].iter().all(|s| text.contains(s)),
-        "{text}"
-    );
+    let text = model.check_width(5).expect_err("not among them").to_string();
+    assert!(["5", "3, 4 and 6"].iter().all(|s| text.contains(s)), "{text}");
     // the limits that let a file end early are for these files only
     let strict = trine_formats::gguf::Gguf::parse(&bytes[..end], &Limits::default());
     assert!(strict.is_err());

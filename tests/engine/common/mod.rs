@@ -31,12 +31,7 @@ pub struct Run {
 
 impl Default for Run {
     fn default() -> Run {
-        Run {
-            isa: Isa::detect(),
-            threads: 2,
-            n_ubatch: 512,
-            per_call: usize::MAX,
-        }
+        Run { isa: Isa::detect(), threads: 2, n_ubatch: 512, per_call: usize::MAX }
     }
 }
 
@@ -49,7 +44,8 @@ pub fn hashes(file: &ModelFile, tokens: &[u32], run: Run) -> Vec<String> {
     out
 }
 
-/// Calls `sink` with the logits of every position of a model that is loaded with `options`, but for the instruction set.
+/// Calls `sink` with the logits of every position of a model that is loaded with `options`, but for the instruction
+/// set.
 pub fn evaluate(
     file: &ModelFile,
     tokens: &[u32],
@@ -57,22 +53,14 @@ pub fn evaluate(
     options: &LoadOptions,
     sink: &mut (dyn FnMut(&[f32]) + Send),
 ) {
-    let options = LoadOptions {
-        isa: run.isa,
-        ..options.clone()
-    };
+    let options = LoadOptions { isa: run.isa, ..options.clone() };
     let model = Model::load(file, &options).expect("a model");
     let mut session = Session::new(
         &model,
         &Pool::new(run.threads).expect("threads"),
-        SessionOptions {
-            n_ctx: tokens.len(),
-            n_ubatch: run.n_ubatch,
-        },
+        SessionOptions { n_ctx: tokens.len(), n_ubatch: run.n_ubatch },
     );
     for part in tokens.chunks(run.per_call.min(tokens.len())) {
-        session
-            .eval(part, 0, &mut |_, logits| sink(logits))
-            .expect("room for the tokens");
+        session.eval(part, 0, &mut |_, logits| sink(logits)).expect("room for the tokens");
     }
 }

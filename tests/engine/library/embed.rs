@@ -12,11 +12,7 @@ fn tokens(n: u32) -> Vec<u32> {
 }
 
 fn options(pooling: Pooling, scale: Scale) -> EmbedOptions {
-    EmbedOptions {
-        pooling: Some(pooling),
-        scale,
-        ..EmbedOptions::default()
-    }
+    EmbedOptions { pooling: Some(pooling), scale, ..EmbedOptions::default() }
 }
 
 /// SHA-256 of the bytes of a vector.
@@ -91,11 +87,7 @@ fn vectors_are_those_of_llama_cpp() {
         for (scale, expected) in [(Scale::None, plain), (Scale::Length, unit)] {
             let vector = model().embed(&tokens(n), &options(pooling, scale));
             let vector = vector.expect("a vector");
-            assert_eq!(
-                hash(&vector),
-                expected,
-                "{n} tokens, {pooling:?}, {scale:?}"
-            );
+            assert_eq!(hash(&vector), expected, "{n} tokens, {pooling:?}, {scale:?}");
         }
     }
 }
@@ -104,10 +96,7 @@ fn vectors_are_those_of_llama_cpp() {
 fn the_largest_number_as_llama_cpp_has_it() {
     let options = options(Pooling::Mean, Scale::Largest);
     let vector = model().embed(&tokens(200), &options).expect("a vector");
-    assert_eq!(
-        hash(&vector),
-        "6123272846a2fcae31470e201ec7c1436cf32bdc9261da1fcf3f46d27b1ccb59"
-    );
+    assert_eq!(hash(&vector), "6123272846a2fcae31470e201ec7c1436cf32bdc9261da1fcf3f46d27b1ccb59");
 }
 
 /// Hears states of some segments and logits of the others.
@@ -130,9 +119,7 @@ impl Sink for Mixed {
 
     fn hidden(&mut self, segment: usize, index: usize, state: &[f32]) {
         let position = self.before[segment] + index;
-        let pooled = self.pooled[segment]
-            .as_mut()
-            .expect("a segment that was asked for");
+        let pooled = self.pooled[segment].as_mut().expect("a segment that was asked for");
         pooled.take(position, state);
     }
 }
@@ -146,18 +133,11 @@ fn company_and_cuts_change_no_bit() {
         let engine = model.engine(64 << 20);
         let mut seqs: Vec<_> = texts.iter().map(|_| engine.sequence()).collect();
         let mut sink = Mixed {
-            pooled: poolings
-                .iter()
-                .zip(&texts)
-                .map(|(p, t)| p.map(|p| Pooled::new(p, t.len())))
-                .collect(),
+            pooled: poolings.iter().zip(&texts).map(|(p, t)| p.map(|p| Pooled::new(p, t.len()))).collect(),
             before: Vec::new(),
             logits: Vec::new(),
         };
-        let step = StepOptions {
-            n_ubatch,
-            ..StepOptions::default()
-        };
+        let step = StepOptions { n_ubatch, ..StepOptions::default() };
         while seqs[0].len() < 90 {
             sink.before = seqs.iter().map(|s| s.len()).collect();
             let segments = seqs.iter_mut().zip(&texts).zip(&poolings);
@@ -169,16 +149,10 @@ fn company_and_cuts_change_no_bit() {
                         Some(_) => 0,
                         None => tokens.len() - 1,
                     };
-                    Segment {
-                        seq,
-                        tokens,
-                        logits_from,
-                    }
+                    Segment { seq, tokens, logits_from }
                 })
                 .collect();
-            engine
-                .step_into(&mut segments, &step, &mut sink)
-                .expect("a step");
+            engine.step_into(&mut segments, &step, &mut sink).expect("a step");
         }
         for ((pooled, text), pooling) in sink.pooled.iter().zip(&texts).zip(poolings) {
             let (Some(pooled), Some(pooling)) = (pooled, pooling) else {
@@ -186,11 +160,7 @@ fn company_and_cuts_change_no_bit() {
             };
             let alone = model.embed(text, &options(pooling, Scale::None));
             let vector = pooled.vector().expect("numbers").expect("a whole text");
-            assert_eq!(
-                bits(&vector),
-                bits(&alone.expect("a vector")),
-                "{cut}, {pooling:?}"
-            );
+            assert_eq!(bits(&vector), bits(&alone.expect("a vector")), "{cut}, {pooling:?}");
         }
         assert_eq!(sink.logits.len(), 90_usize.div_ceil(cut));
     }
@@ -202,22 +172,10 @@ fn what_has_no_vector() {
     let embed = |tokens: &[u32]| model.embed(tokens, &EmbedOptions::default());
     assert_eq!(embed(&[]), Err(EmbedError::Empty));
     let n_ctx = model.n_ctx_train();
-    assert_eq!(
-        embed(&vec![5; n_ctx + 1]),
-        Err(EmbedError::TooLong {
-            tokens: n_ctx + 1,
-            n_ctx
-        })
-    );
+    assert_eq!(embed(&vec![5; n_ctx + 1]), Err(EmbedError::TooLong { tokens: n_ctx + 1, n_ctx }));
     assert!(embed(&vec![5; n_ctx]).is_ok());
     assert!(matches!(embed(&[u32::MAX]), Err(EmbedError::Step(_))));
-    let narrow = EmbedOptions {
-        bits: Some(4),
-        ..EmbedOptions::default()
-    };
-    assert!(matches!(
-        model.embed(&[5], &narrow),
-        Err(EmbedError::Step(_))
-    ));
+    let narrow = EmbedOptions { bits: Some(4), ..EmbedOptions::default() };
+    assert!(matches!(model.embed(&[5], &narrow), Err(EmbedError::Step(_))));
     assert_eq!(model.pooling(), None);
 }

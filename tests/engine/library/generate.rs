@@ -2,19 +2,14 @@
 
 use std::fs;
 
-use trine::{
-    CancelToken, ContextOptions, End, GenerateError, GenerateOptions, Prompt, SamplerOptions,
-};
+use trine::{CancelToken, ContextOptions, End, GenerateError, GenerateOptions, Prompt, SamplerOptions};
 
 use super::{model, testdata};
 
 fn seeded(seed: u32, max_tokens: usize) -> GenerateOptions {
     GenerateOptions {
         max_tokens: Some(max_tokens),
-        sampler: SamplerOptions {
-            seed,
-            ..SamplerOptions::default()
-        },
+        sampler: SamplerOptions { seed, ..SamplerOptions::default() },
         ..GenerateOptions::default()
     }
 }
@@ -56,32 +51,19 @@ fn stop_strings_end_the_text_wherever_tokens_end() {
     assert_eq!(whole.end, End::Length);
     let chars: Vec<char> = whole.text.chars().collect();
     // parts of the text from every place, of lengths that cut tokens
-    for (from, len) in (0..chars.len() - 12)
-        .step_by(7)
-        .zip([1, 3, 5, 12].into_iter().cycle())
-    {
+    for (from, len) in (0..chars.len() - 12).step_by(7).zip([1, 3, 5, 12].into_iter().cycle()) {
         let stop: String = chars[from..from + len].iter().collect();
         let at = whole.text.find(&stop).expect("it is from the text");
-        let options = GenerateOptions {
-            stop: vec!["absent from it".to_owned(), stop.clone()],
-            ..seeded(3, 60)
-        };
+        let options = GenerateOptions { stop: vec!["absent from it".to_owned(), stop.clone()], ..seeded(3, 60) };
         let mut text = String::new();
         let mut end = None;
         for chunk in model().generate("The game", &options).expect("room") {
             let chunk = chunk.expect("finite logits");
             text += &chunk.text;
-            assert!(
-                whole.text[..at].starts_with(&text),
-                "{stop:?} got out: {text:?}"
-            );
+            assert!(whole.text[..at].starts_with(&text), "{stop:?} got out: {text:?}");
             end = chunk.end;
         }
-        assert_eq!(
-            (&text[..], end),
-            (&whole.text[..at], Some(End::Stop(1))),
-            "{stop:?}"
-        );
+        assert_eq!((&text[..], end), (&whole.text[..at], Some(End::Stop(1))), "{stop:?}");
     }
 }
 
@@ -89,23 +71,14 @@ fn stop_strings_end_the_text_wherever_tokens_end() {
 fn characters_are_never_split() {
     // hot enough for tokens that are single bytes of characters
     let options = GenerateOptions {
-        sampler: SamplerOptions {
-            temp: 5.0,
-            top_k: 0,
-            top_p: 1.0,
-            min_p: 0.0,
-            seed: 5,
-            ..SamplerOptions::default()
-        },
+        sampler: SamplerOptions { temp: 5.0, top_k: 0, top_p: 1.0, min_p: 0.0, seed: 5, ..SamplerOptions::default() },
         past_eos: true,
         ..seeded(5, 300)
     };
     let completion = model().generate("é", &options).expect("room").complete();
     let completion = completion.expect("finite logits");
     let tokens = completion.tokens.iter();
-    let bytes: Vec<u8> = tokens
-        .flat_map(|&id| model().tokenizer().piece(id, false))
-        .collect();
+    let bytes: Vec<u8> = tokens.flat_map(|&id| model().tokenizer().piece(id, false)).collect();
     assert!(std::str::from_utf8(&bytes).is_err(), "some are broken");
     assert_eq!(completion.text, String::from_utf8_lossy(&bytes));
 }
@@ -135,14 +108,8 @@ fn a_text_is_cancelled_between_tokens() {
 #[test]
 fn a_prompt_is_cancelled_between_batches() {
     let cancel = CancelToken::new();
-    let options = GenerateOptions {
-        cancel: cancel.clone(),
-        ..GenerateOptions::greedy(5)
-    };
-    let mut context = model().context(&ContextOptions {
-        n_batch: 8,
-        ..ContextOptions::default()
-    });
+    let options = GenerateOptions { cancel: cancel.clone(), ..GenerateOptions::greedy(5) };
+    let mut context = model().context(&ContextOptions { n_batch: 8, ..ContextOptions::default() });
     context.observe(Some(Box::new(move |e| {
         if e.position == 12 {
             cancel.cancel();
@@ -151,10 +118,7 @@ fn a_prompt_is_cancelled_between_batches() {
     let prompt: Vec<u32> = (1..100).collect();
     let generation = context.generate(prompt, &options).expect("room");
     let completion = generation.complete().expect("no error");
-    assert_eq!(
-        (completion.tokens.len(), completion.end),
-        (0, End::Cancelled)
-    );
+    assert_eq!((completion.tokens.len(), completion.end), (0, End::Cancelled));
     assert_eq!(context.tokens().len(), 16);
     // what was evaluated is kept
     options.cancel.reset();
@@ -169,15 +133,8 @@ fn a_prompt_is_cancelled_between_batches() {
 
 #[test]
 fn the_context_ends_the_text() {
-    let options = ContextOptions {
-        n_ctx: Some(24),
-        ..ContextOptions::default()
-    };
-    let forever = GenerateOptions {
-        max_tokens: None,
-        ignore_eos: true,
-        ..seeded(1, 0)
-    };
+    let options = ContextOptions { n_ctx: Some(24), ..ContextOptions::default() };
+    let forever = GenerateOptions { max_tokens: None, ignore_eos: true, ..seeded(1, 0) };
     let context = model().context(&options);
     let generation = context.into_generation("The game", &forever).expect("room");
     let prompt = generation.prompt().len();
@@ -188,14 +145,7 @@ fn the_context_ends_the_text() {
     let mut context = model().context(&options);
     let long: Vec<u32> = (1..22).collect();
     let refused = context.generate(&long[..], &forever).err();
-    assert!(matches!(
-        refused,
-        Some(GenerateError::PromptTooLong {
-            tokens: 21,
-            n_ctx: 24,
-            room: 20
-        })
-    ));
+    assert!(matches!(refused, Some(GenerateError::PromptTooLong { tokens: 21, n_ctx: 24, room: 20 })));
     // without an answer it fits
     let none = GenerateOptions::greedy(0);
     let read = context.generate(long, &none).expect("room").complete();
@@ -206,34 +156,17 @@ fn the_context_ends_the_text() {
 #[test]
 fn what_cannot_be_is_refused_before_anything_is_computed() {
     let mut context = model().context(&ContextOptions::default());
-    let empty_stop = GenerateOptions {
-        stop: vec!["a".to_owned(), String::new()],
-        ..GenerateOptions::default()
-    };
+    let empty_stop = GenerateOptions { stop: vec!["a".to_owned(), String::new()], ..GenerateOptions::default() };
     let no_sampler = GenerateOptions {
-        sampler: SamplerOptions {
-            repeat_penalty: 0.0,
-            ..SamplerOptions::default()
-        },
+        sampler: SamplerOptions { repeat_penalty: 0.0, ..SamplerOptions::default() },
         ..GenerateOptions::default()
     };
-    let width = GenerateOptions {
-        bits: Some(4),
-        ..GenerateOptions::default()
-    };
+    let width = GenerateOptions { bits: Some(4), ..GenerateOptions::default() };
     for (prompt, options, expected) in [
         (Prompt::from("x"), empty_stop, "stop string 1 is empty"),
-        (
-            Prompt::from("x"),
-            no_sampler,
-            "the repeat penalty must be above 0",
-        ),
+        (Prompt::from("x"), no_sampler, "the repeat penalty must be above 0"),
         (Prompt::from("x"), width, "no any-precision file"),
-        (
-            Prompt::from(vec![]),
-            GenerateOptions::default(),
-            "the prompt is empty",
-        ),
+        (Prompt::from(vec![]), GenerateOptions::default(), "the prompt is empty"),
     ] {
         let refused = context.generate(prompt, &options).err().expect(expected);
         assert!(refused.to_string().contains(expected), "{refused}");

@@ -12,17 +12,13 @@ use std::sync::OnceLock;
 use trine::Model;
 
 fn testdata(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("testdata")
-        .join(path)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(path)
 }
 
 /// The bundled ternary model, opened once for all tests.
 fn model() -> &'static Model {
     static MODEL: OnceLock<Model> = OnceLock::new();
-    MODEL.get_or_init(|| {
-        trine::open(testdata("models/trilm-wt-5.8m-F16.gguf")).expect("the bundled model")
-    })
+    MODEL.get_or_init(|| trine::open(testdata("models/trilm-wt-5.8m-F16.gguf")).expect("the bundled model"))
 }
 
 /// The bits of logits, which must be the same and not only nearly so.

@@ -13,12 +13,7 @@ fn no_way_of_opening_changes_a_text() {
     let expected = expected.complete().expect("finite logits");
     let path = testdata("models/trilm-wt-5.8m-F16.gguf");
     for (mmap, repack, threads) in [(false, true, 1), (true, false, 2)] {
-        let how = OpenOptions {
-            mmap,
-            repack,
-            threads: Some(threads),
-            ..OpenOptions::default()
-        };
+        let how = OpenOptions { mmap, repack, threads: Some(threads), ..OpenOptions::default() };
         let other = trine::open_with(&path, &how).expect("the bundled model");
         let text = other.generate("The game", &options).expect("room");
         assert_eq!(text.complete().expect("finite logits"), expected);
@@ -43,19 +38,13 @@ fn mistakes_are_told_in_one_line_with_the_path() {
         (dir.path().join("missing.gguf"), "does not exist"),
         (dir.path().to_owned(), "is a directory"),
         (write("empty.gguf", b""), "is empty"),
-        (
-            write("lfs.gguf", b"version https://git-lfs.github.com/spec/v1\n"),
-            "git lfs pull",
-        ),
+        (write("lfs.gguf", b"version https://git-lfs.github.com/spec/v1\n"), "git lfs pull"),
         (write("page.gguf", b"<!DOCTYPE html>"), "a web page"),
         (write("cut.gguf", &whole[..whole.len() / 2]), "tensor"),
     ];
     for (path, expected) in &cases {
         for mmap in [true, false] {
-            let how = OpenOptions {
-                mmap,
-                ..OpenOptions::default()
-            };
+            let how = OpenOptions { mmap, ..OpenOptions::default() };
             let error = trine::open_with(path, &how).expect_err(expected);
             let said = error.to_string();
             assert!(said.contains(expected), "{said}");

@@ -41,10 +41,7 @@ fn a_reused_beginning_gives_the_bits_of_a_fresh_context() {
         let all = watched(&mut fresh);
         let expected = fresh.generate(prompt, &options).expect("room");
         assert_eq!(completion, expected.complete().expect("finite logits"));
-        let (seen, all) = (
-            seen.lock().expect("no panic"),
-            all.lock().expect("no panic"),
-        );
+        let (seen, all) = (seen.lock().expect("no panic"), all.lock().expect("no panic"));
         // the last positions of the fresh context are all that was evaluated again
         assert!(seen[..] == all[all.len() - seen.len()..], "{prompt}");
         assert_eq!(kept.tokens(), fresh.tokens());
@@ -76,11 +73,7 @@ fn batch_sizes_change_no_bit() {
     let prompt = "In the summer of that year the team played its first game at home .";
     let mut all = Vec::new();
     for (n_batch, n_ubatch) in [(2048, 512), (1, 1), (5, 3), (7, 512)] {
-        let mut context = model().context(&ContextOptions {
-            n_ctx: None,
-            n_batch,
-            n_ubatch,
-        });
+        let mut context = model().context(&ContextOptions { n_ctx: None, n_batch, n_ubatch });
         let seen = watched(&mut context);
         let generation = context.generate(prompt, &GenerateOptions::greedy(4));
         generation.expect("room").complete().expect("finite logits");

@@ -30,12 +30,7 @@ fn floats(bytes: &[u8]) -> Vec<f32> {
 
 fn weights(model: &ModelFile, name: &str) -> (usize, usize, Vec<f32>) {
     let view = model.tensor(name).expect("it is there");
-    let decode = view
-        .info
-        .ty
-        .info()
-        .and_then(|t| t.decode)
-        .expect("a float type");
+    let decode = view.info.ty.info().and_then(|t| t.decode).expect("a float type");
     let mut out = vec![0.0; view.info.elements() as usize];
     decode(&view.data, &mut out);
     (view.info.rows() as usize, view.info.columns() as usize, out)
@@ -45,53 +40,24 @@ fn weights(model: &ModelFile, name: &str) -> (usize, usize, Vec<f32>) {
 fn codes_and_scales_are_those_of_the_definition() {
     for (ty, scope, tie, profile) in [
         (TypeId::F32, Scope::Tensor, TieRule::Phase, Profile::F32),
-        (
-            TypeId::BF16,
-            Scope::Tensor,
-            TieRule::Phase,
-            Profile::ScriptBf16,
-        ),
+        (TypeId::BF16, Scope::Tensor, TieRule::Phase, Profile::ScriptBf16),
         (TypeId::F16, Scope::Row, TieRule::Tile64, Profile::F32),
         (TypeId::F32, Scope::Tile64, TieRule::Tile64, Profile::F32),
     ] {
         let model = random("llama", ty);
-        let recipe = Recipe {
-            scope,
-            tie,
-            ..Recipe::default()
-        };
+        let recipe = Recipe { scope, tie, ..Recipe::default() };
         let out = parts(&gguf::model(widely(&model, &recipe)));
-        let rule = Rule {
-            stages: 2,
-            scope,
-            profile,
-            tie,
-        };
-        for name in [
-            "attn_q",
-            "attn_k",
-            "attn_v",
-            "attn_output",
-            "ffn_gate",
-            "ffn_down",
-        ] {
+        let rule = Rule { stages: 2, scope, profile, tie };
+        for name in ["attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_down"] {
             let name = format!("blk.1.{name}");
             let (rows, columns, mut all) = weights(&model, &format!("{name}.weight"));
             if name.ends_with("_q") || name.ends_with("_k") {
                 all = in_checkpoint_order(&all, columns);
             }
-            let (words, scales) =
-                quantize::quantize(&rule, rows, columns, &all).expect("even sides");
+            let (words, scales) = quantize::quantize(&rule, rows, columns, &all).expect("even sides");
             let words: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
-            assert!(
-                out[&format!("{name}.wl_codes")] == words,
-                "{name} {scope:?}"
-            );
-            assert_eq!(
-                floats(&out[&format!("{name}.wl_scale")]),
-                scales,
-                "{name} {scope:?}"
-            );
+            assert!(out[&format!("{name}.wl_codes")] == words, "{name} {scope:?}");
+            assert_eq!(floats(&out[&format!("{name}.wl_scale")]), scales, "{name} {scope:?}");
             assert!(!out.contains_key(&format!("{name}.weight")));
         }
     }
@@ -106,24 +72,14 @@ fn a_model_is_converted_to_the_same_bytes_again_and_its_size_is_two_bits_a_weigh
     let plan = Plan::new(&model, &recipe).expect("a plan");
     let (weights, bits) = plan.bits();
     let matrices = 14 + 1; // and the output
-    assert!(
-        (bits - 2.0 - matrices as f64 * 256.0 / weights as f64).abs() < 1e-9,
-        "{bits}"
-    );
+    assert!((bits - 2.0 - matrices as f64 * 256.0 / weights as f64).abs() < 1e-9, "{bits}");
     let file = gguf::model(first);
     let text = |key: &str| file.meta().get_str(key).expect("text").map(str::to_owned);
     assert_eq!(text("general.architecture").as_deref(), Some("fairy2i"));
     assert_eq!(text("fairy2i.base_arch").as_deref(), Some("qwen2"));
-    assert_eq!(
-        text("fairy2i.wl.numeric_profile").as_deref(),
-        Some("script_bf16")
-    );
+    assert_eq!(text("fairy2i.wl.numeric_profile").as_deref(), Some("script_bf16"));
     assert_eq!(text("fairy2i.wl.lm_head").as_deref(), Some("wl"));
-    assert!(
-        file.meta()
-            .iter()
-            .all(|(key, _)| !key.starts_with("qwen2."))
-    );
+    assert!(file.meta().iter().all(|(key, _)| !key.starts_with("qwen2.")));
 }
 
 #[test]
@@ -134,23 +90,17 @@ fn the_way_back_gives_the_matrices_of_the_stages_in_the_order_of_the_base_archit
     let (before, after) = (parts(&model), parts(&plain));
     assert_eq!(before.len(), after.len());
     for (name, bytes) in &before {
-        let is_matrix =
-            name.contains(".weight") && !name.contains("norm") && !name.contains("embd");
+        let is_matrix = name.contains(".weight") && !name.contains("norm") && !name.contains("embd");
         assert_eq!(*bytes != after[name], is_matrix, "{name}");
     }
     // the closer the more stages: the rows are in their places
     let error = |stages| {
-        let recipe = Recipe {
-            stages,
-            ..Recipe::default()
-        };
+        let recipe = Recipe { stages, ..Recipe::default() };
         let file = gguf::model(widely(&model, &recipe));
         let after = parts(&gguf::model(dense(&file, TypeId::F32)));
         ["blk.0.attn_q.weight", "blk.0.attn_v.weight"].map(|name| {
             let (a, b) = (floats(&before[name]), floats(&after[name]));
-            let sum = |x: &mut dyn Iterator<Item = f32>| {
-                x.map(|x| f64::from(x) * f64::from(x)).sum::<f64>()
-            };
+            let sum = |x: &mut dyn Iterator<Item = f32>| x.map(|x| f64::from(x) * f64::from(x)).sum::<f64>();
             sum(&mut a.iter().zip(&b).map(|(a, b)| a - b)) / sum(&mut a.iter().copied())
         })
     };
@@ -158,17 +108,10 @@ fn the_way_back_gives_the_matrices_of_the_stages_in_the_order_of_the_base_archit
         assert!(one < 0.5 && four < one / 5.0, "{one} {four}");
     }
     // smaller types are roundings of the same
-    for (ty, wide) in [
-        (TypeId::F16, f16_to_f32 as fn(u16) -> f32),
-        (TypeId::BF16, bf16_to_f32),
-    ] {
+    for (ty, wide) in [(TypeId::F16, f16_to_f32 as fn(u16) -> f32), (TypeId::BF16, bf16_to_f32)] {
         let rounded = parts(&gguf::model(dense(&file, ty)));
         let name = "blk.1.ffn_up.weight";
-        let rounded = rounded[name]
-            .as_chunks()
-            .0
-            .iter()
-            .map(|&b| wide(u16::from_le_bytes(b)));
+        let rounded = rounded[name].as_chunks().0.iter().map(|&b| wide(u16::from_le_bytes(b)));
         let near = |(r, exact): (f32, f32)| (r - exact).abs() <= exact.abs() / 128.0;
         assert!(rounded.zip(floats(&after[name])).all(near), "{ty}");
     }
@@ -179,21 +122,12 @@ fn what_cannot_be_made_is_refused() {
     let recipe = Recipe::default();
     let refused = |model: &ModelFile| Plan::new(model, &recipe).err().map(|e| e.to_string());
     let file = gguf::model(widely(&random("llama", TypeId::F32), &recipe));
-    assert!(matches!(
-        Plan::new(&file, &recipe),
-        Err(WidelyQuantError::Already)
-    ));
+    assert!(matches!(Plan::new(&file, &recipe), Err(WidelyQuantError::Already)));
     let other = refused(&random("olmo2", TypeId::F32)).expect("an error");
-    assert!(
-        other.contains("'olmo2' cannot be made widely linear"),
-        "{other}"
-    );
+    assert!(other.contains("'olmo2' cannot be made widely linear"), "{other}");
     let error = Plan::dense(&file, TypeId::Q8_0, &[]).err();
     assert!(matches!(error, Some(WidelyQuantError::DenseType(_))));
-    let dense = Recipe {
-        output: OutputForm::Dense,
-        ..recipe.clone()
-    };
+    let dense = Recipe { output: OutputForm::Dense, ..recipe.clone() };
     let names = parts(&gguf::model(widely(&random("llama", TypeId::F32), &dense)));
     assert!(names.contains_key("output.weight") && !names.contains_key("output.wl_codes"));
 }

@@ -20,10 +20,7 @@ impl Parts {
         let data = |name: &str| file.tensor(name).expect("it is there").data.to_vec();
         Parts {
             meta: file.meta().clone(),
-            tensors: file
-                .tensors()
-                .map(|t| (NewTensor::from(t), data(&t.name)))
-                .collect(),
+            tensors: file.tensors().map(|t| (NewTensor::from(t), data(&t.name))).collect(),
         }
     }
 
@@ -51,25 +48,10 @@ fn damage_is_refused_by_the_name_of_the_tensor_or_the_key() {
     let file = gguf::model(widely(&random("llama", TypeId::F32), &Recipe::default()));
     type Damage = fn(&mut Parts);
     let cases: &[(Damage, &[&str])] = &[
-        (
-            |p| p.tensors.retain(|(t, _)| t.name != "blk.1.ffn_up.wl_scale"),
-            &["blk.1.ffn_up.wl_scale", "missing"],
-        ),
-        (
-            |p| p.tensors.retain(|(t, _)| t.name != "blk.0.attn_k.wl_codes"),
-            &["blk.0.attn_k.wl_codes", "missing"],
-        ),
-        (
-            |p| {
-                p.tensors
-                    .retain(|(t, _)| !t.name.starts_with("blk.0.attn_k.wl"))
-            },
-            &["blk.0.attn_k.wl_codes", "missing"],
-        ),
-        (
-            |p| p.tensors.retain(|(t, _)| !t.name.starts_with("output.wl")),
-            &["output.wl_codes", "fairy2i.wl.lm_head"],
-        ),
+        (|p| p.tensors.retain(|(t, _)| t.name != "blk.1.ffn_up.wl_scale"), &["blk.1.ffn_up.wl_scale", "missing"]),
+        (|p| p.tensors.retain(|(t, _)| t.name != "blk.0.attn_k.wl_codes"), &["blk.0.attn_k.wl_codes", "missing"]),
+        (|p| p.tensors.retain(|(t, _)| !t.name.starts_with("blk.0.attn_k.wl")), &["blk.0.attn_k.wl_codes", "missing"]),
+        (|p| p.tensors.retain(|(t, _)| !t.name.starts_with("output.wl")), &["output.wl_codes", "fairy2i.wl.lm_head"]),
         (
             |p| {
                 let (tensor, data) = p.tensor("blk.0.attn_q.wl_codes");
@@ -90,14 +72,8 @@ fn damage_is_refused_by_the_name_of_the_tensor_or_the_key() {
             |p| p.tensor("blk.1.ffn_down.wl_codes").0.ty = TypeId::F32,
             &["blk.1.ffn_down.wl_codes", "type f32, expected i32"],
         ),
-        (
-            |p| p.meta.set("fairy2i.wl.stages", Value::U32(3)),
-            &["wl_codes", "fairy2i.wl.stages"],
-        ),
-        (
-            |p| p.meta.set("fairy2i.wl.stages", Value::U32(5)),
-            &["fairy2i.wl.stages", "'5'", "1 to 4"],
-        ),
+        (|p| p.meta.set("fairy2i.wl.stages", Value::U32(3)), &["wl_codes", "fairy2i.wl.stages"]),
+        (|p| p.meta.set("fairy2i.wl.stages", Value::U32(5)), &["fairy2i.wl.stages", "'5'", "1 to 4"]),
         (
             |p| p.meta.set("fairy2i.wl.scale_scope", Value::str("column")),
             &["fairy2i.wl.scale_scope", "'column'", "'tile64'"],
@@ -108,14 +84,9 @@ fn damage_is_refused_by_the_name_of_the_tensor_or_the_key() {
             },
             &["fairy2i.wl.tie_rule", "missing"],
         ),
+        (|p| p.meta.set("fairy2i.wl.version", Value::U32(2)), &["fairy2i.wl.version", "newer program"]),
         (
-            |p| p.meta.set("fairy2i.wl.version", Value::U32(2)),
-            &["fairy2i.wl.version", "newer program"],
-        ),
-        (
-            |p| {
-                p.tensor("blk.0.ffn_gate.wl_scale").1[4..8].copy_from_slice(&f32::NAN.to_le_bytes())
-            },
+            |p| p.tensor("blk.0.ffn_gate.wl_scale").1[4..8].copy_from_slice(&f32::NAN.to_le_bytes()),
             &["blk.0.ffn_gate.wl_scale", "entry 1", "NaN"],
         ),
         (
@@ -161,9 +132,6 @@ fn a_file_that_is_cut_off_is_refused_by_the_name_of_a_tensor() {
         let end = (whole.data_offset + t.offset + t.bytes) as usize;
         let error = Gguf::parse(&bytes[..end - 1], &Limits::default()).err();
         let error = error.expect("a byte is missing").to_string();
-        assert!(
-            error.contains(&t.name) && error.contains("truncated"),
-            "{error}"
-        );
+        assert!(error.contains(&t.name) && error.contains("truncated"), "{error}");
     }
 }

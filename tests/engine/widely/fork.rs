@@ -32,16 +32,8 @@ impl Parts {
 
 /// A widely linear model in trine's layout with scales that are halves, and its embeddings in BF16.
 fn ours() -> Parts {
-    let recipe = Recipe {
-        scope: Scope::Tile64,
-        tie: TieRule::Tile64,
-        output: OutputForm::Dense,
-        ..Recipe::default()
-    };
-    let file = gguf::model(widely(
-        &random_of("llama", TypeId::F32, &tile_sizes()),
-        &recipe,
-    ));
+    let recipe = Recipe { scope: Scope::Tile64, tie: TieRule::Tile64, output: OutputForm::Dense, ..Recipe::default() };
+    let file = gguf::model(widely(&random_of("llama", TypeId::F32, &tile_sizes()), &recipe));
     let tensor = |name: &str| file.tensor(name).expect("it is there").data.to_vec();
     let floats = |bytes: &[u8]| -> Vec<f32> {
         let all = bytes.as_chunks().0.iter();
@@ -61,10 +53,7 @@ fn ours() -> Parts {
         new.bytes = None;
         (new, data)
     });
-    Parts {
-        meta: file.meta().clone(),
-        tensors: tensors.collect(),
-    }
+    Parts { meta: file.meta().clone(), tensors: tensors.collect() }
 }
 
 /// The same model as the fork stores it: blocks as its specification describes them.
@@ -101,10 +90,7 @@ fn fork_of(ours: &Parts) -> Parts {
         match Part::matrix(&t.name) {
             Some((_, Part::Scale)) => {}
             Some((base, Part::Codes)) => {
-                let scales = ours
-                    .tensors
-                    .iter()
-                    .find(|(s, _)| s.name == Part::Scale.name(base));
+                let scales = ours.tensors.iter().find(|(s, _)| s.name == Part::Scale.name(base));
                 let scales = &scales.expect("scales").1;
                 let (chunks, rows) = (t.shape[1] as usize, t.shape[2] as usize);
                 for (stream, name) in ["U.s0", "U.s1", "W.s0", "W.s1"].iter().enumerate() {
@@ -203,14 +189,8 @@ fn damage_is_refused_by_the_name_of_the_tensor_or_the_key() {
     let whole = fork_of(&ours());
     type Damage = fn(&mut Parts);
     let cases: &[(Damage, &[&str])] = &[
-        (
-            |p| p.tensors.retain(|(t, _)| t.name != "blk.1.ffn_up.W.s0"),
-            &["blk.1.ffn_up.W.s0", "missing"],
-        ),
-        (
-            |p| p.tensors.retain(|(t, _)| t.name != "blk.1.ffn_up.U.s0"),
-            &["blk.1.ffn_up.U.s0", "missing"],
-        ),
+        (|p| p.tensors.retain(|(t, _)| t.name != "blk.1.ffn_up.W.s0"), &["blk.1.ffn_up.W.s0", "missing"]),
+        (|p| p.tensors.retain(|(t, _)| t.name != "blk.1.ffn_up.U.s0"), &["blk.1.ffn_up.U.s0", "missing"]),
         (
             |p| {
                 let (t, data) = p.tensor("blk.0.attn_v.U.s1");
@@ -245,14 +225,8 @@ fn damage_is_refused_by_the_name_of_the_tensor_or_the_key() {
             |p| p.meta.set("fairy2i.quant.variant", Value::str("legacy")),
             &["fairy2i.quant.variant", "'legacy'", "'tile64_v2'"],
         ),
-        (
-            |p| p.meta.set("fairy2i.quant.residual_steps", Value::U32(3)),
-            &["fairy2i.quant.residual_steps", "'3'"],
-        ),
-        (
-            |p| p.meta.set("fairy2i.attn.layout", Value::str("qwen2_real")),
-            &["fairy2i.attn.layout", "'llama_real'"],
-        ),
+        (|p| p.meta.set("fairy2i.quant.residual_steps", Value::U32(3)), &["fairy2i.quant.residual_steps", "'3'"]),
+        (|p| p.meta.set("fairy2i.attn.layout", Value::str("qwen2_real")), &["fairy2i.attn.layout", "'llama_real'"]),
     ];
     let dir = trine_testkit::folder();
     for (i, (damage, words)) in cases.iter().enumerate() {

@@ -43,10 +43,7 @@ impl Noise {
     pub fn next(&mut self) -> f32 {
         let mut sum = 0.0;
         for _ in 0..4 {
-            self.0 = self
-                .0
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             sum += (self.0 >> 40) as f32 / (1u64 << 24) as f32 - 0.5;
         }
         sum
@@ -77,15 +74,7 @@ pub fn random(arch: &str, ty: TypeId) -> ModelFile {
 
 /// Sizes whose matrices are made of whole tiles.
 pub fn tile_sizes() -> Sizes {
-    Sizes {
-        embd: 128,
-        ff: 256,
-        heads: 2,
-        kv_heads: 2,
-        head_dim: 64,
-        rope_dim: 64,
-        ..SIZES
-    }
+    Sizes { embd: 128, ff: 256, heads: 2, kv_heads: 2, head_dim: 64, rope_dim: 64, ..SIZES }
 }
 
 /// The same with other sizes.
@@ -112,10 +101,7 @@ pub fn random_of(arch: &str, ty: TypeId, sizes: &Sizes) -> ModelFile {
     meta.set(&eps, Value::F32(1e-5));
     let mut noise = Noise(arch.name.len() as u64);
     let ends = arch.end_tensors().map(|t| (String::new(), t));
-    let blocks = (0..LAYERS).flat_map(|n| {
-        arch.block_tensors(false)
-            .map(move |t| (format!("blk.{n}."), t))
-    });
+    let blocks = (0..LAYERS).flat_map(|n| arch.block_tensors(false).map(move |t| (format!("blk.{n}."), t)));
     let tensors: Vec<(NewTensor, Vec<u8>)> = ends
         .chain(blocks)
         .filter(|(_, t)| t.role != Role::RopeFactors)
@@ -153,29 +139,19 @@ pub fn dense(model: &ModelFile, ty: TypeId) -> Vec<u8> {
 }
 
 pub fn options(number_path: NumberPath) -> LoadOptions {
-    LoadOptions {
-        number_path,
-        ..LoadOptions::default()
-    }
+    LoadOptions { number_path, ..LoadOptions::default() }
 }
 
 pub fn tokens(n: usize) -> Vec<u32> {
-    (0..n)
-        .map(|i| (i * i * 7 + 3 * i) as u32 % SIZES.vocab as u32)
-        .collect()
+    (0..n).map(|i| (i * i * 7 + 3 * i) as u32 % SIZES.vocab as u32).collect()
 }
 
 /// Logits of all positions, with so many threads and tokens computed at once.
 pub fn logits(model: &Model, tokens: &[u32], (threads, n_ubatch): (usize, usize)) -> Vec<Vec<f32>> {
-    let options = SessionOptions {
-        n_ctx: tokens.len(),
-        n_ubatch,
-    };
+    let options = SessionOptions { n_ctx: tokens.len(), n_ubatch };
     let mut session = Session::new(model, &Pool::new(threads).expect("threads"), options);
     let mut out = Vec::new();
-    session
-        .eval(tokens, 0, &mut |_, logits| out.push(logits.to_vec()))
-        .expect("room for the tokens");
+    session.eval(tokens, 0, &mut |_, logits| out.push(logits.to_vec())).expect("room for the tokens");
     out
 }
 
@@ -187,8 +163,5 @@ pub fn bits(logits: &[Vec<f32>]) -> Vec<Vec<u32>> {
 /// Names and bytes of the tensors of a file.
 pub fn parts(model: &ModelFile) -> HashMap<String, Vec<u8>> {
     let data = |name: &str| model.tensor(name).expect("it is there").data.to_vec();
-    model
-        .tensors()
-        .map(|t| (t.name.clone(), data(&t.name)))
-        .collect()
+    model.tensors().map(|t| (t.name.clone(), data(&t.name))).collect()
 }

@@ -11,8 +11,8 @@ use trine::{Recipe, Target};
 
 use crate::{failed, values};
 
-/// Writes the model of `source` as `target` in a file type that llama-quantize knows, byte for byte as it would. The file appears
-/// when it is complete. Returns its size in bytes.
+/// Writes the model of `source` as `target` in a file type that llama-quantize knows, byte for byte as it would. The
+/// file appears when it is complete. Returns its size in bytes.
 #[pyfunction]
 #[pyo3(signature = (source, target, file_type, *, imatrix=None, pure=false, allow_requantize=false, leave_output_tensor=false))]
 #[allow(clippy::too_many_arguments)]
@@ -53,12 +53,11 @@ fn importance(path: &PathBuf) -> PyResult<Option<Importance>> {
     Importance::from_file(&matrix, &shown, &Selection::default()).map_err(|e| within(&e))
 }
 
-/// What is in a GGUF file: its metadata, and its tensors with name, type, shape (rows first) and bytes. Nothing is loaded.
+/// What is in a GGUF file: its metadata, and its tensors with name, type, shape (rows first) and bytes. Nothing is
+/// loaded.
 #[pyfunction]
 pub fn inspect(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyDict>> {
-    let file = py
-        .detach(|| trine::open_file(&path, true))
-        .map_err(failed)?;
+    let file = py.detach(|| trine::open_file(&path, true)).map_err(failed)?;
     let tensors = PyList::empty(py);
     for tensor in file.tensors() {
         let shape: Vec<u64> = tensor.shape.iter().rev().copied().collect();
@@ -72,12 +71,7 @@ pub fn inspect(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyDict>> {
     let whole = PyDict::new(py);
     let files = file.shards().iter().map(|s| s.path.clone());
     whole.set_item("files", files.collect::<Vec<_>>())?;
-    whole.set_item(
-        "architecture",
-        file.meta()
-            .get_str("general.architecture")
-            .map_err(failed)?,
-    )?;
+    whole.set_item("architecture", file.meta().get_str("general.architecture").map_err(failed)?)?;
     whole.set_item("metadata", values::metadata(py, file.meta())?)?;
     whole.set_item("tensors", tensors)?;
     Ok(whole)

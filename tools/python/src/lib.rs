@@ -1,4 +1,5 @@
-//! The Python module `trine._trine`, which the package `trine` shows: thin wrappers of the library, whose bits they have.
+//! The Python module `trine._trine`, which the package `trine` shows: thin wrappers of the library, whose bits they
+//! have.
 //!
 //! Work that takes time is done without the interpreter's lock. Errors of the library are `trine.Error`s with its line.
 
@@ -12,12 +13,7 @@ use pyo3::create_exception;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 
-create_exception!(
-    trine,
-    Error,
-    PyException,
-    "What cannot be done, in one line."
-);
+create_exception!(trine, Error, PyException, "What cannot be done, in one line.");
 
 /// An error of the library as Python's.
 fn failed(error: impl Display) -> PyErr {

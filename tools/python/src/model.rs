@@ -8,8 +8,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use trine::formats::types::TypeId;
 use trine::{
-    CancelToken, Context, ContextOptions, GenerateOptions, OpenOptions, Prompt, SamplerOptions,
-    SessionOptions, open_with,
+    CancelToken, Context, ContextOptions, GenerateOptions, OpenOptions, Prompt, SamplerOptions, SessionOptions,
+    open_with,
 };
 
 use crate::{failed, values};
@@ -75,18 +75,13 @@ impl Model {
         cache_type_v: &str,
     ) -> PyResult<Model> {
         if threads == Some(0) {
-            return Err(PyValueError::new_err(
-                "threads is 0; give 1 or more, or None",
-            ));
+            return Err(PyValueError::new_err("threads is 0; give 1 or more, or None"));
         }
         let options = OpenOptions {
             threads,
             mmap,
             repack,
-            cache: trine::kv::CacheTypes {
-                keys: cache_type(cache_type_k)?,
-                values: cache_type(cache_type_v)?,
-            },
+            cache: trine::kv::CacheTypes { keys: cache_type(cache_type_k)?, values: cache_type(cache_type_v)? },
             ..OpenOptions::default()
         };
         let inner = py.detach(|| open_with(&path, &options)).map_err(failed)?;
@@ -135,10 +130,7 @@ impl Model {
     #[pyo3(signature = (tokens, *, special=false))]
     fn detokenize(&self, tokens: Vec<u32>, special: bool) -> PyResult<String> {
         let tokenizer = self.inner.tokenizer();
-        if let Some(id) = tokens
-            .iter()
-            .find(|id| **id as usize >= tokenizer.n_vocab())
-        {
+        if let Some(id) = tokens.iter().find(|id| **id as usize >= tokenizer.n_vocab()) {
             return Err(PyValueError::new_err(format!(
                 "token {id} is outside the vocabulary of {}",
                 tokenizer.n_vocab()
@@ -168,18 +160,8 @@ impl Model {
         stop: Vec<String>,
         n_ctx: Option<usize>,
     ) -> PyResult<String> {
-        let mut generation = self.stream(
-            prompt,
-            max_tokens,
-            temperature,
-            top_k,
-            top_p,
-            min_p,
-            repeat_penalty,
-            seed,
-            stop,
-            n_ctx,
-        )?;
+        let mut generation =
+            self.stream(prompt, max_tokens, temperature, top_k, top_p, min_p, repeat_penalty, seed, stop, n_ctx)?;
         let mut whole = String::new();
         while let Some(text) = generation.__next__(py)? {
             whole += &text;
@@ -220,26 +202,15 @@ impl Model {
             ..GenerateOptions::default()
         };
         let cancel = options.cancel.clone();
-        let context = self.inner.context(&ContextOptions {
-            n_ctx,
-            ..ContextOptions::default()
-        });
+        let context = self.inner.context(&ContextOptions { n_ctx, ..ContextOptions::default() });
         let generation = context.into_generation(Prompt::from(prompt), &options);
-        Ok(Generation {
-            inner: Mutex::new(Some(generation.map_err(failed)?)),
-            cancel,
-        })
+        Ok(Generation { inner: Mutex::new(Some(generation.map_err(failed)?)), cancel })
     }
 
-    /// The logits after every token of `prompt`, or after the last alone: an array `[tokens][n_vocab]` in single precision, with
-    /// the bits of llama.cpp's portable build.
+    /// The logits after every token of `prompt`, or after the last alone: an array `[tokens][n_vocab]` in single
+    /// precision, with the bits of llama.cpp's portable build.
     #[pyo3(signature = (prompt, *, last=false))]
-    fn logits<'py>(
-        &self,
-        py: Python<'py>,
-        prompt: Text,
-        last: bool,
-    ) -> PyResult<Bound<'py, PyAny>> {
+    fn logits<'py>(&self, py: Python<'py>, prompt: Text, last: bool) -> PyResult<Bound<'py, PyAny>> {
         let tokens = self.tokens(prompt)?;
         let Some(end) = tokens.len().checked_sub(1) else {
             return Err(PyValueError::new_err("there is no token"));

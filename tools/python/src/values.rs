@@ -35,11 +35,7 @@ fn of(py: Python<'_>, value: &Value) -> PyResult<Py<PyAny>> {
 fn list(py: Python<'_>, array: &Array) -> PyResult<Py<PyAny>> {
     match array {
         // A Vec<u8> would become bytes.
-        Array::U8(a) => a
-            .iter()
-            .map(|&n| u32::from(n))
-            .collect::<Vec<_>>()
-            .into_py_any(py),
+        Array::U8(a) => a.iter().map(|&n| u32::from(n)).collect::<Vec<_>>().into_py_any(py),
         Array::I8(a) => a.clone().into_py_any(py),
         Array::U16(a) => a.clone().into_py_any(py),
         Array::I16(a) => a.clone().into_py_any(py),

@@ -83,8 +83,8 @@ pub struct Args {
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(1..=8))]
     pub widths: Vec<u8>,
 
-    /// Draft tokens at this many bits of an any-precision model, where a request does not say, and verify them together. The
-    /// text is the same; drafting stops where it does not make it faster
+    /// Draft tokens at this many bits of an any-precision model, where a request does not say, and verify them
+    /// together. The text is the same; drafting stops where it does not make it faster
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8))]
     pub draft_bits: Option<u8>,
 
@@ -96,8 +96,8 @@ pub struct Args {
     #[arg(long)]
     pub draft_always: bool,
 
-    /// How the states of a text's tokens become its vector where a request does not say, none: each stays a vector of its own;
-    /// without it as the model's file says, or their mean
+    /// How the states of a text's tokens become its vector where a request does not say, none: each stays a vector of
+    /// its own; without it as the model's file says, or their mean
     #[arg(long, value_name = "KIND", value_enum)]
     pub pooling: Option<PoolingName>,
 
@@ -106,12 +106,7 @@ pub struct Args {
     pub strict_model: bool,
 
     /// The addresses to listen on, separated by commas; a path that ends in .sock is a Unix socket
-    #[arg(
-        long,
-        value_name = "ADDRESSES",
-        value_delimiter = ',',
-        default_value = "127.0.0.1"
-    )]
+    #[arg(long, value_name = "ADDRESSES", value_delimiter = ',', default_value = "127.0.0.1")]
     pub host: Vec<String>,
 
     /// The port of all addresses; 0: any free one, which is printed
@@ -147,11 +142,13 @@ pub struct Args {
     #[arg(short, long, value_name = "N", default_value_t = 0)]
     pub ctx_size: usize,
 
-    /// Memory for keys and values, such as 2G or 512M; without it what all requests may need, at most half of what is free
+    /// Memory for keys and values, such as 2G or 512M; without it what all requests may need, at most half of what is
+    /// free
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub kv_memory: Option<usize>,
 
-    /// Let requests with different keys share the cache of prompts; how fast an answer comes then tells what others asked
+    /// Let requests with different keys share the cache of prompts; how fast an answer comes then tells what others
+    /// asked
     #[arg(long)]
     pub shared_prefix_cache: bool,
 
@@ -301,9 +298,7 @@ impl Args {
     /// Names and hosts that cannot be meant.
     pub fn check(&self) -> Result<()> {
         if let Some(name) = self.alias.iter().find(|n| n.is_empty() || n.contains(':')) {
-            bail!(
-                "--alias: '{name}' is no name: it must have letters and no colon, which stands before the bits"
-            );
+            bail!("--alias: '{name}' is no name: it must have letters and no colon, which stands before the bits");
         }
         if self.host.iter().any(String::is_empty) {
             bail!("--host: give addresses or paths of Unix sockets, none of them empty");
@@ -373,12 +368,7 @@ mod tests {
 
     #[test]
     fn sizes() {
-        for (text, bytes) in [
-            ("1", 1),
-            ("3K", 3 << 10),
-            ("4M", 4 << 20),
-            ("2GiB", 2 << 30),
-        ] {
+        for (text, bytes) in [("1", 1), ("3K", 3 << 10), ("4M", 4 << 20), ("2GiB", 2 << 30)] {
             assert_eq!(size(text), Ok(bytes));
         }
         for text in ["", "M", "-1", "1T", "1.5G", "99999999999G", "0"] {
@@ -396,11 +386,9 @@ mod tests {
         });
         let named: Vec<(String, String)> = named.collect();
         assert!(named.len() > 40, "{named:?}");
-        for pair in [
-            ("model", "RSERVE_MODEL"),
-            ("max-queue-tokens", "RSERVE_MAX_QUEUE_TOKENS"),
-            ("api-key", "RSERVE_API_KEY"),
-        ] {
+        for pair in
+            [("model", "RSERVE_MODEL"), ("max-queue-tokens", "RSERVE_MAX_QUEUE_TOKENS"), ("api-key", "RSERVE_API_KEY")]
+        {
             assert!(named.iter().any(|(l, n)| (l.as_str(), n.as_str()) == pair));
         }
     }

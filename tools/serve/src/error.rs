@@ -22,13 +22,7 @@ pub struct ApiError {
 impl ApiError {
     /// An error of any kind.
     pub fn new(status: u16, kind: &'static str, message: impl Into<String>) -> ApiError {
-        ApiError {
-            status,
-            kind,
-            message: message.into(),
-            retry_after: None,
-            more: Vec::new(),
-        }
+        ApiError { status, kind, message: message.into(), retry_after: None, more: Vec::new() }
     }
 
     /// The request makes no sense.
@@ -53,10 +47,7 @@ impl ApiError {
 
     /// Not now.
     pub fn unavailable(message: impl Into<String>, retry_after: u64) -> ApiError {
-        ApiError {
-            retry_after: Some(retry_after),
-            ..ApiError::new(503, "unavailable_error", message)
-        }
+        ApiError { retry_after: Some(retry_after), ..ApiError::new(503, "unavailable_error", message) }
     }
 
     /// A fault of ours.
@@ -86,11 +77,7 @@ impl ApiError {
         error.insert("code".into(), self.status.into());
         error.insert("message".into(), self.message.as_str().into());
         error.insert("type".into(), self.kind.into());
-        error.extend(
-            self.more
-                .iter()
-                .map(|(name, value)| ((*name).to_owned(), value.clone())),
-        );
+        error.extend(self.more.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
         json!({ "error": error })
     }
 }
@@ -101,10 +88,9 @@ impl From<Refused> for ApiError {
         match refused {
             Refused::Invalid(_) | Refused::NeverFits { .. } => ApiError::invalid(message),
             Refused::TooLong { tokens, n_ctx } => ApiError::too_long(tokens, n_ctx),
-            Refused::Busy { retry_after, .. } => ApiError {
-                retry_after: Some(retry_after),
-                ..ApiError::new(429, "rate_limit_error", message)
-            },
+            Refused::Busy { retry_after, .. } => {
+                ApiError { retry_after: Some(retry_after), ..ApiError::new(429, "rate_limit_error", message) }
+            }
             Refused::WaitedTooLong { .. } | Refused::Draining => ApiError::unavailable(message, 1),
         }
     }

@@ -11,8 +11,7 @@ use clap::Args;
 use sha2::{Digest, Sha256};
 use trine::quant::anyprec::outliers::Shares;
 use trine::quant::anyprec::{
-    Method, Metrics, Plan, Progress, Recipe, RunOptions, Sensitivity, Target, WeightFiles, extract,
-    run,
+    Method, Metrics, Plan, Progress, Recipe, RunOptions, Sensitivity, Target, WeightFiles, extract, run,
 };
 use trine::quant::gptq::Gptq;
 use trine::quant::{Importance, KvOverride, Selection};
@@ -115,8 +114,7 @@ impl AnyPrecArgs {
             (None, None) => Method::Exact,
         };
         let usual = Shares::default_of(target.rule);
-        let asked =
-            self.outliers || self.outlier_sensitive.is_some() || self.outlier_magnitude.is_some();
+        let asked = self.outliers || self.outlier_sensitive.is_some() || self.outlier_magnitude.is_some();
         recipe.outliers = asked.then(|| Shares {
             sensitive: self.outlier_sensitive.unwrap_or(usual.sensitive),
             magnitude: self.outlier_magnitude.unwrap_or(usual.magnitude),
@@ -171,9 +169,7 @@ pub fn quantize(job: Job<'_>) -> Result<()> {
     let plan = Plan::new(job.model, &recipe)?;
     let mut sensitivity = match job.gptq {
         Some(_) if !job.args.sensitivity.is_empty() => {
-            bail!(
-                "--sensitivity has no meaning beside --gptq, whose Hessians hold the same importance"
-            )
+            bail!("--sensitivity has no meaning beside --gptq, whose Hessians hold the same importance")
         }
         Some(gptq) => Sensitivity::Hessians(Metrics::new(gptq)),
         None => sensitivity(job.model, &plan, job.args, job.imatrix)?,
@@ -192,24 +188,13 @@ pub fn quantize(job: Job<'_>) -> Result<()> {
     }
     inputs::spare_output(job.out)?;
     let mut bar = TensorBar::new(plan.bytes_from(), job.verbose);
-    let report = run(
-        job.model,
-        &plan,
-        &mut sensitivity,
-        job.out,
-        job.options,
-        &mut bar,
-    );
+    let report = run(job.model, &plan, &mut sensitivity, job.out, job.options, &mut bar);
     bar.finish();
     let report = report?;
     if let Sensitivity::Hessians(metrics) = &sensitivity {
         gptq::warn(metrics.report());
     }
-    let done = show::Done {
-        report: &report,
-        out: job.out,
-        time: start.elapsed(),
-    };
+    let done = show::Done { report: &report, out: job.out, time: start.elapsed() };
     show::write_report(&plan, job.target, &done, job.json, &mut out)?;
     Ok(out.flush()?)
 }

@@ -43,30 +43,15 @@ pub fn write_plan(
             "copied".to_owned()
         };
         let (shape, from) = (shape.join(" x "), row.from.to_string());
-        writeln!(
-            out,
-            "{:<36} {shape:<18} {from:<6} {to}",
-            shown::name(&row.name)
-        )?;
+        writeln!(out, "{:<36} {shape:<18} {from:<6} {to}", shown::name(&row.name))?;
     }
     table(plan, &footprint, None, out)?;
-    writeln!(
-        out,
-        "would write {}; sensitivities: {}",
-        human_bytes(footprint.file_bytes),
-        sensitivity.name()
-    )?;
+    writeln!(out, "would write {}; sensitivities: {}", human_bytes(footprint.file_bytes), sensitivity.name())?;
     Ok(())
 }
 
 /// Writes what was done.
-pub fn write_report(
-    plan: &Plan,
-    target: Target,
-    done: &Done<'_>,
-    json: bool,
-    out: &mut dyn Write,
-) -> io::Result<()> {
+pub fn write_report(plan: &Plan, target: Target, done: &Done<'_>, json: bool, out: &mut dyn Write) -> io::Result<()> {
     let report = done.report;
     if json {
         let mut value = describe(plan, target, &report.footprint, Some(report));
@@ -77,13 +62,7 @@ pub fn write_report(
         value["seconds"] = json!(done.time.as_secs_f64());
         return writeln!(out, "{}", shown::json(&value, true));
     }
-    writeln!(
-        out,
-        "{}: {}, {}",
-        done.out.display(),
-        target.name(),
-        human_bytes(report.file_bytes)
-    )?;
+    writeln!(out, "{}: {}, {}", done.out.display(), target.name(), human_bytes(report.file_bytes))?;
     table(plan, &report.footprint, Some(report), out)?;
     if report.sparse > 0 {
         let share = report.sparse as f64 / report.footprint.weights.max(1) as f64 * 100.0;
@@ -117,12 +96,7 @@ fn error_at(report: Option<&Report>, bits: u8) -> Option<f64> {
     all.clone().find(|e| e.0 == bits).map(|e| e.1)
 }
 
-fn table(
-    plan: &Plan,
-    footprint: &Footprint,
-    report: Option<&Report>,
-    out: &mut dyn Write,
-) -> io::Result<()> {
+fn table(plan: &Plan, footprint: &Footprint, report: Option<&Report>, out: &mut dyn Write) -> io::Result<()> {
     writeln!(
         out,
         "{} matrices of {} weights, {} in copied tensors",
@@ -137,14 +111,7 @@ fn table(
         "width", "file so far", "run reads", "bits/weight", "with stored", "tables"
     )?;
     for w in &footprint.widths {
-        let WidthSize {
-            bits,
-            prefix_bytes,
-            run_bytes,
-            run_bits,
-            stored_bits,
-            table_bytes,
-        } = *w;
+        let WidthSize { bits, prefix_bytes, run_bytes, run_bits, stored_bits, table_bytes } = *w;
         let error = error_at(report, bits).map_or(String::new(), |e| format!("  {e:.3e}"));
         writeln!(
             out,

@@ -1,7 +1,8 @@
 //! The options of llama.cpp's programs that a tool here has no option of its own for, and what becomes of them.
 //!
-//! An option that a tool has is the tool's, whatever stands here. Of the others some change nothing in trine and are accepted with a
-//! note, and the rest are refused with a reason: none is silently dropped, and none is read as something else.
+//! An option that a tool has is the tool's, whatever stands here. Of the others some change nothing in trine and are
+//! accepted with a note, and the rest are refused with a reason: none is silently dropped, and none is read as
+//! something else.
 
 /// What follows an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +22,8 @@ pub enum Takes {
 pub enum Fate {
     /// It changes nothing here. The note says why.
     Harmless(&'static str),
-    /// With one of these values, or without one, it changes nothing; any other is refused. A note, the values and a reason.
+    /// With one of these values, or without one, it changes nothing; any other is refused. A note, the values and a
+    /// reason.
     HarmlessFor(&'static str, &'static [&'static str], &'static str),
     /// It cannot be honoured. The sentence says why, and what can be done instead.
     Refused(&'static str),
@@ -38,28 +40,12 @@ pub struct Foreign {
     pub fate: Fate,
 }
 
-pub(super) const fn harmless(
-    names: &'static [&'static str],
-    takes: Takes,
-    note: &'static str,
-) -> Foreign {
-    Foreign {
-        names,
-        takes,
-        fate: Fate::Harmless(note),
-    }
+pub(super) const fn harmless(names: &'static [&'static str], takes: Takes, note: &'static str) -> Foreign {
+    Foreign { names, takes, fate: Fate::Harmless(note) }
 }
 
-pub(super) const fn refused(
-    names: &'static [&'static str],
-    takes: Takes,
-    why: &'static str,
-) -> Foreign {
-    Foreign {
-        names,
-        takes,
-        fate: Fate::Refused(why),
-    }
+pub(super) const fn refused(names: &'static [&'static str], takes: Takes, why: &'static str) -> Foreign {
+    Foreign { names, takes, fate: Fate::Refused(why) }
 }
 
 pub(super) const fn harmless_for(
@@ -69,30 +55,25 @@ pub(super) const fn harmless_for(
     values: &'static [&'static str],
     why: &'static str,
 ) -> Foreign {
-    Foreign {
-        names,
-        takes,
-        fate: Fate::HarmlessFor(note, values, why),
-    }
+    Foreign { names, takes, fate: Fate::HarmlessFor(note, values, why) }
 }
 
 pub(super) const NO_DEVICE: &str = "the model runs on the processor alone, all of it";
-const ANY_BITS: &str =
-    "speed alone depends on it, and trine places its threads itself (taskset binds them)";
+const ANY_BITS: &str = "speed alone depends on it, and trine places its threads itself (taskset binds them)";
 const ONE_CACHE: &str = "keys and values stand in pages that sequences share";
 pub(super) const FLASH: &str = "attention is fast without it and has the bits of llama.cpp's -fa off, of -fa on where values are kept in a quantized type";
 const NOT_LOGGED: &str = "messages go to standard error, and no log is written";
-pub(super) const NO_NETWORK: &str =
-    "trine opens no connection: download the file and give its path with -m";
-const FILES_OWN: &str = "the model's own numbers are used; rconvert and rquantize --override-kv write others into a file";
-const NO_DRAFT_MODEL: &str =
-    "drafts come from fewer bits of the same any-precision file: --draft-bits";
-const NO_NGRAM: &str =
-    "drafts from texts are not made; drafts from fewer bits of one file are: --draft-bits";
+pub(super) const NO_NETWORK: &str = "trine opens no connection: download the file and give its path with -m";
+const FILES_OWN: &str =
+    "the model's own numbers are used; rconvert and rquantize --override-kv write others into a file";
+const NO_DRAFT_MODEL: &str = "drafts come from fewer bits of the same any-precision file: --draft-bits";
+const NO_NGRAM: &str = "drafts from texts are not made; drafts from fewer bits of one file are: --draft-bits";
 const NO_MEDIA: &str = "trine reads text alone";
-const NO_ADAPTERS: &str = "this tool works with a model as it is; rgen, rperplexity and rserve apply adapters and control vectors";
+const NO_ADAPTERS: &str =
+    "this tool works with a model as it is; rgen, rperplexity and rserve apply adapters and control vectors";
 const NO_GRAMMAR: &str = "this tool does not constrain what it writes";
-const NO_PROMPT: &str = "this tool has no prompt; rgen keeps prompts in files, and rserve what they have in common in memory";
+const NO_PROMPT: &str =
+    "this tool has no prompt; rgen keeps prompts in files, and rserve what they have in common in memory";
 const NO_DRAWS: &str = "this tool draws no tokens";
 const FROM_FILES: &str = "texts come from a file, with -f, in the tools that read them";
 const NOT_INTERACTIVE: &str = "rgen writes in turns with -i, and chats with -cnv";

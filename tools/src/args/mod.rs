@@ -31,9 +31,9 @@ pub fn command<T: CommandFactory>() -> Command {
     manual::with_options(T::command().version(version::described()))
 }
 
-/// Parses a command line. `short` lists options such as `("-ub", "--ubatch-size")`, which clap would
-/// read as `-u b`; the word after an option that takes a value is left as it is. Options of llama.cpp that the tool does not
-/// have are accepted with a note where they change nothing, and refused otherwise.
+/// Parses a command line. `short` lists options such as `("-ub", "--ubatch-size")`, which clap would read as `-u b`;
+/// the word after an option that takes a value is left as it is. Options of llama.cpp that the tool does not have are
+/// accepted with a note where they change nothing, and refused otherwise.
 ///
 /// Ends the program, as clap does, after `--help` and on mistakes.
 pub fn parse<T: Parser>(short: Short, words: Words) -> T {
@@ -136,13 +136,7 @@ impl<'a> Reader<'a> {
         for name in ["-h", "--help", "-V", "--version"] {
             alone.insert(name.to_owned());
         }
-        Reader {
-            tool: command.get_name().to_owned(),
-            valued,
-            optional,
-            alone,
-            short,
-        }
+        Reader { tool: command.get_name().to_owned(), valued, optional, alone, short }
     }
 
     fn has(&self, name: &str) -> bool {
@@ -263,12 +257,10 @@ fn judge(name: &str, option: &Foreign, value: Option<&OsStr>) -> Result<String, 
     };
     match option.fate {
         Fate::Harmless(note) => Ok(format!("{shown} changes nothing here: {note}")),
-        Fate::HarmlessFor(note, values, why) => {
-            match value.filter(|v| !values.contains(&v.as_ref())) {
-                Some(_) => Err(format!("{shown} cannot be honoured: {why}")),
-                None => Ok(format!("{shown} changes nothing here: {note}")),
-            }
-        }
+        Fate::HarmlessFor(note, values, why) => match value.filter(|v| !values.contains(&v.as_ref())) {
+            Some(_) => Err(format!("{shown} cannot be honoured: {why}")),
+            None => Ok(format!("{shown} changes nothing here: {note}")),
+        },
         Fate::Refused(why) => Err(format!("{name} cannot be honoured: {why}")),
     }
 }

@@ -1,10 +1,8 @@
-//! Options that a single program of llama.cpp or bitnet.cpp has, or reads otherwise than all others, and what becomes of them in the
-//! tool that does its work. They are looked for before those of [`super::TABLE`].
+//! Options that a single program of llama.cpp or bitnet.cpp has, or reads otherwise than all others, and what becomes
+//! of them in the tool that does its work. They are looked for before those of [`super::TABLE`].
 
 use super::llama_cpp::Takes::{Nothing, Value};
-use super::llama_cpp::{
-    FLASH, Foreign, NO_DEVICE, NO_NETWORK, TABLE, harmless, harmless_for, refused,
-};
+use super::llama_cpp::{FLASH, Foreign, NO_DEVICE, NO_NETWORK, TABLE, harmless, harmless_for, refused};
 
 /// The tool, whose options they are, and the options.
 pub type OfProgram = (&'static str, &'static str, &'static [Foreign]);

@@ -31,23 +31,14 @@ fn words(args: &[&str]) -> Vec<String> {
 
 #[test]
 fn options_of_several_letters_become_long_ones() {
-    assert_eq!(
-        words(&["-ub", "8", "-u", "-st"]),
-        ["--ubatch-size", "8", "-u", "--single-turn"]
-    );
+    assert_eq!(words(&["-ub", "8", "-u", "-st"]), ["--ubatch-size", "8", "-u", "--single-turn"]);
 }
 
 #[test]
 fn values_stay() {
-    assert_eq!(
-        words(&["x", "-p", "-st", "-st"]),
-        ["x", "-p", "-st", "--single-turn"]
-    );
+    assert_eq!(words(&["x", "-p", "-st", "-st"]), ["x", "-p", "-st", "--single-turn"]);
     assert_eq!(words(&["x", "--prompt", "-ngl"]), ["x", "--prompt", "-ngl"]);
-    assert_eq!(
-        words(&["--prompt=-ngl", "-n8", "-n-1", "--", "-ngl"]),
-        ["--prompt=-ngl", "-n8", "-n-1", "--", "-ngl"]
-    );
+    assert_eq!(words(&["--prompt=-ngl", "-n8", "-n-1", "--", "-ngl"]), ["--prompt=-ngl", "-n8", "-n-1", "--", "-ngl"]);
 }
 
 #[test]
@@ -116,10 +107,7 @@ fn a_program_may_read_an_option_in_its_own_way() {
 #[test]
 fn a_value_that_may_be_missing_is_no_option() {
     assert_eq!(words(&["--colour", "off"]), ["--colour", "off"]);
-    assert_eq!(
-        words(&["--colour", "-ub", "8"]),
-        ["--colour", "--ubatch-size", "8"]
-    );
+    assert_eq!(words(&["--colour", "-ub", "8"]), ["--colour", "--ubatch-size", "8"]);
     let read = read(&["--colour", "-ngl", "99"]).expect("a command line");
     assert_eq!(read.notes.len(), 1);
 }
@@ -150,8 +138,5 @@ fn pages_are_asked_for_alone_whatever_is_required() {
     }
     let matches = parse(&["--model", "m"]).expect("a model");
     assert_eq!(manual::asked(&matches), None);
-    assert_eq!(
-        Strict::from_arg_matches(&matches).expect("a model").model,
-        "m"
-    );
+    assert_eq!(Strict::from_arg_matches(&matches).expect("a model").model, "m");
 }

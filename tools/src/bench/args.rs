@@ -189,8 +189,8 @@ pub struct Args {
     #[arg(long)]
     pub roofline: bool,
 
-    /// Run llama-bench of this build of llama.cpp in turns, on the same file with the same settings, and set the speeds side by side:
-    /// their medians, that of the ratios of each turn, and their range. -r is the number of turns
+    /// Run llama-bench of this build of llama.cpp in turns, on the same file with the same settings, and set the speeds
+    /// side by side: their medians, that of the ratios of each turn, and their range. -r is the number of turns
     #[arg(long, value_name = "DIR", conflicts_with_all = ["roofline", "batched", "kernels", "serve", "no_warmup"])]
     pub compare_llama: Option<PathBuf>,
 
@@ -257,16 +257,11 @@ pub struct Args {
     pub shared_tokens: usize,
 
     /// With --serve, the name of the model to ask for, such as NAME:4bit; of several each request takes the next
-    #[arg(
-        long,
-        value_name = "NAME,...",
-        value_delimiter = ',',
-        requires = "serve"
-    )]
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', requires = "serve")]
     pub model_name: Vec<String>,
 
-    /// With --clients, a prompt of so many tokens comes again and again while the clients hear their texts; ITL is that of
-    /// the texts meanwhile
+    /// With --clients, a prompt of so many tokens comes again and again while the clients hear their texts; ITL is that
+    /// of the texts meanwhile
     #[arg(long, value_name = "N", value_parser = length, requires = "clients", conflicts_with = "rate")]
     pub interrupt: Option<usize>,
 
@@ -279,21 +274,11 @@ pub struct Args {
     pub plot: Option<PathBuf>,
 
     /// With --plot, results of earlier runs (-o json or jsonl) that are drawn too, such as another server's
-    #[arg(
-        long,
-        value_name = "FILE,...",
-        value_delimiter = ',',
-        requires = "plot"
-    )]
+    #[arg(long, value_name = "FILE,...", value_delimiter = ',', requires = "plot")]
     pub beside: Vec<PathBuf>,
 
     /// With --serve, the key to show; also OPENAI_API_KEY
-    #[arg(
-        long,
-        value_name = "KEY",
-        env = "OPENAI_API_KEY",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "KEY", env = "OPENAI_API_KEY", hide_env_values = true)]
     pub key: Option<String>,
 
     /// Measure kernels instead of models: products of matrices by type and instruction set
@@ -304,22 +289,17 @@ pub struct Args {
     #[arg(long, value_name = "TYPE,...", value_delimiter = ',', requires = "kernels", value_parser = parse_type)]
     pub types: Vec<TypeId>,
 
-    /// How models compute whose weights leave a choice: any-precision models in i16 or f32, those of architecture fairy2i in
-    /// f32 or i8
-    #[arg(
-        long,
-        value_name = "f32|i16|i8|fast",
-        value_enum,
-        hide_possible_values = true
-    )]
+    /// How models compute whose weights leave a choice: any-precision models in i16 or f32, those of architecture
+    /// fairy2i in f32 or i8
+    #[arg(long, value_name = "f32|i16|i8|fast", value_enum, hide_possible_values = true)]
     pub number_path: Option<PathArg>,
 
     #[command(flatten)]
     #[allow(missing_docs)]
     pub device: PlaceArgs,
 
-    /// How many layers the GPU runs, also -ngl: the last N, where the logits count as one and all is every one. The others run on the
-    /// processor. The result has the same bits
+    /// How many layers the GPU runs, also -ngl: the last N, where the logits count as one and all is every one. The
+    /// others run on the processor. The result has the same bits
     #[arg(long, value_name = "N|all,...", value_delimiter = ',', value_parser = many_layers, alias = "gpu-layers", allow_hyphen_values = true)]
     pub n_gpu_layers: Vec<Numbers>,
 
@@ -361,9 +341,7 @@ impl Args {
         match self.loadings()[..] {
             [one] if one.cache == CacheTypes::default() => Ok(one),
             [_] => bail!("{what} measures keys and values as F16; leave -ctk and -ctv out"),
-            _ => bail!(
-                "{what} measures one way to load a model; give -ngl one number, and leave -ctk and -ctv out"
-            ),
+            _ => bail!("{what} measures one way to load a model; give -ngl one number, and leave -ctk and -ctv out"),
         }
     }
 
@@ -416,11 +394,8 @@ impl FromStr for Pair {
             let (p, g) = text.split_once(',')?;
             Some(Pair(tokens(p).ok()?, tokens(g).ok()?))
         };
-        parse().ok_or_else(|| {
-            format!(
-                "'{text}' is not PROMPT,TEXT, such as 512,128, both of at most {MAX_TOKENS} tokens"
-            )
-        })
+        parse()
+            .ok_or_else(|| format!("'{text}' is not PROMPT,TEXT, such as 512,128, both of at most {MAX_TOKENS} tokens"))
     }
 }
 

@@ -73,9 +73,7 @@ pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()>
         loadings: loadings.len() > 1,
         models: subjects.len() > 1,
         threads: counts.len() > 1,
-        ubatches: [&args.ubatch_size, &args.batch_size]
-            .into_iter()
-            .any(|list| numbers::all(list).len() > 1),
+        ubatches: [&args.ubatch_size, &args.batch_size].into_iter().any(|list| numbers::all(list).len() > 1),
     };
     let mut table = Table::new(args.output, "rbench.batched/1", out)?;
     let mut notes = Vec::new();
@@ -158,17 +156,10 @@ fn measure(model: &Model, pool: &Pool, test: &Test, args: &Args) -> Result<Times
     let mut bench = Bench {
         engine: Engine::with_pages(model, pool, pages),
         tokens: RandomTokens::new(model.n_vocab()),
-        options: StepOptions {
-            n_ubatch: test.ubatch,
-            ..StepOptions::default()
-        },
+        options: StepOptions { n_ubatch: test.ubatch, ..StepOptions::default() },
     };
     if !args.no_warmup {
-        bench.run(&Test {
-            prompt: test.prompt.min(16),
-            generated: test.generated.min(1),
-            ..*test
-        })?;
+        bench.run(&Test { prompt: test.prompt.min(16), generated: test.generated.min(1), ..*test })?;
     }
     let mut prompts = Vec::with_capacity(args.repetitions);
     let mut generations = Vec::with_capacity(args.repetitions);
@@ -177,10 +168,7 @@ fn measure(model: &Model, pool: &Pool, test: &Test, args: &Args) -> Result<Times
         prompts.push(times.prompt);
         generations.push(times.generated);
     }
-    Ok(Times {
-        prompt: Summary::of(&prompts).median,
-        generated: Summary::of(&generations).median,
-    })
+    Ok(Times { prompt: Summary::of(&prompts).median, generated: Summary::of(&generations).median })
 }
 
 /// What runs the tests of one model.
@@ -198,9 +186,7 @@ impl Bench {
         let start = Instant::now();
         self.step(&mut sequences, test.prompt)?;
         let prompt = start.elapsed().as_secs_f64();
-        let forks: Vec<Sequence> = (prompts..test.sequences)
-            .map(|_| sequences[0].fork(test.prompt))
-            .collect();
+        let forks: Vec<Sequence> = (prompts..test.sequences).map(|_| sequences[0].fork(test.prompt)).collect();
         sequences.extend(forks);
         let start = Instant::now();
         for _ in 0..test.generated {
@@ -217,13 +203,8 @@ impl Bench {
         }
         let texts: Vec<Vec<u32>> = sequences.iter().map(|_| self.tokens.take(tokens)).collect();
         let pairs = sequences.iter_mut().zip(&texts);
-        let mut segments: Vec<Segment<'_>> = pairs
-            .map(|(seq, text)| Segment {
-                seq,
-                tokens: text,
-                logits_from: tokens - 1,
-            })
-            .collect();
+        let mut segments: Vec<Segment<'_>> =
+            pairs.map(|(seq, text)| Segment { seq, tokens: text, logits_from: tokens - 1 }).collect();
         let sink = &mut |_, _, _: &[f32]| ();
         Ok(self.engine.step(&mut segments, &self.options, sink)?)
     }
@@ -232,9 +213,7 @@ impl Bench {
 /// Sentences on how fast a step of B sequences is beside a prompt of B tokens, where both were measured: they read the
 /// same weights and compute as many rows.
 fn against_prompts(measured: &[(Test, Times)]) -> impl Iterator<Item = String> {
-    let prompts = measured
-        .iter()
-        .filter(|(t, _)| t.sequences == 1 && t.prompt > 1);
+    let prompts = measured.iter().filter(|(t, _)| t.sequences == 1 && t.prompt > 1);
     prompts.flat_map(|(prompt, prompt_times)| {
         let n = prompt.prompt;
         let as_many = move |t: &Test| {
@@ -340,10 +319,7 @@ impl Record<'_> {
             ("t", json!(prompt + generated)),
             ("speed", json!(speed)),
         ];
-        Line {
-            cells,
-            fields: object(fields),
-        }
+        Line { cells, fields: object(fields) }
     }
 }
 
@@ -352,22 +328,13 @@ mod tests {
     use super::*;
 
     fn test(prompt: usize, generated: usize, sequences: usize) -> Test {
-        Test {
-            prompt,
-            generated,
-            sequences,
-            shared: false,
-            ubatch: 512,
-        }
+        Test { prompt, generated, sequences, shared: false, ubatch: 512 }
     }
 
     #[test]
     fn a_shared_prompt_counts_once() {
         let apart = test(100, 10, 4);
-        let shared = Test {
-            shared: true,
-            ..apart
-        };
+        let shared = Test { shared: true, ..apart };
         assert_eq!((apart.prompt_tokens(), apart.positions()), (400, 440));
         assert_eq!((shared.prompt_tokens(), shared.positions()), (100, 140));
     }
@@ -382,7 +349,8 @@ mod tests {
             (test(64, 0, 8), times(0.6, 0.0)),
         ];
         let said: Vec<String> = against_prompts(&measured).collect();
-        let expected = "a step of 8 sequences, each after 8 tokens: 64.00 t/s, 80.0 % of a prompt of 8 tokens (80.00 t/s)";
+        let expected =
+            "a step of 8 sequences, each after 8 tokens: 64.00 t/s, 80.0 % of a prompt of 8 tokens (80.00 t/s)";
         assert_eq!(said, [expected]);
     }
 }

@@ -35,10 +35,9 @@ impl LlamaBench {
         let places = [dir.join(&name), dir.join("bin").join(&name)];
         match places.into_iter().find(|place| place.is_file()) {
             Some(program) => Ok(LlamaBench { program }),
-            None => bail!(
-                "'{}' has no {name}, nor has its bin: give the folder of a build of llama.cpp",
-                dir.display()
-            ),
+            None => {
+                bail!("'{}' has no {name}, nor has its bin: give the folder of a build of llama.cpp", dir.display())
+            }
         }
     }
 
@@ -47,13 +46,7 @@ impl LlamaBench {
     /// # Errors
     /// The program fails, or says something else.
     fn measure(&self, file: &Path, threads: usize, test: &Test) -> Result<(f64, String)> {
-        let numbers = [
-            ("-t", threads),
-            ("-d", test.depth),
-            ("-b", test.batch),
-            ("-ub", test.ubatch),
-            ("-r", 1),
-        ];
+        let numbers = [("-t", threads), ("-d", test.depth), ("-b", test.batch), ("-ub", test.ubatch), ("-r", 1)];
         let mut command = Command::new(&self.program);
         command.arg("-m").arg(file).args(["-o", "json"]);
         for (flag, number) in numbers {
@@ -111,23 +104,13 @@ impl Record<'_> {
         let greatest = ratios.iter().copied().fold(0.0, f64::max);
         let cells: Vec<Cell> = vec![
             ("model", 28, false, self.model.kind.clone()),
-            (
-                "backend",
-                10,
-                false,
-                self.place.backend(self.isa, self.repack),
-            ),
+            ("backend", 10, false, self.place.backend(self.isa, self.repack)),
             ("threads", 7, true, self.threads.to_string()),
             ("test", 14, true, self.test.name()),
             ("t/s", 9, true, format!("{our:.2}")),
             ("llama.cpp", 9, true, format!("{their:.2}")),
             ("ratio", 6, true, format!("{ratio:.2}")),
-            (
-                "of all turns",
-                14,
-                true,
-                format!("{least:.2} .. {greatest:.2}"),
-            ),
+            ("of all turns", 14, true, format!("{least:.2} .. {greatest:.2}")),
         ];
         let fields: Map<String, Value> = object([
             ("version", json!(version::VERSION)),
@@ -160,7 +143,8 @@ impl Record<'_> {
 /// Runs everything in turns and writes the table.
 ///
 /// # Errors
-/// No llama-bench in `dir`, or one that fails; a model that cannot be loaded; nothing to do; output that cannot be written.
+/// No llama-bench in `dir`, or one that fails; a model that cannot be loaded; nothing to do; output that cannot be
+/// written.
 pub fn run(args: &Args, dir: &Path, subjects: &[Subject], out: &mut dyn Write) -> Result<()> {
     let isa = Isa::from_env()?;
     let llama = LlamaBench::find(dir)?;
@@ -185,10 +169,7 @@ pub fn run(args: &Args, dir: &Path, subjects: &[Subject], out: &mut dyn Write) -
                 for turn in 1..=args.repetitions {
                     if args.progress {
                         let of = args.repetitions;
-                        note!(
-                            "rbench: {name}, {threads} threads, {}: {turn} of {of}",
-                            test.name()
-                        );
+                        note!("rbench: {name}, {threads} threads, {}: {turn} of {of}", test.name());
                     }
                     // The threads of ours end with the pool, before the other program starts its own.
                     let seconds = {

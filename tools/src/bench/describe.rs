@@ -29,31 +29,21 @@ impl Description {
             None => file.tensors().map(|t| t.elements()).sum(),
         };
         let kind = format!("{arch} {} {}", billions(params), file_type(file));
-        Description {
-            kind,
-            bytes,
-            params,
-        }
+        Description { kind, bytes, params }
     }
 }
 
 /// `0.73B`, `729.21M`.
 fn billions(n: u64) -> String {
     let n = n as f64;
-    if n >= 1e9 {
-        format!("{:.1}B", n / 1e9)
-    } else {
-        format!("{:.0}M", n / 1e6)
-    }
+    if n >= 1e9 { format!("{:.1}B", n / 1e9) } else { format!("{:.0}M", n / 1e6) }
 }
 
 /// The weights of a model with widely linear matrices, and its number of stages.
 fn widely_linear(file: &ModelFile) -> Option<(u64, usize)> {
     let header = Header::is_in(file.meta()).then(|| Header::read(file.meta()).ok())??;
     let matrices = matrices(file).ok()?;
-    let complex = matrices
-        .iter()
-        .map(|(_, m)| (m.shape.rows * m.shape.columns) as u64);
+    let complex = matrices.iter().map(|(_, m)| (m.shape.rows * m.shape.columns) as u64);
     let others = file.tensors().filter(|t| Part::matrix(&t.name).is_none());
     let weights = 4 * complex.sum::<u64>() + others.map(|t| t.elements()).sum::<u64>();
     Some((weights, header.rule.stages))

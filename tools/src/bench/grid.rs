@@ -45,10 +45,7 @@ impl Test {
 /// # Errors
 /// There are none.
 pub fn tests(args: &Args) -> Result<Vec<Test>> {
-    let mut lengths: Vec<Pair> = numbers::all(&args.n_prompt)
-        .into_iter()
-        .map(|p| Pair(p, 0))
-        .collect();
+    let mut lengths: Vec<Pair> = numbers::all(&args.n_prompt).into_iter().map(|p| Pair(p, 0)).collect();
     let generated = numbers::all(&args.n_gen);
     lengths.extend(generated.into_iter().map(|g| Pair(0, g)));
     lengths.extend(&args.prompt_gen);

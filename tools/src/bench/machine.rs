@@ -44,11 +44,7 @@ impl Machine {
         let Some(buffer) = buffer.context("cannot get memory to read")? else {
             bail!("cannot get memory to read");
         };
-        let mut machine = Machine {
-            pool,
-            buffer,
-            ahead: 0,
-        };
+        let mut machine = Machine { pool, buffer, ahead: 0 };
         machine.read();
         let passes = [0, AHEAD].map(|ahead| {
             machine.ahead = ahead;

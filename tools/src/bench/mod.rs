@@ -27,7 +27,8 @@ use synth::Spec;
 /// Runs what `args` ask for.
 ///
 /// # Errors
-/// A device that cannot be used; a model that cannot be loaded or made; a test that does not fit it; output that cannot be written.
+/// A device that cannot be used; a model that cannot be loaded or made; a test that does not fit it; output that cannot
+/// be written.
 pub fn run(args: &Args) -> Result<()> {
     if args.kernels || args.serve.is_some() {
         args.device.refuse("models that rbench runs itself")?;
@@ -66,10 +67,7 @@ impl Subject {
     fn all(args: &Args) -> Result<Vec<Subject>> {
         args.model.iter().for_each(|p| inputs::add(p));
         if args.save.is_some() && args.synthetic.len() > 1 {
-            bail!(
-                "--save keeps one model, {} are made up",
-                args.synthetic.len()
-            );
+            bail!("--save keeps one model, {} are made up", args.synthetic.len());
         }
         let mut all: Vec<Subject> = args.model.iter().cloned().map(Subject::File).collect();
         for spec in &args.synthetic {

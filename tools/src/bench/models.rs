@@ -64,10 +64,7 @@ pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()>
         let file = subject.open(args)?;
         table.about(subject, &file);
         let description = Description::of(&file);
-        for (&loading, &threads) in loadings
-            .iter()
-            .flat_map(|l| counts.iter().map(move |t| (l, t)))
-        {
+        for (&loading, &threads) in loadings.iter().flat_map(|l| counts.iter().map(move |t| (l, t))) {
             let options = args.load_options(isa, loading)?;
             let model = Model::load(&file, &options).with_context(|| format!("'{name}'"))?;
             let pool = start_pool(threads)?;
@@ -112,10 +109,7 @@ pub fn measure(
     args: &Args,
     say: &dyn Fn(&str),
 ) -> Result<Vec<f64>> {
-    let options = SessionOptions {
-        n_ctx: test.depth + test.tokens(),
-        n_ubatch: test.ubatch,
-    };
+    let options = SessionOptions { n_ctx: test.depth + test.tokens(), n_ubatch: test.ubatch };
     let mut run = Feed::new(Session::new(model, pool, options));
     if !args.no_warmup {
         say("warming up");

@@ -21,9 +21,8 @@ impl Numbers {
         let (last, by) = rest.split_at(rest.find(['+', '*']).unwrap_or(rest.len()));
         let by = if by.is_empty() { "+1" } else { by };
         let (first, last) = (one(first)?, one(last)?);
-        let step: usize = by[1..].parse().map_err(|_| {
-            "a range is FIRST-LAST, FIRST-LAST+STEP or FIRST-LAST*FACTOR".to_owned()
-        })?;
+        let step: usize =
+            by[1..].parse().map_err(|_| "a range is FIRST-LAST, FIRST-LAST+STEP or FIRST-LAST*FACTOR".to_owned())?;
         if first > last {
             return Err("the range ends before it begins".to_owned());
         }

@@ -53,12 +53,7 @@ impl Record<'_> {
             ("model", 28, false, self.model.kind.clone()),
             ("size", 10, true, size(self.model.bytes)),
             ("params", 10, true, params(self.model.params)),
-            (
-                "backend",
-                10,
-                false,
-                self.place.backend(self.isa, self.repack),
-            ),
+            ("backend", 10, false, self.place.backend(self.isa, self.repack)),
             ("threads", 7, true, self.threads.to_string()),
         ];
         cells.extend(self.place.cells(shown));
@@ -71,10 +66,7 @@ impl Record<'_> {
         cells.push(("test", 14, true, self.test.name()));
         let speed = format!("{:.2} ± {:.2}", rate.mean, rate.stddev);
         cells.push(("t/s", 16, true, speed));
-        Line {
-            cells,
-            fields: self.fields(),
-        }
+        Line { cells, fields: self.fields() }
     }
 
     /// Every field, named as in llama-bench where it has the field.
@@ -132,12 +124,7 @@ pub struct Shown {
 
 impl Shown {
     /// Every column.
-    pub const ALL: Shown = Shown {
-        batch: true,
-        ubatch: true,
-        layers: true,
-        cache: true,
-    };
+    pub const ALL: Shown = Shown { batch: true, ubatch: true, layers: true, cache: true };
 
     /// Those whose lists were given.
     pub fn of(args: &Args) -> Shown {
@@ -145,9 +132,7 @@ impl Shown {
             batch: numbers::all(&args.batch_size) != [2048],
             ubatch: numbers::all(&args.ubatch_size) != [512],
             layers: args.device.device != Device::Cpu && !args.n_gpu_layers.is_empty(),
-            cache: [&args.cache_type_k, &args.cache_type_v]
-                .iter()
-                .any(|types| ***types != [TypeId::F16]),
+            cache: [&args.cache_type_k, &args.cache_type_v].iter().any(|types| ***types != [TypeId::F16]),
         }
     }
 }
@@ -164,10 +149,7 @@ pub struct Place {
 impl Place {
     /// What `args` say, with this one of the ways to load a model.
     pub fn of(args: &Args, loading: Loading) -> Place {
-        Place {
-            device: args.device.device,
-            loading,
-        }
+        Place { device: args.device.device, loading }
     }
 
     /// The layers that the GPU runs, where they are a number and not all.
@@ -252,13 +234,7 @@ impl<'a> Table<'a> {
         if format == Format::Json {
             writeln!(out, "[")?;
         }
-        Ok(Table {
-            out,
-            format,
-            schema,
-            models: Vec::new(),
-            rows: 0,
-        })
+        Ok(Table { out, format, schema, models: Vec::new(), rows: 0 })
     }
 
     /// The rows that follow are about this model, which may be made up and have no file.
@@ -266,10 +242,7 @@ impl<'a> Table<'a> {
         self.models = match (subject, self.format) {
             (Subject::File(_), Format::Json | Format::Jsonl) => {
                 let files = provenance::files(model);
-                files
-                    .iter()
-                    .map(|path| provenance::describe(path))
-                    .collect()
+                files.iter().map(|path| provenance::describe(path)).collect()
             }
             _ => Vec::new(),
         };
@@ -350,11 +323,7 @@ fn sql(out: &mut dyn Write, schema: &str, fields: &Map<String, Value>, first: bo
     };
     if first {
         let columns: Vec<String> = scalars.iter().map(column).collect();
-        writeln!(
-            out,
-            "CREATE TABLE IF NOT EXISTS {table} (\n{}\n);\n",
-            columns.join(",\n")
-        )?;
+        writeln!(out, "CREATE TABLE IF NOT EXISTS {table} (\n{}\n);\n", columns.join(",\n"))?;
     }
     let names: Vec<&str> = scalars.iter().map(|(name, _)| name.as_str()).collect();
     let values = scalars.iter().map(|(_, value)| match value {
@@ -364,12 +333,7 @@ fn sql(out: &mut dyn Write, schema: &str, fields: &Map<String, Value>, first: bo
         other => other.to_string(),
     });
     let values: Vec<String> = values.collect();
-    Ok(writeln!(
-        out,
-        "INSERT INTO {table} ({}) VALUES ({});",
-        names.join(", "),
-        values.join(", ")
-    )?)
+    Ok(writeln!(out, "INSERT INTO {table} ({}) VALUES ({});", names.join(", "), values.join(", "))?)
 }
 
 fn markdown(out: &mut dyn Write, cells: &[Cell], heading: bool) -> Result<()> {
@@ -393,18 +357,10 @@ fn markdown(out: &mut dyn Write, cells: &[Cell], heading: bool) -> Result<()> {
 
 fn size(bytes: u64) -> String {
     let mib = bytes as f64 / 1_048_576.0;
-    if mib >= 1024.0 {
-        format!("{:.2} GiB", mib / 1024.0)
-    } else {
-        format!("{mib:.2} MiB")
-    }
+    if mib >= 1024.0 { format!("{:.2} GiB", mib / 1024.0) } else { format!("{mib:.2} MiB") }
 }
 
 fn params(n: u64) -> String {
     let n = n as f64;
-    if n >= 1e9 {
-        format!("{:.2} B", n / 1e9)
-    } else {
-        format!("{:.2} M", n / 1e6)
-    }
+    if n >= 1e9 { format!("{:.2} B", n / 1e9) } else { format!("{:.2} M", n / 1e6) }
 }

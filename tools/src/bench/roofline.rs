@@ -114,22 +114,13 @@ pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()>
             let pool = models::start_pool(threads)?;
             let cost = Cost::of(&file, model.config());
             let machine = Machine::new(threads)?;
-            let measure = || Limits {
-                bytes: machine.bandwidth(),
-                int8: machine.int8(isa),
-                f32: machine.f32(isa),
-            };
+            let measure = || Limits { bytes: machine.bandwidth(), int8: machine.int8(isa), f32: machine.f32(isa) };
             for test in &tests {
                 let before = measure();
-                let samples =
-                    models::measure(&model, &pool, test, args.repetitions, args, &|_| ())?;
+                let samples = models::measure(&model, &pool, test, args.repetitions, args, &|_| ())?;
                 let after = measure();
                 let mean = |f: fn(&Limits) -> f64| (f(&before) + f(&after)) / 2.0;
-                let limits = Limits {
-                    bytes: mean(|l| l.bytes),
-                    int8: mean(|l| l.int8),
-                    f32: mean(|l| l.f32),
-                };
+                let limits = Limits { bytes: mean(|l| l.bytes), int8: mean(|l| l.int8), f32: mean(|l| l.f32) };
                 let row = Row {
                     file: &name,
                     model: Description::of(&file),
@@ -172,12 +163,7 @@ impl Row<'_> {
         let number = |x: f64| format!("{x:.1}");
         let cells = vec![
             ("model", 28, false, self.model.kind.clone()),
-            (
-                "backend",
-                10,
-                false,
-                self.place.backend(self.isa, self.repack),
-            ),
+            ("backend", 10, false, self.place.backend(self.isa, self.repack)),
             ("threads", 7, true, self.threads.to_string()),
             ("test", 14, true, self.test.name()),
             ("MB/token", 8, true, number(cost.weight_bytes / 1e6)),
@@ -185,12 +171,7 @@ impl Row<'_> {
             ("GMAC/s", 7, true, number(limits.int8 / 1e9)),
             ("bound t/s", 9, true, number(bound)),
             ("t/s", 8, true, number(reached)),
-            (
-                "share",
-                5,
-                true,
-                format!("{:.0} %", reached / bound * 100.0),
-            ),
+            ("share", 5, true, format!("{:.0} %", reached / bound * 100.0)),
         ];
         let fields = object([
             ("version", json!(env!("CARGO_PKG_VERSION"))),
@@ -226,46 +207,24 @@ impl Row<'_> {
 mod tests {
     use super::*;
 
-    const COST: Cost = Cost {
-        weight_bytes: 100.0,
-        quantized: 1000.0,
-        float: 10.0,
-        kv_bytes: 2.0,
-        attention: 4.0,
-    };
-    const LIMITS: Limits = Limits {
-        bytes: 10.0,
-        int8: 100.0,
-        f32: 1.0,
-    };
+    const COST: Cost = Cost { weight_bytes: 100.0, quantized: 1000.0, float: 10.0, kv_bytes: 2.0, attention: 4.0 };
+    const LIMITS: Limits = Limits { bytes: 10.0, int8: 100.0, f32: 1.0 };
 
     fn test(prompt: usize, generated: usize, depth: usize) -> Test {
-        Test {
-            prompt,
-            generated,
-            depth,
-            batch: 8,
-            ubatch: 4,
-        }
+        Test { prompt, generated, depth, batch: 8, ubatch: 4 }
     }
 
     #[test]
     fn a_text_reads_weights_and_cache() {
         // the second token sees itself, the first, and three before
-        assert_eq!(
-            COST.seconds(&test(0, 2, 3), &LIMITS),
-            (200.0 + 2.0 * 9.0) / 10.0
-        );
+        assert_eq!(COST.seconds(&test(0, 2, 3), &LIMITS), (200.0 + 2.0 * 9.0) / 10.0);
     }
 
     #[test]
     fn a_prompt_multiplies_or_reads() {
         let work = 5.0 * (10.0 + 10.0) + 15.0 * 4.0;
         assert_eq!(COST.seconds(&test(5, 0, 0), &LIMITS), work);
-        let slow = Limits {
-            bytes: 0.1,
-            ..LIMITS
-        };
+        let slow = Limits { bytes: 0.1, ..LIMITS };
         // two micro-batches
         assert_eq!(COST.seconds(&test(5, 0, 0), &slow), 2.0 * 100.0 / 0.1);
     }

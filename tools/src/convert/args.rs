@@ -19,9 +19,7 @@ use crate::widely::WidelyArgs;
 /// are in memory at a time. The file appears under its name only when it is complete.
 #[derive(Parser)]
 #[command(name = "rconvert", version, after_help = "See --help for examples and for ternary models.", after_long_help = long_help())]
-#[command(
-    override_usage = "rconvert [OPTIONS] DIR [OUT.gguf]\n       rconvert [OPTIONS] --dry-run DIR"
-)]
+#[command(override_usage = "rconvert [OPTIONS] DIR [OUT.gguf]\n       rconvert [OPTIONS] --dry-run DIR")]
 pub struct Args {
     /// The folder that holds config.json
     pub dir: PathBuf,
@@ -103,7 +101,8 @@ impl Args {
         self.out.as_ref().or(self.outfile.as_ref())
     }
 
-    /// The file to write: the one that was named, or the name that llama.cpp's documents and bitnet.cpp's setup_env.py have.
+    /// The file to write: the one that was named, or the name that llama.cpp's documents and bitnet.cpp's setup_env.py
+    /// have.
     pub fn out_of(&self, outtype: OutType) -> PathBuf {
         let usual = || self.dir.join(format!("ggml-model-{}.gguf", outtype.name));
         self.out().cloned().unwrap_or_else(usual)
@@ -122,19 +121,14 @@ fn outtype(name: &str) -> Result<Choice, String> {
         return Ok(Choice(None));
     }
     let names = OutType::ALL.map(|t| t.name).join(", ");
-    if PACKED
-        .iter()
-        .any(|packed| packed.eq_ignore_ascii_case(name))
-    {
+    if PACKED.iter().any(|packed| packed.eq_ignore_ascii_case(name)) {
         return Err(format!(
             "it is made in a second step, as bitnet.cpp does: rconvert DIR OUT.gguf --outtype f32, then rquantize --token-embedding-type f16 OUT.gguf SMALL.gguf {}",
             name.to_uppercase()
         ));
     }
     let found = OutType::from_name(name);
-    found.map(|t| Choice(Some(t))).ok_or(format!(
-        "known are auto, {names}; rquantize makes all others of the file"
-    ))
+    found.map(|t| Choice(Some(t))).ok_or(format!("known are auto, {names}; rquantize makes all others of the file"))
 }
 
 /// Names of [`Ternary`] on the command line.
@@ -188,7 +182,9 @@ Model classes (in config.json) and their architecture:
     for (class, arch) in known_classes() {
         let _ = writeln!(text, "  {class:32}{arch}");
     }
-    text.push_str("\nExit code 0: written; 1: error, one line on stderr, nothing written; 2: wrong arguments; 130: interrupted.");
+    text.push_str(
+        "\nExit code 0: written; 1: error, one line on stderr, nothing written; 2: wrong arguments; 130: interrupted.",
+    );
     text
 }
 

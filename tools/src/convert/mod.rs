@@ -28,9 +28,7 @@ pub fn run(args: &Args) -> Result<()> {
     }
     let ternary = matches!(args.ternary, TernaryArg::Bitnet | TernaryArg::Trilm);
     if args.fairy2i && (ternary || args.outtype.0.is_some_and(|t| t.ternary)) {
-        bail!(
-            "--fairy2i makes weights that are not ternary; leave --ternary and ternary types out"
-        );
+        bail!("--fairy2i makes weights that are not ternary; leave --ternary and ternary types out");
     }
     // The output matrix is chosen by files that are written beside this one.
     if args.fairy2i && args.out().is_none() && !args.dry_run {
@@ -47,10 +45,7 @@ pub fn run(args: &Args) -> Result<()> {
     if !args.dry_run {
         plan.inputs().iter().for_each(|p| inputs::add(p));
         inputs::spare_output(out)?;
-        let mut progress = Display {
-            bar: TensorBar::new(plan.work(), args.verbose),
-            total: plan.rows.len(),
-        };
+        let mut progress = Display { bar: TensorBar::new(plan.work(), args.verbose), total: plan.rows.len() };
         carry_out(&plan, out, &mut progress)?;
         progress.bar.finish();
     }
@@ -88,10 +83,7 @@ fn planned(args: &Args) -> Result<Plan> {
     let (Some(out), Some(widely), false) = (args.out(), options.widely, args.dry_run) else {
         return Ok(plan(&args.dir, &options)?);
     };
-    let with = |output| Options {
-        widely: Some(Widely { output, ..widely }),
-        ..options.clone()
-    };
+    let with = |output| Options { widely: Some(Widely { output, ..widely }), ..options.clone() };
     let make = &mut |form, path: &Path| {
         carry_out(&plan(&args.dir, &with(form))?, path, &mut ())?;
         Ok(())

@@ -20,22 +20,14 @@ pub struct Axis {
 const ENOUGH: f64 = 6.0;
 
 impl Axis {
-    /// An axis with room around `values`, of which there is at least one; all are finite, and positive where the axis is
-    /// logarithmic.
+    /// An axis with room around `values`, of which there is at least one; all are finite, and positive where the axis
+    /// is logarithmic.
     pub fn around(values: &[f64], logarithmic: bool) -> Axis {
-        let mut axis = Axis {
-            logarithmic,
-            range: (0.0, 0.0),
-            ticks: Vec::new(),
-        };
+        let mut axis = Axis { logarithmic, range: (0.0, 0.0), ticks: Vec::new() };
         let positions = values.iter().map(|&v| axis.position(v));
         let low = positions.clone().fold(f64::INFINITY, f64::min);
         let high = positions.fold(f64::NEG_INFINITY, f64::max);
-        let least = if logarithmic {
-            0.1
-        } else {
-            (0.002 * high.abs()).max(1e-3)
-        };
+        let least = if logarithmic { 0.1 } else { (0.002 * high.abs()).max(1e-3) };
         let room = (0.1 * (high - low)).max(least);
         axis.range = (low - room, high + room);
         if !logarithmic && low >= 0.0 {
@@ -46,11 +38,7 @@ impl Axis {
     }
 
     fn position(&self, value: f64) -> f64 {
-        if self.logarithmic {
-            log(value) / LN_10
-        } else {
-            value
-        }
+        if self.logarithmic { log(value) / LN_10 } else { value }
     }
 
     fn name(value: f64) -> String {
@@ -63,11 +51,7 @@ impl Axis {
     }
 
     fn value(&self, position: f64) -> f64 {
-        if self.logarithmic {
-            exp(position * LN_10)
-        } else {
-            position
-        }
+        if self.logarithmic { exp(position * LN_10) } else { position }
     }
 
     fn round(&self) -> Vec<f64> {
@@ -94,8 +78,7 @@ impl Axis {
             steps.iter().map(move |s| s * power)
         });
         let (low, high) = self.range;
-        all.filter(|&v| (low..=high).contains(&self.position(v)))
-            .collect()
+        all.filter(|&v| (low..=high).contains(&self.position(v))).collect()
     }
 }
 
@@ -132,10 +115,7 @@ impl ValueFormatter<f64> for Axis {
 fn round_step(step: f64) -> f64 {
     let power = exp((log(step) / LN_10).floor() * LN_10);
     let round = [1.0, 2.0, 5.0].into_iter().map(|m| m * power);
-    round
-        .into_iter()
-        .find(|r| *r >= step)
-        .unwrap_or(10.0 * power)
+    round.into_iter().find(|r| *r >= step).unwrap_or(10.0 * power)
 }
 
 #[cfg(test)]
@@ -152,19 +132,10 @@ mod tests {
     #[test]
     fn ticks_are_round() {
         assert_eq!(names(&[2.0, 8.0], false), ["2", "4", "6", "8"]);
-        assert_eq!(
-            names(&[20.1, 20.9], false),
-            ["20.2", "20.4", "20.6", "20.8"]
-        );
-        assert_eq!(
-            names(&[1e-4, 1.0], true),
-            ["1e-4", "0.001", "0.01", "0.1", "1"]
-        );
+        assert_eq!(names(&[20.1, 20.9], false), ["20.2", "20.4", "20.6", "20.8"]);
+        assert_eq!(names(&[1e-4, 1.0], true), ["1e-4", "0.001", "0.01", "0.1", "1"]);
         assert_eq!(names(&[0.01, 0.2], true), ["0.01", "0.03", "0.1"]);
-        assert_eq!(
-            names(&[0.02, 0.03], true),
-            ["0.02", "0.025", "0.03", "0.035"]
-        );
+        assert_eq!(names(&[0.02, 0.03], true), ["0.02", "0.025", "0.03", "0.035"]);
     }
 
     #[test]

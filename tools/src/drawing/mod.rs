@@ -44,9 +44,7 @@ pub type Failure = Box<dyn Error + Send + Sync>;
 /// What XML cannot hold, and what would not be seen, replaced.
 pub fn printable(text: &str) -> String {
     let shown = |c: char| !c.is_control() && !matches!(c, '\u{fffe}' | '\u{ffff}');
-    text.chars()
-        .map(|c| if shown(c) { c } else { '\u{fffd}' })
-        .collect()
+    text.chars().map(|c| if shown(c) { c } else { '\u{fffd}' }).collect()
 }
 
 /// The colour of the file, or series, of this number.
@@ -64,8 +62,5 @@ pub fn colour(file: usize) -> RGBColor {
 
 /// A text's style; the library divides sizes by 1.24.
 pub fn text(size: i32, colour: &RGBColor, h: HPos, v: VPos) -> TextStyle<'static> {
-    ("sans-serif", f64::from(size) * 1.24)
-        .into_font()
-        .color(colour)
-        .pos(Pos::new(h, v))
+    ("sans-serif", f64::from(size) * 1.24).into_font().color(colour).pos(Pos::new(h, v))
 }

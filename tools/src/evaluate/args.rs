@@ -75,8 +75,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["file", "compare"])]
     pub binary_file: Option<PathBuf>,
 
-    /// Widths of an any-precision model in bits, separated by commas; more than one give a table, a line for each. Without it
-    /// the widest. With --compare: of the any-precision files among FILES, without it all that they have
+    /// Widths of an any-precision model in bits, separated by commas; more than one give a table, a line for each.
+    /// Without it the widest. With --compare: of the any-precision files among FILES, without it all that they have
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(1..=8))]
     pub bits: Vec<u8>,
 
@@ -84,12 +84,13 @@ pub struct Args {
     #[arg(short, long, value_name = "N", allow_negative_numbers = true, value_parser = positive)]
     pub ctx_size: Option<usize>,
 
-    /// Tokens of all chunks that are evaluated together: as many chunks run side by side as fit, which is faster where they
-    /// are short. The result does not depend on it
+    /// Tokens of all chunks that are evaluated together: as many chunks run side by side as fit, which is faster where
+    /// they are short. The result does not depend on it
     #[arg(short, long, value_name = "N", default_value = "2048", allow_negative_numbers = true, value_parser = positive)]
     pub batch_size: usize,
 
-    /// Tokens that go through the model at once, of as many chunks as it takes, also -ub. The result does not depend on it
+    /// Tokens that go through the model at once, of as many chunks as it takes, also -ub. The result does not depend on
+    /// it
     #[arg(long, value_name = "N", default_value = "512", allow_negative_numbers = true, value_parser = positive)]
     pub ubatch_size: usize,
 
@@ -102,8 +103,8 @@ pub struct Args {
     #[arg(long, value_name = "0|1", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=1), conflicts_with_all = ["kl_divergence", "json"])]
     pub ppl_output_type: u8,
 
-    /// Save the log-probabilities of all scored positions to FILE; with --kl-divergence read them. With --compare: read those
-    /// of the reference from FILE where it exists, else save them there
+    /// Save the log-probabilities of all scored positions to FILE; with --kl-divergence read them. With --compare: read
+    /// those of the reference from FILE where it exists, else save them there
     #[arg(long, value_name = "FILE", visible_alias = "save-all-logits")]
     pub kl_divergence_base: Option<PathBuf>,
 
@@ -111,8 +112,8 @@ pub struct Args {
     #[arg(long, requires = "kl_divergence_base")]
     pub kl_divergence: bool,
 
-    /// Measure FILES, and the widths of any-precision ones, against the reference -m: perplexity, KL divergence, size and
-    /// speed, a line for each
+    /// Measure FILES, and the widths of any-precision ones, against the reference -m: perplexity, KL divergence, size
+    /// and speed, a line for each
     #[arg(long, conflicts_with_all = ["kl_divergence", "ppl_output_type"])]
     pub compare: bool,
 
@@ -171,8 +172,8 @@ impl Args {
         Ok(widths)
     }
 
-    /// The bytes of the text as llama.cpp takes them, and the name of their file for errors: one line break at the end of
-    /// --file is left out.
+    /// The bytes of the text as llama.cpp takes them, and the name of their file for errors: one line break at the end
+    /// of --file is left out.
     pub(super) fn bytes(&self) -> Result<(Vec<u8>, String)> {
         match (&self.file, &self.binary_file) {
             (Some(path), _) => Ok((text::read_prompt_bytes(path)?, shown_path(path))),
@@ -192,8 +193,6 @@ impl Args {
 
     /// The base file, where there must be one.
     pub(super) fn base(&self) -> Result<&Path> {
-        self.kl_divergence_base
-            .as_deref()
-            .ok_or_else(|| anyhow!("--kl-divergence needs --kl-divergence-base FILE"))
+        self.kl_divergence_base.as_deref().ok_or_else(|| anyhow!("--kl-divergence needs --kl-divergence-base FILE"))
     }
 }

@@ -53,11 +53,7 @@ fn evaluate(args: &Args) -> Result<()> {
     let widths = args.widths()?;
     // Before the model is loaded, so that mistakes are told at once.
     let text = args.text()?;
-    let base = if args.kl_divergence {
-        Some(open_base(args.base()?)?)
-    } else {
-        None
-    };
+    let base = if args.kl_divergence { Some(open_base(args.base()?)?) } else { None };
     let target = args.kl_divergence_base.as_deref();
     let target = target.filter(|_| !args.kl_divergence);
     inputs::add(&args.model.model);
@@ -83,10 +79,7 @@ fn open_base(path: &Path) -> Result<(BufReader<File>, u64)> {
     }
     inputs::add(path);
     let file = open_regular(path).with_context(|| format!("cannot open '{shown}'"))?;
-    let length = file
-        .metadata()
-        .with_context(|| format!("cannot open '{shown}'"))?
-        .len();
+    let length = file.metadata().with_context(|| format!("cannot open '{shown}'"))?.len();
     Ok((BufReader::with_capacity(1 << 20, file), length))
 }
 
@@ -110,11 +103,7 @@ fn model(args: &Args, loaded: &Model, n_ctx: usize) -> Result<SideBySide> {
 
 /// The model, taking as many chunks of `n_ctx` tokens as the options say, until Ctrl-C.
 fn side_by_side(args: &Args, loaded: &Model, n_ctx: usize) -> SideBySide {
-    let batching = Batching {
-        n_ctx,
-        n_batch: args.batch_size,
-        n_ubatch: args.ubatch_size,
-    };
+    let batching = Batching { n_ctx, n_batch: args.batch_size, n_ubatch: args.ubatch_size };
     let mut model = SideBySide::new(loaded.weights(), loaded.pool(), batching);
     model.cancel_by(interrupt::token());
     model
@@ -124,9 +113,7 @@ fn side_by_side(args: &Args, loaded: &Model, n_ctx: usize) -> SideBySide {
 fn warn_of_context(loaded: &Model, n_ctx: usize) {
     let trained = loaded.weights().config().n_ctx_train;
     if n_ctx > trained {
-        note!(
-            "warning: the model was trained on a context of {trained} tokens, {n_ctx} are asked for"
-        );
+        note!("warning: the model was trained on a context of {trained} tokens, {n_ctx} are asked for");
     }
 }
 
@@ -134,11 +121,7 @@ type Observed = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
 /// What an observer returns: an error when the user wants to stop.
 fn go_on() -> Observed {
-    if interrupt::asked() {
-        Err("interrupted".into())
-    } else {
-        Ok(())
-    }
+    if interrupt::asked() { Err("interrupted".into()) } else { Ok(()) }
 }
 
 fn estimate(args: &Args, loaded: &Model, text: &str, out: Option<OutFile>) -> Result<()> {
@@ -159,10 +142,7 @@ fn estimate(args: &Args, loaded: &Model, text: &str, out: Option<OutFile>) -> Re
             let path = out.path().to_owned();
             let buffered = BufWriter::with_capacity(1 << 20, out);
             let writer = BaseWriter::new(buffered, &chunks, loaded.weights().n_vocab());
-            Some((
-                writer.with_context(|| format!("cannot write '{}'", path.display()))?,
-                path,
-            ))
+            Some((writer.with_context(|| format!("cannot write '{}'", path.display()))?, path))
         }
         None => None,
     };
@@ -175,41 +155,29 @@ fn estimate(args: &Args, loaded: &Model, text: &str, out: Option<OutFile>) -> Re
     let mut running = Vec::new();
     let mut previous = Estimate::default();
     let mut wrote = Ok(());
-    let result = perplexity(
-        &mut model,
-        &chunks,
-        base.as_mut().map(|(writer, _)| writer),
-        &mut |done, total| {
-            progress.tick(done);
-            if args.json {
-                running.push(json!({
-                    "chunk": done,
-                    "ppl": total.ppl(),
-                    "chunk_nll": (total.nll - previous.nll) / (total.count - previous.count) as f64,
-                }));
-                previous = *total;
+    let result = perplexity(&mut model, &chunks, base.as_mut().map(|(writer, _)| writer), &mut |done, total| {
+        progress.tick(done);
+        if args.json {
+            running.push(json!({
+                "chunk": done,
+                "ppl": total.ppl(),
+                "chunk_nll": (total.nll - previous.nll) / (total.count - previous.count) as f64,
+            }));
+            previous = *total;
+        } else {
+            let line = if args.ppl_output_type == 1 {
+                let at = (done - 1) * n_ctx;
+                format!("{at:8}  {:.4}  {:4.6}  {:4.6}\n", total.ppl(), total.mean(), total.mean_error())
             } else {
-                let line = if args.ppl_output_type == 1 {
-                    let at = (done - 1) * n_ctx;
-                    format!(
-                        "{at:8}  {:.4}  {:4.6}  {:4.6}\n",
-                        total.ppl(),
-                        total.mean(),
-                        total.mean_error()
-                    )
-                } else {
-                    format!("[{done}]{:.4},", total.ppl())
-                };
-                wrote = stdout
-                    .write_all(line.as_bytes())
-                    .and_then(|()| stdout.flush());
-                if wrote.is_err() {
-                    return Err("the output was closed".into());
-                }
+                format!("[{done}]{:.4},", total.ppl())
+            };
+            wrote = stdout.write_all(line.as_bytes()).and_then(|()| stdout.flush());
+            if wrote.is_err() {
+                return Err("the output was closed".into());
             }
-            go_on()
-        },
-    );
+        }
+        go_on()
+    });
     progress.finish();
     wrote?;
     let total = match (result, &base) {
@@ -221,10 +189,7 @@ fn estimate(args: &Args, loaded: &Model, text: &str, out: Option<OutFile>) -> Re
     if let Some((writer, path)) = base {
         let write = || -> io::Result<()> {
             let buffered = writer.finish()?;
-            buffered
-                .into_inner()
-                .map_err(io::IntoInnerError::into_error)?
-                .keep()
+            buffered.into_inner().map_err(io::IntoInnerError::into_error)?.keep()
         };
         write().with_context(|| format!("cannot write '{}'", path.display()))?;
         note!("log-probabilities saved to '{}'", path.display());
@@ -248,12 +213,7 @@ fn estimate(args: &Args, loaded: &Model, text: &str, out: Option<OutFile>) -> Re
         if args.ppl_output_type == 0 {
             writeln!(stdout)?;
         }
-        writeln!(
-            stdout,
-            "Final estimate: PPL = {:.4} +/- {:.5}",
-            total.ppl(),
-            total.ppl_error()
-        )?;
+        writeln!(stdout, "Final estimate: PPL = {:.4} +/- {:.5}", total.ppl(), total.ppl_error())?;
     }
     stdout.flush()?;
     Ok(())
@@ -268,20 +228,11 @@ fn divergence(
     let path = args.base()?;
     let in_base = || format!("'{}'", path.display());
     let n_vocab = loaded.weights().n_vocab();
-    let mut base = BaseReader::new(
-        input,
-        length,
-        n_vocab,
-        loaded.tokenizer().text_bos(),
-        args.chunks,
-    )
-    .with_context(in_base)?;
+    let mut base =
+        BaseReader::new(input, length, n_vocab, loaded.tokenizer().text_bos(), args.chunks).with_context(in_base)?;
     let n_ctx = base.chunks().n_ctx();
     if let Some(wanted) = args.ctx_size.filter(|&c| c != n_ctx) {
-        bail!(
-            "{} was made with a context of {n_ctx}, not {wanted}: leave -c out",
-            in_base()
-        );
+        bail!("{} was made with a context of {n_ctx}, not {wanted}: leave -c out", in_base());
     }
     if let Some(text) = text {
         let tokens = loaded.tokenizer().encode(&text, true, false)?;
@@ -294,11 +245,7 @@ fn divergence(
     }
     let mut model = model(args, loaded, n_ctx)?;
     let count = base.chunks().count();
-    note!(
-        "computing over {count} chunks, n_ctx={n_ctx}, batch_size={}, threads={}",
-        args.batch_size,
-        loaded.threads()
-    );
+    note!("computing over {count} chunks, n_ctx={n_ctx}, batch_size={}, threads={}", args.batch_size, loaded.threads());
     // Not locked: it is written to by whichever thread evaluates.
     let mut stdout = signals::stdout();
     if !args.json {
@@ -330,10 +277,7 @@ fn divergence(
         writeln!(stdout)?;
         match total.report() {
             Some(report) => write!(stdout, "{report}")?,
-            None => note!(
-                "{} positions are too few for statistics; 100 are needed",
-                total.count()
-            ),
+            None => note!("{} positions are too few for statistics; 100 are needed", total.count()),
         }
     }
     stdout.flush()?;

@@ -7,8 +7,8 @@ use crate::load::{count, positive};
 /// The options of tasks.
 #[derive(Args)]
 pub struct TaskArgs {
-    /// Score HellaSwag tasks: which of four endings goes with a context? The text has six lines for each task: context, number of
-    /// the right ending (0 to 3), four endings
+    /// Score HellaSwag tasks: which of four endings goes with a context? The text has six lines for each task: context,
+    /// number of the right ending (0 to 3), four endings
     #[arg(long, conflicts_with_all = ["winogrande", "multiple_choice", "compare", "kl_divergence", "kl_divergence_base", "chunks", "ppl_output_type"])]
     pub hellaswag: bool,
 
@@ -16,9 +16,9 @@ pub struct TaskArgs {
     #[arg(long, value_name = "N", default_value = "400", requires = "hellaswag", allow_negative_numbers = true, value_parser = positive)]
     pub hellaswag_tasks: usize,
 
-    /// Score WinoGrande tasks: which of two words belongs into a gap? The text has a line for each: index, sentence with _ for the
-    /// gap, two choices and the number of the right one, separated by commas. As in llama-perplexity the last line counts only
-    /// where an empty one follows
+    /// Score WinoGrande tasks: which of two words belongs into a gap? The text has a line for each: index, sentence
+    /// with _ for the gap, two choices and the number of the right one, separated by commas. As in llama-perplexity the
+    /// last line counts only where an empty one follows
     #[arg(long, conflicts_with_all = ["multiple_choice", "compare", "kl_divergence", "kl_divergence_base", "chunks", "ppl_output_type"])]
     pub winogrande: bool,
 
@@ -26,8 +26,8 @@ pub struct TaskArgs {
     #[arg(long, value_name = "N", default_value = "0", requires = "winogrande", allow_negative_numbers = true, value_parser = count)]
     pub winogrande_tasks: usize,
 
-    /// Score multiple-choice tasks of a binary file in llama-perplexity's form (ARC, MMLU, TruthfulQA): is a right answer the
-    /// likeliest?
+    /// Score multiple-choice tasks of a binary file in llama-perplexity's form (ARC, MMLU, TruthfulQA): is a right
+    /// answer the likeliest?
     #[arg(long, conflicts_with_all = ["compare", "kl_divergence", "kl_divergence_base", "chunks", "ppl_output_type"])]
     pub multiple_choice: bool,
 
@@ -35,8 +35,8 @@ pub struct TaskArgs {
     #[arg(long, value_name = "N", default_value = "0", requires = "multiple_choice", allow_negative_numbers = true, value_parser = count)]
     pub multiple_choice_tasks: usize,
 
-    /// Texts that stand in a context of N times -c tokens together, at least 4; also -np. As in llama.cpp the last digits of scores
-    /// depend on it
+    /// Texts that stand in a context of N times -c tokens together, at least 4; also -np. As in llama.cpp the last
+    /// digits of scores depend on it
     #[arg(long, value_name = "N", default_value = "4", allow_negative_numbers = true, value_parser = positive)]
     pub parallel: usize,
 }

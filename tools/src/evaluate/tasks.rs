@@ -7,9 +7,7 @@ use serde_json::{Value, json};
 use trine::Model;
 use trine::eval::tasks::multiple_choice::Answered;
 use trine::eval::tasks::winogrande::Verdict;
-use trine::eval::tasks::{
-    Accuracy, Subject, TaskError, TaskOptions, hellaswag, multiple_choice, winogrande,
-};
+use trine::eval::tasks::{Accuracy, Subject, TaskError, TaskOptions, hellaswag, multiple_choice, winogrande};
 
 use super::args::Args;
 use super::go_on;
@@ -191,24 +189,11 @@ impl Report {
 
 /// A number with so many decimals; what is none in small letters, as C prints it.
 fn decimals(value: f64, digits: usize) -> String {
-    if value.is_nan() {
-        "nan".to_owned()
-    } else {
-        format!("{value:.digits$}")
-    }
+    if value.is_nan() { "nan".to_owned() } else { format!("{value:.digits$}") }
 }
 
-fn score(
-    loaded: &Model,
-    options: &TaskOptions,
-    tasks: &Tasks,
-    report: &mut Report,
-) -> Result<(), TaskError> {
-    let subject = Subject {
-        weights: loaded.weights(),
-        tokenizer: loaded.tokenizer(),
-        pool: loaded.pool(),
-    };
+fn score(loaded: &Model, options: &TaskOptions, tasks: &Tasks, report: &mut Report) -> Result<(), TaskError> {
+    let subject = Subject { weights: loaded.weights(), tokenizer: loaded.tokenizer(), pool: loaded.pool() };
     match tasks {
         Tasks::Hellaswag(tasks) => {
             let head = "task\tacc_norm\t95% confidence interval";
@@ -224,19 +209,10 @@ fn score(
         }
         Tasks::Winogrande(tasks) => {
             let total = winogrande::score(subject, options, tasks, &mut |verdict: &Verdict| {
-                let Verdict {
-                    accuracy,
-                    scores: [first, second],
-                    chosen,
-                    answer,
-                } = *verdict;
+                let Verdict { accuracy, scores: [first, second], chosen, answer } = *verdict;
                 let percent = 100.0 * accuracy.correct as f64 / accuracy.done as f64;
-                let line = format!(
-                    "{}\t{percent:.4}\t{first:10.6}  {second:10.6}  {chosen}  {answer}",
-                    accuracy.done
-                );
-                let entry =
-                    json!({ "scores": [first, second], "chosen": chosen, "answer": answer });
+                let line = format!("{}\t{percent:.4}\t{first:10.6}  {second:10.6}  {chosen}  {answer}", accuracy.done);
+                let entry = json!({ "scores": [first, second], "chosen": chosen, "answer": answer });
                 report.task(accuracy, &line, entry)
             })?;
             if let Some(share) = winogrande::final_score(&total) {
@@ -251,18 +227,14 @@ fn score(
         Tasks::MultipleChoice(tasks) => {
             let head = "task\tacc_norm";
             report.line(head).map_err(|_| TaskError::Interrupted)?;
-            let total =
-                multiple_choice::score(subject, options, tasks, &mut |answered: &Answered| {
-                    let accuracy = answered.accuracy;
-                    let percent = 100.0 * accuracy.correct as f64 / accuracy.done as f64;
-                    let line = format!("{}\t{percent:.8}", accuracy.done);
-                    report.task(accuracy, &line, json!({ "correct": accuracy.correct }))
-                })?;
+            let total = multiple_choice::score(subject, options, tasks, &mut |answered: &Answered| {
+                let accuracy = answered.accuracy;
+                let percent = 100.0 * accuracy.correct as f64 / accuracy.done as f64;
+                let line = format!("{}\t{percent:.8}", accuracy.done);
+                report.task(accuracy, &line, json!({ "correct": accuracy.correct }))
+            })?;
             report.chance = Some(total.chance().value / 100.0);
-            for (name, share) in [
-                ("Final result", total.result()),
-                ("Random chance", total.chance()),
-            ] {
+            for (name, share) in [("Final result", total.result()), ("Random chance", total.chance())] {
                 let [value, error] = [share.value, share.error].map(|v| decimals(v, 4));
                 report.last.push(format!("{name}: {value} +/- {error}"));
             }

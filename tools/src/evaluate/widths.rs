@@ -42,11 +42,7 @@ pub fn table(args: &Args, loaded: &Model, widths: &[u8], text: &str) -> Result<(
     );
     let mut stdout = signals::stdout();
     if !args.json {
-        writeln!(
-            stdout,
-            "{:>4} {:>12} {:>14} {:>12} {:>10}",
-            "bits", "bits/weight", "PPL", "+/-", "tokens/s"
-        )?;
+        writeln!(stdout, "{:>4} {:>12} {:>14} {:>12} {:>10}", "bits", "bits/weight", "PPL", "+/-", "tokens/s")?;
         stdout.flush()?;
     }
     let mut rows = Vec::new();
@@ -55,15 +51,10 @@ pub fn table(args: &Args, loaded: &Model, widths: &[u8], text: &str) -> Result<(
         note!("{bits} bits");
         let mut progress = Steps::new("chunk", chunks.count());
         let start = Instant::now();
-        let total = perplexity(
-            &mut model,
-            &chunks,
-            None::<&mut BaseWriter<io::Sink>>,
-            &mut |done, _| {
-                progress.tick(done);
-                go_on()
-            },
-        );
+        let total = perplexity(&mut model, &chunks, None::<&mut BaseWriter<io::Sink>>, &mut |done, _| {
+            progress.tick(done);
+            go_on()
+        });
         progress.finish();
         let total = total?;
         let rate = (chunks.count() * n_ctx) as f64 / start.elapsed().as_secs_f64();

@@ -137,8 +137,9 @@ pub struct Args {
     #[arg(short, long, overrides_with = "no_escape")]
     pub escape: bool,
 
-    /// Go on when the context is full: the tokens of --keep stay, half of the others are forgotten, and the rest is evaluated again,
-    /// with a note; a chat forgets its first messages. (llama.cpp turns the keys of the rest instead, so that texts part after a shift)
+    /// Go on when the context is full: the tokens of --keep stay, half of the others are forgotten, and the rest is
+    /// evaluated again, with a note; a chat forgets its first messages. (llama.cpp turns the keys of the rest instead,
+    /// so that texts part after a shift)
     #[arg(
         long,
         overrides_with = "no_context_shift",
@@ -151,12 +152,7 @@ pub struct Args {
     pub no_context_shift: bool,
 
     /// Tokens of the prompt that --context-shift keeps, besides BOS; -1: all
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 0,
-        allow_negative_numbers = true
-    )]
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     pub keep: i32,
 
     #[command(flatten)]
@@ -167,8 +163,8 @@ pub struct Args {
     #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
     pub reverse_prompt: Vec<String>,
 
-    /// Write in turns: when the text ends with a reverse prompt, when the model ends it or has written -n tokens, and after Ctrl-C,
-    /// standard input goes on, a line for each turn
+    /// Write in turns: when the text ends with a reverse prompt, when the model ends it or has written -n tokens, and
+    /// after Ctrl-C, standard input goes on, a line for each turn
     #[arg(short, long, conflicts_with_all = ["conversation", "json", "logits_sha256"])]
     pub interactive: bool,
 
@@ -177,21 +173,11 @@ pub struct Args {
     pub interactive_first: bool,
 
     /// What comes before each turn of standard input
-    #[arg(
-        long,
-        value_name = "TEXT",
-        allow_hyphen_values = true,
-        conflicts_with = "conversation"
-    )]
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true, conflicts_with = "conversation")]
     pub in_prefix: Option<String>,
 
     /// What comes behind it
-    #[arg(
-        long,
-        value_name = "TEXT",
-        allow_hyphen_values = true,
-        conflicts_with = "conversation"
-    )]
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true, conflicts_with = "conversation")]
     pub in_suffix: Option<String>,
 
     /// BOS comes before each turn, and before --in-prefix
@@ -281,11 +267,7 @@ impl Args {
     /// # Errors
     /// A grammar that cannot be followed.
     pub(super) fn options(&self, model: &Model, n_ctx: usize) -> Result<GenerateOptions> {
-        let draft = self.draft_bits.map(|bits| DraftOptions {
-            bits,
-            most: self.draft,
-            always: self.draft_always,
-        });
+        let draft = self.draft_bits.map(|bits| DraftOptions { bits, most: self.draft, always: self.draft_always });
         Ok(GenerateOptions {
             grammar: self.grammar.build(model)?,
             max_tokens: usize::try_from(self.predict).ok(),

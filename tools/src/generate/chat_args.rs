@@ -23,21 +23,15 @@ fn implied() -> [(&'static str, ArgPredicate, Option<&'static str>); 6] {
 }
 
 /// What no chat has.
-const NO_CHAT: [&str; 5] = [
-    "tokens",
-    "json",
-    "logits_sha256",
-    "interactive",
-    "interactive_first",
-];
+const NO_CHAT: [&str; 5] = ["tokens", "json", "logits_sha256", "interactive", "interactive_first"];
 
 /// How a chat goes.
 #[derive(Args)]
 #[command(next_help_heading = "Chats")]
 pub struct ChatArgs {
-    /// Chat with the model's own template, also -cnv; the messages are read from standard input, one
-    /// a line (a backslash at the end continues the line). The other options of chats mean it too, and so does a terminal where no
-    /// prompt is given
+    /// Chat with the model's own template, also -cnv; the messages are read from standard input, one a line (a
+    /// backslash at the end continues the line). The other options of chats mean it too, and so does a terminal where
+    /// no prompt is given
     #[arg(long, overrides_with = "no_conversation", default_value_ifs = implied())]
     pub conversation: bool,
 

@@ -1,7 +1,8 @@
 //! `rgen -i`: a text that the user and the model write in turns, as llama-completion has it.
 //!
-//! The user has the turn when the text ends with a reverse prompt, when the model ends it, when it has written `-n` tokens, and after
-//! Ctrl-C; with `-if` before the model, too. After a turn of the user the sampler begins anew: it knows nothing of what stands before.
+//! The user has the turn when the text ends with a reverse prompt, when the model ends it, when it has written `-n`
+//! tokens, and after Ctrl-C; with `-if` before the model, too. After a turn of the user the sampler begins anew: it
+//! knows nothing of what stands before.
 
 use std::io::{self, BufRead, IsTerminal};
 
@@ -19,7 +20,8 @@ use crate::interrupt;
 
 /// Lines of a user until the turn is over, without the last line break; `None` at the end of the input.
 ///
-/// A `/` at the end of a line ends the turn and a backslash changes whether another line follows; neither is part of the text.
+/// A `/` at the end of a line ends the turn and a backslash changes whether another line follows; neither is part of
+/// the text.
 fn read_turn(input: &mut dyn BufRead, several: bool) -> io::Result<Option<String>> {
     let mut turn = String::new();
     loop {
@@ -139,7 +141,8 @@ impl Turns<'_> {
         Ok(true)
     }
 
-    /// Allows the model `-n` tokens once more when it has written them all; says whether that was so, and then the user has the turn.
+    /// Allows the model `-n` tokens once more when it has written them all; says whether that was so, and then the user
+    /// has the turn.
     fn refill(&mut self) -> bool {
         let spent = self.args.predict >= 0 && self.left <= 0;
         if spent {
@@ -176,9 +179,7 @@ pub fn run(
         tokens,
     };
     if let Some(mut cache) = cache {
-        let generation = turns
-            .context
-            .generate(turns.tokens.as_slice(), &turns.options);
+        let generation = turns.context.generate(turns.tokens.as_slice(), &turns.options);
         cache.begin(&mut generation?)?;
     }
     turns.out.prompt(tokenizer, &turns.tokens)?;

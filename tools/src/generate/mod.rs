@@ -38,11 +38,7 @@ pub fn run(args: &Args) -> Result<()> {
     let start = Instant::now();
     args.check()?;
     // Before the model is loaded, so that mistakes are told at once.
-    let prompt = if args.chats() {
-        None
-    } else {
-        Some(read_prompt(args)?)
-    };
+    let prompt = if args.chats() { None } else { Some(read_prompt(args)?) };
     interrupt::listen();
     let loading = Instant::now();
     let model = match args.tokens {
@@ -52,11 +48,8 @@ pub fn run(args: &Args) -> Result<()> {
     let layouts = model.weights().layouts().to_string();
     let timings = Timings::new(start, loading.elapsed(), layouts);
     let n_ctx = context_size(args, &model);
-    let mut context = model.context(&ContextOptions {
-        n_ctx: Some(n_ctx),
-        n_batch: args.batch_size,
-        n_ubatch: args.ubatch_size,
-    });
+    let mut context =
+        model.context(&ContextOptions { n_ctx: Some(n_ctx), n_batch: args.batch_size, n_ubatch: args.ubatch_size });
     let options = args.options(&model, n_ctx)?;
     context.prepare(&options).map_err(|e| explain(args, e))?;
     if let Some(bits) = context.bits() {
@@ -107,31 +100,22 @@ enum Prompt {
 fn read_prompt(args: &Args) -> Result<Prompt> {
     if let Some(path) = &args.tokens {
         let from = format!("'{}'", path.display());
-        return Ok(Prompt::Tokens(
-            text::utf8(text::read_file(path)?, &from)?,
-            from,
-        ));
+        return Ok(Prompt::Tokens(text::utf8(text::read_file(path)?, &from)?, from));
     }
     let (mut bytes, from) = match (&args.prompt, &args.file) {
         (Some(text), _) => (text.clone().into_bytes(), "the prompt".to_owned()),
         (None, Some(path)) => (text::read_file(path)?, format!("'{}'", path.display())),
         // As llama-completion has it, which then begins with BOS; standard input is for the turns.
         (None, None) if args.in_turns() || continues(args) => (Vec::new(), "the prompt".to_owned()),
-        (None, None) if !std::io::stdin().is_terminal() => {
-            (text::read_stdin()?, "standard input".to_owned())
+        (None, None) if !std::io::stdin().is_terminal() => (text::read_stdin()?, "standard input".to_owned()),
+        (None, None) => {
+            bail!("there is no prompt: give one with -p TEXT, -f FILE or on standard input, or chat with -cnv")
         }
-        (None, None) => bail!(
-            "there is no prompt: give one with -p TEXT, -f FILE or on standard input, or chat with -cnv"
-        ),
     };
     if args.prompt.is_none() && bytes.last() == Some(&b'\n') {
         bytes.pop();
     }
-    let bytes = if args.no_escape {
-        bytes
-    } else {
-        text::unescape(&bytes)
-    };
+    let bytes = if args.no_escape { bytes } else { text::unescape(&bytes) };
     Ok(Prompt::Text(text::utf8(bytes, &from)?))
 }
 
@@ -154,15 +138,9 @@ fn tokens(prompt: Prompt, model: &Model) -> Result<Vec<u32>> {
 /// The size of the context: -c, or the length the model was trained with.
 fn context_size(args: &Args, model: &Model) -> usize {
     let trained = model.n_ctx_train();
-    let n_ctx = if args.ctx_size == 0 {
-        trained
-    } else {
-        args.ctx_size
-    };
+    let n_ctx = if args.ctx_size == 0 { trained } else { args.ctx_size };
     if n_ctx > trained {
-        note!(
-            "warning: the model was trained on a context of {trained} tokens, {n_ctx} are asked for"
-        );
+        note!("warning: the model was trained on a context of {trained} tokens, {n_ctx} are asked for");
     }
     n_ctx
 }
@@ -196,12 +174,8 @@ fn complete(
     if args.logits_sha256 {
         context.observe(Some(out.observer(interrupt::token())));
     }
-    let options = &GenerateOptions {
-        shift: args
-            .shift(prompt.len(), &model)
-            .filter(|_| args.context_shift),
-        ..options.clone()
-    };
+    let options =
+        &GenerateOptions { shift: args.shift(prompt.len(), &model).filter(|_| args.context_shift), ..options.clone() };
     let mut generation = context.generate(prompt, options)?;
     note!("sampler seed: {}", options.sampler.seed);
     let prompt = generation.prompt().to_vec();

@@ -170,8 +170,7 @@ fn hash(logits: &[f32]) -> String {
     let mut bytes = Vec::with_capacity(4096);
     for part in logits.chunks(1024) {
         bytes.clear();
-        part.iter()
-            .for_each(|l| bytes.extend_from_slice(&l.to_le_bytes()));
+        part.iter().for_each(|l| bytes.extend_from_slice(&l.to_le_bytes()));
         sha.update(&bytes);
     }
     hex(&sha.finalize())

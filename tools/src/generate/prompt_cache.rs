@@ -1,8 +1,8 @@
 //! `--prompt-cache`: what was evaluated of a prompt, in a file for the next run.
 //!
-//! The file is trine's own (`src/generate/saved.rs` has its bytes): llama.cpp's has no room for what the numbers in it stand on. Here
-//! the hashes of all files, the types of keys and values and whatever else decides bits are part of it, and a file that was made
-//! otherwise is refused, so that a text never depends on whether there was one.
+//! The file is trine's own (`src/generate/saved.rs` has its bytes): llama.cpp's has no room for what the numbers in it
+//! stand on. Here the hashes of all files, the types of keys and values and whatever else decides bits are part of it,
+//! and a file that was made otherwise is refused, so that a text never depends on whether there was one.
 
 use std::borrow::BorrowMut;
 use std::fs::File;
@@ -23,8 +23,8 @@ use crate::{text, version};
 #[derive(Args)]
 #[command(next_help_heading = "Prompts that were evaluated before")]
 pub struct PromptCacheArgs {
-    /// Keep what was evaluated of the prompt in FILE, and go on from there in later runs whose prompts begin alike. Without a prompt
-    /// the one in the file is continued. No text and no logits depend on it
+    /// Keep what was evaluated of the prompt in FILE, and go on from there in later runs whose prompts begin alike.
+    /// Without a prompt the one in the file is continued. No text and no logits depend on it
     #[arg(long, value_name = "FILE")]
     pub prompt_cache: Option<PathBuf>,
 
@@ -65,11 +65,7 @@ impl PromptCache {
     ///
     /// # Errors
     /// A file that is no such cache, was made with something else or is damaged; one that cannot be read or written.
-    pub fn open(
-        args: &PromptCacheArgs,
-        model: &ModelArgs,
-        context: &mut Context,
-    ) -> Result<Option<PromptCache>> {
+    pub fn open(args: &PromptCacheArgs, model: &ModelArgs, context: &mut Context) -> Result<Option<PromptCache>> {
         let Some(path) = &args.prompt_cache else {
             return Ok(None);
         };
@@ -103,9 +99,8 @@ impl PromptCache {
             return Ok(());
         }
         let loaded = context.load(&self.kind, &mut BufReader::with_capacity(1 << 20, file));
-        self.saved = loaded.with_context(|| {
-            format!("cannot go on from '{shown}' (remove it, or give {OPTION} another name)")
-        })?;
+        self.saved = loaded
+            .with_context(|| format!("cannot go on from '{shown}' (remove it, or give {OPTION} another name)"))?;
         Ok(())
     }
 
@@ -126,10 +121,7 @@ impl PromptCache {
         let read = generation.read_beginning()?;
         let reused = generation.context().stats().reused - before;
         if !self.saved.is_empty() {
-            note!(
-                "prompt cache: {reused} of {} tokens were evaluated before",
-                prompt.len()
-            );
+            note!("prompt cache: {reused} of {} tokens were evaluated before", prompt.len());
             let recurrent = generation.context().model().weights().is_recurrent();
             if recurrent && reused < same.min(prompt.len() - 1) {
                 note!(
@@ -163,10 +155,7 @@ impl PromptCache {
     fn write(&mut self, context: &Context, tokens: &[u32]) -> Result<()> {
         let failed = || format!("cannot write '{}'", self.path.display());
         let mut file = BufWriter::with_capacity(1 << 20, OutFile::create(&self.path, OPTION)?);
-        context
-            .save(&self.kind, tokens, &mut file)
-            .and_then(|()| file.flush())
-            .with_context(failed)?;
+        context.save(&self.kind, tokens, &mut file).and_then(|()| file.flush()).with_context(failed)?;
         let file = file.into_inner().map_err(|e| e.into_error());
         file.and_then(OutFile::keep).with_context(failed)?;
         self.saved = tokens.to_vec();
@@ -190,10 +179,7 @@ fn kind(args: &ModelArgs, model: &Model, bits: Option<u8>) -> Result<String> {
         format!("values as {}", name(args.cache_type_v)),
     ];
     let adapters = &args.adapters;
-    for (what, list) in [
-        ("adapter", &adapters.adapters),
-        ("control vector", &adapters.control_vectors),
-    ] {
+    for (what, list) in [("adapter", &adapters.adapters), ("control vector", &adapters.control_vectors)] {
         let mut all = Vec::new();
         for (path, scale) in list {
             all.push(format!("{} times {scale}", sums(&[path])?));

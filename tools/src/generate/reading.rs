@@ -13,7 +13,8 @@ const PART: usize = 256;
 /// Prompts of fewer tokens are read without a bar.
 const LONG: usize = 2 * PART;
 
-/// Reads a long prompt up to its last tokens, with a bar where standard error is a terminal. The rest is for whoever asks for text.
+/// Reads a long prompt up to its last tokens, with a bar where standard error is a terminal. The rest is for whoever
+/// asks for text.
 ///
 /// # Errors
 /// A token that the model does not have.

@@ -1,7 +1,8 @@
 //! Reverse prompts (`-r`): texts at which a generation ends, as llama-completion looks for them.
 //!
-//! They are looked for in the text of the last tokens, control tokens and the prompt's own included, and only at its end: behind a
-//! reverse prompt there may be two more bytes, because its last token may hold what follows it. What is found stays in the text.
+//! They are looked for in the text of the last tokens, control tokens and the prompt's own included, and only at its
+//! end: behind a reverse prompt there may be two more bytes, because its last token may hold what follows it. What is
+//! found stays in the text.
 
 use std::collections::VecDeque;
 
@@ -35,11 +36,7 @@ impl ReversePrompts {
             }
         }
         let texts = texts.iter().map(|text| text.clone().into_bytes());
-        Ok(ReversePrompts {
-            texts: texts.collect(),
-            single,
-            last: VecDeque::new(),
-        })
+        Ok(ReversePrompts { texts: texts.collect(), single, last: VecDeque::new() })
     }
 
     /// The next token of the text.
@@ -81,13 +78,8 @@ mod tests {
 
     #[test]
     fn two_bytes_may_follow() {
-        for (text, found) in [
-            ("a User:", true),
-            ("User: \n", true),
-            ("User: ab", false),
-            ("User", false),
-            ("", false),
-        ] {
+        for (text, found) in [("a User:", true), ("User: \n", true), ("User: ab", false), ("User", false), ("", false)]
+        {
             assert_eq!(ends_with(text.as_bytes(), b"User:"), found, "{text:?}");
         }
         assert!(ends_with(b"", b""));

@@ -26,40 +26,19 @@ pub struct SamplingArgs {
     pub sampler_seq: Option<Steps>,
 
     /// Temperature, also --temperature; 0: always the most likely token
-    #[arg(
-        long,
-        alias = "temperature",
-        value_name = "T",
-        default_value_t = 0.8,
-        allow_negative_numbers = true
-    )]
+    #[arg(long, alias = "temperature", value_name = "T", default_value_t = 0.8, allow_negative_numbers = true)]
     pub temp: f32,
 
     /// Move the temperature by up to so much either way, by the entropy of the tokens; 0: leave it
-    #[arg(
-        long,
-        value_name = "T",
-        default_value_t = 0.0,
-        allow_negative_numbers = true
-    )]
+    #[arg(long, value_name = "T", default_value_t = 0.0, allow_negative_numbers = true)]
     pub dynatemp_range: f32,
 
     /// The exponent of the entropy's share in that
-    #[arg(
-        long,
-        value_name = "X",
-        default_value_t = 1.0,
-        allow_negative_numbers = true
-    )]
+    #[arg(long, value_name = "X", default_value_t = 1.0, allow_negative_numbers = true)]
     pub dynatemp_exp: f32,
 
     /// Choose among the K most likely tokens; 0: all
-    #[arg(
-        long,
-        value_name = "K",
-        default_value_t = 40,
-        allow_negative_numbers = true
-    )]
+    #[arg(long, value_name = "K", default_value_t = 40, allow_negative_numbers = true)]
     pub top_k: i32,
 
     /// Choose among the most likely tokens that have this probability together; 1: all
@@ -71,12 +50,7 @@ pub struct SamplingArgs {
     pub min_p: f32,
 
     /// Locally typical sampling; 1: off
-    #[arg(
-        long,
-        value_name = "P",
-        default_value_t = 1.0,
-        visible_alias = "typical-p"
-    )]
+    #[arg(long, value_name = "P", default_value_t = 1.0, visible_alias = "typical-p")]
     pub typical: f32,
 
     /// Leave out logits more than N standard deviations below the highest, also --top-nsigma; 0 or less: none
@@ -100,40 +74,20 @@ pub struct SamplingArgs {
     pub repeat_last_n: i64,
 
     /// Subtract from the logit of a token that occurred; 0: off
-    #[arg(
-        long,
-        value_name = "X",
-        default_value_t = 0.0,
-        allow_negative_numbers = true
-    )]
+    #[arg(long, value_name = "X", default_value_t = 0.0, allow_negative_numbers = true)]
     pub presence_penalty: f32,
 
     /// Subtract from the logit of a token for every time it occurred; 0: off
-    #[arg(
-        long,
-        value_name = "X",
-        default_value_t = 0.0,
-        allow_negative_numbers = true
-    )]
+    #[arg(long, value_name = "X", default_value_t = 0.0, allow_negative_numbers = true)]
     pub frequency_penalty: f32,
 
     /// DRY: the penalty of a token that would go on with a repetition, times the base to the power of what is longer
     /// than allowed; 0: off
-    #[arg(
-        long,
-        value_name = "X",
-        default_value_t = 0.0,
-        allow_negative_numbers = true
-    )]
+    #[arg(long, value_name = "X", default_value_t = 0.0, allow_negative_numbers = true)]
     pub dry_multiplier: f32,
 
     /// DRY: the base; below 1: off
-    #[arg(
-        long,
-        value_name = "X",
-        default_value_t = 1.75,
-        allow_negative_numbers = true
-    )]
+    #[arg(long, value_name = "X", default_value_t = 1.75, allow_negative_numbers = true)]
     pub dry_base: f32,
 
     /// DRY: the longest repetition in tokens that costs nothing
@@ -144,8 +98,8 @@ pub struct SamplingArgs {
     #[arg(long, value_name = "N", default_value_t = 64, allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(-1..))]
     pub dry_penalty_last_n: i64,
 
-    /// DRY: a text that no repetition goes across, any number of times; the first one replaces the usual ones, which are
-    /// a line break and : " *, and 'none' stands for no text
+    /// DRY: a text that no repetition goes across, any number of times; the first one replaces the usual ones, which
+    /// are a line break and : " *, and 'none' stands for no text
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub dry_sequence_breaker: Vec<String>,
 
@@ -162,24 +116,15 @@ pub struct SamplingArgs {
     pub mirostat: u8,
 
     /// Mirostat: the learning rate
-    #[arg(
-        long,
-        value_name = "X",
-        default_value_t = 0.1,
-        allow_negative_numbers = true
-    )]
+    #[arg(long, value_name = "X", default_value_t = 0.1, allow_negative_numbers = true)]
     pub mirostat_lr: f32,
 
     /// Mirostat: the target in bits
-    #[arg(
-        long,
-        value_name = "X",
-        default_value_t = 5.0,
-        allow_negative_numbers = true
-    )]
+    #[arg(long, value_name = "X", default_value_t = 5.0, allow_negative_numbers = true)]
     pub mirostat_ent: f32,
 
-    /// Add to the logit of a token, any number of times: 15043+1 makes it likelier, 15043-1 less likely, 15043-inf impossible
+    /// Add to the logit of a token, any number of times: 15043+1 makes it likelier, 15043-1 less likely, 15043-inf
+    /// impossible
     #[arg(short = 'l', long, value_name = "TOKEN+BIAS", value_parser = bias)]
     pub logit_bias: Vec<(u32, f32)>,
 
@@ -207,9 +152,8 @@ fn steps(text: &str) -> Result<Steps, String> {
 /// Parses letters of steps.
 fn letters(text: &str) -> Result<Steps, String> {
     let kinds = text.chars().map(|letter| {
-        SamplerKind::by_letter(letter).ok_or_else(|| {
-            format!("there is no step '{letter}'; there are e, d, s, k, y, p, m, x, t and a")
-        })
+        SamplerKind::by_letter(letter)
+            .ok_or_else(|| format!("there is no step '{letter}'; there are e, d, s, k, y, p, m, x, t and a"))
     });
     kinds.collect::<Result<_, _>>().map(Steps)
 }
@@ -257,10 +201,7 @@ impl SamplingArgs {
     /// As the library takes them; the seed may be a new one every time. `escapes`: whether texts may have escapes.
     pub(super) fn options(&self, model: &Model, n_ctx: usize, escapes: bool) -> SamplerOptions {
         let chain = self.samplers.as_ref().or(self.sampler_seq.as_ref());
-        let chain = chain.map_or_else(
-            || SamplerKind::DEFAULT_CHAIN.to_vec(),
-            |steps| steps.0.clone(),
-        );
+        let chain = chain.map_or_else(|| SamplerKind::DEFAULT_CHAIN.to_vec(), |steps| steps.0.clone());
         let version = match self.mirostat {
             1 => Some(MirostatVersion::V1),
             2 => Some(MirostatVersion::V2),
@@ -270,11 +211,7 @@ impl SamplingArgs {
         SamplerOptions {
             seed: self.seed(),
             samplers: chain,
-            mirostat: version.map(|version| Mirostat {
-                version,
-                tau: self.mirostat_ent,
-                eta: self.mirostat_lr,
-            }),
+            mirostat: version.map(|version| Mirostat { version, tau: self.mirostat_ent, eta: self.mirostat_lr }),
             temp: self.temp,
             dynatemp_range: self.dynatemp_range,
             dynatemp_exponent: self.dynatemp_exp,

@@ -20,10 +20,7 @@ impl Thoughts {
     pub fn after(before: &str) -> Thoughts {
         let before = before.trim_end();
         let mark = MARKS.iter().find(|(begin, _)| before.ends_with(begin));
-        Thoughts {
-            end: mark.map(|(_, end)| *end),
-            tail: String::new(),
-        }
+        Thoughts { end: mark.map(|(_, end)| *end), tail: String::new() }
     }
 
     /// What sets the terminal for the text that comes.

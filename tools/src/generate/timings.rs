@@ -23,20 +23,13 @@ fn rates(t: Timed) -> (f64, f64) {
     if t.count == 0 || t.time.is_zero() {
         return (0.0, 0.0);
     }
-    (
-        ms(t.time) / t.count as f64,
-        t.count as f64 / t.time.as_secs_f64(),
-    )
+    (ms(t.time) / t.count as f64, t.count as f64 / t.time.as_secs_f64())
 }
 
 impl Timings {
     /// A run that began at `start` and loaded its model in `load`, the weights in the layouts named.
     pub fn new(start: Instant, load: Duration, weights: String) -> Timings {
-        Timings {
-            start,
-            load,
-            weights,
-        }
+        Timings { start, load, weights }
     }
 
     /// The summary on standard error.
@@ -55,18 +48,10 @@ impl Timings {
         line("eval time", stats.eval, "runs");
         line("sampling time", stats.sample, "runs");
         let n = stats.prompt.count + stats.eval.count;
-        note!(
-            "{:>16} = {:10.2} ms / {n:5} tokens",
-            "total time",
-            ms(self.start.elapsed())
-        );
+        note!("{:>16} = {:10.2} ms / {n:5} tokens", "total time", ms(self.start.elapsed()));
         note!("{:>16} = {}", "weights", self.weights);
         if let Some(bytes) = peak_memory() {
-            note!(
-                "{:>16} = {:10.2} MiB",
-                "peak memory",
-                bytes as f64 / 1_048_576.0
-            );
+            note!("{:>16} = {:10.2} MiB", "peak memory", bytes as f64 / 1_048_576.0);
         }
     }
 

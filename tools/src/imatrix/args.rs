@@ -124,8 +124,8 @@ pub struct Args {
     #[arg(long)]
     pub parse_special: bool,
 
-    /// Save what there is every N chunks or samples [default: 10; with --hessian, whose files are large, only at the end
-    /// and when stopped]
+    /// Save what there is every N chunks or samples [default: 10; with --hessian, whose files are large, only at the
+    /// end and when stopped]
     #[arg(long, value_name = "N", value_parser = positive)]
     pub output_frequency: Option<usize>,
 
@@ -174,25 +174,12 @@ pub struct Args {
     pub seq_len: usize,
 
     /// Which random choice
-    #[arg(
-        long,
-        short,
-        help_heading = "Squared gradients",
-        value_name = "N",
-        default_value_t = 0,
-        requires = "fisher"
-    )]
+    #[arg(long, short, help_heading = "Squared gradients", value_name = "N", default_value_t = 0, requires = "fisher")]
     pub seed: u32,
 
     /// Take the first --seq-len tokens of random documents that have that many, one document a line.
     /// Without it the text is one long document, cut into sequences
-    #[arg(
-        long,
-        help_heading = "Squared gradients",
-        value_name = "FORM",
-        value_enum,
-        requires = "fisher"
-    )]
+    #[arg(long, help_heading = "Squared gradients", value_name = "FORM", value_enum, requires = "fisher")]
     pub documents: Option<Documents>,
 }
 

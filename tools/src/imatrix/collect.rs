@@ -22,13 +22,7 @@ use crate::{inputs, interrupt, progress, signals, text};
 ///
 /// # Errors
 /// Whatever the user, a file or the model did wrong.
-pub fn run(
-    args: &Args,
-    model: &ModelArgs,
-    file: &Path,
-    mut matrix: Imatrix,
-    target: &Path,
-) -> Result<bool> {
+pub fn run(args: &Args, model: &ModelArgs, file: &Path, mut matrix: Imatrix, target: &Path) -> Result<bool> {
     let form = args.output_format.form();
     if args.resume && form == Form::Legacy {
         bail!(
@@ -50,21 +44,16 @@ pub fn run(
     note!("tokenizing the input ..");
     let tokens = loaded.tokenizer().encode(&text, true, args.parse_special)?;
     let tokens = after_chunks(tokens, args.from_chunk, args.ctx_size)?;
-    let chunks = Chunks::new(
-        tokens,
-        args.ctx_size,
-        loaded.tokenizer().text_bos(),
-        args.chunks,
-    )?;
+    let chunks = Chunks::new(tokens, args.ctx_size, loaded.tokenizer().text_bos(), args.chunks)?;
     let group = schedule.side_by_side().min(chunks.count());
     let has_experts = loaded.weights().config().experts.is_some();
     match (schedule.counted(group), group * args.ctx_size) {
-        (0, _) if !has_experts => bail!(
-            "no micro-batch would have the 16 tokens that it needs to count: use a larger -c or -ub"
-        ),
-        (counted, all) if counted < all => note!(
-            "warning: only {counted} of {all} tokens count, the others are in micro-batches of fewer than 16"
-        ),
+        (0, _) if !has_experts => {
+            bail!("no micro-batch would have the 16 tokens that it needs to count: use a larger -c or -ub")
+        }
+        (counted, all) if counted < all => {
+            note!("warning: only {counted} of {all} tokens count, the others are in micro-batches of fewer than 16")
+        }
         _ => {}
     }
     let mut done = 0;
@@ -82,10 +71,7 @@ pub fn run(
         schedule.side_by_side(),
         loaded.threads()
     );
-    let options = Options {
-        output: args.process_output,
-        perplexity: !args.no_ppl,
-    };
+    let options = Options { output: args.process_output, perplexity: !args.no_ppl };
     let mut run = Run {
         args,
         target,
@@ -128,52 +114,33 @@ pub(super) fn after_chunks(mut tokens: Vec<u32>, n: usize, n_ctx: usize) -> Resu
     }
     let have = tokens.len();
     // llama-imatrix wants more than two chunks to be left.
-    if n.checked_add(2)
-        .and_then(|n| n.checked_mul(n_ctx))
-        .is_none_or(|wanted| wanted >= have)
-    {
-        bail!(
-            "the text has {have} tokens: --from-chunk {n} leaves fewer than two chunks of {n_ctx}"
-        );
+    if n.checked_add(2).and_then(|n| n.checked_mul(n_ctx)).is_none_or(|wanted| wanted >= have) {
+        bail!("the text has {have} tokens: --from-chunk {n} leaves fewer than two chunks of {n_ctx}");
     }
     tokens.drain(..n * n_ctx);
     Ok(tokens)
 }
 
 /// How many of `count` chunks are in `saved`, which a run that began with `start` wrote.
-fn chunks_done(
-    saved: &Imatrix,
-    start: &Imatrix,
-    schedule: &Schedule,
-    count: usize,
-) -> Result<usize> {
+fn chunks_done(saved: &Imatrix, start: &Imatrix, schedule: &Schedule, count: usize) -> Result<usize> {
     if saved.legacy {
         bail!("it is of the legacy form, which does not hold the sums");
     }
     if saved.chunk_size != start.chunk_size {
-        bail!(
-            "it was made with -c {}, not {}",
-            saved.chunk_size,
-            start.chunk_size
-        );
+        bail!("it was made with -c {}, not {}", saved.chunk_size, start.chunk_size);
     }
     if saved.datasets != start.datasets {
-        bail!(
-            "it was made from other texts: {:?}, not {:?}",
-            saved.datasets,
-            start.datasets
-        );
+        bail!("it was made from other texts: {:?}, not {:?}", saved.datasets, start.datasets);
     }
     // How many tokens an expert sees is the router's choice; plain matrices, with one count, see all that count.
     let count_of = |m: &Imatrix, name: &str| {
         let entry = m.entries.get(name).filter(|e| e.counts.len() == 1);
         entry.and_then(|e| e.counts.first().copied())
     };
-    let added = saved.entries.keys().map(|name| {
-        count_of(saved, name)
-            .unwrap_or(0)
-            .saturating_sub(count_of(start, name).unwrap_or(0))
-    });
+    let added = saved
+        .entries
+        .keys()
+        .map(|name| count_of(saved, name).unwrap_or(0).saturating_sub(count_of(start, name).unwrap_or(0)));
     let added = added.max().unwrap_or(0);
     let (mut done, mut tokens) = (0, 0i64);
     while tokens < added && done < count {
@@ -190,10 +157,7 @@ fn chunks_done(
 }
 
 fn bar(tokens: usize) -> ProgressBar {
-    progress::bar(
-        tokens as u64,
-        "{percent:>3}% {tokens_per_sec}, ETA {eta} {wide_msg}",
-    )
+    progress::bar(tokens as u64, "{percent:>3}% {tokens_per_sec}, ETA {eta} {wide_msg}")
 }
 
 /// A run and what it has saved.
@@ -245,10 +209,7 @@ impl Run<'_> {
             stdout.flush()?;
         }
         let passed = |n: usize| n > 0 && done / n > self.done / n;
-        let (save_now, copy_now) = (
-            passed(self.args.save_after()),
-            passed(self.args.save_frequency),
-        );
+        let (save_now, copy_now) = (passed(self.args.save_after()), passed(self.args.save_frequency));
         self.done = done;
         self.estimate = running.last().copied().unwrap_or_default();
         if copy_now {
@@ -280,11 +241,7 @@ impl Run<'_> {
                 Form::Gguf => "; --resume goes on from there",
                 Form::Legacy => "",
             };
-            note!(
-                "stopped after chunk {}, saved in '{}'{go_on}",
-                self.done,
-                self.target.display()
-            );
+            note!("stopped after chunk {}, saved in '{}'{go_on}", self.done, self.target.display());
         }
         Ok(())
     }

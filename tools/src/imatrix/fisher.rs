@@ -59,11 +59,8 @@ pub fn run(args: &Args, model: &ModelArgs, text: &Path, target: &Path) -> Result
     threads::start(Some(threads))?;
     let packing = model.packing.options();
     let mut fisher = Fisher::load(&opened, &packing, isa).with_context(name)?;
-    let provenance = Provenance {
-        threads: Some(threads),
-        isa: Some(isa),
-        ..Provenance::of_files("rimatrix.fisher/1", &opened)
-    };
+    let provenance =
+        Provenance { threads: Some(threads), isa: Some(isa), ..Provenance::of_files("rimatrix.fisher/1", &opened) };
     drop(opened);
     let mut state = State::default();
     if args.resume && target.exists() {
@@ -79,15 +76,7 @@ pub fn run(args: &Args, model: &ModelArgs, text: &Path, target: &Path) -> Result
         }
         note!("going on after sample {}", state.samples);
     }
-    let mut run = Run {
-        args,
-        target,
-        origin,
-        provenance,
-        fisher,
-        saved: state.samples,
-        state,
-    };
+    let mut run = Run { args, target, origin, provenance, fisher, saved: state.samples, state };
     let finished = run.all(&sample.sequences)?;
     if finished {
         run.summary()?;
@@ -140,10 +129,7 @@ impl Run<'_> {
 
     fn save(&mut self) -> Result<()> {
         if let Some(target) = self.fisher.overflow() {
-            bail!(
-                "the squared gradients of '{}' overflow: the model's weights are damaged",
-                target.tensor
-            );
+            bail!("the squared gradients of '{}' overflow: the model's weights are damaged", target.tensor);
         }
         file::write(self.target, &self.fisher, &self.origin, &self.state)?;
         self.saved = self.state.samples;

@@ -64,11 +64,7 @@ pub fn run(args: &Args, model: &ModelArgs, path: &Path, target: &Path) -> Result
     let start = if args.resume && target.exists() {
         let place = || format!("cannot go on from '{}'", target.display());
         let found = read(target, &planned, chunks.count()).with_context(place)?;
-        note!(
-            "going on after chunk {} of {}",
-            found.header.chunks,
-            chunks.count()
-        );
+        note!("going on after chunk {} of {}", found.header.chunks, chunks.count());
         found
     } else {
         Collected::zeros(planned, available_memory())?
@@ -80,12 +76,8 @@ pub fn run(args: &Args, model: &ModelArgs, path: &Path, target: &Path) -> Result
         loaded.threads()
     );
     let done = start.header.chunks as usize;
-    let mut run = Run {
-        target,
-        save_after: args.output_frequency,
-        steps: Steps::after("chunk", done, chunks.count()),
-        done,
-    };
+    let mut run =
+        Run { target, save_after: args.output_frequency, steps: Steps::after("chunk", done, chunks.count()), done };
     let isa = Isa::from_env()?;
     match collect(&engine, &chunks, side_by_side, isa, start, &mut run) {
         Ok(collected) => {
@@ -96,11 +88,7 @@ pub fn run(args: &Args, model: &ModelArgs, path: &Path, target: &Path) -> Result
             Ok(true)
         }
         Err(CollectError::Interrupted) => {
-            note!(
-                "stopped after chunk {}, saved in '{}'; --resume goes on from there",
-                run.done,
-                target.display()
-            );
+            note!("stopped after chunk {}, saved in '{}'; --resume goes on from there", run.done, target.display());
             Ok(false)
         }
         Err(CollectError::Watch(e)) => Err(anyhow::Error::from_boxed(e)),
@@ -117,11 +105,7 @@ struct Run<'a> {
 }
 
 impl Watch for Run<'_> {
-    fn group(
-        &mut self,
-        done: usize,
-        collected: &Collected,
-    ) -> Result<bool, Box<dyn Error + Send + Sync>> {
+    fn group(&mut self, done: usize, collected: &Collected) -> Result<bool, Box<dyn Error + Send + Sync>> {
         let due = self.save_after.is_some_and(|n| done / n > self.done / n);
         self.done = done;
         self.steps.tick(done);
@@ -153,23 +137,15 @@ fn read(path: &Path, planned: &Hessians, count: usize) -> Result<Collected> {
     let header = Hessians::parse(file.meta(), file.tensors())?;
     let (ours, theirs) = (&planned.origin, &header.origin);
     if theirs != ours {
-        bail!(
-            "it is of another model or text, or was made with other options: {theirs:?}, not {ours:?}"
-        );
+        bail!("it is of another model or text, or was made with other options: {theirs:?}, not {ours:?}");
     }
     if header.inputs != planned.inputs || header.weights != planned.weights {
         bail!("its inputs are not those of the model");
     }
     if header.chunks as usize > count {
-        bail!(
-            "it has {} chunks already, more than the {count} asked for",
-            header.chunks
-        );
+        bail!("it has {} chunks already, more than the {count} asked for", header.chunks);
     }
-    let empty = Hessians {
-        chunks: 0,
-        ..header.clone()
-    };
+    let empty = Hessians { chunks: 0, ..header.clone() };
     let mut collected = Collected::zeros(empty, available_memory())?;
     for (input, sums) in header.inputs.iter().zip(&mut collected.sums) {
         copy(&file, &input.tensor(), sums)?;

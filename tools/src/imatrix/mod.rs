@@ -46,9 +46,8 @@ pub fn run(args: &Args) -> Result<()> {
         let provenance = Provenance::of("rimatrix.matrix/1");
         return summary(args, &matrix, &target, None, &provenance);
     };
-    let model = args
-        .model_args()
-        .ok_or_else(|| anyhow!("a text needs a model to go through: give one with -m FILE"))?;
+    let model =
+        args.model_args().ok_or_else(|| anyhow!("a text needs a model to go through: give one with -m FILE"))?;
     refuse_widely_linear(&model.model)?;
     interrupt::listen();
     let finished = if args.fisher {
@@ -108,14 +107,10 @@ fn spare_copies(target: &Path) -> Result<()> {
     let mut beginning = name.to_owned();
     beginning.push(COPY);
     let folder = target.parent().filter(|d| !d.as_os_str().is_empty());
-    let entries = std::fs::read_dir(folder.unwrap_or(Path::new(".")))
-        .into_iter()
-        .flatten();
+    let entries = std::fs::read_dir(folder.unwrap_or(Path::new("."))).into_iter().flatten();
     for entry in entries.flatten() {
         let name = entry.file_name();
-        let rest = name
-            .as_encoded_bytes()
-            .strip_prefix(beginning.as_encoded_bytes());
+        let rest = name.as_encoded_bytes().strip_prefix(beginning.as_encoded_bytes());
         if rest.is_some_and(|r| r.iter().all(u8::is_ascii_digit)) {
             inputs::spare(&entry.path(), "-o, or leave --save-frequency out")?;
         }
@@ -152,9 +147,7 @@ fn save(matrix: &Imatrix, path: &Path, form: Form) -> Result<()> {
     }
     let bytes = matrix.to_bytes(form).with_context(failed)?;
     let mut out = OutFile::create(path, "-o")?;
-    out.write_all(&bytes)
-        .and_then(|()| out.keep())
-        .with_context(failed)
+    out.write_all(&bytes).and_then(|()| out.keep()).with_context(failed)
 }
 
 /// Says which experts a matrix knows nothing of.

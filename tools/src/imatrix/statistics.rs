@@ -148,11 +148,7 @@ pub fn write(file: &str, matrix: &Imatrix, out: &mut dyn Write) -> io::Result<()
     let all = all.filter_map(|(name, entry)| Statistics::of(name, entry, matrix));
     let mut all: Vec<Statistics<'_>> = all.collect();
     all.sort_by(|a, b| a.name.cmp(b.name).then(b.total.total_cmp(&a.total)));
-    writeln!(
-        out,
-        "Computing statistics for {file} ({} tensors)",
-        all.len()
-    )?;
+    writeln!(out, "Computing statistics for {file} ({} tensors)", all.len())?;
     writeln!(
         out,
         "\n Layer\t       Tensor\t          Σ(Act²)\t  Min\t            Max\t           μ\t   σ\t % Active\tN\t   Entropy\tE (norm)\tZD\t  CosSim"
@@ -169,21 +165,14 @@ pub fn write(file: &str, matrix: &Imatrix, out: &mut dyn Write) -> io::Result<()
         block.columns += one.columns;
     }
     blocks.retain(|number, _| *number >= 0);
-    writeln!(
-        out,
-        "\nComputing weighted average statistics per layer ({} layers)",
-        blocks.len()
-    )?;
+    writeln!(out, "\nComputing weighted average statistics per layer ({} layers)", blocks.len())?;
     writeln!(out, "\n  Layer\t     μΣ(Act²)\t      μZD\tμCosSim")?;
     writeln!(out, "{}", "=".repeat(48))?;
     for (number, block) in &blocks {
         let columns = block.columns as f32;
         let (total, cosine) = (block.total / columns, block.cosine / columns);
         let outliers = 100.0 * (block.outliers / columns);
-        writeln!(
-            out,
-            "{number:>5}\t{total:>14.2}\t{outliers:>10.4}%\t{cosine:>6.4}"
-        )?;
+        writeln!(out, "{number:>5}\t{total:>14.2}\t{outliers:>10.4}%\t{cosine:>6.4}")?;
     }
     writeln!(out)
 }

@@ -53,17 +53,11 @@ impl AnyPrecReport {
     /// Describes a model whose any-precision part was read.
     pub fn of(ap: &AnyPrec, model: &ModelFile) -> AnyPrecReport {
         let header = ap.header().clone();
-        let weights: u64 = ap
-            .tensors()
-            .iter()
-            .map(|t| (t.columns * t.rows) as u64)
-            .sum();
+        let weights: u64 = ap.tensors().iter().map(|t| (t.columns * t.rows) as u64).sum();
         let part = |name: &str, part: Part| model.tensor_info(&part.name(name));
         let bytes = |parts: &mut dyn Iterator<Item = Part>| -> u64 {
             let all = parts.flat_map(|p| ap.tensors().iter().map(move |t| (&t.name, p)));
-            all.filter_map(|(name, p)| part(name, p))
-                .map(|t| t.bytes)
-                .sum()
+            all.filter_map(|(name, p)| part(name, p)).map(|t| t.bytes).sum()
         };
         let sparse = [Part::SparsePtr, Part::SparseCol, Part::SparseVal];
         let end = |bits: u8| {
@@ -166,10 +160,7 @@ impl AnyPrecReport {
             )?;
         }
         if !self.is_whole() {
-            line(
-                out,
-                "  the file ends early: it is a model of the widths that it has",
-            )?;
+            line(out, "  the file ends early: it is a model of the widths that it has")?;
         }
         let method = match h.seed_method.split_once(':') {
             None if h.seed_method == "dp" => "the best ones".to_owned(),
@@ -183,11 +174,7 @@ impl AnyPrecReport {
         };
         line(
             out,
-            &format!(
-                "  clusters: {method}; sensitivities: {}{}",
-                shown::name(&h.sensitivity),
-                self.calibration()
-            ),
+            &format!("  clusters: {method}; sensitivities: {}{}", shown::name(&h.sensitivity), self.calibration()),
         )?;
         if let Some(shares) = h.sparse {
             line(

@@ -81,20 +81,12 @@ pub fn run(args: &Args) -> Result<()> {
     if let Some(first) = &args.diff {
         return compare(args, first, &model);
     }
-    let report = Report::new(
-        &model,
-        args.hash,
-        args.check_tensors,
-        &args.packing.options(),
-    );
+    let report = Report::new(&model, args.hash, args.check_tensors, &args.packing.options());
     let mut out = BufWriter::new(signals::stdout());
     if args.json {
         write_json(&report, &mut out)?;
     } else {
-        let options = TextOptions {
-            tensors: args.tensors || args.hash,
-            hash: args.hash,
-        };
+        let options = TextOptions { tensors: args.tensors || args.hash, hash: args.hash };
         write_text(&report, options, &mut out)?;
     }
     out.flush()?;
@@ -104,10 +96,7 @@ pub fn run(args: &Args) -> Result<()> {
         [only] => bail!("{only}"),
         [first, ..] => {
             damage.iter().for_each(|d| note!("  {d}"));
-            bail!(
-                "{} tensors cannot be read, the first: {first}",
-                damage.len()
-            )
+            bail!("{} tensors cannot be read, the first: {first}", damage.len())
         }
     }
 }

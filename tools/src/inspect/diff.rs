@@ -77,11 +77,7 @@ pub struct Distance {
 impl Distance {
     /// Root of the mean squared difference as a share of that of the first file's weights.
     pub fn relative_error(&self) -> f64 {
-        if self.squares == 0.0 {
-            0.0
-        } else {
-            (self.squares / self.first_squares).sqrt()
-        }
+        if self.squares == 0.0 { 0.0 } else { (self.squares / self.first_squares).sqrt() }
     }
 
     fn add(&mut self, first: &[f32], second: &[f32]) {
@@ -107,37 +103,21 @@ impl Diff {
             let only = a.tensors().filter(|t| b.tensor_info(&t.name).is_none());
             only.map(|t| t.name.clone()).collect()
         };
-        let names: Vec<&str> = second
-            .tensors()
-            .filter(|t| first.tensor_info(&t.name).is_some())
-            .map(|t| t.name.as_str())
-            .collect();
+        let names: Vec<&str> =
+            second.tensors().filter(|t| first.tensor_info(&t.name).is_some()).map(|t| t.name.as_str()).collect();
         let bytes = names.iter().filter_map(|n| second.tensor_info(n));
         let bar = byte_bar(bytes.map(|t| t.bytes).sum());
         let tensors = names
             .into_par_iter()
             .filter_map(|name| {
                 let (a, b) = (first.tensor(name)?, second.tensor(name)?);
-                let weights = weights(
-                    &Side::new(&a, first, packing),
-                    &Side::new(&b, second, packing),
-                );
+                let weights = weights(&Side::new(&a, first, packing), &Side::new(&b, second, packing));
                 bar.inc(b.info.bytes);
-                Some(TensorDiff {
-                    name: name.to_owned(),
-                    types: (a.info.ty, b.info.ty),
-                    weights,
-                })
+                Some(TensorDiff { name: name.to_owned(), types: (a.info.ty, b.info.ty), weights })
             })
             .collect();
         bar.finish_and_clear();
-        Diff {
-            keys,
-            same_keys,
-            only_first: missing(first, second),
-            only_second: missing(second, first),
-            tensors,
-        }
+        Diff { keys, same_keys, only_first: missing(first, second), only_second: missing(second, first), tensors }
     }
 
     /// Whether both files say the same with the same weights, in whatever types.
@@ -151,24 +131,12 @@ impl Diff {
     /// # Errors
     /// Those of `out`.
     pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
-        writeln!(
-            out,
-            "metadata: {} keys the same, {} not",
-            self.same_keys,
-            self.keys.len()
-        )?;
+        writeln!(out, "metadata: {} keys the same, {} not", self.same_keys, self.keys.len())?;
         for KeyDiff { key, first, second } in &self.keys {
             let value = |v: &Option<String>| v.clone().unwrap_or_else(|| "(none)".to_owned());
-            writeln!(
-                out,
-                "  {}: {} -> {}",
-                shown::name(key),
-                value(first),
-                value(second)
-            )?;
+            writeln!(out, "  {}: {} -> {}", shown::name(key), value(first), value(second))?;
         }
-        let count =
-            |what: fn(&Weights) -> bool| self.tensors.iter().filter(|t| what(&t.weights)).count();
+        let count = |what: fn(&Weights) -> bool| self.tensors.iter().filter(|t| what(&t.weights)).count();
         let same_bytes = count(|w| matches!(w, Weights::SameBytes));
         let same_values = count(|w| matches!(w, Weights::SameValues));
         writeln!(
@@ -196,11 +164,9 @@ impl Diff {
                     d.relative_error()
                 )?,
                 Weights::Shapes(a, b) => writeln!(out, "  {name}: shape {a:?} -> {b:?}")?,
-                Weights::Unreadable(why) => writeln!(
-                    out,
-                    "  {name}: {a} -> {b}, not compared: {}",
-                    shown::message(why)
-                )?,
+                Weights::Unreadable(why) => {
+                    writeln!(out, "  {name}: {a} -> {b}, not compared: {}", shown::message(why))?
+                }
             }
         }
         let verdict = match (self.is_lossless(), self.keys.is_empty()) {
@@ -213,10 +179,7 @@ impl Diff {
 
     /// The comparison as JSON.
     pub fn json(&self) -> Json {
-        let keys = self
-            .keys
-            .iter()
-            .map(|k| json!({"key": k.key, "first": k.first, "second": k.second}));
+        let keys = self.keys.iter().map(|k| json!({"key": k.key, "first": k.first, "second": k.second}));
         let tensors = self.tensors.iter().map(|t| {
             let mut row = json!({"name": t.name, "first": t.types.0.to_string(), "second": t.types.1.to_string()});
             match &t.weights {
@@ -254,19 +217,11 @@ fn keys(first: &Metadata, second: &Metadata) -> (Vec<KeyDiff>, usize) {
         if other.is_some_and(|o| is_same(value, o)) {
             same += 1;
         } else {
-            differ.push(KeyDiff {
-                key: key.to_owned(),
-                first: text(Some(value)),
-                second: text(other),
-            });
+            differ.push(KeyDiff { key: key.to_owned(), first: text(Some(value)), second: text(other) });
         }
     }
     let added = second.iter().filter(|(key, _)| first.get(key).is_none());
-    differ.extend(added.map(|(key, value)| KeyDiff {
-        key: key.to_owned(),
-        first: None,
-        second: text(Some(value)),
-    }));
+    differ.extend(added.map(|(key, value)| KeyDiff { key: key.to_owned(), first: None, second: text(Some(value)) }));
     (differ, same)
 }
 
@@ -288,31 +243,20 @@ struct Side<'a> {
 
 impl<'a> Side<'a> {
     fn new(view: &'a TensorView, file: &'a ModelFile, packing: &'a PackingOptions) -> Side<'a> {
-        Side {
-            view,
-            meta: file.meta(),
-            packing,
-        }
+        Side { view, meta: file.meta(), packing }
     }
 
     /// What reads its rows, a number of weights each.
     fn rows(&self) -> Result<Rows<'a>, String> {
         let info = &self.view.info;
-        let ty = info
-            .ty
-            .info()
-            .ok_or_else(|| format!("{} has no decoder", info.ty))?;
+        let ty = info.ty.info().ok_or_else(|| format!("{} has no decoder", info.ty))?;
         if ty.is_per_tensor() {
             let codes = self.view.ternary_codes(self.meta, self.packing);
             let (codes, scale) = codes.map_err(|e| e.to_string())?;
             return Ok(Rows::Codes(codes, scale));
         }
-        let decode = ty
-            .decode
-            .ok_or_else(|| format!("{} has no decoder", info.ty))?;
-        let bytes = ty
-            .row_bytes(info.columns())
-            .and_then(|b| usize::try_from(b).ok());
+        let decode = ty.decode.ok_or_else(|| format!("{} has no decoder", info.ty))?;
+        let bytes = ty.row_bytes(info.columns()).and_then(|b| usize::try_from(b).ok());
         match bytes {
             Some(bytes @ 1..) => Ok(Rows::Blocks(&self.view.data, bytes, decode)),
             _ => Err("it has no rows".to_owned()),
@@ -332,9 +276,7 @@ impl Rows<'_> {
         match self {
             Rows::Codes(codes, scale) => {
                 let codes = &codes[row * n..][..n];
-                out.iter_mut()
-                    .zip(codes)
-                    .for_each(|(o, &c)| *o = f32::from(c) * scale);
+                out.iter_mut().zip(codes).for_each(|(o, &c)| *o = f32::from(c) * scale);
             }
             Rows::Blocks(data, bytes, decode) => decode(&data[row * bytes..][..*bytes], out),
         }
@@ -380,9 +322,6 @@ mod tests {
         assert_eq!((d.changed, d.of), (0, 3));
         let mut d = Distance::default();
         d.add(&[3.0, 4.0], &[3.0, 5.0]);
-        assert_eq!(
-            (d.changed, d.of, d.largest, d.relative_error()),
-            (1, 2, 1.0, 0.2)
-        );
+        assert_eq!((d.changed, d.of, d.largest, d.relative_error()), (1, 2, 1.0, 0.2));
     }
 }

@@ -31,11 +31,7 @@ pub fn write_json(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
             })
         })
         .collect();
-    let types: Map<String, Value> = report
-        .types
-        .iter()
-        .map(|(ty, t)| (ty.to_string(), total(t)))
-        .collect();
+    let types: Map<String, Value> = report.types.iter().map(|(ty, t)| (ty.to_string(), total(t))).collect();
     let mut whole = json!({
         "shards": shards,
         "tensors": report.tensors.iter().map(tensor).collect::<Vec<_>>(),
@@ -104,10 +100,7 @@ fn note(ty: TypeId) -> Option<&'static str> {
 /// `{"type": "u32", "value": 7}`; text that is not UTF-8 is `{"hex": "ff"}`.
 fn metadata(v: &Meta) -> Value {
     let value = match v {
-        Meta::Array(a) => (0..a.len())
-            .filter_map(|i| a.value(i))
-            .map(|v| scalar(&v))
-            .collect(),
+        Meta::Array(a) => (0..a.len()).filter_map(|i| a.value(i)).map(|v| scalar(&v)).collect(),
         v => scalar(v),
     };
     json!({ "type": v.type_name(), "value": value })

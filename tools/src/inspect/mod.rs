@@ -59,11 +59,7 @@ pub struct Total {
 impl Total {
     /// Bits per weight; 0 without weights.
     pub fn bits_per_weight(&self) -> f64 {
-        if self.weights == 0 {
-            0.0
-        } else {
-            self.bytes as f64 * 8.0 / self.weights as f64
-        }
+        if self.weights == 0 { 0.0 } else { self.bytes as f64 * 8.0 / self.weights as f64 }
     }
 
     fn add(&mut self, t: &TensorInfo) {
@@ -92,24 +88,13 @@ pub struct Report<'a> {
 }
 
 impl<'a> Report<'a> {
-    /// Reads the tensors, in parallel and with a progress bar on stderr when that is a terminal; `hash`
-    /// asks for their SHA-256, `sound` whether all floats and scales are numbers, and `packing` says how I2_S, TL1 and TL2
-    /// are laid out where the file does not.
-    pub fn new(
-        model: &'a ModelFile,
-        hash: bool,
-        sound: bool,
-        packing: &PackingOptions,
-    ) -> Report<'a> {
+    /// Reads the tensors, in parallel and with a progress bar on stderr when that is a terminal; `hash` asks for their
+    /// SHA-256, `sound` whether all floats and scales are numbers, and `packing` says how I2_S, TL1 and TL2 are laid
+    /// out where the file does not.
+    pub fn new(model: &'a ModelFile, hash: bool, sound: bool, packing: &PackingOptions) -> Report<'a> {
         let mut rows = Vec::new();
         for (s, shard) in model.shards().iter().enumerate() {
-            rows.extend(
-                shard
-                    .gguf
-                    .tensors
-                    .iter()
-                    .map(|t| (s, shard.gguf.data_offset + t.offset, t)),
-            );
+            rows.extend(shard.gguf.tensors.iter().map(|t| (s, shard.gguf.data_offset + t.offset, t)));
         }
         let any_precision = AnyPrec::is(model.meta());
         let widely_linear = WidelyHeader::is_in(model.meta());
@@ -119,33 +104,21 @@ impl<'a> Report<'a> {
             .map(|(shard, file_offset, info)| {
                 let view = model.tensor(&info.name);
                 let packed = view.as_ref().filter(|v| is_per_tensor(v));
-                let (ternary, mut damage) =
-                    match packed.map(|v| check_packed(v, model.meta(), packing)) {
-                        Some(Ok(ternary)) => (Some(Some(ternary)), None),
-                        Some(Err(e)) => (None, Some(e)),
-                        // planes and tables are no matrices of weights
-                        None if any_precision && info.name.contains(Part::INFIX) => (None, None),
-                        // neither are codes and scales
-                        None if widely_linear && WidelyPart::matrix(&info.name).is_some() => {
-                            (None, None)
-                        }
-                        None => (view.as_ref().and_then(check), None),
-                    };
+                let (ternary, mut damage) = match packed.map(|v| check_packed(v, model.meta(), packing)) {
+                    Some(Ok(ternary)) => (Some(Some(ternary)), None),
+                    Some(Err(e)) => (None, Some(e)),
+                    // planes and tables are no matrices of weights
+                    None if any_precision && info.name.contains(Part::INFIX) => (None, None),
+                    // neither are codes and scales
+                    None if widely_linear && WidelyPart::matrix(&info.name).is_some() => (None, None),
+                    None => (view.as_ref().and_then(check), None),
+                };
                 if sound && damage.is_none() {
                     damage = view.as_ref().and_then(unsound);
                 }
-                let sha256 = view
-                    .filter(|_| hash)
-                    .map(|v| hex(&Sha256::digest(&*v.data)));
+                let sha256 = view.filter(|_| hash).map(|v| hex(&Sha256::digest(&*v.data)));
                 bar.inc(info.bytes);
-                TensorReport {
-                    info: info.clone(),
-                    shard,
-                    file_offset,
-                    ternary,
-                    damage,
-                    sha256,
-                }
+                TensorReport { info: info.clone(), shard, file_offset, ternary, damage, sha256 }
             })
             .collect();
         bar.finish_and_clear();
@@ -171,15 +144,7 @@ impl<'a> Report<'a> {
             let elements = parts.fold(0, |n: u64, t| n.saturating_add(t.elements()));
             total.weights = total.weights.saturating_sub(elements) + report.weights;
         }
-        Report {
-            model,
-            tensors,
-            types,
-            total,
-            any_precision: report,
-            sound,
-            widely,
-        }
+        Report { model, tensors, types, total, any_precision: report, sound, widely }
     }
 
     /// What is wrong, a line each that names the tensor or key.
@@ -192,11 +157,7 @@ impl<'a> Report<'a> {
 
     /// Size of all files together.
     pub fn file_bytes(&self) -> u64 {
-        self.model
-            .shards()
-            .iter()
-            .map(|s| (*s.bytes).as_ref().len() as u64)
-            .sum()
+        self.model.shards().iter().map(|s| (*s.bytes).as_ref().len() as u64).sum()
     }
 }
 
@@ -204,9 +165,7 @@ impl<'a> Report<'a> {
 fn unsound(view: &TensorView) -> Option<String> {
     let (block, what) = first_bad(view.info.ty, view.info.columns() as usize, &view.data)?;
     let (name, ty) = (&view.info.name, view.info.ty);
-    Some(format!(
-        "tensor '{name}': it holds {what} in block {block} (type {ty}); the model is damaged"
-    ))
+    Some(format!("tensor '{name}': it holds {what} in block {block} (type {ty}); the model is damaged"))
 }
 
 fn is_per_tensor(view: &TensorView) -> bool {

@@ -64,16 +64,9 @@ impl Magnitude {
 
     fn of(values: &[f32]) -> Magnitude {
         let one = |&v: &f32| {
-            if v == 0.0 {
-                Magnitude::Zero
-            } else {
-                Magnitude::One(v.abs())
-            }
+            if v == 0.0 { Magnitude::Zero } else { Magnitude::One(v.abs()) }
         };
-        values
-            .iter()
-            .map(one)
-            .fold(Magnitude::Zero, Magnitude::join)
+        values.iter().map(one).fold(Magnitude::Zero, Magnitude::join)
     }
 }
 
@@ -98,9 +91,7 @@ pub fn check(tensor: &TensorView) -> Option<Option<Ternary>> {
         let units: Vec<Magnitude> = row.chunks(SPANS[0]).map(Magnitude::of).collect();
         for (holds, span) in spans_hold.iter_mut().zip(SPANS) {
             let join = |group: &[Magnitude]| group.iter().fold(Magnitude::Zero, |a, &b| a.join(b));
-            *holds &= units
-                .chunks(span / SPANS[0])
-                .all(|group| join(group) != Magnitude::Many);
+            *holds &= units.chunks(span / SPANS[0]).all(|group| join(group) != Magnitude::Many);
         }
         if !spans_hold[0] {
             return Some(None);
@@ -114,21 +105,12 @@ pub fn check(tensor: &TensorView) -> Option<Option<Ternary>> {
         Magnitude::One(s) => (Reach::Tensor, Some(s)),
         Magnitude::Many if rows_hold => (Reach::Row, None),
         Magnitude::Many => {
-            let span = SPANS
-                .iter()
-                .zip(spans_hold)
-                .filter(|(_, holds)| *holds)
-                .map(|(s, _)| *s)
-                .max();
+            let span = SPANS.iter().zip(spans_hold).filter(|(_, holds)| *holds).map(|(s, _)| *s).max();
             (Reach::Block(span.unwrap_or(SPANS[0])), None)
         }
     };
     let zeros = zeros as f64 / (columns as f64 * rows as f64);
-    Some(Some(Ternary {
-        reach,
-        scale,
-        zeros,
-    }))
+    Some(Some(Ternary { reach, scale, zeros }))
 }
 
 /// Looks through a tensor of I2_S, TL1 or TL2, which is ternary by its type.
@@ -136,25 +118,14 @@ pub fn check(tensor: &TensorView) -> Option<Option<Ternary>> {
 /// # Errors
 /// What is wrong with it, with its name: a layout that nobody knows, codes that stand for nothing, a
 /// scale that is no number.
-pub fn check_packed(
-    tensor: &TensorView,
-    meta: &Metadata,
-    options: &PackingOptions,
-) -> Result<Ternary, String> {
+pub fn check_packed(tensor: &TensorView, meta: &Metadata, options: &PackingOptions) -> Result<Ternary, String> {
     let codes = tensor.ternary_codes(meta, options);
     let (codes, scale) = codes.map_err(|e| e.to_string())?;
     if !scale.is_finite() {
-        return Err(format!(
-            "tensor '{}': its scale is {scale}",
-            tensor.info.name
-        ));
+        return Err(format!("tensor '{}': its scale is {scale}", tensor.info.name));
     }
     let zeros = codes.iter().filter(|&&c| c == 0).count();
-    Ok(Ternary {
-        reach: Reach::Tensor,
-        scale: Some(scale),
-        zeros: zeros as f64 / codes.len().max(1) as f64,
-    })
+    Ok(Ternary { reach: Reach::Tensor, scale: Some(scale), zeros: zeros as f64 / codes.len().max(1) as f64 })
 }
 
 #[cfg(test)]
@@ -172,10 +143,7 @@ mod tests {
             offset: 0,
             bytes: bytes.len() as u64,
         };
-        check(&TensorView {
-            info,
-            data: Blob::from_vec(bytes),
-        })
+        check(&TensorView { info, data: Blob::from_vec(bytes) })
     }
 
     fn reach(columns: usize, values: &[f32]) -> Option<Reach> {
@@ -185,14 +153,7 @@ mod tests {
     #[test]
     fn the_reach_of_one_scale_is_found() {
         let whole = matrix(2, &[0.5, -0.5, 0.0, 0.5]).unwrap().unwrap();
-        assert_eq!(
-            whole,
-            Ternary {
-                reach: Reach::Tensor,
-                scale: Some(0.5),
-                zeros: 0.25
-            }
-        );
+        assert_eq!(whole, Ternary { reach: Reach::Tensor, scale: Some(0.5), zeros: 0.25 });
         assert_eq!(reach(2, &[0.0, -0.0, 0.0, 0.0]), Some(Reach::Tensor));
         assert_eq!(reach(2, &[0.5, -0.5, 0.25, 0.0]), Some(Reach::Row));
         assert_eq!(reach(2, &[0.5, -0.25, 0.25, 0.0]), None);

@@ -26,22 +26,12 @@ const MAX_ELEMENTS: usize = 6;
 ///
 /// # Errors
 /// Those of `out`.
-pub fn write_text(
-    report: &Report<'_>,
-    options: TextOptions,
-    out: &mut dyn Write,
-) -> io::Result<()> {
+pub fn write_text(report: &Report<'_>, options: TextOptions, out: &mut dyn Write) -> io::Result<()> {
     for shard in report.model.shards() {
         let g = &shard.gguf;
         let size = mebibytes((*shard.bytes).as_ref().len() as u64);
         let path = shard.path.display();
-        line(
-            out,
-            &format!(
-                "{path}: GGUF version {}, {size}, alignment {}",
-                g.version, g.alignment
-            ),
-        )?;
+        line(out, &format!("{path}: GGUF version {}, {size}, alignment {}", g.version, g.alignment))?;
         if g.dialect != Dialect::Ggml {
             line(out, &format!("  {}", g.dialect.describe()))?;
         }
@@ -73,10 +63,7 @@ fn architecture(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     let state = match (Arch::find(name), Missing::find(name)) {
         (Some(arch), _) => {
             let uses = [
-                (
-                    !arch.checkpoints.is_empty(),
-                    "rconvert reads its checkpoints",
-                ),
+                (!arch.checkpoints.is_empty(), "rconvert reads its checkpoints"),
                 (arch.gradients, "rimatrix --fisher has its gradients"),
             ];
             let uses = uses.iter().filter(|(has, _)| *has);
@@ -95,27 +82,11 @@ fn architecture(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
 fn metadata(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     let meta = report.model.meta();
     line(out, &format!("\nmetadata: {} keys", meta.len()))?;
-    let key_width = meta
-        .iter()
-        .map(|(k, _)| k.chars().count())
-        .max()
-        .unwrap_or(0)
-        .min(48);
-    let type_width = meta
-        .iter()
-        .map(|(_, v)| type_name(v).len())
-        .max()
-        .unwrap_or(0);
+    let key_width = meta.iter().map(|(k, _)| k.chars().count()).max().unwrap_or(0).min(48);
+    let type_width = meta.iter().map(|(_, v)| type_name(v).len()).max().unwrap_or(0);
     for (key, value) in meta.iter() {
         let key = shown::name(key);
-        line(
-            out,
-            &format!(
-                "  {key:key_width$}  {:type_width$}  {}",
-                type_name(value),
-                described(value)
-            ),
-        )?;
+        line(out, &format!("  {key:key_width$}  {:type_width$}  {}", type_name(value), described(value)))?;
     }
     Ok(())
 }
@@ -123,11 +94,7 @@ fn metadata(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
 /// The type of a value, of an array with its length.
 pub(super) fn type_name(value: &Value) -> String {
     match value {
-        Value::Array(a) => format!(
-            "{}[{}]",
-            value.type_name().trim_start_matches("array of "),
-            a.len()
-        ),
+        Value::Array(a) => format!("{}[{}]", value.type_name().trim_start_matches("array of "), a.len()),
         _ => value.type_name().to_owned(),
     }
 }
@@ -153,10 +120,7 @@ pub(super) fn described(value: &Value) -> String {
             format!("\"{}\"{more}", shown::escape(&head))
         }
         Value::Array(a) => {
-            let first: Vec<String> = (0..MAX_ELEMENTS)
-                .filter_map(|i| a.value(i))
-                .map(|v| described(&v))
-                .collect();
+            let first: Vec<String> = (0..MAX_ELEMENTS).filter_map(|i| a.value(i)).map(|v| described(&v)).collect();
             let more = if a.len() > first.len() { ", …" } else { "" };
             format!("{}{more}", first.join(", "))
         }
@@ -165,16 +129,7 @@ pub(super) fn described(value: &Value) -> String {
 
 fn tensor_table(report: &Report<'_>, options: TextOptions, out: &mut dyn Write) -> io::Result<()> {
     line(out, &format!("\ntensors: {}", report.tensors.len()))?;
-    let head = [
-        "name",
-        "shape",
-        "type",
-        "bytes",
-        "offset",
-        "bits",
-        "ternary by",
-    ]
-    .map(str::to_owned);
+    let head = ["name", "shape", "type", "bytes", "offset", "bits", "ternary by"].map(str::to_owned);
     let mut rows = vec![head.to_vec()];
     rows.extend(report.tensors.iter().map(cells));
     if options.hash {
@@ -209,22 +164,12 @@ fn cells(t: &TensorReport) -> Vec<String> {
 
 fn table(rows: &[Vec<String>], right: &[usize], out: &mut dyn Write) -> io::Result<()> {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |c: usize| {
-        rows.iter()
-            .filter_map(|r| r.get(c))
-            .map(|s| s.chars().count())
-            .max()
-            .unwrap_or(0)
-    };
+    let width = |c: usize| rows.iter().filter_map(|r| r.get(c)).map(|s| s.chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns).map(width).collect();
     for row in rows {
         let mut text = String::new();
         for (c, (cell, &w)) in row.iter().zip(&widths).enumerate() {
-            text += &if right.contains(&c) {
-                format!("  {cell:>w$}")
-            } else {
-                format!("  {cell:w$}")
-            };
+            text += &if right.contains(&c) { format!("  {cell:>w$}") } else { format!("  {cell:w$}") };
         }
         line(out, &text)?;
     }
@@ -243,11 +188,7 @@ fn totals(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
             total.bits_per_weight()
         ),
     )?;
-    let mut rows = vec![
-        ["type", "tensors", "weights", "bytes", "bits"]
-            .map(str::to_owned)
-            .to_vec(),
-    ];
+    let mut rows = vec![["type", "tensors", "weights", "bytes", "bits"].map(str::to_owned).to_vec()];
     for (ty, t) in &report.types {
         rows.push(vec![
             ty.to_string(),
@@ -262,10 +203,7 @@ fn totals(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     }
     for ty in report.types.keys() {
         if let Some(note) = type_note(*ty) {
-            line(
-                out,
-                &format!("  note: {ty} is {note}; its size is taken from the offsets"),
-            )?;
+            line(out, &format!("  note: {ty} is {note}; its size is taken from the offsets"))?;
         }
     }
     Ok(())
@@ -278,26 +216,10 @@ fn ternary(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
         return Ok(());
     }
     let mut by_reach: BTreeMap<Reach, usize> = BTreeMap::new();
-    ternary
-        .iter()
-        .for_each(|t| *by_reach.entry(t.reach).or_default() += 1);
-    let parts: Vec<String> = by_reach
-        .iter()
-        .map(|(reach, n)| format!("{n} with a scale per {reach}"))
-        .collect();
-    let detail = if parts.is_empty() {
-        String::new()
-    } else {
-        format!(": {}", parts.join(", "))
-    };
-    line(
-        out,
-        &format!(
-            "\nternary: {} of {} matrices{detail}",
-            ternary.len(),
-            judged.len()
-        ),
-    )
+    ternary.iter().for_each(|t| *by_reach.entry(t.reach).or_default() += 1);
+    let parts: Vec<String> = by_reach.iter().map(|(reach, n)| format!("{n} with a scale per {reach}")).collect();
+    let detail = if parts.is_empty() { String::new() } else { format!(": {}", parts.join(", ")) };
+    line(out, &format!("\nternary: {} of {} matrices{detail}", ternary.len(), judged.len()))
 }
 
 fn mebibytes(bytes: u64) -> String {

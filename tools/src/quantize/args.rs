@@ -86,12 +86,7 @@ pub struct Args {
     pub imatrix: Option<String>,
 
     /// Use the matrix only for tensors whose name contains this. May be repeated
-    #[arg(
-        long,
-        value_name = "TEXT",
-        requires = "imatrix",
-        conflicts_with = "exclude_weights"
-    )]
+    #[arg(long, value_name = "TEXT", requires = "imatrix", conflicts_with = "exclude_weights")]
     pub include_weights: Vec<String>,
 
     /// Do not use the matrix for tensors whose name contains this. May be repeated
@@ -193,8 +188,7 @@ impl Job {
             _ => bail!("too many arguments; see --help"),
         };
         let goal = Goal::parse(name).ok_or_else(|| {
-            let hint = nearest(name, Goal::names())
-                .map_or(String::new(), |n| format!("; did you mean {n}?"));
+            let hint = nearest(name, Goal::names()).map_or(String::new(), |n| format!("; did you mean {n}?"));
             let names: Vec<&str> = Goal::names().collect();
             anyhow!("unknown type '{name}'{hint} (types: {})", names.join(" "))
         })?;
@@ -205,13 +199,8 @@ impl Job {
                 _ => bail!("'{text}' is not a number of threads (0 to 1024; 0: all processors)"),
             },
         };
-        let out = out.map_or_else(
-            || {
-                args.input
-                    .with_file_name(format!("ggml-model-{}.gguf", goal.name()))
-            },
-            PathBuf::from,
-        );
+        let out =
+            out.map_or_else(|| args.input.with_file_name(format!("ggml-model-{}.gguf", goal.name())), PathBuf::from);
         Ok(Job { out, goal, threads })
     }
 
@@ -251,10 +240,7 @@ impl Args {
     pub(super) fn types_of_ends(&self) -> [(&'static str, Option<&str>); 2] {
         [
             ("--output-tensor-type", self.output_tensor_type.as_deref()),
-            (
-                "--token-embedding-type",
-                self.token_embedding_type.as_deref(),
-            ),
+            ("--token-embedding-type", self.token_embedding_type.as_deref()),
         ]
     }
 
@@ -267,10 +253,7 @@ impl Args {
     }
 
     pub(super) fn selection(&self) -> Selection {
-        Selection {
-            include: self.include_weights.clone(),
-            exclude: self.exclude_weights.clone(),
-        }
+        Selection { include: self.include_weights.clone(), exclude: self.exclude_weights.clone() }
     }
 
     pub(super) fn overrides(&self) -> Result<Vec<KvOverride>> {

@@ -10,8 +10,8 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use trine::Isa;
 use trine::quant::{
-    Fallback, Importance, Plan, Progress, QuantError, Recipe, Row, RunOptions, Target, TensorRule,
-    anyprec, output_paths, parse_layers, run as carry_out,
+    Fallback, Importance, Plan, Progress, QuantError, Recipe, Row, RunOptions, Target, TensorRule, anyprec,
+    output_paths, parse_layers, run as carry_out,
 };
 use trine_formats::anyprec::AnyPrec;
 use trine_formats::gguf::PackingOptions;
@@ -50,11 +50,7 @@ fn split_or_merge(args: &Args, option: &str) -> Result<()> {
     let [out] = &args.rest[..] else {
         bail!(
             "{option} takes no type, only IN.gguf and {}; quantize first and split then",
-            if args.split.merge {
-                "OUT.gguf"
-            } else {
-                "OUTPREFIX"
-            }
+            if args.split.merge { "OUT.gguf" } else { "OUTPREFIX" }
         );
     };
     let types = args.types_of_ends().into_iter().find(|t| t.1.is_some());
@@ -87,10 +83,7 @@ fn any_precision(args: &Args, job: &Job, target: anyprec::Target) -> Result<()> 
         bail!("{option} has no meaning for {}", target.name());
     }
     if args.verify {
-        bail!(
-            "--verify is for weights that do not change: {} changes them",
-            target.name()
-        );
+        bail!("--verify is for weights that do not change: {} changes them", target.name());
     }
     let model = load::open(&args.input, true)?;
     quantize_any_precision(AnyPrecJob {
@@ -104,10 +97,7 @@ fn any_precision(args: &Args, job: &Job, target: anyprec::Target) -> Result<()> 
         output_type: args.output_type()?,
         overrides: args.overrides()?,
         out: &job.out,
-        options: anyprec::RunOptions {
-            isa: Isa::from_env()?,
-            threads: job.threads(),
-        },
+        options: anyprec::RunOptions { isa: Isa::from_env()?, threads: job.threads() },
         dry_run: args.dry_run,
         json: args.json,
         verbose: args.verbose,
@@ -128,11 +118,7 @@ fn widely_linear(args: &Args, job: &Job, goal: widely::Goal<'_>) -> Result<()> {
         allow_requantize: args.allow_requantize,
         overrides: args.overrides()?,
         out: &job.out,
-        options: RunOptions {
-            isa: Isa::from_env()?,
-            threads: job.threads,
-            force: args.force,
-        },
+        options: RunOptions { isa: Isa::from_env()?, threads: job.threads, force: args.force },
         dry_run: args.dry_run,
         json: args.json,
         verbose: args.verbose,
@@ -149,28 +135,19 @@ fn recipe(args: &Args, target: Target) -> Result<Recipe> {
         true => Fallback::Always,
         false => Fallback::Mixtures,
     };
-    recipe.input_packing = PackingOptions {
-        interleave: args.input_i2s_layout.interleave(),
-        tiles: args.input_tl_tiles.clone(),
-    };
-    recipe.output_packing = PackingOptions {
-        interleave: args.i2s_layout.interleave(),
-        tiles: args.tl_tiles.clone(),
-    };
+    recipe.input_packing =
+        PackingOptions { interleave: args.input_i2s_layout.interleave(), tiles: args.input_tl_tiles.clone() };
+    recipe.output_packing = PackingOptions { interleave: args.i2s_layout.interleave(), tiles: args.tl_tiles.clone() };
     recipe.output_type = args.output_type()?;
     recipe.embedding_type = args.embedding_type()?;
     for rule in &args.tensor_type {
-        recipe
-            .rules
-            .push(TensorRule::parse(rule).context("--tensor-type")?);
+        recipe.rules.push(TensorRule::parse(rule).context("--tensor-type")?);
     }
     if let Some(path) = &args.tensor_type_file {
         let place = || format!("--tensor-type-file '{}'", path.display());
         let bytes = text::read_small(path).with_context(place)?;
         let text = text::utf8(bytes, "its text").with_context(place)?;
-        recipe
-            .rules
-            .extend(TensorRule::parse_file(&text).with_context(place)?);
+        recipe.rules.extend(TensorRule::parse_file(&text).with_context(place)?);
     }
     recipe.overrides = args.overrides()?;
     if let Some(text) = &args.prune_layers {
@@ -280,15 +257,8 @@ pub fn run(args: &Args) -> Result<()> {
     for file in output_paths(&plan, &job.out) {
         inputs::spare_output(&file)?;
     }
-    let mut display = Display {
-        bar: TensorBar::new(plan.bytes_from(), args.verbose),
-        total: plan.rows.len(),
-    };
-    let options = RunOptions {
-        isa: Isa::from_env()?,
-        threads: job.threads(),
-        force: args.force,
-    };
+    let mut display = Display { bar: TensorBar::new(plan.bytes_from(), args.verbose), total: plan.rows.len() };
+    let options = RunOptions { isa: Isa::from_env()?, threads: job.threads(), force: args.force };
     let report = carry_out(&model, &plan, &job.out, options, &mut display);
     display.bar.finish();
     let report = report.inspect_err(list)?;

@@ -7,9 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 use trine::quant::lossless::{self, Inexact, MoveReport, Moved};
-use trine::quant::{
-    Plan, PlanError, QuantError, Recipe, Report, Row, Target, TensorLoss, TernaryReport,
-};
+use trine::quant::{Plan, PlanError, QuantError, Recipe, Report, Row, Target, TensorLoss, TernaryReport};
 use trine_formats::gguf::{ModelFile, Program, programs};
 
 use crate::progress::human_bytes;
@@ -18,32 +16,15 @@ use crate::{gptq, load, shown};
 
 /// One tensor: name, shape, types, sizes, and why.
 pub fn line(row: &Row) -> String {
-    let shape = row
-        .shape
-        .iter()
-        .map(u64::to_string)
-        .collect::<Vec<_>>()
-        .join(" x ");
+    let shape = row.shape.iter().map(u64::to_string).collect::<Vec<_>>().join(" x ");
     let (from, to) = (row.from.to_string(), row.to.to_string());
     let sizes = if row.converts() {
-        format!(
-            "{} -> {}",
-            human_bytes(row.bytes_from),
-            human_bytes(row.bytes)
-        )
+        format!("{} -> {}", human_bytes(row.bytes_from), human_bytes(row.bytes))
     } else {
         human_bytes(row.bytes)
     };
-    let arrow = if row.converts() {
-        format!("{from} -> {to}")
-    } else {
-        from
-    };
-    format!(
-        "{:<36} {shape:>18}  {arrow:<16} {sizes:<24} {}",
-        shown::name(&row.name),
-        row.reason
-    )
+    let arrow = if row.converts() { format!("{from} -> {to}") } else { from };
+    format!("{:<36} {shape:>18}  {arrow:<16} {sizes:<24} {}", shown::name(&row.name), row.reason)
 }
 
 fn bits_per_weight(bytes: u64, plan: &Plan) -> f64 {
@@ -51,13 +32,7 @@ fn bits_per_weight(bytes: u64, plan: &Plan) -> f64 {
 }
 
 fn sizes(plan: &Plan) -> String {
-    let size = |bytes| {
-        format!(
-            "{} ({:.2} bits per weight)",
-            human_bytes(bytes),
-            bits_per_weight(bytes, plan)
-        )
-    };
+    let size = |bytes| format!("{} ({:.2} bits per weight)", human_bytes(bytes), bits_per_weight(bytes, plan));
     let (n, weights) = (plan.rows.len(), plan.weights());
     let (from, to) = (size(plan.bytes_from()), size(plan.bytes()));
     format!("{n} tensors, {weights} weights: {from} -> {to}")
@@ -67,10 +42,7 @@ fn sizes(plan: &Plan) -> String {
 fn type_counts(plan: &Plan) -> String {
     let mut counts: BTreeMap<u32, (usize, String)> = BTreeMap::new();
     for row in &plan.rows {
-        counts
-            .entry(row.to.0)
-            .or_insert_with(|| (0, row.to.to_string()))
-            .0 += 1;
+        counts.entry(row.to.0).or_insert_with(|| (0, row.to.to_string())).0 += 1;
     }
     let mut counts: Vec<_> = counts.into_values().collect();
     counts.sort_by_key(|c| std::cmp::Reverse(c.0));
@@ -89,10 +61,7 @@ fn readers(plan: &Plan) -> Vec<&'static str> {
 fn loaded_by(plan: &Plan) -> String {
     match readers(plan)[..] {
         [_] => "loaded by: trine alone".to_owned(),
-        ref names => format!(
-            "loaded by: {}, where they know the architecture",
-            names.join(", ")
-        ),
+        ref names => format!("loaded by: {}, where they know the architecture", names.join(", ")),
     }
 }
 
@@ -125,10 +94,7 @@ fn plan_json(plan: &Plan, target: Target) -> Value {
 fn fallbacks(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     for ((wanted, got, columns), n) in plan.fallbacks() {
         let tensors = if n == 1 { "tensor" } else { "tensors" };
-        writeln!(
-            out,
-            "fallback: {n} {tensors} with rows of {columns}: {got} instead of {wanted}"
-        )?;
+        writeln!(out, "fallback: {n} {tensors} with rows of {columns}: {got} instead of {wanted}")?;
     }
     Ok(())
 }
@@ -182,13 +148,7 @@ fn moves_json(report: &MoveReport) -> Value {
 pub fn verify(model: &ModelFile, recipe: &Recipe, plan: &Plan, report: &Report) -> Result<String> {
     let first = report.files.first().context("no file was written")?;
     let written = load::open(first, true)?;
-    let result = lossless::verify(
-        model,
-        &recipe.input_packing,
-        &written,
-        &recipe.output_packing,
-        &plan.rows,
-    );
+    let result = lossless::verify(model, &recipe.input_packing, &written, &recipe.output_packing, &plan.rows);
     let found = match result {
         Ok(found) => found,
         Err(problems) => {
@@ -217,12 +177,7 @@ pub fn verify(model: &ModelFile, recipe: &Recipe, plan: &Plan, report: &Report) 
 ///
 /// # Errors
 /// I/O.
-pub fn write_plan(
-    plan: &Plan,
-    target: Target,
-    json: Option<&Provenance>,
-    out: &mut dyn Write,
-) -> io::Result<()> {
+pub fn write_plan(plan: &Plan, target: Target, json: Option<&Provenance>, out: &mut dyn Write) -> io::Result<()> {
     if let Some(provenance) = json {
         let value = provenance.before(plan_json(plan, target));
         return writeln!(out, "{}", shown::json(&value, true));
@@ -230,13 +185,7 @@ pub fn write_plan(
     for row in &plan.rows {
         writeln!(out, "{}", line(row))?;
     }
-    writeln!(
-        out,
-        "{}\n{}\n{}",
-        sizes(plan),
-        type_counts(plan),
-        loaded_by(plan)
-    )?;
+    writeln!(out, "{}\n{}\n{}", sizes(plan), type_counts(plan), loaded_by(plan))?;
     feedback(plan, out)
 }
 
@@ -257,11 +206,7 @@ pub fn write_report(
     json: Option<&Provenance>,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let names: Vec<String> = report
-        .files
-        .iter()
-        .map(|f| f.display().to_string())
-        .collect();
+    let names: Vec<String> = report.files.iter().map(|f| f.display().to_string()).collect();
     if let Some(provenance) = json {
         let mut value = plan_json(plan, target);
         value["files"] = json!(names);
@@ -273,31 +218,15 @@ pub fn write_report(
         let value = provenance.before(value);
         return writeln!(out, "{}", shown::json(&value, true));
     }
-    writeln!(
-        out,
-        "{}: {}, {}",
-        names.join(" "),
-        target.name(),
-        human_bytes(report.file_bytes)
-    )?;
-    writeln!(
-        out,
-        "{}\n{}\n{}",
-        sizes(plan),
-        type_counts(plan),
-        loaded_by(plan)
-    )?;
+    writeln!(out, "{}: {}, {}", names.join(" "), target.name(), human_bytes(report.file_bytes))?;
+    writeln!(out, "{}\n{}\n{}", sizes(plan), type_counts(plan), loaded_by(plan))?;
     fallbacks(plan, out)?;
     feedback(plan, out)?;
     if !report.moves.tensors.is_empty() {
         writeln!(out, "moved: {}", shown::message(&report.moves.to_string()))?;
     }
     if !report.ternary.tensors.is_empty() {
-        writeln!(
-            out,
-            "ternary: {}",
-            shown::message(&report.ternary.to_string())
-        )?;
+        writeln!(out, "ternary: {}", shown::message(&report.ternary.to_string()))?;
     }
     writeln!(out, "time: {:.1} s", time.as_secs_f64())
 }
@@ -306,14 +235,8 @@ pub fn write_report(
 pub fn details(error: &QuantError) -> Vec<String> {
     match error {
         QuantError::Plan(PlanError::Refused(refusal)) => refusal.details().to_vec(),
-        QuantError::NotTernary(report) => report
-            .lossy()
-            .map(|t| format!("{}: {}", t.name, t.loss))
-            .collect(),
-        QuantError::NotExact(report) => report
-            .inexact()
-            .map(|(name, inexact)| format!("{name}: {inexact}"))
-            .collect(),
+        QuantError::NotTernary(report) => report.lossy().map(|t| format!("{}: {}", t.name, t.loss)).collect(),
+        QuantError::NotExact(report) => report.inexact().map(|(name, inexact)| format!("{name}: {inexact}")).collect(),
         _ => Vec::new(),
     }
 }

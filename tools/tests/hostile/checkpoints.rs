@@ -38,21 +38,14 @@ fn write(dir: &Path, config: &Value, tokenizer: &Value) {
 /// A run that is quick, small and orderly; the line where it is refused.
 fn convert(dir: &Path, words: &[&str]) -> Option<String> {
     let output = run_behind(dir, LIMIT, RCONVERT, words);
-    orderly(
-        output.status,
-        &format!("{words:?}: {}", String::from_utf8_lossy(&output.stderr)),
-    );
+    orderly(output.status, &format!("{words:?}: {}", String::from_utf8_lossy(&output.stderr)));
     (!output.status.success()).then(|| refused(&output))
 }
 
 #[test]
 fn absurd_numbers_are_refused_before_memory_is_taken() {
     let dir = folder();
-    fs::write(
-        path(&dir, "model.safetensors"),
-        [&2u64.to_le_bytes()[..], b"{}"].concat(),
-    )
-    .unwrap();
+    fs::write(path(&dir, "model.safetensors"), [&2u64.to_le_bytes()[..], b"{}"].concat()).unwrap();
     let rope = json!({"rope_type": "llama3", "factor": 8.0});
     for (key, value) in [
         ("num_hidden_layers", 10_000_000u64),
@@ -71,11 +64,7 @@ fn absurd_numbers_are_refused_before_memory_is_taken() {
         config[key] = value.into();
         config["rope_scaling"] = rope.clone();
         write(dir.path(), &config, &tokenizer());
-        for words in [
-            &[".", "out.gguf"][..],
-            &[".", "out.gguf", "--vocab-only"],
-            &[".", "--dry-run"],
-        ] {
+        for words in [&[".", "out.gguf"][..], &[".", "out.gguf", "--vocab-only"], &[".", "--dry-run"]] {
             let error = convert(dir.path(), words);
             let vocabulary = words.contains(&"--vocab-only");
             assert!(error.is_some() || vocabulary, "{key} {value} {words:?}");
@@ -107,14 +96,13 @@ fn tokenizers_that_panic_or_grow_are_one_line() {
         all.push(odd);
     }
     let mut slow = tokenizer();
-    slow["pre_tokenizer"] = json!({"type": "Split", "pattern": {"Regex": "(\\s*)*(a|aa)+$"}, "behavior": "Isolated", "invert": false});
+    slow["pre_tokenizer"] =
+        json!({"type": "Split", "pattern": {"Regex": "(\\s*)*(a|aa)+$"}, "behavior": "Isolated", "invert": false});
     all.push(slow);
     for tokenizer in all {
         write(dir.path(), &config(), &tokenizer);
-        for words in [
-            &[".", "out.gguf", "--vocab-only"][..],
-            &[".", "out.gguf", "--vocab-only", "--pre", "llama-bpe"],
-        ] {
+        for words in [&[".", "out.gguf", "--vocab-only"][..], &[".", "out.gguf", "--vocab-only", "--pre", "llama-bpe"]]
+        {
             // Whether it is refused does not matter, how does.
             convert(dir.path(), words);
         }
@@ -124,13 +112,7 @@ fn tokenizers_that_panic_or_grow_are_one_line() {
 #[test]
 fn what_is_no_file_is_not_read() {
     let dir = folder();
-    for name in [
-        "config.json",
-        "tokenizer.json",
-        "tokenizer_config.json",
-        "README.md",
-        "model.safetensors",
-    ] {
+    for name in ["config.json", "tokenizer.json", "tokenizer_config.json", "README.md", "model.safetensors"] {
         write(dir.path(), &config(), &tokenizer());
         let file = path(&dir, name);
         let _ = fs::remove_file(&file);
@@ -149,10 +131,7 @@ fn a_header_of_countless_tensors_takes_no_memory() {
     let dir = folder();
     write(dir.path(), &config(), &tokenizer());
     let entry = |i| format!("\"t{i}\":{{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]}}");
-    let json = format!(
-        "{{{}}}",
-        (0..1_300_000).map(entry).collect::<Vec<_>>().join(",")
-    );
+    let json = format!("{{{}}}", (0..1_300_000).map(entry).collect::<Vec<_>>().join(","));
     let file = [&(json.len() as u64).to_le_bytes()[..], json.as_bytes()].concat();
     fs::write(path(&dir, "model.safetensors"), file).unwrap();
     let error = convert(dir.path(), &[".", "out.gguf"]).expect("a refusal");
@@ -176,22 +155,13 @@ fn no_file_of_the_folder_is_replaced() {
         fs::write(path(&dir, name), "{}").unwrap();
     }
     symlink("model.safetensors", path(&dir, "link.gguf")).unwrap();
-    for name in others
-        .iter()
-        .chain(&["config.json", "tokenizer.json", "link.gguf"])
-    {
+    for name in others.iter().chain(&["config.json", "tokenizer.json", "link.gguf"]) {
         let before = bytes(&dir, name);
         let error = convert(dir.path(), &["--vocab-only", ".", name]).expect("a refusal");
         assert!(error.contains("also the input"), "{name}: {error}");
         assert_eq!(bytes(&dir, name), before, "{name}");
     }
     for _ in 0..2 {
-        assert_eq!(
-            convert(
-                dir.path(),
-                &["--vocab-only", ".", "out.gguf", "--pre", "gpt-2"]
-            ),
-            None
-        );
+        assert_eq!(convert(dir.path(), &["--vocab-only", ".", "out.gguf", "--pre", "gpt-2"]), None);
     }
 }

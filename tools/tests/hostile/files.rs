@@ -18,9 +18,7 @@ fn a_link_to_nothing_is_followed() {
     symlink("there/i.gguf", path(&dir, "second")).unwrap();
     symlink("second", path(&dir, "i.gguf")).unwrap();
     succeeded(&run(dir.path(), RQUANTIZE, &["m.gguf", "out.gguf", "Q8_0"]));
-    let words = [
-        "-m", "m.gguf", "-f", "t.txt", "-c", "64", "--chunks", "1", "-o", "i.gguf",
-    ];
+    let words = ["-m", "m.gguf", "-f", "t.txt", "-c", "64", "--chunks", "1", "-o", "i.gguf"];
     succeeded(&run(dir.path(), RIMATRIX, &words));
     for link in ["out.gguf", "i.gguf"] {
         assert!(path(&dir, link).is_symlink(), "{link}");
@@ -39,10 +37,7 @@ fn rights_stay() {
         fs::write(&out, "old").unwrap();
         fs::set_permissions(&out, fs::Permissions::from_mode(mode)).unwrap();
         succeeded(&run(dir.path(), RQUANTIZE, &["m.gguf", "out.gguf", "Q8_0"]));
-        assert_eq!(
-            fs::metadata(&out).unwrap().permissions().mode() & 0o777,
-            mode
-        );
+        assert_eq!(fs::metadata(&out).unwrap().permissions().mode() & 0o777, mode);
     }
 }
 
@@ -78,20 +73,9 @@ fn a_conversation_goes_on() {
     let dir = with_model();
     fs::write(path(&dir, "template"), "{{ messages[-1].content }}").unwrap();
     fs::write(path(&dir, "said"), b"one \xff\xfe\n/bits x\n/bits\nlast\n").unwrap();
-    let words = [
-        "-m",
-        "m.gguf",
-        "-cnv",
-        "-n",
-        "2",
-        "--chat-template-file",
-        "template",
-    ];
+    let words = ["-m", "m.gguf", "-cnv", "-n", "2", "--chat-template-file", "template"];
     let mut talk = command(dir.path(), RGEN, &words);
-    let output = talk
-        .stdin(fs::File::open(path(&dir, "said")).unwrap())
-        .output()
-        .unwrap();
+    let output = talk.stdin(fs::File::open(path(&dir, "said")).unwrap()).output().unwrap();
     let text = succeeded(&output);
     assert_eq!(text.lines().count(), 2, "{text}");
 }
@@ -104,24 +88,12 @@ fn files_that_shrink_are_an_error() {
         let mut ended = 0;
         for i in 0..8 {
             fs::copy(trilm(), path(&dir, "m.gguf")).unwrap();
-            let mut words = vec![
-                "-m",
-                "m.gguf",
-                "-p",
-                "a",
-                "-n",
-                "200",
-                "--ignore-eos",
-                "--no-repack",
-            ];
+            let mut words = vec!["-m", "m.gguf", "-p", "a", "-n", "200", "--ignore-eos", "--no-repack"];
             if no_mmap {
                 words.push("--no-mmap");
             }
-            let mut child = command(dir.path(), RGEN, &words)
-                .stdout(Stdio::piped())
-                .stderr(Stdio::piped())
-                .spawn()
-                .unwrap();
+            let mut child =
+                command(dir.path(), RGEN, &words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
             // At any time, and when some of the text is there.
             match i % 2 {
                 0 => sleep(Duration::from_millis(60 + 15 * i)),
@@ -130,21 +102,14 @@ fn files_that_shrink_are_an_error() {
                     text.read_exact(&mut [0; 20]).unwrap();
                 }
             }
-            let file = fs::File::options()
-                .write(true)
-                .open(path(&dir, "m.gguf"))
-                .unwrap();
+            let file = fs::File::options().write(true).open(path(&dir, "m.gguf")).unwrap();
             file.set_len(4096).unwrap();
             let output = child.wait_with_output().unwrap();
             orderly(output.status, "shrunk");
             if output.status.code() == Some(1) {
                 let error = refused(&output);
                 let early = error.contains("truncated") || error.contains("cut off");
-                assert!(
-                    error.starts_with("rgen: error: ")
-                        && (early || error.contains("became shorter")),
-                    "{error}"
-                );
+                assert!(error.starts_with("rgen: error: ") && (early || error.contains("became shorter")), "{error}");
                 ended += usize::from(!early);
             }
         }

@@ -14,46 +14,20 @@ fn no_input_is_overwritten() {
     let dir = with_model();
     fs::write(path(&dir, "t.txt"), "The game was good. ".repeat(60)).unwrap();
     fs::write(path(&dir, "rules.txt"), "ffn_down=q8_0").unwrap();
-    let matrix = [
-        "-m", "m.gguf", "-f", "t.txt", "-c", "64", "--chunks", "2", "-o", "im.gguf",
-    ];
+    let matrix = ["-m", "m.gguf", "-f", "t.txt", "-c", "64", "--chunks", "2", "-o", "im.gguf"];
     succeeded(&run(dir.path(), RIMATRIX, &matrix));
     fs::copy(path(&dir, "im.gguf"), path(&dir, "o.gguf.at_1")).unwrap();
     fs::copy(path(&dir, "im.gguf"), path(&dir, "other.gguf")).unwrap();
     for (program, words, input) in [
         (RQUANTIZE, "--imatrix im.gguf m.gguf OUT Q4_0", "im.gguf"),
         (RQUANTIZE, "--imatrix im.gguf m.gguf OUT AP2-3", "im.gguf"),
-        (
-            RQUANTIZE,
-            "--tensor-type-file rules.txt m.gguf OUT Q4_0",
-            "rules.txt",
-        ),
+        (RQUANTIZE, "--tensor-type-file rules.txt m.gguf OUT Q4_0", "rules.txt"),
         (RQUANTIZE, "m.gguf OUT Q4_0", "m.gguf"),
-        (
-            RIMATRIX,
-            "-m m.gguf -f t.txt -c 64 --chunks 1 -o OUT",
-            "t.txt",
-        ),
-        (
-            RIMATRIX,
-            "--in-file im.gguf --in-file other.gguf -o OUT",
-            "other.gguf",
-        ),
-        (
-            RPERPLEXITY,
-            "-m m.gguf -f t.txt -c 64 --chunks 1 --kl-divergence-base OUT",
-            "t.txt",
-        ),
-        (
-            RPERPLEXITY,
-            "--compare -m m.gguf m.gguf -f t.txt -c 64 --chunks 1 --plot OUT",
-            "t.txt",
-        ),
-        (
-            RBENCH,
-            "-m other.gguf --synthetic llama:tiny:F16 --save OUT",
-            "other.gguf",
-        ),
+        (RIMATRIX, "-m m.gguf -f t.txt -c 64 --chunks 1 -o OUT", "t.txt"),
+        (RIMATRIX, "--in-file im.gguf --in-file other.gguf -o OUT", "other.gguf"),
+        (RPERPLEXITY, "-m m.gguf -f t.txt -c 64 --chunks 1 --kl-divergence-base OUT", "t.txt"),
+        (RPERPLEXITY, "--compare -m m.gguf m.gguf -f t.txt -c 64 --chunks 1 --plot OUT", "t.txt"),
+        (RBENCH, "-m other.gguf --synthetic llama:tiny:F16 --save OUT", "other.gguf"),
     ] {
         let before = fs::read(path(&dir, input)).unwrap();
         let link = path(&dir, "link");
@@ -62,10 +36,7 @@ fn no_input_is_overwritten() {
         fs::hard_link(path(&dir, input), &hard).unwrap();
         for out in [input, "link", "hard", "./link"] {
             let words: Vec<&str> = words.split(' ').collect();
-            let words: Vec<&str> = words
-                .iter()
-                .map(|&w| if w == "OUT" { out } else { w })
-                .collect();
+            let words: Vec<&str> = words.iter().map(|&w| if w == "OUT" { out } else { w }).collect();
             let error = refused(&run(dir.path(), program, &words));
             assert!(error.contains("also"), "{words:?}: {error}");
             assert!(error.contains("input"), "{words:?}: {error}");
@@ -97,11 +68,7 @@ fn one_file_from_header_to_data() {
         fs::copy(path(&dir, "a.gguf"), path(&dir, "in.gguf")).unwrap();
         fs::copy(path(&dir, "b.gguf"), path(&dir, "next.gguf")).unwrap();
         let mut child = command(dir.path(), RQUANTIZE, &["in.gguf", "out.gguf", "Q6_K"]);
-        let mut child = child
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+        let mut child = child.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         sleep(Duration::from_micros(i * 400));
         fs::rename(path(&dir, "next.gguf"), path(&dir, "in.gguf")).unwrap();
         assert!(child.wait().unwrap().success());
@@ -113,30 +80,19 @@ fn one_file_from_header_to_data() {
 #[test]
 fn a_source_that_changes_is_no_source() {
     let dir = folder();
-    small(
-        &path(&dir, "a.gguf"),
-        "blk.0.ffn_up.weight",
-        &values(256 * 8192),
-    );
+    small(&path(&dir, "a.gguf"), "blk.0.ffn_up.weight", &values(256 * 8192));
     let mut noticed = 0;
     for i in 0..20 {
         fs::copy(path(&dir, "a.gguf"), path(&dir, "in.gguf")).unwrap();
         let _ = fs::remove_file(path(&dir, "out.gguf"));
         let mut child = command(dir.path(), RQUANTIZE, &["in.gguf", "out.gguf", "AP2-5"]);
-        let mut child = child
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child = child.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         // At any time, and in the middle of the work.
         match i % 2 {
             0 => sleep(Duration::from_millis(20 + i)),
             _ => drop(writes(&mut child, dir.path())),
         }
-        let file = fs::File::options()
-            .append(true)
-            .open(path(&dir, "in.gguf"))
-            .unwrap();
+        let file = fs::File::options().append(true).open(path(&dir, "in.gguf")).unwrap();
         file.set_len(file.metadata().unwrap().len() + 1).unwrap();
         let output = child.wait_with_output().unwrap();
         orderly(output.status, "changed");

@@ -12,9 +12,7 @@ use super::kit::*;
 
 fn signal(child: &Child, name: &str) {
     let id = child.id().to_string();
-    let sent = std::process::Command::new("kill")
-        .args([name, &id])
-        .status();
+    let sent = std::process::Command::new("kill").args([name, &id]).status();
     assert!(sent.unwrap().success());
 }
 
@@ -28,11 +26,7 @@ fn interrupted_is_true() {
     for i in 0..60u64 {
         std::fs::write(&target, &old).unwrap();
         let mut child = command(dir.path(), RQUANTIZE, &["m.gguf", "out.gguf", "Q4_0"]);
-        let mut child = child
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child = child.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         // At any time, and in the middle of the work, however long either takes on this machine.
         match i % 4 {
             0 => drop(writes(&mut child, dir.path())),
@@ -55,10 +49,7 @@ fn interrupted_is_true() {
             // Before it knew that it would write.
             Some(130) if said.trim() == "rquantize: interrupted" => assert!(untouched, "{said}"),
             Some(130) => {
-                assert!(
-                    !untouched && said.contains("after 'out.gguf' was written"),
-                    "{said}"
-                );
+                assert!(!untouched && said.contains("after 'out.gguf' was written"), "{said}");
                 counts[2] += 1;
             }
             // Before it could hear anything.
@@ -76,11 +67,7 @@ fn nobody_has_to_read_the_last_words() {
     for fault in [Fault::Full, Fault::Closed] {
         let words = ["-m", "m.gguf", "-p", "a", "-c", "100000", "--ignore-eos"];
         let mut child = command(dir.path(), RGEN, &words);
-        let mut child = child
-            .stdout(Stdio::piped())
-            .stderr(fault.stream())
-            .spawn()
-            .unwrap();
+        let mut child = child.stdout(Stdio::piped()).stderr(fault.stream()).spawn().unwrap();
         let mut text = child.stdout.take().unwrap();
         text.read_exact(&mut [0; 4]).unwrap();
         let reader = std::thread::spawn(move || text.read_to_end(&mut Vec::new()));
@@ -92,10 +79,8 @@ fn nobody_has_to_read_the_last_words() {
     // A pipe whose reader sleeps, and is full.
     let (reader, writer) = std::io::pipe().unwrap();
     let words = ["-v", "m.gguf", "out.gguf", "AP2-6"];
-    let child = command(dir.path(), RQUANTIZE, &words)
-        .stdout(Stdio::null())
-        .stderr(writer.try_clone().unwrap())
-        .spawn();
+    let child =
+        command(dir.path(), RQUANTIZE, &words).stdout(Stdio::null()).stderr(writer.try_clone().unwrap()).spawn();
     let mut child = child.unwrap();
     assert!(writes(&mut child, dir.path()), "it ended by itself");
     let full = writer.try_clone().unwrap();
@@ -119,11 +104,7 @@ fn signals_that_were_ignored_stay_so() {
         let shell = format!("trap '' {trap}; exec \"$0\" \"$@\"");
         let words = ["-c", &shell, RQUANTIZE, "m.gguf", "out.gguf", "AP2-6"];
         let mut child = command(dir.path(), "sh", &words);
-        let mut child = child
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+        let mut child = child.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         assert!(writes(&mut child, dir.path()), "it ended by itself");
         signal(&child, name);
         assert!(child.wait().unwrap().success(), "{name}");
@@ -137,11 +118,7 @@ fn remains_of_the_dead_are_removed() {
     let dir = with_model();
     let start = || {
         let mut child = command(dir.path(), RQUANTIZE, &["m.gguf", "out.gguf", "AP2-6"]);
-        child
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap()
+        child.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
     };
     let wait_for_part = |n: usize| {
         while unfinished(dir.path()).len() < n {

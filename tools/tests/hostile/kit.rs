@@ -106,14 +106,8 @@ pub fn small(path: &Path, matrix: &str, values: &[f32]) {
     let bytes = |v: &[f32]| v.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>();
     let rows = values.len() as u64 / 256;
     let tensors = [
-        (
-            NewTensor::new(matrix, [256, rows], TypeId::F32),
-            bytes(values),
-        ),
-        (
-            NewTensor::new("output_norm.weight", [256], TypeId::F32),
-            bytes(&[1.0; 256]),
-        ),
+        (NewTensor::new(matrix, [256, rows], TypeId::F32), bytes(values)),
+        (NewTensor::new("output_norm.weight", [256], TypeId::F32), bytes(&[1.0; 256])),
     ];
     gguf::write(path, &meta, &tensors);
 }

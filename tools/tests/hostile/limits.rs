@@ -18,10 +18,7 @@ fn threads_are_those_that_were_asked_for() {
         let output = run_behind(dir.path(), shell, program, &words);
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         orderly(output.status, &format!("{program}: {stderr}"));
-        assert!(
-            output.status.success() || program == RQUANTIZE,
-            "{program}: {stderr}"
-        );
+        assert!(output.status.success() || program == RQUANTIZE, "{program}: {stderr}");
     }
 }
 
@@ -38,10 +35,7 @@ fn threads_that_cannot_start_are_an_error() {
         (RQUANTIZE, "m.gguf out.gguf AP2-3"),
         (RPERPLEXITY, "-m m.gguf -f t.txt -c 64 --chunks 1"),
         (RIMATRIX, "-m m.gguf -f t.txt -c 64 --chunks 1"),
-        (
-            RIMATRIX,
-            "--fisher -m m.gguf -f t.txt --samples 1 --seq-len 8",
-        ),
+        (RIMATRIX, "--fisher -m m.gguf -f t.txt --samples 1 --seq-len 8"),
         (RBENCH, "-m m.gguf -p 1 -n 0 -r 1"),
     ] {
         let words: Vec<&str> = words.split(' ').collect();
@@ -60,12 +54,7 @@ fn threads_that_cannot_start_are_an_error() {
 #[test]
 fn numbers_beyond_all_bounds_are_refused() {
     let dir = with_model();
-    let huge = [
-        "9223372036854775808",
-        "18446744073709551615",
-        "4294967296",
-        "2147483648",
-    ];
+    let huge = ["9223372036854775808", "18446744073709551615", "4294967296", "2147483648"];
     for n in huge {
         for words in [
             format!("-m m.gguf -p {n}"),

@@ -1,4 +1,5 @@
-//! The tools among people, disks, terminals and files that mean no good: nothing is lost, nothing is said that is not so.
+//! The tools among people, disks, terminals and files that mean no good: nothing is lost, nothing is said that is not
+//! so.
 #![allow(missing_docs)]
 #![cfg(target_os = "linux")]
 

@@ -7,18 +7,10 @@ use super::kit::*;
 /// Tool, words, and the file that it was asked for.
 const RUNS: &[(&str, &str, Option<&str>)] = &[
     (RQUANTIZE, "m.gguf out.gguf Q8_0", Some("out.gguf")),
-    (
-        RQUANTIZE,
-        "--json -v m.gguf out.gguf TQ2_0 --allow-requantize",
-        Some("out.gguf"),
-    ),
+    (RQUANTIZE, "--json -v m.gguf out.gguf TQ2_0 --allow-requantize", Some("out.gguf")),
     (RQUANTIZE, "--dry-run m.gguf Q4_K_M", None),
     (RQUANTIZE, "--dry-run m.gguf Q8_0", None),
-    (
-        RQUANTIZE,
-        "--override-kv a=int:1 --tensor-type nothing=q8_0 m.gguf out.gguf Q8_0",
-        Some("out.gguf"),
-    ),
+    (RQUANTIZE, "--override-kv a=int:1 --tensor-type nothing=q8_0 m.gguf out.gguf Q8_0", Some("out.gguf")),
     (RQUANTIZE, "m.gguf out.gguf AP2-3", Some("out.gguf")),
     (RQUANTIZE, "--help", None),
     (RINSPECT, "m.gguf --tensors", None),
@@ -29,27 +21,11 @@ const RUNS: &[(&str, &str, Option<&str>)] = &[
     (RGEN, "-m m.gguf -p Once -n 3 -t 1 --json", None),
     (RGEN, "-m m.gguf -p Once -n 0 --logits-sha256", None),
     (RPERPLEXITY, "-m m.gguf -f t.txt -c 64 --chunks 1", None),
-    (
-        RPERPLEXITY,
-        "-m m.gguf -f t.txt -c 64 --chunks 1 --kl-divergence-base b.kld",
-        Some("b.kld"),
-    ),
-    (
-        RPERPLEXITY,
-        "--compare -m m.gguf m.gguf -f t.txt -c 64 --chunks 1 --no-speed --plot p.svg",
-        Some("p.svg"),
-    ),
-    (
-        RIMATRIX,
-        "-m m.gguf -f t.txt -c 64 --chunks 1 -o i.gguf",
-        Some("i.gguf"),
-    ),
+    (RPERPLEXITY, "-m m.gguf -f t.txt -c 64 --chunks 1 --kl-divergence-base b.kld", Some("b.kld")),
+    (RPERPLEXITY, "--compare -m m.gguf m.gguf -f t.txt -c 64 --chunks 1 --no-speed --plot p.svg", Some("p.svg")),
+    (RIMATRIX, "-m m.gguf -f t.txt -c 64 --chunks 1 -o i.gguf", Some("i.gguf")),
     (RBENCH, "-m m.gguf -p 4 -n 1 -r 1", None),
-    (
-        RBENCH,
-        "--synthetic llama:tiny:F16 --save s.gguf -p 1 -n 0 -r 1",
-        Some("s.gguf"),
-    ),
+    (RBENCH, "--synthetic llama:tiny:F16 --save s.gguf -p 1 -n 0 -r 1", Some("s.gguf")),
 ];
 
 /// A tool finishes the file that it was asked for, or says by its code that it did not.
@@ -68,9 +44,7 @@ fn no_success_without_a_result() {
                     std::fs::remove_file(path(&dir, target)).unwrap();
                 }
                 let mut faulty = command(dir.path(), program, &words);
-                faulty
-                    .stdout(std::process::Stdio::null())
-                    .stderr(std::process::Stdio::null());
+                faulty.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
                 if on_stdout {
                     faulty.stdout(fault.stream());
                 }
@@ -108,12 +82,7 @@ fn no_success_without_a_result() {
 fn a_file_beyond_the_limit_of_the_system_is_an_error() {
     let dir = with_model();
     let words = ["m.gguf", "out.gguf", "Q8_0"];
-    let output = run_behind(
-        dir.path(),
-        "ulimit -f 100; exec \"$0\" \"$@\"",
-        RQUANTIZE,
-        &words,
-    );
+    let output = run_behind(dir.path(), "ulimit -f 100; exec \"$0\" \"$@\"", RQUANTIZE, &words);
     let error = refused(&output);
     assert!(error.contains("out.gguf"), "{error}");
     assert_eq!(names_in(dir.path()), ["m.gguf"]);

@@ -10,9 +10,7 @@ fn no_template_ends_the_program() {
     let deep = |sign: &str| format!("{{{{ {}1 }}}}", sign.repeat(200_000));
     let wide = |sign: &str| format!("{{{{ 1{} }}}}", sign.repeat(200_000));
     let nested = |inside: &str| {
-        format!(
-            "{{% set ns = namespace(a=1) %}}{{% for i in range(99999) %}}{{% set ns.a = {inside} %}}{{% endfor %}}"
-        )
+        format!("{{% set ns = namespace(a=1) %}}{{% for i in range(99999) %}}{{% set ns.a = {inside} %}}{{% endfor %}}")
     };
     let sources = [
         "{% set ns = namespace() %}{% set ns.a = ns %}{{ ns }}".to_owned(),
@@ -37,18 +35,7 @@ fn no_template_ends_the_program() {
     for source in &sources {
         let head: String = source.chars().take(60).collect();
         fs::write(path(&dir, "template"), source).unwrap();
-        let words = [
-            "-m",
-            "m.gguf",
-            "-cnv",
-            "-st",
-            "-n",
-            "1",
-            "-p",
-            "x",
-            "--chat-template-file",
-            "template",
-        ];
+        let words = ["-m", "m.gguf", "-cnv", "-st", "-n", "1", "-p", "x", "--chat-template-file", "template"];
         // A minute of a processor, however many others want it.
         let output = run_behind(dir.path(), "ulimit -t 60; exec \"$0\" \"$@\"", RGEN, &words);
         orderly(output.status, &head);

@@ -5,8 +5,7 @@ use super::kit::*;
 const NAME: &str = "blk.0.x\u{1b}]0;t\u{7}\u{9b}2J\u{202e}\nrquantize: error: f.weight";
 
 fn hidden(text: &str) -> Option<char> {
-    text.chars()
-        .find(|&c| (c.is_control() && c != '\n') || ('\u{202a}'..='\u{202e}').contains(&c))
+    text.chars().find(|&c| (c.is_control() && c != '\n') || ('\u{202a}'..='\u{202e}').contains(&c))
 }
 
 #[test]
@@ -30,26 +29,17 @@ fn names_do_nothing_to_the_terminal() {
         let output = run(dir.path(), RQUANTIZE, &words);
         check(&output, &words);
     }
-    for words in [
-        &["t.gguf", "--tensors"][..],
-        &["t.gguf", "--json"],
-        &["t.gguf", "--check-tensors"],
-    ] {
+    for words in [&["t.gguf", "--tensors"][..], &["t.gguf", "--json"], &["t.gguf", "--check-tensors"]] {
         check(&run(dir.path(), RINSPECT, words), words);
     }
-    check(
-        &run(dir.path(), RGEN, &["-m", "t.gguf", "-p", "a"]),
-        &["rgen"],
-    );
+    check(&run(dir.path(), RGEN, &["-m", "t.gguf", "-p", "a"]), &["rgen"]);
 }
 
 fn check(output: &std::process::Output, words: &[&str]) {
     for stream in [&output.stdout, &output.stderr] {
         let text = std::str::from_utf8(stream).unwrap();
         assert_eq!(hidden(text), None, "{words:?}: {text:?}");
-        let forged = text
-            .lines()
-            .any(|l| l.starts_with("rquantize: error: f.weight"));
+        let forged = text.lines().any(|l| l.starts_with("rquantize: error: f.weight"));
         assert!(!forged, "{words:?}: {text:?}");
         assert!(text.lines().all(|l| l.len() <= 5000), "{words:?}");
     }
@@ -59,21 +49,8 @@ fn check(output: &std::process::Output, words: &[&str]) {
 fn messages_are_short_whatever_a_file_holds() {
     let dir = with_model();
     let long = "x".repeat(1 << 20);
-    std::fs::write(
-        path(&dir, "template"),
-        format!("{{{{ raise_exception('{long}') }}}}"),
-    )
-    .unwrap();
-    let words = [
-        "-m",
-        "m.gguf",
-        "-cnv",
-        "-st",
-        "-p",
-        "x",
-        "--chat-template-file",
-        "template",
-    ];
+    std::fs::write(path(&dir, "template"), format!("{{{{ raise_exception('{long}') }}}}")).unwrap();
+    let words = ["-m", "m.gguf", "-cnv", "-st", "-p", "x", "--chat-template-file", "template"];
     let error = refused(&run(dir.path(), RGEN, &words));
     assert!(error.len() < 5000, "{}", error.len());
 }

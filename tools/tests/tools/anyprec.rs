@@ -23,13 +23,7 @@ fn run(tool: &str, dir: &Path, words: &str) -> Run {
     };
     let model = trilm();
     let words = words.split_ascii_whitespace();
-    let words = words.map(|w| {
-        if w == "IN" {
-            model.to_str().unwrap()
-        } else {
-            w
-        }
-    });
+    let words = words.map(|w| if w == "IN" { model.to_str().unwrap() } else { w });
     let output = Command::new(path).current_dir(dir).args(words).output();
     let output = output.unwrap();
     Run {
@@ -49,12 +43,7 @@ fn ok(tool: &str, dir: &Path, words: &str) -> Run {
 fn refused(tool: &str, dir: &Path, words: &str) -> String {
     let before = names_in(dir);
     let run = run(tool, dir, words);
-    assert_eq!(
-        (run.code, names_in(dir)),
-        (1, before),
-        "{words}: {}",
-        run.stderr
-    );
+    assert_eq!((run.code, names_in(dir)), (1, before), "{words}: {}", run.stderr);
     let last = run.stderr.lines().last().unwrap();
     let error = last.strip_prefix(&format!("{tool}: error: "));
     error.unwrap_or_else(|| panic!("{}", run.stderr)).to_owned()
@@ -87,33 +76,21 @@ fn a_file_of_several_widths_and_one_of_them() {
     assert_eq!(shown["complete"], true);
     assert_eq!(shown["matrices"], 42);
     assert_eq!(shown["seed_method"], "dp");
-    assert_eq!(
-        shown["source_sha256"][0],
-        sha256(&fs::read(trilm()).unwrap())
-    );
+    assert_eq!(shown["source_sha256"][0], sha256(&fs::read(trilm()).unwrap()));
     for (width, planned) in [0, 1, 2].map(|i| (&shown["widths"][i], &report["widths"][i])) {
         for key in ["bits", "prefix_bytes", "run_bytes", "run_bits_per_weight"] {
             assert_eq!(width[key], planned[key], "{key}");
         }
     }
     let text = ok("rinspect", dir, "ap.gguf").stdout;
-    assert!(
-        text.contains("42 matrices of 4718592 weights, codes of 5 bits over a seed of 3"),
-        "{text}"
-    );
-    assert!(
-        text.contains("clusters: the best ones; sensitivities: uniform"),
-        "{text}"
-    );
+    assert!(text.contains("42 matrices of 4718592 weights, codes of 5 bits over a seed of 3"), "{text}");
+    assert!(text.contains("clusters: the best ones; sensitivities: uniform"), "{text}");
 
     let taken = ok("rquantize", dir, "--width 4 ap.gguf four.gguf").stdout;
     assert!(taken.starts_with("four.gguf: 4 bits, "), "{taken}");
     let four = json(&ok("rinspect", dir, "--json four.gguf"));
     assert_eq!(four["any_precision"]["parent_bits"], 4);
-    assert_eq!(
-        four["any_precision"]["widths"][0]["run_bytes"],
-        report["widths"][1]["run_bytes"]
-    );
+    assert_eq!(four["any_precision"]["widths"][0]["run_bytes"], report["widths"][1]["run_bytes"]);
     // one byte more than three bits need
     let cut = report["widths"][0]["prefix_bytes"].as_u64().unwrap() as usize;
     fs::write(dir.join("cut.gguf"), &bytes[..cut + 1]).unwrap();
@@ -127,10 +104,7 @@ fn a_file_of_several_widths_and_one_of_them() {
     );
     fs::write(dir.join("short.gguf"), &bytes[..cut - 1]).unwrap();
     let error = refused("rquantize", dir, "--width 3 short.gguf x.gguf");
-    assert!(
-        error.contains("which every width needs: download more of it"),
-        "{error}"
-    );
+    assert!(error.contains("which every width needs: download more of it"), "{error}");
     let run = run("rinspect", dir, "short.gguf");
     assert_eq!(run.code, 1);
     assert!(run.stderr.contains("download more of it"), "{}", run.stderr);
@@ -141,26 +115,11 @@ fn plans_of_any_precision_targets() {
     let dir = TempDir::new().unwrap();
     let dir = dir.path();
     let auto = ok("rquantize", dir, "--dry-run IN AP");
-    assert_eq!(
-        auto.stderr,
-        "note: 3 to 5 bits: rows have as few as 256 weights to a table\n"
-    );
-    assert!(
-        auto.stdout.contains("42 matrices of 4718592 weights"),
-        "{}",
-        auto.stdout
-    );
-    let plan = json(&ok(
-        "rquantize",
-        dir,
-        "--dry-run --json IN AP3-8 --widths 3,6",
-    ));
+    assert_eq!(auto.stderr, "note: 3 to 5 bits: rows have as few as 256 weights to a table\n");
+    assert!(auto.stdout.contains("42 matrices of 4718592 weights"), "{}", auto.stdout);
+    let plan = json(&ok("rquantize", dir, "--dry-run --json IN AP3-8 --widths 3,6"));
     assert_eq!(plan["parent_bits"], 6);
-    let bits = |i: usize| {
-        plan["widths"][i]["stored_bits_per_weight"]
-            .as_f64()
-            .unwrap()
-    };
+    let bits = |i: usize| plan["widths"][i]["stored_bits_per_weight"].as_f64().unwrap();
     // 256 and 768 weights to a row; 3 and 6 planes, tables of 8 and 64 entries of 16 bits
     let rows = 42.0 / 7.0 * (256.0 + 128.0 * 2.0 + 256.0 + 768.0 * 2.0 + 256.0);
     let table = |entries: f64| rows * entries * 16.0 / 4_718_592.0;
@@ -175,11 +134,7 @@ fn plans_of_any_precision_targets() {
 fn options_of_any_precision_targets() {
     let dir = TempDir::new().unwrap();
     let dir = dir.path();
-    let made = ok(
-        "rquantize",
-        dir,
-        "--json IN sq.gguf SQ3 --outliers --compat=7",
-    );
+    let made = ok("rquantize", dir, "--json IN sq.gguf SQ3 --outliers --compat=7");
     let report = json(&made);
     assert_eq!(report["seed_method"], "kmeans++:7");
     assert!(report["sparse_weights"].as_u64().unwrap() > 1000);
@@ -188,15 +143,8 @@ fn options_of_any_precision_targets() {
     assert_eq!(shown["sparse"]["sensitivity_pct"], 0.05);
     assert_eq!(shown["sparse_weights"], report["sparse_weights"]);
     let text = ok("rinspect", dir, "sq.gguf").stdout;
-    assert!(
-        text.contains("clusters: the reference's, random state 7"),
-        "{text}"
-    );
-    ok(
-        "rquantize",
-        dir,
-        "IN g.gguf AP2-3 --row-groups 4 --override-kv general.name=str:x",
-    );
+    assert!(text.contains("clusters: the reference's, random state 7"), "{text}");
+    ok("rquantize", dir, "IN g.gguf AP2-3 --row-groups 4 --override-kv general.name=str:x");
     let shown = json(&ok("rinspect", dir, "--json g.gguf"));
     assert_eq!(shown["any_precision"]["row_groups"], 4);
     assert_eq!(shown["shards"][0]["metadata"]["general.name"]["value"], "x");
@@ -214,11 +162,7 @@ fn options_of_any_precision_targets() {
     dat.extend(b"text");
     fs::write(dir.join("i.dat"), &dat).unwrap();
     let made = ok("rquantize", dir, "--imatrix i.dat IN i.gguf AP3");
-    assert!(
-        made.stderr.contains("no weights for 41 of 42 tensors"),
-        "{}",
-        made.stderr
-    );
+    assert!(made.stderr.contains("no weights for 41 of 42 tensors"), "{}", made.stderr);
     let shown = json(&ok("rinspect", dir, "--json i.gguf"));
     let shown = &shown["any_precision"];
     assert_eq!(shown["sensitivity"], "imatrix");
@@ -234,81 +178,35 @@ fn requests_that_cannot_be_honoured() {
     let dir = dir.path();
     let tool = "rquantize";
     for (words, want) in [
-        (
-            "IN o.gguf AP3-9",
-            "unknown type 'AP3-9'; did you mean AP3-8?",
-        ),
+        ("IN o.gguf AP3-9", "unknown type 'AP3-9'; did you mean AP3-8?"),
         ("IN o.gguf SQ3-4", "unknown type 'SQ3-4'"),
         ("IN o.gguf AP3 --pure", "--pure has no meaning for AP3"),
-        (
-            "IN o.gguf AP3 --tensor-type x=q8_0",
-            "--tensor-type has no meaning for AP3",
-        ),
-        (
-            "IN o.gguf AP3 --token-embedding-type q9_0",
-            "--token-embedding-type",
-        ),
+        ("IN o.gguf AP3 --tensor-type x=q8_0", "--tensor-type has no meaning for AP3"),
+        ("IN o.gguf AP3 --token-embedding-type q9_0", "--token-embedding-type"),
         ("IN o.gguf AP3 --keep-split", "--keep-split has no meaning"),
-        (
-            "IN o.gguf AP3 --verify",
-            "--verify is for weights that do not change",
-        ),
-        (
-            "IN o.gguf Q4_0 --widths 3,4",
-            "--widths is for any-precision targets",
-        ),
-        (
-            "IN o.gguf Q4_0 --compat",
-            "--compat is for any-precision targets",
-        ),
-        (
-            "IN o.gguf AP3-5 --widths 3,7",
-            "[3, 7] are not ascending widths of 3 to 5",
-        ),
+        ("IN o.gguf AP3 --verify", "--verify is for weights that do not change"),
+        ("IN o.gguf Q4_0 --widths 3,4", "--widths is for any-precision targets"),
+        ("IN o.gguf Q4_0 --compat", "--compat is for any-precision targets"),
+        ("IN o.gguf AP3-5 --widths 3,7", "[3, 7] are not ascending widths of 3 to 5"),
         ("IN o.gguf AP3-5 --seed-bits 6", "6 to 5 bits"),
-        (
-            "IN o.gguf AP3-5 --row-groups 3",
-            "3 groups do not divide the 256 columns",
-        ),
-        (
-            "IN o.gguf AP3 --outlier-magnitude 51",
-            "--outlier-magnitude: 51 is no share",
-        ),
-        (
-            "IN o.gguf AP3 --sensitivity no.safetensors",
-            "--sensitivity: cannot read 'no.safetensors'",
-        ),
+        ("IN o.gguf AP3-5 --row-groups 3", "3 groups do not divide the 256 columns"),
+        ("IN o.gguf AP3 --outlier-magnitude 51", "--outlier-magnitude: 51 is no share"),
+        ("IN o.gguf AP3 --sensitivity no.safetensors", "--sensitivity: cannot read 'no.safetensors'"),
         ("IN o.gguf AP3 --imatrix no.dat", "--imatrix 'no.dat'"),
         ("IN o.gguf AP3 --override-kv x", "--override-kv"),
         ("--width 4 IN o.gguf", "the model is not any-precision"),
         ("--width 4 IN o.gguf Q4_0", "--width takes no type"),
-        (
-            "--width 4 --imatrix i.dat IN o.gguf",
-            "--imatrix has no meaning beside --width",
-        ),
-        (
-            "--width 4 IN o.gguf --pure",
-            "--pure has no meaning beside --width",
-        ),
-        (
-            "--width 4 --dry-run IN o.gguf",
-            "--width knows neither --dry-run",
-        ),
+        ("--width 4 --imatrix i.dat IN o.gguf", "--imatrix has no meaning beside --width"),
+        ("--width 4 IN o.gguf --pure", "--pure has no meaning beside --width"),
+        ("--width 4 --dry-run IN o.gguf", "--width knows neither --dry-run"),
     ] {
         let error = refused(tool, dir, words);
         assert!(error.contains(want), "{words}: {error}");
     }
     ok(tool, dir, "IN ap.gguf AP3");
-    for words in [
-        "ap.gguf o.gguf AP3",
-        "ap.gguf o.gguf Q4_0",
-        "ap.gguf o.gguf COPY",
-    ] {
+    for words in ["ap.gguf o.gguf AP3", "ap.gguf o.gguf Q4_0", "ap.gguf o.gguf COPY"] {
         let error = refused(tool, dir, words);
-        assert!(
-            error.contains("take one of its widths with --width"),
-            "{words}: {error}"
-        );
+        assert!(error.contains("take one of its widths with --width"), "{words}: {error}");
     }
     let error = refused(tool, dir, "--width 3 ap.gguf ap.gguf");
     assert!(error.contains("it is also the input"), "{error}");

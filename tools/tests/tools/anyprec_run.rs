@@ -65,17 +65,9 @@ fn a_width_is_chosen_when_the_program_runs() {
     let floats = hashes(&ap, &["--number-path", "f32"]);
     assert_ne!(floats, widest);
     assert_eq!(hashes(&ap, &["--number-path", "i16"]), widest);
-    let (text, said) = ok(
-        &ap,
-        &["-p", "The game", "-n", "8", "--temp", "0", "--bits", "2"],
-    );
+    let (text, said) = ok(&ap, &["-p", "The game", "-n", "8", "--temp", "0", "--bits", "2"]);
     assert!(said.contains("any-precision: 2 bits, of 1, 2, 3"), "{said}");
-    let (json, _) = ok(
-        &ap,
-        &[
-            "-p", "The game", "-n", "8", "--temp", "0", "--bits", "2", "--json",
-        ],
-    );
+    let (json, _) = ok(&ap, &["-p", "The game", "-n", "8", "--temp", "0", "--bits", "2", "--json"]);
     let json: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["bits"], 2);
     let generated = json["text"].as_str().unwrap();
@@ -86,16 +78,10 @@ fn a_width_is_chosen_when_the_program_runs() {
 fn a_width_that_is_not_there_is_refused() {
     let ap = model().join("ap.gguf");
     let text = error(&ap, &["-p", "x", "--bits", "5"]);
-    assert!(
-        text.contains("'") && text.contains("5 bits are not in the file"),
-        "{text}"
-    );
+    assert!(text.contains("'") && text.contains("5 bits are not in the file"), "{text}");
     assert!(text.contains("1, 2 and 3"), "{text}");
     let text = error(&trilm(), &["-p", "x", "--bits", "4"]);
-    assert!(
-        text.contains("no any-precision file") && text.contains("rquantize"),
-        "{text}"
-    );
+    assert!(text.contains("no any-precision file") && text.contains("rquantize"), "{text}");
     for wrong in ["0", "9", "x"] {
         let output = rgen(&ap, &["-p", "x", "--bits", wrong]).output().unwrap();
         assert_eq!(output.status.code(), Some(2));
@@ -110,10 +96,7 @@ fn a_file_that_ends_early_runs_at_the_widths_it_has() {
     std::fs::write(&cut, &bytes[..bytes.len() - 100]).unwrap();
     assert_eq!(hashes(&cut, &[]), hashes(&ap, &["--bits", "2"]));
     let (_, said) = ok(&cut, &["-p", "The", "-n", "1"]);
-    assert!(
-        said.contains("2 bits, of 1, 2; the file ends early, it was made for 1, 2, 3"),
-        "{said}"
-    );
+    assert!(said.contains("2 bits, of 1, 2; the file ends early, it was made for 1, 2, 3"), "{said}");
     let text = error(&cut, &["-p", "x", "--bits", "3"]);
     assert!(text.contains("it has 1 and 2"), "{text}");
 }
@@ -134,12 +117,7 @@ fn chat(lines: &str, args: &[&str]) -> (String, String) {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    child
-        .stdin
-        .take()
-        .unwrap()
-        .write_all(lines.as_bytes())
-        .unwrap();
+    child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "{said}");
@@ -154,17 +132,11 @@ fn the_width_changes_in_a_chat() {
     let (changed, said) = chat("/bits 1\nWhere was the game played\n", &[]);
     assert_eq!(changed, narrow);
     assert!(said.contains("any-precision: 1 bits, of 1, 2, 3"), "{said}");
-    let (back, said) = chat(
-        "/bits 1\n/bits\n/bits 3\nWhere was the game played\n",
-        &["--bits", "2"],
-    );
+    let (back, said) = chat("/bits 1\n/bits\n/bits 3\nWhere was the game played\n", &["--bits", "2"]);
     assert_eq!(back, wide);
     assert_eq!(said.matches("any-precision: 1 bits").count(), 2, "{said}");
     let (_, said) = chat("/help\n", &[]);
-    assert!(
-        said.contains("/bits [N]") && said.contains("/clear"),
-        "{said}"
-    );
+    assert!(said.contains("/bits [N]") && said.contains("/clear"), "{said}");
 }
 
 #[test]
@@ -173,10 +145,7 @@ fn drafts_change_neither_text_nor_logits() {
     let text = ["-p", "The game of", "-n", "60"];
     let with = |more: &[&str]| ok(&ap, &[&text[..], more].concat());
     let drafts = ["--draft-bits", "1", "--draft-always"];
-    for sampling in [
-        &["--temp", "0"][..],
-        &["--seed", "7", "--repeat-penalty", "1.2"],
-    ] {
+    for sampling in [&["--temp", "0"][..], &["--seed", "7", "--repeat-penalty", "1.2"]] {
         let (expected, said) = with(sampling);
         assert!(!said.contains("draft"), "{said}");
         let (drafted, said) = with(&[sampling, &drafts[..]].concat());
@@ -187,16 +156,7 @@ fn drafts_change_neither_text_nor_logits() {
         let (drafted, _) = with(&[sampling, &hashes[..], &drafts[..], &["--draft", "7"]].concat());
         assert_eq!(drafted, expected);
     }
-    let (json, _) = with(&[
-        "--temp",
-        "0",
-        "--bits",
-        "2",
-        "--draft-bits",
-        "1",
-        "--draft-always",
-        "--json",
-    ]);
+    let (json, _) = with(&["--temp", "0", "--bits", "2", "--draft-bits", "1", "--draft-always", "--json"]);
     let json: Value = serde_json::from_str(&json).unwrap();
     let draft = &json["draft"];
     assert_eq!((&draft["bits"], &draft["tokens"]), (&1.into(), &16.into()));
@@ -204,34 +164,21 @@ fn drafts_change_neither_text_nor_logits() {
     assert!(count("rounds") > 0 && count("drafted") >= count("accepted"));
     assert_eq!(json["tokens"].as_array().unwrap().len(), 60);
     // whether they pay is measured; the text is the same either way
-    assert_eq!(
-        with(&["--temp", "0", "--draft-bits", "1"]).0,
-        with(&["--temp", "0"]).0
-    );
+    assert_eq!(with(&["--temp", "0", "--draft-bits", "1"]).0, with(&["--temp", "0"]).0);
     let (plain, _) = chat("Where was the game played\nAnd when\n", &[]);
-    assert_eq!(
-        chat("Where was the game played\nAnd when\n", &drafts).0,
-        plain
-    );
+    assert_eq!(chat("Where was the game played\nAnd when\n", &drafts).0, plain);
 }
 
 #[test]
 fn drafts_that_cannot_be_made_are_refused() {
     let ap = model().join("ap.gguf");
     let text = error(&ap, &["-p", "x", "--bits", "2", "--draft-bits", "2"]);
-    assert!(
-        text.contains("drafts at 2 bits are of no use for a text at 2"),
-        "{text}"
-    );
+    assert!(text.contains("drafts at 2 bits are of no use for a text at 2"), "{text}");
     let text = error(&ap, &["-p", "x", "--draft-bits", "4"]);
     assert!(text.contains("1, 2 and 3"), "{text}");
     let text = error(&trilm(), &["-p", "x", "--draft-bits", "3"]);
     assert!(text.contains("no any-precision file"), "{text}");
-    for wrong in [
-        &["--draft", "4"][..],
-        &["--draft-always"],
-        &["--draft-bits", "1", "--draft", "0"],
-    ] {
+    for wrong in [&["--draft", "4"][..], &["--draft-always"], &["--draft-bits", "1", "--draft", "0"]] {
         let output = rgen(&ap, &[&["-p", "x"], wrong].concat()).output().unwrap();
         assert_eq!(output.status.code(), Some(2));
     }
@@ -284,22 +231,13 @@ fn perplexity_of_several_widths_is_a_table() {
         assert!((got - expected).abs() < 1e-9, "{bits}: {got} {expected}");
     }
     let table = printed(&["--bits", "1,2"]);
-    let lines: Vec<Vec<&str>> = table
-        .lines()
-        .map(|l| l.split_whitespace().collect())
-        .collect();
+    let lines: Vec<Vec<&str>> = table.lines().map(|l| l.split_whitespace().collect()).collect();
     assert_eq!(lines[0], ["bits", "bits/weight", "PPL", "+/-", "tokens/s"]);
     assert_eq!(lines.len(), 3);
     assert_eq!(lines[1][..2], ["1", "1.1042"]);
-    assert_eq!(
-        lines[2][2],
-        format!("{:.4}", rows[2]["ppl"].as_f64().unwrap())
-    );
+    assert_eq!(lines[2][2], format!("{:.4}", rows[2]["ppl"].as_f64().unwrap()));
     let one = printed(&["--bits", "2"]);
-    assert!(
-        one.contains(&format!("Final estimate: PPL = {}", lines[2][2])),
-        "{one}"
-    );
+    assert!(one.contains(&format!("Final estimate: PPL = {}", lines[2][2])), "{one}");
 }
 
 #[test]
@@ -313,14 +251,8 @@ fn tables_that_cannot_be_made_are_refused() {
     assert!(refused(&["--bits", "1,5"]).contains("5 bits are not in the file"));
     assert!(refused(&["--bits", "5"]).contains("1, 2 and 3"));
     let text = refused(&["--bits", "1,2", "--kl-divergence-base", "x.kld"]);
-    assert!(
-        text.contains("--kl-divergence-base is for one width"),
-        "{text}"
-    );
+    assert!(text.contains("--kl-divergence-base is for one width"), "{text}");
     let text = refused(&["--bits", "1,2", "--ppl-output-type", "1"]);
-    assert!(
-        text.contains("--ppl-output-type is for one width"),
-        "{text}"
-    );
+    assert!(text.contains("--ppl-output-type is for one width"), "{text}");
     assert!(!Path::new("x.kld").exists());
 }

@@ -1,5 +1,5 @@
-//! `--device cuda` where there is no GPU, and with drivers that are made up for one line each. What runs on the emulated GPU of a whole
-//! driver is in `gpu`.
+//! `--device cuda` where there is no GPU, and with drivers that are made up for one line each. What runs on the
+//! emulated GPU of a whole driver is in `gpu`.
 
 use std::fs;
 use std::path::Path;
@@ -19,12 +19,7 @@ fn driver(functions: &str) -> TempDir {
     fs::write(&source, text).expect("room");
     let compiler = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let output = Command::new(compiler)
-        .args([
-            "--edition=2024",
-            "--crate-type=cdylib",
-            "-Cpanic=abort",
-            "-Copt-level=1",
-        ])
+        .args(["--edition=2024", "--crate-type=cdylib", "-Cpanic=abort", "-Copt-level=1"])
         .arg(&source)
         .arg("-o")
         .arg(dir.path().join("libcuda.so.1"))
@@ -37,9 +32,7 @@ fn driver(functions: &str) -> TempDir {
 
 /// A function of the API with this body, which gives what it answers.
 fn function(name: &str, arguments: &str, body: &str) -> String {
-    format!(
-        "#[unsafe(no_mangle)] pub unsafe extern \"C\" fn {name}({arguments}) -> u32 {{ unsafe {{ {body} }} }}\n"
-    )
+    format!("#[unsafe(no_mangle)] pub unsafe extern \"C\" fn {name}({arguments}) -> u32 {{ unsafe {{ {body} }} }}\n")
 }
 
 /// What a driver is that has all functions, and the device that it has.
@@ -52,13 +45,7 @@ struct Made {
     capability: (i32, i32),
 }
 
-const GOOD: Made = Made {
-    version: 13000,
-    init: 0,
-    count: 1,
-    name: "Test Card 9000\\0",
-    capability: (9, 0),
-};
+const GOOD: Made = Made { version: 13000, init: 0, count: 1, name: "Test Card 9000\\0", capability: (9, 0) };
 
 /// The functions that work on a device.
 const LATER: &[&str] = &[
@@ -82,25 +69,11 @@ const LATER: &[&str] = &[
 
 impl Made {
     fn functions(&self) -> Vec<String> {
-        let Made {
-            version,
-            init,
-            count,
-            name,
-            capability: (major, minor),
-        } = self;
+        let Made { version, init, count, name, capability: (major, minor) } = self;
         let functions = vec![
-            function(
-                "cuDriverGetVersion",
-                "v: *mut i32",
-                &format!("*v = {version}; 0"),
-            ),
+            function("cuDriverGetVersion", "v: *mut i32", &format!("*v = {version}; 0")),
             function("cuInit", "flags: u32", &init.to_string()),
-            function(
-                "cuDeviceGetCount",
-                "n: *mut i32",
-                &format!("*n = {count}; 0"),
-            ),
+            function("cuDeviceGetCount", "n: *mut i32", &format!("*n = {count}; 0")),
             function("cuDeviceGet", "d: *mut i32, n: i32", "*d = 40 + n; 0"),
             function(
                 "cuDeviceGetName",
@@ -115,11 +88,7 @@ impl Made {
                 "v: *mut i32, a: i32, d: i32",
                 &format!("*v = match a {{ 75 => {major}, 76 => {minor}, _ => return 1 }}; 0"),
             ),
-            function(
-                "cuDeviceTotalMem_v2",
-                "n: *mut usize, d: i32",
-                "*n = 80 << 30; 0",
-            ),
+            function("cuDeviceTotalMem_v2", "n: *mut usize, d: i32", "*n = 80 << 30; 0"),
             function(
                 "cuGetErrorName",
                 "code: u32, text: *mut *const u8",
@@ -155,28 +124,19 @@ fn without_a_driver_every_tool_says_so() {
     let model = trilm();
     let model = model.to_str().expect("a path");
     for (tool, program, options) in [
-        (
-            "rgen",
-            env!("CARGO_BIN_EXE_rgen"),
-            &["-p", "a", "-n", "1"][..],
-        ),
+        ("rgen", env!("CARGO_BIN_EXE_rgen"), &["-p", "a", "-n", "1"][..]),
         ("rperplexity", env!("CARGO_BIN_EXE_rperplexity"), &[]),
         ("rbench", env!("CARGO_BIN_EXE_rbench"), &["-p", "1"]),
     ] {
         for device in ["cuda", "cuda:1"] {
             let mut command = Command::new(program);
-            command
-                .args(["-m", model, "-dev", device])
-                .args(options)
-                .env("LD_LIBRARY_PATH", dir.path());
+            command.args(["-m", model, "-dev", device]).args(options).env("LD_LIBRARY_PATH", dir.path());
             if tool == "rperplexity" {
                 command.arg("-f").arg(dir.path().join("text"));
             }
             let error = tool::only_error(tool, command.output().expect("a tool"));
             let number = device.strip_prefix("cuda:").unwrap_or("0");
-            let start = format!(
-                "--device cuda:{number} (--device cpu needs no GPU): no NVIDIA driver is installed ("
-            );
+            let start = format!("--device cuda:{number} (--device cpu needs no GPU): no NVIDIA driver is installed (");
             assert!(error.starts_with(&start), "{tool}: {error}");
             assert!(error.contains("libcuda.so.1"), "{tool}: {error}");
         }
@@ -186,8 +146,7 @@ fn without_a_driver_every_tool_says_so() {
 #[test]
 fn the_processor_is_no_device_that_is_looked_for() {
     // A driver that ends the process when it is asked for anything.
-    let dir =
-        driver("#[unsafe(no_mangle)] pub extern \"C\" fn cuDriverGetVersion() -> u32 { loop {} }");
+    let dir = driver("#[unsafe(no_mangle)] pub extern \"C\" fn cuDriverGetVersion() -> u32 { loop {} }");
     for device in ["cpu", "none", "CPU"] {
         let mut rgen = Command::new(env!("CARGO_BIN_EXE_rgen"));
         rgen.args(["-p", "Once", "-n", "1", "--temp", "0", "--device", device])
@@ -242,23 +201,12 @@ fn what_the_driver_answers_is_told() {
         (123456, "an error without a name (123456)"),
     ] {
         let dir = Made { init, ..GOOD }.made();
-        assert_eq!(
-            refused("cuda", dir.path()),
-            format!("{start}the NVIDIA driver fails in cuInit: {told}")
-        );
+        assert_eq!(refused("cuda", dir.path()), format!("{start}the NVIDIA driver fails in cuInit: {told}"));
     }
     for (count, wanted, told) in [
         (0, "cuda", "there is no cuda:0: the driver has no device"),
-        (
-            1,
-            "cuda:1",
-            "there is no cuda:1: the driver has one device, cuda:0",
-        ),
-        (
-            3,
-            "cuda:4294967295",
-            "there is no cuda:4294967295: the driver has 3 devices, cuda:0 to cuda:2",
-        ),
+        (1, "cuda:1", "there is no cuda:1: the driver has one device, cuda:0"),
+        (3, "cuda:4294967295", "there is no cuda:4294967295: the driver has 3 devices, cuda:0 to cuda:2"),
         (-1, "cuda", "there is no cuda:0: the driver has no device"),
     ] {
         let dir = Made { count, ..GOOD }.made();
@@ -270,11 +218,7 @@ fn what_the_driver_answers_is_told() {
 #[test]
 fn a_name_that_is_no_text_is_shown_as_one() {
     // Bytes that are no text, and what would colour a terminal.
-    let made = Made {
-        name: "\\xff\\n\\x1b[31m\\0",
-        capability: (7, 0),
-        ..GOOD
-    };
+    let made = Made { name: "\\xff\\n\\x1b[31m\\0", capability: (7, 0), ..GOOD };
     let dir = made.made();
     let error = refused("cuda:0", dir.path());
     assert!(error.contains("cuda:0 (\u{fffd}"), "{error}");

@@ -38,9 +38,7 @@ fn folder() -> TempDir {
 
 fn command(dir: &Path, words: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_rquantize"));
-    command
-        .current_dir(dir)
-        .args(words.split_ascii_whitespace());
+    command.current_dir(dir).args(words.split_ascii_whitespace());
     command
 }
 
@@ -89,10 +87,7 @@ fn files_are_ordinary_ones_with_other_codes() {
     assert_eq!(before.meta.get("gptq.version"), None);
     let mut changed = 0;
     for tensor in &before.tensors {
-        let (old, new) = (
-            data(&plain, &before, &tensor.name),
-            data(&fed, &after, &tensor.name),
-        );
+        let (old, new) = (data(&plain, &before, &tensor.name), data(&fed, &after, &tensor.name));
         assert_eq!(old.0, new.0, "{}", tensor.name);
         changed += usize::from(old.1 != new.1);
         let is_fed = tensor.name.starts_with("blk.") && tensor.shape.len() == 2;
@@ -113,10 +108,7 @@ fn threads_and_instruction_sets_change_no_byte() {
         ("--gptq-compat", "Q4_0"),
         ("", "Q8_0"),
         ("--pure --token-embedding-type q8_0", "IQ4_NL"),
-        (
-            "--tensor-type ffn_down=q5_1 --output-tensor-type q6_K",
-            "Q5_0",
-        ),
+        ("--tensor-type ffn_down=q5_1 --output-tensor-type q6_K", "Q5_0"),
     ];
     for (words, ty) in &ways[..if is_long() { ways.len() } else { 4 }] {
         let words = format!("--gptq h.gguf {words} {MODEL}");
@@ -165,10 +157,7 @@ fn two_of_four_weights_are_zero_and_the_file_says_so() {
     }
     // Copies are what they were, and what is rounded anew is not.
     tool::stdout(run(dir, "sparse.gguf copy.gguf COPY"));
-    tool::stdout(run(
-        dir,
-        "--allow-requantize --tensor-type attn_q=q4_0 sparse.gguf other.gguf Q8_0",
-    ));
+    tool::stdout(run(dir, "--allow-requantize --tensor-type attn_q=q4_0 sparse.gguf other.gguf Q8_0"));
     let read = |name: &str| {
         let bytes = file(dir, name);
         trine_formats::pruned::read(&gguf::header(&bytes).meta).unwrap()
@@ -176,10 +165,7 @@ fn two_of_four_weights_are_zero_and_the_file_says_so() {
     assert_eq!(read("copy.gguf"), names);
     let left = read("other.gguf");
     assert_eq!(left.len(), 6);
-    assert!(
-        left.iter().all(|name| name.ends_with("attn_q.weight")),
-        "{left:?}"
-    );
+    assert!(left.iter().all(|name| name.ends_with("attn_q.weight")), "{left:?}");
 }
 
 #[test]
@@ -195,16 +181,9 @@ fn any_precision_files_are_made_with_feedback_too() {
     let text = |key| meta.get_str(key).unwrap().unwrap().to_owned();
     assert_eq!(text("anyprec.sensitivity"), "hessian");
     assert_eq!(text("anyprec.calibration.dataset"), "calib.txt");
-    assert_eq!(
-        meta.get_u32("anyprec.calibration.samples").unwrap(),
-        Some(4)
-    );
+    assert_eq!(meta.get_u32("anyprec.calibration.samples").unwrap(), Some(4));
     // Three values to a row are what four centroids can be: nothing is left to feed back.
-    let worst = json["widths"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|w| w["relative_error"].as_f64().unwrap());
+    let worst = json["widths"].as_array().unwrap().iter().map(|w| w["relative_error"].as_f64().unwrap());
     assert!(worst.fold(0.0, f64::max) < 1e-6, "{json}");
     let plan = tool::stdout(run(dir, &format!("--dry-run --gptq h.gguf {MODEL} AP2-4")));
     assert!(plan.contains("sensitivities: hessian"), "{plan}");
@@ -233,9 +212,7 @@ fn what_cannot_be_honoured_is_one_line_and_leaves_nothing() {
         change(&mut bytes);
         fs::write(dir.join(name), bytes).unwrap();
     };
-    let put = |value: f64| {
-        move |bytes: &mut Vec<u8>| bytes[start..start + 8].copy_from_slice(&value.to_le_bytes())
-    };
+    let put = |value: f64| move |bytes: &mut Vec<u8>| bytes[start..start + 8].copy_from_slice(&value.to_le_bytes());
     write("nan.gguf", &put(f64::NAN));
     write("negative.gguf", &put(-1.0));
     write("singular.gguf", &|bytes| {
@@ -244,92 +221,37 @@ fn what_cannot_be_honoured_is_one_line_and_leaves_nothing() {
         bytes[at..at + 8].copy_from_slice(&1e9f64.to_le_bytes());
     });
     write("cut.gguf", &|bytes| bytes.truncate(bytes.len() / 2));
-    fs::copy(
-        testdata("imatrix/trilm-F16.imatrix.gguf"),
-        dir.join("im.gguf"),
-    )
-    .unwrap();
+    fs::copy(testdata("imatrix/trilm-F16.imatrix.gguf"), dir.join("im.gguf")).unwrap();
     write("other.gguf", &|bytes| {
         let names = bytes.windows(4).enumerate();
         let names = names.filter(|(_, w)| w == b"blk.").map(|(i, _)| i);
-        names
-            .collect::<Vec<_>>()
-            .into_iter()
-            .for_each(|i| bytes[i] = b'x');
+        names.collect::<Vec<_>>().into_iter().for_each(|i| bytes[i] = b'x');
     });
     let before = names_in(dir);
     for (words, expected) in [
-        (
-            "--gptq nan.gguf M o.gguf Q4_0",
-            "tensor blk.0.attn_k.weight: its Hessian holds NaN for columns 0 and 0",
-        ),
-        (
-            "--gptq negative.gguf M o.gguf Q4_0",
-            "its Hessian holds -1 for columns 0 and 0",
-        ),
-        (
-            "--gptq singular.gguf M o.gguf Q4_0",
-            "not positive definite at column 1",
-        ),
+        ("--gptq nan.gguf M o.gguf Q4_0", "tensor blk.0.attn_k.weight: its Hessian holds NaN for columns 0 and 0"),
+        ("--gptq negative.gguf M o.gguf Q4_0", "its Hessian holds -1 for columns 0 and 0"),
+        ("--gptq singular.gguf M o.gguf Q4_0", "not positive definite at column 1"),
         ("--gptq cut.gguf M o.gguf Q4_0", "cut.gguf"),
         ("--gptq im.gguf M o.gguf Q4_0", "the file holds no Hessians"),
         ("--gptq M M o.gguf Q4_0", "the file holds no Hessians"),
-        (
-            "--gptq other.gguf M o.gguf Q4_0",
-            "none of the tensors that are quantized has a Hessian",
-        ),
-        (
-            "--gptq h.gguf M o.gguf F16",
-            "--gptq is for quantized types",
-        ),
-        (
-            "--gptq h.gguf M o.gguf COPY",
-            "--gptq is for quantized types",
-        ),
-        (
-            "--gptq h.gguf M o.gguf I2_S",
-            "--gptq is for quantized types",
-        ),
-        (
-            "--gptq h.gguf M o.gguf IQ4_XS",
-            "that --gptq does not round to",
-        ),
-        (
-            "--gptq h.gguf --tensor-type attn_q=iq3_s M o.gguf Q4_0",
-            "that --gptq does not round to",
-        ),
-        (
-            "--gptq h.gguf --group 128 M o.gguf AP4",
-            "--group has no meaning for AP4",
-        ),
-        (
-            "--gptq h.gguf --sparse 2:4 M o.gguf AP4",
-            "--sparse has no meaning for AP4",
-        ),
-        (
-            "--gptq h.gguf --outliers M o.gguf AP4",
-            "--outliers cannot be had together with error feedback",
-        ),
-        (
-            "--gptq h.gguf --row-groups 2 M o.gguf AP4",
-            "--row-groups cannot be had together with error feedback",
-        ),
+        ("--gptq other.gguf M o.gguf Q4_0", "none of the tensors that are quantized has a Hessian"),
+        ("--gptq h.gguf M o.gguf F16", "--gptq is for quantized types"),
+        ("--gptq h.gguf M o.gguf COPY", "--gptq is for quantized types"),
+        ("--gptq h.gguf M o.gguf I2_S", "--gptq is for quantized types"),
+        ("--gptq h.gguf M o.gguf IQ4_XS", "that --gptq does not round to"),
+        ("--gptq h.gguf --tensor-type attn_q=iq3_s M o.gguf Q4_0", "that --gptq does not round to"),
+        ("--gptq h.gguf --group 128 M o.gguf AP4", "--group has no meaning for AP4"),
+        ("--gptq h.gguf --sparse 2:4 M o.gguf AP4", "--sparse has no meaning for AP4"),
+        ("--gptq h.gguf --outliers M o.gguf AP4", "--outliers cannot be had together with error feedback"),
+        ("--gptq h.gguf --row-groups 2 M o.gguf AP4", "--row-groups cannot be had together with error feedback"),
         (
             "--gptq h.gguf --best-at 4 M o.gguf AP3-4",
             "--best-at and --compat cannot be had together with error feedback",
         ),
-        (
-            "--gptq nan.gguf M o.gguf AP4",
-            "tensor blk.0.attn_k.weight: its Hessian holds NaN for columns 0 and 0",
-        ),
-        (
-            "--gptq other.gguf M o.gguf AP4",
-            "none of the model's matrices has a Hessian in the file",
-        ),
-        (
-            "--gptq h.gguf --sparse 2:4 M o.gguf Q8_0",
-            "that --sparse does not prune to",
-        ),
+        ("--gptq nan.gguf M o.gguf AP4", "tensor blk.0.attn_k.weight: its Hessian holds NaN for columns 0 and 0"),
+        ("--gptq other.gguf M o.gguf AP4", "none of the model's matrices has a Hessian in the file"),
+        ("--gptq h.gguf --sparse 2:4 M o.gguf Q8_0", "that --sparse does not prune to"),
         ("--gptq h.gguf M o.gguf FAIRY2I", "--gptq"),
     ] {
         let words = words.replace("M ", &format!("{MODEL} "));
@@ -366,9 +288,7 @@ fn an_interrupted_run_leaves_nothing() {
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     assert!(lines.any(|l| l.unwrap().contains("blk.0.")));
     let pid = child.id().to_string();
-    let kill = std::process::Command::new("kill")
-        .args([tool::end_signal(), &pid])
-        .status();
+    let kill = std::process::Command::new("kill").args([tool::end_signal(), &pid]).status();
     assert!(kill.unwrap().success());
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert_eq!(names_in(dir.path()), before);

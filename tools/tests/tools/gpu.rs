@@ -1,5 +1,5 @@
-//! The tools on a GPU: NVIDIA's driver is a library that emulates one, and everything between the command line and the kernels is
-//! what runs on hardware.
+//! The tools on a GPU: NVIDIA's driver is a library that emulates one, and everything between the command line and the
+//! kernels is what runs on hardware.
 #![cfg(target_os = "linux")]
 
 use std::fs;
@@ -37,8 +37,7 @@ impl House {
     fn new() -> House {
         let folder = driver();
         let model = model(folder.path());
-        let write =
-            |name: &str, text: &str| fs::write(folder.path().join(name), text).expect("room");
+        let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).expect("room");
         write("ids.txt", "1 437 2025");
         write("text", "Once upon a time there was");
         House { folder, model }
@@ -78,12 +77,7 @@ fn the_logits_are_those_of_the_processor() {
     let house = House::new();
     let expected = house.hashes("");
     assert_eq!(expected.lines().count(), 3);
-    for options in [
-        "--device cuda",
-        "--device cuda:0 -ngl 2",
-        "-dev cuda -ngl 1",
-        "-dev cuda -ngl 0",
-    ] {
+    for options in ["--device cuda", "--device cuda:0 -ngl 2", "-dev cuda -ngl 1", "-dev cuda -ngl 0"] {
         assert_eq!(house.hashes(options), expected, "{options}");
     }
 }
@@ -98,20 +92,13 @@ fn the_kernels_run_and_all_memory_is_given_back() {
     assert!(text.starts_with("Once"), "{text}");
     let calls = fs::read_to_string(log).expect("a log");
     for kernel in ["embed_q6_k", "rms_norm", "tq2_0_decode_8", "rope", "attend"] {
-        assert!(
-            calls.lines().any(|line| line == kernel),
-            "{kernel} in {calls}"
-        );
+        assert!(calls.lines().any(|line| line == kernel), "{kernel} in {calls}");
     }
     // The context ends once, and the library itself has looked for memory that was still taken.
     assert!(calls.ends_with("end\n"), "{calls}");
     // Nothing is started for layers on the processor.
     fs::remove_file(house.folder.path().join("log")).expect("a log");
-    house.run(
-        env!("CARGO_BIN_EXE_rgen"),
-        &plan,
-        &format!("{words} -ngl 0"),
-    );
+    house.run(env!("CARGO_BIN_EXE_rgen"), &plan, &format!("{words} -ngl 0"));
     let calls = fs::read_to_string(house.folder.path().join("log")).expect("a log");
     assert_eq!(calls, "end\n");
 }
@@ -129,21 +116,12 @@ fn perplexities_and_benchmarks_run_there_too() {
     let told = tool::stdout(house.run(env!("CARGO_BIN_EXE_rbench"), "", words));
     assert_eq!(told.lines().count(), 2, "{told}");
     // Each number of layers of a list has rows of its own.
-    let told = tool::stdout(house.run(
-        env!("CARGO_BIN_EXE_rbench"),
-        "",
-        &format!("{words} -ngl 0-1,all"),
-    ));
+    let told = tool::stdout(house.run(env!("CARGO_BIN_EXE_rbench"), "", &format!("{words} -ngl 0-1,all")));
     let rows = told.lines().map(|row| {
         let row: Value = serde_json::from_str(row).expect("a row");
-        (
-            row["device"].clone(),
-            row["n_gpu_layers"].clone(),
-            row["test"].clone(),
-        )
+        (row["device"].clone(), row["n_gpu_layers"].clone(), row["test"].clone())
     });
-    let expected =
-        [0, 1, -1].map(|n| ["pp2", "tg1"].map(|test| (json!("cuda:0"), json!(n), json!(test))));
+    let expected = [0, 1, -1].map(|n| ["pp2", "tg1"].map(|test| (json!("cuda:0"), json!(n), json!(test))));
     assert_eq!(rows.collect::<Vec<_>>(), expected.concat());
 }
 
@@ -159,10 +137,7 @@ fn tables_beside_limits_and_llama_bench_say_where_a_model_ran() {
     assert!(table.contains("| cuda:0 "), "{table}");
     let rows = rbench("--roofline -o jsonl --device cuda -ngl 1");
     let row: Value = serde_json::from_str(rows.trim()).expect("a row");
-    assert_eq!(
-        (&row["device"], &row["n_gpu_layers"]),
-        (&json!("cuda:0"), &json!(1))
-    );
+    assert_eq!((&row["device"], &row["n_gpu_layers"]), (&json!("cuda:0"), &json!(1)));
     let program = house.folder.path().join("llama-bench");
     let script = "#!/bin/sh\necho '[{\"build_commit\": \"abc\", \"avg_ts\": 0.5}]'\n";
     fs::write(&program, script).expect("room");
@@ -178,12 +153,7 @@ fn tables_beside_limits_and_llama_bench_say_where_a_model_ran() {
 fn told(house: &House, program: &str, words: &str) -> String {
     let mut command = Command::new(program);
     let command = command.current_dir(house.folder.path());
-    tool::stdout(
-        command
-            .args(words.split_whitespace())
-            .output()
-            .expect("a tool"),
-    )
+    tool::stdout(command.args(words.split_whitespace()).output().expect("a tool"))
 }
 
 #[test]
@@ -203,45 +173,27 @@ fn pruned_matrices_take_the_sparse_kernels_and_a_damaged_one_is_named() {
         let output = house.run(env!("CARGO_BIN_EXE_rperplexity"), &plan, &words);
         let text = tool::stdout(output);
         let (_, number) = text.split_once("PPL = ").expect("a perplexity");
-        number
-            .split_whitespace()
-            .next()
-            .and_then(|n| n.parse::<f64>().ok())
-            .expect("a number")
+        number.split_whitespace().next().and_then(|n| n.parse::<f64>().ok()).expect("a number")
     };
     let exact = perplexity("");
     fs::remove_file(&log).expect("a log");
     let fast = perplexity("--number-path fast");
     let calls = fs::read_to_string(&log).expect("a log");
     assert!(calls.lines().any(|line| line == "sparse_8"), "{calls}");
-    assert!(
-        !calls.lines().any(|line| line.starts_with("marlin")),
-        "{calls}"
-    );
+    assert!(!calls.lines().any(|line| line.starts_with("marlin")), "{calls}");
     assert!((fast / exact - 1.0).abs() < 0.02, "{fast} {exact}");
     // A third weight in the first four.
     let mut bytes = fs::read(&house.model).expect("a file");
     let gguf = trine_testkit::gguf::header(&bytes);
     let name = "blk.5.ffn_up.weight";
-    let tensor = gguf
-        .tensors
-        .iter()
-        .find(|t| t.name == name)
-        .expect("a tensor");
+    let tensor = gguf.tensors.iter().find(|t| t.name == name).expect("a tensor");
     let at = (gguf.data_offset + tensor.offset) as usize + 2;
     bytes[at..at + 4].fill(0x11);
     fs::write(&house.model, bytes).expect("room");
     let words = "--tokens ids.txt -n 0 -c 16 -ub 4 --logits-sha256 --device cuda -ngl 3";
-    let refused = house.run(
-        env!("CARGO_BIN_EXE_rgen"),
-        "",
-        &format!("{words} --number-path fast"),
-    );
+    let refused = house.run(env!("CARGO_BIN_EXE_rgen"), "", &format!("{words} --number-path fast"));
     let error = tool::refusal("rgen", refused).error;
-    assert!(
-        error.contains(name) && error.contains("4 of the four weights of row 0 from column 0"),
-        "{error}"
-    );
+    assert!(error.contains(name) && error.contains("4 of the four weights of row 0 from column 0"), "{error}");
     // Whoever does not rely on the pattern multiplies by what is there.
     tool::stdout(house.run(env!("CARGO_BIN_EXE_rgen"), "", words));
 }
@@ -250,47 +202,26 @@ fn pruned_matrices_take_the_sparse_kernels_and_a_damaged_one_is_named() {
 fn what_is_in_the_way_is_one_line() {
     let house = House::new();
     for (plan, told) in [
-        (
-            "devices=0",
-            "the NVIDIA driver fails in cuInit: CUDA_ERROR_NO_DEVICE (100)",
-        ),
-        (
-            "capability=7.5",
-            "has compute capability 7.5, and the kernels ask for 8.0 or newer",
-        ),
+        ("devices=0", "the NVIDIA driver fails in cuInit: CUDA_ERROR_NO_DEVICE (100)"),
+        ("capability=7.5", "has compute capability 7.5, and the kernels ask for 8.0 or newer"),
         ("version=11020", "is of CUDA 11.2"),
         ("memory=1000000", "bytes of the GPU's memory (weights "),
-        (
-            "fail=cuDevicePrimaryCtxRetain:999",
-            "fails in cuDevicePrimaryCtxRetain: CUDA_ERROR_UNKNOWN (999)",
-        ),
-        (
-            "fail=cuStreamCreate:201",
-            "fails in cuStreamCreate: CUDA_ERROR_INVALID_CONTEXT (201)",
-        ),
+        ("fail=cuDevicePrimaryCtxRetain:999", "fails in cuDevicePrimaryCtxRetain: CUDA_ERROR_UNKNOWN (999)"),
+        ("fail=cuStreamCreate:201", "fails in cuStreamCreate: CUDA_ERROR_INVALID_CONTEXT (201)"),
         // Memory that others took after it was counted.
         ("fail=cuMemAlloc_v2:2", "the GPU has no room for "),
         (
             "fail=cuModuleLoadDataEx:218",
             "does not compile the kernels of 'embed': CUDA_ERROR_INVALID_PTX (218); install a newer driver",
         ),
-        (
-            "fail=cuModuleGetFunction:500",
-            "cuModuleGetFunction: CUDA_ERROR_NOT_FOUND (500)",
-        ),
+        ("fail=cuModuleGetFunction:500", "cuModuleGetFunction: CUDA_ERROR_NOT_FOUND (500)"),
         (
             "fail=cuLaunchKernel:719",
             "the GPU failed with CUDA_ERROR_LAUNCH_FAILED (719) in cuLaunchKernel; kernel 'embed_q6_k'",
         ),
         // A kernel that fails shows in a call behind it.
-        (
-            "fail=rope:700",
-            "the GPU failed with CUDA_ERROR_ILLEGAL_ADDRESS (700) in cu",
-        ),
-        (
-            "fail=cuStreamSynchronize:700",
-            "(700) in cuStreamSynchronize; kernel '",
-        ),
+        ("fail=rope:700", "the GPU failed with CUDA_ERROR_ILLEGAL_ADDRESS (700) in cu"),
+        ("fail=cuStreamSynchronize:700", "(700) in cuStreamSynchronize; kernel '"),
     ] {
         let error = house.refused(plan);
         assert!(error.contains(told), "{plan}: {error}");

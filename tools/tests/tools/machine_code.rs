@@ -1,5 +1,5 @@
-//! The inner loops of widely linear products as the shipped program has them: what the processor does for every chunk of
-//! sixteen columns.
+//! The inner loops of widely linear products as the shipped program has them: what the processor does for every chunk
+//! of sixteen columns.
 #![cfg(all(target_arch = "x86_64", target_os = "linux"))]
 
 use std::ops::Range;
@@ -11,25 +11,20 @@ use object::{Object, ObjectSection, ObjectSymbol};
 fn function(name: &str) -> Vec<Instruction> {
     let program = trine_testkit::read(env!("CARGO_BIN_EXE_rgen").as_ref());
     let file = object::File::parse(&program[..]).expect("a program");
-    let found = file
-        .symbols()
-        .find(|s| s.name().is_ok_and(|n| n.contains(name)) && s.size() > 0);
+    let found = file.symbols().find(|s| s.name().is_ok_and(|n| n.contains(name)) && s.size() > 0);
     let symbol = found.unwrap_or_else(|| panic!("{name} is not in the program"));
     let section = symbol.section_index().expect("a section");
     let section = file.section_by_index(section).expect("a section");
     let code = section.data_range(symbol.address(), symbol.size());
     let code = code.expect("readable").expect("code");
-    Decoder::with_ip(64, code, symbol.address(), DecoderOptions::NONE)
-        .iter()
-        .collect()
+    Decoder::with_ip(64, code, symbol.address(), DecoderOptions::NONE).iter().collect()
 }
 
 /// The loops that have no loop inside: from the target of a jump backwards to the jump.
 fn inner_loops(code: &[Instruction]) -> Vec<&[Instruction]> {
     let jumps = code.iter().enumerate().filter_map(|(end, i)| {
-        let backwards = mnemonic(i).starts_with('j')
-            && i.op0_kind() == OpKind::NearBranch64
-            && i.near_branch_target() <= i.ip();
+        let backwards =
+            mnemonic(i).starts_with('j') && i.op0_kind() == OpKind::NearBranch64 && i.near_branch_target() <= i.ip();
         let start = code.iter().position(|j| j.ip() == i.near_branch_target());
         start.filter(|_| backwards).map(|start| start..end + 1)
     });
@@ -56,14 +51,12 @@ fn starts_with_one(name: &str, starts: &[&str]) -> bool {
 
 /// Multiplications of any kind: of integers, floats, fused with additions, dot products.
 fn multiplies(i: &Instruction) -> bool {
-    let starts = [
-        "mul", "imul", "vmul", "vfm", "vfnm", "vdp", "vpdp", "vpmul", "vpmadd",
-    ];
+    let starts = ["mul", "imul", "vmul", "vfm", "vfnm", "vdp", "vpdp", "vpmul", "vpmadd"];
     starts_with_one(&mnemonic(i), &starts)
 }
 
-/// Shifts and rotations of vectors and of registers, by whatever. Those of mask registers are by constants alone: there is no
-/// other form.
+/// Shifts and rotations of vectors and of registers, by whatever. Those of mask registers are by constants alone: there
+/// is no other form.
 fn shifts(i: &Instruction) -> bool {
     let vectors = ["vpsl", "vpsr", "vprol", "vpror"];
     let registers = ["shl", "shr", "sal", "sar", "rol", "ror", "rcl", "rcr"];
@@ -97,77 +90,21 @@ struct Turn {
 
 const TURNS: [Turn; 8] = [
     // of one stream: four accumulators of two registers
-    Turn {
-        kernel: "word_sums_avx2",
-        selects: "vpcmpeqd",
-        adds: 8,
-        subtractions: 0,
-        pext: 0,
-        shifts: 0,
-    },
+    Turn { kernel: "word_sums_avx2", selects: "vpcmpeqd", adds: 8, subtractions: 0, pext: 0, shifts: 0 },
     // the same for a lane of sixteen rows, whose words move on to the next code
-    Turn {
-        kernel: "lane_sums_avx2",
-        selects: "vpermilps",
-        adds: 8,
-        subtractions: 0,
-        pext: 0,
-        shifts: 2,
-    },
+    Turn { kernel: "lane_sums_avx2", selects: "vpermilps", adds: 8, subtractions: 0, pext: 0, shifts: 2 },
     // the same of two streams, whose rows have one register each
-    Turn {
-        kernel: "9tables5128multiply",
-        selects: "vpermilps",
-        adds: 8,
-        subtractions: 0,
-        pext: 0,
-        shifts: 2,
-    },
-    // of sixteen tokens: a step of two chains, real and imaginary parts, in two registers each; a step's number becomes its
-    // place by a shift
-    Turn {
-        kernel: "5batch11chains_avx2",
-        selects: "tzcnt",
-        adds: 8,
-        subtractions: 0,
-        pext: 0,
-        shifts: 2,
-    },
+    Turn { kernel: "9tables5128multiply", selects: "vpermilps", adds: 8, subtractions: 0, pext: 0, shifts: 2 },
+    // of sixteen tokens: a step of two chains, real and imaginary parts, in two registers each; a step's number becomes
+    // its place by a shift
+    Turn { kernel: "5batch11chains_avx2", selects: "tzcnt", adds: 8, subtractions: 0, pext: 0, shifts: 2 },
     // the same in one register each
-    Turn {
-        kernel: "5batch13chains_avx512",
-        selects: "tzcnt",
-        adds: 4,
-        subtractions: 0,
-        pext: 0,
-        shifts: 2,
-    },
+    Turn { kernel: "5batch13chains_avx512", selects: "tzcnt", adds: 4, subtractions: 0, pext: 0, shifts: 2 },
     // the same by lists of places
-    Turn {
-        kernel: "5batch12chains_vbmi2",
-        selects: "movzx",
-        adds: 4,
-        subtractions: 0,
-        pext: 0,
-        shifts: 0,
-    },
+    Turn { kernel: "5batch12chains_vbmi2", selects: "movzx", adds: 4, subtractions: 0, pext: 0, shifts: 0 },
     // of four streams: four accumulators each; the passes of two streams have half as many
-    Turn {
-        kernel: "plane_sums_avx512",
-        selects: "vblendmps",
-        adds: 16,
-        subtractions: 0,
-        pext: 0,
-        shifts: 0,
-    },
-    Turn {
-        kernel: "word_sums_avx512",
-        selects: "pext",
-        adds: 16,
-        subtractions: 16,
-        pext: 8,
-        shifts: 0,
-    },
+    Turn { kernel: "plane_sums_avx512", selects: "vblendmps", adds: 16, subtractions: 0, pext: 0, shifts: 0 },
+    Turn { kernel: "word_sums_avx512", selects: "pext", adds: 16, subtractions: 16, pext: 8, shifts: 0 },
 ];
 
 #[test]
@@ -197,17 +134,9 @@ fn inner_loops_add_and_do_not_multiply() {
         let turns = adds / turn.adds;
         assert!(turns > 0, "{} adds {adds} times", turn.kernel);
         assert_eq!(adds, turns * turn.adds, "{}", turn.kernel);
-        let counts = [
-            count(longest, "vsubps"),
-            count(longest, "pext"),
-            longest.iter().filter(|i| shifts(i)).count(),
-        ];
+        let counts = [count(longest, "vsubps"), count(longest, "pext"), longest.iter().filter(|i| shifts(i)).count()];
         let wanted = [turn.subtractions, turn.pext, turn.shifts].map(|n| turns * n);
-        assert_eq!(
-            counts, wanted,
-            "{}: subtractions, pext, shifts",
-            turn.kernel
-        );
+        assert_eq!(counts, wanted, "{}: subtractions, pext, shifts", turn.kernel);
     }
 }
 

@@ -1,5 +1,5 @@
-//! The programs as their users run them. One program for all, so that the crates below are linked once and a long test has
-//! others beside it.
+//! The programs as their users run them. One program for all, so that the crates below are linked once and a long test
+//! has others beside it.
 #![allow(missing_docs)]
 
 mod anyprec;

@@ -44,10 +44,7 @@ fn names(option: &Foreign) -> String {
 fn owners(option: &Foreign, tools: &[Tool]) -> String {
     let owner = |tool: &Tool| {
         let mut names = option.names.iter().copied();
-        let own: Vec<&str> = names
-            .by_ref()
-            .filter(|name| has(&tool.command(), tool.short, name))
-            .collect();
+        let own: Vec<&str> = names.by_ref().filter(|name| has(&tool.command(), tool.short, name)).collect();
         let tool = tool.name;
         match own.len() {
             0 => None,
@@ -55,11 +52,7 @@ fn owners(option: &Foreign, tools: &[Tool]) -> String {
             _ => Some(format!("{tool} (`{}`)", own.join("`, `"))),
         }
     };
-    tools
-        .iter()
-        .filter_map(owner)
-        .collect::<Vec<_>>()
-        .join(", ")
+    tools.iter().filter_map(owner).collect::<Vec<_>>().join(", ")
 }
 
 fn page() -> String {
@@ -69,43 +62,24 @@ fn page() -> String {
     for option in TABLE {
         match option.fate {
             Fate::Harmless(why) => {
-                let _ = writeln!(
-                    page,
-                    "| {} | {} | {why} |",
-                    names(option),
-                    owners(option, &tools)
-                );
+                let _ = writeln!(page, "| {} | {} | {why} |", names(option), owners(option, &tools));
             }
             Fate::HarmlessFor(why, values, _) => {
                 let values = values.join("`, `");
-                let _ = writeln!(
-                    page,
-                    "| {}: `{values}` | {} | {why} |",
-                    names(option),
-                    owners(option, &tools)
-                );
+                let _ = writeln!(page, "| {}: `{values}` | {} | {why} |", names(option), owners(option, &tools));
             }
             _ => {}
         }
     }
-    page += "\n## Refused\n\n| option | tools that have it | why the others refuse it, and what instead |\n|---|---|---|\n";
+    page +=
+        "\n## Refused\n\n| option | tools that have it | why the others refuse it, and what instead |\n|---|---|---|\n";
     for option in TABLE {
         match option.fate {
             Fate::Refused(why) => {
-                let _ = writeln!(
-                    page,
-                    "| {} | {} | {why} |",
-                    names(option),
-                    owners(option, &tools)
-                );
+                let _ = writeln!(page, "| {} | {} | {why} |", names(option), owners(option, &tools));
             }
             Fate::HarmlessFor(_, _, why) => {
-                let _ = writeln!(
-                    page,
-                    "| {}: other values | {} | {why} |",
-                    names(option),
-                    owners(option, &tools)
-                );
+                let _ = writeln!(page, "| {}: other values | {} | {why} |", names(option), owners(option, &tools));
             }
             _ => {}
         }
@@ -115,17 +89,12 @@ fn page() -> String {
         for option in *options {
             let becomes = match option.fate {
                 Fate::Harmless(why) => format!("accepted: {why}"),
-                Fate::HarmlessFor(why, values, otherwise) => format!(
-                    "accepted with `{}`: {why}; otherwise refused: {otherwise}",
-                    values.join("`, `")
-                ),
+                Fate::HarmlessFor(why, values, otherwise) => {
+                    format!("accepted with `{}`: {why}; otherwise refused: {otherwise}", values.join("`, `"))
+                }
                 Fate::Refused(why) => format!("refused: {why}"),
             };
-            let _ = writeln!(
-                page,
-                "| {} | {tool} | {programs} | {becomes} |",
-                names(option)
-            );
+            let _ = writeln!(page, "| {} | {tool} | {programs} | {becomes} |", names(option));
         }
     }
     page
@@ -147,35 +116,13 @@ fn every_option_is_either_had_or_judged_by_its_own_name() {
         tool.expect("a tool of this name")
     };
     for (tool, names) in [
-        (
-            "rperplexity",
-            &["--hellaswag", "--winogrande-tasks", "-bf", "-np", "-ub"][..],
-        ),
-        (
-            "rquantize",
-            &["--split-max-size", "--merge", "--override-kv"],
-        ),
-        (
-            "rgen",
-            &[
-                "--grammar",
-                "-j",
-                "--override-kv",
-                "--samplers",
-                "--lora",
-                "-ctk",
-            ],
-        ),
-        (
-            "rperplexity",
-            &["-ctv", "--lora-scaled", "--control-vector"],
-        ),
+        ("rperplexity", &["--hellaswag", "--winogrande-tasks", "-bf", "-np", "-ub"][..]),
+        ("rquantize", &["--split-max-size", "--merge", "--override-kv"]),
+        ("rgen", &["--grammar", "-j", "--override-kv", "--samplers", "--lora", "-ctk"]),
+        ("rperplexity", &["-ctv", "--lora-scaled", "--control-vector"]),
     ] {
         for name in names {
-            assert!(
-                has(&of(tool).command(), of(tool).short, name),
-                "{tool} {name}"
-            );
+            assert!(has(&of(tool).command(), of(tool).short, name), "{tool} {name}");
         }
     }
     assert!(!has(&of("rgen").command(), of("rgen").short, "--hellaswag"));
@@ -189,8 +136,5 @@ fn docs_are_made_from_the_table() {
         std::fs::write(&path, &page).expect("the page");
     }
     let written = std::fs::read_to_string(&path).expect("docs/migration.md");
-    assert!(
-        written == page,
-        "docs/migration.md is older than the table; see the page for how it is made"
-    );
+    assert!(written == page, "docs/migration.md is older than the table; see the page for how it is made");
 }

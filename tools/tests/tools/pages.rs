@@ -37,15 +37,9 @@ fn every_tool_has_a_page_that_says_what_its_help_says() {
             std::fs::write(&path, &page).expect("the page");
         }
         let written = std::fs::read_to_string(&path).unwrap_or_default();
-        assert!(
-            written == page,
-            "docs/tools/{name}.md is older than the tool; see the page for how it is made"
-        );
+        assert!(written == page, "docs/tools/{name}.md is older than the tool; see the page for how it is made");
         // An example of each tool stands in its help, as people look for one there.
-        assert!(
-            help_has_an_example(&page, &name),
-            "{name} --help has no example"
-        );
+        assert!(help_has_an_example(&page, &name), "{name} --help has no example");
     }
 }
 
@@ -60,25 +54,15 @@ fn help_has_an_example(page: &str, name: &str) -> bool {
 fn manuals_and_completions_have_every_option() {
     for tool in all() {
         let command = tool.command();
-        let long: Vec<&str> = command
-            .get_arguments()
-            .filter_map(|a| a.get_long())
-            .collect();
+        let long: Vec<&str> = command.get_arguments().filter_map(|a| a.get_long()).collect();
         assert!(long.contains(&"man") && long.contains(&"completion-zsh"));
         for page in PAGES {
             let text = String::from_utf8(page.of(&command, tool.short).unwrap()).unwrap();
             for option in &long {
                 // The manual has escaped dashes, fish has none.
-                let words = [
-                    format!("--{option}"),
-                    format!("--{option}").replace('-', "\\-"),
-                    format!("-l {option}"),
-                ];
+                let words = [format!("--{option}"), format!("--{option}").replace('-', "\\-"), format!("-l {option}")];
                 let name = tool.name;
-                assert!(
-                    words.iter().any(|w| text.contains(w)),
-                    "{name} {page:?}: {option}"
-                );
+                assert!(words.iter().any(|w| text.contains(w)), "{name} {page:?}: {option}");
             }
         }
     }
@@ -93,9 +77,6 @@ fn a_manual_keeps_the_lines_of_examples() {
     let (_, examples) = page.split_once(".SH EXAMPLES\n.nf\n").expect("examples");
     let (examples, _) = examples.split_once(".fi\n").expect("their end");
     let first = examples.lines().next().expect("an example");
-    assert_eq!(
-        first,
-        r"  rgen \-m model.gguf \-p \*(AqOnce upon a time\*(Aq \-n 100"
-    );
+    assert_eq!(first, r"  rgen \-m model.gguf \-p \*(AqOnce upon a time\*(Aq \-n 100");
     assert!(page.contains(".SH \"EXIT STATUS\"") && page.contains(".SH \"SHORT FORMS\""));
 }

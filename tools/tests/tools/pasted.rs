@@ -11,16 +11,13 @@ use trine_testkit::{TempDir, folder, testdata, trilm, wikitext};
 use super::rconvert::checkpoint::Checkpoint;
 
 /// As long as the text of a key may be on a command line.
-const SHORT_TEMPLATE: &str =
-    "{% for m in messages %}{{ m.role + ': ' + m.content + ' ' }}{% endfor %}";
+const SHORT_TEMPLATE: &str = "{% for m in messages %}{{ m.role + ': ' + m.content + ' ' }}{% endfor %}";
 
 /// The tool that does the work of a program, and what the program's name alone says.
 fn tool(program: &str) -> (&'static str, &'static [&'static str]) {
     let name = program.rsplit('/').next().unwrap_or(program);
     match name {
-        "llama-cli" | "llama-completion" | "main" | "run_inference.py" => {
-            (env!("CARGO_BIN_EXE_rgen"), &[])
-        }
+        "llama-cli" | "llama-completion" | "main" | "run_inference.py" => (env!("CARGO_BIN_EXE_rgen"), &[]),
         "llama-quantize" => (env!("CARGO_BIN_EXE_rquantize"), &[]),
         "llama-gguf-split" => (env!("CARGO_BIN_EXE_rquantize"), &[]),
         "llama-perplexity" => (env!("CARGO_BIN_EXE_rperplexity"), &[]),
@@ -54,13 +51,7 @@ fn prepare(folder: &TempDir) {
     fs::write(dir.join("schema.json"), schema.to_string()).expect("a schema");
     Checkpoint::llama(json!({})).write(dir, "checkpoint");
     let template = format!("tokenizer.chat_template=str:{SHORT_TEMPLATE}");
-    let args = [
-        "model.gguf",
-        "chat.gguf",
-        "copy",
-        "--override-kv",
-        &template,
-    ];
+    let args = ["model.gguf", "chat.gguf", "copy", "--override-kv", &template];
     let mut quantize = Command::new(env!("CARGO_BIN_EXE_rquantize"));
     quantize.current_dir(dir).args(args).assert().success();
 }
@@ -82,9 +73,7 @@ fn lines_of_other_programs_run_or_are_refused_with_a_right_sentence() {
             None => output.status.success() && errors.is_empty(),
             Some(reason) => {
                 let mut all = told.lines();
-                matches!(output.status.code(), Some(1 | 2))
-                    && errors.len() == 1
-                    && all.any(|l| l.contains(reason))
+                matches!(output.status.code(), Some(1 | 2)) && errors.len() == 1 && all.any(|l| l.contains(reason))
             }
         };
         ran += usize::from(pasted.refusal.is_none());

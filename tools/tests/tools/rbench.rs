@@ -27,18 +27,7 @@ fn error(args: &[&str]) -> String {
 /// A made-up model as a file.
 fn save(spec: &str, path: &Path) {
     let path = path.to_str().unwrap();
-    stdout(&[
-        "--synthetic",
-        spec,
-        "--save",
-        path,
-        "-p",
-        "1",
-        "-n",
-        "0",
-        "-r",
-        "1",
-    ]);
+    stdout(&["--synthetic", spec, "--save", path, "-p", "1", "-n", "0", "-r", "1"]);
 }
 
 #[test]
@@ -59,10 +48,7 @@ fn made_up_models_are_what_rquantize_makes_of_them() {
         let mut rquantize = Command::new(env!("CARGO_BIN_EXE_rquantize"));
         let status = rquantize.args([&float, &theirs]).arg(ty).output().unwrap();
         assert!(status.status.success(), "{arch} {ty}");
-        assert!(
-            fs::read(&ours).unwrap() == fs::read(&theirs).unwrap(),
-            "{arch} {ty}"
-        );
+        assert!(fs::read(&ours).unwrap() == fs::read(&theirs).unwrap(), "{arch} {ty}");
     }
 }
 
@@ -81,10 +67,8 @@ fn every_architecture_can_be_made_up_and_runs() {
     let args = ["-p", "2", "-n", "1", "-r", "1", "-t", "1", "-o", "jsonl"];
     let specs_arg = specs.join(",");
     let lines = stdout(&[&["--synthetic", &specs_arg], &args[..]].concat());
-    let names: Vec<String> = lines
-        .lines()
-        .map(|l| serde_json::from_str::<Value>(l).unwrap()["model_filename"].to_string())
-        .collect();
+    let names: Vec<String> =
+        lines.lines().map(|l| serde_json::from_str::<Value>(l).unwrap()["model_filename"].to_string()).collect();
     for spec in &specs {
         let ran = names.iter().filter(|n| n.contains(spec.as_str())).count();
         assert_eq!(ran, 2, "{spec} in {names:?}");
@@ -101,14 +85,7 @@ fn every_form_has_every_test() {
         ];
         args
     };
-    let names = [
-        "pp3",
-        "tg2",
-        "pp4+tg2",
-        "pp3 @ d5",
-        "tg2 @ d5",
-        "pp4+tg2 @ d5",
-    ];
+    let names = ["pp3", "tg2", "pp4+tg2", "pp3 @ d5", "tg2 @ d5", "pp4+tg2 @ d5"];
     let json: Vec<Value> = serde_json::from_str(&stdout(&args("json"))).unwrap();
     assert_eq!(json.len(), 12);
     for (i, row) in json.iter().enumerate() {
@@ -134,21 +111,12 @@ fn every_form_has_every_test() {
     assert!(csv.contains("\"pp4+tg2 @ d5\"") && columns > 15);
     let sql = stdout(&args("sql"));
     assert!(sql.starts_with("CREATE TABLE IF NOT EXISTS rbench_models (\n  version TEXT,\n"));
-    let rows: Vec<&str> = sql
-        .lines()
-        .filter(|l| l.starts_with("INSERT INTO"))
-        .collect();
+    let rows: Vec<&str> = sql.lines().filter(|l| l.starts_with("INSERT INTO")).collect();
     assert_eq!(rows.len(), 12);
-    assert!(
-        rows.iter()
-            .all(|r| r.ends_with(");") && r.contains("VALUES ('"))
-    );
+    assert!(rows.iter().all(|r| r.ends_with(");") && r.contains("VALUES ('")));
     let table = stdout(&args("md"));
     assert_eq!(table.lines().count(), 14);
-    assert!(
-        table.lines().all(|l| l.matches('|').count() == 9),
-        "{table}"
-    );
+    assert!(table.lines().all(|l| l.matches('|').count() == 9), "{table}");
 }
 
 #[test]
@@ -156,9 +124,7 @@ fn rows_say_what_they_stand_on() {
     let model = trine_testkit::trilm();
     let hash = trine_testkit::sha256(&std::fs::read(&model).unwrap());
     let model = model.to_str().unwrap();
-    let own = [
-        "-m", model, "-p", "2", "-n", "0", "-r", "1", "-t", "1", "-o",
-    ];
+    let own = ["-m", model, "-p", "2", "-n", "0", "-r", "1", "-t", "1", "-o"];
     let list: Value = serde_json::from_str(&stdout(&[&own[..], &["json"]].concat())).unwrap();
     let line: Value = serde_json::from_str(&stdout(&[&own[..], &["jsonl"]].concat())).unwrap();
     for row in [&list[0], &line] {
@@ -170,18 +136,7 @@ fn rows_say_what_they_stand_on() {
         assert_eq!(provenance["models"][0]["sha256"], hash.as_str());
     }
     // A model that was made up has no file.
-    let made_up = [
-        "--synthetic",
-        "llama:tiny:Q8_0",
-        "-p",
-        "2",
-        "-n",
-        "0",
-        "-r",
-        "1",
-        "-o",
-        "jsonl",
-    ];
+    let made_up = ["--synthetic", "llama:tiny:Q8_0", "-p", "2", "-n", "0", "-r", "1", "-o", "jsonl"];
     let row: Value = serde_json::from_str(&stdout(&made_up)).unwrap();
     assert_eq!(row["provenance"]["models"], serde_json::json!([]));
 }
@@ -192,15 +147,10 @@ fn layers_on_a_gpu_are_a_list_that_says_nothing_without_one() {
         let words = "--synthetic llama:tiny:Q8_0 -p 2 -n 0 -r 1 -t 1,2 -o jsonl -ngl";
         let args: Vec<&str> = words.split(' ').chain([layers]).collect();
         let output = rbench(&args);
-        let notes = String::from_utf8_lossy(&output.stderr)
-            .matches("note: -ngl: ")
-            .count();
+        let notes = String::from_utf8_lossy(&output.stderr).matches("note: -ngl: ").count();
         assert_eq!(notes, 1, "{layers}");
         let rows = tool::stdout(output);
-        assert!(
-            rows.lines().all(|row| row.contains("\"device\":\"cpu\"")),
-            "{rows}"
-        );
+        assert!(rows.lines().all(|row| row.contains("\"device\":\"cpu\"")), "{rows}");
         assert!(rows.lines().count() <= 2, "{rows}");
     }
     let layers = "--synthetic llama:tiny:Q8_0 -p 2 -n 0 -ngl few".split(' ');
@@ -222,16 +172,8 @@ fn types_of_keys_and_values_are_lists() {
         let row: Value = serde_json::from_str(row).unwrap();
         [row["type_k"].clone(), row["type_v"].clone()]
     });
-    let pairs = [
-        ["f16", "f16"],
-        ["f16", "q8_0"],
-        ["q8_0", "f16"],
-        ["q8_0", "q8_0"],
-    ];
-    assert_eq!(
-        types.collect::<Vec<_>>(),
-        pairs.map(|pair| pair.map(Value::from))
-    );
+    let pairs = [["f16", "f16"], ["f16", "q8_0"], ["q8_0", "f16"], ["q8_0", "q8_0"]];
+    assert_eq!(types.collect::<Vec<_>>(), pairs.map(|pair| pair.map(Value::from)));
     let roofline = [&args[..], &["--roofline"]].concat();
     assert!(error(&roofline).contains("--roofline measures one way to load a model"));
 }
@@ -240,11 +182,7 @@ fn types_of_keys_and_values_are_lists() {
 fn batched_rows_have_the_columns_of_llama_batched_bench() {
     let args = |more: &[&'static str]| {
         let usual = "--batched --synthetic llama:tiny:Q8_0 -npp 3,8 -ntg 2 -npl 1,3,8 -r 1 -t 1";
-        usual
-            .split(' ')
-            .chain(more.iter().copied())
-            .map(str::to_owned)
-            .collect::<Vec<_>>()
+        usual.split(' ').chain(more.iter().copied()).map(str::to_owned).collect::<Vec<_>>()
     };
     let out = |more: &[&'static str]| {
         let args = args(more);
@@ -257,31 +195,16 @@ fn batched_rows_have_the_columns_of_llama_batched_bench() {
         "|     PP |     TG |    B |   N_KV |   T_PP s | S_PP t/s |   T_TG s | S_TG t/s |      T s |    S t/s |"
     );
     assert_eq!(lines.len(), 2 + 6 + 1 + 4, "{table}");
-    assert!(
-        lines[7].starts_with("|      8 |      2 |    8 |     80 | "),
-        "{table}"
-    );
+    assert!(lines[7].starts_with("|      8 |      2 |    8 |     80 | "), "{table}");
     // Three sequences beside a prompt of three tokens, eight beside one of eight, after either prompt.
     for (line, n) in lines[9..].iter().zip([3, 3, 8, 8]) {
-        assert!(
-            line.contains(&format!("a step of {n} sequences")),
-            "{table}"
-        );
-        assert!(
-            line.contains(&format!("of a prompt of {n} tokens")),
-            "{table}"
-        );
+        assert!(line.contains(&format!("a step of {n} sequences")), "{table}");
+        assert!(line.contains(&format!("of a prompt of {n} tokens")), "{table}");
     }
-    for (more, positions) in [
-        (&["-o", "json"][..], 8 * 8 + 16),
-        (&["-o", "json", "-pps"], 8 + 16),
-    ] {
+    for (more, positions) in [(&["-o", "json"][..], 8 * 8 + 16), (&["-o", "json", "-pps"], 8 + 16)] {
         let rows: Vec<Value> = serde_json::from_str(&out(more)).unwrap();
         let last = rows.last().unwrap();
-        assert_eq!(
-            (rows.len(), &last["pl"], &last["n_kv"]),
-            (6, &8.into(), &positions.into())
-        );
+        assert_eq!((rows.len(), &last["pl"], &last["n_kv"]), (6, &8.into(), &positions.into()));
         let number = |key: &str| last[key].as_f64().unwrap();
         let sum = number("t_pp") + number("t_tg");
         assert!((number("t") / sum - 1.0).abs() < 1e-9);
@@ -290,27 +213,12 @@ fn batched_rows_have_the_columns_of_llama_batched_bench() {
     assert_eq!(out(&["-o", "csv"]).lines().count(), 7);
     let nothing = "--batched --synthetic llama:tiny:Q8_0 -npp 0 -ntg 0";
     let nothing: Vec<&str> = nothing.split(' ').collect();
-    assert_eq!(
-        error(&nothing),
-        "nothing to do: give -npp or -ntg a number above 0"
-    );
+    assert_eq!(error(&nothing), "nothing to do: give -npp or -ntg a number above 0");
 }
 
 #[test]
 fn the_roofline_counts_bytes_and_products() {
-    let args = [
-        "--roofline",
-        "--synthetic",
-        "llama:tiny:Q8_0",
-        "-p",
-        "4",
-        "-n",
-        "1",
-        "-r",
-        "1",
-        "-o",
-        "json",
-    ];
+    let args = ["--roofline", "--synthetic", "llama:tiny:Q8_0", "-p", "4", "-n", "1", "-r", "1", "-o", "json"];
     let json: Vec<Value> = serde_json::from_str(&stdout(&args)).unwrap();
     assert_eq!(json.len(), 2);
     // two layers of q, k, v, o, gate, up and down; 34 bytes for 32 weights
@@ -319,35 +227,21 @@ fn the_roofline_counts_bytes_and_products() {
     for row in &json {
         let number = |key: &str| row[key].as_f64().unwrap();
         assert_eq!(number("quantized_macs_per_token"), f64::from(layers));
-        assert_eq!(
-            number("weight_bytes_per_token"),
-            f64::from((layers + output) / 32 * 34)
-        );
+        assert_eq!(number("weight_bytes_per_token"), f64::from((layers + output) / 32 * 34));
         assert_eq!(number("kv_bytes_per_position"), f64::from(2 * 2 * 128 * 2));
-        assert_eq!(
-            number("attention_macs_per_position"),
-            f64::from(2 * 2 * 256)
-        );
+        assert_eq!(number("attention_macs_per_position"), f64::from(2 * 2 * 256));
         assert!(number("bound_ts") > 0.0 && number("share") > 0.0);
     }
 }
 
 #[test]
 fn mistakes() {
-    assert_eq!(
-        error(&[]),
-        "no model: give -m FILE, or --synthetic ARCH:SIZE:TYPE to make one up"
-    );
+    assert_eq!(error(&[]), "no model: give -m FILE, or --synthetic ARCH:SIZE:TYPE to make one up");
     let tiny = ["--synthetic", "llama:tiny:Q8_0"];
     let with = |more: &[&'static str]| [&tiny[..], more].concat();
-    assert_eq!(
-        error(&with(&["-p", "0", "-n", "0"])),
-        "nothing to do: give -p, -n or -pg a number above 0"
-    );
+    assert_eq!(error(&with(&["-p", "0", "-n", "0"])), "nothing to do: give -p, -n or -pg a number above 0");
     assert!(error(&with(&["-m", "absent.gguf"])).contains("'absent.gguf' does not exist"));
-    assert!(
-        error(&["--kernels", "--types", "I8"]).starts_with("--types: trine has no kernel for i8")
-    );
+    assert!(error(&["--kernels", "--types", "I8"]).starts_with("--types: trine has no kernel for i8"));
     for (spec, says) in [
         ("llama:tiny", "write ARCH:SIZE:TYPE"),
         ("gpt:tiny:F16", "give one of llama,"),
@@ -368,16 +262,8 @@ fn mistakes() {
 fn nothing_is_left_of_a_file_that_cannot_be_kept() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("no/such/place.gguf");
-    let says = error(&[
-        "--synthetic",
-        "llama:tiny:F16",
-        "--save",
-        path.to_str().unwrap(),
-    ]);
-    assert!(
-        says.contains("the directory it should lie in does not exist"),
-        "{says}"
-    );
+    let says = error(&["--synthetic", "llama:tiny:F16", "--save", path.to_str().unwrap()]);
+    assert!(says.contains("the directory it should lie in does not exist"), "{says}");
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
@@ -419,10 +305,7 @@ fn llama_bench_runs_in_turns_with_the_same_settings() {
     }
     let called = fs::read_to_string(dir.path().join("called")).unwrap();
     let common = format!("-m {model} -o json -t 1 -d 4 -b 2048 -ub 512 -r 1");
-    let want = [
-        format!("{common} -p 5 -n 0\n").repeat(3),
-        format!("{common} -p 0 -n 2\n").repeat(3),
-    ];
+    let want = [format!("{common} -p 5 -n 0\n").repeat(3), format!("{common} -p 0 -n 2\n").repeat(3)];
     assert_eq!(called, want.concat());
 }
 

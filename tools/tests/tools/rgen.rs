@@ -31,23 +31,11 @@ fn greedy_text_is_that_of_the_reference() {
     for (i, prompt) in prompts.lines().enumerate() {
         let golden = format!("golden/greedy/trilm-F16.{}.txt", i + 1);
         let golden = fs::read_to_string(testdata(&golden)).unwrap();
-        let golden = golden
-            .trim_end_matches('\n')
-            .trim_end_matches(" [end of text]");
-        let ours = text(&[
-            "-p", prompt, "-n", "40", "--temp", "0", "-no-cnv", "-c", "512",
-        ]);
+        let golden = golden.trim_end_matches('\n').trim_end_matches(" [end of text]");
+        let ours = text(&["-p", prompt, "-n", "40", "--temp", "0", "-no-cnv", "-c", "512"]);
         assert_eq!(ours.trim_end_matches('\n'), golden, "{prompt}");
         if i == 0 {
-            let without = text(&[
-                "-p",
-                prompt,
-                "-n",
-                "40",
-                "--temp",
-                "0",
-                "--no-display-prompt",
-            ]);
+            let without = text(&["-p", prompt, "-n", "40", "--temp", "0", "--no-display-prompt"]);
             assert_eq!(format!("{prompt}{without}"), ours);
         }
     }
@@ -56,17 +44,8 @@ fn greedy_text_is_that_of_the_reference() {
 #[test]
 fn a_seed_gives_the_text_of_the_reference() {
     for case in json("sampling/seeds.json").as_array().unwrap() {
-        let args: Vec<&str> = case["args"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|a| a.as_str().unwrap())
-            .collect();
-        assert_eq!(
-            text(&args).strip_suffix('\n'),
-            case["text"].as_str(),
-            "{args:?}"
-        );
+        let args: Vec<&str> = case["args"].as_array().unwrap().iter().map(|a| a.as_str().unwrap()).collect();
+        assert_eq!(text(&args).strip_suffix('\n'), case["text"].as_str(), "{args:?}");
     }
 }
 
@@ -75,78 +54,39 @@ fn logits_have_the_hashes_of_the_reference_however_they_are_computed() {
     let golden = json("golden/logits/trilm-F16.json");
     let tokens = golden["tokens"].as_array().unwrap();
     let hashes = golden["sha256_f32le_per_position"].as_array().unwrap();
-    let expected: String = tokens
-        .iter()
-        .zip(hashes)
-        .enumerate()
-        .map(|(i, (t, h))| format!("{i} {t} {}\n", h.as_str().unwrap()))
-        .collect();
+    let expected: String =
+        tokens.iter().zip(hashes).enumerate().map(|(i, (t, h))| format!("{i} {t} {}\n", h.as_str().unwrap())).collect();
     let dir = tempfile::tempdir().unwrap();
     let (array, words) = (dir.path().join("ids.json"), dir.path().join("ids.txt"));
     fs::write(&array, serde_json::to_string(tokens).unwrap()).unwrap();
-    fs::write(
-        &words,
-        tokens.iter().map(|t| format!("{t},\n")).collect::<String>(),
-    )
-    .unwrap();
+    fs::write(&words, tokens.iter().map(|t| format!("{t},\n")).collect::<String>()).unwrap();
     let (array, words) = (array.to_str().unwrap(), words.to_str().unwrap());
     for options in [
         &["--tokens", array][..],
         &["--tokens", words, "-t", "1", "-ub", "1"],
-        &[
-            "--tokens",
-            array,
-            "-t",
-            "3",
-            "-ub",
-            "8",
-            "-b",
-            "13",
-            "--no-mmap",
-        ],
+        &["--tokens", array, "-t", "3", "-ub", "8", "-b", "13", "--no-mmap"],
     ] {
         let ours = text(&[options, &["-n", "0", "--logits-sha256"]].concat());
         assert_eq!(ours, expected, "{options:?}");
     }
     let mut scalar = rgen(&["--tokens", array, "-n", "0", "--logits-sha256"]);
-    assert_eq!(
-        stdout(scalar.env("TRINE_ISA", "scalar").output().unwrap()),
-        expected
-    );
+    assert_eq!(stdout(scalar.env("TRINE_ISA", "scalar").output().unwrap()), expected);
     for ahead in ["0", "64", "8192", "1048576"] {
         let mut command = rgen(&["--tokens", array, "-n", "0", "-ub", "1", "--logits-sha256"]);
         let output = command.env("TRINE_PREFETCH", ahead).output().unwrap();
         assert_eq!(stdout(output), expected, "{ahead} bytes ahead");
     }
     // A tokenizer that is not known is not needed.
-    for unknown in [
-        "tokenizer.ggml.model=str:none",
-        "tokenizer.ggml.model=str:gpt2,tokenizer.ggml.pre=str:gpt-17",
-    ] {
+    for unknown in ["tokenizer.ggml.model=str:none", "tokenizer.ggml.model=str:gpt2,tokenizer.ggml.pre=str:gpt-17"] {
         let changed = ["--override-kv", unknown];
         let options = ["--tokens", array, "-n", "0", "--logits-sha256"];
-        assert_eq!(
-            text(&[&changed[..], &options].concat()),
-            expected,
-            "{unknown}"
-        );
+        assert_eq!(text(&[&changed[..], &options].concat()), expected, "{unknown}");
         let message = error(rgen(&changed).args(["-p", "Once", "-n", "1"]));
         assert!(message.contains("tokenizer.ggml."), "{message}");
-        assert!(
-            message.ends_with("the model runs on token ids, not on texts"),
-            "{message}"
-        );
+        assert!(message.ends_with("the model runs on token ids, not on texts"), "{message}");
     }
     // Generated tokens are evaluated too, but for the last one.
-    let more = text(&[
-        "--tokens",
-        array,
-        "-n",
-        "3",
-        "--temp",
-        "0",
-        "--logits-sha256",
-    ]);
+    let more = text(&["--tokens", array, "-n", "3", "--temp", "0", "--logits-sha256"]);
     assert!(more.starts_with(&expected));
     assert_eq!(more.lines().count(), tokens.len() + 2);
 }
@@ -156,11 +96,7 @@ fn json_tells_everything() {
     let args = ["-p", "The game", "-n", "5", "--temp", "0", "--json"];
     let all: Value = serde_json::from_str(&text(&args)).unwrap();
     let shown = text(&["-p", "The game", "-n", "5", "--temp", "0"]);
-    let joined = format!(
-        "{}{}\n",
-        all["prompt"].as_str().unwrap(),
-        all["text"].as_str().unwrap()
-    );
+    let joined = format!("{}{}\n", all["prompt"].as_str().unwrap(), all["text"].as_str().unwrap());
     assert_eq!(joined, shown);
     assert_eq!(all["prompt"], "The game");
     assert_eq!(all["tokens"].as_array().unwrap().len(), 5);
@@ -168,8 +104,7 @@ fn json_tells_everything() {
     assert_eq!(all["stop"], "length");
     assert_eq!(all["timings"]["eval_tokens"], 4);
     assert!(all.get("logits_sha256").is_none());
-    let proofs: Value =
-        serde_json::from_str(&text(&[&args[..], &["--logits-sha256"]].concat())).unwrap();
+    let proofs: Value = serde_json::from_str(&text(&[&args[..], &["--logits-sha256"]].concat())).unwrap();
     let n = all["prompt_tokens"].as_array().unwrap().len() + 4;
     assert_eq!(proofs["logits_sha256"].as_array().unwrap().len(), n);
     assert_eq!(proofs["logits_sha256"][n - 1]["pos"], n - 1);
@@ -182,10 +117,7 @@ fn prompts_come_from_files_and_standard_input() {
     fs::write(&file, "The game\\t\n").unwrap();
     let from_file = text(&["-f", file.to_str().unwrap(), "-n", "4", "--temp", "0"]);
     assert!(from_file.starts_with("The game\t"), "{from_file}");
-    let piped = rgen(&["-n", "4", "--temp", "0"])
-        .write_stdin("The game\\t\n")
-        .output()
-        .unwrap();
+    let piped = rgen(&["-n", "4", "--temp", "0"]).write_stdin("The game\\t\n").output().unwrap();
     assert_eq!(stdout(piped), from_file);
     let plain = text(&["-p", "The game\\t", "--no-escape", "-n", "1"]);
     assert!(plain.starts_with("The game\\t"), "{plain}");
@@ -196,17 +128,8 @@ fn prompts_come_from_files_and_standard_input() {
 
 #[test]
 fn the_context_ends_the_text() {
-    let all: Value = serde_json::from_str(&text(&[
-        "-p",
-        "The game",
-        "-c",
-        "24",
-        "--ignore-eos",
-        "--json",
-        "-s",
-        "1",
-    ]))
-    .unwrap();
+    let all: Value =
+        serde_json::from_str(&text(&["-p", "The game", "-c", "24", "--ignore-eos", "--json", "-s", "1"])).unwrap();
     assert_eq!(all["stop"], "context");
     let count = |key: &str| all[key].as_array().unwrap().len();
     assert_eq!(count("prompt_tokens") + count("tokens"), 24);
@@ -214,9 +137,7 @@ fn the_context_ends_the_text() {
 
 #[test]
 fn the_last_of_two_options_counts() {
-    let args = [
-        "-p", "The game", "-n", "9", "-n", "2", "--temp", "1", "--temp", "0", "--json",
-    ];
+    let args = ["-p", "The game", "-n", "9", "-n", "2", "--temp", "1", "--temp", "0", "--json"];
     let all: Value = serde_json::from_str(&text(&args)).unwrap();
     assert_eq!(all["tokens"].as_array().unwrap().len(), 2);
 }
@@ -242,25 +163,16 @@ fn mistakes_are_told_in_one_line() {
     let too_long = format!("{count} tokens, but a context of 512 has room for 508");
     for (args, expected) in [
         (&["-p", &prompt][..], too_long.as_str()),
-        (
-            &["-p", "The game", "-c", "6"],
-            "context of 6 has room for 2",
-        ),
+        (&["-p", "The game", "-c", "6"], "context of 6 has room for 2"),
         (&["-f", &missing], "missing"),
         (&["-f", folder], "is a directory"),
         (&["-f", &binary], "not UTF-8 at byte 2"),
         (&["--tokens", &words], "\"three\", is not a token id"),
-        (
-            &["--tokens", &large],
-            "token 4096, is outside the vocabulary of 4096",
-        ),
+        (&["--tokens", &large], "token 4096, is outside the vocabulary of 4096"),
         (&["--tokens", &empty], "no token ids"),
         (&["-p", "\\xff"], "not UTF-8"),
         (&["-p", "x", "--top-p", "2"], "--top-p is a probability"),
-        (
-            &["-p", "x", "--repeat-penalty", "0"],
-            "the repeat penalty must be above 0",
-        ),
+        (&["-p", "x", "--repeat-penalty", "0"], "the repeat penalty must be above 0"),
         (&["-cnv"], "has no chat template"),
         (&["-cnv", "--chat-template-file", &missing], "missing"),
     ] {
@@ -270,10 +182,7 @@ fn mistakes_are_told_in_one_line() {
     let e = error(rgen(&["-p", "x"]).env("TRINE_ISA", "sse9"));
     assert!(e.contains("TRINE_ISA"), "{e}");
     let e = error(rgen(&["-p", "x"]).env("TRINE_PREFETCH", "far"));
-    assert!(
-        e.contains("TRINE_PREFETCH=\"far\" is no number of bytes"),
-        "{e}"
-    );
+    assert!(e.contains("TRINE_PREFETCH=\"far\" is no number of bytes"), "{e}");
     for (model, expected) in [
         (missing.as_str(), "does not exist"),
         (folder, "is a directory"),
@@ -298,19 +207,8 @@ fn unknown_options_are_refused_and_help_teaches() {
         let output = rgen(args).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{args:?}");
     }
-    let help = stdout(
-        Command::new(env!("CARGO_BIN_EXE_rgen"))
-            .arg("--help")
-            .output()
-            .unwrap(),
-    );
-    for word in [
-        "Examples:",
-        "--logits-sha256",
-        "POS TOKEN SHA256",
-        "-ub",
-        "-cnv",
-    ] {
+    let help = stdout(Command::new(env!("CARGO_BIN_EXE_rgen")).arg("--help").output().unwrap());
+    for word in ["Examples:", "--logits-sha256", "POS TOKEN SHA256", "-ub", "-cnv"] {
         assert!(help.contains(word), "{word}");
     }
 }
@@ -324,26 +222,13 @@ fn chat_goes_on_until_it_is_ended() {
     fs::write(&template, TEMPLATE).unwrap();
     let chat = |args: &[&str], input: &str| {
         let mut command = rgen(&["-cnv", "--temp", "0", "-n", "6", "--chat-template-file"]);
-        stdout(
-            command
-                .arg(&template)
-                .args(args)
-                .write_stdin(input)
-                .output()
-                .unwrap(),
-        )
+        stdout(command.arg(&template).args(args).write_stdin(input).output().unwrap())
     };
-    let three = chat(
-        &["-sys", "Be brief."],
-        "One\nTwo\\\nhalves\n\n/clear\nOne\n/quit\nFour\n",
-    );
+    let three = chat(&["-sys", "Be brief."], "One\nTwo\\\nhalves\n\n/clear\nOne\n/quit\nFour\n");
     let answers: Vec<&str> = three.lines().collect();
     let once = chat(&["-sys", "Be brief.", "-st"], "One\nTwo\n");
     // After /clear the conversation begins anew, with the same context as in a fresh run.
-    assert!(
-        three.starts_with(&once) && three.ends_with(&once),
-        "{three:?}"
-    );
+    assert!(three.starts_with(&once) && three.ends_with(&once), "{three:?}");
     assert!(answers.len() >= 3);
     assert_eq!(chat(&["-sys", "Be brief.", "-st", "-p", "One"], ""), once);
     assert_eq!(chat(&["-st"], ""), "");
@@ -361,10 +246,7 @@ fn hostile_templates_end_in_an_error() {
         ("{{ raise_exception('no') }}", "no"),
         ("{% for i in range(1000000000) %}x{% endfor %}", "failed"),
         ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "failed"),
-        (
-            "{% for i in range(100000) %}{{ 'x' * 1000 }}{% endfor %}",
-            "more than",
-        ),
+        ("{% for i in range(100000) %}{{ 'x' * 1000 }}{% endfor %}", "more than"),
         (
             "{% set ns = namespace(s='xx') %}{% for i in range(60) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}{{ ns.s | length }}",
             "was stopped: it ",
@@ -380,10 +262,7 @@ fn hostile_templates_end_in_an_error() {
         assert_eq!(output.status.code(), Some(1));
         let stderr = String::from_utf8(output.stderr).unwrap();
         let last = stderr.lines().last().unwrap();
-        assert!(
-            last.starts_with("rgen: error: ") && last.contains(expected),
-            "{source}: {stderr}"
-        );
+        assert!(last.starts_with("rgen: error: ") && last.contains(expected), "{source}: {stderr}");
     }
 }
 
@@ -400,25 +279,15 @@ fn ctrl_c_ends_the_text_and_is_reported() {
     let mut out = child.stdout.take().unwrap();
     let mut begun = [0u8; 12];
     out.read_exact(&mut begun).unwrap();
-    let killed = std::process::Command::new("kill")
-        .args([tool::end_signal(), &child.id().to_string()])
-        .status()
-        .unwrap();
+    let killed =
+        std::process::Command::new("kill").args([tool::end_signal(), &child.id().to_string()]).status().unwrap();
     assert!(killed.success());
     let mut rest = String::new();
     out.read_to_string(&mut rest).unwrap();
     assert!(rest.ends_with('\n'));
     let mut stderr = String::new();
-    child
-        .stderr
-        .take()
-        .unwrap()
-        .read_to_string(&mut stderr)
-        .unwrap();
-    assert!(
-        stderr.contains("eval time") && stderr.ends_with("interrupted\n"),
-        "{stderr}"
-    );
+    child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+    assert!(stderr.contains("eval time") && stderr.ends_with("interrupted\n"), "{stderr}");
     assert_eq!(child.wait().unwrap().code(), Some(130));
 }
 
@@ -440,10 +309,7 @@ fn a_reader_that_has_enough_ends_the_program() {
     // As the system ends those who write to nobody.
     let status = child.wait().unwrap();
     #[cfg(unix)]
-    assert_eq!(
-        std::os::unix::process::ExitStatusExt::signal(&status),
-        Some(13)
-    );
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(13));
     assert!(!status.success());
 }
 
@@ -451,23 +317,10 @@ fn a_reader_that_has_enough_ends_the_program() {
 #[test]
 fn a_grammar_gives_the_text_its_form() {
     let asked = |option: &str, source: &str| {
-        text(&[
-            "-p",
-            "The game",
-            "-n",
-            "24",
-            "--seed",
-            "3",
-            "--no-display-prompt",
-            option,
-            source,
-        ])
+        text(&["-p", "The game", "-n", "24", "--seed", "3", "--no-display-prompt", option, source])
     };
     let answer = asked("--grammar", r#"root ::= " was a " ("win" | "loss")"#);
-    assert!(
-        ["was a win", "was a loss"].contains(&answer.trim()),
-        "{answer:?}"
-    );
+    assert!(["was a win", "was a loss"].contains(&answer.trim()), "{answer:?}");
     let schema = r#"{"type": "object", "properties": {"n": {"enum": [1, 22]}}, "required": ["n"], "additionalProperties": false}"#;
     let json: serde_json::Value = serde_json::from_str(&asked("-j", schema)).expect("JSON");
     assert!(json["n"] == 1 || json["n"] == 22, "{json}");
@@ -481,8 +334,8 @@ fn a_grammar_gives_the_text_its_form() {
     }
 }
 
-/// What the command line says of a model counts as if its file said so; the hashes are those of llama.cpp's portable build with
-/// the same options.
+/// What the command line says of a model counts as if its file said so; the hashes are those of llama.cpp's portable
+/// build with the same options.
 #[test]
 fn rope_options_and_overrides_have_the_bits_of_the_reference() {
     let dir = tempfile::TempDir::new().unwrap();
@@ -490,59 +343,20 @@ fn rope_options_and_overrides_have_the_bits_of_the_reference() {
     let list: Vec<String> = (5..=40).map(|id| id.to_string()).collect();
     fs::write(&ids, list.join(" ")).unwrap();
     let last = |options: &[&str]| {
-        let mut args = vec![
-            "--tokens",
-            ids.to_str().unwrap(),
-            "-n",
-            "0",
-            "--logits-sha256",
-        ];
+        let mut args = vec!["--tokens", ids.to_str().unwrap(), "-n", "0", "--logits-sha256"];
         args.extend(options);
         let text = text(&args);
         text.lines().last().unwrap().split(' ').nth(2).unwrap()[..16].to_owned()
     };
-    let yarn = [
-        "--rope-scaling",
-        "yarn",
-        "--rope-scale",
-        "8",
-        "--yarn-orig-ctx",
-        "32",
-    ];
-    let narrow = [
-        "--yarn-ext-factor",
-        "0.5",
-        "--yarn-beta-slow",
-        "2",
-        "--yarn-beta-fast",
-        "16",
-    ];
+    let yarn = ["--rope-scaling", "yarn", "--rope-scale", "8", "--yarn-orig-ctx", "32"];
+    let narrow = ["--yarn-ext-factor", "0.5", "--yarn-beta-slow", "2", "--yarn-beta-fast", "16"];
     for (options, hash) in [
         (&[][..], "8254e87fb3197ca7"),
         (&["--rope-freq-base", "20000"], "01c18bf6405ffbb8"),
-        (
-            &["--override-kv", "llama.rope.freq_base=float:20000"],
-            "01c18bf6405ffbb8",
-        ),
-        (
-            &["--rope-scale", "4", "--rope-scaling", "linear"],
-            "4446d23c781a30a8",
-        ),
-        (
-            &["--rope-freq-scale", "0.3", "--rope_scaling", "linear"],
-            "f7d2e3d83942b537",
-        ),
-        (
-            &[
-                "--rope-scaling",
-                "yarn",
-                "--rope-scale",
-                "4",
-                "--yarn-orig-ctx",
-                "64",
-            ],
-            "1ff2c242a46ca105",
-        ),
+        (&["--override-kv", "llama.rope.freq_base=float:20000"], "01c18bf6405ffbb8"),
+        (&["--rope-scale", "4", "--rope-scaling", "linear"], "4446d23c781a30a8"),
+        (&["--rope-freq-scale", "0.3", "--rope_scaling", "linear"], "f7d2e3d83942b537"),
+        (&["--rope-scaling", "yarn", "--rope-scale", "4", "--yarn-orig-ctx", "64"], "1ff2c242a46ca105"),
         (&[&yarn[..], &narrow].concat(), "dfec0a05faddfd80"),
     ] {
         assert_eq!(last(options), hash, "{options:?}");

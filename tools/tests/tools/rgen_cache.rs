@@ -12,11 +12,7 @@ use super::rgen::TEMPLATE;
 
 fn on(model: &Path, cache: &Path, args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_rgen"));
-    command
-        .arg("-m")
-        .arg(model)
-        .arg("--prompt-cache")
-        .arg(cache);
+    command.arg("-m").arg(model).arg("--prompt-cache").arg(cache);
     command.args(args).write_stdin("").output().unwrap()
 }
 
@@ -35,16 +31,7 @@ fn long() -> String {
 fn proofs_are_the_last(model: &Path, cache: &Path, types: &[&str]) {
     let text = long();
     let args = |prompt: &str| -> Vec<String> {
-        let own = [
-            "-p",
-            prompt,
-            "--no-escape",
-            "-n",
-            "3",
-            "--temp",
-            "0",
-            "--logits-sha256",
-        ];
+        let own = ["-p", prompt, "--no-escape", "-n", "3", "--temp", "0", "--logits-sha256"];
         own.iter().chain(types).map(|a| (*a).to_owned()).collect()
     };
     let run = |prompt: &str| {
@@ -52,10 +39,7 @@ fn proofs_are_the_last(model: &Path, cache: &Path, types: &[&str]) {
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         let (out, told) = texts(on(model, cache, &args));
         let whole = without(model, &args);
-        assert!(
-            whole.ends_with(&out) && !out.is_empty(),
-            "{types:?}: {told}"
-        );
+        assert!(whole.ends_with(&out) && !out.is_empty(), "{types:?}: {told}");
         (whole.lines().count() - out.lines().count(), told)
     };
     let (left_out, told) = run(&text);
@@ -72,13 +56,8 @@ fn proofs_are_the_last(model: &Path, cache: &Path, types: &[&str]) {
 #[test]
 fn logits_are_those_of_a_run_without() {
     let dir = folder();
-    for (i, types) in [
-        &[][..],
-        &["-ctk", "q8_0", "-ctv", "q4_0"],
-        &["-ctk", "f32", "-ctv", "bf16"],
-    ]
-    .into_iter()
-    .enumerate()
+    for (i, types) in
+        [&[][..], &["-ctk", "q8_0", "-ctv", "q4_0"], &["-ctk", "f32", "-ctv", "bf16"]].into_iter().enumerate()
     {
         proofs_are_the_last(&trilm(), &dir.path().join(format!("{i}.cache")), types);
     }
@@ -89,17 +68,7 @@ fn sampled_texts_and_read_only_files_are_the_same() {
     let dir = folder();
     let cache = dir.path().join("p.cache");
     let text = long();
-    let args = [
-        "-p",
-        &text,
-        "--no-escape",
-        "-n",
-        "20",
-        "-s",
-        "7",
-        "--repeat-penalty",
-        "1.3",
-    ];
+    let args = ["-p", &text, "--no-escape", "-n", "20", "-s", "7", "--repeat-penalty", "1.3"];
     let expected = without(&trilm(), &args);
     assert_eq!(stdout(on(&trilm(), &cache, &args)), expected);
     let kept = fs::read(&cache).unwrap();
@@ -107,14 +76,7 @@ fn sampled_texts_and_read_only_files_are_the_same() {
     let other = [&args[..], &["--prompt-cache-ro", "-p", "The game of"]].concat();
     assert_eq!(
         stdout(on(&trilm(), &cache, &other)),
-        without(
-            &trilm(),
-            &other[..9]
-                .iter()
-                .copied()
-                .chain(["-p", "The game of"])
-                .collect::<Vec<_>>()
-        )
+        without(&trilm(), &other[..9].iter().copied().chain(["-p", "The game of"]).collect::<Vec<_>>())
     );
     assert_eq!(fs::read(&cache).unwrap(), kept);
     assert_eq!(trine_testkit::names_in(dir.path()), ["p.cache"]);
@@ -137,17 +99,7 @@ fn a_text_that_was_kept_is_continued_without_a_prompt() {
 fn chats_and_turns_begin_from_the_file() {
     let dir = folder();
     let cache = dir.path().join("c.cache");
-    let chat = [
-        "--chat-template",
-        TEMPLATE,
-        "-p",
-        "Who won?",
-        "-st",
-        "-n",
-        "8",
-        "--temp",
-        "0",
-    ];
+    let chat = ["--chat-template", TEMPLATE, "-p", "Who won?", "-st", "-n", "8", "--temp", "0"];
     let turns = ["-p", "User: who won?", "-i", "-n", "8", "--temp", "0"];
     for (args, all) in [(&chat[..], true), (&turns, false)] {
         let expected = {
@@ -179,18 +131,11 @@ fn what_was_made_otherwise_or_is_damaged_is_refused_and_stays() {
         fs::write(&cache, bytes).unwrap();
         let output = on(&trilm(), &cache, &[&args[..], more].concat());
         let error = refusal("rgen", output).error;
-        assert!(
-            error.contains(expected) && error.contains("remove it"),
-            "{error}"
-        );
+        assert!(error.contains(expected) && error.contains("remove it"), "{error}");
         assert_eq!(fs::read(&cache).unwrap(), bytes);
     };
     refuses(&good, &["-ctk", "q8_0"], "keys as f16");
-    refuses(
-        &good,
-        &["--rope-freq-base", "5000"],
-        "made with the options",
-    );
+    refuses(&good, &["--rope-freq-base", "5000"], "made with the options");
     refuses(&good, &["-c", "4"], "larger -c");
     refuses(b"ggsn", &[], "no saved context");
     refuses(b"ggsn and a lot of other things", &[], "no saved context");

@@ -16,11 +16,7 @@ fn chat(folder: &Path, args: &[&str], input: &str) -> (String, String) {
     fs::write(&template, TEMPLATE).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_rgen"));
     let usual = ["-cnv", "-n", "6", "--seed", "7", "--chat-template-file"];
-    command
-        .current_dir(folder)
-        .arg("-m")
-        .arg(trilm())
-        .args(usual);
+    command.current_dir(folder).arg("-m").arg(trilm()).args(usual);
     command.arg(&template).args(args).write_stdin(input);
     texts(command.output().unwrap())
 }
@@ -30,10 +26,7 @@ fn what_is_taken_back_leaves_no_trace() {
     let dir = tempfile::tempdir().unwrap();
     let (plain, _) = chat(dir.path(), &[], "One\n");
     let (detour, told) = chat(dir.path(), &[], "Two\n/undo\nOne\n");
-    assert!(
-        detour.ends_with(&plain) && detour.len() > plain.len(),
-        "{detour:?}"
-    );
+    assert!(detour.ends_with(&plain) && detour.len() > plain.len(), "{detour:?}");
     assert!(told.contains("taken back: Two"), "{told}");
 }
 
@@ -64,21 +57,10 @@ fn a_chat_goes_on_from_a_file() {
 #[test]
 fn what_is_set_holds_from_the_next_answer_on() {
     let dir = tempfile::tempdir().unwrap();
-    let (set, told) = chat(
-        dir.path(),
-        &[],
-        "/set temp 0\n/set predict 3\n/system Be brief.\nOne\n",
-    );
-    let (given, _) = chat(
-        dir.path(),
-        &["--temp", "0", "-n", "3", "-sys", "Be brief."],
-        "One\n",
-    );
+    let (set, told) = chat(dir.path(), &[], "/set temp 0\n/set predict 3\n/system Be brief.\nOne\n");
+    let (given, _) = chat(dir.path(), &["--temp", "0", "-n", "3", "-sys", "Be brief."], "One\n");
     assert_eq!(set, given);
-    assert!(
-        told.contains("temp 0, ") && told.contains("predict 3"),
-        "{told}"
-    );
+    assert!(told.contains("temp 0, ") && told.contains("predict 3"), "{told}");
     assert!(told.contains("is told: Be brief."), "{told}");
 }
 
@@ -86,10 +68,7 @@ fn what_is_set_holds_from_the_next_answer_on() {
 fn mistakes_are_errors_and_say_nothing_to_the_model() {
     let dir = tempfile::tempdir().unwrap();
     for (line, error) in [
-        (
-            "/sav talk.json",
-            "there is no command /sav; /help lists all",
-        ),
+        ("/sav talk.json", "there is no command /sav; /help lists all"),
         ("/save", "the name of a file follows /save"),
         ("/save chat.jinja", "give another name"),
         ("/load missing.json", "missing.json"),
@@ -107,10 +86,7 @@ fn mistakes_are_errors_and_say_nothing_to_the_model() {
         let (answers, told) = chat(dir.path(), &[], &format!("{line}\n"));
         assert_eq!(answers, "", "{line}");
         let lines: Vec<&str> = told.lines().filter(|l| l.starts_with("error: ")).collect();
-        assert!(
-            lines.len() == 1 && lines[0].contains(error),
-            "{line}: {told}"
-        );
+        assert!(lines.len() == 1 && lines[0].contains(error), "{line}: {told}");
     }
 }
 
@@ -119,50 +95,26 @@ fn speeds_are_told_when_asked_for() {
     let dir = tempfile::tempdir().unwrap();
     let speeds = |args: &[&str], input: &str| {
         let (_, told) = chat(dir.path(), args, input);
-        told.lines()
-            .filter(|l| l.contains(" tokens read, "))
-            .count()
+        told.lines().filter(|l| l.contains(" tokens read, ")).count()
     };
     assert_eq!(speeds(&[], "One\nTwo\n"), 0);
     assert_eq!(speeds(&[], "One\n/speed\nTwo\n"), 1);
-    assert_eq!(
-        speeds(&["--show-timings"], "One\nTwo\n/set timings off\nThree\n"),
-        2
-    );
+    assert_eq!(speeds(&["--show-timings"], "One\nTwo\n/set timings off\nThree\n"), 2);
 }
 
 #[test]
 fn a_full_context_forgets_its_beginning_and_says_so() {
     let dir = tempfile::tempdir().unwrap();
     let input = "One two three four five six\n".repeat(8);
-    let args = [
-        "-c",
-        "64",
-        "--temp",
-        "0",
-        "-sys",
-        "Be brief.",
-        "--context-shift",
-        "--show-timings",
-    ];
+    let args = ["-c", "64", "--temp", "0", "-sys", "Be brief.", "--context-shift", "--show-timings"];
     let (_, told) = chat(dir.path(), &args, &input);
     assert_eq!(told.matches(" tokens read, ").count(), 8, "{told}");
-    let notes = told
-        .lines()
-        .filter(|l| l.contains("messages are forgotten"));
+    let notes = told.lines().filter(|l| l.contains("messages are forgotten"));
     assert!(notes.count() > 1, "{told}");
     // Within one answer as well.
-    let (long, told) = chat(
-        dir.path(),
-        &["-c", "64", "-n", "200", "--context-shift", "--ignore-eos"],
-        "One\n",
-    );
+    let (long, told) = chat(dir.path(), &["-c", "64", "-n", "200", "--context-shift", "--ignore-eos"], "One\n");
     assert!(told.contains("what came first was forgotten"), "{told}");
-    let (short, told) = chat(
-        dir.path(),
-        &["-c", "64", "-n", "200", "--ignore-eos"],
-        "One\n",
-    );
+    let (short, told) = chat(dir.path(), &["-c", "64", "-n", "200", "--ignore-eos"], "One\n");
     assert!(told.contains("the context of 64 tokens is full"), "{told}");
     assert!(long.len() > short.len());
 }
@@ -174,16 +126,9 @@ fn a_reverse_prompt_ends_an_answer_and_the_chat_goes_on() {
     let (whole, _) = chat(dir.path(), &options, "One\nTwo\n");
     let first = whole.lines().next().unwrap();
     let word = first.split_whitespace().nth(2).unwrap();
-    let (cut, told) = chat(
-        dir.path(),
-        &[&options[..], &["-r", word]].concat(),
-        "One\nTwo\n",
-    );
+    let (cut, told) = chat(dir.path(), &[&options[..], &["-r", word]].concat(), "One\nTwo\n");
     let answer = cut.lines().next().unwrap();
-    assert!(
-        first.starts_with(answer) && answer.len() < first.len(),
-        "{cut}{told}"
-    );
+    assert!(first.starts_with(answer) && answer.len() < first.len(), "{cut}{told}");
     assert!(answer.trim_end().ends_with(word), "{answer}");
     assert!(cut.lines().count() > 1, "{cut}");
 }
@@ -197,32 +142,12 @@ fn options_of_a_chat_mean_a_chat_and_a_template_may_be_given_as_text() {
         command.args(["--temp", "0", "-n", "5"]).args(args);
         command.write_stdin("").output().unwrap()
     };
-    let said = stdout(run(&[
-        "-cnv",
-        "-st",
-        "-p",
-        "Hi",
-        "--chat-template",
-        TEMPLATE,
-    ]));
-    assert_eq!(
-        stdout(run(&["-st", "-p", "Hi", "--chat-template", TEMPLATE])),
-        said
-    );
+    let said = stdout(run(&["-cnv", "-st", "-p", "Hi", "--chat-template", TEMPLATE]));
+    assert_eq!(stdout(run(&["-st", "-p", "Hi", "--chat-template", TEMPLATE])), said);
     fs::write(dir.path().join("hi.txt"), "Hi\n").unwrap();
-    assert_eq!(
-        stdout(run(&["-st", "-f", "hi.txt", "--chat-template", TEMPLATE])),
-        said
-    );
+    assert_eq!(stdout(run(&["-st", "-f", "hi.txt", "--chat-template", TEMPLATE])), said);
     // Said to be none, it is none.
-    let text = stdout(run(&[
-        "-no-cnv",
-        "-st",
-        "-p",
-        "Hi",
-        "--chat-template",
-        TEMPLATE,
-    ]));
+    let text = stdout(run(&["-no-cnv", "-st", "-p", "Hi", "--chat-template", TEMPLATE]));
     assert_eq!(text, stdout(run(&["-p", "Hi"])));
     let chatml = stdout(run(&["-st", "-p", "Hi", "--chat-template", "chatml"]));
     assert!(!chatml.is_empty() && chatml != said);
@@ -233,8 +158,7 @@ fn options_of_a_chat_mean_a_chat_and_a_template_may_be_given_as_text() {
     assert_eq!(stdout(run(&turn)), llama);
     let refused = run(&["-st", "-p", "Hi", "--chat-template", "gemma-9"]);
     assert!(
-        String::from_utf8_lossy(&refused.stderr)
-            .contains("'gemma-9' is neither Jinja nor a name that llama.cpp knows")
+        String::from_utf8_lossy(&refused.stderr).contains("'gemma-9' is neither Jinja nor a name that llama.cpp knows")
     );
 }
 
@@ -243,10 +167,7 @@ fn variables_of_templates_are_given_on_the_command_line() {
     let template = "{{ messages[0].content }}{% if enable_thinking is defined %} {{ enable_thinking }}{% endif %}{% if reasoning_effort %} {{ reasoning_effort }}{% endif %}";
     let run = |args: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_rgen"));
-        command
-            .arg("-m")
-            .arg(trilm())
-            .args(["--temp", "0", "-n", "5"]);
+        command.arg("-m").arg(trilm()).args(["--temp", "0", "-n", "5"]);
         command.args(args).write_stdin("").output().unwrap()
     };
     let chat = |args: &[&str]| {
@@ -259,17 +180,11 @@ fn variables_of_templates_are_given_on_the_command_line() {
         (&["-rea", "auto"], "Hi"),
         (&["--reasoning", "off"], "Hi False"),
         (&["-rea", "1", "--reasoning-effort", "low"], "Hi True low"),
-        (
-            &["--chat-template-kwargs", r#"{"enable_thinking": 3}"#],
-            "Hi 3",
-        ),
+        (&["--chat-template-kwargs", r#"{"enable_thinking": 3}"#], "Hi 3"),
     ] {
         assert_eq!(chat(args), text(prompt), "{args:?}");
     }
-    for (json, why) in [
-        ("[1]", "give a JSON object"),
-        (r#"{"messages": 1}"#, "every template gets"),
-    ] {
+    for (json, why) in [("[1]", "give a JSON object"), (r#"{"messages": 1}"#, "every template gets")] {
         let refused = run(&["-st", "-p", "Hi", "--chat-template-kwargs", json]);
         let told = String::from_utf8_lossy(&refused.stderr);
         assert_eq!(refused.status.code(), Some(2), "{told}");
@@ -277,8 +192,5 @@ fn variables_of_templates_are_given_on_the_command_line() {
     }
     let output = run(&["-st", "-p", "Hi", "--chat-template", "chatml", "-rea", "on"]);
     let told = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        told.contains("does not know the variable 'enable_thinking'"),
-        "{told}"
-    );
+    assert!(told.contains("does not know the variable 'enable_thinking'"), "{told}");
 }

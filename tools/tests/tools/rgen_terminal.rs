@@ -35,12 +35,7 @@ impl Screen {
     fn new(folder: &Path, args: &[&str], variables: &[(&str, &str)]) -> Screen {
         let template = folder.join("chat.jinja");
         fs::write(&template, TEMPLATE).unwrap();
-        let size = Winsize {
-            ws_row: 24,
-            ws_col: 60,
-            ws_xpixel: 0,
-            ws_ypixel: 0,
-        };
+        let size = Winsize { ws_row: 24, ws_col: 60, ws_xpixel: 0, ws_ypixel: 0 };
         let pty = openpty(Some(&size), None).unwrap();
         let stdio = || Stdio::from(pty.slave.try_clone().unwrap());
         let mut command = Command::new(env!("CARGO_BIN_EXE_rgen"));
@@ -64,12 +59,7 @@ impl Screen {
                 }
             }
         });
-        Screen {
-            child,
-            keys,
-            shown,
-            text: String::new(),
-        }
+        Screen { child, keys, shown, text: String::new() }
     }
 
     fn press(&mut self, keys: &str) {
@@ -103,17 +93,11 @@ fn a_pasted_text_is_one_message_and_is_remembered() {
     let mut screen = Screen::new(dir.path(), &[], &[]);
     // A narrow terminal has it on two lines.
     let greeting = screen.until("\x1b[1;32m> ").replace("\r\n", " ");
-    assert!(
-        greeting.contains("/help lists all commands"),
-        "{greeting:?}"
-    );
+    assert!(greeting.contains("/help lists all commands"), "{greeting:?}");
     screen.press(&format!("{}One\rTwo{}\r", PASTE[0], PASTE[1]));
     screen.until("\x1b[1;32m> ");
     screen.press("/save talk.json\x15");
-    screen.press(&format!(
-        "/save {}\r",
-        dir.path().join("talk.json").display()
-    ));
+    screen.press(&format!("/save {}\r", dir.path().join("talk.json").display()));
     screen.until("2 messages are in");
     // Before the editor has the terminal again keys mean something else.
     screen.until("\x1b[1;32m> ");
@@ -122,10 +106,7 @@ fn a_pasted_text_is_one_message_and_is_remembered() {
     let saved = fs::read_to_string(dir.path().join("talk.json")).unwrap();
     assert!(saved.contains(r#""One\nTwo""#), "{saved}");
     let history = fs::read_to_string(dir.path().join("trine/rgen_history")).unwrap();
-    assert!(
-        history.contains("One") && history.contains("/save"),
-        "{history}"
-    );
+    assert!(history.contains("One") && history.contains("/save"), "{history}");
     // The next chat has it: the arrow goes up to /save and further up to the text.
     let mut next = Screen::new(dir.path(), &[], &[("NO_COLOR", "1")]);
     let greeting = next.until("> ");
@@ -147,10 +128,7 @@ fn blocks_have_lines_and_no_history_is_kept_if_unwanted() {
     screen.press("\"\"\"One\rTwo\rThree\"\"\"\r");
     screen.until(SENT);
     screen.until("\x1b[K> ");
-    screen.press(&format!(
-        "/save {}\r",
-        dir.path().join("talk.json").display()
-    ));
+    screen.press(&format!("/save {}\r", dir.path().join("talk.json").display()));
     screen.until("2 messages are in");
     screen.until("\x1b[K> ");
     screen.press("/exit\r");
@@ -163,14 +141,7 @@ fn blocks_have_lines_and_no_history_is_kept_if_unwanted() {
 #[test]
 fn what_is_typed_during_an_answer_comes_after_it() {
     let dir = tempfile::tempdir().unwrap();
-    let args = [
-        "-n",
-        "400",
-        "--ignore-eos",
-        "--no-history",
-        "--color",
-        "off",
-    ];
+    let args = ["-n", "400", "--ignore-eos", "--no-history", "--color", "off"];
     let mut screen = Screen::new(dir.path(), &args, &[]);
     screen.until("> ");
     screen.press("One\r");
@@ -180,10 +151,7 @@ fn what_is_typed_during_an_answer_comes_after_it() {
     screen.press("/unheard\r");
     screen.press("/nothing\r");
     let answer = screen.until("\x1b[K> ");
-    assert!(
-        !answer.contains("/nothing") && !answer.contains("/unheard"),
-        "{answer:?}"
-    );
+    assert!(!answer.contains("/nothing") && !answer.contains("/unheard"), "{answer:?}");
     screen.until("there is no command /unheard");
     screen.until("there is no command /nothing");
     screen.until("\x1b[K> ");
@@ -205,17 +173,10 @@ fn thoughts_are_dimmed_on_a_screen_alone() {
     let template = dir.path().join("thinking.jinja");
     fs::write(&template, thinking("assistant:<think>\\n")).unwrap();
     let file = template.to_str().unwrap();
-    let mut screen = Screen::new(
-        dir.path(),
-        &["--chat-template-file", file, "--no-history"],
-        &[],
-    );
+    let mut screen = Screen::new(dir.path(), &["--chat-template-file", file, "--no-history"], &[]);
     screen.until("> ");
     screen.press("One\r");
     let dimmed = screen.until("\x1b[1;32m> ");
-    assert!(
-        dimmed.contains("\x1b[2m") && dimmed.contains("\x1b[0m"),
-        "{dimmed:?}"
-    );
+    assert!(dimmed.contains("\x1b[2m") && dimmed.contains("\x1b[0m"), "{dimmed:?}");
     drop(screen.child.kill());
 }

@@ -42,12 +42,7 @@ fn goldens() -> Vec<Golden> {
 fn texts_in_turns_are_those_of_the_reference() {
     let goldens = goldens();
     assert!(goldens.len() >= 8, "{}", goldens.len());
-    for Golden {
-        args,
-        input,
-        output,
-    } in goldens
-    {
+    for Golden { args, input, output } in goldens {
         let words: Vec<&str> = args.iter().map(String::as_str).collect();
         let text = stdout(run(&words, &input));
         // Words of that program, which are no part of the text, and line breaks at its end.
@@ -70,10 +65,7 @@ fn a_reverse_prompt_is_the_reason_in_json() {
     let text = whole["text"].as_str().unwrap();
     let word = text.split_whitespace().nth(6).unwrap();
     let cut = json(&["-r", word]);
-    assert_eq!(
-        (&cut["stop"], &whole["stop"]),
-        (&"reverse".into(), &"length".into())
-    );
+    assert_eq!((&cut["stop"], &whole["stop"]), (&"reverse".into(), &"length".into()));
     let short = cut["text"].as_str().unwrap();
     assert!(short.len() < text.len() && text.starts_with(short) && short.contains(word));
     // A prompt that ends with it is all there is.
@@ -83,25 +75,12 @@ fn a_reverse_prompt_is_the_reason_in_json() {
 
 #[test]
 fn a_full_context_is_shifted_when_asked() {
-    let args = [
-        "-p",
-        "The game of",
-        "-n",
-        "60",
-        "--temp",
-        "0",
-        "-c",
-        "24",
-        "--ignore-eos",
-    ];
+    let args = ["-p", "The game of", "-n", "60", "--temp", "0", "-c", "24", "--ignore-eos"];
     let (ended, told) = texts(run(&args, ""));
     assert!(told.contains("the context of 24 tokens is full"), "{told}");
     let on = [&args[..], &["--context-shift", "--keep", "2"]].concat();
     let (text, told) = texts(run(&on, ""));
-    assert!(
-        told.contains("(context full: what came first is forgotten"),
-        "{told}"
-    );
+    assert!(told.contains("(context full: what came first is forgotten"), "{told}");
     let same = text.trim_end().starts_with(ended.trim_end());
     assert!(same && text.len() > ended.len(), "{text}");
     // What is evaluated again has the bits of a context that never had the rest: the text goes on as from those tokens.
@@ -119,33 +98,15 @@ fn a_full_context_is_shifted_when_asked() {
     let (keep, evaluated) = (2 + bos, 23);
     let forgotten = (evaluated - keep) / 2;
     let left = [&all[..keep], &all[keep + forgotten..=evaluated]].concat();
-    let list = left
-        .iter()
-        .map(u64::to_string)
-        .collect::<Vec<_>>()
-        .join(" ");
+    let list = left.iter().map(u64::to_string).collect::<Vec<_>>().join(" ");
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("ids");
     fs::write(&file, list).unwrap();
-    let again = [
-        "--tokens",
-        file.to_str().unwrap(),
-        "-n",
-        "1",
-        "--temp",
-        "0",
-        "-c",
-        "24",
-        "--ignore-eos",
-        "--json",
-    ];
+    let again = ["--tokens", file.to_str().unwrap(), "-n", "1", "--temp", "0", "-c", "24", "--ignore-eos", "--json"];
     let again: Json = serde_json::from_str(&stdout(run(&again, ""))).unwrap();
     assert_eq!(again["tokens"][0].as_u64(), Some(all[evaluated + 1]));
     // One context and no more with -2; without the option as before.
-    for more in [
-        &["-n", "-2", "--context-shift"][..],
-        &["--context-shift", "--no-context-shift"],
-    ] {
+    for more in [&["-n", "-2", "--context-shift"][..], &["--context-shift", "--no-context-shift"]] {
         let args = [&args[..], more].concat();
         assert_eq!(stdout(run(&args, "")), ended, "{more:?}");
     }
@@ -153,11 +114,7 @@ fn a_full_context_is_shifted_when_asked() {
 
 #[test]
 fn options_of_turns_do_not_go_with_a_chat() {
-    for args in [
-        &["-cnv", "-i"][..],
-        &["-i", "-p", "x", "--json"],
-        &["-i", "--context-shift", "-p", "x"],
-    ] {
+    for args in [&["-cnv", "-i"][..], &["-i", "-p", "x", "--json"], &["-i", "--context-shift", "-p", "x"]] {
         assert_eq!(run(args, "").status.code(), Some(2), "{args:?}");
     }
 }

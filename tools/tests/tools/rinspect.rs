@@ -31,38 +31,20 @@ fn error(args: &[&str], path: &Path) -> String {
 fn json_agrees_with_gguf_py_on_every_tensor_of_a_split_set() {
     let expected = fs::read_to_string(testdata("gguf/imatrix-tensors.txt")).unwrap();
     for shard in 1..=3 {
-        for mode in [
-            &["--json", "--hash"][..],
-            &["--json", "--hash", "--no-mmap"],
-        ] {
-            let json: Value = serde_json::from_str(&stdout(
-                mode,
-                &testdata(&format!("gguf/imatrix-0000{shard}-of-00003.gguf")),
-            ))
-            .unwrap();
+        for mode in [&["--json", "--hash"][..], &["--json", "--hash", "--no-mmap"]] {
+            let json: Value =
+                serde_json::from_str(&stdout(mode, &testdata(&format!("gguf/imatrix-0000{shard}-of-00003.gguf"))))
+                    .unwrap();
             let text = |v: &Value| v.as_str().map_or_else(|| v.to_string(), str::to_owned);
             let line = |t: &Value| {
                 let shape: Vec<String> = t["shape"].as_array().unwrap().iter().map(text).collect();
                 let fields = ["type", "bytes", "offset", "sha256"].map(|k| text(&t[k]));
-                format!(
-                    "{} {} {}\n",
-                    text(&t["name"]),
-                    shape.join("x"),
-                    fields.join(" ")
-                )
+                format!("{} {} {}\n", text(&t["name"]), shape.join("x"), fields.join(" "))
             };
-            let listed: String = json["tensors"]
-                .as_array()
-                .unwrap()
-                .iter()
-                .map(line)
-                .collect();
+            let listed: String = json["tensors"].as_array().unwrap().iter().map(line).collect();
             assert_eq!(listed, expected);
             assert_eq!(json["shards"].as_array().unwrap().len(), 3);
-            assert_eq!(
-                json["shards"][0]["metadata"]["imatrix.chunk_count"]["value"],
-                8
-            );
+            assert_eq!(json["shards"][0]["metadata"]["imatrix.chunk_count"]["value"], 8);
         }
     }
 }
@@ -81,11 +63,7 @@ fn odd_model(path: &Path) {
     let bytes = |v: [f32; 8]| v.map(f32::to_le_bytes).concat();
     let ternary = bytes([0.5, -0.5, 0.0, 0.0, 0.5, 0.5, 0.5, -0.5]);
     let other = bytes([0.5, -0.25, 0.0, 0.0, 0.5, 0.5, 0.5, -0.5]);
-    let tensors = [
-        (f32("ternary"), ternary),
-        (f32("other"), other),
-        (unknown, vec![7; 96]),
-    ];
+    let tensors = [(f32("ternary"), ternary), (f32("other"), other), (unknown, vec![7; 96])];
     gguf::write(path, &meta, &tensors);
 }
 
@@ -96,40 +74,17 @@ fn json_is_complete() {
     odd_model(&path);
     let json: Value = serde_json::from_str(&stdout(&["--json"], &path)).unwrap();
     let meta = &json["shards"][0]["metadata"];
-    assert_eq!(
-        meta["odd.bytes"],
-        serde_json::json!({ "type": "str", "value": { "hex": "fffe" } })
-    );
+    assert_eq!(meta["odd.bytes"], serde_json::json!({ "type": "str", "value": { "hex": "fffe" } }));
     assert_eq!(meta["odd.nan"]["value"], "NaN");
     assert_eq!(meta["odd.small"]["value"].to_string(), "0.00001");
     assert_eq!(meta["odd.long"]["value"].as_array().unwrap().len(), 1000);
-    let keys: Vec<&str> = meta
-        .as_object()
-        .unwrap()
-        .keys()
-        .map(String::as_str)
-        .collect();
-    assert_eq!(
-        keys,
-        [
-            "general.architecture",
-            "odd.bytes",
-            "odd.nan",
-            "odd.small",
-            "odd.long"
-        ]
-    );
+    let keys: Vec<&str> = meta.as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(keys, ["general.architecture", "odd.bytes", "odd.nan", "odd.small", "odd.long"]);
     let tensors = &json["tensors"];
-    assert_eq!(
-        tensors[0]["ternary"],
-        serde_json::json!({ "scale_per": "tensor", "scale": 0.5, "zeros": 0.25 })
-    );
+    assert_eq!(tensors[0]["ternary"], serde_json::json!({ "scale_per": "tensor", "scale": 0.5, "zeros": 0.25 }));
     assert_eq!(tensors[1]["ternary"], false);
     assert_eq!(tensors[2]["ternary"], Value::Null);
-    assert_eq!(
-        (&tensors[2]["type_id"], &tensors[2]["bytes"]),
-        (&36.into(), &96.into())
-    );
+    assert_eq!((&tensors[2]["type_id"], &tensors[2]["bytes"]), (&36.into(), &96.into()));
     assert!(tensors[2]["note"].as_str().unwrap().contains("i2_s"));
     assert_eq!(json["total"]["weights"], 8 + 8 + 128);
     assert!(json["tensors"][0].get("sha256").is_none());
@@ -169,21 +124,9 @@ fn whether_trine_runs_a_model_is_said() {
             "architecture llama: trine runs it (LLaMA 1 to 3, Mistral, Mixtral, SmolLM, TriLM, Falcon3), rconvert reads its checkpoints, rimatrix --fisher has its gradients\n",
             true,
         ),
-        (
-            "gpt2",
-            "architecture gpt2: trine runs it (GPT-2, Cerebras-GPT), rconvert reads its checkpoints\n",
-            true,
-        ),
-        (
-            "jais",
-            "architecture jais: trine runs it (Jais 13B, 30B)\n",
-            true,
-        ),
-        (
-            "rwkv7",
-            "architecture rwkv7: trine does not run it yet, it needs layers with a recurrent state\n",
-            false,
-        ),
+        ("gpt2", "architecture gpt2: trine runs it (GPT-2, Cerebras-GPT), rconvert reads its checkpoints\n", true),
+        ("jais", "architecture jais: trine runs it (Jais 13B, 30B)\n", true),
+        ("rwkv7", "architecture rwkv7: trine does not run it yet, it needs layers with a recurrent state\n", false),
     ] {
         let mut meta = Metadata::default();
         meta.set("general.architecture", Meta::str(name));
@@ -205,40 +148,19 @@ fn what_is_not_a_model_is_named_in_one_line() {
         path
     };
     let cases: [(PathBuf, &str); 14] = [
-        (
-            dir.path().join("nowhere.gguf"),
-            "nowhere.gguf' does not exist",
-        ),
+        (dir.path().join("nowhere.gguf"), "nowhere.gguf' does not exist"),
         (dir.path().to_owned(), "is a directory; give a .gguf file"),
         (file("empty.gguf", b""), "empty.gguf' is empty"),
-        (
-            file("a.txt", b"Dear reader,\nthis"),
-            "it looks like text, it starts with \"Dear reader,\"",
-        ),
-        (
-            file("a.html", b"\n<!DOCTYPE html><html>"),
-            "it looks like a web page",
-        ),
-        (
-            file("a.lfs", b"version https://git-lfs.github.com/spec/v1\n"),
-            "git lfs pull",
-        ),
+        (file("a.txt", b"Dear reader,\nthis"), "it looks like text, it starts with \"Dear reader,\""),
+        (file("a.html", b"\n<!DOCTYPE html><html>"), "it looks like a web page"),
+        (file("a.lfs", b"version https://git-lfs.github.com/spec/v1\n"), "git lfs pull"),
         (file("a.json", b"{\"a\": 1}"), "it looks like JSON"),
         (file("a.pt", b"PK\x03\x04abcdefgh"), "PyTorch"),
-        (
-            file("a.safetensors", b"\x40\0\0\0\0\0\0\0{\"a\":"),
-            "it looks like a safetensors file",
-        ),
+        (file("a.safetensors", b"\x40\0\0\0\0\0\0\0{\"a\":"), "it looks like a safetensors file"),
         (file("a.gz", b"\x1f\x8b\x08\0"), "gzip"),
         (file("zeros.gguf", &[0; 4096]), "nothing but zero bytes"),
-        (
-            file("a.bin", &[0x7f, b'E', b'L', b'F', 1]),
-            "binary data, it starts with \"\\x7fELF\\x01\"",
-        ),
-        (
-            file("old.gguf", b"GGUF\x01\0\0\0"),
-            "GGUF version 1 is not supported",
-        ),
+        (file("a.bin", &[0x7f, b'E', b'L', b'F', 1]), "binary data, it starts with \"\\x7fELF\\x01\""),
+        (file("old.gguf", b"GGUF\x01\0\0\0"), "GGUF version 1 is not supported"),
         (file("be.gguf", b"GGUF\0\0\0\x03\0\0\0\0"), "big-endian"),
     ];
     for (path, message) in cases {
@@ -263,10 +185,7 @@ fn a_download_that_was_cut_off_is_found_out() {
     let path = dir.path().join("cut.gguf");
     fs::write(&path, &whole[..whole.len() - 100]).unwrap();
     let message = error(&[], &path);
-    assert!(
-        message.contains("the file is truncated: the tensor needs bytes"),
-        "{message}"
-    );
+    assert!(message.contains("the file is truncated: the tensor needs bytes"), "{message}");
     assert!(message.contains("the file has 61756"), "{message}");
     fs::write(&path, &whole[..1000]).unwrap();
     assert!(error(&[], &path).contains("the file is cut off or damaged"));
@@ -277,34 +196,21 @@ fn split_sets_that_are_not_whole_say_what_is_missing() {
     let dir = tempfile::tempdir().unwrap();
     let put = |from: u32, name: &str| {
         let to = dir.path().join(name);
-        fs::copy(
-            testdata(&format!("gguf/imatrix-0000{from}-of-00003.gguf")),
-            &to,
-        )
-        .unwrap();
+        fs::copy(testdata(&format!("gguf/imatrix-0000{from}-of-00003.gguf")), &to).unwrap();
         to
     };
     let first = put(1, "m-00001-of-00003.gguf");
     put(3, "m-00003-of-00003.gguf");
     let message = error(&[], &first);
     assert!(message.starts_with("shard 2 of 3 of "), "{message}");
-    assert!(
-        message.contains("m-00002-of-00003.gguf' does not exist"),
-        "{message}"
-    );
+    assert!(message.contains("m-00002-of-00003.gguf' does not exist"), "{message}");
     put(3, "m-00002-of-00003.gguf");
     assert!(error(&[], &first).contains("split.no is 2 in the place of shard 1"));
     put(2, "m-00002-of-00003.gguf");
     stdout(&[], &first);
-    assert!(
-        error(&[], &put(1, "renamed.gguf"))
-            .contains("its name does not end in -00001-of-00003.gguf")
-    );
+    assert!(error(&[], &put(1, "renamed.gguf")).contains("its name does not end in -00001-of-00003.gguf"));
     let message = error(&[], &put(1, "m-00001-of-00002.gguf"));
-    assert!(
-        message.contains("it is one of 3 shards, its name says 2"),
-        "{message}"
-    );
+    assert!(message.contains("it is one of 3 shards, its name says 2"), "{message}");
     #[cfg(unix)]
     {
         let link = dir.path().join("link.gguf");
@@ -351,10 +257,7 @@ fn two_files_are_compared_weight_by_weight() {
         meta.set("note", Meta::str(note));
         let data = match ty {
             TypeId::F32 => values.iter().flat_map(|v| v.to_le_bytes()).collect(),
-            _ => values
-                .iter()
-                .flat_map(|v| ((v.to_bits() >> 16) as u16).to_le_bytes())
-                .collect(),
+            _ => values.iter().flat_map(|v| ((v.to_bits() >> 16) as u16).to_le_bytes()).collect(),
         };
         let tensor = NewTensor::new("w", vec![4, 2], ty);
         gguf::write(&path, &meta, &[(tensor, data)]);
@@ -378,17 +281,7 @@ fn two_files_are_compared_weight_by_weight() {
     changed[3] = 5.0;
     let other = write("c.gguf", "x", TypeId::F32, &changed);
     let text = compare(&wide, &other);
-    assert!(
-        text.contains("w: f32 -> f32, 1 of 8 weights differ, by at most 2.000e0"),
-        "{text}"
-    );
-    let json: Value = serde_json::from_str(&stdout(
-        &["--json", "--diff", wide.to_str().unwrap()],
-        &other,
-    ))
-    .unwrap();
-    assert_eq!(
-        (&json["lossless"], &json["tensors"][0]["changed"]),
-        (&false.into(), &1.into())
-    );
+    assert!(text.contains("w: f32 -> f32, 1 of 8 weights differ, by at most 2.000e0"), "{text}");
+    let json: Value = serde_json::from_str(&stdout(&["--json", "--diff", wide.to_str().unwrap()], &other)).unwrap();
+    assert_eq!((&json["lossless"], &json["tensors"][0]["changed"]), (&false.into(), &1.into()));
 }

@@ -28,33 +28,19 @@ fn wiki() -> String {
 
 #[test]
 fn the_running_estimate_is_that_of_the_reference() {
-    let golden: Value =
-        serde_json::from_slice(&fs::read(testdata("golden/perplexity.json")).unwrap()).unwrap();
+    let golden: Value = serde_json::from_slice(&fs::read(testdata("golden/perplexity.json")).unwrap()).unwrap();
     let entry = |model: &str| {
         let values = golden["values"].as_array().unwrap();
         values.iter().find(|v| v["model"] == model).unwrap()["running"].clone()
     };
     let wiki = wiki();
     let running = entry("trilm-wt-5.8m-F16.gguf");
-    let expected: String = (0..3)
-        .map(|i| format!("[{}]{:.4},", i + 1, running[i].as_f64().unwrap()))
-        .collect();
-    let whole = stdout(
-        rperplexity(&["-f", &wiki, "--chunks", "3"])
-            .output()
-            .unwrap(),
-    );
+    let expected: String = (0..3).map(|i| format!("[{}]{:.4},", i + 1, running[i].as_f64().unwrap())).collect();
+    let whole = stdout(rperplexity(&["-f", &wiki, "--chunks", "3"]).output().unwrap());
     assert_eq!(whole.lines().next(), Some(expected.as_str()));
-    for options in [
-        &["-b", "100", "-t", "1"][..],
-        &["-ub", "64", "-t", "3", "--no-mmap"],
-    ] {
+    for options in [&["-b", "100", "-t", "1"][..], &["-ub", "64", "-t", "3", "--no-mmap"]] {
         let args = [&["-f", wiki.as_str(), "--chunks", "3"], options].concat();
-        assert_eq!(
-            stdout(rperplexity(&args).output().unwrap()),
-            whole,
-            "{options:?}"
-        );
+        assert_eq!(stdout(rperplexity(&args).output().unwrap()), whole, "{options:?}");
     }
 }
 
@@ -69,22 +55,8 @@ fn the_table_is_that_of_the_reference() {
      640  70.3378  4.253309  0.131301
 Final estimate: PPL = 70.3378 +/- 9.23544
 ";
-    let args = [
-        "-f",
-        &wiki(),
-        "-c",
-        "128",
-        "--chunks",
-        "6",
-        "--ppl-output-type",
-        "1",
-    ];
-    for batching in [
-        &[][..],
-        &["-b", "128"],
-        &["-ub", "300"],
-        &["-b", "300", "-ub", "70"],
-    ] {
+    let args = ["-f", &wiki(), "-c", "128", "--chunks", "6", "--ppl-output-type", "1"];
+    for batching in [&[][..], &["-b", "128"], &["-ub", "300"], &["-b", "300", "-ub", "70"]] {
         let args = [&args, batching].concat();
         let out = stdout(rperplexity(&args).output().unwrap());
         assert_eq!(out, table, "{batching:?}");
@@ -96,40 +68,22 @@ fn divergence_from_a_base_file_is_that_of_the_reference() {
     let dir = tempfile::tempdir().unwrap();
     let base = dir.path().join("trilm.kld");
     let base_name = base.to_str().unwrap();
-    let args = [
-        "-f",
-        &wiki(),
-        "--chunks",
-        "2",
-        "--save-all-logits",
-        base_name,
-    ];
+    let args = ["-f", &wiki(), "--chunks", "2", "--save-all-logits", base_name];
     let running = stdout(rperplexity(&args).output().unwrap());
     assert!(running.starts_with("[1]81.7028,[2]97.2253,\n"), "{running}");
     let bytes = fs::read(&base).unwrap();
     // The file that llama-perplexity writes; see testdata/golden/README.md.
-    assert_eq!(
-        sha256(&bytes),
-        "b5fde9d0f3cc821114a121f9fb3b1bf7e0f7c60a813c1149b1ff4b93678fbf0a"
-    );
+    assert_eq!(sha256(&bytes), "b5fde9d0f3cc821114a121f9fb3b1bf7e0f7c60a813c1149b1ff4b93678fbf0a");
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
 
     let model = dir.path().join("trilm-TQ2_0.gguf");
     let mut quantize = Command::new(env!("CARGO_BIN_EXE_rquantize"));
     let source = trilm();
-    quantize
-        .arg(source)
-        .arg(&model)
-        .arg("TQ2_0")
-        .assert()
-        .success();
+    quantize.arg(source).arg(&model).arg("TQ2_0").assert().success();
     let golden = fs::read_to_string(testdata("golden/kld/trilm-TQ2_0.txt")).unwrap();
     let compare = |args: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_rperplexity"));
-        command
-            .args(["--kl-divergence", "--kl-divergence-base", base_name, "-m"])
-            .arg(&model)
-            .args(args);
+        command.args(["--kl-divergence", "--kl-divergence-base", base_name, "-m"]).arg(&model).args(args);
         stdout(command.output().unwrap())
     };
     let table = compare(&[]);
@@ -149,9 +103,7 @@ fn divergence_from_a_base_file_is_that_of_the_reference() {
     assert!(with(&[base_name, "-c", "256"]).contains("made with a context of 512, not 256"));
     let other = dir.path().join("other.txt");
     fs::write(&other, "another text ".repeat(2000)).unwrap();
-    assert!(
-        with(&[base_name, "-f", other.to_str().unwrap()]).contains("another text or tokenizer")
-    );
+    assert!(with(&[base_name, "-f", other.to_str().unwrap()]).contains("another text or tokenizer"));
     let damaged = dir.path().join("damaged.kld");
     let name = damaged.to_str().unwrap();
     fs::write(&damaged, &bytes[..bytes.len() - 1]).unwrap();
@@ -169,10 +121,7 @@ fn json_holds_the_estimate() {
     let args = ["-f", &wiki(), "-c", "128", "--chunks", "6", "--json"];
     let all: Value = serde_json::from_str(&stdout(rperplexity(&args).output().unwrap())).unwrap();
     assert_eq!(format!("{:.4}", all["ppl"].as_f64().unwrap()), "70.3378");
-    assert_eq!(
-        format!("{:.5}", all["ppl_error"].as_f64().unwrap()),
-        "9.23544"
-    );
+    assert_eq!(format!("{:.5}", all["ppl_error"].as_f64().unwrap()), "9.23544");
     assert_eq!(all["running"].as_array().unwrap().len(), 6);
     assert_eq!(all["tokens_scored"], 6 * 63);
 }
@@ -187,75 +136,33 @@ fn mistakes_are_told() {
     };
     let folder = dir.path().to_str().unwrap();
     let missing = dir.path().join("missing").to_str().unwrap().to_owned();
-    let nowhere = dir
-        .path()
-        .join("no/such/base.kld")
-        .to_str()
-        .unwrap()
-        .to_owned();
+    let nowhere = dir.path().join("no/such/base.kld").to_str().unwrap().to_owned();
     let short = write("short.txt", "word ".repeat(300).as_bytes());
     let empty = write("empty.txt", b"\n");
     let binary = write("binary.txt", b"ab\xff");
     let wiki = wiki();
     for (args, expected) in [
-        (
-            &["-f", &short][..],
-            "tokens, but a context of 512 needs at least 1024",
-        ),
+        (&["-f", &short][..], "tokens, but a context of 512 needs at least 1024"),
         (&["-f", &short, "-c", "2"], "no position to score"),
         (&["-f", &missing], "missing"),
         (&["-f", folder], "is a directory"),
         (&["-f", &empty], "is empty"),
         (&["-f", &binary], "not UTF-8 at byte 2"),
-        (
-            &["-f", &wiki, "--kl-divergence-base", folder],
-            "it is a directory",
-        ),
-        (
-            &["-f", &wiki, "--kl-divergence-base", &nowhere],
-            "cannot write",
-        ),
-        (
-            &["--kl-divergence", "--kl-divergence-base", &missing],
-            "cannot open",
-        ),
-        (
-            &["--kl-divergence", "--kl-divergence-base", folder],
-            "is a directory",
-        ),
+        (&["-f", &wiki, "--kl-divergence-base", folder], "it is a directory"),
+        (&["-f", &wiki, "--kl-divergence-base", &nowhere], "cannot write"),
+        (&["--kl-divergence", "--kl-divergence-base", &missing], "cannot open"),
+        (&["--kl-divergence", "--kl-divergence-base", folder], "is a directory"),
         #[cfg(target_os = "linux")]
-        (
-            &[
-                "-f",
-                &wiki,
-                "--chunks",
-                "1",
-                "-c",
-                "128",
-                "--kl-divergence-base",
-                "/dev/full",
-            ],
-            "cannot write '/dev/full'",
-        ),
+        (&["-f", &wiki, "--chunks", "1", "-c", "128", "--kl-divergence-base", "/dev/full"], "cannot write '/dev/full'"),
     ] {
         let e = error(&mut rperplexity(args));
         assert!(e.contains(expected), "{args:?}: {e}");
     }
     // A run that fails leaves no part of a file.
     let target = dir.path().join("new.kld");
-    error(&mut rperplexity(&[
-        "-f",
-        &short,
-        "--kl-divergence-base",
-        target.to_str().unwrap(),
-    ]));
-    let left = fs::read_dir(dir.path())
-        .unwrap()
-        .map(|e| e.unwrap().file_name());
-    assert!(
-        left.into_iter()
-            .all(|n| !n.to_string_lossy().contains("new.kld"))
-    );
+    error(&mut rperplexity(&["-f", &short, "--kl-divergence-base", target.to_str().unwrap()]));
+    let left = fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name());
+    assert!(left.into_iter().all(|n| !n.to_string_lossy().contains("new.kld")));
 }
 
 #[test]
@@ -265,12 +172,7 @@ fn the_base_file_never_replaces_what_is_read() {
     let link = dir.path().join("link");
     fs::write(&text, "one two three").unwrap();
     std::os::unix::fs::symlink(&text, &link).unwrap();
-    let said = error(&mut rperplexity(&[
-        "-f",
-        text.to_str().unwrap(),
-        "--kl-divergence-base",
-        link.to_str().unwrap(),
-    ]));
+    let said = error(&mut rperplexity(&["-f", text.to_str().unwrap(), "--kl-divergence-base", link.to_str().unwrap()]));
     assert!(said.contains("it is also an input"), "{said}");
     assert_eq!(fs::read_to_string(&text).unwrap(), "one two three");
 }
@@ -285,25 +187,12 @@ fn options_that_do_not_go_together_are_refused() {
         &["-f", "x", "--csv"],
         &["-f", "x", "--ppl-output-type", "2"],
     ] {
-        assert_eq!(
-            rperplexity(args).output().unwrap().status.code(),
-            Some(2),
-            "{args:?}"
-        );
+        assert_eq!(rperplexity(args).output().unwrap().status.code(), Some(2), "{args:?}");
     }
-    let help = stdout(
-        Command::new(env!("CARGO_BIN_EXE_rperplexity"))
-            .arg("--help")
-            .output()
-            .unwrap(),
-    );
+    let help = stdout(Command::new(env!("CARGO_BIN_EXE_rperplexity")).arg("--help").output().unwrap());
     assert!(help.contains("Examples:") && help.contains("--kl-divergence-base"));
     let version = stdout(rperplexity(&["--version"]).output().unwrap());
-    let commit = version.strip_prefix(concat!(
-        "rperplexity ",
-        env!("CARGO_PKG_VERSION"),
-        " (commit "
-    ));
+    let commit = version.strip_prefix(concat!("rperplexity ", env!("CARGO_PKG_VERSION"), " (commit "));
     let commit = commit.and_then(|c| c.strip_suffix(")\n"));
     assert!(commit.is_some_and(|c| c.len() >= 7), "{version}");
 }

@@ -16,11 +16,7 @@ fn models() -> &'static Path {
     static DIR: OnceLock<TempDir> = OnceLock::new();
     let dir = DIR.get_or_init(|| {
         let dir = TempDir::new().unwrap();
-        for (name, to) in [
-            ("trilm-Q8_0.gguf", "Q8_0"),
-            ("trilm-ap.gguf", "AP1-3"),
-            ("trilm-narrow.gguf", "AP1-2"),
-        ] {
+        for (name, to) in [("trilm-Q8_0.gguf", "Q8_0"), ("trilm-ap.gguf", "AP1-3"), ("trilm-narrow.gguf", "AP1-2")] {
             let made = Command::new(env!("CARGO_BIN_EXE_rquantize"))
                 .arg(trilm())
                 .arg(dir.path().join(name))
@@ -47,10 +43,7 @@ const SHORT: [&str; 4] = ["-c", "128", "--chunks", "3"];
 
 fn compare(temp: &Path, args: &[&str]) -> Command {
     let mut command = rperplexity(temp, &["--compare", "-f"]);
-    command
-        .arg(testdata("wikitext-2/wiki.test.raw"))
-        .args(SHORT)
-        .args(args);
+    command.arg(testdata("wikitext-2/wiki.test.raw")).args(SHORT).args(args);
     command
 }
 
@@ -74,8 +67,7 @@ fn rows_are_those_of_the_divergence_mode() {
     let path = |name: &str| temp.path().join(name).to_str().unwrap().to_owned();
     let (base, same) = (path("a.kld"), path("b.kld"));
     let files = ["trilm-Q8_0.gguf", "trilm-ap.gguf"];
-    let args =
-        |base: &'static [&'static str]| [&files[..], base, &["--json", "--no-speed"]].concat();
+    let args = |base: &'static [&'static str]| [&files[..], base, &["--json", "--no-speed"]].concat();
     let kept: Vec<&str> = vec!["--bits", "3,1", "--kl-divergence-base", &base];
     let first = rows(compare(temp.path(), &[&args(&[])[..], &kept].concat()));
     assert_eq!(names_in(temp.path()), ["a.kld"]);
@@ -139,10 +131,7 @@ fn rows_are_those_of_the_divergence_mode() {
     let again = rows(compare(temp.path(), &[&args(&[])[..], &kept].concat()));
     assert_eq!(numbers(&again), numbers(&first));
     assert_eq!(fs::metadata(&base).unwrap().modified().unwrap(), before);
-    let (said, note) = ok(compare(
-        temp.path(),
-        &args(&["--bits", "3,1", "-b", "50", "-t", "1"]),
-    ));
+    let (said, note) = ok(compare(temp.path(), &args(&["--bits", "3,1", "-b", "50", "-t", "1"])));
     let third: Value = serde_json::from_str(&said).unwrap();
     assert_eq!(numbers(third["rows"].as_array().unwrap()), numbers(&first));
     assert!(note.contains("MiB of disk until the end, in '"), "{note}");
@@ -157,11 +146,7 @@ fn rows_are_those_of_the_divergence_mode() {
     let other = [&files[..1], &["-c", "64"], &kept[2..]].concat();
     let output = compare(temp.path(), &other).output().unwrap();
     refused(output, "made with a context of 128, not 64");
-    let widest = [
-        &["-m", "trilm-ap.gguf", "--bits", "1"],
-        &["trilm-narrow.gguf"][..],
-        &kept[2..],
-    ];
+    let widest = [&["-m", "trilm-ap.gguf", "--bits", "1"], &["trilm-narrow.gguf"][..], &kept[2..]];
     let output = compare(temp.path(), &widest.concat());
     // the reference at its widest is nearly the original
     let (_, note) = ok(output);
@@ -177,10 +162,7 @@ fn commas_separate_the_values_of_all_columns() {
     assert_eq!(rows.len(), 3, "{text}");
     assert!(rows.iter().all(|row| row.len() == 14), "{text}");
     assert_eq!(rows[0][..4], ["file", "bits", "mib", "bits_per_weight"]);
-    assert_eq!(
-        rows[0][12..],
-        ["prompt_tokens_per_second", "decode_tokens_per_second"]
-    );
+    assert_eq!(rows[0][12..], ["prompt_tokens_per_second", "decode_tokens_per_second"]);
     assert_eq!((rows[2][1], rows[2][4], rows[2][13]), ("", "8.5000", ""));
 }
 
@@ -220,23 +202,11 @@ fn sizes_are_what_a_run_reads() {
 #[test]
 fn the_table_has_a_line_for_each_form() {
     let temp = TempDir::new().unwrap();
-    let args = [
-        "trilm-narrow.gguf",
-        "trilm-ap.gguf",
-        "./trilm-ap.gguf",
-        "--bits",
-        "3,2",
-    ];
+    let args = ["trilm-narrow.gguf", "trilm-ap.gguf", "./trilm-ap.gguf", "--bits", "3,2"];
     let (table, said) = ok(compare(temp.path(), &args));
-    assert!(
-        said.contains("'trilm-narrow.gguf' has no 3 bits; they are left out there"),
-        "{said}"
-    );
+    assert!(said.contains("'trilm-narrow.gguf' has no 3 bits; they are left out there"), "{said}");
     assert!(said.contains("'./trilm-ap.gguf' is given twice"), "{said}");
-    let lines: Vec<Vec<&str>> = table
-        .lines()
-        .map(|l| l.split_whitespace().collect())
-        .collect();
+    let lines: Vec<Vec<&str>> = table.lines().map(|l| l.split_whitespace().collect()).collect();
     let names: Vec<&[&str]> = lines.iter().map(|l| &l[..2]).collect();
     assert_eq!(
         names,
@@ -250,22 +220,12 @@ fn the_table_has_a_line_for_each_form() {
     );
     for line in &lines[1..] {
         assert_eq!(line.len(), 14);
-        assert!(
-            line[2..].iter().all(|cell| cell.parse::<f64>().is_ok()),
-            "{line:?}"
-        );
+        assert!(line[2..].iter().all(|cell| cell.parse::<f64>().is_ok()), "{line:?}");
         // prompts and single tokens
-        assert!(
-            line[12..]
-                .iter()
-                .all(|cell| cell.parse::<f64>().unwrap() > 0.0)
-        );
+        assert!(line[12..].iter().all(|cell| cell.parse::<f64>().unwrap() > 0.0));
     }
     let (table, _) = ok(compare(temp.path(), &["trilm-Q8_0.gguf", "--no-speed"]));
-    assert!(
-        table.contains("prompt t/s") && !table.contains("decode"),
-        "{table}"
-    );
+    assert!(table.contains("prompt t/s") && !table.contains("decode"), "{table}");
     let line = table.lines().last().unwrap();
     assert_eq!(line.split_whitespace().count(), 13);
     assert!(names_in(temp.path()).is_empty());
@@ -296,10 +256,7 @@ fn the_plot_is_a_picture_with_labels() {
     assert_eq!(names_in(temp.path()).len(), 2);
 
     // Without speeds there are two panels; an older picture is replaced.
-    ok(compare(
-        temp.path(),
-        &["trilm-ap.gguf", "--plot", name, "--no-speed"],
-    ));
+    ok(compare(temp.path(), &["trilm-ap.gguf", "--plot", name, "--no-speed"]));
     let svg = fs::read_to_string(&plot).unwrap();
     let texts = self::texts(&svg);
     assert_eq!(texts.iter().filter(|t| t.trim() == "ap 2").count(), 2);
@@ -323,10 +280,7 @@ fn texts(xml: &str) -> Vec<String> {
             texts.push(text.to_owned());
         }
         let (tag, after) = after.split_once('>').expect("a tag that ends");
-        assert!(
-            !tag.contains('<') && tag.matches('"').count() % 2 == 0,
-            "{tag}"
-        );
+        assert!(!tag.contains('<') && tag.matches('"').count() % 2 == 0, "{tag}");
         let name = tag.split([' ', '\n', '/']).next().unwrap();
         if let Some(closed) = tag.strip_prefix('/') {
             assert_eq!(open.pop(), Some(closed.trim()));
@@ -351,20 +305,13 @@ fn mistakes_are_told_before_the_work() {
     let original = fs::read(models().join("trilm-F16.gguf")).unwrap();
     let replaced = |name: &str, from: &[u8], to: &[u8]| {
         assert_eq!(from.len(), to.len());
-        let at = original
-            .windows(from.len())
-            .position(|w| w == from)
-            .unwrap();
+        let at = original.windows(from.len()).position(|w| w == from).unwrap();
         let mut bytes = original.clone();
         bytes[at..at + to.len()].copy_from_slice(to);
         write(name, &bytes)
     };
     let text = write("text.gguf", b"no model at all");
-    let alien = replaced(
-        "alien.gguf",
-        b"\x05\0\0\0\0\0\0\0llama",
-        b"\x05\0\0\0\0\0\0\0mamba",
-    );
+    let alien = replaced("alien.gguf", b"\x05\0\0\0\0\0\0\0llama", b"\x05\0\0\0\0\0\0\0mamba");
     let one = |c: u8| [1, 0, 0, 0, 0, 0, 0, 0, c];
     let tokens = replaced(
         "tokens.gguf",
@@ -373,12 +320,7 @@ fn mistakes_are_told_before_the_work() {
     );
     let base = write("text.kld", b"text");
     let nowhere = temp.path().join("no/plot.svg").to_str().unwrap().to_owned();
-    let missing = temp
-        .path()
-        .join("missing.gguf")
-        .to_str()
-        .unwrap()
-        .to_owned();
+    let missing = temp.path().join("missing.gguf").to_str().unwrap().to_owned();
     let folder = temp.path().to_str().unwrap();
     let there = names_in(temp.path());
     for (args, expected) in [
@@ -391,67 +333,28 @@ fn mistakes_are_told_before_the_work() {
             &["trilm-Q8_0.gguf", &tokens],
             "tokens.gguf' has another vocabulary: its token 1 is \"#\", the reference's is \"!\"",
         ),
-        (
-            &["trilm-Q8_0.gguf", "--bits", "3"],
-            "there is none among FILES",
-        ),
-        (
-            &["trilm-ap.gguf", "--bits", "2,4"],
-            "4 bits are in none of the any-precision files",
-        ),
+        (&["trilm-Q8_0.gguf", "--bits", "3"], "there is none among FILES"),
+        (&["trilm-ap.gguf", "--bits", "2,4"], "4 bits are in none of the any-precision files"),
         (&["trilm-Q8_0.gguf", "--plot", &nowhere], "cannot write"),
         (&["trilm-Q8_0.gguf", "--plot", folder], "is a directory"),
-        (
-            &["trilm-Q8_0.gguf", "--plot", "trilm-Q8_0.gguf"],
-            "it is also an input; give another name to --plot",
-        ),
-        (
-            &[
-                "trilm-Q8_0.gguf",
-                "--plot",
-                "x",
-                "--kl-divergence-base",
-                "./x",
-            ],
-            "both name",
-        ),
-        (
-            &["trilm-Q8_0.gguf", "--kl-divergence-base", &base],
-            "_logits_",
-        ),
-        (
-            &["trilm-Q8_0.gguf", "--kl-divergence-base", folder],
-            "is not a regular file",
-        ),
-        (
-            &["trilm-Q8_0.gguf", "--chunks", "3", "-c", "1000000"],
-            "too short",
-        ),
+        (&["trilm-Q8_0.gguf", "--plot", "trilm-Q8_0.gguf"], "it is also an input; give another name to --plot"),
+        (&["trilm-Q8_0.gguf", "--plot", "x", "--kl-divergence-base", "./x"], "both name"),
+        (&["trilm-Q8_0.gguf", "--kl-divergence-base", &base], "_logits_"),
+        (&["trilm-Q8_0.gguf", "--kl-divergence-base", folder], "is not a regular file"),
+        (&["trilm-Q8_0.gguf", "--chunks", "3", "-c", "1000000"], "too short"),
     ] {
         let output = compare(temp.path(), args).output().unwrap();
         assert!(output.stdout.is_empty(), "{args:?}");
         refused(output, expected);
     }
     assert_eq!(names_in(temp.path()), there);
-    assert!(
-        fs::read(models().join("trilm-Q8_0.gguf"))
-            .unwrap()
-            .starts_with(b"GGUF")
-    );
+    assert!(fs::read(models().join("trilm-Q8_0.gguf")).unwrap().starts_with(b"GGUF"));
     for args in [
         &["--compare", "x.gguf"][..],
         &["x.gguf", "-f", "x"],
         &["--plot", "x.svg", "-f", "x"],
         &["--no-speed", "-f", "x"],
-        &[
-            "--compare",
-            "-f",
-            "x",
-            "x.gguf",
-            "--kl-divergence",
-            "--kl-divergence-base",
-            "y",
-        ],
+        &["--compare", "-f", "x", "x.gguf", "--kl-divergence", "--kl-divergence-base", "y"],
         &["--compare", "-f", "x", "x.gguf", "--ppl-output-type", "1"],
     ] {
         let output = rperplexity(temp.path(), args).output().unwrap();
@@ -464,31 +367,20 @@ fn mistakes_are_told_before_the_work() {
 fn the_base_file_of_another_model_is_refused() {
     let temp = TempDir::new().unwrap();
     let base = temp.path().join("other.kld").to_str().unwrap().to_owned();
-    let kept = [
-        "trilm-Q8_0.gguf",
-        "--no-speed",
-        "--kl-divergence-base",
-        &base,
-    ];
+    let kept = ["trilm-Q8_0.gguf", "--no-speed", "--kl-divergence-base", &base];
     // one bit is another model
     let mut one = rperplexity(temp.path(), &["-m", "trilm-ap.gguf", "--bits", "1", "-f"]);
     one.arg(testdata("wikitext-2/wiki.test.raw")).args(SHORT);
     one.args(&kept[2..]);
     ok(one);
-    refused(
-        compare(temp.path(), &kept).output().unwrap(),
-        "was made from another model than the reference",
-    );
+    refused(compare(temp.path(), &kept).output().unwrap(), "was made from another model than the reference");
     // eight bits are nearly the same
     fs::remove_file(&base).unwrap();
     let eight = [&["-m", "trilm-Q8_0.gguf"], &kept[..]].concat();
     let (_, said) = ok(compare(temp.path(), &eight));
     assert!(said.contains("is the reference itself"), "{said}");
     let (_, said) = ok(compare(temp.path(), &kept));
-    assert!(
-        said.contains("warning: '") && said.contains("another quantization"),
-        "{said}"
-    );
+    assert!(said.contains("warning: '") && said.contains("another quantization"), "{said}");
 }
 
 #[cfg(unix)]
@@ -501,11 +393,7 @@ fn an_interrupted_comparison_leaves_nothing() {
         if plot {
             long.arg("--plot").arg(temp.path().join("plot.svg"));
         }
-        let mut child = long
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+        let mut child = long.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let begun = |name: &String| {
             let written = fs::metadata(temp.path().join(name)).map_or(0, |m| m.len());
             name.contains(".kld.") && written > 1 << 20
@@ -515,16 +403,9 @@ fn an_interrupted_comparison_leaves_nothing() {
             sleep(Duration::from_millis(20));
         }
         let id = child.id().to_string();
-        let killed = Command::new("kill")
-            .args([tool::end_signal(), &id])
-            .status()
-            .unwrap();
+        let killed = Command::new("kill").args([tool::end_signal(), &id]).status().unwrap();
         assert!(killed.success());
         assert_eq!(child.wait().unwrap().code(), Some(130));
-        assert!(
-            names_in(temp.path()).is_empty(),
-            "{:?}",
-            names_in(temp.path())
-        );
+        assert!(names_in(temp.path()).is_empty(), "{:?}", names_in(temp.path()));
     }
 }

@@ -24,81 +24,34 @@ fn golden(name: &str) -> String {
 
 #[test]
 fn scores_are_those_of_the_reference() {
-    let (hellaswag, winogrande, choice) = (
-        path("hellaswag.txt"),
-        path("winogrande.csv"),
-        path("multiple-choice.bin"),
-    );
+    let (hellaswag, winogrande, choice) = (path("hellaswag.txt"), path("winogrande.csv"), path("multiple-choice.bin"));
     let cases: &[(&str, &[&str])] = &[
         ("hellaswag.out", &["-f", &hellaswag, "--hellaswag"]),
-        (
-            "hellaswag-5.out",
-            &[
-                "-f",
-                &hellaswag,
-                "--hellaswag",
-                "--hellaswag-tasks",
-                "5",
-                "-np",
-                "16",
-            ],
-        ),
+        ("hellaswag-5.out", &["-f", &hellaswag, "--hellaswag", "--hellaswag-tasks", "5", "-np", "16"]),
         ("winogrande.out", &["-f", &winogrande, "--winogrande"]),
         (
             "winogrande-40.out",
-            &[
-                "-f",
-                &winogrande,
-                "--winogrande",
-                "--winogrande-tasks",
-                "40",
-                "-np",
-                "32",
-                "-c",
-                "64",
-            ],
+            &["-f", &winogrande, "--winogrande", "--winogrande-tasks", "40", "-np", "32", "-c", "64"],
         ),
-        (
-            "multiple-choice.out",
-            &["-bf", &choice, "--multiple-choice"],
-        ),
-        (
-            "multiple-choice-6.out",
-            &[
-                "-f",
-                &choice,
-                "--multiple-choice",
-                "--multiple-choice-tasks",
-                "6",
-                "-np",
-                "24",
-            ],
-        ),
+        ("multiple-choice.out", &["-bf", &choice, "--multiple-choice"]),
+        ("multiple-choice-6.out", &["-f", &choice, "--multiple-choice", "--multiple-choice-tasks", "6", "-np", "24"]),
     ];
     for (name, args) in cases {
         let expected = golden(name);
-        assert_eq!(
-            stdout(rperplexity(args).output().unwrap()),
-            expected,
-            "{name}"
-        );
+        assert_eq!(stdout(rperplexity(args).output().unwrap()), expected, "{name}");
         // Nothing else decides a digit.
         if !is_long() && !args.contains(&"-np") {
             continue;
         }
         let args = [*args, &["-ub", "7", "-t", "1", "--no-repack"]].concat();
-        assert_eq!(
-            stdout(rperplexity(&args).output().unwrap()),
-            expected,
-            "{name}"
-        );
+        assert_eq!(stdout(rperplexity(&args).output().unwrap()), expected, "{name}");
     }
 }
 
 #[test]
 fn what_stands_beside_a_text_decides_its_last_digits() {
-    // Two tasks stand in the context of the first run together, and three in that of the second. If this made no difference, the
-    // placement of texts would not be tested by the comparison with the reference.
+    // Two tasks stand in the context of the first run together, and three in that of the second. If this made no
+    // difference, the placement of texts would not be tested by the comparison with the reference.
     let winogrande = path("winogrande.csv");
     let args = ["-f", &winogrande, "--winogrande"];
     let pairs = stdout(rperplexity(&args).output().unwrap());
@@ -130,10 +83,7 @@ fn json_has_the_same_numbers() {
     assert_eq!(json["running"].as_array().unwrap().len(), 112);
     let first = json["running"][0]["scores"][0].as_f64().unwrap();
     let row = expected.lines().next().unwrap();
-    assert_eq!(
-        row.split_whitespace().nth(2).unwrap(),
-        format!("{first:.6}")
-    );
+    assert_eq!(row.split_whitespace().nth(2).unwrap(), format!("{first:.6}"));
 }
 
 #[test]
@@ -145,36 +95,12 @@ fn damaged_files_are_named_by_line_and_byte() {
     choice.truncate(choice.len() - 3);
     let task = |lines: &str| lines.as_bytes().to_vec();
     for (kind, bytes, told) in [
-        (
-            "--hellaswag",
-            task("a\n1\nb\n"),
-            "line 3: the file ends within a task",
-        ),
-        (
-            "--hellaswag",
-            task("a\nb\nc\nd\ne\nf\n"),
-            "line 2: the number of the right ending",
-        ),
-        (
-            "--hellaswag",
-            task("a\n1\nb\nb\nb\nb\n"),
-            "task of line 1: a choice has no token of its own",
-        ),
-        (
-            "--winogrande",
-            task("0,one two,a,b,1\n\n"),
-            "line 1: its sentence has no gap",
-        ),
-        (
-            "--winogrande",
-            task("0,one _ two,a,b,1\n"),
-            "line 1: llama-perplexity drops the last line",
-        ),
-        (
-            "--winogrande",
-            task("0,so _ be it,x,x,1\n\n"),
-            "line 1: a choice has no token of its own",
-        ),
+        ("--hellaswag", task("a\n1\nb\n"), "line 3: the file ends within a task"),
+        ("--hellaswag", task("a\nb\nc\nd\ne\nf\n"), "line 2: the number of the right ending"),
+        ("--hellaswag", task("a\n1\nb\nb\nb\nb\n"), "task of line 1: a choice has no token of its own"),
+        ("--winogrande", task("0,one two,a,b,1\n\n"), "line 1: its sentence has no gap"),
+        ("--winogrande", task("0,one _ two,a,b,1\n"), "line 1: llama-perplexity drops the last line"),
+        ("--winogrande", task("0,so _ be it,x,x,1\n\n"), "line 1: a choice has no token of its own"),
         ("--multiple-choice", choice, "task 10 at byte "),
         ("--multiple-choice", vec![9, 0, 0], "header at byte 0"),
         ("--hellaswag", vec![0xff, b'\n'], "not UTF-8 at byte 0"),
@@ -182,31 +108,19 @@ fn damaged_files_are_named_by_line_and_byte() {
         fs::write(&file, bytes).unwrap();
         let out = rperplexity(&["-f", name, kind]).output().unwrap();
         let error = refusal("rperplexity", out).error;
-        assert!(
-            error.contains(told) && error.contains("tasks'"),
-            "{kind}: {error}"
-        );
+        assert!(error.contains(told) && error.contains("tasks'"), "{kind}: {error}");
     }
     let long = "word ".repeat(200);
     fs::write(&file, format!("{long}\n0\na\nb\nc\nd\n")).unwrap();
-    let out = rperplexity(&["-f", name, "--hellaswag", "-c", "40"])
-        .output()
-        .unwrap();
+    let out = rperplexity(&["-f", name, "--hellaswag", "-c", "40"]).output().unwrap();
     let error = refusal("rperplexity", out).error;
-    assert!(
-        error.contains("task of line 1: the task needs ") && error.contains(" of 160; give -c "),
-        "{error}"
-    );
+    assert!(error.contains("task of line 1: the task needs ") && error.contains(" of 160; give -c "), "{error}");
     for args in [
         &["-f", name, "--hellaswag", "--winogrande"][..],
         &["-f", name, "--hellaswag", "--chunks", "3"],
         &["-f", name, "--hellaswag-tasks", "3"],
         &["-f", name, "-bf", name, "--multiple-choice"],
     ] {
-        assert_eq!(
-            rperplexity(args).output().unwrap().status.code(),
-            Some(2),
-            "{args:?}"
-        );
+        assert_eq!(rperplexity(args).output().unwrap().status.code(), Some(2), "{args:?}");
     }
 }

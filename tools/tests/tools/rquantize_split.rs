@@ -75,21 +75,12 @@ fn a_set_that_is_merged_has_every_weight_of_the_file_it_was_made_from() {
     let dir = folder();
     stdout(rquantize(dir.path(), "--split-max-tensors 20 in.gguf a"));
     // Any file of the set names it.
-    let json = stdout(rquantize(
-        dir.path(),
-        "--merge --json a-00002-of-00003.gguf whole.gguf",
-    ));
+    let json = stdout(rquantize(dir.path(), "--merge --json a-00002-of-00003.gguf whole.gguf"));
     let json: Json = serde_json::from_str(&json).unwrap();
-    assert_eq!(
-        (&json["merged_from"], &json["files"][0]["path"]),
-        (&3.into(), &"whole.gguf".into())
-    );
+    assert_eq!((&json["merged_from"], &json["files"][0]["path"]), (&3.into(), &"whole.gguf".into()));
     let mut inspect = Command::new(env!("CARGO_BIN_EXE_rinspect"));
     inspect.current_dir(dir.path());
-    let out = inspect
-        .args(["--json", "--diff", "in.gguf", "whole.gguf"])
-        .output()
-        .unwrap();
+    let out = inspect.args(["--json", "--diff", "in.gguf", "whole.gguf"]).output().unwrap();
     let diff: Json = serde_json::from_str(&stdout(out)).unwrap();
     assert_eq!(diff["lossless"], true, "{diff}");
 }
@@ -100,33 +91,15 @@ fn what_cannot_be_split_or_merged() {
     let at = dir.path();
     stdout(rquantize(at, "--split-max-tensors 20 in.gguf a"));
     for (words, told) in [
-        (
-            "--split-max-size 1M in.gguf b",
-            "more than the limit of 1000000",
-        ),
-        (
-            "--split-max-tensors 9 a-00001-of-00003.gguf b",
-            "split already, into 3 files",
-        ),
+        ("--split-max-size 1M in.gguf b", "more than the limit of 1000000"),
+        ("--split-max-tensors 9 a-00001-of-00003.gguf b", "split already, into 3 files"),
         ("--merge in.gguf out.gguf", "key split.count is missing"),
-        (
-            "--merge a-00001-of-00003.gguf a-00002-of-00003.gguf",
-            "also the input",
-        ),
-        (
-            "--merge a-00001-of-00003.gguf a-00003-of-00003.gguf",
-            "also the input",
-        ),
+        ("--merge a-00001-of-00003.gguf a-00002-of-00003.gguf", "also the input"),
+        ("--merge a-00001-of-00003.gguf a-00003-of-00003.gguf", "also the input"),
         ("--split in.gguf no/such/folder", "no/such"),
         ("--split in.gguf b Q4_K_M", "--split takes no type"),
-        (
-            "--split --pure in.gguf b",
-            "--pure has no meaning beside --split",
-        ),
-        (
-            "--merge --imatrix x a-00001-of-00003.gguf b",
-            "--imatrix has no meaning",
-        ),
+        ("--split --pure in.gguf b", "--pure has no meaning beside --split"),
+        ("--merge --imatrix x a-00001-of-00003.gguf b", "--imatrix has no meaning"),
         ("--split --widths 3,4 in.gguf b", "has no meaning beside"),
     ] {
         let error = refused(at, words);
@@ -138,10 +111,7 @@ fn what_cannot_be_split_or_merged() {
     // The input under the name of an output is not either.
     fs::rename(at.join("in.gguf"), at.join("c-00001-of-00003.gguf")).unwrap();
     let error = refused(at, "--split-max-tensors 20 c-00001-of-00003.gguf c");
-    assert!(
-        error.contains("also the input") || error.contains("c-00002"),
-        "{error}"
-    );
+    assert!(error.contains("also the input") || error.contains("c-00002"), "{error}");
     for words in [
         "--split-max-size 5 in.gguf b",
         "--split-max-tensors 0 in.gguf b",

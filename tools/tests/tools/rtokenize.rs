@@ -34,31 +34,17 @@ fn prints_pieces_ids_and_json() {
         c
     };
     // The output of llama-tokenize for the same arguments.
+    assert_eq!(stdout(&mut args(&["-p", "Hello world\\n"])), " 15496 -> 'Hello'\n   995 -> ' world'\n   198 -> '\n'\n");
     assert_eq!(
-        stdout(&mut args(&["-p", "Hello world\\n"])),
-        " 15496 -> 'Hello'\n   995 -> ' world'\n   198 -> '\n'\n"
-    );
-    assert_eq!(
-        stdout(&mut args(&[
-            "-p",
-            "Hello world\\n",
-            "--ids",
-            "--show-count"
-        ])),
+        stdout(&mut args(&["-p", "Hello world\\n", "--ids", "--show-count"])),
         "[15496, 995, 198]\nTotal number of tokens: 3\n"
     );
-    assert_eq!(
-        stdout(&mut args(&["-p", "a\\n", "--ids", "--no-escape"])),
-        "[64, 59, 77]\n"
-    );
+    assert_eq!(stdout(&mut args(&["-p", "a\\n", "--ids", "--no-escape"])), "[64, 59, 77]\n");
     assert_eq!(
         stdout(&mut args(&["-p", "Hello\\x21", "--json"])),
         "[{\"id\":15496,\"piece\":\"Hello\"},{\"id\":0,\"piece\":\"!\"}]\n"
     );
-    assert_eq!(
-        stdout(args(&["--ids"]).write_stdin("<|endoftext|>")),
-        "[50256]\n"
-    );
+    assert_eq!(stdout(args(&["--ids"]).write_stdin("<|endoftext|>")), "[50256]\n");
     assert_eq!(
         stdout(args(&["--ids", "--no-parse-special"]).write_stdin("<|endoftext|>")),
         "[27, 91, 437, 1659, 5239, 91, 29]\n"
@@ -79,33 +65,14 @@ fn errors_are_one_line_with_the_place() {
     let e = failure(rtokenize().arg("-m").arg(readme).args(["-p", "x"]));
     assert!(e.contains("is not a GGUF file"), "{e}");
 
-    let e = failure(
-        rtokenize()
-            .arg("-m")
-            .arg(model.path())
-            .args(["-f", "no-such.txt"]),
-    );
-    assert!(
-        e.starts_with("rtokenize: error: cannot read 'no-such.txt': "),
-        "{e}"
-    );
+    let e = failure(rtokenize().arg("-m").arg(model.path()).args(["-f", "no-such.txt"]));
+    assert!(e.starts_with("rtokenize: error: cannot read 'no-such.txt': "), "{e}");
 
-    let e = failure(
-        rtokenize()
-            .arg("-m")
-            .arg(model.path())
-            .write_stdin(&b"ab\xff"[..]),
-    );
-    assert_eq!(
-        e,
-        "rtokenize: error: standard input is not UTF-8 at byte 2\n"
-    );
+    let e = failure(rtokenize().arg("-m").arg(model.path()).write_stdin(&b"ab\xff"[..]));
+    assert_eq!(e, "rtokenize: error: standard input is not UTF-8 at byte 2\n");
 
     let e = failure(rtokenize().arg("-m").arg(model.path()).write_stdin(""));
-    assert_eq!(
-        e,
-        "rtokenize: error: no text: give one with -p, -f or on standard input\n"
-    );
+    assert_eq!(e, "rtokenize: error: no text: give one with -p, -f or on standard input\n");
 
     let e = failure(rtokenize().args(["-p", "x"]));
     assert!(e.contains("--model <FILE>"), "{e}");
@@ -116,10 +83,7 @@ fn errors_are_one_line_with_the_place() {
     bytes[at - 1] = b'9';
     std::fs::write(model.path(), &bytes).unwrap();
     let e = failure(rtokenize().arg("-m").arg(model.path()).args(["-p", "x"]));
-    assert!(
-        e.contains("'tokenizer.ggml.pre'") && e.contains("'gpt-9'"),
-        "{e}"
-    );
+    assert!(e.contains("'tokenizer.ggml.pre'") && e.contains("'gpt-9'"), "{e}");
     assert_eq!(e.lines().count(), 1, "{e}");
 
     let cut = bytes.len() / 2;

@@ -10,12 +10,7 @@ use trine_testkit::{folder, trilm, wikitext};
 
 /// Runs a tool in a terminal of so many columns; what it sends there.
 fn sent(dir: &Path, program: &str, args: &[&str], columns: u16) -> String {
-    let size = Winsize {
-        ws_row: 50,
-        ws_col: columns,
-        ws_xpixel: 0,
-        ws_ypixel: 0,
-    };
+    let size = Winsize { ws_row: 50, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
     let pty = openpty(Some(&size), None).unwrap();
     let stdio = || Stdio::from(pty.slave.try_clone().unwrap());
     let mut command = Command::new(program);
@@ -84,26 +79,10 @@ fn bars_erase_no_results_and_leave_nothing() {
     let chunks = ["-m", model, "-f", text, "-c", "64", "--chunks", "6"];
     let runs: [(&str, Vec<&str>, &str); 5] = [
         (env!("CARGO_BIN_EXE_rperplexity"), chunks.to_vec(), "[6]"),
-        (
-            env!("CARGO_BIN_EXE_rperplexity"),
-            [&chunks[..], &["--ppl-output-type", "1"]].concat(),
-            "     320  ",
-        ),
-        (
-            env!("CARGO_BIN_EXE_rimatrix"),
-            [&chunks[..], &["-o", "i.gguf"]].concat(),
-            "[6]",
-        ),
-        (
-            env!("CARGO_BIN_EXE_rquantize"),
-            vec!["-v", model, "q.gguf", "Q4_K_M"],
-            "output_norm.weight",
-        ),
-        (
-            env!("CARGO_BIN_EXE_rimatrix"),
-            [&chunks[..], &["--no-ppl", "-o", "n.gguf"]].concat(),
-            "n.gguf: ",
-        ),
+        (env!("CARGO_BIN_EXE_rperplexity"), [&chunks[..], &["--ppl-output-type", "1"]].concat(), "     320  "),
+        (env!("CARGO_BIN_EXE_rimatrix"), [&chunks[..], &["-o", "i.gguf"]].concat(), "[6]"),
+        (env!("CARGO_BIN_EXE_rquantize"), vec!["-v", model, "q.gguf", "Q4_K_M"], "output_norm.weight"),
+        (env!("CARGO_BIN_EXE_rimatrix"), [&chunks[..], &["--no-ppl", "-o", "n.gguf"]].concat(), "n.gguf: "),
     ];
     for (program, args, last) in &runs {
         for columns in [44, 160] {
@@ -115,10 +94,7 @@ fn bars_erase_no_results_and_leave_nothing() {
             // All that is on the screen without a terminal is on it here, one after the other.
             if *last == "[6]" {
                 let values = whole.split_once("[1]").unwrap().1;
-                assert!(
-                    (2..=6).all(|i| values.contains(&format!(",[{i}]"))),
-                    "{shown:#?}"
-                );
+                assert!((2..=6).all(|i| values.contains(&format!(",[{i}]"))), "{shown:#?}");
             }
         }
     }

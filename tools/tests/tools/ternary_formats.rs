@@ -12,11 +12,7 @@ use trine_testkit::gguf::{self, header};
 use trine_testkit::{bitnet, tool, trilm};
 
 fn run(bin: &str, dir: &Path, words: &str) -> std::process::Output {
-    Command::new(bin)
-        .current_dir(dir)
-        .args(words.split_ascii_whitespace())
-        .output()
-        .unwrap()
+    Command::new(bin).current_dir(dir).args(words.split_ascii_whitespace()).output().unwrap()
 }
 
 const RQUANTIZE: &str = env!("CARGO_BIN_EXE_rquantize");
@@ -40,11 +36,7 @@ fn bundle() -> TempDir {
     let dir = TempDir::new().unwrap();
     fs::copy(trilm(), dir.path().join("trilm.gguf")).unwrap();
     fs::write(dir.path().join("bitnet.gguf"), bitnet()).unwrap();
-    fs::write(
-        dir.path().join("ids.txt"),
-        "5 17 200 31 900 7 7 12 100 4000 55",
-    )
-    .unwrap();
+    fs::write(dir.path().join("ids.txt"), "5 17 200 31 900 7 7 12 100 4000 55").unwrap();
     dir
 }
 
@@ -71,24 +63,11 @@ fn types_of_forks_hold_the_same_weights() {
     let at = |name: &str| dir.path().join(name);
     ok(RQUANTIZE, dir.path(), "trilm.gguf i2_s.gguf I2_S");
     let mut from = "i2_s.gguf".to_owned();
-    for (ty, id) in [
-        ("iq2_bn", 135),
-        ("ptq1_0", 143),
-        ("iq1_bn", 134),
-        ("pq2_0", 142),
-        ("q2_0_g128", 42),
-    ] {
+    for (ty, id) in [("iq2_bn", 135), ("ptq1_0", 143), ("iq1_bn", 134), ("pq2_0", 142), ("q2_0_g128", 42)] {
         let to = format!("{ty}.gguf");
         let rule = format!("--tensor-type ^blk.*(attn|ffn)_[a-z]+.weight={ty}");
-        let said = ok(
-            RQUANTIZE,
-            dir.path(),
-            &format!("--verify {rule} {from} {to} TQ2_0"),
-        );
-        assert!(
-            said.contains("verified: 42 tensors converted with every one of 4718592 weights"),
-            "{ty}: {said}"
-        );
+        let said = ok(RQUANTIZE, dir.path(), &format!("--verify {rule} {from} {to} TQ2_0"));
+        assert!(said.contains("verified: 42 tensors converted with every one of 4718592 weights"), "{ty}: {said}");
         let gguf = header(&fs::read(at(&to)).unwrap());
         let of_type = gguf.tensors.iter().filter(|t| t.ty.to_string() == ty);
         assert_eq!(of_type.clone().count(), 42, "{ty}");
@@ -104,15 +83,8 @@ fn types_of_forks_hold_the_same_weights() {
     };
     assert_eq!(hash("q2_0_g128.gguf"), hash("ptq1_0.gguf"));
     let message = refused(RGEN, dir.path(), "-m iq2_bn.gguf --tokens ids.txt -n 0");
-    assert!(
-        message.contains("trine cannot multiply by iq2_bn yet"),
-        "{message}"
-    );
-    ok(
-        RQUANTIZE,
-        dir.path(),
-        &format!("--verify {from} back.gguf F16"),
-    );
+    assert!(message.contains("trine cannot multiply by iq2_bn yet"), "{message}");
+    ok(RQUANTIZE, dir.path(), &format!("--verify {from} back.gguf F16"));
     assert_eq!(tensors(&at("back.gguf")), tensors(&at("trilm.gguf")));
 }
 
@@ -140,17 +112,11 @@ fn a_round_trip_changes_no_weight() {
             }
             let to = format!("{model}-{ty}.gguf");
             let said = ok(RQUANTIZE, dir.path(), &format!("--verify {from} {to} {ty}"));
-            assert!(
-                said.contains("verified: 42 tensors converted with every one of 4718592 weights"),
-                "{said}"
-            );
+            assert!(said.contains("verified: 42 tensors converted with every one of 4718592 weights"), "{said}");
             let gguf = header(&fs::read(at(&to)).unwrap());
             let found = gguf.meta.get_u32("general.file_type").unwrap();
             assert_eq!(found, Some(file_type), "{ty}");
-            let q = gguf
-                .tensors
-                .iter()
-                .find(|t| t.name == "blk.0.attn_q.weight");
+            let q = gguf.tensors.iter().find(|t| t.name == "blk.0.attn_q.weight");
             assert_eq!(q.unwrap().ty.file_id(), id, "{ty}");
             let embd = gguf.tensors.iter().find(|t| t.name == "token_embd.weight");
             assert_eq!(embd.unwrap().ty, TypeId::F16, "{ty}");
@@ -161,25 +127,11 @@ fn a_round_trip_changes_no_weight() {
             from = to;
         }
         for ty in ["F16", "F32"] {
-            ok(
-                RQUANTIZE,
-                dir.path(),
-                &format!("--verify {from} back-{ty}.gguf {ty}"),
-            );
+            ok(RQUANTIZE, dir.path(), &format!("--verify {from} back-{ty}.gguf {ty}"));
         }
-        assert_eq!(
-            tensors(&at("back-F16.gguf")),
-            tensors(&at(&format!("{model}.gguf")))
-        );
-        ok(
-            RQUANTIZE,
-            dir.path(),
-            "--verify back-F32.gguf again.gguf I2_S",
-        );
-        assert_eq!(
-            tensors(&at("again.gguf")),
-            tensors(&at(&format!("{model}-I2_S.gguf")))
-        );
+        assert_eq!(tensors(&at("back-F16.gguf")), tensors(&at(&format!("{model}.gguf"))));
+        ok(RQUANTIZE, dir.path(), "--verify back-F32.gguf again.gguf I2_S");
+        assert_eq!(tensors(&at("again.gguf")), tensors(&at(&format!("{model}-I2_S.gguf"))));
         // what was moved there over four formats is what the quantizer makes of the floats
         for ty in ["TQ1_0", "TQ2_0", "Q2_0"] {
             let options = "--token-embedding-type f16";
@@ -192,15 +144,8 @@ fn a_round_trip_changes_no_weight() {
         // a copy keeps the scale behind the codes
         for ty in ["I2_S", "TL2"] {
             let from = format!("{model}-{ty}.gguf");
-            ok(
-                RQUANTIZE,
-                dir.path(),
-                &format!("--verify {from} copy.gguf COPY"),
-            );
-            assert!(
-                fs::read(at("copy.gguf")).unwrap() == fs::read(at(&from)).unwrap(),
-                "the copy of {from} differs"
-            );
+            ok(RQUANTIZE, dir.path(), &format!("--verify {from} copy.gguf COPY"));
+            assert!(fs::read(at("copy.gguf")).unwrap() == fs::read(at(&from)).unwrap(), "the copy of {from} differs");
         }
     }
 }
@@ -219,15 +164,7 @@ fn logits_do_not_depend_on_the_packing() {
             }
             let mut scalar = Command::new(RGEN);
             scalar.env("TRINE_ISA", "scalar").current_dir(dir.path());
-            scalar.args([
-                "-m",
-                &file,
-                "--tokens",
-                "ids.txt",
-                "-n",
-                "0",
-                "--logits-sha256",
-            ]);
+            scalar.args(["-m", &file, "--tokens", "ids.txt", "-n", "0", "--logits-sha256"]);
             all.push(String::from_utf8(scalar.output().unwrap().stdout).unwrap());
         }
         assert_eq!(all[0].lines().count(), 11, "{}", all[0]);
@@ -291,29 +228,15 @@ fn what_a_type_cannot_hold_is_named() {
     // blocks of 256 have room for the shards' scales
     let words = "--tensor-type ffn_up=f32 --verify in.gguf tq.gguf TQ1_0";
     ok(RQUANTIZE, dir.path(), words);
-    let message = refused(
-        RQUANTIZE,
-        dir.path(),
-        "--tensor-type ffn_up=f32 tq.gguf out.gguf I2_S",
-    );
+    let message = refused(RQUANTIZE, dir.path(), "--tensor-type ffn_up=f32 tq.gguf out.gguf I2_S");
     assert!(message.contains("2 of 3 ternary matrices"), "{message}");
     ok(RQUANTIZE, dir.path(), "--verify tq.gguf back.gguf F32");
     assert_eq!(tensors(&at("back.gguf")), tensors(&at("in.gguf")));
     // by force the file is written, and says of itself that it is not the same
     ok(RQUANTIZE, dir.path(), "--force in.gguf forced.gguf I2_S");
-    let message = refused(
-        RQUANTIZE,
-        dir.path(),
-        "--force --verify in.gguf forced.gguf I2_S",
-    );
-    assert!(
-        message.contains("3 of 4 tensors are not the same"),
-        "{message}"
-    );
-    assert!(
-        message.contains("blk.0.ffn_up.weight: f32 to i2_s: 1 of 32768 weights differ"),
-        "{message}"
-    );
+    let message = refused(RQUANTIZE, dir.path(), "--force --verify in.gguf forced.gguf I2_S");
+    assert!(message.contains("3 of 4 tensors are not the same"), "{message}");
+    assert!(message.contains("blk.0.ffn_up.weight: f32 to i2_s: 1 of 32768 weights differ"), "{message}");
 }
 
 #[test]
@@ -325,32 +248,19 @@ fn scales_that_f16_rounds_are_named() {
         if w == 0.0 { -0.0 } else { w }
     };
     let zeros = |_: u64, _: u64| 0.0;
-    synthetic(
-        &at("in.gguf"),
-        &[
-            ("blk.0.attn_q.weight", 256, 32, &third),
-            ("blk.0.attn_k.weight", 256, 32, &zeros),
-        ],
-    );
+    synthetic(&at("in.gguf"), &[("blk.0.attn_q.weight", 256, 32, &third), ("blk.0.attn_k.weight", 256, 32, &zeros)]);
     let said = ok(RQUANTIZE, dir.path(), "--verify in.gguf i2s.gguf I2_S");
     assert!(said.contains("zeros lost their minus sign"), "{said}");
     for ty in ["TQ1_0", "TQ2_0", "Q2_0", "F16", "BF16"] {
         let message = refused(RQUANTIZE, dir.path(), &format!("i2s.gguf out.gguf {ty}"));
-        assert!(
-            message.contains("blk.0.attn_q.weight: scale 0.33333334 would"),
-            "{message}"
-        );
+        assert!(message.contains("blk.0.attn_q.weight: scale 0.33333334 would"), "{message}");
         assert!(!message.contains("attn_k"), "{message}");
     }
     ok(RQUANTIZE, dir.path(), "--force i2s.gguf forced.gguf TQ2_0");
     ok(RQUANTIZE, dir.path(), "in.gguf direct.gguf TQ2_0");
     assert_eq!(tensors(&at("forced.gguf")), tensors(&at("direct.gguf")));
     for ty in ["TL1", "TL2", "F32"] {
-        ok(
-            RQUANTIZE,
-            dir.path(),
-            &format!("--verify i2s.gguf {ty}.gguf {ty}"),
-        );
+        ok(RQUANTIZE, dir.path(), &format!("--verify i2s.gguf {ty}.gguf {ty}"));
     }
 }
 
@@ -376,21 +286,13 @@ fn shapes_without_a_layout_are_refused() {
         assert!(message.contains(part), "{part}: {message}");
     }
     assert!(!message.contains("attn_q"), "{message}");
-    let said = ok(
-        RQUANTIZE,
-        dir.path(),
-        "--fallback --verify in.gguf out.gguf TL2",
-    );
+    let said = ok(RQUANTIZE, dir.path(), "--fallback --verify in.gguf out.gguf TL2");
     assert!(said.contains("types: 2 i2_s, 1 tl2"), "{said}");
     // the other way round the recorded tiles are dropped with the type
     ok(RQUANTIZE, dir.path(), "--verify out.gguf i2s.gguf I2_S");
     let gguf = header(&fs::read(dir.path().join("i2s.gguf")).unwrap());
     assert!(gguf.meta.get("trine.tl2.tiles").is_none());
-    let message = refused(
-        RQUANTIZE,
-        dir.path(),
-        "--tl-tiles 64x256=48,96,32 in.gguf out.gguf TL2",
-    );
+    let message = refused(RQUANTIZE, dir.path(), "--tl-tiles 64x256=48,96,32 in.gguf out.gguf TL2");
     assert!(message.contains("BM must be a multiple of 32"), "{message}");
     // a quantized type that is not ternary
     ok(RQUANTIZE, dir.path(), "--pure in.gguf q8.gguf Q8_0");
@@ -410,11 +312,7 @@ fn tiles_and_layouts_that_a_file_does_not_name() {
     let want = logits("-m usual.gguf");
     // tiles of the user's, then the same file without its record of them
     let tiles = "--tl-tiles 256x256=64,192,32 --tl-tiles 128x256=32,192,32 --tl-tiles 768x256=96,192,32 --tl-tiles 256x768=128,48";
-    ok(
-        RQUANTIZE,
-        dir.path(),
-        &format!("{tiles} usual.gguf tl2.gguf TL2"),
-    );
+    ok(RQUANTIZE, dir.path(), &format!("{tiles} usual.gguf tl2.gguf TL2"));
     assert_eq!(logits("-m tl2.gguf"), want);
     let bytes = fs::read(at("tl2.gguf")).unwrap();
     let file = header(&bytes);
@@ -422,50 +320,25 @@ fn tiles_and_layouts_that_a_file_does_not_name() {
     assert!(meta.remove("trine.tl2.tiles"));
     let data = |offset: u64, n: u64| &bytes[(file.data_offset + offset) as usize..][..n as usize];
     let tensors = file.tensors.iter();
-    let tensors: Vec<_> = tensors
-        .map(|t| (NewTensor::from(t), data(t.offset, t.bytes).to_vec()))
-        .collect();
+    let tensors: Vec<_> = tensors.map(|t| (NewTensor::from(t), data(t.offset, t.bytes).to_vec())).collect();
     gguf::write(&at("bare.gguf"), &meta, &tensors);
-    for (bin, words) in [
-        (RGEN, "-m bare.gguf -n 0 --tokens ids.txt"),
-        (RINSPECT, "bare.gguf"),
-        (RQUANTIZE, "bare.gguf out.gguf I2_S"),
-    ] {
+    for (bin, words) in
+        [(RGEN, "-m bare.gguf -n 0 --tokens ids.txt"), (RINSPECT, "bare.gguf"), (RQUANTIZE, "bare.gguf out.gguf I2_S")]
+    {
         let message = refused(bin, dir.path(), words);
-        assert!(
-            message.contains("blk.0.attn_q.weight"),
-            "{words}: {message}"
-        );
+        assert!(message.contains("blk.0.attn_q.weight"), "{words}: {message}");
     }
     assert_eq!(logits(&format!("-m bare.gguf {tiles}")), want);
     ok(RINSPECT, dir.path(), &format!("bare.gguf {tiles}"));
     let input = tiles.replace("--tl-tiles", "--input-tl-tiles");
-    ok(
-        RQUANTIZE,
-        dir.path(),
-        &format!("{input} --verify bare.gguf back.gguf I2_S"),
-    );
-    assert_eq!(
-        fs::read(at("back.gguf")).unwrap(),
-        fs::read(at("usual.gguf")).unwrap()
-    );
+    ok(RQUANTIZE, dir.path(), &format!("{input} --verify bare.gguf back.gguf I2_S"));
+    assert_eq!(fs::read(at("back.gguf")).unwrap(), fs::read(at("usual.gguf")).unwrap());
     // files of ARM builds look the same and are not
-    ok(
-        RQUANTIZE,
-        dir.path(),
-        "--i2s-layout arm64 --verify usual.gguf arm.gguf I2_S",
-    );
+    ok(RQUANTIZE, dir.path(), "--i2s-layout arm64 --verify usual.gguf arm.gguf I2_S");
     assert_ne!(logits("-m arm.gguf"), want);
     assert_eq!(logits("-m arm.gguf --i2s-layout arm64"), want);
-    ok(
-        RQUANTIZE,
-        dir.path(),
-        "--input-i2s-layout arm64 --verify arm.gguf back.gguf I2_S",
-    );
-    assert_eq!(
-        fs::read(at("back.gguf")).unwrap(),
-        fs::read(at("usual.gguf")).unwrap()
-    );
+    ok(RQUANTIZE, dir.path(), "--input-i2s-layout arm64 --verify arm.gguf back.gguf I2_S");
+    assert_eq!(fs::read(at("back.gguf")).unwrap(), fs::read(at("usual.gguf")).unwrap());
 }
 
 #[test]
@@ -497,19 +370,13 @@ fn damage_is_found_and_the_tensor_named() {
                 (RQUANTIZE, "bad.gguf out.gguf F16"),
             ] {
                 let message = refused(bin, dir.path(), words);
-                assert!(
-                    message.contains(name) && message.contains(what),
-                    "{ty} {words} {what}: {message}"
-                );
+                assert!(message.contains(name) && message.contains(what), "{ty} {words} {what}: {message}");
                 assert!(!at("out.gguf").exists());
             }
         }
         // the tail cut off
         fs::write(at("bad.gguf"), &good[..good.len() - 40]).unwrap();
-        for (bin, words) in [
-            (RGEN, "-m bad.gguf -n 0 --tokens ids.txt"),
-            (RINSPECT, "bad.gguf"),
-        ] {
+        for (bin, words) in [(RGEN, "-m bad.gguf -n 0 --tokens ids.txt"), (RINSPECT, "bad.gguf")] {
             let message = refused(bin, dir.path(), words);
             let last = gguf.tensors.last().unwrap();
             assert!(message.contains(&last.name), "{ty} {words}: {message}");

@@ -1,4 +1,5 @@
-//! `trine --install PREFIX`: the program, a link for each tool, and the pages of all, where shells and `man` look for them.
+//! `trine --install PREFIX`: the program, a link for each tool, and the pages of all, where shells and `man` look for
+//! them.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -18,17 +19,14 @@ const PROGRAM: &str = "trine";
 /// Installs the running program below `prefix`. `command` is its own command line.
 ///
 /// # Errors
-/// There is something by the name of a tool that is no link to the program; then nothing is written. Folders or files cannot be
-/// written.
+/// There is something by the name of a tool that is no link to the program; then nothing is written. Folders or files
+/// cannot be written.
 pub fn install(prefix: &Path, command: &Command, tools: &[Tool]) -> Result<()> {
     let bin = prefix.join("bin");
     for tool in tools {
         let link = bin.join(tool.name);
         if fs::symlink_metadata(&link).is_ok() && !is_ours(&link) {
-            bail!(
-                "'{}' is there already and is no link to {PROGRAM}: remove it first",
-                link.display()
-            );
+            bail!("'{}' is there already and is no link to {PROGRAM}: remove it first", link.display());
         }
     }
     let target = bin.join(PROGRAM);
@@ -130,10 +128,7 @@ mod tests {
         fs::create_dir(&bin).unwrap();
         fs::write(bin.join("rgen"), "somebody's own").unwrap();
         let told = install(folder.path(), &crate::command(), &crate::tools()).unwrap_err();
-        assert!(
-            told.to_string().contains("rgen' is there already"),
-            "{told}"
-        );
+        assert!(told.to_string().contains("rgen' is there already"), "{told}");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
         assert_eq!(fs::read_dir(&bin).unwrap().count(), 1);
     }
@@ -145,11 +140,7 @@ mod tests {
             install(folder.path(), &crate::command(), &crate::tools()).unwrap();
             for tool in crate::tools() {
                 let link = folder.path().join("bin").join(tool.name);
-                assert!(
-                    same(&link, &folder.path().join("bin/trine")),
-                    "{}",
-                    tool.name
-                );
+                assert!(same(&link, &folder.path().join("bin/trine")), "{}", tool.name);
                 for page in PAGES {
                     let text = fs::read_to_string(folder.path().join(page.path(tool.name)));
                     assert!(text.unwrap().contains("help"), "{} {page:?}", tool.name);

@@ -23,7 +23,8 @@ fn tools() -> Vec<Tool> {
     tools
 }
 
-/// The command line of this program when it is called by its own name. Those of the tools are there for its help and its pages.
+/// The command line of this program when it is called by its own name. Those of the tools are there for its help and
+/// its pages.
 fn command() -> Command {
     let install = Arg::new("install")
         .long("install")
@@ -53,9 +54,7 @@ Examples:
 
 /// The tool that a word names.
 fn called(word: Option<&OsStr>) -> Option<Tool> {
-    tools()
-        .into_iter()
-        .find(|tool| word.is_some_and(|word| word == tool.name))
+    tools().into_iter().find(|tool| word.is_some_and(|word| word == tool.name))
 }
 
 fn main() -> ExitCode {
@@ -98,10 +97,7 @@ mod tests {
         assert_eq!(names, known);
         assert_eq!(names.len(), 9);
         for name in names {
-            assert_eq!(
-                called(Some(OsStr::new(name))).map(|tool| tool.name),
-                Some(name)
-            );
+            assert_eq!(called(Some(OsStr::new(name))).map(|tool| tool.name), Some(name));
         }
         assert!(called(Some(OsStr::new("rgenerate"))).is_none());
         assert!(called(None).is_none());

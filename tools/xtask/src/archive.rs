@@ -9,7 +9,8 @@ use flate2::{Compression, GzBuilder};
 use sha2::{Digest, Sha256};
 use tar::{Builder, EntryType, Header};
 
-/// Writes all that is below `folder` to `target`, a gzipped tar in which everything is below `name`. `time`: seconds since 1970.
+/// Writes all that is below `folder` to `target`, a gzipped tar in which everything is below `name`. `time`: seconds
+/// since 1970.
 ///
 /// # Errors
 /// What cannot be read or written; a thing that is neither folder, file nor link.
@@ -125,10 +126,7 @@ mod tests {
         let mut tar = tar::Archive::new(flate2::read::GzDecoder::new(&archives[0][..]));
         let entries = tar.entries().unwrap().map(|entry| {
             let entry = entry.unwrap();
-            (
-                entry.path().unwrap().into_owned(),
-                entry.header().mtime().unwrap(),
-            )
+            (entry.path().unwrap().into_owned(), entry.header().mtime().unwrap())
         });
         let wanted = ["name/a", "name/b/a", "name/b/c"].map(|name| (PathBuf::from(name), 7));
         assert_eq!(entries.collect::<Vec<_>>(), wanted);

@@ -16,14 +16,7 @@ const PACKAGE: &str = "trine-cli";
 const PROGRAM: &str = "trine";
 
 /// What is put beside the documentation in `docs`, from the root of the repository.
-const PAPERS: [&str; 6] = [
-    "README.md",
-    "CHANGELOG.md",
-    "SECURITY.md",
-    "CITATION.cff",
-    "LICENSE-MIT",
-    "LICENSE-APACHE",
-];
+const PAPERS: [&str; 6] = ["README.md", "CHANGELOG.md", "SECURITY.md", "CITATION.cff", "LICENSE-MIT", "LICENSE-APACHE"];
 
 /// Makes the archive and says where it is.
 ///
@@ -33,11 +26,7 @@ pub fn run() -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let triple = triple()?;
     let format = ["metadata", "--format-version", "1", "--locked"];
-    let metadata = output(
-        cargo(&root)
-            .args(format)
-            .args(["--filter-platform", &triple]),
-    )?;
+    let metadata = output(cargo(&root).args(format).args(["--filter-platform", &triple]))?;
     let metadata: Value = serde_json::from_str(&metadata).context("cargo metadata")?;
     let name = format!("{PROGRAM}-{}-{triple}", env!("CARGO_PKG_VERSION"));
     let target = metadata["target_directory"].as_str();
@@ -50,20 +39,13 @@ pub fn run() -> Result<()> {
         fs::remove_dir_all(&stage).context("cannot remove what an earlier run left")?;
     }
     fs::create_dir_all(&stage)?;
-    output(
-        Command::new(folder.join(PROGRAM))
-            .arg("--install")
-            .arg(&stage),
-    )?;
+    output(Command::new(folder.join(PROGRAM)).arg("--install").arg(&stage))?;
     papers(&root, &stage, &licences::collect(&metadata, PACKAGE)?)?;
 
     let path = folder.join(format!("{name}.tar.gz"));
     archive::write(&stage, &name, time(&root)?, &path)?;
     let file = format!("{name}.tar.gz");
-    fs::write(
-        folder.join(format!("{file}.sha256")),
-        archive::sum(&path, &file)?,
-    )?;
+    fs::write(folder.join(format!("{file}.sha256")), archive::sum(&path, &file)?)?;
     for path in [&stage.join("bin").join(PROGRAM), &path] {
         let size = fs::metadata(path)?.len() as f64 / 1e6;
         println!("{size:6.1} MB  {}", path.display());
@@ -79,14 +61,8 @@ fn papers(root: &Path, stage: &Path, licences: &str) -> Result<()> {
         copy(&root.join(name), &shelf.join(name))?;
     }
     let docs = archive::below(&root.join("docs"))?;
-    for path in docs
-        .iter()
-        .filter(|p| p.extension().is_some_and(|e| e == "md"))
-    {
-        copy(
-            &root.join("docs").join(path),
-            &shelf.join("docs").join(path),
-        )?;
+    for path in docs.iter().filter(|p| p.extension().is_some_and(|e| e == "md")) {
+        copy(&root.join("docs").join(path), &shelf.join("docs").join(path))?;
     }
     fs::write(shelf.join("LICENCES-OF-DEPENDENCIES"), licences)?;
     let mut sums = String::new();
@@ -126,12 +102,8 @@ fn triple() -> Result<String> {
 fn time(root: &Path) -> Result<u64> {
     let said = match env::var("SOURCE_DATE_EPOCH") {
         Ok(said) => said,
-        Err(_) => output(
-            Command::new("git")
-                .args(["log", "-1", "--format=%ct"])
-                .current_dir(root),
-        )
-        .context("the time of the commit; SOURCE_DATE_EPOCH can be set instead")?,
+        Err(_) => output(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(root))
+            .context("the time of the commit; SOURCE_DATE_EPOCH can be set instead")?,
     };
     let seconds = said.trim().parse();
     seconds.with_context(|| format!("'{}' is no number of seconds since 1970", said.trim()))
@@ -139,9 +111,7 @@ fn time(root: &Path) -> Result<u64> {
 
 /// Runs a command that shows what it does.
 fn succeed(command: &mut Command) -> Result<()> {
-    let status = command
-        .status()
-        .with_context(|| format!("cannot run {command:?}"))?;
+    let status = command.status().with_context(|| format!("cannot run {command:?}"))?;
     if !status.success() {
         bail!("{command:?} failed: {status}");
     }

@@ -9,22 +9,15 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 /// How names of files with licences begin, in small letters.
-const FILES: [&str; 6] = [
-    "licen",
-    "copying",
-    "copyright",
-    "notice",
-    "unlicen",
-    "authors",
-];
+const FILES: [&str; 6] = ["licen", "copying", "copyright", "notice", "unlicen", "authors"];
 
 const HEAD: &str = "\
 Trine is under the licences in LICENSE-MIT and LICENSE-APACHE, at your choice. Its programs are linked from the crates
 below, which are under licences of their own, and from the standard library of Rust (MIT OR Apache-2.0).
 ";
 
-/// Names, versions and licences of all crates of others that `program` is linked from, and the texts of the licences. A text that
-/// several crates have stands there once.
+/// Names, versions and licences of all crates of others that `program` is linked from, and the texts of the licences. A
+/// text that several crates have stands there once.
 ///
 /// # Errors
 /// A crate that says nothing about its licence or has no text of it.
@@ -41,8 +34,7 @@ pub fn collect(metadata: &Value, program: &str) -> Result<String> {
         };
         let _ = writeln!(list, "{name}: {licence}");
         let folder = Path::new(word("manifest_path")).parent();
-        let found = files(folder.unwrap_or(Path::new("")))
-            .with_context(|| format!("the licence of {name}"))?;
+        let found = files(folder.unwrap_or(Path::new(""))).with_context(|| format!("the licence of {name}"))?;
         if found.is_empty() {
             bail!("{name} has no text of its licence ({licence})");
         }
@@ -50,10 +42,7 @@ pub fn collect(metadata: &Value, program: &str) -> Result<String> {
             texts.entry(text).or_default().push(name.clone());
         }
     }
-    let mut by_name: Vec<_> = texts
-        .into_iter()
-        .map(|(text, names)| (names, text))
-        .collect();
+    let mut by_name: Vec<_> = texts.into_iter().map(|(text, names)| (names, text)).collect();
     by_name.sort();
     let mut page = format!("{HEAD}\n{list}");
     for (names, text) in by_name {
@@ -81,13 +70,10 @@ fn files(folder: &Path) -> Result<Vec<String>> {
 fn linked<'a>(metadata: &'a Value, program: &str) -> Result<Vec<&'a Value>> {
     let array = |value: &'a Value| value.as_array().into_iter().flatten();
     let packages = array(&metadata["packages"]);
-    let packages: BTreeMap<&str, &Value> = packages
-        .filter_map(|package| Some((package["id"].as_str()?, package)))
-        .collect();
+    let packages: BTreeMap<&str, &Value> =
+        packages.filter_map(|package| Some((package["id"].as_str()?, package))).collect();
     let nodes = array(&metadata["resolve"]["nodes"]);
-    let nodes: BTreeMap<&str, &Value> = nodes
-        .filter_map(|node| Some((node["id"].as_str()?, node)))
-        .collect();
+    let nodes: BTreeMap<&str, &Value> = nodes.filter_map(|node| Some((node["id"].as_str()?, node))).collect();
     let root = packages.iter().find(|(_, p)| p["name"] == program);
     let (&root, _) = root.with_context(|| format!("there is no package {program}"))?;
     let (mut seen, mut open) = (BTreeSet::from([root]), vec![root]);
@@ -157,10 +143,7 @@ mod tests {
         let folder = sources(&files);
         let metadata = metadata(folder.path(), [Some("MIT"), Some("MIT OR Zlib"), None]);
         let page = collect(&metadata, "own").unwrap();
-        assert!(
-            page.contains("\none 1.0.0: MIT\ntwo 1.0.0: MIT OR Zlib\n"),
-            "{page}"
-        );
+        assert!(page.contains("\none 1.0.0: MIT\ntwo 1.0.0: MIT OR Zlib\n"), "{page}");
         assert_eq!(page.matches("as is").count(), 1);
         assert!(page.contains("one 1.0.0, two 1.0.0\n"));
         assert!(page.contains("copy") && !page.contains("read") && !page.contains("three"));
@@ -173,13 +156,7 @@ mod tests {
             let metadata = metadata(folder.path(), licences);
             collect(&metadata, "own").unwrap_err().to_string()
         };
-        assert_eq!(
-            told([Some("MIT"), None, None]),
-            "two 1.0.0 does not say under which licence it is"
-        );
-        assert_eq!(
-            told([Some("MIT"), Some("MIT"), None]),
-            "two 1.0.0 has no text of its licence (MIT)"
-        );
+        assert_eq!(told([Some("MIT"), None, None]), "two 1.0.0 does not say under which licence it is");
+        assert_eq!(told([Some("MIT"), Some("MIT"), None]), "two 1.0.0 has no text of its licence (MIT)");
     }
 }

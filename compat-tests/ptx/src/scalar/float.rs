@@ -22,8 +22,9 @@ fn double(bits: u64) -> f64 {
     f64::from_bits(bits)
 }
 
-/// Half precision from a value in double precision. Sums and products of two halves are exact in that, and where the sum of a
-/// product and a half is not, it is nowhere near a tie: the product is smaller than the last place of the half.
+/// Half precision from a value in double precision. Sums and products of two halves are exact in that, and where the
+/// sum of a product and a half is not, it is nowhere near a tie: the product is smaller than the last place of the
+/// half.
 fn half(x: f64) -> u16 {
     if x.is_nan() {
         return HALF_NAN;
@@ -32,11 +33,7 @@ fn half(x: f64) -> u16 {
     let near = x as f32;
     let exact = f64::from(near) == x;
     let away = f64::from(near).abs() > x.abs();
-    let toward = if away {
-        near.to_bits() - 1
-    } else {
-        near.to_bits()
-    };
+    let toward = if away { near.to_bits() - 1 } else { near.to_bits() };
     let odd = if exact { near.to_bits() } else { toward | 1 };
     f32_to_f16(f32::from_bits(odd))
 }

@@ -5,9 +5,7 @@ use std::cmp::Ordering;
 use super::{Scalar, one, three, two};
 
 pub(super) fn find(opcode: &str) -> Option<(usize, Scalar)> {
-    arithmetic(opcode)
-        .or_else(|| bits(opcode))
-        .or_else(|| compare(opcode))
+    arithmetic(opcode).or_else(|| bits(opcode)).or_else(|| compare(opcode))
 }
 
 fn arithmetic(opcode: &str) -> Option<(usize, Scalar)> {
@@ -33,27 +31,17 @@ fn arithmetic(opcode: &str) -> Option<(usize, Scalar)> {
         "mad.lo.s64" | "mad.lo.u64" => {
             three!(|a: u64, b: u64, c: u64| a.wrapping_mul(b).wrapping_add(c))
         }
-        "mad.wide.s32" => three!(|a: i32, b: i32, c: u64| {
-            ((i64::from(a) * i64::from(b)) as u64).wrapping_add(c)
-        }),
+        "mad.wide.s32" => three!(|a: i32, b: i32, c: u64| { ((i64::from(a) * i64::from(b)) as u64).wrapping_add(c) }),
         "mad.wide.u32" => {
             three!(|a: u32, b: u32, c: u64| (u64::from(a) * u64::from(b)).wrapping_add(c))
         }
-        // A quotient is rounded towards zero, a remainder has the dividend's sign. Division by zero is not defined; here
-        // it has the bits that hardware gives.
-        "div.s32" => two!(|a: i32, b: i32| if b == 0 {
-            u32::MAX
-        } else {
-            a.wrapping_div(b) as u32
-        }),
+        // A quotient is rounded towards zero, a remainder has the dividend's sign. Division by zero is not defined;
+        // here it has the bits that hardware gives.
+        "div.s32" => two!(|a: i32, b: i32| if b == 0 { u32::MAX } else { a.wrapping_div(b) as u32 }),
         "div.u32" => two!(|a: u32, b: u32| a.checked_div(b).unwrap_or(u32::MAX)),
         "div.u64" => two!(|a: u64, b: u64| a.checked_div(b).unwrap_or(u64::MAX)),
         "rem.u64" => two!(|a: u64, b: u64| a.checked_rem(b).unwrap_or(a)),
-        "rem.s32" => two!(|a: i32, b: i32| if b == 0 {
-            a as u32
-        } else {
-            a.wrapping_rem(b) as u32
-        }),
+        "rem.s32" => two!(|a: i32, b: i32| if b == 0 { a as u32 } else { a.wrapping_rem(b) as u32 }),
         "rem.u32" => two!(|a: u32, b: u32| a.checked_rem(b).unwrap_or(a)),
         "min.s32" => two!(|a: i32, b: i32| a.min(b) as u32),
         "min.u32" => two!(|a: u32, b: u32| a.min(b)),
@@ -66,14 +54,11 @@ fn arithmetic(opcode: &str) -> Option<(usize, Scalar)> {
         "neg.s64" => one!(|a: u64| a.wrapping_neg()),
         "abs.s32" => one!(|a: i32| a.wrapping_abs() as u32),
         "dp4a.s32.s32" => three!(|a: u32, b: u32, c: u32| {
-            let product = |i: usize| {
-                i32::from(a.to_le_bytes()[i] as i8) * i32::from(b.to_le_bytes()[i] as i8)
-            };
+            let product = |i: usize| i32::from(a.to_le_bytes()[i] as i8) * i32::from(b.to_le_bytes()[i] as i8);
             (0..4).fold(c, |sum, i| sum.wrapping_add(product(i) as u32))
         }),
         "dp4a.u32.s32" => three!(|a: u32, b: u32, c: u32| {
-            let product =
-                |i: usize| i32::from(a.to_le_bytes()[i]) * i32::from(b.to_le_bytes()[i] as i8);
+            let product = |i: usize| i32::from(a.to_le_bytes()[i]) * i32::from(b.to_le_bytes()[i] as i8);
             (0..4).fold(c, |sum, i| sum.wrapping_add(product(i) as u32))
         }),
         _ => None,
@@ -108,12 +93,12 @@ fn bits(opcode: &str) -> Option<(usize, Scalar)> {
         "shr.s16" => two!(|a: i16, b: u32| (a >> b.min(15)) as u16),
         "shr.s32" => two!(|a: i32, b: u32| (a >> b.min(31)) as u32),
         "shr.s64" => two!(|a: i64, b: u32| (a >> b.min(63)) as u64),
-        "shf.l.wrap.b32" => three!(|a: u32, b: u32, c: u32| {
-            (((u64::from(b) << 32 | u64::from(a)) << (c & 31)) >> 32) as u32
-        }),
-        "shf.r.wrap.b32" => three!(|a: u32, b: u32, c: u32| {
-            ((u64::from(b) << 32 | u64::from(a)) >> (c & 31)) as u32
-        }),
+        "shf.l.wrap.b32" => {
+            three!(|a: u32, b: u32, c: u32| { (((u64::from(b) << 32 | u64::from(a)) << (c & 31)) >> 32) as u32 })
+        }
+        "shf.r.wrap.b32" => {
+            three!(|a: u32, b: u32, c: u32| { ((u64::from(b) << 32 | u64::from(a)) >> (c & 31)) as u32 })
+        }
         "lop3.b32" => Some((4, lop3)),
         "prmt.b32" => three!(|a: u32, b: u32, c: u32| permute(a, b, c)),
         "bfe.u32" => three!(|a: u32, b: u32, c: u32| {
@@ -167,11 +152,7 @@ fn permute(a: u32, b: u32, choice: u32) -> u32 {
     let pick = |i: u32| {
         let nibble = choice >> (4 * i) & 15;
         let byte = bytes[nibble as usize & 7];
-        if nibble & 8 == 0 {
-            byte
-        } else {
-            ((byte as i8) >> 7) as u8
-        }
+        if nibble & 8 == 0 { byte } else { ((byte as i8) >> 7) as u8 }
     };
     u32::from_le_bytes([pick(0), pick(1), pick(2), pick(3)])
 }

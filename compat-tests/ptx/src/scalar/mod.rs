@@ -12,9 +12,7 @@ pub(super) type Scalar = fn([u64; 4]) -> u64;
 
 /// The number of operands and the formula of an opcode, or `None` when the emulator has none.
 pub(super) fn find(opcode: &str) -> Option<(usize, Scalar)> {
-    integer::find(opcode)
-        .or_else(|| float::find(opcode))
-        .or_else(|| convert::find(opcode))
+    integer::find(opcode).or_else(|| float::find(opcode)).or_else(|| convert::find(opcode))
 }
 
 /// A formula of one operand.

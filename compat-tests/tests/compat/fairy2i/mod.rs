@@ -1,5 +1,5 @@
-//! A model put through the widely linear quantizer: what the file computes is what a dense model with the same matrices computes.
-//! In the long form it is a public one, SmolLM2-135M with its nine heads.
+//! A model put through the widely linear quantizer: what the file computes is what a dense model with the same matrices
+//! computes. In the long form it is a public one, SmolLM2-135M with its nine heads.
 
 mod plain;
 
@@ -24,9 +24,7 @@ fn written(model: &ModelFile, plan: &Plan, out: &Path) -> ModelFile {
 
 fn logits(model: &Weights, tokens: &[u32]) -> Vec<f32> {
     let mut out = Vec::new();
-    models::session(model, tokens.len())
-        .eval(tokens, 0, &mut |_, logits| out.extend_from_slice(logits))
-        .expect("room");
+    models::session(model, tokens.len()).eval(tokens, 0, &mut |_, logits| out.extend_from_slice(logits)).expect("room");
     out
 }
 
@@ -56,17 +54,13 @@ fn nudged(path: &Path) -> ModelFile {
 #[test]
 fn a_file_computes_what_the_dense_model_of_its_stages_computes() {
     let bundled = models::bundled(models::TRILM).expect("a model");
-    let source = if is_long() {
-        or_skip(models::smollm2())
-    } else {
-        Some(&*bundled)
-    };
+    let source = if is_long() { or_skip(models::smollm2()) } else { Some(&*bundled) };
     let Some(source) = source else {
         return;
     };
     let dir = tempfile::tempdir().expect("a folder");
-    // all weights in single precision, so that nothing but the matrices differs: 8-bit activations for the output matrix
-    // would make steps of the smallest differences
+    // all weights in single precision, so that nothing but the matrices differs: 8-bit activations for the output
+    // matrix would make steps of the smallest differences
     let mut plain = trine::Recipe::new(Target::parse("F32").expect("a type"));
     plain.allow_requantize = true;
     let path = dir.path().join("f32.gguf");
@@ -85,27 +79,22 @@ fn a_file_computes_what_the_dense_model_of_its_stages_computes() {
 
     // with nothing rounded to halves the products alone differ
     let pool = Pool::new(2).expect("threads");
-    let plain = [Form::Codes, Form::Dense]
-        .map(|form| pool.install(|| Plain::new(&fairy, form).logits(tokens)));
+    let plain = [Form::Codes, Form::Dense].map(|form| pool.install(|| Plain::new(&fairy, form).logits(tokens)));
     let off = difference(&plain[0], &plain[1]);
     assert!(off <= 1e-4, "logits in single precision differ by {off:e}");
-    // the engine keeps keys and values as halves, and the smallest differences decide to which of two neighbours they are
-    // rounded: a unit in the last place of the dense model's own embeddings moves its logits as far
+    // the engine keeps keys and values as halves, and the smallest differences decide to which of two neighbours they
+    // are rounded: a unit in the last place of the dense model's own embeddings moves its logits as far
     let [a, b] = [&exact, &want].map(|m| logits(m, tokens));
     let moved = nudged(&dir.path().join("dense.gguf"));
     let moved = logits(&models::load(&moved).expect("a model"), tokens);
     let (off, noise) = (difference(&a, &b), difference(&moved, &b));
-    assert!(
-        off <= 2.0 * noise,
-        "logits differ by {off:e}, and by {noise:e} of noise"
-    );
+    assert!(off <= 2.0 * noise, "logits differ by {off:e}, and by {noise:e} of noise");
 
     if !is_long() {
         return;
     }
     let prompt = "Once upon a time";
-    let [x, y] =
-        [&exact, &want].map(|m| models::greedy(m, &tokenizer, prompt, 64).expect("a text"));
+    let [x, y] = [&exact, &want].map(|m| models::greedy(m, &tokenizer, prompt, 64).expect("a text"));
     assert_eq!(x, y);
 
     let bos = tokenizer.bos().filter(|_| tokenizer.add_bos());

@@ -1,5 +1,5 @@
-//! A LLaMA in plain single precision: keys, values, queries and probabilities are rounded to no half floats, and everything
-//! but the products with matrices and the functions of [`trine::math`] is computed in double precision.
+//! A LLaMA in plain single precision: keys, values, queries and probabilities are rounded to no half floats, and
+//! everything but the products with matrices and the functions of [`trine::math`] is computed in double precision.
 
 use trine::Isa;
 use trine::math::{expf, powf, sincosf};
@@ -36,15 +36,7 @@ struct Block {
     matrices: [Matrix; 7],
 }
 
-const MATRICES: [&str; 7] = [
-    "attn_q",
-    "attn_k",
-    "attn_v",
-    "attn_output",
-    "ffn_gate",
-    "ffn_up",
-    "ffn_down",
-];
+const MATRICES: [&str; 7] = ["attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"];
 
 fn floats(file: &ModelFile, name: &str) -> Vec<f32> {
     let view = file.tensor(name).expect("it is there");
@@ -72,8 +64,7 @@ impl Plain {
         let (meta, isa) = (file.meta(), Isa::from_env().expect("an instruction set"));
         let header = Header::read(meta).expect("keys");
         let key = |name: &str| format!("fairy2i.{name}");
-        let count =
-            |name: &str| meta.get_u32(&key(name)).expect("a number").expect("there") as usize;
+        let count = |name: &str| meta.get_u32(&key(name)).expect("a number").expect("there") as usize;
         let real = |name: &str| meta.get_f32(&key(name)).expect("a number").expect("there");
         let (d, ff) = (count("embedding_length"), count("feed_forward_length"));
         let heads = ["attention.head_count", "attention.head_count_kv"].map(count);
@@ -138,12 +129,7 @@ impl Plain {
         logits
     }
 
-    fn products<const N: usize>(
-        &self,
-        w: [&Matrix; N],
-        x: &[f32],
-        columns: usize,
-    ) -> [Vec<f32>; N] {
+    fn products<const N: usize>(&self, w: [&Matrix; N], x: &[f32], columns: usize) -> [Vec<f32>; N] {
         let acts = Activations::new(x, columns, self.isa);
         matmul(w, &acts).map(|y| y.to_vec())
     }
@@ -153,9 +139,7 @@ impl Plain {
             let squares: f64 = x.iter().map(|&v| f64::from(v) * f64::from(v)).sum();
             let r = 1.0 / (squares / x.len() as f64 + self.eps).sqrt();
             let scaled = x.iter().zip(gains);
-            scaled
-                .map(|(&v, &g)| (f64::from(v) * r * f64::from(g)) as f32)
-                .collect()
+            scaled.map(|(&v, &g)| (f64::from(v) * r * f64::from(g)) as f32).collect()
         };
         x.chunks(gains.len()).flat_map(row).collect()
     }
@@ -193,9 +177,7 @@ impl Plain {
             let total: f64 = weights.iter().sum();
             for (d, out) in out.iter_mut().enumerate() {
                 let terms = weights.iter().enumerate();
-                let sum: f64 = terms
-                    .map(|(t, w)| w * f64::from(v[cell(v, t).start + d]))
-                    .sum();
+                let sum: f64 = terms.map(|(t, w)| w * f64::from(v[cell(v, t).start + d])).sum();
                 *out = (sum / total) as f32;
             }
         }

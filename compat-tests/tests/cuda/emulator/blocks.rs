@@ -6,8 +6,8 @@ use super::module;
 
 const BLOCKS: u32 = 5;
 
-/// Every block writes 100 + its number, once for each of 64 threads, takes a ticket, and the last one adds what all have written. `parts`
-/// are what stands between the write and the ticket, at the ticket, and behind it.
+/// Every block writes 100 + its number, once for each of 64 threads, takes a ticket, and the last one adds what all
+/// have written. `parts` are what stands between the write and the ticket, at the ticket, and behind it.
 fn meet([before, ticket, behind]: [&str; 3], schedule: Schedule) -> Result<Vec<u32>, Fault> {
     let body = format!(
         "ld.param.u64 %rd1, [a0];\nld.param.u64 %rd2, [a1];\nld.param.u64 %rd3, [a2];\nmov.u32 %r1, %tid.x;\nmov.u32 %r2, %ctaid.x;\n\
@@ -32,11 +32,7 @@ fn meet([before, ticket, behind]: [&str; 3], schedule: Schedule) -> Result<Vec<u
         ..Launch::default()
     };
     device.launch(&module, "k", &launch)?;
-    assert_eq!(
-        device.bytes(tickets),
-        BLOCKS.to_le_bytes(),
-        "a sum of tickets"
-    );
+    assert_eq!(device.bytes(tickets), BLOCKS.to_le_bytes(), "a sum of tickets");
     let words = device.bytes(out).as_chunks::<4>().0;
     Ok(words.iter().map(|w| u32::from_le_bytes(*w)).collect())
 }
@@ -50,10 +46,7 @@ const SCHEDULES: [Schedule; 3] = [Schedule::InTurn, Schedule::Random(3), Schedul
 fn the_last_block_knows_what_all_have_written() {
     let one = format!("{FENCE}\n{TICKET}");
     let old = format!("membar.gl;\n{}", TICKET.replace("relaxed.gpu.", ""));
-    for parts in [
-        [BARRIER, one.as_str(), FENCE],
-        [BARRIER, old.as_str(), "membar.gl;"],
-    ] {
+    for parts in [[BARRIER, one.as_str(), FENCE], [BARRIER, old.as_str(), "membar.gl;"]] {
         for schedule in SCHEDULES {
             let found = meet(parts, schedule).unwrap_or_else(|e| panic!("{e}"));
             assert_eq!(found, [100 + 101 + 102 + 103 + 104; 64]);
@@ -91,13 +84,8 @@ fn tickets_are_not_written_as_other_words_are() {
     // And one that nobody has written.
     let body = "ld.param.u64 %rd2, [a0];\natom.relaxed.gpu.global.add.u32 %r5, [%rd2], 1;\nret;";
     let mut device = Device::new();
-    let launch = Launch {
-        arguments: &[Argument::Buffer(device.empty(4))],
-        ..Launch::default()
-    };
-    let fault = device
-        .launch(&module(&["u64"], 16, body), "k", &launch)
-        .expect_err("nothing to add to");
+    let launch = Launch { arguments: &[Argument::Buffer(device.empty(4))], ..Launch::default() };
+    let fault = device.launch(&module(&["u64"], 16, body), "k", &launch).expect_err("nothing to add to");
     assert_eq!(fault.kind, Kind::Uninitialised);
 }
 
@@ -108,13 +96,8 @@ fn lanes_add_one_after_the_other() {
                 st.global.u32 [%rd3], %r3;\nret;";
     let mut device = Device::new();
     let (out, sum) = (device.empty(128), device.variable(vec![7, 0, 0, 0]));
-    let launch = Launch {
-        arguments: &[Argument::Buffer(out), Argument::Buffer(sum)],
-        ..Launch::default()
-    };
-    device
-        .launch(&module(&["u64", "u64"], 16, body), "k", &launch)
-        .unwrap_or_else(|e| panic!("{e}"));
+    let launch = Launch { arguments: &[Argument::Buffer(out), Argument::Buffer(sum)], ..Launch::default() };
+    device.launch(&module(&["u64", "u64"], 16, body), "k", &launch).unwrap_or_else(|e| panic!("{e}"));
     let mut expected = 7u32;
     for (lane, found) in device.bytes(out).as_chunks::<4>().0.iter().enumerate() {
         assert_eq!(u32::from_le_bytes(*found), expected);

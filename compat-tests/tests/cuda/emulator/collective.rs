@@ -8,19 +8,12 @@ use trine_compat_tests::ptx::{Kind, Launch};
 
 /// Code that loads dwords `4 lane + i` of consecutive blocks of 512 bytes to registers `%r{first + i}`.
 fn load(block: usize, first: usize, count: usize) -> String {
-    let at = |i| {
-        format!(
-            "ld.global.u32 %r{}, [%rd3+{}];\n",
-            first + i,
-            512 * block + 4 * i
-        )
-    };
+    let at = |i| format!("ld.global.u32 %r{}, [%rd3+{}];\n", first + i, 512 * block + 4 * i);
     (0..count).map(at).collect()
 }
 
 /// Each lane's addresses in both buffers.
-const ADDRESSES: &str =
-    "mul.wide.u32 %rd3, %r1, 16;\nadd.s64 %rd4, %rd2, %rd3;\nadd.s64 %rd3, %rd1, %rd3;\n";
+const ADDRESSES: &str = "mul.wide.u32 %rd3, %r1, 16;\nadd.s64 %rd4, %rd2, %rd3;\nadd.s64 %rd3, %rd1, %rd3;\n";
 const RESULT: &str = "st.global.v4.u32 [%rd4], {%r30, %r31, %r32, %r33};";
 
 /// Registers of a fragment, `[lane][4]`, in which element `(line, k)` of `bits` bits is put by PTX's own formulas.
@@ -41,30 +34,19 @@ fn fragment(
 
 /// Element `e` of a lane's fragment, as the manual lists them: `(row, column)` of A of `m16n8k32` on bytes.
 fn bytes_a(lane: usize, e: usize) -> (usize, usize) {
-    let row = if (e / 4).is_multiple_of(2) {
-        lane >> 2
-    } else {
-        (lane >> 2) + 8
-    };
+    let row = if (e / 4).is_multiple_of(2) { lane >> 2 } else { (lane >> 2) + 8 };
     let column = (lane % 4) * 4 + e % 4 + if e < 8 { 0 } else { 16 };
     (row, column)
 }
 
 /// `(column, row)` of B of `m16n8k32` on bytes.
 fn bytes_b(lane: usize, e: usize) -> (usize, usize) {
-    (
-        lane >> 2,
-        (lane % 4) * 4 + e % 4 + if e < 4 { 0 } else { 16 },
-    )
+    (lane >> 2, (lane % 4) * 4 + e % 4 + if e < 4 { 0 } else { 16 })
 }
 
 /// `(row, column)` of A of `m16n8k16` on halves.
 fn halves_a(lane: usize, e: usize) -> (usize, usize) {
-    let row = if e < 2 || (4..6).contains(&e) {
-        lane >> 2
-    } else {
-        (lane >> 2) + 8
-    };
+    let row = if e < 2 || (4..6).contains(&e) { lane >> 2 } else { (lane >> 2) + 8 };
     (row, (lane % 4) * 2 + (e & 1) + if e < 4 { 0 } else { 8 })
 }
 
@@ -75,10 +57,7 @@ fn halves_b(lane: usize, e: usize) -> (usize, usize) {
 
 /// Element `i` of C.
 fn accumulator(lane: usize, i: usize) -> (usize, usize) {
-    (
-        (lane >> 2) + if i < 2 { 0 } else { 8 },
-        (lane % 4) * 2 + (i & 1),
-    )
+    ((lane >> 2) + if i < 2 { 0 } else { 8 }, (lane % 4) * 2 + (i & 1))
 }
 
 #[test]
@@ -96,11 +75,7 @@ fn products_of_bytes_are_exact() {
             let b: Vec<[u8; 32]> = (0..8).map(|_| std::array::from_fn(&mut byte)).collect();
             let c: Vec<u32> = (0..128).map(|i| i * 0x0155_5555).collect();
             let mut input = fragment(8, bytes_a, |row, k| a[row][k].into());
-            input.extend(fragment(
-                8,
-                |lane, e| bytes_b(lane, e % 8),
-                |n, k| b[n][k].into(),
-            ));
+            input.extend(fragment(8, |lane, e| bytes_b(lane, e % 8), |n, k| b[n][k].into()));
             input.extend(&c);
             let body = format!(
                 "{ADDRESSES}{}{}{}mma.sync.aligned.m16n8k32.row.col.s32.{ty_a}.{ty_b}.s32 \
@@ -109,27 +84,16 @@ fn products_of_bytes_are_exact() {
                 load(1, 14, 2),
                 load(2, 20, 4)
             );
-            let (found, report) =
-                run(&body, 16, &input, 512, &Launch::default()).expect("a product");
+            let (found, report) = run(&body, 16, &input, 512, &Launch::default()).expect("a product");
             assert_eq!(report.products, 1);
             let value = |byte: u8, ty: &str| {
-                if ty == "s8" {
-                    i64::from(byte as i8)
-                } else {
-                    byte.into()
-                }
+                if ty == "s8" { i64::from(byte as i8) } else { byte.into() }
             };
             for (lane, i) in (0..32).flat_map(|lane| (0..4).map(move |i| (lane, i))) {
                 let (row, n) = accumulator(lane, i);
-                let sum: i64 = (0..32)
-                    .map(|k| value(a[row][k], ty_a) * value(b[n][k], ty_b))
-                    .sum();
+                let sum: i64 = (0..32).map(|k| value(a[row][k], ty_a) * value(b[n][k], ty_b)).sum();
                 let expected = (i64::from(c[4 * lane + i]) + sum) as u32;
-                assert_eq!(
-                    found[4 * lane + i],
-                    expected,
-                    "{ty_a} {ty_b}, row {row}, column {n}"
-                );
+                assert_eq!(found[4 * lane + i], expected, "{ty_a} {ty_b}, row {row}, column {n}");
             }
         }
     }
@@ -147,18 +111,10 @@ fn bits(x: f32) -> u32 {
 #[test]
 fn products_of_halves_add_up() {
     let mut rng = Rng::new(2);
-    let a: Vec<[f32; 16]> = (0..16)
-        .map(|_| std::array::from_fn(|_| small(&mut rng)))
-        .collect();
-    let b: Vec<[f32; 16]> = (0..8)
-        .map(|_| std::array::from_fn(|_| small(&mut rng)))
-        .collect();
+    let a: Vec<[f32; 16]> = (0..16).map(|_| std::array::from_fn(|_| small(&mut rng))).collect();
+    let b: Vec<[f32; 16]> = (0..8).map(|_| std::array::from_fn(|_| small(&mut rng))).collect();
     let mut input = fragment(16, halves_a, |row, k| bits(a[row][k]));
-    input.extend(fragment(
-        16,
-        |lane, e| halves_b(lane, e % 4),
-        |n, k| bits(b[n][k]),
-    ));
+    input.extend(fragment(16, |lane, e| halves_b(lane, e % 4), |n, k| bits(b[n][k])));
     input.extend((0..128).map(|i| (i as f32).to_bits()));
     let body = format!(
         "{ADDRESSES}{}{}{}mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 \
@@ -171,10 +127,7 @@ fn products_of_halves_add_up() {
     for (lane, i) in (0..32).flat_map(|lane| (0..4).map(move |i| (lane, i))) {
         let (row, n) = accumulator(lane, i);
         let sum: f32 = (0..16).map(|k| a[row][k] * b[n][k]).sum();
-        assert_eq!(
-            f32::from_bits(found[4 * lane + i]),
-            (4 * lane + i) as f32 + sum
-        );
+        assert_eq!(f32::from_bits(found[4 * lane + i]), (4 * lane + i) as f32 + sum);
     }
 }
 
@@ -183,9 +136,7 @@ fn sparse_products_take_what_the_metadata_says() {
     let pairs = [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)];
     for selector in 0..2 {
         let mut rng = Rng::new(3 + selector);
-        let b: Vec<[f32; 32]> = (0..8)
-            .map(|_| std::array::from_fn(|_| small(&mut rng)))
-            .collect();
+        let b: Vec<[f32; 32]> = (0..8).map(|_| std::array::from_fn(|_| small(&mut rng))).collect();
         let mut dense = vec![[0.0; 32]; 16];
         let mut kept = vec![[0.0; 16]; 16];
         // What lanes of the other selector hold is not looked at.
@@ -218,11 +169,7 @@ fn sparse_products_take_what_the_metadata_says() {
             for (lane, i) in (0..32).flat_map(|lane| (0..4).map(move |i| (lane, i))) {
                 let (row, n) = accumulator(lane, i);
                 let sum: f32 = (0..32).map(|k| dense[row][k] * b[n][k]).sum();
-                assert_eq!(
-                    f32::from_bits(found[4 * lane + i]),
-                    1.0 + sum,
-                    "row {row}, column {n}"
-                );
+                assert_eq!(f32::from_bits(found[4 * lane + i]), 1.0 + sum, "row {row}, column {n}");
             }
         }
     }
@@ -235,24 +182,10 @@ const FILL: &str = "mov.u32 %r3, s;\nmad.lo.s32 %r3, %r1, 16, %r3;\nld.global.v4
 #[test]
 fn ldmatrix_gives_each_lane_its_dwords() {
     let halves: Vec<u16> = (0..256).map(|i| i * 251).collect();
-    let input: Vec<u32> = halves
-        .as_chunks::<2>()
-        .0
-        .iter()
-        .map(|p| u32::from(p[0]) | u32::from(p[1]) << 16)
-        .collect();
-    for (count, trans) in [
-        (1, ""),
-        (2, ""),
-        (4, ""),
-        (1, ".trans"),
-        (2, ".trans"),
-        (4, ".trans"),
-    ] {
+    let input: Vec<u32> = halves.as_chunks::<2>().0.iter().map(|p| u32::from(p[0]) | u32::from(p[1]) << 16).collect();
+    for (count, trans) in [(1, ""), (2, ""), (4, ""), (1, ".trans"), (2, ".trans"), (4, ".trans")] {
         let registers: Vec<String> = (0..count).map(|i| format!("%r{}", 30 + i)).collect();
-        let zeros: String = (count..4)
-            .map(|i| format!("mov.u32 %r{}, 0;\n", 30 + i))
-            .collect();
+        let zeros: String = (count..4).map(|i| format!("mov.u32 %r{}, 0;\n", 30 + i)).collect();
         let body = format!(
             "{ADDRESSES}{FILL}{zeros}ldmatrix.sync.aligned.m8n8.x{count}{trans}.shared.b16 {{{}}}, [%r3];\n{RESULT}",
             registers.join(",")
@@ -261,18 +194,10 @@ fn ldmatrix_gives_each_lane_its_dwords() {
         for (lane, i) in (0..32).flat_map(|lane| (0..count).map(move |i| (lane, i))) {
             let half = |h: usize| {
                 let (row, column) = (lane / 4, lane % 4 * 2 + h);
-                let (row, column) = if trans.is_empty() {
-                    (row, column)
-                } else {
-                    (column, row)
-                };
+                let (row, column) = if trans.is_empty() { (row, column) } else { (column, row) };
                 u32::from(halves[64 * i + 8 * row + column])
             };
-            assert_eq!(
-                found[4 * lane + i],
-                half(0) | half(1) << 16,
-                "x{count}{trans}, lane {lane}, register {i}"
-            );
+            assert_eq!(found[4 * lane + i], half(0) | half(1) << 16, "x{count}{trans}, lane {lane}, register {i}");
         }
     }
 }
@@ -286,36 +211,20 @@ fn shuffles_take_from_the_lane_of_their_rule() {
              shfl.sync.{mode}.b32 %r11|%p1, %r10, {by}, {clamp}, -1;\nselp.b32 %r12, 1000, 0, %p1;\nadd.s32 %r11, %r11, %r12;\n\
              st.global.u32 [%rd5], %r11;"
         );
-        run(&body, 16, &input, 128, &Launch::default())
-            .expect("a shuffle")
-            .0
+        run(&body, 16, &input, 128, &Launch::default()).expect("a shuffle").0
     };
     let expect = |f: &dyn Fn(u32) -> Option<u32>| -> Vec<u32> {
-        (0..32)
-            .map(|lane| f(lane).map_or(100 + lane, |from| 1100 + from))
-            .collect()
+        (0..32).map(|lane| f(lane).map_or(100 + lane, |from| 1100 + from)).collect()
     };
     assert_eq!(result("bfly", 5, 31), expect(&|lane| Some(lane ^ 5)));
-    assert_eq!(
-        result("down", 3, 31),
-        expect(&|lane| (lane + 3 < 32).then_some(lane + 3))
-    );
+    assert_eq!(result("down", 3, 31), expect(&|lane| (lane + 3 < 32).then_some(lane + 3)));
     assert_eq!(result("up", 3, 0), expect(&|lane| lane.checked_sub(3)));
     assert_eq!(result("idx", 9, 31), expect(&|_| Some(9)));
     // Segments of eight lanes.
     let clamp = 0x1807;
-    assert_eq!(
-        result("idx", 2, clamp | 0x18),
-        expect(&|lane| Some(lane / 8 * 8 + 2))
-    );
-    assert_eq!(
-        result("down", 3, clamp),
-        expect(&|lane| (lane % 8 < 5).then_some(lane + 3))
-    );
-    assert_eq!(
-        result("up", 3, 0x1800),
-        expect(&|lane| (lane % 8 >= 3).then(|| lane - 3))
-    );
+    assert_eq!(result("idx", 2, clamp | 0x18), expect(&|lane| Some(lane / 8 * 8 + 2)));
+    assert_eq!(result("down", 3, clamp), expect(&|lane| (lane % 8 < 5).then_some(lane + 3)));
+    assert_eq!(result("up", 3, 0x1800), expect(&|lane| (lane % 8 >= 3).then(|| lane - 3)));
 }
 
 #[test]

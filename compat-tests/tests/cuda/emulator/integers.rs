@@ -16,67 +16,33 @@ fn integer_arithmetic() {
         let op = |name: &str| format!("{name}.{ty}");
         check(&op("add"), 2, &INTEGERS, |a, b, _| cut(of(a) + of(b), bits));
         check(&op("sub"), 2, &INTEGERS, |a, b, _| cut(of(a) - of(b), bits));
-        check(&op("mul.lo"), 2, &INTEGERS, |a, b, _| {
-            cut(of(a).wrapping_mul(of(b)), bits)
-        });
+        check(&op("mul.lo"), 2, &INTEGERS, |a, b, _| cut(of(a).wrapping_mul(of(b)), bits));
         if bits < 64 {
-            check(&op("mul.wide"), 2, &INTEGERS, |a, b, _| {
-                cut(of(a) * of(b), 2 * bits)
-            });
+            check(&op("mul.wide"), 2, &INTEGERS, |a, b, _| cut(of(a) * of(b), 2 * bits));
         }
         if bits > 16 {
-            check(&op("mad.lo"), 3, &INTEGERS, |a, b, c| {
-                cut(of(a).wrapping_mul(of(b)).wrapping_add(of(c)), bits)
-            });
+            check(&op("mad.lo"), 3, &INTEGERS, |a, b, c| cut(of(a).wrapping_mul(of(b)).wrapping_add(of(c)), bits));
         }
         if bits == 32 {
-            check(&op("mul.hi"), 2, &INTEGERS, |a, b, _| {
-                cut((of(a) * of(b)) >> 32, 32)
-            });
-            check(&op("mad.wide"), 3, &INTEGERS, |a, b, c| {
-                cut(of(a) * of(b) + wide(c, 64, signed), 64)
-            });
-            check(&op("div"), 2, &INTEGERS, |a, b, _| {
-                if of(b) == 0 {
-                    0xffff_ffff
-                } else {
-                    cut(of(a) / of(b), 32)
-                }
-            });
-            check(&op("rem"), 2, &INTEGERS, |a, b, _| {
-                if of(b) == 0 {
-                    cut(of(a), 32)
-                } else {
-                    cut(of(a) % of(b), 32)
-                }
-            });
+            check(&op("mul.hi"), 2, &INTEGERS, |a, b, _| cut((of(a) * of(b)) >> 32, 32));
+            check(&op("mad.wide"), 3, &INTEGERS, |a, b, c| cut(of(a) * of(b) + wide(c, 64, signed), 64));
+            check(&op("div"), 2, &INTEGERS, |a, b, _| if of(b) == 0 { 0xffff_ffff } else { cut(of(a) / of(b), 32) });
+            check(&op("rem"), 2, &INTEGERS, |a, b, _| if of(b) == 0 { cut(of(a), 32) } else { cut(of(a) % of(b), 32) });
         }
         if bits == 32 || ty == "s64" {
-            check(&op("min"), 2, &INTEGERS, |a, b, _| {
-                cut(of(a).min(of(b)), bits)
-            });
-            check(&op("max"), 2, &INTEGERS, |a, b, _| {
-                cut(of(a).max(of(b)), bits)
-            });
+            check(&op("min"), 2, &INTEGERS, |a, b, _| cut(of(a).min(of(b)), bits));
+            check(&op("max"), 2, &INTEGERS, |a, b, _| cut(of(a).max(of(b)), bits));
         }
         if signed {
             check(&op("neg"), 1, &INTEGERS, |a, _, _| cut(-of(a), bits));
         }
     }
-    check("div.u64", 2, &INTEGERS, |a, b, _| {
-        a.checked_div(b).unwrap_or(u64::MAX)
-    });
-    check("rem.u64", 2, &INTEGERS, |a, b, _| {
-        a.checked_rem(b).unwrap_or(a)
-    });
-    check("abs.s32", 1, &INTEGERS, |a, _, _| {
-        cut(wide(a, 32, true).abs(), 32)
-    });
+    check("div.u64", 2, &INTEGERS, |a, b, _| a.checked_div(b).unwrap_or(u64::MAX));
+    check("rem.u64", 2, &INTEGERS, |a, b, _| a.checked_rem(b).unwrap_or(a));
+    check("abs.s32", 1, &INTEGERS, |a, _, _| cut(wide(a, 32, true).abs(), 32));
     for (op, a_signed) in [("dp4a.s32.s32", true), ("dp4a.u32.s32", false)] {
         check(op, 3, &INTEGERS, |a, b, c| {
-            let sum: i128 = (0..4)
-                .map(|i| wide(a >> (8 * i), 8, a_signed) * wide(b >> (8 * i), 8, true))
-                .sum();
+            let sum: i128 = (0..4).map(|i| wide(a >> (8 * i), 8, a_signed) * wide(b >> (8 * i), 8, true)).sum();
             cut(sum + wide(c, 32, true), 32)
         });
     }
@@ -90,17 +56,11 @@ fn bits_and_shifts() {
         check(&format!("or.b{bits}"), 2, &INTEGERS, |a, b, _| mask(a | b));
         check(&format!("xor.b{bits}"), 2, &INTEGERS, |a, b, _| mask(a ^ b));
         let amount = |b: u64| (b & 0xffff_ffff).min(u64::from(bits)) as u32;
-        check(&format!("shl.b{bits}"), 2, &INTEGERS, |a, b, _| {
-            cut(i128::from(mask(a)) << amount(b), bits)
-        });
+        check(&format!("shl.b{bits}"), 2, &INTEGERS, |a, b, _| cut(i128::from(mask(a)) << amount(b), bits));
         for ty in ["u", "b"] {
-            check(&format!("shr.{ty}{bits}"), 2, &INTEGERS, |a, b, _| {
-                cut(i128::from(mask(a)) >> amount(b), bits)
-            });
+            check(&format!("shr.{ty}{bits}"), 2, &INTEGERS, |a, b, _| cut(i128::from(mask(a)) >> amount(b), bits));
         }
-        check(&format!("shr.s{bits}"), 2, &INTEGERS, |a, b, _| {
-            cut(wide(a, bits, true) >> amount(b), bits)
-        });
+        check(&format!("shr.s{bits}"), 2, &INTEGERS, |a, b, _| cut(wide(a, bits, true) >> amount(b), bits));
         for ty in ["b", "u"] {
             check(&format!("mov.{ty}{bits}"), 1, &INTEGERS, |a, _, _| mask(a));
         }
@@ -113,30 +73,17 @@ fn bits_and_shifts() {
     }
     check("not.b32", 1, &INTEGERS, |a, _, _| cut((!a).into(), 32));
     check("not.b64", 1, &INTEGERS, |a, _, _| !a);
-    check("popc.b32", 1, &INTEGERS, |a, _, _| {
-        (0..32).map(|i| a >> i & 1).sum()
-    });
-    check("clz.b32", 1, &INTEGERS, |a, _, _| {
-        (0..32).take_while(|i| a >> (31 - i) & 1 == 0).count() as u64
-    });
+    check("popc.b32", 1, &INTEGERS, |a, _, _| (0..32).map(|i| a >> i & 1).sum());
+    check("clz.b32", 1, &INTEGERS, |a, _, _| (0..32).take_while(|i| a >> (31 - i) & 1 == 0).count() as u64);
     for table in [0x00, 0xea, 0x96, 0xca, 0x40, 0xff] {
-        compare(
-            "lop3",
-            &format!("lop3.b32 %rd20, %rd11, %rd12, %rd13, {table};"),
-            &INTEGERS,
-            |a, b, c| {
-                let bit = |i: u64| (a >> i & 1) << 2 | (b >> i & 1) << 1 | c >> i & 1;
-                (0..32).map(|i| (table >> bit(i) & 1) << i).sum()
-            },
-        );
+        compare("lop3", &format!("lop3.b32 %rd20, %rd11, %rd12, %rd13, {table};"), &INTEGERS, |a, b, c| {
+            let bit = |i: u64| (a >> i & 1) << 2 | (b >> i & 1) << 1 | c >> i & 1;
+            (0..32).map(|i| (table >> bit(i) & 1) << i).sum()
+        });
     }
     check("prmt.b32", 3, &INTEGERS, |a, b, c| {
         let byte = |n: u64| {
-            if n < 4 {
-                a >> (8 * n) & 255
-            } else {
-                b >> (8 * (n - 4)) & 255
-            }
+            if n < 4 { a >> (8 * n) & 255 } else { b >> (8 * (n - 4)) & 255 }
         };
         let pick = |i: u64| match c >> (4 * i) & 15 {
             n @ 0..8 => byte(n),
@@ -147,51 +94,24 @@ fn bits_and_shifts() {
     });
     check("shf.l.wrap.b32", 3, &INTEGERS, |a, b, c| {
         let n = c as u32 & 31;
-        u64::from(if n == 0 {
-            b as u32
-        } else {
-            (b as u32) << n | (a as u32) >> (32 - n)
-        })
+        u64::from(if n == 0 { b as u32 } else { (b as u32) << n | (a as u32) >> (32 - n) })
     });
     check("shf.r.wrap.b32", 3, &INTEGERS, |a, b, c| {
         let n = c as u32 & 31;
-        u64::from(if n == 0 {
-            a as u32
-        } else {
-            (a as u32) >> n | (b as u32) << (32 - n)
-        })
+        u64::from(if n == 0 { a as u32 } else { (a as u32) >> n | (b as u32) << (32 - n) })
     });
     check("bfe.u32", 3, &INTEGERS, |a, b, c| {
         let (at, length) = (b & 255, c & 255);
-        (at..at + length)
-            .filter(|&i| i < 32 && a >> i & 1 == 1)
-            .map(|i| 1 << (i - at))
-            .sum()
+        (at..at + length).filter(|&i| i < 32 && a >> i & 1 == 1).map(|i| 1 << (i - at)).sum()
     });
-    compare(
-        "bfi",
-        "bfi.b32 %rd20, %rd11, %rd12, 5, 9;",
-        &INTEGERS,
-        |a, b, _| b & 0xffff_ffff & !(511 << 5) | (a & 511) << 5,
-    );
-    compare(
-        "join",
-        "mov.b64 %rd20, {%rd12, %rd11};",
-        &INTEGERS,
-        |a, b, _| a << 32 | b & 0xffff_ffff,
-    );
-    compare(
-        "part",
-        "mov.b64 {_, %rd20}, %rd11;",
-        &INTEGERS,
-        |a, _, _| a >> 32,
-    );
-    compare(
-        "halves",
-        "mov.b32 {%rd14, %rd15}, %rd11;\nmov.b32 %rd20, {%rd15, %rd14};",
-        &INTEGERS,
-        |a, _, _| u64::from((a as u32).rotate_left(16)),
-    );
+    compare("bfi", "bfi.b32 %rd20, %rd11, %rd12, 5, 9;", &INTEGERS, |a, b, _| {
+        b & 0xffff_ffff & !(511 << 5) | (a & 511) << 5
+    });
+    compare("join", "mov.b64 %rd20, {%rd12, %rd11};", &INTEGERS, |a, b, _| a << 32 | b & 0xffff_ffff);
+    compare("part", "mov.b64 {_, %rd20}, %rd11;", &INTEGERS, |a, _, _| a >> 32);
+    compare("halves", "mov.b32 {%rd14, %rd15}, %rd11;\nmov.b32 %rd20, {%rd15, %rd14};", &INTEGERS, |a, _, _| {
+        u64::from((a as u32).rotate_left(16))
+    });
 }
 
 #[test]
@@ -208,9 +128,7 @@ fn predicates_of_integers() {
         let of = |x| wide(x, bits, signed);
         let one = |names: &[&str], holds: fn(i128, i128) -> bool| {
             for name in names {
-                check(&format!("setp.{name}.{ty}"), 2, &INTEGERS, |a, b, _| {
-                    holds(of(a), of(b)).into()
-                });
+                check(&format!("setp.{name}.{ty}"), 2, &INTEGERS, |a, b, _| holds(of(a), of(b)).into());
             }
         };
         one(&["eq"], |a, b| a == b);
@@ -226,15 +144,9 @@ fn predicates_of_integers() {
         )
     };
     let sign = |x: u64| x >> 63;
-    compare("and.pred", &of_two("and.pred"), &INTEGERS, |a, b, _| {
-        sign(a) & sign(b)
-    });
-    compare("or.pred", &of_two("or.pred"), &INTEGERS, |a, b, _| {
-        sign(a) | sign(b)
-    });
-    compare("xor.pred", &of_two("xor.pred"), &INTEGERS, |a, b, _| {
-        sign(a) ^ sign(b)
-    });
+    compare("and.pred", &of_two("and.pred"), &INTEGERS, |a, b, _| sign(a) & sign(b));
+    compare("or.pred", &of_two("or.pred"), &INTEGERS, |a, b, _| sign(a) | sign(b));
+    compare("xor.pred", &of_two("xor.pred"), &INTEGERS, |a, b, _| sign(a) ^ sign(b));
     compare(
         "not.pred",
         "setp.lt.s64 %p1, %rd11, 0;\nnot.pred %p3, %p1;\nselp.u64 %rd20, 1, 0, %p3;",

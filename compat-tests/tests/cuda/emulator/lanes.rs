@@ -34,12 +34,7 @@ pub const INTEGERS: [u64; 22] = [
 /// Executes `opcode` on many triples, one to a thread, and compares with `expected`, which gets whole registers.
 pub fn check(opcode: &str, count: usize, pool: &[u64], expected: impl Fn(u64, u64, u64) -> u64) {
     let operands = ["%rd11", "%rd12", "%rd13"][..count].join(", ");
-    compare(
-        opcode,
-        &format!("{opcode} %rd20, {operands};"),
-        pool,
-        expected,
-    );
+    compare(opcode, &format!("{opcode} %rd20, {operands};"), pool, expected);
 }
 
 /// The same for code that takes `%rd11`, `%rd12` and `%rd13` and gives `%rd20`.
@@ -75,28 +70,19 @@ pub fn compare(name: &str, code: &str, pool: &[u64], expected: impl Fn(u64, u64,
         arguments: &[Argument::Buffer(input), Argument::Buffer(output)],
         ..Launch::default()
     };
-    device
-        .launch(&module, "k", &launch)
-        .unwrap_or_else(|e| panic!("{e}"));
+    device.launch(&module, "k", &launch).unwrap_or_else(|e| panic!("{e}"));
     let results = device.bytes(output).as_chunks::<8>().0;
     for (operands, result) in values.as_chunks::<3>().0.iter().zip(results) {
         let [a, b, c] = *operands;
         let (found, expected) = (u64::from_le_bytes(*result), expected(a, b, c));
-        assert_eq!(
-            found, expected,
-            "{name} of {a:#x}, {b:#x}, {c:#x}: {found:#x} is not {expected:#x}"
-        );
+        assert_eq!(found, expected, "{name} of {a:#x}, {b:#x}, {c:#x}: {found:#x} is not {expected:#x}");
     }
 }
 
 /// A value of `bits` bits with or without sign.
 pub fn wide(x: u64, bits: u32, signed: bool) -> i128 {
     let low = i128::from(x) & ((1 << bits) - 1);
-    if signed && low >> (bits - 1) == 1 {
-        low - (1 << bits)
-    } else {
-        low
-    }
+    if signed && low >> (bits - 1) == 1 { low - (1 << bits) } else { low }
 }
 
 /// The low bits of a result.

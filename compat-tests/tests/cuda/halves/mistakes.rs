@@ -10,17 +10,12 @@ use super::Product;
 /// How a mistake in the kernel of a product shows.
 fn found(product: &Product, change: &dyn Fn(&str) -> String) -> Option<Option<Kind>> {
     let module: Module = with_mistake(HALF, &product.plan().launch.kernel, change);
-    shows(&product.in_order(), |schedule| {
-        Ok(product.run_in(&module, schedule)?.0)
-    })
+    shows(&product.in_order(), |schedule| Ok(product.run_in(&module, schedule)?.0))
 }
 
 fn products() -> [Product; 2] {
-    [
-        (Weights::TwoBits, Scales::Groups(128)),
-        (Weights::FourBits, Scales::Groups(64)),
-    ]
-    .map(|kind| Product::random(kind, (1280, 144, 19), 3))
+    [(Weights::TwoBits, Scales::Groups(128)), (Weights::FourBits, Scales::Groups(64))]
+        .map(|kind| Product::random(kind, (1280, 144, 19), 3))
 }
 
 #[test]
@@ -31,10 +26,7 @@ fn mistakes_in_the_pipeline() {
         assert_eq!(wait, Some(Some(Kind::InFlight)), "a wait too few");
         let barrier = of(&|text| text.replacen("bar.sync", "// ", 1));
         assert!(
-            matches!(
-                barrier,
-                Some(Some(Kind::Race | Kind::InFlight | Kind::Uninitialised))
-            ),
+            matches!(barrier, Some(Some(Kind::Race | Kind::InFlight | Kind::Uninitialised))),
             "no barrier: {barrier:?}"
         );
         let swizzle = of(&|text| text.replacen("xor.b32", "or.b32", 1));
@@ -56,10 +48,7 @@ fn mistakes_where_slices_meet() {
         assert_eq!(before, Some(Some(Kind::Race)), "no fence before the ticket");
         let behind = of(&|text| {
             let (first, rest) = text.split_once("fence.acq_rel.gpu;").expect("a fence");
-            format!(
-                "{first}fence.acq_rel.gpu;{}",
-                rest.replacen("fence.acq_rel.gpu;", "", 1)
-            )
+            format!("{first}fence.acq_rel.gpu;{}", rest.replacen("fence.acq_rel.gpu;", "", 1))
         });
         assert_eq!(behind, Some(Some(Kind::Race)), "no fence behind the ticket");
         let barrier = of(&|text| {

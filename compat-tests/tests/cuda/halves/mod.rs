@@ -1,4 +1,5 @@
-//! Kernels with activations in half precision: a product, what their order of sums says of it, and what the emulator makes of it.
+//! Kernels with activations in half precision: a product, what their order of sums says of it, and what the emulator
+//! makes of it.
 
 mod mistakes;
 mod products;
@@ -36,9 +37,7 @@ pub(super) fn launched<const N: usize>(
     let mut device = Device::new();
     let tickets = device.variable(vec![0; 4 * plan.tickets]);
     let out = device.empty(4 * columns * tokens);
-    let mut arguments = inputs
-        .map(|bytes| Argument::Buffer(device.constant(bytes)))
-        .to_vec();
+    let mut arguments = inputs.map(|bytes| Argument::Buffer(device.constant(bytes))).to_vec();
     arguments.extend([
         Argument::Buffer(out),
         Argument::Buffer(device.empty(plan.workspace)),
@@ -55,10 +54,7 @@ pub(super) fn launched<const N: usize>(
         ..Launch::default()
     };
     let report = device.launch(module, &plan.launch.kernel, &launch)?;
-    assert!(
-        device.bytes(tickets).iter().all(|&b| b == 0),
-        "a ticket is left"
-    );
+    assert!(device.bytes(tickets).iter().all(|&b| b == 0), "a ticket is left");
     Ok((device.floats(out), report))
 }
 
@@ -97,16 +93,7 @@ impl Product {
         };
         let codes = (0..rows * columns).map(|_| rng.below(most) as u8).collect();
         let (scale, acts) = scales_and_acts(&mut rng, groups * columns, tokens * rows);
-        Product {
-            weights,
-            scales,
-            rows,
-            columns,
-            tokens,
-            codes,
-            scale,
-            acts,
-        }
+        Product { weights, scales, rows, columns, tokens, codes, scale, acts }
     }
 
     /// The first tokens alone.
@@ -152,10 +139,7 @@ impl Product {
 
     /// The sums in the order that the kernels promise: `[token][column]`.
     fn in_order(&self) -> Vec<f32> {
-        let (tiles, slices) = (
-            self.rows.div_ceil(128),
-            fast::slices(self.rows, self.columns),
-        );
+        let (tiles, slices) = (self.rows.div_ceil(128), fast::slices(self.rows, self.columns));
         let grouped = self.scales != Scales::Columns;
         let output = |token: usize, column: usize| {
             let mut sum = 0.0;
@@ -182,11 +166,7 @@ impl Product {
                 let here = w0 + (w1 + (w2 + w3));
                 sum = if slice == 0 { here } else { sum + here };
             }
-            if grouped {
-                sum
-            } else {
-                sum * self.scale_of(0, column)
-            }
+            if grouped { sum } else { sum * self.scale_of(0, column) }
         };
         let tokens = 0..self.tokens;
         tokens
@@ -198,11 +178,7 @@ impl Product {
     /// The product in double precision.
     fn exact(&self) -> Vec<f64> {
         let output = |token: usize, column: usize| -> f64 {
-            let product = |row| {
-                self.act(token, row)
-                    * self.weight(row, column)
-                    * f64::from(self.scale_of(row, column))
-            };
+            let product = |row| self.act(token, row) * self.weight(row, column) * f64::from(self.scale_of(row, column));
             (0..self.rows).map(product).sum()
         };
         let tokens = 0..self.tokens;
@@ -230,18 +206,8 @@ impl Product {
         };
         let acts: Vec<u16> = self.acts.iter().map(|a| a.to_bits()).collect();
         let acts = pack::fast::activations(&acts, self.tokens, rows).expect("activations");
-        let inputs = [
-            dwords(&codes.expect("codes")),
-            words(scale.into_iter()),
-            words(acts.into_iter()),
-        ];
-        launched(
-            module,
-            &plan,
-            inputs,
-            (rows, columns, self.tokens),
-            schedule,
-        )
+        let inputs = [dwords(&codes.expect("codes")), words(scale.into_iter()), words(acts.into_iter())];
+        launched(module, &plan, inputs, (rows, columns, self.tokens), schedule)
     }
 
     /// Runs the checked-in kernel.

@@ -1,4 +1,5 @@
-//! Products with activations in half precision by the checked-in kernels: their order, how near they are, what changes no bit.
+//! Products with activations in half precision by the checked-in kernels: their order, how near they are, what changes
+//! no bit.
 
 use half::f16;
 
@@ -11,22 +12,15 @@ use super::Product;
 
 const WEIGHTS: [Weights; 2] = [Weights::TwoBits, Weights::FourBits];
 
-const SCALES: [Scales; 5] = [
-    Scales::Columns,
-    Scales::Groups(32),
-    Scales::Groups(64),
-    Scales::Groups(128),
-    Scales::Groups(256),
-];
+const SCALES: [Scales; 5] =
+    [Scales::Columns, Scales::Groups(32), Scales::Groups(64), Scales::Groups(128), Scales::Groups(256)];
 
 fn kinds() -> impl Iterator<Item = (Weights, Scales)> {
-    WEIGHTS
-        .into_iter()
-        .flat_map(|weights| SCALES.map(|scales| (weights, scales)))
+    WEIGHTS.into_iter().flat_map(|weights| SCALES.map(|scales| (weights, scales)))
 }
 
-/// The published kernels' test allows a mean error of a thousandth of the mean, and there half precision of the output is
-/// most of that. Here the output is single precision.
+/// The published kernels' test allows a mean error of a thousandth of the mean, and there half precision of the output
+/// is most of that. Here the output is single precision.
 #[track_caller]
 fn assert_near(found: &[f32], exact: &[f64], what: &str) {
     let mean = |values: &mut dyn Iterator<Item = f64>| values.sum::<f64>() / exact.len() as f64;
@@ -37,10 +31,7 @@ fn assert_near(found: &[f32], exact: &[f64], what: &str) {
     assert!(off <= 1e-6 * size, "{what}: mean error {off} of {size}");
     for (&found, exact) in pairs() {
         let off = (f64::from(found) - exact).abs();
-        assert!(
-            off <= 1e-5 * exact.abs() + 1e-5 * square,
-            "{what}: {found}, exactly {exact}"
-        );
+        assert!(off <= 1e-5 * exact.abs() + 1e-5 * square, "{what}: {found}, exactly {exact}");
     }
 }
 
@@ -59,15 +50,7 @@ fn check(product: &Product, schedule: Schedule) {
 fn every_kind_of_weights_in_the_order_that_is_promised() {
     for (i, kind) in kinds().enumerate() {
         // Whole tiles; rows that end within a group, a warp's part, a chunk; columns that end within a tile.
-        for (j, shape) in [
-            (256, 128, 3),
-            (136, 16, 17),
-            (70, 48, 5),
-            (1, 1, 1),
-            (520, 80, 33),
-        ]
-        .into_iter()
-        .enumerate()
+        for (j, shape) in [(256, 128, 3), (136, 16, 17), (70, 48, 5), (1, 1, 1), (520, 80, 33)].into_iter().enumerate()
         {
             let seed = (10 * i + j) as u64;
             check(&Product::random(kind, shape, seed), Schedule::Random(seed));
@@ -81,10 +64,7 @@ fn the_shapes_that_the_published_kernels_are_tested_with() {
     let many = if is_long() { &tokens[..] } else { &[4, 118] };
     for (i, &tokens) in many.iter().enumerate() {
         let kind = (WEIGHTS[i % 2], SCALES[i % 5]);
-        check(
-            &Product::random(kind, (1024, 512, tokens), i as u64),
-            Schedule::InTurn,
-        );
+        check(&Product::random(kind, (1024, 512, tokens), i as u64), Schedule::InTurn);
     }
     let widths = (0..8).map(|i| 3 * 64 + 512 + 64 * i);
     let rows = widths.chain([64, 128, 192, 512, 1024, 32768]);
@@ -92,10 +72,7 @@ fn the_shapes_that_the_published_kernels_are_tested_with() {
     for (i, rows) in rows.enumerate() {
         if is_long() || short.contains(&rows) {
             let kind = (WEIGHTS[i % 2], SCALES[i % 5]);
-            check(
-                &Product::random(kind, (rows, 256, 16), i as u64),
-                Schedule::InTurn,
-            );
+            check(&Product::random(kind, (rows, 256, 16), i as u64), Schedule::InTurn);
         }
     }
 }
@@ -114,21 +91,14 @@ fn tokens_beside_a_token_change_no_bit_of_it() {
         let expected = all.run(Schedule::InTurn);
         for tokens in [1, 7, 16, 17, 64, 65] {
             let found = all.first(tokens).run(Schedule::Random(tokens as u64));
-            assert_same(
-                &found,
-                &expected[..tokens * all.columns],
-                &format!("{kind:?}, {tokens} of 130 tokens"),
-            );
+            assert_same(&found, &expected[..tokens * all.columns], &format!("{kind:?}, {tokens} of 130 tokens"));
         }
     }
 }
 
 #[test]
 fn who_comes_last_changes_nothing() {
-    for kind in [
-        (Weights::TwoBits, Scales::Groups(128)),
-        (Weights::FourBits, Scales::Columns),
-    ] {
+    for kind in [(Weights::TwoBits, Scales::Groups(128)), (Weights::FourBits, Scales::Columns)] {
         // More slices than two, so that their order shows.
         let product = Product::random(kind, (2048, 130, 18), 6);
         assert_eq!(fast::slices(product.rows, product.columns), 4);
@@ -160,11 +130,7 @@ fn scales_and_activations_at_their_ends() {
             }
         }
         let found = product.run(Schedule::InTurn);
-        assert_same(
-            &found,
-            &product.in_order(),
-            &format!("{weights:?} {scales:?}"),
-        );
+        assert_same(&found, &product.in_order(), &format!("{weights:?} {scales:?}"));
         // What is no number stays with its token.
         product.acts[2 * 256 + 100] = f16::INFINITY;
         product.acts[4 * 256 + 255] = f16::NAN;
@@ -187,11 +153,7 @@ fn every_code_is_its_integer() {
         // Token k asks for row k, and so gets the weights themselves.
         product.scale.fill(f16::ONE);
         for (i, act) in product.acts.iter_mut().enumerate() {
-            *act = if i / 128 == i % 128 {
-                f16::ONE
-            } else {
-                f16::ZERO
-            };
+            *act = if i / 128 == i % 128 { f16::ONE } else { f16::ZERO };
         }
         for (token, found) in product.run(Schedule::InTurn).chunks(64).enumerate() {
             for (column, &found) in found.iter().enumerate() {

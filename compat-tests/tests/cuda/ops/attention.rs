@@ -40,14 +40,12 @@ impl Case {
         window: Option<Window>,
     ) -> Case {
         let mut rng = Rng::new(seed);
-        let mut values = |n: usize, factor: f32| -> Vec<f32> {
-            (0..n).map(|_| factor * (2.0 * rng.unit() - 1.0)).collect()
-        };
+        let mut values =
+            |n: usize, factor: f32| -> Vec<f32> { (0..n).map(|_| factor * (2.0 * rng.unit() - 1.0)).collect() };
         let tokens: usize = sequences.iter().map(|s| s.1).sum();
         let mut all = |size: usize, factor: f32| -> Vec<Vec<f32>> {
             let each = sequences.iter();
-            each.map(|(before, now)| values((before + now) * kv_heads * size, factor))
-                .collect()
+            each.map(|(before, now)| values((before + now) * kv_heads * size, factor)).collect()
         };
         let (k, v) = (all(key_size, 3.0), all(value_size, 1.0));
         Case {
@@ -69,10 +67,7 @@ impl Case {
         let pages = PagePool::new(layout, 1000);
         let isa = Isa::scalar();
         let mut all: Vec<_> = self.sequences.iter().map(|_| pages.sequence()).collect();
-        let (key_row, value_row) = (
-            self.kv_heads * self.key_size,
-            self.kv_heads * self.value_size,
-        );
+        let (key_row, value_row) = (self.kv_heads * self.key_size, self.kv_heads * self.value_size);
         for (i, (seq, &(before, now))) in all.iter_mut().zip(&self.sequences).enumerate() {
             for (from, count) in [(0, before), (before, now)] {
                 seq.reserve(count).expect("pages");
@@ -113,25 +108,20 @@ impl Case {
         self.run_in(module("attention"), schedule)
     }
 
-    /// What the kernels of a module give: keys and values of earlier tokens lie in their cells, those of the pass are stored.
+    /// What the kernels of a module give: keys and values of earlier tokens lie in their cells, those of the pass are
+    /// stored.
     pub fn run_in(&self, module: &Module, schedule: Schedule) -> Result<Vec<f32>, Fault> {
-        let most = self
-            .sequences
-            .iter()
-            .map(|(before, now)| before + now)
-            .max();
+        let most = self.sequences.iter().map(|(before, now)| before + now).max();
         // Rows of scores with one more than there are cells, which nobody writes or may read.
         let context = most.expect("a sequence") + 1;
         // The pages of all sequences lie in turns, so that no sequence has two that follow each other.
         let row = context.div_ceil(PAGE);
         let table = |sequence: usize| (0..row).map(move |i| i * self.sequences.len() + sequence);
-        let page_of =
-            |sequence: usize, cell: usize| (cell / PAGE) * self.sequences.len() + sequence;
+        let page_of = |sequence: usize, cell: usize| (cell / PAGE) * self.sequences.len() + sequence;
         let mut device = Device::new();
         let mut places = Vec::new();
         for (sequence, &(before, now)) in self.sequences.iter().enumerate() {
-            places
-                .extend((before..before + now).map(|position| [sequence as u32, position as u32]));
+            places.extend((before..before + now).map(|position| [sequence as u32, position as u32]));
         }
         let tokens = places.len();
         let dwords = |pairs: &[[u32; 2]]| -> Vec<u8> {
@@ -164,10 +154,7 @@ impl Case {
                     for (head, x) in x.chunks_exact(size).enumerate() {
                         let page = page_of(sequence, cell);
                         let at = ((page * self.kv_heads + head) * PAGE + cell % PAGE) * size;
-                        let halves: Vec<u8> = x
-                            .iter()
-                            .flat_map(|&x| f32_to_f16(x).to_le_bytes())
-                            .collect();
+                        let halves: Vec<u8> = x.iter().flat_map(|&x| f32_to_f16(x).to_le_bytes()).collect();
                         device.fill(cells, 2 * at, &halves);
                     }
                 }
@@ -186,9 +173,7 @@ impl Case {
         let (window, chunked) = self.window.map_or((0, false), |w| (w.size, w.chunked));
         // The tokens in two launches, as many as there are of them.
         for (first, count) in [(0, tokens.div_ceil(2)), (tokens.div_ceil(2), tokens / 2)] {
-            let mut arguments = [q, keys.clone()?, values.clone()?]
-                .map(Argument::Buffer)
-                .to_vec();
+            let mut arguments = [q, keys.clone()?, values.clone()?].map(Argument::Buffer).to_vec();
             arguments.extend([places, tables]);
             arguments.extend([work, out].map(Argument::Buffer));
             arguments.push(Argument::F32(SCALE));
@@ -225,14 +210,8 @@ impl Case {
     }
 }
 
-const MOVING: Option<Window> = Some(Window {
-    size: 5,
-    chunked: false,
-});
-const STANDING: Option<Window> = Some(Window {
-    size: 6,
-    chunked: true,
-});
+const MOVING: Option<Window> = Some(Window { size: 5, chunked: false });
+const STANDING: Option<Window> = Some(Window { size: 6, chunked: true });
 
 #[test]
 fn few_cells() {
@@ -247,13 +226,9 @@ fn few_cells() {
 
 #[test]
 fn heads_of_all_sizes_and_shares() {
-    for (heads, sizes) in [
-        ((1, 1), (2, 1)),
-        ((3, 1), (64, 64)),
-        ((1, 5), (80, 48)),
-        ((2, 4), (128, 160)),
-        ((1, 2), (256, 256)),
-    ] {
+    for (heads, sizes) in
+        [((1, 1), (2, 1)), ((3, 1), (64, 64)), ((1, 5), (80, 48)), ((2, 4), (128, 160)), ((1, 2), (256, 256))]
+    {
         Case::new(8, heads, sizes, &[(20, 2)], None).check(&format!("{heads:?} of {sizes:?}"));
     }
 }
@@ -261,30 +236,13 @@ fn heads_of_all_sizes_and_shares() {
 #[test]
 fn sequences_of_one_pass() {
     let sequences = [(70, 3), (0, 5), (127, 1), (1, 2)];
-    Case::new(
-        9,
-        (2, 3),
-        (16, 16),
-        &sequences,
-        Some(Window {
-            size: 40,
-            chunked: false,
-        }),
-    )
-    .check("four sequences");
+    Case::new(9, (2, 3), (16, 16), &sequences, Some(Window { size: 40, chunked: false })).check("four sequences");
 }
 
 #[test]
 fn thousands_of_cells() {
-    for window in [
-        None,
-        Some(Window {
-            size: 1000,
-            chunked: false,
-        }),
-    ] {
-        Case::new(10, (1, 2), (16, 16), &[(4096, 1)], window)
-            .check(&format!("4097 cells, {window:?}"));
+    for window in [None, Some(Window { size: 1000, chunked: false })] {
+        Case::new(10, (1, 2), (16, 16), &[(4096, 1)], window).check(&format!("4097 cells, {window:?}"));
     }
 }
 
@@ -306,11 +264,7 @@ fn equal_scores_and_cells_that_are_no_numbers() {
     }
     two.q.fill(1.0);
     two.check("two greatest scores");
-    for (value, what) in [
-        (f32::NAN, "NaN"),
-        (f32::INFINITY, "infinity"),
-        (1e6, "more than a half holds"),
-    ] {
+    for (value, what) in [(f32::NAN, "NaN"), (f32::INFINITY, "infinity"), (1e6, "more than a half holds")] {
         let mut key = new();
         key.k[0][16 * 9 + 3] = value;
         key.check(&format!("a key of {what}"));

@@ -11,11 +11,12 @@ use trine_testkit::is_long;
 use super::{Case, bytes, launch};
 use crate::product::{assert_same, module};
 
-/// Where each split of the sort takes away two: it gives up and sorts the rest as a heap. Two are equal, so that the sort runs.
+/// Where each split of the sort takes away two: it gives up and sorts the rest as a heap. Two are equal, so that the
+/// sort runs.
 pub const BAD_SPLITS: [u8; 64] = [
-    18, 63, 11, 61, 3, 59, 13, 57, 7, 55, 15, 53, 1, 51, 17, 49, 9, 47, 19, 45, 5, 43, 40, 41, 2,
-    4, 6, 8, 10, 12, 14, 16, 63, 62, 60, 58, 56, 54, 52, 50, 48, 46, 44, 42, 20, 23, 22, 25, 24,
-    27, 26, 29, 28, 31, 30, 33, 32, 35, 34, 37, 36, 39, 38, 21,
+    18, 63, 11, 61, 3, 59, 13, 57, 7, 55, 15, 53, 1, 51, 17, 49, 9, 47, 19, 45, 5, 43, 40, 41, 2, 4, 6, 8, 10, 12, 14,
+    16, 63, 62, 60, 58, 56, 54, 52, 50, 48, 46, 44, 42, 20, 23, 22, 25, 24, 27, 26, 29, 28, 31, 30, 33, 32, 35, 34, 37,
+    36, 39, 38, 21,
 ];
 
 /// Mixtral's rule.
@@ -85,20 +86,11 @@ pub fn choose_in(
         rule.shared_by,
         rule.normalize.into(),
     ];
-    let mut arguments = [at, bias, powers, chosen, weights]
-        .map(Argument::Buffer)
-        .to_vec();
+    let mut arguments = [at, bias, powers, chosen, weights].map(Argument::Buffer).to_vec();
     arguments.extend(numbers.map(|n| Argument::U32(n as u32)));
     arguments.push(Argument::F32(rule.scale.unwrap_or(1.0)));
     let blocks = [tokens as u32, 1];
-    launch(
-        &mut device,
-        (module, "choose"),
-        blocks,
-        (256, 0),
-        &arguments,
-        schedule,
-    )?;
+    launch(&mut device, (module, "choose"), blocks, (256, 0), &arguments, schedule)?;
     let bits = |buffer| device.floats(buffer).into_iter().map(f32::to_bits);
     Ok(bits(chosen).zip(bits(weights)).collect())
 }
@@ -117,19 +109,15 @@ fn check(rule: &Choosing, scores: &[f32], schedule: Schedule) {
     let expected = chosen(rule, scores);
     let nan = |bits: u32| f32::from_bits(bits).is_nan();
     let same = found.len() == expected.len()
-        && found
-            .iter()
-            .zip(&expected)
-            .all(|(f, e)| f.0 == e.0 && (f.1 == e.1 || nan(f.1) && nan(e.1)));
+        && found.iter().zip(&expected).all(|(f, e)| f.0 == e.0 && (f.1 == e.1 || nan(f.1) && nan(e.1)));
     assert!(same, "{rule:?}\n{scores:?}\n{found:?}\n{expected:?}");
 }
 
 /// Scores of some tokens: of any kind, near each other, of few values, all the same, and far apart.
 fn scores(experts: usize, seed: u64) -> Vec<f32> {
     let mut rng = Rng::new(seed);
-    let mut row = |f: &dyn Fn(usize, f32) -> f32| -> Vec<f32> {
-        (0..experts).map(|i| f(i, 2.0 * rng.unit() - 1.0)).collect()
-    };
+    let mut row =
+        |f: &dyn Fn(usize, f32) -> f32| -> Vec<f32> { (0..experts).map(|i| f(i, 2.0 * rng.unit() - 1.0)).collect() };
     [
         row(&|_, x| 4.0 * x),
         row(&|_, x| (3.0 * x).round()),
@@ -144,29 +132,14 @@ fn scores(experts: usize, seed: u64) -> Vec<f32> {
 #[test]
 fn the_experts_and_weights_are_those_of_the_processor() {
     let sizes: &[(usize, usize)] = if is_long() {
-        &[
-            (1, 1),
-            (2, 2),
-            (8, 2),
-            (16, 5),
-            (17, 4),
-            (60, 4),
-            (64, 8),
-            (128, 8),
-            (130, 128),
-            (257, 9),
-            (1024, 10),
-        ]
+        &[(1, 1), (2, 2), (8, 2), (16, 5), (17, 4), (60, 4), (64, 8), (128, 8), (130, 128), (257, 9), (1024, 10)]
     } else {
         &[(1, 1), (8, 2), (17, 4), (66, 6), (128, 40)]
     };
     for &(experts, used) in sizes {
         let scores = scores(experts, experts as u64);
         for gating in [Gating::SoftMax, Gating::Sigmoid, Gating::SoftMaxOfChosen] {
-            let plain = Choosing {
-                gating,
-                ..rule(experts, used)
-            };
+            let plain = Choosing { gating, ..rule(experts, used) };
             check(&plain, &scores, Schedule::Random(experts as u64));
             let other = Choosing {
                 normalize: false,
@@ -186,13 +159,9 @@ fn the_experts_and_weights_are_those_of_the_processor() {
 
 #[test]
 fn experts_of_the_best_groups_alone_are_chosen() {
-    for (experts, used, groups) in [
-        (8, 2, [2, 1]),
-        (64, 6, [8, 3]),
-        (60, 4, [5, 4]),
-        (102, 8, [17, 4]),
-        (256, 8, [128, 40]),
-    ] {
+    for (experts, used, groups) in
+        [(8, 2, [2, 1]), (64, 6, [8, 3]), (60, 4, [5, 4]), (102, 8, [17, 4]), (256, 8, [128, 40])]
+    {
         let grouped = Choosing {
             gating: Gating::Sigmoid,
             groups: Some(groups),
@@ -207,37 +176,23 @@ fn experts_of_the_best_groups_alone_are_chosen() {
 #[test]
 fn experts_that_share_one_are_numbered_by_it() {
     for (experts, used, shared_by) in [(6, 2, 3), (66, 11, 6), (128, 8, 8)] {
-        let shared = Choosing {
-            gating: Gating::Sigmoid,
-            shared_by,
-            ..rule(experts, used)
-        };
+        let shared = Choosing { gating: Gating::Sigmoid, shared_by, ..rule(experts, used) };
         check(&shared, &scores(experts, 2), Schedule::InTurn);
     }
 }
 
 #[test]
 fn equal_scores_have_the_order_of_the_sort() {
-    let plain = |values: &[u8], f: &dyn Fn(u8) -> u8| -> Vec<f32> {
-        values.iter().map(|&v| f32::from(f(v))).collect()
-    };
-    for f in [&(|v| v) as &dyn Fn(u8) -> u8, &|v| v.div_ceil(2), &|v| {
-        v / 16
-    }] {
+    let plain = |values: &[u8], f: &dyn Fn(u8) -> u8| -> Vec<f32> { values.iter().map(|&v| f32::from(f(v))).collect() };
+    for f in [&(|v| v) as &dyn Fn(u8) -> u8, &|v| v.div_ceil(2), &|v| v / 16] {
         let scores = plain(&BAD_SPLITS, f);
-        let by = Choosing {
-            gating: Gating::SoftMaxOfChosen,
-            ..rule(64, 60)
-        };
+        let by = Choosing { gating: Gating::SoftMaxOfChosen, ..rule(64, 60) };
         check(&by, &scores, Schedule::InTurn);
     }
     for experts in [33usize, 200, 1024] {
         let mut rng = Rng::new(experts as u64);
         let scores: Vec<f32> = (0..experts).map(|_| (rng.bits() % 3) as f32).collect();
-        let by = Choosing {
-            gating: Gating::Sigmoid,
-            ..rule(experts, 20)
-        };
+        let by = Choosing { gating: Gating::Sigmoid, ..rule(experts, 20) };
         check(&by, &scores, Schedule::InTurn);
     }
 }
@@ -246,17 +201,10 @@ fn equal_scores_have_the_order_of_the_sort() {
 fn scores_that_are_no_numbers_choose_something() {
     for experts in [8, 40] {
         // With nothing but such scores experts are taken by number, here and there.
-        check(
-            &rule(experts, 3),
-            &vec![f32::NAN; experts],
-            Schedule::InTurn,
-        );
+        check(&rule(experts, 3), &vec![f32::NAN; experts], Schedule::InTurn);
         let mut some = scores(experts, 5)[..experts].to_vec();
         (some[0], some[experts - 1]) = (f32::NAN, f32::INFINITY);
-        let by = Choosing {
-            gating: Gating::Sigmoid,
-            ..rule(experts, 3)
-        };
+        let by = Choosing { gating: Gating::Sigmoid, ..rule(experts, 3) };
         let found = choose_in(module("experts"), &by, &some, Schedule::InTurn);
         let found = found.unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(found[0].0 as usize, experts - 1);
@@ -292,16 +240,7 @@ impl Layer {
         };
         let router = encoded(TypeId::F32)[..4 * width * rule.experts].to_vec();
         let mut stack = || (0..rule.experts).map(|_| encoded(ty)).collect();
-        Layer {
-            router,
-            up: stack(),
-            down: stack(),
-            ty,
-            width,
-            rule,
-            weigh_inputs: false,
-            finish: false,
-        }
+        Layer { router, up: stack(), down: stack(), ty, width, rule, weigh_inputs: false, finish: false }
     }
 
     fn factors(&self) -> Vec<f32> {
@@ -314,14 +253,7 @@ impl Layer {
     }
 
     fn matrix(&self, data: &[u8], ty: TypeId, rows: usize) -> Matrix<'static> {
-        Matrix {
-            name: "experts",
-            ty,
-            rows,
-            columns: self.width,
-            data: data.to_vec().leak(),
-            scale: 1.0,
-        }
+        Matrix { name: "experts", ty, rows, columns: self.width, data: data.to_vec().leak(), scale: 1.0 }
     }
 
     /// What a program does.
@@ -409,11 +341,7 @@ fn products_of_chosen_experts() {
         let experts = if count == 1 { 9 } else { 5 };
         let x = tokens(count, width);
         for weigh_inputs in [false, true] {
-            let layer = Layer {
-                weigh_inputs,
-                finish: weigh_inputs,
-                ..Layer::new(ty, rule(experts, 3), width)
-            };
+            let layer = Layer { weigh_inputs, finish: weigh_inputs, ..Layer::new(ty, rule(experts, 3), width) };
             let case = Case::new(x, width);
             let found = case.run(|r, x| layer.record(r, x));
             let what = format!("{ty} {width} of {count} tokens, {weigh_inputs}");
@@ -446,9 +374,7 @@ fn rows_times_the_sigmoid_of_their_gates() {
     let mut rng = Rng::new(3);
     let mut gates = special.to_vec();
     gates.extend((0..400).map(|_| 40.0 * rng.unit() - 20.0));
-    let x: Vec<f32> = (0..columns * gates.len())
-        .map(|_| rng.unit() - 0.5)
-        .collect();
+    let x: Vec<f32> = (0..columns * gates.len()).map(|_| rng.unit() - 0.5).collect();
     for plain in [false, true] {
         let mut expected = x.clone();
         for (row, &g) in expected.chunks_exact_mut(columns).zip(&gates) {
@@ -465,15 +391,8 @@ fn rows_times_the_sigmoid_of_their_gates() {
         let mut arguments = [at, gate, powers].map(Argument::Buffer).to_vec();
         arguments.extend([columns as u32, plain.into()].map(Argument::U32));
         let blocks = [gates.len() as u32, 1];
-        launch(
-            &mut device,
-            (module("experts"), "scale_by_gate"),
-            blocks,
-            (256, 0),
-            &arguments,
-            Schedule::Random(4),
-        )
-        .unwrap_or_else(|e| panic!("{e}"));
+        launch(&mut device, (module("experts"), "scale_by_gate"), blocks, (256, 0), &arguments, Schedule::Random(4))
+            .unwrap_or_else(|e| panic!("{e}"));
         assert_same(&device.floats(at), &expected, "gates");
     }
 }
@@ -490,22 +409,10 @@ fn mixtures_that_do_not_fit_are_refused() {
     assert_eq!(of(rule(4, 2)), Ok(()));
     for wrong in [
         rule(4, 5),
-        Choosing {
-            bias: Some(vec![0.0; 3]),
-            ..rule(4, 2)
-        },
-        Choosing {
-            groups: Some([4, 2]),
-            ..rule(4, 2)
-        },
-        Choosing {
-            groups: Some([2, 2]),
-            ..rule(4, 2)
-        },
-        Choosing {
-            shared_by: 3,
-            ..rule(4, 2)
-        },
+        Choosing { bias: Some(vec![0.0; 3]), ..rule(4, 2) },
+        Choosing { groups: Some([4, 2]), ..rule(4, 2) },
+        Choosing { groups: Some([2, 2]), ..rule(4, 2) },
+        Choosing { shared_by: 3, ..rule(4, 2) },
     ] {
         let text = of(wrong).expect_err("a refusal");
         assert!(text.contains("of 4 experts"), "{text}");

@@ -31,11 +31,7 @@ fn shows<'a>(
     SCHEDULES.into_iter().any(|schedule| {
         let mut device = Emulated::new().expect("PTX");
         device.replace(text.name, with_mistake(text, kernel, change));
-        let case = Case {
-            results: expected.len() * columns / x.len(),
-            schedule,
-            ..Case::new(x, columns)
-        };
+        let case = Case { results: expected.len() * columns / x.len(), schedule, ..Case::new(x, columns) };
         let done = case.run_on(device, &record);
         done.map_or(true, |found| differ(&found, expected))
     })
@@ -46,31 +42,17 @@ fn in_norms() {
     let columns = 320;
     let x = rows(columns, 2)[..2 * columns].to_vec();
     let gains: &[f32] = vec![0.5; columns].leak();
-    let norm = Norm {
-        kind: Kind::Rms,
-        eps: 1e-5,
-        row: columns,
-        gains: gains.to_vec(),
-        bias: None,
-    };
+    let norm = Norm { kind: Kind::Rms, eps: 1e-5, row: columns, gains: gains.to_vec(), bias: None };
     let expected = norm.apply(Isa::scalar(), &x);
     let of = |change: &dyn Fn(&str) -> String| {
         let kernel = (NORM, "rms_norm");
-        shows(kernel, change, (&x, columns), &expected, |r, x| {
-            r.norm(x, gains, columns, 1e-5)
-        })
+        shows(kernel, change, (&x, columns), &expected, |r, x| r.norm(x, gains, columns, 1e-5))
     };
     assert!(!of(&|t| format!("{t} ")), "no mistake");
     assert!(of(&|t| t.replacen("bar.sync", "// ", 2)), "no barriers");
-    assert!(
-        of(&|t| t.replace("bar.sync", "bar.warp.sync -1; // ")),
-        "barriers of a warp"
-    );
+    assert!(of(&|t| t.replace("bar.sync", "bar.warp.sync -1; // ")), "barriers of a warp");
     assert!(of(&|t| t.replacen("sqrt.rn.f32", "neg.f32", 1)), "no root");
-    assert!(
-        of(&|t| t.replacen("mul.rn.f32", "add.rn.f32", 1)),
-        "no squares"
-    );
+    assert!(of(&|t| t.replacen("mul.rn.f32", "add.rn.f32", 1)), "no squares");
 }
 
 #[test]
@@ -92,65 +74,29 @@ fn in_quantizers_and_products() {
         let dot = info.dot_ref.expect("a definition");
         expected.extend(data.chunks_exact(info.bytes).map(|w| dot(w, &row)));
     }
-    let matrix = Matrix {
-        name: "a matrix",
-        ty: TypeId::Q6_K,
-        rows: 9,
-        columns,
-        data,
-        scale: 1.0,
-    };
+    let matrix = Matrix { name: "a matrix", ty: TypeId::Q6_K, rows: 9, columns, data, scale: 1.0 };
     let of = |kernel, change: &dyn Fn(&str) -> String| {
-        shows(kernel, change, (&x, columns), &expected, |r, x| {
-            r.product(matrix, x)
-        })
+        shows(kernel, change, (&x, columns), &expected, |r, x| r.product(matrix, x))
     };
     let quantizer = (QUANTIZE, "quantize_q8_k");
     assert!(!of(quantizer, &|t| format!("{t} ")), "no mistake");
-    assert!(
-        of(quantizer, &|t| t.replace("setp.lt.f32", "setp.gt.f32")),
-        "the least magnitude"
-    );
-    assert!(
-        of(quantizer, &|t| t.replace("setp.eq.f32", "setp.lt.f32")),
-        "the last of equals"
-    );
-    assert!(
-        of(quantizer, &|t| t.replacen("0f4B400000", "0f4B000000", 1)),
-        "another rounding"
-    );
-    assert!(
-        of(quantizer, &|t| t.replacen("div.rn.f32", "mul.rn.f32", 1)),
-        "no inverse"
-    );
-    assert!(
-        of(quantizer, &|t| t.replacen(
-            "shfl.sync.bfly",
-            "shfl.sync.down",
-            1
-        )),
-        "half of the lanes"
-    );
+    assert!(of(quantizer, &|t| t.replace("setp.lt.f32", "setp.gt.f32")), "the least magnitude");
+    assert!(of(quantizer, &|t| t.replace("setp.eq.f32", "setp.lt.f32")), "the last of equals");
+    assert!(of(quantizer, &|t| t.replacen("0f4B400000", "0f4B000000", 1)), "another rounding");
+    assert!(of(quantizer, &|t| t.replacen("div.rn.f32", "mul.rn.f32", 1)), "no inverse");
+    assert!(of(quantizer, &|t| t.replacen("shfl.sync.bfly", "shfl.sync.down", 1)), "half of the lanes");
     let product = (CHAINS, "q6_k_product");
-    assert!(
-        of(product, &|t| t.replacen("add.rn.f32", "sub.rn.f32", 1)),
-        "a difference"
-    );
-    assert!(
-        of(product, &|t| t.replacen("shfl.sync.idx", "shfl.sync.up", 2)),
-        "chains of other lanes"
-    );
+    assert!(of(product, &|t| t.replacen("add.rn.f32", "sub.rn.f32", 1)), "a difference");
+    assert!(of(product, &|t| t.replacen("shfl.sync.idx", "shfl.sync.up", 2)), "chains of other lanes");
 }
 
 #[test]
 fn in_the_choice_of_experts() {
-    // Soft-max of a number that is no multiple of four, so that both exponentials are taken; and scores that the sort has to order.
+    // Soft-max of a number that is no multiple of four, so that both exponentials are taken; and scores that the sort
+    // has to order.
     let uneven = rule(30, 4);
     let scores: Vec<f32> = tokens(1, 30).iter().map(|x| 4.0 * x).collect();
-    let sorted = trine::ops::experts::Choosing {
-        gating: trine::ops::experts::Gating::SoftMaxOfChosen,
-        ..rule(64, 60)
-    };
+    let sorted = trine::ops::experts::Choosing { gating: trine::ops::experts::Gating::SoftMaxOfChosen, ..rule(64, 60) };
     let equal: Vec<f32> = BAD_SPLITS.iter().map(|&x| f32::from(x)).collect();
     for (rule, scores) in [(uneven, scores), (sorted, equal)] {
         let expected = chosen(&rule, &scores);
@@ -162,22 +108,10 @@ fn in_the_choice_of_experts() {
             })
         };
         assert!(!of(&|t| format!("{t} ")), "no mistake");
-        assert!(
-            of(&|t| t.replace("bar.sync", "bar.warp.sync -1; // ")),
-            "barriers of a warp"
-        );
-        assert!(
-            of(&|t| t.replace("add.rn.f64", "sub.rn.f64")),
-            "differences"
-        );
-        assert!(
-            of(&|t| t.replace("0f3E2AAF33", "0f3F2AAF33")),
-            "a polynomial"
-        );
-        assert!(
-            of(&|t| t.replace("setp.gt.f32", "setp.lt.f32")),
-            "the least"
-        );
+        assert!(of(&|t| t.replace("bar.sync", "bar.warp.sync -1; // ")), "barriers of a warp");
+        assert!(of(&|t| t.replace("add.rn.f64", "sub.rn.f64")), "differences");
+        assert!(of(&|t| t.replace("0f3E2AAF33", "0f3F2AAF33")), "a polynomial");
+        assert!(of(&|t| t.replace("setp.gt.f32", "setp.lt.f32")), "the least");
         assert!(of(&|t| t.replace("div.rn.f32", "mul.rn.f32")), "a product");
     }
 }
@@ -194,32 +128,14 @@ fn in_products_of_chosen_experts() {
     type Mistakes<'a> = &'a [&'a dyn Fn(&str) -> String];
     let cases: [(TypeId, usize, Text, &str, Mistakes<'_>); 13] = [
         (TypeId::TQ2_0, 256, CHOSEN, "tq2_0_chosen", &[sum, quotient]),
-        (
-            TypeId::Q8_0,
-            160,
-            CHOSEN,
-            "q8_0_chosen",
-            &[sum, quotient, barrier],
-        ),
-        (
-            TypeId::Q4_0,
-            160,
-            CHOSEN,
-            "q4_0_chosen",
-            &[sum, quotient, barrier],
-        ),
+        (TypeId::Q8_0, 160, CHOSEN, "q8_0_chosen", &[sum, quotient, barrier]),
+        (TypeId::Q4_0, 160, CHOSEN, "q4_0_chosen", &[sum, quotient, barrier]),
         (TypeId::Q4_K, 256, CHAINS, "q4_k_chosen", &[sum, quotient]),
         (TypeId::Q6_K, 256, CHAINS, "q6_k_chosen", &[sum, quotient]),
         (TypeId::F16, 33, CHAINS, "f16_chosen", &[double, quotient]),
         (TypeId::F32, 33, CHAINS, "f32_chosen", &[double, quotient]),
         (TypeId::F32, 33, CHAINS, "f32_product", &[double, factor]),
-        (
-            TypeId::Q8_0,
-            64,
-            EXPERTS,
-            "list_chosen",
-            &[barrier, rounding],
-        ),
+        (TypeId::Q8_0, 64, EXPERTS, "list_chosen", &[barrier, rounding]),
         (TypeId::F16, 33, EXPERTS, "weigh", &[factor]),
         (TypeId::F16, 33, EXPERTS, "combine", &[sum]),
         (TypeId::F16, 33, EXPERTS, "scale_chosen", &[factor]),
@@ -232,9 +148,7 @@ fn in_products_of_chosen_experts() {
         let x = tokens(4, width);
         let expected = layer.expected(x);
         let of = |change: &dyn Fn(&str) -> String| {
-            shows((text, kernel), change, (x, width), &expected, |r, x| {
-                layer.record(r, x)
-            })
+            shows((text, kernel), change, (x, width), &expected, |r, x| layer.record(r, x))
         };
         assert!(!of(&|t| format!("{t} ")), "{kernel}: no mistake");
         for (i, mistake) in mistakes.iter().enumerate() {
@@ -253,34 +167,16 @@ fn in_attention() {
             done.map_or(true, |found| differ(&found, &expected))
         })
     };
-    let of =
-        |change: &dyn Fn(&str) -> String| in_module(&with_mistake(ATTENTION, "attend", change));
+    let of = |change: &dyn Fn(&str) -> String| in_module(&with_mistake(ATTENTION, "attend", change));
     assert!(!of(&|t| format!("{t} ")), "no mistake");
     // Each barrier by itself orders something.
     let text = ATTENTION.text;
     let kernel = &text[text.find(".entry attend(").expect("the kernel")..];
-    let barriers = kernel[..kernel.find("\n}").expect("its end")]
-        .matches("bar.sync")
-        .count();
+    let barriers = kernel[..kernel.find("\n}").expect("its end")].matches("bar.sync").count();
     assert!(barriers > 5);
-    assert!(
-        of(&|t| t.replacen("bar.sync", "// ", 1)),
-        "queries that are not there yet"
-    );
-    assert!(
-        of(&|t| t.replace("bar.sync", "bar.warp.sync -1; // ")),
-        "barriers of a warp"
-    );
-    assert!(
-        of(&|t| t.replacen("add.rn.f64", "sub.rn.f64", 1)),
-        "a difference of products"
-    );
-    assert!(
-        of(&|t| t.replace("0f3E2AAF33", "0f3F2AAF33")),
-        "another exponential"
-    );
-    assert!(
-        of(&|t| t.replacen("cvt.rn.f16.f32", "cvt.u16.u32", 1)),
-        "queries that are not rounded"
-    );
+    assert!(of(&|t| t.replacen("bar.sync", "// ", 1)), "queries that are not there yet");
+    assert!(of(&|t| t.replace("bar.sync", "bar.warp.sync -1; // ")), "barriers of a warp");
+    assert!(of(&|t| t.replacen("add.rn.f64", "sub.rn.f64", 1)), "a difference of products");
+    assert!(of(&|t| t.replace("0f3E2AAF33", "0f3F2AAF33")), "another exponential");
+    assert!(of(&|t| t.replacen("cvt.rn.f16.f32", "cvt.u16.u32", 1)), "queries that are not rounded");
 }

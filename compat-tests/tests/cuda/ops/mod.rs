@@ -7,9 +7,7 @@ mod mistakes;
 mod products;
 mod quantize;
 
-use trine_compat_tests::ptx::{
-    Argument, Device, Emulated, Fault, Launch, Module, Report, Schedule,
-};
+use trine_compat_tests::ptx::{Argument, Device, Emulated, Fault, Launch, Module, Report, Schedule};
 use trine_cuda::program::{Limits, Matrix, ProgramError, Recorder, Span};
 use trine_cuda::run::{Host, Input, Part, Shared};
 use trine_formats::types::TypeId;
@@ -26,21 +24,13 @@ struct Case<'a> {
 
 impl<'a> Case<'a> {
     fn new(rows: &'a [f32], columns: usize) -> Case<'a> {
-        Case {
-            rows,
-            columns,
-            results: columns,
-            schedule: Schedule::Random(1),
-        }
+        Case { rows, columns, results: columns, schedule: Schedule::Random(1) }
     }
 
-    /// The rows of the result. The input comes from a table of floats, whose rows are the tokens in turn; where there are more rows
-    /// than logits of one, in several passes.
+    /// The rows of the result. The input comes from a table of floats, whose rows are the tokens in turn; where there
+    /// are more rows than logits of one, in several passes.
     #[track_caller]
-    fn run(
-        &self,
-        record: impl Fn(&mut Recorder<'a>, Span) -> Result<Span, ProgramError>,
-    ) -> Vec<f32> {
+    fn run(&self, record: impl Fn(&mut Recorder<'a>, Span) -> Result<Span, ProgramError>) -> Vec<f32> {
         let parts = self.rows.chunks(self.columns * self.results);
         let part = |rows| {
             let device = Emulated::new().expect("PTX");
@@ -63,13 +53,7 @@ impl<'a> Case<'a> {
         let mut table: Vec<u8> = self.rows.iter().flat_map(|x| x.to_le_bytes()).collect();
         let rows = tokens.max(vocabulary);
         table.resize(4 * rows * self.columns, 0);
-        let limits = Limits {
-            tokens,
-            wanted: tokens,
-            context: tokens,
-            page: 1,
-            pages: tokens,
-        };
+        let limits = Limits { tokens, wanted: tokens, context: tokens, page: 1, pages: tokens };
         // A table of the function alone would not live as long as what the caller records.
         let table: &'static [u8] = table.leak();
         let mut recorder = Recorder::new(limits, vocabulary)?;
@@ -86,11 +70,7 @@ impl<'a> Case<'a> {
         let (program, weights) = recorder.finish(wanted)?;
         let mut passes = Shared::new(device).start(program, &weights)?;
         let ids: Vec<u32> = (0..tokens as u32).collect();
-        let part = Part {
-            pages: &ids,
-            first: 0,
-            tokens,
-        };
+        let part = Part { pages: &ids, first: 0, tokens };
         passes.pass(Input::Tokens(&ids), &[part], &|_, _| Vec::new())?;
         let all: Vec<usize> = (0..tokens).collect();
         Ok(passes.logits(&all)?)

@@ -30,19 +30,9 @@ fn check(ty: TypeId, count: usize, columns: usize, usual: bool) {
         expected.extend(data.chunks_exact(of_row).map(|w| dot(w, &row)));
     }
     let data: &'static [u8] = data.leak();
-    let case = Case {
-        results: count,
-        ..Case::new(&x, columns)
-    };
+    let case = Case { results: count, ..Case::new(&x, columns) };
     let found = case.run(|r, x| {
-        let matrix = Matrix {
-            name: "a matrix",
-            ty,
-            rows: count,
-            columns,
-            data,
-            scale: 1.0,
-        };
+        let matrix = Matrix { name: "a matrix", ty, rows: count, columns, data, scale: 1.0 };
         r.product(matrix, x)
     });
     assert_same(&found, &expected, &format!("{ty} {count} x {columns}"));

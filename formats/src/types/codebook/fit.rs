@@ -5,8 +5,9 @@
 //! weights, takes the points that lie there or the best of those around, and keeps the assignment whose own best scale
 //! loses least. Then points that were not hit exactly are looked for once more with that scale.
 //!
-//! Products associate as written in the reference: `w * x * q` is `(w * x) * q`. Source: ggml `quantize_row_iq2_xxs_impl`,
-//! `quantize_row_iq2_xs_impl`, `quantize_row_iq2_s_impl`, `quantize_row_iq3_xxs_impl`, `quantize_row_iq3_s_impl`.
+//! Products associate as written in the reference: `w * x * q` is `(w * x) * q`. Source: ggml
+//! `quantize_row_iq2_xxs_impl`, `quantize_row_iq2_xs_impl`, `quantize_row_iq2_s_impl`, `quantize_row_iq3_xxs_impl`,
+//! `quantize_row_iq3_s_impl`.
 
 use super::neighbours::{Codebook, Place, Target, nearest};
 use super::{code_bits, error_weights, signs};
@@ -70,8 +71,8 @@ pub(in crate::types) fn scale_code(inverse: f32, scale: f32, top: i32) -> u8 {
     nearest_int(0.5 * (inverse * scale - 1.0)).clamp(0, top) as u8
 }
 
-/// Encodes a row: weights, their importance and where the blocks go. `definition` is the type's encoder, for blocks with
-/// values that the instruction set does not suit; `write` puts a fit into a block, all of it.
+/// Encodes a row: weights, their importance and where the blocks go. `definition` is the type's encoder, for blocks
+/// with values that the instruction set does not suit; `write` puts a fit into a block, all of it.
 #[inline(always)]
 pub(in crate::types) fn encode<S: Simd, const N: usize, const GROUPS: usize, const BYTES: usize>(
     simd: S,
@@ -127,11 +128,8 @@ fn fit_block<S: Simd, const N: usize, const SIZE: usize, const GROUPS: usize>(
     let mut magnitudes = [0.0; BLOCK];
     let eights = x.as_chunks::<8>().0.iter().zip(weight.as_chunks::<8>().0);
     for (k, ((x, w), m)) in eights.zip(magnitudes.as_chunks_mut::<8>().0).enumerate() {
-        fit.signs[k / (SIZE / 8)][k % (SIZE / 8)] = if kind.even_signs {
-            signs::split_even(x, w, m)
-        } else {
-            signs::split(x, m)
-        };
+        fit.signs[k / (SIZE / 8)][k % (SIZE / 8)] =
+            if kind.even_signs { signs::split_even(x, w, m) } else { signs::split(x, m) };
     }
     let top = f32::from(2 * kind.top + 1);
     let mut started = [0.0; 16];
@@ -141,21 +139,13 @@ fn fit_block<S: Simd, const N: usize, const SIZE: usize, const GROUPS: usize>(
         let codes = f32::from(kind.top + 2);
         started = fit_unsigned(simd, &x, &w, codes).0.to_array();
     }
-    let groups = magnitudes
-        .as_chunks::<SIZE>()
-        .0
-        .iter()
-        .zip(weight.as_chunks::<SIZE>().0);
+    let groups = magnitudes.as_chunks::<SIZE>().0.iter().zip(weight.as_chunks::<SIZE>().0);
     for (g, (x, weight)) in groups.enumerate() {
         let mut largest = x[0];
         for &v in &x[1..] {
             largest = if largest > v { largest } else { v };
         }
-        let start = if kind.fitted_start {
-            started[g] * f32::from(kind.top + 1)
-        } else {
-            largest
-        };
+        let start = if kind.fitted_start { started[g] * f32::from(kind.top + 1) } else { largest };
         if largest < kind.zero_below || largest == 0.0 || kind.fitted_start && start <= 0.0 {
             fit.signs[g] = [0; 4];
             fit.zero[g] = true;
@@ -169,17 +159,8 @@ fn fit_block<S: Simd, const N: usize, const SIZE: usize, const GROUPS: usize>(
         for (w, x) in weighted.iter_mut().zip(x) {
             *w *= x;
         }
-        let group = Group {
-            x: *x,
-            weight: *weight,
-            weighted,
-            root,
-        };
-        let initial = if kind.fitted_start {
-            started[g]
-        } else {
-            largest / top
-        };
+        let group = Group { x: *x, weight: *weight, weighted, root };
+        let initial = if kind.fitted_start { started[g] } else { largest / top };
         let (scale, points) = fit_group(simd, kind, &group, start, initial);
         if scale < 0.0 {
             let all = if kind.even_signs { 0x7F } else { 0xFF };
@@ -187,11 +168,7 @@ fn fit_block<S: Simd, const N: usize, const SIZE: usize, const GROUPS: usize>(
         }
         fit.scales[g] = scale.abs();
         fit.points[g] = points;
-        fit.largest = if fit.largest > scale.abs() {
-            fit.largest
-        } else {
-            scale.abs()
-        };
+        fit.largest = if fit.largest > scale.abs() { fit.largest } else { scale.abs() };
     }
     fit
 }

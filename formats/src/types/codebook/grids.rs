@@ -2,8 +2,8 @@
 //! coordinates, the first in the low bits. Coordinates of 2-bit codebooks are 0, 1 or 2, those of 3-bit ones 0 to 7.
 //!
 //! These are data, not a choice: a file names points by their place in these lists. Source: the tables `kgrid_2bit_*`,
-//! `kgrid_1bit_2048`, `kgrid_256` and `kgrid_512` of ggml's `ggml-quants.c` (MIT license), which hold the same points as
-//! the expanded `iq*_grid` tables of `ggml-common.h`.
+//! `kgrid_1bit_2048`, `kgrid_256` and `kgrid_512` of ggml's `ggml-quants.c` (MIT license), which hold the same points
+//! as the expanded `iq*_grid` tables of `ggml-common.h`.
 
 /// The 256 points of IQ2_XXS: eight codes of two bits.
 #[rustfmt::skip]

@@ -2,8 +2,8 @@
 //! point in a codebook. Points of the IQ2 and IQ3 codebooks are magnitudes and go with a sign for each weight; those of
 //! the IQ1 codebook have the values -1, 0 and 1.
 //!
-//! A block is 256 weights in groups of 16 or 32. A group has a small scale code `s` and a scale that is an odd number of
-//! steps, `2 s + 1`; the block's scale says how large a step is.
+//! A block is 256 weights in groups of 16 or 32. A group has a small scale code `s` and a scale that is an odd number
+//! of steps, `2 s + 1`; the block's scale says how large a step is.
 
 mod fit;
 pub(super) mod grids;
@@ -48,10 +48,7 @@ const fn code_bits(coordinates: usize) -> usize {
 }
 
 /// The points of a codebook with a value for each code.
-const fn points<const N: usize, const POINTS: usize>(
-    packed: &[u16; POINTS],
-    levels: &[i8],
-) -> [[i8; N]; POINTS] {
+const fn points<const N: usize, const POINTS: usize>(packed: &[u16; POINTS], levels: &[i8]) -> [[i8; N]; POINTS] {
     let mut points = [[0; N]; POINTS];
     let bits = code_bits(N);
     let mut p = 0;
@@ -106,10 +103,7 @@ pub(super) struct Unpacked<const GROUPS: usize> {
 impl<const GROUPS: usize> Unpacked<GROUPS> {
     /// All zeros, to be filled.
     pub fn new() -> Self {
-        Unpacked {
-            weights: [0; BLOCK],
-            scales: [0; GROUPS],
-        }
+        Unpacked { weights: [0; BLOCK], scales: [0; GROUPS] }
     }
 
     /// Puts a point with its signs at weight `N * cell`.
@@ -179,14 +173,8 @@ mod tests {
     /// for groups that are zero.
     #[test]
     fn points_are_in_order() {
-        let books: [&[u16]; 6] = [
-            &grids::IQ2_XXS,
-            &grids::IQ2_XS,
-            &grids::IQ2_S,
-            &grids::IQ1,
-            &grids::IQ3_XXS,
-            &grids::IQ3_S,
-        ];
+        let books: [&[u16]; 6] =
+            [&grids::IQ2_XXS, &grids::IQ2_XS, &grids::IQ2_S, &grids::IQ1, &grids::IQ3_XXS, &grids::IQ3_S];
         for book in books {
             assert_eq!(book[0], 0);
             assert!(book.windows(2).all(|pair| pair[0] < pair[1]));
@@ -238,11 +226,7 @@ mod tests {
                     panic!("{ty}: bit {bit} is about nothing");
                 };
                 assert_eq!(first / size, last / size, "{ty}: bit {bit}");
-                let kind = if changed.len() > 8 {
-                    &mut of_scale
-                } else {
-                    &mut of_few
-                };
+                let kind = if changed.len() > 8 { &mut of_scale } else { &mut of_few };
                 changed.iter().for_each(|&i| kind[i] = true);
             }
             assert!(of_few.iter().all(|&told| told), "{ty}");

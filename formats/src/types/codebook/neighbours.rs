@@ -36,9 +36,7 @@ impl<const N: usize> Codebook<N> {
     /// first and those as near in the order of the codebook; `top` is the largest code.
     pub fn new(points: &[u16], top: u16, shells: usize) -> Self {
         let bits = code_bits(N);
-        let codes = |packed: u16| -> [u16; N] {
-            std::array::from_fn(|i| packed >> (bits * i) & ((1 << bits) - 1))
-        };
+        let codes = |packed: u16| -> [u16; N] { std::array::from_fn(|i| packed >> (bits * i) & ((1 << bits) - 1)) };
         let unpacked: Vec<[u16; N]> = points.iter().map(|&p| codes(p)).collect();
         let odd = |codes: &[u16; N]| codes.map(|l| f32::from(2 * l + 1));
         let last = (0..N).fold(0, |all, i| all | usize::from(top) << (bits * i));
@@ -66,9 +64,7 @@ impl<const N: usize> Codebook<N> {
             near.clear();
             let mut inner = None;
             for _ in 0..shells {
-                let beyond = distances
-                    .iter()
-                    .filter(|&&d| inner.is_none_or(|inner| d > inner));
+                let beyond = distances.iter().filter(|&&d| inner.is_none_or(|inner| d > inner));
                 let Some(&shell) = beyond.min() else { break };
                 let on_shell = distances.iter().enumerate().filter(|&(_, &d)| d == shell);
                 near.extend(on_shell.map(|(point, _)| point as u16));
@@ -176,11 +172,7 @@ mod tests {
         };
         assert_eq!(around_it.points[..3], near);
         assert_eq!(around_it.points[3..], [place(far[0]); LANES - 3]);
-        let target = Target {
-            x: &[2.9, 2.8, 1.1, 1.0],
-            weight: &[1.0; 4],
-            scale: 1.0,
-        };
+        let target = Target { x: &[2.9, 2.8, 1.1, 1.0], weight: &[1.0; 4], scale: 1.0 };
         let found = nearest::<_, 4, false>(Portable, around, target, 0.0);
         assert_eq!(found, place([1, 1, 0, 0]));
         assert_eq!(book.values()[usize::from(found)], [3.0, 3.0, 1.0, 1.0]);

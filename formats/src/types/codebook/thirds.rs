@@ -1,8 +1,8 @@
 //! The search of the IQ1 encoders: weights are split into three classes, for -1, 0 and 1, all three shifted a little up
 //! or down.
 //!
-//! With the weights of a group in order, classes are two boundaries; each pair of them is tried with each shift, from sums
-//! over the weights before a boundary. Then each eight take the nearest point of the codebook.
+//! With the weights of a group in order, classes are two boundaries; each pair of them is tried with each shift, from
+//! sums over the weights before a boundary. Then each eight take the nearest point of the codebook.
 //!
 //! Source: ggml `quantize_row_iq1_s_impl`, `quantize_row_iq1_m_impl`, `iq1_find_best_neighbour2`.
 
@@ -89,12 +89,7 @@ pub(in crate::types) struct Split {
 impl Split {
     /// Before any try.
     pub fn none() -> Split {
-        Split {
-            ends: (0, 0),
-            down: [false; 2],
-            scale: 0.0,
-            score: -f32::MAX,
-        }
+        Split { ends: (0, 0), down: [false; 2], scale: 0.0, score: -f32::MAX }
     }
 
     /// Whether any try was better than nothing.
@@ -107,12 +102,7 @@ impl Split {
     pub fn offer(&mut self, sum_qx: f32, sum_q2: f32, ends: (usize, usize), down: [bool; 2]) {
         if sum_q2 > 0.0 && sum_qx * sum_qx > self.score * sum_q2 {
             let scale = sum_qx / sum_q2;
-            *self = Split {
-                ends,
-                down,
-                scale,
-                score: scale * sum_qx,
-            };
+            *self = Split { ends, down, scale, score: scale * sum_qx };
         }
     }
 
@@ -131,20 +121,10 @@ impl Split {
             classes[usize::from(i)] = if self.scale < 0.0 { 2 - class } else { class };
         }
         let flip = self.scale < 0.0;
-        let mut placed = Placed {
-            scale: self.scale.abs(),
-            points: [0; 4],
-            down: self.down.map(|down| down != flip),
-        };
+        let mut placed = Placed { scale: self.scale.abs(), points: [0; 4], down: self.down.map(|down| down != flip) };
         let eights = x.as_chunks::<8>().0.iter().zip(weight.as_chunks::<8>().0);
         let mut moved = false;
-        for (k, (classes, group)) in classes
-            .as_chunks::<8>()
-            .0
-            .iter()
-            .zip(eights.clone())
-            .enumerate()
-        {
+        for (k, (classes, group)) in classes.as_chunks::<8>().0.iter().zip(eights.clone()).enumerate() {
             let down = placed.down_at::<SIZE>(k);
             let (point, is_off) = book.find(simd, classes, down, group, placed.scale);
             placed.points[k] = point;

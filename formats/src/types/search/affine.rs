@@ -60,12 +60,7 @@ impl AffineFit {
 ///
 /// Source: ggml `make_qkx2_quants`, and `make_qkx3_quants` with weights, which computes the same.
 #[inline(always)]
-pub(in crate::types) fn fit_affine<
-    S: Simd,
-    const N: usize,
-    const VECTORS: usize,
-    const ABSOLUTE: bool,
->(
+pub(in crate::types) fn fit_affine<S: Simd, const N: usize, const VECTORS: usize, const ABSOLUTE: bool>(
     simd: S,
     x: &[[S::F; N]; VECTORS],
     w: &[[S::F; N]; VECTORS],
@@ -158,13 +153,7 @@ pub(in crate::types) fn fit_affine<
 /// Whether everything that is to be rounded can be. All of it lies between what the ends give, because products
 /// and differences keep the order.
 #[inline(always)]
-fn rounds<S: Simd>(
-    simd: S,
-    is_flat: <S::F as Vector>::Mask,
-    inverse: S::F,
-    min: S::F,
-    ends: [S::F; 2],
-) -> bool {
+fn rounds<S: Simd>(simd: S, is_flat: <S::F as Vector>::Mask, inverse: S::F, min: S::F, ends: [S::F; 2]) -> bool {
     let [lo, hi] = ends;
     let limit = simd.splat(ROUNDS);
     let lo = limit.ge((inverse * (lo - min)).abs());

@@ -54,11 +54,7 @@ pub(super) fn side_by_side<S: Simd, const N: usize>(simd: S, x: &[f32]) -> [S::F
 /// `importance * sqrt(sigma2 + x * x)`: the weight of an element's error, from its column's importance and its
 /// size against the mean square around it. Large weights matter more, and small ones are not forgotten.
 #[inline(always)]
-pub(super) fn error_weights<V: Vector, const N: usize>(
-    x: &[V; N],
-    importance: &[V; N],
-    sigma2: V,
-) -> [V; N] {
+pub(super) fn error_weights<V: Vector, const N: usize>(x: &[V; N], importance: &[V; N], sigma2: V) -> [V; N] {
     let mut weights = *importance;
     for i in 0..N {
         weights[i] = importance[i] * (sigma2 + x[i] * x[i]).sqrt();

@@ -174,10 +174,7 @@ pub(in crate::types) fn fit_descent<S: Simd, const N: usize, const VECTORS: usiz
             break;
         }
     }
-    let mut fits = [DescentFit {
-        scale: [0.0; LANES],
-        codes: [[0.0; LANES]; N],
-    }; VECTORS];
+    let mut fits = [DescentFit { scale: [0.0; LANES], codes: [[0.0; LANES]; N] }; VECTORS];
     for v in 0..VECTORS {
         let is_zero = simd.splat(GROUP_EPS).gt(magnitudes[v]);
         let fitted = S::F::select(sum_l2[v].gt(zero), sum_lx[v] / sum_l2[v], zero);

@@ -1,21 +1,12 @@
 use super::*;
 use crate::types::lanes::Portable;
 
-const GRID: AffineGrid = AffineGrid {
-    top: 15.0,
-    from: -1.0,
-    step: 0.1,
-    last: 20,
-};
+const GRID: AffineGrid = AffineGrid { top: 15.0, from: -1.0, step: 0.1, last: 20 };
 
 /// 16 groups of 16 unlike values, one group all zero.
 fn groups() -> Vec<f32> {
     let value = |i: usize| {
-        if i / 16 == 5 {
-            0.0
-        } else {
-            ((i * 37 % 101) as f32 - 40.0) * 0.01 * (1 + i / 16) as f32
-        }
+        if i / 16 == 5 { 0.0 } else { ((i * 37 % 101) as f32 - 40.0) * 0.01 * (1 + i / 16) as f32 }
     };
     (0..256).map(value).collect()
 }
@@ -44,10 +35,7 @@ fn unsigned(x: &[f32; 8], w: &[f32; 8]) -> (f32, [u8; 8]) {
         side_by_side::<_, 8>(Portable, lanes.as_flattened())
     };
     let (scale, codes) = fit_unsigned(Portable, &in_lane(x), &in_lane(w), 15.0);
-    (
-        scale.to_array()[3],
-        codes.map(|code| code.to_array()[3] as u8),
-    )
+    (scale.to_array()[3], codes.map(|code| code.to_array()[3] as u8))
 }
 
 #[test]
@@ -63,10 +51,7 @@ fn a_group_does_not_see_its_neighbours() {
         let alone = symmetric(x, w);
         assert_eq!(all_symmetric.scale[k].to_bits(), alone.scale[0].to_bits());
         let x16 = &x.as_chunks::<16>().0[0];
-        assert_eq!(
-            all_symmetric.codes(Portable, k, x16),
-            alone.codes(Portable, 0, x16)
-        );
+        assert_eq!(all_symmetric.codes(Portable, k, x16), alone.codes(Portable, 0, x16));
         let alone = descent(x);
         assert_eq!(all_descent.scale[k].to_bits(), alone.scale[0].to_bits());
         assert!((0..16).all(|i| all_descent.codes[i][k] == alone.codes[i][0]));

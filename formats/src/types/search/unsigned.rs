@@ -63,10 +63,8 @@ pub(in crate::types) fn fit_unsigned<S: Simd, const N: usize>(
             let new = new.or_below(highest);
             let lx = lx_without + w[i] * x[i] * new;
             let l2 = l2_without + w[i] * new * new;
-            let better = lx_without.gt(zero)
-                & l2_without.gt(zero)
-                & new.ne(l)
-                & (lx * lx * sum_l2).gt(sum_lx * sum_lx * l2);
+            let better =
+                lx_without.gt(zero) & l2_without.gt(zero) & new.ne(l) & (lx * lx * sum_l2).gt(sum_lx * sum_lx * l2);
             codes[i] = S::F::select(better, new.nearest_u8(), l);
             sum_lx = S::F::select(better, lx, sum_lx);
             sum_l2 = S::F::select(better, l2, sum_l2);

@@ -52,20 +52,13 @@ fn a_lane_loads_the_fragment_of_a() {
             let (row, k) = byte_a(lane, i, 0);
             assert_eq!(place(row, k / 4), 4 * lane + i);
         }
-        assert_eq!(
-            [scale_place(lane / 4), scale_place(lane / 4 + 8)],
-            [2 * (lane / 4), 2 * (lane / 4) + 1]
-        );
+        assert_eq!([scale_place(lane / 4), scale_place(lane / 4 + 8)], [2 * (lane / 4), 2 * (lane / 4) + 1]);
     }
 }
 
 #[test]
 fn every_byte_of_the_file_is_moved_once() {
-    for (ty, info) in [
-        (TypeId::TQ2_0, info::TQ2_0),
-        (TypeId::Q8_0, info::Q8_0),
-        (TypeId::Q4_0, info::Q4_0),
-    ] {
+    for (ty, info) in [(TypeId::TQ2_0, info::TQ2_0), (TypeId::Q8_0, info::Q8_0), (TypeId::Q4_0, info::Q4_0)] {
         for (rows, blocks) in [(16, 1), (1, 1), (17, 3), (47, 2), (31, 5)] {
             let data = bytes(rows * blocks * info.bytes);
             let columns = blocks * info.block;
@@ -92,27 +85,16 @@ fn tq1_0_gets_the_codes_that_tq2_0_has_for_the_same_weights() {
         weights.into_iter().map(f32::to_bits).collect::<Vec<_>>()
     };
     let is_nan = |bits: u32| f32::from_bits(bits).is_nan();
-    let pairs = decode(info::TQ1_0, &data)
-        .into_iter()
-        .zip(decode(info::TQ2_0, &as_tq2_0));
-    assert!(
-        pairs
-            .into_iter()
-            .all(|(a, b)| a == b || is_nan(a) && is_nan(b))
-    );
+    let pairs = decode(info::TQ1_0, &data).into_iter().zip(decode(info::TQ2_0, &as_tq2_0));
+    assert!(pairs.into_iter().all(|(a, b)| a == b || is_nan(a) && is_nan(b)));
 }
 
 #[test]
 fn the_codes_of_a_tensor_with_one_scale_are_those_of_tq2_0() {
     let (rows, columns) = (18, 384);
-    let codes: Vec<i8> = bytes(rows * columns)
-        .iter()
-        .map(|b| (b % 3) as i8 - 1)
-        .collect();
+    let codes: Vec<i8> = bytes(rows * columns).iter().map(|b| (b % 3) as i8 - 1).collect();
     let packing = Packing::I2S(i2_s::Interleave::Usual);
-    let data = packing
-        .pack(columns, rows, 0.5, &codes)
-        .expect("a valid matrix");
+    let data = packing.pack(columns, rows, 0.5, &codes).expect("a valid matrix");
     let data = TernaryData::new(packing, columns, rows, &data).expect("a valid matrix");
     let packed = ternary(&data).expect("a layout");
     assert!(packed.scales.is_empty());
@@ -135,23 +117,12 @@ fn the_codes_of_a_tensor_with_one_scale_are_those_of_tq2_0() {
 #[test]
 fn what_does_not_fit_is_refused() {
     let refused = |ty, data: usize, rows, columns| {
-        super::blocks(ty, &vec![0; data], rows, columns)
-            .expect_err("a refusal")
-            .to_string()
+        super::blocks(ty, &vec![0; data], rows, columns).expect_err("a refusal").to_string()
     };
-    assert_eq!(
-        refused(TypeId::Q8_0, 34, 1, 33),
-        "q8_0: 33 columns are not whole blocks of 32"
-    );
-    assert_eq!(
-        refused(TypeId::TQ2_0, 65, 1, 256),
-        "tq2_0: 65 elements, where 1 x 256 take 66"
-    );
+    assert_eq!(refused(TypeId::Q8_0, 34, 1, 33), "q8_0: 33 columns are not whole blocks of 32");
+    assert_eq!(refused(TypeId::TQ2_0, 65, 1, 256), "tq2_0: 65 elements, where 1 x 256 take 66");
     assert!(refused(TypeId::Q4_0, 0, usize::MAX, 32).contains("more than memory"));
-    assert_eq!(
-        refused(TypeId::Q6_K, 0, 0, 0),
-        "q6_K has no layout for the GPU"
-    );
+    assert_eq!(refused(TypeId::Q6_K, 0, 0, 0), "q6_K has no layout for the GPU");
     assert!(super::blocks(TypeId::Q8_0, &[], 0, 64).is_ok_and(|p| p.codes.is_empty()));
 }
 
@@ -160,10 +131,7 @@ fn two_bit_rows_are_those_of_i2_s() {
     // 384 columns: one block and a half, whose rest is filled up.
     let (rows, columns) = (19, 384);
     let packing = Packing::I2S(i2_s::Interleave::Usual);
-    let codes: Vec<i8> = bytes(rows * columns)
-        .iter()
-        .map(|b| (b % 3) as i8 - 1)
-        .collect();
+    let codes: Vec<i8> = bytes(rows * columns).iter().map(|b| (b % 3) as i8 - 1).collect();
     let data = packing.pack(columns, rows, 0.5, &codes).expect("a matrix");
     let tensor = TernaryData::new(packing, columns, rows, &data).expect("a matrix");
     let expected = ternary(&tensor).expect("a layout");

@@ -34,11 +34,7 @@ pub(super) struct Dotprod;
 impl Dot for Dotprod {
     #[inline]
     #[target_feature(enable = "neon,dotprod")]
-    unsafe fn lane<const L: i32>(
-        mut sums: int32x4_t,
-        codes: int8x16_t,
-        acts: int8x16_t,
-    ) -> int32x4_t {
+    unsafe fn lane<const L: i32>(mut sums: int32x4_t, codes: int8x16_t, acts: int8x16_t) -> int32x4_t {
         // SAFETY: the instruction, which the features of this function include, reads and writes the named registers
         // and nothing else.
         unsafe {
@@ -73,8 +69,8 @@ pub(super) fn two_by_two(mut sums: int32x4_t, codes: int8x16_t, acts: int8x16_t)
     sums
 }
 
-/// Products of bytes as two limbs, the upper of which counts 256. The lower one has a sign, by which the rounding makes up for
-/// it.
+/// Products of bytes as two limbs, the upper of which counts 256. The lower one has a sign, by which the rounding makes
+/// up for it.
 ///
 /// One piece, because the compiler would take apart the halves of what it multiplies by, and run out of registers.
 #[inline]
@@ -132,8 +128,8 @@ pub(super) fn add_scaled_pairs(
     [lower, upper]
 }
 
-/// The upper `N` bits of each byte of `a`, and behind them what fits of `b`. (The compiler would make three instructions of the
-/// intrinsic.)
+/// The upper `N` bits of each byte of `a`, and behind them what fits of `b`. (The compiler would make three
+/// instructions of the intrinsic.)
 #[inline]
 #[target_feature(enable = "neon")]
 pub(super) fn insert_behind<const N: i32>(mut a: uint8x16_t, b: uint8x16_t) -> uint8x16_t {

@@ -61,11 +61,7 @@ impl Doubles for Neon {
                 _ => x,
             });
             // The shift fills with the sign, of which the mask leaves one bit.
-            let shifted = if BRAIN {
-                vshrq_n_s64::<3>(top)
-            } else {
-                vshrq_n_s64::<6>(top)
-            };
+            let shifted = if BRAIN { vshrq_n_s64::<3>(top) } else { vshrq_n_s64::<6>(top) };
             vreinterpretq_f64_u64(vandq_u64(vreinterpretq_u64_s64(shifted), mask))
         })
     }
@@ -118,7 +114,8 @@ pub(super) fn narrow_numbers(x: float32x4_t) -> uint16x4_t {
     halves
 }
 
-/// Four values rounded to half floats; the only NaN are those of the definition, which keeps nothing of them but the sign.
+/// Four values rounded to half floats; the only NaN are those of the definition, which keeps nothing of them but the
+/// sign.
 #[inline]
 #[target_feature(enable = "neon")]
 fn narrow(x: float32x4_t) -> uint16x4_t {
@@ -132,12 +129,7 @@ fn narrow(x: float32x4_t) -> uint16x4_t {
 #[target_feature(enable = "neon")]
 pub fn round(x: &[f32; LINE]) -> [u16; LINE] {
     let mut halves = [0; LINE];
-    for (x, halves) in x
-        .as_chunks::<4>()
-        .0
-        .iter()
-        .zip(halves.as_chunks_mut::<4>().0)
-    {
+    for (x, halves) in x.as_chunks::<4>().0.iter().zip(halves.as_chunks_mut::<4>().0) {
         // SAFETY: four values on both sides.
         unsafe { vst1_u16(halves.as_mut_ptr(), narrow(vld1q_f32(x.as_ptr()))) }
     }
@@ -154,10 +146,7 @@ pub fn coefficients(x: &[f32], out: &mut [f64]) -> usize {
             let x = widen(narrow(vld1q_f32(x.as_ptr())));
             let low = vmulq_n_f64(vcvt_f64_f32(vget_low_f32(x)), SCALE);
             vst1q_f64(out.as_mut_ptr(), low);
-            vst1q_f64(
-                out.as_mut_ptr().add(2),
-                vmulq_n_f64(vcvt_high_f64_f32(x), SCALE),
-            );
+            vst1q_f64(out.as_mut_ptr().add(2), vmulq_n_f64(vcvt_high_f64_f32(x), SCALE));
         }
     }
     4 * x.len().min(out.len())

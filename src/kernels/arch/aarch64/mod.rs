@@ -1,8 +1,8 @@
 //! Kernels for 64-bit ARM.
 //!
 //! Loops over packed weights are generic over [`dot::Dot`], the sum of four products of bytes: an instruction of
-//! [`Level::Dotprod`], and a handful of [`Level::Neon`]. Intrinsics of `SDOT` and `SMMLA` are not stable yet, so they are
-//! written as assembly of one instruction each, which the compiler places and schedules like any other.
+//! [`Level::Dotprod`], and a handful of [`Level::Neon`]. Intrinsics of `SDOT` and `SMMLA` are not stable yet, so they
+//! are written as assembly of one instruction each, which the compiler places and schedules like any other.
 
 use crate::Level;
 

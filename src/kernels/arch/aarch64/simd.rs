@@ -82,10 +82,7 @@ fn nearest_int(v: float32x4_t) -> int32x4_t {
 #[target_feature(enable = "neon")]
 fn low_bytes(v: [uint32x4_t; FOUR]) -> uint8x16_t {
     let words = v.map(|v| vreinterpretq_u16_u32(v));
-    let [low, high] = [
-        vuzp1q_u16(words[0], words[1]),
-        vuzp1q_u16(words[2], words[3]),
-    ];
+    let [low, high] = [vuzp1q_u16(words[0], words[1]), vuzp1q_u16(words[2], words[3])];
     vuzp1q_u8(vreinterpretq_u8_u16(low), vreinterpretq_u8_u16(high))
 }
 
@@ -216,13 +213,7 @@ impl Mask for FourMasks {
 fn transpose(rows: [float32x4_t; FOUR]) -> [float32x4_t; FOUR] {
     let pairs = |a, b| [vtrn1q_f32(a, b), vtrn2q_f32(a, b)].map(|v| vreinterpretq_f64_f32(v));
     let ([a, b], [c, d]) = (pairs(rows[0], rows[1]), pairs(rows[2], rows[3]));
-    [
-        vtrn1q_f64(a, c),
-        vtrn1q_f64(b, d),
-        vtrn2q_f64(a, c),
-        vtrn2q_f64(b, d),
-    ]
-    .map(|v| vreinterpretq_f32_f64(v))
+    [vtrn1q_f64(a, c), vtrn1q_f64(b, d), vtrn2q_f64(a, c), vtrn2q_f64(b, d)].map(|v| vreinterpretq_f32_f64(v))
 }
 
 impl Simd for Neon {
@@ -248,10 +239,9 @@ impl Simd for Neon {
         let mut columns = [self.splat(0.0); 8];
         for (quarter, rows) in rows.as_chunks::<FOUR>().0.iter().enumerate() {
             for half in 0..2 {
-                // SAFETY: `self` is the proof that NEON is there; four floats from the first or the fifth of eight on, no
-                // alignment is asked for.
-                let four =
-                    unsafe { transpose(rows.map(|row| vld1q_f32(row.as_ptr().add(FOUR * half)))) };
+                // SAFETY: `self` is the proof that NEON is there; four floats from the first or the fifth of eight on,
+                // no alignment is asked for.
+                let four = unsafe { transpose(rows.map(|row| vld1q_f32(row.as_ptr().add(FOUR * half)))) };
                 for (column, four) in columns[FOUR * half..].iter_mut().zip(four) {
                     column.0[quarter] = four;
                 }

@@ -45,11 +45,7 @@ pub(super) enum Order {
 
 /// Groups of 32 in a unit.
 pub(super) const fn vectors<C: BlockCodes>() -> usize {
-    if matches!(C::STEP, BlockStep::Nested) {
-        1
-    } else {
-        C::SUBS
-    }
+    if matches!(C::STEP, BlockStep::Nested) { 1 } else { C::SUBS }
 }
 
 impl Act {
@@ -114,21 +110,10 @@ impl EvenOdd {
 impl Acts {
     /// Reads `tokens` activation rows of `units` units each.
     #[target_feature(enable = "avx2,fma,f16c")]
-    pub(super) fn fill<C: BlockCodes>(
-        &mut self,
-        acts: &[u8],
-        units: usize,
-        tokens: usize,
-        order: Order,
-        wide: bool,
-    ) {
+    pub(super) fn fill<C: BlockCodes>(&mut self, acts: &[u8], units: usize, tokens: usize, order: Order, wide: bool) {
         let (bytes, quants_at) = C::ACT.geometry();
         let vectors = const { vectors::<C>() };
-        let extra = if order == Order::Periodic && units > 0 {
-            8
-        } else {
-            0
-        };
+        let extra = if order == Order::Periodic && units > 0 { 8 } else { 0 };
         let total = units * tokens + extra;
         self.q.resize(total * vectors, I32x8([0; 8]));
         self.d.resize(total, 0.0);
@@ -145,11 +130,7 @@ impl Acts {
         for t in 0..tokens {
             for u in 0..units + extra {
                 let b = &acts[(t * units + u % units) * bytes..][..bytes];
-                let i = if order == Order::Periodic {
-                    u
-                } else {
-                    u * tokens + t
-                };
+                let i = if order == Order::Periodic { u } else { u * tokens + t };
                 let mut sums = _mm256_setzero_si256();
                 for k in 0..vectors {
                     let q = load32(b, quants_at + 32 * k);
@@ -159,15 +140,10 @@ impl Acts {
                     }
                     if C::OFFSET != 0 {
                         let pairs = _mm256_maddubs_epi16(_mm256_set1_epi8(1), q);
-                        sums =
-                            _mm256_add_epi32(sums, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+                        sums = _mm256_add_epi32(sums, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
                     }
                 }
-                self.correction[i] = if C::OFFSET != 0 {
-                    -C::OFFSET * sum_lanes(sums)
-                } else {
-                    0
-                };
+                self.correction[i] = if C::OFFSET != 0 { -C::OFFSET * sum_lanes(sums) } else { 0 };
                 self.d[i] = match C::ACT {
                     Act::Q8_0 | Act::Q8_1 => f16_at(b, 0),
                     Act::Q8K => f32::from_le_bytes([b[0], b[1], b[2], b[3]]),

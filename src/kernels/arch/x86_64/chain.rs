@@ -87,11 +87,7 @@ impl Level for Avx512 {
         for (i, (c, q)) in codes.iter().zip(q).enumerate() {
             sum[i % 2] = _mm256_dpbusd_epi32(sum[i % 2], *c, q.get());
         }
-        if codes.len() > 1 {
-            _mm256_add_epi32(sum[0], sum[1])
-        } else {
-            sum[0]
-        }
+        if codes.len() > 1 { _mm256_add_epi32(sum[0], sum[1]) } else { sum[0] }
     }
 
     #[inline]
@@ -114,17 +110,10 @@ pub(super) const fn group<C: BlockCodes>() -> usize {
 pub(super) unsafe fn reduce8(v: &[__m256i; 8]) -> __m256i {
     // SAFETY: the caller has the features.
     unsafe {
-        let quarter = |i: usize| {
-            _mm256_hadd_epi32(
-                _mm256_hadd_epi32(v[i], v[i + 1]),
-                _mm256_hadd_epi32(v[i + 2], v[i + 3]),
-            )
-        };
+        let quarter =
+            |i: usize| _mm256_hadd_epi32(_mm256_hadd_epi32(v[i], v[i + 1]), _mm256_hadd_epi32(v[i + 2], v[i + 3]));
         let (low, high) = (quarter(0), quarter(4));
-        _mm256_add_epi32(
-            _mm256_permute2x128_si256::<0x20>(low, high),
-            _mm256_permute2x128_si256::<0x31>(low, high),
-        )
+        _mm256_add_epi32(_mm256_permute2x128_si256::<0x20>(low, high), _mm256_permute2x128_si256::<0x31>(low, high))
     }
 }
 
@@ -168,11 +157,7 @@ unsafe fn halves(f: impl Fn(usize) -> u16) -> __m256 {
 /// Half of 2^(e - 127) as f32 bits: MXFP4's values are stored doubled.
 #[inline]
 fn e8m0_half(e: u8) -> u32 {
-    if e < 2 {
-        0x0020_0000 << e
-    } else {
-        (u32::from(e) - 1) << 23
-    }
+    if e < 2 { 0x0020_0000 << e } else { (u32::from(e) - 1) << 23 }
 }
 
 /// The scales of eight blocks, at `at(0) .. at(7)` in `b`.
@@ -185,16 +170,7 @@ pub(super) unsafe fn scales<C: BlockCodes>(b: &[u8], at: impl Fn(usize) -> usize
     unsafe {
         if C::E8M0 {
             let f = |j: usize| e8m0_half(b[at(j) + C::SCALE_AT]).cast_signed();
-            return _mm256_castsi256_ps(_mm256_setr_epi32(
-                f(0),
-                f(1),
-                f(2),
-                f(3),
-                f(4),
-                f(5),
-                f(6),
-                f(7),
-            ));
+            return _mm256_castsi256_ps(_mm256_setr_epi32(f(0), f(1), f(2), f(3), f(4), f(5), f(6), f(7)));
         }
         halves(|j| u16_at(b, at(j) + C::SCALE_AT))
     }
@@ -243,10 +219,7 @@ unsafe fn terms<C: BlockCodes, L: Level>(blocks: &[u8], acts: &Acts, first: usiz
             BlockStep::SumFirst => _mm256_mul_ps(_mm256_mul_ps(isum, dw), dx),
             BlockStep::ScaleFirst | BlockStep::Nested => _mm256_mul_ps(_mm256_mul_ps(dw, dx), isum),
             BlockStep::PlusOffset => {
-                let offset = _mm256_mul_ps(
-                    minima::<C>(blocks, |j| j * C::BYTES),
-                    load8(&acts.s[first..]),
-                );
+                let offset = _mm256_mul_ps(minima::<C>(blocks, |j| j * C::BYTES), load8(&acts.s[first..]));
                 _mm256_add_ps(_mm256_mul_ps(_mm256_mul_ps(dw, dx), isum), offset)
             }
             BlockStep::MinusMins => {
@@ -267,24 +240,14 @@ unsafe fn terms<C: BlockCodes, L: Level>(blocks: &[u8], acts: &Acts, first: usiz
 /// The terms of up to eight rows, added up in order; `out[r * stride]` for row r.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn add_up<C: BlockCodes>(
-    panel: &[u8],
-    units: usize,
-    terms: &[f32],
-    out: &mut [f32],
-    stride: usize,
-) {
+fn add_up<C: BlockCodes>(panel: &[u8], units: usize, terms: &[f32], out: &mut [f32], stride: usize) {
     let nested = C::SUBS / const { vectors::<C>() };
     let blocks = units / nested;
     let rows = panel.len() / (blocks * C::BYTES);
     let mut acc = [0.0f32; ROWS];
     if C::STEP == BlockStep::Nested {
         let dots = terms.chunks_exact(units);
-        for ((row, dots), acc) in panel
-            .chunks_exact(blocks * C::BYTES)
-            .zip(dots)
-            .zip(&mut acc)
-        {
+        for ((row, dots), acc) in panel.chunks_exact(blocks * C::BYTES).zip(dots).zip(&mut acc) {
             for (block, dots) in row.chunks_exact(C::BYTES).zip(dots.chunks_exact(nested)) {
                 let mut t = 0.0f32;
                 for dot in dots {
@@ -312,34 +275,18 @@ fn add_up<C: BlockCodes>(
 
 /// `out[r * stride]` = row r of `w` times the one token in `acts`.
 #[inline(always)]
-unsafe fn rows<C: BlockCodes, L: Level>(
-    w: &[u8],
-    units: usize,
-    scratch: &mut Scratch,
-    out: &mut [f32],
-    stride: usize,
-) {
-    let Scratch {
-        acts,
-        terms: buffer,
-        ..
-    } = scratch;
+unsafe fn rows<C: BlockCodes, L: Level>(w: &[u8], units: usize, scratch: &mut Scratch, out: &mut [f32], stride: usize) {
+    let Scratch { acts, terms: buffer, .. } = scratch;
     let nested = C::SUBS / const { vectors::<C>() };
     let row_bytes = units / nested * C::BYTES;
     let group_bytes = 8 / nested * C::BYTES;
     buffer.resize((ROWS * units).next_multiple_of(8), 0.0);
-    for (panel, out) in w
-        .chunks(ROWS * row_bytes)
-        .zip(out.chunks_mut(ROWS * stride))
-    {
+    for (panel, out) in w.chunks(ROWS * row_bytes).zip(out.chunks_mut(ROWS * stride)) {
         let mut unit = 0;
         let (groups, rest) = panel.split_at(panel.len() / group_bytes * group_bytes);
         // SAFETY: the caller has the features of `L`, which include AVX2, FMA and F16C.
         unsafe {
-            for (blocks, to) in groups
-                .chunks_exact(group_bytes)
-                .zip(buffer.chunks_exact_mut(8))
-            {
+            for (blocks, to) in groups.chunks_exact(group_bytes).zip(buffer.chunks_exact_mut(8)) {
                 store8(to, terms::<C, L>(blocks, acts, unit));
                 unit += 8;
                 while unit >= units {
@@ -390,9 +337,7 @@ unsafe fn tokens<C: BlockCodes, L: Level>(call: Call<'_>, scratch: &mut Scratch)
         let act = &call.acts[t * act_bytes..][..act_bytes];
         // SAFETY: the caller has the features of `L`, which include AVX2, FMA and F16C.
         unsafe {
-            scratch
-                .acts
-                .fill::<C>(act, units, 1, Order::Periodic, false);
+            scratch.acts.fill::<C>(act, units, 1, Order::Periodic, false);
             rows::<C, L>(call.w, units, scratch, &mut call.out[t..], call.tokens);
         }
     }

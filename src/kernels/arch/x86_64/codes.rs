@@ -99,22 +99,14 @@ fn alone(v: __m256i) -> [__m256i; 8] {
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(super) fn nibbles(b: &[u8], at: usize) -> __m256i {
     let q = load16(b, at);
-    _mm256_and_si256(
-        _mm256_set_m128i(_mm_srli_epi16::<4>(q), q),
-        _mm256_set1_epi8(15),
-    )
+    _mm256_and_si256(_mm256_set_m128i(_mm_srli_epi16::<4>(q), q), _mm256_set1_epi8(15))
 }
 
 /// 32 bits to 32 bytes: 0xFF where the bit is set.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(super) fn bit_mask(bits: u32) -> __m256i {
-    let which = _mm256_setr_epi64x(
-        0,
-        0x0101_0101_0101_0101,
-        0x0202_0202_0202_0202,
-        0x0303_0303_0303_0303,
-    );
+    let which = _mm256_setr_epi64x(0, 0x0101_0101_0101_0101, 0x0202_0202_0202_0202, 0x0303_0303_0303_0303);
     let bit = _mm256_set1_epi64x(0x8040_2010_0804_0201_u64 as i64);
     let spread = _mm256_shuffle_epi8(_mm256_set1_epi32(bits as i32), which);
     _mm256_cmpeq_epi8(_mm256_and_si256(spread, bit), bit)
@@ -131,10 +123,7 @@ pub(super) fn looked_up(table: [u8; 16], nibbles: __m256i) -> __m256i {
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn with_fifth_bit(nibbles: __m256i, bits: u32) -> __m256i {
-    _mm256_or_si256(
-        nibbles,
-        _mm256_and_si256(bit_mask(bits), _mm256_set1_epi8(16)),
-    )
+    _mm256_or_si256(nibbles, _mm256_and_si256(bit_mask(bits), _mm256_set1_epi8(16)))
 }
 
 macro_rules! codes {
@@ -231,22 +220,10 @@ fn codes_in_order(q: __m128i) -> [__m256i; 2] {
     let plane1 = _mm_and_si128(_mm_srli_epi16::<2>(q), three);
     let plane2 = _mm_and_si128(_mm_srli_epi16::<4>(q), three);
     let plane3 = _mm_and_si128(_mm_srli_epi16::<6>(q), three);
-    let (lo01, hi01) = (
-        _mm_unpacklo_epi8(plane0, plane1),
-        _mm_unpackhi_epi8(plane0, plane1),
-    );
-    let (lo23, hi23) = (
-        _mm_unpacklo_epi8(plane2, plane3),
-        _mm_unpackhi_epi8(plane2, plane3),
-    );
-    let first = _mm256_set_m128i(
-        _mm_unpackhi_epi16(lo01, lo23),
-        _mm_unpacklo_epi16(lo01, lo23),
-    );
-    let second = _mm256_set_m128i(
-        _mm_unpackhi_epi16(hi01, hi23),
-        _mm_unpacklo_epi16(hi01, hi23),
-    );
+    let (lo01, hi01) = (_mm_unpacklo_epi8(plane0, plane1), _mm_unpackhi_epi8(plane0, plane1));
+    let (lo23, hi23) = (_mm_unpacklo_epi8(plane2, plane3), _mm_unpackhi_epi8(plane2, plane3));
+    let first = _mm256_set_m128i(_mm_unpackhi_epi16(lo01, lo23), _mm_unpacklo_epi16(lo01, lo23));
+    let second = _mm256_set_m128i(_mm_unpackhi_epi16(hi01, hi23), _mm_unpacklo_epi16(hi01, hi23));
     [first, second]
 }
 
@@ -323,8 +300,8 @@ fn unpack_tq1_0(b: &[u8]) -> [__m256i; 8] {
     all
 }
 
-/// Weights 0..80: digit t of byte m is weight 16t + m. 80..120: digit t of byte 16 + m is 80 + 8t + m. 120..128: digit t of
-/// byte 24 + m is 120 + 2t + m.
+/// Weights 0..80: digit t of byte m is weight 16t + m. 80..120: digit t of byte 16 + m is 80 + 8t + m. 120..128: digit
+/// t of byte 24 + m is 120 + 2t + m.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn unpack_ptq1_0(b: &[u8]) -> [__m256i; 8] {

@@ -144,20 +144,14 @@ impl Wide for Avx2 {
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn widen(v: __m256) -> Self::Acc {
-        [
-            _mm256_cvtps_pd(_mm256_castps256_ps128(v)),
-            _mm256_cvtps_pd(_mm256_extractf128_ps::<1>(v)),
-        ]
+        [_mm256_cvtps_pd(_mm256_castps256_ps128(v)), _mm256_cvtps_pd(_mm256_extractf128_ps::<1>(v))]
     }
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn fma(acc: Self::Acc, w: Self::Acc, x: f64) -> Self::Acc {
         let x = _mm256_set1_pd(x);
-        [
-            _mm256_fmadd_pd(w[0], x, acc[0]),
-            _mm256_fmadd_pd(w[1], x, acc[1]),
-        ]
+        [_mm256_fmadd_pd(w[0], x, acc[0]), _mm256_fmadd_pd(w[1], x, acc[1])]
     }
 
     #[inline]
@@ -262,10 +256,7 @@ impl FloatScratch {
                     let high = _mm256_cvtps_pd(_mm256_extractf128_ps::<1>(x));
                     // SAFETY: `to` has eight f64; the stores ask for no alignment.
                     unsafe {
-                        _mm256_storeu_pd(
-                            to.as_mut_ptr(),
-                            _mm256_cvtps_pd(_mm256_castps256_ps128(x)),
-                        );
+                        _mm256_storeu_pd(to.as_mut_ptr(), _mm256_cvtps_pd(_mm256_castps256_ps128(x)));
                         _mm256_storeu_pd(to[4..].as_mut_ptr(), high);
                     }
                 } else {
@@ -365,10 +356,7 @@ impl FloatScratch {
 
 /// All rows times all tokens; `TG` x `TT` is the tile of groups and tokens.
 #[inline(always)]
-unsafe fn all<F: Float, L: Wide, const TG: usize, const TT: usize>(
-    call: Call<'_>,
-    scratch: &mut Scratch,
-) {
+unsafe fn all<F: Float, L: Wide, const TG: usize, const TT: usize>(call: Call<'_>, scratch: &mut Scratch) {
     let row_bytes = call.n * F::BYTES;
     let s = &mut scratch.float;
     s.panel.resize(GROUPS * COLUMN_BLOCK, Eight([0.0; 8]));
@@ -376,19 +364,12 @@ unsafe fn all<F: Float, L: Wide, const TG: usize, const TT: usize>(
     if F::EXACT {
         s.exact.resize(TOKENS * COLUMN_BLOCK, 0.0);
     } else {
-        s.plain
-            .resize(s.plain.len().max(TOKENS * COLUMN_BLOCK), 0.0);
+        s.plain.resize(s.plain.len().max(TOKENS * COLUMN_BLOCK), 0.0);
     }
-    let rows = call
-        .w
-        .chunks(8 * GROUPS * row_bytes)
-        .zip(call.out.chunks_mut(8 * GROUPS * call.tokens));
+    let rows = call.w.chunks(8 * GROUPS * row_bytes).zip(call.out.chunks_mut(8 * GROUPS * call.tokens));
     for (w, out) in rows {
         let groups = (w.len() / row_bytes).div_ceil(8);
-        for (first, acts) in (0..)
-            .step_by(TOKENS)
-            .zip(call.acts.chunks(TOKENS * row_bytes))
-        {
+        for (first, acts) in (0..).step_by(TOKENS).zip(call.acts.chunks(TOKENS * row_bytes)) {
             let tokens = acts.len() / row_bytes;
             s.sums.fill(Sums([0.0; 8]));
             for k in (0..call.n).step_by(COLUMN_BLOCK) {
@@ -433,20 +414,12 @@ unsafe fn by_row<F: Float, L: Wide>(call: Call<'_>, scratch: &mut Scratch) {
     let x = &mut scratch.float.plain;
     x.resize(columns.max(x.len()), 0.0);
     // 2.5 covers the factor 2, the second-order terms and the f32 rounding of `magnitude`: n is below 2^17.
-    let unit = if call.n < 1 << 17 {
-        2.5 * (call.n + 16) as f64 / (1u64 << 53) as f64
-    } else {
-        f64::INFINITY
-    };
+    let unit = if call.n < 1 << 17 { 2.5 * (call.n + 16) as f64 / (1u64 << 53) as f64 } else { f64::INFINITY };
     for (t, act) in call.acts.chunks_exact(row_bytes).enumerate() {
         // SAFETY: the caller has the features of `L`, which include AVX2, FMA and F16C.
         unsafe {
             for (i, x) in x[..columns].chunks_exact_mut(8).enumerate() {
-                let v = if 8 * i < call.n {
-                    eight::<F>(act, 8 * i)
-                } else {
-                    _mm256_setzero_ps()
-                };
+                let v = if 8 * i < call.n { eight::<F>(act, 8 * i) } else { _mm256_setzero_ps() };
                 super::chain::store8(x, v);
             }
             let rows = call.w.chunks_exact(row_bytes);
@@ -454,11 +427,7 @@ unsafe fn by_row<F: Float, L: Wide>(call: Call<'_>, scratch: &mut Scratch) {
                 let (sum, magnitude) = any_order::<F, L>(row, &x[..columns]);
                 let bound = unit * f64::from(magnitude);
                 let (low, high) = ((sum - bound) as f32, (sum + bound) as f32);
-                *out = if low.to_bits() == high.to_bits() {
-                    low
-                } else {
-                    dot(row, act)
-                };
+                *out = if low.to_bits() == high.to_bits() { low } else { dot(row, act) };
             }
         }
     }
@@ -491,10 +460,7 @@ unsafe fn any_order<F: Float, L: Wide>(row: &[u8], x: &[f32]) -> (f64, f32) {
         L::store(&mut eight, total);
         let low = _mm256_add_ps(magnitudes[0], magnitudes[1]);
         let mut magnitude = [0.0; 8];
-        super::chain::store8(
-            &mut magnitude,
-            _mm256_add_ps(low, _mm256_add_ps(magnitudes[2], magnitudes[3])),
-        );
+        super::chain::store8(&mut magnitude, _mm256_add_ps(low, _mm256_add_ps(magnitudes[2], magnitudes[3])));
         (eight.0.iter().sum(), magnitude.iter().sum())
     }
 }

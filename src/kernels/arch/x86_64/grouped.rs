@@ -46,8 +46,8 @@ pub(super) trait GroupCodes {
     /// The scale of the block.
     ///
     /// # Safety
-    /// The processor has AVX2, FMA and F16C, as for all functions of this trait. They are inlined always, and so without
-    /// the features' attribute, which forbids that.
+    /// The processor has AVX2, FMA and F16C, as for all functions of this trait. They are inlined always, and so
+    /// without the features' attribute, which forbids that.
     unsafe fn scale(block: &[u8]) -> f32;
 
     /// Weights `32 j .. 32 j + 32` as signed bytes.
@@ -127,10 +127,7 @@ impl GroupActs {
 #[target_feature(enable = "avx2,fma,f16c")]
 fn pair_of_scales(scales: __m128i, j: usize) -> __m256i {
     // A scale comes into the upper byte of its i16 and moves down with its sign.
-    let which = _mm256_set_m128i(
-        _mm_set1_epi16(2 * j as i16 + 1),
-        _mm_set1_epi16(2 * j as i16),
-    );
+    let which = _mm256_set_m128i(_mm_set1_epi16(2 * j as i16 + 1), _mm_set1_epi16(2 * j as i16));
     let which = _mm256_or_si256(_mm256_slli_epi16::<8>(which), _mm256_set1_epi16(0x80));
     let upper = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(scales), which);
     _mm256_srai_epi16::<8>(upper)
@@ -168,12 +165,7 @@ unsafe fn by_row<C: GroupCodes, L: Level>(call: Call<'_>, scratch: &mut Scratch)
 
 /// The float steps of one block and token.
 #[inline(always)]
-unsafe fn add_block<C: GroupCodes, L: Level>(
-    mut sum: f32,
-    block: &[u8],
-    acts: &GroupActs,
-    i: usize,
-) -> f32 {
+unsafe fn add_block<C: GroupCodes, L: Level>(mut sum: f32, block: &[u8], acts: &GroupActs, i: usize) -> f32 {
     // SAFETY: the caller has the features of `L`, which include AVX2, FMA and F16C.
     unsafe {
         let q = &acts.q[i];
@@ -252,30 +244,21 @@ impl GroupPanel {
 /// Panels of rows over tiles of tokens.
 #[inline(always)]
 unsafe fn panels<C: GroupCodes, L: Level>(call: Call<'_>, scratch: &mut Scratch) {
-    let Scratch {
-        group_acts: acts,
-        group_panel: panel,
-        ..
-    } = scratch;
+    let Scratch { group_acts: acts, group_panel: panel, .. } = scratch;
     let blocks = call.n / 256;
     let row_bytes = blocks * C::BYTES;
     let padded = call.tokens.next_multiple_of(TOKENS);
     // SAFETY: the caller has the features of `L`, which include AVX2, FMA and F16C.
     unsafe {
         acts.fill::<C>(call.acts, blocks, padded);
-        for (w, out) in call
-            .w
-            .chunks(ROWS * row_bytes)
-            .zip(call.out.chunks_mut(ROWS * call.tokens))
-        {
+        for (w, out) in call.w.chunks(ROWS * row_bytes).zip(call.out.chunks_mut(ROWS * call.tokens)) {
             let rows = w.len() / row_bytes;
             panel.unpack::<C>(w, rows, blocks);
             for first in (0..call.tokens).step_by(TOKENS) {
                 let mut sums = [_mm256_setzero_ps(); ROWS];
                 for b in 0..blocks {
                     for (r, sum) in sums.iter_mut().enumerate().take(rows) {
-                        *sum =
-                            add_tile::<C, L>(*sum, panel, b * rows + r, acts, b * padded + first);
+                        *sum = add_tile::<C, L>(*sum, panel, b * rows + r, acts, b * padded + first);
                     }
                 }
                 let tokens = TOKENS.min(call.tokens - first);

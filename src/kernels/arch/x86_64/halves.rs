@@ -9,8 +9,8 @@ use crate::simd::Doubles;
 
 mod row;
 
-/// Asks for a line, at this place in the order of the program: compilers move the intrinsic, and requests that end up side by
-/// side are slow.
+/// Asks for a line, at this place in the order of the program: compilers move the intrinsic, and requests that end up
+/// side by side are slow.
 #[inline(always)]
 fn ask(p: *const Line) {
     // SAFETY: every x86-64 processor has the instruction, which takes any address.
@@ -34,11 +34,7 @@ fn widen256<const K: usize, const BRAIN: bool>(x: __m256i) -> __m256d {
     };
     // All that is left lies in the upper half, for which the arithmetic shift of 32 bits will do.
     let mask = _mm256_set1_epi64x(widening(BRAIN).1.cast_signed());
-    let shifted = if BRAIN {
-        _mm256_srai_epi32::<3>(x)
-    } else {
-        _mm256_srai_epi32::<6>(x)
-    };
+    let shifted = if BRAIN { _mm256_srai_epi32::<3>(x) } else { _mm256_srai_epi32::<6>(x) };
     _mm256_castsi256_pd(_mm256_and_si256(shifted, mask))
 }
 
@@ -81,20 +77,14 @@ impl Doubles for Avx2 {
     #[inline]
     #[target_feature(enable = "avx2,fma")]
     unsafe fn field<const K: usize, const BRAIN: bool>(words: Self::Words) -> Self::Sums {
-        [
-            widen256::<K, BRAIN>(words[0]),
-            widen256::<K, BRAIN>(words[1]),
-        ]
+        [widen256::<K, BRAIN>(words[0]), widen256::<K, BRAIN>(words[1])]
     }
     #[inline]
     #[target_feature(enable = "avx2,fma")]
     unsafe fn add(acc: Self::Sums, w: Self::Sums, c: *const f64) -> Self::Sums {
         // SAFETY: the caller has a coefficient there.
         let c = _mm256_set1_pd(unsafe { *c });
-        [
-            _mm256_fmadd_pd(w[0], c, acc[0]),
-            _mm256_fmadd_pd(w[1], c, acc[1]),
-        ]
+        [_mm256_fmadd_pd(w[0], c, acc[0]), _mm256_fmadd_pd(w[1], c, acc[1])]
     }
     #[inline]
     #[target_feature(enable = "avx2,fma")]
@@ -179,11 +169,7 @@ impl Doubles for Avx512 {
         };
         // The shift fills with the sign, of which the mask leaves one bit.
         let mask = _mm512_set1_epi64(widening(BRAIN).1.cast_signed());
-        let shifted = if BRAIN {
-            _mm512_srai_epi64::<3>(x)
-        } else {
-            _mm512_srai_epi64::<6>(x)
-        };
+        let shifted = if BRAIN { _mm512_srai_epi64::<3>(x) } else { _mm512_srai_epi64::<6>(x) };
         _mm512_castsi512_pd(_mm512_and_si512(shifted, mask))
     }
     #[inline]
@@ -301,11 +287,7 @@ fn normalized(half: __m256i) -> __m256i {
 /// # Safety
 /// AVX-512 F; the block has the lane and as many steps as `x` has values.
 #[target_feature(enable = "avx512f")]
-pub unsafe fn put_lane_avx512<const NORMALIZED: bool>(
-    x: &[f32],
-    block: &mut [Line],
-    lane: usize,
-) -> usize {
+pub unsafe fn put_lane_avx512<const NORMALIZED: bool>(x: &[f32], block: &mut [Line], lane: usize) -> usize {
     let mut to = block.as_mut_ptr().cast::<u64>();
     for x in x.chunks_exact(16) {
         // SAFETY: sixteen values, and four words of the lane in as many rows of lines.

@@ -58,10 +58,7 @@ fn permute(v: __m256i) -> __m256i {
     // SAFETY: a vector is 32 bytes, aligned to 32, and `HALVES` is one.
     let halves = unsafe { std::ptr::read_volatile((&raw const HALVES).cast::<__m256i>()) };
     let columns = _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-    _mm256_shuffle_epi8(
-        _mm256_permutevar8x32_epi32(v, halves),
-        _mm256_broadcastsi128_si256(columns),
-    )
+    _mm256_shuffle_epi8(_mm256_permutevar8x32_epi32(v, halves), _mm256_broadcastsi128_si256(columns))
 }
 
 /// Eight bytes, each twice as i16.
@@ -80,8 +77,7 @@ fn join(low: u32, high: u32) -> u64 {
 /// Where Q4_K and Q5_K have their header: the minima's scale, and scales and minima of the groups.
 const DMIN: usize = info::Q4_K.at(Part::Min);
 const HEADER_SCALES: usize = info::Q4_K.at(Part::GroupScales);
-const _: () =
-    assert!(info::Q5_K.at(Part::Min) == DMIN && info::Q5_K.at(Part::GroupScales) == HEADER_SCALES);
+const _: () = assert!(info::Q5_K.at(Part::Min) == DMIN && info::Q5_K.at(Part::GroupScales) == HEADER_SCALES);
 
 /// The eight 6-bit scales and eight 6-bit minima of Q4_K and Q5_K.
 #[inline(always)]
@@ -128,11 +124,7 @@ impl LaneCodes for Q4K {
                 codes[2 * p] = low_nibbles(q);
                 codes[2 * p + 1] = high_nibbles(q);
             }
-            Block {
-                codes,
-                scales: twice(scales),
-                mins: twice(mins),
-            }
+            Block { codes, scales: twice(scales), mins: twice(mins) }
         }
     }
 }
@@ -159,11 +151,7 @@ impl LaneCodes for Q5K {
                 codes[2 * p + 1] = _mm256_or_si256(high_nibbles(q), second);
                 fifth = _mm256_srli_epi16::<2>(fifth);
             }
-            Block {
-                codes,
-                scales: twice(scales),
-                mins: twice(mins),
-            }
+            Block { codes, scales: twice(scales), mins: twice(mins) }
         }
     }
 }
@@ -183,33 +171,15 @@ impl LaneCodes for Q6K {
             for half in 0..2 {
                 let first = permute(load32(b, 64 * half));
                 let second = permute(load32(b, 64 * half + 32));
-                let h = permute(load32(
-                    b,
-                    const { info::Q6_K.at(Part::HighBits) } + 32 * half,
-                ));
-                let bits = [
-                    _mm256_slli_epi16::<4>(h),
-                    _mm256_slli_epi16::<2>(h),
-                    h,
-                    _mm256_srli_epi16::<2>(h),
-                ];
-                let low = [
-                    low_nibbles(first),
-                    low_nibbles(second),
-                    high_nibbles(first),
-                    high_nibbles(second),
-                ];
+                let h = permute(load32(b, const { info::Q6_K.at(Part::HighBits) } + 32 * half));
+                let bits = [_mm256_slli_epi16::<4>(h), _mm256_slli_epi16::<2>(h), h, _mm256_srli_epi16::<2>(h)];
+                let low = [low_nibbles(first), low_nibbles(second), high_nibbles(first), high_nibbles(second)];
                 for (j, (low, bits)) in low.into_iter().zip(bits).enumerate() {
                     codes[4 * half + j] = _mm256_or_si256(low, _mm256_and_si256(bits, upper));
                 }
             }
-            let scales =
-                _mm256_cvtepi8_epi16(load16(b, const { info::Q6_K.at(Part::GroupScales) }));
-            Block {
-                codes,
-                scales,
-                mins: _mm256_setzero_si256(),
-            }
+            let scales = _mm256_cvtepi8_epi16(load16(b, const { info::Q6_K.at(Part::GroupScales) }));
+            Block { codes, scales, mins: _mm256_setzero_si256() }
         }
     }
 }
@@ -251,26 +221,17 @@ impl LaneCodes for Q3K {
             ];
             let mut codes = [_mm256_setzero_si256(); 8];
             for (code, (low, third)) in codes.iter_mut().zip(low.into_iter().zip(third)) {
-                *code =
-                    _mm256_or_si256(_mm256_and_si256(low, three), _mm256_and_si256(third, four));
+                *code = _mm256_or_si256(_mm256_and_si256(low, three), _mm256_and_si256(third, four));
             }
             // 16 scales of 6 bits: four low bits in two dwords of nibbles, two high bits in the third.
             const SCALES: usize = info::Q3_K.at(Part::GroupScales);
-            let (s0, s1, s2) = (
-                u32_at(b, SCALES),
-                u32_at(b, SCALES + 4),
-                u32_at(b, SCALES + 8),
-            );
+            let (s0, s1, s2) = (u32_at(b, SCALES), u32_at(b, SCALES + 4), u32_at(b, SCALES + 8));
             let scale = |low: u32, high: u32| (low & 0x0F0F_0F0F) | (high & 0x0303_0303) << 4;
             let first = join(scale(s0, s2), scale(s1, s2 >> 2));
             let second = join(scale(s0 >> 4, s2 >> 4), scale(s1 >> 4, s2 >> 6));
             let bytes = _mm_set_epi64x(second.cast_signed(), first.cast_signed());
             let scales = _mm256_sub_epi16(_mm256_cvtepu8_epi16(bytes), _mm256_set1_epi16(32));
-            Block {
-                codes,
-                scales,
-                mins: _mm256_setzero_si256(),
-            }
+            Block { codes, scales, mins: _mm256_setzero_si256() }
         }
     }
 }
@@ -301,16 +262,10 @@ impl LaneActs {
     fn fill<C: LaneCodes>(&mut self, acts: &[u8], blocks: usize, padded: usize) {
         let tokens = acts.len() / (blocks * ACT_BYTES);
         self.q.resize(blocks * padded, ZEROS);
-        self.correction
-            .resize(if C::OFFSET != 0 { blocks * padded } else { 0 }, ZEROS);
-        self.bsums
-            .resize(if C::MINS { blocks * padded } else { 0 }, I32x8([0; 8]));
+        self.correction.resize(if C::OFFSET != 0 { blocks * padded } else { 0 }, ZEROS);
+        self.bsums.resize(if C::MINS { blocks * padded } else { 0 }, I32x8([0; 8]));
         self.d.resize(blocks * padded, 0.0);
-        for (t, row) in acts
-            .chunks_exact(blocks * ACT_BYTES)
-            .enumerate()
-            .take(tokens)
-        {
+        for (t, row) in acts.chunks_exact(blocks * ACT_BYTES).enumerate().take(tokens) {
             for (b, block) in row.chunks_exact(ACT_BYTES).enumerate() {
                 let i = b * padded + t;
                 for j in 0..8 {
@@ -425,10 +380,7 @@ impl LanePanel {
                     scales_to[j] = I32x8::new(scales[j]);
                 }
                 self.mins[i] = I32x8::new(block.mins);
-                self.d[i] = [
-                    f16_at(bytes, C::SCALE_AT),
-                    if C::MINS { f16_at(bytes, DMIN) } else { 0.0 },
-                ];
+                self.d[i] = [f16_at(bytes, C::SCALE_AT), if C::MINS { f16_at(bytes, DMIN) } else { 0.0 }];
             }
         }
     }
@@ -437,22 +389,14 @@ impl LanePanel {
 /// Panels of rows over chunks of tokens.
 #[inline(always)]
 unsafe fn panels<C: LaneCodes, L: Level>(call: Call<'_>, scratch: &mut Scratch) {
-    let Scratch {
-        lane_acts: acts,
-        lane_panel: panel,
-        ..
-    } = scratch;
+    let Scratch { lane_acts: acts, lane_panel: panel, .. } = scratch;
     let blocks = call.n / 256;
     let row_bytes = blocks * C::BYTES;
     let padded = call.tokens.next_multiple_of(8);
     // SAFETY: the caller has the features of `L`, which include AVX2, FMA and F16C.
     unsafe {
         acts.fill::<C>(call.acts, blocks, padded);
-        for (w, out) in call
-            .w
-            .chunks(ROWS * row_bytes)
-            .zip(call.out.chunks_mut(ROWS * call.tokens))
-        {
+        for (w, out) in call.w.chunks(ROWS * row_bytes).zip(call.out.chunks_mut(ROWS * call.tokens)) {
             let rows = w.len() / row_bytes;
             panel.unpack::<C>(w, rows, blocks);
             for first in (0..call.tokens).step_by(CHUNK) {

@@ -79,13 +79,7 @@ fn run(ty: TypeId, (by_row, panel): (Kernel, Kernel), lanes: usize, call: Call<'
     let Some((info, act)) = ty.info().and_then(|info| Some((info, info.act?.info()?))) else {
         unreachable!("only types with an activation type have kernels");
     };
-    let Call {
-        w,
-        acts,
-        n,
-        tokens,
-        out,
-    } = call;
+    let Call { w, acts, n, tokens, out } = call;
     let w_row = row_bytes(info, n);
     let rows = check(w, acts, (w_row, row_bytes(act, n)), tokens, out);
     if n == 0 {
@@ -101,210 +95,57 @@ fn run(ty: TypeId, (by_row, panel): (Kernel, Kernel), lanes: usize, call: Call<'
     let (panel_out, row_out) = out.split_at_mut(in_panels * tokens);
     let (panel_w, row_w) = w.split_at(in_panels * w_row);
     SCRATCH.with_borrow_mut(|scratch| {
-        // SAFETY: `mat_rows` hands out a kernel only for an `Isa` that includes its instruction set; the lengths were checked.
+        // SAFETY: `mat_rows` hands out a kernel only for an `Isa` that includes its instruction set; the lengths were
+        // checked.
         unsafe {
             if !panel_w.is_empty() {
-                panel(
-                    Call {
-                        w: panel_w,
-                        acts,
-                        n,
-                        tokens,
-                        out: panel_out,
-                    },
-                    scratch,
-                );
+                panel(Call { w: panel_w, acts, n, tokens, out: panel_out }, scratch);
             }
             if !row_w.is_empty() {
-                by_row(
-                    Call {
-                        w: row_w,
-                        acts,
-                        n,
-                        tokens,
-                        out: row_out,
-                    },
-                    scratch,
-                );
+                by_row(Call { w: row_w, acts, n, tokens, out: row_out }, scratch);
             }
         }
     });
 }
 
-fn codes_avx2<C: BlockCodes, const ID: u32>(
-    w: &[u8],
-    acts: &[u8],
-    n: usize,
-    tokens: usize,
-    out: &mut [f32],
-) {
+fn codes_avx2<C: BlockCodes, const ID: u32>(w: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
     let kernels: (Kernel, Kernel) = (chain::rows_avx2::<C>, panel::rows_avx2::<C>);
-    run(
-        TypeId(ID),
-        kernels,
-        8,
-        Call {
-            w,
-            acts,
-            n,
-            tokens,
-            out,
-        },
-    );
+    run(TypeId(ID), kernels, 8, Call { w, acts, n, tokens, out });
 }
 
-fn codes_avx512<C: BlockCodes, const ID: u32>(
-    w: &[u8],
-    acts: &[u8],
-    n: usize,
-    tokens: usize,
-    out: &mut [f32],
-) {
+fn codes_avx512<C: BlockCodes, const ID: u32>(w: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
     let kernels: (Kernel, Kernel) = (chain::rows_avx512::<C>, panel::rows_avx512::<C>);
-    run(
-        TypeId(ID),
-        kernels,
-        16,
-        Call {
-            w,
-            acts,
-            n,
-            tokens,
-            out,
-        },
-    );
+    run(TypeId(ID), kernels, 16, Call { w, acts, n, tokens, out });
 }
 
-fn lanes_avx2<C: LaneCodes, const ID: u32>(
-    w: &[u8],
-    acts: &[u8],
-    n: usize,
-    tokens: usize,
-    out: &mut [f32],
-) {
+fn lanes_avx2<C: LaneCodes, const ID: u32>(w: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
     let kernels: (Kernel, Kernel) = (lanes::by_row_avx2::<C>, lanes::panels_avx2::<C>);
-    run(
-        TypeId(ID),
-        kernels,
-        1,
-        Call {
-            w,
-            acts,
-            n,
-            tokens,
-            out,
-        },
-    );
+    run(TypeId(ID), kernels, 1, Call { w, acts, n, tokens, out });
 }
 
-fn lanes_avx512<C: LaneCodes, const ID: u32>(
-    w: &[u8],
-    acts: &[u8],
-    n: usize,
-    tokens: usize,
-    out: &mut [f32],
-) {
+fn lanes_avx512<C: LaneCodes, const ID: u32>(w: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
     let kernels: (Kernel, Kernel) = (lanes::by_row_avx512::<C>, lanes::panels_avx512::<C>);
-    run(
-        TypeId(ID),
-        kernels,
-        1,
-        Call {
-            w,
-            acts,
-            n,
-            tokens,
-            out,
-        },
-    );
+    run(TypeId(ID), kernels, 1, Call { w, acts, n, tokens, out });
 }
 
-fn groups_avx2<C: GroupCodes, const ID: u32>(
-    w: &[u8],
-    acts: &[u8],
-    n: usize,
-    tokens: usize,
-    out: &mut [f32],
-) {
+fn groups_avx2<C: GroupCodes, const ID: u32>(w: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
     let kernels: (Kernel, Kernel) = (grouped::by_row_avx2::<C>, grouped::panels_avx2::<C>);
-    run(
-        TypeId(ID),
-        kernels,
-        1,
-        Call {
-            w,
-            acts,
-            n,
-            tokens,
-            out,
-        },
-    );
+    run(TypeId(ID), kernels, 1, Call { w, acts, n, tokens, out });
 }
 
-fn groups_avx512<C: GroupCodes, const ID: u32>(
-    w: &[u8],
-    acts: &[u8],
-    n: usize,
-    tokens: usize,
-    out: &mut [f32],
-) {
+fn groups_avx512<C: GroupCodes, const ID: u32>(w: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
     let kernels: (Kernel, Kernel) = (grouped::by_row_avx512::<C>, grouped::panels_avx512::<C>);
-    run(
-        TypeId(ID),
-        kernels,
-        1,
-        Call {
-            w,
-            acts,
-            n,
-            tokens,
-            out,
-        },
-    );
+    run(TypeId(ID), kernels, 1, Call { w, acts, n, tokens, out });
 }
 
-fn float_avx2<F: Float, const ID: u32>(
-    w: &[u8],
-    acts: &[u8],
-    n: usize,
-    tokens: usize,
-    out: &mut [f32],
-) {
+fn float_avx2<F: Float, const ID: u32>(w: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
     let kernels: (Kernel, Kernel) = (float::by_row_avx2::<F>, float::rows_avx2::<F>);
-    run(
-        TypeId(ID),
-        kernels,
-        1,
-        Call {
-            w,
-            acts,
-            n,
-            tokens,
-            out,
-        },
-    );
+    run(TypeId(ID), kernels, 1, Call { w, acts, n, tokens, out });
 }
 
-fn float_avx512<F: Float, const ID: u32>(
-    w: &[u8],
-    acts: &[u8],
-    n: usize,
-    tokens: usize,
-    out: &mut [f32],
-) {
+fn float_avx512<F: Float, const ID: u32>(w: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
     let kernels: (Kernel, Kernel) = (float::by_row_avx512::<F>, float::rows_avx512::<F>);
-    run(
-        TypeId(ID),
-        kernels,
-        1,
-        Call {
-            w,
-            acts,
-            n,
-            tokens,
-            out,
-        },
-    );
+    run(TypeId(ID), kernels, 1, Call { w, acts, n, tokens, out });
 }
 
 /// The kernel of a type for an instruction set that the processor has.

@@ -89,16 +89,7 @@ pub(super) fn transpose8(v: [__m256i; 8]) -> [__m256i; 8] {
     let ((r2, r3), (s2, s3)) = (pair(a1, b1), pair(c1, d1));
     let low = |a, b| _mm256_permute2x128_si256::<0x20>(a, b);
     let high = |a, b| _mm256_permute2x128_si256::<0x31>(a, b);
-    [
-        low(r0, s0),
-        low(r1, s1),
-        low(r2, s2),
-        low(r3, s3),
-        high(r0, s0),
-        high(r1, s1),
-        high(r2, s2),
-        high(r3, s3),
-    ]
+    [low(r0, s0), low(r1, s1), low(r2, s2), low(r3, s3), high(r0, s0), high(r1, s1), high(r2, s2), high(r3, s3)]
 }
 
 impl Panel {
@@ -108,8 +99,7 @@ impl Panel {
         let blocks = row_bytes / C::BYTES;
         let rows = w.len() / row_bytes;
         let per_line = 16 / LANES;
-        self.lines
-            .resize(blocks * C::SUBS * 8 / per_line, Line::ZERO);
+        self.lines.resize(blocks * C::SUBS * 8 / per_line, Line::ZERO);
         self.scales.resize(blocks, Lanes::ZERO);
         self.minima.resize(blocks, Lanes::ZERO);
         if C::STEP == BlockStep::MinusMins {
@@ -184,11 +174,7 @@ unsafe fn panels<C: BlockCodes, const LANES: usize>(
     // SAFETY: the caller has AVX2, FMA and F16C.
     unsafe { acts.fill::<C>(call.acts, units, call.tokens, Order::ByUnit, wide) };
     let mut sums = [Lanes::ZERO; CHUNK];
-    for (w, out) in call
-        .w
-        .chunks(LANES * row_bytes)
-        .zip(call.out.chunks_mut(LANES * call.tokens))
-    {
+    for (w, out) in call.w.chunks(LANES * row_bytes).zip(call.out.chunks_mut(LANES * call.tokens)) {
         // SAFETY: the caller has AVX2, FMA and F16C.
         unsafe { panel.unpack::<C, LANES>(w, row_bytes) };
         for t in (0..call.tokens).step_by(CHUNK) {
@@ -258,20 +244,12 @@ fn tile512<C: BlockCodes, const T: usize>(
             for g in 0..8 {
                 let line = lines[p * 8 + g].zmm();
                 for i in 0..T {
-                    isum[i] = _mm512_dpbusd_epi32(
-                        isum[i],
-                        line,
-                        _mm512_set1_epi32(q[i * vectors + p].0[g]),
-                    );
+                    isum[i] = _mm512_dpbusd_epi32(isum[i], line, _mm512_set1_epi32(q[i * vectors + p].0[g]));
                 }
             }
         }
         let dx = &acts.d[unit..][..T];
-        let sx = if C::STEP == BlockStep::PlusOffset {
-            &acts.s[unit..][..T]
-        } else {
-            dx
-        };
+        let sx = if C::STEP == BlockStep::PlusOffset { &acts.s[unit..][..T] } else { dx };
         for i in 0..T {
             let (isum, dx) = (_mm512_cvtepi32_ps(isum[i]), _mm512_set1_ps(dx[i]));
             let step = match C::STEP {
@@ -287,10 +265,7 @@ fn tile512<C: BlockCodes, const T: usize>(
                     for (line, pair) in lines.iter().zip(&acts.bsums[unit + i].0) {
                         msum = _mm512_dpwssd_epi32(msum, line.zmm(), _mm512_set1_epi32(*pair));
                     }
-                    let minus = _mm512_mul_ps(
-                        _mm512_mul_ps(dx, panel.minima[b].zmm()),
-                        _mm512_cvtepi32_ps(msum),
-                    );
+                    let minus = _mm512_mul_ps(_mm512_mul_ps(dx, panel.minima[b].zmm()), _mm512_cvtepi32_ps(msum));
                     _mm512_sub_ps(_mm512_mul_ps(_mm512_mul_ps(dx, dw), isum), minus)
                 }
                 BlockStep::Nested => {
@@ -361,8 +336,7 @@ fn tile256<C: BlockCodes, const T: usize>(
                 BlockStep::SumFirst => _mm256_mul_ps(_mm256_mul_ps(isum, dw), dx),
                 BlockStep::ScaleFirst => _mm256_mul_ps(_mm256_mul_ps(dw, dx), isum),
                 BlockStep::PlusOffset => {
-                    let offset =
-                        _mm256_mul_ps(panel.minima[b].ymm(), _mm256_set1_ps(acts.s[unit + i]));
+                    let offset = _mm256_mul_ps(panel.minima[b].ymm(), _mm256_set1_ps(acts.s[unit + i]));
                     _mm256_add_ps(_mm256_mul_ps(_mm256_mul_ps(dw, dx), isum), offset)
                 }
                 BlockStep::MinusMins => {
@@ -370,15 +344,9 @@ fn tile256<C: BlockCodes, const T: usize>(
                     let mut msum = _mm256_setzero_si256();
                     for (j, pair) in acts.bsums[unit + i].0.iter().enumerate() {
                         let line = lines[j / 2].0[j % 2].get();
-                        msum = _mm256_add_epi32(
-                            msum,
-                            _mm256_madd_epi16(line, _mm256_set1_epi32(*pair)),
-                        );
+                        msum = _mm256_add_epi32(msum, _mm256_madd_epi16(line, _mm256_set1_epi32(*pair)));
                     }
-                    let minus = _mm256_mul_ps(
-                        _mm256_mul_ps(dx, panel.minima[b].ymm()),
-                        _mm256_cvtepi32_ps(msum),
-                    );
+                    let minus = _mm256_mul_ps(_mm256_mul_ps(dx, panel.minima[b].ymm()), _mm256_cvtepi32_ps(msum));
                     _mm256_sub_ps(_mm256_mul_ps(_mm256_mul_ps(dx, dw), isum), minus)
                 }
                 BlockStep::Nested => {
@@ -446,12 +414,8 @@ fn wide<const T: usize>(lines: &[Line], q: &[EvenOdd]) -> [__m256i; T] {
             let (even, odd) = (_mm256_and_si256(line, low), _mm256_srli_epi16::<8>(line));
             for i in 0..T {
                 let [q_even, q_odd] = &q[i * vectors + p].0;
-                isum[i] = _mm256_add_epi32(
-                    isum[i],
-                    _mm256_madd_epi16(even, _mm256_set1_epi32(q_even[g])),
-                );
-                isum[i] =
-                    _mm256_add_epi32(isum[i], _mm256_madd_epi16(odd, _mm256_set1_epi32(q_odd[g])));
+                isum[i] = _mm256_add_epi32(isum[i], _mm256_madd_epi16(even, _mm256_set1_epi32(q_even[g])));
+                isum[i] = _mm256_add_epi32(isum[i], _mm256_madd_epi16(odd, _mm256_set1_epi32(q_odd[g])));
             }
         }
     }

@@ -194,19 +194,13 @@ fn iq2_xs(b: &[u8], j: usize) -> __m256i {
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn iq2_xs_scales(b: &[u8]) -> __m128i {
-    odd(nibble_pairs(u64_at(
-        b,
-        const { info::IQ2_XS.at(Part::GroupScales) },
-    )))
+    odd(nibble_pairs(u64_at(b, const { info::IQ2_XS.at(Part::GroupScales) })))
 }
 
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn iq2_s_scales(b: &[u8]) -> __m128i {
-    odd(nibble_pairs(u64_at(
-        b,
-        const { info::IQ2_S.at(Part::GroupScales) },
-    )))
+    odd(nibble_pairs(u64_at(b, const { info::IQ2_S.at(Part::GroupScales) })))
 }
 
 #[inline]
@@ -216,10 +210,7 @@ fn iq2_s(b: &[u8], j: usize) -> __m256i {
     let high = usize::from(b[const { info::IQ2_S.at(Part::HighBits) } + j]);
     let place = |l: usize| usize::from(low[l]) | (high >> (2 * l) & 3) << 8;
     let points = eights(&codebook::IQ2_S, [place(0), place(1), place(2), place(3)]);
-    signed(
-        points,
-        u32_at(b, const { info::IQ2_S.at(Part::Signs) } + 4 * j),
-    )
+    signed(points, u32_at(b, const { info::IQ2_S.at(Part::Signs) } + 4 * j))
 }
 
 #[inline(always)]
@@ -248,10 +239,7 @@ fn iq3_s(b: &[u8], j: usize) -> __m256i {
     let high = usize::from(b[const { info::IQ3_S.at(Part::HighBits) } + j]);
     let places = [0, 1, 2, 3, 4, 5, 6, 7].map(|l| usize::from(low[l]) | (high >> l & 1) << 8);
     let points = fours(&codebook::IQ3_S, places);
-    signed(
-        points,
-        u32_at(b, const { info::IQ3_S.at(Part::Signs) } + 4 * j),
-    )
+    signed(points, u32_at(b, const { info::IQ3_S.at(Part::Signs) } + 4 * j))
 }
 
 #[inline]
@@ -282,10 +270,7 @@ fn iq1_s(b: &[u8], j: usize) -> __m256i {
 fn iq1_s_scales(b: &[u8]) -> __m128i {
     let high = load16(b, const { info::IQ1_S.at(Part::HighBits) });
     let codes = _mm_and_si128(_mm_srli_epi16::<12>(high), _mm_set1_epi16(7));
-    let steps = _mm_slli_epi16::<3>(_mm_add_epi16(
-        _mm_add_epi16(codes, codes),
-        _mm_set1_epi16(1),
-    ));
+    let steps = _mm_slli_epi16::<3>(_mm_add_epi16(_mm_add_epi16(codes, codes), _mm_set1_epi16(1)));
     _mm_or_si128(steps, _mm_slli_epi16::<8>(steps))
 }
 
@@ -313,11 +298,7 @@ fn iq1_m(b: &[u8], j: usize) -> __m256i {
     let place = |l: usize| usize::from(low[l]) | (high >> (4 * l) & 7) << 8;
     let points = eights(&codebook::IQ1, [place(0), place(1), place(2), place(3)]);
     let shift = |l: usize| {
-        if high >> (4 * l + 3) & 1 == 0 {
-            ONES
-        } else {
-            -1
-        }
+        if high >> (4 * l + 3) & 1 == 0 { ONES } else { -1 }
     };
     let shifts = _mm256_setr_epi64x(shift(0), shift(1), shift(2), shift(3));
     // Points are small: nothing is carried from one byte to the next but sign bits, which the mask takes away.
@@ -352,10 +333,7 @@ fn iq4_xs(b: &[u8], j: usize) -> __m256i {
         }
         levels
     };
-    looked_up(
-        LEVELS,
-        nibbles(b, const { info::IQ4_XS.at(Part::Codes) } + 16 * j),
-    )
+    looked_up(LEVELS, nibbles(b, const { info::IQ4_XS.at(Part::Codes) } + 16 * j))
 }
 
 /// The signed scale of each 32 weights, twice.

@@ -30,10 +30,7 @@ pub(super) fn finite_amax(x: &[f32]) -> Option<f32> {
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(super) fn pack32(v: [__m256i; 4]) -> __m256i {
-    let words = _mm256_packs_epi16(
-        _mm256_packs_epi32(v[0], v[1]),
-        _mm256_packs_epi32(v[2], v[3]),
-    );
+    let words = _mm256_packs_epi16(_mm256_packs_epi32(v[0], v[1]), _mm256_packs_epi32(v[2], v[3]));
     _mm256_permutevar8x32_epi32(words, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7))
 }
 
@@ -75,10 +72,7 @@ fn q8_block(x: &[f32]) -> Option<(__m256i, f32)> {
 
 #[target_feature(enable = "avx2,fma,f16c")]
 fn q8_0_blocks(x: &[f32], out: &mut [u8]) {
-    for (x, out) in x
-        .chunks_exact(32)
-        .zip(out.chunks_exact_mut(info::Q8_0.bytes))
-    {
+    for (x, out) in x.chunks_exact(32).zip(out.chunks_exact_mut(info::Q8_0.bytes)) {
         match q8_block(x) {
             Some((q, d)) => {
                 out[..2].copy_from_slice(&f16_bytes(d));
@@ -91,10 +85,7 @@ fn q8_0_blocks(x: &[f32], out: &mut [u8]) {
 
 #[target_feature(enable = "avx2,fma,f16c")]
 fn q8_1_blocks(x: &[f32], out: &mut [u8]) {
-    for (x, out) in x
-        .chunks_exact(32)
-        .zip(out.chunks_exact_mut(info::Q8_1.bytes))
-    {
+    for (x, out) in x.chunks_exact(32).zip(out.chunks_exact_mut(info::Q8_1.bytes)) {
         match q8_block(x) {
             Some((q, d)) => {
                 let pairs = _mm256_maddubs_epi16(_mm256_set1_epi8(1), q);
@@ -114,8 +105,7 @@ fn q8_1_blocks(x: &[f32], out: &mut [u8]) {
 pub(super) fn first_extreme(x: &[f32], amax: f32) -> f32 {
     for x in x.chunks_exact(8) {
         let magnitude = _mm256_andnot_ps(_mm256_set1_ps(-0.0), load8(x));
-        let equal =
-            _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_EQ_OQ>(magnitude, _mm256_set1_ps(amax)));
+        let equal = _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_EQ_OQ>(magnitude, _mm256_set1_ps(amax)));
         if equal != 0 {
             return x[equal.trailing_zeros() as usize];
         }
@@ -125,10 +115,7 @@ pub(super) fn first_extreme(x: &[f32], amax: f32) -> f32 {
 
 #[target_feature(enable = "avx2,fma,f16c")]
 fn q8_k_blocks(x: &[f32], out: &mut [u8]) {
-    for (x, out) in x
-        .chunks_exact(256)
-        .zip(out.chunks_exact_mut(info::Q8_K.bytes))
-    {
+    for (x, out) in x.chunks_exact(256).zip(out.chunks_exact_mut(info::Q8_K.bytes)) {
         let amax = finite_amax(x).unwrap_or(0.0);
         let inverse = -127.0 / first_extreme(x, amax);
         if amax == 0.0 || !inverse.is_finite() {
@@ -147,18 +134,12 @@ fn q8_k_blocks(x: &[f32], out: &mut [u8]) {
             let q = pack32(q);
             store32(&mut out[info::Q8_K.at(Part::Codes) + 32 * k..], q);
             // Bytes plus 128 add up within each eight; each sixteen has 16 * 128 too much.
-            let sad = _mm256_sad_epu8(
-                _mm256_xor_si256(q, _mm256_set1_epi8(-128)),
-                _mm256_setzero_si256(),
-            );
+            let sad = _mm256_sad_epu8(_mm256_xor_si256(q, _mm256_set1_epi8(-128)), _mm256_setzero_si256());
             let sad = I32x8::new(sad).0;
             sums[2 * k] = (sad[0] + sad[2] - 2048) as i16;
             sums[2 * k + 1] = (sad[4] + sad[6] - 2048) as i16;
         }
-        for (to, sum) in out[info::Q8_K.at(Part::Sums)..]
-            .chunks_exact_mut(2)
-            .zip(sums)
-        {
+        for (to, sum) in out[info::Q8_K.at(Part::Sums)..].chunks_exact_mut(2).zip(sums) {
             to.copy_from_slice(&sum.to_le_bytes());
         }
     }
@@ -182,7 +163,8 @@ macro_rules! encoder {
     ($name:ident, $act:ident, $blocks:ident) => {
         pub(super) fn $name(x: &[f32], out: &mut [u8]) {
             check_lengths(TypeId::$act, x, out);
-            // SAFETY: `quantize_act` and `encode_rows` hand this out only for an `Isa` that includes AVX2, FMA and F16C.
+            // SAFETY: `quantize_act` and `encode_rows` hand this out only for an `Isa` that includes AVX2, FMA and
+            // F16C.
             unsafe { $blocks(x, out) }
         }
     };

@@ -62,11 +62,7 @@ impl Scales {
         let not_zero = _mm512_cmp_ps_mask::<_CMP_NEQ_UQ>(d, _mm512_setzero_ps());
         let inverse = _mm512_maskz_div_ps(not_zero, _mm512_set1_ps(1.0), d);
         let half = _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(d);
-        let mut scales = Scales {
-            d: [0.0; 16],
-            inverse: [0.0; 16],
-            half: [0; 16],
-        };
+        let mut scales = Scales { d: [0.0; 16], inverse: [0.0; 16], half: [0; 16] };
         // SAFETY: sixteen of each.
         unsafe {
             _mm512_storeu_ps(scales.d.as_mut_ptr(), d);
@@ -97,9 +93,7 @@ fn q8_block(x: &[f32], inverse: f32) -> [__m512i; 2] {
 fn q8_0_blocks(x: &[f32], out: &mut [u8]) {
     for (x, out) in x.chunks(16 * 32).zip(out.chunks_mut(16 * info::Q8_0.bytes)) {
         let scales = Scales::new(x);
-        let blocks = x
-            .chunks_exact(32)
-            .zip(out.chunks_exact_mut(info::Q8_0.bytes));
+        let blocks = x.chunks_exact(32).zip(out.chunks_exact_mut(info::Q8_0.bytes));
         for (i, (x, out)) in blocks.enumerate() {
             if !scales.inverse[i].is_finite() {
                 definition(TypeId::Q8_0)(x, None, out);
@@ -117,9 +111,7 @@ fn q8_0_blocks(x: &[f32], out: &mut [u8]) {
 fn q8_1_blocks(x: &[f32], out: &mut [u8]) {
     for (x, out) in x.chunks(16 * 32).zip(out.chunks_mut(16 * info::Q8_1.bytes)) {
         let scales = Scales::new(x);
-        let blocks = x
-            .chunks_exact(32)
-            .zip(out.chunks_exact_mut(info::Q8_1.bytes));
+        let blocks = x.chunks_exact(32).zip(out.chunks_exact_mut(info::Q8_1.bytes));
         for (i, (x, out)) in blocks.enumerate() {
             if !scales.inverse[i].is_finite() {
                 definition(TypeId::Q8_1)(x, None, out);
@@ -151,10 +143,7 @@ fn first_extreme(x: &[f32], amax: f32) -> f32 {
 
 #[target_feature(enable = "avx512f,avx512bw")]
 fn q8_k_blocks(x: &[f32], out: &mut [u8]) {
-    for (x, out) in x
-        .chunks_exact(256)
-        .zip(out.chunks_exact_mut(info::Q8_K.bytes))
-    {
+    for (x, out) in x.chunks_exact(256).zip(out.chunks_exact_mut(info::Q8_K.bytes)) {
         let amax = finite_amax(x).unwrap_or(0.0);
         let inverse = -127.0 / first_extreme(x, amax);
         if amax == 0.0 || !inverse.is_finite() {

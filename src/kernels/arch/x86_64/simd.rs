@@ -154,10 +154,7 @@ impl Vector for Eights {
         unsafe {
             // Dwords 0-3, 8-11, 4-7, 12-15, which are brought in order before they become bytes.
             let words = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packs_epi32(low, high));
-            let [low, high] = [
-                _mm256_castsi256_si128(words),
-                _mm256_extracti128_si256::<1>(words),
-            ];
+            let [low, high] = [_mm256_castsi256_si128(words), _mm256_extracti128_si256::<1>(words)];
             _mm_storeu_si128(codes.as_mut_ptr().cast(), _mm_packus_epi16(low, high));
         }
         codes
@@ -290,10 +287,7 @@ impl Vector for Sixteen {
             let two = _mm512_min_ps(four, _mm512_permute_ps::<0b01_00_11_10>(four));
             let one = _mm512_min_ps(two, _mm512_permute_ps::<0b10_11_00_01>(two));
             let equal = _mm512_cmp_ps_mask::<_CMP_EQ_OQ>(self.0, one);
-            (
-                equal.trailing_zeros() as usize % LANES,
-                _mm512_cvtss_f32(one),
-            )
+            (equal.trailing_zeros() as usize % LANES, _mm512_cvtss_f32(one))
         }
     }
     #[inline(always)]
@@ -421,12 +415,7 @@ impl Simd for Avx2 {
     fn load(self, v: &[f32; LANES]) -> Eights {
         let [low, high] = [&v[..8], &v[8..]];
         // SAFETY: `self` is the proof that AVX2 is there; eight floats each, no alignment is asked for.
-        Eights(unsafe {
-            [
-                _mm256_loadu_ps(low.as_ptr()),
-                _mm256_loadu_ps(high.as_ptr()),
-            ]
-        })
+        Eights(unsafe { [_mm256_loadu_ps(low.as_ptr()), _mm256_loadu_ps(high.as_ptr())] })
     }
 
     #[inline(always)]
@@ -471,9 +460,7 @@ impl Simd for Avx512 {
         let mut columns = [self.splat(0.0); 8];
         for i in 0..8 {
             // SAFETY: `self` is the proof that AVX-512 is there.
-            columns[i] = Sixteen(unsafe {
-                _mm512_insertf32x8::<1>(_mm512_castps256_ps512(low[i]), high[i])
-            });
+            columns[i] = Sixteen(unsafe { _mm512_insertf32x8::<1>(_mm512_castps256_ps512(low[i]), high[i]) });
         }
         columns
     }

@@ -88,10 +88,7 @@ pub unsafe fn dot_vnni(w: &[u8], q: &[u8]) -> i32 {
         }
     }
     let [a, b, c, d] = acc;
-    horizontal_sum(_mm256_add_epi32(
-        _mm256_add_epi32(a, b),
-        _mm256_add_epi32(c, d),
-    ))
+    horizontal_sum(_mm256_add_epi32(_mm256_add_epi32(a, b), _mm256_add_epi32(c, d)))
 }
 
 /// # Safety

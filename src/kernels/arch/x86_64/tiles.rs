@@ -1,12 +1,13 @@
 //! Tiles of AMX: whether this process may use them, and their products of bytes.
 //!
 //! A tile is 16 rows of 64 bytes. `C[m][n] += sum over k of A[m][k] * B[k / 4][4 n + k % 4]`: A holds 16 rows of 64
-//! bytes, B the same four bytes of 16 columns in each of its lines, C sums of 32 bits. Kernels are written over [`Tiles`], which
-//! [`Hardware`] has in the processor's registers and [`Software`] in memory, so that their logic is tested on every
-//! machine with AVX-512.
+//! bytes, B the same four bytes of 16 columns in each of its lines, C sums of 32 bits. Kernels are written over
+//! [`Tiles`], which [`Hardware`] has in the processor's registers and [`Software`] in memory, so that their logic is
+//! tested on every machine with AVX-512.
 //!
-//! Which tiles there are is state of a thread. Whoever multiplies sets them up first and gives them back at the end, once
-//! per task, which costs 60 ns; nothing is remembered in between, because other code of the process may use tiles too.
+//! Which tiles there are is state of a thread. Whoever multiplies sets them up first and gives them back at the end,
+//! once per task, which costs 60 ns; nothing is remembered in between, because other code of the process may use tiles
+//! too.
 
 use std::arch::asm;
 use std::arch::x86_64::{__cpuid, __cpuid_count};
@@ -23,11 +24,7 @@ pub const TILE: usize = ROWS * ROW;
 pub fn features() -> Vec<(&'static str, bool)> {
     static FOUND: OnceLock<[bool; 3]> = OnceLock::new();
     let [tile, int8, permitted] = *FOUND.get_or_init(detect);
-    vec![
-        ("amx-tile", tile),
-        ("amx-int8", int8),
-        ("permission to use tiles", permitted),
-    ]
+    vec![("amx-tile", tile), ("amx-int8", int8), ("permission to use tiles", permitted)]
 }
 
 /// In this order, since each question may only be asked after the one before was answered with yes.
@@ -59,10 +56,7 @@ fn is_palette_known() -> bool {
         return false;
     }
     let palette = __cpuid_count(0x1D, 1);
-    let (bytes, row) = (
-        (palette.eax >> 16) as usize,
-        (palette.ebx & 0xFFFF) as usize,
-    );
+    let (bytes, row) = ((palette.eax >> 16) as usize, (palette.ebx & 0xFFFF) as usize);
     let (tiles, rows) = (palette.ebx >> 16, (palette.ecx & 0xFFFF) as usize);
     bytes == TILE && row == ROW && tiles == 8 && rows == ROWS
 }
@@ -110,15 +104,11 @@ pub struct Tokens {
 impl Tokens {
     /// So many tokens, which are not 0.
     pub fn new(count: usize) -> Tokens {
-        Tokens {
-            count,
-            rows: count.min(ROWS),
-            tiles: count.div_ceil(ROWS),
-        }
+        Tokens { count, rows: count.min(ROWS), tiles: count.div_ceil(ROWS) }
     }
 
-    /// How many of `count` tokens tiles should take: all, or those of whole tiles where no more than `rest` are behind them, which
-    /// are left to vectors. A tile is as long in work for a few tokens as for 16.
+    /// How many of `count` tokens tiles should take: all, or those of whole tiles where no more than `rest` are behind
+    /// them, which are left to vectors. A tile is as long in work for a few tokens as for 16.
     pub fn in_tiles(count: usize, rest: usize) -> usize {
         match count % ROWS {
             few if few <= rest => count - few,
@@ -182,8 +172,8 @@ struct Configuration {
     rows: [u8; 16],
 }
 
-/// Instructions that write tiles. The compiler has no use for tiles of its own, so what a block leaves there is there for
-/// the next one; that it may find all of them changed is said nevertheless.
+/// Instructions that write tiles. The compiler has no use for tiles of its own, so what a block leaves there is there
+/// for the next one; that it may find all of them changed is said nevertheless.
 macro_rules! tiles {
     ([$($instruction:tt)*] $($operand:tt)*) => {
         asm!(
@@ -211,13 +201,8 @@ macro_rules! product {
 impl Tiles for Hardware {
     #[inline(always)]
     unsafe fn with_shapes(rows: [u8; 8], bytes: [u8; 8]) -> Hardware {
-        let mut configuration = Configuration {
-            palette: 1,
-            start_row: 0,
-            reserved: [0; 14],
-            bytes_per_row: [0; 16],
-            rows: [0; 16],
-        };
+        let mut configuration =
+            Configuration { palette: 1, start_row: 0, reserved: [0; 14], bytes_per_row: [0; 16], rows: [0; 16] };
         for (to, bytes) in configuration.bytes_per_row.iter_mut().zip(bytes) {
             *to = bytes.into();
         }
@@ -270,11 +255,7 @@ pub struct Software {
 
 #[cfg(test)]
 impl Software {
-    fn dot<const C: usize, const A: usize, const B: usize>(
-        &mut self,
-        a: impl Fn(u8) -> i32,
-        b: impl Fn(u8) -> i32,
-    ) {
+    fn dot<const C: usize, const A: usize, const B: usize>(&mut self, a: impl Fn(u8) -> i32, b: impl Fn(u8) -> i32) {
         assert!(C != A && C != B && A != B && self.rows[C] == self.rows[A]);
         assert!(4 * self.rows[B] == self.bytes[A] && self.bytes[B] == ROW && self.bytes[C] == ROW);
         for m in 0..self.rows[C] {
@@ -282,10 +263,7 @@ impl Software {
                 let at = ROW * m + 4 * n;
                 let mut sum = i32::from_le_bytes(crate::packed::dword(&self.tiles[C], at / 4));
                 for k in 0..self.bytes[A] {
-                    let (left, right) = (
-                        self.tiles[A][ROW * m + k],
-                        self.tiles[B][ROW * (k / 4) + 4 * n + k % 4],
-                    );
+                    let (left, right) = (self.tiles[A][ROW * m + k], self.tiles[B][ROW * (k / 4) + 4 * n + k % 4]);
                     sum = sum.wrapping_add(a(left) * b(right));
                 }
                 self.tiles[C][at..at + 4].copy_from_slice(&sum.to_le_bytes());
@@ -312,16 +290,12 @@ impl Tiles for Software {
     unsafe fn load<const T: usize>(&mut self, from: *const u8, stride: usize) {
         for row in 0..self.rows[T] {
             // SAFETY: the caller has the rows there.
-            let bytes =
-                unsafe { std::slice::from_raw_parts(from.add(row * stride), self.bytes[T]) };
+            let bytes = unsafe { std::slice::from_raw_parts(from.add(row * stride), self.bytes[T]) };
             self.tiles[T][ROW * row..][..bytes.len()].copy_from_slice(bytes);
         }
     }
     unsafe fn dot_signed<const C: usize, const A: usize, const B: usize>(&mut self) {
-        self.dot::<C, A, B>(
-            |a| i32::from(a.cast_signed()),
-            |b| i32::from(b.cast_signed()),
-        );
+        self.dot::<C, A, B>(|a| i32::from(a.cast_signed()), |b| i32::from(b.cast_signed()));
     }
     unsafe fn dot_signed_by_unsigned<const C: usize, const A: usize, const B: usize>(&mut self) {
         self.dot::<C, A, B>(|a| i32::from(a.cast_signed()), i32::from);
@@ -333,10 +307,7 @@ impl Tiles for Software {
         self.dot::<C, A, B>(i32::from, i32::from);
     }
     unsafe fn store<const T: usize>(&self, to: *mut i32) {
-        for (i, bytes) in self.tiles[T].as_chunks::<4>().0[..16 * self.rows[T]]
-            .iter()
-            .enumerate()
-        {
+        for (i, bytes) in self.tiles[T].as_chunks::<4>().0[..16 * self.rows[T]].iter().enumerate() {
             // SAFETY: the caller has room for the rows.
             unsafe { to.add(i).write(i32::from_le_bytes(*bytes)) };
         }
@@ -384,12 +355,8 @@ mod tests {
             let a: [u8; TILE] = std::array::from_fn(|_| random.bits() as u8);
             let b: [u8; TILE] = std::array::from_fn(|_| random.bits() as u8);
             // SAFETY: the instruction set was found.
-            let (hardware, software) = unsafe {
-                (
-                    products::<Hardware>(tokens, &a, &b),
-                    products::<Software>(tokens, &a, &b),
-                )
-            };
+            let (hardware, software) =
+                unsafe { (products::<Hardware>(tokens, &a, &b), products::<Software>(tokens, &a, &b)) };
             assert_eq!(hardware, software, "{tokens} tokens");
         }
     }

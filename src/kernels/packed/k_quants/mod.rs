@@ -1,7 +1,8 @@
 //! K-quants, 16 rows interleaved: the bytes for all instruction sets.
 //!
-//! All but Q2_K have eight chains per row. The chain that the reference keeps for the elements that are l mod 8 is walked by itself: part l of a block has their
-//! codes. Unit s = 0..8 of a part is the elements 32s + l + 8i, i = 0..4, of which row r owns byte 4r + i.
+//! All but Q2_K have eight chains per row. The chain that the reference keeps for the elements that are l mod 8 is
+//! walked by itself: part l of a block has their codes. Unit s = 0..8 of a part is the elements 32s + l + 8i, i = 0..4,
+//! of which row r owns byte 4r + i.
 
 use trine_formats::types::info;
 

@@ -19,8 +19,8 @@ use super::{BLOCK, CHAINS, ROWS, count_rows};
 /// Bytes of the scales before a pair of blocks.
 const D: usize = 64;
 
-/// Whether products take weights with a sign, as ARM's do: codes then are the weights in two's complement, of which x86's exceed
-/// them by [`Layout16::OFFSET`].
+/// Whether products take weights with a sign, as ARM's do: codes then are the weights in two's complement, of which
+/// x86's exceed them by [`Layout16::OFFSET`].
 const SIGNED: bool = cfg!(target_arch = "aarch64");
 
 /// How a type's blocks are laid out.

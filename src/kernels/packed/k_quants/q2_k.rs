@@ -85,10 +85,7 @@ fn arrange(act: &[u8], n: usize, out: &mut [u8]) {
     for (act, out) in blocks.iter().zip(out.as_chunks_mut::<ACT>().0) {
         out[..SUMS].copy_from_slice(&act[info::Q8_K.at(Part::Codes)..info::Q8_K.at(Part::Sums)]);
         let sums = out[SUMS..SCALE].as_chunks_mut::<8>().0;
-        for (out, sums) in sums
-            .iter_mut()
-            .zip(act[info::Q8_K.at(Part::Sums)..].as_chunks::<8>().0)
-        {
+        for (out, sums) in sums.iter_mut().zip(act[info::Q8_K.at(Part::Sums)..].as_chunks::<8>().0) {
             let [a, b, c, d, e, f, g, h] = *sums;
             *out = [a, b, e, f, c, d, g, h];
         }

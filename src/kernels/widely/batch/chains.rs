@@ -1,13 +1,13 @@
 //! Sixteen tokens at once in single precision.
 //!
 //! Of the two pairs of accumulators of a lane of the definition, that of the real axis and that of the imaginary one, a
-//! weight changes one. With a token in every lane of a vector the weight is the same for all, so nothing has to be masked:
-//! what one pair adds is a chain of columns in their order, and the two chains of a lane share its columns, half as many
-//! additions as masks ask for.
+//! weight changes one. With a token in every lane of a vector the weight is the same for all, so nothing has to be
+//! masked: what one pair adds is a chain of columns in their order, and the two chains of a lane share its columns,
+//! half as many additions as masks ask for.
 //!
-//! A chain over a block of 32 chunks is a set of bits: bit `2c` says that it adds chunk `c`, bit `2c + 1` that it takes it
-//! away. The lowest bit names the next step and is cleared; an empty set names step 64, which is zeros. Activations stand
-//! beside what they are with the other sign, so that nothing but additions is left.
+//! A chain over a block of 32 chunks is a set of bits: bit `2c` says that it adds chunk `c`, bit `2c + 1` that it takes
+//! it away. The lowest bit names the next step and is cleared; an empty set names step 64, which is zeros. Activations
+//! stand beside what they are with the other sign, so that nothing but additions is left.
 //!
 //! Two chains are walked side by side, or additions would wait for one another. They are chosen to be equally long, and
 //! walked from short to long, so that neither adds zeros nor the processor is wrong about where a walk ends.
@@ -37,8 +37,8 @@ pub(crate) struct Sums([[f32; TOKENS]; 2]);
 /// Activations of a lane of a block.
 pub(crate) type Lane = [f32; LANE];
 
-/// `walk(x, chains, pairs, sums)`: adds the steps of each pair of chains to their sums; `x` is a lane of a block. The two
-/// numbers of a pair, which differ, are below the numbers of chains and of sums.
+/// `walk(x, chains, pairs, sums)`: adds the steps of each pair of chains to their sums; `x` is a lane of a block. The
+/// two numbers of a pair, which differ, are below the numbers of chains and of sums.
 pub(crate) type Walk = unsafe fn(&Lane, &[u64], &[[u8; 2]], &mut [Sums]);
 
 /// Working memory of a thread.
@@ -59,7 +59,8 @@ pub(super) fn act_floats(shape: &Shape) -> usize {
     CHUNK * blocks(shape) * LANE
 }
 
-/// Arranges activations `[lane][block][chunk][sign][real, imaginary][token]`, each lane of a block followed by the zeros.
+/// Arranges activations `[lane][block][chunk][sign][real, imaginary][token]`, each lane of a block followed by the
+/// zeros.
 pub(super) fn arrange(shape: &Shape, acts: &[u8], out: &mut [f32]) {
     let row = Path::Exact.act_bytes(shape);
     let blocks = blocks(shape);
@@ -128,14 +129,7 @@ pub(crate) unsafe fn multiply<S: Simd>(
 /// # Safety
 /// The processor has what `walk` is compiled for.
 #[inline(always)]
-unsafe fn unit_sums(
-    walk: Walk,
-    shape: &Shape,
-    unit: &[u8],
-    rows: usize,
-    acts: &[f32],
-    sums: &mut Vec<Sums>,
-) {
+unsafe fn unit_sums(walk: Walk, shape: &Shape, unit: &[u8], rows: usize, acts: &[f32], sums: &mut Vec<Sums>) {
     let (streams, count, blocks) = (shape.streams(), lane_words(shape), blocks(shape));
     let jobs = streams * ROWS;
     sums.clear();
@@ -177,15 +171,10 @@ fn split(chunks: usize, low: &[u8; 4 * ROWS], high: &[u8; 4 * ROWS], chains: &mu
     }
 }
 
-/// Pairs the chains of the first `rows` rows: jobs, a row of a stream each, by the length of their chains on the real axis,
-/// then those on the imaginary axis likewise.
+/// Pairs the chains of the first `rows` rows: jobs, a row of a stream each, by the length of their chains on the real
+/// axis, then those on the imaginary axis likewise.
 #[inline(always)]
-fn pair<'a>(
-    streams: usize,
-    rows: usize,
-    chains: &[u64; 2 * JOBS],
-    pairs: &'a mut [[u8; 2]; JOBS],
-) -> &'a [[u8; 2]] {
+fn pair<'a>(streams: usize, rows: usize, chains: &[u64; 2 * JOBS], pairs: &'a mut [[u8; 2]; JOBS]) -> &'a [[u8; 2]] {
     let length = |job: usize| chains[2 * job].count_ones() as usize;
     // where jobs of each length go
     let mut places = [0; BLOCK + 2];
@@ -223,13 +212,7 @@ fn pair<'a>(
 /// # Safety
 /// As [`Walk`] has it.
 #[inline(always)]
-pub(crate) unsafe fn walk<S: Simd>(
-    s: S,
-    x: &Lane,
-    chains: &[u64],
-    pairs: &[[u8; 2]],
-    sums: &mut [Sums],
-) {
+pub(crate) unsafe fn walk<S: Simd>(s: S, x: &Lane, chains: &[u64], pairs: &[[u8; 2]], sums: &mut [Sums]) {
     for pair in pairs {
         let [a, b] = pair.map(usize::from);
         // SAFETY: the caller says that both are there and differ.
@@ -255,8 +238,8 @@ pub(crate) unsafe fn walk<S: Simd>(
 #[cfg(target_arch = "x86_64")]
 pub(crate) struct Steps(pub [u16; BLOCK]);
 
-/// A [`Walk`] where an instruction makes the list of a chain's steps of its set: `list(set)`. To be compiled for the instruction
-/// set of its caller.
+/// A [`Walk`] where an instruction makes the list of a chain's steps of its set: `list(set)`. To be compiled for the
+/// instruction set of its caller.
 ///
 /// # Safety
 /// As [`Walk`] has it, and `list` gives numbers of steps.

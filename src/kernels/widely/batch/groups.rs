@@ -1,11 +1,13 @@
 //! Sixteen tokens at once with 8-bit activations.
 //!
-//! Sums of integers have no order, so that columns may be added in groups. A code's factors on the two axes are
-//! `a = (p + q) / 2` and `b = (p - q) / 2` with `p` and `q` of ±1: `p` is its sign, and `q` is `p` on the real axis and `-p` on
-//! the imaginary one. Sums with `p` and with `q` instead of those with `a` and `b` are halved at the end, and always even.
+//! Sums of integers have no order, so that columns may be added in groups. A code's factors on the two axes are `a = (p
+//! + q) / 2` and `b = (p - q) / 2` with `p` and `q` of ±1: `p` is its sign, and `q` is `p` on the real axis and `-p` on
+//! the imaginary one. Sums with `p` and with `q` instead of those with `a` and `b` are halved at the end, and always
+//! even.
 //!
-//! Four columns have sixteen sums with factors of ±1. They are made once for all rows, and four codes of a row then ask for
-//! one of them with `p` and for one with `q`: an addition of sixteen tokens for each, where single products take four.
+//! Four columns have sixteen sums with factors of ±1. They are made once for all rows, and four codes of a row then ask
+//! for one of them with `p` and for one with `q`: an addition of sixteen tokens for each, where single products take
+//! four.
 
 use trine_formats::types::lanes::{Simd, Vector};
 use trine_formats::widely::{Shape, combine, int8};
@@ -29,7 +31,8 @@ const CODES: usize = BLOCK_CHUNKS * CHUNK_BYTES;
 #[repr(align(64))]
 pub(crate) struct RowSums(pub [[f32; TOKENS]; 4]);
 
-/// The sums of a group, of real and of imaginary parts: entry `n` has the factor +1 for column `f` where bit `f` is set.
+/// The sums of a group, of real and of imaginary parts: entry `n` has the factor +1 for column `f` where bit `f` is
+/// set.
 type Table = [[[i16; TOKENS]; 2]; 16];
 /// The tables of all groups of a block.
 #[repr(align(64))]
@@ -50,10 +53,7 @@ pub(crate) struct Memory {
 
 impl Default for Memory {
     fn default() -> Memory {
-        Memory {
-            tables: Box::new(Tables([[[[0; TOKENS]; 2]; 16]; GROUPS])),
-            sums: Vec::new(),
-        }
+        Memory { tables: Box::new(Tables([[[[0; TOKENS]; 2]; 16]; GROUPS])), sums: Vec::new() }
     }
 }
 
@@ -71,11 +71,7 @@ pub(super) fn arrange(shape: &Shape, acts: &[u8], ints: &mut [u8], scales: &mut 
     let outs = ints.chunks_exact_mut(INTS);
     for (b, (ints, scales)) in outs.zip(scales.chunks_exact_mut(SCALES)).enumerate() {
         for (t, acts) in acts.chunks_exact(row).enumerate() {
-            let Block {
-                ints: x,
-                scales: of_token,
-                ..
-            } = block(acts, blocks, b);
+            let Block { ints: x, scales: of_token, .. } = block(acts, blocks, b);
             let columns = ints.chunks_exact_mut(TOKENS);
             columns.zip(x).for_each(|(out, &x)| out[t] = x);
             (scales[t], scales[TOKENS + t]) = (of_token[0], of_token[1]);
@@ -83,8 +79,8 @@ pub(super) fn arrange(shape: &Shape, acts: &[u8], ints: &mut [u8], scales: &mut 
     }
 }
 
-/// The products of all rows, block after block, whose tables serve them all. To be compiled for the instruction set of its
-/// caller.
+/// The products of all rows, block after block, whose tables serve them all. To be compiled for the instruction set of
+/// its caller.
 ///
 /// # Safety
 /// The processor has what `add` is compiled for.
@@ -108,10 +104,7 @@ pub(crate) unsafe fn multiply<S: Simd>(
     for (b, (ints, of_block)) in acts.enumerate() {
         if b.is_multiple_of(of_tile) {
             sums.clear();
-            sums.resize(
-                out.len().div_ceil(ROWS) * streams * ROWS,
-                RowSums::default(),
-            );
+            sums.resize(out.len().div_ceil(ROWS) * streams * ROWS, RowSums::default());
         }
         fill(ints, tables);
         let units = rows.weights.chunks_exact(unit);
@@ -125,9 +118,7 @@ pub(crate) unsafe fn multiply<S: Simd>(
         }
         if (b + 1).is_multiple_of(of_tile) {
             for (r, out) in out.iter_mut().enumerate() {
-                let of_row = sums[r / ROWS * streams * ROWS + r % ROWS..]
-                    .iter()
-                    .step_by(ROWS);
+                let of_row = sums[r / ROWS * streams * ROWS + r % ROWS..].iter().step_by(ROWS);
                 let mut all = [[s.splat(0.0); 4]; 8];
                 for (all, RowSums(sums)) in all[..streams].iter_mut().zip(of_row) {
                     *all = sums.each_ref().map(|v| s.load(v));
@@ -149,9 +140,8 @@ fn fill(ints: &[u8], Tables(tables): &mut Tables) {
         for (g, table) in tables.iter_mut().enumerate() {
             // byte `b` of a row's four bytes of a chunk has the codes of columns `b`, `4 + b`, `8 + b` and `12 + b`
             let (chunk, b) = (g / 4, g % 4);
-            let x: [[i16; TOKENS]; 4] = std::array::from_fn(|f| {
-                columns[16 * chunk + 4 * f + b].map(|x| i16::from(x as i8))
-            });
+            let x: [[i16; TOKENS]; 4] =
+                std::array::from_fn(|f| columns[16 * chunk + 4 * f + b].map(|x| i16::from(x as i8)));
             table[0][part] = std::array::from_fn(|t| -(x[0][t] + x[1][t] + x[2][t] + x[3][t]));
             for n in 1..16usize {
                 let (rest, last) = (table[n & (n - 1)][part], x[n.trailing_zeros() as usize]);

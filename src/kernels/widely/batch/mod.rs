@@ -1,7 +1,7 @@
 //! Products of sixteen tokens at once: lanes are tokens, so that what is made of a weight serves all of them.
 //!
-//! How it is made differs with the path: in single precision additions have an order ([`chains`]), with 8 bits they have
-//! none ([`groups`]).
+//! How it is made differs with the path: in single precision additions have an order ([`chains`]), with 8 bits they
+//! have none ([`groups`]).
 
 use std::cell::RefCell;
 
@@ -63,8 +63,8 @@ thread_local! {
     static MEMORY: RefCell<Memory> = RefCell::default();
 }
 
-/// Whether such products exist for the instruction set, the form and the shape. In single precision tiles are too narrow:
-/// a lane has four columns of each.
+/// Whether such products exist for the instruction set, the form and the shape. In single precision tiles are too
+/// narrow: a lane has four columns of each.
 pub fn serves(isa: Isa, form: Form, shape: &Shape) -> bool {
     let wide = form.path() == Path::Int8 || shape.scope != Scope::Tile64;
     wide && isa.vectors() != crate::Level::Scalar
@@ -118,10 +118,7 @@ impl<'a> Acts<'a> {
 pub fn multiply(isa: Isa, rows: &Rows<'_>, acts: &Acts<'_>, out: &mut [Outputs]) {
     let (shape, unit) = (rows.shape, rows.form.rows());
     assert!(serves(isa, rows.form, shape), "batches of {isa}");
-    assert!(
-        out.len() <= ROWS && rows.first + out.len() <= shape.rows,
-        "rows"
-    );
+    assert!(out.len() <= ROWS && rows.first + out.len() <= shape.rows, "rows");
     assert!(rows.first.is_multiple_of(unit), "rows of whole units");
     let units = out.len().div_ceil(unit);
     let weights = size([units, rows.form.unit_bytes(shape)]);
@@ -139,9 +136,7 @@ pub fn multiply(isa: Isa, rows: &Rows<'_>, acts: &Acts<'_>, out: &mut [Outputs])
             assert_eq!(ints.len(), blocks * groups::INTS, "activations");
             assert_eq!(scales.len(), blocks * groups::SCALES, "their scales");
             #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-            MEMORY.with_borrow_mut(|memory| {
-                arch::groups(isa, rows, (ints, scales), &mut memory.groups, out)
-            });
+            MEMORY.with_borrow_mut(|memory| arch::groups(isa, rows, (ints, scales), &mut memory.groups, out));
         }
         #[cfg(target_arch = "x86_64")]
         (Path::Int8, Acts::Rows(acts)) => {

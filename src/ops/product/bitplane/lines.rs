@@ -27,11 +27,7 @@ pub(super) struct Lines {
 impl Lines {
     /// Of a matrix whose groups are whole blocks, for an instruction set that reads packed rows.
     pub fn new(isa: Isa, arena: SharedArena) -> Lines {
-        Lines {
-            isa,
-            arena,
-            kinds: Default::default(),
-        }
+        Lines { isa, arena, kinds: Default::default() }
     }
 
     /// The same of another matrix.
@@ -59,16 +55,14 @@ impl Lines {
         row * widest.rows.next_multiple_of(PAIR)
     }
 
-    /// The lines that codes of `width` bits need, of the matrix that is `widest` at its widest; what was not needed before
-    /// is packed, on all threads of the current pool. `None` when the system has no memory for it.
+    /// The lines that codes of `width` bits need, of the matrix that is `widest` at its widest; what was not needed
+    /// before is packed, on all threads of the current pool. `None` when the system has no memory for it.
     pub fn of(&self, width: u8, widest: &ApView) -> Option<[&[u8]; 3]> {
         let mut all = [&[][..]; 3];
         let kinds = Kind::ALL.into_iter().zip(&self.kinds);
         for (out, (kind, lines)) in all.iter_mut().zip(kinds) {
             if kind.of(usize::from(width)) {
-                *out = lines
-                    .get_or_init(|| pack(self.isa, kind, widest, &self.arena))
-                    .as_ref()?;
+                *out = lines.get_or_init(|| pack(self.isa, kind, widest, &self.arena)).as_ref()?;
             }
         }
         Some(all)
@@ -83,19 +77,11 @@ pub(super) struct Tables {
 
 /// Extents of a matrix.
 pub(super) fn shape(view: &ApView) -> Shape {
-    Shape {
-        columns: view.columns,
-        groups: view.groups,
-    }
+    Shape { columns: view.columns, groups: view.groups }
 }
 
 /// A region of `arena` that `fill` writes whole pairs of rows of, from the number of the first on.
-fn region(
-    arena: &SharedArena,
-    rows: usize,
-    row_bytes: usize,
-    fill: impl Fn(usize, &mut [u8]) + Sync,
-) -> Option<Blob> {
+fn region(arena: &SharedArena, rows: usize, row_bytes: usize, fill: impl Fn(usize, &mut [u8]) + Sync) -> Option<Blob> {
     let mut arena = arena.lock().unwrap_or_else(|e| e.into_inner());
     let region = arena.region(rows.next_multiple_of(PAIR) * row_bytes, |out| {
         pool::chunks_mut(out, TASK * row_bytes, |i, out| fill(TASK * i, out));

@@ -48,23 +48,15 @@ struct AtWidth {
 }
 
 impl BitplaneMatrix {
-    /// From the matrix's views at several widths, at least one; their extents are the same, and all lengths are those of
-    /// the extents, which [`trine_formats::anyprec::AnyPrec`] has checked.
+    /// From the matrix's views at several widths, at least one; their extents are the same, and all lengths are those
+    /// of the extents, which [`trine_formats::anyprec::AnyPrec`] has checked.
     pub fn new(path: NumberPath, views: impl IntoIterator<Item = ApView>) -> BitplaneMatrix {
-        let at_width = |view| AtWidth {
-            view,
-            deltas: OnceLock::new(),
-            tables: OnceLock::new(),
-        };
-        BitplaneMatrix {
-            path,
-            widths: views.into_iter().map(at_width).collect(),
-            lines: None,
-        }
+        let at_width = |view| AtWidth { view, deltas: OnceLock::new(), tables: OnceLock::new() };
+        BitplaneMatrix { path, widths: views.into_iter().map(at_width).collect(), lines: None }
     }
 
-    /// The same matrix, which packs its codes into `arena` when a product needs them and lets the file's bytes go; unchanged
-    /// where no kernels read packed codes.
+    /// The same matrix, which packs its codes into `arena` when a product needs them and lets the file's bytes go;
+    /// unchanged where no kernels read packed codes.
     pub fn packed(self, arena: &SharedArena, isa: Isa) -> BitplaneMatrix {
         let whole = |w: &AtWidth| {
             let v = &w.view;
@@ -73,10 +65,7 @@ impl BitplaneMatrix {
         if !reads_packed(isa) || !self.widths.iter().all(whole) {
             return self;
         }
-        BitplaneMatrix {
-            lines: Some(Arc::new(Lines::new(isa, arena.clone()))),
-            ..self
-        }
+        BitplaneMatrix { lines: Some(Arc::new(Lines::new(isa, arena.clone()))), ..self }
     }
 
     /// Whether codes are packed.
@@ -93,18 +82,11 @@ impl BitplaneMatrix {
             };
             let sparse = match &v.sparse {
                 None => None,
-                Some(s) => Some(SparseView {
-                    ptr: slice(&s.ptr, 4, 1)?,
-                    ..s.clone()
-                }),
+                Some(s) => Some(SparseView { ptr: slice(&s.ptr, 4, 1)?, ..s.clone() }),
             };
             Some(ApView {
                 rows: range.len(),
-                planes: v
-                    .planes
-                    .iter()
-                    .map(|p| slice(p, 8 * v.words(), 0))
-                    .collect::<Option<_>>()?,
+                planes: v.planes.iter().map(|p| slice(p, 8 * v.words(), 0)).collect::<Option<_>>()?,
                 lut: slice(&v.lut, v.lut_bytes(), 0)?,
                 sparse,
                 ..v.clone()
@@ -207,14 +189,7 @@ impl AtWidth {
         self.add_sparse(isa, rows, x, out);
     }
 
-    fn multiply_planes(
-        &self,
-        isa: Isa,
-        rows: &Range<usize>,
-        form: Arrangement,
-        acts: &[u8],
-        out: &mut [f32],
-    ) {
+    fn multiply_planes(&self, isa: Isa, rows: &Range<usize>, form: Arrangement, acts: &[u8], out: &mut [f32]) {
         let v = &self.view;
         let (plane, lut) = (8 * v.words(), v.lut_bytes());
         let mut planes = [&[][..]; trine_formats::anyprec::MAX_BITS as usize];
@@ -238,22 +213,12 @@ impl AtWidth {
         };
         let deltas = self.deltas();
         let ends = &sparse.ptr[4 * rows.start..4 * (rows.end + 1)];
-        let ends = ends
-            .as_chunks()
-            .0
-            .iter()
-            .map(|&p| i32::from_le_bytes(p) as usize);
+        let ends = ends.as_chunks().0.iter().map(|&p| i32::from_le_bytes(p) as usize);
         // the rows of a part of a matrix are not the first that the deltas are of
         let first = sparse.ptr().next().map_or(0, |p| p as usize);
-        for ((start, end), out) in ends
-            .clone()
-            .zip(ends.skip(1))
-            .zip(out.chunks_exact_mut(tokens))
-        {
-            let entries = Entries {
-                columns: &sparse.col[4 * start..4 * end],
-                deltas: &deltas[start - first..end - first],
-            };
+        for ((start, end), out) in ends.clone().zip(ends.skip(1)).zip(out.chunks_exact_mut(tokens)) {
+            let entries =
+                Entries { columns: &sparse.col[4 * start..4 * end], deltas: &deltas[start - first..end - first] };
             sparse::add(isa, &entries, x, v.columns, out);
         }
     }
@@ -342,11 +307,7 @@ fn split(job: usize, w: &AtWidth, act_bytes: usize, tokens: usize, tasks: &mut V
     let step = step.next_multiple_of(packed::PAIR);
     for t in (0..tokens).step_by(at_once) {
         for r in (0..rows).step_by(step) {
-            tasks.push(Task {
-                job,
-                rows: r..rows.min(r + step),
-                tokens: t..tokens.min(t + at_once),
-            });
+            tasks.push(Task { job, rows: r..rows.min(r + step), tokens: t..tokens.min(t + at_once) });
         }
     }
 }

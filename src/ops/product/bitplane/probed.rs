@@ -8,7 +8,8 @@ use crate::kernels::{AlignedBytes, Isa};
 
 /// A matrix and the instruction set whose products of one token are measured.
 ///
-/// They are those of the narrowest width: every width reads the nibbles that are packed for it, and it waits for memory most.
+/// They are those of the narrowest width: every width reads the nibbles that are packed for it, and it waits for memory
+/// most.
 pub(super) struct ProbedMatrix {
     pub w: BitplaneMatrix,
     pub isa: Isa,

@@ -1,8 +1,6 @@
 //! Products with matrices at all their widths, packed and not, against the canonical ones.
 
-use trine_formats::anyprec::{
-    ApView, FixedLut, SparseView, add_sparse, dot_f32, dot_i16, quantize_activations, words,
-};
+use trine_formats::anyprec::{ApView, FixedLut, SparseView, add_sparse, dot_f32, dot_i16, quantize_activations, words};
 use trine_formats::gguf::Blob;
 use trine_formats::types::num::f32_to_f16;
 
@@ -18,11 +16,7 @@ fn normal(random: &mut Random) -> u16 {
 }
 
 /// A matrix at one width: bits of the planes and centroids at random.
-fn random_view(
-    random: &mut Random,
-    (rows, columns, groups): (usize, usize, usize),
-    width: u8,
-) -> ApView {
+fn random_view(random: &mut Random, (rows, columns, groups): (usize, usize, usize), width: u8) -> ApView {
     let bytes = 8 * words(columns) * rows;
     let lut = (0..(rows * groups) << width).flat_map(|_| normal(random).to_le_bytes());
     let lut = Blob::from_vec(lut.collect());
@@ -31,9 +25,7 @@ fn random_view(
         columns,
         rows,
         groups,
-        planes: (0..width)
-            .map(|_| Blob::from_vec(random.bytes(bytes)))
-            .collect(),
+        planes: (0..width).map(|_| Blob::from_vec(random.bytes(bytes))).collect(),
         lut,
         sparse: None,
     }
@@ -42,10 +34,7 @@ fn random_view(
 /// Another width of the same matrix: the leading planes, and centroids at random.
 fn narrower(random: &mut Random, widest: &ApView, width: u8) -> ApView {
     let shape = (widest.rows, widest.columns, widest.groups);
-    ApView {
-        planes: widest.planes[..usize::from(width)].to_vec(),
-        ..random_view(random, shape, width)
-    }
+    ApView { planes: widest.planes[..usize::from(width)].to_vec(), ..random_view(random, shape, width) }
 }
 
 /// The products without sparse weights, `[row][token]`.
@@ -105,10 +94,7 @@ fn matrices_give_the_canonical_products_on_any_number_of_threads() {
     let wide = random_view(&mut random, (rows, columns, groups), 6);
     let narrow = narrower(&mut random, &wide, 4);
     let sparse = sparse(&mut random, rows, columns);
-    let [narrow, wide] = [narrow, wide].map(|view| ApView {
-        sparse: Some(sparse.clone()),
-        ..view
-    });
+    let [narrow, wide] = [narrow, wide].map(|view| ApView { sparse: Some(sparse.clone()), ..view });
     for path in PATHS {
         let whole = BitplaneMatrix::new(path, [narrow.clone(), wide.clone()]);
         let part = whole.rows(100..301).expect("they are there");
@@ -127,17 +113,9 @@ fn matrices_give_the_canonical_products_on_any_number_of_threads() {
                     for threads in [1, 3] {
                         let form = whole.form(isa, tokens);
                         let acts = arranged(form, isa, &x, columns);
-                        let (mut all, mut some) =
-                            (vec![0.0; tokens * rows], vec![0.0; tokens * 201]);
+                        let (mut all, mut some) = (vec![0.0; tokens * rows], vec![0.0; tokens * 201]);
                         let width = view.width;
-                        let job = |w, out| Job {
-                            w,
-                            width,
-                            form,
-                            acts: &acts,
-                            x: &x,
-                            out,
-                        };
+                        let job = |w, out| Job { w, width, form, acts: &acts, x: &x, out };
                         let pool = Pool::new(threads).expect("threads");
                         pool.install(|| {
                             let mut jobs = [job(&whole, &mut all[..]), job(&part, &mut some[..])];
@@ -167,12 +145,8 @@ fn packed_matrices_take_any_width_at_any_time() {
     let (rows, columns, groups) = (131, 1152, 2);
     let widest = random_view(&mut random, (rows, columns, groups), 8);
     let sparse = sparse(&mut random, rows, columns);
-    let views: Vec<ApView> = (1..=8)
-        .map(|width| ApView {
-            sparse: Some(sparse.clone()),
-            ..narrower(&mut random, &widest, width)
-        })
-        .collect();
+    let views: Vec<ApView> =
+        (1..=8).map(|width| ApView { sparse: Some(sparse.clone()), ..narrower(&mut random, &widest, width) }).collect();
     let x: Vec<f32> = (0..3 * columns).map(|_| random.float()).collect();
     for path in PATHS {
         let plain = BitplaneMatrix::new(path, views.clone());
@@ -180,11 +154,8 @@ fn packed_matrices_take_any_width_at_any_time() {
         let pool = Pool::new(2).expect("threads");
         for widths in [[3, 8, 3, 4], [5, 4, 6, 7], [8, 1, 7, 2], [7, 5, 3, 6]] {
             let arena = SharedArena::default();
-            let [whole, first, second] = [Some(&plain), first.as_ref(), second.as_ref()].map(|m| {
-                m.expect("they are there")
-                    .clone()
-                    .packed(&arena, Isa::detect())
-            });
+            let [whole, first, second] = [Some(&plain), first.as_ref(), second.as_ref()]
+                .map(|m| m.expect("they are there").clone().packed(&arena, Isa::detect()));
             assert_eq!(whole.is_packed(), reads_packed(Isa::detect()));
             assert_eq!(first.is_packed(), reads_packed(Isa::detect()));
             for width in widths {
@@ -195,14 +166,7 @@ fn packed_matrices_take_any_width_at_any_time() {
                         let acts = arranged(form, isa, x, columns);
                         let count = m.widest().map_or(0, |v| v.rows);
                         let mut out = vec![f32::NAN; tokens * count];
-                        let mut jobs = [Job {
-                            w: m,
-                            width,
-                            form,
-                            acts: &acts,
-                            x,
-                            out: &mut out,
-                        }];
+                        let mut jobs = [Job { w: m, width, form, acts: &acts, x, out: &mut out }];
                         pool.install(|| multiply_all(isa, &mut jobs, tokens));
                         out
                     };
@@ -251,9 +215,6 @@ fn pieces_of_packed_matrices_are_products_of_the_narrowest_width() {
             assert_eq!(piece.bytes, 40 * row, "{path:?}");
             (piece.multiply)(4096);
         }
-        assert!(
-            !lines.has(packed::Kind::Planes45),
-            "only nibbles were packed"
-        );
+        assert!(!lines.has(packed::Kind::Planes45), "only nibbles were packed");
     }
 }

@@ -17,8 +17,8 @@ use crate::pool::{self, Parts};
 
 /// Bytes of activations that a task reads again for every unit: they stay in the second-level cache.
 const ACTIVATIONS: usize = 1 << 19;
-/// Bytes of weights that one task reads at least when there is one token: the hardware's prefetcher needs long runs, and
-/// what is made of the activations serves many rows.
+/// Bytes of weights that one task reads at least when there is one token: the hardware's prefetcher needs long runs,
+/// and what is made of the activations serves many rows.
 const STREAM: usize = 1 << 20;
 /// Rows that a task with many tokens has at least, where there are enough.
 const BATCH_ROWS: usize = 8 * batch::ROWS;
@@ -51,8 +51,8 @@ impl WidelyLinear {
         }
     }
 
-    /// The same with the codes in the form that products read fastest, in memory of `arena`; unchanged where that is the
-    /// file's own.
+    /// The same with the codes in the form that products read fastest, in memory of `arena`; unchanged where that is
+    /// the file's own.
     ///
     /// # Errors
     /// The system has no memory.
@@ -75,12 +75,7 @@ impl WidelyLinear {
             return Ok(self);
         };
         self.codes.release();
-        Ok(WidelyLinear {
-            form,
-            packed: true,
-            codes,
-            ..self
-        })
+        Ok(WidelyLinear { form, packed: true, codes, ..self })
     }
 
     /// Bytes of the file's words of the rows of a unit.
@@ -154,13 +149,7 @@ impl WidelyLinear {
                     }
                     &unpacked
                 };
-                let rows = batch::Rows {
-                    shape,
-                    first,
-                    form,
-                    weights,
-                    scales: &self.scales,
-                };
+                let rows = batch::Rows { shape, first, form, weights, scales: &self.scales };
                 let mut out = [batch::Outputs::default(); batch::ROWS];
                 let out = &mut out[..end - first];
                 batch::multiply(isa, &rows, &x, out);
@@ -171,8 +160,8 @@ impl WidelyLinear {
         }
     }
 
-    /// Outputs of some units for some tokens, one after the other, by tables: `put` is told the first row, the token and
-    /// the outputs of as many rows as there are.
+    /// Outputs of some units for some tokens, one after the other, by tables: `put` is told the first row, the token
+    /// and the outputs of as many rows as there are.
     fn multiply_tables(
         &self,
         isa: Isa,
@@ -205,14 +194,7 @@ impl WidelyLinear {
     }
 
     /// Outputs of unit `i` for some tokens, `[row][real, imaginary][token]`; the unit's rows.
-    fn multiply(
-        &self,
-        (isa, ahead): (Isa, usize),
-        i: usize,
-        acts: &[u8],
-        tokens: usize,
-        tile: &mut Tile,
-    ) -> usize {
+    fn multiply(&self, (isa, ahead): (Isa, usize), i: usize, acts: &[u8], tokens: usize, tile: &mut Tile) -> usize {
         let form = self.form;
         let first = i * form.rows();
         let rows = form.rows().min(self.shape.rows - first);
@@ -230,15 +212,7 @@ impl WidelyLinear {
             }
         };
         tile.out.resize(2 * rows * tokens, 0.0);
-        let unit = Unit {
-            shape: &self.shape,
-            first,
-            rows,
-            form,
-            weights,
-            scales: &self.scales,
-            ahead,
-        };
+        let unit = Unit { shape: &self.shape, first, rows, form, weights, scales: &self.scales, ahead };
         multiply(isa, &unit, acts, tokens, &mut tile.out);
         rows
     }
@@ -295,8 +269,8 @@ pub fn multiply_all(isa: Isa, jobs: &mut [Job<'_>], tokens: usize) {
                 for (i, t) in tokens.clone().skip(first).take(batch::TOKENS).enumerate() {
                     for (part, y) in y.iter().enumerate() {
                         let at = t * 2 * all + part * all + row;
-                        // SAFETY: tasks of a job differ in their units or their tokens, and each visits a pair of row and token
-                        // once.
+                        // SAFETY: tasks of a job differ in their units or their tokens, and each visits a pair of row
+                        // and token once.
                         let out = unsafe { out.part(at..at + 1) };
                         out[0] = y[i];
                     }
@@ -349,20 +323,12 @@ fn split(isa: Isa, job: usize, w: &WidelyLinear, tokens: usize, tasks: &mut Vec<
     let fair = units.div_ceil(pool::threads() * 4);
     let stream = if tokens == 1 { STREAM } else { 0 };
     // what is arranged for a batch is used by many rows
-    let rows = if w.in_batches(isa, at_once) {
-        BATCH_ROWS / w.form.rows()
-    } else {
-        1
-    };
+    let rows = if w.in_batches(isa, at_once) { BATCH_ROWS / w.form.rows() } else { 1 };
     let stream = stream.div_ceil(w.form.unit_bytes(&w.shape)).max(rows);
     let step = worthwhile.max(stream.min(fair));
     for t in (0..tokens).step_by(at_once) {
         for u in (0..units).step_by(step) {
-            tasks.push(Task {
-                job,
-                units: u..units.min(u + step),
-                tokens: t..tokens.min(t + at_once),
-            });
+            tasks.push(Task { job, units: u..units.min(u + step), tokens: t..tokens.min(t + at_once) });
         }
     }
 }

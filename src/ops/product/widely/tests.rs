@@ -7,19 +7,8 @@ use crate::kernels::AlignedBytes;
 use crate::kernels::testing::{Random, isas};
 use crate::pool::Pool;
 
-fn matrix(
-    random: &mut Random,
-    rows: usize,
-    columns: usize,
-    stages: usize,
-    scope: Scope,
-) -> WidelyMatrix {
-    let rule = Rule {
-        stages,
-        scope,
-        profile: Default::default(),
-        tie: Default::default(),
-    };
+fn matrix(random: &mut Random, rows: usize, columns: usize, stages: usize, scope: Scope) -> WidelyMatrix {
+    let rule = Rule { stages, scope, profile: Default::default(), tie: Default::default() };
     let shape = rule.shape(rows, columns).expect("even sides");
     let scales = shape.groups() * shape.group_scales();
     WidelyMatrix {
@@ -49,44 +38,30 @@ fn threads_tokens_and_layouts_change_no_bit() {
         for tokens in [1, 2, 16, 40] {
             let xs: Vec<f32> = (0..300 * tokens).map(|_| random.float()).collect();
             for path in [Path::Exact, Path::Int8] {
-                let want = [&a, &b].map(|m| -> Vec<u32> {
-                    xs.chunks(300).flat_map(|x| expected(m, path, x)).collect()
-                });
+                let want =
+                    [&a, &b].map(|m| -> Vec<u32> { xs.chunks(300).flat_map(|x| expected(m, path, x)).collect() });
                 for isa in isas() {
                     let row = path.act_bytes(&a.shape);
                     let mut acts = AlignedBytes::new(row * tokens);
                     for (x, out) in xs.chunks(300).zip(acts.chunks_exact_mut(row)) {
                         path.arrange(isa, &a.shape, x, out);
                     }
-                    for (threads, packed) in
-                        [(1, false), (1, true), (2, true), (3, false), (8, true)]
-                    {
+                    for (threads, packed) in [(1, false), (1, true), (2, true), (3, false), (8, true)] {
                         let linears = [&a, &b].map(|m| {
                             let linear = WidelyLinear::new(m.clone(), path, isa);
                             match packed {
-                                true => {
-                                    linear.packed(&SharedArena::default(), isa).expect("memory")
-                                }
+                                true => linear.packed(&SharedArena::default(), isa).expect("memory"),
                                 false => linear,
                             }
                         });
-                        let mut outs = linears
-                            .each_ref()
-                            .map(|w| vec![0.0; 2 * w.shape.rows * tokens]);
+                        let mut outs = linears.each_ref().map(|w| vec![0.0; 2 * w.shape.rows * tokens]);
                         let pool = Pool::new(threads).expect("threads");
                         pool.install(|| {
                             let jobs = linears.iter().zip(&mut outs);
-                            let mut jobs: Vec<Job> = jobs
-                                .map(|(w, out)| Job {
-                                    w,
-                                    acts: &acts,
-                                    out,
-                                })
-                                .collect();
+                            let mut jobs: Vec<Job> = jobs.map(|(w, out)| Job { w, acts: &acts, out }).collect();
                             multiply_all(isa, &mut jobs, tokens);
                         });
-                        let got =
-                            outs.map(|out| out.iter().map(|v| v.to_bits()).collect::<Vec<_>>());
+                        let got = outs.map(|out| out.iter().map(|v| v.to_bits()).collect::<Vec<_>>());
                         assert!(
                             got == want,
                             "{isa} {path:?} {scope:?} {tokens} tokens, {threads} threads, packed: {packed}"

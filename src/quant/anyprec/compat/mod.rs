@@ -56,12 +56,7 @@ impl Reference {
     }
 
     /// The first centroids that `k-means++` draws for a group, in the order in which it draws them.
-    pub fn first_centroids(
-        &mut self,
-        weights: &[f32],
-        sensitivities: &[f32],
-        seed_bits: u8,
-    ) -> Vec<f32> {
+    pub fn first_centroids(&mut self, weights: &[f32], sensitivities: &[f32], seed_bits: u8) -> Vec<f32> {
         self.load(weights, sensitivities);
         let mut random = self.random.clone();
         seed::plus_plus(&self.x, &self.sums, 1 << seed_bits, &mut random)
@@ -84,12 +79,7 @@ impl Reference {
         self.finish(start, luts, codes)
     }
 
-    fn finish(
-        &self,
-        start: &[f32],
-        luts: &mut [Vec<f32>],
-        codes: &mut [u8],
-    ) -> Result<(), Crossed> {
+    fn finish(&self, start: &[f32], luts: &mut [Vec<f32>], codes: &mut [u8]) -> Result<(), Crossed> {
         let borders = self.grow(start, luts)?;
         self.label(&borders, codes);
         Ok(())
@@ -111,11 +101,7 @@ impl Reference {
         self.x.extend(sorted.columns().map(|c| weights[c]));
         self.s.clear();
         let counted = |c: usize| {
-            if weights[c] == 0.0 {
-                0.0
-            } else {
-                sensitivities[c]
-            }
+            if weights[c] == 0.0 { 0.0 } else { sensitivities[c] }
         };
         self.s.extend(sorted.columns().map(counted));
         self.sums.load(&self.x, &self.s);

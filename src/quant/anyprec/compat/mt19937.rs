@@ -18,9 +18,7 @@ impl Mt19937 {
         let mut state = [seed; N];
         for i in 1..N {
             let previous = state[i - 1];
-            state[i] = (previous ^ (previous >> 30))
-                .wrapping_mul(1_812_433_253)
-                .wrapping_add(i as u32);
+            state[i] = (previous ^ (previous >> 30)).wrapping_mul(1_812_433_253).wrapping_add(i as u32);
         }
         Mt19937 { state, used: N }
     }
@@ -71,42 +69,10 @@ mod tests {
     fn doubles_are_those_of_numpy() {
         // numpy.random.seed(S); x = numpy.random.random_sample(1000): the bits of x[0], x[1], x[2], x[999]
         let want = [
-            (
-                0,
-                [
-                    0x3fe18fe1565f12a8,
-                    0x3fe6e2d4cf608733,
-                    0x3fe349d66b6e894b,
-                    0x3fe5ab23e79781c2,
-                ],
-            ),
-            (
-                1,
-                [
-                    0x3fdab07d0ffa3c06,
-                    0x3fe70ce5f3baf051,
-                    0x3f1dfb906661c000,
-                    0x3fe8c8848c20f7e2,
-                ],
-            ),
-            (
-                42,
-                [
-                    0x3fd7f8771e5f51ec,
-                    0x3fee6c4068bbd654,
-                    0x3fe76c7e8f1e6751,
-                    0x3fdc8b5bcc2b9fae,
-                ],
-            ),
-            (
-                u32::MAX,
-                [
-                    0x3fb8fe69a3924820,
-                    0x3fed323d824032b1,
-                    0x3fe93fc6f61af3f9,
-                    0x3fe1cfe321a42891,
-                ],
-            ),
+            (0, [0x3fe18fe1565f12a8, 0x3fe6e2d4cf608733, 0x3fe349d66b6e894b, 0x3fe5ab23e79781c2]),
+            (1, [0x3fdab07d0ffa3c06, 0x3fe70ce5f3baf051, 0x3f1dfb906661c000, 0x3fe8c8848c20f7e2]),
+            (42, [0x3fd7f8771e5f51ec, 0x3fee6c4068bbd654, 0x3fe76c7e8f1e6751, 0x3fdc8b5bcc2b9fae]),
+            (u32::MAX, [0x3fb8fe69a3924820, 0x3fed323d824032b1, 0x3fe93fc6f61af3f9, 0x3fe1cfe321a42891]),
         ];
         for (seed, bits) in want {
             let mut mt = Mt19937::new(seed);

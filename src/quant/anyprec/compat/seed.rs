@@ -33,10 +33,8 @@ pub fn plus_plus(x: &[f32], sums: &Sums, k: usize, random: &mut Mt19937) -> Vec<
         find_borders(x, &sorted, &mut borders);
         let total = potential(&sorted, &borders, sums, n);
         let selectors: Vec<f64> = (0..trials(k)).map(|_| random.next_f64() * total).collect();
-        let candidates: Vec<f32> = selectors
-            .iter()
-            .map(|&selector| x[select(selector, &sorted, &borders, sums) - 1])
-            .collect();
+        let candidates: Vec<f32> =
+            selectors.iter().map(|&selector| x[select(selector, &sorted, &borders, sums) - 1]).collect();
         let mut best = (f64::INFINITY, candidates[0]);
         for &candidate in &candidates {
             centroids.push(candidate);
@@ -127,11 +125,7 @@ pub fn lloyd(x: &[f32], sums: &Sums, start: &[f32]) -> Result<(Vec<f32>, Vec<usi
                 continue; // an empty cluster's centroid stays where it was
             }
             let mass = sums.mass(from, to);
-            *c = if mass == 0.0 {
-                plain_mean(&x[from..to])
-            } else {
-                (sums.moment(from, to) / mass) as f32
-            };
+            *c = if mass == 0.0 { plain_mean(&x[from..to]) } else { (sums.moment(from, to) / mass) as f32 };
         }
     }
     Ok((centroids, borders))

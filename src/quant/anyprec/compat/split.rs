@@ -13,32 +13,16 @@ pub struct Split {
 
 /// Splits the cluster `from..to` of sorted weights whose centroid is `parent`. `plain` are the sums with
 /// every sensitivity 1, made when needed.
-pub fn split(
-    x: &[f32],
-    sums: &Sums,
-    plain: &mut Option<Sums>,
-    from: usize,
-    to: usize,
-    parent: f32,
-) -> Split {
+pub fn split(x: &[f32], sums: &Sums, plain: &mut Option<Sums>, from: usize, to: usize, parent: f32) -> Split {
     match to - from {
         0 => {
-            return Split {
-                border: from,
-                centroids: [parent; 2],
-            };
+            return Split { border: from, centroids: [parent; 2] };
         }
         1 => {
-            return Split {
-                border: to,
-                centroids: [x[from]; 2],
-            };
+            return Split { border: to, centroids: [x[from]; 2] };
         }
         2 => {
-            return Split {
-                border: from + 1,
-                centroids: [x[from], x[from + 1]],
-            };
+            return Split { border: from + 1, centroids: [x[from], x[from + 1]] };
         }
         _ => {}
     }
@@ -56,10 +40,7 @@ pub fn split(
     let last = from + masses.partition_point(|&p| p < all);
     if total == sums.mass(last, last + 1) {
         // nothing but the last weight counts
-        return Split {
-            border: to,
-            centroids: [x[last]; 2],
-        };
+        return Split { border: to, centroids: [x[last]; 2] };
     }
     let none = sums.mass(0, from);
     let first = from + masses.partition_point(|&p| p <= none);
@@ -85,8 +66,5 @@ fn bisect(x: &[f32], sums: &Sums, [from, to]: [usize; 2], bounds: [usize; 2]) ->
         }
     }
     let border = (floor + ceiling) / 2;
-    Split {
-        border,
-        centroids: means(border).map(|m| m as f32),
-    }
+    Split { border, centroids: means(border).map(|m| m as f32) }
 }

@@ -26,11 +26,7 @@ pub struct Metrics {
 impl Metrics {
     /// With the damping of its options, which mean nothing else here.
     pub fn new(gptq: Gptq) -> Metrics {
-        Metrics {
-            gptq,
-            known: Vec::new(),
-            report: FeedbackReport::default(),
-        }
+        Metrics { gptq, known: Vec::new(), report: FeedbackReport::default() }
     }
 
     /// The tensors that were rounded with feedback so far.
@@ -54,10 +50,7 @@ impl Metrics {
     }
 
     /// Checks that they fit the matrices of a plan, and the plan to them. Returns remarks worth a line.
-    pub(in crate::quant::anyprec) fn check(
-        &self,
-        plan: &Plan,
-    ) -> Result<Vec<String>, SensitivityError> {
+    pub(in crate::quant::anyprec) fn check(&self, plan: &Plan) -> Result<Vec<String>, SensitivityError> {
         let unfit = [
             (plan.outliers.is_some(), "--outliers"),
             (plan.header.groups != 1, "--row-groups"),
@@ -75,11 +68,7 @@ impl Metrics {
             };
             let found = header.inputs[input].columns;
             if found != row.columns() {
-                return Err(SensitivityError::Hessian {
-                    tensor: row.name.clone(),
-                    found,
-                    expected: row.columns(),
-                });
+                return Err(SensitivityError::Hessian { tensor: row.name.clone(), found, expected: row.columns() });
             }
         }
         let all = plan.quantized.len();
@@ -99,7 +88,8 @@ impl Metrics {
         weights.get(&row.source.name).copied()
     }
 
-    /// What the matrix reads, factored now where it was not; `None` where there is no Hessian. On the current rayon pool.
+    /// What the matrix reads, factored now where it was not; `None` where there is no Hessian. On the current rayon
+    /// pool.
     pub(in crate::quant::anyprec) fn load(
         &mut self,
         row: &Row,
@@ -113,14 +103,10 @@ impl Metrics {
             Some(at) => self.known.remove(at).1,
             None => {
                 // Before the next is made, so that no more than these are there at once.
-                self.known
-                    .drain(..(self.known.len() + 1).saturating_sub(MOST));
+                self.known.drain(..(self.known.len() + 1).saturating_sub(MOST));
                 let Gptq { hessians, options } = &self.gptq;
                 let metric = Metric::read(hessians, input, options, isa);
-                Arc::new(metric.map_err(|fault| SensitivityError::Fault {
-                    tensor: row.name.clone(),
-                    fault,
-                })?)
+                Arc::new(metric.map_err(|fault| SensitivityError::Fault { tensor: row.name.clone(), fault })?)
             }
         };
         self.known.push((input, metric.clone()));

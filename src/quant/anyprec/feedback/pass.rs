@@ -4,18 +4,17 @@ use super::Feedback;
 use crate::linalg::{BLOCK, COLUMNS, ROWS, panel_count, tile_f64};
 
 impl Feedback<'_> {
-    /// Chooses the codes of rows whose weights are `weights`, in the order of the factor; `tables` has those of each row.
+    /// Chooses the codes of rows whose weights are `weights`, in the order of the factor; `tables` has those of each
+    /// row.
     ///
-    /// A width's weight is changed by one column of its own block after the other, and by each earlier block at once: by the sum over
-    /// its columns in ascending order. Blocks have 128 columns.
+    /// A width's weight is changed by one column of its own block after the other, and by each earlier block at once:
+    /// by the sum over its columns in ascending order. Blocks have 128 columns.
     pub(super) fn pass(&self, tables: &[Vec<Vec<f64>>], weights: &[f64], codes: &mut [u8]) {
         let factor = &self.metric.factor;
         let (columns, widths) = (factor.columns(), self.shares.len());
         // What is left of each weight, row after row with all of its widths.
         let rows = weights.chunks_exact(columns);
-        let mut left: Vec<f64> = rows
-            .flat_map(|row| (0..widths).flat_map(move |_| row.iter().copied()))
-            .collect();
+        let mut left: Vec<f64> = rows.flat_map(|row| (0..widths).flat_map(move |_| row.iter().copied())).collect();
         let lines = tables.len() * widths;
         let (mut triangle, mut errors) = (Vec::new(), Vec::new());
         let mut choice = Choice::default();
@@ -75,7 +74,8 @@ struct Choice {
 const LANES: usize = 8;
 
 impl Choice {
-    /// The code that costs least, the lowest of equals: each width's `share` times the square of what its centroid is off what is wanted.
+    /// The code that costs least, the lowest of equals: each width's `share` times the square of what its centroid is
+    /// off what is wanted.
     fn code(&mut self, shares: &[f64], tables: &[Vec<f64>], wanted: impl Fn(usize) -> f64) -> u8 {
         for (b, (&share, table)) in shares.iter().zip(tables).enumerate() {
             let wanted = wanted(b);

@@ -1,9 +1,9 @@
 //! The centroids with the least error at the outputs, the codes being given.
 //!
-//! With `S` the matrix that has a one where column `j` has code `c`, the error of centroids `t` is
-//! `w^T H w - 2 t^T S^T H w + t^T (S^T H S) t`. Sums over the codes of the widest width are made once; those of a narrower one are
-//! sums of these, because its codes are their beginnings. The systems are solved by conjugate gradients from the centroids that are there,
-//! scaled by the diagonal: a fixed number of steps, none of which makes the error larger.
+//! With `S` the matrix that has a one where column `j` has code `c`, the error of centroids `t` is `w^T H w - 2 t^T S^T
+//! H w + t^T (S^T H S) t`. Sums over the codes of the widest width are made once; those of a narrower one are sums of
+//! these, because its codes are their beginnings. The systems are solved by conjugate gradients from the centroids that
+//! are there, scaled by the diagonal: a fixed number of steps, none of which makes the error larger.
 
 use trine_formats::types::num::{f16_to_f32, f32_to_f16};
 
@@ -29,16 +29,11 @@ pub struct Refit<'a> {
 
 impl<'a> Refit<'a> {
     pub fn new(feedback: &'a Feedback<'a>) -> Refit<'a> {
-        Refit {
-            feedback,
-            sums: Vec::new(),
-            products: Vec::new(),
-            moments: Vec::new(),
-            solver: Solver::default(),
-        }
+        Refit { feedback, sums: Vec::new(), products: Vec::new(), moments: Vec::new(), solver: Solver::default() }
     }
 
-    /// Fits the tables of a row with these `weights` and `codes`, both in the order of the factor. `tables` become what `row` stores.
+    /// Fits the tables of a row with these `weights` and `codes`, both in the order of the factor. `tables` become what
+    /// `row` stores.
     pub fn row(&mut self, weights: &[f64], codes: &[u8], row: &mut Coded, tables: &mut [Vec<f64>]) {
         let mut count = tables.last().map_or(0, Vec::len);
         row.energy = self.sum_up(weights, codes, count);
@@ -54,11 +49,7 @@ impl<'a> Refit<'a> {
             for (centroid, bits) in table.iter_mut().zip(lut) {
                 let half = f32_to_f16(*centroid as f32);
                 // What half precision does not hold stays what it was.
-                *bits = if f16_to_f32(half).is_finite() {
-                    half
-                } else {
-                    *bits
-                };
+                *bits = if f16_to_f32(half).is_finite() { half } else { *bits };
                 *centroid = f16_to_f32(*bits).into();
             }
             *error = self.error(row.energy, table);
@@ -121,9 +112,7 @@ impl<'a> Refit<'a> {
     fn error(&self, energy: f64, table: &[f64]) -> f64 {
         let rows = self.products.chunks_exact(table.len());
         let terms = table.iter().zip(rows).zip(&self.moments);
-        let change = terms.fold(0.0, |sum, ((t, row), moment)| {
-            sum + t * (dot(row, table) - 2.0 * moment)
-        });
+        let change = terms.fold(0.0, |sum, ((t, row), moment)| sum + t * (dot(row, table) - 2.0 * moment));
         (energy + change).max(0.0)
     }
 }
@@ -154,8 +143,8 @@ struct Solver {
 }
 
 impl Solver {
-    /// Improves `x` as a solution of `a x = b`, `a` symmetric and positive definite but for rows of zeros, whose elements of `x` stay
-    /// what they are.
+    /// Improves `x` as a solution of `a x = b`, `a` symmetric and positive definite but for rows of zeros, whose
+    /// elements of `x` stay what they are.
     fn solve(&mut self, a: &[f64], b: &[f64], x: &mut [f64]) {
         let n = x.len();
         let scaled = |i: usize, r: f64| match a[i * n + i] {
@@ -164,8 +153,7 @@ impl Solver {
         };
         let rows = a.chunks_exact(n);
         self.residual.clear();
-        self.residual
-            .extend(rows.clone().zip(b).map(|(row, b)| b - dot(row, x)));
+        self.residual.extend(rows.clone().zip(b).map(|(row, b)| b - dot(row, x)));
         self.direction.clear();
         let residual = self.residual.iter().enumerate();
         self.direction.extend(residual.map(|(i, &r)| scaled(i, r)));
@@ -173,8 +161,7 @@ impl Solver {
         let least = size * ENOUGH;
         for _ in 0..STEPS.min(n) {
             self.image.clear();
-            self.image
-                .extend(rows.clone().map(|row| dot(row, &self.direction)));
+            self.image.extend(rows.clone().map(|row| dot(row, &self.direction)));
             let step = size / dot(&self.direction, &self.image);
             if !(size > least && step.is_finite()) {
                 break;
@@ -206,9 +193,6 @@ mod tests {
         let mut x = [9.0, 7.0, -9.0];
         Solver::default().solve(&a, &[5.0, 0.0, 4.0], &mut x);
         assert_eq!(x[1], 7.0);
-        assert!(
-            (x[0] - 1.0).abs() < 1e-12 && (x[2] - 1.0).abs() < 1e-12,
-            "{x:?}"
-        );
+        assert!((x[0] - 1.0).abs() < 1e-12 && (x[2] - 1.0).abs() < 1e-12, "{x:?}");
     }
 }

@@ -9,10 +9,7 @@ use crate::quant::gptq::tests::{Generator, sums, weights};
 use trine_formats::anyprec::words;
 use trine_formats::types::num::f32_to_f16;
 
-const NESTING: Nesting = Nesting {
-    seed_bits: 3,
-    parent_bits: 6,
-};
+const NESTING: Nesting = Nesting { seed_bits: 3, parent_bits: 6 };
 const BITS: [u8; 4] = [3, 4, 5, 6];
 
 /// Activations of so many tokens, which share a part; column 5 sees nothing but zeros.
@@ -38,15 +35,9 @@ fn clustered(metric: &Metric, weights: &[f32], nesting: Nesting) -> Vec<Coded> {
     let mut clusterer = Clusterer::new(nesting, Method::Exact);
     let rows = weights.chunks(metric.importance().len()).map(|row| {
         let mut codes = vec![0; row.len()];
-        clusterer
-            .cluster(row, metric.importance(), &mut codes)
-            .unwrap();
+        clusterer.cluster(row, metric.importance(), &mut codes).unwrap();
         let halves = |lut: &Vec<f32>| lut.iter().map(|&c| f32_to_f16(c)).collect();
-        Coded {
-            codes,
-            luts: clusterer.luts().iter().map(halves).collect(),
-            ..Coded::default()
-        }
+        Coded { codes, luts: clusterer.luts().iter().map(halves).collect(), ..Coded::default() }
     });
     rows.collect()
 }
@@ -61,9 +52,7 @@ fn decoded(row: &Coded, width: usize) -> Vec<f64> {
 /// The squared error at the outputs over all tokens.
 fn cost(x: &[f64], w: &[f32], q: &[f64]) -> f64 {
     let off: Vec<f64> = w.iter().zip(q).map(|(&w, q)| q - f64::from(w)).collect();
-    let outputs = x
-        .chunks(w.len())
-        .map(|x| x.iter().zip(&off).map(|(x, d)| x * d).sum::<f64>());
+    let outputs = x.chunks(w.len()).map(|x| x.iter().zip(&off).map(|(x, d)| x * d).sum::<f64>());
     outputs.map(|y| y * y).sum()
 }
 
@@ -106,10 +95,7 @@ fn codes_are_those_of_the_definition() {
     let rows = clustered(&metric, &w, NESTING);
     let tables: Vec<_> = rows.iter().map(|row| values(&row.luts)).collect();
     let order = metric.factor.order();
-    let in_order: Vec<f64> = w
-        .chunks(columns)
-        .flat_map(|row| order.iter().map(|&j| f64::from(row[j])))
-        .collect();
+    let in_order: Vec<f64> = w.chunks(columns).flat_map(|row| order.iter().map(|&j| f64::from(row[j]))).collect();
     let mut codes = vec![0; w.len()];
     let feedback = Feedback::new(&metric, NESTING, &BITS, Isa::detect());
     feedback.pass(&tables, &in_order, &mut codes);
@@ -196,11 +182,7 @@ fn rows_have_their_parts_in_order() {
     let (rows, columns) = (10, 100);
     let done = run(Isa::detect(), 2, rows, columns);
     assert_eq!(done.planes.len(), 6);
-    assert!(
-        done.planes
-            .iter()
-            .all(|p| p.len() == rows * 8 * words(columns))
-    );
+    assert!(done.planes.iter().all(|p| p.len() == rows * 8 * words(columns)));
     let sizes: Vec<usize> = done.luts.iter().map(Vec::len).collect();
     assert_eq!(sizes, [8, 16, 32, 64].map(|n| 2 * n * rows));
     assert_eq!(done.kept, vec![0; rows]);

@@ -3,9 +3,7 @@
 mod products;
 
 use half::f16;
-use trine_formats::anyprec::{
-    FixedLut, dot_f32, dot_i16, pack_reference, quantize_activations, unpack_reference,
-};
+use trine_formats::anyprec::{FixedLut, dot_f32, dot_i16, pack_reference, quantize_activations, unpack_reference};
 use trine_testkit::npz::Npz;
 
 use super::compat::Reference;
@@ -52,15 +50,10 @@ struct Clustered {
 
 fn cluster(rows: &Rows, method: Method) -> Clustered {
     let mut clusterer = Clusterer::new(nesting(), method);
-    let mut out = Clustered {
-        codes: Vec::new(),
-        luts: vec![Vec::new(); 6],
-    };
+    let mut out = Clustered { codes: Vec::new(), luts: vec![Vec::new(); 6] };
     for (weights, sensitivities) in rows.iter() {
         let mut codes = vec![0xff; rows.columns];
-        clusterer
-            .cluster(weights, sensitivities, &mut codes)
-            .unwrap();
+        clusterer.cluster(weights, sensitivities, &mut codes).unwrap();
         out.codes.extend(codes);
         for (all, lut) in out.luts.iter_mut().zip(clusterer.luts()) {
             all.extend_from_slice(lut);
@@ -91,16 +84,12 @@ fn errors(rows: &Rows, c: &Clustered) -> Vec<[f64; 6]> {
             .sum()
     };
     let rows = rows.iter().enumerate();
-    rows.map(|(r, (w, s))| std::array::from_fn(|i| one(r, w, s, i + 3)))
-        .collect()
+    rows.map(|(r, (w, s))| std::array::from_fn(|i| one(r, w, s, i + 3))).collect()
 }
 
 #[track_caller]
 fn close(got: f64, want: f64, noise: f64, what: &str) {
-    assert!(
-        (got - want).abs() <= 1e-9 * want.abs() + noise,
-        "{what}: {got:e}, expected {want:e} within {noise:e}"
-    );
+    assert!((got - want).abs() <= 1e-9 * want.abs() + noise, "{what}: {got:e}, expected {want:e} within {noise:e}");
 }
 
 /// What the optima in the files may be off by: they are differences of sums as large as `Σ s w²`.
@@ -128,11 +117,7 @@ fn compat_equals(file: &str, groups: usize, labels: bool) {
         let row = i / rows.columns;
         for (lut, width) in got.luts.iter().zip(3usize..) {
             let value = |code: u8| lut[(row << width) + usize::from(code >> (8 - width))];
-            assert_eq!(
-                value(a).to_bits(),
-                value(b).to_bits(),
-                "weight {i}, width {width}"
-            );
+            assert_eq!(value(a).to_bits(), value(b).to_bits(), "weight {i}, width {width}");
         }
     }
 }
@@ -157,9 +142,7 @@ fn compat_from_the_reference_s_first_centroids() {
         let mut lut = [Vec::new()];
         let mut codes = vec![0; weights.len()];
         let start = &starts[8 * r..][..8];
-        reference
-            .cluster_from(weights, sensitivities, start, &mut lut, &mut codes)
-            .unwrap();
+        reference.cluster_from(weights, sensitivities, start, &mut lut, &mut codes).unwrap();
         assert_eq!(bits(&lut[0]), bits(&luts[8 * r..][..8]), "row {r}");
         let want = labels[256 * r..][..256].iter().map(|l| l >> 5);
         assert!(codes.into_iter().eq(want), "row {r}");
@@ -177,12 +160,7 @@ fn errors_of_the_reference_are_those_it_had() {
             for width in 3..=8 {
                 let want = npz.f64(&format!("sse{width}{suffix}"));
                 for (r, (e, w)) in errors.iter().zip(want).enumerate() {
-                    close(
-                        e[width - 3],
-                        w,
-                        0.0,
-                        &format!("{file} row {r} width {width}{suffix}"),
-                    );
+                    close(e[width - 3], w, 0.0, &format!("{file} row {r} width {width}{suffix}"));
                 }
             }
         };
@@ -196,22 +174,14 @@ fn errors_of_the_reference_are_those_it_had() {
 
 #[test]
 fn the_exact_seed_is_the_optimum() {
-    let (a, h) = (
-        Npz::open("anyprec/a_main_64x256.npz"),
-        Npz::open("anyprec/h_optimal_seed_and_split_64x256.npz"),
-    );
+    let (a, h) = (Npz::open("anyprec/a_main_64x256.npz"), Npz::open("anyprec/h_optimal_seed_and_split_64x256.npz"));
     let rows = Rows::of(&a, 1);
     let got = cluster(&rows, Method::Exact);
     let errors = errors(&rows, &got);
     let noise: Vec<f64> = rows.iter().map(noise).collect();
     for (width, name) in (3..=8).map(|w| (w, format!("sse{w}"))) {
         for (r, want) in h.f64(&name).into_iter().enumerate() {
-            close(
-                errors[r][width - 3],
-                want,
-                noise[r],
-                &format!("row {r}, {name}"),
-            );
+            close(errors[r][width - 3], want, noise[r], &format!("row {r}, {name}"));
         }
     }
     let borders = h.i32("seed_borders");
@@ -221,10 +191,7 @@ fn the_exact_seed_is_the_optimum() {
         for code in &got.codes[256 * r..][..256] {
             sizes[usize::from(code >> 5)] += 1;
         }
-        let want: Vec<i32> = borders[9 * r..][..9]
-            .windows(2)
-            .map(|p| p[1] - p[0])
-            .collect();
+        let want: Vec<i32> = borders[9 * r..][..9].windows(2).map(|p| p[1] - p[0]).collect();
         assert_eq!(sizes[..], want[..], "row {r}");
     }
 }
@@ -239,9 +206,7 @@ fn the_optimum_at_every_width_without_nesting() {
         let want = npz.f64(&format!("sse{width}_dp_optimal"));
         for (r, (weights, sensitivities)) in rows.iter().enumerate() {
             let mut codes = vec![0; weights.len()];
-            clusterer
-                .cluster(weights, sensitivities, &mut codes)
-                .unwrap();
+            clusterer.cluster(weights, sensitivities, &mut codes).unwrap();
             let lut = &clusterer.luts()[0];
             let error = |i: usize| {
                 let e = f64::from(weights[i]) - f64::from(lut[usize::from(codes[i])]);
@@ -263,15 +228,9 @@ fn the_best_width_is_the_optimum_and_others_are_nested_in_it() {
         let mut clusterer = Clusterer::new(alone, Method::Exact);
         let mut codes = vec![0; rows.columns];
         for (r, (weights, sensitivities)) in rows.iter().enumerate() {
-            clusterer
-                .cluster(weights, sensitivities, &mut codes)
-                .expect("sound weights");
+            clusterer.cluster(weights, sensitivities, &mut codes).expect("sound weights");
             let lut = &got.luts[usize::from(bits - 3)][r << bits..][..1 << bits];
-            assert_eq!(
-                self::bits(lut),
-                self::bits(&clusterer.luts()[0]),
-                "{bits} bits, row {r}"
-            );
+            assert_eq!(self::bits(lut), self::bits(&clusterer.luts()[0]), "{bits} bits, row {r}");
             let nested = &got.codes[r * rows.columns..][..rows.columns];
             let leading = nested.iter().map(|c| c >> (8 - bits));
             assert!(leading.eq(codes.iter().copied()), "{bits} bits, row {r}");
@@ -289,9 +248,8 @@ fn exact_splits_are_never_worse_than_the_reference_s() {
             let codes = &reference.codes[r * rows.columns..][..rows.columns];
             for width in 3..8usize {
                 for parent in 0..1u16 << width {
-                    let members: Vec<usize> = (0..rows.columns)
-                        .filter(|&i| u16::from(codes[i] >> (8 - width)) == parent)
-                        .collect();
+                    let members: Vec<usize> =
+                        (0..rows.columns).filter(|&i| u16::from(codes[i] >> (8 - width)) == parent).collect();
                     let x: Vec<f32> = members.iter().map(|&i| weights[i]).collect();
                     let s: Vec<f32> = members.iter().map(|&i| sensitivities[i]).collect();
                     let mut sorted = Sorted::default();
@@ -299,15 +257,11 @@ fn exact_splits_are_never_worse_than_the_reference_s() {
                     sorted.find_runs(&x, &s);
                     let best = split::split(sorted.runs(), 0.0);
                     let error = |centroids: &dyn Fn(usize) -> f32| -> f64 {
-                        let term = |i: usize| {
-                            f64::from(s[i]) * sq(f64::from(x[i]) - f64::from(centroids(i)))
-                        };
+                        let term = |i: usize| f64::from(s[i]) * sq(f64::from(x[i]) - f64::from(centroids(i)));
                         (0..x.len()).map(term).sum()
                     };
                     let upper = sorted.runs().get(best.below).map(|r| r.value);
-                    let ours = error(&|i| {
-                        best.centroids[usize::from(upper.is_some_and(|u| f64::from(x[i]) >= u))]
-                    });
+                    let ours = error(&|i| best.centroids[usize::from(upper.is_some_and(|u| f64::from(x[i]) >= u))]);
                     let lut = &reference.luts[width - 2][r << (width + 1)..];
                     let theirs = error(&|i| lut[usize::from(codes[members[i]] >> (7 - width))]);
                     assert!(
@@ -324,8 +278,7 @@ fn exact_splits_are_never_worse_than_the_reference_s() {
 fn outliers_are_those_of_the_reference() {
     let npz = Npz::open("anyprec/f_dense_sparse.npz");
     let tensor = |i: usize| (npz.f32(&format!("w{i}")), npz.f32(&format!("g{i}")));
-    let indices =
-        |name: String| -> Vec<usize> { npz.i32(&name).into_iter().map(|i| i as usize).collect() };
+    let indices = |name: String| -> Vec<usize> { npz.i32(&name).into_iter().map(|i| i as usize).collect() };
     let mut spreads = Vec::new();
     for i in 0..3 {
         let (weights, scores) = tensor(i);
@@ -348,9 +301,8 @@ fn outliers_are_those_of_the_reference() {
         assert_eq!(threshold.to_bits(), want.to_bits(), "tensor {i}");
         let (weights, scores) = tensor(i);
         let removed = most_sensitive(&scores, 0.05, Rule::AnyPrecision);
-        let beyond: Vec<usize> = (0..weights.len())
-            .filter(|j| weights[*j].abs() >= threshold && !removed.contains(j))
-            .collect();
+        let beyond: Vec<usize> =
+            (0..weights.len()).filter(|j| weights[*j].abs() >= threshold && !removed.contains(j)).collect();
         assert_eq!(beyond, indices(format!("thr_idx{i}")), "tensor {i}");
     }
 }
@@ -362,26 +314,16 @@ fn thresholds_by_interpolated_quartiles() {
         let weights = npz.f32(&format!("w{i}"));
         let got = Spread::measure(&weights, &[], Rule::SqueezeLlm, 1.0).threshold(1.8);
         // the reference computes the quartiles in f32
-        assert!(
-            (got - want).abs() < 3e-7 * want,
-            "tensor {i}: {got}, {want}"
-        );
+        assert!((got - want).abs() < 3e-7 * want, "tensor {i}: {got}, {want}");
     }
 }
 
-const FILES: [&str; 3] = [
-    "anyprec/a_main_64x256.npz",
-    "anyprec/c_rows_4x4096.npz",
-    "anyprec/e_edge_rows_14x64.npz",
-];
+const FILES: [&str; 3] = ["anyprec/a_main_64x256.npz", "anyprec/c_rows_4x4096.npz", "anyprec/e_edge_rows_14x64.npz"];
 
 #[test]
 fn centroids_lie_between_their_children() {
     let edge = FILES[2];
-    for (file, method) in FILES
-        .map(|f| [(f, COMPAT), (f, Method::Exact), (f, Method::BestAt(5))])
-        .as_flattened()
-    {
+    for (file, method) in FILES.map(|f| [(f, COMPAT), (f, Method::Exact), (f, Method::BestAt(5))]).as_flattened() {
         if (*file, *method) == (edge, COMPAT) {
             continue; // an empty cluster's centroid stays behind there
         }
@@ -417,25 +359,17 @@ fn more_bits_are_never_worse() {
         for method in [COMPAT, Method::Exact, Method::BestAt(4)] {
             let mut got = cluster(&rows, method);
             for (r, e) in errors(&rows, &got).iter().enumerate() {
-                assert!(
-                    e.is_sorted_by(|a, b| a >= b),
-                    "{file} {method:?} row {r}: {e:?}"
-                );
+                assert!(e.is_sorted_by(|a, b| a >= b), "{file} {method:?} row {r}: {e:?}");
             }
             for x in got.luts.iter_mut().flatten() {
                 *x = f16::from_f32(*x).to_f32();
             }
-            for ((weights, sensitivities), (r, e)) in
-                rows.iter().zip(errors(&rows, &got).iter().enumerate())
-            {
+            for ((weights, sensitivities), (r, e)) in rows.iter().zip(errors(&rows, &got).iter().enumerate()) {
                 let largest = weights.iter().fold(0f32, |m, w| m.max(w.abs()));
                 let mass: f64 = sensitivities.iter().map(|&s| f64::from(s)).sum();
                 let rounding = sq(f64::from(largest) / 2048.0) * mass;
                 let falls = |a: &f64, b: &f64| *b <= a * 1.001 + rounding;
-                assert!(
-                    e.is_sorted_by(falls),
-                    "{file} {method:?} row {r}, f16: {e:?}"
-                );
+                assert!(e.is_sorted_by(falls), "{file} {method:?} row {r}, f16: {e:?}");
             }
         }
     }
@@ -452,9 +386,7 @@ fn rows_do_not_depend_on_each_other() {
             let each: Vec<_> = rows.iter().enumerate().collect();
             for &(r, (weights, sensitivities)) in each.iter().rev() {
                 let mut codes = vec![0; rows.columns];
-                clusterer
-                    .cluster(weights, sensitivities, &mut codes)
-                    .unwrap();
+                clusterer.cluster(weights, sensitivities, &mut codes).unwrap();
                 assert_eq!(codes[..], all.codes[r * rows.columns..][..rows.columns]);
                 for ((lut, all), width) in clusterer.luts().iter().zip(&all.luts).zip(3..) {
                     assert_eq!(bits(lut), bits(&all[r << width..][..1 << width]));
@@ -468,11 +400,8 @@ fn rows_do_not_depend_on_each_other() {
 fn senseless_input_is_named() {
     let mut clusterer = Clusterer::new(nesting(), Method::Exact);
     let mut codes = [0; 4];
-    let mut error = |weights: [f32; 4], sensitivities: [f32; 4]| {
-        clusterer
-            .cluster(&weights, &sensitivities, &mut codes)
-            .err()
-    };
+    let mut error =
+        |weights: [f32; 4], sensitivities: [f32; 4]| clusterer.cluster(&weights, &sensitivities, &mut codes).err();
     let (w, s) = ([0.0, 1.0, -2.0, 65504.0], [0.0, 1.0, 2.0, 3.0]);
     assert_eq!(error(w, s), None);
     let with = |mut values: [f32; 4], i: usize, x: f32| {
@@ -480,30 +409,12 @@ fn senseless_input_is_named() {
         values
     };
     let nan = f32::NAN;
-    assert_eq!(
-        error(with(w, 1, f32::NEG_INFINITY), s),
-        Some(ClusterError::NotFinite(1))
-    );
-    assert!(matches!(
-        error(with(w, 2, nan), s),
-        Some(ClusterError::NotFinite(2))
-    ));
-    assert_eq!(
-        error(with(w, 0, -65505.0), s),
-        Some(ClusterError::TooLarge(0, -65505.0))
-    );
-    assert_eq!(
-        error(w, with(s, 3, -1e-30)),
-        Some(ClusterError::Sensitivity(3, -1e-30))
-    );
-    assert!(matches!(
-        error(w, with(s, 1, nan)),
-        Some(ClusterError::Sensitivity(1, _))
-    ));
-    assert!(matches!(
-        error(w, with(s, 1, f32::INFINITY)),
-        Some(ClusterError::Sensitivity(1, _))
-    ));
+    assert_eq!(error(with(w, 1, f32::NEG_INFINITY), s), Some(ClusterError::NotFinite(1)));
+    assert!(matches!(error(with(w, 2, nan), s), Some(ClusterError::NotFinite(2))));
+    assert_eq!(error(with(w, 0, -65505.0), s), Some(ClusterError::TooLarge(0, -65505.0)));
+    assert_eq!(error(w, with(s, 3, -1e-30)), Some(ClusterError::Sensitivity(3, -1e-30)));
+    assert!(matches!(error(w, with(s, 1, nan)), Some(ClusterError::Sensitivity(1, _))));
+    assert!(matches!(error(w, with(s, 1, f32::INFINITY)), Some(ClusterError::Sensitivity(1, _))));
     let sparse = [0.0; 4];
     assert_eq!(error(w, sparse), None, "all count alike");
 }
@@ -520,28 +431,15 @@ fn the_reference_s_packing_is_read_and_written() {
         let packed = bytes(&format!("qweight_K{columns}"));
         let got = unpack_reference(&packed, 8, 4, columns);
         assert!(got.as_ref() == Some(&codes), "{columns} columns");
-        assert!(
-            pack_reference(&codes, 8, columns) == Some(packed),
-            "{columns} columns"
-        );
+        assert!(pack_reference(&codes, 8, columns) == Some(packed), "{columns} columns");
     }
     let codes = Npz::open("anyprec/a_main_64x256.npz").u8("labels8");
     let packed = bytes("qweight_main");
     assert!(unpack_reference(&packed, 8, 64, 256).as_ref() == Some(&codes));
     // the first three planes are the codes of three bits
     let upper = unpack_reference(&packed[..3 * packed.len() / 8], 3, 64, 256).unwrap();
-    assert!(
-        upper
-            .iter()
-            .eq(codes.iter().map(|c| c >> 5).collect::<Vec<_>>().iter())
-    );
-    for (bits, rows, columns) in [
-        (8, 64, 255),
-        (8, 63, 256),
-        (7, 64, 256),
-        (0, 64, 256),
-        (9, 64, 256),
-    ] {
+    assert!(upper.iter().eq(codes.iter().map(|c| c >> 5).collect::<Vec<_>>().iter()));
+    for (bits, rows, columns) in [(8, 64, 255), (8, 63, 256), (7, 64, 256), (0, 64, 256), (9, 64, 256)] {
         assert_eq!(unpack_reference(&packed, bits, rows, columns), None);
     }
     assert_eq!(pack_reference(&codes, 8, 48), None);
@@ -549,21 +447,14 @@ fn the_reference_s_packing_is_read_and_written() {
 
 #[test]
 fn products_are_the_canonical_ones() {
-    let (a, i) = (
-        Npz::open("anyprec/a_main_64x256.npz"),
-        Npz::open("anyprec/i_gemv_canonical_8x256.npz"),
-    );
+    let (a, i) = (Npz::open("anyprec/a_main_64x256.npz"), Npz::open("anyprec/i_gemv_canonical_8x256.npz"));
     let (codes, x) = (a.u8("labels8"), i.f32("x"));
     let activations = quantize_activations(&x);
     assert_eq!(activations.values, i.i8("xq"));
     assert_eq!(bits(&activations.scales), bits(&i.f32("xd")));
     for width in 3..=8usize {
         let array = |name: &str| format!("{name}_b{width}");
-        let lut: Vec<u16> = a
-            .f32(&format!("lut{width}_f32"))
-            .into_iter()
-            .map(|c| f16::from_f32(c).to_bits())
-            .collect();
+        let lut: Vec<u16> = a.f32(&format!("lut{width}_f32")).into_iter().map(|c| f16::from_f32(c).to_bits()).collect();
         let (want_f32, want_i16) = (i.f32(&array("y_f32")), i.f32(&array("y_i16")));
         let (centroids, scales) = (i.i16(&array("C16")), i.f32(&array("rowscale")));
         for row in 0..8 {
@@ -572,24 +463,12 @@ fn products_are_the_canonical_ones() {
             let entries = codes[256 * row..][..256].iter().map(entry);
             let weights = entries.clone().map(|e| f16::from_bits(lut[e]).to_f32());
             let y = dot_f32(weights, &x);
-            assert_eq!(
-                y.to_bits(),
-                want_f32[row].to_bits(),
-                "f32, {width} bits, row {row}"
-            );
+            assert_eq!(y.to_bits(), want_f32[row].to_bits(), "f32, {width} bits, row {row}");
             let fixed = FixedLut::new(lut.iter().copied());
             assert_eq!(fixed.centroids, centroids[row << width..][..1 << width]);
             assert_eq!(fixed.scale.to_bits(), scales[row].to_bits());
-            let y = dot_i16(
-                entries.map(|e| fixed.centroids[e]),
-                fixed.scale,
-                &activations,
-            );
-            assert_eq!(
-                y.to_bits(),
-                want_i16[row].to_bits(),
-                "i16, {width} bits, row {row}"
-            );
+            let y = dot_i16(entries.map(|e| fixed.centroids[e]), fixed.scale, &activations);
+            assert_eq!(y.to_bits(), want_i16[row].to_bits(), "i16, {width} bits, row {row}");
         }
     }
 }

@@ -12,10 +12,7 @@ use trine_testkit::npz::Npz;
 
 #[test]
 fn products_are_the_golden_ones() {
-    let (a, i) = (
-        Npz::open("anyprec/a_main_64x256.npz"),
-        Npz::open("anyprec/i_gemv_canonical_8x256.npz"),
-    );
+    let (a, i) = (Npz::open("anyprec/a_main_64x256.npz"), Npz::open("anyprec/i_gemv_canonical_8x256.npz"));
     let (codes, x) = (a.u8("labels8"), i.f32("x"));
     let mut planes = vec![Vec::new(); 8];
     for codes in codes.chunks_exact(256).take(8) {
@@ -51,14 +48,7 @@ fn products_are_the_golden_ones() {
                         form.arrange(isa, x, out);
                     }
                     let mut out = vec![0.0; 8 * tokens];
-                    let job = Job {
-                        w: &matrix,
-                        width,
-                        form,
-                        acts: &acts,
-                        x: &x,
-                        out: &mut out,
-                    };
+                    let job = Job { w: &matrix, width, form, acts: &acts, x: &x, out: &mut out };
                     multiply_all(isa, &mut [job], tokens);
                     for (i, y) in out.iter().enumerate() {
                         let want = expected[i % 8];

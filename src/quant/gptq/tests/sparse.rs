@@ -5,11 +5,7 @@ use super::*;
 const TO: TypeId = TypeId::Q4_0;
 
 fn sparse(group: usize) -> Options {
-    Options {
-        group,
-        sparse: true,
-        ..Options::default()
-    }
+    Options { group, sparse: true, ..Options::default() }
 }
 
 /// Asserts that at most two of every four weights are not zero.

@@ -34,12 +34,7 @@ impl Inputs {
     ///
     /// # Errors
     /// What is wrong with it, naming the field.
-    pub fn read(
-        service: &Service,
-        body: &Value,
-        caller: &Caller,
-        native: bool,
-    ) -> Result<Inputs, ApiError> {
+    pub fn read(service: &Service, body: &Value, caller: &Caller, native: bool) -> Result<Inputs, ApiError> {
         let f = Fields::of(body)?;
         let (name, value) = match (f.get("input"), f.get("content")) {
             (Some(value), _) => ("input", value),
@@ -53,13 +48,8 @@ impl Inputs {
         let bits = f.integer("bits", 1..=8)?.map(|b| b as u8);
         let (model, bits) = service.names.resolve(f.short_text("model", NAME)?, bits)?;
         let n_embd = service.engine.model().weights().config().n_embd as i64;
-        if f.integer("dimensions", 1..=i64::MAX)?
-            .is_some_and(|n| n != n_embd)
-        {
-            return Err(ApiError::field(
-                "dimensions",
-                format!("the vectors of this model have {n_embd} numbers"),
-            ));
+        if f.integer("dimensions", 1..=i64::MAX)?.is_some_and(|n| n != n_embd) {
+            return Err(ApiError::field("dimensions", format!("the vectors of this model have {n_embd} numbers")));
         }
         // This field is llama-server's, and so is the answer.
         let native = native || name == "content";
@@ -75,22 +65,12 @@ impl Inputs {
             deadline: caller.deadline_within(service),
             ..Request::new(Vec::new())
         };
-        let requests = prompts.into_iter().map(|p| Request {
-            prompt: p.tokens,
-            ..one.clone()
-        });
-        Ok(Inputs {
-            requests: requests.collect(),
-            model,
-            vectors,
-            scale: scale(&f)?,
-            base64: base64(&f)?,
-            native,
-        })
+        let requests = prompts.into_iter().map(|p| Request { prompt: p.tokens, ..one.clone() });
+        Ok(Inputs { requests: requests.collect(), model, vectors, scale: scale(&f)?, base64: base64(&f)?, native })
     }
 
-    /// The answer, in one line. Of thousands of vectors a tree of JSON would take many times their memory, so it is written
-    /// as it goes.
+    /// The answer, in one line. Of thousands of vectors a tree of JSON would take many times their memory, so it is
+    /// written as it goes.
     pub fn answer(&self, vectors: Vec<Vector>) -> String {
         let tokens: usize = vectors.iter().map(|v| v.prompt_tokens).sum();
         let bits = vectors.first().map(|v| v.bits).filter(|b| *b > 0);
@@ -109,9 +89,7 @@ impl Inputs {
                 (false, true) => format!(
                     "{{\"object\":\"embedding\",\"index\":{i},\"embedding\":{numbers},\"encoding_format\":\"base64\"}}"
                 ),
-                (false, false) => format!(
-                    "{{\"object\":\"embedding\",\"index\":{i},\"embedding\":{numbers}}}"
-                ),
+                (false, false) => format!("{{\"object\":\"embedding\",\"index\":{i},\"embedding\":{numbers}}}"),
             }
         });
         let objects = objects.collect::<Vec<_>>().join(",");
@@ -162,37 +140,30 @@ fn name(vectors: Vectors) -> &'static str {
     }
 }
 
-/// Whether there may be a vector for each of `tokens` tokens: OpenAI's shape has one for a text, and an answer has to end.
+/// Whether there may be a vector for each of `tokens` tokens: OpenAI's shape has one for a text, and an answer has to
+/// end.
 fn each(native: bool, tokens: usize, n_embd: usize) -> Result<(), ApiError> {
     if !native {
-        return Err(ApiError::field(
-            POOLING,
-            "\"none\" is for /embedding: OpenAI's shape has one vector for a text",
-        ));
+        return Err(ApiError::field(POOLING, "\"none\" is for /embedding: OpenAI's shape has one vector for a text"));
     }
     if tokens.saturating_mul(n_embd) > MOST_NUMBERS {
         return Err(ApiError::field(
             POOLING,
-            format!(
-                "the vectors of {tokens} tokens are more than {MOST_NUMBERS} numbers; send less text at once"
-            ),
+            format!("the vectors of {tokens} tokens are more than {MOST_NUMBERS} numbers; send less text at once"),
         ));
     }
     Ok(())
 }
 
-/// llama-server's numbers: -1 nothing, 0 the largest, 2 the length. Other norms need powers whose last bits would be the
-/// machine's.
+/// llama-server's numbers: -1 nothing, 0 the largest, 2 the length. Other norms need powers whose last bits would be
+/// the machine's.
 fn scale(f: &Fields<'_>) -> Result<Scale, ApiError> {
     const NAME: &str = "embd_normalize";
     match f.integer(NAME, i64::from(i32::MIN)..=i64::from(i32::MAX))? {
         None | Some(2) => Ok(Scale::Length),
         Some(-1) => Ok(Scale::None),
         Some(0) => Ok(Scale::Largest),
-        Some(_) => Err(ApiError::field(
-            NAME,
-            "must be -1 (as it is), 0 (largest number 32760) or 2 (length 1)",
-        )),
+        Some(_) => Err(ApiError::field(NAME, "must be -1 (as it is), 0 (largest number 32760) or 2 (length 1)")),
     }
 }
 

@@ -10,11 +10,7 @@ pub fn list(service: &Service) -> Value {
     let about = &service.about;
     let model = service.engine.model();
     let config = model.weights().config();
-    let vocabulary = model
-        .metadata()
-        .get_str("tokenizer.ggml.model")
-        .ok()
-        .flatten();
+    let vocabulary = model.metadata().get_str("tokenizer.ggml.model").ok().flatten();
     let data: Vec<Value> = names
         .ids()
         .map(|(id, bits)| {

@@ -60,10 +60,7 @@ pub fn detokenize(service: &Service, body: &Value) -> Result<Value, ApiError> {
     let ids = Fields::of(body)?.ids("tokens")?.unwrap_or_default();
     let n_vocab = service.engine.model().tokenizer().n_vocab();
     if let Some(id) = ids.iter().find(|id| **id as usize >= n_vocab) {
-        return Err(ApiError::field(
-            "tokens",
-            format!("token {id} is outside the vocabulary of {n_vocab}"),
-        ));
+        return Err(ApiError::field("tokens", format!("token {id} is outside the vocabulary of {n_vocab}")));
     }
     Ok(json!({ "content": service.text_of(&ids) }))
 }

@@ -11,12 +11,7 @@ pub(super) trait Backend {
     fn pages(&self) -> &PagePool;
 
     /// [`Engine::step_into`] at a width; 0 where the model has one.
-    fn step(
-        &self,
-        bits: u8,
-        segments: &mut [Segment<'_>],
-        sink: &mut dyn Sink,
-    ) -> Result<(), StepError>;
+    fn step(&self, bits: u8, segments: &mut [Segment<'_>], sink: &mut dyn Sink) -> Result<(), StepError>;
 }
 
 /// The engine, for contexts of one size.
@@ -36,10 +31,7 @@ impl Steps {
         let layout = model.weights().page_layout();
         let engine = model.engine(options.pages(&layout) * layout.bytes());
         engine.prepare(StepOptions::default().n_ubatch)?;
-        Ok(Steps {
-            engine,
-            n_ctx: options.n_ctx(),
-        })
+        Ok(Steps { engine, n_ctx: options.n_ctx() })
     }
 }
 
@@ -48,17 +40,8 @@ impl Backend for Steps {
         self.engine.pages()
     }
 
-    fn step(
-        &self,
-        bits: u8,
-        segments: &mut [Segment<'_>],
-        sink: &mut dyn Sink,
-    ) -> Result<(), StepError> {
-        let options = StepOptions {
-            bits: (bits > 0).then_some(bits),
-            n_ctx: self.n_ctx,
-            ..StepOptions::default()
-        };
+    fn step(&self, bits: u8, segments: &mut [Segment<'_>], sink: &mut dyn Sink) -> Result<(), StepError> {
+        let options = StepOptions { bits: (bits > 0).then_some(bits), n_ctx: self.n_ctx, ..StepOptions::default() };
         self.engine.step_into(segments, &options, sink)
     }
 }

@@ -59,10 +59,7 @@ pub struct Slot {
 
 impl Counters {
     pub(super) fn new(parallel: usize) -> Counters {
-        Counters {
-            slots: Mutex::new(vec![Slot::default(); parallel]),
-            ..Counters::default()
-        }
+        Counters { slots: Mutex::new(vec![Slot::default(); parallel]), ..Counters::default() }
     }
 
     /// What the places for running sequences do.

@@ -29,15 +29,7 @@ pub(super) struct Drafting {
 impl Drafting {
     /// Drafts at `bits`, of at most `most` tokens.
     pub fn new(bits: u8, most: usize) -> Drafting {
-        Drafting {
-            bits,
-            drafted: 0,
-            accepted: 0,
-            length: FIRST.min(most),
-            most,
-            draft: Vec::new(),
-            right: 0,
-        }
+        Drafting { bits, drafted: 0, accepted: 0, length: FIRST.min(most), most, draft: Vec::new(), right: 0 }
     }
 
     /// Tokens of the next draft.
@@ -97,7 +89,8 @@ impl Worth {
         Worth { always, paces }
     }
 
-    /// Whether a step at `bits` that gives a token to each of `texts` should draft. [`Worth::measured`] hears of that step.
+    /// Whether a step at `bits` that gives a token to each of `texts` should draft. [`Worth::measured`] hears of that
+    /// step.
     pub fn wants_draft(&mut self, bits: u8, texts: usize) -> bool {
         let (pace, idle) = self.paces.entry((bits, texts)).or_default();
         if self.always {
@@ -115,14 +108,7 @@ impl Worth {
     }
 
     /// The step gave `tokens` tokens and took so long.
-    pub fn measured(
-        &mut self,
-        bits: u8,
-        texts: usize,
-        drafted: bool,
-        tokens: usize,
-        took: Duration,
-    ) {
+    pub fn measured(&mut self, bits: u8, texts: usize, drafted: bool, tokens: usize, took: Duration) {
         let (pace, _) = self.paces.entry((bits, texts)).or_default();
         if drafted {
             // The first one was counted when drafts were wanted.

@@ -78,16 +78,8 @@ impl Handle {
         let (commands, inbox) = mpsc::sync_channel(options.max_queue + options.parallel + 64);
         let backend = backend(Steps::new(&model, &options)?);
         let thread = thread::start(backend, &model, &options, &admission, &counters, inbox)?;
-        let inner = Inner {
-            model,
-            options,
-            admission,
-            counters,
-            commands,
-        };
-        let handle = Handle {
-            inner: Arc::new(inner),
-        };
+        let inner = Inner { model, options, admission, counters, commands };
+        let handle = Handle { inner: Arc::new(inner) };
         Ok((handle, thread))
     }
 
@@ -103,18 +95,9 @@ impl Handle {
         inner.admission.enter(tokens, &inner.counters)?;
         let (events, receiver) = channel::channel(EVENTS);
         let cancel = CancelToken::new();
-        let job = Job {
-            request,
-            chooser,
-            events,
-            cancel: cancel.clone(),
-            admitted: Instant::now(),
-        };
+        let job = Job { request, chooser, events, cancel: cancel.clone(), admitted: Instant::now() };
         match inner.commands.try_send(Command::New(Box::new(job))) {
-            Ok(()) => Ok(Answer {
-                events: receiver,
-                cancel,
-            }),
+            Ok(()) => Ok(Answer { events: receiver, cancel }),
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
                 inner.admission.leave(tokens);
                 Err(Refused::Draining)

@@ -24,8 +24,7 @@ pub use handle::{Answer, Handle};
 pub use options::Options;
 pub use queue::Admission;
 pub use request::{
-    Done, Ended, Event, Progress, Refused, Request, Token, TokenLogprobs, TokenOdds, Told, Vector,
-    Vectors,
+    Done, Ended, Event, Progress, Refused, Request, Token, TokenLogprobs, TokenOdds, Told, Vector, Vectors,
 };
 
 #[cfg(test)]

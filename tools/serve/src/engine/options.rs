@@ -101,10 +101,7 @@ impl Options {
         self.kv_memory = Some(self.pages(&layout) * layout.bytes() + states);
         self.bits = match self.bits {
             Some(bits) if !self.widths.contains(&bits) => {
-                bail!(
-                    "--bits: the model is not served at {bits} bits, but at {:?}",
-                    self.widths
-                )
+                bail!("--bits: the model is not served at {bits} bits, but at {:?}", self.widths)
             }
             Some(bits) => Some(bits),
             None => self.widths.last().copied(),
@@ -118,14 +115,14 @@ impl Options {
         Ok(self)
     }
 
-    /// Bytes of the recurrent states of all sequences that run. A sequence has its state from its first token on, and no
-    /// other one is ever kept.
+    /// Bytes of the recurrent states of all sequences that run. A sequence has its state from its first token on, and
+    /// no other one is ever kept.
     fn states(&self, layout: &PageLayout) -> usize {
         self.parallel * layout.state * size_of::<f32>()
     }
 
-    /// Pages for keys and values: what `kv_memory` holds beside recurrent states, or what all sequences may need within half
-    /// of the free memory.
+    /// Pages for keys and values: what `kv_memory` holds beside recurrent states, or what all sequences may need within
+    /// half of the free memory.
     pub(super) fn pages(&self, layout: &PageLayout) -> usize {
         let bytes = layout.bytes().max(1);
         // One more for a page that two sequences part in.
@@ -175,10 +172,7 @@ impl Options {
         if let Some(bits) = r.bits.filter(|b| !self.widths.contains(b)) {
             return invalid(match self.widths.is_empty() {
                 true => "the model has one width: leave 'bits' out".into(),
-                false => format!(
-                    "the model is not served at {bits} bits, but at {:?}",
-                    self.widths
-                ),
+                false => format!("the model is not served at {bits} bits, but at {:?}", self.widths),
             });
         }
         if let Some(draft) = r.draft_bits.filter(|bits| *bits > 0)
@@ -190,17 +184,13 @@ impl Options {
             return invalid(format!("more than {MOST_LOGPROBS} probabilities per token"));
         }
         if r.stop.len() > MOST_STOPS || r.stop.iter().any(|s| s.len() > LONGEST_STOP) {
-            return invalid(format!(
-                "more than {MOST_STOPS} stop strings, or one of more than {LONGEST_STOP} bytes"
-            ));
+            return invalid(format!("more than {MOST_STOPS} stop strings, or one of more than {LONGEST_STOP} bytes"));
         }
         if r.stop.iter().any(String::is_empty) {
             return invalid("an empty stop string".into());
         }
         if r.logit_bias.len() > MOST_BIASES || r.logit_bias.iter().any(|(_, b)| b.is_nan()) {
-            return invalid(format!(
-                "more than {MOST_BIASES} biases, or one that is no number"
-            ));
+            return invalid(format!("more than {MOST_BIASES} biases, or one that is no number"));
         }
         if let Err(e) = Sampler::new(r.sampler.clone()) {
             return invalid(e.to_string());
@@ -229,20 +219,13 @@ mod tests {
     #[test]
     fn recurrent_states_are_part_of_the_memory() {
         let layout = PageLayout::new(2, 2, [64, 64]);
-        let options = Options {
-            parallel: 3,
-            n_ctx: Some(300),
-            kv_memory: Some(10 * layout.bytes()),
-            ..Options::default()
-        };
+        let options =
+            Options { parallel: 3, n_ctx: Some(300), kv_memory: Some(10 * layout.bytes()), ..Options::default() };
         assert_eq!(options.pages(&layout), 10);
         // Three states, each as large as a page.
         let states = layout.with_state(layout.bytes() / size_of::<f32>());
         assert_eq!(options.pages(&states), 7);
-        let small = Options {
-            kv_memory: Some(layout.bytes()),
-            ..options
-        };
+        let small = Options { kv_memory: Some(layout.bytes()), ..options };
         assert_eq!(small.pages(&states), 1);
     }
 }

@@ -78,11 +78,7 @@ mod tests {
     use super::*;
 
     fn pace(target: u64, prefill_chunk: Option<usize>) -> Pace {
-        Pace::new(&Options {
-            target_step: Duration::from_millis(target),
-            prefill_chunk,
-            ..Options::default()
-        })
+        Pace::new(&Options { target_step: Duration::from_millis(target), prefill_chunk, ..Options::default() })
     }
 
     /// The portions of a long prompt beside others, where a step takes 40 ms and each row of the prompt 5 more.

@@ -46,10 +46,7 @@ impl Admission {
         if waiting >= self.max_requests || waiting > 0 && queued + tokens > self.max_tokens {
             self.leave(tokens);
             let retry_after = retry_after(queued, counters);
-            return Err(Refused::Busy {
-                waiting,
-                retry_after,
-            });
+            return Err(Refused::Busy { waiting, retry_after });
         }
         Ok(())
     }

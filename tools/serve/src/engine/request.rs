@@ -12,8 +12,8 @@ use trine::{Grammar, Pooling, SamplerOptions};
 pub struct Request {
     /// Its tokens, at least one.
     pub prompt: Vec<u32>,
-    /// What is asked for is the vector of the prompt, or its tokens' vectors, and no text. Nothing that is said of generated
-    /// tokens counts then.
+    /// What is asked for is the vector of the prompt, or its tokens' vectors, and no text. Nothing that is said of
+    /// generated tokens counts then.
     pub vectors: Option<Vectors>,
     /// Tokens that were generated after the prompt already, elsewhere: the text goes on behind them as if they had been
     /// generated here.
@@ -34,9 +34,11 @@ pub struct Request {
     pub bits: Option<u8>,
     /// Bits per weight at which tokens are drafted; 0: nothing is, `None`: as the server does. Changes no text.
     pub draft_bits: Option<u8>,
-    /// How many of the most likely tokens are told with every token, besides the token's own probability; `None`: nothing.
+    /// How many of the most likely tokens are told with every token, besides the token's own probability; `None`:
+    /// nothing.
     pub logprobs: Option<usize>,
-    /// Tell, instead of how likely tokens were by the model, how likely they were to be drawn, behind the sampler's chain.
+    /// Tell, instead of how likely tokens were by the model, how likely they were to be drawn, behind the sampler's
+    /// chain.
     pub odds: bool,
     /// Tell the same of the prompt's tokens.
     pub prompt_logprobs: bool,
@@ -140,8 +142,8 @@ pub struct TokenOdds {
     pub id: u32,
     /// Its probability.
     pub odds: f32,
-    /// The tokens that were likeliest to be drawn, the likeliest first, none of probability 0; of equal ones the lower id
-    /// first.
+    /// The tokens that were likeliest to be drawn, the likeliest first, none of probability 0; of equal ones the lower
+    /// id first.
     pub top: Vec<(u32, f32)>,
 }
 
@@ -216,9 +218,7 @@ pub enum Refused {
     #[error("{0}")]
     Invalid(String),
     /// The prompt does not fit the context.
-    #[error(
-        "request ({tokens} tokens) exceeds the available context size ({n_ctx} tokens), try increasing it"
-    )]
+    #[error("request ({tokens} tokens) exceeds the available context size ({n_ctx} tokens), try increasing it")]
     TooLong {
         /// Tokens of the prompt.
         tokens: usize,

@@ -33,12 +33,7 @@ const REST: Duration = Duration::from_millis(50);
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json; charset=utf-8\r\nconnection: close\r\nretry-after: 1\r\ncontent-length: 92\r\n\r\n{\"error\":{\"code\":503,\"message\":\"too many connections are open\",\"type\":\"unavailable_error\"}}\n";
 
 /// Accepts connections until `stop` says so; then ends those that are idle and waits for the others.
-pub async fn accept(
-    listeners: Vec<Listener>,
-    router: Router,
-    most: usize,
-    mut stop: watch::Receiver<bool>,
-) {
+pub async fn accept(listeners: Vec<Listener>, router: Router, most: usize, mut stop: watch::Receiver<bool>) {
     let connections = Arc::new(Semaphore::new(most));
     let graceful = GracefulShutdown::new();
     let mut listeners = VecDeque::from(listeners);
@@ -79,12 +74,7 @@ async fn next(listeners: &mut VecDeque<Listener>) -> io::Result<Box<dyn Stream>>
     .await
 }
 
-fn serve(
-    stream: Box<dyn Stream>,
-    router: Router,
-    graceful: &GracefulShutdown,
-    permit: OwnedSemaphorePermit,
-) {
+fn serve(stream: Box<dyn Stream>, router: Router, graceful: &GracefulShutdown, permit: OwnedSemaphorePermit) {
     let service = TowerToHyperService::new(router);
     let connection = http1::Builder::new()
         // Without a timer the time limit below would be ignored.

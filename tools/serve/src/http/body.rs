@@ -25,8 +25,7 @@ pub async fn read(body: Body, most: usize) -> Result<Vec<u8>, ApiError> {
 
 async fn read_slowly(mut body: Body, most: usize) -> Result<Vec<u8>, ApiError> {
     let too_large = || {
-        let message =
-            format!("the body has more than {most} bytes, which is what --max-body allows");
+        let message = format!("the body has more than {most} bytes, which is what --max-body allows");
         ApiError::new(413, "invalid_request_error", message)
     };
     if body.size_hint().lower() > most as u64 {

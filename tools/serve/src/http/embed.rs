@@ -14,13 +14,7 @@ use crate::api::embeddings::Inputs;
 use crate::engine::{Answer, Ended, Event, Refused, Vector};
 
 /// Answers a request for vectors; `native` says that the route is llama-server's own.
-pub async fn embed(
-    state: &State,
-    native: bool,
-    known: Known,
-    headers: &HeaderMap,
-    body: Body,
-) -> Response<Body> {
+pub async fn embed(state: &State, native: bool, known: Known, headers: &HeaderMap, body: Body) -> Response<Body> {
     match answer(state, native, known, headers, body).await {
         Ok(response) => response,
         Err(e) => e.into_response(),
@@ -37,8 +31,7 @@ async fn answer(
     let service = state.service()?;
     let caller = generate::caller(state, &known, headers)?;
     let bytes = body::read(body, state.max_body).await?;
-    let read = service
-        .blocking(move |service| Inputs::read(service, &generate::parse(&bytes)?, &caller, native));
+    let read = service.blocking(move |service| Inputs::read(service, &generate::parse(&bytes)?, &caller, native));
     let mut inputs = read.await?;
     let mut waiting = std::mem::take(&mut inputs.requests).into_iter().peekable();
     // As many as can run: the engine reads several in one pass, and a long list leaves the queue to others.
@@ -64,11 +57,7 @@ async fn answer(
     }
     let work = service.blocking(move |_| {
         let text = inputs.answer(vectors);
-        Ok(reply::with_type(
-            200,
-            "application/json; charset=utf-8",
-            text,
-        ))
+        Ok(reply::with_type(200, "application/json; charset=utf-8", text))
     });
     work.await
 }

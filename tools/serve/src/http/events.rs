@@ -41,10 +41,7 @@ impl Events {
                 }
             });
         }
-        Events::Many {
-            from,
-            _tasks: tasks,
-        }
+        Events::Many { from, _tasks: tasks }
     }
 
     /// The next event, and the index of its text; `None` after the last. Nothing is lost when it is not waited for.

@@ -19,13 +19,7 @@ use crate::engine::Event;
 const FIRST: Duration = Duration::from_secs(10);
 
 /// Answers a request for texts.
-pub async fn generate(
-    state: &State,
-    route: Route,
-    known: Known,
-    headers: &HeaderMap,
-    body: Body,
-) -> Response<Body> {
+pub async fn generate(state: &State, route: Route, known: Known, headers: &HeaderMap, body: Body) -> Response<Body> {
     match answer(state, route, known, headers, body).await {
         Ok(response) => response,
         Err(e) => e.into_response(),
@@ -92,10 +86,7 @@ async fn first(
     let mut begun = Vec::new();
     let until = tokio::time::Instant::now() + reply.asked.ping.unwrap_or(FIRST).min(FIRST);
     while let Ok(event) = tokio::time::timeout_at(until, events.next()).await {
-        let reading = matches!(
-            event,
-            Some((_, Event::Prompt(_) | Event::PromptLogprobs(_)))
-        );
+        let reading = matches!(event, Some((_, Event::Prompt(_) | Event::PromptLogprobs(_))));
         begun.extend(stream::take(reply, event, entry)?);
         if !reading || reply.asked.return_progress {
             break;
@@ -119,9 +110,7 @@ pub fn parse(bytes: &[u8]) -> Result<serde_json::Value, ApiError> {
             serde_json::error::Category::Eof => "it ends early",
             _ => "it is not valid",
         };
-        ApiError::invalid(format!(
-            "the body is no JSON: {what} at line {line}, column {column}"
-        ))
+        ApiError::invalid(format!("the body is no JSON: {what} at line {line}, column {column}"))
     })
 }
 
@@ -133,8 +122,6 @@ fn deadline(headers: &HeaderMap) -> Result<Option<Duration>, ApiError> {
     let ms = value.to_str().ok().and_then(|v| v.parse::<u64>().ok());
     match ms.filter(|ms| (1..=86_400_000).contains(ms)) {
         Some(ms) => Ok(Some(Duration::from_millis(ms))),
-        None => Err(ApiError::invalid(
-            "X-Request-Timeout-Ms must be from 1 to 86400000",
-        )),
+        None => Err(ApiError::invalid("X-Request-Timeout-Ms must be from 1 to 86400000")),
     }
 }

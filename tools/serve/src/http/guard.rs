@@ -38,11 +38,7 @@ pub struct Known {
 }
 
 /// Looks at a request before its route is known, so that no spelling of a path goes around it.
-pub async fn guard(
-    Extract(state): Extract<Arc<State>>,
-    mut request: Request,
-    next: Next,
-) -> Response<Body> {
+pub async fn guard(Extract(state): Extract<Arc<State>>, mut request: Request, next: Next) -> Response<Body> {
     let tenant = tenant(&state, request.headers());
     let id = request_id(&state, request.headers());
     let entry = Arc::new(Entry::new(
@@ -55,15 +51,10 @@ pub async fn guard(
     let origin = request.headers().get(header::ORIGIN).cloned();
     let mut response = match check(&state, &request) {
         Err(refused) => refused.into_response(),
-        Ok(()) if request.method() == Method::OPTIONS && allowed(&state, origin.as_ref()) => {
-            preflight()
-        }
+        Ok(()) if request.method() == Method::OPTIONS && allowed(&state, origin.as_ref()) => preflight(),
         Ok(()) => {
             let tenant = tenant.unwrap_or_default();
-            request.extensions_mut().insert(Known {
-                tenant,
-                entry: entry.clone(),
-            });
+            request.extensions_mut().insert(Known { tenant, entry: entry.clone() });
             next.run(request).await
         }
     };
@@ -78,10 +69,7 @@ pub async fn guard(
         // Never with credentials: keys travel in a header that a page must set itself.
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
         headers.insert(header::VARY, HeaderValue::from_static("origin"));
-        headers.insert(
-            "cross-origin-resource-policy",
-            HeaderValue::from_static("cross-origin"),
-        );
+        headers.insert("cross-origin-resource-policy", HeaderValue::from_static("cross-origin"));
     }
     let code = response.status().as_u16();
     entry.answered(code);
@@ -90,11 +78,7 @@ pub async fn guard(
 }
 
 /// Lets a request pass that shows a key, where there are keys.
-pub async fn key(
-    Extract(state): Extract<Arc<State>>,
-    request: Request,
-    next: Next,
-) -> Response<Body> {
+pub async fn key(Extract(state): Extract<Arc<State>>, request: Request, next: Next) -> Response<Body> {
     if !state.keys.is_empty() && tenant(&state, request.headers()).is_none() {
         return ApiError::new(401, "authentication_error", "Invalid API Key").into_response();
     }
@@ -113,8 +97,7 @@ fn tenant(state: &State, headers: &HeaderMap) -> Option<String> {
 
 fn request_id(state: &State, headers: &HeaderMap) -> String {
     let given = headers.get(REQUEST_ID).and_then(|v| v.to_str().ok());
-    let plain =
-        |id: &&str| id.len() <= 128 && !id.is_empty() && id.bytes().all(|b| b.is_ascii_graphic());
+    let plain = |id: &&str| id.len() <= 128 && !id.is_empty() && id.bytes().all(|b| b.is_ascii_graphic());
     match given.filter(plain) {
         Some(id) => id.to_owned(),
         None => format!("r{}", state.requests.fetch_add(1, Ordering::Relaxed)),
@@ -145,10 +128,7 @@ fn check(state: &State, request: &Request) -> Result<(), ApiError> {
         let message = "send the body as it is, without Content-Encoding";
         return Err(ApiError::new(415, "invalid_request_error", message));
     }
-    let safe = matches!(
-        *request.method(),
-        Method::GET | Method::HEAD | Method::OPTIONS
-    );
+    let safe = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
     if !safe && crosses(state, headers, host) {
         let message = "a page of another origin may not do that; see --cors-origins";
         return Err(ApiError::new(403, "permission_error", message));
@@ -161,8 +141,7 @@ fn host(headers: &HeaderMap) -> Result<&str, ApiError> {
     let (Some(host), None) = (all.next(), all.next()) else {
         return Err(ApiError::invalid("give one Host header"));
     };
-    host.to_str()
-        .map_err(|_| ApiError::invalid("the Host header is no host"))
+    host.to_str().map_err(|_| ApiError::invalid("the Host header is no host"))
 }
 
 /// Whether a browser says that a page of another origin sent this.

@@ -61,8 +61,7 @@ fn name(host: &str) -> Option<&str> {
         None => return None,
     };
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_' | b':');
-    let fine =
-        !name.is_empty() && name.bytes().all(plain) && port.bytes().all(|b| b.is_ascii_digit());
+    let fine = !name.is_empty() && name.bytes().all(plain) && port.bytes().all(|b| b.is_ascii_digit());
     fine.then_some(name)
 }
 
@@ -73,23 +72,12 @@ mod tests {
     #[test]
     fn local_names_and_addresses() {
         let hosts = Hosts::new(true, &[]);
-        for host in [
-            "localhost",
-            "LOCALHOST:8080",
-            "a.localhost",
-            "127.0.0.1:1",
-            "[::1]:8080",
-            "0.0.0.0",
-            "192.168.1.2",
-        ] {
+        for host in
+            ["localhost", "LOCALHOST:8080", "a.localhost", "127.0.0.1:1", "[::1]:8080", "0.0.0.0", "192.168.1.2"]
+        {
             assert_eq!(hosts.admit(host), Some(true), "{host}");
         }
-        for host in [
-            "evil.example",
-            "localhost.evil.example",
-            "8.8.8.8",
-            "127.0.0.1.evil.example",
-        ] {
+        for host in ["evil.example", "localhost.evil.example", "8.8.8.8", "127.0.0.1.evil.example"] {
             assert_eq!(hosts.admit(host), Some(false), "{host}");
         }
         for host in [
@@ -111,9 +99,6 @@ mod tests {
         let hosts = Hosts::new(true, &["My.Example".to_owned()]);
         assert_eq!(hosts.admit("my.example:80"), Some(true));
         assert_eq!(Hosts::new(false, &[]).admit("any.example"), Some(true));
-        assert_eq!(
-            Hosts::new(false, &["my.example".to_owned()]).admit("any.example"),
-            Some(false)
-        );
+        assert_eq!(Hosts::new(false, &["my.example".to_owned()]).admit("any.example"), Some(false));
     }
 }

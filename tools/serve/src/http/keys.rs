@@ -35,9 +35,7 @@ impl Keys {
 
     fn new<'a>(keys: impl Iterator<Item = &'a str>) -> Keys {
         let keys = keys.filter(|k| !k.is_empty());
-        Keys {
-            digests: keys.map(|k| Sha256::digest(k).into()).collect(),
-        }
+        Keys { digests: keys.map(|k| Sha256::digest(k).into()).collect() }
     }
 
     /// Whether there are none, so that everybody may ask.
@@ -75,9 +73,7 @@ fn check_mode(path: &std::path::Path) -> Result<()> {
     let shown = path.display();
     let about = std::fs::metadata(path).with_context(|| format!("cannot read '{shown}'"))?;
     if about.permissions().mode() & 0o027 != 0 {
-        bail!(
-            "everybody can read '{shown}', or its group can change it: chmod 600 takes that away"
-        );
+        bail!("everybody can read '{shown}', or its group can change it: chmod 600 takes that away");
     }
     Ok(())
 }

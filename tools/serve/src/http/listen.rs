@@ -22,8 +22,8 @@ pub enum Listener {
 }
 
 impl Listener {
-    /// Opens the sockets that `args` name, at least one. Another address than a loopback one is open to other machines: it
-    /// wants a key, or the word that it shall be so.
+    /// Opens the sockets that `args` name, at least one. Another address than a loopback one is open to other machines:
+    /// it wants a key, or the word that it shall be so.
     ///
     /// # Errors
     /// An address cannot be had, or needs a key.
@@ -80,9 +80,7 @@ impl Listener {
                 Ok(Box::new(stream) as Box<dyn Stream>)
             }),
             #[cfg(unix)]
-            Listener::Unix(l, _) => l
-                .poll_accept(cx)
-                .map(|accepted| Ok(Box::new(accepted?.0) as Box<dyn Stream>)),
+            Listener::Unix(l, _) => l.poll_accept(cx).map(|accepted| Ok(Box::new(accepted?.0) as Box<dyn Stream>)),
         }
     }
 }
@@ -101,9 +99,7 @@ async fn tcp(host: &str, port: u16, may_be_open: bool) -> Result<Listener> {
             "--host {host} lets other machines in: give --api-key-file (or RSERVE_API_KEY), or --insecure-no-auth if all may ask"
         );
     }
-    let listener = TcpListener::bind(&addresses[..])
-        .await
-        .with_context(context)?;
+    let listener = TcpListener::bind(&addresses[..]).await.with_context(context)?;
     Ok(Listener::Tcp(listener))
 }
 
@@ -119,9 +115,7 @@ impl Drop for Listener {
 
 fn is_loopback(ip: IpAddr) -> bool {
     match ip {
-        IpAddr::V6(v6) => {
-            v6.is_loopback() || v6.to_ipv4_mapped().is_some_and(|v4| v4.is_loopback())
-        }
+        IpAddr::V6(v6) => v6.is_loopback() || v6.to_ipv4_mapped().is_some_and(|v4| v4.is_loopback()),
         IpAddr::V4(v4) => v4.is_loopback(),
     }
 }

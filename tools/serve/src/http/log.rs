@@ -26,13 +26,7 @@ pub struct Entry {
 
 impl Entry {
     /// A request that came in.
-    pub fn new(
-        format: LogFormat,
-        id: String,
-        method: String,
-        path: String,
-        tenant: String,
-    ) -> Entry {
+    pub fn new(format: LogFormat, id: String, method: String, path: String, tenant: String) -> Entry {
         Entry {
             format,
             id,
@@ -83,12 +77,9 @@ impl Drop for Entry {
                     "prompt_tokens": prompt, "tokens": generated, "bits": bits, "ms": ms,
                 })
             ),
-            LogFormat::Text => note!(
-                "{} {} {code} {prompt}+{generated} tokens {ms} ms {}",
-                self.method,
-                self.path,
-                self.id
-            ),
+            LogFormat::Text => {
+                note!("{} {} {code} {prompt}+{generated} tokens {ms} ms {}", self.method, self.path, self.id)
+            }
         }
     }
 }

@@ -42,11 +42,7 @@ impl Page {
         let all = buckets.last().map_or(0, |b| b.1);
         for (bound, count) in buckets {
             let le = bound.map_or("+Inf".to_owned(), |b| b.to_string());
-            self.sample(
-                &format!("{name}_bucket"),
-                &format!("{{le=\"{le}\"}}"),
-                count as f64,
-            );
+            self.sample(&format!("{name}_bucket"), &format!("{{le=\"{le}\"}}"), count as f64);
         }
         self.sample(&format!("{name}_sum"), "", sum);
         self.sample(&format!("{name}_count"), "", all as f64);
@@ -69,52 +65,27 @@ fn get(n: &AtomicU64) -> u64 {
 fn llama_server(page: &mut Page, state: &State, service: &Service) {
     let c = service.engine.counters();
     let [prompt, prompt_micros, generated, generated_micros] = totals(c);
-    page.counter(
-        "llamacpp:prompt_tokens_total",
-        "Tokens of prompts that were read.",
-        prompt,
-    );
+    page.counter("llamacpp:prompt_tokens_total", "Tokens of prompts that were read.", prompt);
     page.counter(
         "llamacpp:prompt_tokens_cached_total",
         "Tokens of prompts that were found in the cache.",
         get(&c.cached_tokens),
     );
     let seconds = |micros: u64| micros as f64 / 1e6;
-    page.one(
-        "counter",
-        "llamacpp:prompt_seconds_total",
-        "Time of reading prompts.",
-        seconds(prompt_micros),
-    );
-    page.counter(
-        "llamacpp:tokens_predicted_total",
-        "Tokens that were generated.",
-        generated,
-    );
+    page.one("counter", "llamacpp:prompt_seconds_total", "Time of reading prompts.", seconds(prompt_micros));
+    page.counter("llamacpp:tokens_predicted_total", "Tokens that were generated.", generated);
     page.one(
         "counter",
         "llamacpp:tokens_predicted_seconds_total",
         "Time of generating tokens.",
         seconds(generated_micros),
     );
-    page.counter(
-        "llamacpp:n_decode_total",
-        "Steps of the engine.",
-        get(&c.steps),
-    );
-    page.counter(
-        "llamacpp:n_tokens_max",
-        "Most tokens that a text had.",
-        get(&c.longest),
-    );
+    page.counter("llamacpp:n_decode_total", "Steps of the engine.", get(&c.steps));
+    page.counter("llamacpp:n_tokens_max", "Most tokens that a text had.", get(&c.longest));
     drafts(page, &c.drafts());
     let since = state.since_last_scrape(totals(c));
     let rate = |tokens: u64, micros: u64| {
-        if micros > 0 {
-            tokens as f64 * 1e6 / micros as f64
-        } else {
-            0.0
-        }
+        if micros > 0 { tokens as f64 * 1e6 / micros as f64 } else { 0.0 }
     };
     page.gauge(
         "llamacpp:prompt_tokens_seconds",
@@ -126,16 +97,8 @@ fn llama_server(page: &mut Page, state: &State, service: &Service) {
         "Tokens generated per second, since the metrics were last asked for.",
         rate(since[2], since[3]),
     );
-    page.gauge(
-        "llamacpp:requests_processing",
-        "Texts that are generated.",
-        c.running() as f64,
-    );
-    page.gauge(
-        "llamacpp:requests_deferred",
-        "Requests that wait.",
-        service.engine.waiting() as f64,
-    );
+    page.gauge("llamacpp:requests_processing", "Texts that are generated.", c.running() as f64);
+    page.gauge("llamacpp:requests_deferred", "Requests that wait.", service.engine.waiting() as f64);
     let steps = get(&c.steps).max(1) as f64;
     page.gauge(
         "llamacpp:n_busy_slots_per_decode",
@@ -146,27 +109,15 @@ fn llama_server(page: &mut Page, state: &State, service: &Service) {
 
 /// What became of drafts.
 fn drafts(page: &mut Page, drafts: &Drafts) {
-    page.counter(
-        "llamacpp:spec_decode_num_drafts_total",
-        "Drafts that were verified.",
-        drafts.drafts,
-    );
-    page.counter(
-        "llamacpp:spec_decode_num_draft_tokens_total",
-        "Tokens of drafts.",
-        drafts.drafted,
-    );
+    page.counter("llamacpp:spec_decode_num_drafts_total", "Drafts that were verified.", drafts.drafts);
+    page.counter("llamacpp:spec_decode_num_draft_tokens_total", "Tokens of drafts.", drafts.drafted);
     page.counter(
         "llamacpp:spec_decode_num_accepted_tokens_total",
         "Tokens of drafts that texts have.",
         drafts.accepted.iter().sum(),
     );
     let name = "llamacpp:spec_decode_num_accepted_tokens_per_pos_total";
-    page.head(
-        name,
-        "counter",
-        "Tokens of drafts that texts have, by their place in the draft.",
-    );
+    page.head(name, "counter", "Tokens of drafts that texts have, by their place in the draft.");
     for (position, n) in drafts.accepted.iter().enumerate() {
         page.sample(name, &format!("{{position=\"{position}\"}}"), *n as f64);
     }
@@ -176,63 +127,19 @@ fn drafts(page: &mut Page, drafts: &Drafts) {
 fn own(page: &mut Page, state: &State, service: &Service) {
     let c = service.engine.counters();
     let m = &service.meters;
-    page.histogram(
-        "trine:time_to_first_token_seconds",
-        "From the request to its first token.",
-        &m.first_token,
-    );
-    page.histogram(
-        "trine:inter_token_seconds",
-        "From token to token, the mean of each text.",
-        &m.between,
-    );
-    page.histogram(
-        "trine:request_seconds",
-        "From the request to its end.",
-        &m.whole,
-    );
-    page.gauge(
-        "trine:requests_running",
-        "Texts that are generated.",
-        c.running() as f64,
-    );
-    page.gauge(
-        "trine:requests_waiting",
-        "Requests that wait.",
-        service.engine.waiting() as f64,
-    );
+    page.histogram("trine:time_to_first_token_seconds", "From the request to its first token.", &m.first_token);
+    page.histogram("trine:inter_token_seconds", "From token to token, the mean of each text.", &m.between);
+    page.histogram("trine:request_seconds", "From the request to its end.", &m.whole);
+    page.gauge("trine:requests_running", "Texts that are generated.", c.running() as f64);
+    page.gauge("trine:requests_waiting", "Requests that wait.", service.engine.waiting() as f64);
     let (pages, free) = (get(&c.pages), get(&c.free_pages));
     let used = pages.saturating_sub(free) as f64 / pages.max(1) as f64;
-    page.gauge(
-        "trine:kv_pages_used_ratio",
-        "Share of the memory for keys and values that is in use.",
-        used,
-    );
-    page.counter(
-        "trine:preemptions_total",
-        "Texts that gave their memory back and began again.",
-        get(&c.preemptions),
-    );
-    page.head(
-        "trine:prefix_tokens_total",
-        "counter",
-        "Tokens of prompts, found in the cache or not.",
-    );
-    page.sample(
-        "trine:prefix_tokens_total",
-        "{hit=\"0\"}",
-        get(&c.prompt_tokens) as f64,
-    );
-    page.sample(
-        "trine:prefix_tokens_total",
-        "{hit=\"1\"}",
-        get(&c.cached_tokens) as f64,
-    );
-    page.head(
-        "trine:tokens_total",
-        "counter",
-        "Tokens of finished texts by bits per weight and kind.",
-    );
+    page.gauge("trine:kv_pages_used_ratio", "Share of the memory for keys and values that is in use.", used);
+    page.counter("trine:preemptions_total", "Texts that gave their memory back and began again.", get(&c.preemptions));
+    page.head("trine:prefix_tokens_total", "counter", "Tokens of prompts, found in the cache or not.");
+    page.sample("trine:prefix_tokens_total", "{hit=\"0\"}", get(&c.prompt_tokens) as f64);
+    page.sample("trine:prefix_tokens_total", "{hit=\"1\"}", get(&c.cached_tokens) as f64);
+    page.head("trine:tokens_total", "counter", "Tokens of finished texts by bits per weight and kind.");
     for ((bits, kind), n) in m.tokens() {
         let labels = format!("{{bits=\"{bits}\",kind=\"{kind}\"}}");
         page.sample("trine:tokens_total", &labels, n as f64);
@@ -243,11 +150,7 @@ fn own(page: &mut Page, state: &State, service: &Service) {
         *responses.entry(code).or_default() += n;
     }
     for (code, n) in responses {
-        page.sample(
-            "trine:requests_total",
-            &format!("{{code=\"{code}\"}}"),
-            n as f64,
-        );
+        page.sample("trine:requests_total", &format!("{{code=\"{code}\"}}"), n as f64);
     }
     page.head("trine:build_info", "gauge", "What runs.");
     let about = &service.about;
@@ -262,11 +165,5 @@ fn own(page: &mut Page, state: &State, service: &Service) {
 
 /// Tokens read, their time, tokens generated, their time.
 fn totals(c: &Counters) -> [u64; 4] {
-    [
-        &c.prompt_tokens,
-        &c.prompt_micros,
-        &c.generated_tokens,
-        &c.generated_micros,
-    ]
-    .map(get)
+    [&c.prompt_tokens, &c.prompt_micros, &c.generated_tokens, &c.generated_micros].map(get)
 }

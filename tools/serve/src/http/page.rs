@@ -20,18 +20,12 @@ pub struct File {
 impl File {
     fn new(kind: &'static str, text: &'static str) -> File {
         let hash = text::hex(&Sha256::digest(text));
-        File {
-            kind,
-            text,
-            etag: format!("\"{}\"", &hash[..16]),
-        }
+        File { kind, text, etag: format!("\"{}\"", &hash[..16]) }
     }
 
     /// The file, unless the browser has it.
     pub fn respond(&self, headers: &HeaderMap) -> Response<Body> {
-        let known = headers
-            .get(IF_NONE_MATCH)
-            .is_some_and(|v| v.as_bytes() == self.etag.as_bytes());
+        let known = headers.get(IF_NONE_MATCH).is_some_and(|v| v.as_bytes() == self.etag.as_bytes());
         let mut response = match known {
             true => with_type(StatusCode::NOT_MODIFIED.as_u16(), self.kind, Body::empty()),
             false => with_type(StatusCode::OK.as_u16(), self.kind, self.text),
@@ -46,30 +40,14 @@ impl File {
 }
 
 /// `/`
-pub static INDEX: LazyLock<File> = LazyLock::new(|| {
-    File::new(
-        "text/html; charset=utf-8",
-        include_str!("../../assets/index.html"),
-    )
-});
+pub static INDEX: LazyLock<File> =
+    LazyLock::new(|| File::new("text/html; charset=utf-8", include_str!("../../assets/index.html")));
 /// `/style.css`
-pub static STYLE: LazyLock<File> = LazyLock::new(|| {
-    File::new(
-        "text/css; charset=utf-8",
-        include_str!("../../assets/style.css"),
-    )
-});
+pub static STYLE: LazyLock<File> =
+    LazyLock::new(|| File::new("text/css; charset=utf-8", include_str!("../../assets/style.css")));
 /// `/app.js`
-pub static SCRIPT: LazyLock<File> = LazyLock::new(|| {
-    File::new(
-        "text/javascript; charset=utf-8",
-        include_str!("../../assets/app.js"),
-    )
-});
+pub static SCRIPT: LazyLock<File> =
+    LazyLock::new(|| File::new("text/javascript; charset=utf-8", include_str!("../../assets/app.js")));
 /// `/openapi.json`
-pub static OPENAPI: LazyLock<File> = LazyLock::new(|| {
-    File::new(
-        "application/json; charset=utf-8",
-        include_str!("../../assets/openapi.json"),
-    )
-});
+pub static OPENAPI: LazyLock<File> =
+    LazyLock::new(|| File::new("application/json; charset=utf-8", include_str!("../../assets/openapi.json")));

@@ -18,11 +18,8 @@ pub fn json(status: u16, value: &Value) -> Response<Body> {
 /// An answer of any type.
 pub fn with_type(status: u16, kind: &'static str, text: impl Into<Body>) -> Response<Body> {
     let mut response = Response::new(text.into());
-    *response.status_mut() =
-        StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    response
-        .headers_mut()
-        .insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     response
 }
 

@@ -41,56 +41,23 @@ pub fn router(state: &Arc<State>) -> Router {
         .route("/v1/health", get(health));
     if state.page {
         open = open
-            .route(
-                "/",
-                get(|headers: HeaderMap| async move { page::INDEX.respond(&headers) }),
-            )
-            .route(
-                "/style.css",
-                get(|headers: HeaderMap| async move { page::STYLE.respond(&headers) }),
-            )
-            .route(
-                "/app.js",
-                get(|headers: HeaderMap| async move { page::SCRIPT.respond(&headers) }),
-            );
+            .route("/", get(|headers: HeaderMap| async move { page::INDEX.respond(&headers) }))
+            .route("/style.css", get(|headers: HeaderMap| async move { page::STYLE.respond(&headers) }))
+            .route("/app.js", get(|headers: HeaderMap| async move { page::SCRIPT.respond(&headers) }));
     }
     let mut keyed = Router::new()
-        .route(
-            "/openapi.json",
-            get(|headers: HeaderMap| async move { page::OPENAPI.respond(&headers) }),
-        )
+        .route("/openapi.json", get(|headers: HeaderMap| async move { page::OPENAPI.respond(&headers) }))
         .route("/v1/models", get(list))
         .route("/models", get(list))
         .route("/props", get(show_props).post(not_here))
         .route("/slots", get(slots))
-        .route(
-            "/tokenize",
-            post(|s: Shared, b: Body| convert(s, b, tokens::tokenize)),
-        )
-        .route(
-            "/detokenize",
-            post(|s: Shared, b: Body| convert(s, b, tokens::detokenize)),
-        )
-        .route(
-            "/apply-template",
-            post(|s: Shared, b: Body| convert(s, b, tokens::apply_template)),
-        )
-        .route(
-            "/v1/chat/completions/input_tokens",
-            post(|s: Shared, b: Body| convert(s, b, tokens::count)),
-        )
-        .route(
-            "/chat/completions/input_tokens",
-            post(|s: Shared, b: Body| convert(s, b, tokens::count)),
-        )
-        .route(
-            "/v1/responses/input_tokens",
-            post(|s: Shared, b: Body| convert(s, b, tokens::count_response)),
-        )
-        .route(
-            "/v1/messages/count_tokens",
-            post(|s: Shared, b: Body| convert(s, b, tokens::count_messages)),
-        );
+        .route("/tokenize", post(|s: Shared, b: Body| convert(s, b, tokens::tokenize)))
+        .route("/detokenize", post(|s: Shared, b: Body| convert(s, b, tokens::detokenize)))
+        .route("/apply-template", post(|s: Shared, b: Body| convert(s, b, tokens::apply_template)))
+        .route("/v1/chat/completions/input_tokens", post(|s: Shared, b: Body| convert(s, b, tokens::count)))
+        .route("/chat/completions/input_tokens", post(|s: Shared, b: Body| convert(s, b, tokens::count)))
+        .route("/v1/responses/input_tokens", post(|s: Shared, b: Body| convert(s, b, tokens::count_response)))
+        .route("/v1/messages/count_tokens", post(|s: Shared, b: Body| convert(s, b, tokens::count_messages)));
     for (path, route) in [
         ("/completion", Route::Native),
         ("/completions", Route::Native),
@@ -100,23 +67,13 @@ pub fn router(state: &Arc<State>) -> Router {
         ("/v1/responses", Route::Responses),
         ("/v1/messages", Route::Messages),
     ] {
-        let handler = move |s: Shared,
-                            Extension(known): Extension<Known>,
-                            headers: HeaderMap,
-                            body: Body| async move {
+        let handler = move |s: Shared, Extension(known): Extension<Known>, headers: HeaderMap, body: Body| async move {
             generate::generate(&s, route, known, &headers, body).await
         };
         keyed = keyed.route(path, post(handler));
     }
-    for (path, native) in [
-        ("/v1/embeddings", false),
-        ("/embeddings", true),
-        ("/embedding", true),
-    ] {
-        let handler = move |s: Shared,
-                            Extension(known): Extension<Known>,
-                            headers: HeaderMap,
-                            body: Body| async move {
+    for (path, native) in [("/v1/embeddings", false), ("/embeddings", true), ("/embedding", true)] {
+        let handler = move |s: Shared, Extension(known): Extension<Known>, headers: HeaderMap, body: Body| async move {
             embed::embed(&s, native, known, &headers, body).await
         };
         keyed = keyed.route(path, post(handler));
@@ -175,14 +132,10 @@ async fn show_props(state: Shared) -> Answer {
 async fn slots(state: Shared, uri: Uri) -> Answer {
     let service = state.service()?;
     if !state.slots {
-        return Err(ApiError::not_here(
-            "This server does not show its slots: it runs with --no-slots",
-        ));
+        return Err(ApiError::not_here("This server does not show its slots: it runs with --no-slots"));
     }
     let slots = service.engine.slots();
-    let wanted = uri
-        .query()
-        .is_some_and(|q| q.split('&').any(|p| p == "fail_on_no_slot=1"));
+    let wanted = uri.query().is_some_and(|q| q.split('&').any(|p| p == "fail_on_no_slot=1"));
     if wanted && slots.iter().all(|s| s.busy) {
         return Err(ApiError::unavailable("no slot available", 1));
     }
@@ -192,26 +145,18 @@ async fn slots(state: Shared, uri: Uri) -> Answer {
 async fn show_metrics(state: Shared) -> Answer {
     let service = state.service()?;
     if !state.metrics {
-        return Err(ApiError::not_here(
-            "This server does not show metrics: start it with --metrics",
-        ));
+        return Err(ApiError::not_here("This server does not show metrics: start it with --metrics"));
     }
     let text = metrics::page(&state, service);
     let mut response = reply::with_type(200, "text/plain; version=0.0.4; charset=utf-8", text);
     if let Ok(started) = HeaderValue::from_str(&state.started.to_string()) {
-        response
-            .headers_mut()
-            .insert("process-start-time-unix", started);
+        response.headers_mut().insert("process-start-time-unix", started);
     }
     Ok(response)
 }
 
 /// A route that turns one JSON object into another.
-async fn convert(
-    state: Shared,
-    body: Body,
-    work: fn(&Service, &Value) -> Result<Value, ApiError>,
-) -> Response<Body> {
+async fn convert(state: Shared, body: Body, work: fn(&Service, &Value) -> Result<Value, ApiError>) -> Response<Body> {
     let answer = async {
         let service = state.service()?;
         let bytes = body::read(body, state.max_body).await?;

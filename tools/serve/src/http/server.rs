@@ -58,14 +58,7 @@ impl Server {
             let _ = loaded.send(result);
         };
         thread.spawn(load).context("cannot start a thread")?;
-        Ok(Server {
-            state,
-            urls,
-            stop,
-            accepting,
-            loading: Some(loading),
-            engine: None,
-        })
+        Ok(Server { state, urls, stop, accepting, loading: Some(loading), engine: None })
     }
 
     /// The addresses as clients write them, in the order of the options.
@@ -79,9 +72,7 @@ impl Server {
     /// It cannot be used.
     pub async fn ready(&mut self) -> Result<()> {
         if let Some(loading) = self.loading.take() {
-            let loaded = loading
-                .await
-                .map_err(|_| anyhow!("loading the model failed"))?;
+            let loaded = loading.await.map_err(|_| anyhow!("loading the model failed"))?;
             self.engine = Some(loaded?);
         }
         Ok(())
@@ -109,9 +100,7 @@ impl Server {
 
     /// Whether the engine has ended without being asked to.
     pub fn has_failed(&self) -> bool {
-        self.engine
-            .as_ref()
-            .is_some_and(std::thread::JoinHandle::is_finished)
+        self.engine.as_ref().is_some_and(std::thread::JoinHandle::is_finished)
     }
 
     /// Ends: says at once that it is not ready, takes requests for `delay` more, lets running texts go on for `most`,

@@ -77,9 +77,7 @@ impl State {
     /// # Errors
     /// It is being loaded.
     pub fn service(&self) -> Result<&Arc<Service>, ApiError> {
-        self.service
-            .get()
-            .ok_or_else(|| ApiError::unavailable("Loading model", 5))
+        self.service.get().ok_or_else(|| ApiError::unavailable("Loading model", 5))
     }
 
     /// Counts an answer.

@@ -31,23 +31,13 @@ impl HttpBody for Channel {
     type Data = Bytes;
     type Error = Infallible;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        self.0
-            .poll_recv(cx)
-            .map(|part| part.map(|bytes| Ok(Frame::data(bytes))))
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.0.poll_recv(cx).map(|part| part.map(|bytes| Ok(Frame::data(bytes))))
     }
 }
 
 /// Sends `begun` and then what the events become.
-pub fn respond(
-    reply: Reply,
-    events: Events,
-    begun: Vec<Value>,
-    entry: Arc<Entry>,
-) -> Response<Body> {
+pub fn respond(reply: Reply, events: Events, begun: Vec<Value>, entry: Arc<Entry>) -> Response<Body> {
     let (to, from) = mpsc::channel(WAITING);
     tokio::spawn(async move {
         let gone = to.clone();

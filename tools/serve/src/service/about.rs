@@ -50,26 +50,19 @@ impl About {
             fingerprint: format!("b{}-{}-{path}", env!("CARGO_PKG_VERSION"), &sha256[..12]),
             file,
             sha256,
-            size: shards
-                .iter()
-                .map(|s| (*s.bytes).as_ref().len() as u64)
-                .sum(),
+            size: shards.iter().map(|s| (*s.bytes).as_ref().len() as u64).sum(),
             n_params: n_params(model),
             created: now(),
         })
     }
 
-    /// The same where something is added to the model, or keys and values are of other types: the bits of a text depend on these
-    /// too, so that the fingerprint has a hash of them behind it.
+    /// The same where something is added to the model, or keys and values are of other types: the bits of a text depend
+    /// on these too, so that the fingerprint has a hash of them behind it.
     ///
     /// # Errors
     /// A file cannot be read.
     pub fn with(mut self, args: &ModelArgs) -> Result<About> {
-        let AdapterArgs {
-            adapters,
-            control_vectors,
-            blocks,
-        } = &args.adapters;
+        let AdapterArgs { adapters, control_vectors, blocks } = &args.adapters;
         let types = [args.cache_type_k, args.cache_type_v];
         let usual = adapters.is_empty() && control_vectors.is_empty();
         if usual && types == [TypeId::F16; 2] {

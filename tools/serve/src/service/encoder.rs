@@ -21,9 +21,7 @@ impl Encoder<'_> {
     /// # Errors
     /// The text cannot have so few tokens that they fit the context, which is found without looking for them.
     pub fn encode(&self, text: &str, first: bool) -> Result<Vec<u32>, ApiError> {
-        let fewest = self
-            .longest
-            .map_or(0, |most| text.len().div_ceil(most.max(1)));
+        let fewest = self.longest.map_or(0, |most| text.len().div_ceil(most.max(1)));
         if fewest > self.n_ctx {
             return Err(ApiError::too_long(fewest, self.n_ctx));
         }

@@ -18,18 +18,16 @@ pub struct Histogram {
 
 /// Seconds until a first token.
 const FIRST_TOKEN: &[f64] = &[
-    0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
-    20.0, 40.0, 80.0, 160.0, 640.0, 2560.0,
+    0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0,
+    160.0, 640.0, 2560.0,
 ];
 /// Seconds between tokens.
-const BETWEEN: &[f64] = &[
-    0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0,
-    40.0, 80.0,
-];
+const BETWEEN: &[f64] =
+    &[0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0];
 /// Seconds of a request.
 const WHOLE: &[f64] = &[
-    0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0,
-    480.0, 960.0, 1920.0, 7680.0,
+    0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0, 480.0, 960.0,
+    1920.0, 7680.0,
 ];
 
 impl Histogram {
@@ -95,19 +93,10 @@ impl Meters {
             self.first_token.observe(done.prompt_time, 1);
         }
         if let Some(pairs @ 1..) = done.generated_tokens.checked_sub(1) {
-            self.between
-                .observe(done.generation_time / pairs as u32, pairs as u64);
+            self.between.observe(done.generation_time / pairs as u32, pairs as u64);
         }
-        self.whole
-            .observe(done.prompt_time + done.generation_time, 1);
-        self.count(
-            done.bits,
-            [
-                done.prompt_tokens,
-                done.cached_tokens,
-                done.generated_tokens,
-            ],
-        );
+        self.whole.observe(done.prompt_time + done.generation_time, 1);
+        self.count(done.bits, [done.prompt_tokens, done.cached_tokens, done.generated_tokens]);
     }
 
     /// A vector was made.
@@ -119,38 +108,25 @@ impl Meters {
     /// Counts tokens of a prompt, those of them that were found in the cache, and generated ones.
     fn count(&self, bits: u8, [prompt, cached, generated]: [usize; 3]) {
         let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
-        for (kind, n) in [
-            ("prompt", prompt - cached),
-            ("cached", cached),
-            ("generated", generated),
-        ] {
+        for (kind, n) in [("prompt", prompt - cached), ("cached", cached), ("generated", generated)] {
             *tokens.entry((bits, kind)).or_default() += n as u64;
         }
     }
 
     /// A request was answered with the status `code`.
     pub fn response(&self, code: u16) {
-        let mut responses = self
-            .responses
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut responses = self.responses.lock().unwrap_or_else(PoisonError::into_inner);
         *responses.entry(code).or_default() += 1;
     }
 
     /// Tokens of finished texts by bits per weight and kind: read, found in the cache, generated.
     pub fn tokens(&self) -> BTreeMap<(u8, &'static str), u64> {
-        self.tokens
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.tokens.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Answers by status.
     pub fn responses(&self) -> BTreeMap<u16, u64> {
-        self.responses
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.responses.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 

@@ -83,10 +83,7 @@ impl Service {
         let model = load::load_for_texts(&args.model)?;
         let file = model.path().file_name().unwrap_or_default();
         let file = file.to_string_lossy().into_owned();
-        let given = templates::given(
-            args.chat_template.as_deref(),
-            args.chat_template_file.as_deref(),
-        )?;
+        let given = templates::given(args.chat_template.as_deref(), args.chat_template_file.as_deref())?;
         let (from, template_source) = match given {
             Some((from, source)) => (from, Some(source)),
             None => {
@@ -105,21 +102,15 @@ impl Service {
         let path = args.model.number_path.map(NumberPath::from);
         let about = About::of(&model, file.clone(), path.unwrap_or_default())?;
         let about = about.with(&args.model)?;
-        let vectors = args.pooling.map_or_else(
-            || Vectors::One(model.pooling().unwrap_or(Pooling::Mean)),
-            Vectors::from,
-        );
+        let vectors =
+            args.pooling.map_or_else(|| Vectors::One(model.pooling().unwrap_or(Pooling::Mean)), Vectors::from);
         let (engine, thread) = Handle::start(model, args.engine())?;
         let names = match args.alias.is_empty() {
             true => vec![file],
             false => args.alias.clone(),
         };
         let service = Service {
-            names: Names {
-                names,
-                widths: engine.options().widths.clone(),
-                strict: args.strict_model,
-            },
+            names: Names { names, widths: engine.options().widths.clone(), strict: args.strict_model },
             about,
             tags: args.tags.clone(),
             limits: Limits {
@@ -128,9 +119,7 @@ impl Service {
                 temp: args.temp,
                 seed: args.seed,
                 request_timeout: Some(args.request_timeout).filter(|t| !t.is_zero()),
-                ping: u64::try_from(args.sse_ping_interval)
-                    .ok()
-                    .map(Duration::from_secs),
+                ping: u64::try_from(args.sse_ping_interval).ok().map(Duration::from_secs),
             },
             meters: Meters::default(),
             vectors,
@@ -203,7 +192,6 @@ impl Service {
             let _permit = permit;
             work(&service)
         });
-        work.await
-            .unwrap_or_else(|_| Err(ApiError::server("the request could not be read")))
+        work.await.unwrap_or_else(|_| Err(ApiError::server("the request could not be read")))
     }
 }

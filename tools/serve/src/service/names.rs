@@ -23,11 +23,7 @@ impl Names {
     ///
     /// # Errors
     /// The name is another model's and that matters; the two contradict one another.
-    pub fn resolve(
-        &self,
-        model: Option<&str>,
-        bits: Option<u8>,
-    ) -> Result<(String, Option<u8>), ApiError> {
+    pub fn resolve(&self, model: Option<&str>, bits: Option<u8>) -> Result<(String, Option<u8>), ApiError> {
         let Some(model) = model else {
             return Ok((self.id().to_owned(), bits));
         };
@@ -46,10 +42,9 @@ impl Names {
             ));
         }
         match (named, bits) {
-            (Some(a), Some(b)) if a != b => Err(ApiError::field(
-                "bits",
-                format!("{b} contradicts the {a} bits of 'model'"),
-            )),
+            (Some(a), Some(b)) if a != b => {
+                Err(ApiError::field("bits", format!("{b} contradicts the {a} bits of 'model'")))
+            }
             (named, bits) => Ok((model.to_owned(), named.or(bits))),
         }
     }
@@ -57,10 +52,7 @@ impl Names {
     /// All ids: the names, and each with each width.
     pub fn ids(&self) -> impl Iterator<Item = (String, Option<u8>)> {
         let plain = (self.id().to_owned(), None);
-        let wide = self
-            .widths
-            .iter()
-            .map(|w| (format!("{}:{w}bit", self.id()), Some(*w)));
+        let wide = self.widths.iter().map(|w| (format!("{}:{w}bit", self.id()), Some(*w)));
         std::iter::once(plain).chain(wide)
     }
 }
@@ -70,18 +62,10 @@ mod tests {
     use super::*;
 
     fn names(widths: &[u8], strict: bool) -> Names {
-        Names {
-            names: vec!["m".to_owned(), "alias".to_owned()],
-            widths: widths.to_vec(),
-            strict,
-        }
+        Names { names: vec!["m".to_owned(), "alias".to_owned()], widths: widths.to_vec(), strict }
     }
 
-    fn resolve(
-        names: &Names,
-        model: Option<&str>,
-        bits: Option<u8>,
-    ) -> Result<(String, Option<u8>), u16> {
+    fn resolve(names: &Names, model: Option<&str>, bits: Option<u8>) -> Result<(String, Option<u8>), u16> {
         names.resolve(model, bits).map_err(|e| e.status)
     }
 
@@ -89,18 +73,9 @@ mod tests {
     fn names_with_bits() {
         let n = names(&[3, 4, 8], false);
         assert_eq!(resolve(&n, None, None), Ok(("m".into(), None)));
-        assert_eq!(
-            resolve(&n, Some("m:4bit"), None),
-            Ok(("m:4bit".into(), Some(4)))
-        );
-        assert_eq!(
-            resolve(&n, Some("alias:4bit"), Some(4)),
-            Ok(("alias:4bit".into(), Some(4)))
-        );
-        assert_eq!(
-            resolve(&n, Some("gpt:3bit"), None),
-            Ok(("gpt:3bit".into(), Some(3)))
-        );
+        assert_eq!(resolve(&n, Some("m:4bit"), None), Ok(("m:4bit".into(), Some(4))));
+        assert_eq!(resolve(&n, Some("alias:4bit"), Some(4)), Ok(("alias:4bit".into(), Some(4))));
+        assert_eq!(resolve(&n, Some("gpt:3bit"), None), Ok(("gpt:3bit".into(), Some(3))));
         assert_eq!(resolve(&n, Some("gpt"), None), Ok(("gpt".into(), None)));
         assert_eq!(resolve(&n, Some("m:4bit"), Some(3)), Err(400));
     }
@@ -109,23 +84,14 @@ mod tests {
     fn a_model_of_one_width() {
         // The engine refuses the bits; a foreign name that only looks like ours is left alone.
         let n = names(&[], false);
-        assert_eq!(
-            resolve(&n, Some("m:4bit"), None),
-            Ok(("m:4bit".into(), Some(4)))
-        );
-        assert_eq!(
-            resolve(&n, Some("other:4bit"), None),
-            Ok(("other:4bit".into(), None))
-        );
+        assert_eq!(resolve(&n, Some("m:4bit"), None), Ok(("m:4bit".into(), Some(4))));
+        assert_eq!(resolve(&n, Some("other:4bit"), None), Ok(("other:4bit".into(), None)));
     }
 
     #[test]
     fn strict_names() {
         let n = names(&[4], true);
-        assert_eq!(
-            resolve(&n, Some("alias:4bit"), None),
-            Ok(("alias:4bit".into(), Some(4)))
-        );
+        assert_eq!(resolve(&n, Some("alias:4bit"), None), Ok(("alias:4bit".into(), Some(4))));
         assert_eq!(resolve(&n, Some("gpt"), None), Err(404));
         assert_eq!(resolve(&n, None, None), Ok(("m".into(), None)));
     }

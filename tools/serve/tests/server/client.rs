@@ -31,17 +31,9 @@ impl Response {
     /// The objects of a stream, and whether `[DONE]` came after them.
     #[track_caller]
     pub fn events(&self) -> (Vec<Value>, bool) {
-        assert_eq!(
-            self.header("content-type"),
-            Some("text/event-stream"),
-            "{}",
-            self.text()
-        );
+        assert_eq!(self.header("content-type"), Some("text/event-stream"), "{}", self.text());
         let text = self.text();
-        let mut data: Vec<&str> = text
-            .split("\n\n")
-            .filter_map(|e| e.strip_prefix("data: "))
-            .collect();
+        let mut data: Vec<&str> = text.split("\n\n").filter_map(|e| e.strip_prefix("data: ")).collect();
         let done = data.last() == Some(&"[DONE]");
         if done {
             data.pop();
@@ -63,10 +55,7 @@ impl Response {
         assert_eq!(self.status, status, "{}", self.text());
         let error = self.json()["error"].clone();
         assert_eq!(error["code"], status);
-        assert!(
-            error["message"].is_string() && error["type"].is_string(),
-            "{error}"
-        );
+        assert!(error["message"].is_string() && error["type"].is_string(), "{error}");
         error
     }
 }
@@ -74,9 +63,7 @@ impl Response {
 /// A connection on which a request was sent.
 pub fn open(to: SocketAddr, request: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(to).expect("a connection");
-    stream
-        .set_read_timeout(Some(Duration::from_secs(120)))
-        .expect("a timeout");
+    stream.set_read_timeout(Some(Duration::from_secs(120))).expect("a timeout");
     // A server may refuse before it has read everything.
     let _ = stream.write_all(request);
     stream
@@ -101,25 +88,14 @@ fn parse(bytes: &[u8]) -> Response {
     let end = end.unwrap_or_else(|| panic!("no answer: {}", String::from_utf8_lossy(bytes)));
     let head = std::str::from_utf8(&bytes[..end]).expect("a head");
     let mut lines = head.split("\r\n");
-    let status = lines
-        .next()
-        .and_then(|l| l.split(' ').nth(1))
-        .expect("a status");
-    let headers: Vec<(String, String)> = lines
-        .filter_map(|l| l.split_once(": "))
-        .map(|(n, v)| (n.to_ascii_lowercase(), v.to_owned()))
-        .collect();
-    let chunked = headers
-        .iter()
-        .any(|(n, v)| n == "transfer-encoding" && v == "chunked");
+    let status = lines.next().and_then(|l| l.split(' ').nth(1)).expect("a status");
+    let headers: Vec<(String, String)> =
+        lines.filter_map(|l| l.split_once(": ")).map(|(n, v)| (n.to_ascii_lowercase(), v.to_owned())).collect();
+    let chunked = headers.iter().any(|(n, v)| n == "transfer-encoding" && v == "chunked");
     let body = &bytes[end + 4..];
     Response {
         status: status.parse().expect("a number"),
-        body: if chunked {
-            unchunked(body)
-        } else {
-            body.to_vec()
-        },
+        body: if chunked { unchunked(body) } else { body.to_vec() },
         headers,
     }
 }
@@ -141,10 +117,7 @@ fn unchunked(mut body: &[u8]) -> Vec<u8> {
 
 /// The bytes of a request.
 pub fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
-    let mut head = format!(
-        "{method} {path} HTTP/1.1\r\nconnection: close\r\ncontent-length: {}\r\n",
-        body.len()
-    );
+    let mut head = format!("{method} {path} HTTP/1.1\r\nconnection: close\r\ncontent-length: {}\r\n", body.len());
     if !headers.iter().any(|(n, _)| *n == "host") {
         head += "host: localhost\r\n";
     }

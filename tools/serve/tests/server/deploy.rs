@@ -11,9 +11,7 @@ use crate::client::get;
 use crate::local::start;
 
 fn read(name: &str) -> String {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("../../deploy")
-        .join(name);
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(name);
     std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{name}: {e}"))
 }
 
@@ -21,18 +19,14 @@ fn read(name: &str) -> String {
 fn words<'a>(text: &'a str, start: &str) -> BTreeSet<&'a str> {
     let own = |c: char| c.is_ascii_alphanumeric() || "_:/".contains(c);
     let words = text.split(|c| !own(c));
-    words
-        .filter(|w| w.starts_with(start) && w.len() > start.len())
-        .collect()
+    words.filter(|w| w.starts_with(start) && w.len() > start.len()).collect()
 }
 
 #[test]
 fn metrics_and_paths_exist() {
     let local = start(&["--metrics"]);
     let page = get(local.to, "/metrics").text();
-    let text = ["kubernetes.yaml", "prometheus-alerts.yml"]
-        .map(read)
-        .concat();
+    let text = ["kubernetes.yaml", "prometheus-alerts.yml"].map(read).concat();
     let names = words(&text, "trine:");
     assert!(names.len() > 3, "{names:?}");
     for name in names {
@@ -40,10 +34,8 @@ fn metrics_and_paths_exist() {
         assert!(page.contains(&format!("# TYPE {base} ")), "{name}");
     }
     let text = read("kubernetes.yaml");
-    let probes: BTreeSet<&str> = text
-        .lines()
-        .filter_map(|l| l.split("httpGet: {path: ").nth(1)?.split(',').next())
-        .collect();
+    let probes: BTreeSet<&str> =
+        text.lines().filter_map(|l| l.split("httpGet: {path: ").nth(1)?.split(',').next()).collect();
     assert_eq!(probes, BTreeSet::from(["/livez", "/readyz"]));
     for path in probes {
         assert_eq!(get(local.to, path).status, 200, "{path}");
@@ -53,41 +45,24 @@ fn metrics_and_paths_exist() {
 #[test]
 fn options_exist() {
     let command = Args::command();
-    let variables = command
-        .get_arguments()
-        .filter_map(|a| a.get_env()?.to_str());
+    let variables = command.get_arguments().filter_map(|a| a.get_env()?.to_str());
     let variables: BTreeSet<&str> = variables.collect();
     let text = read("kubernetes.yaml");
     let named = words(&text, "RSERVE_");
     assert!(named.len() > 4 && named.is_subset(&variables), "{named:?}");
-    let port = command
-        .get_arguments()
-        .find(|a| a.get_id() == "port")
-        .expect("a port");
+    let port = command.get_arguments().find(|a| a.get_id() == "port").expect("a port");
     assert_eq!(port.get_default_values(), ["8080"]);
     assert!(text.contains("containerPort: 8080"));
     let unit = read("rserve.service");
-    let line = unit
-        .lines()
-        .find_map(|l| l.strip_prefix("ExecStart="))
-        .expect("a command");
-    let words: Vec<&str> = line
-        .split(' ')
-        .map(|w| w.rsplit('/').next().unwrap_or(w))
-        .collect();
-    Args::command()
-        .try_get_matches_from(words)
-        .expect("options");
+    let line = unit.lines().find_map(|l| l.strip_prefix("ExecStart=")).expect("a command");
+    let words: Vec<&str> = line.split(' ').map(|w| w.rsplit('/').next().unwrap_or(w)).collect();
+    Args::command().try_get_matches_from(words).expect("options");
 }
 
 /// Each program checks its own file, where the machine has it.
 #[test]
 fn the_programs_take_their_files() {
-    let at = |name: &str| {
-        PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-            .join("../../deploy")
-            .join(name)
-    };
+    let at = |name: &str| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(name);
     let checks: [(&str, &[&str], &str); 3] = [
         ("haproxy", &["-c", "-f"], "haproxy.cfg"),
         ("promtool", &["check", "config"], "prometheus.yml"),

@@ -32,14 +32,8 @@ fn answer(to: SocketAddr, body: &Value) -> Value {
 /// All at once, in this order.
 pub fn together(to: SocketAddr, bodies: &[Value]) -> Vec<Value> {
     thread::scope(|s| {
-        let threads: Vec<_> = bodies
-            .iter()
-            .map(|b| s.spawn(move || answer(to, b)))
-            .collect();
-        threads
-            .into_iter()
-            .map(|t| t.join().expect("an answer"))
-            .collect()
+        let threads: Vec<_> = bodies.iter().map(|b| s.spawn(move || answer(to, b))).collect();
+        threads.into_iter().map(|t| t.join().expect("an answer")).collect()
     })
 }
 
@@ -96,10 +90,7 @@ fn the_text_is_that_of_the_library() {
     for seed in [1, 2] {
         let options = GenerateOptions {
             max_tokens: Some(30),
-            sampler: SamplerOptions {
-                seed,
-                ..SamplerOptions::default()
-            },
+            sampler: SamplerOptions { seed, ..SamplerOptions::default() },
             ..GenerateOptions::default()
         };
         let chunks = model.generate("The game of", &options).expect("a text");
@@ -115,17 +106,15 @@ fn likelihoods_are_those_of_the_library() {
     let model = trine::open(trine_testkit::trilm()).expect("a model");
     let tokens: Vec<u32> = (0..300).map(|i| 10 + i * i * 37 % 4000).collect();
     let mut expected = Vec::new();
-    let mut session = model.session(SessionOptions {
-        n_ctx: 512,
-        n_ubatch: 512,
-    });
+    let mut session = model.session(SessionOptions { n_ctx: 512, n_ubatch: 512 });
     let mut take = |i: usize, logits: &[f32]| {
         if let Some(next) = tokens.get(i + 1) {
             expected.push(LogProbabilities::new(logits).of(*next) as f32);
         }
     };
     session.eval(&tokens, 0, &mut take).expect("room");
-    let body = json!({"prompt": [tokens], "temperature": 0, "max_tokens": 1, "logprobs": 1, "echo": true, "seed": 1234});
+    let body =
+        json!({"prompt": [tokens], "temperature": 0, "max_tokens": 1, "logprobs": 1, "echo": true, "seed": 1234});
     let told = answer(shared(), &body)[0]["logprobs"]["token_logprobs"].clone();
     let told = told.as_array().expect("a list");
     assert!(told[0].is_null());
@@ -144,11 +133,7 @@ fn the_cache_changes_no_bit() {
         tokens.push(7 + seed as u32);
         json!({"prompt": tokens, "max_tokens": 6, "seed": seed, "logprobs": 2, "temperature": 1})
     };
-    let cached = |a: &Value| {
-        a["usage"]["prompt_tokens_details"]["cached_tokens"]
-            .as_u64()
-            .expect("a number")
-    };
+    let cached = |a: &Value| a["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64().expect("a number");
     let mut hits = 0;
     for (seed, shared) in [300, 1, 31, 32, 127, 128, 129, 300].into_iter().enumerate() {
         let body = body(shared, seed);
@@ -188,12 +173,7 @@ fn widths_side_by_side() {
     assert_eq!(a["trine"]["bits"], 2);
     assert_eq!(a["model"], "ap:2bit");
     let listed = crate::client::get(local.to, "/v1/models").json();
-    let ids: Vec<&Value> = listed["data"]
-        .as_array()
-        .expect("a list")
-        .iter()
-        .map(|m| &m["id"])
-        .collect();
+    let ids: Vec<&Value> = listed["data"].as_array().expect("a list").iter().map(|m| &m["id"]).collect();
     assert_eq!(ids, ["ap", "ap:1bit", "ap:2bit", "ap:3bit"]);
     assert_eq!(listed["data"][1]["tags"], json!(["chat", "small"]));
     // The same weights as before, whatever planes and tables they are made of.
@@ -239,14 +219,7 @@ fn a_text_goes_on_elsewhere() {
         let mut rest = body.clone();
         rest["resume_tokens"] = tokens[..k].into();
         let rest = ask(two.to, "/v1/completions", &rest)["choices"][0].clone();
-        assert_eq!(
-            rest["tokens"].as_array(),
-            Some(&tokens[k..].to_vec()),
-            "{k}"
-        );
-        assert!(
-            text.ends_with(rest["text"].as_str().expect("a text")),
-            "{k}"
-        );
+        assert_eq!(rest["tokens"].as_array(), Some(&tokens[k..].to_vec()), "{k}");
+        assert!(text.ends_with(rest["text"].as_str().expect("a text")), "{k}");
     }
 }

@@ -6,7 +6,8 @@ use crate::client::{ask, get, post};
 use crate::determinism::{alone, requests, together};
 use crate::local::{any_precision, shared, start_with};
 
-/// Drafts whatever they cost. The model is a ternary one, so two bits draft what three choose, and one bit mostly does not.
+/// Drafts whatever they cost. The model is a ternary one, so two bits draft what three choose, and one bit mostly does
+/// not.
 fn always(bits: &'static str) -> Vec<&'static str> {
     vec!["--draft-bits", bits, "--draft-always", "--metrics"]
 }
@@ -41,11 +42,7 @@ fn drafts_change_no_text() {
     let model = any_precision(folder.path());
     let bodies = bodies();
     let expected = alone(&start_with(&model, &[]), &bodies);
-    for (bits, more) in [
-        ("1", &[][..]),
-        ("2", &["--draft", "3"]),
-        ("2", &["--kv-memory", "2M"]),
-    ] {
+    for (bits, more) in [("1", &[][..]), ("2", &["--draft", "3"]), ("2", &["--kv-memory", "2M"])] {
         let options = [&always(bits), more, &["--max-queue", "64"]].concat();
         let local = start_with(&model, &options);
         assert_eq!(alone(&local, &bodies), expected, "{options:?}");
@@ -99,10 +96,7 @@ fn what_was_drafted_is_told() {
         sums = [sums[0] + drafted, sums[1] + accepted];
     }
     assert!(sums[1] > 0);
-    let told = [
-        "llamacpp:spec_decode_num_draft_tokens_total ",
-        "llamacpp:spec_decode_num_accepted_tokens_total ",
-    ];
+    let told = ["llamacpp:spec_decode_num_draft_tokens_total ", "llamacpp:spec_decode_num_accepted_tokens_total "];
     let metrics = get(local.to, "/metrics").text();
     assert_eq!(told.map(|name| metric(&metrics, name) as u64), sums);
     let first = "llamacpp:spec_decode_num_accepted_tokens_per_pos_total{position=\"0\"} ";

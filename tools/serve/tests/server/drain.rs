@@ -14,14 +14,8 @@ fn what_was_taken_is_finished() {
     let to = local.to;
     let body = |i: usize| json!({"prompt": format!("{i} The game"), "max_tokens": 240, "ignore_eos": true, "seed": i});
     thread::scope(|s| {
-        let running: Vec<_> = (0..6)
-            .map(|i| s.spawn(move || post(to, "/v1/completions", &body(i))))
-            .collect();
-        let engine = local
-            .server
-            .as_ref()
-            .and_then(|s| s.engine())
-            .expect("an engine");
+        let running: Vec<_> = (0..6).map(|i| s.spawn(move || post(to, "/v1/completions", &body(i)))).collect();
+        let engine = local.server.as_ref().and_then(|s| s.engine()).expect("an engine");
         while engine.waiting() < 4 {
             thread::sleep(Duration::from_millis(1));
         }

@@ -35,9 +35,7 @@ fn numbers(value: &Value) -> Vec<f32> {
         }
         list => {
             let list = list.as_array().expect("an array");
-            list.iter()
-                .map(|x| x.as_f64().expect("a number") as f32)
-                .collect()
+            list.iter().map(|x| x.as_f64().expect("a number") as f32).collect()
         }
     }
 }
@@ -47,14 +45,9 @@ fn vectors(to: SocketAddr, body: &Value) -> Vec<Vec<u32>> {
     assert_eq!(answer["object"], "list");
     let data = answer["data"].as_array().expect("vectors").clone();
     for (i, one) in data.iter().enumerate() {
-        assert_eq!(
-            (one["index"].as_u64(), &one["object"]),
-            (Some(i as u64), &json!("embedding"))
-        );
+        assert_eq!((one["index"].as_u64(), &one["object"]), (Some(i as u64), &json!("embedding")));
     }
-    data.iter()
-        .map(|v| bits(&numbers(&v["embedding"])))
-        .collect()
+    data.iter().map(|v| bits(&numbers(&v["embedding"]))).collect()
 }
 
 fn expected(model: &Model, options: &EmbedOptions) -> Vec<Vec<u32>> {
@@ -70,10 +63,7 @@ fn they_have_the_librarys_bits_under_load_as_well() {
     let model = model();
     let poolings = [Pooling::Mean, Pooling::Cls, Pooling::Last];
     let expected = poolings.map(|pooling| {
-        let options = EmbedOptions {
-            pooling: Some(pooling),
-            ..EmbedOptions::default()
-        };
+        let options = EmbedOptions { pooling: Some(pooling), ..EmbedOptions::default() };
         expected(&model, &options)
     });
     assert!(expected[0] != expected[1] && expected[1] != expected[2]);
@@ -100,10 +90,8 @@ fn they_have_the_librarys_bits_under_load_as_well() {
         });
         // The state of the last token needs no other, so that what is known of the prompt need not be read again.
         let page = get(to, "/metrics").text();
-        let cached = page
-            .lines()
-            .find_map(|l| l.strip_prefix("llamacpp:prompt_tokens_cached_total "))
-            .expect("a counter");
+        let cached =
+            page.lines().find_map(|l| l.strip_prefix("llamacpp:prompt_tokens_cached_total ")).expect("a counter");
         assert_ne!(cached, "0");
     }
 }
@@ -113,31 +101,18 @@ fn shapes_of_the_answer() {
     let to = shared();
     let body = json!({"input": "The game of chess", "model": "any"});
     let answer = ask(to, "/v1/embeddings", &body);
-    let tokens = ask(
-        to,
-        "/tokenize",
-        &json!({"content": "The game of chess", "add_special": true}),
-    );
+    let tokens = ask(to, "/tokenize", &json!({"content": "The game of chess", "add_special": true}));
     let tokens = tokens["tokens"].clone();
     let n = tokens.as_array().expect("tokens").len();
-    assert_eq!(
-        answer["usage"],
-        json!({"prompt_tokens": n, "total_tokens": n})
-    );
+    assert_eq!(answer["usage"], json!({"prompt_tokens": n, "total_tokens": n}));
     assert_eq!(answer["model"], "any");
     assert_eq!(answer["trine"], json!({"bits": null, "pooling": "mean"}));
     let of = |input: Value| vectors(to, &json!({ "input": input }));
     let one = of(json!("The game of chess"));
     assert_eq!(of(tokens.clone()), one);
-    assert_eq!(
-        of(json!([tokens, "The game of chess"])),
-        [&one[..], &one[..]].concat()
-    );
+    assert_eq!(of(json!([tokens, "The game of chess"])), [&one[..], &one[..]].concat());
     let parts = json!({"content": [{"type": "text", "text": "The game "}, {"type": "text", "text": "of chess"}]});
-    assert_eq!(
-        of(json!([parts, {"prompt_string": "The game of chess"}])),
-        [&one[..], &one[..]].concat()
-    );
+    assert_eq!(of(json!([parts, {"prompt_string": "The game of chess"}])), [&one[..], &one[..]].concat());
     // llama-server's own shape: a list of lists
     for (path, body) in [
         ("/embedding", json!({"content": "The game of chess"})),
@@ -162,17 +137,9 @@ fn scales_and_the_servers_pooling() {
     let model = model();
     let server = start(&["--pooling", "last"]);
     for (number, scale) in [(-1, Scale::None), (0, Scale::Largest), (2, Scale::Length)] {
-        let options = EmbedOptions {
-            pooling: Some(Pooling::Last),
-            scale,
-            ..EmbedOptions::default()
-        };
+        let options = EmbedOptions { pooling: Some(Pooling::Last), scale, ..EmbedOptions::default() };
         let body = json!({"input": texts(), "embd_normalize": number});
-        assert_eq!(
-            vectors(server.to, &body),
-            expected(&model, &options),
-            "{number}"
-        );
+        assert_eq!(vectors(server.to, &body), expected(&model, &options), "{number}");
     }
 }
 
@@ -180,16 +147,8 @@ fn scales_and_the_servers_pooling() {
 fn a_whole_context_and_more_inputs_than_may_wait() {
     let server = start(&["--parallel", "2", "--max-queue", "1"]);
     let n_ctx = model().n_ctx_train();
-    assert_eq!(
-        vectors(server.to, &json!({"input": vec![7; n_ctx]})).len(),
-        1
-    );
-    let error = post(
-        server.to,
-        "/v1/embeddings",
-        &json!({"input": vec![7; n_ctx + 1]}),
-    )
-    .error(400);
+    assert_eq!(vectors(server.to, &json!({"input": vec![7; n_ctx]})).len(), 1);
+    let error = post(server.to, "/v1/embeddings", &json!({"input": vec![7; n_ctx + 1]})).error(400);
     assert_eq!(error["type"], "exceed_context_size_error");
     let all = vectors(server.to, &json!({"input": vec!["The game"; 40]}));
     assert!(all.len() == 40 && all.iter().all(|v| *v == all[0]));
@@ -200,11 +159,7 @@ fn every_token_may_have_a_vector_of_its_own() {
     let model = model();
     let text = "The game of chess is played";
     let tokens = model.tokenizer().encode(text, true, true).expect("tokens");
-    let options = EmbedOptions {
-        pooling: Some(Pooling::Last),
-        scale: Scale::None,
-        ..EmbedOptions::default()
-    };
+    let options = EmbedOptions { pooling: Some(Pooling::Last), scale: Scale::None, ..EmbedOptions::default() };
     // The state of a token sees those before it and no other.
     let vector = |n: usize| bits(&model.embed(&tokens[..n], &options).expect("a vector"));
     let expected: Vec<Vec<u32>> = (1..=tokens.len()).map(vector).collect();
@@ -220,22 +175,11 @@ fn every_token_may_have_a_vector_of_its_own() {
     let server = start(&["--pooling", "none", "--prefill-chunk", "3"]);
     let answer = ask(server.to, "/embeddings", &json!({"content": text}));
     assert_eq!(read(&answer[0]), expected);
-    for (to, body) in [
-        (server.to, json!({"input": text})),
-        (shared(), json!({"input": text, "pooling": "none"})),
-    ] {
+    for (to, body) in [(server.to, json!({"input": text})), (shared(), json!({"input": text, "pooling": "none"}))] {
         let error = post(to, "/v1/embeddings", &body).error(400);
-        assert!(
-            error["message"]
-                .as_str()
-                .is_some_and(|m| m.contains("'pooling'"))
-        );
+        assert!(error["message"].as_str().is_some_and(|m| m.contains("'pooling'")));
     }
-    let one = ask(
-        server.to,
-        "/v1/embeddings",
-        &json!({"input": text, "pooling": "mean"}),
-    );
+    let one = ask(server.to, "/v1/embeddings", &json!({"input": text, "pooling": "mean"}));
     assert_eq!(one["trine"]["pooling"], "mean");
 }
 
@@ -246,10 +190,7 @@ fn mistakes_are_named() {
         ("input", json!(7)),
         ("input", json!([[]])),
         ("input", json!({"content": "text"})),
-        (
-            "input",
-            json!({"content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}),
-        ),
+        ("input", json!({"content": [{"type": "image_url", "image_url": {"url": "data:,"}}]})),
         ("input", json!([1.5])),
         ("input", json!(vec!["x"; 2049])),
         ("encoding_format", json!("int8")),
@@ -264,22 +205,11 @@ fn mistakes_are_named() {
         body[field] = value;
         let error = post(shared(), "/v1/embeddings", &body).error(400);
         let message = error["message"].as_str().unwrap_or_default();
-        assert!(
-            message.contains(&format!("'{field}'")),
-            "{field}: {message}"
-        );
+        assert!(message.contains(&format!("'{field}'")), "{field}: {message}");
     }
     let error = post(shared(), "/v1/embeddings", &json!({})).error(400);
-    assert!(
-        error["message"]
-            .as_str()
-            .is_some_and(|m| m.contains("'input'"))
-    );
+    assert!(error["message"].as_str().is_some_and(|m| m.contains("'input'")));
     let outside = json!({"input": [1_000_000]});
     let error = post(shared(), "/v1/embeddings", &outside).error(400);
-    assert!(
-        error["message"]
-            .as_str()
-            .is_some_and(|m| m.contains("vocabulary"))
-    );
+    assert!(error["message"].as_str().is_some_and(|m| m.contains("vocabulary")));
 }

@@ -40,27 +40,15 @@ fn kinds(events: &[Value]) -> Vec<&str> {
 fn responses() {
     let to = shared();
     let options = json!({"seed": 3, "max_tokens": 12});
-    let text = plain(
-        to,
-        json!([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]),
-        &options,
-    );
+    let text =
+        plain(to, json!([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]), &options);
     let body = json!({"instructions": "Be brief.", "input": "Hi", "seed": 3, "max_output_tokens": 12, "store": true});
     let a = ask(to, "/v1/responses", &body);
-    assert_eq!(
-        (&a["object"], &a["status"]),
-        (&json!("response"), &json!("incomplete"))
-    );
+    assert_eq!((&a["object"], &a["status"]), (&json!("response"), &json!("incomplete")));
     assert_eq!(a["incomplete_details"]["reason"], "max_output_tokens");
     let message = &a["output"][0];
-    assert_eq!(
-        (&message["type"], &message["role"]),
-        (&json!("message"), &json!("assistant"))
-    );
-    assert_eq!(
-        message["content"][0],
-        json!({"type": "output_text", "text": text, "annotations": [], "logprobs": []})
-    );
+    assert_eq!((&message["type"], &message["role"]), (&json!("message"), &json!("assistant")));
+    assert_eq!(message["content"][0], json!({"type": "output_text", "text": text, "annotations": [], "logprobs": []}));
     assert_eq!(a["usage"]["output_tokens"], 12);
     let sent = events(to, "/v1/responses", &body);
     assert_eq!(
@@ -79,38 +67,24 @@ fn responses() {
     );
     let deltas: String = sent.iter().filter_map(|e| e["delta"].as_str()).collect();
     assert_eq!(text, deltas);
-    assert!(
-        sent.iter()
-            .enumerate()
-            .all(|(i, e)| e["sequence_number"] == i)
-    );
+    assert!(sent.iter().enumerate().all(|(i, e)| e["sequence_number"] == i));
     let last = &sent[sent.len() - 1]["response"];
     assert_eq!(last["output"][0]["content"], message["content"]);
     // The form of the text, in the spelling of this route.
     let mut body = json!({"input": "Hi", "seed": 1, "max_output_tokens": 100});
-    body["text"] =
-        json!({"format": {"type": "json_schema", "name": "x", "schema": {"enum": ["a", "b"]}}});
+    body["text"] = json!({"format": {"type": "json_schema", "name": "x", "schema": {"enum": ["a", "b"]}}});
     let a = ask(to, "/v1/responses", &body);
-    let text = a["output"][0]["content"][0]["text"]
-        .as_str()
-        .expect("a text");
+    let text = a["output"][0]["content"][0]["text"].as_str().expect("a text");
     assert!(["\"a\"", "\"b\""].contains(&text), "{text}");
     assert_eq!(a["status"], "completed");
     let counted = ask(to, "/v1/responses/input_tokens", &json!({"input": "Hi"}));
-    let same = ask(
-        to,
-        "/v1/chat/completions/input_tokens",
-        &json!({"messages": [{"role": "user", "content": "Hi"}]}),
-    );
+    let same = ask(to, "/v1/chat/completions/input_tokens", &json!({"messages": [{"role": "user", "content": "Hi"}]}));
     assert_eq!(counted, same);
     for (name, value) in [
         ("previous_response_id", json!("x")),
         ("input", json!(7)),
         ("input", json!([{"type": "input_image"}])),
-        (
-            "input",
-            json!([{"role": "user", "content": [{"type": "input_image", "image_url": "http://127.0.0.1:1/"}]}]),
-        ),
+        ("input", json!([{"role": "user", "content": [{"type": "input_image", "image_url": "http://127.0.0.1:1/"}]}])),
         ("n", json!(2)),
     ] {
         let mut body = json!({"input": "Hi", "max_output_tokens": 1});
@@ -140,16 +114,10 @@ fn messages() {
         "max_tokens": 40, "seed": 4, "stop_sequences": ["\n"],
     });
     let a = ask(to, "/v1/messages", &body);
-    assert_eq!(
-        (&a["type"], &a["role"]),
-        (&json!("message"), &json!("assistant"))
-    );
+    assert_eq!((&a["type"], &a["role"]), (&json!("message"), &json!("assistant")));
     assert_eq!(a["content"], json!([{"type": "text", "text": text}]));
     let stopped = a["stop_reason"] == "stop_sequence";
-    assert_eq!(
-        a["stop_sequence"],
-        if stopped { json!("\n") } else { Value::Null }
-    );
+    assert_eq!(a["stop_sequence"], if stopped { json!("\n") } else { Value::Null });
     assert!(a["usage"]["input_tokens"].as_u64().is_some_and(|n| n > 0));
     let sent = events(to, "/v1/messages", &body);
     assert_eq!(
@@ -163,26 +131,15 @@ fn messages() {
             "message_stop"
         ]
     );
-    let deltas: String = sent
-        .iter()
-        .filter_map(|e| e["delta"]["text"].as_str())
-        .collect();
+    let deltas: String = sent.iter().filter_map(|e| e["delta"]["text"].as_str()).collect();
     assert_eq!(text, deltas);
     assert_eq!(sent[0]["message"]["content"], json!([]));
-    assert_eq!(
-        sent[sent.len() - 2]["delta"]["stop_reason"],
-        a["stop_reason"]
-    );
+    assert_eq!(sent[sent.len() - 2]["delta"]["stop_reason"], a["stop_reason"]);
     let mut uncounted = body.clone();
-    uncounted
-        .as_object_mut()
-        .expect("an object")
-        .remove("max_tokens");
+    uncounted.as_object_mut().expect("an object").remove("max_tokens");
     let counted = ask(to, "/v1/messages/count_tokens", &uncounted)["input_tokens"].clone();
     let usage = &a["usage"];
-    let all = usage["input_tokens"]
-        .as_u64()
-        .zip(usage["cache_read_input_tokens"].as_u64());
+    let all = usage["input_tokens"].as_u64().zip(usage["cache_read_input_tokens"].as_u64());
     assert_eq!(counted.as_u64(), all.map(|(a, b)| a + b));
     post(to, "/v1/messages", &uncounted).error(400);
     let image = json!({"max_tokens": 1, "messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]});
@@ -208,23 +165,11 @@ fn functions_in_both_forms() {
     let a = ask(local.to, "/v1/messages", &body);
     assert_eq!(a["stop_reason"], "tool_use", "{a}");
     let block = &a["content"][0];
-    assert_eq!(
-        (&block["type"], &block["name"]),
-        (&json!("tool_use"), &json!("go"))
-    );
-    assert!(
-        [1, 2].map(Value::from).contains(&block["input"]["at"]),
-        "{a}"
-    );
+    assert_eq!((&block["type"], &block["name"]), (&json!("tool_use"), &json!("go")));
+    assert!([1, 2].map(Value::from).contains(&block["input"]["at"]), "{a}");
     let sent = events(local.to, "/v1/messages", &body);
-    let json: String = sent
-        .iter()
-        .filter_map(|e| e["delta"]["partial_json"].as_str())
-        .collect();
-    assert_eq!(
-        serde_json::from_str::<Value>(&json).expect("JSON"),
-        block["input"]
-    );
+    let json: String = sent.iter().filter_map(|e| e["delta"]["partial_json"].as_str()).collect();
+    assert_eq!(serde_json::from_str::<Value>(&json).expect("JSON"), block["input"]);
     let body = json!({
         "input": [
             {"role": "user", "content": "Go"},
@@ -242,10 +187,7 @@ fn functions_in_both_forms() {
     );
     // The same chat with the same seed: the same arguments.
     let arguments = call["arguments"].as_str().expect("a text");
-    assert_eq!(
-        serde_json::from_str::<Value>(arguments).expect("JSON"),
-        block["input"]
-    );
+    assert_eq!(serde_json::from_str::<Value>(arguments).expect("JSON"), block["input"]);
     let sent = events(local.to, "/v1/responses", &body);
     let deltas: String = sent.iter().filter_map(|e| e["delta"].as_str()).collect();
     assert_eq!(deltas, arguments);

@@ -11,11 +11,7 @@ use crate::local::{isolate, shared, start};
 
 #[track_caller]
 fn with(to: std::net::SocketAddr, method: &str, path: &str, headers: &[(&str, &str)]) -> Response {
-    let body = if method == "POST" {
-        "{\"content\": \"x\"}"
-    } else {
-        ""
-    };
+    let body = if method == "POST" { "{\"content\": \"x\"}" } else { "" };
     raw(to, &request(method, path, headers, body.as_bytes()))
 }
 
@@ -23,16 +19,8 @@ fn with(to: std::net::SocketAddr, method: &str, path: &str, headers: &[(&str, &s
 fn every_answer_is_guarded() {
     for path in ["/", "/health", "/nowhere", "/v1/models"] {
         let response = get(shared(), path);
-        assert_eq!(
-            response.header("x-content-type-options"),
-            Some("nosniff"),
-            "{path}"
-        );
-        assert!(
-            response
-                .header("content-security-policy")
-                .is_some_and(|c| c.starts_with("default-src 'none'"))
-        );
+        assert_eq!(response.header("x-content-type-options"), Some("nosniff"), "{path}");
+        assert!(response.header("content-security-policy").is_some_and(|c| c.starts_with("default-src 'none'")));
         assert!(response.header("access-control-allow-origin").is_none());
         assert!(response.header("x-request-id").is_some());
     }
@@ -45,34 +33,17 @@ fn hosts() {
     let to = shared();
     for host in ["evil.example", "localhost.evil.example:80", "8.8.8.8"] {
         for path in ["/health", "/v1/models", "/", "/nowhere"] {
-            assert_eq!(
-                with(to, "GET", path, &[("host", host)]).status,
-                403,
-                "{host} {path}"
-            );
+            assert_eq!(with(to, "GET", path, &[("host", host)]).status, 403, "{host} {path}");
         }
     }
     for host in ["localhost/v1/models?", "a@localhost", "localhost#x", ""] {
-        assert_eq!(
-            with(to, "GET", "/v1/models", &[("host", host)]).status,
-            400,
-            "{host}"
-        );
+        assert_eq!(with(to, "GET", "/v1/models", &[("host", host)]).status, 400, "{host}");
     }
-    assert_eq!(
-        raw(to, b"GET /health HTTP/1.1\r\nconnection: close\r\n\r\n").status,
-        400
-    );
-    let absolute = raw(
-        to,
-        b"GET http://evil.example/health HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n",
-    );
+    assert_eq!(raw(to, b"GET /health HTTP/1.1\r\nconnection: close\r\n\r\n").status, 400);
+    let absolute = raw(to, b"GET http://evil.example/health HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
     assert_eq!(absolute.status, 403);
     let named = start(&["--allowed-hosts", "my.example"]);
-    assert_eq!(
-        with(named.to, "GET", "/health", &[("host", "My.Example:80")]).status,
-        200
-    );
+    assert_eq!(with(named.to, "GET", "/health", &[("host", "My.Example:80")]).status, 200);
 }
 
 #[test]
@@ -86,14 +57,7 @@ fn keys() {
     for path in inside {
         assert_eq!(get(to, path).error(401)["type"], "authentication_error");
     }
-    for path in [
-        "//v1/models",
-        "/v1/../v1/models",
-        "/%76%31/models",
-        "/V1/models",
-        "/v1/models/",
-        "/health/../props",
-    ] {
+    for path in ["//v1/models", "/v1/../v1/models", "/%76%31/models", "/V1/models", "/v1/models/", "/health/../props"] {
         let status = get(to, path).status;
         assert!([400, 401, 404].contains(&status), "{path}: {status}");
     }
@@ -107,26 +71,13 @@ fn keys() {
         ("authorization", "first", 401),
         ("x-api-key", "third", 401),
     ] {
-        assert_eq!(
-            with(to, "GET", "/v1/models", &[(name, value)]).status,
-            status,
-            "{value}"
-        );
-        assert_eq!(
-            with(to, "POST", "/tokenize", &[(name, value)]).status,
-            status,
-            "{value}"
-        );
+        assert_eq!(with(to, "GET", "/v1/models", &[(name, value)]).status, status, "{value}");
+        assert_eq!(with(to, "POST", "/tokenize", &[(name, value)]).status, status, "{value}");
     }
     // what one party has in the cache is nothing to the other
     let body = json!({"prompt": vec![9; 300], "max_tokens": 1}).to_string();
     let cached = |key: &str| {
-        let bytes = request(
-            "POST",
-            "/v1/completions",
-            &[("x-api-key", key)],
-            body.as_bytes(),
-        );
+        let bytes = request("POST", "/v1/completions", &[("x-api-key", key)], body.as_bytes());
         raw(to, &bytes).json()["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64()
     };
     assert_eq!(cached("first"), Some(0));
@@ -139,15 +90,7 @@ fn other_machines_need_a_key() {
     let runtime = tokio::runtime::Runtime::new().expect("threads");
     let model = trine_testkit::trilm();
     let refused = |more: &[&str]| {
-        let own = [
-            "rserve",
-            "-m",
-            model.to_str().expect("a path"),
-            "--port",
-            "0",
-            "--log-format",
-            "none",
-        ];
+        let own = ["rserve", "-m", model.to_str().expect("a path"), "--port", "0", "--log-format", "none"];
         let args = Args::try_parse_from(own.iter().chain(more)).expect("options");
         runtime.block_on(async {
             let server = trine_serve::http::Server::start(&args, isolate()).await;
@@ -162,10 +105,7 @@ fn other_machines_need_a_key() {
         })
     };
     let error = refused(&["--host", "0.0.0.0"]).expect("a refusal");
-    assert!(
-        error.contains("--api-key-file") && error.contains("--insecure-no-auth"),
-        "{error}"
-    );
+    assert!(error.contains("--api-key-file") && error.contains("--insecure-no-auth"), "{error}");
     assert_eq!(refused(&["--host", "0.0.0.0", "--insecure-no-auth"]), None);
     assert_eq!(refused(&["--host", "0.0.0.0", "--api-key", "k"]), None);
     assert_eq!(refused(&["--host", "::1"]), None);
@@ -190,10 +130,7 @@ fn several_addresses() {
         }
     }
     // Each of them is a loopback address, so only local names are answered.
-    assert_eq!(
-        with(addresses[1], "GET", "/health", &[("host", "evil.example")]).status,
-        403
-    );
+    assert_eq!(with(addresses[1], "GET", "/health", &[("host", "evil.example")]).status, 403);
 }
 
 #[test]
@@ -205,11 +142,7 @@ fn pages_of_other_origins() {
         &[("origin", "http://evil.example")],
         &[("origin", "null")],
     ] {
-        assert_eq!(
-            with(to, "POST", "/tokenize", headers).status,
-            403,
-            "{headers:?}"
-        );
+        assert_eq!(with(to, "POST", "/tokenize", headers).status, 403, "{headers:?}");
     }
     for headers in [
         &[][..],
@@ -217,49 +150,17 @@ fn pages_of_other_origins() {
         &[("sec-fetch-site", "none")],
         &[("origin", "http://localhost")],
     ] {
-        assert_eq!(
-            with(to, "POST", "/tokenize", headers).status,
-            200,
-            "{headers:?}"
-        );
+        assert_eq!(with(to, "POST", "/tokenize", headers).status, 200, "{headers:?}");
     }
-    assert_eq!(
-        with(
-            to,
-            "OPTIONS",
-            "/tokenize",
-            &[("origin", "http://evil.example")]
-        )
-        .status,
-        405
-    );
+    assert_eq!(with(to, "OPTIONS", "/tokenize", &[("origin", "http://evil.example")]).status, 405);
     let local = start(&["--cors-origins", "http://good.example"]);
-    let good = [
-        ("origin", "http://good.example"),
-        ("sec-fetch-site", "cross-site"),
-    ];
+    let good = [("origin", "http://good.example"), ("sec-fetch-site", "cross-site")];
     let response = with(local.to, "POST", "/tokenize", &good);
     assert_eq!(response.status, 200);
-    assert_eq!(
-        response.header("access-control-allow-origin"),
-        Some("http://good.example")
-    );
-    assert!(
-        response
-            .header("access-control-allow-credentials")
-            .is_none()
-    );
+    assert_eq!(response.header("access-control-allow-origin"), Some("http://good.example"));
+    assert!(response.header("access-control-allow-credentials").is_none());
     assert_eq!(with(local.to, "OPTIONS", "/tokenize", &good).status, 204);
-    assert_eq!(
-        with(
-            local.to,
-            "POST",
-            "/tokenize",
-            &[("origin", "http://evil.example")]
-        )
-        .status,
-        403
-    );
+    assert_eq!(with(local.to, "POST", "/tokenize", &[("origin", "http://evil.example")]).status, 403);
 }
 
 #[test]
@@ -269,21 +170,12 @@ fn paths_methods_and_codings() {
     get(to, "/v1/completions").error(405);
     with(to, "DELETE", "/health", &[]).error(405);
     for path in ["/v1/rerank", "/infill", "/props", "/slots/0?action=save"] {
-        assert_eq!(
-            with(to, "POST", path, &[]).error(501)["type"],
-            "not_supported_error"
-        );
+        assert_eq!(with(to, "POST", path, &[]).error(501)["type"], "not_supported_error");
     }
     with(to, "POST", "/tokenize", &[("content-encoding", "gzip")]).error(415);
     // a missing or odd type is no obstacle
-    assert_eq!(
-        with(to, "POST", "/tokenize", &[("content-type", "text/plain")]).status,
-        200
-    );
+    assert_eq!(with(to, "POST", "/tokenize", &[("content-type", "text/plain")]).status, 200);
     let page = get(to, "/app.js");
     let etag = page.header("etag").expect("a tag").to_owned();
-    assert_eq!(
-        with(to, "GET", "/app.js", &[("if-none-match", &etag)]).status,
-        304
-    );
+    assert_eq!(with(to, "GET", "/app.js", &[("if-none-match", &etag)]).status, 304);
 }

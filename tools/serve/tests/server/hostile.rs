@@ -50,20 +50,10 @@ fn prompts_that_are_none() {
         json!(vec!["x"; 65]),
         Value::Null,
     ] {
-        post(
-            to,
-            "/v1/completions",
-            &json!({"prompt": prompt, "max_tokens": 1}),
-        )
-        .error(400);
+        post(to, "/v1/completions", &json!({"prompt": prompt, "max_tokens": 1})).error(400);
     }
     let mixed = json!({"prompt": ["The", 5, 6, "game"], "max_tokens": 1});
-    assert_eq!(
-        ask(to, "/v1/completions", &mixed)["choices"]
-            .as_array()
-            .map(Vec::len),
-        Some(1)
-    );
+    assert_eq!(ask(to, "/v1/completions", &mixed)["choices"].as_array().map(Vec::len), Some(1));
     for messages in [
         json!([]),
         json!("x"),
@@ -74,75 +64,29 @@ fn prompts_that_are_none() {
         json!([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "http://127.0.0.1:1/"}}]}]),
         json!([{"role": "assistant", "content": "a"}, {"role": "assistant", "content": "b"}]),
     ] {
-        post(
-            to,
-            "/v1/chat/completions",
-            &json!({"messages": messages, "max_tokens": 1}),
-        )
-        .error(400);
+        post(to, "/v1/chat/completions", &json!({"messages": messages, "max_tokens": 1})).error(400);
     }
 }
 
 #[test]
 fn numbers_of_all_kinds() {
     let to = shared();
-    let integers = [
-        "n_predict",
-        "n",
-        "seed",
-        "top_k",
-        "n_probs",
-        "n_discard",
-        "n_keep",
-        "id_slot",
-        "repeat_last_n",
-        "bits",
-    ];
+    let integers =
+        ["n_predict", "n", "seed", "top_k", "n_probs", "n_discard", "n_keep", "id_slot", "repeat_last_n", "bits"];
     for name in integers {
-        for value in [
-            "-9223372036854775808",
-            "-2147483649",
-            "9223372036854775808",
-            "1e308",
-            "\"1\"",
-            "[]",
-            "{}",
-            "0.5",
-        ] {
+        for value in ["-9223372036854775808", "-2147483649", "9223372036854775808", "1e308", "\"1\"", "[]", "{}", "0.5"]
+        {
             let text = format!("{{\"prompt\": \"The\", \"max_tokens\": 1, \"{name}\": {value}}}");
             let response = raw(to, &request("POST", "/completion", &[], text.as_bytes()));
-            assert!(
-                response.error(400)["message"]
-                    .as_str()
-                    .is_some_and(|m| m.contains(name)),
-                "{name} {value}"
-            );
+            assert!(response.error(400)["message"].as_str().is_some_and(|m| m.contains(name)), "{name} {value}");
         }
     }
-    let biases = [
-        json!([[1, "x"]]),
-        json!({"1": {}}),
-        json!([[1, 1e308]]),
-        json!([[4096, 1]]),
-        json!([[4096, false]]),
-    ];
+    let biases = [json!([[1, "x"]]), json!({"1": {}}), json!([[1, 1e308]]), json!([[4096, 1]]), json!([[4096, false]])];
     for bias in biases {
-        post(
-            to,
-            "/completion",
-            &json!({"prompt": "The", "logit_bias": bias}),
-        )
-        .error(400);
+        post(to, "/completion", &json!({"prompt": "The", "logit_bias": bias})).error(400);
     }
-    let ban: Vec<Value> = (0..4096)
-        .filter(|i| *i != 77)
-        .map(|i| json!([i, false]))
-        .collect();
-    let many = post(
-        to,
-        "/completion",
-        &json!({"prompt": "The", "n_predict": 1, "logit_bias": ban}),
-    );
+    let ban: Vec<Value> = (0..4096).filter(|i| *i != 77).map(|i| json!([i, false])).collect();
+    let many = post(to, "/completion", &json!({"prompt": "The", "n_predict": 1, "logit_bias": ban}));
     assert!([200, 400].contains(&many.status));
 }
 
@@ -151,26 +95,18 @@ fn sizes() {
     let local = start(&["--max-body", "64K"]);
     let to = local.to;
     let fits = json!({"prompt": "x ".repeat(20_000)});
-    assert_eq!(
-        post(to, "/v1/completions", &fits).error(400)["type"],
-        "exceed_context_size_error"
-    );
+    assert_eq!(post(to, "/v1/completions", &fits).error(400)["type"], "exceed_context_size_error");
     let large = json!({"prompt": "x ".repeat(60_000)});
     post(to, "/v1/completions", &large).error(413);
     // chunks without an end
-    let mut endless =
-        b"POST /completion HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n"
-            .to_vec();
+    let mut endless = b"POST /completion HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n".to_vec();
     for _ in 0..20 {
         endless.extend_from_slice(b"2000\r\n");
         endless.extend_from_slice(&[b' '; 0x2000]);
         endless.extend_from_slice(b"\r\n");
     }
     raw(to, &endless).error(413);
-    let header = format!(
-        "GET /health HTTP/1.1\r\nhost: localhost\r\nx: {}\r\n\r\n",
-        "y".repeat(100_000)
-    );
+    let header = format!("GET /health HTTP/1.1\r\nhost: localhost\r\nx: {}\r\n\r\n", "y".repeat(100_000));
     assert_eq!(raw(to, header.as_bytes()).status, 431);
     let headers = "x: y\r\n".repeat(1000);
     let many = format!("GET /health HTTP/1.1\r\nhost: localhost\r\n{headers}\r\n");
@@ -181,11 +117,7 @@ fn sizes() {
 #[test]
 fn a_text_of_four_million_letters() {
     let to = shared();
-    for text in [
-        "a".repeat(4_000_000),
-        " ".repeat(4_000_000),
-        "<|x|>".repeat(800_000),
-    ] {
+    for text in ["a".repeat(4_000_000), " ".repeat(4_000_000), "<|x|>".repeat(800_000)] {
         let error = post(to, "/completion", &json!({ "prompt": text })).error(400);
         assert_eq!(error["type"], "exceed_context_size_error");
     }

@@ -13,34 +13,23 @@ fn too_many_requests_are_told_when_to_come_again() {
     let to = local.to;
     let statuses: Vec<u16> = thread::scope(|s| {
         let ask = |i: usize| {
-            let body = json!({"prompt": vec![20 + i; 200], "max_tokens": 30, "ignore_eos": true, "cache_prompt": false});
+            let body =
+                json!({"prompt": vec![20 + i; 200], "max_tokens": 30, "ignore_eos": true, "cache_prompt": false});
             move || {
                 let response = post(to, "/v1/completions", &body);
                 if response.status != 200 {
                     response.error(429);
-                    let seconds = response
-                        .header("retry-after")
-                        .and_then(|s| s.parse::<u64>().ok());
+                    let seconds = response.header("retry-after").and_then(|s| s.parse::<u64>().ok());
                     assert!(seconds.is_some_and(|s| (1..=120).contains(&s)));
                 }
                 response.status
             }
         };
         let threads: Vec<_> = (0..40).map(|i| s.spawn(ask(i))).collect();
-        threads
-            .into_iter()
-            .map(|t| t.join().expect("an answer"))
-            .collect()
+        threads.into_iter().map(|t| t.join().expect("an answer")).collect()
     });
-    assert!(
-        statuses.contains(&200) && statuses.contains(&429),
-        "{statuses:?}"
-    );
-    ask(
-        to,
-        "/v1/completions",
-        &json!({"prompt": "The", "max_tokens": 1}),
-    );
+    assert!(statuses.contains(&200) && statuses.contains(&429), "{statuses:?}");
+    ask(to, "/v1/completions", &json!({"prompt": "The", "max_tokens": 1}));
     assert_eq!(get(to, "/slots?fail_on_no_slot=1").status, 200);
 }
 
@@ -51,18 +40,11 @@ fn a_client_that_leaves_frees_its_place() {
     for stream in [true, false] {
         for _ in 0..20 {
             let body = json!({"prompt": vec![30; 300], "ignore_eos": true, "stream": stream, "cache_prompt": false});
-            drop(open(
-                to,
-                &request("POST", "/v1/completions", &[], body.to_string().as_bytes()),
-            ));
+            drop(open(to, &request("POST", "/v1/completions", &[], body.to_string().as_bytes())));
         }
     }
     // it would come after all of them
-    ask(
-        to,
-        "/v1/completions",
-        &json!({"prompt": "The", "max_tokens": 1}),
-    );
+    ask(to, "/v1/completions", &json!({"prompt": "The", "max_tokens": 1}));
     let slots = get(to, "/slots").json();
     assert_eq!(slots[0]["is_processing"], false);
 }
@@ -73,10 +55,7 @@ fn connections_have_a_limit() {
     let idle: Vec<_> = (0..4).map(|_| open(local.to, b"")).collect();
     // the server accepts them in order
     let refused = get(local.to, "/health");
-    assert_eq!(
-        refused.error(503)["message"],
-        "too many connections are open"
-    );
+    assert_eq!(refused.error(503)["message"], "too many connections are open");
     drop(idle);
     let free = (0..200).any(|_| {
         thread::sleep(std::time::Duration::from_millis(10));

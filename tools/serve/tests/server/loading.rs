@@ -34,10 +34,7 @@ fn requests_are_told_to_wait() {
     let runtime = Runtime::new().expect("threads");
     let server = runtime.block_on(Server::start(&args, isolate()));
     let mut server = server.expect("a server");
-    let to = server.urls()[0]
-        .trim_start_matches("http://")
-        .parse()
-        .expect("an address");
+    let to = server.urls()[0].trim_start_matches("http://").parse().expect("an address");
     let body = json!({"prompt": "The", "max_tokens": 1});
     // Nobody has written the template yet, so loading cannot be through.
     for path in ["/health", "/readyz", "/v1/models", "/props"] {
@@ -70,18 +67,10 @@ fn a_model_that_cannot_be_used_ends_the_program_before_it_is_ready() {
         (&model[..model.len() / 2], "the file is truncated"),
         (&model[..100], "cut off"),
         (&b"no model"[..], "GGUF"),
-        (
-            &wrong_type[..],
-            "token_embd.weight: trine cannot multiply by type 200",
-        ),
+        (&wrong_type[..], "token_embd.weight: trine cannot multiply by type 200"),
     ] {
         std::fs::write(&path, bytes).expect("a file");
-        let output = program()
-            .arg("-m")
-            .arg(&path)
-            .args(["--port", "0"])
-            .output()
-            .expect("an end");
+        let output = program().arg("-m").arg(&path).args(["--port", "0"]).output().expect("an end");
         let text = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{text}");
         assert!(text.contains(why) && !text.contains("is ready"), "{text}");

@@ -36,10 +36,7 @@ pub fn any_precision(folder: &Path) -> String {
     let file = trine::open_file(trine_testkit::trilm(), true).expect("a file");
     let recipe = anyprec::Recipe::new(anyprec::Target::parse("AP1-3").expect("a target"));
     let plan = anyprec::Plan::new(&file, &recipe).expect("a plan");
-    let options = anyprec::RunOptions {
-        isa: trine::Isa::detect(),
-        threads: 2,
-    };
+    let options = anyprec::RunOptions { isa: trine::Isa::detect(), threads: 2 };
     let mut uniform = anyprec::Sensitivity::Uniform;
     anyprec::run(&file, &plan, &mut uniform, &path, options, &mut ()).expect("a file");
     path.to_str().expect("a path").to_owned()
@@ -52,31 +49,14 @@ pub fn start_with(model: &str, more: &[&str]) -> Local {
     let template = folder.path().join("template.jinja");
     std::fs::write(&template, TEMPLATE).expect("a file");
     let template = template.to_str().expect("a path").to_owned();
-    let own = [
-        "rserve",
-        "-m",
-        model,
-        "-t",
-        "2",
-        "--port",
-        "0",
-        "--log-format",
-        "none",
-        "--chat-template-file",
-        &template,
-    ];
+    let own =
+        ["rserve", "-m", model, "-t", "2", "--port", "0", "--log-format", "none", "--chat-template-file", &template];
     let args = Args::try_parse_from(own.iter().chain(more)).expect("options");
     RUNTIME.block_on(async {
         let mut server = Server::start(&args, isolate()).await.expect("a server");
         server.ready().await.expect("a model");
-        let to = server.urls()[0]
-            .trim_start_matches("http://")
-            .parse()
-            .expect("an address");
-        Local {
-            to,
-            server: Some(server),
-        }
+        let to = server.urls()[0].trim_start_matches("http://").parse().expect("an address");
+        Local { to, server: Some(server) }
     })
 }
 
@@ -103,7 +83,6 @@ impl Drop for Local {
 /// A server for all tests that leave it as it is.
 pub fn shared() -> SocketAddr {
     static SERVER: OnceLock<Local> = OnceLock::new();
-    let server =
-        SERVER.get_or_init(|| start(&["--alias", "m,other", "--metrics", "--max-queue", "256"]));
+    let server = SERVER.get_or_init(|| start(&["--alias", "m,other", "--metrics", "--max-queue", "256"]));
     server.to
 }

@@ -21,9 +21,7 @@ fn schema(document: &Value, of: &Value) -> (Vec<(String, Value)>, Vec<String>) {
     let own = of["properties"].as_object().into_iter().flatten();
     let mut properties: Vec<_> = own.map(|(k, v)| (k.clone(), v.clone())).collect();
     let own = of["required"].as_array().into_iter().flatten();
-    let mut required: Vec<String> = own
-        .map(|v| v.as_str().expect("a name").to_owned())
-        .collect();
+    let mut required: Vec<String> = own.map(|v| v.as_str().expect("a name").to_owned()).collect();
     for part in of["allOf"].as_array().into_iter().flatten() {
         let (more, names) = schema(document, part);
         properties.extend(more);
@@ -65,14 +63,8 @@ fn it_has_all_routes_and_no_other() {
         }
     }
     let source = include_str!("../../src/http/routes.rs");
-    let (elsewhere, here) = source
-        .split_once("/// All routes.")
-        .expect("the list of those not here");
-    let literals = here
-        .split('"')
-        .skip(1)
-        .step_by(2)
-        .filter(|text| text.starts_with('/'));
+    let (elsewhere, here) = source.split_once("/// All routes.").expect("the list of those not here");
+    let literals = here.split('"').skip(1).step_by(2).filter(|text| text.starts_with('/'));
     let literals: Vec<&str> = literals.collect();
     assert!(literals.len() > 30 && elsewhere.contains("/infill"));
     let page = ["/", "/style.css", "/app.js"];

@@ -17,16 +17,8 @@ fn completion(more: &[&str], body: &Value) -> Response {
 }
 
 /// Options that all tools share and whose tests are theirs.
-const NOT_OURS: [&str; 8] = [
-    "tl-tiles",
-    "i2s-layout",
-    "help",
-    "version",
-    "man",
-    "completion-bash",
-    "completion-zsh",
-    "completion-fish",
-];
+const NOT_OURS: [&str; 8] =
+    ["tl-tiles", "i2s-layout", "help", "version", "man", "completion-bash", "completion-zsh", "completion-fish"];
 
 #[test]
 fn none_is_without_a_test() {
@@ -50,8 +42,7 @@ fn none_is_without_a_test() {
 
 #[test]
 fn what_changes_the_model_changes_the_answer() {
-    let body =
-        json!({"prompt": "The game", "max_tokens": 4, "temperature": 0, "logprobs": 5, "seed": 1});
+    let body = json!({"prompt": "The game", "max_tokens": 4, "temperature": 0, "logprobs": 5, "seed": 1});
     let choices = |more: &[&str]| {
         let response = completion(more, &body);
         assert_eq!(response.status, 200, "{more:?}: {}", response.text());
@@ -72,53 +63,16 @@ fn what_changes_the_model_changes_the_answer() {
         &["--lora-scaled", &half_lora],
         &["--control-vector", &control],
         &["--control-vector-scaled", &half_control],
-        &[
-            "--control-vector",
-            &control,
-            "--control-vector-layer-range",
-            "2",
-            "2",
-        ],
-        &[
-            "--override-kv",
-            "llama.attention.layer_norm_rms_epsilon=float:0.01",
-        ],
+        &["--control-vector", &control, "--control-vector-layer-range", "2", "2"],
+        &["--override-kv", "llama.attention.layer_norm_rms_epsilon=float:0.01"],
         &["--rope-freq-base", "20000"],
         &["--rope-freq-scale", "0.5"],
         &["--rope-scaling", "linear", "--rope-scale", "4"],
         &["--rope-scaling", "yarn", "--rope-scale", "8"],
-        &[
-            "--rope-scaling",
-            "yarn",
-            "--rope-scale",
-            "8",
-            "--yarn-orig-ctx",
-            "64",
-        ],
-        &[
-            "--rope-scaling",
-            "yarn",
-            "--rope-scale",
-            "8",
-            "--yarn-ext-factor",
-            "0.5",
-        ],
-        &[
-            "--rope-scaling",
-            "yarn",
-            "--rope-scale",
-            "8",
-            "--yarn-beta-slow",
-            "8",
-        ],
-        &[
-            "--rope-scaling",
-            "yarn",
-            "--rope-scale",
-            "8",
-            "--yarn-beta-fast",
-            "4",
-        ],
+        &["--rope-scaling", "yarn", "--rope-scale", "8", "--yarn-orig-ctx", "64"],
+        &["--rope-scaling", "yarn", "--rope-scale", "8", "--yarn-ext-factor", "0.5"],
+        &["--rope-scaling", "yarn", "--rope-scale", "8", "--yarn-beta-slow", "8"],
+        &["--rope-scaling", "yarn", "--rope-scale", "8", "--yarn-beta-fast", "4"],
     ] {
         let choices = choices(more);
         assert!(!seen.contains(&choices), "{more:?} changes nothing");
@@ -145,10 +99,7 @@ fn a_number_path_of_other_models_is_refused() {
         .output()
         .expect("an end");
     let text = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        !output.status.success() && text.contains("widely linear"),
-        "{text}"
-    );
+    assert!(!output.status.success() && text.contains("widely linear"), "{text}");
 }
 
 #[test]
@@ -317,10 +268,7 @@ fn a_cache_for_all() {
 fn a_template_may_be_given_by_its_name() {
     let body = json!({"messages": [{"role": "user", "content": "Hi"}]});
     for (name, expected) in [
-        (
-            "chatml",
-            "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n",
-        ),
+        ("chatml", "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"),
         ("llama2", "[INST] Hi [/INST]"),
         ("{{ messages[0].content }}!", "Hi!"),
     ] {

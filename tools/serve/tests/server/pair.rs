@@ -29,11 +29,7 @@ fn balancer(servers: [SocketAddr; 2]) -> Option<Balancer> {
     drop(free);
     let shipped = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/haproxy.cfg");
     let mut text = std::fs::read_to_string(shipped).expect("the configuration");
-    for (from, to) in [
-        ("127.0.0.1:8000", to),
-        ("127.0.0.1:8081", servers[0]),
-        ("127.0.0.1:8082", servers[1]),
-    ] {
+    for (from, to) in [("127.0.0.1:8000", to), ("127.0.0.1:8081", servers[0]), ("127.0.0.1:8082", servers[1])] {
         assert!(text.contains(from), "{from}");
         text = text.replace(from, &to.to_string());
     }
@@ -42,11 +38,7 @@ fn balancer(servers: [SocketAddr; 2]) -> Option<Balancer> {
     std::fs::write(&path, text).expect("a file");
     let mut command = Command::new("haproxy");
     let command = command.arg("-db").arg("-f").arg(&path);
-    let child = command
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .ok()?;
+    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().ok()?;
     let balancer = Balancer { child, to };
     for _ in 0..500 {
         if std::net::TcpStream::connect(to).is_ok() && get(to, "/readyz").status == 200 {
@@ -60,16 +52,11 @@ fn balancer(servers: [SocketAddr; 2]) -> Option<Balancer> {
 fn ask_in(session: usize, to: SocketAddr, body: &Value) -> Response {
     let session = session.to_string();
     let headers = [("x-session-id", session.as_str())];
-    raw(
-        to,
-        &request("POST", "/completion", &headers, body.to_string().as_bytes()),
-    )
+    raw(to, &request("POST", "/completion", &headers, body.to_string().as_bytes()))
 }
 
 fn body(session: usize, seed: usize) -> Value {
-    let prompt: Vec<usize> = (0..180)
-        .map(|i| 20 + (i * 7 + session * 131) % 400)
-        .collect();
+    let prompt: Vec<usize> = (0..180).map(|i| 20 + (i * 7 + session * 131) % 400).collect();
     json!({"prompt": prompt, "n_predict": 60, "seed": seed, "temperature": 1.0, "ignore_eos": true, "return_tokens": true})
 }
 
@@ -82,12 +69,10 @@ fn sessions_stick_and_texts_survive_a_server() {
         return;
     };
     let to = balancer.to;
-    let expected: Vec<Value> = (0..6)
-        .map(|session| post(one.to, "/completion", &body(session, 1)).json())
-        .collect();
+    let expected: Vec<Value> = (0..6).map(|session| post(one.to, "/completion", &body(session, 1)).json()).collect();
 
-    // The second request of a session finds its prompt where the first one was. HAProxy may still count the first one when the
-    // second comes, and then finds that server too busy; that is rare.
+    // The second request of a session finds its prompt where the first one was. HAProxy may still count the first one
+    // when the second comes, and then finds that server too busy; that is rare.
     let mut strayed = Vec::new();
     for session in 10..22 {
         let first = ask_in(session, to, &body(session, 1)).json();
@@ -101,23 +86,15 @@ fn sessions_stick_and_texts_survive_a_server() {
 
     // Streams that a killed server breaks off go on at the other one, with the same text.
     let texts: Vec<(String, bool)> = thread::scope(|s| {
-        let readers: Vec<_> = (0..6)
-            .map(|session| s.spawn(move || streamed(to, session)))
-            .collect();
+        let readers: Vec<_> = (0..6).map(|session| s.spawn(move || streamed(to, session))).collect();
         thread::sleep(Duration::from_millis(60));
         one.child.kill().expect("a signal");
-        readers
-            .into_iter()
-            .map(|r| r.join().expect("a text"))
-            .collect()
+        readers.into_iter().map(|r| r.join().expect("a text")).collect()
     });
     for (i, ((text, _), expected)) in texts.iter().zip(&expected).enumerate() {
         assert_eq!(*text, expected["content"], "session {i}");
     }
-    println!(
-        "{} texts went on elsewhere",
-        texts.iter().filter(|t| t.1).count()
-    );
+    println!("{} texts went on elsewhere", texts.iter().filter(|t| t.1).count());
 
     // A server that is told to end finishes what it has, and loses nothing.
     let again = server();
@@ -127,13 +104,9 @@ fn sessions_stick_and_texts_survive_a_server() {
     let to = balancer.to;
     thread::scope(|s| {
         let readers: Vec<_> = (0..6)
-            .map(|session| {
-                s.spawn(move || ask_in(session, to, &body(session, 1)).json()["content"].clone())
-            })
+            .map(|session| s.spawn(move || ask_in(session, to, &body(session, 1)).json()["content"].clone()))
             .collect();
-        let kill = Command::new("kill")
-            .arg(two.child.id().to_string())
-            .status();
+        let kill = Command::new("kill").arg(two.child.id().to_string()).status();
         assert!(kill.expect("kill").success());
         for (reader, expected) in readers.into_iter().zip(&expected) {
             assert_eq!(reader.join().expect("a text"), expected["content"]);

@@ -27,10 +27,7 @@ use crate::local::{Local, shared, start};
 #[track_caller]
 fn still_serves(to: std::net::SocketAddr) {
     let body = json!({"prompt": "The", "max_tokens": 2, "seed": 1});
-    assert_eq!(
-        ask(to, "/v1/completions", &body)["usage"]["completion_tokens"],
-        2
-    );
+    assert_eq!(ask(to, "/v1/completions", &body)["usage"]["completion_tokens"], 2);
 }
 
 /// CVE-2025-48942, -48943, -48944 (vLLM) and a report to llama.cpp: schemas, patterns and functions that end the
@@ -38,21 +35,12 @@ fn still_serves(to: std::net::SocketAddr) {
 #[test]
 fn schemas_patterns_and_functions() {
     let to = shared();
-    let deep = (0..50).fold(
-        json!({"type": "null"}),
-        |s, _| json!({"anyOf": [s, {"type": "string"}]}),
-    );
+    let deep = (0..50).fold(json!({"type": "null"}), |s, _| json!({"anyOf": [s, {"type": "string"}]}));
     let circle = json!({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}});
     for (schema, status) in [
         (json!({"type": "string", "pattern": "^(a+)+b$"}), None),
-        (
-            json!({"type": "string", "pattern": "(x{1000}){1000}"}),
-            None,
-        ),
-        (
-            json!({"type": "string", "pattern": "a".repeat(1 << 20)}),
-            Some(400),
-        ),
+        (json!({"type": "string", "pattern": "(x{1000}){1000}"}), None),
+        (json!({"type": "string", "pattern": "a".repeat(1 << 20)}), Some(400)),
         (json!({"type": "string", "pattern": "(?=a)b"}), Some(400)),
         (json!({"type": "array", "minItems": 1_000_000_000}), None),
         (json!({"type": "something"}), Some(400)),
@@ -62,21 +50,12 @@ fn schemas_patterns_and_functions() {
         let name: String = schema.to_string().chars().take(60).collect();
         let body = json!({"prompt": "The", "max_tokens": 3, "json_schema": schema});
         let response = post(to, "/v1/completions", &body);
-        let fits = status.map_or([200, 400].contains(&response.status), |s| {
-            s == response.status
-        });
+        let fits = status.map_or([200, 400].contains(&response.status), |s| s == response.status);
         assert!(fits, "{name}: {}", response.text());
     }
-    let nested = format!(
-        "{{\"prompt\": \"x\", \"json_schema\": {}1{}}}",
-        "{\"anyOf\": [".repeat(100_000),
-        "]}".repeat(100_000)
-    );
-    raw(
-        to,
-        &request("POST", "/v1/completions", &[], nested.as_bytes()),
-    )
-    .error(400);
+    let nested =
+        format!("{{\"prompt\": \"x\", \"json_schema\": {}1{}}}", "{\"anyOf\": [".repeat(100_000), "]}".repeat(100_000));
+    raw(to, &request("POST", "/v1/completions", &[], nested.as_bytes())).error(400);
     still_serves(to);
 }
 
@@ -104,11 +83,7 @@ fn templates() {
         let body = json!({"messages": [{"role": "user", "content": "x"}], "max_tokens": 1});
         let response = post(local.to, "/v1/chat/completions", &body);
         // An attribute that is not there is nothing, as everywhere in a template.
-        assert!(
-            [200, 400].contains(&response.status),
-            "{template}: {}",
-            response.text()
-        );
+        assert!([200, 400].contains(&response.status), "{template}: {}", response.text());
         if template.contains("range") || template.contains("macro") {
             assert_eq!(response.status, 400, "{template}");
         }
@@ -122,14 +97,8 @@ fn templates_of_requests() {
     let to = shared();
     for (name, value) in [
         ("chat_template", json!("{{ 1 }}")),
-        (
-            "chat_template_kwargs",
-            json!({"add_generation_prompt": true}),
-        ),
-        (
-            "chat_template_kwargs",
-            json!({"messages": "x".repeat(1 << 20)}),
-        ),
+        ("chat_template_kwargs", json!({"add_generation_prompt": true})),
+        ("chat_template_kwargs", json!({"messages": "x".repeat(1 << 20)})),
     ] {
         let mut body = json!({"messages": [{"role": "user", "content": "x"}], "max_tokens": 1});
         body[name] = value;
@@ -139,8 +108,7 @@ fn templates_of_requests() {
     // Names that are arguments of functions elsewhere are variables here, which this template does not know.
     let mut body = json!({"messages": [{"role": "user", "content": "x"}]});
     let expected = ask(to, "/apply-template", &body);
-    body["chat_template_kwargs"] =
-        json!({"tokenize": true, "chat_template": "{{ 1 }}", "x": "y".repeat(1 << 20)});
+    body["chat_template_kwargs"] = json!({"tokenize": true, "chat_template": "{{ 1 }}", "x": "y".repeat(1 << 20)});
     assert_eq!(ask(to, "/apply-template", &body), expected);
 }
 
@@ -152,16 +120,9 @@ fn caches_of_others() {
     let body = json!({"prompt": vec![11; 200], "max_tokens": 1}).to_string();
     let cached = |key: &str| {
         let key = format!("Bearer {key}");
-        let bytes = request(
-            "POST",
-            "/v1/completions",
-            &[("authorization", &key)],
-            body.as_bytes(),
-        );
+        let bytes = request("POST", "/v1/completions", &[("authorization", &key)], body.as_bytes());
         let usage = raw(local.to, &bytes).json()["usage"].clone();
-        usage["prompt_tokens_details"]["cached_tokens"]
-            .as_u64()
-            .expect("a number")
+        usage["prompt_tokens_details"]["cached_tokens"].as_u64().expect("a number")
     };
     assert_eq!((cached("one"), cached("two")), (0, 0));
     assert!(cached("one") > 0 && cached("two") > 0);
@@ -174,10 +135,7 @@ fn no_connection_goes_out() {
     let to = shared();
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     listener.set_nonblocking(true).expect("a listener");
-    let url = format!(
-        "http://{}/x.png",
-        listener.local_addr().expect("an address")
-    );
+    let url = format!("http://{}/x.png", listener.local_addr().expect("an address"));
     let chat = |content: Value| json!({"messages": [{"role": "user", "content": content}], "max_tokens": 1});
     for part in [
         json!({"type": "image_url", "image_url": {"url": url}}),
@@ -188,15 +146,8 @@ fn no_connection_goes_out() {
     ] {
         post(to, "/v1/chat/completions", &chat(json!([part]))).error(400);
     }
-    for text in [
-        format!("![x]({url})"),
-        format!("<img src=\"{url}\">"),
-        url.clone(),
-    ] {
-        assert_eq!(
-            post(to, "/v1/chat/completions", &chat(text.into())).status,
-            200
-        );
+    for text in [format!("![x]({url})"), format!("<img src=\"{url}\">"), url.clone()] {
+        assert_eq!(post(to, "/v1/chat/completions", &chat(text.into())).status, 200);
     }
     let schema = json!({"prompt": "x", "max_tokens": 1, "json_schema": {"$ref": url}});
     post(to, "/v1/completions", &schema).error(400);
@@ -214,12 +165,7 @@ fn names_of_files() {
             post(to, &path, &json!({ "filename": name })).error(501);
         }
     }
-    for path in [
-        "/api/pull",
-        "/api/create",
-        "/api/push",
-        "/api/blobs/sha256:0",
-    ] {
+    for path in ["/api/pull", "/api/create", "/api/push", "/api/blobs/sha256:0"] {
         post(to, path, &json!({"name": "../x"})).error(404);
     }
     get(to, "/..%2f..%2fetc/passwd").error(404);

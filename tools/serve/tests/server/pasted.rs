@@ -30,9 +30,7 @@ fn lines_of_llama_server_serve_or_are_refused_with_a_right_sentence() {
         // What a failure is about.
         println!("{}", pasted.line);
         let mut command = program();
-        command
-            .current_dir(dir.path())
-            .env("RSERVE_DRAIN_DELAY", "0");
+        command.current_dir(dir.path()).env("RSERVE_DRAIN_DELAY", "0");
         // Any port that is free, whatever the line says.
         command.args(&pasted.words[1..]).args(["--port", "0"]);
         let Some(reason) = pasted.refusal else {

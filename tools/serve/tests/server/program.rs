@@ -47,17 +47,12 @@ impl Running {
         });
         // What it says after that is read, so that it is never in the way.
         std::thread::spawn(move || lines.for_each(drop));
-        Running {
-            child,
-            to: to.expect("an address"),
-        }
+        Running { child, to: to.expect("an address") }
     }
 
     /// Asks the program to end; its exit code.
     pub fn terminate(&mut self) -> i32 {
-        let kill = Command::new("kill")
-            .arg(self.child.id().to_string())
-            .status();
+        let kill = Command::new("kill").arg(self.child.id().to_string()).status();
         assert!(kill.expect("kill").success());
         self.child.wait().expect("an end").code().expect("a code")
     }
@@ -72,25 +67,9 @@ impl Drop for Running {
 
 #[test]
 fn options_may_stand_in_the_environment() {
-    fails(
-        program().env("RSERVE_MODEL", "/nowhere/x.gguf"),
-        1,
-        "/nowhere/x.gguf",
-    );
-    fails(
-        program()
-            .env("RSERVE_MODEL", "x")
-            .env("RSERVE_PORT", "99999"),
-        2,
-        "--port",
-    );
-    fails(
-        program()
-            .env("RSERVE_MODEL", "x")
-            .env("RSERVE_METRICS", "perhaps"),
-        2,
-        "--metrics",
-    );
+    fails(program().env("RSERVE_MODEL", "/nowhere/x.gguf"), 1, "/nowhere/x.gguf");
+    fails(program().env("RSERVE_MODEL", "x").env("RSERVE_PORT", "99999"), 2, "--port");
+    fails(program().env("RSERVE_MODEL", "x").env("RSERVE_METRICS", "perhaps"), 2, "--metrics");
     fails(&mut program(), 2, "--model");
     let mut server = Running::start(
         program()
@@ -111,14 +90,8 @@ fn systemd_is_told() {
     let folder = trine_testkit::folder();
     let path = folder.path().join("notify");
     let socket = UnixDatagram::bind(&path).expect("a socket");
-    socket
-        .set_read_timeout(Some(Duration::from_secs(60)))
-        .expect("a timeout");
-    let mut server = Running::start(
-        program()
-            .env("NOTIFY_SOCKET", &path)
-            .env("RSERVE_DRAIN_DELAY", "0"),
-    );
+    socket.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout");
+    let mut server = Running::start(program().env("NOTIFY_SOCKET", &path).env("RSERVE_DRAIN_DELAY", "0"));
     let told = || {
         let mut buffer = [0; 64];
         let n = socket.recv(&mut buffer).expect("a word");
@@ -147,21 +120,9 @@ fn two_servers_on_one_port() {
     let server = Running::start(&mut program());
     let port = server.to.port().to_string();
     let model = trine_testkit::trilm();
-    fails(
-        program()
-            .env("RSERVE_MODEL", &model)
-            .args(["--port", &port]),
-        1,
-        &port,
-    );
+    fails(program().env("RSERVE_MODEL", &model).args(["--port", &port]), 1, &port);
     let long = format!("/tmp/{}.sock", "x".repeat(200));
-    fails(
-        program()
-            .env("RSERVE_MODEL", &model)
-            .args(["--host", &long]),
-        1,
-        "about 100 characters",
-    );
+    fails(program().env("RSERVE_MODEL", &model).args(["--host", &long]), 1, "about 100 characters");
     assert_eq!(get(server.to, "/health").status, 200);
 }
 
@@ -170,10 +131,7 @@ fn two_servers_on_one_port() {
 fn the_log_keeps_secrets() {
     let model = trine_testkit::trilm();
     let command = &mut program();
-    let command = command
-        .env("RSERVE_MODEL", model)
-        .env("RSERVE_PORT", "0")
-        .env("RSERVE_DRAIN_DELAY", "0");
+    let command = command.env("RSERVE_MODEL", model).env("RSERVE_PORT", "0").env("RSERVE_DRAIN_DELAY", "0");
     let command = command.args(["--api-key", "secret-canary", "--log-format", "json"]);
     let mut child = command.stderr(Stdio::piped()).spawn().expect("a process");
     let mut stderr = BufReader::new(child.stderr.take().expect("a pipe"));
@@ -182,35 +140,20 @@ fn the_log_keeps_secrets() {
         line.clear();
         assert!(stderr.read_line(&mut line).expect("a line") > 0);
         if let Some((_, url)) = line.split_once(" is ready at http://") {
-            break url
-                .split(' ')
-                .next()
-                .and_then(|a| a.parse().ok())
-                .expect("an address");
+            break url.split(' ').next().and_then(|a| a.parse().ok()).expect("an address");
         }
     };
-    let body =
-        json!({"prompt": "prompt canary", "max_tokens": 3, "stop": ["stop canary"]}).to_string();
+    let body = json!({"prompt": "prompt canary", "max_tokens": 3, "stop": ["stop canary"]}).to_string();
     for key in ["secret-canary", "wrong-canary"] {
         let key = format!("Bearer {key}");
-        raw(
-            to,
-            &request(
-                "POST",
-                "/v1/completions",
-                &[("authorization", &key)],
-                body.as_bytes(),
-            ),
-        );
+        raw(to, &request("POST", "/v1/completions", &[("authorization", &key)], body.as_bytes()));
     }
     let kill = Command::new("kill").arg(child.id().to_string()).status();
     assert!(kill.expect("kill").success());
     let mut log = String::new();
     stderr.read_to_string(&mut log).expect("a log");
     assert!(child.wait().expect("an end").success());
-    let entries = log
-        .lines()
-        .filter_map(|l| serde_json::from_str::<serde_json::Value>(l).ok());
+    let entries = log.lines().filter_map(|l| serde_json::from_str::<serde_json::Value>(l).ok());
     let codes: Vec<_> = entries.map(|e| e["code"].clone()).collect();
     assert_eq!(codes, [200, 401]);
     assert!(!log.contains("canary"), "{log}");

@@ -192,9 +192,7 @@ impl Random {
 
 #[test]
 fn bodies_of_any_kind_have_a_documented_answer() {
-    let count = std::env::var("RSERVE_RANDOM")
-        .ok()
-        .and_then(|n| n.parse().ok());
+    let count = std::env::var("RSERVE_RANDOM").ok().and_then(|n| n.parse().ok());
     let local = start(&["--parallel", "4"]);
     let good = json!({"prompt": "The game", "max_tokens": 8, "seed": 3});
     let expected = ask(local.to, "/v1/completions", &good)["choices"].clone();
@@ -208,9 +206,7 @@ fn bodies_of_any_kind_have_a_documented_answer() {
             // Names the field, or says what is wrong otherwise; in one line.
             status @ (400 | 404 | 501) => {
                 let message = response.error(status)["message"].clone();
-                let line = message
-                    .as_str()
-                    .is_some_and(|m| !m.is_empty() && !m.contains('\n'));
+                let line = message.as_str().is_some_and(|m| !m.is_empty() && !m.contains('\n'));
                 assert!(line, "{route} {body}: {message}");
             }
             status => panic!("{route} {body}: {status} {}", response.text()),

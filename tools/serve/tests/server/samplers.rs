@@ -1,9 +1,7 @@
 //! All of llama.cpp's samplers over HTTP: the library's texts, whatever else is asked at the same time.
 
 use serde_json::{Value, json};
-use trine::{
-    DryOptions, GenerateOptions, Mirostat, MirostatVersion, Model, SamplerKind, SamplerOptions,
-};
+use trine::{DryOptions, GenerateOptions, Mirostat, MirostatVersion, Model, SamplerKind, SamplerOptions};
 
 use crate::client::{ask, post};
 use crate::local::{shared, start};
@@ -12,11 +10,7 @@ const PROMPT: &str = "The game of chess is a game of";
 
 /// Fields of a request, and the same as options of the library.
 fn cases(model: &Model) -> Vec<(Value, SamplerOptions)> {
-    let d = || SamplerOptions {
-        seed: 11,
-        temp: 1.2,
-        ..SamplerOptions::default()
-    };
+    let d = || SamplerOptions { seed: 11, temp: 1.2, ..SamplerOptions::default() };
     let dry = |texts: &[&str]| DryOptions {
         multiplier: 1.5,
         base: 2.0,
@@ -39,72 +33,31 @@ fn cases(model: &Model) -> Vec<(Value, SamplerOptions)> {
         ),
         (
             json!({"dry_multiplier": 1.5, "dry_base": 2.0, "dry_allowed_length": 1, "dry_penalty_last_n": 200}),
-            SamplerOptions {
-                dry: dry(&DryOptions::BREAKERS),
-                ..d()
-            },
+            SamplerOptions { dry: dry(&DryOptions::BREAKERS), ..d() },
         ),
         (
             json!({"dry_multiplier": 1.5, "dry_base": 2.0, "dry_allowed_length": 1, "dry_penalty_last_n": 200, "dry_sequence_breakers": ["the", "of"]}),
-            SamplerOptions {
-                dry: dry(&["the", "of"]),
-                ..d()
-            },
+            SamplerOptions { dry: dry(&["the", "of"]), ..d() },
         ),
         (
             json!({"xtc_probability": 0.7, "xtc_threshold": 0.05}),
-            SamplerOptions {
-                xtc_probability: 0.7,
-                xtc_threshold: 0.05,
-                ..d()
-            },
+            SamplerOptions { xtc_probability: 0.7, xtc_threshold: 0.05, ..d() },
         ),
         (
             json!({"mirostat": 1, "mirostat_tau": 3.0, "mirostat_eta": 0.2}),
-            SamplerOptions {
-                mirostat: mirostat(MirostatVersion::V1, 3.0, 0.2),
-                ..d()
-            },
+            SamplerOptions { mirostat: mirostat(MirostatVersion::V1, 3.0, 0.2), ..d() },
         ),
-        (
-            json!({"mirostat": 2}),
-            SamplerOptions {
-                mirostat: mirostat(MirostatVersion::V2, 5.0, 0.1),
-                ..d()
-            },
-        ),
-        (
-            json!({"top_n_sigma": 1.0, "top_k": 0}),
-            SamplerOptions {
-                top_n_sigma: 1.0,
-                top_k: 0,
-                ..d()
-            },
-        ),
+        (json!({"mirostat": 2}), SamplerOptions { mirostat: mirostat(MirostatVersion::V2, 5.0, 0.1), ..d() }),
+        (json!({"top_n_sigma": 1.0, "top_k": 0}), SamplerOptions { top_n_sigma: 1.0, top_k: 0, ..d() }),
         (
             json!({"dynatemp_range": 0.6, "dynatemp_exponent": 1.5}),
-            SamplerOptions {
-                dynatemp_range: 0.6,
-                dynatemp_exponent: 1.5,
-                ..d()
-            },
+            SamplerOptions { dynatemp_range: 0.6, dynatemp_exponent: 1.5, ..d() },
         ),
-        (
-            json!({"typical_p": 0.6, "min_keep": 3}),
-            SamplerOptions {
-                typical_p: 0.6,
-                min_keep: 3,
-                ..d()
-            },
-        ),
+        (json!({"typical_p": 0.6, "min_keep": 3}), SamplerOptions { typical_p: 0.6, min_keep: 3, ..d() }),
         (
             json!({"samplers": ["temperature", "top_k", "adaptive_p"], "adaptive_target": 0.4, "adaptive_decay": 0.8}),
             SamplerOptions {
-                samplers: vec![
-                    SamplerKind::Temperature,
-                    SamplerKind::TopK,
-                    SamplerKind::AdaptiveP,
-                ],
+                samplers: vec![SamplerKind::Temperature, SamplerKind::TopK, SamplerKind::AdaptiveP],
                 adaptive_target: 0.4,
                 adaptive_decay: 0.8,
                 ..d()
@@ -112,14 +65,7 @@ fn cases(model: &Model) -> Vec<(Value, SamplerOptions)> {
         ),
         (
             json!({"samplers": "tmk"}),
-            SamplerOptions {
-                samplers: vec![
-                    SamplerKind::Temperature,
-                    SamplerKind::MinP,
-                    SamplerKind::TopK,
-                ],
-                ..d()
-            },
+            SamplerOptions { samplers: vec![SamplerKind::Temperature, SamplerKind::MinP, SamplerKind::TopK], ..d() },
         ),
     ]
 }
@@ -138,10 +84,7 @@ fn texts_are_those_of_the_library_under_load_as_well() {
     let cases = cases(&model);
     let mut texts: Vec<String> = Vec::new();
     for (fields, sampler) in &cases {
-        let options = GenerateOptions {
-            sampler: sampler.clone(),
-            ..GenerateOptions::greedy(48)
-        };
+        let options = GenerateOptions { sampler: sampler.clone(), ..GenerateOptions::greedy(48) };
         let text = model.generate(PROMPT, &options).expect("options");
         let text = text.complete().expect("a text").text;
         assert!(texts.first() != Some(&text), "{fields} changes nothing");
@@ -186,10 +129,7 @@ fn a_text_that_cannot_be_taken_up_in_the_middle_is_refused_by_name() {
         body["resume_tokens"] = json!([5]);
         let error = post(shared(), "/completion", &body).error(400);
         let message = error["message"].as_str().unwrap_or_default();
-        assert!(
-            message.contains("resume_tokens") && message.contains(name),
-            "{message}"
-        );
+        assert!(message.contains("resume_tokens") && message.contains(name), "{message}");
     }
 }
 
@@ -213,10 +153,7 @@ fn what_tokens_are_drawn_with_is_told() {
         assert!(odds.iter().all(|p| *p > 0.0) && odds.iter().sum::<f64>() < 1.000_001);
         let own = number(&one["prob"]);
         let same = top.iter().find(|t| t["id"] == one["id"]);
-        assert!(
-            same.map_or(own > 0.0 && own <= odds[odds.len() - 1], |t| t["prob"]
-                == one["prob"])
-        );
+        assert!(same.map_or(own > 0.0 && own <= odds[odds.len() - 1], |t| t["prob"] == one["prob"]));
         assert_eq!(one["id"], b["completion_probabilities"][i]["id"]);
         assert!(one.get("logprob").is_none());
     }

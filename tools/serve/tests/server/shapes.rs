@@ -22,10 +22,7 @@ fn what_a_server_says_of_itself() {
     let props = get(to, "/props").json();
     assert_eq!(props["total_slots"], 16);
     assert_eq!(props["default_generation_settings"]["n_ctx"], 512);
-    assert_eq!(
-        props["default_generation_settings"]["params"]["seed"],
-        u32::MAX
-    );
+    assert_eq!(props["default_generation_settings"]["params"]["seed"], u32::MAX);
     assert_eq!(props["model_path"], "trilm-wt-5.8m-F16.gguf");
     assert_eq!(props["build_info"], fingerprint());
     let slots = get(to, "/slots").json();
@@ -41,29 +38,12 @@ fn fingerprint() -> String {
 #[test]
 fn texts_become_tokens_and_back() {
     let to = shared();
-    for text in [
-        "The game of chess",
-        "naïve – „café“ 12.5 €",
-        " two  spaces\n\nlines",
-        "",
-    ] {
+    for text in ["The game of chess", "naïve – „café“ 12.5 €", " two  spaces\n\nlines", ""] {
         let tokens = ask(to, "/tokenize", &json!({ "content": text }))["tokens"].clone();
         let back = ask(to, "/detokenize", &json!({ "tokens": tokens }));
-        assert_eq!(
-            back["content"].as_str().map(str::trim_start),
-            Some(text.trim_start())
-        );
-        let pieces = ask(
-            to,
-            "/tokenize",
-            &json!({"content": text, "with_pieces": true}),
-        );
-        let ids: Vec<Value> = pieces["tokens"]
-            .as_array()
-            .expect("a list")
-            .iter()
-            .map(|t| t["id"].clone())
-            .collect();
+        assert_eq!(back["content"].as_str().map(str::trim_start), Some(text.trim_start()));
+        let pieces = ask(to, "/tokenize", &json!({"content": text, "with_pieces": true}));
+        let ids: Vec<Value> = pieces["tokens"].as_array().expect("a list").iter().map(|t| t["id"].clone()).collect();
         assert_eq!(Value::from(ids), tokens);
     }
     post(to, "/detokenize", &json!({"tokens": [4096]})).error(400);
@@ -77,30 +57,14 @@ fn a_chat_is_rendered_by_its_template() {
         {"role": "user", "content": [{"type": "text", "text": "Hi"}, {"type": "text", "text": "there"}]}]);
     let prompt = ask(to, "/apply-template", &json!({ "messages": messages }))["prompt"].clone();
     assert_eq!(prompt, "system: Be brief.\nuser: Hi\n\nthere\nassistant:");
-    let tokens = ask(
-        to,
-        "/tokenize",
-        &json!({"content": prompt, "add_special": true}),
-    );
+    let tokens = ask(to, "/tokenize", &json!({"content": prompt, "add_special": true}));
     let n = tokens["tokens"].as_array().map(Vec::len);
-    let counted = ask(
-        to,
-        "/v1/chat/completions/input_tokens",
-        &json!({ "messages": messages }),
-    );
-    assert_eq!(
-        counted,
-        json!({"object": "response.input_tokens", "input_tokens": n})
-    );
-    let chat = ask(
-        to,
-        "/v1/chat/completions",
-        &json!({"messages": messages, "max_tokens": 4, "seed": 1}),
-    );
+    let counted = ask(to, "/v1/chat/completions/input_tokens", &json!({ "messages": messages }));
+    assert_eq!(counted, json!({"object": "response.input_tokens", "input_tokens": n}));
+    let chat = ask(to, "/v1/chat/completions", &json!({"messages": messages, "max_tokens": 4, "seed": 1}));
     assert_eq!(chat["usage"]["prompt_tokens"], json!(n));
     // the beginning of an answer is gone on with
-    let begun =
-        json!([{"role": "user", "content": "Hi"}, {"role": "assistant", "content": " Well"}]);
+    let begun = json!([{"role": "user", "content": "Hi"}, {"role": "assistant", "content": " Well"}]);
     let prompt = ask(to, "/apply-template", &json!({ "messages": begun }))["prompt"].clone();
     assert_eq!(prompt, "user: Hi\nassistant: Well");
 }
@@ -123,24 +87,14 @@ fn native_answers() {
     assert_eq!(probs.len(), 6);
     assert_eq!(probs[0]["top_logprobs"].as_array().map(Vec::len), Some(2));
     assert_eq!(probs[0]["id"], a["tokens"][0]);
-    let several = ask(
-        to,
-        "/completions",
-        &json!({"prompt": ["The", "A"], "n_predict": 1, "n": 2}),
-    );
-    let indices: Vec<&Value> = several
-        .as_array()
-        .expect("a list")
-        .iter()
-        .map(|o| &o["index"])
-        .collect();
+    let several = ask(to, "/completions", &json!({"prompt": ["The", "A"], "n_predict": 1, "n": 2}));
+    let indices: Vec<&Value> = several.as_array().expect("a list").iter().map(|o| &o["index"]).collect();
     assert_eq!(indices, [0, 1, 2, 3]);
-    let fields = json!({"prompt": "The", "n_predict": 1, "response_fields": ["content", "timings/predicted_n", "none"]});
+    let fields =
+        json!({"prompt": "The", "n_predict": 1, "response_fields": ["content", "timings/predicted_n", "none"]});
     let reduced = ask(to, "/completion", &fields);
     assert_eq!(
-        reduced
-            .as_object()
-            .map(|o| o.keys().map(String::as_str).collect()),
+        reduced.as_object().map(|o| o.keys().map(String::as_str).collect()),
         Some(vec!["content", "timings/predicted_n"])
     );
 }
@@ -152,11 +106,7 @@ fn completions_of_openai() {
     let body = json!({"prompt": [ids], "temperature": 0, "max_tokens": 1, "logprobs": 1, "echo": true, "seed": 1234});
     let a = ask(to, "/v1/completions", &body);
     assert_eq!(a["object"], "text_completion");
-    assert!(
-        a["id"]
-            .as_str()
-            .is_some_and(|id| id.len() == 41 && id.starts_with("chatcmpl-"))
-    );
+    assert!(a["id"].as_str().is_some_and(|id| id.len() == 41 && id.starts_with("chatcmpl-")));
     assert_eq!(a["system_fingerprint"], fingerprint());
     assert_eq!(a["trine"], json!({"bits": null, "seed": 1234}));
     let n = ids.as_array().map(Vec::len).expect("a list");
@@ -172,18 +122,9 @@ fn completions_of_openai() {
         "prompt_tokens_details": {"cached_tokens": a["usage"]["prompt_tokens_details"]["cached_tokens"]}})
     );
     // the tokens put together are the text
-    let tokens: String = lp["tokens"]
-        .as_array()
-        .expect("a list")
-        .iter()
-        .filter_map(Value::as_str)
-        .collect();
+    let tokens: String = lp["tokens"].as_array().expect("a list").iter().filter_map(Value::as_str).collect();
     assert_eq!(a["choices"][0]["text"], tokens);
-    let plain = ask(
-        to,
-        "/v1/completions",
-        &json!({"prompt": "The", "max_tokens": 1}),
-    );
+    let plain = ask(to, "/v1/completions", &json!({"prompt": "The", "max_tokens": 1}));
     assert_eq!(plain["choices"][0]["logprobs"], Value::Null);
     assert_eq!(plain["choices"][0]["finish_reason"], "length");
 }
@@ -194,21 +135,10 @@ fn null_is_absent_and_unknown_fields_are_nothing() {
     let body = json!({"prompt": "The game", "seed": 5, "max_tokens": 8});
     let expected = ask(to, "/v1/completions", &body)["choices"].clone();
     let mut other = body.clone();
-    for name in FIELDS
-        .iter()
-        .map(|(name, _)| *name)
-        .filter(|n| !["seed", "max_tokens"].contains(n))
-    {
+    for name in FIELDS.iter().map(|(name, _)| *name).filter(|n| !["seed", "max_tokens"].contains(n)) {
         other[name] = Value::Null;
     }
-    for name in [
-        "no_stop_trim",
-        "skip_special_tokens",
-        "service_tier",
-        "user",
-        "metadata",
-        "functions",
-    ] {
+    for name in ["no_stop_trim", "skip_special_tokens", "service_tier", "user", "metadata", "functions"] {
         other[name] = json!({"x": [1, "y"]});
     }
     assert_eq!(ask(to, "/v1/completions", &other)["choices"], expected);
@@ -287,23 +217,14 @@ fn wrong_values_are_refused_by_the_name_of_their_field() {
 #[test]
 fn names_of_models() {
     let to = shared();
-    let model = |model: &str| {
-        ask(
-            to,
-            "/v1/completions",
-            &json!({"prompt": "The", "max_tokens": 1, "model": model}),
-        )
-    };
+    let model = |model: &str| ask(to, "/v1/completions", &json!({"prompt": "The", "max_tokens": 1, "model": model}));
     assert_eq!(model("other")["model"], "other");
     assert_eq!(model("gpt-4")["model"], "gpt-4");
     let bits = json!({"prompt": "The", "max_tokens": 1, "model": "m:4bit"});
     post(to, "/v1/completions", &bits).error(400);
     let strict = start(&["--alias", "m", "--strict-model"]);
     let other = json!({"prompt": "The", "max_tokens": 1, "model": "gpt-4"});
-    assert_eq!(
-        post(strict.to, "/v1/completions", &other).error(404)["type"],
-        "not_found_error"
-    );
+    assert_eq!(post(strict.to, "/v1/completions", &other).error(404)["type"], "not_found_error");
 }
 
 #[test]
@@ -336,32 +257,21 @@ fn metrics_count_what_answers_say() {
     // Whoever has the answer finds all of it counted.
     let text = get(to, "/metrics").text();
     let value = |name: &str| {
-        let line = text
-            .lines()
-            .find_map(|l| l.strip_prefix(name)?.strip_prefix(' '));
-        line.unwrap_or_else(|| panic!("{name} in {text}"))
-            .parse::<f64>()
-            .expect("a number")
+        let line = text.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("{name} in {text}")).parse::<f64>().expect("a number")
     };
     assert_eq!(value("llamacpp:tokens_predicted_total"), generated as f64);
     assert_eq!(value("llamacpp:prompt_tokens_total"), prompt as f64);
     assert_eq!(value("llamacpp:prompt_tokens_cached_total"), cached as f64);
-    assert_eq!(
-        value("trine:tokens_total{bits=\"0\",kind=\"generated\"}"),
-        generated as f64
-    );
+    assert_eq!(value("trine:tokens_total{bits=\"0\",kind=\"generated\"}"), generated as f64);
     assert_eq!(value("trine:requests_total{code=\"404\"}"), 1.0);
     assert_eq!(value("trine:time_to_first_token_seconds_count"), 5.0);
     assert_eq!(value("llamacpp:requests_processing"), 0.0);
     // every sample has its help and its type before it
     for line in text.lines().filter(|l| !l.starts_with('#')) {
         let name = line.split(['{', ' ']).next().expect("a name");
-        let base = ["_bucket", "_sum", "_count"]
-            .iter()
-            .find_map(|s| name.strip_suffix(s));
-        let typed = |n: &str| {
-            text.contains(&format!("# TYPE {n} ")) && text.contains(&format!("# HELP {n} "))
-        };
+        let base = ["_bucket", "_sum", "_count"].iter().find_map(|s| name.strip_suffix(s));
+        let typed = |n: &str| text.contains(&format!("# TYPE {n} ")) && text.contains(&format!("# HELP {n} "));
         assert!(typed(name) || base.is_some_and(typed), "{line}");
     }
 }

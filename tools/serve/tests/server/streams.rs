@@ -18,10 +18,7 @@ fn chunks_of_a_chat() {
     let (chunks, done) = stream("/v1/chat/completions", body.clone());
     assert!(done);
     let first = &chunks[0]["choices"][0];
-    assert_eq!(
-        first["delta"],
-        json!({"role": "assistant", "content": null})
-    );
+    assert_eq!(first["delta"], json!({"role": "assistant", "content": null}));
     assert!(chunks[0].get("timings").is_none());
     let last = &chunks[chunks.len() - 1];
     assert_eq!(last["choices"][0]["delta"], json!({}));
@@ -46,24 +43,15 @@ fn chunks_of_a_chat() {
         assert_eq!(chunk["choices"][0]["finish_reason"], Value::Null);
         text += content;
     }
-    assert_eq!(
-        whole["choices"][0]["message"],
-        json!({"role": "assistant", "content": text})
-    );
-    assert_eq!(
-        whole["choices"][0]["logprobs"]["content"],
-        Value::from(logprobs)
-    );
+    assert_eq!(whole["choices"][0]["message"], json!({"role": "assistant", "content": text}));
+    assert_eq!(whole["choices"][0]["logprobs"]["content"], Value::from(logprobs));
     let mut with_usage = body;
     with_usage["stream_options"] = json!({"include_usage": true});
     let (chunks, done) = stream("/v1/chat/completions", with_usage);
     let last = &chunks[chunks.len() - 1];
     assert!(done && last["choices"] == json!([]));
     assert_eq!(last["usage"]["completion_tokens"], 8);
-    assert_eq!(
-        chunks.iter().filter(|c| c.get("usage").is_some()).count(),
-        1
-    );
+    assert_eq!(chunks.iter().filter(|c| c.get("usage").is_some()).count(), 1);
 }
 
 #[test]
@@ -77,38 +65,21 @@ fn a_stream_is_the_whole_text() {
         (json!({"echo": true, "logprobs": 1}), 1),
         (json!({"logit_bias": {" é": 20}, "repeat_penalty": 1.3}), 1),
     ] {
-        let mut body =
-            json!({"prompt": "The game – „é“", "max_tokens": 24, "seed": 2, "temperature": 1});
-        body.as_object_mut()
-            .expect("an object")
-            .extend(extra.as_object().cloned().expect("an object"));
+        let mut body = json!({"prompt": "The game – „é“", "max_tokens": 24, "seed": 2, "temperature": 1});
+        body.as_object_mut().expect("an object").extend(extra.as_object().cloned().expect("an object"));
         let whole = ask(to, "/v1/completions", &body);
         let (chunks, done) = stream("/v1/completions", body.clone());
         assert!(done);
         for i in 0..n {
-            let mine = chunks
-                .iter()
-                .map(|c| &c["choices"][0])
-                .filter(|c| c["index"] == i);
+            let mine = chunks.iter().map(|c| &c["choices"][0]).filter(|c| c["index"] == i);
             let text: String = mine.clone().filter_map(|c| c["text"].as_str()).collect();
-            let reasons: Vec<&Value> = mine
-                .clone()
-                .map(|c| &c["finish_reason"])
-                .filter(|r| !r.is_null())
-                .collect();
+            let reasons: Vec<&Value> = mine.clone().map(|c| &c["finish_reason"]).filter(|r| !r.is_null()).collect();
             assert_eq!(whole["choices"][i]["text"], text, "{body}");
             assert_eq!(reasons, [&whole["choices"][i]["finish_reason"]]);
             for name in ["tokens", "token_logprobs", "top_logprobs", "text_offset"] {
-                let parts = mine
-                    .clone()
-                    .filter_map(|c| c["logprobs"][name].as_array())
-                    .flatten()
-                    .cloned();
+                let parts = mine.clone().filter_map(|c| c["logprobs"][name].as_array()).flatten().cloned();
                 let parts: Vec<Value> = parts.collect();
-                let all = whole["choices"][i]["logprobs"][name]
-                    .as_array()
-                    .cloned()
-                    .unwrap_or_default();
+                let all = whole["choices"][i]["logprobs"][name].as_array().cloned().unwrap_or_default();
                 assert_eq!(parts, all, "{name}");
             }
         }
@@ -128,11 +99,7 @@ fn a_native_stream_ends_with_the_final_object() {
     assert!(rest.iter().all(|c| c["stop"] == false));
     let text: String = rest.iter().filter_map(|c| c["content"].as_str()).collect();
     assert_eq!(whole["content"], text);
-    let progress: Vec<&Value> = rest
-        .iter()
-        .map(|c| &c["prompt_progress"])
-        .filter(|p| !p.is_null())
-        .collect();
+    let progress: Vec<&Value> = rest.iter().map(|c| &c["prompt_progress"]).filter(|p| !p.is_null()).collect();
     let (first, end) = (progress[0], progress[progress.len() - 1]);
     assert_eq!(first["processed"], first["cache"]);
     assert_eq!(end["processed"], end["total"]);
@@ -141,8 +108,7 @@ fn a_native_stream_ends_with_the_final_object() {
 #[test]
 fn stop_strings_never_get_out() {
     let to = shared();
-    let body =
-        |stop: Value| json!({"prompt": "The game of", "max_tokens": 40, "seed": 9, "stop": stop});
+    let body = |stop: Value| json!({"prompt": "The game of", "max_tokens": 40, "seed": 9, "stop": stop});
     let full = ask(to, "/v1/completions", &body(json!([])))["choices"][0]["text"].clone();
     let full = full.as_str().expect("a text");
     let chars: Vec<(usize, char)> = full.char_indices().collect();
@@ -173,29 +139,18 @@ fn errors_before_the_first_token_have_a_status() {
     assert_eq!(error["n_ctx"], 512);
     assert_eq!(error["reason"], "context_length_exceeded");
     let message = error["message"].as_str().unwrap_or_default();
-    assert!(
-        message.contains("exceeds the available context size"),
-        "{message}"
-    );
+    assert!(message.contains("exceeds the available context size"), "{message}");
 }
 
 #[test]
 fn the_number_of_tokens() {
     let to = shared();
     let nearly: Vec<u32> = vec![5; 510];
-    let a = ask(
-        to,
-        "/completion",
-        &json!({"prompt": nearly, "n_predict": 10, "ignore_eos": true}),
-    );
+    let a = ask(to, "/completion", &json!({"prompt": nearly, "n_predict": 10, "ignore_eos": true}));
     assert_eq!(a["truncated"], true);
     assert_eq!(a["stop_type"], "limit");
     for n in [0, 1] {
-        let a = ask(
-            to,
-            "/v1/completions",
-            &json!({"prompt": "The", "max_tokens": n, "ignore_eos": true}),
-        );
+        let a = ask(to, "/v1/completions", &json!({"prompt": "The", "max_tokens": n, "ignore_eos": true}));
         assert_eq!(a["usage"]["completion_tokens"], n);
         assert_eq!(a["choices"][0]["finish_reason"], "length");
         assert_eq!(a["timings"]["predicted_per_second"], 0.0);

@@ -27,42 +27,27 @@ fn schema() -> Value {
 #[track_caller]
 fn fits(text: &str) {
     let value: Value = serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"));
-    assert!(
-        ["king", "queen", "rook"]
-            .map(Value::from)
-            .contains(&value["piece"]),
-        "{text}"
-    );
+    assert!(["king", "queen", "rook"].map(Value::from).contains(&value["piece"]), "{text}");
     let moves = value["moves"].as_array().expect("an array");
     assert!((1..=4).contains(&moves.len()), "{text}");
-    assert!(
-        moves.iter().all(|m| m.as_u64().is_some_and(|m| m < 100)),
-        "{text}"
-    );
+    assert!(moves.iter().all(|m| m.as_u64().is_some_and(|m| m < 100)), "{text}");
     let note = value["note"].as_str().expect("a string");
     assert!(note.chars().count() <= 12, "{text}");
-    assert_eq!(
-        value.as_object().map(serde_json::Map::len),
-        Some(3),
-        "{text}"
-    );
+    assert_eq!(value.as_object().map(serde_json::Map::len), Some(3), "{text}");
 }
 
 /// Requests for such texts by all routes and in all spellings.
 fn requests(n: usize) -> Vec<(&'static str, Value)> {
     let one = |i: usize| {
-        let mut body = json!({"seed": i, "temperature": 1.2, "max_tokens": 200, "return_tokens": true, "logprobs": true});
+        let mut body =
+            json!({"seed": i, "temperature": 1.2, "max_tokens": 200, "return_tokens": true, "logprobs": true});
         let (path, field, value) = match i % 4 {
             0 => (
                 "/v1/chat/completions",
                 "response_format",
                 json!({"type": "json_schema", "json_schema": {"name": "x", "strict": true, "schema": schema()}}),
             ),
-            1 => (
-                "/v1/completions",
-                "response_format",
-                json!({"type": "json_object", "schema": schema()}),
-            ),
+            1 => ("/v1/completions", "response_format", json!({"type": "json_object", "schema": schema()})),
             2 => ("/completion", "json_schema", schema()),
             _ => ("/v1/completions", "json_schema", schema()),
         };
@@ -99,36 +84,18 @@ fn json_follows_its_schema_and_load_changes_nothing() {
     let quiet = start(&[]);
     let expected: Vec<Value> = requests.iter().map(|r| choice(quiet.to, r)).collect();
     for choice in &expected {
-        assert!(
-            ["stop", "eos"]
-                .map(Value::from)
-                .contains(&choice["finish_reason"]),
-            "{choice}"
-        );
+        assert!(["stop", "eos"].map(Value::from).contains(&choice["finish_reason"]), "{choice}");
         fits(text(choice));
     }
     for options in [
         &["--max-queue", "64", "--parallel", "12"][..],
-        &[
-            "--max-queue",
-            "64",
-            "--kv-memory",
-            "1M",
-            "--prefill-chunk",
-            "3",
-        ],
+        &["--max-queue", "64", "--kv-memory", "1M", "--prefill-chunk", "3"],
     ] {
         let local = start(options);
         let to = local.to;
         let found: Vec<Value> = thread::scope(|s| {
-            let threads: Vec<_> = requests
-                .iter()
-                .map(|r| s.spawn(move || choice(to, r)))
-                .collect();
-            threads
-                .into_iter()
-                .map(|t| t.join().expect("an answer"))
-                .collect()
+            let threads: Vec<_> = requests.iter().map(|r| s.spawn(move || choice(to, r))).collect();
+            threads.into_iter().map(|t| t.join().expect("an answer")).collect()
         });
         assert_eq!(found, expected, "{options:?}");
     }
@@ -143,44 +110,23 @@ fn a_form_streams_resumes_and_replays() {
         streamed["stream"] = true.into();
         let (events, _) = post(to, path, &streamed).events();
         let part = |e: &Value| {
-            let found = [
-                &e["content"],
-                &e["choices"][0]["text"],
-                &e["choices"][0]["delta"]["content"],
-            ];
-            found
-                .into_iter()
-                .find_map(Value::as_str)
-                .unwrap_or_default()
-                .to_owned()
+            let found = [&e["content"], &e["choices"][0]["text"], &e["choices"][0]["delta"]["content"]];
+            found.into_iter().find_map(Value::as_str).unwrap_or_default().to_owned()
         };
         // The last object of the native route repeats nothing.
-        assert_eq!(
-            events.iter().map(part).collect::<String>(),
-            text(&whole),
-            "{path}"
-        );
+        assert_eq!(events.iter().map(part).collect::<String>(), text(&whole), "{path}");
         let tokens = whole["tokens"].as_array().expect("tokens").clone();
         for k in [1, tokens.len() / 2, tokens.len() - 1] {
             let mut rest = body.clone();
             rest["resume_tokens"] = tokens[..k].into();
             let rest = choice(to, &(path, rest));
-            assert_eq!(
-                rest["tokens"].as_array(),
-                Some(&tokens[k..].to_vec()),
-                "{path} {k}"
-            );
+            assert_eq!(rest["tokens"].as_array(), Some(&tokens[k..].to_vec()), "{path} {k}");
         }
     }
     let (path, mut body) = requests(2).remove(1);
     body["resume_tokens"] = json!([5]);
     let error = post(to, path, &body).error(400);
-    assert!(
-        error["message"]
-            .as_str()
-            .is_some_and(|m| m.contains("resume_tokens")),
-        "{error}"
-    );
+    assert!(error["message"].as_str().is_some_and(|m| m.contains("resume_tokens")), "{error}");
 }
 
 #[test]
@@ -194,23 +140,11 @@ fn grammars_of_llama_cpp() {
         ask(to, "/completion", &body)
     };
     for seed in 0..6 {
-        let a = ask(
-            "root ::= \"yes\" | \"no\"",
-            json!({"seed": seed, "temperature": 2}),
-        );
-        assert!(
-            ["yes", "no"].map(Value::from).contains(&a["content"]),
-            "{a}"
-        );
+        let a = ask("root ::= \"yes\" | \"no\"", json!({"seed": seed, "temperature": 2}));
+        assert!(["yes", "no"].map(Value::from).contains(&a["content"]), "{a}");
         assert_eq!(a["stop_type"], "eos");
-        assert_eq!(
-            a["generation_settings"]["grammar"],
-            "root ::= \"yes\" | \"no\""
-        );
-        let nested = ask(
-            "root ::= pair\npair ::= \"(\" pair? \")\"",
-            json!({"seed": seed}),
-        );
+        assert_eq!(a["generation_settings"]["grammar"], "root ::= \"yes\" | \"no\"");
+        let nested = ask("root ::= pair\npair ::= \"(\" pair? \")\"", json!({"seed": seed}));
         let text = nested["content"].as_str().expect("a text");
         if nested["stop_type"] == "eos" {
             let depth = text.len() / 2;
@@ -219,10 +153,7 @@ fn grammars_of_llama_cpp() {
     }
     // The end of a text that may not end by itself is the end of its grammar.
     let a = ask("root ::= \"yes\"", json!({"ignore_eos": true}));
-    assert_eq!(
-        (&a["content"], &a["stop_type"]),
-        (&json!("yes"), &json!("eos"))
-    );
+    assert_eq!((&a["content"], &a["stop_type"]), (&json!("yes"), &json!("eos")));
 }
 
 #[test]
@@ -231,10 +162,7 @@ fn a_form_is_that_of_the_library() {
     let vocabulary = Vocabulary::new(model.tokenizer()).expect("a vocabulary");
     let options = GenerateOptions {
         max_tokens: Some(200),
-        sampler: SamplerOptions {
-            seed: 4,
-            ..SamplerOptions::default()
-        },
+        sampler: SamplerOptions { seed: 4, ..SamplerOptions::default() },
         grammar: Some(Grammar::json_schema(&vocabulary, &schema()).expect("a grammar")),
         ..GenerateOptions::default()
     };
@@ -242,10 +170,7 @@ fn a_form_is_that_of_the_library() {
     let text = generation.complete().expect("a text").text;
     fits(&text);
     let body = json!({"prompt": "Move: ", "max_tokens": 200, "seed": 4, "json_schema": schema()});
-    assert_eq!(
-        ask(shared(), "/v1/completions", &body)["choices"][0]["text"],
-        text
-    );
+    assert_eq!(ask(shared(), "/v1/completions", &body)["choices"][0]["text"], text);
 }
 
 #[test]
@@ -254,24 +179,12 @@ fn what_cannot_be_enforced_is_refused() {
     for (name, value) in [
         ("response_format", json!({"type": "xml"})),
         ("response_format", json!({"type": "json_schema"})),
-        (
-            "response_format",
-            json!({"type": "json_schema", "json_schema": {"name": "x"}}),
-        ),
-        (
-            "response_format",
-            json!({"type": "json_object", "schema": 7}),
-        ),
+        ("response_format", json!({"type": "json_schema", "json_schema": {"name": "x"}})),
+        ("response_format", json!({"type": "json_object", "schema": 7})),
         ("json_schema", json!({"type": "array", "uniqueItems": true})),
         ("json_schema", json!({"$ref": "https://example.com/"})),
-        (
-            "json_schema",
-            json!({"type": "string", "pattern": "(".repeat(1000)}),
-        ),
-        (
-            "json_schema",
-            json!({"type": "string", "description": "x".repeat(300_000)}),
-        ),
+        ("json_schema", json!({"type": "string", "pattern": "(".repeat(1000)})),
+        ("json_schema", json!({"type": "string", "description": "x".repeat(300_000)})),
         ("grammar", json!("root ::= [")),
         ("grammar", json!("root ::= missing")),
         ("grammar", json!(["root"])),
@@ -283,7 +196,6 @@ fn what_cannot_be_enforced_is_refused() {
         assert!(message.contains(&format!("'{name}'")), "{message}");
         assert!(!message.contains('\n'), "{message}");
     }
-    let both =
-        json!({"prompt": "The", "grammar": "root ::= \"a\"", "json_schema": {"type": "object"}});
+    let both = json!({"prompt": "The", "grammar": "root ::= \"a\"", "json_schema": {"type": "object"}});
     post(to, "/completion", &both).error(400);
 }

@@ -58,12 +58,7 @@ fn fits(call: &Value) {
     let arguments: Value = serde_json::from_str(arguments).expect("JSON");
     match call["function"]["name"].as_str() {
         Some("get_weather") => {
-            assert!(
-                ["rain", "wind"]
-                    .map(Value::from)
-                    .contains(&arguments["kind"]),
-                "{call}"
-            );
+            assert!(["rain", "wind"].map(Value::from).contains(&arguments["kind"]), "{call}");
         }
         Some("go-to") => assert!(arguments["at"].as_u64().is_some_and(|n| n < 10), "{call}"),
         Some("stop") => assert!(arguments.is_object(), "{call}"),
@@ -77,26 +72,16 @@ fn streamed(local: &Local, body: &Value) -> (Vec<Value>, String, Value) {
     body["stream"] = true.into();
     let (events, done) = post(local.to, "/v1/chat/completions", &body).events();
     assert!(done);
-    let (mut calls, mut content, mut reason): (Vec<Value>, _, _) =
-        (Vec::new(), String::new(), Value::Null);
+    let (mut calls, mut content, mut reason): (Vec<Value>, _, _) = (Vec::new(), String::new(), Value::Null);
     for event in &events {
         let choice = &event["choices"][0];
         content += choice["delta"]["content"].as_str().unwrap_or_default();
-        for part in choice["delta"]["tool_calls"]
-            .as_array()
-            .into_iter()
-            .flatten()
-        {
+        for part in choice["delta"]["tool_calls"].as_array().into_iter().flatten() {
             let index = part["index"].as_u64().expect("an index") as usize;
             if index == calls.len() {
                 // The first delta of a call names it, the others do not.
-                assert!(
-                    part["id"].is_string() && part["function"]["name"].is_string(),
-                    "{part}"
-                );
-                calls.push(
-                    json!({"id": part["id"], "type": part["type"], "function": part["function"]}),
-                );
+                assert!(part["id"].is_string() && part["function"]["name"].is_string(), "{part}");
+                calls.push(json!({"id": part["id"], "type": part["type"], "function": part["function"]}));
                 continue;
             }
             assert_eq!(index + 1, calls.len());
@@ -114,11 +99,7 @@ fn streamed(local: &Local, body: &Value) -> (Vec<Value>, String, Value) {
 
 #[test]
 fn calls_that_must_come() {
-    for template in [
-        HERMES,
-        OTHER,
-        "{{ tools }}<|python_tag|>{{ messages[0].content }}",
-    ] {
+    for template in [HERMES, OTHER, "{{ tools }}<|python_tag|>{{ messages[0].content }}"] {
         let local = with_template(template);
         for seed in 0..6 {
             let required = body(json!("required"), seed);
@@ -137,10 +118,7 @@ fn calls_that_must_come() {
             assert_eq!(parts[0]["function"], calls[0]["function"]);
             assert_eq!((content.as_str(), &reason), ("", &json!("tool_calls")));
         }
-        let named = body(
-            json!({"type": "function", "function": {"name": "go-to"}}),
-            1,
-        );
+        let named = body(json!({"type": "function", "function": {"name": "go-to"}}), 1);
         let a = ask(local.to, "/v1/chat/completions", &named);
         let call = &a["choices"][0]["message"]["tool_calls"][0];
         assert_eq!(call["function"]["name"], "go-to");
@@ -158,23 +136,11 @@ fn several_calls_in_one_answer() {
         // The other functions' texts have no end of their own.
         body["tools"].as_array_mut().expect("an array").truncate(2);
         let a = ask(local.to, "/v1/chat/completions", &body);
-        let calls = a["choices"][0]["message"]["tool_calls"]
-            .as_array()
-            .expect("calls")
-            .clone();
+        let calls = a["choices"][0]["message"]["tool_calls"].as_array().expect("calls").clone();
         let (parts, ..) = streamed(&local, &body);
-        let functions = |calls: &[Value]| {
-            calls
-                .iter()
-                .map(|c| c["function"].clone())
-                .collect::<Vec<_>>()
-        };
+        let functions = |calls: &[Value]| calls.iter().map(|c| c["function"].clone()).collect::<Vec<_>>();
         assert_eq!(functions(&parts), functions(&calls));
-        let whole = if a["choices"][0]["finish_reason"] == "length" {
-            calls.len() - 1
-        } else {
-            calls.len()
-        };
+        let whole = if a["choices"][0]["finish_reason"] == "length" { calls.len() - 1 } else { calls.len() };
         calls[..whole].iter().for_each(fits);
         most = most.max(whole);
     }
@@ -189,9 +155,7 @@ fn calls_that_may_come() {
         let mut auto = body(json!("auto"), seed);
         auto["max_tokens"] = 20.into();
         let a = ask(local.to, "/v1/chat/completions", &auto);
-        let text = a["choices"][0]["message"]["content"]
-            .as_str()
-            .expect("a text");
+        let text = a["choices"][0]["message"]["content"].as_str().expect("a text");
         assert!(!text.is_empty() && a["choices"][0]["message"].get("tool_calls").is_none());
         let (_, content, _) = streamed(&local, &auto);
         assert_eq!(content, text);
@@ -200,11 +164,7 @@ fn calls_that_may_come() {
         assert!(a["choices"][0]["message"]["content"].is_string());
         // Once it has begun a call, it goes on as it must.
         let mut begun = body(json!("auto"), seed);
-        let tokens = ask(
-            local.to,
-            "/tokenize",
-            &json!({"content": "Well. <tool_call>"}),
-        );
+        let tokens = ask(local.to, "/tokenize", &json!({"content": "Well. <tool_call>"}));
         begun["resume_tokens"] = tokens["tokens"].clone();
         begun["return_tokens"] = true.into();
         let a = ask(local.to, "/v1/chat/completions", &begun);
@@ -226,11 +186,7 @@ fn what_the_template_gets() {
         {"role": "tool", "tool_call_id": "c1", "content": "there"},
     ]);
     let one = json!([{"type": "function", "function": {"name": "stop", "parameters": {"type": "object"}}}]);
-    let prompt = ask(
-        local.to,
-        "/apply-template",
-        &json!({"messages": messages, "tools": one}),
-    );
+    let prompt = ask(local.to, "/apply-template", &json!({"messages": messages, "tools": one}));
     assert_eq!(
         prompt["prompt"],
         "tools: {\"type\": \"function\", \"function\": {\"name\": \"stop\", \"parameters\": {\"type\": \"object\"}}}\n\
@@ -267,19 +223,11 @@ fn functions_that_are_none() {
         function(
             json!({"name": "f", "parameters": {"type": "object", "properties": {"a": {"$ref": "file:///x"}}, "required": ["a"]}}),
         ),
-        Value::from(vec![
-            json!({"type": "function", "function": {"name": "f"}});
-            129
-        ]),
+        Value::from(vec![json!({"type": "function", "function": {"name": "f"}}); 129]),
     ] {
         refused(tools, json!("required"), "tools");
     }
-    for choice in [
-        json!("never"),
-        json!(1),
-        json!({}),
-        json!({"type": "function", "function": {"name": "other"}}),
-    ] {
+    for choice in [json!("never"), json!(1), json!({}), json!({"type": "function", "function": {"name": "other"}})] {
         refused(functions(), choice, "tool_choice");
     }
     refused(json!([]), json!("required"), "tool_choice");
@@ -312,19 +260,13 @@ fn variables_of_the_template() {
     };
     assert_eq!(prompt(json!({})), "|||Hi");
     let kwargs = json!({"enable_thinking": true, "more": {"x": 7}});
-    assert_eq!(
-        prompt(json!({"chat_template_kwargs": kwargs})),
-        "|True|7|Hi"
-    );
+    assert_eq!(prompt(json!({"chat_template_kwargs": kwargs})), "|True|7|Hi");
     assert_eq!(prompt(json!({"reasoning_effort": "low"})), "low|||Hi");
     assert_eq!(prompt(json!({"reasoning_effort": "none"})), "|False||Hi");
     let control = get(local.to, "/props").json()["eos_token"].clone();
-    for kwargs in [
-        json!([]),
-        json!({"messages": []}),
-        json!({"more": {"x": control}}),
-    ] {
-        let body = json!({"messages": [{"role": "user", "content": "Hi"}], "chat_template_kwargs": kwargs, "max_tokens": 1});
+    for kwargs in [json!([]), json!({"messages": []}), json!({"more": {"x": control}})] {
+        let body =
+            json!({"messages": [{"role": "user", "content": "Hi"}], "chat_template_kwargs": kwargs, "max_tokens": 1});
         post(local.to, "/v1/chat/completions", &body).error(400);
     }
 }

@@ -42,18 +42,10 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<()> {
     let isas = Isa::available().filter(|isa| *isa == best || !forced);
     let wanted = |s: &Subject| args.types.is_empty() || args.types.contains(&s.ty);
     let mut subjects: Vec<Subject> = isas.flat_map(Subject::all).filter(wanted).collect();
-    if let Some(ty) = args
-        .types
-        .iter()
-        .find(|&&ty| !subjects.iter().any(|s| s.ty == ty))
-    {
+    if let Some(ty) = args.types.iter().find(|&&ty| !subjects.iter().any(|s| s.ty == ty)) {
         bail!("--types: trine has no kernel for {ty}");
     }
-    let place = |ty: TypeId| {
-        trine_formats::types::REGISTRY
-            .iter()
-            .position(|t| t.id == ty)
-    };
+    let place = |ty: TypeId| trine_formats::types::REGISTRY.iter().position(|t| t.id == ty);
     subjects.sort_by_key(|s| place(s.ty));
     let mut table = Table::new(args.output, "rbench.kernels/1", out)?;
     for &threads in &counts {
@@ -78,20 +70,13 @@ fn measure(subject: &Subject, machine: &Machine) -> Result<Line> {
     let large = subject.matrix(rows(DRAM))?;
     let mut out = vec![0f32; large.outputs(1)];
     let mut reads = Vec::new();
-    let gemv = machine.pool().install(|| {
-        repeat(
-            || large.multiply(&one, &mut out),
-            || reads.push(machine.read()),
-        )
-    });
+    let gemv = machine.pool().install(|| repeat(|| large.multiply(&one, &mut out), || reads.push(machine.read())));
     let dram = large.bytes() as f64 / Summary::of(&gemv).median;
     let read = DRAM as f64 / Summary::of(&reads).median;
     drop(large);
 
     // From the caches: every thread goes over weights of its own.
-    let small: Vec<Matrix> = (0..threads)
-        .map(|_| subject.matrix(rows(CACHE)))
-        .collect::<Result<_>>()?;
+    let small: Vec<Matrix> = (0..threads).map(|_| subject.matrix(rows(CACHE))).collect::<Result<_>>()?;
     let passes = 64;
     let all = small.iter().map(Matrix::bytes).sum::<usize>() * passes;
     let cached = machine.pool().install(|| {
@@ -111,9 +96,7 @@ fn measure(subject: &Subject, machine: &Machine) -> Result<Line> {
     let matrix = subject.matrix(gemm_rows)?;
     let acts = subject.activations(tokens);
     let mut out = vec![0f32; matrix.outputs(tokens)];
-    let gemm = machine
-        .pool()
-        .install(|| repeat(|| matrix.multiply(&acts, &mut out), || ()));
+    let gemm = machine.pool().install(|| repeat(|| matrix.multiply(&acts, &mut out), || ()));
     let macs = (gemm_rows * tokens * COLUMNS) as f64 / best(&gemm);
     let is_float = matches!(subject.ty, TypeId::F32 | TypeId::F16 | TypeId::BF16);
     let peak = match is_float {

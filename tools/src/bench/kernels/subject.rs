@@ -51,9 +51,7 @@ impl Subject {
                 _ if ty == TypeId::I2_S => Some(Layout::Codes),
                 _ => None,
             };
-            let same = |f: MatRows, isa| {
-                trine_kernels::mat_rows(ty, isa).is_some_and(|g| std::ptr::fn_addr_eq(f, g))
-            };
+            let same = |f: MatRows, isa| trine_kernels::mat_rows(ty, isa).is_some_and(|g| std::ptr::fn_addr_eq(f, g));
             let inherited = match (layout, lower) {
                 (Some(Layout::Rows(f, _)), Some(lower)) => same(f, lower),
                 _ => false,
@@ -64,12 +62,7 @@ impl Subject {
                 .iter()
                 .filter(|p| !below.iter().any(|b| std::ptr::eq(*b, **p)))
                 .map(|p| Layout::Packed(p));
-            all.extend(
-                layout
-                    .into_iter()
-                    .chain(packed)
-                    .map(|layout| Subject { ty, isa, layout }),
-            );
+            all.extend(layout.into_iter().chain(packed).map(|layout| Subject { ty, isa, layout }));
         }
         all
     }
@@ -109,9 +102,7 @@ impl Subject {
             true
         };
         let out_of_memory = "cannot get memory for the weights";
-        let bytes = arena
-            .region(rows * row_bytes, fill)
-            .context(out_of_memory)?;
+        let bytes = arena.region(rows * row_bytes, fill).context(out_of_memory)?;
         let bytes = bytes.context(out_of_memory)?;
         let weights = match self.layout {
             Layout::Packed(packing) => {
@@ -122,18 +113,12 @@ impl Subject {
             }
             _ => Weights::Rows(bytes),
         };
-        Ok(Matrix {
-            subject: *self,
-            rows,
-            weights,
-        })
+        Ok(Matrix { subject: *self, rows, weights })
     }
 
     /// `tokens` rows of random activations, as the kernel takes them.
     pub fn activations(&self, tokens: usize) -> Activations {
-        let row: Vec<f32> = (0..COLUMNS)
-            .map(|i| ((i * 2_654_435_761) % 2001) as f32 / 1000.0 - 1.0)
-            .collect();
+        let row: Vec<f32> = (0..COLUMNS).map(|i| ((i * 2_654_435_761) % 2001) as f32 / 1000.0 - 1.0).collect();
         let encoding = match self.layout {
             Layout::Rows(_, act) => Encoding::Type(act),
             Layout::Codes => Encoding::Int8(Quantizer::Floored),
@@ -203,15 +188,7 @@ impl Matrix {
             Weights::Packed(w) => {
                 let scale = None;
                 let acts = &acts.rows;
-                return multiply_all(
-                    &mut [Job {
-                        w,
-                        acts,
-                        scale,
-                        out,
-                    }],
-                    tokens,
-                );
+                return multiply_all(&mut [Job { w, acts, scale, out }], tokens);
             }
             Weights::Rows(weights) => weights,
         };

@@ -69,18 +69,8 @@ impl Address {
         if host.is_empty() || !rest.chars().all(plain) {
             bail!("--serve {url}: there is no host in it");
         }
-        let port = host
-            .rsplit_once(':')
-            .is_some_and(|(_, p)| p.parse::<u16>().is_ok());
-        Ok(Address {
-            host: if port {
-                host.to_owned()
-            } else {
-                format!("{host}:80")
-            },
-            path: path.to_owned(),
-            key,
-        })
+        let port = host.rsplit_once(':').is_some_and(|(_, p)| p.parse::<u16>().is_ok());
+        Ok(Address { host: if port { host.to_owned() } else { format!("{host}:80") }, path: path.to_owned(), key })
     }
 
     fn connect(&self) -> Result<TcpStream> {
@@ -95,15 +85,11 @@ impl Address {
     fn send(&self, method: &str, path: &str, body: &str) -> Result<Answer> {
         let mut stream = self.connect()?;
         let (host, length) = (&self.host, body.len());
-        let mut head = format!(
-            "{method} {}{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n",
-            self.path
-        );
+        let mut head = format!("{method} {}{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n", self.path);
         if let Some(key) = &self.key {
             head += &format!("Authorization: Bearer {key}\r\n");
         }
-        head +=
-            &format!("Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}");
+        head += &format!("Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}");
         stream.write_all(head.as_bytes())?;
         Answer::read(BufReader::new(stream))
     }
@@ -117,11 +103,7 @@ impl Address {
         let mut text = String::new();
         answer.body.read_to_string(&mut text)?;
         if answer.status != 200 {
-            bail!(
-                "{} answers /v1/models with status {}",
-                self.host,
-                answer.status
-            );
+            bail!("{} answers /v1/models with status {}", self.host, answer.status);
         }
         let value: Value = serde_json::from_str(&text).context("/v1/models is no JSON")?;
         let n = value["data"][0]["meta"]["n_vocab"].as_u64();
@@ -148,10 +130,7 @@ impl Address {
         }
         let start = Instant::now();
         let mut answer = self.send("POST", "/v1/completions", &body.to_string())?;
-        let mut served = Served {
-            status: answer.status,
-            ..Served::default()
-        };
+        let mut served = Served { status: answer.status, ..Served::default() };
         if served.status != 200 {
             return Ok(served);
         }
@@ -164,8 +143,7 @@ impl Address {
                 served.whole = true;
                 break;
             }
-            let event: Value =
-                serde_json::from_str(data).context("an event of the stream is no JSON")?;
+            let event: Value = serde_json::from_str(data).context("an event of the stream is no JSON")?;
             if let Some(n) = event["usage"]["completion_tokens"].as_u64() {
                 served.tokens = n as usize;
             }
@@ -204,14 +182,8 @@ impl Answer {
             let line = line.to_ascii_lowercase();
             chunked |= line.starts_with("transfer-encoding:") && line.contains("chunked");
         }
-        let body = Body {
-            stream,
-            left: if chunked { Some(0) } else { None },
-        };
-        Ok(Answer {
-            status,
-            body: BufReader::new(body),
-        })
+        let body = Body { stream, left: if chunked { Some(0) } else { None } };
+        Ok(Answer { status, body: BufReader::new(body) })
     }
 }
 
@@ -237,19 +209,14 @@ impl Read for Body {
             if line.is_empty() {
                 continue;
             }
-            let size = line
-                .split(';')
-                .next()
-                .and_then(|s| u64::from_str_radix(s, 16).ok());
+            let size = line.split(';').next().and_then(|s| u64::from_str_radix(s, 16).ok());
             match size {
                 Some(0) => return Ok(0),
                 Some(size) => *left = size,
                 None => return Err(io::Error::other("a chunk without its size")),
             }
         }
-        let most = buffer
-            .len()
-            .min(usize::try_from(*left).unwrap_or(usize::MAX));
+        let most = buffer.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
         let n = self.stream.read(&mut buffer[..most])?;
         *left -= n as u64;
         Ok(n)

@@ -86,15 +86,10 @@ impl Load<'_> {
                 begun.fetch_add(1, Ordering::SeqCst);
             });
             let served = answer.unwrap_or_else(|e| {
-                fault
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .get_or_insert(e);
+                fault.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(e);
                 Served::default()
             });
-            all.lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .push(served);
+            all.lock().unwrap_or_else(PoisonError::into_inner).push(served);
         };
         let start = Instant::now();
         let over = AtomicBool::new(false);
@@ -139,11 +134,7 @@ impl Load<'_> {
         let fault = fault.into_inner().unwrap_or_else(PoisonError::into_inner);
         match fault {
             Some(e) if served.iter().all(|s| s.status == 0) => Err(e),
-            _ => Ok(Ran {
-                served,
-                time,
-                interrupted,
-            }),
+            _ => Ok(Ran { served, time, interrupted }),
         }
     }
 
@@ -160,28 +151,15 @@ impl Load<'_> {
     }
 
     /// Sends `prompt` again and again from when `begun` says so until all is `over`.
-    fn interrupt(
-        &self,
-        prompt: &[u32],
-        begun: &dyn Fn() -> bool,
-        over: &AtomicBool,
-    ) -> Option<Interrupted> {
+    fn interrupt(&self, prompt: &[u32], begun: &dyn Fn() -> bool, over: &AtomicBool) -> Option<Interrupted> {
         while !begun() {
             if over.load(Ordering::SeqCst) {
                 return None;
             }
             thread::sleep(LOOK);
         }
-        let mut done = Interrupted {
-            since: Instant::now(),
-            prompts: 0,
-        };
-        let question = Question {
-            prompt,
-            most: 1,
-            cache: false,
-            ..self.question(0)
-        };
+        let mut done = Interrupted { since: Instant::now(), prompts: 0 };
+        let question = Question { prompt, most: 1, cache: false, ..self.question(0) };
         loop {
             // Without an answer it was no interruption.
             match self.address.generate(&question, &|| ()) {
@@ -219,10 +197,7 @@ mod tests {
 
     #[test]
     fn arrivals_have_their_rate_and_no_rhythm() {
-        let at: Vec<f64> = times(4.0, 20_000)
-            .iter()
-            .map(Duration::as_secs_f64)
-            .collect();
+        let at: Vec<f64> = times(4.0, 20_000).iter().map(Duration::as_secs_f64).collect();
         let mean = at[at.len() - 1] / at.len() as f64;
         assert!((0.245..0.255).contains(&mean), "{mean}");
         let gaps: Vec<f64> = at.windows(2).map(|w| w[1] - w[0]).collect();

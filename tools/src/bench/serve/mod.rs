@@ -41,10 +41,7 @@ pub fn run(args: &Args, url: &str, out: &mut dyn Write) -> Result<()> {
     // Before anything is measured: a file that cannot be read or written is known now, and one that is read is not
     // written over.
     let beside = plot::rows(&args.beside)?;
-    let drawing = args
-        .plot
-        .as_deref()
-        .map(|target| OutFile::create(target, "--plot"));
+    let drawing = args.plot.as_deref().map(|target| OutFile::create(target, "--plot"));
     let drawing = drawing.transpose()?;
     let mut rows = Vec::new();
     let mut tokens = RandomTokens::new(n_vocab);

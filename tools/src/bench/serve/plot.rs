@@ -1,5 +1,5 @@
-//! Times against load, in the form of Figure 14 of MARLIN (Frantar et al. 2024): a line for each server or width, requests a
-//! second or clients across, time per token and time to the first token up.
+//! Times against load, in the form of Figure 14 of MARLIN (Frantar et al. 2024): a line for each server or width,
+//! requests a second or clients across, time per token and time to the first token up.
 
 use std::path::PathBuf;
 
@@ -8,9 +8,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
 use serde_json::{Map, Value};
 
-use crate::drawing::{
-    Axis, Canvas, Failure, GREY, MARGIN, PALE, SMALL, TEXT, TITLE, colour, printable, text,
-};
+use crate::drawing::{Axis, Canvas, Failure, GREY, MARGIN, PALE, SMALL, TEXT, TITLE, colour, printable, text};
 use crate::text::read_small;
 
 /// Size of a panel in pixels.
@@ -57,21 +55,13 @@ struct Load {
 }
 
 const LOADS: [Load; 2] = [
-    Load {
-        field: "rate",
-        name: "requests a second, at random times",
-    },
-    Load {
-        field: "clients",
-        name: "clients, each of which asks again when it has its answer",
-    },
+    Load { field: "rate", name: "requests a second, at random times" },
+    Load { field: "clients", name: "clients, each of which asks again when it has its answer" },
 ];
 
 /// What is drawn up.
-const TIMES: [(&str, &str); 2] = [
-    ("tpot", "time per token (TPOT), ms"),
-    ("ttft", "time to the first token (TTFT), ms"),
-];
+const TIMES: [(&str, &str); 2] =
+    [("tpot", "time per token (TPOT), ms"), ("ttft", "time to the first token (TTFT), ms")];
 
 /// The points of a server in a panel, by load: the load, the median, the 99th of a hundred.
 struct Series {
@@ -91,9 +81,7 @@ pub fn draw(rows: &[Row]) -> Result<String> {
             labels.push(label);
         }
     }
-    let loads = LOADS
-        .iter()
-        .filter(|l| rows.iter().any(|r| number(r, l.field).is_some()));
+    let loads = LOADS.iter().filter(|l| rows.iter().any(|r| number(r, l.field).is_some()));
     let loads: Vec<&Load> = loads.collect();
     if loads.is_empty() {
         bail!("--plot: there is nothing to draw");
@@ -122,9 +110,7 @@ fn picture(rows: &[Row], labels: &[String], loads: &[&Load]) -> Result<String, F
         let (top, body) = root.split_vertically(head);
         legend(&top, rows, labels)?;
         let areas = body.split_evenly((loads.len(), TIMES.len()));
-        let panels = loads
-            .iter()
-            .flat_map(|load| TIMES.map(|time| (*load, time)));
+        let panels = loads.iter().flat_map(|load| TIMES.map(|time| (*load, time)));
         for (area, (load, (time, name))) in areas.iter().zip(panels) {
             let series = series(rows, labels, load.field, time);
             panel(area, &series, load.name, name)?;
@@ -137,17 +123,9 @@ fn picture(rows: &[Row], labels: &[String], loads: &[&Load]) -> Result<String, F
 /// What was asked, and which colour is whose.
 fn legend(area: &Canvas<'_>, rows: &[Row], labels: &[String]) -> Result<(), Failure> {
     let of = |field: &str| rows.first().and_then(|r| number(r, field)).unwrap_or(0.0);
-    let title = format!(
-        "Prompts of {} tokens, texts of {}",
-        of("n_prompt"),
-        of("n_gen")
-    );
+    let title = format!("Prompts of {} tokens, texts of {}", of("n_prompt"), of("n_gen"));
     let style = |size| text(size, &BLACK, HPos::Left, VPos::Center);
-    area.draw(&Text::new(
-        title,
-        (MARGIN, MARGIN + TITLE / 2),
-        style(TITLE),
-    ))?;
+    area.draw(&Text::new(title, (MARGIN, MARGIN + TITLE / 2), style(TITLE)))?;
     let lines = labels.iter().map(String::as_str).enumerate();
     let middle = |line: usize| MARGIN + TITLE + 12 + LINE * line as i32 + LINE / 2;
     for (i, label) in lines {
@@ -175,10 +153,7 @@ fn series(rows: &[Row], labels: &[String], load: &str, time: &str) -> Vec<Series
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
         points
     };
-    let all = labels.iter().enumerate().map(|(label, name)| Series {
-        label,
-        points: of(name),
-    });
+    let all = labels.iter().enumerate().map(|(label, name)| Series { label, points: of(name) });
     all.filter(|s| !s.points.is_empty()).collect()
 }
 
@@ -239,13 +214,9 @@ mod tests {
             row("two", "clients", 4.0, 60.0),
         ];
         let svg = draw(&both).expect("a picture");
-        for text in [
-            "one &lt;&amp;&gt;",
-            "two",
-            "requests a second",
-            "clients, each",
-            "Prompts of 256 tokens, texts of 64",
-        ] {
+        for text in
+            ["one &lt;&amp;&gt;", "two", "requests a second", "clients, each", "Prompts of 256 tokens, texts of 64"]
+        {
             assert!(svg.contains(text), "{text}: {svg}");
         }
         // Points: two and one of the rates, one of the clients, for each of two times; and two in the legend.

@@ -34,11 +34,7 @@ fn label(args: &Args, url: &str) -> String {
 pub fn line(url: &str, arrivals: Arrivals, args: &Args, ran: &Ran) -> Line {
     let all = ran.served.len();
     let whole: Vec<_> = ran.served.iter().filter(|s| s.whole).collect();
-    let refused = ran
-        .served
-        .iter()
-        .filter(|s| matches!(s.status, 429 | 503))
-        .count();
+    let refused = ran.served.iter().filter(|s| matches!(s.status, 429 | 503)).count();
     let failed = all - whole.len() - refused;
     let first = quantiles(whole.iter().filter_map(|s| s.first).map(ms).collect());
     let per_token = whole.iter().filter_map(|s| {
@@ -84,10 +80,7 @@ pub fn line(url: &str, arrivals: Arrivals, args: &Args, ran: &Ran) -> Line {
         ("rate", json!(poisson)),
         ("n_prompt", json!(args.prompt_tokens)),
         ("n_shared", json!(args.shared_tokens)),
-        (
-            "interruptions",
-            json!(ran.interrupted.map_or(0, |i| i.prompts)),
-        ),
+        ("interruptions", json!(ran.interrupted.map_or(0, |i| i.prompts))),
         ("n_gen", json!(args.new_tokens)),
         ("requests", json!(all)),
         ("refused", json!(refused)),
@@ -111,10 +104,7 @@ mod tests {
 
     #[test]
     fn nearest_ranks() {
-        assert_eq!(
-            quantiles((1..=100).rev().map(f64::from).collect()),
-            [50.0, 90.0, 99.0]
-        );
+        assert_eq!(quantiles((1..=100).rev().map(f64::from).collect()), [50.0, 90.0, 99.0]);
         assert_eq!(quantiles(vec![7.0]), [7.0; 3]);
         assert_eq!(quantiles(vec![2.0, 1.0]), [1.0, 2.0, 2.0]);
         assert_eq!(quantiles(Vec::new()), [0.0; 3]);

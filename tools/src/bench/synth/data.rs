@@ -47,9 +47,7 @@ impl Random {
 
 /// A seed that depends on the tensor's name only (FNV-1a).
 fn seed(name: &str) -> u64 {
-    name.bytes().fold(0xCBF2_9CE4_8422_2325, |h, b| {
-        (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01B3)
-    })
+    name.bytes().fold(0xCBF2_9CE4_8422_2325, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01B3))
 }
 
 fn round(x: f32) -> f32 {
@@ -66,15 +64,8 @@ pub fn tensor(row: &Row, kind: Kind) -> Result<Vec<u8>> {
     let mut random = Random(seed(&row.name));
     if let Some(packing) = row.moves.and_then(|m| m.to) {
         // drawn as the floats below, so that both give the same matrix
-        let distinct: Vec<i8> = (0..columns * rows.min(DISTINCT))
-            .map(|_| code(&mut random))
-            .collect();
-        let codes: Vec<i8> = distinct
-            .iter()
-            .copied()
-            .cycle()
-            .take(columns * rows)
-            .collect();
+        let distinct: Vec<i8> = (0..columns * rows.min(DISTINCT)).map(|_| code(&mut random)).collect();
+        let codes: Vec<i8> = distinct.iter().copied().cycle().take(columns * rows).collect();
         return Ok(packing.pack(columns, rows, scale(columns), &codes)?);
     }
     let (encode, row_bytes) = encoder(row.to, columns)?;
@@ -84,9 +75,7 @@ pub fn tensor(row: &Row, kind: Kind) -> Result<Vec<u8>> {
     for out in rest.chunks_mut(first.len().max(1)) {
         out.copy_from_slice(&first[..out.len()]);
     }
-    let expected = usize::try_from(row.bytes)
-        .ok()
-        .filter(|&n| n == bytes.len());
+    let expected = usize::try_from(row.bytes).ok().filter(|&n| n == bytes.len());
     expected.with_context(|| format!("tensor {}: its size is not that of its rows", row.name))?;
     Ok(bytes)
 }
@@ -98,11 +87,7 @@ pub fn row(tensor: &NewTensor) -> Row {
     let bytes = bytes.unwrap_or(0);
     Row {
         name: tensor.name.clone(),
-        source: Source {
-            name: tensor.name.clone(),
-            shard: 0,
-            offset: 0,
-        },
+        source: Source { name: tensor.name.clone(), shard: 0, offset: 0 },
         shape: tensor.shape.clone(),
         from: tensor.ty,
         to: tensor.ty,
@@ -157,14 +142,7 @@ fn encoder(ty: TypeId, columns: usize) -> Result<(EncodeFn, usize)> {
 }
 
 /// Fills `bytes`, whole rows, with random weights.
-fn encode_rows(
-    kind: Kind,
-    columns: usize,
-    row_bytes: usize,
-    encode: EncodeFn,
-    random: &mut Random,
-    bytes: &mut [u8],
-) {
+fn encode_rows(kind: Kind, columns: usize, row_bytes: usize, encode: EncodeFn, random: &mut Random, bytes: &mut [u8]) {
     let scale = scale(columns);
     let mut x = vec![0f32; columns];
     for out in bytes.chunks_exact_mut(row_bytes.max(1)) {

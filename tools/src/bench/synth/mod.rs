@@ -70,11 +70,7 @@ impl std::fmt::Display for Spec {
         match self.kind {
             Kind::Widely(stages) => write!(f, "{}:W{stages}", self.shape),
             Kind::Usual { target, ternary } => {
-                let word = if ternary && !always_ternary(target) {
-                    "-ternary"
-                } else {
-                    ""
-                };
+                let word = if ternary && !always_ternary(target) { "-ternary" } else { "" };
                 write!(f, "{}:{}{word}", self.shape, target.name())
             }
         }
@@ -136,14 +132,11 @@ impl Spec {
         // Made-up weights have no importance, and nobody minds what the types that need it lose of them.
         let needs_importance = |p: &Problem| matches!(p, Problem::NoImportance { .. });
         plan.problems.retain(|problem| !needs_importance(problem));
-        plan.check()
-            .with_context(|| format!("{self} cannot be made"))?;
+        plan.check().with_context(|| format!("{self} cannot be made"))?;
         let rows = plan.rows;
         let out: &Metadata = plan.shards.first().map_or(&meta, |s| &s.meta);
-        let tensors: Vec<NewTensor> = rows
-            .iter()
-            .map(|r| NewTensor::new(r.name.clone(), r.shape.clone(), r.to))
-            .collect();
+        let tensors: Vec<NewTensor> =
+            rows.iter().map(|r| NewTensor::new(r.name.clone(), r.shape.clone(), r.to)).collect();
         Ok(Job {
             layout: Layout::new(out, &tensors)?,
             content: rows
@@ -177,11 +170,7 @@ impl Spec {
         bytes.resize(usize::try_from(size)?, 0);
         let gguf = Gguf::parse(&bytes, &Limits::default())?;
         let path = PathBuf::from(self.to_string());
-        Ok(ModelFile::new(vec![Shard {
-            path,
-            gguf,
-            bytes: Arc::new(bytes),
-        }])?)
+        Ok(ModelFile::new(vec![Shard { path, gguf, bytes: Arc::new(bytes) }])?)
     }
 
     /// Makes the model as a file, tensor by tensor.

@@ -11,12 +11,7 @@ use trine_formats::gguf::{Array, Metadata, StrArray, Value};
 use trine_formats::types::TypeId;
 
 /// The four numbers of xIELU, as they are before training.
-const XIELU: [(&str, f32); 4] = [
-    ("alpha_n", 0.8),
-    ("alpha_p", 0.8),
-    ("beta", 0.5),
-    ("eps", -1e-6),
-];
+const XIELU: [(&str, f32); 4] = [("alpha_n", 0.8), ("alpha_p", 0.8), ("beta", 0.5), ("eps", -1e-6)];
 
 /// Hyper-parameters of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,9 +109,7 @@ impl Shape {
             Some((name, experts)) => (name, Some(experts)),
             None => (size, None),
         };
-        let found = SIZES
-            .into_iter()
-            .find(|s| s.name.eq_ignore_ascii_case(name));
+        let found = SIZES.into_iter().find(|s| s.name.eq_ignore_ascii_case(name));
         let size = found.ok_or_else(|| {
             let names = SIZES.map(|s| s.name).join(", ");
             format!("give one of {names} for SIZE")
@@ -124,9 +117,7 @@ impl Shape {
         let parse = |text: &str| {
             let (count, used) = text.split_once('x')?;
             let (count, used) = (count.parse().ok()?, used.parse().ok()?);
-            (1..=count)
-                .contains(&used)
-                .then_some(Mixture { count, used })
+            (1..=count).contains(&used).then_some(Mixture { count, used })
         };
         let mixture = experts.map(|text| {
             parse(text).ok_or_else(|| {
@@ -136,19 +127,13 @@ impl Shape {
         let mixture = mixture.transpose()?;
         let name = arch.name;
         match mixture {
-            None if arch.block.is_empty() => Err(format!(
-                "models of architecture {name} have experts: write {name}:{}-8x2",
-                size.name
-            )),
-            Some(_) if arch.expert_block.is_empty() => Err(format!(
-                "models of architecture {name} have no experts: write {name}:{}",
-                size.name
-            )),
-            _ => Ok(Shape {
-                arch,
-                size,
-                mixture,
-            }),
+            None if arch.block.is_empty() => {
+                Err(format!("models of architecture {name} have experts: write {name}:{}-8x2", size.name))
+            }
+            Some(_) if arch.expert_block.is_empty() => {
+                Err(format!("models of architecture {name} have no experts: write {name}:{}", size.name))
+            }
+            _ => Ok(Shape { arch, size, mixture }),
         }
     }
 
@@ -179,10 +164,7 @@ impl Shape {
     /// All tensors in the order of the graph, matrices as F16 first, then norms and routers as F32. What a model may
     /// lack is left out.
     pub fn tensors(&self) -> Vec<NewTensor> {
-        self.described()
-            .into_iter()
-            .map(|(tensor, _)| tensor)
-            .collect()
+        self.described().into_iter().map(|(tensor, _)| tensor).collect()
     }
 
     /// The same with what each is.
@@ -252,10 +234,7 @@ impl Shape {
             if matches!(self.arch.experts.gating, GatingRule::Key(_)) {
                 numbers.push(("expert_gating_func", SIGMOID));
             }
-            if matches!(
-                self.arch.experts.layers,
-                ExpertLayers::Every | ExpertLayers::EveryAfterLeading
-            ) {
+            if matches!(self.arch.experts.layers, ExpertLayers::Every | ExpertLayers::EveryAfterLeading) {
                 numbers.push(("interleave_moe_layer_step", 1));
             }
         }
@@ -265,9 +244,7 @@ impl Shape {
         let mut factors = vec![("rope.freq_base", 10_000.0)];
         factors.push(match self.arch.norm {
             NormKind::Layer => ("attention.layer_norm_epsilon", 1e-5),
-            NormKind::Rms | NormKind::RmsOfEither | NormKind::ByKey => {
-                ("attention.layer_norm_rms_epsilon", 1e-5)
-            }
+            NormKind::Rms | NormKind::RmsOfEither | NormKind::ByKey => ("attention.layer_norm_rms_epsilon", 1e-5),
         });
         if self.arch.output.scale != LogitScale::One {
             factors.push(("logit_scale", 1.0));

@@ -13,12 +13,8 @@ use super::shape::Shape;
 /// The stages that a TYPE asks for.
 pub fn stages(ty: &str) -> Result<usize, String> {
     let digits = ty.strip_prefix(['W', 'w']);
-    let stages = digits
-        .and_then(|n| n.parse().ok())
-        .filter(|n| (1..=4).contains(n));
-    stages.ok_or_else(|| {
-        format!("'{ty}' is no number of stages; write fairy2i:7b:W2 for two, W1 to W4 are known")
-    })
+    let stages = digits.and_then(|n| n.parse().ok()).filter(|n| (1..=4).contains(n));
+    stages.ok_or_else(|| format!("'{ty}' is no number of stages; write fairy2i:7b:W2 for two, W1 to W4 are known"))
 }
 
 /// Codes or scales of a matrix.
@@ -34,15 +30,11 @@ impl Part {
     pub fn make(&self) -> Vec<u8> {
         let shape = &self.shape;
         match self.part {
-            widely::Part::Codes => {
-                data::random_bytes(&self.name, 4 * shape.rows * shape.row_words())
-            }
+            widely::Part::Codes => data::random_bytes(&self.name, 4 * shape.rows * shape.row_words()),
             widely::Part::Scale => {
                 let first = 0.7 / (2.0 * shape.columns as f32).sqrt();
                 let one = |i: usize| first / (1u32 << (i / 2 % shape.stages)) as f32;
-                let all = (0..shape.group_scales())
-                    .map(one)
-                    .flat_map(f32::to_le_bytes);
+                let all = (0..shape.group_scales()).map(one).flat_map(f32::to_le_bytes);
                 all.collect()
             }
         }
@@ -51,17 +43,8 @@ impl Part {
 
 /// Keys and tensors of a model whose matrices all have so many stages.
 pub(super) fn plan(shape: &Shape, stages: usize) -> (Metadata, Vec<(NewTensor, Content)>) {
-    let rule = Rule {
-        stages,
-        scope: Scope::Tensor,
-        profile: Profile::F32,
-        tie: TieRule::Phase,
-    };
-    let header = Header {
-        base: BaseArch::Llama,
-        rule,
-        output: OutputForm::Widely,
-    };
+    let rule = Rule { stages, scope: Scope::Tensor, profile: Profile::F32, tie: TieRule::Phase };
+    let header = Header { base: BaseArch::Llama, rule, output: OutputForm::Widely };
     let mut meta = shape.metadata();
     header.write(&mut meta);
     let mut out = Vec::new();
@@ -69,8 +52,7 @@ pub(super) fn plan(shape: &Shape, stages: usize) -> (Metadata, Vec<(NewTensor, C
         let (columns, rows) = (tensor.shape[0], tensor.shape.get(1).copied().unwrap_or(1));
         let is_matrix = matches!(role, Role::ByRows | Role::ByColumns | Role::Output);
         let base = tensor.name.strip_suffix(".weight").filter(|_| is_matrix);
-        let found =
-            base.and_then(|base| Some((base, rule.shape(rows as usize, columns as usize)?)));
+        let found = base.and_then(|base| Some((base, rule.shape(rows as usize, columns as usize)?)));
         let Some((base, shape)) = found else {
             let kind = match role {
                 Role::Norm => data::Kind::Norm,
@@ -86,11 +68,7 @@ pub(super) fn plan(shape: &Shape, stages: usize) -> (Metadata, Vec<(NewTensor, C
                 widely::Part::Codes => (shape.codes_extents().to_vec(), part.ty()),
                 widely::Part::Scale => (shape.scale_extents().to_vec(), part.ty()),
             };
-            let content = Content::Widely(Part {
-                part,
-                shape,
-                name: name.clone(),
-            });
+            let content = Content::Widely(Part { part, shape, name: name.clone() });
             out.push((NewTensor::new(name, extents, ty), content));
         }
     }

@@ -54,15 +54,11 @@ impl Plan {
                     )
                 };
                 if !path.is_file() {
-                    bail!(
-                        "'{}' is not a regular file; it is written and read",
-                        path.display()
-                    );
+                    bail!("'{}' is not a regular file; it is written and read", path.display());
                 }
                 let (input, length) = open_base(path)?;
                 let file = input.get_ref().try_clone().with_context(unfit)?;
-                let base =
-                    BaseReader::new(input, length, n_vocab, bos, None).with_context(unfit)?;
+                let base = BaseReader::new(input, length, n_vocab, bos, None).with_context(unfit)?;
                 let chunks = cut(args.ctx_size.unwrap_or(base.chunks().n_ctx()))?;
                 fits(base.chunks(), &chunks).with_context(unfit)?;
                 (chunks, Target::There(path.to_owned(), file))
@@ -76,20 +72,13 @@ impl Plan {
                         beside.push(".kld");
                         OutFile::create(Path::new(&beside), PLOT)?
                     }
-                    (None, None) => {
-                        OutFile::create(&std::env::temp_dir().join("rperplexity.kld"), OPTION)?
-                    }
+                    (None, None) => OutFile::create(&std::env::temp_dir().join("rperplexity.kld"), OPTION)?,
                 };
                 let stays = named.is_some();
                 (chunks, Target::New { out, stays })
             }
         };
-        Ok(Plan {
-            chunks,
-            target,
-            n_vocab,
-            bos,
-        })
+        Ok(Plan { chunks, target, n_vocab, bos })
     }
 
     /// What is said before the work begins.
@@ -98,15 +87,11 @@ impl Plan {
         let size = human_bytes(u64::try_from(bytes).unwrap_or(u64::MAX));
         match &self.target {
             Target::There(path, _) => {
-                format!(
-                    "the reference's log-probabilities are read from '{}'",
-                    path.display()
-                )
+                format!("the reference's log-probabilities are read from '{}'", path.display())
             }
-            Target::New { out, stays: true } => format!(
-                "the reference's log-probabilities take {size} of disk, in '{}'",
-                out.path().display()
-            ),
+            Target::New { out, stays: true } => {
+                format!("the reference's log-probabilities take {size} of disk, in '{}'", out.path().display())
+            }
             Target::New { out, .. } => format!(
                 "the reference's log-probabilities take {size} of disk until the end, in '{}'; --kl-divergence-base FILE keeps them",
                 out.unfinished().display()
@@ -114,8 +99,8 @@ impl Plan {
         }
     }
 
-    /// Evaluates the reference, all of it where its log-probabilities have to be written, else a few chunks to see that it
-    /// is the model that the file is from.
+    /// Evaluates the reference, all of it where its log-probabilities have to be written, else a few chunks to see that
+    /// it is the model that the file is from.
     ///
     /// # Errors
     /// Non-finite logits, a file that cannot be written or is another model's, Ctrl-C.
@@ -137,11 +122,10 @@ impl Plan {
             Target::New { out, stays } => {
                 let named = out.path().to_owned();
                 let in_file = || format!("cannot write '{}'", named.display());
-                let out =
-                    write(out, reference, &self.chunks, self.n_vocab).map_err(|e| match e {
-                        EvalError::Write(e) => anyhow::Error::new(e).context(in_file()),
-                        e => e.into(),
-                    })?;
+                let out = write(out, reference, &self.chunks, self.n_vocab).map_err(|e| match e {
+                    EvalError::Write(e) => anyhow::Error::new(e).context(in_file()),
+                    e => e.into(),
+                })?;
                 let file = File::open(out.unfinished()).with_context(in_file)?;
                 if !stays {
                     let path = out.unfinished().to_owned();
@@ -158,34 +142,20 @@ impl Plan {
 /// Whether the file's chunks begin with those that are wanted.
 fn fits(there: &Chunks, wanted: &Chunks) -> Result<()> {
     if there.n_ctx() != wanted.n_ctx() {
-        bail!(
-            "it was made with a context of {}, not {}",
-            there.n_ctx(),
-            wanted.n_ctx()
-        );
+        bail!("it was made with a context of {}, not {}", there.n_ctx(), wanted.n_ctx());
     }
-    if let Some(at) = first_difference(
-        &there.tokens()[..there.tokens().len().min(wanted.tokens().len())],
-        wanted.tokens(),
-    ) {
+    if let Some(at) =
+        first_difference(&there.tokens()[..there.tokens().len().min(wanted.tokens().len())], wanted.tokens())
+    {
         bail!("it was made from another text or tokenizer: token {at} differs");
     }
     if there.count() < wanted.count() {
-        bail!(
-            "it has {} chunks, the comparison {}: --chunks {0} would fit",
-            there.count(),
-            wanted.count()
-        );
+        bail!("it has {} chunks, the comparison {}: --chunks {0} would fit", there.count(), wanted.count());
     }
     Ok(())
 }
 
-fn write(
-    out: OutFile,
-    reference: &mut Timed,
-    chunks: &Chunks,
-    n_vocab: usize,
-) -> Result<OutFile, EvalError> {
+fn write(out: OutFile, reference: &mut Timed, chunks: &Chunks, n_vocab: usize) -> Result<OutFile, EvalError> {
     let buffered = BufWriter::with_capacity(1 << 20, out);
     let mut writer = BaseWriter::new(buffered, chunks, n_vocab).map_err(EvalError::Write)?;
     let mut progress = Steps::new("chunk", chunks.count());
@@ -216,8 +186,8 @@ pub struct Base {
 /// Chunks that a reference is evaluated on to see whether the file is its own.
 const CHECKED: usize = 3;
 
-/// Nats that the reference may differ from the file's model by, on average. Rounding to 16 bits makes 1e-6; the other sums of
-/// another program may make more than [`SAME_BITS`], and so does quantizing; [`SAME_MODEL`] is another model.
+/// Nats that the reference may differ from the file's model by, on average. Rounding to 16 bits makes 1e-6; the other
+/// sums of another program may make more than [`SAME_BITS`], and so does quantizing; [`SAME_MODEL`] is another model.
 const SAME_BITS: f64 = 1e-5;
 const SAME_MODEL: f64 = 1e-3;
 

@@ -34,18 +34,12 @@ pub struct Entry {
     statistics: Value,
 }
 
-const NOTHING: Uncertain = Uncertain {
-    value: 0.0,
-    error: 0.0,
-};
+const NOTHING: Uncertain = Uncertain { value: 0.0, error: 0.0 };
 
 impl Entry {
     /// The reference, which differs in nothing from itself.
     pub fn reference(subject: &Subject, form: Form, log_ppl: Uncertain) -> Entry {
-        let same_top = Uncertain {
-            value: 1.0,
-            ..NOTHING
-        };
+        let same_top = Uncertain { value: 1.0, ..NOTHING };
         let statistics = json!({
             "ln_ppl": statistics::pair(log_ppl),
             "ln_ppl_base": statistics::pair(log_ppl),
@@ -70,13 +64,7 @@ impl Entry {
     }
 
     /// Number `file` of the files at one of its forms.
-    pub fn new(
-        file: usize,
-        subject: &Subject,
-        form: Form,
-        reference: &Subject,
-        d: &Divergence,
-    ) -> Entry {
+    pub fn new(file: usize, subject: &Subject, form: Form, reference: &Subject, d: &Divergence) -> Entry {
         let mut statistics = json!({});
         statistics::add(&mut statistics, d);
         Entry {

@@ -45,9 +45,7 @@ fn stop_if_asked() -> Result<()> {
 /// Whatever the user or a model did wrong, in one line.
 pub fn run(args: &Args) -> Result<()> {
     if args.files.is_empty() {
-        bail!(
-            "--compare has nothing to compare with the reference -m: name the files to measure behind the options"
-        );
+        bail!("--compare has nothing to compare with the reference -m: name the files to measure behind the options");
     }
     let widths = args.widths()?;
     let no_text = || anyhow!("there is no text: give one with -f FILE");
@@ -170,16 +168,11 @@ pub fn run(args: &Args) -> Result<()> {
 /// The picture's file, which must be neither an input nor the base file.
 fn reserve(args: &Args, target: &Path) -> Result<OutFile> {
     let models = args.files.iter().chain([&args.model.model]);
-    models
-        .chain(&args.kl_divergence_base)
-        .for_each(|p| inputs::add(p));
+    models.chain(&args.kl_divergence_base).for_each(|p| inputs::add(p));
     if let Some(base) = &args.kl_divergence_base
         && std::path::absolute(target).ok() == std::path::absolute(base).ok()
     {
-        bail!(
-            "--plot and --kl-divergence-base both name '{}'",
-            target.display()
-        );
+        bail!("--plot and --kl-divergence-base both name '{}'", target.display());
     }
     OutFile::create(target, PLOT)
 }
@@ -187,9 +180,7 @@ fn reserve(args: &Args, target: &Path) -> Result<OutFile> {
 fn save(mut out: OutFile, svg: &str) -> Result<()> {
     let path = out.path().to_owned();
     let write = |out: &mut OutFile| out.write_all(svg.as_bytes());
-    write(&mut out)
-        .and_then(|()| out.keep())
-        .with_context(|| format!("cannot write '{}'", path.display()))?;
+    write(&mut out).and_then(|()| out.keep()).with_context(|| format!("cannot write '{}'", path.display()))?;
     note!("plot saved to '{}'", path.display());
     Ok(())
 }

@@ -25,10 +25,7 @@ pub struct Timed {
 impl Timed {
     /// Takes the time of `model`.
     pub fn new(model: SideBySide) -> Timed {
-        Timed {
-            model,
-            groups: Vec::new(),
-        }
+        Timed { model, groups: Vec::new() }
     }
 
     /// Tokens per second, the median over the groups of chunks; `None` before the first.
@@ -57,8 +54,7 @@ impl Evaluator for Timed {
             wanted
         })?;
         let tokens = texts.iter().map(Vec::len).sum();
-        self.groups
-            .push((tokens, start.elapsed().as_secs_f64() - scoring));
+        self.groups.push((tokens, start.elapsed().as_secs_f64() - scoring));
         Ok(())
     }
 }
@@ -68,10 +64,7 @@ impl Evaluator for Timed {
 /// # Errors
 /// Ctrl-C.
 pub fn generation(model: &Model, bits: Option<u8>) -> Result<f64> {
-    let options = SessionOptions {
-        n_ctx: WARMUP + TIMED,
-        n_ubatch: 1,
-    };
+    let options = SessionOptions { n_ctx: WARMUP + TIMED, n_ubatch: 1 };
     let mut session = model.session(options);
     if let Some(bits) = bits {
         session.set_bits(bits)?;

@@ -49,12 +49,7 @@ impl Form {
     }
 
     fn of(file: &ModelFile, any_precision: Option<&AnyPrecReport>, bits: Option<u8>) -> Form {
-        let mut form = Form {
-            bits,
-            bytes: 0,
-            block_bytes: 0,
-            block_weights: 0,
-        };
+        let mut form = Form { bits, bytes: 0, block_bytes: 0, block_weights: 0 };
         if let Some(report) = any_precision {
             let width = report.widths.iter().find(|w| Some(w.bits) == bits);
             form.bytes = width.map_or(0, |w| w.run_bytes);
@@ -77,19 +72,12 @@ impl Form {
 
 /// The options with which `path` is loaded.
 pub fn options(args: &Args, path: &Path) -> ModelArgs {
-    ModelArgs {
-        model: path.to_owned(),
-        ..args.model.clone()
-    }
+    ModelArgs { model: path.to_owned(), ..args.model.clone() }
 }
 
 /// Loads a file only to see whether it can be run: nothing is copied into other layouts.
 pub fn check(args: &Args, path: &Path) -> Result<Model> {
-    load(&ModelArgs {
-        threads: Some(1),
-        no_repack: true,
-        ..options(args, path)
-    })
+    load(&ModelArgs { threads: Some(1), no_repack: true, ..options(args, path) })
 }
 
 impl Subject {
@@ -117,10 +105,7 @@ impl Subject {
             name: String::new(),
             label: String::new(),
             weights,
-            forms: bits
-                .into_iter()
-                .map(|bits| Form::of(file, report.as_ref(), bits))
-                .collect(),
+            forms: bits.into_iter().map(|bits| Form::of(file, report.as_ref(), bits)).collect(),
         }
     }
 }
@@ -170,9 +155,7 @@ impl Vocabulary {
         let tokens = other.encode(&self.text, true, false)?;
         let shorter = || first_difference(&tokens, &self.tokens);
         if let Some(at) = first_difference(&self.tokens, &tokens).or_else(shorter) {
-            bail!(
-                "'{shown}' cuts the text into other tokens than the reference, from token {at} on"
-            );
+            bail!("'{shown}' cuts the text into other tokens than the reference, from token {at} on");
         }
         Ok(())
     }
@@ -182,12 +165,7 @@ impl Vocabulary {
 ///
 /// # Errors
 /// One that cannot be run or does not compare with the reference; a width that none has.
-pub fn all(
-    args: &Args,
-    widths: &[u8],
-    vocabulary: &Vocabulary,
-    reference: &Subject,
-) -> Result<Vec<Subject>> {
+pub fn all(args: &Args, widths: &[u8], vocabulary: &Vocabulary, reference: &Subject) -> Result<Vec<Subject>> {
     let mut subjects: Vec<Subject> = Vec::new();
     let mut found = HashSet::new();
     let mut any_precision = false;
@@ -286,10 +264,7 @@ mod tests {
             let n = shared_beginning(&names);
             names.iter().map(|m| m[n..].to_owned()).collect::<Vec<_>>()
         };
-        assert_eq!(
-            label(&["m-F16", "m-Q4_K_M", "m-ap"]),
-            ["F16", "Q4_K_M", "ap"]
-        );
+        assert_eq!(label(&["m-F16", "m-Q4_K_M", "m-ap"]), ["F16", "Q4_K_M", "ap"]);
         assert_eq!(label(&["q4", "q8"]), ["q4", "q8"]);
         assert_eq!(label(&["m-Q4_0", "m-Q4_1"]), ["Q4_0", "Q4_1"]);
         assert_eq!(label(&["m-", "m-a"]), ["m-", "m-a"]);

@@ -45,23 +45,9 @@ impl<W: Write> Table<W> {
     ///
     /// # Errors
     /// The output is closed.
-    pub fn new<'a>(
-        out: W,
-        names: impl Iterator<Item = &'a str>,
-        speed: bool,
-        style: Style,
-    ) -> io::Result<Table<W>> {
-        let names = names
-            .map(|n| shown::name(n).chars().count())
-            .max()
-            .unwrap_or(0)
-            .max(4);
-        let mut table = Table {
-            out,
-            names,
-            speed,
-            style,
-        };
+    pub fn new<'a>(out: W, names: impl Iterator<Item = &'a str>, speed: bool, style: Style) -> io::Result<Table<W>> {
+        let names = names.map(|n| shown::name(n).chars().count()).max().unwrap_or(0).max(4);
+        let mut table = Table { out, names, speed, style };
         let head = COLUMNS.map(|(name, _, csv)| match style {
             Style::Columns => name.to_owned(),
             Style::Csv => csv.to_owned(),
@@ -115,11 +101,7 @@ impl<W: Write> Table<W> {
 
 /// A text as a field: in quotes where it has to be.
 fn quoted(text: &str) -> String {
-    if text.contains(['"', ',', '\n', '\r']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.to_owned()
-    }
+    if text.contains(['"', ',', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
 }
 
 #[cfg(test)]

@@ -50,8 +50,8 @@ pub fn names() -> impl Iterator<Item = String> {
     COMMANDS.iter().map(|command| format!("/{}", command.name))
 }
 
-/// The command that a message is, and what follows its name. A slash and letters on one line would be a command if there were
-/// such a one; paths are none.
+/// The command that a message is, and what follows its name. A slash and letters on one line would be a command if
+/// there were such a one; paths are none.
 pub fn parse(said: &str) -> Option<(&str, &str)> {
     let line = said.trim().strip_prefix('/')?;
     let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
@@ -65,10 +65,7 @@ pub fn parse(said: &str) -> Option<(&str, &str)> {
 /// There is no such command, or it cannot be carried out; nothing has changed then.
 pub fn run(talk: &mut Talk<'_>, (name, rest): (&str, &str)) -> Result<Next> {
     let Some(command) = COMMANDS.iter().find(|command| command.name == name) else {
-        bail!(
-            "there is no command /{}; /help lists all",
-            shown::name(name)
-        );
+        bail!("there is no command /{}; /help lists all", shown::name(name));
     };
     if command.takes.is_empty() && !rest.is_empty() {
         bail!("nothing follows /{name}");
@@ -137,11 +134,7 @@ fn system(talk: &mut Talk<'_>, text: &str) -> Result<Next> {
             messages.insert(0, Message::system(text));
         }
     }
-    let told: Vec<&str> = messages
-        .iter()
-        .filter(|m| m.role == Role::System)
-        .map(|m| m.content.as_str())
-        .collect();
+    let told: Vec<&str> = messages.iter().filter(|m| m.role == Role::System).map(|m| m.content.as_str()).collect();
     match told.is_empty() {
         true => say("the model is told nothing before the chat"),
         false => say(&format!("the model is told: {}", told.join(" "))),
@@ -152,21 +145,14 @@ fn system(talk: &mut Talk<'_>, text: &str) -> Result<Next> {
 fn save(talk: &mut Talk<'_>, file: &str) -> Result<Next> {
     let (path, messages) = (saved::path(file), talk.chat.messages());
     saved::save(&path, messages)?;
-    say(&format!(
-        "{} messages are in '{}'",
-        messages.len(),
-        path.display()
-    ));
+    say(&format!("{} messages are in '{}'", messages.len(), path.display()));
     Ok(Next::Stay)
 }
 
 fn load(talk: &mut Talk<'_>, file: &str) -> Result<Next> {
     let path = saved::path(file);
     let messages = saved::load(&path)?;
-    say(&format!(
-        "the chat goes on after {} messages",
-        messages.len()
-    ));
+    say(&format!("the chat goes on after {} messages", messages.len()));
     *talk.chat.messages_mut() = messages;
     Ok(Next::Stay)
 }
@@ -213,16 +199,7 @@ mod tests {
         assert_eq!(parse("/help"), Some(("help", "")));
         assert_eq!(parse("  /set  temp   0.5 "), Some(("set", "temp   0.5")));
         assert_eq!(parse("/nothing"), Some(("nothing", "")));
-        for message in [
-            "/tmp/file",
-            "/",
-            "/ help",
-            "/Help",
-            "help",
-            "/load a\nb",
-            "//help",
-            "/2",
-        ] {
+        for message in ["/tmp/file", "/", "/ help", "/Help", "help", "/load a\nb", "//help", "/2"] {
             assert_eq!(parse(message), None, "{message:?}");
         }
     }

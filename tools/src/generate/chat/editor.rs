@@ -1,4 +1,5 @@
-//! The line of a terminal that a user writes messages in: editing, history, pasted texts of several lines, completion of commands.
+//! The line of a terminal that a user writes messages in: editing, history, pasted texts of several lines, completion
+//! of commands.
 
 use std::borrow::Cow;
 use std::fs;
@@ -38,22 +39,10 @@ impl Hinter for Help {
 impl Completer for Help {
     type Candidate = String;
 
-    fn complete(
-        &self,
-        line: &str,
-        pos: usize,
-        _: &Context<'_>,
-    ) -> rustyline::Result<(usize, Vec<String>)> {
+    fn complete(&self, line: &str, pos: usize, _: &Context<'_>) -> rustyline::Result<(usize, Vec<String>)> {
         let typed = &line[..pos];
         let known = commands::names().filter(|name| name.starts_with(typed));
-        Ok((
-            0,
-            if typed.is_empty() {
-                Vec::new()
-            } else {
-                known.collect()
-            },
-        ))
+        Ok((0, if typed.is_empty() { Vec::new() } else { known.collect() }))
     }
 }
 
@@ -93,7 +82,8 @@ fn history_file() -> Option<PathBuf> {
 }
 
 impl Editor {
-    /// An editor for the terminal. `screen`: whether standard output is the terminal too, which otherwise gets the answers alone.
+    /// An editor for the terminal. `screen`: whether standard output is the terminal too, which otherwise gets the
+    /// answers alone.
     ///
     /// # Errors
     /// The terminal cannot be used.
@@ -111,11 +101,7 @@ impl Editor {
             .behavior(behavior)
             .build();
         let lines = LineEditor::with_config(config).context("cannot use the terminal")?;
-        let mut editor = Editor {
-            lines,
-            history: history_file().filter(|_| with_history),
-            interrupted: false,
-        };
+        let mut editor = Editor { lines, history: history_file().filter(|_| with_history), interrupted: false };
         editor.lines.set_helper(Some(Help { colours }));
         if let Some(path) = editor.history.clone()
             && let Err(e) = editor.remember(&path)

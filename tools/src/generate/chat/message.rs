@@ -43,13 +43,7 @@ mod tests {
 
     #[test]
     fn blocks_end_where_they_are_closed() {
-        for open in [
-            "\"\"\"",
-            "\"\"\"a\nb",
-            " \"\"\"a\\",
-            "a\\",
-            "\"\"\"a\"\"\" b",
-        ] {
+        for open in ["\"\"\"", "\"\"\"a\nb", " \"\"\"a\\", "a\\", "\"\"\"a\"\"\" b"] {
             assert!(is_open(open), "{open:?}");
         }
         for (closed, message) in [

@@ -16,9 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
-use trine::{
-    Chat, ChatTemplate, Context, End, GenerateError, GenerateOptions, Message, Model, Role,
-};
+use trine::{Chat, ChatTemplate, Context, End, GenerateError, GenerateOptions, Message, Model, Role};
 
 use super::args::Args;
 use super::output::Output;
@@ -69,10 +67,7 @@ pub fn run(
     let reverse = ReversePrompts::new(&args.reverse_prompts(), context.model().tokenizer())?;
     let seed = options.sampler.seed;
     let variables = args.chat.variables();
-    for name in variables
-        .keys()
-        .filter(|name| !template.source().contains(*name))
-    {
+    for name in variables.keys().filter(|name| !template.source().contains(*name)) {
         note!("note: the chat template does not know the variable '{name}', which changes nothing");
     }
     let mut chat = Chat::new(context, template, options);
@@ -162,9 +157,7 @@ impl Talk<'_> {
         let model = self.chat.context().model().clone();
         let mut answer = match self.chat.say(said) {
             Ok(answer) => answer,
-            Err(e @ GenerateError::PromptTooLong { .. })
-                if self.terminal && !self.args.chat.single_turn =>
-            {
+            Err(e @ GenerateError::PromptTooLong { .. }) if self.terminal && !self.args.chat.single_turn => {
                 say(&format!("error: {e}, or /clear, or /set context-shift on"));
                 return Ok(None);
             }
@@ -201,10 +194,7 @@ impl Talk<'_> {
             say("(context full: what came first was forgotten, the rest was read again)");
         }
         if end == Some(End::Context) {
-            note!(
-                "(the context of {} tokens is full)",
-                self.chat.context().n_ctx()
-            );
+            note!("(the context of {} tokens is full)", self.chat.context().n_ctx());
         }
         let speed = Speed::between(&before, after);
         self.last = Some(speed);
@@ -232,9 +222,7 @@ impl Talk<'_> {
         }
         let forgotten = had - self.chat.messages().len();
         if forgotten > 0 {
-            say(&format!(
-                "(context full: the first {forgotten} messages are forgotten)"
-            ));
+            say(&format!("(context full: the first {forgotten} messages are forgotten)"));
         }
         Ok(())
     }

@@ -32,15 +32,10 @@ pub fn path(typed: &str) -> PathBuf {
 /// The file is there and holds something else, or it cannot be written.
 pub fn save(path: &Path, messages: &[Message]) -> Result<()> {
     if path.exists() && load(path).is_err() {
-        bail!(
-            "'{}' is there already and is no saved chat: give another name",
-            path.display()
-        );
+        bail!("'{}' is there already and is no saved chat: give another name", path.display());
     }
     let messages = messages.iter();
-    let messages: Vec<Value> = messages
-        .map(|m| json!({ "role": m.role.name(), "content": m.content }))
-        .collect();
+    let messages: Vec<Value> = messages.map(|m| json!({ "role": m.role.name(), "content": m.content })).collect();
     let chat = json!({ "schema": SCHEMA, "messages": messages });
     let mut file = OutFile::create(path, "/save")?;
     serde_json::to_writer_pretty(&mut file, &chat)?;
@@ -64,9 +59,7 @@ pub fn load(path: &Path) -> Result<Vec<Message>> {
         bail!(wrong());
     };
     let messages = list.iter().map(|message| {
-        let role = ROLES
-            .into_iter()
-            .find(|role| message["role"] == role.name());
+        let role = ROLES.into_iter().find(|role| message["role"] == role.name());
         Some(Message::new(role?, message["content"].as_str()?))
     });
     let messages: Option<Vec<Message>> = messages.collect();
@@ -82,11 +75,8 @@ mod tests {
     fn a_saved_chat_is_the_same_when_it_is_loaded() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("chat.json");
-        let messages = [
-            Message::system("Be \"brief\"."),
-            Message::user("a\nb"),
-            Message::assistant("<think>é</think>\u{1b}"),
-        ];
+        let messages =
+            [Message::system("Be \"brief\"."), Message::user("a\nb"), Message::assistant("<think>é</think>\u{1b}")];
         // The second time the first file is replaced.
         for _ in 0..2 {
             save(&path, &messages).unwrap();

@@ -82,19 +82,11 @@ pub fn write(path: &Path, fisher: &Fisher, origin: &Origin, state: &State) -> Re
     let failed = || format!("cannot write '{}'", path.display());
     let metadata = origin.metadata(state);
     let metadata: Vec<(&str, &str)> = metadata.iter().map(|(k, v)| (*k, v.as_str())).collect();
-    let shapes = fisher
-        .targets()
-        .iter()
-        .map(|t| [t.rows as u64, t.columns as u64]);
+    let shapes = fisher.targets().iter().map(|t| [t.rows as u64, t.columns as u64]);
     let shapes: Vec<[u64; 2]> = shapes.collect();
     let targets = fisher.targets().iter().zip(&shapes);
-    let tensors: Vec<NewTensor<'_>> = targets
-        .map(|(t, shape)| NewTensor {
-            name: &t.tensor,
-            dtype: Dtype::F32,
-            shape,
-        })
-        .collect();
+    let tensors: Vec<NewTensor<'_>> =
+        targets.map(|(t, shape)| NewTensor { name: &t.tensor, dtype: Dtype::F32, shape }).collect();
     let header = safetensors::header(&metadata, &tensors).with_context(failed)?;
     let mut out = BufWriter::with_capacity(1 << 20, OutFile::create(path, "-o")?);
     let mut put = || -> std::io::Result<()> {
@@ -122,23 +114,15 @@ pub fn read(path: &Path, fisher: &mut Fisher, origin: &Origin) -> Result<State> 
     let mut start = Vec::new();
     Read::by_ref(&mut file).take(8).read_to_end(&mut start)?;
     let header = safetensors::header_len(&start, len)?;
-    Read::by_ref(&mut file)
-        .take(header)
-        .read_to_end(&mut start)?;
+    Read::by_ref(&mut file).take(header).read_to_end(&mut start)?;
     let found = safetensors::metadata(&start, len)?;
     let found = |key: &str| {
-        let text = found
-            .iter()
-            .find(|(k, _)| k == key)
-            .map(|(_, v)| v.as_str());
+        let text = found.iter().find(|(k, _)| k == key).map(|(_, v)| v.as_str());
         text.ok_or_else(|| anyhow!("it was not written by rimatrix --fisher: it has no '{key}'"))
     };
     let samples: usize = found("samples")?.parse().context("'samples'")?;
     let loss = u64::from_str_radix(found("loss_sum_f64")?, 16).context("'loss_sum_f64'")?;
-    let state = State {
-        samples,
-        loss: f64::from_bits(loss),
-    };
+    let state = State { samples, loss: f64::from_bits(loss) };
     for (key, wanted) in origin.metadata(&state) {
         let text = found(key)?;
         if text != wanted {

@@ -38,9 +38,7 @@ pub fn sample(args: &Args, path: &Path, tokenizer: &Tokenizer) -> Result<Sample>
         }
     };
     match sequences.len() {
-        0 => bail!(
-            "{from} has no {seq_len} tokens in a row; use a longer text or a smaller --seq-len"
-        ),
+        0 => bail!("{from} has no {seq_len} tokens in a row; use a longer text or a smaller --seq-len"),
         n if n < count => note!("warning: the text has only {n} sequences of {seq_len} tokens"),
         _ => {}
     }
@@ -48,18 +46,14 @@ pub fn sample(args: &Args, path: &Path, tokenizer: &Tokenizer) -> Result<Sample>
 }
 
 fn split(text: &str, kind: Documents) -> Result<Vec<String>> {
-    let lines = text
-        .lines()
-        .enumerate()
-        .filter(|(_, l)| !l.trim().is_empty());
+    let lines = text.lines().enumerate().filter(|(_, l)| !l.trim().is_empty());
     let document = |(i, line): (usize, &str)| match kind {
         Documents::Lines => Ok(line.to_owned()),
         Documents::Jsonl => {
-            let value: serde_json::Value = serde_json::from_str(line)
-                .map_err(|e| anyhow!("line {} is not JSON: {e}", i + 1))?;
+            let value: serde_json::Value =
+                serde_json::from_str(line).map_err(|e| anyhow!("line {} is not JSON: {e}", i + 1))?;
             let text = value.get("text").and_then(serde_json::Value::as_str);
-            text.map(str::to_owned)
-                .ok_or_else(|| anyhow!("line {} is no object with a \"text\"", i + 1))
+            text.map(str::to_owned).ok_or_else(|| anyhow!("line {} is no object with a \"text\"", i + 1))
         }
     };
     lines.map(document).collect()
@@ -72,23 +66,13 @@ mod tests {
     #[test]
     fn documents_are_lines_or_their_texts() {
         let split = |text: &str, kind| split(text, kind).map_err(|e| e.to_string());
+        assert_eq!(split("one\n\n two \r\n", Documents::Lines), Ok(vec!["one".to_owned(), " two ".to_owned()]));
         assert_eq!(
-            split("one\n\n two \r\n", Documents::Lines),
-            Ok(vec!["one".to_owned(), " two ".to_owned()])
-        );
-        assert_eq!(
-            split(
-                "{\"text\":\"a\\nb\",\"url\":1}\n \n{\"text\":\"c\"}",
-                Documents::Jsonl
-            ),
+            split("{\"text\":\"a\\nb\",\"url\":1}\n \n{\"text\":\"c\"}", Documents::Jsonl),
             Ok(vec!["a\nb".to_owned(), "c".to_owned()])
         );
         let error = split("{\"text\":\"a\"}\n\n{\"t\":1}", Documents::Jsonl).unwrap_err();
         assert_eq!(error, "line 3 is no object with a \"text\"");
-        assert!(
-            split("x", Documents::Jsonl)
-                .unwrap_err()
-                .contains("line 1 is not JSON")
-        );
+        assert!(split("x", Documents::Jsonl).unwrap_err().contains("line 1 is not JSON"));
     }
 }

@@ -1,8 +1,8 @@
 //! A small random checkpoint of every architecture, and the hash of the file that llama.cpp's converter writes for it.
 //!
 //! The hashes are of files of `convert_hf_to_gguf.py` (llama-cpp-python 0.3.36, transformers 4.57.6), whose table of
-//! pre-tokenizers was told that the one of 12 tokens is gpt-2. `TRINE_CHECKPOINTS=FOLDER cargo test --release --workspace
-//! --test tools rconvert::archs` writes the folders for it instead of comparing.
+//! pre-tokenizers was told that the one of 12 tokens is gpt-2. `TRINE_CHECKPOINTS=FOLDER cargo test --release
+//! --workspace --test tools rconvert::archs` writes the folders for it instead of comparing.
 
 use std::path::Path;
 
@@ -17,16 +17,13 @@ use super::{convert, floats, read};
 const NORMS: &str = "input_layernorm.weight 64; post_attention_layernorm.weight 64;";
 const NORM_BIASES: &str = "input_layernorm.bias 64; post_attention_layernorm.bias 64;";
 /// Four query heads of 16 elements, two of keys and values.
-const ATTENTION: &str =
-    "self_attn.q_proj.weight 64 64; self_attn.k_proj.weight 32 64; self_attn.v_proj.weight 32 64;
+const ATTENTION: &str = "self_attn.q_proj.weight 64 64; self_attn.k_proj.weight 32 64; self_attn.v_proj.weight 32 64;
     self_attn.o_proj.weight 64 64;";
 /// The same with heads of 32.
 const WIDE_ATTENTION: &str = "self_attn.q_proj.weight 128 64; self_attn.k_proj.weight 64 64;
     self_attn.v_proj.weight 64 64; self_attn.o_proj.weight 64 128;";
-const QKV_BIASES: &str =
-    "self_attn.q_proj.bias 64; self_attn.k_proj.bias 32; self_attn.v_proj.bias 32;";
-const GATED: &str =
-    "mlp.gate_proj.weight 96 64; mlp.up_proj.weight 96 64; mlp.down_proj.weight 64 96;";
+const QKV_BIASES: &str = "self_attn.q_proj.bias 64; self_attn.k_proj.bias 32; self_attn.v_proj.bias 32;";
+const GATED: &str = "mlp.gate_proj.weight 96 64; mlp.up_proj.weight 96 64; mlp.down_proj.weight 64 96;";
 const EXPERTS: &str = "mlp.gate.weight 4 64; mlp.experts.0-3.gate_proj.weight 48 64;
     mlp.experts.0-3.up_proj.weight 48 64; mlp.experts.0-3.down_proj.weight 64 48;";
 const ENDS: &str = "model.embed_tokens.weight 12 64; model.norm.weight 64;";
@@ -92,11 +89,7 @@ const PHI3: &str = "self_attn.qkv_proj.weight 128 64; self_attn.o_proj.weight 64
 
 /// Phi 3 with a SentencePiece model and long contexts.
 pub fn phi3() -> Checkpoint {
-    let factors = |step: f64| {
-        (0..8)
-            .map(|i| 1.0 + step * f64::from(i))
-            .collect::<Vec<f64>>()
-    };
+    let factors = |step: f64| (0..8).map(|i| 1.0 + step * f64::from(i)).collect::<Vec<f64>>();
     let more = json!({"rms_norm_eps": 1e-5, "original_max_position_embeddings": 64, "sliding_window": 32,
         "pad_token_id": 2, "rope_scaling": {"type": "longrope", "short_factor": factors(0.05),
             "long_factor": factors(0.75)}});
@@ -104,8 +97,7 @@ pub fn phi3() -> Checkpoint {
     let mut c = llama_like(config, &[NORMS, PHI3], &[ENDS, HEAD]).pieces();
     let tokenizer = json!({"version": "1.0", "added_tokens": [
         {"id": 9, "content": "<|user|>", "special": false}, {"id": 10, "content": "<|end|>", "special": true}]});
-    c.files
-        .insert("tokenizer.json", tokenizer.to_string().into_bytes());
+    c.files.insert("tokenizer.json", tokenizer.to_string().into_bytes());
     c
 }
 
@@ -117,8 +109,7 @@ fn phi4() -> Checkpoint {
     let mut c = llama_like(config, &[NORMS, PHI3], &[ENDS]);
     let tokenizer = json!({"bos_token": "<s>", "eos_token": "<s>", "unk_token": "<s>",
         "tokenizer_class": "GPT2Tokenizer"});
-    c.files
-        .insert("tokenizer_config.json", tokenizer.to_string().into_bytes());
+    c.files.insert("tokenizer_config.json", tokenizer.to_string().into_bytes());
     c
 }
 
@@ -153,11 +144,7 @@ fn qwen3moe() -> Checkpoint {
     let more = moe(json!({"head_dim": 32, "norm_topk_prob": true}));
     let norms = "self_attn.q_norm.weight 32; self_attn.k_norm.weight 32";
     let config = config("Qwen3MoeForCausalLM", "qwen3_moe", more);
-    llama_like(
-        config,
-        &[NORMS, norms, WIDE_ATTENTION, EXPERTS],
-        &[ENDS, HEAD],
-    )
+    llama_like(config, &[NORMS, norms, WIDE_ATTENTION, EXPERTS], &[ENDS, HEAD])
 }
 
 /// All experts of a block in one tensor.
@@ -165,13 +152,8 @@ fn qwen3moe_stacked() -> Checkpoint {
     let more = moe(json!({"head_dim": 32, "norm_topk_prob": true}));
     let norms = "self_attn.q_norm.weight 32; self_attn.k_norm.weight 32";
     let config = config("Qwen3MoeForCausalLM", "qwen3_moe", more);
-    let experts =
-        "mlp.gate.weight 4 64; mlp.experts.gate_up_proj 4 96 64; mlp.experts.down_proj 4 64 48";
-    llama_like(
-        config,
-        &[NORMS, norms, WIDE_ATTENTION, experts],
-        &[ENDS, HEAD],
-    )
+    let experts = "mlp.gate.weight 4 64; mlp.experts.gate_up_proj 4 96 64; mlp.experts.down_proj 4 64 48";
+    llama_like(config, &[NORMS, norms, WIDE_ATTENTION, experts], &[ENDS, HEAD])
 }
 
 pub fn mixtral() -> Checkpoint {
@@ -185,11 +167,7 @@ pub fn mixtral() -> Checkpoint {
 
 /// Mistral, which states no head size.
 fn mistral() -> Checkpoint {
-    let config = config(
-        "MistralForCausalLM",
-        "mistral",
-        json!({"sliding_window": null}),
-    );
+    let config = config("MistralForCausalLM", "mistral", json!({"sliding_window": null}));
     llama_like(config, &[NORMS, ATTENTION, GATED], &[ENDS, HEAD])
 }
 
@@ -211,8 +189,7 @@ fn starcoder() -> Checkpoint {
     let block = "ln_1.weight 64; ln_1.bias 64; attn.c_attn.weight 96 64; attn.c_attn.bias 96;
         attn.c_proj.weight 64 64; attn.c_proj.bias 64; ln_2.weight 64; ln_2.bias 64; mlp.c_fc.weight 256 64;
         mlp.c_fc.bias 256; mlp.c_proj.weight 64 256; mlp.c_proj.bias 64";
-    let ends =
-        "transformer.wte.weight 12 64; transformer.wpe.weight 32 64; transformer.ln_f.weight 64;
+    let ends = "transformer.wte.weight 12 64; transformer.wpe.weight 32 64; transformer.ln_f.weight 64;
         transformer.ln_f.bias 64";
     model(config, "transformer.h.", &[block], &[ends])
 }
@@ -224,21 +201,14 @@ pub fn gptneox() -> Checkpoint {
         json!({"hidden_act": "gelu", "rotary_pct": 0.25, "rotary_emb_base": 10000, "layer_norm_eps": 1e-5,
             "use_parallel_residual": true, "tie_word_embeddings": false}),
     );
-    config
-        .as_object_mut()
-        .map(|c| c.remove("num_key_value_heads"));
+    config.as_object_mut().map(|c| c.remove("num_key_value_heads"));
     let block = "attention.query_key_value.weight 192 64; attention.query_key_value.bias 192;
         attention.dense.weight 64 64; attention.dense.bias 64; mlp.dense_h_to_4h.weight 96 64;
         mlp.dense_h_to_4h.bias 96; mlp.dense_4h_to_h.weight 64 96; mlp.dense_4h_to_h.bias 64;
         attention.rotary_emb.inv_freq 2";
     let ends = "gpt_neox.embed_in.weight 12 64; gpt_neox.final_layer_norm.weight 64;
         gpt_neox.final_layer_norm.bias 64; embed_out.weight 12 64";
-    model(
-        config,
-        "gpt_neox.layers.",
-        &[NORMS, NORM_BIASES, block],
-        &[ends],
-    )
+    model(config, "gpt_neox.layers.", &[NORMS, NORM_BIASES, block], &[ends])
 }
 
 fn smollm3() -> Checkpoint {
@@ -264,20 +234,12 @@ fn falcon(more: Value, heads: u64, norms: &str) -> Checkpoint {
 
 pub fn falcon_7b() -> Checkpoint {
     let norms = "input_layernorm.weight 64; input_layernorm.bias 64";
-    falcon(
-        json!({"num_kv_heads": 1, "new_decoder_architecture": false}),
-        6,
-        norms,
-    )
+    falcon(json!({"num_kv_heads": 1, "new_decoder_architecture": false}), 6, norms)
 }
 
 fn falcon_40b() -> Checkpoint {
     let norms = "ln_attn.weight 64; ln_attn.bias 64; ln_mlp.weight 64; ln_mlp.bias 64";
-    falcon(
-        json!({"num_kv_heads": 2, "new_decoder_architecture": true}),
-        8,
-        norms,
-    )
+    falcon(json!({"num_kv_heads": 2, "new_decoder_architecture": true}), 8, norms)
 }
 
 const LAYER_NORM_END: &str = "model.norm.bias 64;";
@@ -291,16 +253,11 @@ fn stablelm() -> Checkpoint {
 
 /// StableLM 2 12B: one norm for both halves of a block, and one for every head.
 fn stablelm_12b() -> Checkpoint {
-    let more =
-        json!({"partial_rotary_factor": 0.5, "use_parallel_residual": true, "qk_layernorm": true});
+    let more = json!({"partial_rotary_factor": 0.5, "use_parallel_residual": true, "qk_layernorm": true});
     let config = config("StableLmForCausalLM", "stablelm", more);
     let norms = "input_layernorm.weight 64; input_layernorm.bias 64; self_attn.q_layernorm.norms.0-3.weight 16;
         self_attn.k_layernorm.norms.0-1.weight 16";
-    llama_like(
-        config,
-        &[norms, ATTENTION, GATED],
-        &[ENDS, LAYER_NORM_END, HEAD],
-    )
+    llama_like(config, &[norms, ATTENTION, GATED], &[ENDS, LAYER_NORM_END, HEAD])
 }
 
 fn starcoder2() -> Checkpoint {
@@ -330,8 +287,7 @@ fn command_r() -> Checkpoint {
     let more = json!({"logit_scale": 0.125, "layer_norm_eps": 1e-5, "model_max_length": 512, "use_qk_norm": true,
         "rope_theta": 8e6});
     let config = config("CohereForCausalLM", "cohere", more);
-    let norms =
-        "input_layernorm.weight 64; self_attn.q_norm.weight 4 16; self_attn.k_norm.weight 2 16";
+    let norms = "input_layernorm.weight 64; self_attn.q_norm.weight 4 16; self_attn.k_norm.weight 2 16";
     llama_like(config, &[norms, ATTENTION, GATED], &[ENDS])
 }
 
@@ -339,11 +295,7 @@ fn cohere2() -> Checkpoint {
     let more = json!({"logit_scale": 0.25, "layer_norm_eps": 1e-5, "sliding_window": 32, "rotary_pct": 1.0,
         "head_dim": 16, "rope_theta": 50000});
     let config = config("Cohere2ForCausalLM", "cohere2", more);
-    llama_like(
-        config,
-        &["input_layernorm.weight 64", ATTENTION, GATED],
-        &[ENDS],
-    )
+    llama_like(config, &["input_layernorm.weight 64", ATTENTION, GATED], &[ENDS])
 }
 
 const GRANITE_EXPERTS: &str = "block_sparse_moe.router.layer.weight 4 64;
@@ -355,11 +307,7 @@ fn granitemoe(class: &str, model_type: &str, more: Value, shared: &str) -> Check
         "logits_scaling": 6.0, "tie_word_embeddings": true});
     merge(&mut all, more);
     let config = config(class, model_type, all);
-    llama_like(
-        config,
-        &[NORMS, ATTENTION, GRANITE_EXPERTS, shared],
-        &[ENDS],
-    )
+    llama_like(config, &[NORMS, ATTENTION, GRANITE_EXPERTS, shared], &[ENDS])
 }
 
 fn granite_moe() -> Checkpoint {
@@ -369,25 +317,12 @@ fn granite_moe() -> Checkpoint {
 fn granite_moe_shared() -> Checkpoint {
     let shared = "shared_mlp.input_linear.weight 160 64; shared_mlp.output_linear.weight 64 80";
     let more = json!({"shared_intermediate_size": 80});
-    granitemoe(
-        "GraniteMoeSharedForCausalLM",
-        "granitemoeshared",
-        more,
-        shared,
-    )
+    granitemoe("GraniteMoeSharedForCausalLM", "granitemoeshared", more, shared)
 }
 
 fn olmo() -> Checkpoint {
-    let config = config(
-        "OlmoForCausalLM",
-        "olmo",
-        json!({"clip_qkv": 8.0, "tie_word_embeddings": true}),
-    );
-    llama_like(
-        config,
-        &[ATTENTION, GATED],
-        &["model.embed_tokens.weight 12 64"],
-    )
+    let config = config("OlmoForCausalLM", "olmo", json!({"clip_qkv": 8.0, "tie_word_embeddings": true}));
+    llama_like(config, &[ATTENTION, GATED], &["model.embed_tokens.weight 12 64"])
 }
 
 fn olmo3() -> Checkpoint {
@@ -400,25 +335,13 @@ fn olmo3() -> Checkpoint {
 }
 
 fn seed_oss() -> Checkpoint {
-    let config = config(
-        "SeedOssForCausalLM",
-        "seed_oss",
-        json!({"head_dim": 32, "rope_theta": 1e7}),
-    );
+    let config = config("SeedOssForCausalLM", "seed_oss", json!({"head_dim": 32, "rope_theta": 1e7}));
     let biases = "self_attn.q_proj.bias 128; self_attn.k_proj.bias 64; self_attn.v_proj.bias 64";
-    llama_like(
-        config,
-        &[NORMS, WIDE_ATTENTION, biases, GATED],
-        &[ENDS, HEAD],
-    )
+    llama_like(config, &[NORMS, WIDE_ATTENTION, biases, GATED], &[ENDS, HEAD])
 }
 
 fn arcee() -> Checkpoint {
-    let config = config(
-        "ArceeForCausalLM",
-        "arcee",
-        json!({"hidden_act": "relu2", "rms_norm_eps": 1e-5}),
-    );
+    let config = config("ArceeForCausalLM", "arcee", json!({"hidden_act": "relu2", "rms_norm_eps": 1e-5}));
     let mlp = "mlp.up_proj.weight 96 64; mlp.down_proj.weight 64 96";
     llama_like(config, &[NORMS, ATTENTION, mlp], &[ENDS, HEAD])
 }

@@ -45,13 +45,7 @@ impl Checkpoint {
         let tokenizer = json!({"bos_token": "<s>", "chat_template": "{{ messages }}",
             "tokenizer_class": "PreTrainedTokenizerFast"});
         files.insert("tokenizer_config.json", tokenizer.to_string().into_bytes());
-        Checkpoint {
-            config,
-            tensors: BTreeMap::new(),
-            files,
-            shards: 1,
-            seed: 1,
-        }
+        Checkpoint { config, tensors: BTreeMap::new(), files, shards: 1, seed: 1 }
     }
 
     pub fn values(&mut self, n: u64) -> Vec<f32> {
@@ -77,8 +71,7 @@ impl Checkpoint {
                 other => panic!("{other}"),
             })
             .collect();
-        self.tensors
-            .insert(name.into(), (dtype, shape.to_vec(), bytes));
+        self.tensors.insert(name.into(), (dtype, shape.to_vec(), bytes));
     }
 
     /// The seven matrices of each block, and norms and biases of these names.
@@ -95,11 +88,7 @@ impl Checkpoint {
                 ("mlp.up_proj", FF, EMBD),
                 ("mlp.down_proj", EMBD, FF),
             ] {
-                self.add(
-                    &format!("model.layers.{n}.{name}.weight"),
-                    dtype,
-                    &[rows, columns],
-                );
+                self.add(&format!("model.layers.{n}.{name}.weight"), dtype, &[rows, columns]);
             }
             for (name, len) in vectors {
                 self.add(&format!("model.layers.{n}.{name}"), dtype, &[*len]);
@@ -109,14 +98,12 @@ impl Checkpoint {
     }
 
     pub fn llama(config: Value) -> Checkpoint {
-        let norms = [
-            ("input_layernorm.weight", EMBD),
-            ("post_attention_layernorm.weight", EMBD),
-        ];
+        let norms = [("input_layernorm.weight", EMBD), ("post_attention_layernorm.weight", EMBD)];
         Checkpoint::new("LlamaForCausalLM", config).blocks("BF16", HEAD, &norms)
     }
 
-    /// Tensors from a list, `name rows columns`, in BF16. A name may have numbers, `experts.0-3.w1`, for as many tensors.
+    /// Tensors from a list, `name rows columns`, in BF16. A name may have numbers, `experts.0-3.w1`, for as many
+    /// tensors.
     pub fn list(mut self, prefix: &str, list: &str) -> Checkpoint {
         for line in list.split(';').map(str::trim).filter(|l| !l.is_empty()) {
             let mut words = line.split_whitespace();
@@ -146,8 +133,7 @@ impl Checkpoint {
         let added = json!({"add_bos_token": true, "bos_token": "<s>", "tokenizer_class": "LlamaTokenizer",
             "added_tokens_decoder": {"1": {"content": "<s>", "special": true},
                 "8": {"content": "x\u{2581}y", "special": false}}});
-        self.files
-            .insert("tokenizer_config.json", added.to_string().into_bytes());
+        self.files.insert("tokenizer_config.json", added.to_string().into_bytes());
         self
     }
 
@@ -171,12 +157,7 @@ impl Checkpoint {
         let mut map = serde_json::Map::new();
         for shard in 0..self.shards {
             let file = format!("model-0000{}-of-0000{}.safetensors", shard + 1, self.shards);
-            let part: Vec<_> = self
-                .tensors
-                .iter()
-                .skip(shard)
-                .step_by(self.shards)
-                .collect();
+            let part: Vec<_> = self.tensors.iter().skip(shard).step_by(self.shards).collect();
             part.iter().for_each(|(name, _)| {
                 map.insert((*name).clone(), json!(file));
             });
@@ -251,30 +232,17 @@ fn sentencepiece() -> Vec<u8> {
 pub fn llama3() -> Checkpoint {
     let rope = json!({"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
         "original_max_position_embeddings": 64});
-    let mut c = Checkpoint::llama(
-        json!({"model_type": "llama", "tie_word_embeddings": false, "attention_bias": true,
-        "rope_theta": 500000.0, "rope_scaling": rope}),
-    );
+    let mut c = Checkpoint::llama(json!({"model_type": "llama", "tie_word_embeddings": false, "attention_bias": true,
+        "rope_theta": 500000.0, "rope_scaling": rope}));
     for n in 0..2 {
         for (name, len) in [("q", HEADS), ("k", KV_HEADS), ("v", KV_HEADS)] {
-            c.add(
-                &format!("model.layers.{n}.self_attn.{name}_proj.bias"),
-                "BF16",
-                &[len * HEAD],
-            );
+            c.add(&format!("model.layers.{n}.self_attn.{name}_proj.bias"), "BF16", &[len * HEAD]);
         }
-        c.add(
-            &format!("model.layers.{n}.self_attn.o_proj.bias"),
-            "BF16",
-            &[EMBD],
-        );
+        c.add(&format!("model.layers.{n}.self_attn.o_proj.bias"), "BF16", &[EMBD]);
     }
     c.add("lm_head.weight", "BF16", &[VOCAB, EMBD]);
     let generation = json!({"temperature": 0.5, "top_k": 40});
-    c.files.insert(
-        "generation_config.json",
-        generation.to_string().into_bytes(),
-    );
+    c.files.insert("generation_config.json", generation.to_string().into_bytes());
     let card = "---\nlicense: mit\nlanguage:\n- en\nbase_model: org/Base-7B\n---\n# A model\n";
     c.files.insert("README.md", card.into());
     c.shards = 3;
@@ -282,10 +250,7 @@ pub fn llama3() -> Checkpoint {
 }
 
 pub fn qwen3() -> Checkpoint {
-    let c = Checkpoint::new(
-        "Qwen3ForCausalLM",
-        json!({"model_type": "qwen3", "head_dim": 32, "rope_theta": 1e6}),
-    );
+    let c = Checkpoint::new("Qwen3ForCausalLM", json!({"model_type": "qwen3", "head_dim": 32, "rope_theta": 1e6}));
     let vectors = [
         ("input_layernorm.weight", EMBD),
         ("post_attention_layernorm.weight", EMBD),
@@ -305,8 +270,7 @@ pub fn gemma3() -> Checkpoint {
     c.files.insert("tokenizer.model", sentencepiece());
     let added = json!({"add_bos_token": true, "bos_token": "<s>", "added_tokens_decoder": {
         "1": {"content": "<s>", "special": true}, "8": {"content": "x\u{2581}y", "special": false}}});
-    c.files
-        .insert("tokenizer_config.json", added.to_string().into_bytes());
+    c.files.insert("tokenizer_config.json", added.to_string().into_bytes());
     let vectors = [
         ("input_layernorm.weight", EMBD),
         ("post_attention_layernorm.weight", EMBD),

@@ -20,11 +20,7 @@ pub(super) fn mixture() -> Vec<u8> {
     let file = fs::read(trilm()).unwrap();
     let vocabulary = Gguf::parse(&file, &Limits::default()).unwrap();
     let mut meta = vocabulary.meta.clone();
-    let n_vocab = meta
-        .get_strs("tokenizer.ggml.tokens")
-        .unwrap()
-        .unwrap()
-        .len() as u64;
+    let n_vocab = meta.get_strs("tokenizer.ggml.tokens").unwrap().unwrap().len() as u64;
     meta.set("general.architecture", Value::str("qwen3moe"));
     meta.set("general.file_type", Value::U32(0));
     for (key, value) in [
@@ -44,10 +40,7 @@ pub(super) fn mixture() -> Vec<u8> {
     ] {
         meta.set(&format!("qwen3moe.{key}"), Value::U32(value));
     }
-    for (key, value) in [
-        ("attention.layer_norm_rms_epsilon", 1e-6),
-        ("rope.freq_base", 10_000.0),
-    ] {
+    for (key, value) in [("attention.layer_norm_rms_epsilon", 1e-6), ("rope.freq_base", 10_000.0)] {
         meta.set(&format!("qwen3moe.{key}"), Value::F32(value));
     }
     let mut shapes = vec![
@@ -73,19 +66,13 @@ pub(super) fn mixture() -> Vec<u8> {
             shapes.push((format!("blk.{layer}.{name}"), shape));
         }
     }
-    let tensors: Vec<NewTensor> = shapes
-        .into_iter()
-        .map(|(name, shape)| NewTensor::new(format!("{name}.weight"), shape, TypeId::F32))
-        .collect();
+    let tensors: Vec<NewTensor> =
+        shapes.into_iter().map(|(name, shape)| NewTensor::new(format!("{name}.weight"), shape, TypeId::F32)).collect();
     let mut out = Layout::new(&meta, &tensors).unwrap().header().to_vec();
     let mut state = 1u32;
     for tensor in &tensors {
         // Weights are multiples of 2^-9 between -1/4 and 1/4; those of norms lie around 1.
-        let middle = if tensor.name.ends_with("norm.weight") {
-            1.0
-        } else {
-            0.0
-        };
+        let middle = if tensor.name.ends_with("norm.weight") { 1.0 } else { 0.0 };
         for _ in 0..tensor.shape.iter().product::<u64>() {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             let weight = ((state >> 24) as f32 - 128.0) / 512.0;
@@ -106,19 +93,13 @@ fn every_expert_has_the_sums_and_the_count_of_the_reference() {
     let dir = folder();
     write_mixture(dir.path());
     for (words, expected) in [
-        (
-            "-c 128 --chunks 6",
-            "e89a5cce64e5318b332f595a3f7cd93da16285c793f88d349a532dbb54fa8808",
-        ),
+        ("-c 128 --chunks 6", "e89a5cce64e5318b332f595a3f7cd93da16285c793f88d349a532dbb54fa8808"),
         (
             "-c 24 -b 96 -ub 40 --chunks 5 --process-output",
             "1147c931ded43f668766c8a1a19b967bbe03ec10c47e85ce8462fb5150f18afb",
         ),
         // micro-batches of 8 count for the experts, not for the other matrices
-        (
-            "-c 24 -b 24 -ub 16 --chunks 3",
-            "fb82220a3b7bad5bbd0da62df038e6f9e914bb23ee0a49648091ab9cdcdf2fa9",
-        ),
+        ("-c 24 -b 24 -ub 16 --chunks 3", "fb82220a3b7bad5bbd0da62df038e6f9e914bb23ee0a49648091ab9cdcdf2fa9"),
         (
             "-c 24 -b 24 --chunks 2 --output-format dat",
             "45ca2045e396ac28dac5e6e28cda67ce53f48f2a9079df63060a76040ee83020",
@@ -145,10 +126,7 @@ fn experts_without_a_token_are_told() {
     let output = command(&dir, words).output().unwrap();
     let stderr = String::from_utf8(output.stderr.clone()).unwrap();
     stdout(output);
-    assert!(
-        stderr.contains("matrices have experts that saw no token"),
-        "{stderr}"
-    );
+    assert!(stderr.contains("matrices have experts that saw no token"), "{stderr}");
     let matrix = Imatrix::parse(&fs::read(dir.path().join("few")).unwrap()).unwrap();
     let counts = &matrix.entries["blk.1.ffn_down_exps.weight"].counts;
     assert_eq!(counts.len(), EXPERTS as usize);

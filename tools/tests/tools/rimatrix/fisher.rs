@@ -30,10 +30,7 @@ fn fisher(dir: &TempDir, words: &str) -> Command {
 }
 
 fn texts(file: &[u8]) -> BTreeMap<String, String> {
-    metadata(file, file.len() as u64)
-        .unwrap()
-        .into_iter()
-        .collect()
+    metadata(file, file.len() as u64).unwrap().into_iter().collect()
 }
 
 #[test]
@@ -42,10 +39,7 @@ fn the_file_has_a_sum_for_every_weight_of_the_blocks() {
     let out = stdout(fisher(&dir, "--samples 3 --json").output().unwrap());
     let json: serde_json::Value = serde_json::from_str(&out).unwrap();
     assert_eq!(json["schema"], "rimatrix.fisher/1");
-    assert_eq!(
-        json["provenance"]["models"].as_array().map(Vec::len),
-        Some(1)
-    );
+    assert_eq!(json["provenance"]["models"].as_array().map(Vec::len), Some(1));
     let file = fs::read(dir.path().join("fisher.safetensors")).unwrap();
     let tensors = parse(&file, file.len() as u64).unwrap();
     assert_eq!(tensors.len(), 42);
@@ -53,40 +47,20 @@ fn the_file_has_a_sum_for_every_weight_of_the_blocks() {
         assert_eq!(t.dtype, Dtype::F32);
         assert!(t.name.starts_with("blk.") && t.name.ends_with(".weight"));
         let data = &file[t.offset as usize..][..t.bytes as usize];
-        let sums = data
-            .as_chunks::<4>()
-            .0
-            .iter()
-            .map(|b| f32::from_le_bytes(*b));
-        assert!(
-            sums.clone().all(|s| s.is_finite() && s >= 0.0),
-            "{}",
-            t.name
-        );
+        let sums = data.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b));
+        assert!(sums.clone().all(|s| s.is_finite() && s >= 0.0), "{}", t.name);
         assert!(sums.clone().any(|s| s > 0.0), "{}", t.name);
     }
     let down = tensors.iter().find(|t| t.name == "blk.5.ffn_down.weight");
     assert_eq!(down.unwrap().shape, [256, 768]);
     let texts = texts(&file);
     let text = |key: &str| texts[key].as_str();
-    assert_eq!(
-        (text("kind"), text("split")),
-        ("squared-gradients", "chunks")
-    );
-    assert_eq!(
-        (text("samples"), text("seq_len"), text("seed")),
-        ("3", "48", "0")
-    );
+    assert_eq!((text("kind"), text("split")), ("squared-gradients", "chunks"));
+    assert_eq!((text("samples"), text("seq_len"), text("seed")), ("3", "48", "0"));
     assert_eq!(text("dataset"), "calib.txt");
     // testdata/imatrix/README.md and testdata/models/README.md
-    assert_eq!(
-        text("dataset_sha256"),
-        "479d15f9bc060553b1431cb24dd8cbf697fce45d5d88d2f97c3ee997c1496cf5"
-    );
-    assert_eq!(
-        text("model_sha256"),
-        "e759dfdf3c7240b765d06d29f89ded0bf7e88bd0051005d15ee48399d6af4baf"
-    );
+    assert_eq!(text("dataset_sha256"), "479d15f9bc060553b1431cb24dd8cbf697fce45d5d88d2f97c3ee997c1496cf5");
+    assert_eq!(text("model_sha256"), "e759dfdf3c7240b765d06d29f89ded0bf7e88bd0051005d15ee48399d6af4baf");
     let loss: f64 = text("mean_loss").parse().unwrap();
     assert!((loss - json["mean_loss"].as_f64().unwrap()).abs() < 1e-6);
     assert!((3.0..7.0).contains(&loss));
@@ -129,9 +103,7 @@ fn ctrl_c_keeps_what_is_done() {
     let begun = lines.any(|l| l.unwrap().contains("seconds per sample"));
     assert!(begun);
     let pid = child.id().to_string();
-    let kill = std::process::Command::new("kill")
-        .args([end_signal(), &pid])
-        .status();
+    let kill = std::process::Command::new("kill").args([end_signal(), &pid]).status();
     assert!(kill.unwrap().success());
     let rest: Vec<String> = lines.map(Result::unwrap).collect();
     assert_eq!(child.wait().unwrap().code(), Some(130), "{rest:?}");
@@ -158,10 +130,7 @@ fn documents_that_are_long_enough_are_taken() {
         let words = format!("--documents {form} -f {file} -o {form}");
         let bytes = written(&dir, fisher(&dir, &words), form);
         let texts = texts(&bytes);
-        assert_eq!(
-            (texts["samples"].as_str(), texts["split"].as_str()),
-            ("2", form)
-        );
+        assert_eq!((texts["samples"].as_str(), texts["split"].as_str()), ("2", form));
     }
     let sums = |name: &str| {
         let file = fs::read(dir.path().join(name)).unwrap();
@@ -195,40 +164,19 @@ fn mistakes_are_one_line() {
     text[9] = b'#';
     write("other.txt", &text);
     for (words, expected) in [
-        (
-            "-o good --resume --seed 1",
-            "its seed is '0', this run's '1'",
-        ),
-        (
-            "-o good --resume --seq-len 50",
-            "its seq_len is '48', this run's '50'",
-        ),
-        (
-            "-o good --resume -f other.txt",
-            "its dataset is 'calib.txt', this run's 'other.txt'",
-        ),
-        (
-            "-o good --resume --samples 1",
-            "'good' has 2 samples already",
-        ),
+        ("-o good --resume --seed 1", "its seed is '0', this run's '1'"),
+        ("-o good --resume --seq-len 50", "its seq_len is '48', this run's '50'"),
+        ("-o good --resume -f other.txt", "its dataset is 'calib.txt', this run's 'other.txt'"),
+        ("-o good --resume --samples 1", "'good' has 2 samples already"),
         ("-o cut --resume", "cut off"),
         ("-o head --resume", "the header needs"),
-        (
-            "-o negative --resume",
-            "its sums of 'blk.5.ffn_down.weight' are damaged",
-        ),
-        (
-            "-o renamed --resume",
-            "its tensors are not those of the model",
-        ),
+        ("-o negative --resume", "its sums of 'blk.5.ffn_down.weight' are damaged"),
+        ("-o renamed --resume", "its tensors are not those of the model"),
         ("-o endless --resume", "no safetensors file"),
         ("-o calib.txt", "it is also an input"),
         ("-o none/x", "cannot write 'none/x'"),
         ("-o o --seq-len 100000", "has no 100000 tokens in a row"),
-        (
-            "-o o --documents lines --seq-len 5000",
-            "has no 5000 tokens in a row",
-        ),
+        ("-o o --documents lines --seq-len 5000", "has no 5000 tokens in a row"),
         ("-o o -f none.txt", "cannot read 'none.txt'"),
         ("-o o -m calib.txt", "not a GGUF file"),
     ] {
@@ -236,12 +184,7 @@ fn mistakes_are_one_line() {
     }
     assert!(fs::read(dir.path().join("good")).unwrap() == good);
     assert!(!dir.path().join("o").exists());
-    for words in [
-        "--chunks 3",
-        "--seq-len 1",
-        "--in-file good",
-        "--documents words",
-    ] {
+    for words in ["--chunks 3", "--seq-len 1", "--in-file good", "--documents words"] {
         fisher(&dir, words).assert().code(2);
     }
 }

@@ -47,10 +47,7 @@ fn matrices_that_read_one_input_share_its_sums() {
     let out = stdout(run.unwrap());
     let json: serde_json::Value = serde_json::from_str(&out).unwrap();
     assert_eq!(json["schema"], "rimatrix.hessian/1");
-    assert_eq!(
-        json["provenance"]["models"].as_array().map(Vec::len),
-        Some(1)
-    );
+    assert_eq!(json["provenance"]["models"].as_array().map(Vec::len), Some(1));
     let count = |key: &str| json[key].as_u64().unwrap();
     assert_eq!((count("inputs"), count("matrices")), (24, 42));
     assert_eq!((count("chunks"), count("tokens")), (2, 128));
@@ -65,14 +62,8 @@ fn matrices_that_read_one_input_share_its_sums() {
     assert_eq!(hessians.inputs[input("ffn_down")].columns, 768);
     let origin = &hessians.origin;
     // testdata/imatrix/README.md and testdata/models/README.md
-    assert_eq!(
-        origin.dataset_sha256,
-        "479d15f9bc060553b1431cb24dd8cbf697fce45d5d88d2f97c3ee997c1496cf5"
-    );
-    assert_eq!(
-        origin.model_sha256,
-        "e759dfdf3c7240b765d06d29f89ded0bf7e88bd0051005d15ee48399d6af4baf"
-    );
+    assert_eq!(origin.dataset_sha256, "479d15f9bc060553b1431cb24dd8cbf697fce45d5d88d2f97c3ee997c1496cf5");
+    assert_eq!(origin.model_sha256, "e759dfdf3c7240b765d06d29f89ded0bf7e88bd0051005d15ee48399d6af4baf");
     assert_eq!((origin.chunk_size, origin.first_chunk), (64, 0));
 
     // The diagonal is what an importance matrix of the same tokens holds, up to its rounding.
@@ -92,18 +83,8 @@ fn matrices_that_read_one_input_share_its_sums() {
 #[test]
 fn neither_threads_nor_batches_nor_interruptions_change_a_bit() {
     let dir = folder();
-    let whole = written(
-        &dir,
-        hessian(&dir, "--chunks 3 --hessian a -t 1 -b 64"),
-        "a",
-    );
-    assert!(
-        written(
-            &dir,
-            hessian(&dir, "--chunks 3 --hessian b -t 3 -b 300"),
-            "b"
-        ) == whole
-    );
+    let whole = written(&dir, hessian(&dir, "--chunks 3 --hessian a -t 1 -b 64"), "a");
+    assert!(written(&dir, hessian(&dir, "--chunks 3 --hessian b -t 3 -b 300"), "b") == whole);
     let scalar = {
         let mut command = hessian(&dir, "--chunks 3 --hessian -o c --no-mmap --no-repack");
         command.env("TRINE_ISA", "scalar");
@@ -117,11 +98,7 @@ fn neither_threads_nor_batches_nor_interruptions_change_a_bit() {
         let words = format!("--chunks 3 --hessian d --resume --output-frequency 1 -t {threads}");
         assert!(written(&dir, hessian(&dir, &words), "d") == whole);
     }
-    let other = written(
-        &dir,
-        hessian(&dir, "--chunks 3 --from-chunk 1 --hessian e"),
-        "e",
-    );
+    let other = written(&dir, hessian(&dir, "--chunks 3 --from-chunk 1 --hessian e"), "e");
     assert!(other != whole);
 }
 
@@ -143,9 +120,7 @@ fn ctrl_c_keeps_what_is_done() {
     let begun = lines.any(|l| l.unwrap().contains("seconds per chunk"));
     assert!(begun);
     let pid = child.id().to_string();
-    let kill = std::process::Command::new("kill")
-        .args([end_signal(), &pid])
-        .status();
+    let kill = std::process::Command::new("kill").args([end_signal(), &pid]).status();
     assert!(kill.unwrap().success());
     let rest: Vec<String> = lines.map(Result::unwrap).collect();
     assert_eq!(child.wait().unwrap().code(), Some(130), "{rest:?}");
@@ -174,10 +149,7 @@ fn mistakes_are_one_line() {
     for (words, expected) in [
         ("--chunks 1 --hessian good --resume", "2 chunks already"),
         ("-c 100 --hessian good --resume", "made with other options"),
-        (
-            "--hessian damaged --resume",
-            "'blk.5.ffn_down.weight.xtx' are damaged",
-        ),
+        ("--hessian damaged --resume", "'blk.5.ffn_down.weight.xtx' are damaged"),
         ("--hessian cut --resume", "cannot go on from 'cut'"),
         ("--hessian calib.txt", "calib.txt"),
         ("--hessian a -o b", "give one of the two"),

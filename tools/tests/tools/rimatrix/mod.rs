@@ -71,19 +71,13 @@ fn the_files_are_those_of_llama_imatrix() {
     let out = collect(&dir, "--chunks 8 -t 3").output().unwrap();
     let out = stdout(out);
     // Printed by llama-imatrix for this model and text.
-    assert!(
-        out.starts_with("[1]81.7779,[2]77.9536,[3]71.8845,[4]75.4208,[5]82.0593,"),
-        "{out}"
-    );
+    assert!(out.starts_with("[1]81.7779,[2]77.9536,[3]71.8845,[4]75.4208,[5]82.0593,"), "{out}");
     assert!(out.contains("Final estimate: PPL = 78.8306 +/- 4.81396\n"));
     assert!(out.ends_with("imatrix.gguf: 42 matrices, 8 chunks of 512 tokens\n"));
     let file = fs::read(dir.path().join("imatrix.gguf")).unwrap();
     assert!(file == golden("trilm-F16.imatrix.gguf"));
 
-    let dat = collect(
-        &dir,
-        "--chunks 8 --no-ppl -t 1 -o t.dat --output-format dat",
-    );
+    let dat = collect(&dir, "--chunks 8 --no-ppl -t 1 -o t.dat --output-format dat");
     assert!(written(&dir, dat, "t.dat") == golden("trilm-F16.imatrix.dat"));
 
     fs::write(dir.path().join("model.gguf"), bitnet()).unwrap();
@@ -97,14 +91,8 @@ fn the_files_are_those_of_llama_imatrix() {
 fn batching_orders_the_sums_as_in_the_reference() {
     let dir = folder();
     for (words, sha256) in [
-        (
-            "-c 128 --chunks 9",
-            "2d0ec2fcf162355db00d05ae2cedc14eba416886af218746cbb722f4c89804c7",
-        ),
-        (
-            "-c 100 -b 350 -ub 70 --chunks 7",
-            "9f9d7816aa61c368b20c26043351f10f69788bf561eb641f9cd9ae9da5ae65d7",
-        ),
+        ("-c 128 --chunks 9", "2d0ec2fcf162355db00d05ae2cedc14eba416886af218746cbb722f4c89804c7"),
+        ("-c 100 -b 350 -ub 70 --chunks 7", "9f9d7816aa61c368b20c26043351f10f69788bf561eb641f9cd9ae9da5ae65d7"),
         (
             "-c 300 -b 140 -ub 60 --chunks 3 --chunk 2",
             "eecb24b6b3e8e18e41b471df44e10f666f9ce63f0c95c2a8f0238e21f9940fe7",
@@ -115,10 +103,7 @@ fn batching_orders_the_sums_as_in_the_reference() {
             "04f58f822b4469eb77c7a6e3e2620f70f8a33670126017a291a5c59688050b6b",
         ),
         // one chunk of 20 waits for the others
-        (
-            "-c 24 -b 480 -ub 18 --chunks 25",
-            "29568d9495b23fe564f954d54acd02bb0492cd672e243ac18fd13acf6176ff61",
-        ),
+        ("-c 24 -b 480 -ub 18 --chunks 25", "29568d9495b23fe564f954d54acd02bb0492cd672e243ac18fd13acf6176ff61"),
         (
             "-c 64 --chunks 30 -ub 96 --in-file trilm.dat --output-format dat",
             "f5cc7fcbb1b8e0d667268b9c6ed45ee458a6f5f25316a74417f85fb84561b1cb",
@@ -136,10 +121,7 @@ fn untied() -> Vec<u8> {
     let file = fs::read(trilm()).unwrap();
     let gguf = trine_testkit::gguf::header(&file);
     let embedding = gguf.tensors.iter().find(|t| t.name == "token_embd.weight");
-    let output = TensorInfo {
-        name: "output.weight".to_owned(),
-        ..embedding.unwrap().clone()
-    };
+    let output = TensorInfo { name: "output.weight".to_owned(), ..embedding.unwrap().clone() };
     let with_data = |t: &TensorInfo| {
         let start = (gguf.data_offset + t.offset) as usize;
         let data = file[start..][..t.bytes as usize].to_vec();
@@ -156,50 +138,26 @@ fn the_output_matrix_is_collected_where_it_is_asked_for() {
     fs::write(dir.path().join("untied.gguf"), untied()).unwrap();
     let words = "-m untied.gguf -f im/calib.txt -c 128 --chunks 5 -o o";
     let without = written(&dir, command(&dir, words), "o");
-    let with = written(
-        &dir,
-        command(&dir, &format!("{words} --process-output")),
-        "o",
-    );
+    let with = written(&dir, command(&dir, &format!("{words} --process-output")), "o");
     assert!(without != with);
     // Written by llama-imatrix with these options for that model.
-    assert_eq!(
-        sha256(&with),
-        "6f6afd3e4dc50c10c4f756ff9f9c3364fa06f659233d29182bcf7a48b96cb3ab"
-    );
+    assert_eq!(sha256(&with), "6f6afd3e4dc50c10c4f756ff9f9c3364fa06f659233d29182bcf7a48b96cb3ab");
 }
 
 #[test]
 fn files_are_added_up_and_converted_without_a_model() {
     let dir = folder();
-    let sum = command(
-        &dir,
-        "--in-file trilm.gguf,bitnet.gguf -c 300 -o s --output-format dat",
-    );
+    let sum = command(&dir, "--in-file trilm.gguf,bitnet.gguf -c 300 -o s --output-format dat");
     assert!(written(&dir, sum, "s") == golden("sum300.dat"));
     let convert = command(&dir, "--in-file trilm.dat -o new.gguf");
     assert!(written(&dir, convert, "new.gguf") == golden("trilm-F16.imatrix.gguf"));
-    let json = stdout(
-        command(
-            &dir,
-            "--in-file trilm.gguf --in-file trilm.gguf -o s --json",
-        )
-        .output()
-        .unwrap(),
-    );
+    let json = stdout(command(&dir, "--in-file trilm.gguf --in-file trilm.gguf -o s --json").output().unwrap());
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
-    assert_eq!(
-        (&json["chunks"], &json["matrices"]),
-        (&16.into(), &42.into())
-    );
+    assert_eq!((&json["chunks"], &json["matrices"]), (&16.into(), &42.into()));
     assert_eq!(json["datasets"].as_array().unwrap().len(), 2);
     assert_eq!(json["schema"], "rimatrix.matrix/1");
     assert_eq!(json["provenance"]["models"], serde_json::json!([]));
-    let run = stdout(
-        collect(&dir, "-c 64 --chunks 1 -o r --json")
-            .output()
-            .unwrap(),
-    );
+    let run = stdout(collect(&dir, "-c 64 --chunks 1 -o r --json").output().unwrap());
     let json: serde_json::Value = serde_json::from_str(&run).unwrap();
     assert_eq!(json["provenance"]["tool"], "rimatrix");
     let hash = sha256(&fs::read(trilm()).unwrap());
@@ -224,10 +182,7 @@ fn a_resumed_run_ends_as_one_that_was_not_interrupted() {
     let resumed = collect(&dir, &format!("{words} b --chunks 12 --resume"));
     assert!(written(&dir, resumed, "b") == at_once);
     // Copies are kept on the way.
-    let copies = collect(
-        &dir,
-        "-c 64 -b 64 --no-ppl --chunks 6 --save-frequency 2 -o c",
-    );
+    let copies = collect(&dir, "-c 64 -b 64 --no-ppl --chunks 6 --save-frequency 2 -o c");
     let last = written(&dir, copies, "c");
     for (n, same) in [(2, false), (4, false), (6, true)] {
         let copy = fs::read(dir.path().join(format!("c.at_{n}"))).unwrap();
@@ -254,18 +209,11 @@ fn ctrl_c_keeps_what_is_done() {
     let mut out = child.stdout.take().unwrap();
     out.read_exact(&mut [0u8; 60]).unwrap();
     let pid = child.id().to_string();
-    let kill = std::process::Command::new("kill")
-        .args([end_signal(), &pid])
-        .status();
+    let kill = std::process::Command::new("kill").args([end_signal(), &pid]).status();
     assert!(kill.unwrap().success());
     let mut stderr = String::new();
     let reader = std::thread::spawn(move || out.read_to_end(&mut Vec::new()));
-    child
-        .stderr
-        .take()
-        .unwrap()
-        .read_to_string(&mut stderr)
-        .unwrap();
+    child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
     reader.join().unwrap().unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130), "{stderr}");
     let chunks = stderr.split("stopped after chunk ").nth(1).expect(&stderr);
@@ -293,15 +241,9 @@ fn mistakes_are_one_line() {
     for entry in small.entries.values_mut() {
         entry.sums.truncate(8);
     }
-    write(
-        "small.gguf",
-        &small.to_bytes(trine_formats::imatrix::Form::Gguf).unwrap(),
-    );
+    write("small.gguf", &small.to_bytes(trine_formats::imatrix::Form::Gguf).unwrap());
     for (words, expected) in [
-        (
-            "--chunks 2 -o im/calib.txt",
-            "cannot write 'im/calib.txt': it is also an input",
-        ),
+        ("--chunks 2 -o im/calib.txt", "cannot write 'im/calib.txt': it is also an input"),
         ("--chunks 2 -o none/x", "cannot write 'none/x'"),
         ("-c 30000", "the text is too short"),
         ("-c 2", "at most 256 can run side by side"),
@@ -309,27 +251,12 @@ fn mistakes_are_one_line() {
         ("--from-chunk 100000", "leaves fewer than two chunks of 512"),
         ("--in-file cut.gguf", "--in-file 'cut.gguf'"),
         ("--in-file none.gguf", "'none.gguf' does not exist"),
-        (
-            "--in-file small.gguf --chunks 2",
-            "8 columns in the matrix to go on with and 256",
-        ),
+        ("--in-file small.gguf --chunks 2", "8 columns in the matrix to go on with and 256"),
         ("--resume -o trilm.dat", "the legacy form"),
-        (
-            "--resume -o trilm.gguf -c 256",
-            "it was made with -c 512, not 256",
-        ),
-        (
-            "--resume -o trilm.gguf --in-file bitnet.gguf",
-            "made from other texts",
-        ),
-        (
-            "--resume -o trilm.gguf -b 1536 --chunks 20",
-            "no whole number of batches",
-        ),
-        (
-            "--resume -o x --output-format dat",
-            "does not hold the sums",
-        ),
+        ("--resume -o trilm.gguf -c 256", "it was made with -c 512, not 256"),
+        ("--resume -o trilm.gguf --in-file bitnet.gguf", "made from other texts"),
+        ("--resume -o trilm.gguf -b 1536 --chunks 20", "no whole number of batches"),
+        ("--resume -o x --output-format dat", "does not hold the sums"),
     ] {
         assert_error(collect(&dir, words), expected);
     }
@@ -341,10 +268,7 @@ fn mistakes_are_one_line() {
         ("-m im/calib.txt -f im/calib.txt -o o", "not a GGUF file"),
         ("-f im/calib.txt --in-file trilm.gguf", "give one with -m"),
         ("--in-file trilm.gguf -o trilm.gguf", "it is also an input"),
-        (
-            "--in-file trilm.gguf --in-file small.gguf",
-            "256 columns in one file, 8 in another",
-        ),
+        ("--in-file trilm.gguf --in-file small.gguf", "256 columns in one file, 8 in another"),
     ] {
         assert_error(command(&dir, words), expected);
     }
@@ -357,24 +281,12 @@ fn statistics_have_the_digits_of_llama_imatrix() {
     let folder = testdata("imatrix");
     let show = |words: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_rimatrix"));
-        command
-            .current_dir(&folder)
-            .arg("--show-statistics")
-            .args(words);
+        command.current_dir(&folder).arg("--show-statistics").args(words);
         command
     };
-    let shown = stdout(
-        show(&["--in-file", "trilm-F16.imatrix.gguf"])
-            .output()
-            .unwrap(),
-    );
+    let shown = stdout(show(&["--in-file", "trilm-F16.imatrix.gguf"]).output().unwrap());
     let expected = String::from_utf8(golden("trilm-F16.statistics.txt")).unwrap();
     assert_eq!(shown, expected);
-    let two = [
-        "--in-file",
-        "trilm-F16.imatrix.gguf",
-        "--in-file",
-        "bitnet-F16.imatrix.gguf",
-    ];
+    let two = ["--in-file", "trilm-F16.imatrix.gguf", "--in-file", "bitnet-F16.imatrix.gguf"];
     assert_error(show(&two), "of one file");
 }

@@ -16,8 +16,8 @@ mod q8;
 mod ternary;
 mod values;
 
-/// The encoders that search for scales and points, and those that may be given importance: the searches of `trine_formats`
-/// on these vectors.
+/// The encoders that search for scales and points, and those that may be given importance: the searches of
+/// `trine_formats` on these vectors.
 mod searched {
     use super::Neon;
     use trine_formats::types::encode_on;
@@ -93,7 +93,8 @@ pub(crate) fn encode_rows(ty: TypeId, isa: Isa) -> Option<EncodeFn> {
     })
 }
 
-/// The encoder of an activation type for an instruction set that the processor has, where it is not just the type's own.
+/// The encoder of an activation type for an instruction set that the processor has, where it is not just the type's
+/// own.
 pub(crate) fn quantize_act(act: TypeId, isa: Isa) -> Option<QuantizeAct> {
     macro_rules! kernel {
         ($act:ident, $kernel:path) => {

@@ -13,7 +13,8 @@ const BLOCK: usize = 256;
 const TQ2_0: usize = info::TQ2_0.bytes;
 const TQ1_0: usize = info::TQ1_0.bytes;
 
-/// The scale of a block and its inverse; `None` where a value is not finite or the scale so small that its inverse is not.
+/// The scale of a block and its inverse; `None` where a value is not finite or the scale so small that its inverse is
+/// not.
 #[inline]
 #[target_feature(enable = "neon")]
 fn scale(x: &[f32; BLOCK]) -> Option<(f32, f32)> {
@@ -75,10 +76,9 @@ pub(super) fn tq2_0(x: &[f32], row: &mut [u8]) {
 #[inline]
 #[target_feature(enable = "neon")]
 fn fractions(n: uint8x16_t) -> uint8x16_t {
-    // 270 / 65536 is above 1 / 243 by so little that no quotient changes up to 13 * 242 + 242. The instruction doubles the
-    // product and takes its upper half.
-    let divided =
-        |above: uint16x8_t| vreinterpretq_u8_s16(vqdmulhq_n_s16(vreinterpretq_s16_u16(above), 135));
+    // 270 / 65536 is above 1 / 243 by so little that no quotient changes up to 13 * 242 + 242. The instruction doubles
+    // the product and takes its upper half.
+    let divided = |above: uint16x8_t| vreinterpretq_u8_s16(vqdmulhq_n_s16(vreinterpretq_s16_u16(above), 135));
     let most = vdupq_n_u16(242);
     let low = divided(vmlal_u8(most, vget_low_u8(n), vdup_n_u8(13)));
     let high = divided(vmlal_high_u8(most, n, vdupq_n_u8(13)));
@@ -102,12 +102,8 @@ pub(super) fn tq1_0(x: &[f32], row: &mut [u8]) {
         }
         // 16 weights: 240 + 4 t + m, and a last digit of 0. Digit t is brought to the first lanes.
         let last = signs(&sixteens[15], inverse);
-        let n = number::<3, 4>([
-            last,
-            vextq_u8::<4>(last, last),
-            vextq_u8::<8>(last, last),
-            vextq_u8::<12>(last, last),
-        ]);
+        let n =
+            number::<3, 4>([last, vextq_u8::<4>(last, last), vextq_u8::<8>(last, last), vextq_u8::<12>(last, last)]);
         let bytes = fractions(vmulq_u8(n, vdupq_n_u8(3)));
         let bytes = vgetq_lane_u32::<0>(vreinterpretq_u32_u8(bytes));
         out[48..52].copy_from_slice(&bytes.to_le_bytes());

@@ -74,11 +74,7 @@ pub(super) fn low_bytes(v: [int32x4_t; 4]) -> uint8x16_t {
 /// Sixteen values times `factor`, made integers by `round`, as bytes.
 #[inline]
 #[target_feature(enable = "neon")]
-pub(super) fn scaled(
-    x: &[f32; 16],
-    factor: f32,
-    round: impl Fn(float32x4_t) -> int32x4_t,
-) -> uint8x16_t {
+pub(super) fn scaled(x: &[f32; 16], factor: f32, round: impl Fn(float32x4_t) -> int32x4_t) -> uint8x16_t {
     let mut integers = [vdupq_n_s32(0); 4];
     for (integer, x) in integers.iter_mut().zip(x.as_chunks::<FOUR>().0) {
         *integer = round(vmulq_n_f32(load(x), factor));

@@ -94,12 +94,7 @@ pub(super) unsafe fn offsets<B: Block32>(block: *const u8, r: usize) -> float32x
 /// # Safety
 /// The processor has the instructions of `D`; the block and the record are readable.
 #[inline(always)]
-unsafe fn step<D: Dot, B: Block32>(
-    sum: float32x4_t,
-    block: *const u8,
-    r: usize,
-    record: *const u8,
-) -> float32x4_t {
+unsafe fn step<D: Dot, B: Block32>(sum: float32x4_t, block: *const u8, r: usize, record: *const u8) -> float32x4_t {
     // SAFETY: a record has 32 activations, a scale, a start and a sum.
     unsafe {
         let codes = unpack::<B>(block, r);
@@ -150,8 +145,8 @@ unsafe fn one<D: Dot, B: Block32>(group: &[u8], act: &[u8], ahead: usize, out: &
     }
 }
 
-/// The layouts with the kernels of one instruction set. Up to `$few` tokens are taken one after another where codes are bytes,
-/// which need no unpacking: that takes fewer instructions than a tile.
+/// The layouts with the kernels of one instruction set. Up to `$few` tokens are taken one after another where codes are
+/// bytes, which need no unpacking: that takes fewer instructions than a tile.
 macro_rules! layouts {
     ($module:ident, $dot:ident, $pair:ty, $few:literal, $features:literal) => {
         pub(super) mod $module {
@@ -162,13 +157,7 @@ macro_rules! layouts {
             use crate::packed::block32::{Iq4Nl, Mxfp4, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
 
             #[target_feature(enable = $features)]
-            unsafe fn product<B: Block32>(
-                group: &[u8],
-                acts: &[u8],
-                stride: usize,
-                ahead: usize,
-                out: &mut [f32],
-            ) {
+            unsafe fn product<B: Block32>(group: &[u8], acts: &[u8], stride: usize, ahead: usize, out: &mut [f32]) {
                 let few = if B::LINES == 8 { $few } else { 1 };
                 // SAFETY: this function has the features, and its caller has checked the lengths.
                 unsafe {
@@ -186,43 +175,21 @@ macro_rules! layouts {
                 }
             }
 
-            fn multiply<B: Block32>(
-                group: &[u8],
-                acts: &[u8],
-                n: usize,
-                tokens: usize,
-                ahead: usize,
-                out: &mut [f32],
-            ) {
-                check(
-                    const { &layout::<B>("32-blocks x16", "", multiply::<B>) },
-                    group,
-                    acts,
-                    n,
-                    tokens,
-                    out,
-                );
+            fn multiply<B: Block32>(group: &[u8], acts: &[u8], n: usize, tokens: usize, ahead: usize, out: &mut [f32]) {
+                check(const { &layout::<B>("32-blocks x16", "", multiply::<B>) }, group, acts, n, tokens, out);
                 let stride = act_bytes(n);
-                for (acts, out) in acts
-                    .chunks(2 * PAIRS * stride)
-                    .zip(out.chunks_mut(2 * PAIRS * ROWS))
-                {
+                for (acts, out) in acts.chunks(2 * PAIRS * stride).zip(out.chunks_mut(2 * PAIRS * ROWS)) {
                     // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions; `check` has
                     // compared all lengths.
                     unsafe { product::<B>(group, acts, stride, ahead, out) }
                 }
             }
 
-            pub(in super::super) static Q8_0_X16: Layout =
-                layout::<Q8_0>("q8_0 x16", "q8_0 bias 0", multiply::<Q8_0>);
-            pub(in super::super) static Q4_0_X16: Layout =
-                layout::<Q4_0>("q4_0 x16", "q8_0 bias 8", multiply::<Q4_0>);
-            pub(in super::super) static Q4_1_X16: Layout =
-                layout::<Q4_1>("q4_1 x16", "q8_1", multiply::<Q4_1>);
-            pub(in super::super) static Q5_0_X16: Layout =
-                layout::<Q5_0>("q5_0 x16", "q8_0 bias 16", multiply::<Q5_0>);
-            pub(in super::super) static Q5_1_X16: Layout =
-                layout::<Q5_1>("q5_1 x16", "q8_1", multiply::<Q5_1>);
+            pub(in super::super) static Q8_0_X16: Layout = layout::<Q8_0>("q8_0 x16", "q8_0 bias 0", multiply::<Q8_0>);
+            pub(in super::super) static Q4_0_X16: Layout = layout::<Q4_0>("q4_0 x16", "q8_0 bias 8", multiply::<Q4_0>);
+            pub(in super::super) static Q4_1_X16: Layout = layout::<Q4_1>("q4_1 x16", "q8_1", multiply::<Q4_1>);
+            pub(in super::super) static Q5_0_X16: Layout = layout::<Q5_0>("q5_0 x16", "q8_0 bias 16", multiply::<Q5_0>);
+            pub(in super::super) static Q5_1_X16: Layout = layout::<Q5_1>("q5_1 x16", "q8_1", multiply::<Q5_1>);
             pub(in super::super) static IQ4_NL_X16: Layout =
                 layout::<Iq4Nl>("iq4_nl x16", "q8_0 bias 0", multiply::<Iq4Nl>);
             pub(in super::super) static MXFP4_X16: Layout =

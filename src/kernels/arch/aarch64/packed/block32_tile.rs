@@ -1,13 +1,11 @@
-//! Types with 32-element blocks and many tokens: four rows times up to [`PAIRS`] pairs of tokens, whose sums stay in registers.
+//! Types with 32-element blocks and many tokens: four rows times up to [`PAIRS`] pairs of tokens, whose sums stay in
+//! registers.
 //!
-//! Some blocks are walked for four rows, then again for the next four, so that the rows, of which only a part of each line of
-//! the cache is read at a time, come from the first-level cache but once. For them the activations of each pair are put side
-//! by side before.
+//! Some blocks are walked for four rows, then again for the next four, so that the rows, of which only a part of each
+//! line of the cache is read at a time, come from the first-level cache but once. For them the activations of each pair
+//! are put side by side before.
 
-#![allow(
-    clippy::needless_range_loop,
-    reason = "registers are indexed by row and by pair alike"
-)]
+#![allow(clippy::needless_range_loop, reason = "registers are indexed by row and by pair alike")]
 
 use std::arch::aarch64::*;
 use std::mem::MaybeUninit;
@@ -51,11 +49,7 @@ unsafe fn act<P: Pair, B: Block32>(rows: Two<*const u8>, b: usize) -> Act<P> {
             y: P::columns(columns(first), columns(second)),
             scales: P::by_token::<0>(floats),
             starts: P::starts::<1>(rest.map(|v| vreinterpretq_s32_s8(v))),
-            sums: P::by_token::<2>(if B::OFFSETS > 0 {
-                floats
-            } else {
-                [vdupq_n_f32(0.0); 2]
-            }),
+            sums: P::by_token::<2>(if B::OFFSETS > 0 { floats } else { [vdupq_n_f32(0.0); 2] }),
         }
     }
 }
@@ -74,9 +68,8 @@ pub(super) unsafe fn tile<P: Pair, B: Block32, const N: usize>(
 ) {
     let tokens = out.len() / ROWS;
     // The last token stands for one that is not there.
-    let pairs: [Two<*const u8>; N] = std::array::from_fn(|p| {
-        [2 * p, 2 * p + 1].map(|t| acts[stride * t.min(tokens - 1)..].as_ptr())
-    });
+    let pairs: [Two<*const u8>; N] =
+        std::array::from_fn(|p| [2 * p, 2 * p + 1].map(|t| acts[stride * t.min(tokens - 1)..].as_ptr()));
     // SAFETY: blocks of the group and records of the tokens are there, as the caller has checked.
     unsafe {
         let zero = vdupq_n_f32(0.0);
@@ -95,12 +88,7 @@ pub(super) unsafe fn tile<P: Pair, B: Block32, const N: usize>(
                 let mut sums = totals[r];
                 for b in 0..count {
                     let block = blocks.as_ptr().add(B::PACKED * b);
-                    step::<P, B, N>(
-                        &mut sums,
-                        block,
-                        r,
-                        y[b].each_ref().map(|y| y.assume_init_ref()),
-                    );
+                    step::<P, B, N>(&mut sums, block, r, y[b].each_ref().map(|y| y.assume_init_ref()));
                 }
                 totals[r] = sums;
             }

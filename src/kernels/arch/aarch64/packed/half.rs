@@ -19,10 +19,7 @@ impl Set for Neon {
     #[target_feature(enable = "neon")]
     unsafe fn widen(halves: &[[[u8; 2]; 8]], out: &mut [[[u8; 8]; 8]]) {
         for (halves, out) in halves.iter().zip(out) {
-            let (halves, out) = (
-                halves.as_ptr().cast::<u16>(),
-                out.as_mut_ptr().cast::<f64>(),
-            );
+            let (halves, out) = (halves.as_ptr().cast::<u16>(), out.as_mut_ptr().cast::<f64>());
             for four in [0, 4] {
                 // SAFETY: eight values on both sides; no alignment is asked for.
                 unsafe {

@@ -1,12 +1,9 @@
 //! Q6_K and Q3_K for ARM: the bytes of [`crate::packed::k_quants::of_16`], and what there is for them without `SDOT`.
 //!
-//! The four elements of a unit have two scales, so that [`Dot::lane`](super::super::dot::Dot) would sum too much. Products
-//! are summed in pairs of 16 bits instead, which one multiplication brings to 32 bits with their scales.
+//! The four elements of a unit have two scales, so that [`Dot::lane`](super::super::dot::Dot) would sum too much.
+//! Products are summed in pairs of 16 bits instead, which one multiplication brings to 32 bits with their scales.
 
-#![allow(
-    clippy::needless_range_loop,
-    reason = "registers are indexed by unit and token alike"
-)]
+#![allow(clippy::needless_range_loop, reason = "registers are indexed by unit and token alike")]
 
 use std::arch::aarch64::*;
 
@@ -28,7 +25,8 @@ pub(super) trait CodesOf16: Layout16 {
     /// The block is readable.
     unsafe fn scales(block: *const u8, r: usize) -> [int8x16_t; 4];
 
-    /// The weights of rows `4 r .. 4 r + 4` of a part, unit by unit, as many times as large as [`Self::whole`] takes back.
+    /// The weights of rows `4 r .. 4 r + 4` of a part, unit by unit, as many times as large as [`Self::whole`] takes
+    /// back.
     ///
     /// # Safety
     /// The part is readable.
@@ -114,16 +112,7 @@ impl CodesOf16 for Q3K {
         let low = |v| top(vshlq_n_u8::<5>(v));
         let high = |v| top(vshlq_n_u8::<2>(v));
         let rest = upper(a, b, c);
-        [
-            low(a),
-            low(b),
-            low(c),
-            high(a),
-            high(b),
-            high(c),
-            top(rest),
-            top(vshlq_n_u8::<3>(rest)),
-        ]
+        [low(a), low(b), low(c), high(a), high(b), high(c), top(rest), top(vshlq_n_u8::<3>(rest))]
     }
 
     #[inline(always)]
@@ -191,13 +180,7 @@ fn lane_sum(scales: &[int16x8_t; 8], weights: &[int8x16_t; 8], y: [int8x16_t; 2]
 /// # Safety
 /// `check` has compared the lengths.
 #[target_feature(enable = "neon")]
-unsafe fn tile<C: CodesOf16, const T: usize>(
-    group: &[u8],
-    acts: &[u8],
-    n: usize,
-    ahead: usize,
-    out: &mut [f32],
-) {
+unsafe fn tile<C: CodesOf16, const T: usize>(group: &[u8], acts: &[u8], n: usize, ahead: usize, out: &mut [f32]) {
     let tokens = out.len() / ROWS;
     let mut tile = start::<T>();
     let tile = &mut tile[..tokens];
@@ -219,8 +202,7 @@ unsafe fn tile<C: CodesOf16, const T: usize>(
             }
             for l in 0..CHAINS {
                 // SAFETY: a block has eight parts.
-                let weights =
-                    unsafe { C::unpack(parts.add(64 * C::PART_LINES * l), r).map(|w| C::whole(w)) };
+                let weights = unsafe { C::unpack(parts.add(64 * C::PART_LINES * l), r).map(|w| C::whole(w)) };
                 for (t, token) in tile.iter_mut().enumerate() {
                     // SAFETY: the activations have the block, as the caller has checked.
                     let sum = lane_sum(&scales, &weights, unsafe { acts.quants(t, l) });
@@ -232,14 +214,6 @@ unsafe fn tile<C: CodesOf16, const T: usize>(
     finish(tile, out);
 }
 
-multiply!(
-    "neon",
-    CodesOf16,
-    layout,
-    TILE,
-    1,
-    tile::<C, 1>,
-    tile::<C, TILE>
-);
+multiply!("neon", CodesOf16, layout, TILE, 1, tile::<C, 1>, tile::<C, TILE>);
 pub(super) static Q6_K: Layout = layout::<Q6K>(multiply::<Q6K>, TILE);
 pub(super) static Q3_K: Layout = layout::<Q3K>(multiply::<Q3K>, TILE);

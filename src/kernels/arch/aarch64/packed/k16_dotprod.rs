@@ -1,12 +1,9 @@
 //! Q6_K and Q3_K for ARM where there is `SDOT`.
 //!
-//! With one token, what the two scales of a unit of Q6_K are to be multiplied by are two sums of products: that of all four
-//! elements, and that of the first two, for which the activations of the others are masked.
+//! With one token, what the two scales of a unit of Q6_K are to be multiplied by are two sums of products: that of all
+//! four elements, and that of the first two, for which the activations of the others are masked.
 
-#![allow(
-    clippy::needless_range_loop,
-    reason = "registers are indexed by unit and line alike"
-)]
+#![allow(clippy::needless_range_loop, reason = "registers are indexed by unit and line alike")]
 
 use std::arch::aarch64::*;
 
@@ -67,12 +64,7 @@ impl Once for Q6K {
     }
     #[inline]
     #[target_feature(enable = "neon,dotprod")]
-    unsafe fn chain(
-        scales: &[int32x4_t; 16],
-        part: *const u8,
-        r: usize,
-        y: [int8x16_t; 2],
-    ) -> float32x4_t {
+    unsafe fn chain(scales: &[int32x4_t; 16], part: *const u8, r: usize, y: [int8x16_t; 2]) -> float32x4_t {
         // SAFETY: the caller's promise.
         let w = unsafe { Q6K::unpack(part, r) };
         let two = vreinterpretq_s8_u32(vdupq_n_u32(0xFFFF));
@@ -159,19 +151,10 @@ pub(super) struct Head {
 /// The block is readable.
 #[inline]
 #[target_feature(enable = "neon")]
-unsafe fn head<C: CodesOf16>(
-    group: *const u8,
-    b: usize,
-    r: usize,
-) -> (float32x4_t, [int8x16_t; 4]) {
+unsafe fn head<C: CodesOf16>(group: *const u8, b: usize, r: usize) -> (float32x4_t, [int8x16_t; 4]) {
     let (d, block) = at::<C>(b);
     // SAFETY: the caller's promise.
-    unsafe {
-        (
-            halves(group.add(d + 2 * FOUR * r)),
-            C::scales(group.add(block), r),
-        )
-    }
+    unsafe { (halves(group.add(d + 2 * FOUR * r)), C::scales(group.add(block), r)) }
 }
 
 macro_rules! without_minima {
@@ -207,10 +190,7 @@ impl Scaled for Q6K {
     unsafe fn head(group: *const u8, b: usize, r: usize) -> Head {
         // SAFETY: the caller's promise.
         let (d, scales) = unsafe { head::<Q6K>(group, b, r) };
-        Head {
-            d,
-            scales: spread_pairs(scales),
-        }
+        Head { d, scales: spread_pairs(scales) }
     }
     #[inline]
     #[target_feature(enable = "neon")]
@@ -240,10 +220,7 @@ impl Scaled for Q3K {
     unsafe fn head(group: *const u8, b: usize, r: usize) -> Head {
         // SAFETY: the caller's promise.
         let (d, scales) = unsafe { head::<Q3K>(group, b, r) };
-        Head {
-            d: vnegq_f32(d),
-            scales: spread_pairs(scales).map(|v| vnegq_s8(v)),
-        }
+        Head { d: vnegq_f32(d), scales: spread_pairs(scales).map(|v| vnegq_s8(v)) }
     }
     #[inline]
     #[target_feature(enable = "neon")]

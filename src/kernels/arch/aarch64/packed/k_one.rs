@@ -1,8 +1,8 @@
 //! K-quants with eight chains per row and one token, where there is `SDOT`.
 //!
-//! The sums of products that are to be multiplied by scales are all added to one register. After each addition it is multiplied
-//! by what its scale exceeds the next by (summation by parts: of sums s, scales c and partial sums p, the sum of c s is that of p times
-//! the difference of c and the next). So no sum has to begin at zero.
+//! The sums of products that are to be multiplied by scales are all added to one register. After each addition it is
+//! multiplied by what its scale exceeds the next by (summation by parts: of sums s, scales c and partial sums p, the
+//! sum of c s is that of p times the difference of c and the next). So no sum has to begin at zero.
 
 use std::arch::aarch64::*;
 
@@ -20,7 +20,8 @@ pub(super) trait Once: Scaled {
     type Scales;
     /// As many tokens one after another take fewer instructions than a tile.
     const FEW: usize = 1;
-    /// Whether chains are taken without a loop. Where scales need half of the registers, the compiler would put them in memory.
+    /// Whether chains are taken without a loop. Where scales need half of the registers, the compiler would put them in
+    /// memory.
     const UNROLLED: bool = true;
 
     /// Those of rows `4 r .. 4 r + 4` of block `b`, and what the sums are multiplied by.
@@ -28,12 +29,7 @@ pub(super) trait Once: Scaled {
     /// `minus`, less the minima times the sums of the activations.
     unsafe fn subtract(scales: &Self::Scales, minus: float32x4_t, act: Acts) -> float32x4_t;
     /// The integer of a chain, of which `y` are the activations.
-    unsafe fn chain(
-        scales: &Self::Scales,
-        part: *const u8,
-        r: usize,
-        y: [int8x16_t; 2],
-    ) -> float32x4_t;
+    unsafe fn chain(scales: &Self::Scales, part: *const u8, r: usize, y: [int8x16_t; 2]) -> float32x4_t;
 }
 
 /// One token.
@@ -41,13 +37,7 @@ pub(super) trait Once: Scaled {
 /// # Safety
 /// The processor has `SDOT`; `check` has compared the lengths.
 #[inline(always)]
-pub(super) unsafe fn one<C: Once>(
-    group: &[u8],
-    act: &[u8],
-    n: usize,
-    ahead: usize,
-    out: &mut [f32],
-) {
+pub(super) unsafe fn one<C: Once>(group: &[u8], act: &[u8], n: usize, ahead: usize, out: &mut [f32]) {
     // SAFETY: every block of the group and of the activations is there, as the caller has checked.
     unsafe {
         let mut tile = start::<1>();

@@ -1,13 +1,10 @@
 //! K-quants with eight chains per row and many tokens: each weight is multiplied by its scale once for all of them.
 //!
-//! The product of a code and its scale is a byte, or two limbs of a byte each. So the 32 elements that a chain has in a block
-//! are one sum of products of bytes, or two of them, and no scale is met again: neither sums of four products nor those of
-//! eight stop where a scale ends.
+//! The product of a code and its scale is a byte, or two limbs of a byte each. So the 32 elements that a chain has in a
+//! block are one sum of products of bytes, or two of them, and no scale is met again: neither sums of four products nor
+//! those of eight stop where a scale ends.
 
-#![allow(
-    clippy::needless_range_loop,
-    reason = "registers are indexed by row, chain and pair alike"
-)]
+#![allow(clippy::needless_range_loop, reason = "registers are indexed by row, chain and pair alike")]
 
 use std::arch::aarch64::*;
 
@@ -43,8 +40,8 @@ pub(super) trait Scaled {
     unsafe fn d(head: &Self::Head) -> float32x4_t;
     /// The minima, units 0 to 3 and 4 to 7 in the bytes of a row, and what their sum is multiplied by.
     unsafe fn minima(head: &Self::Head) -> ([int8x16_t; 2], float32x4_t);
-    /// The weights of a part times their scales, unit by unit: the upper limbs, which count for nothing where there are none,
-    /// and the lower ones.
+    /// The weights of a part times their scales, unit by unit: the upper limbs, which count for nothing where there are
+    /// none, and the lower ones.
     unsafe fn limbs(head: &Self::Head, part: *const u8, r: usize) -> [Weights; 2];
     /// Sums of upper limbs, as many times as large as the lower limb makes them.
     unsafe fn raise(sum: int32x4_t) -> int32x4_t;
@@ -63,15 +60,14 @@ pub(super) fn limbs(codes: &Weights, scales: &Weights) -> [Weights; 2] {
     limbs
 }
 
-/// The scales of some groups, one of four to a byte of a row's dword, side by side for each of the 16 bytes that `at` names.
+/// The scales of some groups, one of four to a byte of a row's dword, side by side for each of the 16 bytes that `at`
+/// names.
 #[inline]
 #[target_feature(enable = "neon")]
 pub(super) fn spread(scales: int8x16_t, at: [u8; 4]) -> int8x16_t {
     let places = vreinterpretq_u8_u32(vdupq_n_u32(u32::from_le_bytes(at)));
     // SAFETY: 16 bytes.
-    let rows = vreinterpretq_u8_s8(unsafe {
-        load([0, 4, 8, 12].map(|at| [at; 4]).as_flattened().as_ptr())
-    });
+    let rows = vreinterpretq_u8_s8(unsafe { load([0, 4, 8, 12].map(|at| [at; 4]).as_flattened().as_ptr()) });
     vqtbl1q_s8(scales, vaddq_u8(rows, places))
 }
 
@@ -80,18 +76,13 @@ pub(super) fn spread(scales: int8x16_t, at: [u8; 4]) -> int8x16_t {
 /// # Safety
 /// The processor has the instructions of `P`; `check` has compared the lengths.
 #[inline(always)]
-pub(super) unsafe fn tile<P: Pair, C: Scaled>(
-    group: &[u8],
-    acts: &[u8],
-    n: usize,
-    ahead: usize,
-    out: &mut [f32],
-) {
+pub(super) unsafe fn tile<P: Pair, C: Scaled>(group: &[u8], acts: &[u8], n: usize, ahead: usize, out: &mut [f32]) {
     let tokens = out.len() / ROWS;
     let pairs = tokens.div_ceil(2);
     // The last token stands for one that is not there.
     let pair = |p: usize| [2 * p, 2 * p + 1].map(|t| t.min(tokens - 1));
-    // SAFETY: every block of the group and of the activations is there, as the caller has checked; numbers without a bit are zero.
+    // SAFETY: every block of the group and of the activations is there, as the caller has checked; numbers without a
+    // bit are zero.
     unsafe {
         // As bytes: the compiler would store register by register.
         let mut y: [[Columns; CHAINS]; PAIRS] = std::mem::zeroed();
@@ -185,12 +176,7 @@ unsafe fn minima<P: Pair>(mins: [int8x16_t; 2], sums: &Columns) -> Floats {
 /// # Safety
 /// The processor has the instructions of `P`.
 #[inline(always)]
-unsafe fn step<P: Pair, C: Scaled>(
-    chain: &mut Floats,
-    d: &Floats,
-    [upper, lower]: &[Weights; 2],
-    y: &Columns,
-) {
+unsafe fn step<P: Pair, C: Scaled>(chain: &mut Floats, d: &Floats, [upper, lower]: &[Weights; 2], y: &Columns) {
     // SAFETY: the caller's promise.
     unsafe {
         let mut sums = [vdupq_n_s32(0); 2];

@@ -1,5 +1,5 @@
-//! What the K-quants with eight chains per row share on ARM: four rows are the lanes of a register, and a group's 16 rows
-//! are walked four by four within each block.
+//! What the K-quants with eight chains per row share on ARM: four rows are the lanes of a register, and a group's 16
+//! rows are walked four by four within each block.
 
 use std::arch::aarch64::*;
 
@@ -14,8 +14,8 @@ pub(super) const TILE: usize = 8;
 /// Registers of four rows.
 pub(super) const FOURS: usize = ROWS / FOUR;
 
-/// Name and bytes of the arranged activations of a block: the quants by lane, dword s of l at byte 32 l + 4 s; the sums of
-/// each 32 as i32; the same as three limbs of a byte each, all upper ones first; the scale.
+/// Name and bytes of the arranged activations of a block: the quants by lane, dword s of l at byte 32 l + 4 s; the sums
+/// of each 32 as i32; the same as three limbs of a byte each, all upper ones first; the scale.
 pub(super) const ACTS: &str = "q8_k by lane, sums of 32 as i32 and in limbs";
 const ACT: usize = 320;
 const SUMS: usize = BLOCK;
@@ -54,8 +54,8 @@ pub(super) fn arrange(act: &[u8], n: usize, out: &mut [u8]) {
     }
 }
 
-/// A block of some tokens' arranged activations. The pointers are to what the caller of a kernel has checked; a call or a
-/// comparison here would cost as much as the product.
+/// A block of some tokens' arranged activations. The pointers are to what the caller of a kernel has checked; a call or
+/// a comparison here would cost as much as the product.
 #[derive(Clone, Copy)]
 pub(super) struct Acts {
     at: *const u8,
@@ -66,10 +66,7 @@ impl Acts {
     /// Block `block` of rows that are `stride` bytes apart.
     #[inline(always)]
     pub(super) fn new(rows: &[u8], stride: usize, block: usize) -> Acts {
-        Acts {
-            at: rows.as_ptr().wrapping_add(ACT * block),
-            stride,
-        }
+        Acts { at: rows.as_ptr().wrapping_add(ACT * block), stride }
     }
 
     #[inline(always)]
@@ -140,10 +137,7 @@ pub(super) struct Token {
 #[target_feature(enable = "neon")]
 pub(super) fn start<const T: usize>() -> [[Token; FOURS]; T] {
     let zero = vdupq_n_f32(0.0);
-    [[Token {
-        chains: [zero; CHAINS],
-        minus: zero,
-    }; FOURS]; T]
+    [[Token { chains: [zero; CHAINS], minus: zero }; FOURS]; T]
 }
 
 /// `chain + d * sum`, each operation rounded by itself.
@@ -159,27 +153,18 @@ pub(super) fn step(chain: float32x4_t, d: float32x4_t, sum: int32x4_t) -> float3
 pub(super) fn finish(tile: &[[Token; FOURS]], out: &mut [f32]) {
     for (rows, out) in tile.iter().zip(out.chunks_exact_mut(ROWS)) {
         for (token, out) in rows.iter().zip(out.chunks_exact_mut(FOUR)) {
-            let sum = token
-                .chains
-                .iter()
-                .fold(token.minus, |sum, &chain| vaddq_f32(sum, chain));
+            let sum = token.chains.iter().fold(token.minus, |sum, &chain| vaddq_f32(sum, chain));
             store(out, sum);
         }
     }
 }
 
-/// `multiply` of types that are `$bound`: up to `$tile` tokens at a time by `$many`, but no more than `$few` one after another
-/// by `$one`. All three take the type `C`.
+/// `multiply` of types that are `$bound`: up to `$tile` tokens at a time by `$many`, but no more than `$few` one after
+/// another by `$one`. All three take the type `C`.
 macro_rules! multiply {
     ($features:literal, $bound:ident, $layout:ident, $tile:expr, $few:expr, $one:expr, $many:expr) => {
         #[target_feature(enable = $features)]
-        unsafe fn product<C: $bound>(
-            group: &[u8],
-            acts: &[u8],
-            n: usize,
-            ahead: usize,
-            out: &mut [f32],
-        ) {
+        unsafe fn product<C: $bound>(group: &[u8], acts: &[u8], n: usize, ahead: usize, out: &mut [f32]) {
             // SAFETY: this function has the features, and its caller has checked the lengths.
             unsafe {
                 if out.len() > $few * ROWS {
@@ -191,27 +176,10 @@ macro_rules! multiply {
             }
         }
 
-        fn multiply<C: $bound>(
-            group: &[u8],
-            acts: &[u8],
-            n: usize,
-            tokens: usize,
-            ahead: usize,
-            out: &mut [f32],
-        ) {
-            check(
-                const { &$layout::<C>(multiply::<C>, $tile) },
-                group,
-                acts,
-                n,
-                tokens,
-                out,
-            );
+        fn multiply<C: $bound>(group: &[u8], acts: &[u8], n: usize, tokens: usize, ahead: usize, out: &mut [f32]) {
+            check(const { &$layout::<C>(multiply::<C>, $tile) }, group, acts, n, tokens, out);
             let stride = act_bytes(n);
-            for (acts, out) in acts
-                .chunks($tile * stride)
-                .zip(out.chunks_mut($tile * ROWS))
-            {
+            for (acts, out) in acts.chunks($tile * stride).zip(out.chunks_mut($tile * ROWS)) {
                 // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions; `check` has
                 // compared all lengths.
                 unsafe { product::<C>(group, acts, n, ahead, out) }

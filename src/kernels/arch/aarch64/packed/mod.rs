@@ -7,7 +7,8 @@ use trine_formats::types::TypeId;
 use crate::packed::Layout;
 use crate::{Isa, Level};
 
-/// `$body` for `$i` from 0 on, up to eight times: what is left of it is no loop, so that arrays become registers however long it is.
+/// `$body` for `$i` from 0 on, up to eight times: what is left of it is no loop, so that arrays become registers
+/// however long it is.
 macro_rules! unrolled {
     ($i:ident in 0..$n:ident $body:block) => {
         unrolled!($i, $n, $body, 0 1 2 3 4 5 6 7)

@@ -1,12 +1,10 @@
 //! Four rows times two tokens, 32 columns at a time: what tiles of many tokens are made of.
 //!
-//! A pair has two registers of sums. By [`Dot`] each has four rows of one token; by `SMMLA` the first has rows 0 and 1, the
-//! second rows 2 and 3, of both tokens in turns. Every lane is a row and a token either way, so that no sum knows which.
+//! A pair has two registers of sums. By [`Dot`] each has four rows of one token; by `SMMLA` the first has rows 0 and 1,
+//! the second rows 2 and 3, of both tokens in turns. Every lane is a row and a token either way, so that no sum knows
+//! which.
 
-#![allow(
-    clippy::needless_range_loop,
-    reason = "registers are indexed by dword and by half alike"
-)]
+#![allow(clippy::needless_range_loop, reason = "registers are indexed by dword and by half alike")]
 
 use std::arch::aarch64::*;
 use std::marker::PhantomData;
@@ -34,13 +32,9 @@ pub(super) trait Pair {
     unsafe fn columns(first: [int8x16_t; 2], second: [int8x16_t; 2]) -> Columns;
     /// Eight columns of weights, of which register k has dword k of each row.
     unsafe fn weights(w: [int8x16_t; 2]) -> [int8x16_t; 2];
-    /// `sums` and the products of columns `8 K .. 8 K + 8` with such weights. Two products of a row have to fit 16 bits where
-    /// there is no instruction for four, as in [`Dot::lane`].
-    unsafe fn add<const K: usize>(
-        sums: [int32x4_t; 2],
-        w: [int8x16_t; 2],
-        y: &Columns,
-    ) -> [int32x4_t; 2];
+    /// `sums` and the products of columns `8 K .. 8 K + 8` with such weights. Two products of a row have to fit 16 bits
+    /// where there is no instruction for four, as in [`Dot::lane`].
+    unsafe fn add<const K: usize>(sums: [int32x4_t; 2], w: [int8x16_t; 2], y: &Columns) -> [int32x4_t; 2];
 
     /// [`Self::weights`] of 32 columns.
     #[inline(always)]
@@ -89,11 +83,7 @@ impl<D: Dot> Pair for Rows<D> {
         w
     }
     #[inline(always)]
-    unsafe fn add<const K: usize>(
-        mut sums: [int32x4_t; 2],
-        w: [int8x16_t; 2],
-        y: &Columns,
-    ) -> [int32x4_t; 2] {
+    unsafe fn add<const K: usize>(mut sums: [int32x4_t; 2], w: [int8x16_t; 2], y: &Columns) -> [int32x4_t; 2] {
         for t in 0..2 {
             let y = y[2 * t + K / 2];
             // SAFETY: the caller has the instructions of `D`.
@@ -142,13 +132,7 @@ impl Pair for Matrix {
     unsafe fn columns(first: [int8x16_t; 2], second: [int8x16_t; 2]) -> Columns {
         let [a, b] = first.map(|v| vreinterpretq_s64_s8(v));
         let [c, d] = second.map(|v| vreinterpretq_s64_s8(v));
-        [
-            vzip1q_s64(a, c),
-            vzip2q_s64(a, c),
-            vzip1q_s64(b, d),
-            vzip2q_s64(b, d),
-        ]
-        .map(|v| vreinterpretq_s8_s64(v))
+        [vzip1q_s64(a, c), vzip2q_s64(a, c), vzip1q_s64(b, d), vzip2q_s64(b, d)].map(|v| vreinterpretq_s8_s64(v))
     }
     #[inline]
     #[target_feature(enable = "neon,i8mm")]
@@ -158,15 +142,8 @@ impl Pair for Matrix {
     }
     #[inline]
     #[target_feature(enable = "neon,i8mm")]
-    unsafe fn add<const K: usize>(
-        sums: [int32x4_t; 2],
-        w: [int8x16_t; 2],
-        y: &Columns,
-    ) -> [int32x4_t; 2] {
-        [
-            two_by_two(sums[0], w[0], y[K]),
-            two_by_two(sums[1], w[1], y[K]),
-        ]
+    unsafe fn add<const K: usize>(sums: [int32x4_t; 2], w: [int8x16_t; 2], y: &Columns) -> [int32x4_t; 2] {
+        [two_by_two(sums[0], w[0], y[K]), two_by_two(sums[1], w[1], y[K])]
     }
     #[inline]
     #[target_feature(enable = "neon,i8mm")]

@@ -1,21 +1,16 @@
 //! Q2_K for ARM: the bytes of [`crate::packed::k_quants::q2_k`].
 //!
-//! Two bits stay where they are in their byte, and the scales of those that lie lower are as many times larger: all sums of a
-//! block are 16 times too large, and one shift takes that back.
+//! Two bits stay where they are in their byte, and the scales of those that lie lower are as many times larger: all
+//! sums of a block are 16 times too large, and one shift takes that back.
 
-#![allow(
-    clippy::needless_range_loop,
-    reason = "registers are indexed by token and by group alike"
-)]
+#![allow(clippy::needless_range_loop, reason = "registers are indexed by token and by group alike")]
 
 use std::arch::aarch64::*;
 
 use super::super::dot::{Dot, halves, load};
 use super::{FOUR, prefetch, store};
 use crate::packed::k_quants::ROWS;
-use crate::packed::k_quants::q2_k::{
-    ACT, BYTES, CODES, DMIN, SCALE, SCALES, SUMS, act_bytes, layout,
-};
+use crate::packed::k_quants::q2_k::{ACT, BYTES, CODES, DMIN, SCALE, SCALES, SUMS, act_bytes, layout};
 use crate::packed::{Layout, check};
 
 /// Tokens whose sums stay in registers beside the codes of a set.
@@ -45,8 +40,7 @@ unsafe fn head(block: *const u8, r: usize) -> Head {
         Head {
             d: halves(block.add(2 * FOUR * r)),
             dmin: halves(block.add(DMIN + 2 * FOUR * r)),
-            lines: [0, 1, 2, 3]
-                .map(|g| vreinterpretq_u32_s8(load(block.add(SCALES + 64 * g + 4 * FOUR * r)))),
+            lines: [0, 1, 2, 3].map(|g| vreinterpretq_u32_s8(load(block.add(SCALES + 64 * g + 4 * FOUR * r)))),
         }
     }
 }
@@ -83,8 +77,7 @@ unsafe fn unpack(block: *const u8, head: &Head, set: usize, r: usize) -> Set {
             _ => vshrq_n_u32::<8>(*of),
         };
     }
-    let four_bits =
-        |v: uint32x4_t, shift: u32| vreinterpretq_s32_u32(vandq_u32(v, vdupq_n_u32(15 << shift)));
+    let four_bits = |v: uint32x4_t, shift: u32| vreinterpretq_s32_u32(vandq_u32(v, vdupq_n_u32(15 << shift)));
     let scales = [
         four_bits(vshlq_n_u32::<4>(lines[0]), 4),
         four_bits(vshrq_n_u32::<14>(lines[0]), 2),
@@ -140,7 +133,8 @@ unsafe fn minima(head: &Head, y: *const u8) -> int32x4_t {
     vpaddq_s32(sums[0], sums[1])
 }
 
-/// `chain + ((yd * d) * scaled - (yd * dmin) * minima)`, each operation rounded by itself; `scaled` is 16 times too large.
+/// `chain + ((yd * d) * scaled - (yd * dmin) * minima)`, each operation rounded by itself; `scaled` is 16 times too
+/// large.
 ///
 /// # Safety
 /// A block of activations is readable at `y`.
@@ -160,13 +154,7 @@ unsafe fn step(chain: float32x4_t, head: &Head, y: *const u8, scaled: int32x4_t)
 /// # Safety
 /// The processor has the instructions of `D`; `check` has compared the lengths.
 #[inline(always)]
-unsafe fn tile<D: Dot, const T: usize>(
-    group: &[u8],
-    acts: *const u8,
-    stride: usize,
-    ahead: usize,
-    out: &mut [f32],
-) {
+unsafe fn tile<D: Dot, const T: usize>(group: &[u8], acts: *const u8, stride: usize, ahead: usize, out: &mut [f32]) {
     // SAFETY: every block of the group and of the activations of T tokens is there, as the caller has checked.
     unsafe {
         let mut chains = [[vdupq_n_f32(0.0); FOURS]; T];
@@ -202,13 +190,7 @@ macro_rules! layouts {
             use super::*;
 
             #[target_feature(enable = $features)]
-            unsafe fn product(
-                group: &[u8],
-                acts: *const u8,
-                stride: usize,
-                ahead: usize,
-                out: &mut [f32],
-            ) {
+            unsafe fn product(group: &[u8], acts: *const u8, stride: usize, ahead: usize, out: &mut [f32]) {
                 // SAFETY: this function has the features, and its caller has checked the lengths.
                 unsafe {
                     match out.len() / ROWS {
@@ -225,14 +207,7 @@ macro_rules! layouts {
                 }
             }
 
-            fn multiply(
-                group: &[u8],
-                acts: &[u8],
-                n: usize,
-                tokens: usize,
-                ahead: usize,
-                out: &mut [f32],
-            ) {
+            fn multiply(group: &[u8], acts: &[u8], n: usize, tokens: usize, ahead: usize, out: &mut [f32]) {
                 check(&Q2_K, group, acts, n, tokens, out);
                 let stride = act_bytes(n);
                 for (acts, out) in acts.chunks(TILE * stride).zip(out.chunks_mut(TILE * ROWS)) {

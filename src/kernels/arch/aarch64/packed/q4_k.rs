@@ -2,10 +2,7 @@
 //!
 //! A unit of a part is one [`Dot::lane`], four products of each row, times the scale in 32 bits.
 
-#![allow(
-    clippy::needless_range_loop,
-    reason = "registers are indexed by unit and token alike"
-)]
+#![allow(clippy::needless_range_loop, reason = "registers are indexed by unit and token alike")]
 
 use std::arch::aarch64::*;
 
@@ -109,9 +106,7 @@ pub(super) fn bytes_of(v: uint8x16_t) -> [int32x4_t; 4] {
 #[target_feature(enable = "neon")]
 pub(super) unsafe fn scales_and_mins(block: *const u8, r: usize) -> [[uint8x16_t; 2]; 2] {
     // SAFETY: a block has three lines of packed scales.
-    let [a, b, c] = unsafe {
-        [0, 1, 2].map(|k| vreinterpretq_u8_s8(load(block.add(SCALES + 64 * k + 4 * FOUR * r))))
-    };
+    let [a, b, c] = unsafe { [0, 1, 2].map(|k| vreinterpretq_u8_s8(load(block.add(SCALES + 64 * k + 4 * FOUR * r)))) };
     let (low6, low4) = (vdupq_n_u8(0x3F), vdupq_n_u8(0x0F));
     let upper = |v| vandq_u8(vshrq_n_u8::<2>(v), vdupq_n_u8(0x30));
     [
@@ -128,34 +123,19 @@ pub(super) unsafe fn scales_and_mins(block: *const u8, r: usize) -> [[uint8x16_t
 #[target_feature(enable = "neon")]
 unsafe fn header(block: *const u8, r: usize) -> Header {
     // SAFETY: a block has d, dmin and packed scales of 16 rows.
-    let (d, dmin, [scales, mins]) = unsafe {
-        (
-            halves(block.add(2 * FOUR * r)),
-            halves(block.add(DMIN + 2 * FOUR * r)),
-            scales_and_mins(block, r),
-        )
-    };
+    let (d, dmin, [scales, mins]) =
+        unsafe { (halves(block.add(2 * FOUR * r)), halves(block.add(DMIN + 2 * FOUR * r)), scales_and_mins(block, r)) };
     let [s0, s1, s2, s3] = bytes_of(scales[0]);
     let [s4, s5, s6, s7] = bytes_of(scales[1]);
     let [m0, m1, m2, m3] = bytes_of(mins[0]);
     let [m4, m5, m6, m7] = bytes_of(mins[1]);
-    Header {
-        d,
-        dmin,
-        scales: [s0, s1, s2, s3, s4, s5, s6, s7],
-        mins: [m0, m1, m2, m3, m4, m5, m6, m7],
-    }
+    Header { d, dmin, scales: [s0, s1, s2, s3, s4, s5, s6, s7], mins: [m0, m1, m2, m3, m4, m5, m6, m7] }
 }
 
 /// `minus - dmin * dy * sum(mins * sums)`.
 #[inline]
 #[target_feature(enable = "neon")]
-fn subtract_mins(
-    minus: float32x4_t,
-    h: &Header,
-    sums: [int32x4_t; 2],
-    dy: float32x4_t,
-) -> float32x4_t {
+fn subtract_mins(minus: float32x4_t, h: &Header, sums: [int32x4_t; 2], dy: float32x4_t) -> float32x4_t {
     let mut sum = vdupq_n_s32(0);
     for (mins, sums) in h.mins.as_chunks::<4>().0.iter().zip(sums) {
         sum = vmlaq_laneq_s32::<0>(sum, mins[0], sums);
@@ -191,13 +171,7 @@ fn lane_sum(h: &Header, codes: &[int8x16_t; 8], y: [int8x16_t; 2]) -> int32x4_t 
 /// # Safety
 /// `check` has compared the lengths.
 #[target_feature(enable = "neon")]
-unsafe fn tile<C: CodesOf32, const T: usize>(
-    group: &[u8],
-    acts: &[u8],
-    n: usize,
-    ahead: usize,
-    out: &mut [f32],
-) {
+unsafe fn tile<C: CodesOf32, const T: usize>(group: &[u8], acts: &[u8], n: usize, ahead: usize, out: &mut [f32]) {
     let tokens = out.len() / ROWS;
     // SAFETY: every block of the group and of the activations is there, as the caller has checked.
     unsafe {
@@ -227,14 +201,6 @@ unsafe fn tile<C: CodesOf32, const T: usize>(
     }
 }
 
-multiply!(
-    "neon",
-    CodesOf32,
-    layout,
-    TILE,
-    1,
-    tile::<C, 1>,
-    tile::<C, TILE>
-);
+multiply!("neon", CodesOf32, layout, TILE, 1, tile::<C, 1>, tile::<C, TILE>);
 pub(super) static Q4_K: Layout = layout::<Q4K>(multiply::<Q4K>, TILE);
 pub(super) static Q5_K: Layout = layout::<Q5K>(multiply::<Q5K>, TILE);

@@ -1,9 +1,6 @@
 //! Q4_K and Q5_K for ARM where there is `SDOT`: a unit of a part is one instruction, four products of each row.
 
-#![allow(
-    clippy::needless_range_loop,
-    reason = "registers are indexed by unit and token alike"
-)]
+#![allow(clippy::needless_range_loop, reason = "registers are indexed by unit and token alike")]
 
 use std::arch::aarch64::*;
 
@@ -110,11 +107,7 @@ impl<C: Codes> Scaled for C {
     #[inline]
     #[target_feature(enable = "neon")]
     unsafe fn raise(sum: int32x4_t) -> int32x4_t {
-        if C::SPLIT {
-            vshlq_n_s32::<3>(sum)
-        } else {
-            vshlq_n_s32::<8>(sum)
-        }
+        if C::SPLIT { vshlq_n_s32::<3>(sum) } else { vshlq_n_s32::<8>(sum) }
     }
     #[inline]
     #[target_feature(enable = "neon")]
@@ -130,11 +123,7 @@ impl<C: Codes> Once for C {
 
     #[inline]
     #[target_feature(enable = "neon,dotprod")]
-    unsafe fn scales(
-        group: *const u8,
-        b: usize,
-        r: usize,
-    ) -> (([int32x4_t; 8], Minima), float32x4_t) {
+    unsafe fn scales(group: *const u8, b: usize, r: usize) -> (([int32x4_t; 8], Minima), float32x4_t) {
         // SAFETY: the caller's promise.
         let (d, packed, minima) = unsafe { header(group.add(bytes::<C>() * b), r) };
         let mut steps = [vdupq_n_s32(0); 8];
@@ -148,11 +137,7 @@ impl<C: Codes> Once for C {
     }
     #[inline]
     #[target_feature(enable = "neon,dotprod")]
-    unsafe fn subtract(
-        (_, (mins, dmin)): &([int32x4_t; 8], Minima),
-        minus: float32x4_t,
-        act: Acts,
-    ) -> float32x4_t {
+    unsafe fn subtract((_, (mins, dmin)): &([int32x4_t; 8], Minima), minus: float32x4_t, act: Acts) -> float32x4_t {
         // SAFETY: the caller has the block of a token; this function has the features.
         unsafe {
             let [upper, lower] = act.limbs(0);

@@ -8,18 +8,13 @@
 //! planes go one after another into the same sums (Horner: a shift right between them): 8 rows x 8 tokens or
 //! 16 rows x 4 tokens.
 
-#![allow(
-    clippy::needless_range_loop,
-    reason = "registers are indexed by plane, row and token alike"
-)]
+#![allow(clippy::needless_range_loop, reason = "registers are indexed by plane, row and token alike")]
 
 use std::arch::aarch64::*;
 
 use super::super::dot::{Dot, halves, load};
 use super::{FOUR, prefetch, store};
-use crate::packed::t2::{
-    Act, BLOCK, ROWS, SCALES, UNIT, UNIT_BYTES, i2_s, pack_tq1_0, pack_tq2_0, tl, with_scales,
-};
+use crate::packed::t2::{Act, BLOCK, ROWS, SCALES, UNIT, UNIT_BYTES, i2_s, pack_tq1_0, pack_tq2_0, tl, with_scales};
 use crate::packed::{Layout, check, dword};
 
 /// Tokens of a call: two of the largest tiles.
@@ -53,11 +48,7 @@ pub(super) fn plane<const S: usize>(codes: int8x16_t) -> int8x16_t {
 /// # Safety
 /// The processor has the instructions of `D`; the unit is readable, and `q` points at its activations.
 #[inline(always)]
-unsafe fn add_unit_once<D: Dot, const REVERSED: bool>(
-    w: *const u8,
-    q: *const u8,
-    sums: &mut Sums<4, 3>,
-) {
+unsafe fn add_unit_once<D: Dot, const REVERSED: bool>(w: *const u8, q: *const u8, sums: &mut Sums<4, 3>) {
     for quad in 0..2 {
         // SAFETY: four dwords of each plane of the unit's activations, and its chunks 4 quad .. 4 quad + 4.
         unsafe {
@@ -89,18 +80,13 @@ fn join([plain, fourfold, sixteenfold]: [int32x4_t; 3]) -> int32x4_t {
     vsraq_n_s32::<4>(vsraq_n_s32::<2>(plain, fourfold), sixteenfold)
 }
 
-/// Adds plane `S` of some units, `R` times four rows whose first code bytes are at `w`; the units' activations start at `q`.
+/// Adds plane `S` of some units, `R` times four rows whose first code bytes are at `w`; the units' activations start at
+/// `q`.
 ///
 /// # Safety
 /// The processor has the instructions of `D`; the units and their activations are readable.
 #[inline(always)]
-unsafe fn add_plane<
-    D: Dot,
-    const REVERSED: bool,
-    const S: usize,
-    const R: usize,
-    const T: usize,
->(
+unsafe fn add_plane<D: Dot, const REVERSED: bool, const S: usize, const R: usize, const T: usize>(
     w: *const u8,
     q: &[*const u8; T],
     units: usize,
@@ -211,12 +197,7 @@ unsafe fn blocks_once<D: Dot>(group: &[u8], act: &[u8], n: usize, ahead: usize, 
 /// # Safety
 /// The processor has the instructions of `D`; `check` has compared the lengths.
 #[inline(always)]
-unsafe fn blocks<D: Dot, const R: usize, const T: usize>(
-    group: &[u8],
-    acts: &[u8],
-    n: usize,
-    out: &mut [f32],
-) {
+unsafe fn blocks<D: Dot, const R: usize, const T: usize>(group: &[u8], acts: &[u8], n: usize, out: &mut [f32]) {
     let stride = acts.len() / T;
     let acts: [Act; T] = std::array::from_fn(|t| Act::new(&acts[t * stride..][..stride], n));
     for first in (0..ROWS).step_by(FOUR * R) {
@@ -347,14 +328,7 @@ macro_rules! layouts {
             use super::*;
 
             #[target_feature(enable = $features)]
-            unsafe fn blocks_of(
-                group: &[u8],
-                acts: &[u8],
-                n: usize,
-                tokens: usize,
-                ahead: usize,
-                out: &mut [f32],
-            ) {
+            unsafe fn blocks_of(group: &[u8], acts: &[u8], n: usize, tokens: usize, ahead: usize, out: &mut [f32]) {
                 // SAFETY: this function has the features, and its caller has checked the lengths.
                 unsafe {
                     in_turns!(
@@ -368,13 +342,7 @@ macro_rules! layouts {
             }
 
             #[target_feature(enable = $features)]
-            unsafe fn rows_of(
-                group: &[u8],
-                acts: &[u8],
-                tokens: usize,
-                ahead: usize,
-                out: &mut [f32],
-            ) {
+            unsafe fn rows_of(group: &[u8], acts: &[u8], tokens: usize, ahead: usize, out: &mut [f32]) {
                 // SAFETY: this function has the features, and its caller has checked the lengths.
                 unsafe {
                     in_turns!(
@@ -415,10 +383,8 @@ macro_rules! layouts {
                 unsafe { rows_of(group, acts, tokens, ahead, out) }
             }
 
-            pub(in super::super) static TQ2_0: Layout =
-                with_scales(pack_tq2_0, multiply_blocks, TILE);
-            pub(in super::super) static TQ1_0: Layout =
-                with_scales(pack_tq1_0, multiply_blocks, TILE);
+            pub(in super::super) static TQ2_0: Layout = with_scales(pack_tq2_0, multiply_blocks, TILE);
+            pub(in super::super) static TQ1_0: Layout = with_scales(pack_tq1_0, multiply_blocks, TILE);
             pub(in super::super) static I2_S: Layout = i2_s(multiply_rows, TILE);
             pub(in super::super) static TL: Layout = tl(multiply_rows, TILE);
         }

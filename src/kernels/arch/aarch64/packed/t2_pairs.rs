@@ -1,14 +1,11 @@
 //! 2-bit ternary codes by `SMMLA`: two rows times two tokens, eight columns at a time.
 //!
-//! Chunks c and c + 1 of four rows, dword by dword in turns, are two registers of two rows with eight columns each. Of two
-//! tokens the same columns are put side by side, 256 columns of all tokens of a tile at a time, which stay in the
-//! first-level cache. Four rows meet up to 16 tokens: 16 registers of sums. Planes go one after another into them, as in
-//! [`super::t2`], which is taken where tokens are too few for half of a register to stay unused.
+//! Chunks c and c + 1 of four rows, dword by dword in turns, are two registers of two rows with eight columns each. Of
+//! two tokens the same columns are put side by side, 256 columns of all tokens of a tile at a time, which stay in the
+//! first-level cache. Four rows meet up to 16 tokens: 16 registers of sums. Planes go one after another into them, as
+//! in [`super::t2`], which is taken where tokens are too few for half of a register to stay unused.
 
-#![allow(
-    clippy::needless_range_loop,
-    reason = "registers are indexed by row and token alike"
-)]
+#![allow(clippy::needless_range_loop, reason = "registers are indexed by row and token alike")]
 
 use std::arch::aarch64::*;
 
@@ -16,8 +13,8 @@ use super::super::dot::{halves, load, two_by_two};
 use super::t2::{CHUNK, TILE, dotprod, place, plane, row_step};
 use super::{FOUR, store};
 use crate::packed::t2::{
-    Act, BLOCK, ROWS, SCALES, UNIT, UNIT_BYTES, act_bytes_int8, act_bytes_q8_k, i2_s, pack_tq1_0,
-    pack_tq2_0, tl, with_scales,
+    Act, BLOCK, ROWS, SCALES, UNIT, UNIT_BYTES, act_bytes_int8, act_bytes_q8_k, i2_s, pack_tq1_0, pack_tq2_0, tl,
+    with_scales,
 };
 use crate::packed::{Layout, check};
 
@@ -48,24 +45,13 @@ impl<const P: usize> Pairs<P> {
     #[inline]
     #[target_feature(enable = "neon")]
     unsafe fn fill(&mut self, q: &[[*const u8; 2]; P], columns: usize) {
-        for (i, to) in self.0[..columns / 8]
-            .as_chunks_mut::<2>()
-            .0
-            .iter_mut()
-            .enumerate()
-        {
+        for (i, to) in self.0[..columns / 8].as_chunks_mut::<2>().0.iter_mut().enumerate() {
             for p in 0..P {
                 // SAFETY: 16 columns of each token, and room for 16 bytes twice.
                 unsafe {
                     let [a, b] = q[p].map(|q| vreinterpretq_s64_s8(load(q.add(16 * i))));
-                    vst1q_s8(
-                        to[0][p].as_mut_ptr(),
-                        vreinterpretq_s8_s64(vzip1q_s64(a, b)),
-                    );
-                    vst1q_s8(
-                        to[1][p].as_mut_ptr(),
-                        vreinterpretq_s8_s64(vzip2q_s64(a, b)),
-                    );
+                    vst1q_s8(to[0][p].as_mut_ptr(), vreinterpretq_s8_s64(vzip1q_s64(a, b)));
+                    vst1q_s8(to[1][p].as_mut_ptr(), vreinterpretq_s8_s64(vzip2q_s64(a, b)));
                 }
             }
         }
@@ -89,16 +75,8 @@ unsafe fn add_plane<const REVERSED: bool, const S: usize, const P: usize>(
 ) {
     for i in 0..4 * units {
         // SAFETY: two of the eight chunks of unit i / 4.
-        let (a, b) = unsafe {
-            (
-                load(w.add(2 * CHUNK * i)),
-                load(w.add(2 * CHUNK * i + CHUNK)),
-            )
-        };
-        let (a, b) = (
-            vreinterpretq_s32_s8(plane::<S>(a)),
-            vreinterpretq_s32_s8(plane::<S>(b)),
-        );
+        let (a, b) = unsafe { (load(w.add(2 * CHUNK * i)), load(w.add(2 * CHUNK * i + CHUNK))) };
+        let (a, b) = (vreinterpretq_s32_s8(plane::<S>(a)), vreinterpretq_s32_s8(plane::<S>(b)));
         let rows = [vzip1q_s32(a, b), vzip2q_s32(a, b)].map(|v| vreinterpretq_s8_s32(v));
         let line = &y.0[UNIT / 8 * (i / 4) + place::<REVERSED>(S) / 8 + i % 4];
         for p in 0..P {
@@ -117,11 +95,7 @@ unsafe fn add_plane<const REVERSED: bool, const S: usize, const P: usize>(
 /// As for [`add_plane`].
 #[inline]
 #[target_feature(enable = "neon,i8mm")]
-unsafe fn units<const REVERSED: bool, const P: usize>(
-    w: *const u8,
-    y: &Pairs<P>,
-    units: usize,
-) -> Sums<P> {
+unsafe fn units<const REVERSED: bool, const P: usize>(w: *const u8, y: &Pairs<P>, units: usize) -> Sums<P> {
     let mut sums = [[vdupq_n_s32(0); P]; 2];
     let quarter = |sums: &mut Sums<P>| {
         for sum in sums.as_flattened_mut() {
@@ -153,26 +127,21 @@ fn pair<const P: usize>(tokens: usize) -> [[usize; 2]; P] {
 unsafe fn blocks<const P: usize>(group: &[u8], acts: &[u8], n: usize, out: &mut [f32]) {
     let tokens = out.len() / ROWS;
     let stride = act_bytes_q8_k(n);
-    let pairs =
-        pair::<P>(tokens).map(|two| two.map(|t| Act::new(&acts[t * stride..][..stride], n)));
+    let pairs = pair::<P>(tokens).map(|two| two.map(|t| Act::new(&acts[t * stride..][..stride], n)));
     let mut y = Pairs::EMPTY;
     let mut sums = [[[vdupq_n_f32(0.0); P]; 2]; FOURS];
     for (b, block) in group.chunks_exact(BLOCK).enumerate() {
         let block = block.as_ptr();
         // SAFETY: block b of the group and of the activations are there, as the caller has checked.
         unsafe {
-            y.fill(
-                &pairs.map(|two| two.map(|act| act.q.add(COLUMNS * b))),
-                COLUMNS,
-            );
+            y.fill(&pairs.map(|two| two.map(|act| act.q.add(COLUMNS * b))), COLUMNS);
             let mut dy = [vdupq_n_f32(0.0); P];
             let mut start = [vdupq_n_s32(0); P];
             for p in 0..P {
                 let scales = pairs[p].map(|act| act.scales.add(b).read_unaligned());
                 let starts = pairs[p].map(|act| act.sums.add(b).read_unaligned());
                 dy[p] = vreinterpretq_f32_u64(vdupq_n_u64(two_words(scales.map(f32::to_bits))));
-                start[p] =
-                    vreinterpretq_s32_u64(vdupq_n_u64(two_words(starts.map(i32::cast_unsigned))));
+                start[p] = vreinterpretq_s32_u64(vdupq_n_u64(two_words(starts.map(i32::cast_unsigned))));
             }
             for (r, sums) in sums.iter_mut().enumerate() {
                 let isum = units::<false, P>(block.add(SCALES + 4 * FOUR * r), &y, 2);
@@ -190,10 +159,7 @@ unsafe fn blocks<const P: usize>(group: &[u8], acts: &[u8], n: usize, out: &mut 
     }
     for (r, sums) in sums.iter().enumerate() {
         for p in 0..P {
-            let [first, second] = [
-                vuzp1q_f32(sums[0][p], sums[1][p]),
-                vuzp2q_f32(sums[0][p], sums[1][p]),
-            ];
+            let [first, second] = [vuzp1q_f32(sums[0][p], sums[1][p]), vuzp2q_f32(sums[0][p], sums[1][p])];
             for (t, sum) in [(2 * p, first), (2 * p + 1, second)] {
                 if t < tokens {
                     store(&mut out[ROWS * t + FOUR * r..], sum);
@@ -223,10 +189,7 @@ unsafe fn rows<const P: usize>(group: &[u8], acts: &[u8], stride: usize, out: &m
         // SAFETY: the units of the part and their activations are there, as the caller has checked.
         unsafe {
             let q = acts.as_ptr().add(64 + COLUMNS * i);
-            y.fill(
-                &pairs.map(|two| two.map(|t| q.add(stride * t))),
-                UNIT * count,
-            );
+            y.fill(&pairs.map(|two| two.map(|t| q.add(stride * t))), UNIT * count);
             for (r, total) in total.iter_mut().enumerate() {
                 let sums = units::<true, P>(part.as_ptr().add(4 * FOUR * r), &y, count);
                 for (total, sum) in total.as_flattened_mut().iter_mut().zip(sums.as_flattened()) {
@@ -237,16 +200,10 @@ unsafe fn rows<const P: usize>(group: &[u8], acts: &[u8], stride: usize, out: &m
     }
     for (r, total) in total.iter().enumerate() {
         for p in 0..P {
-            let [first, second] = [
-                vuzp1q_s32(total[0][p], total[1][p]),
-                vuzp2q_s32(total[0][p], total[1][p]),
-            ];
+            let [first, second] = [vuzp1q_s32(total[0][p], total[1][p]), vuzp2q_s32(total[0][p], total[1][p])];
             for (t, d) in [(2 * p, first), (2 * p + 1, second)] {
                 if t < tokens {
-                    store(
-                        &mut out[ROWS * t + FOUR * r..],
-                        row_step(d, &acts[stride * t..]),
-                    );
+                    store(&mut out[ROWS * t + FOUR * r..], row_step(d, &acts[stride * t..]));
                 }
             }
         }
@@ -266,20 +223,10 @@ macro_rules! tiles {
     };
 }
 
-fn multiply_blocks(
-    group: &[u8],
-    acts: &[u8],
-    n: usize,
-    tokens: usize,
-    ahead: usize,
-    out: &mut [f32],
-) {
+fn multiply_blocks(group: &[u8], acts: &[u8], n: usize, tokens: usize, ahead: usize, out: &mut [f32]) {
     check(&TQ2_0, group, acts, n, tokens, out);
     let stride = act_bytes_q8_k(n);
-    for (acts, out) in acts
-        .chunks(TOKENS * stride)
-        .zip(out.chunks_mut(TOKENS * ROWS))
-    {
+    for (acts, out) in acts.chunks(TOKENS * stride).zip(out.chunks_mut(TOKENS * ROWS)) {
         let tokens = out.len() / ROWS;
         if tokens < FEW {
             dotprod::multiply_blocks(group, acts, n, tokens, ahead, out);
@@ -291,20 +238,10 @@ fn multiply_blocks(
     }
 }
 
-fn multiply_rows(
-    group: &[u8],
-    acts: &[u8],
-    n: usize,
-    tokens: usize,
-    ahead: usize,
-    out: &mut [f32],
-) {
+fn multiply_rows(group: &[u8], acts: &[u8], n: usize, tokens: usize, ahead: usize, out: &mut [f32]) {
     check(&TL, group, acts, n, tokens, out);
     let stride = act_bytes_int8(n);
-    for (acts, out) in acts
-        .chunks(TOKENS * stride)
-        .zip(out.chunks_mut(TOKENS * ROWS))
-    {
+    for (acts, out) in acts.chunks(TOKENS * stride).zip(out.chunks_mut(TOKENS * ROWS)) {
         let tokens = out.len() / ROWS;
         if tokens < FEW {
             dotprod::multiply_rows(group, acts, n, tokens, ahead, out);

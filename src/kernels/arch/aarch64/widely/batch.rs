@@ -12,13 +12,7 @@ use crate::widely::batch::groups::{self, Entries, RowSums, SCALES, Tables};
 use crate::widely::batch::{Outputs, Rows, TOKENS};
 
 /// [`crate::widely::batch::multiply`] in single precision, once lengths were checked.
-pub(crate) fn chains(
-    _: Isa,
-    rows: &Rows<'_>,
-    acts: &[f32],
-    memory: &mut chains::Memory,
-    out: &mut [Outputs],
-) {
+pub(crate) fn chains(_: Isa, rows: &Rows<'_>, acts: &[f32], memory: &mut chains::Memory, out: &mut [Outputs]) {
     // SAFETY: `walk` is compiled for every processor, and the lengths were checked.
     unsafe { chains::multiply(Portable, walk, rows, acts, memory, out) }
 }
@@ -52,12 +46,7 @@ pub(crate) fn groups(
 /// The processor has NEON.
 #[inline(never)]
 #[target_feature(enable = "neon")]
-unsafe fn add_neon(
-    tables: &Tables,
-    entries: &Entries,
-    scales: &[f32; SCALES],
-    sums: &mut [RowSums],
-) {
+unsafe fn add_neon(tables: &Tables, entries: &Entries, scales: &[f32; SCALES], sums: &mut [RowSums]) {
     let scales = scales.as_chunks::<TOKENS>().0;
     for (r, RowSums(sums)) in sums.iter_mut().enumerate() {
         // of real and of imaginary parts, two registers of tokens each

@@ -1,10 +1,7 @@
-//! Sixteen rows with 8-bit activations: a code's factors on the real and on the imaginary axis, -1, 0 or 1, are looked up by
-//! four bits, two codes, at once.
+//! Sixteen rows with 8-bit activations: a code's factors on the real and on the imaginary axis, -1, 0 or 1, are looked
+//! up by four bits, two codes, at once.
 
-#![allow(
-    clippy::needless_range_loop,
-    reason = "registers are indexed by axis, part and four rows alike"
-)]
+#![allow(clippy::needless_range_loop, reason = "registers are indexed by axis, part and four rows alike")]
 
 use std::arch::aarch64::*;
 
@@ -26,10 +23,7 @@ const fn table(axis: usize, upper: bool) -> [i8; 16] {
 }
 
 /// The tables, `[lower, upper][real, imaginary]`.
-const TABLES: [[[i8; 16]; 2]; 2] = [
-    [table(0, false), table(1, false)],
-    [table(0, true), table(1, true)],
-];
+const TABLES: [[[i8; 16]; 2]; 2] = [[table(0, false), table(1, false)], [table(0, true), table(1, true)]];
 
 /// The products of a unit and one row of activations.
 ///
@@ -66,13 +60,9 @@ unsafe fn multiply<D: Dot>(unit: &Unit<'_>, acts: &[u8], out: &mut [[f32; ROWS];
 /// # Safety
 /// The processor has NEON and the instructions of `D`.
 #[inline(always)]
-unsafe fn stream_of_block<D: Dot>(
-    codes: &[u8; BLOCK_BYTES],
-    x: &Block<'_>,
-    sums: &mut [[f32; ROWS]; 4],
-) {
-    // SAFETY: the caller says that the instructions are there; a block of codes has four chunks of 64 bytes, a block has 64 real and 64 imaginary parts,
-    // and tables have sixteen bytes.
+unsafe fn stream_of_block<D: Dot>(codes: &[u8; BLOCK_BYTES], x: &Block<'_>, sums: &mut [[f32; ROWS]; 4]) {
+    // SAFETY: the caller says that the instructions are there; a block of codes has four chunks of 64 bytes, a block
+    // has 64 real and 64 imaginary parts, and tables have sixteen bytes.
     unsafe {
         let tables = TABLES.map(|axes| axes.map(|table| vld1q_s8(table.as_ptr())));
         // rr, ri, ir, ii, each of four times four rows

@@ -1,7 +1,7 @@
 //! Kernels for widely linear matrices.
 //!
-//! In single precision every processor has the same; with 8-bit activations `SDOT` adds four products at once where there
-//! is such an instruction.
+//! In single precision every processor has the same; with 8-bit activations `SDOT` adds four products at once where
+//! there is such an instruction.
 
 use crate::widely::{Form, Int8Kernel, ROWS, StreamSums, Unit};
 use crate::{Isa, Level};

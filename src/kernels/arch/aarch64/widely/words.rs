@@ -39,8 +39,8 @@ pub(super) unsafe fn word_sums_neon(
     for (stream, out) in out.iter_mut().enumerate() {
         // rr, ri, ir, ii
         let mut sums = [[vdupq_n_f32(0.0); 4]; 4];
-        // SAFETY: of `stream < streams` words of each of `chunks` chunks, and of 16 floats of each, the caller says that they are
-        // there.
+        // SAFETY: of `stream < streams` words of each of `chunks` chunks, and of 16 floats of each, the caller says
+        // that they are there.
         unsafe {
             let mut word = words.as_ptr().add(4 * stream);
             let (mut re, mut im) = (re.as_ptr().cast::<f32>(), im.as_ptr().cast::<f32>());

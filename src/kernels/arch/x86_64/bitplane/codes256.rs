@@ -86,12 +86,6 @@ pub(super) fn codes<const B: usize, const GFNI: bool>(p: [__m256i; B]) -> [__m25
         let woven = _mm256_unpacklo_epi8(byte(i), byte(i + 1));
         _mm256_shuffle_epi8(woven, order)
     };
-    let (a, b) = (
-        _mm256_unpacklo_epi16(two(0), two(2)),
-        _mm256_unpacklo_epi16(two(4), two(6)),
-    );
-    [
-        transpose::<GFNI>(_mm256_unpacklo_epi32(a, b)),
-        transpose::<GFNI>(_mm256_unpackhi_epi32(a, b)),
-    ]
+    let (a, b) = (_mm256_unpacklo_epi16(two(0), two(2)), _mm256_unpacklo_epi16(two(4), two(6)));
+    [transpose::<GFNI>(_mm256_unpacklo_epi32(a, b)), transpose::<GFNI>(_mm256_unpackhi_epi32(a, b))]
 }

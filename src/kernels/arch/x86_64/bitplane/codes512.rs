@@ -13,8 +13,8 @@ use super::lut::Bytes;
 /// the upper half the odd ones. Slot `s` of such a register is block `2s` or `2s + 1`.
 const SLOTS: usize = 4;
 
-/// Order of four woven planes from two registers of two: quadword `g` gets byte `g` of the planes of slot `first + 1`, then
-/// those of slot `first`.
+/// Order of four woven planes from two registers of two: quadword `g` gets byte `g` of the planes of slot `first + 1`,
+/// then those of slot `first`.
 const fn fours(first: usize) -> Bytes {
     let mut out = [0; 64];
     let mut i = 0;
@@ -44,8 +44,8 @@ const fn threes(odd: usize, first: usize) -> Bytes {
     Bytes(out)
 }
 
-/// Order of a block with more than four planes: the upper ones, of which `upper(g, i)` is where, then the lower four from the half of each quadword
-/// that slot `slot` is in.
+/// Order of a block with more than four planes: the upper ones, of which `upper(g, i)` is where, then the lower four
+/// from the half of each quadword that slot `slot` is in.
 macro_rules! join {
     ($slot:expr, |$g:ident, $i:ident| $upper:expr) => {{
         let mut out = [0; 64];
@@ -53,11 +53,7 @@ macro_rules! join {
         while at < 64 {
             let ($g, $i) = (at / 8, at % 8);
             let half = if $slot % 2 == 1 { 0 } else { 4 };
-            out[at] = if $i < 4 {
-                $upper
-            } else {
-                64 + 8 * $g + half + $i - 4
-            } as u8;
+            out[at] = if $i < 4 { $upper } else { 64 + 8 * $g + half + $i - 4 } as u8;
             at += 1;
         }
         Bytes(out)
@@ -78,16 +74,8 @@ const fn join_four(slot: usize) -> Bytes {
 
 static FOURS: [Bytes; 2] = [fours(0), fours(2)];
 static THREES: [[Bytes; 2]; 2] = [[threes(0, 0), threes(0, 2)], [threes(1, 0), threes(1, 2)]];
-static JOIN_ONE: [Bytes; 8] = [
-    join_one(0),
-    join_one(1),
-    join_one(2),
-    join_one(3),
-    join_one(4),
-    join_one(5),
-    join_one(6),
-    join_one(7),
-];
+static JOIN_ONE: [Bytes; 8] =
+    [join_one(0), join_one(1), join_one(2), join_one(3), join_one(4), join_one(5), join_one(6), join_one(7)];
 static JOIN_TWO: [Bytes; SLOTS] = [join_two(0), join_two(1), join_two(2), join_two(3)];
 static JOIN_FOUR: [Bytes; 2] = [join_four(0), join_four(1)];
 

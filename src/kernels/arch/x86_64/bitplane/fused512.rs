@@ -20,7 +20,8 @@ pub(super) unsafe fn multiply(rows: &Rows<'_>, form: Arrangement, acts: &[u8], o
     macro_rules! by_width {
         ($product:ident, $($width:literal)*) => {
             match rows.width() {
-                // SAFETY: the caller says that the processor has the instructions and the lengths fit; the width is `$width`.
+                // SAFETY: the caller says that the processor has the instructions and the lengths fit; the width is
+                // `$width`.
                 $($width => unsafe { products::<$width, $product>(rows, acts, out) },)*
                 _ => unreachable!("checked before"),
             }
@@ -32,14 +33,12 @@ pub(super) unsafe fn multiply(rows: &Rows<'_>, form: Arrangement, acts: &[u8], o
     }
 }
 
-#[target_feature(
-    enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni,avx2,fma,f16c"
-)]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni,avx2,fma,f16c")]
 unsafe fn products<const B: usize, P: Product>(rows: &Rows<'_>, acts: &[u8], out: &mut [f32]) {
     for (i, out) in out.chunks_mut(BATCH).enumerate() {
         let first = BATCH * i;
-        // SAFETY: `out` has one place for each row that is there, and the activations have all blocks; at most `BATCH` products
-        // are stored, under a mask of as many bits.
+        // SAFETY: `out` has one place for each row that is there, and the activations have all blocks; at most `BATCH`
+        // products are stored, under a mask of as many bits.
         unsafe {
             let mut fixed = [None; BATCH];
             if !P::HALVES {
@@ -73,7 +72,8 @@ pub(super) unsafe fn packed_floats(rows: &PackedRows<'_>, acts: &[u8], out: &mut
     macro_rules! by_width {
         ($($width:literal)*) => {
             match rows.width {
-                // SAFETY: the caller says that the processor has the instructions and the lengths fit; the width is `$width`.
+                // SAFETY: the caller says that the processor has the instructions and the lengths fit; the width is
+                // `$width`.
                 $($width => unsafe {
                     with_ahead!(ahead => packed_products::<$width, _>(rows, acts, out, ahead))
                 },)*
@@ -84,18 +84,11 @@ pub(super) unsafe fn packed_floats(rows: &PackedRows<'_>, acts: &[u8], out: &mut
     by_width!(1 2 3 4 5 6 7 8)
 }
 
-#[target_feature(
-    enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni,avx2,fma,f16c"
-)]
-unsafe fn packed_products<const B: usize, A: Ahead>(
-    rows: &PackedRows<'_>,
-    acts: &[u8],
-    out: &mut [f32],
-    ahead: A,
-) {
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni,avx2,fma,f16c")]
+unsafe fn packed_products<const B: usize, A: Ahead>(rows: &PackedRows<'_>, acts: &[u8], out: &mut [f32], ahead: A) {
     for (i, out) in out.chunks_mut(BATCH).enumerate() {
-        // SAFETY: `out` has one place for each row that is there, and the activations have all blocks; at most `BATCH` products
-        // are stored, under a mask of as many bits.
+        // SAFETY: `out` has one place for each row that is there, and the activations have all blocks; at most `BATCH`
+        // products are stored, under a mask of as many bits.
         unsafe {
             let mut lanes = [_mm512_setzero_ps(); BATCH];
             for (r, lanes) in lanes.iter_mut().enumerate().take(out.len()) {
@@ -176,11 +169,7 @@ impl Product for Floats {
             0 => (usize::MAX, 0),
             rest => (columns / 64, rest),
         };
-        Floats {
-            x: acts.as_ptr().cast(),
-            lanes: [_mm512_setzero_ps(); 4],
-            short,
-        }
+        Floats { x: acts.as_ptr().cast(), lanes: [_mm512_setzero_ps(); 4], short }
     }
 
     #[inline]

@@ -50,16 +50,10 @@ pub(super) fn fixed(rows: &Rows<'_>, row: usize) -> Fixed {
         max = max.max(u16::from_le_bytes(*half) & 0x7FFF);
     }
     if max >= 0x7C00 {
-        return Fixed {
-            scale: FixedLut::new(rows.centroids(row)).scale,
-            factor: None,
-        };
+        return Fixed { scale: FixedLut::new(rows.centroids(row)).scale, factor: None };
     }
     let max = _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(max.into())));
-    Fixed {
-        scale: max / 32767.0,
-        factor: Some(if max > 0.0 { 32767.0 / max } else { 0.0 }),
-    }
+    Fixed { scale: max / 32767.0, factor: Some(if max > 0.0 { 32767.0 / max } else { 0.0 }) }
 }
 
 /// Centroids that are not all finite, one group of them, in fixed point.

@@ -76,7 +76,8 @@ pub(crate) unsafe fn multiply(
     out: &mut [f32],
 ) {
     if means == Means::Vbmi && tokens == 1 && rows.in_blocks() && form != Arrangement::Words {
-        // SAFETY: `means` says that the instructions are there, the caller that the lengths fit; groups are whole blocks, as just seen.
+        // SAFETY: `means` says that the instructions are there, the caller that the lengths fit; groups are whole
+        // blocks, as just seen.
         return unsafe { fused512::multiply(rows, form, acts, out) };
     }
     if form == Arrangement::Bytes {
@@ -156,8 +157,8 @@ unsafe fn tiled<R>(
         for (i, out) in out.chunks_mut(PAIR * tokens).enumerate() {
             let count = out.len() / tokens;
             let range = PAIR * i..PAIR * i + count;
-            // SAFETY: the caller says that the instructions are there and the lengths fit; the memory was made large enough for a pair of
-            // rows in this form, and its start is aligned to 64.
+            // SAFETY: the caller says that the instructions are there and the lengths fit; the memory was made large
+            // enough for a pair of rows in this form, and its start is aligned to 64.
             unsafe {
                 let scales = look_up(rows, range, memory);
                 tile(

@@ -75,12 +75,7 @@ pub(crate) unsafe fn pack(kind: Kind, shape: Shape, planes: &[&[u8]], rows: usiz
 /// # Safety
 /// The processor has AVX2 and F16C.
 #[target_feature(enable = "avx2,f16c")]
-pub(crate) unsafe fn pack_tables(
-    rows: &Rows<'_>,
-    in_fixed_point: bool,
-    out: &mut [u8],
-    scales: &mut [f32],
-) {
+pub(crate) unsafe fn pack_tables(rows: &Rows<'_>, in_fixed_point: bool, out: &mut [u8], scales: &mut [f32]) {
     let width = rows.width();
     let n = entries(width);
     let row_bytes = rows.groups * 2 * n;
@@ -108,8 +103,8 @@ pub(crate) unsafe fn pack_tables(
     }
 }
 
-/// The codes of half of each of four blocks, from lines of nibbles `u`, `v` and of two bits `m`, `n`. What a code has above
-/// its bits means nothing; of four planes or less it is below 16.
+/// The codes of half of each of four blocks, from lines of nibbles `u`, `v` and of two bits `m`, `n`. What a code has
+/// above its bits means nothing; of four planes or less it is below 16.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn four<const B: usize>([u, v]: [__m256i; 2], [m, n]: [__m256i; 2]) -> [__m256i; 4] {
@@ -158,18 +153,11 @@ fn four<const B: usize>([u, v]: [__m256i; 2], [m, n]: [__m256i; 2]) -> [__m256i;
 /// It is there; the processor has AVX2.
 #[inline]
 #[target_feature(enable = "avx2")]
-unsafe fn table<const B: usize, S: Sink>(
-    rows: &PackedRows<'_>,
-    row: usize,
-    group: usize,
-) -> Tables {
+unsafe fn table<const B: usize, S: Sink>(rows: &PackedRows<'_>, row: usize, group: usize) -> Tables {
     let n = entries(B);
     let at = (row * rows.shape.groups + group) * 2 * n;
     let (lower, upper) = rows.tables[at..at + 2 * n].split_at(n);
-    let mut tables = Tables {
-        lower: [0; 256],
-        upper: [0; 256],
-    };
+    let mut tables = Tables { lower: [0; 256], upper: [0; 256] };
     tables.lower[..n].copy_from_slice(lower);
     let flip = if S::HALVES { 0 } else { FLIP };
     for (to, byte) in tables.upper[..n].iter_mut().zip(upper) {
@@ -195,9 +183,7 @@ unsafe fn walk<const B: usize, S: Sink>(rows: &PackedRows<'_>, row: usize, sink:
                 ask_tables::<B, 1>(rows, (row, group), first / 4, rows.ahead);
                 let here = (blocks - first).min(4);
                 let [lower, upper] = [0, 32].map(|half| {
-                    let line = |data: *const u8, i: usize| {
-                        _mm256_loadu_si256(data.add(i * PAIR * LINE + half).cast())
-                    };
+                    let line = |data: *const u8, i: usize| _mm256_loadu_si256(data.add(i * PAIR * LINE + half).cast());
                     let (i, last) = (first / 4, if here > 2 { 1 } else { 0 });
                     // What is not there is not looked at.
                     let nibbles = [line(run.nibbles, 2 * i), line(run.nibbles, 2 * i + last)];
@@ -224,7 +210,8 @@ unsafe fn walk_any<S: Sink>(rows: &PackedRows<'_>, row: usize, sink: &mut S) {
     macro_rules! by_width {
         ($($width:literal)*) => {
             match rows.width {
-                // SAFETY: the caller says that the processor has the instructions and the row is there; its width is `$width`.
+                // SAFETY: the caller says that the processor has the instructions and the row is there; its width is
+                // `$width`.
                 $($width => unsafe { walk::<$width, S>(rows, row, sink) },)*
                 _ => unreachable!("checked before"),
             }
@@ -237,11 +224,7 @@ unsafe fn walk_any<S: Sink>(rows: &PackedRows<'_>, row: usize, sink: &mut S) {
 ///
 /// # Safety
 /// AVX2, FMA and F16C. The rows are there, and `memory` has room for them.
-pub(super) unsafe fn words(
-    rows: &PackedRows<'_>,
-    range: Range<usize>,
-    memory: &mut [u8],
-) -> [f32; PAIR] {
+pub(super) unsafe fn words(rows: &PackedRows<'_>, range: Range<usize>, memory: &mut [u8]) -> [f32; PAIR] {
     let row_bytes = Arrangement::Words.act_bytes(rows.shape.columns);
     let mut scales = [0.0; PAIR];
     let memory = memory.chunks_exact_mut(row_bytes);
@@ -258,11 +241,7 @@ pub(super) unsafe fn words(
 ///
 /// # Safety
 /// As [`words`].
-pub(super) unsafe fn floats(
-    rows: &PackedRows<'_>,
-    range: Range<usize>,
-    memory: &mut [u8],
-) -> [f32; PAIR] {
+pub(super) unsafe fn floats(rows: &PackedRows<'_>, range: Range<usize>, memory: &mut [u8]) -> [f32; PAIR] {
     let row_bytes = Arrangement::Floats.act_bytes(rows.shape.columns);
     for (i, memory) in range.zip(memory.chunks_exact_mut(row_bytes)) {
         let mut sink = Floats(memory.as_mut_ptr().cast());

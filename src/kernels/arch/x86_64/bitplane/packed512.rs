@@ -22,11 +22,8 @@ const fn order(from: [u8; 8]) -> i64 {
 }
 
 /// Of blocks b, c and d of four, once all their bits are in one byte.
-const ORDERS: [i64; 3] = [
-    order([4, 5, 6, 7, 0, 1, 2, 3]),
-    order([0, 1, 2, 3, 6, 7, 4, 5]),
-    order([4, 5, 6, 7, 2, 3, 0, 1]),
-];
+const ORDERS: [i64; 3] =
+    [order([4, 5, 6, 7, 0, 1, 2, 3]), order([0, 1, 2, 3, 6, 7, 4, 5]), order([4, 5, 6, 7, 2, 3, 0, 1])];
 
 /// Bits of `a` where `mask` has ones, else those of `b`.
 #[inline]
@@ -47,18 +44,10 @@ pub(super) fn four<const B: usize>(nibbles: [__m512i; 2], two_bits: [__m512i; 2]
     let (m, n) = if B <= 6 {
         (two_bits[0], two_bits[0])
     } else {
-        (
-            select(0x33, two_bits[0], two_bits[1]),
-            select(0x33, two_bits[1], two_bits[0]),
-        )
+        (select(0x33, two_bits[0], two_bits[1]), select(0x33, two_bits[1], two_bits[0]))
     };
     let order = |i: usize, x| _mm512_gf2p8affine_epi64_epi8::<0>(x, _mm512_set1_epi64(ORDERS[i]));
-    [
-        select(0x0F, u, m),
-        order(0, select(0x0F, m, u)),
-        order(1, select(0x0F, v, n)),
-        order(2, select(0x0F, n, v)),
-    ]
+    [select(0x0F, u, m), order(0, select(0x0F, m, u)), order(1, select(0x0F, v, n)), order(2, select(0x0F, n, v))]
 }
 
 /// Where the lines of a group of a row are.
@@ -76,11 +65,7 @@ impl Run {
     /// # Safety
     /// The row and the group are there.
     #[inline]
-    pub(super) unsafe fn new<const B: usize>(
-        rows: &PackedRows<'_>,
-        row: usize,
-        group: usize,
-    ) -> Run {
+    pub(super) unsafe fn new<const B: usize>(rows: &PackedRows<'_>, row: usize, group: usize) -> Run {
         let at = |data: &[u8], lines: usize| {
             let run = row / PAIR * rows.shape.groups + group;
             // SAFETY: the caller says that the row and the group are there, whose first line this is.
@@ -93,16 +78,8 @@ impl Run {
             fours: rows.shape.blocks() / 4,
             nibbles: at(rows.lines[0], nibbles),
             two_bits: [
-                if B > 4 {
-                    at(rows.lines[1], two_bits)
-                } else {
-                    none
-                },
-                if B > 6 {
-                    at(rows.lines[2], two_bits)
-                } else {
-                    none
-                },
+                if B > 4 { at(rows.lines[1], two_bits) } else { none },
+                if B > 6 { at(rows.lines[2], two_bits) } else { none },
             ],
         }
     }
@@ -116,50 +93,27 @@ impl Run {
     pub(super) unsafe fn four<const B: usize>(&self, i: usize, whole: bool) -> [__m512i; 4] {
         let zero = _mm512_setzero_si512();
         let line = |data: *const u8, i: usize| {
-            // SAFETY: the caller says that the blocks are there, whose line this is; lines are aligned to as many bytes as they have.
+            // SAFETY: the caller says that the blocks are there, whose line this is; lines are aligned to as many bytes
+            // as they have.
             unsafe { _mm512_load_si512(data.add(i * PAIR * LINE).cast()) }
         };
-        let nibbles = [
-            line(self.nibbles, 2 * i),
-            if whole {
-                line(self.nibbles, 2 * i + 1)
-            } else {
-                zero
-            },
-        ];
+        let nibbles = [line(self.nibbles, 2 * i), if whole { line(self.nibbles, 2 * i + 1) } else { zero }];
         let two_bits = [
-            if B > 4 {
-                line(self.two_bits[0], i)
-            } else {
-                zero
-            },
-            if B > 6 {
-                line(self.two_bits[1], i)
-            } else {
-                zero
-            },
+            if B > 4 { line(self.two_bits[0], i) } else { zero },
+            if B > 6 { line(self.two_bits[1], i) } else { zero },
         ];
         four::<B>(nibbles, two_bits)
     }
 
-    /// Asks for share `k` of four of the lines so far behind those of blocks `4 i` to `4 i + 3` of a pair of rows, whose first one
-    /// this is, where `R` is 2. Where it is 1, the first row asks in order for as many lines as if all of the first half of the pair
-    /// were its own, and the second one for those of the other half: where each asked for its own,
-    /// every other line, codes of 8 bits came at 9.8 instead of 14.0 billions per second.
-    /// All but `i` should be known when it is compiled.
+    /// Asks for share `k` of four of the lines so far behind those of blocks `4 i` to `4 i + 3` of a pair of rows,
+    /// whose first one this is, where `R` is 2. Where it is 1, the first row asks in order for as many lines as if all
+    /// of the first half of the pair were its own, and the second one for those of the other half: where each asked for
+    /// its own, every other line, codes of 8 bits came at 9.8 instead of 14.0 billions per second. All but `i` should
+    /// be known when it is compiled.
     #[inline(always)]
-    pub(super) fn ask<const B: usize, const R: usize>(
-        &self,
-        i: usize,
-        k: usize,
-        ahead: impl Ahead,
-    ) {
+    pub(super) fn ask<const B: usize, const R: usize>(&self, i: usize, k: usize, ahead: impl Ahead) {
         let line = |data: *const u8, per_row: usize, j: usize| {
-            let line = if R == PAIR {
-                i * PAIR * per_row + j
-            } else {
-                (self.second * self.fours + i) * per_row + j
-            };
+            let line = if R == PAIR { i * PAIR * per_row + j } else { (self.second * self.fours + i) * per_row + j };
             let pair = data.wrapping_sub(self.second * LINE);
             ahead.line(pair.wrapping_add(line * LINE));
         };
@@ -193,11 +147,7 @@ pub(super) fn ask_tables<const B: usize, const R: usize>(
     let per_row = (2 * entries(B)).div_ceil(LINE);
     if i < R * per_row {
         let table = ((row + i / per_row) * rows.shape.groups + group) * 2 * entries(B);
-        ahead.line(
-            rows.tables
-                .as_ptr()
-                .wrapping_add(table + i % per_row * LINE),
-        );
+        ahead.line(rows.tables.as_ptr().wrapping_add(table + i % per_row * LINE));
     }
 }
 
@@ -207,18 +157,10 @@ pub(super) fn ask_tables<const B: usize, const R: usize>(
 /// It is there.
 #[inline]
 #[target_feature(enable = "avx512f")]
-pub(super) unsafe fn table<const B: usize>(
-    rows: &PackedRows<'_>,
-    row: usize,
-    group: usize,
-) -> Tables {
+pub(super) unsafe fn table<const B: usize>(rows: &PackedRows<'_>, row: usize, group: usize) -> Tables {
     let n = entries(B);
     // SAFETY: the caller says that the tables have this group of this row.
-    let at = unsafe {
-        rows.tables
-            .as_ptr()
-            .add((row * rows.shape.groups + group) * 2 * n)
-    };
+    let at = unsafe { rows.tables.as_ptr().add((row * rows.shape.groups + group) * 2 * n) };
     let half = |at: *const u8| {
         let mut out = [_mm512_setzero_si512(); 4];
         // SAFETY: a table has n entries of two bytes.
@@ -237,10 +179,7 @@ pub(super) unsafe fn table<const B: usize>(
     };
     // SAFETY: the table of the group has n entries of two bytes, all lower ones before all upper ones.
     let upper = unsafe { at.add(n) };
-    Tables {
-        lower: half(at),
-        upper: half(upper),
-    }
+    Tables { lower: half(at), upper: half(upper) }
 }
 
 /// What the upper bytes of fixed point are combined with in memory.
@@ -251,9 +190,7 @@ pub(super) const FLIP: u8 = 0x80;
 /// # Safety
 /// AVX-512 with VNNI, VBMI and GFNI. The rows have this one, of width `B`.
 #[inline]
-#[target_feature(
-    enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni,avx2,fma,f16c"
-)]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni,avx2,fma,f16c")]
 pub(super) unsafe fn walk<const B: usize, S: Sink, A: Ahead>(
     rows: &PackedRows<'_>,
     row: usize,
@@ -264,10 +201,7 @@ pub(super) unsafe fn walk<const B: usize, S: Sink, A: Ahead>(
     for group in 0..rows.shape.groups {
         // SAFETY: the caller says that the rows have this one, and so the lines and tables of its groups are there.
         unsafe {
-            let (run, table) = (
-                Run::new::<B>(rows, row, group),
-                flipped::<S>(table::<B>(rows, row, group)),
-            );
+            let (run, table) = (Run::new::<B>(rows, row, group), flipped::<S>(table::<B>(rows, row, group)));
             let first = group * blocks;
             for i in 0..blocks / 4 {
                 ask_tables::<B, 1>(rows, (row, group), i, ahead);
@@ -312,7 +246,8 @@ impl Walk for PackedRows<'_> {
         macro_rules! by_width {
             ($($width:literal)*) => {
                 match self.width {
-                    // SAFETY: `Walk::walk` asks that the processor has the instructions and that the row is there; its width is `$width`.
+                    // SAFETY: `Walk::walk` asks that the processor has the instructions and that the row is there; its
+                    // width is `$width`.
                     $($width => unsafe { walk::<$width, S, _>(self, row, sink, Never) },)*
                     _ => unreachable!("checked before"),
                 }
@@ -387,12 +322,7 @@ pub(crate) unsafe fn pack(kind: Kind, shape: Shape, planes: &[&[u8]], rows: usiz
 ///
 /// # Safety
 /// AVX-512 with VNNI, VBMI and GFNI.
-pub(crate) unsafe fn pack_tables(
-    rows: &Rows<'_>,
-    fixed_point: bool,
-    out: &mut [u8],
-    scales: &mut [f32],
-) {
+pub(crate) unsafe fn pack_tables(rows: &Rows<'_>, fixed_point: bool, out: &mut [u8], scales: &mut [f32]) {
     macro_rules! by_width {
         ($($width:literal)*) => {
             match rows.width() {
@@ -405,15 +335,8 @@ pub(crate) unsafe fn pack_tables(
     by_width!(1 2 3 4 5 6 7 8)
 }
 
-#[target_feature(
-    enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni,avx2,fma,f16c"
-)]
-unsafe fn tables_of<const B: usize>(
-    rows: &Rows<'_>,
-    fixed_point: bool,
-    out: &mut [u8],
-    scales: &mut [f32],
-) {
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni,avx2,fma,f16c")]
+unsafe fn tables_of<const B: usize>(rows: &Rows<'_>, fixed_point: bool, out: &mut [u8], scales: &mut [f32]) {
     let n = entries(B);
     // the codes of the entries in their new order, from the order of the file
     let mut codes = [_mm512_setzero_si512(); 4];
@@ -437,21 +360,14 @@ unsafe fn tables_of<const B: usize>(
             *scale = 1.0;
             (None, 0)
         };
-        for ((group, lut), out) in lut
-            .chunks_exact(2 << B)
-            .enumerate()
-            .zip(out.chunks_mut(2 * n))
-        {
-            // SAFETY: a group of `lut` has 2^B entries of two bytes, and this function has the features that `tables` asks for.
+        for ((group, lut), out) in lut.chunks_exact(2 << B).enumerate().zip(out.chunks_mut(2 * n)) {
+            // SAFETY: a group of `lut` has 2^B entries of two bytes, and this function has the features that `tables`
+            // asks for.
             let t = unsafe { tables::<B>(lut, factor, flip, || odd_group(rows, row, group)) };
             let (lower, upper) = out.split_at_mut(n);
             for (half, out) in [lower, upper].into_iter().enumerate() {
                 for (out, codes) in out.chunks_mut(LINE).zip(codes) {
-                    let bytes = if half == 0 {
-                        t.lower::<B>(codes)
-                    } else {
-                        t.upper::<B>(codes)
-                    };
+                    let bytes = if half == 0 { t.lower::<B>(codes) } else { t.upper::<B>(codes) };
                     let there = u64::MAX >> (64 - out.len());
                     // SAFETY: as many bytes as the mask has bits.
                     unsafe { _mm512_mask_storeu_epi8(out.as_mut_ptr().cast(), there, bytes) };

@@ -1,11 +1,8 @@
-//! One token or a few, and packed rows. One token takes two rows at a time: they share the loads of the activations, and
-//! one's chain of additions runs in the shadow of the other's. A few tokens share the codes of a row, as long as these
-//! are in registers.
+//! One token or a few, and packed rows. One token takes two rows at a time: they share the loads of the activations,
+//! and one's chain of additions runs in the shadow of the other's. A few tokens share the codes of a row, as long as
+//! these are in registers.
 
-#![allow(
-    clippy::needless_range_loop,
-    reason = "registers are indexed by row, block and token alike"
-)]
+#![allow(clippy::needless_range_loop, reason = "registers are indexed by row, block and token alike")]
 
 use std::arch::x86_64::*;
 
@@ -30,7 +27,8 @@ pub(crate) unsafe fn multiply(rows: &PackedRows<'_>, acts: &[u8], tokens: usize,
     macro_rules! by_width {
         ($f:ident, $($width:literal)*) => {
             match rows.width {
-                // SAFETY: the caller says that the processor has the instructions and the lengths fit; the width is `$width`.
+                // SAFETY: the caller says that the processor has the instructions and the lengths fit; the width is
+                // `$width`.
                 $($width => unsafe { $f!($width) },)*
                 _ => unreachable!("checked before"),
             }
@@ -47,13 +45,7 @@ pub(crate) unsafe fn multiply(rows: &PackedRows<'_>, acts: &[u8], tokens: usize,
     }
     let stride = Arrangement::Bytes.act_bytes(rows.shape.columns);
     for first in (0..tokens).step_by(AT_ONCE) {
-        let some = Some {
-            acts: &acts[first * stride..],
-            stride,
-            first,
-            count: (tokens - first).min(AT_ONCE),
-            tokens,
-        };
+        let some = Some { acts: &acts[first * stride..], stride, first, count: (tokens - first).min(AT_ONCE), tokens };
         macro_rules! several {
             ($width:literal) => {
                 match some.count {
@@ -81,15 +73,8 @@ struct Some<'a> {
     tokens: usize,
 }
 
-#[target_feature(
-    enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni,avx2,fma,f16c"
-)]
-unsafe fn one<const B: usize, A: Ahead>(
-    rows: &PackedRows<'_>,
-    acts: &[u8],
-    out: &mut [f32],
-    ahead: A,
-) {
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni,avx2,fma,f16c")]
+unsafe fn one<const B: usize, A: Ahead>(rows: &PackedRows<'_>, acts: &[u8], out: &mut [f32], ahead: A) {
     let scales = rows.scales.chunks(BATCH);
     let acts = [acts.as_ptr()];
     for ((i, out), scales) in out.chunks_mut(BATCH).enumerate().zip(scales) {
@@ -115,14 +100,8 @@ unsafe fn one<const B: usize, A: Ahead>(
 }
 
 /// Codes are looked up once for `T` tokens; when there are fewer, the last one is taken again.
-#[target_feature(
-    enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni,avx2,fma,f16c"
-)]
-unsafe fn several<const B: usize, const T: usize>(
-    rows: &PackedRows<'_>,
-    some: &Some<'_>,
-    out: &mut [f32],
-) {
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni,avx2,fma,f16c")]
+unsafe fn several<const B: usize, const T: usize>(rows: &PackedRows<'_>, some: &Some<'_>, out: &mut [f32]) {
     let acts = std::array::from_fn(|t| some.acts[t.min(some.count - 1) * some.stride..].as_ptr());
     let (batch, tokens) = (BATCH / T / PAIR * PAIR, some.first..some.first + some.count);
     for (i, out) in out.chunks_mut(batch * some.tokens).enumerate() {
@@ -130,7 +109,8 @@ unsafe fn several<const B: usize, const T: usize>(
         let mut sums = [0.0; BATCH];
         let outs = out.chunks_exact_mut(some.tokens).enumerate();
         for r in (0..outs.len()).step_by(PAIR) {
-            // SAFETY: the lengths fit, and lines and tables come in pairs of rows: a last single row has zeros at its side.
+            // SAFETY: the lengths fit, and lines and tables come in pairs of rows: a last single row has zeros at its
+            // side.
             let pair = unsafe { lanes_of::<B, PAIR, T, _>(rows, batch * i + r, acts, rows.ahead) };
             lanes[T * r..][..PAIR * T].copy_from_slice(pair.as_flattened());
         }
@@ -147,9 +127,7 @@ unsafe fn several<const B: usize, const T: usize>(
 
 /// Lanes of `R` rows and `T` tokens that are left to be added; asks for the memory so far behind the rows.
 #[inline]
-#[target_feature(
-    enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni,avx2,fma,f16c"
-)]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni,avx2,fma,f16c")]
 unsafe fn lanes_of<const B: usize, const R: usize, const T: usize, A: Ahead>(
     rows: &PackedRows<'_>,
     row: usize,
@@ -158,12 +136,10 @@ unsafe fn lanes_of<const B: usize, const R: usize, const T: usize, A: Ahead>(
 ) -> [[__m512; T]; R] {
     let (blocks, groups) = (rows.shape.blocks(), rows.shape.groups);
     let mut lanes = [[_mm512_setzero_ps(); T]; R];
-    // SAFETY: the caller says that the rows are there; each row of activations has two lines and a scale for each block.
+    // SAFETY: the caller says that the rows are there; each row of activations has two lines and a scale for each
+    // block.
     unsafe {
-        let mut place = Place {
-            lines: 0,
-            scale: 2 * LINE * blocks * groups,
-        };
+        let mut place = Place { lines: 0, scale: 2 * LINE * blocks * groups };
         for group in 0..groups {
             let mut run = [Run::new::<B>(rows, row, group); R];
             let mut tables = [table::<B>(rows, row, group); R];
@@ -209,10 +185,7 @@ struct Place {
 
 impl Place {
     fn after(self, blocks: usize) -> Place {
-        Place {
-            lines: self.lines + 2 * LINE * blocks,
-            scale: self.scale + 4 * blocks,
-        }
+        Place { lines: self.lines + 2 * LINE * blocks, scale: self.scale + 4 * blocks }
     }
 }
 
@@ -241,11 +214,7 @@ unsafe fn block<const B: usize, const R: usize, const T: usize>(
         let (x, sums, scale) = unsafe {
             let x = acts[t].add(place.lines).cast::<__m512i>().add(2 * k);
             let scale = acts[t].add(place.scale).cast::<f32>().add(k).read();
-            (
-                _mm512_load_si512(x),
-                _mm512_load_si512(x.add(1)),
-                _mm512_set1_ps(scale),
-            )
+            (_mm512_load_si512(x), _mm512_load_si512(x.add(1)), _mm512_set1_ps(scale))
         };
         for r in 0..R {
             let (upper, lower) = weights[r];

@@ -19,10 +19,7 @@ impl Tables {
     #[inline]
     #[target_feature(enable = "avx2")]
     fn new<const B: usize>(words: &[u16; 256]) -> Tables {
-        let mut tables = Tables {
-            lower: [0; 256],
-            upper: [0; 256],
-        };
+        let mut tables = Tables { lower: [0; 256], upper: [0; 256] };
         for i in 0..16.max(1 << B) {
             let [lower, upper] = words[i % (1 << B)].to_le_bytes();
             (tables.lower[i], tables.upper[i]) = (lower, upper);
@@ -41,17 +38,8 @@ impl Indices {
     #[inline]
     #[target_feature(enable = "avx2")]
     fn new<const B: usize>(codes: __m256i) -> Indices {
-        let low = if B > 4 {
-            _mm256_and_si256(codes, _mm256_set1_epi8(0x0F))
-        } else {
-            codes
-        };
-        let bits = [
-            _mm256_slli_epi16::<3>(codes),
-            _mm256_slli_epi16::<2>(codes),
-            _mm256_slli_epi16::<1>(codes),
-            codes,
-        ];
+        let low = if B > 4 { _mm256_and_si256(codes, _mm256_set1_epi8(0x0F)) } else { codes };
+        let bits = [_mm256_slli_epi16::<3>(codes), _mm256_slli_epi16::<2>(codes), _mm256_slli_epi16::<1>(codes), codes];
         Indices { low, bits }
     }
 
@@ -82,10 +70,7 @@ impl Indices {
     #[target_feature(enable = "avx2")]
     fn words<const B: usize>(&self, t: &Tables) -> [__m256i; 2] {
         let (lower, upper) = (self.lookup::<B>(&t.lower), self.lookup::<B>(&t.upper));
-        [
-            _mm256_unpacklo_epi8(lower, upper),
-            _mm256_unpackhi_epi8(lower, upper),
-        ]
+        [_mm256_unpacklo_epi8(lower, upper), _mm256_unpackhi_epi8(lower, upper)]
     }
 }
 
@@ -109,11 +94,7 @@ macro_rules! walk {
             for (plane, bytes) in planes.iter_mut().zip(bytes) {
                 *plane = bytes;
             }
-            let scale = if S::HALVES {
-                None
-            } else {
-                Some(fixed(rows, row))
-            };
+            let scale = if S::HALVES { None } else { Some(fixed(rows, row)) };
             let (blocks, groups) = (rows.blocks(), rows.groups);
             for (group, lut) in lut.chunks_exact(2 << B).enumerate() {
                 let entries = match scale.map(|s| s.factor) {
@@ -157,11 +138,7 @@ pub(super) fn fixed_point(lut: &[u8], factor: f32) -> [u16; 256] {
     let mut out = [0; 256];
     let factor = _mm256_set1_ps(factor);
     let count = (lut.len() / 2).div_ceil(8);
-    let eights = halves
-        .as_chunks::<8>()
-        .0
-        .iter()
-        .zip(out.as_chunks_mut::<8>().0);
+    let eights = halves.as_chunks::<8>().0.iter().zip(out.as_chunks_mut::<8>().0);
     for (halves, out) in eights.take(count) {
         // SAFETY: eight words are read and written.
         unsafe {
@@ -177,10 +154,8 @@ pub(super) fn fixed_point(lut: &[u8], factor: f32) -> [u16; 256] {
 }
 
 /// Of each 16 weights the first pairs of four, then the second.
-static PAIRS: [u8; 32] = [
-    0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15, 0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10,
-    11, 14, 15,
-];
+static PAIRS: [u8; 32] =
+    [0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15, 0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15];
 
 /// Puts weights into memory, arranged as activations in [`Arrangement::Words`] are.
 pub(super) struct Words(pub(super) *mut __m256i);
@@ -236,20 +211,14 @@ impl Sink for Floats {
 ///
 /// # Safety
 /// AVX2, FMA and F16C. The rows are there, and `memory` has room for them.
-pub(super) unsafe fn words<const GFNI: bool>(
-    rows: &Rows<'_>,
-    range: Range<usize>,
-    memory: &mut [u8],
-) -> [f32; PAIR] {
+pub(super) unsafe fn words<const GFNI: bool>(rows: &Rows<'_>, range: Range<usize>, memory: &mut [u8]) -> [f32; PAIR] {
     let row_bytes = Arrangement::Words.act_bytes(rows.columns);
     let mut scales = [0.0; PAIR];
-    for ((i, memory), scale) in range
-        .zip(memory.chunks_exact_mut(row_bytes))
-        .zip(&mut scales)
-    {
+    for ((i, memory), scale) in range.zip(memory.chunks_exact_mut(row_bytes)).zip(&mut scales) {
         *scale = if rows.in_blocks() {
             let mut sink = Words(memory.as_mut_ptr().cast());
-            // SAFETY: the caller says that the processor has the instructions and the row is there; `memory` is as long as the row.
+            // SAFETY: the caller says that the processor has the instructions and the row is there; `memory` is as long
+            // as the row.
             unsafe { walk_any::<GFNI, Words>(rows, i, &mut sink) }
         } else {
             odd::words(rows, i, memory)
@@ -262,16 +231,13 @@ pub(super) unsafe fn words<const GFNI: bool>(
 ///
 /// # Safety
 /// As [`words`].
-pub(super) unsafe fn floats<const GFNI: bool>(
-    rows: &Rows<'_>,
-    range: Range<usize>,
-    memory: &mut [u8],
-) -> [f32; PAIR] {
+pub(super) unsafe fn floats<const GFNI: bool>(rows: &Rows<'_>, range: Range<usize>, memory: &mut [u8]) -> [f32; PAIR] {
     let row_bytes = Arrangement::Floats.act_bytes(rows.columns);
     for (i, memory) in range.zip(memory.chunks_exact_mut(row_bytes)) {
         if rows.in_blocks() {
             let mut sink = Floats(memory.as_mut_ptr().cast());
-            // SAFETY: the caller says that the processor has the instructions and the row is there; `memory` is as long as the row.
+            // SAFETY: the caller says that the processor has the instructions and the row is there; `memory` is as long
+            // as the row.
             unsafe { walk_any::<GFNI, Floats>(rows, i, &mut sink) };
             memory[4 * rows.columns..].fill(0);
         } else {
@@ -284,15 +250,16 @@ pub(super) unsafe fn floats<const GFNI: bool>(
 /// Hands the blocks of row `row` to `sink`; the scale of the row.
 ///
 /// # Safety
-/// AVX2, FMA and F16C, and GFNI where the parameter says so. The row is there, its groups are whole blocks, and the sink has
-/// room for them.
+/// AVX2, FMA and F16C, and GFNI where the parameter says so. The row is there, its groups are whole blocks, and the
+/// sink has room for them.
 unsafe fn walk_any<const GFNI: bool, S: Sink>(rows: &Rows<'_>, row: usize, sink: &mut S) -> f32 {
     macro_rules! by_width {
         ($($width:literal)*) => {
             match rows.width() {
                 // SAFETY: the caller says that the processor has GFNI too and the row is there; its width is `$width`.
                 $($width if GFNI => unsafe { walk_gfni::<$width, S>(rows, row, sink) },
-                // SAFETY: the caller says that the processor has AVX2, FMA and F16C and the row is there; its width is `$width`.
+                // SAFETY: the caller says that the processor has AVX2, FMA and F16C and the row is there; its width is
+                // `$width`.
                 $width => unsafe { walk_avx2::<$width, S>(rows, row, sink) },)*
                 _ => unreachable!("checked before"),
             }

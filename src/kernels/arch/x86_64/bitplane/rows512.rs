@@ -111,18 +111,12 @@ impl Tables {
     #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
     unsafe fn new<const B: usize>(sixteen: impl Fn(usize) -> __m512i, flip: u8) -> Tables {
         let zero = [_mm512_setzero_si512(); 4];
-        let mut tables = Tables {
-            lower: zero,
-            upper: zero,
-        };
+        let mut tables = Tables { lower: zero, upper: zero };
         let flip = _mm512_set1_epi8(flip.cast_signed());
         let count = (1usize << B).div_ceil(64);
         for j in 0..count {
             let (a, b) = (sixteen(4 * j), sixteen(4 * j + 1));
-            for (byte, table) in [&mut tables.lower, &mut tables.upper]
-                .into_iter()
-                .enumerate()
-            {
+            for (byte, table) in [&mut tables.lower, &mut tables.upper].into_iter().enumerate() {
                 let order = GATHER[byte].load();
                 let mut all = _mm512_permutex2var_epi8(a, order, b);
                 if B > 5 {
@@ -172,15 +166,8 @@ unsafe fn codes_of<const B: usize>(planes: [*const u8; B], block: usize) -> __m5
 /// # Safety
 /// AVX-512 with VNNI, VBMI and GFNI. The rows have this one, of width `B`; groups are whole blocks.
 #[inline]
-#[target_feature(
-    enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni,avx2,fma,f16c"
-)]
-pub(super) unsafe fn walk<const B: usize, S: Sink>(
-    rows: &Rows<'_>,
-    row: usize,
-    fixed: Option<Fixed>,
-    sink: &mut S,
-) {
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni,avx2,fma,f16c")]
+pub(super) unsafe fn walk<const B: usize, S: Sink>(rows: &Rows<'_>, row: usize, fixed: Option<Fixed>, sink: &mut S) {
     let mut planes = [std::ptr::null::<u8>(); B];
     let (bytes, lut) = rows.row(row);
     for (plane, bytes) in planes.iter_mut().zip(bytes) {
@@ -191,8 +178,8 @@ pub(super) unsafe fn walk<const B: usize, S: Sink>(
     for (group, lut) in lut.chunks_exact(2 << B).enumerate() {
         // the last block of a row with one group may be shorter; with more, all are whole
         let range = group * blocks / groups..(group + 1) * blocks / groups;
-        // SAFETY: the caller says that the row is there: of its planes a word for each block is read, of its tables 2^B entries of
-        // two bytes; the sink has room for the blocks.
+        // SAFETY: the caller says that the row is there: of its planes a word for each block is read, of its tables 2^B
+        // entries of two bytes; the sink has room for the blocks.
         unsafe {
             let tables = tables::<B>(lut, factor, S::FLIP, || odd_group(rows, row, group));
             let mut at = range.start;
@@ -222,9 +209,7 @@ pub(super) unsafe fn walk<const B: usize, S: Sink>(
 /// The table of a group. `factor`: `None` for the half floats themselves, `Some(None)` for fixed point that
 /// `odd` computes.
 #[inline]
-#[target_feature(
-    enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni,avx2,fma,f16c"
-)]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni,avx2,fma,f16c")]
 pub(super) unsafe fn tables<const B: usize>(
     lut: &[u8],
     factor: Option<Option<f32>>,
@@ -331,7 +316,8 @@ impl Walk for Rows<'_> {
     unsafe fn walk<S: Sink>(&self, row: usize, sink: &mut S) -> f32 {
         macro_rules! by_width {
             ($($width:literal)*) => {
-                // SAFETY: `Walk::walk` asks that the processor has the instructions and that the row is there; `in_blocks` holds.
+                // SAFETY: `Walk::walk` asks that the processor has the instructions and that the row is there;
+                // `in_blocks` holds.
                 unsafe {
                     let fixed = if S::HALVES { None } else { Some(fixed(self, row)) };
                     match self.width() {
@@ -350,22 +336,16 @@ impl Walk for Rows<'_> {
 ///
 /// # Safety
 /// AVX-512 with VNNI, VBMI and GFNI. The rows are there, and `memory`, aligned to 64, has room for them.
-pub(super) unsafe fn words<R: Walk>(
-    rows: &R,
-    range: Range<usize>,
-    memory: &mut [u8],
-) -> [f32; PAIR] {
+pub(super) unsafe fn words<R: Walk>(rows: &R, range: Range<usize>, memory: &mut [u8]) -> [f32; PAIR] {
     let row_bytes = Arrangement::Words.act_bytes(rows.columns());
     let mut scales = [0.0; PAIR];
-    for ((i, memory), scale) in range
-        .zip(memory.chunks_exact_mut(row_bytes))
-        .zip(&mut scales)
-    {
+    for ((i, memory), scale) in range.zip(memory.chunks_exact_mut(row_bytes)).zip(&mut scales) {
         *scale = match rows.odd() {
             Some(rows) => odd::words(rows, i, memory),
             None => {
                 let mut sink = Words(memory.as_mut_ptr().cast());
-                // SAFETY: the caller says that the processor has the instructions and the row is there; `memory` has room for its blocks.
+                // SAFETY: the caller says that the processor has the instructions and the row is there; `memory` has
+                // room for its blocks.
                 unsafe { rows.walk(i, &mut sink) }
             }
         };
@@ -377,18 +357,15 @@ pub(super) unsafe fn words<R: Walk>(
 ///
 /// # Safety
 /// As [`words`].
-pub(super) unsafe fn floats<R: Walk>(
-    rows: &R,
-    range: Range<usize>,
-    memory: &mut [u8],
-) -> [f32; PAIR] {
+pub(super) unsafe fn floats<R: Walk>(rows: &R, range: Range<usize>, memory: &mut [u8]) -> [f32; PAIR] {
     let row_bytes = Arrangement::Floats.act_bytes(rows.columns());
     for (i, memory) in range.zip(memory.chunks_exact_mut(row_bytes)) {
         match rows.odd() {
             Some(rows) => odd::floats(rows, i, memory),
             None => {
                 let mut sink = Floats(memory.as_mut_ptr().cast());
-                // SAFETY: the caller says that the processor has the instructions and the row is there; `memory` has room for its blocks.
+                // SAFETY: the caller says that the processor has the instructions and the row is there; `memory` has
+                // room for its blocks.
                 unsafe { rows.walk(i, &mut sink) };
                 memory[4 * rows.columns()..].fill(0);
             }

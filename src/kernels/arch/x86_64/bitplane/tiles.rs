@@ -1,9 +1,6 @@
 //! Several tokens: a pair of rows that were looked up times a few rows of activations in the same arrangement.
 
-#![allow(
-    clippy::needless_range_loop,
-    reason = "registers are indexed by part, half and token alike"
-)]
+#![allow(clippy::needless_range_loop, reason = "registers are indexed by part, half and token alike")]
 
 use std::arch::x86_64::*;
 
@@ -48,7 +45,8 @@ macro_rules! tiles {
         let mut t = 0;
         while t < $call.tokens {
             let left = $call.tokens - t;
-            // SAFETY: the caller says that the processor has the instructions and the lengths fit; as many tokens are left.
+            // SAFETY: the caller says that the processor has the instructions and the lengths fit; as many tokens are
+            // left.
             unsafe {
                 match (rows, left) {
                     $((2, $tokens..) => { $tile::<2, $tokens>($call, t, $out); t += $tokens; })*
@@ -105,12 +103,7 @@ unsafe fn words_tile512<const R: usize, const T: usize>(c: &Call<'_>, t0: usize,
 /// Adds the lanes, multiplies by the scales of the rows and puts the products where they belong.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
-fn finish512<const R: usize, const T: usize>(
-    c: &Call<'_>,
-    t0: usize,
-    lanes: [[__m512; T]; R],
-    out: &mut [f32],
-) {
+fn finish512<const R: usize, const T: usize>(c: &Call<'_>, t0: usize, lanes: [[__m512; T]; R], out: &mut [f32]) {
     if R * T != 16 {
         for (r, lanes) in lanes.into_iter().enumerate() {
             for (t, lanes) in lanes.into_iter().enumerate() {

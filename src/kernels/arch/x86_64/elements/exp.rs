@@ -22,14 +22,8 @@ pub fn pexp16(x: __m512) -> __m512 {
     let e = _mm512_slli_epi32::<23>(_mm512_castps_si512(z));
     let k = _mm512_castsi512_ps(_mm512_add_epi32(e, _mm512_set1_epi32(0x3f80_0000)));
     let u = _mm512_mul_ps(b, b);
-    let high = _mm512_add_ps(
-        _mm512_mul_ps(constant(0x3c07_2010), b),
-        constant(0x3d2b_9f17),
-    );
-    let low = _mm512_add_ps(
-        _mm512_mul_ps(constant(0x3e2a_af33), b),
-        constant(0x3eff_fedb),
-    );
+    let high = _mm512_add_ps(_mm512_mul_ps(constant(0x3c07_2010), b), constant(0x3d2b_9f17));
+    let low = _mm512_add_ps(_mm512_mul_ps(constant(0x3e2a_af33), b), constant(0x3eff_fedb));
     let j = _mm512_add_ps(
         _mm512_mul_ps(_mm512_add_ps(_mm512_mul_ps(high, u), low), u),
         _mm512_mul_ps(constant(0x3f7f_fff6), b),
@@ -78,11 +72,7 @@ mod tests {
         for (i, x) in any.enumerate() {
             let others = [x, 0.5][i % 2];
             // SAFETY: the instruction set was detected when the test began.
-            unsafe {
-                compare(std::array::from_fn(
-                    |lane| if lane == i % 16 { x } else { others },
-                ))
-            };
+            unsafe { compare(std::array::from_fn(|lane| if lane == i % 16 { x } else { others })) };
         }
         for limit in [86.9f32, 87.3, 88.0, 88.7, 103.9, 132.7, 133.4] {
             for bits in (limit.to_bits()..limit.to_bits() + 160_000).step_by(16) {

@@ -8,11 +8,7 @@ use std::arch::x86_64::*;
 /// AVX-512 F; all as long as `x`.
 #[target_feature(enable = "avx512f")]
 pub unsafe fn adjacent(x: &mut [f32], cos: &[f32], sin: &[f32]) -> usize {
-    for ((x, c), s) in x
-        .chunks_exact_mut(16)
-        .zip(cos.chunks_exact(16))
-        .zip(sin.chunks_exact(16))
-    {
+    for ((x, c), s) in x.chunks_exact_mut(16).zip(cos.chunks_exact(16)).zip(sin.chunks_exact(16)) {
         // SAFETY: sixteen values of each.
         unsafe {
             let v = _mm512_loadu_ps(x.as_ptr());

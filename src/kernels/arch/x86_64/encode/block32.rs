@@ -54,11 +54,7 @@ fn codes(x: &[f32; BLOCK], min: Option<f32>, inverse: f32, half: f32, top: i32) 
 /// The extreme element becomes code 0.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn plain_symmetric<const FIVE: bool, const BYTES: usize>(
-    ty: TypeId,
-    x: &[f32; BLOCK],
-    out: &mut [u8; BYTES],
-) {
+fn plain_symmetric<const FIVE: bool, const BYTES: usize>(ty: TypeId, x: &[f32; BLOCK], out: &mut [u8; BYTES]) {
     let half = if FIVE { 16.0 } else { 8.0 };
     let d = finite_amax(x).map(|amax| match amax {
         0.0 => 0.0 / -half,
@@ -105,11 +101,7 @@ fn ends(x: &[f32; BLOCK]) -> (f32, f32) {
 /// Codes evenly between the smallest and the largest element.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn plain_affine<const FIVE: bool, const BYTES: usize>(
-    ty: TypeId,
-    x: &[f32; BLOCK],
-    out: &mut [u8; BYTES],
-) {
+fn plain_affine<const FIVE: bool, const BYTES: usize>(ty: TypeId, x: &[f32; BLOCK], out: &mut [u8; BYTES]) {
     let top = if FIVE { 31.0 } else { 15.0 };
     let (min, max) = match finite_amax(x) {
         Some(_) => ends(x),
@@ -129,11 +121,7 @@ fn plain_affine<const FIVE: bool, const BYTES: usize>(
 /// A row without importance.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn encode_plain<const AFFINE: bool, const FIVE: bool, const BYTES: usize>(
-    ty: TypeId,
-    x: &[f32],
-    row: &mut [u8],
-) {
+fn encode_plain<const AFFINE: bool, const FIVE: bool, const BYTES: usize>(ty: TypeId, x: &[f32], row: &mut [u8]) {
     let blocks = row.as_chunks_mut::<BYTES>().0.iter_mut();
     for (out, x) in blocks.zip(x.as_chunks::<BLOCK>().0) {
         if AFFINE {

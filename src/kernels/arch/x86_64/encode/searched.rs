@@ -1,5 +1,6 @@
-//! The K-quants and IQ types, whose encoders search for scales and points: the searches of `trine_formats` on the vectors of each instruction
-//! set. They are inlined into these functions, so that the compiler may use what the functions enable.
+//! The K-quants and IQ types, whose encoders search for scales and points: the searches of `trine_formats` on the
+//! vectors of each instruction set. They are inlined into these functions, so that the compiler may use what the
+//! functions enable.
 
 use trine_formats::types::encode_on;
 

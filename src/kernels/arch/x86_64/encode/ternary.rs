@@ -51,12 +51,7 @@ pub(super) fn encode_tq2_0(x: &[f32], _importance: Option<&[f32]>, row: &mut [u8
             definition(TypeId::TQ2_0)(x, None, out);
             continue;
         };
-        for (c, out) in codes
-            .as_chunks::<4>()
-            .0
-            .iter()
-            .zip(out.as_chunks_mut::<32>().0)
-        {
+        for (c, out) in codes.as_chunks::<4>().0.iter().zip(out.as_chunks_mut::<32>().0) {
             // Codes have two bits: no shift of a pair of bytes moves a bit from one to the other.
             let low = _mm256_or_si256(c[0], _mm256_slli_epi16::<2>(c[1]));
             let high = _mm256_or_si256(_mm256_slli_epi16::<4>(c[2]), _mm256_slli_epi16::<6>(c[3]));
@@ -79,10 +74,7 @@ fn next_digit(a: __m256i, b: __m256i) -> __m256i {
 fn fractions(n: __m256i) -> __m256i {
     // 270 / 65536 is above 1 / 243 by so little that no quotient changes up to 13 * 242 + 242.
     let divided = |n| {
-        let above = _mm256_add_epi16(
-            _mm256_mullo_epi16(n, _mm256_set1_epi16(13)),
-            _mm256_set1_epi16(242),
-        );
+        let above = _mm256_add_epi16(_mm256_mullo_epi16(n, _mm256_set1_epi16(13)), _mm256_set1_epi16(242));
         _mm256_mulhi_epu16(above, _mm256_set1_epi16(270))
     };
     let low = divided(_mm256_and_si256(n, _mm256_set1_epi16(0xff)));
@@ -137,10 +129,7 @@ fn levels(d: f32) -> __m256 {
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn store_levels(codes: __m256i, levels: __m256, out: &mut [f32; 32]) {
-    let halves = [
-        _mm256_castsi256_si128(codes),
-        _mm256_extracti128_si256::<1>(codes),
-    ];
+    let halves = [_mm256_castsi256_si128(codes), _mm256_extracti128_si256::<1>(codes)];
     for (half, out) in halves.into_iter().zip(out.as_chunks_mut::<16>().0) {
         let eights = [half, _mm_unpackhi_epi64(half, half)];
         for (codes, out) in eights.into_iter().zip(out.as_chunks_mut::<8>().0) {
@@ -159,12 +148,7 @@ pub(super) fn decode_tq2_0(row: &[u8], out: &mut [f32]) {
         let levels = levels(f16_at(block, info::TQ2_0.at(Part::Scale)));
         for (h, y) in y.as_chunks_mut::<128>().0.iter_mut().enumerate() {
             let q = load32(block, 32 * h);
-            let codes = [
-                q,
-                _mm256_srli_epi16::<2>(q),
-                _mm256_srli_epi16::<4>(q),
-                _mm256_srli_epi16::<6>(q),
-            ];
+            let codes = [q, _mm256_srli_epi16::<2>(q), _mm256_srli_epi16::<4>(q), _mm256_srli_epi16::<6>(q)];
             for (codes, y) in codes.into_iter().zip(y.as_chunks_mut::<32>().0) {
                 store_levels(_mm256_and_si256(codes, three), levels, y);
             }

@@ -5,7 +5,8 @@ use std::arch::x86_64::*;
 use super::{Bits, DIGITS, balanced, digits};
 use crate::arch::x86_64::tiles::ROW;
 
-/// Norms are no less than they should be for all that single precision rounds: one addition in 2^-24 for every 16 steps, and a few more.
+/// Norms are no less than they should be for all that single precision rounds: one addition in 2^-24 for every 16
+/// steps, and a few more.
 pub const ABOVE: f32 = 1.0 + 1e-5;
 
 /// Bytes from row to row: an odd number of lines, so that sixteen rows are in as many sets of the cache.
@@ -37,11 +38,7 @@ pub unsafe fn put(x: &[f32], to: *mut u8) -> Row {
     }
     let greatest = f32::from_bits(_mm512_reduce_max_epu32(bits.greatest));
     let across = |x: __m512i| _mm512_set1_epi32(_mm512_reduce_or_epi32(x));
-    let bits = Bits {
-        small: across(bits.small),
-        large: across(bits.large),
-        ..bits
-    };
+    let bits = Bits { small: across(bits.small), large: across(bits.large), ..bits };
     let unit = _mm512_cvtss_f32(bits.units());
     // What follows the digits, and is read with them.
     let rest = DIGITS * 16 * sixteens.len();
@@ -50,11 +47,7 @@ pub unsafe fn put(x: &[f32], to: *mut u8) -> Row {
     let Some(digits) = digits(greatest / unit) else {
         // SAFETY: as before.
         unsafe { to.write_bytes(0, rest) };
-        return Row {
-            unit: 1.0,
-            norm: 0.0,
-            digits: None,
-        };
+        return Row { unit: 1.0, norm: 0.0, digits: None };
     };
     let scale = _mm512_set1_ps(1.0 / unit);
     let mut squares = _mm512_setzero_ps();
@@ -64,11 +57,7 @@ pub unsafe fn put(x: &[f32], to: *mut u8) -> Row {
         // SAFETY: sixteen bytes of each digit.
         unsafe { put_sixteen(_mm512_cvtps_epi32(x), to.add(16 * i), k) };
     }
-    Row {
-        unit,
-        norm: _mm512_reduce_add_ps(squares).sqrt() * ABOVE,
-        digits: Some(digits),
-    }
+    Row { unit, norm: _mm512_reduce_add_ps(squares).sqrt() * ABOVE, digits: Some(digits) }
 }
 
 /// Through half floats and back.

@@ -1,14 +1,15 @@
 //! Attention's exact sums in tiles of AMX: both sides as whole numbers of signed bytes.
 //!
-//! The definition adds exact products to an `f64`, one by one. Both factors are whole multiples of a unit, so the sum is an integer
-//! in units. Where a bound proves that no sum on the way exceeds 2^53 of them, the definition rounds nothing and its result is
-//! this integer; elsewhere a bound of its rounding decides whether both round to the same `f32`, and the row is open otherwise: its
-//! caller adds in order.
+//! The definition adds exact products to an `f64`, one by one. Both factors are whole multiples of a unit, so the sum
+//! is an integer in units. Where a bound proves that no sum on the way exceeds 2^53 of them, the definition rounds
+//! nothing and its result is this integer; elsewhere a bound of its rounding decides whether both round to the same
+//! `f32`, and the row is open otherwise: its caller adds in order.
 //!
-//! **Digits.** A number is up to four digits from -128 to 127, lowest first, so that all products of digits are of one kind. Digits
-//! `a` of the left and `b` of the right side meet in level `a + b`. On the left the digits of a row stand one behind the other, on the
-//! right the highest first: a level is then the product of one stretch of either side, and steps of 64 run across the borders of
-//! digits. What a step reads beyond a stretch meets zeros: the left side ends in zeros, or the right one does.
+//! **Digits.** A number is up to four digits from -128 to 127, lowest first, so that all products of digits are of one
+//! kind. Digits `a` of the left and `b` of the right side meet in level `a + b`. On the left the digits of a row stand
+//! one behind the other, on the right the highest first: a level is then the product of one stretch of either side, and
+//! steps of 64 run across the borders of digits. What a step reads beyond a stretch meets zeros: the left side ends in
+//! zeros, or the right one does.
 //!
 //! ```text
 //! left     rows of 16: [digit 0..4][k], zeros
@@ -73,11 +74,7 @@ impl Bits {
     #[target_feature(enable = "avx512f")]
     fn none() -> Bits {
         let zero = _mm512_setzero_si512();
-        Bits {
-            small: zero,
-            large: zero,
-            greatest: zero,
-        }
+        Bits { small: zero, large: zero, greatest: zero }
     }
 
     /// Half floats as they are, all below 64 where `SMALL`.
@@ -89,10 +86,7 @@ impl Bits {
         if SMALL {
             self.small = _mm512_or_si512(self.small, _mm512_cvtps_epi32(fine));
         } else {
-            let small = _mm512_cmplt_epi32_mask(
-                magnitude,
-                _mm512_set1_epi32(64f32.to_bits().cast_signed()),
-            );
+            let small = _mm512_cmplt_epi32_mask(magnitude, _mm512_set1_epi32(64f32.to_bits().cast_signed()));
             let coarse = _mm512_mul_ps(x, _mm512_set1_ps(16.0));
             let fine = _mm512_maskz_cvtps_epi32(small, fine);
             let coarse = _mm512_maskz_cvtps_epi32(!small, coarse);
@@ -107,12 +101,8 @@ impl Bits {
     #[target_feature(enable = "avx512f")]
     fn units(self) -> __m512 {
         let zero = _mm512_setzero_si512();
-        let lowest =
-            |x: __m512i| _mm512_cvtepi32_ps(_mm512_and_si512(x, _mm512_sub_epi32(zero, x)));
-        let small = _mm512_mul_ps(
-            lowest(self.small),
-            _mm512_set1_ps(1.0 / (1u32 << 24) as f32),
-        );
+        let lowest = |x: __m512i| _mm512_cvtepi32_ps(_mm512_and_si512(x, _mm512_sub_epi32(zero, x)));
+        let small = _mm512_mul_ps(lowest(self.small), _mm512_set1_ps(1.0 / (1u32 << 24) as f32));
         let large = _mm512_mul_ps(lowest(self.large), _mm512_set1_ps(1.0 / 16.0));
         let is_small = _mm512_test_epi32_mask(self.small, self.small);
         let is_large = _mm512_test_epi32_mask(self.large, self.large);

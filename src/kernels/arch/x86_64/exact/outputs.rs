@@ -64,24 +64,19 @@ impl Outputs {
         Outputs {
             units: vec![f32::INFINITY; lanes],
             greatest: vec![0.0; lanes],
-            rows: vec![
-                Row {
-                    total: 0.0,
-                    open: false
-                };
-                rows
-            ],
+            rows: vec![Row { total: 0.0, open: false }; rows],
             sums: AlignedBytes::new(rows * lanes * 8),
             scratch: AlignedBytes::scratch(right + left + BUFFER * 4 + lanes * 8),
             cells: 0,
         }
     }
 
-    /// Adds a chunk of cells, of which `there` have values, for some rows; `seen` says how many of them a row sees at most. False where
-    /// the values are not to be had as digits.
+    /// Adds a chunk of cells, of which `there` have values, for some rows; `seen` says how many of them a row sees at
+    /// most. False where the values are not to be had as digits.
     ///
     /// # Safety
-    /// The process has the tiles, and AVX-512; `values` from the chunk on, a form of each tile, and probabilities of all rows.
+    /// The process has the tiles, and AVX-512; `values` from the chunk on, a form of each tile, and probabilities of
+    /// all rows.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     pub unsafe fn add<T: Tiles>(
         &mut self,
@@ -94,9 +89,7 @@ impl Outputs {
     ) -> bool {
         let k = p.cells.next_multiple_of(ROW);
         let lanes = self.units.len();
-        let (right, rest) = self
-            .scratch
-            .split_at_mut(lanes / LANES * 2 * right::half(CELLS));
+        let (right, rest) = self.scratch.split_at_mut(lanes / LANES * 2 * right::half(CELLS));
         let (left, rest) = rest.split_at_mut(ROWS * left::stride(CELLS));
         let (buffers, units) = rest.split_at_mut(BUFFER * 4);
         let (right, left) = (right.as_mut_ptr(), left.as_mut_ptr());
@@ -106,12 +99,7 @@ impl Outputs {
         for (block, width) in widths[..lanes / LANES].iter_mut().enumerate() {
             let words = Words {
                 // SAFETY: a block of lines of the first tile.
-                first: unsafe {
-                    values
-                        .words
-                        .as_ptr()
-                        .add(block * halves::BLOCK * values.quads)
-                },
+                first: unsafe { values.words.as_ptr().add(block * halves::BLOCK * values.quads) },
                 tile: values.quads * values.lines,
                 quads: values.quads,
                 forms,
@@ -119,8 +107,7 @@ impl Outputs {
                 lanes: LANES,
             };
             // SAFETY: the caller has the values; there is room for the block.
-            let expanded =
-                unsafe { right::expand(words, k, right.add(block * 2 * right::half(CELLS))) };
+            let expanded = unsafe { right::expand(words, k, right.add(block * 2 * right::half(CELLS))) };
             let Some(found) = expanded else {
                 return false;
             };
@@ -132,11 +119,7 @@ impl Outputs {
             all.for_each(|(all, greatest)| *all = all.max(greatest));
             for (lane, unit) in found.units.iter().enumerate() {
                 // SAFETY: a unit for each lane.
-                unsafe {
-                    units
-                        .add(block * LANES + lane)
-                        .write(f64::from(unit * UNIT))
-                };
+                unsafe { units.add(block * LANES + lane).write(f64::from(unit * UNIT)) };
             }
         }
         self.cells += p.cells;
@@ -219,15 +202,12 @@ impl Outputs {
         let roundings = (2 * self.cells + 2) as f64;
         let factor = _mm512_set1_pd(2.0 * roundings * ROUNDING);
         // SAFETY: sixteen lanes.
-        let [units, greatest] = [&self.units, &self.greatest]
-            .map(|all| unsafe { _mm512_loadu_ps(all[lane..][..16].as_ptr()) });
+        let [units, greatest] =
+            [&self.units, &self.greatest].map(|all| unsafe { _mm512_loadu_ps(all[lane..][..16].as_ptr()) });
         let exact = _mm512_mul_ps(units, _mm512_set1_ps(EXACT));
         let far = _mm512_cmp_ps_mask::<_CMP_NLE_UQ>(greatest, exact);
         let greatest = _mm512_maskz_mov_ps(far, greatest);
-        let halves = [
-            _mm512_castps512_ps256(greatest),
-            _mm512_extractf32x8_ps::<1>(greatest),
-        ];
+        let halves = [_mm512_castps512_ps256(greatest), _mm512_extractf32x8_ps::<1>(greatest)];
         halves.map(|greatest| _mm512_mul_pd(_mm512_cvtps_pd(greatest), factor))
     }
 }
@@ -237,24 +217,14 @@ impl Outputs {
 /// # Safety
 /// AVX-512; rows of probabilities from `first` on, and room for a tile.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-unsafe fn put(
-    p: Probabilities,
-    first: usize,
-    rows: &mut [Row],
-    seen: usize,
-    k: usize,
-    left: *mut u8,
-) -> usize {
+unsafe fn put(p: Probabilities, first: usize, rows: &mut [Row], seen: usize, k: usize, left: *mut u8) -> usize {
     let (zero, ones) = (_mm512_setzero_si512(), _mm512_set1_ps((1u32 << 24) as f32));
     let mut most = zero;
     for (i, row) in rows.iter_mut().enumerate() {
         let (mut bits, mut total) = (zero, _mm512_setzero_ps());
         // SAFETY: the caller has the row and room for it.
         unsafe {
-            let (from, to) = (
-                p.at.add((first + i) * p.stride),
-                left.add(i * left::stride(k)),
-            );
+            let (from, to) = (p.at.add((first + i) * p.stride), left.add(i * left::stride(k)));
             for at in (0..seen).step_by(16) {
                 let mut x = _mm512_setzero_ps();
                 if at < p.cells {

@@ -87,12 +87,7 @@ unsafe fn expand_of<const SMALL: bool>(words: Words<'_>, k: usize, to: *mut u8) 
         }
         at += quads;
     }
-    let mut lanes = Lanes {
-        units: [1.0; LANES],
-        norms: [0.0; LANES],
-        greatest: [0.0; LANES],
-        digits: 0,
-    };
+    let mut lanes = Lanes { units: [1.0; LANES], norms: [0.0; LANES], greatest: [0.0; LANES], digits: 0 };
     let mut scales = [_mm512_setzero_ps(); 8];
     let mut most = _mm512_setzero_ps();
     for j in 0..8 {
@@ -106,12 +101,7 @@ unsafe fn expand_of<const SMALL: bool>(words: Words<'_>, k: usize, to: *mut u8) 
         let greatest = _mm512_max_epu32(greatest, _mm512_shuffle_epi32::<0b10_11_00_01>(greatest));
         let greatest = _mm512_max_epu32(greatest, _mm512_shuffle_epi32::<0b01_00_11_10>(greatest));
         let greatest = _mm512_castsi512_ps(_mm512_maskz_mov_epi32(there, greatest));
-        let units = Bits {
-            small: across(bits[j].small),
-            large: across(bits[j].large),
-            ..bits[j]
-        }
-        .units();
+        let units = Bits { small: across(bits[j].small), large: across(bits[j].large), ..bits[j] }.units();
         scales[j] = _mm512_div_ps(_mm512_set1_ps(1.0), units);
         most = _mm512_max_ps(most, _mm512_mul_ps(greatest, scales[j]));
         put_four(units, &mut lanes.units, j);
@@ -138,12 +128,7 @@ unsafe fn expand_of<const SMALL: bool>(words: Words<'_>, k: usize, to: *mut u8) 
 
 /// Digits of all lanes, and the sums of squares of each.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-unsafe fn split<const D: usize>(
-    words: Words<'_>,
-    scales: [__m512; 8],
-    k: usize,
-    to: *mut u8,
-) -> [__m512; 8] {
+unsafe fn split<const D: usize>(words: Words<'_>, scales: [__m512; 8], k: usize, to: *mut u8) -> [__m512; 8] {
     let order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
     let by_digit = _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
     let by_digit = _mm512_broadcast_i32x4(by_digit);

@@ -54,16 +54,11 @@ impl Queries {
         assert!(rows.len() == count, "fewer queries than there were to be");
         planes[count * stride..].fill(0);
         let scratch = AlignedBytes::scratch(2 * right::half(k) + BUFFER * 4);
-        Queries {
-            k,
-            rows,
-            planes,
-            scratch,
-        }
+        Queries { k, rows, planes, scratch }
     }
 
-    /// Scores of the rows of `rows` and their neighbours in tiles for 32 keys, of which those behind `lanes` are anything. Marks
-    /// rows whose scores are not.
+    /// Scores of the rows of `rows` and their neighbours in tiles for 32 keys, of which those behind `lanes` are
+    /// anything. Marks rows whose scores are not.
     ///
     /// # Safety
     /// The process has the tiles, and AVX-512; keys of `k` elements, and all rows of `out`.
@@ -137,13 +132,7 @@ impl Queries {
 /// AVX-512; levels of the tile, and 32 floats of each row.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-unsafe fn settle<const N: usize>(
-    done: Done,
-    rows: &[Row],
-    lanes: &Lanes,
-    out: Out,
-    open: &mut [bool],
-) {
+unsafe fn settle<const N: usize>(done: Done, rows: &[Row], lanes: &Lanes, out: Out, open: &mut [bool]) {
     for (row, query) in rows.iter().enumerate() {
         for half in 0..LANES / 16 {
             // SAFETY: sixteen sums of each level, sixteen units and norms, sixteen floats.

@@ -82,10 +82,7 @@ fn scores<T: Tiles>(random: &mut Random, size: usize, rows: usize, kinds: [usize
     let mut out = vec![7.0f32; rows * stride];
     let mut open = vec![false; rows];
     let from = random.below(rows);
-    let to = Out {
-        at: out.as_mut_ptr(),
-        stride,
-    };
+    let to = Out { at: out.as_mut_ptr(), stride };
     // SAFETY: AVX-512 was looked for, and the caller has the tiles; everything is as large as it has to be.
     unsafe {
         let mut queries = Queries::new(q.chunks_exact(size), size);
@@ -138,8 +135,7 @@ fn scores_are_those_of_sums_in_order_or_left_open() {
 /// Probabilities of a row: a soft-max, or what is none.
 fn probabilities(random: &mut Random, kind: usize, p: &mut [f32]) {
     let scale = [1.0, 4.0, 20.0][random.below(3)];
-    p.iter_mut()
-        .for_each(|p| *p = crate::math::expf(random.normal() * scale));
+    p.iter_mut().for_each(|p| *p = crate::math::expf(random.normal() * scale));
     let total: f32 = p.iter().sum();
     p.iter_mut().for_each(|p| *p /= total);
     let at = random.below(p.len());
@@ -198,20 +194,11 @@ fn outputs<T: Tiles>(random: &mut Random, lanes: usize, cells: usize, kind: usiz
     for begin in (0..stride).step_by(CELLS) {
         let end = stride.min(begin + CELLS);
         let tile = begin / LANES;
-        let values = halves::Tiles {
-            words: &words[tile * quads * lines..],
-            lines,
-            wanted: (0, lines),
-            quads,
-            at_once: 1,
-        };
+        let values =
+            halves::Tiles { words: &words[tile * quads * lines..], lines, wanted: (0, lines), quads, at_once: 1 };
         // SAFETY: AVX-512 was looked for, and the caller has the tiles; everything is as large as it has to be.
         whole &= unsafe {
-            let p = Probabilities {
-                at: p.as_ptr().add(begin),
-                stride,
-                cells: end - begin,
-            };
+            let p = Probabilities { at: p.as_ptr().add(begin), stride, cells: end - begin };
             let forms = &forms[tile..end.div_ceil(LANES)];
             let there = cells.min(end) - begin;
             let seen = |row: usize| seen[row].clamp(begin, end) - begin;
@@ -227,9 +214,9 @@ fn outputs<T: Tiles>(random: &mut Random, lanes: usize, cells: usize, kind: usiz
         let certain = unsafe { sums.finish(row, &mut out) };
         all &= certain || kinds[row] >= 3;
         for (lane, got) in out.iter().enumerate().filter(|_| certain) {
-            let sum = (0..seen[row]).fold(0.0, |s, cell| {
-                s + half(p[row * stride + cell]) * half(v[cell * lanes + lane])
-            }) as f32;
+            let sum = (0..seen[row])
+                .fold(0.0, |s, cell| s + half(p[row * stride + cell]) * half(v[cell * lanes + lane]))
+                as f32;
             assert_eq!(
                 got.to_bits(),
                 sum.to_bits(),
@@ -237,10 +224,7 @@ fn outputs<T: Tiles>(random: &mut Random, lanes: usize, cells: usize, kind: usiz
                 kinds[row]
             );
         }
-        assert!(
-            !certain || kinds[row] != 3 || seen[row] == 0,
-            "{kind}, row {row}"
-        );
+        assert!(!certain || kinds[row] != 3 || seen[row] == 0, "{kind}, row {row}");
     }
     all
 }

@@ -1,10 +1,10 @@
 //! One row of sums over four lines: what a product of one token is made of.
 //!
-//! Here every instruction has its place. From memory the rate hangs on the requests for lines in advance: each stands behind the
-//! work on a field, at an address that is ready before its turn. Four of them in a row, or four that wait for the same address,
-//! bring two thirds of what they bring one by one (10 GB/s of 17 on Sapphire Rapids, where plain loads bring 16), and compilers
-//! move them together. With AVX2, whose registers are full of sums, words are loaded again for each field: compilers
-//! put something down instead, which is slower.
+//! Here every instruction has its place. From memory the rate hangs on the requests for lines in advance: each stands
+//! behind the work on a field, at an address that is ready before its turn. Four of them in a row, or four that wait
+//! for the same address, bring two thirds of what they bring one by one (10 GB/s of 17 on Sapphire Rapids, where plain
+//! loads bring 16), and compilers move them together. With AVX2, whose registers are full of sums, words are loaded
+//! again for each field: compilers put something down instead, which is slower.
 
 use std::arch::asm;
 use std::arch::x86_64::*;
@@ -46,31 +46,15 @@ macro_rules! ask {
 /// All words of a turn are done: on to the next.
 macro_rules! next {
     () => {
-        concat!(
-            "add {p}, 256\n",
-            "add {next}, 256\n",
-            "add {x}, 32\n",
-            "cmp {p}, {end}\n",
-            "jne 2b\n",
-        )
+        concat!("add {p}, 256\n", "add {next}, 256\n", "add {x}, 32\n", "cmp {p}, {end}\n", "jne 2b\n",)
     };
 }
 
-/// Loads of AVX2, which leave a field at the upper ends of the words. Shuffles, since shifts compete with the multiply-adds.
+/// Loads of AVX2, which leave a field at the upper ends of the words. Shuffles, since shifts compete with the
+/// multiply-adds.
 macro_rules! by_table {
     ($at:literal, $t:literal) => {
-        concat!(
-            "vmovdqu {",
-            $t,
-            "}, [{p} + ",
-            $at,
-            "]\n",
-            "vpshufb {",
-            $t,
-            "}, {",
-            $t,
-            "}, {to_top}\n",
-        )
+        concat!("vmovdqu {", $t, "}, [{p} + ", $at, "]\n", "vpshufb {", $t, "}, {", $t, "}, {to_top}\n",)
     };
 }
 macro_rules! doubled {
@@ -84,7 +68,8 @@ macro_rules! plain {
     };
 }
 
-/// Four words of a field. All that counts lies in their upper halves, for which the arithmetic shift of 32 bits will do.
+/// Four words of a field. All that counts lies in their upper halves, for which the arithmetic shift of 32 bits will
+/// do.
 macro_rules! four {
     ($load:ident, $at:literal, $t:literal, $acc:literal) => {
         concat!(
@@ -215,18 +200,7 @@ macro_rules! eight {
         )
     };
     ($t:literal, $acc:literal) => {
-        concat!(
-            "vpandq {",
-            $t,
-            "}, {",
-            $t,
-            "}, {mask}\n",
-            "vfmadd231pd {",
-            $acc,
-            "}, {",
-            $t,
-            "}, {c}\n",
-        )
+        concat!("vpandq {", $t, "}, {", $t, "}, {mask}\n", "vfmadd231pd {", $acc, "}, {", $t, "}, {c}\n",)
     };
 }
 

@@ -4,8 +4,8 @@
 //! has as many requests as it could serve; a request waits for nothing.
 //!
 //! A kernel asks for one line at a time, between instructions that have something else to do: even two requests at once
-//! make loads wait. Ternary digits came at 10.7 GB/s where all lines of a block were asked for at its beginning, at 12.8 two
-//! by two and at 16.4 one by one.
+//! make loads wait. Ternary digits came at 10.7 GB/s where all lines of a block were asked for at its beginning, at
+//! 12.8 two by two and at 16.4 one by one.
 
 /// Whether a product asks for memory, and how far behind the weights in work.
 ///
@@ -14,8 +14,8 @@ pub(in crate::arch::x86_64) trait Ahead: Copy {
     /// Asks for the line so far behind `p` to be brought into the second-level cache.
     fn line(self, p: *const u8);
 
-    /// Asks for share `i` of `of` of the lines that lie so far behind the `bytes` bytes of `block`. All but `block` should
-    /// be known when it is compiled: in a loop that is not unrolled, the block is a part of the real one.
+    /// Asks for share `i` of `of` of the lines that lie so far behind the `bytes` bytes of `block`. All but `block`
+    /// should be known when it is compiled: in a loop that is not unrolled, the block is a part of the real one.
     #[inline(always)]
     fn share(self, block: *const u8, bytes: usize, i: usize, of: usize) {
         let lines = bytes.div_ceil(64);
@@ -63,8 +63,8 @@ impl Ahead for usize {
     }
 }
 
-/// Evaluates a call with the requests in `$ask`, an `Option`, once, and without any from then on or where `$ahead` is 0:
-/// of several tokens that share the codes, the first asks for what follows.
+/// Evaluates a call with the requests in `$ask`, an `Option`, once, and without any from then on or where `$ahead` is
+/// 0: of several tokens that share the codes, the first asks for what follows.
 macro_rules! asking_once {
     ($ask:ident, $ahead:ident => $call:expr) => {
         match $ask.take().filter(|_| $ahead > 0) {

@@ -1,9 +1,10 @@
-//! Types with 32-element blocks and one float chain per row, 32 rows interleaved: the bytes of [`crate::packed::block32`].
+//! Types with 32-element blocks and one float chain per row, 32 rows interleaved: the bytes of
+//! [`crate::packed::block32`].
 //!
-//! Lane = row: eight dot products with the broadcast dwords of a token give the block's integer sums of 16 rows, and every
-//! lane goes through the float chain of its row. A block's lines are unpacked once, to sixteen registers, and used for all
-//! tokens, whose sums stay in the first-level cache. The tokens of a block do not wait for one another, so that the
-//! processor runs several at once by itself.
+//! Lane = row: eight dot products with the broadcast dwords of a token give the block's integer sums of 16 rows, and
+//! every lane goes through the float chain of its row. A block's lines are unpacked once, to sixteen registers, and
+//! used for all tokens, whose sums stay in the first-level cache. The tokens of a block do not wait for one another, so
+//! that the processor runs several at once by itself.
 
 use std::arch::x86_64::*;
 
@@ -20,14 +21,7 @@ const fn layout<B: Block32>(name: &'static str, acts: &'static str) -> Layout {
 
 layouts_of_block32!(pub(super), layout);
 
-pub(super) fn multiply<B: Block32>(
-    group: &[u8],
-    acts: &[u8],
-    n: usize,
-    tokens: usize,
-    ahead: usize,
-    out: &mut [f32],
-) {
+pub(super) fn multiply<B: Block32>(group: &[u8], acts: &[u8], n: usize, tokens: usize, ahead: usize, out: &mut [f32]) {
     let p = const { &layout::<B>("32-blocks x32", "") };
     check(p, group, acts, n, tokens, out);
     // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions;
@@ -81,12 +75,7 @@ impl Block {
     /// The processor has these instructions; a record is readable.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-    unsafe fn step<B: Block32>(
-        &self,
-        totals: &mut [__m512; VECTORS],
-        record: *const u8,
-        ask: impl Fn(usize),
-    ) {
+    unsafe fn step<B: Block32>(&self, totals: &mut [__m512; VECTORS], record: *const u8, ask: impl Fn(usize)) {
         // SAFETY: a record has 48 bytes.
         let (start, dx, sx) = unsafe {
             let q = |at: usize| record.add(at).cast::<i32>().read_unaligned();
@@ -108,10 +97,9 @@ impl Block {
             let term = match B::STEP {
                 PackedStep::SumFirst => _mm512_mul_ps(_mm512_mul_ps(isum, dw), dx),
                 PackedStep::ScaleFirst => _mm512_mul_ps(_mm512_mul_ps(dw, dx), isum),
-                PackedStep::PlusOffset => _mm512_add_ps(
-                    _mm512_mul_ps(_mm512_mul_ps(dw, dx), isum),
-                    _mm512_mul_ps(self.offsets[v], sx),
-                ),
+                PackedStep::PlusOffset => {
+                    _mm512_add_ps(_mm512_mul_ps(_mm512_mul_ps(dw, dx), isum), _mm512_mul_ps(self.offsets[v], sx))
+                }
             };
             totals[v] = _mm512_add_ps(totals[v], term);
         }
@@ -198,13 +186,7 @@ unsafe fn one<B: Block32>(group: &[u8], act: &[u8], ahead: impl Ahead, out: &mut
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-unsafe fn many<B: Block32>(
-    group: &[u8],
-    acts: &[u8],
-    act_bytes: usize,
-    ahead: usize,
-    out: &mut [f32],
-) {
+unsafe fn many<B: Block32>(group: &[u8], acts: &[u8], act_bytes: usize, ahead: usize, out: &mut [f32]) {
     out.fill(0.0);
     for (b, block) in group.chunks_exact(B::PACKED).enumerate() {
         let mut ask = Some(|i| ahead.share(block.as_ptr(), B::PACKED, i, 8 * VECTORS));

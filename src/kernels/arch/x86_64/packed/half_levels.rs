@@ -14,8 +14,7 @@ pub const SUMS: usize = ROWS * HALF;
 pub unsafe fn value<const N: usize>(levels: *const i32) -> __m512d {
     let limb = _mm512_set1_pd(256.0);
     // SAFETY: the caller has eight sums of each level.
-    let level =
-        |l: usize| unsafe { _mm512_cvtepi32_pd(_mm256_load_si256(levels.add(l * SUMS).cast())) };
+    let level = |l: usize| unsafe { _mm512_cvtepi32_pd(_mm256_load_si256(levels.add(l * SUMS).cast())) };
     // Three levels of 27 bits are exact in an f64; only their sum may have to be rounded.
     let low = _mm512_fmadd_pd(_mm512_fmadd_pd(level(2), limb, level(1)), limb, level(0));
     let mut high = level(N - 1);
@@ -28,13 +27,7 @@ pub unsafe fn value<const N: usize>(levels: *const i32) -> __m512d {
 /// Outputs of the 16 rows of a half; false when one of them may be another than that of the sum in order.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq,avx512vl")]
-pub unsafe fn round(
-    sums: [__m512d; 2],
-    errors: [__m512d; 2],
-    unit: f64,
-    units: &[f64; HALF],
-    out: &mut [f32],
-) -> bool {
+pub unsafe fn round(sums: [__m512d; 2], errors: [__m512d; 2], unit: f64, units: &[f64; HALF], out: &mut [f32]) -> bool {
     let mut certain = true;
     let mut rows = [_mm256_setzero_ps(); 2];
     for i in 0..2 {
@@ -55,8 +48,8 @@ pub unsafe fn round(
     certain
 }
 
-/// The products of all limbs of 64 columns: `X` of the tokens, whose rows are `stride` apart, with `W` of the weights. Level l is tile
-/// 2 + l.
+/// The products of all limbs of 64 columns: `X` of the tokens, whose rows are `stride` apart, with `W` of the weights.
+/// Level l is tile 2 + l.
 ///
 /// # Safety
 /// So many limbs are there, and the levels are cleared or in work.

@@ -1,8 +1,8 @@
 //! Half floats as whole numbers of bytes, for exact products in tiles.
 //!
-//! The numbers of a row are whole multiples of one unit, the lowest bit that is set in any of them ([`spans`]). In two's
-//! complement such a number is a few bytes, its *limbs*: the last one with a sign, the others without. Trained weights take two
-//! or three, activations three or four.
+//! The numbers of a row are whole multiples of one unit, the lowest bit that is set in any of them ([`spans`]). In
+//! two's complement such a number is a few bytes, its *limbs*: the last one with a sign, the others without. Trained
+//! weights take two or three, activations three or four.
 //!
 //! ```text
 //! token      columns as f64, as in packed::half
@@ -67,12 +67,7 @@ impl Parts {
         let planes = norms + (n.div_ceil(BLOCK) * 8).next_multiple_of(64);
         let lines = (planes + n.div_ceil(STEP) * LIMBS * STEP) / 64;
         // An odd number of lines from token to token: sixteen rows of a tile are in as many sets of the cache.
-        Parts {
-            head,
-            norms,
-            planes,
-            bytes: (lines | 1) * 64,
-        }
+        Parts { head, norms, planes, bytes: (lines | 1) * 64 }
     }
 }
 
@@ -128,11 +123,7 @@ pub unsafe fn arrange(act: &[u8], n: usize, out: &mut [u8]) {
         let limbs = LIMBS + 1;
         return Head { unit: 1.0, limbs }.store(&mut out[parts.head..]);
     };
-    Head {
-        unit: unit(span.low),
-        limbs,
-    }
-    .store(&mut out[parts.head..]);
+    Head { unit: unit(span.low), limbs }.store(&mut out[parts.head..]);
     let scale = (1.0 / unit(span.low)) as f32;
     let (norms, planes) = out[parts.norms..].split_at_mut(parts.planes - parts.norms);
     let planes = &mut planes[..n.div_ceil(STEP) * STEP * LIMBS];
@@ -260,8 +251,7 @@ impl Weights {
             _ => 1.0,
         };
         let scales = std::array::from_fn(|j| {
-            let row: [f32; 16] =
-                std::array::from_fn(|i| (found / unit(span(4 * j + i / 4).low)) as f32);
+            let row: [f32; 16] = std::array::from_fn(|i| (found / unit(span(4 * j + i / 4).low)) as f32);
             // SAFETY: sixteen numbers.
             unsafe { _mm512_loadu_ps(row.as_ptr()) }
         });
@@ -272,17 +262,13 @@ impl Weights {
         }
     }
 
-    /// Planes of the block that begins with `words`, `L` limbs each, to `planes`, and the norms of its rows in their units.
+    /// Planes of the block that begins with `words`, `L` limbs each, to `planes`, and the norms of its rows in their
+    /// units.
     ///
     /// # Safety
     /// AVX-512 F and BW; so many quads of words, and room for the planes of whole steps, aligned to 64 bytes.
     #[target_feature(enable = "avx512f,avx512bw")]
-    pub unsafe fn expand<const L: usize>(
-        &self,
-        words: &[u8],
-        planes: *mut u8,
-        norms: &mut [[f64; HALF]; 2],
-    ) {
+    pub unsafe fn expand<const L: usize>(&self, words: &[u8], planes: *mut u8, norms: &mut [[f64; HALF]; 2]) {
         let quads = words.len() / QUAD;
         let steps = quads.div_ceil(STEP / STEPS);
         let mut squares = [_mm512_setzero_ps(); LANES / 4];

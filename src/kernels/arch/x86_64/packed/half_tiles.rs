@@ -1,18 +1,19 @@
 //! Products of half floats in tiles of AMX, with the bits of a sum in order.
 //!
-//! The definition adds exact products to an `f64`, column by column. Weights are whole multiples `W` of a unit for each row,
-//! activations whole multiples `X` for each token, and tiles of bytes add up `W X` exactly, limb by limb. While no sum on the way
-//! exceeds 2^53 in units, the definition rounds nothing, and its result is this very integer.
+//! The definition adds exact products to an `f64`, column by column. Weights are whole multiples `W` of a unit for each
+//! row, activations whole multiples `X` for each token, and tiles of bytes add up `W X` exactly, limb by limb. While no
+//! sum on the way exceeds 2^53 in units, the definition rounds nothing, and its result is this very integer.
 //!
-//! **Bound.** Within a block of columns every sum on the way is at most `|S| + E + |w| |x|`: the sum before it, what the
-//! definition may be off by then, and the norms of the block, by Cauchy and Schwarz. Where that exceeds 2^53 for a row and a token,
-//! `E` grows by 2^-53 of it for each addition of the block and for the two roundings here. At the end `S - E` and `S + E`
-//! round to the same `f32`, or the token is multiplied in order. Nothing is cancelled to the wrong zero: with `E = 0` a sum of
-//! nothing is +0 as in the definition, and with `E > 0` zeros differ in sign and are multiplied in order.
+//! **Bound.** Within a block of columns every sum on the way is at most `|S| + E + |w| |x|`: the sum before it, what
+//! the definition may be off by then, and the norms of the block, by Cauchy and Schwarz. Where that exceeds 2^53 for a
+//! row and a token, `E` grows by 2^-53 of it for each addition of the block and for the two roundings here. At the end
+//! `S - E` and `S + E` round to the same `f32`, or the token is multiplied in order. Nothing is cancelled to the wrong
+//! zero: with `E = 0` a sum of nothing is +0 as in the definition, and with `E > 0` zeros differ in sign and are
+//! multiplied in order.
 //!
-//! **Tiles.** Limbs `a` of activations and `b` of weights meet in level `a + b`, a tile of sums of 16 tokens and 16 rows. At
-//! most four products of bytes are added there in each column of a block, 2^27 in all. While the tiles of one step are
-//! multiplied, the levels of the step before become sums.
+//! **Tiles.** Limbs `a` of activations and `b` of weights meet in level `a + b`, a tile of sums of 16 tokens and 16
+//! rows. At most four products of bytes are added there in each column of a block, 2^27 in all. While the tiles of one
+//! step are multiplied, the levels of the step before become sums.
 
 use std::arch::x86_64::*;
 
@@ -25,8 +26,9 @@ use crate::packed::half::{self, QUAD};
 use crate::packed::{Layout, check, spans};
 use crate::{Isa, Level};
 
-/// Tokens from which on tiles are faster than a sum in order where weights come from memory, which the expansion of a block
-/// has to wait for; with weights in the cache six would do. A product of tiles takes as long for one token as for 16.
+/// Tokens from which on tiles are faster than a sum in order where weights come from memory, which the expansion of a
+/// block has to wait for; with weights in the cache six would do. A product of tiles takes as long for one token as for
+/// 16.
 const FROM: usize = 10;
 /// Tokens of a call: many for few expansions, and few enough that their planes stay in the second-level cache.
 const TOKENS: usize = 256;
@@ -70,7 +72,8 @@ pub(super) mod software {
     pub(in super::super) static F16: Layout = Layout {
         multiply: |group, acts, n, tokens, ahead, out| {
             check(&super::F16, group, acts, n, tokens, out);
-            // SAFETY: `software_layouts` hands the layout out only where there is AVX-512; `check` has compared all lengths.
+            // SAFETY: `software_layouts` hands the layout out only where there is AVX-512; `check` has compared all
+            // lengths.
             unsafe { multiply_in::<Software>(group, acts, n, tokens, ahead, out) }
         },
         name: "f16 x32 in tiles in memory",
@@ -85,14 +88,7 @@ pub(super) mod software {
 /// # Safety
 /// The process has the tiles, and AVX-512; lengths as [`check`] has them.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-unsafe fn multiply_in<T: Tiles>(
-    group: &[u8],
-    acts: &[u8],
-    n: usize,
-    tokens: usize,
-    ahead: usize,
-    out: &mut [f32],
-) {
+unsafe fn multiply_in<T: Tiles>(group: &[u8], acts: &[u8], n: usize, tokens: usize, ahead: usize, out: &mut [f32]) {
     let parts = Parts::of(n);
     let in_order = |from: usize, to: usize, out: &mut [f32]| {
         let acts = &acts[from * parts.bytes..to * parts.bytes];
@@ -180,8 +176,7 @@ impl<'a, T: Tiles> Product<'a, T> {
         out: &'a mut [f32],
     ) -> Self {
         // SAFETY: every token has a head.
-        let limbs =
-            |t: usize| unsafe { Head::load(acts.as_ptr().add(t * parts.bytes + parts.head)).limbs };
+        let limbs = |t: usize| unsafe { Head::load(acts.as_ptr().add(t * parts.bytes + parts.head)).limbs };
         let limbs: Vec<usize> = (0..tokens).map(limbs).collect();
         let tokens = Tokens::new(tokens);
         let most = |tile: usize| {
@@ -217,8 +212,7 @@ impl<'a, T: Tiles> Product<'a, T> {
         let tiles = self.tokens.tiles;
         let levels_bytes = 2 * LEVELS * SUMS * 4;
         let planes_bytes = 2 * BLOCK / STEP * W * TILE;
-        let mut scratch =
-            AlignedBytes::scratch(levels_bytes + planes_bytes + tiles * 2 * 2 * SUMS * 8);
+        let mut scratch = AlignedBytes::scratch(levels_bytes + planes_bytes + tiles * 2 * 2 * SUMS * 8);
         let (levels, rest) = scratch.split_at_mut(levels_bytes);
         let (planes, sums) = rest.split_at_mut(planes_bytes);
         let (planes, levels) = (planes.as_mut_ptr(), levels.as_mut_ptr().cast::<i32>());
@@ -227,21 +221,17 @@ impl<'a, T: Tiles> Product<'a, T> {
         let mut turn = 0;
         for (block, words) in self.words.chunks(BLOCK / STEPS * QUAD).enumerate() {
             let steps = words.len().div_ceil(STEP / STEPS * QUAD);
-            // SAFETY: the planes have room for a block, the pointers stay within what was counted above, tokens have planes
-            // of all columns in whole steps, and the caller has AVX-512.
+            // SAFETY: the planes have room for a block, the pointers stay within what was counted above, tokens have
+            // planes of all columns in whole steps, and the caller has AVX-512.
             unsafe {
-                self.weights
-                    .expand::<W>(words, planes, &mut self.norms[block % 2]);
+                self.weights.expand::<W>(words, planes, &mut self.norms[block % 2]);
                 for tile in 0..tiles {
                     // Without a token that has planes all are left to the sum in order.
                     if self.limbs[tile] == 0 {
                         continue;
                     }
                     let token = self.tokens.start(tile);
-                    let acts = self
-                        .acts
-                        .as_ptr()
-                        .add(token * self.parts.bytes + self.parts.planes);
+                    let acts = self.acts.as_ptr().add(token * self.parts.bytes + self.parts.planes);
                     let acts = acts.add(block * BLOCK * LIMBS);
                     for half in 0..2 {
                         let weights = planes.add(half * steps * W * TILE);

@@ -11,9 +11,7 @@ use std::mem::take;
 use trine_formats::types::TypeId;
 use trine_formats::types::{Part, info};
 
-use super::lanes::{
-    BLOCK, CHAINS, Q8_K, ROWS, TILE, Tile, broadcast, by_lane, dpwssd, finish, scales, step, store,
-};
+use super::lanes::{BLOCK, CHAINS, Q8_K, ROWS, TILE, Tile, broadcast, by_lane, dpwssd, finish, scales, step, store};
 use super::{Ahead, asking_once, check, with_ahead};
 pub(super) use crate::packed::k_quants::of_16::{Layout16, at};
 use crate::packed::k_quants::of_16::{group_bytes, pack};
@@ -105,10 +103,7 @@ fn arrange_block<C: CodesOf16>(act: &[u8; Q8_K], out: &mut [u8]) {
     let low_units = _cvtu32_mask16(((1 << C::LOW) - 1) * 0x101);
     let offset = i32::from(C::OFFSET) * 0x0101_0101;
     let excess = _mm512_mask_set1_epi32(_mm512_set1_epi8(32), low_units, offset);
-    for (i, q) in by_lane(&act[info::Q8_K.at(Part::Codes)..].as_chunks().0[0])
-        .into_iter()
-        .enumerate()
-    {
+    for (i, q) in by_lane(&act[info::Q8_K.at(Part::Codes)..].as_chunks().0[0]).into_iter().enumerate() {
         store(&mut lines[i], q);
         let sums = _mm512_maddubs_epi16(excess, q);
         let correction = _mm512_sub_epi16(_mm512_setzero_si512(), sums);
@@ -118,22 +113,11 @@ fn arrange_block<C: CodesOf16>(act: &[u8; Q8_K], out: &mut [u8]) {
     C::arrange(out);
 }
 
-fn multiply<C: CodesOf16>(
-    group: &[u8],
-    acts: &[u8],
-    n: usize,
-    tokens: usize,
-    mut ahead: usize,
-    out: &mut [f32],
-) {
+fn multiply<C: CodesOf16>(group: &[u8], acts: &[u8], n: usize, tokens: usize, mut ahead: usize, out: &mut [f32]) {
     check(const { &layout::<C>() }, group, acts, n, tokens, out);
     let stride = act_bytes::<C>(n);
     for (acts, out) in acts.chunks(TILE * stride).zip(out.chunks_mut(TILE * ROWS)) {
-        let acts = Acts {
-            at: acts.as_ptr(),
-            blocks: n / BLOCK,
-            stride,
-        };
+        let acts = Acts { at: acts.as_ptr(), blocks: n / BLOCK, stride };
         let w = group.as_ptr();
         let ahead = take(&mut ahead);
         // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions;
@@ -153,12 +137,8 @@ fn multiply<C: CodesOf16>(
 #[target_feature(enable = "avx512f")]
 fn pairs() -> [__m512i; 2] {
     [
-        _mm512_broadcast_i32x4(_mm_setr_epi8(
-            -1, 0, -1, 1, -1, 4, -1, 5, -1, 8, -1, 9, -1, 12, -1, 13,
-        )),
-        _mm512_broadcast_i32x4(_mm_setr_epi8(
-            -1, 2, -1, 3, -1, 6, -1, 7, -1, 10, -1, 11, -1, 14, -1, 15,
-        )),
+        _mm512_broadcast_i32x4(_mm_setr_epi8(-1, 0, -1, 1, -1, 4, -1, 5, -1, 8, -1, 9, -1, 12, -1, 13)),
+        _mm512_broadcast_i32x4(_mm_setr_epi8(-1, 2, -1, 3, -1, 6, -1, 7, -1, 10, -1, 11, -1, 14, -1, 15)),
     ]
 }
 
@@ -205,22 +185,12 @@ pub(super) fn times<C: CodesOf16>() -> __m128i {
 /// The integer of a chain: codes times activations times scales. `ask(j)` is called eight times on the way.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-unsafe fn lane_sum<C: CodesOf16>(
-    h: &Head,
-    codes: &[__m512i; 8],
-    y: *const u8,
-    ask: impl Fn(usize),
-) -> __m512i {
+unsafe fn lane_sum<C: CodesOf16>(h: &Head, codes: &[__m512i; 8], y: *const u8, ask: impl Fn(usize)) -> __m512i {
     let mut sum = [_mm512_setzero_si512(); 2];
     for (j, (codes, scales)) in codes.iter().zip(&h.scales).enumerate() {
         ask(j);
         // SAFETY: the caller's activations have eight dwords, and as many corrections.
-        let (y, correction) = unsafe {
-            (
-                broadcast(y.add(4 * j)),
-                broadcast(y.add(CORRECTION + 4 * j)),
-            )
-        };
+        let (y, correction) = unsafe { (broadcast(y.add(4 * j)), broadcast(y.add(CORRECTION + 4 * j))) };
         let sums = _mm512_add_epi16(_mm512_maddubs_epi16(*codes, y), correction);
         sum[j % 2] = dpwssd(sum[j % 2], sums, *scales);
     }
@@ -266,8 +236,7 @@ unsafe fn tile<C: CodesOf16>(w: *const u8, acts: Acts, ahead: usize, out: &mut [
             for l in 0..CHAINS {
                 let codes = C::unpack(parts.add(64 * C::PART_LINES * l));
                 let from = w.wrapping_add(at::<C>(b).1 + C::BYTES / CHAINS * l);
-                let mut ask =
-                    Some(|j| ahead.share(from, const { C::BYTES.div_ceil(CHAINS) }, j, 8));
+                let mut ask = Some(|j| ahead.share(from, const { C::BYTES.div_ceil(CHAINS) }, j, 8));
                 for (t, token) in tile.iter_mut().enumerate() {
                     let y = y.add(acts.stride * t + 32 * l);
                     let sum = asking_once!(ask, ahead => lane_sum::<C>(&h, &codes, y, ask));

@@ -39,11 +39,7 @@ impl Tile {
         let zero = _mm512_setzero_ps();
         let tile = &mut self.0[..tokens];
         for token in &mut *tile {
-            token.write(Token {
-                chains: [zero; CHAINS],
-                minus: zero,
-                d: zero,
-            });
+            token.write(Token { chains: [zero; CHAINS], minus: zero, d: zero });
         }
         // SAFETY: all of these were written just now.
         unsafe { std::slice::from_raw_parts_mut(tile.as_mut_ptr().cast(), tokens) }
@@ -119,11 +115,7 @@ pub(super) fn dpwssd(mut acc: __m512i, a: __m512i, b: __m512i) -> __m512i {
 /// Its four bytes are readable.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vnni")]
-pub(super) unsafe fn dpwssd_at<const OFFSET: usize>(
-    mut acc: __m512i,
-    a: __m512i,
-    b: *const u8,
-) -> __m512i {
+pub(super) unsafe fn dpwssd_at<const OFFSET: usize>(mut acc: __m512i, a: __m512i, b: *const u8) -> __m512i {
     // SAFETY: reads the four bytes that the caller vouches for.
     unsafe {
         std::arch::asm!(

@@ -1,11 +1,11 @@
 //! The types of [`super::levels`] by AVX-512: sixteen rows are the lanes.
 //!
-//! VBMI looks a byte up by its low six bits, in which a code stands among bits of its neighbours: tables that repeat what
-//! does not depend on those need neither masks nor most of the shifts. Levels are raised by 128, which makes them bytes without a
-//! sign for `dpbusd`; the integer of a group starts at what that adds to it, negated.
+//! VBMI looks a byte up by its low six bits, in which a code stands among bits of its neighbours: tables that repeat
+//! what does not depend on those need neither masks nor most of the shifts. Levels are raised by 128, which makes them
+//! bytes without a sign for `dpbusd`; the integer of a group starts at what that adds to it, negated.
 //!
-//! A unit is unpacked once, to eight registers, and all tokens run over it. What they have of a block stays in the first-level
-//! cache, and since no token waits for another the processor runs several at once by itself.
+//! A unit is unpacked once, to eight registers, and all tokens run over it. What they have of a block stays in the
+//! first-level cache, and since no token waits for another the processor runs several at once by itself.
 
 use std::arch::x86_64::*;
 
@@ -24,8 +24,8 @@ use crate::packed::{Encoding, Layout, Multiply};
 const TILE: usize = 32;
 /// What levels are raised by.
 const RAISED: u8 = 128;
-/// Arranged activations of a block: the quants, what the integers of each 16 of them start at, i32, the same of each 32,
-/// and the scale.
+/// Arranged activations of a block: the quants, what the integers of each 16 of them start at, i32, the same of each
+/// 32, and the scale.
 pub(super) const ACT: usize = 384;
 const STARTS_OF_16: usize = BLOCK;
 const STARTS_OF_32: usize = STARTS_OF_16 + 64;
@@ -97,7 +97,8 @@ fn arrange_block(act: &[u8; Q8_K], out: &mut [u8; ACT]) {
     out[SCALE..][..4].copy_from_slice(&act[info::Q8_K.at(Part::Scale)..][..4]);
 }
 
-/// What a byte stands for whose code begins at bit 0, 3 and 2, each level raised by `raise`; codes of four bits begin at bit 0.
+/// What a byte stands for whose code begins at bit 0, 3 and 2, each level raised by `raise`; codes of four bits begin
+/// at bit 0.
 const fn tables<C: Levels>(raise: u8) -> [[u8; 64]; 3] {
     let (values, count) = C::VALUES;
     let mask = if C::UNIT_LINES == 4 { 15 } else { 7 };
@@ -129,9 +130,7 @@ impl Lookup {
     pub(super) fn new<C: Levels, const RAISE: u8>() -> Lookup {
         let tables = const { &tables::<C>(RAISE) };
         // SAFETY: a table has 64 bytes.
-        let [a, b, c] = tables
-            .each_ref()
-            .map(|table| unsafe { load(table.as_ptr()) });
+        let [a, b, c] = tables.each_ref().map(|table| unsafe { load(table.as_ptr()) });
         Lookup([a, b, c])
     }
 
@@ -194,11 +193,7 @@ pub(super) unsafe fn scales_of_unit<C: Levels>(block: *const u8, j: usize) -> [_
         let dwords = unsafe { load(block.add(SCALES + 64 * line + byte - 3)) };
         _mm512_srai_epi32::<24>(dwords)
     };
-    if C::OF_16 {
-        [scale(j / 2, 2 * (j % 2)), scale(j / 2, 2 * (j % 2) + 1)]
-    } else {
-        [scale(j / 4, j % 4); 2]
-    }
+    if C::OF_16 { [scale(j / 2, 2 * (j % 2)), scale(j / 2, 2 * (j % 2) + 1)] } else { [scale(j / 4, j % 4); 2] }
 }
 
 /// A unit, unpacked.
@@ -252,21 +247,14 @@ impl Unit {
     /// # Safety
     /// `y` is a block of arranged activations, of which this is unit `j`.
     #[inline(always)]
-    unsafe fn add<C: Levels>(
-        &self,
-        isum: __m512i,
-        y: *const u8,
-        j: usize,
-        ask: impl Fn(usize) + Copy,
-    ) -> __m512i {
+    unsafe fn add<C: Levels>(&self, isum: __m512i, y: *const u8, j: usize, ask: impl Fn(usize) + Copy) -> __m512i {
         // SAFETY: as the caller says.
         unsafe {
             let q = y.add(32 * j);
             if C::OF_16 {
                 let starts = y.add(STARTS_OF_16 + 8 * j);
                 let first = _mm512_mullo_epi32(self.dot::<0, 4>(starts, q, ask), self.scales[0]);
-                let second =
-                    _mm512_mullo_epi32(self.dot::<4, 8>(starts.add(4), q, ask), self.scales[1]);
+                let second = _mm512_mullo_epi32(self.dot::<4, 8>(starts.add(4), q, ask), self.scales[1]);
                 _mm512_add_epi32(isum, _mm512_add_epi32(first, second))
             } else {
                 let sum = self.dot::<0, 8>(y.add(STARTS_OF_32 + 4 * j), q, ask);
@@ -280,49 +268,20 @@ impl Unit {
     /// # Safety
     /// As [`Unit::add`].
     #[inline(always)]
-    unsafe fn each(
-        &self,
-        sum: __m512,
-        d: __m512,
-        y: *const u8,
-        j: usize,
-        ask: impl Fn(usize),
-    ) -> __m512 {
+    unsafe fn each(&self, sum: __m512, d: __m512, y: *const u8, j: usize, ask: impl Fn(usize)) -> __m512 {
         // SAFETY: as the caller says.
         unsafe {
             let isum = self.dot::<0, 8>(y.add(STARTS_OF_32 + 4 * j), y.add(32 * j), ask);
-            step(
-                sum,
-                _mm512_mul_ps(d, _mm512_cvtepi32_ps(self.scales[0])),
-                isum,
-            )
+            step(sum, _mm512_mul_ps(d, _mm512_cvtepi32_ps(self.scales[0])), isum)
         }
     }
 }
 
-pub(super) fn multiply<C: Levels>(
-    group: &[u8],
-    acts: &[u8],
-    n: usize,
-    tokens: usize,
-    ahead: usize,
-    out: &mut [f32],
-) {
-    check(
-        const { &layout::<C>(multiply::<C>, TILE) },
-        group,
-        acts,
-        n,
-        tokens,
-        out,
-    );
+pub(super) fn multiply<C: Levels>(group: &[u8], acts: &[u8], n: usize, tokens: usize, ahead: usize, out: &mut [f32]) {
+    check(const { &layout::<C>(multiply::<C>, TILE) }, group, acts, n, tokens, out);
     let stride = act_bytes(n);
     for (acts, out) in acts.chunks(TILE * stride).zip(out.chunks_mut(TILE * ROWS)) {
-        let acts = Acts {
-            at: acts.as_ptr(),
-            blocks: n / BLOCK,
-            stride,
-        };
+        let acts = Acts { at: acts.as_ptr(), blocks: n / BLOCK, stride };
         // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions; `check` has compared all
         // lengths, and no portion has more than `TILE` tokens.
         unsafe {
@@ -370,8 +329,8 @@ unsafe fn one<C: Levels>(w: *const u8, acts: Acts, ahead: impl Ahead, out: &mut 
 /// The products of a group with up to [`TILE`] tokens.
 ///
 /// # Safety
-/// The processor has these instructions; the group and the activations of as many tokens as there is room for in `out` are
-/// readable.
+/// The processor has these instructions; the group and the activations of as many tokens as there is room for in `out`
+/// are readable.
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni,avx512vbmi")]
 unsafe fn many<C: Levels>(w: *const u8, acts: Acts, ahead: usize, out: &mut [f32]) {
     let lookup = Lookup::new::<C, RAISED>();

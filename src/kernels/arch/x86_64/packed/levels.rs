@@ -1,9 +1,9 @@
 //! The IQ2 and IQ3 types and IQ4_XS with 16 rows interleaved: each weight by itself, as its place among the levels.
 //!
-//! A file has these weights eight or four at a time, as the place of a point in a codebook with signs beside it, and to take
-//! points apart costs more than to multiply them. The weights of a type have only six or sixteen values, its levels, which
-//! fit three or four bits. The bytes of a group are more than those of the file (3.3 to 4.6 bits a weight where it has 2.1 to
-//! 4.3), yet memory hands them over sooner than points are looked up.
+//! A file has these weights eight or four at a time, as the place of a point in a codebook with signs beside it, and to
+//! take points apart costs more than to multiply them. The weights of a type have only six or sixteen values, its
+//! levels, which fit three or four bits. The bytes of a group are more than those of the file (3.3 to 4.6 bits a weight
+//! where it has 2.1 to 4.3), yet memory hands them over sooner than points are looked up.
 //!
 //! Block of a group:
 //!
@@ -69,9 +69,7 @@ const fn places((values, count): ([i8; 16], usize)) -> [u8; 256] {
 }
 
 /// The magnitudes of a codebook's coordinates with both signs, ascending.
-const fn levels<const N: usize, const POINTS: usize>(
-    book: &[[i8; N]; POINTS],
-) -> ([i8; 16], usize) {
+const fn levels<const N: usize, const POINTS: usize>(book: &[[i8; N]; POINTS]) -> ([i8; 16], usize) {
     let mut seen = [false; 128];
     let mut p = 0;
     while p < POINTS {

@@ -1,7 +1,7 @@
 //! Types with nested chains by AVX-512: the bytes of [`nested`], sixteen rows a vector.
 //!
-//! As in [`super::block32`], 32 weights of all rows are unpacked to sixteen registers and used for all tokens, whose inner chains
-//! and sums stay in the first-level cache.
+//! As in [`super::block32`], 32 weights of all rows are unpacked to sixteen registers and used for all tokens, whose
+//! inner chains and sums stay in the first-level cache.
 
 use std::arch::x86_64::*;
 
@@ -22,27 +22,10 @@ const fn layout<C: Nested>(name: &'static str) -> Layout {
 
 layouts_of_nested!(pub(super), self::layout);
 
-fn multiply<C: Nested>(
-    group: &[u8],
-    acts: &[u8],
-    n: usize,
-    tokens: usize,
-    ahead: usize,
-    out: &mut [f32],
-) {
-    check(
-        const { &layout::<C>("nested x32") },
-        group,
-        acts,
-        n,
-        tokens,
-        out,
-    );
+fn multiply<C: Nested>(group: &[u8], acts: &[u8], n: usize, tokens: usize, ahead: usize, out: &mut [f32]) {
+    check(const { &layout::<C>("nested x32") }, group, acts, n, tokens, out);
     let stride = acts.len() / tokens.max(1);
-    for (acts, out) in acts
-        .chunks(TILE * stride.max(1))
-        .zip(out.chunks_mut(TILE * ROWS))
-    {
+    for (acts, out) in acts.chunks(TILE * stride.max(1)).zip(out.chunks_mut(TILE * ROWS)) {
         // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions; `check` has compared all
         // lengths, and no portion has more than `TILE` tokens.
         unsafe {
@@ -96,18 +79,14 @@ unsafe fn codes<C: Nested>(lines: *const u8) -> Codes {
     codes
 }
 
-/// The inner chains a step further: `chain + dx * isum`, each operation rounded by itself. `ask(k)` is called eight times on the way.
+/// The inner chains a step further: `chain + dx * isum`, each operation rounded by itself. `ask(k)` is called eight
+/// times on the way.
 ///
 /// # Safety
 /// The processor has these instructions; a record is readable.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-unsafe fn inner(
-    chains: &mut [__m512; VECTORS],
-    codes: &Codes,
-    record: *const u8,
-    ask: impl Fn(usize),
-) {
+unsafe fn inner(chains: &mut [__m512; VECTORS], codes: &Codes, record: *const u8, ask: impl Fn(usize)) {
     // SAFETY: a record has 48 bytes.
     let dword = |at: usize| unsafe { record.add(at).cast::<i32>().read_unaligned() };
     let mut isums = [_mm512_set1_epi32(dword(36)); VECTORS];
@@ -173,9 +152,7 @@ unsafe fn many<C: Nested>(group: &[u8], acts: &[u8], stride: usize, ahead: usize
             unsafe {
                 let codes = codes::<C>(block.add(C::LINES_START + LINE * C::LINES * sub));
                 let records = acts.as_ptr().add(RECORD * (C::SUBS * b + sub));
-                for (t, (chains, out)) in
-                    room.iter_mut().zip(out.chunks_exact_mut(ROWS)).enumerate()
-                {
+                for (t, (chains, out)) in room.iter_mut().zip(out.chunks_exact_mut(ROWS)).enumerate() {
                     // A copy, so that it may stay in registers.
                     let mut chain = if sub == 0 { zero } else { *chains };
                     let record = records.add(stride * t);
@@ -184,8 +161,7 @@ unsafe fn many<C: Nested>(group: &[u8], acts: &[u8], stride: usize, ahead: usize
                         *chains = chain;
                         continue;
                     }
-                    let mut totals =
-                        std::array::from_fn(|v| _mm512_loadu_ps(out[16 * v..].as_ptr()));
+                    let mut totals = std::array::from_fn(|v| _mm512_loadu_ps(out[16 * v..].as_ptr()));
                     outer(&mut totals, &chain, block);
                     store(out, &totals);
                 }

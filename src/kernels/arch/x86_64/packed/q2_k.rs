@@ -9,9 +9,7 @@ use std::arch::x86_64::*;
 use super::lanes::{ROWS, broadcast, dpwssd, dpwssd_at, load, scales, unroll};
 use super::{Ahead, check, with_ahead};
 use crate::packed::Layout;
-use crate::packed::k_quants::q2_k::{
-    ACT, BYTES, CODES, DMIN, SCALE, SCALES, SUMS, act_bytes, layout,
-};
+use crate::packed::k_quants::q2_k::{ACT, BYTES, CODES, DMIN, SCALE, SCALES, SUMS, act_bytes, layout};
 
 /// Above the magnitude of the sum of a group.
 const BIAS: i32 = 16384;
@@ -65,20 +63,11 @@ unsafe fn head(w: *const u8) -> Head {
         mins[2 * g] = _mm512_and_si512(_mm512_srli_epi16::<4>(line), low);
         scales_of[2 * g + 1] = _mm512_and_si512(_mm512_srli_epi16::<8>(line), low);
         mins[2 * g + 1] = _mm512_srli_epi16::<12>(line);
-        sum = _mm512_add_epi16(
-            sum,
-            _mm512_add_epi16(scales_of[2 * g], scales_of[2 * g + 1]),
-        );
+        sum = _mm512_add_epi16(sum, _mm512_add_epi16(scales_of[2 * g], scales_of[2 * g + 1]));
     }
     // SAFETY: a block begins with the f16 scales of sixteen rows, at `DMIN` those of the minima follow.
     let (d, dmin) = unsafe { (scales(w), scales(w.add(DMIN))) };
-    Head {
-        d,
-        dmin,
-        scales: scales_of,
-        mins,
-        start: dpwssd(zero, sum, _mm512_set1_epi32(-BIAS & 0xFFFF)),
-    }
+    Head { d, dmin, scales: scales_of, mins, start: dpwssd(zero, sum, _mm512_set1_epi32(-BIAS & 0xFFFF)) }
 }
 
 /// `(yd * d) * scaled - (yd * dmin) * minima`, added to `chain`.
@@ -103,13 +92,7 @@ unsafe fn block_step(chain: __m512, h: &Head, y: *const u8, scaled: __m512i) -> 
 /// `ask(c)` is called eight times on the way.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-unsafe fn add_pair(
-    acc: __m512i,
-    lines: &[__m512i; 4],
-    scales: __m512i,
-    y: *const u8,
-    ask: impl Fn(usize),
-) -> __m512i {
+unsafe fn add_pair(acc: __m512i, lines: &[__m512i; 4], scales: __m512i, y: *const u8, ask: impl Fn(usize)) -> __m512i {
     let (even, odd) = (_mm512_set1_epi8(0x03), _mm512_set1_epi8(0x0C));
     let mut sums = _mm512_set1_epi32(BIAS >> 14);
     for (c, line) in lines.iter().enumerate() {
@@ -130,13 +113,7 @@ unsafe fn add_pair(
 
 /// The product with T tokens: as many as have room in the registers and share the unpacked codes.
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-unsafe fn tile<const T: usize>(
-    group: &[u8],
-    acts: *const u8,
-    act: usize,
-    ahead: impl Ahead,
-    out: &mut [f32],
-) {
+unsafe fn tile<const T: usize>(group: &[u8], acts: *const u8, act: usize, ahead: impl Ahead, out: &mut [f32]) {
     let mut chains = [_mm512_setzero_ps(); T];
     for (b, block) in group.as_chunks::<BYTES>().0.iter().enumerate() {
         // SAFETY: block b of the activations of all tokens is there, as `check` saw.

@@ -86,9 +86,7 @@ impl CodesOf16 for Q3K {
 #[target_feature(enable = "avx512f")]
 fn rest(a6: __m512i, b6: __m512i, b7: __m512i, c7: __m512i, at: u32) -> [__m512i; 2] {
     // Bits of the mask from the first, the others from the second.
-    let select = |mask: i32, a, b| {
-        _mm512_ternarylogic_epi32::<0xCA>(_mm512_set1_epi8((mask << at) as i8), a, b)
-    };
+    let select = |mask: i32, a, b| _mm512_ternarylogic_epi32::<0xCA>(_mm512_set1_epi8((mask << at) as i8), a, b);
     [select(0b110, a6, b6), select(0b100, b7, c7)]
 }
 
@@ -119,16 +117,7 @@ unsafe fn expand(part: *const u8, scales: &[__m512i; 8], zeros: &[__m512i; 8]) -
         _mm512_srli_epi16::<6>(c),
         0,
     );
-    let codes = [
-        a,
-        b,
-        c,
-        _mm512_srli_epi16::<3>(a),
-        _mm512_srli_epi16::<3>(b),
-        _mm512_srli_epi16::<3>(c),
-        six,
-        seven,
-    ];
+    let codes = [a, b, c, _mm512_srli_epi16::<3>(a), _mm512_srli_epi16::<3>(b), _mm512_srli_epi16::<3>(c), six, seven];
     let mut bytes = codes;
     unroll!(J in [0 1 2 3 4 5 6 7] {
         // All modulo 256. Even bytes and odd bytes apart, or the product of one would carry into the other.

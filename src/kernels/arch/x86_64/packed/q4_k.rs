@@ -14,8 +14,8 @@ use trine_formats::types::TypeId;
 use trine_formats::types::{Part, info};
 
 use super::lanes::{
-    BLOCK, CHAINS, Q8_K, ROWS, TILE, Tile, broadcast, by_lane, dpwssd, dpwssd_at, finish, load,
-    scales, step, store, unroll,
+    BLOCK, CHAINS, Q8_K, ROWS, TILE, Tile, broadcast, by_lane, dpwssd, dpwssd_at, finish, load, scales, step, store,
+    unroll,
 };
 use super::{Ahead, asking_once, check, with_ahead};
 use crate::packed::k_quants::of_32::pack;
@@ -134,12 +134,7 @@ fn arrange_block(act: &[u8; Q8_K], out: &mut [u8; ACT]) {
 
 /// The part of the arranged activations behind the quants.
 pub(super) fn arrange_sums(act: &[u8; Q8_K], out: &mut [u8; ACT]) {
-    for (j, sums) in act[info::Q8_K.at(Part::Sums)..]
-        .as_chunks::<4>()
-        .0
-        .iter()
-        .enumerate()
-    {
+    for (j, sums) in act[info::Q8_K.at(Part::Sums)..].as_chunks::<4>().0.iter().enumerate() {
         let [a, b, c, d] = *sums;
         let sum = i32::from(i16::from_le_bytes([a, b])) + i32::from(i16::from_le_bytes([c, d]));
         // Only sums that no quants have need the rest.
@@ -150,14 +145,7 @@ pub(super) fn arrange_sums(act: &[u8; Q8_K], out: &mut [u8; ACT]) {
     out[SCALE..][..4].copy_from_slice(&act[..4]);
 }
 
-fn multiply<C: CodesOf32>(
-    group: &[u8],
-    acts: &[u8],
-    n: usize,
-    tokens: usize,
-    mut ahead: usize,
-    out: &mut [f32],
-) {
+fn multiply<C: CodesOf32>(group: &[u8], acts: &[u8], n: usize, tokens: usize, mut ahead: usize, out: &mut [f32]) {
     check(const { &layout::<C>() }, group, acts, n, tokens, out);
     let act = act_bytes(n);
     if tokens == 1 {
@@ -199,13 +187,7 @@ fn pair(v: __m512i, k: i32) -> __m512i {
 pub(super) unsafe fn header<C: CodesOf32>(w: *const u8) -> Header {
     // SAFETY: the caller's block has a header.
     let (d, dmin, a, b, c) = unsafe {
-        (
-            scales(w),
-            scales(w.add(DMIN)),
-            load(w.add(SCALES)),
-            load(w.add(SCALES + 64)),
-            load(w.add(SCALES + 128)),
-        )
+        (scales(w), scales(w.add(DMIN)), load(w.add(SCALES)), load(w.add(SCALES + 64)), load(w.add(SCALES + 128)))
     };
     let (low6, low4) = (_mm512_set1_epi8(0x3F), _mm512_set1_epi8(0x0F));
     let upper = |v| _mm512_and_si512(_mm512_srli_epi16::<2>(v), _mm512_set1_epi8(0x30));
@@ -218,24 +200,13 @@ pub(super) unsafe fn header<C: CodesOf32>(w: *const u8) -> Header {
     for s in scales {
         start = dpwssd(start, s, _mm512_set1_epi32(-C::BIAS & 0xFFFF));
     }
-    Header {
-        d,
-        dmin,
-        scales,
-        mins,
-        start,
-    }
+    Header { d, dmin, scales, mins, start }
 }
 
 /// The integer of a chain: codes times activations times scales. `ask(i)` is called eight times on the way.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-unsafe fn lane_sum<C: CodesOf32>(
-    h: &Header,
-    codes: &[[__m512i; 2]; 4],
-    y: *const u8,
-    ask: impl Fn(usize),
-) -> __m512i {
+unsafe fn lane_sum<C: CodesOf32>(h: &Header, codes: &[[__m512i; 2]; 4], y: *const u8, ask: impl Fn(usize)) -> __m512i {
     let shift = _mm_cvtsi32_si128(C::SHIFT as i32);
     let mut acc = h.start;
     for (p, ([even, odd], scales)) in codes.iter().zip(&h.scales).enumerate() {
@@ -296,13 +267,7 @@ unsafe fn one<C: CodesOf32>(group: &[u8], acts: *const u8, ahead: impl Ahead, ou
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-unsafe fn tile<C: CodesOf32>(
-    group: &[u8],
-    acts: *const u8,
-    act: usize,
-    ahead: usize,
-    out: &mut [f32],
-) {
+unsafe fn tile<C: CodesOf32>(group: &[u8], acts: *const u8, act: usize, ahead: usize, out: &mut [f32]) {
     let mut tile = Tile::new();
     let tile = tile.start(out.len() / ROWS);
     for (b, block) in group.chunks_exact(bytes::<C>()).enumerate() {
@@ -319,8 +284,7 @@ unsafe fn tile<C: CodesOf32>(
             for l in 0..CHAINS {
                 let codes = C::unpack(block.as_ptr().add(CODES + C::PART * l));
                 let from = block.as_ptr().wrapping_add(bytes::<C>() / CHAINS * l);
-                let mut ask =
-                    Some(|i| ahead.share(from, const { bytes::<C>().div_ceil(CHAINS) }, i, 8));
+                let mut ask = Some(|i| ahead.share(from, const { bytes::<C>().div_ceil(CHAINS) }, i, 8));
                 for (t, token) in tile.iter_mut().enumerate() {
                     let y = acts.add(act * t + 32 * l);
                     let sum = asking_once!(ask, ahead => lane_sum::<C>(&h, &codes, y, ask));

@@ -1,15 +1,13 @@
 //! Q6_K, 16 rows interleaved as in [`super::k16`].
 //!
-//! With 16 and more tokens, which share the price, a part is expanded to the products of weight and scale, which take 13
-//! bits: two of them to a lane meet two activations of 16 bits, to which those of a token are widened on the way. That is
-//! two instructions for four weights instead of three.
+//! With 16 and more tokens, which share the price, a part is expanded to the products of weight and scale, which take
+//! 13 bits: two of them to a lane meet two activations of 16 bits, to which those of a token are widened on the way.
+//! That is two instructions for four weights instead of three.
 
 use std::arch::x86_64::*;
 
 use super::k16::{Acts, CodesOf16, Layout16, Product, SCALE, at, layout};
-use super::lanes::{
-    CHAINS, ROWS, TILE, Tile, broadcast, dpwssd_at, finish, load, scales, step, store, unroll,
-};
+use super::lanes::{CHAINS, ROWS, TILE, Tile, broadcast, dpwssd_at, finish, load, scales, step, store, unroll};
 use crate::packed::Layout;
 pub(super) use crate::packed::k_quants::of_16::Q6K;
 
@@ -40,11 +38,8 @@ impl CodesOf16 for Q6K {
             codes[k] = _mm512_and_si512(*line, low6);
         }
         for (unit, lines) in codes[6..].iter_mut().zip(lines.as_chunks::<3>().0) {
-            let parts = [
-                _mm512_srli_epi16::<2>(lines[0]),
-                _mm512_srli_epi16::<4>(lines[1]),
-                _mm512_srli_epi16::<6>(lines[2]),
-            ];
+            let parts =
+                [_mm512_srli_epi16::<2>(lines[0]), _mm512_srli_epi16::<4>(lines[1]), _mm512_srli_epi16::<6>(lines[2])];
             // Bits of the mask from the first, the others from the second.
             let select = |mask, a, b| _mm512_ternarylogic_epi32::<0xCA>(mask, a, b);
             let upper = select(_mm512_set1_epi8(0x30), parts[0], parts[1]);
@@ -126,10 +121,7 @@ unsafe fn expanded(w: *const u8, acts: Acts, out: &mut [f32]) {
                 // To memory, where products broadcast them from.
                 for (t, wide) in wide.iter_mut().take(tile.len()).enumerate() {
                     let quants = y.add(acts.stride * t + 32 * l);
-                    store(
-                        wide,
-                        _mm512_cvtepi8_epi16(_mm256_loadu_si256(quants.cast())),
-                    );
+                    store(wide, _mm512_cvtepi8_epi16(_mm256_loadu_si256(quants.cast())));
                 }
                 for (token, wide) in tile.iter_mut().zip(&wide) {
                     let (y, mut sums) = (wide.as_ptr(), [_mm512_setzero_si512(); 2]);

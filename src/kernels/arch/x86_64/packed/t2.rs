@@ -1,16 +1,13 @@
 //! 2-bit ternary codes, 32 rows interleaved: TQ2_0, and the rows of I2_S, TL1 and TL2.
 //!
-//! The bytes are those of [`crate::packed::t2`]. A broadcast dword of activations meets a half, 16 rows, of a chunk. Planes
-//! are not shifted down: each is masked where it lies, and its sum, a multiple of 4^s, is shifted instead.
+//! The bytes are those of [`crate::packed::t2`]. A broadcast dword of activations meets a half, 16 rows, of a chunk.
+//! Planes are not shifted down: each is masked where it lies, and its sum, a multiple of 4^s, is shifted instead.
 //!
 //! With one or two tokens every plane has its own accumulator and the bytes are read once. With some more,
 //! the planes go one after another into the same accumulator (Horner: shift right by 2 between planes),
 //! which leaves registers for 32 rows x 4 tokens. From 16 on, blocks are unpacked to bytes first ([`ternary_bytes`]).
 
-#![allow(
-    clippy::needless_range_loop,
-    reason = "registers are indexed by plane, half and token alike"
-)]
+#![allow(clippy::needless_range_loop, reason = "registers are indexed by plane, half and token alike")]
 
 use std::arch::x86_64::*;
 use std::mem::take;
@@ -19,8 +16,8 @@ use super::ternary_bytes::{self, TwoBits};
 use super::{Ahead, check, dword, with_ahead};
 use crate::packed::Layout;
 pub(super) use crate::packed::t2::{
-    Act, BLOCK, ROWS, SCALES, UNIT, UNIT_BYTES, act_bytes_q8_k, arrange_int8, arrange_q8_k, i2_s,
-    pack_rows, pack_tq1_0, pack_tq2_0, tl, with_scales,
+    Act, BLOCK, ROWS, SCALES, UNIT, UNIT_BYTES, act_bytes_q8_k, arrange_int8, arrange_q8_k, i2_s, pack_rows,
+    pack_tq1_0, pack_tq2_0, tl, with_scales,
 };
 
 /// Tokens of a call: unpacked codes are used for all of them, whose sums stay in the first-level cache.
@@ -36,14 +33,7 @@ pub(super) static TQ1_0: Layout = with_scales(pack_tq1_0, multiply_tq2_0, TILE);
 pub(super) static I2_S: Layout = i2_s(multiply_rows, TILE);
 pub(super) static TL: Layout = tl(multiply_rows, TILE);
 
-pub(super) fn multiply_tq2_0(
-    group: &[u8],
-    acts: &[u8],
-    n: usize,
-    tokens: usize,
-    mut ahead: usize,
-    out: &mut [f32],
-) {
+pub(super) fn multiply_tq2_0(group: &[u8], acts: &[u8], n: usize, tokens: usize, mut ahead: usize, out: &mut [f32]) {
     check(&TQ2_0, group, acts, n, tokens, out);
     if tokens >= FROM {
         // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions;
@@ -67,14 +57,7 @@ pub(super) fn multiply_tq2_0(
 }
 
 /// The product for types with one scale, whose planes lie the other way round.
-pub(super) fn multiply_rows(
-    group: &[u8],
-    acts: &[u8],
-    n: usize,
-    tokens: usize,
-    mut ahead: usize,
-    out: &mut [f32],
-) {
+pub(super) fn multiply_rows(group: &[u8], acts: &[u8], n: usize, tokens: usize, mut ahead: usize, out: &mut [f32]) {
     check(&TL, group, acts, n, tokens, out);
     let act = (TL.act_bytes)(n);
     if tokens >= FROM {
@@ -172,10 +155,7 @@ unsafe fn unit_once<const T: usize, const REVERSED: bool>(
 #[target_feature(enable = "avx512f")]
 pub(super) fn join(acc: &[Halves; PLANES], h: usize) -> __m512i {
     let low = _mm512_add_epi32(acc[0][h], _mm512_srai_epi32::<2>(acc[1][h]));
-    let high = _mm512_add_epi32(
-        _mm512_srai_epi32::<4>(acc[2][h]),
-        _mm512_srai_epi32::<6>(acc[3][h]),
-    );
+    let high = _mm512_add_epi32(_mm512_srai_epi32::<4>(acc[2][h]), _mm512_srai_epi32::<6>(acc[3][h]));
     _mm512_add_epi32(low, high)
 }
 
@@ -187,13 +167,7 @@ pub(super) fn join(acc: &[Halves; PLANES], h: usize) -> __m512i {
 trait Plane<const T: usize> {
     /// # Safety
     /// AVX-512 F and VNNI; 1024 bytes at `w`, 32 at `q` and at every `stride` bytes after it for each token.
-    unsafe fn add(
-        w: *const u8,
-        mask: __m512i,
-        q: *const u8,
-        stride: usize,
-        acc: [Halves; T],
-    ) -> [Halves; T];
+    unsafe fn add(w: *const u8, mask: __m512i, q: *const u8, stride: usize, acc: [Halves; T]) -> [Halves; T];
 }
 
 struct Tile;
@@ -287,18 +261,10 @@ where
 /// `acc + isum * (dy * dw)`, every operation rounded by itself.
 #[inline]
 #[target_feature(enable = "avx512f")]
-pub(super) unsafe fn block_step(
-    acc: __m512,
-    isum: __m512i,
-    dy: __m512,
-    scales: *const u8,
-) -> __m512 {
+pub(super) unsafe fn block_step(acc: __m512, isum: __m512i, dy: __m512, scales: *const u8) -> __m512 {
     // SAFETY: the caller points at 16 f16 scales.
     let dw = _mm512_cvtph_ps(unsafe { _mm256_loadu_si256(scales.cast()) });
-    _mm512_add_ps(
-        acc,
-        _mm512_mul_ps(_mm512_cvtepi32_ps(isum), _mm512_mul_ps(dy, dw)),
-    )
+    _mm512_add_ps(acc, _mm512_mul_ps(_mm512_cvtepi32_ps(isum), _mm512_mul_ps(dy, dw)))
 }
 
 #[target_feature(enable = "avx512f,avx512vnni")]
@@ -392,13 +358,7 @@ pub(super) fn row_step(d: __m512i, act: &[u8]) -> __m512 {
 }
 
 #[target_feature(enable = "avx512f,avx512vnni")]
-unsafe fn rows_once<const T: usize>(
-    group: &[u8],
-    acts: &[u8],
-    act_bytes: usize,
-    ahead: impl Ahead,
-    out: &mut [f32],
-) {
+unsafe fn rows_once<const T: usize>(group: &[u8], acts: &[u8], act_bytes: usize, ahead: impl Ahead, out: &mut [f32]) {
     let mut acc = [[[_mm512_setzero_si512(); 2]; PLANES]; T];
     for u in 0..group.len() / UNIT_BYTES {
         // SAFETY: unit u of the group and of the activations are there, as `check` saw.
@@ -411,22 +371,14 @@ unsafe fn rows_once<const T: usize>(
     let mut sums = [[_mm512_setzero_ps(); 2]; T];
     for t in 0..T {
         let act = &acts[t * act_bytes..];
-        sums[t] = [
-            row_step(join(&acc[t], 0), act),
-            row_step(join(&acc[t], 1), act),
-        ];
+        sums[t] = [row_step(join(&acc[t], 0), act), row_step(join(&acc[t], 1), act)];
     }
     store(&sums, out);
 }
 
 #[target_feature(enable = "avx512f,avx512vnni")]
-unsafe fn rows_by_planes<const T: usize>(
-    group: &[u8],
-    acts: &[u8],
-    act_bytes: usize,
-    ahead: usize,
-    out: &mut [f32],
-) where
+unsafe fn rows_by_planes<const T: usize>(group: &[u8], acts: &[u8], act_bytes: usize, ahead: usize, out: &mut [f32])
+where
     Tile: Plane<T>,
 {
     let mut total = [[_mm512_setzero_si512(); 2]; T];

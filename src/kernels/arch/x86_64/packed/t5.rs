@@ -49,16 +49,7 @@ const BLOCK: usize = SCALES + DIGITS;
 const TQ1_0_ROW: usize = info::TQ1_0.bytes;
 
 /// What the last two digits (or the middle two) can be besides (2, 2).
-const PAIRS: [(u8, u8); 8] = [
-    (0, 0),
-    (0, 2),
-    (2, 0),
-    (0, 1),
-    (1, 0),
-    (1, 1),
-    (1, 2),
-    (2, 1),
-];
+const PAIRS: [(u8, u8); 8] = [(0, 0), (0, 2), (2, 0), (0, 1), (1, 0), (1, 1), (1, 2), (2, 1)];
 
 const fn with_scales(name: &'static str, pack: fn(&[u8], usize, &mut [u8]) -> bool) -> Layout {
     Layout {
@@ -206,10 +197,7 @@ fn ternary(codes: &[u8]) -> bool {
 fn pack_tq2_0(w: &[u8], n: usize, out: &mut [u8]) -> bool {
     with_expanded(n / COLUMNS * t2::BLOCK, |two_bit| {
         t2::pack_tq2_0(w, n, two_bit);
-        for (from, to) in two_bit
-            .chunks_exact(t2::BLOCK)
-            .zip(out.chunks_exact_mut(BLOCK))
-        {
+        for (from, to) in two_bit.chunks_exact(t2::BLOCK).zip(out.chunks_exact_mut(BLOCK)) {
             to[..SCALES].copy_from_slice(&from[..SCALES]);
             if !ternary(&from[SCALES..]) {
                 return false;
@@ -232,10 +220,7 @@ fn pack_rows(w: &[u8], n: usize, out: &mut [u8]) -> bool {
         if !ternary(two_bit) {
             return false;
         }
-        for (from, to) in two_bit
-            .chunks_exact(2 * UNIT_BYTES)
-            .zip(out.chunks_exact_mut(DIGITS))
-        {
+        for (from, to) in two_bit.chunks_exact(2 * UNIT_BYTES).zip(out.chunks_exact_mut(DIGITS)) {
             // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions.
             // A block has two units of codes and 13 chunks of digits.
             unsafe { from_two_bit::<true>(from, to) }
@@ -272,8 +257,7 @@ unsafe fn from_two_bit<const REVERSED: bool>(from: &[u8], to: &mut [u8]) {
             for (t, d) in d.iter_mut().enumerate().take(digits(c)) {
                 let (unit, plane, chunk) = place(dword_of(c, t));
                 // SAFETY: two units of 1024 bytes.
-                let w =
-                    unsafe { load(from.as_ptr().add(unit * UNIT_BYTES + 128 * chunk + 64 * h)) };
+                let w = unsafe { load(from.as_ptr().add(unit * UNIT_BYTES + 128 * chunk + 64 * h)) };
                 let shift = 2 * if REVERSED { 3 - plane } else { plane };
                 let shifted = _mm512_srl_epi16(w, _mm_cvtsi32_si128(shift as i32));
                 *d = _mm512_and_si512(shifted, three);
@@ -304,10 +288,7 @@ impl Lookup {
         let t = &*TABLES;
         // SAFETY: tables of 128 and 64 bytes.
         unsafe {
-            Lookup {
-                first: [load(t.first.as_ptr()), load(t.first.as_ptr().add(64))],
-                second: load(t.second.as_ptr()),
-            }
+            Lookup { first: [load(t.first.as_ptr()), load(t.first.as_ptr().add(64))], second: load(t.second.as_ptr()) }
         }
     }
 
@@ -333,13 +314,7 @@ fn either(f: __m512i, g: __m512i, mask: __m512i) -> __m512i {
 /// Adds one block to the accumulators of weight 1, 4, 16 and 64.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vnni")]
-unsafe fn block(
-    lookup: Lookup,
-    w: *const u8,
-    q: *const u8,
-    ahead: impl Ahead,
-    acc: &mut [Halves; PLANES],
-) {
+unsafe fn block(lookup: Lookup, w: *const u8, q: *const u8, ahead: impl Ahead, acc: &mut [Halves; PLANES]) {
     for c in 0..CHUNKS {
         let chunk = w.wrapping_add(128 * c);
         // SAFETY: 13 chunks of 128 bytes.
@@ -364,27 +339,18 @@ unsafe fn block(
     }
 }
 
-/// The digits of 16 rows, chunks 128 bytes apart, as bytes: line k has columns 4k .. 4k + 4 of every row. `LOWER`: weights,
-/// which are digits less 1, instead of digits.
+/// The digits of 16 rows, chunks 128 bytes apart, as bytes: line k has columns 4k .. 4k + 4 of every row. `LOWER`:
+/// weights, which are digits less 1, instead of digits.
 ///
 /// # Safety
 /// AVX-512 F, BW and VBMI; 13 chunks at `from`, room for 64 lines at `to`, which is aligned to 64.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-pub(super) unsafe fn unpack<const LOWER: bool>(
-    lookup: Lookup,
-    from: *const u8,
-    ahead: usize,
-    to: *mut u8,
-) {
+pub(super) unsafe fn unpack<const LOWER: bool>(lookup: Lookup, from: *const u8, ahead: usize, to: *mut u8) {
     let one = _mm512_set1_epi8(i8::from(LOWER));
     // Digits in the lowest bits of their bytes, and those two bits further up, by a lookup.
     let lower = |digit| {
-        if LOWER {
-            _mm512_sub_epi8(digit, one)
-        } else {
-            digit
-        }
+        if LOWER { _mm512_sub_epi8(digit, one) } else { digit }
     };
     let [a, b, c] = [0i8, 1, 2].map(|digit| i32::from((digit - i8::from(LOWER)).cast_unsigned()));
     let second = _mm512_broadcast_i32x4(_mm_setr_epi32(a, b, c, 0));
@@ -406,14 +372,7 @@ pub(super) unsafe fn unpack<const LOWER: bool>(
     }
 }
 
-pub(super) fn multiply_blocks(
-    group: &[u8],
-    acts: &[u8],
-    n: usize,
-    tokens: usize,
-    mut ahead: usize,
-    out: &mut [f32],
-) {
+pub(super) fn multiply_blocks(group: &[u8], acts: &[u8], n: usize, tokens: usize, mut ahead: usize, out: &mut [f32]) {
     check(&TQ1_0, group, acts, n, tokens, out);
     if tokens >= FROM {
         // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions;
@@ -430,14 +389,7 @@ pub(super) fn multiply_blocks(
     }
 }
 
-pub(super) fn multiply_rows(
-    group: &[u8],
-    acts: &[u8],
-    n: usize,
-    tokens: usize,
-    mut ahead: usize,
-    out: &mut [f32],
-) {
+pub(super) fn multiply_rows(group: &[u8], acts: &[u8], n: usize, tokens: usize, mut ahead: usize, out: &mut [f32]) {
     check(&TL, group, acts, n, tokens, out);
     if tokens >= FROM {
         // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions;
@@ -479,13 +431,7 @@ unsafe fn blocks_once(group: &[u8], act: &[u8], n: usize, ahead: impl Ahead, out
         // SAFETY: block b of the group and of the activations are there, as `check` saw.
         unsafe {
             acc[0] = [_mm512_set1_epi32(-act.sums.add(b).read_unaligned()); 2];
-            block(
-                lookup,
-                from.as_ptr().add(SCALES),
-                act.q.add(COLUMNS * b),
-                ahead,
-                &mut acc,
-            );
+            block(lookup, from.as_ptr().add(SCALES), act.q.add(COLUMNS * b), ahead, &mut acc);
             let dy = _mm512_set1_ps(act.scales.add(b).read_unaligned());
             for (h, sum) in sums.iter_mut().enumerate() {
                 let scales = from.as_ptr().add(32 * h);
@@ -501,21 +447,11 @@ unsafe fn row_once(group: &[u8], act: &[u8], ahead: impl Ahead, out: &mut [f32])
     let lookup = Lookup::new();
     let mut acc = [[_mm512_setzero_si512(); 2]; PLANES];
     for (b, from) in group.chunks_exact(DIGITS).enumerate() {
-        // SAFETY: `from` is a whole block of 13 chunks, and `check` has seen 256 activations for each after the first 64 bytes.
-        unsafe {
-            block(
-                lookup,
-                from.as_ptr(),
-                act.as_ptr().add(64 + COLUMNS * b),
-                ahead,
-                &mut acc,
-            )
-        };
+        // SAFETY: `from` is a whole block of 13 chunks, and `check` has seen 256 activations for each after the first
+        // 64 bytes.
+        unsafe { block(lookup, from.as_ptr(), act.as_ptr().add(64 + COLUMNS * b), ahead, &mut acc) };
     }
-    let sums = [
-        t2::row_step(t2::join(&acc, 0), act),
-        t2::row_step(t2::join(&acc, 1), act),
-    ];
+    let sums = [t2::row_step(t2::join(&acc, 0), act), t2::row_step(t2::join(&acc, 1), act)];
     t2::store(&[sums], out);
 }
 

@@ -1,9 +1,9 @@
-//! Ternary codes of 32 rows unpacked to bytes, and their products with several tokens: the bytes of [`crate::packed::t2`] or
-//! of [`super::t5`].
+//! Ternary codes of 32 rows unpacked to bytes, and their products with several tokens: the bytes of
+//! [`crate::packed::t2`] or of [`super::t5`].
 //!
-//! Two multipliers with a latency of five want ten sums in flight at least, and 32 rows leave room for those of eight tokens once
-//! the codes need no masks: a block is unpacked once, 8 KB in the first-level cache, and all tokens go over it. Their
-//! sums stay in memory from block to block.
+//! Two multipliers with a latency of five want ten sums in flight at least, and 32 rows leave room for those of eight
+//! tokens once the codes need no masks: a block is unpacked once, 8 KB in the first-level cache, and all tokens go over
+//! it. Their sums stay in memory from block to block.
 //!
 //! Unpacked, a line of 64 packed bytes, a dword of 16 rows, becomes one line for each of its planes: line k of 16 rows
 //! holds columns 4k .. 4k + 4 of each, which meet dword k of a token. It is also a line of a tile of AMX.
@@ -35,15 +35,9 @@ pub(super) trait Codes {
     /// weights, which are codes less 1, instead of codes. Asks for the lines that lie `ahead` bytes behind.
     ///
     /// # Safety
-    /// AVX-512 F and BW, and what the codes were made with; a whole unit, room for `UNIT / 4` lines at `to`, which is aligned
-    /// to 64.
-    unsafe fn unpack<const LOWER: bool>(
-        &self,
-        unit: *const u8,
-        half: usize,
-        ahead: usize,
-        to: *mut u8,
-    );
+    /// AVX-512 F and BW, and what the codes were made with; a whole unit, room for `UNIT / 4` lines at `to`, which is
+    /// aligned to 64.
+    unsafe fn unpack<const LOWER: bool>(&self, unit: *const u8, half: usize, ahead: usize, to: *mut u8);
 }
 
 /// Codes of two bits, whose planes lie as in TQ2_0 or the other way round.
@@ -70,13 +64,7 @@ impl<const REVERSED: bool> Codes for TwoBits<REVERSED> {
 
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw")]
-    unsafe fn unpack<const LOWER: bool>(
-        &self,
-        unit: *const u8,
-        half: usize,
-        ahead: usize,
-        to: *mut u8,
-    ) {
+    unsafe fn unpack<const LOWER: bool>(&self, unit: *const u8, half: usize, ahead: usize, to: *mut u8) {
         // SAFETY: the caller's unit has eight chunks of two halves, and 32 lines have room.
         unsafe { unpack::<LOWER, REVERSED>(unit.add(64 * half), ahead, to) }
     }
@@ -88,41 +76,25 @@ impl Codes for Trits {
 
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-    unsafe fn unpack<const LOWER: bool>(
-        &self,
-        unit: *const u8,
-        half: usize,
-        ahead: usize,
-        to: *mut u8,
-    ) {
+    unsafe fn unpack<const LOWER: bool>(&self, unit: *const u8, half: usize, ahead: usize, to: *mut u8) {
         // SAFETY: the caller's block has 13 chunks of two halves, and 64 lines have room.
         unsafe { t5::unpack::<LOWER>(self.0, unit.add(64 * half), ahead, to) }
     }
 }
 
-/// 8 chunks of 16 rows, each 128 bytes after the one before: plane s of chunk c is line 8 s + c, or from the last plane to
-/// the first.
+/// 8 chunks of 16 rows, each 128 bytes after the one before: plane s of chunk c is line 8 s + c, or from the last plane
+/// to the first.
 ///
 /// # Safety
 /// AVX-512 F and BW; eight chunks at `from`, room for 32 lines at `to`, which is aligned to 64.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
-unsafe fn unpack<const LOWER: bool, const REVERSED: bool>(
-    from: *const u8,
-    ahead: usize,
-    to: *mut u8,
-) {
+unsafe fn unpack<const LOWER: bool, const REVERSED: bool>(from: *const u8, ahead: usize, to: *mut u8) {
     // By the low and by the high two bits of a nibble.
     let weight = |code: i32| if LOWER { code - 1 } else { code };
-    let word =
-        |codes: [i32; 4]| i32::from_le_bytes(codes.map(|code| weight(code).to_le_bytes()[0]));
+    let word = |codes: [i32; 4]| i32::from_le_bytes(codes.map(|code| weight(code).to_le_bytes()[0]));
     let low = _mm512_set1_epi32(word([0, 1, 2, 3]));
-    let high = _mm512_broadcast_i32x4(_mm_setr_epi32(
-        word([0; 4]),
-        word([1; 4]),
-        word([2; 4]),
-        word([3; 4]),
-    ));
+    let high = _mm512_broadcast_i32x4(_mm_setr_epi32(word([0; 4]), word([1; 4]), word([2; 4]), word([3; 4])));
     let nibble = _mm512_set1_epi8(15);
     for c in 0..8 {
         // SAFETY: eight chunks, and 32 lines.
@@ -151,20 +123,12 @@ struct Bytes([[u8; HALF]; 2]);
 
 /// Unpacks `units` units.
 #[inline(always)]
-unsafe fn unpack_units<C: Codes>(
-    codes: &C,
-    from: *const u8,
-    units: usize,
-    ahead: usize,
-    to: *mut Bytes,
-) {
+unsafe fn unpack_units<C: Codes>(codes: &C, from: *const u8, units: usize, ahead: usize, to: *mut Bytes) {
     for half in 0..2 {
         for unit in 0..units {
             // SAFETY: the caller has the units, of which half a block has no more.
             unsafe {
-                let to = (&raw mut (*to).0[half])
-                    .cast::<u8>()
-                    .add(16 * C::UNIT * unit);
+                let to = (&raw mut (*to).0[half]).cast::<u8>().add(16 * C::UNIT * unit);
                 codes.unpack::<false>(from.add(unit * C::BYTES), half, ahead, to);
             }
         }
@@ -181,10 +145,7 @@ unsafe fn multiply<const T: usize>(
     lines: usize,
     mut sums: [Halves; T],
 ) -> [Halves; T] {
-    let (first, second) = (
-        weights.cast::<u8>(),
-        weights.cast::<u8>().wrapping_add(HALF),
-    );
+    let (first, second) = (weights.cast::<u8>(), weights.cast::<u8>().wrapping_add(HALF));
     for k in 0..lines {
         // SAFETY: the caller has so many lines and dwords.
         unsafe {
@@ -192,10 +153,7 @@ unsafe fn multiply<const T: usize>(
             for (t, sums) in sums.iter_mut().enumerate() {
                 let q = q.add(t * stride + 4 * k).cast::<i32>().read_unaligned();
                 let q = _mm512_set1_epi32(q);
-                *sums = [
-                    _mm512_dpbusd_epi32(sums[0], w[0], q),
-                    _mm512_dpbusd_epi32(sums[1], w[1], q),
-                ];
+                *sums = [_mm512_dpbusd_epi32(sums[0], w[0], q), _mm512_dpbusd_epi32(sums[1], w[1], q)];
             }
         }
     }
@@ -223,14 +181,7 @@ macro_rules! of_tokens {
 /// # Safety
 /// AVX-512 F, BW and VNNI, and what the codes were made with; lengths as [`super::check`] has them.
 #[inline(always)]
-pub(super) unsafe fn blocks<C: Codes>(
-    codes: &C,
-    group: &[u8],
-    acts: &[u8],
-    n: usize,
-    ahead: usize,
-    out: &mut [f32],
-) {
+pub(super) unsafe fn blocks<C: Codes>(codes: &C, group: &[u8], acts: &[u8], n: usize, ahead: usize, out: &mut [f32]) {
     let stride = t2::act_bytes_q8_k(n);
     let mut weights = MaybeUninit::<Bytes>::uninit();
     out.fill(0.0);
@@ -239,13 +190,7 @@ pub(super) unsafe fn blocks<C: Codes>(
         // SAFETY: a block has its units of codes, and its activations are there.
         unsafe {
             let units = COLUMNS / C::UNIT;
-            unpack_units(
-                codes,
-                block.as_ptr().add(SCALES),
-                units,
-                ahead,
-                weights.as_mut_ptr(),
-            );
+            unpack_units(codes, block.as_ptr().add(SCALES), units, ahead, weights.as_mut_ptr());
             let acts = acts.chunks(TOKENS * stride);
             for (acts, out) in acts.zip(out.chunks_mut(TOKENS * ROWS)) {
                 let first = Act::new(&acts[..stride], n);

@@ -11,15 +11,9 @@ use crate::widely::{BLOCK_CHUNKS, CHUNK_BYTES};
 use crate::{Isa, Level};
 
 /// [`crate::widely::batch::multiply`] in single precision, once lengths were checked.
-pub(crate) fn chains(
-    isa: Isa,
-    rows: &Rows<'_>,
-    acts: &[f32],
-    memory: &mut chains::Memory,
-    out: &mut [Outputs],
-) {
-    // SAFETY: `isa` proves that the processor has the instruction set, and [`crate::widely::batch::serves`] leaves none but
-    // these two.
+pub(crate) fn chains(isa: Isa, rows: &Rows<'_>, acts: &[f32], memory: &mut chains::Memory, out: &mut [Outputs]) {
+    // SAFETY: `isa` proves that the processor has the instruction set, and [`crate::widely::batch::serves`] leaves none
+    // but these two.
     unsafe {
         match isa.vectors() {
             Level::Avx512 if isa.has_vbmi() => chains_vbmi2(rows, acts, memory, out),
@@ -37,8 +31,8 @@ pub(crate) fn groups(
     memory: &mut groups::Memory,
     out: &mut [Outputs],
 ) {
-    // SAFETY: `isa` proves that the processor has the instruction set, and [`crate::widely::batch::serves`] leaves none but
-    // these two.
+    // SAFETY: `isa` proves that the processor has the instruction set, and [`crate::widely::batch::serves`] leaves none
+    // but these two.
     unsafe {
         match isa.vectors() {
             Level::Avx512 => groups_avx512(rows, acts, memory, out),
@@ -50,12 +44,7 @@ pub(crate) fn groups(
 macro_rules! level {
     ($features:literal, $simd:ty, $chains:ident, $walk:ident, $groups:ident, $add:ident) => {
         #[target_feature(enable = $features)]
-        unsafe fn $chains(
-            rows: &Rows<'_>,
-            acts: &[f32],
-            memory: &mut chains::Memory,
-            out: &mut [Outputs],
-        ) {
+        unsafe fn $chains(rows: &Rows<'_>, acts: &[f32], memory: &mut chains::Memory, out: &mut [Outputs]) {
             // SAFETY: the caller says that the processor has the instruction set.
             unsafe { chains::multiply(<$simd>::here(), $walk, rows, acts, memory, out) }
         }
@@ -71,26 +60,14 @@ macro_rules! level {
         }
 
         #[target_feature(enable = $features)]
-        unsafe fn $groups(
-            rows: &Rows<'_>,
-            acts: (&[u8], &[f32]),
-            memory: &mut groups::Memory,
-            out: &mut [Outputs],
-        ) {
+        unsafe fn $groups(rows: &Rows<'_>, acts: (&[u8], &[f32]), memory: &mut groups::Memory, out: &mut [Outputs]) {
             // SAFETY: the caller says that the processor has the instruction set.
             unsafe { groups::multiply(<$simd>::here(), $add, rows, acts, memory, out) }
         }
     };
 }
 
-level!(
-    "avx2,fma,f16c,bmi1,popcnt",
-    Avx2,
-    chains_avx2,
-    walk_avx2,
-    groups_avx2,
-    add_avx2
-);
+level!("avx2,fma,f16c,bmi1,popcnt", Avx2, chains_avx2, walk_avx2, groups_avx2, add_avx2);
 level!(
     "avx2,fma,f16c,bmi1,popcnt,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni",
     Avx512,
@@ -104,27 +81,18 @@ level!(
 ///
 /// # Safety
 /// The processor has AVX-512 with VBMI2, and the lengths fit.
-#[target_feature(
-    enable = "avx2,fma,f16c,bmi1,popcnt,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx512vbmi2"
-)]
-unsafe fn chains_vbmi2(
-    rows: &Rows<'_>,
-    acts: &[f32],
-    memory: &mut chains::Memory,
-    out: &mut [Outputs],
-) {
+#[target_feature(enable = "avx2,fma,f16c,bmi1,popcnt,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx512vbmi2")]
+unsafe fn chains_vbmi2(rows: &Rows<'_>, acts: &[f32], memory: &mut chains::Memory, out: &mut [Outputs]) {
     // SAFETY: the caller says that the processor has the instruction set.
     unsafe { chains::multiply(Avx512::here(), walk_lists_vbmi2, rows, acts, memory, out) }
 }
 
-/// A [`chains::Walk`] along lists: the numbers of a set's bits are compressed all at once. A test looks at the machine code
-/// of its loop, which is part of the function above.
+/// A [`chains::Walk`] along lists: the numbers of a set's bits are compressed all at once. A test looks at the machine
+/// code of its loop, which is part of the function above.
 ///
 /// # Safety
 /// As there, and the processor has AVX-512 with VBMI2.
-#[target_feature(
-    enable = "avx2,fma,f16c,bmi1,popcnt,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx512vbmi2"
-)]
+#[target_feature(enable = "avx2,fma,f16c,bmi1,popcnt,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx512vbmi2")]
 unsafe fn walk_lists_vbmi2(x: &Lane, sets: &[u64], pairs: &[[u8; 2]], out: &mut [Sums]) {
     const NUMBERS: [u8; 64] = {
         let mut numbers = [0; 64];
@@ -149,11 +117,13 @@ unsafe fn walk_lists_vbmi2(x: &Lane, sets: &[u64], pairs: &[[u8; 2]], out: &mut 
         unsafe { _mm512_storeu_si512(steps.0.as_mut_ptr().cast(), places) };
         steps
     };
-    // SAFETY: as the caller says; the list has the numbers of bits times the floats of a step, and after them those of the zeros.
+    // SAFETY: as the caller says; the list has the numbers of bits times the floats of a step, and after them those of
+    // the zeros.
     unsafe { chains::walk_lists(Avx512::here(), list, x, sets, pairs, out) }
 }
 
-/// Bytes of the tables of a chunk, of one of its four groups, and from an entry's number, which is sixteenfold, to its bytes.
+/// Bytes of the tables of a chunk, of one of its four groups, and from an entry's number, which is sixteenfold, to its
+/// bytes.
 const CHUNK_TABLES: usize = 4 * GROUP_TABLE;
 const GROUP_TABLE: usize = 16 * ENTRY;
 const ENTRY: usize = 4 * TOKENS;
@@ -165,12 +135,7 @@ const SCALE: usize = ENTRY / 16;
 /// The processor has AVX2.
 #[inline(never)]
 #[target_feature(enable = "avx2")]
-unsafe fn add_avx2(
-    tables: &Tables,
-    entries: &Entries,
-    scales: &[f32; SCALES],
-    sums: &mut [RowSums],
-) {
+unsafe fn add_avx2(tables: &Tables, entries: &Entries, scales: &[f32; SCALES], sums: &mut [RowSums]) {
     // Of a loop that it could unroll the compiler would put off additions and keep what they add on the stack.
     let chunks = black_box(BLOCK_CHUNKS);
     let scales = scales.as_chunks::<8>().0;
@@ -178,7 +143,8 @@ unsafe fn add_avx2(
         // with `p` and with `q`: of real and of imaginary parts
         let mut with = [[_mm256_setzero_si256(); 2]; 2];
         for chunk in 0..chunks {
-            // SAFETY: a row has four bytes of each of four chunks, for entries of four groups, whose numbers are below 16.
+            // SAFETY: a row has four bytes of each of four chunks, for entries of four groups, whose numbers are below
+            // 16.
             unsafe {
                 let tables = tables.0.as_ptr().cast::<u8>().add(CHUNK_TABLES * chunk);
                 for (with, numbers) in with.iter_mut().zip(entries) {
@@ -209,10 +175,7 @@ unsafe fn add_avx2(
             // SAFETY: eight floats each.
             unsafe {
                 let product = |i: usize, integers| {
-                    _mm256_mul_ps(
-                        _mm256_loadu_ps(scales[i].as_ptr()),
-                        _mm256_cvtepi32_ps(integers),
-                    )
+                    _mm256_mul_ps(_mm256_loadu_ps(scales[i].as_ptr()), _mm256_cvtepi32_ps(integers))
                 };
                 let sum = _mm256_add_ps(_mm256_loadu_ps(to_low), product(0, low));
                 _mm256_storeu_ps(to_low, sum);
@@ -229,19 +192,15 @@ unsafe fn add_avx2(
 /// The processor has AVX-512.
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
-unsafe fn add_avx512(
-    tables: &Tables,
-    entries: &Entries,
-    scales: &[f32; SCALES],
-    sums: &mut [RowSums],
-) {
+unsafe fn add_avx512(tables: &Tables, entries: &Entries, scales: &[f32; SCALES], sums: &mut [RowSums]) {
     // as above
     let chunks = black_box(BLOCK_CHUNKS);
     let scales = scales.as_chunks::<TOKENS>().0;
     for (r, RowSums(sums)) in sums.iter_mut().enumerate() {
         let mut with = [_mm512_setzero_si512(); 2];
         for chunk in 0..chunks {
-            // SAFETY: a row has four bytes of each of four chunks, for entries of four groups, whose numbers are below 16.
+            // SAFETY: a row has four bytes of each of four chunks, for entries of four groups, whose numbers are below
+            // 16.
             unsafe {
                 let tables = tables.0.as_ptr().cast::<u8>().add(CHUNK_TABLES * chunk);
                 for (with, numbers) in with.iter_mut().zip(entries) {
@@ -258,10 +217,7 @@ unsafe fn add_avx512(
         let axes = [_mm512_add_epi16(p, q), _mm512_sub_epi16(p, q)];
         for (twice, sums) in axes.into_iter().zip(sums.as_chunks_mut::<2>().0) {
             let integers = _mm512_srai_epi16::<1>(twice);
-            let parts = [
-                _mm512_castsi512_si256(integers),
-                _mm512_extracti64x4_epi64::<1>(integers),
-            ];
+            let parts = [_mm512_castsi512_si256(integers), _mm512_extracti64x4_epi64::<1>(integers)];
             for ((part, sums), scales) in parts.into_iter().zip(sums).zip(scales) {
                 let integers = _mm512_cvtepi32_ps(_mm512_cvtepi16_epi32(part));
                 // SAFETY: sixteen floats each.

@@ -23,22 +23,14 @@ const fn table(axis: usize, upper: bool) -> [i8; 16] {
 }
 
 /// The tables, `[lower, upper][real, imaginary]`.
-pub(super) const TABLES: [[[i8; 16]; 2]; 2] = [
-    [table(0, false), table(1, false)],
-    [table(0, true), table(1, true)],
-];
+pub(super) const TABLES: [[[i8; 16]; 2]; 2] = [[table(0, false), table(1, false)], [table(0, true), table(1, true)]];
 
 /// The products of a unit and one row of activations.
 ///
 /// # Safety
 /// The processor has AVX2 and FMA, and the lengths fit.
 #[target_feature(enable = "avx2,fma")]
-pub(super) unsafe fn multiply(
-    unit: &Unit<'_>,
-    acts: &[u8],
-    ahead: impl Ahead,
-    out: &mut [[f32; ROWS]; 2],
-) {
+pub(super) unsafe fn multiply(unit: &Unit<'_>, acts: &[u8], ahead: impl Ahead, out: &mut [[f32; ROWS]; 2]) {
     by_blocks(unit, acts, out, |codes, x, sums| {
         // SAFETY: the caller says that the instructions are there.
         unsafe {
@@ -54,21 +46,12 @@ pub(super) unsafe fn multiply(
 /// The processor has AVX2, and `half` is 0 or 1.
 #[inline(never)]
 #[target_feature(enable = "avx2")]
-unsafe fn half(
-    codes: &[u8; BLOCK_BYTES],
-    half: usize,
-    x: &Block<'_>,
-    ahead: impl Ahead,
-    sums: &mut [[f32; ROWS]; 4],
-) {
+unsafe fn half(codes: &[u8; BLOCK_BYTES], half: usize, x: &Block<'_>, ahead: impl Ahead, sums: &mut [[f32; ROWS]; 4]) {
     let table = |t: &[i8; 16]| {
         // SAFETY: sixteen bytes.
         _mm256_broadcastsi128_si256(unsafe { _mm_loadu_si128(t.as_ptr().cast()) })
     };
-    let tables = [
-        [table(&TABLES[0][0]), table(&TABLES[0][1])],
-        [table(&TABLES[1][0]), table(&TABLES[1][1])],
-    ];
+    let tables = [[table(&TABLES[0][0]), table(&TABLES[0][1])], [table(&TABLES[1][0]), table(&TABLES[1][1])]];
     let nibble = _mm256_set1_epi8(15);
     let mut pairs = [_mm256_setzero_si256(); 4];
     // Of a loop that it could unroll the compiler would put off additions and keep what they add on the stack.

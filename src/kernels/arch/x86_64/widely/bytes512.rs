@@ -1,5 +1,5 @@
-//! Sixteen rows with 8-bit activations on AVX-512 with VNNI, as [`super::bytes256`] has them; four products are added at
-//! once.
+//! Sixteen rows with 8-bit activations on AVX-512 with VNNI, as [`super::bytes256`] has them; four products are added
+//! at once.
 
 use std::arch::x86_64::*;
 
@@ -12,12 +12,7 @@ use crate::widely::{BLOCK_BYTES, BLOCK_CHUNKS, Block, CHUNK_BYTES, ROWS, Unit, b
 /// # Safety
 /// The processor has AVX-512 with VNNI, and the lengths fit.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
-pub(super) unsafe fn multiply(
-    unit: &Unit<'_>,
-    acts: &[u8],
-    ahead: impl Ahead,
-    out: &mut [[f32; ROWS]; 2],
-) {
+pub(super) unsafe fn multiply(unit: &Unit<'_>, acts: &[u8], ahead: impl Ahead, out: &mut [[f32; ROWS]; 2]) {
     by_blocks(unit, acts, out, |codes, x, sums| {
         // SAFETY: the caller says that the instructions are there.
         unsafe { stream_of_block(codes, x, ahead, sums) }
@@ -30,20 +25,12 @@ pub(super) unsafe fn multiply(
 /// The processor has AVX-512 with VNNI.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
-unsafe fn stream_of_block(
-    codes: &[u8; BLOCK_BYTES],
-    x: &Block<'_>,
-    ahead: impl Ahead,
-    sums: &mut [[f32; ROWS]; 4],
-) {
+unsafe fn stream_of_block(codes: &[u8; BLOCK_BYTES], x: &Block<'_>, ahead: impl Ahead, sums: &mut [[f32; ROWS]; 4]) {
     let table = |t: &[i8; 16]| {
         // SAFETY: sixteen bytes.
         _mm512_broadcast_i32x4(unsafe { _mm_loadu_si128(t.as_ptr().cast()) })
     };
-    let tables = [
-        [table(&TABLES[0][0]), table(&TABLES[0][1])],
-        [table(&TABLES[1][0]), table(&TABLES[1][1])],
-    ];
+    let tables = [[table(&TABLES[0][0]), table(&TABLES[0][1])], [table(&TABLES[1][0]), table(&TABLES[1][1])]];
     let nibble = _mm512_set1_epi8(15);
     // the 1 that is added to every factor adds the activations once
     let without = x.sums.map(|sum| _mm512_set1_epi32(-sum));

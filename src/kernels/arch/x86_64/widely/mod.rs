@@ -7,9 +7,7 @@ use trine_formats::widely::Shape;
 
 use super::packed::with_ahead;
 use crate::widely::tables::Outputs;
-use crate::widely::{
-    Form, Int8Kernel, Path, ROWS, StreamSums, Unit, arrange_bytes, arrange_floats,
-};
+use crate::widely::{Form, Int8Kernel, Path, ROWS, StreamSums, Unit, arrange_bytes, arrange_floats};
 use crate::{Isa, Level};
 
 mod batch;

@@ -7,14 +7,8 @@ use std::arch::x86_64::*;
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
 fn reduce(lanes: __m512) -> f32 {
-    let eight = _mm256_add_ps(
-        _mm512_castps512_ps256(lanes),
-        _mm512_extractf32x8_ps::<1>(lanes),
-    );
-    let four = _mm_add_ps(
-        _mm256_castps256_ps128(eight),
-        _mm256_extractf128_ps::<1>(eight),
-    );
+    let eight = _mm256_add_ps(_mm512_castps512_ps256(lanes), _mm512_extractf32x8_ps::<1>(lanes));
+    let four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps::<1>(eight));
     let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
     _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)))
 }
@@ -100,21 +94,13 @@ unsafe fn add_words(word: *const u8, re: __m512, im: __m512, sums: &mut Sums) {
     *ii = _mm512_mask_sub_ps(*ii, minus, *ii, im);
 }
 
-streams!(
-    streams_of_planes,
-    "avx512f,avx512bw,avx512vl,avx512dq",
-    add_planes
-);
-streams!(
-    streams_of_words,
-    "avx512f,avx512bw,avx512vl,avx512dq,bmi2",
-    add_words
-);
+streams!(streams_of_planes, "avx512f,avx512bw,avx512vl,avx512dq", add_planes);
+streams!(streams_of_words, "avx512f,avx512bw,avx512vl,avx512dq,bmi2", add_words);
 
 macro_rules! sums {
     ($name:ident, $features:literal, $streams:ident) => {
-        /// The sums of all streams over `chunks` chunks, as [`StreamSums`](crate::widely::StreamSums) has them: up to four
-        /// streams in one pass, whose accumulators fill half of the registers.
+        /// The sums of all streams over `chunks` chunks, as [`StreamSums`](crate::widely::StreamSums) has them: up to
+        /// four streams in one pass, whose accumulators fill half of the registers.
         ///
         /// # Safety
         /// The processor has the instructions; `words` are `4 · streams` bytes for each chunk, `re` and `im` 64.
@@ -131,8 +117,8 @@ macro_rules! sums {
             let x = (re.as_ptr().cast(), im.as_ptr().cast());
             let size = (4 * streams, chunks);
             for (first, out) in (0..streams).step_by(4).zip(out.chunks_mut(4)) {
-                // SAFETY: a pass reads the words of the streams from `first` on, as many as `out` has, which are inside of
-                // the `4 · streams` bytes of each chunk; the caller says that these and the floats are there.
+                // SAFETY: a pass reads the words of the streams from `first` on, as many as `out` has, which are inside
+                // of the `4 · streams` bytes of each chunk; the caller says that these and the floats are there.
                 unsafe {
                     let words = words.as_ptr().add(4 * first);
                     match out.len() {
@@ -145,13 +131,5 @@ macro_rules! sums {
     };
 }
 
-sums!(
-    plane_sums_avx512,
-    "avx512f,avx512bw,avx512vl,avx512dq",
-    streams_of_planes
-);
-sums!(
-    word_sums_avx512,
-    "avx512f,avx512bw,avx512vl,avx512dq,bmi2",
-    streams_of_words
-);
+sums!(plane_sums_avx512, "avx512f,avx512bw,avx512vl,avx512dq", streams_of_planes);
+sums!(word_sums_avx512, "avx512f,avx512bw,avx512vl,avx512dq,bmi2", streams_of_words);

@@ -14,12 +14,7 @@ use crate::widely::{ROWS, Unit, lane_words};
 /// # Safety
 /// The processor has AVX2 and FMA, and the lengths fit.
 #[target_feature(enable = "avx2,fma")]
-pub(super) unsafe fn multiply(
-    unit: &Unit<'_>,
-    tables: &[f32],
-    ahead: impl Ahead,
-    out: &mut Outputs,
-) {
+pub(super) unsafe fn multiply(unit: &Unit<'_>, tables: &[f32], ahead: impl Ahead, out: &mut Outputs) {
     let (shape, streams) = (unit.shape, unit.shape.streams());
     let mut lanes = Floats::scratch(CHUNK * streams * SUMS);
     let size = (streams, shape.chunks(), lane_words(shape));

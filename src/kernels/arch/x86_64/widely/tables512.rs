@@ -1,5 +1,5 @@
-//! Sixteen rows in single precision on AVX-512, as [`super::tables256`] has them, in one register; two streams share the
-//! tables that they look up in, and their eight sums are as many as additions wait for one another.
+//! Sixteen rows in single precision on AVX-512, as [`super::tables256`] has them, in one register; two streams share
+//! the tables that they look up in, and their eight sums are as many as additions wait for one another.
 
 use std::arch::x86_64::*;
 
@@ -15,12 +15,7 @@ use crate::widely::{ROWS, Unit, lane_words};
 /// # Safety
 /// The processor has AVX-512, and the lengths fit.
 #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512vl,avx512dq")]
-pub(super) unsafe fn multiply(
-    unit: &Unit<'_>,
-    tables: &[f32],
-    ahead: impl Ahead,
-    out: &mut Outputs,
-) {
+pub(super) unsafe fn multiply(unit: &Unit<'_>, tables: &[f32], ahead: impl Ahead, out: &mut Outputs) {
     let (shape, streams) = (unit.shape, unit.shape.streams());
     let mut lanes = Floats::scratch(CHUNK * streams * SUMS);
     let lane_tables = tables.chunks_exact(shape.chunks() * COLUMN);
@@ -95,11 +90,7 @@ unsafe fn lane_sums(weights: &[u8], ahead: impl Ahead, tables: &[f32], out: &mut
             ahead.line(second.as_ptr());
         }
     }
-    for (sums, out) in sums
-        .as_flattened()
-        .iter()
-        .zip(out.as_chunks_mut::<ROWS>().0)
-    {
+    for (sums, out) in sums.as_flattened().iter().zip(out.as_chunks_mut::<ROWS>().0) {
         // SAFETY: sixteen floats.
         unsafe { _mm512_storeu_ps(out.as_mut_ptr(), *sums) };
     }

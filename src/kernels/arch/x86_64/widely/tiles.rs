@@ -11,8 +11,7 @@ use super::super::tiles::{Hardware, ROW, TILE, Tiles};
 use super::bytes256::TABLES;
 use crate::widely::batch::{Outputs, Rows, TOKENS};
 use crate::widely::{
-    BLOCK_BYTES, BLOCK_CHUNKS, CHUNK_BYTES, Form, Path, ROWS, RowSums, Unit, block, blocks_of,
-    combine_rows, row_scales,
+    BLOCK_BYTES, BLOCK_CHUNKS, CHUNK_BYTES, Form, Path, ROWS, RowSums, Unit, block, blocks_of, combine_rows, row_scales,
 };
 
 /// Factors of a block of one stream on both axes.
@@ -23,8 +22,8 @@ struct Factors([[u8; TILE]; 2]);
 #[repr(align(64))]
 struct Integers([[[i32; ROWS]; TOKENS]; 4]);
 
-/// Working memory of a thread. Two blocks are in work: while the tiles of one are multiplied, the factors of the next one
-/// are looked up and the integers of the one before are added.
+/// Working memory of a thread. Two blocks are in work: while the tiles of one are multiplied, the factors of the next
+/// one are looked up and the integers of the one before are added.
 pub(crate) struct Memory {
     factors: [Factors; 2],
     integers: [Integers; 2],
@@ -36,11 +35,7 @@ impl Default for Memory {
     fn default() -> Memory {
         let factors = || Factors([[0; TILE]; 2]);
         let integers = || Integers([[[0; ROWS]; TOKENS]; 4]);
-        Memory {
-            factors: [factors(), factors()],
-            integers: [integers(), integers()],
-            sums: Default::default(),
-        }
+        Memory { factors: [factors(), factors()], integers: [integers(), integers()], sums: Default::default() }
     }
 }
 
@@ -56,12 +51,7 @@ pub(crate) unsafe fn tiles(rows: &Rows<'_>, acts: &[u8], memory: &mut Memory, ou
 /// # Safety
 /// The processor has AVX-512, and the process [`crate::Level::Amx`] where the tiles are the processor's; lengths fit.
 #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512vl,avx512dq")]
-unsafe fn multiply<T: Tiles>(
-    rows: &Rows<'_>,
-    acts: &[u8],
-    memory: &mut Memory,
-    out: &mut [Outputs],
-) {
+unsafe fn multiply<T: Tiles>(rows: &Rows<'_>, acts: &[u8], memory: &mut Memory, out: &mut [Outputs]) {
     let shape = rows.shape;
     let tokens = acts.len() / Path::Int8.act_bytes(shape);
     let few = tokens as u8;
@@ -99,11 +89,7 @@ unsafe fn multiply_unit<T: Tiles>(
     let (of_tile, blocks) = blocks_of(unit.shape);
     let row = acts.len() / tokens;
     let codes = unit.weights.as_chunks::<BLOCK_BYTES>().0;
-    let Memory {
-        factors,
-        integers,
-        sums,
-    } = memory;
+    let Memory { factors, integers, sums } = memory;
     let mut y = [[[0.0; ROWS]; 2]; TOKENS];
     // of the activations of two blocks in turn
     let mut scales = [[[0.0; 2]; TOKENS]; 2];
@@ -121,8 +107,8 @@ unsafe fn multiply_unit<T: Tiles>(
                 let number = i / streams;
                 let rows = acts.chunks_exact(row).zip(&mut scales[number % 2]);
                 rows.for_each(|(acts, scales)| *scales = block(acts, blocks, number).scales);
-                // SAFETY: `with_rows` has set the tiles up; a block of a row of activations has 64 bytes of real and 64 of
-                // imaginary parts, and rows of activations follow one another.
+                // SAFETY: `with_rows` has set the tiles up; a block of a row of activations has 64 bytes of real and 64
+                // of imaginary parts, and rows of activations follow one another.
                 unsafe {
                     let x = acts.as_ptr().add(2 * ROW * number);
                     tiles.load::<0>(x, row);
@@ -191,12 +177,9 @@ unsafe fn look_up(codes: &[u8; BLOCK_BYTES], Factors(to): &mut Factors) {
 /// # Safety
 /// The tiles are set up and the activations loaded.
 #[inline(always)]
-unsafe fn products<T: Tiles>(
-    tiles: &mut T,
-    Factors([real, imaginary]): &Factors,
-    Integers(to): &mut Integers,
-) {
-    // SAFETY: the caller has set the tiles up; factors are whole tiles, and there is room for the sums of sixteen tokens.
+unsafe fn products<T: Tiles>(tiles: &mut T, Factors([real, imaginary]): &Factors, Integers(to): &mut Integers) {
+    // SAFETY: the caller has set the tiles up; factors are whole tiles, and there is room for the sums of sixteen
+    // tokens.
     unsafe {
         tiles.load::<2>(real.as_ptr(), ROW);
         tiles.clear::<4>();
@@ -215,16 +198,11 @@ unsafe fn products<T: Tiles>(
     }
 }
 
-/// Adds the integers of a block of one stream, times the scales `[token][real, imaginary]` of the activations, to the sums of
-/// all tokens.
+/// Adds the integers of a block of one stream, times the scales `[token][real, imaginary]` of the activations, to the
+/// sums of all tokens.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn add(
-    Integers(integers): &Integers,
-    scales: &[[f32; 2]; TOKENS],
-    stream: usize,
-    sums: &mut [RowSums],
-) {
+fn add(Integers(integers): &Integers, scales: &[[f32; 2]; TOKENS], stream: usize, sums: &mut [RowSums]) {
     for (t, (scales, sums)) in scales.iter().zip(sums).enumerate() {
         for (k, sums) in sums[stream].iter_mut().enumerate() {
             // SAFETY: sixteen integers and sixteen floats.
@@ -255,22 +233,13 @@ mod tests {
             return skipped("look-ups for tiles", &Level::Avx512.missing().join(", "));
         }
         let mut random = Random(31);
-        for (rows, columns, stages, scope, tokens) in [
-            (3, 200, 2, Scope::Tensor, 16),
-            (21, 64, 1, Scope::Row, 1),
-            (16, 130, 4, Scope::Tile64, 7),
-        ] {
-            let rule = Rule {
-                stages,
-                scope,
-                profile: Default::default(),
-                tie: Default::default(),
-            };
+        for (rows, columns, stages, scope, tokens) in
+            [(3, 200, 2, Scope::Tensor, 16), (21, 64, 1, Scope::Row, 1), (16, 130, 4, Scope::Tile64, 7)]
+        {
+            let rule = Rule { stages, scope, profile: Default::default(), tie: Default::default() };
             let shape = rule.shape(2 * rows, 2 * columns).expect("even sides");
             let words = random.bytes(4 * rows * shape.row_words());
-            let scales: Vec<f32> = (0..shape.groups() * shape.group_scales())
-                .map(|_| random.float())
-                .collect();
+            let scales: Vec<f32> = (0..shape.groups() * shape.group_scales()).map(|_| random.float()).collect();
             let (row, unit) = (4 * shape.row_words(), Form::Rows16.unit_bytes(&shape));
             let mut weights = vec![0; rows.div_ceil(ROWS) * unit];
             let packed = weights.chunks_mut(unit).zip(words.chunks(ROWS * row));
@@ -283,28 +252,15 @@ mod tests {
                 xs.push(int8::quantize(&shape, &x));
             }
             let mut out = vec![[[f32::NAN; TOKENS]; 2]; rows];
-            let all = Rows {
-                shape: &shape,
-                first: 0,
-                form: Form::Rows16,
-                weights: &weights,
-                scales: &scales,
-            };
+            let all = Rows { shape: &shape, first: 0, form: Form::Rows16, weights: &weights, scales: &scales };
             // SAFETY: the vectors were found, and the tiles are in memory; all lengths are those of the shape.
             unsafe { multiply::<Software>(&all, &acts, &mut Memory::default(), &mut out) };
             for (r, out) in out.iter().enumerate() {
-                let words: Vec<u32> = words[r * row..][..row]
-                    .as_chunks()
-                    .0
-                    .iter()
-                    .map(|&w| u32::from_le_bytes(w))
-                    .collect();
+                let words: Vec<u32> =
+                    words[r * row..][..row].as_chunks().0.iter().map(|&w| u32::from_le_bytes(w)).collect();
                 for (t, x) in xs.iter().enumerate() {
                     let (re, im) = int8::product_row(&shape, r, &words, &scales, x);
-                    assert!(
-                        same(out[0][t], re) && same(out[1][t], im),
-                        "{scope:?}: row {r}, token {t}"
-                    );
+                    assert!(same(out[0][t], re) && same(out[1][t], im), "{scope:?}: row {r}, token {t}");
                 }
             }
         }

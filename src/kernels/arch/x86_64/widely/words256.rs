@@ -1,5 +1,5 @@
-//! Words of codes on AVX2: masks come from comparing the bits of a word with a bit for each lane. It reads the file as it is;
-//! [`super::tables256`] is faster with words that were sorted.
+//! Words of codes on AVX2: masks come from comparing the bits of a word with a bit for each lane. It reads the file as
+//! it is; [`super::tables256`] is faster with words that were sorted.
 
 use std::arch::x86_64::*;
 use std::hint::black_box;
@@ -9,10 +9,7 @@ use std::hint::black_box;
 #[target_feature(enable = "avx2")]
 pub(super) fn reduce(low: __m256, high: __m256) -> f32 {
     let eight = _mm256_add_ps(low, high);
-    let four = _mm_add_ps(
-        _mm256_castps256_ps128(eight),
-        _mm256_extractf128_ps::<1>(eight),
-    );
+    let four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps::<1>(eight));
     let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
     _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)))
 }
@@ -45,7 +42,8 @@ pub(super) unsafe fn word_sums_avx2(
     for (stream, out) in out.iter_mut().enumerate() {
         // rr, ri, ir, ii of either half
         let mut sums = [[_mm256_setzero_ps(); 4]; 2];
-        // SAFETY: of `stream < streams` words of each of `chunks` chunks, and of 16 floats of each, the caller says that they are there.
+        // SAFETY: of `stream < streams` words of each of `chunks` chunks, and of 16 floats of each, the caller says
+        // that they are there.
         unsafe {
             let mut word = words.as_ptr().add(4 * stream);
             let (mut re, mut im) = (re.as_ptr().cast::<f32>(), im.as_ptr().cast::<f32>());

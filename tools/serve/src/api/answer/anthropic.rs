@@ -110,15 +110,9 @@ fn events(reply: &Reply, steps: Vec<Step>, out: &mut Vec<Value>) {
         Step::More(at, text) => delta(at, json!({"type": "text_delta", "text": text})),
         Step::Call(at, name) => {
             let id = reply.call_id(0, at);
-            start(
-                at,
-                json!({"type": "tool_use", "id": id, "name": name, "input": {}}),
-            )
+            start(at, json!({"type": "tool_use", "id": id, "name": name, "input": {}}))
         }
-        Step::Arguments(at, part) => delta(
-            at,
-            json!({"type": "input_json_delta", "partial_json": part}),
-        ),
+        Step::Arguments(at, part) => delta(at, json!({"type": "input_json_delta", "partial_json": part})),
         Step::TextEnds(at, _) | Step::CallEnds(at, ..) => {
             json!({"type": "content_block_stop", "index": at})
         }

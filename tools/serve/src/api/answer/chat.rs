@@ -68,10 +68,7 @@ fn message(reply: &Reply, index: usize) -> (Value, usize) {
     });
     let calls: Vec<Value> = list.collect();
     let n = calls.len();
-    (
-        json!({"role": "assistant", "content": content, "tool_calls": calls}),
-        n,
-    )
+    (json!({"role": "assistant", "content": content, "tool_calls": calls}), n)
 }
 
 fn finish_reason(choice: &Choice, calls: usize) -> Value {

@@ -114,16 +114,15 @@ fn stopping_word<'a>(choice: &'a Choice, done: &Done) -> &'a str {
     }
 }
 
-/// The members that were asked for, each by the name that it was asked for by; `a/b` is the member `b` of the member `a`.
+/// The members that were asked for, each by the name that it was asked for by; `a/b` is the member `b` of the member
+/// `a`.
 fn reduced(reply: &Reply, object: Value) -> Value {
     let Some(names) = &reply.asked.response_fields else {
         return object;
     };
     let mut out = serde_json::Map::new();
     for name in names {
-        let found = name
-            .split('/')
-            .try_fold(&object, |value, member| value.get(member));
+        let found = name.split('/').try_fold(&object, |value, member| value.get(member));
         if let Some(value) = found {
             out.insert(name.clone(), value.clone());
         }

@@ -65,10 +65,7 @@ impl<'a> Columns<'a> {
 
     /// The tokens of a prompt, whose first has no probability, and of whose text the client knows `chars` characters.
     pub fn prompt(&mut self, tokens: &[u32], logprobs: &[TokenLogprobs], chars: usize) {
-        let all: usize = tokens
-            .iter()
-            .map(|id| characters(&self.tokenizer.piece(*id, false)))
-            .sum();
+        let all: usize = tokens.iter().map(|id| characters(&self.tokenizer.piece(*id, false))).sum();
         // A tokenizer may put a space in front.
         self.hidden = all.saturating_sub(chars);
         if let Some(first) = tokens.first() {
@@ -101,8 +98,7 @@ impl<'a> Columns<'a> {
         self.tokens.push(text(&self.tokenizer.piece(id, true)));
         self.token_logprobs.push(logprob);
         self.top_logprobs.push(top);
-        self.text_offset
-            .push(self.chars.saturating_sub(self.hidden));
+        self.text_offset.push(self.chars.saturating_sub(self.hidden));
         self.chars += characters(&self.tokenizer.piece(id, false));
     }
 
@@ -135,11 +131,7 @@ mod tests {
     fn numbers_read_back() {
         for x in [-0.1f32, -3.4e-7, -12.345_678, 0.0, f32::MIN, -1e-45] {
             let text = number(x).to_string();
-            assert_eq!(
-                text.parse::<f32>().unwrap().to_bits(),
-                x.to_bits(),
-                "{text}"
-            );
+            assert_eq!(text.parse::<f32>().unwrap().to_bits(), x.to_bits(), "{text}");
         }
         assert_eq!(number(-0.1).to_string(), "-0.1");
         assert_eq!(number(f32::NEG_INFINITY).to_string(), "-3.4028235e+38");

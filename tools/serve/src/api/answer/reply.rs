@@ -148,10 +148,7 @@ impl Reply {
                     choice.tokens.push(token.id);
                     choice.text += &token.text;
                 }
-                Part::Token {
-                    id: token.id,
-                    text: token.text,
-                }
+                Part::Token { id: token.id, text: token.text }
             }
             Event::Done(mut done) => {
                 self.service.meters.text(&done);
@@ -177,7 +174,8 @@ impl Reply {
         self.choices.iter().all(|c| c.done.is_some())
     }
 
-    /// A name for a call of a function: that of the answer, which is random, and the places of the choice and of the call.
+    /// A name for a call of a function: that of the answer, which is random, and the places of the choice and of the
+    /// call.
     pub fn call_id(&self, choice: usize, call: usize) -> String {
         let random: String = self.id.chars().rev().take(18).collect();
         format!("call_{random}{choice:03}{call:03}")
@@ -204,8 +202,6 @@ pub fn random_name(len: usize) -> Result<String, ApiError> {
     const LETTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     let mut bytes = vec![0; len];
     getrandom::fill(&mut bytes).map_err(|e| ApiError::server(format!("no random numbers: {e}")))?;
-    let letters = bytes
-        .iter()
-        .map(|b| char::from(LETTERS[usize::from(*b) % LETTERS.len()]));
+    let letters = bytes.iter().map(|b| char::from(LETTERS[usize::from(*b) % LETTERS.len()]));
     Ok(letters.collect())
 }

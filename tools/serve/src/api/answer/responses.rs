@@ -135,9 +135,7 @@ fn events(reply: &mut Reply, steps: &[Step], out: &mut Vec<Value>) {
         match step {
             Step::Text(at) => {
                 let item = message(reply, *at, "in_progress", Vec::new());
-                out.push(
-                    json!({"type": "response.output_item.added", "output_index": at, "item": item}),
-                );
+                out.push(json!({"type": "response.output_item.added", "output_index": at, "item": item}));
                 let id = &item["id"];
                 out.push(json!({"type": "response.content_part.added", "item_id": id, "output_index": at, "content_index": 0, "part": text_part("")}));
             }
@@ -152,9 +150,7 @@ fn events(reply: &mut Reply, steps: &[Step], out: &mut Vec<Value>) {
             }
             Step::Call(at, name) => {
                 let item = call(reply, *at, "in_progress", name, "");
-                out.push(
-                    json!({"type": "response.output_item.added", "output_index": at, "item": item}),
-                );
+                out.push(json!({"type": "response.output_item.added", "output_index": at, "item": item}));
             }
             Step::Arguments(at, part) => {
                 let id = &call(reply, *at, "", "", "")["id"];
@@ -166,9 +162,7 @@ fn events(reply: &mut Reply, steps: &[Step], out: &mut Vec<Value>) {
             }
         }
         if let (Some(item), Step::TextEnds(at, _) | Step::CallEnds(at, ..)) = (whole, step) {
-            out.push(
-                json!({"type": "response.output_item.done", "output_index": at, "item": item}),
-            );
+            out.push(json!({"type": "response.output_item.done", "output_index": at, "item": item}));
             reply.choices[0].output.push(item);
         }
     }

@@ -42,11 +42,7 @@ pub fn effective(done: &Done) -> Value {
 /// `usage` of all choices; a prompt is counted once, whatever the number of its choices.
 pub fn usage(choices: &[Choice], per_prompt: usize) -> Value {
     let done = |c: &Choice| c.done.clone();
-    let prompts: Vec<Done> = choices
-        .iter()
-        .step_by(per_prompt)
-        .filter_map(done)
-        .collect();
+    let prompts: Vec<Done> = choices.iter().step_by(per_prompt).filter_map(done).collect();
     let prompt: usize = prompts.iter().map(|d| d.prompt_tokens).sum();
     let cached: usize = prompts.iter().map(|d| d.cached_tokens).sum();
     let texts = choices.iter().filter_map(done);
@@ -62,23 +58,13 @@ pub fn usage(choices: &[Choice], per_prompt: usize) -> Value {
 /// `timings` of a choice, finished or not.
 pub fn timings(choice: &Choice) -> Value {
     let (prompt, cached, generated, read, wrote) = match (&choice.done, &choice.progress) {
-        (Some(d), _) => (
-            d.prompt_tokens,
-            d.cached_tokens,
-            d.generated_tokens,
-            d.prompt_time,
-            d.generation_time,
-        ),
+        (Some(d), _) => (d.prompt_tokens, d.cached_tokens, d.generated_tokens, d.prompt_time, d.generation_time),
         (None, Some(p)) => (
             p.processed,
             p.cached,
             choice.generated,
             // Waiting is no reading.
-            if p.processed > p.cached {
-                p.time
-            } else {
-                Duration::ZERO
-            },
+            if p.processed > p.cached { p.time } else { Duration::ZERO },
             choice.since_prompt(),
         ),
         (None, None) => (0, 0, choice.generated, Duration::ZERO, Duration::ZERO),
@@ -127,11 +113,8 @@ fn ratio(a: f64, b: f64) -> f64 {
 pub fn settings(service: &Service, r: &Request, stream: bool) -> Value {
     let s = &r.sampler;
     let number = probabilities::number;
-    let mut biases: Vec<Value> = r
-        .logit_bias
-        .iter()
-        .map(|(id, bias)| json!({"token": id, "bias": number(*bias)}))
-        .collect();
+    let mut biases: Vec<Value> =
+        r.logit_bias.iter().map(|(id, bias)| json!({"token": id, "bias": number(*bias)})).collect();
     let mut banned: Vec<u32> = s.banned.clone();
     if r.ignore_eos {
         banned.extend(service.engine.model().end_tokens());

@@ -46,11 +46,7 @@ fn beginning<'a>(reply: &'a Reply, choice: &Choice) -> (String, Columns<'a>) {
         Some(text) => text.clone(),
         None => reply.service.text_of(&prompt.tokens),
     };
-    columns.prompt(
-        &prompt.tokens,
-        &choice.prompt_logprobs,
-        text.chars().count(),
-    );
+    columns.prompt(&prompt.tokens, &choice.prompt_logprobs, text.chars().count());
     (text, columns)
 }
 

@@ -30,15 +30,11 @@ pub fn to_chat(body: &Value) -> Result<Value, ApiError> {
     if let Some(tools) = f.list("tools")? {
         let own = |t: &Value| t["type"].is_null() || t["type"] == "custom";
         if !tools.iter().all(own) {
-            return Err(ApiError::field(
-                "tools",
-                "only tools of your own, with 'input_schema'",
-            ));
+            return Err(ApiError::field("tools", "only tools of your own, with 'input_schema'"));
         }
         let function = |t: &Value| {
             let (name, about) = (&t["name"], &t["description"]);
-            let function =
-                json!({"name": name, "description": about, "parameters": t["input_schema"]});
+            let function = json!({"name": name, "description": about, "parameters": t["input_schema"]});
             json!({"type": "function", "function": function})
         };
         out.insert("tools".into(), tools.iter().map(function).collect());
@@ -52,10 +48,7 @@ pub fn to_chat(body: &Value) -> Result<Value, ApiError> {
             Some("tool") => json!({"type": "function", "function": {"name": choice.get("name")}}),
             Some(same @ ("auto" | "none")) => same.into(),
             _ => {
-                return Err(ApiError::field(
-                    "tool_choice",
-                    "'type' must be auto, any, tool or none",
-                ));
+                return Err(ApiError::field("tool_choice", "'type' must be auto, any, tool or none"));
             }
         };
         out.insert("tool_choice".into(), choice);
@@ -76,16 +69,9 @@ fn texts(name: &str, content: &Value) -> Result<Value, ApiError> {
         Value::Array(blocks) => {
             let text = |b: &Value| match (b["type"].as_str(), b["text"].as_str()) {
                 (Some("text"), Some(text)) => Ok(json!({"type": "text", "text": text})),
-                _ => Err(ApiError::field(
-                    name,
-                    "only blocks of text: the model reads text only",
-                )),
+                _ => Err(ApiError::field(name, "only blocks of text: the model reads text only")),
             };
-            blocks
-                .iter()
-                .map(text)
-                .collect::<Result<Vec<_>, _>>()
-                .map(Value::from)
+            blocks.iter().map(text).collect::<Result<Vec<_>, _>>().map(Value::from)
         }
         other => Err(wrong(name, "a string or an array of blocks", other)),
     }

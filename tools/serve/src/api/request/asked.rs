@@ -63,12 +63,7 @@ impl Asked {
     ///
     /// # Errors
     /// What is wrong with it, naming the field.
-    pub fn read(
-        route: Route,
-        service: &Service,
-        body: &Value,
-        caller: &Caller,
-    ) -> Result<Asked, ApiError> {
+    pub fn read(route: Route, service: &Service, body: &Value, caller: &Caller) -> Result<Asked, ApiError> {
         let converted = match route {
             Route::Responses => Some(responses::to_chat(body)?),
             Route::Messages => Some(anthropic::to_chat(body)?),
@@ -87,9 +82,7 @@ impl Asked {
             true => (vec![messages::prompt(&f, described, service)?], false),
             false => {
                 const NAME: &str = "prompt";
-                let value = f
-                    .get(NAME)
-                    .ok_or_else(|| ApiError::field(NAME, "is required"))?;
+                let value = f.get(NAME).ok_or_else(|| ApiError::field(NAME, "is required"))?;
                 prompt::prompts(NAME, PROMPTS, value, service.encoder())?
             }
         };
@@ -97,16 +90,10 @@ impl Asked {
         if choices > 1 && matches!(route, Route::Responses | Route::Messages) {
             return Err(ApiError::field("n", "this route has one answer"));
         }
-        let one = Request {
-            bits,
-            grammar: grammar(&f, tools.as_ref(), service)?,
-            ..request(&f, route, service, caller)?
-        };
+        let one =
+            Request { bits, grammar: grammar(&f, tools.as_ref(), service)?, ..request(&f, route, service, caller)? };
         if !one.resume.is_empty() && prompts.len() * choices > 1 {
-            return Err(ApiError::field(
-                "resume_tokens",
-                "only for one prompt and one choice",
-            ));
+            return Err(ApiError::field("resume_tokens", "only for one prompt and one choice"));
         }
         let requests = prompts.iter().flat_map(|p| {
             let one = &one;
@@ -145,11 +132,7 @@ impl Asked {
 }
 
 /// The form that the texts must have.
-fn grammar(
-    f: &Fields<'_>,
-    tools: Option<&Tools>,
-    service: &Service,
-) -> Result<Option<Grammar>, ApiError> {
+fn grammar(f: &Fields<'_>, tools: Option<&Tools>, service: &Service) -> Result<Option<Grammar>, ApiError> {
     let form = structure::grammar(f, service)?;
     let calls = tools.map(|t| t.grammar(service)).transpose()?.flatten();
     if form.is_some() && calls.is_some() {
@@ -169,20 +152,11 @@ fn choices(f: &Fields<'_>, service: &Service) -> Result<usize, ApiError> {
 }
 
 /// The request but for its prompt, bits and grammar.
-fn request(
-    f: &Fields<'_>,
-    route: Route,
-    service: &Service,
-    caller: &Caller,
-) -> Result<Request, ApiError> {
+fn request(f: &Fields<'_>, route: Route, service: &Service, caller: &Caller) -> Result<Request, ApiError> {
     let n_ctx = service.engine.options().n_ctx();
     let biases = biases::biases(f, service.engine.model().tokenizer())?;
     let breakers = |texts: &[String]| service.breakers(texts);
-    let defaults = SamplerOptions {
-        seed: seed(f, service)?,
-        temp: service.limits.temp,
-        ..SamplerOptions::default()
-    };
+    let defaults = SamplerOptions { seed: seed(f, service)?, temp: service.limits.temp, ..SamplerOptions::default() };
     let mut sampler = sampling::sampler(f, defaults, n_ctx, breakers)?;
     sampler.banned = biases.banned;
     let logprobs = logprobs(f, route)?;
@@ -209,11 +183,7 @@ fn request(
 /// The seed that is asked for, or the server's, or a random one.
 fn seed(f: &Fields<'_>, service: &Service) -> Result<u32, ApiError> {
     let asked = f.integer("seed", -1..=i64::from(u32::MAX))?;
-    match asked
-        .or(Some(service.limits.seed))
-        .and_then(|s| u32::try_from(s).ok())
-        .filter(|s| *s != u32::MAX)
-    {
+    match asked.or(Some(service.limits.seed)).and_then(|s| u32::try_from(s).ok()).filter(|s| *s != u32::MAX) {
         Some(seed) => Ok(seed),
         None => {
             let random = getrandom::u32();
@@ -246,10 +216,7 @@ fn stops(f: &Fields<'_>) -> Result<Vec<String>, ApiError> {
         Some(text) => Ok(text.to_owned()),
         None => Err(super::fields::wrong("stop", WANTED, v)),
     };
-    let texts = list
-        .iter()
-        .map(text)
-        .filter(|t| t.as_ref().is_ok_and(|t| !t.is_empty()) || t.is_err());
+    let texts = list.iter().map(text).filter(|t| t.as_ref().is_ok_and(|t| !t.is_empty()) || t.is_err());
     texts.collect()
 }
 
@@ -280,11 +247,7 @@ fn response_fields(f: &Fields<'_>) -> Result<Option<Vec<String>>, ApiError> {
     };
     let name = |v: &Value| match v.as_str() {
         Some(name) if list.len() <= 64 => Ok(name.to_owned()),
-        _ => Err(super::fields::wrong(
-            "response_fields",
-            "an array of at most 64 names",
-            v,
-        )),
+        _ => Err(super::fields::wrong("response_fields", "an array of at most 64 names", v)),
     };
     list.iter().map(name).collect::<Result<_, _>>().map(Some)
 }

@@ -28,20 +28,15 @@ pub fn biases(f: &Fields<'_>, tokenizer: &Tokenizer) -> Result<Biases, ApiError>
         let ids = match token {
             Value::String(text) => match text.parse() {
                 Ok(id) => vec![id],
-                Err(_) => tokenizer
-                    .encode(text, false, true)
-                    .map_err(|e| ApiError::field(NAME, e))?,
+                Err(_) => tokenizer.encode(text, false, true).map_err(|e| ApiError::field(NAME, e))?,
             },
-            token => vec![
-                id(token).ok_or_else(|| wrong(NAME, "a token id or a text in each pair", token))?,
-            ],
+            token => vec![id(token).ok_or_else(|| wrong(NAME, "a token id or a text in each pair", token))?],
         };
         match bias {
             Value::Bool(false) => out.banned.extend(ids),
             bias => {
                 let number = bias.as_f64().map(|b| b as f32).filter(|b| b.is_finite());
-                let bias =
-                    number.ok_or_else(|| wrong(NAME, "a number or false in each pair", bias))?;
+                let bias = number.ok_or_else(|| wrong(NAME, "a number or false in each pair", bias))?;
                 out.added.extend(ids.into_iter().map(|id| (id, bias)));
             }
         }
@@ -64,15 +59,8 @@ pub fn biases(f: &Fields<'_>, tokenizer: &Tokenizer) -> Result<Biases, ApiError>
         }
         Some(other) => return Err(wrong(NAME, WANTED, other)),
     }
-    if let Some(id) = out
-        .banned
-        .iter()
-        .find(|id| **id as usize >= tokenizer.n_vocab())
-    {
-        return Err(ApiError::field(
-            NAME,
-            format!("token {id} is outside the vocabulary"),
-        ));
+    if let Some(id) = out.banned.iter().find(|id| **id as usize >= tokenizer.n_vocab()) {
+        return Err(ApiError::field(NAME, format!("token {id} is outside the vocabulary")));
     }
     Ok(out)
 }

@@ -26,8 +26,8 @@ impl Caller {
     }
 }
 
-/// Which prompts a request shares keys and values with: those of the same caller with the same `cache_salt`; `None`: none,
-/// with `"cache_prompt": false`.
+/// Which prompts a request shares keys and values with: those of the same caller with the same `cache_salt`; `None`:
+/// none, with `"cache_prompt": false`.
 ///
 /// # Errors
 /// Fields of a wrong type.

@@ -22,10 +22,7 @@ impl<'a> Fields<'a> {
     pub fn of(body: &'a Value) -> Result<Fields<'a>, ApiError> {
         match body {
             Value::Object(map) => Ok(Fields { map }),
-            other => Err(ApiError::invalid(format!(
-                "the body must be a JSON object, not {}",
-                kind(other)
-            ))),
+            other => Err(ApiError::invalid(format!("the body must be a JSON object, not {}", kind(other)))),
         }
     }
 
@@ -65,13 +62,8 @@ impl<'a> Fields<'a> {
         let (low, high) = (range.start(), range.end());
         match value.as_i64().filter(|n| range.contains(n)) {
             Some(n) => Ok(Some(n)),
-            None if *high == i64::MAX => {
-                Err(ApiError::field(name, format!("must be at least {low}")))
-            }
-            None => Err(ApiError::field(
-                name,
-                format!("must be from {low} to {high}"),
-            )),
+            None if *high == i64::MAX => Err(ApiError::field(name, format!("must be at least {low}"))),
+            None => Err(ApiError::field(name, format!("must be from {low} to {high}"))),
         }
     }
 
@@ -109,9 +101,7 @@ impl<'a> Fields<'a> {
     /// It is no text, or a longer one.
     pub fn short_text(&self, name: &str, most: usize) -> Read<&'a str> {
         match self.text(name)? {
-            Some(text) if text.len() > most => {
-                Err(ApiError::field(name, format!("more than {most} bytes")))
-            }
+            Some(text) if text.len() > most => Err(ApiError::field(name, format!("more than {most} bytes"))),
             text => Ok(text),
         }
     }
@@ -138,10 +128,9 @@ impl<'a> Fields<'a> {
         };
         let text = |v: &Value| match v.as_str() {
             None => Err(wrong(name, "an array of strings", v)),
-            Some(text) if text.len() > most => Err(ApiError::field(
-                name,
-                format!("a string of more than {most} bytes"),
-            )),
+            Some(text) if text.len() > most => {
+                Err(ApiError::field(name, format!("a string of more than {most} bytes")))
+            }
             Some(text) => Ok(text.to_owned()),
         };
         list.iter().map(text).collect::<Result<_, _>>().map(Some)
@@ -155,18 +144,11 @@ impl<'a> Fields<'a> {
         let Some(list) = self.list(name)? else {
             return Ok(None);
         };
-        let ids = list
-            .iter()
-            .map(|v| id(v).ok_or_else(|| wrong(name, "an array of token ids", v)));
+        let ids = list.iter().map(|v| id(v).ok_or_else(|| wrong(name, "an array of token ids", v)));
         ids.collect::<Result<_, _>>().map(Some)
     }
 
-    fn read<T>(
-        &self,
-        name: &str,
-        wanted: &str,
-        as_type: impl Fn(&'a Value) -> Option<T>,
-    ) -> Read<T> {
+    fn read<T>(&self, name: &str, wanted: &str, as_type: impl Fn(&'a Value) -> Option<T>) -> Read<T> {
         let value = self.get(name);
         let read = value.map(|v| as_type(v).ok_or_else(|| wrong(name, wanted, v)));
         read.transpose()
@@ -210,10 +192,7 @@ mod tests {
         assert_eq!(f.integer("absent", 0..=3), Ok(None));
         assert_eq!(f.number("n"), Ok(Some(3.0)));
         for (name, message) in [
-            (
-                "x",
-                "Field 'x': must be a whole number, not a number with a fraction",
-            ),
+            ("x", "Field 'x': must be a whole number, not a number with a fraction"),
             ("f", "Field 'f': must be a whole number, not true or false"),
             ("s", "Field 's': must be a whole number, not a string"),
             ("big", "Field 'big': must be from 0 to 3"),

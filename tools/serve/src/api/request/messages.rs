@@ -29,42 +29,27 @@ impl Conversation {
     /// # Errors
     /// Names the field.
     pub fn read(f: &Fields<'_>, tools: &[Value]) -> Result<Conversation, ApiError> {
-        let list = f
-            .list("messages")?
-            .ok_or_else(|| ApiError::field("messages", "is required"))?;
+        let list = f.list("messages")?.ok_or_else(|| ApiError::field("messages", "is required"))?;
         if list.is_empty() || list.len() > MOST {
-            return Err(ApiError::field(
-                "messages",
-                format!("must have from 1 to {MOST} messages"),
-            ));
+            return Err(ApiError::field("messages", format!("must have from 1 to {MOST} messages")));
         }
         let messages: Result<Vec<_>, _> = list.iter().map(message).collect();
         let mut messages = messages?;
         let assistant = |m: Option<&Message>| m.is_some_and(|m| m.role == Role::Assistant);
         let before_last = messages.len().checked_sub(2).and_then(|i| messages.get(i));
         if assistant(messages.last()) && assistant(before_last) {
-            return Err(ApiError::field(
-                "messages",
-                "two messages of the assistant at the end",
-            ));
+            return Err(ApiError::field("messages", "two messages of the assistant at the end"));
         }
         let answer = f.flag("add_generation_prompt")?;
         let go_on = f.flag("continue_final_message")?;
         if answer == Some(true) && go_on == Some(true) {
-            return Err(ApiError::field(
-                "continue_final_message",
-                "contradicts 'add_generation_prompt': true",
-            ));
+            return Err(ApiError::field("continue_final_message", "contradicts 'add_generation_prompt': true"));
         }
         let calls = messages.last().is_some_and(|m| !m.calls.is_empty());
-        let goes_on =
-            assistant(messages.last()) && !calls && answer != Some(true) && go_on != Some(false);
+        let goes_on = assistant(messages.last()) && !calls && answer != Some(true) && go_on != Some(false);
         let begun = if goes_on { messages.pop() } else { None };
         if go_on == Some(true) && begun.is_none() {
-            return Err(ApiError::field(
-                "continue_final_message",
-                "the last message is not the assistant's",
-            ));
+            return Err(ApiError::field("continue_final_message", "the last message is not the assistant's"));
         }
         Ok(Conversation {
             options: RenderOptions {
@@ -82,9 +67,7 @@ impl Conversation {
     /// # Errors
     /// The template fails, or refuses the messages.
     pub fn render(&self, template: &ChatTemplate) -> Result<String, ApiError> {
-        let text = template
-            .render_with(&self.messages, &self.options)
-            .map_err(failed)?;
+        let text = template.render_with(&self.messages, &self.options).map_err(failed)?;
         Ok(text + self.begun.as_deref().unwrap_or_default())
     }
 
@@ -95,9 +78,7 @@ impl Conversation {
     fn encode(&self, template: &ChatTemplate, service: &Service) -> Result<Vec<u32>, ApiError> {
         let tokenizer = service.engine.model().tokenizer();
         let Some(begun) = &self.begun else {
-            return template
-                .encode_with(tokenizer, &self.messages, &self.options)
-                .map_err(failed);
+            return template.encode_with(tokenizer, &self.messages, &self.options).map_err(failed);
         };
         // The beginning of the answer is encoded together with what stands before it, as one text; so nothing in it
         // and in the messages may look like a control token.
@@ -117,9 +98,7 @@ impl Conversation {
         let text = self.render(template)?;
         let bos = tokenizer.text_bos().map(|id| service.text_of(&[id]));
         let bos = bos.filter(|b| !b.is_empty());
-        let text = bos
-            .and_then(|b| text.strip_prefix(b.as_str()))
-            .unwrap_or(&text);
+        let text = bos.and_then(|b| text.strip_prefix(b.as_str())).unwrap_or(&text);
         service.encoder().encode(text, true)
     }
 }
@@ -131,20 +110,13 @@ impl Conversation {
 pub fn prompt(f: &Fields<'_>, tools: &[Value], service: &Service) -> Result<Prompt, ApiError> {
     let conversation = Conversation::read(f, tools)?;
     let template = service.template()?;
-    let bytes = conversation
-        .messages
-        .iter()
-        .map(|m| m.content.len())
-        .sum::<usize>();
+    let bytes = conversation.messages.iter().map(|m| m.content.len()).sum::<usize>();
     let encoder = service.encoder();
     let fewest = encoder.longest.map_or(0, |most| bytes / most.max(1));
     if fewest > encoder.n_ctx {
         return Err(ApiError::too_long(fewest, encoder.n_ctx).with("param", "messages"));
     }
-    Ok(Prompt {
-        tokens: conversation.encode(template, service)?,
-        text: None,
-    })
+    Ok(Prompt { tokens: conversation.encode(template, service)?, text: None })
 }
 
 /// Variables for the template: the members of `chat_template_kwargs`, and `reasoning_effort`, of which "none" is what
@@ -156,10 +128,7 @@ fn variables(f: &Fields<'_>) -> Result<Map<String, Value>, ApiError> {
         Some(Value::Object(map)) => map.clone(),
         Some(other) => return Err(wrong(NAME, "an object", other)),
     };
-    if let Some(own) = RenderOptions::OWN
-        .iter()
-        .find(|n| variables.contains_key(**n))
-    {
+    if let Some(own) = RenderOptions::OWN.iter().find(|n| variables.contains_key(**n)) {
         let what = format!("'{own}' is what every template gets from the request itself");
         return Err(ApiError::field(NAME, what));
     }
@@ -199,15 +168,10 @@ fn message(value: &Value) -> Result<Message, ApiError> {
     };
     let calls = f.list("tool_calls")?.unwrap_or_default();
     if !calls.is_empty() && role != Role::Assistant {
-        return Err(ApiError::field(
-            "tool_calls",
-            "only the assistant calls functions",
-        ));
+        return Err(ApiError::field("tool_calls", "only the assistant calls functions"));
     }
     let calls: Vec<ToolCall> = calls.iter().map(call).collect::<Result<_, _>>()?;
-    let answers = f
-        .short_text("tool_call_id", ID)?
-        .filter(|_| role == Role::Tool);
+    let answers = f.short_text("tool_call_id", ID)?.filter(|_| role == Role::Tool);
     let content = match f.get("content") {
         Some(Value::String(text)) => text.clone(),
         Some(Value::Array(parts)) => {
@@ -218,11 +182,7 @@ fn message(value: &Value) -> Result<Message, ApiError> {
         None => return Err(ApiError::field("content", "every message needs one")),
         Some(other) => return Err(wrong("content", "a string or an array of parts", other)),
     };
-    Ok(Message {
-        calls,
-        answers: answers.map(str::to_owned),
-        ..Message::new(role, content)
-    })
+    Ok(Message { calls, answers: answers.map(str::to_owned), ..Message::new(role, content) })
 }
 
 /// A call that the assistant made before.
@@ -242,20 +202,15 @@ fn call(value: &Value) -> Result<ToolCall, ApiError> {
         },
         other => other.clone(),
     };
-    Ok(ToolCall {
-        id: id.to_owned(),
-        name: name.to_owned(),
-        arguments,
-    })
+    Ok(ToolCall { id: id.to_owned(), name: name.to_owned(), arguments })
 }
 
 fn part(value: &Value) -> Result<&str, ApiError> {
     match (value["type"].as_str(), value["text"].as_str()) {
         (Some("text"), Some(text)) => Ok(text),
-        _ => Err(ApiError::field(
-            "content",
-            "only parts {\"type\": \"text\", \"text\": ...}: the model reads text only",
-        )),
+        _ => {
+            Err(ApiError::field("content", "only parts {\"type\": \"text\", \"text\": ...}: the model reads text only"))
+        }
     }
 }
 

@@ -19,12 +19,7 @@ pub struct Prompt {
 ///
 /// # Errors
 /// It is no prompt; it does not fit the context.
-pub fn prompts(
-    name: &str,
-    most: usize,
-    value: &Value,
-    encoder: Encoder<'_>,
-) -> Result<(Vec<Prompt>, bool), ApiError> {
+pub fn prompts(name: &str, most: usize, value: &Value, encoder: Encoder<'_>) -> Result<(Vec<Prompt>, bool), ApiError> {
     let list = match value {
         Value::Array(list) if !is_one(list) => list,
         one => return Ok((vec![prompt(name, one, encoder)?], false)),
@@ -47,10 +42,7 @@ fn is_one(list: &[Value]) -> bool {
 fn prompt(name: &str, value: &Value, encoder: Encoder<'_>) -> Result<Prompt, ApiError> {
     const WANTED: &str = "a string, an array of token ids, or an array of these";
     match value {
-        Value::String(text) => Ok(Prompt {
-            tokens: encoder.encode(text, true)?,
-            text: Some(text.clone()),
-        }),
+        Value::String(text) => Ok(Prompt { tokens: encoder.encode(text, true)?, text: Some(text.clone()) }),
         Value::Object(map) if map.contains_key("multimodal_data") => {
             Err(ApiError::field(name, "the model reads text only"))
         }
@@ -58,9 +50,8 @@ fn prompt(name: &str, value: &Value, encoder: Encoder<'_>) -> Result<Prompt, Api
             (Some(text @ Value::String(_)), _) => prompt(name, text, encoder),
             (None, Some(Value::Array(parts))) => {
                 let text: Option<String> = parts.iter().map(text_of).collect();
-                let text = text.ok_or_else(|| {
-                    ApiError::field(name, "only parts {\"type\": \"text\", \"text\": ...}")
-                })?;
+                let text =
+                    text.ok_or_else(|| ApiError::field(name, "only parts {\"type\": \"text\", \"text\": ...}"))?;
                 prompt(name, &text.into(), encoder)
             }
             _ => Err(wrong(name, WANTED, value)),

@@ -6,12 +6,7 @@ use super::fields::{Fields, wrong};
 use crate::error::ApiError;
 
 /// Fields that ask for what the server would have to remember or to do by itself.
-const ELSEWHERE: &[&str] = &[
-    "previous_response_id",
-    "conversation",
-    "prompt",
-    "background",
-];
+const ELSEWHERE: &[&str] = &["previous_response_id", "conversation", "prompt", "background"];
 
 /// The same request in the form of OpenAI's chats. Fields that are not of this form stay as they are.
 ///
@@ -58,10 +53,7 @@ pub fn to_chat(body: &Value) -> Result<Value, ApiError> {
     }
     if let Some(Value::Object(choice)) = f.get("tool_choice") {
         let name = choice.get("name");
-        out.insert(
-            "tool_choice".into(),
-            json!({"type": "function", "function": {"name": name}}),
-        );
+        out.insert("tool_choice".into(), json!({"type": "function", "function": {"name": name}}));
     }
     Ok(out.into())
 }
@@ -92,9 +84,7 @@ fn add(messages: &mut Vec<Value>, item: &Value) -> Result<(), ApiError> {
             let last = messages.last_mut().filter(|m| m["role"] == "assistant");
             match last.and_then(|m| m.get_mut("tool_calls")?.as_array_mut()) {
                 Some(calls) => calls.push(call),
-                None => {
-                    messages.push(json!({"role": "assistant", "content": "", "tool_calls": [call]}))
-                }
+                None => messages.push(json!({"role": "assistant", "content": "", "tool_calls": [call]})),
             }
         }
         Some("function_call_output") => messages.push(json!({
@@ -106,20 +96,13 @@ fn add(messages: &mut Vec<Value>, item: &Value) -> Result<(), ApiError> {
         Some("reasoning") => {}
         None | Some("message") => {
             let content = match &item["content"] {
-                Value::Array(parts) => parts
-                    .iter()
-                    .map(part)
-                    .collect::<Result<Vec<_>, _>>()?
-                    .into(),
+                Value::Array(parts) => parts.iter().map(part).collect::<Result<Vec<_>, _>>()?.into(),
                 content => content.clone(),
             };
             messages.push(json!({"role": item["role"], "content": content}));
         }
         Some(_) => {
-            return Err(ApiError::field(
-                "input",
-                "only messages, function_call and function_call_output",
-            ));
+            return Err(ApiError::field("input", "only messages, function_call and function_call_output"));
         }
     }
     Ok(())
@@ -127,12 +110,7 @@ fn add(messages: &mut Vec<Value>, item: &Value) -> Result<(), ApiError> {
 
 fn part(value: &Value) -> Result<Value, ApiError> {
     match (value["type"].as_str(), value["text"].as_str()) {
-        (Some("input_text" | "output_text" | "text"), Some(text)) => {
-            Ok(json!({"type": "text", "text": text}))
-        }
-        _ => Err(ApiError::field(
-            "input",
-            "only parts of text: the model reads text only",
-        )),
+        (Some("input_text" | "output_text" | "text"), Some(text)) => Ok(json!({"type": "text", "text": text})),
+        _ => Err(ApiError::field("input", "only parts of text: the model reads text only")),
     }
 }

@@ -9,12 +9,13 @@ use crate::error::ApiError;
 /// Most steps of a chain.
 const MOST_STEPS: usize = 32;
 
-/// Most texts that DRY breaks repetitions at, and the longest of them in bytes. The whole vocabulary is searched for each.
+/// Most texts that DRY breaks repetitions at, and the longest of them in bytes. The whole vocabulary is searched for
+/// each.
 const MOST_BREAKERS: usize = 64;
 const LONGEST_BREAKER: usize = 256;
 
-/// The sampler that is asked for; what is not said is as in `d`. Windows over the last tokens may be as long as the context of
-/// `n_ctx` tokens; `breakers` finds texts in the model's vocabulary.
+/// The sampler that is asked for; what is not said is as in `d`. Windows over the last tokens may be as long as the
+/// context of `n_ctx` tokens; `breakers` finds texts in the model's vocabulary.
 ///
 /// # Errors
 /// Names the field.
@@ -27,9 +28,7 @@ pub fn sampler(
     let int32 = i64::from(i32::MIN)..=i64::from(i32::MAX);
     let whole = 0..=i64::from(i32::MAX);
     let number = |name: &str, default: f32| Ok::<_, ApiError>(f.number(name)?.unwrap_or(default));
-    let share = |name: &str, default: f32| {
-        Ok::<_, ApiError>(f.clamped(name, 0.0..=1.0)?.unwrap_or(default))
-    };
+    let share = |name: &str, default: f32| Ok::<_, ApiError>(f.clamped(name, 0.0..=1.0)?.unwrap_or(default));
     let min_keep = f.integer("min_keep", whole)?;
     Ok(SamplerOptions {
         seed: d.seed,
@@ -51,9 +50,7 @@ pub fn sampler(
         frequency_penalty: number("frequency_penalty", d.frequency_penalty)?,
         presence_penalty: number("presence_penalty", d.presence_penalty)?,
         dry: dry(f, n_ctx, breakers)?,
-        adaptive_target: f
-            .clamped("adaptive_target", f32::MIN..=1.0)?
-            .unwrap_or(d.adaptive_target),
+        adaptive_target: f.clamped("adaptive_target", f32::MIN..=1.0)?.unwrap_or(d.adaptive_target),
         adaptive_decay: adaptive_decay(f)?.unwrap_or(d.adaptive_decay),
         logit_bias: Vec::new(),
         banned: Vec::new(),
@@ -69,9 +66,7 @@ fn last(f: &Fields<'_>, name: &str, n_ctx: usize) -> Result<Option<usize>, ApiEr
 fn adaptive_decay(f: &Fields<'_>) -> Result<Option<f32>, ApiError> {
     const NAME: &str = "adaptive_decay";
     match f.number(NAME)? {
-        Some(decay) if !(0.0..=0.99).contains(&decay) => {
-            Err(ApiError::field(NAME, "must be from 0 to 0.99"))
-        }
+        Some(decay) if !(0.0..=0.99).contains(&decay) => Err(ApiError::field(NAME, "must be from 0 to 0.99")),
         decay => Ok(decay),
     }
 }
@@ -88,40 +83,27 @@ fn mirostat(f: &Fields<'_>) -> Result<Option<Mirostat>, ApiError> {
     Ok(Some(Mirostat { version, tau, eta }))
 }
 
-fn dry(
-    f: &Fields<'_>,
-    n_ctx: usize,
-    breakers: impl Fn(&[String]) -> DryBreakers,
-) -> Result<DryOptions, ApiError> {
+fn dry(f: &Fields<'_>, n_ctx: usize, breakers: impl Fn(&[String]) -> DryBreakers) -> Result<DryOptions, ApiError> {
     const TEXTS: &str = "dry_sequence_breakers";
     let d = DryOptions::default();
     let texts = match f.texts(TEXTS, LONGEST_BREAKER)? {
         None => DryOptions::BREAKERS.map(str::to_owned).to_vec(),
         Some(texts) if (1..=MOST_BREAKERS).contains(&texts.len()) => texts,
         Some(_) => {
-            return Err(ApiError::field(
-                TEXTS,
-                format!("must be from 1 to {MOST_BREAKERS} strings"),
-            ));
+            return Err(ApiError::field(TEXTS, format!("must be from 1 to {MOST_BREAKERS} strings")));
         }
     };
     let allowed = f.integer("dry_allowed_length", 0..=i64::from(i32::MAX))?;
     let options = DryOptions {
         multiplier: f.number("dry_multiplier")?.unwrap_or(d.multiplier),
         // A base below 1 stands for the usual one.
-        base: f
-            .number("dry_base")?
-            .filter(|base| *base >= 1.0)
-            .unwrap_or(d.base),
+        base: f.number("dry_base")?.filter(|base| *base >= 1.0).unwrap_or(d.base),
         allowed_length: allowed.map_or(d.allowed_length, |n| n as usize),
         last_n: last(f, "dry_penalty_last_n", n_ctx)?.unwrap_or(d.last_n),
         breakers: d.breakers,
     };
     Ok(match options.is_on() {
-        true => DryOptions {
-            breakers: breakers(&texts),
-            ..options
-        },
+        true => DryOptions { breakers: breakers(&texts), ..options },
         false => options,
     })
 }
@@ -140,20 +122,13 @@ fn chain(f: &Fields<'_>) -> Result<Option<Vec<SamplerKind>>, ApiError> {
         }
         Some(Value::String(_) | Value::Array(_)) => None,
         Some(other) => {
-            return Err(wrong(
-                NAME,
-                "an array of names or a string of letters",
-                other,
-            ));
+            return Err(wrong(NAME, "an array of names or a string of letters", other));
         }
     };
     let known: Vec<&str> = SamplerKind::names().collect();
     let unknown = || {
         let known = known.join(", ");
-        ApiError::field(
-            NAME,
-            format!("must be at most {MOST_STEPS} of {known}, or their letters"),
-        )
+        ApiError::field(NAME, format!("must be at most {MOST_STEPS} of {known}, or their letters"))
     };
     steps.map(Some).ok_or_else(unknown)
 }
@@ -173,10 +148,7 @@ mod tests {
     }
 
     fn usual() -> SamplerOptions {
-        SamplerOptions {
-            seed: 7,
-            ..SamplerOptions::default()
-        }
+        SamplerOptions { seed: 7, ..SamplerOptions::default() }
     }
 
     #[test]
@@ -197,11 +169,7 @@ mod tests {
         let expected = SamplerOptions {
             seed: 7,
             samplers: vec![SamplerKind::TopK, SamplerKind::AdaptiveP],
-            mirostat: Some(Mirostat {
-                version: MirostatVersion::V1,
-                tau: 3.0,
-                eta: 0.25,
-            }),
+            mirostat: Some(Mirostat { version: MirostatVersion::V1, tau: 3.0, eta: 0.25 }),
             min_keep: 4,
             temp: 0.5,
             dynatemp_range: 0.25,
@@ -239,10 +207,7 @@ mod tests {
             "dry_base": 0.5, "dry_multiplier": 1.0,
         }));
         let o = o.unwrap();
-        assert_eq!(
-            (o.temp, o.top_p, o.min_p, o.xtc_probability),
-            (0.0, 1.0, 0.0, 1.0)
-        );
+        assert_eq!((o.temp, o.top_p, o.min_p, o.xtc_probability), (0.0, 1.0, 0.0, 1.0));
         assert_eq!((o.adaptive_target, o.dry.base), (1.0, 1.75));
         assert_eq!(o.mirostat.map(|m| m.version), Some(MirostatVersion::V2));
         assert_eq!(read(json!({"mirostat": -1})), Ok(usual()));
@@ -276,10 +241,7 @@ mod tests {
         assert_eq!(steps(json!(["temperature", "top_k"])), Ok(two.clone()));
         assert_eq!(steps(json!("tk")), Ok(two));
         assert_eq!(steps(json!([])), Ok(vec![]));
-        let all: Vec<&str> = SamplerKind::DEFAULT_CHAIN
-            .iter()
-            .map(|k| k.name())
-            .collect();
+        let all: Vec<&str> = SamplerKind::DEFAULT_CHAIN.iter().map(|k| k.name()).collect();
         assert_eq!(read(json!({ "samplers": all })), Ok(usual()));
     }
 

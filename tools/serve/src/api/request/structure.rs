@@ -40,15 +40,11 @@ fn response_format(f: &Fields<'_>) -> Result<Asked, ApiError> {
             // OpenAI puts the schema one object deeper.
             let inner = format.object("json_schema")?;
             let found = inner.and_then(|inner| inner.get("schema"));
-            schema(found.or(format.get("schema"))).ok_or_else(|| {
-                ApiError::field(NAME, "'json_schema' needs a 'schema', which is an object")
-            })?
+            schema(found.or(format.get("schema")))
+                .ok_or_else(|| ApiError::field(NAME, "'json_schema' needs a 'schema', which is an object"))?
         }
         _ => {
-            return Err(ApiError::field(
-                NAME,
-                "'type' must be \"text\", \"json_object\" or \"json_schema\"",
-            ));
+            return Err(ApiError::field(NAME, "'type' must be \"text\", \"json_object\" or \"json_schema\""));
         }
     };
     Ok(Some((NAME, form)))

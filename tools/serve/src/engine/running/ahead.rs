@@ -18,8 +18,8 @@ impl Running {
         self.drafting.bits
     }
 
-    /// Most tokens that the next draft may have; 0 where there is none. The token behind a draft that is right to its end
-    /// comes with it, and it is one of those that are left.
+    /// Most tokens that the next draft may have; 0 where there is none. The token behind a draft that is right to its
+    /// end comes with it, and it is one of those that are left.
     pub fn most_drafted(&self) -> usize {
         if self.drafting.bits == 0 {
             return 0;
@@ -34,8 +34,8 @@ impl Running {
         self.job.chooser.clone()
     }
 
-    /// What `chooser` chooses from the logits of a draft, as the text's own would; `None` ends the draft: the text may end
-    /// there.
+    /// What `chooser` chooses from the logits of a draft, as the text's own would; `None` ends the draft: the text may
+    /// end there.
     pub fn guess(&self, model: &Model, chooser: &mut Chooser, logits: &mut [f32]) -> Option<u32> {
         self.add_biases(logits);
         let id = chooser.choose(logits).ok()??;
@@ -44,13 +44,7 @@ impl Running {
 
     /// Chooses the next tokens: one from the logits behind the last one, and one more for every token of `drafted` that
     /// agrees with the choice before it, from the row of logits behind that token. How many agreed.
-    pub fn follow(
-        &mut self,
-        model: &Model,
-        rows: &mut [Vec<f32>],
-        drafted: &[u32],
-        now: Instant,
-    ) -> usize {
+    pub fn follow(&mut self, model: &Model, rows: &mut [Vec<f32>], drafted: &[u32], now: Instant) -> usize {
         self.drafting.begin(drafted);
         for logits in rows {
             let before = self.drafting.right();

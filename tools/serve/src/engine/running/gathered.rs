@@ -24,11 +24,7 @@ impl Gathered {
     pub fn new(vectors: Vectors, tokens: usize) -> Gathered {
         match vectors {
             Vectors::One(pooling) => Gathered::One(Pooled::new(pooling, tokens)),
-            Vectors::Each => Gathered::Each {
-                tokens,
-                taken: 0,
-                numbers: Vec::new(),
-            },
+            Vectors::Each => Gathered::Each { tokens, taken: 0, numbers: Vec::new() },
         }
     }
 
@@ -40,8 +36,8 @@ impl Gathered {
         }
     }
 
-    /// Takes in the hidden state of the token at `position`; one that was taken in before is left out, because a text may be
-    /// evaluated again from its beginning.
+    /// Takes in the hidden state of the token at `position`; one that was taken in before is left out, because a text
+    /// may be evaluated again from its beginning.
     pub fn take(&mut self, position: usize, state: &[f32]) {
         match self {
             Gathered::One(pooled) => pooled.take(position, state),
@@ -60,11 +56,7 @@ impl Gathered {
     pub fn finish(&mut self) -> Result<Option<Vec<f32>>, NotFinite> {
         let (tokens, taken, numbers) = match self {
             Gathered::One(pooled) => return pooled.vector(),
-            Gathered::Each {
-                tokens,
-                taken,
-                numbers,
-            } => (*tokens, *taken, numbers),
+            Gathered::Each { tokens, taken, numbers } => (*tokens, *taken, numbers),
         };
         if taken < tokens {
             return Ok(None);

@@ -15,9 +15,7 @@ use trine::step::Kind;
 use super::counters::Slot;
 use super::drafting::Drafting;
 use super::job::Job;
-use super::request::{
-    Done, Ended, Event, Progress, Refused, Token, TokenLogprobs, TokenOdds, Told, Vector,
-};
+use super::request::{Done, Ended, Event, Progress, Refused, Token, TokenLogprobs, TokenOdds, Told, Vector};
 use gathered::Gathered;
 
 /// Tokens of one text, evaluated and not.
@@ -156,11 +154,7 @@ impl Running {
         if every && self.prompt_done.is_none() {
             return 0;
         }
-        if first + count == self.tokens.len() {
-            count - 1
-        } else {
-            count
-        }
+        if first + count == self.tokens.len() { count - 1 } else { count }
     }
 
     /// How likely the token behind `position` of the prompt was, where that is to be told and was not before.
@@ -218,11 +212,8 @@ impl Running {
         self.generated += 1;
         self.drafting.chosen(id);
         let ends = model.end_tokens().contains(&id);
-        let (text, stop) = if ends {
-            (String::new(), None)
-        } else {
-            self.text.push(&model.tokenizer().piece(id, false))
-        };
+        let (text, stop) =
+            if ends { (String::new(), None) } else { self.text.push(&model.tokenizer().piece(id, false)) };
         self.send(Event::Token(Token {
             id,
             text,
@@ -318,11 +309,7 @@ impl Running {
 
     /// What `/slots` shows.
     pub fn slot(&self) -> Slot {
-        Slot {
-            busy: true,
-            generated: self.tokens.len() - self.given,
-            left: self.left(),
-        }
+        Slot { busy: true, generated: self.tokens.len() - self.given, left: self.left() }
     }
 
     /// Tokens generated here.
@@ -377,9 +364,5 @@ fn token_logprobs(logits: &[f32], id: u32, top: usize) -> TokenLogprobs {
         ids.truncate(top);
     }
     ids.sort_unstable_by(by_logit);
-    TokenLogprobs {
-        id,
-        logprob: all.of(id) as f32,
-        top: ids.iter().map(|&t| (t, all.of(t) as f32)).collect(),
-    }
+    TokenLogprobs { id, logprob: all.of(id) as f32, top: ids.iter().map(|&t| (t, all.of(t) as f32)).collect() }
 }

@@ -1,8 +1,8 @@
 //! Drafts: tokens that are chosen one by one at fewer bits, and then evaluated together at the width of their text.
 //!
-//! Every token of a text is chosen from the logits of its own width, which have the same bits in any step, so drafts change
-//! no text: those that agree with the choices were evaluated already, and the others are forgotten within the step. What
-//! drafting leaves among keys and values is overwritten when the draft is verified.
+//! Every token of a text is chosen from the logits of its own width, which have the same bits in any step, so drafts
+//! change no text: those that agree with the choices were evaluated already, and the others are forgotten within the
+//! step. What drafting leaves among keys and values is overwritten when the draft is verified.
 
 use trine::generate::Chooser;
 use trine::pool;
@@ -82,9 +82,7 @@ impl<B: Backend> Scheduler<B> {
         let mut widths: Vec<u8> = drafts.iter().map(|d| d.bits).collect();
         widths.sort_unstable();
         widths.dedup();
-        widths
-            .into_iter()
-            .for_each(|b| self.draft_at(b, &mut drafts));
+        widths.into_iter().for_each(|b| self.draft_at(b, &mut drafts));
         for draft in &drafts {
             self.active[draft.index].seq.truncate(draft.first);
         }
@@ -92,8 +90,8 @@ impl<B: Backend> Scheduler<B> {
         Drafted::Tried(drafts)
     }
 
-    /// Whether all that a plan does is to give each of its requests a token. While prompts are read or wait, drafts would
-    /// keep them waiting.
+    /// Whether all that a plan does is to give each of its requests a token. While prompts are read or wait, drafts
+    /// would keep them waiting.
     fn only_generates(&self, plan: &Plan) -> bool {
         let generates = |&(i, _): &(usize, usize)| self.active[i].is_generating();
         self.waiting.is_empty() && plan.iter().all(generates)
@@ -138,11 +136,7 @@ impl<B: Backend> Scheduler<B> {
             let mut segments = Vec::new();
             for (i, Active { seq, .. }) in self.active.iter_mut().enumerate() {
                 if let Some(draft) = wanted.next_if(|d| d.index == i) {
-                    segments.push(Segment {
-                        seq,
-                        tokens: &draft.tokens[draft.tokens.len() - 1..],
-                        logits_from: 0,
-                    });
+                    segments.push(Segment { seq, tokens: &draft.tokens[draft.tokens.len() - 1..], logits_from: 0 });
                 }
             }
             if self.backend.step(bits, &mut segments, &mut rows).is_err() {
@@ -169,8 +163,8 @@ impl<B: Backend> Scheduler<B> {
         }
     }
 
-    /// Counts what became of drafts and lets go of what the texts do not have, given for each request how many tokens of
-    /// its draft its text has.
+    /// Counts what became of drafts and lets go of what the texts do not have, given for each request how many tokens
+    /// of its draft its text has.
     pub(super) fn settle(&mut self, drafts: &[Draft], accepted: &[usize]) {
         for (draft, &accepted) in drafts.iter().zip(accepted) {
             let active = &mut self.active[draft.index];

@@ -1,9 +1,9 @@
 //! What the next step consists of, and what follows from it.
 //!
-//! Nothing here can be seen in a text: a sequence's logits are the same in any step, so all choices are made for time and
-//! memory alone. Every running sequence that has all but its last token evaluated gets its next token in every step of
-//! its width; prompts are read in portions beside that. When pages run short, what the cache holds goes first, then the
-//! youngest sequence gives its pages back and begins again later, with the same tokens.
+//! Nothing here can be seen in a text: a sequence's logits are the same in any step, so all choices are made for time
+//! and memory alone. Every running sequence that has all but its last token evaluated gets its next token in every step
+//! of its width; prompts are read in portions beside that. When pages run short, what the cache holds goes first, then
+//! the youngest sequence gives its pages back and begins again later, with the same tokens.
 
 mod draft;
 mod plan;
@@ -204,16 +204,11 @@ impl<B: Backend> Scheduler<B> {
             };
             let queued = (!run.begun).then(|| run.tokens().len());
             run.begin(seq.len(), now);
-            self.counters
-                .cached_tokens
-                .fetch_add(seq.len() as u64, Relaxed);
-            self.active.push(Active {
-                run,
-                seq,
-                stalled: false,
-            });
+            self.counters.cached_tokens.fetch_add(seq.len() as u64, Relaxed);
+            self.active.push(Active { run, seq, stalled: false });
             if let Some(tokens) = queued {
-                // Counted as running before it is no more counted as waiting: whoever waits for the end sees one of both.
+                // Counted as running before it is no more counted as waiting: whoever waits for the end sees one of
+                // both.
                 self.count();
                 self.admission.leave(tokens);
             }
@@ -251,7 +246,6 @@ impl<B: Backend> Scheduler<B> {
         let longest = self.active.iter().map(|a| a.seq.len()).max();
         c.longest.fetch_max(longest.unwrap_or(0) as u64, Relaxed);
         c.pages.store(self.backend.pages().budget() as u64, Relaxed);
-        c.free_pages
-            .store(self.backend.pages().free() as u64, Relaxed);
+        c.free_pages.store(self.backend.pages().free() as u64, Relaxed);
     }
 }

@@ -74,9 +74,7 @@ impl<B: Backend> Scheduler<B> {
             return false;
         }
         let start = clock();
-        let decoding = plan
-            .iter()
-            .filter(|&&(i, _)| self.active[i].is_generating());
+        let decoding = plan.iter().filter(|&&(i, _)| self.active[i].is_generating());
         let decoding = decoding.count();
         let rows: usize = plan.iter().map(|(_, n)| n).sum();
         let drafted = self.draft(&plan);
@@ -107,9 +105,7 @@ impl<B: Backend> Scheduler<B> {
             Drafted::Tried(_) => self.worth.measured(self.width, rows, true, tokens, took),
         }
         self.counters.add_time(took, rows - decoding, decoding);
-        self.counters
-            .prompt_tokens
-            .fetch_add((rows - decoding) as u64, Relaxed);
+        self.counters.prompt_tokens.fetch_add((rows - decoding) as u64, Relaxed);
         true
     }
 
@@ -127,17 +123,10 @@ impl<B: Backend> Scheduler<B> {
                 Some(draft) => (&draft.tokens[..], 0),
                 None => (&run.tokens()[first..first + n], run.logits_from(first, n)),
             };
-            segments.push(Segment {
-                seq,
-                tokens,
-                logits_from,
-            });
+            segments.push(Segment { seq, tokens, logits_from });
             runs.push((i, first, &*run));
         }
-        let mut sorter = Sorter {
-            runs: &runs,
-            out: Evaluated::default(),
-        };
+        let mut sorter = Sorter { runs: &runs, out: Evaluated::default() };
         self.backend.step(self.width, &mut segments, &mut sorter)?;
         Ok(sorter.out)
     }
@@ -162,12 +151,7 @@ impl<B: Backend> Scheduler<B> {
 
     /// Chooses the next tokens, on all threads: a large vocabulary takes as long to sort as its logits take to compute.
     /// Says how many there are.
-    fn choose(
-        &mut self,
-        ends: Vec<(usize, Vec<Vec<f32>>)>,
-        drafts: &[Draft],
-        now: Instant,
-    ) -> usize {
+    fn choose(&mut self, ends: Vec<(usize, Vec<Vec<f32>>)>, drafts: &[Draft], now: Instant) -> usize {
         let mut ends = ends.into_iter().peekable();
         let mut drafted = drafts.iter().peekable();
         let mut choices: Vec<Choice<'_>> = Vec::new();
@@ -196,9 +180,7 @@ impl<B: Backend> Scheduler<B> {
         let accepted: Vec<usize> = accepted.map(|c| c.accepted).collect();
         self.settle(drafts, &accepted);
         let generated = after - before;
-        self.counters
-            .generated_tokens
-            .fetch_add(generated as u64, Relaxed);
+        self.counters.generated_tokens.fetch_add(generated as u64, Relaxed);
         generated
     }
 }

@@ -71,16 +71,10 @@ impl Backend for Watched {
         self.steps.pages()
     }
 
-    fn step(
-        &self,
-        bits: u8,
-        segments: &mut [Segment<'_>],
-        sink: &mut dyn Sink,
-    ) -> Result<(), StepError> {
+    fn step(&self, bits: u8, segments: &mut [Segment<'_>], sink: &mut dyn Sink) -> Result<(), StepError> {
         self.gate.pass();
         let seen = &self.seen;
-        self.steps
-            .step(bits, segments, &mut Listener { sink, seen })
+        self.steps.step(bits, segments, &mut Listener { sink, seen })
     }
 }
 
@@ -92,26 +86,14 @@ fn logits_under_load_are_those_of_a_session() {
     let requests = crowding_requests(30);
     let seen = Arc::new(Mutex::new(BTreeSet::new()));
     let gate = Arc::new(Gate::default());
-    let options = Options {
-        prefill_chunk: Some(23),
-        ..few_pages(6)
-    };
+    let options = Options { prefill_chunk: Some(23), ..few_pages(6) };
     let (watch, wait) = (seen.clone(), gate.clone());
-    let engine = Handle::start_on(model.clone(), options, |steps| Watched {
-        steps,
-        seen: watch,
-        gate: wait,
-    });
+    let engine = Handle::start_on(model.clone(), options, |steps| Watched { steps, seen: watch, gate: wait });
     let engine = engine.expect("an engine").0;
     // Texts and vectors in the same steps.
-    let vector = Request {
-        vectors: Some(Vectors::One(Pooling::Mean)),
-        cache: None,
-        ..Request::new(requests[0].prompt.clone())
-    };
-    let vectors: Vec<Answer> = (0..3)
-        .map(|_| engine.submit(vector.clone()).expect("room"))
-        .collect();
+    let vector =
+        Request { vectors: Some(Vectors::One(Pooling::Mean)), cache: None, ..Request::new(requests[0].prompt.clone()) };
+    let vectors: Vec<Answer> = (0..3).map(|_| engine.submit(vector.clone()).expect("room")).collect();
     let order: Vec<usize> = (0..requests.len()).collect();
     let answers = submit_all(&engine, &requests, &order);
     gate.open();
@@ -129,16 +111,11 @@ fn logits_under_load_are_those_of_a_session() {
             true => 0,
             false => request.prompt.len() - 1,
         };
-        let mut session = model.session(SessionOptions {
-            n_ctx: 512,
-            n_ubatch: 512,
-        });
+        let mut session = model.session(SessionOptions { n_ctx: 512, n_ubatch: 512 });
         let mut take = |_: usize, logits: &[f32]| {
             expected.insert(hash(logits));
         };
-        session
-            .eval(&tokens, first, &mut take)
-            .expect("a text that fits");
+        session.eval(&tokens, first, &mut take).expect("a text that fits");
     }
     assert!(expected.len() > 400, "{}", expected.len());
     assert_eq!(*seen.lock().expect("hashes"), expected);
@@ -155,12 +132,7 @@ impl Backend for Faulty {
         self.steps.pages()
     }
 
-    fn step(
-        &self,
-        bits: u8,
-        segments: &mut [Segment<'_>],
-        sink: &mut dyn Sink,
-    ) -> Result<(), StepError> {
+    fn step(&self, bits: u8, segments: &mut [Segment<'_>], sink: &mut dyn Sink) -> Result<(), StepError> {
         if self.armed.swap(false, Ordering::SeqCst) {
             // Without the message that a panic prints.
             std::panic::resume_unwind(Box::new("a fault"));
@@ -175,18 +147,10 @@ fn a_panic_ends_what_runs_and_nothing_else() {
     let expected: Vec<Heard> = alone(&requests).iter().map(said).collect();
     let armed = Arc::new(AtomicBool::new(false));
     let arm = armed.clone();
-    let engine = Handle::start_on(model(2), Options::default(), |steps| Faulty {
-        steps,
-        armed,
-    });
+    let engine = Handle::start_on(model(2), Options::default(), |steps| Faulty { steps, armed });
     let engine = engine.expect("an engine").0;
-    let long = Request {
-        ignore_eos: true,
-        ..Request::new(vec![5; 10])
-    };
-    let mut running: Vec<Answer> = (0..3)
-        .map(|_| engine.submit(long.clone()).expect("room"))
-        .collect();
+    let long = Request { ignore_eos: true, ..Request::new(vec![5; 10]) };
+    let mut running: Vec<Answer> = (0..3).map(|_| engine.submit(long.clone()).expect("room")).collect();
     for answer in &mut running {
         while !matches!(answer.next_blocking(), Some(Event::Token(_))) {}
     }

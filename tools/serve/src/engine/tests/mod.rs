@@ -7,10 +7,7 @@ use std::time::Duration;
 use proptest::prelude::Rng as _;
 use proptest::test_runner::{RngAlgorithm, TestRng};
 use trine::generate::End;
-use trine::{
-    DryOptions, GenerateOptions, Mirostat, MirostatVersion, Model, Prompt, SamplerKind,
-    SamplerOptions,
-};
+use trine::{DryOptions, GenerateOptions, Mirostat, MirostatVersion, Model, Prompt, SamplerKind, SamplerOptions};
 use trine_testkit::testdata;
 
 use super::*;
@@ -19,10 +16,7 @@ mod backends;
 mod simulated;
 
 fn model(threads: usize) -> Model {
-    let options = trine::OpenOptions {
-        threads: Some(threads),
-        ..trine::OpenOptions::default()
-    };
+    let options = trine::OpenOptions { threads: Some(threads), ..trine::OpenOptions::default() };
     let path = testdata("models/trilm-wt-5.8m-F16.gguf");
     trine::open_with(&path, &options).expect("the bundled model")
 }
@@ -34,10 +28,7 @@ fn start(options: Options) -> Handle {
 /// A few pages only: sequences must give theirs back.
 fn few_pages(pages: usize) -> Options {
     let layout = model(1).weights().page_layout();
-    Options {
-        kv_memory: Some(pages * layout.bytes()),
-        ..Options::default()
-    }
+    Options { kv_memory: Some(pages * layout.bytes()), ..Options::default() }
 }
 
 struct Random(TestRng);
@@ -69,32 +60,12 @@ fn sampler(kind: usize) -> SamplerOptions {
             },
             ..d
         },
-        1 => SamplerOptions {
-            xtc_probability: 0.6,
-            xtc_threshold: 0.05,
-            ..d
-        },
-        2 => SamplerOptions {
-            mirostat: mirostat(MirostatVersion::V1),
-            ..d
-        },
-        3 => SamplerOptions {
-            mirostat: mirostat(MirostatVersion::V2),
-            ..d
-        },
-        4 => SamplerOptions {
-            top_n_sigma: 1.2,
-            dynatemp_range: 0.4,
-            dynatemp_exponent: 1.5,
-            ..d
-        },
+        1 => SamplerOptions { xtc_probability: 0.6, xtc_threshold: 0.05, ..d },
+        2 => SamplerOptions { mirostat: mirostat(MirostatVersion::V1), ..d },
+        3 => SamplerOptions { mirostat: mirostat(MirostatVersion::V2), ..d },
+        4 => SamplerOptions { top_n_sigma: 1.2, dynatemp_range: 0.4, dynatemp_exponent: 1.5, ..d },
         5 => SamplerOptions {
-            samplers: vec![
-                SamplerKind::Temperature,
-                SamplerKind::Typical,
-                SamplerKind::TopK,
-                SamplerKind::AdaptiveP,
-            ],
+            samplers: vec![SamplerKind::Temperature, SamplerKind::Typical, SamplerKind::TopK, SamplerKind::AdaptiveP],
             adaptive_target: 0.3,
             typical_p: 0.8,
             min_keep: 2,
@@ -127,8 +98,7 @@ fn requests(count: usize) -> Vec<Request> {
                 stop: [vec![], vec!["the".to_owned(), " a".to_owned()]][random.below(2)].clone(),
                 ignore_eos: random.below(2) == 0,
                 logprobs: [None, Some(3)][random.below(2)],
-                logit_bias: [vec![], vec![(5, 2.0), (7, f32::NEG_INFINITY)]][random.below(2)]
-                    .clone(),
+                logit_bias: [vec![], vec![(5, 2.0), (7, f32::NEG_INFINITY)]][random.below(2)].clone(),
                 prompt_logprobs: i % 7 == 3,
                 cache: [Some(String::new()), Some("b".into()), None][random.below(3)].clone(),
                 ..Request::new(prompt)
@@ -149,8 +119,7 @@ struct Heard {
 }
 
 fn hear(mut answer: Answer) -> Heard {
-    let (mut text, mut tokens, mut logprobs, mut prompt) =
-        (String::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut text, mut tokens, mut logprobs, mut prompt) = (String::new(), Vec::new(), Vec::new(), Vec::new());
     while let Some(event) = answer.next_blocking() {
         match event {
             Event::Prompt(_) => {}
@@ -162,14 +131,7 @@ fn hear(mut answer: Answer) -> Heard {
             }
             Event::Done(done) => {
                 text += &done.text;
-                return Heard {
-                    text,
-                    tokens,
-                    logprobs,
-                    prompt,
-                    ended: done.ended,
-                    cached: done.cached_tokens,
-                };
+                return Heard { text, tokens, logprobs, prompt, ended: done.ended, cached: done.cached_tokens };
             }
             other => panic!("{other:?}"),
         }
@@ -178,10 +140,7 @@ fn hear(mut answer: Answer) -> Heard {
 }
 
 fn said(heard: &Heard) -> Heard {
-    Heard {
-        cached: 0,
-        ..heard.clone()
-    }
+    Heard { cached: 0, ..heard.clone() }
 }
 
 /// One after the other, each on its own, nothing cached.
@@ -202,11 +161,7 @@ fn crowding_requests(count: usize) -> Vec<Request> {
         let prompt = request.prompt.split_off(request.prompt.len() - 1);
         *request = Request {
             max_tokens: Some(400),
-            sampler: SamplerOptions {
-                seed: seed as u32,
-                temp: 1.0,
-                ..SamplerOptions::default()
-            },
+            sampler: SamplerOptions { seed: seed as u32, temp: 1.0, ..SamplerOptions::default() },
             ignore_eos: true,
             ..Request::new(prompt)
         };
@@ -229,10 +184,7 @@ fn submit_all(engine: &Handle, requests: &[Request], order: &[usize]) -> Vec<(us
 fn hear_all(answers: Vec<(usize, Answer)>) -> Vec<Heard> {
     let mut all: Vec<Option<Heard>> = vec![None; answers.len()];
     thread::scope(|s| {
-        let readers: Vec<_> = answers
-            .into_iter()
-            .map(|(i, a)| s.spawn(move || (i, hear(a))))
-            .collect();
+        let readers: Vec<_> = answers.into_iter().map(|(i, a)| s.spawn(move || (i, hear(a)))).collect();
         for reader in readers {
             let (i, heard) = reader.join().expect("an answer");
             all[i] = Some(heard);
@@ -248,15 +200,8 @@ fn company_changes_nothing() {
     let mut order: Vec<usize> = (0..requests.len()).collect();
     let ways = [
         Options::default(),
-        Options {
-            parallel: 3,
-            prefill_chunk: Some(7),
-            ..Options::default()
-        },
-        Options {
-            target_step: Duration::from_millis(1),
-            ..Options::default()
-        },
+        Options { parallel: 3, prefill_chunk: Some(7), ..Options::default() },
+        Options { target_step: Duration::from_millis(1), ..Options::default() },
         few_pages(6),
     ];
     for (way, options) in ways.into_iter().enumerate() {
@@ -264,11 +209,7 @@ fn company_changes_nothing() {
         for round in 0..2 {
             let got = together(&engine, &requests, &order);
             for (i, (got, expected)) in got.iter().zip(&expected).enumerate() {
-                assert_eq!(
-                    &said(got),
-                    expected,
-                    "way {way}, round {round}, request {i}"
-                );
+                assert_eq!(&said(got), expected, "way {way}, round {round}, request {i}");
             }
             order.reverse();
         }
@@ -334,22 +275,14 @@ fn a_text_goes_on_anywhere() {
     let second = start(Options::default());
     let request = Request {
         max_tokens: Some(20),
-        sampler: SamplerOptions {
-            seed: 5,
-            temp: 1.0,
-            repeat_penalty: 1.3,
-            ..SamplerOptions::default()
-        },
+        sampler: SamplerOptions { seed: 5, temp: 1.0, repeat_penalty: 1.3, ..SamplerOptions::default() },
         ignore_eos: true,
         ..requests(1).remove(0)
     };
     let whole = hear(first.submit(request.clone()).expect("room"));
     assert_eq!(whole.tokens.len(), 20);
     for cut in 1..20 {
-        let rest = Request {
-            resume: whole.tokens[..cut].to_vec(),
-            ..request.clone()
-        };
+        let rest = Request { resume: whole.tokens[..cut].to_vec(), ..request.clone() };
         let rest = hear(second.submit(rest).expect("room"));
         assert_eq!(rest.tokens, whole.tokens[cut..], "cut at {cut}");
         assert!(whole.text.ends_with(&rest.text), "cut at {cut}");
@@ -368,14 +301,7 @@ fn what_samplers_cannot_take_up_in_the_middle_is_refused_by_name() {
             sampler: sampler(kind),
             ..Request::new(vec![5; 10])
         };
-        let name = [
-            None,
-            Some("xtc"),
-            Some("mirostat"),
-            Some("mirostat"),
-            None,
-            Some("adaptive_p"),
-        ];
+        let name = [None, Some("xtc"), Some("mirostat"), Some("mirostat"), None, Some("adaptive_p")];
         match (name.get(kind).copied().flatten(), engine.submit(request)) {
             (None, Ok(answer)) => assert_eq!(hear(answer).tokens.len(), 2),
             (Some(name), Err(Refused::Invalid(why))) => assert!(why.contains(name), "{why}"),
@@ -414,54 +340,21 @@ fn the_cache_is_exact_to_the_token() {
 
 #[test]
 fn what_cannot_be_served_is_refused_at_once() {
-    let engine = start(Options {
-        n_ctx: Some(64),
-        ..Options::default()
-    });
+    let engine = start(Options { n_ctx: Some(64), ..Options::default() });
     let refuse = |request: Request| match engine.submit(request) {
         Ok(_) => panic!("it was taken"),
         Err(refused) => refused,
     };
     let one = Request::new(vec![1]);
     let n_vocab = engine.model().weights().n_vocab() as u32;
-    assert_eq!(
-        refuse(Request::new(vec![1; 64])),
-        Refused::TooLong {
-            tokens: 64,
-            n_ctx: 64
-        }
-    );
+    assert_eq!(refuse(Request::new(vec![1; 64])), Refused::TooLong { tokens: 64, n_ctx: 64 });
     for (request, word) in [
         (Request::new(vec![]), "empty"),
         (Request::new(vec![n_vocab]), "vocabulary"),
-        (
-            Request {
-                bits: Some(4),
-                ..one.clone()
-            },
-            "bits",
-        ),
-        (
-            Request {
-                stop: vec![String::new()],
-                ..one.clone()
-            },
-            "stop",
-        ),
-        (
-            Request {
-                logprobs: Some(1000),
-                ..one.clone()
-            },
-            "probabilities",
-        ),
-        (
-            Request {
-                logit_bias: vec![(1, f32::NAN)],
-                ..one.clone()
-            },
-            "bias",
-        ),
+        (Request { bits: Some(4), ..one.clone() }, "bits"),
+        (Request { stop: vec![String::new()], ..one.clone() }, "stop"),
+        (Request { logprobs: Some(1000), ..one.clone() }, "probabilities"),
+        (Request { logit_bias: vec![(1, f32::NAN)], ..one.clone() }, "bias"),
     ] {
         let refused = refuse(request);
         assert!(matches!(&refused, Refused::Invalid(_)), "{refused:?}");
@@ -473,15 +366,8 @@ fn what_cannot_be_served_is_refused_at_once() {
 
 #[test]
 fn a_full_queue_says_when_to_come_again() {
-    let engine = start(Options {
-        parallel: 1,
-        max_queue: 2,
-        ..Options::default()
-    });
-    let long = Request {
-        ignore_eos: true,
-        ..Request::new(vec![5; 10])
-    };
+    let engine = start(Options { parallel: 1, max_queue: 2, ..Options::default() });
+    let long = Request { ignore_eos: true, ..Request::new(vec![5; 10]) };
     let mut taken = Vec::new();
     let refused = loop {
         match engine.submit(long.clone()) {
@@ -490,9 +376,7 @@ fn a_full_queue_says_when_to_come_again() {
         }
         assert!(taken.len() < 10);
     };
-    let Refused::Busy { retry_after, .. } = refused else {
-        panic!("{refused:?}")
-    };
+    let Refused::Busy { retry_after, .. } = refused else { panic!("{refused:?}") };
     assert!((1..=120).contains(&retry_after));
     drop(taken);
     assert!(engine.wait_until_idle(Duration::from_secs(10)));
@@ -501,15 +385,8 @@ fn a_full_queue_says_when_to_come_again() {
 
 #[test]
 fn a_client_that_does_not_read_holds_up_nobody() {
-    let engine = start(Options {
-        stall_timeout: Duration::from_millis(300),
-        ..Options::default()
-    });
-    let long = Request {
-        ignore_eos: true,
-        max_tokens: Some(200),
-        ..Request::new(vec![5; 10])
-    };
+    let engine = start(Options { stall_timeout: Duration::from_millis(300), ..Options::default() });
+    let long = Request { ignore_eos: true, max_tokens: Some(200), ..Request::new(vec![5; 10]) };
     let deaf = engine.submit(long.clone()).expect("room");
     let heard = hear(engine.submit(long).expect("room"));
     assert_eq!(heard.tokens.len(), 200);
@@ -521,10 +398,7 @@ fn a_client_that_does_not_read_holds_up_nobody() {
 #[test]
 fn the_end_of_the_server_ends_all_texts() {
     let (engine, thread) = Handle::start(model(1), Options::default()).expect("an engine");
-    let long = Request {
-        ignore_eos: true,
-        ..Request::new(vec![5; 10])
-    };
+    let long = Request { ignore_eos: true, ..Request::new(vec![5; 10]) };
     let mut answer = engine.submit(long).expect("room");
     answer.next_blocking();
     engine.drain();
@@ -537,17 +411,10 @@ fn the_end_of_the_server_ends_all_texts() {
 #[test]
 fn time_and_length_end_a_text() {
     let engine = start(Options::default());
-    let request = |max_tokens, deadline| Request {
-        max_tokens,
-        deadline,
-        ignore_eos: true,
-        ..Request::new(vec![5; 10])
-    };
+    let request =
+        |max_tokens, deadline| Request { max_tokens, deadline, ignore_eos: true, ..Request::new(vec![5; 10]) };
     let none = hear(engine.submit(request(Some(0), None)).expect("room"));
-    assert_eq!(
-        (none.tokens.len(), none.ended),
-        (0, Ended::Text(End::Length))
-    );
+    assert_eq!((none.tokens.len(), none.ended), (0, Ended::Text(End::Length)));
     let late = request(None, Some(Duration::from_millis(30)));
     let late = hear(engine.submit(late).expect("room"));
     assert_eq!(late.ended, Ended::Deadline);

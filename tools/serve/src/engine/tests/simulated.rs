@@ -48,12 +48,7 @@ impl Backend for Simulated {
         self.steps.pages()
     }
 
-    fn step(
-        &self,
-        bits: u8,
-        segments: &mut [Segment<'_>],
-        sink: &mut dyn Sink,
-    ) -> Result<(), StepError> {
+    fn step(&self, bits: u8, segments: &mut [Segment<'_>], sink: &mut dyn Sink) -> Result<(), StepError> {
         let rows: usize = segments.iter().map(|s| s.tokens.len()).sum();
         self.clock.advance(STEP + ROW * rows as u32);
         self.steps.step(bits, segments, sink)
@@ -115,10 +110,7 @@ impl World {
     fn new(model: &Model, options: Options) -> World {
         let options = options.resolved(model).expect("options");
         let clock = Clock::default();
-        let backend = Simulated {
-            steps: Steps::new(model, &options).expect("an engine"),
-            clock: clock.clone(),
-        };
+        let backend = Simulated { steps: Steps::new(model, &options).expect("an engine"), clock: clock.clone() };
         let pages = backend.pages().clone();
         let admission = Arc::new(Admission::new(&options));
         let counters = Arc::new(Counters::new(options.parallel));
@@ -148,14 +140,7 @@ impl World {
             cancel: cancel.clone(),
             admitted: self.began + self.clock.now(),
         });
-        self.clients.push(Client {
-            events,
-            cancel,
-            reads: true,
-            tokens: Vec::new(),
-            end: None,
-            closed: false,
-        });
+        self.clients.push(Client { events, cancel, reads: true, tokens: Vec::new(), end: None, closed: false });
         Some(self.clients.len() - 1)
     }
 
@@ -187,11 +172,7 @@ fn text(model: &Model, prompt: usize, new: usize) -> Request {
     Request {
         max_tokens: Some(new),
         ignore_eos: true,
-        ..Request::new(
-            (0..prompt)
-                .map(|i| (i * 7 + prompt) as u32 % n_vocab as u32)
-                .collect(),
-        )
+        ..Request::new((0..prompt).map(|i| (i * 7 + prompt) as u32 % n_vocab as u32).collect())
     }
 }
 
@@ -199,12 +180,7 @@ fn text(model: &Model, prompt: usize, new: usize) -> Request {
 type Visit = (u64, usize, usize, Option<usize>);
 
 fn visit() -> impl Strategy<Value = Visit> {
-    (
-        0..1500u64,
-        1..260usize,
-        1..30usize,
-        prop::option::weighted(0.2, 0..20usize),
-    )
+    (0..1500u64, 1..260usize, 1..30usize, prop::option::weighted(0.2, 0..20usize))
 }
 
 proptest! {
@@ -270,32 +246,17 @@ proptest! {
 #[test]
 fn who_waits_too_long_or_runs_too_long_is_told_so_in_time() {
     let model = model(2);
-    let mut world = World::new(
-        &model,
-        Options {
-            parallel: 1,
-            queue_timeout: Duration::from_secs(1),
-            ..Options::default()
-        },
-    );
+    let mut world =
+        World::new(&model, Options { parallel: 1, queue_timeout: Duration::from_secs(1), ..Options::default() });
     let deadline = Duration::from_millis(1100);
-    let long = Request {
-        deadline: Some(deadline),
-        ..text(&model, 20, 490)
-    };
+    let long = Request { deadline: Some(deadline), ..text(&model, 20, 490) };
     let running = world.submit(long).expect("room");
     let waiting = world.submit(text(&model, 30, 4)).expect("room");
     world.finish();
     let step = STEP + 64 * ROW;
     let (at, end) = world.clients[waiting].end.as_ref().expect("an end");
-    assert!(
-        matches!(end, Event::Refused(Refused::WaitedTooLong { seconds: 1 })),
-        "{end:?}"
-    );
-    assert!(
-        *at >= Duration::from_secs(1) && *at <= Duration::from_secs(1) + step,
-        "{at:?}"
-    );
+    assert!(matches!(end, Event::Refused(Refused::WaitedTooLong { seconds: 1 })), "{end:?}");
+    assert!(*at >= Duration::from_secs(1) && *at <= Duration::from_secs(1) + step, "{at:?}");
     assert_eq!(world.clients[running].ended(), Some(Ended::Deadline));
     let at = world.clients[running].end.as_ref().expect("an end").0;
     assert!(at >= deadline && at <= deadline + step, "{at:?}");
@@ -305,13 +266,7 @@ fn who_waits_too_long_or_runs_too_long_is_told_so_in_time() {
 fn a_client_that_does_not_read_is_let_go_and_delays_nobody() {
     let model = model(2);
     let patience = Duration::from_secs(2);
-    let mut world = World::new(
-        &model,
-        Options {
-            stall_timeout: patience,
-            ..Options::default()
-        },
-    );
+    let mut world = World::new(&model, Options { stall_timeout: patience, ..Options::default() });
     let deaf = world.submit(text(&model, 20, 400)).expect("room");
     world.clients[deaf].reads = false;
     let other = world.submit(text(&model, 20, 300)).expect("room");
@@ -324,30 +279,15 @@ fn a_client_that_does_not_read_is_let_go_and_delays_nobody() {
     world.clients[deaf].reads = true;
     world.clients[deaf].listen(Duration::ZERO);
     let deaf = &world.clients[deaf];
-    assert!(
-        deaf.closed && deaf.end.is_none(),
-        "{} tokens",
-        deaf.tokens.len()
-    );
-    assert!(
-        (60..=64).contains(&deaf.tokens.len()),
-        "{}",
-        deaf.tokens.len()
-    );
+    assert!(deaf.closed && deaf.end.is_none(), "{} tokens", deaf.tokens.len());
+    assert!((60..=64).contains(&deaf.tokens.len()), "{}", deaf.tokens.len());
     assert!(world.clock.now() >= patience);
 }
 
 #[test]
 fn a_full_queue_lets_nobody_in_and_the_oldest_begins_first() {
     let model = model(2);
-    let mut world = World::new(
-        &model,
-        Options {
-            parallel: 2,
-            max_queue: 4,
-            ..Options::default()
-        },
-    );
+    let mut world = World::new(&model, Options { parallel: 2, max_queue: 4, ..Options::default() });
     let of = |n: usize| text(&model, 40 + n, 8);
     let let_in: Vec<bool> = (0..6).map(|n| world.submit(of(n)).is_some()).collect();
     assert_eq!(let_in, [true, true, true, true, false, false]);

@@ -114,16 +114,9 @@ mod tests {
     #[test]
     fn labels_of_near_points_stand_apart() {
         let bounds = Area(0, 0, 400, 300);
-        let label = |text: &str, x, y| Label {
-            text: text.to_owned(),
-            at: (x, y),
-        };
-        let labels = [
-            label("Q4_K_M", 200, 150),
-            label("Q4_0", 206, 152),
-            label("ap 4", 198, 158),
-            label("ap 8", 397, 2),
-        ];
+        let label = |text: &str, x, y| Label { text: text.to_owned(), at: (x, y) };
+        let labels =
+            [label("Q4_K_M", 200, 150), label("Q4_0", 206, 152), label("ap 4", 198, 158), label("ap 8", 397, 2)];
         let lines = [((198, 158), (397, 2))];
         let areas = place(&labels, &lines, bounds, 13);
         assert_eq!(areas.len(), 4);

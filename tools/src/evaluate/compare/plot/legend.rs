@@ -21,18 +21,10 @@ pub struct Key {
 }
 
 /// The entries of the files `used` and of the reference, as many to a line as fit into `width`.
-pub fn legend(
-    entries: &[Entry],
-    reference: &str,
-    labels: &[String],
-    used: &[usize],
-    width: i32,
-) -> Vec<Key> {
+pub fn legend(entries: &[Entry], reference: &str, labels: &[String], used: &[usize], width: i32) -> Vec<Key> {
     let first = entries.iter().find(|e| e.file.is_none()).map(|e| {
-        let mut text = format!(
-            "{reference} (reference): perplexity {:.4}, {:.2} bits per weight",
-            e.ppl.value, e.bits_per_weight
-        );
+        let mut text =
+            format!("{reference} (reference): perplexity {:.4}, {:.2} bits per weight", e.ppl.value, e.bits_per_weight);
         if let Some(rate) = e.generation {
             text += &format!(", {rate:.1} tokens per second");
         }
@@ -46,12 +38,7 @@ pub fn legend(
         if left > 0 && left + wide > width {
             (line, left) = (line + 1, 0);
         }
-        keys.push(Key {
-            text,
-            file,
-            line,
-            left,
-        });
+        keys.push(Key { text, file, line, left });
         left += wide;
     }
     keys
@@ -76,11 +63,7 @@ impl Key {
             Some(file) => {
                 let colour = colour(file);
                 area.draw(&stroke(0, STROKE, colour.stroke_width(2)))?;
-                area.draw(&Circle::new(
-                    (left + STROKE / 2, middle),
-                    4,
-                    colour.filled(),
-                ))?;
+                area.draw(&Circle::new((left + STROKE / 2, middle), 4, colour.filled()))?;
             }
             None => {
                 for from in [0, 10, 20] {
@@ -89,11 +72,7 @@ impl Key {
             }
         }
         let style = text(TEXT, &BLACK, HPos::Left, VPos::Center);
-        area.draw(&Text::new(
-            self.text.clone(),
-            (left + STROKE + 8, middle),
-            style,
-        ))?;
+        area.draw(&Text::new(self.text.clone(), (left + STROKE + 8, middle), style))?;
         Ok(())
     }
 }

@@ -8,16 +8,15 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
 
 use super::entry::Entry;
-use crate::drawing::{
-    Axis, Canvas, Failure, GREY, MARGIN, PALE, SMALL, TEXT, TITLE, colour, printable, text,
-};
+use crate::drawing::{Axis, Canvas, Failure, GREY, MARGIN, PALE, SMALL, TEXT, TITLE, colour, printable, text};
 use labels::{Area, Label, Line, place};
 use legend::legend;
 
 /// Size of a panel in pixels.
 const PANEL: (u32, u32) = (620, 430);
 
-/// The least divergence that a logarithmic axis shows: that of a model from its own base file, whose values have 16 bits.
+/// The least divergence that a logarithmic axis shows: that of a model from its own base file, whose values have 16
+/// bits.
 const LEAST_KLD: f64 = 1e-6;
 
 /// From how large a ratio on perplexities are drawn on a logarithmic axis.
@@ -51,27 +50,14 @@ pub fn draw(title: &str, entries: &[Entry], reference: &str, labels: &[&str]) ->
     picture(title, entries, reference, labels).map_err(|e| anyhow!("cannot draw the plot: {e}"))
 }
 
-fn picture(
-    title: &str,
-    entries: &[Entry],
-    reference: &str,
-    labels: &[&str],
-) -> Result<String, Failure> {
+fn picture(title: &str, entries: &[Entry], reference: &str, labels: &[&str]) -> Result<String, Failure> {
     let reference = printable(reference);
     let labels: Vec<String> = labels.iter().map(|l| printable(l)).collect();
     let rows = panels(entries, &labels);
     let columns = rows.iter().map(Vec::len).max().unwrap_or(1);
     let width = PANEL.0 * columns as u32;
-    let used: Vec<usize> = (0..labels.len())
-        .filter(|&i| entries.iter().any(|e| e.file == Some(i)))
-        .collect();
-    let keys = legend(
-        entries,
-        &reference,
-        &labels,
-        &used,
-        width as i32 - 2 * MARGIN,
-    );
+    let used: Vec<usize> = (0..labels.len()).filter(|&i| entries.iter().any(|e| e.file == Some(i))).collect();
+    let keys = legend(entries, &reference, &labels, &used, width as i32 - 2 * MARGIN);
     let top_of_keys = MARGIN + TITLE + 12;
     let head = top_of_keys + legend::height(&keys) + 4;
 
@@ -82,11 +68,7 @@ fn picture(
         root.fill(&WHITE)?;
         let (top, body) = root.split_vertically(head);
         let title = printable(title);
-        top.draw(&Text::new(
-            title,
-            (MARGIN, MARGIN),
-            text(TITLE, &BLACK, HPos::Left, VPos::Top),
-        ))?;
+        top.draw(&Text::new(title, (MARGIN, MARGIN), text(TITLE, &BLACK, HPos::Left, VPos::Top)))?;
         for key in &keys {
             key.draw(&top, top_of_keys)?;
         }
@@ -109,30 +91,18 @@ fn panels(entries: &[Entry], labels: &[String]) -> [Vec<Panel>; 2] {
                 None => labels[file].clone(),
             };
             let (x, y) = (x(e)?, y(e));
-            Some(Point {
-                file,
-                bits: e.form.bits,
-                label,
-                x,
-                y,
-            })
+            Some(Point { file, bits: e.form.bits, label, x, y })
         });
         all.filter(|p| p.x.is_finite() && p.y.is_finite()).collect()
     };
-    let level = entries
-        .iter()
-        .find(|e| e.file.is_none())
-        .map(|e| e.ppl.value);
+    let level = entries.iter().find(|e| e.file.is_none()).map(|e| e.ppl.value);
     let size = |e: &Entry| Some(e.bits_per_weight);
     let speed = |e: &Entry| e.generation;
     let ppl = |e: &Entry| e.ppl.value;
     let kld = |e: &Entry| e.kld.value.max(LEAST_KLD);
     let mut rows = [Vec::new(), Vec::new()];
     for (x, x_name) in [
-        (
-            &size as &dyn Fn(&Entry) -> Option<f64>,
-            "bits per weight of the whole model",
-        ),
+        (&size as &dyn Fn(&Entry) -> Option<f64>, "bits per weight of the whole model"),
         (&speed, "tokens per second, one by one"),
     ] {
         let of_ppl = points(x, &ppl);
@@ -169,16 +139,10 @@ impl Panel {
         if xs.is_empty() {
             return Ok(());
         }
-        let (x, y) = (
-            Axis::around(&xs, false),
-            Axis::around(&ys, self.logarithmic),
-        );
+        let (x, y) = (Axis::around(&xs, false), Axis::around(&ys, self.logarithmic));
         let across = x.range();
-        let mut chart = ChartBuilder::on(area)
-            .margin(12)
-            .x_label_area_size(48)
-            .y_label_area_size(72)
-            .build_cartesian_2d(x, y)?;
+        let mut chart =
+            ChartBuilder::on(area).margin(12).x_label_area_size(48).y_label_area_size(72).build_cartesian_2d(x, y)?;
         chart
             .configure_mesh()
             .x_desc(&self.x_name)
@@ -216,10 +180,7 @@ impl Panel {
         chart: &ChartContext<'_, SVGBackend<'_>, Axes>,
         lines: &[Line],
     ) -> Result<(), Failure> {
-        let all = self.points.iter().map(|p| Label {
-            text: p.label.clone(),
-            at: chart.backend_coord(&(p.x, p.y)),
-        });
+        let all = self.points.iter().map(|p| Label { text: p.label.clone(), at: chart.backend_coord(&(p.x, p.y)) });
         let all: Vec<Label> = all.collect();
         let (across, down) = chart.plotting_area().get_pixel_range();
         let bounds = Area(across.start, down.start, across.end, down.end);

@@ -40,11 +40,7 @@ pub(super) fn select(mask: __m256i, a: __m256i, b: __m256i) -> __m256i {
 }
 
 pub(super) const fn layout<C: CodesOf16x8, const VNNI: bool>() -> Layout {
-    Layout {
-        arrange: arrange::<C>,
-        multiply: multiply::<C, VNNI>,
-        ..k16::layout::<C>()
-    }
+    Layout { arrange: arrange::<C>, multiply: multiply::<C, VNNI>, ..k16::layout::<C>() }
 }
 
 fn arrange<C: CodesOf16>(act: &[u8], n: usize, out: &mut [u8]) {
@@ -92,11 +88,7 @@ fn multiply<C: CodesOf16x8, const VNNI: bool>(
     check(const { &layout::<C, VNNI>() }, group, acts, n, tokens, out);
     let stride = act_bytes::<C>(n);
     for (acts, out) in acts.chunks(TILE * stride).zip(out.chunks_mut(TILE * ROWS)) {
-        let acts = Acts {
-            at: acts.as_ptr(),
-            blocks: n / BLOCK,
-            stride,
-        };
+        let acts = Acts { at: acts.as_ptr(), blocks: n / BLOCK, stride };
         let w = group.as_ptr();
         // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions; `check` has compared all
         // lengths.
@@ -143,10 +135,7 @@ pub(super) unsafe fn head<C: CodesOf16x8>(w: *const u8, b: usize, v: usize) -> (
     for scales in &mut scales[..C::LOW] {
         *scales = _mm256_sll_epi16(*scales, shift);
     }
-    (
-        Head { d, scales },
-        w.wrapping_add(block + C::CODES + 32 * v),
-    )
+    (Head { d, scales }, w.wrapping_add(block + C::CODES + 32 * v))
 }
 
 /// Takes a chain a step further: its integer, less the power of two, times the scales.

@@ -27,11 +27,7 @@ impl Token {
     #[target_feature(enable = "avx2")]
     pub(super) fn new() -> Token {
         let zero = _mm256_setzero_ps();
-        Token {
-            chains: [zero; CHAINS],
-            minus: zero,
-            d: zero,
-        }
+        Token { chains: [zero; CHAINS], minus: zero, d: zero }
     }
 
     /// `minus + chain 0 + chain 1 ...`, in this order, to eight outputs.
@@ -124,9 +120,8 @@ pub(super) fn by_lane(q: &[u8; BLOCK], out: &mut [u8; BLOCK]) {
     let pairs = _mm_setr_epi8(0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15);
     for (s, q) in q.as_chunks::<32>().0.iter().enumerate() {
         // SAFETY: two halves of 16 bytes.
-        let [first, second] = [0, 16].map(|at| unsafe {
-            _mm_shuffle_epi8(_mm_loadu_si128(q.as_ptr().add(at).cast()), pairs)
-        });
+        let [first, second] =
+            [0, 16].map(|at| unsafe { _mm_shuffle_epi8(_mm_loadu_si128(q.as_ptr().add(at).cast()), pairs) });
         let mut dwords = [[0u8; 4]; CHAINS];
         let (low, high) = dwords.as_flattened_mut().split_at_mut(16);
         // SAFETY: 16 bytes each.
@@ -185,23 +180,13 @@ pub(super) trait PartSums<const T: usize> {
     ///
     /// # Safety
     /// AVX2; 32 bytes of activations at `y` and at every `stride` bytes after it for each token.
-    unsafe fn plain(
-        scales: &[__m256i; 8],
-        codes: &[__m256i; 8],
-        y: *const u8,
-        stride: usize,
-    ) -> [__m256i; T];
+    unsafe fn plain(scales: &[__m256i; 8], codes: &[__m256i; 8], y: *const u8, stride: usize) -> [__m256i; T];
 
     /// With the dword at [`CORRECTION`] bytes behind that of the activations added to the results of `maddubs`.
     ///
     /// # Safety
     /// As [`PartSums::plain`], and as many bytes of corrections.
-    unsafe fn corrected(
-        scales: &[__m256i; 8],
-        codes: &[__m256i; 8],
-        y: *const u8,
-        stride: usize,
-    ) -> [__m256i; T];
+    unsafe fn corrected(scales: &[__m256i; 8], codes: &[__m256i; 8], y: *const u8, stride: usize) -> [__m256i; T];
 }
 
 /// The only one that has these products.

@@ -1,8 +1,9 @@
 //! The IQ2 and IQ3 types and IQ4_XS for AVX2: the bytes of [`levels`], eight rows at a time.
 //!
-//! A level is looked up with one shuffle. Levels of the IQ2 and IQ3 types are raised until none is negative, which is what
-//! `maddubs` wants of its first factor; what that adds to a row is the sums of the activations times the scales and is taken back
-//! before a block begins. IQ4_XS's levels are too wide for that: there the sign goes to the activations.
+//! A level is looked up with one shuffle. Levels of the IQ2 and IQ3 types are raised until none is negative, which is
+//! what `maddubs` wants of its first factor; what that adds to a row is the sums of the activations times the scales
+//! and is taken back before a block begins. IQ4_XS's levels are too wide for that: there the sign goes to the
+//! activations.
 
 use std::arch::x86_64::*;
 
@@ -55,34 +56,18 @@ fn act_bytes(n: usize) -> usize {
 
 fn arrange(act: &[u8], n: usize, out: &mut [u8]) {
     assert_eq!(act.len(), n / BLOCK * Q8_K, "activation row");
-    for (act, out) in act
-        .as_chunks::<Q8_K>()
-        .0
-        .iter()
-        .zip(out.chunks_exact_mut(ACT))
-    {
+    for (act, out) in act.as_chunks::<Q8_K>().0.iter().zip(out.chunks_exact_mut(ACT)) {
         out[..SUMS].copy_from_slice(&act[info::Q8_K.at(Part::Codes)..][..BLOCK]);
         out[SUMS..SCALE].copy_from_slice(&act[info::Q8_K.at(Part::Sums)..][..32]);
         out[SCALE..][..4].copy_from_slice(&act[info::Q8_K.at(Part::Scale)..][..4]);
     }
 }
 
-fn multiply<C: Levels>(
-    group: &[u8],
-    acts: &[u8],
-    n: usize,
-    tokens: usize,
-    ahead: usize,
-    out: &mut [f32],
-) {
+fn multiply<C: Levels>(group: &[u8], acts: &[u8], n: usize, tokens: usize, ahead: usize, out: &mut [f32]) {
     check(const { &layout::<C>() }, group, acts, n, tokens, out);
     let stride = act_bytes(n);
     for (acts, out) in acts.chunks(TILE * stride).zip(out.chunks_mut(TILE * ROWS)) {
-        let acts = Acts {
-            at: acts.as_ptr(),
-            blocks: n / BLOCK,
-            stride,
-        };
+        let acts = Acts { at: acts.as_ptr(), blocks: n / BLOCK, stride };
         // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions; `check` has compared all
         // lengths, and no portion has more than `TILE` tokens.
         unsafe {
@@ -102,16 +87,12 @@ const fn excess<C: Levels>() -> i32 {
     }
 }
 
-/// Products of four weights and activations that are added up in 16 bits before they meet their scale. A scale is of four
-/// such at least, and activations are -127 at least.
+/// Products of four weights and activations that are added up in 16 bits before they meet their scale. A scale is of
+/// four such at least, and activations are -127 at least.
 const fn together<C: Levels>() -> usize {
     let (values, count) = C::VALUES;
     let largest = values[count - 1] as i32 + excess::<C>();
-    if 4 * 2 * largest * 127 <= i16::MAX as i32 {
-        4
-    } else {
-        1
-    }
+    if 4 * 2 * largest * 127 <= i16::MAX as i32 { 4 } else { 1 }
 }
 
 /// The levels as they are looked up.
@@ -131,19 +112,11 @@ const fn table<C: Levels>() -> [i8; 16] {
 /// The processor has AVX2 and F16C; the group and the activations of as many tokens as there is room for in `out` are
 /// readable.
 #[target_feature(enable = "avx2,f16c")]
-unsafe fn tile<C: Levels, const TOKENS: usize>(
-    w: *const u8,
-    acts: Acts,
-    ahead: impl Ahead,
-    out: &mut [f32],
-) {
+unsafe fn tile<C: Levels, const TOKENS: usize>(w: *const u8, acts: Acts, ahead: impl Ahead, out: &mut [f32]) {
     let tokens = out.len() / ROWS;
     let mut sums = [[_mm256_setzero_ps(); TOKENS]; VECTORS];
     for b in 0..acts.blocks {
-        let acts = Acts {
-            at: acts.at.wrapping_add(ACT * b),
-            ..acts
-        };
+        let acts = Acts { at: acts.at.wrapping_add(ACT * b), ..acts };
         for (v, sums) in sums.iter_mut().enumerate() {
             // SAFETY: block b is there, of all activations too, as the caller says.
             unsafe {
@@ -166,10 +139,7 @@ unsafe fn tile<C: Levels, const TOKENS: usize>(
     }
     for (v, sums) in sums.iter().enumerate() {
         for (sum, out) in sums.iter().zip(out.chunks_exact_mut(ROWS)) {
-            store(
-                &mut out[8 * v..],
-                _mm256_mul_ps(_mm256_set1_ps(C::LAST), *sum),
-            );
+            store(&mut out[8 * v..], _mm256_mul_ps(_mm256_set1_ps(C::LAST), *sum));
         }
     }
 }
@@ -227,25 +197,13 @@ unsafe fn levels_of<C: Levels>(unit: *const u8) -> [__m256i; 8] {
         let [a, b, c, d] = [0, 1, 2, 3].map(line);
         let high = |line| _mm256_and_si256(_mm256_srli_epi16::<4>(line), low);
         let low = |line| _mm256_and_si256(line, low);
-        [
-            low(a),
-            low(b),
-            low(c),
-            low(d),
-            high(a),
-            high(b),
-            high(c),
-            high(d),
-        ]
+        [low(a), low(b), low(c), low(d), high(a), high(b), high(c), high(d)]
     } else {
         let three = _mm256_set1_epi8(7);
         let upper = _mm256_set1_epi8(0xC0u8.cast_signed());
         let [a, b, c] = [0, 1, 2].map(line);
         let left = _mm256_or_si256(
-            _mm256_or_si256(
-                _mm256_and_si256(a, upper),
-                _mm256_srli_epi16::<2>(_mm256_and_si256(b, upper)),
-            ),
+            _mm256_or_si256(_mm256_and_si256(a, upper), _mm256_srli_epi16::<2>(_mm256_and_si256(b, upper))),
             _mm256_srli_epi16::<4>(_mm256_and_si256(c, upper)),
         );
         let low = |line| _mm256_and_si256(line, three);
@@ -267,7 +225,8 @@ unsafe fn levels_of<C: Levels>(unit: *const u8) -> [__m256i; 8] {
     codes.map(|codes| _mm256_shuffle_epi8(table, codes))
 }
 
-/// The float step of a block, `sum + d * isum` with all scales in the integer, for each token. `ask(j, i)` is called twice in unit j.
+/// The float step of a block, `sum + d * isum` with all scales in the integer, for each token. `ask(j, i)` is called
+/// twice in unit j.
 ///
 /// # Safety
 /// The processor has AVX2 and F16C; the units are readable, and the activations of the block for all `sums`.

@@ -3,9 +3,9 @@
 //! One token: codes are masked in place, planes 1 and 3 as four times what they are; the scales of planes 0 and 2 are
 //! multiplied by four, and a shift takes everything back.
 //!
-//! More: a block is unpacked once to bytes in the first-level cache, and all tokens run over it. AVX-VNNI, which adds up
-//! in 32 bits, has the scales multiplied into them; `maddubs` takes the codes, the sums of whose groups fit 16 bits and
-//! meet their scales by `madd`.
+//! More: a block is unpacked once to bytes in the first-level cache, and all tokens run over it. AVX-VNNI, which adds
+//! up in 32 bits, has the scales multiplied into them; `maddubs` takes the codes, the sums of whose groups fit 16 bits
+//! and meet their scales by `madd`.
 
 use std::arch::x86_64::*;
 
@@ -15,9 +15,7 @@ use super::lanes::{VECTORS, shuffle_dwords};
 use super::vnni::{AvxVnni, EightDwords, LINE};
 use super::{broadcast, broadcast_float, halves, load, store};
 use crate::packed::Layout;
-use crate::packed::k_quants::q2_k::{
-    ACT, BYTES, CODES, DMIN, SCALE, SCALES, SUMS, act_bytes, layout,
-};
+use crate::packed::k_quants::q2_k::{ACT, BYTES, CODES, DMIN, SCALE, SCALES, SUMS, act_bytes, layout};
 use crate::packed::k_quants::{BLOCK, ROWS};
 
 /// Groups of 16 weights in a block.
@@ -44,12 +42,7 @@ trait Sums<const T: usize> {
     ///
     /// # Safety
     /// The processor has the instruction set; the activations are readable.
-    unsafe fn sums(
-        room: &Room,
-        scales: &Scales,
-        y: *const u8,
-        stride: usize,
-    ) -> [[__m256i; VECTORS]; T];
+    unsafe fn sums(room: &Room, scales: &Scales, y: *const u8, stride: usize) -> [[__m256i; VECTORS]; T];
 }
 
 impl Products for Avx2 {
@@ -66,12 +59,7 @@ where
 {
     #[inline]
     #[target_feature(enable = "avx2")]
-    unsafe fn sums(
-        room: &Room,
-        scales: &Scales,
-        y: *const u8,
-        stride: usize,
-    ) -> [[__m256i; VECTORS]; T] {
+    unsafe fn sums(room: &Room, scales: &Scales, y: *const u8, stride: usize) -> [[__m256i; VECTORS]; T] {
         let zero = [[_mm256_setzero_si256(); VECTORS]; T];
         let mut sums = zero;
         for (g, scales) in scales.iter().enumerate() {
@@ -98,12 +86,7 @@ where
 {
     #[inline]
     #[target_feature(enable = "avx2")]
-    unsafe fn sums(
-        room: &Room,
-        _scales: &Scales,
-        y: *const u8,
-        stride: usize,
-    ) -> [[__m256i; VECTORS]; T] {
+    unsafe fn sums(room: &Room, _scales: &Scales, y: *const u8, stride: usize) -> [[__m256i; VECTORS]; T] {
         let mut sums = [[_mm256_setzero_si256(); VECTORS]; T];
         for i in 0..BLOCK / 32 {
             // SAFETY: 32 weights have eight dwords of activations and eight lines.
@@ -116,16 +99,10 @@ where
     }
 }
 
-fn multiply<P: Products>(
-    group: &[u8],
-    acts: &[u8],
-    n: usize,
-    tokens: usize,
-    ahead: usize,
-    out: &mut [f32],
-) {
+fn multiply<P: Products>(group: &[u8], acts: &[u8], n: usize, tokens: usize, ahead: usize, out: &mut [f32]) {
     check(&Q2_K, group, acts, n, tokens, out);
-    // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions; `check` has compared all lengths.
+    // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions; `check` has compared all
+    // lengths.
     unsafe {
         if tokens == 1 {
             with_ahead!(ahead => one(group, acts.as_ptr(), ahead, out));
@@ -164,12 +141,7 @@ impl Head {
         }
         // SAFETY: a block begins with the d of sixteen rows, at `DMIN` those of the minima follow.
         let (d, dmin) = unsafe { (halves(block.add(16 * v)), halves(block.add(DMIN + 16 * v))) };
-        Head {
-            d,
-            dmin,
-            scales,
-            mins,
-        }
+        Head { d, dmin, scales, mins }
     }
 
     /// The scale of a group, twice as i16.
@@ -273,13 +245,7 @@ unsafe fn set_sums(lines: *const u8, y: *const u8, ask: impl Fn(usize)) -> [__m2
 }
 
 #[target_feature(enable = "avx2,f16c")]
-unsafe fn many<P: Products>(
-    group_of_rows: &[u8],
-    acts: *const u8,
-    stride: usize,
-    ahead: usize,
-    out: &mut [f32],
-) {
+unsafe fn many<P: Products>(group_of_rows: &[u8], acts: *const u8, stride: usize, ahead: usize, out: &mut [f32]) {
     let tokens = out.len() / ROWS;
     let zero = [_mm256_setzero_si256(); VECTORS];
     let mut room = [[[zero; 2]; 8]; BLOCK / 64];
@@ -313,20 +279,14 @@ unsafe fn many<P: Products>(
     }
 }
 
-/// Writes the codes of the rows of vector v, times their scales where products want them so, and asks for half of what lies
-/// `ahead` of the block.
+/// Writes the codes of the rows of vector v, times their scales where products want them so, and asks for half of what
+/// lies `ahead` of the block.
 ///
 /// # Safety
 /// The processor has AVX2; the block is readable.
 #[inline]
 #[target_feature(enable = "avx2")]
-unsafe fn unpack<P: Products>(
-    block: *const u8,
-    v: usize,
-    scales: &Scales,
-    ahead: impl Ahead,
-    room: &mut Room,
-) {
+unsafe fn unpack<P: Products>(block: *const u8, v: usize, scales: &Scales, ahead: impl Ahead, room: &mut Room) {
     let three = _mm256_set1_epi8(3);
     for set in 0..4 {
         let from = block.wrapping_add(BYTES / 8 * (4 * v + set));
@@ -334,12 +294,8 @@ unsafe fn unpack<P: Products>(
             ahead.share(from, BYTES.div_ceil(8), c, 4);
             // SAFETY: a block has sixteen lines of codes.
             let line = unsafe { load(block.add(CODES + 64 * (4 * set + c) + 32 * v)) };
-            let planes = [
-                line,
-                _mm256_srli_epi16::<2>(line),
-                _mm256_srli_epi16::<4>(line),
-                _mm256_srli_epi16::<6>(line),
-            ];
+            let planes =
+                [line, _mm256_srli_epi16::<2>(line), _mm256_srli_epi16::<4>(line), _mm256_srli_epi16::<6>(line)];
             for (p, plane) in planes.into_iter().enumerate() {
                 let (mut codes, g) = (_mm256_and_si256(plane, three), group(set, p));
                 if P::SCALED {

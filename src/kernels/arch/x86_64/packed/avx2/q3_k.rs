@@ -44,16 +44,8 @@ impl CodesOf16x8 for Q3K {
         // SAFETY: the caller's part has three lines.
         let [a, b, c] = [0, 1, 2].map(|k| unsafe { load(part.add(64 * k)) });
         let (low, high) = (_mm256_set1_epi8(0x07), _mm256_set1_epi8(0x38));
-        let six = select(
-            _mm256_set1_epi8(0b110 << 3),
-            _mm256_srli_epi16::<2>(a),
-            _mm256_srli_epi16::<4>(b),
-        );
-        let seven = select(
-            _mm256_set1_epi8(0b100 << 3),
-            _mm256_srli_epi16::<1>(b),
-            _mm256_srli_epi16::<3>(c),
-        );
+        let six = select(_mm256_set1_epi8(0b110 << 3), _mm256_srli_epi16::<2>(a), _mm256_srli_epi16::<4>(b));
+        let seven = select(_mm256_set1_epi8(0b100 << 3), _mm256_srli_epi16::<1>(b), _mm256_srli_epi16::<3>(c));
         [
             _mm256_and_si256(a, low),
             _mm256_and_si256(b, low),
@@ -79,8 +71,8 @@ const TIMES: i32 = 3;
 /// The product of a group with up to [`super::super::lanes::TILE`] tokens.
 ///
 /// # Safety
-/// The processor has AVX-VNNI and F16C; the group and the activations of as many tokens as there is room for in `out` are
-/// readable.
+/// The processor has AVX-VNNI and F16C; the group and the activations of as many tokens as there is room for in `out`
+/// are readable.
 #[target_feature(enable = "avx2,f16c")]
 #[expect(clippy::needless_range_loop, reason = "side of rows and chains alike")]
 unsafe fn tile(w: *const u8, acts: Acts, out: &mut [f32]) {
@@ -126,7 +118,8 @@ unsafe fn tile(w: *const u8, acts: Acts, out: &mut [f32]) {
     finish(&tiles, out);
 }
 
-/// What code 0 becomes, times eight, in words: 128 plus what the codes of a unit exceed the weights by, times the scale.
+/// What code 0 becomes, times eight, in words: 128 plus what the codes of a unit exceed the weights by, times the
+/// scale.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn zeros(scales: &[__m256i; 8]) -> [__m256i; 8] {
@@ -146,8 +139,5 @@ fn bytes(codes: __m256i, scales: __m256i, zeros: __m256i) -> __m256i {
     let even = _mm256_and_si256(codes, _mm256_set1_epi16(0xFF));
     let odd = _mm256_srli_epi16::<8>(codes);
     let times_eight = |codes| _mm256_sub_epi16(zeros, _mm256_mullo_epi16(codes, scales));
-    _mm256_or_si256(
-        _mm256_srli_epi16::<TIMES>(times_eight(even)),
-        _mm256_slli_epi16::<{ 8 - TIMES }>(times_eight(odd)),
-    )
+    _mm256_or_si256(_mm256_srli_epi16::<TIMES>(times_eight(even)), _mm256_slli_epi16::<{ 8 - TIMES }>(times_eight(odd)))
 }

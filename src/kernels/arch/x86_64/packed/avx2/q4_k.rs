@@ -1,7 +1,7 @@
 //! Q4_K and Q5_K for AVX2: the bytes of [`q4_k`], eight rows at a time.
 //!
-//! `maddubs` sums two products of a sub-block in 16 bits, 7936 at most in magnitude; `madd` with the scale in both halves
-//! of a dword adds the two sums and applies the scale. With AVX-VNNI and several tokens, units go in pairs: see
+//! `maddubs` sums two products of a sub-block in 16 bits, 7936 at most in magnitude; `madd` with the scale in both
+//! halves of a dword adds the two sums and applies the scale. With AVX-VNNI and several tokens, units go in pairs: see
 //! [`super::vnni`].
 
 use std::arch::x86_64::*;
@@ -9,9 +9,7 @@ use std::arch::x86_64::*;
 use trine_formats::types::{Part, info};
 
 use super::super::lanes::{BLOCK, CHAINS, Q8_K, ROWS, TILE};
-use super::super::q4_k::{
-    self, ACT, CODES, CodesOf32, DMIN, Q4K, Q5K, REST, SCALE, SCALES, SUMS, act_bytes, bytes,
-};
+use super::super::q4_k::{self, ACT, CODES, CodesOf32, DMIN, Q4K, Q5K, REST, SCALE, SCALES, SUMS, act_bytes, bytes};
 use super::super::{Ahead, check, with_ahead};
 use super::lanes::{Kernel, PartSums, Tile, Token, VECTORS, by_lane, part_sum, shuffle_dwords};
 use super::vnni::{AvxVnni, PairSums};
@@ -50,12 +48,7 @@ impl CodesOf32x8 for Q5K {
         let (five, two) = (_mm256_set1_epi8(0x1F), _mm256_set1_epi8(3));
         // SAFETY: five lines.
         let rest = unsafe { load(part.add(256)) };
-        let rest = [
-            rest,
-            _mm256_srli_epi16::<2>(rest),
-            _mm256_srli_epi16::<4>(rest),
-            _mm256_srli_epi16::<6>(rest),
-        ];
+        let rest = [rest, _mm256_srli_epi16::<2>(rest), _mm256_srli_epi16::<4>(rest), _mm256_srli_epi16::<6>(rest)];
         let mut codes = [five; 8];
         for p in 0..4 {
             // SAFETY: a part of Q5_K has five lines; this is one of the first four.
@@ -78,12 +71,7 @@ trait Sums<const T: usize> {
     ///
     /// # Safety
     /// The processor has the instruction set; 32 bytes of activations are readable for each token.
-    unsafe fn sums<C: CodesOf32>(
-        header: &Header,
-        codes: &[__m256i; 8],
-        y: *const u8,
-        stride: usize,
-    ) -> [__m256i; T];
+    unsafe fn sums<C: CodesOf32>(header: &Header, codes: &[__m256i; 8], y: *const u8, stride: usize) -> [__m256i; T];
 }
 
 impl<const T: usize> Sums<T> for Kernel
@@ -92,12 +80,7 @@ where
 {
     #[inline]
     #[target_feature(enable = "avx2")]
-    unsafe fn sums<C: CodesOf32>(
-        header: &Header,
-        codes: &[__m256i; 8],
-        y: *const u8,
-        stride: usize,
-    ) -> [__m256i; T] {
+    unsafe fn sums<C: CodesOf32>(header: &Header, codes: &[__m256i; 8], y: *const u8, stride: usize) -> [__m256i; T] {
         // SAFETY: the caller's activations.
         unsafe { Self::plain(&header.scales, codes, y, stride) }
     }
@@ -109,23 +92,14 @@ where
 {
     #[inline]
     #[target_feature(enable = "avx2")]
-    unsafe fn sums<C: CodesOf32>(
-        header: &Header,
-        codes: &[__m256i; 8],
-        y: *const u8,
-        stride: usize,
-    ) -> [__m256i; T] {
+    unsafe fn sums<C: CodesOf32>(header: &Header, codes: &[__m256i; 8], y: *const u8, stride: usize) -> [__m256i; T] {
         // SAFETY: the caller's processor and activations.
         unsafe { Self::pair_sums(&header.pairs, codes, y, stride, C::BIAS, header.start) }
     }
 }
 
 const fn layout<P: Products, C: CodesOf32x8>() -> Layout {
-    Layout {
-        arrange,
-        multiply: multiply::<P, C>,
-        ..q4_k::layout::<C>()
-    }
+    Layout { arrange, multiply: multiply::<P, C>, ..q4_k::layout::<C>() }
 }
 
 pub(in super::super) static Q4_K: Layout = layout::<Kernel, Q4K>();

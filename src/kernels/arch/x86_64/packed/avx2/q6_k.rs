@@ -4,8 +4,8 @@
 //! them to a lane meet two activations that were widened to 16 bits: two instructions for four weights of eight rows
 //! instead of four.
 //!
-//! Bytes 0 and 2 of a dword of codes have the places of two scales in a lane, and so have bytes 1 and 3; activations are
-//! put into that order as they are widened.
+//! Bytes 0 and 2 of a dword of codes have the places of two scales in a lane, and so have bytes 1 and 3; activations
+//! are put into that order as they are widened.
 
 use std::arch::x86_64::*;
 
@@ -43,16 +43,9 @@ impl CodesOf16x8 for Q6K {
             for (k, line) in lines.into_iter().enumerate() {
                 codes[3 * h + k] = _mm256_and_si256(line, low6);
             }
-            let upper = select(
-                _mm256_set1_epi8(0x30),
-                _mm256_srli_epi16::<2>(lines[0]),
-                _mm256_srli_epi16::<4>(lines[1]),
-            );
-            let all = select(
-                _mm256_set1_epi8(0x3C),
-                upper,
-                _mm256_srli_epi16::<6>(lines[2]),
-            );
+            let upper =
+                select(_mm256_set1_epi8(0x30), _mm256_srli_epi16::<2>(lines[0]), _mm256_srli_epi16::<4>(lines[1]));
+            let all = select(_mm256_set1_epi8(0x3C), upper, _mm256_srli_epi16::<6>(lines[2]));
             codes[6 + h] = _mm256_and_si256(all, low6);
         }
         codes
@@ -68,8 +61,8 @@ const _: () = assert!(32 * VECTORS * SIDES == LINE);
 /// The product of a group with up to [`TILE`] tokens.
 ///
 /// # Safety
-/// The processor has AVX-VNNI and F16C; the group and the activations of as many tokens as there is room for in `out` are
-/// readable.
+/// The processor has AVX-VNNI and F16C; the group and the activations of as many tokens as there is room for in `out`
+/// are readable.
 #[target_feature(enable = "avx2,f16c")]
 unsafe fn tile(w: *const u8, acts: Acts, out: &mut [f32]) {
     let tokens = out.len() / ROWS;
@@ -116,10 +109,7 @@ unsafe fn tile(w: *const u8, acts: Acts, out: &mut [f32]) {
 fn expand(scales: &[__m256i; 8], codes: &[__m256i; 8], mut put: impl FnMut(usize, usize, __m256i)) {
     let excess = _mm256_set1_epi16(Q6K::OFFSET);
     for (j, (codes, scales)) in codes.iter().zip(scales).enumerate() {
-        let bytes = [
-            _mm256_and_si256(*codes, _mm256_set1_epi16(0xFF)),
-            _mm256_srli_epi16::<8>(*codes),
-        ];
+        let bytes = [_mm256_and_si256(*codes, _mm256_set1_epi16(0xFF)), _mm256_srli_epi16::<8>(*codes)];
         for (h, codes) in bytes.into_iter().enumerate() {
             let weights = _mm256_sub_epi16(codes, excess);
             put(j, h, _mm256_mullo_epi16(weights, *scales));
@@ -136,10 +126,7 @@ fn expand(scales: &[__m256i; 8], codes: &[__m256i; 8], mut put: impl FnMut(usize
 unsafe fn widened(y: *const u8) -> [__m256i; 2] {
     // SAFETY: the caller's bytes.
     let bytes = shuffle_dwords(unsafe { load(y) }, [0, 2, 1, 3]);
-    [
-        _mm256_cvtepi8_epi16(_mm256_castsi256_si128(bytes)),
-        _mm256_cvtepi8_epi16(_mm256_extracti128_si256::<1>(bytes)),
-    ]
+    [_mm256_cvtepi8_epi16(_mm256_castsi256_si128(bytes)), _mm256_cvtepi8_epi16(_mm256_extracti128_si256::<1>(bytes))]
 }
 
 /// The integers of a chain, of 16 rows and T tokens.

@@ -36,28 +36,18 @@ pub(super) unsafe fn dpbusd(mut acc: __m256i, codes: __m256i, acts: __m256i) -> 
 ///
 /// The compiler would take the broadcasts of all dwords to the front and, having no registers for them, spill them.
 pub(super) trait EightDwords<const T: usize> {
-    /// Adds the products of eight dwords, [`LINE`] bytes apart, with those of the tokens, whose activations start at `q` and at
-    /// every `stride` bytes after it.
+    /// Adds the products of eight dwords, [`LINE`] bytes apart, with those of the tokens, whose activations start at
+    /// `q` and at every `stride` bytes after it.
     ///
     /// # Safety
     /// The processor has AVX-VNNI; 64 bytes of eight lines and 32 of every token are readable.
-    unsafe fn add(
-        codes: *const u8,
-        q: *const u8,
-        stride: usize,
-        acc: [[__m256i; 2]; T],
-    ) -> [[__m256i; 2]; T];
+    unsafe fn add(codes: *const u8, q: *const u8, stride: usize, acc: [[__m256i; 2]; T]) -> [[__m256i; 2]; T];
 
     /// The same of dwords that are two i16 each, of either.
     ///
     /// # Safety
     /// As [`EightDwords::add`].
-    unsafe fn add_words(
-        products: *const u8,
-        q: *const u8,
-        stride: usize,
-        acc: [[__m256i; 2]; T],
-    ) -> [[__m256i; 2]; T];
+    unsafe fn add_words(products: *const u8, q: *const u8, stride: usize, acc: [[__m256i; 2]; T]) -> [[__m256i; 2]; T];
 }
 
 const _: () = assert!(LINE == 128);
@@ -90,8 +80,8 @@ macro_rules! eight_dwords {
                     )
                 };
             }
-            // SAFETY: the caller's processor has the instruction; reads 64 bytes of eight lines at `w` and 32 bytes at `q`
-            // of each token.
+            // SAFETY: the caller's processor has the instruction; reads 64 bytes of eight lines at `w` and 32 bytes at
+            // `q` of each token.
             unsafe {
                 std::arch::asm!(
                     dword!("0", "32", "0"),
@@ -126,17 +116,17 @@ eight_dwords!(4, [a0 a1 "", b0 b1 "+ {stride}", c0 c1 "+ 2*{stride}", d0 d1 "+ {
 
 /// The integers of chains of K-quants with scales of 32 elements, eight rows at a time.
 ///
-/// As on AVX-512, the sum of an odd unit goes to the high half of the dword, where that of the even one is added below it, and
-/// one `vpdpwssd` applies both scales. What takes it there is a shuffle, which other ports do than those that multiply; from
-/// the sum's uppermost byte it also fetches the bias that keeps the low half from borrowing.
+/// As on AVX-512, the sum of an odd unit goes to the high half of the dword, where that of the even one is added below
+/// it, and one `vpdpwssd` applies both scales. What takes it there is a shuffle, which other ports do than those that
+/// multiply; from the sum's uppermost byte it also fetches the bias that keeps the low half from borrowing.
 pub(super) trait PairSums<const T: usize> {
     /// `start` plus codes times activations times scales, for the four pairs of a part and tokens whose activations are
-    /// `stride` bytes apart. `bias` is above the magnitude of any sum of four products and a multiple of 256; `start` takes back
-    /// what it adds.
+    /// `stride` bytes apart. `bias` is above the magnitude of any sum of four products and a multiple of 256; `start`
+    /// takes back what it adds.
     ///
     /// # Safety
-    /// The processor has AVX-VNNI; 32 bytes of activations are readable at `y` and at every `stride` bytes after it for each
-    /// token.
+    /// The processor has AVX-VNNI; 32 bytes of activations are readable at `y` and at every `stride` bytes after it for
+    /// each token.
     unsafe fn pair_sums(
         scales: &[__m256i; 4],
         codes: &[__m256i; 8],
@@ -182,8 +172,8 @@ macro_rules! pair_sums {
                         )
                     };
                 }
-                // SAFETY: the caller's processor has the instructions; reads 128 bytes of scales, 256 of codes, and of each token
-                // what the caller vouches for.
+                // SAFETY: the caller's processor has the instructions; reads 128 bytes of scales, 256 of codes, and of
+                // each token what the caller vouches for.
                 unsafe {
                     std::arch::asm!(
                         pair!("0", "32", "0", "4", "0"),

@@ -1,8 +1,9 @@
 //! Types with 32-element blocks for AMX: the bytes of [`crate::packed::block32`], expanded to weights with a sign.
 //!
-//! A block is half a tile deep: 16 tokens of 32 bytes as they lie in memory, times eight lines of 16 rows. Every block has its
-//! scales, so its sums leave the tiles at once, which takes longer than the products. The float chains of 16 rows and 16 tokens
-//! stay in registers from block to block, and two blocks are multiplied while the chains of the two before advance.
+//! A block is half a tile deep: 16 tokens of 32 bytes as they lie in memory, times eight lines of 16 rows. Every block
+//! has its scales, so its sums leave the tiles at once, which takes longer than the products. The float chains of 16
+//! rows and 16 tokens stay in registers from block to block, and two blocks are multiplied while the chains of the two
+//! before advance.
 //!
 //! Sixteen rows are expanded at a time, to lines of tiles with their scales behind them, and all tokens run over them.
 
@@ -34,22 +35,12 @@ const OFFSETS_AT: usize = SCALES_AT + 64;
 const EXPANDED: usize = OFFSETS_AT + 64;
 
 const fn layout<B: Block32>(name: &'static str, acts: &'static str) -> Layout {
-    Layout {
-        tile: TILE,
-        ..block32::layout::<B>(name, acts, multiply::<B>)
-    }
+    Layout { tile: TILE, ..block32::layout::<B>(name, acts, multiply::<B>) }
 }
 
 layouts_of_block32!(pub(super), layout);
 
-fn multiply<B: Block32>(
-    group: &[u8],
-    acts: &[u8],
-    n: usize,
-    tokens: usize,
-    ahead: usize,
-    out: &mut [f32],
-) {
+fn multiply<B: Block32>(group: &[u8], acts: &[u8], n: usize, tokens: usize, ahead: usize, out: &mut [f32]) {
     if tokens < FROM {
         return by_vectors::<B>(group, acts, n, tokens, ahead, out);
     }
@@ -82,7 +73,8 @@ trait Machine: Tiles {
     unsafe fn zeros() -> Self::Sums;
     /// A packed block to one expanded block for each 16 rows, `stride` bytes apart.
     unsafe fn expand<B: Block32>(block: *const u8, to: *mut u8, stride: usize);
-    /// Adds the terms of a block: integer sums of 16 tokens at `isums`, and their records from `record` on every `stride` bytes.
+    /// Adds the terms of a block: integer sums of 16 tokens at `isums`, and their records from `record` on every
+    /// `stride` bytes.
     unsafe fn settle<B: Block32>(
         sums: &mut [Self::Sums; SIDE],
         isums: *const i32,
@@ -168,10 +160,7 @@ impl Machine for Hardware {
 /// A pointer whose origin the compiler does not see: it would keep one for each of sixteen tokens in memory and advance
 /// all of them from block to block, instead of adding a stride to four.
 #[inline(always)]
-#[expect(
-    clippy::pointers_in_nomem_asm_block,
-    reason = "it holds no instruction"
-)]
+#[expect(clippy::pointers_in_nomem_asm_block, reason = "it holds no instruction")]
 pub(super) fn opaque(mut p: *const u8) -> *const u8 {
     // SAFETY: no instruction.
     unsafe {
@@ -185,12 +174,7 @@ pub(super) fn opaque(mut p: *const u8) -> *const u8 {
 struct Isums([[[i32; SIDE * SIDE]; 2]; 2]);
 
 #[inline(always)]
-unsafe fn product<M: Machine, B: Block32>(
-    group: &[u8],
-    acts: &[u8],
-    tokens: usize,
-    out: &mut [f32],
-) {
+unsafe fn product<M: Machine, B: Block32>(group: &[u8], acts: &[u8], tokens: usize, out: &mut [f32]) {
     let blocks = group.len() / B::PACKED;
     let stride = acts.len() / tokens;
     let half = blocks * EXPANDED;
@@ -203,10 +187,7 @@ unsafe fn product<M: Machine, B: Block32>(
             M::expand::<B>(block.as_ptr(), expanded.add(EXPANDED * b), half);
         }
         // Two tiles of tokens, two of weights, two of sums; the others are not used.
-        let mut m = M::with_shapes(
-            [16, 16, 8, 8, 16, 16, 16, 16],
-            [32, 32, 64, 64, 64, 64, 64, 64],
-        );
+        let mut m = M::with_shapes([16, 16, 8, 8, 16, 16, 16, 16], [32, 32, 64, 64, 64, 64, 64, 64]);
         for h in 0..ROWS / SIDE {
             let weights = expanded.add(half * h).cast_const();
             for tile in 0..tokens.div_ceil(SIDE) {

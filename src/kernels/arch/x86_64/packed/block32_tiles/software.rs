@@ -9,22 +9,8 @@ const fn layout<B: Block32>(name: &'static str, acts: &'static str) -> Layout {
 
 layouts_of_block32!(pub, layout);
 
-fn multiply<B: Block32>(
-    group: &[u8],
-    acts: &[u8],
-    n: usize,
-    tokens: usize,
-    _: usize,
-    out: &mut [f32],
-) {
-    check(
-        const { &layout::<B>("tiles in memory", "") },
-        group,
-        acts,
-        n,
-        tokens,
-        out,
-    );
+fn multiply<B: Block32>(group: &[u8], acts: &[u8], n: usize, tokens: usize, _: usize, out: &mut [f32]) {
+    check(const { &layout::<B>("tiles in memory", "") }, group, acts, n, tokens, out);
     if tokens < SIDE {
         // Only whole tiles of tokens are taken: the last token stands for those that are missing.
         let stride = acts.len() / tokens;
@@ -112,14 +98,9 @@ impl Machine for Software {
                 // SAFETY: an expanded block, 16 sums of 16 rows and as many records.
                 unsafe {
                     let isum = *isums.add(SIDE * t + row) as f32;
-                    let (dw, mw) = (
-                        float(expanded.add(SCALES_AT + 4 * row)),
-                        float(expanded.add(OFFSETS_AT + 4 * row)),
-                    );
-                    let (dx, sx) = (
-                        float(record.add(stride * t + 32)),
-                        float(record.add(stride * t + 40)),
-                    );
+                    let (dw, mw) =
+                        (float(expanded.add(SCALES_AT + 4 * row)), float(expanded.add(OFFSETS_AT + 4 * row)));
+                    let (dx, sx) = (float(record.add(stride * t + 32)), float(record.add(stride * t + 40)));
                     *sum += match B::STEP {
                         PackedStep::SumFirst => isum * dw * dx,
                         PackedStep::ScaleFirst => dw * dx * isum,

@@ -18,10 +18,7 @@ pub(super) fn limbs(codes: __m512i, offset: i16, scales: __m512i) -> (__m512i, _
     let odd = _mm512_mullo_epi16(_mm512_sub_epi16(odd, offset), scales);
     // Bits of the mask from the first, the others from the second.
     let join = |even, odd| _mm512_ternarylogic_epi32::<0xCA>(below, even, odd);
-    let high = join(
-        _mm512_srli_epi16::<LOW_BITS>(even),
-        _mm512_slli_epi16::<{ 8 - LOW_BITS }>(odd),
-    );
+    let high = join(_mm512_srli_epi16::<LOW_BITS>(even), _mm512_slli_epi16::<{ 8 - LOW_BITS }>(odd));
     let low = join(even, _mm512_slli_epi16::<8>(odd));
     let low = _mm512_and_si512(low, _mm512_set1_epi16(LOW << 8 | LOW));
     (high, low)

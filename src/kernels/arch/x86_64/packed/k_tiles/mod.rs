@@ -1,11 +1,13 @@
-//! K-quants with eight chains per row for AMX: the bytes of [`crate::packed::k_quants`], expanded to weights times their scales.
+//! K-quants with eight chains per row for AMX: the bytes of [`crate::packed::k_quants`], expanded to weights times
+//! their scales.
 //!
-//! A product of weight and scale has at most 14 bits, two limbs of a byte each: part l of a block becomes two tiles of eight
-//! lines, whose products with 16 tokens are the upper and the lower limb of the integers of chain l. They are half a tile deep
-//! and leave the tiles at once, because every block has its own d; their float chains advance while the next two are in work.
+//! A product of weight and scale has at most 14 bits, two limbs of a byte each: part l of a block becomes two tiles of
+//! eight lines, whose products with 16 tokens are the upper and the lower limb of the integers of chain l. They are
+//! half a tile deep and leave the tiles at once, because every block has its own d; their float chains advance while
+//! the next two are in work.
 //!
-//! All blocks of a group are expanded first, then 32 tokens at a time run over them: their chains and a block stay in the
-//! first-level cache.
+//! All blocks of a group are expanded first, then 32 tokens at a time run over them: their chains and a block stay in
+//! the first-level cache.
 
 use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
@@ -35,11 +37,7 @@ const PART: usize = 2 * LIMB;
 const EXPANDED: usize = CHAINS * PART;
 
 const fn layout<L: Limbs>() -> Layout {
-    Layout {
-        tile: TILE,
-        multiply: multiply::<L>,
-        ..L::VECTORS
-    }
+    Layout { tile: TILE, multiply: multiply::<L>, ..L::VECTORS }
 }
 
 pub(super) static Q3_K: Layout = layout::<Of16<super::q3_k::Q3K>>();
@@ -47,14 +45,7 @@ pub(super) static Q4_K: Layout = layout::<Of32<super::q4_k::Q4K>>();
 pub(super) static Q5_K: Layout = layout::<Of32<super::q4_k::Q5K>>();
 pub(super) static Q6_K: Layout = layout::<Of16<super::q6_k::Q6K>>();
 
-fn multiply<L: Limbs>(
-    group: &[u8],
-    acts: &[u8],
-    n: usize,
-    tokens: usize,
-    ahead: usize,
-    out: &mut [f32],
-) {
+fn multiply<L: Limbs>(group: &[u8], acts: &[u8], n: usize, tokens: usize, ahead: usize, out: &mut [f32]) {
     if tokens < L::FROM {
         return (L::VECTORS.multiply)(group, acts, n, tokens, ahead, out);
     }
@@ -84,16 +75,10 @@ struct Product<'a> {
 }
 
 /// # Safety
-/// AVX-512 F, BW and VNNI, and [`crate::Level::Amx`] where the tiles are the processor's; lengths as [`check`] has them, at
-/// least 16 tokens.
+/// AVX-512 F, BW and VNNI, and [`crate::Level::Amx`] where the tiles are the processor's; lengths as [`check`] has
+/// them, at least 16 tokens.
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-unsafe fn product<M: Tiles, L: Limbs>(
-    group: &[u8],
-    acts: &[u8],
-    n: usize,
-    tokens: usize,
-    out: &mut [f32],
-) {
+unsafe fn product<M: Tiles, L: Limbs>(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
     let blocks = n / BLOCK;
     if blocks == 0 {
         return out.fill(0.0);
@@ -103,22 +88,13 @@ unsafe fn product<M: Tiles, L: Limbs>(
         // SAFETY: the group has block b, and there is room for its expansion.
         unsafe { L::expand(group.as_ptr(), b, to.as_mut_ptr()) };
     }
-    let product = Product {
-        group,
-        expanded: &expanded,
-        acts,
-        stride: acts.len() / tokens,
-        blocks,
-    };
+    let product = Product { group, expanded: &expanded, acts, stride: acts.len() / tokens, blocks };
     let mut isums = [const { MaybeUninit::uninit() }; 2];
     let tokens = Tokens::new(tokens);
     // SAFETY: the caller has the tiles and says that all lengths fit; all blocks are expanded.
     unsafe {
         // Two tiles of tokens, two of weights, four of sums.
-        let mut m = M::with_shapes(
-            [16, 16, 8, 8, 16, 16, 16, 16],
-            [32, 32, 64, 64, 64, 64, 64, 64],
-        );
+        let mut m = M::with_shapes([16, 16, 8, 8, 16, 16, 16, 16], [32, 32, 64, 64, 64, 64, 64, 64]);
         for tile in (0..tokens.tiles).step_by(2) {
             let first = tokens.start(tile);
             if tile + 1 < tokens.tiles {
@@ -150,14 +126,15 @@ unsafe fn chunk<M: Tiles, L: Limbs, const T: usize>(
     let stride = product.stride;
     let [even, odd] = isums.each_mut().map(MaybeUninit::as_mut_ptr);
     for b in 0..product.blocks {
-        // SAFETY: the group has block b, expanded too, and all tokens their activations of it. Integers are settled one turn
-        // after they were stored.
+        // SAFETY: the group has block b, expanded too, and all tokens their activations of it. Integers are settled one
+        // turn after they were stored.
         unsafe {
             let head = L::head(product.group.as_ptr(), b);
             let weights = product.expanded[EXPANDED * b..].as_ptr();
             let y = first.map(|first| product.acts[stride * first + L::ACT * b..].as_ptr());
             let part = |l: usize| (weights.add(PART * l), y.map(|y| y.add(32 * l)));
-            // The chain before chain 0 is the last of the block before, whose scales all tokens have until it is settled.
+            // The chain before chain 0 is the last of the block before, whose scales all tokens have until it is
+            // settled.
             let last = (b > 0).then_some((CHAINS - 1, odd.cast_const()));
             turn(m, part(0), stride, even, all, last);
             for (tokens, y) in all.iter_mut().zip(y) {
@@ -176,17 +153,14 @@ unsafe fn chunk<M: Tiles, L: Limbs, const T: usize>(
     for (i, (tokens, first)) in all.iter_mut().zip(first).enumerate() {
         // SAFETY: the last turn has stored these.
         unsafe { settle(tokens, CHAINS - 1, &(*odd).0[i]) };
-        for (token, out) in tokens
-            .iter()
-            .zip(out[ROWS * first..].chunks_exact_mut(ROWS))
-        {
+        for (token, out) in tokens.iter().zip(out[ROWS * first..].chunks_exact_mut(ROWS)) {
             finish(token.minus, token.chains, out);
         }
     }
 }
 
-/// Multiplies a part with `T` tiles of tokens, to `isums`, and takes a chain a step further meanwhile: the number and the
-/// integers of `last`.
+/// Multiplies a part with `T` tiles of tokens, to `isums`, and takes a chain a step further meanwhile: the number and
+/// the integers of `last`.
 ///
 /// # Safety
 /// As [`product`]; a part and 32 bytes of 16 tokens from each `y` on are readable, the last integers were stored.
@@ -258,10 +232,7 @@ pub(super) mod software {
     use crate::arch::x86_64::tiles::Software;
 
     const fn layout<L: Limbs>() -> Layout {
-        Layout {
-            multiply: multiply::<L>,
-            ..super::layout::<L>()
-        }
+        Layout { multiply: multiply::<L>, ..super::layout::<L>() }
     }
 
     pub static Q3_K: Layout = layout::<Of16<super::super::q3_k::Q3K>>();
@@ -269,14 +240,7 @@ pub(super) mod software {
     pub static Q5_K: Layout = layout::<Of32<super::super::q4_k::Q5K>>();
     pub static Q6_K: Layout = layout::<Of16<super::super::q6_k::Q6K>>();
 
-    fn multiply<L: Limbs>(
-        group: &[u8],
-        acts: &[u8],
-        n: usize,
-        tokens: usize,
-        _: usize,
-        out: &mut [f32],
-    ) {
+    fn multiply<L: Limbs>(group: &[u8], acts: &[u8], n: usize, tokens: usize, _: usize, out: &mut [f32]) {
         check(const { &layout::<L>() }, group, acts, n, tokens, out);
         if tokens >= SIDE {
             // SAFETY: `software_layouts` has seen AVX-512; `check` has compared all lengths.

@@ -66,9 +66,7 @@ impl<C: CodesOf32> Limbs for Of32<C> {
     #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
     unsafe fn expand(w: *const u8, b: usize, to: *mut u8) {
         // The scale of the even and of the odd unit of a pair in both halves of a dword.
-        let first = _mm512_broadcast_i32x4(_mm_setr_epi8(
-            0, 1, 0, 1, 4, 5, 4, 5, 8, 9, 8, 9, 12, 13, 12, 13,
-        ));
+        let first = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 0, 1, 4, 5, 4, 5, 8, 9, 8, 9, 12, 13, 12, 13));
         let second = _mm512_add_epi8(first, _mm512_set1_epi8(2));
         // Odd codes come as a power of two times what they are, no bit of which a byte loses.
         let shift = _mm_cvtsi32_si128(16 - C::SHIFT as i32);
@@ -77,17 +75,12 @@ impl<C: CodesOf32> Limbs for Of32<C> {
             let block = w.add(q4_k::bytes::<C>() * b);
             let mut scales = [[first, second]; 4];
             for (both, pair) in scales.iter_mut().zip(q4_k::header::<C>(block).scales) {
-                *both = [
-                    _mm512_shuffle_epi8(pair, first),
-                    _mm512_shuffle_epi8(pair, second),
-                ];
+                *both = [_mm512_shuffle_epi8(pair, first), _mm512_shuffle_epi8(pair, second)];
             }
             for l in 0..CHAINS {
                 let codes = C::unpack(block.add(q4_k::CODES + C::PART * l));
                 let to = to.add(PART * l);
-                for (p, ([even, odd], [of_even, of_odd])) in
-                    codes.into_iter().zip(scales).enumerate()
-                {
+                for (p, ([even, odd], [of_even, of_odd])) in codes.into_iter().zip(scales).enumerate() {
                     put(even, 0, of_even, to.add(2 * tiles::ROW * p));
                     let odd = _mm512_srl_epi16(odd, shift);
                     put(odd, 0, of_odd, to.add((2 * p + 1) * tiles::ROW));

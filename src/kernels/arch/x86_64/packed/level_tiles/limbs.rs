@@ -1,7 +1,7 @@
 //! Products of types whose scales are all in the integer of a block: block by block, all tokens over each.
 //!
-//! The expanded weights of a block, 8 KB, stay in the first-level cache. While the tiles of one step are multiplied, the
-//! float chains of the step before advance and a part of the next block is expanded.
+//! The expanded weights of a block, 8 KB, stay in the first-level cache. While the tiles of one step are multiplied,
+//! the float chains of the step before advance and a part of the next block is expanded.
 
 use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
@@ -26,20 +26,14 @@ impl Product for Limbs {
     const FROM: usize = 12;
 
     #[inline(always)]
-    unsafe fn product<T: Tiles, C: Levels>(
-        group: &[u8],
-        acts: &[u8],
-        n: usize,
-        tokens: usize,
-        out: &mut [f32],
-    ) {
+    unsafe fn product<T: Tiles, C: Levels>(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
         // SAFETY: the caller has seen to it.
         unsafe { product::<T, C>(group, acts, n, tokens, out) }
     }
 }
 
-/// Expanded weights of the block in work and of the next, lower limbs first, and the integer sums of the step in work and of
-/// the last: lower and upper of a tile of tokens, and of the next.
+/// Expanded weights of the block in work and of the next, lower limbs first, and the integer sums of the step in work
+/// and of the last: lower and upper of a tile of tokens, and of the next.
 #[repr(C, align(64))]
 struct Scratch {
     weights: [[[u8; LIMB]; 2]; 2],
@@ -175,8 +169,7 @@ unsafe fn multiply<T: Tiles, const PAIR: bool>(
         clear::<T, PAIR>(m);
         for step in 0..STEPS {
             let q = q.map(|q| q.add(tiles::ROW * step));
-            let limbs =
-                [weights, weights.add(1)].map(|limb| limb.cast::<u8>().add(tiles::TILE * step));
+            let limbs = [weights, weights.add(1)].map(|limb| limb.cast::<u8>().add(tiles::TILE * step));
             columns::<T, true, PAIR>(m, q, stride, limbs);
             beside(step);
         }
@@ -185,23 +178,13 @@ unsafe fn multiply<T: Tiles, const PAIR: bool>(
 }
 
 #[inline(always)]
-unsafe fn product<T: Tiles, C: Levels>(
-    group: &[u8],
-    acts: &[u8],
-    n: usize,
-    tokens: usize,
-    out: &mut [f32],
-) {
+unsafe fn product<T: Tiles, C: Levels>(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
     let tokens = Tokens::new(tokens);
     let mut scratch = MaybeUninit::<Scratch>::uninit();
     let mut last = [0f32; tiles::ROWS * ROWS];
     out.fill(0.0);
     let sums = Sums {
-        acts: Acts {
-            at: acts.as_ptr(),
-            blocks: n / BLOCK,
-            stride: act_bytes(n),
-        },
+        acts: Acts { at: acts.as_ptr(), blocks: n / BLOCK, stride: act_bytes(n) },
         tokens,
         out: out.as_mut_ptr(),
         last: last.as_mut_ptr(),
@@ -245,13 +228,7 @@ unsafe fn product<T: Tiles, C: Levels>(
                 } else {
                     multiply::<T, false>(&mut m, q, stride, here, isums, beside);
                 }
-                pending = Some(Pending {
-                    isums,
-                    block,
-                    b,
-                    tile,
-                    pair,
-                });
+                pending = Some(Pending { isums, block, b, tile, pair });
                 turn += 1;
             }
         }

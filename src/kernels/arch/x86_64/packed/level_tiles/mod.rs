@@ -29,13 +29,7 @@ trait Product {
 
     /// # Safety
     /// The processor has AVX-512 with VBMI, and the tiles; lengths are as [`check`] has them.
-    unsafe fn product<T: Tiles, C: Levels>(
-        group: &[u8],
-        acts: &[u8],
-        n: usize,
-        tokens: usize,
-        out: &mut [f32],
-    );
+    unsafe fn product<T: Tiles, C: Levels>(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]);
 }
 
 const fn layout<P: Product, C: Levels>() -> Layout {
@@ -66,14 +60,7 @@ use limbs::Limbs;
 use units::Units;
 all!(layout);
 
-fn multiply<P: Product, C: Levels>(
-    group: &[u8],
-    acts: &[u8],
-    n: usize,
-    tokens: usize,
-    ahead: usize,
-    out: &mut [f32],
-) {
+fn multiply<P: Product, C: Levels>(group: &[u8], acts: &[u8], n: usize, tokens: usize, ahead: usize, out: &mut [f32]) {
     if tokens < P::FROM {
         return by_vectors::<C>(group, acts, n, tokens, ahead, out);
     }
@@ -115,14 +102,7 @@ pub(super) mod software {
 
     all!(layout);
 
-    fn multiply<P: Product, C: Levels>(
-        group: &[u8],
-        acts: &[u8],
-        n: usize,
-        tokens: usize,
-        _: usize,
-        out: &mut [f32],
-    ) {
+    fn multiply<P: Product, C: Levels>(group: &[u8], acts: &[u8], n: usize, tokens: usize, _: usize, out: &mut [f32]) {
         check(const { &layout::<P, C>() }, group, acts, n, tokens, out);
         // SAFETY: `software_layouts` hands the layout out only where there is VBMI; `check` has compared all lengths.
         unsafe { on_tiles::<Software, P, C>(group, acts, n, tokens, out) }

@@ -1,7 +1,7 @@
 //! Products of types with a float step for each 32 weights.
 //!
-//! Two units of a block are multiplied while the chains of the two before advance; the chains of 16 rows and 16 tokens stay in
-//! registers from block to block.
+//! Two units of a block are multiplied while the chains of the two before advance; the chains of 16 rows and 16 tokens
+//! stay in registers from block to block.
 
 use std::arch::x86_64::*;
 
@@ -27,13 +27,7 @@ impl Product for Units {
     const FROM: usize = 32;
 
     #[inline(always)]
-    unsafe fn product<T: Tiles, C: Levels>(
-        group: &[u8],
-        acts: &[u8],
-        n: usize,
-        tokens: usize,
-        out: &mut [f32],
-    ) {
+    unsafe fn product<T: Tiles, C: Levels>(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
         // SAFETY: the caller has seen to it.
         unsafe { product::<T, C>(group, acts, n, tokens, out) }
     }
@@ -67,25 +61,12 @@ struct Scratch {
 }
 
 #[inline(always)]
-unsafe fn product<T: Tiles, C: Levels>(
-    group: &[u8],
-    acts: &[u8],
-    n: usize,
-    tokens: usize,
-    out: &mut [f32],
-) {
+unsafe fn product<T: Tiles, C: Levels>(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
     let tokens = Tokens::new(tokens);
-    let acts = Acts {
-        at: acts.as_ptr(),
-        blocks: n / BLOCK,
-        stride: act_bytes(n),
-    };
+    let acts = Acts { at: acts.as_ptr(), blocks: n / BLOCK, stride: act_bytes(n) };
     let mut expanded = AlignedBytes::scratch(EXPANDED * acts.blocks);
     let expanded = expanded.as_mut_ptr();
-    let mut scratch = Scratch {
-        isums: [[[0; SIDE * ROWS]; 2]; 2],
-        d: [[0.0; ROWS]; SIDE],
-    };
+    let mut scratch = Scratch { isums: [[[0; SIDE * ROWS]; 2]; 2], d: [[0.0; ROWS]; SIDE] };
     let rows = tokens.rows as u8;
     // SAFETY: the caller has the tiles and says that all lengths fit; every block is expanded before it is multiplied.
     unsafe {
@@ -95,17 +76,11 @@ unsafe fn product<T: Tiles, C: Levels>(
             expand::<C>(lookup, block, expanded.add(EXPANDED * b));
         }
         // Two tiles of tokens, two of weights, two of sums; the others are not used.
-        let mut m = T::with_shapes(
-            [rows, rows, 8, 8, rows, rows, 16, 16],
-            [32, 32, 64, 64, 64, 64, 64, 64],
-        );
+        let mut m = T::with_shapes([rows, rows, 8, 8, rows, rows, 16, 16], [32, 32, 64, 64, 64, 64, 64, 64]);
         for tile in 0..tokens.tiles {
             // The last tile takes some tokens of the one before again where tokens are no whole tiles.
             let first = tokens.start(tile);
-            let acts = Acts {
-                at: acts.at.add(acts.stride * first),
-                ..acts
-            };
+            let acts = Acts { at: acts.at.add(acts.stride * first), ..acts };
             let sums = chains::<T>(&mut m, expanded, acts, tokens.rows, &mut scratch);
             for (t, sums) in sums.into_iter().enumerate().take(tokens.rows) {
                 put::<C>(sums, out[ROWS * (first + t)..][..ROWS].as_mut_ptr());
@@ -149,18 +124,8 @@ unsafe fn chains<T: Tiles>(
                     multiply_scales(block, acts.at.add(ACT * b), acts.stride, rows, scratch);
                 }
                 let isums = &scratch.isums[before % 2];
-                settle(
-                    &mut sums,
-                    &isums[0],
-                    &scratch.d,
-                    block.add(SCALES_AT + 64 * j),
-                );
-                settle(
-                    &mut sums,
-                    &isums[1],
-                    &scratch.d,
-                    block.add(SCALES_AT + 64 * (j + 1)),
-                );
+                settle(&mut sums, &isums[0], &scratch.d, block.add(SCALES_AT + 64 * j));
+                settle(&mut sums, &isums[1], &scratch.d, block.add(SCALES_AT + 64 * (j + 1)));
             }
             if turn < turns {
                 let [first, second] = &mut scratch.isums[turn % 2];
@@ -174,13 +139,7 @@ unsafe fn chains<T: Tiles>(
 
 /// The products of a block's scales and those of `rows` tokens, whose activations of it are at `y`.
 #[inline(always)]
-unsafe fn multiply_scales(
-    block: *const u8,
-    y: *const u8,
-    stride: usize,
-    rows: usize,
-    scratch: &mut Scratch,
-) {
+unsafe fn multiply_scales(block: *const u8, y: *const u8, stride: usize, rows: usize, scratch: &mut Scratch) {
     // SAFETY: the caller has an expanded block and its activations.
     unsafe {
         let d = _mm512_load_ps(block.add(D_AT).cast());

@@ -56,12 +56,7 @@ impl Blocks<'_> {
                 true => self.out.add(first * ROWS),
                 false => self.last,
             };
-            let dy = Act::new(
-                &self.acts[first * self.act_bytes..][..self.act_bytes],
-                self.n,
-            )
-            .scales
-            .add(pending.block);
+            let dy = Act::new(&self.acts[first * self.act_bytes..][..self.act_bytes], self.n).scales.add(pending.block);
             M::settle(
                 pending.isums.add(part).cast(),
                 pending.scales[half],
@@ -97,8 +92,7 @@ impl Blocks<'_> {
             clear::<M, PAIR>(m);
             for step in 0..STEPS {
                 let q = q.map(|q| q.add(STEP * step));
-                let weights =
-                    [weights, weights.add(1)].map(|half| half.cast::<u8>().add(tiles::TILE * step));
+                let weights = [weights, weights.add(1)].map(|half| half.cast::<u8>().add(tiles::TILE * step));
                 columns::<M, true, PAIR>(m, q, self.act_bytes, weights);
                 if let Some(pending) = pending {
                     self.settle::<M>(pending, step);
@@ -115,13 +109,7 @@ impl Blocks<'_> {
 /// The part of a block that is unpacked in a step: a unit of half of the rows, or nothing in every other step where the
 /// block is one unit.
 #[inline(always)]
-unsafe fn unpack_part<C: Codes>(
-    codes: &C,
-    block: *const u8,
-    to: *mut [u8; HALF],
-    ahead: usize,
-    part: usize,
-) {
+unsafe fn unpack_part<C: Codes>(codes: &C, block: *const u8, to: *mut [u8; HALF], ahead: usize, part: usize) {
     let (half, unit) = (part / 2, part % 2);
     if unit < COLUMNS / C::UNIT {
         // SAFETY: the block has its units, each half of the result 64 lines.
@@ -180,8 +168,7 @@ pub(super) unsafe fn blocks<M: Machine, C: Codes>(
             ahead.line(block);
             let scales = [M::scales(block), M::scales(block.add(SCALES / 2))];
             let here = weights.add(b % 2).cast::<[u8; HALF]>();
-            let mut next =
-                (b + 1 < count).then(|| (block.add(block_bytes), weights.add((b + 1) % 2).cast()));
+            let mut next = (b + 1 < count).then(|| (block.add(block_bytes), weights.add((b + 1) % 2).cast()));
             for tile in (0..tokens.tiles).step_by(2) {
                 let pair = tile + 1 < tokens.tiles;
                 let isums = isums.add(turn % 2).cast::<[i32; 256]>();
@@ -189,16 +176,9 @@ pub(super) unsafe fn blocks<M: Machine, C: Codes>(
                 if pair {
                     product.step::<M, C, true>(&mut m, &codes, tile, b, here, isums, before, after);
                 } else {
-                    product
-                        .step::<M, C, false>(&mut m, &codes, tile, b, here, isums, before, after);
+                    product.step::<M, C, false>(&mut m, &codes, tile, b, here, isums, before, after);
                 }
-                pending = Some(Pending {
-                    isums,
-                    scales,
-                    tile,
-                    pair,
-                    block: b,
-                });
+                pending = Some(Pending { isums, scales, tile, pair, block: b });
                 turn += 1;
             }
         }

@@ -41,14 +41,7 @@ impl Machine for Hardware {
     }
     #[inline]
     #[target_feature(enable = "avx512f")]
-    unsafe fn settle(
-        isums: *const i32,
-        scales: __m512,
-        dy: *const f32,
-        stride: usize,
-        tokens: usize,
-        sums: *mut f32,
-    ) {
+    unsafe fn settle(isums: *const i32, scales: __m512, dy: *const f32, stride: usize, tokens: usize, sums: *mut f32) {
         let step = |t: usize| {
             // SAFETY: the caller has so many sums and scales of tokens.
             unsafe {
@@ -98,8 +91,7 @@ impl Machine for Software {
                 // SAFETY: the caller has so many sums and scales of tokens.
                 unsafe {
                     let isum = isums.add(16 * t + row).read() as f32;
-                    *sums.add(t * ROWS + row) +=
-                        isum * (dy.add(t * stride).read_unaligned() * scale);
+                    *sums.add(t * ROWS + row) += isum * (dy.add(t * stride).read_unaligned() * scale);
                 }
             }
         }
@@ -108,10 +100,7 @@ impl Machine for Software {
         // SAFETY: 16 sums, and the head of a row of activations.
         unsafe {
             let head = std::slice::from_raw_parts(act, 8);
-            let (a, sum) = (
-                f32::from_le_bytes(dword(head, 0)),
-                i32::from_le_bytes(dword(head, 1)),
-            );
+            let (a, sum) = (f32::from_le_bytes(dword(head, 0)), i32::from_le_bytes(dword(head, 1)));
             for row in 0..16 {
                 *out.add(row) = (*isums.add(row) as f32 - sum as f32) / a;
             }

@@ -47,10 +47,7 @@ pub(super) unsafe fn rows<M: Machine, C: Codes>(
             let act = |tile: usize| acts[tokens.start(tile) * stride..].as_ptr();
             let heads = [act(tile), act(tile + usize::from(pair))];
             let at = |step: usize| {
-                (
-                    heads.map(|head| head.add(64 + STEP * step)),
-                    halves.map(|half| half.add(tiles::TILE * step)),
-                )
+                (heads.map(|head| head.add(64 + STEP * step)), halves.map(|half| half.add(tiles::TILE * step)))
             };
             if pair {
                 clear::<M, true>(&mut m);

@@ -2,8 +2,8 @@
 //!
 //! How a call is written is the model's affair and shows in its template. Two ways are known: Hermes' and Qwen's
 //! `<tool_call>{"name": ..., "arguments": ...}</tool_call>`, and Llama 3's `{"name": ..., "parameters": ...}`. Where a
-//! call must come, any other model is made to write `{"name": ..., "arguments": ...}`. A grammar sees to it that a call,
-//! once begun, is one of the functions with arguments by its schema, so that [`reader`] never has to guess.
+//! call must come, any other model is made to write `{"name": ..., "arguments": ...}`. A grammar sees to it that a
+//! call, once begun, is one of the functions with arguments by its schema, so that [`reader`] never has to guess.
 
 pub mod reader;
 
@@ -98,18 +98,12 @@ impl Tools {
             };
         }
         if list.len() > MOST {
-            return Err(ApiError::field(
-                "tools",
-                format!("more than {MOST} functions"),
-            ));
+            return Err(ApiError::field("tools", format!("more than {MOST} functions")));
         }
         let functions: Vec<Function> = list.iter().map(function).collect::<Result<_, _>>()?;
         let template = service.template()?;
         if !template.knows_tools() {
-            return Err(ApiError::field(
-                "tools",
-                "the chat template of the model does nothing with functions",
-            ));
+            return Err(ApiError::field("tools", "the chat template of the model does nothing with functions"));
         }
         let style = Style::of(template.source());
         let choice = Choice::read(f, &functions)?;
@@ -164,9 +158,7 @@ impl Choice {
                 _ => Err(ApiError::field(FIELD, format!("must be {WANTED}"))),
             },
             Some(object @ Value::Object(_)) => match object["function"]["name"].as_str() {
-                Some(name) if functions.iter().any(|g| g.name == name) => {
-                    Ok(Choice::Named(name.to_owned()))
-                }
+                Some(name) if functions.iter().any(|g| g.name == name) => Ok(Choice::Named(name.to_owned())),
                 Some(_) => Err(ApiError::field(FIELD, "names none of 'tools'")),
                 None => Err(ApiError::field(FIELD, format!("must be {WANTED}"))),
             },
@@ -186,19 +178,14 @@ fn function(tool: &Value) -> Result<Function, ApiError> {
         (1..=NAME).contains(&name.len()) && name.bytes().all(letters)
     };
     let Some(name) = described["name"].as_str().filter(plain) else {
-        return Err(wanted(
-            "every function needs a name of at most 64 letters, digits, '_', '-' and '.'",
-        ));
+        return Err(wanted("every function needs a name of at most 64 letters, digits, '_', '-' and '.'"));
     };
     let parameters = match &described["parameters"] {
         Value::Null => json!({"type": "object", "properties": {}}),
         schema @ Value::Object(_) => schema.clone(),
         _ => return Err(wanted("'parameters' must be an object, a JSON schema")),
     };
-    Ok(Function {
-        name: name.to_owned(),
-        parameters,
-    })
+    Ok(Function { name: name.to_owned(), parameters })
 }
 
 impl Calls {

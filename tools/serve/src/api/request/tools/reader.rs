@@ -104,9 +104,7 @@ impl Reader {
             State::Text => self.text(calls, pieces),
             State::Arguments(depth) => {
                 let end = self.held.bytes().position(|byte| depth.ends(byte));
-                let rest = self
-                    .held
-                    .split_off(end.map_or(self.held.len(), |at| at + 1));
+                let rest = self.held.split_off(end.map_or(self.held.len(), |at| at + 1));
                 let part = std::mem::replace(&mut self.held, rest);
                 if !part.is_empty() {
                     pieces.push(Piece::Arguments(part));
@@ -135,8 +133,7 @@ impl Reader {
         let anywhere = !calls.begun().is_empty();
         let found = heads.iter().filter_map(|(f, head)| {
             let at = self.held.find(head.as_str());
-            at.filter(|at| anywhere || self.is_first(*at))
-                .map(|at| (at, *f, head.len()))
+            at.filter(|at| anywhere || self.is_first(*at)).map(|at| (at, *f, head.len()))
         });
         if let Some((at, function, length)) = found.min_by_key(|(at, ..)| *at) {
             let before = self.held[..at].trim_end();
@@ -174,14 +171,8 @@ mod tests {
     use super::*;
 
     fn calls(style: Style) -> Calls {
-        let function = |name: &str| Function {
-            name: name.to_owned(),
-            parameters: json!({}),
-        };
-        Calls {
-            style,
-            functions: vec![function("go"), function("got")],
-        }
+        let function = |name: &str| Function { name: name.to_owned(), parameters: json!({}) };
+        Calls { style, functions: vec![function("go"), function("got")] }
     }
 
     /// What a text is, however it is cut: neighbours of a kind put together.
@@ -216,20 +207,12 @@ mod tests {
     }
 
     fn call(name: &str, arguments: &str) -> [Piece; 2] {
-        [
-            Piece::Call(name.to_owned()),
-            Piece::Arguments(arguments.to_owned()),
-        ]
+        [Piece::Call(name.to_owned()), Piece::Arguments(arguments.to_owned())]
     }
 
     #[test]
     fn texts_without_calls_stay_as_they_are() {
-        for plain in [
-            " a\n\n",
-            "<tool_call",
-            "a <tool_call>\n{\"name\": \"other\"",
-            "{\"name\"",
-        ] {
+        for plain in [" a\n\n", "<tool_call", "a <tool_call>\n{\"name\": \"other\"", "{\"name\""] {
             assert_eq!(read(Style::Hermes, plain), [text(plain)]);
             assert_eq!(read(Style::Llama, plain), [text(plain)]);
         }
@@ -255,10 +238,7 @@ mod tests {
     fn calls_that_are_all_of_an_answer() {
         let one = "{\"name\": \"got\", \"parameters\": {}}";
         assert_eq!(read(Style::Llama, one), call("got", "{}"));
-        assert_eq!(
-            read(Style::Llama, &format!("See {one}")),
-            [text(&format!("See {one}"))]
-        );
+        assert_eq!(read(Style::Llama, &format!("See {one}")), [text(&format!("See {one}"))]);
         let one = "{\"name\": \"go\", \"arguments\": {}}";
         assert_eq!(read(Style::Bare, one), call("go", "{}"));
     }

@@ -1,9 +1,9 @@
 //! Products of bytes by `maddubs`, which multiplies unsigned codes with the activations and sums in 16 bits, as many of
 //! its results as cannot overflow.
 //!
-//! Where codes take all eight bits it would saturate: the signed weights then change their sign with the activation and are
-//! multiplied by its magnitude, which is exact for all weights but -128. Encoders never write that, and matrices that
-//! hold it are not packed.
+//! Where codes take all eight bits it would saturate: the signed weights then change their sign with the activation and
+//! are multiplied by its magnitude, which is exact for all weights but -128. Encoders never write that, and matrices
+//! that hold it are not packed.
 
 use std::arch::x86_64::*;
 
@@ -184,8 +184,7 @@ where
                 let sums = Avx2::signed(codes, record, stride, zero);
                 return Avx2::signed(second_codes, second_record, stride, sums);
             }
-            let mut sums: Sums<T> =
-                std::array::from_fn(|t| [broadcast(record.add(stride * t + 36)); VECTORS]);
+            let mut sums: Sums<T> = std::array::from_fn(|t| [broadcast(record.add(stride * t + 36)); VECTORS]);
             let first = Avx2::unsigned(codes, record, stride, zero);
             let second = if const { all_fit::<C>() } {
                 Avx2::unsigned(second_codes, second_record, stride, first)

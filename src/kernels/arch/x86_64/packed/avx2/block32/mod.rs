@@ -1,7 +1,7 @@
 //! Types with 32-element blocks and one float chain per row for AVX2 and AVX-VNNI: the bytes of [`block32`].
 //!
-//! A block is unpacked once for all tokens, four of which run over it together, 16 rows at a time; their sums stay in memory.
-//! What differs between the instruction sets is how codes meet activations: [`maddubs`] and [`vnni`].
+//! A block is unpacked once for all tokens, four of which run over it together, 16 rows at a time; their sums stay in
+//! memory. What differs between the instruction sets is how codes meet activations: [`maddubs`] and [`vnni`].
 
 use std::arch::x86_64::*;
 
@@ -44,8 +44,8 @@ trait Products: Dot<1> + Dot<2> + Dot<3> + Dot<4> {
 
 /// Products of T tokens.
 trait Dot<const T: usize> {
-    /// The integer sums of a block, whose codes of a tile of rows start at `codes`, a line for each dword, and of tokens
-    /// whose records start at `record` and every `stride` bytes after it.
+    /// The integer sums of a block, whose codes of a tile of rows start at `codes`, a line for each dword, and of
+    /// tokens whose records start at `record` and every `stride` bytes after it.
     ///
     /// # Safety
     /// The processor has the instruction set; eight lines and the records are readable.
@@ -68,10 +68,7 @@ layouts!(plain, Avx2);
 layouts!(by_vnni, AvxVnni);
 
 const fn layout<P: Products, B: Block32>(name: &'static str, acts: &'static str) -> Layout {
-    Layout {
-        pack: const { P::pack::<B> as Pack },
-        ..block32::layout::<B>(name, acts, multiply::<P, B>)
-    }
+    Layout { pack: const { P::pack::<B> as Pack }, ..block32::layout::<B>(name, acts, multiply::<P, B>) }
 }
 
 /// Whether codes take all eight bits and are used as signed weights.
@@ -88,14 +85,7 @@ fn multiply<P: Products, B: Block32>(
     ahead: usize,
     out: &mut [f32],
 ) {
-    check(
-        const { &layout::<P, B>("32-blocks x32", "") },
-        group,
-        acts,
-        n,
-        tokens,
-        out,
-    );
+    check(const { &layout::<P, B>("32-blocks x32", "") }, group, acts, n, tokens, out);
     // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions; `check` has compared all
     // lengths.
     unsafe {
@@ -112,8 +102,8 @@ const fn packed<P: Products, B: Block32>() -> bool {
     B::LINES < 8 || signed::<P, B>()
 }
 
-/// Writes the codes of a block, or its weights where they are signed, and asks for what lies `ahead`. They are not returned,
-/// because the compiler would copy them where it does not inline the call.
+/// Writes the codes of a block, or its weights where they are signed, and asks for what lies `ahead`. They are not
+/// returned, because the compiler would copy them where it does not inline the call.
 ///
 /// # Safety
 /// The processor has AVX2; a packed block is readable.
@@ -143,19 +133,14 @@ unsafe fn unpack<P: Products, B: Block32>(block: *const u8, ahead: impl Ahead, c
     }
 }
 
-/// What the bytes or nibbles of dword g and the rows of vector v stand for: with their fifth bits, or by the type's table, and
-/// as weights where those are signed.
+/// What the bytes or nibbles of dword g and the rows of vector v stand for: with their fifth bits, or by the type's
+/// table, and as weights where those are signed.
 ///
 /// # Safety
 /// The processor has AVX2; a packed block is readable.
 #[inline]
 #[target_feature(enable = "avx2")]
-unsafe fn weights<P: Products, B: Block32>(
-    mut code: __m256i,
-    block: *const u8,
-    g: usize,
-    v: usize,
-) -> __m256i {
+unsafe fn weights<P: Products, B: Block32>(mut code: __m256i, block: *const u8, g: usize, v: usize) -> __m256i {
     if let Some(table) = B::TABLE {
         // SAFETY: a table of 16 bytes.
         let table = unsafe { _mm_loadu_si128(table.as_ptr().cast()) };
@@ -209,9 +194,7 @@ unsafe fn heads<B: Block32>(block: *const u8) -> [Head; TILES] {
                     _ => powers(block.add(8 * all(v))),
                 }),
                 offsets: std::array::from_fn(|v| match B::STEP {
-                    PackedStep::PlusOffset => {
-                        halves(block.add(B::SCALE_BYTES * ROWS + 16 * all(v)))
-                    }
+                    PackedStep::PlusOffset => halves(block.add(B::SCALE_BYTES * ROWS + 16 * all(v))),
                     _ => _mm256_setzero_ps(),
                 }),
             }
@@ -240,13 +223,7 @@ unsafe fn powers(p: *const u8) -> __m256 {
 /// The processor has AVX2; a record is readable.
 #[inline]
 #[target_feature(enable = "avx2")]
-unsafe fn step<B: Block32>(
-    total: __m256,
-    isum: __m256i,
-    head: &Head,
-    v: usize,
-    record: *const u8,
-) -> __m256 {
+unsafe fn step<B: Block32>(total: __m256, isum: __m256i, head: &Head, v: usize, record: *const u8) -> __m256 {
     let (isum, dw) = (_mm256_cvtepi32_ps(isum), head.scales[v]);
     // SAFETY: a record has its scale at byte 32 and its sum term at byte 40.
     let (dx, sx) = unsafe { (broadcast_float(record.add(32)), record.add(40)) };
@@ -268,11 +245,7 @@ unsafe fn step<B: Block32>(
 /// The processor has AVX2; a packed block is readable.
 #[inline]
 #[target_feature(enable = "avx2")]
-unsafe fn codes<P: Products, B: Block32>(
-    block: *const u8,
-    ahead: impl Ahead,
-    room: &mut Codes,
-) -> *const u8 {
+unsafe fn codes<P: Products, B: Block32>(block: *const u8, ahead: impl Ahead, room: &mut Codes) -> *const u8 {
     // SAFETY: a packed block has lines at `LINES_START`.
     unsafe {
         if const { !packed::<P, B>() } {
@@ -284,12 +257,7 @@ unsafe fn codes<P: Products, B: Block32>(
 }
 
 #[target_feature(enable = "avx2,f16c")]
-unsafe fn one<P: Products, B: Block32>(
-    group: &[u8],
-    act: &[u8],
-    ahead: impl Ahead,
-    out: &mut [f32],
-) {
+unsafe fn one<P: Products, B: Block32>(group: &[u8], act: &[u8], ahead: impl Ahead, out: &mut [f32]) {
     let mut totals = [[_mm256_setzero_ps(); VECTORS]; TILES];
     let mut room = [[_mm256_setzero_si256(); ROWS / 8]; 8];
     for (block, record) in group.chunks_exact(B::PACKED).zip(act.chunks_exact(RECORD)) {
@@ -317,13 +285,7 @@ unsafe fn one<P: Products, B: Block32>(
 }
 
 #[target_feature(enable = "avx2,f16c")]
-unsafe fn many<P: Products, B: Block32>(
-    group: &[u8],
-    acts: &[u8],
-    stride: usize,
-    ahead: usize,
-    out: &mut [f32],
-) {
+unsafe fn many<P: Products, B: Block32>(group: &[u8], acts: &[u8], stride: usize, ahead: usize, out: &mut [f32]) {
     let tokens = out.len() / ROWS;
     let mut room = [[_mm256_setzero_si256(); ROWS / 8]; 8];
     out.fill(0.0);
@@ -360,7 +322,8 @@ unsafe fn many<P: Products, B: Block32>(
     }
 }
 
-/// The block step of the rows of tile h and of T tokens, whose sums are in `out`. `ask(i, of)` is called `of` times on the way.
+/// The block step of the rows of tile h and of T tokens, whose sums are in `out`. `ask(i, of)` is called `of` times on
+/// the way.
 ///
 /// # Safety
 /// The processor has the instruction set; the codes of all rows and the records are readable.

@@ -1,7 +1,8 @@
 //! Types with nested chains for AVX2 and AVX-VNNI: the bytes of [`nested`].
 //!
-//! One token: codes meet activations in the registers they are unpacked to. More: a block is unpacked once for all, four of
-//! which run over it together, 16 rows at a time; the inner chains stay in registers, the sums of the rows in memory.
+//! One token: codes meet activations in the registers they are unpacked to. More: a block is unpacked once for all,
+//! four of which run over it together, 16 rows at a time; the inner chains stay in registers, the sums of the rows in
+//! memory.
 
 use std::arch::x86_64::*;
 
@@ -16,14 +17,7 @@ pub(super) const fn layout<P: Products, C: Nested>(name: &'static str) -> Layout
     nested::layout::<C>(name, multiply::<P, C>)
 }
 
-fn multiply<P: Products, C: Nested>(
-    group: &[u8],
-    acts: &[u8],
-    n: usize,
-    tokens: usize,
-    ahead: usize,
-    out: &mut [f32],
-) {
+fn multiply<P: Products, C: Nested>(group: &[u8], acts: &[u8], n: usize, tokens: usize, ahead: usize, out: &mut [f32]) {
     let p = const { &layout::<P, C>("nested x32") };
     check(p, group, acts, n, tokens, out);
     // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions; `check` has compared all
@@ -81,12 +75,7 @@ fn inner(chain: __m256, dx: __m256, isum: __m256i) -> __m256 {
 }
 
 #[target_feature(enable = "avx2,f16c")]
-unsafe fn one<P: Products, C: Nested>(
-    group: &[u8],
-    act: &[u8],
-    ahead: impl Ahead,
-    out: &mut [f32],
-) {
+unsafe fn one<P: Products, C: Nested>(group: &[u8], act: &[u8], ahead: impl Ahead, out: &mut [f32]) {
     let mut totals = [_mm256_setzero_ps(); ROWS / 8];
     let records = act.chunks_exact(C::SUBS * RECORD);
     for (block, records) in group.chunks_exact(C::PACKED).zip(records) {
@@ -116,13 +105,7 @@ unsafe fn one<P: Products, C: Nested>(
 }
 
 #[target_feature(enable = "avx2,f16c")]
-unsafe fn many<P: Products, C: Nested>(
-    group: &[u8],
-    acts: &[u8],
-    stride: usize,
-    ahead: usize,
-    out: &mut [f32],
-) {
+unsafe fn many<P: Products, C: Nested>(group: &[u8], acts: &[u8], stride: usize, ahead: usize, out: &mut [f32]) {
     let tokens = out.len() / ROWS;
     let mut room = [[[_mm256_setzero_si256(); ROWS / 8]; 8]; MOST_SUBS];
     out.fill(0.0);
@@ -152,8 +135,8 @@ unsafe fn many<P: Products, C: Nested>(
     }
 }
 
-/// The block step of the rows of tile h and of T tokens, whose sums are in `out`, those of a token [`ROWS`] after those of
-/// the one before.
+/// The block step of the rows of tile h and of T tokens, whose sums are in `out`, those of a token [`ROWS`] after those
+/// of the one before.
 ///
 /// # Safety
 /// The processor has the instruction set; the records are readable.

@@ -17,7 +17,8 @@ impl Products for AvxVnni {
     #[inline]
     #[target_feature(enable = "avx2")]
     unsafe fn one_dot<C: ByteCodes>(codes: &[__m256i; 8], record: *const u8) -> __m256i {
-        // SAFETY: a record has eight dwords of activations and its start at byte 36; the caller's processor has AVX-VNNI.
+        // SAFETY: a record has eight dwords of activations and its start at byte 36; the caller's processor has
+        // AVX-VNNI.
         unsafe {
             let mut sum = broadcast(record.add(36));
             for (k, codes) in codes.iter().enumerate() {

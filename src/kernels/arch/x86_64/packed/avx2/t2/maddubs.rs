@@ -55,9 +55,7 @@ impl Products for Avx2 {
                             _mm256_and_si256(high, second),
                         ];
                         for t in 0..T {
-                            let add = |sum, s: usize| {
-                                _mm256_add_epi16(sum, _mm256_maddubs_epi16(planes[s], y[t][s]))
-                            };
+                            let add = |sum, s: usize| _mm256_add_epi16(sum, _mm256_maddubs_epi16(planes[s], y[t][s]));
                             plain[t][v] = add(add(plain[t][v], 0), 2);
                             fourfold[t][v] = add(add(fourfold[t][v], 1), 3);
                         }
@@ -77,12 +75,7 @@ impl Products for Avx2 {
 impl<const T: usize> Tile<T> for Avx2 {
     #[inline]
     #[target_feature(enable = "avx2")]
-    unsafe fn multiply(
-        bytes: *const u8,
-        units: usize,
-        q: *const u8,
-        stride: usize,
-    ) -> [[__m256i; 2]; T] {
+    unsafe fn multiply(bytes: *const u8, units: usize, q: *const u8, stride: usize) -> [[__m256i; 2]; T] {
         let mut sums = [[_mm256_setzero_si256(); 2]; T];
         for u in 0..units {
             let mut pairs = [[_mm256_setzero_si256(); 2]; T];

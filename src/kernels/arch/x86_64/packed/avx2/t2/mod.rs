@@ -47,17 +47,12 @@ trait Products: Tile<1> + Tile<2> + Tile<3> + Tile<4> {
 
 /// Products of 16 rows of unpacked units and T tokens.
 trait Tile<const T: usize> {
-    /// The sums over `units` units, whose first dwords are at `bytes`, with the activations at `q` and at every `stride`
-    /// bytes after it.
+    /// The sums over `units` units, whose first dwords are at `bytes`, with the activations at `q` and at every
+    /// `stride` bytes after it.
     ///
     /// # Safety
     /// The processor has the instruction set; the units and their activations are readable.
-    unsafe fn multiply(
-        bytes: *const u8,
-        units: usize,
-        q: *const u8,
-        stride: usize,
-    ) -> [[__m256i; 2]; T];
+    unsafe fn multiply(bytes: *const u8, units: usize, q: *const u8, stride: usize) -> [[__m256i; 2]; T];
 }
 
 /// The layouts with the products of one instruction set.
@@ -68,14 +63,12 @@ macro_rules! layouts {
 
             pub(in super::super::super) static TQ2_0: Layout =
                 t2::with_scales(t2::pack_tq2_0, multiply_tq2_0::<$products>, TILE);
-            /// TQ1_0 in two bits: without a permutation of bytes, five digits to a byte take more instructions than they
-            /// save bytes.
+            /// TQ1_0 in two bits: without a permutation of bytes, five digits to a byte take more instructions than
+            /// they save bytes.
             pub(in super::super::super) static TQ1_0: Layout =
                 t2::with_scales(t2::pack_tq1_0, multiply_tq2_0::<$products>, TILE);
-            pub(in super::super::super) static I2_S: Layout =
-                t2::i2_s(multiply_rows::<$products>, TILE);
-            pub(in super::super::super) static TL: Layout =
-                t2::tl(multiply_rows::<$products>, TILE);
+            pub(in super::super::super) static I2_S: Layout = t2::i2_s(multiply_rows::<$products>, TILE);
+            pub(in super::super::super) static TL: Layout = t2::tl(multiply_rows::<$products>, TILE);
         }
     };
 }
@@ -83,14 +76,7 @@ macro_rules! layouts {
 layouts!(plain, Avx2);
 layouts!(by_vnni, AvxVnni);
 
-fn multiply_tq2_0<P: Products>(
-    group: &[u8],
-    acts: &[u8],
-    n: usize,
-    tokens: usize,
-    ahead: usize,
-    out: &mut [f32],
-) {
+fn multiply_tq2_0<P: Products>(group: &[u8], acts: &[u8], n: usize, tokens: usize, ahead: usize, out: &mut [f32]) {
     check(&plain::TQ2_0, group, acts, n, tokens, out);
     let stride = t2::act_bytes_q8_k(n);
     for (acts, out) in acts.chunks(TILE * stride).zip(out.chunks_mut(TILE * ROWS)) {
@@ -116,14 +102,7 @@ fn multiply_tq2_0<P: Products>(
     }
 }
 
-fn multiply_rows<P: Products>(
-    group: &[u8],
-    acts: &[u8],
-    n: usize,
-    tokens: usize,
-    ahead: usize,
-    out: &mut [f32],
-) {
+fn multiply_rows<P: Products>(group: &[u8], acts: &[u8], n: usize, tokens: usize, ahead: usize, out: &mut [f32]) {
     check(&plain::TL, group, acts, n, tokens, out);
     let stride = (plain::TL.act_bytes)(n);
     for (acts, out) in acts.chunks(TILE * stride).zip(out.chunks_mut(TILE * ROWS)) {
@@ -216,11 +195,7 @@ unsafe fn few_rows<P: Products, const T: usize, const V: usize>(
             let q = std::array::from_fn(|t| acts.as_ptr().add(t * stride + 64 + UNIT * u));
             P::add_unit::<T, V, true>(unit.as_ptr(), q, ahead, &mut sums);
         }
-        for (total, sum) in totals
-            .as_flattened_mut()
-            .iter_mut()
-            .zip(sums.as_flattened())
-        {
+        for (total, sum) in totals.as_flattened_mut().iter_mut().zip(sums.as_flattened()) {
             *total = _mm256_add_epi32(*total, _mm256_srai_epi32::<2>(*sum));
         }
     }
@@ -283,12 +258,7 @@ impl Bytes {
                 // SAFETY: a unit has eight chunks of four vectors; the bytes of its planes are 32 dwords of 32 rows.
                 unsafe {
                     let x = load(w.add(128 * c + 32 * v));
-                    let planes = [
-                        x,
-                        _mm256_srli_epi16::<2>(x),
-                        _mm256_srli_epi16::<4>(x),
-                        _mm256_srli_epi16::<6>(x),
-                    ];
+                    let planes = [x, _mm256_srli_epi16::<2>(x), _mm256_srli_epi16::<4>(x), _mm256_srli_epi16::<6>(x)];
                     for (s, plane) in planes.into_iter().enumerate() {
                         let to = to.add(128 * place::<REVERSED>(s, c) + 32 * v);
                         _mm256_store_si256(to.cast(), _mm256_and_si256(plane, low));
@@ -300,13 +270,7 @@ impl Bytes {
 }
 
 #[target_feature(enable = "avx2,f16c")]
-unsafe fn many_blocks<P: Products>(
-    group: &[u8],
-    acts: &[u8],
-    n: usize,
-    stride: usize,
-    out: &mut [f32],
-) {
+unsafe fn many_blocks<P: Products>(group: &[u8], acts: &[u8], n: usize, stride: usize, out: &mut [f32]) {
     let tokens = out.len() / ROWS;
     let first = Act::new(&acts[..stride], n);
     let mut bytes = Bytes::new();

@@ -62,12 +62,7 @@ where
 {
     #[inline]
     #[target_feature(enable = "avx2")]
-    unsafe fn multiply(
-        bytes: *const u8,
-        units: usize,
-        q: *const u8,
-        stride: usize,
-    ) -> [[__m256i; 2]; T] {
+    unsafe fn multiply(bytes: *const u8, units: usize, q: *const u8, stride: usize) -> [[__m256i; 2]; T] {
         let mut sums = [[_mm256_setzero_si256(); 2]; T];
         for k in (0..units * DWORDS).step_by(8) {
             // SAFETY: as many dwords of 16 rows and of activations.

@@ -14,6 +14,7 @@ mod checkpoint;
 mod expert_parts;
 pub(crate) mod factors;
 mod family;
+mod functions;
 mod latent_parts;
 mod leftover;
 mod missing;
@@ -23,15 +24,13 @@ pub mod rules;
 mod sizes;
 pub mod tensor;
 
-use crate::ops::activation::Activation;
-use crate::ops::rope::Pairing;
-
 pub(crate) use checkpoint::source_row;
 pub use checkpoint::{
     Checkpoint, Fixed, Fused, HeadDim, Key, KvHeads, Name, RopeScaling, Rotary, SpacePrefix, TokenRule, Tokenizer,
     Width,
 };
 pub use family::ARCHITECTURES;
+pub use functions::{Activation, Claim, Gating, HeadGate, Pairing};
 pub use missing::{MISSING, Missing};
 pub(crate) use parts::FUSED_QKV;
 pub use parts::Group;

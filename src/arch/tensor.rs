@@ -162,7 +162,7 @@ pub struct Tensor {
     /// Whether a model without it is damaged.
     pub required: bool,
     /// Rows of each head are paired for RoPE: halves in the checkpoint, neighbours in GGUF where
-    /// [`Pairing::Adjacent`](crate::ops::rope::Pairing) turns them.
+    /// [`Pairing::Adjacent`](crate::arch::Pairing) turns them.
     pub rope_rows: bool,
 }
 

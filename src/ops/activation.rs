@@ -1,34 +1,10 @@
 //! The activations of the feed-forward block.
 
 use super::CHUNK;
+pub use crate::arch::{Activation, HeadGate};
 use crate::kernels::{Isa, elements};
 use crate::math::{expf, expm1f, logf, silu, tanhf};
 use crate::pool;
-
-/// The function of a gate.
-#[derive(Clone, Copy, PartialEq, Debug)]
-#[non_exhaustive]
-pub enum Activation {
-    /// x / (1 + e^-x) (ggml `ggml_vec_swiglu_f32`, its 4-lane form).
-    Silu,
-    /// The tanh form of GELU, looked up by half float (ggml `ggml_vec_geglu_f32`).
-    Gelu,
-    /// max(x, 0).
-    Relu,
-    /// max(x, 0)^2: ReLU, square, product, each rounded.
-    SquaredRelu,
-    /// gpt-oss's: x / (1 + e^(1.702 -x)) * (up + 1), x at most 7 and up within 7 of 0 (ggml `swiglu_oai`).
-    OpenAiSwiglu,
-    /// x / (1 + e^-x) * up, x at most this and up within it of 0 (ggml `swiglu_clamp`).
-    ClampedSilu(f32),
-    /// x / (1 + e^-x), its 4-lane form, at most this; times up within it of 0 (ggml `silu` and `clamp`).
-    LimitedSilu(f32),
-    /// a x^2 + b x above zero, (e^min(x, c) - 1 - x) n + b x from there down (ggml `xielu`), for `[n, a, b, c]`.
-    Xielu([f32; 4]),
-    /// b tanh(x / b) / (1 + e^-x) * c tanh(up / c), for `[b, c]`; up as it is where c is not above 0 (llama.cpp's
-    /// SiTU).
-    Situ([f32; 2]),
-}
 
 /// The other factor where there is no gate: a product with 1 is exact.
 static ONES: [f32; CHUNK] = [1.0; CHUNK];
@@ -84,16 +60,6 @@ impl Activation {
             }),
         }
     }
-}
-
-/// The function of a gate on heads' outputs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum HeadGate {
-    /// 1 / (1 + e^-x).
-    Sigmoid,
-    /// ln(1 + e^x), from 20 on x.
-    Softplus,
 }
 
 impl HeadGate {

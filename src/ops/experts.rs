@@ -8,32 +8,9 @@ use std::cmp::Ordering;
 use super::activation::sigmoid;
 use super::order;
 use super::soft_max::soft_max;
+pub use crate::arch::{Claim, Gating};
 use crate::kernels::Floats;
 use crate::pool;
-
-/// From the router's scores of a token to probabilities.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum Gating {
-    /// Soft-max over all experts.
-    SoftMax,
-    /// 1 / (1 + e^-x) of each.
-    Sigmoid,
-    /// The scores themselves; those of the chosen experts become their soft-max.
-    SoftMaxOfChosen,
-}
-
-/// What experts are chosen by.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum Claim {
-    /// Their probabilities.
-    Probabilities,
-    /// The router's scores.
-    Scores,
-    /// 1 / (1 + e^-x) of those.
-    Sigmoids,
-}
 
 /// Least sum that weights are divided by: the smallest normal half float.
 const LEAST_SUM: f32 = 6.103_515_6e-5;

@@ -1,18 +1,10 @@
 //! Rotary position embedding.
 
 use super::CHUNK;
+pub use crate::arch::Pairing;
 use crate::kernels::{Isa, elements};
 use crate::math::{logf, powf, sincosf};
 use crate::pool;
-
-/// Which elements of a head are rotated together.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Pairing {
-    /// `(2j, 2j + 1)`: llama.
-    Adjacent,
-    /// `(j, j + n_rot / 2)`: GPT-NeoX, gemma, bitnet.
-    Halves,
-}
 
 /// YaRN's blend of interpolated and extrapolated angles.
 #[derive(Clone, Debug, PartialEq)]

@@ -38,15 +38,15 @@ const FLOORS: &[&[Room]] = &[
     &[("widely",    &["src/widely"])],                  // real matrices to widely linear ones and back, in parts
     &[("step",      &["src/step"])],                    // one pass over segments of many sequences
     &[("model",     &["src/model"])],                   // weights, and the interpreter of blocks
-    &[("arch",      &["src/arch"]),                     // what architectures are: data
-      ("chat",      &["src/chat"])],                    // messages to a prompt
+    &[("chat",      &["src/chat"])],                    // messages to a prompt
     &[("grammar",   &["src/grammar"])],                 // which tokens may come next
     &[("tokenizer", &["src/tokenizer"]),
       ("sample",    &["src/sample"])],
     &[("ops",       &["src/ops"])],                     // operations: definition and dispatch
     &[("kv",        &["src/kv"]),                       // pages of keys and values
       ("linalg",    &["src/linalg"])],                  // factors and inverses of symmetric matrices
-    &[("kernels",   &["src/kernels"]),                  // rows, blocks and lanes
+    &[("arch",      &["src/arch"]),                     // what architectures are: data
+      ("kernels",   &["src/kernels"]),                  // rows, blocks and lanes
       ("cuda",      &["src/cuda"]),                     // layouts, plans and PTX for NVIDIA GPUs
       ("pool",      &["src/pool"])],                    // threads
     &[("formats",   &["formats/src"]),                  // what bytes mean

@@ -1,6 +1,5 @@
 //! A gate on what heads give: AFMoE, Laguna, Muse Glimmer, Spark 2.5.
 
-use crate::arch::Arch;
 use crate::arch::expert_parts::{CHOICE_BIAS_REQUIRED, EXPERTS, SHARED};
 use crate::arch::parts::{
     ATTN_GATE, ATTN_HEAD_GATE, ATTN_NORM, ATTN_OUT, ATTN_POST_NORM, ENDS, FFN_NORM, FFN_POST_NORM, GATED_FFN,
@@ -10,7 +9,7 @@ use crate::arch::rules::{
     Attention, EmbeddingScale, ExpertRule, FeedForward, LogitCap, LogitScale, Output, RopeLayers, RopeRule,
     SharedWidth, WindowBase, WindowRope, WindowRule, WindowScaling,
 };
-use crate::ops::activation::{Activation, HeadGate};
+use crate::arch::{Activation, Arch, HeadGate};
 
 /// `afmoe`.
 pub const AFMOE: Arch = Arch {

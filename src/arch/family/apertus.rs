@@ -1,12 +1,11 @@
 //! Apertus: a network without a gate, whose activation has numbers of its own in every layer.
 
-use crate::arch::Arch;
 use crate::arch::parts::{
     ATTN_NORM, ATTN_OUT, ATTN_OUT_BIAS_OPTIONAL, ENDS, FFN_NORM, HEAD_NORMS, OUTPUT_REQUIRED, PLAIN_FFN, QKV,
     QKV_BIAS_OPTIONAL, ROPE_FACTORS,
 };
 use crate::arch::rules::FeedForward;
-use crate::ops::activation::Activation;
+use crate::arch::{Activation, Arch};
 
 /// `apertus`; the biases of the norms of heads are not added.
 pub const APERTUS: Arch = Arch {

@@ -7,8 +7,7 @@
 use crate::arch::factors::DENSE_SCALES;
 use crate::arch::parts::{ATTN_NORM, ATTN_OUT, ATTN_SUB_NORM, ENDS, FFN_NORM, FFN_SUB_NORM, GATED_FFN, QKV};
 use crate::arch::rules::{FeedForward, RopeRule};
-use crate::arch::{Arch, Checkpoint, Key, RopeScaling};
-use crate::ops::activation::Activation;
+use crate::arch::{Activation, Arch, Checkpoint, Key, RopeScaling};
 
 /// `bitnet`.
 pub const BITNET: Arch = Arch {

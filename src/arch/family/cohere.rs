@@ -9,8 +9,7 @@ use crate::arch::parts::{
 use crate::arch::rules::{
     ExpertRule, ExpertWidth, LogitScale, NormKind, Output, Residual, RopeLayers, RopeRule, SharedWidth, Sum, WindowRule,
 };
-use crate::arch::{Arch, Checkpoint, HeadDim, Key, Rotary};
-use crate::ops::rope::Pairing;
+use crate::arch::{Arch, Checkpoint, HeadDim, Key, Pairing, Rotary};
 
 const ROPE: RopeRule = RopeRule { pairing: Pairing::Adjacent, ..RopeRule::PARTIAL };
 

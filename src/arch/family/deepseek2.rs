@@ -1,7 +1,6 @@
 //! Latent attention: DeepSeek 2 and 3, Mistral Large 3 and 4, MiniCPM 3, PLM.
 
 use super::deepseek::DEEPSEEK;
-use crate::arch::Arch;
 use crate::arch::expert_parts::{CHOICE_BIAS_OPTIONAL, EXPERTS_OR_FUSED, SHARED};
 use crate::arch::factors::ATTN_OUT_SCALE;
 use crate::arch::latent_parts::{
@@ -12,7 +11,7 @@ use crate::arch::rules::{
     Attention, EmbeddingScale, ExpertRule, FeedForward, GatingRule, Normalize, Output, ResidualScale, RopeRule,
     ScoreScale, Temperature, YarnLog,
 };
-use crate::ops::activation::Activation;
+use crate::arch::{Activation, Arch};
 
 /// Tokens of GLM 4.7 Flash's vocabulary, whose first files do not say how experts are weighed.
 const GLM_TOKENS: u32 = 154_880;

@@ -12,8 +12,7 @@ use crate::arch::rules::{
     Attention, EmbeddingScale, FeedForward, LogitCap, Output, RopeRule, ScoreCap, ScoreScale, WindowRope, WindowRule,
     WindowSize,
 };
-use crate::arch::{Arch, Checkpoint, Fixed, HeadDim, Key, KvHeads, RopeScaling, SpacePrefix, TokenRule};
-use crate::ops::activation::Activation;
+use crate::arch::{Activation, Arch, Checkpoint, Fixed, HeadDim, Key, KvHeads, RopeScaling, SpacePrefix, TokenRule};
 
 /// `gemma`.
 pub const GEMMA: Arch = Arch {

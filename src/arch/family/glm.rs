@@ -1,13 +1,12 @@
 //! ChatGLM 2 to GLM 4: gate and up projection in one matrix, and GLM 4.5 with experts.
 
-use crate::arch::Arch;
 use crate::arch::expert_parts::{CHOICE_BIAS_REQUIRED, EXPERTS, SHARED};
 use crate::arch::parts::{
     ATTN_NORM, ATTN_OUT, ATTN_POST_NORM, FFN_NORM, FFN_NORM_AFTER_ATTN, FFN_POST_NORM, FUSED_FFN, GATED_FFN,
     HEAD_NORMS_OPTIONAL, QKV, QKV_BIAS_OPTIONAL,
 };
 use crate::arch::rules::{ExpertRule, ExpertWidth, RopeRule, Sections, SharedWidth};
-use crate::ops::rope::Pairing;
+use crate::arch::{Arch, Pairing};
 
 const ROPE: RopeRule = RopeRule { pairing: Pairing::Adjacent, ..RopeRule::PARTIAL };
 

@@ -8,8 +8,7 @@ use crate::arch::parts::{
     PLAIN_FFN_BIAS_OPTIONAL, POSITIONS, POSITIONS_OPTIONAL, QK_NORMS_OPTIONAL, QKV, QKV_BIAS_OPTIONAL, TOKEN_NORM,
 };
 use crate::arch::rules::{Alibi, Attention, FeedForward, NormKind, RopeRule, ScoreScale};
-use crate::arch::{Arch, Checkpoint, Fixed, Fused, Key, KvHeads, RopeScaling, Width};
-use crate::ops::activation::Activation;
+use crate::arch::{Activation, Arch, Checkpoint, Fixed, Fused, Key, KvHeads, RopeScaling, Width};
 
 /// `gpt2`.
 pub const GPT2: Arch = Arch {

@@ -1,13 +1,11 @@
 //! gpt-oss: sinks, windows in every other layer, biases on router and experts, a clamped gate.
 
-use crate::arch::Arch;
 use crate::arch::expert_parts::{EXPERT_BIASES, EXPERTS};
 use crate::arch::parts::{
     ATTN_NORM, ATTN_OUT, ATTN_OUT_BIAS, ENDS, FFN_NORM_AFTER_ATTN, OUTPUT_REQUIRED, QKV, QKV_BIAS_OPTIONAL, SINKS,
 };
 use crate::arch::rules::{ExpertRule, ExpertWidth, FeedForward, GatingRule, Normalize, WindowRope, WindowRule};
-use crate::ops::activation::Activation;
-use crate::ops::experts::Gating;
+use crate::arch::{Activation, Arch, Gating};
 
 /// `gpt-oss`.
 pub const GPT_OSS: Arch = Arch {

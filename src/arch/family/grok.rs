@@ -1,7 +1,6 @@
 //! Mixtures of many parameters: Grok (a dense network beside the experts, bounded scores), DBRX (layer norms), Arctic
 //! (the experts see the block's input).
 
-use crate::arch::Arch;
 use crate::arch::expert_parts::{EXPERT_NORM, EXPERTS};
 use crate::arch::parts::{
     ATTN_NORM, ATTN_OUT, ATTN_OUT_NORM, ENDS, FFN_NORM, FFN_NORM_ATTN_OUT, GATED_FFN_OPTIONAL, LAYER_OUT_NORM,
@@ -11,7 +10,7 @@ use crate::arch::rules::{
     Attention, EmbeddingScale, ExpertRule, ExpertWidth, FeedForward, LogitCap, LogitScale, NormKind, Output, RopeRule,
     ScoreCap, ScoreScale,
 };
-use crate::ops::activation::Activation;
+use crate::arch::{Activation, Arch};
 
 /// `grok`.
 pub const GROK: Arch = Arch {

@@ -2,7 +2,6 @@
 //! are not longer than what it may choose it chooses all, and its tensors are of no use.
 
 use super::deepseek2::{DEEPSEEK2, MISTRAL4};
-use crate::arch::Arch;
 use crate::arch::expert_parts::{CHOICE_BIAS_OPTIONAL, CHOICE_BIAS_REQUIRED, EXPERTS, SHARED};
 use crate::arch::factors::ALL_SCALES;
 use crate::arch::latent_parts::{EXPANSION_BY_HEAD, LATENT, LATENT_GATE, LATENT_OUT, RANKED_QUERIES, TURNED_KEY_NORM};
@@ -13,7 +12,7 @@ use crate::arch::rules::{
     Attention, ExpertRule, GatingRule, RopeRule, ScoreScale, Temperature, WindowBase, WindowRope, WindowRule, YarnLog,
 };
 use crate::arch::rules::{FeedForward, GateClamp};
-use crate::ops::experts::Gating;
+use crate::arch::{Arch, Gating};
 
 /// The indexer's tensors.
 const INDEXER: &[&str] = &[

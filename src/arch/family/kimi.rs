@@ -3,7 +3,6 @@
 //! of earlier ones. Ling 3: bounded decays too, and latent attention with positions and gates.
 
 use super::deepseek2::DEEPSEEK2;
-use crate::arch::Arch;
 use crate::arch::expert_parts::{CHOICE_BIAS_REQUIRED, EXPERTS, NARROW_EXPERTS, SHARED};
 use crate::arch::latent_parts::{
     EXPANSION_BY_HEAD, EXPANSION_EITHER, LATENT, LATENT_GATE_OPTIONAL, LATENT_OUT, QUERIES, RANKED_QUERIES_OPTIONAL,
@@ -17,7 +16,7 @@ use crate::arch::rules::{
     Attention, ExpertRule, FeedForward, GateClamp, GatingRule, Mixing, Normalize, Recurrence, RopeRule, Sections,
     SharedWidth,
 };
-use crate::ops::activation::Activation;
+use crate::arch::{Activation, Arch};
 
 /// `kimi-linear`.
 pub const KIMI_LINEAR: Arch = Arch {

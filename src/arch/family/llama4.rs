@@ -1,6 +1,5 @@
 //! Llama 4: chunked windows with RoPE, layers without, weights on what goes into an expert.
 
-use crate::arch::Arch;
 use crate::arch::expert_parts::{EXPERTS, SHARED};
 use crate::arch::parts::{
     ATTN_NORM, ATTN_OUT, ENDS, FFN_NORM, GATED_FFN, OUTPUT_OR_TIED, PLAIN_HEAD_NORMS, QKV, QKV_BIAS_OPTIONAL,
@@ -10,7 +9,7 @@ use crate::arch::rules::{
     Attention, ExpertLayers, ExpertRule, ExpertWidth, GatingRule, Normalize, QkNorms, RopeLayers, RopeRule,
     SharedWidth, Temperature, WindowRope, WindowRule, WindowSize,
 };
-use crate::ops::experts::{Claim, Gating};
+use crate::arch::{Arch, Claim, Gating};
 
 /// `llama4`.
 pub const LLAMA4: Arch = Arch {

@@ -1,6 +1,5 @@
 //! Mixtures with a norm on queries and keys or sinks: MiMo 2, MiniMax M2, Mellum, Maple.
 
-use crate::arch::Arch;
 use crate::arch::expert_parts::{CHOICE_BIAS_OPTIONAL, CHOICE_BIAS_REQUIRED, EXPERTS};
 use crate::arch::factors::{ATTN_OUT_SCALE, EXPERT_SCALES};
 use crate::arch::parts::{
@@ -11,7 +10,7 @@ use crate::arch::rules::{
     Attention, ExpertLayers, ExpertRule, ExpertWidth, FeedForward, GateClamp, GatingRule, RopeLayers, RopeRule,
     WindowRope, WindowRule,
 };
-use crate::ops::experts::Gating;
+use crate::arch::{Arch, Gating};
 
 const ENDS_AND_OUTPUT: &[crate::arch::Group] = &[ENDS, OUTPUT_REQUIRED];
 

@@ -2,7 +2,6 @@
 //! of positions that an indexer chooses. Without flash attention, which is what trine computes, the reference attends
 //! to all positions, and the indexer's tensors are of no use.
 
-use crate::arch::Arch;
 use crate::arch::expert_parts::{CHOICE_BIAS_REQUIRED, EXPERTS, SHARED};
 use crate::arch::parts::{
     ATTN_NORM, ATTN_OUT, ENDS, FFN_NORM, GATED_FFN, HEAD_NORMS, OUTPUT_REQUIRED, QKV, QKV_BIAS_OPTIONAL,
@@ -11,7 +10,7 @@ use crate::arch::recurrent_parts::LIGHTNING;
 use crate::arch::rules::{
     ExpertRule, FeedForward, GatingRule, Mixing, Recurrence, Residual, ResidualScale, RopeRule, SharedWidth,
 };
-use crate::ops::activation::Activation;
+use crate::arch::{Activation, Arch};
 
 /// `minimax-01`.
 pub const MINIMAX_01: Arch = Arch {

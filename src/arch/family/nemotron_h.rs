@@ -1,13 +1,12 @@
 //! Nemotron H: blocks of Mamba 2, of attention and of a feed-forward network, one of the three each.
 
-use crate::arch::Arch;
 use crate::arch::factors::NEMOTRON_SCALES;
 use crate::arch::parts::{
     ATTN_NORM, ATTN_OUT, ATTN_OUT_BIAS_OPTIONAL, PLAIN_FFN, PLAIN_FFN_BIAS_OPTIONAL, QKV, QKV_BIAS_OPTIONAL,
 };
 use crate::arch::recurrent_parts::{CONVOLUTION_BIAS_OPTIONAL, GROUP_NORM, MAMBA_2};
 use crate::arch::rules::{FeedForward, GateClamp, Mixing, NormKind, Recurrence, RopeRule};
-use crate::ops::activation::Activation;
+use crate::arch::{Activation, Arch};
 
 /// `nemotron_h`.
 pub const NEMOTRON_H: Arch = Arch {

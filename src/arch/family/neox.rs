@@ -7,8 +7,7 @@ use crate::arch::parts::{
     PLAIN_FFN_BIAS_OPTIONAL, QKV, QKV_BIAS_OPTIONAL,
 };
 use crate::arch::rules::{FeedForward, Residual, RopeRule, Sum};
-use crate::arch::{Arch, Checkpoint, Fixed, Fused, Key, KvHeads, RopeScaling, Rotary};
-use crate::ops::activation::Activation;
+use crate::arch::{Activation, Arch, Checkpoint, Fixed, Fused, Key, KvHeads, RopeScaling, Rotary};
 
 const SQUARED: FeedForward = FeedForward { activation: Activation::SquaredRelu, ..GPT2.feed_forward };
 

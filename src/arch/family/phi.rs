@@ -9,8 +9,9 @@ use crate::arch::parts::{
     ROPE_FACTORS_BY_CONTEXT,
 };
 use crate::arch::rules::{Attention, FeedForward, NormKind, Residual, RopeRule, ScoreScale, Sum};
-use crate::arch::{Arch, Checkpoint, Fixed, Fused, HeadDim, Key, KvHeads, RopeScaling, Rotary, Tokenizer, Width};
-use crate::ops::activation::Activation;
+use crate::arch::{
+    Activation, Arch, Checkpoint, Fixed, Fused, HeadDim, Key, KvHeads, RopeScaling, Rotary, Tokenizer, Width,
+};
 
 const ATTENTION: Attention = Attention { scale: ScoreScale::OnQueries(None), ..Attention::USUAL };
 

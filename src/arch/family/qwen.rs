@@ -8,8 +8,7 @@ use crate::arch::parts::{
     OUTPUT_OR_TIED, OUTPUT_REQUIRED, QKV, QKV_BIAS_OPTIONAL,
 };
 use crate::arch::rules::{ExpertRule, ExpertWidth, Normalize, RopeRule, Sections, SharedWidth};
-use crate::arch::{Arch, Checkpoint, Fixed, HeadDim, Key, KvHeads, Name, Tokenizer};
-use crate::ops::experts::Claim;
+use crate::arch::{Arch, Checkpoint, Claim, Fixed, HeadDim, Key, KvHeads, Name, Tokenizer};
 
 /// `qwen`.
 pub const QWEN: Arch = Arch {

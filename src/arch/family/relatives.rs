@@ -8,8 +8,7 @@ use crate::arch::parts::{
     ROPE_FACTORS_BY_CONTEXT,
 };
 use crate::arch::rules::{Alibi, Attention, ExpertRule, FeedForward, QkNorms, RopeLayers, RopeRule};
-use crate::arch::{Arch, Checkpoint, Fixed, HeadDim, KvHeads, Tokenizer};
-use crate::ops::activation::Activation;
+use crate::arch::{Activation, Arch, Checkpoint, Fixed, HeadDim, KvHeads, Tokenizer};
 
 /// LLaMA's graph without biases on the output projection and the feed-forward network.
 const RELATIVE: Arch = Arch {

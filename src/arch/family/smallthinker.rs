@@ -1,12 +1,11 @@
 //! SmallThinker: the router sees the block's input, experts have ReLU gates.
 
-use crate::arch::Arch;
 use crate::arch::expert_parts::EXPERTS;
 use crate::arch::parts::{ATTN_NORM, ATTN_OUT, FFN_NORM, QKV, QKV_BIAS_OPTIONAL};
 use crate::arch::rules::{
     ExpertRule, ExpertWidth, FeedForward, GatingRule, RopeLayers, RopeRule, WindowRope, WindowRule, WindowSize,
 };
-use crate::ops::activation::Activation;
+use crate::arch::{Activation, Arch};
 
 /// `smallthinker`.
 pub const SMALLTHINKER: Arch = Arch {

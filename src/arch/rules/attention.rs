@@ -1,6 +1,6 @@
 //! How heads attend.
 
-use crate::ops::activation::HeadGate;
+use crate::arch::HeadGate;
 
 /// How heads attend.
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,6 @@
 //! Norms, feed-forward networks, and how the parts of a model are added up.
 
-use crate::ops::activation::Activation;
+use crate::arch::Activation;
 
 /// The formula of the norms.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,6 +1,6 @@
 //! How experts are chosen and weighed, and what stands beside them.
 
-use crate::ops::experts::{Claim, Gating};
+use crate::arch::{Claim, Gating};
 
 /// How experts are chosen and weighed, and what stands beside them.
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,6 @@
 //! How positions turn queries and keys, and which layers have windows.
 
-use crate::ops::rope::Pairing;
+use crate::arch::Pairing;
 
 /// How positions turn queries and keys.
 #[derive(Clone, Copy, Debug)]

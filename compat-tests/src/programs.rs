@@ -1,7 +1,7 @@
 //! The command-line programs under test.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 use std::time::SystemTime;
@@ -32,6 +32,19 @@ pub fn program(name: &str) -> Result<Command> {
         ensure!(path.exists(), "there is no program {name}");
     }
     Ok(Command::new(path))
+}
+
+/// The path of a program, for those who start it often.
+///
+/// # Panics
+/// When the programs cannot be built.
+pub fn path_of(name: &str) -> PathBuf {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    let folder = FOLDER.get_or_init(|| {
+        let rgen = program("rgen").expect("the tools");
+        Path::new(rgen.get_program()).parent().expect("a folder").to_owned()
+    });
+    folder.join(name)
 }
 
 /// Whether the program is younger than all its sources.

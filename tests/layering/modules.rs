@@ -30,18 +30,33 @@ pub struct Modules {
 /// Re-exports are followed this far; a longer chain is a circle of names.
 const HOPS: usize = 12;
 
+/// Whether cargo makes a program of the file: `main.rs`, or any in a folder of programs.
+fn is_program(file: &str) -> bool {
+    let mut path = file.rsplit('/');
+    let (name, folder) = (path.next(), path.next());
+    name == Some("main.rs") || matches!(folder, Some("bin" | "benches" | "examples" | "fuzz_targets"))
+}
+
 impl Modules {
-    /// Reads the crates, given by name and root file; roots that do not exist are left out.
+    /// Reads the libraries, given by name and root file, and all programs, tests and benchmarks; roots that do not
+    /// exist are left out.
     pub fn read(files: &Files, crates: &[(&str, &str)]) -> Modules {
         let mut all = Modules { list: Vec::new(), crates: HashMap::new(), lost: Vec::new() };
         for (name, root) in crates {
             if files.contains_key(*root) {
-                let folder = root.rsplit_once('/').map_or("", |(folder, _)| folder);
-                let index = all.add(files, root, folder, None);
+                let index = all.add_root(files, root);
                 all.crates.insert((*name).to_owned(), index);
             }
         }
+        for root in files.keys().filter(|file| is_program(file)) {
+            all.add_root(files, root);
+        }
         all
+    }
+
+    fn add_root(&mut self, files: &Files, root: &str) -> usize {
+        let folder = root.rsplit_once('/').map_or("", |(folder, _)| folder);
+        self.add(files, root, folder, None)
     }
 
     /// Adds the module of `file`, whose children lie in `folder`.

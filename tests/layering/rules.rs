@@ -1,88 +1,90 @@
 //! The rules of the house, applied to the modules of a tree. Each gives the lines to show.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::modules::Modules;
-use super::{FRONT_DOOR, PRIVATE, Place, UNSAFE, WORDS, lies_in, room};
+use super::house::{House, lies_in};
+use super::modules::{Files, Module, Modules};
+use super::source::{self, Named};
 
-/// Uses of a higher floor or of a neighbour, and of the inside of a room that has a front door. A file that uses
-/// another in many places is named with the first.
-pub fn arrows(modules: &Modules) -> BTreeSet<String> {
+/// Uses of a higher floor or of a neighbour, of the inside of a room that has a front door, and of what belongs to
+/// another part of the house. A file that uses another in many places is named with the first.
+pub fn arrows(house: &House, modules: &Modules) -> BTreeSet<String> {
     let mut out = BTreeSet::new();
-    for (user, module) in modules.list.iter().enumerate() {
-        let Some((floor, name)) = room(&module.file) else {
-            out.insert(format!("{}: stands in no room of the table", module.file));
-            continue;
-        };
-        let mut seen = BTreeSet::new();
-        for named in &module.source.named {
-            let stops = modules.follow(user, named);
-            let used = stops.last().map(|&last| modules.list[last].file.as_str());
-            let Some((used, (used_floor, used_name))) = used.and_then(|u| Some((u, room(u)?))) else {
-                continue;
-            };
-            let mut broken = |what: &str| {
-                if !seen.insert((used, what.to_owned())) {
-                    return;
-                }
-                let (file, line, path) = (&module.file, named.line, named.path.join("::"));
-                out.insert(format!("{file}:{line}: {name} uses {used_name} ({path}): {what}"));
-            };
-            if used_name != name {
-                match used_floor.cmp(&floor) {
-                    std::cmp::Ordering::Less => broken("the arrow runs upward"),
-                    std::cmp::Ordering::Equal => broken("neighbours do not use one another"),
-                    std::cmp::Ordering::Greater => {}
-                }
-                if has_door(used_name, name) && !through_the_door(modules, &stops, used_name) {
-                    broken("it is entered through its front door alone");
-                }
+    for module in modules.list.iter().filter(|m| house.room(&m.file).is_none()) {
+        out.insert(format!("{}: stands in no room of the table", module.file));
+    }
+    let mut seen = BTreeSet::new();
+    for arrow in between_rooms(house, modules) {
+        let Arrow { from, to, .. } = arrow;
+        let (file, used) = (&modules.list[arrow.user].file, &modules.list[arrow.used].file);
+        let mut broken = |what: &str| {
+            if seen.insert((file, used, what.to_owned())) {
+                let (line, path) = (arrow.named.line, arrow.named.path.join("::"));
+                out.insert(format!("{file}:{line}: {} uses {} ({path}): {what}", from.1, to.1));
             }
-            for (inside, owner) in PRIVATE {
-                if lies_in(used, inside) && !lies_in(&module.file, owner) {
-                    broken(&format!("{inside} belongs to {owner}"));
-                }
+        };
+        if from.1 != to.1 {
+            match to.0.cmp(&from.0) {
+                Ordering::Less => broken("the arrow runs upward"),
+                Ordering::Equal => broken("neighbours do not use one another"),
+                Ordering::Greater => {}
+            }
+            let has_door = house.front_doors.iter().any(|(room, visitors)| *room == to.1 && visitors.contains(&from.1));
+            if has_door && !through_the_door(house, modules, &arrow.stops, to.1) {
+                broken("it is entered through its front door alone");
+            }
+        }
+        for (inside, owner) in house.private {
+            if lies_in(used, inside) && !lies_in(file, owner) {
+                broken(&format!("{inside} belongs to {owner}"));
             }
         }
     }
     out
 }
 
-fn has_door(used: &str, user: &str) -> bool {
-    let mut doors = FRONT_DOOR.iter();
-    doors.any(|(room, visitors)| *room == used && visitors.contains(&user))
+/// A path from one file to another, and the rooms of the two: floor and name.
+pub struct Arrow<'a> {
+    pub user: usize,
+    pub used: usize,
+    pub from: (usize, &'static str),
+    pub to: (usize, &'static str),
+    named: &'a Named,
+    stops: Vec<usize>,
+}
+
+/// All paths that lead to a file of the house.
+pub fn between_rooms<'a>(house: &'a House, modules: &'a Modules) -> impl Iterator<Item = Arrow<'a>> {
+    let all = modules.list.iter().enumerate();
+    all.flat_map(|(user, module)| module.source.named.iter().map(move |named| (user, module, named))).filter_map(
+        |(user, module, named)| {
+            let stops = modules.follow(user, named);
+            let used = *stops.last()?;
+            let (from, to) = (house.room(&module.file)?, house.room(&modules.list[used].file)?);
+            Some(Arrow { user, used, from, to, named, stops })
+        },
+    )
 }
 
 /// Whether the first module of the room that a path reaches is its topmost one.
-fn through_the_door(modules: &Modules, stops: &[usize], name: &str) -> bool {
-    let is_inside = |module: usize| room(&modules.list[module].file).is_some_and(|r| r.1 == name);
+fn through_the_door(house: &House, modules: &Modules, stops: &[usize], name: &str) -> bool {
+    let is_inside = |module: usize| house.room(&modules.list[module].file).is_some_and(|r| r.1 == name);
     let entrance = stops.iter().copied().find(|&stop| is_inside(stop));
     let above = entrance.and_then(|module| modules.list[module].parent);
     !above.is_some_and(is_inside)
 }
 
 /// Paths, macros and `unsafe` where they must not stand.
-pub fn words(modules: &Modules) -> Vec<String> {
+pub fn words(house: &House, modules: &Modules) -> Vec<String> {
     let mut out = Vec::new();
     for module in &modules.list {
         let file = &module.file;
         for named in &module.source.named {
-            let path = named.path.join("::");
-            for word in WORDS {
-                let starts = |start: &&str| {
-                    let rest = path.strip_prefix(*start);
-                    rest.is_some_and(|r| r.is_empty() || r.starts_with("::"))
-                };
-                let may_stand = match word.place {
-                    Place::Only(places) => places.iter().any(|p| lies_in(file, p)),
-                    Place::Never(places) => !places.iter().any(|p| lies_in(file, p)),
-                };
-                if !may_stand && word.starts.iter().any(starts) {
-                    out.push(format!("{file}:{}: {path}: {}", named.line, word.why));
-                }
-            }
+            let broken = house.words.iter().filter(|word| word.concerns(named) && !word.allows(file));
+            out.extend(broken.map(|word| format!("{file}:{}: {}: {}", named.line, named.path.join("::"), word.why)));
         }
-        if !UNSAFE.iter().any(|place| lies_in(file, place)) {
+        if !house.unsafe_places.iter().any(|place| lies_in(file, place)) {
             let lines = module.source.unsafe_lines.iter();
             out.extend(lines.map(|line| format!("{file}:{line}: unsafe code has no place here")));
         }
@@ -90,24 +92,30 @@ pub fn words(modules: &Modules) -> Vec<String> {
     out
 }
 
+/// Files that are too long to be read in one sitting, those of tests too.
+pub fn sizes(house: &House, files: &Files) -> Vec<String> {
+    let lines = files.iter().map(|(file, text)| (file, source::read(text).lines));
+    let long = lines.filter(|(_, lines)| *lines > house.lines);
+    long.map(|(file, lines)| format!("{file}: {lines} lines outside of constants, {} at most", house.lines)).collect()
+}
+
 /// What one module of a folder uses of another: the two, and the first place where it does.
 type Edges = BTreeMap<usize, BTreeMap<usize, String>>;
 
 /// Modules of one folder that use one another in a circle, for every folder. A folder counts as one module for those
-/// beside it. Its own `mod.rs` is no part of a circle: to take a type from it and to be declared by it is what
-/// parents and children do. A name that `mod.rs` passes on from another child is that child's.
-pub fn circles(modules: &Modules) -> Vec<String> {
+/// beside it. Its own `mod.rs` is a file of it like any other as soon as it does more than to declare modules and to
+/// pass names on. A name that `mod.rs` passes on from another child is that child's.
+pub fn circles(house: &House, modules: &Modules) -> Vec<String> {
     let mut folders: BTreeMap<usize, Edges> = BTreeMap::new();
     for (user, module) in modules.list.iter().enumerate() {
-        for named in &module.source.named {
+        for named in module.source.named.iter().filter(|named| uses(module, named)) {
             let Some(&used) = modules.follow(user, named).last() else {
                 continue;
             };
-            let mut folder = module.parent;
+            let mut folder = Some(user);
             while let Some(parent) = folder {
-                if let (Some(from), Some(to)) = (modules.child_of(parent, user), modules.child_of(parent, used))
+                if let (Some(from), Some(to)) = (place(modules, parent, user), place(modules, parent, used))
                     && from != to
-                    && !PRIVATE.iter().any(|(inside, _)| lies_in(&modules.list[from].file, inside))
                 {
                     let edges = folders.entry(parent).or_default().entry(from).or_default();
                     edges
@@ -119,7 +127,8 @@ pub fn circles(modules: &Modules) -> Vec<String> {
         }
     }
     let mut out = Vec::new();
-    for (folder, edges) in &folders {
+    let is_known = |folder: usize| house.circles.contains(&modules.list[folder].file.as_str());
+    for (folder, edges) in folders.iter().filter(|(folder, _)| !is_known(**folder)) {
         for circle in shortest_circles(edges) {
             let files: Vec<&str> = circle.iter().map(|&m| modules.list[m].file.as_str()).collect();
             let steps = circle.iter().zip(circle.iter().cycle().skip(1));
@@ -134,6 +143,20 @@ pub fn circles(modules: &Modules) -> Vec<String> {
         }
     }
     out
+}
+
+/// Whether the file needs what it names: a name that it only passes on is used by others.
+fn uses(module: &Module, named: &Named) -> bool {
+    !named.passed_on || named.alias.as_ref().is_some_and(|alias| module.source.bare.contains(alias))
+}
+
+/// What stands for `module` among the files of `folder`: the child in which it lies, or the folder's own file where
+/// that has logic.
+fn place(modules: &Modules, folder: usize, module: usize) -> Option<usize> {
+    if folder == module {
+        return modules.list[folder].source.logic.then_some(folder);
+    }
+    modules.child_of(folder, module)
 }
 
 /// For every set of modules that all reach one another, one shortest circle among them.

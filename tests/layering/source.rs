@@ -3,6 +3,8 @@
 //! This is no parser of Rust. It knows comments, literals, attributes and `use` trees, which is all that
 //! the question "who uses whom" needs. Code under `#[cfg(test)]` is left out: tests may use what they like.
 
+use std::collections::BTreeSet;
+
 /// A path as the file writes it.
 #[derive(Debug)]
 pub struct Named {
@@ -10,10 +12,20 @@ pub struct Named {
     pub path: Vec<String>,
     /// The name that a `use` gives it here; `None` for a path in an expression, a type or a glob import.
     pub alias: Option<String>,
+    /// Whether it stands in a `use` that passes the name on (`pub use`, `pub(crate) use`).
+    pub passed_on: bool,
     /// Modules written inside the file that it stands in, outermost first.
     pub within: Vec<String>,
     /// Counted from 1.
     pub line: usize,
+}
+
+impl Named {
+    /// Whether the path is `start` or goes on from there.
+    pub fn starts_with(&self, start: &str) -> bool {
+        let mut path = self.path.iter().map(String::as_str);
+        start.split("::").all(|segment| path.next() == Some(segment))
+    }
 }
 
 /// What a file says.
@@ -23,8 +35,14 @@ pub struct Source {
     pub modules: Vec<String>,
     /// All paths, those of `use` trees written out.
     pub named: Vec<Named>,
+    /// Names that stand alone, outside of `use` trees and not behind a dot.
+    pub bare: BTreeSet<String>,
+    /// The file does more than to declare modules and to pass names on.
+    pub logic: bool,
     /// Lines of `unsafe`.
     pub unsafe_lines: Vec<usize>,
+    /// Lines of the file, without those of constants that go over several lines.
+    pub lines: usize,
 }
 
 #[derive(Debug)]
@@ -39,6 +57,7 @@ pub fn read(text: &str) -> Source {
     while reader.at < reader.tokens.len() {
         reader.step();
     }
+    reader.out.lines = text.lines().count() - reader.out.lines;
     reader.out
 }
 
@@ -60,10 +79,27 @@ impl Reader {
         self.text(ahead).starts_with(|c: char| c.is_alphabetic() || c == '_')
     }
 
+    /// Whether the token before the current one is one of `texts`.
+    fn follows(&self, texts: &[&str]) -> bool {
+        self.at > 0 && texts.contains(&self.tokens[self.at - 1].text.as_str())
+    }
+
+    /// Whether the current token stands behind `pub` or `pub(…)`.
+    fn stands_behind_pub(&self) -> bool {
+        let before = &self.tokens[..self.at];
+        match before.last().map(|t| t.text.as_str()) {
+            Some("pub") => true,
+            Some(")") => {
+                before.iter().rev().find(|t| matches!(&*t.text, "pub" | ";" | "}")).is_some_and(|t| t.text == "pub")
+            }
+            _ => false,
+        }
+    }
+
     fn step(&mut self) {
         match self.text(0) {
             "#" if self.text(1) == "[" => {
-                if self.attribute_says_test() {
+                if self.attribute_leaves_out() {
                     self.skip_item();
                 }
                 return;
@@ -86,24 +122,53 @@ impl Reader {
                 return;
             }
             "use" if self.text(1) != "<" => {
+                let (first, passes_on) = (self.out.named.len(), self.stands_behind_pub());
                 self.at += 1;
-                return self.tree(Vec::new());
+                self.tree(Vec::new());
+                return self.out.named[first..].iter_mut().for_each(|named| named.passed_on = passes_on);
             }
             "unsafe" => self.out.unsafe_lines.push(self.tokens[self.at].line),
+            "const" | "static" if self.is_name(1) && self.text(2) == ":" && !self.follows(&["<", ","]) => {
+                self.out.logic = true;
+                self.out.lines += self.lines_to_the_end() - 1;
+            }
+            "fn" | "struct" | "enum" | "union" | "trait" | "impl" | "const" | "static" | "type" | "macro_rules" => {
+                self.out.logic = true;
+            }
             _ if self.is_name(0) && matches!(self.text(1), "::" | "!") => return self.path(),
+            _ if self.is_name(0) && !self.follows(&["."]) => {
+                let name = self.text(0).to_owned();
+                self.out.bare.insert(name);
+            }
             _ => {}
         }
         self.at += 1;
     }
 
-    /// Steps over `#[…]`; whether it is a `cfg` that only tests meet.
-    fn attribute_says_test(&mut self) -> bool {
+    /// Lines from the current token to the semicolon that ends its item.
+    fn lines_to_the_end(&self) -> usize {
+        let mut depth = 0;
+        let rest = &self.tokens[self.at..];
+        let end = rest.iter().find(|t| {
+            match &*t.text {
+                "(" | "[" | "{" => depth += 1,
+                ")" | "]" | "}" => depth -= 1,
+                _ => {}
+            }
+            depth == 0 && t.text == ";"
+        });
+        end.map_or(1, |end| end.line - rest[0].line + 1)
+    }
+
+    /// Steps over `#[…]`; whether what follows is left out: code that only tests meet, and a module whose file belongs
+    /// to another place.
+    fn attribute_leaves_out(&mut self) -> bool {
         let start = self.at;
         self.at += 1;
         self.skip_group();
         let inside = &self.tokens[start..self.at];
         let has = |word: &str| inside.iter().any(|t| t.text == word);
-        has("cfg") && has("test") && !has("not")
+        (has("cfg") && has("test") && !has("not")) || inside.get(2).is_some_and(|t| t.text == "path")
     }
 
     /// Steps over a group that opens at the current token, to behind its end.
@@ -137,7 +202,7 @@ impl Reader {
 
     fn push(&mut self, path: Vec<String>, alias: Option<String>, line: usize) {
         let within = self.within.iter().map(|(name, _)| name.clone()).collect();
-        self.out.named.push(Named { path, alias, within, line });
+        self.out.named.push(Named { path, alias, within, line, passed_on: false });
     }
 
     /// A path outside of `use`.

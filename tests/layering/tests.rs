@@ -1,7 +1,13 @@
 //! The test of the house, tested on small trees that are made up.
 
-use super::modules::Files;
-use super::{source, violations};
+use super::house::{HOUSE, House, Place, Word};
+use super::modules::{Files, Modules};
+use super::source;
+
+/// The broken rules of a tree, under the table of the house.
+fn violations(files: &Files) -> Vec<String> {
+    super::violations(&HOUSE, files, &Modules::read(files, HOUSE.crates))
+}
 
 fn tree(files: &[(&str, &str)]) -> Files {
     let files = files.iter();
@@ -79,10 +85,9 @@ fn a_room_with_a_front_door_is_not_entered_elsewhere() {
 #[test]
 fn the_kernels_inside_is_theirs() {
     let kernels = [
-        ("src/kernels/lib.rs", "pub mod arch; mod rows; pub mod math;"),
-        ("src/kernels/arch/mod.rs", "use std::arch::x86_64::*; use crate::rows::Rows; unsafe fn f() {}"),
-        ("src/kernels/rows.rs", "use crate::arch::f; pub struct Rows;"),
-        ("src/kernels/math.rs", ""),
+        ("src/kernels/lib.rs", "pub mod arch; mod rows;"),
+        ("src/kernels/arch.rs", "use std::arch::x86_64::*; unsafe fn f() {}"),
+        ("src/kernels/rows.rs", "use crate::arch::f;"),
     ];
     assert_eq!(violations(&tree(&kernels)), [""; 0]);
     let ops = ("src/ops.rs", "use crate::kernels::arch::f;");
@@ -92,11 +97,88 @@ fn the_kernels_inside_is_theirs() {
 }
 
 #[test]
+fn a_mod_rs_with_logic_is_a_file_like_any_other() {
+    let root = ("src/lib.rs", "mod fisher;");
+    let child = ("src/fisher/chunks.rs", "use super::Error;");
+    for text in [
+        "mod chunks; use chunks::Chunks; pub struct Error;",
+        "mod chunks; pub use chunks::Chunks; pub struct Error; fn f() -> Chunks {}",
+        "mod chunks; pub struct Error; fn f() { chunks::g() }",
+    ] {
+        let found = broken(&[root, ("src/fisher/mod.rs", text), child]);
+        assert!(
+            found.contains("fisher/mod.rs: a circle of files: src/fisher/mod.rs -> src/fisher/chunks.rs"),
+            "{found}"
+        );
+    }
+    for text in [
+        "mod chunks; pub struct Error; fn f() { self.chunks.g() }",
+        "mod chunks; pub use chunks::{self, Chunks}; pub(crate) use chunks::Other; pub struct Error;",
+    ] {
+        assert_eq!(violations(&tree(&[root, ("src/fisher/mod.rs", text), child])), [""; 0]);
+    }
+    let declares = ("src/fisher/mod.rs", "mod chunks; mod error; use error::Error;");
+    assert_eq!(violations(&tree(&[root, declares, ("src/fisher/error.rs", "pub struct Error;"), child])), [""; 0]);
+}
+
+#[test]
+fn long_files_are_named() {
+    let of = |lines: usize| tree(&[("formats/src/lib.rs", &"\n".repeat(lines))]);
+    assert_eq!(violations(&of(HOUSE.lines)), [""; 0]);
+    assert_eq!(
+        violations(&of(HOUSE.lines + 1)),
+        [format!("formats/src/lib.rs: {} lines outside of constants, {} at most", HOUSE.lines + 1, HOUSE.lines)]
+    );
+    let table = format!(
+        "fn f<const N: usize, const M: usize>();const A: &[[u8; 1]] = &[\n{}];\n{}",
+        "[0; 1],\n".repeat(500),
+        "\n".repeat(498)
+    );
+    let source = source::read(&table);
+    assert_eq!(source.lines, 499);
+    assert!(source.logic);
+}
+
+#[test]
+fn rows_that_concern_nothing_are_named() {
+    const SMALL: House = House {
+        floors: &[&[("eval", &["src/eval"]), ("front", &["src/lib"])], &[("model", &["src/model", "src/attic"])]],
+        front_doors: &[("model", &["eval", "front"])],
+        private: &[("src/model", "src"), ("src/model", "tools")],
+        circles: &[],
+        words: &[
+            Word { starts: &["clap", "rayon"], place: Place::Only(&["src/eval", "src/model"]), why: "options" },
+            Word { starts: &["clap"], place: Place::Never(&["src/model", "src/gone"]), why: "no options" },
+        ],
+        lines: 3,
+        unsafe_places: &["src/eval", "src/model"],
+        crates: &[("trine", "src/lib.rs"), ("gone", "gone/lib.rs")],
+    };
+    let files = tree(&[
+        ("src/lib.rs", "mod eval; mod model;"),
+        ("src/eval.rs", "use clap::Parser; use crate::model::Model; unsafe fn f() {}"),
+        ("src/model.rs", "pub struct Model;"),
+    ]);
+    let expected = [
+        "room model has no file in src/attic",
+        "crate gone has no file gone/lib.rs",
+        "no unsafe code in src/model",
+        "nobody names rayon: options",
+        "nothing in src/model needs the rule: options",
+        "nothing in src/gone needs the rule: no options",
+        "front never enters model",
+        "nothing of src/model belongs to tools",
+    ];
+    let expected: Vec<String> = expected.iter().map(|row| format!("the table: {row}")).collect();
+    assert_eq!(super::dead::rows(&SMALL, &Modules::read(&files, SMALL.crates)), expected);
+}
+
+#[test]
 fn words_have_their_places() {
     for (text, why) in [
         ("use std::{fmt, arch::x86_64::__m256};", "intrinsics"),
-        ("fn f() { core::arch::x86_64::_mm_pause() }", "intrinsics"),
-        ("fn f() { asm!(\"nop\") }", "intrinsics"),
+        ("fn f() { std::arch::x86_64::_mm_pause() }", "intrinsics"),
+        ("fn f() { std::arch::asm!(\"nop\") }", "intrinsics"),
         ("#[derive(clap::Args)] struct A; use clap::Args;", "command line"),
         ("use rayon::prelude::*;", "thread of their caller"),
         ("fn f() { std::thread::spawn(f) }", "thread of their caller"),

@@ -62,7 +62,7 @@ impl Warp<'_> {
             };
             let found = found.map_err(|(kind, what)| Trouble::new(kind, lane, what))?;
             for (result, part) in results.iter_mut().zip(found.chunks_exact(word.bytes)) {
-                result[lane] = number(part, word);
+                result[lane] = word.number(part);
             }
         }
         for (to, result) in to.iter().zip(&results) {
@@ -159,12 +159,4 @@ impl Warp<'_> {
         }
         Ok(())
     }
-}
-
-/// Little-endian bytes as a register holds them.
-pub(super) fn number(bytes: &[u8], word: Word) -> u64 {
-    let negative = word.signed && bytes[bytes.len() - 1] >= 0x80;
-    let mut all = if negative { [0xff; 8] } else { [0; 8] };
-    all[..bytes.len()].copy_from_slice(bytes);
-    u64::from_le_bytes(all)
 }

@@ -1,7 +1,7 @@
 //! A block: its warps take turns until all have ended.
 
-use super::device::{Coordinates, Report, Schedule};
 use super::fault::{Fault, Kind, Trouble};
+use super::launch::{Coordinates, Report, Schedule};
 use super::memory::Memory;
 use super::module::Kernel;
 use super::order::Order;

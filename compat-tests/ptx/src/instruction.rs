@@ -52,6 +52,16 @@ pub(super) struct Word {
     pub(super) signed: bool,
 }
 
+impl Word {
+    /// Little-endian bytes as a register holds them.
+    pub(super) fn number(self, bytes: &[u8]) -> u64 {
+        let negative = self.signed && bytes[bytes.len() - 1] >= 0x80;
+        let mut all = if negative { [0xff; 8] } else { [0; 8] };
+        all[..bytes.len()].copy_from_slice(bytes);
+        u64::from_le_bytes(all)
+    }
+}
+
 /// Whose value a lane gets in a shuffle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Shuffle {

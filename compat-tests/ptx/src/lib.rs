@@ -27,6 +27,7 @@ mod device;
 mod driver;
 mod fault;
 mod instruction;
+mod launch;
 pub mod lint;
 mod memory;
 mod mma;
@@ -39,7 +40,8 @@ mod shared;
 mod token;
 mod warp;
 
-pub use device::{Argument, Buffer, Device, Launch, Report, Schedule};
+pub use device::Device;
 pub use driver::Emulated;
 pub use fault::{Fault, Kind, ParseError};
+pub use launch::{Argument, Buffer, Launch, Report, Schedule};
 pub use module::{Kernel, Module};

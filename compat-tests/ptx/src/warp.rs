@@ -1,9 +1,8 @@
 //! A warp: 32 lanes that execute the instruction of those that are furthest behind.
 
-use super::access::number;
-use super::device::{Coordinates, Report};
 use super::fault::{Kind, Trouble};
 use super::instruction::{Instruction, Op, Register, Source, Special};
+use super::launch::{Coordinates, Report};
 use super::memory::Memory;
 use super::module::Kernel;
 use super::order::Order;
@@ -228,7 +227,7 @@ impl<'k> Warp<'k> {
             Op::Argument { word, to, at } => {
                 for (i, to) in to.iter().enumerate() {
                     let at = at + i * word.bytes;
-                    let value = number(&around.arguments[at..at + word.bytes], *word);
+                    let value = word.number(&around.arguments[at..at + word.bytes]);
                     self.put(*to, mask, &[value; LANES]);
                 }
                 Ok(())

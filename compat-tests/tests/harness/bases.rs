@@ -5,13 +5,12 @@ use std::path::Path;
 use std::process::Command;
 
 use trine_compat_tests::inputs::Rng;
+use trine_compat_tests::programs::path_of;
 use trine_compat_tests::samples;
 use trine_formats::gguf::Value;
 use trine_formats::gguf::write::NewTensor;
 use trine_formats::types::TypeId;
 use trine_testkit::{TempDir, gguf};
-
-use super::run::tool;
 
 /// A file, and what it is.
 #[derive(Clone)]
@@ -101,7 +100,7 @@ fn read(dir: &TempDir, file: &str, name: &str) -> Base {
 }
 
 fn run(dir: &TempDir, name: &str, words: &[&str]) {
-    let output = Command::new(tool(name)).current_dir(dir.path()).args(words).output();
+    let output = Command::new(path_of(name)).current_dir(dir.path()).args(words).output();
     let output = output.expect("a process");
     assert!(output.status.success(), "{name} {words:?}: {}", String::from_utf8_lossy(&output.stderr));
 }

@@ -126,7 +126,7 @@ fn small_disk(worker: &mut Worker, (tool, line, target): (&str, &str, Option<&st
     let mut command = Command::new("unshare");
     command
         .args(["-rm", "sh", "-c", &script])
-        .arg(super::run::tool(tool))
+        .arg(trine_compat_tests::programs::path_of(tool))
         .args(line)
         .current_dir(worker.dir.path())
         .stdin(Stdio::null())

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::process::Command;
 
-use super::run::{Worker, tool, words};
+use trine_compat_tests::programs::path_of;
+
+use super::run::{Worker, words};
 
 /// A command line that works, without the option.
 const TOOLS: &[(&str, &str, Option<&str>)] = &[
@@ -70,7 +72,7 @@ const VALUES: &[&str] = &[
 
 /// Options of a tool by their long names.
 fn options(name: &str) -> Vec<String> {
-    let help = Command::new(tool(name)).arg("--help").output().expect("help");
+    let help = Command::new(path_of(name)).arg("--help").output().expect("help");
     let help = String::from_utf8(help.stdout).expect("text");
     let mut found = Vec::new();
     for line in help.lines().map(str::trim_start).filter(|l| l.starts_with('-')) {

@@ -6,12 +6,11 @@ use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use trine_compat_tests::inputs::Rng;
-use trine_compat_tests::programs::program;
+use trine_compat_tests::programs::path_of;
 use trine_formats::gguf::{Gguf, Limits};
 use trine_testkit::TempDir;
 
@@ -101,16 +100,6 @@ pub struct Done {
     pub hung: bool,
 }
 
-/// The path of a tool.
-pub fn tool(name: &str) -> PathBuf {
-    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
-    let folder = FOLDER.get_or_init(|| {
-        let rgen = program("rgen").expect("the tools");
-        Path::new(rgen.get_program()).parent().expect("a folder").to_owned()
-    });
-    folder.join(name)
-}
-
 impl Worker<'_> {
     pub fn has_time(&self) -> bool {
         Instant::now() < self.end
@@ -136,7 +125,7 @@ impl Worker<'_> {
         command
             .arg("-c")
             .arg(format!("ulimit -c 0; ulimit -t 5; {shell} exec \"$0\" \"$@\""))
-            .arg(tool(name))
+            .arg(path_of(name))
             .args(words)
             .current_dir(self.dir.path())
             .stdin(Stdio::null())

@@ -31,7 +31,7 @@ fn arithmetic(opcode: &str) -> Option<(usize, Scalar)> {
         "mad.lo.s64" | "mad.lo.u64" => {
             three!(|a: u64, b: u64, c: u64| a.wrapping_mul(b).wrapping_add(c))
         }
-        "mad.wide.s32" => three!(|a: i32, b: i32, c: u64| { ((i64::from(a) * i64::from(b)) as u64).wrapping_add(c) }),
+        "mad.wide.s32" => three!(|a: i32, b: i32, c: u64| ((i64::from(a) * i64::from(b)) as u64).wrapping_add(c)),
         "mad.wide.u32" => {
             three!(|a: u32, b: u32, c: u64| (u64::from(a) * u64::from(b)).wrapping_add(c))
         }
@@ -94,10 +94,10 @@ fn bits(opcode: &str) -> Option<(usize, Scalar)> {
         "shr.s32" => two!(|a: i32, b: u32| (a >> b.min(31)) as u32),
         "shr.s64" => two!(|a: i64, b: u32| (a >> b.min(63)) as u64),
         "shf.l.wrap.b32" => {
-            three!(|a: u32, b: u32, c: u32| { (((u64::from(b) << 32 | u64::from(a)) << (c & 31)) >> 32) as u32 })
+            three!(|a: u32, b: u32, c: u32| (((u64::from(b) << 32 | u64::from(a)) << (c & 31)) >> 32) as u32)
         }
         "shf.r.wrap.b32" => {
-            three!(|a: u32, b: u32, c: u32| { ((u64::from(b) << 32 | u64::from(a)) >> (c & 31)) as u32 })
+            three!(|a: u32, b: u32, c: u32| ((u64::from(b) << 32 | u64::from(a)) >> (c & 31)) as u32)
         }
         "lop3.b32" => Some((4, lop3)),
         "prmt.b32" => three!(|a: u32, b: u32, c: u32| permute(a, b, c)),

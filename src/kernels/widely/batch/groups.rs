@@ -1,9 +1,9 @@
 //! Sixteen tokens at once with 8-bit activations.
 //!
-//! Sums of integers have no order, so that columns may be added in groups. A code's factors on the two axes are `a = (p
-//! + q) / 2` and `b = (p - q) / 2` with `p` and `q` of ±1: `p` is its sign, and `q` is `p` on the real axis and `-p` on
-//! the imaginary one. Sums with `p` and with `q` instead of those with `a` and `b` are halved at the end, and always
-//! even.
+//! Sums of integers have no order, so that columns may be added in groups. A code's factors on the two axes are
+//! `a = (p + q) / 2` and `b = (p - q) / 2` with `p` and `q` of ±1: `p` is its sign, and `q` is `p` on the real axis and
+//! `-p` on the imaginary one. Sums with `p` and with `q` instead of those with `a` and `b` are halved at the end, and
+//! always even.
 //!
 //! Four columns have sixteen sums with factors of ±1. They are made once for all rows, and four codes of a row then ask
 //! for one of them with `p` and for one with `q`: an addition of sixteen tokens for each, where single products take

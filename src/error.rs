@@ -1,5 +1,6 @@
 //! One error for programs that do several things with a model.
 
+#[cfg(feature = "chat")]
 use crate::chat::ChatError;
 use crate::eval;
 use crate::generate::GenerateError;
@@ -26,6 +27,7 @@ pub enum Error {
     #[error(transparent)]
     Tokenizer(Box<TokenizerError>),
     /// A conversation could not be rendered.
+    #[cfg(feature = "chat")]
     #[error(transparent)]
     Chat(Box<ChatError>),
     /// A session refused tokens.
@@ -43,7 +45,8 @@ pub enum Error {
 }
 
 macro_rules! from {
-    ($($variant:ident: $error:ty,)*) => {$(
+    ($($(#[$when:meta])? $variant:ident: $error:ty,)*) => {$(
+        $(#[$when])?
         impl From<$error> for Error {
             fn from(error: $error) -> Error {
                 Error::$variant(Box::new(error))
@@ -57,6 +60,7 @@ from! {
     Generate: GenerateError,
     Embed: EmbedError,
     Tokenizer: TokenizerError,
+    #[cfg(feature = "chat")]
     Chat: ChatError,
     Session: step::EvalError,
     Eval: eval::EvalError,

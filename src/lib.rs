@@ -41,12 +41,15 @@
 //! `docs/determinism.md` states the contract; the tests hold it.
 
 pub mod arch;
+#[cfg(feature = "chat")]
 pub mod chat;
+#[cfg(feature = "convert")]
 pub mod convert;
 pub mod eval;
 pub mod fisher;
 pub mod generate;
 pub mod grammar;
+#[cfg(any(feature = "chat", feature = "convert"))]
 pub mod isolate;
 pub mod model;
 pub mod open;
@@ -77,11 +80,13 @@ pub use trine_kernels::math;
 pub use trine_formats as formats;
 
 pub use cancel::CancelToken;
+#[cfg(feature = "chat")]
 pub use chat::{ChatTemplate, Message, Role};
 pub use error::Error;
+#[cfg(feature = "chat")]
+pub use generate::{Answer, Chat};
 pub use generate::{
-    Answer, Chat, Chunk, Completion, Context, ContextOptions, DraftOptions, End, GenerateError, GenerateOptions,
-    Generation, Prompt,
+    Chunk, Completion, Context, ContextOptions, DraftOptions, End, GenerateError, GenerateOptions, Generation, Prompt,
 };
 pub use grammar::Grammar;
 pub use handle::{EmbedError, EmbedOptions, Model};

@@ -312,6 +312,7 @@ impl Checkpoint {
 
     /// The checkpoint's own name, in full, of the tensor that [`Checkpoint::names`] or the description calls `name`; of
     /// block `block`, if of one.
+    #[cfg(feature = "convert")]
     pub(crate) fn full_name(&self, block: Option<u32>, name: &str) -> String {
         let root = self.root;
         match block {

@@ -32,6 +32,7 @@ pub use checkpoint::{
 pub use family::ARCHITECTURES;
 pub use functions::{Activation, Claim, Gating, HeadGate, Pairing};
 pub use missing::{MISSING, Missing};
+#[cfg(feature = "convert")]
 pub(crate) use parts::FUSED_QKV;
 pub use parts::Group;
 use rules::{

@@ -4,8 +4,8 @@
 //! listed is not computed, a bias that is not listed is an error in the file.
 
 use super::tensor::Extent::{
-    Context, Embd, Ff, HalfFf, Head, Heads, Kv, KvHeads, One, Q, QAndGates, QueriesKeysValues, RopePairs, Streams,
-    StreamsTimesEmbd, TwiceFf, TwiceStreams, Two, Vocab,
+    Context, Embd, Ff, HalfFf, Head, Heads, Kv, KvHeads, One, Q, QAndGates, RopePairs, Streams, StreamsTimesEmbd,
+    TwiceFf, TwiceStreams, Two, Vocab,
 };
 use super::tensor::Role::{
     Bias, ByColumns, ByRows, Embedding, Norm, Output, PlainNorm, Positions, RopeFactors, Vector,
@@ -111,9 +111,10 @@ pub const QKV: Group = &[
 
 /// Query, key and value projections as rows of one matrix, for checkpoints that have them so. Descriptions list
 /// [`QKV`], for which a file may have this.
+#[cfg(feature = "convert")]
 pub const FUSED_QKV: Group = &[
-    unnamed("attn_qkv.weight", &[QueriesKeysValues, Embd], ByRows),
-    unnamed("attn_qkv.bias", &[QueriesKeysValues], Bias).optional(),
+    unnamed("attn_qkv.weight", &[super::Extent::QueriesKeysValues, Embd], ByRows),
+    unnamed("attn_qkv.bias", &[super::Extent::QueriesKeysValues], Bias).optional(),
 ];
 
 /// The same as [`QKV`], where the query projection gives gates on the heads' outputs too.

@@ -1,5 +1,6 @@
 //! What can keep a text from being generated.
 
+#[cfg(feature = "chat")]
 use crate::chat::ChatError;
 use crate::model::WidthError;
 use crate::sample::SampleError;
@@ -41,6 +42,7 @@ pub enum GenerateError {
     #[error(transparent)]
     Tokenizer(Box<TokenizerError>),
     /// The conversation cannot be rendered.
+    #[cfg(feature = "chat")]
     #[error(transparent)]
     Chat(Box<ChatError>),
     /// The model cannot run at the width asked for.
@@ -80,6 +82,7 @@ impl From<TokenizerError> for GenerateError {
     }
 }
 
+#[cfg(feature = "chat")]
 impl From<ChatError> for GenerateError {
     fn from(error: ChatError) -> GenerateError {
         GenerateError::Chat(Box::new(error))

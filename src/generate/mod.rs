@@ -8,6 +8,7 @@
 //! threads, batch sizes, drafts, or on how much of a prompt was in the context already. (What a context holds that was
 //! evaluated at another width of an any-precision model stays as it is; see [`GenerateOptions::bits`].)
 
+#[cfg(feature = "chat")]
 mod chat;
 mod chooser;
 mod chunk;
@@ -22,6 +23,7 @@ mod stats;
 pub mod stop;
 mod text;
 
+#[cfg(feature = "chat")]
 pub use chat::{Answer, Chat};
 pub use chooser::{ChooseError, Chooser};
 pub use chunk::{Chunk, Completion, End};

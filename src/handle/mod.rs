@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use trine_formats::gguf::{GgufError, Metadata, ModelFile};
 
+#[cfg(feature = "chat")]
 use crate::chat::{ChatError, ChatTemplate};
 use crate::model::Model as Weights;
 use crate::pool::Pool;
@@ -81,6 +82,7 @@ impl Model {
     ///
     /// # Errors
     /// The template is not valid.
+    #[cfg(feature = "chat")]
     pub fn chat_template(&self) -> Result<Option<ChatTemplate>, ChatError> {
         ChatTemplate::from_metadata(self.metadata(), self.tokenizer())
     }

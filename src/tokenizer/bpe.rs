@@ -5,11 +5,10 @@
 
 use std::collections::HashSet;
 
-use tokenizers::Model;
-use tokenizers::models::bpe::{BPE, Vocab as BpeVocab};
 use trine_formats::gguf::Metadata;
 
 use super::error::TokenizerError;
+use super::merges::Merges;
 use super::pre::Pre;
 use super::split::PreTokenizer;
 use super::unicode::byte_alphabet;
@@ -21,7 +20,7 @@ const MERGES: &str = "tokenizer.ggml.merges";
 pub(super) struct Bpe {
     pre: Pre,
     splitter: PreTokenizer,
-    model: BPE,
+    merges: Merges,
 }
 
 impl Bpe {
@@ -45,12 +44,9 @@ impl Bpe {
                 }
             }
         }
-        let tokens: BpeVocab = (0..vocab.len() as u32)
-            .filter_map(|id| Some((std::str::from_utf8(vocab.text(id)).ok()?.to_owned(), id)))
-            .collect();
-        let model =
-            BPE::builder().vocab_and_merges(tokens, pairs).build().map_err(|e| TokenizerError::Bpe(e.to_string()))?;
-        Ok(Bpe { pre, splitter: PreTokenizer::new(pre.steps)?, model })
+        let tokens =
+            (0..vocab.len() as u32).filter_map(|id| Some((std::str::from_utf8(vocab.text(id)).ok()?.to_owned(), id)));
+        Ok(Bpe { pre, splitter: PreTokenizer::new(pre.steps)?, merges: Merges::new(tokens, pairs)? })
     }
 
     /// Whether spaces are U+2581 in the tokens.
@@ -92,19 +88,13 @@ impl Bpe {
             if vocab.id(bytes).is_some() {
                 continue;
             }
-            self.merge(&word[run..at], out)?;
+            self.merges.encode(&word[run..at], out)?;
             run = at + bytes.len();
             if !self.pre.byte_level {
                 out.extend(bytes.iter().filter_map(|&b| vocab.hex_token(b)));
             }
         }
-        self.merge(&word[run..], out)
-    }
-
-    fn merge(&self, run: &str, out: &mut Vec<u32>) -> Result<(), TokenizerError> {
-        let tokens = self.model.tokenize(run).map_err(|e| TokenizerError::Bpe(e.to_string()))?;
-        out.extend(tokens.iter().map(|t| t.id));
-        Ok(())
+        self.merges.encode(&word[run..], out)
     }
 }
 

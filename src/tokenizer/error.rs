@@ -23,6 +23,9 @@ pub enum TokenizerError {
         /// The name in the file.
         model: String,
     },
+    /// The algorithm is left out of this build.
+    #[error("key 'tokenizer.ggml.model': byte pair encoding is left out of this build (feature 'tokenizers')")]
+    LeftOut,
     /// `tokenizer.ggml.pre` is not in the table of pre-tokenizers.
     #[error(
         "key 'tokenizer.ggml.pre': unknown pre-tokenizer '{pre}'; encoding with another one would give wrong tokens"
@@ -89,7 +92,10 @@ impl TokenizerError {
     pub fn leaves_ids(&self) -> bool {
         matches!(
             self,
-            TokenizerError::Missing { .. } | TokenizerError::UnknownModel { .. } | TokenizerError::UnknownPre { .. }
+            TokenizerError::Missing { .. }
+                | TokenizerError::UnknownModel { .. }
+                | TokenizerError::UnknownPre { .. }
+                | TokenizerError::LeftOut
         )
     }
 }

@@ -6,6 +6,7 @@
 mod bpe;
 mod detok;
 mod error;
+mod merges;
 mod plamo2;
 mod pre;
 mod rwkv;

@@ -1,0 +1,61 @@
+//! JSON schemas as their authors mean them.
+
+use serde_json::{Map, Value, json};
+
+use super::error::{GrammarError, MAX_SOURCE};
+
+/// The schema with the spaces that it is written with.
+pub(super) fn spaced(schema: &Value) -> Result<Value, GrammarError> {
+    check_size(schema.to_string().len())?;
+    let Value::Object(map) = schema else {
+        return match schema {
+            Value::Bool(true) => spaced(&json!({})),
+            _ => Err(GrammarError::Refused("a schema is an object".to_owned())),
+        };
+    };
+    let mut map = map.clone();
+    add_types(&mut map);
+    let options = json!({"whitespace_flexible": false, "item_separator": ", ?", "key_separator": ": ?"});
+    map.insert("x-guidance".to_owned(), options);
+    Ok(map.into())
+}
+
+/// Writes the type that keywords imply where a schema names none. JSON Schema has such keywords say nothing about
+/// values of other types; whoever writes `{"items": ...}` means an array.
+fn add_types(schema: &mut Map<String, Value>) {
+    let has = |name: &str| schema.contains_key(name);
+    let free = !["type", "$ref", "enum", "const", "anyOf", "oneOf", "allOf"].iter().any(|name| has(name));
+    let closed = schema.get("additionalProperties").is_some_and(|more| *more != Value::Bool(true));
+    let implied = match free {
+        false => None,
+        true if has("properties") || closed => Some("object"),
+        true if has("items") || has("prefixItems") => Some("array"),
+        true if has("pattern") => Some("string"),
+        true => None,
+    };
+    if let Some(name) = implied {
+        schema.insert("type".to_owned(), name.into());
+    }
+    for (keyword, value) in schema {
+        // What a schema is not may be of any type.
+        let inner: Vec<&mut Value> = match (keyword.as_str(), value) {
+            ("properties" | "patternProperties" | "$defs" | "definitions", Value::Object(named)) => {
+                named.values_mut().collect()
+            }
+            ("prefixItems" | "anyOf" | "oneOf" | "allOf" | "items", Value::Array(several)) => {
+                several.iter_mut().collect()
+            }
+            ("items" | "additionalProperties", one) => vec![one],
+            _ => Vec::new(),
+        };
+        inner.into_iter().filter_map(Value::as_object_mut).for_each(add_types);
+    }
+}
+
+/// Refuses a source that is too long.
+pub(super) fn check_size(bytes: usize) -> Result<(), GrammarError> {
+    if bytes > MAX_SOURCE {
+        return Err(GrammarError::TooLong);
+    }
+    Ok(())
+}

@@ -93,6 +93,19 @@ fn each(gate: &mut [f32], up: &[f32], f: impl Fn(f32, f32) -> f32) {
     gate.iter_mut().zip(up).for_each(|(gate, &up)| *gate = f(*gate, up));
 }
 
+/// Every row of `x` times the sigmoid of its number in `gate`: the sigmoid itself where it is `plain`, else the quotient
+/// of SiLU and its argument.
+pub fn scale_by_gate(x: &mut [f32], gate: &[f32], plain: bool) {
+    let width = (x.len() / gate.len().max(1)).max(1);
+    for (row, &g) in x.chunks_exact_mut(width).zip(gate) {
+        let factor = match plain {
+            true => sigmoid(g),
+            false => g / (1.0 + expf(-g)) / g,
+        };
+        super::scale(row, factor);
+    }
+}
+
 /// `std::min(x, limit)`: NaN stays.
 fn at_most(x: f32, limit: f32) -> f32 {
     if limit < x { limit } else { x }

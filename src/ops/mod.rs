@@ -17,8 +17,10 @@ pub mod observe;
 pub(crate) mod order;
 pub mod product;
 pub mod rope;
+pub mod rows;
 pub mod scan;
 pub mod soft_max;
+pub mod streams;
 
 use crate::pool;
 
@@ -57,6 +59,16 @@ pub fn divide_rows(x: &mut [f32], divisors: &[f32]) {
     pool::chunks_mut(x, divisors.len(), |_, row| {
         row.iter_mut().zip(divisors).for_each(|(v, d)| *v /= d);
     });
+}
+
+/// `f(x)`, element by element.
+pub fn map(x: &mut [f32], f: impl Fn(f32) -> f32 + Sync) {
+    pool::chunks_mut(x, CHUNK, |_, x| x.iter_mut().for_each(|v| *v = f(*v)));
+}
+
+/// `x = tanh(x / cap) * cap`, where the quotient is the product with the rounded inverse (ggml `ggml_scale`, `ggml_tanh`).
+pub fn soft_cap(x: &mut [f32], cap: f32) {
+    map(x, |v| crate::math::tanhf(v * (1.0 / cap)) * cap);
 }
 
 /// `x` within `bound` of 0 (ggml `ggml_clamp`): NaN becomes the upper bound.

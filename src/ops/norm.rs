@@ -41,17 +41,32 @@ impl Norm {
         let mut y = Floats::scratch(x.len());
         let size = at_once(self.gains.len());
         pool::chunks_mut(&mut y, size, |i, y| {
-            let x = &x[i * size..][..y.len()];
-            let rows = x.chunks_exact(self.row).zip(y.chunks_exact_mut(self.row));
-            for ((x, y), (gains, bias)) in rows.zip(self.weights().cycle()) {
-                match self.kind {
-                    Kind::Rms => elements::rms_norm(isa, x, gains, self.eps, y),
-                    Kind::Layer => elements::layer_norm(isa, x, gains, self.eps, y),
-                }
-                add(y, bias);
-            }
+            self.rows(isa, &x[i * size..][..y.len()], y);
         });
         y
+    }
+
+    /// The norms of whole rows, in the calling thread.
+    fn rows(&self, isa: Isa, x: &[f32], y: &mut [f32]) {
+        let rows = x.chunks_exact(self.row).zip(y.chunks_exact_mut(self.row));
+        for ((x, y), (gains, bias)) in rows.zip(self.weights().cycle()) {
+            match self.kind {
+                Kind::Rms => elements::rms_norm(isa, x, gains, self.eps, y),
+                Kind::Layer => elements::layer_norm(isa, x, gains, self.eps, y),
+            }
+            add(y, bias);
+        }
+    }
+
+    /// `x += y`, and the norms of all rows of the sum, in one pass over the rows.
+    pub fn apply_to_sum(&self, isa: Isa, x: &mut [f32], y: &[f32]) -> Floats {
+        let mut normed = Floats::scratch(x.len());
+        let size = at_once(self.gains.len());
+        pool::chunk_pairs_mut(x, &mut normed, size, |i, x, normed| {
+            x.iter_mut().zip(&y[i * size..]).for_each(|(x, y)| *x += y);
+            self.rows(isa, x, normed);
+        });
+        normed
     }
 
     /// [`Norm::apply`] over the rows of `x` where they are.
@@ -132,6 +147,10 @@ mod tests {
                 norm.apply(isa, &x)
             });
             assert!(*y == *expected && there == expected);
+            let ones = vec![1.0; x.len()];
+            let mut sum: Vec<f32> = x.iter().map(|x| x - 1.0).collect();
+            let y = pool.install(|| norm.apply_to_sum(isa, &mut sum, &ones));
+            assert!(sum == x && *y == *expected);
         }
     }
 

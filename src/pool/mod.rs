@@ -21,4 +21,4 @@ mod region;
 mod tests;
 
 pub use handle::{Pool, for_each, threads};
-pub use parts::{Parts, Tile, blocks_mut, chunks_mut, tiles_mut};
+pub use parts::{Parts, Tile, blocks_mut, chunk_pairs_mut, chunks_mut, tiles_mut};

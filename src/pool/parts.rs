@@ -44,6 +44,23 @@ pub fn chunks_mut<T: Send>(data: &mut [T], size: usize, f: impl Fn(usize, &mut [
     });
 }
 
+/// Calls `f(i, chunk i of a, chunk i of b)` for the chunks of `size` elements of two slices of one length, the last of
+/// which may be shorter.
+///
+/// # Panics
+/// When the lengths differ.
+pub fn chunk_pairs_mut<T: Send>(a: &mut [T], b: &mut [T], size: usize, f: impl Fn(usize, &mut [T], &mut [T]) + Sync) {
+    let len = a.len();
+    assert_eq!(len, b.len(), "lengths of a pair of slices");
+    let (a, b) = (Parts::new(a), Parts::new(b));
+    for_each(len.div_ceil(size.max(1)), |i| {
+        let chunk = i * size..len.min((i + 1) * size);
+        // SAFETY: chunk i is asked for once, and chunks do not overlap.
+        let [a, b] = unsafe { [a.part(chunk.clone()), b.part(chunk)] };
+        f(i, a, b);
+    });
+}
+
 /// A rectangle of a matrix, for one task to write.
 pub struct Tile<'a, T> {
     parts: &'a Parts<'a, T>,

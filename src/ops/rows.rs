@@ -1,0 +1,104 @@
+//! Parts of rows: taken apart, put side by side, repeated, and combined with a row of constants.
+
+use crate::kernels::Floats;
+use crate::pool;
+
+/// A copy in working memory.
+pub fn copy(x: &[f32]) -> Floats {
+    let mut y = Floats::scratch(x.len());
+    y.copy_from_slice(x);
+    y
+}
+
+/// The parts of rows of `widths`, one after the other: each `[rows][width]`.
+pub fn split(x: &[f32], widths: &[usize]) -> Vec<Floats> {
+    let all: usize = widths.iter().sum();
+    let rows = x.len() / all.max(1);
+    let mut from = 0;
+    let mut part = |&width: &usize| {
+        let mut out = Floats::scratch(rows * width);
+        let at_once = at_once(width);
+        pool::chunks_mut(&mut out, at_once * width, |i, out| {
+            let x = x[i * at_once * all..].chunks_exact(all);
+            out.chunks_exact_mut(width).zip(x).for_each(|(to, row)| to.copy_from_slice(&row[from..from + width]));
+        });
+        from += width;
+        out
+    };
+    widths.iter().map(&mut part).collect()
+}
+
+/// Rows of parts of these widths side by side.
+pub fn join(parts: &[&[f32]], widths: &[usize]) -> Floats {
+    let all: usize = widths.iter().sum();
+    let mut out = Floats::scratch(parts.iter().map(|part| part.len()).sum());
+    let at_once = at_once(all);
+    pool::chunks_mut(&mut out, at_once * all, |i, out| {
+        for (row, mut out) in out.chunks_exact_mut(all.max(1)).enumerate() {
+            for (part, &width) in parts.iter().zip(widths) {
+                let (to, rest) = out.split_at_mut(width);
+                to.copy_from_slice(&part[(i * at_once + row) * width..][..width]);
+                out = rest;
+            }
+        }
+    });
+    out
+}
+
+/// Every `width` elements of `x`, `times` times.
+pub fn repeat(x: &[f32], width: usize, times: usize) -> Floats {
+    let mut out = Floats::scratch(x.len() * times);
+    pool::chunks_mut(&mut out, width * times, |i, out| {
+        let x = &x[i * width..][..width];
+        out.chunks_exact_mut(width.max(1)).for_each(|to| to.copy_from_slice(x));
+    });
+    out
+}
+
+/// `x += y * row`, for every row of `x`.
+pub fn multiply_add(x: &mut [f32], y: &[f32], row: &[f32]) {
+    let at_once = at_once(row.len());
+    pool::chunks_mut(x, at_once * row.len(), |i, x| {
+        let y = y[i * at_once * row.len()..].chunks_exact(row.len());
+        for (x, y) in x.chunks_exact_mut(row.len()).zip(y) {
+            x.iter_mut().zip(y).zip(row).for_each(|((x, y), d)| *x += y * d);
+        }
+    });
+}
+
+/// Rows of `width` elements that are worth a task.
+fn at_once(width: usize) -> usize {
+    super::CHUNK.div_ceil(width.max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_taken_apart_and_put_together() {
+        let x = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
+        let parts = split(&x, &[1, 2]);
+        assert_eq!((&*parts[0], &*parts[1]), (&[1.0, 4.0][..], &[2.0, 3.0, 5.0, 6.0][..]));
+        assert_eq!(*join(&[&parts[0], &parts[1]], &[1, 2]), x);
+        let parts = split(&x, &[0, 3]);
+        assert!(parts[0].is_empty());
+        assert_eq!(*join(&[&parts[0], &parts[1]], &[0, 3]), x);
+        assert_eq!(*repeat(&x[..4], 2, 2), [1.0, 2.0, 1.0, 2.0, 3.0, 4.0, 3.0, 4.0]);
+    }
+
+    #[test]
+    fn long_rows_are_the_same_whatever_the_tasks() {
+        let x: Vec<f32> = (0..7 * 9001).map(|i| i as f32).collect();
+        let pool = pool::Pool::new(3).expect("threads");
+        let (parts, joined) = pool.install(|| {
+            let parts = split(&x, &[3, 4]);
+            let joined = join(&[&parts[0], &parts[1]], &[3, 4]);
+            (parts, joined)
+        });
+        assert!(*joined == *x && parts[1][4 * 9000..] == x[7 * 9000 + 3..]);
+        let mut sum = x.clone();
+        multiply_add(&mut sum, &x, &[1.0; 7]);
+        assert!(sum.iter().zip(&x).all(|(s, x)| *s == 2.0 * x));
+    }
+}

@@ -46,6 +46,8 @@ pub mod chat;
 #[cfg(feature = "convert")]
 pub mod convert;
 pub mod eval;
+#[doc(hidden)]
+pub mod exec;
 pub mod fisher;
 pub mod generate;
 pub mod grammar;
@@ -53,6 +55,7 @@ pub mod grammar;
 pub mod isolate;
 pub mod model;
 pub mod open;
+pub mod program;
 pub mod quant;
 pub mod sample;
 pub mod step;

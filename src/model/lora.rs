@@ -17,9 +17,8 @@ use std::sync::Arc;
 use trine_formats::gguf::{Metadata, ModelFile, TensorView};
 
 use super::ModelError;
-use crate::kernels::{Floats, Isa};
-use crate::ops;
-use crate::ops::matmul::{Activations, Matrix, matmul};
+use crate::kernels::Isa;
+use crate::ops::matmul::Matrix;
 
 /// A file of what is added to a model, and how much of it is added.
 #[derive(Clone)]
@@ -43,6 +42,7 @@ impl Adapter {
 }
 
 /// The two matrices of an adapter for one matrix of the model, and the factor on their product.
+#[derive(Clone)]
 pub struct LowRank {
     /// Inputs to `rank` numbers.
     pub a: Matrix,
@@ -50,22 +50,6 @@ pub struct LowRank {
     pub b: Matrix,
     /// Factor on the outputs.
     pub scale: f32,
-}
-
-impl LowRank {
-    /// Adds what the adapter gives for every row of `x` to `y`.
-    pub fn add(&self, x: &Activations<'_>, y: &mut [f32]) {
-        let [low] = matmul([&self.a], x);
-        self.add_from(x.isa(), &low, y);
-    }
-
-    /// Adds what the adapter gives for rows of `rank` numbers to `y`.
-    pub fn add_from(&self, isa: Isa, low: &[f32], y: &mut [f32]) {
-        let acts = Activations::new(low, self.b.cols, isa);
-        let [mut more]: [Floats; 1] = matmul([&self.b], &acts);
-        ops::scale(&mut more, self.scale);
-        ops::add(y, &more);
-    }
 }
 
 /// What an adapter has for one tensor of the model.

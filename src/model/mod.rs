@@ -1,56 +1,39 @@
-//! Models: checked configuration, weights as an architecture's description has them, and the interpreter of its blocks.
+//! Models: a file's configuration is checked, its description lowered to a program, and its weights are given to the
+//! executors that carry the program out.
 
-mod block;
 mod cache;
 mod config;
 mod control;
-mod experts;
-mod feed_forward;
-mod forward;
-mod kept;
 mod layouts;
-mod linear;
 mod load;
 mod lora;
-mod mixer;
-mod offload;
-mod pass;
+mod lower;
 mod path;
-mod program;
-mod recording;
-mod streams;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use trine_cuda::program::{Limits, ProgramError};
 use trine_formats::anyprec::{AnyPrec, AnyPrecError};
 use trine_formats::gguf::{Blob, GgufError, ModelFile, PackingOptions};
 use trine_formats::pruned::{self, PrunedError};
 use trine_formats::widely::{self, WidelyError};
 
 use crate::arch::Missing;
+use crate::exec::{Cancelled, Offload, Offloaded, PassOptions, Processor, Recorded, Recording};
+use crate::kernels::Floats;
 use crate::kernels::Isa;
-use crate::kv::{CacheTypes, PageLayout};
-use crate::ops::matmul::Matrix;
-use crate::ops::norm::Norm;
-use crate::ops::rope::Rope;
-use block::Block;
-use kept::Scores;
-use linear::Linear;
-use lora::{Adapters, LowRank};
-use streams::Connection;
+use crate::kv::{self, CacheTypes, PageLayout};
+use crate::program::{Op, Program, RopeKind};
+use lora::Adapters;
+use lower::{Lowered, Lowering};
 
 pub use config::{Config, Experts};
 pub use control::Control;
-pub use forward::Cancelled;
 pub use layouts::Layouts;
 pub use lora::Adapter;
-pub use offload::Offload;
-pub(crate) use offload::Offloaded;
-pub use pass::PassOptions;
 pub use path::NumberPath;
-pub use recording::{Angles, Recorded, Start};
 
 /// Problems that a message spells out. One mistake, such as a wrong width, shows in every tensor of a
 /// model, and a line of a thousand of them tells less than its start.
@@ -186,53 +169,37 @@ pub struct Model {
 
 struct Inner {
     config: Config,
-    isa: Isa,
     layouts: Layouts,
-    /// What the file says of its any-precision matrices.
+    /// The file's any-precision matrices.
     anyprec: Option<AnyPrec>,
-    /// What the file says of its widely linear matrices.
+    /// The file's widely linear matrices.
     widely: Option<widely::Header>,
-    /// What each width adds to the file.
+    /// The bytes that each width adds to the file.
     sections: Vec<(u8, Blob)>,
-    /// Token embeddings; also the output projection of models that tie the two.
-    embedding: Matrix,
-    /// What adapters add to the embeddings.
-    embedding_low_rank: Vec<LowRank>,
-    /// A vector for every position, added to the embedding.
-    positions: Option<Matrix>,
-    /// Of the embeddings.
-    embedding_norm: Option<Norm>,
-    output: Linear,
-    output_norm: Norm,
-    /// Scores of the kept residual streams before the last norm, where any are kept.
-    last_scores: Option<Scores>,
-    /// What makes one of several residual streams before the last norm, where there are several.
-    last_connection: Option<Connection>,
-    /// What the low stack of blocks that run in cycles begins with.
-    low_state: Vec<f32>,
-    blocks: Vec<Block>,
+    /// The forward pass.
+    program: Program,
+    /// The weights, where the processor has them.
+    processor: Processor,
     /// The types of keys and values.
     cache: CacheTypes,
     /// The files of adapters and control vectors.
     added: Vec<PathBuf>,
-    /// What is added to the residual stream behind each block; nothing where a vector is empty.
-    directions: Vec<Vec<f32>>,
-    /// Of the global and the window layers: in contexts as long as those of the training, and in longer ones.
-    ropes: [[Rope; 2]; 2],
     /// The GPU that runs the last layers, at least the logits.
     offload: Option<Offload>,
-    /// Where products there are those of [`NumberPath::Fast`], the names of the matrices that the file calls pruned.
+    /// Where the products of the GPU are those of [`NumberPath::Fast`], the names of the matrices that the file calls
+    /// pruned.
     halves: Option<BTreeSet<String>>,
 }
 
-/// Contexts are counted in steps of so many positions.
-const CONTEXT_STEP: usize = 256;
-
 impl Inner {
-    /// Position embeddings of the global and the window layers in a context of so many positions.
-    fn ropes(&self, n_ctx: usize) -> &[Rope; 2] {
-        let longer = n_ctx.next_multiple_of(CONTEXT_STEP) > self.config.original_context;
-        &self.ropes[usize::from(longer)]
+    /// The first block that the GPU runs; their number where that is none but the logits.
+    fn first_offloaded(&self) -> Option<usize> {
+        self.offload.as_ref().map(|offload| offload.first(self.config.n_layer))
+    }
+
+    /// The number of blocks that the processor runs.
+    fn here(&self) -> usize {
+        self.first_offloaded().unwrap_or(self.program.blocks().len())
     }
 }
 
@@ -270,55 +237,126 @@ impl Model {
         }
         let directions = options.control.read(config.n_layer, config.n_embd)?;
         let mut loader = load::Loader::new(file, special, options, adapters, &config);
-        let ends = load::ends(&mut loader, &config);
-        let ropes = ends.rope_factors.map(|factors| {
+        let mut ends = load::ends(&mut loader, &config);
+        let rope_factors = std::mem::take(&mut ends.rope_factors);
+        let lowered = Lowering::model(&mut loader, &config, ends, &directions);
+        let layouts = loader.finish()?;
+        let Lowered { program, matrices } = lowered.ok_or_else(|| {
+            let what = "the architecture's description lacks a block's tensors";
+            ModelError::Invalid(vec![what.to_owned()])
+        })?;
+        let ropes = rope_factors.map(|factors| {
             let mut ropes = [config.rope.clone(), config.window_rope.clone()];
             if let Some(factors) = factors {
                 ropes.iter_mut().for_each(|rope| rope.freq_factors.clone_from(&factors));
             }
             ropes
         });
-        let slots = 0..config.n_layer;
-        let blocks = slots.filter_map(|slot| {
-            loader.enter(slot);
-            Block::load(&mut loader, &config, config.block(slot))
-        });
-        let blocks: Vec<Block> = blocks.collect();
-        let layouts = loader.finish()?;
-        let output_norm = ends.output_norm.filter(|_| blocks.len() == config.n_layer);
-        let output_norm = output_norm.ok_or_else(|| {
-            let what = "the architecture's description lacks a block's tensors";
-            ModelError::Invalid(vec![what.to_owned()])
-        })?;
+        let processor = Processor { isa: options.isa, matrices, ropes, original_context: config.original_context };
         let sections = anyprec.as_ref().map(|a| load::sections(file, a));
         let added = options.adapters.iter().chain(&options.control.vectors);
         let inner = Inner {
             config,
-            isa: options.isa,
             layouts,
             sections: sections.unwrap_or_default(),
             anyprec,
             widely,
-            embedding: ends.embedding,
-            embedding_low_rank: ends.embedding_low_rank,
-            positions: ends.positions,
-            embedding_norm: ends.embedding_norm,
-            output: ends.output,
-            output_norm,
-            last_scores: ends.last_scores,
-            last_connection: ends.last_connection,
-            low_state: ends.low_state,
-            blocks,
+            program,
+            processor,
             cache: options.cache.stored(),
             added: added.map(Adapter::path).collect(),
-            directions,
-            ropes,
             offload: options.offload.clone().filter(|_| layers > 0),
             halves,
         };
         let model = Model { inner: Arc::new(inner) };
         model.check_offload()?;
         Ok(model)
+    }
+
+    /// The forward pass as operations.
+    pub fn program(&self) -> &Program {
+        &self.inner.program
+    }
+
+    /// The residual stream, `[tokens][n_embd]`, behind all blocks that are not on a GPU, of one pass, whose `tokens` are
+    /// those of the rows of `parts`. Keys and values are stored; the sequences' lengths are the caller's to advance.
+    ///
+    /// Runs on the current pool.
+    ///
+    /// # Errors
+    /// The pass was cancelled.
+    pub(crate) fn residual(
+        &self,
+        tokens: &[u32],
+        parts: &mut [kv::Rows<'_>],
+        options: &PassOptions,
+    ) -> Result<Floats, Cancelled> {
+        let program = &self.inner.program;
+        let end = match program.blocks().get(self.inner.here()) {
+            Some(block) => (block.start, program.entering(block.start)[0]),
+            None => (program.body().end, program.stream()),
+        };
+        self.inner.processor.run(program, end, tokens, parts, options)
+    }
+
+    /// The hidden states of the rows of `x`: the residual stream behind the last norm, of which logits are made.
+    pub(crate) fn hidden(&self, x: &[f32]) -> Floats {
+        self.inner.processor.hidden(&self.inner.program, x)
+    }
+
+    /// Calls `sink` with the number and the logits of every row of `x`, in order.
+    pub(crate) fn logits(&self, x: &[f32], options: &PassOptions, sink: &mut dyn FnMut(usize, &[f32])) {
+        self.inner.processor.logits(&self.inner.program, x, options, sink);
+    }
+
+    /// Bounds logits that a GPU computed, where the model has a bound.
+    pub(crate) fn bound(&self, logits: &mut [f32]) {
+        if let Some(Op::SoftCap(cap)) = self.inner.program.operations().last().map(|last| &last.op) {
+            crate::ops::soft_cap(logits, *cap);
+        }
+    }
+
+    /// The blocks from `first` on and the logits as launches of a GPU for passes within `limits`. Their weights have to
+    /// be where the file has them ([`LoadOptions::repack`]).
+    ///
+    /// # Errors
+    /// The first operation that no kernel does, by name; sizes that a GPU does not have.
+    pub fn record(&self, limits: Limits, first: usize) -> Result<Recorded<'_>, ProgramError> {
+        let Inner { program, processor, cache, halves, anyprec, widely, .. } = &*self.inner;
+        if anyprec.is_some() || widely.is_some() {
+            let what = if anyprec.is_some() { "any-precision weights" } else { "widely linear weights" };
+            return Err(ProgramError::Missing(what.to_owned()));
+        }
+        processor.record(program, Recording { limits, first, cache: *cache, halves: halves.as_ref() })
+    }
+
+    /// Cosine and sine of every pair of one of its position embeddings, in a context of `n_ctx` positions.
+    pub(crate) fn angles(&self, kind: RopeKind, n_ctx: usize, position: usize) -> Vec<(f32, f32)> {
+        self.inner.processor.ropes(n_ctx)[kind as usize].pairs(position)
+    }
+
+    /// Whether a GPU runs some of it, the logits among that.
+    pub fn is_offloaded(&self) -> bool {
+        self.inner.offload.is_some()
+    }
+
+    /// Checks that the GPU has a kernel for each operation of its part. Nothing is allocated there.
+    fn check_offload(&self) -> Result<(), ModelError> {
+        let Some(first) = self.inner.first_offloaded() else {
+            return Ok(());
+        };
+        let least = Limits { tokens: 1, wanted: 1, context: 1, page: 1, pages: 1 };
+        self.record(least, first).map(|_| ()).map_err(|e| ModelError::Offload(e.to_string()))
+    }
+
+    /// Starts the GPU's part, with memory for passes within `limits`; `None` where it runs nothing.
+    ///
+    /// # Errors
+    /// More memory than the GPU has, by a table of what the model needs, and what the device says. One line.
+    pub(crate) fn start(&self, limits: Limits) -> Option<Result<Offloaded, String>> {
+        let (offload, first) = (self.inner.offload.as_ref()?, self.inner.first_offloaded()?);
+        let recorded = self.record(limits, first).map_err(|e| e.to_string());
+        Some(recorded.and_then(|recorded| offload.start(recorded)))
     }
 
     /// The checked configuration.
@@ -333,8 +371,8 @@ impl Model {
 
     /// Whether positions are embedded otherwise in a context of `n_ctx` than in one as long as those of the training.
     pub fn has_long_positions(&self, n_ctx: usize) -> bool {
-        let trained = self.inner.ropes(self.inner.config.original_context);
-        self.inner.ropes(n_ctx) != trained
+        let processor = &self.inner.processor;
+        processor.ropes(n_ctx) != processor.ropes(self.inner.config.original_context)
     }
 
     /// In which layouts the weights are.
@@ -396,7 +434,11 @@ impl Model {
 
     /// The positions that a sequence can have at most, where the model has a vector for each.
     pub fn most_positions(&self) -> Option<usize> {
-        self.inner.positions.as_ref().map(|table| table.rows)
+        let program = &self.inner.program;
+        program.operations()[program.start()].iter().find_map(|operation| match operation.op {
+            Op::EmbedPositions(table) => Some(program.matrix(table).rows),
+            _ => None,
+        })
     }
 
     /// The positions of the longest sequence in which an indexer chooses all, where the model has one.

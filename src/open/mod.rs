@@ -14,10 +14,11 @@ use std::sync::Arc;
 
 use trine_formats::gguf::{ModelFile, PackingOptions};
 
+use crate::exec::Offload;
 use crate::handle::Model;
 use crate::kernels::Isa;
 use crate::kv::CacheTypes;
-use crate::model::{Adapter, Control, LoadOptions, Model as Weights, NumberPath, Offload};
+use crate::model::{Adapter, Control, LoadOptions, Model as Weights, NumberPath};
 use crate::pool::Pool;
 use crate::tokenizer::Tokenizer;
 

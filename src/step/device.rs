@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use trine_cuda::program::Limits;
 use trine_cuda::run::{Input, Part};
 
+use crate::exec::{Offloaded, Start};
 use crate::kv::{self, PagePool};
-use crate::model::{Model, Offloaded, Start};
+use crate::model::Model;
 
 /// Rows of logits that are computed together, as on the processor.
 const LOGITS_AT_ONCE: usize = 32;

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use super::device::{Behind, OnDevice, Running};
 use super::sink::{Logits, Sink};
 use crate::cancel::CancelToken;
+use crate::exec::{Cancelled, PassOptions};
 use crate::kv::{self, Mark, OutOfPages, PageLayout, PagePool, Sequence};
-use crate::model::{Cancelled, Model, PassOptions, WidthError};
+use crate::model::{Model, WidthError};
 use crate::ops::observe::ActivationObserver;
 use crate::pool::Pool;
 
@@ -290,19 +291,21 @@ impl Engine {
             list.extend(heard.map(|index| (first + index - from, no, index)));
             parts.push(kv::Rows { seq: &mut *segment.seq, rows: first..tokens.len() });
         }
-        let mut x = self.model.residual(&tokens, &mut parts, options)?;
+        let residual = self.model.residual(&tokens, &mut parts, options)?;
+        let mut stream = Vec::new();
         if let Some(device) = &mut device {
-            let behind = Behind { tokens: &tokens, rows: &x, n_ctx: options.n_ctx };
+            let behind = Behind { tokens: &tokens, rows: &residual, n_ctx: options.n_ctx };
             let done = device.pass(&self.model, &behind, &parts);
             done.map_err(StepError::Device)?;
             if !hidden.is_empty() {
-                x = device.stream().map_err(StepError::Device)?;
+                stream = device.stream().map_err(StepError::Device)?;
             }
         }
         for part in parts {
             part.seq.advance(part.rows.len());
         }
         let n = self.model.config().n_embd;
+        let x: &[f32] = if stream.is_empty() { &residual } else { &stream };
         let rows = |list: &[(usize, usize, usize)]| -> Vec<f32> {
             let rows = list.iter().flat_map(|&(row, ..)| &x[row * n..][..n]);
             rows.copied().collect()

@@ -75,7 +75,9 @@ pub const HOUSE: House = House {
           ("eval",      &["src/eval"])],
         &[("widely",    &["src/widely"])],                  // real matrices to widely linear ones and back, in parts
         &[("step",      &["src/step"])],                    // one pass over segments of many sequences
-        &[("model",     &["src/model"])],                   // weights, and the interpreter of blocks
+        &[("model",     &["src/model"])],                   // a file's description and weights to a program
+        &[("exec",      &["src/exec"])],                    // the processor and GPUs, which carry programs out
+        &[("forward",   &["src/program"])],                 // a model's forward pass as data
         &[("chat",      &["src/chat"])],                    // messages to a prompt
         &[("grammar",   &["src/grammar"])],                 // which tokens may come next
         &[("tokenizer", &["src/tokenizer"]),
@@ -107,7 +109,7 @@ pub const HOUSE: House = House {
         "src/kernels/bitplane/mod.rs", "src/kernels/halves/mod.rs", "src/kernels/widely/mod.rs",
         "src/kernels/widely/batch/mod.rs", "src/cuda/program/mod.rs", "src/arch/mod.rs", "src/chat/mod.rs",
         "src/convert/vocab/mod.rs", "src/eval/mod.rs", "src/eval/hessian/mod.rs", "src/eval/imatrix/mod.rs",
-        "src/grammar/mod.rs", "src/model/mod.rs", "src/model/config/mod.rs", "src/model/mixer/mod.rs",
+        "src/grammar/mod.rs", "src/model/mod.rs", "src/model/config/mod.rs",
         "src/quant/anyprec/feedback/mod.rs", "src/quant/gptq/mod.rs", "src/sample/mod.rs", "src/tokenizer/mod.rs",
         "src/ops/attention/mod.rs", "src/ops/product/bitplane/mod.rs", "src/ops/product/widely/mod.rs",
         "tools/src/bench/mod.rs", "tools/src/bench/synth/mod.rs", "tools/src/evaluate/mod.rs",

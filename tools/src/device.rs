@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use trine::model::Offload;
+use trine::exec::Offload;
 use trine_cuda::driver;
 use trine_cuda::run::Shared;
 

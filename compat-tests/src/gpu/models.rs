@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Result, anyhow};
 use serde_json::json;
 use sha2::{Digest, Sha256};
-use trine::model::Offload;
+use trine::exec::Offload;
 use trine::step::SessionOptions;
 use trine::{Model, NumberPath, OpenOptions};
 use trine_cuda::driver::Context;

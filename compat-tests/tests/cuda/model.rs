@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use trine::model::{LoadOptions, Model, Offload};
+use trine::exec::Offload;
+use trine::model::{LoadOptions, Model};
 use trine::pool::Pool;
 use trine::step::{Engine, Segment, Session, SessionOptions, Sink, StepOptions};
 use trine::{NumberPath, Recipe, Target};

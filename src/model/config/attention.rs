@@ -27,25 +27,13 @@ pub struct Scores {
     pub value_scale: Option<f32>,
 }
 
-/// `ln(floor((position + offset) / length) + 1) * scale + 1`.
+/// A factor on the queries that grows with the position, and the layers that have it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Heat {
-    /// Positions between two steps.
-    pub length: u32,
-    /// Factor on the logarithm.
-    pub scale: f32,
-    /// Added to the position.
-    pub offset: f32,
+    /// The factor.
+    pub factor: crate::program::Temperature,
     /// Only in layers without RoPE.
     pub unturned: bool,
-}
-
-impl Heat {
-    /// The factor at a position: the quotient in `f32`, logarithm, product and sum in `f64`, rounded.
-    pub fn at(&self, position: usize) -> f32 {
-        let steps = ((position as f32 + self.offset) / self.length as f32).floor();
-        (crate::math::log(f64::from(steps) + 1.0) * f64::from(self.scale) + 1.0) as f32
-    }
 }
 
 /// The sizes that factors depend on.
@@ -118,23 +106,16 @@ fn cap(k: &mut Keys<'_>, rule: ScoreCap) -> Option<[f32; 2]> {
 }
 
 fn temperature(k: &mut Keys<'_>, rule: Temperature, shape: Shape) -> Option<Heat> {
-    let heat = match rule {
+    let (unturned, length, scale, offset) = match rule {
         Temperature::None => return None,
-        Temperature::Key => Heat {
-            length: shape.original,
-            scale: factor(k, "attention.temperature_scale")?,
-            offset: 0.0,
-            unturned: false,
-        },
-        Temperature::KeyAndLength => Heat {
-            scale: factor(k, "attention.temperature_scale")?,
-            length: k.u32("attention.temperature_length").unwrap_or(0),
-            offset: 0.0,
-            unturned: false,
-        },
-        Temperature::WithoutRope(length, scale, offset) => Heat { length, scale, offset, unturned: true },
+        Temperature::Key => (false, shape.original, factor(k, "attention.temperature_scale")?, 0.0),
+        Temperature::KeyAndLength => {
+            let scale = factor(k, "attention.temperature_scale")?;
+            (false, k.u32("attention.temperature_length").unwrap_or(0), scale, 0.0)
+        }
+        Temperature::WithoutRope(length, scale, offset) => (true, length, scale, offset),
     };
-    if heat.length == 0 {
+    if length == 0 {
         let key = match rule {
             Temperature::KeyAndLength => "attention.temperature_length",
             _ => "rope.scaling.original_context_length",
@@ -142,7 +123,8 @@ fn temperature(k: &mut Keys<'_>, rule: Temperature, shape: Shape) -> Option<Heat
         let name = k.name(key);
         k.problems.push(format!("{name} is 0, and attention is scaled by it"));
     }
-    (!heat.unturned || shape.windows).then_some(heat)
+    let factor = crate::program::Temperature { length, scale, offset };
+    (!unturned || shape.windows).then_some(Heat { factor, unturned })
 }
 
 pub fn embedding_scale(k: &mut Keys<'_>, arch: &Arch, n_embd: usize) -> Option<f32> {

@@ -3,12 +3,11 @@
 use trine_formats::anyprec::{AnyPrec, Part};
 use trine_formats::gguf::{Blob, ModelFile};
 
-use super::Loader;
+use super::connection::Connection;
+use super::loader::Loader;
+use super::projections::Linear;
 use crate::model::config::{Config, Streams};
-use crate::model::kept::Scores;
-use crate::model::linear::Linear;
 use crate::model::lora::LowRank;
-use crate::model::streams::Connection;
 use crate::ops::matmul::Matrix;
 use crate::ops::norm::Norm;
 
@@ -31,7 +30,7 @@ pub fn sections(file: &ModelFile, anyprec: &AnyPrec) -> Vec<(u8, Blob)> {
 /// The tensors before and after the blocks.
 pub struct Ends {
     pub embedding: Matrix,
-    /// What adapters add to the embeddings.
+    /// Adapters of the embeddings.
     pub embedding_low_rank: Vec<LowRank>,
     /// A vector for every position, added to the embedding.
     pub positions: Option<Matrix>,
@@ -39,11 +38,11 @@ pub struct Ends {
     pub embedding_norm: Option<Norm>,
     pub output: Linear,
     pub output_norm: Option<Norm>,
-    /// Scores of the kept residual streams before the last norm, where any are kept.
-    pub last_scores: Option<Scores>,
-    /// What makes one of several residual streams before the last norm, where there are several.
+    /// Scores of the residual streams that are blended before the last norm, where any are kept.
+    pub last_scores: Option<Norm>,
+    /// The connection that makes one of several residual streams before the last norm, where there are several.
     pub last_connection: Option<Connection>,
-    /// What the low stack of blocks that run in cycles begins with; empty without any.
+    /// The first input of the low stack of blocks that run in cycles; empty without any.
     pub low_state: Vec<f32>,
     /// Divisors of RoPE's frequencies in all layers: of contexts as long as those of the training, and of longer ones.
     pub rope_factors: [Option<Vec<f32>>; 2],
@@ -81,7 +80,8 @@ pub fn ends(loader: &mut Loader<'_>, c: &Config) -> Ends {
     };
     let output = Linear {
         low_rank,
-        tensor: Some(tensor.to_owned()),
+        tensor: tensor.to_owned(),
+        first_row: 0,
         weight: loader.ready(output),
         scale,
         bias: loader.vector(None, "output.bias"),
@@ -92,7 +92,7 @@ pub fn ends(loader: &mut Loader<'_>, c: &Config) -> Ends {
         output_norm: loader.norm(None, "output_norm"),
         last_scores: c.kept_every.and_then(|_| {
             let norm = loader.norm(None, SCORES);
-            loader.required(None, SCORES, norm).map(Scores)
+            loader.required(None, SCORES, norm)
         }),
         last_connection: c.streams.and_then(|sizes| last_connection(loader, c, sizes)),
         low_state: loader.vector(None, "hrm.z_l_init").unwrap_or_default(),
@@ -103,12 +103,13 @@ pub fn ends(loader: &mut Loader<'_>, c: &Config) -> Ends {
     }
 }
 
-/// What makes one of several residual streams; `None` where a tensor is missing, which is noted.
+/// The connection that makes one of several residual streams; `None` where a tensor is missing, which is noted.
 fn last_connection(loader: &mut Loader<'_>, c: &Config, sizes: Streams) -> Option<Connection> {
     const MIXES: &str = "output_hc_fn.weight";
     let weight = loader.end_matrix(MIXES)?;
     let mixes = Linear {
-        tensor: Some(MIXES.to_owned()),
+        tensor: MIXES.to_owned(),
+        first_row: 0,
         weight: loader.ready(weight),
         scale: None,
         bias: None,

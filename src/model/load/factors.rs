@@ -2,7 +2,7 @@
 
 use trine_formats::types::TypeId;
 
-use super::{Loader, full_name};
+use super::loader::{Loader, full_name};
 use crate::arch::factors;
 
 impl Loader<'_> {

@@ -2,24 +2,42 @@
 
 use std::ops::Range;
 
-use super::{Loader, full_name};
+use super::loader::{Loader, full_name};
 use crate::arch::{Extent, Role, Tensor};
-use crate::model::linear::Linear;
 use crate::model::lora::LowRank;
 use crate::ops::matmul::Matrix;
 use crate::ops::norm::Norm;
 
+/// A projection: a matrix with the factor and the bias that some models have.
+#[derive(Clone)]
+pub struct Linear {
+    /// The tensor's name in the file.
+    pub tensor: String,
+    /// The first of its rows among those of the tensor.
+    pub first_row: usize,
+    /// The matrix.
+    pub weight: Matrix,
+    /// Factor on the product.
+    pub scale: Option<f32>,
+    /// Added to every row of the product.
+    pub bias: Option<Vec<f32>>,
+    /// Adapters, in the order of their sums.
+    pub low_rank: Vec<LowRank>,
+}
+
 /// One matrix of every expert.
 pub struct Stacked {
-    /// The name in the file; later parts of a fused tensor have none, to be observed once.
-    pub tensor: Option<String>,
+    /// The tensor's name in the file.
+    pub tensor: String,
+    /// The first row of every expert's matrix among those that the tensor has for the expert.
+    pub first_row: usize,
     /// By number of the expert.
     pub matrices: Vec<Matrix>,
     /// Factors on the outputs, one per expert.
     pub scales: Option<Vec<f32>>,
     /// Biases, `[experts][rows]`.
     pub biases: Option<Vec<f32>>,
-    /// What adapters add to the products, by number of the expert.
+    /// Adapters by number of the expert.
     pub low_rank: Vec<Vec<LowRank>>,
 }
 
@@ -28,9 +46,8 @@ impl Loader<'_> {
     /// architecture or the file has no such matrix.
     pub fn linear(&mut self, layer: usize, name: &str) -> Option<Linear> {
         let linear = self.unready_linear(layer, name)?;
-        let name = linear.tensor.as_deref().unwrap_or_default();
         Some(Linear {
-            low_rank: self.low_rank(name, 0, 0..linear.weight.rows),
+            low_rank: self.low_rank(&linear.tensor, 0, 0..linear.weight.rows),
             weight: self.ready(linear.weight),
             ..linear
         })
@@ -80,19 +97,20 @@ impl Loader<'_> {
             weight: self.matrix(&full, cols, rows),
             scale: self.factors(tensor.gguf.trim_end_matches(".weight"), 1).and_then(|s| s.first().copied()),
             bias: self.vector(Some(layer), &format!("{name}.bias")),
-            tensor: Some(full),
+            tensor: full,
+            first_row: 0,
             low_rank: Vec::new(),
         })
     }
 
     /// Rows `range` of an unpacked projection as one of their own, in the layout that it runs from and with what
-    /// adapters add. Only that of the first rows is observed.
+    /// adapters add.
     fn part(&mut self, all: &Linear, range: Range<usize>) -> Linear {
         let weight = all.weight.rows(range.clone());
-        let name = all.tensor.as_deref().unwrap_or_default();
         Linear {
-            low_rank: self.low_rank(name, 0, range.clone()),
-            tensor: all.tensor.clone().filter(|_| range.start == 0),
+            low_rank: self.low_rank(&all.tensor, 0, range.clone()),
+            tensor: all.tensor.clone(),
+            first_row: range.start,
             weight: self.ready(weight.unwrap_or_else(Matrix::empty)),
             scale: all.scale,
             bias: all.bias.as_ref().and_then(|b| b.get(range)).map(<[f32]>::to_vec),
@@ -154,7 +172,8 @@ impl Loader<'_> {
         Some(Linear {
             low_rank: self.low_rank(&name, 0, 0..matrix.rows),
             weight: self.ready(matrix),
-            tensor: Some(name),
+            tensor: name,
+            first_row: 0,
             scale: None,
             bias: None,
         })
@@ -171,6 +190,15 @@ impl Loader<'_> {
     /// outputs; `None` where the architecture or the file has no such tensor.
     pub fn experts(&mut self, layer: usize, name: &str) -> Option<Stacked> {
         self.expert_parts(layer, name, name, 1)?.pop()
+    }
+
+    /// [`Loader::experts`], where an absent tensor is missed whatever the description says of it.
+    pub fn stated_experts(&mut self, layer: usize, name: &str) -> Option<Stacked> {
+        let stacked = self.experts(layer, name);
+        if stacked.is_none() {
+            self.problem(format!("tensor blk.{layer}.{name}.weight is missing"));
+        }
+        stacked
     }
 
     /// The two halves of the rows of every expert; their factors are those of the upper one alone.
@@ -212,7 +240,8 @@ impl Loader<'_> {
             let low_rank = |e| self.low_rank(&weight, e, part * size..(part + 1) * size);
             Stacked {
                 low_rank: (0..experts).map(low_rank).collect(),
-                tensor: Some(weight.clone()).filter(|_| part == 0),
+                tensor: weight.clone(),
+                first_row: part * size,
                 matrices,
                 scales: scales.clone(),
                 biases,

@@ -2,7 +2,7 @@
 
 use trine_formats::widely::{self, OutputForm, Part};
 
-use super::Loader;
+use super::loader::Loader;
 use crate::ops::matmul::Matrix;
 
 impl Loader<'_> {

@@ -1,0 +1,225 @@
+//! The operations of a program as launches of a GPU: each is recorded, or refused by name.
+
+use trine_cuda::program::{ProgramError, Recorder, Span, embeds};
+
+use super::offload::{Angles, Recorded, Recording, Start};
+use super::tape::{Place, Tape, missing};
+use crate::exec::processor::Processor;
+use crate::kv::CacheTypes;
+use crate::math::EXP2_32;
+use crate::program::{Op, Program};
+
+impl Processor {
+    /// The blocks of `program` from `first` on and the logits as launches of a GPU. The matrices have to be where the
+    /// file has them.
+    ///
+    /// # Errors
+    /// The first operation that no kernel does, by name; sizes that a GPU does not have.
+    pub fn record<'a>(&'a self, program: &'a Program, options: Recording<'a>) -> Result<Recorded<'a>, ProgramError> {
+        let Recording { limits, first, cache, halves } = options;
+        if cache != CacheTypes::HALVES {
+            let CacheTypes { keys, values } = cache;
+            return missing(format!("keys in {keys} and values in {values}"));
+        }
+        let mut recorder = Recorder::new(limits, program.shape(program.logits()).columns)?;
+        if let Some(pruned) = halves {
+            recorder.in_halves(pruned);
+        }
+        let mut recording = Tape {
+            recorder,
+            processor: self,
+            program,
+            n_ctx: limits.context,
+            places: vec![None; program.values()],
+            done: vec![false; program.operations().len()],
+            rotations: Vec::new(),
+        };
+        let (start, from) = recording.start(first)?;
+        for at in from..program.operations().len() {
+            if recording.is_last_on_host(at) {
+                break;
+            }
+            recording.run(at)?;
+        }
+        let logits = match program.operations().last() {
+            Some(last) if matches!(last.op, Op::SoftCap(_)) => last.inputs[0],
+            _ => program.logits(),
+        };
+        let logits = recording.rows(logits)?;
+        let angles = Angles(recording.rotations.iter().map(|(kind, _)| *kind).collect());
+        let (program, weights) = recording.recorder.finish(logits)?;
+        Ok(Recorded { program, weights, start, angles })
+    }
+}
+
+impl<'a> Tape<'a> {
+    /// The input of passes that begin with block number `first`, and the first operation behind it: tokens where the
+    /// GPU has every operation of the start, rows of the residual stream elsewhere.
+    fn start(&mut self, first: usize) -> Result<(Start, usize), ProgramError> {
+        let program = self.program;
+        let from = program.blocks().get(first).map_or(program.head().start, |block| block.start);
+        let plain = |op: &Op| match op {
+            Op::Embed(table) => embeds(program.matrix(*table).ty),
+            Op::Scale(_) => true,
+            _ => false,
+        };
+        if first == 0 && program.operations()[program.start()].iter().all(|o| plain(&o.op)) {
+            return Ok((Start::Tokens, 0));
+        }
+        let entering = program.entering(from);
+        let [stream] = entering[..] else {
+            return missing("blocks that read several values of those before them");
+        };
+        self.done[..from].fill(true);
+        self.places[stream.0] = Some(Place::Rows(self.recorder.given(program.shape(stream).columns)?));
+        Ok((Start::Rows, from))
+    }
+
+    /// The first input of operation number `at`, which writes over it. Other operations that read it are recorded
+    /// before.
+    fn own(&mut self, at: usize) -> Result<Span, ProgramError> {
+        let x = self.program.operations()[at].inputs[0];
+        for later in at + 1..self.program.operations().len() {
+            let operation = &self.program.operations()[later];
+            let ready = operation.inputs.iter().all(|input| self.places[input.0].is_some());
+            let reads = operation.inputs.contains(&x) && !writes_over(&operation.op, operation.inputs[0] == x);
+            if !self.done[later] && reads && ready {
+                self.run(later)?;
+            }
+        }
+        match self.is_wanted(x, at) {
+            true => missing(format!("{} of a value that is read again", self.program.operations()[at].op.name())),
+            false => self.rows(x),
+        }
+    }
+
+    fn run(&mut self, at: usize) -> Result<(), ProgramError> {
+        if self.done[at] {
+            return Ok(());
+        }
+        let program = self.program;
+        let operation = &program.operations()[at];
+        let (inputs, outputs) = (&operation.inputs, &operation.outputs);
+        self.done[at] = true;
+        match &operation.op {
+            Op::Embed(table) => {
+                let x = self.recorder.embed(self.stored(*table)?)?;
+                self.set(outputs[0], x);
+            }
+            Op::Norm(norm) => {
+                let y = match self.is_wanted(inputs[0], at) {
+                    true => self.norm(norm, self.rows(inputs[0])?)?,
+                    false => self.norm_in_place(norm, self.rows(inputs[0])?)?,
+                };
+                self.set(outputs[0], y);
+            }
+            Op::AddNorm(norm) => {
+                let (x, y) = (self.own(at)?, self.rows(inputs[1])?);
+                self.recorder.add(x, y);
+                let normed = self.norm(norm, x)?;
+                self.set(outputs[0], x);
+                self.set(outputs[1], normed);
+            }
+            Op::Add => {
+                let (x, y) = (self.own(at)?, self.rows(inputs[1])?);
+                self.recorder.add(x, y);
+                self.set(outputs[0], x);
+            }
+            Op::AddRow(row) => {
+                let x = self.own(at)?;
+                self.recorder.add_row(x, row)?;
+                self.set(outputs[0], x);
+            }
+            Op::Scale(factor) => {
+                let x = self.own(at)?;
+                self.recorder.scale(x, *factor);
+                self.set(outputs[0], x);
+            }
+            Op::Activate(f) => {
+                let x = self.own(at)?;
+                self.gate(*f, x, None)?;
+                self.set(outputs[0], x);
+            }
+            Op::Gate(f) => {
+                let (x, up) = (self.own(at)?, self.rows(inputs[1])?);
+                self.gate(*f, x, Some(up))?;
+                self.set(outputs[0], x);
+            }
+            Op::ScaleByGate { plain } => {
+                let (x, gates) = (self.own(at)?, self.rows(inputs[1])?);
+                self.recorder.scale_by_gate(x, gates, &EXP2_32, *plain)?;
+                self.set(outputs[0], x);
+            }
+            Op::Products(products) => {
+                let x = self.rows(inputs[0])?;
+                for (product, &output) in products.iter().zip(outputs) {
+                    let y = self.product(product, x)?;
+                    self.set(output, y);
+                }
+            }
+            Op::GatedProducts(products, f) => {
+                let x = self.rows(inputs[0])?;
+                let [gate, up, down] = &**products;
+                let (g, u) = (self.product(gate, x)?, self.product(up, x)?);
+                self.gate(*f, g, Some(u))?;
+                let y = self.product(down, g)?;
+                self.set(outputs[0], y);
+            }
+            Op::Rotate(kind, head) => {
+                let x = self.own(at)?;
+                let rotation = self.rotation(*kind)?;
+                self.recorder.rotate(x, rotation, *head)?;
+                self.set(outputs[0], x);
+            }
+            Op::Attend(attend) => {
+                let qkv = [self.rows(inputs[0])?, self.rows(inputs[1])?, self.rows(inputs[2])?];
+                let y = self.attend(qkv, attend)?;
+                self.set(outputs[0], y);
+            }
+            Op::Take => {
+                let y = self.recorder.take_wanted(self.rows(inputs[0])?)?;
+                self.set(outputs[0], y);
+            }
+            Op::Choose(choosing) => {
+                let chosen = self.choose(self.rows(inputs[0])?, choosing)?;
+                self.places[outputs[0].0] = Some(Place::Experts(chosen));
+            }
+            // products find the rows of their experts themselves
+            Op::Dispatch => self.set(outputs[0], self.rows(inputs[0])?),
+            Op::DispatchWeighed => {
+                let y = self.recorder.weigh(self.rows(inputs[0])?, &self.experts(inputs[1])?)?;
+                self.set(outputs[0], y);
+            }
+            Op::ProductsOfExperts(stacks) => {
+                let (x, chosen) = (self.rows(inputs[0])?, self.experts(inputs[1])?);
+                for (stack, &output) in stacks.iter().zip(outputs) {
+                    let y = self.product_of_experts(stack, x, &chosen)?;
+                    self.set(output, y);
+                }
+            }
+            Op::Combine { weighed } => {
+                let chosen = self.experts(inputs[1])?;
+                let y = self.recorder.combine(self.rows(inputs[0])?, &chosen, *weighed)?;
+                self.set(outputs[0], y);
+            }
+            other => return missing(format!("the operation {}", other.name())),
+        }
+        Ok(())
+    }
+}
+
+/// Whether an operation writes over its first input, where `first` says that this is the value in question.
+fn writes_over(op: &Op, first: bool) -> bool {
+    let fresh = matches!(
+        op,
+        Op::Norm(_)
+            | Op::Products(_)
+            | Op::GatedProducts(..)
+            | Op::Dispatch
+            | Op::DispatchWeighed
+            | Op::ProductsOfExperts(_)
+            | Op::Choose(_)
+            | Op::Take
+    );
+    first && !fresh
+}

@@ -1,0 +1,162 @@
+//! A program that is being recorded: where its values are on the GPU, and the operations' parts.
+
+use trine_cuda::program::{Chosen, Gate, Heads, Matrix, ProgramError, Recorder, Rotation, Span};
+
+use crate::exec::processor::Processor;
+use crate::kernels::elements::gelu_table;
+use crate::ops::activation::Activation;
+use crate::ops::norm::{Kind, Norm};
+use crate::ops::rope::Pairing;
+use crate::program::{Attend, MatrixId, Op, Product, Program, RopeKind, Value};
+
+/// Says which operation no kernel does.
+pub fn missing<T>(what: impl Into<String>) -> Result<T, ProgramError> {
+    Err(ProgramError::Missing(what.into()))
+}
+
+/// What stands for a value on the GPU.
+#[derive(Clone, Copy)]
+pub enum Place {
+    Rows(Span),
+    Experts(Chosen),
+}
+
+/// A program that is being recorded.
+pub struct Tape<'a> {
+    pub recorder: Recorder<'a>,
+    pub processor: &'a Processor,
+    pub program: &'a Program,
+    pub n_ctx: usize,
+    pub places: Vec<Option<Place>>,
+    /// Whether each operation is recorded.
+    pub done: Vec<bool>,
+    /// The position embeddings that some operation uses, in the order of the tables of angles.
+    pub rotations: Vec<(RopeKind, Rotation)>,
+}
+
+impl<'a> Tape<'a> {
+    /// Whether operation number `at` bounds the logits, which is left to the host.
+    pub fn is_last_on_host(&self, at: usize) -> bool {
+        let operations = self.program.operations();
+        at + 1 == operations.len() && matches!(operations[at].op, Op::SoftCap(_))
+    }
+
+    /// The rows of a value.
+    pub fn rows(&self, value: Value) -> Result<Span, ProgramError> {
+        match self.places[value.0] {
+            Some(Place::Rows(span)) => Ok(span),
+            _ => missing(format!("the value {}", self.program.shape(value).name)),
+        }
+    }
+
+    /// A choice of experts.
+    pub fn experts(&self, value: Value) -> Result<Chosen, ProgramError> {
+        match self.places[value.0] {
+            Some(Place::Experts(chosen)) => Ok(chosen),
+            _ => missing(format!("the choice {}", self.program.shape(value).name)),
+        }
+    }
+
+    /// Whether an operation that is not recorded yet reads `value`, or another value in its place.
+    pub fn is_wanted(&self, value: Value, but: usize) -> bool {
+        let span = |value: &Value| match self.places[value.0] {
+            Some(Place::Rows(span)) => Some(span),
+            _ => None,
+        };
+        let place = span(&value);
+        let operations = self.program.operations().iter().enumerate();
+        let mut later = operations.filter(|(at, _)| *at != but && !self.done[*at] && !self.is_last_on_host(*at));
+        later.any(|(_, operation)| operation.inputs.iter().any(|input| *input == value || span(input) == place))
+    }
+
+    pub fn set(&mut self, value: Value, span: Span) {
+        self.places[value.0] = Some(Place::Rows(span));
+    }
+
+    /// A matrix as its file has it.
+    pub fn stored(&self, id: MatrixId) -> Result<Matrix<'a>, ProgramError> {
+        let (matrix, name) = (&self.processor.matrices[id.0], &self.program.matrix(id).tensor);
+        let Some((data, scale)) = matrix.stored() else {
+            let ty = matrix.ty;
+            return missing(format!(
+                "weights in the layouts of the CPU ({name}, {ty}); load the model without packing"
+            ));
+        };
+        Ok(Matrix { name, ty: matrix.ty, rows: matrix.rows, columns: matrix.cols, data, scale })
+    }
+
+    pub fn product(&mut self, product: &'a Product, x: Span) -> Result<Span, ProgramError> {
+        if !product.adapters.is_empty() {
+            return missing("adapters");
+        }
+        let y = self.recorder.product(self.stored(product.matrix)?, x)?;
+        if let Some(scale) = product.scale {
+            self.recorder.scale(y, scale);
+        }
+        Ok(y)
+    }
+
+    pub fn norm(&mut self, norm: &'a Norm, x: Span) -> Result<Span, ProgramError> {
+        let y = match norm.kind {
+            Kind::Rms => self.recorder.norm(x, &norm.gains, norm.row, norm.eps)?,
+            Kind::Layer => self.recorder.layer_norm(x, &norm.gains, norm.row, norm.eps)?,
+        };
+        self.norm_bias(norm, y)
+    }
+
+    pub fn norm_in_place(&mut self, norm: &'a Norm, x: Span) -> Result<Span, ProgramError> {
+        match norm.kind {
+            Kind::Rms => self.recorder.norm_in_place(x, &norm.gains, norm.row, norm.eps)?,
+            Kind::Layer => self.recorder.layer_norm_in_place(x, &norm.gains, norm.row, norm.eps)?,
+        }
+        self.norm_bias(norm, x)
+    }
+
+    pub fn norm_bias(&mut self, norm: &'a Norm, x: Span) -> Result<Span, ProgramError> {
+        if let Some(bias) = &norm.bias {
+            self.recorder.add_row(x, bias)?;
+        }
+        Ok(x)
+    }
+
+    /// `gate = f(gate) * up`, or `f(gate)` alone.
+    pub fn gate(&mut self, f: Activation, gate: Span, up: Option<Span>) -> Result<(), ProgramError> {
+        let function = match f {
+            Activation::Silu => Gate::Silu,
+            Activation::Relu => Gate::Relu,
+            Activation::SquaredRelu => Gate::SquaredRelu,
+            // It is looked up.
+            Activation::Gelu => return self.recorder.gelu(gelu_table(), gate, up),
+            other => return missing(format!("the activation {other:?}")),
+        };
+        self.recorder.gate(function, gate, up);
+        Ok(())
+    }
+
+    pub fn rotation(&mut self, kind: RopeKind) -> Result<Rotation, ProgramError> {
+        if let Some((_, rotation)) = self.rotations.iter().find(|(k, _)| *k == kind) {
+            return Ok(*rotation);
+        }
+        let rope = &self.processor.ropes(self.n_ctx)[kind as usize];
+        let rotation = self.recorder.rotation(rope.n_rot / 2, rope.pairing == Pairing::Adjacent)?;
+        self.rotations.push((kind, rotation));
+        Ok(rotation)
+    }
+
+    pub fn attend(&mut self, qkv: [Span; 3], attend: &Attend) -> Result<Span, ProgramError> {
+        if attend.both_ways {
+            return missing("attention in both directions");
+        }
+        if attend.rules.is_some() {
+            return missing("caps, slopes and sinks of scores");
+        }
+        let heads = Heads {
+            queries: attend.heads.queries,
+            keys: attend.heads.keys,
+            key_size: attend.heads.size,
+            value_size: attend.value_size,
+        };
+        let window = attend.window.map(|w| (w.size, w.chunked));
+        self.recorder.attend(qkv, heads, attend.scale, window)
+    }
+}

@@ -1,0 +1,17 @@
+//! The processor: programs carried out operation by operation on the current pool.
+//!
+//! Every operation is dispatched here and defined in [`crate::ops`]. A value that is read for the last time leaves its
+//! memory to the result.
+
+mod choice;
+mod experts;
+mod mixing;
+mod pass;
+mod positions;
+mod products;
+mod run;
+mod step;
+mod values;
+mod weights;
+
+pub use weights::{Cancelled, PassOptions, Processor};

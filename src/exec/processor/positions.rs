@@ -1,0 +1,45 @@
+//! The positions of a pass's rows, and what depends on nothing else: position embeddings and factors.
+
+use crate::kernels::Isa;
+use crate::kv;
+use crate::ops;
+use crate::ops::rope::{Rope, Table};
+use crate::program::{RopeKind, Temperature};
+
+/// The positions of a pass's rows.
+pub struct Positions<'a> {
+    /// By row.
+    pub all: Vec<usize>,
+    /// Of the global and the window layers.
+    ropes: &'a [Rope; 2],
+    /// Of these.
+    tables: [Table; 2],
+}
+
+impl<'a> Positions<'a> {
+    /// Those of the rows of `parts`, which follow each other.
+    pub fn new(parts: &[kv::Rows<'_>], ropes: &'a [Rope; 2]) -> Positions<'a> {
+        let all: Vec<usize> = parts.iter().flat_map(|p| p.positions()).collect();
+        Positions { tables: ropes.each_ref().map(|rope| rope.table(&all)), ropes, all }
+    }
+
+    /// Those of no rows.
+    pub fn none(ropes: &'a [Rope; 2]) -> Positions<'a> {
+        Positions::new(&[], ropes)
+    }
+
+    /// RoPE on all heads of `x`, of all rows.
+    pub fn rotate(&self, isa: Isa, x: &mut [f32], kind: RopeKind, head: usize) {
+        let width = x.len() / self.all.len();
+        let (rope, table) = (&self.ropes[kind as usize], &self.tables[kind as usize]);
+        rope.apply(isa, x, width, head, table);
+    }
+
+    /// Multiplies every row of `x` by the factor of its position.
+    pub fn scale(&self, x: &mut [f32], factor: &Temperature) {
+        let width = x.len() / self.all.len();
+        for (row, &position) in x.chunks_exact_mut(width).zip(&self.all) {
+            ops::scale(row, factor.at(position));
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Products with matrices.
+
+use super::pass::Pass;
+use crate::kernels::Floats;
+use crate::ops;
+use crate::ops::activation::Activation;
+use crate::ops::gated::gated;
+use crate::ops::matmul::{Activations, Matrix, matmul, matmul_all};
+use crate::program::{LowRank, MatrixId, Product, Stack, Value};
+
+impl Pass<'_, '_, '_> {
+    pub(super) fn matrix(&self, id: MatrixId) -> &Matrix {
+        &self.processor.matrices[id.0]
+    }
+
+    /// Rows of `columns` values, to be multiplied with weights.
+    pub(super) fn activations<'x>(&self, x: &'x [f32], columns: usize) -> Activations<'x> {
+        let acts = Activations::new(x, columns, self.isa());
+        acts.at_width(self.options.bits).observed_by(self.options.observer.clone())
+    }
+
+    /// The rows of a value, whose forms all products share.
+    fn activations_of(&self, x: Value, matrix: MatrixId) -> Activations<'_> {
+        let (x, forms) = self.values.with_forms(x);
+        self.activations(x, self.matrix(matrix).cols).sharing(forms)
+    }
+
+    fn observe(&self, acts: &Activations<'_>, product: &Product) {
+        if product.observed {
+            acts.observe(&self.program.matrix(product.matrix).tensor);
+        }
+    }
+
+    /// Products of the same rows.
+    pub(super) fn products(&self, x: Value, products: &[Product]) -> Vec<Floats> {
+        let Some(first) = products.first() else {
+            return Vec::new();
+        };
+        let acts = self.activations_of(x, first.matrix);
+        products.iter().for_each(|product| self.observe(&acts, product));
+        let matrices: Vec<&Matrix> = products.iter().map(|p| self.matrix(p.matrix)).collect();
+        let mut ys = matmul_all(&matrices, &acts);
+        ys.iter_mut().zip(products).for_each(|(y, product)| self.finish_product(product, &acts, y));
+        ys
+    }
+
+    /// The factor of a product, and what adapters add to it.
+    fn finish_product(&self, product: &Product, acts: &Activations<'_>, y: &mut [f32]) {
+        if let Some(scale) = product.scale {
+            ops::scale(y, scale);
+        }
+        self.adapt(&product.adapters, acts, y);
+    }
+
+    /// Adds what adapters make of the rows.
+    pub(super) fn adapt(&self, adapters: &[LowRank], acts: &Activations<'_>, y: &mut [f32]) {
+        for adapter in adapters {
+            let [low] = matmul([self.matrix(adapter.a)], acts);
+            self.add_from_low(adapter, &low, y);
+        }
+    }
+
+    /// Adds what an adapter makes of rows of `rank` numbers.
+    pub(super) fn add_from_low(&self, adapter: &LowRank, low: &[f32], y: &mut [f32]) {
+        let b = self.matrix(adapter.b);
+        let [mut more] = matmul([b], &Activations::new(low, b.cols, self.isa()));
+        ops::scale(&mut more, adapter.scale);
+        ops::add(y, &more);
+    }
+
+    /// The products of a gated network: in one region of the pool where that can be, else one after the other.
+    pub(super) fn gated_products(&self, x: Value, products: &[Product; 3], activation: Activation) -> Floats {
+        let [gate, up, down] = products;
+        let acts = self.activations_of(x, gate.matrix);
+        let both = [gate, up].map(|product| self.matrix(product.matrix));
+        let last = self.matrix(down.matrix);
+        if let Some(inner) = gated(both, activation, last, &acts) {
+            let [mut y] = matmul([last], &inner);
+            self.finish_product(down, &inner, &mut y);
+            return y;
+        }
+        [gate, up].into_iter().for_each(|product| self.observe(&acts, product));
+        let [mut inner, ups] = matmul(both, &acts);
+        activation.gate(self.isa(), &mut inner, &ups);
+        drop(ups);
+        let acts = self.activations(&inner, last.cols);
+        self.observe(&acts, down);
+        let [mut y] = matmul([last], &acts);
+        self.finish_product(down, &acts, &mut y);
+        y
+    }
+
+    /// Every head's rows of `x`, `[tokens][heads][width]`, multiplied by its matrix.
+    pub(super) fn products_by_head(&self, x: &[f32], stack: &Stack) -> Floats {
+        let heads = stack.matrices.len();
+        let (rows, width) = (self.matrix(stack.matrix(0)).rows, self.matrix(stack.matrix(0)).cols);
+        let all = heads * rows;
+        let mut out = Floats::scratch(x.len() / width.max(1) * rows);
+        for head in 0..heads {
+            let of_head = x.chunks_exact(width).skip(head).step_by(heads);
+            let of_head: Vec<f32> = of_head.flatten().copied().collect();
+            let acts = self.activations(&of_head, width);
+            if stack.observed {
+                acts.observe_expert(&self.program.matrix(stack.matrix(head)).tensor, head, heads);
+            }
+            let [y] = matmul([self.matrix(stack.matrix(head))], &acts);
+            for (to, y) in out.chunks_exact_mut(all).zip(y.chunks_exact(rows)) {
+                to[head * rows..][..rows].copy_from_slice(y);
+            }
+        }
+        out
+    }
+}

@@ -1,0 +1,191 @@
+//! Every operation, dispatched to its definition in [`crate::ops`].
+
+use std::ops::Range;
+
+use super::choice::Choice;
+use super::pass::Pass;
+use crate::kernels::Floats;
+use crate::ops;
+use crate::ops::activation::{sigmoid, softplus};
+use crate::ops::matmul::Matrix;
+use crate::program::{Decay, Op};
+
+impl Pass<'_, '_, '_> {
+    /// Carries out some operations.
+    pub fn run(&mut self, operations: Range<usize>) {
+        operations.for_each(|at| self.step(at));
+    }
+
+    fn step(&mut self, at: usize) {
+        let (program, isa) = (self.program, self.isa());
+        let operation = &program.operations()[at];
+        match &operation.op {
+            Op::Embed(table) => {
+                let rows = self.tokens.iter().map(|&id| id as usize);
+                let y = decoded(&self.processor.matrices[table.0], rows);
+                self.one(at, y);
+            }
+            Op::EmbedPositions(table) => {
+                let y = decoded(&self.processor.matrices[table.0], self.positions.all.iter().copied());
+                self.one(at, y);
+            }
+            Op::AdaptEmbedding(adapter) => {
+                let rows = self.tokens.iter().map(|&id| id as usize);
+                let low = decoded(&self.processor.matrices[adapter.a.0], rows);
+                let mut x = self.own(at);
+                self.add_from_low(adapter, &low, &mut x);
+                self.one(at, x);
+            }
+            Op::Fill(row) => {
+                let rows = self.input(at, 0).len() / program.shape(operation.inputs[0]).columns;
+                self.one(at, ops::rows::repeat(row, row.len(), rows));
+            }
+            Op::Norm(norm) => {
+                let y = match program.plan().ends(operation.inputs[0], at) {
+                    true => {
+                        let mut x = self.own(at);
+                        norm.apply_in_place(isa, &mut x);
+                        x
+                    }
+                    false => norm.apply(isa, self.input(at, 0)),
+                };
+                self.one(at, y);
+            }
+            Op::AddNorm(norm) => {
+                let mut x = self.own(at);
+                let y = norm.apply_to_sum(isa, &mut x, self.input(at, 1));
+                self.finish(at, [x, y]);
+            }
+            Op::Add => self.in_place(at, |x, pass| ops::add(x, pass.input(at, 1))),
+            Op::Multiply => self.in_place(at, |x, pass| ops::multiply(x, pass.input(at, 1))),
+            Op::AddRow(row) => self.in_place(at, |x, _| ops::add_rows(x, row)),
+            Op::DivideRow(row) => self.in_place(at, |x, _| ops::divide_rows(x, row)),
+            Op::MultiplyAdd(row) => self.in_place(at, |x, pass| ops::rows::multiply_add(x, pass.input(at, 1), row)),
+            Op::Scale(factor) => self.in_place(at, |x, _| ops::scale(x, *factor)),
+            Op::ScaleByPosition(factor) => self.in_place(at, |x, pass| pass.positions.scale(x, factor)),
+            Op::Clamp(bound) => self.in_place(at, |x, _| ops::clamp(x, *bound)),
+            Op::SoftCap(cap) => self.in_place(at, |x, _| ops::soft_cap(x, *cap)),
+            Op::Sigmoid => self.in_place(at, |x, _| ops::map(x, sigmoid)),
+            Op::Decay(decay) => self.in_place(at, |x, _| decays(x, decay)),
+            Op::Activate(f) => self.in_place(at, |x, _| f.apply(isa, x)),
+            Op::Gate(f) => self.in_place(at, |x, pass| f.gate(isa, x, pass.input(at, 1))),
+            Op::HeadGate(f) => self.in_place(at, |x, pass| f.apply(x, pass.input(at, 1))),
+            Op::ScaleByGate { plain } => {
+                self.in_place(at, |x, pass| ops::activation::scale_by_gate(x, pass.input(at, 1), *plain));
+            }
+            Op::Products(products) => {
+                let ys = self.products(operation.inputs[0], products);
+                self.finish(at, ys);
+            }
+            Op::GatedProducts(products, activation) => {
+                let y = self.gated_products(operation.inputs[0], products, *activation);
+                self.one(at, y);
+            }
+            Op::ProductsByHead(stack) => {
+                let y = self.products_by_head(self.input(at, 0), stack);
+                self.one(at, y);
+            }
+            Op::Split(widths) => {
+                let parts = ops::rows::split(self.input(at, 0), widths);
+                self.finish(at, parts);
+            }
+            Op::Join(widths) => {
+                let parts: Vec<&[f32]> = (0..widths.len()).map(|i| self.input(at, i)).collect();
+                let y = ops::rows::join(&parts, widths);
+                self.one(at, y);
+            }
+            Op::Repeat { width, times } => {
+                let y = ops::rows::repeat(self.input(at, 0), *width, *times);
+                self.one(at, y);
+            }
+            Op::Rotate(kind, head) => self.in_place(at, |x, pass| pass.positions.rotate(isa, x, *kind, *head)),
+            Op::Attend(attend) => {
+                let y = self.attend(at, attend);
+                self.one(at, y);
+            }
+            Op::Convolve(rule, state) => {
+                let [x] = self.inputs(at);
+                let y = self.recur(state, 0, &[x], |[x], state| rule.run(x, state));
+                self.one(at, y);
+            }
+            Op::Delta(rule, state) => {
+                let inputs = self.inputs::<5>(at);
+                let y = self.recur(state, 2, &inputs, |[q, k, v, g, b], state| {
+                    rule.run(&ops::delta::Steps { q, k, v, g, b }, state)
+                });
+                self.one(at, y);
+            }
+            Op::Scan(rule, state) => {
+                let inputs = self.inputs::<4>(at);
+                let y = self.recur(state, 0, &inputs, |[x, dt, b, c], state| {
+                    rule.run(&ops::scan::Steps { x, dt, b, c }, state)
+                });
+                self.one(at, y);
+            }
+            Op::Lightning(rule, state) => {
+                let inputs = self.inputs::<3>(at);
+                let y = self.recur(state, 0, &inputs, |qkv, state| rule.run(qkv, state));
+                self.one(at, y);
+            }
+            Op::Choose(choosing) => {
+                let mut scores = self.own(at);
+                self.values.set_choice(operation.outputs[0], Choice::of(choosing, &mut scores));
+                self.release(at);
+            }
+            Op::Dispatch | Op::DispatchWeighed => {
+                let weighed = matches!(operation.op, Op::DispatchWeighed);
+                let columns = program.shape(operation.inputs[0]).columns;
+                let choice = self.values.choice(operation.inputs[1]);
+                let y = choice.dispatch(self.input(at, 0), columns, weighed);
+                self.one(at, y);
+            }
+            Op::ProductsOfExperts(stacks) => {
+                let ys = self.products_of_experts(operation.inputs[0], operation.inputs[1], stacks);
+                self.finish(at, ys);
+            }
+            Op::Combine { weighed } => {
+                let columns = program.shape(operation.outputs[0]).columns;
+                let y = self.values.choice(operation.inputs[1]).combine(self.input(at, 0), columns, *weighed);
+                self.one(at, y);
+            }
+            Op::Blend(scores) => {
+                let streams: Vec<&[f32]> = operation.inputs.iter().map(|&x| self.values.get(x)).collect();
+                let y = ops::streams::blend(isa, scores, &streams);
+                self.one(at, y);
+            }
+            Op::ReadStreams(streams) => {
+                let outputs = streams.read(self.input(at, 0), self.input(at, 1));
+                self.finish(at, outputs);
+            }
+            Op::WriteStreams { count } => {
+                self.in_place(at, |x, pass| ops::streams::write(x, pass.input(at, 1), pass.input(at, 2), *count));
+            }
+            // rows are taken by the caller of a pass
+            Op::Take => {}
+        }
+    }
+}
+
+/// Rows of a table, as they are in its file, decoded.
+fn decoded(table: &Matrix, rows: impl ExactSizeIterator<Item = usize>) -> Floats {
+    let n = table.cols;
+    let decode = table.ty.info().and_then(|t| t.decode).expect("tables are decodable: checked when loading");
+    let mut x = Floats::scratch(rows.len() * n);
+    x.chunks_exact_mut(n).zip(rows).for_each(|(row, number)| decode(table.row(number), row));
+    x
+}
+
+/// Decays of a delta rule where they are.
+fn decays(x: &mut [f32], decay: &Decay) {
+    let all = decay.of_head * decay.factors.len();
+    for row in x.chunks_exact_mut(all) {
+        for (head, factor) in row.chunks_exact_mut(decay.of_head).zip(&decay.factors) {
+            head.iter_mut().for_each(|g| {
+                *g = match decay.bound {
+                    Some(bound) => sigmoid(*g * factor) * bound,
+                    None => softplus(*g) * factor,
+                }
+            });
+        }
+    }
+}

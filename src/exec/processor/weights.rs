@@ -1,0 +1,50 @@
+//! A processor with the weights of a program.
+
+use std::sync::Arc;
+
+use crate::cancel::CancelToken;
+use crate::kernels::Isa;
+use crate::ops::matmul::Matrix;
+use crate::ops::observe::ActivationObserver;
+use crate::ops::rope::Rope;
+
+/// Contexts are counted in steps of this many positions.
+const CONTEXT_STEP: usize = 256;
+
+/// The pass was ended between two blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cancelled;
+
+/// What the caller of a pass decides.
+#[derive(Clone, Default)]
+pub struct PassOptions {
+    /// Bits of any-precision weights; 0 where there are none.
+    pub bits: u8,
+    /// Positions that the contexts may hold, which decides between two sets of RoPE factors.
+    pub n_ctx: usize,
+    /// Sees the rows that are multiplied with the weights.
+    pub observer: Option<Arc<dyn ActivationObserver>>,
+    /// Ends the pass between two blocks.
+    pub cancel: Option<CancelToken>,
+}
+
+/// A processor with the weights of one program.
+pub struct Processor {
+    /// Instruction set of the kernels.
+    pub isa: Isa,
+    /// The program's matrices, by number.
+    pub matrices: Vec<Matrix>,
+    /// Position embeddings of the global and the window layers: in contexts as long as those of the training, and in
+    /// longer ones.
+    pub ropes: [[Rope; 2]; 2],
+    /// Positions of a context of the training.
+    pub original_context: usize,
+}
+
+impl Processor {
+    /// Position embeddings of the global and the window layers in a context of so many positions.
+    pub fn ropes(&self, n_ctx: usize) -> &[Rope; 2] {
+        let longer = n_ctx.next_multiple_of(CONTEXT_STEP) > self.original_context;
+        &self.ropes[usize::from(longer)]
+    }
+}

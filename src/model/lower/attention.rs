@@ -1,0 +1,102 @@
+//! The attention of a block whose heads, or groups of them, have keys and values of their own.
+
+use super::lowering::Lowering;
+use crate::arch::rules::QkNorms;
+use crate::model::config::Config;
+use crate::ops::activation::HeadGate;
+use crate::ops::attention::{Heads, ScoreRules, alibi_slopes};
+use crate::ops::norm::Norm;
+use crate::program::{Attend, RopeKind, Value};
+
+impl Lowering<'_, '_> {
+    /// Attention: from the normed input of block number `layer` to what it adds; `None` where a tensor is missing, which
+    /// is noted.
+    pub(super) fn attention(&mut self, x: Value, layer: usize) -> Option<Value> {
+        let c = self.c;
+        let (rule, scores) = (&c.arch.attention, &c.scores);
+        let turned = c.turned[layer];
+        let mut norms = match rule.qk_norms {
+            QkNorms::WithRope(but) if !turned || has_experts(c, but) => [None, None],
+            _ => self.qk_norms(layer),
+        };
+        let slopes = match scores.alibi > 0.0 {
+            true => alibi_slopes(c.n_head, scores.alibi),
+            false => Vec::new(),
+        };
+        let attend = self.attend(layer, ScoreRules { cap: scores.cap, slopes, sinks: Vec::new() });
+        let gate = match rule.gate_in_queries {
+            true => None,
+            false => self.loader.linear(layer, "attn_gate"),
+        };
+        let qkv = self.loader.qkv(layer)?;
+        let sub_norm = self.loader.norm(Some(layer), "attn_sub_norm");
+        let out = self.loader.linear(layer, "attn_output")?;
+
+        let [mut q, mut k, mut v] = self.products(x, qkv);
+        let mut gate = gate.map(|gate| (self.product(x, gate), rule.gate));
+        if rule.gate_in_queries {
+            let [queries, gates] = self.b.split(["q", "q_gate"], q, [c.head_dim; 2]);
+            q = queries;
+            gate = Some((gates, HeadGate::Sigmoid));
+        }
+        if let Some(bound) = scores.clamp {
+            [q, k, v] = [("q", q), ("k", k), ("v", v)].map(|(name, x)| self.b.clamp(name, x, bound));
+        }
+        if rule.qk_norms == QkNorms::BeforeRope {
+            [q, k] = self.norm_heads([q, k], std::mem::take(&mut norms));
+        }
+        let rope = turned.then_some(self.rope(layer));
+        [q, k] = [("q_rope", q), ("k_rope", k)].map(|(name, x)| self.b.rotate(name, x, rope, c.head_dim));
+        [q, k] = self.norm_heads([q, k], norms);
+        let temperature = scores.temperature.filter(|t| !(t.unturned && turned));
+        q = self.b.scale_by_position("q_temperature", q, temperature.map(|t| t.factor));
+        q = self.b.scale("q_scale", q, scores.query_scale);
+        let mut heads = self.b.attend("attention", [q, k, v], attend);
+        if let Some((gate, function)) = gate {
+            heads = self.b.head_gate("attn_gated", function, heads, gate);
+        }
+        heads = self.b.maybe_norm("attn_sub_norm", heads, sub_norm);
+        let y = self.product(heads, out);
+        Some(self.b.scale("attn_scale", y, scores.value_scale))
+    }
+
+    /// How block number `layer` attends, by these rules and its own sinks.
+    pub(super) fn attend(&mut self, layer: usize, rules: ScoreRules) -> Attend {
+        let c = self.c;
+        let sinks = self.loader.vector(Some(layer), "attn_sinks.weight").unwrap_or_default();
+        let rules = ScoreRules { sinks, ..rules };
+        Attend {
+            cache: c.mixing.cache(self.loader.slot()),
+            heads: Heads { queries: c.n_head, keys: c.n_head_kv, size: c.head_dim },
+            value_size: c.value_dim,
+            scale: c.scores.scale,
+            window: c.layer_window(layer),
+            rules: Some(rules).filter(|rules| !rules.is_empty()),
+            both_ways: c.arch.attention.both_ways,
+        }
+    }
+
+    /// The position embedding of block number `layer`.
+    pub(super) fn rope(&self, layer: usize) -> RopeKind {
+        match self.c.layer_window(layer) {
+            Some(_) => RopeKind::Window,
+            None => RopeKind::Global,
+        }
+    }
+
+    fn norm_heads(&mut self, [q, k]: [Value; 2], [q_norm, k_norm]: [Option<Norm>; 2]) -> [Value; 2] {
+        [self.b.maybe_norm("attn_q_norm", q, q_norm), self.b.maybe_norm("attn_k_norm", k, k_norm)]
+    }
+
+    /// Norms of queries and keys; those of keys alone are not computed.
+    fn qk_norms(&mut self, layer: usize) -> [Option<Norm>; 2] {
+        let Some(q) = self.loader.norm(Some(layer), "attn_q_norm") else {
+            return [None, None];
+        };
+        [Some(q), self.loader.norm(Some(layer), "attn_k_norm")]
+    }
+}
+
+fn has_experts(c: &Config, count: u32) -> bool {
+    c.experts.as_ref().is_some_and(|e| e.count == count as usize)
+}

@@ -1,0 +1,143 @@
+//! The feed-forward network of a block: dense, a mixture of experts, or both.
+
+use super::experts::bounded;
+use super::lowering::Lowering;
+use crate::model::load::Linear;
+use crate::ops::activation::Activation;
+use crate::ops::norm::Norm;
+use crate::program::Value;
+
+/// The values that a feed-forward network makes.
+pub struct Given {
+    /// Its output.
+    pub y: Value,
+    /// The output of experts that read the norm of the block's input, which is added after all else.
+    pub beside: Option<Value>,
+}
+
+/// `down(norm(f(gate(x)) * up(x)))`, or without a gate `down(norm(f(up(x))))`
+struct Dense {
+    up: Up,
+    activation: Activation,
+    /// Divisors of the gated values.
+    divisors: Option<Vec<f32>>,
+    sub_norm: Option<Norm>,
+    down: Linear,
+}
+
+/// The projections into a dense network.
+enum Up {
+    Gated(Box<[Linear; 2]>),
+    Plain(Box<Linear>),
+}
+
+/// The expert that all tokens go to, the gate on its output, and whether its function is the sigmoid itself.
+struct Shared {
+    dense: Dense,
+    gate: Option<Linear>,
+    plain_gate: bool,
+}
+
+impl Lowering<'_, '_> {
+    /// The network of block number `layer` for `x`. `before` is the block's input, for experts and routers that read
+    /// that; `None` where both sublayers read the same. The result is `None` where a tensor is missing, which is noted.
+    pub(super) fn feed_forward(&mut self, x: Value, layer: usize, before: Option<Value>) -> Option<Given> {
+        let c = self.c;
+        let experts = c.layer_experts(layer);
+        let dense = self.dense(layer, "");
+        let shared = self.shared(layer);
+        let unused = experts.is_some() && c.arch.experts.unused;
+        let mixture = match experts {
+            Some(experts) if !unused => Some(self.mixture(experts, layer)?),
+            _ => None,
+        };
+        if mixture.is_none() && dense.is_none() && !unused {
+            return None;
+        }
+        let chunks = experts.and_then(|e| self.chunk_experts(e, layer));
+        let accompanied = mixture.is_some() && (dense.is_some() || shared.is_some());
+        let factor = c.arch.experts.beside.filter(|_| accompanied);
+        let expert_norm = self.loader.norm(Some(layer), "ffn_norm_exps");
+
+        let dense = dense.map(|dense| self.run_dense(x, dense));
+        let (mixture, beside) = match (mixture, expert_norm) {
+            (Some(mixture), Some(norm)) => {
+                let beside = before.map(|before| {
+                    let x = self.b.norm("ffn_norm_exps", before, norm);
+                    self.mix_experts(x, x, mixture)
+                });
+                (None, beside)
+            }
+            (Some(mixture), None) => {
+                let routed = before.filter(|_| mixture.early_router).unwrap_or(x);
+                (Some(self.mix_experts(x, routed, mixture)), None)
+            }
+            (None, _) => (None, None),
+        };
+        let shared = shared.map(|shared| self.run_shared(x, shared));
+        let chunks = chunks.zip(mixture).map(|((chunks, scale), given)| {
+            let y = self.mix_experts(given, x, chunks);
+            self.b.scale("ffn_chunks", y, Some(scale))
+        });
+        let all = [mixture, dense, shared, chunks].into_iter().flatten();
+        let y = all.reduce(|y, z| self.b.add("ffn", y, z));
+        let y = y.unwrap_or_else(|| self.b.activate("ffn", c.activation, x));
+        Some(Given { y: self.b.scale("ffn", y, factor), beside })
+    }
+
+    /// The matrices `ffn_upSUFFIX`, `ffn_downSUFFIX` and, where there is one, `ffn_gateSUFFIX`.
+    fn dense(&mut self, layer: usize, suffix: &str) -> Option<Dense> {
+        let (c, loader) = (self.c, &mut *self.loader);
+        let name = |part: &str| format!("ffn_{part}{suffix}");
+        let up = match loader.linear(layer, &name("gate")) {
+            Some(gate) => Up::Gated(Box::new([gate, loader.linear(layer, &name("up"))?])),
+            None if loader.is_fused(layer, &name("up")) => Up::Gated(Box::new(loader.halves(layer, &name("up"))?)),
+            None => Up::Plain(Box::new(loader.linear(layer, &name("up"))?)),
+        };
+        Some(Dense {
+            up,
+            activation: bounded(c, &c.dense_bounds, layer),
+            divisors: loader.vector(Some(layer), "ffn.act.scales"),
+            sub_norm: loader.norm(Some(layer), "ffn_sub_norm"),
+            down: loader.linear(layer, &name("down"))?,
+        })
+    }
+
+    fn run_dense(&mut self, x: Value, dense: Dense) -> Value {
+        let Dense { up, activation, divisors, sub_norm, down } = dense;
+        let mut y = match up {
+            Up::Gated(both) => {
+                let [gate, up] = self.products_bias_first(x, *both);
+                self.b.gate("ffn_gated", activation, gate, up)
+            }
+            Up::Plain(up) => {
+                let [y] = self.products_bias_first(x, [*up]);
+                self.b.activate("ffn_activated", activation, y)
+            }
+        };
+        if let Some(divisors) = divisors {
+            y = self.b.divide_row("ffn_divided", y, divisors);
+        }
+        y = self.b.maybe_norm("ffn_sub_norm", y, sub_norm);
+        let [y] = self.products_bias_first(y, [down]);
+        y
+    }
+
+    fn shared(&mut self, layer: usize) -> Option<Shared> {
+        const GATE: &str = "ffn_gate_inp_shexp.weight";
+        let dense = self.dense(layer, "_shexp")?;
+        let gate = self.loader.router(layer, GATE);
+        Some(Shared { dense, gate, plain_gate: self.c.arch.experts.plain_gate })
+    }
+
+    fn run_shared(&mut self, x: Value, shared: Shared) -> Value {
+        let y = self.run_dense(x, shared.dense);
+        match shared.gate {
+            Some(gate) => {
+                let gate = self.product(x, gate);
+                self.b.scale_by_gate("ffn_shared", y, gate, shared.plain_gate)
+            }
+            None => y,
+        }
+    }
+}

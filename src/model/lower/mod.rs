@@ -1,0 +1,18 @@
+//! A description and a file's tensors become a program.
+//!
+//! Every part of a block says what it computes, operation by operation, while its tensors are loaded. What a description
+//! does not list is absent; nothing is decided by an architecture's name.
+
+mod attention;
+mod block;
+mod delta;
+mod experts;
+mod feed_forward;
+mod latent;
+mod lowering;
+mod mamba;
+mod model;
+mod recurrent;
+mod streams;
+
+pub use lowering::{Lowered, Lowering};

@@ -1,0 +1,93 @@
+//! A model: what stands before its blocks, the blocks in order, and what makes logits.
+
+use super::lowering::{Lowered, Lowering};
+use crate::model::config::{Config, Cycles};
+use crate::model::load::{Ends, Loader};
+use crate::program::{Builder, Value};
+
+impl<'l, 'f> Lowering<'l, 'f> {
+    /// The program of a model of configuration `c`; `directions` are added to the residual stream behind each block,
+    /// nothing where one is empty. `None` where a tensor is missing, which is noted.
+    pub fn model(loader: &'l mut Loader<'f>, c: &'l Config, ends: Ends, directions: &[Vec<f32>]) -> Option<Lowered> {
+        let b = Builder::default();
+        let mut all = Lowering { loader, c, b, matrices: Vec::new(), kept: Vec::new(), embeddings: None };
+        let x = all.embed(&ends);
+        all.embeddings = Some(x);
+        let x = match c.streams {
+            Some(streams) => all.b.repeat("streams", x, c.n_embd, streams.count),
+            None => x,
+        };
+        // All blocks are looked at, so that every problem is found.
+        let x = match c.cycles {
+            Some(cycles) => all.cycles(x, cycles, &ends, directions),
+            None => all.blocks(x, 0..c.n_layer, directions),
+        };
+        all.b.end_block();
+        let output_norm = ends.output_norm?;
+        let mut x = x?;
+        if let Some(connection) = ends.last_connection {
+            [x, _] = all.read_streams("streams_joined", x, &connection);
+        }
+        if let Some(scores) = ends.last_scores {
+            x = all.blend("output_blend", x, scores);
+        }
+        let x = all.b.take(x);
+        let hidden = all.b.norm("output_norm", x, output_norm);
+        let x = all.b.scale("output_scale", hidden, c.output_scale);
+        let x = all.product(x, ends.output);
+        let x = all.b.scale("logits", x, c.logit_scale);
+        let logits = all.b.soft_cap("logits", x, c.final_softcap);
+        Some(Lowered { program: all.b.finish(hidden, logits), matrices: all.matrices })
+    }
+
+    /// What goes into the first block.
+    fn embed(&mut self, ends: &Ends) -> Value {
+        let table = self.matrix("token_embd.weight", 0, ends.embedding.clone());
+        let mut x = self.b.embed(table);
+        for low_rank in &ends.embedding_low_rank {
+            let adapter = self.low_rank("token_embd.weight", low_rank.clone());
+            x = self.b.adapt_embedding(x, adapter);
+        }
+        x = self.b.scale("embedding_scale", x, self.c.embedding_scale);
+        if let Some(table) = &ends.positions {
+            let table = self.matrix("position_embd.weight", 0, table.clone());
+            let positions = self.b.embed_positions(table);
+            x = self.b.add("embedding_and_position", x, positions);
+        }
+        self.b.maybe_norm("token_embd_norm", x, ends.embedding_norm.clone())
+    }
+
+    /// Blocks one after the other.
+    fn blocks(&mut self, x: Value, slots: std::ops::Range<usize>, directions: &[Vec<f32>]) -> Option<Value> {
+        let mut x = Some(x);
+        for slot in slots {
+            self.loader.enter(slot);
+            self.b.begin_block();
+            let from = x.unwrap_or(Value(0));
+            // After a problem later blocks are only looked at.
+            x = self.block(from, self.c.block(slot)).filter(|_| x.is_some());
+            if let (Some(y), Some(direction)) = (x, directions.get(slot).filter(|d| !d.is_empty())) {
+                x = Some(self.b.add_row("control_vector", y, direction.clone()));
+            }
+        }
+        x
+    }
+
+    /// Stacks of blocks in cycles. After every stack its stream is normed, the last time by the norm before the logits.
+    fn cycles(&mut self, x: Value, cycles: Cycles, ends: &Ends, directions: &[Vec<f32>]) -> Option<Value> {
+        let (mut high, mut low) = (x, self.b.fill("low_state", x, ends.low_state.clone()));
+        let runs = self.c.n_layer / cycles.stack;
+        for run in 0..runs {
+            let x = self.b.add("stack_input", high, low);
+            let mut x = self.blocks(x, run * cycles.stack..(run + 1) * cycles.stack, directions);
+            if let (Some(y), true, Some(norm)) = (x, run + 1 < runs, &ends.output_norm) {
+                x = Some(self.b.norm("stack_norm", y, norm.clone()));
+            }
+            match cycles.is_high(run) {
+                true => high = x?,
+                false => low = x?,
+            }
+        }
+        Some(high)
+    }
+}

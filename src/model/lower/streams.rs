@@ -1,0 +1,28 @@
+//! Several residual streams side by side, which every sublayer reads and writes: hyper-connections (Zhu and others
+//! 2024), as Hunyuan 4 has them.
+//!
+//! The streams of a token follow each other. Their norm, all of them one row, gives two coefficients for each stream:
+//! a sublayer reads the sum of the streams times the first ones, and its output is added to each stream times its
+//! second one. Behind the last block the streams become one by coefficients of their own.
+
+use super::lowering::Lowering;
+use crate::model::load::Connection;
+use crate::ops::streams::Streams;
+use crate::program::Value;
+
+impl Lowering<'_, '_> {
+    /// What a sublayer reads of the streams `x`, and the coefficients it writes with.
+    pub(super) fn read_streams(&mut self, name: &str, x: Value, connection: &Connection) -> [Value; 2] {
+        let Connection { sizes, norm, project, scales, bases } = connection;
+        let normed = self.b.norm(&format!("{name}_norm"), x, norm.clone());
+        let coefficients = self.product(normed, project.clone());
+        let streams = Streams {
+            count: sizes.count,
+            eps: sizes.eps,
+            magnitude: sizes.magnitude,
+            scales: scales.clone(),
+            bases: bases.clone(),
+        };
+        self.b.read_streams(name, x, coefficients, streams)
+    }
+}

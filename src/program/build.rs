@@ -1,0 +1,329 @@
+//! Building a program operation by operation.
+
+use super::forward::Program;
+use super::op::{Attend, Decay, LowRank, Op, Product, RopeKind, Stack, Temperature};
+use super::operation::{Operation, Order};
+use super::value::{MatrixId, MatrixInfo, Rows, Shape, Value};
+use crate::ops::activation::{Activation, HeadGate};
+use crate::ops::norm::Norm;
+use crate::ops::streams::Streams;
+
+/// Builds a [`Program`]. Every method adds one operation and returns what it makes; sizes follow from the inputs.
+#[derive(Debug, Default)]
+pub struct Builder {
+    shapes: Vec<Shape>,
+    operations: Vec<Operation>,
+    matrices: Vec<MatrixInfo>,
+    blocks: Vec<std::ops::Range<usize>>,
+    /// The first operation of the block that is being built.
+    block: Option<usize>,
+    /// The part of the model that is being built, which names its values.
+    part: String,
+    head: Option<usize>,
+}
+
+impl Builder {
+    /// Begins the next block.
+    pub fn begin_block(&mut self) {
+        self.end_block();
+        self.block = Some(self.operations.len());
+        self.part = format!("blk.{}.", self.blocks.len());
+    }
+
+    /// Ends the block that was begun last.
+    pub fn end_block(&mut self) {
+        if let Some(from) = self.block.take() {
+            self.blocks.push(from..self.operations.len());
+        }
+        self.part.clear();
+    }
+
+    /// Takes note of a matrix.
+    pub fn matrix(&mut self, info: MatrixInfo) -> MatrixId {
+        self.matrices.push(info);
+        MatrixId(self.matrices.len() - 1)
+    }
+
+    /// Matrices noted so far.
+    pub fn matrices(&self) -> usize {
+        self.matrices.len()
+    }
+
+    /// Columns of a value.
+    pub fn columns(&self, x: Value) -> usize {
+        self.shapes[x.0].columns
+    }
+
+    fn rows(&self, x: Value) -> Rows {
+        self.shapes[x.0].rows
+    }
+
+    fn value(&mut self, name: &str, rows: Rows, columns: usize) -> Value {
+        self.shapes.push(Shape { name: format!("{}{name}", self.part), rows, columns });
+        Value(self.shapes.len() - 1)
+    }
+
+    fn push(&mut self, op: Op, inputs: &[Value], outputs: Vec<Value>) {
+        self.operations.push(Operation { op, inputs: inputs.to_vec(), outputs });
+    }
+
+    /// An operation with one output of the size of its first input.
+    fn like(&mut self, name: &str, op: Op, inputs: &[Value]) -> Value {
+        let (rows, columns) = (self.rows(inputs[0]), self.columns(inputs[0]));
+        self.one(name, op, inputs, rows, columns)
+    }
+
+    fn one(&mut self, name: &str, op: Op, inputs: &[Value], rows: Rows, columns: usize) -> Value {
+        let to = self.value(name, rows, columns);
+        self.push(op, inputs, vec![to]);
+        to
+    }
+
+    /// The tokens' rows of a table.
+    pub fn embed(&mut self, table: MatrixId) -> Value {
+        let columns = self.matrices[table.0].columns;
+        self.one("embedding", Op::Embed(table), &[], Rows::Tokens, columns)
+    }
+
+    /// The positions' rows of a table.
+    pub fn embed_positions(&mut self, table: MatrixId) -> Value {
+        let columns = self.matrices[table.0].columns;
+        self.one("position", Op::EmbedPositions(table), &[], Rows::Tokens, columns)
+    }
+
+    /// `x` and what an adapter adds to the embeddings.
+    pub fn adapt_embedding(&mut self, x: Value, adapter: LowRank) -> Value {
+        self.like("embedding", Op::AdaptEmbedding(adapter), &[x])
+    }
+
+    /// A row for every row of `x`.
+    pub fn fill(&mut self, name: &str, x: Value, row: Vec<f32>) -> Value {
+        let (rows, columns) = (self.rows(x), row.len());
+        self.one(name, Op::Fill(row), &[x], rows, columns)
+    }
+
+    /// The norm of `x`.
+    pub fn norm(&mut self, name: &str, x: Value, norm: Norm) -> Value {
+        self.like(name, Op::Norm(norm), &[x])
+    }
+
+    /// The norm of `x`, or `x` where there is none.
+    pub fn maybe_norm(&mut self, name: &str, x: Value, norm: Option<Norm>) -> Value {
+        match norm {
+            Some(norm) => self.norm(name, x, norm),
+            None => x,
+        }
+    }
+
+    /// `x + y`.
+    pub fn add(&mut self, name: &str, x: Value, y: Value) -> Value {
+        self.like(name, Op::Add, &[x, y])
+    }
+
+    /// `x * y`, element by element.
+    pub fn multiply(&mut self, name: &str, x: Value, y: Value) -> Value {
+        self.like(name, Op::Multiply, &[x, y])
+    }
+
+    /// `x + row`.
+    pub fn add_row(&mut self, name: &str, x: Value, row: Vec<f32>) -> Value {
+        self.like(name, Op::AddRow(row), &[x])
+    }
+
+    /// `x / row`.
+    pub fn divide_row(&mut self, name: &str, x: Value, row: Vec<f32>) -> Value {
+        self.like(name, Op::DivideRow(row), &[x])
+    }
+
+    /// `x + y * row`.
+    pub fn multiply_add(&mut self, name: &str, x: Value, y: Value, row: Vec<f32>) -> Value {
+        self.like(name, Op::MultiplyAdd(row), &[x, y])
+    }
+
+    /// `x * factor`, or `x` where there is none.
+    pub fn scale(&mut self, name: &str, x: Value, factor: Option<f32>) -> Value {
+        match factor {
+            Some(factor) => self.like(name, Op::Scale(factor), &[x]),
+            None => x,
+        }
+    }
+
+    /// `x` times a factor by its position, or `x` where there is none.
+    pub fn scale_by_position(&mut self, name: &str, x: Value, factor: Option<Temperature>) -> Value {
+        match factor {
+            Some(factor) => self.like(name, Op::ScaleByPosition(factor), &[x]),
+            None => x,
+        }
+    }
+
+    /// `x` within `bound` of 0.
+    pub fn clamp(&mut self, name: &str, x: Value, bound: f32) -> Value {
+        self.like(name, Op::Clamp(bound), &[x])
+    }
+
+    /// `tanh(x / cap) * cap`, or `x` where there is no cap.
+    pub fn soft_cap(&mut self, name: &str, x: Value, cap: Option<f32>) -> Value {
+        match cap {
+            Some(cap) => self.like(name, Op::SoftCap(cap), &[x]),
+            None => x,
+        }
+    }
+
+    /// `1 / (1 + e^-x)`.
+    pub fn sigmoid(&mut self, name: &str, x: Value) -> Value {
+        self.like(name, Op::Sigmoid, &[x])
+    }
+
+    /// `f(x)`.
+    pub fn activate(&mut self, name: &str, f: Activation, x: Value) -> Value {
+        self.like(name, Op::Activate(f), &[x])
+    }
+
+    /// `f(gate) * up`.
+    pub fn gate(&mut self, name: &str, f: Activation, gate: Value, up: Value) -> Value {
+        self.like(name, Op::Gate(f), &[gate, up])
+    }
+
+    /// `heads * f(gate)`.
+    pub fn head_gate(&mut self, name: &str, f: HeadGate, heads: Value, gate: Value) -> Value {
+        self.like(name, Op::HeadGate(f), &[heads, gate])
+    }
+
+    /// `x` times the sigmoid of its row's number in `gate`.
+    pub fn scale_by_gate(&mut self, name: &str, x: Value, gate: Value, plain: bool) -> Value {
+        self.like(name, Op::ScaleByGate { plain }, &[x, gate])
+    }
+
+    /// A product with a matrix, which names it.
+    pub fn product(&mut self, x: Value, product: Product) -> Value {
+        let MatrixInfo { tensor, rows: columns, .. } = &self.matrices[product.matrix.0];
+        let name = tensor.strip_suffix(".weight").unwrap_or(tensor);
+        let shape = Shape { name: name.to_owned(), rows: self.rows(x), columns: *columns };
+        self.shapes.push(shape);
+        let to = Value(self.shapes.len() - 1);
+        self.push(Op::Products(vec![product]), &[x], vec![to]);
+        to
+    }
+
+    /// The rows of every head times its own matrix.
+    pub fn products_by_head(&mut self, name: &str, x: Value, stack: Stack) -> Value {
+        let columns = stack.matrices.clone().map(|m| self.matrices[m].rows).sum();
+        let rows = self.rows(x);
+        self.one(name, Op::ProductsByHead(stack), &[x], rows, columns)
+    }
+
+    /// Parts of every row; rows may be several of the sum of the widths.
+    pub fn split<const N: usize>(&mut self, names: [&str; N], x: Value, widths: [usize; N]) -> [Value; N] {
+        let all: usize = widths.iter().sum();
+        let (rows, times) = (self.rows(x), self.columns(x) / all.max(1));
+        let mut parts = names.iter().zip(widths);
+        let outputs = [(); N].map(|()| match parts.next() {
+            Some((name, width)) => self.value(name, rows, times * width),
+            None => unreachable!("as many names as parts"),
+        });
+        self.push(Op::Split(widths.to_vec()), &[x], outputs.to_vec());
+        outputs
+    }
+
+    /// Parts side by side, each of its width; rows may be several of the sum of the widths.
+    pub fn join(&mut self, name: &str, parts: &[(Value, usize)]) -> Value {
+        let inputs: Vec<Value> = parts.iter().map(|part| part.0).collect();
+        let widths: Vec<usize> = parts.iter().map(|part| part.1).collect();
+        let columns = inputs.iter().map(|x| self.columns(*x)).sum();
+        let rows = self.rows(inputs[0]);
+        self.one(name, Op::Join(widths), &inputs, rows, columns)
+    }
+
+    /// Every `width` elements of a row, `times` times.
+    pub fn repeat(&mut self, name: &str, x: Value, width: usize, times: usize) -> Value {
+        let (rows, columns) = (self.rows(x), self.columns(x) * times);
+        self.one(name, Op::Repeat { width, times }, &[x], rows, columns)
+    }
+
+    /// RoPE on heads of `head` elements, or `x` where there is none.
+    pub fn rotate(&mut self, name: &str, x: Value, kind: Option<RopeKind>, head: usize) -> Value {
+        match kind {
+            Some(kind) => self.like(name, Op::Rotate(kind, head), &[x]),
+            None => x,
+        }
+    }
+
+    /// Attention: the outputs of the heads.
+    pub fn attend(&mut self, name: &str, qkv: [Value; 3], attend: Attend) -> Value {
+        let columns = attend.heads.queries * attend.value_size;
+        self.one(name, Op::Attend(Box::new(attend)), &qkv, Rows::Tokens, columns)
+    }
+
+    /// An operation over positions whose output is like its input number `like`.
+    pub fn recurrent(&mut self, name: &str, op: Op, inputs: &[Value], like: usize) -> Value {
+        let (rows, columns) = (self.rows(inputs[like]), self.columns(inputs[like]));
+        self.one(name, op, inputs, rows, columns)
+    }
+
+    /// Decays of a delta rule.
+    pub fn decay(&mut self, name: &str, x: Value, decay: Decay) -> Value {
+        self.like(name, Op::Decay(decay), &[x])
+    }
+
+    /// The experts of every token and their weights.
+    pub fn choose(&mut self, name: &str, scores: Value, choosing: crate::ops::experts::Choosing) -> Value {
+        let used = choosing.used;
+        self.one(name, Op::Choose(Box::new(choosing)), &[scores], Rows::Tokens, used)
+    }
+
+    /// Rows for the experts of their tokens, times the weights of the choice if `weighed`.
+    pub fn dispatch(&mut self, name: &str, x: Value, choice: Value, weighed: bool) -> Value {
+        let (used, columns) = (self.columns(choice), self.columns(x));
+        let op = if weighed { Op::DispatchWeighed } else { Op::Dispatch };
+        self.one(name, op, &[x, choice], Rows::Experts(used), columns)
+    }
+
+    /// Products with the matrices of each row's expert.
+    pub fn product_of_experts(&mut self, name: &str, x: Value, choice: Value, stack: Stack) -> Value {
+        let columns = self.matrices.get(stack.matrices.start).map_or(0, |m| m.rows);
+        let rows = self.rows(x);
+        self.one(name, Op::ProductsOfExperts(vec![stack]), &[x, choice], rows, columns)
+    }
+
+    /// The sums of what the tokens' experts make, times their weights if `weighed`.
+    pub fn combine(&mut self, name: &str, x: Value, choice: Value, weighed: bool) -> Value {
+        let columns = self.columns(x);
+        self.one(name, Op::Combine { weighed }, &[x, choice], Rows::Tokens, columns)
+    }
+
+    /// The mean of residual streams, weighed by their scores.
+    pub fn blend(&mut self, name: &str, streams: &[Value], scores: Norm) -> Value {
+        self.like(name, Op::Blend(scores), streams)
+    }
+
+    /// What a sublayer reads of several residual streams, and the coefficients it writes with.
+    pub fn read_streams(&mut self, name: &str, x: Value, coefficients: Value, streams: Streams) -> [Value; 2] {
+        let (rows, columns) = (self.rows(x), self.columns(x) / streams.count);
+        let written = streams.bases.len() - streams.count;
+        let outputs = [self.value(name, rows, columns), self.value(&format!("{name}_coefficients"), rows, written)];
+        self.push(Op::ReadStreams(streams), &[x, coefficients], outputs.to_vec());
+        outputs
+    }
+
+    /// Several residual streams with a sublayer's output added to each.
+    pub fn write_streams(&mut self, name: &str, x: Value, y: Value, coefficients: Value, count: usize) -> Value {
+        self.like(name, Op::WriteStreams { count }, &[x, y, coefficients])
+    }
+
+    /// The rows whose logits are wanted.
+    pub fn take(&mut self, x: Value) -> Value {
+        self.head = Some(self.operations.len());
+        let columns = self.columns(x);
+        self.one("wanted", Op::Take, &[x], Rows::Wanted, columns)
+    }
+
+    /// The program, whose logits are made of the normed rows `hidden`; fused where that changes no bit.
+    ///
+    /// # Panics
+    /// When no rows were taken for logits.
+    pub fn finish(self, hidden: Value, logits: Value) -> Program {
+        let head = self.head.expect("rows are taken for logits");
+        let Builder { shapes, operations, matrices, blocks, .. } = self;
+        Program::new(shapes, Order { operations, blocks, head }, matrices, [hidden, logits])
+    }
+}

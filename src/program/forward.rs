@@ -1,0 +1,120 @@
+//! A forward pass.
+
+use std::ops::Range;
+
+use super::operation::{Operation, Order};
+use super::plan::Plan;
+use super::rewrite;
+use super::value::{MatrixId, MatrixInfo, Shape, Value};
+
+/// A forward pass, from the tokens to the logits.
+#[derive(Clone, Debug)]
+pub struct Program {
+    shapes: Vec<Shape>,
+    order: Order,
+    matrices: Vec<MatrixInfo>,
+    /// The normed rows that logits are made of.
+    hidden: Value,
+    logits: Value,
+    plan: Plan,
+}
+
+impl Program {
+    /// A pass of these operations; those are fused that can be without changing a bit.
+    pub(super) fn new(
+        shapes: Vec<Shape>,
+        mut order: Order,
+        matrices: Vec<MatrixInfo>,
+        [hidden, logits]: [Value; 2],
+    ) -> Program {
+        rewrite::all(&mut order, &[hidden, logits]);
+        let stream = order.operations[order.head].inputs[0];
+        let plan = Plan::of(&order.operations, &shapes, &[stream, hidden, logits]);
+        Program { shapes, order, matrices, hidden, logits, plan }
+    }
+
+    /// The operations in order.
+    pub fn operations(&self) -> &[Operation] {
+        &self.order.operations
+    }
+
+    /// Name and size of a value.
+    pub fn shape(&self, value: Value) -> &Shape {
+        &self.shapes[value.0]
+    }
+
+    /// Number of values.
+    pub fn values(&self) -> usize {
+        self.shapes.len()
+    }
+
+    /// The matrices, by number.
+    pub fn matrices(&self) -> &[MatrixInfo] {
+        &self.matrices
+    }
+
+    /// A matrix by its number.
+    pub fn matrix(&self, matrix: MatrixId) -> &MatrixInfo {
+        &self.matrices[matrix.0]
+    }
+
+    /// The operations of each block, in the order in which blocks run.
+    pub fn blocks(&self) -> &[Range<usize>] {
+        &self.order.blocks
+    }
+
+    /// The operations before the first block.
+    pub fn start(&self) -> Range<usize> {
+        0..self.order.blocks.first().map_or(self.order.head, |block| block.start)
+    }
+
+    /// The operations that make the residual stream: all before the rows of the logits are taken.
+    pub fn body(&self) -> Range<usize> {
+        0..self.order.head
+    }
+
+    /// The operations that make logits of the rows that are taken: the first one takes them.
+    pub fn head(&self) -> Range<usize> {
+        self.order.head..self.order.operations.len()
+    }
+
+    /// The residual stream behind the last block, of which rows are taken for logits.
+    pub fn stream(&self) -> Value {
+        self.order.operations[self.order.head].inputs[0]
+    }
+
+    /// The rows that are taken.
+    pub fn taken(&self) -> Value {
+        self.order.operations[self.order.head].outputs[0]
+    }
+
+    /// The hidden states: the normed rows that logits are made of.
+    pub fn hidden(&self) -> Value {
+        self.hidden
+    }
+
+    /// The logits.
+    pub fn logits(&self) -> Value {
+        self.logits
+    }
+
+    /// When values are read for the last time.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The values that operations from number `at` on read and earlier ones make.
+    pub fn entering(&self, at: usize) -> Vec<Value> {
+        let mut made = vec![false; self.shapes.len()];
+        let mut found = Vec::new();
+        for operation in &self.order.operations[at..] {
+            for &input in &operation.inputs {
+                if !made[input.0] && !found.contains(&input) {
+                    found.push(input);
+                }
+            }
+            operation.outputs.iter().for_each(|output| made[output.0] = true);
+        }
+        found
+    }
+}

@@ -1,0 +1,300 @@
+//! The operations.
+
+use super::value::MatrixId;
+use crate::ops::activation::{Activation, HeadGate};
+use crate::ops::attention::{Heads, ScoreRules, Window};
+use crate::ops::convolution::Convolution;
+use crate::ops::delta::Delta;
+use crate::ops::experts::Choosing;
+use crate::ops::lightning::Lightning;
+use crate::ops::norm::Norm;
+use crate::ops::scan::Scan;
+use crate::ops::streams::Streams;
+use std::ops::Range;
+
+/// The position embedding of a layer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RopeKind {
+    /// That of layers that attend to all positions.
+    Global,
+    /// That of layers with a sliding window.
+    Window,
+}
+
+/// A factor that grows with the position: `ln(floor((position + offset) / length) + 1) * scale + 1`.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Temperature {
+    /// Positions between two steps.
+    pub length: u32,
+    /// Factor on the logarithm.
+    pub scale: f32,
+    /// Added to the position.
+    pub offset: f32,
+}
+
+impl Temperature {
+    /// The factor at a position: the quotient in `f32`, logarithm, product and sum in `f64`, rounded.
+    pub fn at(&self, position: usize) -> f32 {
+        let steps = ((position as f32 + self.offset) / self.length as f32).floor();
+        (crate::math::log(f64::from(steps) + 1.0) * f64::from(self.scale) + 1.0) as f32
+    }
+}
+
+/// A low-rank adapter of a matrix: `scale * (B (A x))` is added to the product.
+#[derive(Clone, Copy, Debug)]
+pub struct LowRank {
+    /// From inputs to `rank` numbers.
+    pub a: MatrixId,
+    /// From these to outputs.
+    pub b: MatrixId,
+    /// Factor on the outputs.
+    pub scale: f32,
+}
+
+/// A product with a matrix: `y = (W x) * scale`, and what adapters add.
+#[derive(Clone, Debug)]
+pub struct Product {
+    /// The matrix.
+    pub matrix: MatrixId,
+    /// Whether observers see the inputs: one part of a fused matrix does it for all.
+    pub observed: bool,
+    /// Factor on the outputs, before adapters.
+    pub scale: Option<f32>,
+    /// Adapters, in the order of their sums.
+    pub adapters: Vec<LowRank>,
+}
+
+/// The matrices of all experts, or of all heads.
+#[derive(Clone, Debug)]
+pub struct Stack {
+    /// The matrices, whose numbers follow each other.
+    pub matrices: Range<usize>,
+    /// Whether observers see the inputs: one part of a fused tensor does it for all.
+    pub observed: bool,
+    /// Factors on the outputs, one for each expert.
+    pub scales: Option<Vec<f32>>,
+    /// Biases, `[experts][rows]`.
+    pub biases: Option<Vec<f32>>,
+    /// Adapters of each expert.
+    pub adapters: Vec<Vec<LowRank>>,
+}
+
+impl Stack {
+    /// The matrix of one expert.
+    pub fn matrix(&self, expert: usize) -> MatrixId {
+        MatrixId(self.matrices.start + expert)
+    }
+}
+
+/// Attention over the positions of a sequence.
+#[derive(Clone, Debug)]
+pub struct Attend {
+    /// The layer of the KV cache that keys and values go to.
+    pub cache: usize,
+    /// Numbers of heads; the elements of a key.
+    pub heads: Heads,
+    /// Elements of a value.
+    pub value_size: usize,
+    /// Factor on the scores.
+    pub scale: f32,
+    /// Positions a query attends to, its own included; `None` for all before it.
+    pub window: Option<Window>,
+    /// Caps, slopes and sinks of the scores.
+    pub rules: Option<ScoreRules>,
+    /// Whether queries attend to all positions of the pass, later ones included; nothing is cached then.
+    pub both_ways: bool,
+}
+
+/// The decays of a delta rule, `[tokens][heads]` or `[tokens][heads][elements]`: softplus of the value times the head's
+/// factor; with a bound the sigmoid of their product times the bound.
+#[derive(Clone, Debug)]
+pub struct Decay {
+    /// A factor for each head.
+    pub factors: Vec<f32>,
+    /// Numbers of a head.
+    pub of_head: usize,
+    /// Bound of the decays' logarithms.
+    pub bound: Option<f32>,
+}
+
+/// An operation. Inputs and outputs are `[rows][columns]` of `f32` unless it says otherwise; `x`, `y` … name the inputs
+/// in order.
+#[derive(Clone, Debug)]
+pub enum Op {
+    /// Rows of a table, decoded: those of the tokens.
+    Embed(MatrixId),
+    /// Rows of a table, decoded: those of the tokens' positions.
+    EmbedPositions(MatrixId),
+    /// What adapters add to the embeddings: `scale * (B a)`, `a` the tokens' rows of `A`; added to `x`.
+    AdaptEmbedding(LowRank),
+    /// The same row for every row of `x`.
+    Fill(Vec<f32>),
+    /// `norm(x)`.
+    Norm(Norm),
+    /// `x + y` and `norm(x + y)`: two outputs.
+    AddNorm(Norm),
+    /// `x + y`.
+    Add,
+    /// `x * y`.
+    Multiply,
+    /// `x + row`.
+    AddRow(Vec<f32>),
+    /// `x / row`.
+    DivideRow(Vec<f32>),
+    /// `x + y * row`.
+    MultiplyAdd(Vec<f32>),
+    /// `x * factor`.
+    Scale(f32),
+    /// `x` times a factor by its position.
+    ScaleByPosition(Temperature),
+    /// `x` within this of 0.
+    Clamp(f32),
+    /// `tanh(x / cap) * cap`.
+    SoftCap(f32),
+    /// `1 / (1 + e^-x)`.
+    Sigmoid,
+    /// `f(x)`.
+    Activate(Activation),
+    /// `f(x) * y`.
+    Gate(Activation),
+    /// `x * f(y)`, where `y` has a number for each element or each head of `x`.
+    HeadGate(HeadGate),
+    /// `x` times the sigmoid of its row's number in `y`. As the quotient of SiLU and its argument unless `plain`.
+    ScaleByGate {
+        /// Whether the function is the sigmoid itself.
+        plain: bool,
+    },
+    /// Products of `x` with matrices: one output for each.
+    Products(Vec<Product>),
+    /// `W (f(G x) * (U x))`: the products of a gated network, `[G, U, W]`.
+    GatedProducts(Box<[Product; 3]>, Activation),
+    /// The rows of every head, `[rows][heads][width]`, times its own matrix.
+    ProductsByHead(Stack),
+    /// Rows of parts of these widths, one output for each part. Rows may be several of their sum.
+    Split(Vec<usize>),
+    /// The reverse: parts of these widths side by side.
+    Join(Vec<usize>),
+    /// Every `width` elements, `times` times.
+    Repeat {
+        /// Elements.
+        width: usize,
+        /// How often.
+        times: usize,
+    },
+    /// RoPE on heads of this many elements.
+    Rotate(RopeKind, usize),
+    /// Attention of queries `x`, keys `y` and values `z`, which are cached.
+    Attend(Box<Attend>),
+    /// A causal convolution over positions; it continues from the state.
+    Convolve(Convolution, Range<usize>),
+    /// A delta rule: queries, keys, values, decays, strengths; it continues from the state.
+    Delta(Delta, Range<usize>),
+    /// A selective scan: channels, time steps, what writes and what reads the state; it continues from the state.
+    Scan(Box<Scan>, Range<usize>),
+    /// Lightning attention: queries, keys, values; it continues from the state.
+    Lightning(Box<Lightning>, Range<usize>),
+    /// Decays of a delta rule.
+    Decay(Decay),
+    /// Router scores to a choice of experts for each token. The output holds experts and weights.
+    Choose(Box<Choosing>),
+    /// Rows of `x` for the experts that its token goes to, grouped by expert; `y` is the choice.
+    Dispatch,
+    /// The same, times the weights of the choice.
+    DispatchWeighed,
+    /// Products of rows that are grouped by expert with the matrices of their expert; `y` is the choice.
+    ProductsOfExperts(Vec<Stack>),
+    /// The sum of the outputs of a token's experts, in the order of the choice `y`, times their weights if `weighed`.
+    Combine {
+        /// Whether outputs are multiplied by the weights here.
+        weighed: bool,
+    },
+    /// The mean of residual streams weighed by the soft-max of their scores: sums of the norms' elements.
+    Blend(Norm),
+    /// What a sublayer reads of several residual streams `x` with coefficients `y`, and the coefficients it writes with:
+    /// two outputs.
+    ReadStreams(Streams),
+    /// Several residual streams `x`, and a sublayer's output `y` added to each times its coefficient `z`.
+    WriteStreams {
+        /// How many streams.
+        count: usize,
+    },
+    /// The rows whose logits are wanted.
+    Take,
+}
+
+impl Op {
+    /// The operation's name.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Op::Embed(_) => "embed",
+            Op::EmbedPositions(_) => "embed_positions",
+            Op::AdaptEmbedding(_) => "adapt_embedding",
+            Op::Fill(_) => "fill",
+            Op::Norm(_) => "norm",
+            Op::AddNorm(_) => "add_norm",
+            Op::Add => "add",
+            Op::Multiply => "multiply",
+            Op::AddRow(_) => "add_row",
+            Op::DivideRow(_) => "divide_row",
+            Op::MultiplyAdd(_) => "multiply_add",
+            Op::Scale(_) => "scale",
+            Op::ScaleByPosition(_) => "scale_by_position",
+            Op::Clamp(_) => "clamp",
+            Op::SoftCap(_) => "soft_cap",
+            Op::Sigmoid => "sigmoid",
+            Op::Activate(_) => "activate",
+            Op::Gate(_) => "gate",
+            Op::HeadGate(_) => "head_gate",
+            Op::ScaleByGate { .. } => "scale_by_gate",
+            Op::Products(_) => "products",
+            Op::GatedProducts(..) => "gated_products",
+            Op::ProductsByHead(_) => "products_by_head",
+            Op::Split(_) => "split",
+            Op::Join(_) => "join",
+            Op::Repeat { .. } => "repeat",
+            Op::Rotate(..) => "rotate",
+            Op::Attend(_) => "attend",
+            Op::Convolve(..) => "convolve",
+            Op::Delta(..) => "delta",
+            Op::Scan(..) => "scan",
+            Op::Lightning(..) => "lightning",
+            Op::Decay(_) => "decay",
+            Op::Choose(_) => "choose",
+            Op::Dispatch => "dispatch",
+            Op::DispatchWeighed => "dispatch_weighed",
+            Op::ProductsOfExperts(_) => "products_of_experts",
+            Op::Combine { .. } => "combine",
+            Op::Blend(_) => "blend",
+            Op::ReadStreams(_) => "read_streams",
+            Op::WriteStreams { .. } => "write_streams",
+            Op::Take => "take",
+        }
+    }
+
+    /// Calls `f` with every matrix that it multiplies by or takes rows of, adapters' included.
+    pub fn matrices(&self, mut f: impl FnMut(MatrixId)) {
+        let of_adapters = |adapters: &[LowRank], f: &mut dyn FnMut(MatrixId)| {
+            adapters.iter().for_each(|adapter| [adapter.a, adapter.b].into_iter().for_each(&mut *f));
+        };
+        let of_products = |products: &[Product], f: &mut dyn FnMut(MatrixId)| {
+            for product in products {
+                f(product.matrix);
+                of_adapters(&product.adapters, f);
+            }
+        };
+        match self {
+            Op::Embed(table) | Op::EmbedPositions(table) => f(*table),
+            Op::AdaptEmbedding(adapter) => of_adapters(std::slice::from_ref(adapter), &mut f),
+            Op::Products(products) => of_products(products, &mut f),
+            Op::GatedProducts(products, _) => of_products(&products[..], &mut f),
+            Op::ProductsByHead(stack) => stack.matrices.clone().map(MatrixId).for_each(f),
+            Op::ProductsOfExperts(stacks) => {
+                for stack in stacks {
+                    stack.matrices.clone().map(MatrixId).for_each(&mut f);
+                    stack.adapters.iter().for_each(|adapters| of_adapters(adapters, &mut f));
+                }
+            }
+            _ => {}
+        }
+    }
+}

@@ -100,7 +100,6 @@ impl<'a> Tape<'a> {
         let program = self.program;
         let operation = &program.operations()[at];
         let (inputs, outputs) = (&operation.inputs, &operation.outputs);
-        self.done[at] = true;
         match &operation.op {
             Op::Embed(table) => {
                 let x = self.recorder.embed(self.stored(*table)?)?;
@@ -204,6 +203,7 @@ impl<'a> Tape<'a> {
             }
             other => return missing(format!("the operation {}", other.name())),
         }
+        self.done[at] = true;
         Ok(())
     }
 }

@@ -11,6 +11,7 @@
 //! nobody has yet adds it to the interpreter (`model/block.rs`) under a new field.
 
 mod checkpoint;
+mod description;
 mod expert_parts;
 pub(crate) mod factors;
 mod family;
@@ -29,161 +30,26 @@ pub use checkpoint::{
     Checkpoint, Fixed, Fused, HeadDim, Key, KvHeads, Name, RopeScaling, Rotary, SpacePrefix, TokenRule, Tokenizer,
     Width,
 };
+pub use description::Arch;
 pub use family::ARCHITECTURES;
 pub use functions::{Activation, Claim, Gating, HeadGate, Pairing};
 pub use missing::{MISSING, Missing};
 #[cfg(feature = "convert")]
 pub(crate) use parts::FUSED_QKV;
 pub use parts::Group;
-use rules::{
-    Attention, EmbeddingScale, ExpertRule, FeedForward, GateClamp, LogitCap, LogitScale, Mixing, NormKind, Output,
-    Residual, ResidualScale, RopeRule, WindowRule,
-};
 pub use sizes::{Latent, Recurrent, Sizes};
 pub use tensor::{Extent, Role, Tensor};
 
-/// An architecture: everything that its models have in common.
-#[derive(Debug)]
-pub struct Arch {
-    /// The name in `general.architecture`.
-    pub name: &'static str,
-    /// Known models, for documents and messages.
-    pub models: &'static str,
-    /// Tensors outside the blocks.
-    pub ends: &'static [Group],
-    /// Tensors of a block without experts.
-    pub block: &'static [Group],
-    /// Tensors of a block with experts; the architecture has none where this is empty.
-    pub expert_block: &'static [Group],
-    /// The formula of the norms.
-    pub norm: NormKind,
-    /// Epsilon of the norms after attention and feed-forward network, where it is not that of the others.
-    pub post_norm_eps: Option<f32>,
-    /// Factor on the token embeddings.
-    pub embedding_scale: EmbeddingScale,
-    /// Whether two stacks of blocks run in cycles, as keys of the file say; blocks are counted run by run.
-    pub cycles: bool,
-    /// Whether every so many blocks, as the key `attn_res.block_size` says, the residual stream is kept and begins
-    /// again: both halves of a block, and the logits, see a mean of all that were kept and of the stream itself,
-    /// weighed by scores.
-    pub keeps_residuals: bool,
-    /// Whether there are several residual streams side by side, as keys of the file say.
-    pub streams: bool,
-    /// What mixes the positions of a sequence in which block.
-    pub mixing: Mixing,
-    /// How heads attend.
-    pub attention: Attention,
-    /// Position embedding.
-    pub rope: RopeRule,
-    /// Sliding windows; `None` where every layer sees everything.
-    pub window: Option<WindowRule>,
-    /// The feed-forward network.
-    pub feed_forward: FeedForward,
-    /// How experts are chosen and weighed.
-    pub experts: ExpertRule,
-    /// How the halves of a block are added to its input.
-    pub residual: Residual,
-    /// Factor on what they add.
-    pub residual_scale: ResidualScale,
-    /// What happens to the logits.
-    pub output: Output,
-    /// Projections whose factors (`.scale`) the graph applies; those of others are loaded and ignored by the reference.
-    pub scaled: &'static [&'static str],
-    /// Tensors for other uses of a model, which the text model ignores: names, for those of a block without `blk.N.`.
-    pub ignored: &'static [&'static str],
-    /// Whether matrices of blocks and the output matrix may be widely linear ([`trine_formats::widely`]), as keys of
-    /// the file say.
-    pub widely_linear: bool,
-    /// Keys with the one value that trine can run; absence is as good.
-    pub fixed_keys: &'static [(&'static str, u32)],
-    /// Whether control vectors are added behind every block. In the reference those of some models get none, or within
-    /// a block.
-    pub steered: bool,
-    /// Whether the backward pass behind `rimatrix --fisher` has all of its operations.
-    pub gradients: bool,
-    /// How Hugging Face checkpoints of it are read, one for every family of classes; none where the converter cannot
-    /// yet.
-    pub checkpoints: &'static [&'static Checkpoint],
-}
-
 impl Arch {
-    /// What most decoders of the LLaMA kind have; a description states what differs.
-    const DENSE: Arch = Arch {
-        name: "",
-        models: "",
-        ends: &[parts::ENDS, parts::OUTPUT_OR_TIED],
-        block: &[],
-        expert_block: &[],
-        norm: NormKind::Rms,
-        post_norm_eps: None,
-        embedding_scale: EmbeddingScale::One,
-        widely_linear: false,
-        cycles: false,
-        keeps_residuals: false,
-        streams: false,
-        mixing: Mixing::Attention,
-        attention: Attention::USUAL,
-        rope: RopeRule::HALVES,
-        window: None,
-        feed_forward: FeedForward { activation: Activation::Silu, clamp: GateClamp::None },
-        experts: ExpertRule::USUAL,
-        residual: Residual::Sequential,
-        residual_scale: ResidualScale::One,
-        output: Output { input_width: None, scale: LogitScale::One, softcap: LogitCap::None, factored: true },
-        scaled: factors::ATTENTION_SCALES,
-        ignored: &[],
-        fixed_keys: &[],
-        steered: true,
-        gradients: false,
-        checkpoints: &[],
-    };
-
     /// The architecture that `general.architecture` names.
     pub fn find(name: &str) -> Option<&'static Arch> {
         ARCHITECTURES.iter().find(|a| a.name == name).copied()
-    }
-
-    /// Whether every block attends to keys and values of its own and runs once; made-up models are like that.
-    pub fn is_plain(&self) -> bool {
-        self.mixing == Mixing::Attention && !self.attention.latent && !self.cycles
     }
 
     /// All names, for messages.
     pub fn names() -> String {
         let names: Vec<&str> = ARCHITECTURES.iter().map(|a| a.name).collect();
         names.join(", ")
-    }
-
-    /// Whether the graph multiplies what a projection, such as `attn_q`, gives by its per-tensor factors (`.scale`).
-    pub fn applies_factors(&self, projection: &str) -> bool {
-        self.scaled.contains(&projection)
-    }
-
-    /// Whether a model has the halves of every head's rows of `q` and `k` interleaved, where checkpoints have them one
-    /// after the other: RoPE that turns adjacent elements finds its pairs side by side then.
-    pub fn interleaves_heads(&self) -> bool {
-        self.rope.pairing == Pairing::Adjacent
-    }
-
-    /// Tensors outside the blocks.
-    pub fn end_tensors(&self) -> impl Iterator<Item = &'static Tensor> + use<> {
-        self.ends.iter().copied().flatten()
-    }
-
-    /// Tensors of a block, with experts or without.
-    pub fn block_tensors(&self, experts: bool) -> impl Iterator<Item = &'static Tensor> + use<> {
-        let groups = if experts { self.expert_block } else { self.block };
-        groups.iter().copied().flatten()
-    }
-
-    /// The tensor that has the place of `name`, which is its own name in GGUF unless it says otherwise: outside the
-    /// blocks, or `in_block`, of one with experts or without.
-    pub fn tensor(&self, in_block: bool, experts: bool, name: &str) -> Option<&'static Tensor> {
-        if in_block {
-            self.block_tensors(experts).find(|t| t.place() == name)
-        } else {
-            self.end_tensors().find(|t| t.place() == name)
-        }
     }
 }
 

@@ -8,7 +8,10 @@
 //! White space at the ends of a message stays outside of the marks, so that a template that trims
 //! messages still can. A template that cuts the marks off is refused.
 
-use super::{ChatError, ChatTemplate, Message, RenderOptions};
+use super::error::ChatError;
+use super::message::Message;
+use super::options::RenderOptions;
+use super::template::ChatTemplate;
 use crate::tokenizer::Tokenizer;
 
 /// The marks: one of these pairs, the first that occurs neither in the template nor in a message.

@@ -11,7 +11,8 @@ use minijinja::value::{Kwargs, Value};
 use minijinja::{Environment, Error, ErrorKind};
 use minijinja_contrib::pycompat::unknown_method_callback;
 
-use super::{ChatError, json, strftime};
+use super::error::ChatError;
+use super::{json, strftime};
 use crate::isolate::{Limits, within};
 
 /// Instructions: a template of a real model takes some thousands.

@@ -15,71 +15,12 @@
 
 use std::io::{self, Read, Write};
 
-use super::{Chunks, EvalError, max_and_sum};
+pub use super::error::BaseError;
+use super::score::max_and_sum;
+use super::{Chunks, EvalError};
 use crate::math::log;
 
 const MAGIC: &[u8; 8] = b"_logits_";
-
-/// Why a base file cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum BaseError {
-    /// It cannot be read.
-    #[error("cannot read the log-probabilities ({what})")]
-    Read {
-        /// Which part.
-        what: &'static str,
-        /// Why.
-        source: io::Error,
-    },
-    /// Something else.
-    #[error("it is not a file of log-probabilities: it does not start with \"_logits_\"")]
-    Magic,
-    /// Counts that cannot be.
-    #[error("its header is damaged: n_ctx {n_ctx}, n_vocab {n_vocab}, {n_chunk} chunks")]
-    Header {
-        /// Context size.
-        n_ctx: u32,
-        /// Vocabulary.
-        n_vocab: i32,
-        /// Chunks.
-        n_chunk: i32,
-    },
-    /// Cut off, or longer than it says.
-    #[error(
-        "it has {found} bytes, but {n_chunk} chunks of {n_ctx} tokens over a vocabulary of {n_vocab} take {expected}: it was cut off or is damaged"
-    )]
-    Length {
-        /// Bytes there are.
-        found: u64,
-        /// Bytes there should be.
-        expected: u128,
-        /// Context size.
-        n_ctx: u32,
-        /// Vocabulary.
-        n_vocab: i32,
-        /// Chunks.
-        n_chunk: i32,
-    },
-    /// Made by a model with another vocabulary.
-    #[error("it was made with a vocabulary of {file} tokens, the model has {model}: it belongs to another model")]
-    Vocabulary {
-        /// In the file.
-        file: usize,
-        /// In the model.
-        model: usize,
-    },
-    /// A token outside the vocabulary.
-    #[error("its token {index} is {id}, outside the vocabulary of {n_vocab}")]
-    Token {
-        /// Which.
-        index: usize,
-        /// Its value.
-        id: i32,
-        /// Size of the vocabulary.
-        n_vocab: usize,
-    },
-}
 
 /// The log-probabilities of one position as the file holds them.
 pub struct QuantizedRow {

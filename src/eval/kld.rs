@@ -3,7 +3,8 @@
 use std::io::Read;
 
 use super::base_file::{BaseReader, BaseRow};
-use super::{EvalError, Evaluator, Observer, Scorer, max_and_sum};
+use super::score::{Scorer, max_and_sum};
+use super::{EvalError, Evaluator, Observer};
 use crate::math::{exp, expf, log};
 
 /// A mean or another estimate with its standard error.

@@ -3,7 +3,8 @@
 use std::io::Write;
 
 use super::base_file::{BaseWriter, QuantizedRow};
-use super::{Chunks, EvalError, Evaluator, LogProbabilities, Observer, Scorer};
+use super::score::Scorer;
+use super::{Chunks, EvalError, Evaluator, LogProbabilities, Observer};
 use crate::math::exp;
 
 /// Sums over the scored tokens.

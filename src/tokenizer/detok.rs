@@ -1,6 +1,6 @@
 //! Tokens to text, piece by piece.
 
-use super::{Tokenizer, unicode};
+use super::Tokenizer;
 
 /// Turns a stream of bytes into text and never emits part of a character.
 ///
@@ -32,6 +32,13 @@ pub struct Detokenizer<'a> {
     tokenizer: &'a Tokenizer,
     special: bool,
     characters: Characters,
+}
+
+impl Tokenizer {
+    /// A stream of whole characters from tokens; `special` as in [`piece`](Self::piece).
+    pub fn detokenizer(&self, special: bool) -> Detokenizer<'_> {
+        Detokenizer::new(self, special)
+    }
 }
 
 impl<'a> Detokenizer<'a> {
@@ -72,45 +79,6 @@ fn whole_chars(mut bytes: &[u8]) -> (String, usize) {
             }
         }
     }
-}
-
-/// The bytes of a byte-level BPE token. What is outside the alphabet is marked as the reference marks
-/// it: its bytes in hexadecimal, then the whole token.
-pub(super) fn spelled_bytes(text: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(text.len());
-    for chunk in text.utf8_chunks() {
-        let broken = chunk.invalid().iter().map(|_| char::REPLACEMENT_CHARACTER);
-        for c in chunk.valid().chars().chain(broken) {
-            match unicode::char_to_byte(c) {
-                Some(byte) => out.push(byte),
-                None => {
-                    out.extend_from_slice(b"[UNK_BYTE_0x");
-                    for byte in c.encode_utf8(&mut [0; 4]).bytes() {
-                        out.extend_from_slice(format!("{byte:02x}").as_bytes());
-                    }
-                    out.extend_from_slice(text);
-                    out.push(b']');
-                }
-            }
-        }
-    }
-    out
-}
-
-/// `text` with every U+2581 a space.
-pub(super) fn unescape_spaces(text: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((&byte, after)) = rest.split_first() {
-        if let Some(after) = rest.strip_prefix("▁".as_bytes()) {
-            out.push(b' ');
-            rest = after;
-        } else {
-            out.push(byte);
-            rest = after;
-        }
-    }
-    out
 }
 
 #[cfg(test)]

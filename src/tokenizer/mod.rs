@@ -12,6 +12,7 @@ mod pre;
 mod rwkv;
 mod scan;
 mod special;
+mod spelling;
 mod split;
 mod spm;
 #[cfg(test)]
@@ -29,10 +30,10 @@ pub use detok::{Characters, Detokenizer};
 pub use error::TokenizerError;
 
 use bpe::Bpe;
-use detok::{spelled_bytes, unescape_spaces};
 use plamo2::Plamo2;
 use rwkv::Rwkv;
 use special::{Defaults, Fragment, Special};
+use spelling::{spelled_bytes, unescape_spaces};
 use ugm::Ugm;
 use vocab::{BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED, Vocab};
 use wpm::Wpm;
@@ -223,11 +224,6 @@ impl Tokenizer {
             return self.vocab.byte_value(id).into_iter().collect();
         }
         Vec::new()
-    }
-
-    /// A stream of whole characters from tokens; `special` as in [`piece`](Self::piece).
-    pub fn detokenizer(&self, special: bool) -> Detokenizer<'_> {
-        Detokenizer::new(self, special)
     }
 
     /// The token that begins a text.

@@ -79,6 +79,11 @@ impl Reader {
         self.text(ahead).starts_with(|c: char| c.is_alphabetic() || c == '_')
     }
 
+    /// Whether the current name may be that of an item: one in lower case is only where it is called.
+    fn names_an_item(&self) -> bool {
+        self.text(0).starts_with(char::is_uppercase) || self.text(1) == "("
+    }
+
     /// Whether the token before the current one is one of `texts`.
     fn follows(&self, texts: &[&str]) -> bool {
         self.at > 0 && texts.contains(&self.tokens[self.at - 1].text.as_str())
@@ -121,6 +126,10 @@ impl Reader {
                 self.at += 2;
                 return;
             }
+            "pub" if self.text(1) == "(" => {
+                self.at += 1;
+                return self.skip_group();
+            }
             "use" if self.text(1) != "<" => {
                 let (first, passes_on) = (self.out.named.len(), self.stands_behind_pub());
                 self.at += 1;
@@ -136,7 +145,7 @@ impl Reader {
                 self.out.logic = true;
             }
             _ if self.is_name(0) && matches!(self.text(1), "::" | "!") => return self.path(),
-            _ if self.is_name(0) && !self.follows(&["."]) => {
+            _ if self.is_name(0) && !self.follows(&["."]) && self.names_an_item() => {
                 let name = self.text(0).to_owned();
                 self.out.bare.insert(name);
             }

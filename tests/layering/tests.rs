@@ -246,7 +246,7 @@ fn comments_and_literals_name_nothing() {
         const A: &str = "use crate::d; \" crate::e";
         const B: &str = r#"crate::f " crate::g"#;
         const C: (char, char, u8) = ('"', '\'', b'"');
-        fn f<'a>(x: &'a str) -> impl Iterator + use<'a> { x.h::<crate::right::T>() }
+        pub(in crate::g) fn f<'a>(x: &'a str) -> impl Iterator + use<'a> { x.h::<crate::right::T>() }
     "##;
     let read = source::read(text);
     let crates: Vec<_> = read.named.iter().filter(|n| n.path[0] == "crate").collect();

@@ -69,18 +69,6 @@ pub struct Imatrix {
 }
 
 impl Imatrix {
-    /// Reads either form.
-    ///
-    /// # Errors
-    /// Whatever llama-quantize refuses, and what it would read out of bounds or divide by zero for:
-    /// counts that do not divide the sums, lengths beyond the file.
-    pub fn parse(bytes: &[u8]) -> Result<Imatrix, ImatrixError> {
-        if bytes.is_empty() {
-            return Err(ImatrixError::NoData("it is empty"));
-        }
-        if bytes.starts_with(b"GGUF") { read::gguf(bytes) } else { read::legacy(bytes) }
-    }
-
     /// The importance of every column of `name`, expert after expert, as llama-quantize passes it to the
     /// encoders: mean squares, 1 for experts that saw no token. `None` when the file lacks the weight.
     pub fn importance(&self, name: &str) -> Option<Vec<f32>> {

@@ -6,6 +6,20 @@ use super::{CHUNK_COUNT, CHUNK_SIZE, COUNTS, DATASETS, Entry, Imatrix, ImatrixEr
 use crate::gguf::{Gguf, GgufError, Limits, TensorInfo};
 use crate::types::TypeId;
 
+impl Imatrix {
+    /// Reads either form.
+    ///
+    /// # Errors
+    /// Whatever llama-quantize refuses, and what it would read out of bounds or divide by zero for:
+    /// counts that do not divide the sums, lengths beyond the file.
+    pub fn parse(bytes: &[u8]) -> Result<Imatrix, ImatrixError> {
+        if bytes.is_empty() {
+            return Err(ImatrixError::NoData("it is empty"));
+        }
+        if bytes.starts_with(b"GGUF") { gguf(bytes) } else { legacy(bytes) }
+    }
+}
+
 pub fn gguf(bytes: &[u8]) -> Result<Imatrix, ImatrixError> {
     let gguf = Gguf::parse(bytes, &Limits::default())?;
     if gguf.tensors.is_empty() {

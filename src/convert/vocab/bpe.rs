@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 use super::super::error::ConvertError;
 use super::super::folder::Folder;
 use super::foreign;
-use super::{Kind, Vocab, content, looks_special, wrong};
+use super::keys::{Kind, Vocab, content, looks_special, wrong};
 use crate::isolate::Isolate;
 
 const FILE: &str = "tokenizer.json";

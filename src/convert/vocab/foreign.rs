@@ -9,8 +9,8 @@ use sha2::{Digest, Sha256};
 use tokenizers::Tokenizer;
 
 use super::super::error::ConvertError;
+use super::keys::wrong;
 use super::pre::PROBE;
-use super::wrong;
 use crate::isolate::{Failure, Isolate, Job, Limits, within};
 
 const FILE: &str = "tokenizer.json";

@@ -3,6 +3,7 @@
 mod bpe;
 mod chkhsh;
 mod foreign;
+mod keys;
 mod pre;
 mod proto;
 mod special;
@@ -19,45 +20,8 @@ use crate::arch::{SpacePrefix, Tokenizer};
 use crate::isolate::Isolate;
 
 pub use foreign::answer;
-
-/// Kinds of tokens, `tokenizer.ggml.token_type`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
-    Normal = 1,
-    Unknown = 2,
-    Control = 3,
-    UserDefined = 4,
-    Unused = 5,
-    Byte = 6,
-}
-
-/// A vocabulary, all token ids in order.
-#[derive(Default)]
-pub(super) struct Vocab {
-    pub tokens: Vec<Vec<u8>>,
-    pub kinds: Vec<Kind>,
-    /// Empty for byte-level BPE.
-    pub scores: Vec<f32>,
-}
-
-impl Vocab {
-    pub fn push(&mut self, token: impl Into<Vec<u8>>, kind: Kind) {
-        self.tokens.push(token.into());
-        self.kinds.push(kind);
-    }
-}
-
-/// The files that say what the special tokens are.
-pub(super) struct TokenizerFiles {
-    pub tokenizer: Option<Json>,
-    pub config: Json,
-}
-
-pub(super) type Keys = Vec<(String, Value)>;
-
-pub(super) fn wrong(file: &'static str, what: impl Into<String>) -> ConvertError {
-    ConvertError::Tokenizer { file, what: what.into() }
-}
+pub(super) use keys::Keys;
+use keys::{TokenizerFiles, wrong};
 
 /// All keys, in the order of the reference converter.
 pub(super) fn convert(
@@ -163,17 +127,4 @@ pub(super) fn convert(
         keys.push(("tokenizer.ggml.add_space_prefix".into(), Value::Bool(prefix)));
     }
     Ok(keys)
-}
-
-/// Names that are control tokens although their file does not mark them as special.
-pub(super) fn looks_special(token: &str) -> bool {
-    matches!(token, "<pad>" | "<mask>" | "<2mass>" | "[@BOS@]")
-        || (token.starts_with("<|") && token.ends_with("|>"))
-        || (token.starts_with("<\u{ff5c}") && token.ends_with("\u{ff5c}>"))
-        || (token.starts_with("<unused") && token.ends_with('>'))
-}
-
-/// The text of a token in `tokenizer_config.json`: a string, or an object with `content`.
-pub(super) fn content(entry: &Json) -> Option<&str> {
-    entry.as_str().or_else(|| entry.get("content")?.as_str())
 }

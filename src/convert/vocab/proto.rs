@@ -6,7 +6,7 @@
 //!                 3 normalizer_spec { 3 add_dummy_prefix: bool = true }
 //! ```
 
-use super::Kind;
+use super::keys::Kind;
 
 /// Most pieces that are read.
 const MAX_PIECES: usize = 1 << 21;

@@ -12,7 +12,7 @@ use trine_formats::gguf::{Array, StrArray, Value};
 use super::super::error::ConvertError;
 use super::super::folder::Folder;
 use super::super::hparams::HParams;
-use super::{Keys, TokenizerFiles, content};
+use super::keys::{Keys, TokenizerFiles, content};
 
 const TYPES: [&str; 7] = ["bos", "eos", "unk", "sep", "pad", "cls", "mask"];
 

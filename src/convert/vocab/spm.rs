@@ -5,8 +5,9 @@ use std::collections::{HashMap, HashSet};
 use serde_json::Value as Json;
 
 use super::super::error::ConvertError;
+use super::bpe;
+use super::keys::{Kind, TokenizerFiles, Vocab, content, looks_special, wrong};
 use super::proto::Model;
-use super::{Kind, TokenizerFiles, Vocab, bpe, content, looks_special, wrong};
 
 const SPACE: char = '\u{2581}';
 /// Score of tokens that no merge makes.

@@ -4,7 +4,8 @@ use std::sync::{Mutex, MutexGuard};
 
 use trine_formats::hessian::Input;
 
-use super::{CollectError, Collected, Weights};
+use super::error::CollectError;
+use super::sums::{Collected, Weights};
 use crate::kernels::Isa;
 use crate::linalg::{add_gram, triangle};
 use crate::ops::observe::ActivationObserver;

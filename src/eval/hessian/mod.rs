@@ -6,81 +6,23 @@
 //! same input share its sums.
 
 mod collector;
+mod error;
+mod sums;
 
-use std::collections::BTreeMap;
+pub use error::CollectError;
+pub use sums::Collected;
+
 use std::error::Error;
 use std::sync::Arc;
 
-use trine_formats::hessian::{Hessians, Input, Origin};
+use trine_formats::hessian::{Hessians, Origin};
 
 use super::Chunks;
 use crate::kernels::Isa;
 use crate::model::Model;
 use crate::ops::observe::ActivationObserver;
-use crate::step::{Engine, Segment, Sequence, StepError, StepOptions};
+use crate::step::{Engine, Segment, Sequence, StepOptions};
 use collector::{Collector, Scout};
-
-/// Why no Hessians can be collected.
-#[allow(missing_docs, reason = "the messages say what the fields are")]
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum CollectError {
-    #[error(transparent)]
-    Step(#[from] StepError),
-    #[error(
-        "'{0}' is made of experts, whose Hessians are not supported: an importance matrix knows them (rimatrix without --hessian)"
-    )]
-    Experts(String),
-    #[error("the model has no weight matrices in its blocks")]
-    NoMatrices,
-    #[error(
-        "the sums of {inputs} inputs take {:.1} GiB of memory and {:.1} GiB are free; use a machine with more", gib(*need), gib(*limit)
-    )]
-    Memory { inputs: usize, need: u64, limit: u64 },
-    #[error(
-        "non-finite activations go into '{tensor}' in chunks {first} to {last}: the model's weights are damaged or overflow"
-    )]
-    NonFinite { tensor: String, first: usize, last: usize },
-    #[error(
-        "'{tensor}' has an input of its own in chunks {first} to {last}, which it shared with '{shared}' before: such a model is not supported"
-    )]
-    Parted { tensor: String, shared: String, first: usize, last: usize },
-    #[error("interrupted")]
-    Interrupted,
-    #[error(transparent)]
-    Watch(Box<dyn Error + Send + Sync>),
-}
-
-fn gib(bytes: u64) -> f64 {
-    bytes as f64 / f64::from(1 << 30)
-}
-
-/// Sums and what they are of.
-#[derive(Debug)]
-pub struct Collected {
-    /// Everything but the sums.
-    pub header: Hessians,
-    /// The lower triangle of every input, row after row.
-    pub sums: Vec<Vec<f64>>,
-}
-
-impl Collected {
-    /// Sums of no token yet, for `header`, which has no chunk.
-    ///
-    /// # Errors
-    /// More memory than `limit` bytes; nothing is taken then.
-    pub fn zeros(header: Hessians, limit: Option<u64>) -> Result<Collected, CollectError> {
-        let need = header.bytes().unwrap_or(u64::MAX);
-        if let Some(limit) = limit.filter(|&limit| need > limit) {
-            let inputs = header.inputs.len();
-            return Err(CollectError::Memory { inputs, need, limit });
-        }
-        let elements = |input: &Input| input.elements().unwrap_or(0) as usize;
-        let sums = header.inputs.iter().map(|i| vec![0.0; elements(i)]);
-        let sums = sums.collect();
-        Ok(Collected { header, sums })
-    }
-}
 
 /// What a caller hears of a run.
 pub trait Watch {
@@ -165,6 +107,3 @@ pub fn collect(
 fn options(observer: Arc<dyn ActivationObserver>) -> StepOptions {
     StepOptions { observer: Some(observer), n_ubatch: usize::MAX, ..StepOptions::default() }
 }
-
-/// Names of weights and the number of the input that each reads.
-type Weights = BTreeMap<String, usize>;

@@ -2,13 +2,10 @@
 
 use std::ops::Range;
 
-use super::CollectError;
+use super::error::{CollectError, MAX_SIDE_BY_SIDE};
 
 /// Tokens that a micro-batch must have to count for a plain matrix.
 pub(super) const MIN_ROWS: usize = 16;
-
-/// Chunks that may run side by side; llama.cpp's limit.
-pub(super) const MAX_SIDE_BY_SIDE: usize = 256;
 
 /// How chunks are batched, which decides the order of the sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use std::ops::Range;
 
 use trine_formats::types::TypeId;
 
-use super::{Attention, HeadRows};
+use super::rows::{Attention, HeadRows};
 use crate::kernels::{self, Floats, Isa};
 use crate::kv::{EncodedHead, PageLayout, rotate};
 use crate::math::{expf, tanhf};

@@ -14,15 +14,16 @@
 use std::cell::RefCell;
 use std::ops::Range;
 
+use crate::kernels::Floats;
 use crate::kernels::elements::soft_max;
 use crate::kernels::halves::form::PLAIN;
 use crate::kernels::halves::{self, Coefficients, Form, LINE, STEPS};
-use crate::kernels::{Floats, Isa};
-use crate::kv::{self, HeadPage, PageLayout, TILE};
+use crate::kv::{self, TILE};
 use crate::pool::{self, Tile};
 
 mod encoded;
 mod placed;
+mod rows;
 mod scores;
 #[cfg(test)]
 mod tests;
@@ -31,88 +32,25 @@ mod tiled;
 mod whole;
 
 use placed::in_cells;
+pub use rows::Attention;
+use rows::{CHUNK, HeadRows, Scratch, aligned, even};
 pub use scores::{ScoreRules, Window, alibi_slopes};
 pub use whole::{Heads, whole};
 
-/// What one call attends with.
-pub struct Attention<'a, 's> {
-    /// The sequences of the pass; its keys and values are already stored.
-    pub parts: &'a [kv::Rows<'s>],
-    /// The layer.
-    pub layer: usize,
-    /// Query heads; a multiple of the KV heads.
-    pub n_head: usize,
-    /// Factor on the scores.
-    pub scale: f32,
-    /// Cells a query sees, its own included; `None` for all before it.
-    pub window: Option<Window>,
-    /// What else is done with the scores; `None` for nothing, which is faster than empty rules.
-    pub rules: Option<&'a ScoreRules>,
-    /// Instruction set.
-    pub isa: Isa,
-}
-
 /// Rows of one task, at least where there are so many and at most: a multiple of what the kernels take at once.
 const ROWS: [usize; 2] = [30, 60];
-/// Tasks per thread, so that no thread waits long for the last one.
-const TASKS: usize = 3;
 /// Scores of one task, fewer rows where the cache is long: they are to stay in the second-level cache.
 const SCORES: usize = 1 << 17;
-/// Cells whose probabilities are turned into coefficients at a time.
-const CHUNK: usize = 128;
 /// Words of cells that are added up before other head elements have their turn, with few and with many rows: with
 /// few, memory is the limit and is to be read in sequence.
 const AT_ONCE: [usize; 2] = [TILE / STEPS, CHUNK / STEPS];
 /// Multiplications from which one token's heads are worth splitting.
 const SPLIT: usize = 1 << 20;
 
-#[derive(Default)]
-struct Scratch {
-    coefs: Vec<f64>,
-    scores: Vec<f32>,
-    probabilities: Vec<f64>,
-    sums: Vec<f64>,
-}
-
 thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::default();
     /// Of the token that is being split, while its tasks use the other.
     static SPLIT_SCRATCH: RefCell<Scratch> = RefCell::default();
-}
-
-/// `len` elements of a buffer that grows as needed, from a line of the cache on.
-fn aligned<T: Copy + Default>(buffer: &mut Vec<T>, len: usize) -> &mut [T] {
-    let spare = 64 / size_of::<T>();
-    if buffer.len() < len + spare {
-        buffer.resize(len + spare, T::default());
-    }
-    let at = buffer.as_ptr().align_offset(64).min(spare);
-    &mut buffer[at..at + len]
-}
-
-/// Rows of a KV head, `all` of them, in as many parts as give each thread its tasks.
-fn even(layout: &PageLayout, all: usize) -> usize {
-    all.div_ceil((TASKS * pool::threads()).div_ceil(layout.n_head))
-}
-
-/// Tokens of one sequence, and what they see of it with one KV head.
-struct HeadRows<'a, 's> {
-    part: &'a kv::Rows<'s>,
-    layer: usize,
-    kv_head: usize,
-    /// Counted from the first of the part.
-    tokens: Range<usize>,
-    /// Rows per token.
-    shared: usize,
-    /// Cells that some row sees, from a tile's start on, so that groups of four keep their place.
-    cells: Range<usize>,
-}
-
-impl<'a> HeadRows<'a, '_> {
-    /// The page that holds a tile, and the tile's number there.
-    fn tile(&self, tile: usize) -> (HeadPage<'a>, usize) {
-        self.part.seq.tile(self.layer, self.kv_head, tile)
-    }
 }
 
 impl Attention<'_, '_> {

@@ -3,6 +3,7 @@
 use trine_formats::types::num::{f16_to_f32, f32_to_f16};
 
 use super::*;
+use crate::kernels::Isa;
 use crate::kernels::testing::{Random, isas, same};
 use crate::kv::CacheTypes;
 use crate::kv::{PageLayout, PagePool, Sequence};

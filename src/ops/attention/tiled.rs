@@ -6,7 +6,7 @@ use crate::kernels::halves::{self, Coefficients, LINE, STEPS};
 use crate::kv::{PageLayout, TILE};
 use crate::pool::Tile;
 
-use super::{Attention, CHUNK, HeadRows, Scratch, aligned, even};
+use super::rows::{Attention, CHUNK, HeadRows, Scratch, aligned, even};
 
 /// Scores of one task: about half of the second-level cache, since all of its rows share what keys and values cost to
 /// take apart.

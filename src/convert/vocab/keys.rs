@@ -1,0 +1,58 @@
+//! A vocabulary as GGUF has it, and the files that one is read from.
+
+use serde_json::Value as Json;
+use trine_formats::gguf::Value;
+
+use super::super::error::ConvertError;
+
+/// Kinds of tokens, `tokenizer.ggml.token_type`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    Normal = 1,
+    Unknown = 2,
+    Control = 3,
+    UserDefined = 4,
+    Unused = 5,
+    Byte = 6,
+}
+
+/// A vocabulary, all token ids in order.
+#[derive(Default)]
+pub(super) struct Vocab {
+    pub tokens: Vec<Vec<u8>>,
+    pub kinds: Vec<Kind>,
+    /// Empty for byte-level BPE.
+    pub scores: Vec<f32>,
+}
+
+impl Vocab {
+    pub fn push(&mut self, token: impl Into<Vec<u8>>, kind: Kind) {
+        self.tokens.push(token.into());
+        self.kinds.push(kind);
+    }
+}
+
+/// The files that say what the special tokens are.
+pub(super) struct TokenizerFiles {
+    pub tokenizer: Option<Json>,
+    pub config: Json,
+}
+
+pub(in crate::convert) type Keys = Vec<(String, Value)>;
+
+pub(super) fn wrong(file: &'static str, what: impl Into<String>) -> ConvertError {
+    ConvertError::Tokenizer { file, what: what.into() }
+}
+
+/// Names that are control tokens although their file does not mark them as special.
+pub(super) fn looks_special(token: &str) -> bool {
+    matches!(token, "<pad>" | "<mask>" | "<2mass>" | "[@BOS@]")
+        || (token.starts_with("<|") && token.ends_with("|>"))
+        || (token.starts_with("<\u{ff5c}") && token.ends_with("\u{ff5c}>"))
+        || (token.starts_with("<unused") && token.ends_with('>'))
+}
+
+/// The text of a token in `tokenizer_config.json`: a string, or an object with `content`.
+pub(super) fn content(entry: &Json) -> Option<&str> {
+    entry.as_str().or_else(|| entry.get("content")?.as_str())
+}

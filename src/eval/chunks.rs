@@ -1,0 +1,146 @@
+//! A text in chunks of a context each.
+
+use std::ops::ControlFlow;
+
+use super::error::EvalError;
+use super::evaluator::Evaluator;
+use super::score::{Rows, Scorer};
+
+/// A text cut into chunks.
+#[derive(Clone, Debug)]
+pub struct Chunks {
+    pub(super) tokens: Vec<u32>,
+    pub(super) n_ctx: usize,
+    pub(super) bos: Option<u32>,
+    pub(super) count: usize,
+}
+
+impl Chunks {
+    /// Cuts `tokens` into chunks of `n_ctx`, at most `limit` of them. `bos`: the token that replaces the
+    /// first one of every chunk.
+    ///
+    /// # Errors
+    /// Fewer than two contexts of tokens, or a context too small to score.
+    pub fn new(tokens: Vec<u32>, n_ctx: usize, bos: Option<u32>, limit: Option<usize>) -> Result<Chunks, EvalError> {
+        if n_ctx < 3 {
+            return Err(EvalError::SmallContext(n_ctx));
+        }
+        let needed = n_ctx.saturating_mul(2);
+        if tokens.len() < needed {
+            return Err(EvalError::TooShort { tokens: tokens.len(), n_ctx, needed });
+        }
+        Chunks::unchecked(tokens, n_ctx, bos, limit)
+    }
+
+    /// As [`Chunks::new`] for the tokens of a base file, which may be one chunk only.
+    pub(super) fn unchecked(
+        tokens: Vec<u32>,
+        n_ctx: usize,
+        bos: Option<u32>,
+        limit: Option<usize>,
+    ) -> Result<Chunks, EvalError> {
+        let count = (tokens.len() / n_ctx).min(limit.unwrap_or(usize::MAX));
+        if count == 0 {
+            return Err(EvalError::NoChunks);
+        }
+        Ok(Chunks { tokens, n_ctx, bos, count })
+    }
+
+    /// Number of chunks that are evaluated.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Context size.
+    pub fn n_ctx(&self) -> usize {
+        self.n_ctx
+    }
+
+    /// Tokens of all evaluated chunks, as the text has them.
+    pub fn tokens(&self) -> &[u32] {
+        &self.tokens[..self.count * self.n_ctx]
+    }
+
+    /// First scored position of a chunk.
+    pub fn first(&self) -> usize {
+        self.n_ctx / 2
+    }
+
+    /// Scored positions per chunk.
+    pub fn scored(&self) -> usize {
+        self.n_ctx - 1 - self.first()
+    }
+
+    /// Tokens of chunk `index`, as the text has them.
+    pub(super) fn text(&self, index: usize) -> &[u32] {
+        &self.tokens[index * self.n_ctx..][..self.n_ctx]
+    }
+
+    /// Tokens of chunk `index`, as the model gets them.
+    pub(super) fn context(&self, index: usize) -> Vec<u32> {
+        let mut tokens = self.text(index).to_vec();
+        if let Some(bos) = self.bos {
+            tokens[0] = bos;
+        }
+        tokens
+    }
+
+    /// Evaluates all chunks, as many side by side as `model` takes, and scores their positions in text order.
+    pub(super) fn score<S: Scorer>(&self, model: &mut dyn Evaluator, scorer: &mut S) -> Result<(), EvalError> {
+        let mut rows = Rows::new(model.n_vocab());
+        let side_by_side = model.side_by_side().max(1);
+        for start in (0..self.count).step_by(side_by_side) {
+            let group = start..(start + side_by_side).min(self.count);
+            let texts: Vec<Vec<u32>> = group.map(|index| self.context(index)).collect();
+            let mut scored = Ok(());
+            let evaluated = model.eval(&texts, self.first(), &mut |text, position, logits| {
+                scored = self.score_position(start + text, position, logits, &mut rows, scorer);
+                match scored {
+                    Ok(()) => ControlFlow::Continue(()),
+                    Err(_) => ControlFlow::Break(()),
+                }
+            });
+            scored?;
+            evaluated?;
+        }
+        Ok(())
+    }
+
+    /// Takes the logits at a position of chunk `index`; they are scored once `rows` are full or the chunk ends.
+    pub(super) fn score_position<S: Scorer>(
+        &self,
+        index: usize,
+        position: usize,
+        logits: &[f32],
+        rows: &mut Rows,
+        scorer: &mut S,
+    ) -> Result<(), EvalError> {
+        let (first, last) = (self.first(), self.n_ctx - 1);
+        if position >= last {
+            return Ok(());
+        }
+        if position == first {
+            scorer.begin()?;
+        }
+        rows.push(position, logits);
+        if !rows.full() && position + 1 < last {
+            return Ok(());
+        }
+        let (text, shared) = (self.text(index), scorer.shared());
+        let scores = rows.drain(|position, logits| {
+            if logits.iter().all(|v| v.is_finite()) {
+                Ok(S::score(shared, position - first, logits, text[position + 1]))
+            } else {
+                let chunk = index + 1;
+                Err(EvalError::NonFinite { chunk, position })
+            }
+        });
+        for score in scores {
+            scorer.take(score?)?;
+        }
+        if position + 1 == last {
+            scorer.end(index + 1)?;
+        }
+        Ok(())
+    }
+}

@@ -206,15 +206,6 @@ impl Isa {
         Isa::of(wanted).ok_or_else(|| IsaError::Unsupported { wanted, have: Isa::detect().level })
     }
 
-    /// An instruction set that was found before.
-    ///
-    /// # Safety
-    /// The processor has `level`.
-    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-    pub(crate) const unsafe fn assume(level: Level) -> Isa {
-        Isa { level, ..Isa::scalar() }
-    }
-
     /// `level` alone, when this instruction set includes it.
     pub fn lower_to(self, level: Level) -> Option<Isa> {
         self.has(level).then_some(Isa {

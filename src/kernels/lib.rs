@@ -19,6 +19,7 @@ use trine_formats::types::{DecodeFn, EncodeFn, TypeId, TypeInfo};
 
 pub use aligned::{AlignedBytes, Floats};
 pub use isa::{Isa, IsaError, Level};
+pub use proof::Needs;
 
 mod aligned;
 mod arch;
@@ -31,6 +32,7 @@ mod line;
 pub mod math;
 pub mod packed;
 pub mod probe;
+mod proof;
 mod scalar;
 mod simd;
 pub mod ternary;
@@ -43,10 +45,10 @@ mod encode_tests;
 #[cfg(test)]
 mod tests;
 
-#[cfg(target_arch = "aarch64")]
-use arch::aarch64 as native;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+use arch::native;
 #[cfg(target_arch = "x86_64")]
-use arch::{x86_64, x86_64 as native};
+use arch::x86_64;
 
 /// `mat_rows(w, acts, n, tokens, out)`: the products of R weight rows with `tokens` activation rows.
 ///

@@ -18,7 +18,7 @@ use super::product::packed::{self, Job, PackedMatrix};
 use super::product::probe::Probed;
 use super::product::widely::{self, WidelyLinear};
 use crate::kernels::bitplane::{Arrangement, NumberPath};
-use crate::kernels::packed::{Encoding, Layout, layouts};
+use crate::kernels::packed::{Arranged, Encoding, Packing, layouts};
 use crate::kernels::ternary::{self, Quantizer};
 use crate::kernels::widely::Path;
 use crate::kernels::{self, AlignedBytes, Floats, Isa, MatRows};
@@ -241,7 +241,7 @@ enum Form {
     /// As encoded, one row after another.
     Encoded(Encoding),
     /// Arranged for the packed layouts that read this arrangement.
-    Arranged(&'static str),
+    Arranged(Arranged),
     /// Arranged for bit planes.
     Planes(Arrangement),
     /// Real and imaginary parts for widely linear matrices.
@@ -335,7 +335,7 @@ impl<'a> Activations<'a> {
         self.prepare(Form::Encoded(encoding), row_bytes, |x, out| encode(encoding, self.isa, x, out))
     }
 
-    pub(super) fn arranged(&self, layout: &Layout) -> Arc<AlignedBytes> {
+    pub(super) fn arranged(&self, layout: Packing) -> Arc<AlignedBytes> {
         let row_bytes = (layout.act_bytes)(self.cols);
         let encoded_bytes = encoded_bytes(layout.encoding, self.cols);
         // Before the lock is taken to make what was asked for.
@@ -346,12 +346,12 @@ impl<'a> Activations<'a> {
         self.prepare_rows(Form::Arranged(layout.acts), row_bytes, |t, out| match &given {
             Some(rows) => {
                 let row = &rows[t * encoded_bytes..][..encoded_bytes];
-                (layout.arrange)(row, self.cols, out);
+                layout.arrange(row, self.cols, out);
             }
             None => ENCODED.with_borrow_mut(|row| {
                 row.resize(encoded_bytes, 0);
                 encode(layout.encoding, self.isa, self.row(t), row);
-                (layout.arrange)(row, self.cols, out);
+                layout.arrange(row, self.cols, out);
             }),
         })
     }

@@ -2,5 +2,9 @@
 
 #[cfg(target_arch = "aarch64")]
 pub(crate) mod aarch64;
+#[cfg(target_arch = "aarch64")]
+pub(crate) use aarch64 as native;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod x86_64;
+#[cfg(target_arch = "x86_64")]
+pub(crate) use x86_64 as native;

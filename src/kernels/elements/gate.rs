@@ -4,13 +4,14 @@ use std::sync::LazyLock;
 
 use trine_formats::types::num::{f16_to_f32, f32_to_f16};
 
-use super::{compiled_for, pexp_sixteen};
+use super::pexp_sixteen;
 use crate::Isa;
 #[cfg(target_arch = "x86_64")]
 use crate::Level;
 #[cfg(target_arch = "x86_64")]
 use crate::arch::x86_64::elements::gate as x86_64;
 use crate::math::{silu, tanhf};
+use crate::proof::compiled_for;
 
 /// `gate = silu(gate) * up`, element by element.
 ///

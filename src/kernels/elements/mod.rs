@@ -34,29 +34,3 @@ fn pexp_sixteen(x: &mut [f32; 16]) {
         x.iter_mut().for_each(|x| *x = pexp(*x));
     }
 }
-
-/// Calls a function that is compiled for the instruction set: its loops become vectors of that width.
-macro_rules! compiled_for {
-    ($isa:expr, $f:ident($($arg:ident: $ty:ty),*) $(-> $out:ty)?) => {{
-        #[cfg(target_arch = "x86_64")]
-        #[target_feature(enable = "avx2,f16c")]
-        fn avx2($($arg: $ty),*) $(-> $out)? {
-            $f($($arg),*)
-        }
-        #[cfg(target_arch = "x86_64")]
-        #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
-        fn avx512($($arg: $ty),*) $(-> $out)? {
-            $f($($arg),*)
-        }
-        match $isa.vectors() {
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: `isa` proves that the processor has AVX2 and F16C.
-            $crate::Level::Avx2 => unsafe { avx2($($arg),*) },
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: `isa` proves that the processor has AVX-512 F, BW, VL and DQ.
-            $crate::Level::Avx512 => unsafe { avx512($($arg),*) },
-            _ => $f($($arg),*),
-        }
-    }};
-}
-pub(crate) use compiled_for;

@@ -1,6 +1,6 @@
 //! Norms of a row.
 
-use super::compiled_for;
+use crate::proof::compiled_for;
 use crate::{Isa, Level};
 
 /// `out = (x * r) * weight`, `r = 1 / sqrt(mean(x^2) + eps)`.

@@ -1,11 +1,11 @@
 //! The rotation of rotary position embedding, a head at a time.
 
-use super::compiled_for;
 use crate::Isa;
 #[cfg(target_arch = "x86_64")]
 use crate::Level;
 #[cfg(target_arch = "x86_64")]
 use crate::arch::x86_64::elements::rotate as x86_64;
+use crate::proof::compiled_for;
 
 /// `(x[i], x[n + i])` to `(x[i] cos[i] - x[n + i] sin[i], x[i] sin[i] + x[n + i] cos[i])` for `i` below `n =
 /// cos.len()`.

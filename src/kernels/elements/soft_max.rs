@@ -2,13 +2,14 @@
 
 use std::ops::Range;
 
-use super::{compiled_for, pexp_all};
+use super::pexp_all;
 use crate::Isa;
 #[cfg(target_arch = "x86_64")]
 use crate::Level;
 #[cfg(target_arch = "x86_64")]
 use crate::arch::x86_64::elements::soft_max as x86_64;
 use crate::math::expf;
+use crate::proof::compiled_for;
 
 /// Scores to probabilities, not yet rounded to half floats; what is not visible becomes 0.
 ///

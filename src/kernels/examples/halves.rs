@@ -31,14 +31,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let n: usize = columns.parse()?;
     let isa = Isa::from_env()?;
     let layouts = layouts(TypeId::F16, isa);
-    let layout = layouts.first().ok_or("no packed half floats")?;
+    let layout = *layouts.first().ok_or("no packed half floats")?;
     let mut random = Random(1);
     let count = ((megabytes << 20) / (2 * 32 * n)).max(1);
     let mut pack = |value: &mut dyn FnMut(&mut Random) -> f32| {
         let groups = (0..count).map(|_| {
             let weights = halves(&mut random, layout.rows * n, value);
             let mut group = AlignedBytes::new((layout.group_bytes)(n));
-            assert!((layout.pack)(&weights, n, &mut group), "finite weights are packed");
+            assert!(layout.pack(&weights, n, &mut group), "finite weights are packed");
             group
         });
         groups.collect::<Vec<_>>()
@@ -60,9 +60,9 @@ fn main() -> Result<(), Box<dyn Error>> {
                 _ => r.normal(),
             };
             let act = halves(&mut random, n, &mut value);
-            (layout.arrange)(&act, n, to);
+            layout.arrange(&act, n, to);
             let start = Instant::now();
-            (layout.arrange)(&act, n, to);
+            layout.arrange(&act, n, to);
             arranging += start.elapsed().as_secs_f64() / tokens as f64;
         }
         let products = count * layout.rows * n * tokens;

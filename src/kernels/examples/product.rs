@@ -29,13 +29,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     let isa = Isa::from_env()?;
     let mut random = Random(1);
     let products = match layouts(info.id, isa).first() {
-        Some(layout) => {
+        Some(&layout) => {
             let row = match layout.encoding {
                 Encoding::Int8(_) => ternary::row_bytes(n),
                 Encoding::Type(_) => n / info.block * info.bytes,
             };
             let mut group = vec![0; (layout.group_bytes)(n)];
-            if !(layout.pack)(&small(&mut random, layout.rows * row), n, &mut group) {
+            if !layout.pack(&small(&mut random, layout.rows * row), n, &mut group) {
                 return Err(format!("{ty}: these weights are not packed").into());
             }
             let width = (layout.act_bytes)(n);
@@ -50,7 +50,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                     }
                     Encoding::Type(act) => encoded(act.info().ok_or("no activation type")?, &x)?,
                 };
-                (layout.arrange)(&act, n, to);
+                layout.arrange(&act, n, to);
             }
             for _ in 0..rounds {
                 multiply_group(layout, &group, &acts, n, tokens, 0, |_, out| {

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use trine_formats::gguf::Blob;
 use trine_formats::types::{REGISTRY, TypeInfo};
-use trine_kernels::packed::{Arena, Encoding, Layout, layouts, multiply_group};
+use trine_kernels::packed::{Arena, Encoding, Packing, layouts, multiply_group};
 use trine_kernels::testing::Random;
 use trine_kernels::{AlignedBytes, Isa, Level, MatRows, mat_rows, ternary};
 
@@ -31,7 +31,7 @@ const ROWS: usize = 32;
 /// How rows lie, and are multiplied.
 #[derive(Clone, Copy)]
 enum Form {
-    Packed(&'static Layout),
+    Packed(Packing),
     File(MatRows),
 }
 
@@ -78,7 +78,7 @@ impl Product {
         }
         if let Form::Packed(layout) = form {
             let mut packed = vec![0; (layout.group_bytes)(n)];
-            if !(layout.pack)(&w, n, &mut packed) {
+            if !layout.pack(&w, n, &mut packed) {
                 return Err(format!("{name}: these weights are not packed").into());
             }
             w = packed;
@@ -114,7 +114,7 @@ impl Product {
         let mut acts = AlignedBytes::new(tokens * width);
         for (act, to) in encoded.iter().zip(acts.chunks_exact_mut(width)) {
             match form {
-                Form::Packed(layout) => (layout.arrange)(act, n, to),
+                Form::Packed(layout) => layout.arrange(act, n, to),
                 Form::File(_) => to.copy_from_slice(act),
             }
         }
@@ -165,8 +165,8 @@ fn main() -> Result<(), Box<dyn Error>> {
                 let level = Level::ALL.iter().find(|level| level.name() == isa);
                 let isa = level.and_then(|&level| Isa::of(level));
                 let isa = isa.ok_or("an instruction set that this processor does not have")?;
-                let packed = layouts(info.id, isa).iter();
-                let packed = packed.map(|&layout| (layout.name, Form::Packed(layout)));
+                let packed = layouts(info.id, isa).into_iter();
+                let packed = packed.map(|layout| (layout.name, Form::Packed(layout)));
                 let rows = mat_rows(info.id, isa).map(|rows| ("rows of the file", Form::File(rows)));
                 for (form_name, form) in packed.chain(rows) {
                     let name = format!("{ty} {tokens} {isa} ({form_name})");

@@ -16,7 +16,7 @@
 use trine_formats::types::num::f16_to_f32;
 
 use crate::Isa;
-use crate::elements::compiled_for;
+use crate::proof::compiled_for;
 
 /// What a plain half float counts too little where a normalized one counts right.
 pub const PLAIN: f32 = 1024.0;

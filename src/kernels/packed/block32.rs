@@ -20,7 +20,9 @@ use trine_formats::types::TypeId;
 use trine_formats::types::num::f16_to_f32;
 use trine_formats::types::{Part, TypeInfo, info};
 
-use super::{Encoding, Layout, Multiply, dword};
+use super::{Arranged, Encoding, Layout, Multiply, dword};
+use crate::Isa;
+use crate::proof::Needs;
 
 /// Whether products take codes with a sign, as ARM's do; those of x86 take them without.
 const SIGNED: bool = cfg!(target_arch = "aarch64");
@@ -56,6 +58,8 @@ pub(crate) trait ByteCodes {
 pub(crate) trait Block32: ByteCodes {
     /// What is known of the type.
     const INFO: TypeInfo;
+    /// Name of the layout.
+    const NAME: &'static str;
     /// Bytes of a block of one row in the file.
     const BYTES: usize = Self::INFO.bytes;
     /// Where its scale, offset, fifth bits and codes are.
@@ -83,6 +87,13 @@ pub(crate) trait Block32: ByteCodes {
     const ACT: TypeId = if matches!(Self::STEP, PackedStep::PlusOffset) { TypeId::Q8_1 } else { TypeId::Q8_0 };
 }
 
+/// A type's name with the rows of a group.
+macro_rules! named {
+    ($name:literal) => {
+        if ROWS == 16 { concat!($name, " x16") } else { concat!($name, " x32") }
+    };
+}
+
 pub(crate) struct Q8_0;
 pub(crate) struct Q4_0;
 pub(crate) struct Q4_1;
@@ -98,6 +109,7 @@ impl ByteCodes for Q8_0 {
 
 impl Block32 for Q8_0 {
     const INFO: TypeInfo = info::Q8_0;
+    const NAME: &'static str = named!("q8_0");
     const LINES: usize = 8;
     const STEP: PackedStep = PackedStep::ScaleFirst;
 }
@@ -109,6 +121,7 @@ impl ByteCodes for Q4_0 {
 
 impl Block32 for Q4_0 {
     const INFO: TypeInfo = info::Q4_0;
+    const NAME: &'static str = named!("q4_0");
     const STEP: PackedStep = PackedStep::SumFirst;
 }
 
@@ -119,6 +132,7 @@ impl ByteCodes for Q4_1 {
 
 impl Block32 for Q4_1 {
     const INFO: TypeInfo = info::Q4_1;
+    const NAME: &'static str = named!("q4_1");
     const STEP: PackedStep = PackedStep::PlusOffset;
 }
 
@@ -129,6 +143,7 @@ impl ByteCodes for Q5_0 {
 
 impl Block32 for Q5_0 {
     const INFO: TypeInfo = info::Q5_0;
+    const NAME: &'static str = named!("q5_0");
     const FIFTH_AT: Option<usize> = Some(info::Q5_0.at(Part::HighBits));
     const STEP: PackedStep = PackedStep::ScaleFirst;
 }
@@ -140,6 +155,7 @@ impl ByteCodes for Q5_1 {
 
 impl Block32 for Q5_1 {
     const INFO: TypeInfo = info::Q5_1;
+    const NAME: &'static str = named!("q5_1");
     const FIFTH_AT: Option<usize> = Some(info::Q5_1.at(Part::HighBits));
     const STEP: PackedStep = PackedStep::PlusOffset;
 }
@@ -151,6 +167,7 @@ impl ByteCodes for Iq4Nl {
 
 impl Block32 for Iq4Nl {
     const INFO: TypeInfo = info::IQ4_NL;
+    const NAME: &'static str = named!("iq4_nl");
     const TABLE: Option<[u8; 16]> = Some(signed_or_not(Self::INFO.raised_codebook(128)));
     const STEP: PackedStep = PackedStep::ScaleFirst;
 }
@@ -163,6 +180,7 @@ impl ByteCodes for Mxfp4 {
 /// Twice the E2M1 values; the scale is halved instead.
 impl Block32 for Mxfp4 {
     const INFO: TypeInfo = info::MXFP4;
+    const NAME: &'static str = named!("mxfp4");
     const SCALE_BYTES: usize = 1;
     const TABLE: Option<[u8; 16]> = Some(Self::INFO.raised_codebook(12));
     const STEP: PackedStep = PackedStep::ScaleFirst;
@@ -178,16 +196,30 @@ const fn signed_or_not(mut table: [u8; 16]) -> [u8; 16] {
     table
 }
 
-/// The layout of a type; `acts` names the arrangement of its activations.
-pub(crate) const fn layout<B: Block32>(name: &'static str, acts: &'static str, multiply: Multiply) -> Layout {
+/// `$layout` of every type.
+macro_rules! layouts_of_block32 {
+    ($layout:ident $(, $products:ty)?) => {{
+        use $crate::packed::block32::{Iq4Nl, Mxfp4, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
+        $crate::packed::layouts_of!($layout $(, $products)?: Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Iq4Nl Mxfp4)
+    }};
+}
+pub(crate) use layouts_of_block32;
+
+/// The layout of a type.
+pub(crate) const fn layout<B: Block32>(needs: Needs, multiply: Multiply) -> Layout {
     Layout {
-        name,
+        types: const { &[B::INFO.id] },
+        needs,
+        name: B::NAME,
         dense: false,
         rows: ROWS,
         encoding: Encoding::Type(B::ACT),
         group_bytes: group_bytes::<B>,
         pack: pack::<B>,
-        acts,
+        acts: match B::STEP {
+            PackedStep::PlusOffset => Arranged::Q8_1,
+            _ => Arranged::Q8_0 { bias: B::BIAS },
+        },
         act_bytes,
         arrange: arrange::<B>,
         multiply,
@@ -206,7 +238,7 @@ pub(crate) fn act_bytes(n: usize) -> usize {
 }
 
 /// Up to [`ROWS`] rows of the file.
-pub(crate) fn pack<B: Block32>(w: &[u8], n: usize, out: &mut [u8]) -> bool {
+pub(crate) fn pack<B: Block32>(_: Isa, w: &[u8], n: usize, out: &mut [u8]) -> bool {
     let row_bytes = n / 32 * B::BYTES;
     let rows = w.len().checked_div(row_bytes).unwrap_or(0);
     assert!(w.len() == rows * row_bytes && rows <= ROWS, "weights");
@@ -260,7 +292,7 @@ pub(crate) fn pack<B: Block32>(w: &[u8], n: usize, out: &mut [u8]) -> bool {
 /// of the int8), sum term f32 of Q8_1, 4 bytes of nothing.
 pub(crate) const RECORD: usize = 48;
 
-fn arrange<B: Block32>(act: &[u8], n: usize, out: &mut [u8]) {
+fn arrange<B: Block32>(_: Isa, act: &[u8], n: usize, out: &mut [u8]) {
     let q_at = if B::ACT == TypeId::Q8_1 { 4 } else { 2 };
     arrange_for::<B>(act, n, out, q_at);
 }

@@ -22,9 +22,10 @@ use trine_formats::types::TypeId;
 use trine_formats::types::num::{bf16_to_f32, f16_to_f32};
 
 use super::spans::Span;
-use super::{Encoding, Layout, check, dword, spans};
+use super::{Arranged, Call, Encoding, Layout, dword, spans};
 use crate::Isa;
 use crate::halves::{self, BRAIN_SCALE, Coefficients, Form, LANES, SCALE, STEPS, form};
+use crate::proof::{Proof, compiled_for};
 
 /// Bytes of a row of words.
 pub(crate) const QUAD: usize = LANES * 8;
@@ -34,31 +35,24 @@ const TOKENS: usize = 60;
 /// Bytes of the exponents.
 const HEAD: usize = 64;
 
-/// The instruction set of a layout's kernels, and what they cannot do without its intrinsics.
-pub(crate) trait Set {
-    /// The proof that the processor has it.
-    ///
-    /// # Safety
-    /// The processor has it.
-    unsafe fn isa() -> Isa;
-
+/// What the kernels cannot do without an instruction set's intrinsics.
+pub(crate) trait Set: Proof {
     /// Half floats as `f64` times [`SCALE`].
-    ///
-    /// # Safety
-    /// The processor has the instruction set.
-    unsafe fn widen(halves: &[[[u8; 2]; 8]], out: &mut [[[u8; 8]; 8]]);
+    fn widen(self, halves: &[[[u8; 2]; 8]], out: &mut [[[u8; 8]; 8]]);
 }
 
 /// The layout of half floats.
 pub(crate) const fn f16<S: Set>() -> Layout {
     Layout {
+        types: &[TypeId::F16],
+        needs: S::NEEDS,
         name: "f16 x32",
         dense: false,
         rows: LANES,
         encoding: Encoding::Type(TypeId::F16),
         group_bytes: |n| spans::HEAD + n.div_ceil(STEPS) * QUAD,
         pack: pack_f16,
-        acts: "f16 as f64",
+        acts: Arranged::F16,
         act_bytes: act_bytes_f16,
         arrange: arrange_f16::<S>,
         multiply: multiply_f16::<S>,
@@ -69,13 +63,15 @@ pub(crate) const fn f16<S: Set>() -> Layout {
 /// The layout of bfloats.
 pub(crate) const fn bf16<S: Set>() -> Layout {
     Layout {
+        types: &[TypeId::BF16],
+        needs: S::NEEDS,
         name: "bf16 x32",
         dense: false,
         rows: LANES,
         encoding: Encoding::Type(TypeId::BF16),
         group_bytes: |n| HEAD + n.div_ceil(STEPS) * QUAD,
         pack: pack_bf16,
-        acts: "bf16 as f64",
+        acts: Arranged::Bf16,
         act_bytes: act_bytes_bf16,
         arrange: arrange_bf16,
         multiply: multiply_bf16::<S>,
@@ -117,7 +113,7 @@ fn interleave(w: &[u8], n: usize, out: &mut [u8]) {
     }
 }
 
-fn pack_f16(w: &[u8], n: usize, out: &mut [u8]) -> bool {
+fn pack_f16(isa: Isa, w: &[u8], n: usize, out: &mut [u8]) -> bool {
     let (head, words) = out.split_at_mut(spans::HEAD);
     interleave(w, n, words);
     // The greatest exponent plus one carries into the place of the sign.
@@ -125,32 +121,31 @@ fn pack_f16(w: &[u8], n: usize, out: &mut [u8]) -> bool {
         let exponents = u64::from_le_bytes(*word) & 0x7C00_7C00_7C00_7C00;
         (exponents + 0x0400_0400_0400_0400) & 0x8000_8000_8000_8000 == 0
     });
-    let rows = w.as_chunks().0.chunks_exact(n.max(1));
-    // SAFETY: `layouts` hands the layout out only for an `Isa` that includes AVX2, on x86-64.
-    spans::store(head, rows.map(|row| unsafe { Span::of(row) }));
+    compiled_for!(isa, store_spans(w: &[u8], n: usize, head: &mut [u8]));
     if spans::form(head) == Form::Normalized {
-        // SAFETY: as before.
-        unsafe { normalize(words) };
+        compiled_for!(isa, normalize(words: &mut [u8]));
     }
     numbers
 }
 
+#[inline(always)]
+fn store_spans(w: &[u8], n: usize, head: &mut [u8]) {
+    let rows = w.as_chunks().0.chunks_exact(n.max(1));
+    spans::store(head, rows.map(Span::of));
+}
+
 /// Half floats to their normalized form.
-///
-/// # Safety
-/// On x86-64, the processor has AVX2.
-#[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2"))]
-unsafe fn normalize(words: &mut [u8]) {
+#[inline(always)]
+fn normalize(words: &mut [u8]) {
     for half in words.as_chunks_mut().0 {
         *half = form::normalized(u16::from_le_bytes(*half)).to_le_bytes();
     }
 }
 
-fn pack_bf16(w: &[u8], n: usize, out: &mut [u8]) -> bool {
+fn pack_bf16(isa: Isa, w: &[u8], n: usize, out: &mut [u8]) -> bool {
     let (head, words) = out.split_at_mut(HEAD);
     interleave(w, n, words);
-    // SAFETY: `layouts` hands the layout out only for an `Isa` that includes AVX2, on x86-64.
-    unsafe { Exponents::of(w) }.store(head);
+    compiled_for!(isa, exponents(w: &[u8]) -> Exponents).store(head);
     true
 }
 
@@ -159,14 +154,13 @@ pub(crate) const fn act_bytes_f16(n: usize) -> usize {
     (n.next_multiple_of(STEPS) * 8).next_multiple_of(64)
 }
 
-fn arrange_f16<S: Set>(act: &[u8], n: usize, out: &mut [u8]) {
+pub(crate) fn arrange_f16<S: Set>(isa: Isa, act: &[u8], n: usize, out: &mut [u8]) {
     assert_eq!(act.len(), 2 * n, "activation row");
     let (halves, values) = (act.as_chunks::<2>().0, out.as_chunks_mut::<8>().0);
     values[n..].fill([0; 8]);
     let (eights, rest) = halves.as_chunks();
     let (wide, wide_rest) = values[..n].as_chunks_mut();
-    // SAFETY: `layouts` hands the layout out only for an `Isa` of this instruction set.
-    unsafe { S::widen(eights, wide) };
+    S::of(isa).widen(eights, wide);
     for (half, value) in rest.iter().zip(wide_rest) {
         let x = f64::from(f16_to_f32(u16::from_le_bytes(*half)));
         *value = (x * SCALE).to_le_bytes();
@@ -178,23 +172,18 @@ fn act_bytes_bf16(n: usize) -> usize {
     HEAD + act_bytes_f16(n)
 }
 
-fn arrange_bf16(act: &[u8], n: usize, out: &mut [u8]) {
+fn arrange_bf16(isa: Isa, act: &[u8], n: usize, out: &mut [u8]) {
     assert_eq!(act.len(), 2 * n, "activation row");
     let (head, values) = out.split_at_mut(HEAD);
-    // SAFETY: `layouts` hands the layout out only for an `Isa` that includes AVX2, on x86-64.
-    unsafe { Exponents::of(act) }.store(head);
+    compiled_for!(isa, exponents(act: &[u8]) -> Exponents).store(head);
     let (halves, values) = (act.as_chunks::<2>().0, values.as_chunks_mut::<8>().0);
     values[n..].fill([0; 8]);
-    // SAFETY: `layouts` hands the layout out only for an `Isa` that includes AVX2, on x86-64.
-    unsafe { widen_brain(halves, values) };
+    compiled_for!(isa, widen_brain(halves: &[[u8; 2]], values: &mut [[u8; 8]]));
 }
 
 /// Bfloats as `f64` times [`BRAIN_SCALE`].
-///
-/// # Safety
-/// On x86-64, the processor has AVX2.
-#[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2"))]
-unsafe fn widen_brain(halves: &[[u8; 2]], out: &mut [[u8; 8]]) {
+#[inline(always)]
+fn widen_brain(halves: &[[u8; 2]], out: &mut [[u8; 8]]) {
     for (half, value) in halves.iter().zip(out) {
         let x = f64::from(bf16_to_f32(u16::from_le_bytes(*half)));
         *value = (x * BRAIN_SCALE).to_le_bytes();
@@ -208,37 +197,31 @@ struct Exponents {
     greatest: i32,
 }
 
-impl Exponents {
-    const NONE: Exponents = Exponents { least: 1000, greatest: -1000 };
-
-    /// Of bfloats in memory.
-    ///
-    /// # Safety
-    /// On x86-64, the processor has AVX2.
-    #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2"))]
-    unsafe fn of(values: &[u8]) -> Exponents {
-        // Magnitudes are in the order of their bits; that of zero, less one, is the greatest of all.
-        let (mut least, mut greatest) = (u16::MAX, 0);
-        for half in values.as_chunks::<2>().0 {
-            let magnitude = u16::from_le_bytes(*half) & 0x7FFF;
-            least = least.min(magnitude.wrapping_sub(1));
-            greatest = greatest.max(magnitude);
-        }
-        if greatest == 0 {
-            return Exponents::NONE;
-        }
-        // Subnormal numbers have the exponent of the least normal one; infinities and NaN are too much even
-        // for zeros.
-        let exponent = |magnitude: u16| i32::from(magnitude >> 7).max(1) - 127;
-        Exponents {
-            least: exponent(least.wrapping_add(1)),
-            greatest: match exponent(greatest) {
-                128 => 10_000,
-                e => e,
-            },
-        }
+/// Exponents of bfloats in memory.
+#[inline(always)]
+fn exponents(values: &[u8]) -> Exponents {
+    // Magnitudes are in the order of their bits; that of zero, less one, is the greatest of all.
+    let (mut least, mut greatest) = (u16::MAX, 0);
+    for half in values.as_chunks::<2>().0 {
+        let magnitude = u16::from_le_bytes(*half) & 0x7FFF;
+        least = least.min(magnitude.wrapping_sub(1));
+        greatest = greatest.max(magnitude);
     }
+    if greatest == 0 {
+        return Exponents { least: 1000, greatest: -1000 };
+    }
+    // Subnormal numbers have the exponent of the least normal one; infinities and NaN are too much even for zeros.
+    let exponent = |magnitude: u16| i32::from(magnitude >> 7).max(1) - 127;
+    Exponents {
+        least: exponent(least.wrapping_add(1)),
+        greatest: match exponent(greatest) {
+            128 => 10_000,
+            e => e,
+        },
+    }
+}
 
+impl Exponents {
     fn store(self, head: &mut [u8]) {
         head.fill(0);
         head[..4].copy_from_slice(&self.least.to_le_bytes());
@@ -264,11 +247,9 @@ fn coefficients(acts: &[u8], head: usize, act_bytes: usize) -> Coefficients<'_> 
     Coefficients { data, stride: act_bytes / 8, rows }
 }
 
-fn multiply_f16<S: Set>(group: &[u8], acts: &[u8], n: usize, tokens: usize, ahead: usize, out: &mut [f32]) {
-    check(const { &f16::<S>() }, group, acts, n, tokens, out);
+fn multiply_f16<S: Set>(call: Call<'_>) {
+    let Call { isa, group, acts, n, tokens, ahead, out } = call.check(const { &f16::<S>() });
     if tokens > 0 {
-        // SAFETY: `layouts` hands the layout out only for an `Isa` of this instruction set.
-        let isa = unsafe { S::isa() };
         products_f16(isa, group, acts, act_bytes_f16(n), n, ahead, out);
     }
 }
@@ -292,8 +273,8 @@ pub(crate) fn products_f16(
     }
 }
 
-fn multiply_bf16<S: Set>(group: &[u8], acts: &[u8], n: usize, tokens: usize, ahead: usize, out: &mut [f32]) {
-    check(const { &bf16::<S>() }, group, acts, n, tokens, out);
+fn multiply_bf16<S: Set>(call: Call<'_>) {
+    let Call { isa, group, acts, n, tokens, ahead, out } = call.check(const { &bf16::<S>() });
     let act_bytes = act_bytes_bf16(n);
     let (head, words) = group.split_at(HEAD);
     let weights = Exponents::load(head);
@@ -306,14 +287,11 @@ fn multiply_bf16<S: Set>(group: &[u8], acts: &[u8], n: usize, tokens: usize, ahe
         let coefs = coefficients(&acts[t * act_bytes..end * act_bytes], HEAD, act_bytes);
         let out = &mut out[t * LANES..end * LANES];
         if fits {
-            // SAFETY: `layouts` hands the layout out only for an `Isa` of this instruction set.
-            let isa = unsafe { S::isa() };
             halves::dots_of_bytes::<true>(isa, words, n.div_ceil(STEPS), coefs, ahead, out, LANES);
         } else {
             for (r, out) in out.as_chunks_mut().0.iter_mut().enumerate() {
                 let x = &coefs.data[r * coefs.stride..][..n.next_multiple_of(STEPS)];
-                // SAFETY: `layouts` hands the layout out only for an `Isa` that includes AVX2, on x86-64.
-                unsafe { rounded(words, x, out) };
+                compiled_for!(isa, rounded(words: &[u8], x: &[f64], out: &mut [f32; LANES]));
             }
         }
         t = end;
@@ -321,11 +299,8 @@ fn multiply_bf16<S: Set>(group: &[u8], acts: &[u8], n: usize, tokens: usize, ahe
 }
 
 /// The products of one token, each rounded to `f32`.
-///
-/// # Safety
-/// On x86-64, the processor has AVX2.
-#[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2"))]
-unsafe fn rounded(words: &[u8], x: &[f64], out: &mut [f32; LANES]) {
+#[inline(always)]
+fn rounded(words: &[u8], x: &[f64], out: &mut [f32; LANES]) {
     let mut sums = [0f64; LANES];
     for (quad, x) in words.as_chunks::<QUAD>().0.iter().zip(x.as_chunks::<STEPS>().0) {
         let words = quad.as_chunks::<8>().0;

@@ -4,7 +4,7 @@ use trine_formats::types::TypeId;
 use trine_formats::types::num::f32_to_f16;
 
 use super::tests::{arranged, compare};
-use super::{Layout, layouts};
+use super::{Packing, layouts};
 use crate::testing::{Random, power, same, skipped};
 use crate::{Isa, Level};
 
@@ -192,10 +192,10 @@ fn millions_of_sums_in_tiles_are_those_in_order() {
     eprintln!("{sums} sums compared");
 }
 
-fn product(p: &Layout, w: &[u8], acts: &[u8], n: usize, tokens: usize) -> Vec<f32> {
+fn product(p: Packing, w: &[u8], acts: &[u8], n: usize, tokens: usize) -> Vec<f32> {
     let mut group = vec![0; (p.group_bytes)(n)];
-    assert!((p.pack)(w, n, &mut group));
+    assert!(p.pack(w, n, &mut group));
     let mut out = vec![0.0; tokens * p.rows];
-    (p.multiply)(&group, acts, n, tokens, 0, &mut out);
+    (p.multiply)(super::Call { isa: p.isa, group: &group, acts, n, tokens, ahead: 0, out: &mut out });
     out
 }

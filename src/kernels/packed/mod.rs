@@ -10,9 +10,13 @@
 //! share it. A product is asked for one group at a time and all tokens.
 
 use std::cell::RefCell;
+use std::ops::Deref;
 
 use trine_formats::types::TypeId;
 
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+use super::arch::native;
+use super::proof::Needs;
 use super::ternary::Quantizer;
 use super::{Floats, Isa};
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
@@ -47,9 +51,41 @@ pub enum Encoding {
     Int8(Quantizer),
 }
 
-/// One way to hold a weight type, with its kernels. All functions are safe for any bytes; they panic when
-/// lengths do not fit.
+/// How encoded activation rows are arranged. Layouts with the same key that are made for one instruction set read the
+/// same rows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Arranged {
+    /// Records of Q8_0 blocks, whose integers start at what codes with this bias add to them, negated.
+    Q8_0 {
+        /// What a code exceeds its value by.
+        bias: i32,
+    },
+    /// Records of Q8_1 blocks.
+    Q8_1,
+    /// Q8_K blocks in the order, and with the sums, that the kernels of this type and its kin read.
+    Q8K(TypeId),
+    /// Rows of [`super::ternary`], filled up to whole units.
+    Int8 {
+        /// The rule of the encoding.
+        quantizer: Quantizer,
+        /// Columns of a unit.
+        columns: usize,
+    },
+    /// Half floats as `f64`.
+    F16,
+    /// The same, and their limbs.
+    F16WithLimbs,
+    /// Bfloats as `f64`.
+    Bf16,
+}
+
+/// One way to hold a weight type, with its kernels: a row of the table that [`layouts`] looks up. All functions are
+/// safe for any bytes; they panic when lengths do not fit, or the proof is not that of what the layout needs.
 pub struct Layout {
+    /// The weight types that it holds.
+    pub types: &'static [TypeId],
+    /// What its kernels need of the processor.
+    pub needs: Needs,
     /// Short name, for logs and tables.
     pub name: &'static str,
     /// Fewer bytes for more instructions: pays when the weights come from memory, not when they stay in the
@@ -61,48 +97,109 @@ pub struct Layout {
     pub encoding: Encoding,
     /// `group_bytes(n)`: bytes of one group of rows of `n` weights.
     pub group_bytes: fn(n: usize) -> usize,
-    /// `pack(w, n, out)`: up to `rows` whole file rows to one group. False when these weights cannot be held
-    /// this way (`out` is then undefined); rows that are missing become anything that does no harm.
-    pub pack: Pack,
-    /// Name of the arrangement of the activations: layouts with the same one share the rows.
-    pub acts: &'static str,
+    pub(crate) pack: Pack,
+    /// Arrangement of the activations.
+    pub acts: Arranged,
     /// `act_bytes(n)`: bytes of one arranged activation row, a multiple of 64.
     pub act_bytes: fn(n: usize) -> usize,
-    /// `arrange(act, n, out)`: one encoded activation row to the order in which the kernel reads it.
-    pub arrange: fn(act: &[u8], n: usize, out: &mut [u8]),
-    /// The product.
-    pub multiply: Multiply,
+    pub(crate) arrange: Arrange,
+    pub(crate) multiply: Multiply,
     /// Tokens of one call beyond which more gain nothing. Outputs are stored after every call; in small
     /// portions the stores hide behind the next.
     pub tile: usize,
 }
 
-/// See [`Layout::pack`].
-pub type Pack = fn(w: &[u8], n: usize, out: &mut [u8]) -> bool;
+/// See [`Packing::pack`].
+pub(crate) type Pack = fn(isa: Isa, w: &[u8], n: usize, out: &mut [u8]) -> bool;
+/// See [`Packing::arrange`].
+pub(crate) type Arrange = fn(isa: Isa, act: &[u8], n: usize, out: &mut [u8]);
 
-/// `multiply(group, acts, n, tokens, ahead, out)`: `out[t * rows + lane]` = dot of the lane's row and token t, with the
-/// bits of `dot_ref` (a NaN stays a NaN). `acts` is `tokens` arranged rows, 64-byte aligned.
-///
-/// The bytes that lie `ahead` bytes behind those in work are asked for, past the end of the group too; 0 leaves that to
-/// the processor. It changes no bit.
-pub type Multiply = fn(group: &[u8], acts: &[u8], n: usize, tokens: usize, ahead: usize, out: &mut [f32]);
+/// `out[t * rows + lane]` = dot of the lane's row and token t, with the bits of `dot_ref` (a NaN stays a NaN).
+pub(crate) type Multiply = fn(call: Call<'_>);
 
-/// The packed layouts of a weight type that have kernels for an instruction set, the best first.
-pub fn layouts(ty: TypeId, isa: Isa) -> &'static [&'static Layout] {
-    #[cfg(target_arch = "x86_64")]
-    {
-        crate::arch::x86_64::layouts(ty, isa)
-    }
-    #[cfg(target_arch = "aarch64")]
-    {
-        crate::arch::aarch64::layouts(ty, isa)
-    }
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    {
-        let _ = (ty, isa);
-        &[]
+/// The arguments of a [`Multiply`].
+pub(crate) struct Call<'a> {
+    /// The proof of what the kernel needs.
+    pub isa: Isa,
+    pub group: &'a [u8],
+    /// `tokens` arranged rows, 64-byte aligned.
+    pub acts: &'a [u8],
+    /// Weights of a row.
+    pub n: usize,
+    pub tokens: usize,
+    /// The bytes that lie so many bytes behind those in work are prefetched, past the end of the group too; 0 leaves
+    /// that to the processor. The results are bit-identical.
+    pub ahead: usize,
+    /// `[tokens][rows]`.
+    pub out: &'a mut [f32],
+}
+
+/// A layout together with the proof that this processor has what it needs.
+#[derive(Clone, Copy)]
+pub struct Packing {
+    layout: &'static Layout,
+    isa: Isa,
+}
+
+impl Deref for Packing {
+    type Target = Layout;
+
+    fn deref(&self) -> &Layout {
+        self.layout
     }
 }
+
+impl PartialEq for Packing {
+    /// Whether the layout is the same one.
+    fn eq(&self, other: &Packing) -> bool {
+        std::ptr::eq(self.layout, other.layout)
+    }
+}
+
+impl Packing {
+    /// Packs up to `rows` whole file rows to one group. False when these weights cannot be held this way (`out` is then
+    /// undefined); rows that are missing become anything that does no harm.
+    ///
+    /// # Panics
+    /// When lengths do not fit.
+    pub fn pack(&self, w: &[u8], n: usize, out: &mut [u8]) -> bool {
+        (self.layout.pack)(self.isa, w, n, out)
+    }
+
+    /// Puts one encoded activation row into the order in which the kernel reads it.
+    ///
+    /// # Panics
+    /// When lengths do not fit.
+    pub fn arrange(&self, act: &[u8], n: usize, out: &mut [u8]) {
+        (self.layout.arrange)(self.isa, act, n, out);
+    }
+}
+
+/// The packed layouts of a weight type that have kernels for an instruction set, the best first: all those of the
+/// highest instruction set that has any.
+pub fn layouts(ty: TypeId, isa: Isa) -> Vec<Packing> {
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    let table = native::layouts();
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let table = std::iter::empty();
+    best(table, ty, isa)
+}
+
+/// The rows of a table for a type and the highest instruction set that has any.
+fn best(table: impl Iterator<Item = &'static Layout>, ty: TypeId, isa: Isa) -> Vec<Packing> {
+    let fitting: Vec<_> = table.filter(|layout| layout.types.contains(&ty) && layout.needs.met_by(isa)).collect();
+    let highest = |layout: &&&Layout| !fitting.iter().any(|other| other.needs.above(layout.needs));
+    fitting.iter().filter(highest).map(|layout| Packing { layout, isa }).collect()
+}
+
+/// `$layout` of several types.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+macro_rules! layouts_of {
+    ($layout:ident: $($codes:ident)*) => { [$($layout::<$codes>()),*] };
+    ($layout:ident, $products:ty: $($codes:ident)*) => { [$($layout::<$products, $codes>()),*] };
+}
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub(crate) use layouts_of;
 
 thread_local! {
     /// Outputs of a portion. They are aligned because vectors that straddle two lines of the cache are stored slowly,
@@ -114,12 +211,13 @@ thread_local! {
 const MANY: usize = 32;
 
 /// The products of one group and `tokens` arranged rows `acts`, a few tokens at a time:
-/// `put(t, out)` gets the outputs from token t on, `[tokens of this portion][rows]`. `ahead`: see [`Multiply`].
+/// `put(t, out)` gets the outputs from token t on, `[tokens of this portion][rows]`. The bytes `ahead` bytes behind those
+/// in work are prefetched, past the end of the group too; 0 leaves that to the processor.
 ///
 /// # Panics
 /// When lengths do not fit.
 pub fn multiply_group(
-    layout: &Layout,
+    layout: Packing,
     group: &[u8],
     acts: &[u8],
     n: usize,
@@ -141,26 +239,31 @@ pub fn multiply_group(
             let tile = &mut tile[..len];
             // From the second portion on, the group is in the cache.
             let ahead = std::mem::take(&mut ahead);
-            (layout.multiply)(group, acts, n, tokens, ahead, tile);
+            (layout.multiply)(Call { isa: layout.isa, group, acts, n, tokens, ahead, out: &mut *tile });
             put(first, tile);
             first += tokens;
         }
     });
 }
 
-/// Checks the lengths that every kernel relies on.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-pub(crate) fn check(p: &Layout, group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &[f32]) {
-    let block = match p.encoding {
-        Encoding::Type(TypeId::Q8_K) => 256,
-        Encoding::Type(TypeId::Q8_0 | TypeId::Q8_1) => 32,
-        _ => 1,
-    };
-    assert!(n <= MAX_COLUMNS && n.is_multiple_of(block), "{}: {n} columns", p.name);
-    assert_eq!(group.len(), (p.group_bytes)(n), "{}: group", p.name);
-    assert_eq!(acts.len(), size([tokens, (p.act_bytes)(n)]), "{}: activations", p.name);
-    assert_eq!(out.len(), size([tokens, p.rows]), "{}: outputs", p.name);
-    assert!(acts.as_ptr().addr().is_multiple_of(64), "{}: alignment", p.name);
+impl Call<'_> {
+    /// Checks what every kernel of a layout relies on: the proof of what it needs, and the lengths.
+    pub(crate) fn check(self, p: &Layout) -> Self {
+        let Call { isa, group, acts, n, tokens, ref out, .. } = self;
+        let block = match p.encoding {
+            Encoding::Type(TypeId::Q8_K) => 256,
+            Encoding::Type(TypeId::Q8_0 | TypeId::Q8_1) => 32,
+            _ => 1,
+        };
+        assert!(p.needs.met_by(isa), "{}: no kernel for {isa}", p.name);
+        assert!(n <= MAX_COLUMNS && n.is_multiple_of(block), "{}: {n} columns", p.name);
+        assert_eq!(group.len(), (p.group_bytes)(n), "{}: group", p.name);
+        assert_eq!(acts.len(), size([tokens, (p.act_bytes)(n)]), "{}: activations", p.name);
+        assert_eq!(out.len(), size([tokens, p.rows]), "{}: outputs", p.name);
+        assert!(acts.as_ptr().addr().is_multiple_of(64), "{}: alignment", p.name);
+        self
+    }
 }
 
 /// Dword `i` of `bytes`.

@@ -18,7 +18,9 @@
 use trine_formats::types::{Part, TypeId, TypeInfo, info, tq1_0};
 
 use super::block32::{self, ByteCodes, LINE, ROWS};
-use super::{Encoding, Layout, Multiply};
+use super::{Arranged, Encoding, Layout, Multiply};
+use crate::Isa;
+use crate::proof::Needs;
 
 /// Blocks of activations in a block of any type, at most.
 pub(crate) const MOST_SUBS: usize = 4;
@@ -27,6 +29,9 @@ pub(crate) const MOST_SUBS: usize = 4;
 pub(crate) trait Nested: ByteCodes {
     /// What is known of the type.
     const INFO: TypeInfo;
+    /// The types with such blocks, and the name of the layout.
+    const TYPES: &'static [TypeId];
+    const NAME: &'static str;
     /// Blocks of activations in a block.
     const SUBS: usize = {
         assert!(Self::INFO.block <= 32 * MOST_SUBS);
@@ -48,7 +53,7 @@ pub(crate) struct Ptq1_0;
 pub(crate) struct Q1_0;
 
 macro_rules! two_bits {
-    ($name:ident $ty:ident, $dwords:expr) => {
+    ($name:ident $ty:ident $($other:ident)?, $called:literal, $dwords:expr) => {
         impl ByteCodes for $name {
             const BIAS: i32 = 1;
             const MAX: u8 = 3;
@@ -56,6 +61,8 @@ macro_rules! two_bits {
 
         impl Nested for $name {
             const INFO: TypeInfo = info::$ty;
+            const TYPES: &'static [TypeId] = &[TypeId::$ty, $(TypeId::$other)?];
+            const NAME: &'static str = $called;
 
             fn dwords(block: &[u8]) -> [[u32; 2]; MOST_SUBS] {
                 $dwords(block)
@@ -64,9 +71,9 @@ macro_rules! two_bits {
     };
 }
 
-two_bits!(Q2_0 Q2_0, of_two_bits);
-two_bits!(Pq2_0 PQ2_0, of_two_bits);
-two_bits!(Ptq1_0 PTQ1_0, |block: &[u8]| {
+two_bits!(Q2_0 Q2_0, "q2_0 x32", of_two_bits);
+two_bits!(Pq2_0 PQ2_0 Q2_0_G128, "pq2_0 x32", of_two_bits);
+two_bits!(Ptq1_0 PTQ1_0, "ptq1_0 x32", |block: &[u8]| {
     of_two_bits(&tq1_0::to_pq2_0(&block.as_chunks().0[0]))
 });
 
@@ -78,6 +85,8 @@ impl ByteCodes for Q1_0 {
 
 impl Nested for Q1_0 {
     const INFO: TypeInfo = info::Q1_0;
+    const TYPES: &'static [TypeId] = &[TypeId::Q1_0];
+    const NAME: &'static str = "q1_0 x32";
     const LINES: usize = 1;
 
     fn dwords(block: &[u8]) -> [[u32; 2]; MOST_SUBS] {
@@ -112,25 +121,36 @@ fn of_two_bits(block: &[u8]) -> [[u32; 2]; MOST_SUBS] {
 }
 const _: () = assert!(info::Q2_0.at(Part::Codes) == info::PQ2_0.at(Part::Codes));
 
+/// `$layout` of every type.
+macro_rules! layouts_of_nested {
+    ($layout:ident $(, $products:ty)?) => {{
+        use $crate::packed::nested::{Pq2_0, Ptq1_0, Q1_0, Q2_0};
+        $crate::packed::layouts_of!($layout $(, $products)?: Q2_0 Pq2_0 Ptq1_0 Q1_0)
+    }};
+}
+pub(crate) use layouts_of_nested;
+
 /// The layout of a type.
-pub(crate) const fn layout<C: Nested>(name: &'static str, multiply: Multiply) -> Layout {
+pub(crate) const fn layout<C: Nested>(needs: Needs, multiply: Multiply) -> Layout {
     Layout {
-        name,
+        types: C::TYPES,
+        needs,
+        name: C::NAME,
         dense: false,
         rows: ROWS,
         encoding: Encoding::Type(TypeId::Q8_0),
         group_bytes: |n| n / C::INFO.block * C::PACKED,
         pack: pack::<C>,
-        acts: "q8_0 bias 1",
+        acts: Arranged::Q8_0 { bias: C::BIAS },
         act_bytes: block32::act_bytes,
-        arrange: |act, n, out| block32::arrange_for::<C>(act, n, out, 2),
+        arrange: |_, act, n, out| block32::arrange_for::<C>(act, n, out, 2),
         multiply,
         tile: 32,
     }
 }
 
 /// Up to [`ROWS`] rows of the file.
-fn pack<C: Nested>(w: &[u8], n: usize, out: &mut [u8]) -> bool {
+fn pack<C: Nested>(_: Isa, w: &[u8], n: usize, out: &mut [u8]) -> bool {
     let row_bytes = n / C::INFO.block * C::INFO.bytes;
     let rows = w.len().checked_div(row_bytes).unwrap_or(0);
     assert!(w.len() == rows * row_bytes && rows <= ROWS, "weights");

@@ -24,11 +24,8 @@ pub(crate) struct Span {
 
 impl Span {
     /// Of half floats that are numbers.
-    ///
-    /// # Safety
-    /// On x86-64, the processor has AVX2.
-    #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2"))]
-    pub unsafe fn of(halves: &[[u8; 2]]) -> Span {
+    #[inline(always)]
+    pub fn of(halves: &[[u8; 2]]) -> Span {
         let mut bits = 0;
         for half in halves {
             let half = u32::from(u16::from_le_bytes(*half));
@@ -82,23 +79,20 @@ mod tests {
 
     #[test]
     fn a_span_is_from_the_lowest_bit_to_the_highest() {
-        if !cfg!(target_arch = "x86_64") || crate::Isa::detect().has(crate::Level::Avx2) {
-            for half in (0..=u16::MAX).filter(|half| !crate::halves::is_special(*half)) {
-                let whole = (f64::from(f16_to_f32(half)).abs() * crate::testing::power(24)) as u64;
-                // SAFETY: AVX2 was looked for.
-                let span = unsafe { Span::of(&[[0; 2], half.to_le_bytes(), [0, 0x80]]) };
-                if whole == 0 {
-                    assert_eq!(span, Span { low: 0, high: 0 });
-                } else {
-                    assert!(whole >> span.low & 1 == 1 && whole >> span.high == 0);
-                    assert!(whole << (64 - span.low) == 0 || span.low == 0);
-                    assert!(whole >> (span.high - 1) == 1);
-                }
-                let mut head = [0; HEAD];
-                store(&mut head, [span].into_iter());
-                assert!((0..LANES).all(|r| load(&head, r) == span));
-                assert_eq!(form(&head) == Form::Normalized, whole < 64 << 24);
+        for half in (0..=u16::MAX).filter(|half| !crate::halves::is_special(*half)) {
+            let whole = (f64::from(f16_to_f32(half)).abs() * crate::testing::power(24)) as u64;
+            let span = Span::of(&[[0; 2], half.to_le_bytes(), [0, 0x80]]);
+            if whole == 0 {
+                assert_eq!(span, Span { low: 0, high: 0 });
+            } else {
+                assert!(whole >> span.low & 1 == 1 && whole >> span.high == 0);
+                assert!(whole << (64 - span.low) == 0 || span.low == 0);
+                assert!(whole >> (span.high - 1) == 1);
             }
+            let mut head = [0; HEAD];
+            store(&mut head, [span].into_iter());
+            assert!((0..LANES).all(|r| load(&head, r) == span));
+            assert_eq!(form(&head) == Form::Normalized, whole < 64 << 24);
         }
     }
 }

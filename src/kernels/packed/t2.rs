@@ -16,7 +16,9 @@
 
 use trine_formats::types::{Part, TypeId, info, tq1_0};
 
-use super::{Encoding, Layout, Multiply, Pack, dword};
+use super::{Arranged, Encoding, Layout, Multiply, dword};
+use crate::Isa;
+use crate::proof::Needs;
 use crate::ternary::{self, Quantizer};
 
 /// Rows of a group.
@@ -34,16 +36,27 @@ pub(crate) const BLOCK: usize = SCALES + 2 * UNIT_BYTES;
 /// Bytes of a Q8_K block.
 const Q8_K: usize = info::Q8_K.bytes;
 
-/// Blocks with scales, made by `pack`.
-pub(crate) const fn with_scales(pack: Pack, multiply: Multiply, tile: usize) -> Layout {
+/// The layouts of all ternary types: those with scales are multiplied by `blocks`, the others by `rows`.
+pub(crate) const fn layouts(needs: Needs, blocks: Multiply, rows: Multiply, tile: usize) -> [Layout; 4] {
+    [
+        Layout { types: &[TypeId::TQ2_0], pack: pack_tq2_0, ..with_scales(needs, blocks, tile) },
+        Layout { types: &[TypeId::TQ1_0], pack: pack_tq1_0, ..with_scales(needs, blocks, tile) },
+        Layout { types: &[TypeId::I2_S], ..whole_rows(needs, Quantizer::Floored, rows, tile) },
+        Layout { types: &[TypeId::TL1, TypeId::TL2], ..whole_rows(needs, Quantizer::Exact, rows, tile) },
+    ]
+}
+
+const fn with_scales(needs: Needs, multiply: Multiply, tile: usize) -> Layout {
     Layout {
+        types: &[],
+        needs,
         name: "2-bit x32",
         dense: false,
         rows: ROWS,
         encoding: Encoding::Type(TypeId::Q8_K),
         group_bytes: group_bytes_tq2_0,
-        pack,
-        acts: "q8_k natural",
+        pack: pack_tq2_0,
+        acts: Arranged::Q8K(TypeId::TQ2_0),
         act_bytes: act_bytes_q8_k,
         arrange: arrange_q8_k,
         multiply,
@@ -51,25 +64,17 @@ pub(crate) const fn with_scales(pack: Pack, multiply: Multiply, tile: usize) -> 
     }
 }
 
-/// Rows without block scales, as I2_S has them.
-pub(crate) const fn i2_s(multiply: Multiply, tile: usize) -> Layout {
-    whole_rows(Quantizer::Floored, "int8, floored", multiply, tile)
-}
-
-/// Rows without block scales, as TL1 and TL2 have them.
-pub(crate) const fn tl(multiply: Multiply, tile: usize) -> Layout {
-    whole_rows(Quantizer::Exact, "int8", multiply, tile)
-}
-
-const fn whole_rows(quantizer: Quantizer, acts: &'static str, multiply: Multiply, tile: usize) -> Layout {
+const fn whole_rows(needs: Needs, quantizer: Quantizer, multiply: Multiply, tile: usize) -> Layout {
     Layout {
+        types: &[],
+        needs,
         name: "2-bit x32",
         dense: false,
         rows: ROWS,
         encoding: Encoding::Int8(quantizer),
         group_bytes: |n| n.div_ceil(UNIT) * UNIT_BYTES,
         pack: pack_rows,
-        acts,
+        acts: Arranged::Int8 { quantizer, columns: UNIT },
         act_bytes: act_bytes_int8,
         arrange: arrange_int8,
         multiply,
@@ -95,12 +100,12 @@ fn interleave<'a>(rows: usize, at: impl Fn(usize) -> &'a [u8], out: &mut [u8]) {
 }
 
 /// TQ2_0.
-pub(crate) fn pack_tq2_0(w: &[u8], n: usize, out: &mut [u8]) -> bool {
+pub(crate) fn pack_tq2_0(_: Isa, w: &[u8], n: usize, out: &mut [u8]) -> bool {
     pack_blocks(w, n, out, |block: &[u8; BLOCK_ROW]| *block)
 }
 
 /// TQ1_0, every digit as a code of two bits.
-pub(crate) fn pack_tq1_0(w: &[u8], n: usize, out: &mut [u8]) -> bool {
+pub(crate) fn pack_tq1_0(_: Isa, w: &[u8], n: usize, out: &mut [u8]) -> bool {
     pack_blocks(w, n, out, tq1_0::to_tq2_0)
 }
 
@@ -134,7 +139,7 @@ fn pack_blocks<const BYTES: usize>(
 }
 
 /// Rows without block scales.
-pub(crate) fn pack_rows(w: &[u8], n: usize, out: &mut [u8]) -> bool {
+pub(crate) fn pack_rows(_: Isa, w: &[u8], n: usize, out: &mut [u8]) -> bool {
     let row_bytes = ternary::row_bytes(n);
     let rows = w.len().checked_div(row_bytes).unwrap_or(0);
     assert!(w.len() == rows * row_bytes && rows <= ROWS, "weights");
@@ -152,7 +157,7 @@ pub(crate) fn act_bytes_q8_k(n: usize) -> usize {
     (n / 256 * 264).next_multiple_of(64)
 }
 
-pub(crate) fn arrange_q8_k(act: &[u8], n: usize, out: &mut [u8]) {
+pub(crate) fn arrange_q8_k(_: Isa, act: &[u8], n: usize, out: &mut [u8]) {
     let blocks = n / 256;
     assert_eq!(act.len(), blocks * Q8_K, "activation row");
     let (q, rest) = out.split_at_mut(n);
@@ -167,7 +172,7 @@ pub(crate) fn arrange_q8_k(act: &[u8], n: usize, out: &mut [u8]) {
 }
 
 /// `a`, `S` and 56 bytes of nothing, then the int8 values in natural order.
-pub(crate) fn arrange_int8(act: &[u8], n: usize, out: &mut [u8]) {
+pub(crate) fn arrange_int8(_: Isa, act: &[u8], n: usize, out: &mut [u8]) {
     assert_eq!(act.len(), ternary::act_bytes(n), "activation row");
     out[..8].copy_from_slice(&act[..8]);
     let (q, padding) = out[64..].split_at_mut(act.len() - 8);

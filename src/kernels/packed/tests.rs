@@ -3,30 +3,30 @@
 use trine_formats::types::ternary::quantize_tl;
 use trine_formats::types::{REGISTRY, TypeId, TypeInfo};
 
-use super::{Encoding, Layout, layouts, multiply_group};
+use super::{Encoding, Packing, layouts, multiply_group};
 use crate::testing::{self, Random, same, skipped};
 use crate::tests::encoded;
 use crate::{AlignedBytes, Isa, ternary};
 
-pub(super) fn arranged(p: &Layout, acts: &[u8], n: usize, tokens: usize) -> AlignedBytes {
+pub(super) fn arranged(p: Packing, acts: &[u8], n: usize, tokens: usize) -> AlignedBytes {
     let row = (p.act_bytes)(n);
     assert_eq!(row % 64, 0);
     let mut out = AlignedBytes::new(tokens * row);
     for (from, to) in acts.chunks_exact(acts.len() / tokens).zip(out.chunks_exact_mut(row)) {
         to.fill(0xA5);
-        (p.arrange)(from, n, to);
+        p.arrange(from, n, to);
     }
     out
 }
 
 /// Packs and multiplies; `None` when the layout refuses the weights.
-fn product(p: &Layout, w: &[u8], acts: &[u8], n: usize, rows: usize, tokens: usize, ahead: usize) -> Option<Vec<f32>> {
+fn product(p: Packing, w: &[u8], acts: &[u8], n: usize, rows: usize, tokens: usize, ahead: usize) -> Option<Vec<f32>> {
     let row_bytes = w.len() / rows;
     let acts = arranged(p, acts, n, tokens);
     let mut out = vec![0.0; rows * tokens];
     for (g, w) in w.chunks(row_bytes * p.rows).enumerate() {
         let mut group = vec![0xA5; (p.group_bytes)(n)];
-        if !(p.pack)(w, n, &mut group) {
+        if !p.pack(w, n, &mut group) {
             return None;
         }
         let group_rows = g * p.rows..rows.min((g + 1) * p.rows);
@@ -47,7 +47,7 @@ pub(super) fn compare(info: &TypeInfo, w: &[u8], acts: &[u8], n: usize, tokens: 
     let rows = w.len() / w_row;
     let dot = info.dot_ref.expect("a packed type has a dot product");
     for isa in isas() {
-        for p in layouts(info.id, isa).iter().chain(software(info.id, isa)) {
+        for p in layouts(info.id, isa).into_iter().chain(software(info.id, isa)) {
             assert_eq!(Some(p.encoding), info.act.map(Encoding::Type));
             // What is asked for in advance changes nothing.
             let ahead = [0, 64, 8192, 1 << 20][rows % 4];
@@ -94,13 +94,28 @@ fn isas() -> impl Iterator<Item = Isa> {
 }
 
 /// Layouts over tiles in memory, in the turn of the portable instruction set.
-fn software(ty: TypeId, isa: Isa) -> &'static [&'static Layout] {
+fn software(ty: TypeId, isa: Isa) -> Vec<Packing> {
     #[cfg(target_arch = "x86_64")]
     if isa == Isa::scalar() {
-        return crate::arch::x86_64::software_layouts(ty);
+        return super::best(crate::arch::x86_64::software_layouts(), ty, Isa::detect());
     }
     let _ = (ty, isa);
-    &[]
+    Vec::new()
+}
+
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#[test]
+fn no_kernel_runs_without_the_proof_of_what_it_needs() {
+    let n = 256;
+    for p in crate::arch::native::layouts().filter(|p| p.needs.met_by(Isa::detect())) {
+        let (group, acts) = (vec![0; (p.group_bytes)(n)], AlignedBytes::new((p.act_bytes)(n)));
+        let run = |isa| {
+            let mut out = vec![0.0; p.rows];
+            let call = super::Call { isa, group: &group, acts: &acts, n, tokens: 1, ahead: 0, out: &mut out };
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| (p.multiply)(call)))
+        };
+        assert!(run(Isa::scalar()).is_err(), "{}", p.name);
+    }
 }
 
 fn packed_types() -> impl Iterator<Item = (&'static TypeInfo, &'static TypeInfo)> {
@@ -250,7 +265,7 @@ fn whole_row_ternary_layouts_give_the_bits_of_the_row_kernel() {
     for ty in [TypeId::I2_S, TypeId::TL1, TypeId::TL2] {
         let mut random = Random(0x7E57 + u64::from(ty.0));
         for isa in isas() {
-            for p in layouts(ty, isa).iter().chain(software(ty, isa)) {
+            for p in layouts(ty, isa).into_iter().chain(software(ty, isa)) {
                 let Encoding::Int8(rule) = p.encoding else {
                     panic!("one scale per tensor means int8 tokens");
                 };

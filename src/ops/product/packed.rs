@@ -8,7 +8,7 @@ use trine_formats::gguf::Blob;
 
 use super::prefetch;
 use super::probe::{Piece, Probed};
-use crate::kernels::packed::{Arena, Layout, multiply_group};
+use crate::kernels::packed::{Arena, Packing, multiply_group};
 use crate::kernels::{AlignedBytes, Floats};
 use crate::pool::{self, Parts};
 
@@ -29,7 +29,7 @@ const WORK: usize = 200_000;
 /// A matrix in a packed layout.
 #[derive(Clone)]
 pub struct PackedMatrix {
-    layout: &'static Layout,
+    layout: Packing,
     cols: usize,
     rows: usize,
     group_bytes: usize,
@@ -43,7 +43,7 @@ impl PackedMatrix {
     /// # Errors
     /// The system has no memory.
     pub fn pack(
-        layout: &'static Layout,
+        layout: Packing,
         cols: usize,
         rows: usize,
         w: &[u8],
@@ -55,13 +55,13 @@ impl PackedMatrix {
         let data = arena.region(groups * group_bytes, |out| {
             out.par_chunks_mut(group_bytes.max(1))
                 .zip(w.par_chunks(source.max(1)))
-                .all(|(group, w)| (layout.pack)(w, cols, group))
+                .all(|(group, w)| layout.pack(w, cols, group))
         })?;
         Ok(data.map(|data| PackedMatrix { layout, cols, rows, group_bytes, data }))
     }
 
     /// The layout.
-    pub fn layout(&self) -> &'static Layout {
+    pub fn layout(&self) -> Packing {
         self.layout
     }
 

@@ -3,6 +3,8 @@
 use std::arch::aarch64::*;
 use std::arch::asm;
 
+use crate::proof::{Dotprod, Neon};
+
 /// Four rows side by side, each with four bytes.
 pub(super) trait Dot {
     /// `sums[row] + sum over i of codes[4 row + i] * acts[4 L + i]`, for four rows; all bytes are signed.
@@ -15,8 +17,6 @@ pub(super) trait Dot {
 }
 
 /// By multiplication of bytes to 16 bits, and sums of pairs.
-pub(super) struct Neon;
-
 impl Dot for Neon {
     #[inline]
     #[target_feature(enable = "neon")]
@@ -29,8 +29,6 @@ impl Dot for Neon {
 }
 
 /// By `SDOT`.
-pub(super) struct Dotprod;
-
 impl Dot for Dotprod {
     #[inline]
     #[target_feature(enable = "neon,dotprod")]

@@ -12,9 +12,10 @@
 //!
 //! The first two bytes of a row in unit s belong to scale 2s, the others to 2s + 1.
 
-use trine_formats::types::info;
+use trine_formats::types::{TypeId, info};
 
 use super::{BLOCK, CHAINS, ROWS, count_rows};
+use crate::Isa;
 
 /// Bytes of the scales before a pair of blocks.
 const D: usize = 64;
@@ -25,6 +26,7 @@ const SIGNED: bool = cfg!(target_arch = "aarch64");
 
 /// How a type's blocks are laid out.
 pub(crate) trait Layout16 {
+    const TYPES: &'static [TypeId];
     const NAME: &'static str;
     /// Bytes of a block of the file, and offsets in it: the scales and d.
     const FILE: usize;
@@ -52,6 +54,7 @@ pub(crate) trait Layout16 {
 pub(crate) struct Q6K;
 
 impl Layout16 for Q6K {
+    const TYPES: &'static [TypeId] = &[TypeId::Q6_K];
     const NAME: &'static str = "q6_k x16";
     const FILE: usize = info::Q6_K.bytes;
     const FILE_SCALES: usize = 192;
@@ -95,6 +98,7 @@ impl Layout16 for Q6K {
 pub(crate) struct Q3K;
 
 impl Layout16 for Q3K {
+    const TYPES: &'static [TypeId] = &[TypeId::Q3_K];
     const NAME: &'static str = "q3_k x16";
     const FILE: usize = info::Q3_K.bytes;
     const FILE_SCALES: usize = 96;
@@ -140,7 +144,7 @@ pub(crate) fn at<C: Layout16>(b: usize) -> (usize, usize) {
 }
 
 /// Up to [`ROWS`] rows of the file.
-pub(crate) fn pack<C: Layout16>(w: &[u8], n: usize, out: &mut [u8]) -> bool {
+pub(crate) fn pack<C: Layout16>(_: Isa, w: &[u8], n: usize, out: &mut [u8]) -> bool {
     let row_bytes = n / BLOCK * C::FILE;
     let rows = count_rows(w, row_bytes);
     if rows == 0 {

@@ -15,9 +15,10 @@
 //! Q5_K: even | (odd >> 2) << 5,  line 4: (odd & 3) << 2p, for all p together
 //! ```
 
-use trine_formats::types::info;
+use trine_formats::types::{TypeId, info};
 
 use super::{BLOCK, CHAINS, ROWS, count_rows};
+use crate::Isa;
 
 /// d, dmin and packed scales of a block of the file.
 const FILE_HEADER: usize = 16;
@@ -29,6 +30,7 @@ const _: () = assert!(CODES == ROWS * FILE_HEADER);
 
 /// How a type's blocks are laid out.
 pub(crate) trait Layout32 {
+    const TYPES: &'static [TypeId];
     const NAME: &'static str;
     /// Bytes of a block of the file.
     const FILE: usize;
@@ -44,6 +46,7 @@ pub(crate) struct Q4K;
 pub(crate) struct Q5K;
 
 impl Layout32 for Q4K {
+    const TYPES: &'static [TypeId] = &[TypeId::Q4_K];
     const NAME: &'static str = "q4_k x16";
     const FILE: usize = info::Q4_K.bytes;
 
@@ -55,6 +58,7 @@ impl Layout32 for Q4K {
 }
 
 impl Layout32 for Q5K {
+    const TYPES: &'static [TypeId] = &[TypeId::Q5_K];
     const NAME: &'static str = "q5_k x16";
     const FILE: usize = info::Q5_K.bytes;
 
@@ -79,7 +83,7 @@ pub(crate) const fn bytes<C: Layout32>() -> usize {
 }
 
 /// Up to [`ROWS`] rows of the file.
-pub(crate) fn pack<C: Layout32>(w: &[u8], n: usize, out: &mut [u8]) -> bool {
+pub(crate) fn pack<C: Layout32>(_: Isa, w: &[u8], n: usize, out: &mut [u8]) -> bool {
     let row_bytes = n / BLOCK * C::FILE;
     let rows = count_rows(w, row_bytes);
     if rows == 0 {

@@ -15,7 +15,9 @@
 use trine_formats::types::{Part, TypeId, info};
 
 use super::{BLOCK, Q8_K, ROWS, count_rows};
-use crate::packed::{Encoding, Layout, Multiply};
+use crate::Isa;
+use crate::packed::{Arranged, Encoding, Layout, Multiply};
+use crate::proof::Needs;
 
 /// Offsets in a block of the file.
 const FILE: usize = info::Q2_K.bytes;
@@ -36,15 +38,17 @@ pub(crate) const SUMS: usize = 256;
 pub(crate) const SCALE: usize = 288;
 
 /// The layout with the kernel of an instruction set.
-pub(crate) const fn layout(multiply: Multiply, tile: usize) -> Layout {
+pub(crate) const fn layout(needs: Needs, multiply: Multiply, tile: usize) -> Layout {
     Layout {
+        types: &[TypeId::Q2_K],
+        needs,
         name: "q2_k x16",
         dense: false,
         rows: ROWS,
         encoding: Encoding::Type(TypeId::Q8_K),
         group_bytes: |n| n / BLOCK * BYTES,
         pack,
-        acts: "q8_k, sums of 16",
+        acts: Arranged::Q8K(TypeId::Q2_K),
         act_bytes,
         arrange,
         multiply,
@@ -53,7 +57,7 @@ pub(crate) const fn layout(multiply: Multiply, tile: usize) -> Layout {
 }
 
 /// Up to [`ROWS`] rows of the file.
-fn pack(w: &[u8], n: usize, out: &mut [u8]) -> bool {
+fn pack(_: Isa, w: &[u8], n: usize, out: &mut [u8]) -> bool {
     let row_bytes = n / BLOCK * FILE;
     let rows = count_rows(w, row_bytes);
     if rows == 0 {
@@ -79,7 +83,7 @@ pub(crate) fn act_bytes(n: usize) -> usize {
     64 * (lines | 1)
 }
 
-fn arrange(act: &[u8], n: usize, out: &mut [u8]) {
+fn arrange(_: Isa, act: &[u8], n: usize, out: &mut [u8]) {
     assert_eq!(act.len(), n / BLOCK * Q8_K, "activation row");
     let blocks = act.as_chunks::<Q8_K>().0;
     for (act, out) in blocks.iter().zip(out.as_chunks_mut::<ACT>().0) {

@@ -4,7 +4,7 @@ use anyhow::{Context, Result, bail};
 use trine::ops::product::packed::{Job, PackedMatrix, multiply_all};
 use trine::pool;
 use trine_formats::types::{REGISTRY, TypeId};
-use trine_kernels::packed::{self, Arena, Encoding, layouts};
+use trine_kernels::packed::{Arena, Encoding, Packing, layouts};
 use trine_kernels::ternary::{self, Quantizer};
 use trine_kernels::{AlignedBytes, Isa, MatRows};
 
@@ -32,7 +32,7 @@ enum Layout {
     /// Rows of 2-bit codes without scales.
     Codes,
     /// Interleaved rows.
-    Packed(&'static packed::Layout),
+    Packed(Packing),
 }
 
 impl Subject {
@@ -57,11 +57,8 @@ impl Subject {
                 _ => false,
             };
             let layout = layout.filter(|_| !inherited);
-            let below = lower.map_or(&[] as &[&packed::Layout], |lower| layouts(ty, lower));
-            let packed = layouts(ty, isa)
-                .iter()
-                .filter(|p| !below.iter().any(|b| std::ptr::eq(*b, **p)))
-                .map(|p| Layout::Packed(p));
+            let below = lower.map_or_else(Vec::new, |lower| layouts(ty, lower));
+            let packed = layouts(ty, isa).into_iter().filter(|p| !below.contains(p)).map(Layout::Packed);
             all.extend(layout.into_iter().chain(packed).map(|layout| Subject { ty, isa, layout }));
         }
         all
@@ -138,7 +135,7 @@ impl Subject {
         }
         if let Layout::Packed(p) = self.layout {
             let mut arranged = AlignedBytes::new((p.act_bytes)(COLUMNS));
-            (p.arrange)(&encoded, COLUMNS, &mut arranged);
+            p.arrange(&encoded, COLUMNS, &mut arranged);
             encoded = arranged.to_vec();
         }
         let mut rows = AlignedBytes::new(encoded.len() * tokens);

@@ -8,8 +8,9 @@ use std::arch::aarch64::*;
 use super::super::dot::{Dot, halves, load};
 use super::pair::Weights;
 use super::{FOUR, prefetch, store};
-use crate::packed::block32::{Block32, PackedStep, RECORD, ROWS, act_bytes, layout};
-use crate::packed::{Layout, check};
+use crate::packed::block32::{self, Block32, PackedStep, RECORD, ROWS, act_bytes, layouts_of_block32};
+use crate::packed::{Call, Layout};
+use crate::proof::{self, Dotprod, Neon, Proof};
 
 /// The codes of rows `4 r .. 4 r + 4` of a block: dword k of each in register k.
 ///
@@ -148,13 +149,11 @@ unsafe fn one<D: Dot, B: Block32>(group: &[u8], act: &[u8], ahead: usize, out: &
 /// The layouts with the kernels of one instruction set. Up to `$few` tokens are taken one after another where codes are
 /// bytes, which need no unpacking: that takes fewer instructions than a tile.
 macro_rules! layouts {
-    ($module:ident, $dot:ident, $pair:ty, $few:literal, $features:literal) => {
+    ($module:ident, $proof:ident, $dot:ident, $pair:ty, $few:literal, $features:literal) => {
         pub(super) mod $module {
-            use super::super::super::dot::$dot;
             use super::super::block32_tile::{PAIRS, tile};
             use super::super::pair;
             use super::*;
-            use crate::packed::block32::{Iq4Nl, Mxfp4, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
 
             #[target_feature(enable = $features)]
             unsafe fn product<B: Block32>(group: &[u8], acts: &[u8], stride: usize, ahead: usize, out: &mut [f32]) {
@@ -175,29 +174,24 @@ macro_rules! layouts {
                 }
             }
 
-            fn multiply<B: Block32>(group: &[u8], acts: &[u8], n: usize, tokens: usize, ahead: usize, out: &mut [f32]) {
-                check(const { &layout::<B>("32-blocks x16", "", multiply::<B>) }, group, acts, n, tokens, out);
+            fn multiply<B: Block32>(call: Call<'_>) {
+                let Call { group, acts, n, ahead, out, .. } = call.check(const { &layout::<B>() });
                 let stride = act_bytes(n);
                 for (acts, out) in acts.chunks(2 * PAIRS * stride).zip(out.chunks_mut(2 * PAIRS * ROWS)) {
-                    // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions; `check` has
-                    // compared all lengths.
+                    // SAFETY: `check` has seen the proof of these instructions and compared all lengths.
                     unsafe { product::<B>(group, acts, stride, ahead, out) }
                 }
             }
 
-            pub(in super::super) static Q8_0_X16: Layout = layout::<Q8_0>("q8_0 x16", "q8_0 bias 0", multiply::<Q8_0>);
-            pub(in super::super) static Q4_0_X16: Layout = layout::<Q4_0>("q4_0 x16", "q8_0 bias 8", multiply::<Q4_0>);
-            pub(in super::super) static Q4_1_X16: Layout = layout::<Q4_1>("q4_1 x16", "q8_1", multiply::<Q4_1>);
-            pub(in super::super) static Q5_0_X16: Layout = layout::<Q5_0>("q5_0 x16", "q8_0 bias 16", multiply::<Q5_0>);
-            pub(in super::super) static Q5_1_X16: Layout = layout::<Q5_1>("q5_1 x16", "q8_1", multiply::<Q5_1>);
-            pub(in super::super) static IQ4_NL_X16: Layout =
-                layout::<Iq4Nl>("iq4_nl x16", "q8_0 bias 0", multiply::<Iq4Nl>);
-            pub(in super::super) static MXFP4_X16: Layout =
-                layout::<Mxfp4>("mxfp4 x16", "q8_0 bias 12", multiply::<Mxfp4>);
+            const fn layout<B: Block32>() -> Layout {
+                block32::layout::<B>(proof::$proof::NEEDS, multiply::<B>)
+            }
+
+            pub(in super::super) static LAYOUTS: &[Layout] = &layouts_of_block32!(layout);
         }
     };
 }
 
-layouts!(neon, Neon, pair::Rows<Neon>, 1, "neon");
-layouts!(dotprod, Dotprod, pair::Rows<Dotprod>, 3, "neon,dotprod");
-layouts!(i8mm, Dotprod, pair::Matrix, 3, "neon,dotprod,i8mm");
+layouts!(neon, Neon, Neon, pair::Rows<Neon>, 1, "neon");
+layouts!(dotprod, Dotprod, Dotprod, pair::Rows<Dotprod>, 3, "neon,dotprod");
+layouts!(i8mm, I8mm, Dotprod, pair::Matrix, 3, "neon,dotprod,i8mm");

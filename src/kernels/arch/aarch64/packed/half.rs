@@ -6,22 +6,14 @@ use super::super::dot::widen;
 use crate::halves::SCALE;
 use crate::packed::Layout;
 use crate::packed::half::{Set, bf16, f16};
-use crate::{Isa, Level};
-
-struct Neon;
+use crate::proof::Neon;
 
 impl Set for Neon {
-    unsafe fn isa() -> Isa {
-        // SAFETY: the caller says that the processor has it.
-        unsafe { Isa::assume(Level::Neon) }
-    }
-
-    #[target_feature(enable = "neon")]
-    unsafe fn widen(halves: &[[[u8; 2]; 8]], out: &mut [[[u8; 8]; 8]]) {
+    fn widen(self, halves: &[[[u8; 2]; 8]], out: &mut [[[u8; 8]; 8]]) {
         for (halves, out) in halves.iter().zip(out) {
             let (halves, out) = (halves.as_ptr().cast::<u16>(), out.as_mut_ptr().cast::<f64>());
             for four in [0, 4] {
-                // SAFETY: eight values on both sides; no alignment is asked for.
+                // SAFETY: a value of this type proves NEON; eight values on both sides; no alignment is asked for.
                 unsafe {
                     let x = widen(vreinterpret_u16_u8(vld1_u8(halves.add(four).cast())));
                     let low = vmulq_n_f64(vcvt_f64_f32(vget_low_f32(x)), SCALE);
@@ -34,5 +26,4 @@ impl Set for Neon {
     }
 }
 
-pub(super) static F16: Layout = f16::<Neon>();
-pub(super) static BF16: Layout = bf16::<Neon>();
+pub(super) static LAYOUTS: &[Layout] = &[f16::<Neon>(), bf16::<Neon>()];

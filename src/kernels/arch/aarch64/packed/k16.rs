@@ -15,7 +15,8 @@ use super::pair::Weights;
 use super::{FOUR, prefetch};
 use crate::packed::k_quants::of_16::{Layout16, Q3K, Q6K, at, group_bytes, pack};
 use crate::packed::k_quants::{BLOCK, CHAINS, ROWS};
-use crate::packed::{Encoding, Layout, Multiply, check};
+use crate::packed::{Encoding, Layout, Multiply};
+use crate::proof::{Needs, Neon, Proof};
 
 /// A type's codes.
 pub(super) trait CodesOf16: Layout16 {
@@ -121,8 +122,10 @@ impl CodesOf16 for Q3K {
     }
 }
 
-pub(super) const fn layout<C: CodesOf16>(multiply: Multiply, tile: usize) -> Layout {
+pub(super) const fn layout<C: CodesOf16>(needs: Needs, multiply: Multiply, tile: usize) -> Layout {
     Layout {
+        types: C::TYPES,
+        needs,
         name: C::NAME,
         dense: false,
         rows: ROWS,
@@ -214,6 +217,6 @@ unsafe fn tile<C: CodesOf16, const T: usize>(group: &[u8], acts: &[u8], n: usize
     finish(tile, out);
 }
 
-multiply!("neon", CodesOf16, layout, TILE, 1, tile::<C, 1>, tile::<C, TILE>);
-pub(super) static Q6_K: Layout = layout::<Q6K>(multiply::<Q6K>, TILE);
-pub(super) static Q3_K: Layout = layout::<Q3K>(multiply::<Q3K>, TILE);
+multiply!(Neon::NEEDS, "neon", CodesOf16, layout, TILE, 1, tile::<C, 1>, tile::<C, TILE>);
+pub(super) static LAYOUTS: &[Layout] =
+    &[layout::<Q6K>(Neon::NEEDS, multiply::<Q6K>, TILE), layout::<Q3K>(Neon::NEEDS, multiply::<Q3K>, TILE)];

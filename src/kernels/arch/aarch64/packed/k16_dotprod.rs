@@ -7,16 +7,17 @@
 
 use std::arch::aarch64::*;
 
-use super::super::dot::{Dot, Dotprod, halves, load};
+use super::super::dot::{Dot, halves, load};
 use super::FOUR;
 use super::k_one::{Once, one};
 use super::k_tile::{Scaled, TOKENS, limbs, spread, tile};
 use super::k16::{CodesOf16, layout};
 use super::lanes::{Acts, act_bytes, multiply};
 use super::pair::{Matrix, Rows, Weights};
+use crate::packed::Layout;
 use crate::packed::k_quants::ROWS;
 use crate::packed::k_quants::of_16::{Layout16, Q3K, Q6K, at};
-use crate::packed::{Layout, check};
+use crate::proof::{self, Dotprod, Proof};
 
 /// All that a type needs.
 trait Kernels: CodesOf16 + Once {}
@@ -242,16 +243,18 @@ impl Scaled for Q3K {
 }
 
 macro_rules! layouts {
-    ($module:ident, $features:literal, $many:expr) => {
+    ($module:ident, $proof:ident, $features:literal, $many:expr) => {
         pub(super) mod $module {
             use super::*;
 
-            multiply!($features, Kernels, layout, TOKENS, C::FEW, one::<C>, $many);
-            pub(in super::super) static Q6_K: Layout = layout::<Q6K>(multiply::<Q6K>, TOKENS);
-            pub(in super::super) static Q3_K: Layout = layout::<Q3K>(multiply::<Q3K>, TOKENS);
+            multiply!(proof::$proof::NEEDS, $features, Kernels, layout, TOKENS, C::FEW, one::<C>, $many);
+            pub(in super::super) static LAYOUTS: &[Layout] = &[
+                layout::<Q6K>(proof::$proof::NEEDS, multiply::<Q6K>, TOKENS),
+                layout::<Q3K>(proof::$proof::NEEDS, multiply::<Q3K>, TOKENS),
+            ];
         }
     };
 }
 
-layouts!(dotprod, "neon,dotprod", tile::<Rows<Dotprod>, C>);
-layouts!(i8mm, "neon,dotprod,i8mm", tile::<Matrix, C>);
+layouts!(dotprod, Dotprod, "neon,dotprod", tile::<Rows<Dotprod>, C>);
+layouts!(i8mm, I8mm, "neon,dotprod,i8mm", tile::<Matrix, C>);

@@ -3,10 +3,12 @@
 
 use std::arch::aarch64::*;
 
-use trine_formats::types::{Part, info};
+use trine_formats::types::{Part, TypeId, info};
 
 use super::super::dot::load;
 use super::{FOUR, store};
+use crate::Isa;
+use crate::packed::Arranged;
 use crate::packed::k_quants::{BLOCK, CHAINS, Q8_K, ROWS};
 
 /// Tokens of a call, whose chains stay in the first-level cache.
@@ -14,9 +16,9 @@ pub(super) const TILE: usize = 8;
 /// Registers of four rows.
 pub(super) const FOURS: usize = ROWS / FOUR;
 
-/// Name and bytes of the arranged activations of a block: the quants by lane, dword s of l at byte 32 l + 4 s; the sums
+/// Key and bytes of the arranged activations of a block: the quants by lane, dword s of l at byte 32 l + 4 s; the sums
 /// of each 32 as i32; the same as three limbs of a byte each, all upper ones first; the scale.
-pub(super) const ACTS: &str = "q8_k by lane, sums of 32 as i32 and in limbs";
+pub(super) const ACTS: Arranged = Arranged::Q8K(TypeId::Q4_K);
 const ACT: usize = 320;
 const SUMS: usize = BLOCK;
 const LIMBS: usize = SUMS + 32;
@@ -29,7 +31,7 @@ pub(super) fn act_bytes(n: usize) -> usize {
     64 * (lines | 1)
 }
 
-pub(super) fn arrange(act: &[u8], n: usize, out: &mut [u8]) {
+pub(super) fn arrange(_: Isa, act: &[u8], n: usize, out: &mut [u8]) {
     assert_eq!(act.len(), n / BLOCK * Q8_K, "activation row");
     let blocks = act.as_chunks::<Q8_K>().0;
     for (act, out) in blocks.iter().zip(out.as_chunks_mut::<ACT>().0) {
@@ -162,7 +164,7 @@ pub(super) fn finish(tile: &[[Token; FOURS]], out: &mut [f32]) {
 /// `multiply` of types that are `$bound`: up to `$tile` tokens at a time by `$many`, but no more than `$few` one after
 /// another by `$one`. All three take the type `C`.
 macro_rules! multiply {
-    ($features:literal, $bound:ident, $layout:ident, $tile:expr, $few:expr, $one:expr, $many:expr) => {
+    ($needs:expr, $features:literal, $bound:ident, $layout:ident, $tile:expr, $few:expr, $one:expr, $many:expr) => {
         #[target_feature(enable = $features)]
         unsafe fn product<C: $bound>(group: &[u8], acts: &[u8], n: usize, ahead: usize, out: &mut [f32]) {
             // SAFETY: this function has the features, and its caller has checked the lengths.
@@ -176,12 +178,12 @@ macro_rules! multiply {
             }
         }
 
-        fn multiply<C: $bound>(group: &[u8], acts: &[u8], n: usize, tokens: usize, ahead: usize, out: &mut [f32]) {
-            check(const { &$layout::<C>(multiply::<C>, $tile) }, group, acts, n, tokens, out);
+        fn multiply<C: $bound>(call: $crate::packed::Call<'_>) {
+            let $crate::packed::Call { group, acts, n, ahead, out, .. } =
+                call.check(const { &$layout::<C>($needs, multiply::<C>, $tile) });
             let stride = act_bytes(n);
             for (acts, out) in acts.chunks($tile * stride).zip(out.chunks_mut($tile * ROWS)) {
-                // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions; `check` has
-                // compared all lengths.
+                // SAFETY: `check` has seen the proof of these instructions and compared all lengths.
                 unsafe { product::<C>(group, acts, n, ahead, out) }
             }
         }

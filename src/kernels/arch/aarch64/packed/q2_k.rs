@@ -11,7 +11,8 @@ use super::super::dot::{Dot, halves, load};
 use super::{FOUR, prefetch, store};
 use crate::packed::k_quants::ROWS;
 use crate::packed::k_quants::q2_k::{ACT, BYTES, CODES, DMIN, SCALE, SCALES, SUMS, act_bytes, layout};
-use crate::packed::{Layout, check};
+use crate::packed::{Call, Layout};
+use crate::proof::{Dotprod, Neon, Proof};
 
 /// Tokens whose sums stay in registers beside the codes of a set.
 const TILE: usize = 8;
@@ -186,7 +187,6 @@ unsafe fn tile<D: Dot, const T: usize>(group: &[u8], acts: *const u8, stride: us
 macro_rules! layouts {
     ($module:ident, $dot:ident, $features:literal) => {
         pub(super) mod $module {
-            use super::super::super::dot::$dot;
             use super::*;
 
             #[target_feature(enable = $features)]
@@ -207,17 +207,16 @@ macro_rules! layouts {
                 }
             }
 
-            fn multiply(group: &[u8], acts: &[u8], n: usize, tokens: usize, ahead: usize, out: &mut [f32]) {
-                check(&Q2_K, group, acts, n, tokens, out);
+            fn multiply(call: Call<'_>) {
+                let Call { group, acts, n, ahead, out, .. } = call.check(&LAYOUTS[0]);
                 let stride = act_bytes(n);
                 for (acts, out) in acts.chunks(TILE * stride).zip(out.chunks_mut(TILE * ROWS)) {
-                    // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions; `check` has
-                    // compared all lengths.
+                    // SAFETY: `check` has seen the proof of these instructions and compared all lengths.
                     unsafe { product(group, acts.as_ptr(), stride, ahead, out) }
                 }
             }
 
-            pub(in super::super) static Q2_K: Layout = layout(multiply, TILE);
+            pub(in super::super) static LAYOUTS: &[Layout] = &[layout($dot::NEEDS, multiply, TILE)];
         }
     };
 }

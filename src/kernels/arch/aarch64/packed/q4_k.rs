@@ -8,12 +8,13 @@ use std::arch::aarch64::*;
 
 use trine_formats::types::TypeId;
 
-use super::super::dot::{Dot, Neon, halves, insert_behind, load};
+use super::super::dot::{Dot, halves, insert_behind, load};
 use super::lanes::{ACTS, Acts, FOURS, TILE, act_bytes, arrange, finish, multiply, start, step};
 use super::{FOUR, prefetch};
 use crate::packed::k_quants::of_32::{CODES, DMIN, Layout32, Q4K, Q5K, SCALES, bytes, pack};
 use crate::packed::k_quants::{BLOCK, CHAINS, ROWS};
-use crate::packed::{Encoding, Layout, Multiply, check};
+use crate::packed::{Encoding, Layout, Multiply};
+use crate::proof::{Needs, Neon, Proof};
 
 /// A type's codes.
 pub(super) trait CodesOf32: Layout32 {
@@ -59,8 +60,10 @@ impl CodesOf32 for Q5K {
     }
 }
 
-pub(super) const fn layout<C: CodesOf32>(multiply: Multiply, tile: usize) -> Layout {
+pub(super) const fn layout<C: CodesOf32>(needs: Needs, multiply: Multiply, tile: usize) -> Layout {
     Layout {
+        types: C::TYPES,
+        needs,
         name: C::NAME,
         dense: false,
         rows: ROWS,
@@ -201,6 +204,6 @@ unsafe fn tile<C: CodesOf32, const T: usize>(group: &[u8], acts: &[u8], n: usize
     }
 }
 
-multiply!("neon", CodesOf32, layout, TILE, 1, tile::<C, 1>, tile::<C, TILE>);
-pub(super) static Q4_K: Layout = layout::<Q4K>(multiply::<Q4K>, TILE);
-pub(super) static Q5_K: Layout = layout::<Q5K>(multiply::<Q5K>, TILE);
+multiply!(Neon::NEEDS, "neon", CodesOf32, layout, TILE, 1, tile::<C, 1>, tile::<C, TILE>);
+pub(super) static LAYOUTS: &[Layout] =
+    &[layout::<Q4K>(Neon::NEEDS, multiply::<Q4K>, TILE), layout::<Q5K>(Neon::NEEDS, multiply::<Q5K>, TILE)];

@@ -4,16 +4,17 @@
 
 use std::arch::aarch64::*;
 
-use super::super::dot::{Dot, Dotprod, halves};
+use super::super::dot::{Dot, halves};
 use super::FOUR;
 use super::k_one::{Once, one};
 use super::k_tile::{Scaled, TOKENS, limbs, spread, tile};
 use super::lanes::{Acts, act_bytes, multiply};
 use super::pair::{Matrix, Rows, Weights};
 use super::q4_k::{CodesOf32, bytes_of, layout, scales_and_mins};
+use crate::packed::Layout;
 use crate::packed::k_quants::ROWS;
 use crate::packed::k_quants::of_32::{CODES, DMIN, Q4K, Q5K, bytes};
-use crate::packed::{Layout, check};
+use crate::proof::{self, Dotprod, Proof};
 
 /// What the types differ in.
 trait Codes: CodesOf32 {
@@ -180,16 +181,18 @@ impl<C: Codes> Once for C {
 }
 
 macro_rules! layouts {
-    ($module:ident, $features:literal, $many:expr) => {
+    ($module:ident, $proof:ident, $features:literal, $many:expr) => {
         pub(super) mod $module {
             use super::*;
 
-            multiply!($features, Codes, layout, TOKENS, C::FEW, one::<C>, $many);
-            pub(in super::super) static Q4_K: Layout = layout::<Q4K>(multiply::<Q4K>, TOKENS);
-            pub(in super::super) static Q5_K: Layout = layout::<Q5K>(multiply::<Q5K>, TOKENS);
+            multiply!(proof::$proof::NEEDS, $features, Codes, layout, TOKENS, C::FEW, one::<C>, $many);
+            pub(in super::super) static LAYOUTS: &[Layout] = &[
+                layout::<Q4K>(proof::$proof::NEEDS, multiply::<Q4K>, TOKENS),
+                layout::<Q5K>(proof::$proof::NEEDS, multiply::<Q5K>, TOKENS),
+            ];
         }
     };
 }
 
-layouts!(dotprod, "neon,dotprod", tile::<Rows<Dotprod>, C>);
-layouts!(i8mm, "neon,dotprod,i8mm", tile::<Matrix, C>);
+layouts!(dotprod, Dotprod, "neon,dotprod", tile::<Rows<Dotprod>, C>);
+layouts!(i8mm, I8mm, "neon,dotprod,i8mm", tile::<Matrix, C>);

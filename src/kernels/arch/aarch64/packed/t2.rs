@@ -14,8 +14,9 @@ use std::arch::aarch64::*;
 
 use super::super::dot::{Dot, halves, load};
 use super::{FOUR, prefetch, store};
-use crate::packed::t2::{Act, BLOCK, ROWS, SCALES, UNIT, UNIT_BYTES, i2_s, pack_tq1_0, pack_tq2_0, tl, with_scales};
-use crate::packed::{Layout, check, dword};
+use crate::packed::t2::{Act, BLOCK, ROWS, SCALES, UNIT, UNIT_BYTES, layouts};
+use crate::packed::{Call, Layout, dword};
+use crate::proof::{Dotprod, Neon, Proof};
 
 /// Tokens of a call: two of the largest tiles.
 pub(super) const TILE: usize = 16;
@@ -324,7 +325,6 @@ macro_rules! in_turns {
 macro_rules! layouts {
     ($module:ident, $dot:ident, $features:literal) => {
         pub(super) mod $module {
-            use super::super::super::dot::$dot;
             use super::*;
 
             #[target_feature(enable = $features)]
@@ -355,38 +355,20 @@ macro_rules! layouts {
                 }
             }
 
-            pub(in super::super) fn multiply_blocks(
-                group: &[u8],
-                acts: &[u8],
-                n: usize,
-                tokens: usize,
-                ahead: usize,
-                out: &mut [f32],
-            ) {
-                check(&TQ2_0, group, acts, n, tokens, out);
-                // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions; `check` has
-                // compared all lengths.
+            pub(in super::super) fn multiply_blocks(call: Call<'_>) {
+                let Call { group, acts, n, tokens, ahead, out, .. } = call.check(&LAYOUTS[0]);
+                // SAFETY: `check` has seen the proof of these instructions and compared all lengths.
                 unsafe { blocks_of(group, acts, n, tokens, ahead, out) }
             }
 
-            pub(in super::super) fn multiply_rows(
-                group: &[u8],
-                acts: &[u8],
-                n: usize,
-                tokens: usize,
-                ahead: usize,
-                out: &mut [f32],
-            ) {
-                check(&TL, group, acts, n, tokens, out);
-                // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions; `check` has
-                // compared all lengths.
+            pub(in super::super) fn multiply_rows(call: Call<'_>) {
+                let Call { group, acts, tokens, ahead, out, .. } = call.check(&LAYOUTS[3]);
+                // SAFETY: `check` has seen the proof of these instructions and compared all lengths.
                 unsafe { rows_of(group, acts, tokens, ahead, out) }
             }
 
-            pub(in super::super) static TQ2_0: Layout = with_scales(pack_tq2_0, multiply_blocks, TILE);
-            pub(in super::super) static TQ1_0: Layout = with_scales(pack_tq1_0, multiply_blocks, TILE);
-            pub(in super::super) static I2_S: Layout = i2_s(multiply_rows, TILE);
-            pub(in super::super) static TL: Layout = tl(multiply_rows, TILE);
+            pub(in super::super) static LAYOUTS: &[Layout] =
+                &layouts($dot::NEEDS, multiply_blocks, multiply_rows, TILE);
         }
     };
 }

@@ -12,11 +12,9 @@ use std::arch::aarch64::*;
 use super::super::dot::{halves, load, two_by_two};
 use super::t2::{CHUNK, TILE, dotprod, place, plane, row_step};
 use super::{FOUR, store};
-use crate::packed::t2::{
-    Act, BLOCK, ROWS, SCALES, UNIT, UNIT_BYTES, act_bytes_int8, act_bytes_q8_k, i2_s, pack_tq1_0, pack_tq2_0, tl,
-    with_scales,
-};
-use crate::packed::{Layout, check};
+use crate::packed::t2::{Act, BLOCK, ROWS, SCALES, UNIT, UNIT_BYTES, act_bytes_int8, act_bytes_q8_k, layouts};
+use crate::packed::{Call, Layout};
+use crate::proof::{I8mm, Proof};
 
 /// Tokens of a tile.
 const TOKENS: usize = 16;
@@ -27,10 +25,7 @@ const COLUMNS: usize = 2 * UNIT;
 /// Registers of four rows in a group.
 const FOURS: usize = ROWS / FOUR;
 
-pub(super) static TQ2_0: Layout = with_scales(pack_tq2_0, multiply_blocks, TILE);
-pub(super) static TQ1_0: Layout = with_scales(pack_tq1_0, multiply_blocks, TILE);
-pub(super) static I2_S: Layout = i2_s(multiply_rows, TILE);
-pub(super) static TL: Layout = tl(multiply_rows, TILE);
+pub(super) static LAYOUTS: &[Layout] = &layouts(I8mm::NEEDS, multiply_blocks, multiply_rows, TILE);
 
 /// Activations of [`COLUMNS`] columns: eight of the first token of a pair, the same eight of the second.
 struct Pairs<const P: usize>([[[i8; 16]; P]; COLUMNS / 8]);
@@ -223,31 +218,29 @@ macro_rules! tiles {
     };
 }
 
-fn multiply_blocks(group: &[u8], acts: &[u8], n: usize, tokens: usize, ahead: usize, out: &mut [f32]) {
-    check(&TQ2_0, group, acts, n, tokens, out);
+fn multiply_blocks(call: Call<'_>) {
+    let Call { isa, group, acts, n, ahead, out, .. } = call.check(&LAYOUTS[0]);
     let stride = act_bytes_q8_k(n);
     for (acts, out) in acts.chunks(TOKENS * stride).zip(out.chunks_mut(TOKENS * ROWS)) {
         let tokens = out.len() / ROWS;
         if tokens < FEW {
-            dotprod::multiply_blocks(group, acts, n, tokens, ahead, out);
+            dotprod::multiply_blocks(Call { isa, group, acts, n, tokens, ahead, out });
         } else {
-            // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions; `check` has compared
-            // all lengths.
+            // SAFETY: `check` has seen the proof of these instructions and compared all lengths.
             unsafe { tiles!(tokens, blocks(group, acts, n, out)) }
         }
     }
 }
 
-fn multiply_rows(group: &[u8], acts: &[u8], n: usize, tokens: usize, ahead: usize, out: &mut [f32]) {
-    check(&TL, group, acts, n, tokens, out);
+fn multiply_rows(call: Call<'_>) {
+    let Call { isa, group, acts, n, ahead, out, .. } = call.check(&LAYOUTS[3]);
     let stride = act_bytes_int8(n);
     for (acts, out) in acts.chunks(TOKENS * stride).zip(out.chunks_mut(TOKENS * ROWS)) {
         let tokens = out.len() / ROWS;
         if tokens < FEW {
-            dotprod::multiply_rows(group, acts, n, tokens, ahead, out);
+            dotprod::multiply_rows(Call { isa, group, acts, n, tokens, ahead, out });
         } else {
-            // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions; `check` has compared
-            // all lengths.
+            // SAFETY: `check` has seen the proof of these instructions and compared all lengths.
             unsafe { tiles!(tokens, rows(group, acts, stride, out)) }
         }
     }

@@ -5,7 +5,8 @@
 
 use std::arch::aarch64::*;
 
-use super::super::dot::{Dot, Dotprod, Neon, load};
+use super::super::dot::{Dot, load};
+use crate::proof::{Dotprod, Neon};
 use crate::widely::{BLOCK_BYTES, BLOCK_CHUNKS, Block, CHUNK_BYTES, ROWS, Unit, by_blocks};
 
 /// For each code its factor on an axis: real, imaginary.

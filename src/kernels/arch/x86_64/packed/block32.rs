@@ -8,24 +8,23 @@
 
 use std::arch::x86_64::*;
 
-use super::{Ahead, asking_once, check, with_ahead};
-use crate::packed::Layout;
-use crate::packed::block32::{self, Block32, LINE, PackedStep, RECORD, ROWS};
+use super::{Ahead, asking_once, with_ahead};
+use crate::packed::block32::{self, Block32, LINE, PackedStep, RECORD, ROWS, layouts_of_block32};
+use crate::packed::{Call, Layout};
+use crate::proof::{Avx512, Proof};
 
 /// Vectors of sixteen of the rows.
 const VECTORS: usize = ROWS / 16;
 
-const fn layout<B: Block32>(name: &'static str, acts: &'static str) -> Layout {
-    block32::layout::<B>(name, acts, multiply::<B>)
+const fn layout<B: Block32>() -> Layout {
+    block32::layout::<B>(Avx512::NEEDS, multiply::<B>)
 }
 
-layouts_of_block32!(pub(super), layout);
+pub(super) static LAYOUTS: &[Layout] = &layouts_of_block32!(layout);
 
-pub(super) fn multiply<B: Block32>(group: &[u8], acts: &[u8], n: usize, tokens: usize, ahead: usize, out: &mut [f32]) {
-    let p = const { &layout::<B>("32-blocks x32", "") };
-    check(p, group, acts, n, tokens, out);
-    // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions;
-    // `check` has compared all lengths.
+pub(super) fn multiply<B: Block32>(call: Call<'_>) {
+    let Call { group, acts, tokens, ahead, out, .. } = call.check(const { &layout::<B>() });
+    // SAFETY: `check` has seen the proof of these instructions and compared all lengths.
     unsafe {
         if tokens == 1 {
             with_ahead!(ahead => one::<B>(group, acts, ahead, out));

@@ -5,34 +5,23 @@ use std::arch::x86_64::*;
 use crate::halves::SCALE;
 use crate::packed::Layout;
 use crate::packed::half::{Set, bf16, f16};
-use crate::{Isa, Level};
+use crate::proof::{Avx2, Avx512};
 
-struct Avx2;
-struct Avx512;
+pub(super) static LAYOUTS: &[Layout] = &[f16::<Avx512>(), f16::<Avx2>(), bf16::<Avx512>(), bf16::<Avx2>()];
 
-macro_rules! set {
-    ($set:ident) => {
-        impl Set for $set {
-            unsafe fn isa() -> Isa {
-                // SAFETY: the caller says that the processor has it.
-                unsafe { Isa::assume(Level::$set) }
-            }
-
-            unsafe fn widen(halves: &[[[u8; 2]; 8]], out: &mut [[[u8; 8]; 8]]) {
-                // SAFETY: both instruction sets include AVX2 and F16C.
-                unsafe { widen(halves, out) }
-            }
-        }
-    };
+impl Set for Avx2 {
+    fn widen(self, halves: &[[[u8; 2]; 8]], out: &mut [[[u8; 8]; 8]]) {
+        // SAFETY: a value of this type proves AVX2 and F16C.
+        unsafe { widen(halves, out) }
+    }
 }
 
-set!(Avx2);
-set!(Avx512);
-
-pub(super) static F16_AVX2: Layout = f16::<Avx2>();
-pub(super) static F16: Layout = f16::<Avx512>();
-pub(super) static BF16_AVX2: Layout = bf16::<Avx2>();
-pub(super) static BF16: Layout = bf16::<Avx512>();
+impl Set for Avx512 {
+    fn widen(self, halves: &[[[u8; 2]; 8]], out: &mut [[[u8; 8]; 8]]) {
+        // SAFETY: a value of this type proves AVX2 and F16C too.
+        unsafe { widen(halves, out) }
+    }
+}
 
 /// [`Set::widen`].
 #[target_feature(enable = "avx2,f16c")]

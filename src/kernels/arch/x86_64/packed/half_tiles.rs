@@ -19,12 +19,12 @@ use std::arch::x86_64::*;
 
 use super::half_levels::{SUMS, columns, round, value};
 use super::half_limbs::{self, BLOCK, HALF, Head, LIMBS, Parts, STEP, WEIGHT_LIMBS, Weights};
-use crate::AlignedBytes;
 use crate::arch::x86_64::tiles::{Hardware, ROW, ROWS, TILE, Tiles, Tokens};
 use crate::halves::{LANES, STEPS};
 use crate::packed::half::{self, QUAD};
-use crate::packed::{Layout, check, spans};
-use crate::{Isa, Level};
+use crate::packed::{Arranged, Call, Layout, spans};
+use crate::proof::{Amx, Avx512, Proof};
+use crate::{AlignedBytes, Isa};
 
 /// Tokens from which on tiles are faster than a sum in order where weights come from memory, which the expansion of a
 /// block has to wait for; with weights in the cache six would do. A product of tiles takes as long for one token as for
@@ -41,26 +41,30 @@ const EXACT: f64 = (1u64 << 53) as f64 * (1.0 - 1e-9);
 /// 2^-53 for each column of a block and each rounding here, and a fifth more for the rounding of the bound itself.
 const ERROR: f64 = 1.2 * BLOCK as f64 / (1u64 << 53) as f64;
 
-pub(super) static F16: Layout = Layout {
+const F16: Layout = Layout {
+    needs: Amx::NEEDS,
     name: "f16 x32 in tiles",
-    acts: "f16 as f64 and limbs",
+    acts: Arranged::F16WithLimbs,
     act_bytes: |n| Parts::of(n).bytes,
     arrange,
     multiply,
     tile: TOKENS,
-    ..super::half::F16
+    ..half::f16::<Avx512>()
 };
 
-fn arrange(act: &[u8], n: usize, out: &mut [u8]) {
-    (super::half::F16.arrange)(act, n, &mut out[..half::act_bytes_f16(n)]);
-    // SAFETY: `layouts` hands the layout out only for an `Isa` with AVX-512.
+pub(super) static LAYOUTS: &[Layout] = &[F16];
+
+fn arrange(isa: Isa, act: &[u8], n: usize, out: &mut [u8]) {
+    let _avx512 = Avx512::of(isa);
+    half::arrange_f16::<Avx512>(isa, act, n, &mut out[..half::act_bytes_f16(n)]);
+    // SAFETY: `_avx512` proves these instructions.
     unsafe { half_limbs::arrange(act, n, out) };
 }
 
-fn multiply(group: &[u8], acts: &[u8], n: usize, tokens: usize, ahead: usize, out: &mut [f32]) {
-    check(&F16, group, acts, n, tokens, out);
-    // SAFETY: `layouts` hands the layout out only for an `Isa` with tiles; `check` has compared all lengths.
-    unsafe { multiply_in::<Hardware>(group, acts, n, tokens, ahead, out) }
+fn multiply(call: Call<'_>) {
+    let Call { isa, group, acts, n, tokens, ahead, out } = call.check(&F16);
+    // SAFETY: `check` has seen the proof of the tiles and compared all lengths.
+    unsafe { multiply_in::<Hardware>(isa, group, acts, n, tokens, ahead, out) }
 }
 
 /// The layout over tiles in memory.
@@ -69,32 +73,36 @@ pub(super) mod software {
     use super::*;
     use crate::arch::x86_64::tiles::Software;
 
-    pub(in super::super) static F16: Layout = Layout {
-        multiply: |group, acts, n, tokens, ahead, out| {
-            check(&super::F16, group, acts, n, tokens, out);
-            // SAFETY: `software_layouts` hands the layout out only where there is AVX-512; `check` has compared all
-            // lengths.
-            unsafe { multiply_in::<Software>(group, acts, n, tokens, ahead, out) }
-        },
+    const IN_MEMORY: Layout = Layout {
+        needs: Avx512::NEEDS,
         name: "f16 x32 in tiles in memory",
-        acts: super::F16.acts,
-        act_bytes: super::F16.act_bytes,
-        arrange,
-        tile: TOKENS,
-        ..super::super::half::F16
+        multiply: |call| {
+            let Call { isa, group, acts, n, tokens, ahead, out } = call.check(&IN_MEMORY);
+            // SAFETY: `check` has seen the proof of AVX-512 and compared all lengths.
+            unsafe { multiply_in::<Software>(isa, group, acts, n, tokens, ahead, out) }
+        },
+        ..F16
     };
+
+    pub(in super::super) static LAYOUTS: &[Layout] = &[IN_MEMORY];
 }
 
 /// # Safety
-/// The process has the tiles, and AVX-512; lengths as [`check`] has them.
+/// The process has the tiles, and AVX-512; lengths as [`Call::check`] has them.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-unsafe fn multiply_in<T: Tiles>(group: &[u8], acts: &[u8], n: usize, tokens: usize, ahead: usize, out: &mut [f32]) {
+unsafe fn multiply_in<T: Tiles>(
+    isa: Isa,
+    group: &[u8],
+    acts: &[u8],
+    n: usize,
+    tokens: usize,
+    ahead: usize,
+    out: &mut [f32],
+) {
     let parts = Parts::of(n);
     let in_order = |from: usize, to: usize, out: &mut [f32]| {
         let acts = &acts[from * parts.bytes..to * parts.bytes];
         let out = &mut out[from * LANES..to * LANES];
-        // SAFETY: the caller has AVX-512.
-        let isa = unsafe { Isa::assume(Level::Avx512) };
         half::products_f16(isa, group, acts, parts.bytes, n, ahead, out);
     };
     if tokens < FROM || n == 0 {
@@ -206,7 +214,7 @@ impl<'a, T: Tiles> Product<'a, T> {
     /// All products, of weights with `W` limbs.
     ///
     /// # Safety
-    /// AVX-512, and lengths as [`check`] has them.
+    /// AVX-512, and lengths as [`Call::check`] has them.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     unsafe fn run<const W: usize>(&mut self) {
         let tiles = self.tokens.tiles;

@@ -12,10 +12,12 @@ use trine_formats::types::TypeId;
 use trine_formats::types::{Part, info};
 
 use super::lanes::{BLOCK, CHAINS, Q8_K, ROWS, TILE, Tile, broadcast, by_lane, dpwssd, finish, scales, step, store};
-use super::{Ahead, asking_once, check, with_ahead};
+use super::{Ahead, asking_once, with_ahead};
+use crate::Isa;
 pub(super) use crate::packed::k_quants::of_16::{Layout16, at};
 use crate::packed::k_quants::of_16::{group_bytes, pack};
-use crate::packed::{Encoding, Layout};
+use crate::packed::{Arranged, Call, Encoding, Layout};
+use crate::proof::{Avx512, Proof};
 
 /// Arranged activations of a block begin with the quants by lane and the sums of each two neighbours of them that share
 /// a scale, i16, times what the codes of their unit exceed the weights by, negated.
@@ -29,8 +31,7 @@ pub(super) trait CodesOf16: Layout16 {
     const LOW: usize;
     /// A product for many tokens, and how many these are at least.
     const EXPANDED: Option<(usize, Product)> = None;
-    /// Name and bytes of a block of the arranged activations.
-    const ACTS: &'static str;
+    /// Bytes of a block of the arranged activations.
     const ACT: usize;
 
     /// Adds what the type wants beside the common to the arranged activations of a block.
@@ -67,13 +68,15 @@ pub(super) struct Acts {
 
 pub(super) const fn layout<C: CodesOf16>() -> Layout {
     Layout {
+        types: C::TYPES,
+        needs: Avx512::NEEDS,
         name: C::NAME,
         dense: false,
         rows: ROWS,
         encoding: Encoding::Type(TypeId::Q8_K),
         group_bytes: group_bytes::<C>,
         pack: pack::<C>,
-        acts: C::ACTS,
+        acts: Arranged::Q8K(C::TYPES[0]),
         act_bytes: act_bytes::<C>,
         arrange: arrange::<C>,
         multiply: multiply::<C>,
@@ -87,11 +90,12 @@ pub(super) fn act_bytes<C: CodesOf16>(n: usize) -> usize {
     64 * (lines | 1)
 }
 
-fn arrange<C: CodesOf16>(act: &[u8], n: usize, out: &mut [u8]) {
+fn arrange<C: CodesOf16>(isa: Isa, act: &[u8], n: usize, out: &mut [u8]) {
     assert_eq!(act.len(), n / BLOCK * Q8_K, "activation row");
+    let _avx512 = Avx512::of(isa);
     let blocks = act.as_chunks::<Q8_K>().0;
     for (act, out) in blocks.iter().zip(out.chunks_exact_mut(C::ACT)) {
-        // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions.
+        // SAFETY: `_avx512` proves these instructions.
         unsafe { arrange_block::<C>(act, out) };
     }
 }
@@ -113,15 +117,14 @@ fn arrange_block<C: CodesOf16>(act: &[u8; Q8_K], out: &mut [u8]) {
     C::arrange(out);
 }
 
-fn multiply<C: CodesOf16>(group: &[u8], acts: &[u8], n: usize, tokens: usize, mut ahead: usize, out: &mut [f32]) {
-    check(const { &layout::<C>() }, group, acts, n, tokens, out);
+fn multiply<C: CodesOf16>(call: Call<'_>) {
+    let Call { group, acts, n, mut ahead, out, .. } = call.check(const { &layout::<C>() });
     let stride = act_bytes::<C>(n);
     for (acts, out) in acts.chunks(TILE * stride).zip(out.chunks_mut(TILE * ROWS)) {
         let acts = Acts { at: acts.as_ptr(), blocks: n / BLOCK, stride };
         let w = group.as_ptr();
         let ahead = take(&mut ahead);
-        // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions;
-        // `check` has compared all lengths.
+        // SAFETY: `check` has seen the proof of these instructions and compared all lengths.
         unsafe {
             match (out.len() / ROWS, C::EXPANDED) {
                 (1, _) => with_ahead!(ahead => one::<C>(w, acts, ahead, out)),

@@ -12,13 +12,14 @@ use std::arch::x86_64::*;
 use trine_formats::types::{Part, TypeId, info};
 
 use super::super::grouped::GroupStep;
-use super::super::points;
 use super::k16::Acts;
 use super::lanes::{broadcast, load, scales, step, unroll};
-use super::levels::{self, Levels, SCALES, UNITS};
-use super::{Ahead, check, with_ahead};
+use super::levels::{self, Levels, SCALES, UNITS, layouts_of_levels};
+use super::{Ahead, with_ahead};
+use crate::Isa;
 use crate::packed::k_quants::{BLOCK, Q8_K, ROWS};
-use crate::packed::{Encoding, Layout, Multiply};
+use crate::packed::{Arranged, Call, Encoding, Layout, Multiply};
+use crate::proof::{Needs, Proof, Vbmi};
 
 /// Tokens whose integers are kept side by side.
 const TILE: usize = 32;
@@ -32,15 +33,17 @@ const STARTS_OF_32: usize = STARTS_OF_16 + 64;
 pub(super) const SCALE: usize = STARTS_OF_32 + 32;
 
 /// The layout of a type with a product that runs best with up to `tile` tokens.
-pub(super) const fn layout<C: Levels>(multiply: Multiply, tile: usize) -> Layout {
+pub(super) const fn layout<C: Levels>(needs: Needs, multiply: Multiply, tile: usize) -> Layout {
     Layout {
+        types: C::TYPES,
+        needs,
         name: C::NAME,
         dense: false,
         rows: ROWS,
         encoding: Encoding::Type(TypeId::Q8_K),
         group_bytes: levels::group_bytes::<C>,
         pack: levels::pack::<C>,
-        acts: "q8_k with starts",
+        acts: Arranged::Q8K(TypeId::IQ2_XXS),
         act_bytes,
         arrange,
         multiply,
@@ -48,31 +51,23 @@ pub(super) const fn layout<C: Levels>(multiply: Multiply, tile: usize) -> Layout
     }
 }
 
-macro_rules! layouts {
-    ($($name:ident $codes:ident)*) => {$(
-        pub(super) static $name: Layout = layout::<points::$codes>(multiply::<points::$codes>, TILE);
-    )*};
+const fn by_vectors<C: Levels>() -> Layout {
+    layout::<C>(Vbmi::NEEDS, multiply::<C>, TILE)
 }
 
-layouts! {
-    IQ2_XXS Iq2Xxs
-    IQ2_XS Iq2Xs
-    IQ2_S Iq2S
-    IQ3_XXS Iq3Xxs
-    IQ3_S Iq3S
-    IQ4_XS Iq4Xs
-}
+pub(super) static LAYOUTS: &[Layout] = &layouts_of_levels!(by_vectors);
 
 /// An odd number of cache lines: rows of a tile then do not fall on the same few sets of the cache.
 pub(super) fn act_bytes(n: usize) -> usize {
     64 * ((n / BLOCK * (ACT / 64)) | 1)
 }
 
-fn arrange(act: &[u8], n: usize, out: &mut [u8]) {
+fn arrange(isa: Isa, act: &[u8], n: usize, out: &mut [u8]) {
     assert_eq!(act.len(), n / BLOCK * Q8_K, "activation row");
+    let _vbmi = Vbmi::of(isa);
     let blocks = act.as_chunks::<Q8_K>().0;
     for (act, out) in blocks.iter().zip(out.as_chunks_mut::<ACT>().0) {
-        // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions.
+        // SAFETY: `_vbmi` proves these instructions.
         unsafe { arrange_block(act, out) };
     }
 }
@@ -277,13 +272,12 @@ impl Unit {
     }
 }
 
-pub(super) fn multiply<C: Levels>(group: &[u8], acts: &[u8], n: usize, tokens: usize, ahead: usize, out: &mut [f32]) {
-    check(const { &layout::<C>(multiply::<C>, TILE) }, group, acts, n, tokens, out);
+pub(super) fn multiply<C: Levels>(call: Call<'_>) {
+    let Call { group, acts, n, ahead, out, .. } = call.check(const { &by_vectors::<C>() });
     let stride = act_bytes(n);
     for (acts, out) in acts.chunks(TILE * stride).zip(out.chunks_mut(TILE * ROWS)) {
         let acts = Acts { at: acts.as_ptr(), blocks: n / BLOCK, stride };
-        // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions; `check` has compared all
-        // lengths, and no portion has more than `TILE` tokens.
+        // SAFETY: `check` has seen the proof of these instructions and compared all lengths, and no portion has more than `TILE` tokens.
         unsafe {
             match out.len() / ROWS {
                 1 => with_ahead!(ahead => one::<C>(group.as_ptr(), acts, ahead, out)),

@@ -24,12 +24,14 @@
 
 use std::arch::x86_64::*;
 
-use trine_formats::types::{Part, codebook, info};
+use trine_formats::types::{Part, TypeId, codebook, info};
 
 use super::super::act::I32x8;
 use super::super::grouped::GroupCodes;
 use super::super::points;
+use crate::Isa;
 use crate::packed::k_quants::{BLOCK, ROWS, count_rows};
+use crate::proof::{Avx2, Proof};
 
 /// Where the scales begin.
 pub(super) const SCALES: usize = 2 * ROWS;
@@ -38,6 +40,7 @@ pub(super) const UNITS: usize = 8;
 
 /// A type whose weights are levels.
 pub(super) trait Levels: GroupCodes {
+    const TYPES: &'static [TypeId];
     const NAME: &'static str;
     /// Where a block of the file has its d, an f16.
     const FILE_D: usize;
@@ -94,9 +97,19 @@ const fn levels<const N: usize, const POINTS: usize>(book: &[[i8; N]; POINTS]) -
     (values, count)
 }
 
+/// `$layout` of every type.
+macro_rules! layouts_of_levels {
+    ($layout:ident) => {{
+        use $crate::arch::x86_64::points::{Iq2S, Iq2Xs, Iq2Xxs, Iq3S, Iq3Xxs, Iq4Xs};
+        $crate::packed::layouts_of!($layout: Iq2Xxs Iq2Xs Iq2S Iq3Xxs Iq3S Iq4Xs)
+    }};
+}
+pub(super) use layouts_of_levels;
+
 macro_rules! types {
     ($($codes:ident: $ty:ident, $name:literal, each $size:literal, $values:expr;)*) => {$(
         impl Levels for points::$codes {
+            const TYPES: &'static [TypeId] = &[TypeId::$ty];
             const NAME: &'static str = $name;
             const FILE_D: usize = info::$ty.at(Part::Scale);
             const VALUES: ([i8; 16], usize) = $values;
@@ -123,7 +136,8 @@ pub(super) fn group_bytes<C: Levels>(n: usize) -> usize {
 }
 
 /// Up to [`ROWS`] rows of the file.
-pub(super) fn pack<C: Levels>(w: &[u8], n: usize, out: &mut [u8]) -> bool {
+pub(super) fn pack<C: Levels>(isa: Isa, w: &[u8], n: usize, out: &mut [u8]) -> bool {
+    let _avx2 = Avx2::of(isa);
     let row_bytes = n / BLOCK * C::BYTES;
     let rows = count_rows(w, row_bytes);
     if rows == 0 {
@@ -133,7 +147,7 @@ pub(super) fn pack<C: Levels>(w: &[u8], n: usize, out: &mut [u8]) -> bool {
         for r in 0..ROWS {
             // Rows that are not there repeat the last; nobody looks at their outputs.
             let block = &w[r.min(rows - 1) * row_bytes + b * C::BYTES..][..C::BYTES];
-            // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions.
+            // SAFETY: `_avx2` proves these instructions.
             unsafe { pack_block::<C>(block, r, out) };
         }
     }

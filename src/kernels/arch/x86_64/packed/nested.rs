@@ -6,28 +6,28 @@
 use std::arch::x86_64::*;
 
 use super::lanes::load;
-use super::{Ahead, asking_once, check, with_ahead};
-use crate::packed::Layout;
+use super::{Ahead, asking_once, with_ahead};
 use crate::packed::block32::{LINE, RECORD, ROWS};
-use crate::packed::nested::{self, Nested};
+use crate::packed::nested::{self, Nested, layouts_of_nested};
+use crate::packed::{Call, Layout};
+use crate::proof::{Avx512, Proof};
 
 /// Vectors of sixteen of the rows.
 const VECTORS: usize = ROWS / 16;
 /// Tokens whose inner chains are kept.
 const TILE: usize = 32;
 
-const fn layout<C: Nested>(name: &'static str) -> Layout {
-    nested::layout::<C>(name, multiply::<C>)
+const fn layout<C: Nested>() -> Layout {
+    nested::layout::<C>(Avx512::NEEDS, multiply::<C>)
 }
 
-layouts_of_nested!(pub(super), self::layout);
+pub(super) static LAYOUTS: &[Layout] = &layouts_of_nested!(layout);
 
-fn multiply<C: Nested>(group: &[u8], acts: &[u8], n: usize, tokens: usize, ahead: usize, out: &mut [f32]) {
-    check(const { &layout::<C>("nested x32") }, group, acts, n, tokens, out);
+fn multiply<C: Nested>(call: Call<'_>) {
+    let Call { group, acts, tokens, ahead, out, .. } = call.check(const { &layout::<C>() });
     let stride = acts.len() / tokens.max(1);
     for (acts, out) in acts.chunks(TILE * stride.max(1)).zip(out.chunks_mut(TILE * ROWS)) {
-        // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions; `check` has compared all
-        // lengths, and no portion has more than `TILE` tokens.
+        // SAFETY: `check` has seen the proof of these instructions and compared all lengths, and no portion has more than `TILE` tokens.
         unsafe {
             if out.len() == ROWS {
                 with_ahead!(ahead => one::<C>(group, acts, ahead, out));

@@ -7,22 +7,22 @@
 use std::arch::x86_64::*;
 
 use super::lanes::{ROWS, broadcast, dpwssd, dpwssd_at, load, scales, unroll};
-use super::{Ahead, check, with_ahead};
-use crate::packed::Layout;
+use super::{Ahead, with_ahead};
 use crate::packed::k_quants::q2_k::{ACT, BYTES, CODES, DMIN, SCALE, SCALES, SUMS, act_bytes, layout};
+use crate::packed::{Call, Layout};
+use crate::proof::{Avx512, Proof};
 
 /// Above the magnitude of the sum of a group.
 const BIAS: i32 = 16384;
 
-pub(super) static Q2_K: Layout = layout(multiply, 32);
+pub(super) static LAYOUTS: &[Layout] = &[layout(Avx512::NEEDS, multiply, 32)];
 
-fn multiply(group: &[u8], acts: &[u8], n: usize, tokens: usize, ahead: usize, out: &mut [f32]) {
-    check(&Q2_K, group, acts, n, tokens, out);
+fn multiply(call: Call<'_>) {
+    let Call { group, acts, n, ahead, out, .. } = call.check(&LAYOUTS[0]);
     let act = act_bytes(n);
     for (acts, out) in acts.chunks(8 * act).zip(out.chunks_mut(8 * ROWS)) {
         let y = acts.as_ptr();
-        // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions;
-        // `check` has compared all lengths.
+        // SAFETY: `check` has seen the proof of these instructions and compared all lengths.
         unsafe {
             match out.len() / ROWS {
                 0 => {}

@@ -13,7 +13,7 @@ use super::lanes::{BLOCK, CHAINS, ROWS, Tile, broadcast, finish, load, scales, s
 use crate::packed::Layout;
 pub(super) use crate::packed::k_quants::of_16::Q3K;
 
-pub(super) static Q3_K: Layout = layout::<Q3K>();
+pub(super) static LAYOUTS: &[Layout] = &[layout::<Q3K>()];
 
 /// Where the starts of the integers of the chains are in the arranged activations, i32.
 pub(super) const STARTS: usize = SCALE + 4;
@@ -21,7 +21,6 @@ pub(super) const STARTS: usize = SCALE + 4;
 impl CodesOf16 for Q3K {
     const LOW: usize = 3;
     const EXPANDED: Option<(usize, Product)> = Some((4, expanded));
-    const ACTS: &'static str = "q8_k by lane, q3_k";
     const ACT: usize = 576;
 
     #[inline]

@@ -17,10 +17,12 @@ use super::lanes::{
     BLOCK, CHAINS, Q8_K, ROWS, TILE, Tile, broadcast, by_lane, dpwssd, dpwssd_at, finish, load, scales, step, store,
     unroll,
 };
-use super::{Ahead, asking_once, check, with_ahead};
+use super::{Ahead, asking_once, with_ahead};
+use crate::Isa;
 use crate::packed::k_quants::of_32::pack;
 pub(super) use crate::packed::k_quants::of_32::{CODES, DMIN, Layout32, Q4K, Q5K, SCALES, bytes};
-use crate::packed::{Encoding, Layout};
+use crate::packed::{Arranged, Call, Encoding, Layout};
+use crate::proof::{Avx512, Proof};
 
 /// Arranged activations of a block: the quants by lane, the sums of each 32 as two i16 that add up to
 /// them, the scale.
@@ -91,13 +93,15 @@ impl CodesOf32 for Q5K {
 
 pub(super) const fn layout<C: CodesOf32>() -> Layout {
     Layout {
+        types: C::TYPES,
+        needs: Avx512::NEEDS,
         name: C::NAME,
         dense: false,
         rows: ROWS,
         encoding: Encoding::Type(TypeId::Q8_K),
         group_bytes: |n| n / BLOCK * bytes::<C>(),
         pack: pack::<C>,
-        acts: "q8_k by lane, sums of 32",
+        acts: Arranged::Q8K(TypeId::Q4_K),
         act_bytes,
         arrange,
         multiply: multiply::<C>,
@@ -105,8 +109,7 @@ pub(super) const fn layout<C: CodesOf32>() -> Layout {
     }
 }
 
-pub(super) static Q4_K: Layout = layout::<Q4K>();
-pub(super) static Q5_K: Layout = layout::<Q5K>();
+pub(super) static LAYOUTS: &[Layout] = &[layout::<Q4K>(), layout::<Q5K>()];
 
 /// An odd number of cache lines: rows of a tile then do not fall on the same few sets of the cache.
 pub(super) fn act_bytes(n: usize) -> usize {
@@ -114,11 +117,12 @@ pub(super) fn act_bytes(n: usize) -> usize {
     64 * (lines | 1)
 }
 
-fn arrange(act: &[u8], n: usize, out: &mut [u8]) {
+fn arrange(isa: Isa, act: &[u8], n: usize, out: &mut [u8]) {
     assert_eq!(act.len(), n / BLOCK * Q8_K, "activation row");
+    let _avx512 = Avx512::of(isa);
     let blocks = act.as_chunks::<Q8_K>().0;
     for (act, out) in blocks.iter().zip(out.as_chunks_mut::<ACT>().0) {
-        // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions.
+        // SAFETY: `_avx512` proves these instructions.
         unsafe { arrange_block(act, out) };
     }
 }
@@ -145,18 +149,16 @@ pub(super) fn arrange_sums(act: &[u8; Q8_K], out: &mut [u8; ACT]) {
     out[SCALE..][..4].copy_from_slice(&act[..4]);
 }
 
-fn multiply<C: CodesOf32>(group: &[u8], acts: &[u8], n: usize, tokens: usize, mut ahead: usize, out: &mut [f32]) {
-    check(const { &layout::<C>() }, group, acts, n, tokens, out);
+fn multiply<C: CodesOf32>(call: Call<'_>) {
+    let Call { group, acts, n, tokens, mut ahead, out, .. } = call.check(const { &layout::<C>() });
     let act = act_bytes(n);
     if tokens == 1 {
-        // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions;
-        // `check` has compared all lengths.
+        // SAFETY: `check` has seen the proof of these instructions and compared all lengths.
         unsafe { with_ahead!(ahead => one::<C>(group, acts.as_ptr(), ahead, out)) };
         return;
     }
     for (acts, out) in acts.chunks(TILE * act).zip(out.chunks_mut(TILE * ROWS)) {
-        // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions;
-        // `check` has compared all lengths.
+        // SAFETY: `check` has seen the proof of these instructions and compared all lengths.
         unsafe { tile::<C>(group, acts.as_ptr(), act, take(&mut ahead), out) };
     }
 }

@@ -11,12 +11,11 @@ use super::lanes::{CHAINS, ROWS, TILE, Tile, broadcast, dpwssd_at, finish, load,
 use crate::packed::Layout;
 pub(super) use crate::packed::k_quants::of_16::Q6K;
 
-pub(super) static Q6_K: Layout = layout::<Q6K>();
+pub(super) static LAYOUTS: &[Layout] = &[layout::<Q6K>()];
 
 impl CodesOf16 for Q6K {
     const LOW: usize = 0;
     const EXPANDED: Option<(usize, Product)> = Some((16, expanded));
-    const ACTS: &'static str = "q8_k by lane, q6_k";
     const ACT: usize = 576;
 
     #[inline]

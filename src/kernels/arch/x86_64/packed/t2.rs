@@ -13,12 +13,13 @@ use std::arch::x86_64::*;
 use std::mem::take;
 
 use super::ternary_bytes::{self, TwoBits};
-use super::{Ahead, check, dword, with_ahead};
-use crate::packed::Layout;
+use super::{Ahead, dword, with_ahead};
 pub(super) use crate::packed::t2::{
-    Act, BLOCK, ROWS, SCALES, UNIT, UNIT_BYTES, act_bytes_q8_k, arrange_int8, arrange_q8_k, i2_s, pack_rows,
-    pack_tq1_0, pack_tq2_0, tl, with_scales,
+    Act, BLOCK, ROWS, SCALES, UNIT, UNIT_BYTES, act_bytes_int8, act_bytes_q8_k, arrange_int8, arrange_q8_k, layouts,
+    pack_rows, pack_tq2_0,
 };
+use crate::packed::{Call, Layout};
+use crate::proof::{Avx512, Proof};
 
 /// Tokens of a call: unpacked codes are used for all of them, whose sums stay in the first-level cache.
 const TILE: usize = 128;
@@ -27,24 +28,18 @@ const FROM: usize = 16;
 /// Units whose sums stay in one set of accumulators when planes follow each other.
 const SEGMENT: usize = 8;
 
-pub(super) static TQ2_0: Layout = with_scales(pack_tq2_0, multiply_tq2_0, TILE);
-/// TQ1_0 as codes of two bits.
-pub(super) static TQ1_0: Layout = with_scales(pack_tq1_0, multiply_tq2_0, TILE);
-pub(super) static I2_S: Layout = i2_s(multiply_rows, TILE);
-pub(super) static TL: Layout = tl(multiply_rows, TILE);
+pub(super) static LAYOUTS: &[Layout] = &layouts(Avx512::NEEDS, multiply_tq2_0, multiply_rows, TILE);
 
-pub(super) fn multiply_tq2_0(group: &[u8], acts: &[u8], n: usize, tokens: usize, mut ahead: usize, out: &mut [f32]) {
-    check(&TQ2_0, group, acts, n, tokens, out);
+pub(super) fn multiply_tq2_0(call: Call<'_>) {
+    let Call { group, acts, n, tokens, mut ahead, out, .. } = call.check(&LAYOUTS[0]);
     if tokens >= FROM {
-        // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions;
-        // `check` has compared all lengths.
+        // SAFETY: `check` has seen the proof of these instructions and compared all lengths.
         return unsafe { blocks_unpacked(group, acts, n, ahead, out) };
     }
     let act = act_bytes_q8_k(n);
     for (acts, out) in acts.chunks(4 * act).zip(out.chunks_mut(4 * ROWS)) {
         let ahead = take(&mut ahead);
-        // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions;
-        // `check` has compared all lengths.
+        // SAFETY: `check` has seen the proof of these instructions and compared all lengths.
         unsafe {
             match out.len() / ROWS {
                 1 => with_ahead!(ahead => blocks_once::<1>(group, acts, n, act, ahead, out)),
@@ -57,18 +52,16 @@ pub(super) fn multiply_tq2_0(group: &[u8], acts: &[u8], n: usize, tokens: usize,
 }
 
 /// The product for types with one scale, whose planes lie the other way round.
-pub(super) fn multiply_rows(group: &[u8], acts: &[u8], n: usize, tokens: usize, mut ahead: usize, out: &mut [f32]) {
-    check(&TL, group, acts, n, tokens, out);
-    let act = (TL.act_bytes)(n);
+pub(super) fn multiply_rows(call: Call<'_>) {
+    let Call { group, acts, n, tokens, mut ahead, out, .. } = call.check(&LAYOUTS[3]);
+    let act = act_bytes_int8(n);
     if tokens >= FROM {
-        // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions;
-        // `check` has compared all lengths.
+        // SAFETY: `check` has seen the proof of these instructions and compared all lengths.
         return unsafe { rows_unpacked(group, acts, act, ahead, out) };
     }
     for (acts, out) in acts.chunks(4 * act).zip(out.chunks_mut(4 * ROWS)) {
         let ahead = take(&mut ahead);
-        // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions;
-        // `check` has compared all lengths.
+        // SAFETY: `check` has seen the proof of these instructions and compared all lengths.
         unsafe {
             match out.len() / ROWS {
                 1 => with_ahead!(ahead => rows_once::<1>(group, acts, act, ahead, out)),
@@ -81,7 +74,7 @@ pub(super) fn multiply_rows(group: &[u8], acts: &[u8], n: usize, tokens: usize, 
 }
 
 /// # Safety
-/// These instructions; lengths as [`check`] has them.
+/// These instructions; lengths as [`Call::check`] has them.
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
 unsafe fn blocks_unpacked(group: &[u8], acts: &[u8], n: usize, ahead: usize, out: &mut [f32]) {
     // SAFETY: the caller has seen to it.
@@ -89,7 +82,7 @@ unsafe fn blocks_unpacked(group: &[u8], acts: &[u8], n: usize, ahead: usize, out
 }
 
 /// # Safety
-/// These instructions; lengths as [`check`] has them.
+/// These instructions; lengths as [`Call::check`] has them.
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
 unsafe fn rows_unpacked(group: &[u8], acts: &[u8], stride: usize, ahead: usize, out: &mut [f32]) {
     // SAFETY: the caller has seen to it.

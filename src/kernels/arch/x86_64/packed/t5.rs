@@ -29,10 +29,11 @@ use trine_formats::types::info;
 
 use super::t2::{self, Act, Halves, PLANES, ROWS, SCALES, UNIT_BYTES, load};
 use super::ternary_bytes::{self, Trits};
-use super::{Ahead, check, dword, with_ahead};
-use crate::AlignedBytes;
-use crate::packed::{Encoding, Layout};
+use super::{Ahead, dword, with_ahead};
+use crate::packed::{Arranged, Call, Encoding, Layout, Multiply};
+use crate::proof::{Needs, Proof, Vbmi};
 use crate::ternary::Quantizer;
+use crate::{AlignedBytes, Isa};
 
 /// Tokens from which on a block is unpacked to bytes, which takes as long as one token's product.
 const FROM: usize = 3;
@@ -51,42 +52,58 @@ const TQ1_0_ROW: usize = info::TQ1_0.bytes;
 /// What the last two digits (or the middle two) can be besides (2, 2).
 const PAIRS: [(u8, u8); 8] = [(0, 0), (0, 2), (2, 0), (0, 1), (1, 0), (1, 1), (1, 2), (2, 1)];
 
-const fn with_scales(name: &'static str, pack: fn(&[u8], usize, &mut [u8]) -> bool) -> Layout {
+/// The layouts of all ternary types: those with scales are multiplied by `blocks`, the others by `rows`.
+pub(super) const fn layouts(needs: Needs, blocks: Multiply, rows: Multiply, tile: usize) -> [Layout; 4] {
+    [
+        Layout { types: &[TypeId::TQ1_0], pack: pack_tq1_0, ..with_scales(needs, blocks, tile) },
+        Layout { types: &[TypeId::TQ2_0], pack: pack_tq2_0, ..with_scales(needs, blocks, tile) },
+        Layout { types: &[TypeId::I2_S], ..whole_rows(needs, Quantizer::Floored, rows, tile) },
+        Layout { types: &[TypeId::TL1, TypeId::TL2], ..whole_rows(needs, Quantizer::Exact, rows, tile) },
+    ]
+}
+
+const fn with_scales(needs: Needs, multiply: Multiply, tile: usize) -> Layout {
     Layout {
-        name,
+        types: &[],
+        needs,
+        name: "5 trits x32",
         dense: true,
         rows: ROWS,
         encoding: Encoding::Type(TypeId::Q8_K),
         group_bytes: |n| n / COLUMNS * BLOCK,
-        pack,
-        acts: "q8_k natural",
+        pack: pack_tq2_0,
+        acts: Arranged::Q8K(TypeId::TQ2_0),
         act_bytes: t2::act_bytes_q8_k,
         arrange: t2::arrange_q8_k,
-        multiply: multiply_blocks,
-        tile: TILE,
+        multiply,
+        tile,
     }
 }
 
-const fn whole_row(quantizer: Quantizer, acts: &'static str) -> Layout {
+const fn whole_rows(needs: Needs, quantizer: Quantizer, multiply: Multiply, tile: usize) -> Layout {
     Layout {
+        types: &[],
+        needs,
         name: "5 trits x32",
         dense: true,
         rows: ROWS,
         encoding: Encoding::Int8(quantizer),
         group_bytes: |n| n.div_ceil(COLUMNS) * DIGITS,
         pack: pack_rows,
-        acts,
-        act_bytes: |n| 64 + n.next_multiple_of(COLUMNS),
+        acts: Arranged::Int8 { quantizer, columns: COLUMNS },
+        act_bytes: act_bytes_int8,
         arrange: t2::arrange_int8,
-        multiply: multiply_rows,
-        tile: TILE,
+        multiply,
+        tile,
     }
 }
 
-pub(super) static TQ1_0: Layout = with_scales("5 trits x32", pack_tq1_0);
-pub(super) static TQ2_0: Layout = with_scales("5 trits x32", pack_tq2_0);
-pub(super) static I2_S: Layout = whole_row(Quantizer::Floored, "int8 x256, floored");
-pub(super) static TL: Layout = whole_row(Quantizer::Exact, "int8 x256");
+pub(super) static LAYOUTS: &[Layout] = &layouts(Vbmi::NEEDS, multiply_blocks, multiply_rows, TILE);
+
+/// Bytes of an arranged row of int8 activations.
+fn act_bytes_int8(n: usize) -> usize {
+    64 + n.next_multiple_of(COLUMNS)
+}
 
 fn pair(first: u8, second: u8) -> Option<u8> {
     let j = PAIRS.iter().position(|&p| p == (first, second))?;
@@ -150,7 +167,7 @@ const fn digits(c: usize) -> usize {
     if c < 12 { 5 } else { 4 }
 }
 
-fn pack_tq1_0(w: &[u8], n: usize, out: &mut [u8]) -> bool {
+fn pack_tq1_0(_: Isa, w: &[u8], n: usize, out: &mut [u8]) -> bool {
     let row_bytes = n / COLUMNS * TQ1_0_ROW;
     let rows = w.len().checked_div(row_bytes).unwrap_or(0);
     assert!(w.len() == rows * row_bytes && rows <= ROWS, "weights");
@@ -194,35 +211,35 @@ fn ternary(codes: &[u8]) -> bool {
     codes.iter().fold(0, |any, b| any | (b & b >> 1)) & 0x55 == 0
 }
 
-fn pack_tq2_0(w: &[u8], n: usize, out: &mut [u8]) -> bool {
+fn pack_tq2_0(isa: Isa, w: &[u8], n: usize, out: &mut [u8]) -> bool {
+    let _vbmi = Vbmi::of(isa);
     with_expanded(n / COLUMNS * t2::BLOCK, |two_bit| {
-        t2::pack_tq2_0(w, n, two_bit);
+        t2::pack_tq2_0(isa, w, n, two_bit);
         for (from, to) in two_bit.chunks_exact(t2::BLOCK).zip(out.chunks_exact_mut(BLOCK)) {
             to[..SCALES].copy_from_slice(&from[..SCALES]);
             if !ternary(&from[SCALES..]) {
                 return false;
             }
-            // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions.
-            // A block has two units of codes and 13 chunks of digits.
+            // SAFETY: `_vbmi` proves these instructions. A block has two units of codes and 13 chunks of digits.
             unsafe { from_two_bit::<false>(&from[SCALES..], &mut to[SCALES..]) }
         }
         true
     })
 }
 
-fn pack_rows(w: &[u8], n: usize, out: &mut [u8]) -> bool {
+fn pack_rows(isa: Isa, w: &[u8], n: usize, out: &mut [u8]) -> bool {
+    let _vbmi = Vbmi::of(isa);
     let blocks = n.div_ceil(COLUMNS);
     with_expanded(blocks * 2 * UNIT_BYTES, |two_bit| {
         // Code 1 is the weight 0; its activations are 0 too.
         two_bit.fill(0x55);
         let units = n.div_ceil(t2::UNIT) * UNIT_BYTES;
-        t2::pack_rows(w, n, &mut two_bit[..units]);
+        t2::pack_rows(isa, w, n, &mut two_bit[..units]);
         if !ternary(two_bit) {
             return false;
         }
         for (from, to) in two_bit.chunks_exact(2 * UNIT_BYTES).zip(out.chunks_exact_mut(DIGITS)) {
-            // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions.
-            // A block has two units of codes and 13 chunks of digits.
+            // SAFETY: `_vbmi` proves these instructions. A block has two units of codes and 13 chunks of digits.
             unsafe { from_two_bit::<true>(from, to) }
         }
         true
@@ -372,40 +389,36 @@ pub(super) unsafe fn unpack<const LOWER: bool>(lookup: Lookup, from: *const u8, 
     }
 }
 
-pub(super) fn multiply_blocks(group: &[u8], acts: &[u8], n: usize, tokens: usize, mut ahead: usize, out: &mut [f32]) {
-    check(&TQ1_0, group, acts, n, tokens, out);
+pub(super) fn multiply_blocks(call: Call<'_>) {
+    let Call { group, acts, n, tokens, mut ahead, out, .. } = call.check(&LAYOUTS[0]);
     if tokens >= FROM {
-        // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions;
-        // `check` has compared all lengths.
+        // SAFETY: `check` has seen the proof of these instructions and compared all lengths.
         return unsafe { blocks_unpacked(group, acts, n, ahead, out) };
     }
     let act = t2::act_bytes_q8_k(n);
     for (act, out) in acts.chunks(act).zip(out.chunks_mut(ROWS)) {
         // From the second token on, the group is in the cache.
         let ahead = take(&mut ahead);
-        // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions;
-        // `check` has compared all lengths.
+        // SAFETY: `check` has seen the proof of these instructions and compared all lengths.
         unsafe { with_ahead!(ahead => blocks_once(group, act, n, ahead, out)) }
     }
 }
 
-pub(super) fn multiply_rows(group: &[u8], acts: &[u8], n: usize, tokens: usize, mut ahead: usize, out: &mut [f32]) {
-    check(&TL, group, acts, n, tokens, out);
+pub(super) fn multiply_rows(call: Call<'_>) {
+    let Call { group, acts, n, tokens, mut ahead, out, .. } = call.check(&LAYOUTS[3]);
     if tokens >= FROM {
-        // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions;
-        // `check` has compared all lengths.
-        return unsafe { rows_unpacked(group, acts, ahead, (TL.act_bytes)(n), out) };
+        // SAFETY: `check` has seen the proof of these instructions and compared all lengths.
+        return unsafe { rows_unpacked(group, acts, ahead, act_bytes_int8(n), out) };
     }
-    for (act, out) in acts.chunks((TL.act_bytes)(n)).zip(out.chunks_mut(ROWS)) {
+    for (act, out) in acts.chunks(act_bytes_int8(n)).zip(out.chunks_mut(ROWS)) {
         let ahead = take(&mut ahead);
-        // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions;
-        // `check` has compared all lengths.
+        // SAFETY: `check` has seen the proof of these instructions and compared all lengths.
         unsafe { with_ahead!(ahead => row_once(group, act, ahead, out)) }
     }
 }
 
 /// # Safety
-/// These instructions; lengths as [`check`] has them.
+/// These instructions; lengths as [`Call::check`] has them.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vnni")]
 unsafe fn blocks_unpacked(group: &[u8], acts: &[u8], n: usize, ahead: usize, out: &mut [f32]) {
     // SAFETY: the caller has seen to it.
@@ -413,7 +426,7 @@ unsafe fn blocks_unpacked(group: &[u8], acts: &[u8], n: usize, ahead: usize, out
 }
 
 /// # Safety
-/// These instructions; lengths as [`check`] has them.
+/// These instructions; lengths as [`Call::check`] has them.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vnni")]
 unsafe fn rows_unpacked(group: &[u8], acts: &[u8], ahead: usize, stride: usize, out: &mut [f32]) {
     // SAFETY: the caller has seen to it.

@@ -9,10 +9,12 @@ use trine_formats::types::{Part, info};
 
 use super::super::k16::{self, Acts, CodesOf16, Product, SCALE, act_bytes, at};
 use super::super::lanes::{BLOCK, CHAINS, Q8_K, ROWS, TILE};
-use super::super::{Ahead, check, with_ahead};
+use super::super::{Ahead, with_ahead};
 use super::lanes::{Kernel, PartSums, Tile, Token, VECTORS, by_lane, part_sum, shuffle_dwords};
 use super::{broadcast_float, halves, load};
-use crate::packed::Layout;
+use crate::Isa;
+use crate::packed::{Call, Layout};
+use crate::proof::{Avx2, AvxVnni, Proof};
 
 /// A type's codes, eight rows at a time.
 pub(super) trait CodesOf16x8: CodesOf16 {
@@ -39,18 +41,19 @@ pub(super) fn select(mask: __m256i, a: __m256i, b: __m256i) -> __m256i {
     _mm256_or_si256(_mm256_and_si256(mask, a), _mm256_andnot_si256(mask, b))
 }
 
-pub(super) const fn layout<C: CodesOf16x8, const VNNI: bool>() -> Layout {
-    Layout { arrange: arrange::<C>, multiply: multiply::<C, VNNI>, ..k16::layout::<C>() }
+pub(super) const fn layout<C: CodesOf16x8, P: Proof>() -> Layout {
+    Layout { needs: P::NEEDS, arrange: arrange::<C>, multiply: multiply::<C, P>, ..k16::layout::<C>() }
 }
 
-fn arrange<C: CodesOf16>(act: &[u8], n: usize, out: &mut [u8]) {
+fn arrange<C: CodesOf16>(isa: Isa, act: &[u8], n: usize, out: &mut [u8]) {
     assert_eq!(act.len(), n / BLOCK * Q8_K, "activation row");
+    let _avx2 = Avx2::of(isa);
     let blocks = act.as_chunks::<Q8_K>().0;
     for (act, out) in blocks.iter().zip(out.chunks_exact_mut(C::ACT)) {
         let (quants, rest) = out.split_at_mut(BLOCK);
         let quants = &mut quants.as_chunks_mut().0[0];
         let codes = &act[info::Q8_K.at(Part::Codes)..].as_chunks().0[0];
-        // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions.
+        // SAFETY: `_avx2` proves these instructions.
         unsafe {
             by_lane(codes, quants);
             corrections::<C>(quants, &mut rest.as_chunks_mut().0[0]);
@@ -77,26 +80,18 @@ fn corrections<C: CodesOf16>(quants: &[u8; BLOCK], out: &mut [u8; BLOCK]) {
     }
 }
 
-fn multiply<C: CodesOf16x8, const VNNI: bool>(
-    group: &[u8],
-    acts: &[u8],
-    n: usize,
-    tokens: usize,
-    ahead: usize,
-    out: &mut [f32],
-) {
-    check(const { &layout::<C, VNNI>() }, group, acts, n, tokens, out);
+fn multiply<C: CodesOf16x8, P: Proof>(call: Call<'_>) {
+    let Call { group, acts, n, ahead, out, .. } = call.check(const { &layout::<C, P>() });
     let stride = act_bytes::<C>(n);
     for (acts, out) in acts.chunks(TILE * stride).zip(out.chunks_mut(TILE * ROWS)) {
         let acts = Acts { at: acts.as_ptr(), blocks: n / BLOCK, stride };
         let w = group.as_ptr();
-        // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions; `check` has compared all
-        // lengths.
+        // SAFETY: `check` has seen the proof of these instructions and compared all lengths.
         unsafe {
             let (many, product) = C::BY_VNNI;
             match out.len() / ROWS {
                 1 => with_ahead!(ahead => one::<C>(w, acts, ahead, out)),
-                tokens if VNNI && tokens >= many => product(w, acts, out),
+                tokens if P::NEEDS == AvxVnni::NEEDS && tokens >= many => product(w, acts, out),
                 _ => tile::<C>(w, acts, ahead, out),
             }
         }

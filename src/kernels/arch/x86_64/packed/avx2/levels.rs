@@ -10,14 +10,15 @@ use std::arch::x86_64::*;
 use trine_formats::types::{Part, TypeId, info};
 
 use super::super::super::grouped::GroupStep;
-use super::super::super::points;
 use super::super::k16::Acts;
-use super::super::levels::{self, Levels, SCALES, UNITS};
-use super::super::{Ahead, check, with_ahead};
+use super::super::levels::{self, Levels, SCALES, UNITS, layouts_of_levels};
+use super::super::{Ahead, with_ahead};
 use super::lanes::{VECTORS, shuffle_dwords};
 use super::{broadcast, broadcast_float, halves, load, store};
+use crate::Isa;
 use crate::packed::k_quants::{BLOCK, Q8_K, ROWS};
-use crate::packed::{Encoding, Layout};
+use crate::packed::{Arranged, Call, Encoding, Layout};
+use crate::proof::{Avx2, Proof};
 
 /// Tokens of a call.
 const TILE: usize = 16;
@@ -28,13 +29,15 @@ const ACT: usize = 320;
 
 const fn layout<C: Levels>() -> Layout {
     Layout {
+        types: C::TYPES,
+        needs: Avx2::NEEDS,
         name: C::NAME,
         dense: false,
         rows: ROWS,
         encoding: Encoding::Type(TypeId::Q8_K),
         group_bytes: levels::group_bytes::<C>,
         pack: levels::pack::<C>,
-        acts: "q8_k with sums",
+        acts: Arranged::Q8K(TypeId::IQ2_XXS),
         act_bytes,
         arrange,
         multiply: multiply::<C>,
@@ -42,19 +45,14 @@ const fn layout<C: Levels>() -> Layout {
     }
 }
 
-pub(in super::super) static IQ2_XXS: Layout = layout::<points::Iq2Xxs>();
-pub(in super::super) static IQ2_XS: Layout = layout::<points::Iq2Xs>();
-pub(in super::super) static IQ2_S: Layout = layout::<points::Iq2S>();
-pub(in super::super) static IQ3_XXS: Layout = layout::<points::Iq3Xxs>();
-pub(in super::super) static IQ3_S: Layout = layout::<points::Iq3S>();
-pub(in super::super) static IQ4_XS: Layout = layout::<points::Iq4Xs>();
+pub(super) static LAYOUTS: &[Layout] = &layouts_of_levels!(layout);
 
 /// An odd number of cache lines: rows of a tile then do not fall on the same few sets of the cache.
 fn act_bytes(n: usize) -> usize {
     64 * ((n / BLOCK * (ACT / 64)) | 1)
 }
 
-fn arrange(act: &[u8], n: usize, out: &mut [u8]) {
+fn arrange(_: Isa, act: &[u8], n: usize, out: &mut [u8]) {
     assert_eq!(act.len(), n / BLOCK * Q8_K, "activation row");
     for (act, out) in act.as_chunks::<Q8_K>().0.iter().zip(out.chunks_exact_mut(ACT)) {
         out[..SUMS].copy_from_slice(&act[info::Q8_K.at(Part::Codes)..][..BLOCK]);
@@ -63,13 +61,12 @@ fn arrange(act: &[u8], n: usize, out: &mut [u8]) {
     }
 }
 
-fn multiply<C: Levels>(group: &[u8], acts: &[u8], n: usize, tokens: usize, ahead: usize, out: &mut [f32]) {
-    check(const { &layout::<C>() }, group, acts, n, tokens, out);
+fn multiply<C: Levels>(call: Call<'_>) {
+    let Call { group, acts, n, ahead, out, .. } = call.check(const { &layout::<C>() });
     let stride = act_bytes(n);
     for (acts, out) in acts.chunks(TILE * stride).zip(out.chunks_mut(TILE * ROWS)) {
         let acts = Acts { at: acts.as_ptr(), blocks: n / BLOCK, stride };
-        // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions; `check` has compared all
-        // lengths, and no portion has more than `TILE` tokens.
+        // SAFETY: `check` has seen the proof of these instructions and compared all lengths, and no portion has more than `TILE` tokens.
         unsafe {
             match out.len() / ROWS {
                 1 => with_ahead!(ahead => tile::<C, 1>(group.as_ptr(), acts, ahead, out)),

@@ -2,6 +2,8 @@
 
 use std::arch::x86_64::*;
 
+use crate::packed::Layout;
+
 /// Runs the body for tokens `t ..` of a tile, four at a time and then what is left, with their number as a constant.
 macro_rules! by_tokens {
     ($t:ident in $tokens:expr, $T:ident => $body:expr) => {{
@@ -29,16 +31,31 @@ macro_rules! by_tokens {
     }};
 }
 
-pub(super) mod block32;
+mod block32;
 mod k16;
 mod lanes;
-pub(super) mod levels;
-pub(super) mod q2_k;
-pub(super) mod q3_k;
-pub(super) mod q4_k;
-pub(super) mod q6_k;
-pub(super) mod t2;
+mod levels;
+mod q2_k;
+mod q3_k;
+mod q4_k;
+mod q6_k;
+mod t2;
 mod vnni;
+
+/// The rows of the kernels in this folder.
+pub(super) static LAYOUTS: &[&[Layout]] = &[
+    t2::PLAIN,
+    t2::BY_VNNI,
+    block32::PLAIN,
+    block32::BY_VNNI,
+    block32::NESTED,
+    block32::NESTED_BY_VNNI,
+    q2_k::LAYOUTS,
+    q3_k::LAYOUTS,
+    q4_k::LAYOUTS,
+    q6_k::LAYOUTS,
+    levels::LAYOUTS,
+];
 
 /// 32 bytes.
 ///

@@ -9,20 +9,21 @@
 
 use std::arch::x86_64::*;
 
-use super::super::{Ahead, check, with_ahead};
-use super::block32::{Avx2, FourDwords};
+use super::super::{Ahead, with_ahead};
+use super::block32::FourDwords;
 use super::lanes::{VECTORS, shuffle_dwords};
-use super::vnni::{AvxVnni, EightDwords, LINE};
+use super::vnni::{EightDwords, LINE};
 use super::{broadcast, broadcast_float, halves, load, store};
-use crate::packed::Layout;
 use crate::packed::k_quants::q2_k::{ACT, BYTES, CODES, DMIN, SCALE, SCALES, SUMS, act_bytes, layout};
 use crate::packed::k_quants::{BLOCK, ROWS};
+use crate::packed::{Call, Layout};
+use crate::proof::{Avx2, AvxVnni, Proof};
 
 /// Groups of 16 weights in a block.
 const GROUPS: usize = BLOCK / 16;
 
-pub(in super::super) static Q2_K: Layout = layout(multiply::<Avx2>, 32);
-pub(in super::super) static Q2_K_BY_VNNI: Layout = layout(multiply::<AvxVnni>, 32);
+pub(super) static LAYOUTS: &[Layout] =
+    &[layout(Avx2::NEEDS, multiply::<Avx2>, 32), layout(AvxVnni::NEEDS, multiply::<AvxVnni>, 32)];
 
 /// An unpacked block: dword k of two times 32 weights side by side, of all rows.
 type Room = [[[[__m256i; VECTORS]; 2]; 8]; BLOCK / 64];
@@ -31,7 +32,7 @@ const _: () = assert!(2 * 32 * VECTORS == LINE);
 type Scales = [[__m256i; VECTORS]; GROUPS];
 
 /// How an instruction set multiplies.
-trait Products: Sums<1> + Sums<2> + Sums<3> + Sums<4> {
+trait Products: Proof + Sums<1> + Sums<2> + Sums<3> + Sums<4> {
     /// Whether bytes are codes times scales.
     const SCALED: bool;
 }
@@ -99,10 +100,9 @@ where
     }
 }
 
-fn multiply<P: Products>(group: &[u8], acts: &[u8], n: usize, tokens: usize, ahead: usize, out: &mut [f32]) {
-    check(&Q2_K, group, acts, n, tokens, out);
-    // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions; `check` has compared all
-    // lengths.
+fn multiply<P: Products>(call: Call<'_>) {
+    let Call { group, acts, n, tokens, ahead, out, .. } = call.check(const { &layout(P::NEEDS, multiply::<P>, 32) });
+    // SAFETY: `check` has seen the proof of these instructions and compared all lengths.
     unsafe {
         if tokens == 1 {
             with_ahead!(ahead => one(group, acts.as_ptr(), ahead, out));

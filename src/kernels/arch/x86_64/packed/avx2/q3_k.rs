@@ -10,12 +10,12 @@ use super::super::lanes::{CHAINS, ROWS};
 use super::super::q3_k::{Q3K, STARTS};
 use super::k16::{CodesOf16x8, head, layout, select};
 use super::lanes::{Tile, VECTORS, finish, step};
-use super::vnni::{AvxVnni, EightDwords, LINE};
+use super::vnni::{EightDwords, LINE};
 use super::{broadcast, broadcast_float, load};
 use crate::packed::Layout;
+use crate::proof::{Avx2, AvxVnni};
 
-pub(in super::super) static Q3_K: Layout = layout::<Q3K, false>();
-pub(in super::super) static Q3_K_BY_VNNI: Layout = layout::<Q3K, true>();
+pub(super) static LAYOUTS: &[Layout] = &[layout::<Q3K, Avx2>(), layout::<Q3K, AvxVnni>()];
 
 impl CodesOf16x8 for Q3K {
     const BY_VNNI: (usize, Product) = (3, tile);

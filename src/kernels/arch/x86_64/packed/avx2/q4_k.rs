@@ -10,11 +10,13 @@ use trine_formats::types::{Part, info};
 
 use super::super::lanes::{BLOCK, CHAINS, Q8_K, ROWS, TILE};
 use super::super::q4_k::{self, ACT, CODES, CodesOf32, DMIN, Q4K, Q5K, REST, SCALE, SCALES, SUMS, act_bytes, bytes};
-use super::super::{Ahead, check, with_ahead};
+use super::super::{Ahead, with_ahead};
 use super::lanes::{Kernel, PartSums, Tile, Token, VECTORS, by_lane, part_sum, shuffle_dwords};
-use super::vnni::{AvxVnni, PairSums};
+use super::vnni::PairSums;
 use super::{broadcast, broadcast_float, halves, load};
-use crate::packed::Layout;
+use crate::Isa;
+use crate::packed::{Call, Layout};
+use crate::proof::{Avx2, AvxVnni, Proof};
 
 /// A type's codes, eight rows at a time.
 trait CodesOf32x8: CodesOf32 {
@@ -62,8 +64,8 @@ impl CodesOf32x8 for Q5K {
 }
 
 /// How an instruction set multiplies the codes of a part with several tokens.
-trait Products: Sums<1> + Sums<2> + Sums<3> + Sums<4> {}
-impl<P: Sums<1> + Sums<2> + Sums<3> + Sums<4>> Products for P {}
+trait Products: Proof + Sums<1> + Sums<2> + Sums<3> + Sums<4> {}
+impl<P: Proof + Sums<1> + Sums<2> + Sums<3> + Sums<4>> Products for P {}
 
 /// Products of T tokens.
 trait Sums<const T: usize> {
@@ -74,7 +76,7 @@ trait Sums<const T: usize> {
     unsafe fn sums<C: CodesOf32>(header: &Header, codes: &[__m256i; 8], y: *const u8, stride: usize) -> [__m256i; T];
 }
 
-impl<const T: usize> Sums<T> for Kernel
+impl<const T: usize> Sums<T> for Avx2
 where
     Kernel: PartSums<T>,
 {
@@ -82,7 +84,7 @@ where
     #[target_feature(enable = "avx2")]
     unsafe fn sums<C: CodesOf32>(header: &Header, codes: &[__m256i; 8], y: *const u8, stride: usize) -> [__m256i; T] {
         // SAFETY: the caller's activations.
-        unsafe { Self::plain(&header.scales, codes, y, stride) }
+        unsafe { Kernel::plain(&header.scales, codes, y, stride) }
     }
 }
 
@@ -99,39 +101,29 @@ where
 }
 
 const fn layout<P: Products, C: CodesOf32x8>() -> Layout {
-    Layout { arrange, multiply: multiply::<P, C>, ..q4_k::layout::<C>() }
+    Layout { needs: P::NEEDS, arrange, multiply: multiply::<P, C>, ..q4_k::layout::<C>() }
 }
 
-pub(in super::super) static Q4_K: Layout = layout::<Kernel, Q4K>();
-pub(in super::super) static Q5_K: Layout = layout::<Kernel, Q5K>();
-/// With AVX-VNNI.
-pub(in super::super) static Q4_K_BY_VNNI: Layout = layout::<AvxVnni, Q4K>();
-pub(in super::super) static Q5_K_BY_VNNI: Layout = layout::<AvxVnni, Q5K>();
+pub(super) static LAYOUTS: &[Layout] =
+    &[layout::<Avx2, Q4K>(), layout::<Avx2, Q5K>(), layout::<AvxVnni, Q4K>(), layout::<AvxVnni, Q5K>()];
 
-fn arrange(act: &[u8], n: usize, out: &mut [u8]) {
+fn arrange(isa: Isa, act: &[u8], n: usize, out: &mut [u8]) {
     assert_eq!(act.len(), n / BLOCK * Q8_K, "activation row");
+    let _avx2 = Avx2::of(isa);
     let blocks = act.as_chunks::<Q8_K>().0;
     for (act, out) in blocks.iter().zip(out.as_chunks_mut::<ACT>().0) {
         let quants = &act[info::Q8_K.at(Part::Codes)..].as_chunks().0[0];
-        // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions.
+        // SAFETY: `_avx2` proves these instructions.
         unsafe { by_lane(quants, &mut out.as_chunks_mut().0[0]) };
         q4_k::arrange_sums(act, out);
     }
 }
 
-fn multiply<P: Products, C: CodesOf32x8>(
-    group: &[u8],
-    acts: &[u8],
-    n: usize,
-    tokens: usize,
-    ahead: usize,
-    out: &mut [f32],
-) {
-    check(const { &layout::<P, C>() }, group, acts, n, tokens, out);
+fn multiply<P: Products, C: CodesOf32x8>(call: Call<'_>) {
+    let Call { group, acts, n, ahead, out, .. } = call.check(const { &layout::<P, C>() });
     let stride = act_bytes(n);
     for (acts, out) in acts.chunks(TILE * stride).zip(out.chunks_mut(TILE * ROWS)) {
-        // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions; `check` has compared all
-        // lengths.
+        // SAFETY: `check` has seen the proof of these instructions and compared all lengths.
         unsafe {
             if out.len() == ROWS {
                 with_ahead!(ahead => one::<C>(group, acts.as_ptr(), ahead, out));

@@ -16,11 +16,11 @@ use super::broadcast_float;
 use super::k16::{CodesOf16x8, head, layout, select};
 use super::lanes::{Tile, VECTORS, finish, shuffle_dwords, step};
 use super::load;
-use super::vnni::{AvxVnni, EightDwords, LINE};
+use super::vnni::{EightDwords, LINE};
 use crate::packed::Layout;
+use crate::proof::{Avx2, AvxVnni};
 
-pub(in super::super) static Q6_K: Layout = layout::<Q6K, false>();
-pub(in super::super) static Q6_K_BY_VNNI: Layout = layout::<Q6K, true>();
+pub(super) static LAYOUTS: &[Layout] = &[layout::<Q6K, Avx2>(), layout::<Q6K, AvxVnni>()];
 
 impl CodesOf16x8 for Q6K {
     const BY_VNNI: (usize, Product) = (8, tile);

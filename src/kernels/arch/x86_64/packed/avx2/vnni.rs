@@ -6,8 +6,7 @@
 
 use std::arch::x86_64::*;
 
-/// The instruction set, for those who multiply by a trait.
-pub(super) struct AvxVnni;
+use crate::proof::AvxVnni;
 
 /// Bytes between the dwords of a row.
 pub(super) const LINE: usize = 128;

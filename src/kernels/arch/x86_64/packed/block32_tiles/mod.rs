@@ -11,14 +11,14 @@ use std::arch::asm;
 use std::arch::x86_64::*;
 
 use super::block32::{Block, multiply as by_vectors};
-use super::check;
 use super::lanes::unroll;
 use crate::AlignedBytes;
 #[cfg(test)]
 use crate::arch::x86_64::tiles::Software;
 use crate::arch::x86_64::tiles::{self, Hardware, Tiles, Tokens};
-use crate::packed::Layout;
-use crate::packed::block32::{self, Block32, PackedStep, RECORD, ROWS};
+use crate::packed::block32::{self, Block32, PackedStep, RECORD, ROWS, layouts_of_block32};
+use crate::packed::{Call, Layout};
+use crate::proof::{Amx, Proof};
 
 /// Tokens from which on tiles are faster than vectors.
 const FROM: usize = 32;
@@ -34,30 +34,29 @@ const SCALES_AT: usize = CODES;
 const OFFSETS_AT: usize = SCALES_AT + 64;
 const EXPANDED: usize = OFFSETS_AT + 64;
 
-const fn layout<B: Block32>(name: &'static str, acts: &'static str) -> Layout {
-    Layout { tile: TILE, ..block32::layout::<B>(name, acts, multiply::<B>) }
+const fn layout<B: Block32>() -> Layout {
+    Layout { tile: TILE, ..block32::layout::<B>(Amx::NEEDS, multiply::<B>) }
 }
 
-layouts_of_block32!(pub(super), layout);
+pub(super) static LAYOUTS: &[Layout] = &layouts_of_block32!(layout);
 
-fn multiply<B: Block32>(group: &[u8], acts: &[u8], n: usize, tokens: usize, ahead: usize, out: &mut [f32]) {
-    if tokens < FROM {
-        return by_vectors::<B>(group, acts, n, tokens, ahead, out);
+fn multiply<B: Block32>(call: Call<'_>) {
+    if call.tokens < FROM {
+        return by_vectors::<B>(call);
     }
-    let p = const { &layout::<B>("32-blocks x32", "") };
-    check(p, group, acts, n, tokens, out);
+    let Call { isa, group, acts, n, tokens, out, .. } = call.check(const { &layout::<B>() });
     let whole = Tokens::in_tiles(tokens, REST);
     let (acts, rest) = acts.split_at(acts.len() / tokens * whole);
     let (out, out_of_rest) = out.split_at_mut(ROWS * whole);
-    // SAFETY: `layouts` hands the layout out only for an `Isa` with tiles; `check` has compared all lengths.
+    // SAFETY: `check` has seen the proof of the tiles and compared all lengths.
     unsafe { hardware::<B>(group, acts, whole, out) }
     if whole < tokens {
-        by_vectors::<B>(group, rest, n, tokens - whole, 0, out_of_rest);
+        by_vectors::<B>(Call { isa, group, acts: rest, n, tokens: tokens - whole, ahead: 0, out: out_of_rest });
     }
 }
 
 /// # Safety
-/// [`crate::Level::Amx`]; lengths as [`check`] has them, at least 16 tokens.
+/// [`crate::Level::Amx`]; lengths as [`Call::check`] has them, at least 16 tokens.
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
 unsafe fn hardware<B: Block32>(group: &[u8], acts: &[u8], tokens: usize, out: &mut [f32]) {
     // SAFETY: the caller has seen to it.

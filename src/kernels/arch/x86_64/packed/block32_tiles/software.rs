@@ -2,15 +2,16 @@ use trine_formats::types::num::f16_to_f32;
 
 use super::*;
 use crate::packed::block32::LINE;
+use crate::proof::Scalar;
 
-const fn layout<B: Block32>(name: &'static str, acts: &'static str) -> Layout {
-    block32::layout::<B>(name, acts, multiply::<B>)
+const fn layout<B: Block32>() -> Layout {
+    block32::layout::<B>(Scalar::NEEDS, multiply::<B>)
 }
 
-layouts_of_block32!(pub, layout);
+pub static LAYOUTS: &[Layout] = &layouts_of_block32!(layout);
 
-fn multiply<B: Block32>(group: &[u8], acts: &[u8], n: usize, tokens: usize, _: usize, out: &mut [f32]) {
-    check(const { &layout::<B>("tiles in memory", "") }, group, acts, n, tokens, out);
+fn multiply<B: Block32>(call: Call<'_>) {
+    let Call { group, acts, tokens, out, .. } = call.check(const { &layout::<B>() });
     if tokens < SIDE {
         // Only whole tiles of tokens are taken: the last token stands for those that are missing.
         let stride = acts.len() / tokens;

@@ -13,11 +13,13 @@ use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
 
 use super::block32_tiles::opaque;
-use super::check;
 use super::lanes::{BLOCK, CHAINS, ROWS, TILE as CHUNK, Tile, Token, finish, step};
 use crate::AlignedBytes;
 use crate::arch::x86_64::tiles::{self, Hardware, Tiles, Tokens};
-use crate::packed::Layout;
+use crate::packed::k_quants::of_16::{Q3K, Q6K};
+use crate::packed::k_quants::of_32::{Q4K, Q5K};
+use crate::packed::{Call, Layout};
+use crate::proof::{Amx, Proof};
 use limbs::join;
 use types::{Limbs, Of16, Of32};
 
@@ -37,26 +39,29 @@ const PART: usize = 2 * LIMB;
 const EXPANDED: usize = CHAINS * PART;
 
 const fn layout<L: Limbs>() -> Layout {
-    Layout { tile: TILE, multiply: multiply::<L>, ..L::VECTORS }
+    Layout { needs: Amx::NEEDS, tile: TILE, multiply: multiply::<L>, ..L::VECTORS }
 }
 
-pub(super) static Q3_K: Layout = layout::<Of16<super::q3_k::Q3K>>();
-pub(super) static Q4_K: Layout = layout::<Of32<super::q4_k::Q4K>>();
-pub(super) static Q5_K: Layout = layout::<Of32<super::q4_k::Q5K>>();
-pub(super) static Q6_K: Layout = layout::<Of16<super::q6_k::Q6K>>();
+macro_rules! all {
+    () => {
+        &[layout::<Of16<Q3K>>(), layout::<Of32<Q4K>>(), layout::<Of32<Q5K>>(), layout::<Of16<Q6K>>()]
+    };
+}
 
-fn multiply<L: Limbs>(group: &[u8], acts: &[u8], n: usize, tokens: usize, ahead: usize, out: &mut [f32]) {
-    if tokens < L::FROM {
-        return (L::VECTORS.multiply)(group, acts, n, tokens, ahead, out);
+pub(super) static LAYOUTS: &[Layout] = all!();
+
+fn multiply<L: Limbs>(call: Call<'_>) {
+    if call.tokens < L::FROM {
+        return (L::VECTORS.multiply)(call);
     }
-    check(const { &layout::<L>() }, group, acts, n, tokens, out);
+    let Call { isa, group, acts, n, tokens, out, .. } = call.check(const { &layout::<L>() });
     let whole = Tokens::in_tiles(tokens, REST);
     let (acts, rest) = acts.split_at(acts.len() / tokens * whole);
     let (out, out_of_rest) = out.split_at_mut(ROWS * whole);
-    // SAFETY: `layouts` hands the layout out only for an `Isa` with tiles; `check` has compared all lengths.
+    // SAFETY: `check` has seen the proof of the tiles and compared all lengths.
     unsafe { product::<Hardware, L>(group, acts, n, whole, out) }
     if whole < tokens {
-        (L::VECTORS.multiply)(group, rest, n, tokens - whole, 0, out_of_rest);
+        (L::VECTORS.multiply)(Call { isa, group, acts: rest, n, tokens: tokens - whole, ahead: 0, out: out_of_rest });
     }
 }
 
@@ -75,7 +80,7 @@ struct Product<'a> {
 }
 
 /// # Safety
-/// AVX-512 F, BW and VNNI, and [`crate::Level::Amx`] where the tiles are the processor's; lengths as [`check`] has
+/// AVX-512 F, BW and VNNI, and [`crate::Level::Amx`] where the tiles are the processor's; lengths as [`Call::check`] has
 /// them, at least 16 tokens.
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
 unsafe fn product<M: Tiles, L: Limbs>(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
@@ -232,18 +237,15 @@ pub(super) mod software {
     use crate::arch::x86_64::tiles::Software;
 
     const fn layout<L: Limbs>() -> Layout {
-        Layout { multiply: multiply::<L>, ..super::layout::<L>() }
+        Layout { multiply: multiply::<L>, ..L::VECTORS }
     }
 
-    pub static Q3_K: Layout = layout::<Of16<super::super::q3_k::Q3K>>();
-    pub static Q4_K: Layout = layout::<Of32<super::super::q4_k::Q4K>>();
-    pub static Q5_K: Layout = layout::<Of32<super::super::q4_k::Q5K>>();
-    pub static Q6_K: Layout = layout::<Of16<super::super::q6_k::Q6K>>();
+    pub static LAYOUTS: &[Layout] = all!();
 
-    fn multiply<L: Limbs>(group: &[u8], acts: &[u8], n: usize, tokens: usize, _: usize, out: &mut [f32]) {
-        check(const { &layout::<L>() }, group, acts, n, tokens, out);
+    fn multiply<L: Limbs>(call: Call<'_>) {
+        let Call { group, acts, n, tokens, out, .. } = call.check(const { &layout::<L>() });
         if tokens >= SIDE {
-            // SAFETY: `software_layouts` has seen AVX-512; `check` has compared all lengths.
+            // SAFETY: `check` has seen the proof of AVX-512 and compared all lengths.
             return unsafe { product::<Software, L>(group, acts, n, tokens, out) };
         }
         // Only whole tiles of tokens are taken: the last token stands for those that are missing.

@@ -7,12 +7,15 @@
 //! [`units`]: where each 32 weights have a float step of their own, these are half a tile deep, and their sums leave the tiles
 //! at once.
 
-use super::check;
 use super::level_bytes::{self, multiply as by_vectors};
 use super::levels::Levels;
 use crate::arch::x86_64::points;
 use crate::arch::x86_64::tiles::{Hardware, ROWS as SIDE, Tiles, Tokens};
-use crate::packed::Layout;
+use crate::packed::{Call, Layout};
+use crate::proof::{AmxVbmi, Proof};
+
+use limbs::Limbs;
+use units::Units;
 
 mod limbs;
 mod units;
@@ -28,51 +31,41 @@ trait Product {
     const FROM: usize;
 
     /// # Safety
-    /// The processor has AVX-512 with VBMI, and the tiles; lengths are as [`check`] has them.
+    /// The processor has AVX-512 with VBMI, and the tiles; lengths are as [`Call::check`] has them.
     unsafe fn product<T: Tiles, C: Levels>(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]);
 }
 
 const fn layout<P: Product, C: Levels>() -> Layout {
-    level_bytes::layout::<C>(multiply::<P, C>, TILE)
-}
-
-macro_rules! layouts {
-    ($layout:ident: $($name:ident $product:ident $codes:ident)*) => {$(
-        pub(in super::super) static $name: Layout = $layout::<$product, points::$codes>();
-    )*};
+    level_bytes::layout::<C>(AmxVbmi::NEEDS, multiply::<P, C>, TILE)
 }
 
 macro_rules! all {
-    ($layout:ident) => {
-        layouts! {
-            $layout:
-            IQ2_XXS Limbs Iq2Xxs
-            IQ2_XS Limbs Iq2Xs
-            IQ2_S Limbs Iq2S
-            IQ3_XXS Limbs Iq3Xxs
-            IQ3_S Limbs Iq3S
-            IQ4_XS Units Iq4Xs
-        }
+    () => {
+        &[
+            layout::<Limbs, points::Iq2Xxs>(),
+            layout::<Limbs, points::Iq2Xs>(),
+            layout::<Limbs, points::Iq2S>(),
+            layout::<Limbs, points::Iq3Xxs>(),
+            layout::<Limbs, points::Iq3S>(),
+            layout::<Units, points::Iq4Xs>(),
+        ]
     };
 }
 
-use limbs::Limbs;
-use units::Units;
-all!(layout);
+pub(super) static LAYOUTS: &[Layout] = all!();
 
-fn multiply<P: Product, C: Levels>(group: &[u8], acts: &[u8], n: usize, tokens: usize, ahead: usize, out: &mut [f32]) {
-    if tokens < P::FROM {
-        return by_vectors::<C>(group, acts, n, tokens, ahead, out);
+fn multiply<P: Product, C: Levels>(call: Call<'_>) {
+    if call.tokens < P::FROM {
+        return by_vectors::<C>(call);
     }
-    let p = const { &layout::<P, C>() };
-    check(p, group, acts, n, tokens, out);
+    let Call { isa, group, acts, n, tokens, out, .. } = call.check(const { &layout::<P, C>() });
     let whole = Tokens::in_tiles(tokens, REST);
     let (acts, rest) = acts.split_at(acts.len() / tokens * whole);
     let (out, out_of_rest) = out.split_at_mut(out.len() / tokens * whole);
-    // SAFETY: `layouts` hands the layout out only for an `Isa` with VBMI and tiles; `check` has compared all lengths.
+    // SAFETY: `check` has seen the proof of VBMI and tiles and compared all lengths.
     unsafe { on_tiles::<Hardware, P, C>(group, acts, n, whole, out) }
     if whole < tokens {
-        by_vectors::<C>(group, rest, n, tokens - whole, 0, out_of_rest);
+        by_vectors::<C>(Call { isa, group, acts: rest, n, tokens: tokens - whole, ahead: 0, out: out_of_rest });
     }
 }
 
@@ -95,16 +88,17 @@ unsafe fn on_tiles<T: Tiles, P: Product, C: Levels>(
 pub(super) mod software {
     use super::*;
     use crate::arch::x86_64::tiles::Software;
+    use crate::proof::Vbmi;
 
     const fn layout<P: Product, C: Levels>() -> Layout {
-        level_bytes::layout::<C>(multiply::<P, C>, TILE)
+        level_bytes::layout::<C>(Vbmi::NEEDS, multiply::<P, C>, TILE)
     }
 
-    all!(layout);
+    pub static LAYOUTS: &[Layout] = all!();
 
-    fn multiply<P: Product, C: Levels>(group: &[u8], acts: &[u8], n: usize, tokens: usize, _: usize, out: &mut [f32]) {
-        check(const { &layout::<P, C>() }, group, acts, n, tokens, out);
-        // SAFETY: `software_layouts` hands the layout out only where there is VBMI; `check` has compared all lengths.
+    fn multiply<P: Product, C: Levels>(call: Call<'_>) {
+        let Call { group, acts, n, tokens, out, .. } = call.check(const { &layout::<P, C>() });
+        // SAFETY: `check` has seen the proof of VBMI and compared all lengths.
         unsafe { on_tiles::<Software, P, C>(group, acts, n, tokens, out) }
     }
 }

@@ -11,10 +11,11 @@
 //! unpacked row by row, and their sums stay in the tiles from end to end.
 
 use super::t2::{self, UNIT};
+use super::t5;
 use super::ternary_bytes::{COLUMNS, Trits, TwoBits};
-use super::{check, t5};
 use crate::arch::x86_64::tiles::{self, Hardware};
-use crate::packed::Layout;
+use crate::packed::{Call, Layout};
+use crate::proof::{AmxVbmi, Proof};
 
 use blocks::blocks;
 use rows::rows;
@@ -35,57 +36,35 @@ const TILE: usize = 256;
 const STEP: usize = tiles::ROW;
 const STEPS: usize = COLUMNS / STEP;
 
-pub(super) static TQ2_0: Layout = t2::with_scales(t2::pack_tq2_0, multiply_blocks, TILE);
-/// TQ1_0 as codes of two bits.
-pub(super) static TQ1_0: Layout = t2::with_scales(t2::pack_tq1_0, multiply_blocks, TILE);
-pub(super) static I2_S: Layout = t2::i2_s(multiply_rows, TILE);
-pub(super) static TL: Layout = t2::tl(multiply_rows, TILE);
-
-/// The layouts of five digits to a byte.
-macro_rules! trits {
-    ($($name:ident $layout:ident $multiply:ident;)*) => {$(
-        pub(super) static $name: Layout = Layout {
-            multiply: $multiply,
-            tile: TILE,
-            ..t5::$layout
-        };
-    )*};
-}
-
-trits! {
-    TQ1_0_TRITS TQ1_0 multiply_trits;
-    TQ2_0_TRITS TQ2_0 multiply_trits;
-    I2_S_TRITS I2_S multiply_trits_of_rows;
-    TL_TRITS TL multiply_trits_of_rows;
-}
+pub(super) static TRITS: &[Layout] = &t5::layouts(AmxVbmi::NEEDS, multiply_trits, multiply_trits_of_rows, TILE);
+pub(super) static TWO_BITS: &[Layout] = &t2::layouts(AmxVbmi::NEEDS, multiply_blocks, multiply_rows, TILE);
 
 /// `$few` for fewer than `$from` tokens, tiles for more: of `$layout`'s groups, with its rows of `$columns`
 /// activations.
 macro_rules! products {
     ($name:ident, $from:ident, $few:expr, $layout:expr, $function:ident, $codes:expr, $columns:expr) => {
-        fn $name(group: &[u8], acts: &[u8], n: usize, tokens: usize, ahead: usize, out: &mut [f32]) {
+        fn $name(call: Call<'_>) {
             /// # Safety
-            /// [`crate::Level::Amx`] and VBMI; lengths as [`check`] has them.
+            /// [`crate::Level::Amx`] and VBMI; lengths as [`Call::check`] has them.
             #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
             unsafe fn on_tiles(group: &[u8], acts: &[u8], n: usize, tokens: usize, ahead: usize, out: &mut [f32]) {
                 // SAFETY: the caller has seen to it.
                 unsafe { $function::<Hardware, _>($codes, group, acts, n, tokens, ahead, out) }
             }
-            if tokens < $from {
-                return $few(group, acts, n, tokens, ahead, out);
+            if call.tokens < $from {
+                return $few(call);
             }
-            check(&$layout, group, acts, n, tokens, out);
-            // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions; `check` has compared
-            // all lengths.
+            let Call { group, acts, n, tokens, ahead, out, .. } = call.check(&$layout);
+            // SAFETY: `check` has seen the proof of these instructions and compared all lengths.
             unsafe { on_tiles(group, acts, $columns(n), tokens, ahead, out) }
         }
     };
 }
 
-products!(multiply_blocks, FROM, t2::multiply_tq2_0, TQ2_0, blocks, TwoBits::<false>, usize::from);
-products!(multiply_rows, FROM, t2::multiply_rows, TL, rows, TwoBits::<true>, whole_units);
-products!(multiply_trits, FROM_TRITS, t5::multiply_blocks, t5::TQ1_0, blocks, Trits::new(), usize::from);
-products!(multiply_trits_of_rows, FROM_TRITS, t5::multiply_rows, t5::TL, rows, Trits::new(), whole_blocks);
+products!(multiply_blocks, FROM, t2::multiply_tq2_0, TWO_BITS[0], blocks, TwoBits::<false>, usize::from);
+products!(multiply_rows, FROM, t2::multiply_rows, TWO_BITS[3], rows, TwoBits::<true>, whole_units);
+products!(multiply_trits, FROM_TRITS, t5::multiply_blocks, TRITS[0], blocks, Trits::new(), usize::from);
+products!(multiply_trits_of_rows, FROM_TRITS, t5::multiply_rows, TRITS[3], rows, Trits::new(), whole_blocks);
 
 /// Columns of units with those of `n` weights.
 fn whole_units(n: usize) -> usize {
@@ -103,11 +82,9 @@ pub(super) mod software {
     use super::super::ternary_bytes::Codes;
     use super::*;
     use crate::arch::x86_64::tiles::Software;
+    use crate::proof::Scalar;
 
-    pub static TQ2_0: Layout = t2::with_scales(t2::pack_tq2_0, multiply, TILE);
-    pub static TQ1_0: Layout = t2::with_scales(t2::pack_tq1_0, multiply, TILE);
-    pub static I2_S: Layout = t2::i2_s(multiply_whole, TILE);
-    pub static TL: Layout = t2::tl(multiply_whole, TILE);
+    pub static LAYOUTS: &[Layout] = &t2::layouts(Scalar::NEEDS, multiply, multiply_whole, TILE);
 
     /// [`TwoBits`] in portable Rust.
     struct Portable<const REVERSED: bool>;
@@ -130,14 +107,14 @@ pub(super) mod software {
         }
     }
 
-    fn multiply(group: &[u8], acts: &[u8], n: usize, tokens: usize, _: usize, out: &mut [f32]) {
-        check(&TQ2_0, group, acts, n, tokens, out);
+    fn multiply(call: Call<'_>) {
+        let Call { group, acts, n, tokens, out, .. } = call.check(&LAYOUTS[0]);
         // SAFETY: `check` has compared all lengths.
         unsafe { blocks::<Software, _>(Portable::<false>, group, acts, n, tokens, 0, out) }
     }
 
-    fn multiply_whole(group: &[u8], acts: &[u8], n: usize, tokens: usize, _: usize, out: &mut [f32]) {
-        check(&TL, group, acts, n, tokens, out);
+    fn multiply_whole(call: Call<'_>) {
+        let Call { group, acts, n, tokens, out, .. } = call.check(&LAYOUTS[3]);
         // SAFETY: `check` has compared all lengths.
         unsafe { rows::<Software, _>(Portable::<true>, group, acts, n.next_multiple_of(UNIT), tokens, 0, out) }
     }

@@ -9,22 +9,21 @@ use std::arch::x86_64::*;
 
 use super::super::broadcast;
 use super::{Dot, Products, Sums, VECTORS, signed};
+use crate::Isa;
 use crate::packed::block32::{self, Block32, ByteCodes, LINE};
-
-/// AVX2 without more.
-pub(in super::super) struct Avx2;
+use crate::proof::Avx2;
 
 impl Products for Avx2 {
     const SIGNED: bool = true;
 
-    fn pack<B: Block32>(w: &[u8], n: usize, out: &mut [u8]) -> bool {
+    fn pack<B: Block32>(isa: Isa, w: &[u8], n: usize, out: &mut [u8]) -> bool {
         if B::LINES == 8 {
             let mut blocks = w.chunks_exact(B::BYTES);
             if blocks.any(|block| block[B::CODES_AT..].contains(&0x80)) {
                 return false;
             }
         }
-        block32::pack::<B>(w, n, out)
+        block32::pack::<B>(isa, w, n, out)
     }
 
     #[inline]

@@ -6,12 +6,13 @@
 use std::arch::x86_64::*;
 
 use super::super::lanes::unroll;
-use super::super::{Ahead, Never, check, with_ahead};
-use super::vnni::AvxVnni;
+use super::super::{Ahead, Never, with_ahead};
 use super::{broadcast, broadcast_float, halves, load, store};
-use crate::packed::block32::{self, Block32, ByteCodes, LINE, PackedStep, RECORD, ROWS};
-use crate::packed::{Layout, Pack};
-pub(super) use maddubs::{Avx2, FourDwords};
+use crate::Isa;
+use crate::packed::block32::{self, Block32, ByteCodes, LINE, PackedStep, RECORD, ROWS, layouts_of_block32};
+use crate::packed::{Call, Layout, Pack};
+use crate::proof::{Avx2, AvxVnni, Proof};
+pub(super) use maddubs::FourDwords;
 
 mod maddubs;
 mod nested;
@@ -27,12 +28,12 @@ type Codes = [[__m256i; ROWS / 8]; 8];
 type Sums<const T: usize> = [[__m256i; VECTORS]; T];
 
 /// How an instruction set multiplies codes with activations.
-trait Products: Dot<1> + Dot<2> + Dot<3> + Dot<4> {
+trait Products: Proof + Dot<1> + Dot<2> + Dot<3> + Dot<4> {
     /// Whether codes that take all eight bits are unpacked as weights with a sign.
     const SIGNED: bool;
 
     /// See [`Layout::pack`].
-    fn pack<B: Block32>(w: &[u8], n: usize, out: &mut [u8]) -> bool;
+    fn pack<B: Block32>(isa: Isa, w: &[u8], n: usize, out: &mut [u8]) -> bool;
 
     /// The integer sums of eight rows and one token, whose codes, dword k in vector k, are few enough that all products
     /// of a block fit 16 bits.
@@ -52,23 +53,12 @@ trait Dot<const T: usize> {
     unsafe fn dot<C: ByteCodes>(codes: *const u8, record: *const u8, stride: usize) -> Sums<T>;
 }
 
-/// The layouts with the products of one instruction set.
-macro_rules! layouts {
-    ($module:ident, $products:ty) => {
-        pub(in super::super) mod $module {
-            use super::*;
+pub(super) static PLAIN: &[Layout] = &layouts_of_block32!(layout, Avx2);
+pub(super) static BY_VNNI: &[Layout] = &layouts_of_block32!(layout, AvxVnni);
+pub(super) use nested::{BY_VNNI as NESTED_BY_VNNI, PLAIN as NESTED};
 
-            layouts_of_block32!(pub(in super::super::super), layout, $products);
-            layouts_of_nested!(pub(in super::super::super), nested::layout, $products);
-        }
-    };
-}
-
-layouts!(plain, Avx2);
-layouts!(by_vnni, AvxVnni);
-
-const fn layout<P: Products, B: Block32>(name: &'static str, acts: &'static str) -> Layout {
-    Layout { pack: const { P::pack::<B> as Pack }, ..block32::layout::<B>(name, acts, multiply::<P, B>) }
+const fn layout<P: Products, B: Block32>() -> Layout {
+    Layout { pack: const { P::pack::<B> as Pack }, ..block32::layout::<B>(P::NEEDS, multiply::<P, B>) }
 }
 
 /// Whether codes take all eight bits and are used as signed weights.
@@ -77,17 +67,9 @@ const fn signed<P: Products, C: ByteCodes>() -> bool {
     P::SIGNED && C::MAX > 127
 }
 
-fn multiply<P: Products, B: Block32>(
-    group: &[u8],
-    acts: &[u8],
-    n: usize,
-    tokens: usize,
-    ahead: usize,
-    out: &mut [f32],
-) {
-    check(const { &layout::<P, B>("32-blocks x32", "") }, group, acts, n, tokens, out);
-    // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions; `check` has compared all
-    // lengths.
+fn multiply<P: Products, B: Block32>(call: Call<'_>) {
+    let Call { group, acts, tokens, ahead, out, .. } = call.check(const { &layout::<P, B>() });
+    // SAFETY: `check` has seen the proof of these instructions and compared all lengths.
     unsafe {
         if tokens == 1 {
             with_ahead!(ahead => one::<P, B>(group, acts, ahead, out));

@@ -6,22 +6,24 @@
 
 use std::arch::x86_64::*;
 
-use super::super::super::{Ahead, check, with_ahead};
+use super::super::super::{Ahead, with_ahead};
 use super::super::{broadcast_float, halves, load, store};
 use super::{Codes, Dot, Products, TILES, VECTORS};
-use crate::packed::Layout;
 use crate::packed::block32::{LINE, RECORD, ROWS};
-use crate::packed::nested::{self, MOST_SUBS, Nested};
+use crate::packed::nested::{self, MOST_SUBS, Nested, layouts_of_nested};
+use crate::packed::{Call, Layout};
+use crate::proof::{Avx2, AvxVnni};
 
-pub(super) const fn layout<P: Products, C: Nested>(name: &'static str) -> Layout {
-    nested::layout::<C>(name, multiply::<P, C>)
+const fn layout<P: Products, C: Nested>() -> Layout {
+    nested::layout::<C>(P::NEEDS, multiply::<P, C>)
 }
 
-fn multiply<P: Products, C: Nested>(group: &[u8], acts: &[u8], n: usize, tokens: usize, ahead: usize, out: &mut [f32]) {
-    let p = const { &layout::<P, C>("nested x32") };
-    check(p, group, acts, n, tokens, out);
-    // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions; `check` has compared all
-    // lengths.
+pub(in super::super) static PLAIN: &[Layout] = &layouts_of_nested!(layout, Avx2);
+pub(in super::super) static BY_VNNI: &[Layout] = &layouts_of_nested!(layout, AvxVnni);
+
+fn multiply<P: Products, C: Nested>(call: Call<'_>) {
+    let Call { group, acts, tokens, ahead, out, .. } = call.check(const { &layout::<P, C>() });
+    // SAFETY: `check` has seen the proof of these instructions and compared all lengths.
     unsafe {
         if tokens == 1 {
             with_ahead!(ahead => one::<P, C>(group, acts, ahead, out));

@@ -3,15 +3,17 @@
 use std::arch::x86_64::*;
 
 use super::super::broadcast;
-use super::super::vnni::{self, AvxVnni, EightDwords};
+use super::super::vnni::{self, EightDwords};
 use super::{Dot, Products, Sums, VECTORS};
+use crate::Isa;
 use crate::packed::block32::{self, Block32, ByteCodes, LINE};
+use crate::proof::AvxVnni;
 
 impl Products for AvxVnni {
     const SIGNED: bool = false;
 
-    fn pack<B: Block32>(w: &[u8], n: usize, out: &mut [u8]) -> bool {
-        block32::pack::<B>(w, n, out)
+    fn pack<B: Block32>(isa: Isa, w: &[u8], n: usize, out: &mut [u8]) -> bool {
+        block32::pack::<B>(isa, w, n, out)
     }
 
     #[inline]

@@ -8,9 +8,7 @@ use std::arch::x86_64::*;
 use super::super::super::Ahead;
 use super::super::{broadcast, load};
 use super::{DWORDS, PLANES, Products, Sums, Tile, UNIT, UNIT_UNPACKED, VECTORS, place};
-
-/// AVX2 without more.
-pub(in super::super) struct Avx2;
+use crate::proof::Avx2;
 
 /// Pairs of 16-bit sums, times `by`, added to 32-bit ones.
 #[inline]

@@ -12,11 +12,10 @@ use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
 
 use super::super::t2::{self, Act, BLOCK, PLANES, ROWS, SCALES, UNIT, UNIT_BYTES};
-use super::super::{Ahead, check, dword, with_ahead};
-use super::vnni::AvxVnni;
+use super::super::{Ahead, dword, with_ahead};
 use super::{broadcast, broadcast_float, halves, load, store};
-use crate::packed::Layout;
-use maddubs::Avx2;
+use crate::packed::{Call, Layout};
+use crate::proof::{Avx2, AvxVnni, Proof};
 
 mod maddubs;
 mod vnni;
@@ -29,7 +28,7 @@ const VECTORS: usize = ROWS / 8;
 const DWORDS: usize = UNIT / 4;
 
 /// How an instruction set multiplies codes with activations.
-trait Products: Tile<1> + Tile<2> + Tile<3> + Tile<4> {
+trait Products: Proof + Tile<1> + Tile<2> + Tile<3> + Tile<4> {
     /// Up to so many tokens, masking the codes for each is faster than unpacking them for all: 2, 3 or 4.
     const FEW: usize;
 
@@ -55,33 +54,20 @@ trait Tile<const T: usize> {
     unsafe fn multiply(bytes: *const u8, units: usize, q: *const u8, stride: usize) -> [[__m256i; 2]; T];
 }
 
-/// The layouts with the products of one instruction set.
-macro_rules! layouts {
-    ($module:ident, $products:ty) => {
-        pub(in super::super) mod $module {
-            use super::*;
-
-            pub(in super::super::super) static TQ2_0: Layout =
-                t2::with_scales(t2::pack_tq2_0, multiply_tq2_0::<$products>, TILE);
-            /// TQ1_0 in two bits: without a permutation of bytes, five digits to a byte take more instructions than
-            /// they save bytes.
-            pub(in super::super::super) static TQ1_0: Layout =
-                t2::with_scales(t2::pack_tq1_0, multiply_tq2_0::<$products>, TILE);
-            pub(in super::super::super) static I2_S: Layout = t2::i2_s(multiply_rows::<$products>, TILE);
-            pub(in super::super::super) static TL: Layout = t2::tl(multiply_rows::<$products>, TILE);
-        }
-    };
+/// TQ1_0 is in two bits too: without a permutation of bytes, five digits to a byte take more instructions than they save
+/// bytes.
+const fn layouts<P: Products>() -> [Layout; 4] {
+    t2::layouts(P::NEEDS, multiply_tq2_0::<P>, multiply_rows::<P>, TILE)
 }
 
-layouts!(plain, Avx2);
-layouts!(by_vnni, AvxVnni);
+pub(super) static PLAIN: &[Layout] = &layouts::<Avx2>();
+pub(super) static BY_VNNI: &[Layout] = &layouts::<AvxVnni>();
 
-fn multiply_tq2_0<P: Products>(group: &[u8], acts: &[u8], n: usize, tokens: usize, ahead: usize, out: &mut [f32]) {
-    check(&plain::TQ2_0, group, acts, n, tokens, out);
+fn multiply_tq2_0<P: Products>(call: Call<'_>) {
+    let Call { group, acts, n, ahead, out, .. } = call.check(const { &layouts::<P>()[0] });
     let stride = t2::act_bytes_q8_k(n);
     for (acts, out) in acts.chunks(TILE * stride).zip(out.chunks_mut(TILE * ROWS)) {
-        // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions; `check` has compared all
-        // lengths.
+        // SAFETY: `check` has seen the proof of these instructions and compared all lengths.
         unsafe {
             match out.len() / ROWS {
                 1 => {
@@ -102,12 +88,11 @@ fn multiply_tq2_0<P: Products>(group: &[u8], acts: &[u8], n: usize, tokens: usiz
     }
 }
 
-fn multiply_rows<P: Products>(group: &[u8], acts: &[u8], n: usize, tokens: usize, ahead: usize, out: &mut [f32]) {
-    check(&plain::TL, group, acts, n, tokens, out);
-    let stride = (plain::TL.act_bytes)(n);
+fn multiply_rows<P: Products>(call: Call<'_>) {
+    let Call { group, acts, n, ahead, out, .. } = call.check(const { &layouts::<P>()[3] });
+    let stride = t2::act_bytes_int8(n);
     for (acts, out) in acts.chunks(TILE * stride).zip(out.chunks_mut(TILE * ROWS)) {
-        // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions; `check` has compared all
-        // lengths.
+        // SAFETY: `check` has seen the proof of these instructions and compared all lengths.
         unsafe {
             match out.len() / ROWS {
                 1 => with_ahead!(ahead => few_rows::<P, 1, 4>(group, acts, stride, ahead, out)),

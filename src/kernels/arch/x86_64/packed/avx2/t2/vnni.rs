@@ -3,9 +3,10 @@
 use std::arch::x86_64::*;
 
 use super::super::super::Ahead;
-use super::super::vnni::{self, AvxVnni, EightDwords, dpbusd};
+use super::super::vnni::{self, EightDwords, dpbusd};
 use super::super::{broadcast, load};
 use super::{DWORDS, Products, ROWS, Sums, Tile, UNIT, UNIT_UNPACKED, VECTORS, place};
+use crate::proof::AvxVnni;
 
 const _: () = assert!(4 * ROWS == vnni::LINE);
 

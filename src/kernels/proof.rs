@@ -1,0 +1,123 @@
+//! Proofs that the processor has an instruction set, as types: whoever has a value may run its instructions.
+//!
+//! A value comes from an [`Isa`], or from code that is compiled for the instruction set and so runs nowhere else.
+
+use crate::isa::{Isa, Level};
+
+/// What kernels need of the processor: an instruction set, and what not every processor of that set has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Needs {
+    level: Level,
+    /// AVX-512 VBMI and VBMI2.
+    vbmi: bool,
+}
+
+impl Needs {
+    /// Whether `isa` proves all of it.
+    pub fn met_by(self, isa: Isa) -> bool {
+        isa.has(self.level) && (isa.has_vbmi() || !self.vbmi)
+    }
+
+    /// Whether it is a higher instruction set than `other`, which it extends.
+    pub(crate) fn above(self, other: Needs) -> bool {
+        self.level != other.level && self.level.includes(other.level)
+    }
+}
+
+/// A type whose values prove that this processor has an instruction set.
+pub(crate) trait Proof: Copy {
+    /// What a value proves.
+    const NEEDS: Needs;
+
+    /// The proof; `None` where `isa` is none of it.
+    fn get(isa: Isa) -> Option<Self>;
+
+    /// The proof.
+    ///
+    /// # Panics
+    /// When `isa` does not prove it.
+    #[inline]
+    fn of(isa: Isa) -> Self {
+        match Self::get(isa) {
+            Some(proof) => proof,
+            None => panic!("a kernel for {} was called with the proof of {isa} only", Self::NEEDS.level),
+        }
+    }
+}
+
+macro_rules! proofs {
+    ($($(#[$meta:meta])* $name:ident: $level:ident, $vbmi:literal;)*) => {$(
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug)]
+        pub(crate) struct $name(());
+
+        $(#[$meta])*
+        impl Proof for $name {
+            const NEEDS: Needs = Needs { level: Level::$level, vbmi: $vbmi };
+
+            #[inline]
+            fn get(isa: Isa) -> Option<$name> {
+                Self::NEEDS.met_by(isa).then_some($name(()))
+            }
+        }
+    )*};
+}
+
+proofs! {
+    /// Nothing.
+    #[cfg(all(test, target_arch = "x86_64"))]
+    Scalar: Scalar, false;
+    /// [`Level::Avx2`].
+    #[cfg(target_arch = "x86_64")]
+    Avx2: Avx2, false;
+    /// [`Level::AvxVnni`].
+    #[cfg(target_arch = "x86_64")]
+    AvxVnni: AvxVnni, false;
+    /// [`Level::Avx512`].
+    #[cfg(target_arch = "x86_64")]
+    Avx512: Avx512, false;
+    /// [`Level::Avx512`] with VBMI and VBMI2.
+    #[cfg(target_arch = "x86_64")]
+    Vbmi: Avx512, true;
+    /// [`Level::Amx`].
+    #[cfg(target_arch = "x86_64")]
+    Amx: Amx, false;
+    /// [`Level::Amx`] with VBMI and VBMI2.
+    #[cfg(target_arch = "x86_64")]
+    AmxVbmi: Amx, true;
+    /// [`Level::Neon`].
+    #[cfg(target_arch = "aarch64")]
+    Neon: Neon, false;
+    /// [`Level::Dotprod`].
+    #[cfg(target_arch = "aarch64")]
+    Dotprod: Dotprod, false;
+    /// [`Level::I8mm`].
+    #[cfg(target_arch = "aarch64")]
+    I8mm: I8mm, false;
+}
+
+/// Calls a function that is compiled for the instruction set: its loops become vectors of that width.
+macro_rules! compiled_for {
+    ($isa:expr, $f:ident($($arg:ident: $ty:ty),*) $(-> $out:ty)?) => {{
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = "avx2,f16c")]
+        fn avx2($($arg: $ty),*) $(-> $out)? {
+            $f($($arg),*)
+        }
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
+        fn avx512($($arg: $ty),*) $(-> $out)? {
+            $f($($arg),*)
+        }
+        match $isa.vectors() {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: `isa` proves that the processor has AVX2 and F16C.
+            $crate::Level::Avx2 => unsafe { avx2($($arg),*) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: `isa` proves that the processor has AVX-512 F, BW, VL and DQ.
+            $crate::Level::Avx512 => unsafe { avx512($($arg),*) },
+            _ => $f($($arg),*),
+        }
+    }};
+}
+pub(crate) use compiled_for;

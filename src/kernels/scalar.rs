@@ -2,41 +2,40 @@
 
 use trine_formats::types::{EncodeFn, TypeId};
 
-use super::{MatRows, QuantizeAct};
+use crate::sizes::{check, row_bytes};
 
-/// Dispatch from a type id to a function that knows the id at compile time: a `MatRows` carries no state.
-macro_rules! by_id {
-    ($ty:expr, $f:ident: $($id:ident)*) => {
-        match $ty {
-            $(TypeId::$id => $f::<{ TypeId::$id.0 }>,)*
-            _ => return None,
-        }
-    };
-}
+/// `quantize(x, out)`: one activation row to the bytes of an activation type.
+pub type QuantizeAct = fn(x: &[f32], out: &mut [u8]);
 
-pub(super) fn mat_rows(ty: TypeId) -> Option<MatRows> {
-    ty.info()?.dot_ref?;
-    Some(trine_formats::with_type_names!(by_id, ty, rows:))
-}
+/// `compare_rows(a, b)`: how many values are not zero, when all of the two rows, which are as long, are equal;
+/// `None` when one pair is not. A NaN equals nothing, and zeros are equal whatever their signs.
+pub type CompareRows = fn(a: &[f32], b: &[f32]) -> Option<usize>;
 
-pub(super) fn quantize_act(act: TypeId) -> Option<QuantizeAct> {
-    act.info()?.encode?;
-    Some(by_id!(act, encode: F32 F16 BF16 Q8_0 Q8_1 Q8_K))
-}
-
-fn rows<const ID: u32>(w: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
-    let Some((info, dot, act)) = TypeId(ID).info().and_then(|i| Some((i, i.dot_ref?, i.act?.info()?))) else {
+/// The products of a type's rows by its `dot_ref`.
+pub(super) fn multiply(ty: TypeId, w: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
+    let Some((info, dot, act)) = ty.info().and_then(|i| Some((i, i.dot_ref?, i.act?.info()?))) else {
         unreachable!("handed out only for types with a dot product");
     };
-    let w_row = super::row_bytes(info, n);
-    let a_row = super::row_bytes(act, n);
-    let rows = super::check(w, acts, (w_row, a_row), tokens, out);
+    let (w_row, a_row) = (row_bytes(info, n), row_bytes(act, n));
+    let rows = check(w, acts, (w_row, a_row), tokens, out);
     for r in 0..rows {
         let w = &w[r * w_row..][..w_row];
         for t in 0..tokens {
             out[r * tokens + t] = dot(w, &acts[t * a_row..][..a_row]);
         }
     }
+}
+
+pub(super) fn quantize_act(act: TypeId) -> Option<QuantizeAct> {
+    macro_rules! by_id {
+        ($($id:ident)*) => {
+            match act {
+                $(TypeId::$id => encode::<{ TypeId::$id.0 }>,)*
+                _ => return None,
+            }
+        };
+    }
+    Some(by_id!(F32 F16 BF16 Q8_0 Q8_1 Q8_K))
 }
 
 /// The type's own encoder, for blocks that a kernel does not take.
@@ -49,7 +48,7 @@ pub(super) fn definition(ty: TypeId) -> EncodeFn {
 
 /// Checks that `out` is the blocks of `x`.
 pub(super) fn check_lengths(act: TypeId, x: &[f32], out: &[u8]) {
-    let bytes = act.info().map(|info| super::row_bytes(info, x.len()));
+    let bytes = act.info().map(|info| row_bytes(info, x.len()));
     assert_eq!(bytes, Some(out.len()), "{act}: bytes of {} values", x.len());
 }
 

@@ -9,11 +9,12 @@
 
 use trine_formats::types::ternary::{ActScale, quantize_i2_s, quantize_tl};
 
+use crate::Isa;
 #[cfg(target_arch = "x86_64")]
 use crate::Level;
 #[cfg(target_arch = "x86_64")]
 use crate::arch::x86_64::ternary as x86_64;
-use crate::{Isa, MAX_COLUMNS, size};
+use crate::sizes::{MAX_COLUMNS, size};
 
 /// Weights per block.
 pub const BLOCK: usize = 128;

@@ -20,7 +20,7 @@ fn compare(info: &TypeInfo, w: &[u8], acts: &[u8], n: usize, tokens: usize, what
     }
     for isa in isas() {
         let mut out = vec![f32::from_bits(0x7FC1_2345); rows * tokens];
-        mat_rows(info.id, isa).expect("listed types have kernels")(w, acts, n, tokens, &mut out);
+        mat_rows(info.id, isa).expect("listed types have kernels").multiply(w, acts, n, tokens, &mut out);
         for (i, (a, b)) in out.iter().zip(&expected).enumerate() {
             let (r, t) = (i / tokens, i % tokens);
             assert!(
@@ -206,9 +206,9 @@ fn rows_without_columns_and_calls_without_rows_or_tokens_are_empty_sums() {
     for (info, _) in types_with_dots() {
         for isa in isas() {
             let f = mat_rows(info.id, isa).expect("listed types have kernels");
-            f(&[], &[], 0, 0, &mut []);
+            f.multiply(&[], &[], 0, 0, &mut []);
             let mut out = [1.0; 6];
-            f(&[], &[], 0, 2, &mut out);
+            f.multiply(&[], &[], 0, 2, &mut out);
             assert_eq!(out.map(f32::to_bits), [0; 6], "{} {isa}", info.name);
         }
     }

@@ -124,7 +124,7 @@ impl Matrix {
 
     /// A matrix of no rows, for loading to go on with after a problem was noted.
     pub(crate) fn empty() -> Matrix {
-        let never: MatRows = |_, _, _, _, _| ();
+        let never = kernels::mat_rows(TypeId::F32, Isa::scalar()).expect("floats have a product");
         Matrix {
             ty: TypeId::F32,
             cols: 0,
@@ -482,7 +482,7 @@ fn by_rows(w: &Matrix, acts: &Activations<'_>, out: &mut [f32]) {
         // The kernels write all tokens of a row side by side.
         let mut by_row = Floats::scratch(rows.len() * tokens);
         match kernel {
-            RowKernel::Blocks(kernel, _) => kernel(part, &encoded, w.cols, tokens, &mut by_row),
+            RowKernel::Blocks(kernel, _) => kernel.multiply(part, &encoded, w.cols, tokens, &mut by_row),
             RowKernel::Ternary(_) => {
                 ternary::mat_rows(acts.isa, part, &encoded, w.cols, tokens, &mut by_row);
             }

@@ -43,7 +43,7 @@ fn assert_dots(t: &TypeInfo, w: &[u8], acts: &[u8], n: usize, want: &[f32]) {
     assert_floats(&got, want, &format!("{} definition, n = {n}", t.name));
     for isa in isas() {
         let mut got = vec![f32::MAX; want.len()];
-        mat_rows(t.id, isa).expect("a kernel")(w, acts, n, tokens, &mut got);
+        mat_rows(t.id, isa).expect("a kernel").multiply(w, acts, n, tokens, &mut got);
         assert_floats(&got, want, &format!("{} {isa}, n = {n}, {tokens} tokens", t.name));
     }
 }
@@ -197,13 +197,13 @@ fn recorded(part: &str) {
                 let kernel = mat_rows(t.id, isa).expect("a kernel");
                 // The recording pairs row r with activation r; the kernel gives all pairs.
                 let mut got = vec![0.0; w.rows * w.rows];
-                kernel(&w.bytes, &acts.bytes[..w.rows * act_row], n, w.rows, &mut got);
+                kernel.multiply(&w.bytes, &acts.bytes[..w.rows * act_row], n, w.rows, &mut got);
                 let diagonal: Vec<f32> = (0..w.rows).map(|r| got[r * w.rows + r]).collect();
                 assert_floats(&diagonal, &want, &format!("{dots} {isa}"));
                 for r in 0..w.rows {
                     let (w, a) = (&w.bytes[r * w_row..][..w_row], &acts.bytes[r * act_row..][..act_row]);
                     let mut one = [0.0];
-                    kernel(w, a, n, 1, &mut one);
+                    kernel.multiply(w, a, n, 1, &mut one);
                     assert_floats(&one, &want[r..=r], &format!("{dots} {isa}, one token"));
                 }
             }

@@ -18,7 +18,7 @@ use crate::Level;
 use crate::aligned::AlignedBytes;
 #[cfg(target_arch = "x86_64")]
 use crate::arch::x86_64::bitplane as x86_64;
-use crate::{MAX_COLUMNS, size};
+use crate::sizes::{MAX_COLUMNS, size};
 
 mod act;
 pub mod packed;

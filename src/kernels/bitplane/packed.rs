@@ -23,9 +23,10 @@ use std::ops::Range;
 use trine_formats::anyprec::words;
 
 use super::{Arrangement, NumberPath, Rows, reads_packed};
+use crate::Isa;
 #[cfg(target_arch = "x86_64")]
 use crate::arch::x86_64::bitplane as x86_64;
-use crate::{Isa, MAX_COLUMNS, size};
+use crate::sizes::{MAX_COLUMNS, size};
 
 /// Rows whose lines alternate.
 pub const PAIR: usize = 2;

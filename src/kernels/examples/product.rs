@@ -60,7 +60,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             layout.rows
         }
         None => {
-            let multiply = mat_rows(info.id, isa).ok_or("a type without a product")?;
+            let rows = mat_rows(info.id, isa).ok_or("a type without a product")?;
             let act = info.act.and_then(|act| act.info()).ok_or("no activation type")?;
             let w = small(&mut random, ROWS * (n / info.block * info.bytes));
             let mut acts = Vec::new();
@@ -70,7 +70,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
             let mut out = vec![0.0; ROWS * tokens];
             for _ in 0..rounds {
-                multiply(&w, &acts, n, tokens, &mut out);
+                rows.multiply(&w, &acts, n, tokens, &mut out);
                 std::hint::black_box(&mut out);
             }
             ROWS

@@ -135,8 +135,8 @@ impl Product {
                         black_box(out);
                     });
                 }
-                Form::File(multiply) => {
-                    multiply(group, acts, n, tokens, &mut out);
+                Form::File(rows) => {
+                    rows.multiply(group, acts, n, tokens, &mut out);
                     black_box(&out);
                 }
             }

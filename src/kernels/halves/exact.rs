@@ -7,6 +7,7 @@ use super::{Form, LANES, Line, Tiles, has_rows};
 use crate::arch::x86_64::exact::outputs::{self, Probabilities};
 use crate::arch::x86_64::exact::scores::{self, Out};
 use crate::arch::x86_64::tiles::Hardware;
+use crate::sizes::size;
 use crate::{Isa, Level};
 
 /// Cells of a chunk of [`Outputs`], at most.
@@ -58,7 +59,7 @@ impl Queries {
         (out, stride): (&mut [f32], usize),
         open: &mut [bool],
     ) {
-        let there_are = keys.0.len() >= super::size([self.size, super::BLOCK]) / super::STEPS;
+        let there_are = keys.0.len() >= size([self.size, super::BLOCK]) / super::STEPS;
         assert!(there_are, "keys too short");
         assert!(rows.end <= self.rows && open.len() == self.rows);
         assert!(has_rows(out.len(), self.rows, stride, LANES), "output too short");
@@ -102,10 +103,10 @@ impl Outputs {
         rows: Range<usize>,
         seen: impl Fn(usize) -> usize,
     ) -> bool {
-        let tile = super::size([values.quads, super::STEPS]);
-        let cells = super::size([forms.len(), tile]);
+        let tile = size([values.quads, super::STEPS]);
+        let cells = size([forms.len(), tile]);
         assert!(cells <= CELLS && cells.is_multiple_of(16) && there <= cells);
-        let needed = super::size([forms.len(), values.quads, values.lines]);
+        let needed = size([forms.len(), values.quads, values.lines]);
         assert!(values.words.len() >= needed, "words too short");
         assert!(values.wanted == (0, values.lines) && values.lines * super::LINE == self.lanes);
         assert!(rows.end <= self.rows && has_rows(p.len(), self.rows, stride, cells));

@@ -24,7 +24,8 @@ use trine_formats::types::num::{f16_to_f32, f32_to_f16};
 use crate::arch::aarch64::halves as aarch64;
 #[cfg(target_arch = "x86_64")]
 use crate::arch::x86_64::halves as x86_64;
-use crate::{Isa, Level, size};
+use crate::sizes::size;
+use crate::{Isa, Level};
 
 pub use crate::line::{LINE, Line};
 pub use form::Form;

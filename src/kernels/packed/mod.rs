@@ -14,13 +14,12 @@ use std::ops::Deref;
 
 use trine_formats::types::TypeId;
 
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use super::arch::native;
 use super::proof::Needs;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+use super::sizes::{MAX_COLUMNS, size};
 use super::ternary::Quantizer;
 use super::{Floats, Isa};
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-use super::{MAX_COLUMNS, size};
 
 mod arena;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
@@ -178,11 +177,7 @@ impl Packing {
 /// The packed layouts of a weight type that have kernels for an instruction set, the best first: all those of the
 /// highest instruction set that has any.
 pub fn layouts(ty: TypeId, isa: Isa) -> Vec<Packing> {
-    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-    let table = native::layouts();
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    let table = std::iter::empty();
-    best(table, ty, isa)
+    best(native::layouts(), ty, isa)
 }
 
 /// The rows of a table for a type and the highest instruction set that has any.

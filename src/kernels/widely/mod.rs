@@ -10,9 +10,10 @@
 
 use trine_formats::widely::{CHUNK, Scope, Shape, combine, int8};
 
+use crate::Isa;
 #[cfg(target_arch = "aarch64")]
 use crate::arch::aarch64::widely as aarch64;
-use crate::{Isa, MAX_COLUMNS, size};
+use crate::sizes::{MAX_COLUMNS, size};
 #[cfg(target_arch = "x86_64")]
 use crate::{Level, arch::x86_64::widely as x86_64};
 

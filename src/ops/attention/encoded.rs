@@ -108,7 +108,7 @@ impl Attention<'_, '_> {
         self.pages(rows, |cells, page| {
             products.resize(cells.len() * heads, 0f32);
             let keys = &page.keys[..cells.len() * layout.key_bytes()];
-            dots(keys, queries, layout.head_dim, heads, &mut products);
+            dots.multiply(keys, queries, layout.head_dim, heads, &mut products);
             for (cell, products) in cells.zip(products.chunks_exact(heads)) {
                 for (head, &product) in products.iter().enumerate() {
                     scores[head * width + cell - rows.cells.start] = product;

@@ -4,7 +4,9 @@
 //! [`Level::Dotprod`], and a handful of [`Level::Neon`]. Intrinsics of `SDOT` and `SMMLA` are not stable yet, so they
 //! are written as assembly of one instruction each, which the compiler places and schedules like any other.
 
-use crate::Level;
+use crate::arch::rows::RowKernel;
+use crate::scalar::CompareRows;
+use crate::{Isa, Level};
 
 mod dot;
 mod encode;
@@ -15,6 +17,16 @@ pub(crate) mod widely;
 
 pub(crate) use encode::{decode_rows, encode_rows, quantize_act};
 pub(crate) use packed::layouts;
+
+/// Rows as files have them are multiplied by the definitions.
+pub(crate) fn row_kernels() -> impl Iterator<Item = &'static RowKernel> {
+    std::iter::empty()
+}
+
+/// The comparison of rows is the definition.
+pub(crate) fn compare_rows(_: Isa) -> Option<CompareRows> {
+    None
+}
 
 /// What an instruction set adds to its base, and whether this processor has it.
 pub(crate) fn features(level: Level) -> Vec<(&'static str, bool)> {

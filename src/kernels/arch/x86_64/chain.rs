@@ -6,10 +6,11 @@
 //! strictly in sequence and no chain waits for another.
 
 use std::arch::x86_64::*;
+use std::cell::RefCell;
 
 use super::act::{Acts, I32x8, Order, f16_at, vectors};
 use super::codes::{BlockCodes, BlockStep};
-use super::{Call, Scratch};
+use crate::arch::rows::{Call, compiled_for_both};
 
 /// Rows whose products are buffered together: as many independent chains.
 const ROWS: usize = 8;
@@ -276,7 +277,7 @@ fn add_up<C: BlockCodes>(panel: &[u8], units: usize, terms: &[f32], out: &mut [f
 /// `out[r * stride]` = row r of `w` times the one token in `acts`.
 #[inline(always)]
 unsafe fn rows<C: BlockCodes, L: Level>(w: &[u8], units: usize, scratch: &mut Scratch, out: &mut [f32], stride: usize) {
-    let Scratch { acts, terms: buffer, .. } = scratch;
+    let Scratch { acts, terms: buffer } = scratch;
     let nested = C::SUBS / const { vectors::<C>() };
     let row_bytes = units / nested * C::BYTES;
     let group_bytes = 8 / nested * C::BYTES;
@@ -305,29 +306,21 @@ unsafe fn rows<C: BlockCodes, L: Level>(w: &[u8], units: usize, scratch: &mut Sc
     }
 }
 
+/// Buffers that keep their memory from call to call.
+#[derive(Default)]
+struct Scratch {
+    acts: Acts,
+    terms: Vec<f32>,
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
 /// The longest block of a [`BlockCodes`] type.
 const MAX_BLOCK: usize = 84;
 
-/// Token by token. `n` > 0; lengths are checked by the caller.
-///
-/// # Safety
-/// The processor has the level's features.
-#[target_feature(enable = "avx2,fma,f16c")]
-pub(super) unsafe fn rows_avx2<C: BlockCodes>(call: Call<'_>, scratch: &mut Scratch) {
-    // SAFETY: this function asks its caller for the same features.
-    unsafe { tokens::<C, Avx2>(call, scratch) }
-}
-
-/// As [`rows_avx2`].
-///
-/// # Safety
-/// The processor has the level's features.
-#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
-pub(super) unsafe fn rows_avx512<C: BlockCodes>(call: Call<'_>, scratch: &mut Scratch) {
-    // SAFETY: this function asks its caller for the same features.
-    unsafe { tokens::<C, Avx512>(call, scratch) }
-}
-
+/// Token by token.
 #[inline(always)]
 unsafe fn tokens<C: BlockCodes, L: Level>(call: Call<'_>, scratch: &mut Scratch) {
     const { assert!(C::BYTES <= MAX_BLOCK) };
@@ -342,3 +335,5 @@ unsafe fn tokens<C: BlockCodes, L: Level>(call: Call<'_>, scratch: &mut Scratch)
         }
     }
 }
+
+compiled_for_both!(BlockCodes; rows_avx2 rows_avx512 = tokens);

@@ -7,12 +7,13 @@
 //! Columns beyond `n` are zeros on both sides. They add +0 to a sum that started at +0, which is never -0.
 
 use std::arch::x86_64::*;
+use std::cell::RefCell;
 
 use trine_formats::types::TypeId;
 
 use super::chain::{Avx2, Avx512, load8};
 use super::panel::transpose8;
-use super::{Call, Scratch};
+use crate::arch::rows::{Call, RowKernel, compiled_for_both, row_kernels};
 
 /// Columns of one block.
 const COLUMN_BLOCK: usize = 128;
@@ -87,7 +88,7 @@ pub(super) struct Sums([f64; 8]);
 
 /// Buffers of the float kernels.
 #[derive(Default)]
-pub(super) struct FloatScratch {
+struct Scratch {
     /// `[group][column]`
     panel: Vec<Eight>,
     /// `[token][column]`, as f64 where products are exact
@@ -96,6 +97,10 @@ pub(super) struct FloatScratch {
     plain: Vec<f32>,
     /// `[group][token]`
     sums: Vec<Sums>,
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
 }
 
 /// Eight f64 lanes in registers.
@@ -219,7 +224,7 @@ fn eight<F: Float>(row: &[u8], k: usize) -> __m256 {
     }
 }
 
-impl FloatScratch {
+impl Scratch {
     /// Transposes columns `k..k + columns` of the rows in `w`; lanes without a row repeat the last one.
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
@@ -358,7 +363,7 @@ impl FloatScratch {
 #[inline(always)]
 unsafe fn all<F: Float, L: Wide, const TG: usize, const TT: usize>(call: Call<'_>, scratch: &mut Scratch) {
     let row_bytes = call.n * F::BYTES;
-    let s = &mut scratch.float;
+    let s = scratch;
     s.panel.resize(GROUPS * COLUMN_BLOCK, Eight([0.0; 8]));
     s.sums.resize(GROUPS * TOKENS, Sums([0.0; 8]));
     if F::EXACT {
@@ -411,7 +416,7 @@ unsafe fn by_row<F: Float, L: Wide>(call: Call<'_>, scratch: &mut Scratch) {
         unreachable!("float types have a dot product");
     };
     let columns = call.n.next_multiple_of(16);
-    let x = &mut scratch.float.plain;
+    let x = &mut scratch.plain;
     x.resize(columns.max(x.len()), 0.0);
     // 2.5 covers the factor 2, the second-order terms and the f32 rounding of `magnitude`: n is below 2^17.
     let unit = if call.n < 1 << 17 { 2.5 * (call.n + 16) as f64 / (1u64 << 53) as f64 } else { f64::INFINITY };
@@ -465,42 +470,10 @@ unsafe fn any_order<F: Float, L: Wide>(row: &[u8], x: &[f32]) -> (f64, f32) {
     }
 }
 
-/// All rows times all tokens. `n` > 0; lengths are checked by the caller.
-///
-/// # Safety
-/// The processor has the features named.
-#[target_feature(enable = "avx2,fma,f16c")]
-pub(super) unsafe fn rows_avx2<F: Float>(call: Call<'_>, scratch: &mut Scratch) {
-    // SAFETY: this function asks its caller for the same features.
-    unsafe { all::<F, Avx2, 1, 6>(call, scratch) }
-}
+compiled_for_both!(Float; by_row_avx2 by_row_avx512 = by_row);
+compiled_for_both!(Float; rows_avx2 rows_avx512 = all, [1 6] [2 12]);
 
-/// As [`rows_avx2`].
-///
-/// # Safety
-/// The processor has the features named.
-#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
-pub(super) unsafe fn rows_avx512<F: Float>(call: Call<'_>, scratch: &mut Scratch) {
-    // SAFETY: this function asks its caller for the same features.
-    unsafe { all::<F, Avx512, 2, 12>(call, scratch) }
-}
-
-/// Few tokens. `n` > 0; lengths are checked by the caller.
-///
-/// # Safety
-/// The processor has the features named.
-#[target_feature(enable = "avx2,fma,f16c")]
-pub(super) unsafe fn by_row_avx2<F: Float>(call: Call<'_>, scratch: &mut Scratch) {
-    // SAFETY: this function asks its caller for the same features.
-    unsafe { by_row::<F, Avx2>(call, scratch) }
-}
-
-/// As [`by_row_avx2`].
-///
-/// # Safety
-/// The processor has the features named.
-#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
-pub(super) unsafe fn by_row_avx512<F: Float>(call: Call<'_>, scratch: &mut Scratch) {
-    // SAFETY: this function asks its caller for the same features.
-    unsafe { by_row::<F, Avx512>(call, scratch) }
-}
+pub(super) static ROW_KERNELS: &[RowKernel] = row_kernels![
+    1 by_row_avx2 rows_avx2, 1 by_row_avx512 rows_avx512;
+    F16 F16, BF16 Bf16, F32 F32
+];

@@ -8,13 +8,14 @@
 //! over a block of a row together: lanes = tokens.
 
 use std::arch::x86_64::*;
+use std::cell::RefCell;
 
 use trine_formats::types::{Part, info};
 
 use super::act::{I32x8, sum_lanes};
 use super::chain::{Avx2, Avx512, Level, load8, reduce8, store8};
 use super::codes::{load32, u32_at};
-use super::{Call, Scratch};
+use crate::arch::rows::{Call, compiled_for_both};
 
 /// Bytes of a Q8_K block.
 const ACT_BYTES: usize = info::Q8_K.bytes;
@@ -71,9 +72,20 @@ pub(super) trait GroupCodes {
     }
 }
 
+/// Buffers that keep their memory from call to call.
+#[derive(Default)]
+struct Scratch {
+    acts: GroupActs,
+    panel: GroupPanel,
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
 /// Q8_K activations of one call, `[block][token]`, tokens padded with zeros to whole tiles.
 #[derive(Default)]
-pub(super) struct GroupActs {
+struct GroupActs {
     /// The quants, then their magnitudes without a sign.
     q: Vec<[[I32x8; 8]; 2]>,
     sums: Vec<I32x8>,
@@ -82,7 +94,7 @@ pub(super) struct GroupActs {
 
 /// An unpacked panel, `[block][row]`.
 #[derive(Default)]
-pub(super) struct GroupPanel {
+struct GroupPanel {
     /// The weights, then the scale of each 16 of them eight times as i16.
     weights: Vec<[[I32x8; 8]; 2]>,
     shifts: Vec<I32x8>,
@@ -145,7 +157,7 @@ fn pairs(weights: __m256i, q: &[[I32x8; 8]; 2], j: usize) -> __m256i {
 #[inline(always)]
 unsafe fn by_row<C: GroupCodes, L: Level>(call: Call<'_>, scratch: &mut Scratch) {
     let blocks = call.n / 256;
-    let acts = &mut scratch.group_acts;
+    let acts = &mut scratch.acts;
     for t in 0..call.tokens {
         let act = &call.acts[t * blocks * ACT_BYTES..][..blocks * ACT_BYTES];
         let rows = call.w.chunks_exact(blocks * C::BYTES);
@@ -244,7 +256,7 @@ impl GroupPanel {
 /// Panels of rows over tiles of tokens.
 #[inline(always)]
 unsafe fn panels<C: GroupCodes, L: Level>(call: Call<'_>, scratch: &mut Scratch) {
-    let Scratch { group_acts: acts, group_panel: panel, .. } = scratch;
+    let Scratch { acts, panel } = scratch;
     let blocks = call.n / 256;
     let row_bytes = blocks * C::BYTES;
     let padded = call.tokens.next_multiple_of(TOKENS);
@@ -319,42 +331,5 @@ unsafe fn add_tile<C: GroupCodes, L: Level>(
     }
 }
 
-/// Row by row and token by token. `n` > 0; lengths are checked by the caller.
-///
-/// # Safety
-/// The processor has the features named.
-#[target_feature(enable = "avx2,fma,f16c")]
-pub(super) unsafe fn by_row_avx2<C: GroupCodes>(call: Call<'_>, scratch: &mut Scratch) {
-    // SAFETY: this function asks its caller for the same features.
-    unsafe { by_row::<C, Avx2>(call, scratch) }
-}
-
-/// Panels of rows. `n` > 0; lengths are checked by the caller.
-///
-/// # Safety
-/// The processor has the features named.
-#[target_feature(enable = "avx2,fma,f16c")]
-pub(super) unsafe fn panels_avx2<C: GroupCodes>(call: Call<'_>, scratch: &mut Scratch) {
-    // SAFETY: this function asks its caller for the same features.
-    unsafe { panels::<C, Avx2>(call, scratch) }
-}
-
-/// As [`by_row_avx2`].
-///
-/// # Safety
-/// The processor has the features named.
-#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
-pub(super) unsafe fn by_row_avx512<C: GroupCodes>(call: Call<'_>, scratch: &mut Scratch) {
-    // SAFETY: this function asks its caller for the same features.
-    unsafe { by_row::<C, Avx512>(call, scratch) }
-}
-
-/// As [`panels_avx2`].
-///
-/// # Safety
-/// The processor has the features named.
-#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
-pub(super) unsafe fn panels_avx512<C: GroupCodes>(call: Call<'_>, scratch: &mut Scratch) {
-    // SAFETY: this function asks its caller for the same features.
-    unsafe { panels::<C, Avx512>(call, scratch) }
-}
+compiled_for_both!(GroupCodes; by_row_avx2 by_row_avx512 = by_row);
+compiled_for_both!(GroupCodes; panels_avx2 panels_avx512 = panels);

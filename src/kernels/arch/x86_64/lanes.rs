@@ -5,13 +5,14 @@
 //! pair of scales adds them to the lane's integer. No sum crosses lanes before the very end of the row.
 
 use std::arch::x86_64::*;
+use std::cell::RefCell;
 
-use trine_formats::types::{Part, info};
+use trine_formats::types::{Part, TypeId, info};
 
 use super::act::{I32x8, f16_at};
 use super::chain::{Avx2, Avx512, Level, load8, reduce8, store8};
 use super::codes::{load16, load32, u32_at};
-use super::{Call, Scratch};
+use crate::arch::rows::{Call, RowKernel, compiled_for_both, row_kernels};
 
 /// Bytes of a Q8_K block.
 const ACT_BYTES: usize = info::Q8_K.bytes;
@@ -236,9 +237,20 @@ impl LaneCodes for Q3K {
     }
 }
 
+/// Buffers that keep their memory from call to call.
+#[derive(Default)]
+struct Scratch {
+    acts: LaneActs,
+    panel: LanePanel,
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
 /// Q8_K activations of one call, `[block][token]`, tokens padded with zeros to a multiple of eight.
 #[derive(Default)]
-pub(super) struct LaneActs {
+struct LaneActs {
     q: Vec<[I32x8; 8]>,
     /// `OFFSET` times the pair sums, as i16.
     correction: Vec<[I32x8; 8]>,
@@ -248,7 +260,7 @@ pub(super) struct LaneActs {
 
 /// An unpacked panel, `[block][row]`.
 #[derive(Default)]
-pub(super) struct LanePanel {
+struct LanePanel {
     /// The codes, then each pair of scales in all lanes.
     codes: Vec<[[I32x8; 8]; 2]>,
     mins: Vec<I32x8>,
@@ -324,7 +336,7 @@ unsafe fn lane_sums<C: LaneCodes, L: Level>(
 #[inline(always)]
 unsafe fn by_row<C: LaneCodes, L: Level>(call: Call<'_>, scratch: &mut Scratch) {
     let blocks = call.n / 256;
-    let acts = &mut scratch.lane_acts;
+    let acts = &mut scratch.acts;
     for t in 0..call.tokens {
         let act = &call.acts[t * blocks * ACT_BYTES..][..blocks * ACT_BYTES];
         let rows = call.w.chunks_exact(blocks * C::BYTES);
@@ -389,7 +401,7 @@ impl LanePanel {
 /// Panels of rows over chunks of tokens.
 #[inline(always)]
 unsafe fn panels<C: LaneCodes, L: Level>(call: Call<'_>, scratch: &mut Scratch) {
-    let Scratch { lane_acts: acts, lane_panel: panel, .. } = scratch;
+    let Scratch { acts, panel } = scratch;
     let blocks = call.n / 256;
     let row_bytes = blocks * C::BYTES;
     let padded = call.tokens.next_multiple_of(8);
@@ -468,42 +480,10 @@ fn subtract_mins(panel: &LanePanel, w: usize, acts: &LaneActs, x: usize, minus: 
     store8(minus, _mm256_sub_ps(load8(minus), _mm256_mul_ps(d, sums)));
 }
 
-/// Row by row and token by token. `n` > 0; lengths are checked by the caller.
-///
-/// # Safety
-/// The processor has the features named.
-#[target_feature(enable = "avx2,fma,f16c")]
-pub(super) unsafe fn by_row_avx2<C: LaneCodes>(call: Call<'_>, scratch: &mut Scratch) {
-    // SAFETY: this function asks its caller for the same features.
-    unsafe { by_row::<C, Avx2>(call, scratch) }
-}
+compiled_for_both!(LaneCodes; by_row_avx2 by_row_avx512 = by_row);
+compiled_for_both!(LaneCodes; panels_avx2 panels_avx512 = panels);
 
-/// Panels of rows. `n` > 0; lengths are checked by the caller.
-///
-/// # Safety
-/// The processor has the features named.
-#[target_feature(enable = "avx2,fma,f16c")]
-pub(super) unsafe fn panels_avx2<C: LaneCodes>(call: Call<'_>, scratch: &mut Scratch) {
-    // SAFETY: this function asks its caller for the same features.
-    unsafe { panels::<C, Avx2>(call, scratch) }
-}
-
-/// As [`by_row_avx2`].
-///
-/// # Safety
-/// The processor has the features named.
-#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
-pub(super) unsafe fn by_row_avx512<C: LaneCodes>(call: Call<'_>, scratch: &mut Scratch) {
-    // SAFETY: this function asks its caller for the same features.
-    unsafe { by_row::<C, Avx512>(call, scratch) }
-}
-
-/// As [`panels_avx2`].
-///
-/// # Safety
-/// The processor has the features named.
-#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
-pub(super) unsafe fn panels_avx512<C: LaneCodes>(call: Call<'_>, scratch: &mut Scratch) {
-    // SAFETY: this function asks its caller for the same features.
-    unsafe { panels::<C, Avx512>(call, scratch) }
-}
+pub(super) static ROW_KERNELS: &[RowKernel] = row_kernels![
+    1 by_row_avx2 panels_avx2, 1 by_row_avx512 panels_avx512;
+    Q3_K Q3K, Q4_K Q4K, Q5_K Q5K, Q6_K Q6K
+];

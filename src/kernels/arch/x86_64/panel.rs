@@ -4,11 +4,16 @@
 //! token's dword g is broadcast against it; each lane then runs its row's own float chain.
 
 use std::arch::x86_64::*;
+use std::cell::RefCell;
+
+use trine_formats::types::TypeId;
 
 use super::act::{Acts, EvenOdd, I32x8, Order, vectors};
-use super::chain::{group, minima, scales};
-use super::codes::{BlockCodes, BlockStep};
-use super::{Call, Scratch};
+use super::chain::{group, minima, rows_avx2 as by_row_avx2, rows_avx512 as by_row_avx512, scales};
+use super::codes::{
+    BlockCodes, BlockStep, Iq4Nl, Mxfp4, Pq2_0, Ptq1_0, Q1_0, Q2_0, Q2K, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Tq1_0, Tq2_0,
+};
+use crate::arch::rows::{Call, RowKernel, row_kernels};
 
 /// Tokens that run over a panel together: their float sums stay in the first-level cache.
 const CHUNK: usize = 32;
@@ -158,6 +163,17 @@ fn scatter(sums: &[Lanes], rows: usize, out: &mut [f32], stride: usize) {
     }
 }
 
+/// Buffers that keep their memory from call to call.
+#[derive(Default)]
+struct Scratch {
+    acts: Acts,
+    panel: Panel,
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
 /// Panels of `LANES` rows over chunks of tokens; `block(panel, acts, b, t, sums)` adds the steps of
 /// block b for tokens `t..t + sums.len()`.
 #[inline(always)]
@@ -167,7 +183,7 @@ unsafe fn panels<C: BlockCodes, const LANES: usize>(
     wide: bool,
     block: impl Fn(&Panel, &Acts, usize, usize, &mut [Lanes]),
 ) {
-    let Scratch { acts, panel, .. } = scratch;
+    let Scratch { acts, panel } = scratch;
     let units = call.n / (32 * vectors::<C>());
     let blocks = call.n / (32 * C::SUBS);
     let row_bytes = blocks * C::BYTES;
@@ -193,7 +209,7 @@ unsafe fn panels<C: BlockCodes, const LANES: usize>(
 /// # Safety
 /// The processor has the features named.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
-pub(super) unsafe fn rows_avx512<C: BlockCodes>(call: Call<'_>, scratch: &mut Scratch) {
+pub(super) unsafe fn rows_avx512<C: BlockCodes>(call: Call<'_>) {
     let tokens = call.tokens;
     let block = |panel: &Panel, acts: &Acts, b: usize, mut t: usize, sums: &mut [Lanes]| {
         let mut tiles = sums.chunks_exact_mut(8);
@@ -212,7 +228,7 @@ pub(super) unsafe fn rows_avx512<C: BlockCodes>(call: Call<'_>, scratch: &mut Sc
         }
     };
     // SAFETY: this function has the features.
-    unsafe { panels::<C, 16>(call, scratch, false, block) }
+    SCRATCH.with_borrow_mut(|scratch| unsafe { panels::<C, 16>(call, scratch, false, block) })
 }
 
 /// 16 rows, `T` tokens from `t` on, one block.
@@ -288,7 +304,7 @@ fn tile512<C: BlockCodes, const T: usize>(
 /// # Safety
 /// The processor has the features named.
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(super) unsafe fn rows_avx2<C: BlockCodes>(call: Call<'_>, scratch: &mut Scratch) {
+pub(super) unsafe fn rows_avx2<C: BlockCodes>(call: Call<'_>) {
     let tokens = call.tokens;
     let block = |panel: &Panel, acts: &Acts, b: usize, mut t: usize, sums: &mut [Lanes]| {
         let mut tiles = sums.chunks_exact_mut(4);
@@ -302,7 +318,7 @@ pub(super) unsafe fn rows_avx2<C: BlockCodes>(call: Call<'_>, scratch: &mut Scra
         }
     };
     // SAFETY: this function has the features.
-    unsafe { panels::<C, 8>(call, scratch, C::MAX > 127, block) }
+    SCRATCH.with_borrow_mut(|scratch| unsafe { panels::<C, 8>(call, scratch, C::MAX > 127, block) })
 }
 
 /// 8 rows, `T` tokens from `t` on, one block.
@@ -421,3 +437,9 @@ fn wide<const T: usize>(lines: &[Line], q: &[EvenOdd]) -> [__m256i; T] {
     }
     isum
 }
+
+pub(super) static ROW_KERNELS: &[RowKernel] = row_kernels![
+    8 by_row_avx2 rows_avx2, 16 by_row_avx512 rows_avx512;
+    Q8_0 Q8_0, Q4_0 Q4_0, Q4_1 Q4_1, Q5_0 Q5_0, Q5_1 Q5_1, IQ4_NL Iq4Nl, MXFP4 Mxfp4, Q1_0 Q1_0, Q2_0 Q2_0,
+    PQ2_0 Pq2_0, Q2_0_G128 Pq2_0, PTQ1_0 Ptq1_0, TQ1_0 Tq1_0, TQ2_0 Tq2_0, Q2_K Q2K
+];

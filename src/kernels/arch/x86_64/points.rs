@@ -2,11 +2,12 @@
 
 use std::arch::x86_64::*;
 
-use trine_formats::types::{Part, codebook, info};
+use trine_formats::types::{Part, TypeId, codebook, info};
 
 use super::act::f16_at;
 use super::codes::{bit_mask, load16, looked_up, nibbles, u32_at};
-use super::grouped::{GroupCodes, GroupStep};
+use super::grouped::{GroupCodes, GroupStep, by_row_avx2, by_row_avx512, panels_avx2, panels_avx512};
+use crate::arch::rows::{RowKernel, row_kernels};
 
 /// Four points of eight weights.
 #[inline]
@@ -351,3 +352,8 @@ fn iq4_xs_scales(b: &[u8]) -> __m128i {
     let scales = _mm_sub_epi8(codes, _mm_set1_epi8(32));
     _mm_unpacklo_epi8(scales, scales)
 }
+
+pub(super) static ROW_KERNELS: &[RowKernel] = row_kernels![
+    1 by_row_avx2 panels_avx2, 1 by_row_avx512 panels_avx512;
+    IQ1_S Iq1S, IQ1_M Iq1M, IQ2_XXS Iq2Xxs, IQ2_XS Iq2Xs, IQ2_S Iq2S, IQ3_XXS Iq3Xxs, IQ3_S Iq3S, IQ4_XS Iq4Xs
+];

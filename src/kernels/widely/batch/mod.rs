@@ -12,7 +12,8 @@ use super::{Form, Path};
 use crate::arch::aarch64::widely as arch;
 #[cfg(target_arch = "x86_64")]
 use crate::arch::x86_64::widely as arch;
-use crate::{AlignedBytes, Floats, Isa, size};
+use crate::sizes::size;
+use crate::{AlignedBytes, Floats, Isa};
 
 pub(crate) mod chains;
 pub(crate) mod groups;

@@ -51,7 +51,7 @@ impl Subject {
                 _ if ty == TypeId::I2_S => Some(Layout::Codes),
                 _ => None,
             };
-            let same = |f: MatRows, isa| trine_kernels::mat_rows(ty, isa).is_some_and(|g| std::ptr::fn_addr_eq(f, g));
+            let same = |f: MatRows, isa| trine_kernels::mat_rows(ty, isa).is_some_and(|g| f.is_same_as(&g));
             let inherited = match (layout, lower) {
                 (Some(Layout::Rows(f, _)), Some(lower)) => same(f, lower),
                 _ => false,
@@ -198,7 +198,7 @@ impl Matrix {
             let rows = out.len() / tokens;
             let w = &weights[i * task_rows * row_bytes..][..rows * row_bytes];
             match self.subject.layout {
-                Layout::Rows(f, _) => f(w, &acts.rows, COLUMNS, tokens, out),
+                Layout::Rows(f, _) => f.multiply(w, &acts.rows, COLUMNS, tokens, out),
                 _ => ternary::mat_rows(self.subject.isa, w, &acts.rows, COLUMNS, tokens, out),
             }
         });

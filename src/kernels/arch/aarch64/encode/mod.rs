@@ -7,8 +7,9 @@
 use trine_formats::types::{DecodeFn, EncodeFn, TypeId};
 
 use super::simd::Neon;
+use crate::scalar::QuantizeAct;
 use crate::scalar::check_lengths;
-use crate::{Isa, Level, QuantizeAct};
+use crate::{Isa, Level};
 
 mod block32;
 mod floats;

@@ -7,7 +7,8 @@
 use trine_formats::types::{DecodeFn, EncodeFn, TypeId};
 
 use super::quantize;
-use crate::{CompareRows, Isa, Level, scalar};
+use crate::scalar::{self, CompareRows};
+use crate::{Isa, Level};
 
 mod block32;
 mod decode;

@@ -11,7 +11,7 @@ use super::super::k16::{self, Acts, CodesOf16, Product, SCALE, act_bytes, at};
 use super::super::lanes::{BLOCK, CHAINS, Q8_K, ROWS, TILE};
 use super::super::{Ahead, with_ahead};
 use super::lanes::{Kernel, PartSums, Tile, Token, VECTORS, by_lane, part_sum, shuffle_dwords};
-use super::{broadcast_float, halves, load};
+use super::{broadcast_float, by_tokens, halves, load};
 use crate::Isa;
 use crate::packed::{Call, Layout};
 use crate::proof::{Avx2, AvxVnni, Proof};

@@ -14,7 +14,7 @@ use super::super::k16::Acts;
 use super::super::levels::{self, Levels, SCALES, UNITS, layouts_of_levels};
 use super::super::{Ahead, with_ahead};
 use super::lanes::{VECTORS, shuffle_dwords};
-use super::{broadcast, broadcast_float, halves, load, store};
+use super::{broadcast, broadcast_float, by_tokens, halves, load, store};
 use crate::Isa;
 use crate::packed::k_quants::{BLOCK, Q8_K, ROWS};
 use crate::packed::{Arranged, Call, Encoding, Layout};

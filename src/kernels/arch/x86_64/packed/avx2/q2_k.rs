@@ -13,7 +13,7 @@ use super::super::{Ahead, with_ahead};
 use super::block32::FourDwords;
 use super::lanes::{VECTORS, shuffle_dwords};
 use super::vnni::{EightDwords, LINE};
-use super::{broadcast, broadcast_float, halves, load, store};
+use super::{broadcast, broadcast_float, by_tokens, halves, load, store};
 use crate::packed::k_quants::q2_k::{ACT, BYTES, CODES, DMIN, SCALE, SCALES, SUMS, act_bytes, layout};
 use crate::packed::k_quants::{BLOCK, ROWS};
 use crate::packed::{Call, Layout};

@@ -11,7 +11,7 @@ use super::super::q3_k::{Q3K, STARTS};
 use super::k16::{CodesOf16x8, head, layout, select};
 use super::lanes::{Tile, VECTORS, finish, step};
 use super::vnni::{EightDwords, LINE};
-use super::{broadcast, broadcast_float, load};
+use super::{broadcast, broadcast_float, by_tokens, load};
 use crate::packed::Layout;
 use crate::proof::{Avx2, AvxVnni};
 

@@ -13,7 +13,7 @@ use super::super::q4_k::{self, ACT, CODES, CodesOf32, DMIN, Q4K, Q5K, REST, SCAL
 use super::super::{Ahead, with_ahead};
 use super::lanes::{Kernel, PartSums, Tile, Token, VECTORS, by_lane, part_sum, shuffle_dwords};
 use super::vnni::PairSums;
-use super::{broadcast, broadcast_float, halves, load};
+use super::{broadcast, broadcast_float, by_tokens, halves, load};
 use crate::Isa;
 use crate::packed::{Call, Layout};
 use crate::proof::{Avx2, AvxVnni, Proof};

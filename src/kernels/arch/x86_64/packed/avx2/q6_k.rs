@@ -15,8 +15,8 @@ use super::super::q6_k::Q6K;
 use super::broadcast_float;
 use super::k16::{CodesOf16x8, head, layout, select};
 use super::lanes::{Tile, VECTORS, finish, shuffle_dwords, step};
-use super::load;
 use super::vnni::{EightDwords, LINE};
+use super::{by_tokens, load};
 use crate::packed::Layout;
 use crate::proof::{Avx2, AvxVnni};
 

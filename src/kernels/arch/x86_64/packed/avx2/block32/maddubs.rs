@@ -56,7 +56,7 @@ const _: () = assert!(LINE == 128);
 ///
 /// In assembly because the compiler takes the broadcasts of all dwords to the front and, having no registers for them,
 /// spills them: 70 instead of 110 GMAC/s.
-pub(in super::super) trait FourDwords<const T: usize> {
+pub trait FourDwords<const T: usize> {
     /// The sums of `maddubs` in 16 bits, added to `acc`.
     ///
     /// # Safety

@@ -7,7 +7,7 @@ use std::arch::x86_64::*;
 
 use super::super::lanes::unroll;
 use super::super::{Ahead, Never, with_ahead};
-use super::{broadcast, broadcast_float, halves, load, store};
+use super::{broadcast, broadcast_float, by_tokens, halves, load, store};
 use crate::Isa;
 use crate::packed::block32::{self, Block32, ByteCodes, LINE, PackedStep, RECORD, ROWS, layouts_of_block32};
 use crate::packed::{Call, Layout, Pack};

@@ -7,7 +7,7 @@
 use std::arch::x86_64::*;
 
 use super::super::super::{Ahead, with_ahead};
-use super::super::{broadcast_float, halves, load, store};
+use super::super::{broadcast_float, by_tokens, halves, load, store};
 use super::{Codes, Dot, Products, TILES, VECTORS};
 use crate::packed::block32::{LINE, RECORD, ROWS};
 use crate::packed::nested::{self, MOST_SUBS, Nested, layouts_of_nested};
@@ -18,8 +18,8 @@ const fn layout<P: Products, C: Nested>() -> Layout {
     nested::layout::<C>(P::NEEDS, multiply::<P, C>)
 }
 
-pub(in super::super) static PLAIN: &[Layout] = &layouts_of_nested!(layout, Avx2);
-pub(in super::super) static BY_VNNI: &[Layout] = &layouts_of_nested!(layout, AvxVnni);
+pub static PLAIN: &[Layout] = &layouts_of_nested!(layout, Avx2);
+pub static BY_VNNI: &[Layout] = &layouts_of_nested!(layout, AvxVnni);
 
 fn multiply<P: Products, C: Nested>(call: Call<'_>) {
     let Call { group, acts, tokens, ahead, out, .. } = call.check(const { &layout::<P, C>() });

@@ -13,7 +13,7 @@ use std::mem::MaybeUninit;
 
 use super::super::t2::{self, Act, BLOCK, PLANES, ROWS, SCALES, UNIT, UNIT_BYTES};
 use super::super::{Ahead, dword, with_ahead};
-use super::{broadcast, broadcast_float, halves, load, store};
+use super::{broadcast, broadcast_float, by_tokens, halves, load, store};
 use crate::packed::{Call, Layout};
 use crate::proof::{Avx2, AvxVnni, Proof};
 

@@ -8,4 +8,4 @@ mod processor;
 
 pub(crate) use device::Offloaded;
 pub use device::{Angles, Offload, Recorded, Recording, Start};
-pub use processor::{Cancelled, PassOptions, Processor};
+pub use processor::{Cancelled, PassOptions, Processor, Profile};

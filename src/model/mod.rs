@@ -25,7 +25,7 @@ use crate::exec::{Cancelled, Offload, Offloaded, PassOptions, Processor, Recorde
 use crate::kernels::Floats;
 use crate::kernels::Isa;
 use crate::kv::{self, CacheTypes, PageLayout};
-use crate::program::{Op, Program, RopeKind};
+use crate::program::{Op, Operation, Program, RopeKind};
 use lora::Adapters;
 use lower::{Lowered, Lowering};
 
@@ -276,6 +276,13 @@ impl Model {
     /// The forward pass as operations.
     pub fn program(&self) -> &Program {
         &self.inner.program
+    }
+
+    /// Bytes of the matrices of an operation, as the processor has them.
+    pub fn matrix_bytes(&self, operation: &Operation) -> usize {
+        let mut bytes = 0;
+        operation.op.matrices(|id| bytes += self.inner.processor.matrix(id).layout().1);
+        bytes
     }
 
     /// The residual stream, `[tokens][n_embd]`, behind all blocks that are not on a GPU, of one pass, whose `tokens` are

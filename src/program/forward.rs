@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::operation::{Operation, Order};
 use super::plan::Plan;
 use super::rewrite;
-use super::value::{MatrixId, MatrixInfo, Shape, Value};
+use super::value::{MatrixId, MatrixInfo, Rows, Shape, Value};
 
 /// A forward pass, from the tokens to the logits.
 #[derive(Clone, Debug)]
@@ -101,6 +101,12 @@ impl Program {
     /// When values are read for the last time.
     pub fn plan(&self) -> &Plan {
         &self.plan
+    }
+
+    /// The experts that a token goes to, of an operation on rows of experts; 1 of any other.
+    pub fn experts_per_token(&self, operation: &Operation) -> usize {
+        let rows = operation.outputs.first().map(|output| self.shape(*output).rows);
+        if let Some(Rows::Experts(used)) = rows { used } else { 1 }
     }
 
     /// The values that operations from number `at` on read and earlier ones make.

@@ -166,9 +166,8 @@ fn detail(op: &Op) -> String {
         Op::Repeat { width, times } => format!("every {width} elements {times} times"),
         Op::Rotate(kind, head) => format!("{kind:?}, heads of {head}"),
         Op::Attend(attend) => {
-            let heads = attend.heads;
-            let mut text =
-                format!("{} heads, {} of keys and values, cache {}", heads.queries, heads.keys, attend.cache);
+            let (heads, scale) = (attend.heads, attend.scale);
+            let mut text = format!("{} heads, {} of keys and values, scores times {scale}", heads.queries, heads.keys);
             if let Some(window) = attend.window {
                 let _ = write!(text, ", window {}", window.size);
             }
@@ -178,7 +177,7 @@ fn detail(op: &Op) -> String {
             text
         }
         Op::Convolve(_, state) | Op::Delta(_, state) | Op::Scan(_, state) | Op::Lightning(_, state) => {
-            format!("state {}..{}", state.start, state.end)
+            format!("state of {}", state.len())
         }
         Op::Choose(choosing) => format!("{} of {} experts, {:?}", choosing.used, choosing.experts, choosing.gating),
         Op::WriteStreams { count } => format!("{count} streams"),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::device::{Behind, OnDevice, Running};
 use super::sink::{Logits, Sink};
 use crate::cancel::CancelToken;
-use crate::exec::{Cancelled, PassOptions};
+use crate::exec::{Cancelled, PassOptions, Profile};
 use crate::kv::{self, Mark, OutOfPages, PageLayout, PagePool, Sequence};
 use crate::model::{Model, WidthError};
 use crate::ops::observe::ActivationObserver;
@@ -48,11 +48,13 @@ pub struct StepOptions {
     pub observer: Option<Arc<dyn ActivationObserver>>,
     /// Ends the step between two layers.
     pub cancel: Option<CancelToken>,
+    /// Times the operations that the processor carries out.
+    pub profile: Option<Arc<Profile>>,
 }
 
 impl Default for StepOptions {
     fn default() -> StepOptions {
-        StepOptions { bits: None, n_ctx: 0, n_ubatch: 512, observer: None, cancel: None }
+        StepOptions { bits: None, n_ctx: 0, n_ubatch: 512, observer: None, cancel: None, profile: None }
     }
 }
 
@@ -214,6 +216,7 @@ impl Engine {
             n_ctx: options.n_ctx,
             observer: options.observer.clone(),
             cancel: options.cancel.clone(),
+            profile: options.profile.clone(),
         };
         // a mark makes the step copy recurrent states, and only what can be cancelled or fail needs one
         let can_end = options.cancel.is_some() || device.is_some();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::engine::{Engine, Segment, StepError, StepOptions};
 use crate::cancel::CancelToken;
+use crate::exec::Profile;
 use crate::kv::{PagePool, Sequence};
 use crate::model::{Model, WidthError};
 use crate::ops::observe::ActivationObserver;
@@ -114,6 +115,11 @@ impl Session {
     /// From now on `cancel` ends an evaluation between two layers; `None` ends that.
     pub fn cancel_by(&mut self, cancel: Option<CancelToken>) {
         self.step.cancel = cancel;
+    }
+
+    /// From now on `profile` has the times of operations; `None` ends that.
+    pub fn profile_by(&mut self, profile: Option<Arc<Profile>>) {
+        self.step.profile = profile;
     }
 
     /// Bits of an any-precision model's weights; `None` of any other model.

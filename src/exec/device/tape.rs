@@ -75,7 +75,7 @@ impl<'a> Tape<'a> {
 
     /// A matrix as its file has it.
     pub fn stored(&self, id: MatrixId) -> Result<Matrix<'a>, ProgramError> {
-        let (matrix, name) = (&self.processor.matrices[id.0], &self.program.matrix(id).tensor);
+        let (matrix, name) = (self.processor.matrix(id), &self.program.matrix(id).tensor);
         let Some((data, scale)) = matrix.stored() else {
             let ty = matrix.ty;
             return missing(format!(

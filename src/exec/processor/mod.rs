@@ -9,9 +9,11 @@ mod mixing;
 mod pass;
 mod positions;
 mod products;
+mod profile;
 mod run;
 mod step;
 mod values;
 mod weights;
 
+pub use profile::Profile;
 pub use weights::{Cancelled, PassOptions, Processor};

@@ -10,7 +10,7 @@ use crate::program::{LowRank, MatrixId, Product, Stack, Value};
 
 impl Pass<'_, '_, '_> {
     pub(super) fn matrix(&self, id: MatrixId) -> &Matrix {
-        &self.processor.matrices[id.0]
+        self.processor.matrix(id)
     }
 
     /// Rows of `columns` values, to be multiplied with weights.

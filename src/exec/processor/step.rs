@@ -1,6 +1,7 @@
 //! Every operation, dispatched to its definition in [`crate::ops`].
 
 use std::ops::Range;
+use std::time::Instant;
 
 use super::choice::Choice;
 use super::pass::Pass;
@@ -13,7 +14,15 @@ use crate::program::{Decay, Op};
 impl Pass<'_, '_, '_> {
     /// Carries out some operations.
     pub fn run(&mut self, operations: Range<usize>) {
-        operations.for_each(|at| self.step(at));
+        for at in operations {
+            let Some(profile) = &self.options.profile else {
+                self.step(at);
+                continue;
+            };
+            let start = Instant::now();
+            self.step(at);
+            profile.add(at, start.elapsed());
+        }
     }
 
     fn step(&mut self, at: usize) {
@@ -22,16 +31,16 @@ impl Pass<'_, '_, '_> {
         match &operation.op {
             Op::Embed(table) => {
                 let rows = self.tokens.iter().map(|&id| id as usize);
-                let y = decoded(&self.processor.matrices[table.0], rows);
+                let y = decoded(self.processor.matrix(*table), rows);
                 self.one(at, y);
             }
             Op::EmbedPositions(table) => {
-                let y = decoded(&self.processor.matrices[table.0], self.positions.all.iter().copied());
+                let y = decoded(self.processor.matrix(*table), self.positions.all.iter().copied());
                 self.one(at, y);
             }
             Op::AdaptEmbedding(adapter) => {
                 let rows = self.tokens.iter().map(|&id| id as usize);
-                let low = decoded(&self.processor.matrices[adapter.a.0], rows);
+                let low = decoded(self.processor.matrix(adapter.a), rows);
                 let mut x = self.own(at);
                 self.add_from_low(adapter, &low, &mut x);
                 self.one(at, x);

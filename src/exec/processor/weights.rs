@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use super::profile::Profile;
 use crate::cancel::CancelToken;
 use crate::kernels::Isa;
 use crate::ops::matmul::Matrix;
 use crate::ops::observe::ActivationObserver;
 use crate::ops::rope::Rope;
+use crate::program::MatrixId;
 
 /// Contexts are counted in steps of this many positions.
 const CONTEXT_STEP: usize = 256;
@@ -26,6 +28,8 @@ pub struct PassOptions {
     pub observer: Option<Arc<dyn ActivationObserver>>,
     /// Ends the pass between two blocks.
     pub cancel: Option<CancelToken>,
+    /// Times the operations.
+    pub profile: Option<Arc<Profile>>,
 }
 
 /// A processor with the weights of one program.
@@ -42,6 +46,11 @@ pub struct Processor {
 }
 
 impl Processor {
+    /// A matrix by its number in the program.
+    pub fn matrix(&self, id: MatrixId) -> &Matrix {
+        &self.matrices[id.0]
+    }
+
     /// Position embeddings of the global and the window layers in a context of so many positions.
     pub fn ropes(&self, n_ctx: usize) -> &[Rope; 2] {
         let longer = n_ctx.next_multiple_of(CONTEXT_STEP) > self.original_context;

@@ -59,6 +59,7 @@ Examples:
   rbench --batched -m model.gguf -npp 8,128 -npl 1,8    and a step of 8 texts beside a prompt of 8 tokens
   rbench --compare-llama build/bin -m model.gguf        beside llama-bench of that build, in turns
   rbench --roofline -m model.gguf                       how near the speed is to what memory allows
+  rbench --profile -m model.gguf -p 512 -n 32           where the time goes, operation by operation
   rbench --serve http://127.0.0.1:8080 --clients 1,4,16 a server with 1, 4 and 16 clients, each of which asks again
   rbench --serve http://127.0.0.1:8080 --rate 0.5,1,2   and with requests at random times, so many a second
   rbench --serve http://127.0.0.1:8080 --rate 0.5,1,2 --label rserve --plot load.svg --beside llama.json
@@ -188,6 +189,11 @@ pub struct Args {
     /// Set each speed beside what memory and multipliers of this machine allow
     #[arg(long)]
     pub roofline: bool,
+
+    /// Show where the time goes: each kind of operation with its time, the bytes of its matrices and its share of what
+    /// the machine reads or multiplies
+    #[arg(long, conflicts_with_all = ["roofline", "batched", "kernels", "serve", "compare_llama"])]
+    pub profile: bool,
 
     /// Run llama-bench of this build of llama.cpp in turns, on the same file with the same settings, and set the speeds
     /// side by side: their medians, that of the ratios of each turn, and their range. -r is the number of turns

@@ -10,6 +10,7 @@ mod machine;
 mod models;
 mod numbers;
 mod output;
+mod profile;
 mod roofline;
 pub mod serve;
 mod synth;
@@ -49,6 +50,8 @@ pub fn run(args: &Args) -> Result<()> {
         compare::run(args, dir, &subjects, &mut out)?;
     } else if args.batched {
         batched::run(args, &subjects, &mut out)?;
+    } else if args.profile {
+        profile::run(args, &subjects, &mut out)?;
     } else if args.roofline {
         roofline::run(args, &subjects, &mut out)?;
     } else {

@@ -1,11 +1,13 @@
 //! Times prompts and generated texts of whole models.
 
 use std::io::Write;
+use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use trine::Isa;
+use trine::exec::Profile;
 use trine::model::Model;
 use trine::pool::Pool;
 use trine::step::{Session, SessionOptions};
@@ -109,8 +111,25 @@ pub fn measure(
     args: &Args,
     say: &dyn Fn(&str),
 ) -> Result<Vec<f64>> {
+    measure_with(model, pool, test, (repetitions, None), args, say)
+}
+
+/// The same with times of the operations of all repetitions.
+///
+/// # Errors
+/// The model refuses the tokens.
+pub fn measure_with(
+    model: &Model,
+    pool: &Pool,
+    test: &Test,
+    (repetitions, profile): (usize, Option<&Arc<Profile>>),
+    args: &Args,
+    say: &dyn Fn(&str),
+) -> Result<Vec<f64>> {
     let options = SessionOptions { n_ctx: test.depth + test.tokens(), n_ubatch: test.ubatch };
-    let mut run = Feed::new(Session::new(model, pool, options));
+    let mut session = Session::new(model, pool, options);
+    session.profile_by(profile.cloned());
+    let mut run = Feed::new(session);
     if !args.no_warmup {
         say("warming up");
         run.prompt(test.prompt, test.batch)?;
@@ -123,6 +142,9 @@ pub fn measure(
         say(&format!("{} of {repetitions}", i + 1));
         let left = run.truncate(test.depth);
         run.prompt(test.depth - left, test.batch)?;
+        if let (0, Some(profile)) = (i, profile) {
+            profile.clear();
+        }
         let start = Instant::now();
         run.prompt(test.prompt, test.batch)?;
         run.generate(test.generated)?;

@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use clap::Parser;
 use trine_formats::gguf::ModelFile;
 
-use super::{Diff, Report, TextOptions, write_json, write_text};
+use super::{Diff, Report, TextOptions, program, write_json, write_text};
 use crate::load::{self, thread_count};
 use crate::packing::PackingArgs;
 use crate::provenance::Provenance;
@@ -27,6 +27,8 @@ Examples:
   rinspect model.gguf --tensors            and the tensor table
   rinspect model.gguf --hash               and the SHA-256 of every tensor's data
   rinspect model.gguf --check-tensors      and whether any float or scale is infinite or no number
+  rinspect model.gguf --program            the forward pass, operation by operation
+  rinspect model.gguf --dot 0 | dot -Tsvg  one block of it as a picture (dot is part of Graphviz)
   rinspect --diff a.gguf b.gguf            what two files have in common, and whether b has all weights of a
   rinspect model.gguf --json | jq '.total.bits_per_weight'
 
@@ -44,6 +46,14 @@ pub struct Args {
     /// Compare with this file, the first of the two: metadata, types, and every weight
     #[arg(long, value_name = "FIRST", conflicts_with_all = ["tensors", "hash", "check_tensors"])]
     pub diff: Option<PathBuf>,
+
+    /// Show the forward pass instead: every operation with its operands, sizes and matrices
+    #[arg(long, conflicts_with_all = ["diff", "tensors", "hash", "check_tensors"])]
+    pub program: bool,
+
+    /// Show block number N of the forward pass as a graph in the DOT language
+    #[arg(long, value_name = "N", conflicts_with_all = ["diff", "tensors", "hash", "check_tensors", "json"])]
+    pub dot: Option<usize>,
 
     /// Show the table of tensors
     #[arg(long)]
@@ -81,6 +91,9 @@ pub fn run(args: &Args) -> Result<()> {
     if let Some(first) = &args.diff {
         return compare(args, first, &model);
     }
+    if args.program || args.dot.is_some() {
+        return forward_pass(args, &model);
+    }
     let report = Report::new(&model, args.hash, args.check_tensors, &args.packing.options());
     let mut out = BufWriter::new(signals::stdout());
     if args.json {
@@ -99,6 +112,18 @@ pub fn run(args: &Args) -> Result<()> {
             bail!("{} tensors cannot be read, the first: {first}", damage.len())
         }
     }
+}
+
+/// Shows the forward pass.
+fn forward_pass(args: &Args, file: &ModelFile) -> Result<()> {
+    let model = program::load(file, &args.packing.options())?;
+    let mut out = BufWriter::new(signals::stdout());
+    match args.dot {
+        Some(block) => program::write_dot(model.program(), block, &mut out)?,
+        None if args.json => program::write_json(model.program(), file, &mut out)?,
+        None => program::write_text(model.program(), &mut out)?,
+    }
+    Ok(out.flush()?)
 }
 
 /// Compares two files.

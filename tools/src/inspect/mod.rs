@@ -4,6 +4,7 @@ mod anyprec;
 pub mod command;
 mod diff;
 mod json;
+mod program;
 mod ternary;
 mod text;
 mod widely;

@@ -235,6 +235,31 @@ fn the_roofline_counts_bytes_and_products() {
 }
 
 #[test]
+fn a_profile_has_every_operation_with_its_runs_bytes_and_products() {
+    let args =
+        ["--profile", "--synthetic", "llama:tiny:Q8_0", "-p", "4", "-n", "2", "-r", "3", "-o", "json", "-t", "1"];
+    let json: Vec<Value> = serde_json::from_str(&stdout(&args)).unwrap();
+    let row = |test: &str, operation: &str| {
+        let mut rows = json.iter().filter(|row| row["test"] == test && row["operation"] == operation);
+        rows.next().unwrap_or_else(|| panic!("{test} {operation} in {json:?}"))
+    };
+    // two layers, three repetitions
+    let qkv = row("pp4", "products attn_q attn_k attn_v");
+    let weights = 256 * (256 + 2 * 128);
+    assert_eq!(qkv["runs"], 6);
+    assert_eq!(qkv["macs"].as_f64(), Some(f64::from(6 * 4 * weights)));
+    let read = qkv["matrix_bytes"].as_f64().unwrap();
+    assert!(read >= f64::from(6 * weights / 32 * 34) && read < f64::from(7 * weights / 32 * 34), "{read}");
+    assert_eq!(row("tg2", "attend attention")["runs"], 2 * 2 * 3);
+    let output = row("tg2", "products output");
+    assert_eq!(output["macs"].as_f64(), Some(f64::from(3 * 2 * 256 * 512)));
+    for test in ["pp4", "tg2"] {
+        let shares = json.iter().filter(|row| row["test"] == test).filter_map(|row| row["share"].as_f64());
+        assert!((shares.sum::<f64>() - 1.0).abs() < 1e-9);
+    }
+}
+
+#[test]
 fn mistakes() {
     assert_eq!(error(&[]), "no model: give -m FILE, or --synthetic ARCH:SIZE:TYPE to make one up");
     let tiny = ["--synthetic", "llama:tiny:Q8_0"];

@@ -285,3 +285,39 @@ fn two_files_are_compared_weight_by_weight() {
     let json: Value = serde_json::from_str(&stdout(&["--json", "--diff", wide.to_str().unwrap()], &other)).unwrap();
     assert_eq!((&json["lossless"], &json["tensors"][0]["changed"]), (&false.into(), &1.into()));
 }
+
+#[test]
+fn the_forward_pass_is_shown_operation_by_operation() {
+    let model = testdata("models/trilm-wt-5.8m-F16.gguf");
+    let text = stdout(&["--program"], &model);
+    for line in [
+        "58 operations in 6 blocks; at most 4.1 kB of activations for each token of a pass",
+        "  attn_q[256], attn_k[128], attn_v[128] = products(attn_norm)",
+        "  attn_residual[256], ffn_norm[256] = add norm(x, attn_output)",
+        "      ffn_gate.weight 768 x 256 f16; ffn_up.weight 768 x 256 f16; ffn_down.weight 256 x 768 f16; Silu",
+        "blocks 1 to 5: like block 0",
+    ] {
+        assert!(text.lines().any(|l| l == line), "{line}\n{text}");
+    }
+    let json: Value = serde_json::from_str(&stdout(&["--program", "--json"], &model)).unwrap();
+    let operations = json["operations"].as_array().unwrap();
+    assert_eq!((operations.len(), json["blocks"].as_u64()), (58, Some(6)));
+    assert_eq!(operations[2]["matrices"][1]["tensor"], "blk.0.attn_k.weight");
+    // every value is made before it is read
+    let mut made: Vec<&Value> = Vec::new();
+    for operation in operations {
+        let inputs = operation["inputs"].as_array().unwrap();
+        assert!(inputs.iter().all(|input| made.contains(&input)), "{operation}");
+        made.extend(operation["outputs"].as_array().unwrap().iter().map(|output| &output["name"]));
+    }
+    let graph = stdout(&["--dot", "5"], &model);
+    assert!(graph.starts_with("digraph \"block 5\" {\n") && graph.ends_with("}\n"), "{graph}");
+    let refused = error(&["--dot", "6"], &model);
+    assert_eq!(refused, "the model has blocks 0 to 5: --dot 6 names none");
+}
+
+#[test]
+fn what_has_no_forward_pass_says_why() {
+    let refused = error(&["--program"], &testdata("gguf/imatrix-00001-of-00003.gguf"));
+    assert!(refused.starts_with("the model has no forward pass: "), "{refused}");
+}

@@ -8,10 +8,10 @@
 use std::ops::Range;
 
 use super::page::PageLayout;
-use super::rotation::rotate;
 use super::sequence::Rows;
 use trine_formats::types::EncodeFn;
 
+use crate::kernels::elements::hadamard;
 use crate::kernels::{self, Isa};
 use crate::pool;
 
@@ -51,7 +51,7 @@ pub(super) fn store(isa: Isa, layout: &PageLayout, layer: usize, parts: &mut [Ro
                     let at = (row * layout.n_head + strip.head) * size;
                     own.copy_from_slice(&x[at..][..size]);
                     if let Some(n) = turn {
-                        rotate(&mut own, n);
+                        hadamard(isa, &mut own, n);
                     }
                     encode(&own, None, &mut to[position * bytes..][..bytes]);
                 }

@@ -25,7 +25,6 @@ use crate::kernels::halves::LANES;
 pub use budget::{OutOfPages, PagePool};
 pub use page::{EncodedHead, HeadPage, PageLayout};
 pub use placement::Placement;
-pub use rotation::rotate;
 pub use sequence::{Mark, PageRef, Rows, Sequence};
 pub use store::store;
 pub use types::CacheTypes;

@@ -6,6 +6,7 @@
 use crate::math::{NEAR, pexp, pexp_near};
 
 mod gate;
+mod hadamard;
 mod norm;
 mod rotate;
 mod soft_max;
@@ -13,6 +14,7 @@ mod soft_max;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use gate::GELU_ENTRIES;
 pub use gate::{geglu, gelu_table, squared_reglu, swiglu};
+pub use hadamard::hadamard;
 pub use norm::{layer_norm, layer_norm_in_place, rms_norm, rms_norm_in_place};
 pub use rotate::{rotate_adjacent, rotate_halves};
 pub use soft_max::{soft_max, soft_max_with_sink};

@@ -15,8 +15,9 @@ use std::ops::Range;
 use trine_formats::types::TypeId;
 
 use super::rows::{Attention, HeadRows};
+use crate::kernels::elements::hadamard;
 use crate::kernels::{self, Floats, Isa};
-use crate::kv::{EncodedHead, PageLayout, rotate};
+use crate::kv::{EncodedHead, PageLayout};
 use crate::math::{expf, tanhf};
 use crate::pool;
 
@@ -39,7 +40,7 @@ impl Queries {
         pool::chunks_mut(&mut bytes, stride, |head, to| {
             let mut own = q[head * size..][..size].to_vec();
             if let Some(n) = layout.key_turn() {
-                rotate(&mut own, n);
+                hadamard(isa, &mut own, n);
             }
             encode(&own, to);
         });
@@ -178,7 +179,7 @@ impl Attention<'_, '_> {
             };
             out.iter_mut().for_each(|o| *o *= inverse);
             if let Some(n) = layout.value_turn() {
-                rotate(out, n);
+                hadamard(self.isa, out, n);
             }
         }
     }

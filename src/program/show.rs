@@ -2,8 +2,6 @@
 
 use std::fmt::Write;
 
-use serde::Serialize;
-
 use super::forward::Program;
 use super::op::Op;
 use super::operation::Operation;
@@ -11,7 +9,7 @@ use super::value::{Rows, Value};
 use crate::ops::norm::Kind;
 
 /// One operation as people read it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub struct Line {
     /// The block that it is part of, in the order in which blocks run; `None` before the first and behind the last.
     pub block: Option<usize>,
@@ -28,7 +26,7 @@ pub struct Line {
 }
 
 /// A value that an operation makes.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub struct Output {
     /// Its name.
     pub name: String,
@@ -39,12 +37,11 @@ pub struct Output {
 }
 
 /// Matrices of one tensor.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub struct Matrix {
     /// The tensor in the model's file.
     pub tensor: String,
     /// Its type.
-    #[serde(rename = "type")]
     pub ty: String,
     /// Outputs of each.
     pub rows: usize,

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use anyhow::{Context, Result, bail};
-use serde_json::json;
+use serde_json::{Value, json};
 use trine::model::{LoadOptions, Model};
 use trine::program::{Line, Program};
 use trine_formats::gguf::{ModelFile, PackingOptions};
@@ -28,11 +28,27 @@ pub fn write_json(program: &Program, file: &ModelFile, out: &mut dyn Write) -> R
     let report = json!({
         "blocks": program.blocks().len(),
         "activation_bytes_per_token": program.plan().bytes(1),
-        "operations": program.lines(),
+        "operations": program.lines().iter().map(operation).collect::<Vec<_>>(),
     });
     let report = Provenance::of_files("rinspect.program/1", file).before(report);
     writeln!(out, "{}", shown::json(&report, true))?;
     Ok(())
+}
+
+fn operation(line: &Line) -> Value {
+    let outputs = line.outputs.iter().map(|o| json!({ "name": o.name, "rows": o.rows, "columns": o.columns }));
+    let matrices = line
+        .matrices
+        .iter()
+        .map(|m| json!({ "tensor": m.tensor, "type": m.ty, "rows": m.rows, "columns": m.columns, "count": m.count }));
+    json!({
+        "block": line.block,
+        "operation": line.operation,
+        "detail": line.detail,
+        "inputs": line.inputs,
+        "outputs": outputs.collect::<Vec<_>>(),
+        "matrices": matrices.collect::<Vec<_>>(),
+    })
 }
 
 /// Writes one block as a graph in the DOT language.

@@ -8,9 +8,9 @@
 //! them fast is what a vector of numbers does not have: they read packed words of four half floats, widen one field of
 //! each, and keep as many rows of sums as the registers of the instruction set hold.
 //!
-//! The integer kernels have no trait of lanes: each instruction set multiplies bytes by other instructions and in
-//! another arrangement, so that there is no common step to name. They share what comes before and after, `Codes` and
-//! the like, which say how a type unpacks.
+//! The integer kernels of packed rows are written in [`crate::lanes`], which knows bytes and words too. They share what
+//! comes before and after their products; how an instruction set multiplies bytes it says itself, by the traits beside
+//! each kernel.
 
 pub use trine_formats::types::lanes::{LANES, Mask, Simd, Vector};
 

@@ -102,7 +102,7 @@ pub const HOUSE: House = House {
     circles: &[
         "src/kernels/lib.rs", "src/kernels/arch/aarch64/packed/mod.rs", "src/kernels/arch/x86_64/mod.rs",
         "src/kernels/arch/x86_64/bitplane/mod.rs", "src/kernels/arch/x86_64/exact/mod.rs",
-        "src/kernels/arch/x86_64/packed/mod.rs", "src/kernels/arch/x86_64/packed/avx2/block32/mod.rs",
+        "src/kernels/arch/x86_64/packed/mod.rs",
         "src/kernels/arch/x86_64/packed/avx2/t2/mod.rs", "src/kernels/arch/x86_64/packed/k_tiles/mod.rs",
         "src/kernels/arch/x86_64/packed/level_tiles/mod.rs", "src/kernels/arch/x86_64/packed/ternary_tiles/mod.rs",
         "src/kernels/bitplane/mod.rs", "src/kernels/halves/mod.rs", "src/kernels/widely/mod.rs",

@@ -22,6 +22,8 @@ use super::{Arranged, Encoding, Layout, Multiply};
 use crate::Isa;
 use crate::proof::Needs;
 
+pub(crate) mod rows;
+
 /// Blocks of activations in a block of any type, at most.
 pub(crate) const MOST_SUBS: usize = 4;
 

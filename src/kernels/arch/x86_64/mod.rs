@@ -21,6 +21,7 @@ mod lanes;
 mod packed;
 mod panel;
 mod points;
+pub(crate) mod prefetch;
 pub(crate) mod probe;
 mod quantize;
 mod quantize512;

@@ -12,11 +12,12 @@ use std::arch::x86_64::*;
 use trine_formats::types::{Part, TypeId, info};
 
 use super::super::grouped::GroupStep;
-use super::k16::Acts;
-use super::lanes::{broadcast, load, scales, step, unroll};
 use super::levels::{self, Levels, SCALES, UNITS, layouts_of_levels};
+use super::zmm::Zmm;
 use super::{Ahead, with_ahead};
 use crate::Isa;
+use crate::lanes::{Lanes, unroll};
+use crate::packed::k_quants::chains::Acts;
 use crate::packed::k_quants::{BLOCK, Q8_K, ROWS};
 use crate::packed::{Arranged, Call, Encoding, Layout, Multiply};
 use crate::proof::{Needs, Proof, Vbmi};
@@ -125,7 +126,7 @@ impl Lookup {
     pub(super) fn new<C: Levels, const RAISE: u8>() -> Lookup {
         let tables = const { &tables::<C>(RAISE) };
         // SAFETY: a table has 64 bytes.
-        let [a, b, c] = tables.each_ref().map(|table| unsafe { load(table.as_ptr()) });
+        let [a, b, c] = tables.each_ref().map(|table| unsafe { Zmm::load(table.as_ptr()) });
         Lookup([a, b, c])
     }
 
@@ -138,7 +139,7 @@ impl Lookup {
     pub(super) unsafe fn unit<C: Levels>(self, unit: *const u8) -> [__m512i; 8] {
         let [at_0, at_3, at_2] = self.0;
         // SAFETY: the caller's unit has these lines.
-        let line = |i: usize| unsafe { load(unit.add(64 * i)) };
+        let line = |i: usize| unsafe { Zmm::load(unit.add(64 * i)) };
         // The bits above the lowest six are ignored, so that bits of the next byte may come in there.
         if C::UNIT_LINES == 4 {
             let [a, b, c, d] = [line(0), line(1), line(2), line(3)];
@@ -185,7 +186,7 @@ pub(super) unsafe fn scales_of_unit<C: Levels>(block: *const u8, j: usize) -> [_
     let scale = |line: usize, byte: usize| {
         // Read three bytes further to the front, byte 0 of a dword is its highest.
         // SAFETY: the lines are there, and more than three bytes before the first.
-        let dwords = unsafe { load(block.add(SCALES + 64 * line + byte - 3)) };
+        let dwords = unsafe { Zmm::load(block.add(SCALES + 64 * line + byte - 3)) };
         _mm512_srai_epi32::<24>(dwords)
     };
     if C::OF_16 { [scale(j / 2, 2 * (j % 2)), scale(j / 2, 2 * (j % 2) + 1)] } else { [scale(j / 4, j % 4); 2] }
@@ -226,11 +227,11 @@ impl Unit {
     ) -> __m512i {
         // SAFETY: as the caller says.
         unsafe {
-            let mut sum = broadcast(start);
+            let mut sum = Zmm::broadcast(start);
             unroll!(K in [0 1 2 3 4 5 6 7] {
                 if (FIRST..END).contains(&K) {
                     ask(K);
-                    sum = _mm512_dpbusd_epi32(sum, self.levels[K], broadcast(q.add(4 * K)));
+                    sum = _mm512_dpbusd_epi32(sum, self.levels[K], Zmm::broadcast(q.add(4 * K)));
                 }
             });
             sum
@@ -267,7 +268,7 @@ impl Unit {
         // SAFETY: as the caller says.
         unsafe {
             let isum = self.dot::<0, 8>(y.add(STARTS_OF_32 + 4 * j), y.add(32 * j), ask);
-            step(sum, _mm512_mul_ps(d, _mm512_cvtepi32_ps(self.scales[0])), isum)
+            Zmm::step(sum, _mm512_mul_ps(d, _mm512_cvtepi32_ps(self.scales[0])), isum)
         }
     }
 }
@@ -299,8 +300,8 @@ unsafe fn one<C: Levels>(w: *const u8, acts: Acts, ahead: impl Ahead, out: &mut 
         // SAFETY: block b is there, of the activations too, as the caller says.
         unsafe {
             let (block, y) = (w.add(C::BYTES_OF_GROUP * b), acts.at.add(ACT * b));
-            let dy = _mm512_castsi512_ps(broadcast(y.add(SCALE)));
-            let d = _mm512_mul_ps(scales(block), dy);
+            let dy = _mm512_castsi512_ps(Zmm::broadcast(y.add(SCALE)));
+            let d = _mm512_mul_ps(Zmm::halves(block), dy);
             let mut isum = _mm512_setzero_si512();
             for j in 0..UNITS {
                 let unit = Unit::new::<C>(lookup, block, j);
@@ -312,7 +313,7 @@ unsafe fn one<C: Levels>(w: *const u8, acts: Acts, ahead: impl Ahead, out: &mut 
                 }
             }
             if C::STEP != GroupStep::Each {
-                sum = step(sum, d, isum);
+                sum = Zmm::step(sum, d, isum);
             }
         }
     }
@@ -338,9 +339,9 @@ unsafe fn many<C: Levels>(w: *const u8, acts: Acts, ahead: usize, out: &mut [f32
         // SAFETY: block b is there, of all activations too, as the caller says; `out` has 16 floats for each token.
         unsafe {
             let (block, y) = (w.add(C::BYTES_OF_GROUP * b), acts.at.add(ACT * b));
-            let d = scales(block);
+            let d = Zmm::halves(block);
             let product = |t: usize| {
-                let dy = broadcast(y.add(acts.stride * t + SCALE));
+                let dy = Zmm::broadcast(y.add(acts.stride * t + SCALE));
                 _mm512_mul_ps(d, _mm512_castsi512_ps(dy))
             };
             for (t, of_block) in of_block.iter_mut().enumerate() {
@@ -369,7 +370,7 @@ unsafe fn many<C: Levels>(w: *const u8, acts: Acts, ahead: usize, out: &mut [f32
             if C::STEP != GroupStep::Each {
                 for (t, isum) in of_block.iter().enumerate() {
                     let out = out.add(ROWS * t);
-                    _mm512_storeu_ps(out, step(_mm512_loadu_ps(out), product(t), *isum));
+                    _mm512_storeu_ps(out, Zmm::step(_mm512_loadu_ps(out), product(t), *isum));
                 }
             }
         }

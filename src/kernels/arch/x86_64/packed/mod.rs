@@ -1,10 +1,20 @@
 //! Kernels of the packed layouts.
 
+pub(in crate::arch::x86_64) use crate::packed::ahead::{Ahead, Never, with_ahead};
 use crate::packed::{Layout, dword};
-use ahead::asking_once;
-pub(in crate::arch::x86_64) use ahead::{Ahead, Never, with_ahead};
 
-pub(in crate::arch::x86_64) mod ahead;
+/// [`crate::lanes::Lanes`] of an instruction set, one expression each.
+macro_rules! lanes {
+    ($($name:ident $([$($generics:tt)*])? ($($args:tt)*) -> $out:ty $body:block)*) => { $(
+        #[inline(always)]
+        unsafe fn $name $(<$($generics)*>)? ($($args)*) -> $out {
+            // SAFETY: the caller has the instruction set and what is read or written.
+            #[allow(unused_unsafe, reason = "most of them touch no memory")]
+            unsafe { $body }
+        }
+    )* };
+}
+
 mod avx2;
 mod block32;
 mod block32_tiles;
@@ -12,21 +22,19 @@ mod half;
 pub(in crate::arch::x86_64) mod half_levels;
 pub(in crate::arch::x86_64) mod half_limbs;
 mod half_tiles;
-mod k16;
+mod k_quants;
 mod k_tiles;
-mod lanes;
 mod level_bytes;
 mod level_tiles;
 mod levels;
-mod nested;
 mod q2_k;
-mod q3_k;
-mod q4_k;
-mod q6_k;
+mod sets;
 mod t2;
 mod t5;
 mod ternary_bytes;
 mod ternary_tiles;
+mod ymm;
+mod zmm;
 
 /// The rows of the kernels in this folder.
 static LAYOUTS: &[&[Layout]] = &[
@@ -39,11 +47,9 @@ static LAYOUTS: &[&[Layout]] = &[
     t5::LAYOUTS,
     t2::LAYOUTS,
     block32::LAYOUTS,
-    nested::LAYOUTS,
+    block32::NESTED,
+    k_quants::LAYOUTS,
     q2_k::LAYOUTS,
-    q3_k::LAYOUTS,
-    q4_k::LAYOUTS,
-    q6_k::LAYOUTS,
     level_bytes::LAYOUTS,
     half::LAYOUTS,
 ];

@@ -6,9 +6,11 @@
 
 use std::arch::x86_64::*;
 
-use super::lanes::{ROWS, broadcast, dpwssd, dpwssd_at, load, scales, unroll};
+use super::zmm::{Zmm, dpwssd};
 use super::{Ahead, with_ahead};
-use crate::packed::k_quants::q2_k::{ACT, BYTES, CODES, DMIN, SCALE, SCALES, SUMS, act_bytes, layout};
+use crate::lanes::Lanes;
+use crate::packed::k_quants::ROWS;
+use crate::packed::k_quants::q2_k::{ACT, BYTES, CODES, Head, act_bytes, layout};
 use crate::packed::{Call, Layout};
 use crate::proof::{Avx512, Proof};
 
@@ -39,53 +41,18 @@ fn multiply(call: Call<'_>) {
     }
 }
 
-/// What a block's head says.
-struct Head {
-    d: __m512,
-    dmin: __m512,
-    /// Pairs of scales and minima, of groups (0, 2), (1, 3), (4, 6) ..
-    scales: [__m512i; 8],
-    mins: [__m512i; 8],
-    /// Where the integer starts, to make up for the bias.
-    start: __m512i,
-}
-
+/// Pairs of scales of groups (0, 2), (1, 3), (4, 6) .., and where the integer starts, to make up for the bias.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-unsafe fn head(w: *const u8) -> Head {
+fn scales(head: &Head<Zmm>) -> ([__m512i; 8], __m512i) {
     let low = _mm512_set1_epi16(15);
     let zero = _mm512_setzero_si512();
-    let (mut scales_of, mut mins, mut sum) = ([zero; 8], [zero; 8], zero);
-    for g in 0..4 {
-        // SAFETY: `w` is a block, whose head has four lines of scales.
-        let line = unsafe { load(w.add(SCALES + 64 * g)) };
-        scales_of[2 * g] = _mm512_and_si512(line, low);
-        mins[2 * g] = _mm512_and_si512(_mm512_srli_epi16::<4>(line), low);
-        scales_of[2 * g + 1] = _mm512_and_si512(_mm512_srli_epi16::<8>(line), low);
-        mins[2 * g + 1] = _mm512_srli_epi16::<12>(line);
-        sum = _mm512_add_epi16(sum, _mm512_add_epi16(scales_of[2 * g], scales_of[2 * g + 1]));
+    let (mut scales, mut sum) = ([zero; 8], zero);
+    for (scales, line) in scales.as_chunks_mut::<2>().0.iter_mut().zip(head.lines) {
+        *scales = [_mm512_and_si512(line, low), _mm512_and_si512(_mm512_srli_epi16::<8>(line), low)];
+        sum = _mm512_add_epi16(sum, _mm512_add_epi16(scales[0], scales[1]));
     }
-    // SAFETY: a block begins with the f16 scales of sixteen rows, at `DMIN` those of the minima follow.
-    let (d, dmin) = unsafe { (scales(w), scales(w.add(DMIN))) };
-    Head { d, dmin, scales: scales_of, mins, start: dpwssd(zero, sum, _mm512_set1_epi32(-BIAS & 0xFFFF)) }
-}
-
-/// `(yd * d) * scaled - (yd * dmin) * minima`, added to `chain`.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-unsafe fn block_step(chain: __m512, h: &Head, y: *const u8, scaled: __m512i) -> __m512 {
-    let mut minima = [_mm512_setzero_si512(); 2];
-    // SAFETY: the caller's activations have sums and a scale.
-    let dy = unsafe {
-        unroll!(J in [0 1 2 3 4 5 6 7] {
-            minima[J % 2] = dpwssd_at::<{ SUMS + 4 * J }>(minima[J % 2], h.mins[J], y);
-        });
-        _mm512_castsi512_ps(broadcast(y.add(SCALE)))
-    };
-    let minima = _mm512_add_epi32(minima[0], minima[1]);
-    let plus = _mm512_mul_ps(_mm512_mul_ps(dy, h.d), _mm512_cvtepi32_ps(scaled));
-    let minus = _mm512_mul_ps(_mm512_mul_ps(dy, h.dmin), _mm512_cvtepi32_ps(minima));
-    _mm512_add_ps(chain, _mm512_sub_ps(plus, minus))
+    (scales, dpwssd(zero, sum, _mm512_set1_epi32(-BIAS & 0xFFFF)))
 }
 
 /// Adds the groups of the lower two planes of a set to the integer. `y`: the quants of the first.
@@ -97,14 +64,14 @@ unsafe fn add_pair(acc: __m512i, lines: &[__m512i; 4], scales: __m512i, y: *cons
     let mut sums = _mm512_set1_epi32(BIAS >> 14);
     for (c, line) in lines.iter().enumerate() {
         // SAFETY: two groups of 16 quants lie at `y`, the second 32 bytes after the first.
-        let q = unsafe { broadcast(y.add(32 + 4 * c)) };
+        let q = unsafe { Zmm::broadcast(y.add(32 + 4 * c)) };
         ask(c);
         sums = _mm512_dpbusd_epi32(sums, _mm512_and_si512(*line, odd), q);
     }
     sums = _mm512_slli_epi32::<14>(sums);
     for (c, line) in lines.iter().enumerate() {
         // SAFETY: two groups of 16 quants lie at `y`, the second 32 bytes after the first.
-        let q = unsafe { broadcast(y.add(4 * c)) };
+        let q = unsafe { Zmm::broadcast(y.add(4 * c)) };
         ask(4 + c);
         sums = _mm512_dpbusd_epi32(sums, _mm512_and_si512(*line, even), q);
     }
@@ -119,16 +86,17 @@ unsafe fn tile<const T: usize>(group: &[u8], acts: *const u8, act: usize, ahead:
         // SAFETY: block b of the activations of all tokens is there, as `check` saw.
         unsafe {
             let (w, y) = (block.as_ptr(), acts.add(ACT * b));
-            let head = head(w);
-            let mut sums = [head.start; T];
+            let head = Head::new(w, 0);
+            let (scales_of, start) = scales(&head);
+            let mut sums = [start; T];
             for set in 0..4 {
                 let w = w.add(CODES + 256 * set);
                 let y = y.add(set / 2 * 128 + set % 2 * 16);
                 let from = block.as_ptr().wrapping_add(BYTES / 4 * set);
-                let lines = [load(w), load(w.add(64)), load(w.add(128)), load(w.add(192))];
+                let lines = [Zmm::load(w), Zmm::load(w.add(64)), Zmm::load(w.add(128)), Zmm::load(w.add(192))];
                 let upper = lines.map(|line| _mm512_srli_epi16::<4>(line));
                 let (h, i) = (set / 2, set % 2);
-                let scales = [head.scales[4 * h + i], head.scales[4 * h + 2 + i]];
+                let scales = [scales_of[4 * h + i], scales_of[4 * h + 2 + i]];
                 for (t, sum) in sums.iter_mut().enumerate() {
                     let y = y.add(act * t);
                     // With the first token.
@@ -144,7 +112,7 @@ unsafe fn tile<const T: usize>(group: &[u8], acts: *const u8, act: usize, ahead:
                 }
             }
             for (t, chain) in chains.iter_mut().enumerate() {
-                *chain = block_step(*chain, &head, y.add(act * t), sums[t]);
+                *chain = head.step(*chain, sums[t], y.add(act * t));
             }
         }
     }

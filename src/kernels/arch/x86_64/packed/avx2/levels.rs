@@ -10,16 +10,18 @@ use std::arch::x86_64::*;
 use trine_formats::types::{Part, TypeId, info};
 
 use super::super::super::grouped::GroupStep;
-use super::super::k16::Acts;
 use super::super::levels::{self, Levels, SCALES, UNITS, layouts_of_levels};
+use super::super::ymm::{Ymm, shuffle_dwords};
 use super::super::{Ahead, with_ahead};
-use super::lanes::{VECTORS, shuffle_dwords};
-use super::{broadcast, broadcast_float, by_tokens, halves, load, store};
 use crate::Isa;
+use crate::lanes::{Lanes, by_tokens};
+use crate::packed::k_quants::chains::Acts;
 use crate::packed::k_quants::{BLOCK, Q8_K, ROWS};
 use crate::packed::{Arranged, Call, Encoding, Layout};
 use crate::proof::{Avx2, Proof};
 
+/// Vectors of eight of the 16 rows.
+const VECTORS: usize = 2;
 /// Tokens of a call.
 const TILE: usize = 16;
 /// Arranged activations of a block: the quants, the sums of each 16 of them as i16, the scale.
@@ -136,7 +138,8 @@ unsafe fn tile<C: Levels, const TOKENS: usize>(w: *const u8, acts: Acts, ahead: 
     }
     for (v, sums) in sums.iter().enumerate() {
         for (sum, out) in sums.iter().zip(out.chunks_exact_mut(ROWS)) {
-            store(&mut out[8 * v..], _mm256_mul_ps(_mm256_set1_ps(C::LAST), *sum));
+            // SAFETY: this function has the instructions.
+            unsafe { Ymm::store(&mut out[8 * v..], _mm256_mul_ps(_mm256_set1_ps(C::LAST), *sum)) };
         }
     }
 }
@@ -163,7 +166,7 @@ impl Head {
                 false => (j / 4, j % 4),
             };
             // SAFETY: the caller's block has this line.
-            let bytes = unsafe { load(block.add(SCALES + 64 * line + 32 * v)) };
+            let bytes = unsafe { Ymm::load(block.add(SCALES + 64 * line + 32 * v)) };
             // The upper bytes of words, shifted down with their sign.
             let twice = |byte: usize| {
                 let byte = byte as i8;
@@ -175,7 +178,7 @@ impl Head {
             };
         }
         // SAFETY: a block begins with the d of 16 rows.
-        let d = unsafe { halves(block.add(16 * v)) };
+        let d = unsafe { Ymm::halves(block.add(16 * v)) };
         Head { d, scales }
     }
 }
@@ -188,7 +191,7 @@ impl Head {
 #[target_feature(enable = "avx2")]
 unsafe fn levels_of<C: Levels>(unit: *const u8) -> [__m256i; 8] {
     // SAFETY: the caller's unit has these lines.
-    let line = |i: usize| unsafe { load(unit.add(64 * i)) };
+    let line = |i: usize| unsafe { Ymm::load(unit.add(64 * i)) };
     let codes = if C::UNIT_LINES == 4 {
         let low = _mm256_set1_epi8(15);
         let [a, b, c, d] = [0, 1, 2, 3].map(line);
@@ -247,14 +250,14 @@ unsafe fn add_block<C: Levels, const TOKENS: usize>(
             ask(j, 0);
             let levels = levels_of::<C>(units.add(64 * C::UNIT_LINES * j));
             ask(j, 1);
-            by_tokens!(t in tokens, T => {
+            by_tokens!(t in tokens, 4, T => {
                 let y = acts.at.add(acts.stride * t + 32 * j);
                 let isums = &mut isums[t..t + T];
                 add_unit::<C, T>(&levels, scales, y, acts.stride, isums);
             });
         }
         for (t, (sum, isum)) in sums.iter_mut().zip(&isums).enumerate() {
-            let d = broadcast_float(acts.at.add(acts.stride * t + SCALE));
+            let d = Ymm::broadcast_float(acts.at.add(acts.stride * t + SCALE));
             let product = _mm256_mul_ps(_mm256_mul_ps(head.d, d), _mm256_cvtepi32_ps(*isum));
             *sum = _mm256_add_ps(*sum, product);
         }
@@ -272,7 +275,7 @@ unsafe fn raised_by<C: Levels>(head: &Head, sums: *const u8) -> __m256i {
     for (j, [first, second]) in head.scales.iter().enumerate() {
         let scales = _mm256_blend_epi16::<0b1010_1010>(*first, *second);
         // SAFETY: a dword has the two sums of a unit.
-        let pair = unsafe { broadcast(sums.add(4 * j)) };
+        let pair = unsafe { Ymm::broadcast(sums.add(4 * j)) };
         all = _mm256_add_epi32(all, _mm256_madd_epi16(scales, pair));
     }
     _mm256_mullo_epi32(all, _mm256_set1_epi32(-excess::<C>()))
@@ -298,7 +301,7 @@ unsafe fn add_unit<C: Levels, const T: usize>(
         for (i, levels) in levels[first..][..together].iter().enumerate() {
             for (t, pairs) in pairs.iter_mut().enumerate() {
                 // SAFETY: the caller's activations have eight dwords.
-                let y = unsafe { broadcast(y.add(stride * t + 4 * (first + i))) };
+                let y = unsafe { Ymm::broadcast(y.add(stride * t + 4 * (first + i))) };
                 let products = _mm256_maddubs_epi16(*levels, y);
                 *pairs = match i {
                     0 => products,
@@ -335,12 +338,12 @@ unsafe fn add_each<C: Levels>(
             let levels = levels_of::<C>(units.add(64 * C::UNIT_LINES * j));
             ask(j, 1);
             let magnitudes = levels.map(|levels| _mm256_abs_epi8(levels));
-            by_tokens!(t in tokens, T => {
+            by_tokens!(t in tokens, 4, T => {
                 let of_tokens = acts.at.add(acts.stride * t);
                 let y = of_tokens.add(32 * j);
                 let isums: [_; T] = signed_unit(&levels, &magnitudes, y, acts.stride);
                 for (i, (sum, isum)) in sums[t..].iter_mut().zip(isums).enumerate() {
-                    let d = broadcast_float(of_tokens.add(acts.stride * i + SCALE));
+                    let d = Ymm::broadcast_float(of_tokens.add(acts.stride * i + SCALE));
                     let d = _mm256_mul_ps(_mm256_mul_ps(head.d, d), scale);
                     *sum = _mm256_add_ps(*sum, _mm256_mul_ps(d, _mm256_cvtepi32_ps(isum)));
                 }
@@ -365,7 +368,7 @@ unsafe fn signed_unit<const T: usize>(
     for (k, (levels, magnitudes)) in levels.iter().zip(magnitudes).enumerate() {
         for (t, sum) in sums.iter_mut().enumerate() {
             // SAFETY: the caller's activations have eight dwords.
-            let y = unsafe { broadcast(y.add(stride * t + 4 * k)) };
+            let y = unsafe { Ymm::broadcast(y.add(stride * t + 4 * k)) };
             // At most 2 * 127 * 127 in magnitude, which fits 16 bits.
             let pairs = _mm256_maddubs_epi16(*magnitudes, _mm256_sign_epi8(y, *levels));
             let fours = _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));

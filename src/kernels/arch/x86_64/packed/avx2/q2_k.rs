@@ -9,16 +9,18 @@
 
 use std::arch::x86_64::*;
 
+use super::super::ymm::{Ymm, shuffle_dwords};
 use super::super::{Ahead, with_ahead};
 use super::block32::FourDwords;
-use super::lanes::{VECTORS, shuffle_dwords};
 use super::vnni::{EightDwords, LINE};
-use super::{broadcast, broadcast_float, by_tokens, halves, load, store};
-use crate::packed::k_quants::q2_k::{ACT, BYTES, CODES, DMIN, SCALE, SCALES, SUMS, act_bytes, layout};
+use crate::lanes::{Lanes, by_tokens};
+use crate::packed::k_quants::q2_k::{ACT, BYTES, CODES, Head, act_bytes, layout};
 use crate::packed::k_quants::{BLOCK, ROWS};
 use crate::packed::{Call, Layout};
 use crate::proof::{Avx2, AvxVnni, Proof};
 
+/// Vectors of eight of the 16 rows.
+const VECTORS: usize = 2;
 /// Groups of 16 weights in a block.
 const GROUPS: usize = BLOCK / 16;
 
@@ -112,65 +114,12 @@ fn multiply<P: Products>(call: Call<'_>) {
     }
 }
 
-/// What a block's head says of eight rows.
-struct Head {
-    d: __m256,
-    dmin: __m256,
-    /// Line g: the scales of groups 4g .. 4g + 3, a byte each.
-    scales: [__m256i; 4],
-    /// Pairs of minima, of groups (0, 2), (1, 3), (4, 6) ..
-    mins: [__m256i; 8],
-}
-
-impl Head {
-    /// Of vector v.
-    ///
-    /// # Safety
-    /// The processor has AVX2 and F16C; the block is readable.
-    #[inline]
-    #[target_feature(enable = "avx2,f16c")]
-    unsafe fn new(block: *const u8, v: usize) -> Head {
-        let low = _mm256_set1_epi8(15);
-        let (mut scales, mut mins) = ([_mm256_setzero_si256(); 4], [_mm256_setzero_si256(); 8]);
-        for g in 0..4 {
-            // SAFETY: a block has four lines of scales.
-            let line = unsafe { load(block.add(SCALES + 64 * g + 32 * v)) };
-            scales[g] = _mm256_and_si256(line, low);
-            mins[2 * g] = _mm256_and_si256(_mm256_srli_epi16::<4>(line), _mm256_set1_epi16(15));
-            mins[2 * g + 1] = _mm256_srli_epi16::<12>(line);
-        }
-        // SAFETY: a block begins with the d of sixteen rows, at `DMIN` those of the minima follow.
-        let (d, dmin) = unsafe { (halves(block.add(16 * v)), halves(block.add(DMIN + 16 * v))) };
-        Head { d, dmin, scales, mins }
-    }
-
-    /// The scale of a group, twice as i16.
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    fn scale(&self, group: usize) -> __m256i {
-        let byte = (group % 4) as i8;
-        shuffle_dwords(self.scales[group / 4], [byte, -1, byte, -1])
-    }
-
-    /// `(yd * d) * scaled - (yd * dmin) * minima`, added to `chain`.
-    ///
-    /// # Safety
-    /// The processor has AVX2; the activations have sums and a scale.
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    unsafe fn step(&self, chain: __m256, scaled: __m256i, y: *const u8) -> __m256 {
-        let mut minima = _mm256_setzero_si256();
-        for (j, mins) in self.mins.iter().enumerate() {
-            // SAFETY: the caller's activations have eight pairs of sums.
-            let sums = unsafe { broadcast(y.add(SUMS + 4 * j)) };
-            minima = _mm256_add_epi32(minima, _mm256_madd_epi16(*mins, sums));
-        }
-        // SAFETY: they have a scale.
-        let dy = unsafe { broadcast_float(y.add(SCALE)) };
-        let plus = _mm256_mul_ps(_mm256_mul_ps(dy, self.d), _mm256_cvtepi32_ps(scaled));
-        let minus = _mm256_mul_ps(_mm256_mul_ps(dy, self.dmin), _mm256_cvtepi32_ps(minima));
-        _mm256_add_ps(chain, _mm256_sub_ps(plus, minus))
-    }
+/// The scale of a group, twice as i16.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn scale(head: &Head<Ymm>, group: usize) -> __m256i {
+    let (line, byte) = (head.lines[group / 4], (group % 4) as i8);
+    shuffle_dwords(_mm256_and_si256(line, _mm256_set1_epi8(15)), [byte, -1, byte, -1])
 }
 
 /// Where the two bits p = 0..4 of dword c of set 2h + i belong: the group, and the first of its activations.
@@ -195,7 +144,7 @@ unsafe fn one(group_of_rows: &[u8], act: *const u8, ahead: impl Ahead, out: &mut
                     let ask = |c| ahead.share(from, BYTES.div_ceil(8), c, 4);
                     let four = set_sums(lines, y.add(16 * group(set, 0)), ask);
                     for (p, pairs) in four.into_iter().enumerate() {
-                        let mut scale = head.scale(group(set, p));
+                        let mut scale = scale(&head, group(set, p));
                         if p % 2 == 0 {
                             scale = _mm256_slli_epi16::<2>(scale);
                         }
@@ -209,7 +158,8 @@ unsafe fn one(group_of_rows: &[u8], act: *const u8, ahead: impl Ahead, out: &mut
         }
     }
     for (chain, out) in chains.iter().zip(out.chunks_exact_mut(8)) {
-        store(out, *chain);
+        // SAFETY: this function has the instructions.
+        unsafe { Ymm::store(out, *chain) };
     }
 }
 
@@ -226,7 +176,7 @@ unsafe fn set_sums(lines: *const u8, y: *const u8, ask: impl Fn(usize)) -> [__m2
     let mut sums = [_mm256_setzero_si256(); 4];
     for c in 0..4 {
         // SAFETY: the caller's lines.
-        let line = unsafe { load(lines.add(64 * c)) };
+        let line = unsafe { Ymm::load(lines.add(64 * c)) };
         ask(c);
         let upper = _mm256_srli_epi16::<4>(line);
         let planes = [
@@ -237,7 +187,7 @@ unsafe fn set_sums(lines: *const u8, y: *const u8, ask: impl Fn(usize)) -> [__m2
         ];
         for (p, (sum, codes)) in sums.iter_mut().zip(planes).enumerate() {
             // SAFETY: the activations of plane p lie 32 after those of the one before.
-            let y = unsafe { broadcast(y.add(32 * p + 4 * c)) };
+            let y = unsafe { Ymm::broadcast(y.add(32 * p + 4 * c)) };
             *sum = _mm256_add_epi16(*sum, _mm256_maddubs_epi16(codes, y));
         }
     }
@@ -258,12 +208,12 @@ unsafe fn many<P: Products>(group_of_rows: &[u8], acts: *const u8, stride: usize
             let heads: [_; VECTORS] = std::array::from_fn(|v| Head::new(block, v));
             for (v, head) in heads.iter().enumerate() {
                 for (g, scales) in scales.iter_mut().enumerate() {
-                    scales[v] = head.scale(g);
+                    scales[v] = scale(head, g);
                 }
                 unpack::<P>(block, v, &scales, ahead, &mut room);
             }
             let y = acts.add(ACT * b);
-            by_tokens!(t in tokens, T => {
+            by_tokens!(t in tokens, 4, T => {
                 let y = y.add(stride * t);
                 let sums = <P as Sums<T>>::sums(&room, &scales, y, stride);
                 let out = out[ROWS * t..].chunks_exact_mut(8 * VECTORS);
@@ -271,7 +221,7 @@ unsafe fn many<P: Products>(group_of_rows: &[u8], acts: *const u8, stride: usize
                     for v in 0..VECTORS {
                         let out = &mut out[8 * v..][..8];
                         let chain = _mm256_loadu_ps(out.as_ptr());
-                        store(out, heads[v].step(chain, sums[v], y.add(stride * t)));
+                        Ymm::store(out, heads[v].step(chain, sums[v], y.add(stride * t)));
                     }
                 }
             });
@@ -293,7 +243,7 @@ unsafe fn unpack<P: Products>(block: *const u8, v: usize, scales: &Scales, ahead
         for c in 0..4 {
             ahead.share(from, BYTES.div_ceil(8), c, 4);
             // SAFETY: a block has sixteen lines of codes.
-            let line = unsafe { load(block.add(CODES + 64 * (4 * set + c) + 32 * v)) };
+            let line = unsafe { Ymm::load(block.add(CODES + 64 * (4 * set + c) + 32 * v)) };
             let planes =
                 [line, _mm256_srli_epi16::<2>(line), _mm256_srli_epi16::<4>(line), _mm256_srli_epi16::<6>(line)];
             for (p, plane) in planes.into_iter().enumerate() {

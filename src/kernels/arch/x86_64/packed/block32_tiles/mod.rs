@@ -10,15 +10,17 @@
 use std::arch::asm;
 use std::arch::x86_64::*;
 
-use super::block32::{Block, multiply as by_vectors};
-use super::lanes::unroll;
+use super::zmm::Zmm;
 use crate::AlignedBytes;
 #[cfg(test)]
 use crate::arch::x86_64::tiles::Software;
 use crate::arch::x86_64::tiles::{self, Hardware, Tiles, Tokens};
+use crate::lanes::unroll;
+use crate::packed::ahead::Never;
+use crate::packed::block32::rows::{Codes, Head, multiply as by_vectors, unpack};
 use crate::packed::block32::{self, Block32, PackedStep, RECORD, ROWS, layouts_of_block32};
 use crate::packed::{Call, Layout};
-use crate::proof::{Amx, Proof};
+use crate::proof::{Amx, Avx512, Proof};
 
 /// Tokens from which on tiles are faster than vectors.
 const FROM: usize = 32;
@@ -42,7 +44,7 @@ pub(super) static LAYOUTS: &[Layout] = &layouts_of_block32!(layout);
 
 fn multiply<B: Block32>(call: Call<'_>) {
     if call.tokens < FROM {
-        return by_vectors::<B>(call);
+        return by_vectors::<Avx512, B>(call);
     }
     let Call { isa, group, acts, n, tokens, out, .. } = call.check(const { &layout::<B>() });
     let whole = Tokens::in_tiles(tokens, REST);
@@ -51,7 +53,7 @@ fn multiply<B: Block32>(call: Call<'_>) {
     // SAFETY: `check` has seen the proof of the tiles and compared all lengths.
     unsafe { hardware::<B>(group, acts, whole, out) }
     if whole < tokens {
-        by_vectors::<B>(Call { isa, group, acts: rest, n, tokens: tokens - whole, ahead: 0, out: out_of_rest });
+        by_vectors::<Avx512, B>(Call { isa, group, acts: rest, n, tokens: tokens - whole, ahead: 0, out: out_of_rest });
     }
 }
 
@@ -98,15 +100,17 @@ impl Machine for Hardware {
     unsafe fn expand<B: Block32>(block: *const u8, to: *mut u8, stride: usize) {
         // SAFETY: a packed block, and room for its expansion.
         unsafe {
-            let block = Block::unpack::<B>(block);
+            let mut codes: Codes<Zmm> = [[_mm512_setzero_si512(); 4]; 8];
+            unpack::<Avx512, B>(block, Never, &mut codes);
+            let head = Head::<Zmm>::new::<B>(block, 0);
             for v in 0..ROWS / SIDE {
                 let to = to.add(stride * v);
-                for (k, codes) in block.codes.iter().enumerate() {
+                for (k, codes) in codes.iter().enumerate() {
                     let weights = _mm512_sub_epi8(codes[v], _mm512_set1_epi8(B::BIAS as i8));
                     _mm512_store_si512(to.add(tiles::ROW * k).cast(), weights);
                 }
-                _mm512_store_ps(to.add(SCALES_AT).cast(), block.scales[v]);
-                _mm512_store_ps(to.add(OFFSETS_AT).cast(), block.offsets[v]);
+                _mm512_store_ps(to.add(SCALES_AT).cast(), head.scales[v]);
+                _mm512_store_ps(to.add(OFFSETS_AT).cast(), head.offsets[v]);
             }
         }
     }

@@ -13,11 +13,14 @@ use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
 
 use super::block32_tiles::opaque;
-use super::lanes::{BLOCK, CHAINS, ROWS, TILE as CHUNK, Tile, Token, finish, step};
+use super::zmm::Zmm;
 use crate::AlignedBytes;
 use crate::arch::x86_64::tiles::{self, Hardware, Tiles, Tokens};
+use crate::lanes::Lanes;
+use crate::packed::k_quants::chains::{TILE as CHUNK, Tile, Token, finish};
 use crate::packed::k_quants::of_16::{Q3K, Q6K};
 use crate::packed::k_quants::of_32::{Q4K, Q5K};
+use crate::packed::k_quants::{BLOCK, CHAINS, ROWS};
 use crate::packed::{Call, Layout};
 use crate::proof::{Amx, Proof};
 use limbs::join;
@@ -127,7 +130,8 @@ unsafe fn chunk<M: Tiles, L: Limbs, const T: usize>(
     out: &mut [f32],
 ) {
     let mut room = Tile::new();
-    let all = room.start(SIDE * T).as_chunks_mut::<SIDE>().0;
+    // SAFETY: this function has the instructions.
+    let all = unsafe { room.start(SIDE * T) }.as_chunks_mut::<SIDE>().0;
     let stride = product.stride;
     let [even, odd] = isums.each_mut().map(MaybeUninit::as_mut_ptr);
     for b in 0..product.blocks {
@@ -159,7 +163,8 @@ unsafe fn chunk<M: Tiles, L: Limbs, const T: usize>(
         // SAFETY: the last turn has stored these.
         unsafe { settle(tokens, CHAINS - 1, &(*odd).0[i]) };
         for (token, out) in tokens.iter().zip(out[ROWS * first..].chunks_exact_mut(ROWS)) {
-            finish(token.minus, token.chains, out);
+            // SAFETY: this function has the instructions.
+            unsafe { finish::<Zmm>(token.minus, &token.chains, out) };
         }
     }
 }
@@ -176,7 +181,7 @@ unsafe fn turn<M: Tiles, const T: usize>(
     (weights, y): (*const u8, [*const u8; T]),
     stride: usize,
     isums: *mut Isums,
-    all: &mut [[Token; SIDE]],
+    all: &mut [[Token<Zmm>; SIDE]],
     last: Option<(usize, *const Isums)>,
 ) {
     // SAFETY: the caller has tiles, weights, activations, integers and room for them.
@@ -214,8 +219,8 @@ unsafe fn turn<M: Tiles, const T: usize>(
 /// Takes chain l of the 16 tokens of a tile a step further.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn settle(tokens: &mut [Token; SIDE], l: usize, isums: &[[i32; SIDE * ROWS]; 2]) {
-    const STRIDE: usize = size_of::<Token>();
+fn settle(tokens: &mut [Token<Zmm>; SIDE], l: usize, isums: &[[i32; SIDE * ROWS]; 2]) {
+    const STRIDE: usize = size_of::<Token<Zmm>>();
     assert!(l < CHAINS);
     let (tokens, isums) = (tokens.as_mut_ptr(), isums.as_ptr().cast::<__m512i>());
     // SAFETY: each token has chain l; 16 vectors of upper limbs, then 16 of lower ones.
@@ -225,7 +230,7 @@ fn settle(tokens: &mut [Token; SIDE], l: usize, isums: &[[i32; SIDE * ROWS]; 2])
         for t in 0..SIDE {
             let chain = chains.add(STRIDE * t).cast::<__m512>().cast_mut();
             let sum = join(*isums.add(t), *isums.add(SIDE + t));
-            *chain = step(*chain, (*tokens.add(t)).d, sum);
+            *chain = Zmm::step(*chain, (*tokens.add(t)).d, sum);
         }
     }
 }

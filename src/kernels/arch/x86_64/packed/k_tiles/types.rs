@@ -3,13 +3,19 @@
 use std::arch::x86_64::*;
 use std::marker::PhantomData;
 
-use super::super::k16::{self, CodesOf16, pair_scales};
-use super::super::lanes::{CHAINS, Token, broadcast, scales};
-use super::super::q4_k::{self, CodesOf32};
+use super::super::zmm::Zmm;
 use super::limbs::limbs;
 use super::{LIMB, PART};
 use crate::arch::x86_64::tiles;
+use crate::lanes::Lanes;
 use crate::packed::Layout;
+use crate::packed::k_quants::CHAINS;
+use crate::packed::k_quants::chains::Token;
+use crate::packed::k_quants::of_16;
+use crate::packed::k_quants::of_32::bytes;
+use crate::packed::k_quants::rows_16::{self, CodesOf16, Head, Set16};
+use crate::packed::k_quants::rows_32::{self, CodesOf32, Header, part};
+use crate::proof::Avx512;
 
 /// A type's blocks, as this kernel needs them.
 ///
@@ -28,7 +34,7 @@ pub(super) trait Limbs {
     /// The head of block b.
     unsafe fn head(w: *const u8, b: usize) -> Self::Head;
     /// What a token does once in a block: takes away its minima and notes its product of scales.
-    unsafe fn start(head: &Self::Head, token: &mut Token, y: *const u8);
+    unsafe fn start(head: &Self::Head, token: &mut Token<Zmm>, y: *const u8);
     /// Writes the parts of block b: for each, the eight lines of the upper limbs, then those of the lower.
     unsafe fn expand(w: *const u8, b: usize, to: *mut u8);
 }
@@ -39,61 +45,52 @@ pub(super) struct Of32<C>(PhantomData<C>);
 pub(super) struct Of16<C>(PhantomData<C>);
 
 impl<C: CodesOf32> Limbs for Of32<C> {
-    const VECTORS: Layout = q4_k::layout::<C>();
+    const VECTORS: Layout = rows_32::layout::<Avx512, C>();
     const FROM: usize = 48;
-    const ACT: usize = q4_k::ACT;
-    type Head = q4_k::Header;
+    const ACT: usize = rows_32::ACT;
+    type Head = Header<Zmm>;
 
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-    unsafe fn head(w: *const u8, b: usize) -> q4_k::Header {
+    unsafe fn head(w: *const u8, b: usize) -> Header<Zmm> {
         // SAFETY: the caller's group has the block.
-        unsafe { q4_k::header::<C>(w.add(q4_k::bytes::<C>() * b)) }
+        unsafe { Header::new::<C>(w.add(bytes::<C>() * b), 0) }
     }
 
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-    unsafe fn start(head: &q4_k::Header, token: &mut Token, y: *const u8) {
+    unsafe fn start(head: &Header<Zmm>, token: &mut Token<Zmm>, y: *const u8) {
         // SAFETY: the caller's activations have a scale and sums.
-        unsafe {
-            let dy = _mm512_castsi512_ps(broadcast(y.add(q4_k::SCALE)));
-            token.minus = q4_k::subtract_mins(token.minus, head, y, dy);
-            token.d = _mm512_mul_ps(head.d, dy);
-        }
+        unsafe { head.start(&mut token.minus, &mut token.d, y) }
     }
 
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
     unsafe fn expand(w: *const u8, b: usize, to: *mut u8) {
-        // The scale of the even and of the odd unit of a pair in both halves of a dword.
-        let first = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 0, 1, 4, 5, 4, 5, 8, 9, 8, 9, 12, 13, 12, 13));
-        let second = _mm512_add_epi8(first, _mm512_set1_epi8(2));
         // Odd codes come as a power of two times what they are, no bit of which a byte loses.
         let shift = _mm_cvtsi32_si128(16 - C::SHIFT as i32);
         // SAFETY: the caller's group has the block, whose header and parts these are; there is room for its expansion.
         unsafe {
-            let block = w.add(q4_k::bytes::<C>() * b);
-            let mut scales = [[first, second]; 4];
-            for (both, pair) in scales.iter_mut().zip(q4_k::header::<C>(block).scales) {
-                *both = [_mm512_shuffle_epi8(pair, first), _mm512_shuffle_epi8(pair, second)];
-            }
+            let block = w.add(bytes::<C>() * b);
+            let scales = Header::<Zmm>::new::<C>(block, 0).scales;
             for l in 0..CHAINS {
-                let codes = C::unpack(block.add(q4_k::CODES + C::PART * l));
-                let to = to.add(PART * l);
-                for (p, ([even, odd], [of_even, of_odd])) in codes.into_iter().zip(scales).enumerate() {
-                    put(even, 0, of_even, to.add(2 * tiles::ROW * p));
-                    let odd = _mm512_srl_epi16(odd, shift);
-                    put(odd, 0, of_odd, to.add((2 * p + 1) * tiles::ROW));
+                let codes = C::unpack::<Zmm, true>(part::<Zmm, C>(block, 0, l));
+                for (j, (codes, scales)) in codes.into_iter().zip(scales).enumerate() {
+                    let codes = if j % 2 == 0 { codes } else { _mm512_srl_epi16(codes, shift) };
+                    put(codes, 0, scales, to.add(PART * l + tiles::ROW * j));
                 }
             }
         }
     }
 }
 
-impl<C: CodesOf16> Limbs for Of16<C> {
-    const VECTORS: Layout = k16::layout::<C>();
+impl<C: CodesOf16> Limbs for Of16<C>
+where
+    Avx512: Set16<C>,
+{
+    const VECTORS: Layout = rows_16::layout::<Avx512, C>();
     /// Where vectors expand nothing they are slow.
-    const FROM: usize = if C::EXPANDED.is_some() { 32 } else { 16 };
+    const FROM: usize = if <Avx512 as Set16<C>>::EXPANDED_FROM < usize::MAX { 32 } else { 16 };
     const ACT: usize = C::ACT;
     type Head = __m512;
 
@@ -101,14 +98,14 @@ impl<C: CodesOf16> Limbs for Of16<C> {
     #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
     unsafe fn head(w: *const u8, b: usize) -> __m512 {
         // SAFETY: the caller's group has the block.
-        unsafe { scales(w.add(k16::at::<C>(b).0)) }
+        unsafe { Zmm::halves(w.add(of_16::at::<C>(b).0)) }
     }
 
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-    unsafe fn start(d: &__m512, token: &mut Token, y: *const u8) {
+    unsafe fn start(d: &__m512, token: &mut Token<Zmm>, y: *const u8) {
         // SAFETY: the caller's activations have a scale.
-        let dy = unsafe { _mm512_castsi512_ps(broadcast(y.add(k16::SCALE))) };
+        let dy = unsafe { _mm512_castsi512_ps(Zmm::broadcast(y.add(rows_16::SCALE))) };
         token.d = _mm512_mul_ps(*d, dy);
     }
 
@@ -117,15 +114,14 @@ impl<C: CodesOf16> Limbs for Of16<C> {
     unsafe fn expand(w: *const u8, b: usize, to: *mut u8) {
         // SAFETY: the caller's group has the block, whose scales and parts these are; there is room for its expansion.
         unsafe {
-            let block = w.add(k16::at::<C>(b).1);
-            let scales = pair_scales(C::scales(block));
+            let head = Head::<Zmm>::new::<C>(w, b, 0);
+            let times = _mm_cvtsi32_si128(const { rows_16::times::<C>().cast_signed() });
             for l in 0..CHAINS {
-                let codes = C::unpack(block.add(C::CODES + 64 * C::PART_LINES * l));
-                for (j, (codes, scales)) in codes.into_iter().zip(scales).enumerate() {
+                for (j, (codes, scales)) in head.part::<C>(l).into_iter().zip(head.scales).enumerate() {
                     let codes = match j < C::LOW {
                         true => codes,
                         // These too come as a power of two times what they are.
-                        false => _mm512_srl_epi16(codes, k16::times::<C>()),
+                        false => _mm512_srl_epi16(codes, times),
                     };
                     put(codes, C::OFFSET, scales, to.add(PART * l + tiles::ROW * j));
                 }

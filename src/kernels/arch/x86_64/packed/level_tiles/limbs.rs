@@ -6,13 +6,14 @@
 use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
 
-use super::super::k16::Acts;
-use super::super::lanes::{broadcast, load, scales, step};
 use super::super::level_bytes::{ACT, Lookup, SCALE, act_bytes, put};
 use super::super::levels::{Levels, SCALES};
 use super::super::ternary_tiles::step::{clear, columns, put_down, shapes};
+use super::super::zmm::Zmm;
 use super::{Product, Tiles};
 use crate::arch::x86_64::tiles::{self, Tokens};
+use crate::lanes::Lanes;
+use crate::packed::k_quants::chains::Acts;
 use crate::packed::k_quants::{BLOCK, ROWS};
 
 /// Steps of 64 weights in a block, a tile each.
@@ -85,7 +86,7 @@ unsafe fn scales_of_unit<C: Levels>(block: *const u8, j: usize) -> [__m512i; 2] 
         false => (j / 4, [j % 4; 2]),
     };
     // SAFETY: the caller's block has this line.
-    let line = unsafe { load(block.add(SCALES + 64 * line)) };
+    let line = unsafe { Zmm::load(block.add(SCALES + 64 * line)) };
     const NONE: i32 = 0x8000_8000u32.cast_signed();
     const DWORD: i32 = 0x0004_0004;
     let first = _mm_setr_epi32(NONE, NONE + DWORD, NONE + 2 * DWORD, NONE + 3 * DWORD);
@@ -139,16 +140,16 @@ impl Sums {
             };
             let acts = self.acts.at.add(self.acts.stride * first + ACT * pending.b);
             let isums = pending.isums.add(part / 2 * 2).cast::<i32>();
-            let d = scales(pending.block);
+            let d = Zmm::halves(pending.block);
             let from = 8 * (part % 2);
             for t in from..self.tokens.rows.min(from + 8) {
                 let lower = _mm512_load_si512(isums.add(ROWS * t).cast());
                 let upper = _mm512_load_si512(isums.add(256 + ROWS * t).cast());
                 let isum = _mm512_add_epi32(lower, _mm512_slli_epi32::<8>(upper));
-                let dy = broadcast(acts.add(self.acts.stride * t + SCALE));
+                let dy = Zmm::broadcast(acts.add(self.acts.stride * t + SCALE));
                 let d = _mm512_mul_ps(d, _mm512_castsi512_ps(dy));
                 let sum = sums.add(ROWS * t);
-                _mm512_storeu_ps(sum, step(_mm512_loadu_ps(sum), d, isum));
+                _mm512_storeu_ps(sum, Zmm::step(_mm512_loadu_ps(sum), d, isum));
             }
         }
     }

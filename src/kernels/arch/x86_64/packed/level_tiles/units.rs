@@ -5,13 +5,14 @@
 
 use std::arch::x86_64::*;
 
-use super::super::k16::Acts;
-use super::super::lanes::{broadcast, scales, step, unroll};
 use super::super::level_bytes::{ACT, Lookup, SCALE, act_bytes, put, scales_of_unit};
 use super::super::levels::{Levels, UNITS};
+use super::super::zmm::Zmm;
 use super::{Product, SIDE, Tiles};
 use crate::AlignedBytes;
 use crate::arch::x86_64::tiles::{self, Tokens};
+use crate::lanes::{Lanes, unroll};
+use crate::packed::k_quants::chains::Acts;
 use crate::packed::k_quants::{BLOCK, ROWS};
 
 /// Bytes of a unit: eight lines of weights.
@@ -49,7 +50,7 @@ unsafe fn expand<C: Levels>(lookup: Lookup, block: *const u8, to: *mut u8) {
             let scale = _mm512_cvtepi32_ps(scale);
             _mm512_store_ps(to.add(SCALES_AT + 64 * j).cast(), scale);
         }
-        _mm512_store_ps(to.add(D_AT).cast(), scales(block));
+        _mm512_store_ps(to.add(D_AT).cast(), Zmm::halves(block));
     }
 }
 
@@ -144,7 +145,7 @@ unsafe fn multiply_scales(block: *const u8, y: *const u8, stride: usize, rows: u
     unsafe {
         let d = _mm512_load_ps(block.add(D_AT).cast());
         for (t, to) in scratch.d.iter_mut().enumerate().take(rows) {
-            let dy = _mm512_castsi512_ps(broadcast(y.add(stride * t + SCALE)));
+            let dy = _mm512_castsi512_ps(Zmm::broadcast(y.add(stride * t + SCALE)));
             _mm512_store_ps(to.as_mut_ptr(), _mm512_mul_ps(d, dy));
         }
     }
@@ -164,7 +165,7 @@ unsafe fn settle(
         unroll!(T in [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15] {
             let isum = _mm512_load_si512(isums.as_ptr().add(ROWS * T).cast());
             let d = _mm512_mul_ps(_mm512_load_ps(d[T].as_ptr()), scales);
-            sums[T] = step(sums[T], d, isum);
+            sums[T] = Zmm::step(sums[T], d, isum);
         });
     }
 }

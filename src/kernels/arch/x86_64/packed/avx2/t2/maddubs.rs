@@ -6,8 +6,9 @@
 use std::arch::x86_64::*;
 
 use super::super::super::Ahead;
-use super::super::{broadcast, load};
+use super::super::super::ymm::Ymm;
 use super::{DWORDS, PLANES, Products, Sums, Tile, UNIT, UNIT_UNPACKED, VECTORS, place};
+use crate::lanes::Lanes;
 use crate::proof::Avx2;
 
 /// Pairs of 16-bit sums, times `by`, added to 32-bit ones.
@@ -37,14 +38,14 @@ impl Products for Avx2 {
                     let y: [[__m256i; PLANES]; T] = std::array::from_fn(|t| {
                         let at = |s| q[t].wrapping_add(4 * place::<REVERSED>(s, c));
                         // SAFETY: a unit has 32 dwords of activations.
-                        std::array::from_fn(|s| unsafe { broadcast(at(s)) })
+                        std::array::from_fn(|s| unsafe { Ymm::broadcast(at(s)) })
                     });
                     for v in 0..V {
                         if (first + v) % 2 == 0 {
                             ahead.line(w.wrapping_add(128 * c + 32 * (first + v)));
                         }
                         // SAFETY: a unit has eight chunks of four vectors.
-                        let x = unsafe { load(w.add(128 * c + 32 * (first + v))) };
+                        let x = unsafe { Ymm::load(w.add(128 * c + 32 * (first + v))) };
                         let high = _mm256_srli_epi16::<4>(x);
                         let planes = [
                             _mm256_and_si256(x, low),
@@ -81,9 +82,9 @@ impl<const T: usize> Tile<T> for Avx2 {
                 // SAFETY: 32 dwords of 32 rows, and 32 of activations.
                 unsafe {
                     let w = bytes.add(UNIT_UNPACKED * u + 128 * k);
-                    let w = [load(w), load(w.add(32))];
+                    let w = [Ymm::load(w), Ymm::load(w.add(32))];
                     for (t, pairs) in pairs.iter_mut().enumerate() {
-                        let y = broadcast(q.add(stride * t + UNIT * u + 4 * k));
+                        let y = Ymm::broadcast(q.add(stride * t + UNIT * u + 4 * k));
                         for (pairs, w) in pairs.iter_mut().zip(w) {
                             *pairs = _mm256_add_epi16(*pairs, _mm256_maddubs_epi16(w, y));
                         }

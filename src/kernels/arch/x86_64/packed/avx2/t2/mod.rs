@@ -12,8 +12,9 @@ use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
 
 use super::super::t2::{self, Act, BLOCK, PLANES, ROWS, SCALES, UNIT, UNIT_BYTES};
+use super::super::ymm::Ymm;
 use super::super::{Ahead, dword, with_ahead};
-use super::{broadcast, broadcast_float, by_tokens, halves, load, store};
+use crate::lanes::{Lanes, by_tokens};
 use crate::packed::{Call, Layout};
 use crate::proof::{Avx2, AvxVnni, Proof};
 
@@ -125,7 +126,7 @@ const fn place<const REVERSED: bool>(s: usize, c: usize) -> usize {
 #[target_feature(enable = "avx2,f16c")]
 unsafe fn block_step(acc: __m256, isum: __m256i, dy: __m256, scales: *const u8) -> __m256 {
     // SAFETY: the caller points at eight f16 scales.
-    let d = _mm256_mul_ps(dy, unsafe { halves(scales) });
+    let d = _mm256_mul_ps(dy, unsafe { Ymm::halves(scales) });
     _mm256_add_ps(acc, _mm256_mul_ps(_mm256_cvtepi32_ps(isum), d))
 }
 
@@ -151,8 +152,8 @@ unsafe fn few_blocks<P: Products, const T: usize, const V: usize>(
                 P::add_unit::<T, V, false>(w, q, ahead, &mut sums);
             }
             for t in 0..T {
-                let sum = broadcast(acts[t].sums.add(b).cast());
-                let dy = broadcast_float(acts[t].scales.add(b).cast());
+                let sum = Ymm::broadcast(acts[t].sums.add(b).cast());
+                let dy = Ymm::broadcast_float(acts[t].scales.add(b).cast());
                 for v in 0..VECTORS {
                     let isum = _mm256_sub_epi32(_mm256_srai_epi32::<2>(sums[t][v]), sum);
                     let scales = block.as_ptr().add(16 * v);
@@ -186,7 +187,8 @@ unsafe fn few_rows<P: Products, const T: usize, const V: usize>(
     }
     for (t, out) in out.chunks_exact_mut(ROWS).enumerate() {
         for (total, out) in totals[t].iter().zip(out.chunks_exact_mut(8)) {
-            store(out, row_step(*total, &acts[t * stride..]));
+            // SAFETY: this function has the instructions.
+            unsafe { Ymm::store(out, row_step(*total, &acts[t * stride..])) };
         }
     }
 }
@@ -206,7 +208,8 @@ fn row_step(d: __m256i, act: &[u8]) -> __m256 {
 #[target_feature(enable = "avx2")]
 fn put<const T: usize>(totals: &[[__m256; VECTORS]; T], out: &mut [f32]) {
     for (total, out) in totals.as_flattened().iter().zip(out.chunks_exact_mut(8)) {
-        store(out, *total);
+        // SAFETY: this function has the instructions.
+        unsafe { Ymm::store(out, *total) };
     }
 }
 
@@ -242,7 +245,7 @@ impl Bytes {
             for v in 0..VECTORS {
                 // SAFETY: a unit has eight chunks of four vectors; the bytes of its planes are 32 dwords of 32 rows.
                 unsafe {
-                    let x = load(w.add(128 * c + 32 * v));
+                    let x = Ymm::load(w.add(128 * c + 32 * v));
                     let planes = [x, _mm256_srli_epi16::<2>(x), _mm256_srli_epi16::<4>(x), _mm256_srli_epi16::<6>(x)];
                     for (s, plane) in planes.into_iter().enumerate() {
                         let to = to.add(128 * place::<REVERSED>(s, c) + 32 * v);
@@ -266,19 +269,19 @@ unsafe fn many_blocks<P: Products>(group: &[u8], acts: &[u8], n: usize, stride: 
         unsafe {
             bytes.fill::<false>(0, block.add(SCALES));
             bytes.fill::<false>(1, block.add(SCALES + UNIT_BYTES));
-            by_tokens!(t in tokens, T => for h in 0..2 {
+            by_tokens!(t in tokens, 4, T => for h in 0..2 {
                 let q = first.q.add(256 * b + stride * t);
                 let sums = <P as Tile<T>>::multiply(bytes.rows(h), 2, q, stride);
                 for (i, sums) in sums.iter().enumerate() {
                     let at = stride * (t + i);
-                    let sum = broadcast(first.sums.add(b).byte_add(at).cast());
-                    let dy = broadcast_float(first.scales.add(b).byte_add(at).cast());
+                    let sum = Ymm::broadcast(first.sums.add(b).byte_add(at).cast());
+                    let dy = Ymm::broadcast_float(first.scales.add(b).byte_add(at).cast());
                     let out = &mut out[ROWS * (t + i) + 16 * h..][..16];
                     for (v, isum) in sums.iter().enumerate() {
                         let total = _mm256_loadu_ps(out.as_ptr().add(8 * v));
                         let scales = block.add(32 * h + 16 * v);
                         let isum = _mm256_sub_epi32(*isum, sum);
-                        store(&mut out[8 * v..], block_step(total, isum, dy, scales));
+                        Ymm::store(&mut out[8 * v..], block_step(total, isum, dy, scales));
                     }
                 }
             });
@@ -298,7 +301,7 @@ unsafe fn many_rows<P: Products>(group: &[u8], acts: &[u8], stride: usize, out: 
             for (u, unit) in two.chunks_exact(UNIT_BYTES).enumerate() {
                 bytes.fill::<true>(u, unit.as_ptr());
             }
-            by_tokens!(t in tokens, T => for h in 0..2 {
+            by_tokens!(t in tokens, 4, T => for h in 0..2 {
                 let q = acts.as_ptr().add(stride * t + 64 + 2 * UNIT * i);
                 let units = two.len() / UNIT_BYTES;
                 let sums = <P as Tile<T>>::multiply(bytes.rows(h), units, q, stride);
@@ -316,8 +319,7 @@ unsafe fn many_rows<P: Products>(group: &[u8], acts: &[u8], stride: usize, out: 
     for (act, out) in acts.chunks_exact(stride).zip(out.chunks_exact_mut(ROWS)) {
         for out in out.chunks_exact_mut(8) {
             // SAFETY: eight sums.
-            let sum = unsafe { _mm256_loadu_si256(out.as_ptr().cast()) };
-            store(out, row_step(sum, act));
+            unsafe { Ymm::store(out, row_step(_mm256_loadu_si256(out.as_ptr().cast()), act)) };
         }
     }
 }

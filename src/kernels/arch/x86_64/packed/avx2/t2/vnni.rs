@@ -3,9 +3,10 @@
 use std::arch::x86_64::*;
 
 use super::super::super::Ahead;
+use super::super::super::ymm::Ymm;
 use super::super::vnni::{self, EightDwords, dpbusd};
-use super::super::{broadcast, load};
 use super::{DWORDS, Products, ROWS, Sums, Tile, UNIT, UNIT_UNPACKED, VECTORS, place};
+use crate::lanes::Lanes;
 use crate::proof::AvxVnni;
 
 const _: () = assert!(4 * ROWS == vnni::LINE);
@@ -33,13 +34,13 @@ impl Products for AvxVnni {
                         if (first + v) % 2 == 0 {
                             ahead.line(w.wrapping_add(128 * c + 32 * (first + v)));
                         }
-                        let x = load(w.add(128 * c + 32 * (first + v)));
+                        let x = Ymm::load(w.add(128 * c + 32 * (first + v)));
                         let high = _mm256_srli_epi16::<4>(x);
                         for (s, x) in [(0, x), (2, high)] {
                             let codes = _mm256_and_si256(x, low);
                             let above = _mm256_and_si256(x, second);
                             for t in 0..T {
-                                let y = |s| broadcast(q[t].add(4 * place::<REVERSED>(s, c)));
+                                let y = |s| Ymm::broadcast(q[t].add(4 * place::<REVERSED>(s, c)));
                                 plain[t][v] = dpbusd(plain[t][v], codes, y(s));
                                 fourfold[t][v] = dpbusd(fourfold[t][v], above, y(s + 1));
                             }

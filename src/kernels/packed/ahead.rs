@@ -7,10 +7,12 @@
 //! make loads wait. Ternary digits came at 10.7 GB/s where all lines of a block were asked for at its beginning, at
 //! 12.8 two by two and at 16.4 one by one.
 
+use crate::arch::x86_64::prefetch;
+
 /// Whether a product asks for memory, and how far behind the weights in work.
 ///
 /// It is a type, so that kernels that ask for nothing have no such instructions: some processors lose by them.
-pub(in crate::arch::x86_64) trait Ahead: Copy {
+pub(crate) trait Ahead: Copy {
     /// Asks for the line so far behind `p` to be brought into the second-level cache.
     fn line(self, p: *const u8);
 
@@ -27,26 +29,18 @@ pub(in crate::arch::x86_64) trait Ahead: Copy {
 
 /// So many bytes.
 #[derive(Clone, Copy)]
-pub(in crate::arch::x86_64) struct Far(pub usize);
+pub(crate) struct Far(pub(crate) usize);
 
 impl Ahead for Far {
     #[inline(always)]
     fn line(self, p: *const u8) {
-        // The compiler gathers its own prefetches, which it takes to write memory.
-        // SAFETY: every x86-64 processor has the instruction, which takes any address.
-        unsafe {
-            std::arch::asm!(
-                "prefetcht1 [{p}]",
-                p = in(reg) p.wrapping_add(self.0),
-                options(readonly, nostack, preserves_flags)
-            );
-        }
+        prefetch::line(p.wrapping_add(self.0));
     }
 }
 
 /// Nothing is asked for.
 #[derive(Clone, Copy)]
-pub(in crate::arch::x86_64) struct Never;
+pub(crate) struct Never;
 
 impl Ahead for Never {
     #[inline(always)]
@@ -63,31 +57,36 @@ impl Ahead for usize {
     }
 }
 
-/// Evaluates a call with the requests in `$ask`, an `Option`, once, and without any from then on or where `$ahead` is
-/// 0: of several tokens that share the codes, the first asks for what follows.
-macro_rules! asking_once {
-    ($ask:ident, $ahead:ident => $call:expr) => {
-        match $ask.take().filter(|_| $ahead > 0) {
-            Some($ask) => $call,
-            None => {
-                let $ask = |_: usize| ();
-                $call
-            }
+/// Evaluates a call of a set, which asks by `$ask` for what `$share` names of what lies `$ahead`, if it is the `$first`
+/// of the calls that share the codes; the others ask for nothing. Calls of several tokens have the time to look each
+/// time, those of one token are there twice.
+macro_rules! asking_first {
+    ($set:ty, $first:expr, $ahead:ident, |$i:ident| $share:expr, $ask:ident => $call:expr) => {
+        if <$set as $crate::lanes::Set>::TOKENS > 1 {
+            let $ahead = if $first { $ahead } else { 0 };
+            let $ask = |$i: usize| $share;
+            $call
+        } else if $ahead > 0 && $first {
+            let $ask = |$i: usize| $share;
+            $call
+        } else {
+            let $ask = |_: usize| ();
+            $call
         }
     };
 }
-pub(super) use asking_once;
+pub(crate) use asking_first;
 
 /// Calls a kernel with the distance, bytes, as an [`Ahead`].
 macro_rules! with_ahead {
     ($ahead:ident => $call:expr) => {
         if $ahead > 0 {
-            let $ahead = $crate::arch::x86_64::packed::ahead::Far($ahead);
+            let $ahead = $crate::packed::ahead::Far($ahead);
             $call
         } else {
-            let $ahead = $crate::arch::x86_64::packed::ahead::Never;
+            let $ahead = $crate::packed::ahead::Never;
             $call
         }
     };
 }
-pub(in crate::arch::x86_64) use with_ahead;
+pub(crate) use with_ahead;

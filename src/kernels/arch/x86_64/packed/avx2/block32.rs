@@ -1,20 +1,65 @@
-//! Products of bytes by `maddubs`, which multiplies unsigned codes with the activations and sums in 16 bits, as many of
-//! its results as cannot overflow.
+//! Products of 32-blocks by AVX2 and AVX-VNNI.
 //!
+//! AVX2 multiplies unsigned codes with the activations and sums in 16 bits, as many of its results as cannot overflow.
 //! Where codes take all eight bits it would saturate: the signed weights then change their sign with the activation and
 //! are multiplied by its magnitude, which is exact for all weights but -128. Encoders never write that, and matrices
 //! that hold it are not packed.
 
 use std::arch::x86_64::*;
 
-use super::super::broadcast;
-use super::{Dot, Products, Sums, VECTORS, signed};
+use super::super::ymm::Ymm;
+use super::vnni::{self, EightDwords};
 use crate::Isa;
+use crate::lanes::Lanes;
+use crate::packed::block32::rows::{Dot, DotSet, VECTORS, signed};
 use crate::packed::block32::{self, Block32, ByteCodes, LINE};
-use crate::proof::Avx2;
+use crate::proof::{Avx2, AvxVnni};
 
-impl Products for Avx2 {
+/// Sums of two registers of rows and T tokens.
+type Sums<const T: usize> = [[__m256i; VECTORS]; T];
+
+impl DotSet for AvxVnni {
+    const ASKS: usize = 2;
+
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    unsafe fn one_dot<C: ByteCodes>(codes: &[__m256i; 8], record: *const u8, ask: impl Fn(usize)) -> __m256i {
+        // SAFETY: a record has eight dwords of activations and its start at byte 36; the caller's processor has
+        // AVX-VNNI.
+        unsafe {
+            let mut sum = Ymm::broadcast(record.add(36));
+            for (k, codes) in codes.iter().enumerate() {
+                ask(k);
+                sum = vnni::dpbusd(sum, *codes, Ymm::broadcast(record.add(4 * k)));
+            }
+            sum
+        }
+    }
+}
+
+const _: () = assert!(LINE == vnni::LINE);
+
+impl<const T: usize> Dot<T> for AvxVnni
+where
+    AvxVnni: EightDwords<T>,
+{
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    unsafe fn dot<C: ByteCodes>(codes: *const u8, record: *const u8, stride: usize, ask: impl Fn(usize)) -> Sums<T> {
+        // SAFETY: eight lines; a record has eight dwords of activations, and its start at byte 36.
+        unsafe {
+            let starts = std::array::from_fn(|t| [Ymm::broadcast(record.add(stride * t + 36)); VECTORS]);
+            ask(0);
+            let sums = Self::add(codes, record, stride, starts);
+            ask(1);
+            sums
+        }
+    }
+}
+
+impl DotSet for Avx2 {
     const SIGNED: bool = true;
+    const ASKS: usize = 2;
 
     fn pack<B: Block32>(isa: Isa, w: &[u8], n: usize, out: &mut [u8]) -> bool {
         if B::LINES == 8 {
@@ -28,17 +73,18 @@ impl Products for Avx2 {
 
     #[inline]
     #[target_feature(enable = "avx2")]
-    unsafe fn one_dot<C: ByteCodes>(codes: &[__m256i; 8], record: *const u8) -> __m256i {
+    unsafe fn one_dot<C: ByteCodes>(codes: &[__m256i; 8], record: *const u8, ask: impl Fn(usize)) -> __m256i {
         const { assert!(all_fit::<C>()) }
         let mut pairs = [_mm256_setzero_si256(); 2];
         for (k, codes) in codes.iter().enumerate() {
+            ask(k);
             // SAFETY: a record has eight dwords of activations.
-            let y = unsafe { broadcast(record.add(4 * k)) };
+            let y = unsafe { Ymm::broadcast(record.add(4 * k)) };
             pairs[k % 2] = _mm256_add_epi16(pairs[k % 2], _mm256_maddubs_epi16(*codes, y));
         }
         let pairs = _mm256_add_epi16(pairs[0], pairs[1]);
         // SAFETY: a record has its start at byte 36.
-        let start = unsafe { broadcast(record.add(36)) };
+        let start = unsafe { Ymm::broadcast(record.add(36)) };
         _mm256_add_epi32(start, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))
     }
 }
@@ -56,7 +102,7 @@ const _: () = assert!(LINE == 128);
 ///
 /// In assembly because the compiler takes the broadcasts of all dwords to the front and, having no registers for them,
 /// spills them: 70 instead of 110 GMAC/s.
-pub trait FourDwords<const T: usize> {
+pub(super) trait FourDwords<const T: usize> {
     /// The sums of `maddubs` in 16 bits, added to `acc`.
     ///
     /// # Safety
@@ -174,17 +220,20 @@ where
 {
     #[inline]
     #[target_feature(enable = "avx2")]
-    unsafe fn dot<C: ByteCodes>(codes: *const u8, record: *const u8, stride: usize) -> Sums<T> {
+    unsafe fn dot<C: ByteCodes>(codes: *const u8, record: *const u8, stride: usize, ask: impl Fn(usize)) -> Sums<T> {
         let zero = [[_mm256_setzero_si256(); VECTORS]; T];
+        ask(0);
         // SAFETY: four lines of codes each; a record has eight dwords of activations, and its start at byte 36.
         unsafe {
             let (second_codes, second_record) = (codes.add(4 * LINE), record.add(16));
             if const { signed::<Avx2, C>() } {
                 let sums = Avx2::signed(codes, record, stride, zero);
+                ask(1);
                 return Avx2::signed(second_codes, second_record, stride, sums);
             }
-            let mut sums: Sums<T> = std::array::from_fn(|t| [broadcast(record.add(stride * t + 36)); VECTORS]);
+            let mut sums: Sums<T> = std::array::from_fn(|t| [Ymm::broadcast(record.add(stride * t + 36)); VECTORS]);
             let first = Avx2::unsigned(codes, record, stride, zero);
+            ask(1);
             let second = if const { all_fit::<C>() } {
                 Avx2::unsigned(second_codes, second_record, stride, first)
             } else {

@@ -8,24 +8,26 @@ mod layouts;
 mod load;
 mod lora;
 mod lower;
+#[cfg(feature = "cuda")]
+mod offloaded;
 mod path;
 
+#[cfg(feature = "cuda")]
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use trine_cuda::program::{Limits, ProgramError};
 use trine_formats::anyprec::{AnyPrec, AnyPrecError};
 use trine_formats::gguf::{Blob, GgufError, ModelFile, PackingOptions};
-use trine_formats::pruned::{self, PrunedError};
+use trine_formats::pruned::PrunedError;
 use trine_formats::widely::{self, WidelyError};
 
 use crate::arch::Missing;
-use crate::exec::{Cancelled, Offload, Offloaded, PassOptions, Processor, Recorded, Recording};
+use crate::exec::{Cancelled, Offload, PassOptions, Processor};
 use crate::kernels::Floats;
 use crate::kernels::Isa;
 use crate::kv::{self, CacheTypes, PageLayout};
-use crate::program::{Op, Operation, Program, RopeKind};
+use crate::program::{Op, Operation, Program};
 use lora::Adapters;
 use lower::{Lowered, Lowering};
 
@@ -188,6 +190,7 @@ struct Inner {
     offload: Option<Offload>,
     /// Where the products of the GPU are those of [`NumberPath::Fast`], the names of the matrices that the file calls
     /// pruned.
+    #[cfg(feature = "cuda")]
     halves: Option<BTreeSet<String>>,
 }
 
@@ -222,8 +225,9 @@ impl Model {
         if options.number_path == NumberPath::Fast && layers == 0 {
             return Err(ModelError::NoGpu);
         }
+        #[cfg(feature = "cuda")]
         let halves = match options.number_path {
-            NumberPath::Fast => Some(pruned::read(file.meta())?),
+            NumberPath::Fast => Some(trine_formats::pruned::read(file.meta())?),
             _ => None,
         };
         let special = load::Special { anyprec: anyprec.as_ref(), widely };
@@ -266,9 +270,11 @@ impl Model {
             cache: options.cache.stored(),
             added: added.map(Adapter::path).collect(),
             offload: options.offload.clone().filter(|_| layers > 0),
+            #[cfg(feature = "cuda")]
             halves,
         };
         let model = Model { inner: Arc::new(inner) };
+        #[cfg(feature = "cuda")]
         model.check_offload()?;
         Ok(model)
     }
@@ -316,54 +322,9 @@ impl Model {
         self.inner.processor.logits(&self.inner.program, x, options, sink);
     }
 
-    /// Bounds logits that a GPU computed, where the model has a bound.
-    pub(crate) fn bound(&self, logits: &mut [f32]) {
-        if let Some(Op::SoftCap(cap)) = self.inner.program.operations().last().map(|last| &last.op) {
-            crate::ops::soft_cap(logits, *cap);
-        }
-    }
-
-    /// The blocks from `first` on and the logits as launches of a GPU for passes within `limits`. Their weights have to
-    /// be where the file has them ([`LoadOptions::repack`]).
-    ///
-    /// # Errors
-    /// The first operation that no kernel does, by name; sizes that a GPU does not have.
-    pub fn record(&self, limits: Limits, first: usize) -> Result<Recorded<'_>, ProgramError> {
-        let Inner { program, processor, cache, halves, anyprec, widely, .. } = &*self.inner;
-        if anyprec.is_some() || widely.is_some() {
-            let what = if anyprec.is_some() { "any-precision weights" } else { "widely linear weights" };
-            return Err(ProgramError::Missing(what.to_owned()));
-        }
-        processor.record(program, Recording { limits, first, cache: *cache, halves: halves.as_ref() })
-    }
-
-    /// Cosine and sine of every pair of one of its position embeddings, in a context of `n_ctx` positions.
-    pub(crate) fn angles(&self, kind: RopeKind, n_ctx: usize, position: usize) -> Vec<(f32, f32)> {
-        self.inner.processor.ropes(n_ctx)[kind as usize].pairs(position)
-    }
-
     /// Whether a GPU runs some of it, the logits among that.
     pub fn is_offloaded(&self) -> bool {
         self.inner.offload.is_some()
-    }
-
-    /// Checks that the GPU has a kernel for each operation of its part. Nothing is allocated there.
-    fn check_offload(&self) -> Result<(), ModelError> {
-        let Some(first) = self.inner.first_offloaded() else {
-            return Ok(());
-        };
-        let least = Limits { tokens: 1, wanted: 1, context: 1, page: 1, pages: 1 };
-        self.record(least, first).map(|_| ()).map_err(|e| ModelError::Offload(e.to_string()))
-    }
-
-    /// Starts the GPU's part, with memory for passes within `limits`; `None` where it runs nothing.
-    ///
-    /// # Errors
-    /// More memory than the GPU has, by a table of what the model needs, and what the device says. One line.
-    pub(crate) fn start(&self, limits: Limits) -> Option<Result<Offloaded, String>> {
-        let (offload, first) = (self.inner.offload.as_ref()?, self.inner.first_offloaded()?);
-        let recorded = self.record(limits, first).map_err(|e| e.to_string());
-        Some(recorded.and_then(|recorded| offload.start(recorded)))
     }
 
     /// The checked configuration.

@@ -127,6 +127,11 @@ pub const HOUSE: House = House {
             why: "intrinsics and assembly live in src/kernels/arch",
         },
         Word {
+            starts: &["trine_cuda"],
+            place: Place::Only(&["src/exec/device", "src/model/offloaded", "src/step/device", "tools/src", "compat-tests"]),
+            why: "GPU code is behind the feature cuda",
+        },
+        Word {
             starts: &["rayon", "crate::pool", "trine::pool", "std::thread::spawn", "std::thread::scope", "std::thread::Builder"],
             place: Place::Never(&["src/kernels", "src/cuda", "formats/src"]),
             why: "kernels and formats run in the thread of their caller",

@@ -4,6 +4,7 @@
 mod dead;
 mod house;
 mod modules;
+mod picture;
 mod rules;
 mod source;
 mod tests;
@@ -40,15 +41,32 @@ fn violations(house: &House, files: &Files, modules: &Modules) -> Vec<String> {
     all
 }
 
-#[test]
-fn the_house_stands_as_its_table_says() {
+/// The sources of the repository.
+fn sources() -> Files {
     let mut files = Files::new();
     for folder in ["formats", "src", "tools", "compat-tests", "tests", "examples"] {
         collect(Path::new(env!("CARGO_MANIFEST_DIR")), folder, &mut files);
     }
     assert!(files.len() > 100, "the sources were not found");
+    files
+}
+
+#[test]
+fn the_house_stands_as_its_table_says() {
+    let files = sources();
     let modules = Modules::read(&files, HOUSE.crates);
     let mut all = violations(&HOUSE, &files, &modules);
     all.extend(dead::rows(&HOUSE, &modules));
     assert!(all.is_empty(), "{} broken rules\n{}", all.len(), all.join("\n"));
+}
+
+#[test]
+fn the_picture_of_the_house_is_up_to_date() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/house.svg");
+    let picture = picture::svg(&HOUSE, &Modules::read(&sources(), HOUSE.crates));
+    if std::env::var_os("TRINE_WRITE_DOCS").is_some() {
+        fs::write(&path, &picture).expect("docs can be written");
+    }
+    let found = fs::read_to_string(&path).unwrap_or_default();
+    assert!(found == picture, "TRINE_WRITE_DOCS=1 cargo test --release --test layering writes docs/house.svg again");
 }

@@ -1,6 +1,6 @@
 //! How a Hugging Face checkpoint says what an architecture's model is.
 
-/// What `config.json`, the tokenizer's files and the weights of a family of model classes mean.
+/// Meaning of `config.json`, the tokenizer's files and the weights for a family of model classes.
 #[derive(Debug)]
 pub struct Checkpoint {
     /// Model classes in `config.json`.
@@ -16,9 +16,9 @@ pub struct Checkpoint {
     pub latent: bool,
     /// The output matrix is the embedding unless `tie_word_embeddings` says otherwise.
     pub tied: bool,
-    /// What names of tensors begin with, unless they are saved without: `model`.
+    /// Prefix of the tensor names, which some checkpoints omit: `model`.
     pub root: &'static str,
-    /// What the list of blocks is called in it: `layers`.
+    /// Name of the list of blocks below it: `layers`.
     pub blocks: &'static str,
     /// Names of this class's own, and what they become.
     pub names: &'static [Name],
@@ -27,7 +27,7 @@ pub struct Checkpoint {
     pub fused: Option<Fused>,
     /// Matrices of blocks have a row per input, not per output (GPT-2's `Conv1D`).
     pub transposed: bool,
-    /// Whether the elements of a head that RoPE turns together are neighbours in the checkpoint already.
+    /// True if the elements of a head that RoPE turns together are neighbours in the checkpoint already.
     pub neighbours: bool,
     /// Tokens of the vocabulary assumed; `None` where `config.json` has to say.
     pub vocab: Option<u32>,
@@ -51,7 +51,7 @@ pub struct Checkpoint {
     pub rms_eps: Option<f32>,
     /// Epsilon of the layer norms assumed; `None` where the class has none.
     pub layer_eps: Option<f32>,
-    /// Whether positions may be scaled.
+    /// Permitted scaling of positions.
     pub rope_scaling: RopeScaling,
     /// Keys of `config.json` that the file cannot repeat, with the one value that it means.
     pub fixed: &'static [(&'static str, Fixed)],
@@ -63,13 +63,13 @@ pub struct Checkpoint {
     pub tokenizer: Tokenizer,
     /// Keys of the tokenizer that follow from the size of the vocabulary, or from nothing.
     pub token_rules: &'static [TokenRule],
-    /// Whether texts begin with a space.
+    /// Rule for the space that texts begin with.
     pub space_prefix: SpacePrefix,
 }
 
-/// A name in a checkpoint and what becomes of its tensor: one tensor of the model, or two that share its rows by halves
-/// (with experts: the rows of each). A `*` is a number: the tensors of all numbers are stacked in their order. For
-/// those of a block both are without what names the block.
+/// The name of a tensor in a checkpoint and its names in the model: one tensor, or two that share its rows, the first
+/// half and the second (with experts: the rows of each). A `*` is a number: the tensors of all numbers are stacked in
+/// their order. Names within a block stand without the block's prefix.
 pub type Name = (&'static str, &'static [&'static str]);
 
 /// How the rows of queries, keys and values stand in the one matrix that holds all of them.
@@ -97,7 +97,7 @@ pub enum KvHeads {
     Falcon,
 }
 
-/// What `head_dim` is where `config.json` does not say.
+/// The value of `head_dim` where `config.json` does not give it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HeadDim {
     /// hidden_size / num_attention_heads, and the file states it.
@@ -128,7 +128,7 @@ pub enum Rotary {
     OfWidth(f64),
 }
 
-/// Whether `rope_scaling` of `config.json` is allowed.
+/// The kinds of `rope_scaling` that `config.json` may name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RopeScaling {
     /// Yes.
@@ -152,7 +152,7 @@ pub enum Fixed {
     Number(f64),
 }
 
-/// What a file states, in the words of [`Checkpoint::keys`]. Names of keys stand without the architecture in front.
+/// A key of the GGUF file, as [`Checkpoint::keys`] lists them. Names of keys stand without the architecture in front.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Key {
     /// `block_count`.
@@ -231,7 +231,7 @@ pub struct TokenRule {
     pub vocab: Option<u32>,
     /// Id of the token that ends a turn.
     pub eot: Option<u32>,
-    /// Whether texts begin with a token.
+    /// Value of the key `add_bos_token` for such a vocabulary; `None` leaves it as it is.
     pub add_bos: Option<bool>,
 }
 
@@ -247,7 +247,7 @@ pub enum SpacePrefix {
 }
 
 impl Key {
-    /// What llama.cpp's converter writes of most classes.
+    /// The keys that llama.cpp's converter writes for most classes.
     pub(super) const USUAL: &'static [Key] = &[
         Key::Blocks,
         Key::Context,
@@ -267,7 +267,7 @@ impl Key {
 }
 
 impl Checkpoint {
-    /// What most classes assume.
+    /// The assumptions of most classes.
     pub(super) const USUAL: Checkpoint = Checkpoint {
         classes: &[],
         activations: &["silu"],
@@ -323,9 +323,9 @@ impl Checkpoint {
     }
 }
 
-/// The row of the checkpoint that becomes row `r` of the model where the halves of heads of `head` rows are interleaved
-/// ([`Arch::interleaves_heads`](super::Arch::interleaves_heads)): of a head, `0, d/2, 1, d/2 + 1, …`. Without `head`
-/// rows keep their places.
+/// The row of the checkpoint that becomes row `r` of the model where the two halves of each head, of `head` rows, are
+/// interleaved ([`Arch::interleaves_heads`](super::Arch::interleaves_heads)): within a head, `0, d/2, 1, d/2 + 1, …`.
+/// Without `head`, rows keep their places.
 pub(crate) fn source_row(head: Option<u64>, r: u64) -> u64 {
     let Some(d) = head else { return r };
     let (head, i) = (r / d, r % d);

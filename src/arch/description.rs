@@ -29,15 +29,14 @@ pub struct Arch {
     pub post_norm_eps: Option<f32>,
     /// Factor on the token embeddings.
     pub embedding_scale: EmbeddingScale,
-    /// Whether two stacks of blocks run in cycles, as keys of the file say; blocks are counted run by run.
+    /// True if two stacks of blocks run in cycles, with counts from keys of the file; blocks are numbered run by run.
     pub cycles: bool,
-    /// Whether every so many blocks, as the key `attn_res.block_size` says, the residual stream is kept and begins
-    /// again: both halves of a block, and the logits, see a mean of all that were kept and of the stream itself,
-    /// weighed by scores.
+    /// True if the residual stream is saved and started afresh every `attn_res.block_size` blocks. Both sublayers of a
+    /// block, and the output, then read a mean of all saved streams and the current one, weighted by scores.
     pub keeps_residuals: bool,
-    /// Whether there are several residual streams side by side, as keys of the file say.
+    /// True if there are several parallel residual streams, with a number from keys of the file.
     pub streams: bool,
-    /// What mixes the positions of a sequence in which block.
+    /// The operations that mix the positions of a sequence, block by block.
     pub mixing: Mixing,
     /// How heads attend.
     pub attention: Attention,
@@ -49,25 +48,25 @@ pub struct Arch {
     pub feed_forward: FeedForward,
     /// How experts are chosen and weighed.
     pub experts: ExpertRule,
-    /// How the halves of a block are added to its input.
+    /// How the sublayers of a block are added to its input.
     pub residual: Residual,
     /// Factor on what they add.
     pub residual_scale: ResidualScale,
-    /// What happens to the logits.
+    /// Scaling and bounds of the logits.
     pub output: Output,
     /// Projections whose factors (`.scale`) the graph applies; those of others are loaded and ignored by the reference.
     pub scaled: &'static [&'static str],
     /// Tensors for other uses of a model, which the text model ignores: names, for those of a block without `blk.N.`.
     pub ignored: &'static [&'static str],
-    /// Whether matrices of blocks and the output matrix may be widely linear ([`trine_formats::widely`]), as keys of
+    /// True if matrices of blocks and the output matrix may be widely linear ([`trine_formats::widely`]), as keys of
     /// the file say.
     pub widely_linear: bool,
     /// Keys with the one value that trine can run; absence is as good.
     pub fixed_keys: &'static [(&'static str, u32)],
-    /// Whether control vectors are added behind every block. In the reference those of some models get none, or within
-    /// a block.
+    /// True if control vectors are added after every block. For some models the reference adds none, or adds them
+    /// within a block.
     pub steered: bool,
-    /// Whether the backward pass behind `rimatrix --fisher` has all of its operations.
+    /// True if the backward pass behind `rimatrix --fisher` has all operations of the architecture.
     pub gradients: bool,
     /// How Hugging Face checkpoints of it are read, one for every family of classes; none where the converter cannot
     /// yet.
@@ -75,7 +74,7 @@ pub struct Arch {
 }
 
 impl Arch {
-    /// What most decoders of the LLaMA kind have; a description states what differs.
+    /// The common description of decoders like LLaMA; other descriptions state their differences.
     pub(super) const DENSE: Arch = Arch {
         name: "",
         models: "",
@@ -106,18 +105,18 @@ impl Arch {
         checkpoints: &[],
     };
 
-    /// Whether every block attends to keys and values of its own and runs once; made-up models are like that.
+    /// True if every block attends to its own keys and values and runs once; synthetic models have this form.
     pub fn is_plain(&self) -> bool {
         self.mixing == Mixing::Attention && !self.attention.latent && !self.cycles
     }
 
-    /// Whether the graph multiplies what a projection, such as `attn_q`, gives by its per-tensor factors (`.scale`).
+    /// True if the graph multiplies the output of a projection, such as `attn_q`, by its per-tensor factors (`.scale`).
     pub fn applies_factors(&self, projection: &str) -> bool {
         self.scaled.contains(&projection)
     }
 
-    /// Whether a model has the halves of every head's rows of `q` and `k` interleaved, where checkpoints have them one
-    /// after the other: RoPE that turns adjacent elements finds its pairs side by side then.
+    /// True if a model interleaves the two halves of every head's rows of `q` and `k`, which checkpoints store one
+    /// after the other: RoPE that turns adjacent elements then finds its pairs side by side.
     pub fn interleaves_heads(&self) -> bool {
         self.rope.pairing == Pairing::Adjacent
     }

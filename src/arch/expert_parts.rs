@@ -53,7 +53,7 @@ pub const CHUNKS: Group = &[
 ];
 
 const CHOICE_BIAS: Tensor = tensor("exp_probs_b.bias", &[Experts], Bias);
-/// What is added to the probabilities for the choice of experts alone.
+/// Bias on the probabilities, used for the choice of experts only.
 pub const CHOICE_BIAS_REQUIRED: Group = &[CHOICE_BIAS];
 /// The same, which some models have.
 pub const CHOICE_BIAS_OPTIONAL: Group = &[CHOICE_BIAS.optional()];
@@ -70,7 +70,7 @@ pub const SHARED: Group = &[
 ];
 /// The same with gate and up projection in one.
 pub const SHARED_FUSED: Group = &[tensor("ffn_up_shexp.weight", &[TwiceSharedFf, Embd], ByRows), SHARED_DOWN];
-/// The gate on what it gives.
+/// The gate on the output of the shared expert.
 pub const SHARED_GATE: Group = &[tensor("ffn_gate_inp_shexp.weight", &[One, Embd], Router)];
 /// The norm of what experts see, where that is the block's input.
 pub const EXPERT_NORM: Group = &[tensor("ffn_norm_exps.weight", &[Embd], Norm)];

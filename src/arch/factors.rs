@@ -1,8 +1,8 @@
 //! Per-tensor factors of projections: which of them the reference loads, and which its graphs apply.
 //!
-//! A quantized matrix may have a factor beside it, `NAME.scale`, that what it gives is multiplied by, and one for what
-//! goes into it, `NAME.input_scale`. llama.cpp loads both wherever a file has them and the matrix; its graphs multiply
-//! by the first where they name it, and by the second nowhere.
+//! A quantized matrix may have two factors beside it: `NAME.scale` for its output and `NAME.input_scale` for its input.
+//! llama.cpp loads both wherever a file has them and the matrix. Its graphs multiply by the first where they name it,
+//! and nowhere by the second.
 
 use super::tensor::Extent;
 

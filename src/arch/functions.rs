@@ -47,7 +47,7 @@ pub enum Gating {
     SoftMaxOfChosen,
 }
 
-/// What experts are chosen by.
+/// The values by which experts are ranked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Claim {

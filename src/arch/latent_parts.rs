@@ -27,7 +27,7 @@ pub const RANKED_QUERIES_OPTIONAL: Group =
 /// norm.
 pub const LATENT: Group =
     &[tensor("attn_kv_a_mqa.weight", &[KvRankAndRope, Embd], ByRows), tensor("attn_kv_a_norm.weight", &[KvRank], Norm)];
-/// What makes keys and values of that vector.
+/// The matrix that expands that vector to keys and values.
 pub const EXPANSION: Group = &[tensor("attn_kv_b.weight", &[LatentKeysAndValues, KvRank], ByRows)];
 /// The same in two tensors with a matrix for each head, the first of them transposed: it can be multiplied with the
 /// queries instead of the keys.

@@ -9,10 +9,10 @@ use super::{Arch, factors};
 const SHOWN: usize = 8;
 
 impl Arch {
-    /// What is wrong with a file whose tensors `names` are not all among those `used`. A tensor without a place is an
-    /// error: the architecture would compute something else than the file was made for. Not meant are tensors that the
-    /// reference loads and never uses: factors of matrices that are there ([`factors`]), what serves other uses of a
-    /// model, and the blocks `further`, which predict further tokens.
+    /// Describes the error of a file whose tensors `names` are not all among those `used`, if there is one. A tensor
+    /// without a place is an error: the architecture would compute something else than the file was made for. Exempt
+    /// are tensors that the reference loads and never uses: factors of matrices that are there ([`factors`]), tensors
+    /// for other uses of a model, and the blocks `further`, which predict further tokens.
     pub(crate) fn leftover<'n>(
         &self,
         names: impl Iterator<Item = &'n str>,

@@ -5,7 +5,7 @@
 pub struct Missing {
     /// The name in `general.architecture`.
     pub name: &'static str,
-    /// What it has that the interpreter does not.
+    /// The operations of the architecture that the interpreter lacks.
     pub what: &'static str,
 }
 

@@ -1,9 +1,9 @@
-//! What models are: one description per architecture, written once as data.
+//! Descriptions of architectures: one each, written once as data.
 //!
 //! A description says which tensors a block has, and with them which operations: where norms stand, which biases there
 //! are, whether the feed-forward network is a mixture of experts. What tensors cannot say (how RoPE pairs elements, the
 //! gate's function, which layers have a window, factors) are fields, whose values [`rules`] explains. The engine, the
-//! converter, the gradients behind `rimatrix --fisher` and made-up models all read it; none of them knows an
+//! converter, the gradients behind `rimatrix --fisher` and synthetic models all read it; none of them knows an
 //! architecture by name.
 //!
 //! **A new architecture is one description in `family/` and its line in [`ARCHITECTURES`].** Everything that a

@@ -34,16 +34,16 @@ pub const END_NORM_AS_TOKENS: Group =
 pub const ENDS: Group = &[TOKEN_EMBD, tensor("output_norm.weight", "norm.weight", &[Embd], Norm)];
 /// Token embeddings, and a last norm without gains.
 pub const PLAIN_ENDS: Group = &[TOKEN_EMBD, unnamed("output_norm.weight", &[Embd], PlainNorm)];
-/// What the low stack of blocks that run in cycles begins with.
+/// Initial state of the low stack of blocks in models that run in cycles.
 pub const LOW_STATE: Group = &[unnamed("hrm.z_l_init", &[Embd], Vector)];
-/// Weights of the scores of residual streams that were kept, where any are: before each half of a block.
+/// Weights of the scores of saved residual streams, one vector before each sublayer, in models that have them.
 pub const RESIDUAL_SCORES: Group = &[
     unnamed("attn_res_score.weight", &[Embd], Norm).optional(),
     unnamed("ffn_res_score.weight", &[Embd], Norm).optional(),
 ];
 /// The same before the last norm.
 pub const RESIDUAL_SCORES_OF_OUTPUT: Group = &[unnamed("output_res_score.weight", &[Embd], Norm).optional()];
-/// What every half of a block reads of several residual streams, and adds to them.
+/// Projections, biases and scales by which both sublayers of a block read several residual streams and write to them.
 pub const CONNECTIONS: Group = &[
     unnamed("hc_attn_fn.weight", &[TwiceStreams, StreamsTimesEmbd], ByRows),
     unnamed("hc_attn_base.weight", &[TwiceStreams], Vector),
@@ -52,7 +52,7 @@ pub const CONNECTIONS: Group = &[
     unnamed("hc_ffn_base.weight", &[TwiceStreams], Vector),
     unnamed("hc_ffn_scale.weight", &[Two], Vector),
 ];
-/// What the last norm reads of them.
+/// The same for the last norm, which only reads the streams.
 pub const LAST_CONNECTION: Group = &[
     unnamed("output_hc_fn.weight", &[Streams, StreamsTimesEmbd], ByRows),
     unnamed("output_hc_base.weight", &[Streams], Vector),
@@ -246,7 +246,7 @@ pub const PLAIN_FFN_BIAS: Group = &[UP_BIAS, DOWN_BIAS];
 pub const PLAIN_FFN_BIAS_OPTIONAL: Group = &[UP_BIAS.optional(), DOWN_BIAS.optional()];
 /// Biases of gate, up and down projection.
 pub const FFN_BIAS: Group = &[GATE_BIAS, UP_BIAS, DOWN_BIAS];
-/// Divisors of what the activation gives, which some models have.
+/// Divisors of the activation function's output, which some models have.
 pub const ACTIVATION_SCALES: Group = &[unnamed("ffn.act.scales", &[Ff], Vector).optional()];
 /// A factor on the embeddings, which are added once more after the block.
 pub const BLOCK_SKIP: Group = &[unnamed("layer_output_scale.weight", &[One], Vector)];

@@ -112,8 +112,8 @@ pub const DELTA_STEPS_IN_ONE: Group = &[tensor("ssm_ba.weight", &[TwiceStateHead
 pub const DELTA_STEPS: Group =
     &[tensor("ssm_beta.weight", &[StateHeads, Embd], ByRows), tensor("ssm_alpha.weight", &[StateHeads, Embd], ByRows)];
 
-/// Lightning attention: queries, keys and values in one matrix, gates on the outputs, and the norm of these. The output
-/// projection is that of attention.
+/// Lightning attention: queries, keys and values in one matrix, gates on the outputs, and the norm of the outputs. The
+/// output projection is that of attention.
 pub const LIGHTNING: Group = &[
     tensor("attn_qkv.weight", &[ThriceQ, Embd], ByRows).stands_for("lightning_qkv.weight"),
     tensor("attn_gate.weight", &[Q, Embd], ByRows).stands_for("lightning_gate.weight"),

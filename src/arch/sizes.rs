@@ -54,8 +54,8 @@ pub struct Latent {
     pub value: usize,
     /// The last elements of a key, which RoPE turns and all heads share.
     pub rope: usize,
-    /// Whether the cache holds the vector instead of keys and values: queries are multiplied with what would make keys
-    /// of it, and what attention gives with what makes values of it.
+    /// True if the KV cache holds the latent vector instead of keys and values: the queries are multiplied by the
+    /// matrix that would expand it to keys, and the output of attention by the one that expands it to values.
     pub absorbed: bool,
 }
 
@@ -90,7 +90,8 @@ impl Recurrent {
     /// No such layers.
     pub const NONE: Recurrent = Recurrent { kernel: 0, inner: 0, state: 0, heads: 0, groups: 0, time: 0 };
 
-    /// What a convolution sees: the channels, and what writes and reads the state of every group.
+    /// Number of channels of the convolution: the inner ones, and `b` and `c` of every group, which write and read the
+    /// state.
     pub const fn channels(&self) -> usize {
         self.inner + 2 * self.groups * self.state
     }

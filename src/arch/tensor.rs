@@ -1,4 +1,4 @@
-//! What a tensor of a model is: its name in GGUF and in a checkpoint, its extents, its role.
+//! A tensor of a model: its name in GGUF and in a checkpoint, its extents, its role.
 
 /// An extent, by what it counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -108,7 +108,7 @@ pub enum Extent {
     TimeAndStates,
 }
 
-/// What a tensor is, as far as its type and values go.
+/// The role of a tensor, from which its type and the range of its values follow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Role {
@@ -137,7 +137,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// Whether weights of this role are multiplied with activations as a matrix of a block.
+    /// True if activations are multiplied by weights of this role, as by a matrix of a block.
     pub const fn is_matrix(self) -> bool {
         matches!(self, Role::ByRows | Role::ByColumns | Role::Router)
     }
@@ -154,15 +154,15 @@ pub struct Tensor {
     pub hf: &'static str,
     /// Extents, outermost first: rows and columns, or the length.
     pub shape: &'static [Extent],
-    /// What it is.
+    /// Its role.
     pub role: Role,
     /// The name that the interpreter knows it by, where that is not the one in GGUF: some architectures call the norm
     /// before the feed-forward network by another's name.
     pub stands_for: &'static str,
-    /// Whether a model without it is damaged.
+    /// True if a model without it is damaged.
     pub required: bool,
-    /// Rows of each head are paired for RoPE: halves in the checkpoint, neighbours in GGUF where
-    /// [`Pairing::Adjacent`](crate::arch::Pairing) turns them.
+    /// Rows of each head are paired for RoPE: the first half with the second in the checkpoint, neighbours in GGUF
+    /// where [`Pairing::Adjacent`](crate::arch::Pairing) turns them.
     pub rope_rows: bool,
 }
 
@@ -177,7 +177,7 @@ impl Tensor {
         Tensor { required: false, ..self }
     }
 
-    /// The same in the place of another.
+    /// The same tensor, standing for the one named `place`.
     pub const fn stands_for(self, place: &'static str) -> Tensor {
         Tensor { stands_for: place, ..self }
     }

@@ -1,5 +1,5 @@
-//! Command R and Cohere 2: both halves of a block see one layer norm without bias; from Cohere 2 on only layers with a
-//! window have RoPE.
+//! Command R and Cohere 2: both sublayers of a block read one layer norm without bias; from Cohere 2 on only layers
+//! with a window have RoPE.
 
 use crate::arch::expert_parts::{EXPERTS_OR_FUSED, SHARED};
 use crate::arch::factors::{ALL_SCALES, DENSE_SCALES};
@@ -34,7 +34,7 @@ pub const COMMAND_R: Arch = Arch {
 const LOGIT_SCALE: Key = Key::Number("logit_scale", "logit_scale", 0.0625);
 const NO_SCALING: Key = Key::Text("rope.scaling.type", "none");
 
-/// What both have in common.
+/// The common part of both checkpoints.
 const CHECKPOINT: Checkpoint = Checkpoint {
     tied: true,
     neighbours: true,

@@ -1,4 +1,4 @@
-//! ERNIE 4.5, dense, with experts in every so many layers, and the text model of PaddleOCR.
+//! ERNIE 4.5, dense, with experts at regular intervals of layers, and the text model of PaddleOCR.
 
 use crate::arch::Arch;
 use crate::arch::expert_parts::{CHOICE_BIAS_OPTIONAL, EXPERTS, SHARED};

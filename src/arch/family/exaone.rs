@@ -1,4 +1,4 @@
-//! EXAONE 3, EXAONE 4 (norms after the halves of a block, RoPE in layers with a window alone) and its experts.
+//! EXAONE 3, EXAONE 4 (norms after the sublayers of a block, RoPE in layers with a window alone) and its experts.
 
 use crate::arch::Arch;
 use crate::arch::expert_parts::{CHOICE_BIAS_OPTIONAL, EXPERTS, SHARED};

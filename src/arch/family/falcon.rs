@@ -1,4 +1,4 @@
-//! Falcon 1: the halves of a block run in parallel, in the large models with a norm each. Falcon H1: attention and
+//! Falcon 1: the sublayers of a block run in parallel, in the large models with a norm each. Falcon H1: attention and
 //! Mamba 2 beside each other.
 
 use super::gpt2::GPT2;

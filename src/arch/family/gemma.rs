@@ -1,4 +1,4 @@
-//! Gemma: embeddings times the root of their width, GeGLU. From Gemma 2 on norms before and after both halves of a
+//! Gemma: embeddings times the root of their width, GeGLU. From Gemma 2 on norms before and after both sublayers of a
 //! block and windows; Gemma 2 bounds scores and logits; Gemma 3 has an RMS norm on every query and key head, and window
 //! layers with their own RoPE base.
 //!
@@ -36,7 +36,7 @@ pub const GEMMA: Arch = Arch {
     ..Arch::DENSE
 };
 
-/// What the first two have in common.
+/// The common part of the first two checkpoints.
 const CHECKPOINT: Checkpoint = Checkpoint {
     activations: &["gelu_pytorch_tanh"],
     norms_plus_one: true,

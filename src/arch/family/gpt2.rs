@@ -49,7 +49,7 @@ pub const GPT2: Arch = Arch {
     ..Arch::DENSE
 };
 
-/// What checkpoints of GPT-2's kind have in common.
+/// The common part of checkpoints like GPT-2's.
 const CHECKPOINT: Checkpoint = Checkpoint {
     activations: &["gelu_new", "gelu_pytorch_tanh", "gelu", "gelu_fast"],
     tied: true,

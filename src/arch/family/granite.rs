@@ -1,5 +1,5 @@
-//! Granite: LLaMA with factors on the embeddings, the attention scores, what each half of a block adds, and the logits.
-//! A file states all of them; a checkpoint calls them multipliers. MiniCPM shares the graph and assumes some.
+//! Granite: LLaMA with factors on the embeddings, the attention scores, the output of each sublayer, and the logits. A
+//! file states all of them; a checkpoint calls them multipliers. MiniCPM shares the graph and assumes some.
 
 use super::llama::{self, LLAMA};
 use crate::arch::expert_parts::{EXPERTS, EXPERTS_OR_FUSED, SHARED, SHARED_FUSED};
@@ -40,7 +40,7 @@ const EMBEDDING: Key = Key::Number("embedding_multiplier", "embedding_scale", 1.
 const RESIDUAL: Key = Key::Number("residual_multiplier", "residual_scale", 1.0);
 const LOGITS: Key = Key::Number("logits_scaling", "logit_scale", 1.0);
 
-/// What the classes have in common.
+/// The common part of the classes' checkpoints.
 const CHECKPOINT: Checkpoint = Checkpoint { activations: &["silu"], head_dim: HeadDim::Implied, ..llama::CHECKPOINT };
 
 const MOE: &[Name] = &[

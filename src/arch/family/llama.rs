@@ -51,7 +51,7 @@ pub const LLAMA: Arch = Arch {
     ..Arch::DENSE
 };
 
-/// What classes of LLaMA's kind have in common.
+/// The common part of checkpoints like LLaMA's.
 pub const CHECKPOINT: Checkpoint = Checkpoint {
     activations: &["silu", "swish"],
     more_keys: &[Key::VocabSize, Key::RopeDimensions],

@@ -1,6 +1,6 @@
-//! MiniMax 01: lightning attention in most blocks, whose halves add to what they see. MiniMax M3: attention to blocks
-//! of positions that an indexer chooses. Without flash attention, which is what trine computes, the reference attends
-//! to all positions, and the indexer's tensors are of no use.
+//! MiniMax 01: lightning attention in most blocks, whose sublayers add to their normed input. MiniMax M3: attention to
+//! blocks of positions that an indexer chooses. Without flash attention, which is what trine computes, the reference
+//! attends to all positions and does not use the indexer's tensors.
 
 use crate::arch::expert_parts::{CHOICE_BIAS_REQUIRED, EXPERTS, SHARED};
 use crate::arch::parts::{

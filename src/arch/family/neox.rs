@@ -57,7 +57,7 @@ pub const GPTNEOX: Arch = Arch {
     ..GPT2
 };
 
-/// What the only GELU of llama.cpp serves.
+/// The names of activation functions that llama.cpp computes with its only GELU.
 const GELU: &[&str] = &["gelu", "gelu_new", "gelu_pytorch_tanh", "gelu_fast"];
 
 /// `codeshell`.
@@ -135,7 +135,7 @@ pub const POCKETTTS: Arch = Arch {
     ..CODESHELL
 };
 
-/// `stablelm`: the halves of a block run in parallel where it has one norm.
+/// `stablelm`: the sublayers of a block run in parallel where it has one norm.
 pub const STABLELM: Arch = Arch {
     name: "stablelm",
     models: "StableLM 1 to 3, StableLM 2",

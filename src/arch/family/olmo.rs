@@ -1,6 +1,6 @@
-//! OLMo 1 (norms without gains), OLMo 2 (and TriTera, which has its shape): no norm before the halves of a block, one
-//! after each before the residual addition, and an RMS norm over all of q and all of k; OLMoE has norms before the
-//! halves again.
+//! OLMo 1 (norms without gains), OLMo 2 (and TriTera, which has its shape): no norm before the sublayers of a block,
+//! one after each before the residual addition, and an RMS norm over all of q and all of k; OLMoE has norms before the
+//! sublayers again.
 
 use super::qwen::EXPERT_NAMES;
 use crate::arch::expert_parts::EXPERTS;
@@ -53,7 +53,7 @@ pub const OLMO2: Arch = Arch {
     ..Arch::DENSE
 };
 
-/// What OLMo 2 and 3 have in common.
+/// The common part of OLMo 2's and 3's checkpoints.
 const OLMO2_CHECKPOINT: Checkpoint =
     Checkpoint { rms_eps: Some(1e-5), head_dim: HeadDim::Implied, ..Checkpoint::USUAL };
 

@@ -1,5 +1,5 @@
-//! Phi 2 (both halves see one layer norm), Phi 3 (gate and up projection in one matrix, RoPE factors by context) and
-//! its mixture of experts.
+//! Phi 2 (both sublayers read one layer norm), Phi 3 (gate and up projection in one matrix, RoPE factors by context)
+//! and its mixture of experts.
 
 use super::llama::MIXTRAL;
 use crate::arch::expert_parts::EXPERTS;

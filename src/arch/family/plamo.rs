@@ -1,4 +1,4 @@
-//! PLaMo 1 (both halves of a block see one norm), PLaMo 2 (with Mamba) and PLaMo 3.
+//! PLaMo 1 (both sublayers of a block read one norm), PLaMo 2 (with Mamba) and PLaMo 3.
 
 use crate::arch::Arch;
 use crate::arch::factors::ATTN_OUT_SCALE;

@@ -73,7 +73,7 @@ pub const QWEN2MOE: Arch = Arch {
     ..Arch::DENSE
 };
 
-/// What checkpoints with experts have in common.
+/// The common part of checkpoints with experts.
 const MOE_CHECKPOINT: Checkpoint = Checkpoint {
     names: EXPERT_NAMES,
     head_dim: HeadDim::Implied,

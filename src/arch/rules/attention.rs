@@ -5,18 +5,18 @@ use crate::arch::HeadGate;
 /// How heads attend.
 #[derive(Clone, Copy, Debug)]
 pub struct Attention {
-    /// Whether tokens see those after them too. A sequence is evaluated whole then.
+    /// True if tokens also attend to later ones. A sequence is then evaluated whole.
     pub both_ways: bool,
-    /// Whether keys and values come from a narrow vector that all heads share ([`Latent`](crate::arch::Latent)).
+    /// True if keys and values come from a narrow vector that all heads share ([`Latent`](crate::arch::Latent)).
     pub latent: bool,
-    /// Whether an indexer chooses the positions that are attended to, `attention.indexer.top_k` of them at most. As
-    /// long as a sequence is no longer than that it chooses all, and trine evaluates no longer ones.
+    /// True if an indexer chooses the positions to attend to, at most `attention.indexer.top_k`. It chooses all
+    /// positions of sequences up to that length, and trine refuses longer ones.
     pub indexed: bool,
     /// Factor on the scores.
     pub scale: ScoreScale,
     /// Bound of the scores: `cap * tanh(scores * factor)`.
     pub softcap: ScoreCap,
-    /// Whether the key `attention.clamp_kqv` bounds what the query, key and value projections give.
+    /// True if the key `attention.clamp_kqv` bounds the outputs of the query, key and value projections.
     pub clamp: bool,
     /// Penalty on distant cells.
     pub alibi: Alibi,
@@ -24,11 +24,12 @@ pub struct Attention {
     pub qk_norms: QkNorms,
     /// Factor on the queries that grows with the position.
     pub temperature: Temperature,
-    /// Whether the query projection gives a gate on every element of a head's output after each head's queries.
+    /// True if the query projection's output has, after each head's queries, a gate for every element of that head's
+    /// output.
     pub gate_in_queries: bool,
     /// The function of the gate on the heads' outputs, where there is one.
     pub gate: HeadGate,
-    /// Whether the key `attention.value_scale` multiplies what attention gives.
+    /// True if the key `attention.value_scale` multiplies the output of attention.
     pub value_scale: bool,
 }
 
@@ -37,8 +38,8 @@ pub struct Attention {
 pub enum ScoreScale {
     /// 1 / sqrt(head size), on the scores.
     HeadSize,
-    /// The same on the queries after RoPE instead; models of so many layers take the embedding width per head for the
-    /// head size (llama.cpp knows the 27B models of Gemma by that).
+    /// The same on the queries after RoPE instead. Models with this number of layers use the embedding width per head
+    /// as the head size (llama.cpp recognizes the 27B models of Gemma by it).
     OnQueries(Option<u32>),
     /// The key `attention.scale`, or 1 / sqrt(head size) where it is 0 or absent.
     Key,
@@ -72,7 +73,7 @@ pub enum Alibi {
     Fixed(f32),
     /// The key `attention.max_alibi_bias`; 0 and absence are none.
     Key,
-    /// This bias in models of so many layers.
+    /// This bias (second) in models with this number of layers (first).
     Layers(u32, f32),
 }
 
@@ -83,7 +84,7 @@ pub enum QkNorms {
     BeforeRope,
     /// After it.
     AfterRope,
-    /// After it, only in layers that have RoPE, and not in models of so many experts.
+    /// After it, only in layers that have RoPE, and not in models with this number of experts.
     WithRope(u32),
 }
 
@@ -103,7 +104,7 @@ pub enum Temperature {
 }
 
 impl Attention {
-    /// What most have.
+    /// The rules of most architectures.
     pub const USUAL: Attention = Attention {
         both_ways: false,
         latent: false,

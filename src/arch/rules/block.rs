@@ -60,8 +60,8 @@ pub enum Residual {
     Parallel(Sum),
     /// Parallel where the key `use_parallel_residual` is true.
     Key(Sum),
-    /// s n(x) + a for y, s n(y) + f after that, where n is the norm before either half and s the key `residual_scale`:
-    /// what goes on is what the halves see.
+    /// y = s n(x) + a, then s n(y) + f, where n is the norm before each sublayer and s the key `residual_scale`: the
+    /// residual stream goes on from the normed input of the sublayer.
     Normed,
     /// Parallel in blocks without a norm of the network's own.
     ByNorm(Sum),
@@ -78,7 +78,7 @@ pub enum Sum {
     HalvesFirst,
 }
 
-/// Factor on what both halves of a block add to the residual stream.
+/// Factor on the output of both sublayers of a block, before it is added to the residual stream.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum ResidualScale {
     /// None.
@@ -91,7 +91,7 @@ pub enum ResidualScale {
     Depth(f32),
 }
 
-/// What happens to the logits.
+/// Scaling and bounds of the logits.
 #[derive(Clone, Copy, Debug)]
 pub struct Output {
     /// Factor on what the output matrix is multiplied with: this number divided by the embedding width.
@@ -100,8 +100,8 @@ pub struct Output {
     pub scale: LogitScale,
     /// Bound, `cap * tanh(logits / cap)`.
     pub softcap: LogitCap,
-    /// Whether the graph multiplies them by the output matrix's own factor (`output.scale`), which is there beside an
-    /// NVFP4 matrix alone. The reference loads it and leaves it where this is false.
+    /// True if the graph multiplies them by the output matrix's own factor (`output.scale`), which only NVFP4 matrices
+    /// have. Where this is false, the reference loads the factor and does not use it.
     pub factored: bool,
 }
 

@@ -7,33 +7,33 @@ use crate::arch::{Claim, Gating};
 pub struct ExpertRule {
     /// From the router's scores to probabilities.
     pub gating: GatingRule,
-    /// Whether the chosen experts' probabilities are divided by their sum.
+    /// Rule for dividing the chosen experts' probabilities by their sum.
     pub normalize: Normalize,
-    /// Whether the key `expert_weights_scale` multiplies them.
+    /// True if the key `expert_weights_scale` multiplies them.
     pub scale: bool,
-    /// What experts are chosen by.
+    /// The values by which experts are ranked.
     pub claim: Claim,
-    /// Whether the weights multiply what goes into an expert instead of what comes out.
+    /// True if the weights multiply the input of an expert instead of its output.
     pub weigh_inputs: bool,
-    /// Whether the router sees the block's input instead of the expert's.
+    /// True if the router reads the block's input instead of the expert's.
     pub early_router: bool,
     /// The width of an expert.
     pub width: ExpertWidth,
     /// The width of the expert that all tokens go to.
     pub shared: SharedWidth,
-    /// Whether the gate on that expert is the sigmoid itself, not the quotient of SiLU and its argument.
+    /// True if the gate on that expert is the sigmoid itself, not the quotient of SiLU and its argument.
     pub plain_gate: bool,
     /// Which layers have experts.
     pub layers: ExpertLayers,
     /// Factor on the sum of experts and what stands beside them, where something does.
     pub beside: Option<f32>,
-    /// Whether groups of `experts_per_group` experts have a small one in common, which sees what the mixture gives and
-    /// whose output is multiplied by the key `expert_group_scale`.
+    /// True if each group of `experts_per_group` experts shares a small one, whose input is the output of the mixture
+    /// and whose output is multiplied by the key `expert_group_scale`.
     pub chunks: bool,
-    /// Whether experts see a narrower vector than the residual stream, as wide as the key `expert_latent_length` says
-    /// where that is not 0: a matrix makes it, and another makes the stream's width of the norm of what they give.
+    /// True if the experts' vectors are narrower than the residual stream, with the width `expert_latent_length` where
+    /// that key is not 0: one matrix projects to this width, another projects the norm of the experts' output back.
     pub latent: bool,
-    /// Whether the graph leaves the experts out: the activation alone is the feed-forward network then.
+    /// True if the graph leaves the experts out: the activation alone is the feed-forward network then.
     pub unused: bool,
 }
 
@@ -44,11 +44,11 @@ pub enum GatingRule {
     Fixed(Gating),
     /// As the key `expert_gating_func` says, and so where it is 0 or absent; without a default it has to say.
     Key(Option<Gating>),
-    /// The same, soft-max where the key is 0 or absent, but sigmoid in models with a vocabulary of so many tokens.
+    /// The same, soft-max where the key is 0 or absent, but sigmoid in models with a vocabulary of this size.
     KeyOrVocabulary(u32),
 }
 
-/// Whether the chosen experts' probabilities are divided by their sum.
+/// Rule for dividing the chosen experts' probabilities by their sum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Normalize {
     /// Yes.
@@ -68,7 +68,7 @@ pub enum ExpertLayers {
     All,
     /// All but the first, as many as `leading_dense_block_count` says.
     AfterLeading,
-    /// Every so many, as `interleave_moe_layer_step` says.
+    /// Every n-th layer, n being the key `interleave_moe_layer_step`.
     Every,
     /// The same, but none of the first.
     EveryAfterLeading,

@@ -1,6 +1,6 @@
-//! What mixes the positions of a sequence.
+//! Operations that mix the positions of a sequence.
 
-/// What mixes the positions of a sequence in which block.
+/// The operations that mix the positions of a sequence, block by block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mixing {
     /// Attention in every block.
@@ -14,7 +14,7 @@ pub enum Mixing {
     /// A recurrent layer in blocks that the list `attention.recurrent_layers` names; without it attention in every
     /// fourth (every eighth beside lightning attention), or as `full_attention_interval` says.
     ByPattern(Recurrence),
-    /// Both in every block: they see the same, and what they give is added up.
+    /// Both in every block: they read the same input, and their outputs are added.
     Both(Recurrence),
 }
 
@@ -45,7 +45,7 @@ pub enum Recurrence {
 }
 
 impl Recurrence {
-    /// Whether it is one of the kinds of Kimi Delta Attention.
+    /// True for the kinds of Kimi Delta Attention.
     pub const fn is_kimi(self) -> bool {
         use Recurrence::{Bounded, BoundedByRate, Kimi};
         matches!(self, Kimi | Bounded | BoundedByRate)

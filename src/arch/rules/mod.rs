@@ -1,4 +1,4 @@
-//! What tensors cannot say of an architecture: kinds of functions, factors, and which layers are different.
+//! Properties of an architecture that tensors cannot show: kinds of functions, factors, and which layers are different.
 //!
 //! Names of keys stand without the architecture in front.
 

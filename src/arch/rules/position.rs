@@ -7,11 +7,11 @@ use crate::arch::Pairing;
 pub struct RopeRule {
     /// Which elements are turned together.
     pub pairing: Pairing,
-    /// Whether only some elements of a head may be turned (`rope.dimension_count`).
+    /// True if `rope.dimension_count` may restrict RoPE to some elements of a head.
     pub partial: bool,
-    /// Whether positions may be scaled by YaRN.
+    /// True if YaRN may scale positions.
     pub yarn: bool,
-    /// What the key `rope.scaling.yarn_log_multiplier` does to YaRN's factor on sine and cosine.
+    /// Effect of the key `rope.scaling.yarn_log_multiplier` on YaRN's factor on sine and cosine.
     pub yarn_log: YarnLog,
     /// YaRN's `beta_fast` where the file says nothing.
     pub beta_fast: f32,
@@ -19,11 +19,11 @@ pub struct RopeRule {
     pub layers: RopeLayers,
     /// Positions of several dimensions, which are the same for text.
     pub sections: Sections,
-    /// Whether the key `rope.scaling.alpha` widens the base: `base * alpha^(d / (d - 2))` for heads of d elements.
+    /// True if the key `rope.scaling.alpha` widens the base: `base * alpha^(d / (d - 2))` for heads of d elements.
     pub alpha: bool,
 }
 
-/// What the key `rope.scaling.yarn_log_multiplier` does to YaRN's factor on sine and cosine, `0.1 * m * ln(s) + 1` for
+/// Effect of the key `rope.scaling.yarn_log_multiplier` on YaRN's factor on sine and cosine, `0.1 * m * ln(s) + 1` for
 /// positions scaled by s, m = 1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum YarnLog {
@@ -42,11 +42,11 @@ pub enum YarnLog {
 pub enum RopeLayers {
     /// All.
     All,
-    /// None: positions come from elsewhere.
+    /// None: positions are embedded by other means.
     None,
     /// All, unless the key `rope.scaling.finetuned` is false.
     Finetuned,
-    /// All in models of so many layers, none in others.
+    /// All layers in models with this number of layers, none in others.
     InModelsOf(u32),
     /// Those with a window.
     Windowed,
@@ -54,11 +54,11 @@ pub enum RopeLayers {
     WindowedOrAll,
     /// Those with a window, and the first ones without experts.
     WindowedOrLeading,
-    /// All but the last of so many.
+    /// All but the last of every n layers.
     ButLastOf(u32),
-    /// All but the last of so many; in models without windows all but the last layer.
+    /// All but the last of every n layers; in models without windows all but the last layer.
     ButLastOfOrLast(u32),
-    /// All but the first of so many; all in models without windows.
+    /// All but the first of every n layers; all in models without windows.
     ButFirstOf(u32),
     /// As the list `attention.rope_pattern` says; all without one.
     Pattern,
@@ -83,12 +83,12 @@ pub enum Sections {
 pub struct WindowRule {
     /// Cells of the window.
     pub size: WindowSize,
-    /// Whether it begins at a multiple of its size instead of moving with the query.
+    /// True if the window begins at a multiple of its size instead of moving with the query.
     pub chunked: bool,
-    /// Every so many layers one sees everything, where the key `attention.sliding_window_pattern` does not say
-    /// otherwise; 1: none has a window without the key.
+    /// Period of layers without a window: one in every `period`, where the key `attention.sliding_window_pattern` does
+    /// not say otherwise; 1: no layer has a window without the key.
     pub period: u32,
-    /// Whether that layer is the first of so many instead of the last.
+    /// True if that layer is the first of each period instead of the last.
     pub global_first: bool,
     /// RoPE in the layers with a window.
     pub rope: WindowRope,
@@ -105,7 +105,7 @@ pub enum WindowSize {
     UnlessZero(u32),
     /// This number, where the key is there and not 0.
     Given(u32),
-    /// The key or the second number, in models of so many layers.
+    /// The key, or the second number in models with this number of layers (first).
     InModelsOf(u32, u32),
 }
 
@@ -114,9 +114,9 @@ pub enum WindowSize {
 pub struct WindowRope {
     /// The base of the frequencies.
     pub base: WindowBase,
-    /// What becomes of scaled positions.
+    /// Scaling of positions in layers with a window.
     pub scaling: WindowScaling,
-    /// Whether the key `rope.dimension_count_swa` says how many elements are turned.
+    /// True if the key `rope.dimension_count_swa` gives the number of elements to turn.
     pub own_dimensions: bool,
 }
 
@@ -131,7 +131,7 @@ pub enum WindowBase {
     KeyOr(f32),
 }
 
-/// What becomes of scaled positions in layers with a window.
+/// Scaling of positions in layers with a window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WindowScaling {
     /// As in the other layers.

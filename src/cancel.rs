@@ -21,7 +21,7 @@ impl CancelToken {
         self.cancelled.store(true, Ordering::SeqCst);
     }
 
-    /// Whether the work should stop.
+    /// True if the work should stop.
     pub fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::SeqCst)
     }

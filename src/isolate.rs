@@ -1,10 +1,10 @@
 //! Work on data that nobody has to trust: programs that come with a model, and code that was not written for hostile
 //! files.
 //!
-//! What such work takes cannot be known before. Here it [runs within limits](within) of time and memory in a thread of
-//! its own. Two things a thread cannot survive, a stack that overflows and memory that is not given, so a program that
-//! has to go on whatever a file holds gives the work to another process: it implements [`Isolate`], and the other
-//! process answers with [`chat::answer`](crate::chat::answer) or [`convert::answer`](crate::convert::answer).
+//! The cost of such work cannot be known before. Here it [runs within limits](within) of time and memory in a thread of
+//! its own. A thread survives neither a stack overflow nor a failed allocation, so a program that must not end whatever
+//! a file holds gives the work to another process: it implements [`Isolate`], and the other process answers with
+//! [`chat::answer`](crate::chat::answer) or [`convert::answer`](crate::convert::answer).
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,7 +12,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What is done elsewhere.
+/// The work of the other process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Job {
     /// Rendering a chat template.
@@ -30,7 +30,7 @@ pub trait Isolate: fmt::Debug + Send + Sync {
     fn run(&self, job: Job, request: &[u8], limits: Limits) -> Result<Vec<u8>, Failure>;
 }
 
-/// What a job may take.
+/// Limits of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Longest run.

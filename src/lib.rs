@@ -79,7 +79,7 @@ pub mod pool;
 #[doc(hidden)]
 pub use trine_kernels::math;
 
-/// What the bytes of files mean: GGUF, tensor types, importance matrices.
+/// File formats: GGUF, tensor types, importance matrices.
 pub use trine_formats as formats;
 
 pub use cancel::CancelToken;

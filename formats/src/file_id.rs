@@ -4,8 +4,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What stays the same of a file under all its names: device, inode and the time it was made, where the system has
-/// them. The number of an inode is given to another file when the first is gone; the time tells the two apart.
+/// Identity of a file under all its names: device, inode and the time it was made, where the system has them. An
+/// inode's number is reused after its file is gone; the time tells the two apart.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FileId(Id);
 
@@ -35,7 +35,7 @@ impl FileId {
         fs::canonicalize(path).map(FileId)
     }
 
-    /// Whether `file` is open under the name `path`, itself and not through a link.
+    /// True if `file` is open under the name `path`, itself and not through a link.
     #[cfg(unix)]
     pub(crate) fn is_at(file: &fs::File, path: &Path) -> bool {
         use std::os::unix::fs::MetadataExt;
@@ -46,14 +46,14 @@ impl FileId {
         }
     }
 
-    /// Whether `file` is open under the name `path`, itself and not through a link.
+    /// True if `file` is open under the name `path`, itself and not through a link.
     #[cfg(not(unix))]
     pub(crate) fn is_at(_: &fs::File, path: &Path) -> bool {
         path.exists()
     }
 }
 
-/// Whether two paths lead to one file, through links too. False when either leads nowhere.
+/// True if two paths lead to one file, through links too. False if either leads nowhere.
 pub fn is_same_file(a: &Path, b: &Path) -> bool {
     matches!((FileId::of(a), FileId::of(b)), (Ok(a), Ok(b)) if a == b)
 }

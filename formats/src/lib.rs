@@ -1,4 +1,4 @@
-//! What the bytes mean: GGUF files, ggml tensor types and importance matrices, in plain safe Rust.
+//! File formats: GGUF, ggml tensor types and importance matrices, in plain safe Rust.
 //!
 //! Everything here reads from a byte slice that may be hostile: every count is checked against the
 //! bytes that are left before anything is allocated, and every error names the place.

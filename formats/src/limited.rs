@@ -8,7 +8,7 @@ use std::path::Path;
 /// opened.
 ///
 /// # Errors
-/// What the system says; something else than a regular file.
+/// The system's error, or an error for anything but a regular file.
 pub fn open_regular(path: &Path) -> io::Result<File> {
     let refuse = || {
         let what = "it is not a regular file; devices, pipes and folders are not read here";
@@ -27,7 +27,7 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
 /// All bytes of a regular file of at most `max` bytes.
 ///
 /// # Errors
-/// What [`open_regular`] refuses; a file that is longer; one that does not fit into memory.
+/// The errors of [`open_regular`]; a file that is longer; one that does not fit into memory.
 pub fn read_regular(path: &Path, max: u64) -> io::Result<Vec<u8>> {
     let file = open_regular(path)?;
     let len = file.metadata()?.len();
@@ -37,7 +37,7 @@ pub fn read_regular(path: &Path, max: u64) -> io::Result<Vec<u8>> {
 /// All bytes of a stream that are at most `max`; `expected` of them are likely.
 ///
 /// # Errors
-/// What the system says; more bytes; no memory for them.
+/// The system's error; more bytes; no memory for them.
 pub fn read_up_to(input: impl Read, expected: u64, max: u64) -> io::Result<Vec<u8>> {
     let too_large = || {
         let what = format!("it has more than the {max} bytes that are read of such a file");

@@ -21,14 +21,14 @@ pub use write::{NewTensor, header};
 /// Longest header that is read; the format's own limit.
 pub const MAX_HEADER: u64 = 100_000_000;
 
-/// Most values of a header's JSON: some nine for each of 65 536 tensors, and no real file has so many. JSON takes some
-/// hundred bytes of memory for each.
+/// Maximum number of values in a header's JSON: about nine for each of 65 536 tensors, more than any real file has.
+/// JSON takes about a hundred bytes of memory for each.
 const MAX_VALUES: usize = 640_000;
 
 /// Most extents of a tensor.
 const MAX_DIMS: usize = 8;
 
-/// What one element is.
+/// Type of an element.
 #[allow(missing_docs, reason = "the names are the format's own")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Dtype {
@@ -224,8 +224,8 @@ fn object(start: &[u8], file_len: u64) -> Result<(Map<String, Value>, u64), Safe
     }
 }
 
-/// About how many values a JSON text has, counted before it is parsed: those in lists and objects follow one of these
-/// signs. Signs within texts count too, and no real name has any.
+/// Approximate number of values in a JSON text, counted before it is parsed: every value in a list or an object follows
+/// one of these signs. Signs within texts count too, and no real name has any.
 fn values(json: &[u8]) -> usize {
     json.iter().filter(|b| matches!(b, b',' | b'[' | b'{')).count()
 }

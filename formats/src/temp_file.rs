@@ -1,7 +1,7 @@
 //! Files that appear under their names only when they are whole.
 //!
-//! What is written goes to a temporary file beside the target (`NAME.PID.trine.part`) that is synced and renamed at the
-//! end. Dropped before, a [`TempFile`] removes it; [`abandon`] does so for a program that is about to end.
+//! Output goes to a temporary file beside the target (`NAME.PID.trine.part`) that is synced and renamed at the end.
+//! Dropped before, a [`TempFile`] removes it; [`abandon`] does so for a program that is about to end.
 //!
 //! A temporary file is locked for as long as it is open. The system takes the lock back however the program ends, so
 //! the file of a program that was killed is known by being free, whichever process has its number now. The next
@@ -25,7 +25,7 @@ const MAX_STEM: usize = 200;
 /// Names that are tried before it is given up.
 const MAX_NAMES: u32 = 10_000;
 
-/// What this process wrote and writes.
+/// Temporary and finished files of this process.
 struct Registry {
     /// Temporary files that are neither kept nor dropped.
     unfinished: Vec<PathBuf>,
@@ -39,8 +39,8 @@ fn registry() -> MutexGuard<'static, Registry> {
     REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a program that ends early leaves behind. While this exists no temporary file can be made and none gets its
-/// name, so what it says stays true until the program has ended.
+/// The files that a program leaves behind when it ends early. While this exists no temporary file can be made and none
+/// gets its final name, so the list stays true until the program has ended.
 pub struct Abandoned {
     /// Temporary files that were removed.
     pub removed: Vec<PathBuf>,
@@ -81,7 +81,7 @@ fn take_all(mut all: MutexGuard<'static, Registry>) -> Abandoned {
 pub struct CreateError {
     /// Its name.
     pub path: PathBuf,
-    /// What the system says.
+    /// The system's error.
     pub source: io::Error,
 }
 
@@ -139,7 +139,7 @@ impl TempFile {
     /// Gives the file, which must be synced and still be open, the name `target`.
     ///
     /// # Errors
-    /// What the system says; the temporary file is removed then.
+    /// The system's error; the temporary file is removed then.
     pub fn keep(self, target: &Path) -> io::Result<()> {
         TempFile::keep_all(vec![(self, target.to_owned())]).map_err(|(_, e)| e)
     }
@@ -148,7 +148,7 @@ impl TempFile {
     /// last.
     ///
     /// # Errors
-    /// What the system says, and of which file; temporary files that are left are removed then.
+    /// The system's error, and the file's path; temporary files that are left are removed then.
     pub fn keep_all(files: Vec<(TempFile, PathBuf)>) -> Result<(), (PathBuf, io::Error)> {
         let mut all = registry();
         let mut failed = None;
@@ -186,7 +186,7 @@ impl Drop for TempFile {
     }
 }
 
-/// What temporary names for a target called `name` begin with: as much of it as leaves room for the ending.
+/// Prefix of temporary names for a target called `name`: as much of it as leaves room for the ending.
 fn stem(name: &OsStr) -> OsString {
     if name.len() <= MAX_STEM {
         return name.to_owned();
@@ -206,7 +206,7 @@ fn temporary_name(stem: &OsStr, n: u32) -> OsString {
     name
 }
 
-/// Whether `name` is a [`temporary_name`] of any process.
+/// True if `name` is a [`temporary_name`] of any process.
 fn is_temporary(name: &OsStr, stem: &OsStr) -> bool {
     let rest = name.as_encoded_bytes().strip_prefix(stem.as_encoded_bytes());
     let numbers = rest.and_then(|r| r.strip_suffix(ENDING.as_bytes()));

@@ -1,4 +1,4 @@
-//! What a killed program leaves behind. On its own, because it concerns all writers of the process.
+//! Files that a killed program leaves behind. A test of its own, because it concerns all writers of the process.
 #![allow(missing_docs)]
 
 use std::fs;

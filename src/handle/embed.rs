@@ -11,7 +11,7 @@ const ROWS: usize = 512;
 pub struct EmbedOptions {
     /// How the states of its tokens become one; `None`: as the file says, and where it does not, their mean.
     pub pooling: Option<Pooling>,
-    /// What is done to the vector.
+    /// Scaling of the vector.
     pub scale: Scale,
     /// Bits per weight of an any-precision model; `None` for the widest.
     pub bits: Option<u8>,

@@ -21,10 +21,10 @@ pub use embed::{EmbedError, EmbedOptions};
 
 /// A language model, opened and loaded by [`open`](crate::open()). Cloning shares it, between threads too.
 ///
-/// What it does is on the methods: [`generate`](Model::generate) continues a text, [`chat`](Model::chat) holds a
-/// conversation, [`context`](Model::context) keeps what was evaluated for the next prompt, [`session`](Model::session)
-/// gives the logits themselves, [`embed`](Model::embed) makes a vector of a text, [`perplexity`](Model::perplexity)
-/// says how well a text is predicted.
+/// Its methods: [`generate`](Model::generate) continues a text, [`chat`](Model::chat) holds a conversation,
+/// [`context`](Model::context) keeps evaluated tokens for the next prompt, [`session`](Model::session) returns the
+/// logits themselves, [`embed`](Model::embed) turns a text into a vector, [`perplexity`](Model::perplexity) measures
+/// how well a text is predicted.
 #[derive(Clone)]
 pub struct Model {
     inner: Arc<Inner>,
@@ -107,7 +107,7 @@ impl Model {
         &self.inner.suppressed
     }
 
-    /// What [DRY](crate::DryOptions) breaks repetitions at, in tokens of this model;
+    /// The breakers at which [DRY](crate::DryOptions) ends repetitions, in tokens of this model;
     /// [`DryOptions::BREAKERS`](crate::DryOptions::BREAKERS) are the usual texts.
     pub fn dry_breakers(&self, texts: &[impl AsRef<[u8]>]) -> DryBreakers {
         DryBreakers::new(&Words(self.tokenizer()), texts)

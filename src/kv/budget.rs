@@ -18,7 +18,7 @@ pub struct OutOfPages {
     pub positions: usize,
 }
 
-/// Pages of one layout, at most so many at a time. Cloning shares the budget.
+/// Pages of one layout, with a limit on the number in use. Clones share the budget.
 #[derive(Clone)]
 pub struct PagePool(Arc<Shared>);
 
@@ -55,7 +55,7 @@ impl PagePool {
         PagePool(Arc::new(Shared { layout, budget, state: Mutex::default() }))
     }
 
-    /// What pages look like.
+    /// Layout of the pages.
     pub fn layout(&self) -> &PageLayout {
         &self.0.layout
     }

@@ -1,12 +1,12 @@
 //! Keys and values in pages that sequences share: half floats, or what [`CacheTypes`] asks for.
 //!
 //! A page holds the keys and values of all layers for some consecutive positions of one sequence, laid out for the
-//! loops of [`crate::kernels::halves`]. A [`Sequence`] is a list of pages and a length. Sequences that begin alike hold
-//! the same pages by reference; who writes into a page that others hold too copies its beginning first. Pages come from
-//! a [`PagePool`] with a budget, which is asked for all pages of a step before anything is computed.
+//! loops of [`crate::kernels::halves`]. A [`Sequence`] is a list of pages and a length. Sequences that begin alike
+//! share the same pages by reference; a sequence that writes into a shared page copies its beginning first. Pages come
+//! from a [`PagePool`] with a budget, which grants all pages of a step before anything is computed.
 //!
-//! Where a position lies decides nothing but its address: attention reads the same halves in the same order whichever
-//! pages hold them.
+//! The location of a position decides nothing but its address: attention reads the same f16 numbers in the same order
+//! whichever pages hold them.
 
 mod budget;
 mod encoded;

@@ -15,7 +15,7 @@ const MOST_BYTES: usize = 20 << 20;
 /// Positions of a page where that is not exceeded: what attention turns into coefficients at a time.
 const MOST_POSITIONS: usize = 128;
 
-/// What the pages of a model look like.
+/// Layout of the KV cache's pages of a model.
 ///
 /// ```text
 /// page    [layer]
@@ -42,15 +42,15 @@ pub struct PageLayout {
     pub positions: usize,
     /// The types of keys and values.
     pub types: CacheTypes,
-    /// Whether keys and values of quantized types are turned: see [`super::rotate`].
+    /// True if keys and values of quantized types are rotated: see [`super::rotate`].
     pub turned: bool,
     /// Numbers of the recurrent state that a sequence has beside its pages; 0 where no layer has one.
     pub state: usize,
 }
 
 impl PageLayout {
-    /// Pages of 128 positions, or fewer where these would take more than 20 MB, for keys and values of so many
-    /// elements.
+    /// Pages of 128 positions, or fewer where these would take more than 20 MB, for heads with keys of `key` and values
+    /// of `value` elements.
     pub fn new(n_layer: usize, n_head: usize, [key, value]: [usize; 2]) -> PageLayout {
         let layout = PageLayout {
             n_layer,
@@ -87,7 +87,7 @@ impl PageLayout {
         layout
     }
 
-    /// The same for sequences with a recurrent state of so many numbers.
+    /// The same for sequences with a recurrent state of `numbers` f32 numbers.
     pub fn with_state(self, numbers: usize) -> PageLayout {
         PageLayout { state: numbers, ..self }
     }
@@ -101,7 +101,7 @@ impl PageLayout {
         bytes.max(size_of::<Line>())
     }
 
-    /// Whether keys and values are rows of blocks instead of words of half floats.
+    /// True if keys and values are rows of blocks instead of words of f16.
     pub fn is_encoded(&self) -> bool {
         self.types != CacheTypes::HALVES
     }
@@ -191,7 +191,8 @@ impl PageLayout {
     }
 }
 
-/// Of each of some heads, which are `size` apart: the first `key` units, and the first `value` ones from `values` on.
+/// Spans within each of `heads` heads, which are `size` apart: the first `key` units, and the first `value` ones from
+/// `values` on.
 fn spans(
     heads: usize,
     size: usize,
@@ -208,9 +209,9 @@ fn spans(
 /// The memory of a page, which outlives the page.
 pub(super) struct Memory {
     lines: Lines,
-    /// What is encoded, instead of lines.
+    /// Encoded keys and values, instead of lines.
     encoded: Vec<u8>,
-    /// How the halves of keys and values stand in each tile, `[layer][head][tile]`.
+    /// Arrangement of the f16 keys and values in each tile, `[layer][head][tile]`.
     forms: Box<[Form]>,
 }
 
@@ -362,7 +363,7 @@ impl<'a> HeadPage<'a> {
         }
     }
 
-    /// How the halves of a tile stand.
+    /// Arrangement of the f16 numbers of a tile.
     pub fn form(self, tile: usize) -> Form {
         self.forms[tile]
     }

@@ -1,10 +1,9 @@
 //! Where positions stand in a cache of cells that several sequences share.
 //!
-//! llama.cpp can keep all sequences of a batch in one row of cells (its unified cache): a beginning that they share,
-//! then what each of them goes on with, one after the other. Pages have no such row, and almost nothing depends on it.
-//! The exception is the total of the soft-max, whose terms are added in groups of four neighbouring cells: which
-//! positions make a group follows from where they stand. A [`Placement`] says that, so that sums are grouped as in the
-//! unified cache.
+//! llama.cpp can hold all sequences of a batch in one row of cells (its unified cache): their common prefix, then the
+//! continuation of each, one after the other. Pages have no such row, and almost nothing depends on it. The exception
+//! is the total of the soft-max, whose terms are added in groups of four neighbouring cells: which positions form a
+//! group depends on their cells. A [`Placement`] states the cells, so that sums are grouped as in the unified cache.
 
 /// The cells of a sequence's positions: runs of positions whose cells follow each other. Without any run, cell and
 /// position are the same number.
@@ -15,7 +14,7 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// Whether every position is its own cell.
+    /// True if every position is its own cell.
     pub fn is_plain(&self) -> bool {
         self.runs.is_empty()
     }

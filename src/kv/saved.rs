@@ -21,7 +21,7 @@ impl Sequence {
     /// Writes all positions, which stand where they do without a [`super::Placement`].
     ///
     /// # Errors
-    /// What cannot be written.
+    /// Write errors.
     pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let layout = self.layout();
         here(layout)?;
@@ -37,7 +37,7 @@ impl Sequence {
     }
 }
 
-/// Whether all keys and values are in this memory.
+/// Checks that all keys and values are in this memory.
 fn here(layout: &PageLayout) -> io::Result<()> {
     match layout.elsewhere {
         0 => Ok(()),
@@ -51,7 +51,7 @@ impl PagePool {
     /// A sequence of `len` positions from what [`Sequence::write`] wrote.
     ///
     /// # Errors
-    /// What cannot be read; the budget is spent, which is an error of the kind `OutOfMemory`.
+    /// Read errors; the error is of the kind `OutOfMemory` where the budget is spent.
     pub fn read_sequence(&self, len: usize, from: &mut dyn Read) -> io::Result<Sequence> {
         let layout = *self.layout();
         here(&layout)?;

@@ -23,7 +23,7 @@ pub struct Sequence {
     placement: Placement,
 }
 
-/// What a sequence was, to go back to: its positions and its recurrent state.
+/// A state of a sequence to return to: its positions and its recurrent state.
 pub struct Mark {
     len: usize,
     state: Option<Arc<Vec<f32>>>,
@@ -34,12 +34,12 @@ pub struct Mark {
 pub struct PageRef(Arc<Page>);
 
 impl PageRef {
-    /// Of a page that was just filled.
+    /// A reference to a page that was just filled.
     pub(super) fn of(page: Arc<Page>) -> PageRef {
         PageRef(page)
     }
 
-    /// Whether somebody else holds the page too.
+    /// True if there are other references to the page.
     pub fn is_shared(&self) -> bool {
         Arc::strong_count(&self.0) > 1
     }
@@ -75,7 +75,7 @@ impl Sequence {
         self.len
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -90,7 +90,7 @@ impl Sequence {
         self.state.as_ref().map_or(0, |s| s.len() * size_of::<f32>())
     }
 
-    /// What its pages look like.
+    /// Layout of its pages.
     pub fn layout(&self) -> &PageLayout {
         self.home.layout()
     }
@@ -152,7 +152,7 @@ impl Sequence {
         self.len
     }
 
-    /// What the sequence is, to go back to.
+    /// The present state of the sequence, to return to.
     pub fn mark(&self) -> Mark {
         Mark { len: self.len, state: self.state.clone() }
     }
@@ -164,7 +164,7 @@ impl Sequence {
         self.release_reserved();
     }
 
-    /// The recurrent state, to go on with it; what others hold too is copied first.
+    /// The recurrent state, for writing; a shared one is copied first.
     pub fn state_mut(&mut self) -> &mut [f32] {
         let numbers = self.layout().state;
         let state = self.state.get_or_insert_with(|| Arc::new(vec![0.0; numbers]));
@@ -181,7 +181,7 @@ impl Sequence {
         new + usize::from(self.is_end_shared())
     }
 
-    /// Whether the next position falls into a page that others hold too.
+    /// True if the next position falls into a shared page.
     fn is_end_shared(&self) -> bool {
         let last = self.pages.get(self.len / self.layout().positions);
         last.is_some_and(|page| Arc::strong_count(page) > 1)

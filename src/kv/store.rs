@@ -17,7 +17,7 @@ const SMALL: usize = 1 << 14;
 struct Strip<'a> {
     layout: PageLayout,
     lines: &'a mut [Line],
-    /// Of the tiles of these heads.
+    /// Arrangements of the tiles of these heads.
     forms: &'a mut [Form],
     first_head: usize,
     /// Positions in the page.

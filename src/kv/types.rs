@@ -5,9 +5,9 @@ use trine_formats::types::TypeId;
 /// The types of keys and values, both half floats unless something else is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CacheTypes {
-    /// Of keys.
+    /// Type of the keys.
     pub keys: TypeId,
-    /// Of values.
+    /// Type of the values.
     pub values: TypeId,
 }
 
@@ -25,8 +25,8 @@ impl CacheTypes {
     pub const ALL: [TypeId; 8] =
         [TypeId::F32, TypeId::F16, TypeId::BF16, TypeId::Q8_0, TypeId::Q4_0, TypeId::Q4_1, TypeId::Q5_0, TypeId::Q5_1];
 
-    /// Whether attention goes through the cells once, with a maximum that grows on the way. The reference can do
-    /// nothing else with values of a quantized type.
+    /// True if attention goes through the cells once, with a running maximum. The reference has no other way for values
+    /// of a quantized type.
     pub fn is_online(self) -> bool {
         is_quantized(self.values)
     }
@@ -41,7 +41,7 @@ impl CacheTypes {
     }
 }
 
-/// Whether a type has blocks of several numbers.
+/// True if a type has blocks of several numbers.
 pub(super) fn is_quantized(ty: TypeId) -> bool {
     ty.info().is_some_and(|t| t.is_quantized())
 }

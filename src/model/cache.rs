@@ -6,8 +6,8 @@ use crate::arch::rules::ScoreCap;
 use crate::kv::CacheTypes;
 
 impl Config {
-    /// Whether quantized keys and values are turned: the reference leaves out those of models that have both recurrent
-    /// layers and sliding windows.
+    /// True if quantized keys and values are rotated. The reference leaves models out that have both recurrent layers
+    /// and sliding windows.
     pub(super) fn turns_quantized(&self) -> bool {
         self.mixing.state() == 0 || self.window.is_none()
     }

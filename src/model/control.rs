@@ -18,8 +18,7 @@ pub struct Control {
 }
 
 impl Control {
-    /// What is added behind each of `n_block` blocks, whose residual stream has `n_embd` numbers; nothing behind those
-    /// whose vector is empty.
+    /// The vectors to add after each of `n_block` blocks, `[blocks][n_embd]`; an empty one adds nothing.
     ///
     /// # Errors
     /// A file that holds no directions, or none for such a model.

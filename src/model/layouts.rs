@@ -12,7 +12,7 @@ use crate::ops::product::prefetch::Prefetch;
 pub struct Layouts {
     /// Name of the packed layout and tensor type, number of matrices, bytes; `None` for rows as in the file.
     pub kinds: Vec<(TypeId, Option<&'static str>, usize, usize)>,
-    /// How far ahead of products of one token memory is asked for.
+    /// Prefetch distances of the GEMV kernels.
     pub prefetch: Prefetch,
 }
 

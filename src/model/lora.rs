@@ -52,7 +52,7 @@ pub struct LowRank {
     pub scale: f32,
 }
 
-/// What an adapter has for one tensor of the model.
+/// The low-rank weights of one tensor of the model.
 struct Pair {
     a: TensorView,
     b: TensorView,
@@ -93,13 +93,13 @@ impl Adapters {
         Ok(Adapters { all, used: HashSet::new() })
     }
 
-    /// Whether nothing is added to the model.
+    /// True if nothing is added to the model.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// What is added to the products with rows `range` of one matrix of the tensor `name`: of its only one, or of the
-    /// expert of a number. A type that trine cannot multiply by is pushed to `problems`.
+    /// The low-rank terms of the products with rows `range` of one matrix of the tensor `name`: of its only one, or of
+    /// the expert of a number. A type that trine cannot multiply by is pushed to `problems`.
     pub fn of(
         &mut self,
         name: &str,
@@ -132,7 +132,7 @@ impl Adapters {
         found
     }
 
-    /// What is added to the embeddings: `a` has a row for every token.
+    /// The low-rank terms of the embeddings: `a` has a row for every token.
     pub fn of_embedding(&mut self, isa: Isa, problems: &mut Vec<String>) -> Vec<LowRank> {
         let rows = self.all.iter().filter_map(|one| one.pairs.get(EMBEDDING));
         let rows: Vec<usize> = rows.map(|pair| extent(&pair.b, 1)).collect();
@@ -228,7 +228,7 @@ fn pairs(adapter: &Adapter, model: &ModelFile) -> Result<BTreeMap<String, Pair>,
     Ok(pairs)
 }
 
-/// That the two halves fit to each other and to the model's tensor.
+/// Checks that the shapes of `a` and `b` fit to each other and to the model's tensor.
 fn check_shapes(name: &str, [a, b]: [&TensorView; 2], model: &ModelFile) -> Result<(), String> {
     let Some(of_model) = model.tensor_info(name) else {
         return Err(format!("the model has no tensor {name}: is the adapter for another model?"));

@@ -102,7 +102,7 @@ pub enum ModelError {
     /// Keys or values that cannot be kept in a type.
     #[error("{0}")]
     Cache(String),
-    /// What a GPU is to run and cannot.
+    /// A part of the model that a GPU was to run and cannot.
     #[error("{0}; --device cpu needs no GPU, and -ngl leaves the first layers on the processor")]
     Offload(String),
     /// A file of low-rank weights or directions that is none, or none for this model.
@@ -110,7 +110,7 @@ pub enum ModelError {
     Adapter {
         /// Its path.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         what: String,
     },
 }
@@ -129,14 +129,14 @@ pub enum WidthError {
 /// How to load a model.
 #[derive(Clone, Debug)]
 pub struct LoadOptions {
-    /// Instruction set of the kernels; changes no bit.
+    /// Instruction set of the kernels; the results are bit-identical.
     pub isa: Isa,
-    /// Copy the weights into layouts that the kernels read faster, where there are any; without it
-    /// they are used where the file's bytes are. Changes no bit.
+    /// Copy the weights into layouts that the kernels read faster, where there are any; otherwise they are used where
+    /// the file's bytes are. The results are bit-identical.
     pub repack: bool,
     /// How products with any-precision and widely linear weights are computed. Decides their bits.
     pub number_path: NumberPath,
-    /// What I2_S, TL1 and TL2 files do not say of themselves.
+    /// Properties of I2_S, TL1 and TL2 tensors that files do not state.
     pub packing: PackingOptions,
     /// Low-rank weights that are added to the model's, in the order in which they were named.
     pub adapters: Vec<Adapter>,
@@ -144,7 +144,7 @@ pub struct LoadOptions {
     pub control: Control,
     /// The types of keys and values. They decide the bits of the result.
     pub cache: CacheTypes,
-    /// The GPU that runs the last layers. Changes no bit.
+    /// The GPU that runs the last layers. The results are bit-identical.
     pub offload: Option<Offload>,
 }
 
@@ -322,7 +322,7 @@ impl Model {
         self.inner.processor.logits(&self.inner.program, x, options, sink);
     }
 
-    /// Whether a GPU runs some of it, the logits among that.
+    /// True if a GPU runs some layers, and therefore the logits.
     pub fn is_offloaded(&self) -> bool {
         self.inner.offload.is_some()
     }
@@ -337,7 +337,7 @@ impl Model {
         &self.inner.added
     }
 
-    /// Whether positions are embedded otherwise in a context of `n_ctx` than in one as long as those of the training.
+    /// True if positions are embedded differently in a context of `n_ctx` than in one of the training's length.
     pub fn has_long_positions(&self, n_ctx: usize) -> bool {
         let processor = &self.inner.processor;
         processor.ropes(n_ctx) != processor.ropes(self.inner.config.original_context)
@@ -348,12 +348,12 @@ impl Model {
         &self.inner.layouts
     }
 
-    /// What an any-precision file says of itself.
+    /// The header of the any-precision weights, if the file has any.
     pub fn any_precision(&self) -> Option<&AnyPrec> {
         self.inner.anyprec.as_ref()
     }
 
-    /// What the file says of its widely linear matrices, where it is of such an architecture.
+    /// The header of the widely linear matrices, if the architecture has any.
     pub fn widely_linear(&self) -> Option<&widely::Header> {
         self.inner.widely.as_ref()
     }
@@ -375,8 +375,8 @@ impl Model {
         }
     }
 
-    /// Says that no session will run at more than `bits` for now: the system may read ahead what these need, and forget
-    /// what only wider ones do. Changes no result; any width can still be used.
+    /// Announces that no session will run at more than `bits` for now: the system may prefetch the planes of these
+    /// widths, and drop those of wider ones. Changes no result; any width can still be used.
     pub fn advise_width(&self, bits: u8) {
         for (width, section) in &self.inner.sections {
             if *width <= bits {
@@ -387,7 +387,7 @@ impl Model {
         }
     }
 
-    /// What the pages of its keys and values look like.
+    /// Layout of the KV cache's pages.
     pub fn page_layout(&self) -> PageLayout {
         let c = self.config();
         let heads = match c.latent {
@@ -414,12 +414,12 @@ impl Model {
         self.config().indexed
     }
 
-    /// Whether layers have a state that cannot be cut back to an earlier position.
+    /// True if layers have a state that cannot be cut back to an earlier position.
     pub fn is_recurrent(&self) -> bool {
         self.config().mixing.state() > 0
     }
 
-    /// Whether tokens see those after them too, so that a sequence is evaluated whole, in one step and one pass.
+    /// True if tokens also attend to later ones, so that a sequence is evaluated whole, in one step and one pass.
     pub fn attends_both_ways(&self) -> bool {
         self.config().arch.attention.both_ways
     }

@@ -1,4 +1,4 @@
-//! What can be wrong with a path that should be a model.
+//! Problems of a path that should be a model.
 
 use std::io;
 use std::path::PathBuf;

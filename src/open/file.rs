@@ -43,7 +43,7 @@ pub fn open_file(path: impl AsRef<Path>, mmap: bool) -> Result<ModelFile, OpenEr
     ModelFile::new(shards).map_err(in_file)
 }
 
-/// What the name of a shard says, taken from the path as given or from where its link points.
+/// The parts of a shard's name, taken from the path as given or from where its link points.
 fn shard_name(path: &Path, count: u32) -> Result<ShardName, OpenError> {
     let name = ShardName::parse(path)
         .or_else(|| ShardName::parse(&fs::canonicalize(path).ok()?))

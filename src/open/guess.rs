@@ -1,6 +1,6 @@
 //! Guesses what a file that is not GGUF may be, so that the message can say what to do.
 
-/// What a file that is not GGUF seems to be.
+/// Probable format of a file that is not GGUF.
 pub fn guess(bytes: &[u8]) -> String {
     let head = &bytes[..bytes.len().min(512)];
     let text = head.trim_ascii_start();

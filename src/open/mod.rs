@@ -27,8 +27,8 @@ pub use error::OpenError;
 pub use file::open_file;
 pub use threads::usable_threads;
 
-/// How a model is opened. None of these changes a bit of a result, except `number_path`, `adapters`, control vectors,
-/// `cache`, and `packing` where a file leaves open what its bytes mean.
+/// Options for opening a model. The results are bit-identical under all of them but `number_path`, `adapters`, control
+/// vectors, `cache`, and `packing` where a file leaves the meaning of its bytes open.
 ///
 /// ```
 /// use trine::OpenOptions;
@@ -56,7 +56,7 @@ pub struct OpenOptions {
     pub repack: bool,
     /// How products with any-precision weights are computed, which decides their bits.
     pub number_path: NumberPath,
-    /// What files with I2_S, TL1 and TL2 tensors do not say of themselves.
+    /// Properties of I2_S, TL1 and TL2 tensors that files do not state.
     pub packing: PackingOptions,
     /// Files of low-rank weights (LoRA) in GGUF that are added to the model's, each with a factor, in the order in
     /// which they are named. They decide the bits of the result.
@@ -69,7 +69,7 @@ pub struct OpenOptions {
     pub control_blocks: (i32, i32),
     /// The types of keys and values. They decide the bits of the result.
     pub cache: CacheTypes,
-    /// The GPU that runs the last layers. Changes no bit.
+    /// The GPU that runs the last layers. The results are bit-identical.
     pub offload: Option<Offload>,
 }
 

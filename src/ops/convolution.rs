@@ -7,7 +7,7 @@ use crate::pool;
 /// `y[t][c] = sum over i of x[t - kernel + 1 + i][c] * w[i][c]`: products and sums in `f32`, the oldest position first,
 /// beginning with 0 (ggml `ggml_compute_forward_ssm_conv_f32`); the bias is added at last.
 ///
-/// The state is what the next position sees of those before it: the last `kernel - 1` rows of `x`, oldest first.
+/// The state is the part of the input before the next position: the last `kernel - 1` rows of `x`, oldest first.
 #[derive(Clone, Debug)]
 pub struct Convolution {
     channels: usize,
@@ -17,13 +17,14 @@ pub struct Convolution {
 }
 
 impl Convolution {
-    /// Of weights `[channels][kernel]`, `kernel` at least 1.
+    /// A convolution with weights `[channels][kernel]`, `kernel` at least 1.
     pub fn new(weights: &[f32], kernel: usize, bias: Option<Vec<f32>>) -> Convolution {
         let taps = (0..kernel).flat_map(|i| weights.iter().skip(i).step_by(kernel));
         Convolution { channels: weights.len() / kernel, weights: taps.copied().collect(), bias }
     }
 
-    /// Of `x`, `[tokens][channels]`, the next positions after those of `state`, which goes on to their end.
+    /// The outputs for `x`, `[tokens][channels]`, the next positions after those of `state`, which is advanced to their
+    /// end.
     pub fn run(&self, x: &[f32], state: &mut [f32]) -> Floats {
         let n = self.channels;
         let all = [&*state, x].concat();

@@ -18,8 +18,7 @@ pub struct Delta {
     pub heads: usize,
     /// Heads of keys and queries, which divide them.
     pub key_heads: usize,
-    /// Whether heads that share a key follow each other; otherwise all keys have their turn before the first comes
-    /// again.
+    /// True if heads that share a key follow each other; otherwise heads take the keys in turn.
     pub neighbours: bool,
     /// Elements of a key, a query and a value.
     pub size: usize,

@@ -1,7 +1,7 @@
 //! Mixtures of experts: which experts a token goes to, and with which weights.
 //!
 //! The order is that of llama.cpp's `build_moe_ffn`. A token's experts are numbered by rank, the most probable first;
-//! what they give is multiplied by their weights and added up in that order.
+//! their outputs are multiplied by their weights and added up in that order.
 
 use std::cmp::Ordering;
 
@@ -15,7 +15,7 @@ use crate::pool;
 /// Least sum that weights are divided by: the smallest normal half float.
 const LEAST_SUM: f32 = 6.103_515_6e-5;
 
-/// An expert that a token goes to, and the factor on what it gives.
+/// An expert of a token, and the factor on its output.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Choice {
     /// Number of the expert.
@@ -33,17 +33,17 @@ pub struct Choosing {
     pub used: usize,
     /// From scores to probabilities.
     pub gating: Gating,
-    /// What experts are chosen by.
+    /// The values by which experts are ranked.
     pub claim: Claim,
-    /// So many experts have one in common, which is meant: experts are numbered by that then, and weighed as the expert
-    /// of that number (llama.cpp's GroveMoE). 1 where each is its own.
+    /// Number of experts that share one, whose number then takes the place of theirs and selects the weight
+    /// (llama.cpp's GroveMoE). 1 where experts share none.
     pub shared_by: usize,
-    /// What is added to the probabilities for the choice alone.
+    /// Bias on the probabilities, used for the choice only.
     pub bias: Option<Vec<f32>>,
     /// Groups of as many experts each, and how many of them, those with the greatest sums of two, a token may choose
     /// from.
     pub groups: Option<[usize; 2]>,
-    /// Whether weights are divided by their sum, which is added up in `f64`, rounded, and at least 2^-14.
+    /// True if weights are divided by their sum, which is added up in `f64`, rounded, and at least 2^-14.
     pub normalize: bool,
     /// A last factor on the weights.
     pub scale: Option<f32>,

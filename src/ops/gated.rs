@@ -11,8 +11,7 @@ use crate::kernels::packed::Encoding;
 use crate::kernels::{AlignedBytes, Floats};
 use crate::pool;
 
-/// Rows of the matrices, columns of what they give, that a task computes: a block of the encodings with the largest
-/// one.
+/// Rows of the matrices (columns of their output) that a task computes: a block of the type with the largest blocks.
 const COLUMNS: usize = 256;
 /// Tokens of a task at most, for which a group of rows is unpacked once.
 const TOKENS: usize = 256;
@@ -65,7 +64,7 @@ pub fn gated(
     Some(Activations::of_encoded(encoding, encoded, rows, isa))
 }
 
-/// So many that every thread gets a few tasks of each.
+/// Number of tokens of a task, such that every thread gets a few tasks.
 fn tokens_of_a_task(tokens: usize, across: usize) -> usize {
     let wanted = (4 * pool::threads()).div_ceil(across);
     let even = tokens.div_ceil(tokens.div_ceil(TOKENS).max(wanted));

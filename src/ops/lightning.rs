@@ -40,7 +40,8 @@ struct Head<'a> {
 }
 
 impl Lightning {
-    /// Of block number `layer` of `layers`: the slopes of its heads, 2^(-8/heads) to 2^-8, fall towards the last one.
+    /// Lightning attention of block number `layer` of `layers`: the slopes of its heads, 2^(-8/heads) to 2^-8, fall
+    /// towards the last block.
     pub fn new(heads: usize, size: usize, layer: usize, layers: usize) -> Lightning {
         let start = powf(2.0, -powf(2.0, -(log2f(heads as f32) - 3.0)));
         let factor = 1.0 - 1.0 * layer as f64 / (layers as f64 - 1.0) + 1e-5;
@@ -100,12 +101,12 @@ impl Lightning {
         out
     }
 
-    /// How much is left of what head `no` saw so many positions before.
+    /// Factor by which the contribution of a position has decayed after `distance` positions, for head `no`.
     fn decay(&self, no: usize, distance: usize) -> f32 {
         expf(-self.slopes[no] * distance as f32 * self.factor)
     }
 
-    /// What position `cell` of the block reads, the `t`-th of the pass.
+    /// Output of position `cell` of the block, the `t`-th of the pass.
     fn position(&self, no: usize, head: &mut Head<'_>, q: &[f32], cell: usize, t: usize) {
         let n = self.size;
         let decay = self.decay(no, cell + 1);

@@ -122,7 +122,7 @@ impl Matrix {
         }
     }
 
-    /// A matrix of no rows, for loading to go on with after a problem was noted.
+    /// A matrix of no rows, with which loading continues after a problem was noted.
     pub(crate) fn empty() -> Matrix {
         let never = kernels::mat_rows(TypeId::F32, Isa::scalar()).expect("floats have a product");
         Matrix {
@@ -213,7 +213,7 @@ impl Matrix {
         }
     }
 
-    /// The matrix as one of those whose products of one token may ask for memory ahead.
+    /// The matrix as one whose prefetch distance may be tuned.
     pub fn probed(&self, isa: Isa) -> Option<Box<dyn Probed>> {
         match &self.weights {
             Weights::Packed(packed) => Some(Box::new(packed.clone())),
@@ -325,7 +325,7 @@ impl<'a> Activations<'a> {
         self.tokens
     }
 
-    /// Whether somebody sees what is multiplied.
+    /// True if an observer reads the inputs.
     pub(super) fn is_observed(&self) -> bool {
         self.observer.is_some()
     }

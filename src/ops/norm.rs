@@ -25,13 +25,13 @@ pub enum Kind {
 pub struct Norm {
     /// The formula.
     pub kind: Kind,
-    /// What is added to the mean of the squares.
+    /// Epsilon, added to the mean of the squares.
     pub eps: f32,
     /// Elements that are normed together; divides the number of gains.
     pub row: usize,
     /// Gains, of one row or of several that follow each other.
     pub gains: Vec<f32>,
-    /// What is added at last, as long as the gains.
+    /// Bias, added last, as long as the gains.
     pub bias: Option<Vec<f32>>,
 }
 

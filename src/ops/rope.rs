@@ -48,9 +48,9 @@ impl Yarn {
 
 /// Factors of the positions of some rows.
 ///
-/// Halves are rotated with the cosines and sines of the `n_rot / 2` pairs. Neighbours take every cosine
-/// twice and every sine as `(-sin, sin)`: negation is exact and addition commutes, so
-/// `x0 cos + x1 (-sin)` and `x1 cos + x0 sin` are what the formula has.
+/// In the pairing by halves, pairs are rotated with the cosines and sines of the `n_rot / 2` pairs. Neighbours take
+/// every cosine twice and every sine as `(-sin, sin)`: negation is exact and addition commutes, so `x0 cos + x1 (-sin)`
+/// and `x1 cos + x0 sin` equal the formula.
 pub struct Table {
     /// Per position the cosines, then the sines.
     both: Vec<f32>,

@@ -28,7 +28,7 @@ pub fn split(x: &[f32], widths: &[usize]) -> Vec<Floats> {
     widths.iter().map(&mut part).collect()
 }
 
-/// Rows of parts of these widths side by side.
+/// Rows that join parts of these widths side by side.
 pub fn join(parts: &[&[f32]], widths: &[usize]) -> Floats {
     let all: usize = widths.iter().sum();
     let mut out = Floats::scratch(parts.iter().map(|part| part.len()).sum());

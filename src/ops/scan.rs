@@ -37,16 +37,16 @@ enum Rates {
     State(Vec<f32>),
 }
 
-/// What is scanned: the next positions of one sequence.
+/// Inputs of a scan: the next positions of one sequence.
 #[derive(Clone, Copy)]
 pub struct Steps<'a> {
     /// `[tokens][channels]`
     pub x: &'a [f32],
     /// Time steps before softplus, `[tokens][heads]`, or of every channel.
     pub dt: &'a [f32],
-    /// What writes the state, `[tokens][groups][state]`.
+    /// Input vectors that write the state, `[tokens][groups][state]`.
     pub b: &'a [f32],
-    /// What reads it, of the same shape.
+    /// Output vectors that read the state, of the same shape.
     pub c: &'a [f32],
 }
 
@@ -59,7 +59,8 @@ struct Block<'a> {
 }
 
 impl Scan {
-    /// Of heads whose channels decay together: a rate for each. The heads divide the channels, the groups the heads.
+    /// A scan of heads whose channels decay together: one rate each. The heads divide the channels, the groups the
+    /// heads.
     pub fn of_heads(rates: Vec<f32>, channels: usize, state: usize, groups: usize) -> Scan {
         Scan {
             channels,
@@ -70,7 +71,7 @@ impl Scan {
         }
     }
 
-    /// Of channels with rates of their own, `[channels][state]`.
+    /// A scan of channels with rates of their own, `[channels][state]`.
     pub fn of_channels(rates: &[f32], state: usize) -> Scan {
         let channels = rates.len() / state;
         let blocks = rates.chunks(LANES * state);

@@ -21,12 +21,12 @@ use super::region::{Patience, Slot};
 /// Callers that helpers can find at the same time: the bits of `claimed`.
 pub(super) const CALLERS: usize = u64::BITS as usize;
 
-/// What callers and helpers of a pool share.
+/// State that callers and helpers of a pool share.
 pub(super) struct Shared {
     slots: [Slot; CALLERS],
     /// One bit per slot that has a caller.
     claimed: AtomicU64,
-    /// Whether helpers may be asleep.
+    /// True if helpers may be asleep.
     asleep: AtomicBool,
     stop: AtomicBool,
     lock: Mutex<()>,
@@ -34,7 +34,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// For a pool of so many threads.
+    /// The shared state of a pool of `threads` threads.
     pub(super) fn new(threads: usize) -> Shared {
         Shared {
             slots: std::array::from_fn(|_| Slot::new(threads)),
@@ -87,7 +87,7 @@ impl Shared {
         }
     }
 
-    /// Whether there are several callers.
+    /// True if there are several callers.
     fn is_crowded(&self) -> bool {
         !self.claimed.load(Ordering::Relaxed).is_power_of_two()
     }
@@ -118,10 +118,9 @@ impl Shared {
         }
     }
 
-    /// Of the slots that have tasks left, the one with the fewest helpers, and how many those are. A helper that is
-    /// `at` one of them, and counted there, stays unless another has fewer; among equals the next one in the
-    /// round comes first. So helpers spread evenly, and where they are fewer than regions they go
-    /// round, task by task.
+    /// The slot with tasks left that has the fewest helpers, and their number. A helper that is `at` one of the slots,
+    /// and counted there, stays unless another has fewer; among equals the next one in the round comes first. So
+    /// helpers spread evenly, and where they are fewer than regions they go round, task by task.
     fn neediest(&self, at: Option<usize>) -> Option<(usize, u32)> {
         let first = at.map_or(0, |at| at + 1);
         let mut round = self.claimed.load(Ordering::SeqCst).rotate_right(first as u32);

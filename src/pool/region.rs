@@ -36,7 +36,7 @@ use std::time::{Duration, Instant};
 /// shorter than anybody notices.
 pub(super) const SPIN: Duration = Duration::from_micros(60);
 
-/// What a region is: `run(body, i)` for every `i < tasks`.
+/// The work of a region: `run(body, i)` for every `i < tasks`.
 #[derive(Clone, Copy)]
 struct Job {
     body: *const (),
@@ -53,12 +53,12 @@ pub(super) struct Slot {
     /// Tasks of the region that helpers have finished.
     helped: AtomicU32,
     job: UnsafeCell<Job>,
-    /// A run of tasks is one part in so many of those that are left.
+    /// Divisor of the tasks that are left, which gives the length of a run of tasks.
     shares: u32,
     /// Helpers that work on this slot's regions, for the others to choose by. Nothing is read on the
     /// strength of it, so it needs no order.
     pub(super) helpers: AtomicU32,
-    /// Whether there is something in `panics`.
+    /// True if there is something in `panics`.
     panicked: AtomicBool,
     panics: Mutex<Vec<Box<dyn Any + Send>>>,
 }
@@ -73,7 +73,7 @@ unsafe impl Sync for Slot {}
 unsafe impl Send for Slot {}
 
 impl Slot {
-    /// For the regions of a pool of so many threads.
+    /// A slot for the regions of a pool of `threads` threads.
     pub(super) fn new(threads: usize) -> Slot {
         unsafe fn nothing(_: *const (), _: usize) {}
         Slot {
@@ -137,7 +137,7 @@ impl Slot {
         }
     }
 
-    /// Whether a helper would find a task; sequentially consistent, as going to sleep needs it.
+    /// True if a helper would find a task; sequentially consistent, as going to sleep needs it.
     pub(super) fn has_tasks(&self) -> bool {
         self.left.load(Ordering::SeqCst) > 0
     }

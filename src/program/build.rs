@@ -296,7 +296,8 @@ impl Builder {
         self.like(name, Op::Blend(scores), streams)
     }
 
-    /// What a sublayer reads of several residual streams, and the coefficients it writes with.
+    /// The input that a sublayer reads from several residual streams, and the coefficients with which it writes its
+    /// output.
     pub fn read_streams(&mut self, name: &str, x: Value, coefficients: Value, streams: Streams) -> [Value; 2] {
         let (rows, columns) = (self.rows(x), self.columns(x) / streams.count);
         let written = streams.bases.len() - streams.count;
@@ -317,7 +318,8 @@ impl Builder {
         self.one("wanted", Op::Take, &[x], Rows::Wanted, columns)
     }
 
-    /// The program, whose logits are made of the normed rows `hidden`; fused where that changes no bit.
+    /// The program, whose logits are computed from the normed rows `hidden`; operations are fused where the results are
+    /// bit-identical.
     ///
     /// # Panics
     /// When no rows were taken for logits.

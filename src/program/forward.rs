@@ -20,7 +20,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// A pass of these operations; those are fused that can be without changing a bit.
+    /// A pass of these operations; operations are fused where the results are bit-identical.
     pub(super) fn new(
         shapes: Vec<Shape>,
         mut order: Order,

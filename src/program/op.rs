@@ -56,7 +56,7 @@ pub struct LowRank {
 pub struct Product {
     /// The matrix.
     pub matrix: MatrixId,
-    /// Whether observers see the inputs: one part of a fused matrix does it for all.
+    /// True if observers read the inputs: one part of a fused matrix does it for all.
     pub observed: bool,
     /// Factor on the outputs, before adapters.
     pub scale: Option<f32>,
@@ -69,7 +69,7 @@ pub struct Product {
 pub struct Stack {
     /// The matrices, whose numbers follow each other.
     pub matrices: Range<usize>,
-    /// Whether observers see the inputs: one part of a fused tensor does it for all.
+    /// True if observers read the inputs: one part of a fused tensor does it for all.
     pub observed: bool,
     /// Factors on the outputs, one for each expert.
     pub scales: Option<Vec<f32>>,
@@ -101,7 +101,7 @@ pub struct Attend {
     pub window: Option<Window>,
     /// Caps, slopes and sinks of the scores.
     pub rules: Option<ScoreRules>,
-    /// Whether queries attend to all positions of the pass, later ones included; nothing is cached then.
+    /// True if queries attend to all positions of the pass, later ones included; nothing is cached then.
     pub both_ways: bool,
 }
 
@@ -125,7 +125,7 @@ pub enum Op {
     Embed(MatrixId),
     /// Rows of a table, decoded: those of the tokens' positions.
     EmbedPositions(MatrixId),
-    /// What adapters add to the embeddings: `scale * (B a)`, `a` the tokens' rows of `A`; added to `x`.
+    /// Low-rank term of the embeddings: `scale * (B a)`, `a` the tokens' rows of `A`; added to `x`.
     AdaptEmbedding(LowRank),
     /// The same row for every row of `x`.
     Fill(Vec<f32>),
@@ -161,7 +161,7 @@ pub enum Op {
     HeadGate(HeadGate),
     /// `x` times the sigmoid of its row's number in `y`. As the quotient of SiLU and its argument unless `plain`.
     ScaleByGate {
-        /// Whether the function is the sigmoid itself.
+        /// True if the function is the sigmoid itself.
         plain: bool,
     },
     /// Products of `x` with matrices: one output for each.
@@ -170,7 +170,7 @@ pub enum Op {
     GatedProducts(Box<[Product; 3]>, Activation),
     /// The rows of every head, `[rows][heads][width]`, times its own matrix.
     ProductsByHead(Stack),
-    /// Rows of parts of these widths, one output for each part. Rows may be several of their sum.
+    /// Rows of parts of these widths, one output for each part. The width of the input may be a multiple of their sum.
     Split(Vec<usize>),
     /// The reverse: parts of these widths side by side.
     Join(Vec<usize>),
@@ -205,13 +205,13 @@ pub enum Op {
     ProductsOfExperts(Vec<Stack>),
     /// The sum of the outputs of a token's experts, in the order of the choice `y`, times their weights if `weighed`.
     Combine {
-        /// Whether outputs are multiplied by the weights here.
+        /// True if outputs are multiplied by the weights here.
         weighed: bool,
     },
     /// The mean of residual streams weighed by the soft-max of their scores: sums of the norms' elements.
     Blend(Norm),
-    /// What a sublayer reads of several residual streams `x` with coefficients `y`, and the coefficients it writes with:
-    /// two outputs.
+    /// The input that a sublayer reads from several residual streams `x` with coefficients `y`, and the coefficients
+    /// with which it writes its output: two outputs.
     ReadStreams(Streams),
     /// Several residual streams `x`, and a sublayer's output `y` added to each times its coefficient `z`.
     WriteStreams {

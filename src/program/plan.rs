@@ -43,7 +43,7 @@ impl Plan {
         Plan { last, peak }
     }
 
-    /// Whether operation number `at` is the last that reads `value`.
+    /// True if operation number `at` is the last that reads `value`.
     pub fn ends(&self, value: Value, at: usize) -> bool {
         self.last[value.0] == at
     }

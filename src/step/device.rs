@@ -14,8 +14,8 @@ const LOGITS_AT_ONCE: usize = 32;
 /// The most rows of a pass: what is computed for them at the same time takes memory beside the weights.
 const MOST_ROWS: usize = 2048;
 
-/// What a GPU has of an engine: keys and values in the engine's pages, and memory for passes. It is taken when it is
-/// wanted first.
+/// The GPU part of an engine: keys and values in the engine's pages, and memory for passes. It is allocated at its
+/// first use.
 #[derive(Clone, Default)]
 pub(super) struct OnDevice(Arc<Mutex<Option<Offloaded>>>);
 
@@ -25,14 +25,14 @@ pub(super) struct Running<'a>(MutexGuard<'a, Option<Offloaded>>);
 /// A pass behind the blocks that the processor runs.
 pub(super) struct Behind<'a> {
     pub tokens: &'a [u32],
-    /// What those blocks made of the tokens.
+    /// Residual stream behind those blocks, `[tokens][n_embd]`.
     pub rows: &'a [f32],
     pub n_ctx: usize,
 }
 
 impl OnDevice {
-    /// The GPU of the engine of `model` and `pages`, with memory for passes of `rows` rows; `None` where it runs
-    /// nothing.
+    /// The GPU of the engine of `model` and `pages`, with memory for passes of `rows` rows; `None` where nothing is
+    /// offloaded.
     ///
     /// # Errors
     /// More memory than the GPU has, and what it says. One line.
@@ -66,7 +66,7 @@ impl Running<'_> {
     /// Runs the model's last blocks over the rows of `parts`. Keys and values are left in the pages of the sequences.
     ///
     /// # Errors
-    /// What the device says, in one line.
+    /// The device's message, in one line.
     pub fn pass(&mut self, model: &Model, behind: &Behind<'_>, parts: &[kv::Rows<'_>]) -> Result<(), String> {
         let Offloaded { passes, start, ropes } = self.offloaded();
         for part in parts {
@@ -90,10 +90,10 @@ impl Running<'_> {
         done.map_err(|e| e.to_string())
     }
 
-    /// Calls `sink` with the number and the logits of each of these rows of the last pass, in order.
+    /// Calls `sink` with the number and the logits of each row in `rows` of the last pass, in order.
     ///
     /// # Errors
-    /// What the device says, in one line.
+    /// The device's message, in one line.
     pub fn logits(&mut self, model: &Model, rows: &[usize], sink: &mut dyn FnMut(usize, &[f32])) -> Result<(), String> {
         for (block, rows) in rows.chunks(LOGITS_AT_ONCE).enumerate() {
             let logits = self.offloaded().passes.logits(rows);
@@ -110,7 +110,7 @@ impl Running<'_> {
     /// The rows that the last pass has left, which the logits are made of.
     ///
     /// # Errors
-    /// What the device says, in one line.
+    /// The device's message, in one line.
     pub fn stream(&mut self) -> Result<Vec<f32>, String> {
         self.offloaded().passes.stream().map_err(|e| e.to_string())
     }

@@ -41,8 +41,8 @@ pub struct StepOptions {
     /// those of the training and for longer ones, choose by it; it has to be the same in all steps of a sequence. It
     /// means nothing to others.
     pub n_ctx: usize,
-    /// Rows of one forward pass: a step of more is cut into several, which bounds its working memory and changes no
-    /// bit.
+    /// Rows of one forward pass: a step of more is cut into several, which bounds its working memory. The results are
+    /// bit-identical.
     pub n_ubatch: usize,
     /// Sees what is multiplied with the weights.
     pub observer: Option<Arc<dyn ActivationObserver>>,

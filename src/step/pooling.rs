@@ -51,7 +51,7 @@ impl Pooled {
         Pooled { pooling, tokens, taken: 0, sum: Vec::new() }
     }
 
-    /// Whether the states of all tokens are wanted, not of the last one alone.
+    /// True if the states of all tokens are needed, not of the last one alone.
     pub fn wants_all(&self) -> bool {
         self.pooling != Pooling::Last
     }
@@ -104,7 +104,7 @@ impl Pooled {
 #[error("number {0} of the vector is not finite: the model's weights are damaged")]
 pub struct NotFinite(pub usize);
 
-/// What is done to a vector in the end.
+/// Scaling of the vector at the end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scale {
     /// Nothing.

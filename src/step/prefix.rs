@@ -1,4 +1,4 @@
-//! What was evaluated before, for sequences that begin alike.
+//! Evaluated prefixes, for sequences that begin alike.
 
 use std::collections::HashMap;
 

@@ -16,7 +16,7 @@ use crate::pool::Pool;
 pub struct SessionOptions {
     /// Positions the cache may hold.
     pub n_ctx: usize,
-    /// Tokens per forward pass; changes no bit.
+    /// Tokens per forward pass; the results are bit-identical.
     pub n_ubatch: usize,
 }
 
@@ -159,7 +159,7 @@ impl Session {
     /// are.
     ///
     /// # Errors
-    /// What cannot be written.
+    /// Write errors.
     ///
     /// # Panics
     /// There are fewer positions, or a recurrent state stands after later ones.
@@ -173,14 +173,14 @@ impl Session {
     /// and values.
     ///
     /// # Errors
-    /// What cannot be read; the session is empty then.
+    /// Read errors; the session is empty then.
     pub fn load(&mut self, len: usize, from: &mut dyn Read) -> io::Result<()> {
         self.seq.truncate(0);
         self.seq = self.engine.pages().read_sequence(len, from)?;
         Ok(())
     }
 
-    /// What keys and values look like here, in words: what is saved can be read where they are the same.
+    /// Layout of the KV cache in words: a saved session can be read where it is the same.
     pub fn form(&self) -> String {
         let l = self.seq.layout();
         let positions = match self.model().has_long_positions(self.n_ctx) {

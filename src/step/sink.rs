@@ -2,8 +2,8 @@
 
 /// Hears what a step computes of the positions that are wanted.
 pub trait Sink: Send {
-    /// Whether the hidden states of a segment are wanted instead of its logits. Then its rows are not multiplied with
-    /// the matrix of the vocabulary.
+    /// True if the hidden states of a segment are needed instead of its logits. Its rows are then not multiplied by the
+    /// output matrix.
     fn wants_hidden(&self, segment: usize) -> bool;
 
     /// The logits after the token `index` of a segment.

@@ -6,7 +6,7 @@ use rayon::prelude::*;
 use trine_formats::widely::quantize::{ComplexRow, Sums, stages_of_tiles};
 use trine_formats::widely::{Rule, Scope, Shape, TILE, pack_row, split};
 
-/// About so many weights are in memory at once.
+/// Approximate number of weights that are in memory at once.
 const CHUNK_WEIGHTS: usize = 1 << 21;
 
 /// The rows of a real matrix in the order of a checkpoint.
@@ -17,7 +17,7 @@ pub trait Masters {
     /// Reads `rows` into `out`, which then holds nothing else; all weights are finite.
     ///
     /// # Errors
-    /// What the source of the weights has to say.
+    /// Errors of the source of the weights.
     fn read(&mut self, rows: Range<usize>, out: &mut Vec<f32>) -> Result<(), Self::Error>;
 }
 

@@ -1,4 +1,4 @@
-//! What is in an any-precision file, checked against the tensors that are there.
+//! The matrices of an any-precision file, checked against the tensors that are there.
 
 use std::collections::{HashMap, HashSet};
 
@@ -35,7 +35,7 @@ pub struct AnyPrec {
 }
 
 impl AnyPrec {
-    /// Whether the keys are those of an any-precision file, of whatever version.
+    /// True if the keys are those of an any-precision file, of any version.
     pub fn is(meta: &Metadata) -> bool {
         is_any_precision(meta)
     }
@@ -88,7 +88,7 @@ impl AnyPrec {
         Ok(Some(out))
     }
 
-    /// What the keys say.
+    /// The values of the keys.
     pub fn header(&self) -> &Header {
         &self.header
     }
@@ -109,7 +109,7 @@ impl AnyPrec {
         &self.widths
     }
 
-    /// Whether the file has all the widths that it was made with.
+    /// True if the file has all the widths that it was made with.
     pub fn is_whole(&self) -> bool {
         self.widths == self.header.bits
     }

@@ -5,7 +5,7 @@ use thiserror::Error;
 use crate::gguf::GgufError;
 use crate::types::TypeId;
 
-/// What can be wrong with any-precision keys and tensors.
+/// Errors in any-precision keys and tensors.
 #[allow(missing_docs, reason = "the messages say what the fields are")]
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum AnyPrecError {

@@ -3,7 +3,7 @@
 use super::{AnyPrecError, BIT_ORDER, MAX_BITS, VERSION};
 use crate::gguf::{Array, Metadata, StrArray, Value};
 
-/// What the keys say.
+/// The values of an any-precision file's keys.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Header {
     /// Width of the clusters that were found first.
@@ -20,9 +20,9 @@ pub struct Header {
     pub columns: Vec<u64>,
     /// How the seed clusters were found: `dp`, or `kmeans++:` and the seed of the random numbers.
     pub seed_method: String,
-    /// What the weights' errors were weighed with: `fisher`, `imatrix`, `uniform` or `file`.
+    /// Source of the weights of the quantization errors: `fisher`, `imatrix`, `uniform` or `file`.
     pub sensitivity: String,
-    /// On what the sensitivities were computed.
+    /// Text on which the sensitivities were computed.
     pub calibration: Calibration,
     /// Which weights were kept out of the codebooks, in percent; `None`: all are in.
     pub sparse: Option<SparseShares>,
@@ -46,9 +46,9 @@ pub struct Calibration {
 /// Shares of weights kept out of the codebooks, in percent.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct SparseShares {
-    /// Of each matrix, the most sensitive.
+    /// Percentage of each matrix: the most sensitive weights.
     pub sensitivity: f32,
-    /// Of the model, the largest, as it came out.
+    /// Percentage of the whole model that was in fact kept out as its largest weights.
     pub magnitude: f32,
 }
 
@@ -76,7 +76,7 @@ keys! {
     KEY_SOURCE = "source_sha256";
 }
 
-/// Whether the keys are those of an any-precision file, of whatever version.
+/// True if the keys are those of an any-precision file, of any version.
 pub(super) fn is_any_precision(meta: &Metadata) -> bool {
     meta.get(KEY_VERSION).is_some()
 }

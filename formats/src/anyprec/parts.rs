@@ -19,7 +19,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// What stands between the name of a matrix and that of a part.
+    /// Separator between the name of a matrix and that of a part.
     pub const INFIX: &str = ".ap.";
 
     /// The name of this part of the matrix `base`.

@@ -13,8 +13,8 @@ fn place(o: usize, len: usize) -> usize {
     4 * (o % quarter) + ((o / quarter) ^ 3)
 }
 
-/// The codes of a matrix from the reference's `qweight`: `bits` planes of `rows` rows of `columns / 32` words
-/// of 32 bits, little-endian. `None` when `columns` is no multiple of 32 or the bytes are not so many.
+/// The codes of a matrix from the reference's `qweight`: `bits` planes of `rows` rows of `columns / 32` words of 32
+/// bits, little-endian. `None` when `columns` is no multiple of 32 or the number of bytes differs.
 pub fn unpack_reference(qweight: &[u8], bits: usize, rows: usize, columns: usize) -> Option<Vec<u8>> {
     let row_bytes = columns / 8;
     let plane_bytes = row_bytes.checked_mul(rows)?;

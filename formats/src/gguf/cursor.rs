@@ -2,7 +2,7 @@
 
 use super::error::{ErrorKind, Unnamed};
 
-/// What a header may cost. The defaults fit every published model and keep a hostile file small.
+/// Limits of a header's size. The defaults fit every published model and keep a hostile file small.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Bytes of memory for metadata and tensor table together, bookkeeping included.

@@ -21,8 +21,8 @@
 //! 3. for what two meanings fit equally: ggml's, if ggml has the type today, otherwise that of the
 //!    architecture (`bitnet`, `bitnet-25`, `bitnet-b1.58` are run by bitnet.cpp).
 //!
-//! `general.file_type` is no evidence: bitnet.cpp's own tools disagree about its values.
-//! What stays undecided is refused with both meanings named.
+//! `general.file_type` is no evidence: bitnet.cpp's own tools disagree about its values. A type that stays undecided is
+//! refused with both meanings named.
 
 use super::error::{ErrorKind, GgufError};
 use super::{Metadata, TensorInfo};
@@ -95,14 +95,14 @@ impl Dialect {
         }
     }
 
-    /// Whether a type number of `other` means the same here.
+    /// True if a type number of `other` means the same here.
     fn speaks(self, other: Dialect) -> bool {
         // ik_llama.cpp took over I2_S.
         self == other || (self, other) == (Dialect::IkLlama, Dialect::BitnetCpp)
     }
 }
 
-/// What an id may stand for.
+/// Possible meanings of an id.
 struct Meaning {
     dialect: Dialect,
     ty: TypeId,
@@ -361,13 +361,13 @@ fn decide(
 /// The key that all files of the Fairy2i fork of llama.cpp have, and trine's of the same architecture do not.
 pub(crate) const FAIRY2I_SCHEMA: &str = "fairy2i.schema_version";
 
-/// Whether the Fairy2i fork of llama.cpp has written a file.
+/// True if the Fairy2i fork of llama.cpp has written the file.
 pub(crate) fn is_fairy2i_fork(meta: &Metadata) -> bool {
     let arch = meta.get_str("general.architecture");
     matches!(arch, Ok(Some("fairy2i"))) && meta.get(FAIRY2I_SCHEMA).is_some()
 }
 
-/// Whether the architecture is one that bitnet.cpp runs.
+/// True if the architecture is one that bitnet.cpp runs.
 fn is_bitnet(meta: &Metadata) -> bool {
     let arch = meta.get_str("general.architecture");
     matches!(arch, Ok(Some("bitnet" | "bitnet-25" | "bitnet-b1.58")))

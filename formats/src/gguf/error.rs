@@ -12,7 +12,7 @@ use crate::types::ternary::TernaryError;
 pub struct GgufError {
     /// Byte offset in the file, where the problem has one.
     pub offset: Option<u64>,
-    /// What was being read: `header: version`, `key 'general.name'`, `tensor 'output.weight'`.
+    /// The field that was being read: `header: version`, `key 'general.name'`, `tensor 'output.weight'`.
     pub field: String,
     /// The problem.
     pub kind: ErrorKind,
@@ -53,7 +53,7 @@ impl GgufError {
     }
 }
 
-/// What can be wrong with a GGUF file.
+/// Errors in a GGUF file.
 #[allow(missing_docs, reason = "the messages say what the fields are")]
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ErrorKind {

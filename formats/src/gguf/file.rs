@@ -96,7 +96,7 @@ impl SourceFile {
         self.before.0
     }
 
-    /// Whether it had no bytes when it was opened.
+    /// True if it had no bytes when it was opened.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -2,7 +2,7 @@
 
 use crate::types::TypeId;
 
-/// What an id without registry entry stands for, as far as it is known.
+/// The known meaning of an id without registry entry.
 pub fn type_note(ty: TypeId) -> Option<&'static str> {
     Some(match ty.0 {
         _ if ty.info().is_some() => return None,

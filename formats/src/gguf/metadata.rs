@@ -115,7 +115,7 @@ impl Array {
         }
     }
 
-    /// Whether there is no element.
+    /// True if there is no element.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -170,7 +170,7 @@ impl Metadata {
         self.entries.len()
     }
 
-    /// Whether there is no pair.
+    /// True if there is no pair.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

@@ -48,7 +48,7 @@ pub struct Gguf {
     pub tensors: Vec<TensorInfo>,
     /// Where the data section starts in the file.
     pub data_offset: u64,
-    /// Whether the file may end before its last tensor does: see [`Limits::partial`].
+    /// True if the file may end before its last tensor does: see [`Limits::partial`].
     pub partial: bool,
     /// Whose type numbers the file uses; the tensors' types are translated already.
     pub dialect: Dialect,

@@ -1,9 +1,8 @@
 //! Finds how the data of an I2_S, TL1 or TL2 tensor is laid out, which its type alone does not say.
 //!
-//! I2_S: the usual layout, unless the other is asked for. TL1 and TL2 need tile sizes, looked for in this
-//! order: what the caller gives ([`PackingOptions`]), the keys below that trine writes ([`set_tiles`]), the
-//! published kernels for the shape ([`tl1::published`], [`tl2::published`]). Without any, reading fails by
-//! the tensor's name.
+//! I2_S: the usual layout, unless the other is chosen. TL1 and TL2 need tile sizes, looked for in this order: the
+//! caller's ([`PackingOptions`]), the keys below that trine writes ([`set_tiles`]), the published kernels for the shape
+//! ([`tl1::published`], [`tl2::published`]). Without any, reading fails by the tensor's name.
 //!
 //! ```text
 //! trine.tl1.tiles, trine.tl2.tiles    array of u32: rows, columns, BM, BK, bm of one matrix shape after another
@@ -17,7 +16,7 @@ use crate::types::i2_s::Interleave;
 use crate::types::ternary::{Packing, TernaryData, TernaryError, Tiles};
 use crate::types::{TypeId, tl1, tl2};
 
-/// What only the user can know about bitnet.cpp's tensors. The default is right for published files.
+/// Properties of bitnet.cpp's tensors that only the user can know. The default is right for published files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PackingOptions {
     /// Layout of I2_S.

@@ -30,7 +30,7 @@ impl Program {
         }
     }
 
-    /// Whether it loads tensors of a type.
+    /// True if it loads tensors of this type.
     pub fn loads(self, ty: TypeId) -> bool {
         // Up to BF16 the forks have what ggml had when they began.
         let old = ty.0 <= TypeId::BF16.0;

@@ -8,9 +8,9 @@
 //! str = length u64, bytes
 //! ```
 //!
-//! What llama.cpp's reader accepts is accepted, with these exceptions, all of them damage: names that
-//! are not UTF-8 or hold NUL, booleans that are neither 0 nor 1, tensors of no dimension, alignments
-//! above [`Limits::alignment`]. Tensor types that trine does not know are kept, where llama.cpp stops.
+//! Files that llama.cpp's reader accepts are accepted, with these exceptions, all of them damage: names that are not
+//! UTF-8 or hold NUL, booleans that are neither 0 nor 1, tensors of no dimension, alignments above
+//! [`Limits::alignment`]. Tensor types that trine does not know are kept, where llama.cpp stops.
 
 use std::collections::HashSet;
 
@@ -36,9 +36,9 @@ const DEFAULT_ALIGNMENT: u64 = 32;
 const MIN_PAIR: u64 = 8 + 1 + 4 + 1;
 /// Bytes of the smallest tensor row: name of no byte, one dimension.
 const MIN_TENSOR: u64 = 8 + 4 + 8 + 4 + 8;
-/// What one entry of a `HashSet<&[u8]>` can cost at its emptiest after growth.
+/// Maximum memory of one entry of a `HashSet<&[u8]>`, at its emptiest after growth, in bytes.
 const SET_ENTRY: u64 = 48;
-/// What an allocation costs beside its bytes.
+/// Overhead of an allocation, in bytes.
 const HEAP: u64 = 16;
 
 impl Gguf {
@@ -241,7 +241,7 @@ pub(crate) fn alignment(meta: &Metadata, limits: &Limits) -> Result<u64, GgufErr
     }
 }
 
-/// What is known of a row of the tensor table beside the tensor.
+/// A row of the tensor table: its place in the file and its size, beside the tensor.
 struct Row {
     /// Where the row and its type start in the file, for messages.
     at: u64,

@@ -18,7 +18,7 @@ pub trait ByteStore: AsRef<[u8]> + Send + Sync {
         let _ = range;
     }
 
-    /// Says that the bytes `range` will be wanted soon: of a mapped file they may be read ahead.
+    /// Announces that the bytes `range` will be read soon: a mapped file may prefetch them.
     fn need(&self, range: Range<usize>) {
         let _ = range;
     }

@@ -11,7 +11,7 @@ pub const KEY_COUNT: &str = "split.count";
 /// Number of tensors in all shards.
 pub const KEY_TENSORS: &str = "split.tensors.count";
 
-/// What a shard's file name says.
+/// The parts of a shard's file name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShardName {
     /// Path up to the number, without the dash.

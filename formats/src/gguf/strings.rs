@@ -62,7 +62,7 @@ impl StrArray {
         self.ends.len()
     }
 
-    /// Whether there is no string.
+    /// True if there is no string.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }

@@ -47,7 +47,7 @@ pub enum WriteError {
 }
 
 impl WriteError {
-    /// What went wrong with the file at `path`, which takes `need` bytes in all.
+    /// The error of `action` on the file at `path`, which takes `need` bytes in all.
     pub(super) fn io(action: &'static str, path: &Path, need: u64, source: io::Error) -> WriteError {
         let path = path.to_owned();
         match source.kind() {

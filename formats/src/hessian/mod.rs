@@ -45,7 +45,7 @@ pub enum HessianError {
     Input { name: String, what: String },
 }
 
-/// What the sums were made of. Two files with the same origin belong to the same run.
+/// Origin of the sums. Two files with the same origin belong to the same run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
     /// SHA-256 of the model's file or files, in hexadecimal.
@@ -58,7 +58,7 @@ pub struct Origin {
     pub chunk_size: u32,
     /// Chunks of the text that were left out at its beginning.
     pub first_chunk: u32,
-    /// Whether texts of control tokens were taken as these tokens.
+    /// True if texts of control tokens were parsed as these tokens.
     pub special: bool,
 }
 
@@ -71,10 +71,10 @@ pub struct Input {
     pub columns: u64,
 }
 
-/// What a file of Hessians says about itself: everything but the sums.
+/// The description in a file of Hessians: everything but the sums.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hessians {
-    /// What the sums were made of.
+    /// Origin of the sums.
     pub origin: Origin,
     /// Chunks that are in the sums.
     pub chunks: u32,

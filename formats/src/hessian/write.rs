@@ -51,7 +51,7 @@ impl Hessians {
     /// Writes the whole file: `layout` is [`Hessians::layout`]'s, `sums` the lower triangle of every input.
     ///
     /// # Errors
-    /// What `out` says.
+    /// The error of `out`.
     ///
     /// # Panics
     /// When a triangle has another size than its tensor.

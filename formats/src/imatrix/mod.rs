@@ -64,7 +64,7 @@ pub struct Imatrix {
     pub chunk_count: u32,
     /// Tokens per chunk; 0 in the legacy form, which does not store it.
     pub chunk_size: u32,
-    /// Whether the file is of the legacy form.
+    /// True if the file has the legacy form.
     pub legacy: bool,
 }
 

@@ -61,7 +61,7 @@ pub fn gguf(bytes: &[u8]) -> Result<Imatrix, ImatrixError> {
     Ok(out)
 }
 
-/// C's `lround`: to the nearest integer, halves away from zero; saturating where C leaves it open.
+/// C's `lround`: to the nearest integer, ties away from zero; saturating where C leaves it open.
 fn round(count: f32) -> i64 {
     count.round() as i64
 }
@@ -79,7 +79,7 @@ fn to_floats(data: &[u8]) -> Vec<f32> {
     data.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect()
 }
 
-/// What is left of a legacy file.
+/// The unread part of a legacy file.
 struct Rest<'a> {
     bytes: &'a [u8],
     pos: usize,

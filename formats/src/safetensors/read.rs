@@ -11,7 +11,7 @@ use crate::types::TypeId;
 /// The file at `path` and its tensors, in byte order of their names.
 ///
 /// # Errors
-/// What `io` and `bad` make of I/O, of what is no regular file, and of a damaged header.
+/// Errors made by `io` for I/O and for anything but a regular file, and by `bad` for a damaged header.
 pub fn open<E>(
     path: &Path,
     io: impl Fn(io::Error) -> E,

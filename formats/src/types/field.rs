@@ -3,7 +3,7 @@
 /// A part of a block: it begins at a byte and ends where the next part begins, or with the block.
 #[derive(Clone, Copy, Debug)]
 pub struct Field {
-    /// What it is.
+    /// Its meaning.
     pub part: Part,
     /// How it is written.
     pub format: Format,
@@ -11,13 +11,13 @@ pub struct Field {
     pub at: usize,
 }
 
-/// What a part of a block is.
+/// Meaning of a part of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Part {
     /// The value itself, in types that are plain numbers.
     Value,
-    /// What the codes, or the scales of the groups, are multiplied with.
+    /// Factor on the codes, or on the scales of the groups.
     Scale,
     /// The same for minima, or the one minimum of the block.
     Min,

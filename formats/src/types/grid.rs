@@ -10,7 +10,7 @@ use super::num::f16_at;
 pub struct Grid {
     /// Elements that share a [`Step`].
     pub group: usize,
-    /// What the codes stand for, in units of the scale.
+    /// The values of the codes, in units of the scale.
     pub levels: Levels,
     /// Reads the steps of a block, one for each group.
     pub(super) steps: fn(block: &[u8], steps: &mut [Step]),

@@ -17,10 +17,10 @@
 //! ```
 //!
 //! Both have blocks of 64. Five trits of a byte are packed as in [`super::tq1_0`], but for their order: the first
-//! weight has the least digit of the number. Files from before October 2024 have blocks alone, and their scale
-//! elsewhere: their size tells, and they are not read. Source: `IQ1BNQuantizer`, `repack_iq2_bn` and
+//! weight has the least digit of the number. Files from before October 2024 have blocks alone, and their scale in
+//! another place: their size tells, and they are not read. Source: `IQ1BNQuantizer`, `repack_iq2_bn` and
 //! `dequantize_row_iq2_bn_r4` of ik_llama.cpp's `iqk_quantize.cpp`; its products are other than ggml's, so that these
-//! types have none here: they are read and written, and moved to types that have.
+//! types have no dot kernels here: they are read and written, and moved to types that have.
 
 use super::num::{f16_at, put_f16};
 use super::{Field, Format, Part, TypeId, TypeInfo};
@@ -58,7 +58,7 @@ const PLANE: usize = 16;
 const _: () = assert!(IQ1_BN.bytes == FIVES + 1 && FIVES * 5 + 4 == BLOCK);
 const _: () = assert!(IQ2_BN.bytes == PLANE && PLANE * 4 == BLOCK);
 
-/// What brings digit `t` of a byte to its upper end.
+/// Factors that move digit `t` of a byte to its upper end.
 const TO_THE_TOP: [u8; 5] = [81, 27, 9, 3, 1];
 
 /// Digit `t` of a byte, the least first. Defined for all 256 bytes, although only 243 are ever written.

@@ -1,5 +1,5 @@
-//! What Q4_K and Q5_K share: 8 groups of 32, each with a 6-bit scale and a 6-bit minimum, behind a
-//! header of 16 bytes. The types differ in the width of the codes and in where their bits lie.
+//! Common parts of Q4_K and Q5_K: 8 groups of 32, each with a 6-bit scale and a 6-bit minimum, behind a header of 16
+//! bytes. The types differ in the width of the codes and in where their bits lie.
 //!
 //! ```text
 //! byte   0        2           4              16
@@ -38,7 +38,7 @@ pub(super) struct Search {
     pub plain: AffineGrid,
     /// Candidates with importance.
     pub important: AffineGrid,
-    /// Whether 6-bit fields that wrapped below zero are cut to 63 when importance is given (Q5_K) or
+    /// True if 6-bit fields that wrapped below zero are cut to 63 when importance is given (Q5_K), false if they
     /// overlap their neighbours (Q4_K).
     pub cut_wrapped: bool,
 }
@@ -82,7 +82,7 @@ type Rounded = [(f32, [u8; GROUPS]); 2];
 
 /// Some blocks, fitted.
 pub(super) struct Fitted {
-    /// Of each vector of groups; `None` where that is left to the definition.
+    /// Fit of each vector of groups; `None` where the definition computes it.
     fits: [Option<AffineFit>; VECTORS],
     rounded: [Rounded; BATCH],
 }

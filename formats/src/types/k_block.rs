@@ -1,5 +1,5 @@
-//! What the K-quants share: super-blocks of 256 weights, walked block by block, rounding to a decided
-//! scale, and the eight-lane integer dot product.
+//! Common parts of the K-quants: super-blocks of 256 weights, walked block by block, rounding to a decided scale, and
+//! the eight-lane integer dot product.
 
 use super::EncodeFn;
 use super::lanes::{LANES, Simd, Vector};
@@ -63,8 +63,8 @@ impl<'a, const BYTES: usize> Rows<'a, BYTES> {
         Some(Rows { x, importance, out })
     }
 
-    /// Whether an instruction set computes the bits of the definition for these values: all of them finite, or
-    /// the instruction set [total](Simd::IS_TOTAL).
+    /// True if an instruction set computes the bits of the definition for these values: all of them finite, or the
+    /// instruction set [total](Simd::IS_TOTAL).
     #[inline(always)]
     pub fn suit<S: Simd>(&self) -> bool {
         S::IS_TOTAL

@@ -16,7 +16,7 @@ pub const LANES: usize = 16;
 pub trait Vector:
     Copy + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + Div<Output = Self> + Neg<Output = Self>
 {
-    /// What comparisons give.
+    /// Result of comparisons.
     type Mask: Mask;
 
     /// Lane 0 first.
@@ -64,9 +64,9 @@ pub trait Vector:
 
 /// A truth value per lane.
 pub trait Mask: Copy + BitAnd<Output = Self> + BitOr<Output = Self> {
-    /// Whether one lane is true.
+    /// True if at least one lane is true.
     fn any(self) -> bool;
-    /// Whether all lanes are.
+    /// True if all lanes are true.
     fn all(self) -> bool;
 }
 
@@ -75,8 +75,8 @@ pub trait Mask: Copy + BitAnd<Output = Self> + BitOr<Output = Self> {
 pub trait Simd: Copy {
     /// Its vectors.
     type F: Vector;
-    /// Whether the bits are those of the definition for all values: NaN, infinities and what is too large to be
-    /// rounded included. Searches on other instruction sets hand such blocks to [`Portable`].
+    /// True if the bits are those of the definition for all values: NaN, infinities and numbers too large to be rounded
+    /// included. Searches on other instruction sets hand such blocks to [`Portable`].
     const IS_TOTAL: bool;
     /// Vectors whose chains fit into the registers together, 1 or 2.
     const AT_ONCE: usize;

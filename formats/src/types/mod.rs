@@ -104,7 +104,7 @@ impl TypeInfo {
         }
     }
 
-    /// Whether the type has one scale for the whole tensor and is read by [`ternary`], not row by row.
+    /// True if the type has one scale for the whole tensor and is read by [`ternary`], not row by row.
     pub fn is_per_tensor(&self) -> bool {
         matches!(self.id, TypeId::I2_S | TypeId::TL1 | TypeId::TL2)
     }
@@ -116,13 +116,12 @@ impl TypeId {
         if self.0 & 0x8000_0000 == 0 { self.0 } else { self.0 & 0xFFFF }
     }
 
-    /// What is known of this type, if anything.
+    /// The registry's entry of this type, if there is one.
     pub fn info(self) -> Option<&'static TypeInfo> {
         REGISTRY.iter().find(|t| t.id == self)
     }
 
-    /// What the codes of a block stand for when its scales are decided; `None` for types that no such grid was written
-    /// for.
+    /// The values of a block's codes once its scales are decided; `None` for types without such a grid.
     pub fn grid(self) -> Option<&'static grid::Grid> {
         Some(match self {
             TypeId::Q4_0 => &q4_0::GRID,
@@ -169,7 +168,7 @@ macro_rules! registry {
             $(pub const $name: TypeId = TypeId($id);)*
         }
 
-        /// What is known of each type, for constants: kernels take the places in a block from here.
+        /// The entry of each type, for constants: kernels take the places in a block from here.
         #[allow(missing_docs, reason = "the names are ggml's")]
         pub mod info {
             use super::*;

@@ -134,7 +134,7 @@ pub fn amax(x: &[f32]) -> (f32, bool) {
     (x.iter().fold(0.0, |m, v| if m > v.abs() { m } else { v.abs() }), false)
 }
 
-/// Whether no value is infinite or NaN.
+/// True if no value is infinite or NaN.
 #[inline(always)]
 pub fn are_finite(x: &[f32]) -> bool {
     let mut largest = 0;

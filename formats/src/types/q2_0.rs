@@ -49,7 +49,7 @@ pub const PQ2_0: TypeInfo = TypeInfo {
     ..INFO
 };
 
-/// What code `k` (0..4) of a byte stands for, in units of the scale.
+/// The value of code `k` (0..4) of a byte, in units of the scale.
 #[inline]
 fn level(byte: u8, k: usize) -> i32 {
     i32::from(byte >> (2 * k) & 3) - 1

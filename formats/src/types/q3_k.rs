@@ -183,7 +183,7 @@ fn encode_important<S: Simd>(simd: S, mut rows: Rows<'_, BYTES>) {
     }
 }
 
-/// What the search left behind: the codes of groups whose rounded scale is zero come from here.
+/// Result of the search, which gives the codes of groups whose rounded scale is zero.
 enum Search<'a> {
     Descent(&'a DescentFit<GROUP>),
     Fit(&'a SymmetricFit),

@@ -192,9 +192,9 @@ impl<'a> TernaryData<'a> {
     }
 }
 
-/// What is wrong with a part of the data of an I2_S, TL1 or TL2 matrix that is copied as it is: `bytes` from byte
-/// `start` of the tensor on, of which the first bad one is told. Without the `packing` of TL2, whose codes cannot be
-/// told apart then, only the scale is looked at.
+/// The error of the first bad byte in a part of the data of an I2_S, TL1 or TL2 matrix that is copied as it is: `bytes`
+/// from byte `start` of the tensor on. Without the `packing` of TL2, whose codes cannot be told apart then, only the
+/// scale is checked.
 ///
 /// Parts begin and end at multiples of 4 bytes, so that the scale is in one of them.
 pub fn first_bad_byte(
@@ -271,7 +271,7 @@ pub fn ternarize(x: &[f32], codes: &mut [i8]) -> f32 {
     scale
 }
 
-/// What belongs to one activation row (one token) beside its int8 values.
+/// Scale and sum of one activation row (one token), beside its int8 values.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ActScale {
     /// Quants per unit, `127 / max|x|`: the reciprocal of the step.

@@ -1,5 +1,5 @@
-//! What the layouts of I2_S, TL1 and TL2 are made of: the scale behind the codes, tile parameters, and what can be
-//! wrong with the bytes. Each layout has a file of its own above this one; [`super::ternary`] chooses among them.
+//! Common parts of the layouts of I2_S, TL1 and TL2: the scale behind the codes, tile parameters, and errors in the
+//! bytes. Each layout has a file of its own above this one; [`super::ternary`] chooses among them.
 
 use std::fmt;
 

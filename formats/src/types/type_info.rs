@@ -21,7 +21,7 @@ pub type DotFn = fn(&[u8], &[u8]) -> f32;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TypeId(pub u32);
 
-/// What is known of one tensor type.
+/// The registry's entry of one tensor type.
 #[derive(Debug)]
 pub struct TypeInfo {
     /// The id in GGUF files (`enum ggml_type`).
@@ -36,7 +36,7 @@ pub struct TypeInfo {
     /// none of them. Empty for types of which only the size is known, and for integers and [types per
     /// tensor](TypeInfo::is_per_tensor).
     pub fields: &'static [Field],
-    /// What the 16 codes stand for, in units of the scale, where that is a table.
+    /// The values of the 16 codes, in units of the scale, where they are a table.
     pub codebook: Option<&'static [i8; 16]>,
     /// The type an activation row is encoded to before `dot_ref`.
     pub act: Option<TypeId>,
@@ -117,7 +117,7 @@ impl TypeInfo {
         self.bytes as f64 * 8.0 / self.block as f64
     }
 
-    /// Whether the type is a quantization, that is, not a plain float or integer.
+    /// True if the type is a quantization, that is, not a plain float or integer.
     pub fn is_quantized(&self) -> bool {
         self.block > 1
     }

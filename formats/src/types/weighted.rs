@@ -30,7 +30,7 @@ pub(super) struct Row<'a, const BYTES: usize> {
 }
 
 impl<const BYTES: usize> Row<'_, BYTES> {
-    /// Whether the instruction set computes the bits of the definition for these values.
+    /// True if the instruction set computes the bits of the definition for these values.
     #[inline(always)]
     fn suits<S: Simd>(&self) -> bool {
         S::IS_TOTAL || are_finite(self.x) && are_finite(self.importance)

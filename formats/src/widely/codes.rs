@@ -5,7 +5,7 @@ use super::{MAX_STAGES, TILE};
 /// Columns of a word.
 pub const CHUNK: usize = 16;
 
-/// What has scales of its own.
+/// The part of a matrix that shares scales.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Scope {
     /// The whole matrix.
@@ -26,7 +26,7 @@ pub struct Shape {
     pub columns: usize,
     /// Stages of `U` and of `W`, 1 to [`MAX_STAGES`].
     pub stages: usize,
-    /// What has scales of its own.
+    /// The part that shares scales.
     pub scope: Scope,
 }
 
@@ -108,12 +108,12 @@ impl Shape {
     }
 }
 
-/// Whether a code stands for a multiple of i.
+/// True if a code stands for a multiple of i.
 pub fn axis_is_imaginary(code: u8) -> bool {
     code & 2 != 0
 }
 
-/// Whether a code stands for +1 or +i.
+/// True if a code stands for +1 or +i.
 pub fn is_positive(code: u8) -> bool {
     code & 1 != 0
 }

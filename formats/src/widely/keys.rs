@@ -88,16 +88,16 @@ impl BaseArch {
         BaseArch::of(name)
     }
 
-    /// What a file says.
+    /// The base architecture that a file's keys state.
     pub(super) fn read(meta: &Metadata) -> Result<BaseArch, WidelyError> {
         word(meta, KEY_BASE_ARCH)
     }
 }
 
-/// What the keys say.
+/// The values of the keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
-    /// Whose graph it is.
+    /// Architecture of the graph.
     pub base: BaseArch,
     /// How the matrices were quantized.
     pub rule: Rule,
@@ -155,7 +155,7 @@ impl Header {
         meta.set(KEY_STAGES, Value::U32(self.rule.stages as u32));
     }
 
-    /// Whether a file is one of those that this module is about.
+    /// True if the file has widely linear matrices.
     pub fn is_in(meta: &Metadata) -> bool {
         matches!(meta.get_str("general.architecture"), Ok(Some(name)) if name == ARCHITECTURE)
     }

@@ -1,10 +1,10 @@
 //! Widely linear matrices: layers `y = U x + W conj(x)` whose weights are fourth roots of unity.
 //!
-//! A real matrix of `2n` rows and `2m` columns acts on halves: `x = (x_re, x_im)`, `y = (y_re, y_im)`, the first half
-//! of a vector its real part, the second its imaginary part. Every such matrix is one pair of complex matrices `U`, `W`
-//! of `n` rows and `m` columns ([`split`]). Fairy2i ([`quantize`]) replaces each by a sum of one to four *stages*, in
-//! which every element is one of −1, +1, −i, +i times a scale of its axis: two bits for two real weights and stage. A
-//! matrix `NAME` is stored as two tensors:
+//! A real matrix of `2n` rows and `2m` columns acts on complex vectors stored in two parts: `x = (x_re, x_im)`, `y =
+//! (y_re, y_im)`, the first half of a vector its real part, the second its imaginary part. Every such matrix is one
+//! pair of complex matrices `U`, `W` of `n` rows and `m` columns ([`split`]). Fairy2i ([`quantize`]) replaces each by a
+//! sum of one to four *stages*, in which every element is one of −1, +1, −i, +i times a scale of its axis: two bits for
+//! two real weights and stage. A matrix `NAME` is stored as two tensors:
 //!
 //! ```text
 //! NAME.wl_codes  I32  [2T, ⌈m/16⌉, n]  word of row r, chunk c, stream s: the codes of columns 16c … 16c+15, the code of

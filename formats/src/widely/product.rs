@@ -8,9 +8,9 @@
 //! 2. [`reduce`] adds the lanes of an accumulator in halves.
 //! 3. [`combine`] multiplies by the scales and adds, stage by stage, first `U`, then `W`.
 //!
-//! Where tiles have scales, the accumulators start anew in every tile and 3. goes on with its two sums. An accumulator
-//! is never −0, since it starts at +0 and sums that cancel are +0: to add +0 changes no bit of it, so that a kernel may
-//! add zeros where another adds nothing, also for columns past the last.
+//! Where tiles have scales, the accumulators start anew in every tile and step 3 continues with its two sums. An
+//! accumulator is never −0, since it starts at +0 and sums that cancel are +0. Adding +0 therefore leaves it
+//! bit-identical, so that a kernel may add zeros where another adds nothing, also for columns past the last.
 
 use std::ops::{Add, Mul, Sub};
 
@@ -36,7 +36,7 @@ impl Lanes {
     }
 }
 
-/// The sum of the lanes: halves are added until one is left.
+/// The sum of the lanes: the upper half is added to the lower until one lane is left.
 pub fn reduce(mut lanes: [f32; CHUNK]) -> f32 {
     for half in [8, 4, 2, 1] {
         for i in 0..half {

@@ -12,7 +12,7 @@ use crate::types::num::{bf16_to_f32, f32_to_bf16};
 /// The least scale.
 pub const FLOOR: f32 = 1e-6;
 
-/// Which code an element has whose parts are of equal magnitude.
+/// Rule for the code of an element whose real and imaginary parts are of equal magnitude.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum TieRule {
     /// As the phase has it: the imaginary axis where the signs are equal, the real one where they differ; zero is +1.
@@ -37,9 +37,9 @@ pub enum Profile {
 pub struct Rule {
     /// Stages of `U` and of `W`.
     pub stages: usize,
-    /// What has scales of its own.
+    /// The part that shares scales.
     pub scope: Scope,
-    /// What is rounded.
+    /// Precision of the computation.
     pub profile: Profile,
     /// Where ties go.
     pub tie: TieRule,

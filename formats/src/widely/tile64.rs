@@ -42,7 +42,8 @@ pub const KEYS: [&str; 9] = [
 /// Keys whose value is half of what the real model has.
 pub const COMPLEX_SIZES: [&str; 2] = ["fairy2i.embedding_length", "fairy2i.feed_forward_length"];
 
-/// Whether a file is of the fork: of its architecture, with the key that all of its files have and trine's do not.
+/// True if the file is one of the fork: of its architecture, with the key that all of its files have and trine's do
+/// not.
 pub fn is_in(meta: &Metadata) -> bool {
     is_fairy2i_fork(meta)
 }

@@ -1,4 +1,4 @@
-//! What must hold of I2_S, TL1 and TL2 for any shape, tiles, weights and activations.
+//! Properties of I2_S, TL1 and TL2 for any shape, tiles, weights and activations.
 
 use proptest::prelude::*;
 use trine_formats::types::i2_s::Interleave;
@@ -250,7 +250,7 @@ fn ternarize_edge_cases() {
     assert_eq!(codes, [1, -1]);
 }
 
-/// What bitnet.cpp leaves undefined, and where the two quantizers part.
+/// A case that bitnet.cpp leaves undefined, and where the two quantizers differ.
 #[test]
 fn activations_without_a_scale() {
     let mut q = [7; 3];

@@ -4,7 +4,7 @@
 use trine_formats::types::{REGISTRY, TypeId, TypeInfo};
 use trine_testkit::golden::Kernels;
 
-/// What ggml does not have, and its forks' programs were not at hand to record.
+/// Types that ggml lacks, and whose forks' programs were not at hand to record.
 const OF_FORKS: [TypeId; 5] = [TypeId::Q2_0_G128, TypeId::PQ2_0, TypeId::PTQ1_0, TypeId::IQ1_BN, TypeId::IQ2_BN];
 
 fn same(a: f32, b: f32) -> bool {

@@ -54,7 +54,7 @@ fn experts_have_their_own_counts_and_those_without_tokens_weigh_one() {
     let m = Imatrix::parse(&gguf(&[1.0, 2.0, 3.0, 4.0, 5.0, 7.0], &[2, 3], &[4.0, 0.0, 3.0])).unwrap();
     assert_eq!(m.importance("w").unwrap(), [0.25, 0.5, 1.0, 1.0, 5.0 / 3.0, 7.0 / 3.0]);
     assert_eq!(m.datasets, ["text"]);
-    // Counts are whole numbers; what is stored is rounded, halves away from zero.
+    // Counts are whole numbers; the stored ones are rounded, ties away from zero.
     let m = Imatrix::parse(&gguf(&[1.0, 2.0], &[2], &[2.5])).unwrap();
     assert_eq!(m.entries["w"].counts, [3]);
 }

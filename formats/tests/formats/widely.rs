@@ -135,8 +135,8 @@ fn ties_and_axes() {
     }
 }
 
-/// What the fork's own quantizer and packer made of a matrix of 128 rows and 256 columns: its blocks become the words
-/// and scales that trine makes of the same matrix, but for the rounding of the scales to halves.
+/// The output of the fork's own quantizer and packer for a matrix of 128 rows and 256 columns: its blocks become the
+/// words and scales that trine makes of the same matrix, but for the rounding of the scales to f16.
 #[test]
 fn blocks_of_the_fork_are_those_of_its_rule() {
     let (rows, columns) = (128, 256);

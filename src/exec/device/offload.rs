@@ -81,7 +81,7 @@ pub(crate) struct Offloaded {
 /// How a program is recorded.
 #[derive(Clone, Copy, Debug)]
 pub struct Recording<'a> {
-    /// What there is to be memory for.
+    /// Limits of a pass, for which there is memory.
     pub limits: Limits,
     /// The first block.
     pub first: usize,

@@ -54,7 +54,7 @@ impl Processor {
 
 impl<'a> Tape<'a> {
     /// The input of passes that begin with block number `first`, and the first operation behind it: tokens where the
-    /// GPU has every operation of the start, rows of the residual stream elsewhere.
+    /// GPU has every operation of the start, otherwise rows of the residual stream.
     fn start(&mut self, first: usize) -> Result<(Start, usize), ProgramError> {
         let program = self.program;
         let from = program.blocks().get(first).map_or(program.head().start, |block| block.start);
@@ -208,7 +208,7 @@ impl<'a> Tape<'a> {
     }
 }
 
-/// Whether an operation writes over its first input, where `first` says that this is the value in question.
+/// True if an operation writes over its first input, where `first` states that this is the value in question.
 fn writes_over(op: &Op, first: bool) -> bool {
     let fresh = matches!(
         op,

@@ -14,7 +14,7 @@ pub fn missing<T>(what: impl Into<String>) -> Result<T, ProgramError> {
     Err(ProgramError::Missing(what.into()))
 }
 
-/// What stands for a value on the GPU.
+/// The place of a value on the GPU.
 #[derive(Clone, Copy)]
 pub enum Place {
     Rows(Span),
@@ -28,14 +28,14 @@ pub struct Tape<'a> {
     pub program: &'a Program,
     pub n_ctx: usize,
     pub places: Vec<Option<Place>>,
-    /// Whether each operation is recorded.
+    /// True for each operation that is recorded.
     pub done: Vec<bool>,
     /// The position embeddings that some operation uses, in the order of the tables of angles.
     pub rotations: Vec<(RopeKind, Rotation)>,
 }
 
 impl<'a> Tape<'a> {
-    /// Whether operation number `at` bounds the logits, which is left to the host.
+    /// True if operation number `at` bounds the logits, which is left to the host.
     pub fn is_last_on_host(&self, at: usize) -> bool {
         let operations = self.program.operations();
         at + 1 == operations.len() && matches!(operations[at].op, Op::SoftCap(_))
@@ -57,7 +57,7 @@ impl<'a> Tape<'a> {
         }
     }
 
-    /// Whether an operation that is not recorded yet reads `value`, or another value in its place.
+    /// True if an operation that is not recorded yet reads `value`, or another value in its place.
     pub fn is_wanted(&self, value: Value, but: usize) -> bool {
         let span = |value: &Value| match self.places[value.0] {
             Some(Place::Rows(span)) => Some(span),

@@ -40,7 +40,7 @@ impl Pass<'_, '_, '_> {
     }
 }
 
-/// Numbers of each of so many rows.
+/// Width of a row of `y`, whose rows are `rows`.
 fn matrix_rows(y: &[f32], rows: &Range<usize>) -> usize {
     y.len() / rows.len()
 }

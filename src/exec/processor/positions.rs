@@ -10,9 +10,9 @@ use crate::program::{RopeKind, Temperature};
 pub struct Positions<'a> {
     /// By row.
     pub all: Vec<usize>,
-    /// Of the global and the window layers.
+    /// RoPE of the global and the window layers.
     ropes: &'a [Rope; 2],
-    /// Of these.
+    /// Angle tables of these two.
     tables: [Table; 2],
 }
 

@@ -20,7 +20,7 @@ enum Held {
 pub struct Values(Vec<Held>);
 
 impl Values {
-    /// None of so many.
+    /// Places for `count` values, all empty.
     pub fn new(count: usize) -> Values {
         Values((0..count).map(|_| Held::Nothing).collect())
     }

@@ -17,7 +17,7 @@ const CONTEXT_STEP: usize = 256;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cancelled;
 
-/// What the caller of a pass decides.
+/// Options of a pass.
 #[derive(Clone, Default)]
 pub struct PassOptions {
     /// Bits of any-precision weights; 0 where there are none.
@@ -51,7 +51,7 @@ impl Processor {
         &self.matrices[id.0]
     }
 
-    /// Position embeddings of the global and the window layers in a context of so many positions.
+    /// Position embeddings of the global and the window layers in a context of `n_ctx` positions.
     pub fn ropes(&self, n_ctx: usize) -> &[Rope; 2] {
         let longer = n_ctx.next_multiple_of(CONTEXT_STEP) > self.original_context;
         &self.ropes[usize::from(longer)]

@@ -1,4 +1,4 @@
-//! What the metadata says of attention scores, and of factors elsewhere.
+//! Attention scores, and factors of other parts, as the metadata states them.
 
 use super::keys::Keys;
 use super::position;
@@ -8,7 +8,7 @@ use crate::arch::rules::{
 };
 use crate::ops::rope::Rope;
 
-/// What is done with queries and scores.
+/// Factors, bounds and norms of queries and scores.
 #[derive(Clone, Debug)]
 pub struct Scores {
     /// Factor on the queries after RoPE, where there is one.
@@ -45,7 +45,7 @@ pub struct Shape {
     pub head_dim: usize,
     /// The context that RoPE was trained with.
     pub original: u32,
-    /// Whether layers have windows.
+    /// True if layers have windows.
     pub windows: bool,
 }
 

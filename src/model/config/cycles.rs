@@ -28,12 +28,12 @@ impl Cycles {
         Cycles { stack, low }
     }
 
-    /// Whether stack number `run` runs on the high stream.
+    /// True if stack number `run` updates the high stream.
     pub fn is_high(&self, run: usize) -> bool {
         run % (self.low + 1) == self.low
     }
 
-    /// The block of the file that runs in the place of number `slot`.
+    /// The block of the file that is run in slot `slot`.
     pub fn block(&self, slot: usize) -> usize {
         let first = match self.is_high(slot / self.stack) {
             true => self.stack,

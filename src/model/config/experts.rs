@@ -1,4 +1,4 @@
-//! What the metadata says of experts.
+//! Mixtures of experts, as the metadata states them.
 
 use trine_formats::gguf::ModelFile;
 
@@ -27,7 +27,7 @@ pub struct Experts {
     pub layers: Vec<bool>,
     /// From the router's scores to probabilities.
     pub gating: Gating,
-    /// Whether the chosen experts' probabilities are divided by their sum.
+    /// True if the chosen experts' probabilities are divided by their sum.
     pub normalize: bool,
     /// Factor on their weights, where there is one.
     pub scale: Option<f32>,
@@ -46,7 +46,7 @@ pub struct Chunks {
     pub shared_by: usize,
     /// Width of its feed-forward network.
     pub n_ff: usize,
-    /// Factor on what they give.
+    /// Factor on the experts' weights.
     pub scale: f32,
 }
 

@@ -1,4 +1,4 @@
-//! What keys say of activations, layer by layer.
+//! Activation functions, layer by layer, as the metadata states them.
 
 use trine_formats::gguf::Value;
 

@@ -1,4 +1,4 @@
-//! What the metadata says of latent attention.
+//! Latent attention, as the metadata states it.
 
 use super::keys::Keys;
 use crate::arch::{Arch, Latent};

@@ -1,4 +1,4 @@
-//! What the metadata says of recurrent layers, and which blocks have which parts.
+//! Recurrent layers, as the metadata states them, and the parts of every block.
 
 use trine_formats::gguf::Value;
 
@@ -16,15 +16,15 @@ const MOST_STATE: usize = 1 << 30;
 /// The parts of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Parts {
-    /// Whether it attends.
+    /// True if the block has attention.
     pub attends: bool,
-    /// Whether it has a recurrent layer.
+    /// True if the block has a recurrent layer.
     pub recurs: bool,
-    /// Whether it has a feed-forward network.
+    /// True if the block has a feed-forward network.
     pub feeds: bool,
 }
 
-/// What mixes the positions of a sequence.
+/// Layers that mix the positions of a sequence.
 #[derive(Clone, Debug)]
 pub struct Mixing {
     /// Per block.
@@ -35,7 +35,7 @@ pub struct Mixing {
     pub sizes: Recurrent,
     /// Bound of the logarithms of decays, below 0, where there is one.
     pub bound: Option<f32>,
-    /// Whether time steps and what writes and reads the state are normed without gains.
+    /// True if time steps, `b` and `c` are normed without gains.
     pub plain_norms: bool,
     /// Numbers of the state of one of them: what the convolution remembers, and the rest.
     pub numbers: [usize; 2],
@@ -123,7 +123,7 @@ pub fn counts(k: &mut Keys<'_>, arch: &Arch, n_layer: usize) -> Counts {
     }
 }
 
-/// Which layers are recurrent: as the list says, or all but every so many.
+/// The recurrent layers: as the list states, or all but every n-th.
 fn recurrent_layers(k: &mut Keys<'_>, arch: &Arch, n_layer: usize) -> Vec<bool> {
     const LIST: &str = "attention.recurrent_layers";
     if let Some(Value::Array(_)) = k.meta.get(&k.name(LIST)) {

@@ -28,7 +28,7 @@ pub use mixing::Mixing;
 /// Largest `block_count` llama.cpp accepts.
 const MAX_LAYERS: u32 = 512;
 
-/// What the metadata says of a model. Every number is in range.
+/// The metadata of a model. Every number is in range.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Architecture.
@@ -77,7 +77,7 @@ pub struct Config {
     pub windowed: Vec<bool>,
     /// Position embedding of the window layers.
     pub window_rope: Rope,
-    /// What is done with queries and scores.
+    /// Factors, bounds and norms of queries and scores.
     pub scores: Scores,
     /// Experts, where the model has them.
     pub experts: Option<Experts>,
@@ -89,16 +89,16 @@ pub struct Config {
     pub dense_bounds: Vec<f32>,
     /// The numbers of xIELU per layer, where that is the activation.
     pub xielu: Vec<[f32; 4]>,
-    /// Every so many blocks the residual stream is kept for the blocks behind them and begins again, where the
-    /// architecture has that and the key is not 0.
+    /// Number of blocks after which the residual stream is saved for later blocks and started afresh; `None` where the
+    /// architecture has no such stream or the key is 0.
     pub kept_every: Option<usize>,
     /// Residual streams side by side, where the architecture has several.
     pub streams: Option<Streams>,
-    /// How the halves of a block are added to its input; never [`Residual::Key`].
+    /// How the sublayers of a block are added to its input; never [`Residual::Key`].
     pub residual: Residual,
     /// Factor on the token embeddings, where there is one.
     pub embedding_scale: Option<f32>,
-    /// Factor on what each half of a block adds to the residual stream, where there is one.
+    /// Factor on the output of each sublayer, before it is added to the residual stream.
     pub residual_scale: Option<f32>,
     /// Factor on what the output matrix is multiplied with, where there is one.
     pub output_scale: Option<f32>,
@@ -111,11 +111,11 @@ pub struct Config {
 /// Residual streams side by side.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Streams {
-    /// How many.
+    /// Number of streams.
     pub count: usize,
-    /// What is added to their coefficients.
+    /// Epsilon of the coefficients.
     pub eps: f32,
-    /// Factor on those of what is added to them.
+    /// Factor on the coefficients with which a sublayer's output is added to the streams.
     pub magnitude: f32,
 }
 
@@ -124,7 +124,7 @@ pub struct Streams {
 const ROTATED: &str = "prism.hadamard.";
 
 impl Config {
-    /// What a query of a layer sees, `None` for everything before it.
+    /// Window of the queries of a layer; `None` where they attend to all earlier positions.
     pub fn layer_window(&self, layer: usize) -> Option<Window> {
         let windowed = self.windowed.get(layer).copied().unwrap_or(false);
         let size = self.window.filter(|_| windowed)?;
@@ -132,7 +132,7 @@ impl Config {
         Some(Window { size, chunked })
     }
 
-    /// The block of the file that runs in the place of number `slot`.
+    /// The block of the file that is run in slot `slot`.
     pub fn block(&self, slot: usize) -> usize {
         self.cycles.map_or(slot, |cycles| cycles.block(slot))
     }
@@ -325,7 +325,7 @@ fn streams(k: &mut Keys<'_>) -> Streams {
     }
 }
 
-/// In which blocks the residual stream is kept: every so many.
+/// Number of blocks after which the residual stream is saved.
 fn kept_every(k: &mut Keys<'_>) -> Option<usize> {
     const KEY: &str = "attn_res.block_size";
     let every = k.u32(KEY);

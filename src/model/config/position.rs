@@ -1,4 +1,4 @@
-//! What the metadata says of positions: RoPE and sliding windows.
+//! Positions, as the metadata states them: RoPE and sliding windows.
 
 use trine_formats::gguf::Value;
 

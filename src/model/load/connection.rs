@@ -8,7 +8,7 @@ use crate::ops::norm::{Kind, Norm};
 /// The tensors with which a sublayer reads and writes residual streams.
 pub struct Connection {
     pub sizes: Streams,
-    /// Of all streams of a token.
+    /// Norm of all streams of a token.
     pub norm: Norm,
     /// To the coefficients.
     pub project: Linear,

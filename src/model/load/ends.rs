@@ -1,4 +1,4 @@
-//! What stands before and after the blocks.
+//! Parts before and after the blocks.
 
 use trine_formats::anyprec::{AnyPrec, Part};
 use trine_formats::gguf::{Blob, ModelFile};
@@ -34,7 +34,7 @@ pub struct Ends {
     pub embedding_low_rank: Vec<LowRank>,
     /// A vector for every position, added to the embedding.
     pub positions: Option<Matrix>,
-    /// Of the embeddings.
+    /// Norm of the embeddings.
     pub embedding_norm: Option<Norm>,
     pub output: Linear,
     pub output_norm: Option<Norm>,
@@ -134,7 +134,7 @@ impl Loader<'_> {
         self.optional_matrix(name, cols, rows)
     }
 
-    /// What adapters add to the embeddings; rows of the first matrices are decoded.
+    /// The low-rank terms of the embeddings; rows of the first matrices are decoded.
     fn embedding_low_rank(&mut self) -> Vec<LowRank> {
         let isa = self.options.isa;
         let found = self.adapters.of_embedding(isa, &mut self.problems);

@@ -17,10 +17,10 @@ use crate::ops::norm::{Kind, Norm};
 use crate::ops::product::SharedArena;
 use crate::ops::product::probe::{self, Probed};
 
-/// Models of so many bytes stay in the last-level cache of the processors that are common today.
+/// Size up to which a model stays in the last-level cache of common processors, in bytes.
 const CACHE: u64 = 24 << 20;
 
-/// What a file says of matrices that are no single tensor.
+/// Headers of matrices that consist of several tensors.
 #[derive(Clone, Copy)]
 pub struct Special<'a> {
     /// Any-precision ones.
@@ -39,15 +39,15 @@ pub struct Loader<'a> {
     pub(super) sizes: Sizes,
     pub(super) norm: Kind,
     pub(super) eps: f32,
-    /// What is added to products.
+    /// Low-rank weights that are added to products.
     pub(super) adapters: Adapters,
     /// Per layer, whether it has experts.
     pub(super) expert_layers: Vec<bool>,
     /// Which run of a block is being loaded: its number, but in models whose blocks run several times.
     pub(super) slot: usize,
-    /// Whether a GPU runs what is being loaded, which wants the file's bytes.
+    /// True if a GPU runs the layer that is being loaded, which needs the file's bytes.
     pub(super) elsewhere: bool,
-    /// The first run of a block that a GPU runs, one more than there are where it runs nothing.
+    /// The first run of a block that is offloaded; the number of runs plus one where nothing is offloaded.
     pub(super) first_elsewhere: usize,
     /// Blocks of the file, those that are not run included.
     pub(super) n_block: usize,
@@ -55,9 +55,9 @@ pub struct Loader<'a> {
     pub(super) used: HashSet<String>,
     pub(super) arena: SharedArena,
     pub(super) in_cache: bool,
-    /// What became of the matrices.
+    /// Layouts of the loaded matrices.
     pub(super) layouts: Layouts,
-    /// Those whose products may ask for memory ahead.
+    /// Matrices for which a prefetch distance may be tuned.
     pub(super) probed: Vec<Box<dyn Probed>>,
 }
 
@@ -232,7 +232,8 @@ impl<'a> Loader<'a> {
         matrix
     }
 
-    /// What adapters add to rows `range` of the tensor `name`, or of the matrix of one expert in it.
+    /// The low-rank terms that adapters have for rows `range` of the tensor `name`, or of the matrix of one expert in
+    /// it.
     pub(super) fn low_rank(&mut self, name: &str, expert: usize, range: Range<usize>) -> Vec<LowRank> {
         let isa = self.options.isa;
         let found = self.adapters.of(name, expert, range, isa, &mut self.problems);
@@ -240,7 +241,8 @@ impl<'a> Loader<'a> {
         found.into_iter().map(ready).collect()
     }
 
-    /// What the architecture has in the place of `name`: of several tensors the one that the file has, or the first.
+    /// The architecture's description of the tensor in place `name`: of several candidates the one that the file has,
+    /// or the first.
     pub(super) fn described(&self, layer: Option<usize>, name: &str) -> Option<&'static Tensor> {
         let experts = layer.is_some_and(|layer| self.expert_layers[layer]);
         let at_place = |t: &&'static Tensor| t.place() == name;
@@ -327,7 +329,7 @@ impl<'a> Loader<'a> {
         Some(found)
     }
 
-    /// Whether the values of a tensor are finite; that they are not is noted.
+    /// True if the values of a tensor are finite; if not, the problem is noted.
     pub(super) fn is_finite(&mut self, name: &str, values: &[f32]) -> bool {
         let finite = values.iter().all(|v| v.is_finite());
         if !finite {

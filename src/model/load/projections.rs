@@ -117,7 +117,7 @@ impl Loader<'_> {
         }
     }
 
-    /// The two halves of a projection's rows.
+    /// The first and the second half of a projection's rows.
     pub fn halves(&mut self, layer: usize, name: &str) -> Option<[Linear; 2]> {
         let all = self.unready_linear(layer, name)?;
         let half = all.weight.rows / 2;
@@ -179,7 +179,7 @@ impl Loader<'_> {
         })
     }
 
-    /// Whether a projection's matrix holds that of the gate too, in the first half of its rows.
+    /// True if a projection's matrix also holds that of the gate, in the first half of its rows.
     pub fn is_fused(&self, layer: usize, name: &str) -> bool {
         let tensor = self.described(Some(layer), &format!("{name}.weight"));
         let twice = [Extent::TwiceFf, Extent::TwiceSharedFf];
@@ -201,7 +201,7 @@ impl Loader<'_> {
         stacked
     }
 
-    /// The two halves of the rows of every expert; their factors are those of the upper one alone.
+    /// The first and the second half of the rows of every expert; both use the factors of the tensor `up` alone.
     pub fn expert_halves(&mut self, layer: usize, name: &str, up: &str) -> Option<[Stacked; 2]> {
         self.expert_parts(layer, name, up, 2)?.try_into().ok()
     }

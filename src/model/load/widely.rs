@@ -1,4 +1,4 @@
-//! Widely linear matrices: codes and scales in the place of weights.
+//! Widely linear matrices, stored as codes and scales instead of weights.
 
 use trine_formats::widely::{self, OutputForm, Part};
 
@@ -26,7 +26,7 @@ impl Loader<'_> {
         }
     }
 
-    /// What a matrix of a block is called in files that have codes in its place.
+    /// Name of the codes that stand for a matrix of a block, in files that have such codes.
     pub(super) fn codes_name(&self, name: &str) -> Option<String> {
         let base = name.strip_suffix(".weight")?;
         let here = self.special.widely.is_some() && base.starts_with("blk.");

@@ -29,9 +29,9 @@ pub fn bounded(c: &Config, bounds: &[f32], layer: usize) -> Activation {
 /// A router and the experts that it chooses from.
 pub struct Mixture {
     choosing: Choosing,
-    /// Whether weights multiply the inputs of an expert instead of its outputs.
+    /// True if weights multiply the inputs of an expert instead of its outputs.
     weigh_inputs: bool,
-    /// Whether the router reads another value than the experts.
+    /// True if the router reads another value than the experts.
     pub early_router: bool,
     activation: Activation,
     /// To and from experts that are narrower than the residual stream.
@@ -45,7 +45,7 @@ pub struct Mixture {
 /// To and from experts that are narrower than the residual stream.
 struct Narrow {
     down: Linear,
-    /// Of their outputs.
+    /// Norm of the experts' outputs.
     norm: Option<Norm>,
     up: Linear,
 }

@@ -13,9 +13,9 @@ use crate::ops::norm::Norm;
 use crate::program::{Attend, Value};
 
 enum Queries {
-    /// Of the block's input.
+    /// Projection of the block's input.
     Plain(Linear),
-    /// Of a narrow vector: its projection, its norm, the projection to all heads.
+    /// Projections through a narrow vector: to it, its norm, and from it to all heads.
     Ranked(Box<(Linear, Norm, Linear)>),
 }
 

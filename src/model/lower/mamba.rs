@@ -16,9 +16,9 @@ use crate::program::{Op, Value};
 
 /// The tensors that make time steps, `b` and `c` of the channels.
 struct Selection {
-    /// Of the channels.
+    /// Projection of the channels.
     project: Linear,
-    /// Of the time steps' vector, `b` and `c`.
+    /// Norms of the time steps' vector, `b` and `c`.
     norms: Option<[Norm; 3]>,
     /// To the time steps, with a bias.
     time: Linear,

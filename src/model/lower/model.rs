@@ -40,7 +40,7 @@ impl<'l, 'f> Lowering<'l, 'f> {
         Some(Lowered { program: all.b.finish(hidden, logits), matrices: all.matrices })
     }
 
-    /// What goes into the first block.
+    /// The input of the first block.
     fn embed(&mut self, ends: &Ends) -> Value {
         let table = self.matrix("token_embd.weight", 0, ends.embedding.clone());
         let mut x = self.b.embed(table);

@@ -1,4 +1,4 @@
-//! What mixes the positions of a sequence in a block, and the simpler recurrent layers.
+//! Attention and recurrent layers of a block, and the simpler recurrent layers.
 
 use super::lowering::Lowering;
 use crate::arch::rules::Recurrence;

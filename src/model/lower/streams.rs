@@ -11,7 +11,7 @@ use crate::ops::streams::Streams;
 use crate::program::Value;
 
 impl Lowering<'_, '_> {
-    /// What a sublayer reads of the streams `x`, and the coefficients it writes with.
+    /// The input that a sublayer reads from the streams `x`, and the coefficients with which it writes its output.
     pub(super) fn read_streams(&mut self, name: &str, x: Value, connection: &Connection) -> [Value; 2] {
         let Connection { sizes, norm, project, scales, bases } = connection;
         let normed = self.b.norm(&format!("{name}_norm"), x, norm.clone());

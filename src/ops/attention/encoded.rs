@@ -204,7 +204,7 @@ impl Attention<'_, '_> {
     }
 }
 
-/// What one head's sum in one pass knows of the scores so far.
+/// Running maximum and total of one head's soft-max.
 #[derive(Clone)]
 struct Online {
     greatest: f32,

@@ -37,7 +37,7 @@ use rows::{CHUNK, HeadRows, Scratch, aligned, even};
 pub use scores::{ScoreRules, Window, alibi_slopes};
 pub use whole::{Heads, whole};
 
-/// Rows of one task, at least where there are so many and at most: a multiple of what the kernels take at once.
+/// Minimum and maximum number of rows of a task: multiples of what the kernels take at once.
 const ROWS: [usize; 2] = [30, 60];
 /// Scores of one task, fewer rows where the cache is long: they are to stay in the second-level cache.
 const SCORES: usize = 1 << 17;
@@ -49,7 +49,7 @@ const SPLIT: usize = 1 << 20;
 
 thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::default();
-    /// Of the token that is being split, while its tasks use the other.
+    /// Memory for the token that is being split, while its tasks use the other scratch.
     static SPLIT_SCRATCH: RefCell<Scratch> = RefCell::default();
 }
 
@@ -110,7 +110,7 @@ impl Attention<'_, '_> {
         tasks
     }
 
-    /// Rows of a task, where a KV head has so many that see so many cells.
+    /// Rows of a task, for `rows` rows of a KV head that attend to `cells` cells.
     fn rows_of_a_task(&self, part: &kv::Rows<'_>, rows: usize, cells: usize) -> usize {
         #[cfg(target_arch = "x86_64")]
         if tiled::take(self.isa, part.seq.layout(), rows) {

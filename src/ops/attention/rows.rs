@@ -7,7 +7,7 @@ use crate::kernels::Isa;
 use crate::kv::{self, HeadPage, PageLayout};
 use crate::pool;
 
-/// What one call attends with.
+/// Arguments of attention that all rows of a call share.
 pub struct Attention<'a, 's> {
     /// The sequences of the pass; its keys and values are already stored.
     pub parts: &'a [kv::Rows<'s>],
@@ -19,7 +19,7 @@ pub struct Attention<'a, 's> {
     pub scale: f32,
     /// Cells a query sees, its own included; `None` for all before it.
     pub window: Option<Window>,
-    /// What else is done with the scores; `None` for nothing, which is faster than empty rules.
+    /// Further rules for the scores; `None` where there are none, which is faster than empty rules.
     pub rules: Option<&'a ScoreRules>,
     /// Instruction set.
     pub isa: Isa,
@@ -54,7 +54,7 @@ pub(super) fn even(layout: &PageLayout, all: usize) -> usize {
     all.div_ceil((TASKS * pool::threads()).div_ceil(layout.n_head))
 }
 
-/// Tokens of one sequence, and what they see of it with one KV head.
+/// Tokens of one sequence, and the cells they attend to with one KV head.
 pub(super) struct HeadRows<'a, 's> {
     pub(super) part: &'a kv::Rows<'s>,
     pub(super) layer: usize,

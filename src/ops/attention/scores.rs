@@ -1,4 +1,4 @@
-//! What some models do with scores before they become probabilities, and which cells a query sees.
+//! Operations of some models on scores before the soft-max, and the cells that a query attends to.
 
 use std::ops::Range;
 
@@ -29,7 +29,7 @@ impl Window {
     }
 }
 
-/// What a layer does with scores beyond a factor.
+/// Operations of a layer on scores, beyond a factor.
 #[derive(Clone, Debug, Default)]
 pub struct ScoreRules {
     /// `cap * tanh(score * factor)`: factor and cap. Product, tangent and product are rounded.
@@ -41,7 +41,7 @@ pub struct ScoreRules {
 }
 
 impl ScoreRules {
-    /// Whether scores stay as they are.
+    /// True if scores stay as they are.
     pub fn is_empty(&self) -> bool {
         self.cap.is_none() && self.slopes.is_empty() && self.sinks.is_empty()
     }
@@ -74,8 +74,8 @@ impl ScoreRules {
     }
 }
 
-/// The slopes of ALiBi for so many heads (ggml `ggml_compute_forward_soft_max_f32`): powers of 2^(-bias / n) for the
-/// first n heads, n the greatest power of 2 among their number, then every other power of the root of that.
+/// The slopes of ALiBi for `heads` heads (ggml `ggml_compute_forward_soft_max_f32`): powers of 2^(-bias / n) for the
+/// first n heads, n the greatest power of 2 up to their number, then every other power of the root of that.
 pub fn alibi_slopes(heads: usize, bias: f32) -> Vec<f32> {
     let n = 1usize << heads.max(1).ilog2();
     let (first, rest) = (powf(2.0, -bias / n as f32), powf(2.0, -(bias / 2.0) / n as f32));

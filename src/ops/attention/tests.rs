@@ -78,7 +78,7 @@ impl Case {
         out
     }
 
-    /// All rows in layer 1 of a sequence whose pages have so many positions, in memory that held something else.
+    /// All rows in layer 1 of a sequence whose pages have `positions` positions, in memory that held something else.
     fn sequence(&self, isa: Isa, positions: usize) -> Sequence {
         let layout = PageLayout {
             n_layer: 2,
@@ -214,7 +214,7 @@ fn one_token_over_a_long_cache_is_split_without_changing_a_bit() {
     }
 }
 
-/// Halves stand in another form where there are large ones, and those of a tile change theirs when the first arrives.
+/// Tiles with large f16 numbers have another arrangement, and a tile changes its own when the first one arrives.
 #[test]
 fn large_and_tiny_keys_and_values_come_out_as_the_formula_has_them() {
     let mut random = Random(0x1A26E);
@@ -271,7 +271,7 @@ fn tiny_and_huge_values_keep_their_bits() {
     }
 }
 
-/// So many rows that instruction sets with tiles use them, with what these leave to the sums in order.
+/// Enough rows for instruction sets with tiles to use them, and some that are left to the sums in order.
 #[test]
 fn many_rows_over_numbers_of_all_sizes_give_the_bits_of_the_formula() {
     let mut random = Random(0x711E5);

@@ -16,12 +16,12 @@ const ROWS: [usize; 2] = [64, 256];
 
 const _: () = assert!(CHUNK <= exact::CELLS);
 
-/// Whether tiles take so many rows.
+/// True if tiles compute a KV head with `rows` rows.
 pub fn take(isa: Isa, layout: &PageLayout, rows: usize) -> bool {
     rows >= FROM && exact::fits(isa, layout.head_dim, layout.value_dim)
 }
 
-/// Rows of a task of `all` rows of a KV head that see so many cells.
+/// Rows of a task, for `all` rows of a KV head that attend to `cells` cells.
 pub fn rows(layout: &PageLayout, all: usize, cells: usize) -> usize {
     let even = even(layout, all).next_multiple_of(FROM);
     (SCORES / cells).clamp(ROWS[0], ROWS[1]).min(even)

@@ -22,8 +22,8 @@ pub struct Heads {
     pub size: usize,
 }
 
-/// What every row of `q`, `[tokens][query heads][head size]`, sees of the rows of its sequence; `sequences` are their
-/// rows.
+/// Output of every row of `q`, `[tokens][query heads][head size]`, which attends to the rows of its own sequence;
+/// `sequences` are their rows.
 pub fn whole(sequences: &[Range<usize>], [q, k, v]: [&[f32]; 3], heads: Heads, scale: f32) -> Floats {
     let (width, size) = (heads.queries * heads.size, heads.size);
     let (row, shared) = (heads.keys * size, heads.queries / heads.keys);

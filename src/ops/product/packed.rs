@@ -221,7 +221,7 @@ fn split(job: usize, w: &PackedMatrix, tokens: usize, tasks: &mut Vec<Task>) {
     let per_group = w.layout.rows * w.cols * tokens.min(TOKENS);
     let worthwhile = WORK.div_ceil(per_group.max(1));
     let sequential = STREAM.div_ceil(w.group_bytes.max(1));
-    // Never so much that a thread has nothing to do.
+    // Never more than leaves every thread a task.
     let fair = groups.div_ceil(pool::threads() * 2);
     let preferred = match tokens {
         1 => sequential.min(fair),

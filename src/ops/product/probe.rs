@@ -1,10 +1,10 @@
-//! Measures how far ahead of a product of one token memory is best asked for, on a model's own weights.
+//! Tuning of the prefetch distance of GEMV kernels on a model's own weights.
 
 use std::time::Instant;
 
 use super::prefetch::{GIVEN, Prefetch, VARIABLE, known, note};
 
-/// A matrix whose products of one token may ask for memory ahead.
+/// A matrix for whose GEMV a prefetch distance may be tuned.
 pub trait Probed {
     /// Name of its layout; `None` where its products ask for nothing.
     fn name(&self) -> Option<&'static str>;
@@ -18,11 +18,11 @@ pub trait Probed {
 pub struct Piece<'a> {
     /// Bytes that a product with it reads.
     pub bytes: usize,
-    /// `multiply(ahead)`: a product with one token that asks for memory so many bytes ahead.
+    /// `multiply(ahead)`: a GEMV with a prefetch distance of `ahead` bytes.
     pub multiply: Box<dyn FnOnce(usize) + 'a>,
 }
 
-/// What is tried, bytes.
+/// Distances to try, bytes.
 const CANDIDATES: [usize; 4] = [0, 4 << 10, 8 << 10, 16 << 10];
 /// Measurements of each.
 const ROUNDS: usize = 4;

@@ -26,15 +26,15 @@ pub(in crate::types) struct Kind<const N: usize> {
     /// Scales tried on either side, and how far the largest coordinate moves from one to the next.
     pub tries: i16,
     pub step: f32,
-    /// Whether seven signs of eight are stored.
+    /// True if seven signs of eight are stored.
     pub even_signs: bool,
     /// Groups whose largest magnitude is below this are zero.
     pub zero_below: f32,
-    /// What the mean square is multiplied with in the weights of errors.
+    /// Factor on the mean square in the weights of errors.
     pub sigma: f32,
     /// The weight of an error without importance, from the weight and the multiplied mean square.
     pub plain_weight: fn(f32, f32) -> f32,
-    /// Whether the scale to start from is fitted to rounding without a codebook, not taken from the largest magnitude.
+    /// True if the scale to start from is fitted to rounding without a codebook, not taken from the largest magnitude.
     pub fitted_start: bool,
     /// Which points are looked for again.
     pub again: Again,
@@ -51,7 +51,7 @@ pub(in crate::types) enum Again {
     Missed,
 }
 
-/// What the groups of a block became.
+/// The fit of a block's groups.
 pub(in crate::types) struct BlockFit<const GROUPS: usize> {
     /// Not negative.
     pub scales: [f32; GROUPS],

@@ -1,6 +1,6 @@
-//! What the types of the IQ1, IQ2 and IQ3 families share: weights are stored eight or four at a time, as the place of a
-//! point in a codebook. Points of the IQ2 and IQ3 codebooks are magnitudes and go with a sign for each weight; those of
-//! the IQ1 codebook have the values -1, 0 and 1.
+//! Common parts of the IQ1, IQ2 and IQ3 families: weights are stored eight or four at a time, as the place of a point
+//! in a codebook. Points of the IQ2 and IQ3 codebooks are magnitudes and go with a sign for each weight; those of the
+//! IQ1 codebook have the values -1, 0 and 1.
 //!
 //! A block is 256 weights in groups of 16 or 32. A group has a small scale code `s` and a scale that is an odd number
 //! of steps, `2 s + 1`; the block's scale says how large a step is.
@@ -144,9 +144,9 @@ pub(super) fn decode<const BYTES: usize, const GROUPS: usize>(
     });
 }
 
-/// The product of a row of blocks that begin with their scale with Q8_K activations: per block
-/// `acc += (dw * dx) * sum`, `sum` being `(2 s + 1) * weight * quant` over all weights, an exact integer.
-/// What a unit of weights is in steps is left to the caller.
+/// The product of a row of blocks that begin with their scale with Q8_K activations: per block `acc += (dw * dx) *
+/// sum`, `sum` being `(2 s + 1) * weight * quant` over all weights, an exact integer. The caller defines the step of a
+/// weight's unit.
 #[inline(always)]
 pub(super) fn dot<const BYTES: usize, const GROUPS: usize>(
     w: &[u8],

@@ -23,7 +23,7 @@ pub(super) struct Sixteen<const N: usize> {
     values: [[f32; LANES]; N],
 }
 
-/// What is at a place.
+/// The point at a place, or the points around it.
 pub(super) enum Place<'a, const N: usize> {
     /// This point.
     Point(u16),
@@ -93,7 +93,7 @@ impl<const N: usize> Codebook<N> {
         &self.values
     }
 
-    /// What is at a place whose codes are packed as a codebook's are, none of them above the largest.
+    /// The point or points at a place, whose codes are packed as a codebook's are, none of them above the largest.
     #[inline(always)]
     pub(super) fn at(&self, packed: usize) -> Place<'_, N> {
         let place = self.places[packed];
@@ -105,17 +105,17 @@ impl<const N: usize> Codebook<N> {
     }
 }
 
-/// What a point's coordinates are compared with.
+/// The coordinates that points are compared with.
 #[derive(Clone, Copy)]
 pub(super) struct Target<'a, const N: usize> {
     pub x: &'a [f32; N],
     pub weight: &'a [f32; N],
-    /// What coordinates are multiplied with.
+    /// Factor on the points' coordinates.
     pub scale: f32,
 }
 
-/// Of the points `around` a place the one with the least `sum of weight * (scale * value - x)^2`, the first of equals.
-/// The values are those of the codebook or, where `TERNARY`, -1, 0 and 1 moved by `shift`.
+/// The point `around` a place with the least `sum of weight * (scale * value - x)^2`, the first of equals. The values
+/// are those of the codebook or, where `TERNARY`, -1, 0 and 1 moved by `shift`.
 ///
 /// Where no sum is a number, for which the reference ends the program, it is the first point.
 #[inline(always)]

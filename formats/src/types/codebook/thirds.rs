@@ -79,7 +79,7 @@ pub(in crate::types) fn ascending<const SIZE: usize>(x: &[f32; SIZE]) -> [u8; SI
 pub(in crate::types) struct Split {
     /// Weights of class 0, and of classes 0 and 1, in order of size.
     pub ends: (usize, usize),
-    /// Which halves of the group are shifted down.
+    /// True for each half of the group that is shifted down.
     pub down: [bool; 2],
     /// May be negative.
     pub scale: f32,
@@ -92,7 +92,7 @@ impl Split {
         Split { ends: (0, 0), down: [false; 2], scale: 0.0, score: -f32::MAX }
     }
 
-    /// Whether any try was better than nothing.
+    /// True if any try was better than nothing.
     pub fn is_some(&self) -> bool {
         self.score > -f32::MAX
     }
@@ -153,12 +153,12 @@ impl Split {
 pub(in crate::types) struct Placed {
     pub scale: f32,
     pub points: [u16; 4],
-    /// Which halves are shifted down.
+    /// True for each half that is shifted down.
     pub down: [bool; 2],
 }
 
 impl Placed {
-    /// Whether the `k`-th eight weights of a group of `SIZE` are shifted down.
+    /// True if the `k`-th eight weights of a group of `SIZE` are shifted down.
     #[inline(always)]
     pub fn down_at<const SIZE: usize>(&self, k: usize) -> bool {
         self.down[k * 16 / SIZE]

@@ -150,7 +150,7 @@ pub(in crate::types) fn fit_affine<S: Simd, const N: usize, const VECTORS: usize
     fits
 }
 
-/// Whether everything that is to be rounded can be. All of it lies between what the ends give, because products
+/// True if everything that is to be rounded can be. All of it lies between the results at the `ends`, because products
 /// and differences keep the order.
 #[inline(always)]
 fn rounds<S: Simd>(simd: S, is_flat: <S::F as Vector>::Mask, inverse: S::F, min: S::F, ends: [S::F; 2]) -> bool {

@@ -47,7 +47,7 @@ fn extremes<S: Simd, const N: usize>(simd: S, x: &[S::F; N]) -> (S::F, S::F) {
 /// Weighted fit of one scale: the extreme element is mapped to `-half`, then to 18 points around it in
 /// steps of a tenth; for each rounding the best scale is `sum(w x l) / sum(w l l)`.
 ///
-/// Of finite elements nothing that is rounded is larger than `half + 1`, except in groups that are all but zero,
+/// For finite elements, nothing that is rounded is larger than `half + 1`, except in groups that are all but zero,
 /// whose scale is 0 whatever the search finds.
 ///
 /// Source: ggml `make_qx_quants` with `rmse_type` 1.

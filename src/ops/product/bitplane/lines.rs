@@ -25,7 +25,7 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Of a matrix whose groups are whole blocks, for an instruction set that reads packed rows.
+    /// Empty lines for a matrix whose groups are whole blocks, for an instruction set that reads packed rows.
     pub fn new(isa: Isa, arena: SharedArena) -> Lines {
         Lines { isa, arena, kinds: Default::default() }
     }
@@ -35,7 +35,7 @@ impl Lines {
         Lines::new(self.isa, self.arena.clone())
     }
 
-    /// Whether a kind of lines was packed.
+    /// True if lines of this kind were packed.
     #[cfg(test)]
     pub fn has(&self, kind: Kind) -> bool {
         let mut kinds = Kind::ALL.into_iter().zip(&self.kinds);

@@ -41,7 +41,7 @@ pub struct BitplaneMatrix {
 
 struct AtWidth {
     view: ApView,
-    /// Of the sparse weights, once they were asked for.
+    /// Values of the sparse weights, once they were asked for.
     deltas: OnceLock<Vec<f32>>,
     /// For packed codes, once they were asked for.
     tables: OnceLock<Option<Tables>>,
@@ -68,7 +68,7 @@ impl BitplaneMatrix {
         BitplaneMatrix { lines: Some(Arc::new(Lines::new(isa, arena.clone()))), ..self }
     }
 
-    /// Whether codes are packed.
+    /// True if codes are packed.
     pub fn is_packed(&self) -> bool {
         self.lines.is_some()
     }
@@ -114,7 +114,7 @@ impl BitplaneMatrix {
         planes + view.lut.len() + sparse
     }
 
-    /// The form of activations that products of so many tokens want.
+    /// The arrangement of activations for a product with `tokens` tokens.
     pub fn form(&self, isa: Isa, tokens: usize) -> Arrangement {
         let (columns, groups) = self.widths.first().map_or((1, 1), |w| {
             let v = &w.view;
@@ -300,7 +300,7 @@ fn split(job: usize, w: &AtWidth, act_bytes: usize, tokens: usize, tasks: &mut V
     }
     let at_once = (ACTIVATIONS / act_bytes).clamp(8, 128).min(tokens);
     let worthwhile = WORK.div_ceil(w.view.columns * at_once);
-    // never so much that a thread has nothing to do
+    // never more than leaves every thread a task
     let fair = rows.div_ceil(pool::threads() * 2);
     let stream = if tokens == 1 { STREAM } else { 0 };
     let step = worthwhile.max(stream.div_ceil(w.row_bytes()).min(fair));

@@ -1,4 +1,4 @@
-//! How far ahead products with packed codes ask for memory is measured on parts of a matrix.
+//! Tuning of the prefetch distance of products with packed codes, on parts of a matrix.
 
 use super::super::probe::{Piece, Probed};
 use super::{BitplaneMatrix, NAME};

@@ -30,9 +30,9 @@ const WORK: usize = 100_000;
 pub struct WidelyLinear {
     shape: Shape,
     path: Path,
-    /// What the codes are read as.
+    /// The form in which the codes are read.
     form: Form,
-    /// Whether they stand in that form already, and not as the file's words.
+    /// True if they are stored in that form already, and not as the file's words.
     packed: bool,
     codes: Blob,
     scales: Arc<[f32]>,
@@ -110,13 +110,13 @@ impl WidelyLinear {
         probed::ProbedMatrix { w: self, isa }
     }
 
-    /// How many bytes ahead of what they read products of one token ask for memory.
+    /// Prefetch distance of a GEMV, bytes; 0 for several tokens.
     fn ahead(&self, isa: Isa, tokens: usize) -> usize {
         let asks = tokens == 1 && self.packed && self.form.asks_ahead(isa);
         self.form.name().filter(|_| asks).map_or(0, prefetch::ahead)
     }
 
-    /// Whether so many tokens are multiplied sixteen at once.
+    /// True if a product with `tokens` tokens takes sixteen at once.
     fn in_batches(&self, isa: Isa, tokens: usize) -> bool {
         tokens >= batch::worthwhile(isa, self.path) && batch::serves(isa, self.form, &self.shape)
     }
@@ -319,7 +319,7 @@ fn split(isa: Isa, job: usize, w: &WidelyLinear, tokens: usize, tasks: &mut Vec<
         fitting.clamp(8, 128).min(tokens)
     };
     let worthwhile = WORK.div_ceil(w.shape.row_words() * 16 * w.form.rows() * at_once);
-    // never so much that a thread has nothing to do
+    // never more than leaves every thread a task
     let fair = units.div_ceil(pool::threads() * 4);
     let stream = if tokens == 1 { STREAM } else { 0 };
     // what is arranged for a batch is used by many rows

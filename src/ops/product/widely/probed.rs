@@ -1,4 +1,4 @@
-//! How far ahead products with a widely linear matrix ask for memory is measured on parts of it.
+//! Tuning of the prefetch distance of products with a widely linear matrix, on parts of it.
 
 use super::super::probe::{Piece, Probed};
 use super::{Tile, WidelyLinear};

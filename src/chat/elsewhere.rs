@@ -7,7 +7,7 @@ use super::message::{Message, ToolCall};
 use super::options::RenderOptions;
 use crate::isolate::{Failure, Isolate, Job, Limits};
 
-/// Whether `source` is a template.
+/// Fails if `source` is not a template.
 pub(super) fn check(other: &dyn Isolate, source: &str) -> Result<(), ChatError> {
     ask(other, &json!({ "source": source })).map(drop)
 }

@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Role {
-    /// What the model is told before the conversation.
+    /// Instructions to the model, before the conversation.
     System,
     /// The one who asks.
     User,
@@ -36,42 +36,42 @@ impl Role {
 pub struct Message {
     /// Who said it.
     pub role: Role,
-    /// What was said.
+    /// Text of the message.
     pub content: String,
     /// The functions that the model called with it.
     pub calls: Vec<ToolCall>,
-    /// Of a function's answer: the call that it answers.
+    /// In a function's result: the id of the call that it answers.
     pub answers: Option<String>,
 }
 
 /// A call of a function by the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolCall {
-    /// What the answer names it by.
+    /// Id, by which the function's result refers to the call.
     pub id: String,
     /// The function.
     pub name: String,
-    /// What it is called with, an object as a rule.
+    /// Arguments, an object as a rule.
     pub arguments: serde_json::Value,
 }
 
 impl Message {
-    /// What `role` says.
+    /// A message of `role`.
     pub fn new(role: Role, content: impl Into<String>) -> Message {
         Message { role, content: content.into(), calls: Vec::new(), answers: None }
     }
 
-    /// What the model is told before the conversation.
+    /// Instructions to the model, before the conversation.
     pub fn system(content: impl Into<String>) -> Message {
         Message::new(Role::System, content)
     }
 
-    /// What the user says.
+    /// A message of the user.
     pub fn user(content: impl Into<String>) -> Message {
         Message::new(Role::User, content)
     }
 
-    /// What the model answers.
+    /// An answer of the model.
     pub fn assistant(content: impl Into<String>) -> Message {
         Message::new(Role::Assistant, content)
     }

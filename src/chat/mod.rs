@@ -5,9 +5,9 @@
 //! watched for time and memory (see [`run`]). That leaves what no thread survives, such as a value that holds itself
 //! and is printed; [`ChatTemplate::isolated`] renders in another process.
 //!
-//! What the user types never becomes a control token: `<|im_end|>` in a message is text, not the end of
-//! the turn. A message without such a text is encoded with the rest of the conversation, exactly as
-//! llama.cpp does it; see [`protect`] for the others.
+//! The user's text never becomes a control token: `<|im_end|>` in a message is text, not the end of the turn. A message
+//! without such a text is encoded with the rest of the conversation, exactly as llama.cpp does it; see [`protect`] for
+//! the others.
 
 mod answer;
 mod elsewhere;

@@ -18,7 +18,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     TEMPLATES.iter().map(|(name, _)| *name)
 }
 
-/// What llama.cpp takes off both ends of a message: the white space of ASCII.
+/// The characters that llama.cpp trims from both ends of a message: the white space of ASCII.
 const TRIM: &str = r#"{% macro trim(text) %}{{ text|trim(" \t\n\x0b\x0c\r") }}{% endmacro %}
 "#;
 

@@ -1,13 +1,13 @@
 //! Options of a rendering.
 
-/// What a template gets beside the messages.
+/// Inputs of a template beside the messages.
 #[derive(Clone, Debug, Default)]
 pub struct RenderOptions {
     /// Functions that the model may call, each described as OpenAI does it.
     pub tools: Vec<serde_json::Value>,
     /// Variables that this template knows, such as `enable_thinking`. None of [`RenderOptions::OWN`] may be among them.
     pub variables: serde_json::Map<String, serde_json::Value>,
-    /// Whether the text ends where the assistant's next message begins.
+    /// True if the text ends where the assistant's next message begins.
     pub answer: bool,
 }
 

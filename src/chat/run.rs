@@ -61,7 +61,7 @@ fn check_size(source: &str) -> Result<(), ChatError> {
     Ok(())
 }
 
-/// Whether `source` is a template at all.
+/// Fails if `source` is no template.
 pub fn check(source: &str) -> Result<(), ChatError> {
     check_size(source)?;
     let source = source.to_owned();
@@ -89,7 +89,7 @@ pub fn render(source: &str, size: usize, context: Value) -> Result<String, ChatE
     })?
 }
 
-/// What Jinja means to a model's template: the settings of Hugging Face's chat templates.
+/// The Jinja environment of a model's template: the settings of Hugging Face's chat templates.
 fn environment() -> Environment<'static> {
     let mut env = Environment::new();
     let mut syntax = SyntaxConfig::builder();

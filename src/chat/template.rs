@@ -52,7 +52,7 @@ impl ChatTemplate {
     /// A template that is never run in this process, whatever it holds.
     ///
     /// # Errors
-    /// The text is not a template; it cannot be rendered elsewhere.
+    /// The text is not a template; the other process cannot render it.
     pub fn isolated(
         source: &str,
         tokenizer: &Tokenizer,
@@ -119,7 +119,7 @@ impl ChatTemplate {
         run::render(&self.source, size, context! { ..own, ..variables })
     }
 
-    /// Whether the template does anything with functions.
+    /// True if the template does anything with functions.
     pub fn knows_tools(&self) -> bool {
         self.source.contains("tools")
     }

@@ -111,7 +111,7 @@ fn hostile_templates_end_in_an_error() {
     }
 }
 
-/// What is just short enough to be compiled has room on the stack.
+/// A template just short enough to be compiled has room on the stack.
 #[test]
 fn the_deepest_expressions_that_are_accepted_do_no_harm() {
     let n = 39_900;

@@ -60,7 +60,7 @@ impl Card {
         self.keys.get(key).map_or(&[], Vec::as_slice)
     }
 
-    /// The first scalar of the first of these keys that is there.
+    /// The first scalar among `keys` that is there.
     pub fn first(&self, keys: &[&str]) -> Option<&str> {
         keys.iter().find_map(|k| self.list(k).first()).map(String::as_str)
     }

@@ -67,7 +67,7 @@ pub struct Problems {
     more: usize,
 }
 
-/// So many are told; the rest are counted.
+/// Number of problems that are spelled out; the rest are counted.
 const TOLD: usize = 12;
 
 impl Problems {
@@ -80,7 +80,7 @@ impl Problems {
         }
     }
 
-    /// Whether nothing is wrong.
+    /// True if nothing is wrong.
     pub fn is_empty(&self) -> bool {
         self.told.is_empty()
     }

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::error::ConvertError;
 
-/// What `config.json` says. Of a multimodal model, `text_config` goes before the top level.
+/// The values of `config.json`. In a multimodal model, `text_config` comes before the top level.
 pub(super) struct HParams {
     map: Map<String, Value>,
 }
@@ -50,12 +50,12 @@ impl HParams {
         n.map(Some).ok_or_else(|| wrong(format!("'{key}' is {value}, expected a whole number below 2^32")))
     }
 
-    /// The first of these names that is there.
+    /// The first of `keys` that is there.
     pub fn first<'k>(&self, keys: &[&'k str]) -> Option<&'k str> {
         keys.iter().copied().find(|k| self.get(k).is_some())
     }
 
-    /// The number of the first of these names that is there.
+    /// The number of the first of `keys` that is there.
     pub fn find(&self, keys: &[&str]) -> Result<Option<u32>, ConvertError> {
         self.first(keys).map_or(Ok(None), |k| self.u32(k))
     }

@@ -1,4 +1,4 @@
-//! What a model's name says: `Org/Base-7B-Instruct-v0.2` taken apart as llama.cpp's converter does.
+//! Parts of a model's name: `Org/Base-7B-Instruct-v0.2` taken apart as llama.cpp's converter does.
 
 use super::row::Size;
 
@@ -13,7 +13,7 @@ pub(super) struct Parts {
     pub size_label: Option<String>,
 }
 
-/// What a part between dashes is; a base name may be a version at the same time.
+/// Possible kinds of a part between dashes; a base name may be a version at the same time.
 #[derive(Clone, Copy, Default)]
 struct Marks {
     basename: bool,
@@ -98,7 +98,7 @@ fn normal_size(s: &str) -> String {
     part
 }
 
-/// Whether a size is far from the number of weights: `32K` is a context length.
+/// True if a size is far from the number of weights: `32K` is a context length.
 fn contradicts(size: &str, parameters: u64) -> bool {
     let Some(unit) = size.chars().last().and_then(|c| " KMBT".find(c)) else {
         return false;
@@ -212,7 +212,7 @@ pub(super) fn title(id: &str) -> String {
     words.join(" ")
 }
 
-/// `135M`, with experts `8x7.2B`: so many, and the weights of a model with one of each.
+/// The size class: `135M`, with experts `8x7.2B` for their number and the weights of a model with one of each.
 pub(super) fn size_class(size: &Size) -> String {
     match size.experts {
         0 => size_label(size.all),
@@ -238,7 +238,7 @@ pub(super) fn size_label(parameters: u64) -> String {
 mod tests {
     use super::*;
 
-    /// What gguf-py's `Metadata.get_model_id_components`, `id_to_title` and `size_label` give.
+    /// Results of gguf-py's `Metadata.get_model_id_components`, `id_to_title` and `size_label`.
     #[test]
     fn names_are_taken_apart_as_the_reference_does() {
         let row = |id: &str, n| {

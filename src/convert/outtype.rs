@@ -1,4 +1,4 @@
-//! What the weights become: the choices of `--outtype`.
+//! Types of the weights in the output: the choices of `--outtype`.
 
 use trine_formats::safetensors::Dtype;
 use trine_formats::types::TypeId;
@@ -9,13 +9,13 @@ use trine_formats::types::TypeId;
 pub struct OutType {
     /// As on the command line.
     pub name: &'static str,
-    /// Of matrices.
+    /// Type of matrices.
     pub matrix: TypeId,
-    /// Of the token embedding and the output matrix.
+    /// Type of the token embedding and the output matrix.
     pub embedding: TypeId,
     /// `general.file_type`.
     pub ftype: u32,
-    /// Whether matrices must be ternary to be held exactly.
+    /// True if matrices must be ternary to be held exactly.
     pub ternary: bool,
 }
 
@@ -49,7 +49,7 @@ impl OutType {
         OutType::ALL.into_iter().find(|t| t.name.eq_ignore_ascii_case(name))
     }
 
-    /// What `auto` means for a checkpoint: the type of its first matrix of 16-bit floats, else F16.
+    /// The meaning of `auto` for a checkpoint: the type of its first matrix of 16-bit floats, else F16.
     pub(super) fn of_matrices(dtypes: impl Iterator<Item = Dtype>) -> OutType {
         for dtype in dtypes {
             match dtype {

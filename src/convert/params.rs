@@ -9,7 +9,7 @@ use super::rope::{Kind, RopeScaling};
 use super::source::{SHARED_WIDTH, Source};
 use crate::arch::{HeadDim, Key};
 
-/// What the keys are made of.
+/// Sources of the keys.
 struct Keys<'a> {
     meta: &'a mut Metadata,
     h: &'a HParams,

@@ -1,4 +1,4 @@
-//! What the tensors of a checkpoint are, by their names.
+//! Places of a checkpoint's tensors in the model, by their names.
 
 use super::source::Source;
 use crate::arch::{Extent, FUSED_QKV, Role, Tensor};
@@ -14,18 +14,18 @@ pub(super) enum Place {
     Unknown,
 }
 
-/// What becomes of it.
+/// Use of a checkpoint's tensor.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Use {
     /// This tensor.
     Whole(&'static Tensor),
-    /// Two tensors: halves of its rows, or of every expert's.
+    /// Two tensors: the first and the second half of its rows, or of every expert's.
     Halves([&'static Tensor; 2]),
     /// One of those that are stacked.
     Item {
         tensor: &'static Tensor,
         number: u64,
-        /// What the names begin with of all stacks that are written together.
+        /// Common prefix of the names of all stacks that are written together.
         group: &'static str,
     },
 }
@@ -46,7 +46,7 @@ const IGNORED: &[&str] =
     &[".rotary_emb.inv_freq", ".attention.masked_bias", ".attention.bias", ".attn.masked_bias", ".attn.bias"];
 const OTHER_MODALITIES: &[&str] = &["vision_", "vision.", "visual.", "audio_", "projector."];
 
-/// The number in the place of the `*` of `pattern`.
+/// The number that `name` has where `pattern` has its `*`.
 fn number(pattern: &str, name: &str) -> Option<u64> {
     let (before, after) = pattern.split_once('*')?;
     let digits = name.strip_prefix(before)?.strip_suffix(after)?;
@@ -87,7 +87,7 @@ impl Source {
         own.map(|(name, _)| *name).chain(usual)
     }
 
-    /// What a name means, without what names the block.
+    /// Use of a name without its block's prefix.
     fn meaning(&self, in_block: bool, name: &str) -> Option<Use> {
         for &(pattern, to) in self.checkpoint.names {
             let number = number(pattern, name);
@@ -112,7 +112,7 @@ impl Source {
         found.map(Use::Whole)
     }
 
-    /// What the tensor of this name is.
+    /// The place of the tensor with this name.
     pub fn place(&self, name: &str) -> Place {
         if IGNORED.iter().any(|s| name.ends_with(s)) {
             return Place::Ignored;

@@ -1,4 +1,4 @@
-//! What a folder becomes: metadata and one row per tensor, decided before anything is written.
+//! The plan for a folder: metadata and one row per tensor, decided before anything is written.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ use crate::isolate::Isolate;
 pub struct Options {
     /// Type of the weights; `None`: the type of the checkpoint.
     pub outtype: Option<OutType>,
-    /// What the weights are.
+    /// Kind of the weights.
     pub ternary: Ternary,
     /// Ranks a TriLM was trained on, each with its own scale; `None`: what `config.json` says, else 1.
     pub trilm_parts: Option<u32>,
@@ -61,7 +61,7 @@ pub struct Plan {
     pub meta: Metadata,
     /// All tensors, in file order.
     pub rows: Vec<Row>,
-    /// What was decided and what is unusual, a sentence each.
+    /// Decisions and unusual findings, a sentence each.
     pub notes: Vec<String>,
     /// Files that the output must not replace.
     pub(super) inputs: Vec<PathBuf>,

@@ -22,21 +22,21 @@ pub(super) enum What {
     Item,
 }
 
-/// What the matrices of a checkpoint are.
+/// Form of a checkpoint's matrices.
 pub(super) struct Weights {
     pub rule: Ternary,
     pub parts: u64,
-    /// Whether packed digits are multiplied by their scale.
+    /// True if packed digits are multiplied by their scale.
     pub multiply: bool,
     /// Scales of packed matrices, by the names of those.
     pub scales: BTreeMap<String, f32>,
 }
 
-/// What decides how tensors are read.
+/// Everything that decides how tensors are read.
 pub(super) struct Reader<'a> {
     pub source: &'a Source,
     pub weights: &'a Weights,
-    /// Whether the rows of heads keep the order of the checkpoint.
+    /// True if the rows of heads keep the order of the checkpoint.
     pub keep_order: bool,
 }
 

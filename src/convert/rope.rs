@@ -148,7 +148,7 @@ impl RopeScaling {
 
 const BY_CONTEXT: arch::RopeScaling = arch::RopeScaling::ByContext;
 
-/// Whether files of the architecture can have one set of factors per frequency.
+/// True if files of the architecture can have one set of factors per frequency.
 fn has_factors(arch: &Arch) -> bool {
     arch.end_tensors().any(|t| t.gguf == "rope_freqs.weight")
 }

@@ -110,7 +110,7 @@ impl<'a> Rows<'a> {
         self.problems
     }
 
-    /// Whether a tensor is the scale of another.
+    /// True if a tensor is the scale of another.
     fn is_scale(&self, name: &str) -> bool {
         let base = name.strip_suffix("_scale");
         base.is_some_and(|b| self.reader.weights.scales.contains_key(b))
@@ -225,7 +225,7 @@ impl<'a> Rows<'a> {
         Ok(())
     }
 
-    /// What is not there and has to be.
+    /// Notes the required tensors that are missing.
     fn missing(&mut self) {
         let source = self.source;
         let blocks = (0..source.layers).flat_map(|n| source.block().map(move |t| (Some(n), t)));

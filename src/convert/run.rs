@@ -18,7 +18,7 @@ use super::widely;
 pub trait Progress {
     /// `index` counts from 0.
     fn tensor(&mut self, index: usize, row: &Row);
-    /// So many more bytes of [`Plan::work`] are done.
+    /// `bytes` more of [`Plan::work`] are done.
     fn advance(&mut self, bytes: u64);
 }
 
@@ -66,7 +66,7 @@ impl Plan {
     /// The header of the file.
     ///
     /// # Errors
-    /// What GGUF cannot hold.
+    /// Tensors that GGUF cannot hold.
     pub fn layout(&self) -> Result<Layout, ConvertError> {
         let tensors: Vec<NewTensor> =
             self.rows.iter().map(|r| NewTensor::new(r.name.clone(), r.shape.clone(), r.ty)).collect();

@@ -46,7 +46,7 @@ impl Slices {
         Slices { transposed: true, ..Slices::new(vec![slice]) }
     }
 
-    /// Whether the rows are those of one tensor, in its order.
+    /// True if the rows are those of one tensor, in its order.
     pub fn are_one(&self) -> bool {
         self.all.len() == 1 && self.all[0].first == 0 && !self.transposed
     }

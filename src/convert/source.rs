@@ -17,9 +17,9 @@ pub(super) struct Source {
     pub sizes: Sizes,
     /// Experts that a token goes to.
     pub experts_used: u32,
-    /// Whether the embedding is the output matrix too.
+    /// True if the embedding is the output matrix too.
     pub tied: bool,
-    /// What a file of the architecture does otherwise, a sentence each.
+    /// Differences from a usual file of the architecture, a sentence each.
     pub notes: Vec<String>,
 }
 
@@ -103,8 +103,8 @@ impl Source {
         })
     }
 
-    /// Elements of the heads whose rows change places: halves in the checkpoint become neighbours where RoPE turns
-    /// neighbours.
+    /// Elements of the heads whose rows change places: the two halves of a head in the checkpoint become neighbours
+    /// where RoPE turns neighbours.
     pub fn paired_heads(&self, t: &Tensor) -> Option<u64> {
         let paired = t.rope_rows && self.arch.interleaves_heads() && !self.checkpoint.neighbours;
         paired.then_some(self.sizes.head_dim)

@@ -1,9 +1,9 @@
-//! What a caller says of matrices that are ternary or to be made so.
+//! Options for matrices that are ternary or to be made so.
 
-/// What the weights of attention and feed-forward matrices are.
+/// Kind of the weights of attention and feed-forward matrices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Ternary {
-    /// What `config.json` says; where it says nothing, [`Ternary::None`].
+    /// As `config.json` says; without a statement there, [`Ternary::None`].
     #[default]
     Auto,
     /// Weights to be taken as they are.

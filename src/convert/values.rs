@@ -12,7 +12,7 @@ use super::mean::AbsMean;
 use super::slices::Slices;
 use crate::arch::source_row;
 
-/// About so many values are in memory at once.
+/// Approximate number of values that are in memory at once.
 const CHUNK_VALUES: u64 = 1 << 20;
 
 /// How stored values become values of the model.
@@ -32,7 +32,7 @@ pub(super) enum Rule {
 }
 
 impl Rule {
-    /// Whether the values have to be read once for their scales alone.
+    /// True if the values have to be read once for their scales alone.
     fn measures(self) -> bool {
         matches!(self, Rule::Bitnet | Rule::Trilm { .. })
     }
@@ -43,7 +43,7 @@ impl Rule {
 pub(super) struct Stored {
     pub slices: Slices,
     pub dtype: Dtype,
-    /// Of the values, after unpacking.
+    /// Rows of the values, after unpacking.
     pub rows: u64,
     pub columns: u64,
     /// Rows of a head whose two halves are to be interleaved.
@@ -85,7 +85,7 @@ impl Stored {
         if self.rule.measures() { 2 } else { 1 }
     }
 
-    /// Bytes read for so many rows. A packed row is read for each of its four digits.
+    /// Bytes read for `rows` rows. A packed row is read for each of its four digits.
     pub fn read_bytes(&self, rows: u64) -> u64 {
         rows * self.columns * self.dtype.bytes()
     }
@@ -246,13 +246,13 @@ impl Stored {
     }
 }
 
-/// Whether a block is all `-a`, `0`, `+a` with an `a` that is an f16, so that nothing is lost.
+/// True if a block is all `-a`, `0`, `+a` with an `a` that is an f16, so that nothing is lost.
 fn is_ternary(block: &[f32]) -> bool {
     let a = block.iter().fold(0.0f32, |a, v| a.max(v.abs()));
     f16::from_f32(a).to_f32() == a && block.iter().all(|v| *v == 0.0 || v.abs() == a)
 }
 
-/// Whether weights of this type can be read.
+/// True if weights of this type can be read.
 pub(super) fn is_float(dtype: Dtype) -> bool {
     matches!(dtype, Dtype::F16 | Dtype::BF16 | Dtype::F32 | Dtype::F64)
 }

@@ -19,14 +19,14 @@ use crate::widely::{Masters, encode, passes};
 pub struct Widely {
     /// Stages of every matrix, 1 to 4.
     pub stages: usize,
-    /// What has scales of its own.
+    /// The part of a matrix that shares scales.
     pub scope: Scope,
     /// Where ties go.
     pub tie: TieRule,
-    /// What is rounded; that of the training script where all matrices are BF16 and single precision otherwise when
-    /// `None`.
+    /// Precision of the computation; with `None`, that of the training script where all matrices are BF16, otherwise
+    /// single precision.
     pub profile: Option<Profile>,
-    /// What becomes of the output matrix.
+    /// Form of the output matrix.
     pub output: OutputForm,
 }
 
@@ -51,7 +51,7 @@ fn role(arch: &Arch, name: &str) -> Option<Role> {
     tensor.map(|t| t.role)
 }
 
-/// Puts codes and scales in the place of matrices; what the keys will say.
+/// Replaces matrices by codes and scales; returns the values of the keys.
 pub(super) fn replace(
     rows: &mut Vec<Row>,
     arch: &Arch,

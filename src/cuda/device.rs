@@ -1,5 +1,5 @@
-//! What a device has to do so that launches which were planned can run on it: give memory, fill it, start kernels, give
-//! results back. A driver implements it, and so does the emulator of the tests.
+//! The functions that a device provides so that planned launches can run on it: allocate memory, fill it, start
+//! kernels, return results. A driver implements it, and so does the emulator of the tests.
 //!
 //! A device does one thing after the other, in the order of the calls: a kernel sees what earlier calls have written,
 //! and [`Device::download`] waits for all of them. Nothing more is asked of it; which kernel, grid and arguments come

@@ -37,12 +37,12 @@ pub enum Weights {
     FourBits,
 }
 
-/// What has a scale.
+/// Weights that share a scale.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scales {
     /// Each column, in half precision in their order.
     Columns,
-    /// Each column of so many rows, 32, 64 or a multiple of 128: [`crate::pack::fast::group_scales`].
+    /// Groups of this number of rows in each column, 32, 64 or a multiple of 128: [`crate::pack::fast::group_scales`].
     Groups(usize),
 }
 
@@ -51,7 +51,7 @@ pub enum Scales {
 pub enum Form {
     /// All weights.
     Dense(Weights, Scales),
-    /// Codes of four bits, two of four of which are not zero, with scales of groups of so many rows:
+    /// Codes of four bits, two of four of which are not zero, with scales of groups of this number of rows:
     /// [`crate::pack::sparse`].
     Sparse(usize),
 }
@@ -90,8 +90,8 @@ pub struct Plan {
     pub group: u32,
 }
 
-/// Into how many slices the rows of a matrix are cut: as many as keep a GPU busy, and not so many that a slice has
-/// nothing to do. The number of tokens has no say.
+/// Number of slices into which the rows of a matrix are cut: as many as keep a GPU busy, and few enough to leave every
+/// slice some work. It does not depend on the number of tokens.
 pub fn slices(rows: usize, columns: usize) -> usize {
     slices_of(rows.div_ceil(TILE), columns.div_ceil(TILE), FEWEST_TILES)
 }
@@ -192,7 +192,7 @@ const SPARSE_TILE: [usize; 3] = [32, 64, 32];
 /// Warps that share the tiles of a slice.
 const SPARSE_WARPS: usize = 8;
 
-/// Whether a matrix is whole tiles of the kernels for two of four weights.
+/// True if a matrix consists of whole tiles of the kernels for two of four weights.
 pub fn is_sparse_shape(rows: usize, columns: usize) -> bool {
     let [tall, wide, _] = SPARSE_TILE;
     rows.is_multiple_of(tall) && columns.is_multiple_of(wide)

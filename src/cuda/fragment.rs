@@ -1,8 +1,8 @@
 //! Where the elements of a matrix lie in the registers of a warp when `mma` and `ldmatrix` are executed.
 //!
 //! A warp has 32 lanes. Lane `l` belongs to group `g = l / 4` and is thread `t = l % 4` of it; that is how the PTX
-//! manual counts too. A register has 32 bits: two halves or four bytes, the lowest first. `D = A B + C` with A of 16
-//! rows and B of 8 columns; `k` is the column of A and the row of B.
+//! manual counts too. A register has 32 bits: two f16 numbers or four bytes, the lowest first. `D = A B + C` with A of
+//! 16 rows and B of 8 columns; `k` is the column of A and the row of B.
 //!
 //! Packers put weights where these maps say, the PTX emulator of the tests executes by them: one table for both.
 //! Source: PTX ISA, "Matrix multiply-accumulate operation using mma instruction".
@@ -20,15 +20,15 @@ pub const fn group(lane: usize) -> (usize, usize) {
     (lane / 4, lane % 4)
 }
 
-/// `m16n8k16` on halves: `(row, k)` of half `h` of register `i` (0..4) of A. For `mma.sp.m16n8k32` the same with `k`
-/// the index among the kept values.
+/// `m16n8k16` on f16: `(row, k)` of number `h` of register `i` (0..4) of A. For `mma.sp.m16n8k32` the same with `k` the
+/// index among the kept values.
 #[inline]
 pub const fn half_a(lane: usize, i: usize, h: usize) -> (usize, usize) {
     let (g, t) = group(lane);
     (g + 8 * (i & 1), 2 * t + h + 8 * (i >> 1))
 }
 
-/// `m16n8k16` (`i` in 0..2) and `mma.sp.m16n8k32` (`i` in 0..4) on halves: `(k, column)` of half `h` of register `i` of
+/// `m16n8k16` (`i` in 0..2) and `mma.sp.m16n8k32` (`i` in 0..4) on f16: `(k, column)` of number `h` of register `i` of
 /// B.
 #[inline]
 pub const fn half_b(lane: usize, i: usize, h: usize) -> (usize, usize) {
@@ -57,10 +57,10 @@ pub const fn accumulator(lane: usize, i: usize) -> (usize, usize) {
     (g + 8 * (i >> 1), 2 * t + (i & 1))
 }
 
-/// `mma.sp.m16n8k32` on halves: the lane whose metadata register tells the kept indices of a row, and the bit at which
-/// the 16 bits of that row begin in it.
+/// `mma.sp.m16n8k32` on f16: the lane whose metadata register holds the kept indices of a row, and the bit at which the
+/// 16 bits of that row begin in it.
 ///
-/// `selector` (0 or 1) is the instruction's operand, `upper` says whether `k` is 16 or more. Each group of four
+/// `selector` (0 or 1) is the instruction's operand, `upper` is true if `k` is 16 or more. Each group of four
 /// consecutive `k` has four of these bits, the lowest group first: the lower kept index in the two lowest bits, the
 /// higher one above.
 #[inline]
@@ -90,7 +90,7 @@ mod tests {
 
     use super::*;
 
-    /// Whether the map takes lanes, registers and parts to `count` places, each once.
+    /// True if the map takes lanes, registers and parts to `count` places, each once.
     fn is_bijection<T: Hash + Eq>(
         (registers, parts): (usize, usize),
         count: usize,
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_matrix_of_rows_is_the_fragment_of_a() {
-        // ldmatrix.x4 of the four quarters of a 16 x 16 matrix of halves gives A of m16n8k16.
+        // ldmatrix.x4 of the four quarters of a 16 x 16 matrix of f16 gives A of m16n8k16.
         for lane in 0..LANES {
             for i in 0..4 {
                 for h in 0..2 {

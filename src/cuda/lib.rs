@@ -1,4 +1,4 @@
-//! What an NVIDIA GPU needs to give the bits of trine's scalar definitions: where the elements of matrices lie in the
+//! Support for NVIDIA GPUs with the bits of trine's scalar definitions: where the elements of matrices lie in the
 //! registers of a warp, how the blocks of GGUF files are laid out for them, which kernel runs on which grid, the
 //! kernels themselves as PTX, and a model's forward pass as a list of launches.
 //!

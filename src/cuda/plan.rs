@@ -1,7 +1,7 @@
 //! Which kernel runs a matrix product, and on which grid: a pure function of the shape.
 //!
-//! How the columns are shared changes no bit, since products are added one by one in the order of the columns (sums of
-//! integers in any), so plans are made for speed alone.
+//! Products are added one by one in the order of the columns (sums of integers in any), so the results are
+//! bit-identical however the columns are shared, and plans are made for speed alone.
 
 use thiserror::Error;
 use trine_formats::types::TypeId;
@@ -133,7 +133,7 @@ impl Shape {
     }
 }
 
-/// What a type's kernels are called, the columns of a block, and those that a warp takes at a time.
+/// Name of a type's kernels, the columns of a block, and those that a warp takes at a time.
 fn kernels(ty: TypeId) -> Option<(&'static str, usize, usize)> {
     match ty {
         TypeId::TQ1_0 | TypeId::TQ2_0 => Some(("tq2_0", 256, 256)),
@@ -156,7 +156,7 @@ fn chains(ty: TypeId) -> Option<(&'static str, usize, usize)> {
     }
 }
 
-/// Whether there are kernels that multiply by a type.
+/// True if there are kernels that multiply by this type.
 pub fn multiplies(ty: TypeId) -> bool {
     kernels(ty).is_some() || chains(ty).is_some()
 }
@@ -272,13 +272,13 @@ pub fn eights_of_chosen(experts: usize, places: usize) -> usize {
     places / COLUMNS + experts.min(places)
 }
 
-/// Whether products of chosen experts of a type take their places in eights, by a list of who has which expert.
+/// True if products of chosen experts of this type take their places in eights, by a list of the places of each expert.
 pub fn is_listed(ty: TypeId) -> bool {
     matches!(ty, TypeId::TQ1_0 | TypeId::TQ2_0 | TypeId::Q8_0 | TypeId::Q4_0)
 }
 
-/// The launch of a product of the experts that were chosen, each of `rows` x `columns` weights, for so many places, or
-/// eights of them where the type [is listed](is_listed).
+/// The launch of a product of the chosen experts, each of `rows` x `columns` weights, for `along` places, or eights of
+/// places where the type [is listed](is_listed).
 ///
 /// # Errors
 /// A type without such kernels, a shape that is empty or larger than a grid.

@@ -7,7 +7,7 @@
 pub const DRIVER: (u32, u32) = (11, 4);
 /// The series of drivers that came with it.
 pub const SERIES: u32 = 470;
-/// The lowest compute capability with the instructions of the kernels: products of bytes and halves by a warp,
+/// The lowest compute capability with the instructions of the kernels: products of bytes and of f16 by a warp,
 /// asynchronous copies.
 pub const CAPABILITY: (u32, u32) = (8, 0);
 
@@ -16,7 +16,7 @@ pub const CAPABILITY: (u32, u32) = (8, 0);
 pub struct Text {
     /// Its name, without `.ptx`.
     pub name: &'static str,
-    /// What it says.
+    /// Its PTX.
     pub text: &'static str,
 }
 
@@ -61,7 +61,7 @@ pub const CHAINS: Text = text!("chains");
 /// Products of chosen experts, of the types with block scales.
 pub const CHOSEN: Text = text!("chosen");
 
-/// The choice of experts, and the sum of what they give.
+/// The choice of experts, and the sum of their outputs.
 pub const EXPERTS: Text = text!("experts");
 
 /// Products of activations in half precision with weights of which two of four are there.
@@ -90,5 +90,5 @@ pub const EXACT: [Text; 11] =
 pub const ALL: [Text; 13] =
     [ATTENTION, CHAINS, CHOSEN, DECODE, EMBED, EXPERTS, GATE, HALF, NORM, PREFILL, QUANTIZE, SPARSE, TERNARY];
 
-/// What they were made of and by what, and what each kernel takes of a multiprocessor.
+/// Hashes of their sources and versions of their compiler, and each kernel's use of a multiprocessor.
 pub const MANIFEST: &str = include_str!("ptx/MANIFEST");

@@ -34,7 +34,7 @@ pub struct QuantizedRow {
 impl QuantizedRow {
     /// Quantizes a row of finite logits; `next` is the token that follows.
     pub fn new(logits: &[f32], next: u32) -> QuantizedRow {
-        /// Adding it leaves the nearest integer in the low bits, halves to even.
+        /// Adding it leaves the nearest integer in the low bits, ties to even.
         const ROUND: f32 = 12_582_912.0;
         let (max, sum) = max_and_sum(logits);
         let low = logits.iter().fold(f32::INFINITY, |m, &l| m.min(l)).max(max - 16.0);
@@ -63,7 +63,7 @@ impl<W: Write> BaseWriter<W> {
     /// Writes the header and the tokens.
     ///
     /// # Errors
-    /// What `out` says.
+    /// Errors of `out`.
     pub fn new(mut out: W, chunks: &Chunks, n_vocab: usize) -> io::Result<BaseWriter<W>> {
         let int = |v: usize| i32::try_from(v).map_err(io::Error::other);
         out.write_all(MAGIC)?;
@@ -79,7 +79,7 @@ impl<W: Write> BaseWriter<W> {
     /// Writes one position; they come in order.
     ///
     /// # Errors
-    /// What the output says.
+    /// Errors of the output.
     pub fn row(&mut self, row: &QuantizedRow) -> io::Result<()> {
         self.bytes.clear();
         self.bytes.extend_from_slice(&row.scale.to_le_bytes());
@@ -96,7 +96,7 @@ impl<W: Write> BaseWriter<W> {
     /// Flushes and gives the output back.
     ///
     /// # Errors
-    /// What the output says.
+    /// Errors of the output.
     pub fn finish(mut self) -> io::Result<W> {
         self.out.flush()?;
         Ok(self.out)

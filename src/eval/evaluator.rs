@@ -12,7 +12,7 @@ use crate::step::{Engine, Segment, Sequence, StepError, StepOptions};
 /// it.
 pub type Logits<'a> = &'a mut (dyn FnMut(usize, usize, &[f32]) -> ControlFlow<()> + Send);
 
-/// What evaluation needs of a model.
+/// The functions of a model that an evaluation calls.
 pub trait Evaluator {
     /// Logits per position.
     fn n_vocab(&self) -> usize;
@@ -25,7 +25,7 @@ pub trait Evaluator {
     /// nothing.
     ///
     /// # Errors
-    /// What the model says.
+    /// The model's error.
     fn eval(&mut self, texts: &[Vec<u32>], from: usize, sink: Logits<'_>) -> Result<(), StepError>;
 }
 

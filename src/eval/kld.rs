@@ -24,7 +24,7 @@ impl Uncertain {
     }
 }
 
-/// What one position gives.
+/// Scores of one position.
 struct Point {
     nll: f32,
     nll_base: f32,

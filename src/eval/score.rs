@@ -6,24 +6,24 @@ use super::error::EvalError;
 use crate::math::{expf, log};
 use crate::pool;
 
-/// What a caller wants to hear: called with the chunks done and all chunks. `Err` stops the run.
+/// A caller's function, called with the chunks done and all chunks. `Err` stops the run.
 pub type Observer<'a, T> = &'a mut (dyn FnMut(usize, &T) -> Result<(), Box<dyn Error + Send + Sync>> + Send);
 
-/// What is done with the scored positions of the chunks, one chunk after the other.
+/// Scores the positions of the chunks, one chunk after the other.
 pub(super) trait Scorer: Send {
-    /// What scoring needs to know.
+    /// Data that scoring reads.
     type Shared: Sync;
-    /// What a position gives.
+    /// Score of a position.
     type Score: Send;
 
     /// The next chunk begins.
     fn begin(&mut self) -> Result<(), EvalError>;
 
-    /// What [`Scorer::score`] gets in this chunk.
+    /// The data that [`Scorer::score`] reads in this chunk.
     fn shared(&self) -> &Self::Shared;
 
-    /// The scored position number `i` of the chunk, counted from 0, where the text goes on with `next`. Runs in
-    /// parallel.
+    /// The score of position number `i` of the chunk, counted from 0 among the scored ones, whose next token is `next`.
+    /// Runs in parallel.
     fn score(shared: &Self::Shared, i: usize, logits: &[f32], next: u32) -> Self::Score;
 
     /// The scores, in order.

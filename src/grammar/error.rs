@@ -1,4 +1,4 @@
-//! What can keep a grammar from being made, or a text from following it.
+//! Errors in making a grammar, or of a text that follows it.
 
 /// Longest source of a grammar, in bytes.
 pub(super) const MAX_SOURCE: usize = 256 << 10;
@@ -15,7 +15,7 @@ pub enum GrammarError {
     Syntax {
         /// Counted from 1.
         line: usize,
-        /// What is wrong there.
+        /// The problem there.
         what: String,
     },
     /// The grammar is well formed and cannot be followed: a keyword that is not known, or too many rules.

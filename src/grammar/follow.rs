@@ -29,7 +29,7 @@ pub struct Vocabulary {
     n_vocab: usize,
 }
 
-/// What the crate needs to know of a tokenizer.
+/// The crate's view of a tokenizer.
 struct Words(TokTrie);
 
 impl TokenizerEnv for Words {
@@ -102,8 +102,8 @@ pub struct Grammar {
 
 impl Grammar {
     /// JSON that a schema describes (a large part of draft 2020-12). Between its parts stands at most one space, where
-    /// writers put one: a model that may put more puts them without end. As llama.cpp has it, a schema that says what
-    /// is in objects, arrays or strings, and no `type`, is one of these.
+    /// writers put one: a model that may put more puts them without end. As in llama.cpp, a schema with rules for
+    /// objects, arrays or strings, and no `type`, is of that type.
     ///
     /// # Errors
     /// The schema has keywords that cannot be enforced, or takes too much.
@@ -148,7 +148,7 @@ impl Grammar {
         Ok(format!("%json {}", spaced(schema)?))
     }
 
-    /// What it was made from, as it was given.
+    /// Its source, as it was given.
     pub fn source(&self) -> &str {
         &self.source
     }
@@ -189,7 +189,7 @@ impl fmt::Debug for Matcher {
 }
 
 impl Matcher {
-    /// What may come next.
+    /// The tokens that may come next.
     ///
     /// # Errors
     /// Finding out takes too much.
@@ -209,7 +209,7 @@ impl Matcher {
     }
 }
 
-/// What may come next in a text.
+/// The tokens that may come next in a text.
 #[derive(Clone, Debug)]
 pub struct Allowed {
     tokens: SimpleVob,
@@ -217,12 +217,12 @@ pub struct Allowed {
 }
 
 impl Allowed {
-    /// Whether a token of the text may.
+    /// True if token `id` may come next.
     pub fn token(&self, id: u32) -> bool {
         (id as usize) < self.n_vocab && self.tokens.is_allowed(id)
     }
 
-    /// Whether the text may end.
+    /// True if the text may end.
     pub fn end(&self) -> bool {
         self.tokens.is_allowed(self.n_vocab as u32)
     }

@@ -40,12 +40,12 @@ impl Matcher {
 }
 
 impl Allowed {
-    /// Whether a token of the text may come next.
+    /// True if token `id` may come next.
     pub fn token(&self, _: u32) -> bool {
         match *self {}
     }
 
-    /// Whether the text may end.
+    /// True if the text may end.
     pub fn end(&self) -> bool {
         match *self {}
     }

@@ -49,7 +49,7 @@ impl Bpe {
         Ok(Bpe { pre, splitter: PreTokenizer::new(pre.steps)?, merges: Merges::new(tokens, pairs)? })
     }
 
-    /// Whether spaces are U+2581 in the tokens.
+    /// True if spaces are U+2581 in the tokens.
     pub(super) fn escapes_spaces(&self) -> bool {
         self.pre.escape_spaces
     }

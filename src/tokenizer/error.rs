@@ -1,4 +1,4 @@
-//! What can be wrong with a tokenizer in metadata, or with a text for it.
+//! Errors in a tokenizer's metadata, or in a text for it.
 
 use trine_formats::gguf::GgufError;
 
@@ -51,7 +51,7 @@ pub enum TokenizerError {
         key: &'static str,
         /// Position in the array.
         index: usize,
-        /// What is wrong.
+        /// The problem.
         what: String,
     },
     /// A token id that is no token.
@@ -67,7 +67,7 @@ pub enum TokenizerError {
     /// A damaged normalization table.
     #[error("key 'tokenizer.ggml.precompiled_charsmap': {what}")]
     Charsmap {
-        /// What is wrong.
+        /// The problem.
         what: &'static str,
     },
     /// The BPE model refused vocabulary or merges.
@@ -76,7 +76,7 @@ pub enum TokenizerError {
     /// The model runs on token ids alone.
     #[error("{why}; the model runs on token ids, not on texts")]
     IdsOnly {
-        /// What is wrong with its tokenizer.
+        /// The problem of its tokenizer.
         why: String,
     },
     /// A token that encoding needs is not in the vocabulary.
@@ -88,7 +88,7 @@ pub enum TokenizerError {
 }
 
 impl TokenizerError {
-    /// Whether there is no tokenizer, or none that is known, rather than a damaged one: the model can run on token ids.
+    /// True if there is no tokenizer, or none that is known, rather than a damaged one: the model can run on token ids.
     pub fn leaves_ids(&self) -> bool {
         matches!(
             self,

@@ -49,7 +49,7 @@ enum Algorithm {
     Wpm(Box<Wpm>),
     Rwkv(Box<Rwkv>),
     Plamo2(Box<Plamo2>),
-    /// The made-up vocabularies of llama.cpp's tests: a hash of every five bytes is a token, whose piece is its id.
+    /// The synthetic vocabularies of llama.cpp's tests: a hash of every five bytes is a token, whose piece is its id.
     Hashes,
     /// None that is known, and why: texts cannot be encoded.
     Unknown(String),
@@ -111,8 +111,8 @@ impl Tokenizer {
         Ok(Tokenizer { vocab, special, algorithm, add_bos, add_eos })
     }
 
-    /// What stands in for the tokenizer of a model that has none that is known: `n_vocab` tokens without a text, and
-    /// only the special tokens that the keys of `meta` name. `why` is what [`encode`](Self::encode) then answers.
+    /// A stand-in for the tokenizer of a model that has none that is known: `n_vocab` tokens without a text, and only
+    /// the special tokens that the keys of `meta` name. [`encode`](Self::encode) then fails with `why`.
     ///
     /// # Errors
     /// A special token outside the vocabulary, a value of the wrong type.
@@ -122,7 +122,7 @@ impl Tokenizer {
         Ok(Tokenizer { vocab, special, algorithm: Algorithm::Unknown(why.to_string()), add_bos: false, add_eos: false })
     }
 
-    /// Whether texts can be encoded at all.
+    /// Fails if texts cannot be encoded at all.
     ///
     /// # Errors
     /// [`TokenizerError::IdsOnly`] where this is a [stand-in](Self::for_ids_only).
@@ -236,7 +236,7 @@ impl Tokenizer {
         self.special.eos
     }
 
-    /// Whether `id` ends a generation: end of text, of turn, of message, and their like.
+    /// True if `id` ends a generation: end of text, of turn, of message, and the like.
     pub fn is_eog(&self, id: u32) -> bool {
         self.special.is_eog(id)
     }
@@ -246,13 +246,13 @@ impl Tokenizer {
         self.special.bos.filter(|_| self.add_bos)
     }
 
-    /// Whether the model wants BOS in front of a text: what [`encode`](Self::encode) with `add_special` does, but for
+    /// True if the model expects BOS in front of a text; [`encode`](Self::encode) with `add_special` adds it, but for
     /// the kinds named there.
     pub fn add_bos(&self) -> bool {
         self.add_bos
     }
 
-    /// Whether the model wants EOS behind a text, with the same exceptions.
+    /// True if the model expects EOS behind a text, with the same exceptions.
     pub fn add_eos(&self) -> bool {
         self.add_eos
     }

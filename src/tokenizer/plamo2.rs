@@ -8,7 +8,7 @@ use super::error::TokenizerError;
 use super::trie::Trie;
 use super::vocab::{BYTE, Vocab};
 
-/// What a character without a token costs, in steps.
+/// Cost of a character without a token, in steps.
 const UNKNOWN_COST: i64 = 10_000_000;
 /// Tokens that cost this much or more are never taken.
 const COST_LIMIT: i64 = 20_000_000;

@@ -14,7 +14,7 @@ pub(super) struct Pre {
     pub add_bos: bool,
     /// Begin with BOS even if the file says otherwise.
     pub force_bos: bool,
-    /// Whether token 11 is BOS unless the file names another.
+    /// True if token 11 is BOS unless the file names another.
     pub default_bos: bool,
     /// Tokens spell bytes with GPT-2's alphabet; otherwise they are plain text with `<0xHH>` tokens
     /// for the rest.

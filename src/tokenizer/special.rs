@@ -26,7 +26,7 @@ pub(super) struct Special {
     pub bos: Option<u32>,
     pub eos: Option<u32>,
     pub unk: Option<u32>,
-    /// What separates and ends texts in models that compare them.
+    /// Token that separates and ends texts in models that compare them.
     pub sep: Option<u32>,
     eog: BTreeSet<u32>,
     /// Tokens to split off, longest first.

@@ -1,10 +1,9 @@
 //! Splitting a text into the words that byte pair encoding works on.
 //!
-//! A pre-tokenizer is a list of steps; each splits the parts that the step before has made. As in the
-//! reference, a pattern with character categories does not see the text but one byte per character
-//! (see `Class::collapse`), so that `\s` knows only ASCII white space and all letters are alike.
-//! The patterns run on a linear-time engine without look-ahead: a final `\s+(?!\S)|\s+` is a rule of
-//! its own, [`Tail`].
+//! A pre-tokenizer is a list of steps; each splits the parts that the step before has made. As in the reference, a
+//! pattern with character categories is matched against one byte per character instead of the text (see
+//! `Class::collapse`), so that `\s` knows only ASCII white space and all letters are alike. The patterns run on a
+//! linear-time engine without look-ahead: a final `\s+(?!\S)|\s+` is a rule of its own, [`Tail`].
 
 use regex::{Regex, bytes};
 

@@ -10,7 +10,7 @@ use super::trie::Trie;
 use super::vocab::{NORMAL, UNUSED, USER_DEFINED, Vocab};
 
 const CHARSMAP: &str = "tokenizer.ggml.precompiled_charsmap";
-/// What a character that is no token costs, below the lowest score.
+/// Penalty of a character that is no token, below the lowest score.
 const UNKNOWN_PENALTY: f32 = 10.0;
 
 /// The model; attributes are those of the file, before special tokens are settled by text.
@@ -148,7 +148,7 @@ impl Ugm {
         Ok(out)
     }
 
-    /// What the start of `text` becomes and how many bytes of it that covers.
+    /// The normalized form of the start of `text`, and the number of bytes that it covers.
     fn normalize_prefix<'a>(&'a self, text: &'a [u8]) -> Result<(&'a [u8], usize), TokenizerError> {
         // As in the reference, the start of a user-defined token is kept as it is even if the rest
         // of the token does not follow.

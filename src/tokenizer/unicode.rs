@@ -10,7 +10,7 @@ pub(super) struct Class(u8);
 
 impl Class {
     const SPACE: u8 = 0x80;
-    /// What follows the last character.
+    /// The class after the last character.
     pub(super) const END: Class = Class(0x40);
 
     pub(super) fn of(c: char) -> Class {
@@ -33,8 +33,8 @@ impl Class {
         Class(table[c as usize])
     }
 
-    /// Whether the character has none of the other classes: separators, controls, and what the
-    /// reference's tables do not know.
+    /// True if the character has none of the other classes: separators, controls, and characters that are not in the
+    /// reference's tables.
     pub(super) fn is_other(self) -> bool {
         self.0 & 7 == 0
     }
@@ -77,7 +77,7 @@ impl Class {
     }
 }
 
-/// Whether `c` is in a block of Chinese characters, the ranges of the reference.
+/// True if `c` is in a block of Chinese characters, the ranges of the reference.
 pub(super) fn is_han(c: char) -> bool {
     matches!(
         c as u32,
@@ -90,7 +90,7 @@ pub(super) fn is_han(c: char) -> bool {
     )
 }
 
-/// Whether `c` is a control, a format or a private character as the reference's tables have them.
+/// True if `c` is a control, a format or a private character in the reference's tables.
 pub(super) fn is_control(c: char) -> bool {
     matches!(
         c as u32,

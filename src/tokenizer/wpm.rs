@@ -11,7 +11,7 @@ use super::trie::Trie;
 use super::unicode::{Class, is_control};
 use super::vocab::Vocab;
 
-/// What the start of a word is spelled with in the tokens of BERT as GGUF has them.
+/// Prefix of a word's first token in BERT's vocabularies as GGUF has them.
 const WORD_START: &str = "▁";
 
 /// All tokens by their texts, and how words are written before they are looked up.
@@ -116,7 +116,7 @@ fn lower(c: char) -> char {
     c.to_lowercase().next().unwrap_or(c)
 }
 
-/// Whether `c` is a word of its own, as BERT's own tokenizer has the blocks of Chinese characters. Extension E begins
+/// True if `c` is a word of its own, as BERT's own tokenizer has the blocks of Chinese characters. Extension E begins
 /// 256 characters late there, and vocabularies were made with that.
 fn is_chinese(c: char) -> bool {
     matches!(

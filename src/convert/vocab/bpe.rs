@@ -110,7 +110,7 @@ pub(super) fn vocab(
         let slot = usize::try_from(id).ok().and_then(|i| by_id.get_mut(i));
         *slot.ok_or_else(|| outside(token, id, n_vocab))? = Some(token);
     }
-    // What the tokenizer makes of these tokens is what a text can hold.
+    // A text can contain these tokens if the tokenizer returns them unchanged.
     let as_they_are = |token: &str| added.get(token).is_some_and(|a| !a.normalized);
     let asked = by_id.iter().flatten().copied();
     let asked: Vec<&str> = asked.filter(|t| as_they_are(t)).collect();
@@ -140,7 +140,7 @@ pub(super) fn vocab(
     Ok((v, answer.probe))
 }
 
-/// Both halves of every merge, in order.
+/// Left and right part of every merge, in order.
 pub(super) fn merge_pairs(tokenizer: &Json) -> Result<Vec<[String; 2]>, ConvertError> {
     let merges = tokenizer.get("model").and_then(|m| m.get("merges")).and_then(Json::as_array);
     let merges = merges.ok_or_else(|| wrong(FILE, "has no list model.merges"))?;
@@ -155,7 +155,7 @@ pub(super) fn merge_pairs(tokenizer: &Json) -> Result<Vec<[String; 2]>, ConvertE
     merges.iter().map(|m| pair(m).ok_or_else(|| wrong(FILE, format!("merge {m} is not two texts")))).collect()
 }
 
-/// The merges as GGUF writes them: halves joined by a space, spaces within as `Ġ`.
+/// The merges as GGUF writes them: both parts joined by a space, spaces within as `Ġ`.
 pub(super) fn merges(tokenizer: &Json) -> Result<Vec<String>, ConvertError> {
     let pairs = merge_pairs(tokenizer)?;
     Ok(pairs.into_iter().map(|p| p.map(|half| half.replace(' ', "\u{120}")).join(" ")).collect())

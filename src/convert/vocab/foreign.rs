@@ -1,4 +1,4 @@
-//! What the tokenizers crate says of a `tokenizer.json`.
+//! Answers of the tokenizers crate about a `tokenizer.json`.
 //!
 //! The crate was not written for hostile files: some make it panic, and normalizers that lengthen a text over and over
 //! take any amount of memory. So it is asked once, for everything, within limits and where the caller wishes in
@@ -15,9 +15,9 @@ use crate::isolate::{Failure, Isolate, Job, Limits, within};
 
 const FILE: &str = "tokenizer.json";
 
-/// What it says.
+/// Its answer.
 pub(super) struct Answer {
-    /// What the tokenizer makes of each of the tokens that were asked for, as text again.
+    /// Each of the given tokens, encoded and decoded by the tokenizer.
     pub texts: Vec<String>,
     /// SHA-256 of the ids of [`PROBE`], written as Python writes a list.
     pub probe: Option<String>,

@@ -28,7 +28,7 @@ macro_rules! contractions {
     };
 }
 
-/// Llama 3's expression, with so many digits.
+/// Llama 3's expression, with a maximum of digits.
 macro_rules! llama3 {
     ($digits:literal) => {
         concat!(
@@ -40,7 +40,7 @@ macro_rules! llama3 {
     };
 }
 
-/// GPT-4o's, where a word may start in the middle of another; with a suffix and so many digits.
+/// GPT-4o's, where a word may start in the middle of another; with a suffix and a maximum of digits.
 macro_rules! cased {
     ($suffix:expr, $digits:literal) => {
         concat!(

@@ -19,7 +19,7 @@ pub(in super::super) struct Piece {
     pub kind: Kind,
 }
 
-/// What was read.
+/// The parts of the model that are read.
 #[derive(Debug)]
 pub(in super::super) struct Model {
     pub pieces: Vec<Piece>,
@@ -29,7 +29,7 @@ pub(in super::super) struct Model {
 }
 
 impl Model {
-    /// Whether the file should say that texts get a leading space: only where it is not the default.
+    /// The key for the space in front of texts: only where it is not the default.
     pub fn space_prefix(&self, stated: Option<bool>) -> Option<bool> {
         (stated.is_none() && !self.add_dummy_prefix).then_some(false)
     }
@@ -87,7 +87,7 @@ fn field<'a>(bytes: &mut &'a [u8]) -> Result<(u64, Field<'a>), String> {
 /// Reads a model.
 ///
 /// # Errors
-/// What is not a SentencePiece model, in a few words.
+/// A few words on why this is not a SentencePiece model.
 pub(in super::super) fn parse(mut bytes: &[u8]) -> Result<Model, String> {
     let mut model = Model { pieces: Vec::new(), model_type: 1, add_dummy_prefix: true };
     while !bytes.is_empty() {

@@ -16,7 +16,7 @@ use super::keys::{Keys, TokenizerFiles, content};
 
 const TYPES: [&str; 7] = ["bos", "eos", "unk", "sep", "pad", "cls", "mask"];
 
-/// What GGUF calls the id of a kind of token; it has no key for `cls`.
+/// GGUF's key for the id of a kind of token; it has none for `cls`.
 fn id_key(kind: &str) -> &str {
     match kind {
         "unk" => "unknown_token_id",

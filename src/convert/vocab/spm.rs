@@ -92,13 +92,13 @@ fn put(v: &mut Vocab, id: u64, token: String, kind: Kind, notes: &mut Vec<String
     v.scores[i] = ADDED;
 }
 
-/// Whether `tokenizer.json` holds a SentencePiece vocabulary that was rewritten as merges.
+/// True if `tokenizer.json` holds a SentencePiece vocabulary that was rewritten as merges.
 pub(super) fn is_spm_like(tokenizer: &Json) -> bool {
     let model = |key: &str| tokenizer.get("model").and_then(|m| m.get(key));
     model("type").and_then(Json::as_str) == Some("BPE") && model("byte_fallback").and_then(Json::as_bool) == Some(true)
 }
 
-/// Whether texts get a leading space, where that is not the default.
+/// True if texts get a leading space; `None` where that is the default.
 pub(super) fn json_space_prefix(tokenizer: &Json, stated: Option<bool>) -> Option<bool> {
     fn any(node: &Json, wanted: &dyn Fn(&Json) -> bool) -> bool {
         wanted(node)

@@ -26,7 +26,7 @@ const SHARED: c_int = 8;
 /// Shared memory that a launch may bring without more ado.
 const PLAIN_SHARED: u32 = 48 << 10;
 
-/// What buffers and the context have in common.
+/// The handles that buffers and the context share.
 #[derive(Debug)]
 struct Open {
     driver: Driver,

@@ -15,7 +15,7 @@ const MINOR: c_int = 76;
 pub struct Gpu {
     /// Its number, from 0.
     pub number: u32,
-    /// What the driver calls it.
+    /// The driver's name for it.
     pub name: String,
     /// Its compute capability, such as `(9, 0)`.
     pub capability: (u32, u32),

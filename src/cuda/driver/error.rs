@@ -2,13 +2,13 @@
 
 use thiserror::Error;
 
-/// What stands between a program and a GPU, and what can be done about it.
+/// Errors between a program and a GPU, and what can be done about them.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum DriverError {
     /// The library is not there or cannot be opened.
     #[error("no NVIDIA driver is installed ({why})")]
     Missing {
-        /// What the system says.
+        /// The system's error.
         why: String,
     },
     /// The library has not all functions.
@@ -43,7 +43,7 @@ pub enum DriverError {
         call: &'static str,
         /// Its answer.
         code: u32,
-        /// What the driver calls this answer.
+        /// The driver's name for this answer.
         name: String,
     },
     /// The device's memory has been taken by others since it was asked for.
@@ -64,9 +64,9 @@ pub enum DriverError {
         module: &'static str,
         /// The driver's answer.
         code: u32,
-        /// What the driver calls it.
+        /// The driver's name for it.
         name: String,
-        /// What its compiler says.
+        /// The compiler's messages.
         log: String,
     },
     /// A launch that fits no kernel, or a copy that fits no memory.
@@ -83,7 +83,7 @@ pub enum DriverError {
         call: &'static str,
         /// Its answer.
         code: u32,
-        /// What the driver calls it.
+        /// The driver's name for it.
         name: String,
     },
     /// There are fewer devices.
@@ -111,7 +111,7 @@ pub enum DriverError {
     },
 }
 
-/// What the driver has, in words.
+/// The number of devices, in words.
 fn devices(count: u32) -> String {
     match count {
         0 => "no device".to_owned(),
@@ -120,7 +120,7 @@ fn devices(count: u32) -> String {
     }
 }
 
-/// What a compiler says, in one line behind a comma; nothing where it says nothing.
+/// The compiler's message, in one line behind a comma; empty where there is none.
 fn shown(log: &str) -> String {
     let line = log.split_whitespace().collect::<Vec<_>>().join(" ");
     match line.is_empty() {

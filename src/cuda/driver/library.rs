@@ -15,7 +15,7 @@ use super::DriverError;
 use super::no_library::Library;
 use crate::ptx::{DRIVER, SERIES};
 
-/// What a function answers: 0 where it has done its work.
+/// Return value of a function: 0 for success.
 pub(super) type Code = c_uint;
 /// A device as the driver names it.
 pub(super) type Device = c_int;
@@ -30,7 +30,7 @@ const NAMES: &[&str] = if cfg!(windows) { &["nvcuda.dll"] } else { &["libcuda.so
 /// A driver whose functions have been found.
 pub(super) struct Driver {
     functions: Functions,
-    /// What an answer is called.
+    /// Function that names a return value.
     error_name: ErrorName,
     /// Keeps the functions where they are.
     _library: Library,
@@ -63,7 +63,7 @@ macro_rules! functions {
                 $(#[$doc])*
                 ///
                 /// # Errors
-                /// What the driver answers.
+                /// Calls the driver; its answer if that is not 0.
                 ///
                 /// # Safety
                 /// The arguments are what the API asks for: pointers point to room for what is written or read there,
@@ -174,7 +174,7 @@ impl Driver {
         Ok(driver)
     }
 
-    /// What the driver calls an answer.
+    /// The driver's name for an answer.
     fn error_name(&self, code: Code) -> String {
         let mut text = ptr::null();
         // SAFETY: there is room for one pointer. Whatever is answered, it was null before.
@@ -232,7 +232,7 @@ fn version(library: &Library, name: &'static str) -> Result<u32, DriverError> {
     Ok(version.try_into().unwrap_or(0))
 }
 
-/// What the system says about an error, in one line.
+/// The system's message for an error, in one line.
 fn reason(error: &impl Error) -> String {
     let cause = error.source().map(ToString::to_string);
     let text = cause.unwrap_or_else(|| error.to_string());

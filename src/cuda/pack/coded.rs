@@ -7,7 +7,7 @@ use super::sparse::{self, Sparse};
 use super::{PackError, Shape, fast, marlin, trirun};
 use crate::fast::{Form, Scales, Weights, is_sparse_shape};
 
-/// A matrix for a product of halves. Its columns are the file's rows.
+/// A matrix for an f16 product. Its columns are the file's rows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Coded {
     /// Codes, in the layout of their kind.
@@ -16,7 +16,7 @@ pub struct Coded {
     pub scales: Vec<u16>,
 }
 
-/// The kind of codes and of scales that a matrix has in the file; `None` of a type that no kernel multiplies by halves.
+/// The kind of codes and of scales that a matrix has in the file; `None` for a type without an f16 product.
 pub fn kind(ty: TypeId) -> Option<(Weights, Scales)> {
     match ty {
         TypeId::TQ1_0 | TypeId::TQ2_0 => Some((Weights::TwoBits, Scales::Groups(256))),
@@ -34,8 +34,8 @@ pub struct Pruned {
     pub scales: Vec<u16>,
 }
 
-/// The form of a matrix of `rows` x `columns` in the file; `None` of a type that no kernel multiplies by halves. Where
-/// the file calls it `pruned` it is that of two of four weights, if there are kernels for the type and shape.
+/// The form of a matrix of `rows` x `columns` in the file; `None` for a type without an f16 product. Where the file
+/// calls it `pruned`, it is that of two of four weights, if there are kernels for the type and shape.
 pub fn form(ty: TypeId, rows: usize, columns: usize, pruned: bool) -> Option<Form> {
     let (weights, scales) = kind(ty)?;
     match (weights, scales) {

@@ -1,4 +1,4 @@
-//! What a packer refuses.
+//! Errors of the packers.
 
 use thiserror::Error;
 
@@ -8,7 +8,7 @@ pub enum PackError {
     /// Rows are no whole blocks.
     #[error("{what}: {columns} columns are not whole blocks of {block}")]
     Columns {
-        /// What is packed.
+        /// The data to pack.
         what: &'static str,
         /// Weights per row.
         columns: usize,
@@ -18,7 +18,7 @@ pub enum PackError {
     /// The data is not as long as the shape says.
     #[error("{what}: {found} elements, where {rows} x {columns} take {expected}")]
     Length {
-        /// What is packed.
+        /// The data to pack.
         what: &'static str,
         /// Rows of the matrix.
         rows: usize,
@@ -32,7 +32,7 @@ pub enum PackError {
     /// The size does not fit in memory.
     #[error("{what}: {rows} x {columns} are more than memory can hold")]
     TooLarge {
-        /// What is packed.
+        /// The data to pack.
         what: &'static str,
         /// Rows of the matrix.
         rows: usize,
@@ -42,7 +42,7 @@ pub enum PackError {
     /// A code that the format has no place for.
     #[error("{what}: code {code} at row {row}, column {column}")]
     Code {
-        /// What is packed.
+        /// The data to pack.
         what: &'static str,
         /// The code.
         code: i32,

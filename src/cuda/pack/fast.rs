@@ -3,15 +3,15 @@
 use super::marlin::{column_order, reorder};
 use super::{PackError, Shape};
 
-/// Halves of a chunk of 16 bytes.
+/// Number of f16 in a chunk of 16 bytes.
 const CHUNK: usize = 8;
 /// Columns of a tile of codes.
 const TILE_COLUMNS: usize = 64;
 
-/// Rows of `rows` halves, `halves[token * rows + k]`, filled up to whole chunks of 16 bytes with zeros.
+/// Rows of `rows` f16 numbers, `halves[token * rows + k]`, filled up to whole chunks of 16 bytes with zeros.
 ///
 /// # Errors
-/// Another number of halves.
+/// Another number of f16.
 pub fn activations(halves: &[u16], tokens: usize, rows: usize) -> Result<Vec<u16>, PackError> {
     padded("activations", halves, (tokens, rows), CHUNK)
 }

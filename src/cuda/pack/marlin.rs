@@ -9,8 +9,8 @@
 //! k = 16 a + {2t, 2t+1, 2t+8, 2t+9}[e % 4]      col = 64 c + 16 j + g + 8 (e / 4)      lane l = 4 g + t
 //! ```
 //!
-//! Nibbles `n` and `n + 4` are neighbours along k, so that one mask takes a pair of halves out of a word. Source: the
-//! MARLIN paper, section 3.4, and its published packer.
+//! Nibbles `n` and `n + 4` are neighbours along k, so that one mask takes a pair for an f16x2 register out of a word.
+//! Source: the MARLIN paper, section 3.4, and its published packer.
 
 use super::{Codes, PackError, Shape};
 use crate::fragment::group;

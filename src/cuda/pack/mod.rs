@@ -2,8 +2,8 @@
 //!
 //! [`rows`], [`halves`] and [`activations`] belong to the exact kernels: integer products with the float chain of the
 //! scalar definitions. [`marlin`], [`trirun`] and [`sparse`] are the layouts of the published kernels with
-//! half-precision activations, as they were published, so that their files and tables can be compared; [`fast`] is what
-//! the kernels here want beside them.
+//! half-precision activations, as they were published, so that their files and tables can be compared; [`fast`] has the
+//! further arrays that the kernels here need.
 
 pub mod activations;
 pub mod coded;

@@ -82,7 +82,7 @@ impl Pass<'_> {
         if source.quants.is_some() {
             operands.push(int(self.rows(from)));
         }
-        // So many experts see the same row.
+        // Number of experts that read the same row.
         operands.push(int(used(self.value(to)) / used(source)));
         self.calls.push(Call { launch, operands });
         Ok(())

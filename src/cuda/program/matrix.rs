@@ -31,7 +31,7 @@ pub struct Matrix<'a> {
     pub scale: f32,
 }
 
-/// What is done with bytes on their way to a device.
+/// Conversion of bytes on their way to a device.
 #[derive(Clone, Debug)]
 enum Layout<'a> {
     /// Floats: gains, biases.
@@ -279,7 +279,7 @@ fn placed(matrix: &Matrix<'_>, memory: usize) -> Placed {
     Placed { ty: matrix.ty, rows: matrix.rows, columns: matrix.columns, memory, scale: matrix.scale, halves: None }
 }
 
-/// What is done with a matrix to multiply by, and the bytes of its memories.
+/// The conversion of a matrix to multiply by, and the sizes of its memories in bytes.
 fn laid_out(matrix: Matrix<'_>) -> Result<(Layout<'_>, Vec<usize>), ProgramError> {
     let Matrix { name, ty, rows, columns, .. } = matrix;
     if !multiplies(ty) {
@@ -331,7 +331,7 @@ fn embedding(ty: TypeId) -> Option<&'static str> {
     })
 }
 
-/// Whether a kernel decodes the rows of a table of this type.
+/// True if a kernel decodes the rows of a table of this type.
 pub fn embeds(ty: TypeId) -> bool {
     embedding(ty).is_some()
 }

@@ -7,16 +7,16 @@ use crate::fragment::COLUMNS;
 use crate::pack::activations::GROUP;
 use crate::plan::eights_of_chosen;
 
-/// What a memory is for.
+/// Use of a memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// Matrices, gains and biases, which no kernel writes.
     Weights,
     /// Keys and values.
     Cells,
-    /// What passes from one operation to the next.
+    /// Values that one operation writes and later ones read.
     Values,
-    /// What a step is given: tokens, their places, tables of angles.
+    /// Inputs of a step: tokens, their places, tables of angles.
     Inputs,
     /// Tickets: zeros at first and after every launch.
     Zeros,
@@ -25,7 +25,7 @@ pub enum Kind {
 /// A range of a device's memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Memory {
-    /// What it is for.
+    /// Its use.
     pub kind: Kind,
     /// Its size.
     pub bytes: usize,
@@ -38,7 +38,7 @@ pub struct Table {
     pub weights: u64,
     /// Keys and values.
     pub cells: u64,
-    /// What passes between operations, and what a step is given.
+    /// Values between operations, and inputs of a step.
     pub values: u64,
 }
 
@@ -81,9 +81,9 @@ pub(super) enum Rows {
     Tokens,
     /// One for each token whose logits are wanted.
     Wanted,
-    /// So many for each token: one for each of its experts.
+    /// `n` for each token: one for each of its experts.
     Chosen(usize),
-    /// One for each eight of the places of so many experts, of which a token has so many.
+    /// Upper bound of the blocks of eight rows, each of one expert: `experts` in all, `used` per token.
     Eights { experts: usize, used: usize },
 }
 
@@ -124,7 +124,7 @@ impl Quants {
     }
 }
 
-/// What passes from one operation to the next.
+/// A value that one operation writes and later ones read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Value {
     pub rows: Rows,

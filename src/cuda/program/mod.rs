@@ -1,10 +1,10 @@
 //! A model's forward pass as launches: operations are recorded once, and say for any number of tokens which kernel runs
 //! on which grid with which arguments.
 //!
-//! A [`Recorder`] is told what a model does, operation by operation; it knows no architecture. What it gives, a
+//! A [`Recorder`] records a model's forward pass, operation by operation; it knows no architecture. The result, a
 //! [`Program`], is data: the memory that it needs, with its size for the [`Limits`] it was made for, and the launches
 //! of a pass. Nothing is packed or allocated before the sizes are known, so a model that is too large is refused by its
-//! [table](Program::table). [`crate::run`] carries a program out on a [device](crate::device).
+//! [table](Program::table). [`crate::run`] runs a program on a [device](crate::device).
 
 mod calls;
 mod calls_experts;
@@ -27,7 +27,7 @@ pub use record_experts::{Choosing, Chosen};
 use memory::Value;
 use operation::Operation;
 
-/// What a program has memory for.
+/// Sizes for which a program has memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Tokens of a pass, and so its sequences.
@@ -103,9 +103,9 @@ pub(crate) mod fixed {
     pub const TABLES: usize = 3;
     /// Numbers of the tokens whose logits are wanted: u32 each.
     pub const WANTED: usize = 4;
-    /// What one launch leaves for the next or for itself.
+    /// Scratch memory that one launch writes for the next or for itself.
     pub const WORK: usize = 5;
-    /// What slices of a product take, one after the other, to know which is the last: u32 each.
+    /// Counters by which a slice of a product knows that it is the last: u32 each.
     pub const TICKETS: usize = 6;
 }
 
@@ -129,7 +129,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// What it has memory for.
+    /// Sizes for which it has memory.
     pub fn limits(&self) -> Limits {
         self.limits
     }

@@ -38,7 +38,7 @@ pub enum Gating {
     SoftMaxOfChosen,
 }
 
-/// What experts are chosen by.
+/// The values by which experts are ranked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Claim {
     /// Their probabilities.
@@ -185,7 +185,7 @@ pub(super) enum Operation {
     },
 }
 
-/// What the numbers of an expert are for.
+/// Use of the numbers of an expert.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum OfChosen {
     /// A factor for each expert.

@@ -10,7 +10,7 @@ use super::operation::{Attend, Gate, Operation};
 use super::place::place;
 use super::{Limits, Program, ProgramError, fixed};
 
-/// What passes from one operation to the next: a row of floats for each token.
+/// A value that one operation writes and later ones read: a row of floats for each token.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Span(pub(super) usize);
 
@@ -54,7 +54,7 @@ pub struct Recorder<'a> {
 }
 
 impl<'a> Recorder<'a> {
-    /// A recorder of a model with so many tokens in its vocabulary.
+    /// A recorder of a model with `vocabulary` tokens.
     ///
     /// # Errors
     /// Limits that no buffer has, or that are zero.

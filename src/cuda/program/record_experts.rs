@@ -19,17 +19,17 @@ pub struct Choosing<'a> {
     pub used: usize,
     /// From scores to probabilities.
     pub gating: Gating,
-    /// What experts are chosen by.
+    /// The values by which experts are ranked.
     pub claim: Claim,
-    /// What is added to that, one number for each expert.
+    /// Bias on these values, one number for each expert.
     pub bias: Option<&'a [f32]>,
     /// Groups of as many experts each, two at least, and how many of them, those with the greatest sums of two, a token
     /// may choose from.
     pub groups: Option<[usize; 2]>,
-    /// So many experts have one in common, which is meant: experts are numbered by that then, and weighed as the expert
-    /// of that number. 1 where each is its own.
+    /// Number of experts that share one, whose number then takes the place of theirs and selects the weight. 1 where
+    /// experts share none.
     pub shared_by: usize,
-    /// Whether weights are divided by their sum.
+    /// True if weights are divided by their sum.
     pub normalize: bool,
     /// A last factor on the weights.
     pub scale: f32,

@@ -56,14 +56,14 @@ impl<D: Device> Loaded<D> {
         self.weights.get(&memory).map(|(_, buffer)| buffer)
     }
 
-    /// Whether all weights of a program are here.
+    /// True if all weights of a program are here.
     pub fn has(&self, program: &Program) -> bool {
         let memories = program.memories().iter().enumerate();
         let mut wanted = memories.filter(|(_, memory)| memory.kind == Kind::Weights);
         wanted.all(|(i, memory)| self.weights.get(&i).is_some_and(|(n, _)| *n == memory.bytes))
     }
 
-    /// Whether the device has so many bytes of the table's.
+    /// Checks that the device has `needed` bytes of the table's.
     pub fn check(&self, table: Table, needed: u64) -> Result<(), Failure> {
         let free = self.device().free_memory().map_err(Failure::of)?;
         if needed > free {

@@ -25,12 +25,12 @@ impl Failure {
     }
 }
 
-/// What a pass is given, a row for each of its tokens.
+/// Inputs of a pass, a row for each of its tokens.
 #[derive(Clone, Copy, Debug)]
 pub enum Input<'a> {
     /// Their numbers in the vocabulary.
     Tokens(&'a [u32]),
-    /// What the blocks before the program's first one made of them.
+    /// Residual stream before the program's first block.
     Rows(&'a [f32]),
 }
 
@@ -50,7 +50,7 @@ pub type Angles<'a> = dyn Fn(usize, usize) -> Vec<(f32, f32)> + 'a;
 
 /// Runs the passes of a program.
 pub trait Passes: Send {
-    /// What there is memory for.
+    /// Sizes for which there is memory.
     fn limits(&self) -> Limits;
 
     /// Runs one pass over the tokens of `parts`, in their order. Keys and values are left in the pages, and rows for
@@ -69,7 +69,7 @@ pub trait Passes: Send {
     /// The rows themselves, as the last block has left them.
     ///
     /// # Errors
-    /// What the device says.
+    /// The device's error.
     fn stream(&mut self) -> Result<Vec<f32>, Failure>;
 
     /// Copies the keys and values of a page to another one.

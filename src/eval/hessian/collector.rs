@@ -82,7 +82,7 @@ impl ActivationObserver for Scout {
     }
 }
 
-/// Adds up what it sees.
+/// An observer that adds up outer products of inputs.
 pub(super) struct Collector {
     n_ctx: usize,
     isa: Isa,
@@ -102,7 +102,7 @@ impl Collector {
         Collector { n_ctx, isa, state: Mutex::new(State { collected, last: Last::default(), parted: None }) }
     }
 
-    /// What is there so far.
+    /// The sums so far.
     pub fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
     }

@@ -2,8 +2,8 @@
 //!
 //! Every chunk of the text is a sequence of its own. The products of 128 neighbouring tokens of a chunk are summed in
 //! `f32` and added to `f64` sums, chunk after chunk: so the bits of the sums depend on the text and the length of the
-//! chunks, not on how many of these run side by side, on the threads or on the instruction set. Matrices that read the
-//! same input share its sums.
+//! chunks, not on the number of parallel chunks, on the threads or on the instruction set. Matrices that read the same
+//! input share its sums.
 
 mod collector;
 mod error;
@@ -24,7 +24,7 @@ use crate::ops::observe::ActivationObserver;
 use crate::step::{Engine, Segment, Sequence, StepOptions};
 use collector::{Collector, Scout};
 
-/// What a caller hears of a run.
+/// Notifications of a run.
 pub trait Watch {
     /// `done` chunks are in the sums. `false` stops the run, with the sums as they are.
     ///
@@ -40,8 +40,8 @@ pub fn cache_bytes(model: &Model, chunks: &Chunks, side_by_side: usize) -> usize
     side_by_side.min(chunks.count()) * pages * layout.bytes()
 }
 
-/// The inputs of the model's matrices and which of these read the same one, found by evaluating the first tokens of the
-/// text.
+/// The inputs of the model's matrices, grouped where several matrices read the same one, found by evaluating the first
+/// tokens of the text.
 ///
 /// # Errors
 /// Experts; a model without matrices.

@@ -7,7 +7,7 @@ use trine_formats::imatrix::{Entry, Imatrix};
 use super::CollectError;
 use crate::ops::observe::ActivationObserver;
 
-/// Adds up what it sees.
+/// An observer that adds up squares of inputs.
 pub(super) struct Collector {
     output: bool,
     state: Mutex<State>,
@@ -15,9 +15,9 @@ pub(super) struct Collector {
 
 pub(super) struct State {
     pub matrix: Imatrix,
-    /// What went wrong with it.
+    /// The first error.
     pub error: Option<CollectError>,
-    /// Whether the pass has enough tokens to count for plain matrices.
+    /// True if the pass has enough tokens to count for plain matrices.
     pub counts_plain: bool,
 }
 
@@ -27,7 +27,7 @@ impl Collector {
         Collector { output, state: Mutex::new(State { matrix, error: None, counts_plain: true }) }
     }
 
-    /// What is there so far.
+    /// The sums so far.
     pub fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
     }

@@ -28,7 +28,7 @@ pub enum CollectError {
         /// Tokens in a chunk.
         n_ctx: usize,
     },
-    /// The matrix to go on with is not of this model.
+    /// The matrix to continue is not of this model.
     #[error(
         "'{tensor}' has {have} columns in the matrix to go on with and {want} in the model; is it of another model?"
     )]
@@ -70,7 +70,7 @@ pub enum CollectError {
     /// The caller asked to stop.
     #[error("interrupted")]
     Interrupted,
-    /// What the caller did with a finished group failed.
+    /// The caller failed with a finished group.
     #[error(transparent)]
     Watch(Box<dyn Error + Send + Sync>),
 }

@@ -29,7 +29,7 @@ use crate::model::Model;
 use crate::ops::observe::ActivationObserver;
 use crate::step::{Engine, Segment, Sequence, StepError, StepOptions};
 
-/// What a caller hears of a run.
+/// Notifications of a run.
 pub trait Watch {
     /// `tokens` more are evaluated. `false` stops the run, and what came after the last group is lost.
     fn tokens(&mut self, tokens: usize) -> bool;
@@ -47,7 +47,7 @@ pub trait Watch {
     ) -> Result<(), Box<dyn Error + Send + Sync>>;
 }
 
-/// What to collect.
+/// Options of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
     /// Also for `output.weight`.

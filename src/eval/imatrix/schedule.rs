@@ -18,9 +18,9 @@ pub struct Schedule {
 /// Tokens that go through the model in one call, of one chunk of the group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Part {
-    /// Of the group.
+    /// Its number in the group.
     pub chunk: usize,
-    /// Of the chunk.
+    /// Its tokens' places in the chunk.
     pub tokens: Range<usize>,
 }
 

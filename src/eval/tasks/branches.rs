@@ -31,7 +31,7 @@ pub struct Branches {
     pub texts: Vec<Vec<u32>>,
     /// Tokens that all of them begin with, at least one.
     pub shared: usize,
-    /// What is to be computed, in order.
+    /// The logarithms to compute, in order.
     pub wanted: Vec<Wanted>,
 }
 
@@ -87,7 +87,7 @@ impl Branches {
 /// The tokens of a text that begins a sequence.
 ///
 /// # Errors
-/// What the tokenizer says.
+/// The tokenizer's error.
 pub fn encode(tokenizer: &Tokenizer, text: &str) -> Result<Vec<u32>, TaskError> {
     Ok(tokenizer.encode(text, true, false)?)
 }

@@ -2,7 +2,7 @@
 
 use crate::sample::rng::Mt19937;
 
-/// `wanted` of `all` places, each drawn among those that are left, which keep their order.
+/// `wanted` of `all` places, each sampled among those that are left, which keep their order.
 pub fn in_order(all: usize, wanted: usize) -> Vec<usize> {
     let mut rng = Mt19937::new(1);
     let mut left: Vec<usize> = (0..all).collect();
@@ -13,7 +13,7 @@ pub fn in_order(all: usize, wanted: usize) -> Vec<usize> {
     (0..wanted.min(all)).map(draw).collect()
 }
 
-/// `wanted` of `all` places, each drawn among those that are left, the last of which takes its place. The draw is a
+/// `wanted` of `all` places, each sampled among those that are left, the last of which takes its place. The place is a
 /// product in single precision.
 pub fn with_the_last(all: usize, wanted: usize) -> Vec<usize> {
     let mut rng = Mt19937::new(1);

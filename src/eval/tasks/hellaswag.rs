@@ -19,7 +19,7 @@ const MOST: usize = 32;
 pub struct Task {
     /// Its first line in the file, counted from 1.
     pub line: usize,
-    /// What the endings go on from.
+    /// Text before the endings.
     pub context: String,
     /// The endings.
     pub endings: [String; ENDINGS],

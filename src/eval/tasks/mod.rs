@@ -1,7 +1,7 @@
 //! Tasks with choices: of some texts that begin alike, does a model find the right one most likely?
 //!
-//! HellaSwag, WinoGrande and multiple choice by llama-perplexity's protocol: its file formats, its order of tasks drawn
-//! at random, its likelihoods and rounding. Texts of several tasks stand in one context of [`TaskOptions::n_ctx`] cells
+//! HellaSwag, WinoGrande and multiple choice by llama-perplexity's protocol: its file formats, its random order of
+//! tasks, its likelihoods and rounding. Texts of several tasks stand in one context of [`TaskOptions::n_ctx`] cells
 //! there, those of a task sharing their beginning. That decides how sums over cells are grouped
 //! ([`crate::kv::Placement`]), and so the last digits.
 
@@ -31,7 +31,7 @@ pub enum TaskError {
     Malformed {
         /// The line, or the task and the byte.
         place: String,
-        /// What is wrong.
+        /// The problem.
         what: String,
     },
     /// Nothing to do.

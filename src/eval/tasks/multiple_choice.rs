@@ -26,7 +26,7 @@ const MOST_TEXTS: usize = 128;
 pub struct Task {
     /// Its number in the file, counted from 1.
     pub number: usize,
-    /// What the answers go on from.
+    /// Text before the answers.
     pub question: String,
     /// The answers.
     pub answers: Vec<String>,
@@ -62,7 +62,7 @@ pub fn read(bytes: &[u8], wanted: usize) -> Result<Vec<Task>, TaskError> {
 struct Cursor<'a> {
     bytes: &'a [u8],
     at: usize,
-    /// What is being read.
+    /// The place that is being read.
     place: String,
 }
 
@@ -124,7 +124,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// What came out of all tasks so far.
+/// Result of all tasks so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Answered {
     /// Tasks, and those whose likeliest answer was right.

@@ -12,7 +12,7 @@ use crate::pool::Pool;
 use crate::step::{Engine, Segment, Sequence, StepOptions};
 use crate::tokenizer::Tokenizer;
 
-/// What is measured.
+/// The model to measure.
 #[derive(Clone, Copy)]
 pub struct Subject<'a> {
     /// The weights.
@@ -30,7 +30,7 @@ pub struct TaskOptions {
     pub n_ctx: usize,
     /// Texts that may stand in it together, `-np`.
     pub parallel: usize,
-    /// Tokens that go through the model at once; changes no bit.
+    /// Tokens that go through the model at once; the results are bit-identical.
     pub n_ubatch: usize,
     /// Bits of an any-precision model; `None` for its widest.
     pub bits: Option<u8>,
@@ -148,7 +148,7 @@ fn evaluate(engine: &Engine, step: &StepOptions, tasks: &[Branches]) -> Result<V
         take(task, RowOf::Shared, logits);
     })?;
 
-    // What each goes on with, up to the last row that somebody looks at.
+    // Continuation of each, up to the last row whose logits are needed.
     let mut branches: Vec<(usize, usize, Sequence)> = Vec::new();
     let mut cell = 0;
     for (no, (task, stem)) in tasks.iter().zip(&stems).enumerate() {

@@ -5,7 +5,7 @@ use super::log_prob::{Form, Row};
 use super::run::batches;
 use super::{Accuracy, TaskError, TaskOptions, choose, hellaswag, multiple_choice, winogrande};
 
-/// Drawn by the C++ lines of llama-perplexity, built with libstdc++ 12.
+/// Sampled by the C++ lines of llama-perplexity, built with libstdc++ 12.
 #[test]
 fn tasks_are_drawn_like_the_reference_draws_them() {
     assert_eq!(choose::in_order(10, 10), [4, 9, 6, 8, 0, 1, 3, 7, 2, 5]);
@@ -45,7 +45,7 @@ fn winogrande_lines_are_read_like_the_reference_reads_them() {
     assert!(e.contains("line 1: llama-perplexity drops the last line"), "{e}");
     assert_eq!(winogrande::read("0,a _ b,c,d,2\n").unwrap().tasks.len(), 1);
     assert!(matches!(winogrande::read(""), Err(TaskError::NoTasks)));
-    // A quote that is closed elsewhere does not cut a character in two.
+    // A quote that is closed in another place does not cut a character in two.
     assert!(winogrande::read("0,\"a _ b\"é,c,d,2\n").is_err());
 }
 

@@ -25,7 +25,7 @@ pub struct Task {
     pub line: usize,
     /// The sentence before the gap and behind it.
     pub sentence: [String; 2],
-    /// What may fill the gap.
+    /// Candidates for the gap.
     pub choices: [String; CHOICES],
     /// The right choice, 1 or 2.
     pub answer: u8,
@@ -118,7 +118,7 @@ pub fn select(tasks: Vec<Task>, wanted: usize) -> Vec<Task> {
     places.into_iter().map(|i| tasks[i].clone()).collect()
 }
 
-/// What came out of one task, and of all up to it.
+/// Result of one task, and of all up to it.
 #[derive(Clone, Copy, Debug)]
 pub struct Verdict {
     /// All tasks so far.

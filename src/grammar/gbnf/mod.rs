@@ -49,7 +49,7 @@ pub(super) fn to_lark(source: &str) -> Result<String, GrammarError> {
     Ok(writer.out)
 }
 
-/// Of every rule, whether it does not lead back to itself nor to one that leads back to itself.
+/// True for every rule that leads back neither to itself nor to one that leads back to itself.
 fn regular(uses: &[Vec<usize>]) -> Vec<bool> {
     // A rule is regular once all rules that it uses are; those in a circle never are.
     let mut regular = vec![false; uses.len()];

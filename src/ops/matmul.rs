@@ -251,10 +251,15 @@ enum Form {
 /// Rows in a form.
 type Prepared = (Form, Arc<AlignedBytes>);
 
-/// Prepared forms of some rows. Clones share them, so that products with the same rows make each form once, wherever
-/// they stand in a program.
-#[derive(Clone, Default)]
-pub struct Forms(Arc<Mutex<Vec<Prepared>>>);
+/// Prepared forms of some rows, each made once wherever their products stand in a program.
+#[derive(Default)]
+pub struct Forms(Mutex<Vec<Prepared>>);
+
+/// Forms that live as long as the rows, or with their activations.
+enum Kept<'a> {
+    Here(Forms),
+    There(&'a Forms),
+}
 
 /// Activation rows and their prepared forms, each made once however many matrices want it.
 pub struct Activations<'a> {
@@ -264,7 +269,7 @@ pub struct Activations<'a> {
     cols: usize,
     isa: Isa,
     width: u8,
-    prepared: Forms,
+    prepared: Kept<'a>,
     observer: Option<Arc<dyn ActivationObserver>>,
 }
 
@@ -276,19 +281,27 @@ impl<'a> Activations<'a> {
     /// Rows of `cols` values.
     pub fn new(x: &'a [f32], cols: usize, isa: Isa) -> Activations<'a> {
         debug_assert!(x.len().is_multiple_of(cols));
-        Activations { x, tokens: x.len() / cols, cols, isa, width: 0, prepared: Forms::default(), observer: None }
+        Activations {
+            x,
+            tokens: x.len() / cols,
+            cols,
+            isa,
+            width: 0,
+            prepared: Kept::Here(Forms::default()),
+            observer: None,
+        }
     }
 
     /// Rows of `cols` values that came encoded, for packed matrices whose activations are encoded so, and no others.
     pub(super) fn of_encoded(encoding: Encoding, rows: AlignedBytes, cols: usize, isa: Isa) -> Activations<'static> {
         let tokens = rows.len() / encoded_bytes(encoding, cols);
-        let prepared = Forms(Arc::new(Mutex::new(vec![(Form::Encoded(encoding), Arc::new(rows))])));
+        let prepared = Kept::Here(Forms(Mutex::new(vec![(Form::Encoded(encoding), Arc::new(rows))])));
         Activations { tokens, prepared, ..Activations::new(&[], cols, isa) }
     }
 
     /// The same rows, whose prepared forms are kept in `forms`.
-    pub fn sharing(self, forms: &Forms) -> Activations<'a> {
-        Activations { prepared: forms.clone(), ..self }
+    pub fn sharing(self, forms: &'a Forms) -> Activations<'a> {
+        Activations { prepared: Kept::There(forms), ..self }
     }
 
     /// The same, watched by `observer`.
@@ -372,7 +385,11 @@ impl<'a> Activations<'a> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Prepared>> {
-        self.prepared.0.lock().unwrap_or_else(|e| e.into_inner())
+        let forms = match &self.prepared {
+            Kept::Here(forms) => forms,
+            Kept::There(forms) => *forms,
+        };
+        forms.0.lock().unwrap_or_else(|e| e.into_inner())
     }
 
     fn prepare(&self, form: Form, row_bytes: usize, row: impl Fn(&[f32], &mut [u8]) + Sync) -> Arc<AlignedBytes> {
@@ -421,21 +438,19 @@ pub(super) fn encode(encoding: Encoding, isa: Isa, x: &[f32], out: &mut [u8]) {
 /// of the same width, so that threads need not meet between them.
 ///
 /// Every output is one independent dot product, so rows are split over threads freely.
-pub fn matmul_all(w: &[&Matrix], acts: &Activations<'_>) -> Vec<Floats> {
+pub fn matmul<const N: usize>(w: [&Matrix; N], acts: &Activations<'_>) -> [Floats; N] {
     let tokens = acts.tokens();
-    let out = |w: &&Matrix| {
+    let mut outs = w.map(|w| {
         assert_eq!(w.cols, acts.cols, "activation width");
         Floats::scratch(tokens * w.rows)
-    };
-    let mut outs: Vec<Floats> = w.iter().map(out).collect();
-    let form = |w: &&Matrix| match &w.weights {
+    });
+    let forms: [Option<Arc<AlignedBytes>>; N] = w.map(|w| match &w.weights {
         Weights::Packed(p) => Some(acts.arranged(p.layout())),
         Weights::Planes(p) => Some(acts.for_planes(p.form(acts.isa, tokens))),
         Weights::Widely(w) => Some(acts.for_widely(w)),
         Weights::Rows { .. } => None,
-    };
-    let forms: Vec<Option<Arc<AlignedBytes>>> = w.iter().map(form).collect();
-    let mut jobs = Vec::with_capacity(w.len());
+    });
+    let mut jobs = Vec::with_capacity(N);
     let (mut in_planes, mut widely_linear) = (Vec::new(), Vec::new());
     for ((w, out), form) in w.iter().zip(&mut outs).zip(&forms) {
         match (&w.weights, form) {
@@ -456,12 +471,6 @@ pub fn matmul_all(w: &[&Matrix], acts: &Activations<'_>) -> Vec<Floats> {
     bitplane::multiply_all(acts.isa, &mut in_planes, tokens);
     widely::multiply_all(acts.isa, &mut widely_linear, tokens);
     outs
-}
-
-/// [`matmul_all`] of as many matrices as are written down.
-pub fn matmul<const N: usize>(w: [&Matrix; N], acts: &Activations<'_>) -> [Floats; N] {
-    let mut outs = matmul_all(&w, acts).into_iter();
-    w.map(|_| outs.next().unwrap_or_default())
 }
 
 /// The product with rows as they are in the file.

@@ -1,35 +1,38 @@
 //! Mixtures of experts: rows are grouped by expert, so that each weight is read once for all rows of its expert; an
 //! expert that no token chose is not read.
 
-use std::ops::Range;
-
 use super::pass::Pass;
 use crate::kernels::Floats;
 use crate::ops;
-use crate::ops::matmul::{Matrix, matmul_all};
+use crate::ops::matmul::matmul;
 use crate::program::{Stack, Value};
 
 impl Pass<'_, '_, '_> {
     /// Products of rows that are grouped by expert with the matrices of their expert, for each of several stacks.
-    pub(super) fn products_of_experts(&self, x: Value, choice: Value, stacks: &[Stack]) -> Vec<Floats> {
+    pub(super) fn products_of_experts<const N: usize>(
+        &self,
+        x: Value,
+        choice: Value,
+        stacks: [&Stack; N],
+    ) -> [Floats; N] {
         let (x, choice) = (self.values.get(x), self.values.choice(choice));
         let sizes = |stack: &Stack| (self.matrix(stack.matrix(0)).rows, self.matrix(stack.matrix(0)).cols);
         let rows = choice.places.len();
-        let mut outs: Vec<Floats> = stacks.iter().map(|stack| Floats::scratch(rows * sizes(stack).0)).collect();
-        let columns = stacks.first().map_or(0, |stack| sizes(stack).1);
+        let mut outs = stacks.map(|stack| Floats::scratch(rows * sizes(stack).0));
+        let columns = sizes(stacks[0]).1;
         for (expert, rows) in choice.rows.iter().enumerate().filter(|(_, rows)| !rows.is_empty()) {
             let acts = self.activations(&x[rows.start * columns..rows.end * columns], columns);
             for stack in stacks.iter().filter(|stack| stack.observed) {
                 let tensor = &self.program.matrix(stack.matrix(expert)).tensor;
                 acts.observe_expert(tensor, expert, stack.matrices.len());
             }
-            let matrices: Vec<&Matrix> = stacks.iter().map(|stack| self.matrix(stack.matrix(expert))).collect();
-            for ((stack, mut y), out) in stacks.iter().zip(matmul_all(&matrices, &acts)).zip(&mut outs) {
+            let ys = matmul(stacks.map(|stack| self.matrix(stack.matrix(expert))), &acts);
+            for ((stack, mut y), out) in stacks.iter().zip(ys).zip(&mut outs) {
                 if let Some(scales) = &stack.scales {
                     ops::scale(&mut y, scales[expert]);
                 }
                 self.adapt(&stack.adapters[expert], &acts, &mut y);
-                let width = matrix_rows(&y, rows);
+                let width = sizes(stack).0;
                 if let Some(biases) = &stack.biases {
                     ops::add_rows(&mut y, &biases[expert * width..][..width]);
                 }
@@ -38,9 +41,4 @@ impl Pass<'_, '_, '_> {
         }
         outs
     }
-}
-
-/// Width of a row of `y`, whose rows are `rows`.
-fn matrix_rows(y: &[f32], rows: &Range<usize>) -> usize {
-    y.len() / rows.len()
 }

@@ -5,7 +5,7 @@ use crate::kernels::Floats;
 use crate::ops;
 use crate::ops::activation::Activation;
 use crate::ops::gated::gated;
-use crate::ops::matmul::{Activations, Matrix, matmul, matmul_all};
+use crate::ops::matmul::{Activations, Matrix, matmul};
 use crate::program::{LowRank, MatrixId, Product, Stack, Value};
 
 impl Pass<'_, '_, '_> {
@@ -32,14 +32,10 @@ impl Pass<'_, '_, '_> {
     }
 
     /// Products of the same rows.
-    pub(super) fn products(&self, x: Value, products: &[Product]) -> Vec<Floats> {
-        let Some(first) = products.first() else {
-            return Vec::new();
-        };
-        let acts = self.activations_of(x, first.matrix);
+    pub(super) fn products<const N: usize>(&self, x: Value, products: [&Product; N]) -> [Floats; N] {
+        let acts = self.activations_of(x, products[0].matrix);
         products.iter().for_each(|product| self.observe(&acts, product));
-        let matrices: Vec<&Matrix> = products.iter().map(|p| self.matrix(p.matrix)).collect();
-        let mut ys = matmul_all(&matrices, &acts);
+        let mut ys = matmul(products.map(|product| self.matrix(product.matrix)), &acts);
         ys.iter_mut().zip(products).for_each(|(y, product)| self.finish_product(product, &acts, y));
         ys
     }

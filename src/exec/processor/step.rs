@@ -83,8 +83,14 @@ impl Pass<'_, '_, '_> {
                 self.in_place(at, |x, pass| ops::activation::scale_by_gate(x, pass.input(at, 1), *plain));
             }
             Op::Products(products) => {
-                let ys = self.products(operation.inputs[0], products);
-                self.finish(at, ys);
+                let x = operation.inputs[0];
+                // as many at once as are written down, without a list in memory
+                match &products[..] {
+                    [a] => self.finish(at, self.products(x, [a])),
+                    [a, b] => self.finish(at, self.products(x, [a, b])),
+                    [a, b, c] => self.finish(at, self.products(x, [a, b, c])),
+                    all => self.finish(at, all.iter().flat_map(|one| self.products(x, [one])).collect::<Vec<_>>()),
+                }
             }
             Op::GatedProducts(products, activation) => {
                 let y = self.gated_products(operation.inputs[0], products, *activation);
@@ -149,8 +155,14 @@ impl Pass<'_, '_, '_> {
                 self.one(at, y);
             }
             Op::ProductsOfExperts(stacks) => {
-                let ys = self.products_of_experts(operation.inputs[0], operation.inputs[1], stacks);
-                self.finish(at, ys);
+                let (x, choice) = (operation.inputs[0], operation.inputs[1]);
+                match &stacks[..] {
+                    [a, b] => self.finish(at, self.products_of_experts(x, choice, [a, b])),
+                    all => {
+                        let ys = all.iter().flat_map(|one| self.products_of_experts(x, choice, [one]));
+                        self.finish(at, ys.collect::<Vec<_>>());
+                    }
+                }
             }
             Op::Combine { weighed } => {
                 let columns = program.shape(operation.outputs[0]).columns;

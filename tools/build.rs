@@ -16,15 +16,15 @@ fn main() {
     println!("cargo:rustc-env=TRINE_COMMIT={commit}");
 }
 
-/// What `cargo package` has written beside the manifest.
+/// The commit that `cargo package` has written beside the manifest.
 fn packaged(package: &Path) -> Option<String> {
     let info = fs::read_to_string(package.join(".cargo_vcs_info.json")).ok()?;
     let (_, rest) = info.split_once("\"sha1\"")?;
     rest.split('"').nth(1).map(str::to_owned)
 }
 
-/// What is checked out in the repository itself; one that this source tree merely lies in says nothing about it. `.git`
-/// is a folder, or in a further work tree a file that names one.
+/// The commit of the repository's own checkout; a repository that merely contains this source tree does not count.
+/// `.git` is a folder, or in a further work tree a file that names one.
 fn checked_out(git: &Path) -> Option<String> {
     let own = match fs::read_to_string(git) {
         Ok(text) => git.parent()?.join(text.trim().strip_prefix("gitdir: ")?),

@@ -12,7 +12,7 @@ pub struct RandomTokens {
 }
 
 impl RandomTokens {
-    /// Of a vocabulary of `n_vocab`.
+    /// A source of tokens from a vocabulary of `n_vocab`.
     pub fn new(n_vocab: usize) -> RandomTokens {
         RandomTokens { next: 1, n_vocab: n_vocab as u32 }
     }

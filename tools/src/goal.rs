@@ -1,4 +1,4 @@
-//! What rquantize can make: the names of all targets, and what help says of them.
+//! Targets of rquantize: their names, and their help texts.
 
 use std::fmt::Write as _;
 
@@ -7,10 +7,10 @@ use trine::quant::{Ftype, Group, Target, anyprec};
 
 use crate::widely;
 
-/// What is to be made.
+/// A target.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Goal {
-    /// What llama-quantize or bitnet.cpp make.
+    /// A type of llama-quantize or bitnet.cpp.
     Usual(Target),
     /// A file that runs at several widths, or a SqueezeLLM one.
     AnyPrecision(anyprec::Target),
@@ -41,7 +41,7 @@ impl Goal {
     }
 }
 
-/// What stands below the options in `--help`.
+/// The text below the options in `--help`.
 pub fn long_help() -> String {
     let mut text = String::from(
         "Examples:

@@ -60,7 +60,7 @@ impl GptqArgs {
         self.gptq.is_some().then_some("--gptq")
     }
 
-    /// What a recipe says of it; opens the file.
+    /// The part of a recipe; opens the file.
     ///
     /// # Errors
     /// A file that cannot be used.
@@ -108,7 +108,7 @@ pub fn to_json(plan: &Plan, report: Option<&Report>) -> Value {
     json!({ "tensors": with, "without": without, "damped": report.map(damped) })
 }
 
-/// What a user should know of the Hessians.
+/// Warnings about the Hessians.
 pub fn warn(report: &FeedbackReport) {
     for (name, damp) in &report.damped {
         note!(

@@ -32,7 +32,7 @@ pub fn add_model(model: &ModelFile) {
     }
 }
 
-/// Whether the file at `path` is one of those that are read.
+/// True if the file at `path` is one of those that are read.
 pub fn contain(path: &Path) -> bool {
     FileId::of(path).is_ok_and(|id| inputs().contains(&id))
 }

@@ -41,7 +41,7 @@ pub fn start(tool: &'static str) {
     });
 }
 
-/// Whether a request cannot wait for a good place.
+/// True if a request cannot wait for a good place.
 fn is_urgent() -> bool {
     ASKED.is_cancelled() || WAITING.load(Ordering::SeqCst)
 }
@@ -72,7 +72,7 @@ fn end() -> ! {
     } else {
         "interrupted".to_owned()
     };
-    // In the place of a bar, or on a line of its own.
+    // Over a bar, or on a line of its own.
     let place = if progress::is_shown() { "\r\x1b[K" } else { "\n" };
     let words = shown::message(&words);
     signals::last_words(&format!("{place}{}: {words}\n", tool()));
@@ -87,12 +87,12 @@ fn fail(why: &str) -> ! {
     std::process::exit(1)
 }
 
-/// Whether the work should stop.
+/// True if the work should stop.
 pub fn asked() -> bool {
     ASKED.is_cancelled()
 }
 
-/// What Ctrl-C cancels, for work of the library.
+/// Token that Ctrl-C cancels, for work of the library.
 pub fn token() -> CancelToken {
     ASKED.clone()
 }

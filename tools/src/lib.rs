@@ -1,4 +1,4 @@
-//! What the command-line tools share.
+//! Modules that the command-line tools share.
 
 /// A line on standard error, in which nothing that comes from a file does more than be read. Unlike `eprintln!` it does
 /// not panic when nobody can read it.

@@ -1,4 +1,4 @@
-//! What every tool that runs a model does first.
+//! Loading of a model, the first step of every tool that runs one.
 
 use std::path::{Path, PathBuf};
 

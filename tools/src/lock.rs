@@ -37,7 +37,7 @@ fn lock_all() -> Result<(), String> {
     Err("trine does not know how to ask this system for it".to_owned())
 }
 
-/// What this process has in memory, all of which is locked then; `None` where the system does not tell.
+/// Bytes that this process has in memory, all of which is locked then; `None` where the system does not tell.
 fn resident_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|l| l.starts_with("VmRSS:"))?;

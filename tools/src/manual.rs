@@ -1,5 +1,4 @@
-//! What `man` and shells want to know of a tool: its page, and the completion of its options. Both are made from the
-//! description of the command line that `--help` shows.
+//! Pages for `man` and completions for shells, both made from the description of the command line that `--help` shows.
 
 use std::io;
 
@@ -27,7 +26,7 @@ const EXIT_STATUS: &[(&str, &str)] = &[
 pub enum Page {
     /// The page of the manual, for `man`.
     Manual,
-    /// What a shell reads to complete the tool's options.
+    /// The completion script of the tool's options.
     Completion(Shell),
 }
 

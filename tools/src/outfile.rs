@@ -16,7 +16,7 @@ pub struct OutFile {
     path: PathBuf,
     /// Where the bytes are until the file is complete; `None` for devices and pipes.
     unfinished: Option<TempFile>,
-    /// What names it on the command line.
+    /// The option that names it on the command line.
     option: &'static str,
 }
 
@@ -69,7 +69,7 @@ impl OutFile {
     /// Puts the complete file under its name.
     ///
     /// # Errors
-    /// What the system says; a file that became an input since it was begun. Nothing is left behind then.
+    /// The system's error; a file that became an input since it was begun. Nothing is left behind then.
     pub fn keep(self) -> io::Result<()> {
         let Some(unfinished) = self.unfinished else {
             return Ok(());

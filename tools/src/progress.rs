@@ -49,7 +49,7 @@ pub fn above<T>(write: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Whether a bar is on the screen, as far as that can be known without waiting for anybody.
+/// True if a bar is on the screen, as far as that can be known without waiting for anybody.
 pub fn is_shown() -> bool {
     let last = SHOWN.try_lock();
     last.is_ok_and(|last| on_screen(last.as_ref()).is_some())

@@ -1,4 +1,4 @@
-//! What a result stands on: the schema of its JSON, the tool, the machine and the models, `docs/json.md`.
+//! Provenance of a result: the schema of its JSON, the tool, the machine and the models, `docs/json.md`.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -13,7 +13,7 @@ use trine_formats::gguf::ModelFile;
 use crate::text::hex;
 use crate::version;
 
-/// What was used to come to a result.
+/// Provenance of a result.
 #[derive(Clone, Debug, Default)]
 pub struct Provenance {
     /// Name and version of the report's form, such as `rperplexity.estimate/1`: the number goes up when fields change
@@ -39,7 +39,7 @@ impl Provenance {
         Provenance { schema, ..Provenance::default() }
     }
 
-    /// Of a model that was run.
+    /// The provenance of a run of a model.
     ///
     /// # Errors
     /// TRINE_ISA cannot be followed.
@@ -49,7 +49,7 @@ impl Provenance {
         Ok(Provenance { schema, threads: Some(model.threads()), isa: Some(Isa::from_env()?), models })
     }
 
-    /// Of work on the weights of a model.
+    /// The provenance of work on the weights of a model.
     pub fn of_files(schema: &'static str, model: &ModelFile) -> Provenance {
         Provenance { schema, models: files(model), ..Provenance::default() }
     }

@@ -10,7 +10,7 @@ const MAX_MESSAGE: usize = 4096;
 /// Longest name in bytes.
 const MAX_NAME: usize = 256;
 
-/// Whether a character does something to the text around it instead of standing in it.
+/// True if a character does something to the text around it instead of standing in it.
 fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(c,

@@ -1,13 +1,13 @@
-//! What the system tells a program: requests to end, readers that have gone, mapped files that became shorter.
+//! Signals: requests to end, readers that have gone, mapped files that became shorter.
 //!
-//! Requests are not handled where they happen to arrive. They are held back in all threads, and one thread waits for
+//! Requests are not handled where they happen to arrive. They are blocked in all threads, and one thread waits for
 //! them: there it may take locks, remove files and write.
 
 use std::io::{self, Write};
 
 use crate::progress::above;
 
-/// What the waiting thread is told.
+/// Events of the waiting thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// Ctrl-C, a terminal that was closed, or somebody who asks the program to end.
@@ -41,7 +41,7 @@ mod posix {
 
     /// Signals that ask a program to end.
     const REQUESTS: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
-    /// What the handler of a failed read wakes the waiting thread with.
+    /// Signal with which the handler of a failed read wakes the waiting thread.
     const WAKE: Signal = Signal::SIGUSR1;
 
     /// The signal of a fault that ends the program; 0 as long as there was none.
@@ -57,7 +57,7 @@ mod posix {
         unsafe { sigaction(signal, &action) }.ok()
     }
 
-    /// Whether whoever started this program wanted it not to hear the signal, as nohup does.
+    /// True if the signal was ignored when this program was started, as nohup does.
     fn is_ignored(signal: Signal) -> bool {
         let Some(before) = install(signal, SigHandler::SigIgn) else {
             return false;
@@ -147,12 +147,12 @@ mod posix {
         install(Signal::SIGPIPE, SigHandler::SigDfl);
         let _ = SigSet::all().thread_unblock();
         let _ = raise(Signal::SIGPIPE);
-        // Not reached unless the signal is held back by something else.
+        // Not reached unless something else blocks the signal.
         std::process::exit(128 + Signal::SIGPIPE as i32)
     }
 }
 
-/// Elsewhere than on Unix there is nothing to hold back.
+/// Outside of Unix there is nothing to block.
 #[cfg(not(unix))]
 pub fn hold_back() {}
 

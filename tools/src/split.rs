@@ -80,13 +80,13 @@ impl SplitArgs {
     }
 }
 
-/// What to do with one model.
+/// A job for one model.
 pub struct Job<'a> {
     /// The options.
     pub args: &'a SplitArgs,
     /// The model, or a file of its set.
     pub input: &'a Path,
-    /// What names begin with, or the file to write.
+    /// Prefix of the names, or the file to write.
     pub out: &'a str,
     /// Only say what would be done.
     pub dry_run: bool,

@@ -1,6 +1,6 @@
 //! Mean, deviation and median of a few samples.
 
-/// What is said of repeated measurements.
+/// Statistics of repeated measurements.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
     /// Arithmetic mean.
@@ -12,7 +12,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Of `samples`; zeros when there are none.
+    /// The statistics of `samples`; zeros when there are none.
     pub fn of(samples: &[f64]) -> Summary {
         let n = samples.len() as f64;
         if samples.is_empty() {

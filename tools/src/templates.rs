@@ -10,7 +10,7 @@ use trine::chat::RenderOptions;
 
 use crate::text;
 
-/// Whether a model is asked to think before it answers.
+/// A model's thinking before it answers: on, off or as the template says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum Thinking {

@@ -4,7 +4,7 @@
 use std::ffi::OsStr;
 use std::io;
 
-/// Whether text has colours.
+/// Coloured text: always, never or in terminals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Colours {
     /// Always
@@ -16,7 +16,7 @@ pub enum Colours {
 }
 
 impl Colours {
-    /// Whether a stream has colours.
+    /// True if the text of a stream has colours.
     pub fn are_shown(self, stream: &impl io::IsTerminal) -> bool {
         let variable = |name: &str| std::env::var_os(name);
         let unwanted = is_unwanted(variable("NO_COLOR").as_deref(), variable("TERM").as_deref());
@@ -28,24 +28,24 @@ impl Colours {
     }
 }
 
-/// Whether the variables `NO_COLOR` (no-color.org: anything but nothing) and `TERM` are against colours.
+/// True if the variables `NO_COLOR` (no-color.org: anything but nothing) and `TERM` are against colours.
 fn is_unwanted(no_color: Option<&OsStr>, term: Option<&OsStr>) -> bool {
     no_color.is_some_and(|v| !v.is_empty()) || term == Some(OsStr::new("dumb"))
 }
 
-/// Whether lines can be edited in the terminal: not in one that cannot move its cursor.
+/// True if lines cannot be edited in the terminal, because it cannot move its cursor.
 pub fn is_dumb() -> bool {
     std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb")
 }
 
-/// The columns of the terminal that a stream goes to; `None` where it goes elsewhere.
+/// The columns of the terminal that a stream goes to; `None` where it does not go to one.
 pub fn columns(stream: &impl io::IsTerminal) -> Option<usize> {
     let (_, columns) = console::Term::stderr().size();
     // A terminal that nobody has given a size has none.
     (stream.is_terminal() && columns > 0).then_some(columns.into())
 }
 
-/// A line as lines of at most so many columns, divided between words; all but the first begin with `indent` spaces. A
+/// A line as lines of at most `columns` columns, divided between words; all but the first begin with `indent` spaces. A
 /// word that is longer stays whole, and spaces between words stay where the line is not divided.
 pub fn lines(line: &str, columns: Option<usize>, indent: usize) -> Vec<String> {
     let width = |text: &str| console::measure_text_width(text);
@@ -80,7 +80,7 @@ mod modes {
 
     use crate::signals;
 
-    /// What ends the mode in which a terminal marks what is pasted.
+    /// Sequence that ends the mode in which a terminal marks pasted text.
     const NO_PASTE: &str = "\x1b[?2004l";
 
     /// The modes in which the program found the terminal of standard input.
@@ -140,7 +140,7 @@ mod modes {
     }
 }
 
-/// Elsewhere than on Unix the modes are the system's.
+/// Outside of Unix the modes are the system's.
 #[cfg(not(unix))]
 pub fn remember() {}
 
@@ -154,7 +154,7 @@ pub fn editing<T>(work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// What is typed is shown all the same.
+/// Typed text is shown all the same.
 #[cfg(not(unix))]
 pub struct Silence;
 

@@ -57,7 +57,7 @@ fn read_at_most(path: &Path, max: u64) -> io::Result<Vec<u8>> {
     read_up_to(file, 0, max.min(MAX_PIPE))
 }
 
-/// Whether a file is a device rather than a pipe.
+/// True if a file is a device rather than a pipe.
 #[cfg(unix)]
 fn is_endless(meta: &fs::Metadata) -> bool {
     use std::os::unix::fs::FileTypeExt;
@@ -107,7 +107,7 @@ fn prompt_bytes(mut bytes: Vec<u8>, path: &Path) -> Result<Vec<u8>> {
 /// All of standard input.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn read_stdin() -> Result<Vec<u8>> {
     read_up_to(io::stdin().lock(), 0, MAX_PIPE).context("cannot read standard input")
 }

@@ -16,7 +16,7 @@ use trine_formats::widely::{OutputForm, Profile, Scope, TieRule, tile64};
 
 use crate::progress::{TensorBar, human_bytes};
 
-/// What the options stand under in help.
+/// Heading of the options in help.
 const HEADING: &str = "Widely linear matrices (Fairy2i)";
 
 /// The options of widely linear matrices.
@@ -154,7 +154,7 @@ impl WidelyArgs {
 /// Tokens of the chunks whose perplexity is measured.
 const CONTEXT: usize = 512;
 
-/// What `--wl-lm-head auto` came to.
+/// The choice that `--wl-lm-head auto` made.
 #[derive(Clone, Copy, Debug)]
 pub struct Choice {
     /// The form with the lower perplexity.
@@ -171,7 +171,7 @@ impl Choice {
     }
 }
 
-/// What is to be made of a model.
+/// The kind of result.
 #[derive(Clone, Copy)]
 pub enum Goal<'a> {
     /// Widely linear matrices.
@@ -180,11 +180,11 @@ pub enum Goal<'a> {
     Dense(&'a str),
 }
 
-/// What the options that all targets share say.
+/// A model, a goal and the options that all targets share.
 pub struct Job<'a> {
     /// The model.
     pub model: &'a ModelFile,
-    /// What is asked for.
+    /// The kind of result.
     pub goal: Goal<'a>,
     /// `--allow-requantize`.
     pub allow_requantize: bool,

@@ -53,7 +53,7 @@ fn importance(path: &PathBuf) -> PyResult<Option<Importance>> {
     Importance::from_file(&matrix, &shown, &Selection::default()).map_err(|e| within(&e))
 }
 
-/// What is in a GGUF file: its metadata, and its tensors with name, type, shape (rows first) and bytes. Nothing is
+/// The contents of a GGUF file: its metadata, and its tensors with name, type, shape (rows first) and bytes. Nothing is
 /// loaded.
 #[pyfunction]
 pub fn inspect(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyDict>> {

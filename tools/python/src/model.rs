@@ -106,7 +106,7 @@ impl Model {
         self.inner.n_ctx_train()
     }
 
-    /// Threads of a forward pass; they decide no bit.
+    /// Threads of a forward pass; the results are bit-identical for any number.
     #[getter]
     fn threads(&self) -> usize {
         self.inner.threads()

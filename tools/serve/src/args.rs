@@ -261,7 +261,7 @@ fn from_environment(arg: Arg) -> Arg {
     }
 }
 
-/// What is written for each request.
+/// Format of the log lines, one for each request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[allow(missing_docs)]
 pub enum LogFormat {

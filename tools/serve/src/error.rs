@@ -1,4 +1,4 @@
-//! What a client is told when it gets no text.
+//! Errors that a client gets instead of a text.
 
 use serde_json::{Map, Value, json};
 
@@ -11,7 +11,7 @@ pub struct ApiError {
     pub status: u16,
     /// The kind of error, in the words that llama-server uses.
     pub kind: &'static str,
-    /// What was wrong.
+    /// Description of the error.
     pub message: String,
     /// Seconds after which to try again.
     pub retry_after: Option<u64>,

@@ -24,7 +24,7 @@ use crate::progress::{TensorBar, human_bytes};
 use crate::text::{self, hex};
 use crate::{gptq, inputs, shown, signals};
 
-/// What the options of this kind of target stand under in help.
+/// Heading of the options of this kind of target in help.
 const HEADING: &str = "Any-precision targets (AP3-8, AP4, AP, SQ4 ...)";
 
 /// The options of any-precision targets.
@@ -123,11 +123,11 @@ impl AnyPrecArgs {
     }
 }
 
-/// What the options that all targets share say.
+/// A model, a target and the options that all targets share.
 pub struct Job<'a> {
     /// The model.
     pub model: &'a ModelFile,
-    /// What is asked for.
+    /// The target.
     pub target: Target,
     /// The options of any-precision targets.
     pub args: &'a AnyPrecArgs,

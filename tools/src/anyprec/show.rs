@@ -10,7 +10,7 @@ use trine::quant::anyprec::{Footprint, Method, Plan, Report, Sensitivity, Target
 use crate::progress::human_bytes;
 use crate::shown;
 
-/// What was done.
+/// A finished job: its report, its file and its time.
 pub struct Done<'a> {
     pub report: &'a Report,
     pub out: &'a Path,

@@ -4,7 +4,7 @@
 //! accepted with a note, and the rest are refused with a reason: none is silently dropped, and none is read as
 //! something else.
 
-/// What follows an option.
+/// The values of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Takes {
     /// Nothing.
@@ -17,7 +17,7 @@ pub enum Takes {
     Maybe,
 }
 
-/// What becomes of an option.
+/// Treatment of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It changes nothing here. The note says why.
@@ -34,9 +34,9 @@ pub enum Fate {
 pub struct Foreign {
     /// All spellings, short ones first.
     pub names: &'static [&'static str],
-    /// What follows it.
+    /// Its values.
     pub takes: Takes,
-    /// What becomes of it.
+    /// Its treatment.
     pub fate: Fate,
 }
 
@@ -231,7 +231,7 @@ pub const TABLE: &[Foreign] = &[
     refused(&["--spm-infill"], Nothing, "a text is continued at its end"),
     refused(&["--grammar", "--grammar-file"], Value, NO_GRAMMAR),
     refused(&["-j", "--json-schema", "-jf", "--json-schema-file"], Value, NO_GRAMMAR),
-    // how tokens are drawn
+    // how tokens are sampled
     harmless(&["-s", "--seed"], Value, NO_DRAWS),
     harmless(&["--temp", "--temperature", "--dynatemp-range", "--dynatemp-exp"], Value, NO_DRAWS),
     harmless(&["--samplers", "--sampler-seq", "--sampling-seq"], Value, NO_DRAWS),

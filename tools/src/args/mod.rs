@@ -62,7 +62,7 @@ pub fn matches(command: &mut Command, short: Short, words: Words) -> ArgMatches 
     parsed
 }
 
-/// Whether a tool has an option of its own by this name of llama.cpp's.
+/// True if a tool has an option of its own by this name of llama.cpp's.
 pub fn has(command: &Command, short: &[(&str, &str)], name: &str) -> bool {
     let reader = Reader::new(command, short);
     reader.has(&reader.name(name))
@@ -229,7 +229,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Whether clap would take a word such as `-foo` for the option `-f` and the value `oo`, or `-hfv` for `-h`.
+    /// True if clap would take a word such as `-foo` for the option `-f` and the value `oo`, or `-hfv` for `-h`.
     fn is_misread(&self, word: &str) -> bool {
         let mut letters = word.chars();
         let first = letters.by_ref().nth(1);

@@ -320,7 +320,7 @@ impl Args {
         self.number_path.map(NumberPath::from).unwrap_or_default()
     }
 
-    /// What the lists span: every way to load a model.
+    /// All ways to load a model that the lists span.
     pub fn loadings(&self) -> Vec<Loading> {
         let counts = numbers::all(&self.n_gpu_layers);
         self.device.say_if_unused(&counts);
@@ -342,7 +342,7 @@ impl Args {
     /// The one way to load a model of `what`.
     ///
     /// # Errors
-    /// There are several, or keys and values are no halves, which is what `what` counts with.
+    /// There are several, or the KV cache is not f16, for which alone `what` is computed.
     pub fn only_loading(&self, what: &str) -> Result<Loading> {
         match self.loadings()[..] {
             [one] if one.cache == CacheTypes::default() => Ok(one),

@@ -30,7 +30,7 @@ struct Test {
     generated: usize,
     /// Sequences.
     sequences: usize,
-    /// Whether all sequences go on from one prompt.
+    /// True if all sequences continue one prompt.
     shared: bool,
     /// Tokens computed at once.
     ubatch: usize,
@@ -171,7 +171,7 @@ fn measure(model: &Model, pool: &Pool, test: &Test, args: &Args) -> Result<Times
     Ok(Times { prompt: Summary::of(&prompts).median, generated: Summary::of(&generations).median })
 }
 
-/// What runs the tests of one model.
+/// A run of the tests of one model.
 struct Bench {
     engine: Engine,
     tokens: RandomTokens,
@@ -232,7 +232,7 @@ fn against_prompts(measured: &[(Test, Times)]) -> impl Iterator<Item = String> {
     })
 }
 
-/// Of what there are several, and which therefore has a column.
+/// The settings with several values, each of which gets a column.
 #[derive(Clone, Copy)]
 struct Several {
     models: bool,

@@ -80,7 +80,7 @@ impl LlamaBench {
     }
 }
 
-/// What was measured of one test.
+/// The measurement of one test.
 struct Record<'a> {
     file: &'a str,
     model: &'a Description,

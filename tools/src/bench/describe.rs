@@ -1,4 +1,4 @@
-//! What a model and a machine are called in tables.
+//! Names of a model and a machine in tables.
 
 use std::collections::HashMap;
 

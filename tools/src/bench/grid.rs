@@ -1,4 +1,4 @@
-//! What is timed: the points of the grid that the lists of the command line span.
+//! Points of the grid that the lists of the command line span.
 
 use anyhow::{Result, bail};
 

@@ -1,4 +1,4 @@
-//! What the machine reaches at best: reading memory, multiplying in registers.
+//! Peak rates of the machine: reading memory, multiplying in registers.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use crate::stats::Summary;
 pub const DRAM: usize = 256 << 20;
 /// Bytes a task of the reading loop takes.
 const TASK: usize = 1 << 20;
-/// How far ahead of the reading loop memory is asked for where that makes it faster, bytes.
+/// Prefetch distance of the reading loop where that makes it faster, bytes.
 const AHEAD: usize = 8192;
 /// Time a peak of the multipliers is measured for.
 const PEAK: Duration = Duration::from_millis(20);
@@ -25,7 +25,7 @@ const PEAK: Duration = Duration::from_millis(20);
 pub struct Machine {
     pool: Pool,
     buffer: Blob,
-    /// Bytes that the reading loop asks ahead, the better of none and [`AHEAD`].
+    /// Prefetch distance of the reading loop, the better of none and [`AHEAD`], bytes.
     ahead: usize,
 }
 

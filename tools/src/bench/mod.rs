@@ -43,7 +43,7 @@ pub fn run(args: &Args) -> Result<()> {
         serve::run(args, url, &mut out)?;
         return Ok(out.flush()?);
     }
-    // Weights are made up and packed by as many threads as the most that are measured.
+    // Synthetic weights are made and packed by as many threads as the most that are measured.
     threads::start(numbers::all(&args.threads).into_iter().max())?;
     let subjects = Subject::all(args)?;
     if let Some(dir) = &args.compare_llama {

@@ -3,7 +3,7 @@
 /// The most numbers of a range: each is a test.
 const MAX_NUMBERS: usize = 1000;
 
-/// What one part of a list stands for.
+/// The numbers of one part of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Numbers(Vec<usize>);
 
@@ -11,7 +11,7 @@ impl Numbers {
     /// Reads `N`, `FIRST-LAST`, `FIRST-LAST+STEP` or `FIRST-LAST*FACTOR`; `one` reads each of the first two.
     ///
     /// # Errors
-    /// What `one` refuses; a range that has no number, too many or no end.
+    /// The errors of `one`; a range that has no number, too many or no end.
     pub fn parse(text: &str, one: fn(&str) -> Result<usize, String>) -> Result<Numbers, String> {
         // A dash in front is of a number, such as the -1 that stands for all layers.
         let range = text.split_once('-').filter(|(first, _)| !first.is_empty());

@@ -21,19 +21,19 @@ use crate::version;
 
 /// One measured test.
 pub struct Record<'a> {
-    /// The model's file or made-up name.
+    /// The model's file or synthetic name.
     pub file: &'a str,
-    /// What it is.
+    /// Its description.
     pub model: &'a Description,
     /// Instruction set of the kernels.
     pub isa: Isa,
-    /// Whether the weights were copied into faster layouts.
+    /// True if the weights were copied into faster layouts.
     pub repack: bool,
-    /// What runs the model.
+    /// The device and the way of loading.
     pub place: Place,
     /// Threads.
     pub threads: usize,
-    /// What was run.
+    /// The test.
     pub test: &'a Test,
     /// Seconds of every repetition.
     pub samples: &'a [f64],
@@ -137,17 +137,17 @@ impl Shown {
     }
 }
 
-/// What runs a model.
+/// The device that runs a model, and how the model is loaded.
 #[derive(Clone, Copy)]
 pub struct Place {
     /// The processor or a GPU.
     pub device: Device,
-    /// What of it the GPU runs, and the types of keys and values.
+    /// The number of offloaded layers, and the types of keys and values.
     pub loading: Loading,
 }
 
 impl Place {
-    /// What `args` say, with this one of the ways to load a model.
+    /// The place that `args` name, with this one of the ways to load a model.
     pub fn of(args: &Args, loading: Loading) -> Place {
         Place { device: args.device.device, loading }
     }
@@ -190,7 +190,7 @@ impl Place {
     }
 }
 
-/// What computes: `CPU avx512`, with ` rows` when the weights are used where the file's bytes are.
+/// Name of the backend: `CPU avx512`, with ` rows` when the weights are used where the file's bytes are.
 fn backend(isa: Isa, repack: bool) -> String {
     match repack {
         true => format!("CPU {isa}"),
@@ -209,7 +209,7 @@ pub type Cell = (&'static str, usize, bool, String);
 
 /// A row of any table.
 pub struct Line {
-    /// What a Markdown table shows.
+    /// The cells of a Markdown table's row.
     pub cells: Vec<Cell>,
     /// Every field, for the other forms.
     pub fields: Map<String, Value>,
@@ -229,7 +229,7 @@ impl<'a> Table<'a> {
     /// An empty one, whose rows have this form as JSON.
     ///
     /// # Errors
-    /// What cannot be written.
+    /// Write errors.
     pub fn new(format: Format, schema: &'static str, out: &'a mut dyn Write) -> Result<Table<'a>> {
         if format == Format::Json {
             writeln!(out, "[")?;
@@ -237,7 +237,7 @@ impl<'a> Table<'a> {
         Ok(Table { out, format, schema, models: Vec::new(), rows: 0 })
     }
 
-    /// The rows that follow are about this model, which may be made up and have no file.
+    /// The rows that follow are about this model; a synthetic one may have no file.
     pub fn about(&mut self, subject: &Subject, model: &ModelFile) {
         self.models = match (subject, self.format) {
             (Subject::File(_), Format::Json | Format::Jsonl) => {
@@ -261,7 +261,7 @@ impl<'a> Table<'a> {
     /// Writes a row, and the heading before the first.
     ///
     /// # Errors
-    /// What cannot be written.
+    /// Write errors.
     pub fn row(&mut self, line: &Line) -> Result<()> {
         let first = self.rows == 0;
         self.rows += 1;
@@ -284,7 +284,7 @@ impl<'a> Table<'a> {
     /// Ends the table; gives back what it was written to.
     ///
     /// # Errors
-    /// What cannot be written.
+    /// Write errors.
     pub fn finish(self) -> Result<&'a mut dyn Write> {
         if self.format == Format::Json {
             writeln!(self.out, "\n]")?;

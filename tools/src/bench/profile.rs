@@ -62,7 +62,7 @@ pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()>
     Ok(())
 }
 
-/// What the machine does in a second.
+/// Peak rates of the machine, per second.
 struct Limits {
     /// Bytes read from memory.
     read: f64,

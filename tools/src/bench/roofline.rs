@@ -24,7 +24,7 @@ use crate::args::threads;
 use crate::provenance::processor;
 use crate::stats::Summary;
 
-/// What a token costs, whatever the program.
+/// Cost of a token, whatever the program.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cost {
     /// Bytes of all matrices that a token is multiplied by.
@@ -83,7 +83,7 @@ impl Cost {
     }
 }
 
-/// What the machine reaches, per second.
+/// Peak rates of the machine, per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
     /// Bytes read from memory.

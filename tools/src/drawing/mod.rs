@@ -1,4 +1,4 @@
-//! What pictures have in common: axes, colours, texts.
+//! Common parts of pictures: axes, colours, texts.
 
 mod axis;
 
@@ -20,9 +20,9 @@ pub const TEXT: i32 = 14;
 /// Height of labels, in pixels.
 pub const SMALL: i32 = 12;
 
-/// Of axes and what is beside them.
+/// Colour of axes and of the text beside them.
 pub const GREY: RGBColor = RGBColor(90, 90, 90);
-/// Of the lines of a grid.
+/// Colour of the lines of a grid.
 pub const PALE: RGBColor = RGBColor(225, 225, 225);
 
 /// Told apart by most eyes (Okabe and Ito 2008).
@@ -36,12 +36,12 @@ const COLOURS: [RGBColor; 7] = [
     RGBColor(120, 94, 240),
 ];
 
-/// Where is drawn.
+/// The area to draw on.
 pub type Canvas<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-/// What the drawing library may say.
+/// Errors of the drawing library.
 pub type Failure = Box<dyn Error + Send + Sync>;
 
-/// What XML cannot hold, and what would not be seen, replaced.
+/// A text without the characters that XML cannot hold or that would be invisible; each is replaced.
 pub fn printable(text: &str) -> String {
     let shown = |c: char| !c.is_control() && !matches!(c, '\u{fffe}' | '\u{ffff}');
     text.chars().map(|c| if shown(c) { c } else { '\u{fffd}' }).collect()

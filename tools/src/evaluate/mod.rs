@@ -119,7 +119,7 @@ fn warn_of_context(loaded: &Model, n_ctx: usize) {
 
 type Observed = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
-/// What an observer returns: an error when the user wants to stop.
+/// The return value of an observer: an error when the user wants to stop.
 fn go_on() -> Observed {
     if interrupt::asked() { Err("interrupted".into()) } else { Ok(()) }
 }

@@ -42,7 +42,7 @@ pub struct TaskArgs {
 }
 
 impl TaskArgs {
-    /// Whether tasks are to be scored.
+    /// True if tasks are to be scored.
     pub fn wanted(&self) -> bool {
         self.hellaswag || self.winogrande || self.multiple_choice
     }

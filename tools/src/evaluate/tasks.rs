@@ -134,7 +134,7 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// What is printed while tasks are scored, or kept for one JSON object.
+/// The output while tasks are scored, or its parts for one JSON object.
 struct Report {
     /// With `--json` the entry of every task.
     lines: Option<Vec<Value>>,
@@ -187,7 +187,7 @@ impl Report {
     }
 }
 
-/// A number with so many decimals; what is none in small letters, as C prints it.
+/// A number with `digits` decimals; infinities and NaN in small letters, as C prints them.
 fn decimals(value: f64, digits: usize) -> String {
     if value.is_nan() { "nan".to_owned() } else { format!("{value:.digits$}") }
 }

@@ -224,7 +224,7 @@ impl Args {
         self.sampling.check()
     }
 
-    /// Whether this is a chat: one was asked for, or somebody in a terminal says nothing at all.
+    /// True if this is a chat: by an option, or because a user in a terminal gave neither prompt nor file.
     pub(super) fn chats(&self) -> bool {
         let given = self.prompt.is_some() || self.file.is_some() || self.tokens.is_some();
         let other = self.json || self.logits_sha256 || self.in_turns() || self.cache.is_asked_for();
@@ -246,7 +246,7 @@ impl Args {
         }
     }
 
-    /// Whether the user writes too.
+    /// True if the user writes too.
     pub(super) fn in_turns(&self) -> bool {
         self.interactive || self.interactive_first
     }

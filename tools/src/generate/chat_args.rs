@@ -22,7 +22,7 @@ fn implied() -> [(&'static str, ArgPredicate, Option<&'static str>); 6] {
     ]
 }
 
-/// What no chat has.
+/// Options that no chat has.
 const NO_CHAT: [&str; 5] = ["tokens", "json", "logits_sha256", "interactive", "interactive_first"];
 
 /// How a chat goes.

@@ -1,4 +1,4 @@
-//! What became of the drafts.
+//! Statistics of the drafts.
 
 use serde_json::{Value, json};
 use trine::generate::speculate::Speculator;

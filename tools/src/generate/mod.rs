@@ -90,7 +90,7 @@ fn name(end: End) -> &'static str {
     }
 }
 
-/// What the text begins with.
+/// The beginning of the text.
 enum Prompt {
     Text(String),
     /// A list of token ids and where it came from.
@@ -119,7 +119,7 @@ fn read_prompt(args: &Args) -> Result<Prompt> {
     Ok(Prompt::Text(text::utf8(bytes, &from)?))
 }
 
-/// Whether somebody in a terminal gave no prompt but a file that has one.
+/// True if a user in a terminal gave no prompt but a file that has one.
 fn continues(args: &Args) -> bool {
     let cache = args.cache.prompt_cache.as_ref();
     std::io::stdin().is_terminal() && cache.is_some_and(|path| path.exists())
@@ -246,7 +246,7 @@ fn complete(
     Ok(())
 }
 
-/// What took how long, on standard error.
+/// The times of the phases, on standard error.
 fn summary(context: &Context, timings: &Timings) {
     timings.print(context.stats());
     if let Some(speculator) = context.drafts() {

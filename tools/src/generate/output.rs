@@ -1,4 +1,4 @@
-//! What `rgen` writes to standard output.
+//! Standard output of `rgen`.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -15,7 +15,7 @@ use crate::shown;
 use crate::signals::{self, Out};
 use crate::text::hex;
 
-/// What was written, or would have been.
+/// The text that was written, or would have been.
 #[derive(Default)]
 pub struct Done {
     /// The prompt as its tokens read.

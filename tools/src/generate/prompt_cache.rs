@@ -42,7 +42,7 @@ pub struct PromptCacheArgs {
 }
 
 impl PromptCacheArgs {
-    /// Whether a file is to be used.
+    /// True if a file is to be used.
     pub(super) fn is_asked_for(&self) -> bool {
         self.prompt_cache.is_some()
     }
@@ -51,9 +51,9 @@ impl PromptCacheArgs {
 /// A cache in use.
 pub struct PromptCache {
     path: PathBuf,
-    /// What the bits in the file depend on, beside its tokens.
+    /// Everything but its tokens that the bits in the file depend on.
     kind: String,
-    /// Whether generated text is kept.
+    /// True if generated text is kept.
     all: bool,
     read_only: bool,
     /// The tokens in the file.

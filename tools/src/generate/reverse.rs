@@ -52,7 +52,7 @@ impl ReversePrompts {
         self.last.clear();
     }
 
-    /// Whether the text ends with one of them.
+    /// True if the text ends with one of them.
     pub fn reached(&self, tokenizer: &Tokenizer) -> bool {
         if self.texts.is_empty() {
             return false;
@@ -65,7 +65,7 @@ impl ReversePrompts {
     }
 }
 
-/// Whether `wanted` stands in the last bytes of `text`.
+/// True if `wanted` stands in the last bytes of `text`.
 fn ends_with(text: &[u8], wanted: &[u8]) -> bool {
     let from = text.len().saturating_sub(wanted.len() + BEHIND);
     let mut windows = text[from..].windows(wanted.len().max(1));

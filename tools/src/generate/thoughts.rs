@@ -1,9 +1,9 @@
 //! Thoughts of a model in a terminal: dimmed, from where they begin to where they end.
 
-/// What thoughts begin and end with, by the models that have them.
+/// Begin and end marks of thoughts, by the models that have them.
 const MARKS: [(&str, &str); 2] = [("<think>", "</think>"), ("[THINK]", "[/THINK]")];
 
-/// What makes a terminal dim its text, and what ends that.
+/// Sequences that dim the text of a terminal, and end that.
 const DIM: &str = "\x1b[2m";
 const PLAIN: &str = "\x1b[0m";
 
@@ -23,7 +23,7 @@ impl Thoughts {
         Thoughts { end: mark.map(|(_, end)| *end), tail: String::new() }
     }
 
-    /// What sets the terminal for the text that comes.
+    /// The sequence that sets the terminal for the text that comes.
     pub fn begin(&self) -> &'static str {
         self.end.map_or("", |_| DIM)
     }
@@ -55,7 +55,7 @@ impl Thoughts {
         out
     }
 
-    /// What sets the terminal back at the end of the text.
+    /// The sequence that resets the terminal at the end of the text.
     pub fn finish(&self) -> &'static str {
         self.end.map_or("", |_| PLAIN)
     }

@@ -1,4 +1,4 @@
-//! What took how long, in the words of llama.cpp.
+//! The times of the phases, in the words of llama.cpp.
 
 use std::time::{Duration, Instant};
 

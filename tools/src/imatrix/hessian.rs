@@ -167,7 +167,7 @@ fn copy(file: &ModelFile, tensor: &str, sums: &mut [f64]) -> Result<()> {
     Ok(())
 }
 
-/// What was written, on standard output.
+/// The summary of the written file, on standard output.
 fn summary(args: &Args, target: &Path, header: &Hessians, provenance: &Provenance) -> Result<()> {
     let mut stdout = signals::stdout();
     let bytes = header.bytes().unwrap_or(u64::MAX);

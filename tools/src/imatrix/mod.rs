@@ -96,7 +96,7 @@ fn target(args: &Args) -> Result<PathBuf> {
     Ok(given.unwrap_or_else(|| default.into()))
 }
 
-/// What stands before the number of chunks in the names of copies.
+/// Text before the number of chunks in the names of copies.
 const COPY: &str = ".at_";
 
 /// Refuses names under which a copy may be saved in the middle of the run and which are inputs.
@@ -165,7 +165,7 @@ fn warn_of_idle_experts(matrix: &Imatrix) {
     );
 }
 
-/// What was written, on standard output. `ppl`: the perplexity and its error.
+/// The summary of the written file, on standard output. `ppl`: the perplexity and its error.
 fn summary(
     args: &Args,
     matrix: &Imatrix,

@@ -142,7 +142,7 @@ struct Block {
 /// Writes the table of all matrices of `file`, and that of all blocks.
 ///
 /// # Errors
-/// What cannot be written.
+/// Write errors.
 pub fn write(file: &str, matrix: &Imatrix, out: &mut dyn Write) -> io::Result<()> {
     let all = matrix.entries.iter();
     let all = all.filter_map(|(name, entry)| Statistics::of(name, entry, matrix));

@@ -1,4 +1,4 @@
-//! What an any-precision file has: widths, sizes, and what it was made with.
+//! An any-precision file: widths, sizes, and how it was made.
 
 use std::io::{self, Write};
 
@@ -15,7 +15,7 @@ use crate::shown;
 pub struct WidthReport {
     /// The width.
     pub bits: u8,
-    /// Whether the file has all of it.
+    /// True if the file has all of it.
     pub there: bool,
     /// Bytes of the file up to and with this width.
     pub prefix_bytes: u64,
@@ -28,7 +28,7 @@ pub struct WidthReport {
 /// A description of an any-precision file.
 #[derive(Clone, PartialEq, Debug)]
 pub struct AnyPrecReport {
-    /// What the keys say.
+    /// The values of the keys.
     pub header: Header,
     /// Number of matrices.
     pub matrices: usize,
@@ -44,7 +44,7 @@ impl AnyPrecReport {
     /// Describes a model; `None` when it is not of this kind.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The problem of the file.
     pub fn new(model: &ModelFile) -> Result<Option<AnyPrecReport>, String> {
         let ap = AnyPrec::read(model).map_err(|e| e.to_string())?;
         Ok(ap.map(|ap| AnyPrecReport::of(&ap, model)))
@@ -91,7 +91,7 @@ impl AnyPrecReport {
         }
     }
 
-    /// Whether the file has all widths.
+    /// True if the file has all widths.
     pub fn is_whole(&self) -> bool {
         self.widths.iter().all(|w| w.there)
     }

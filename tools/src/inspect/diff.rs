@@ -1,4 +1,4 @@
-//! What two files have in common and where they differ: metadata, tensors, weights.
+//! Differences of two files: metadata, tensors, weights.
 
 use std::io::{self, Write};
 
@@ -29,9 +29,9 @@ pub struct Diff {
 pub struct KeyDiff {
     /// Its name.
     pub key: String,
-    /// What the first file says, with the type in front.
+    /// The value in the first file, with the type in front.
     pub first: Option<String>,
-    /// What the second file says.
+    /// The value in the second file.
     pub second: Option<String>,
 }
 
@@ -41,7 +41,7 @@ pub struct TensorDiff {
     pub name: String,
     /// Its types.
     pub types: (TypeId, TypeId),
-    /// What its weights have in common.
+    /// Comparison of its weights.
     pub weights: Weights,
 }
 
@@ -120,7 +120,7 @@ impl Diff {
         Diff { keys, same_keys, only_first: missing(first, second), only_second: missing(second, first), tensors }
     }
 
-    /// Whether both files say the same with the same weights, in whatever types.
+    /// True if both files have the same metadata and the same weights, in whatever types.
     pub fn is_lossless(&self) -> bool {
         let kept = |t: &TensorDiff| matches!(t.weights, Weights::SameBytes | Weights::SameValues);
         self.only_first.is_empty() && self.only_second.is_empty() && self.tensors.iter().all(kept)
@@ -246,7 +246,7 @@ impl<'a> Side<'a> {
         Side { view, meta: file.meta(), packing }
     }
 
-    /// What reads its rows, a number of weights each.
+    /// A reader of its rows, several at a time.
     fn rows(&self) -> Result<Rows<'a>, String> {
         let info = &self.view.info;
         let ty = info.ty.info().ok_or_else(|| format!("{} has no decoder", info.ty))?;

@@ -53,7 +53,7 @@ pub fn write_json(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}", shown::json(&whole, true))
 }
 
-/// Whether trine runs models of the file's architecture.
+/// True if trine runs models of the file's architecture.
 fn runs(report: &Report<'_>) -> bool {
     let name = report.model.meta().get_str("general.architecture");
     matches!(name, Ok(Some(name)) if Arch::find(name).is_some())

@@ -1,4 +1,4 @@
-//! What `rinspect` finds out about a model and how it shows it.
+//! The findings of `rinspect` about a model, and their output.
 
 mod anyprec;
 pub mod command;
@@ -30,7 +30,7 @@ pub use ternary::{Reach, Ternary, check, check_packed};
 pub use text::{TextOptions, write_text};
 pub use widely::{StreamReport, WidelyReport};
 
-/// What was found out about one tensor.
+/// The findings about one tensor.
 pub struct TensorReport {
     /// The row of the tensor table.
     pub info: TensorInfo,
@@ -40,7 +40,7 @@ pub struct TensorReport {
     pub file_offset: u64,
     /// `None` for vectors and types without decoder, `Some(None)` for matrices that are not ternary.
     pub ternary: Option<Option<Ternary>>,
-    /// What is wrong with the data.
+    /// The problem of the data.
     pub damage: Option<String>,
     /// SHA-256 of the data, when asked for.
     pub sha256: Option<String>,
@@ -80,11 +80,11 @@ pub struct Report<'a> {
     pub types: BTreeMap<TypeId, Total>,
     /// Sums over everything.
     pub total: Total,
-    /// What an any-precision file has, or what is wrong with it.
+    /// The contents of an any-precision file, or its problem.
     pub any_precision: Result<Option<AnyPrecReport>, String>,
-    /// Whether all floats and scales were looked at.
+    /// True if all floats and scales were checked.
     pub sound: bool,
-    /// What a file with widely linear matrices has, or what is wrong with it.
+    /// The contents of a file with widely linear matrices, or its problem.
     pub widely: Result<Option<WidelyReport>, String>,
 }
 
@@ -148,7 +148,7 @@ impl<'a> Report<'a> {
         Report { model, tensors, types, total, any_precision: report, sound, widely }
     }
 
-    /// What is wrong, a line each that names the tensor or key.
+    /// The problems, a line each that names the tensor or key.
     pub fn damage(&self) -> impl Iterator<Item = &str> {
         let tensors = self.tensors.iter().filter_map(|t| t.damage.as_deref());
         let any_precision = self.any_precision.as_ref().err();

@@ -30,7 +30,7 @@ impl std::fmt::Display for Reach {
 /// A matrix that is ternary.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ternary {
-    /// What shares a scale.
+    /// The weights that share a scale.
     pub reach: Reach,
     /// The scale, when there is only one.
     pub scale: Option<f32>,
@@ -116,8 +116,7 @@ pub fn check(tensor: &TensorView) -> Option<Option<Ternary>> {
 /// Looks through a tensor of I2_S, TL1 or TL2, which is ternary by its type.
 ///
 /// # Errors
-/// What is wrong with it, with its name: a layout that nobody knows, codes that stand for nothing, a
-/// scale that is no number.
+/// The problem, with the tensor's name: a layout that is not known, codes without a meaning, a scale that is no number.
 pub fn check_packed(tensor: &TensorView, meta: &Metadata, options: &PackingOptions) -> Result<Ternary, String> {
     let codes = tensor.ternary_codes(meta, options);
     let (codes, scale) = codes.map_err(|e| e.to_string())?;

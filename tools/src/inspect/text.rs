@@ -9,7 +9,7 @@ use trine_formats::gguf::{Dialect, Value, type_note};
 use super::{Reach, Report, TensorReport, Total, line};
 use crate::shown;
 
-/// What the text shows beside metadata and totals.
+/// Parts of the text beside metadata and totals.
 #[derive(Clone, Copy, Default)]
 pub struct TextOptions {
     /// The tensor table.
@@ -55,7 +55,7 @@ pub fn write_text(report: &Report<'_>, options: TextOptions, out: &mut dyn Write
     Ok(())
 }
 
-/// Whether trine runs models of this architecture, and what it runs of it.
+/// The line that says which parts of this architecture trine runs, if any.
 fn architecture(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     let Ok(Some(name)) = report.model.meta().get_str("general.architecture") else {
         return Ok(());

@@ -1,4 +1,4 @@
-//! What a file with widely linear matrices has: codes, scales, levels and true sizes.
+//! A file with widely linear matrices: codes, scales, levels and true sizes.
 
 use std::io::{self, Write};
 
@@ -25,7 +25,7 @@ pub struct StreamReport {
 /// A description of a file with widely linear matrices.
 #[derive(Clone, PartialEq, Debug)]
 pub struct WidelyReport {
-    /// What the keys say.
+    /// The values of the keys.
     pub header: Header,
     /// Number of matrices.
     pub matrices: usize,
@@ -41,7 +41,7 @@ impl WidelyReport {
     /// Describes a model; `None` when it is not of this kind.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The problem of the file.
     pub fn new(model: &ModelFile) -> Result<Option<WidelyReport>, String> {
         if !Header::is_in(model.meta()) {
             return Ok(None);

@@ -16,7 +16,7 @@ fn signal(child: &Child, name: &str) {
     assert!(sent.unwrap().success());
 }
 
-/// What is said of the disk is so, whenever the request comes.
+/// The statement about the disk is true, whenever the request comes.
 #[test]
 fn interrupted_is_true() {
     let dir = with_model();
@@ -111,8 +111,8 @@ fn signals_that_were_ignored_stay_so() {
     }
 }
 
-/// What a killed program leaves is removed by the next one for the same file, whatever numbers processes have by then;
-/// what a living one writes is not.
+/// The remains of a killed program are removed by the next one for the same file, whatever numbers processes have by
+/// then; the files of a living one are not.
 #[test]
 fn remains_of_the_dead_are_removed() {
     let dir = with_model();

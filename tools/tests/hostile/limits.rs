@@ -2,7 +2,7 @@
 
 use super::kit::*;
 
-/// What rayon would start by itself is started by the tools, as many as `-t` says.
+/// The threads that rayon would start by itself are started by the tools, as many as `-t` says.
 #[test]
 fn threads_are_those_that_were_asked_for() {
     let dir = with_model();

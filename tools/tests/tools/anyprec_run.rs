@@ -101,7 +101,7 @@ fn a_file_that_ends_early_runs_at_the_widths_it_has() {
     assert!(text.contains("it has 1 and 2"), "{text}");
 }
 
-/// What a chat says on standard output and standard error; the answers have `-n` tokens.
+/// Standard output and standard error of a chat; the answers have `-n` tokens.
 fn chat(lines: &str, args: &[&str]) -> (String, String) {
     let template = model().join("template.jinja");
     let source = "{% for m in messages %}{{ m.role }} : {{ m.content }} \n {% endfor %}{% if add_generation_prompt %}assistant :{% endif %}";

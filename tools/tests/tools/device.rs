@@ -1,5 +1,5 @@
-//! `--device cuda` where there is no GPU, and with drivers that are made up for one line each. What runs on the
-//! emulated GPU of a whole driver is in `gpu`.
+//! `--device cuda` where there is no GPU, and with synthetic drivers of one line each. Runs on the emulated GPU of a
+//! whole driver are in `gpu`.
 
 use std::fs;
 use std::path::Path;
@@ -35,7 +35,7 @@ fn function(name: &str, arguments: &str, body: &str) -> String {
     format!("#[unsafe(no_mangle)] pub unsafe extern \"C\" fn {name}({arguments}) -> u32 {{ unsafe {{ {body} }} }}\n")
 }
 
-/// What a driver is that has all functions, and the device that it has.
+/// A driver that has all functions, and its device.
 struct Made {
     version: u32,
     init: u32,

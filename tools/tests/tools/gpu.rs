@@ -43,7 +43,7 @@ impl House {
         House { folder, model }
     }
 
-    /// What a tool gives on a device that is as `plan` says.
+    /// The output of a tool on a device that follows `plan`.
     fn run(&self, program: &str, plan: &str, options: &str) -> Output {
         let mut command = Command::new(program);
         command

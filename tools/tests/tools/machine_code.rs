@@ -63,7 +63,7 @@ fn shifts(i: &Instruction) -> bool {
     starts_with_one(&mnemonic(i), &[&vectors[..], &registers[..]].concat())
 }
 
-/// Whether the distance of a shift is written in the instruction, so that no data decides it.
+/// True if the distance of a shift is written in the instruction, so that no data decides it.
 fn by_a_constant(i: &Instruction) -> bool {
     i.op_kind(i.op_count() - 1) == OpKind::Immediate8
 }
@@ -72,11 +72,11 @@ fn stores_a_vector(i: &Instruction) -> bool {
     i.op0_kind() == OpKind::Memory && mnemonic(i).starts_with("vmov")
 }
 
-/// What one turn of a kernel's inner loop has.
+/// Instruction counts of one turn of a kernel's inner loop.
 struct Turn {
-    /// Of the function that the loop is in.
+    /// The function that the loop is in.
     kernel: &'static str,
-    /// What selects or changes signs, and is in no other loop of the function that adds.
+    /// The instruction that selects or changes signs, and is in no other loop of the function that adds.
     selects: &'static str,
     /// Additions of vectors.
     adds: usize,

@@ -43,7 +43,7 @@ fn every_tool_has_a_page_that_says_what_its_help_says() {
     }
 }
 
-/// Whether a line of the page is a command line of the tool.
+/// True if a line of the page is a command line of the tool.
 fn help_has_an_example(page: &str, name: &str) -> bool {
     let command = format!("{name} ");
     let mut lines = page.lines().map(str::trim_start);

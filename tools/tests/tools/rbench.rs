@@ -24,7 +24,7 @@ fn error(args: &[&str]) -> String {
     tool::only_error("rbench", rbench(args))
 }
 
-/// A made-up model as a file.
+/// A synthetic model as a file.
 fn save(spec: &str, path: &Path) {
     let path = path.to_str().unwrap();
     stdout(&["--synthetic", spec, "--save", path, "-p", "1", "-n", "0", "-r", "1"]);
@@ -135,7 +135,7 @@ fn rows_say_what_they_stand_on() {
         assert_eq!(provenance["isa"], row["isa"]);
         assert_eq!(provenance["models"][0]["sha256"], hash.as_str());
     }
-    // A model that was made up has no file.
+    // A synthetic model has no file.
     let made_up = ["--synthetic", "llama:tiny:Q8_0", "-p", "2", "-n", "0", "-r", "1", "-o", "jsonl"];
     let row: Value = serde_json::from_str(&stdout(&made_up)).unwrap();
     assert_eq!(row["provenance"]["models"], serde_json::json!([]));

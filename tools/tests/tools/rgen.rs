@@ -334,8 +334,8 @@ fn a_grammar_gives_the_text_its_form() {
     }
 }
 
-/// What the command line says of a model counts as if its file said so; the hashes are those of llama.cpp's portable
-/// build with the same options.
+/// Metadata from the command line counts as if the file had it; the hashes are those of llama.cpp's portable build with
+/// the same options.
 #[test]
 fn rope_options_and_overrides_have_the_bits_of_the_reference() {
     let dir = tempfile::TempDir::new().unwrap();
@@ -363,7 +363,7 @@ fn rope_options_and_overrides_have_the_bits_of_the_reference() {
     }
 }
 
-/// What the system has locked, or why it does not, is said, and the text is the same.
+/// The tool reports the locked memory, or the limit, and the text is the same.
 #[test]
 fn memory_is_locked_or_the_limit_is_told() {
     let run = |more: &[&str]| {

@@ -13,10 +13,10 @@ use trine_testkit::trilm;
 
 use super::rgen::TEMPLATE;
 
-/// What a terminal sends before and after a text that is pasted.
+/// Sequences that a terminal sends before and after pasted text.
 const PASTE: [&str; 2] = ["\x1b[200~", "\x1b[201~"];
 
-/// What the editor writes when a message is sent.
+/// The editor's output when a message is sent.
 const SENT: &str = "\x1b[?2004l\r\n";
 
 /// How long to wait for what never comes.

@@ -264,7 +264,7 @@ fn the_plot_is_a_picture_with_labels() {
     assert_eq!(names_in(temp.path()).len(), 2);
 }
 
-/// What is between the tags of well-formed XML.
+/// The texts between the tags of well-formed XML.
 fn texts(xml: &str) -> Vec<String> {
     let mut open: Vec<&str> = Vec::new();
     let mut texts = Vec::new();

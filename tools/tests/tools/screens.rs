@@ -1,4 +1,4 @@
-//! What is on the screen when a tool has ended: results whole, and nothing left of bars.
+//! The screen when a tool has ended: results whole, and nothing left of bars.
 
 use std::fs::File;
 use std::io::Read;
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use nix::pty::{Winsize, openpty};
 use trine_testkit::{folder, trilm, wikitext};
 
-/// Runs a tool in a terminal of so many columns; what it sends there.
+/// The output that a tool sends to a terminal of `columns` columns.
 fn sent(dir: &Path, program: &str, args: &[&str], columns: u16) -> String {
     let size = Winsize { ws_row: 50, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
     let pty = openpty(Some(&size), None).unwrap();
@@ -25,7 +25,7 @@ fn sent(dir: &Path, program: &str, args: &[&str], columns: u16) -> String {
     String::from_utf8(bytes).unwrap()
 }
 
-/// The lines of the screen, as a terminal of so many columns makes them.
+/// The lines of the screen, as a terminal of `columns` columns makes them.
 fn screen(sent: &str, columns: usize) -> Vec<String> {
     let mut lines = vec![Vec::new()];
     let (mut row, mut column) = (0, 0);

@@ -198,7 +198,7 @@ fn what_a_type_cannot_hold_is_named() {
     let dir = TempDir::new().unwrap();
     let at = |name: &str| dir.path().join(name);
     let one = |r: u64, c: u64| 0.5 * trit(r, c);
-    // as TriLM's shards have them: halves of the rows, halves of the columns
+    // as TriLM's shards have them: two halves of the rows, two halves of the columns
     let by_rows = |r: u64, c: u64| trit(r, c) * if r < 32 { 0.5 } else { 0.25 };
     let by_columns = |r: u64, c: u64| trit(r, c) * if c < 256 { 0.5 } else { 0.375 };
     let noise = |r: u64, c: u64| if (r, c) == (3, 40) { 0.1 } else { trit(r, c) };

@@ -85,7 +85,7 @@ fn write(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>) -> Result<
     whole().with_context(|| format!("cannot write '{}'", path.display()))
 }
 
-/// Whether two paths lead to one file.
+/// True if two paths lead to one file.
 fn same(one: &Path, other: &Path) -> bool {
     match (fs::canonicalize(one), fs::canonicalize(other)) {
         (Ok(one), Ok(other)) => one == other,
@@ -93,7 +93,7 @@ fn same(one: &Path, other: &Path) -> bool {
     }
 }
 
-/// Whether a path is a link that this program has made.
+/// True if a path is a link that this program has made.
 #[cfg(unix)]
 fn is_ours(path: &Path) -> bool {
     fs::read_link(path).is_ok_and(|to| to == Path::new(PROGRAM))

@@ -13,7 +13,7 @@ use tar::{Builder, EntryType, Header};
 /// since 1970.
 ///
 /// # Errors
-/// What cannot be read or written; a thing that is neither folder, file nor link.
+/// Errors of reading or writing; a thing that is neither folder, file nor link.
 pub fn write(folder: &Path, name: &str, time: u64, target: &Path) -> Result<()> {
     let file = BufWriter::new(File::create(target)?);
     let gzip = GzBuilder::new().mtime(0).write(file, Compression::best());

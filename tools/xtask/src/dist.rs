@@ -15,7 +15,7 @@ use crate::{archive, licences};
 const PACKAGE: &str = "trine-cli";
 const PROGRAM: &str = "trine";
 
-/// What is put beside the documentation in `docs`, from the root of the repository.
+/// Files that go beside the documentation in `docs`, from the root of the repository.
 const PAPERS: [&str; 6] = ["README.md", "CHANGELOG.md", "SECURITY.md", "CITATION.cff", "LICENSE-MIT", "LICENSE-APACHE"];
 
 /// Makes the archive and says where it is.

@@ -136,7 +136,7 @@ fn number_before(line: &str, words: &str) -> Result<usize> {
     Ok(number.parse()?)
 }
 
-/// What a program writes, on both channels.
+/// The output of a program, on both channels.
 fn output(command: &mut Command) -> Result<String> {
     let program = command.get_program().to_owned();
     let output = command.output().with_context(|| format!("cannot start {}", program.display()))?;

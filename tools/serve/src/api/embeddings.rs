@@ -25,7 +25,7 @@ pub struct Inputs {
     vectors: Vectors,
     scale: Scale,
     base64: bool,
-    /// Whether the answer is in llama-server's own shape.
+    /// True if the answer has llama-server's own shape.
     native: bool,
 }
 
@@ -33,7 +33,7 @@ impl Inputs {
     /// Reads the body of a request; `native` says that the route is one of llama-server's own.
     ///
     /// # Errors
-    /// What is wrong with it, naming the field.
+    /// An error that names the field.
     pub fn read(service: &Service, body: &Value, caller: &Caller, native: bool) -> Result<Inputs, ApiError> {
         let f = Fields::of(body)?;
         let (name, value) = match (f.get("input"), f.get("content")) {
@@ -140,8 +140,8 @@ fn name(vectors: Vectors) -> &'static str {
     }
 }
 
-/// Whether there may be a vector for each of `tokens` tokens: OpenAI's shape has one for a text, and an answer has to
-/// end.
+/// Refuses a vector for each of `tokens` tokens in OpenAI's shape, which has one for a text, and where the answer would
+/// be too long.
 fn each(native: bool, tokens: usize, n_embd: usize) -> Result<(), ApiError> {
     if !native {
         return Err(ApiError::field(POOLING, "\"none\" is for /embedding: OpenAI's shape has one vector for a text"));

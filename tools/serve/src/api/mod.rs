@@ -31,7 +31,7 @@ pub enum Route {
 }
 
 impl Route {
-    /// Whether the request is a chat, in whatever form.
+    /// True if the request is a chat, in whatever form.
     pub fn is_chat(self) -> bool {
         matches!(self, Route::Chat | Route::Responses | Route::Messages)
     }

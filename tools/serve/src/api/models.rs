@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::service::Service;
 
-/// What `/v1/models` answers.
+/// The answer to `/v1/models`.
 pub fn list(service: &Service) -> Value {
     let names = &service.names;
     let about = &service.about;

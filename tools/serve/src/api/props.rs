@@ -6,7 +6,7 @@ use super::answer::shapes;
 use crate::engine::Request;
 use crate::service::Service;
 
-/// What the server is and can do.
+/// Properties and abilities of the server.
 pub fn props(service: &Service, slots: bool, metrics: bool) -> Value {
     let model = service.engine.model();
     let tokenizer = model.tokenizer();

@@ -29,7 +29,7 @@ const BUFFER: usize = 64 << 10;
 /// How long the loop rests when the system has no descriptors left.
 const REST: Duration = Duration::from_millis(50);
 
-/// What a connection beyond the limit is told.
+/// The response to a connection beyond the limit.
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json; charset=utf-8\r\nconnection: close\r\nretry-after: 1\r\ncontent-length: 92\r\n\r\n{\"error\":{\"code\":503,\"message\":\"too many connections are open\",\"type\":\"unavailable_error\"}}\n";
 
 /// Accepts connections until `stop` says so; then ends those that are idle and waits for the others.

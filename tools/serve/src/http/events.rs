@@ -10,9 +10,9 @@ const WAITING: usize = 16;
 
 /// The events of the texts of a request. Dropping it cancels all of them.
 pub enum Events {
-    /// Of one text.
+    /// Events of one text.
     One(Answer),
-    /// Of several: each has a task that carries its events here.
+    /// Events of several texts: each has a task that forwards its events here.
     Many {
         /// The events with the indices of their texts.
         from: mpsc::Receiver<(usize, Event)>,

@@ -77,7 +77,7 @@ pub fn caller(state: &State, known: &Known, headers: &HeaderMap) -> Result<Calle
     })
 }
 
-/// What a stream sends up to its first token, or for as long as it may be waited for.
+/// The events of a stream up to its first token, or for as long as it may be waited for.
 async fn first(
     reply: &mut Reply,
     events: &mut Events,

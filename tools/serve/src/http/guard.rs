@@ -1,4 +1,4 @@
-//! What every request passes before its route, and every answer after it.
+//! Checks that every request passes before its route, and headers that every answer gets.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,7 +14,7 @@ use super::log::Entry;
 use super::state::State;
 use crate::api::ApiError;
 
-/// On every answer: nothing from elsewhere is loaded, nothing is framed, types are what they say.
+/// On every answer: nothing from other hosts is loaded, nothing is framed, types are what they say.
 const HEADERS: &[(&str, &str)] = &[
     (
         "content-security-policy",
@@ -144,7 +144,7 @@ fn host(headers: &HeaderMap) -> Result<&str, ApiError> {
     host.to_str().map_err(|_| ApiError::invalid("the Host header is no host"))
 }
 
-/// Whether a browser says that a page of another origin sent this.
+/// True if a browser says that a page of another origin sent this.
 fn crosses(state: &State, headers: &HeaderMap, host: &str) -> bool {
     let origin = headers.get(header::ORIGIN);
     if allowed(state, origin) {
@@ -161,7 +161,7 @@ fn crosses(state: &State, headers: &HeaderMap, host: &str) -> bool {
     of.is_none_or(|(_, from)| !from.eq_ignore_ascii_case(host))
 }
 
-/// Whether `origin` is on the list of the operator.
+/// True if `origin` is on the list of the operator.
 fn allowed(state: &State, origin: Option<&HeaderValue>) -> bool {
     let Some(origin) = origin else {
         return false;

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 /// The hosts that are answered.
 #[derive(Clone, Debug)]
 pub struct Hosts {
-    /// Whether local names and addresses are all that is answered, besides `further`.
+    /// True if only local names and addresses are answered, besides `further`.
     local_only: bool,
     machine: Option<String>,
     further: Vec<String>,
@@ -25,7 +25,7 @@ impl Hosts {
         }
     }
 
-    /// Whether a request to `host`, a value of the header, is answered; `None` when it is none.
+    /// True if a request to `host`, a value of the header, is answered; `None` when it is none.
     pub fn admit(&self, host: &str) -> Option<bool> {
         let name = name(host)?.to_ascii_lowercase();
         Some(!self.local_only || self.is_local(&name) || self.further.contains(&name))

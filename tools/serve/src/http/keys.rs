@@ -38,12 +38,12 @@ impl Keys {
         Keys { digests: keys.map(|k| Sha256::digest(k).into()).collect() }
     }
 
-    /// Whether there are none, so that everybody may ask.
+    /// True if there are none, so that everybody may ask.
     pub fn is_empty(&self) -> bool {
         self.digests.is_empty()
     }
 
-    /// Whether there are several, so that there are several parties.
+    /// True if there are several, so that there are several parties.
     pub fn are_several(&self) -> bool {
         self.digests.len() > 1
     }

@@ -58,7 +58,7 @@ impl Listener {
         }
     }
 
-    /// Whether only this machine reaches it.
+    /// True if only this machine reaches it.
     pub fn is_local(&self) -> bool {
         match self {
             Listener::Tcp(l) => l.local_addr().is_ok_and(|a| is_loopback(a.ip())),

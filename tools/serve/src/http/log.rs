@@ -9,7 +9,7 @@ use trine_tools::note;
 use crate::args::LogFormat;
 use crate::engine::{Done, Vector};
 
-/// What is known of a request so far. The line is written when nobody holds it any more, which for a stream is its end.
+/// The log entry of a request. Its line is written when the last reference is dropped, which for a stream is its end.
 pub struct Entry {
     format: LogFormat,
     /// The id of the request.

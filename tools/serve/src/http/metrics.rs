@@ -107,7 +107,7 @@ fn llama_server(page: &mut Page, state: &State, service: &Service) {
     );
 }
 
-/// What became of drafts.
+/// Metrics of drafts.
 fn drafts(page: &mut Page, drafts: &Drafts) {
     page.counter("llamacpp:spec_decode_num_drafts_total", "Drafts that were verified.", drafts.drafts);
     page.counter("llamacpp:spec_decode_num_draft_tokens_total", "Tokens of drafts.", drafts.drafted);
@@ -123,7 +123,7 @@ fn drafts(page: &mut Page, drafts: &Drafts) {
     }
 }
 
-/// What llama-server has no names for.
+/// Metrics for which llama-server has no names.
 fn own(page: &mut Page, state: &State, service: &Service) {
     let c = service.engine.counters();
     let m = &service.meters;

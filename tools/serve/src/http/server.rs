@@ -83,7 +83,7 @@ impl Server {
         self.state.service().ok().map(|s| &s.engine)
     }
 
-    /// What is said when the model is loaded.
+    /// The message when the model is loaded.
     pub fn greeting(&self) -> String {
         let Ok(service) = self.state.service() else {
             return self.urls.join(", ");
@@ -98,7 +98,7 @@ impl Server {
         )
     }
 
-    /// Whether the engine has ended without being asked to.
+    /// True if the engine has ended without being asked to.
     pub fn has_failed(&self) -> bool {
         self.engine.as_ref().is_some_and(std::thread::JoinHandle::is_finished)
     }

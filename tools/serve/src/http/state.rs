@@ -1,4 +1,4 @@
-//! What all connections share.
+//! State that all connections share.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -10,7 +10,7 @@ use crate::api::ApiError;
 use crate::args::{Args, LogFormat};
 use crate::service::{Meters, Service};
 
-/// What all connections share.
+/// State that all connections share.
 pub struct State {
     service: OnceLock<Arc<Service>>,
     draining: AtomicBool,
@@ -22,17 +22,17 @@ pub struct State {
     pub origins: Vec<String>,
     /// Bytes of a body.
     pub max_body: usize,
-    /// Whether different keys share the cache.
+    /// True if different keys share the cache.
     pub shared_cache: bool,
     /// Routes that can be switched off or on.
     pub slots: bool,
     /// See `slots`.
     pub metrics: bool,
-    /// Whether the metrics need no key.
+    /// True if the metrics need no key.
     pub metrics_public: bool,
-    /// Whether the page is served.
+    /// True if the page is served.
     pub page: bool,
-    /// What is written for each request.
+    /// Format of the log lines, one for each request.
     pub log: LogFormat,
     /// Counts answers while there is no model.
     pub early: Meters,
@@ -93,7 +93,7 @@ impl State {
         self.draining.store(true, Ordering::SeqCst);
     }
 
-    /// Whether it does.
+    /// True if it is draining.
     pub fn is_draining(&self) -> bool {
         self.draining.load(Ordering::SeqCst)
     }

@@ -1,4 +1,4 @@
-//! What is told of a model.
+//! Description of a model.
 
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -15,7 +15,7 @@ use trine_tools::load::ModelArgs;
 use trine_tools::provenance::hash_file;
 use trine_tools::text;
 
-/// What is told of a model.
+/// Description of a model.
 pub struct About {
     /// The name of its file.
     pub file: String,

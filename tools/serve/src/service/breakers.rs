@@ -1,4 +1,4 @@
-//! What DRY breaks repetitions at, of which the latest are kept: the whole vocabulary is searched for them.
+//! The breakers of DRY, of which the latest are cached: the whole vocabulary is searched for them.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};

@@ -7,7 +7,7 @@ use crate::error::ApiError;
 /// Text to tokens, within the context of a request.
 #[derive(Clone, Copy)]
 pub struct Encoder<'a> {
-    /// Of the model.
+    /// The model's tokenizer.
     pub tokenizer: &'a Tokenizer,
     /// Tokens of a context.
     pub n_ctx: usize,

@@ -10,16 +10,16 @@ use trine::{Grammar, Tokenizer};
 /// Grammars that are kept.
 const KEPT: usize = 64;
 
-/// What a text may be asked to be.
+/// Required form of a text.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Form {
     /// A JSON object.
     Object,
     /// JSON that a schema describes.
     Schema(Value),
-    /// What a grammar in llama.cpp's GBNF describes.
+    /// Text that a grammar in llama.cpp's GBNF describes.
     Gbnf(String),
-    /// What a grammar in llguidance's Lark describes.
+    /// Text that a grammar in llguidance's Lark describes.
     Lark(String),
 }
 

@@ -1,4 +1,4 @@
-//! What is measured of finished texts, for `/metrics`.
+//! Measurements of finished texts, for `/metrics`.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -61,7 +61,7 @@ impl Histogram {
     }
 }
 
-/// What is measured of finished texts.
+/// Measurements of finished texts.
 #[derive(Debug)]
 pub struct Meters {
     /// From the request to the logits of its first token.

@@ -36,15 +36,15 @@ use forms::Forms;
 pub struct Service {
     /// Generates.
     pub engine: Handle,
-    /// What the model is called.
+    /// Names of the model.
     pub names: Names,
-    /// What is told of it.
+    /// Its description.
     pub about: About,
     /// Words that say what it is for.
     pub tags: Vec<String>,
-    /// What requests may ask for.
+    /// Limits of requests.
     pub limits: Limits,
-    /// What was measured.
+    /// Measurements.
     pub meters: Meters,
     /// How vectors are made where a request does not say.
     pub vectors: Vectors,
@@ -58,7 +58,7 @@ pub struct Service {
     work: Arc<Semaphore>,
 }
 
-/// What requests may ask for, apart from what the engine says.
+/// Limits of requests, apart from those of the engine.
 pub struct Limits {
     /// Choices.
     pub max_choices: usize,

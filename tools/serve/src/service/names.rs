@@ -9,7 +9,7 @@ pub struct Names {
     pub names: Vec<String>,
     /// Bits per weight that may be asked for; none where the model has one width.
     pub widths: Vec<u8>,
-    /// Whether other names are refused.
+    /// True if other names are refused.
     pub strict: bool,
 }
 

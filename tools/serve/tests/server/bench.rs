@@ -79,7 +79,7 @@ fn interruptions_shared_beginnings_and_a_plot() {
         run(&url, &options).expect_err("refused").to_string()
     };
     drawn(&plot, &file("none"));
-    // A file that is drawn is not drawn over, and a device that never ends is not read.
+    // An existing plot is not drawn over, and a device that never ends is not read.
     let refused = drawn(&beside, &beside);
     assert!(refused.contains("also an input"), "{refused}");
     drawn(&plot, "/dev/zero");

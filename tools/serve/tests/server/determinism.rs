@@ -100,7 +100,7 @@ fn the_text_is_that_of_the_library() {
     }
 }
 
-/// What lm-eval's `local-completions` asks for, and what `rperplexity` adds up.
+/// Requests of lm-eval's `local-completions`, and the sums of `rperplexity`.
 #[test]
 fn likelihoods_are_those_of_the_library() {
     let model = trine::open(trine_testkit::trilm()).expect("a model");

@@ -67,7 +67,7 @@ fn they_have_the_librarys_bits_under_load_as_well() {
         expected(&model, &options)
     });
     assert!(expected[0] != expected[1] && expected[1] != expected[2]);
-    // Portions of prompts as they come with the pace, and of seven tokens; memory for all, and for a few.
+    // Chunks of prompts by the default, and of seven tokens; memory for all, and for a few.
     for options in [&[][..], &["--prefill-chunk", "7"], &["--kv-memory", "1M"]] {
         let server = start(&[&["--metrics"], options].concat());
         let to = server.to;
@@ -171,7 +171,7 @@ fn every_token_may_have_a_vector_of_its_own() {
     let answer = ask(shared(), "/embedding", &body);
     assert_eq!(read(&answer[0]), expected);
     assert_eq!(answer[1]["index"], 1);
-    // The server's own way, and portions of three tokens.
+    // The server's default, and chunks of three tokens.
     let server = start(&["--pooling", "none", "--prefill-chunk", "3"]);
     let answer = ask(server.to, "/embeddings", &json!({"content": text}));
     assert_eq!(read(&answer[0]), expected);

@@ -1,4 +1,4 @@
-//! What a client can send to break a server.
+//! Requests with which a client might break a server.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! What is said while the model is being loaded, and when it cannot be.
+//! Answers while the model is being loaded, and when it cannot be.
 
 use std::process::Command;
 

@@ -60,7 +60,7 @@ pub fn start_with(model: &str, more: &[&str]) -> Local {
     })
 }
 
-/// What renders chat templates: the program, because these tests are none of this crate's programs.
+/// Renderer of chat templates: the program, because these tests are none of this crate's programs.
 pub fn isolate() -> Arc<OtherProgram> {
     Arc::new(OtherProgram(env!("CARGO_BIN_EXE_rserve").into()))
 }

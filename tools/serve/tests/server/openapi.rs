@@ -11,7 +11,7 @@ fn document() -> Value {
     get(shared(), "/openapi.json").json()
 }
 
-/// What a reference or an `allOf` stands for: the properties and the names of those that are required.
+/// The meaning of a reference or an `allOf`: the properties and the names of those that are required.
 fn schema(document: &Value, of: &Value) -> (Vec<(String, Value)>, Vec<String>) {
     if let Some(name) = of["$ref"].as_str() {
         let path = name.strip_prefix('#').expect("a reference within");

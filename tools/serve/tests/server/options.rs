@@ -11,7 +11,7 @@ use trine_serve::args::Args;
 use crate::client::{Response, ask, get, open, post, raw, request};
 use crate::local::{Local, any_precision, start, start_with};
 
-/// What a server with these options says to one request.
+/// The answer of a server with these options to one request.
 fn completion(more: &[&str], body: &Value) -> Response {
     post(start(more).to, "/v1/completions", body)
 }

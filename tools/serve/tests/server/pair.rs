@@ -115,7 +115,7 @@ fn sessions_stick_and_texts_survive_a_server() {
     assert!(two.child.wait().expect("an end").success());
 }
 
-/// The text of a session by a stream, and whether it had to be taken up elsewhere.
+/// The text of a session by a stream, and whether another server had to continue it.
 fn streamed(to: SocketAddr, session: usize) -> (String, bool) {
     let (mut text, mut tokens, mut moved): (String, Vec<Value>, bool) = Default::default();
     for _ in 0..200 {

@@ -1,4 +1,4 @@
-//! What broke other servers.
+//! Requests that broke other servers.
 //!
 //! | what | where it is tested |
 //! |---|---|
@@ -105,7 +105,7 @@ fn templates_of_requests() {
         let error = post(to, "/v1/chat/completions", &body).error(400);
         assert_eq!(error["param"], name);
     }
-    // Names that are arguments of functions elsewhere are variables here, which this template does not know.
+    // Names that are arguments of functions in other servers are variables here, which this template does not know.
     let mut body = json!({"messages": [{"role": "user", "content": "x"}]});
     let expected = ask(to, "/apply-template", &body);
     body["chat_template_kwargs"] = json!({"tokenize": true, "chat_template": "{{ 1 }}", "x": "y".repeat(1 << 20)});

@@ -172,7 +172,7 @@ impl Random {
         (0..n).map(member).collect()
     }
 
-    /// What makes sense as a whole, with a few members that need not.
+    /// A request that makes sense as a whole, with a few members that need not.
     fn body(&mut self) -> Value {
         let mut body = json!({
             "prompt": "The game", "input": "The game", "content": "The game", "tokens": [5],

@@ -1,4 +1,4 @@
-//! What answers look like.
+//! Shapes of answers.
 
 use serde_json::{Value, json};
 
@@ -63,7 +63,7 @@ fn a_chat_is_rendered_by_its_template() {
     assert_eq!(counted, json!({"object": "response.input_tokens", "input_tokens": n}));
     let chat = ask(to, "/v1/chat/completions", &json!({"messages": messages, "max_tokens": 4, "seed": 1}));
     assert_eq!(chat["usage"]["prompt_tokens"], json!(n));
-    // the beginning of an answer is gone on with
+    // the beginning of an answer is continued
     let begun = json!([{"role": "user", "content": "Hi"}, {"role": "assistant", "content": " Well"}]);
     let prompt = ask(to, "/apply-template", &json!({ "messages": begun }))["prompt"].clone();
     assert_eq!(prompt, "user: Hi\nassistant: Well");

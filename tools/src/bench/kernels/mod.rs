@@ -25,7 +25,7 @@ use subject::{COLUMNS, Matrix, Subject};
 const CACHE: usize = 384 << 10;
 /// Rows and activation rows of the matrix product.
 const GEMM: (usize, usize) = (1024, 512);
-/// A figure is of so many runs …
+/// Number of runs of a figure …
 const RUNS: usize = 9;
 /// … unless they take longer than this.
 const PATIENCE: Duration = Duration::from_secs(1);

@@ -211,7 +211,7 @@ mod tests {
 
     use super::*;
 
-    /// What is measured is the product: every kernel of a type gives the bits of its first one.
+    /// The product itself is measured: every kernel of a type gives the bits of its first one.
     #[test]
     fn all_kernels_of_a_type_agree() {
         let (rows, tokens) = (70, 3);

@@ -16,9 +16,9 @@ const MAX_LINE: u64 = 16 << 20;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     host: String,
-    /// What stands before `/v1`.
+    /// The path before `/v1`.
     path: String,
-    /// What is sent as `Authorization`, if anything.
+    /// The key that is sent as `Authorization`, if there is one.
     key: Option<String>,
 }
 
@@ -34,27 +34,28 @@ pub struct Served {
     pub parts: Vec<(Instant, usize)>,
     /// Tokens that were generated, as the server counts them.
     pub tokens: usize,
-    /// Whether the stream came to its end.
+    /// True if the stream came to its end.
     pub whole: bool,
 }
 
-/// What is asked of a server.
+/// A request to a server.
 #[derive(Clone, Copy)]
 pub struct Question<'a> {
     /// The name of the model.
     pub model: Option<&'a str>,
-    /// What is to be continued.
+    /// The tokens to continue.
     pub prompt: &'a [u32],
     /// Tokens that are wanted.
     pub most: usize,
     /// The seed.
     pub seed: usize,
-    /// Whether the prompt may be taken from the server's cache.
+    /// True if the prompt may be taken from the server's cache.
     pub cache: bool,
 }
 
 impl Address {
-    /// Of a URL such as `http://127.0.0.1:8080`; a `/v1` at its end is left out. `key` is shown to the server.
+    /// The address in a URL such as `http://127.0.0.1:8080`; a `/v1` at its end is left out. `key` is shown to the
+    /// server.
     ///
     /// # Errors
     /// It is no such URL.

@@ -16,9 +16,9 @@ use super::client::{Address, Question, Served};
 /// When requests come.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Arrivals {
-    /// So many clients, each of which asks again when it has its answer.
+    /// This number of clients, each of which asks again when it has its answer.
     Closed(usize),
-    /// So many requests a second on average, at random times that are the same in every run.
+    /// This number of requests a second on average, at random times that are the same in every run.
     Poisson(f64),
 }
 
@@ -40,17 +40,17 @@ pub struct Load<'a> {
     pub models: &'a [String],
     /// When they come.
     pub arrivals: Arrivals,
-    /// What they ask to be continued, each once.
+    /// Prompts, each used once.
     pub prompts: Vec<Vec<u32>>,
     /// Tokens that each asks for.
     pub new_tokens: usize,
-    /// Whether prompts may be taken from the server's cache.
+    /// True if prompts may be taken from the server's cache.
     pub cache: bool,
     /// A prompt that comes again and again as soon as every client hears its text, until all have heard it.
     pub interruption: Option<Vec<u32>>,
 }
 
-/// What interrupted a load.
+/// A prompt that interrupts a load.
 #[derive(Clone, Copy, Debug)]
 pub struct Interrupted {
     /// From when on.

@@ -15,7 +15,7 @@ use crate::text::read_small;
 const PANEL: (u32, u32) = (560, 380);
 /// Height of a line of the legend.
 const LINE: i32 = 22;
-/// From how large a ratio on times are drawn on a logarithmic axis.
+/// Ratio from which on times are drawn on a logarithmic axis.
 const WIDE: f64 = 20.0;
 
 /// The fields of a measured load.
@@ -48,7 +48,7 @@ pub fn rows(files: &[PathBuf]) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// What is drawn across.
+/// The horizontal axis.
 struct Load {
     field: &'static str,
     name: &'static str,
@@ -59,7 +59,7 @@ const LOADS: [Load; 2] = [
     Load { field: "clients", name: "clients, each of which asks again when it has its answer" },
 ];
 
-/// What is drawn up.
+/// The vertical axes.
 const TIMES: [(&str, &str); 2] =
     [("tpot", "time per token (TPOT), ms"), ("ttft", "time to the first token (TTFT), ms")];
 
@@ -120,7 +120,7 @@ fn picture(rows: &[Row], labels: &[String], loads: &[&Load]) -> Result<String, F
     Ok(svg)
 }
 
-/// What was asked, and which colour is whose.
+/// The workload, and the colours of the servers.
 fn legend(area: &Canvas<'_>, rows: &[Row], labels: &[String]) -> Result<(), Failure> {
     let of = |field: &str| rows.first().and_then(|r| number(r, field)).unwrap_or(0.0);
     let title = format!("Prompts of {} tokens, texts of {}", of("n_prompt"), of("n_gen"));

@@ -1,4 +1,4 @@
-//! What is said of a load.
+//! Results of a load.
 
 use std::iter::repeat_n;
 use std::time::Duration;
@@ -12,7 +12,8 @@ use super::load::{Arrivals, Ran};
 /// The shares of values below the numbers that are told.
 const QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)];
 
-/// Milliseconds at the quantiles: the least value that so many are not above (nearest rank). 0 without values.
+/// Milliseconds at the quantiles: the least value with at least this share of the values not above it (nearest rank). 0
+/// without values.
 fn quantiles(mut values: Vec<f64>) -> [f64; 3] {
     values.sort_by(f64::total_cmp);
     QUANTILES.map(|(_, share)| {
@@ -25,7 +26,7 @@ fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// What the server is called.
+/// Name of the server.
 fn label(args: &Args, url: &str) -> String {
     args.label.clone().unwrap_or_else(|| url.to_owned())
 }

@@ -1,4 +1,4 @@
-//! Made-up weights: a few random rows per tensor, encoded once and repeated to its full height.
+//! Synthetic weights: a few random rows per tensor, encoded once and repeated to its full height.
 //!
 //! Encoding every row of a large model takes longer than measuring it, and the time of a kernel does
 //! not depend on the values. The source values are f16 numbers, so that a file made in a type is the
@@ -14,7 +14,7 @@ use trine_kernels::ternary;
 /// Distinct rows of a matrix; the rest repeat them.
 const DISTINCT: usize = 32;
 
-/// What the weights of a tensor are drawn from.
+/// Distribution of a tensor's weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// About normal, with the deviation that keeps activations at their size.
@@ -63,7 +63,7 @@ pub fn tensor(row: &Row, kind: Kind) -> Result<Vec<u8>> {
     let rows = usize::try_from(row.weights() / row.columns().max(1))?;
     let mut random = Random(seed(&row.name));
     if let Some(packing) = row.moves.and_then(|m| m.to) {
-        // drawn as the floats below, so that both give the same matrix
+        // sampled as the floats below, so that both give the same matrix
         let distinct: Vec<i8> = (0..columns * rows.min(DISTINCT)).map(|_| code(&mut random)).collect();
         let codes: Vec<i8> = distinct.iter().copied().cycle().take(columns * rows).collect();
         return Ok(packing.pack(columns, rows, scale(columns), &codes)?);
@@ -166,7 +166,7 @@ fn code(random: &mut Random) -> i8 {
     ((random.next() >> 40) % 3) as i8 - 1
 }
 
-/// What a tensor's weights are drawn from in a model that is `ternary` or not.
+/// Distribution of a tensor's weights in a model that is `ternary` or not.
 pub fn kind(row: &Row, ternary: bool) -> Kind {
     let ends = ["token_embd.weight", "output.weight"].contains(&row.name.as_str());
     match row.from {

@@ -27,12 +27,12 @@ pub struct Spec {
     kind: Kind,
 }
 
-/// What the matrices are.
+/// Form of the matrices.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     /// As rquantize makes them; they may hold -s, 0, +s only.
     Usual { target: Target, ternary: bool },
-    /// Widely linear, of so many stages.
+    /// Widely linear, of this number of stages.
     Widely(usize),
 }
 
@@ -92,7 +92,7 @@ struct Job {
     layout: Layout,
 }
 
-/// What a tensor is made of.
+/// Content of a tensor.
 enum Content {
     /// Weights of a tensor that rquantize makes.
     Weights(Row, data::Kind),
@@ -129,7 +129,7 @@ impl Spec {
         let infos: Vec<&TensorInfo> = source.tensors().iter().collect();
         let sources = infos.iter().map(|t| (0, t.offset, *t)).collect();
         let mut plan = Plan::from_headers(&meta, sources, &Recipe::new(target))?;
-        // Made-up weights have no importance, and nobody minds what the types that need it lose of them.
+        // Synthetic weights have no importance matrix, and the loss in the types that need it does not matter.
         let needs_importance = |p: &Problem| matches!(p, Problem::NoImportance { .. });
         plan.problems.retain(|problem| !needs_importance(problem));
         plan.check().with_context(|| format!("{self} cannot be made"))?;

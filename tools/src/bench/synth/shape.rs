@@ -1,4 +1,4 @@
-//! Shapes of made-up models: hyper-parameters by size, and from them metadata and the tensors that the architecture's
+//! Shapes of synthetic models: hyper-parameters by size, and from them metadata and the tensors that the architecture's
 //! description lists.
 
 use trine::arch::rules::{
@@ -34,7 +34,7 @@ pub struct Size {
     pub vocab: u64,
     /// Context length.
     pub context: u64,
-    /// Whether embeddings are the output projection too, where the architecture leaves the choice.
+    /// True if embeddings are the output projection too, where the architecture leaves the choice.
     pub tied: bool,
 }
 
@@ -73,7 +73,7 @@ const SIGMOID: u64 = 2;
 /// An architecture at a size.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// What its models have.
+    /// The architecture of its models.
     pub arch: &'static Arch,
     /// Its numbers.
     pub size: Size,
@@ -95,7 +95,7 @@ impl Shape {
     /// The shape that ARCH and SIZE name; SIZE is a size, and with experts `SIZE-COUNTxUSED`.
     ///
     /// # Errors
-    /// What there is instead.
+    /// An error that lists the valid choices.
     pub fn parse(arch: &str, size: &str) -> Result<Shape, String> {
         let found = Arch::find(arch);
         let arch = found.ok_or_else(|| format!("give one of {} for ARCH", Arch::names()))?;

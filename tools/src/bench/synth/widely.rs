@@ -1,4 +1,4 @@
-//! Made-up models with widely linear matrices.
+//! Synthetic models with widely linear matrices.
 
 use trine::arch::Role;
 use trine_formats::gguf::Metadata;
@@ -41,7 +41,7 @@ impl Part {
     }
 }
 
-/// Keys and tensors of a model whose matrices all have so many stages.
+/// Keys and tensors of a model whose matrices all have `stages` stages.
 pub(super) fn plan(shape: &Shape, stages: usize) -> (Metadata, Vec<(NewTensor, Content)>) {
     let rule = Rule { stages, scope: Scope::Tensor, profile: Profile::F32, tie: TieRule::Phase };
     let header = Header { base: BaseArch::Llama, rule, output: OutputForm::Widely };

@@ -20,7 +20,7 @@ use crate::progress::{Steps, human_bytes};
 
 /// The text in chunks and the place of the base file.
 pub struct Plan {
-    /// What is evaluated.
+    /// The chunks to evaluate.
     pub chunks: Chunks,
     target: Target,
     n_vocab: usize,
@@ -81,7 +81,7 @@ impl Plan {
         Ok(Plan { chunks, target, n_vocab, bos })
     }
 
-    /// What is said before the work begins.
+    /// The message before the work begins.
     pub fn describe(&self) -> String {
         let bytes = base_file::size(&self.chunks, self.n_vocab);
         let size = human_bytes(u64::try_from(bytes).unwrap_or(u64::MAX));
@@ -139,7 +139,7 @@ impl Plan {
     }
 }
 
-/// Whether the file's chunks begin with those that are wanted.
+/// Fails unless the file's chunks begin with `wanted`.
 fn fits(there: &Chunks, wanted: &Chunks) -> Result<()> {
     if there.n_ctx() != wanted.n_ctx() {
         bail!("it was made with a context of {}, not {}", there.n_ctx(), wanted.n_ctx());

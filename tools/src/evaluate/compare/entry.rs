@@ -1,4 +1,4 @@
-//! What is measured of a file at a width.
+//! Measurements of a file at a width.
 
 use serde_json::{Value, json};
 use trine::eval::kld::{Divergence, Uncertain};
@@ -10,7 +10,7 @@ use super::subject::{Form, Subject};
 pub struct Entry {
     /// The file, by its place among all; `None` for the reference.
     pub file: Option<usize>,
-    /// What the table calls it.
+    /// Its name in the table.
     pub name: String,
     /// Width and sizes.
     pub form: Form,

@@ -1,4 +1,4 @@
-//! What is to be measured: the files, looked at before anything takes long.
+//! Files to measure, checked before anything takes long.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -19,9 +19,9 @@ use crate::load::{ModelArgs, load};
 pub struct Subject {
     /// Where it is.
     pub path: PathBuf,
-    /// What the table calls it.
+    /// Its name in the table.
     pub name: String,
-    /// What the plot calls it.
+    /// Its name in the plot.
     pub label: String,
     /// Its weights, by the shapes that the model has.
     pub weights: u64,

@@ -1,4 +1,4 @@
-//! What a user can tell the chat instead of the model.
+//! Commands of a chat, which the user gives to the program instead of the model.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use trine::{Message, Role};
 use super::{Talk, saved, say, say_below, settings};
 use crate::{shown, terminal};
 
-/// What follows a command.
+/// The next step after a command.
 #[derive(Debug, PartialEq)]
 pub enum Next {
     /// The user goes on.
@@ -22,7 +22,7 @@ pub enum Next {
 /// A command.
 struct Command {
     name: &'static str,
-    /// What follows it; nothing may where this is empty.
+    /// Its argument; empty where there is none.
     takes: &'static str,
     help: &'static str,
     run: fn(&mut Talk<'_>, &str) -> Result<Next>,

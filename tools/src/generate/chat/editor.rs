@@ -25,7 +25,7 @@ const MOST: usize = 1000;
 /// Stands before what is typed.
 const PROMPT: &str = "> ";
 
-/// What the editor asks about the text in it.
+/// The editor's helper for the text in it.
 struct Help {
     colours: bool,
 }
@@ -68,7 +68,7 @@ impl Validator for Help {
 pub struct Editor {
     lines: LineEditor<Help, FileHistory>,
     history: Option<PathBuf>,
-    /// Whether Ctrl-C was the last thing that was typed.
+    /// True if Ctrl-C was typed last.
     interrupted: bool,
 }
 

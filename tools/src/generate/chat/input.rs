@@ -20,7 +20,7 @@ pub enum Input {
 }
 
 impl Input {
-    /// What standard input is, and what the options want.
+    /// The input that standard input and the options stand for.
     ///
     /// # Errors
     /// The terminal cannot be used.

@@ -1,6 +1,6 @@
 //! Messages of several lines: where they end, and what they say.
 
-/// What a user typed.
+/// An input of the user.
 #[derive(Debug, PartialEq)]
 pub enum Typed {
     /// A message or a command.
@@ -11,10 +11,10 @@ pub enum Typed {
     Interrupted,
 }
 
-/// What a message of several lines begins and ends with.
+/// First and last mark of a message of several lines.
 const BLOCK: &str = "\"\"\"";
 
-/// Whether more lines belong to what was typed so far: a block that is not closed, or a backslash at the end.
+/// True if more lines belong to the input: a block that is not closed, or a backslash at the end.
 pub fn is_open(typed: &str) -> bool {
     match typed.trim_start().strip_prefix(BLOCK) {
         Some(inside) => !inside.trim_end().ends_with(BLOCK),

@@ -38,20 +38,20 @@ use speed::Speed;
 struct Talk<'a> {
     args: &'a Args,
     chat: Chat,
-    /// Whether somebody types.
+    /// True if a user types.
     terminal: bool,
-    /// Whether thoughts are dimmed.
+    /// True if thoughts are dimmed.
     colours: bool,
-    /// Whether a full context forgets what came first.
+    /// True if a full context forgets its oldest tokens.
     shift: bool,
-    /// Whether every answer is followed by its speed.
+    /// True if every answer is followed by its speed.
     timings: bool,
     /// The speed of the last answer.
     last: Option<Speed>,
     /// Texts that end an answer.
     reverse: ReversePrompts,
     cache: Option<PromptCache>,
-    /// Whether the cache was asked about the first prompt.
+    /// True if the cache was asked about the first prompt.
     begun: bool,
 }
 
@@ -204,7 +204,7 @@ impl Talk<'_> {
         Ok(end)
     }
 
-    /// Forgets what came first, by halves, until there is room for a message.
+    /// Forgets the older half of the tokens until there is room for a message.
     fn make_room(&mut self, said: &str) -> Result<()> {
         let had = self.chat.messages().len();
         while !self.chat.has_room_for(said)? {
@@ -257,7 +257,7 @@ fn unescaped(args: &Args, text: &str) -> Result<String> {
     text::utf8(bytes, "the message")
 }
 
-/// What the model is told before the chat; one line break at the end of the file is left out.
+/// The system prompt of a file; one line break at its end is left out.
 fn system_file(path: &Path) -> Result<String> {
     let mut text = text::read_small_text(path)?;
     if text.ends_with('\n') {

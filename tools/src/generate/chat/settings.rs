@@ -1,4 +1,4 @@
-//! What `/set` changes during a chat, by the names of the options.
+//! Settings that `/set` changes during a chat, by the names of the options.
 
 use std::str::FromStr;
 
@@ -111,7 +111,7 @@ pub fn set(talk: &mut Talk<'_>, name: &str, value: &str) -> Result<()> {
     (setting.set)(talk, value).map_err(|e| anyhow!("{}: {e}", setting.name))
 }
 
-/// What is set, in one line.
+/// The settings, in one line.
 pub fn list(talk: &mut Talk<'_>) -> String {
     let all = SETTINGS.iter();
     let all = all.map(|setting| format!("{} {}", setting.name, (setting.get)(talk)));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use trine::generate::{Stats, Timed};
 
-/// What an answer took: tokens that were read for it, and tokens that were written.
+/// The cost of an answer: tokens that were read for it, and tokens that were written.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Speed {
     read: Timed,
@@ -13,7 +13,7 @@ pub struct Speed {
 }
 
 impl Speed {
-    /// What was done between two moments.
+    /// The work between two moments.
     pub fn between(before: &Stats, after: &Stats) -> Speed {
         let since =
             |before: Timed, after: Timed| Timed { count: after.count - before.count, time: after.time - before.time };

@@ -14,22 +14,22 @@ use trine_formats::safetensors::{self, Dtype, NewTensor};
 use crate::outfile::OutFile;
 use crate::text::hex;
 
-/// What `kind` says.
+/// The value of `kind`.
 const KIND: &str = "squared-gradients";
 
-/// What was looked at.
+/// The model and the text behind the gradients.
 pub struct Origin {
-    /// Of the model's file or files.
+    /// SHA-256 of the model's file or files.
     pub model_sha256: String,
     /// The text, as named on the command line.
     pub dataset: String,
-    /// Of the text.
+    /// SHA-256 of the text.
     pub dataset_sha256: String,
     /// How the text was cut.
     pub split: &'static str,
     /// Tokens per sequence.
     pub seq_len: usize,
-    /// Of the random choice.
+    /// Seed of the random choice.
     pub seed: u32,
 }
 
@@ -77,7 +77,7 @@ pub fn sha256<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
 /// Writes the whole file, or nothing.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn write(path: &Path, fisher: &Fisher, origin: &Origin, state: &State) -> Result<()> {
     let failed = || format!("cannot write '{}'", path.display());
     let metadata = origin.metadata(state);

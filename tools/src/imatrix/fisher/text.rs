@@ -13,7 +13,7 @@ use crate::text;
 pub struct Sample {
     /// All of the same length, in the order in which they are looked at.
     pub sequences: Vec<Vec<u32>>,
-    /// Of the file.
+    /// SHA-256 of the file.
     pub sha256: String,
 }
 

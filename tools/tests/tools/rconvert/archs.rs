@@ -251,7 +251,7 @@ fn stablelm() -> Checkpoint {
     llama_like(config, &block, &[ENDS, LAYER_NORM_END, HEAD])
 }
 
-/// StableLM 2 12B: one norm for both halves of a block, and one for every head.
+/// StableLM 2 12B: one norm for both sublayers of a block, and one for every head.
 fn stablelm_12b() -> Checkpoint {
     let more = json!({"partial_rotary_factor": 0.5, "use_parallel_residual": true, "qk_layernorm": true});
     let config = config("StableLmForCausalLM", "stablelm", more);

@@ -65,7 +65,7 @@ impl Checkpoint {
         let bytes = values
             .iter()
             .flat_map(|v| match dtype {
-                // all values drawn have few bits, so that nothing is rounded
+                // all sampled values have few bits, so that nothing is rounded
                 "BF16" => v.to_le_bytes()[2..].to_vec(),
                 "F32" => v.to_le_bytes().to_vec(),
                 other => panic!("{other}"),
@@ -126,7 +126,7 @@ impl Checkpoint {
         self
     }
 
-    /// A SentencePiece model in the place of `tokenizer.json`, with added tokens.
+    /// A SentencePiece model instead of `tokenizer.json`, with added tokens.
     pub fn pieces(mut self) -> Checkpoint {
         self.files.remove("tokenizer.json");
         self.files.insert("tokenizer.model", sentencepiece());

@@ -63,9 +63,9 @@ fn floats(tensor: &Tensor) -> Vec<f32> {
     }
 }
 
-/// What rquantize makes of the dense file: the same matrices, in the order of the checkpoint. The dense file has to
-/// hold the masters unrounded, in the type of the checkpoint: without `--outtype` rconvert keeps BF16 and makes F16 of
-/// F32, and the type also decides the numeric profile where none is asked for.
+/// The output is that of rquantize for the dense file: the same matrices, in the order of the checkpoint. The dense
+/// file has to hold the masters unrounded, in the type of the checkpoint: without `--outtype` rconvert keeps BF16 and
+/// makes F16 of F32, and the type also decides the numeric profile where no option does.
 #[test]
 fn widely_linear_matrices_are_those_of_rquantize() {
     for (checkpoint, outtype, options) in [

@@ -1,4 +1,4 @@
-//! What rconvert refuses, in one line and with nothing left behind.
+//! Inputs that rconvert refuses, in one line and with nothing left behind.
 
 use std::fs;
 

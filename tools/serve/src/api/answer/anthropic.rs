@@ -70,7 +70,7 @@ fn stopped(reply: &Reply, done: &Done, calls: usize) -> (&'static str, Value) {
     }
 }
 
-/// What a stream sends for a part of the text.
+/// The events of a stream for a part of the text.
 pub fn parts(reply: &mut Reply, part: Part) -> Vec<Value> {
     let mut out = Vec::new();
     let calls = reply.asked.calls.clone();

@@ -84,7 +84,7 @@ fn logprobs(reply: &Reply, list: &[Told]) -> Value {
     json!({ "content": content })
 }
 
-/// What a stream sends for a part of the text `index`.
+/// The events of a stream for a part of the text `index`.
 pub fn parts(reply: &mut Reply, index: usize, part: Part) -> Vec<Value> {
     let mut out = Vec::new();
     if !reply.choices[index].begun {
@@ -151,7 +151,7 @@ fn pieces_of(reply: &mut Reply, index: usize, pieces: Vec<Piece>, out: &mut Vec<
 }
 
 fn delta(reply: &mut Reply, index: usize, content: Value, out: &mut Vec<Value>) {
-    // A delta is never empty: what is held back comes with a later one.
+    // A delta is never empty: pending text comes with a later one.
     if content["content"] == "" {
         return;
     }
@@ -176,7 +176,7 @@ fn chunk(reply: &Reply, index: usize, delta: Value, reason: Value) -> Value {
     reply.object(CHUNK, vec![choice])
 }
 
-/// What a stream sends after all texts have ended.
+/// The events of a stream after all texts have ended.
 pub fn tail(reply: &Reply) -> Vec<Value> {
     if !reply.asked.include_usage {
         return Vec::new();

@@ -46,7 +46,7 @@ pub fn whole(reply: &Reply) -> Value {
     }
 }
 
-/// What a stream sends after all texts have ended.
+/// The events of a stream after all texts have ended.
 pub fn tail(reply: &Reply) -> Vec<Value> {
     match reply.asked.route {
         Route::Native | Route::Responses | Route::Messages => Vec::new(),

@@ -54,7 +54,7 @@ pub fn last(reply: &Reply, index: usize) -> Value {
     out
 }
 
-/// What a stream sends for a part of the text `index`.
+/// The events of a stream for a part of the text `index`.
 pub fn parts(reply: &mut Reply, index: usize, part: Part) -> Vec<Value> {
     let (text, tokens) = match part {
         Part::Progress(p) if reply.asked.return_progress => {
@@ -63,7 +63,7 @@ pub fn parts(reply: &mut Reply, index: usize, part: Part) -> Vec<Value> {
             return vec![out];
         }
         Part::Progress(_) => return Vec::new(),
-        // Text that is held back comes with a later token, and so do the probabilities.
+        // Pending text comes with a later token, and so do the probabilities.
         Part::Token { text, id: _ } if text.is_empty() && !reply.asked.return_tokens => {
             return Vec::new();
         }

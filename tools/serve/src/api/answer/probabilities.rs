@@ -76,7 +76,8 @@ impl<'a> Columns<'a> {
         }
     }
 
-    /// A generated token. What it was drawn with has no place in this shape, and the route does not ask for it.
+    /// A generated token. This shape has no place for the settings with which it was sampled, and the route does not
+    /// ask for them.
     pub fn generated(&mut self, told: &Told) {
         if let Told::Logprobs(t) = told {
             self.token(t);

@@ -1,4 +1,4 @@
-//! What is known of the texts of a request while they come into being.
+//! State of a request's texts while they are generated.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use crate::service::{Service, now};
 pub struct Choice {
     /// The prompt it continues, an index.
     pub prompt: usize,
-    /// What was asked of the engine.
+    /// The request to the engine.
     pub request: Arc<Request>,
     /// The text so far; in a stream empty.
     pub text: String,
@@ -31,7 +31,7 @@ pub struct Choice {
     pub progress: Option<Progress>,
     /// Tokens so far.
     pub generated: usize,
-    /// Whether the text has a line break.
+    /// True if the text has a line break.
     pub has_newline: bool,
     /// In a stream: whether the beginning was sent, and how many characters.
     pub begun: bool,
@@ -57,7 +57,7 @@ impl Choice {
     }
 }
 
-/// What a part of a stream is made of.
+/// A part of a stream.
 pub enum Part {
     /// The prompt was read so far.
     Progress(Progress),
@@ -68,7 +68,7 @@ pub enum Part {
         /// The text, perhaps empty.
         text: String,
     },
-    /// The end, with the text that was held back.
+    /// The end, with the pending text.
     Done(String),
 }
 
@@ -76,7 +76,7 @@ pub enum Part {
 pub struct Reply {
     /// The model.
     pub service: Arc<Service>,
-    /// What was asked.
+    /// The request.
     pub asked: Asked,
     /// Its texts.
     pub choices: Vec<Choice>,
@@ -169,7 +169,7 @@ impl Reply {
         }))
     }
 
-    /// Whether all texts have ended.
+    /// True if all texts have ended.
     pub fn is_done(&self) -> bool {
         self.choices.iter().all(|c| c.done.is_some())
     }
@@ -181,7 +181,7 @@ impl Reply {
         format!("call_{random}{choice:03}{call:03}")
     }
 
-    /// What all objects of an answer in OpenAI's shapes have.
+    /// The members that all objects of an answer in OpenAI's shapes have.
     pub fn object(&self, kind: &str, choices: Vec<Value>) -> Value {
         serde_json::json!({
             "choices": choices,

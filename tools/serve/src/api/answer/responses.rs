@@ -92,7 +92,7 @@ fn call(reply: &Reply, at: usize, status: &str, function: &str, arguments: &str)
     })
 }
 
-/// What a stream sends for a part of the text.
+/// The events of a stream for a part of the text.
 pub fn parts(reply: &mut Reply, part: Part) -> Vec<Value> {
     let mut out = Vec::new();
     let calls = reply.asked.calls.clone();

@@ -1,4 +1,4 @@
-//! What several kinds of answers have in common.
+//! Functions that several kinds of answers share.
 
 use std::time::Duration;
 

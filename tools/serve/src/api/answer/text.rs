@@ -61,7 +61,7 @@ fn finish(reply: &Reply, out: &mut Value) {
     }
 }
 
-/// What a stream sends for a part of the text `index`.
+/// The events of a stream for a part of the text `index`.
 pub fn parts(reply: &mut Reply, index: usize, part: Part) -> Vec<Value> {
     let mut out = Vec::new();
     if matches!(part, Part::Token { .. } | Part::Done(_)) && !reply.choices[index].begun {
@@ -128,7 +128,7 @@ fn chunk(reply: &Reply, index: usize, text: &str, logprobs: Option<Value>, reaso
     reply.object(KIND, vec![choice])
 }
 
-/// What a stream sends after all texts have ended.
+/// The events of a stream after all texts have ended.
 pub fn tail(reply: &Reply) -> Vec<Value> {
     if !reply.asked.include_usage {
         return Vec::new();

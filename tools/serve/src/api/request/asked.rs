@@ -23,7 +23,7 @@ pub struct Asked {
     pub route: Route,
     /// Its prompts, at least one.
     pub prompts: Vec<Prompt>,
-    /// Whether it gave a list of prompts.
+    /// True if the request gave a list of prompts.
     pub listed: bool,
     /// Texts for each prompt.
     pub choices: usize,
@@ -62,7 +62,7 @@ impl Asked {
     /// Reads the body of a request.
     ///
     /// # Errors
-    /// What is wrong with it, naming the field.
+    /// An error that names the field.
     pub fn read(route: Route, service: &Service, body: &Value, caller: &Caller) -> Result<Asked, ApiError> {
         let converted = match route {
             Route::Responses => Some(responses::to_chat(body)?),

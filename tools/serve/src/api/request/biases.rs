@@ -1,4 +1,4 @@
-//! What is added to the logits of some tokens.
+//! Biases on the logits of some tokens.
 
 use serde_json::Value;
 use trine::Tokenizer;
@@ -6,7 +6,7 @@ use trine::Tokenizer;
 use super::fields::{Fields, id, wrong};
 use crate::error::ApiError;
 
-/// What is added to the logits of tokens, and the tokens that are never chosen.
+/// Biases on the logits of tokens, and the tokens that are never chosen.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Biases {
     /// Token and what is added.

@@ -19,7 +19,7 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// The most time of its request: what it gives, and what the server gives everybody.
+    /// Deadline of its request: the shorter of its own and the server's.
     pub fn deadline_within(&self, service: &Service) -> Option<Duration> {
         let both = [self.deadline, service.limits.request_timeout];
         both.into_iter().flatten().min()

@@ -17,9 +17,9 @@ const ID: usize = 256;
 /// A chat as it is to be rendered.
 pub struct Conversation {
     messages: Vec<Message>,
-    /// What else the template gets: the functions that the model may call, variables, whether the answer follows.
+    /// Further inputs of the template: the functions that the model may call, variables, whether the answer follows.
     options: RenderOptions,
-    /// The beginning of the answer, which the model goes on with.
+    /// The beginning of the answer, which the model continues.
     begun: Option<String>,
 }
 

@@ -34,7 +34,7 @@ pub fn prompts(name: &str, most: usize, value: &Value, encoder: Encoder<'_>) -> 
     Ok((prompts?, true))
 }
 
-/// Whether an array is one prompt: it has ids, alone or mixed with texts. Texts alone are a prompt each.
+/// True if an array is one prompt: it has ids, alone or mixed with texts. Texts alone are a prompt each.
 fn is_one(list: &[Value]) -> bool {
     list.iter().any(Value::is_number)
 }

@@ -1,4 +1,4 @@
-//! Options that exist elsewhere and not here. They are refused where they would change the text, never ignored.
+//! Options of other servers that this one lacks. They are refused where they would change the text, never ignored.
 
 use serde_json::Value;
 

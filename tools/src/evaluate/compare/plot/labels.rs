@@ -27,7 +27,7 @@ pub type Line = ((i32, i32), (i32, i32));
 
 /// A label and its point.
 pub struct Label {
-    /// What is written.
+    /// The text.
     pub text: String,
     /// The point.
     pub at: (i32, i32),

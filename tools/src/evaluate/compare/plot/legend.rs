@@ -1,4 +1,4 @@
-//! What each colour stands for, above the panels.
+//! The legend of the colours, above the panels.
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};

@@ -19,7 +19,7 @@ const PANEL: (u32, u32) = (620, 430);
 /// bits.
 const LEAST_KLD: f64 = 1e-6;
 
-/// From how large a ratio on perplexities are drawn on a logarithmic axis.
+/// Ratio from which on perplexities are drawn on a logarithmic axis.
 const WIDE: f64 = 5.0;
 
 /// A point of a panel.
@@ -38,7 +38,7 @@ struct Panel {
     points: Vec<Point>,
     /// The height of the reference.
     level: Option<f64>,
-    /// Whether the vertical axis is logarithmic.
+    /// True if the vertical axis is logarithmic.
     logarithmic: bool,
 }
 

@@ -28,9 +28,9 @@ pub struct Tools {
     pub described: Vec<Value>,
     /// How calls are written, where the model may call.
     pub calls: Option<Arc<Calls>>,
-    /// Whether a call must come.
+    /// True if the model must call a function.
     must: bool,
-    /// Whether several may.
+    /// True if it may call several.
     parallel: bool,
 }
 
@@ -70,7 +70,7 @@ impl Style {
         }
     }
 
-    /// What stands before an object, and what behind it.
+    /// The texts before and after an object.
     fn around(self) -> (&'static str, &'static str) {
         match self {
             Style::Hermes => ("<tool_call>\n", "\n</tool_call>"),
@@ -136,7 +136,7 @@ impl Tools {
     }
 }
 
-/// Whether functions are called.
+/// The client's choice among the functions.
 #[derive(Debug, PartialEq)]
 enum Choice {
     None,
@@ -189,7 +189,7 @@ fn function(tool: &Value) -> Result<Function, ApiError> {
 }
 
 impl Calls {
-    /// What stands before the arguments of a call of `function`.
+    /// The text before the arguments of a call of `function`.
     fn head(&self, function: &Function) -> String {
         let arguments = match self.style {
             Style::Llama => "parameters",
@@ -199,7 +199,7 @@ impl Calls {
         format!("{open}{{\"name\": \"{}\", \"{arguments}\": ", function.name)
     }
 
-    /// What stands behind them.
+    /// The text after them.
     fn tail(&self) -> String {
         format!("}}{}", self.style.around().1)
     }

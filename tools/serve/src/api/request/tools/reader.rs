@@ -16,11 +16,11 @@ pub enum Piece {
 /// Reads a text piece by piece.
 #[derive(Clone, Debug, Default)]
 pub struct Reader {
-    /// What is not decided yet: perhaps the beginning of a call, or white space that may stand before one.
+    /// Undecided text: perhaps the beginning of a call, or white space that may stand before one.
     held: String,
     state: State,
     calls: usize,
-    /// Whether text was found already.
+    /// True if text was found already.
     begun: bool,
 }
 
@@ -82,7 +82,7 @@ impl Reader {
         pieces
     }
 
-    /// The end of the text: what was held back is text, but for white space behind a call.
+    /// The end of the text: pending text is text, but for white space behind a call.
     pub fn finish(&mut self) -> Vec<Piece> {
         let rest = std::mem::take(&mut self.held);
         match self.state {
@@ -93,7 +93,7 @@ impl Reader {
         }
     }
 
-    /// Whether a place in what is held is the beginning of the answer.
+    /// True if a place in the pending text is the beginning of the answer.
     fn is_first(&self, at: usize) -> bool {
         !self.begun && self.calls == 0 && at == 0
     }
@@ -146,7 +146,7 @@ impl Reader {
             self.calls += 1;
             return true;
         }
-        // What may become a call is held back, and the white space before it.
+        // The possible beginning of a call is pending, and the white space before it.
         let may = |at: &usize| {
             let rest = &self.held[*at..];
             (anywhere || self.is_first(*at)) && heads.iter().any(|(_, head)| head.starts_with(rest))
@@ -175,7 +175,7 @@ mod tests {
         Calls { style, functions: vec![function("go"), function("got")] }
     }
 
-    /// What a text is, however it is cut: neighbours of a kind put together.
+    /// The pieces of a text, however it is cut: neighbours of a kind put together.
     #[track_caller]
     fn read(style: Style, text: &str) -> Vec<Piece> {
         let calls = calls(style);

@@ -10,6 +10,7 @@ pub mod convolution;
 pub mod delta;
 pub mod experts;
 pub mod gated;
+pub mod hadamard;
 pub mod lightning;
 pub mod matmul;
 pub mod norm;

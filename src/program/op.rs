@@ -6,6 +6,7 @@ use crate::ops::attention::{Heads, ScoreRules, Window};
 use crate::ops::convolution::Convolution;
 use crate::ops::delta::Delta;
 use crate::ops::experts::Choosing;
+use crate::ops::hadamard::Hadamard;
 use crate::ops::lightning::Lightning;
 use crate::ops::norm::Norm;
 use crate::ops::scan::Scan;
@@ -181,6 +182,8 @@ pub enum Op {
         /// How often.
         times: usize,
     },
+    /// A rotation of rows by signs and the Walsh-Hadamard transform, or back.
+    Hadamard(Hadamard),
     /// RoPE on heads of this many elements.
     Rotate(RopeKind, usize),
     /// Attention of queries `x`, keys `y` and values `z`, which are cached.
@@ -252,6 +255,7 @@ impl Op {
             Op::Split(_) => "split",
             Op::Join(_) => "join",
             Op::Repeat { .. } => "repeat",
+            Op::Hadamard(_) => "hadamard",
             Op::Rotate(..) => "rotate",
             Op::Attend(_) => "attend",
             Op::Convolve(..) => "convolve",

@@ -113,6 +113,7 @@ impl Pass<'_, '_, '_> {
                 let y = ops::rows::repeat(self.input(at, 0), *width, *times);
                 self.one(at, y);
             }
+            Op::Hadamard(rotation) => self.in_place(at, |x, _| rotation.apply(isa, x)),
             Op::Rotate(kind, head) => self.in_place(at, |x, pass| pass.positions.rotate(isa, x, *kind, *head)),
             Op::Attend(attend) => {
                 let y = self.attend(at, attend);

@@ -5,6 +5,7 @@ use super::op::{Attend, Decay, LowRank, Op, Product, RopeKind, Stack, Temperatur
 use super::operation::{Operation, Order};
 use super::value::{MatrixId, MatrixInfo, Rows, Shape, Value};
 use crate::ops::activation::{Activation, HeadGate};
+use crate::ops::hadamard::Hadamard;
 use crate::ops::norm::Norm;
 use crate::ops::streams::Streams;
 
@@ -214,14 +215,16 @@ impl Builder {
 
     /// Parts of every row; rows may be several of the sum of the widths.
     pub fn split<const N: usize>(&mut self, names: [&str; N], x: Value, widths: [usize; N]) -> [Value; N] {
-        let all: usize = widths.iter().sum();
-        let (rows, times) = (self.rows(x), self.columns(x) / all.max(1));
-        let mut parts = names.iter().zip(widths);
-        let outputs = [(); N].map(|()| match parts.next() {
-            Some((name, width)) => self.value(name, rows, times * width),
-            None => unreachable!("as many names as parts"),
-        });
-        self.push(Op::Split(widths.to_vec()), &[x], outputs.to_vec());
+        let mut parts = self.split_into(x, names.iter().copied().zip(widths)).into_iter();
+        names.map(|_| parts.next().expect("as many values as names"))
+    }
+
+    /// [`Builder::split`] into any number of parts, each with its name and width.
+    pub fn split_into<'n>(&mut self, x: Value, parts: impl Iterator<Item = (&'n str, usize)> + Clone) -> Vec<Value> {
+        let widths: Vec<usize> = parts.clone().map(|part| part.1).collect();
+        let (rows, times) = (self.rows(x), self.columns(x) / widths.iter().sum::<usize>().max(1));
+        let outputs: Vec<Value> = parts.map(|(name, width)| self.value(name, rows, times * width)).collect();
+        self.push(Op::Split(widths), &[x], outputs.clone());
         outputs
     }
 
@@ -238,6 +241,11 @@ impl Builder {
     pub fn repeat(&mut self, name: &str, x: Value, width: usize, times: usize) -> Value {
         let (rows, columns) = (self.rows(x), self.columns(x) * times);
         self.one(name, Op::Repeat { width, times }, &[x], rows, columns)
+    }
+
+    /// A rotation of rows by the Walsh-Hadamard transform.
+    pub fn hadamard(&mut self, name: &str, x: Value, rotation: Hadamard) -> Value {
+        self.like(name, Op::Hadamard(rotation), &[x])
     }
 
     /// RoPE on heads of `head` elements, or `x` where there is none.

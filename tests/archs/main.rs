@@ -11,6 +11,7 @@ mod invariance;
 mod listing;
 mod recurrent;
 mod refusals;
+mod rotated;
 mod saved;
 mod weights;
 

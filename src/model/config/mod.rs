@@ -8,6 +8,7 @@ mod keys;
 mod latent;
 mod mixing;
 mod position;
+mod rotated;
 
 use trine_formats::gguf::ModelFile;
 
@@ -24,6 +25,7 @@ pub use cycles::Cycles;
 pub use experts::Experts;
 use keys::Keys;
 pub use mixing::Mixing;
+pub use rotated::{Rotated, TABLE};
 
 /// Largest `block_count` llama.cpp accepts.
 const MAX_LAYERS: u32 = 512;
@@ -106,6 +108,8 @@ pub struct Config {
     pub logit_scale: Option<f32>,
     /// `cap * tanh(logits / cap)` at the end, where the model asks for it.
     pub final_softcap: Option<f32>,
+    /// The rotated tensors, where the file's weights are rotated.
+    pub rotated: Option<Rotated>,
 }
 
 /// Residual streams side by side.
@@ -118,10 +122,6 @@ pub struct Streams {
     /// Factor on the coefficients with which a sublayer's output is added to the streams.
     pub magnitude: f32,
 }
-
-/// How the keys begin that say how PrismML's Bonsai 2 rotates what goes into its matrices. A program that reads the
-/// weights and not these keys writes gibberish.
-const ROTATED: &str = "prism.hadamard.";
 
 impl Config {
     /// Window of the queries of a layer; `None` where they attend to all earlier positions.
@@ -198,11 +198,7 @@ impl Config {
             k.problems
                 .push(format!("{name} is false, and models of architecture {} attend backwards alone", arch.name));
         }
-        if k.meta.iter().any(|(key, _)| key.starts_with(ROTATED)) {
-            k.problems.push(format!(
-                "keys {ROTATED}* say that its weights are rotated, which trine does not undo yet; PrismML's fork of llama.cpp does"
-            ));
-        }
+        let rotated = rotated::Rotated::read(k);
         for &(key, only) in arch.fixed_keys {
             if let Some(n) = k.u32(key).filter(|&n| n != only) {
                 let name = k.name(key);
@@ -265,6 +261,7 @@ impl Config {
             output_scale: arch.output.input_width.map(|width| width / n_embd as f32),
             logit_scale: attention::logit_scale(k, arch, n_embd),
             final_softcap: attention::logit_cap(k, arch),
+            rotated,
         }
     }
 }

@@ -260,7 +260,13 @@ impl<'a> Loader<'a> {
         there.or(all.first()).copied()
     }
 
-    pub(super) fn has(&self, name: &str) -> bool {
+    /// True if adapters are added to the model.
+    pub fn has_adapters(&self) -> bool {
+        !self.adapters.is_empty()
+    }
+
+    /// True if the file has the matrix `name`.
+    pub fn has(&self, name: &str) -> bool {
         let anyprec = self.special.anyprec;
         let in_planes = anyprec.is_some_and(|a| a.tensor(name).is_some());
         in_planes || self.file.tensor_info(name).is_some()

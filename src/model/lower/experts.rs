@@ -133,11 +133,18 @@ impl Lowering<'_, '_> {
             Some(narrow) => (self.product(x, narrow.down), Some((narrow.norm, narrow.up))),
             None => (x, None),
         };
-        let rows = self.b.dispatch("expert_rows", x, choice, weigh_inputs);
+        let [gate_input, up_input] = [&gate, &up].map(|stacked| self.rotated(x, &stacked.tensor));
+        let gate_rows = self.b.dispatch("expert_rows", gate_input, choice, weigh_inputs);
+        let up_rows = match up_input == gate_input {
+            true => gate_rows,
+            false => self.b.dispatch("expert_rows", up_input, choice, weigh_inputs),
+        };
+        let down_tensor = down.tensor.clone();
         let [gate, up, down] = [gate, up, down].map(|stacked| self.stack(stacked));
-        let [g, u] = [("ffn_gate_exps", gate), ("ffn_up_exps", up)]
-            .map(|(name, stack)| self.b.product_of_experts(name, rows, choice, stack));
+        let g = self.b.product_of_experts("ffn_gate_exps", gate_rows, choice, gate);
+        let u = self.b.product_of_experts("ffn_up_exps", up_rows, choice, up);
         let y = self.b.gate("ffn_gated_exps", activation, g, u);
+        let y = self.rotated(y, &down_tensor);
         let y = self.b.product_of_experts("ffn_down_exps", y, choice, down);
         let y = self.b.combine("ffn_moe", y, choice, !weigh_inputs);
         match wide {

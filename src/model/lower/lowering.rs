@@ -1,5 +1,7 @@
 //! A program that is being built, and its products with the matrices of a file.
 
+use std::collections::BTreeSet;
+
 use crate::model::config::Config;
 use crate::model::load::{Linear, Loader, LowRank as LoadedLowRank, Stacked};
 use crate::ops::matmul::Matrix;
@@ -15,6 +17,10 @@ pub struct Lowering<'l, 'f> {
     pub matrices: Vec<Matrix>,
     /// Residual streams that later blocks blend with their own.
     pub kept: Vec<Value>,
+    /// Rotated values: the value, true if its heads were put in another order before, and the result.
+    pub rotations: Vec<(Value, bool, Value)>,
+    /// Rotated tensors that are multiplied by.
+    pub claimed: BTreeSet<String>,
     /// The embeddings, where blocks add them.
     pub embeddings: Option<Value>,
 }
@@ -74,6 +80,7 @@ impl Lowering<'_, '_> {
     }
 
     pub fn bare_product(&mut self, x: Value, linear: Linear, scale: Option<f32>) -> Value {
+        let x = self.rotated(x, &linear.tensor);
         let matrix = self.matrix(&linear.tensor, linear.first_row, linear.weight);
         let adapters = self.adapters(&linear.tensor, linear.low_rank);
         self.b.product(x, Product { matrix, observed: linear.first_row == 0, scale, adapters })

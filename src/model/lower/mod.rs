@@ -13,6 +13,7 @@ mod lowering;
 mod mamba;
 mod model;
 mod recurrent;
+mod rotated;
 mod streams;
 
 pub use lowering::{Lowered, Lowering};

@@ -1,5 +1,7 @@
 //! A model: what stands before its blocks, the blocks in order, and what makes logits.
 
+use std::collections::BTreeSet;
+
 use super::lowering::{Lowered, Lowering};
 use crate::model::config::{Config, Cycles};
 use crate::model::load::{Ends, Loader};
@@ -10,7 +12,16 @@ impl<'l, 'f> Lowering<'l, 'f> {
     /// nothing where one is empty. `None` where a tensor is missing, which is noted.
     pub fn model(loader: &'l mut Loader<'f>, c: &'l Config, ends: Ends, directions: &[Vec<f32>]) -> Option<Lowered> {
         let b = Builder::default();
-        let mut all = Lowering { loader, c, b, matrices: Vec::new(), kept: Vec::new(), embeddings: None };
+        let mut all = Lowering {
+            loader,
+            c,
+            b,
+            matrices: Vec::new(),
+            kept: Vec::new(),
+            rotations: Vec::new(),
+            claimed: BTreeSet::new(),
+            embeddings: None,
+        };
         let x = all.embed(&ends);
         all.embeddings = Some(x);
         let x = match c.streams {
@@ -37,13 +48,17 @@ impl<'l, 'f> Lowering<'l, 'f> {
         let x = all.product(x, ends.output);
         let x = all.b.scale("logits", x, c.logit_scale);
         let logits = all.b.soft_cap("logits", x, c.final_softcap);
+        if let Some(rotated) = &c.rotated {
+            all.check_rotated(rotated);
+        }
         Some(Lowered { program: all.b.finish(hidden, logits), matrices: all.matrices })
     }
 
     /// The input of the first block.
     fn embed(&mut self, ends: &Ends) -> Value {
         let table = self.matrix("token_embd.weight", 0, ends.embedding.clone());
-        let mut x = self.b.embed(table);
+        let x = self.b.embed(table);
+        let mut x = self.unrotated_embeddings(x);
         for low_rank in &ends.embedding_low_rank {
             let adapter = self.low_rank("token_embd.weight", low_rank.clone());
             x = self.b.adapt_embedding(x, adapter);

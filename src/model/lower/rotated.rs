@@ -1,0 +1,84 @@
+//! Inputs of rotated matrices.
+
+use super::lowering::Lowering;
+use crate::model::config::{Rotated, TABLE};
+use crate::ops::hadamard::Hadamard;
+use crate::program::Value;
+
+impl Lowering<'_, '_> {
+    /// `x` as the matrix of a tensor wants it: rotated where the tensor is rotated. Matrices with the same input share
+    /// the rotated one.
+    pub(super) fn rotated(&mut self, x: Value, tensor: &str) -> Value {
+        let Some(rotated) = &self.c.rotated else {
+            return x;
+        };
+        let tied = rotated.tied && tensor == TABLE;
+        if !tied && !rotated.weights.contains(tensor) {
+            return x;
+        }
+        self.claimed.insert(tensor.to_owned());
+        let permuted = rotated.grouped && tensor.contains(".ssm_out.");
+        if let Some((.., y)) = self.rotations.iter().find(|known| (known.0, known.1) == (x, permuted)) {
+            return *y;
+        }
+        let rotation = match rotated.rotation(self.b.columns(x)) {
+            Ok(rotation) => rotation,
+            Err(why) => {
+                self.loader.problem(format!("tensor {tensor} cannot be multiplied with rotated inputs: {why}"));
+                return x;
+            }
+        };
+        let ordered = if permuted { self.in_training_order(x) } else { x };
+        let y = self.b.hadamard("rotated", ordered, rotation);
+        self.rotations.push((x, permuted, y));
+        y
+    }
+
+    /// The embeddings, rotated back where the table is rotated.
+    pub(super) fn unrotated_embeddings(&mut self, x: Value) -> Value {
+        let Some(rotated) = self.c.rotated.as_ref().filter(|rotated| rotated.table) else {
+            return x;
+        };
+        match rotated.rotation(self.b.columns(x)) {
+            Ok(rotation) => self.b.hadamard("unrotated", x, Hadamard { inverse: true, ..rotation }),
+            Err(why) => {
+                self.loader.problem(format!("rows of {TABLE} cannot be rotated back: {why}"));
+                x
+            }
+        }
+    }
+
+    /// The outputs of linear attention's heads, `[keys' turns][keys][head]`, in the order of their training, in which the
+    /// heads of a key follow each other.
+    fn in_training_order(&mut self, x: Value) -> Value {
+        let sizes = self.c.mixing.sizes;
+        let of_key = sizes.heads / sizes.groups.max(1);
+        if of_key <= 1 {
+            return x;
+        }
+        let head = self.b.columns(x) / sizes.heads;
+        let turns = self.b.split_into(x, (0..of_key).map(|_| ("heads_of_a_turn", sizes.groups * head)));
+        let turns: Vec<(Value, usize)> = turns.into_iter().map(|turn| (turn, head)).collect();
+        self.b.join("heads_by_key", &turns)
+    }
+
+    /// Notes rotated tensors that nothing is multiplied by, and what rotated models do not have.
+    pub(super) fn check_rotated(&mut self, rotated: &Rotated) {
+        for name in rotated.weights.iter().filter(|name| !self.claimed.contains(*name)) {
+            let problem =
+                format!("key prism.hadamard.weight_names names tensor {name}, by which the model does not multiply");
+            self.loader.problem(problem);
+        }
+        if self.loader.has_adapters() {
+            self.loader.problem(
+                "adapters are not applied to rotated weights; merge the adapter before they are rotated".to_owned(),
+            );
+        }
+        if rotated.table && !rotated.tied && !self.loader.has("output.weight") {
+            let problem = format!(
+                "{TABLE} is rotated and there is no output.weight: version 2 of prism.hadamard.* has keys for that"
+            );
+            self.loader.problem(problem);
+        }
+    }
+}

@@ -97,7 +97,7 @@ struct Case {
     isa: Isa,
     threads: usize,
     name: &'static str,
-    /// Whether the model would stay in the cache as a whole.
+    /// True if the model would stay in the cache as a whole.
     in_cache: bool,
     rows: usize,
     tokens: usize,

@@ -1,4 +1,4 @@
-//! What the benchmarks share: arguments, random weights, and runs in turns.
+//! Common parts of the benchmarks: arguments, random weights, and runs in turns.
 //!
 //! Two programs are compared by running them alternately and taking the median of the ratios of
 //! neighbouring runs: whatever else the machine does meets both. With one thread, only the time on the
@@ -49,7 +49,7 @@ impl Args {
         Ok(is_bench.then_some(args))
     }
 
-    /// Whether a type was asked for.
+    /// True if a type was asked for.
     pub fn wants(&self, ty: &TypeInfo) -> bool {
         self.types.is_empty() || self.types.contains(&ty.name.to_lowercase())
     }
@@ -68,7 +68,7 @@ pub fn floats(seed: u64, n: usize) -> Vec<f32> {
 /// A thing to measure.
 pub type Work<'a> = Box<dyn FnMut() + 'a>;
 
-/// What is looked at to time a run.
+/// Clock that times a run.
 #[derive(Clone, Copy)]
 pub struct Clock {
     start: Instant,
@@ -76,8 +76,8 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// For work by so many threads: one is timed while it is on the processor, where the system tells;
-    /// of several only the wall clock knows when they are done.
+    /// A clock for work by `threads` threads: one is timed while it is on the processor, where the system tells; of
+    /// several only the wall clock knows when they are done.
     pub fn new(threads: usize) -> Clock {
         Clock { start: Instant::now(), on_cpu: threads == 1 && on_cpu().is_some() }
     }

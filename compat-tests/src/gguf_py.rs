@@ -17,8 +17,8 @@ const WHEEL: Wheel = Wheel {
     file: "gguf-0.19.0-py3-none-any.whl",
     sha256: "70bcd10edfe697fb2dad6e40af2234b9d8ece9a41a99761405121ebda1c3c1cd",
 };
-/// What the reader and writer import. numpy's wheels differ between Python versions, so that it is not
-/// pinned closer: it only holds the arrays.
+/// Packages that the reader and writer import. numpy's wheels differ between Python versions, so that it is not pinned
+/// closer: it only holds the arrays.
 const NEEDS: [&str; 5] = ["numpy>=1.26,<3", "pyyaml>=6,<7", "requests>=2.31,<3", "tqdm>=4.66,<5", "urllib3<3"];
 
 /// gguf-py in a directory of its own.

@@ -72,7 +72,7 @@ pub enum Kind {
     Shifted,
     /// Normal with magnitudes spread over 24 powers of two.
     HeavyTails,
-    /// Multiples of an eighth in a small range: many equal maxima and quotients that are exact halves.
+    /// Multiples of an eighth in a small range: many equal maxima and quotients that are exact ties.
     Ties,
     /// One value throughout.
     Constant,
@@ -167,7 +167,7 @@ impl Kind {
     }
 }
 
-/// Rows of `columns` floats, each of a kind drawn from `kinds` (half of them of the first kind).
+/// Rows of `columns` floats, each of a kind sampled from `kinds` (one half of them of the first kind).
 pub fn rows(rng: &mut Rng, kinds: &[Kind], rows: usize, columns: usize) -> Vec<f32> {
     let mut out = vec![0.0; rows * columns];
     for row in out.chunks_mut(columns) {

@@ -1,10 +1,9 @@
 //! Shared support of the compatibility tests: the downloaded references, their inputs, the programs
 //! under test.
 //!
-//! What is downloaded comes from PyPI, is pinned by version and SHA-256 and lies in `target/oracle`.
-//! A test whose reference cannot be had fails; under `TRINE_COMPAT_OFFLINE=1` it says `SKIPPED` on
-//! the standard error instead. A machine that cannot run the reference (it needs x86-64 Linux with AVX2)
-//! says `SKIPPED` too.
+//! Downloads come from PyPI, are pinned by version and SHA-256 and lie in `target/oracle`. A test whose reference
+//! cannot be had fails; under `TRINE_COMPAT_OFFLINE=1` it prints `SKIPPED` on the standard error instead. A machine
+//! that cannot run the reference (it needs x86-64 Linux with AVX2) prints `SKIPPED` too.
 
 pub mod bench;
 pub mod fetch;

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::{fetch, root};
 
-/// What the programs are made from.
+/// Sources of the programs.
 const SOURCES: [&str; 7] =
     ["Cargo.lock", "Cargo.toml", "formats/Cargo.toml", "formats/src", "src", "tools/Cargo.toml", "tools/src"];
 
@@ -47,7 +47,7 @@ pub fn path_of(name: &str) -> PathBuf {
     folder.join(name)
 }
 
-/// Whether the program is younger than all its sources.
+/// True if the program is younger than all its sources.
 fn is_current(path: &Path) -> Result<bool> {
     let Ok(built) = fs::metadata(path).and_then(|m| m.modified()) else {
         return Ok(false);

@@ -1,4 +1,4 @@
-//! What the reference program computed: `testdata/archs/golden.json`.
+//! Results of the reference program: `testdata/archs/golden.json`.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// The reference's view of one model.
 pub struct Golden {
-    /// What is evaluated, from position 0.
+    /// The tokens to evaluate, from position 0.
     pub tokens: Vec<u32>,
     /// How many positions a hash of logits covers.
     pub positions: usize,

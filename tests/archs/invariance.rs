@@ -1,4 +1,5 @@
-//! How a model is run changes no bit: micro-batch, threads, instruction set, packed weights, other sequences in a step.
+//! Results are bit-identical however a model is run: micro-batch, threads, instruction set, packed weights, other
+//! sequences in a step.
 
 use trine::Isa;
 use trine::model::{LoadOptions, Model};

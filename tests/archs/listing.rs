@@ -10,13 +10,13 @@ use trine_formats::types::TypeId;
 
 use crate::weights;
 
-/// What the text says.
+/// Contents of the text.
 pub struct Listing {
     seed: u64,
     deviation: f32,
     meta: Metadata,
     tensors: Vec<NewTensor>,
-    /// Tensors whose first so many elements are repeated over the rest.
+    /// Tensors whose first elements, of this number, are repeated over the rest.
     repeated: HashMap<String, usize>,
 }
 
@@ -66,7 +66,7 @@ impl Listing {
         Some(())
     }
 
-    /// What the key `general.architecture` says.
+    /// The value of the key `general.architecture`.
     pub fn architecture(&self) -> String {
         let name = self.meta.get_str("general.architecture");
         name.expect("a text").expect("an architecture").to_owned()

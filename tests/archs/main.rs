@@ -269,7 +269,7 @@ fn quantize(source: &Path, ty: &str, out: &Path) {
     trine::quant::run(&model, &plan, out, options, &mut ()).expect("a quantized file");
 }
 
-/// What the engine does otherwise than the reference.
+/// The first difference between the engine and the reference.
 fn difference(golden: &Golden, ty: &str, bytes: Vec<u8>) -> Option<String> {
     let options = LoadOptions::default();
     let model = match Model::load(&trine_testkit::gguf::model(bytes), &options) {

@@ -8,7 +8,7 @@ use trine::step::{EvalError, Session, SessionOptions, StepError};
 
 use crate::listing::Listing;
 
-/// What is wrong with the model of a listing whose lines were changed.
+/// The problems of the model of a listing whose lines were changed.
 fn problems(name: &str, changed: impl Fn(&str) -> Option<String>) -> Vec<String> {
     let path = trine_testkit::testdata(&format!("archs/{name}.txt"));
     let text = fs::read_to_string(path).expect("a listing");

@@ -1,4 +1,4 @@
-//! What is written of a sequence and read again: the bits that follow are those of the sequence itself.
+//! Sequences that are saved and read again: the bits that follow are those of the sequence itself.
 
 use trine::Isa;
 use trine::formats::types::TypeId;

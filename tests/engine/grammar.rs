@@ -1,4 +1,4 @@
-//! What grammars allow, on the vocabulary of the bundled model.
+//! Texts that grammars allow, on the vocabulary of the bundled model.
 
 use serde_json::json;
 use trine::grammar::{Grammar, GrammarError, Vocabulary};
@@ -26,7 +26,7 @@ fn tokens(tokenizer: &Tokenizer, text: &str) -> Vec<u32> {
     out
 }
 
-/// Whether a text is a beginning that the grammar allows, and whether it may end there.
+/// True if a text is a beginning that the grammar allows, and if it may end there.
 fn follow(grammar: &Grammar, tokenizer: &Tokenizer, text: &str) -> (bool, bool) {
     let mut matcher = grammar.matcher();
     for id in tokens(tokenizer, text) {

@@ -1,4 +1,5 @@
-//! Steps over many sequences: batch mates, cuts, shared pages and cancelled steps change no bit.
+//! Steps over many sequences: the results are bit-identical with other batch mates, cuts, shared pages and after
+//! cancelled steps.
 
 use crate::common;
 use std::sync::{Arc, Mutex};
@@ -162,7 +163,7 @@ fn two_callers_step_at_the_same_time_on_one_pool() {
     });
 }
 
-/// Cancels when it has seen so many matrices.
+/// Cancels after a number of matrices.
 struct CancelAfter {
     left: Mutex<usize>,
     token: CancelToken,

@@ -1,4 +1,4 @@
-//! What the tests of all crates share: where the test data lies, small GGUF files, recorded outputs of the reference
+//! Common parts of all crates' tests: where the test data lies, small GGUF files, recorded outputs of the reference
 //! programs, running a tool, and saying that a test was skipped.
 //!
 //! Everything here is for tests: what cannot be done is a panic that names the file.
@@ -52,7 +52,7 @@ pub fn bitnet() -> Vec<u8> {
     read(&testdata("models/bitnet-wt-5.8m-F16.gguf.gz"))
 }
 
-/// Whether the tests are to take the long form of random and recorded comparisons: `TRINE_TESTS=long`.
+/// True if the tests are to take the long form of random and recorded comparisons: `TRINE_TESTS=long`.
 pub fn is_long() -> bool {
     std::env::var_os("TRINE_TESTS").is_some_and(|v| v == "long")
 }

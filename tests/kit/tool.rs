@@ -1,4 +1,4 @@
-//! What a tool that has run left behind: its output, or its refusal.
+//! Result of a tool that has run: its output, or its refusal.
 
 use std::process::Output;
 
@@ -16,7 +16,7 @@ pub fn stdout(output: Output) -> String {
     texts(output).0
 }
 
-/// What a refusal says.
+/// Message of a refusal.
 pub struct Refusal {
     /// The error, without the tool's name.
     pub error: String,
@@ -50,8 +50,8 @@ pub fn only_error(tool: &str, output: Output) -> String {
     refusal.error
 }
 
-/// What `kill` takes to send Ctrl-C, or another request to end where whoever runs the tests does not want Ctrl-C to be
-/// heard, as shells do for what runs in the background: programs that are started ignore it then, and rightly so.
+/// The argument of `kill` for Ctrl-C, or for another request to end where Ctrl-C is ignored, as in programs that a
+/// shell has started in the background: programs that they start ignore it too, and rightly so.
 pub fn end_signal() -> &'static str {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|l| l.strip_prefix("SigIgn:"));

@@ -176,12 +176,12 @@ impl House {
 }
 
 impl Word {
-    /// Whether a path starts in one of the ways of the rule.
+    /// True if a path starts in one of the ways of the rule.
     pub fn concerns(&self, named: &Named) -> bool {
         self.starts.iter().any(|start| named.starts_with(start))
     }
 
-    /// Whether such paths may stand in `file`.
+    /// True if such paths may stand in `file`.
     pub fn allows(&self, file: &str) -> bool {
         match self.place {
             Place::Only(places) => places.iter().any(|place| lies_in(file, place)),
@@ -190,7 +190,7 @@ impl Word {
     }
 }
 
-/// Whether `file` is the module `place` or lies in its folder.
+/// True if `file` is the module `place` or lies in its folder.
 pub fn lies_in(file: &str, place: &str) -> bool {
     let rest = file.strip_prefix(place);
     rest.is_some_and(|r| r == ".rs" || r.starts_with('/'))

@@ -13,7 +13,7 @@ pub struct Module {
     pub file: String,
     /// The module that declares it; `None` for the root of a crate.
     pub parent: Option<usize>,
-    /// What the file says.
+    /// Declarations and paths of the file.
     pub source: Source,
     children: HashMap<String, usize>,
 }
@@ -30,7 +30,7 @@ pub struct Modules {
 /// Re-exports are followed this far; a longer chain is a circle of names.
 const HOPS: usize = 12;
 
-/// Whether cargo makes a program of the file: `main.rs`, or any in a folder of programs.
+/// True if cargo makes a program of the file: `main.rs`, or any in a folder of programs.
 fn is_program(file: &str) -> bool {
     let mut path = file.rsplit('/');
     let (name, folder) = (path.next(), path.next());
@@ -78,8 +78,8 @@ impl Modules {
         index
     }
 
-    /// The modules in which the path stops: where a `use` gives the next name, and last the one that has the
-    /// named item. Empty for what is not of these crates.
+    /// The modules in which the path stops: where a `use` gives the next name, and last the one that has the named
+    /// item. Empty for a path that is not of these crates.
     pub fn follow(&self, from: usize, named: &Named) -> Vec<usize> {
         let mut stops = Vec::new();
         let mut path: &[String] = &named.path;

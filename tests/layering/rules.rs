@@ -67,7 +67,7 @@ pub fn between_rooms<'a>(house: &'a House, modules: &'a Modules) -> impl Iterato
     )
 }
 
-/// Whether the first module of the room that a path reaches is its topmost one.
+/// True if the first module of the room that a path reaches is its topmost one.
 fn through_the_door(house: &House, modules: &Modules, stops: &[usize], name: &str) -> bool {
     let is_inside = |module: usize| house.room(&modules.list[module].file).is_some_and(|r| r.1 == name);
     let entrance = stops.iter().copied().find(|&stop| is_inside(stop));
@@ -99,7 +99,7 @@ pub fn sizes(house: &House, files: &Files) -> Vec<String> {
     long.map(|(file, lines)| format!("{file}: {lines} lines outside of constants, {} at most", house.lines)).collect()
 }
 
-/// What one module of a folder uses of another: the two, and the first place where it does.
+/// Uses of one module of a folder by another: the two, and the first place where it happens.
 type Edges = BTreeMap<usize, BTreeMap<usize, String>>;
 
 /// Modules of one folder that use one another in a circle, for every folder. A folder counts as one module for those
@@ -145,13 +145,13 @@ pub fn circles(house: &House, modules: &Modules) -> Vec<String> {
     out
 }
 
-/// Whether the file needs what it names: a name that it only passes on is used by others.
+/// True if the file needs the item it names: a name that it only passes on is used by others.
 fn uses(module: &Module, named: &Named) -> bool {
     !named.passed_on || named.alias.as_ref().is_some_and(|alias| module.source.bare.contains(alias))
 }
 
-/// What stands for `module` among the files of `folder`: the child in which it lies, or the folder's own file where
-/// that has logic.
+/// The file of `folder` that stands for `module`: the child in which it lies, or the folder's own file where that has
+/// logic.
 fn place(modules: &Modules, folder: usize, module: usize) -> Option<usize> {
     if folder == module {
         return modules.list[folder].source.logic.then_some(folder);

@@ -1,4 +1,4 @@
-//! What a source file says about its neighbours: the modules it declares and the paths it names.
+//! A source file's neighbours: the modules it declares and the paths it names.
 //!
 //! This is no parser of Rust. It knows comments, literals, attributes and `use` trees, which is all that
 //! the question "who uses whom" needs. Code under `#[cfg(test)]` is left out: tests may use what they like.
@@ -12,7 +12,7 @@ pub struct Named {
     pub path: Vec<String>,
     /// The name that a `use` gives it here; `None` for a path in an expression, a type or a glob import.
     pub alias: Option<String>,
-    /// Whether it stands in a `use` that passes the name on (`pub use`, `pub(crate) use`).
+    /// True if it stands in a `use` that passes the name on (`pub use`, `pub(crate) use`).
     pub passed_on: bool,
     /// Modules written inside the file that it stands in, outermost first.
     pub within: Vec<String>,
@@ -21,14 +21,14 @@ pub struct Named {
 }
 
 impl Named {
-    /// Whether the path is `start` or goes on from there.
+    /// True if the path is `start` or continues from there.
     pub fn starts_with(&self, start: &str) -> bool {
         let mut path = self.path.iter().map(String::as_str);
         start.split("::").all(|segment| path.next() == Some(segment))
     }
 }
 
-/// What a file says.
+/// Declarations and paths of a file.
 #[derive(Debug, Default)]
 pub struct Source {
     /// `mod name;`, but for test modules.
@@ -79,17 +79,17 @@ impl Reader {
         self.text(ahead).starts_with(|c: char| c.is_alphabetic() || c == '_')
     }
 
-    /// Whether the current name may be that of an item: one in lower case is only where it is called.
+    /// True if the current name may be that of an item: one in lower case is only where it is called.
     fn names_an_item(&self) -> bool {
         self.text(0).starts_with(char::is_uppercase) || self.text(1) == "("
     }
 
-    /// Whether the token before the current one is one of `texts`.
+    /// True if the token before the current one is one of `texts`.
     fn follows(&self, texts: &[&str]) -> bool {
         self.at > 0 && texts.contains(&self.tokens[self.at - 1].text.as_str())
     }
 
-    /// Whether the current token stands behind `pub` or `pub(…)`.
+    /// True if the current token stands behind `pub` or `pub(…)`.
     fn stands_behind_pub(&self) -> bool {
         let before = &self.tokens[..self.at];
         match before.last().map(|t| t.text.as_str()) {
@@ -374,7 +374,7 @@ fn end_of_raw_string(chars: &[char], start: usize, hashes: usize) -> usize {
     chars.len()
 }
 
-/// Of a character or a lifetime.
+/// The end of a character or a lifetime.
 fn end_of_quote(chars: &[char], start: usize) -> usize {
     if chars.get(start + 1) == Some(&'\\') {
         let rest = chars.iter().enumerate().skip(start + 3);

@@ -1,4 +1,4 @@
-//! The test of the house, tested on small trees that are made up.
+//! The test of the house, tested on small synthetic trees.
 
 use super::house::{HOUSE, House, Place, Word};
 use super::modules::{Files, Modules};

@@ -1,8 +1,8 @@
-//! What functions answer.
+//! Return values of the functions.
 
 use std::ffi::CStr;
 
-/// What a function of the API answers.
+/// Return value of a function of the API.
 pub type Code = u32;
 
 pub(crate) const SUCCESS: Code = 0;

@@ -49,7 +49,7 @@ macro_rules! api {
     };
 }
 
-/// Writes what a function gives.
+/// Writes the result of a function.
 ///
 /// # Safety
 /// There is room for it.
@@ -171,7 +171,7 @@ api! {
         if bytes > state.plan.memory - state.used() {
             return Err(OUT_OF_MEMORY);
         }
-        // As halves, floats and codes these bytes are NaN or nonsense.
+        // As f16, f32 and codes these bytes are NaN or nonsense.
         let buffer = state.device.unwatched(vec![0xff; bytes]);
         let at = trine_ptx::Device::address(buffer);
         state.taken.insert(at, (buffer, bytes));

@@ -1,10 +1,10 @@
-//! What the device is, as the environment says it.
+//! The device, as the environment describes it.
 
 use std::path::PathBuf;
 
 use crate::Code;
 
-/// What the device is and what goes wrong on it.
+/// The device and its failures.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The driver's version, 1000 for each major and 10 for each minor release.
@@ -68,7 +68,7 @@ impl Plan {
         plan
     }
 
-    /// What a function or a kernel fails with, where it does.
+    /// The code with which a function or a kernel fails, where it does.
     pub fn failure(&self, what: &str) -> Option<Code> {
         let found = self.failures.iter().find(|(name, _)| name == what);
         found.map(|(_, code)| *code)

@@ -1,4 +1,4 @@
-//! What the library remembers of a process.
+//! The library's state in a process.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ pub(crate) struct Kernel {
     pub shared: u32,
 }
 
-/// What the library remembers.
+/// The library's state.
 pub(crate) struct State {
     pub plan: Plan,
     pub initialized: bool,
@@ -37,7 +37,7 @@ pub(crate) struct State {
     pub device: Device,
     /// Memory that was taken, by its address.
     pub taken: BTreeMap<u64, (Buffer, usize)>,
-    /// What a kernel failed with: every call that waits for it tells it.
+    /// Error of a kernel: every call that waits for the kernel returns it.
     pub failed: Option<Code>,
 }
 
@@ -57,7 +57,7 @@ static STATE: LazyLock<Mutex<State>> = LazyLock::new(|| {
 });
 
 thread_local! {
-    /// Whether the context is that of the thread.
+    /// True if the context is that of the thread.
     static ENTERED: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -78,7 +78,7 @@ pub(crate) fn mistake(what: &str) -> ! {
 }
 
 impl State {
-    /// Whether the driver is ready.
+    /// Fails unless the driver is ready.
     pub fn ready(&self) -> Result<(), Code> {
         match self.initialized {
             true => Ok(()),
@@ -86,7 +86,7 @@ impl State {
         }
     }
 
-    /// Whether the thread may use the context, and no kernel has failed.
+    /// Fails unless the thread may use the context and no kernel has failed.
     pub fn entered(&self) -> Result<(), Code> {
         self.ready()?;
         if !ENTERED.get() || self.holds == 0 {
@@ -95,7 +95,7 @@ impl State {
         self.failed.map_or(Ok(()), Err)
     }
 
-    /// Whether this is a queue.
+    /// Panics unless this is a queue.
     pub fn stream(&self, stream: usize) {
         let known = stream.checked_sub(STREAMS).and_then(|i| self.streams.get(i));
         if known != Some(&true) {

@@ -1,4 +1,4 @@
-//! What lanes do with memory: loads, stores, asynchronous copies.
+//! Memory accesses of lanes: loads, stores, asynchronous copies.
 
 use super::fault::{Kind, Trouble};
 use super::instruction::{Address, Register, Source, Space, Word};

@@ -8,7 +8,7 @@ use super::order::Order;
 use super::shared::Shared;
 use super::warp::{LANES, State, Surroundings, Warp};
 
-/// What a block needs beside its kernel.
+/// Arguments of a block beside its kernel.
 pub(super) struct Run<'a> {
     pub(super) memory: &'a mut Memory,
     pub(super) report: &'a mut Report,

@@ -1,4 +1,4 @@
-//! What the lanes of a warp do together: matrices, products, shuffles.
+//! Collective operations of a warp's lanes: matrices, products, shuffles.
 
 use trine_cuda::fragment;
 

@@ -7,7 +7,7 @@ use super::mma::Form;
 use super::operand::Operand;
 use super::scalar;
 
-/// What names stand for.
+/// Meanings of names.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Names {
     pub(super) registers: HashMap<String, Register>,

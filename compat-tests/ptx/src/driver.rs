@@ -49,7 +49,7 @@ impl Emulated {
         })
     }
 
-    /// Puts another module in the place of one, to see that a mistake in it is found.
+    /// Replaces a module by another, to see that a mistake in it is found.
     pub fn replace(&mut self, name: &'static str, module: Module) {
         self.modules.retain(|(n, _)| *n != name);
         self.modules.push((name, Arc::new(module)));

@@ -1,4 +1,4 @@
-//! What can be wrong with a kernel.
+//! Faults of a kernel.
 
 use thiserror::Error;
 
@@ -8,7 +8,7 @@ use thiserror::Error;
 pub struct ParseError {
     /// Line of the text, from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// Description of the fault.
     pub what: String,
 }
 
@@ -41,7 +41,7 @@ pub enum Kind {
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("{kernel}, line {line} `{text}`, block {block:?} thread {thread}: {kind:?}: {what}")]
 pub struct Fault {
-    /// What happened.
+    /// Kind of the fault.
     pub kind: Kind,
     /// The same in words.
     pub what: String,

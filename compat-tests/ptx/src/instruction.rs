@@ -71,7 +71,7 @@ pub(super) enum Shuffle {
     Index,
 }
 
-/// What an instruction does.
+/// Operation of an instruction.
 #[derive(Debug)]
 pub(super) enum Op {
     /// One result from up to four values of the same lane.
@@ -130,7 +130,7 @@ pub(super) enum Op {
         read: Option<Source>,
     },
     Commit,
-    /// Waits until no more than so many of the groups are under way.
+    /// Waits until at most this number of the groups is under way.
     WaitGroup(usize),
     /// Waits for all copies, those of no group too.
     WaitAll,
@@ -152,7 +152,7 @@ pub(super) enum Op {
     Shuffle {
         mode: Shuffle,
         to: Register,
-        /// Whether the value came from a lane of the segment.
+        /// True if the value came from a lane of the segment.
         valid: Option<Register>,
         from: Source,
         by: Source,

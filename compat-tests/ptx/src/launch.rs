@@ -67,7 +67,7 @@ impl Default for Launch<'_> {
     }
 }
 
-/// What a launch has done.
+/// Statistics of a launch.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Report {
     /// Instructions that warps have executed.

@@ -1,10 +1,10 @@
-//! What the PTX of kernels must not contain.
+//! Instructions that the PTX of kernels must not contain.
 //!
 //! A driver may contract `mul.f32` and `add.f32` without `.rn` to a fused operation, approximations differ between
 //! generations, sums by atomics have the order of chance, and a loop that looks at memory until another block has
 //! written needs that block to run.
 
-/// What is promised of a kernel.
+/// Guarantee of a kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Family {
     /// The bits of a processor.
@@ -12,7 +12,7 @@ pub enum Family {
     /// The same with the exponential of glibc, which has products and sums in double precision rounded together. The
     /// compiler makes none of its own (-fmad=false).
     Glibc,
-    /// Bits of its own, the same whatever else is computed beside: products of halves, and products and sums rounded
+    /// Bits of its own, the same whatever else is computed beside: f16 products, and products and sums rounded
     /// together, where the text says so.
     Fast,
 }

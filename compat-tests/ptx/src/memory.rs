@@ -12,7 +12,7 @@ const DISTANCE: u64 = 1 << 40;
 #[derive(Debug)]
 struct Range {
     bytes: Vec<u8>,
-    /// Of a buffer whose accesses are watched.
+    /// Shadow of a buffer whose accesses are watched.
     shadow: Option<Shadow>,
     /// Kernels read it alone.
     constant: bool,
@@ -24,7 +24,7 @@ pub(super) struct Memory {
     ranges: Vec<Range>,
 }
 
-/// What an access finds, or the kind of fault and words.
+/// Result of an access, or the kind of fault and words.
 type Found<T> = Result<T, (Kind, String)>;
 
 impl Memory {

@@ -8,13 +8,13 @@ use trine_formats::types::num::f16_to_f32;
 pub(super) enum Form {
     /// `m16n8k32` on bytes to 32-bit integers; whether A and B have signs.
     Bytes { a_signed: bool, b_signed: bool },
-    /// `m16n8k16` on halves to single precision.
+    /// `m16n8k16` on f16 to single precision.
     Halves,
-    /// `mma.sp.m16n8k32` on halves to single precision, A with two of four kept.
+    /// `mma.sp.m16n8k32` on f16 to single precision, A with two of four kept.
     SparseHalves,
 }
 
-/// What the registers of a warp hold, `[register][lane]`.
+/// Registers of a warp, `[register][lane]`.
 pub(super) type Fragment = Vec<[u32; LANES]>;
 
 impl Form {
@@ -90,7 +90,7 @@ fn half(register: u32, h: usize) -> f64 {
     f64::from(f16_to_f32((register >> (16 * h)) as u16))
 }
 
-/// A on halves, `[row][k]`.
+/// A of f16, `[row][k]`.
 fn dense(a: &Fragment) -> Vec<[f64; 32]> {
     let mut matrix = vec![[0.0; 32]; ROWS];
     for (i, lanes) in a.iter().enumerate() {

@@ -8,7 +8,7 @@ use super::instruction::{Instruction, Op, Register};
 use super::operand::operands;
 use super::token::{Token, tokens};
 
-/// What a file of PTX holds.
+/// Contents of a file of PTX.
 #[derive(Debug)]
 pub struct Module {
     /// The version of PTX that it asks for, such as `7.4`.
@@ -176,7 +176,7 @@ impl<'a> Reader<'a> {
         Ok(variable)
     }
 
-    /// What follows `.entry`.
+    /// Parses the part after `.entry`.
     fn entry(&mut self, mut names: Names) -> Result<Kernel, ParseError> {
         let mut kernel = Kernel {
             name: self.word()?,

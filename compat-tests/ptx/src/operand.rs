@@ -88,7 +88,7 @@ impl Operands<'_> {
         }
     }
 
-    /// What stands in brackets, the first of which was taken.
+    /// The operand in brackets, the first of which was taken.
     fn address(&mut self) -> Result<Operand, ParseError> {
         let mut base = None;
         let mut offset = 0i64;

@@ -1,9 +1,9 @@
-//! What a block knows of the others: nothing, until one of its threads has taken by an atomic operation what a thread
-//! of another gave by one on the same word, with fences on both sides.
+//! Knowledge of a block about the others: nothing, until one of its threads has read by an atomic operation the value
+//! that a thread of another has written by one to the same word, with fences on both sides.
 //!
-//! That is the one way in which kernels here let blocks meet: all threads write, the block comes to a barrier, a thread
-//! fences and takes a ticket; the block whose ticket is the last fences, comes to a barrier, and reads. Where a fence
-//! or a barrier of these is missing, what others wrote stays unknown, and a read of it is a race.
+//! Kernels here synchronize blocks in that one way: all threads write, the block comes to a barrier, a thread fences
+//! and takes a ticket; the block whose ticket is the last fences, comes to a barrier, and reads. Where a fence or a
+//! barrier of these is missing, the writes of others stay unknown, and a read of them is a race.
 
 use std::collections::HashMap;
 
@@ -14,18 +14,18 @@ use super::shadow::{Learnt, Stamp};
 struct Thread {
     /// Its last fence: what comes before that is given with an atomic operation after it.
     fence: Option<Stamp>,
-    /// What it has taken and is not behind a fence yet.
+    /// Fences that it has read and that no fence of its own follows yet.
     taken: Vec<Stamp>,
 }
 
 /// The fences and atomic operations of a launch.
 #[derive(Default, Debug)]
 pub(super) struct Order {
-    /// Of each word that atomic operations met at: the fences before them.
+    /// Fences before each word's atomic operations.
     given: HashMap<u64, Vec<Stamp>>,
     /// The threads of the block that runs.
     threads: HashMap<u16, Thread>,
-    /// What its threads have learnt.
+    /// Knowledge of its threads.
     learnt: Vec<Learnt>,
 }
 
@@ -36,7 +36,7 @@ impl Order {
         self.learnt.clear();
     }
 
-    /// What the block has learnt until now.
+    /// Knowledge of the block until now.
     pub(super) fn learnt(&self) -> &[Learnt] {
         &self.learnt
     }

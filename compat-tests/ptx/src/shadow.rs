@@ -20,7 +20,7 @@ impl Stamp {
         self.thread / 32
     }
 
-    /// Whether this comes before `later`, whatever the order in which warps take their turns.
+    /// True if this comes before `later`, whatever the order in which warps take their turns.
     fn is_before(self, later: Stamp) -> bool {
         self.block == 0
             || self.block == later.block
@@ -30,7 +30,7 @@ impl Stamp {
     }
 }
 
-/// What a thread got to know by an atomic operation: everything before `given`, a fence of another block, comes before
+/// Knowledge of a thread from an atomic operation: everything before `given`, a fence of another block, comes before
 /// everything after `at`, its own fence.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Learnt {
@@ -53,14 +53,14 @@ impl From<Stamp> for Moment<'static> {
 }
 
 impl Moment<'_> {
-    /// Whether this comes after `earlier`, whatever the order in which warps and blocks take their turns.
+    /// True if this comes after `earlier`, whatever the order in which warps and blocks take their turns.
     fn is_after(&self, earlier: Stamp) -> bool {
         let told = |l: &Learnt| earlier.is_before(l.given) && l.at.is_before(self.stamp);
         earlier.is_before(self.stamp) || self.learnt.iter().any(told)
     }
 }
 
-/// What a byte holds.
+/// State of a byte.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 enum State {
     /// Nothing was written.
@@ -85,7 +85,7 @@ struct Cell {
 }
 
 impl Cell {
-    /// Whether all reads come before `later`.
+    /// True if all reads come before `later`.
     fn reads_are_before(&self, moment: Moment) -> bool {
         let later = moment.stamp;
         let same_epoch = self.read.block == later.block && self.read.epoch == later.epoch;
@@ -113,7 +113,7 @@ pub(super) struct Shadow {
 /// Bytes of a dword.
 const DWORD: usize = 4;
 
-/// What an access finds.
+/// Result of an access.
 type Found = Result<(), (Kind, String)>;
 
 impl Shadow {

@@ -85,7 +85,7 @@ impl Copies {
         Ok(())
     }
 
-    /// What was begun since the last time is a group now, also when it is nothing.
+    /// Closes the group of the copies that began since the last time; it may be empty.
     pub(super) fn commit(&mut self) {
         self.groups.push_back(std::mem::take(&mut self.open));
     }

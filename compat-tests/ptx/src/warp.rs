@@ -12,7 +12,7 @@ use super::shared::{Copies, Shared};
 /// Lanes of a warp.
 pub(super) const LANES: usize = 32;
 
-/// What a warp is doing.
+/// State of a warp.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum State {
     Ready,
@@ -21,7 +21,7 @@ pub(super) enum State {
     Ended,
 }
 
-/// What surrounds a warp while it takes its turn.
+/// Environment of a warp while it takes its turn.
 pub(super) struct Surroundings<'a> {
     pub(super) memory: &'a mut Memory,
     pub(super) shared: &'a mut Shared,

@@ -46,7 +46,7 @@ const MOST_SIMPLE: usize = 20_000_000;
 /// Runs all products, from the small ones to the large ones, until the time is up.
 ///
 /// # Errors
-/// What the device says.
+/// The device's error.
 pub fn run(context: &mut Context, options: &Options, report: &mut Report) -> Result<()> {
     let start = Instant::now();
     let (shapes, tokens) = match options.small {

@@ -1,4 +1,4 @@
-//! What is done in the minutes when a GPU is at hand: correctness first, then speed, and a JSON file that is whole
+//! Measurements for the minutes when a GPU is at hand: correctness first, then speed, and a JSON file that is whole
 //! after every section.
 //!
 //! Nothing here knows whether the driver is NVIDIA's or the emulated one of `trine-fake-cuda`, on which the tests run
@@ -21,7 +21,7 @@ use trine_cuda::{device::Device as _, ptx};
 
 pub use report::Report;
 
-/// What is to be done.
+/// Options of the measurements.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The device.
@@ -36,7 +36,7 @@ pub struct Options {
     pub models: Vec<PathBuf>,
     /// JSON of an earlier run on the same device, to compare speeds with.
     pub against: Option<PathBuf>,
-    /// What a section may take.
+    /// Time limit of a section.
     pub limit: Duration,
 }
 

@@ -84,7 +84,7 @@ impl<D: Device> Product<D> {
     /// Brings a matrix to the device, `copies` times.
     ///
     /// # Errors
-    /// What has no kernel, and what the device says.
+    /// A type without a kernel, and the device's error.
     pub fn new(device: &mut D, shape: Shape, data: &[u8], copies: usize) -> Result<Product<D>> {
         let limits = Limits { tokens: shape.tokens, wanted: shape.tokens, context: 1, page: 1, pages: 1 };
         let mut recorder = Recorder::new(limits, shape.rows)?;
@@ -128,7 +128,7 @@ impl<D: Device> Product<D> {
     /// The products of rows of activations.
     ///
     /// # Errors
-    /// What the device says.
+    /// The device's error.
     pub fn run(&mut self, device: &mut D, x: &[f32]) -> Result<Vec<f32>> {
         let bytes: Vec<u8> = x.iter().flat_map(|x| x.to_le_bytes()).collect();
         let numbers = (0..self.shape.tokens as u32).flat_map(u32::to_le_bytes);
@@ -156,7 +156,7 @@ impl<D: Device> Product<D> {
     /// Starts the product itself, without what prepares its activations, with one of the copies of the weights.
     ///
     /// # Errors
-    /// What the device says.
+    /// The device's error.
     pub fn start(&self, device: &mut D, copy: usize) -> Result<()> {
         let prepares = |call: &&Call| [NORM, QUANTIZE].contains(&call.launch.module);
         let product = self.calls.iter().filter(|call| !prepares(call));

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use serde_json::{Map, Value, json};
 
-/// What was found so far, which stands in a file after every addition.
+/// The findings so far, which stand in a file after every addition.
 #[derive(Debug)]
 pub struct Report {
     path: PathBuf,

@@ -9,7 +9,7 @@ use super::{Options, Report};
 
 /// Its tools.
 const TOOLS: &[&str] = &["memcheck", "racecheck", "initcheck", "synccheck"];
-/// What it ends with where it has found something.
+/// Its exit code where it has found something.
 const FOUND: &str = "86";
 
 /// Runs the small products under each of its tools.

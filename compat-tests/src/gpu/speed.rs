@@ -20,18 +20,18 @@ use crate::inputs::Rng;
 const SHAPES: &[(usize, usize)] = &[(4096, 4096), (13824, 2560), (22016, 4096), (4096, 11008), (57344, 8192)];
 const SMALL: &[(usize, usize)] = &[(64, 256)];
 const TOKENS: &[usize] = &[1, 2, 4, 8, 16, 32, 64, 128, 256];
-/// Weights that do not stay in any cache: so many bytes, in copies that take turns.
+/// Bytes of weights that do not stay in any cache, in copies that take turns.
 const APART: usize = 256 << 20;
 /// Times of which the median is taken, and starts between two looks at the clock.
 const SAMPLES: usize = 21;
 const STARTS: usize = 20;
-/// What is slower than before by more than this is told.
+/// Ratio to the earlier time above which a slower result is reported.
 const SLOWER: f64 = 1.05;
 
 /// Times everything until the time is up.
 ///
 /// # Errors
-/// What the device says, an earlier report that cannot be read.
+/// The device's error, an earlier report that cannot be read.
 pub fn run(context: &mut Context, options: &Options, report: &mut Report) -> Result<()> {
     let rate = copy_rate(context, if options.small { 1 << 16 } else { 1 << 30 })?;
     report.set("ceilings", json!({"copy_bytes_per_second": rate}))?;
@@ -144,7 +144,7 @@ fn cublas(shapes: &[(usize, usize)], tokens: &[usize]) -> Result<Vec<Value>> {
     serde_json::from_slice(&output.stdout).context(last)
 }
 
-/// What is slower than in an earlier report of the same device.
+/// Reports the results that are slower than in an earlier report of the same device.
 fn compare(earlier: &str, report: &mut Report) -> Result<()> {
     let earlier: Value = serde_json::from_str(earlier)?;
     let before = |what: &Value| {

@@ -169,8 +169,8 @@ weight_types! {
 /// Types whose encoders ggml does not run without importance.
 const NEEDS_IMPORTANCE: &[TypeId] = &[TypeId::IQ1_S, TypeId::IQ2_XXS, TypeId::IQ2_XS];
 
-/// What the encoders that search codebooks of points are compared on. They end the program where sums of squares
-/// overflow, because no point is nearest then, and where there is a NaN.
+/// Inputs on which the encoders that search codebooks of points are compared. They end the program where sums of
+/// squares overflow, because no point is nearest then, and where there is a NaN.
 const SEARCHED: [Kind; 10] = [
     Kind::Normal,
     Kind::Shifted,

@@ -84,7 +84,7 @@ fn round_scales(rng: &mut Rng, t: &TypeInfo, rows: &mut [u8]) {
             block[at..at + 2].copy_from_slice(&half.to_le_bytes());
         }
         if t.id == TypeId::IQ1_M {
-            // A half float of which the upper halves of four odd bytes have a nibble each: the mantissa is zero.
+            // An f16 of which the upper halves of four odd bytes have a nibble each: the mantissa is zero.
             for at in [49, 51, 53] {
                 block[at] &= 0x0f;
             }

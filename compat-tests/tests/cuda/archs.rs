@@ -135,7 +135,7 @@ const RUN: &[&str] = &[
     "xverse-dense",
 ];
 
-/// In the short form the logits of one of so many of them are compared.
+/// In the short form the logits of one in this number of them are compared.
 const SHORT: usize = 10;
 
 #[test]

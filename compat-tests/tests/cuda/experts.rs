@@ -13,7 +13,8 @@ fn tokens(count: usize) -> Vec<u32> {
     (0..count as u32).map(|i| (i * 37 + 3) % 128).collect()
 }
 
-/// Checks a listing's model in a file type, with some layers on the GPU and so many of `count` tokens at a time.
+/// Checks a listing's model in a file type, with some layers on the GPU and some of `count` tokens at a time, as `cuts`
+/// lists.
 fn check(name: &str, ty: &str, count: usize, cuts: &[(usize, usize)]) {
     let (model, file) = made_as(&format!("{name}.txt"), ty).expect("a model");
     let tokens = tokens(count);

@@ -67,7 +67,7 @@ fn every_kernel_assembles_for_every_generation_and_spills_nothing() {
     assert_eq!(seen.len(), entries.len(), "an entry stands twice");
 }
 
-/// What is promised of a text.
+/// The guarantee of a text.
 fn family(text: &Text) -> Family {
     match EXACT.contains(text) {
         true if *text == EXPERTS => Family::Glibc,

@@ -184,7 +184,7 @@ fn a_model_larger_than_the_memory_is_refused_before_anything_is_allocated() {
     assert!(text.contains(", and 1000 are free; lower the context (-c)"), "{text}");
     let needed = text.split_whitespace().find_map(|word| word.parse().ok());
     let needed: u64 = needed.expect("a number of bytes");
-    // With as much as it needs it runs; the device itself counts what it gives.
+    // With just enough memory it runs; the device itself counts its allocations.
     assert!(started(needed - 1).is_err_and(|e| e.contains(&format!("needs {needed} bytes"))));
     started(needed).expect("room");
 }

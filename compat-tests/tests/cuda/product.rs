@@ -69,7 +69,7 @@ impl Product {
         ty.info().and_then(|info| info.act).expect("a type of activations")
     }
 
-    /// What the definition says: `[token][row]`.
+    /// Outputs by the definition, `[token][row]`.
     pub fn expected(&self) -> Vec<f32> {
         let dot = self.ty.info().and_then(|info| info.dot_ref).expect("a definition");
         let weights = self.weights.chunks_exact(self.weights.len() / self.rows);

@@ -34,7 +34,7 @@ fn widths(ty: TypeId) -> Vec<usize> {
     all
 }
 
-/// Rows: one, around a tile of 16 and one of 64, and so many that whole tiles and more are left over.
+/// Rows: one, around a tile of 16 and one of 64, and numbers that leave whole tiles and more over.
 const ROWS: [usize; 7] = [1, 15, 16, 17, 65, 112, 272];
 
 #[test]

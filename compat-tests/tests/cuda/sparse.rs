@@ -61,7 +61,7 @@ impl Product {
         self.scale[row / self.group * self.columns + column].to_f32()
     }
 
-    /// What a weight adds in double precision, without its scale.
+    /// The contribution of a weight in double precision, without its scale.
     fn term(&self, token: usize, row: usize, column: usize) -> f64 {
         self.acts[token * self.rows + row].to_f64() * f64::from(self.codes[row * self.columns + column])
     }

@@ -7,7 +7,7 @@ use trine_compat_tests::targets::fields;
 use super::bases::{Base, put};
 use super::run::{Worker, words};
 
-/// What is done with a GGUF file called `in.gguf`, and the file that it makes.
+/// Commands on a GGUF file called `in.gguf`, and the file that each makes.
 const RUNS: &[(&str, &str, Option<&str>)] = &[
     ("rinspect", "in.gguf --tensors", None),
     ("rinspect", "in.gguf --check-tensors --hash", None),

@@ -90,7 +90,7 @@ pub fn in_parallel(options: Options, bases: &Bases, part: Part) -> Counts {
     all
 }
 
-/// What a run left.
+/// Results of a run.
 pub struct Done {
     pub status: ExitStatus,
     pub stdout: Vec<u8>,
@@ -228,7 +228,7 @@ impl Worker<'_> {
     }
 }
 
-/// Whether a file that a tool wrote can be read.
+/// Fails unless a file that a tool wrote can be read.
 fn whole(path: &Path) -> Result<(), String> {
     let bytes = fs::read(path).map_err(|e| e.to_string())?;
     match Gguf::parse(&bytes, &Limits::default()) {

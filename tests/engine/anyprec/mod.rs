@@ -1,4 +1,4 @@
-//! Any-precision files of small made-up models: what is in them, how large they are, and what is refused.
+//! Any-precision files of small synthetic models: their contents, their sizes, and refusals.
 
 mod footprint;
 mod inputs;

@@ -1,4 +1,4 @@
-//! Made-up models, as files.
+//! Synthetic models, as files.
 
 use std::path::Path;
 

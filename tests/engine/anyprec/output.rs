@@ -1,4 +1,4 @@
-//! What is in a file.
+//! Contents of a file.
 
 use tempfile::TempDir;
 use trine::quant::anyprec::outliers::{Rule, Shares};

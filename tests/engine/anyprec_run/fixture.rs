@@ -144,7 +144,7 @@ pub fn session(model: &Model, bits: u8) -> Session {
     session_of(model, bits, 2)
 }
 
-/// A session on so many threads.
+/// A session on `threads` threads.
 pub fn session_of(model: &Model, bits: u8, threads: usize) -> Session {
     let options = SessionOptions { n_ctx: 512, n_ubatch: 512 };
     let mut session = Session::new(model, &Pool::new(threads).expect("threads"), options);

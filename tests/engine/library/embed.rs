@@ -6,7 +6,7 @@ use trine::{EmbedError, EmbedOptions, Pooling, Scale, Segment, StepOptions};
 
 use super::{bits, model};
 
-/// Of `n` tokens.
+/// `n` tokens.
 fn tokens(n: u32) -> Vec<u32> {
     (0..n).map(|i| 3 + i * 37 % 4000).collect()
 }

@@ -1,4 +1,4 @@
-//! What is evaluated once gives the bits of what is evaluated anew.
+//! Reused evaluations give the bits of new ones.
 
 use std::sync::{Arc, Mutex};
 

@@ -30,7 +30,7 @@ impl Parts {
     }
 }
 
-/// A widely linear model in trine's layout with scales that are halves, and its embeddings in BF16.
+/// A widely linear model in trine's layout with f16 scales, and its embeddings in BF16.
 fn ours() -> Parts {
     let recipe = Recipe { scope: Scope::Tile64, tie: TieRule::Tile64, output: OutputForm::Dense, ..Recipe::default() };
     let file = gguf::model(widely(&random_of("llama", TypeId::F32, &tile_sizes()), &recipe));
@@ -137,7 +137,7 @@ fn fork_of(ours: &Parts) -> Parts {
     Parts { meta, tensors }
 }
 
-/// What becomes of a file of the fork.
+/// A file of the fork, translated.
 fn translated(fork: &ModelFile) -> ModelFile {
     let dir = trine_testkit::folder();
     let plan = Plan::translated(fork, &[]).expect("a plan");

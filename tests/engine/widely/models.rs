@@ -14,7 +14,7 @@ use trine_formats::gguf::{Metadata, ModelFile, Value};
 use trine_formats::types::TypeId;
 use trine_testkit::gguf;
 
-/// An odd number of heads, and widths whose halves are no whole chunks.
+/// An odd number of heads, and widths of which half is no whole chunk.
 pub const SIZES: Sizes = Sizes {
     vocab: 150,
     embd: 84,
@@ -146,7 +146,7 @@ pub fn tokens(n: usize) -> Vec<u32> {
     (0..n).map(|i| (i * i * 7 + 3 * i) as u32 % SIZES.vocab as u32).collect()
 }
 
-/// Logits of all positions, with so many threads and tokens computed at once.
+/// Logits of all positions, with `threads` threads and `n_ubatch` tokens computed at once.
 pub fn logits(model: &Model, tokens: &[u32], (threads, n_ubatch): (usize, usize)) -> Vec<Vec<f32>> {
     let options = SessionOptions { n_ctx: tokens.len(), n_ubatch };
     let mut session = Session::new(model, &Pool::new(threads).expect("threads"), options);

@@ -22,9 +22,9 @@ fn double(bits: u64) -> f64 {
     f64::from_bits(bits)
 }
 
-/// Half precision from a value in double precision. Sums and products of two halves are exact in that, and where the
-/// sum of a product and a half is not, it is nowhere near a tie: the product is smaller than the last place of the
-/// half.
+/// Half precision from a value in double precision. Sums and products of two f16 numbers are exact in that, and where
+/// the sum of a product and an f16 is not, it is nowhere near a tie: the product is smaller than the last place of the
+/// f16.
 fn half(x: f64) -> u16 {
     if x.is_nan() {
         return HALF_NAN;
@@ -38,7 +38,7 @@ fn half(x: f64) -> u16 {
     f32_to_f16(f32::from_bits(odd))
 }
 
-/// Applies a function to both halves of a register.
+/// Applies a function to both f16 numbers of a register.
 fn pairs(a: u32, b: u32, c: u32, f: fn(f64, f64, f64) -> f64) -> u32 {
     let of = |x: u32, h: u32| f64::from(f16_to_f32((x >> (16 * h)) as u16));
     let result = |h: u32| u32::from(half(f(of(a, h), of(b, h), of(c, h))));

@@ -1,4 +1,4 @@
-//! What instructions compute for each lane by itself.
+//! Instructions that each lane computes by itself.
 //!
 //! Registers hold bits, filled up with zeros to 64. A formula takes as much of an operand as its type has, and gives
 //! a result that is filled up in the same way.

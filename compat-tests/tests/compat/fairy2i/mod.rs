@@ -77,13 +77,13 @@ fn a_file_computes_what_the_dense_model_of_its_stages_computes() {
     let all = tokenizer.encode(&text, true, false).expect("tokens");
     let tokens = &all[..64];
 
-    // with nothing rounded to halves the products alone differ
+    // with nothing rounded to f16 the products alone differ
     let pool = Pool::new(2).expect("threads");
     let plain = [Form::Codes, Form::Dense].map(|form| pool.install(|| Plain::new(&fairy, form).logits(tokens)));
     let off = difference(&plain[0], &plain[1]);
     assert!(off <= 1e-4, "logits in single precision differ by {off:e}");
-    // the engine keeps keys and values as halves, and the smallest differences decide to which of two neighbours they
-    // are rounded: a unit in the last place of the dense model's own embeddings moves its logits as far
+    // the engine's KV cache is f16, and the smallest differences decide to which of two neighbours a number is rounded:
+    // a unit in the last place of the dense model's own embeddings moves its logits as far
     let [a, b] = [&exact, &want].map(|m| logits(m, tokens));
     let moved = nudged(&dir.path().join("dense.gguf"));
     let moved = logits(&models::load(&moved).expect("a model"), tokens);

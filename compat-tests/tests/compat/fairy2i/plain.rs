@@ -9,7 +9,7 @@ use trine_formats::types::TypeId;
 use trine_formats::widely::{Header, WidelyMatrix, dense_rows, find};
 use trine_kernels::widely::Path;
 
-/// What the matrices of the blocks are multiplied as.
+/// The form in which the blocks' matrices are multiplied.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Form {
     /// The codes and scales of the file.
@@ -144,7 +144,7 @@ impl Plain {
         x.chunks(gains.len()).flat_map(row).collect()
     }
 
-    /// Turns the halves of every head.
+    /// RoPE on every head, pairing its two halves.
     fn rotate(&self, x: &mut [f32], heads: usize) {
         let size = self.norm.len() / self.heads[0];
         for (i, head) in x.chunks_mut(size).enumerate() {

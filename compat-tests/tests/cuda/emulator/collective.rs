@@ -44,13 +44,13 @@ fn bytes_b(lane: usize, e: usize) -> (usize, usize) {
     (lane >> 2, (lane % 4) * 4 + e % 4 + if e < 4 { 0 } else { 16 })
 }
 
-/// `(row, column)` of A of `m16n8k16` on halves.
+/// `(row, column)` of A of `m16n8k16` on f16.
 fn halves_a(lane: usize, e: usize) -> (usize, usize) {
     let row = if e < 2 || (4..6).contains(&e) { lane >> 2 } else { (lane >> 2) + 8 };
     (row, (lane % 4) * 2 + (e & 1) + if e < 4 { 0 } else { 8 })
 }
 
-/// `(column, row)` of B on halves.
+/// `(column, row)` of B on f16.
 fn halves_b(lane: usize, e: usize) -> (usize, usize) {
     (lane >> 2, (lane % 4) * 2 + (e & 1) + 8 * (e / 2))
 }

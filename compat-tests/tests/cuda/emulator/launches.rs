@@ -145,7 +145,7 @@ fn what_exact_kernels_must_not_have_is_found() {
         let found = lint::broken_rules(&format!("{good}\n{line}"), Family::Exact);
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(found[0].starts_with("line 7: ") && found[0].contains(reason), "{found:?}");
-        // What has bits of its own may multiply halves and round products and sums together, and no more.
+        // Kernels with bits of their own may multiply f16 and round products and sums together, and no more.
         let fast = lint::broken_rules(line, Family::Fast);
         let allowed = ["rounded together", "generation"].contains(&reason);
         assert_eq!(fast.is_empty(), allowed, "{fast:?}");

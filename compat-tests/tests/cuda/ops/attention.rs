@@ -18,10 +18,10 @@ pub struct Case {
     pub key_size: usize,
     pub value_size: usize,
     pub window: Option<Window>,
-    /// Of each sequence: cells before the pass, tokens of it.
+    /// Cells before the pass and tokens of the pass, for each sequence.
     pub sequences: Vec<(usize, usize)>,
     pub q: Vec<f32>,
-    /// Of each sequence.
+    /// Keys of each sequence.
     pub k: Vec<Vec<f32>>,
     pub v: Vec<Vec<f32>>,
 }
@@ -61,7 +61,7 @@ impl Case {
         }
     }
 
-    /// What trine's attention gives.
+    /// Output of trine's attention.
     pub fn expected(&self) -> Vec<f32> {
         let layout = PageLayout::new(1, self.kv_heads, [self.key_size, self.value_size]);
         let pages = PagePool::new(layout, 1000);
@@ -103,12 +103,12 @@ impl Case {
         attention.run(&self.q).to_vec()
     }
 
-    /// What the checked-in kernels give.
+    /// Output of the checked-in kernels.
     pub fn run(&self, schedule: Schedule) -> Result<Vec<f32>, Fault> {
         self.run_in(module("attention"), schedule)
     }
 
-    /// What the kernels of a module give: keys and values of earlier tokens lie in their cells, those of the pass are
+    /// Output of a module's kernels: keys and values of earlier tokens lie in their cells, those of the pass are
     /// stored.
     pub fn run_in(&self, module: &Module, schedule: Schedule) -> Result<Vec<f32>, Fault> {
         let most = self.sequences.iter().map(|(before, now)| before + now).max();
@@ -284,7 +284,7 @@ fn equal_scores_and_cells_that_are_no_numbers() {
 
 #[test]
 fn many_totals() {
-    // Of so many totals some lie so near to the middle of two floats that one thread has to add them in order.
+    // Among this many totals some lie so near to the middle of two floats that one thread has to add them in order.
     let sequences: Vec<(usize, usize)> = (0..40).map(|i| (200 + i, 1)).collect();
     Case::new(13, (1, 4), (4, 2), &sequences, None).check("totals");
 }

@@ -95,7 +95,7 @@ pub fn choose_in(
     Ok(bits(chosen).zip(bits(weights)).collect())
 }
 
-/// What the processor chooses.
+/// The processor's choice.
 pub fn chosen(rule: &Choosing, scores: &[f32]) -> Vec<(u32, u32)> {
     let choices = rule.choose(&mut scores.to_vec());
     let pair = |c: &Choice| (c.expert as u32, c.weight.to_bits());
@@ -221,7 +221,7 @@ pub struct Layer {
     down: Vec<Vec<u8>>,
     ty: TypeId,
     pub weigh_inputs: bool,
-    /// Factors and biases of what the first matrices give.
+    /// Factors and biases of the first matrices' output.
     pub finish: bool,
 }
 
@@ -256,7 +256,7 @@ impl Layer {
         Matrix { name: "experts", ty, rows, columns: self.width, data: data.to_vec().leak(), scale: 1.0 }
     }
 
-    /// What a program does.
+    /// Records the program.
     pub fn record(&self, r: &mut Recorder<'static>, x: Span) -> Result<Span, ProgramError> {
         let router = self.matrix(&self.router, TypeId::F32, self.rule.experts);
         let scores = r.product(router, x)?;
@@ -289,7 +289,7 @@ impl Layer {
         matrix.chunks_exact(of_row).map(|w| dot(w, &row)).collect()
     }
 
-    /// What the definitions say.
+    /// Outputs by the definitions.
     pub fn expected(&self, x: &[f32]) -> Vec<f32> {
         let mut all = Vec::new();
         for x in x.chunks_exact(self.width) {

@@ -14,13 +14,13 @@ use crate::mistakes::with_mistake;
 
 const SCHEDULES: [Schedule; 3] = [Schedule::InTurn, Schedule::Random(1), Schedule::Last(0)];
 
-/// Whether outputs are others than those expected, all of which are numbers.
+/// True if outputs are others than those expected, all of which are numbers.
 fn differ(found: &[f32], expected: &[f32]) -> bool {
     let mut pairs = found.iter().zip(expected);
     pairs.any(|(a, b)| a.to_bits() != b.to_bits())
 }
 
-/// Whether a mistake in a module shows when a program runs.
+/// True if a mistake in a module shows when a program runs.
 fn shows<'a>(
     (text, kernel): (Text, &str),
     change: &dyn Fn(&str) -> String,

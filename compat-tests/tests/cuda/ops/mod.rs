@@ -12,9 +12,9 @@ use trine_cuda::program::{Limits, Matrix, ProgramError, Recorder, Span};
 use trine_cuda::run::{Host, Input, Part, Shared};
 use trine_formats::types::TypeId;
 
-/// What a recorded operation makes of rows of floats.
+/// A recorded operation and the rows of floats that it is run on.
 struct Case<'a> {
-    /// Rows of so many values.
+    /// Rows of `columns` values each.
     rows: &'a [f32],
     columns: usize,
     /// Values of a row of the result.
@@ -127,7 +127,7 @@ fn rows(columns: usize, seed: u64) -> Vec<f32> {
             i if i == columns - 2 => 3.5,
             _ => x,
         }),
-        // Halves between integers, once scaled.
+        // Ties between integers, once scaled.
         row(&mut |i, _| (i % 255) as f32 - 127.0 + 0.5 * (i % 2) as f32),
     ]
     .concat()

@@ -8,7 +8,7 @@ use crate::model::Model;
 
 /// The GPU of an engine, which has none.
 #[derive(Clone, Default)]
-pub(super) struct OnDevice;
+pub(super) struct OnDevice(());
 
 /// The GPU of an engine while a step uses it. No value has this type.
 pub(super) struct Running<'a>(Infallible, PhantomData<&'a ()>);

@@ -6,7 +6,8 @@
 //! its cache.
 
 use super::activation::Activation;
-use super::matmul::{Activations, Matrix, encode, encoded_bytes};
+use super::activations::{Activations, encode, encoded_bytes};
+use super::matmul::Matrix;
 use crate::kernels::packed::Encoding;
 use crate::kernels::{AlignedBytes, Floats};
 use crate::pool;

@@ -5,6 +5,7 @@
 //! batch can change a bit.
 
 pub mod activation;
+mod activations;
 pub mod attention;
 pub mod convolution;
 pub mod delta;

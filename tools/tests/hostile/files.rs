@@ -73,7 +73,7 @@ fn a_conversation_goes_on() {
     let dir = with_model();
     fs::write(path(&dir, "template"), "{{ messages[-1].content }}").unwrap();
     fs::write(path(&dir, "said"), b"one \xff\xfe\n/bits x\n/bits\nlast\n").unwrap();
-    let words = ["-m", "m.gguf", "-cnv", "-n", "2", "--chat-template-file", "template"];
+    let words = ["-m", "m.gguf", "-cnv", "-n", "2", "--temp", "0", "--chat-template-file", "template"];
     let mut talk = command(dir.path(), RGEN, &words);
     let output = talk.stdin(fs::File::open(path(&dir, "said")).unwrap()).output().unwrap();
     let text = succeeded(&output);

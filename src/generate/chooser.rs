@@ -51,15 +51,26 @@ impl Chooser {
         })
     }
 
-    /// From now on keeps what tokens are drawn from, for [`Chooser::odds`]. It changes no choice.
+    /// From now on keeps the probabilities that tokens are sampled with, for [`Chooser::odds`]. It changes no choice.
     pub fn keep_odds(&mut self) {
         self.sampler.keep_odds();
     }
 
-    /// The tokens that the last one was drawn from, with their probabilities behind the sampler's chain: the likeliest
+    /// The tokens that the last one was sampled from, with their probabilities behind the sampler's chain: the likeliest
     /// first, none of probability 0.
     pub fn odds(&self) -> &[(u32, f32)] {
         self.sampler.odds()
+    }
+
+    /// The step of the sampler, by the option that asks for it, whose state does not follow from the tokens of a text
+    /// alone: such a text cannot be [replayed](Chooser::replay).
+    pub fn unreplayable(&self) -> Option<&'static str> {
+        self.sampler.options().unreplayable()
+    }
+
+    /// Whether a token ends the text.
+    pub fn is_end(&self, id: u32) -> bool {
+        self.ends.contains(&id)
     }
 
     /// Remembers a token of the prompt.
@@ -81,6 +92,11 @@ impl Chooser {
             }
         }
         Ok(())
+    }
+
+    /// The token that a draft goes on with; `None` ends the draft, because the text may end there.
+    pub fn guess(&mut self, logits: &[f32]) -> Option<u32> {
+        self.choose(logits).ok().flatten().filter(|id| !self.is_end(*id))
     }
 
     /// Chooses the next token and remembers it. `None`: the grammar lets nothing follow but the end of the text, for

@@ -1,13 +1,17 @@
-//! What a generation yields.
+//! Chunks of a text, and its end.
+
+use super::Told;
 
 /// A step of a generation: the token that was chosen and the text that is certain now.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Chunk {
     /// Whole characters that come next in the text. Empty while a character is incomplete or a stop string may have
     /// begun; that text is in a later chunk then. All chunks together are the text.
     pub text: String,
     /// The token that was chosen; `None` where the text ended without one.
     pub token: Option<u32>,
+    /// The token's probability, where [`GenerateOptions::logprobs`](super::GenerateOptions::logprobs) asks for it.
+    pub logprobs: Option<Told>,
     /// Why the text ends here; `None`: it goes on.
     pub end: Option<End>,
 }

@@ -1,10 +1,9 @@
-//! What a model has read so far, kept for the next prompt.
+//! The tokens that a model has evaluated, kept for the next prompt.
 
 use std::time::Instant;
 
-use super::drafts::Drafts;
-use super::speculate::Speculator;
-use super::{Chooser, ContextOptions, GenerateError, GenerateOptions, Prompt, Stats};
+use super::speculate::{SpeculateError, Speculator};
+use super::{Chooser, ContextOptions, DraftOptions, GenerateError, GenerateOptions, Prompt, Stats};
 use crate::handle::Model;
 use crate::step::{EvalError, Session, SessionOptions};
 
@@ -51,7 +50,8 @@ pub struct Context {
     pub(super) tokens: Vec<u32>,
     /// Logits after the last of them.
     logits: Vec<f32>,
-    drafts: Drafts,
+    /// Drafts while they are wanted; kept from text to text, because it measures whether drafts pay.
+    drafts: Option<(DraftOptions, Speculator)>,
     /// The width that the system was last told of, which it need not hear for every text.
     advised: Option<u8>,
     observer: Option<LogitsObserver>,
@@ -69,7 +69,7 @@ impl Model {
             n_batch: options.n_batch.max(1),
             tokens: Vec::new(),
             logits: Vec::new(),
-            drafts: Drafts::default(),
+            drafts: None,
             advised: None,
             observer: None,
             stats: Stats::default(),
@@ -88,7 +88,7 @@ impl Context {
         self.session.n_ctx()
     }
 
-    /// Tokens of a prompt that are evaluated before it is looked whether somebody cancelled.
+    /// Tokens of a prompt that are evaluated between two looks at the cancel token.
     pub(super) fn n_batch(&self) -> usize {
         self.n_batch
     }
@@ -108,9 +108,9 @@ impl Context {
         self.session.bits()
     }
 
-    /// How drafting went, where the last generation was to draft.
+    /// Counts and times of drafts, where the last generation was to draft.
     pub fn drafts(&self) -> Option<&Speculator> {
-        self.drafts.speculator()
+        self.drafts.as_ref().map(|(_, speculator)| speculator)
     }
 
     /// What was done so far, and how long it took.
@@ -125,9 +125,16 @@ impl Context {
         self.observer = observer;
     }
 
+    /// Forgets what was evaluated ahead of the text.
+    fn forget_drafts(&mut self) {
+        if let Some((_, speculator)) = &mut self.drafts {
+            speculator.forget(&mut self.session);
+        }
+    }
+
     /// Forgets all tokens.
     pub fn clear(&mut self) {
-        self.drafts.forget(&mut self.session);
+        self.forget_drafts();
         self.session.clear();
         self.tokens.clear();
         self.logits.clear();
@@ -142,12 +149,12 @@ impl Context {
     pub fn prepare(&mut self, options: &GenerateOptions) -> Result<(), GenerateError> {
         options.check()?;
         self.session.prepare().map_err(EvalError::Step)?;
-        self.drafts.forget(&mut self.session);
+        self.forget_drafts();
         let before = self.session.bits();
         if let Some(bits) = options.bits {
             self.session.set_bits(bits)?;
         }
-        if let Err(e) = self.drafts.prepare(&self.session, options.draft) {
+        if let Err(e) = self.prepare_drafts(options.draft) {
             before.map_or(Ok(()), |bits| self.session.set_bits(bits))?;
             return Err(GenerateError::Drafts(e));
         }
@@ -155,6 +162,22 @@ impl Context {
         if let Some(bits) = self.session.bits().filter(|b| Some(*b) != self.advised) {
             self.model.weights().advise_width(bits);
             self.advised = Some(bits);
+        }
+        Ok(())
+    }
+
+    /// Drafts from now on as `wanted`, at the session's present width.
+    fn prepare_drafts(&mut self, wanted: Option<DraftOptions>) -> Result<(), SpeculateError> {
+        match (&mut self.drafts, wanted) {
+            (_, None) => self.drafts = None,
+            (Some((same, speculator)), Some(options)) if *same == options => speculator.follow(&self.session)?,
+            (_, Some(options)) => {
+                let mut speculator = Speculator::new(&self.session, options.bits, options.most)?;
+                if options.always {
+                    speculator.always();
+                }
+                self.drafts = Some((options, speculator));
+            }
         }
         Ok(())
     }
@@ -191,21 +214,17 @@ impl Context {
         let pairs = self.tokens.iter().zip(prompt);
         let same = pairs.take_while(|(a, b)| a == b).count();
         let keep = same.min(prompt.len().saturating_sub(1));
-        self.drafts.forget(&mut self.session);
+        self.forget_drafts();
         let keep = self.session.truncate(keep);
         self.tokens.truncate(keep);
         keep
     }
 
-    /// Appends tokens of a prompt; keeps the logits after the last of them when they are wanted.
-    pub(super) fn append(&mut self, tokens: &[u32], wanted: bool) -> Result<(), GenerateError> {
+    /// Appends tokens; keeps the logits after the last of them where those from the index `from` on are wanted.
+    pub(super) fn append(&mut self, tokens: &[u32], from: usize) -> Result<(), GenerateError> {
         let first = self.tokens.len();
         let last = tokens.len() - 1;
-        let from = match (&self.observer, wanted) {
-            (Some(_), _) => 0,
-            (None, true) => last,
-            (None, false) => tokens.len(),
-        };
+        let from = if self.observer.is_some() { 0 } else { from };
         let (observer, kept) = (&mut self.observer, &mut self.logits);
         self.session.eval(tokens, from, &mut |i, logits| {
             if let Some(observer) = observer {
@@ -244,31 +263,35 @@ impl Context {
         let start = Instant::now();
         let from = keep + self.forgets(keep);
         let rest = self.tokens.split_off(from);
-        self.drafts.forget(&mut self.session);
+        self.forget_drafts();
         let kept = self.session.truncate(keep);
         // Nothing is kept of models with a recurrent state.
         let rest = [&self.tokens[kept..keep], &rest].concat();
         self.tokens.truncate(kept);
         for batch in rest.chunks(self.n_batch) {
-            self.append(batch, false)?;
+            self.append(batch, batch.len())?;
         }
         self.stats.shifts += 1;
         self.stats.prompt.add(rest.len(), start.elapsed());
         Ok(())
     }
 
-    /// Appends a generated token, of which at most `left` more are to follow. Drafts are chosen as `chooser` would.
+    /// Appends a generated token, of which at most `left` more are to follow. Drafts are chosen as `chooser` would, with
+    /// the random numbers that the text will draw.
     pub(super) fn advance(&mut self, id: u32, left: usize, chooser: &Chooser) -> Result<(), GenerateError> {
         let start = Instant::now();
-        let (session, eog) = (&mut self.session, self.model.end_tokens());
-        let logits = &mut self.logits;
-        if self.drafts.advance(session, id, left, chooser, eog, logits)? {
-            self.tokens.push(id);
-            if let Some(observer) = &mut self.observer {
-                observer(Evaluated { position: self.tokens.len() - 1, token: id, logits: &self.logits });
+        match &mut self.drafts {
+            Some((_, speculator)) => {
+                let mut drafting = None;
+                // The chooser is copied for the first guess only: most calls find their token evaluated already.
+                let mut guess = |row: &[f32]| drafting.get_or_insert_with(|| chooser.clone()).guess(row);
+                speculator.advance(&mut self.session, id, left, &mut guess, &mut self.logits)?;
+                self.tokens.push(id);
+                if let Some(observer) = &mut self.observer {
+                    observer(Evaluated { position: self.tokens.len() - 1, token: id, logits: &self.logits });
+                }
             }
-        } else {
-            self.append(&[id], true)?;
+            None => self.append(&[id], 0)?,
         }
         self.stats.eval.add(1, start.elapsed());
         Ok(())

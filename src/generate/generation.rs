@@ -1,10 +1,12 @@
-//! The loop: evaluate, sample, say what is certain, until something ends the text.
+//! One text in a context of its own: evaluate what the text machine wants, let it choose, until the text ends.
 
 use std::borrow::BorrowMut;
 use std::time::Instant;
 
-use super::text::TextStream;
-use super::{Chooser, Chunk, Completion, Context, ContextOptions, End, GenerateError, GenerateOptions, Prompt};
+use super::{
+    Chunk, Completion, Context, ContextOptions, End, Ending, GenerateError, GenerateOptions, Prompt, TextMachine,
+};
+use crate::CancelToken;
 use crate::handle::Model;
 
 /// A text that is being generated: an iterator of [`Chunk`]s, one for every token. The last one says why the text
@@ -14,16 +16,13 @@ use crate::handle::Model;
 /// context, the generation's own (of [`Model::generate`]) or a borrowed one (of [`Context::generate`]).
 pub struct Generation<C: BorrowMut<Context> = Context> {
     context: C,
-    options: GenerateOptions,
-    prompt: Vec<u32>,
-    chooser: Chooser,
-    text: TextStream,
-    /// Tokens that may still be chosen.
-    left: usize,
+    machine: TextMachine,
+    shift: Option<usize>,
+    cancel: CancelToken,
     next: Step,
 }
 
-/// What comes next.
+/// The next thing to do.
 #[derive(Clone, Copy)]
 enum Step {
     /// The prompt, of which nothing was evaluated yet.
@@ -94,22 +93,18 @@ impl<C: BorrowMut<Context>> Generation<C> {
         let prompt = context.encode(prompt)?;
         context.check_room(prompt.len(), options.max_tokens != Some(0))?;
         context.prepare(options)?;
-        let (sampler, grammar) = (options.sampler.clone(), options.grammar.as_ref());
-        let chooser = Chooser::new(context.model(), sampler, options.ignore_eos, grammar);
         Ok(Generation {
+            machine: TextMachine::new(context.model(), prompt, options).map_err(GenerateError::Sampler)?,
             context: held,
-            prompt,
-            chooser: chooser.map_err(GenerateError::Sampler)?,
-            text: TextStream::new(options.stop.clone()),
-            left: options.max_tokens.unwrap_or(usize::MAX),
-            options: options.clone(),
+            shift: options.shift,
+            cancel: options.cancel.clone(),
             next: Step::Prompt,
         })
     }
 
     /// The tokens that the text begins with.
     pub fn prompt(&self) -> &[u32] {
-        &self.prompt
+        self.machine.given()
     }
 
     /// The context, with what was evaluated so far.
@@ -128,15 +123,11 @@ impl<C: BorrowMut<Context>> Generation<C> {
     /// # Errors
     /// A token of the prompt that the model does not have.
     pub fn read_prompt(&mut self) -> Result<bool, GenerateError> {
-        if !self.read_to(self.prompt.len())? {
-            return Ok(false);
-        }
-        if let Step::Prompt | Step::Reading = self.next {
-            let heard = self.prompt.iter().skip(self.options.unheard);
-            heard.for_each(|&id| self.chooser.read(id));
+        let read = self.read_to(self.prompt().len())?;
+        if read && let Step::Prompt | Step::Reading = self.next {
             self.next = Step::Sample;
         }
-        Ok(true)
+        Ok(read)
     }
 
     /// Evaluates all of the prompt but its last token, for [`Context::save`]: from there the whole prompt can be read
@@ -145,7 +136,7 @@ impl<C: BorrowMut<Context>> Generation<C> {
     /// # Errors
     /// As [`Generation::read_prompt`].
     pub fn read_beginning(&mut self) -> Result<bool, GenerateError> {
-        self.read_to(self.prompt.len() - 1)
+        self.read_to(self.prompt().len() - 1)
     }
 
     /// Evaluates at most `tokens` more of the prompt, and not its last one, for those who show how far it is. `false`:
@@ -154,12 +145,12 @@ impl<C: BorrowMut<Context>> Generation<C> {
     /// # Errors
     /// As [`Generation::read_prompt`].
     pub fn read_part(&mut self, tokens: usize) -> Result<bool, GenerateError> {
-        // What the context has of the prompt is kept first.
+        // The beginning that the context has already is kept first.
         if !self.read_to(0)? {
             return Ok(false);
         }
         let end = self.context.borrow().tokens().len() + tokens;
-        self.read_to(end.min(self.prompt.len() - 1))
+        self.read_to(end.min(self.prompt().len() - 1))
     }
 
     /// Evaluates the first `end` tokens of the prompt, unless more of it was evaluated already.
@@ -169,19 +160,18 @@ impl<C: BorrowMut<Context>> Generation<C> {
         }
         let context = self.context.borrow_mut();
         if let Step::Prompt = self.next {
-            let kept = context.keep_common(&self.prompt);
+            let kept = context.keep_common(self.machine.given());
             context.stats_mut().reused += kept;
             self.next = Step::Reading;
         }
         let (start, first) = (Instant::now(), context.tokens().len());
         while context.tokens().len() < end {
-            if self.options.cancel.is_cancelled() {
+            if self.cancel.is_cancelled() {
                 return Ok(false);
             }
-            let rest = &self.prompt[context.tokens().len()..end];
-            let batch = &rest[..rest.len().min(context.n_batch())];
-            let wanted = batch.len() == rest.len() && end == self.prompt.len();
-            match context.append(batch, wanted) {
+            let evaluated = context.tokens().len();
+            let (batch, from) = self.machine.wanted(evaluated, context.n_batch().min(end - evaluated));
+            match context.append(batch, from) {
                 Err(e) if e.is_cancelled() => return Ok(false),
                 done => done?,
             }
@@ -208,90 +198,53 @@ impl<C: BorrowMut<Context>> Generation<C> {
 
     /// Everything between two chunks.
     fn step(&mut self) -> Result<Chunk, GenerateError> {
-        match self.next {
-            Step::Prompt | Step::Reading => {
-                if !self.read_prompt()? {
-                    return Ok(self.last(String::new(), None, End::Cancelled));
-                }
-            }
-            Step::Evaluate(id) => {
-                let context = self.context.borrow_mut();
-                if let Some(keep) = self.options.shift
-                    && context.is_full()
-                {
-                    match context.shift(keep) {
-                        Err(e) if e.is_cancelled() => {
-                            return Ok(self.last(String::new(), None, End::Cancelled));
-                        }
-                        done => done?,
-                    }
-                }
-                match context.advance(id, self.left, &self.chooser) {
-                    Err(e) if e.is_cancelled() => {
-                        return Ok(self.last(String::new(), None, End::Cancelled));
-                    }
-                    done => done?,
-                }
-            }
-            Step::Sample | Step::Done => {}
-        }
-        if self.left == 0 {
-            return Ok(self.last(String::new(), None, End::Length));
-        }
+        let evaluated = match self.next {
+            Step::Prompt | Step::Reading => self.read_prompt(),
+            Step::Evaluate(id) => match self.evaluate(id) {
+                Err(e) if e.is_cancelled() => Ok(false),
+                done => done.map(|()| true),
+            },
+            Step::Sample | Step::Done => Ok(true),
+        };
         // Between two tokens; within a forward pass the session looks between two layers.
-        if self.options.cancel.is_cancelled() {
-            return Ok(self.last(String::new(), None, End::Cancelled));
+        if !evaluated? || self.machine.left() != Some(0) && self.cancel.is_cancelled() {
+            return Ok(self.last(End::Cancelled));
         }
-        let Some(id) = self.choose()? else {
-            return Ok(self.last(String::new(), None, End::Eos));
-        };
-        self.left -= 1;
-        let model = self.context.borrow().model();
-        let ends = model.end_tokens().contains(&id);
-        let (text, stop) =
-            if ends { (String::new(), None) } else { self.text.push(&model.tokenizer().piece(id, false)) };
-        let context = self.context();
-        let shifts = self.options.shift.is_some_and(|keep| context.can_shift(keep));
-        let full = context.is_full() && !shifts;
-        let end = match stop {
-            Some(index) => Some(End::Stop(index)),
-            None if ends && !self.options.past_eos => Some(End::Eos),
-            None if self.left == 0 => Some(End::Length),
-            None if full => Some(End::Context),
-            None => None,
-        };
-        if let Some(end) = end {
-            return Ok(self.last(text, Some(id), end));
-        }
-        self.next = Step::Evaluate(id);
-        Ok(Chunk { text, token: Some(id), end: None })
-    }
-
-    /// Chooses a token from the logits; `None` when only the end may follow and has no token.
-    fn choose(&mut self) -> Result<Option<u32>, GenerateError> {
         let context = self.context.borrow_mut();
+        let full = context.is_full() && !self.shift.is_some_and(|keep| context.can_shift(keep));
         let start = Instant::now();
-        let id = match self.chooser.choose(context.logits()) {
-            Ok(id) => id,
-            Err(error) => {
-                let position = context.tokens().len().saturating_sub(1);
-                let error = Box::new(error);
-                return Err(GenerateError::Sample { position, error });
-            }
-        };
-        context.stats_mut().sample.add(1, start.elapsed());
-        Ok(id)
+        let choice = self.machine.choose(context.logits(), full).map_err(|error| GenerateError::Sample {
+            position: context.tokens().len().saturating_sub(1),
+            error: Box::new(error),
+        })?;
+        let mut chunk = Chunk { text: String::new(), token: None, logprobs: None, end: None };
+        if let Some(token) = choice.token {
+            context.stats_mut().sample.add(1, start.elapsed());
+            chunk = Chunk { text: token.text, token: Some(token.id), logprobs: token.logprobs, end: None };
+            self.next = Step::Evaluate(token.id);
+        }
+        if let Some(Ending { text, end }) = choice.ending {
+            chunk.text += &text;
+            chunk.end = Some(end);
+            self.next = Step::Done;
+        }
+        Ok(chunk)
     }
 
-    /// The last chunk, with the text that was held back unless a stop string cuts it off.
-    fn last(&mut self, mut text: String, token: Option<u32>, mut end: End) -> Chunk {
-        self.next = Step::Done;
-        if !matches!(end, End::Stop(_)) {
-            let (rest, stop) = self.text.finish();
-            text += &rest;
-            end = stop.map_or(end, End::Stop);
+    /// Evaluates a chosen token; of a full context that may be shifted the first half is forgotten before.
+    fn evaluate(&mut self, id: u32) -> Result<(), GenerateError> {
+        let context = self.context.borrow_mut();
+        if let Some(keep) = self.shift.filter(|_| context.is_full()) {
+            context.shift(keep)?;
         }
-        Chunk { text, token, end: Some(end) }
+        context.advance(id, self.machine.left().unwrap_or(usize::MAX), self.machine.chooser())
+    }
+
+    /// The last chunk of a text that ends without a token.
+    fn last(&mut self, end: End) -> Chunk {
+        self.next = Step::Done;
+        let Ending { text, end } = self.machine.end(end);
+        Chunk { text, token: None, logprobs: None, end: Some(end) }
     }
 }
 

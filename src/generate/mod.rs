@@ -1,8 +1,9 @@
 //! From a prompt to text, token by token.
 //!
-//! One concern a file: [`Generation`] is the loop that chooses and evaluates, [`Chooser`] says which token comes next,
-//! [`Context`] holds what was evaluated and reuses it for the next prompt, [`stop`] holds text back that may become a
-//! stop string, [`speculate`] drafts tokens at fewer bits, [`Chat`] keeps a conversation.
+//! One concern a file: [`TextMachine`] is the state of one text, which chooses tokens and evaluates nothing;
+//! [`Generation`] drives one of them in a [`Context`], which holds what was evaluated and reuses it for the next prompt
+//! (a server drives many in the same steps); [`Chooser`] is sampler and grammar, [`speculate`] drafts tokens at fewer
+//! bits, [`Chat`] keeps a conversation.
 //!
 //! What is generated depends on the model, the prompt, and the options that choose tokens, seed included; never on
 //! threads, batch sizes, drafts, or on how much of a prompt was in the context already. (What a context holds that was
@@ -13,14 +14,15 @@ mod chat;
 mod chooser;
 mod chunk;
 mod context;
-mod drafts;
 mod error;
 mod generation;
+mod machine;
 mod options;
+mod probabilities;
 mod saved;
 pub mod speculate;
 mod stats;
-pub mod stop;
+mod stop;
 mod text;
 
 #[cfg(feature = "chat")]
@@ -30,7 +32,8 @@ pub use chunk::{Chunk, Completion, End};
 pub use context::{Context, Evaluated, LogitsObserver};
 pub use error::GenerateError;
 pub use generation::Generation;
+pub use machine::{Choice, Ending, ResumeError, TextMachine, Token};
 pub use options::{ContextOptions, DraftOptions, GenerateOptions, Prompt};
+pub use probabilities::{TokenLogprobs, TokenOdds, Told};
 pub use saved::SavedError;
 pub use stats::{Stats, Timed};
-pub use text::TextStream;

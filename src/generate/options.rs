@@ -38,12 +38,12 @@ impl From<&[u32]> for Prompt {
     }
 }
 
-/// How large a context is, and in which portions it takes a prompt.
+/// Size of a context, and of the chunks in which it takes a prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContextOptions {
     /// Tokens the context may hold; `None`: as many as the model was trained with.
     pub n_ctx: Option<usize>,
-    /// Tokens of a prompt that are evaluated before it is looked whether somebody cancelled.
+    /// Tokens of a prompt that are evaluated between two looks at the cancel token.
     pub n_batch: usize,
     /// Tokens that go through the model together: more are faster and take more memory.
     pub n_ubatch: usize,
@@ -89,6 +89,11 @@ pub struct GenerateOptions {
     pub shift: Option<usize>,
     /// Tokens at the beginning of the prompt that the sampler is not told of: it penalizes nothing for them.
     pub unheard: usize,
+    /// Number of the most likely tokens that are told with every token, besides the token's own probability; `None`: no
+    /// probabilities are told.
+    pub logprobs: Option<usize>,
+    /// Tell the probabilities that tokens are sampled with, behind the sampler's chain, instead of the model's.
+    pub odds: bool,
     /// Bits per weight at which an any-precision model runs from now on; `None` leaves it as it is, the widest in a new
     /// context. What was evaluated at another width stays in the context: keys and values are of one form.
     pub bits: Option<u8>,

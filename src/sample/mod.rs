@@ -93,6 +93,11 @@ impl Sampler {
         Ok(Sampler { options, chain, draw, odds: None })
     }
 
+    /// The options that it follows.
+    pub fn options(&self) -> &SamplerOptions {
+        &self.options
+    }
+
     /// Chooses a token.
     ///
     /// # Errors

@@ -197,12 +197,21 @@ impl SamplerOptions {
     }
 
     /// Whether the state after a text follows from its tokens alone, so that
-    /// [`Sampler::replay`](super::Sampler::replay) can bring it back. XTC, Mirostat and adaptive-p draw or remember by
-    /// probabilities that only the model knows.
+    /// [`Sampler::replay`](super::Sampler::replay) can bring it back.
     pub fn replays(&self) -> bool {
+        self.unreplayable().is_none()
+    }
+
+    /// The option that keeps a text from being replayed: XTC, Mirostat and adaptive-p sample or remember by
+    /// probabilities that only the model knows.
+    pub fn unreplayable(&self) -> Option<&'static str> {
         let has = |kind| self.samplers.contains(&kind);
         let xtc = has(SamplerKind::Xtc) && self.xtc_probability > 0.0 && self.xtc_threshold <= 0.5;
-        self.mirostat.is_none() && !xtc && !has(SamplerKind::AdaptiveP)
+        match () {
+            () if self.mirostat.is_some() => Some("mirostat"),
+            () if has(SamplerKind::AdaptiveP) => Some("adaptive_p"),
+            () => xtc.then_some("xtc_probability"),
+        }
     }
 
     /// Finds options that no chain can follow.

@@ -6,18 +6,18 @@
 //! evaluated already. So the text is the one without drafts, whatever the sampler. One key-value cache serves both
 //! widths: what drafting puts there is overwritten by the verification, and what was drafted in vain is forgotten.
 //!
-//! Long drafts pay where they are mostly right: a draft that was right to its end makes the next one longer, any other
-//! makes it shorter. Whether drafts pay at all depends on the model, the text and the machine, so it is measured:
-//! [`Pace`].
+//! [`Drafter`] decides how long a draft is and which of its tokens are accepted, [`Pace`] measures whether drafts pay;
+//! both evaluate nothing. [`Speculator`] drives them in a session.
 
+mod drafter;
 mod pace;
 
-use std::collections::VecDeque;
 use std::time::Instant;
 
-use crate::model::WidthError;
+use crate::model::{Model, WidthError};
 use crate::step::{EvalError, Session};
 
+pub use drafter::{Counts, Drafter};
 pub use pace::Pace;
 
 /// Why there can be no drafts.
@@ -40,41 +40,26 @@ pub enum SpeculateError {
     },
 }
 
-/// How drafting went.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Counts {
-    /// Verifications.
-    pub rounds: usize,
-    /// Tokens that were drafted.
-    pub drafted: usize,
-    /// Of these the ones that the text has.
-    pub accepted: usize,
-}
-
-impl Counts {
-    /// The share of drafted tokens that the text has, or 0.
-    pub fn acceptance(&self) -> f64 {
-        self.accepted as f64 / self.drafted.max(1) as f64
+/// Checks that `model` can draft at `draft` bits for a text at `text`.
+///
+/// # Errors
+/// The model does not have that width, it is not below the text's, or drafts cannot be taken back.
+pub fn check(model: &Model, draft: u8, text: u8) -> Result<(), SpeculateError> {
+    model.check_width(draft)?;
+    if model.is_recurrent() {
+        return Err(SpeculateError::Recurrent);
+    }
+    match draft < text {
+        true => Ok(()),
+        false => Err(SpeculateError::NotNarrower { draft, text }),
     }
 }
-
-/// Tokens of the first draft, where as many are allowed.
-const FIRST: usize = 4;
-/// Tokens by which a draft grows after one that was right to its end.
-const GROWTH: usize = 2;
 
 /// Evaluates tokens of one session, some of them ahead of time.
 pub struct Speculator {
     draft_bits: u8,
     bits: u8,
-    most: usize,
-    /// Tokens of the next draft.
-    length: usize,
-    /// Whether all tokens of the last draft were right so far.
-    right: bool,
-    /// Drafted tokens whose evaluation stands in the session, each with the logits after it.
-    ahead: VecDeque<(u32, Vec<f32>)>,
-    counts: Counts,
+    drafter: Drafter,
     pace: Pace,
 }
 
@@ -82,22 +67,10 @@ impl Speculator {
     /// For a session that is at the width of the text: up to `most` tokens at a time are drafted at `draft_bits`.
     ///
     /// # Errors
-    /// The model does not have that width, or it is not below the session's.
+    /// Those of [`check`].
     pub fn new(session: &Session, draft_bits: u8, most: usize) -> Result<Speculator, SpeculateError> {
-        session.model().check_width(draft_bits)?;
-        if session.model().is_recurrent() {
-            return Err(SpeculateError::Recurrent);
-        }
-        let mut speculator = Speculator {
-            draft_bits,
-            bits: draft_bits,
-            most,
-            length: FIRST.min(most),
-            right: true,
-            ahead: VecDeque::new(),
-            counts: Counts::default(),
-            pace: Pace::new(),
-        };
+        let mut speculator =
+            Speculator { draft_bits, bits: draft_bits, drafter: Drafter::new(most), pace: Pace::default() };
         speculator.follow(session)?;
         Ok(speculator)
     }
@@ -105,12 +78,10 @@ impl Speculator {
     /// Takes over the session's width after it was changed.
     ///
     /// # Errors
-    /// It is not above that of the drafts.
+    /// Those of [`check`].
     pub fn follow(&mut self, session: &Session) -> Result<(), SpeculateError> {
-        let (draft, text) = (self.draft_bits, session.bits().unwrap_or(0));
-        if text <= draft {
-            return Err(SpeculateError::NotNarrower { draft, text });
-        }
+        let text = session.bits().unwrap_or(0);
+        check(session.model(), self.draft_bits, text)?;
         if text != self.bits {
             self.bits = text;
             self.pace.restart();
@@ -123,12 +94,12 @@ impl Speculator {
         self.draft_bits
     }
 
-    /// How it went so far.
+    /// Counts of all drafts.
     pub fn counts(&self) -> Counts {
-        self.counts
+        self.drafter.counts()
     }
 
-    /// What was measured.
+    /// Measured times with drafts and without them.
     pub fn pace(&self) -> &Pace {
         &self.pace
     }
@@ -140,8 +111,8 @@ impl Speculator {
 
     /// Forgets what was evaluated ahead, in the session too.
     pub fn forget(&mut self, session: &mut Session) {
-        let kept = session.n_past() - self.ahead.len().min(session.n_past());
-        self.ahead.clear();
+        let kept = session.n_past() - self.drafter.ahead().min(session.n_past());
+        self.drafter.forget();
         session.truncate(kept);
     }
 
@@ -161,55 +132,35 @@ impl Speculator {
         guess: &mut dyn FnMut(&[f32]) -> Option<u32>,
         logits: &mut Vec<f32>,
     ) -> Result<(), EvalError> {
-        self.pace.token();
-        if let Some((drafted, _)) = self.ahead.front() {
-            if *drafted == id {
-                self.counts.accepted += 1;
-                if let Some((_, after)) = self.ahead.pop_front() {
-                    *logits = after;
-                }
-                return Ok(());
-            }
-            self.right = false;
-            self.forget(session);
+        let first = session.n_past() - self.drafter.ahead();
+        if let Some(after) = self.drafter.follow(id) {
+            self.pace.accepted(1);
+            *logits = after;
+            return Ok(());
         }
-        let room = session.n_ctx().saturating_sub(session.n_past() + 1);
-        let most = self.most.min(wanted.saturating_sub(1)).min(room);
+        session.truncate(first);
+        let most = self.drafter.length(wanted, session.n_ctx().saturating_sub(first + 1));
         let start = Instant::now();
         if most == 0 || !self.pace.wants_draft() {
             session.eval(&[id], 0, &mut |_, row| copy(row, logits))?;
             self.pace.plain(start.elapsed());
             return Ok(());
         }
-        let most = most.min(self.next_length());
-        let first = session.n_past();
         let drafted = self.draft(session, id, most, guess);
         // also after a failed draft, which may have been at any point
         session.truncate(first);
         set(session, self.bits);
         let mut tokens = vec![id];
         tokens.extend(drafted?);
-        let ahead = &mut self.ahead;
-        session.eval(&tokens, 0, &mut |i, row| {
-            if i == 0 {
-                copy(row, logits);
-            } else {
-                ahead.push_back((tokens[i], row.to_vec()));
-            }
+        let mut ahead = Vec::new();
+        session.eval(&tokens, 0, &mut |i, row| match i {
+            0 => copy(row, logits),
+            _ => ahead.push((tokens[i], row.to_vec())),
         })?;
-        self.counts.rounds += 1;
-        self.counts.drafted += tokens.len() - 1;
-        self.right = true;
+        self.drafter.verify(ahead);
         self.pace.round(start.elapsed());
+        self.pace.accepted(1);
         Ok(())
-    }
-
-    /// How long the next draft may be, from how the last one went.
-    fn next_length(&mut self) -> usize {
-        if self.counts.rounds > 0 {
-            self.length = if self.right { (self.length + GROWTH).min(self.most) } else { (self.length - 1).max(1) };
-        }
-        self.length
     }
 
     /// Up to `most` tokens that may follow `id`; leaves the session at the narrow width.

@@ -272,14 +272,12 @@ impl Args {
             grammar: self.grammar.build(model)?,
             max_tokens: usize::try_from(self.predict).ok(),
             sampler: self.sampling.options(model, n_ctx, !self.no_escape),
-            stop: Vec::new(),
             ignore_eos: self.sampling.ignore_eos,
             past_eos: self.predict == -2,
-            shift: None,
-            unheard: 0,
             bits: self.bits,
             draft,
             cancel: interrupt::token(),
+            ..GenerateOptions::default()
         })
     }
 }

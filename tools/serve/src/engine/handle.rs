@@ -10,7 +10,7 @@ use trine::{CancelToken, Model};
 
 use super::backend::{Backend, Steps};
 use super::counters::{Counters, Slot};
-use super::job::{Command, Job, chooser};
+use super::job::{self, Command, Job};
 use super::options::Options;
 use super::queue::Admission;
 use super::request::{Event, Refused, Request};
@@ -90,12 +90,12 @@ impl Handle {
     pub fn submit(&self, request: Request) -> Result<Answer, Refused> {
         let inner = &*self.inner;
         inner.options.check(&inner.model, &request)?;
-        let chooser = chooser(&request, &inner.model)?;
+        let text = job::text(&request, &inner.model)?;
         let tokens = request.prompt.len() + request.resume.len();
         inner.admission.enter(tokens, &inner.counters)?;
         let (events, receiver) = channel::channel(EVENTS);
         let cancel = CancelToken::new();
-        let job = Job { request, chooser, events, cancel: cancel.clone(), admitted: Instant::now() };
+        let job = Job { request, text, events, cancel: cancel.clone(), admitted: Instant::now() };
         match inner.commands.try_send(Command::New(Box::new(job))) {
             Ok(()) => Ok(Answer { events: receiver, cancel }),
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {

@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use tokio::sync::mpsc as channel;
-use trine::generate::Chooser;
-use trine::{CancelToken, Model, SamplerKind, SamplerOptions};
+use trine::generate::TextMachine;
+use trine::{CancelToken, GenerateOptions, Model};
 
 use super::request::{Event, Refused, Request};
 
@@ -16,49 +16,36 @@ pub(super) enum Command {
     Wake,
 }
 
-/// A request with the way back to its client.
+/// A request with its text and the way back to its client.
 pub(super) struct Job {
     pub request: Request,
-    pub chooser: Chooser,
+    pub text: TextMachine,
     pub events: channel::Sender<Event>,
     pub cancel: CancelToken,
     pub admitted: Instant,
 }
 
-/// What chooses the tokens of a request, after the prompt and what is resumed.
+/// The text of a request, behind the prompt and what is resumed.
 ///
 /// # Errors
 /// Sampler options that no chain can follow; tokens to resume that the grammar does not allow, or with a sampler that
 /// cannot take up a text in the middle.
-pub(super) fn chooser(r: &Request, model: &Model) -> Result<Chooser, Refused> {
-    let mut options = r.sampler.clone();
-    if !r.resume.is_empty() && !options.replays() {
-        let step = unreplayable(&options);
-        return Err(Refused::Invalid(format!(
-            "resume_tokens: {step} chooses by probabilities of the earlier tokens, which are not known here; send the prompt alone, and the text begins again with the same tokens"
-        )));
+pub(super) fn text(r: &Request, model: &Model) -> Result<TextMachine, Refused> {
+    let options = GenerateOptions {
+        max_tokens: r.max_tokens,
+        sampler: r.sampler.clone(),
+        grammar: r.grammar.clone(),
+        stop: r.stop.clone(),
+        ignore_eos: r.ignore_eos,
+        logprobs: r.logprobs,
+        odds: r.odds,
+        ..GenerateOptions::default()
+    };
+    let text = TextMachine::new(model, r.prompt.clone(), &options);
+    let mut text = text.map_err(|e| Refused::Invalid(e.to_string()))?;
+    text.resume(&r.resume).map_err(|e| Refused::Invalid(format!("resume_tokens: {e}")))?;
+    if r.prompt_logprobs {
+        text.keep_prompt_logprobs();
     }
-    let banned = |bias: &&(u32, f32)| bias.1 == f32::NEG_INFINITY;
-    let banned = r.logit_bias.iter().filter(banned).map(|(id, _)| *id);
-    options.banned.extend(banned);
-    let chooser = Chooser::new(model, options, r.ignore_eos, r.grammar.as_ref());
-    let mut chooser = chooser.map_err(|e| Refused::Invalid(e.to_string()))?;
-    if r.odds && r.logprobs.is_some() {
-        chooser.keep_odds();
-    }
-    r.prompt.iter().for_each(|&id| chooser.read(id));
-    for &id in &r.resume {
-        let replayed = chooser.replay(id);
-        replayed.map_err(|e| Refused::Invalid(format!("resume_tokens: {e}")))?;
-    }
-    Ok(chooser)
-}
-
-/// The field that [cannot be replayed](SamplerOptions::replays).
-fn unreplayable(o: &SamplerOptions) -> &'static str {
-    match (o.mirostat, o.samplers.contains(&SamplerKind::AdaptiveP)) {
-        (Some(_), _) => "'mirostat'",
-        (None, true) => "'adaptive_p'",
-        (None, false) => "'xtc_probability'",
-    }
+    Ok(text)
 }

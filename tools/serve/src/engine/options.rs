@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use trine::generate::speculate::SpeculateError;
+use trine::Model;
+use trine::generate::speculate;
 use trine::kv::PageLayout;
-use trine::{Model, Sampler};
 
 use super::memory;
 use super::request::{Refused, Request};
@@ -22,10 +22,9 @@ pub struct Options {
     pub kv_memory: Option<usize>,
     /// Rows of one forward pass.
     pub ubatch: usize,
-    /// What a step takes at most while somebody waits for the next token, as far as the length of prompts' portions
-    /// can see to it.
+    /// Longest step while somebody waits for the next token, as far as shorter chunks of prompts can see to it.
     pub target_step: Duration,
-    /// Tokens of a prompt that a step reads; `None`: what `target_step` allows.
+    /// Tokens of prompts that a step reads; `None`: what `target_step` allows.
     pub prefill_chunk: Option<usize>,
     /// Requests that wait.
     pub max_queue: usize,
@@ -108,7 +107,7 @@ impl Options {
         };
         if let Some(draft) = self.draft_bits {
             let widest = self.widths.last().copied().unwrap_or(0);
-            if let Err(why) = drafts_at(model, draft, widest) {
+            if let Err(why) = speculate::check(model.weights(), draft, widest) {
                 bail!("--draft-bits: {why}");
             }
         }
@@ -155,7 +154,7 @@ impl Options {
             return invalid("the prompt is empty".into());
         }
         let all = r.prompt.iter().chain(&r.resume);
-        let biased = r.logit_bias.iter().map(|(id, _)| id);
+        let biased = r.sampler.logit_bias.iter().map(|(id, _)| id);
         if let Some(id) = all.chain(biased).find(|id| **id >= n_vocab) {
             return invalid(format!("token {id} is outside the vocabulary of {n_vocab}"));
         }
@@ -176,7 +175,7 @@ impl Options {
             });
         }
         if let Some(draft) = r.draft_bits.filter(|bits| *bits > 0)
-            && let Err(why) = drafts_at(model, draft, r.bits.or(self.bits).unwrap_or(0))
+            && let Err(why) = speculate::check(model.weights(), draft, r.bits.or(self.bits).unwrap_or(0))
         {
             return invalid(format!("'draft_bits': {why}"));
         }
@@ -189,26 +188,10 @@ impl Options {
         if r.stop.iter().any(String::is_empty) {
             return invalid("an empty stop string".into());
         }
-        if r.logit_bias.len() > MOST_BIASES || r.logit_bias.iter().any(|(_, b)| b.is_nan()) {
-            return invalid(format!("more than {MOST_BIASES} biases, or one that is no number"));
-        }
-        if let Err(e) = Sampler::new(r.sampler.clone()) {
-            return invalid(e.to_string());
+        if r.sampler.logit_bias.len() > MOST_BIASES {
+            return invalid(format!("more than {MOST_BIASES} biases"));
         }
         Ok(())
-    }
-}
-
-/// Whether `model` can draft at `draft` bits for texts at `bits`.
-fn drafts_at(model: &Model, draft: u8, bits: u8) -> Result<(), SpeculateError> {
-    let weights = model.weights();
-    weights.check_width(draft)?;
-    if weights.is_recurrent() {
-        return Err(SpeculateError::Recurrent);
-    }
-    match draft < bits {
-        true => Ok(()),
-        false => Err(SpeculateError::NotNarrower { draft, text: bits }),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use trine::generate::End;
+use trine::generate::{End, Token, TokenLogprobs};
 use trine::{Grammar, Pooling, SamplerOptions};
 
 /// A text to be continued, or to be made a vector of.
@@ -24,8 +24,6 @@ pub struct Request {
     pub sampler: SamplerOptions,
     /// The form that the text must have; `None`: any.
     pub grammar: Option<Grammar>,
-    /// Added to the logits of tokens before they are sampled.
-    pub logit_bias: Vec<(u32, f32)>,
     /// Texts that end the text, none of them empty.
     pub stop: Vec<String>,
     /// Never choose a token that ends the text.
@@ -59,7 +57,6 @@ impl Request {
             max_tokens: None,
             sampler: SamplerOptions::default(),
             grammar: None,
-            logit_bias: Vec::new(),
             stop: Vec::new(),
             ignore_eos: false,
             bits: None,
@@ -113,49 +110,6 @@ pub struct Progress {
     pub processed: usize,
     /// Since the request was admitted.
     pub time: Duration,
-}
-
-/// A generated token.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Token {
-    /// Its id.
-    pub id: u32,
-    /// The text that is certain now. Empty while a character is incomplete or a stop string may have begun.
-    pub text: String,
-    /// How likely it was, if that was asked for.
-    pub logprobs: Option<Told>,
-}
-
-/// How likely a generated token was.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Told {
-    /// By the model.
-    Logprobs(TokenLogprobs),
-    /// To be drawn.
-    Odds(TokenOdds),
-}
-
-/// How likely a token was to be drawn, behind the sampler's chain.
-#[derive(Clone, Debug, PartialEq)]
-pub struct TokenOdds {
-    /// The token.
-    pub id: u32,
-    /// Its probability.
-    pub odds: f32,
-    /// The tokens that were likeliest to be drawn, the likeliest first, none of probability 0; of equal ones the lower
-    /// id first.
-    pub top: Vec<(u32, f32)>,
-}
-
-/// How likely a token was, before anything was done to the logits.
-#[derive(Clone, Debug, PartialEq)]
-pub struct TokenLogprobs {
-    /// The token.
-    pub id: u32,
-    /// Natural logarithm of its probability.
-    pub logprob: f32,
-    /// The most likely tokens, the likeliest first; of equal ones the lower id first.
-    pub top: Vec<(u32, f32)>,
 }
 
 /// Why a text ended.

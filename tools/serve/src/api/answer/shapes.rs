@@ -114,7 +114,7 @@ pub fn settings(service: &Service, r: &Request, stream: bool) -> Value {
     let s = &r.sampler;
     let number = probabilities::number;
     let mut biases: Vec<Value> =
-        r.logit_bias.iter().map(|(id, bias)| json!({"token": id, "bias": number(*bias)})).collect();
+        s.logit_bias.iter().map(|(id, bias)| json!({"token": id, "bias": number(*bias)})).collect();
     let mut banned: Vec<u32> = s.banned.clone();
     if r.ignore_eos {
         banned.extend(service.engine.model().end_tokens());

@@ -158,7 +158,7 @@ fn request(f: &Fields<'_>, route: Route, service: &Service, caller: &Caller) -> 
     let breakers = |texts: &[String]| service.breakers(texts);
     let defaults = SamplerOptions { seed: seed(f, service)?, temp: service.limits.temp, ..SamplerOptions::default() };
     let mut sampler = sampling::sampler(f, defaults, n_ctx, breakers)?;
-    sampler.banned = biases.banned;
+    (sampler.logit_bias, sampler.banned) = (biases.added, biases.banned);
     let logprobs = logprobs(f, route)?;
     Ok(Request {
         prompt: Vec::new(),
@@ -167,7 +167,6 @@ fn request(f: &Fields<'_>, route: Route, service: &Service, caller: &Caller) -> 
         max_tokens: max_tokens(f, service)?,
         sampler,
         grammar: None,
-        logit_bias: biases.added,
         stop: stops(f)?,
         ignore_eos: f.is_set("ignore_eos")?,
         bits: None,

@@ -5,6 +5,7 @@
 //! step. What drafting leaves among keys and values is overwritten when the draft is verified.
 
 use trine::generate::Chooser;
+use trine::generate::speculate::Pace;
 use trine::pool;
 use trine::step::{Segment, Sink};
 
@@ -12,14 +13,14 @@ use super::super::backend::Backend;
 use super::plan::Plan;
 use super::{Active, Scheduler};
 
-/// What is drafted for an active request.
+/// The draft of an active request.
 pub(super) struct Draft {
     /// The index of the request.
     pub index: usize,
     /// The last token of its text, and behind it what was drafted.
     pub tokens: Vec<u32>,
     /// Positions of its sequence before.
-    first: usize,
+    pub first: usize,
     /// Most tokens that may be drafted.
     most: usize,
     bits: u8,
@@ -27,7 +28,7 @@ pub(super) struct Draft {
     chooser: Chooser,
 }
 
-/// What a step drafts.
+/// The drafts of a step.
 pub(super) enum Drafted {
     /// Nobody may draft.
     NotAsked,
@@ -76,7 +77,7 @@ impl<B: Backend> Scheduler<B> {
         if drafts.is_empty() {
             return Drafted::NotAsked;
         }
-        if !self.worth.wants_draft(self.width, plan.len()) {
+        if !self.pace(plan.len()).wants_draft() {
             return Drafted::Nothing;
         }
         let mut widths: Vec<u8> = drafts.iter().map(|d| d.bits).collect();
@@ -88,6 +89,15 @@ impl<B: Backend> Scheduler<B> {
         }
         drafts.retain(|d| !d.drafted().is_empty());
         Drafted::Tried(drafts)
+    }
+
+    /// Measures whether drafts pay in steps of so many texts at the present width.
+    pub(super) fn pace(&mut self, texts: usize) -> &mut Pace {
+        let pace = self.paces.entry((self.width, texts)).or_default();
+        if self.options.draft_always {
+            pace.always();
+        }
+        pace
     }
 
     /// Whether all that a plan does is to give each of its requests a token. While prompts are read or wait, drafts
@@ -120,8 +130,8 @@ impl<B: Backend> Scheduler<B> {
                 tokens: vec![last],
                 first: self.active[index].seq.len(),
                 most,
-                bits: run.draft_bits(),
-                chooser: run.chooser(),
+                bits: run.draft_bits,
+                chooser: run.chooser().clone(),
             });
         }
         drafts
@@ -143,34 +153,19 @@ impl<B: Backend> Scheduler<B> {
                 // The step that verifies says what is wrong, if it is wrong there too.
                 return;
             }
-            let active = &self.active;
-            let model = &self.model;
             let mut guesses: Vec<_> = going.into_iter().zip(rows.0).collect();
-            model.pool().install(|| {
+            self.model.pool().install(|| {
                 pool::chunks_mut(&mut guesses, 1, |_, guess| {
                     for (draft, logits) in guess {
-                        let run = &active[draft.index].run;
-                        let id = run.guess(model, &mut draft.chooser, logits);
-                        draft.tokens.extend(id);
-                        if id.is_none() {
-                            draft.most = 0;
+                        match draft.chooser.guess(logits) {
+                            Some(id) => draft.tokens.push(id),
+                            None => draft.most = 0,
                         }
                     }
                 });
             });
             let going_on = guesses.into_iter().map(|(draft, _)| draft);
             going = going_on.filter(|d| d.drafted().len() < d.most).collect();
-        }
-    }
-
-    /// Counts what became of drafts and lets go of what the texts do not have, given for each request how many tokens
-    /// of its draft its text has.
-    pub(super) fn settle(&mut self, drafts: &[Draft], accepted: &[usize]) {
-        for (draft, &accepted) in drafts.iter().zip(accepted) {
-            let active = &mut self.active[draft.index];
-            active.seq.truncate(draft.first + 1 + accepted);
-            let drafted = draft.drafted().len();
-            self.counters.add_draft(drafted, accepted);
         }
     }
 }

@@ -1,28 +1,28 @@
-//! What the next step consists of, and what follows from it.
+//! The sequences that share a step, their pages, and what follows from a step.
 //!
 //! Nothing here can be seen in a text: a sequence's logits are the same in any step, so all choices are made for time
 //! and memory alone. Every running sequence that has all but its last token evaluated gets its next token in every step
-//! of its width; prompts are read in portions beside that. When pages run short, what the cache holds goes first, then
-//! the youngest sequence gives its pages back and begins again later, with the same tokens.
+//! of its width; prompts are read in chunks beside that. When pages run short, what the cache holds goes first, then
+//! the youngest sequence is preempted: it gives its pages back and begins again later, with the same tokens.
 
 mod draft;
 mod plan;
 mod step;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use trine::Model;
+use trine::generate::speculate::Pace;
 use trine::step::{PrefixTree, Sequence};
 
 use super::backend::Backend;
 use super::counters::Counters;
-use super::drafting::{Drafting, Worth};
 use super::job::Job;
 use super::options::Options;
-use super::pace::Pace;
+use super::prefill::Prefill;
 use super::queue::Admission;
 use super::request::{Ended, Refused};
 use super::running::{Fate, Running};
@@ -65,8 +65,10 @@ pub(super) struct Scheduler<B> {
     waiting: VecDeque<Running>,
     active: Vec<Active>,
     tree: PrefixTree,
-    pace: Pace,
-    worth: Worth,
+    prefill: Prefill,
+    /// Whether drafts pay, by the width and the number of texts of a step: one of several texts reads the weights once
+    /// for all of them already.
+    paces: BTreeMap<(u8, usize), Pace>,
     /// Width of the last step.
     width: u8,
 }
@@ -81,8 +83,8 @@ impl<B: Backend> Scheduler<B> {
     ) -> Scheduler<B> {
         Scheduler {
             tree: PrefixTree::new(backend.pages()),
-            pace: Pace::new(options),
-            worth: Worth::new(options.draft_always),
+            prefill: Prefill::new(options),
+            paces: BTreeMap::new(),
             backend,
             model: model.clone(),
             options: options.clone(),
@@ -97,9 +99,8 @@ impl<B: Backend> Scheduler<B> {
     /// Takes a request from the queue's door.
     pub fn take(&mut self, job: Job) {
         let bits = job.request.bits.or(self.options.bits).unwrap_or(0);
-        let drafting = Drafting::new(self.draft_bits(&job, bits), self.options.draft);
-        let run = Running::new(job, &self.model, bits, drafting, self.options.n_ctx());
-        self.waiting.push_back(run);
+        let draft_bits = self.draft_bits(&job, bits);
+        self.waiting.push_back(Running::new(job, bits, draft_bits, self.options.draft, self.options.n_ctx()));
     }
 
     /// At how many bits tokens of a request at `bits` are drafted; 0: none are.
@@ -121,7 +122,7 @@ impl<B: Backend> Scheduler<B> {
     pub fn shut_down(&mut self, now: Instant) {
         let active = self.active.drain(..).map(|a| a.run);
         for mut run in active.chain(self.waiting.drain(..)) {
-            run.end(String::new(), Ended::Shutdown, now);
+            run.end(Ended::Shutdown, now);
             let _ = run.fate(now, self.options.stall_timeout);
         }
     }

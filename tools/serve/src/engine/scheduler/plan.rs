@@ -1,4 +1,4 @@
-//! How many tokens of which request the next step takes, and who gives way when pages run short.
+//! How many tokens of which request the next step takes, and who is preempted when pages run short.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -25,7 +25,7 @@ impl<B: Backend> Scheduler<B> {
         let active = &self.active;
         let group = (0..active.len()).filter(|&i| ready(&active[i]) && active[i].run.bits == width);
         let (decoding, mut reading): (Vec<_>, Vec<_>) = group.partition(|&i| active[i].rest() == 1);
-        let mut budget = self.pace.budget(decoding.len());
+        let mut budget = self.prefill.budget(decoding.len());
         let half = budget.div_ceil(2);
         let mut plan: Plan = decoding.into_iter().map(|i| (i, 1)).collect();
         let mut read = |i: usize, most: usize| {
@@ -46,7 +46,7 @@ impl<B: Backend> Scheduler<B> {
         plan
     }
 
-    /// Sees to pages for all of a plan; what gives way leaves it.
+    /// Sees to pages for all of a plan; what is preempted leaves it.
     pub(super) fn fit(&mut self, mut plan: Plan, now: Instant) -> Plan {
         let mut forgotten = false;
         loop {
@@ -65,7 +65,7 @@ impl<B: Backend> Scheduler<B> {
                 // Alone, with all pages there are: the memory is its context.
                 for &(i, _) in &plan {
                     let run = &mut self.active[i].run;
-                    run.end(String::new(), Ended::Text(End::Context), now);
+                    run.end(Ended::Text(End::Context), now);
                 }
                 return Vec::new();
             };

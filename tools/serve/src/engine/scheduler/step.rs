@@ -7,60 +7,34 @@ use trine::pool;
 use trine::step::{Segment, Sink, StepError};
 
 use super::super::backend::Backend;
-use super::super::request::TokenLogprobs;
 use super::super::running::Running;
 use super::draft::{Draft, Drafted};
 use super::plan::Plan;
 use super::{Active, Scheduler};
 
-/// What a forward pass gave, by the indices of active requests, ascending.
-#[derive(Default)]
-struct Evaluated {
-    /// Logits from which the next token is chosen, and where tokens were drafted those behind each of them.
-    ends: Vec<(usize, Vec<Vec<f32>>)>,
-    /// How likely the tokens of prompts were, where that was asked for.
-    prompts: Vec<(usize, TokenLogprobs)>,
-    /// Hidden states, where a vector was asked for, with their positions.
-    states: Vec<(usize, usize, Vec<f32>)>,
-}
+/// The requests of a forward pass by its segments, each with its first position there.
+struct Runs<'a>(Vec<(usize, &'a mut Running)>);
 
-/// Sorts what a forward pass gives.
-struct Sorter<'a> {
-    /// Of every segment: the index of its request, its first position, the request.
-    runs: &'a [(usize, usize, &'a Running)],
-    out: Evaluated,
-}
-
-impl Sink for Sorter<'_> {
+impl Sink for Runs<'_> {
     fn wants_hidden(&self, segment: usize) -> bool {
-        self.runs[segment].2.wants_hidden()
+        self.0[segment].1.wants_hidden()
     }
 
     fn logits(&mut self, segment: usize, index: usize, logits: &[f32]) {
-        let (i, first, run) = self.runs[segment];
-        let position = first + index;
-        if position + 1 >= run.tokens().len() {
-            match self.out.ends.last_mut().filter(|(last, _)| *last == i) {
-                Some((_, rows)) => rows.push(logits.to_vec()),
-                None => self.out.ends.push((i, vec![logits.to_vec()])),
-            }
-        } else if let Some(logprobs) = run.read(position, logits) {
-            self.out.prompts.push((i, logprobs));
-        }
+        let (first, run) = &mut self.0[segment];
+        run.take_logits(*first + index, logits);
     }
 
     fn hidden(&mut self, segment: usize, index: usize, state: &[f32]) {
-        let (i, first, _) = self.runs[segment];
-        self.out.states.push((i, first + index, state.to_vec()));
+        let (first, run) = &mut self.0[segment];
+        run.take_hidden(*first + index, state);
     }
 }
 
 /// An active request whose next tokens are chosen.
 struct Choice<'a> {
-    run: &'a mut Running,
-    /// The logits behind its last token and behind every drafted one.
-    rows: Vec<Vec<f32>>,
-    drafted: &'a [u32],
+    active: &'a mut Active,
+    draft: Option<&'a Draft>,
     /// Drafted tokens that the text has.
     accepted: usize,
 }
@@ -78,57 +52,59 @@ impl<B: Backend> Scheduler<B> {
         let decoding = decoding.count();
         let rows: usize = plan.iter().map(|(_, n)| n).sum();
         let drafted = self.draft(&plan);
-        let evaluated = match self.evaluate(&plan, drafted.list()) {
-            Ok(evaluated) => evaluated,
-            Err(e) => {
-                for &(i, _) in &plan {
-                    self.active[i].run.fail(e.to_string());
-                }
-                return true;
+        if let Err(e) = self.evaluate(&plan, drafted.list()) {
+            for &(i, _) in &plan {
+                self.active[i].run.fail(e.to_string());
             }
-        };
-        let now = clock();
-        for (i, logprobs) in evaluated.prompts {
-            self.active[i].run.keep(logprobs);
+            return true;
         }
+        let now = clock();
         for &(i, n) in &plan {
             self.tell_progress(i, n, now);
         }
-        for (i, position, state) in evaluated.states {
-            self.active[i].run.pool(position, &state, now);
-        }
-        let tokens = self.choose(evaluated.ends, drafted.list(), now);
+        let tokens = self.choose(drafted.list(), now);
         let took = now.duration_since(start);
         match drafted {
-            Drafted::NotAsked => self.pace.measured(decoding, rows - decoding, took),
-            Drafted::Nothing => self.worth.measured(self.width, rows, false, tokens, took),
-            Drafted::Tried(_) => self.worth.measured(self.width, rows, true, tokens, took),
+            Drafted::NotAsked => self.prefill.measured(decoding, rows - decoding, took),
+            Drafted::Nothing => self.pace(rows).plain(took / rows.max(1) as u32),
+            Drafted::Tried(_) => {
+                let pace = self.pace(rows);
+                pace.round(took);
+                pace.accepted(tokens);
+            }
         }
         self.counters.add_time(took, rows - decoding, decoding);
         self.counters.prompt_tokens.fetch_add((rows - decoding) as u64, Relaxed);
         true
     }
 
-    /// The logits of a plan, and those behind drafted tokens.
-    fn evaluate(&mut self, plan: &Plan, drafts: &[Draft]) -> Result<Evaluated, StepError> {
+    /// Evaluates the tokens of a plan, and drafted ones.
+    fn evaluate(&mut self, plan: &Plan, drafts: &[Draft]) -> Result<(), StepError> {
         let mut planned = plan.iter().peekable();
         let mut drafts = drafts.iter().peekable();
-        let (mut segments, mut runs) = (Vec::new(), Vec::new());
-        for (i, Active { run, seq, .. }) in self.active.iter_mut().enumerate() {
-            let Some(&(_, n)) = planned.next_if(|(at, _)| *at == i) else {
-                continue;
-            };
-            let first = seq.len();
-            let (tokens, logits_from) = match drafts.next_if(|d| d.index == i) {
-                Some(draft) => (&draft.tokens[..], 0),
-                None => (&run.tokens()[first..first + n], run.logits_from(first, n)),
-            };
-            segments.push(Segment { seq, tokens, logits_from });
-            runs.push((i, first, &*run));
+        // Of every segment its tokens, which its request has too, while that takes in logits.
+        let mut tokens: Vec<(Vec<u32>, usize)> = Vec::new();
+        for &(i, n) in plan {
+            tokens.push(match drafts.next_if(|d| d.index == i) {
+                Some(draft) => (draft.tokens.clone(), 0),
+                None => {
+                    let Active { run, seq, .. } = &self.active[i];
+                    let (tokens, from) = run.wanted(seq.len(), n);
+                    (tokens.to_vec(), from)
+                }
+            });
         }
-        let mut sorter = Sorter { runs: &runs, out: Evaluated::default() };
-        self.backend.step(self.width, &mut segments, &mut sorter)?;
-        Ok(sorter.out)
+        let mut tokens = tokens.iter();
+        let (mut segments, mut runs) = (Vec::new(), Runs(Vec::new()));
+        for (i, Active { run, seq, .. }) in self.active.iter_mut().enumerate() {
+            if planned.next_if(|(at, _)| *at == i).is_some()
+                && let Some((tokens, logits_from)) = tokens.next()
+            {
+                runs.0.push((seq.len(), run));
+                segments.push(Segment { seq, tokens, logits_from: *logits_from });
+            }
+        }
+        self.backend.step(self.width, &mut segments, &mut runs)
     }
 
     /// Tells how much of its prompt an active request has read, of which `n` tokens just now, and leaves the pages that
@@ -150,37 +126,32 @@ impl<B: Backend> Scheduler<B> {
     }
 
     /// Chooses the next tokens, on all threads: a large vocabulary takes as long to sort as its logits take to compute.
-    /// Says how many there are.
-    fn choose(&mut self, ends: Vec<(usize, Vec<Vec<f32>>)>, drafts: &[Draft], now: Instant) -> usize {
-        let mut ends = ends.into_iter().peekable();
-        let mut drafted = drafts.iter().peekable();
+    /// The sequences let go of drafted tokens that their texts do not have. The number of chosen tokens.
+    fn choose(&mut self, drafts: &[Draft], now: Instant) -> usize {
+        let generated = |active: &[Active]| -> usize { active.iter().map(|a| a.run.generated()).sum() };
+        let before = generated(&self.active);
+        let mut drafts = drafts.iter().peekable();
         let mut choices: Vec<Choice<'_>> = Vec::new();
         for (i, active) in self.active.iter_mut().enumerate() {
-            if let Some((_, rows)) = ends.next_if(|(at, _)| *at == i) {
-                let draft = drafted.next_if(|d| d.index == i);
-                choices.push(Choice {
-                    run: &mut active.run,
-                    rows,
-                    drafted: draft.map_or(&[], Draft::drafted),
-                    accepted: 0,
-                });
+            if active.run.has_rows() {
+                choices.push(Choice { active, draft: drafts.next_if(|d| d.index == i), accepted: 0 });
             }
         }
-        let before: usize = choices.iter().map(|c| c.run.generated_here()).sum();
-        let model = &self.model;
-        model.pool().install(|| {
+        self.model.pool().install(|| {
             pool::chunks_mut(&mut choices, 1, |_, choice| {
                 for c in choice {
-                    c.accepted = c.run.follow(model, &mut c.rows, c.drafted, now);
+                    c.accepted = c.active.run.follow(c.draft.map_or(&[], Draft::drafted), now);
                 }
             });
         });
-        let after: usize = choices.iter().map(|c| c.run.generated_here()).sum();
-        let accepted = choices.iter().filter(|c| !c.drafted.is_empty());
-        let accepted: Vec<usize> = accepted.map(|c| c.accepted).collect();
-        self.settle(drafts, &accepted);
-        let generated = after - before;
-        self.counters.generated_tokens.fetch_add(generated as u64, Relaxed);
-        generated
+        for Choice { active, draft, accepted } in choices {
+            if let Some(draft) = draft {
+                active.seq.truncate(draft.first + 1 + accepted);
+                self.counters.add_draft(draft.drafted().len(), accepted);
+            }
+        }
+        let tokens = generated(&self.active) - before;
+        self.counters.generated_tokens.fetch_add(tokens as u64, Relaxed);
+        tokens
     }
 }

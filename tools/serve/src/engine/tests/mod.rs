@@ -7,7 +7,9 @@ use std::time::Duration;
 use proptest::prelude::Rng as _;
 use proptest::test_runner::{RngAlgorithm, TestRng};
 use trine::generate::End;
-use trine::{DryOptions, GenerateOptions, Mirostat, MirostatVersion, Model, Prompt, SamplerKind, SamplerOptions};
+use trine::{
+    Chunk, DryOptions, GenerateOptions, Mirostat, MirostatVersion, Model, Prompt, SamplerKind, SamplerOptions,
+};
 use trine_testkit::testdata;
 
 use super::*;
@@ -87,7 +89,7 @@ fn requests(count: usize) -> Vec<Request> {
             let own = 1 + random.below(60);
             let mut prompt = common[..shared].to_vec();
             prompt.extend((0..own).map(|_| token(&mut random)));
-            Request {
+            let mut request = Request {
                 max_tokens: Some(1 + random.below(40)),
                 sampler: SamplerOptions {
                     seed: i as u32,
@@ -98,11 +100,12 @@ fn requests(count: usize) -> Vec<Request> {
                 stop: [vec![], vec!["the".to_owned(), " a".to_owned()]][random.below(2)].clone(),
                 ignore_eos: random.below(2) == 0,
                 logprobs: [None, Some(3)][random.below(2)],
-                logit_bias: [vec![], vec![(5, 2.0), (7, f32::NEG_INFINITY)]][random.below(2)].clone(),
                 prompt_logprobs: i % 7 == 3,
-                cache: [Some(String::new()), Some("b".into()), None][random.below(3)].clone(),
                 ..Request::new(prompt)
-            }
+            };
+            request.sampler.logit_bias = [vec![], vec![(5, 2.0), (7, f32::NEG_INFINITY)]][random.below(2)].clone();
+            request.cache = [Some(String::new()), Some("b".into()), None][random.below(3)].clone();
+            request
         })
         .collect()
 }
@@ -226,21 +229,24 @@ fn company_changes_nothing() {
 fn texts_are_those_of_the_library() {
     let model = model(2);
     let engine = start(Options::default());
-    for r in requests(12).iter().filter(|r| r.logit_bias.is_empty()) {
+    for r in requests(12) {
         let options = GenerateOptions {
             max_tokens: r.max_tokens,
             sampler: r.sampler.clone(),
             stop: r.stop.clone(),
             ignore_eos: r.ignore_eos,
+            logprobs: r.logprobs,
             ..GenerateOptions::default()
         };
         let prompt = Prompt::Tokens(r.prompt.clone());
-        let expected = model.generate(prompt, &options).expect("options");
-        let expected = expected.complete().expect("a text");
+        let chunks = model.generate(prompt, &options).expect("options");
+        let chunks: Vec<Chunk> = chunks.map(|chunk| chunk.expect("a text")).collect();
         let got = hear(engine.submit(r.clone()).expect("room"));
-        assert_eq!(got.text, expected.text);
-        assert_eq!(got.tokens, expected.tokens);
-        assert_eq!(got.ended, Ended::Text(expected.end));
+        assert_eq!(got.text, chunks.iter().map(|c| &c.text[..]).collect::<String>());
+        assert_eq!(got.tokens, chunks.iter().filter_map(|c| c.token).collect::<Vec<_>>());
+        let told = chunks.iter().filter(|c| c.token.is_some()).map(|c| c.logprobs.clone());
+        assert_eq!(got.logprobs, told.collect::<Vec<_>>());
+        assert_eq!(Some(got.ended), chunks.last().and_then(|c| c.end).map(Ended::Text));
     }
 }
 
@@ -354,7 +360,13 @@ fn what_cannot_be_served_is_refused_at_once() {
         (Request { bits: Some(4), ..one.clone() }, "bits"),
         (Request { stop: vec![String::new()], ..one.clone() }, "stop"),
         (Request { logprobs: Some(1000), ..one.clone() }, "probabilities"),
-        (Request { logit_bias: vec![(1, f32::NAN)], ..one.clone() }, "bias"),
+        (
+            Request {
+                sampler: SamplerOptions { logit_bias: vec![(1, f32::NAN)], ..SamplerOptions::default() },
+                ..one.clone()
+            },
+            "bias",
+        ),
     ] {
         let refused = refuse(request);
         assert!(matches!(&refused, Refused::Invalid(_)), "{refused:?}");

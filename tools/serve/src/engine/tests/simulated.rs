@@ -14,7 +14,7 @@ use trine::step::{PagePool, Segment, Sink, StepError};
 
 use super::super::backend::{Backend, Steps};
 use super::super::counters::Counters;
-use super::super::job::{Job, chooser};
+use super::super::job::{self, Job};
 use super::super::queue::Admission;
 use super::super::scheduler::Scheduler;
 use super::*;
@@ -128,14 +128,14 @@ impl World {
 
     /// A client comes; its number, if it is let in.
     fn submit(&mut self, request: Request) -> Option<usize> {
-        let chooser = chooser(&request, &self.model).expect("a chooser");
+        let text = job::text(&request, &self.model).expect("a text");
         let tokens = request.prompt.len();
         self.admission.enter(tokens, &self.counters).ok()?;
         let (sender, events) = tokio::sync::mpsc::channel(64);
         let cancel = CancelToken::new();
         self.scheduler.take(Job {
             request,
-            chooser,
+            text,
             events: sender,
             cancel: cancel.clone(),
             admitted: self.began + self.clock.now(),

@@ -1,30 +1,30 @@
-//! How long a portion of a prompt may be.
+//! Chunked prefill: how many tokens of prompts a step reads.
 
 use std::time::Duration;
 
 use super::options::Options;
 
-/// Rows that a portion has at least, while others wait for their next token.
+/// Fewest tokens of a chunk, while others wait for their next token.
 const LEAST: usize = 4;
 
-/// Measures what steps take: with tokens of running texts alone, and what each row of a prompt adds beside them.
+/// Measured times of steps: of those with tokens of running texts alone, and what each token of a prompt adds to them.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(super) struct Prefill {
     target: Duration,
     fixed: Option<usize>,
     ubatch: usize,
     /// Seconds of a step without prompts; 0 before the first.
     alone: f64,
-    /// Seconds that a row of a prompt adds to a step of others; 0 before the first.
+    /// Seconds that a token of a prompt adds to a step of others; 0 before the first.
     row: f64,
-    /// Rows of the last portion beside others. The next has at most twice as many: what was measured with few rows says
-    /// little about many.
+    /// Tokens of the last chunk beside others. The next has at most twice as many: what was measured with few tokens
+    /// says little about many.
     last: usize,
 }
 
-impl Pace {
-    pub fn new(options: &Options) -> Pace {
-        Pace {
+impl Prefill {
+    pub fn new(options: &Options) -> Prefill {
+        Prefill {
             target: options.target_step,
             fixed: options.prefill_chunk,
             ubatch: options.ubatch,
@@ -34,7 +34,7 @@ impl Pace {
         }
     }
 
-    /// Rows of prompts in the next step, in which `decoding` sequences get their next token.
+    /// Tokens of prompts in the next step, in which `decoding` sequences get their next token.
     pub fn budget(&self, decoding: usize) -> usize {
         if let Some(fixed) = self.fixed {
             return fixed;
@@ -48,7 +48,8 @@ impl Pace {
         (rows as usize).clamp(LEAST, most)
     }
 
-    /// A step in which `decoding` sequences got their next token and `reading` rows of prompts were read took so long.
+    /// Takes in the time of a step in which `decoding` sequences got their next token and `reading` tokens of prompts
+    /// were read.
     pub fn measured(&mut self, decoding: usize, reading: usize, took: Duration) {
         let took = took.as_secs_f64();
         if decoding == 0 {
@@ -77,37 +78,37 @@ fn average(average: &mut f64, value: f64) {
 mod tests {
     use super::*;
 
-    fn pace(target: u64, prefill_chunk: Option<usize>) -> Pace {
-        Pace::new(&Options { target_step: Duration::from_millis(target), prefill_chunk, ..Options::default() })
+    fn prefill(target: u64, prefill_chunk: Option<usize>) -> Prefill {
+        Prefill::new(&Options { target_step: Duration::from_millis(target), prefill_chunk, ..Options::default() })
     }
 
-    /// The portions of a long prompt beside others, where a step takes 40 ms and each row of the prompt 5 more.
-    fn portions(pace: &mut Pace, steps: usize) -> Vec<usize> {
+    /// The chunks of a long prompt beside others, where a step takes 40 ms and each row of the prompt 5 more.
+    fn chunks(prefill: &mut Prefill, steps: usize) -> Vec<usize> {
         let took = |rows: usize| Duration::from_millis(40 + 5 * rows as u64);
-        pace.measured(4, 0, took(0));
+        prefill.measured(4, 0, took(0));
         let step = |_| {
-            let rows = pace.budget(4);
-            pace.measured(4, rows, took(rows));
+            let rows = prefill.budget(4);
+            prefill.measured(4, rows, took(rows));
             rows
         };
         (0..steps).map(step).collect()
     }
 
     #[test]
-    fn portions_grow_up_to_the_target() {
-        assert_eq!(portions(&mut pace(100, None), 4), [4, 8, 12, 12]);
-        assert_eq!(portions(&mut pace(1000, None), 8)[7], 192);
+    fn chunks_grow_up_to_the_target() {
+        assert_eq!(chunks(&mut prefill(100, None), 4), [4, 8, 12, 12]);
+        assert_eq!(chunks(&mut prefill(1000, None), 8)[7], 192);
         // Others alone take as long as that already.
-        assert_eq!(portions(&mut pace(30, None), 3), [LEAST; 3]);
-        assert_eq!(portions(&mut pace(100, Some(50)), 2), [50; 2]);
+        assert_eq!(chunks(&mut prefill(30, None), 3), [LEAST; 3]);
+        assert_eq!(chunks(&mut prefill(100, Some(50)), 2), [50; 2]);
     }
 
     #[test]
     fn nobody_waits_beside_a_prompt_that_is_read_alone() {
-        let mut pace = pace(100, None);
-        assert_eq!(pace.budget(0), Options::default().ubatch);
-        // What whole portions take says nothing of small ones beside others.
-        pace.measured(0, 512, Duration::from_millis(1000));
-        assert_eq!(pace.budget(4), LEAST);
+        let mut prefill = prefill(100, None);
+        assert_eq!(prefill.budget(0), Options::default().ubatch);
+        // What whole chunks take says nothing of small ones beside others.
+        prefill.measured(0, 512, Duration::from_millis(1000));
+        assert_eq!(prefill.budget(4), LEAST);
     }
 }

@@ -1,0 +1,219 @@
+//! The state of a text between two forward passes.
+
+use super::text::TextStream;
+use super::{ChooseError, Chooser, End, GenerateOptions, TokenLogprobs, TokenOdds, Told};
+use crate::grammar::GrammarError;
+use crate::handle::Model;
+use crate::sample::SampleError;
+
+/// One text: its tokens, the sampler and grammar that choose the next one, the pending text (which may begin a stop
+/// string, or has an unfinished character), the limits that end it.
+///
+/// It evaluates nothing. Its driver asks with [`TextMachine::wanted`] which tokens come next, evaluates them in a
+/// session of their own or in a step of many texts, and gives the logits behind the last one to
+/// [`TextMachine::choose`]. The text depends on the logits alone, never on how its tokens were evaluated.
+pub struct TextMachine {
+    model: Model,
+    chooser: Chooser,
+    pending: TextStream,
+    /// Prompt, resumed and generated tokens.
+    tokens: Vec<u32>,
+    /// Number of prompt and resumed tokens.
+    given: usize,
+    /// Tokens that may still be generated; `None`: no limit.
+    left: Option<usize>,
+    past_eos: bool,
+    logprobs: Option<usize>,
+    odds: bool,
+    /// Probabilities of the prompt's tokens so far, where they are wanted.
+    prompt_logprobs: Option<Vec<TokenLogprobs>>,
+}
+
+/// A generated token.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Token {
+    /// Its id.
+    pub id: u32,
+    /// The text that is certain now. Empty while a character is incomplete or a stop string may have begun.
+    pub text: String,
+    /// Its probability, where [`GenerateOptions::logprobs`] asks for it.
+    pub logprobs: Option<Told>,
+}
+
+/// The end of a text.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ending {
+    /// Pending text that belongs to the text after all.
+    pub text: String,
+    /// The reason.
+    pub end: End,
+}
+
+/// Results of one choice.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Choice {
+    /// The token; `None` where the text ended without one.
+    pub token: Option<Token>,
+    /// Present where the text ends here.
+    pub ending: Option<Ending>,
+}
+
+/// Why a text cannot be taken up in its middle.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ResumeError {
+    /// The state of a step of the sampler does not follow from tokens alone.
+    #[error(
+        "'{0}' chooses by probabilities of the earlier tokens, which are not known here; send the prompt alone, and the text begins again with the same tokens"
+    )]
+    Sampler(&'static str),
+    /// The grammar does not allow the tokens.
+    #[error(transparent)]
+    Grammar(#[from] GrammarError),
+}
+
+impl TextMachine {
+    /// The continuation of `prompt`, of which nothing was evaluated yet.
+    ///
+    /// # Errors
+    /// Options that no sampler can follow.
+    pub fn new(model: &Model, prompt: Vec<u32>, options: &GenerateOptions) -> Result<TextMachine, SampleError> {
+        let mut chooser = Chooser::new(model, options.sampler.clone(), options.ignore_eos, options.grammar.as_ref())?;
+        if options.odds && options.logprobs.is_some() {
+            chooser.keep_odds();
+        }
+        prompt.iter().skip(options.unheard).for_each(|&id| chooser.read(id));
+        Ok(TextMachine {
+            model: model.clone(),
+            chooser,
+            pending: TextStream::new(options.stop.clone()),
+            given: prompt.len(),
+            tokens: prompt,
+            left: options.max_tokens,
+            past_eos: options.past_eos,
+            logprobs: options.logprobs,
+            odds: options.odds,
+            prompt_logprobs: None,
+        })
+    }
+
+    /// Goes on behind `tokens`, which were generated elsewhere, as if they had been generated here.
+    ///
+    /// # Errors
+    /// They cannot have been.
+    pub fn resume(&mut self, tokens: &[u32]) -> Result<(), ResumeError> {
+        if let Some(step) = self.chooser.unreplayable().filter(|_| !tokens.is_empty()) {
+            return Err(ResumeError::Sampler(step));
+        }
+        for &id in tokens {
+            self.chooser.replay(id)?;
+            // Its reader has the text already.
+            self.pending.push(&self.model.tokenizer().piece(id, false));
+        }
+        self.tokens.extend_from_slice(tokens);
+        self.given += tokens.len();
+        self.left = self.left.map(|n| n.saturating_sub(tokens.len()));
+        Ok(())
+    }
+
+    /// From now on keeps the probabilities of the prompt's tokens, which [`TextMachine::read`] sees.
+    pub fn keep_prompt_logprobs(&mut self) {
+        self.prompt_logprobs.get_or_insert_default();
+    }
+
+    /// Probabilities of the prompt's tokens but the first, in order; once, where they are kept.
+    pub fn take_prompt_logprobs(&mut self) -> Option<Vec<TokenLogprobs>> {
+        self.prompt_logprobs.take()
+    }
+
+    /// Prompt, resumed and generated tokens. The last generated one is not evaluated yet.
+    pub fn tokens(&self) -> &[u32] {
+        &self.tokens
+    }
+
+    /// Prompt and resumed tokens.
+    pub fn given(&self) -> &[u32] {
+        &self.tokens[..self.given]
+    }
+
+    /// Number of generated tokens.
+    pub fn generated(&self) -> usize {
+        self.tokens.len() - self.given
+    }
+
+    /// Number of tokens that may still be generated; `None`: no limit.
+    pub fn left(&self) -> Option<usize> {
+        self.left
+    }
+
+    /// Chooses the tokens; a copy of it drafts.
+    pub fn chooser(&self) -> &Chooser {
+        &self.chooser
+    }
+
+    /// At most `most` tokens to be evaluated behind the first `evaluated` ones, and the index among them from which on
+    /// logits are wanted.
+    pub fn wanted(&self, evaluated: usize, most: usize) -> (&[u32], usize) {
+        let rest = &self.tokens[evaluated..];
+        let tokens = &rest[..rest.len().min(most)];
+        let from = match (&self.prompt_logprobs, tokens.len() == rest.len()) {
+            (Some(_), _) => 0,
+            (None, true) => tokens.len().saturating_sub(1),
+            (None, false) => tokens.len(),
+        };
+        (tokens, from)
+    }
+
+    /// Takes in the logits behind the token at `position` of the prompt, which is not its last. A position that was
+    /// read before is left out, because a text may be evaluated again from its beginning.
+    pub fn read(&mut self, position: usize, logits: &[f32]) {
+        let next = position + 1;
+        if let Some(known) = &mut self.prompt_logprobs
+            && (known.len() + 1..self.given).contains(&next)
+        {
+            known.push(TokenLogprobs::new(logits, self.tokens[next], self.logprobs.unwrap_or(0)));
+        }
+    }
+
+    /// Chooses the next token from the logits behind the last one. `full`: the context has no room for a token behind
+    /// the chosen one.
+    ///
+    /// # Errors
+    /// No token can be chosen.
+    pub fn choose(&mut self, logits: &[f32], full: bool) -> Result<Choice, ChooseError> {
+        if self.left == Some(0) {
+            return Ok(Choice { token: None, ending: Some(self.end(End::Length)) });
+        }
+        let Some(id) = self.chooser.choose(logits)? else {
+            return Ok(Choice { token: None, ending: Some(self.end(End::Eos)) });
+        };
+        self.tokens.push(id);
+        self.left = self.left.map(|n| n - 1);
+        let ends = self.chooser.is_end(id);
+        let (text, stop) = match ends {
+            true => (String::new(), None),
+            false => self.pending.push(&self.model.tokenizer().piece(id, false)),
+        };
+        let logprobs = self.logprobs.map(|top| match self.odds {
+            true => Told::Odds(TokenOdds::new(self.chooser.odds(), id, top)),
+            false => Told::Logprobs(TokenLogprobs::new(logits, id, top)),
+        });
+        let end = match stop {
+            Some(index) => Some(End::Stop(index)),
+            None if ends && !self.past_eos => Some(End::Eos),
+            None if self.left == Some(0) => Some(End::Length),
+            None if full => Some(End::Context),
+            None => None,
+        };
+        let token = Some(Token { id, text, logprobs });
+        Ok(Choice { token, ending: end.map(|end| self.end(end)) })
+    }
+
+    /// Ends the text for a reason from outside or inside. The pending text comes out, unless it has a stop string.
+    pub fn end(&mut self, end: End) -> Ending {
+        if let End::Stop(_) = end {
+            return Ending { text: String::new(), end };
+        }
+        let (text, stop) = self.pending.finish();
+        Ending { text, end: stop.map_or(end, End::Stop) }
+    }
+}

@@ -98,7 +98,9 @@ pub use model::{Model as Weights, NumberPath};
 pub use open::{OpenError, OpenOptions, open, open_file, open_with};
 pub use pool::Pool;
 pub use quant::{Recipe, Target, quantize};
-pub use sample::{DryBreakers, DryOptions, Mirostat, MirostatVersion, Sampler, SamplerKind, SamplerOptions};
+pub use sample::{
+    DryBreakers, DryOptions, Mirostat, MirostatVersion, Sampler, SamplerKind, SamplerOption, SamplerOptions,
+};
 pub use step::{Engine, Pooling, Scale, Segment, Sequence, Session, SessionOptions, StepOptions};
 pub use tokenizer::Tokenizer;
 pub use trine_formats::gguf::ModelFile;

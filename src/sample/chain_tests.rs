@@ -27,7 +27,7 @@ fn chain(seed: u32, letters: &str) -> SamplerOptions {
 
 fn mirostat(seed: u32, version: MirostatVersion, temp: f32, tau: f32, eta: f32) -> SamplerOptions {
     let mirostat = Mirostat { version, tau, eta };
-    SamplerOptions { mirostat: Some(mirostat), temp, ..chain(seed, "") }
+    SamplerOptions { mirostat, temp, ..chain(seed, "") }
 }
 
 fn dry(multiplier: f32, base: f32, allowed_length: usize, last_n: usize, breakers: &[&[u32]]) -> DryOptions {

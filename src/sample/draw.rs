@@ -76,7 +76,7 @@ impl Surprise {
         list.sorted_softmax();
         match self.options.version {
             MirostatVersion::V1 => list.top_k(self.k(list, n_vocab)),
-            MirostatVersion::V2 => {
+            MirostatVersion::V2 | MirostatVersion::Off => {
                 let allowed = |p: f32| -log2f(p) <= self.mu;
                 let likely = list.items.iter().take_while(|c| allowed(c.p)).count();
                 list.items.truncate(likely.max(1));

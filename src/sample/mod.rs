@@ -1,9 +1,9 @@
 //! Chooses the next token: llama.cpp's sampler chain, draw for draw.
 //!
-//! Order: biases and banned tokens, then the steps of [`SamplerOptions::samplers`] (penalties, DRY, top-n-sigma, top-k,
-//! typical, top-p, min-p, XTC, temperature unless told otherwise), then one draw. The same logits, options and
-//! seed give the same token as the reference: the generator is MT19937 read as libstdc++ reads it, the sums are
-//! taken in the same order and precision, and equal logits keep the order libstdc++'s sorts leave them in (see
+//! Order: biases and banned tokens, then the steps of [`SamplerOptions::samplers`] ([`SamplerKind::DEFAULT_CHAIN`]
+//! unless told otherwise), then one draw. The same logits, options and seed give the same token as the reference: the
+//! generator is MT19937 read as libstdc++ reads it, the sums are taken in the same order and precision, and equal logits
+//! keep the order libstdc++'s sorts leave them in (see
 //! [`crate::ops::order`]).
 //!
 //! A temperature of 0 or less takes the highest logit.
@@ -17,7 +17,7 @@ mod recent;
 pub(crate) mod rng;
 
 pub use dry::{DryBreakers, DryOptions, Vocabulary};
-pub use options::{Mirostat, MirostatVersion, SamplerKind, SamplerOptions};
+pub use options::{Mirostat, MirostatVersion, OPTIONS, Outside, Range, SamplerKind, SamplerOption, SamplerOptions};
 
 use candidates::Candidates;
 use draw::{Adaptive, Surprise};
@@ -55,13 +55,9 @@ pub enum SampleError {
 enum Stage {
     Penalties(Counted),
     Dry(Dry),
-    TopNSigma,
-    TopK,
-    Typical,
-    TopP,
-    MinP,
     Xtc(Box<Mt19937>),
-    Temperature,
+    /// One that remembers nothing.
+    Filter(fn(&SamplerOptions, &mut Candidates)),
 }
 
 /// How the token is drawn in the end.
@@ -201,9 +197,9 @@ impl Sampler {
 
 /// The steps that have anything to do, and the draw, before any token.
 fn first(o: &SamplerOptions) -> (Vec<Stage>, Draw) {
-    if let Some(mirostat) = o.mirostat {
-        let draw = Draw::Mirostat(Box::new(Surprise::new(mirostat, o.seed)));
-        return (vec![Stage::Temperature], draw);
+    if o.mirostat.is_on() {
+        let draw = Draw::Mirostat(Box::new(Surprise::new(o.mirostat, o.seed)));
+        return (vec![Stage::Filter(|o, list| list.temperature(o.temp))], draw);
     }
     let chain = o.samplers.iter().filter_map(|kind| Stage::new(*kind, o));
     let draw = if o.samplers.contains(&SamplerKind::AdaptiveP) {
@@ -229,12 +225,14 @@ impl Stage {
                 let on = o.xtc_probability > 0.0 && o.xtc_threshold <= 0.5;
                 return on.then(|| Stage::Xtc(Box::new(Mt19937::new(o.seed))));
             }
-            SamplerKind::TopNSigma => Stage::TopNSigma,
-            SamplerKind::TopK => Stage::TopK,
-            SamplerKind::Typical => Stage::Typical,
-            SamplerKind::TopP => Stage::TopP,
-            SamplerKind::MinP => Stage::MinP,
-            SamplerKind::Temperature => Stage::Temperature,
+            SamplerKind::TopNSigma => Stage::Filter(|o, list| list.top_n_sigma(o.top_n_sigma)),
+            SamplerKind::TopK => Stage::Filter(|o, list| list.top_k(o.top_k)),
+            SamplerKind::Typical => Stage::Filter(|o, list| list.typical(o.typical_p, o.min_keep)),
+            SamplerKind::TopP => Stage::Filter(|o, list| list.top_p(o.top_p, o.min_keep)),
+            SamplerKind::MinP => Stage::Filter(|o, list| list.min_p(o.min_p, o.min_keep)),
+            SamplerKind::Temperature => {
+                Stage::Filter(|o, list| list.dynamic_temperature(o.temp, o.dynatemp_range, o.dynatemp_exponent))
+            }
             SamplerKind::AdaptiveP => return None,
         })
     }
@@ -243,20 +241,12 @@ impl Stage {
         match self {
             Stage::Penalties(recent) => penalize(o, recent, list),
             Stage::Dry(dry) => dry.apply(list),
-            Stage::TopNSigma => list.top_n_sigma(o.top_n_sigma),
-            Stage::TopK => list.top_k(o.top_k),
-            Stage::Typical => list.typical(o.typical_p, o.min_keep),
-            Stage::TopP => list.top_p(o.top_p, o.min_keep),
-            Stage::MinP => list.min_p(o.min_p, o.min_keep),
             Stage::Xtc(rng) => {
                 if list.items.len() >= 2 && rng.next_f32() <= o.xtc_probability {
                     list.exclude_top(o.xtc_threshold, o.min_keep);
                 }
             }
-            Stage::Temperature if o.mirostat.is_some() => list.temperature(o.temp),
-            Stage::Temperature => {
-                list.dynamic_temperature(o.temp, o.dynatemp_range, o.dynatemp_exponent);
-            }
+            Stage::Filter(filter) => filter(o, list),
         }
     }
 }

@@ -9,6 +9,7 @@ use trine::Pooling;
 use trine_tools::args::Short;
 use trine_tools::device;
 use trine_tools::load::{ModelArgs, SHORT_TYPES, positive};
+use trine_tools::sampling::SamplerArgs;
 use trine_tools::templates;
 
 use crate::engine::{Options, Vectors};
@@ -18,7 +19,6 @@ pub const SHORT: Short = &[
     ("-np", "--parallel"),
     ("-ub", "--ubatch-size"),
     ("-s", "--seed"),
-    ("--temperature", "--temp"),
     ("--n-predict", "--predict"),
     ("--webui", "--ui"),
     ("--no-webui", "--no-ui"),
@@ -200,13 +200,13 @@ pub struct Args {
     #[arg(short = 'n', long, value_name = "N", default_value_t = -1, allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(-1..))]
     pub predict: i64,
 
-    /// The temperature where a request does not say
-    #[arg(long, value_name = "T", default_value = "0.8", value_parser = temperature)]
-    pub temp: f32,
-
     /// The seed where a request does not say; -1: a random one for each
     #[arg(long, value_name = "N", default_value_t = -1, allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(-1..=4_294_967_295))]
     pub seed: i64,
+
+    /// How tokens are chosen where a request does not say.
+    #[command(flatten)]
+    pub sampler: SamplerArgs,
 
     /// Seconds of silence in a stream after which a comment is sent, so that proxies keep it open; -1: never
     #[arg(long, value_name = "S", default_value_t = 15, allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(-1..=86400))]
@@ -344,13 +344,6 @@ fn size(text: &str) -> Result<usize, String> {
     let number = digits.parse::<usize>().ok().filter(|n| *n > 0);
     let bytes = number.and_then(|n| n.checked_mul(1 << shift));
     bytes.ok_or_else(|| "give a number of bytes above 0, such as 512M".to_owned())
-}
-
-/// Parses a temperature.
-fn temperature(text: &str) -> Result<f32, String> {
-    let number = text.parse::<f32>().ok();
-    let number = number.filter(|t| t.is_finite() && *t >= 0.0);
-    number.ok_or_else(|| "give a number from 0 on, such as 0.8".to_owned())
 }
 
 /// Parses a number of seconds.

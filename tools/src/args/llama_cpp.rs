@@ -4,6 +4,10 @@
 //! accepted with a note, and the rest are refused with a reason: none is silently dropped, and none is read as
 //! something else.
 
+use std::sync::LazyLock;
+
+use trine::sample::OPTIONS;
+
 /// The values of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Takes {
@@ -82,9 +86,18 @@ const OTHER_PROGRAM: &str = "it belongs to a program of llama.cpp that trine has
 
 use Takes::{Maybe, Nothing, Two, Value};
 
-/// All of them.
+/// All of them, those of the sampler by the names that tools with a sampler read.
+pub fn table() -> &'static [Foreign] {
+    static ALL: LazyLock<Vec<Foreign>> = LazyLock::new(|| {
+        let sampler = OPTIONS.iter().filter(|option| !option.flags.is_empty());
+        let sampler = sampler.map(|option| harmless(option.flags, Value, NO_DRAWS));
+        TABLE.iter().copied().chain(sampler).collect()
+    });
+    &ALL
+}
+
 #[rustfmt::skip]
-pub const TABLE: &[Foreign] = &[
+const TABLE: &[Foreign] = &[
     // the machine
     harmless(&["-tb", "--threads-batch"], Value, "prompts are read by the threads of -t"),
     harmless(&["-C", "--cpu-mask"], Value, ANY_BITS),
@@ -233,13 +246,8 @@ pub const TABLE: &[Foreign] = &[
     refused(&["-j", "--json-schema", "-jf", "--json-schema-file"], Value, NO_GRAMMAR),
     // how tokens are sampled
     harmless(&["-s", "--seed"], Value, NO_DRAWS),
-    harmless(&["--temp", "--temperature", "--dynatemp-range", "--dynatemp-exp"], Value, NO_DRAWS),
     harmless(&["--samplers", "--sampler-seq", "--sampling-seq"], Value, NO_DRAWS),
-    harmless(&["--top-k", "--top-p", "--min-p", "--top-nsigma", "--top-n-sigma", "--typical", "--typical-p"], Value, NO_DRAWS),
-    harmless(&["--xtc-probability", "--xtc-threshold", "--adaptive-target", "--adaptive-decay"], Value, NO_DRAWS),
-    harmless(&["--repeat-last-n", "--repeat-penalty", "--presence-penalty", "--frequency-penalty"], Value, NO_DRAWS),
-    harmless(&["--dry-multiplier", "--dry-base", "--dry-allowed-length", "--dry-penalty-last-n", "--dry-sequence-breaker"], Value, NO_DRAWS),
-    harmless(&["--mirostat", "--mirostat-lr", "--mirostat-ent", "-l", "--logit-bias"], Value, NO_DRAWS),
+    harmless(&["--dry-sequence-breaker", "-l", "--logit-bias"], Value, NO_DRAWS),
     harmless(&["--ignore-eos"], Nothing, NO_DRAWS),
     // of earlier versions
     harmless_for(&["--tfs"], Value, "tail-free sampling is off", &["1", "1.0"], "llama.cpp has no tail-free sampling any more, nor has trine"),

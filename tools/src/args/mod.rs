@@ -13,7 +13,7 @@ pub use trine::open::usable_threads as threads;
 mod llama_cpp;
 mod programs;
 
-pub use llama_cpp::{Fate, Foreign, TABLE, Takes};
+pub use llama_cpp::{Fate, Foreign, Takes, table};
 pub use programs::OF_PROGRAMS;
 
 /// The words of a command line, the program's name first.

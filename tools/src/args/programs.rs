@@ -1,8 +1,8 @@
 //! Options that a single program of llama.cpp or bitnet.cpp has, or reads otherwise than all others, and what becomes
-//! of them in the tool that does its work. They are looked for before those of [`super::TABLE`].
+//! of them in the tool that does its work. They are looked for before those of [`super::table`].
 
 use super::llama_cpp::Takes::{Nothing, Value};
-use super::llama_cpp::{FLASH, Foreign, NO_DEVICE, NO_NETWORK, TABLE, harmless, harmless_for, refused};
+use super::llama_cpp::{FLASH, Foreign, NO_DEVICE, NO_NETWORK, harmless, harmless_for, refused, table};
 
 /// The tool, whose options they are, and the options.
 pub type OfProgram = (&'static str, &'static str, &'static [Foreign]);
@@ -46,12 +46,7 @@ pub const OF_PROGRAMS: &[OfProgram] = &[
         harmless(&["--prefill-assistant", "--no-prefill-assistant"], Nothing, "a request says whether its last message is continued"),
         harmless(&["--models-autoload", "--no-models-autoload", "--no-agent", "-no-ag"], Nothing, "one model is served, and no tool is run"),
         refused(&["--models-dir", "--models-preset", "--models-max"], Value, "one model is served; start rserve once for each"),
-        refused(&["--samplers", "--sampler-seq", "--sampling-seq"], Value, ASKED),
-        refused(&["--top-k", "--top-p", "--min-p", "--top-nsigma", "--top-n-sigma", "--typical", "--typical-p"], Value, ASKED),
-        refused(&["--xtc-probability", "--xtc-threshold", "--dynatemp-range", "--dynatemp-exp"], Value, ASKED),
-        refused(&["--repeat-last-n", "--repeat-penalty", "--presence-penalty", "--frequency-penalty"], Value, ASKED),
-        refused(&["--dry-multiplier", "--dry-base", "--dry-allowed-length", "--dry-penalty-last-n", "--dry-sequence-breaker"], Value, ASKED),
-        refused(&["--adaptive-target", "--adaptive-decay", "--mirostat", "--mirostat-lr", "--mirostat-ent", "-l", "--logit-bias"], Value, ASKED),
+        refused(&["--dry-sequence-breaker", "-l", "--logit-bias"], Value, ASKED),
         refused(&["--ignore-eos"], Nothing, ASKED),
         refused(&["--grammar", "--grammar-file", "-j", "--json-schema", "-jf", "--json-schema-file"], Value, "each request brings the form of its text: grammar, json_schema or response_format"),
         refused(&["-sp", "--special"], Nothing, "control tokens are not part of the text"),
@@ -97,5 +92,5 @@ pub const OF_PROGRAMS: &[OfProgram] = &[
 pub fn find(tool: &str, name: &str) -> Option<&'static Foreign> {
     let own = OF_PROGRAMS.iter().filter(|(of, _, _)| *of == tool);
     let own = own.flat_map(|(_, _, options)| options.iter());
-    own.chain(TABLE).find(|o| o.names.contains(&name))
+    own.chain(table()).find(|o| o.names.contains(&name))
 }

@@ -85,7 +85,7 @@ fn what_cannot_be_honoured_is_refused_by_name() {
 #[test]
 fn the_tables_are_in_order() {
     let own = OF_PROGRAMS.iter().map(|(_, _, options)| *options);
-    for table in own.chain([TABLE]) {
+    for table in own.chain([table()]) {
         let mut seen = HashSet::new();
         for name in table.iter().flat_map(|o| o.names) {
             assert!(name.starts_with('-') && seen.insert(name), "{name}");

@@ -68,8 +68,7 @@ Examples:
 position in the context from 0, the token that was evaluated there, and the SHA-256 of the logits after
 it as little-endian 32-bit floats. The last token of a generation is not evaluated, so it has no line.
 
-Sampling order: logit biases, penalties, DRY, top-n-sigma, top-k, typical, top-p, min-p, XTC, temperature, or that of
---samplers. A seed gives the tokens that llama.cpp gives for it. Ctrl-C ends the text (exit code 130), or in a chat the answer."
+Sampling order: logit biases, then the steps of --samplers, adaptive_p only where they name it. A seed gives the tokens that llama.cpp gives for it. Ctrl-C ends the text (exit code 130), or in a chat the answer."
 )]
 pub struct Args {
     #[command(flatten)]
@@ -219,11 +218,6 @@ pub struct Args {
 }
 
 impl Args {
-    /// Finds what clap cannot.
-    pub(super) fn check(&self) -> Result<()> {
-        self.sampling.check()
-    }
-
     /// True if this is a chat: by an option, or because a user in a terminal gave neither prompt nor file.
     pub(super) fn chats(&self) -> bool {
         let given = self.prompt.is_some() || self.file.is_some() || self.tokens.is_some();

@@ -36,7 +36,6 @@ use timings::Timings;
 /// Whatever the user or the model did wrong, in one line.
 pub fn run(args: &Args) -> Result<()> {
     let start = Instant::now();
-    args.check()?;
     // Before the model is loaded, so that mistakes are told at once.
     let prompt = if args.chats() { None } else { Some(read_prompt(args)?) };
     interrupt::listen();

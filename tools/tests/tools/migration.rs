@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use trine_tools::args::{Fate, Foreign, OF_PROGRAMS, TABLE, Takes, has};
+use trine_tools::args::{Fate, Foreign, OF_PROGRAMS, Takes, has, table};
 use trine_tools::commands::{Tool, all};
 
 const HEAD: &str = "\
@@ -59,7 +59,7 @@ fn page() -> String {
     let tools = all();
     let mut page = HEAD.to_owned();
     page += "## Accepted, because they change nothing\n\n| option | tools that have it | why it changes nothing in the others |\n|---|---|---|\n";
-    for option in TABLE {
+    for option in table() {
         match option.fate {
             Fate::Harmless(why) => {
                 let _ = writeln!(page, "| {} | {} | {why} |", names(option), owners(option, &tools));
@@ -73,7 +73,7 @@ fn page() -> String {
     }
     page +=
         "\n## Refused\n\n| option | tools that have it | why the others refuse it, and what instead |\n|---|---|---|\n";
-    for option in TABLE {
+    for option in table() {
         match option.fate {
             Fate::Refused(why) => {
                 let _ = writeln!(page, "| {} | {} | {why} |", names(option), owners(option, &tools));
@@ -103,7 +103,7 @@ fn page() -> String {
 #[test]
 fn every_option_is_either_had_or_judged_by_its_own_name() {
     let mut seen = std::collections::HashSet::new();
-    for option in TABLE {
+    for option in table() {
         for name in option.names {
             assert!(seen.insert(name), "{name} stands twice in the table");
             assert!(name.starts_with('-') && !name.contains('_'), "{name}");

@@ -171,7 +171,6 @@ fn mistakes_are_told_in_one_line() {
         (&["--tokens", &large], "token 4096, is outside the vocabulary of 4096"),
         (&["--tokens", &empty], "no token ids"),
         (&["-p", "\\xff"], "not UTF-8"),
-        (&["-p", "x", "--top-p", "2"], "--top-p is a probability"),
         (&["-p", "x", "--repeat-penalty", "0"], "the repeat penalty must be above 0"),
         (&["-cnv"], "has no chat template"),
         (&["-cnv", "--chat-template-file", &missing], "missing"),

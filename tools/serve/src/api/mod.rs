@@ -7,6 +7,7 @@
 pub mod answer;
 pub mod embeddings;
 pub mod models;
+pub mod openapi;
 pub mod props;
 pub mod request;
 pub mod tokens;

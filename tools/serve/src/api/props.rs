@@ -12,7 +12,7 @@ pub fn props(service: &Service, slots: bool, metrics: bool) -> Value {
     let tokenizer = model.tokenizer();
     let special = |id: Option<u32>| service.text_of(id.as_slice());
     let mut defaults = Request::new(Vec::new());
-    defaults.sampler.temp = service.limits.temp;
+    defaults.sampler.clone_from(&service.limits.sampler);
     // The highest stands for a random one.
     defaults.sampler.seed = u32::try_from(service.limits.seed).unwrap_or(u32::MAX);
     let params = shapes::settings(service, &defaults, false);

@@ -15,7 +15,7 @@ use anyhow::{Context, Result};
 use tokio::sync::Semaphore;
 use trine::grammar::GrammarError;
 use trine::isolate::Isolate;
-use trine::{ChatTemplate, DryBreakers, Grammar, NumberPath, Pooling};
+use trine::{ChatTemplate, DryBreakers, Grammar, NumberPath, Pooling, SamplerOptions};
 use trine_tools::{load, templates};
 
 use crate::args::Args;
@@ -64,8 +64,8 @@ pub struct Limits {
     pub max_choices: usize,
     /// Tokens where a request does not say; -1 without a limit.
     pub predict: i64,
-    /// Temperature where a request does not say.
-    pub temp: f32,
+    /// Sampler where a request does not say.
+    pub sampler: SamplerOptions,
     /// Seed where a request does not say; -1 for a random one.
     pub seed: i64,
     /// Time of a request.
@@ -116,7 +116,7 @@ impl Service {
             limits: Limits {
                 max_choices: args.max_choices,
                 predict: args.predict,
-                temp: args.temp,
+                sampler: args.sampler.apply(SamplerOptions::default(), engine.options().n_ctx()),
                 seed: args.seed,
                 request_timeout: Some(args.request_timeout).filter(|t| !t.is_zero()),
                 ping: u64::try_from(args.sse_ping_interval).ok().map(Duration::from_secs),

@@ -5,6 +5,7 @@
 use proptest::prelude::Rng as _;
 use proptest::test_runner::{RngAlgorithm, TestRng};
 use serde_json::{Map, Value, json};
+use trine::sample::OPTIONS;
 
 use crate::client::{ask, get, post};
 use crate::local::start;
@@ -40,32 +41,8 @@ const NAMES: &[&str] = &[
     "stream_options",
     "n",
     "seed",
-    "temperature",
-    "dynatemp_range",
-    "dynatemp_exponent",
-    "top_k",
-    "top_p",
-    "min_p",
-    "typical_p",
-    "top_n_sigma",
-    "xtc_probability",
-    "xtc_threshold",
-    "repeat_penalty",
-    "repeat_last_n",
-    "presence_penalty",
-    "frequency_penalty",
-    "dry_multiplier",
-    "dry_base",
-    "dry_allowed_length",
-    "dry_penalty_last_n",
     "dry_sequence_breakers",
-    "mirostat",
-    "mirostat_tau",
-    "mirostat_eta",
-    "adaptive_target",
-    "adaptive_decay",
     "samplers",
-    "min_keep",
     "logit_bias",
     "ignore_eos",
     "stop",
@@ -121,6 +98,12 @@ impl Random {
         &of[self.below(of.len())]
     }
 
+    /// A name that is known: one of the list, or of the sampler's options.
+    fn name(&mut self) -> &'static str {
+        let at = self.below(NAMES.len() + OPTIONS.len());
+        NAMES.get(at).copied().unwrap_or_else(|| OPTIONS[at - NAMES.len()].field)
+    }
+
     fn text(&mut self) -> String {
         let parts = [
             "The game",
@@ -166,7 +149,7 @@ impl Random {
     fn object(&mut self, depth: usize) -> Map<String, Value> {
         let n = self.below(5);
         let member = |_| {
-            let name = *self.one(NAMES);
+            let name = self.name();
             (name.to_owned(), self.value(depth))
         };
         (0..n).map(member).collect()
@@ -179,7 +162,7 @@ impl Random {
             "messages": [{"role": "user", "content": "Hi"}],
         });
         for _ in 0..=self.below(4) {
-            let name = *self.one(NAMES);
+            let name = self.name();
             body[name] = self.value(3);
         }
         // Short, so that many can be asked; this is a limit that none of the others changes.

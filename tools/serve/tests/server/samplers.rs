@@ -1,9 +1,10 @@
 //! All of llama.cpp's samplers over HTTP: the library's texts, whatever else is asked at the same time.
 
 use serde_json::{Value, json};
+use trine::sample::{OPTIONS, Outside};
 use trine::{DryOptions, GenerateOptions, Mirostat, MirostatVersion, Model, SamplerKind, SamplerOptions};
 
-use crate::client::{ask, post};
+use crate::client::{ask, get, post};
 use crate::local::{shared, start};
 
 const PROMPT: &str = "The game of chess is a game of";
@@ -18,7 +19,7 @@ fn cases(model: &Model) -> Vec<(Value, SamplerOptions)> {
         last_n: 200,
         breakers: model.dry_breakers(texts),
     };
-    let mirostat = |version, tau, eta| Some(Mirostat { version, tau, eta });
+    let mirostat = |version, tau, eta| Mirostat { version, tau, eta };
     vec![
         (json!({}), d()),
         (
@@ -172,4 +173,59 @@ fn what_tokens_are_drawn_with_is_told() {
     let mut text = asked;
     text["logprobs"] = 2.into();
     post(shared(), "/v1/completions", &text).error(400);
+}
+
+/// The table of docs/server.md.
+fn table() -> String {
+    let known: Vec<String> =
+        SamplerKind::names().zip(SamplerKind::letters()).map(|(n, l)| format!("{n} {l}")).collect();
+    let usual: Vec<&str> = SamplerKind::DEFAULT_CHAIN.iter().map(|kind| kind.name()).collect();
+    let mut table = format!(
+        "Steps and their letters: {}. Without `samplers`: {}.\n\n| field | option | default | values | |\n|---|---|---|---|---|\n",
+        known.join(", "),
+        usual.join(", ")
+    );
+    for option in OPTIONS {
+        let (range, flags) = (option.range, option.flags.iter().map(|flag| format!("`{flag}`")));
+        let bound = |bound: f64| (bound.abs() < f64::from(i32::MAX)).then(|| range.show(bound));
+        let mut values = if range.whole { "whole numbers".to_owned() } else { "numbers".to_owned() };
+        values += &bound(range.low).map_or_else(String::new, |low| format!(" from {low}"));
+        values += &bound(range.high).map_or_else(String::new, |high| format!(" to {high}"));
+        if range.outside != Outside::Refused {
+            values += ", beyond them the nearer end";
+        }
+        table += &format!(
+            "| `{}` | {} | {} | {values} | {} |\n",
+            option.field,
+            flags.collect::<Vec<_>>().join(", "),
+            range.show(option.get(&SamplerOptions::default())),
+            option.help
+        );
+    }
+    table
+}
+
+#[test]
+fn the_page_lists_every_option() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/server.md");
+    let page = std::fs::read_to_string(path).expect("the page");
+    let begin = page.find("<!-- begin: sampler").and_then(|at| Some(at + page[at..].find('\n')? + 1));
+    let (begin, end) = (begin.expect("a beginning"), page.find("<!-- end: sampler").expect("an end"));
+    if std::env::var_os("TRINE_WRITE_DOCS").is_some() {
+        return std::fs::write(path, [&page[..begin], &table(), &page[end..]].concat()).expect("the page");
+    }
+    assert!(page[begin..end] == table(), "docs/server.md is older than the options; it says how it is made");
+}
+
+/// An option of the program's says what counts where a request does not.
+#[test]
+fn the_programs_sampler_is_the_one_of_requests_that_say_none() {
+    let local = start(&["--top-k", "7", "--repeat-last-n", "-1", "--samplers", "top_k;temperature", "-c", "512"]);
+    let told = ask(local.to, "/completion", &json!({"prompt": "The", "n_predict": 1, "top_p": 0.5}));
+    let told = &told["generation_settings"];
+    assert_eq!(told["top_k"], 7);
+    assert_eq!((&told["repeat_last_n"], &told["top_p"]), (&json!(512), &json!(0.5)));
+    assert_eq!(told["samplers"], json!(["top_k", "temperature"]));
+    let props = get(local.to, "/props").json();
+    assert_eq!(props["default_generation_settings"]["params"]["top_k"], 7);
 }

@@ -1,8 +1,11 @@
-//! Settings that `/set` changes during a chat, by the names of the options.
+//! The options that `/set` changes during a chat.
 
 use std::str::FromStr;
 
 use anyhow::{Result, anyhow, bail};
+
+use trine::SamplerOption;
+use trine::sample::OPTIONS;
 
 use super::Talk;
 use crate::shown;
@@ -12,20 +15,6 @@ struct Setting {
     name: &'static str,
     get: fn(&mut Talk<'_>) -> String,
     set: fn(&mut Talk<'_>, &str) -> Result<()>,
-}
-
-/// A setting that is a number of the sampler; a probability where the last word says so.
-macro_rules! number {
-    ($name:literal, $field:ident, $read:ident) => {
-        Setting {
-            name: $name,
-            get: |talk| talk.chat.options_mut().sampler.$field.to_string(),
-            set: |talk, value| {
-                talk.chat.options_mut().sampler.$field = $read(value)?;
-                Ok(())
-            },
-        }
-    };
 }
 
 /// A setting of the chat itself that is on or off.
@@ -43,15 +32,14 @@ macro_rules! switch {
 }
 
 const SETTINGS: &[Setting] = &[
-    number!("temp", temp, finite),
-    number!("top-k", top_k, number),
-    number!("top-p", top_p, probability),
-    number!("min-p", min_p, probability),
-    number!("typical", typical_p, probability),
-    number!("repeat-penalty", repeat_penalty, finite),
-    number!("presence-penalty", presence_penalty, finite),
-    number!("frequency-penalty", frequency_penalty, finite),
-    number!("seed", seed, number),
+    Setting {
+        name: "seed",
+        get: |talk| talk.chat.options_mut().sampler.seed.to_string(),
+        set: |talk, value| {
+            talk.chat.options_mut().sampler.seed = number(value)?;
+            Ok(())
+        },
+    },
     Setting {
         name: "predict",
         get: |talk| {
@@ -73,22 +61,6 @@ fn number<T: FromStr>(value: &str) -> Result<T> {
     number.map_err(|_| anyhow!("'{}' is no number that can stand here", shown::name(value)))
 }
 
-fn finite(value: &str) -> Result<f32> {
-    let x: f32 = number(value)?;
-    if !x.is_finite() {
-        bail!("{x} is no number that can stand here");
-    }
-    Ok(x)
-}
-
-fn probability(value: &str) -> Result<f32> {
-    let p = finite(value)?;
-    if !(0.0..=1.0).contains(&p) {
-        bail!("it is a probability: give a number from 0 to 1, not {p}");
-    }
-    Ok(p)
-}
-
 fn on_or_off(value: &str) -> Result<bool> {
     match value {
         "on" => Ok(true),
@@ -97,25 +69,40 @@ fn on_or_off(value: &str) -> Result<bool> {
     }
 }
 
+/// The sampler's options with their names. DRY is left out: it breaks repetitions at texts that are looked for in the
+/// vocabulary at the start.
+fn of_sampler() -> impl Iterator<Item = (&'static str, &'static SamplerOption)> {
+    let options = OPTIONS.iter().filter(|option| !option.field.starts_with("dry_"));
+    options.filter_map(|option| Some((option.flags.first()?.trim_start_matches('-'), option)))
+}
+
 /// Changes a setting.
 ///
 /// # Errors
 /// There is no such setting, or it cannot have this value; nothing has changed then.
 pub fn set(talk: &mut Talk<'_>, name: &str, value: &str) -> Result<()> {
     let dashed = name.replace('_', "-");
+    if let Some((name, option)) = of_sampler().find(|(name, _)| *name == dashed) {
+        let value = option.parse(value).map_err(|why| anyhow!("{name}: {}", shown::name(&why)))?;
+        let n_ctx = talk.chat.context().n_ctx();
+        option.set(&mut talk.chat.options_mut().sampler, value, n_ctx);
+        return Ok(());
+    }
     let Some(setting) = SETTINGS.iter().find(|s| s.name == dashed) else {
-        let all: Vec<_> = SETTINGS.iter().map(|s| s.name).collect();
+        let all: Vec<_> = of_sampler().map(|(name, _)| name).chain(SETTINGS.iter().map(|s| s.name)).collect();
         let (name, all) = (shown::name(name), all.join(", "));
         bail!("there is no setting '{name}'; there are {all}");
     };
     (setting.set)(talk, value).map_err(|e| anyhow!("{}: {e}", setting.name))
 }
 
-/// The settings, in one line.
+/// All settings, in one line.
 pub fn list(talk: &mut Talk<'_>) -> String {
-    let all = SETTINGS.iter();
-    let all = all.map(|setting| format!("{} {}", setting.name, (setting.get)(talk)));
-    all.collect::<Vec<_>>().join(", ")
+    let sampler = &talk.chat.options_mut().sampler;
+    let sampler = of_sampler().map(|(name, option)| format!("{name} {}", option.range.show(option.get(sampler))));
+    let mut all: Vec<String> = sampler.collect();
+    all.extend(SETTINGS.iter().map(|setting| format!("{} {}", setting.name, (setting.get)(talk))));
+    all.join(", ")
 }
 
 #[cfg(test)]
@@ -123,14 +110,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_that_make_no_sense_are_refused() {
-        assert_eq!(probability("0.5").unwrap(), 0.5);
-        assert_eq!(number::<i32>("-3").unwrap(), -3);
+    fn the_samplers_numbers_are_read_as_on_the_command_line() {
+        let parse = |name: &str, value| of_sampler().find(|s| s.0 == name).expect("a setting").1.parse(value);
+        assert_eq!(parse("top-p", "0.5"), Ok(0.5));
         for wrong in ["1.5", "-0.1", "nan", "inf", "", "half"] {
-            assert!(probability(wrong).is_err(), "{wrong}");
+            assert!(parse("top-p", wrong).is_err(), "{wrong}");
         }
+        assert!(parse("repeat-penalty", "1e99").is_err());
+        assert!(parse("top-k", "0.5").is_err());
+    }
+
+    #[test]
+    fn values_that_make_no_sense_are_refused() {
+        assert_eq!(number::<i32>("-3").unwrap(), -3);
         assert!(number::<u32>("-1").is_err());
-        assert!(finite("1e99").is_err());
         assert!(on_or_off("yes").is_err());
     }
 }

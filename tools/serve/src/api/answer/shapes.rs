@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use trine::Grammar;
 use trine::generate::End;
-use trine::{Grammar, MirostatVersion};
+use trine::sample::OPTIONS;
 
 use super::probabilities;
 use super::reply::Choice;
@@ -120,34 +121,8 @@ pub fn settings(service: &Service, r: &Request, stream: bool) -> Value {
         banned.extend(service.engine.model().end_tokens());
     }
     biases.extend(banned.iter().map(|id| json!({"token": id, "bias": null})));
-    json!({
+    let mut settings = json!({
         "seed": s.seed,
-        "temperature": number(s.temp),
-        "dynatemp_range": number(s.dynatemp_range),
-        "dynatemp_exponent": number(s.dynatemp_exponent),
-        "top_k": s.top_k,
-        "top_p": number(s.top_p),
-        "min_p": number(s.min_p),
-        "top_n_sigma": number(s.top_n_sigma),
-        "xtc_probability": number(s.xtc_probability),
-        "xtc_threshold": number(s.xtc_threshold),
-        "typical_p": number(s.typical_p),
-        "repeat_last_n": s.repeat_last_n,
-        "repeat_penalty": number(s.repeat_penalty),
-        "presence_penalty": number(s.presence_penalty),
-        "frequency_penalty": number(s.frequency_penalty),
-        "dry_multiplier": number(s.dry.multiplier),
-        "dry_base": number(s.dry.base),
-        "dry_allowed_length": s.dry.allowed_length,
-        "dry_penalty_last_n": s.dry.last_n,
-        "mirostat": s.mirostat.map_or(0, |m| match m.version {
-            MirostatVersion::V1 => 1,
-            MirostatVersion::V2 => 2,
-        }),
-        "mirostat_tau": number(s.mirostat.map_or(5.0, |m| m.tau)),
-        "mirostat_eta": number(s.mirostat.map_or(0.1, |m| m.eta)),
-        "adaptive_target": number(s.adaptive_target),
-        "adaptive_decay": number(s.adaptive_decay),
         "stop": r.stop,
         "max_tokens": r.max_tokens.map_or(-1, |n| n as i64),
         "n_predict": r.max_tokens.map_or(-1, |n| n as i64),
@@ -157,12 +132,16 @@ pub fn settings(service: &Service, r: &Request, stream: bool) -> Value {
         "stream": stream,
         "logit_bias": biases,
         "n_probs": r.logprobs.unwrap_or(0),
-        "min_keep": s.min_keep,
         "grammar": r.grammar.as_ref().map_or("", Grammar::source),
         "samplers": s.samplers.iter().map(|kind| kind.name()).collect::<Vec<_>>(),
         "timings_per_token": false,
         "post_sampling_probs": r.odds,
         "bits": r.bits.or(service.engine.options().bits),
         "cache_prompt": r.cache.is_some(),
-    })
+    });
+    for option in OPTIONS {
+        let value = option.get(s);
+        settings[option.field] = if option.range.whole { json!(value as i64) } else { number(value as f32) };
+    }
+    settings
 }

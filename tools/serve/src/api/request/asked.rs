@@ -156,7 +156,7 @@ fn request(f: &Fields<'_>, route: Route, service: &Service, caller: &Caller) -> 
     let n_ctx = service.engine.options().n_ctx();
     let biases = biases::biases(f, service.engine.model().tokenizer())?;
     let breakers = |texts: &[String]| service.breakers(texts);
-    let defaults = SamplerOptions { seed: seed(f, service)?, temp: service.limits.temp, ..SamplerOptions::default() };
+    let defaults = SamplerOptions { seed: seed(f, service)?, ..service.limits.sampler.clone() };
     let mut sampler = sampling::sampler(f, defaults, n_ctx, breakers)?;
     (sampler.logit_bias, sampler.banned) = (biases.added, biases.banned);
     let logprobs = logprobs(f, route)?;

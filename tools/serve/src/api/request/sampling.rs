@@ -1,7 +1,8 @@
-//! How tokens are to be chosen: llama-server's fields, with its defaults and limits.
+//! The sampler of a request: the fields of [`trine::sample::OPTIONS`], with llama-server's defaults and limits.
 
 use serde_json::Value;
-use trine::{DryBreakers, DryOptions, Mirostat, MirostatVersion, SamplerKind, SamplerOptions};
+use trine::sample::{OPTIONS, Outside, Range};
+use trine::{DryBreakers, DryOptions, SamplerKind, SamplerOption, SamplerOptions};
 
 use super::fields::{Fields, wrong};
 use crate::error::ApiError;
@@ -25,87 +26,49 @@ pub fn sampler(
     n_ctx: usize,
     breakers: impl Fn(&[String]) -> DryBreakers,
 ) -> Result<SamplerOptions, ApiError> {
-    let int32 = i64::from(i32::MIN)..=i64::from(i32::MAX);
-    let whole = 0..=i64::from(i32::MAX);
-    let number = |name: &str, default: f32| Ok::<_, ApiError>(f.number(name)?.unwrap_or(default));
-    let share = |name: &str, default: f32| Ok::<_, ApiError>(f.clamped(name, 0.0..=1.0)?.unwrap_or(default));
-    let min_keep = f.integer("min_keep", whole)?;
-    Ok(SamplerOptions {
-        seed: d.seed,
-        samplers: chain(f)?.unwrap_or(d.samplers),
-        mirostat: mirostat(f)?,
-        min_keep: min_keep.map_or(d.min_keep, |n| n as usize),
-        temp: f.clamped("temperature", 0.0..=f32::MAX)?.unwrap_or(d.temp),
-        dynatemp_range: number("dynatemp_range", d.dynatemp_range)?,
-        dynatemp_exponent: number("dynatemp_exponent", d.dynatemp_exponent)?,
-        top_k: f.integer("top_k", int32)?.map_or(d.top_k, |k| k as i32),
-        top_p: share("top_p", d.top_p)?,
-        min_p: share("min_p", d.min_p)?,
-        typical_p: number("typical_p", d.typical_p)?,
-        top_n_sigma: number("top_n_sigma", d.top_n_sigma)?,
-        xtc_probability: share("xtc_probability", d.xtc_probability)?,
-        xtc_threshold: share("xtc_threshold", d.xtc_threshold)?,
-        repeat_penalty: number("repeat_penalty", d.repeat_penalty)?,
-        repeat_last_n: last(f, "repeat_last_n", n_ctx)?.unwrap_or(d.repeat_last_n),
-        frequency_penalty: number("frequency_penalty", d.frequency_penalty)?,
-        presence_penalty: number("presence_penalty", d.presence_penalty)?,
-        dry: dry(f, n_ctx, breakers)?,
-        adaptive_target: f.clamped("adaptive_target", f32::MIN..=1.0)?.unwrap_or(d.adaptive_target),
-        adaptive_decay: adaptive_decay(f)?.unwrap_or(d.adaptive_decay),
-        logit_bias: Vec::new(),
-        banned: Vec::new(),
-    })
+    let base = d.dry.base;
+    let mut options = SamplerOptions { samplers: chain(f)?.unwrap_or(d.samplers), ..d };
+    for option in OPTIONS {
+        if let Some(value) = number(f, option)? {
+            option.set(&mut options, value, n_ctx);
+        }
+    }
+    // A base below 1 stands for the usual one.
+    if options.dry.base < 1.0 {
+        options.dry.base = base;
+    }
+    let texts = breaking_texts(f)?;
+    if options.dry.is_on() {
+        options.dry.breakers = breakers(&texts);
+    }
+    Ok(options)
 }
 
-/// How many of the last tokens are looked at; -1 stands for all of the context.
-fn last(f: &Fields<'_>, name: &str, n_ctx: usize) -> Result<Option<usize>, ApiError> {
-    let n = f.integer(name, -1..=i64::from(i32::MAX))?;
-    Ok(n.map(|n| usize::try_from(n).unwrap_or(n_ctx)))
-}
-
-fn adaptive_decay(f: &Fields<'_>) -> Result<Option<f32>, ApiError> {
-    const NAME: &str = "adaptive_decay";
-    match f.number(NAME)? {
-        Some(decay) if !(0.0..=0.99).contains(&decay) => Err(ApiError::field(NAME, "must be from 0 to 0.99")),
-        decay => Ok(decay),
+/// The value of an option, where the request has one.
+fn number(f: &Fields<'_>, option: &SamplerOption) -> Result<Option<f64>, ApiError> {
+    let Range { whole, low, high, outside, .. } = option.range;
+    if whole {
+        let refused = outside == Outside::Refused;
+        let range = if refused { low as i64..=high as i64 } else { i64::MIN..=i64::MAX };
+        return Ok(f.integer(option.field, range)?.map(|n| (n as f64).clamp(low, high)));
+    }
+    match f.number(option.field)?.map(f64::from) {
+        Some(value) if outside == Outside::Refused && !(low..=high).contains(&value) => {
+            let (low, high) = (option.range.show(low), option.range.show(high));
+            Err(ApiError::field(option.field, format!("must be from {low} to {high}")))
+        }
+        value => Ok(value.map(|value| value.clamp(low, high))),
     }
 }
 
-fn mirostat(f: &Fields<'_>) -> Result<Option<Mirostat>, ApiError> {
-    let version = f.integer("mirostat", i64::from(i32::MIN)..=i64::from(i32::MAX))?;
-    let tau = f.number("mirostat_tau")?.unwrap_or(5.0);
-    let eta = f.number("mirostat_eta")?.unwrap_or(0.1);
-    let version = match version {
-        None | Some(..=0) => return Ok(None),
-        Some(1) => MirostatVersion::V1,
-        Some(_) => MirostatVersion::V2,
-    };
-    Ok(Some(Mirostat { version, tau, eta }))
-}
-
-fn dry(f: &Fields<'_>, n_ctx: usize, breakers: impl Fn(&[String]) -> DryBreakers) -> Result<DryOptions, ApiError> {
+/// The texts that DRY breaks repetitions at.
+fn breaking_texts(f: &Fields<'_>) -> Result<Vec<String>, ApiError> {
     const TEXTS: &str = "dry_sequence_breakers";
-    let d = DryOptions::default();
-    let texts = match f.texts(TEXTS, LONGEST_BREAKER)? {
-        None => DryOptions::BREAKERS.map(str::to_owned).to_vec(),
-        Some(texts) if (1..=MOST_BREAKERS).contains(&texts.len()) => texts,
-        Some(_) => {
-            return Err(ApiError::field(TEXTS, format!("must be from 1 to {MOST_BREAKERS} strings")));
-        }
-    };
-    let allowed = f.integer("dry_allowed_length", 0..=i64::from(i32::MAX))?;
-    let options = DryOptions {
-        multiplier: f.number("dry_multiplier")?.unwrap_or(d.multiplier),
-        // A base below 1 stands for the usual one.
-        base: f.number("dry_base")?.filter(|base| *base >= 1.0).unwrap_or(d.base),
-        allowed_length: allowed.map_or(d.allowed_length, |n| n as usize),
-        last_n: last(f, "dry_penalty_last_n", n_ctx)?.unwrap_or(d.last_n),
-        breakers: d.breakers,
-    };
-    Ok(match options.is_on() {
-        true => DryOptions { breakers: breakers(&texts), ..options },
-        false => options,
-    })
+    match f.texts(TEXTS, LONGEST_BREAKER)? {
+        None => Ok(DryOptions::BREAKERS.map(str::to_owned).to_vec()),
+        Some(texts) if (1..=MOST_BREAKERS).contains(&texts.len()) => Ok(texts),
+        Some(_) => Err(ApiError::field(TEXTS, format!("must be from 1 to {MOST_BREAKERS} strings"))),
+    }
 }
 
 /// The steps in their order: an array of names, or a string of letters.
@@ -136,6 +99,7 @@ fn chain(f: &Fields<'_>) -> Result<Option<Vec<SamplerKind>>, ApiError> {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use trine::{Mirostat, MirostatVersion};
 
     use super::*;
 
@@ -169,7 +133,7 @@ mod tests {
         let expected = SamplerOptions {
             seed: 7,
             samplers: vec![SamplerKind::TopK, SamplerKind::AdaptiveP],
-            mirostat: Some(Mirostat { version: MirostatVersion::V1, tau: 3.0, eta: 0.25 }),
+            mirostat: Mirostat { version: MirostatVersion::V1, tau: 3.0, eta: 0.25 },
             min_keep: 4,
             temp: 0.5,
             dynatemp_range: 0.25,
@@ -194,10 +158,23 @@ mod tests {
             },
             adaptive_target: 0.5,
             adaptive_decay: 0.5,
-            logit_bias: vec![],
-            banned: vec![],
+            ..SamplerOptions::default()
         };
         assert_eq!(read(body), Ok(expected));
+    }
+
+    #[test]
+    fn every_option_of_the_table_is_read() {
+        for option in OPTIONS {
+            let value = if option.range.whole { json!(2) } else { json!(0.5) };
+            let mut expected = usual();
+            option.set(&mut expected, value.as_f64().unwrap(), 512);
+            assert_ne!(expected, usual(), "{}", option.field);
+            // A base of 0.5 stands for the usual one.
+            if option.field != "dry_base" {
+                assert_eq!(read(json!({ option.field: value })).map(|o| option.get(&o)), Ok(option.get(&expected)));
+            }
+        }
     }
 
     #[test]
@@ -209,7 +186,7 @@ mod tests {
         let o = o.unwrap();
         assert_eq!((o.temp, o.top_p, o.min_p, o.xtc_probability), (0.0, 1.0, 0.0, 1.0));
         assert_eq!((o.adaptive_target, o.dry.base), (1.0, 1.75));
-        assert_eq!(o.mirostat.map(|m| m.version), Some(MirostatVersion::V2));
+        assert_eq!(o.mirostat.version, MirostatVersion::V2);
         assert_eq!(read(json!({"mirostat": -1})), Ok(usual()));
     }
 

@@ -50,7 +50,7 @@ fn sampler(kind: usize) -> SamplerOptions {
     let d = SamplerOptions::default();
     let mirostat = |version| {
         let (tau, eta) = (4.0, 0.2);
-        Some(Mirostat { version, tau, eta })
+        Mirostat { version, tau, eta }
     };
     match kind {
         0 => SamplerOptions {

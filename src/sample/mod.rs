@@ -11,6 +11,7 @@
 mod candidates;
 mod draw;
 mod dry;
+mod eta;
 mod filters;
 mod options;
 mod recent;
@@ -230,6 +231,7 @@ impl Stage {
             SamplerKind::Typical => Stage::Filter(|o, list| list.typical(o.typical_p, o.min_keep)),
             SamplerKind::TopP => Stage::Filter(|o, list| list.top_p(o.top_p, o.min_keep)),
             SamplerKind::MinP => Stage::Filter(|o, list| list.min_p(o.min_p, o.min_keep)),
+            SamplerKind::Eta => Stage::Filter(|o, list| list.eta(o.eta_cutoff, o.min_keep)),
             SamplerKind::Temperature => {
                 Stage::Filter(|o, list| list.dynamic_temperature(o.temp, o.dynatemp_range, o.dynatemp_exponent))
             }

@@ -21,6 +21,8 @@ pub enum SamplerKind {
     TopP,
     /// Tokens with a share of the most likely one's probability.
     MinP,
+    /// Eta sampling: tokens that are not too unlikely for the entropy.
+    Eta,
     /// XTC: leaves out the most likely tokens now and then.
     Xtc,
     /// The temperature, fixed or by the entropy.
@@ -30,7 +32,8 @@ pub enum SamplerKind {
 }
 
 impl SamplerKind {
-    /// The steps in the order that llama.cpp takes them in.
+    /// The steps in the order that llama.cpp takes them in, and those it does not have where they belong; these are off
+    /// unless asked for.
     pub const DEFAULT_CHAIN: &'static [SamplerKind] = &[
         SamplerKind::Penalties,
         SamplerKind::Dry,
@@ -39,6 +42,7 @@ impl SamplerKind {
         SamplerKind::Typical,
         SamplerKind::TopP,
         SamplerKind::MinP,
+        SamplerKind::Eta,
         SamplerKind::Xtc,
         SamplerKind::Temperature,
     ];
@@ -52,6 +56,7 @@ impl SamplerKind {
         (SamplerKind::Typical, "typ_p", 'y'),
         (SamplerKind::TopP, "top_p", 'p'),
         (SamplerKind::MinP, "min_p", 'm'),
+        (SamplerKind::Eta, "eta", 'h'),
         (SamplerKind::Xtc, "xtc", 'x'),
         (SamplerKind::Temperature, "temperature", 't'),
         (SamplerKind::AdaptiveP, "adaptive_p", 'a'),
@@ -156,6 +161,8 @@ pub struct SamplerOptions {
     pub typical_p: f32,
     /// Keep logits that are no more than so many standard deviations below the highest; 0 or less: all.
     pub top_n_sigma: f32,
+    /// Eta sampling: ε, the probability from which on a token stays whatever the entropy is; 0: off.
+    pub eta_cutoff: f32,
     /// How likely XTC leaves out tokens; 0: never.
     pub xtc_probability: f32,
     /// XTC leaves out the tokens above this probability but for the least likely of them; above 0.5: off.
@@ -195,6 +202,7 @@ impl Default for SamplerOptions {
             min_p: 0.05,
             typical_p: 1.0,
             top_n_sigma: -1.0,
+            eta_cutoff: 0.0,
             xtc_probability: 0.0,
             xtc_threshold: 0.1,
             repeat_penalty: 1.0,
@@ -406,6 +414,8 @@ pub const OPTIONS: &[SamplerOption] = &[
         "Locally typical sampling; 1: off"),
     row("top_n_sigma", &["--top-n-sigma", "--top-nsigma"], "N", Range::NUMBER, number!(top_n_sigma as f32),
         "Leave out logits more than N standard deviations below the highest; 0 or less: none"),
+    row("eta_cutoff", &["--eta-cutoff"], "P", Range::SHARE, number!(eta_cutoff as f32),
+        "Eta sampling: leave out tokens less likely than P, or than the root of P by e to the entropy if that is lower; 0: none"),
     row("xtc_probability", &["--xtc-probability"], "P", Range::SHARE, number!(xtc_probability as f32),
         "XTC: how likely the most likely tokens are left out; 0: never"),
     row("xtc_threshold", &["--xtc-threshold"], "P", Range::SHARE, number!(xtc_threshold as f32),

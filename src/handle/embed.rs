@@ -63,7 +63,7 @@ impl Model {
     pub fn pooling(&self) -> Option<Pooling> {
         let architecture = self.metadata().get_str("general.architecture").ok()??;
         let number = self.metadata().get_u32(&format!("{architecture}.pooling_type"));
-        Pooling::by_number(number.ok()??)
+        Pooling::by_number(number.ok()??).filter(|pooling| *pooling != Pooling::None)
     }
 
     /// The vector of a text of `tokens`: texts of like meaning have vectors of like direction, as far as the model was

@@ -9,12 +9,19 @@ pub enum Pooling {
     Cls,
     /// The state of the last token: the only one that has seen all others in a model that reads forwards.
     Last,
+    /// No pooling: each state is a vector of its own; they stand one behind the other.
+    None,
 }
 
 impl Pooling {
     /// All of them with llama.cpp's names and the numbers that `pooling_type` of a file has.
-    const ALL: [(Pooling, &'static str, u32); 3] =
-        [(Pooling::Mean, "mean", 1), (Pooling::Cls, "cls", 2), (Pooling::Last, "last", 3)];
+    const ALL: [(Pooling, &'static str, u32); 4] =
+        [(Pooling::Mean, "mean", 1), (Pooling::Cls, "cls", 2), (Pooling::Last, "last", 3), (Pooling::None, "none", 0)];
+
+    /// llama.cpp's names of all.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        Self::ALL.iter().map(|p| p.1)
+    }
 
     /// llama.cpp's name.
     pub fn name(self) -> &'static str {
@@ -41,14 +48,16 @@ pub struct Pooled {
     tokens: usize,
     /// Tokens whose states were taken in.
     taken: usize,
-    /// The sum so far, or the state that is the vector.
+    /// The sum so far.
     sum: Vec<f64>,
+    /// The state that is the vector, or all of them.
+    states: Vec<f32>,
 }
 
 impl Pooled {
     /// The vector of a text of `tokens` tokens, before any of them was evaluated.
     pub fn new(pooling: Pooling, tokens: usize) -> Pooled {
-        Pooled { pooling, tokens, taken: 0, sum: Vec::new() }
+        Pooled { pooling, tokens, taken: 0, sum: Vec::new(), states: Vec::new() }
     }
 
     /// True if the states of all tokens are needed, not of the last one alone.
@@ -73,25 +82,24 @@ impl Pooled {
                     *sum += f64::from(x * weight);
                 }
             }
-            Pooling::Cls if position == 0 => self.set(state),
-            Pooling::Last if self.taken == self.tokens => self.set(state),
-            Pooling::Cls | Pooling::Last => {}
+            Pooling::Cls if position > 0 => {}
+            Pooling::Last if self.taken < self.tokens => {}
+            Pooling::Cls | Pooling::Last | Pooling::None => self.states.extend_from_slice(state),
         }
     }
 
-    fn set(&mut self, state: &[f32]) {
-        self.sum = state.iter().map(|x| f64::from(*x)).collect();
-    }
-
-    /// The vector, once the state of the last token was taken in; `None` before.
+    /// The vector, once the state of the last token was taken in; `None` before. It is handed out once.
     ///
     /// # Errors
     /// The model computed a NaN or an infinity.
-    pub fn vector(&self) -> Result<Option<Vec<f32>>, NotFinite> {
+    pub fn vector(&mut self) -> Result<Option<Vec<f32>>, NotFinite> {
         if self.taken < self.tokens {
             return Ok(None);
         }
-        let vector: Vec<f32> = self.sum.iter().map(|x| *x as f32).collect();
+        let vector: Vec<f32> = match self.pooling {
+            Pooling::Mean => self.sum.iter().map(|x| *x as f32).collect(),
+            Pooling::Cls | Pooling::Last | Pooling::None => std::mem::take(&mut self.states),
+        };
         match vector.iter().position(|x| !x.is_finite()) {
             Some(index) => Err(NotFinite(index)),
             None => Ok(Some(vector)),
@@ -161,6 +169,7 @@ mod tests {
     fn one_vector_of_many() {
         assert_eq!(pooled(Pooling::Cls), [1.0, -2.0]);
         assert_eq!(pooled(Pooling::Last), [0.25, 9.0]);
+        assert_eq!(pooled(Pooling::None), STATES.concat());
         let weight = 1.0f32 / 3.0;
         let sum: f64 = STATES.iter().map(|s| f64::from(s[0] * weight)).sum();
         assert_eq!(pooled(Pooling::Mean)[0], sum as f32);

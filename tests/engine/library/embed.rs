@@ -154,7 +154,7 @@ fn company_and_cuts_change_no_bit() {
                 .collect();
             engine.step_into(&mut segments, &step, &mut sink).expect("a step");
         }
-        for ((pooled, text), pooling) in sink.pooled.iter().zip(&texts).zip(poolings) {
+        for ((pooled, text), pooling) in sink.pooled.iter_mut().zip(&texts).zip(poolings) {
             let (Some(pooled), Some(pooling)) = (pooled, pooling) else {
                 continue;
             };

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Arg, Parser, ValueEnum};
 use trine::Pooling;
 use trine_tools::args::Short;
@@ -12,7 +13,7 @@ use trine_tools::load::{ModelArgs, SHORT_TYPES, positive};
 use trine_tools::sampling::SamplerArgs;
 use trine_tools::templates;
 
-use crate::engine::{Options, Vectors};
+use crate::engine::Options;
 
 /// Options of several letters behind one dash.
 pub const SHORT: Short = &[
@@ -98,8 +99,8 @@ pub struct Args {
 
     /// How the states of a text's tokens become its vector where a request does not say, none: each stays a vector of
     /// its own; without it as the model's file says, or their mean
-    #[arg(long, value_name = "KIND", value_enum)]
-    pub pooling: Option<PoolingName>,
+    #[arg(long, value_name = "KIND", value_parser = PossibleValuesParser::new(Pooling::names()).try_map(|name| Pooling::by_name(&name).ok_or("no pooling")))]
+    pub pooling: Option<Pooling>,
 
     /// Answer requests for another model with 404 instead of with this model
     #[arg(long)]
@@ -268,27 +269,6 @@ pub enum LogFormat {
     Text,
     Json,
     None,
-}
-
-/// The kinds of pooling.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-#[allow(missing_docs)]
-pub enum PoolingName {
-    Mean,
-    Cls,
-    Last,
-    None,
-}
-
-impl From<PoolingName> for Vectors {
-    fn from(name: PoolingName) -> Vectors {
-        match name {
-            PoolingName::Mean => Vectors::One(Pooling::Mean),
-            PoolingName::Cls => Vectors::One(Pooling::Cls),
-            PoolingName::Last => Vectors::One(Pooling::Last),
-            PoolingName::None => Vectors::Each,
-        }
-    }
 }
 
 impl Args {

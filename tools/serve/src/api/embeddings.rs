@@ -7,7 +7,7 @@ use trine::{Pooling, Scale};
 
 use super::request::fields::Fields;
 use super::request::{Caller, cache, prompt};
-use crate::engine::{Request, Vector, Vectors};
+use crate::engine::{Request, Vector};
 use crate::error::ApiError;
 use crate::service::Service;
 
@@ -22,7 +22,7 @@ pub struct Inputs {
     pub requests: Vec<Request>,
     /// The name of the model in the answer.
     model: String,
-    vectors: Vectors,
+    pooling: Pooling,
     scale: Scale,
     base64: bool,
     /// True if the answer has llama-server's own shape.
@@ -53,20 +53,20 @@ impl Inputs {
         }
         // This field is llama-server's, and so is the answer.
         let native = native || name == "content";
-        let vectors = vectors(&f)?.unwrap_or(service.vectors);
-        if vectors == Vectors::Each {
+        let pooling = pooling(&f)?.unwrap_or(service.pooling);
+        if pooling == Pooling::None {
             let tokens: usize = prompts.iter().map(|p| p.tokens.len()).sum();
             each(native, tokens, n_embd as usize)?;
         }
         let one = Request {
-            vectors: Some(vectors),
+            pooling: Some(pooling),
             bits,
             cache: cache(&f, caller)?,
             deadline: caller.deadline_within(service),
             ..Request::new(Vec::new())
         };
         let requests = prompts.into_iter().map(|p| Request { prompt: p.tokens, ..one.clone() });
-        Ok(Inputs { requests: requests.collect(), model, vectors, scale: scale(&f)?, base64: base64(&f)?, native })
+        Ok(Inputs { requests: requests.collect(), model, pooling, scale: scale(&f)?, base64: base64(&f)?, native })
     }
 
     /// The answer, in one line. Of thousands of vectors a tree of JSON would take many times their memory, so it is
@@ -75,7 +75,7 @@ impl Inputs {
         let tokens: usize = vectors.iter().map(|v| v.prompt_tokens).sum();
         let bits = vectors.first().map(|v| v.bits).filter(|b| *b > 0);
         let objects = vectors.into_iter().enumerate().map(|(i, mut vector)| {
-            if self.vectors == Vectors::Each {
+            if self.pooling == Pooling::None {
                 // As they are, as llama-server has it.
                 let each = vector.numbers.len() / vector.prompt_tokens.max(1);
                 let states = vector.numbers.chunks(each.max(1)).map(|v| self.numbers(v));
@@ -98,7 +98,7 @@ impl Inputs {
         }
         let model = Value::from(self.model.as_str());
         let usage = json!({"prompt_tokens": tokens, "total_tokens": tokens});
-        let effective = json!({"bits": bits, "pooling": name(self.vectors)});
+        let effective = json!({"bits": bits, "pooling": self.pooling.name()});
         format!(
             "{{\"object\":\"list\",\"data\":[{objects}],\"model\":{model},\"usage\":{usage},\"trine\":{effective}}}\n"
         )
@@ -116,28 +116,12 @@ impl Inputs {
 }
 
 const POOLING: &str = "pooling";
-/// No pooling.
-const NONE: &str = "none";
 /// Most numbers of an answer that has a vector for every token.
 const MOST_NUMBERS: usize = 1 << 24;
 
-fn vectors(f: &Fields<'_>) -> Result<Option<Vectors>, ApiError> {
-    let Some(name) = f.text(POOLING)? else {
-        return Ok(None);
-    };
-    if name == NONE {
-        return Ok(Some(Vectors::Each));
-    }
-    let known = Pooling::by_name(name).map(Vectors::One);
+fn pooling(f: &Fields<'_>) -> Result<Option<Pooling>, ApiError> {
     let unknown = || ApiError::field(POOLING, "must be \"mean\", \"cls\", \"last\" or \"none\"");
-    known.map(Some).ok_or_else(unknown)
-}
-
-fn name(vectors: Vectors) -> &'static str {
-    match vectors {
-        Vectors::One(pooling) => pooling.name(),
-        Vectors::Each => NONE,
-    }
+    f.text(POOLING)?.map(|name| Pooling::by_name(name).ok_or_else(unknown)).transpose()
 }
 
 /// Refuses a vector for each of `tokens` tokens in OpenAI's shape, which has one for a text, and where the answer would

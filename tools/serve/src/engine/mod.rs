@@ -22,7 +22,7 @@ pub use counters::{Counters, Drafts, Slot};
 pub use handle::{Answer, Handle};
 pub use options::Options;
 pub use queue::Admission;
-pub use request::{Done, Ended, Event, Progress, Refused, Request, Vector, Vectors};
+pub use request::{Done, Ended, Event, Progress, Refused, Request, Vector};
 
 pub use trine::generate::{Token, TokenLogprobs, TokenOdds, Told};
 

@@ -159,7 +159,7 @@ impl Options {
             return invalid(format!("token {id} is outside the vocabulary of {n_vocab}"));
         }
         // A text has at least one token behind its prompt, a vector none.
-        let needed = tokens + usize::from(r.vectors.is_none());
+        let needed = tokens + usize::from(r.pooling.is_none());
         if needed > self.n_ctx() {
             let n_ctx = self.n_ctx();
             return Err(Refused::TooLong { tokens, n_ctx });

@@ -12,9 +12,8 @@ use trine::{Grammar, Pooling, SamplerOptions};
 pub struct Request {
     /// Its tokens, at least one.
     pub prompt: Vec<u32>,
-    /// What is asked for is the vector of the prompt, or its tokens' vectors, and no text. Nothing that is said of
-    /// generated tokens counts then.
-    pub vectors: Option<Vectors>,
+    /// The vector of the prompt is asked for, and no text. Options of generated tokens do not count then.
+    pub pooling: Option<Pooling>,
     /// Tokens that were generated after the prompt already, elsewhere: the text goes on behind them as if they had been
     /// generated here.
     pub resume: Vec<u32>,
@@ -52,7 +51,7 @@ impl Request {
     pub fn new(prompt: Vec<u32>) -> Request {
         Request {
             prompt,
-            vectors: None,
+            pooling: None,
             resume: Vec::new(),
             max_tokens: None,
             sampler: SamplerOptions::default(),
@@ -68,15 +67,6 @@ impl Request {
             deadline: None,
         }
     }
-}
-
-/// The vectors that are made of a prompt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Vectors {
-    /// One, of the states of all its tokens.
-    One(Pooling),
-    /// The state of each of its tokens.
-    Each,
 }
 
 /// What the client of a request hears, in this order: `Prompt` once or several times, `PromptLogprobs` if asked for,

@@ -19,7 +19,7 @@ use trine::{ChatTemplate, DryBreakers, Grammar, NumberPath, Pooling, SamplerOpti
 use trine_tools::{load, templates};
 
 use crate::args::Args;
-use crate::engine::{Handle, Vectors};
+use crate::engine::Handle;
 use crate::error::ApiError;
 
 pub use about::{About, now};
@@ -47,7 +47,7 @@ pub struct Service {
     /// Measurements.
     pub meters: Meters,
     /// How vectors are made where a request does not say.
-    pub vectors: Vectors,
+    pub pooling: Pooling,
     /// The source of the chat template.
     pub template_source: Option<String>,
     template: Option<ChatTemplate>,
@@ -102,8 +102,7 @@ impl Service {
         let path = args.model.number_path.map(NumberPath::from);
         let about = About::of(&model, file.clone(), path.unwrap_or_default())?;
         let about = about.with(&args.model)?;
-        let vectors =
-            args.pooling.map_or_else(|| Vectors::One(model.pooling().unwrap_or(Pooling::Mean)), Vectors::from);
+        let pooling = args.pooling.or(model.pooling()).unwrap_or(Pooling::Mean);
         let (engine, thread) = Handle::start(model, args.engine())?;
         let names = match args.alias.is_empty() {
             true => vec![file],
@@ -122,7 +121,7 @@ impl Service {
                 ping: u64::try_from(args.sse_ping_interval).ok().map(Duration::from_secs),
             },
             meters: Meters::default(),
-            vectors,
+            pooling,
             template_source,
             template,
             longest_token,

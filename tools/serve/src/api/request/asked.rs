@@ -162,7 +162,7 @@ fn request(f: &Fields<'_>, route: Route, service: &Service, caller: &Caller) -> 
     let logprobs = logprobs(f, route)?;
     Ok(Request {
         prompt: Vec::new(),
-        vectors: None,
+        pooling: None,
         resume: f.ids("resume_tokens")?.unwrap_or_default(),
         max_tokens: max_tokens(f, service)?,
         sampler,

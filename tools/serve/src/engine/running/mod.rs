@@ -1,19 +1,17 @@
 //! A request on its way: its text, its drafts, the events that its client has heard.
 
 mod client;
-mod gathered;
 
 use std::time::{Duration, Instant};
 
 use trine::generate::speculate::Drafter;
 use trine::generate::{ChooseError, Chooser, End, TextMachine};
-use trine::step::Kind;
+use trine::step::{Kind, Pooled};
 
 use super::counters::Slot;
 use super::job::Job;
 use super::request::{Done, Ended, Event, Progress, Refused, Request, Vector};
 use client::{Client, Hears};
-use gathered::Gathered;
 
 /// A request that runs or waits.
 pub(super) struct Running {
@@ -28,8 +26,8 @@ pub(super) struct Running {
     n_ctx: usize,
     /// Positions found in the cache when the request was begun first.
     cached: usize,
-    /// The vectors that are asked for instead of a text.
-    gathered: Option<Gathered>,
+    /// The vector that is asked for instead of a text.
+    pooled: Option<Pooled>,
     /// Logits of the last step: behind the last token, and behind every drafted one.
     rows: Vec<Vec<f32>>,
     /// When the first logits behind the prompt were there.
@@ -53,7 +51,7 @@ impl Running {
     pub fn new(job: Job, bits: u8, draft_bits: u8, most: usize, n_ctx: usize) -> Running {
         let Job { request, text, events, cancel, admitted } = job;
         Running {
-            gathered: request.vectors.map(|v| Gathered::new(v, text.given().len())),
+            pooled: request.pooling.map(|pooling| Pooled::new(pooling, text.given().len())),
             client: Client::new(events, cancel),
             text,
             request,
@@ -87,16 +85,16 @@ impl Running {
 
     /// Whether the beginning may be taken from the cache: not when something of every token of the prompt is wanted.
     pub fn may_reuse(&self) -> bool {
-        !self.request.prompt_logprobs && !self.gathers_all()
+        !self.request.prompt_logprobs && !self.pools_all()
     }
 
     /// Whether hidden states are wanted, and no logits.
     pub fn wants_hidden(&self) -> bool {
-        self.gathered.is_some()
+        self.pooled.is_some()
     }
 
-    fn gathers_all(&self) -> bool {
-        self.gathered.as_ref().is_some_and(Gathered::wants_all)
+    fn pools_all(&self) -> bool {
+        self.pooled.as_ref().is_some_and(Pooled::wants_all)
     }
 
     /// When it was admitted.
@@ -129,7 +127,7 @@ impl Running {
     /// which on logits, or hidden states, are wanted.
     pub fn wanted(&self, evaluated: usize, count: usize) -> (&[u32], usize) {
         let (tokens, from) = self.text.wanted(evaluated, count);
-        (tokens, if self.gathers_all() { 0 } else { from })
+        (tokens, if self.pools_all() { 0 } else { from })
     }
 
     /// Takes in the logits behind the token at `position`.
@@ -142,12 +140,12 @@ impl Running {
 
     /// Takes in the hidden state of the token at `position`.
     pub fn take_hidden(&mut self, position: usize, state: &[f32]) {
-        if let Some(gathered) = &mut self.gathered {
-            gathered.take(position, state);
+        if let Some(pooled) = &mut self.pooled {
+            pooled.take(position, state);
         }
     }
 
-    /// Tells how much of the prompt was read, and ends with the vectors where these are all that is asked for.
+    /// Tells how much of the prompt was read, and ends with the vector where that is all that is asked for.
     pub fn progress(&mut self, processed: usize, now: Instant) {
         let total = self.text.given().len();
         let time = now.duration_since(self.admitted);
@@ -155,7 +153,7 @@ impl Running {
             let processed = processed.min(total);
             self.client.send(Event::Prompt(Progress { total, cached: self.cached, processed, time }));
         }
-        match self.gathered.as_mut().map_or(Ok(None), Gathered::finish) {
+        match self.pooled.as_mut().map_or(Ok(None), Pooled::vector) {
             Ok(None) => {}
             Err(e) => self.fail(e.to_string()),
             Ok(Some(numbers)) => {

@@ -107,7 +107,7 @@ impl<B: Backend> Scheduler<B> {
     fn draft_bits(&self, job: &Job, bits: u8) -> u8 {
         let r = &job.request;
         let draft = r.draft_bits.or(self.options.draft_bits).unwrap_or(0);
-        match draft < bits && r.vectors.is_none() {
+        match draft < bits && r.pooling.is_none() {
             true => draft,
             false => 0,
         }

@@ -91,8 +91,7 @@ fn logits_under_load_are_those_of_a_session() {
     let engine = Handle::start_on(model.clone(), options, |steps| Watched { steps, seen: watch, gate: wait });
     let engine = engine.expect("an engine").0;
     // Texts and vectors in the same steps.
-    let vector =
-        Request { vectors: Some(Vectors::One(Pooling::Mean)), cache: None, ..Request::new(requests[0].prompt.clone()) };
+    let vector = Request { pooling: Some(Pooling::Mean), cache: None, ..Request::new(requests[0].prompt.clone()) };
     let vectors: Vec<Answer> = (0..3).map(|_| engine.submit(vector.clone()).expect("room")).collect();
     let order: Vec<usize> = (0..requests.len()).collect();
     let answers = submit_all(&engine, &requests, &order);

@@ -1,12 +1,13 @@
 //! Many prompts side by side: every step reads the weights once for all of them, and the beginning that they share is
-//! evaluated and held once.
+//! evaluated and held once. A text machine for each prompt says which tokens it wants evaluated, and chooses the next.
 //!
 //! ```sh
 //! cargo run --release --example batch                  # the bundled model
 //! cargo run --release --example batch -- model.gguf
 //! ```
 
-use trine::{Segment, Sequence, StepOptions};
+use trine::generate::TextMachine;
+use trine::{GenerateOptions, Segment, Sequence, StepOptions};
 
 const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/models/trilm-wt-5.8m-F16.gguf");
 
@@ -14,20 +15,15 @@ const BEGINNING: &str = "The game was released in North America in the summer of
 const ENDS: [&str; 4] = [" Critics", " The players", " In Japan", " A second edition"];
 /// Tokens that every prompt is continued by.
 const LENGTH: usize = 24;
+/// Tokens that a text may have.
+const CONTEXT: usize = 512;
 
 /// A text that grows.
 struct Text {
     seq: Sequence,
-    /// Tokens that are not evaluated yet.
-    next: Vec<u32>,
-    tokens: Vec<u32>,
-}
-
-/// The most likely token.
-fn best(logits: &[f32]) -> u32 {
-    let ids = 0..logits.len() as u32;
-    let likely = ids.max_by(|&a, &b| logits[a as usize].total_cmp(&logits[b as usize]));
-    likely.unwrap_or(0)
+    machine: TextMachine,
+    text: String,
+    over: bool,
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -46,31 +42,34 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Forks hold the pages of the beginning by reference; they take memory of their own as they grow.
     let mut texts = Vec::new();
     for end in ENDS {
+        let prompt = [&beginning[..], &tokenizer.encode(end, false, true)?].concat();
         texts.push(Text {
             seq: stem.fork(beginning.len()),
-            next: tokenizer.encode(end, false, true)?,
-            tokens: Vec::new(),
+            machine: TextMachine::new(&model, prompt, &GenerateOptions::greedy(LENGTH))?,
+            text: String::new(),
+            over: false,
         });
     }
-    for _ in 0..LENGTH {
-        let mut chosen = vec![0; texts.len()];
-        let mut segments: Vec<Segment<'_>> = texts
-            .iter_mut()
-            .map(|text| Segment { logits_from: text.next.len() - 1, seq: &mut text.seq, tokens: &text.next })
-            .collect();
-        engine.step(&mut segments, &options, &mut |text, _, logits| {
-            chosen[text] = best(logits);
-        })?;
-        for (text, id) in texts.iter_mut().zip(chosen) {
-            text.tokens.push(id);
-            text.next = vec![id];
+    while texts.iter().any(|text| !text.over) {
+        let mut going: Vec<&mut Text> = texts.iter_mut().filter(|text| !text.over).collect();
+        let mut logits = vec![Vec::new(); going.len()];
+        let mut segments = Vec::new();
+        for text in &mut going {
+            let (tokens, logits_from) = text.machine.wanted(text.seq.len(), usize::MAX);
+            segments.push(Segment { seq: &mut text.seq, tokens, logits_from });
+        }
+        engine.step(&mut segments, &options, &mut |text, _, row| logits[text] = row.to_vec())?;
+        for (text, logits) in going.into_iter().zip(logits) {
+            let full = text.machine.tokens().len() + 1 >= CONTEXT;
+            let choice = text.machine.choose(&logits, full)?;
+            text.text.extend(choice.token.map(|token| token.text));
+            text.over = choice.ending.is_some();
+            text.text.extend(choice.ending.map(|ending| ending.text));
         }
     }
 
     for (end, text) in ENDS.iter().zip(&texts) {
-        let mut words = tokenizer.detokenizer(false);
-        let continued: String = text.tokens.iter().map(|&id| words.push(id)).collect();
-        println!("…{end}{continued}{}", words.finish());
+        println!("…{end}{}", text.text);
     }
     eprintln!(
         "{} tokens of the beginning evaluated once for {} texts, {} pages in use",

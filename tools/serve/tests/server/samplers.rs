@@ -229,3 +229,39 @@ fn the_programs_sampler_is_the_one_of_requests_that_say_none() {
     let props = get(local.to, "/props").json();
     assert_eq!(props["default_generation_settings"]["params"]["top_k"], 7);
 }
+
+#[test]
+fn options_of_the_command_line_are_the_usual_values_of_requests() {
+    let given = [
+        ("--dynatemp-range", "dynatemp_range", 0.25),
+        ("--dynatemp-exp", "dynatemp_exponent", 2.0),
+        ("--top-p", "top_p", 0.75),
+        ("--min-p", "min_p", 0.25),
+        ("--typical", "typical_p", 0.5),
+        ("--top-n-sigma", "top_n_sigma", 1.5),
+        ("--eta-cutoff", "eta_cutoff", 0.125),
+        ("--xtc-probability", "xtc_probability", 0.5),
+        ("--xtc-threshold", "xtc_threshold", 0.25),
+        ("--repeat-penalty", "repeat_penalty", 1.25),
+        ("--presence-penalty", "presence_penalty", 0.5),
+        ("--frequency-penalty", "frequency_penalty", 0.75),
+        ("--dry-multiplier", "dry_multiplier", 0.5),
+        ("--dry-base", "dry_base", 2.0),
+        ("--dry-allowed-length", "dry_allowed_length", 3.0),
+        ("--dry-penalty-last-n", "dry_penalty_last_n", 5.0),
+        ("--adaptive-target", "adaptive_target", 0.5),
+        ("--adaptive-decay", "adaptive_decay", 0.25),
+        ("--mirostat", "mirostat", 2.0),
+        ("--mirostat-lr", "mirostat_eta", 0.5),
+        ("--mirostat-ent", "mirostat_tau", 3.0),
+    ];
+    let mut args: Vec<String> = vec!["--sampler-seq".to_owned(), "kt".to_owned()];
+    args.extend(given.iter().flat_map(|(option, _, value)| [(*option).to_owned(), value.to_string()]));
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let props = get(start(&args).to, "/props").json();
+    let params = &props["default_generation_settings"]["params"];
+    for (option, field, value) in given {
+        assert_eq!(params[field].as_f64(), Some(value), "{option}");
+    }
+    assert_eq!(params["samplers"], json!(["top_k", "temperature"]));
+}

@@ -142,7 +142,12 @@ mod tests {
     fn every_option_has_its_flags() {
         for option in OPTIONS {
             for flag in option.flags {
-                let value = if option.range.whole { 2.0 } else { 0.5 };
+                // a value that the option does not have by itself
+                let value = match option.field {
+                    "dry_allowed_length" => 3.0,
+                    _ if option.range.whole => 2.0,
+                    _ => 0.5,
+                };
                 let mut expected = SamplerOptions::default();
                 option.set(&mut expected, value, 512);
                 assert_ne!(expected, SamplerOptions::default(), "{flag}");

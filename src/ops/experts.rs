@@ -141,10 +141,10 @@ fn descending(values: &[f32]) -> Vec<usize> {
 }
 
 /// The rows of `x`, `[tokens][columns]`, of the tokens in `rows`, one after another.
-pub fn gather(x: &[f32], columns: usize, rows: impl Iterator<Item = usize>) -> Vec<f32> {
-    let mut out = Vec::with_capacity(rows.size_hint().0 * columns);
-    for row in rows {
-        out.extend_from_slice(&x[row * columns..][..columns]);
+pub fn gather(x: &[f32], columns: usize, rows: impl ExactSizeIterator<Item = usize>) -> Floats {
+    let mut out = Floats::scratch(rows.len() * columns);
+    for (to, row) in out.chunks_exact_mut(columns.max(1)).zip(rows) {
+        to.copy_from_slice(&x[row * columns..][..columns]);
     }
     out
 }

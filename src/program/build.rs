@@ -282,8 +282,7 @@ impl Builder {
     /// Rows for the experts of their tokens, times the weights of the choice if `weighed`.
     pub fn dispatch(&mut self, name: &str, x: Value, choice: Value, weighed: bool) -> Value {
         let (used, columns) = (self.columns(choice), self.columns(x));
-        let op = if weighed { Op::DispatchWeighed } else { Op::Dispatch };
-        self.one(name, op, &[x, choice], Rows::Experts(used), columns)
+        self.one(name, Op::Dispatch { weighed }, &[x, choice], Rows::Experts(used), columns)
     }
 
     /// Products with the matrices of each row's expert.

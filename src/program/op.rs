@@ -200,10 +200,12 @@ pub enum Op {
     Decay(Decay),
     /// Router scores to a choice of experts for each token. The output holds experts and weights.
     Choose(Box<Choosing>),
-    /// Rows of `x` for the experts that its token goes to, grouped by expert; `y` is the choice.
-    Dispatch,
-    /// The same, times the weights of the choice.
-    DispatchWeighed,
+    /// Rows of `x` for the experts that its token goes to, grouped by expert, times the weights of the choice `y` if
+    /// `weighed`.
+    Dispatch {
+        /// True if rows are multiplied by the weights here.
+        weighed: bool,
+    },
     /// Products of rows that are grouped by expert with the matrices of their expert; `y` is the choice.
     ProductsOfExperts(Vec<Stack>),
     /// The sum of the outputs of a token's experts, in the order of the choice `y`, times their weights if `weighed`.
@@ -264,8 +266,7 @@ impl Op {
             Op::Lightning(..) => "lightning",
             Op::Decay(_) => "decay",
             Op::Choose(_) => "choose",
-            Op::Dispatch => "dispatch",
-            Op::DispatchWeighed => "dispatch_weighed",
+            Op::Dispatch { .. } => "dispatch",
             Op::ProductsOfExperts(_) => "products_of_experts",
             Op::Combine { .. } => "combine",
             Op::Blend(_) => "blend",

@@ -184,8 +184,8 @@ impl<'a> Tape<'a> {
                 self.places[outputs[0].0] = Some(Place::Experts(chosen));
             }
             // products find the rows of their experts themselves
-            Op::Dispatch => self.set(outputs[0], self.rows(inputs[0])?),
-            Op::DispatchWeighed => {
+            Op::Dispatch { weighed: false } => self.set(outputs[0], self.rows(inputs[0])?),
+            Op::Dispatch { weighed: true } => {
                 let y = self.recorder.weigh(self.rows(inputs[0])?, &self.experts(inputs[1])?)?;
                 self.set(outputs[0], y);
             }
@@ -215,8 +215,7 @@ fn writes_over(op: &Op, first: bool) -> bool {
         Op::Norm(_)
             | Op::Products(_)
             | Op::GatedProducts(..)
-            | Op::Dispatch
-            | Op::DispatchWeighed
+            | Op::Dispatch { .. }
             | Op::ProductsOfExperts(_)
             | Op::Choose(_)
             | Op::Take

@@ -5,7 +5,6 @@ use std::ops::Range;
 use crate::kernels::Floats;
 use crate::ops;
 use crate::ops::experts::{Choice as Chosen, Choosing, combine, gather};
-use crate::ops::rows::copy;
 
 /// The experts of every token of a pass, and the order of rows that are grouped by expert.
 pub struct Choice {
@@ -41,7 +40,7 @@ impl Choice {
 
     /// Rows of `x`, `[tokens][columns]`, grouped by expert, times their weights if `weighed`.
     pub fn dispatch(&self, x: &[f32], columns: usize, weighed: bool) -> Floats {
-        let mut y = copy(&gather(x, columns, self.places.iter().map(|place| place / self.used)));
+        let mut y = gather(x, columns, self.places.iter().map(|place| place / self.used));
         if weighed {
             for (row, &place) in y.chunks_exact_mut(columns).zip(&self.places) {
                 ops::scale(row, self.chosen[place].weight);

@@ -25,27 +25,24 @@ impl Pass<'_, '_, '_> {
         self.activations(x, self.matrix(matrix).cols).sharing(forms)
     }
 
-    fn observe(&self, acts: &Activations<'_>, product: &Product) {
-        if product.observed {
+    /// Products of the rows of a value.
+    pub(super) fn products<const N: usize>(&self, x: Value, products: [&Product; N]) -> [Floats; N] {
+        self.multiply(&self.activations_of(x, products[0].matrix), products)
+    }
+
+    /// Products of the same rows, with their factors and adapters.
+    fn multiply<const N: usize>(&self, acts: &Activations<'_>, products: [&Product; N]) -> [Floats; N] {
+        for product in products.iter().filter(|product| product.observed) {
             acts.observe(&self.program.matrix(product.matrix).tensor);
         }
-    }
-
-    /// Products of the same rows.
-    pub(super) fn products<const N: usize>(&self, x: Value, products: [&Product; N]) -> [Floats; N] {
-        let acts = self.activations_of(x, products[0].matrix);
-        products.iter().for_each(|product| self.observe(&acts, product));
-        let mut ys = matmul(products.map(|product| self.matrix(product.matrix)), &acts);
-        ys.iter_mut().zip(products).for_each(|(y, product)| self.finish_product(product, &acts, y));
-        ys
-    }
-
-    /// The factor of a product, and what adapters add to it.
-    fn finish_product(&self, product: &Product, acts: &Activations<'_>, y: &mut [f32]) {
-        if let Some(scale) = product.scale {
-            ops::scale(y, scale);
+        let mut ys = matmul(products.map(|product| self.matrix(product.matrix)), acts);
+        for (y, product) in ys.iter_mut().zip(products) {
+            if let Some(scale) = product.scale {
+                ops::scale(y, scale);
+            }
+            self.adapt(&product.adapters, acts, y);
         }
-        self.adapt(&product.adapters, acts, y);
+        ys
     }
 
     /// Adds what adapters make of the rows.
@@ -71,18 +68,13 @@ impl Pass<'_, '_, '_> {
         let both = [gate, up].map(|product| self.matrix(product.matrix));
         let last = self.matrix(down.matrix);
         if let Some(inner) = gated(both, activation, last, &acts) {
-            let [mut y] = matmul([last], &inner);
-            self.finish_product(down, &inner, &mut y);
+            let [y] = self.multiply(&inner, [down]);
             return y;
         }
-        [gate, up].into_iter().for_each(|product| self.observe(&acts, product));
-        let [mut inner, ups] = matmul(both, &acts);
+        let [mut inner, ups] = self.multiply(&acts, [gate, up]);
         activation.gate(self.isa(), &mut inner, &ups);
         drop(ups);
-        let acts = self.activations(&inner, last.cols);
-        self.observe(&acts, down);
-        let [mut y] = matmul([last], &acts);
-        self.finish_product(down, &acts, &mut y);
+        let [y] = self.multiply(&self.activations(&inner, last.cols), [down]);
         y
     }
 

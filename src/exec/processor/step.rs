@@ -148,11 +148,10 @@ impl Pass<'_, '_, '_> {
                 self.values.set_choice(operation.outputs[0], Choice::of(choosing, &mut scores));
                 self.release(at);
             }
-            Op::Dispatch | Op::DispatchWeighed => {
-                let weighed = matches!(operation.op, Op::DispatchWeighed);
+            Op::Dispatch { weighed } => {
                 let columns = program.shape(operation.inputs[0]).columns;
                 let choice = self.values.choice(operation.inputs[1]);
-                let y = choice.dispatch(self.input(at, 0), columns, weighed);
+                let y = choice.dispatch(self.input(at, 0), columns, *weighed);
                 self.one(at, y);
             }
             Op::ProductsOfExperts(stacks) => {

@@ -88,10 +88,13 @@ impl Program {
             Output { name: names[value.0].clone(), rows, columns: shape.columns }
         };
         let mut matrices: Vec<Matrix> = Vec::new();
+        // Matrices of one stack are one entry, parts of a fused tensor are not.
+        let mut stack = None;
         operation.op.matrices(|id| {
             let info = self.matrix(id);
+            let same = stack.replace((&info.tensor, info.first_row)) == Some((&info.tensor, info.first_row));
             match matrices.last_mut() {
-                Some(last) if last.tensor == info.tensor && info.first_row == 0 => last.count += 1,
+                Some(last) if same => last.count += 1,
                 _ => matrices.push(Matrix {
                     tensor: info.tensor.clone(),
                     ty: info.ty.to_string(),

@@ -91,3 +91,48 @@ fn values_end_with_the_operation_that_reads_them_last() {
     // at the sum: the stream, the network's output, and both results
     assert_eq!(plan.bytes(2), 2 * 4 * (4 * WIDTH));
 }
+
+#[test]
+fn matrices_of_a_stack_are_shown_as_one_and_parts_of_a_tensor_are_not() {
+    let mut b = Builder::default();
+    let table = product(&mut b, "token_embd.weight", 32, WIDTH).matrix;
+    let x = b.embed(table);
+    b.begin_block();
+    let scores = product(&mut b, "router", 4, WIDTH);
+    let scores = b.product(x, scores);
+    let choosing = crate::ops::experts::Choosing {
+        experts: 4,
+        used: 2,
+        gating: crate::ops::experts::Gating::SoftMax,
+        claim: crate::ops::experts::Claim::Probabilities,
+        shared_by: 1,
+        bias: None,
+        groups: None,
+        normalize: false,
+        scale: None,
+    };
+    let choice = b.choose("experts", scores, choosing);
+    let rows = b.dispatch("rows", x, choice, false);
+    // both halves of one tensor, a matrix of each for each expert
+    let mut half = |first_row| {
+        let from = b.matrices();
+        for _ in 0..4 {
+            b.matrix(MatrixInfo { tensor: "gate_up".into(), ty: TypeId::F32, rows: 3, columns: WIDTH, first_row });
+        }
+        let matrices = from..b.matrices();
+        Stack { matrices, observed: first_row == 0, scales: None, biases: None, adapters: vec![Vec::new(); 4] }
+    };
+    let halves = [half(0), half(3)];
+    let [gate, up] = halves.map(|stack| b.product_of_experts("half", rows, choice, stack));
+    let y = b.gate("gated", Activation::Silu, gate, up);
+    let y = b.combine("sum", y, choice, true);
+    b.end_block();
+    let hidden = b.take(y);
+    let output = product(&mut b, "output.weight", 32, 3);
+    let logits = b.product(hidden, output);
+    let program = b.finish(hidden, logits);
+    let lines = program.lines();
+    let products = lines.iter().find(|line| line.operation == "products_of_experts").expect("the products");
+    let shown: Vec<_> = products.matrices.iter().map(|m| (&m.tensor[..], m.count)).collect();
+    assert_eq!(shown, [("gate_up", 4), ("gate_up", 4)]);
+}

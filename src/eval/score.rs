@@ -89,7 +89,7 @@ pub struct LogProbabilities<'a> {
 }
 
 impl<'a> LogProbabilities<'a> {
-    /// Those of a row of logits, of which there is at least one.
+    /// Log-probabilities of a row of at least one logit.
     pub fn new(logits: &'a [f32]) -> LogProbabilities<'a> {
         let (max, sum) = max_and_sum(logits);
         LogProbabilities { logits, max, log_sum: log(sum) }

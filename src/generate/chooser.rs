@@ -68,7 +68,7 @@ impl Chooser {
         self.sampler.options().unreplayable()
     }
 
-    /// Whether a token ends the text.
+    /// True if a token ends the text.
     pub fn is_end(&self, id: u32) -> bool {
         self.ends.contains(&id)
     }

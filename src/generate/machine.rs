@@ -96,7 +96,7 @@ impl TextMachine {
         })
     }
 
-    /// Goes on behind `tokens`, which were generated elsewhere, as if they had been generated here.
+    /// Continues after `tokens` of an earlier text machine, as if they had been generated here.
     ///
     /// # Errors
     /// They cannot have been.

@@ -21,7 +21,7 @@ pub struct Operation {
 pub struct Order {
     /// All of them.
     pub operations: Vec<Operation>,
-    /// Those of each block, in the order in which blocks run.
+    /// The operations of each block, in the order in which blocks run.
     pub blocks: Vec<Range<usize>>,
     /// The operation that takes the rows whose logits are wanted.
     pub head: usize,

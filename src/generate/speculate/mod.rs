@@ -67,7 +67,7 @@ impl Speculator {
     /// For a session that is at the width of the text: up to `most` tokens at a time are drafted at `draft_bits`.
     ///
     /// # Errors
-    /// Those of [`check`].
+    /// The errors of [`check`].
     pub fn new(session: &Session, draft_bits: u8, most: usize) -> Result<Speculator, SpeculateError> {
         let mut speculator =
             Speculator { draft_bits, bits: draft_bits, drafter: Drafter::new(most), pace: Pace::default() };
@@ -78,7 +78,7 @@ impl Speculator {
     /// Takes over the session's width after it was changed.
     ///
     /// # Errors
-    /// Those of [`check`].
+    /// The errors of [`check`].
     pub fn follow(&mut self, session: &Session) -> Result<(), SpeculateError> {
         let text = session.bits().unwrap_or(0);
         check(session.model(), self.draft_bits, text)?;

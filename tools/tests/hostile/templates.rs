@@ -35,7 +35,8 @@ fn no_template_ends_the_program() {
     for source in &sources {
         let head: String = source.chars().take(60).collect();
         fs::write(path(&dir, "template"), source).unwrap();
-        let words = ["-m", "m.gguf", "-cnv", "-st", "-n", "1", "-p", "x", "--chat-template-file", "template"];
+        let words =
+            ["-m", "m.gguf", "-cnv", "-st", "-n", "1", "-p", "x", "--seed", "1", "--chat-template-file", "template"];
         // A minute of a processor, however many others want it.
         let output = run_behind(dir.path(), "ulimit -t 60; exec \"$0\" \"$@\"", RGEN, &words);
         orderly(output.status, &head);

@@ -50,7 +50,7 @@ fn messages_are_short_whatever_a_file_holds() {
     let dir = with_model();
     let long = "x".repeat(1 << 20);
     std::fs::write(path(&dir, "template"), format!("{{{{ raise_exception('{long}') }}}}")).unwrap();
-    let words = ["-m", "m.gguf", "-cnv", "-st", "-p", "x", "--chat-template-file", "template"];
+    let words = ["-m", "m.gguf", "-cnv", "-st", "-p", "x", "--seed", "1", "--chat-template-file", "template"];
     let error = refused(&run(dir.path(), RGEN, &words));
     assert!(error.len() < 5000, "{}", error.len());
 }

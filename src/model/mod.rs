@@ -27,7 +27,7 @@ use crate::exec::{Cancelled, Offload, PassOptions, Processor};
 use crate::kernels::Floats;
 use crate::kernels::Isa;
 use crate::kv::{self, CacheTypes, PageLayout};
-use crate::program::{Op, Operation, Program};
+use crate::program::{Op, Operation, Program, Value};
 use lora::Adapters;
 use lower::{Lowered, Lowering};
 
@@ -180,6 +180,8 @@ struct Inner {
     sections: Vec<(u8, Blob)>,
     /// The forward pass.
     program: Program,
+    /// The operation before which the processor's part of the blocks ends, and the residual stream there.
+    handover: (usize, Value),
     /// The weights, where the processor has them.
     processor: Processor,
     /// The types of keys and values.
@@ -259,6 +261,12 @@ impl Model {
         let processor = Processor { isa: options.isa, matrices, ropes, original_context: config.original_context };
         let sections = anyprec.as_ref().map(|a| load::sections(file, a));
         let added = options.adapters.iter().chain(&options.control.vectors);
+        let offload = options.offload.clone().filter(|_| layers > 0);
+        let here = offload.as_ref().map_or(config.n_layer, |offload| offload.first(config.n_layer));
+        let handover = match program.blocks().get(here) {
+            Some(block) => (block.start, program.entering(block.start)[0]),
+            None => (program.body().end, program.stream()),
+        };
         let inner = Inner {
             config,
             layouts,
@@ -266,10 +274,11 @@ impl Model {
             anyprec,
             widely,
             program,
+            handover,
             processor,
             cache: options.cache.stored(),
             added: added.map(Adapter::path).collect(),
-            offload: options.offload.clone().filter(|_| layers > 0),
+            offload,
             #[cfg(feature = "cuda")]
             halves,
         };
@@ -304,12 +313,7 @@ impl Model {
         parts: &mut [kv::Rows<'_>],
         options: &PassOptions,
     ) -> Result<Floats, Cancelled> {
-        let program = &self.inner.program;
-        let end = match program.blocks().get(self.inner.here()) {
-            Some(block) => (block.start, program.entering(block.start)[0]),
-            None => (program.body().end, program.stream()),
-        };
-        self.inner.processor.run(program, end, tokens, parts, options)
+        self.inner.processor.run(&self.inner.program, self.inner.handover, tokens, parts, options)
     }
 
     /// The hidden states of the rows of `x`: the residual stream behind the last norm, of which logits are made.

@@ -4,13 +4,13 @@ use trine_cuda::program::{Limits, ProgramError};
 
 use super::{Inner, Model, ModelError};
 use crate::exec::{Offloaded, Recorded, Recording};
-use crate::program::{Op, RopeKind};
+use crate::program::RopeKind;
 
 impl Model {
     /// Bounds logits that a GPU computed, where the model has a bound.
     pub(crate) fn bound(&self, logits: &mut [f32]) {
-        if let Some(Op::SoftCap(cap)) = self.inner.program.operations().last().map(|last| &last.op) {
-            crate::ops::soft_cap(logits, *cap);
+        if let Some((_, cap)) = self.inner.program.bound() {
+            crate::ops::soft_cap(logits, cap);
         }
     }
 

@@ -7,6 +7,7 @@
 //!
 //! Lanes are columns of the state, so that every column keeps its own chain; heads are tasks.
 
+use super::activation::{sigmoid, softplus};
 use crate::kernels::Floats;
 use crate::math::expf;
 use crate::pool;
@@ -22,6 +23,34 @@ pub struct Delta {
     pub neighbours: bool,
     /// Elements of a key, a query and a value.
     pub size: usize,
+}
+
+/// The decays of a layer, `[tokens][heads]` or `[tokens][heads][elements]`: softplus of the value times the head's
+/// factor; with a bound the sigmoid of their product times the bound.
+#[derive(Clone, Debug)]
+pub struct Decay {
+    /// A factor for each head.
+    pub factors: Vec<f32>,
+    /// Numbers of a head.
+    pub of_head: usize,
+    /// Bound of the decays' logarithms.
+    pub bound: Option<f32>,
+}
+
+impl Decay {
+    /// The decays of the values in `x`, where they are.
+    pub fn apply(&self, x: &mut [f32]) {
+        for row in x.chunks_exact_mut(self.of_head * self.factors.len()) {
+            for (head, factor) in row.chunks_exact_mut(self.of_head).zip(&self.factors) {
+                head.iter_mut().for_each(|g| {
+                    *g = match self.bound {
+                        Some(bound) => sigmoid(*g * factor) * bound,
+                        None => softplus(*g) * factor,
+                    }
+                });
+            }
+        }
+    }
 }
 
 /// The next positions of one sequence.

@@ -51,6 +51,7 @@ impl Yarn {
 /// In the pairing by halves, pairs are rotated with the cosines and sines of the `n_rot / 2` pairs. Neighbours take
 /// every cosine twice and every sine as `(-sin, sin)`: negation is exact and addition commutes, so `x0 cos + x1 (-sin)`
 /// and `x1 cos + x0 sin` equal the formula.
+#[derive(Default)]
 pub struct Table {
     /// Per position the cosines, then the sines.
     both: Vec<f32>,

@@ -1,10 +1,11 @@
 //! Building a program operation by operation.
 
 use super::forward::Program;
-use super::op::{Attend, Decay, LowRank, Op, Product, RopeKind, Stack, Temperature};
+use super::op::{Attend, LowRank, Op, Product, RopeKind, Stack, Temperature};
 use super::operation::{Operation, Order};
 use super::value::{MatrixId, MatrixInfo, Rows, Shape, Value};
 use crate::ops::activation::{Activation, HeadGate};
+use crate::ops::delta::Decay;
 use crate::ops::hadamard::Hadamard;
 use crate::ops::norm::Norm;
 use crate::ops::streams::Streams;

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::op::Op;
 use super::operation::{Operation, Order};
 use super::plan::Plan;
 use super::rewrite;
@@ -96,6 +97,16 @@ impl Program {
     /// The logits.
     pub fn logits(&self) -> Value {
         self.logits
+    }
+
+    /// The logits before they are bounded, and the bound, where the last operation is one: executors without that
+    /// operation leave it to the host.
+    pub fn bound(&self) -> Option<(Value, f32)> {
+        let last = self.order.operations.last()?;
+        match last.op {
+            Op::SoftCap(cap) => Some((last.inputs[0], cap)),
+            _ => None,
+        }
     }
 
     /// When values are read for the last time.

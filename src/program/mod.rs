@@ -21,7 +21,7 @@ mod value;
 
 pub use build::Builder;
 pub use forward::Program;
-pub use op::{Attend, Decay, LowRank, Op, Product, RopeKind, Stack, Temperature};
+pub use op::{Attend, LowRank, Op, Product, RopeKind, Stack, Temperature};
 pub use operation::{Operation, Order};
 pub use plan::Plan;
 pub use show::{Line, Matrix as ShownMatrix, Output as ShownOutput};

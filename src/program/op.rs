@@ -4,7 +4,7 @@ use super::value::MatrixId;
 use crate::ops::activation::{Activation, HeadGate};
 use crate::ops::attention::{Heads, ScoreRules, Window};
 use crate::ops::convolution::Convolution;
-use crate::ops::delta::Delta;
+use crate::ops::delta::{Decay, Delta};
 use crate::ops::experts::Choosing;
 use crate::ops::hadamard::Hadamard;
 use crate::ops::lightning::Lightning;
@@ -104,18 +104,6 @@ pub struct Attend {
     pub rules: Option<ScoreRules>,
     /// True if queries attend to all positions of the pass, later ones included; nothing is cached then.
     pub both_ways: bool,
-}
-
-/// The decays of a delta rule, `[tokens][heads]` or `[tokens][heads][elements]`: softplus of the value times the head's
-/// factor; with a bound the sigmoid of their product times the bound.
-#[derive(Clone, Debug)]
-pub struct Decay {
-    /// A factor for each head.
-    pub factors: Vec<f32>,
-    /// Numbers of a head.
-    pub of_head: usize,
-    /// Bound of the decays' logarithms.
-    pub bound: Option<f32>,
 }
 
 /// An operation. Inputs and outputs are `[rows][columns]` of `f32` unless it says otherwise; `x`, `y` … name the inputs

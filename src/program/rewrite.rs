@@ -1,5 +1,7 @@
 //! Fusions: several operations become one with the same bits, where executors do that faster.
 
+use std::collections::HashMap;
+
 use super::op::{Op, Product};
 use super::operation::{Operation, Order};
 use super::value::Value;
@@ -7,8 +9,9 @@ use super::value::Value;
 /// All fusions of some operations; the values in `leaving` are read behind them.
 pub(super) fn all(order: &mut Order, leaving: &[Value]) {
     let inputs = order.operations.iter().flat_map(|operation| &operation.inputs);
-    let read: Vec<Value> = inputs.chain(leaving).copied().collect();
-    let once = |value: &Value| read.iter().filter(|input| *input == value).count() == 1;
+    let mut readers: HashMap<Value, usize> = HashMap::new();
+    inputs.chain(leaving).for_each(|value| *readers.entry(*value).or_default() += 1);
+    let once = |value: &Value| readers.get(value) == Some(&1);
     fuse(order, |into, next| side_by_side(into, next));
     fuse(order, |into, next| gated(into, next, once));
     fuse(order, |into, next| sum_and_norm(into, next));

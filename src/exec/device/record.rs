@@ -30,21 +30,16 @@ impl Processor {
             processor: self,
             program,
             n_ctx: limits.context,
+            end: program.operations().len() - usize::from(program.bound().is_some()),
             places: vec![None; program.values()],
             done: vec![false; program.operations().len()],
             rotations: Vec::new(),
         };
         let (start, from) = recording.start(first)?;
-        for at in from..program.operations().len() {
-            if recording.is_last_on_host(at) {
-                break;
-            }
+        for at in from..recording.end {
             recording.run(at)?;
         }
-        let logits = match program.operations().last() {
-            Some(last) if matches!(last.op, Op::SoftCap(_)) => last.inputs[0],
-            _ => program.logits(),
-        };
+        let logits = program.bound().map_or(program.logits(), |(unbounded, _)| unbounded);
         let logits = recording.rows(logits)?;
         let angles = Angles(recording.rotations.iter().map(|(kind, _)| *kind).collect());
         let (program, weights) = recording.recorder.finish(logits)?;
@@ -79,7 +74,7 @@ impl<'a> Tape<'a> {
     /// before.
     fn own(&mut self, at: usize) -> Result<Span, ProgramError> {
         let x = self.program.operations()[at].inputs[0];
-        for later in at + 1..self.program.operations().len() {
+        for later in at + 1..self.end {
             let operation = &self.program.operations()[later];
             let ready = operation.inputs.iter().all(|input| self.places[input.0].is_some());
             let reads = operation.inputs.contains(&x) && !writes_over(&operation.op, operation.inputs[0] == x);

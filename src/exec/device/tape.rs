@@ -7,7 +7,7 @@ use crate::kernels::elements::gelu_table;
 use crate::ops::activation::Activation;
 use crate::ops::norm::{Kind, Norm};
 use crate::ops::rope::Pairing;
-use crate::program::{Attend, MatrixId, Op, Product, Program, RopeKind, Value};
+use crate::program::{Attend, MatrixId, Product, Program, RopeKind, Value};
 
 /// Says which operation no kernel does.
 pub fn missing<T>(what: impl Into<String>) -> Result<T, ProgramError> {
@@ -27,6 +27,8 @@ pub struct Tape<'a> {
     pub processor: &'a Processor,
     pub program: &'a Program,
     pub n_ctx: usize,
+    /// The operation behind the last one that the GPU has.
+    pub end: usize,
     pub places: Vec<Option<Place>>,
     /// True for each operation that is recorded.
     pub done: Vec<bool>,
@@ -35,12 +37,6 @@ pub struct Tape<'a> {
 }
 
 impl<'a> Tape<'a> {
-    /// True if operation number `at` bounds the logits, which is left to the host.
-    pub fn is_last_on_host(&self, at: usize) -> bool {
-        let operations = self.program.operations();
-        at + 1 == operations.len() && matches!(operations[at].op, Op::SoftCap(_))
-    }
-
     /// The rows of a value.
     pub fn rows(&self, value: Value) -> Result<Span, ProgramError> {
         match self.places[value.0] {
@@ -64,9 +60,10 @@ impl<'a> Tape<'a> {
             _ => None,
         };
         let place = span(&value);
-        let operations = self.program.operations().iter().enumerate();
-        let mut later = operations.filter(|(at, _)| *at != but && !self.done[*at] && !self.is_last_on_host(*at));
-        later.any(|(_, operation)| operation.inputs.iter().any(|input| *input == value || span(input) == place))
+        let same = |input: &Value| *input == value || place.is_some() && span(input) == place;
+        let operations = self.program.operations()[..self.end].iter().enumerate();
+        let mut later = operations.filter(|(at, _)| *at != but && !self.done[*at]);
+        later.any(|(_, operation)| operation.inputs.iter().any(same))
     }
 
     pub fn set(&mut self, value: Value, span: Span) {

@@ -17,15 +17,15 @@ pub struct Positions<'a> {
 }
 
 impl<'a> Positions<'a> {
-    /// Those of the rows of `parts`, which follow each other.
+    /// Positions of the rows of `parts`, which follow each other.
     pub fn new(parts: &[kv::Rows<'_>], ropes: &'a [Rope; 2]) -> Positions<'a> {
         let all: Vec<usize> = parts.iter().flat_map(|p| p.positions()).collect();
         Positions { tables: ropes.each_ref().map(|rope| rope.table(&all)), ropes, all }
     }
 
-    /// Those of no rows.
+    /// Positions of no rows, for operations that do not read any: no angles are computed.
     pub fn none(ropes: &'a [Rope; 2]) -> Positions<'a> {
-        Positions::new(&[], ropes)
+        Positions { all: Vec::new(), ropes, tables: Default::default() }
     }
 
     /// RoPE on all heads of `x`, of all rows.

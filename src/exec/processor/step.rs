@@ -7,9 +7,8 @@ use super::choice::Choice;
 use super::pass::Pass;
 use crate::kernels::Floats;
 use crate::ops;
-use crate::ops::activation::{sigmoid, softplus};
 use crate::ops::matmul::Matrix;
-use crate::program::{Decay, Op};
+use crate::program::Op;
 
 impl Pass<'_, '_, '_> {
     /// Carries out some operations.
@@ -74,8 +73,8 @@ impl Pass<'_, '_, '_> {
             Op::ScaleByPosition(factor) => self.in_place(at, |x, pass| pass.positions.scale(x, factor)),
             Op::Clamp(bound) => self.in_place(at, |x, _| ops::clamp(x, *bound)),
             Op::SoftCap(cap) => self.in_place(at, |x, _| ops::soft_cap(x, *cap)),
-            Op::Sigmoid => self.in_place(at, |x, _| ops::map(x, sigmoid)),
-            Op::Decay(decay) => self.in_place(at, |x, _| decays(x, decay)),
+            Op::Sigmoid => self.in_place(at, |x, _| ops::map(x, ops::activation::sigmoid)),
+            Op::Decay(decay) => self.in_place(at, |x, _| decay.apply(x)),
             Op::Activate(f) => self.in_place(at, |x, _| f.apply(isa, x)),
             Op::Gate(f) => self.in_place(at, |x, pass| f.gate(isa, x, pass.input(at, 1))),
             Op::HeadGate(f) => self.in_place(at, |x, pass| f.apply(x, pass.input(at, 1))),
@@ -194,19 +193,4 @@ fn decoded(table: &Matrix, rows: impl ExactSizeIterator<Item = usize>) -> Floats
     let mut x = Floats::scratch(rows.len() * n);
     x.chunks_exact_mut(n).zip(rows).for_each(|(row, number)| decode(table.row(number), row));
     x
-}
-
-/// Decays of a delta rule where they are.
-fn decays(x: &mut [f32], decay: &Decay) {
-    let all = decay.of_head * decay.factors.len();
-    for row in x.chunks_exact_mut(all) {
-        for (head, factor) in row.chunks_exact_mut(decay.of_head).zip(&decay.factors) {
-            head.iter_mut().for_each(|g| {
-                *g = match decay.bound {
-                    Some(bound) => sigmoid(*g * factor) * bound,
-                    None => softplus(*g) * factor,
-                }
-            });
-        }
-    }
 }

@@ -10,9 +10,9 @@ use crate::arch::rules::Recurrence;
 use crate::model::load::Linear;
 use crate::ops::activation::{Activation, HeadGate};
 use crate::ops::convolution::Convolution;
-use crate::ops::delta::Delta;
+use crate::ops::delta::{Decay, Delta};
 use crate::ops::norm::{Kind, Norm};
-use crate::program::{Decay, Op, Value};
+use crate::program::{Op, Value};
 
 /// The projections of a layer's input.
 enum Projections {

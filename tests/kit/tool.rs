@@ -1,6 +1,15 @@
 //! Result of a tool that has run: its output, or its refusal.
 
-use std::process::Output;
+use std::ffi::OsStr;
+use std::process::{Command, Output};
+
+/// Returns a process of a tool that is to be started. Where a test gives no seed there is one all the same, so that a
+/// text that a test looks at is the same in every run.
+pub fn command(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(program);
+    command.env("TRINE_SEED", "7");
+    command
+}
 
 /// Standard output and standard error of a run that must have succeeded.
 #[track_caller]

@@ -1,10 +1,34 @@
 //! The sampler on a command line: one option for each row of [`trine::sample::OPTIONS`], and the order of the steps.
 
+use std::hash::{BuildHasher, RandomState};
+
+use anyhow::{Result, bail};
 use clap::builder::StyledStr;
 use clap::error::Result as ClapResult;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use trine::sample::OPTIONS;
 use trine::{SamplerKind, SamplerOption, SamplerOptions};
+
+/// The variable of the environment that has the seed of texts that were given none.
+const SEED: &str = "TRINE_SEED";
+
+/// Returns the seed of a text that was given none: the number in `TRINE_SEED`, or a random one.
+///
+/// # Errors
+/// The variable is `required`, so that nothing may be drawn, or no seed.
+pub fn seed() -> Result<u32> {
+    let Some(text) = std::env::var_os(SEED).filter(|text| !text.is_empty()) else {
+        // Keyed by the system's random numbers. The highest stands for a random seed, so it is none.
+        return Ok((RandomState::new().hash_one(std::process::id()) as u32).min(u32::MAX - 1));
+    };
+    if text == "required" {
+        bail!("no seed was given, and {SEED}=required says that none is drawn: give one");
+    }
+    match text.to_str().and_then(|text| text.parse().ok()).filter(|seed| *seed != u32::MAX) {
+        Some(seed) => Ok(seed),
+        None => bail!("{SEED} is a number from 0 to {}, or 'required'", u32::MAX - 1),
+    }
+}
 
 /// Values of the options that are numbers, and the steps in their order.
 #[derive(Clone)]

@@ -265,7 +265,7 @@ impl Args {
         Ok(GenerateOptions {
             grammar: self.grammar.build(model)?,
             max_tokens: usize::try_from(self.predict).ok(),
-            sampler: self.sampling.options(model, n_ctx, !self.no_escape),
+            sampler: self.sampling.options(model, n_ctx, !self.no_escape)?,
             ignore_eos: self.sampling.ignore_eos,
             past_eos: self.predict == -2,
             bits: self.bits,

@@ -1,18 +1,17 @@
 //! The options that say how tokens are chosen: llama.cpp's names, defaults and order.
 
-use std::hash::{BuildHasher, RandomState};
-
+use anyhow::Result;
 use clap::Args;
 use trine::{DryBreakers, DryOptions, Model, SamplerOptions};
 
-use crate::sampling::SamplerArgs;
+use crate::sampling::{self, SamplerArgs};
 use crate::text;
 
 /// How tokens are chosen.
 #[derive(Args)]
 #[command(next_help_heading = "How tokens are chosen")]
 pub struct SamplingArgs {
-    /// Random seed; -1: a new one every time, printed on standard error
+    /// Random seed; -1: the one in TRINE_SEED, or a new one every time, printed on standard error
     #[arg(short, long, value_name = "N", default_value_t = -1, allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(-1..=u32::MAX as i64))]
     pub seed: i64,
 
@@ -50,24 +49,27 @@ fn bias(text: &str) -> Result<(u32, f32), String> {
 }
 
 impl SamplingArgs {
-    /// The seed asked for, or a new one.
-    fn seed(&self) -> u32 {
+    /// Returns the seed asked for, or a new one.
+    fn seed(&self) -> Result<u32> {
         match u32::try_from(self.seed) {
-            Ok(seed) if seed != u32::MAX => seed,
-            // Keyed by the system's random numbers.
-            _ => RandomState::new().hash_one(std::process::id()) as u32,
+            Ok(seed) if seed != u32::MAX => Ok(seed),
+            _ => sampling::seed(),
         }
     }
 
-    /// As the library takes them; the seed may be a new one every time. `escapes`: whether texts may have escapes.
-    pub(super) fn options(&self, model: &Model, n_ctx: usize, escapes: bool) -> SamplerOptions {
+    /// Returns the options as the library takes them; the seed may be a new one every time. `escapes`: texts may have
+    /// escapes.
+    ///
+    /// # Errors
+    /// There is no seed, and none may be drawn.
+    pub(super) fn options(&self, model: &Model, n_ctx: usize, escapes: bool) -> Result<SamplerOptions> {
         let seeded =
-            SamplerOptions { seed: self.seed(), logit_bias: self.logit_bias.clone(), ..SamplerOptions::default() };
+            SamplerOptions { seed: self.seed()?, logit_bias: self.logit_bias.clone(), ..SamplerOptions::default() };
         let mut options = self.sampler.apply(seeded, n_ctx);
         if options.dry.is_on() {
             options.dry.breakers = self.breakers(model, escapes);
         }
-        options
+        Ok(options)
     }
 
     fn breakers(&self, model: &Model, escapes: bool) -> DryBreakers {

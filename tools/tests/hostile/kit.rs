@@ -11,7 +11,7 @@ use std::time::Duration;
 use trine_formats::gguf::write::NewTensor;
 use trine_formats::gguf::{Metadata, Value};
 use trine_formats::types::TypeId;
-pub use trine_testkit::{TempDir, folder, gguf, names_in, trilm};
+pub use trine_testkit::{TempDir, folder, gguf, names_in, tool, trilm};
 
 pub const RQUANTIZE: &str = env!("CARGO_BIN_EXE_rquantize");
 pub const RGEN: &str = env!("CARGO_BIN_EXE_rgen");
@@ -26,7 +26,7 @@ pub const SIGPIPE: i32 = 13;
 
 /// `program` with these words, in the folder `dir`.
 pub fn command(dir: &Path, program: &str, words: &[&str]) -> Command {
-    let mut command = Command::new(program);
+    let mut command = tool::command(program);
     command.current_dir(dir).args(words).stdin(Stdio::null());
     command
 }

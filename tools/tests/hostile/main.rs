@@ -10,6 +10,7 @@ mod inputs;
 mod interrupts;
 mod kit;
 mod limits;
+mod seeds;
 mod streams;
 mod templates;
 mod terminal;

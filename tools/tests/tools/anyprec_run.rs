@@ -32,7 +32,7 @@ fn model() -> &'static Path {
 }
 
 fn rgen(file: &Path, args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_rgen"));
+    let mut command = Command::from(tool::command(env!("CARGO_BIN_EXE_rgen")));
     command.arg("-m").arg(file).args(args);
     command
 }
@@ -106,7 +106,7 @@ fn chat(lines: &str, args: &[&str]) -> (String, String) {
     let template = model().join("template.jinja");
     let source = "{% for m in messages %}{{ m.role }} : {{ m.content }} \n {% endfor %}{% if add_generation_prompt %}assistant :{% endif %}";
     std::fs::write(&template, source).unwrap();
-    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_rgen"))
+    let mut child = tool::command(env!("CARGO_BIN_EXE_rgen"))
         .arg("-m")
         .arg(model().join("ap.gguf"))
         .args(["-cnv", "-n", "30", "--temp", "0", "--chat-template-file"])

@@ -107,7 +107,7 @@ impl Made {
 
 /// The one line with which `rgen` refuses a device, while the library of this folder is the driver.
 fn refused(device: &str, folder: &Path) -> String {
-    let mut rgen = Command::new(env!("CARGO_BIN_EXE_rgen"));
+    let mut rgen = tool::command(env!("CARGO_BIN_EXE_rgen"));
     rgen.args(["-p", "Once", "-n", "1", "--device", device, "-m"]);
     let output = rgen.arg(trilm()).env("LD_LIBRARY_PATH", folder).output();
     tool::only_error("rgen", output.expect("rgen"))
@@ -129,7 +129,7 @@ fn without_a_driver_every_tool_says_so() {
         ("rbench", env!("CARGO_BIN_EXE_rbench"), &["-p", "1"]),
     ] {
         for device in ["cuda", "cuda:1"] {
-            let mut command = Command::new(program);
+            let mut command = tool::command(program);
             command.args(["-m", model, "-dev", device]).args(options).env("LD_LIBRARY_PATH", dir.path());
             if tool == "rperplexity" {
                 command.arg("-f").arg(dir.path().join("text"));
@@ -148,7 +148,7 @@ fn the_processor_is_no_device_that_is_looked_for() {
     // A driver that ends the process when it is asked for anything.
     let dir = driver("#[unsafe(no_mangle)] pub extern \"C\" fn cuDriverGetVersion() -> u32 { loop {} }");
     for device in ["cpu", "none", "CPU"] {
-        let mut rgen = Command::new(env!("CARGO_BIN_EXE_rgen"));
+        let mut rgen = tool::command(env!("CARGO_BIN_EXE_rgen"));
         rgen.args(["-p", "Once", "-n", "1", "--temp", "0", "--device", device])
             .arg("-m")
             .arg(trilm())

@@ -19,7 +19,7 @@ fn run(tool: &str, args: &[&str]) -> Output {
         "rimatrix" => env!("CARGO_BIN_EXE_rimatrix"),
         _ => env!("CARGO_BIN_EXE_rbench"),
     };
-    Command::new(exe).args(args).output().expect("it starts")
+    Command::from(tool::command(exe)).args(args).output().expect("it starts")
 }
 
 fn ok(tool: &str, args: &[&str]) -> String {

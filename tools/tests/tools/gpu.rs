@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
 
 use serde_json::{Value, json};
 use tempfile::{TempDir, tempdir};
@@ -45,7 +45,7 @@ impl House {
 
     /// The output of a tool on a device that follows `plan`.
     fn run(&self, program: &str, plan: &str, options: &str) -> Output {
-        let mut command = Command::new(program);
+        let mut command = tool::command(program);
         command
             .current_dir(self.folder.path())
             .arg("-m")
@@ -151,7 +151,7 @@ fn tables_beside_limits_and_llama_bench_say_where_a_model_ran() {
 
 /// A tool's output, from the folder of a house.
 fn told(house: &House, program: &str, words: &str) -> String {
-    let mut command = Command::new(program);
+    let mut command = tool::command(program);
     let command = command.current_dir(house.folder.path());
     tool::stdout(command.args(words.split_whitespace()).output().expect("a tool"))
 }

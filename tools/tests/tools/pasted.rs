@@ -6,7 +6,7 @@ use std::fs;
 use assert_cmd::Command;
 use serde_json::json;
 use trine_testkit::pasted::pasted;
-use trine_testkit::{TempDir, folder, testdata, trilm, wikitext};
+use trine_testkit::{TempDir, folder, testdata, tool as kit, trilm, wikitext};
 
 use super::rconvert::checkpoint::Checkpoint;
 
@@ -63,7 +63,7 @@ fn lines_of_other_programs_run_or_are_refused_with_a_right_sentence() {
     let (mut ran, mut wrong) = (0, Vec::new());
     for pasted in pasted("lines.txt") {
         let (program, more) = tool(&pasted.words[0]);
-        let mut command = Command::new(program);
+        let mut command = Command::from(kit::command(program));
         command.current_dir(dir.path()).args(more);
         let command = command.args(&pasted.words[1..]);
         let output = command.write_stdin("").output().expect("an answer");

@@ -11,7 +11,7 @@ use trine_testkit::tool::{self, only_error, stdout};
 use trine_testkit::{testdata, trilm};
 
 fn rgen(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_rgen"));
+    let mut command = Command::from(tool::command(env!("CARGO_BIN_EXE_rgen")));
     command.arg("-m").arg(trilm()).args(args);
     command
 }
@@ -188,7 +188,7 @@ fn mistakes_are_told_in_one_line() {
         (words.as_str(), "not a GGUF file"),
         (empty.as_str(), "is empty"),
     ] {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_rgen"));
+        let mut command = Command::from(tool::command(env!("CARGO_BIN_EXE_rgen")));
         let e = error(command.args(["-m", model, "-p", "x"]));
         assert!(e.contains(expected), "{e}");
     }
@@ -206,7 +206,7 @@ fn unknown_options_are_refused_and_help_teaches() {
         let output = rgen(args).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{args:?}");
     }
-    let help = stdout(Command::new(env!("CARGO_BIN_EXE_rgen")).arg("--help").output().unwrap());
+    let help = stdout(Command::from(tool::command(env!("CARGO_BIN_EXE_rgen"))).arg("--help").output().unwrap());
     for word in ["Examples:", "--logits-sha256", "POS TOKEN SHA256", "-ub", "-cnv"] {
         assert!(help.contains(word), "{word}");
     }
@@ -267,7 +267,7 @@ fn hostile_templates_end_in_an_error() {
 
 #[test]
 fn ctrl_c_ends_the_text_and_is_reported() {
-    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_rgen"))
+    let mut child = tool::command(env!("CARGO_BIN_EXE_rgen"))
         .arg("-m")
         .arg(trilm())
         .args(["-p", "The game", "-c", "100000", "--ignore-eos", "-s", "1"])
@@ -292,7 +292,7 @@ fn ctrl_c_ends_the_text_and_is_reported() {
 
 #[test]
 fn a_reader_that_has_enough_ends_the_program() {
-    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_rgen"))
+    let mut child = tool::command(env!("CARGO_BIN_EXE_rgen"))
         .arg("-m")
         .arg(trilm())
         .args(["-c", "100000", "--ignore-eos", "-s", "1"])

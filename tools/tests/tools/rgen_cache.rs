@@ -5,19 +5,19 @@ use std::path::Path;
 use std::process::Output;
 
 use assert_cmd::Command;
-use trine_testkit::tool::{refusal, stdout, texts};
+use trine_testkit::tool::{self, refusal, stdout, texts};
 use trine_testkit::{folder, testdata, trilm, wikitext};
 
 use super::rgen::TEMPLATE;
 
 fn on(model: &Path, cache: &Path, args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_rgen"));
+    let mut command = Command::from(tool::command(env!("CARGO_BIN_EXE_rgen")));
     command.arg("-m").arg(model).arg("--prompt-cache").arg(cache);
     command.args(args).write_stdin("").output().unwrap()
 }
 
 fn without(model: &Path, args: &[&str]) -> String {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_rgen"));
+    let mut command = Command::from(tool::command(env!("CARGO_BIN_EXE_rgen")));
     stdout(command.arg("-m").arg(model).args(args).output().unwrap())
 }
 
@@ -103,7 +103,7 @@ fn chats_and_turns_begin_from_the_file() {
     let turns = ["-p", "User: who won?", "-i", "-n", "8", "--temp", "0"];
     for (args, all) in [(&chat[..], true), (&turns, false)] {
         let expected = {
-            let mut command = Command::new(env!("CARGO_BIN_EXE_rgen"));
+            let mut command = Command::from(tool::command(env!("CARGO_BIN_EXE_rgen")));
             command.arg("-m").arg(trilm()).args(args);
             stdout(command.write_stdin("").output().unwrap())
         };

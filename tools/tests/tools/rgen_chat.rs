@@ -5,7 +5,7 @@ use std::path::Path;
 
 use assert_cmd::Command;
 use serde_json::Value;
-use trine_testkit::tool::{stdout, texts};
+use trine_testkit::tool::{self, stdout, texts};
 use trine_testkit::trilm;
 
 use super::rgen::TEMPLATE;
@@ -14,7 +14,7 @@ use super::rgen::TEMPLATE;
 fn chat(folder: &Path, args: &[&str], input: &str) -> (String, String) {
     let template = folder.join("chat.jinja");
     fs::write(&template, TEMPLATE).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_rgen"));
+    let mut command = Command::from(tool::command(env!("CARGO_BIN_EXE_rgen")));
     let usual = ["-cnv", "-n", "6", "--seed", "7", "--chat-template-file"];
     command.current_dir(folder).arg("-m").arg(trilm()).args(usual);
     command.arg(&template).args(args).write_stdin(input);
@@ -137,7 +137,7 @@ fn a_reverse_prompt_ends_an_answer_and_the_chat_goes_on() {
 fn options_of_a_chat_mean_a_chat_and_a_template_may_be_given_as_text() {
     let dir = tempfile::tempdir().unwrap();
     let run = |args: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_rgen"));
+        let mut command = Command::from(tool::command(env!("CARGO_BIN_EXE_rgen")));
         command.current_dir(dir.path()).arg("-m").arg(trilm());
         command.args(["--temp", "0", "-n", "5"]).args(args);
         command.write_stdin("").output().unwrap()
@@ -166,7 +166,7 @@ fn options_of_a_chat_mean_a_chat_and_a_template_may_be_given_as_text() {
 fn variables_of_templates_are_given_on_the_command_line() {
     let template = "{{ messages[0].content }}{% if enable_thinking is defined %} {{ enable_thinking }}{% endif %}{% if reasoning_effort %} {{ reasoning_effort }}{% endif %}";
     let run = |args: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_rgen"));
+        let mut command = Command::from(tool::command(env!("CARGO_BIN_EXE_rgen")));
         command.arg("-m").arg(trilm()).args(["--temp", "0", "-n", "5"]);
         command.args(args).write_stdin("").output().unwrap()
     };

@@ -3,13 +3,13 @@
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
 use nix::pty::{Winsize, openpty};
-use trine_testkit::trilm;
+use trine_testkit::{tool, trilm};
 
 use super::rgen::TEMPLATE;
 
@@ -38,7 +38,7 @@ impl Screen {
         let size = Winsize { ws_row: 24, ws_col: 60, ws_xpixel: 0, ws_ypixel: 0 };
         let pty = openpty(Some(&size), None).unwrap();
         let stdio = || Stdio::from(pty.slave.try_clone().unwrap());
-        let mut command = Command::new(env!("CARGO_BIN_EXE_rgen"));
+        let mut command = tool::command(env!("CARGO_BIN_EXE_rgen"));
         let usual = ["-cnv", "-n", "6", "--temp", "0", "--chat-template-file"];
         command.arg("-m").arg(trilm()).args(usual).arg(&template);
         command.args(args).env("XDG_STATE_HOME", folder);

@@ -5,11 +5,11 @@ use std::process::Output;
 
 use assert_cmd::Command;
 use serde_json::Value as Json;
-use trine_testkit::tool::{stdout, texts};
+use trine_testkit::tool::{self, stdout, texts};
 use trine_testkit::{testdata, trilm};
 
 fn rgen(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_rgen"));
+    let mut command = Command::from(tool::command(env!("CARGO_BIN_EXE_rgen")));
     command.arg("-m").arg(trilm()).args(args);
     command
 }

@@ -3,17 +3,17 @@
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use nix::pty::{Winsize, openpty};
-use trine_testkit::{folder, trilm, wikitext};
+use trine_testkit::{folder, tool, trilm, wikitext};
 
 /// The output that a tool sends to a terminal of `columns` columns.
 fn sent(dir: &Path, program: &str, args: &[&str], columns: u16) -> String {
     let size = Winsize { ws_row: 50, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
     let pty = openpty(Some(&size), None).unwrap();
     let stdio = || Stdio::from(pty.slave.try_clone().unwrap());
-    let mut command = Command::new(program);
+    let mut command = tool::command(program);
     command.current_dir(dir).args(args).env("TERM", "xterm");
     command.stdin(Stdio::null()).stdout(stdio()).stderr(stdio());
     let mut child = command.spawn().unwrap();

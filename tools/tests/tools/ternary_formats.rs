@@ -12,7 +12,7 @@ use trine_testkit::gguf::{self, header};
 use trine_testkit::{bitnet, tool, trilm};
 
 fn run(bin: &str, dir: &Path, words: &str) -> std::process::Output {
-    Command::new(bin).current_dir(dir).args(words.split_ascii_whitespace()).output().unwrap()
+    Command::from(tool::command(bin)).current_dir(dir).args(words.split_ascii_whitespace()).output().unwrap()
 }
 
 const RQUANTIZE: &str = env!("CARGO_BIN_EXE_rquantize");
@@ -162,7 +162,7 @@ fn logits_do_not_depend_on_the_packing() {
                 let words = format!("-m {file} --tokens ids.txt -n 0 --logits-sha256 {options}");
                 all.push(ok(RGEN, dir.path(), &words));
             }
-            let mut scalar = Command::new(RGEN);
+            let mut scalar = Command::from(tool::command(RGEN));
             scalar.env("TRINE_ISA", "scalar").current_dir(dir.path());
             scalar.args(["-m", &file, "--tokens", "ids.txt", "-n", "0", "--logits-sha256"]);
             all.push(String::from_utf8(scalar.output().unwrap().stdout).unwrap());

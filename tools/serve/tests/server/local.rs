@@ -49,9 +49,9 @@ pub fn start_with(model: &str, more: &[&str]) -> Local {
     let template = folder.path().join("template.jinja");
     std::fs::write(&template, TEMPLATE).expect("a file");
     let template = template.to_str().expect("a path").to_owned();
-    let own =
-        ["rserve", "-m", model, "-t", "2", "--port", "0", "--log-format", "none", "--chat-template-file", &template];
-    let args = Args::try_parse_from(own.iter().chain(more)).expect("options");
+    let own = ["rserve", "-m", model, "-t", "2", "--port", "0", "--log-format", "none", "--seed", "7"];
+    let template = ["--chat-template-file", &template];
+    let args = Args::try_parse_from(own.iter().chain(&template).chain(more)).expect("options");
     RUNTIME.block_on(async {
         let mut server = Server::start(&args, isolate()).await.expect("a server");
         server.ready().await.expect("a model");

@@ -6,11 +6,12 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use serde_json::json;
+use trine_testkit::tool;
 
 use crate::client::{ask, get, raw, request};
 
 pub fn program() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_rserve"));
+    let mut command = tool::command(env!("CARGO_BIN_EXE_rserve"));
     let own = std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("RSERVE_"));
     for (name, _) in own {
         command.env_remove(name);

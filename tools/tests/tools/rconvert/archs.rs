@@ -9,7 +9,7 @@ use std::path::Path;
 use assert_cmd::Command;
 use serde_json::{Value, json};
 use trine_formats::types::TypeId;
-use trine_testkit::sha256;
+use trine_testkit::{sha256, tool};
 
 use super::checkpoint::Checkpoint;
 use super::{convert, floats, read};
@@ -427,7 +427,7 @@ fn what_is_written_runs() {
     for (checkpoint, name, outtype, _) in RECORDED {
         let file = convert(&checkpoint(), name, &["--outtype", outtype]);
         std::fs::write(&model, file).unwrap();
-        let mut rgen = Command::new(env!("CARGO_BIN_EXE_rgen"));
+        let mut rgen = Command::from(tool::command(env!("CARGO_BIN_EXE_rgen")));
         rgen.arg("-m").arg(&model).arg("--tokens").arg(&ids);
         rgen.args(["-n", "1", "-t", "1", "--logits-sha256"]);
         let out = rgen.assert().success().get_output().stdout.clone();

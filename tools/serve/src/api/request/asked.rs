@@ -184,12 +184,7 @@ fn seed(f: &Fields<'_>, service: &Service) -> Result<u32, ApiError> {
     let asked = f.integer("seed", -1..=i64::from(u32::MAX))?;
     match asked.or(Some(service.limits.seed)).and_then(|s| u32::try_from(s).ok()).filter(|s| *s != u32::MAX) {
         Some(seed) => Ok(seed),
-        None => {
-            let random = getrandom::u32();
-            let random = random.map_err(|e| ApiError::server(format!("no random numbers: {e}")))?;
-            // The highest stands for a random one, so it cannot be asked for.
-            Ok(random.min(u32::MAX - 1))
-        }
+        None => trine_tools::sampling::seed().map_err(|e| ApiError::field("seed", e)),
     }
 }
 

@@ -250,6 +250,9 @@ mod ternary {
         sum
     }
 
+    /// # Safety
+    /// The processor has AVX-512 F, BW, VL and DQ, and BMI2; `words` has four bytes and `x` sixteen floats for each
+    /// chunk.
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,bmi2")]
     unsafe fn avx512(words: &[u8], chunks: usize, imaginary: bool, x: &[f32]) -> f32 {
@@ -270,6 +273,8 @@ mod ternary {
         _mm512_reduce_add_ps(sum)
     }
 
+    /// # Safety
+    /// The processor has AVX2; `words` has four bytes and `x` sixteen floats for each chunk.
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2")]
     unsafe fn avx2(words: &[u8], chunks: usize, imaginary: bool, x: &[f32]) -> f32 {

@@ -39,10 +39,7 @@ pub(crate) trait Set: Proof + 'static {
 /// The integers of a register: a dword of each row, seen as bytes, words or itself.
 pub(crate) type Ints<S> = <<S as Set>::L as Lanes>::Ints;
 
-/// The registers of an instruction set.
-///
-/// # Safety
-/// All functions ask for the instruction set; pointers are to as much as is read or written, aligned or not.
+/// The registers of an instruction set. Pointers need no alignment.
 pub(crate) trait Lanes: 'static {
     /// Rows of a register.
     const ROWS: usize;
@@ -53,61 +50,187 @@ pub(crate) trait Lanes: 'static {
     /// A float of each row.
     type Floats: Copy;
 
+    /// A register of bytes.
+    ///
+    /// # Safety
+    /// The processor has the registers; a register of bytes is readable.
     unsafe fn load(p: *const u8) -> Self::Ints;
+    /// Writes a register of bytes.
+    ///
+    /// # Safety
+    /// The processor has the registers; there is room for a register of bytes.
     unsafe fn store_bytes(p: *mut u8, v: Self::Ints);
     /// The dword at `p` in all lanes.
+    ///
+    /// # Safety
+    /// The processor has the registers; four bytes are readable.
     unsafe fn broadcast(p: *const u8) -> Self::Ints;
-    /// A byte, a word or a dword everywhere.
+    /// The byte everywhere.
+    ///
+    /// # Safety
+    /// The processor has the registers.
     unsafe fn bytes(v: u8) -> Self::Ints;
+    /// The word everywhere.
+    ///
+    /// # Safety
+    /// The processor has the registers.
     unsafe fn words(v: i16) -> Self::Ints;
+    /// The dword everywhere.
+    ///
+    /// # Safety
+    /// The processor has the registers.
     unsafe fn dwords(v: i32) -> Self::Ints;
+    /// `a & b`.
+    ///
+    /// # Safety
+    /// The processor has the registers.
     unsafe fn and(a: Self::Ints, b: Self::Ints) -> Self::Ints;
+    /// `a | b`.
+    ///
+    /// # Safety
+    /// The processor has the registers.
     unsafe fn or(a: Self::Ints, b: Self::Ints) -> Self::Ints;
     /// Bits of the mask from `a`, the others from `b`.
+    ///
+    /// # Safety
+    /// The processor has the registers.
     unsafe fn select(mask: Self::Ints, a: Self::Ints, b: Self::Ints) -> Self::Ints;
-    /// Words shifted to the left, to the right with zeros, and to the right with their sign. `n` has to be known when
-    /// it is compiled, here and below.
+    /// Words shifted to the left. `n` has to be known when it is compiled, here and below.
+    ///
+    /// # Safety
+    /// The processor has the registers.
     unsafe fn shl(a: Self::Ints, n: u32) -> Self::Ints;
+    /// Words shifted to the right with zeros.
+    ///
+    /// # Safety
+    /// The processor has the registers.
     unsafe fn shr(a: Self::Ints, n: u32) -> Self::Ints;
+    /// Words shifted to the right with their sign.
+    ///
+    /// # Safety
+    /// The processor has the registers.
     unsafe fn sar(a: Self::Ints, n: u32) -> Self::Ints;
     /// Dwords shifted to the right with their sign.
+    ///
+    /// # Safety
+    /// The processor has the registers.
     unsafe fn sar_dwords(a: Self::Ints, n: u32) -> Self::Ints;
+    /// `a + b` of bytes.
+    ///
+    /// # Safety
+    /// The processor has the registers.
     unsafe fn add_bytes(a: Self::Ints, b: Self::Ints) -> Self::Ints;
+    /// `a - b` of bytes.
+    ///
+    /// # Safety
+    /// The processor has the registers.
     unsafe fn sub_bytes(a: Self::Ints, b: Self::Ints) -> Self::Ints;
+    /// `a + b` of words.
+    ///
+    /// # Safety
+    /// The processor has the registers.
     unsafe fn add_words(a: Self::Ints, b: Self::Ints) -> Self::Ints;
+    /// `a - b` of words.
+    ///
+    /// # Safety
+    /// The processor has the registers.
     unsafe fn sub_words(a: Self::Ints, b: Self::Ints) -> Self::Ints;
     /// The lower halves of products of words.
+    ///
+    /// # Safety
+    /// The processor has the registers.
     unsafe fn mul_words(a: Self::Ints, b: Self::Ints) -> Self::Ints;
+    /// `a + b` of dwords.
+    ///
+    /// # Safety
+    /// The processor has the registers.
     unsafe fn add_dwords(a: Self::Ints, b: Self::Ints) -> Self::Ints;
     /// Every dword made of bytes of its own, numbered from 0; -1 is a zero.
+    ///
+    /// # Safety
+    /// The processor has the registers.
     unsafe fn shuffle(v: Self::Ints, bytes: [i8; 4]) -> Self::Ints;
     /// Bytes that numbers below 16 stand for.
+    ///
+    /// # Safety
+    /// The processor has the registers.
     unsafe fn lookup(table: &[u8; 16], v: Self::Ints) -> Self::Ints;
     /// 16 added to the bytes whose bit at `bits` is set; they are below 16.
+    ///
+    /// # Safety
+    /// The processor has the registers; a bit for each byte of a register is readable.
     unsafe fn add_fifth(v: Self::Ints, bits: *const u8) -> Self::Ints;
     /// Products of codes without a sign and activations, summed in pairs of 16 bits, which they have to fit.
+    ///
+    /// # Safety
+    /// The processor has the registers.
     unsafe fn pairs(codes: Self::Ints, acts: Self::Ints) -> Self::Ints;
     /// `acc` plus, dword by dword, the products of both words.
+    ///
+    /// # Safety
+    /// The processor has the registers.
     unsafe fn add_scaled(acc: Self::Ints, words: Self::Ints, scales: Self::Ints) -> Self::Ints;
     /// [`Lanes::add_scaled`] with the dword at `p + OFFSET` in all lanes.
+    ///
+    /// # Safety
+    /// The processor has the registers; four bytes are readable at `p + OFFSET`.
     unsafe fn add_scaled_at<const OFFSET: usize>(acc: Self::Ints, words: Self::Ints, p: *const u8) -> Self::Ints;
 
     /// Half floats at `p`, widened.
+    ///
+    /// # Safety
+    /// The processor has the registers; two bytes are readable for each row.
     unsafe fn halves(p: *const u8) -> Self::Floats;
     /// Half of 2^(e - 127) for each row's byte e at `p`; the two smallest are denormal.
+    ///
+    /// # Safety
+    /// The processor has the registers; a byte is readable for each row.
     unsafe fn half_powers(p: *const u8) -> Self::Floats;
+    /// The float everywhere.
+    ///
+    /// # Safety
+    /// The processor has the registers.
     unsafe fn float(v: f32) -> Self::Floats;
     /// The float at `p` in all lanes.
+    ///
+    /// # Safety
+    /// The processor has the registers; four bytes are readable.
     unsafe fn broadcast_float(p: *const u8) -> Self::Floats;
     /// Integers to the nearest floats.
+    ///
+    /// # Safety
+    /// The processor has the registers.
     unsafe fn floats(v: Self::Ints) -> Self::Floats;
+    /// `a + b`.
+    ///
+    /// # Safety
+    /// The processor has the registers.
     unsafe fn add(a: Self::Floats, b: Self::Floats) -> Self::Floats;
+    /// `a - b`.
+    ///
+    /// # Safety
+    /// The processor has the registers.
     unsafe fn sub(a: Self::Floats, b: Self::Floats) -> Self::Floats;
+    /// `a * b`.
+    ///
+    /// # Safety
+    /// The processor has the registers.
     unsafe fn mul(a: Self::Floats, b: Self::Floats) -> Self::Floats;
+    /// A register of floats.
+    ///
+    /// # Safety
+    /// The processor has the registers; a register of floats is readable.
     unsafe fn load_floats(p: *const f32) -> Self::Floats;
+    /// Writes a register of floats.
+    ///
+    /// # Safety
+    /// The processor has the registers; there is room for a register of floats.
     unsafe fn store_floats(p: *mut f32, v: Self::Floats);
 
     /// `chain + d * sum`, each operation rounded by itself.
+    ///
+    /// # Safety
+    /// The processor has the registers.
     #[inline(always)]
     unsafe fn step(chain: Self::Floats, d: Self::Floats, sum: Self::Ints) -> Self::Floats {
         // SAFETY: the caller has the instruction set.
@@ -115,6 +238,9 @@ pub(crate) trait Lanes: 'static {
     }
 
     /// Writes a float of each row.
+    ///
+    /// # Safety
+    /// The processor has the registers.
     #[inline(always)]
     unsafe fn store(out: &mut [f32], v: Self::Floats) {
         // SAFETY: the caller has the instruction set; the slice is as long as a register.

@@ -16,11 +16,7 @@ pub use trine_formats::types::lanes::{LANES, Mask, Simd, Vector};
 
 use crate::line::Line;
 
-/// Eight `f64` side by side, and the lines of half floats or bfloats that are widened to them.
-///
-/// # Safety
-/// All functions ask for the instruction set; pointers are to as much as is read or written,
-/// aligned or not.
+/// Eight `f64` side by side, and the lines of half floats or bfloats that are widened to them. Pointers need no alignment.
 pub trait Doubles {
     /// Rows whose sums are kept in registers together.
     const ROWS: usize;
@@ -31,17 +27,41 @@ pub trait Doubles {
 
     /// Lines likewise, of so many rows.
     fn lines(rows: usize) -> usize;
+    /// Zeros.
+    ///
+    /// # Safety
+    /// The processor has the instruction set.
     unsafe fn zero() -> Self::Sums;
+    /// A line.
+    ///
+    /// # Safety
+    /// The processor has the instruction set; a line is readable.
     unsafe fn words(p: *const Line) -> Self::Words;
+    /// A line of zeros.
+    ///
+    /// # Safety
+    /// The processor has the instruction set.
     unsafe fn no_words() -> Self::Words;
     /// Asks for a line, which need not be there.
+    ///
+    /// # Safety
+    /// The processor has the instruction set.
     unsafe fn prefetch(p: *const Line);
     /// Field `K` of every word, a half float or a bfloat, widened.
+    ///
+    /// # Safety
+    /// The processor has the instruction set.
     unsafe fn field<const K: usize, const BRAIN: bool>(words: Self::Words) -> Self::Sums;
     /// `acc + w * c`, where the product is exact.
+    ///
+    /// # Safety
+    /// The processor has the instruction set; a float is readable.
     unsafe fn add(acc: Self::Sums, w: Self::Sums, c: *const f64) -> Self::Sums;
     /// Adds `quads` words of steps to one row of four lines, which lie one behind the other; asks for the lines `ahead`
     /// bytes behind them unless that is 0. Says whether this was done.
+    ///
+    /// # Safety
+    /// The processor has the instruction set; `quads` times four lines and as many coefficients are readable.
     #[inline(always)]
     unsafe fn add_row<const BRAIN: bool>(
         _acc: &mut [Self::Sums; 4],
@@ -52,8 +72,20 @@ pub trait Doubles {
     ) -> bool {
         false
     }
+    /// Eight `f64`.
+    ///
+    /// # Safety
+    /// The processor has the instruction set; eight floats are readable.
     unsafe fn load(p: *const f64) -> Self::Sums;
+    /// Writes eight `f64`.
+    ///
+    /// # Safety
+    /// The processor has the instruction set; there is room for eight floats.
     unsafe fn store(p: *mut f64, v: Self::Sums);
+    /// Writes eight sums, rounded to `f32`.
+    ///
+    /// # Safety
+    /// The processor has the instruction set; there is room for eight floats.
     unsafe fn store_f32(p: *mut f32, v: Self::Sums);
 }
 

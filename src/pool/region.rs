@@ -75,7 +75,7 @@ unsafe impl Send for Slot {}
 impl Slot {
     /// A slot for the regions of a pool of `threads` threads.
     pub(super) fn new(threads: usize) -> Slot {
-        unsafe fn nothing(_: *const (), _: usize) {}
+        fn nothing(_: *const (), _: usize) {}
         Slot {
             left: AtomicU32::new(0),
             helped: AtomicU32::new(0),
@@ -99,6 +99,8 @@ impl Slot {
     /// # Panics
     /// With the panic of the first task that panicked, after all have ended.
     pub(super) unsafe fn region<F: Fn(usize) + Sync>(&self, tasks: u32, f: &F, crowded: bool, wake: impl FnOnce()) {
+        /// # Safety
+        /// `body` points at an `F` that lives until this returns.
         unsafe fn call<F: Fn(usize)>(body: *const (), task: usize) {
             // SAFETY: `region` stores this function beside a pointer to an `F` that it borrows, and does not
             // return while a thread that has taken a task may still be in here.

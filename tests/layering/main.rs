@@ -38,6 +38,7 @@ fn violations(house: &House, files: &Files, modules: &Modules) -> Vec<String> {
     all.extend(rules::words(house, modules));
     all.extend(rules::circles(house, modules));
     all.extend(rules::sizes(house, files));
+    all.extend(rules::safety(files));
     all
 }
 

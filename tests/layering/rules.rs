@@ -99,6 +99,22 @@ pub fn sizes(house: &House, files: &Files) -> Vec<String> {
     long.map(|(file, lines)| format!("{file}: {lines} lines outside of constants, {} at most", house.lines)).collect()
 }
 
+/// Unsafe functions whose comment does not say what the caller has to ensure.
+pub fn safety(files: &Files) -> Vec<String> {
+    let mut out = Vec::new();
+    for (file, text) in files {
+        let lines: Vec<&str> = text.lines().map(str::trim).collect();
+        let functions = source::read(text).unsafe_functions;
+        let silent = functions.iter().filter(|line| {
+            let above = lines[..**line - 1].iter().rev();
+            let mut comment = above.take_while(|line| line.starts_with("//") || line.ends_with(']'));
+            !comment.any(|line| *line == "/// # Safety")
+        });
+        out.extend(silent.map(|line| format!("{file}:{line}: an unsafe function without a section `# Safety`")));
+    }
+    out
+}
+
 /// Uses of one module of a folder by another: the two, and the first place where it happens.
 type Edges = BTreeMap<usize, BTreeMap<usize, String>>;
 

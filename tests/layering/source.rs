@@ -41,6 +41,8 @@ pub struct Source {
     pub logic: bool,
     /// Lines of `unsafe`.
     pub unsafe_lines: Vec<usize>,
+    /// Lines of unsafe functions, but for those whose trait says what it asks of the caller.
+    pub unsafe_functions: Vec<usize>,
     /// Lines of the file, without those of constants that go over several lines.
     pub lines: usize,
 }
@@ -53,7 +55,7 @@ struct Token {
 
 /// Reads a file.
 pub fn read(text: &str) -> Source {
-    let mut reader = Reader { tokens: tokens(text), at: 0, depth: 0, within: Vec::new(), out: Source::default() };
+    let mut reader = Reader { tokens: tokens(text), ..Reader::default() };
     while reader.at < reader.tokens.len() {
         reader.step();
     }
@@ -61,12 +63,15 @@ pub fn read(text: &str) -> Source {
     reader.out
 }
 
+#[derive(Default)]
 struct Reader {
     tokens: Vec<Token>,
     at: usize,
     depth: usize,
     /// Modules written inside the file, with the depth of braces they stand at.
     within: Vec<(String, usize)>,
+    /// The depth of braces that an implementation of a trait stands at.
+    of_trait: Option<usize>,
     out: Source,
 }
 
@@ -115,6 +120,7 @@ impl Reader {
                 if self.within.last().is_some_and(|(_, d)| *d == self.depth) {
                     self.within.pop();
                 }
+                self.of_trait.take_if(|depth| *depth == self.depth);
             }
             "mod" if self.is_name(1) => {
                 let name = self.text(1).to_owned();
@@ -136,7 +142,18 @@ impl Reader {
                 self.tree(Vec::new());
                 return self.out.named[first..].iter_mut().for_each(|named| named.passed_on = passes_on);
             }
-            "unsafe" => self.out.unsafe_lines.push(self.tokens[self.at].line),
+            "unsafe" => {
+                let line = self.tokens[self.at].line;
+                self.out.unsafe_lines.push(line);
+                let ahead = 1 + usize::from(self.text(1) == "extern");
+                if self.of_trait.is_none() && self.text(ahead) == "fn" && self.text(ahead + 1) != "(" {
+                    self.out.unsafe_functions.push(line);
+                }
+            }
+            "impl" if self.is_of_trait() => {
+                self.out.logic = true;
+                self.of_trait = Some(self.depth);
+            }
             "const" | "static" if self.is_name(1) && self.text(2) == ":" && !self.follows(&["<", ","]) => {
                 self.out.logic = true;
                 self.out.lines += self.lines_to_the_end() - 1;
@@ -152,6 +169,13 @@ impl Reader {
             _ => {}
         }
         self.at += 1;
+    }
+
+    /// True if the current `impl` is that of a trait for a type.
+    fn is_of_trait(&self) -> bool {
+        let head = self.tokens[self.at..].iter().take_while(|t| !matches!(&*t.text, "{" | ";"));
+        let next = head.clone().skip(1).map(|t| t.text.as_str());
+        head.zip(next).any(|(t, next)| t.text == "for" && next != "<")
     }
 
     /// Lines from the current token to the semicolon that ends its item.

@@ -86,7 +86,7 @@ fn a_room_with_a_front_door_is_not_entered_elsewhere() {
 fn the_kernels_inside_is_theirs() {
     let kernels = [
         ("src/kernels/lib.rs", "pub mod arch; mod rows;"),
-        ("src/kernels/arch.rs", "use std::arch::x86_64::*; unsafe fn f() {}"),
+        ("src/kernels/arch.rs", "use std::arch::x86_64::*; fn f() { unsafe { g() } }"),
         ("src/kernels/rows.rs", "use crate::arch::f;"),
     ];
     assert_eq!(violations(&tree(&kernels)), [""; 0]);
@@ -140,6 +140,32 @@ fn long_files_are_named() {
 }
 
 #[test]
+fn unsafe_functions_say_what_they_ask_for() {
+    let of = |text: &str| violations(&tree(&[("src/kernels/lib.rs", text)]));
+    for text in [
+        "unsafe fn f() {}",
+        "/// Adds.\nunsafe fn f() {}",
+        "/// # Safety\n/// All of it.\nfn f() {}\npub unsafe extern \"C\" fn g() {}",
+        "trait T { unsafe fn f(); }",
+        "impl T { unsafe fn f() {} }",
+        "impl A for T { unsafe fn f() {} }\nimpl<F: for<'a> B<'a>> T { unsafe fn f() {} }",
+        "macro_rules! a { () => { unsafe fn $f() {} } }",
+    ] {
+        let line = text.lines().count();
+        let found = of(text);
+        assert_eq!(found, [format!("src/kernels/lib.rs:{line}: an unsafe function without a section `# Safety`")]);
+    }
+    for text in [
+        "/// Adds.\n///\n/// # Safety\n/// All of it.\n#[inline]\n#[target_feature(enable = \"avx2\")]\nunsafe fn f() {}",
+        "impl<const N: usize> A<N> for T { unsafe fn f() {} }",
+        "type F = unsafe fn(u8);",
+        "#[cfg(test)]\nmod tests { unsafe fn f() {} }",
+    ] {
+        assert_eq!(of(text), [""; 0]);
+    }
+}
+
+#[test]
 fn rows_that_concern_nothing_are_named() {
     const SMALL: House = House {
         floors: &[&[("eval", &["src/eval"]), ("front", &["src/lib"])], &[("model", &["src/model", "src/attic"])]],
@@ -156,7 +182,7 @@ fn rows_that_concern_nothing_are_named() {
     };
     let files = tree(&[
         ("src/lib.rs", "mod eval; mod model;"),
-        ("src/eval.rs", "use clap::Parser; use crate::model::Model; unsafe fn f() {}"),
+        ("src/eval.rs", "use clap::Parser; use crate::model::Model; fn f() { unsafe { g() } }"),
         ("src/model.rs", "pub struct Model;"),
     ]);
     let expected = [

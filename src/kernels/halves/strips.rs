@@ -42,12 +42,16 @@ impl<T: Target, const BRAIN: bool> Call<'_, T, BRAIN> {
 
     // 16 and 32 KB of `f64`, beside which coefficients and sums find room in the first-level cache.
 
+    /// # Safety
+    /// The processor has these features; words, coefficients and target are as large as the numbers say.
     #[target_feature(enable = "avx2,fma")]
     unsafe fn strips_avx2(&self) {
         // SAFETY: this function has the features, and its caller says that the numbers fit the pointers.
         unsafe { self.strips::<Avx2, 1, 256>() }
     }
 
+    /// # Safety
+    /// The processor has these features; words, coefficients and target are as large as the numbers say.
     #[target_feature(enable = "avx512f,avx512dq")]
     unsafe fn strips_avx512(&self) {
         // SAFETY: this function has the features, and its caller says that the numbers fit the pointers.
@@ -55,6 +59,9 @@ impl<T: Target, const BRAIN: bool> Call<'_, T, BRAIN> {
     }
 
     /// All strips, each of up to `L` lines by `LONG` steps.
+    ///
+    /// # Safety
+    /// The processor has the instruction set; words, coefficients and target are as large as the numbers say.
     #[inline(always)]
     unsafe fn strips<S: Doubles, const L: usize, const LONG: usize>(&self) {
         let [widened, between] = [LONG * L * LINE, self.rows * LANES].map(|n| n * size_of::<f64>());
@@ -97,6 +104,10 @@ impl<T: Target, const BRAIN: bool> Call<'_, T, BRAIN> {
     }
 
     /// `L` lines of some words times all rows, in even turns.
+    ///
+    /// # Safety
+    /// As [`Call::strips`]; the lines from `words` on are within their block, and the strip and its sums have room for
+    /// `L` lines.
     #[inline(always)]
     unsafe fn strip<S: Doubles, const L: usize>(
         &self,
@@ -144,6 +155,10 @@ impl<T: Target, const BRAIN: bool> Call<'_, T, BRAIN> {
     }
 
     /// A strip times `R` rows of coefficients.
+    ///
+    /// # Safety
+    /// As [`Call::strips`]; the strip has `L` lines, and rows `row .. row + R` and lines `line .. line + L` are among
+    /// those of the call.
     #[inline(always)]
     unsafe fn strip_turn<S: Doubles, const L: usize, const R: usize>(&self, strip: Strip, (row, line): (usize, usize)) {
         let [begins, ends] = strip.ends;
@@ -295,6 +310,10 @@ struct Strip {
 }
 
 /// `L` lines of some words as `[step][lane]`.
+///
+/// # Safety
+/// The processor has the instruction set; the words are readable, and `strip` has room for all of their steps of `L`
+/// lines.
 #[inline(always)]
 unsafe fn widen<S: Doubles, const L: usize, const BRAIN: bool>(
     words: Words,

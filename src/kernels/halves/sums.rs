@@ -61,6 +61,10 @@ impl Words {
 /// Lines are asked for one at a time, each behind the work on a field, at an address that needs no arithmetic: on
 /// Sapphire Rapids four requests in a row bring two thirds of what four apart do, and so do four whose addresses are
 /// ready at the same moment.
+///
+/// # Safety
+/// The processor has the instruction set; the words of `L` lines, and `R` rows of coefficients of their steps,
+/// `coef_stride` apart, are readable.
 #[inline(always)]
 unsafe fn add_block<S: Doubles, const L: usize, const R: usize, const BRAIN: bool, const ASK: bool>(
     acc: &mut [[S::Sums; L]; R],
@@ -271,6 +275,8 @@ impl<T: Target, const BRAIN: bool> Call<'_, T, BRAIN> {
         }
     }
 
+    /// # Safety
+    /// The processor has these features; words, coefficients and target are as large as the numbers say.
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,fma")]
     unsafe fn avx2(&self) {
@@ -278,6 +284,8 @@ impl<T: Target, const BRAIN: bool> Call<'_, T, BRAIN> {
         unsafe { self.all::<Avx2>() }
     }
 
+    /// # Safety
+    /// The processor has these features; words, coefficients and target are as large as the numbers say.
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx512f,avx512dq")]
     unsafe fn avx512(&self) {
@@ -285,6 +293,8 @@ impl<T: Target, const BRAIN: bool> Call<'_, T, BRAIN> {
         unsafe { self.all::<Avx512>() }
     }
 
+    /// # Safety
+    /// The processor has these features; words, coefficients and target are as large as the numbers say.
     #[cfg(target_arch = "aarch64")]
     #[target_feature(enable = "neon")]
     unsafe fn neon(&self) {
@@ -293,6 +303,9 @@ impl<T: Target, const BRAIN: bool> Call<'_, T, BRAIN> {
     }
 
     /// All rows, in even turns of as many as the registers hold.
+    ///
+    /// # Safety
+    /// The processor has the instruction set; words, coefficients and target are as large as the numbers say.
     #[inline(always)]
     unsafe fn all<S: Doubles>(&self) {
         let turns = self.rows.div_ceil(S::ROWS);
@@ -336,6 +349,8 @@ impl<T: Target, const BRAIN: bool> Call<'_, T, BRAIN> {
         }
     }
 
+    /// # Safety
+    /// As [`Call::all`]; rows `row .. row + R` are among those of the call.
     #[inline(always)]
     unsafe fn turn<S: Doubles, const R: usize>(&self, row: usize) {
         let seen = self.seen_by(row, R);
@@ -367,6 +382,8 @@ impl<T: Target, const BRAIN: bool> Call<'_, T, BRAIN> {
         }
     }
 
+    /// # Safety
+    /// As [`Call::turn`]; the words are those of `L` lines of a block, of which the first is line `line` of the target.
     #[inline(always)]
     unsafe fn block<S: Doubles, const L: usize, const R: usize>(
         &self,

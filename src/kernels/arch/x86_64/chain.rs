@@ -194,6 +194,9 @@ fn u16_at(b: &[u8], at: usize) -> u16 {
 }
 
 /// One group of eight units that start at unit `first` of a row: their block steps, without the add.
+///
+/// # Safety
+/// The processor has the features of `L`, which include AVX2, FMA and F16C.
 #[inline(always)]
 unsafe fn terms<C: BlockCodes, L: Level>(blocks: &[u8], acts: &Acts, first: usize) -> __m256 {
     // SAFETY: the caller has the features of `L`, which include AVX2, FMA and F16C.
@@ -275,6 +278,9 @@ fn add_up<C: BlockCodes>(panel: &[u8], units: usize, terms: &[f32], out: &mut [f
 }
 
 /// `out[r * stride]` = row r of `w` times the one token in `acts`.
+///
+/// # Safety
+/// The processor has the features of `L`, which include AVX2, FMA and F16C.
 #[inline(always)]
 unsafe fn rows<C: BlockCodes, L: Level>(w: &[u8], units: usize, scratch: &mut Scratch, out: &mut [f32], stride: usize) {
     let Scratch { acts, terms: buffer } = scratch;
@@ -321,6 +327,9 @@ thread_local! {
 const MAX_BLOCK: usize = 84;
 
 /// Token by token.
+///
+/// # Safety
+/// The processor has the features of `L`, which include AVX2, FMA and F16C.
 #[inline(always)]
 unsafe fn tokens<C: BlockCodes, L: Level>(call: Call<'_>, scratch: &mut Scratch) {
     const { assert!(C::BYTES <= MAX_BLOCK) };

@@ -104,17 +104,26 @@ thread_local! {
 }
 
 /// Eight f64 lanes in registers.
-///
-/// # Safety
-/// Each function asks for the level's features.
 pub(super) trait Wide {
     type Acc: Copy;
 
+    /// # Safety
+    /// The processor has the features of the level.
     unsafe fn zero() -> Self::Acc;
+    /// # Safety
+    /// The processor has the features of the level.
     unsafe fn load(sums: &Sums) -> Self::Acc;
+    /// # Safety
+    /// The processor has the features of the level.
     unsafe fn store(sums: &mut Sums, acc: Self::Acc);
+    /// # Safety
+    /// The processor has the features of the level.
     unsafe fn widen(v: __m256) -> Self::Acc;
+    /// # Safety
+    /// The processor has the features of the level.
     unsafe fn fma(acc: Self::Acc, w: Self::Acc, x: f64) -> Self::Acc;
+    /// # Safety
+    /// The processor has the features of the level.
     unsafe fn add(acc: Self::Acc, v: Self::Acc) -> Self::Acc;
 }
 
@@ -272,6 +281,9 @@ impl Scratch {
     }
 
     /// `G` groups from `group` on, `T` tokens from `t` on, over the columns of a block.
+    ///
+    /// # Safety
+    /// The processor has the features of `L`, which include AVX2, FMA and F16C.
     #[inline(always)]
     unsafe fn tile<F: Float, L: Wide, const G: usize, const T: usize>(
         &mut self,
@@ -331,6 +343,9 @@ impl Scratch {
     }
 
     /// All tokens for `G` groups.
+    ///
+    /// # Safety
+    /// The processor has the features of `L`, which include AVX2, FMA and F16C.
     #[inline(always)]
     unsafe fn tiles<F: Float, L: Wide, const G: usize, const T: usize>(
         &mut self,
@@ -360,6 +375,9 @@ impl Scratch {
 }
 
 /// All rows times all tokens; `TG` x `TT` is the tile of groups and tokens.
+///
+/// # Safety
+/// The processor has the features of `L`, which include AVX2, FMA and F16C.
 #[inline(always)]
 unsafe fn all<F: Float, L: Wide, const TG: usize, const TT: usize>(call: Call<'_>, scratch: &mut Scratch) {
     let row_bytes = call.n * F::BYTES;
@@ -409,6 +427,9 @@ unsafe fn all<F: Float, L: Wide, const TG: usize, const TT: usize>(call: Call<'_
 /// so two orders differ by at most twice that. If the sum less and plus a bound above it round to the same f32,
 /// that is the sum in order, rounded. If not (about one row in a thousand; every NaN or infinity), the
 /// definition decides.
+///
+/// # Safety
+/// The processor has the features of `L`, which include AVX2, FMA and F16C.
 #[inline(always)]
 unsafe fn by_row<F: Float, L: Wide>(call: Call<'_>, scratch: &mut Scratch) {
     let row_bytes = call.n * F::BYTES;
@@ -439,6 +460,9 @@ unsafe fn by_row<F: Float, L: Wide>(call: Call<'_>, scratch: &mut Scratch) {
 }
 
 /// The f64 sum of the f32 products and the f32 sum of their magnitudes, in an order of its own.
+///
+/// # Safety
+/// The processor has the features of `L`, which include AVX2, FMA and F16C.
 #[inline(always)]
 unsafe fn any_order<F: Float, L: Wide>(row: &[u8], x: &[f32]) -> (f64, f32) {
     // SAFETY: the caller has the features of `L`, which include AVX2, FMA and F16C.

@@ -154,6 +154,9 @@ fn pairs(weights: __m256i, q: &[[I32x8; 8]; 2], j: usize) -> __m256i {
 }
 
 /// Token by token and row by row.
+///
+/// # Safety
+/// The processor has the features of `L`, which include AVX2, FMA and F16C.
 #[inline(always)]
 unsafe fn by_row<C: GroupCodes, L: Level>(call: Call<'_>, scratch: &mut Scratch) {
     let blocks = call.n / 256;
@@ -176,6 +179,9 @@ unsafe fn by_row<C: GroupCodes, L: Level>(call: Call<'_>, scratch: &mut Scratch)
 }
 
 /// The float steps of one block and token.
+///
+/// # Safety
+/// The processor has the features of `L`, which include AVX2, FMA and F16C.
 #[inline(always)]
 unsafe fn add_block<C: GroupCodes, L: Level>(mut sum: f32, block: &[u8], acts: &GroupActs, i: usize) -> f32 {
     // SAFETY: the caller has the features of `L`, which include AVX2, FMA and F16C.
@@ -223,6 +229,8 @@ fn even_scales(scales: __m128i) -> __m256 {
 }
 
 impl GroupPanel {
+    /// # Safety
+    /// The processor has AVX2, FMA and F16C.
     #[inline(always)]
     unsafe fn unpack<C: GroupCodes>(&mut self, w: &[u8], rows: usize, blocks: usize) {
         self.weights.resize(rows * blocks, ZEROS);
@@ -254,6 +262,9 @@ impl GroupPanel {
 }
 
 /// Panels of rows over tiles of tokens.
+///
+/// # Safety
+/// The processor has the features of `L`, which include AVX2, FMA and F16C.
 #[inline(always)]
 unsafe fn panels<C: GroupCodes, L: Level>(call: Call<'_>, scratch: &mut Scratch) {
     let Scratch { acts, panel } = scratch;
@@ -285,6 +296,9 @@ unsafe fn panels<C: GroupCodes, L: Level>(call: Call<'_>, scratch: &mut Scratch)
 }
 
 /// The float steps of one block of one row for the eight tokens from `x` on: lanes = tokens.
+///
+/// # Safety
+/// The processor has the features of `L`, which include AVX2, FMA and F16C.
 #[inline(always)]
 unsafe fn add_tile<C: GroupCodes, L: Level>(
     mut sum: __m256,

@@ -254,12 +254,9 @@ pub unsafe fn coefficients_avx2(x: &[f32], out: &mut [f64]) -> usize {
 }
 
 /// Eight half floats.
-///
-/// # Safety
-/// AVX and F16C.
 #[inline]
 #[target_feature(enable = "avx,f16c")]
-pub unsafe fn round_avx2(x: &[f32; 8]) -> [u16; 8] {
+pub fn round_avx2(x: &[f32; 8]) -> [u16; 8] {
     let mut halves = [0; 8];
     // SAFETY: eight values on both sides.
     unsafe {
@@ -307,12 +304,9 @@ pub unsafe fn put_lane_avx512<const NORMALIZED: bool>(x: &[f32], block: &mut [Li
 }
 
 /// Eight lanes of [`crate::halves::put_step`].
-///
-/// # Safety
-/// AVX-512 F and F16C.
 #[inline]
 #[target_feature(enable = "avx512f,f16c")]
-pub unsafe fn put_eight_avx512(x: &[f32; 8], line: &mut Line, shift: u32, keep: u64, form: Form) {
+pub fn put_eight_avx512(x: &[f32; 8], line: &mut Line, shift: u32, keep: u64, form: Form) {
     // SAFETY: eight values and an aligned line.
     unsafe {
         let x = _mm256_loadu_ps(x.as_ptr());

@@ -309,6 +309,9 @@ fn spread(v: __m256i) -> [__m256i; 8] {
 }
 
 /// The lanes' integers of one block and token.
+///
+/// # Safety
+/// The processor has the features of `L`, which include AVX2, FMA and F16C.
 #[inline(always)]
 unsafe fn lane_sums<C: LaneCodes, L: Level>(
     codes: &[__m256i; 8],
@@ -333,6 +336,9 @@ unsafe fn lane_sums<C: LaneCodes, L: Level>(
 }
 
 /// Token by token and row by row.
+///
+/// # Safety
+/// The processor has the features of `L`, which include AVX2, FMA and F16C.
 #[inline(always)]
 unsafe fn by_row<C: LaneCodes, L: Level>(call: Call<'_>, scratch: &mut Scratch) {
     let blocks = call.n / 256;
@@ -399,6 +405,9 @@ impl LanePanel {
 }
 
 /// Panels of rows over chunks of tokens.
+///
+/// # Safety
+/// The processor has the features of `L`, which include AVX2, FMA and F16C.
 #[inline(always)]
 unsafe fn panels<C: LaneCodes, L: Level>(call: Call<'_>, scratch: &mut Scratch) {
     let Scratch { acts, panel } = scratch;
@@ -439,6 +448,9 @@ unsafe fn panels<C: LaneCodes, L: Level>(call: Call<'_>, scratch: &mut Scratch) 
 }
 
 /// One block of one row, for the tokens from `x` on.
+///
+/// # Safety
+/// The processor has the features of `L`, which include AVX2, FMA and F16C.
 #[inline(always)]
 unsafe fn add_block<C: LaneCodes, L: Level>(
     panel: &LanePanel,

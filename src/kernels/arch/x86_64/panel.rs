@@ -176,6 +176,9 @@ thread_local! {
 
 /// Panels of `LANES` rows over chunks of tokens; `block(panel, acts, b, t, sums)` adds the steps of
 /// block b for tokens `t..t + sums.len()`.
+///
+/// # Safety
+/// The processor has AVX2, FMA and F16C.
 #[inline(always)]
 unsafe fn panels<C: BlockCodes, const LANES: usize>(
     call: Call<'_>,

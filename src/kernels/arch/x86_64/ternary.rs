@@ -27,6 +27,9 @@ fn horizontal_sum(v: __m256i) -> i32 {
 
 /// Eight sums of products of one block. A pair in 16 bits is at most 2 * 3 * 128 = 768 in magnitude and
 /// four planes 3072, so neither the multiply-add nor the additions saturate.
+///
+/// # Safety
+/// The processor has AVX2; 128 activations are readable at `q`.
 #[inline]
 #[target_feature(enable = "avx2")]
 unsafe fn block_avx2(planes: &[__m256i; 4], q: *const u8) -> __m256i {

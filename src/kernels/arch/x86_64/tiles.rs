@@ -144,18 +144,39 @@ pub trait Tiles: Sized {
     /// The process has [`crate::Level::Amx`] where the tiles are the processor's.
     unsafe fn with_shapes(rows: [u8; 8], bytes: [u8; 8]) -> Self;
     /// A tile of zeros.
+    ///
+    /// # Safety
+    /// The tiles are set up.
     unsafe fn clear<const T: usize>(&mut self);
     /// A tile from memory.
+    ///
+    /// # Safety
+    /// The tiles are set up; each row of tile `T` is readable, `stride` bytes after the one before.
     unsafe fn load<const T: usize>(&mut self, from: *const u8, stride: usize);
     /// `C += A B`, bytes of both with a sign.
+    ///
+    /// # Safety
+    /// The tiles are set up, and tiles `A`, `B` and `C` have shapes that may be multiplied and were loaded or cleared.
     unsafe fn dot_signed<const C: usize, const A: usize, const B: usize>(&mut self);
     /// `C += A B`, bytes of `A` with a sign and of `B` without.
+    ///
+    /// # Safety
+    /// The tiles are set up, and tiles `A`, `B` and `C` have shapes that may be multiplied and were loaded or cleared.
     unsafe fn dot_signed_by_unsigned<const C: usize, const A: usize, const B: usize>(&mut self);
     /// `C += A B`, bytes of `A` without a sign and of `B` with one.
+    ///
+    /// # Safety
+    /// The tiles are set up, and tiles `A`, `B` and `C` have shapes that may be multiplied and were loaded or cleared.
     unsafe fn dot_unsigned_by_signed<const C: usize, const A: usize, const B: usize>(&mut self);
     /// `C += A B`, bytes of both without a sign.
+    ///
+    /// # Safety
+    /// The tiles are set up, and tiles `A`, `B` and `C` have shapes that may be multiplied and were loaded or cleared.
     unsafe fn dot_unsigned<const C: usize, const A: usize, const B: usize>(&mut self);
     /// A tile of sums to memory, row after row.
+    ///
+    /// # Safety
+    /// The tiles are set up; `to` has room for the rows of tile `T`, 16 sums each.
     unsafe fn store<const T: usize>(&self, to: *mut i32);
 }
 
@@ -188,6 +209,8 @@ macro_rules! tiles {
 
 macro_rules! product {
     ($name:ident, $instruction:literal) => {
+        /// # Safety
+        /// As in [`Tiles`].
         #[inline(always)]
         unsafe fn $name<const C: usize, const A: usize, const B: usize>(&mut self) {
             // SAFETY: `with_rows` has set the tiles up; the caller has filled them.
@@ -321,6 +344,9 @@ mod tests {
     use crate::{Isa, Level};
 
     /// One product of each kind, of tiles with `tokens` rows, added to what was there.
+    ///
+    /// # Safety
+    /// The process has [`Level::Amx`] where the tiles are the processor's; `tokens` is between 1 and 16.
     unsafe fn products<T: Tiles>(tokens: usize, a: &[u8; TILE], b: &[u8; TILE]) -> [[i32; 256]; 4] {
         let few = tokens as u8;
         let mut out = [[7; 256]; 4];

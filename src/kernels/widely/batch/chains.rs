@@ -37,8 +37,11 @@ pub(crate) struct Sums([[f32; TOKENS]; 2]);
 /// Activations of a lane of a block.
 pub(crate) type Lane = [f32; LANE];
 
-/// `walk(x, chains, pairs, sums)`: adds the steps of each pair of chains to their sums; `x` is a lane of a block. The
-/// two numbers of a pair, which differ, are below the numbers of chains and of sums.
+/// `walk(x, chains, pairs, sums)`: adds the steps of each pair of chains to their sums; `x` is a lane of a block.
+///
+/// # Safety
+/// The two numbers of a pair differ and are below the numbers of chains and of sums; the processor has what the function
+/// is compiled for.
 pub(crate) type Walk = unsafe fn(&Lane, &[u64], &[[u8; 2]], &mut [Sums]);
 
 /// Working memory of a thread.

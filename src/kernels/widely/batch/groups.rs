@@ -42,6 +42,10 @@ pub(crate) struct Tables(pub [Table; GROUPS]);
 pub(crate) type Entries = [[u8; CODES]; 2];
 
 /// `add(tables, entries, scales, sums)`: adds up to sixteen rows of one stream of a block to their sums.
+///
+/// # Safety
+/// There are sixteen sums at most, the entries are multiples of 16, and the processor has what the function is compiled
+/// for.
 pub(crate) type Add = unsafe fn(&Tables, &Entries, &[f32; SCALES], &mut [RowSums]);
 
 /// Working memory of a thread.

@@ -155,6 +155,8 @@ macro_rules! layouts {
             use super::super::pair;
             use super::*;
 
+            /// # Safety
+            /// The processor has the features; the lengths are those that [`Call::check`] compares.
             #[target_feature(enable = $features)]
             unsafe fn product<B: Block32>(group: &[u8], acts: &[u8], stride: usize, ahead: usize, out: &mut [f32]) {
                 let few = if B::LINES == 8 { $few } else { 1 };

@@ -170,10 +170,14 @@ macro_rules! without_minima {
         fn part(group: *const u8, b: usize, l: usize) -> *const u8 {
             group.wrapping_add(at::<Self>(b).1 + Self::CODES + 64 * Self::PART_LINES * l)
         }
+        /// # Safety
+        /// As in [`Scaled`].
         #[inline(always)]
         unsafe fn d(head: &Head) -> float32x4_t {
             head.d
         }
+        /// # Safety
+        /// As in [`Scaled`].
         #[inline]
         #[target_feature(enable = "neon")]
         unsafe fn minima(_: &Head) -> ([int8x16_t; 2], float32x4_t) {

@@ -12,9 +12,6 @@ use super::prefetch;
 use crate::packed::k_quants::{BLOCK, CHAINS};
 
 /// A type's products of one token.
-///
-/// # Safety
-/// All functions ask for `SDOT`, and for a block that is readable.
 pub(super) trait Once: Scaled {
     /// What is made of the scales of four rows of a block.
     type Scales;
@@ -25,10 +22,19 @@ pub(super) trait Once: Scaled {
     const UNROLLED: bool = true;
 
     /// Those of rows `4 r .. 4 r + 4` of block `b`, and what the sums are multiplied by.
+    ///
+    /// # Safety
+    /// The processor has `SDOT`; the group has block `b` and rows `4 r .. 4 r + 4`.
     unsafe fn scales(group: *const u8, b: usize, r: usize) -> (Self::Scales, float32x4_t);
     /// `minus`, less the minima times the sums of the activations.
+    ///
+    /// # Safety
+    /// The processor has `SDOT`; the activations of the block are readable.
     unsafe fn subtract(scales: &Self::Scales, minus: float32x4_t, act: Acts) -> float32x4_t;
     /// The integer of a chain, of which `y` are the activations.
+    ///
+    /// # Safety
+    /// The processor has `SDOT`; the part has rows `4 r .. 4 r + 4`.
     unsafe fn chain(scales: &Self::Scales, part: *const u8, r: usize, y: [int8x16_t; 2]) -> float32x4_t;
 }
 

@@ -19,9 +19,6 @@ pub(super) const TOKENS: usize = 16;
 const PAIRS: usize = TOKENS / 2;
 
 /// A type whose weights are multiplied by their scales.
-///
-/// # Safety
-/// All functions ask for NEON, and for a block that is readable.
 pub(super) trait Scaled {
     /// What is known of four rows of a block.
     type Head;
@@ -35,17 +32,35 @@ pub(super) trait Scaled {
     /// Where the part of chain `l` is in block `b` of a group.
     fn part(group: *const u8, b: usize, l: usize) -> *const u8;
     /// The head of block `b` of a group, rows `4 r .. 4 r + 4`.
+    ///
+    /// # Safety
+    /// The processor has NEON; the group has block `b` and rows `4 r .. 4 r + 4`.
     unsafe fn head(group: *const u8, b: usize, r: usize) -> Self::Head;
     /// What sums are multiplied by.
+    ///
+    /// # Safety
+    /// The processor has NEON.
     unsafe fn d(head: &Self::Head) -> float32x4_t;
     /// The minima, units 0 to 3 and 4 to 7 in the bytes of a row, and what their sum is multiplied by.
+    ///
+    /// # Safety
+    /// The processor has NEON.
     unsafe fn minima(head: &Self::Head) -> ([int8x16_t; 2], float32x4_t);
     /// The weights of a part times their scales, unit by unit: the upper limbs, which count for nothing where there are
     /// none, and the lower ones.
+    ///
+    /// # Safety
+    /// The processor has NEON; the part has rows `4 r .. 4 r + 4`.
     unsafe fn limbs(head: &Self::Head, part: *const u8, r: usize) -> [Weights; 2];
     /// Sums of upper limbs, as many times as large as the lower limb makes them.
+    ///
+    /// # Safety
+    /// The processor has NEON.
     unsafe fn raise(sum: int32x4_t) -> int32x4_t;
     /// A sum, which is as many times too large as the weights were made.
+    ///
+    /// # Safety
+    /// The processor has NEON.
     unsafe fn float(sum: int32x4_t) -> float32x4_t;
 }
 

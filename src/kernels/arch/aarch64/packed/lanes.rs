@@ -165,6 +165,8 @@ pub(super) fn finish(tile: &[[Token; FOURS]], out: &mut [f32]) {
 /// another by `$one`. All three take the type `C`.
 macro_rules! multiply {
     ($needs:expr, $features:literal, $bound:ident, $layout:ident, $tile:expr, $few:expr, $one:expr, $many:expr) => {
+        /// # Safety
+        /// The processor has the features; the lengths are those that [`Call::check`] compares.
         #[target_feature(enable = $features)]
         unsafe fn product<C: $bound>(group: &[u8], acts: &[u8], n: usize, ahead: usize, out: &mut [f32]) {
             // SAFETY: this function has the features, and its caller has checked the lengths.

@@ -21,22 +21,31 @@ pub(super) type Columns = [int8x16_t; 4];
 pub(super) type Floats = [float32x4_t; 2];
 
 /// How rows and tokens lie in the lanes of a pair's registers.
-///
-/// # Safety
-/// All functions ask for the instruction set, and for pointers to what they read.
 pub(super) trait Pair {
     /// A number of each token.
     type Token: Copy;
 
     /// The columns of two tokens, side by side.
+    ///
+    /// # Safety
+    /// The processor has the instructions of the implementation.
     unsafe fn columns(first: [int8x16_t; 2], second: [int8x16_t; 2]) -> Columns;
     /// Eight columns of weights, of which register k has dword k of each row.
+    ///
+    /// # Safety
+    /// The processor has the instructions of the implementation.
     unsafe fn weights(w: [int8x16_t; 2]) -> [int8x16_t; 2];
     /// `sums` and the products of columns `8 K .. 8 K + 8` with such weights. Two products of a row have to fit 16 bits
     /// where there is no instruction for four, as in [`Dot::lane`].
+    ///
+    /// # Safety
+    /// The processor has the instructions of the implementation.
     unsafe fn add<const K: usize>(sums: [int32x4_t; 2], w: [int8x16_t; 2], y: &Columns) -> [int32x4_t; 2];
 
     /// [`Self::weights`] of 32 columns.
+    ///
+    /// # Safety
+    /// The processor has the instructions of the implementation.
     #[inline(always)]
     unsafe fn all_weights(mut w: Weights) -> Weights {
         for two in w.as_chunks_mut().0 {
@@ -46,6 +55,9 @@ pub(super) trait Pair {
         w
     }
     /// [`Self::add`] of all 32 columns.
+    ///
+    /// # Safety
+    /// The processor has the instructions of the implementation.
     #[inline(always)]
     unsafe fn add_all(sums: [int32x4_t; 2], w: &Weights, y: &Columns) -> [int32x4_t; 2] {
         // SAFETY: the caller's promise.
@@ -57,14 +69,29 @@ pub(super) trait Pair {
         }
     }
     /// What each row has, for both tokens.
+    ///
+    /// # Safety
+    /// The processor has the instructions of the implementation.
     unsafe fn by_row(x: float32x4_t) -> Floats;
     /// What each token has in lane `LANE` of its register.
+    ///
+    /// # Safety
+    /// The processor has the instructions of the implementation.
     unsafe fn by_token<const LANE: i32>(x: Two<float32x4_t>) -> Self::Token;
     /// Register `i` of a pair times what each token has.
+    ///
+    /// # Safety
+    /// The processor has the instructions of the implementation.
     unsafe fn times(x: float32x4_t, y: Self::Token, i: usize) -> float32x4_t;
     /// What the sums of each token begin with, for all rows: lane `LANE` of its register.
+    ///
+    /// # Safety
+    /// The processor has the instructions of the implementation.
     unsafe fn starts<const LANE: i32>(x: Two<int32x4_t>) -> [int32x4_t; 2];
     /// The rows of each token.
+    ///
+    /// # Safety
+    /// The processor has the instructions of the implementation.
     unsafe fn apart(x: Floats) -> Two<float32x4_t>;
 }
 

@@ -189,6 +189,9 @@ macro_rules! layouts {
         pub(super) mod $module {
             use super::*;
 
+            /// # Safety
+            /// The processor has the features; the group is whole blocks, and each token of `out` has their activations
+            /// at `acts`, `stride` bytes after those of the token before.
             #[target_feature(enable = $features)]
             unsafe fn product(group: &[u8], acts: *const u8, stride: usize, ahead: usize, out: &mut [f32]) {
                 // SAFETY: this function has the features, and its caller has checked the lengths.

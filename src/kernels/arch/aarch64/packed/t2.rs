@@ -327,6 +327,8 @@ macro_rules! layouts {
         pub(super) mod $module {
             use super::*;
 
+            /// # Safety
+            /// The processor has the features; the lengths are those that [`Call::check`] compares.
             #[target_feature(enable = $features)]
             unsafe fn blocks_of(group: &[u8], acts: &[u8], n: usize, tokens: usize, ahead: usize, out: &mut [f32]) {
                 // SAFETY: this function has the features, and its caller has checked the lengths.
@@ -341,6 +343,8 @@ macro_rules! layouts {
                 }
             }
 
+            /// # Safety
+            /// The processor has the features; the lengths are those that [`Call::check`] compares.
             #[target_feature(enable = $features)]
             unsafe fn rows_of(group: &[u8], acts: &[u8], tokens: usize, ahead: usize, out: &mut [f32]) {
                 // SAFETY: this function has the features, and its caller has checked the lengths.

@@ -43,7 +43,7 @@ pub(crate) fn groups(
 /// A [`groups::Add`].
 ///
 /// # Safety
-/// The processor has NEON.
+/// As there, and the processor has NEON.
 #[inline(never)]
 #[target_feature(enable = "neon")]
 unsafe fn add_neon(tables: &Tables, entries: &Entries, scales: &[f32; SCALES], sums: &mut [RowSums]) {

@@ -33,6 +33,8 @@ pub(super) unsafe fn multiply(rows: &Rows<'_>, form: Arrangement, acts: &[u8], o
     }
 }
 
+/// # Safety
+/// The processor has these features; `out` has a place for each row, and `acts` all blocks of a row.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni,avx2,fma,f16c")]
 unsafe fn products<const B: usize, P: Product>(rows: &Rows<'_>, acts: &[u8], out: &mut [f32]) {
     for (i, out) in out.chunks_mut(BATCH).enumerate() {
@@ -84,6 +86,8 @@ pub(super) unsafe fn packed_floats(rows: &PackedRows<'_>, acts: &[u8], out: &mut
     by_width!(1 2 3 4 5 6 7 8)
 }
 
+/// # Safety
+/// The processor has these features; `out` has a place for each row, and `acts` all blocks of a row.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni,avx2,fma,f16c")]
 unsafe fn packed_products<const B: usize, A: Ahead>(rows: &PackedRows<'_>, acts: &[u8], out: &mut [f32], ahead: A) {
     for (i, out) in out.chunks_mut(BATCH).enumerate() {
@@ -104,8 +108,13 @@ unsafe fn packed_products<const B: usize, A: Ahead>(rows: &PackedRows<'_>, acts:
 
 /// Lanes that add up.
 trait Product: Sink {
+    /// # Safety
+    /// The processor has AVX-512 with VNNI and VBMI; `acts` is an arranged row of `columns` columns.
     unsafe fn new(acts: &[u8], columns: usize) -> Self;
     /// Sixteen lanes that are left to be added.
+    ///
+    /// # Safety
+    /// The processor has AVX-512 with VNNI and VBMI.
     unsafe fn lanes(self) -> __m512;
 }
 

@@ -21,11 +21,8 @@ const fn places(kind: Kind) -> &'static [i32] {
 }
 
 /// As [`super::packed512::pack`] does.
-///
-/// # Safety
-/// The processor has AVX2.
 #[target_feature(enable = "avx2")]
-pub(crate) unsafe fn pack(kind: Kind, shape: Shape, planes: &[&[u8]], rows: usize, out: &mut [u8]) {
+pub(crate) fn pack(kind: Kind, shape: Shape, planes: &[&[u8]], rows: usize, out: &mut [u8]) {
     let (lines, blocks, places) = (shape.lines(kind), shape.blocks(), places(kind));
     let mask = match kind {
         Kind::Nibbles => _mm256_set1_epi8(15),
@@ -71,11 +68,8 @@ pub(crate) unsafe fn pack(kind: Kind, shape: Shape, planes: &[&[u8]], rows: usiz
 }
 
 /// As [`super::packed512::pack_tables`] does.
-///
-/// # Safety
-/// The processor has AVX2 and F16C.
 #[target_feature(enable = "avx2,f16c")]
-pub(crate) unsafe fn pack_tables(rows: &Rows<'_>, in_fixed_point: bool, out: &mut [u8], scales: &mut [f32]) {
+pub(crate) fn pack_tables(rows: &Rows<'_>, in_fixed_point: bool, out: &mut [u8], scales: &mut [f32]) {
     let width = rows.width();
     let n = entries(width);
     let row_bytes = rows.groups * 2 * n;
@@ -148,12 +142,9 @@ fn four<const B: usize>([u, v]: [__m256i; 2], [m, n]: [__m256i; 2]) -> [__m256i;
 }
 
 /// The table of a group of a row.
-///
-/// # Safety
-/// It is there; the processor has AVX2.
 #[inline]
 #[target_feature(enable = "avx2")]
-unsafe fn table<const B: usize, S: Sink>(rows: &PackedRows<'_>, row: usize, group: usize) -> Tables {
+fn table<const B: usize, S: Sink>(rows: &PackedRows<'_>, row: usize, group: usize) -> Tables {
     let n = entries(B);
     let at = (row * rows.shape.groups + group) * 2 * n;
     let (lower, upper) = rows.tables[at..at + 2 * n].split_at(n);

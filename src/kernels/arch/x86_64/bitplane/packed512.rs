@@ -335,6 +335,8 @@ pub(crate) unsafe fn pack_tables(rows: &Rows<'_>, fixed_point: bool, out: &mut [
     by_width!(1 2 3 4 5 6 7 8)
 }
 
+/// # Safety
+/// The processor has these features; tables of `rows` have 2^B entries.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni,avx2,fma,f16c")]
 unsafe fn tables_of<const B: usize>(rows: &Rows<'_>, fixed_point: bool, out: &mut [u8], scales: &mut [f32]) {
     let n = entries(B);

@@ -73,6 +73,9 @@ struct Some<'a> {
     tokens: usize,
 }
 
+/// # Safety
+/// The processor has these features; rows have `B` planes, `acts` is one arranged row, and `out` has a place for each
+/// row.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni,avx2,fma,f16c")]
 unsafe fn one<const B: usize, A: Ahead>(rows: &PackedRows<'_>, acts: &[u8], out: &mut [f32], ahead: A) {
     let scales = rows.scales.chunks(BATCH);
@@ -100,6 +103,10 @@ unsafe fn one<const B: usize, A: Ahead>(rows: &PackedRows<'_>, acts: &[u8], out:
 }
 
 /// Codes are looked up once for `T` tokens; when there are fewer, the last one is taken again.
+///
+/// # Safety
+/// The processor has these features; rows have `B` planes, `some` has at most `T` tokens, and `out` has a place for
+/// each row and token.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni,avx2,fma,f16c")]
 unsafe fn several<const B: usize, const T: usize>(rows: &PackedRows<'_>, some: &Some<'_>, out: &mut [f32]) {
     let acts = std::array::from_fn(|t| some.acts[t.min(some.count - 1) * some.stride..].as_ptr());
@@ -126,6 +133,10 @@ unsafe fn several<const B: usize, const T: usize>(rows: &PackedRows<'_>, some: &
 }
 
 /// Lanes of `R` rows and `T` tokens that are left to be added; asks for the memory so far behind the rows.
+///
+/// # Safety
+/// The processor has these features; rows have `B` planes, rows `row .. row + R` are there, a last single one with
+/// zeros at its side, and each of `acts` points at an arranged row.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni,avx2,fma,f16c")]
 unsafe fn lanes_of<const B: usize, const R: usize, const T: usize, A: Ahead>(

@@ -87,6 +87,9 @@ pub(super) trait Sink {
 /// Hands the blocks of a row to a sink, and returns the row's scale.
 macro_rules! walk {
     ($walk:ident, $gfni:literal, $features:literal) => {
+        /// # Safety
+        /// The processor has the features; rows have `B` planes, row `row` is there, and the sink has room for all of
+        /// its blocks.
         #[target_feature(enable = $features)]
         unsafe fn $walk<const B: usize, S: Sink>(rows: &Rows<'_>, row: usize, sink: &mut S) -> f32 {
             let mut planes = [&[][..]; B];

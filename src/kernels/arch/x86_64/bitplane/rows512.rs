@@ -109,7 +109,7 @@ impl Tables {
     /// Up to 16 doublewords each, the entries in their lower 16 bits; `flip` is applied to the upper bytes.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-    unsafe fn new<const B: usize>(sixteen: impl Fn(usize) -> __m512i, flip: u8) -> Tables {
+    fn new<const B: usize>(sixteen: impl Fn(usize) -> __m512i, flip: u8) -> Tables {
         let zero = [_mm512_setzero_si512(); 4];
         let mut tables = Tables { lower: zero, upper: zero };
         let flip = _mm512_set1_epi8(flip.cast_signed());
@@ -208,6 +208,9 @@ pub(super) unsafe fn walk<const B: usize, S: Sink>(rows: &Rows<'_>, row: usize, 
 
 /// The table of a group. `factor`: `None` for the half floats themselves, `Some(None)` for fixed point that
 /// `odd` computes.
+///
+/// # Safety
+/// The processor has these features; `lut` has 2^B entries of two bytes.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni,avx2,fma,f16c")]
 pub(super) unsafe fn tables<const B: usize>(
@@ -217,7 +220,8 @@ pub(super) unsafe fn tables<const B: usize>(
     odd: impl FnOnce() -> [u16; 256],
 ) -> Tables {
     let entries = |lut: *const u8, i: usize| {
-        // SAFETY: a table has 2^B entries of two bytes; the widest ones are asked for 16 at a time.
+        // SAFETY: the caller's table has 2^B entries of two bytes, that of `odd` 256; the widest ones are asked for 16 at
+        // a time.
         unsafe {
             match B {
                 1 => _mm256_set1_epi32(lut.cast::<i32>().read_unaligned()),
@@ -231,24 +235,21 @@ pub(super) unsafe fn tables<const B: usize>(
         }
     };
     let lut = lut.as_ptr();
-    // SAFETY: `entries` reads within the table of the group, or within `odd`'s 256 entries.
-    unsafe {
-        match factor {
-            None => Tables::new::<B>(|i| _mm512_cvtepu16_epi32(entries(lut, i)), flip),
-            Some(Some(factor)) => {
-                let factor = _mm512_set1_ps(factor);
-                let fixed = |i| {
-                    // rounded to nearest, ties to even
-                    let centroids = _mm512_cvtph_ps(entries(lut, i));
-                    _mm512_cvtps_epi32(_mm512_mul_ps(centroids, factor))
-                };
-                Tables::new::<B>(fixed, flip)
-            }
-            Some(None) => {
-                let odd = odd();
-                let odd = odd.as_ptr().cast::<u8>();
-                Tables::new::<B>(|i| _mm512_cvtepu16_epi32(entries(odd, i)), flip)
-            }
+    match factor {
+        None => Tables::new::<B>(|i| _mm512_cvtepu16_epi32(entries(lut, i)), flip),
+        Some(Some(factor)) => {
+            let factor = _mm512_set1_ps(factor);
+            let fixed = |i| {
+                // rounded to nearest, ties to even
+                let centroids = _mm512_cvtph_ps(entries(lut, i));
+                _mm512_cvtps_epi32(_mm512_mul_ps(centroids, factor))
+            };
+            Tables::new::<B>(fixed, flip)
+        }
+        Some(None) => {
+            let odd = odd();
+            let odd = odd.as_ptr().cast::<u8>();
+            Tables::new::<B>(|i| _mm512_cvtepu16_epi32(entries(odd, i)), flip)
         }
     }
 }

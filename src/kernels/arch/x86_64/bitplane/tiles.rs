@@ -66,6 +66,9 @@ pub(super) unsafe fn words512(call: &Call<'_>, out: &mut [f32]) {
     tiles!(call, out, words_tile512, 8 7 6 5 4 3 2 1);
 }
 
+/// # Safety
+/// The processor has these features; the call has `R` rows and tokens `t0 .. t0 + T`, whose lengths fit each other, and
+/// all begins at multiples of 64.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vnni")]
 unsafe fn words_tile512<const R: usize, const T: usize>(c: &Call<'_>, t0: usize, out: &mut [f32]) {
     let mut lanes = [[_mm512_setzero_ps(); T]; R];
@@ -136,6 +139,10 @@ pub(super) unsafe fn floats512(call: &Call<'_>, out: &mut [f32]) {
 }
 
 /// Sixteen of the 64 lanes after the other.
+///
+/// # Safety
+/// The processor has these features; the call has `R` rows and tokens `t0 .. t0 + T`, whose lengths fit each other, and
+/// all begins at multiples of 64.
 #[target_feature(enable = "avx512f,avx512dq")]
 unsafe fn floats_tile512<const R: usize, const T: usize>(c: &Call<'_>, t0: usize, out: &mut [f32]) {
     let mut all = [[[_mm512_setzero_ps(); 4]; T]; R];
@@ -181,6 +188,9 @@ pub(super) unsafe fn words256(call: &Call<'_>, out: &mut [f32]) {
     tiles!(call, out, words_tile256, 2 1);
 }
 
+/// # Safety
+/// The processor has these features; the call has `R` rows and tokens `t0 .. t0 + T`, whose lengths fit each other, and
+/// all begins at multiples of 64.
 #[target_feature(enable = "avx2,fma")]
 unsafe fn words_tile256<const R: usize, const T: usize>(c: &Call<'_>, t0: usize, out: &mut [f32]) {
     let mut lanes = [[[_mm256_setzero_ps(); 2]; T]; R];
@@ -230,6 +240,10 @@ pub(super) unsafe fn floats256(call: &Call<'_>, out: &mut [f32]) {
 }
 
 /// Eight of the 64 lanes after the other.
+///
+/// # Safety
+/// The processor has these features; the call has `R` rows and tokens `t0 .. t0 + T`, whose lengths fit each other, and
+/// all begins at multiples of 64.
 #[target_feature(enable = "avx2,fma")]
 unsafe fn floats_tile256<const R: usize, const T: usize>(c: &Call<'_>, t0: usize, out: &mut [f32]) {
     let mut all = [[[_mm256_setzero_ps(); 8]; T]; R];

@@ -69,6 +69,9 @@ fn found(form: Form) -> f32 {
     }
 }
 
+/// # Safety
+/// The processor has these features; the words of all tiles are readable, and `to` has room for the digits of `k` steps
+/// of all lanes.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 unsafe fn expand_of<const SMALL: bool>(words: Words<'_>, k: usize, to: *mut u8) -> Option<Lanes> {
     let mut bits = [Bits::none(); 8];
@@ -127,6 +130,10 @@ unsafe fn expand_of<const SMALL: bool>(words: Words<'_>, k: usize, to: *mut u8) 
 }
 
 /// Digits of all lanes, and the sums of squares of each.
+///
+/// # Safety
+/// The processor has these features; the words of all tiles are readable, and `to` has room for the digits of `k` steps
+/// of all lanes.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 unsafe fn split<const D: usize>(words: Words<'_>, scales: [__m512; 8], k: usize, to: *mut u8) -> [__m512; 8] {
     let order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
@@ -184,6 +191,9 @@ unsafe fn split<const D: usize>(words: Words<'_>, scales: [__m512; 8], k: usize,
 }
 
 /// Four lanes of a word as conversion finds them, four steps of each.
+///
+/// # Safety
+/// The processor has AVX-512 F; `word` points at the four lines of a word of steps, and `j` is below 8.
 #[inline]
 #[target_feature(enable = "avx512f")]
 unsafe fn four(word: *const Line, j: usize) -> __m512 {

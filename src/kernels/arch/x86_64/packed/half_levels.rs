@@ -9,6 +9,9 @@ use crate::arch::x86_64::tiles::{ROWS, TILE, Tiles};
 pub const SUMS: usize = ROWS * HALF;
 
 /// Sums of eight rows of one token from the levels, whose tiles follow each other.
+///
+/// # Safety
+/// The processor has AVX-512 F; eight sums of each of `N` levels are readable, aligned to 32 bytes.
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub unsafe fn value<const N: usize>(levels: *const i32) -> __m512d {
@@ -27,7 +30,7 @@ pub unsafe fn value<const N: usize>(levels: *const i32) -> __m512d {
 /// Outputs of the 16 rows of a half; false when one of them may be another than that of the sum in order.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq,avx512vl")]
-pub unsafe fn round(sums: [__m512d; 2], errors: [__m512d; 2], unit: f64, units: &[f64; HALF], out: &mut [f32]) -> bool {
+pub fn round(sums: [__m512d; 2], errors: [__m512d; 2], unit: f64, units: &[f64; HALF], out: &mut [f32]) -> bool {
     let mut certain = true;
     let mut rows = [_mm256_setzero_ps(); 2];
     for i in 0..2 {

@@ -240,10 +240,8 @@ pub struct Weights {
 }
 
 impl Weights {
-    /// # Safety
-    /// AVX-512 F.
     #[target_feature(enable = "avx512f")]
-    pub unsafe fn of(head: &[u8]) -> Weights {
+    pub fn of(head: &[u8]) -> Weights {
         let span = |r: usize| spans::load(head, r);
         // What conversion takes for a half float: a plain one, or one times 1024.
         let found = match spans::form(head) {

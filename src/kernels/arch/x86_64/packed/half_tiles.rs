@@ -109,8 +109,7 @@ unsafe fn multiply_in<T: Tiles>(
         return in_order(0, tokens, out);
     }
     let (head, words) = group.split_at(spans::HEAD);
-    // SAFETY: the caller has AVX-512.
-    let weights = unsafe { Weights::of(head) };
+    let weights = Weights::of(head);
     if weights.limbs > WEIGHT_LIMBS {
         return in_order(0, tokens, out);
     }

@@ -6,6 +6,8 @@ use crate::packed::{Layout, dword};
 /// [`crate::lanes::Lanes`] of an instruction set, one expression each.
 macro_rules! lanes {
     ($($name:ident $([$($generics:tt)*])? ($($args:tt)*) -> $out:ty $body:block)*) => { $(
+        /// # Safety
+        /// As in [`crate::lanes::Lanes`].
         #[inline(always)]
         unsafe fn $name $(<$($generics)*>)? ($($args)*) -> $out {
             // SAFETY: the caller has the instruction set and what is read or written.

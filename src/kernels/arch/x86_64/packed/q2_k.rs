@@ -57,6 +57,9 @@ fn scales(head: &Head<Zmm>) -> ([__m512i; 8], __m512i) {
 
 /// Adds the groups of the lower two planes of a set to the integer. `y`: the quants of the first.
 /// `ask(c)` is called eight times on the way.
+///
+/// # Safety
+/// The processor has these features; two groups of 16 quants are readable at `y`, the second 32 bytes after the first.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
 unsafe fn add_pair(acc: __m512i, lines: &[__m512i; 4], scales: __m512i, y: *const u8, ask: impl Fn(usize)) -> __m512i {
@@ -79,6 +82,10 @@ unsafe fn add_pair(acc: __m512i, lines: &[__m512i; 4], scales: __m512i, y: *cons
 }
 
 /// The product with T tokens: as many as have room in the registers and share the unpacked codes.
+///
+/// # Safety
+/// The processor has these features; `T` tokens have the arranged activations of all blocks of the group at `acts`,
+/// `act` bytes apart.
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
 unsafe fn tile<const T: usize>(group: &[u8], acts: *const u8, act: usize, ahead: impl Ahead, out: &mut [f32]) {
     let mut chains = [_mm512_setzero_ps(); T];

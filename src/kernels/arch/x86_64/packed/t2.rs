@@ -93,6 +93,8 @@ unsafe fn rows_unpacked(group: &[u8], acts: &[u8], stride: usize, ahead: usize, 
 pub(super) type Halves = [__m512i; 2];
 pub(super) const PLANES: usize = 4;
 
+/// # Safety
+/// The processor has AVX-512 F; 64 bytes are readable.
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub(super) unsafe fn load(p: *const u8) -> __m512i {
@@ -101,6 +103,9 @@ pub(super) unsafe fn load(p: *const u8) -> __m512i {
 }
 
 /// Dword of activations for plane s of chunk c.
+///
+/// # Safety
+/// The processor has AVX-512 F; `q` points at the 128 activations of a unit, `s` is below 4 and `c` below 8.
 #[inline]
 #[target_feature(enable = "avx512f")]
 unsafe fn broadcast<const REVERSED: bool>(q: *const u8, s: usize, c: usize) -> __m512i {
@@ -116,6 +121,9 @@ pub(super) fn mask(s: usize) -> __m512i {
 }
 
 /// Adds one unit to the accumulators of each plane, which stay in registers.
+///
+/// # Safety
+/// The processor has these features; `w` points at a unit, and each of `q` at its 128 activations.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vnni")]
 unsafe fn unit_once<const T: usize, const REVERSED: bool>(
@@ -218,6 +226,10 @@ plane_of_unit!(4, [a0 a1 "", b0 b1 "+ {stride}", c0 c1 "+ 2*{stride}", d0 d1 "+ 
 
 /// The sums of `units` consecutive units, plane after plane from the top; three or four tokens whose
 /// rows are `stride` bytes apart.
+///
+/// # Safety
+/// The processor has these features; `units` units are readable at `w`, and their activations of each of `T` tokens at
+/// `q`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vnni")]
 unsafe fn units_by_planes<const T: usize, const REVERSED: bool>(
@@ -252,6 +264,9 @@ where
 }
 
 /// `acc + isum * (dy * dw)`, every operation rounded by itself.
+///
+/// # Safety
+/// The processor has AVX-512 F; `scales` points at 16 half floats.
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub(super) unsafe fn block_step(acc: __m512, isum: __m512i, dy: __m512, scales: *const u8) -> __m512 {
@@ -260,6 +275,8 @@ pub(super) unsafe fn block_step(acc: __m512, isum: __m512i, dy: __m512, scales: 
     _mm512_add_ps(acc, _mm512_mul_ps(_mm512_cvtepi32_ps(isum), _mm512_mul_ps(dy, dw)))
 }
 
+/// # Safety
+/// The processor has these features; there are `T` tokens, and the lengths are those that [`Call::check`] compares.
 #[target_feature(enable = "avx512f,avx512vnni")]
 unsafe fn blocks_once<const T: usize>(
     group: &[u8],
@@ -297,6 +314,8 @@ unsafe fn blocks_once<const T: usize>(
     store(&sums, out);
 }
 
+/// # Safety
+/// The processor has these features; there are `T` tokens, and the lengths are those that [`Call::check`] compares.
 #[target_feature(enable = "avx512f,avx512vnni")]
 unsafe fn blocks_by_planes<const T: usize>(
     group: &[u8],
@@ -350,6 +369,8 @@ pub(super) fn row_step(d: __m512i, act: &[u8]) -> __m512 {
     _mm512_div_ps(difference, _mm512_set1_ps(a))
 }
 
+/// # Safety
+/// The processor has these features; there are `T` tokens, and the lengths are those that [`Call::check`] compares.
 #[target_feature(enable = "avx512f,avx512vnni")]
 unsafe fn rows_once<const T: usize>(group: &[u8], acts: &[u8], act_bytes: usize, ahead: impl Ahead, out: &mut [f32]) {
     let mut acc = [[[_mm512_setzero_si512(); 2]; PLANES]; T];
@@ -369,6 +390,8 @@ unsafe fn rows_once<const T: usize>(group: &[u8], acts: &[u8], act_bytes: usize,
     store(&sums, out);
 }
 
+/// # Safety
+/// The processor has these features; there are `T` tokens, and the lengths are those that [`Call::check`] compares.
 #[target_feature(enable = "avx512f,avx512vnni")]
 unsafe fn rows_by_planes<const T: usize>(group: &[u8], acts: &[u8], act_bytes: usize, ahead: usize, out: &mut [f32])
 where

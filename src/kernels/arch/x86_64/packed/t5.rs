@@ -253,7 +253,7 @@ const fn place(k: usize) -> (usize, usize, usize) {
 
 /// Recodes one block of the 2-bit layout.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-unsafe fn from_two_bit<const REVERSED: bool>(from: &[u8], to: &mut [u8]) {
+fn from_two_bit<const REVERSED: bool>(from: &[u8], to: &mut [u8]) {
     assert!(from.len() == 2 * UNIT_BYTES && to.len() == DIGITS);
     let mut last = [0u8; 64];
     let mut middle = [0u8; 64];
@@ -329,6 +329,9 @@ fn either(f: __m512i, g: __m512i, mask: __m512i) -> __m512i {
 }
 
 /// Adds one block to the accumulators of weight 1, 4, 16 and 64.
+///
+/// # Safety
+/// The processor has these features; `w` points at the chunks of a block, and `q` at its 256 activations.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vnni")]
 unsafe fn block(lookup: Lookup, w: *const u8, q: *const u8, ahead: impl Ahead, acc: &mut [Halves; PLANES]) {
@@ -433,6 +436,8 @@ unsafe fn rows_unpacked(group: &[u8], acts: &[u8], ahead: usize, stride: usize, 
     unsafe { ternary_bytes::rows(&Trits::new(), group, acts, stride, ahead, out) }
 }
 
+/// # Safety
+/// The processor has these features; the lengths are those that [`Call::check`] compares.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vnni")]
 unsafe fn blocks_once(group: &[u8], act: &[u8], n: usize, ahead: impl Ahead, out: &mut [f32]) {
     let lookup = Lookup::new();
@@ -455,6 +460,8 @@ unsafe fn blocks_once(group: &[u8], act: &[u8], n: usize, ahead: impl Ahead, out
     t2::store(&[sums], out);
 }
 
+/// # Safety
+/// The processor has these features; the lengths are those that [`Call::check`] compares.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vnni")]
 unsafe fn row_once(group: &[u8], act: &[u8], ahead: impl Ahead, out: &mut [f32]) {
     let lookup = Lookup::new();

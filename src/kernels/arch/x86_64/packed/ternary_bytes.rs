@@ -48,12 +48,9 @@ pub(super) struct Trits(Lookup);
 
 impl Trits {
     /// With the tables of the digits.
-    ///
-    /// # Safety
-    /// AVX-512 F and VBMI.
     #[inline]
     #[target_feature(enable = "avx512f")]
-    pub(super) unsafe fn new() -> Trits {
+    pub(super) fn new() -> Trits {
         Trits(Lookup::new())
     }
 }
@@ -122,6 +119,9 @@ unsafe fn unpack<const LOWER: bool, const REVERSED: bool>(from: *const u8, ahead
 struct Bytes([[u8; HALF]; 2]);
 
 /// Unpacks `units` units.
+///
+/// # Safety
+/// The processor has the instructions of `C`; `units` units, two at most, are readable at `from`, and `to` is writable.
 #[inline(always)]
 unsafe fn unpack_units<C: Codes>(codes: &C, from: *const u8, units: usize, ahead: usize, to: *mut Bytes) {
     for half in 0..2 {
@@ -136,6 +136,10 @@ unsafe fn unpack_units<C: Codes>(codes: &C, from: *const u8, units: usize, ahead
 }
 
 /// `sums[t] += weights * q[t]`, `lines` dwords of columns.
+///
+/// # Safety
+/// The processor has these features; `weights` has `lines` unpacked dwords of columns, and `T` tokens have as many
+/// dwords of activations at `q`, `stride` bytes apart.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vnni")]
 unsafe fn multiply<const T: usize>(
@@ -202,6 +206,10 @@ pub(super) unsafe fn blocks<C: Codes>(codes: &C, group: &[u8], acts: &[u8], n: u
 }
 
 /// Block b of T tokens, the first of which is `act`.
+///
+/// # Safety
+/// The processor has these features; `weights` are the unpacked codes of block `b`, which starts with its scales, `T`
+/// tokens have its activations, scale and sum, `stride` bytes apart, and `out` has 32 sums of each.
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
 unsafe fn block_of<const T: usize>(
     weights: &MaybeUninit<Bytes>,
@@ -267,7 +275,7 @@ pub(super) unsafe fn rows<C: Codes>(
 /// The outputs of a token, in the place of the bits of its integer sums.
 #[inline]
 #[target_feature(enable = "avx512f")]
-unsafe fn finish(act: &[u8], out: &mut [f32]) {
+fn finish(act: &[u8], out: &mut [f32]) {
     for out in out.as_chunks_mut::<16>().0 {
         // SAFETY: 16 sums.
         unsafe {
@@ -278,6 +286,10 @@ unsafe fn finish(act: &[u8], out: &mut [f32]) {
 }
 
 /// Adds the integer sums of T tokens to those whose bits are in `out`.
+///
+/// # Safety
+/// The processor has these features; `weights` has `lines` unpacked dwords of columns, `T` tokens have as many dwords
+/// of activations at `q`, `stride` bytes apart, and `out` has 32 sums of each.
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
 unsafe fn units_of<const T: usize>(
     weights: &MaybeUninit<Bytes>,

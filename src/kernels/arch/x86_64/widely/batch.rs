@@ -43,6 +43,8 @@ pub(crate) fn groups(
 
 macro_rules! level {
     ($features:literal, $simd:ty, $chains:ident, $walk:ident, $groups:ident, $add:ident) => {
+        /// # Safety
+        /// The processor has the features; the lengths are those that [`crate::widely::batch::multiply`] compares.
         #[target_feature(enable = $features)]
         unsafe fn $chains(rows: &Rows<'_>, acts: &[f32], memory: &mut chains::Memory, out: &mut [Outputs]) {
             // SAFETY: the caller says that the processor has the instruction set.
@@ -59,6 +61,8 @@ macro_rules! level {
             unsafe { chains::walk(<$simd>::here(), x, sets, pairs, out) }
         }
 
+        /// # Safety
+        /// The processor has the features; the lengths are those that [`crate::widely::batch::multiply`] compares.
         #[target_feature(enable = $features)]
         unsafe fn $groups(rows: &Rows<'_>, acts: (&[u8], &[f32]), memory: &mut groups::Memory, out: &mut [Outputs]) {
             // SAFETY: the caller says that the processor has the instruction set.
@@ -132,7 +136,7 @@ const SCALE: usize = ENTRY / 16;
 /// A [`groups::Add`].
 ///
 /// # Safety
-/// The processor has AVX2.
+/// As there, and the processor has AVX2.
 #[inline(never)]
 #[target_feature(enable = "avx2")]
 unsafe fn add_avx2(tables: &Tables, entries: &Entries, scales: &[f32; SCALES], sums: &mut [RowSums]) {
@@ -189,7 +193,7 @@ unsafe fn add_avx2(tables: &Tables, entries: &Entries, scales: &[f32; SCALES], s
 /// A [`groups::Add`] with real and imaginary parts in one vector.
 ///
 /// # Safety
-/// The processor has AVX-512.
+/// As there, and the processor has AVX-512.
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
 unsafe fn add_avx512(tables: &Tables, entries: &Entries, scales: &[f32; SCALES], sums: &mut [RowSums]) {

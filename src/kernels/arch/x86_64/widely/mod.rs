@@ -73,7 +73,7 @@ whole! {
 pub(crate) fn tables(isa: Isa, unit: &Unit<'_>, tables: &[f32], out: &mut Outputs) {
     assert!(isa.has(Level::Avx2), "tables of {isa}");
     let ahead = unit.ahead;
-    // SAFETY: `isa` proves that the processor has the instruction set, and the caller has compared the lengths.
+    // SAFETY: `isa` proves that the processor has the instruction set.
     unsafe {
         match isa.vectors() {
             Level::Avx512 => with_ahead!(ahead => tables512::multiply(unit, tables, ahead, out)),
@@ -99,6 +99,6 @@ fn int8_avx2(unit: &Unit<'_>, acts: &[u8], out: &mut [[f32; ROWS]; 2]) {
 
 fn int8_avx512(unit: &Unit<'_>, acts: &[u8], out: &mut [[f32; ROWS]; 2]) {
     let ahead = unit.ahead;
-    // SAFETY: `int8_of` hands this function out only for AVX-512 with VNNI, and `Unit::check` has compared the lengths.
+    // SAFETY: `int8_of` hands this function out only for AVX-512 with VNNI.
     unsafe { with_ahead!(ahead => bytes512::multiply(unit, acts, ahead, out)) }
 }

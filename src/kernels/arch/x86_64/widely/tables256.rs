@@ -10,26 +10,19 @@ use crate::widely::tables::{COLUMN, Outputs, SUMS, finish};
 use crate::widely::{ROWS, Unit, lane_words};
 
 /// The products of a unit and the row of activations that the tables are made of.
-///
-/// # Safety
-/// The processor has AVX2 and FMA, and the lengths fit.
 #[target_feature(enable = "avx2,fma")]
-pub(super) unsafe fn multiply(unit: &Unit<'_>, tables: &[f32], ahead: impl Ahead, out: &mut Outputs) {
+pub(super) fn multiply(unit: &Unit<'_>, tables: &[f32], ahead: impl Ahead, out: &mut Outputs) {
     let (shape, streams) = (unit.shape, unit.shape.streams());
     let mut lanes = Floats::scratch(CHUNK * streams * SUMS);
     let size = (streams, shape.chunks(), lane_words(shape));
-    // SAFETY: the caller says that the lengths of a unit and of its tables fit, and `lanes` has the sums of all.
-    unsafe { table_sums_avx2(size, unit.weights, ahead, tables, &mut lanes) };
+    table_sums_avx2(size, unit.weights, ahead, tables, &mut lanes);
     finish(unit, &mut lanes, out);
 }
 
-/// `rr`, `ri`, `ir` and `ii` of all lanes and streams of sixteen rows, `[lane][stream][accumulator][row]`.
-///
-/// # Safety
-/// The processor has AVX2. `weights` are `[lane][stream][word][row]` with `words` words for `chunks` chunks, `tables`
-/// `[lane][chunk]` of [`COLUMN`] floats, and `out` has room for all sums.
+/// `rr`, `ri`, `ir` and `ii` of all lanes and streams of sixteen rows, `[lane][stream][accumulator][row]`. `weights` are
+/// `[lane][stream][word][row]` with `words` words for `chunks` chunks, `tables` `[lane][chunk]` of [`COLUMN`] floats.
 #[target_feature(enable = "avx2")]
-unsafe fn table_sums_avx2(
+fn table_sums_avx2(
     (streams, chunks, words): (usize, usize, usize),
     weights: &[u8],
     ahead: impl Ahead,
@@ -42,19 +35,15 @@ unsafe fn table_sums_avx2(
     for ((tables, weights), out) in lane_tables.zip(lane_weights).zip(lane_sums) {
         let streams = weights.chunks_exact(words * 4 * ROWS);
         for (weights, out) in streams.zip(out.as_chunks_mut().0) {
-            // SAFETY: the caller says that the processor has AVX2.
-            unsafe { lane_sums_avx2(weights, ahead, tables, out) };
+            lane_sums_avx2(weights, ahead, tables, out);
         }
     }
 }
 
 /// The same of one lane and stream. A function of its own, so that nothing but its sums takes registers.
-///
-/// # Safety
-/// The processor has AVX2.
 #[inline(never)]
 #[target_feature(enable = "avx2")]
-unsafe fn lane_sums_avx2(weights: &[u8], ahead: impl Ahead, tables: &[f32], out: &mut [f32; SUMS]) {
+fn lane_sums_avx2(weights: &[u8], ahead: impl Ahead, tables: &[f32], out: &mut [f32; SUMS]) {
     // of rows 0 to 7 and of rows 8 to 15
     let mut sums = [[_mm256_setzero_ps(); 2]; 4];
     let columns = tables.chunks(CHUNK * COLUMN);

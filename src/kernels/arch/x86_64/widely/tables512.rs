@@ -11,11 +11,8 @@ use crate::widely::tables::{COLUMN, Outputs, SUMS, finish};
 use crate::widely::{ROWS, Unit, lane_words};
 
 /// The products of a unit and the row of activations that the tables are made of.
-///
-/// # Safety
-/// The processor has AVX-512, and the lengths fit.
 #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512vl,avx512dq")]
-pub(super) unsafe fn multiply(unit: &Unit<'_>, tables: &[f32], ahead: impl Ahead, out: &mut Outputs) {
+pub(super) fn multiply(unit: &Unit<'_>, tables: &[f32], ahead: impl Ahead, out: &mut Outputs) {
     let (shape, streams) = (unit.shape, unit.shape.streams());
     let mut lanes = Floats::scratch(CHUNK * streams * SUMS);
     let lane_tables = tables.chunks_exact(shape.chunks() * COLUMN);
@@ -27,8 +24,7 @@ pub(super) unsafe fn multiply(unit: &Unit<'_>, tables: &[f32], ahead: impl Ahead
         let Some(tables) = lane_tables.clone().nth(i / (streams / 2)) else {
             continue;
         };
-        // SAFETY: the caller says that the processor has the instructions.
-        unsafe { lane_sums(weights, ahead, tables, sums) };
+        lane_sums(weights, ahead, tables, sums);
     }
     finish(unit, &mut lanes, out);
 }
@@ -56,12 +52,9 @@ pub(crate) fn arrange(chunks: usize, re: &[[u8; 4]], im: &[[u8; 4]], out: &mut [
 
 /// `rr`, `ri`, `ir` and `ii` of one lane of two streams of sixteen rows, `[stream][accumulator][row]`, of words
 /// `[stream][word][row]`.
-///
-/// # Safety
-/// The processor has AVX-512.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
-unsafe fn lane_sums(weights: &[u8], ahead: impl Ahead, tables: &[f32], out: &mut [f32; 2 * SUMS]) {
+fn lane_sums(weights: &[u8], ahead: impl Ahead, tables: &[f32], out: &mut [f32; 2 * SUMS]) {
     let mut sums = [[_mm512_setzero_ps(); 4]; 2];
     let (first, second) = weights.split_at(weights.len() / 2);
     let words = first.as_chunks::<{ 4 * ROWS }>().0.iter();

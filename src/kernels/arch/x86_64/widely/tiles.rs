@@ -100,8 +100,7 @@ unsafe fn multiply_unit<T: Tiles>(
             let (integers, scales) = (&integers[i % 2], &scales[i / streams % 2]);
             add(integers, scales, i % streams, &mut sums[..tokens]);
         };
-        // SAFETY: the caller says that the instructions are there.
-        unsafe { look_up(&codes[work.start], &mut factors[work.start % 2]) };
+        look_up(&codes[work.start], &mut factors[work.start % 2]);
         for i in work.clone() {
             if i % streams == 0 {
                 let number = i / streams;
@@ -140,12 +139,9 @@ unsafe fn multiply_unit<T: Tiles>(
 }
 
 /// Looks the factors of all codes of a block of one stream up.
-///
-/// # Safety
-/// The processor has AVX-512.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
-unsafe fn look_up(codes: &[u8; BLOCK_BYTES], Factors(to): &mut Factors) {
+fn look_up(codes: &[u8; BLOCK_BYTES], Factors(to): &mut Factors) {
     // one less than what the tables have for activations that are added once too often
     let table = |t: &[i8; 16]| {
         // SAFETY: sixteen bytes.

@@ -127,6 +127,8 @@ const fn group(set: usize, p: usize) -> usize {
     8 * (set / 2) + 2 * p + set % 2
 }
 
+/// # Safety
+/// The processor has AVX2 and F16C; `act` points at the arranged activations of all blocks of the group.
 #[target_feature(enable = "avx2,f16c")]
 unsafe fn one(group_of_rows: &[u8], act: *const u8, ahead: impl Ahead, out: &mut [f32]) {
     let mut chains = [_mm256_setzero_ps(); VECTORS];
@@ -194,6 +196,9 @@ unsafe fn set_sums(lines: *const u8, y: *const u8, ask: impl Fn(usize)) -> [__m2
     sums
 }
 
+/// # Safety
+/// The processor has AVX2 and F16C, and the instructions of `P`; each token of `out` has the arranged activations of
+/// all blocks of the group at `acts`, `stride` bytes after those of the token before.
 #[target_feature(enable = "avx2,f16c")]
 unsafe fn many<P: Products>(group_of_rows: &[u8], acts: *const u8, stride: usize, ahead: usize, out: &mut [f32]) {
     let tokens = out.len() / ROWS;

@@ -59,6 +59,8 @@ macro_rules! eight_dwords {
         }
     };
     ($name:ident $dp:literal, $tokens:literal, [$($acc0:ident $acc1:ident $at:literal),*]) => {
+        /// # Safety
+        /// As in [`EightDwords`].
         #[inline]
         #[target_feature(enable = "avx2")]
         unsafe fn $name(

@@ -71,11 +71,21 @@ trait Machine: Tiles {
     type Sums: Copy;
 
     /// Zeros.
+    ///
+    /// # Safety
+    /// The processor has AVX-512 F.
     unsafe fn zeros() -> Self::Sums;
     /// A packed block to one expanded block for each 16 rows, `stride` bytes apart.
+    ///
+    /// # Safety
+    /// The processor has AVX-512 F and BW; `block` points at a packed block, and `to` has room for the expanded ones.
     unsafe fn expand<B: Block32>(block: *const u8, to: *mut u8, stride: usize);
     /// Adds the terms of a block: integer sums of 16 tokens at `isums`, and their records from `record` on every
     /// `stride` bytes.
+    ///
+    /// # Safety
+    /// The processor has AVX-512 F; `isums` points at 16 times 16 sums, `expanded` at an expanded block, and 16 records
+    /// are readable.
     unsafe fn settle<B: Block32>(
         sums: &mut [Self::Sums; SIDE],
         isums: *const i32,
@@ -84,6 +94,9 @@ trait Machine: Tiles {
         stride: usize,
     );
     /// Writes the sums of a token.
+    ///
+    /// # Safety
+    /// The processor has AVX-512 F; `out` has room for 16 floats.
     unsafe fn put(sums: Self::Sums, out: *mut f32);
 }
 
@@ -176,6 +189,9 @@ pub(super) fn opaque(mut p: *const u8) -> *const u8 {
 #[repr(C, align(64))]
 struct Isums([[[i32; SIDE * SIDE]; 2]; 2]);
 
+/// # Safety
+/// The processor has AVX-512 F, BW and VNNI, the process [`crate::Level::Amx`] where the tiles are the processor's;
+/// lengths are as [`Call::check`] has them, and there are at least 16 tokens.
 #[inline(always)]
 unsafe fn product<M: Machine, B: Block32>(group: &[u8], acts: &[u8], tokens: usize, out: &mut [f32]) {
     let blocks = group.len() / B::PACKED;
@@ -208,6 +224,10 @@ unsafe fn product<M: Machine, B: Block32>(group: &[u8], acts: &[u8], tokens: usi
 }
 
 /// The sums of 16 rows and 16 tokens over all blocks.
+///
+/// # Safety
+/// As [`product`]; the tiles have the shapes that it sets up, `weights` points at `blocks` expanded blocks, and 16
+/// tokens have the records of all of them, `stride` bytes apart.
 #[inline(always)]
 unsafe fn chains<M: Machine, B: Block32>(
     m: &mut M,

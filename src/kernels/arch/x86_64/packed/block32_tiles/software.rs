@@ -29,6 +29,9 @@ fn multiply<B: Block32>(call: Call<'_>) {
 }
 
 /// The f32 at `at`.
+///
+/// # Safety
+/// Four bytes are readable.
 unsafe fn float(at: *const u8) -> f32 {
     // SAFETY: the caller has four bytes there.
     unsafe { at.cast::<f32>().read_unaligned() }

@@ -32,10 +32,20 @@ pub(super) trait Limbs {
     type Head;
 
     /// The head of block b.
+    ///
+    /// # Safety
+    /// The processor has AVX-512 F, BW and VNNI; `w` points at a group that has block `b`.
     unsafe fn head(w: *const u8, b: usize) -> Self::Head;
     /// What a token does once in a block: takes away its minima and notes its product of scales.
+    ///
+    /// # Safety
+    /// The processor has AVX-512 F, BW and VNNI; `y` points at the arranged activations of the block.
     unsafe fn start(head: &Self::Head, token: &mut Token<Zmm>, y: *const u8);
     /// Writes the parts of block b: for each, the eight lines of the upper limbs, then those of the lower.
+    ///
+    /// # Safety
+    /// The processor has AVX-512 F, BW and VNNI; `w` points at a group that has block `b`, and `to` has room for all
+    /// limbs of a block.
     unsafe fn expand(w: *const u8, b: usize, to: *mut u8);
 }
 

@@ -156,6 +156,11 @@ impl Sums {
 }
 
 /// One step: a pair of tiles of tokens, or one, with one block.
+///
+/// # Safety
+/// The processor has AVX-512 F and BW, the process [`crate::Level::Amx`] where the tiles are the processor's; the tiles
+/// are set up, `q` points at the block's activations of each token, `stride` bytes apart, `weights` at its expanded
+/// limbs, and `isums` has room for the tiles of sums.
 #[inline(always)]
 unsafe fn multiply<T: Tiles, const PAIR: bool>(
     m: &mut T,
@@ -178,6 +183,9 @@ unsafe fn multiply<T: Tiles, const PAIR: bool>(
     }
 }
 
+/// # Safety
+/// The processor has AVX-512 F and BW, the process [`crate::Level::Amx`] where the tiles are the processor's; lengths
+/// are as [`Call::check`] has them, and there are at least 16 tokens.
 #[inline(always)]
 unsafe fn product<T: Tiles, C: Levels>(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
     let tokens = Tokens::new(tokens);

@@ -61,6 +61,9 @@ struct Scratch {
     d: [[f32; ROWS]; SIDE],
 }
 
+/// # Safety
+/// The processor has AVX-512 F and BW, the process [`crate::Level::Amx`] where the tiles are the processor's; lengths
+/// are as [`Call::check`] has them.
 #[inline(always)]
 unsafe fn product<T: Tiles, C: Levels>(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
     let tokens = Tokens::new(tokens);
@@ -91,6 +94,11 @@ unsafe fn product<T: Tiles, C: Levels>(group: &[u8], acts: &[u8], n: usize, toke
 }
 
 /// The sums of 16 rows and a tile of tokens over all blocks.
+///
+/// # Safety
+/// The processor has AVX-512 F and BW, the process [`crate::Level::Amx`] where the tiles are the processor's; the tiles
+/// have the shapes that [`product`] sets up, `expanded` points at all expanded blocks, and `rows` tokens have the
+/// activations of all of them.
 #[inline(always)]
 unsafe fn chains<T: Tiles>(
     m: &mut T,
@@ -139,6 +147,10 @@ unsafe fn chains<T: Tiles>(
 }
 
 /// The products of a block's scales and those of `rows` tokens, whose activations of it are at `y`.
+///
+/// # Safety
+/// The processor has AVX-512 F; `block` points at an expanded block, and each of `rows` tokens has the activations of
+/// the block at `y`, `stride` bytes apart.
 #[inline(always)]
 unsafe fn multiply_scales(block: *const u8, y: *const u8, stride: usize, rows: usize, scratch: &mut Scratch) {
     // SAFETY: the caller has an expanded block and its activations.
@@ -152,6 +164,9 @@ unsafe fn multiply_scales(block: *const u8, y: *const u8, stride: usize, rows: u
 }
 
 /// `sums + (d * scales) * isums` for 16 tokens; those that are not there have sums that nobody looks at.
+///
+/// # Safety
+/// The processor has AVX-512 F; `unit_scales` points at 16 floats, aligned to 64 bytes.
 #[inline(always)]
 unsafe fn settle(
     sums: &mut [__m512; SIDE],

@@ -43,6 +43,10 @@ struct Blocks<'a> {
 
 impl Blocks<'_> {
     /// The float chains of tile `part / 2` of a pending step, rows `16 (part % 2)` on.
+    ///
+    /// # Safety
+    /// The processor has the instructions of `M`; the sums and scales of the pending step, and the sums of its tile of
+    /// tokens, are there.
     #[inline(always)]
     unsafe fn settle<M: Machine>(&self, pending: &Pending<M::Scales>, part: usize) {
         if part >= 2 && !pending.pair {
@@ -69,6 +73,11 @@ impl Blocks<'_> {
     }
 
     /// One step: a pair of tiles of tokens, or one, with one block.
+    ///
+    /// # Safety
+    /// The processor has the instructions of `M` and `C`; the tiles are set up, the tokens of the tiles have block
+    /// `block`, `weights` points at its unpacked halves, `isums` has room for the tiles of sums, and pointers of
+    /// `pending` and `next` are to what these need.
     #[inline(always)]
     #[allow(clippy::too_many_arguments, reason = "what a step is made of")]
     unsafe fn step<M: Machine, C: Codes, const PAIR: bool>(
@@ -108,6 +117,9 @@ impl Blocks<'_> {
 
 /// The part of a block that is unpacked in a step: a unit of half of the rows, or nothing in every other step where the
 /// block is one unit.
+///
+/// # Safety
+/// The processor has the instructions of `C`; `block` points at a block, and `to` has room for its unpacked halves.
 #[inline(always)]
 unsafe fn unpack_part<C: Codes>(codes: &C, block: *const u8, to: *mut [u8; HALF], ahead: usize, part: usize) {
     let (half, unit) = (part / 2, part % 2);

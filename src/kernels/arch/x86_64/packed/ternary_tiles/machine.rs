@@ -15,9 +15,16 @@ pub(super) trait Machine: Tiles {
     type Scales: Copy;
 
     /// 16 half floats.
+    ///
+    /// # Safety
+    /// The processor has AVX-512 F; 16 half floats are readable.
     unsafe fn scales(from: *const u8) -> Self::Scales;
     /// `sums[t] + isums[t] * (dy[t] * scales)` for `tokens` tokens, every operation rounded by itself; sums are `ROWS`
     /// apart, the scales of tokens `stride` floats.
+    ///
+    /// # Safety
+    /// The processor has AVX-512 F; `isums` points at 16 sums of each token, `dy` at a scale of each, and 16 floats of
+    /// each are readable and writable at `sums`.
     unsafe fn settle(
         isums: *const i32,
         scales: Self::Scales,
@@ -27,6 +34,10 @@ pub(super) trait Machine: Tiles {
         sums: *mut f32,
     );
     /// `((f32) isums - (f32) S) / a` of one token, the head of whose activations is at `act`.
+    ///
+    /// # Safety
+    /// The processor has AVX-512 F; `isums` points at 16 sums, `act` at the head of an activation row, and `out` has
+    /// room for 16 floats.
     unsafe fn finish(isums: *const i32, act: *const u8, out: *mut f32);
 }
 

@@ -10,6 +10,10 @@ pub(in super::super) fn shapes(tokens: Tokens) -> [u8; 8] {
 }
 
 /// Multiplies `PAIR` or one tile of tokens with two of weights, 64 columns.
+///
+/// # Safety
+/// The tiles are set up as [`Tiles`] asks for; `q[0]`, and with `PAIR` `q[1]`, point at 64 activations of each token of
+/// the tile, `stride` bytes apart, and `weights` at a tile each.
 #[inline(always)]
 pub(in super::super) unsafe fn columns<M: Tiles, const LOWER: bool, const PAIR: bool>(
     m: &mut M,
@@ -41,6 +45,8 @@ pub(in super::super) unsafe fn columns<M: Tiles, const LOWER: bool, const PAIR: 
     }
 }
 
+/// # Safety
+/// The tiles are set up.
 #[inline(always)]
 pub(in super::super) unsafe fn clear<M: Tiles, const PAIR: bool>(m: &mut M) {
     // SAFETY: the caller has set the tiles up.
@@ -54,6 +60,8 @@ pub(in super::super) unsafe fn clear<M: Tiles, const PAIR: bool>(m: &mut M) {
     }
 }
 
+/// # Safety
+/// The tiles are set up; `isums` has room for two tiles, for four with `PAIR`.
 #[inline(always)]
 pub(in super::super) unsafe fn put_down<M: Tiles, const PAIR: bool>(m: &M, isums: *mut [i32; 256]) {
     // SAFETY: the caller has set the tiles up and has room for four.

@@ -130,6 +130,8 @@ unsafe fn block_step(acc: __m256, isum: __m256i, dy: __m256, scales: *const u8) 
     _mm256_add_ps(acc, _mm256_mul_ps(_mm256_cvtepi32_ps(isum), d))
 }
 
+/// # Safety
+/// The processor has these features and the instructions of `P`; the lengths are those that [`Call::check`] compares.
 #[target_feature(enable = "avx2,f16c")]
 unsafe fn few_blocks<P: Products, const T: usize, const V: usize>(
     group: &[u8],
@@ -165,6 +167,8 @@ unsafe fn few_blocks<P: Products, const T: usize, const V: usize>(
     put(&totals, out);
 }
 
+/// # Safety
+/// The processor has these features and the instructions of `P`; the lengths are those that [`Call::check`] compares.
 #[target_feature(enable = "avx2")]
 unsafe fn few_rows<P: Products, const T: usize, const V: usize>(
     group: &[u8],
@@ -257,6 +261,8 @@ impl Bytes {
     }
 }
 
+/// # Safety
+/// The processor has these features and the instructions of `P`; the lengths are those that [`Call::check`] compares.
 #[target_feature(enable = "avx2,f16c")]
 unsafe fn many_blocks<P: Products>(group: &[u8], acts: &[u8], n: usize, stride: usize, out: &mut [f32]) {
     let tokens = out.len() / ROWS;
@@ -289,6 +295,8 @@ unsafe fn many_blocks<P: Products>(group: &[u8], acts: &[u8], n: usize, stride: 
     }
 }
 
+/// # Safety
+/// The processor has these features and the instructions of `P`; the lengths are those that [`Call::check`] compares.
 #[target_feature(enable = "avx2")]
 unsafe fn many_rows<P: Products>(group: &[u8], acts: &[u8], stride: usize, out: &mut [f32]) {
     let tokens = out.len() / ROWS;

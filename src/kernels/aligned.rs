@@ -81,6 +81,16 @@ impl DerefMut for AlignedBytes {
     }
 }
 
+/// Whole `f64` in bytes.
+///
+/// # Panics
+/// When the bytes are not aligned to them.
+pub(crate) fn doubles(bytes: &[u8]) -> &[f64] {
+    assert!(bytes.as_ptr().cast::<f64>().is_aligned(), "alignment");
+    // SAFETY: whole `f64`, aligned as just seen; any bits are one.
+    unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast(), bytes.len() / 8) }
+}
+
 /// Floats aligned to 64 bytes.
 #[derive(Default)]
 pub struct Floats {

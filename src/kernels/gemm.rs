@@ -7,8 +7,7 @@
 use std::ops::{Add, Mul};
 
 use crate::Isa;
-#[cfg(target_arch = "x86_64")]
-use crate::Level;
+use crate::proof::compiled_for_avx2;
 
 /// Rows of a tile.
 pub const ROWS: usize = 4;
@@ -21,19 +20,13 @@ pub type Tile<T> = [[T; COLUMNS]; ROWS];
 /// `sum_k a[k][i] * b[k][j]` for every `i` and `j`, from 0 on. `a` holds lines of [`ROWS`], `b` lines of
 /// [`COLUMNS`] elements; the shorter decides.
 pub fn tile(isa: Isa, a: &[f32], b: &[f32]) -> Tile<f32> {
-    #[cfg(target_arch = "x86_64")]
-    if isa.has(Level::Avx2) {
-        // SAFETY: `isa` proves that the processor has AVX2.
-        return unsafe { tile_avx2(a, b) };
-    }
-    let _ = isa;
-    portable(a, b)
+    compiled_for_avx2!(isa, wide(a: &[f32], b: &[f32]) -> Tile<f32>, portable)
 }
 
 /// [`tile`] in 256-bit registers: 8 of them hold the sums.
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-fn tile_avx2(a: &[f32], b: &[f32]) -> Tile<f32> {
+#[inline(always)]
+fn wide(a: &[f32], b: &[f32]) -> Tile<f32> {
     let mut out = Tile::default();
     rows::<f32, ROWS>(a, b, 0, &mut out);
     out
@@ -41,26 +34,11 @@ fn tile_avx2(a: &[f32], b: &[f32]) -> Tile<f32> {
 
 /// [`tile`] in `f64`.
 pub fn tile_f64(isa: Isa, a: &[f64], b: &[f64]) -> Tile<f64> {
-    #[cfg(target_arch = "x86_64")]
-    if isa.has(Level::Avx2) {
-        // SAFETY: `isa` proves that the processor has AVX2.
-        return unsafe { tile_f64_avx2(a, b) };
-    }
-    let _ = isa;
-    portable(a, b)
-}
-
-/// [`tile_f64`] in 256-bit registers: 8 of them hold the sums of two rows.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-fn tile_f64_avx2(a: &[f64], b: &[f64]) -> Tile<f64> {
-    let mut out = Tile::default();
-    rows::<f64, 2>(a, b, 0, &mut out);
-    rows::<f64, 2>(a, b, 2, &mut out);
-    out
+    compiled_for_avx2!(isa, portable(a: &[f64], b: &[f64]) -> Tile<f64>, portable)
 }
 
 /// [`tile`] in any precision, two rows at a time: more sums would not fit into 128-bit registers.
+#[inline(always)]
 pub fn portable<T>(a: &[T], b: &[T]) -> Tile<T>
 where
     T: Copy + Default + Add<Output = T> + Mul<Output = T>,

@@ -28,8 +28,6 @@ pub mod elements;
 pub mod gemm;
 pub mod halves;
 mod isa;
-#[cfg(target_arch = "x86_64")]
-mod lanes;
 mod line;
 pub mod math;
 pub mod packed;

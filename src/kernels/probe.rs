@@ -2,10 +2,7 @@
 //! against.
 
 use crate::Isa;
-#[cfg(target_arch = "x86_64")]
-use crate::Level;
-#[cfg(target_arch = "x86_64")]
-use crate::arch::x86_64::probe as x86_64;
+use crate::arch::probe as native;
 
 /// Independent chains of a multiplication loop: more than latency times issue rate of any processor.
 pub(crate) const CHAINS: usize = 12;
@@ -16,15 +13,9 @@ pub(crate) const CHAINS: usize = 12;
 /// `ahead`: every line so many bytes further on is asked for, on x86-64, with a pause after each request: some
 /// processors read memory a sixth faster so than by loads alone. 0 asks for nothing.
 pub fn read(data: &[u8], ahead: usize) -> u64 {
-    #[cfg(target_arch = "x86_64")]
-    match Isa::detect().vectors() {
-        // SAFETY: the level is that of an `Isa`, which proves that the processor has it.
-        Level::Avx512 => return unsafe { x86_64::read_avx512(data, ahead) },
-        // SAFETY: the level is that of an `Isa`, which proves that the processor has it.
-        Level::Avx2 => return unsafe { x86_64::read_avx2(data, ahead) },
-        _ => {}
+    if let Some(sum) = native::read(Isa::detect(), data, ahead) {
+        return sum;
     }
-    let _ = ahead;
     let words = data.as_chunks::<8>().0;
     words.iter().fold(0, |a, w| a ^ u64::from_le_bytes(*w))
 }
@@ -32,20 +23,9 @@ pub fn read(data: &[u8], ahead: usize) -> u64 {
 /// Multiplies bytes in registers with `isa` for `rounds` rounds; the number of products (added up
 /// as the integer kernels do) and a value that keeps the loop alive.
 pub fn multiply_int8(isa: Isa, rounds: u64) -> (u64, i32) {
-    #[cfg(target_arch = "x86_64")]
-    if isa.has(Level::Amx) {
-        // SAFETY: an `Isa` of this level proves that the process may use tiles.
-        return unsafe { x86_64::int8_tiles(rounds) };
+    if let Some(products) = native::multiply_int8(isa, rounds) {
+        return products;
     }
-    #[cfg(target_arch = "x86_64")]
-    match isa.vectors() {
-        // SAFETY: the level is that of an `Isa`, which proves that the processor has it.
-        Level::Avx512 => return unsafe { x86_64::int8_avx512(rounds) },
-        // SAFETY: the level is that of an `Isa`, which proves that the processor has it.
-        Level::Avx2 => return unsafe { x86_64::int8_avx2(rounds) },
-        _ => {}
-    }
-    let _ = isa;
     let (a, b) = std::hint::black_box((3i32, 5i32));
     let mut sums = [0i32; CHAINS];
     for _ in 0..rounds {
@@ -58,15 +38,9 @@ pub fn multiply_int8(isa: Isa, rounds: u64) -> (u64, i32) {
 
 /// The same with fused multiply-adds of `f32`, which only the float kernels of other programs may use.
 pub fn multiply_f32(isa: Isa, rounds: u64) -> (u64, f32) {
-    #[cfg(target_arch = "x86_64")]
-    match isa.vectors() {
-        // SAFETY: the level is that of an `Isa`, which proves that the processor has it.
-        Level::Avx512 => return unsafe { x86_64::f32_avx512(rounds) },
-        // SAFETY: the level is that of an `Isa`, which proves that the processor has it.
-        Level::Avx2 => return unsafe { x86_64::f32_avx2(rounds) },
-        _ => {}
+    if let Some(products) = native::multiply_f32(isa, rounds) {
+        return products;
     }
-    let _ = isa;
     let (a, b) = std::hint::black_box((0.5f32, 0.25f32));
     let mut sums = [0f32; CHAINS];
     for _ in 0..rounds {

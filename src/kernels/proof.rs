@@ -121,3 +121,27 @@ macro_rules! compiled_for {
     }};
 }
 pub(crate) use compiled_for;
+
+/// Calls a function that is compiled for AVX2, and with `fma` for FMA, or the other where the processor has neither.
+macro_rules! compiled_for_avx2 {
+    ($isa:expr, $f:ident($($arg:ident: $ty:ty),*) $(-> $out:ty)?, $other:ident) => {
+        compiled_for_avx2!("avx2", $isa, $f($($arg: $ty),*) $(-> $out)?, $other)
+    };
+    (fma, $isa:expr, $f:ident($($arg:ident: $ty:ty),*) $(-> $out:ty)?, $other:ident) => {
+        compiled_for_avx2!("avx2,fma", $isa, $f($($arg: $ty),*) $(-> $out)?, $other)
+    };
+    ($features:literal, $isa:expr, $f:ident($($arg:ident: $ty:ty),*) $(-> $out:ty)?, $other:ident) => {{
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = $features)]
+        fn avx2($($arg: $ty),*) $(-> $out)? {
+            $f($($arg),*)
+        }
+        match $isa {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: `isa` proves that the processor has AVX2 and FMA.
+            isa if isa.has($crate::Level::Avx2) => unsafe { avx2($($arg),*) },
+            _ => $other($($arg),*),
+        }
+    }};
+}
+pub(crate) use compiled_for_avx2;

@@ -4,90 +4,10 @@
 //! [`Simd`] and [`Vector`] are sixteen `f32` with all of their arithmetic, and safe: a value of the instruction set is
 //! the proof that the processor has it. They come from `trine_formats`, whose searches are written in them.
 //!
-//! [`Doubles`] are eight `f64` that only sum products of half floats. They are no second [`Vector`], because what makes
-//! them fast is what a vector of numbers does not have: they read packed words of four half floats, widen one field of
-//! each, and keep as many rows of sums as the registers of the instruction set hold.
-//!
-//! The integer kernels of packed rows are written in [`crate::lanes`], which knows bytes and words too. They share what
-//! comes before and after their products; how an instruction set multiplies bytes it says itself, by the traits beside
-//! each kernel.
+//! Sums of products of half floats and products of packed rows have lanes of their own under [`crate::arch`]: the first
+//! read packed words of four half floats and widen one field of each, the others know bytes and words too.
 
 pub use trine_formats::types::lanes::{LANES, Mask, Simd, Vector};
-
-use crate::line::Line;
-
-/// Eight `f64` side by side, and the lines of half floats or bfloats that are widened to them. Pointers need no alignment.
-pub trait Doubles {
-    /// Rows whose sums are kept in registers together.
-    const ROWS: usize;
-    /// A line.
-    type Words: Copy;
-    /// Eight `f64`.
-    type Sums: Copy;
-
-    /// Lines likewise, of so many rows.
-    fn lines(rows: usize) -> usize;
-    /// Zeros.
-    ///
-    /// # Safety
-    /// The processor has the instruction set.
-    unsafe fn zero() -> Self::Sums;
-    /// A line.
-    ///
-    /// # Safety
-    /// The processor has the instruction set; a line is readable.
-    unsafe fn words(p: *const Line) -> Self::Words;
-    /// A line of zeros.
-    ///
-    /// # Safety
-    /// The processor has the instruction set.
-    unsafe fn no_words() -> Self::Words;
-    /// Asks for a line, which need not be there.
-    ///
-    /// # Safety
-    /// The processor has the instruction set.
-    unsafe fn prefetch(p: *const Line);
-    /// Field `K` of every word, a half float or a bfloat, widened.
-    ///
-    /// # Safety
-    /// The processor has the instruction set.
-    unsafe fn field<const K: usize, const BRAIN: bool>(words: Self::Words) -> Self::Sums;
-    /// `acc + w * c`, where the product is exact.
-    ///
-    /// # Safety
-    /// The processor has the instruction set; a float is readable.
-    unsafe fn add(acc: Self::Sums, w: Self::Sums, c: *const f64) -> Self::Sums;
-    /// Adds `quads` words of steps to one row of four lines, which lie one behind the other; asks for the lines `ahead`
-    /// bytes behind them unless that is 0. Says whether this was done.
-    ///
-    /// # Safety
-    /// The processor has the instruction set; `quads` times four lines and as many coefficients are readable.
-    #[inline(always)]
-    unsafe fn add_row<const BRAIN: bool>(
-        _acc: &mut [Self::Sums; 4],
-        _lines: *const Line,
-        _quads: usize,
-        _coefs: *const f64,
-        _ahead: usize,
-    ) -> bool {
-        false
-    }
-    /// Eight `f64`.
-    ///
-    /// # Safety
-    /// The processor has the instruction set; eight floats are readable.
-    unsafe fn load(p: *const f64) -> Self::Sums;
-    /// Writes eight `f64`.
-    ///
-    /// # Safety
-    /// The processor has the instruction set; there is room for eight floats.
-    unsafe fn store(p: *mut f64, v: Self::Sums);
-    /// Writes eight sums, rounded to `f32`.
-    ///
-    /// # Safety
-    /// The processor has the instruction set; there is room for eight floats.
-    unsafe fn store_f32(p: *mut f32, v: Self::Sums);
-}
 
 #[cfg(test)]
 pub(crate) mod tests {

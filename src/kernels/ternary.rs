@@ -10,10 +10,7 @@
 use trine_formats::types::ternary::{ActScale, quantize_i2_s, quantize_tl};
 
 use crate::Isa;
-#[cfg(target_arch = "x86_64")]
-use crate::Level;
-#[cfg(target_arch = "x86_64")]
-use crate::arch::x86_64::ternary as x86_64;
+use crate::arch::ternary as native;
 use crate::sizes::{MAX_COLUMNS, size};
 
 /// Weights per block.
@@ -90,19 +87,9 @@ pub fn mat_rows(isa: Isa, w: &[u8], acts: &[u8], n: usize, tokens: usize, out: &
     for (w, out) in w.chunks_exact(row.max(1)).zip(out.chunks_exact_mut(tokens)) {
         for (acts, out) in acts.chunks(4 * act).zip(out.chunks_mut(4)) {
             let mut d = [0i32; 4];
-            match (isa.vectors(), out.len()) {
-                #[cfg(target_arch = "x86_64")]
-                // SAFETY: `isa` proves that the processor has AVX-512 VL and VNNI. A row is whole blocks, and
-                // each of the four activation rows has a head and 128 values per block: the lengths were compared.
-                (Level::Avx512, 4) => unsafe { x86_64::dot4_vnni(w, acts, act, &mut d) },
-                #[cfg(target_arch = "x86_64")]
-                // SAFETY: `isa` proves that the processor has AVX2. A row is whole blocks, and each of the four
-                // activation rows has a head and 128 values per block: the lengths were compared.
-                (Level::Avx2, 4) => unsafe { x86_64::dot4_avx2(w, acts, act, &mut d) },
-                _ => {
-                    for (act, d) in acts.chunks_exact(act).zip(&mut d) {
-                        *d = dot(isa, w, &act[HEAD..]);
-                    }
+            if !native::dot_four(isa, w, acts, act, &mut d) {
+                for (act, d) in acts.chunks_exact(act).zip(&mut d) {
+                    *d = dot(isa, w, &act[HEAD..]);
                 }
             }
             for ((act, d), out) in acts.chunks_exact(act).zip(d).zip(out) {
@@ -116,16 +103,7 @@ pub fn mat_rows(isa: Isa, w: &[u8], acts: &[u8], n: usize, tokens: usize, out: &
 
 /// `D` of one row and one token.
 fn dot(isa: Isa, w: &[u8], q: &[u8]) -> i32 {
-    assert!(q.len() / BLOCK >= w.len() / BYTES, "activations of a row");
-    match isa.vectors() {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: `isa` proves that the processor has AVX-512 VL and VNNI; `q` is as long as `w` asks for.
-        Level::Avx512 => unsafe { x86_64::dot_vnni(w, q) },
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: `isa` proves that the processor has AVX2; `q` is as long as `w` asks for.
-        Level::Avx2 => unsafe { x86_64::dot_avx2(w, q) },
-        _ => dot_scalar(w, q),
-    }
+    native::dot(isa, w, q).unwrap_or_else(|| dot_scalar(w, q))
 }
 
 fn dot_scalar(w: &[u8], q: &[u8]) -> i32 {

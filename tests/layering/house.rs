@@ -138,10 +138,12 @@ pub const HOUSE: House = House {
         },
     ],
     lines: 510,
-    // Kernels, the pool, where files are mapped, where the outputs of several products are written by the tasks of one
-    // region, where signals get their handlers, where NVIDIA's driver and the references' libraries are called.
+    // Kernels, their memory and proofs, the pool, where files are mapped, where the outputs of several products are
+    // written by the tasks of one region, where signals get their handlers, where NVIDIA's driver and the references'
+    // libraries are called.
     unsafe_places: &[
-        "src/kernels", "src/cuda/driver", "src/pool", "src/open", "src/ops/product", "tools/src/signals",
+        "src/kernels/arch", "src/kernels/aligned", "src/kernels/proof", "src/kernels/halves/memory",
+        "src/kernels/packed/arena", "src/cuda/driver", "src/pool", "src/open", "src/ops/product", "tools/src/signals",
         "compat-tests/src/ggml", "compat-tests/src/bench", "compat-tests/src/oracle", "compat-tests/benches/widely",
         "compat-tests/fake-cuda/src/calls",
     ],

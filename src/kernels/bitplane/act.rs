@@ -8,14 +8,9 @@ const MAX: f32 = 127.0;
 /// 1.5 · 2^23.
 const ROUND: f32 = 12_582_912.0;
 
-/// [`Arrangement::arrange`], once lengths were checked.
-pub(super) fn arrange(form: Arrangement, x: &[f32], out: &mut [u8]) {
-    arrange_with(form, x, out);
-}
-
-/// To be compiled for the instruction set of its caller.
+/// [`Arrangement::arrange`], once lengths were checked. To be compiled for the instruction set of its caller.
 #[inline(always)]
-pub(crate) fn arrange_with(form: Arrangement, x: &[f32], out: &mut [u8]) {
+pub(super) fn arrange_with(form: Arrangement, x: &[f32], out: &mut [u8]) {
     if form == Arrangement::Floats {
         let (row, padding) = out.split_at_mut(4 * x.len());
         for (out, x) in row.as_chunks_mut().0.iter_mut().zip(x) {

@@ -18,6 +18,7 @@ use crate::Level;
 use crate::aligned::AlignedBytes;
 #[cfg(target_arch = "x86_64")]
 use crate::arch::x86_64::bitplane as x86_64;
+use crate::proof::compiled_for_avx2;
 use crate::sizes::{MAX_COLUMNS, size};
 
 mod act;
@@ -27,8 +28,7 @@ pub mod sparse;
 #[cfg(test)]
 mod tests;
 
-#[cfg(target_arch = "x86_64")]
-pub(crate) use act::arrange_with;
+use act::arrange_with;
 pub(crate) use act::quantize_block;
 
 /// How products are computed; the two are different definitions and give different bits.
@@ -87,7 +87,7 @@ impl<'a> Rows<'a> {
     ///
     /// # Panics
     /// They do not.
-    fn check(&self, form: Arrangement, acts: &[u8], tokens: usize, out: &[f32]) -> usize {
+    pub(crate) fn check(&self, form: Arrangement, acts: &[u8], tokens: usize, out: &[f32]) -> usize {
         let rows = out.len().checked_div(tokens).unwrap_or(0);
         assert_eq!(out.len(), rows * tokens, "whole rows of {tokens} tokens");
         assert!(self.columns > 0 && self.groups > 0, "an empty row");
@@ -157,13 +157,8 @@ impl Arrangement {
     /// When `out` is not [`Arrangement::act_bytes`] long.
     pub fn arrange(self, isa: Isa, x: &[f32], out: &mut [u8]) {
         assert_eq!(out.len(), self.act_bytes(x.len()), "activation row");
-        #[cfg(target_arch = "x86_64")]
-        if isa.has(Level::Avx2) {
-            // SAFETY: `isa` proves that the processor has AVX2 and FMA.
-            return unsafe { x86_64::arrange(self, x, out) };
-        }
-        let _ = isa;
-        act::arrange(self, x, out);
+        let form = self;
+        compiled_for_avx2!(fma, isa, arrange_with(form: Arrangement, x: &[f32], out: &mut [u8]), arrange_with);
     }
 }
 
@@ -192,16 +187,14 @@ fn reads_bytes(isa: Isa) -> bool {
 /// # Panics
 /// When lengths do not fit, or `acts` are not aligned to 64 bytes.
 pub fn multiply(isa: Isa, rows: &Rows<'_>, form: Arrangement, acts: &[u8], tokens: usize, out: &mut [f32]) {
-    if rows.check(form, acts, tokens, out) == 0 {
-        return;
-    }
     #[cfg(target_arch = "x86_64")]
-    if let Some(means) = x86_64::Means::of(isa) {
-        // SAFETY: `isa` proves that the processor has the means, and `check` has compared the lengths.
-        return unsafe { x86_64::multiply(means, rows, form, acts, tokens, out) };
+    if isa.has(Level::Avx2) {
+        return x86_64::multiply(isa, rows, form, acts, tokens, out);
     }
     let _ = isa;
-    scalar::multiply(rows, form, acts, tokens, out);
+    if rows.check(form, acts, tokens, out) > 0 {
+        scalar::multiply(rows, form, acts, tokens, out);
+    }
 }
 
 /// The weights of a row, looked up one by one: single precision, or 16-bit with the scale of the row.

@@ -24,8 +24,7 @@ use trine_formats::anyprec::words;
 
 use super::{Arrangement, NumberPath, Rows, reads_packed};
 use crate::Isa;
-#[cfg(target_arch = "x86_64")]
-use crate::arch::x86_64::bitplane as x86_64;
+use crate::arch::bitplane as native;
 use crate::sizes::{MAX_COLUMNS, size};
 
 /// Rows whose lines alternate.
@@ -166,7 +165,8 @@ impl<'a> PackedRows<'a> {
     }
 
     /// All lengths fit each other.
-    fn check(&self, form: Arrangement, acts: &[u8], tokens: usize, out: &[f32]) {
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn check(&self, form: Arrangement, acts: &[u8], tokens: usize, out: &[f32]) {
         self.shape.check();
         assert_eq!(out.len(), size([self.rows(), tokens]), "output size");
         assert!((1..=8).contains(&self.width), "width {}", self.width);
@@ -192,13 +192,7 @@ impl<'a> PackedRows<'a> {
 /// # Panics
 /// When lengths do not fit, `acts` are not aligned to 64 bytes, or `isa` has no kernels for packed rows.
 pub fn multiply(isa: Isa, rows: &PackedRows<'_>, form: Arrangement, acts: &[u8], tokens: usize, out: &mut [f32]) {
-    assert!(reads_packed(isa), "{isa} reads no packed rows");
-    rows.check(form, acts, tokens, out);
-    #[cfg(target_arch = "x86_64")]
-    if let Some(means) = x86_64::Means::of(isa).filter(|_| tokens > 0) {
-        // SAFETY: `isa` proves that the processor has the means, and the lengths were checked.
-        unsafe { x86_64::multiply_packed(means, rows, form, acts, tokens, out) };
-    }
+    native::multiply_packed(isa, rows, form, acts, tokens, out);
 }
 
 /// Packs rows: `planes` are the bytes of `rows` rows of each plane of `kind` that the matrix has; `out` is whole
@@ -215,17 +209,7 @@ pub fn pack(isa: Isa, kind: Kind, shape: Shape, planes: &[&[u8]], rows: usize, o
     }
     let bytes = size([rows.next_multiple_of(PAIR), shape.row_bytes(kind)]);
     assert_eq!(out.len(), bytes, "lines of {kind:?}");
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: `isa` proves that the processor has the means, and `reads_packed` has found AVX2; the lengths were
-    // checked.
-    unsafe {
-        match x86_64::Means::of(isa) {
-            Some(x86_64::Means::Vbmi) => {
-                x86_64::packed512::pack(kind, shape, planes, rows, out);
-            }
-            _ => x86_64::packed256::pack(kind, shape, planes, rows, out),
-        }
-    }
+    native::pack(isa, kind, shape, planes, rows, out);
 }
 
 /// The tables of `rows`, as [`PackedRows`] has them, and their scales. The planes are only counted: nothing but their
@@ -242,17 +226,5 @@ pub fn pack_tables(isa: Isa, path: NumberPath, rows: &Rows<'_>, out: &mut [u8], 
     assert_eq!(rows.lut.len(), size([count, rows.lut_bytes()]), "tables");
     let bytes = size([count.next_multiple_of(PAIR), shape.table_bytes(width)]);
     assert_eq!(out.len(), bytes, "packed tables");
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: `isa` proves that the processor has the means, and `reads_packed` has found AVX2; the lengths were
-    // checked.
-    unsafe {
-        let in_fixed_point = path == NumberPath::I16;
-        match x86_64::Means::of(isa) {
-            Some(x86_64::Means::Vbmi) => {
-                x86_64::packed512::pack_tables(rows, in_fixed_point, out, scales);
-            }
-            _ => x86_64::packed256::pack_tables(rows, in_fixed_point, out, scales),
-        }
-    }
-    let _ = path;
+    native::pack_tables(isa, rows, path == NumberPath::I16, out, scales);
 }

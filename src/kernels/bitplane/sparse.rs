@@ -4,8 +4,7 @@ use trine_formats::anyprec::{ApView, SparseView};
 use trine_formats::types::num::f16_to_f32;
 
 use crate::Isa;
-#[cfg(target_arch = "x86_64")]
-use crate::Level;
+use crate::proof::compiled_for_avx2;
 
 /// `weight − centroid` of every sparse weight of `view`, in order.
 pub fn deltas(view: &ApView, sparse: &SparseView) -> Vec<f32> {
@@ -44,17 +43,12 @@ pub fn add(isa: Isa, entries: &Entries<'_>, x: &[f32], width: usize, out: &mut [
     if entries.deltas.is_empty() {
         return;
     }
-    #[cfg(target_arch = "x86_64")]
-    if isa.has(Level::Avx2) {
-        #[target_feature(enable = "avx2,fma")]
-        fn compiled(entries: &Entries<'_>, x: &[f32], width: usize, out: &mut [f32]) {
-            add_with(entries, x, width, out);
-        }
-        // SAFETY: `isa` proves that the processor has AVX2 and FMA.
-        return unsafe { compiled(entries, x, width, out) };
-    }
-    let _ = isa;
-    add_with(entries, x, width, out);
+    compiled_for_avx2!(
+        fma,
+        isa,
+        add_with(entries: &Entries<'_>, x: &[f32], width: usize, out: &mut [f32]),
+        add_with
+    );
 }
 
 /// To be compiled for the instruction set of its caller.

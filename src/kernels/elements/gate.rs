@@ -6,10 +6,7 @@ use trine_formats::types::num::{f16_to_f32, f32_to_f16};
 
 use super::pexp_sixteen;
 use crate::Isa;
-#[cfg(target_arch = "x86_64")]
-use crate::Level;
-#[cfg(target_arch = "x86_64")]
-use crate::arch::x86_64::elements::gate as x86_64;
+use crate::arch::elements as native;
 use crate::math::{silu, tanhf};
 use crate::proof::compiled_for;
 
@@ -19,12 +16,7 @@ use crate::proof::compiled_for;
 /// When the lengths differ.
 pub fn swiglu(isa: Isa, gate: &mut [f32], up: &[f32]) {
     assert_eq!(gate.len(), up.len(), "lengths of a gate");
-    let done = match isa.vectors() {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: `isa` proves that the processor has AVX-512; the lengths were compared.
-        Level::Avx512 => unsafe { x86_64::swiglu(gate, up) },
-        _ => 0,
-    };
+    let done = native::swiglu(isa, gate, up);
     let (gate, up) = (&mut gate[done..], &up[done..]);
     compiled_for!(isa, swiglu_loop(gate: &mut [f32], up: &[f32]));
 }
@@ -85,15 +77,7 @@ pub fn gelu_table() -> &'static [u16] {
 pub fn geglu(isa: Isa, gate: &mut [f32], up: &[f32]) {
     assert_eq!(gate.len(), up.len(), "lengths of a gate");
     let table: &[u16; GELU_ENTRIES] = &GELU;
-    let done = match isa.vectors() {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: `isa` proves that the processor has AVX-512; the lengths were compared.
-        Level::Avx512 => unsafe { x86_64::geglu(table, gate, up) },
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: `isa` proves that the processor has AVX2 and F16C; the lengths were compared.
-        Level::Avx2 => unsafe { x86_64::geglu_avx2(table, gate, up) },
-        _ => 0,
-    };
+    let done = native::geglu(isa, table, gate, up);
     for (g, u) in gate[done..].iter_mut().zip(&up[done..]) {
         *g = if *g <= -10.0 {
             0.0

@@ -11,7 +11,6 @@ mod norm;
 mod rotate;
 mod soft_max;
 
-#[cfg(target_arch = "x86_64")]
 pub(crate) use gate::GELU_ENTRIES;
 pub use gate::{geglu, gelu_table, squared_reglu, swiglu};
 pub use hadamard::hadamard;

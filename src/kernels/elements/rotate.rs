@@ -1,10 +1,7 @@
 //! The rotation of rotary position embedding, a head at a time.
 
 use crate::Isa;
-#[cfg(target_arch = "x86_64")]
-use crate::Level;
-#[cfg(target_arch = "x86_64")]
-use crate::arch::x86_64::elements::rotate as x86_64;
+use crate::arch::elements as native;
 use crate::proof::compiled_for;
 
 /// `(x[i], x[n + i])` to `(x[i] cos[i] - x[n + i] sin[i], x[i] sin[i] + x[n + i] cos[i])` for `i` below `n =
@@ -34,12 +31,7 @@ fn halves(a: &mut [f32], b: &mut [f32], cos: &[f32], sin: &[f32]) {
 pub fn rotate_adjacent(isa: Isa, x: &mut [f32], cos: &[f32], sin: &[f32]) {
     let x = &mut x[..cos.len()];
     let sin = &sin[..cos.len()];
-    let done = match isa.vectors() {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: `isa` proves that the processor has AVX-512; the slices were cut to one length.
-        Level::Avx512 => unsafe { x86_64::adjacent(x, cos, sin) },
-        _ => 0,
-    };
+    let done = native::rotate_adjacent(isa, x, cos, sin);
     let (x, cos, sin) = (&mut x[done..], &cos[done..], &sin[done..]);
     for ((x, c), s) in x.chunks_exact_mut(2).zip(cos.chunks_exact(2)).zip(sin.chunks_exact(2)) {
         (x[0], x[1]) = (x[0] * c[0] + x[1] * s[0], x[1] * c[1] + x[0] * s[1]);

@@ -4,12 +4,9 @@ use std::ops::Range;
 
 use super::pexp_all;
 use crate::Isa;
-#[cfg(target_arch = "x86_64")]
-use crate::Level;
-#[cfg(target_arch = "x86_64")]
-use crate::arch::x86_64::elements::soft_max as x86_64;
+use crate::arch::elements as native;
 use crate::math::expf;
-use crate::proof::compiled_for;
+use crate::proof::{compiled_for, compiled_for_avx2};
 
 /// Scores to probabilities, not yet rounded to half floats; what is not visible becomes 0.
 ///
@@ -25,15 +22,14 @@ pub fn soft_max(isa: Isa, row: &mut [f32], visible: Range<usize>, scale: f32) {
         "soft-max over {visible:?} of {}",
         row.len()
     );
-    match isa.vectors() {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: `isa` proves that the processor has AVX-512; row and range were checked.
-        Level::Avx512 => unsafe { x86_64::soft_max(row, visible, scale) },
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: `isa` proves that the processor has AVX2.
-        Level::Avx2 => unsafe { avx2(row, visible, scale) },
-        _ => definition(row, visible, scale, None),
+    if !native::soft_max(isa, row, visible.clone(), scale) {
+        compiled_for_avx2!(isa, plain(row: &mut [f32], visible: Range<usize>, scale: f32), plain);
     }
+}
+
+#[inline(always)]
+fn plain(row: &mut [f32], visible: Range<usize>, scale: f32) {
+    definition(row, visible, scale, None);
 }
 
 /// [`soft_max`] with one more cell of score `sink`, after its scale, whose probability nobody wants: it counts for the
@@ -67,12 +63,6 @@ fn definition(row: &mut [f32], visible: Range<usize>, scale: f32, sink: Option<f
     }
     let inverse = (1.0 / total) as f32;
     row[visible].iter_mut().for_each(|e| *e *= inverse);
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-fn avx2(row: &mut [f32], visible: Range<usize>, scale: f32) {
-    definition(row, visible, scale, None);
 }
 
 #[cfg(test)]

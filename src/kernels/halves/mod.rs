@@ -20,10 +20,8 @@ use std::ops::Range;
 
 use trine_formats::types::num::{f16_to_f32, f32_to_f16};
 
-#[cfg(target_arch = "aarch64")]
-use crate::arch::aarch64::halves as aarch64;
-#[cfg(target_arch = "x86_64")]
-use crate::arch::x86_64::halves as x86_64;
+use crate::arch::native::halves as native;
+use crate::arch::{doubles, halves as sums};
 use crate::sizes::size;
 use crate::{Isa, Level};
 
@@ -34,11 +32,7 @@ pub use memory::Lines;
 #[cfg(target_arch = "x86_64")]
 pub mod exact;
 pub mod form;
-pub(crate) mod lanes;
 mod memory;
-#[cfg(target_arch = "x86_64")]
-mod strips;
-mod sums;
 #[cfg(test)]
 mod tests;
 
@@ -72,14 +66,14 @@ impl<'a> Coefficients<'a> {
         Coefficients { data: &self.data[first * self.stride..], rows, ..self }
     }
 
-    fn check(self, steps: usize) {
+    pub(crate) fn check(self, steps: usize) {
         let there = has_rows(self.data.len(), self.rows, self.stride, steps);
         assert!(there, "coefficients too short");
     }
 }
 
 /// Whether `len` elements hold so many rows of `width`, each `stride` after the one before. No size wraps around.
-fn has_rows(len: usize, rows: usize, stride: usize, width: usize) -> bool {
+pub(crate) fn has_rows(len: usize, rows: usize, stride: usize, width: usize) -> bool {
     let Some(before) = rows.checked_sub(1) else {
         return true;
     };
@@ -96,9 +90,9 @@ pub fn is_special(half: u16) -> bool {
 /// Rows of coefficients that share the widening of a line; more are done in turns.
 pub fn rows_at_once(isa: Isa) -> usize {
     match isa.vectors() {
-        Level::Avx2 => lanes::AVX2_ROWS,
-        Level::Avx512 => lanes::AVX512_ROWS,
-        Level::Neon | Level::Dotprod | Level::I8mm => lanes::NEON_ROWS,
+        Level::Avx2 => doubles::AVX2_ROWS,
+        Level::Avx512 => doubles::AVX512_ROWS,
+        Level::Neon | Level::Dotprod | Level::I8mm => doubles::NEON_ROWS,
         _ => 1,
     }
 }
@@ -119,15 +113,10 @@ pub fn dots(
     if coefs.rows == 0 {
         return;
     }
-    assert!(words.len() >= size([quads, BLOCK]), "words too short");
     if form == Form::Special {
         return dots_special(words, quads, coefs, out, out_stride);
     }
-    // SAFETY: the words of `quads` rows of lines are there, as just checked.
-    unsafe {
-        let ahead = sums::AHEAD * size_of::<Line>();
-        dots_at::<false>(isa, words.as_ptr(), quads, coefs, ahead, out, out_stride)
-    }
+    sums::dots(isa, words, quads, coefs, out, out_stride);
     if form == Form::Plain {
         let rows = out.chunks_mut(out_stride.max(1)).take(coefs.rows);
         rows.for_each(|row| mend(&mut row[..LANES]));
@@ -155,46 +144,7 @@ pub fn dots_of_bytes<const BRAIN: bool>(
     out: &mut [f32],
     out_stride: usize,
 ) {
-    if coefs.rows == 0 {
-        return;
-    }
-    assert!(words.len() >= size([quads, BLOCK, size_of::<Line>()]), "words too short");
-    // SAFETY: the bytes of `quads` rows of lines are there, as just checked; a line is read from any address.
-    unsafe { dots_at::<BRAIN>(isa, words.as_ptr().cast(), quads, coefs, ahead, out, out_stride) }
-}
-
-/// # Safety
-/// `quads` rows of lines are there.
-unsafe fn dots_at<const BRAIN: bool>(
-    isa: Isa,
-    words: *const Line,
-    quads: usize,
-    coefs: Coefficients<'_>,
-    ahead: usize,
-    out: &mut [f32],
-    out_stride: usize,
-) {
-    coefs.check(size([STEPS, quads]));
-    let there = has_rows(out.len(), coefs.rows, out_stride, LANES);
-    assert!(there, "output too short");
-    let call: sums::Call<_, BRAIN> = sums::Call {
-        words,
-        lines: BLOCK,
-        quads,
-        line: 0,
-        line_end: BLOCK,
-        from: 0,
-        to: quads,
-        at_once: quads.max(1),
-        coefs: coefs.data.as_ptr(),
-        coef_stride: coefs.stride,
-        rows: coefs.rows,
-        seen: None,
-        ahead: ahead / size_of::<Line>(),
-        target: sums::Rounded { out: out.as_mut_ptr(), stride: out_stride },
-    };
-    // SAFETY: the caller has the words; coefficients and outputs were just checked.
-    unsafe { call.run_in_chunks(isa) }
+    sums::dots_of_bytes::<BRAIN>(isa, words, quads, coefs, ahead, out, out_stride);
 }
 
 /// Tiles of [`accumulate`], and the order in which it goes through them.
@@ -242,48 +192,7 @@ pub fn accumulate(
     acc: &mut [f64],
     acc_stride: usize,
 ) {
-    let words_of = |steps: Range<usize>| steps.start / STEPS..steps.end.div_ceil(STEPS);
-    let Some(last) = coefs.rows.checked_sub(1) else {
-        return;
-    };
-    let quads = words_of(steps(0)).start..words_of(steps(last)).end;
-    if quads.is_empty() {
-        return;
-    }
-    coefs.check(size([STEPS, quads.end]));
-    let tiles_needed = quads.end.div_ceil(tiles.quads);
-    let needed = size([tiles_needed, tiles.quads, tiles.lines]);
-    assert!(tiles.words.len() >= needed, "words too short");
-    let (line, line_end) = tiles.wanted;
-    assert!(
-        line.is_multiple_of(BLOCK)
-            && line <= line_end
-            && line_end <= tiles.lines
-            && (line_end.is_multiple_of(BLOCK) || line_end == tiles.lines),
-        "lines {line}..{line_end} of {}",
-        tiles.lines
-    );
-    let lanes = size([line_end - line, LINE]);
-    let there = has_rows(acc.len(), coefs.rows, acc_stride, lanes);
-    assert!(there, "sums too short");
-    let call: sums::Call<_, false> = sums::Call {
-        words: tiles.words.as_ptr(),
-        lines: tiles.lines,
-        quads: tiles.quads,
-        line,
-        line_end,
-        from: quads.start,
-        to: quads.end,
-        at_once: tiles.at_once.clamp(1, quads.len()),
-        coefs: coefs.data.as_ptr(),
-        coef_stride: coefs.stride,
-        rows: coefs.rows,
-        seen: Some(&|row| words_of(steps(row))),
-        ahead: sums::AHEAD,
-        target: sums::InPlace { acc: acc.as_mut_ptr(), stride: acc_stride },
-    };
-    // SAFETY: words, coefficients and sums were just checked.
-    unsafe { call.run(isa) }
+    sums::accumulate(isa, tiles, steps, coefs, acc, acc_stride);
 }
 
 /// Field `step % 4` of a word as a value.
@@ -328,19 +237,7 @@ pub fn accumulate_special(
 /// When the lengths differ.
 pub fn coefficients(isa: Isa, x: &[f32], out: &mut [f64]) {
     assert_eq!(x.len(), out.len(), "coefficients of values");
-    let done = match isa.vectors() {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: `isa` proves that the processor has AVX-512 F and DQ; the lengths were compared.
-        Level::Avx512 => unsafe { x86_64::coefficients_avx512(x, out) },
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: `isa` proves that the processor has F16C, and AVX with AVX2; the lengths were compared.
-        Level::Avx2 => unsafe { x86_64::coefficients_avx2(x, out) },
-        #[cfg(target_arch = "aarch64")]
-        // SAFETY: `isa` proves that the processor has NEON, which every instruction set here includes but the portable
-        // one.
-        Level::Neon | Level::Dotprod | Level::I8mm => unsafe { aarch64::coefficients(x, out) },
-        _ => 0,
-    };
+    let done = native::coefficients(isa, x, out);
     for (out, &x) in out[done..].iter_mut().zip(&x[done..]) {
         *out = f64::from(f16_to_f32(f32_to_f16(x))) * SCALE;
     }
@@ -354,18 +251,7 @@ pub fn coefficients(isa: Isa, x: &[f32], out: &mut [f64]) {
 pub fn put_lane(isa: Isa, x: &[f32], block: &mut [Line], lane: usize, form: Form) {
     let quads = x.len().div_ceil(STEPS);
     assert!(lane < LANES && block.len() >= quads * BLOCK, "no lane {lane} of {} steps", x.len());
-    let done = match isa.vectors() {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: `isa` proves that the processor has AVX-512; the assertion above says that the block has
-        // lane `lane` and a row of lines for every quad of steps.
-        Level::Avx512 => unsafe {
-            match form {
-                Form::Normalized => x86_64::put_lane_avx512::<true>(x, block, lane),
-                _ => x86_64::put_lane_avx512::<false>(x, block, lane),
-            }
-        },
-        _ => 0,
-    };
+    let done = native::put_lane(isa, x, block, lane, form);
     let mut lines = block.chunks_exact_mut(BLOCK).skip(done / STEPS);
     for x in x[done..].chunks(LINE) {
         let halves = round(isa, x, form);
@@ -379,18 +265,12 @@ pub fn put_lane(isa: Isa, x: &[f32], block: &mut [Line], lane: usize, form: Form
 /// Up to eight values as halves of a form, and zeros.
 #[inline]
 fn round(isa: Isa, x: &[f32], form: Form) -> [u16; LINE] {
-    let mut halves = [0; LINE];
-    match (isa.vectors(), <&[f32; LINE]>::try_from(x)) {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: `isa` proves that the processor has F16C, and AVX with AVX2.
-        (Level::Avx2, Ok(x)) => halves = unsafe { x86_64::round_avx2(x) },
-        #[cfg(target_arch = "aarch64")]
-        (Level::Neon | Level::Dotprod | Level::I8mm, Ok(x)) => {
-            // SAFETY: `isa` proves that the processor has NEON.
-            halves = unsafe { aarch64::round(x) };
-        }
-        _ => halves.iter_mut().zip(x).for_each(|(h, &x)| *h = f32_to_f16(x)),
-    }
+    let rounded = <&[f32; LINE]>::try_from(x).ok().and_then(|x| native::round(isa, x));
+    let halves = rounded.unwrap_or_else(|| {
+        let mut halves = [0; LINE];
+        halves.iter_mut().zip(x).for_each(|(h, &x)| *h = f32_to_f16(x));
+        halves
+    });
     match form {
         Form::Normalized => halves.map(form::normalized),
         _ => halves,
@@ -412,17 +292,11 @@ pub fn put_step(isa: Isa, x: &[f32], tile: &mut [Line], quads: usize, step: usiz
         let stride = BLOCK.min(lines - first);
         let row = &mut tile[first * quads + step / STEPS * stride..][..stride];
         for (x, line) in x.chunks(LINE).zip(row) {
-            match (isa.vectors(), <&[f32; LINE]>::try_from(x)) {
-                #[cfg(target_arch = "x86_64")]
-                // SAFETY: `isa` proves that the processor has AVX-512, which includes F16C.
-                (Level::Avx512, Ok(x)) => unsafe {
-                    x86_64::put_eight_avx512(x, line, shift as u32, keep, form);
-                },
-                _ => {
-                    let halves = round(isa, x, form);
-                    for (half, word) in halves.into_iter().zip(&mut line.0) {
-                        *word = *word & keep | u64::from(half) << shift;
-                    }
+            let put = |x| native::put_eight(isa, x, line, shift as u32, keep, form);
+            if !<&[f32; LINE]>::try_from(x).is_ok_and(put) {
+                let halves = round(isa, x, form);
+                for (half, word) in halves.into_iter().zip(&mut line.0) {
+                    *word = *word & keep | u64::from(half) << shift;
                 }
             }
         }

@@ -24,9 +24,6 @@ use super::{Arranged, Encoding, Layout, Multiply, dword};
 use crate::Isa;
 use crate::proof::Needs;
 
-#[cfg(target_arch = "x86_64")]
-pub(crate) mod rows;
-
 /// Whether products take codes with a sign, as ARM's do; those of x86 take them without.
 const SIGNED: bool = cfg!(target_arch = "aarch64");
 /// What codes of eight bits exceed their values by.

@@ -24,6 +24,7 @@ use trine_formats::types::num::{bf16_to_f32, f16_to_f32};
 use super::spans::Span;
 use super::{Arranged, Call, Encoding, Layout, dword, spans};
 use crate::Isa;
+use crate::aligned::doubles;
 use crate::halves::{self, BRAIN_SCALE, Coefficients, Form, LANES, SCALE, STEPS, form};
 use crate::proof::{Proof, compiled_for};
 
@@ -242,9 +243,7 @@ impl Exponents {
 /// `f64` of arranged rows, whose `head` bytes come first.
 fn coefficients(acts: &[u8], head: usize, act_bytes: usize) -> Coefficients<'_> {
     let rows = acts.len() / act_bytes;
-    // SAFETY: `check` saw that rows are aligned to 64 bytes and any eight bytes are an f64.
-    let data = unsafe { std::slice::from_raw_parts(acts.as_ptr().add(head).cast::<f64>(), (acts.len() - head) / 8) };
-    Coefficients { data, stride: act_bytes / 8, rows }
+    Coefficients { data: doubles(&acts[head..]), stride: act_bytes / 8, rows }
 }
 
 fn multiply_f16<S: Set>(call: Call<'_>) {

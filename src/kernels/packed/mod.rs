@@ -21,8 +21,6 @@ use super::sizes::{MAX_COLUMNS, size};
 use super::ternary::Quantizer;
 use super::{Floats, Isa};
 
-#[cfg(target_arch = "x86_64")]
-pub(crate) mod ahead;
 mod arena;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(crate) mod block32;

@@ -22,8 +22,6 @@ use super::{Arranged, Encoding, Layout, Multiply};
 use crate::Isa;
 use crate::proof::Needs;
 
-pub(crate) mod rows;
-
 /// Blocks of activations in a block of any type, at most.
 pub(crate) const MOST_SUBS: usize = 4;
 

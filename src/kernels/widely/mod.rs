@@ -13,11 +13,12 @@ use trine_formats::widely::{CHUNK, Scope, Shape, combine, int8};
 use crate::Isa;
 #[cfg(target_arch = "aarch64")]
 use crate::arch::aarch64::widely as aarch64;
-use crate::sizes::{MAX_COLUMNS, size};
 #[cfg(target_arch = "x86_64")]
-use crate::{Level, arch::x86_64::widely as x86_64};
+use crate::arch::x86_64::widely as x86_64;
+use crate::proof::compiled_for_avx2;
+use crate::sizes::{MAX_COLUMNS, size};
 
-mod act;
+pub(crate) mod act;
 pub mod batch;
 mod form;
 mod scalar;
@@ -30,7 +31,7 @@ pub use form::{Form, ROWS};
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(crate) use act::Block;
 #[cfg(target_arch = "x86_64")]
-pub(crate) use act::{arrange_bytes, arrange_floats, block};
+pub(crate) use act::block;
 pub(crate) use form::{BLOCK_BYTES, BLOCK_CHUNKS, CHUNK_BYTES, lane_words};
 
 /// How products are computed; the two are different definitions and give different bits.
@@ -106,16 +107,16 @@ impl Path {
     pub fn arrange(self, isa: Isa, shape: &Shape, x: &[f32], out: &mut [u8]) {
         assert_eq!(x.len(), 2 * shape.columns, "activations");
         assert_eq!(out.len(), self.act_bytes(shape), "activation row");
-        #[cfg(target_arch = "x86_64")]
-        if isa.has(Level::Avx2) {
-            // SAFETY: `isa` proves that the processor has AVX2 and FMA.
-            return unsafe { x86_64::arrange(self, shape, x, out) };
-        }
-        let _ = isa;
-        match self {
-            Path::Exact => act::arrange_floats(shape, x, out),
-            Path::Int8 => act::arrange_bytes(shape, x, out),
-        }
+        let path = self;
+        compiled_for_avx2!(fma, isa, arrange(path: Path, shape: &Shape, x: &[f32], out: &mut [u8]), arrange);
+    }
+}
+
+#[inline(always)]
+fn arrange(path: Path, shape: &Shape, x: &[f32], out: &mut [u8]) {
+    match path {
+        Path::Exact => act::arrange_floats(shape, x, out),
+        Path::Int8 => act::arrange_bytes(shape, x, out),
     }
 }
 

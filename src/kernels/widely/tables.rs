@@ -40,9 +40,8 @@ pub fn arrange(isa: Isa, shape: &Shape, acts: &[u8], out: &mut [f32]) {
     let (re, im) = acts.split_at(acts.len() / 2);
     let [re, im] = [re, im].map(|part| part.as_chunks::<4>().0);
     #[cfg(target_arch = "x86_64")]
-    if isa.has(crate::Level::Avx512) {
-        // SAFETY: `isa` proves that the processor has AVX-512.
-        return unsafe { x86_64::arrange_tables(shape.chunks(), re, im, out) };
+    if x86_64::arrange_tables(isa, shape.chunks(), re, im, out) {
+        return;
     }
     let _ = isa;
     for (lane, out) in out.chunks_exact_mut(shape.chunks() * COLUMN).enumerate() {

@@ -4,9 +4,9 @@ use std::arch::aarch64::*;
 use std::arch::asm;
 
 use super::dot::{prefetch, widen};
-use crate::halves::lanes::{NEON_ROWS, widening};
-use crate::halves::{LINE, Line, SCALE};
-use crate::simd::Doubles;
+use crate::arch::doubles::{Doubles, NEON_ROWS, widening};
+use crate::halves::{Form, LINE, Line, SCALE};
+use crate::{Isa, Level};
 
 /// Four vectors of two.
 pub struct Neon;
@@ -125,9 +125,32 @@ fn narrow(x: float32x4_t) -> uint16x4_t {
     vbsl_u16(number, halves, vorr_u16(sign, vdup_n_u16(0x7E00)))
 }
 
+/// The first values of [`crate::halves::coefficients`], and how many they are.
+pub fn coefficients(isa: Isa, x: &[f32], out: &mut [f64]) -> usize {
+    // SAFETY: `isa` proves that the processor has NEON, which every instruction set here includes but the portable one.
+    if isa.has(Level::Neon) { unsafe { coefficients_neon(x, out) } } else { 0 }
+}
+
+/// Eight values as half floats; `None` where there is no instruction for it.
+#[inline]
+pub fn round(isa: Isa, x: &[f32; LINE]) -> Option<[u16; LINE]> {
+    // SAFETY: `isa` proves that the processor has NEON, which every instruction set here includes but the portable one.
+    isa.has(Level::Neon).then(|| unsafe { round_neon(x) })
+}
+
+/// [`crate::halves::put_lane`] has no vectors of its own here.
+pub fn put_lane(_: Isa, _: &[f32], _: &mut [Line], _: usize, _: Form) -> usize {
+    0
+}
+
+/// Nor has [`crate::halves::put_step`].
+pub fn put_eight(_: Isa, _: &[f32; LINE], _: &mut Line, _: u32, _: u64, _: Form) -> bool {
+    false
+}
+
 /// Eight half floats.
 #[target_feature(enable = "neon")]
-pub fn round(x: &[f32; LINE]) -> [u16; LINE] {
+fn round_neon(x: &[f32; LINE]) -> [u16; LINE] {
     let mut halves = [0; LINE];
     for (x, halves) in x.as_chunks::<4>().0.iter().zip(halves.as_chunks_mut::<4>().0) {
         // SAFETY: four values on both sides.
@@ -138,7 +161,7 @@ pub fn round(x: &[f32; LINE]) -> [u16; LINE] {
 
 /// [`crate::halves::coefficients`] of whole fours; how many values that were.
 #[target_feature(enable = "neon")]
-pub fn coefficients(x: &[f32], out: &mut [f64]) -> usize {
+fn coefficients_neon(x: &[f32], out: &mut [f64]) -> usize {
     let (x, out) = (x.as_chunks::<4>().0, out.as_chunks_mut::<4>().0);
     for (x, out) in x.iter().zip(&mut *out) {
         // SAFETY: four values on both sides.

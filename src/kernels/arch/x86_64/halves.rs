@@ -3,9 +3,9 @@
 use std::arch::asm;
 use std::arch::x86_64::*;
 
-use crate::halves::lanes::{AVX2_ROWS, AVX512_ROWS, widening};
-use crate::halves::{Form, LANES, Line, SCALE};
-use crate::simd::Doubles;
+use crate::arch::doubles::{AVX2_ROWS, AVX512_ROWS, Doubles, widening};
+use crate::halves::{BLOCK, Form, LANES, Line, SCALE, STEPS};
+use crate::{Isa, Level};
 
 mod row;
 
@@ -211,12 +211,54 @@ impl Doubles for Avx512 {
     }
 }
 
+/// The first values of [`crate::halves::coefficients`], and how many they are.
+pub fn coefficients(isa: Isa, x: &[f32], out: &mut [f64]) -> usize {
+    // SAFETY: `isa` proves that the processor has AVX-512 F and DQ, or F16C, and AVX with AVX2.
+    unsafe {
+        match isa.vectors() {
+            Level::Avx512 => coefficients_avx512(x, out),
+            Level::Avx2 => coefficients_avx2(x, out),
+            _ => 0,
+        }
+    }
+}
+
+/// Eight values as half floats; `None` where there is no instruction for it, or [`put_eight`] does it.
+#[inline]
+pub fn round(isa: Isa, x: &[f32; 8]) -> Option<[u16; 8]> {
+    // SAFETY: `isa` proves that the processor has F16C, and AVX with AVX2.
+    (isa.vectors() == Level::Avx2).then(|| unsafe { round_avx2(x) })
+}
+
+/// The first values of [`crate::halves::put_lane`], and how many they are.
+pub fn put_lane(isa: Isa, x: &[f32], block: &mut [Line], lane: usize, form: Form) -> usize {
+    if !isa.has(Level::Avx512) {
+        return 0;
+    }
+    assert!(lane < LANES && block.len() >= x.len().div_ceil(STEPS) * BLOCK, "no lane {lane} of {} steps", x.len());
+    // SAFETY: `isa` proves that the processor has AVX-512; the block was just compared.
+    unsafe {
+        match form {
+            Form::Normalized => put_lane_avx512::<true>(x, block, lane),
+            _ => put_lane_avx512::<false>(x, block, lane),
+        }
+    }
+}
+
+/// Eight lanes of [`crate::halves::put_step`]; true where this was done.
+#[inline]
+pub fn put_eight(isa: Isa, x: &[f32; 8], line: &mut Line, shift: u32, keep: u64, form: Form) -> bool {
+    let there = isa.has(Level::Avx512);
+    if there {
+        // SAFETY: `isa` proves that the processor has AVX-512, which includes F16C.
+        unsafe { put_eight_avx512(x, line, shift, keep, form) };
+    }
+    there
+}
+
 /// [`crate::halves::coefficients`] of whole sixteens; how many that were.
-///
-/// # Safety
-/// AVX-512 F and DQ; `out` is as long as `x`.
 #[target_feature(enable = "avx512f,avx512dq")]
-pub unsafe fn coefficients_avx512(x: &[f32], out: &mut [f64]) -> usize {
+fn coefficients_avx512(x: &[f32], out: &mut [f64]) -> usize {
     let scale = _mm512_set1_pd(SCALE);
     for (x, out) in x.chunks_exact(16).zip(out.chunks_exact_mut(16)) {
         // SAFETY: sixteen values on both sides.
@@ -229,15 +271,12 @@ pub unsafe fn coefficients_avx512(x: &[f32], out: &mut [f64]) -> usize {
             _mm512_storeu_pd(out.as_mut_ptr().add(8), _mm512_mul_pd(high, scale));
         }
     }
-    x.len() / 16 * 16
+    x.len().min(out.len()) / 16 * 16
 }
 
 /// The same of whole eights.
-///
-/// # Safety
-/// AVX and F16C; `out` is as long as `x`.
 #[target_feature(enable = "avx,f16c")]
-pub unsafe fn coefficients_avx2(x: &[f32], out: &mut [f64]) -> usize {
+fn coefficients_avx2(x: &[f32], out: &mut [f64]) -> usize {
     let scale = _mm256_set1_pd(SCALE);
     for (x, out) in x.chunks_exact(8).zip(out.chunks_exact_mut(8)) {
         // SAFETY: eight values on both sides.
@@ -250,13 +289,13 @@ pub unsafe fn coefficients_avx2(x: &[f32], out: &mut [f64]) -> usize {
             _mm256_storeu_pd(out.as_mut_ptr().add(4), _mm256_mul_pd(high, scale));
         }
     }
-    x.len() / 8 * 8
+    x.len().min(out.len()) / 8 * 8
 }
 
 /// Eight half floats.
 #[inline]
 #[target_feature(enable = "avx,f16c")]
-pub fn round_avx2(x: &[f32; 8]) -> [u16; 8] {
+fn round_avx2(x: &[f32; 8]) -> [u16; 8] {
     let mut halves = [0; 8];
     // SAFETY: eight values on both sides.
     unsafe {
@@ -284,7 +323,7 @@ fn normalized(half: __m256i) -> __m256i {
 /// # Safety
 /// AVX-512 F; the block has the lane and as many steps as `x` has values.
 #[target_feature(enable = "avx512f")]
-pub unsafe fn put_lane_avx512<const NORMALIZED: bool>(x: &[f32], block: &mut [Line], lane: usize) -> usize {
+unsafe fn put_lane_avx512<const NORMALIZED: bool>(x: &[f32], block: &mut [Line], lane: usize) -> usize {
     let mut to = block.as_mut_ptr().cast::<u64>();
     for x in x.chunks_exact(16) {
         // SAFETY: sixteen values, and four words of the lane in as many rows of lines.
@@ -306,7 +345,7 @@ pub unsafe fn put_lane_avx512<const NORMALIZED: bool>(x: &[f32], block: &mut [Li
 /// Eight lanes of [`crate::halves::put_step`].
 #[inline]
 #[target_feature(enable = "avx512f,f16c")]
-pub fn put_eight_avx512(x: &[f32; 8], line: &mut Line, shift: u32, keep: u64, form: Form) {
+fn put_eight_avx512(x: &[f32; 8], line: &mut Line, shift: u32, keep: u64, form: Form) {
     // SAFETY: eight values and an aligned line.
     unsafe {
         let x = _mm256_loadu_ps(x.as_ptr());

@@ -8,6 +8,7 @@ use crate::scalar::QuantizeAct;
 use crate::{Isa, Level};
 
 mod act;
+mod ahead;
 pub(crate) mod bitplane;
 mod chain;
 mod codes;
@@ -25,6 +26,7 @@ pub(crate) mod prefetch;
 pub(crate) mod probe;
 mod quantize;
 mod quantize512;
+mod rows;
 mod simd;
 pub(crate) mod ternary;
 pub(crate) mod tiles;

@@ -5,6 +5,44 @@ use std::hint::black_box;
 
 use super::tiles::{self, Hardware, Tiles};
 use crate::probe::CHAINS;
+use crate::{Isa, Level};
+
+/// [`crate::probe::read`]; `None` where there is no loop for it.
+pub fn read(isa: Isa, data: &[u8], ahead: usize) -> Option<u64> {
+    // SAFETY: `isa` proves that the processor has the instruction set.
+    unsafe {
+        match isa.vectors() {
+            Level::Avx512 => Some(read_avx512(data, ahead)),
+            Level::Avx2 => Some(read_avx2(data, ahead)),
+            _ => None,
+        }
+    }
+}
+
+/// [`crate::probe::multiply_int8`]; `None` where there is no loop for it.
+pub fn multiply_int8(isa: Isa, rounds: u64) -> Option<(u64, i32)> {
+    // SAFETY: `isa` proves that the processor has the instruction set, and that the process may use tiles.
+    unsafe {
+        match isa.vectors() {
+            _ if isa.has(Level::Amx) => Some(int8_tiles(rounds)),
+            Level::Avx512 => Some(int8_avx512(rounds)),
+            Level::Avx2 => Some(int8_avx2(rounds)),
+            _ => None,
+        }
+    }
+}
+
+/// [`crate::probe::multiply_f32`]; `None` where there is no loop for it.
+pub fn multiply_f32(isa: Isa, rounds: u64) -> Option<(u64, f32)> {
+    // SAFETY: `isa` proves that the processor has the instruction set.
+    unsafe {
+        match isa.vectors() {
+            Level::Avx512 => Some(f32_avx512(rounds)),
+            Level::Avx2 => Some(f32_avx2(rounds)),
+            _ => None,
+        }
+    }
+}
 
 /// Asks for the line `ahead` bytes behind `p` and pauses: requests in a row make loads wait.
 #[inline(always)]
@@ -23,7 +61,7 @@ fn ask(p: *const u8, ahead: usize) {
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
-pub fn read_avx512(data: &[u8], ahead: usize) -> u64 {
+fn read_avx512(data: &[u8], ahead: usize) -> u64 {
     let mut sums = [_mm512_setzero_si512(); 4];
     for lines in data.as_chunks::<256>().0 {
         for (sum, line) in sums.iter_mut().zip(lines.as_chunks::<64>().0) {
@@ -38,7 +76,7 @@ pub fn read_avx512(data: &[u8], ahead: usize) -> u64 {
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
-pub fn read_avx2(data: &[u8], ahead: usize) -> u64 {
+fn read_avx2(data: &[u8], ahead: usize) -> u64 {
     let mut sums = [_mm256_setzero_si256(); 8];
     for lines in data.as_chunks::<256>().0 {
         for (i, (sum, line)) in sums.iter_mut().zip(lines.as_chunks::<32>().0).enumerate() {
@@ -60,7 +98,7 @@ pub fn read_avx2(data: &[u8], ahead: usize) -> u64 {
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
-pub fn int8_avx512(rounds: u64) -> (u64, i32) {
+fn int8_avx512(rounds: u64) -> (u64, i32) {
     let (a, b) = black_box((_mm512_set1_epi8(3), _mm512_set1_epi8(-5)));
     let mut sums = [_mm512_setzero_si512(); CHAINS];
     for _ in 0..rounds {
@@ -75,7 +113,7 @@ pub fn int8_avx512(rounds: u64) -> (u64, i32) {
 
 /// # Safety
 /// [`crate::Level::Amx`].
-pub unsafe fn int8_tiles(rounds: u64) -> (u64, i32) {
+unsafe fn int8_tiles(rounds: u64) -> (u64, i32) {
     let bytes = black_box([1u8; tiles::TILE]);
     let mut sums = [0; 256];
     // SAFETY: the caller has tiles, which are all filled before they are multiplied; sums have room for 16 rows.
@@ -99,7 +137,7 @@ pub unsafe fn int8_tiles(rounds: u64) -> (u64, i32) {
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
-pub fn int8_avx2(rounds: u64) -> (u64, i32) {
+fn int8_avx2(rounds: u64) -> (u64, i32) {
     let (mut a, other) = black_box((_mm256_set1_epi8(3), _mm256_set1_epi8(1)));
     let factors = black_box([_mm256_set1_epi8(-5); CHAINS]);
     let ones = _mm256_set1_epi16(1);
@@ -118,7 +156,7 @@ pub fn int8_avx2(rounds: u64) -> (u64, i32) {
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
-pub fn f32_avx512(rounds: u64) -> (u64, f32) {
+fn f32_avx512(rounds: u64) -> (u64, f32) {
     let (a, b) = black_box((_mm512_set1_ps(0.5), _mm512_set1_ps(0.25)));
     let mut sums = [_mm512_setzero_ps(); CHAINS];
     for _ in 0..rounds {
@@ -132,7 +170,7 @@ pub fn f32_avx512(rounds: u64) -> (u64, f32) {
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
-pub fn f32_avx2(rounds: u64) -> (u64, f32) {
+fn f32_avx2(rounds: u64) -> (u64, f32) {
     let (a, b) = black_box((_mm256_set1_ps(0.5), _mm256_set1_ps(0.25)));
     let mut sums = [_mm256_setzero_ps(); CHAINS];
     for _ in 0..rounds {

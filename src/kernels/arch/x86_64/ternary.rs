@@ -3,6 +3,7 @@
 use std::arch::x86_64::*;
 
 use crate::ternary::{BLOCK, BYTES, HEAD};
+use crate::{Isa, Level};
 
 /// The four planes of a block as unsigned codes 0..=3.
 #[inline]
@@ -42,10 +43,47 @@ unsafe fn block_avx2(planes: &[__m256i; 4], q: *const u8) -> __m256i {
     _mm256_madd_epi16(sum, _mm256_set1_epi16(1))
 }
 
+/// `D` of one row and one token; `None` where there is no kernel.
+///
+/// # Panics
+/// When there are fewer activations than weights.
+pub fn dot(isa: Isa, w: &[u8], q: &[u8]) -> Option<i32> {
+    assert!(q.len() / BLOCK >= w.len() / BYTES, "activations of a row");
+    // SAFETY: `isa` proves that the processor has AVX-512 VL and VNNI, or AVX2; the lengths were just compared.
+    unsafe {
+        match isa.vectors() {
+            Level::Avx512 => Some(dot_vnni(w, q)),
+            Level::Avx2 => Some(dot_avx2(w, q)),
+            _ => None,
+        }
+    }
+}
+
+/// The same of four tokens, of which `acts` has just as many rows of `act` bytes with their heads; false where this was
+/// not done.
+///
+/// # Panics
+/// When there are fewer activations than weights.
+pub fn dot_four(isa: Isa, w: &[u8], acts: &[u8], act: usize, d: &mut [i32; 4]) -> bool {
+    if acts.len() != 4 * act {
+        return false;
+    }
+    assert!(act >= HEAD && (act - HEAD) / BLOCK >= w.len() / BYTES, "activations of a row");
+    // SAFETY: `isa` proves that the processor has AVX-512 VL and VNNI, or AVX2; the lengths were just compared.
+    unsafe {
+        match isa.vectors() {
+            Level::Avx512 => dot4_vnni(w, acts, act, d),
+            Level::Avx2 => dot4_avx2(w, acts, act, d),
+            _ => return false,
+        }
+    }
+    true
+}
+
 /// # Safety
 /// AVX2; 128 activations in `q` per 32 bytes of `w`.
 #[target_feature(enable = "avx2")]
-pub unsafe fn dot_avx2(w: &[u8], q: &[u8]) -> i32 {
+unsafe fn dot_avx2(w: &[u8], q: &[u8]) -> i32 {
     let mut acc = _mm256_setzero_si256();
     for b in 0..w.len() / BYTES {
         // SAFETY: block b lies in both slices.
@@ -60,7 +98,7 @@ pub unsafe fn dot_avx2(w: &[u8], q: &[u8]) -> i32 {
 /// # Safety
 /// AVX2; four activation rows of `act` bytes with 128 values per 32 bytes of `w` behind their heads.
 #[target_feature(enable = "avx2")]
-pub unsafe fn dot4_avx2(w: &[u8], acts: &[u8], act: usize, d: &mut [i32; 4]) {
+unsafe fn dot4_avx2(w: &[u8], acts: &[u8], act: usize, d: &mut [i32; 4]) {
     let mut acc = [_mm256_setzero_si256(); 4];
     for b in 0..w.len() / BYTES {
         // SAFETY: block b lies in all slices.
@@ -78,7 +116,7 @@ pub unsafe fn dot4_avx2(w: &[u8], acts: &[u8], act: usize, d: &mut [i32; 4]) {
 /// # Safety
 /// AVX-512 VL and VNNI; 128 activations in `q` per 32 bytes of `w`.
 #[target_feature(enable = "avx2,avx512vl,avx512vnni")]
-pub unsafe fn dot_vnni(w: &[u8], q: &[u8]) -> i32 {
+unsafe fn dot_vnni(w: &[u8], q: &[u8]) -> i32 {
     let mut acc = [_mm256_setzero_si256(); 4];
     for b in 0..w.len() / BYTES {
         // SAFETY: block b lies in both slices.
@@ -97,7 +135,7 @@ pub unsafe fn dot_vnni(w: &[u8], q: &[u8]) -> i32 {
 /// # Safety
 /// AVX-512 VL and VNNI; four activation rows as for [`dot4_avx2`].
 #[target_feature(enable = "avx2,avx512vl,avx512vnni")]
-pub unsafe fn dot4_vnni(w: &[u8], acts: &[u8], act: usize, d: &mut [i32; 4]) {
+unsafe fn dot4_vnni(w: &[u8], acts: &[u8], act: usize, d: &mut [i32; 4]) {
     let mut acc = [[_mm256_setzero_si256(); 2]; 4];
     for b in 0..w.len() / BYTES {
         // SAFETY: block b lies in all slices.

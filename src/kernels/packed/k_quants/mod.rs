@@ -6,19 +6,9 @@
 
 use trine_formats::types::info;
 
-#[cfg(target_arch = "x86_64")]
-pub(crate) mod chains;
 pub(crate) mod of_16;
 pub(crate) mod of_32;
 pub(crate) mod q2_k;
-#[cfg(target_arch = "x86_64")]
-pub(crate) mod q3_k;
-#[cfg(target_arch = "x86_64")]
-pub(crate) mod q6_k;
-#[cfg(target_arch = "x86_64")]
-pub(crate) mod rows_16;
-#[cfg(target_arch = "x86_64")]
-pub(crate) mod rows_32;
 
 /// Rows of a group.
 pub(crate) const ROWS: usize = 16;

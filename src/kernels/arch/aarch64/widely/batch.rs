@@ -6,9 +6,9 @@ use std::arch::aarch64::*;
 use trine_formats::types::lanes::Portable;
 
 use crate::Isa;
+use crate::arch::widely::chains::{self, Lane, Sums};
+use crate::arch::widely::groups::{self, Entries, RowSums, SCALES, Tables};
 use crate::widely::CHUNK_BYTES;
-use crate::widely::batch::chains::{self, Lane, Sums};
-use crate::widely::batch::groups::{self, Entries, RowSums, SCALES, Tables};
 use crate::widely::batch::{Outputs, Rows, TOKENS};
 
 /// [`crate::widely::batch::multiply`] in single precision, once lengths were checked.

@@ -3,8 +3,8 @@
 use std::cell::RefCell;
 use std::ops::Range;
 
-use crate::bitplane::packed::PackedRows;
-use crate::bitplane::{Arrangement, RowMemory, Rows, arrange_with};
+use crate::bitplane::packed::{Kind, PackedRows, Shape};
+use crate::bitplane::{Arrangement, RowMemory, Rows};
 use crate::{Isa, Level};
 
 mod codes256;
@@ -12,8 +12,8 @@ mod codes512;
 mod fused512;
 mod lut;
 mod odd;
-pub(crate) mod packed256;
-pub(crate) mod packed512;
+mod packed256;
+mod packed512;
 mod pairs512;
 mod rows256;
 mod rows512;
@@ -22,7 +22,7 @@ mod tiles;
 
 /// What the kernels are made of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Means {
+enum Means {
     /// AVX2, FMA and F16C.
     Avx2,
     /// The above, and bits are transposed by an instruction.
@@ -32,21 +32,18 @@ pub(crate) enum Means {
 }
 
 impl Means {
-    /// The best that `isa` has; `None` when it has not even AVX2.
-    pub(crate) fn of(isa: Isa) -> Option<Means> {
+    /// The best that `isa` has.
+    ///
+    /// # Panics
+    /// When it has not even AVX2.
+    fn of(isa: Isa) -> Means {
+        assert!(isa.has(Level::Avx2), "bit planes of {isa}");
         match (isa.has_vbmi(), isa.has_gfni()) {
-            _ if !isa.has(Level::Avx2) => None,
-            (true, true) => Some(Means::Vbmi),
-            (false, true) => Some(Means::Gfni),
-            (_, false) => Some(Means::Avx2),
+            (true, true) => Means::Vbmi,
+            (false, true) => Means::Gfni,
+            (_, false) => Means::Avx2,
         }
     }
-}
-
-/// [`Arrangement::arrange`], once lengths were checked.
-#[target_feature(enable = "avx2,fma")]
-pub(crate) fn arrange(form: Arrangement, x: &[f32], out: &mut [u8]) {
-    arrange_with(form, x, out);
 }
 
 thread_local! {
@@ -63,21 +60,18 @@ type LookUp<R> = unsafe fn(&R, Range<usize>, &mut [u8]) -> [f32; PAIR];
 /// All tokens times the rows that were looked up.
 type Tile = unsafe fn(&tiles::Call<'_>, &mut [f32]);
 
-/// [`crate::bitplane::multiply`], once lengths were checked.
+/// [`crate::bitplane::multiply`].
 ///
-/// # Safety
-/// The processor has the means, and the lengths fit.
-pub(crate) unsafe fn multiply(
-    means: Means,
-    rows: &Rows<'_>,
-    form: Arrangement,
-    acts: &[u8],
-    tokens: usize,
-    out: &mut [f32],
-) {
+/// # Panics
+/// When lengths do not fit, or `isa` does not include AVX2.
+pub(crate) fn multiply(isa: Isa, rows: &Rows<'_>, form: Arrangement, acts: &[u8], tokens: usize, out: &mut [f32]) {
+    if rows.check(form, acts, tokens, out) == 0 {
+        return;
+    }
+    let means = Means::of(isa);
     if means == Means::Vbmi && tokens == 1 && rows.in_blocks() && form != Arrangement::Words {
-        // SAFETY: `means` says that the instructions are there, the caller that the lengths fit; groups are whole
-        // blocks, as just seen.
+        // SAFETY: `means` says that the instructions are there; the lengths were compared, and groups are whole blocks, as
+        // just seen.
         return unsafe { fused512::multiply(rows, form, acts, out) };
     }
     if form == Arrangement::Bytes {
@@ -101,23 +95,28 @@ pub(crate) unsafe fn multiply(
         (Means::Avx2, _) => (rows256::words::<false>, tiles::words256),
     };
     let all = (form, acts, tokens);
-    // SAFETY: `means` says that the instructions are there, and the caller that the lengths fit.
+    // SAFETY: `means` says that the instructions are there, and the lengths were compared.
     unsafe { tiled(rows, rows.columns, look_up, tile, all, out) }
 }
 
 /// The same of packed rows.
 ///
-/// # Safety
-/// The processor has the means, and the lengths fit.
-pub(crate) unsafe fn multiply_packed(
-    means: Means,
+/// # Panics
+/// When lengths do not fit, or `isa` does not include AVX2.
+pub(crate) fn multiply_packed(
+    isa: Isa,
     rows: &PackedRows<'_>,
     form: Arrangement,
     acts: &[u8],
     tokens: usize,
     out: &mut [f32],
 ) {
-    // SAFETY: the caller says that the processor has the instructions and the lengths fit.
+    rows.check(form, acts, tokens, out);
+    if tokens == 0 {
+        return;
+    }
+    let means = Means::of(isa);
+    // SAFETY: `means` says that the processor has the instructions, and the lengths were compared.
     unsafe {
         let (look_up, tile): (LookUp<PackedRows<'_>>, Tile) = match (means, form) {
             (Means::Vbmi, Arrangement::Bytes) => {
@@ -134,6 +133,34 @@ pub(crate) unsafe fn multiply_packed(
         };
         let all = (form, acts, tokens);
         tiled(rows, rows.shape.columns, look_up, tile, all, out);
+    }
+}
+
+/// [`crate::bitplane::packed::pack`].
+///
+/// # Panics
+/// When lengths do not fit, or `isa` does not include AVX2.
+pub(crate) fn pack(isa: Isa, kind: Kind, shape: Shape, planes: &[&[u8]], rows: usize, out: &mut [u8]) {
+    // SAFETY: `Means` says that the instructions are there.
+    unsafe {
+        match Means::of(isa) {
+            Means::Vbmi => packed512::pack(kind, shape, planes, rows, out),
+            Means::Gfni | Means::Avx2 => packed256::pack(kind, shape, planes, rows, out),
+        }
+    }
+}
+
+/// [`crate::bitplane::packed::pack_tables`]. `fixed_point`: what entries are, or else the half floats of the file.
+///
+/// # Panics
+/// When lengths do not fit, or `isa` does not include AVX2.
+pub(crate) fn pack_tables(isa: Isa, rows: &Rows<'_>, fixed_point: bool, out: &mut [u8], scales: &mut [f32]) {
+    // SAFETY: `Means` says that the instructions are there.
+    unsafe {
+        match Means::of(isa) {
+            Means::Vbmi => packed512::pack_tables(rows, fixed_point, out, scales),
+            Means::Gfni | Means::Avx2 => packed256::pack_tables(rows, fixed_point, out, scales),
+        }
     }
 }
 

@@ -259,11 +259,8 @@ impl Walk for PackedRows<'_> {
 }
 
 /// Packs row after row: `planes` are the planes of the kind, as many as there are; `out` is whole pairs of rows.
-///
-/// # Safety
-/// AVX-512 with VBMI and GFNI. `out` has room for as many rows as the planes have, `rows`.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,gfni")]
-pub(crate) unsafe fn pack(kind: Kind, shape: Shape, planes: &[&[u8]], rows: usize, out: &mut [u8]) {
+pub(crate) fn pack(kind: Kind, shape: Shape, planes: &[&[u8]], rows: usize, out: &mut [u8]) {
     let (lines, blocks) = (shape.lines(kind), shape.blocks());
     if rows % PAIR == 1 {
         let whole = rows / PAIR * PAIR * shape.groups * lines * LINE;
@@ -335,10 +332,8 @@ pub(crate) unsafe fn pack_tables(rows: &Rows<'_>, fixed_point: bool, out: &mut [
     by_width!(1 2 3 4 5 6 7 8)
 }
 
-/// # Safety
-/// The processor has these features; tables of `rows` have 2^B entries.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni,avx2,fma,f16c")]
-unsafe fn tables_of<const B: usize>(rows: &Rows<'_>, fixed_point: bool, out: &mut [u8], scales: &mut [f32]) {
+fn tables_of<const B: usize>(rows: &Rows<'_>, fixed_point: bool, out: &mut [u8], scales: &mut [f32]) {
     let n = entries(B);
     // the codes of the entries in their new order, from the order of the file
     let mut codes = [_mm512_setzero_si512(); 4];

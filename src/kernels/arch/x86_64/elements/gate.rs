@@ -4,13 +4,29 @@ use std::arch::x86_64::*;
 
 use super::exp::pexp16;
 use crate::elements::GELU_ENTRIES;
+use crate::{Isa, Level};
+
+/// The first values of [`crate::elements::swiglu`], and how many they are.
+pub fn swiglu(isa: Isa, gate: &mut [f32], up: &[f32]) -> usize {
+    // SAFETY: `isa` proves that the processor has AVX-512.
+    if isa.has(Level::Avx512) { unsafe { swiglu_avx512(gate, up) } } else { 0 }
+}
+
+/// The first values of [`crate::elements::geglu`], and how many they are.
+pub fn geglu(isa: Isa, table: &[u16; GELU_ENTRIES], gate: &mut [f32], up: &[f32]) -> usize {
+    // SAFETY: `isa` proves that the processor has AVX-512, or AVX2 and F16C.
+    unsafe {
+        match isa.vectors() {
+            Level::Avx512 => geglu_avx512(table, gate, up),
+            Level::Avx2 => geglu_avx2(table, gate, up),
+            _ => 0,
+        }
+    }
+}
 
 /// Whole sixteens; how many values that were.
-///
-/// # Safety
-/// AVX-512 F and DQ; `up` is as long as `gate`.
 #[target_feature(enable = "avx512f,avx512dq")]
-pub unsafe fn swiglu(gate: &mut [f32], up: &[f32]) -> usize {
+fn swiglu_avx512(gate: &mut [f32], up: &[f32]) -> usize {
     let one = _mm512_set1_ps(1.0);
     for (g, u) in gate.chunks_exact_mut(16).zip(up.chunks_exact(16)) {
         // SAFETY: sixteen values on both sides.
@@ -22,15 +38,12 @@ pub unsafe fn swiglu(gate: &mut [f32], up: &[f32]) -> usize {
             _mm512_storeu_ps(g.as_mut_ptr(), y);
         }
     }
-    gate.len() / 16 * 16
+    gate.len().min(up.len()) / 16 * 16
 }
 
 /// Whole sixteens; how many values that were.
-///
-/// # Safety
-/// AVX-512 F and DQ; `up` is as long as `gate`.
 #[target_feature(enable = "avx512f,avx512dq")]
-pub unsafe fn geglu(table: &[u16; GELU_ENTRIES], gate: &mut [f32], up: &[f32]) -> usize {
+fn geglu_avx512(table: &[u16; GELU_ENTRIES], gate: &mut [f32], up: &[f32]) -> usize {
     let (low, high) = (_mm512_set1_ps(-10.0), _mm512_set1_ps(10.0));
     for (g, u) in gate.chunks_exact_mut(16).zip(up.chunks_exact(16)) {
         // SAFETY: sixteen values on both sides; a half float has 16 bits and every entry of the table
@@ -47,15 +60,12 @@ pub unsafe fn geglu(table: &[u16; GELU_ENTRIES], gate: &mut [f32], up: &[f32]) -
             _mm512_storeu_ps(g.as_mut_ptr(), _mm512_maskz_mov_ps(kept, y));
         }
     }
-    gate.len() / 16 * 16
+    gate.len().min(up.len()) / 16 * 16
 }
 
 /// Whole eights; how many values that were.
-///
-/// # Safety
-/// AVX2 and F16C; `up` is as long as `gate`.
 #[target_feature(enable = "avx2,f16c")]
-pub unsafe fn geglu_avx2(table: &[u16; GELU_ENTRIES], gate: &mut [f32], up: &[f32]) -> usize {
+fn geglu_avx2(table: &[u16; GELU_ENTRIES], gate: &mut [f32], up: &[f32]) -> usize {
     let (low, high) = (_mm256_set1_ps(-10.0), _mm256_set1_ps(10.0));
     for (g, u) in gate.chunks_exact_mut(8).zip(up.chunks_exact(8)) {
         // SAFETY: eight values on both sides; a half float has 16 bits and every entry of the table below the last has
@@ -75,5 +85,5 @@ pub unsafe fn geglu_avx2(table: &[u16; GELU_ENTRIES], gate: &mut [f32], up: &[f3
             _mm256_storeu_ps(g.as_mut_ptr(), _mm256_and_ps(kept, y));
         }
     }
-    gate.len() / 8 * 8
+    gate.len().min(up.len()) / 8 * 8
 }

@@ -1,6 +1,10 @@
 //! Element-wise operations in vectors, each with the bits of its definition in [`crate::elements`].
 
 mod exp;
-pub mod gate;
-pub mod rotate;
-pub mod soft_max;
+mod gate;
+mod rotate;
+mod soft_max;
+
+pub use gate::{geglu, swiglu};
+pub use rotate::rotate_adjacent;
+pub use soft_max::soft_max;

@@ -4,13 +4,24 @@ use std::arch::x86_64::*;
 use std::ops::Range;
 
 use super::exp::pexp16;
+use crate::{Isa, Level};
 
-/// [`crate::elements::soft_max`], once the range was checked.
+/// [`crate::elements::soft_max`]; true where this was done.
+pub fn soft_max(isa: Isa, row: &mut [f32], visible: Range<usize>, scale: f32) -> bool {
+    let there = isa.has(Level::Avx512);
+    if there {
+        // SAFETY: `isa` proves that the processor has AVX-512.
+        unsafe { soft_max_avx512(row, visible, scale) };
+    }
+    there
+}
+
+/// Whole sixteens of the row.
 ///
-/// # Safety
-/// AVX-512 F and DQ; a row of whole sixteens with the range in it.
+/// # Panics
+/// When the row ends before the sixteen in which the range does.
 #[target_feature(enable = "avx512f,avx512dq")]
-pub unsafe fn soft_max(row: &mut [f32], visible: Range<usize>, scale: f32) {
+fn soft_max_avx512(row: &mut [f32], visible: Range<usize>, scale: f32) {
     let first = visible.start / 16 * 16;
     let end = visible.end.next_multiple_of(16);
     row[..first].fill(0.0);
@@ -22,7 +33,7 @@ pub unsafe fn soft_max(row: &mut [f32], visible: Range<usize>, scale: f32) {
         let before = (1u32 << visible.start.saturating_sub(i)) - 1;
         (below & !before) as u16
     };
-    // SAFETY: whole sixteens of the row throughout.
+    // SAFETY: whole sixteens of the row throughout, which does not end before `end`, or it could not be cut there.
     unsafe {
         let factor = _mm512_set1_ps(scale);
         let mut max = _mm512_set1_ps(f32::NEG_INFINITY);

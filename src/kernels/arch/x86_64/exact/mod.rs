@@ -19,6 +19,7 @@
 pub mod left;
 pub mod outputs;
 pub mod right;
+pub mod rows;
 pub mod scores;
 #[cfg(test)]
 mod tests;

@@ -9,7 +9,7 @@
 use std::arch::asm;
 use std::arch::x86_64::*;
 
-use crate::halves::lanes::widening;
+use crate::arch::doubles::widening;
 use crate::halves::{BLOCK, LINE, Line, STEPS};
 
 /// Bytes of a row of lines, which the loops count in.

@@ -3,12 +3,12 @@
 use std::arch::x86_64::*;
 
 use super::zmm::Zmm;
-use crate::lanes::Lanes;
+use crate::arch::x86_64::rows::block32::{Codes, Dot, DotSet, VECTORS, layout};
+use crate::arch::x86_64::rows::lanes::Lanes;
+use crate::arch::x86_64::rows::nested::layout as nested_layout;
 use crate::packed::Layout;
-use crate::packed::block32::rows::{Codes, Dot, DotSet, VECTORS, layout};
 use crate::packed::block32::{ByteCodes, layouts_of_block32};
 use crate::packed::nested::layouts_of_nested;
-use crate::packed::nested::rows::layout as nested_layout;
 use crate::proof::{Avx2, Avx512, AvxVnni};
 
 impl DotSet for Avx512 {

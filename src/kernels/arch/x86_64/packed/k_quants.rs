@@ -3,12 +3,13 @@
 use std::arch::x86_64::*;
 
 use super::zmm::{Zmm, dpwssd};
-use crate::lanes::{Lanes, Set, unroll};
+use crate::arch::x86_64::rows::chains::{Expands, KSet, Lines, Parts, Product, RowSums, Sums, chain_sum};
+use crate::arch::x86_64::rows::k16::Set16;
+use crate::arch::x86_64::rows::k32::{Chains, CodesOf32, Header, Set32};
+use crate::arch::x86_64::rows::lanes::{Lanes, Set, unroll};
+use crate::arch::x86_64::rows::{k16, k32, q3_k, q6_k};
 use crate::packed::Layout;
-use crate::packed::k_quants::chains::{Expands, KSet, Lines, Parts, Product, RowSums, Sums, chain_sum};
-use crate::packed::k_quants::rows_16::Set16;
-use crate::packed::k_quants::rows_32::{Chains, CodesOf32, Header, Set32};
-use crate::packed::k_quants::{BLOCK, of_32, q3_k, q6_k, rows_16, rows_32};
+use crate::packed::k_quants::{BLOCK, of_32};
 use crate::proof::{Avx2, Avx512, AvxVnni};
 
 /// Words of two vectors, one after the other: where word i of dword s of l = 0 and 1 comes from, s = 0..4.
@@ -186,10 +187,10 @@ impl<const T: usize> Chains<T> for Avx512 {
 macro_rules! layouts {
     ($($set:ident)*) => {
         &[$(
-            rows_16::layout::<$set, q3_k::Q3K>(),
-            rows_16::layout::<$set, q6_k::Q6K>(),
-            rows_32::layout::<$set, of_32::Q4K>(),
-            rows_32::layout::<$set, of_32::Q5K>(),
+            k16::layout::<$set, q3_k::Q3K>(),
+            k16::layout::<$set, q6_k::Q6K>(),
+            k32::layout::<$set, of_32::Q4K>(),
+            k32::layout::<$set, of_32::Q5K>(),
         )*]
     };
 }

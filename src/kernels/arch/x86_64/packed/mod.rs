@@ -1,13 +1,13 @@
 //! Kernels of the packed layouts.
 
-pub(in crate::arch::x86_64) use crate::packed::ahead::{Ahead, Never, with_ahead};
+pub(in crate::arch::x86_64) use crate::arch::x86_64::ahead::{Ahead, Never, with_ahead};
 use crate::packed::{Layout, dword};
 
-/// [`crate::lanes::Lanes`] of an instruction set, one expression each.
+/// [`crate::arch::x86_64::rows::lanes::Lanes`] of an instruction set, one expression each.
 macro_rules! lanes {
     ($($name:ident $([$($generics:tt)*])? ($($args:tt)*) -> $out:ty $body:block)*) => { $(
         /// # Safety
-        /// As in [`crate::lanes::Lanes`].
+        /// As in [`crate::arch::x86_64::rows::lanes::Lanes`].
         #[inline(always)]
         unsafe fn $name $(<$($generics)*>)? ($($args)*) -> $out {
             // SAFETY: the caller has the instruction set and what is read or written.

@@ -8,9 +8,10 @@ use std::arch::x86_64::*;
 
 use super::zmm::{Zmm, dpwssd};
 use super::{Ahead, with_ahead};
-use crate::lanes::Lanes;
+use crate::arch::x86_64::rows::lanes::Lanes;
+use crate::arch::x86_64::rows::q2_k::Head;
 use crate::packed::k_quants::ROWS;
-use crate::packed::k_quants::q2_k::{ACT, BYTES, CODES, Head, act_bytes, layout};
+use crate::packed::k_quants::q2_k::{ACT, BYTES, CODES, act_bytes, layout};
 use crate::packed::{Call, Layout};
 use crate::proof::{Avx512, Proof};
 

@@ -2,7 +2,7 @@
 
 use super::ymm::Ymm;
 use super::zmm::Zmm;
-use crate::lanes::{Kernel, Set};
+use crate::arch::x86_64::rows::lanes::{Kernel, Set};
 use crate::proof::{Avx2, Avx512, AvxVnni};
 
 impl Set for Avx2 {

@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use crate::lanes::Lanes;
+use crate::arch::x86_64::rows::lanes::Lanes;
 
 /// Registers of 32 bytes.
 pub(crate) struct Ymm;

@@ -4,7 +4,7 @@ use std::arch::asm;
 use std::arch::x86_64::*;
 
 use super::ymm::dword_order;
-use crate::lanes::Lanes;
+use crate::arch::x86_64::rows::lanes::Lanes;
 
 /// Registers of 64 bytes.
 pub(crate) struct Zmm;

@@ -4,21 +4,21 @@ use std::arch::x86_64::*;
 use std::hint::black_box;
 
 use super::super::simd::{Avx2, Avx512};
-use crate::widely::batch::chains::{self, BLOCK, Lane, STEP, Steps, Sums};
-use crate::widely::batch::groups::{self, Entries, RowSums, SCALES, Tables};
+use crate::arch::widely::chains::{self, BLOCK, Lane, STEP, Steps, Sums};
+use crate::arch::widely::groups::{self, Entries, RowSums, SCALES, Tables};
 use crate::widely::batch::{Outputs, Rows, TOKENS};
 use crate::widely::{BLOCK_CHUNKS, CHUNK_BYTES};
 use crate::{Isa, Level};
 
 /// [`crate::widely::batch::multiply`] in single precision, once lengths were checked.
 pub(crate) fn chains(isa: Isa, rows: &Rows<'_>, acts: &[f32], memory: &mut chains::Memory, out: &mut [Outputs]) {
-    // SAFETY: `isa` proves that the processor has the instruction set, and [`crate::widely::batch::serves`] leaves none
-    // but these two.
+    // SAFETY: `isa` proves that the processor has the instruction set.
     unsafe {
         match isa.vectors() {
             Level::Avx512 if isa.has_vbmi() => chains_vbmi2(rows, acts, memory, out),
             Level::Avx512 => chains_avx512(rows, acts, memory, out),
-            _ => chains_avx2(rows, acts, memory, out),
+            Level::Avx2 => chains_avx2(rows, acts, memory, out),
+            _ => panic!("batches of {isa}"),
         }
     }
 }
@@ -31,12 +31,12 @@ pub(crate) fn groups(
     memory: &mut groups::Memory,
     out: &mut [Outputs],
 ) {
-    // SAFETY: `isa` proves that the processor has the instruction set, and [`crate::widely::batch::serves`] leaves none
-    // but these two.
+    // SAFETY: `isa` proves that the processor has the instruction set.
     unsafe {
         match isa.vectors() {
             Level::Avx512 => groups_avx512(rows, acts, memory, out),
-            _ => groups_avx2(rows, acts, memory, out),
+            Level::Avx2 => groups_avx2(rows, acts, memory, out),
+            _ => panic!("batches of {isa}"),
         }
     }
 }

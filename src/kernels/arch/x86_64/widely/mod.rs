@@ -3,11 +3,9 @@
 //! The functions `…_sums` are whole: what a row costs happens inside, and no other function is part of their loops, so
 //! that a test can look at their machine code.
 
-use trine_formats::widely::Shape;
-
 use super::packed::with_ahead;
 use crate::widely::tables::Outputs;
-use crate::widely::{Form, Int8Kernel, Path, ROWS, StreamSums, Unit, arrange_bytes, arrange_floats};
+use crate::widely::{Form, Int8Kernel, ROWS, StreamSums, Unit};
 use crate::{Isa, Level};
 
 mod batch;
@@ -22,15 +20,6 @@ mod words256;
 pub(crate) use batch::{chains, groups};
 pub(crate) use tables512::arrange as arrange_tables;
 pub(crate) use tiles::{Memory as TilesMemory, tiles};
-
-/// [`Path::arrange`], once lengths were checked.
-#[target_feature(enable = "avx2,fma")]
-pub(crate) fn arrange(path: Path, shape: &Shape, x: &[f32], out: &mut [u8]) {
-    match path {
-        Path::Exact => arrange_floats(shape, x, out),
-        Path::Int8 => arrange_bytes(shape, x, out),
-    }
-}
 
 /// The kernel of a form in single precision; `None` where the plain one serves.
 pub(crate) fn sums_of(isa: Isa, form: Form) -> Option<StreamSums> {

@@ -9,6 +9,7 @@ use super::super::packed::Ahead;
 use crate::Floats;
 use crate::widely::tables::{COLUMN, Outputs, SUMS, finish};
 use crate::widely::{ROWS, Unit, lane_words};
+use crate::{Isa, Level};
 
 /// The products of a unit and the row of activations that the tables are made of.
 #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512vl,avx512dq")]
@@ -29,9 +30,19 @@ pub(super) fn multiply(unit: &Unit<'_>, tables: &[f32], ahead: impl Ahead, out: 
     finish(unit, &mut lanes, out);
 }
 
-/// [`crate::widely::tables::arrange`]: the tables of a column are a vector.
+/// [`crate::widely::tables::arrange`]; true where this was done.
+pub(crate) fn arrange(isa: Isa, chunks: usize, re: &[[u8; 4]], im: &[[u8; 4]], out: &mut [f32]) -> bool {
+    let there = isa.has(Level::Avx512);
+    if there {
+        // SAFETY: `isa` proves that the processor has AVX-512.
+        unsafe { arrange_avx512(chunks, re, im, out) };
+    }
+    there
+}
+
+/// The tables of a column are a vector.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
-pub(crate) fn arrange(chunks: usize, re: &[[u8; 4]], im: &[[u8; 4]], out: &mut [f32]) {
+fn arrange_avx512(chunks: usize, re: &[[u8; 4]], im: &[[u8; 4]], out: &mut [f32]) {
     // of rr, ri, ir, ii four floats each
     const REAL_PARTS: __mmask16 = 0b0000_1100_0000_0011;
     const IMAGINARY_PARTS: __mmask16 = 0b1100_0000_0011_0000;

@@ -13,6 +13,7 @@ use crate::widely::batch::{Outputs, Rows, TOKENS};
 use crate::widely::{
     BLOCK_BYTES, BLOCK_CHUNKS, CHUNK_BYTES, Form, Path, ROWS, RowSums, Unit, block, blocks_of, combine_rows, row_scales,
 };
+use crate::{Isa, Level};
 
 /// Factors of a block of one stream on both axes.
 #[repr(align(64))]
@@ -39,12 +40,17 @@ impl Default for Memory {
     }
 }
 
-/// [`crate::widely::batch::multiply`] for so many rows of activations, from one to sixteen, once lengths were checked.
+/// [`crate::widely::batch::multiply`] for so many rows of activations, from one to sixteen.
 ///
-/// # Safety
-/// The process has [`crate::Level::Amx`], and lengths fit.
-pub(crate) unsafe fn tiles(rows: &Rows<'_>, acts: &[u8], memory: &mut Memory, out: &mut [Outputs]) {
-    // SAFETY: as the caller says.
+/// # Panics
+/// When there are no tiles, or lengths do not fit.
+pub(crate) fn tiles(isa: Isa, rows: &Rows<'_>, acts: &[u8], memory: &mut Memory, out: &mut [Outputs]) {
+    assert!(isa.has(Level::Amx), "tiles of {isa}");
+    let row = Path::Int8.act_bytes(rows.shape);
+    let tokens = acts.len() / row;
+    assert!((1..=TOKENS).contains(&tokens), "{tokens} tokens");
+    assert_eq!(acts.len(), tokens * row, "activations");
+    // SAFETY: `isa` proves that the process may use tiles, and the lengths were compared.
     unsafe { multiply::<Hardware>(rows, acts, memory, out) }
 }
 

@@ -10,8 +10,8 @@ use std::arch::x86_64::*;
 use super::super::ymm::Ymm;
 use super::vnni::{self, EightDwords};
 use crate::Isa;
-use crate::lanes::Lanes;
-use crate::packed::block32::rows::{Dot, DotSet, VECTORS, signed};
+use crate::arch::x86_64::rows::block32::{Dot, DotSet, VECTORS, signed};
+use crate::arch::x86_64::rows::lanes::Lanes;
 use crate::packed::block32::{self, Block32, ByteCodes, LINE};
 use crate::proof::{Avx2, AvxVnni};
 

@@ -7,11 +7,12 @@ use std::arch::x86_64::*;
 
 use super::super::ymm::{Ymm, dword_order};
 use super::vnni::{EightDwords, LINE, PairSums};
-use crate::lanes::{Lanes, Set};
-use crate::packed::k_quants::chains::{CORRECTION, Expands, KSet, Lines, Parts, Product, RowSums, Sums};
-use crate::packed::k_quants::rows_16::Set16;
-use crate::packed::k_quants::rows_32::{Chains, CodesOf32, Header, Set32};
-use crate::packed::k_quants::{BLOCK, CHAINS, q3_k, q6_k};
+use crate::arch::x86_64::rows::chains::{CORRECTION, Expands, KSet, Lines, Parts, Product, RowSums, Sums};
+use crate::arch::x86_64::rows::k16::Set16;
+use crate::arch::x86_64::rows::k32::{Chains, CodesOf32, Header, Set32};
+use crate::arch::x86_64::rows::lanes::{Lanes, Set};
+use crate::arch::x86_64::rows::{q3_k, q6_k};
+use crate::packed::k_quants::{BLOCK, CHAINS};
 use crate::proof::{Avx2, AvxVnni};
 
 impl KSet for Avx2 {

@@ -12,12 +12,12 @@ use std::arch::x86_64::*;
 
 use super::zmm::Zmm;
 use crate::AlignedBytes;
+use crate::arch::x86_64::ahead::Never;
+use crate::arch::x86_64::rows::block32::{Codes, Head, multiply as by_vectors, unpack};
+use crate::arch::x86_64::rows::lanes::unroll;
 #[cfg(test)]
 use crate::arch::x86_64::tiles::Software;
 use crate::arch::x86_64::tiles::{self, Hardware, Tiles, Tokens};
-use crate::lanes::unroll;
-use crate::packed::ahead::Never;
-use crate::packed::block32::rows::{Codes, Head, multiply as by_vectors, unpack};
 use crate::packed::block32::{self, Block32, PackedStep, RECORD, ROWS, layouts_of_block32};
 use crate::packed::{Call, Layout};
 use crate::proof::{Amx, Avx512, Proof};

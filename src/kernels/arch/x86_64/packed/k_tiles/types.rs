@@ -6,15 +6,15 @@ use std::marker::PhantomData;
 use super::super::zmm::Zmm;
 use super::limbs::limbs;
 use super::{LIMB, PART};
+use crate::arch::x86_64::rows::chains::Token;
+use crate::arch::x86_64::rows::k16::{self, CodesOf16, Head, Set16};
+use crate::arch::x86_64::rows::k32::{self, CodesOf32, Header, part};
+use crate::arch::x86_64::rows::lanes::Lanes;
 use crate::arch::x86_64::tiles;
-use crate::lanes::Lanes;
 use crate::packed::Layout;
 use crate::packed::k_quants::CHAINS;
-use crate::packed::k_quants::chains::Token;
 use crate::packed::k_quants::of_16;
 use crate::packed::k_quants::of_32::bytes;
-use crate::packed::k_quants::rows_16::{self, CodesOf16, Head, Set16};
-use crate::packed::k_quants::rows_32::{self, CodesOf32, Header, part};
 use crate::proof::Avx512;
 
 /// A type's blocks, as this kernel needs them.
@@ -55,9 +55,9 @@ pub(super) struct Of32<C>(PhantomData<C>);
 pub(super) struct Of16<C>(PhantomData<C>);
 
 impl<C: CodesOf32> Limbs for Of32<C> {
-    const VECTORS: Layout = rows_32::layout::<Avx512, C>();
+    const VECTORS: Layout = k32::layout::<Avx512, C>();
     const FROM: usize = 48;
-    const ACT: usize = rows_32::ACT;
+    const ACT: usize = k32::ACT;
     type Head = Header<Zmm>;
 
     #[inline]
@@ -98,7 +98,7 @@ impl<C: CodesOf16> Limbs for Of16<C>
 where
     Avx512: Set16<C>,
 {
-    const VECTORS: Layout = rows_16::layout::<Avx512, C>();
+    const VECTORS: Layout = k16::layout::<Avx512, C>();
     /// Where vectors expand nothing they are slow.
     const FROM: usize = if <Avx512 as Set16<C>>::EXPANDED_FROM < usize::MAX { 32 } else { 16 };
     const ACT: usize = C::ACT;
@@ -115,7 +115,7 @@ where
     #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
     unsafe fn start(d: &__m512, token: &mut Token<Zmm>, y: *const u8) {
         // SAFETY: the caller's activations have a scale.
-        let dy = unsafe { _mm512_castsi512_ps(Zmm::broadcast(y.add(rows_16::SCALE))) };
+        let dy = unsafe { _mm512_castsi512_ps(Zmm::broadcast(y.add(k16::SCALE))) };
         token.d = _mm512_mul_ps(*d, dy);
     }
 
@@ -125,7 +125,7 @@ where
         // SAFETY: the caller's group has the block, whose scales and parts these are; there is room for its expansion.
         unsafe {
             let head = Head::<Zmm>::new::<C>(w, b, 0);
-            let times = _mm_cvtsi32_si128(const { rows_16::times::<C>().cast_signed() });
+            let times = _mm_cvtsi32_si128(const { k16::times::<C>().cast_signed() });
             for l in 0..CHAINS {
                 for (j, (codes, scales)) in head.part::<C>(l).into_iter().zip(head.scales).enumerate() {
                     let codes = match j < C::LOW {

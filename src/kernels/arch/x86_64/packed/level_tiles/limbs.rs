@@ -11,9 +11,9 @@ use super::super::levels::{Levels, SCALES};
 use super::super::ternary_tiles::step::{clear, columns, put_down, shapes};
 use super::super::zmm::Zmm;
 use super::{Product, Tiles};
+use crate::arch::x86_64::rows::chains::Acts;
+use crate::arch::x86_64::rows::lanes::Lanes;
 use crate::arch::x86_64::tiles::{self, Tokens};
-use crate::lanes::Lanes;
-use crate::packed::k_quants::chains::Acts;
 use crate::packed::k_quants::{BLOCK, ROWS};
 
 /// Steps of 64 weights in a block, a tile each.

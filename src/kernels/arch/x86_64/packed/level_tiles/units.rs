@@ -10,9 +10,9 @@ use super::super::levels::{Levels, UNITS};
 use super::super::zmm::Zmm;
 use super::{Product, SIDE, Tiles};
 use crate::AlignedBytes;
+use crate::arch::x86_64::rows::chains::Acts;
+use crate::arch::x86_64::rows::lanes::{Lanes, unroll};
 use crate::arch::x86_64::tiles::{self, Tokens};
-use crate::lanes::{Lanes, unroll};
-use crate::packed::k_quants::chains::Acts;
 use crate::packed::k_quants::{BLOCK, ROWS};
 
 /// Bytes of a unit: eight lines of weights.

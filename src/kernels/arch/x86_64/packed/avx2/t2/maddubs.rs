@@ -8,7 +8,7 @@ use std::arch::x86_64::*;
 use super::super::super::Ahead;
 use super::super::super::ymm::Ymm;
 use super::{DWORDS, PLANES, Products, Sums, Tile, UNIT, UNIT_UNPACKED, VECTORS, place};
-use crate::lanes::Lanes;
+use crate::arch::x86_64::rows::lanes::Lanes;
 use crate::proof::Avx2;
 
 /// Pairs of 16-bit sums, times `by`, added to 32-bit ones.

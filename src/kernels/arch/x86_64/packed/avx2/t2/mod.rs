@@ -14,7 +14,7 @@ use std::mem::MaybeUninit;
 use super::super::t2::{self, Act, BLOCK, PLANES, ROWS, SCALES, UNIT, UNIT_BYTES};
 use super::super::ymm::Ymm;
 use super::super::{Ahead, dword, with_ahead};
-use crate::lanes::{Lanes, by_tokens};
+use crate::arch::x86_64::rows::lanes::{Lanes, by_tokens};
 use crate::packed::{Call, Layout};
 use crate::proof::{Avx2, AvxVnni, Proof};
 

@@ -6,7 +6,7 @@ use super::super::super::Ahead;
 use super::super::super::ymm::Ymm;
 use super::super::vnni::{self, EightDwords, dpbusd};
 use super::{DWORDS, Products, ROWS, Sums, Tile, UNIT, UNIT_UNPACKED, VECTORS, place};
-use crate::lanes::Lanes;
+use crate::arch::x86_64::rows::lanes::Lanes;
 use crate::proof::AvxVnni;
 
 const _: () = assert!(4 * ROWS == vnni::LINE);

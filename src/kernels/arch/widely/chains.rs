@@ -15,8 +15,8 @@
 use trine_formats::types::lanes::{Simd, Vector};
 use trine_formats::widely::{CHUNK, Shape, combine};
 
-use super::super::{Form, Path, ROWS, lane_words};
-use super::{Outputs, Rows, TOKENS};
+use crate::widely::batch::{Outputs, Rows, TOKENS};
+use crate::widely::{Form, Path, ROWS, lane_words};
 
 /// Chunks of a block.
 pub(crate) const BLOCK: usize = 32;
@@ -58,13 +58,13 @@ fn blocks(shape: &Shape) -> usize {
 }
 
 /// Floats of the arranged activations.
-pub(super) fn act_floats(shape: &Shape) -> usize {
+pub(crate) fn act_floats(shape: &Shape) -> usize {
     CHUNK * blocks(shape) * LANE
 }
 
 /// Arranges activations `[lane][block][chunk][sign][real, imaginary][token]`, each lane of a block followed by the
 /// zeros.
-pub(super) fn arrange(shape: &Shape, acts: &[u8], out: &mut [f32]) {
+pub(crate) fn arrange(shape: &Shape, acts: &[u8], out: &mut [f32]) {
     let row = Path::Exact.act_bytes(shape);
     let blocks = blocks(shape);
     let out = out.as_chunks_mut::<LANE>().0;

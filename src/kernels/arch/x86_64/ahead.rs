@@ -7,7 +7,7 @@
 //! make loads wait. Ternary digits came at 10.7 GB/s where all lines of a block were asked for at its beginning, at
 //! 12.8 two by two and at 16.4 one by one.
 
-use crate::arch::x86_64::prefetch;
+use super::prefetch;
 
 /// Whether a product asks for memory, and how far behind the weights in work.
 ///
@@ -62,7 +62,7 @@ impl Ahead for usize {
 /// time, those of one token are there twice.
 macro_rules! asking_first {
     ($set:ty, $first:expr, $ahead:ident, |$i:ident| $share:expr, $ask:ident => $call:expr) => {
-        if <$set as $crate::lanes::Set>::TOKENS > 1 {
+        if <$set as $crate::arch::x86_64::rows::lanes::Set>::TOKENS > 1 {
             let $ahead = if $first { $ahead } else { 0 };
             let $ask = |$i: usize| $share;
             $call
@@ -81,10 +81,10 @@ pub(crate) use asking_first;
 macro_rules! with_ahead {
     ($ahead:ident => $call:expr) => {
         if $ahead > 0 {
-            let $ahead = $crate::packed::ahead::Far($ahead);
+            let $ahead = $crate::arch::x86_64::ahead::Far($ahead);
             $call
         } else {
-            let $ahead = $crate::packed::ahead::Never;
+            let $ahead = $crate::arch::x86_64::ahead::Never;
             $call
         }
     };

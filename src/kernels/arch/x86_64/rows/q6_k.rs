@@ -1,4 +1,4 @@
-//! Q6_K, as [`super::rows_16`] has it.
+//! Q6_K, as [`super::k16`] has it.
 //!
 //! Many tokens share the price of expanding a part to the products of weight and scale, which take 13 bits: two of them
 //! to a lane meet two activations of 16 bits, to which those of a token are widened on the way. That is two
@@ -12,11 +12,11 @@
 use std::marker::PhantomData;
 
 use super::chains::{Expands, Lines, MOST, Product, Sums, TILE, Tile, finish_tile, step, vectors};
-use super::of_16::Layout16;
-pub(crate) use super::of_16::Q6K;
-use super::rows_16::{CodesOf16, Head, start};
-use super::{CHAINS, ROWS};
-use crate::lanes::{Kernel, Lanes, by_tokens, unroll};
+use super::k16::{CodesOf16, Head, start};
+use super::lanes::{Kernel, Lanes, by_tokens, unroll};
+use crate::packed::k_quants::of_16::Layout16;
+pub(crate) use crate::packed::k_quants::of_16::Q6K;
+use crate::packed::k_quants::{CHAINS, ROWS};
 
 impl CodesOf16 for Q6K {
     const LOW: usize = 0;

@@ -10,13 +10,11 @@ use trine_formats::widely::{Scope, Shape};
 use super::{Form, Path};
 #[cfg(target_arch = "aarch64")]
 use crate::arch::aarch64::widely as arch;
+use crate::arch::widely::{chains, groups};
 #[cfg(target_arch = "x86_64")]
 use crate::arch::x86_64::widely as arch;
 use crate::sizes::size;
 use crate::{AlignedBytes, Floats, Isa};
-
-pub(crate) mod chains;
-pub(crate) mod groups;
 
 /// Tokens of a call.
 pub const TOKENS: usize = 16;
@@ -141,15 +139,7 @@ pub fn multiply(isa: Isa, rows: &Rows<'_>, acts: &Acts<'_>, out: &mut [Outputs])
         }
         #[cfg(target_arch = "x86_64")]
         (Path::Int8, Acts::Rows(acts)) => {
-            assert!(on_tiles(isa), "tiles of {isa}");
-            let row = Path::Int8.act_bytes(shape);
-            let tokens = acts.len() / row;
-            assert!((1..=TOKENS).contains(&tokens), "{tokens} tokens");
-            assert_eq!(acts.len(), tokens * row, "activations");
-            MEMORY.with_borrow_mut(|memory| {
-                // SAFETY: `isa` proves that the process may use tiles, and the lengths were compared.
-                unsafe { arch::tiles(rows, acts, &mut memory.tiles, out) }
-            });
+            MEMORY.with_borrow_mut(|memory| arch::tiles(isa, rows, acts, &mut memory.tiles, out));
         }
         _ => panic!("activations of another kind"),
     }

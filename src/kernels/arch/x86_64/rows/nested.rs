@@ -9,11 +9,11 @@
 
 use std::marker::PhantomData;
 
-use super::{LINE, MOST_SUBS, Nested, ROWS};
-use crate::lanes::{Kernel, Lanes, by_tokens};
-use crate::packed::ahead::{Ahead, asking_first, with_ahead};
-use crate::packed::block32::RECORD;
-use crate::packed::block32::rows::{Codes, Dot, DotSet, VECTORS, tiles};
+use super::block32::{Codes, Dot, DotSet, VECTORS, tiles};
+use super::lanes::{Kernel, Lanes, by_tokens};
+use crate::arch::x86_64::ahead::{Ahead, asking_first, with_ahead};
+use crate::packed::block32::{LINE, RECORD, ROWS};
+use crate::packed::nested::{self, MOST_SUBS, Nested};
 use crate::packed::{Call, Layout};
 
 /// Registers of the rows of a group, at most.
@@ -22,7 +22,7 @@ const MOST: usize = 4;
 const TILE: usize = 32;
 
 pub(crate) const fn layout<S: DotSet, C: Nested>() -> Layout {
-    super::layout::<C>(S::NEEDS, multiply::<S, C>)
+    nested::layout::<C>(S::NEEDS, multiply::<S, C>)
 }
 
 fn multiply<S: DotSet, C: Nested>(call: Call<'_>) {

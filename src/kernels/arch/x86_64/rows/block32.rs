@@ -9,10 +9,10 @@
 
 use std::marker::PhantomData;
 
-use super::{Block32, ByteCodes, LINE, PackedStep, RECORD, ROWS};
+use super::lanes::{Ints, Kernel, Lanes, Set, by_tokens, unroll};
 use crate::Isa;
-use crate::lanes::{Ints, Kernel, Lanes, Set, by_tokens, unroll};
-use crate::packed::ahead::{Ahead, Never, asking_first, with_ahead};
+use crate::arch::x86_64::ahead::{Ahead, Never, asking_first, with_ahead};
+use crate::packed::block32::{self, Block32, ByteCodes, LINE, PackedStep, RECORD, ROWS};
 use crate::packed::{Call, Layout, Pack};
 
 /// Registers of the rows that a tile has.
@@ -40,7 +40,7 @@ pub(crate) trait DotSet: Set + Dot<1> + Dot<2> + Dot<3> + Dot<4> {
 
     /// See [`Layout::pack`].
     fn pack<B: Block32>(isa: Isa, w: &[u8], n: usize, out: &mut [u8]) -> bool {
-        super::pack::<B>(isa, w, n, out)
+        block32::pack::<B>(isa, w, n, out)
     }
 
     /// The integer sums of a register of rows and one token, whose codes, dword k in register k, are few enough that
@@ -68,7 +68,7 @@ pub(crate) trait Dot<const T: usize>: Set {
 }
 
 pub(crate) const fn layout<S: DotSet, B: Block32>() -> Layout {
-    Layout { pack: const { S::pack::<B> as Pack }, ..super::layout::<B>(S::NEEDS, multiply::<S, B>) }
+    Layout { pack: const { S::pack::<B> as Pack }, ..block32::layout::<B>(S::NEEDS, multiply::<S, B>) }
 }
 
 /// Whether codes take all eight bits and are used as signed weights.

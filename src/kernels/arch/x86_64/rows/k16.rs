@@ -1,5 +1,5 @@
 //! Products of Q6_K and Q3_K: codes with an offset, in groups of 16 with a signed scale. The bytes are those of
-//! [`super::of_16`].
+//! [`crate::packed::k_quants::of_16`].
 //!
 //! With few tokens, codes are multiplied with activations in pairs, an addition takes back what the excess of the codes
 //! over the weights makes of the activations, and one multiplication of words applies two scales. With more, an
@@ -15,11 +15,11 @@ use trine_formats::types::{Part, TypeId, info};
 use super::chains::{
     Acts, CORRECTION, KSet, MOST, Parts, Product, TILE, Tile, Token, chain_sum, finish, finish_tile, vectors,
 };
-use super::of_16::{Layout16, at, group_bytes, pack};
-use super::{BLOCK, CHAINS, Q8_K, ROWS};
+use super::lanes::{Ints, Kernel, Lanes, by_tokens};
 use crate::Isa;
-use crate::lanes::{Ints, Kernel, Lanes, by_tokens};
-use crate::packed::ahead::{Ahead, asking_first, with_ahead};
+use crate::arch::x86_64::ahead::{Ahead, asking_first, with_ahead};
+use crate::packed::k_quants::of_16::{Layout16, at, group_bytes, pack};
+use crate::packed::k_quants::{BLOCK, CHAINS, Q8_K, ROWS};
 use crate::packed::{Arranged, Call, Encoding, Layout};
 
 /// Where the rest of the arranged activations of a block begins, behind the quants by lane and their corrections: the

@@ -8,10 +8,10 @@
 use std::ops::Range;
 
 use super::sums::{Call, InPlace, Target, Words};
-use super::{BLOCK, LANES, LINE, Line, STEPS};
 use crate::AlignedBytes;
+use crate::arch::doubles::Doubles;
 use crate::arch::x86_64::halves::{Avx2, Avx512};
-use crate::simd::Doubles;
+use crate::halves::{BLOCK, LANES, LINE, Line, STEPS};
 use crate::{Isa, Level};
 
 /// Rows whose sums are kept in registers together, beside a step of the widest strip.

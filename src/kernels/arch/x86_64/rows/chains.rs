@@ -6,8 +6,8 @@
 
 use std::mem::MaybeUninit;
 
-use super::{BLOCK, CHAINS, ROWS};
-use crate::lanes::{Ints, Lanes, Set};
+use super::lanes::{Ints, Lanes, Set};
+use crate::packed::k_quants::{BLOCK, CHAINS, ROWS};
 
 /// Tokens whose chains are kept side by side in the first-level cache.
 pub(crate) const TILE: usize = 32;

@@ -12,9 +12,9 @@
 use trine_formats::types::lanes::{Simd, Vector};
 use trine_formats::widely::{Shape, combine, int8};
 
-use super::super::act::{Block, INTS as TOKEN_INTS, block};
-use super::super::{BLOCK_CHUNKS, CHUNK_BYTES, Form, Path, ROWS, blocks_of};
-use super::{Outputs, Rows, TOKENS};
+use crate::widely::act::{Block, INTS as TOKEN_INTS, block};
+use crate::widely::batch::{Outputs, Rows, TOKENS};
+use crate::widely::{BLOCK_CHUNKS, CHUNK_BYTES, Form, Path, ROWS, blocks_of};
 
 /// Bytes of a block of activations: real and imaginary parts of 64 columns, each of all tokens.
 pub(crate) const INTS: usize = TOKEN_INTS * TOKENS;
@@ -67,7 +67,7 @@ pub(crate) fn blocks(shape: &Shape) -> usize {
 }
 
 /// Arranges integers `[block][real, imaginary][column][token]` and their scales `[block][real, imaginary][token]`.
-pub(super) fn arrange(shape: &Shape, acts: &[u8], ints: &mut [u8], scales: &mut [f32]) {
+pub(crate) fn arrange(shape: &Shape, acts: &[u8], ints: &mut [u8], scales: &mut [f32]) {
     ints.fill(0);
     scales.fill(0.0);
     let blocks = blocks(shape);

@@ -1,4 +1,4 @@
-//! Q3_K, as [`super::rows_16`] has it.
+//! Q3_K, as [`super::k16`] has it.
 //!
 //! With few tokens, units 3 to 7 are used as 8 times their codes.
 //!
@@ -11,11 +11,11 @@
 use std::marker::PhantomData;
 
 use super::chains::{Expands, Lines, MOST, Product, Sums, Tile, finish_tile, step, vectors};
-use super::of_16::Layout16;
-pub(crate) use super::of_16::Q3K;
-use super::rows_16::{CodesOf16, Head, SCALE, start};
-use super::{BLOCK, CHAINS, ROWS};
-use crate::lanes::{Kernel, Lanes, by_tokens, unroll};
+use super::k16::{CodesOf16, Head, SCALE, start};
+use super::lanes::{Kernel, Lanes, by_tokens, unroll};
+use crate::packed::k_quants::of_16::Layout16;
+pub(crate) use crate::packed::k_quants::of_16::Q3K;
+use crate::packed::k_quants::{BLOCK, CHAINS, ROWS};
 
 /// Where the starts of the integers of the chains are in the arranged activations, i32.
 const STARTS: usize = SCALE + 4;

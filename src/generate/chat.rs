@@ -29,7 +29,7 @@ pub struct Chat {
     template: ChatTemplate,
     options: GenerateOptions,
     messages: Vec<Message>,
-    /// What the template gets beside the messages.
+    /// Options of the template, beside the messages.
     beside: RenderOptions,
 }
 
@@ -87,7 +87,7 @@ impl Chat {
         }
     }
 
-    /// Whether there is room for a message and an answer to it.
+    /// True if there is room for a message and an answer to it.
     ///
     /// # Errors
     /// The template refuses the conversation.

@@ -17,7 +17,7 @@ pub struct Evaluated<'a> {
     pub position: usize,
     /// The token.
     pub token: u32,
-    /// What the model says of the token that follows it, one number for each of the vocabulary.
+    /// Logits of the token that follows it, `[vocabulary]`.
     pub logits: &'a [f32],
 }
 
@@ -113,7 +113,7 @@ impl Context {
         self.drafts.as_ref().map(|(_, speculator)| speculator)
     }
 
-    /// What was done so far, and how long it took.
+    /// Counts and times so far.
     pub fn stats(&self) -> &Stats {
         &self.stats
     }
@@ -239,7 +239,7 @@ impl Context {
         Ok(())
     }
 
-    /// Whether there is no room for a token and one after it.
+    /// True if there is no room for a token and one after it.
     pub(super) fn is_full(&self) -> bool {
         self.tokens.len() + 1 >= self.n_ctx()
     }
@@ -249,7 +249,7 @@ impl Context {
         self.tokens.len().saturating_sub(keep) / 2
     }
 
-    /// Whether forgetting makes room.
+    /// True if forgetting makes room.
     pub(super) fn can_shift(&self, keep: usize) -> bool {
         self.forgets(keep) > 0
     }

@@ -1,4 +1,4 @@
-//! What can keep a text from being generated.
+//! Errors of generating a text.
 
 #[cfg(feature = "chat")]
 use crate::chat::ChatError;
@@ -68,7 +68,7 @@ pub enum GenerateError {
 }
 
 impl GenerateError {
-    /// Whether a pass was ended because the caller cancelled it.
+    /// True if a pass was ended because the caller cancelled it.
     pub(super) fn is_cancelled(&self) -> bool {
         matches!(self, GenerateError::Eval(EvalError::Step(StepError::Cancelled)))
     }

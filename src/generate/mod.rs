@@ -5,9 +5,9 @@
 //! (a server drives many in the same steps); [`Chooser`] is sampler and grammar, [`speculate`] drafts tokens at fewer
 //! bits, [`Chat`] keeps a conversation.
 //!
-//! What is generated depends on the model, the prompt, and the options that choose tokens, seed included; never on
-//! threads, batch sizes, drafts, or on how much of a prompt was in the context already. (What a context holds that was
-//! evaluated at another width of an any-precision model stays as it is; see [`GenerateOptions::bits`].)
+//! The text depends on the model, the prompt, and the options that choose tokens, seed included; never on threads,
+//! batch sizes, drafts, or on how much of a prompt was in the context already. (What a context holds that was evaluated
+//! at another width of an any-precision model stays as it is; see [`GenerateOptions::bits`].)
 
 #[cfg(feature = "chat")]
 mod chat;

@@ -1,11 +1,11 @@
-//! What a caller may choose.
+//! Options of the caller.
 
 use super::GenerateError;
 use crate::cancel::CancelToken;
 use crate::grammar::Grammar;
 use crate::sample::{Sampler, SamplerOptions};
 
-/// What a text begins with.
+/// The beginning of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Prompt {
     /// A text. The texts of control tokens in it become these tokens, and BOS is put in front where the model wants it.

@@ -1,4 +1,4 @@
-//! What a context has read, as a file from which another run goes on.
+//! The state of a context as a file from which another run continues.
 //!
 //! ```text
 //! 0    "trine-kv"
@@ -39,7 +39,7 @@ pub enum SavedError {
     Kind {
         /// The first line of the kind that differs.
         was: String,
-        /// What it is in this run.
+        /// The value in this run.
         wanted: String,
     },
     /// It holds more than there is room for.
@@ -121,7 +121,7 @@ impl Context {
     /// hashes of files, the bits.
     ///
     /// # Errors
-    /// What cannot be written.
+    /// Those of `out`.
     ///
     /// # Panics
     /// When `tokens` do not begin with those in the context.

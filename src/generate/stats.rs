@@ -1,4 +1,4 @@
-//! What took how long.
+//! Times and counts of a generation.
 
 use std::time::Duration;
 

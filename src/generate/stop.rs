@@ -33,7 +33,7 @@ impl StopStrings {
         (std::mem::replace(&mut self.held, rest), None)
     }
 
-    /// What was held back, at the end of the text.
+    /// Returns the pending text, at the end of the text.
     pub fn finish(&mut self) -> String {
         std::mem::take(&mut self.held)
     }
@@ -54,7 +54,7 @@ mod tests {
         StopStrings::new(list.iter().map(|s| (*s).to_owned()).collect())
     }
 
-    /// What comes out for every part of a text, and which stop string ended it.
+    /// Returns the output for every part of a text, and the stop string that ended it.
     fn run(list: &[&str], parts: &[&str]) -> (Vec<String>, Option<usize>) {
         let mut watcher = stops(list);
         let mut out = Vec::new();

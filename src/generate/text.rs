@@ -20,7 +20,7 @@ impl TextStream {
         self.stops.push(&self.characters.push(bytes))
     }
 
-    /// What was held back, at the end of the text: the beginning of a stop string, an unfinished character as U+FFFD.
+    /// Returns the pending text at the end: the beginning of a stop string, an unfinished character as U+FFFD.
     pub fn finish(&mut self) -> (String, Option<usize>) {
         let (mut text, stop) = self.stops.push(&self.characters.finish());
         if stop.is_none() {

@@ -69,7 +69,7 @@ impl Level {
         }
     }
 
-    /// Whether it belongs to another architecture than this program, which then has no kernels for it.
+    /// True if it belongs to another architecture than this program, which then has no kernels for it.
     pub fn is_foreign(self) -> bool {
         match self {
             Level::Scalar => false,
@@ -78,12 +78,13 @@ impl Level {
         }
     }
 
-    /// Whether a processor with this instruction set has `other` too.
+    /// True if a processor with this instruction set has `other` too.
     pub fn includes(self, other: Level) -> bool {
         self == other || self.base().is_some_and(|base| base.includes(other))
     }
 
-    /// What this processor lacks of the instruction set, itself or one it extends; empty when it has all of it.
+    /// Returns the features of the instruction set, itself or one it extends, that this processor lacks; empty when it
+    /// has all of them.
     pub fn missing(self) -> Vec<&'static str> {
         let mut missing = self.base().map_or_else(Vec::new, Level::missing);
         let features = self.features();
@@ -91,7 +92,7 @@ impl Level {
         missing
     }
 
-    /// What the instruction set adds to its base, and whether this processor has it.
+    /// Returns the features that the instruction set adds to its base; true for those that this processor has.
     fn features(self) -> Vec<(&'static str, bool)> {
         #[cfg(target_arch = "x86_64")]
         macro_rules! x86_64 {
@@ -147,7 +148,7 @@ pub enum IsaError {
     /// Not one of the names.
     #[error("TRINE_ISA={name:?} is not known; use {known}, or unset it", known = names())]
     Unknown {
-        /// What the variable holds.
+        /// Value of the variable.
         name: String,
     },
     /// A known name that this processor cannot run.
@@ -236,17 +237,17 @@ impl Isa {
         }
     }
 
-    /// Whether it includes `level`.
+    /// True if it includes `level`.
     pub fn has(self, level: Level) -> bool {
         self.level.includes(level)
     }
 
-    /// Whether bits can be transposed by an instruction, GFNI.
+    /// True if bits can be transposed by an instruction, GFNI.
     pub(crate) fn has_gfni(self) -> bool {
         self.gfni
     }
 
-    /// Whether bytes can be permuted and compressed in vectors of 512 bits, AVX-512 VBMI and VBMI2.
+    /// True if bytes can be permuted and compressed in vectors of 512 bits, AVX-512 VBMI and VBMI2.
     pub(crate) fn has_vbmi(self) -> bool {
         self.vbmi
     }

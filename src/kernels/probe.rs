@@ -1,5 +1,4 @@
-//! What the processor does at best: loops without a result of interest, for kernels to be measured
-//! against.
+//! Peak rates of the processor: loops without a result of interest, for kernels to be measured against.
 
 use crate::Isa;
 use crate::arch::probe as native;

@@ -4,7 +4,8 @@
 
 use crate::isa::{Isa, Level};
 
-/// What kernels need of the processor: an instruction set, and what not every processor of that set has.
+/// Features of the processor that kernels need: an instruction set, and extensions that not every processor of that set
+/// has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Needs {
     level: Level,
@@ -13,12 +14,12 @@ pub struct Needs {
 }
 
 impl Needs {
-    /// Whether `isa` proves all of it.
+    /// True if `isa` proves all of it.
     pub fn met_by(self, isa: Isa) -> bool {
         isa.has(self.level) && (isa.has_vbmi() || !self.vbmi)
     }
 
-    /// Whether it is a higher instruction set than `other`, which it extends.
+    /// True if it is a higher instruction set than `other`, which it extends.
     pub(crate) fn above(self, other: Needs) -> bool {
         self.level != other.level && self.level.includes(other.level)
     }
@@ -26,7 +27,7 @@ impl Needs {
 
 /// A type whose values prove that this processor has an instruction set.
 pub(crate) trait Proof: Copy {
-    /// What a value proves.
+    /// Features that a value proves.
     const NEEDS: Needs;
 
     /// The proof; `None` where `isa` is none of it.

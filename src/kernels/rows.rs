@@ -30,7 +30,7 @@ impl MatRows {
         }
     }
 
-    /// Whether the other one runs the same code.
+    /// True if the other one runs the same code.
     pub fn is_same_as(&self, other: &MatRows) -> bool {
         self.ty == other.ty && self.kernel.map(std::ptr::from_ref) == other.kernel.map(std::ptr::from_ref)
     }

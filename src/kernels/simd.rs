@@ -1,5 +1,5 @@
-//! What kernels ask of vectors, whatever instruction set they are made of. Who implements these traits stands under
-//! [`crate::arch`]; the portable forms are the definitions.
+//! Operations of vectors, whatever instruction set they are made of. The implementations stand under [`crate::arch`];
+//! the portable forms are the definitions.
 //!
 //! [`Simd`] and [`Vector`] are sixteen `f32` with all of their arithmetic, and safe: a value of the instruction set is
 //! the proof that the processor has it. They come from `trine_formats`, whose searches are written in them.
@@ -11,13 +11,13 @@ pub use trine_formats::types::lanes::{LANES, Mask, Simd, Vector};
 
 #[cfg(test)]
 pub(crate) mod tests {
-    //! What the vectors of every instruction set are tested with.
+    //! Tests for the vectors of every instruction set.
 
     use trine_formats::types::lanes::{Portable, ROUNDS};
 
     use super::{LANES, Mask, Simd, Vector};
 
-    /// What lanes must get right: ties, the edge of what can be rounded, and what is no number.
+    /// Hard values for lanes: ties, the edge of what can be rounded, and what is no number.
     const VALUES: [f32; LANES] = [
         0.0,
         -0.0,

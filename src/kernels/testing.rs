@@ -1,4 +1,4 @@
-//! What the tests of kernels and of their callers share.
+//! Helpers of the tests of kernels and of their callers.
 
 use std::cell::RefCell;
 use std::collections::HashSet;

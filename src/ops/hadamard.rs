@@ -15,7 +15,7 @@ pub struct Hadamard {
     pub block: usize,
     /// 1 or -1 for each element of a row; none where all are 1.
     pub signs: Vec<f32>,
-    /// Whether rows are rotated back: the transform first, then the signs.
+    /// True if rows are rotated back: the transform first, then the signs.
     pub inverse: bool,
 }
 

@@ -22,7 +22,7 @@ pub struct Candidate {
 pub struct Candidates {
     /// The list; never empty.
     pub items: Vec<Candidate>,
-    /// Whether the list is ordered by falling logit.
+    /// True if the list is ordered by falling logit.
     pub sorted: bool,
 }
 

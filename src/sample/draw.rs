@@ -23,8 +23,8 @@ pub fn draw(list: &Candidates, rng: &mut Mt19937) -> u32 {
     list.items[list.items.len() - 1].id
 }
 
-/// What [`draw`] draws from: tokens with their probabilities, the likeliest first, those of probability 0 left out. The
-/// sum of the unnormalised probabilities is taken in double precision, as there.
+/// Returns the distribution of [`draw`]: tokens with their probabilities, the likeliest first, those of probability 0
+/// left out. The sum of the unnormalised probabilities is taken in double precision, as there.
 pub fn odds(list: &Candidates) -> Vec<(u32, f32)> {
     let max = list.max();
     let weight = |logit: f32| f64::from(expf(logit - max));

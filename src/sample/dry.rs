@@ -18,7 +18,7 @@ pub struct DryOptions {
     pub allowed_length: usize,
     /// How many tokens are looked through; 0: off.
     pub last_n: usize,
-    /// What no repetition goes across.
+    /// Tokens that end every repetition.
     pub breakers: DryBreakers,
 }
 
@@ -32,7 +32,7 @@ impl DryOptions {
     /// The texts that llama.cpp breaks repetitions at unless others are asked for.
     pub const BREAKERS: [&'static str; 4] = ["\n", ":", "\"", "*"];
 
-    /// Whether there is anything to do.
+    /// True if there is anything to do.
     pub fn is_on(&self) -> bool {
         self.multiplier != 0.0 && self.base >= 1.0 && self.last_n != 0
     }
@@ -43,7 +43,7 @@ impl DryOptions {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DryBreakers(Arc<BTreeMap<u32, Vec<Vec<u32>>>>);
 
-/// What [`DryBreakers`] have to know of a vocabulary.
+/// Properties of a vocabulary that [`DryBreakers`] need.
 pub trait Vocabulary {
     /// Tokens in it.
     fn n_tokens(&self) -> u32;
@@ -108,7 +108,7 @@ impl DryBreakers {
         DryBreakers(Arc::new(found))
     }
 
-    /// Whether the token ends every repetition by itself.
+    /// True if the token ends every repetition by itself.
     fn is_one(&self, id: u32) -> bool {
         let tails = self.0.get(&id);
         tails.is_some_and(|t| t.iter().any(Vec::is_empty))

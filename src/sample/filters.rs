@@ -46,7 +46,7 @@ impl Candidates {
 
     /// Top-p (nucleus): the most likely tokens until their probabilities reach `p`; 1 or more keeps all.
     pub fn top_p(&mut self, p: f32, min_keep: usize) {
-        /// Of a long list only so many are sorted at first.
+        /// Candidates of a long list that are sorted at first.
         const FIRST: usize = 256;
         if p >= 1.0 {
             return;

@@ -35,9 +35,9 @@ pub enum SampleError {
     Option {
         /// The option.
         name: &'static str,
-        /// What it may be.
+        /// Permitted values.
         wanted: &'static str,
-        /// What it is.
+        /// Value that was given.
         value: f32,
     },
     /// The model computed a NaN or +inf.
@@ -75,7 +75,7 @@ pub struct Sampler {
     options: SamplerOptions,
     chain: Vec<Stage>,
     draw: Draw,
-    /// What the last token was drawn from, where that is wanted.
+    /// Distribution that the last token was sampled from, where that is wanted.
     odds: Option<Vec<(u32, f32)>>,
 }
 

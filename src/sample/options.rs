@@ -122,7 +122,7 @@ pub enum MirostatVersion {
 }
 
 impl Mirostat {
-    /// Whether it takes the place of the steps.
+    /// True if it takes the place of the steps.
     pub fn is_on(&self) -> bool {
         self.version != MirostatVersion::Off
     }
@@ -224,7 +224,7 @@ impl SamplerOptions {
         SamplerOptions { temp: 0.0, ..SamplerOptions::default() }
     }
 
-    /// Whether the state after a text follows from its tokens alone, so that
+    /// True if the state after a text follows from its tokens alone, so that
     /// [`Sampler::replay`](super::Sampler::replay) can bring it back.
     pub fn replays(&self) -> bool {
         self.unreplayable().is_none()
@@ -270,7 +270,7 @@ pub struct SamplerOption {
     pub field: &'static str,
     /// Its names on a command line, with their dashes; llama.cpp's first. Empty: requests alone have it.
     pub flags: &'static [&'static str],
-    /// What stands for its value in a help text.
+    /// Placeholder of its value in a help text.
     pub value: &'static str,
     /// Its values.
     pub range: Range,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{ArgMatches, Args, Command, Error, FromArgMatches};
 
-/// What is added to a model, as the command line names it.
+/// Adapters of a model, as the command line names them.
 #[derive(Clone, Debug, Default)]
 pub struct AdapterArgs {
     /// Adapters and their factors, in the order in which they were named.

@@ -13,7 +13,7 @@ use trine_cuda::run::Shared;
 /// The option by its name of several letters.
 pub const SHORT: (&str, &str) = ("-dev", "--device");
 
-/// What can run a model.
+/// Devices that can run a model.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub enum Device {
     /// The processor.

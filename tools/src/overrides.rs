@@ -5,7 +5,7 @@ use clap::{Args, ValueEnum};
 use trine::quant::{KvOverride, KvValue};
 use trine_formats::gguf::{ModelFile, Value};
 
-/// What a model is said to be instead of what its file says.
+/// Values that replace those of a model's file.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Instead of what the file says")]
 pub struct OverrideArgs {

@@ -27,7 +27,7 @@ pub enum SpeculateError {
     /// The model does not have the width.
     #[error(transparent)]
     Width(#[from] WidthError),
-    /// What was drafted in vain cannot be taken back.
+    /// A rejected draft cannot be taken back.
     #[error("the model has recurrent layers, whose state cannot be cut back: it cannot draft")]
     Recurrent,
     /// Drafts must be cheaper than the text.

@@ -1,4 +1,4 @@
-//! Whether drafts pay.
+//! Decides if drafts pay.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ impl Pace {
         self.always = true;
     }
 
-    /// Whether the next token should begin a draft; nothing is evaluated ahead.
+    /// True if the next token should begin a draft; nothing is evaluated ahead.
     pub fn wants_draft(&mut self) -> bool {
         if self.rounds.0 >= ROUNDS {
             let per_token = |(n, time): (usize, Duration)| time / n.max(1) as u32;
@@ -72,7 +72,7 @@ impl Pace {
         self.tokens += tokens;
     }
 
-    /// What a token took with drafts and without them, when that was the reason to stop.
+    /// Time per token with drafts and without them, where that was the reason to stop.
     pub fn off(&self) -> Option<(Duration, Duration)> {
         self.off.filter(|_| !self.always)
     }

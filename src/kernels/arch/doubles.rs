@@ -89,7 +89,7 @@ pub const NEON_ROWS: usize = 4;
 
 /// Magnitude and sign of a widened half float.
 const MASK: u64 = 0x81FF_FC00_0000_0000;
-/// Of a widened bfloat.
+/// The same of a widened bfloat.
 const BRAIN_MASK: u64 = 0x8FFF_E000_0000_0000;
 
 /// How far the top field is shifted, and what is left.

@@ -1,4 +1,4 @@
-//! What needs an instruction set: the only home of intrinsics and inline assembly, a folder for each architecture.
+//! Code that needs an instruction set: the only home of intrinsics and inline assembly, a folder for each architecture.
 
 pub(crate) mod doubles;
 pub(crate) mod halves;

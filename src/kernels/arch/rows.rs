@@ -30,7 +30,7 @@ pub(crate) type Kernel = unsafe fn(Call<'_>);
 /// A row of the table: the kernels of a weight type for an instruction set.
 pub(crate) struct RowKernel {
     pub ty: TypeId,
-    /// What the kernels need of the processor.
+    /// Features of the processor that the kernels need.
     pub needs: Needs,
     /// Rows of a panel.
     pub lanes: usize,

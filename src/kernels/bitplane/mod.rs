@@ -77,7 +77,7 @@ impl<'a> Rows<'a> {
         (planes.map(move |p| &p[i * bytes..][..bytes]), &self.lut[i * lut..][..lut])
     }
 
-    /// Whether every group is whole blocks, which the vector kernels ask for.
+    /// True if every group is whole blocks, which the vector kernels ask for.
     #[cfg(any(test, target_arch = "x86_64"))]
     pub(crate) fn in_blocks(&self) -> bool {
         in_blocks(self.columns, self.groups)
@@ -105,7 +105,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// Whether every group of such rows is whole blocks.
+/// True if every group of such rows is whole blocks.
 pub fn in_blocks(columns: usize, groups: usize) -> bool {
     groups == 1 || columns.is_multiple_of(BLOCK * groups)
 }
@@ -131,8 +131,8 @@ const TOKENS_SHARING_CODES: usize = 16;
 const INT_BLOCK: usize = 128;
 
 impl Arrangement {
-    /// What the kernel of a number path wants for rows of such groups; with `packed` codes a few tokens share those
-    /// that are in registers.
+    /// Returns the arrangement for the kernel of a number path and rows of such groups; with `packed` codes a few
+    /// tokens share those that are in registers.
     pub fn of(path: NumberPath, isa: Isa, tokens: usize, packed: bool, columns: usize, groups: usize) -> Arrangement {
         let shared = tokens <= if packed { TOKENS_SHARING_CODES } else { 1 };
         match path {
@@ -162,7 +162,7 @@ impl Arrangement {
     }
 }
 
-/// Whether `isa` has the kernels of [`packed`] rows.
+/// True if `isa` has the kernels of [`packed`] rows.
 pub fn reads_packed(isa: Isa) -> bool {
     #[cfg(target_arch = "x86_64")]
     return isa.has(Level::Avx2);
@@ -173,7 +173,7 @@ pub fn reads_packed(isa: Isa) -> bool {
     }
 }
 
-/// Whether `isa` has the kernels of [`Arrangement::Bytes`]. They permute bytes and transpose bits, which came later
+/// True if `isa` has the kernels of [`Arrangement::Bytes`]. They permute bytes and transpose bits, which came later
 /// than the rest of [`Level::Avx512`].
 ///
 /// [`Level::Avx512`]: crate::Level::Avx512

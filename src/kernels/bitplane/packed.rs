@@ -85,7 +85,7 @@ impl Shape {
     }
 }
 
-/// What a line holds.
+/// Contents of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// Planes 0 to 3.
@@ -109,7 +109,7 @@ impl Kind {
         }
     }
 
-    /// Whether codes of `width` bits have bits there.
+    /// True if codes of `width` bits have bits there.
     pub fn of(self, width: usize) -> bool {
         width > self.planes().start
     }
@@ -129,10 +129,10 @@ pub struct PackedRows<'a> {
     pub width: usize,
     /// Lines of each kind that the width needs, else nothing.
     pub lines: [&'a [u8]; 3],
-    /// Of each group of each row (and of zeros at the side of a last single row): the lower bytes of all entries, then
+    /// Tables of each group of each row (and of zeros beside a last single row): the lower bytes of all entries, then
     /// the upper ones. Those of fixed point have their highest bit changed.
     pub tables: &'a [u8],
-    /// Of each row; 1 for single precision.
+    /// Scales, `[row]`; 1 for single precision.
     pub scales: &'a [f32],
     /// How many bytes behind the weights in work products of one token, or a few, ask for memory; 0 for nothing.
     pub ahead: usize,

@@ -94,8 +94,8 @@ fn halves(random: &mut Random, count: usize, value: &mut dyn FnMut(&mut Random) 
     (0..count).flat_map(|_| f32_to_f16(value(random)).to_le_bytes()).collect()
 }
 
-/// What is left in a model that was trained in bfloats and whose smallest weights were rounded away: eight bits, and
-/// none below 2^-15 of the greatest.
+/// Rounds a weight as in a model that was trained in bfloats and whose smallest weights were rounded away: eight bits,
+/// and none below 2^-15 of the greatest.
 fn coarse(x: f32) -> f32 {
     let brain = f32::from_bits(x.to_bits() & 0xFFFF_0000);
     let unit = power(-18) as f32;

@@ -32,7 +32,7 @@ struct Matrix {
     isa: Isa,
     shape: Shape,
     width: usize,
-    /// Of all rows, as are tables and scales; those of `lut` serve all products alike.
+    /// Planes of all rows, as are tables and scales; those of `lut` serve all products alike.
     planes: Vec<Blob>,
     lut: Vec<u8>,
     lines: [Blob; 3],
@@ -43,7 +43,7 @@ struct Matrix {
     acts: [(Arrangement, AlignedBytes); 2],
     /// Bytes by which packed codes are asked for in advance.
     aheads: Vec<usize>,
-    /// Of the planes, then of packed codes with each distance.
+    /// Rates of the planes, then of packed codes with each prefetch distance.
     rates: Vec<Vec<f64>>,
     /// The first row of the next product.
     next: usize,

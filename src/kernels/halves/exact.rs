@@ -12,7 +12,7 @@ pub const FROM: usize = 32;
 /// Most elements of a key or value: sums of products of bytes stay below 2^27.
 const ELEMENTS: usize = 1024;
 
-/// Whether there are tiles for heads of so many elements.
+/// True if there are tiles for heads of so many elements.
 pub fn fits(isa: Isa, key: usize, value: usize) -> bool {
     let size = |n: usize, unit: usize| (unit..=ELEMENTS).contains(&n) && n.is_multiple_of(unit);
     isa.has(Level::Amx) && size(key, 16) && size(value, LANES)

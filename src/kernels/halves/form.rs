@@ -18,7 +18,7 @@ use trine_formats::types::num::f16_to_f32;
 use crate::Isa;
 use crate::proof::compiled_for;
 
-/// What a plain half float counts too little where a normalized one counts right.
+/// Factor by which a plain f16 comes out too small where a normalized one comes out right.
 pub const PLAIN: f32 = 1024.0;
 
 /// From this magnitude on halves stand plain. Half of what has its place, so that normalized ones are numbers as half
@@ -45,7 +45,8 @@ pub enum Form {
 }
 
 impl Form {
-    /// What values need once they are rounded to half floats. Values just below the limit may get the greater form.
+    /// Returns the form that values need once they are rounded to f16. Values just below the limit may get the greater
+    /// form.
     pub fn of(isa: Isa, x: &[f32]) -> Form {
         Form::of_magnitude(compiled_for!(isa, greatest(x: &[f32]) -> u32))
     }

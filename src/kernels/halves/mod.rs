@@ -72,7 +72,7 @@ impl<'a> Coefficients<'a> {
     }
 }
 
-/// Whether `len` elements hold so many rows of `width`, each `stride` after the one before. No size wraps around.
+/// True if `len` elements hold so many rows of `width`, each `stride` after the one before. No size wraps around.
 pub(crate) fn has_rows(len: usize, rows: usize, stride: usize, width: usize) -> bool {
     let Some(before) = rows.checked_sub(1) else {
         return true;
@@ -81,7 +81,7 @@ pub(crate) fn has_rows(len: usize, rows: usize, stride: usize, width: usize) -> 
     end.is_some_and(|end| end <= len)
 }
 
-/// Whether the half float is an infinity or a NaN.
+/// True if the half float is an infinity or a NaN.
 #[inline]
 pub fn is_special(half: u16) -> bool {
     half & 0x7C00 == 0x7C00

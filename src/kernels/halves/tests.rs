@@ -7,7 +7,7 @@ use trine_formats::types::num::f16_to_f32;
 use super::*;
 use crate::testing::{Random, isas, same};
 
-/// What sums are computed from by vectors.
+/// Forms that vectors sum.
 const FORMS: [Form; 2] = [Form::Normalized, Form::Plain];
 
 /// Any half float that is a number.

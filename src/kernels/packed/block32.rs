@@ -24,9 +24,9 @@ use super::{Arranged, Encoding, Layout, Multiply, dword};
 use crate::Isa;
 use crate::proof::Needs;
 
-/// Whether products take codes with a sign, as ARM's do; those of x86 take them without.
+/// True if products take codes with a sign, as ARM's do; those of x86 take them without.
 const SIGNED: bool = cfg!(target_arch = "aarch64");
-/// What codes of eight bits exceed their values by.
+/// Difference of codes of eight bits and their values.
 const BIAS_OF_BYTES: i32 = if SIGNED { 0 } else { 128 };
 
 /// Rows of a group.
@@ -47,7 +47,7 @@ pub(crate) enum PackedStep {
 
 /// The codes of a type, as products meet them.
 pub(crate) trait ByteCodes {
-    /// What a code exceeds its value by.
+    /// Difference of a code and its value.
     const BIAS: i32;
     /// The largest code, where codes have no sign.
     #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "bounds of products without a sign"))]
@@ -56,7 +56,7 @@ pub(crate) trait ByteCodes {
 
 /// How a type's blocks are laid out.
 pub(crate) trait Block32: ByteCodes {
-    /// What is known of the type.
+    /// Description of the type.
     const INFO: TypeInfo;
     /// Name of the layout.
     const NAME: &'static str;

@@ -4,8 +4,8 @@
 //! quad k = 0..n/4, row r = 0..32:   word at (32k + r) * 8 = columns 4k..4k + 4 of row r
 //! ```
 //!
-//! What the columns lack of whole words is zero on both sides: it adds +0 to a sum that starts at +0
-//! and so never is -0.
+//! Columns that are missing in the last word are zero on both sides: each adds +0 to a sum that starts at +0 and so
+//! never is -0.
 //!
 //! Activations are `f64` times the scale that makes up for the widening.
 //!
@@ -36,7 +36,7 @@ const TOKENS: usize = 60;
 /// Bytes of the exponents.
 const HEAD: usize = 64;
 
-/// What the kernels cannot do without an instruction set's intrinsics.
+/// Operations that need an instruction set's intrinsics.
 pub(crate) trait Set: Proof {
     /// Half floats as `f64` times [`SCALE`].
     fn widen(self, halves: &[[[u8; 2]; 8]], out: &mut [[[u8; 8]; 8]]);
@@ -233,7 +233,7 @@ impl Exponents {
         Exponents { least: i32::from_le_bytes(dword(head, 0)), greatest: i32::from_le_bytes(dword(head, 1)) }
     }
 
-    /// Whether all products are exact in `f32`: the last bit of the least, 2^(-7 - 7) of its exponents, is no less than
+    /// True if all products are exact in `f32`: the last bit of the least, 2^(-7 - 7) of its exponents, is no less than
     /// 2^-149, and the greatest, below 2^(1 + 1) of its exponents, is below 2^128.
     fn exact(self, other: Exponents) -> bool {
         self.least + other.least >= -135 && self.greatest + other.greatest <= 126

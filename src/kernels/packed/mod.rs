@@ -41,7 +41,7 @@ mod tests;
 
 pub use arena::Arena;
 
-/// What activation rows are encoded as before they are arranged.
+/// Encoding of activation rows before they are arranged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Encoding {
     /// The bytes of an activation type.
@@ -56,7 +56,7 @@ pub enum Encoding {
 pub enum Arranged {
     /// Records of Q8_0 blocks, whose integers start at what codes with this bias add to them, negated.
     Q8_0 {
-        /// What a code exceeds its value by.
+        /// Difference of a code and its value.
         bias: i32,
     },
     /// Records of Q8_1 blocks.
@@ -83,7 +83,7 @@ pub enum Arranged {
 pub struct Layout {
     /// The weight types that it holds.
     pub types: &'static [TypeId],
-    /// What its kernels need of the processor.
+    /// Features of the processor that its kernels need.
     pub needs: Needs,
     /// Short name, for logs and tables.
     pub name: &'static str,
@@ -149,7 +149,7 @@ impl Deref for Packing {
 }
 
 impl PartialEq for Packing {
-    /// Whether the layout is the same one.
+    /// True if the layout is the same one.
     fn eq(&self, other: &Packing) -> bool {
         std::ptr::eq(self.layout, other.layout)
     }

@@ -27,7 +27,7 @@ pub(crate) const MOST_SUBS: usize = 4;
 
 /// How a type's blocks are laid out.
 pub(crate) trait Nested: ByteCodes {
-    /// What is known of the type.
+    /// Description of the type.
     const INFO: TypeInfo;
     /// The types with such blocks, and the name of the layout.
     const TYPES: &'static [TypeId];
@@ -43,7 +43,7 @@ pub(crate) trait Nested: ByteCodes {
     const LINES_START: usize = 2 * ROWS;
     const PACKED: usize = Self::LINES_START + LINE * Self::LINES * Self::SUBS;
 
-    /// What a row has in the lines of each 32 weights of a block of the file. Only as many as there are lines are used.
+    /// A row's dwords in the lines of each 32 weights of a block of the file. Only as many as there are lines are used.
     fn dwords(block: &[u8]) -> [[u32; 2]; MOST_SUBS];
 }
 
@@ -105,7 +105,7 @@ impl Nested for Q1_0 {
     }
 }
 
-/// Of blocks like those of PQ2_0, of any length.
+/// Dwords of blocks like those of PQ2_0, of any length.
 fn of_two_bits(block: &[u8]) -> [[u32; 2]; MOST_SUBS] {
     let (_, codes) = block.split_at(const { info::PQ2_0.at(Part::Codes) });
     let mut dwords = [[0; 2]; MOST_SUBS];

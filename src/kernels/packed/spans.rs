@@ -15,7 +15,7 @@ pub(crate) const HEAD: usize = 2 * LANES;
 /// Place behind the bits of numbers below 64.
 const NORMALIZED: u8 = 24 + 6;
 
-/// Of one row.
+/// Lowest and highest bit of the numbers of one row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
     pub low: u8,
@@ -23,7 +23,7 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// Of half floats that are numbers.
+    /// The span of f16 that are numbers.
     #[inline(always)]
     pub fn of(halves: &[[u8; 2]]) -> Span {
         let mut bits = 0;
@@ -37,7 +37,7 @@ impl Span {
         Span::of_bits(bits >> 1)
     }
 
-    /// Of numbers whose magnitudes, as whole numbers, have these bits among them.
+    /// The span of numbers whose magnitudes, as whole numbers, have these bits among them.
     pub fn of_bits(bits: u64) -> Span {
         match bits {
             0 => Span { low: 0, high: 0 },

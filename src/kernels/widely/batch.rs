@@ -27,11 +27,11 @@ pub type Outputs = [[f32; TOKENS]; 2];
 /// Some rows of a matrix.
 #[derive(Clone, Copy)]
 pub struct Rows<'a> {
-    /// Of the whole matrix.
+    /// Shape of the whole matrix.
     pub shape: &'a Shape,
     /// Number of the first row in the matrix: the first one of its unit.
     pub first: usize,
-    /// Of the weights.
+    /// Form of the weights.
     pub form: Form,
     /// The units that the rows stand in.
     pub weights: &'a [u8],
@@ -62,7 +62,7 @@ thread_local! {
     static MEMORY: RefCell<Memory> = RefCell::default();
 }
 
-/// Whether such products exist for the instruction set, the form and the shape. In single precision tiles are too
+/// True if such products exist for the instruction set, the form and the shape. In single precision tiles are too
 /// narrow: a lane has four columns of each.
 pub fn serves(isa: Isa, form: Form, shape: &Shape) -> bool {
     let wide = form.path() == Path::Int8 || shape.scope != Scope::Tile64;
@@ -78,7 +78,7 @@ pub fn worthwhile(isa: Isa, path: Path) -> usize {
     }
 }
 
-/// Whether products with 8-bit activations are those of tiles.
+/// True if products with 8-bit activations are those of tiles.
 fn on_tiles(isa: Isa) -> bool {
     isa.has(crate::Level::Amx)
 }

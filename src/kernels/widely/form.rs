@@ -81,7 +81,7 @@ impl Form {
         }
     }
 
-    /// Whether products of one token can ask for memory ahead of what they read ([`super::Unit::ahead`]).
+    /// True if products of one token can ask for memory ahead of what they read ([`super::Unit::ahead`]).
     pub fn asks_ahead(self, isa: Isa) -> bool {
         matches!(self, Form::Rows16 | Form::Lanes) && isa.has(Level::Avx2)
     }

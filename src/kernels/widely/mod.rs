@@ -50,13 +50,13 @@ pub type Sums = [[f32; 4]; 8];
 /// Consecutive rows of a matrix: one unit of their form.
 #[derive(Clone, Copy)]
 pub struct Unit<'a> {
-    /// Of the whole matrix.
+    /// Shape of the whole matrix.
     pub shape: &'a Shape,
     /// Number of the first row in the matrix.
     pub first: usize,
     /// How many of the unit's rows are rows of the matrix.
     pub rows: usize,
-    /// Of the weights.
+    /// Form of the weights.
     pub form: Form,
     /// The unit.
     pub weights: &'a [u8],
@@ -137,7 +137,7 @@ pub fn multiply(isa: Isa, unit: &Unit<'_>, acts: &[u8], tokens: usize, out: &mut
     }
 }
 
-/// Of single rows, tile by tile.
+/// Multiplies single rows, tile by tile.
 fn multiply_exact(isa: Isa, unit: &Unit<'_>, acts: &[u8], tokens: usize, out: &mut [f32]) {
     let (shape, streams) = (unit.shape, unit.shape.streams());
     let sums = sums_of(isa, unit.form);

@@ -1,10 +1,9 @@
 //! Products of one token in single precision whose lanes are sixteen rows.
 //!
-//! What a weight adds to each of the four accumulators of its lane is one of `-x`, `+x` and 0, and its code says which.
-//! With rows side by side the activation is the same for all, so that a column has a table of four floats for each
-//! accumulator and one instruction looks up what eight rows add. No masks have to be made of the codes, and the sums of
-//! a row end in a lane of their own. To add a zero, of whatever sign, changes no bit of an accumulator, which is never
-//! -0.
+//! A weight adds `-x`, `+x` or 0 to each of the four accumulators of its lane, and its code says which. With rows side
+//! by side the activation is the same for all, so that a column has a table of four floats for each accumulator and one
+//! instruction looks up what eight rows add. No masks have to be made of the codes, and the sums of a row end in a lane
+//! of their own. To add a zero, of whatever sign, changes no bit of an accumulator, which is never -0.
 
 use trine_formats::widely::{CHUNK, Shape};
 

@@ -159,7 +159,7 @@ pub struct Args {
 
 const SHORT_HELP: &str = "See --help for examples and the types.";
 
-/// What the positional arguments after the input say.
+/// The positional arguments after the input.
 pub(super) struct Job {
     /// The file to write.
     pub out: PathBuf,

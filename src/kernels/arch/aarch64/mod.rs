@@ -28,7 +28,7 @@ pub(crate) fn compare_rows(_: Isa) -> Option<CompareRows> {
     None
 }
 
-/// What an instruction set adds to its base, and whether this processor has it.
+/// Returns the features that an instruction set adds to its base; true for those that this processor has.
 pub(crate) fn features(level: Level) -> Vec<(&'static str, bool)> {
     macro_rules! detected {
         ($feature:tt) => {

@@ -9,7 +9,7 @@ use crate::simd::{LANES, Mask, Simd, Vector};
 /// Floats of a register.
 const FOUR: usize = 4;
 
-/// What [`Vector::nearest`] adds and then takes apart, as `num::nearest_int` does.
+/// The number that [`Vector::nearest`] adds; it then takes the sum apart, as `num::nearest_int` does.
 const SHIFT: f32 = 12_582_912.0;
 const MANTISSA: u32 = 0x007F_FFFF;
 const MIDDLE: i32 = 0x0040_0000;

@@ -23,7 +23,7 @@ const FROM: usize = 6;
 const FROM_IN_PLACE: usize = 11;
 
 impl<T: Target, const BRAIN: bool> Call<'_, T, BRAIN> {
-    /// Whether this was done; it is not where rows are few or registers are.
+    /// Returns true if this was done; it is not where rows are few or registers are.
     ///
     /// # Safety
     /// Words, coefficients and target are as large as the numbers say.
@@ -213,13 +213,13 @@ impl<T: Target, const BRAIN: bool> Call<'_, T, BRAIN> {
         }
     }
 
-    /// Whether each step of a turn asks for a line. A strip of whole blocks of one tile has as many lines as steps, in
+    /// True if each step of a turn asks for a line. A strip of whole blocks of one tile has as many lines as steps, in
     /// sequence, and few rows wait less for them so; elsewhere every instruction of the loop counts.
     const fn asks_in_loop(lines: usize) -> bool {
         !T::KEEPS && lines == BLOCK
     }
 
-    /// What is wanted after some words of a block: those of the next block, and after the last of them the words that
+    /// The words that follow some words of a block: those of the next block, and after the last block the words that
     /// come next.
     fn after(&self, block: usize, (from, to): (usize, usize)) -> Ahead {
         let (block, quad) = match block + BLOCK {
@@ -295,7 +295,7 @@ impl Turns {
     }
 }
 
-/// What a turn has of a strip.
+/// The part of a strip for a turn.
 struct Strip {
     /// `[step][lane]`.
     widened: *const f64,
@@ -305,7 +305,7 @@ struct Strip {
     sums: InPlace,
     /// Lines to ask for.
     next: *const Line,
-    /// Whether sums begin in the target, and whether they end there.
+    /// True if sums begin in the target, and true if they end there.
     ends: [bool; 2],
 }
 

@@ -127,7 +127,7 @@ unsafe fn add_block<S: Doubles, const L: usize, const R: usize, const BRAIN: boo
 
 /// Where sums begin and end.
 pub trait Target: Copy {
-    /// Whether sums can be put down and taken up again in between.
+    /// True if sums can be put down and taken up again in between.
     #[cfg(target_arch = "x86_64")]
     const KEEPS: bool;
     /// # Safety

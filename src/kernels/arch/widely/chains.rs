@@ -1,7 +1,7 @@
 //! Sixteen tokens at once in single precision.
 //!
-//! Of the two pairs of accumulators of a lane of the definition, that of the real axis and that of the imaginary one, a
-//! weight changes one. With a token in every lane of a vector the weight is the same for all, so nothing has to be
+//! A lane of the definition has two pairs of accumulators, of the real axis and of the imaginary one, and a weight
+//! changes one of them. With a token in every lane of a vector the weight is the same for all, so nothing has to be
 //! masked: what one pair adds is a chain of columns in their order, and the two chains of a lane share its columns,
 //! half as many additions as masks ask for.
 //!

@@ -9,7 +9,7 @@
 
 use super::prefetch;
 
-/// Whether a product asks for memory, and how far behind the weights in work.
+/// The prefetch distance of a product, behind the weights in work; a product may have none.
 ///
 /// It is a type, so that kernels that ask for nothing have no such instructions: some processors lose by them.
 pub(crate) trait Ahead: Copy {

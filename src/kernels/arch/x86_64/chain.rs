@@ -15,7 +15,7 @@ use crate::arch::rows::{Call, compiled_for_both};
 /// Rows whose products are buffered together: as many independent chains.
 const ROWS: usize = 8;
 
-/// What differs between the instruction sets in row-major kernels.
+/// Operations that differ between the instruction sets in row-major kernels.
 pub(super) trait Level {
     /// Eight partial sums of `codes * q` over the vectors.
     ///

@@ -36,7 +36,7 @@ pub(super) trait BlockCodes {
     const BYTES: usize;
     /// Groups of 32 weights in a block.
     const SUBS: usize;
-    /// What a code exceeds its weight by.
+    /// Difference of a code and its weight.
     const OFFSET: i32;
     /// The largest code there is, for any bytes.
     const MAX: i32;

@@ -39,9 +39,9 @@ pub(super) enum GroupStep {
 pub(super) trait GroupCodes {
     const BYTES: usize;
     const STEP: GroupStep;
-    /// What the sum of a row is multiplied with at last.
+    /// Last factor of the sum of a row.
     const LAST: f32;
-    /// Whether the stored sums of the activations take part: see `shifts`.
+    /// True if the stored sums of the activations take part: see `shifts`.
     const SHIFTS: bool = false;
 
     /// The scale of the block.
@@ -63,7 +63,7 @@ pub(super) trait GroupCodes {
     /// As `scale`.
     unsafe fn scales(block: &[u8]) -> __m128i;
 
-    /// What the sum of each 16 activations is multiplied with, i16 (`SHIFTS` only).
+    /// Factor of the sum of each 16 activations, i16 (`SHIFTS` only).
     ///
     /// # Safety
     /// As `scale`.

@@ -35,9 +35,9 @@ pub(super) struct Block {
 /// How a type's blocks become permuted byte codes.
 pub(super) trait LaneCodes {
     const BYTES: usize;
-    /// What a code exceeds its weight by; at most 64.
+    /// Difference of a code and its weight; at most 64.
     const OFFSET: i32;
-    /// Whether blocks have minima (and an f16 scale for them).
+    /// True if blocks have minima (and an f16 scale for them).
     const MINS: bool;
     /// Byte offset of the f16 scale.
     const SCALE_AT: usize;

@@ -5,7 +5,7 @@ use std::ops::{Add, BitAnd, BitOr, Div, Mul, Neg, Sub};
 
 use crate::simd::{LANES, Mask, Simd, Vector};
 
-/// What [`Vector::nearest`] adds and then takes apart, as `num::nearest_int` does.
+/// The number that [`Vector::nearest`] adds; it then takes the sum apart, as `num::nearest_int` does.
 const SHIFT: f32 = 12_582_912.0;
 const MANTISSA: i32 = 0x007F_FFFF;
 const MIDDLE: i32 = 0x0040_0000;

@@ -20,7 +20,8 @@ pub const ROW: usize = 64;
 /// Bytes of a tile.
 pub const TILE: usize = ROWS * ROW;
 
-/// What AMX adds to AVX-512, and whether this process may use it. The first call asks the system for the permission.
+/// Returns the features that AMX adds to AVX-512; true for those that this process may use. The first call asks the
+/// system for the permission.
 pub fn features() -> Vec<(&'static str, bool)> {
     static FOUND: OnceLock<[bool; 3]> = OnceLock::new();
     let [tile, int8, permitted] = *FOUND.get_or_init(detect);
@@ -39,7 +40,7 @@ fn detect() -> [bool; 3] {
     [tile, int8, ready && permission()]
 }
 
-/// Whether the system saves configuration and data of tiles when it switches between threads.
+/// True if the system saves configuration and data of tiles when it switches between threads.
 fn state_is_saved() -> bool {
     const TILES: u32 = 3 << 17;
     let low: u32;
@@ -50,7 +51,7 @@ fn state_is_saved() -> bool {
     low & TILES == TILES
 }
 
-/// Whether palette 1 has eight tiles of 16 rows of 64 bytes.
+/// True if palette 1 has eight tiles of 16 rows of 64 bytes.
 fn is_palette_known() -> bool {
     if __cpuid_count(0x1D, 0).eax < 1 {
         return false;
@@ -183,7 +184,7 @@ pub trait Tiles: Sized {
 /// The processor's own tiles, which are given back when this is dropped.
 pub struct Hardware(());
 
-/// What the instruction that sets tiles up reads.
+/// Operand of the instruction that sets tiles up.
 #[repr(C, align(64))]
 struct Configuration {
     palette: u8,

@@ -20,7 +20,7 @@ use crate::Isa;
 /// Bytes of the scales before a pair of blocks.
 const D: usize = 64;
 
-/// Whether products take weights with a sign, as ARM's do: codes then are the weights in two's complement, of which
+/// True if products take weights with a sign, as ARM's do: codes then are the weights in two's complement, of which
 /// x86's exceed them by [`Layout16::OFFSET`].
 const SIGNED: bool = cfg!(target_arch = "aarch64");
 
@@ -37,7 +37,7 @@ pub(crate) trait Layout16 {
     const PART_LINES: usize;
     /// A weight is a code of the file minus this, the upper bit of a code.
     const OFFSET: i16;
-    /// What turns a code of the file into one of the group.
+    /// Bits that turn a code of the file into one of the group.
     const FLIPPED: u8 = if SIGNED { Self::OFFSET as u8 } else { 0 };
     /// Where the parts begin.
     const CODES: usize = 64 * Self::SCALE_LINES;

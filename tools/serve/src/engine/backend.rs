@@ -1,11 +1,11 @@
-//! What evaluates the tokens of sequences: the engine, or in tests something that watches it.
+//! Evaluation of the tokens of sequences: the engine, or in tests something that watches it.
 
 use trine::step::{PagePool, Segment, Sink, StepError, StepOptions};
 use trine::{Engine, Model};
 
 use super::options::Options;
 
-/// What evaluates the tokens of sequences.
+/// Evaluates the tokens of sequences.
 pub(super) trait Backend {
     /// The pages of all sequences.
     fn pages(&self) -> &PagePool;

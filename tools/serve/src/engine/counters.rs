@@ -1,4 +1,4 @@
-//! What the engine counts, for `/metrics` and `/slots`.
+//! Counters of the engine, for `/metrics` and `/slots`.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -35,25 +35,25 @@ pub struct Counters {
     drafts: Mutex<Drafts>,
 }
 
-/// What became of drafts.
+/// Counts of drafts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Drafts {
     /// Drafts, of one or more tokens each.
     pub drafts: u64,
     /// Their tokens.
     pub drafted: u64,
-    /// Of these, tokens that the texts have: the first of drafts, the second, and so on.
+    /// Drafted tokens that were accepted: the first of drafts, the second, and so on.
     pub accepted: Vec<u64>,
 }
 
 /// A place for a running sequence.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Slot {
-    /// Whether a sequence is in it.
+    /// True if a sequence is in it.
     pub busy: bool,
-    /// Of the sequence: tokens generated so far.
+    /// Tokens of the sequence generated so far.
     pub generated: usize,
-    /// Of the sequence: most tokens that may still be generated; `None` without a limit.
+    /// Most tokens of the sequence that may still be generated; `None` without a limit.
     pub left: Option<usize>,
 }
 
@@ -62,7 +62,7 @@ impl Counters {
         Counters { slots: Mutex::new(vec![Slot::default(); parallel]), ..Counters::default() }
     }
 
-    /// What the places for running sequences do.
+    /// Returns the state of the places for running sequences.
     pub fn slots(&self) -> Vec<Slot> {
         self.lock().clone()
     }
@@ -88,7 +88,7 @@ impl Counters {
         self.decode_rows.fetch_add(decode_rows as u64, Relaxed);
     }
 
-    /// What became of drafts so far.
+    /// Returns the counts of drafts so far.
     pub fn drafts(&self) -> Drafts {
         let drafts = self.drafts.lock().unwrap_or_else(PoisonError::into_inner);
         drafts.clone()

@@ -1,4 +1,4 @@
-//! What the rest of the server holds of the engine.
+//! The handle by which the rest of the server uses the engine.
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, SyncSender, TrySendError};
@@ -115,12 +115,12 @@ impl Handle {
         &self.inner.options
     }
 
-    /// What was counted since the start.
+    /// Returns the counters since the start.
     pub fn counters(&self) -> &Counters {
         &self.inner.counters
     }
 
-    /// What the places for running sequences do.
+    /// Returns the state of the places for running sequences.
     pub fn slots(&self) -> Vec<Slot> {
         self.inner.counters.slots()
     }
@@ -136,7 +136,7 @@ impl Handle {
         self.wake();
     }
 
-    /// Whether [`Handle::drain`] was called.
+    /// True if [`Handle::drain`] was called.
     pub fn is_draining(&self) -> bool {
         self.inner.admission.is_closed()
     }

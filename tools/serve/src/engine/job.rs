@@ -1,4 +1,4 @@
-//! What goes from the rest of the server to the engine's thread.
+//! Messages from the rest of the server to the engine's thread.
 
 use std::time::Instant;
 
@@ -8,7 +8,7 @@ use trine::{CancelToken, GenerateOptions, Model};
 
 use super::request::{Event, Refused, Request};
 
-/// What the engine's thread is told.
+/// Commands to the engine's thread.
 pub(super) enum Command {
     /// A request that was admitted to the queue.
     New(Box<Job>),

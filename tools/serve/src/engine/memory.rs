@@ -19,7 +19,7 @@ fn meminfo(text: &str) -> Option<usize> {
     kilobytes.checked_mul(1024)
 }
 
-/// What the limit of the control group leaves.
+/// Returns the memory that the limit of the control group leaves.
 fn cgroup() -> Option<usize> {
     let path = fs::read_to_string("/proc/self/cgroup").ok()?;
     let path = path.lines().find_map(|l| l.strip_prefix("0::"))?;

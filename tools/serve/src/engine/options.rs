@@ -145,7 +145,7 @@ impl Options {
         self.n_ctx.unwrap_or_default()
     }
 
-    /// What can be said of a request before it waits.
+    /// Checks a request before it waits.
     pub(super) fn check(&self, model: &Model, r: &Request) -> Result<(), Refused> {
         let invalid = |why: String| Err(Refused::Invalid(why));
         let tokens = r.prompt.len() + r.resume.len();

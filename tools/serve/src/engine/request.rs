@@ -1,4 +1,4 @@
-//! What is asked of the engine, and what it answers.
+//! Requests to the engine, and its answers.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use trine::{Grammar, Pooling, SamplerOptions};
 
 /// A text to be continued, or to be made a vector of.
 ///
-/// What comes back is a function of this and of the model, and of nothing else.
+/// A request. The answer is a function of this and of the model, and of nothing else.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// Its tokens, at least one.
@@ -39,8 +39,8 @@ pub struct Request {
     pub odds: bool,
     /// Tell the same of the prompt's tokens.
     pub prompt_logprobs: bool,
-    /// Whether keys and values of others' prompts are reused and its own are left to others: those that give the same
-    /// salt. `None`: neither.
+    /// Salt of the KV cache: requests that give the same salt share the cached keys and values of their prompts.
+    /// `None`: no sharing.
     pub cache: Option<String>,
     /// Most time from admission to the end; then the text ends as [`Ended::Deadline`].
     pub deadline: Option<Duration>,
@@ -69,13 +69,13 @@ impl Request {
     }
 }
 
-/// What the client of a request hears, in this order: `Prompt` once or several times, `PromptLogprobs` if asked for,
-/// `Token` for every token, and at the end one `Done`, `Vector`, `Failed` or `Refused`.
+/// Events of a request, in this order: `Prompt` once or several times, `PromptLogprobs` if asked for, `Token` for every
+/// token, and at the end one `Done`, `Vector`, `Failed` or `Refused`.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// How much of the prompt was read. The first tells what was found in the cache, the last has `processed == total`.
     Prompt(Progress),
-    /// Of every token of the prompt but the first, in order, how likely it was.
+    /// Log probabilities of every token of the prompt but the first, in order.
     PromptLogprobs(Vec<TokenLogprobs>),
     /// The next token.
     Token(Token),
@@ -94,9 +94,9 @@ pub enum Event {
 pub struct Progress {
     /// Tokens of the prompt.
     pub total: usize,
-    /// Of these, found in the cache.
+    /// Tokens of the prompt that were found in the cache.
     pub cached: usize,
-    /// Of these, found or read so far.
+    /// Tokens of the prompt that were found or read so far.
     pub processed: usize,
     /// Since the request was admitted.
     pub time: Duration,
@@ -116,13 +116,13 @@ pub enum Ended {
 /// The end of a text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Done {
-    /// What was held back and belongs to the text after all.
+    /// Pending text that belongs to the text after all.
     pub text: String,
     /// Why it ended.
     pub ended: Ended,
     /// Tokens of the prompt, those of `resume` included.
     pub prompt_tokens: usize,
-    /// Of these, found in the cache.
+    /// Tokens of the prompt that were found in the cache.
     pub cached_tokens: usize,
     /// Tokens that were generated, the one that ended the text included.
     pub generated_tokens: usize,
@@ -147,7 +147,7 @@ pub struct Vector {
     pub numbers: Vec<f32>,
     /// Tokens of the prompt.
     pub prompt_tokens: usize,
-    /// Of these, found in the cache.
+    /// Tokens of the prompt that were found in the cache.
     pub cached_tokens: usize,
     /// From admission to the end.
     pub time: Duration,

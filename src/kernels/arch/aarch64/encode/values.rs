@@ -1,4 +1,4 @@
-//! What the encoders share: the ends of a block, and integers made bytes.
+//! Parts of all encoders: the ends of a block, and integers made bytes.
 
 use std::arch::aarch64::*;
 

@@ -27,9 +27,9 @@ const FOURS: usize = ROWS / FOUR;
 struct Act<P: Pair> {
     y: Columns,
     scales: P::Token,
-    /// What the integer sums begin with.
+    /// Initial values of the integer sums.
     starts: [int32x4_t; 2],
-    /// What offsets are multiplied by.
+    /// Factors of the offsets.
     sums: P::Token,
 }
 

@@ -31,7 +31,7 @@ static FACTORS: [[i8; 4]; 4] = [[1, -2, 0, 0], [0, 1, -1, 1], [0, 0, 1, -2], [0,
 static FACTORS_OF_NEXT: [[i8; 4]; 4] = [[-1, 1, 0, 0], [0; 4], [0; 4], [0; 4]];
 
 impl Once for Q6K {
-    /// What the scale of each sum exceeds the next by: the first two elements of a unit, then all of it.
+    /// Differences of the scale of each sum and the next: the first two elements of a unit, then all of it.
     type Scales = [int32x4_t; 16];
     const UNROLLED: bool = false;
 

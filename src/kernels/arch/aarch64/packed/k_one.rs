@@ -13,11 +13,11 @@ use crate::packed::k_quants::{BLOCK, CHAINS};
 
 /// A type's products of one token.
 pub(super) trait Once: Scaled {
-    /// What is made of the scales of four rows of a block.
+    /// Scales of four rows of a block, as products take them.
     type Scales;
     /// As many tokens one after another take fewer instructions than a tile.
     const FEW: usize = 1;
-    /// Whether chains are taken without a loop. Where scales need half of the registers, the compiler would put them in
+    /// True if chains are taken without a loop. Where scales need half of the registers, the compiler would put them in
     /// memory.
     const UNROLLED: bool = true;
 

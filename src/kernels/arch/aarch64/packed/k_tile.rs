@@ -20,11 +20,11 @@ const PAIRS: usize = TOKENS / 2;
 
 /// A type whose weights are multiplied by their scales.
 pub(super) trait Scaled {
-    /// What is known of four rows of a block.
+    /// The head of four rows of a block.
     type Head;
-    /// Whether there are two limbs.
+    /// True if there are two limbs.
     const TWO: bool;
-    /// Whether there are minima.
+    /// True if there are minima.
     const MINIMA: bool;
 
     /// Bytes that are read one block after another, of block b: where they start, and how many.
@@ -36,7 +36,7 @@ pub(super) trait Scaled {
     /// # Safety
     /// The processor has NEON; the group has block `b` and rows `4 r .. 4 r + 4`.
     unsafe fn head(group: *const u8, b: usize, r: usize) -> Self::Head;
-    /// What sums are multiplied by.
+    /// Factors of the sums.
     ///
     /// # Safety
     /// The processor has NEON.

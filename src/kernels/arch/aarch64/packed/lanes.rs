@@ -1,5 +1,5 @@
-//! What the K-quants with eight chains per row share on ARM: four rows are the lanes of a register, and a group's 16
-//! rows are walked four by four within each block.
+//! Parts of all K-quants with eight chains per row on ARM: four rows are the lanes of a register, and a group's 16 rows
+//! are walked four by four within each block.
 
 use std::arch::aarch64::*;
 
@@ -126,7 +126,7 @@ impl Acts {
     }
 }
 
-/// What is kept of four rows and one token.
+/// Running sums of four rows and one token.
 #[derive(Clone, Copy)]
 pub(super) struct Token {
     pub(super) chains: [float32x4_t; CHAINS],

@@ -11,7 +11,7 @@ use std::marker::PhantomData;
 
 use super::super::dot::{Dot, two_by_two};
 
-/// Of two tokens, such as their scales.
+/// A value of each of two tokens, such as its scale.
 pub(super) type Two<T> = [T; 2];
 /// 32 columns of four rows: eight registers.
 pub(super) type Weights = [int8x16_t; 8];
@@ -68,12 +68,12 @@ pub(super) trait Pair {
             Self::add::<3>(sums, [w[6], w[7]], y)
         }
     }
-    /// What each row has, for both tokens.
+    /// The value of each row, for both tokens.
     ///
     /// # Safety
     /// The processor has the instructions of the implementation.
     unsafe fn by_row(x: float32x4_t) -> Floats;
-    /// What each token has in lane `LANE` of its register.
+    /// Lane `LANE` of each token's register.
     ///
     /// # Safety
     /// The processor has the instructions of the implementation.
@@ -83,7 +83,7 @@ pub(super) trait Pair {
     /// # Safety
     /// The processor has the instructions of the implementation.
     unsafe fn times(x: float32x4_t, y: Self::Token, i: usize) -> float32x4_t;
-    /// What the sums of each token begin with, for all rows: lane `LANE` of its register.
+    /// Initial sums of each token, for all rows: lane `LANE` of its register.
     ///
     /// # Safety
     /// The processor has the instructions of the implementation.

@@ -21,7 +21,7 @@ const FOURS: usize = ROWS / FOUR;
 /// Sets of four groups in a block.
 const SETS: usize = 4;
 
-/// What the head of a block says of rows `4 r .. 4 r + 4`.
+/// The head of a block for rows `4 r .. 4 r + 4`.
 struct Head {
     d: float32x4_t,
     dmin: float32x4_t,

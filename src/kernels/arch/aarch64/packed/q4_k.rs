@@ -78,7 +78,7 @@ pub(super) const fn layout<C: CodesOf32>(needs: Needs, multiply: Multiply, tile:
     }
 }
 
-/// What a block's header says of four rows.
+/// A block's header for four rows.
 struct Header {
     d: float32x4_t,
     dmin: float32x4_t,

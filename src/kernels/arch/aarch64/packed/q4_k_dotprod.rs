@@ -16,9 +16,9 @@ use crate::packed::k_quants::ROWS;
 use crate::packed::k_quants::of_32::{CODES, DMIN, Q4K, Q5K, bytes};
 use crate::proof::{self, Dotprod, Proof};
 
-/// What the types differ in.
+/// Properties that differ between the types.
 trait Codes: CodesOf32 {
-    /// Whether a code times three bits of a scale is a byte, so that the scales are what is split into limbs.
+    /// True if a code times three bits of a scale is a byte, so that the scales are what is split into limbs.
     const SPLIT: bool;
 }
 
@@ -33,7 +33,7 @@ impl Codes for Q5K {
 /// Minima of four rows: units 0 to 3 and 4 to 7, and what their sum is multiplied by.
 type Minima = ([int8x16_t; 2], float32x4_t);
 
-/// Of rows `4 r .. 4 r + 4` of a block: what sums are multiplied by, scales likewise and minima.
+/// Factors of the sums, scales and minima of rows `4 r .. 4 r + 4` of a block.
 ///
 /// # Safety
 /// The block is readable.
@@ -118,7 +118,7 @@ impl<C: Codes> Scaled for C {
 }
 
 impl<C: Codes> Once for C {
-    /// What the scale of each unit exceeds the next by, and the minima.
+    /// Differences of the scale of each unit and the next, and the minima.
     type Scales = ([int32x4_t; 8], Minima);
     const FEW: usize = 3;
 

@@ -21,12 +21,12 @@ impl Bytes {
     }
 }
 
-/// What turns centroids in half precision into fixed point.
+/// Factors that turn centroids in half precision into fixed point.
 #[derive(Clone, Copy)]
 pub(super) struct Fixed {
-    /// What the sums are multiplied by.
+    /// Factor of the sums.
     pub scale: f32,
-    /// What the centroids are multiplied by; `None` when some of them are not finite.
+    /// Factor of the centroids; `None` when some of them are not finite.
     pub factor: Option<f32>,
 }
 

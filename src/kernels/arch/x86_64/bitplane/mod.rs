@@ -20,7 +20,7 @@ mod rows512;
 mod sums;
 mod tiles;
 
-/// What the kernels are made of.
+/// Instructions that the kernels are made of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Means {
     /// AVX2, FMA and F16C.

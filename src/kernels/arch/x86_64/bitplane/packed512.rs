@@ -21,7 +21,7 @@ const fn order(from: [u8; 8]) -> i64 {
     out.cast_signed()
 }
 
-/// Of blocks b, c and d of four, once all their bits are in one byte.
+/// Orders of blocks b, c and d of four, once all their bits are in one byte.
 const ORDERS: [i64; 3] =
     [order([4, 5, 6, 7, 0, 1, 2, 3]), order([0, 1, 2, 3, 6, 7, 4, 5]), order([4, 5, 6, 7, 2, 3, 0, 1])];
 
@@ -182,7 +182,7 @@ pub(super) unsafe fn table<const B: usize>(rows: &PackedRows<'_>, row: usize, gr
     Tables { lower: half(at), upper: half(upper) }
 }
 
-/// What the upper bytes of fixed point are combined with in memory.
+/// Bits by which the upper bytes of fixed point differ in memory.
 pub(super) const FLIP: u8 = 0x80;
 
 /// Hands the blocks of row `row` to `sink`, and asks for the memory so far behind.

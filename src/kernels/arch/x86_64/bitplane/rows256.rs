@@ -76,7 +76,7 @@ impl Indices {
 
 /// Takes the codes of a row, block by block.
 pub(super) trait Sink {
-    /// Whether entries are the half floats of the file, or else fixed point.
+    /// True if entries are the half floats of the file, or else fixed point.
     const HALVES: bool;
 
     /// # Safety
@@ -156,7 +156,7 @@ pub(super) fn fixed_point(lut: &[u8], factor: f32) -> [u16; 256] {
     out
 }
 
-/// Of each 16 weights the first pairs of four, then the second.
+/// Order of each 16 weights: the first pairs of four, then the second.
 static PAIRS: [u8; 32] =
     [0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15, 0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15];
 

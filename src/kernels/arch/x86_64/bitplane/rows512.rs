@@ -134,9 +134,9 @@ impl Tables {
 
 /// Takes the codes of a row, block by block.
 pub(super) trait Sink {
-    /// Whether entries are the half floats of the file, or else fixed point.
+    /// True if entries are the half floats of the file, or else fixed point.
     const HALVES: bool;
-    /// What the upper bytes of the entries are combined with.
+    /// Bits that are flipped in the upper bytes of the entries.
     const FLIP: u8;
 
     /// # Safety

@@ -21,7 +21,7 @@ pub(super) fn eight(eight: __m256) -> f32 {
     _mm_cvtss_f32(one)
 }
 
-/// Of 64 lanes `l` and `l + h` for `h` = 32 and 16.
+/// Adds lanes `l` and `l + h` of 64, for `h` = 32 and 16.
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub(super) fn quarters([a, b, c, d]: [__m512; 4]) -> __m512 {

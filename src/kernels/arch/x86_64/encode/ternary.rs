@@ -116,8 +116,8 @@ pub(super) fn encode_tq1_0(x: &[f32], _importance: Option<&[f32]>, row: &mut [u8
     }
 }
 
-/// What the four codes that two bits can hold stand for: products, as in the definitions. (The compiler makes
-/// negations of products with -1 where it sees them, which changes the sign of a NaN.)
+/// Weights of the four codes that two bits can hold: products, as in the definitions. (The compiler makes negations of
+/// products with -1 where it sees them, which changes the sign of a NaN.)
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn levels(d: f32) -> __m256 {

@@ -14,7 +14,7 @@ pub const fn stride(k: usize) -> usize {
     ((DIGITS * k / ROW + 1) | 1) * ROW
 }
 
-/// What is known of a row.
+/// Digits and bounds of a row.
 #[derive(Clone, Copy)]
 pub struct Row {
     pub unit: f32,

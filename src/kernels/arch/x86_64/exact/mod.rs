@@ -36,7 +36,7 @@ const LEVELS: usize = 2 * DIGITS - 1;
 const SUMS: usize = ROWS * ROWS;
 /// Sums of both tiles of all levels.
 const BUFFER: usize = 2 * LEVELS * SUMS;
-/// What makes a number's bytes digits: see [`balanced`].
+/// The number that makes a number's bytes digits: see [`balanced`].
 const HALF_DIGITS: i32 = 0x0080_8080;
 
 /// Every integer up to here is an `f64`; a little less, so that the bound may be rounded.
@@ -62,9 +62,9 @@ fn balanced(x: __m512i) -> __m512i {
 /// Which bits values have among them: what decides their unit.
 #[derive(Clone, Copy)]
 struct Bits {
-    /// Of values below 64, in units of 2^-24.
+    /// Bits of values below 64, in units of 2^-24.
     small: __m512i,
-    /// Of the others, whose lowest bit is no less than that, in units of 2^-4.
+    /// Bits of the others, whose lowest is no less than that, in units of 2^-4.
     large: __m512i,
     /// Greatest magnitude.
     greatest: __m512i,

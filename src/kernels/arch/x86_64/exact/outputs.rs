@@ -194,7 +194,7 @@ impl Outputs {
         all
     }
 
-    /// What the sums of sixteen lanes may be off by.
+    /// Error bounds of the sums of sixteen lanes.
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq")]
     fn errors(&self, lane: usize) -> [__m512d; 2] {

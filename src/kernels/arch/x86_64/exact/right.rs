@@ -34,7 +34,7 @@ pub struct Words<'a> {
     pub lanes: usize,
 }
 
-/// What is known of 32 lanes.
+/// Units and bounds of 32 lanes.
 #[repr(C, align(64))]
 pub struct Lanes {
     pub units: [f32; LANES],
@@ -61,7 +61,7 @@ pub unsafe fn expand(words: Words<'_>, k: usize, to: *mut u8) -> Option<Lanes> {
     }
 }
 
-/// What conversion finds in words of a form, to values.
+/// Factor from converted words of a form to values.
 fn found(form: Form) -> f32 {
     match form {
         Form::Normalized => 1.0 / PLAIN,

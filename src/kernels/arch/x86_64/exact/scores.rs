@@ -34,7 +34,7 @@ struct Done {
     buffer: *const i32,
     levels: usize,
     first: usize,
-    /// What sums may be off by, for each unit of both norms' product.
+    /// Error bound of sums, for each unit of both norms' product.
     error: f64,
 }
 

@@ -154,7 +154,7 @@ fn probabilities(random: &mut Random, kind: usize, p: &mut [f32]) {
 /// A kind of values and probabilities made for each other.
 const LOST: usize = KINDS;
 
-/// Whether nothing stayed open.
+/// True if nothing stayed open.
 fn outputs<T: Tiles>(random: &mut Random, lanes: usize, cells: usize, kind: usize) -> bool {
     let isa = Isa::of(Level::Avx512).expect("looked for before");
     let rows = 1 + random.below(20);

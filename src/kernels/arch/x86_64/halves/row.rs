@@ -16,7 +16,7 @@ use crate::halves::{BLOCK, LINE, Line, STEPS};
 const ROW: usize = BLOCK * size_of::<Line>();
 const _: () = assert!(ROW == 256 && LINE == 8 && STEPS == 4);
 
-/// What brings two bytes of every word to its upper end, with zeros below: for field 0, and for field 2.
+/// Shuffles that bring two bytes of every word to its upper end, with zeros below: for field 0, and for field 2.
 static TO_TOP: [[u8; 16]; 2] = {
     let mut tables = [[0x80; 16]; 2];
     let mut i = 0;

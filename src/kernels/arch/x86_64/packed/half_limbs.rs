@@ -71,7 +71,7 @@ impl Parts {
     }
 }
 
-/// What a token's head says.
+/// A token's head.
 #[derive(Clone, Copy)]
 pub struct Head {
     pub unit: f64,
@@ -231,11 +231,11 @@ pub fn transposed(x: [__m512i; 4]) -> [__m512i; 4] {
 
 /// Rows of a group of weights, as far as they matter for their limbs.
 pub struct Weights {
-    /// What makes whole numbers of the values that conversion finds in the words, four lanes for each row.
+    /// Factors that make whole numbers of converted words, four lanes for each row.
     scales: [__m512; LANES / 4],
     /// Units of the rows, in [`ORDER`].
     pub units: [[f64; HALF]; 2],
-    /// Of all rows; more than [`WEIGHT_LIMBS`] when these planes cannot hold them.
+    /// Limbs of all rows; more than [`WEIGHT_LIMBS`] when these planes cannot hold them.
     pub limbs: usize,
 }
 

@@ -24,7 +24,7 @@ use crate::proof::{Needs, Proof, Vbmi};
 
 /// Tokens whose integers are kept side by side.
 const TILE: usize = 32;
-/// What levels are raised by.
+/// Offset of raised levels.
 const RAISED: u8 = 128;
 /// Arranged activations of a block: the quants, what the integers of each 16 of them start at, i32, the same of each
 /// 32, and the scale.
@@ -93,8 +93,7 @@ fn arrange_block(act: &[u8; Q8_K], out: &mut [u8; ACT]) {
     out[SCALE..][..4].copy_from_slice(&act[info::Q8_K.at(Part::Scale)..][..4]);
 }
 
-/// What a byte stands for whose code begins at bit 0, 3 and 2, each level raised by `raise`; codes of four bits begin
-/// at bit 0.
+/// Levels of all bytes whose code begins at bit 0, 3 and 2, each raised by `raise`; codes of four bits begin at bit 0.
 const fn tables<C: Levels>(raise: u8) -> [[u8; 64]; 3] {
     let (values, count) = C::VALUES;
     let mask = if C::UNIT_LINES == 4 { 15 } else { 7 };

@@ -46,7 +46,7 @@ pub(super) trait Levels: GroupCodes {
     const FILE_D: usize;
     /// The values of weights, ascending, and how many they are.
     const VALUES: ([i8; 16], usize);
-    /// Whether each 16 weights have a scale, and not each 32.
+    /// True if each 16 weights have a scale, and not each 32.
     const OF_16: bool;
 
     /// Lines of scales, and of a unit.
@@ -56,7 +56,7 @@ pub(super) trait Levels: GroupCodes {
     const CODES: usize = SCALES + 64 * Self::SCALE_LINES;
     /// Bytes of a block of a group.
     const BYTES_OF_GROUP: usize = Self::CODES + 64 * Self::UNIT_LINES * UNITS;
-    /// What a level stands behind, by the weight's byte.
+    /// The place of a level, by the weight's byte.
     const PLACES: [u8; 256] = places(Self::VALUES);
 }
 

@@ -1,4 +1,5 @@
-//! What rows are compiled for. AVX-VNNI is AVX2 with products that are written as assembly, because both share all else.
+//! Instruction sets that rows are compiled for. AVX-VNNI is AVX2 with products that are written as assembly, because
+//! both share all else.
 
 use super::ymm::Ymm;
 use super::zmm::Zmm;

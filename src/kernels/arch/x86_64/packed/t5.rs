@@ -49,7 +49,7 @@ const BLOCK: usize = SCALES + DIGITS;
 /// Bytes of a TQ1_0 block of one row: 52 of digits, then the scale.
 const TQ1_0_ROW: usize = info::TQ1_0.bytes;
 
-/// What the last two digits (or the middle two) can be besides (2, 2).
+/// Values of the last two digits (or the middle two) besides (2, 2).
 const PAIRS: [(u8, u8); 8] = [(0, 0), (0, 2), (2, 0), (0, 1), (1, 0), (1, 1), (1, 2), (2, 1)];
 
 /// The layouts of all ternary types: those with scales are multiplied by `blocks`, the others by `rows`.
@@ -206,7 +206,7 @@ fn with_expanded<R>(len: usize, f: impl FnOnce(&mut [u8]) -> R) -> R {
     })
 }
 
-/// Whether all codes are 0, 1 or 2.
+/// True if all codes are 0, 1 or 2.
 fn ternary(codes: &[u8]) -> bool {
     codes.iter().fold(0, |any, b| any | (b & b >> 1)) & 0x55 == 0
 }

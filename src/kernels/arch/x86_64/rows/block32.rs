@@ -31,9 +31,9 @@ pub(crate) const fn tiles<L: Lanes>() -> usize {
 
 /// An instruction set that multiplies codes with activations.
 pub(crate) trait DotSet: Set + Dot<1> + Dot<2> + Dot<3> + Dot<4> {
-    /// Whether codes that take all eight bits are unpacked as weights with a sign.
+    /// True if codes that take all eight bits are unpacked as weights with a sign.
     const SIGNED: bool = false;
-    /// Whether there are registers for the codes of a block.
+    /// True if there are registers for the codes of a block.
     const IN_REGISTERS: bool = false;
     /// Prefetches within a product of a tile of rows.
     const ASKS: usize;
@@ -71,7 +71,7 @@ pub(crate) const fn layout<S: DotSet, B: Block32>() -> Layout {
     Layout { pack: const { S::pack::<B> as Pack }, ..block32::layout::<B>(S::NEEDS, multiply::<S, B>) }
 }
 
-/// Whether codes take all eight bits and are used as signed weights.
+/// True if codes take all eight bits and are used as signed weights.
 pub(crate) const fn signed<S: DotSet, C: ByteCodes>() -> bool {
     assert!(C::MAX <= 127 || C::BIAS == 128);
     S::SIGNED && C::MAX > 127
@@ -89,7 +89,7 @@ pub(crate) fn multiply<S: DotSet, B: Block32>(call: Call<'_>) {
     }
 }
 
-/// Whether the codes of a block have to be unpacked.
+/// True if the codes of a block have to be unpacked.
 const fn packed<S: DotSet, B: Block32>() -> bool {
     B::LINES < 8 || signed::<S, B>() || S::IN_REGISTERS
 }
@@ -124,8 +124,8 @@ pub(crate) unsafe fn unpack<S: DotSet, B: Block32>(block: *const u8, ahead: impl
     }
 }
 
-/// What the bytes or nibbles of dword g and the rows of register v stand for: with their fifth bits, or by the type's
-/// table, and as weights where those are signed.
+/// Values of the bytes or nibbles of dword g and the rows of register v: with their fifth bits, or by the type's table,
+/// and as weights where those are signed.
 ///
 /// # Safety
 /// The processor has the instruction set; a packed block is readable.

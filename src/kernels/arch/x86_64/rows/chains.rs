@@ -1,4 +1,4 @@
-//! What the products of K-quants with eight chains per row share: the rows of a register are its lanes, and the chain
+//! Parts of all products of K-quants with eight chains per row: the rows of a register are its lanes, and the chain
 //! that the reference keeps for the elements that are l mod 8 is register l.
 //!
 //! A block of 256 weights is walked l by l. Its 32 elements l, l + 8, .. are eight dwords s: the elements
@@ -38,7 +38,7 @@ pub(crate) struct Product<'a, A> {
     pub(crate) out: &'a mut [f32],
 }
 
-/// What a product keeps of a token for the rows of a register.
+/// Running sums of a token for the rows of a register.
 pub(crate) struct Token<L: Lanes> {
     pub(crate) chains: [L::Floats; CHAINS],
     /// The chain of the minima.

@@ -163,7 +163,7 @@ pub(crate) unsafe fn pair_scales<L: Lanes>(scales: [L::Ints; 4]) -> [L::Ints; 8]
     }
 }
 
-/// What a block's head says of a register of rows.
+/// A block's head for a register of rows.
 pub(crate) struct Head<L: Lanes> {
     pub(crate) d: L::Floats,
     /// Scales 2J and 2J + 1 as i16.

@@ -95,8 +95,7 @@ impl CodesOf32 for Q5K {
 
 /// An instruction set that multiplies these types.
 pub(crate) trait Set32: KSet + Chains<1> + Chains<2> + Chains<3> + Chains<4> {
-    /// Whether odd codes stay in place, and one token is multiplied as several are. Otherwise it is by
-    /// [`chain_sum`].
+    /// True if odd codes stay in place, and one token is multiplied as several are. Otherwise it is by [`chain_sum`].
     const IN_PLACE: bool;
 }
 
@@ -177,7 +176,7 @@ fn multiply<S: Set32, C: CodesOf32>(call: Call<'_>) {
     }
 }
 
-/// What a block's header says of a register of rows.
+/// A block's header for a register of rows.
 pub(crate) struct Header<L: Lanes> {
     d: L::Floats,
     dmin: L::Floats,

@@ -3,7 +3,7 @@
 use super::lanes::{Lanes, unroll};
 use crate::packed::k_quants::q2_k::{DMIN, SCALE, SCALES, SUMS};
 
-/// What a block's head says of a register of rows.
+/// A block's head for a register of rows.
 pub(crate) struct Head<L: Lanes> {
     d: L::Floats,
     dmin: L::Floats,

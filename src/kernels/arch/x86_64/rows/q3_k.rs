@@ -93,7 +93,7 @@ unsafe fn rest<L: Lanes>([a6, b6, b7, c7]: [L::Ints; 4], at: u32) -> [L::Ints; 2
     unsafe { [L::select(L::bytes(0b110 << at), a6, b6), L::select(L::bytes(0b100 << at), b7, c7)] }
 }
 
-/// What code 0 becomes: 128 + 4 * scale, in both bytes of the scale.
+/// Expanded code 0: 128 + 4 * scale, in both bytes of the scale.
 ///
 /// # Safety
 /// The processor has the registers.

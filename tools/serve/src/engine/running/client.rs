@@ -16,11 +16,11 @@ pub struct Client {
     unsent: VecDeque<Event>,
     /// Since when it has not read.
     stalled: Option<Instant>,
-    /// Whether the last event was sent or waits.
+    /// True if the last event was sent or waits.
     over: bool,
 }
 
-/// Whether a client has heard all events.
+/// State of a client: have all events reached it?
 pub enum Hears {
     /// It has.
     All,
@@ -36,7 +36,7 @@ impl Client {
         Client { events, cancel, unsent: VecDeque::new(), stalled: None, over: false }
     }
 
-    /// Whether the last event was sent or waits.
+    /// True if the last event was sent or waits.
     pub fn is_over(&self) -> bool {
         self.over
     }

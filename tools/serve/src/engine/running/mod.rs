@@ -32,7 +32,7 @@ pub(super) struct Running {
     rows: Vec<Vec<f32>>,
     /// When the first logits behind the prompt were there.
     prompt_done: Option<Instant>,
-    /// Whether it held pages before, and gave them back.
+    /// True if it held pages before, and gave them back.
     pub begun: bool,
 }
 
@@ -83,12 +83,12 @@ impl Running {
         Some(Kind { bits: self.bits, salt })
     }
 
-    /// Whether the beginning may be taken from the cache: not when something of every token of the prompt is wanted.
+    /// True if the beginning may be taken from the cache: not when something of every token of the prompt is wanted.
     pub fn may_reuse(&self) -> bool {
         !self.request.prompt_logprobs && !self.pools_all()
     }
 
-    /// Whether hidden states are wanted, and no logits.
+    /// True if hidden states are wanted, and no logits.
     pub fn wants_hidden(&self) -> bool {
         self.pooled.is_some()
     }
@@ -102,7 +102,7 @@ impl Running {
         self.admitted
     }
 
-    /// Whether the logits behind its prompt were there, and it has not ended.
+    /// True if the logits behind its prompt were there, and it has not ended.
     pub fn has_read_prompt(&self) -> bool {
         self.prompt_done.is_some() && !self.is_over()
     }
@@ -163,7 +163,7 @@ impl Running {
         }
     }
 
-    /// Whether a step left logits to choose from.
+    /// True if a step left logits to choose from.
     pub fn has_rows(&self) -> bool {
         !self.rows.is_empty()
     }
@@ -274,7 +274,7 @@ impl Running {
         self.text.generated()
     }
 
-    /// Whether it has ended, though its client may not have heard of that yet.
+    /// True if it has ended, though its client may not have heard of that yet.
     pub fn is_over(&self) -> bool {
         self.client.is_over()
     }

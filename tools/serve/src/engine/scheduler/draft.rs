@@ -100,7 +100,7 @@ impl<B: Backend> Scheduler<B> {
         pace
     }
 
-    /// Whether all that a plan does is to give each of its requests a token. While prompts are read or wait, drafts
+    /// True if all that a plan does is to give each of its requests a token. While prompts are read or wait, drafts
     /// would keep them waiting.
     fn only_generates(&self, plan: &Plan) -> bool {
         let generates = |&(i, _): &(usize, usize)| self.active[i].is_generating();

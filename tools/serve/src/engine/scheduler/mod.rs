@@ -41,7 +41,7 @@ impl Active {
         self.run.tokens().len() - self.seq.len()
     }
 
-    /// Whether the next step gives it its next token, and its prompt needs no step any more.
+    /// True if the next step gives it its next token, and its prompt needs no step any more.
     fn is_generating(&self) -> bool {
         self.rest() == 1 && self.run.has_read_prompt()
     }
@@ -66,8 +66,8 @@ pub(super) struct Scheduler<B> {
     active: Vec<Active>,
     tree: PrefixTree,
     prefill: Prefill,
-    /// Whether drafts pay, by the width and the number of texts of a step: one of several texts reads the weights once
-    /// for all of them already.
+    /// Measured pace of drafts, by the width and the number of texts of a step: one of several texts reads the weights
+    /// once for all of them already.
     paces: BTreeMap<(u8, usize), Pace>,
     /// Width of the last step.
     width: u8,
@@ -113,7 +113,7 @@ impl<B: Backend> Scheduler<B> {
         }
     }
 
-    /// Whether there is any request.
+    /// True if there is any request.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty() && self.active.is_empty()
     }
@@ -216,7 +216,7 @@ impl<B: Backend> Scheduler<B> {
         }
     }
 
-    /// Whether an active request is reading a page that this one begins with too: then it is worth waiting for it.
+    /// True if an active request is reading a page that this one begins with too: then it is worth waiting for it.
     fn is_being_read(&self, run: &Running) -> bool {
         let Some(kind) = run.kind().filter(|_| run.may_reuse()) else {
             return false;

@@ -183,7 +183,7 @@ fn submit_all(engine: &Handle, requests: &[Request], order: &[usize]) -> Vec<(us
     order.iter().map(submit).collect()
 }
 
-/// What was heard, in the order of the requests.
+/// Returns the events, in the order of the requests.
 fn hear_all(answers: Vec<(usize, Answer)>) -> Vec<Heard> {
     let mut all: Vec<Option<Heard>> = vec![None; answers.len()];
     thread::scope(|s| {

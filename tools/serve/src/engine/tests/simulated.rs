@@ -19,7 +19,7 @@ use super::super::queue::Admission;
 use super::super::scheduler::Scheduler;
 use super::*;
 
-/// What a step takes, and what each of its rows adds.
+/// Duration of a step, and of each of its rows.
 const STEP: Duration = Duration::from_micros(2000);
 const ROW: Duration = Duration::from_micros(500);
 
@@ -55,11 +55,11 @@ impl Backend for Simulated {
     }
 }
 
-/// What a client saw, and when.
+/// Events of a client, with their times.
 struct Client {
     events: Receiver<Event>,
     cancel: CancelToken,
-    /// Whether it reads.
+    /// True if it reads.
     reads: bool,
     tokens: Vec<Duration>,
     end: Option<(Duration, Event)>,

@@ -89,7 +89,7 @@ impl DotSet for Avx2 {
     }
 }
 
-/// Whether the results of `maddubs` of a whole block may be summed in 16 bits; those of half a block may.
+/// True if the results of `maddubs` of a whole block may be summed in 16 bits; those of half a block may.
 const fn all_fit<C: ByteCodes>() -> bool {
     let greatest = C::MAX as usize * 256;
     assert!(signed::<Avx2, C>() || 4 * greatest <= 32767);

@@ -144,7 +144,7 @@ unsafe fn tile<C: Levels, const TOKENS: usize>(w: *const u8, acts: Acts, ahead: 
     }
 }
 
-/// What a block's head says of eight rows.
+/// A block's head for eight rows.
 struct Head {
     d: __m256,
     /// The scales of the first and the second half of each unit, twice as i16.
@@ -152,7 +152,7 @@ struct Head {
 }
 
 impl Head {
-    /// Of vector v.
+    /// The head of vector v.
     ///
     /// # Safety
     /// The processor has AVX2 and F16C; the block is readable.
@@ -264,7 +264,7 @@ unsafe fn add_block<C: Levels, const TOKENS: usize>(
     }
 }
 
-/// What a block's sum is too large by because levels are raised, negated.
+/// Excess of a block's sum that raised levels cause, negated.
 ///
 /// # Safety
 /// The processor has AVX2; the sums of the activations are readable.

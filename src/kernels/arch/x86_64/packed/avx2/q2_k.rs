@@ -36,7 +36,7 @@ type Scales = [[__m256i; VECTORS]; GROUPS];
 
 /// How an instruction set multiplies.
 trait Products: Proof + Sums<1> + Sums<2> + Sums<3> + Sums<4> {
-    /// Whether bytes are codes times scales.
+    /// True if bytes are codes times scales.
     const SCALED: bool;
 }
 

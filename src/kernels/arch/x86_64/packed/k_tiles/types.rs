@@ -1,4 +1,4 @@
-//! What the tiles need to know of a type.
+//! Properties of a type for tiles.
 
 use std::arch::x86_64::*;
 use std::marker::PhantomData;
@@ -28,7 +28,7 @@ pub(super) trait Limbs {
     const FROM: usize;
     /// Bytes of a block of the arranged activations; dword s of l is at 32l + 4s.
     const ACT: usize;
-    /// What the head of a block says.
+    /// The head of a block.
     type Head;
 
     /// The head of block b.
@@ -36,7 +36,7 @@ pub(super) trait Limbs {
     /// # Safety
     /// The processor has AVX-512 F, BW and VNNI; `w` points at a group that has block `b`.
     unsafe fn head(w: *const u8, b: usize) -> Self::Head;
-    /// What a token does once in a block: takes away its minima and notes its product of scales.
+    /// Starts a block of a token: takes away its minima and notes its product of scales.
     ///
     /// # Safety
     /// The processor has AVX-512 F, BW and VNNI; `y` points at the arranged activations of the block.

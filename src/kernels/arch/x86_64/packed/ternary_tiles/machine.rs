@@ -1,4 +1,4 @@
-//! What the products ask of tiles, and of the vectors that unpack for them and round what they have summed.
+//! Operations of tiles for the products, and of the vectors that unpack for them and round their sums.
 
 use std::arch::x86_64::*;
 

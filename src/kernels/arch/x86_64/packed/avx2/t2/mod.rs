@@ -6,7 +6,7 @@
 //! More tokens: a unit is unpacked once to bytes in the first-level cache, `[dword k][32 rows][4]`, and all tokens
 //! run over it, 16 rows x 4 tokens at a time. The float sums of the tokens stay in memory.
 //!
-//! What differs between the instruction sets is how codes meet activations: [`maddubs`] and [`vnni`].
+//! The instruction sets differ in how codes meet activations: [`maddubs`] and [`vnni`].
 
 use std::arch::x86_64::*;
 use std::mem::MaybeUninit;

@@ -50,7 +50,7 @@ pub const HOUSE: House = House {
     floors: &[
         &[("proofs",    &["compat-tests/src", "compat-tests/tests", "compat-tests/benches", // against the references
                           "compat-tests/fuzz/fuzz_targets", "formats/tests", "tools/tests", "tools/serve/tests",
-                          "tests"])],
+                          "tools/trine/tests", "tests"])],
         &[("driver",    &["compat-tests/fake-cuda/src"])],  // NVIDIA's driver library over the emulator
         &[("emulator",  &["compat-tests/ptx/src"]),         // of PTX
           ("kit",       &["tests/kit"]),                    // fixtures of all tests

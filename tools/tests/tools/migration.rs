@@ -7,18 +7,44 @@ use trine_tools::args::{Fate, Foreign, OF_PROGRAMS, Takes, has, table};
 use trine_tools::commands::{Tool, all};
 
 const HEAD: &str = "\
-# Coming from llama.cpp
+# From llama.cpp
 
-The tools have llama.cpp's options by llama.cpp's names, short and long, with `_` or `-` between words. What stands in a tool's
-`--help` does what it does there. Of the other options of llama.cpp's programs some change nothing in trine: they are
-accepted, and a line on standard error says why. The rest are refused with a reason, because a tool that left them out in
-silence would do something else than it was asked for. A word such as `-foo` that is no option is an error too; it is never
-read as `-f oo`.
+| llama.cpp | trine |
+|---|---|
+| `llama-cli`, `llama-completion` | `rgen`; `-cnv` chats |
+| `llama-server` | `rserve` |
+| `llama-quantize` | `rquantize` |
+| `llama-gguf-split` | `rquantize --split-max-size`, `--split`, `--merge` |
+| `llama-perplexity` | `rperplexity` |
+| `llama-imatrix` | `rimatrix` |
+| `llama-bench` | `rbench` |
+| `llama-batched-bench` | `rbench --batched` |
+| `llama-tokenize` | `rtokenize` |
+| `llama-embedding` | `rserve`, with `/v1/embeddings` |
+| `convert_hf_to_gguf.py` | `rconvert` |
+| `gguf-dump` | `rinspect` |
+| bitnet.cpp's `setup_env.py` and `run_inference.py` | `rconvert` and `rquantize`, then `rgen` |
+| `llama-mtmd-cli`, `llama-tts`, `llama-export-lora`, `llama-cvector-generator`, `rpc-server` | none |
 
-This page is made from the table in `tools/src/args/llama_cpp.rs`
-and from the options of the tools (`TRINE_WRITE_DOCS=1 cargo test --release --workspace --test tools migration`). A tool that has an
-option has it with llama.cpp's meaning, and its `--help` says what it does; the reason is for the other tools. The options of `rserve` stand in
-[server.md](server.md).
+Options have llama.cpp's names, long and short, with `-` or `_` between words, and mean what they mean there. An
+option that trine does not need is accepted, and a line on standard error says why. An option that trine cannot honour
+is refused, and the line says what to do instead. None is ignored in silence, and none is read as another one.
+
+## What differs
+
+- Texts, logits and files have the bits of llama.cpp built for plain x86-64, which other builds of llama.cpp do not
+  have: [Determinism](determinism.md).
+- A chat starts with `-cnv`, `-sys`, `-st` or a template option, and in a terminal without a prompt. A prompt alone is
+  continued, also by a model with a chat template.
+- Nothing is downloaded: `-hf` and `-mu` are refused.
+- `rquantize` stops with a list where a tensor's rows do not fit the type. `--fallback` takes llama.cpp's silent
+  choice. K-quants take it without being asked, and say so.
+- TQ1_0 and TQ2_0 of weights that are not ternary need `--force`, after the loss was shown.
+- An unknown pre-tokenizer is an error, not a warning.
+
+The options of `rserve` stand in [rserve](server.md). The tables below are made from the tools themselves
+(`tools/src/args/llama_cpp.rs`; `TRINE_WRITE_DOCS=1 cargo test --release --workspace --test tools migration`). The
+second column names the tools that have an option with llama.cpp's meaning; the third is for the others.
 
 ";
 

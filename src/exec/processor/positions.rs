@@ -1,5 +1,7 @@
 //! The positions of a pass's rows, and what depends on nothing else: position embeddings and factors.
 
+use std::cell::OnceCell;
+
 use crate::kernels::Isa;
 use crate::kv;
 use crate::ops;
@@ -12,18 +14,18 @@ pub struct Positions<'a> {
     pub all: Vec<usize>,
     /// RoPE of the global and the window layers.
     ropes: &'a [Rope; 2],
-    /// Angle tables of these two.
-    tables: [Table; 2],
+    /// Angle tables of these two, each computed by the first operation that reads it.
+    tables: [OnceCell<Table>; 2],
 }
 
 impl<'a> Positions<'a> {
     /// Positions of the rows of `parts`, which follow each other.
     pub fn new(parts: &[kv::Rows<'_>], ropes: &'a [Rope; 2]) -> Positions<'a> {
-        let all: Vec<usize> = parts.iter().flat_map(|p| p.positions()).collect();
-        Positions { tables: ropes.each_ref().map(|rope| rope.table(&all)), ropes, all }
+        let all = parts.iter().flat_map(|p| p.positions()).collect();
+        Positions { all, ropes, tables: Default::default() }
     }
 
-    /// Positions of no rows, for operations that do not read any: no angles are computed.
+    /// Positions of no rows, for operations that do not read any.
     pub fn none(ropes: &'a [Rope; 2]) -> Positions<'a> {
         Positions { all: Vec::new(), ropes, tables: Default::default() }
     }
@@ -31,7 +33,8 @@ impl<'a> Positions<'a> {
     /// RoPE on all heads of `x`, of all rows.
     pub fn rotate(&self, isa: Isa, x: &mut [f32], kind: RopeKind, head: usize) {
         let width = x.len() / self.all.len();
-        let (rope, table) = (&self.ropes[kind as usize], &self.tables[kind as usize]);
+        let rope = &self.ropes[kind as usize];
+        let table = self.tables[kind as usize].get_or_init(|| rope.table(&self.all));
         rope.apply(isa, x, width, head, table);
     }
 

@@ -2,82 +2,64 @@
 
 use std::fmt;
 
-/// An instruction set that kernels are written for.
-///
-/// Sets extend one another, but not all in one line: of two sets, each may have what the other lacks. [`Level::base`]
-/// says what a set extends, and [`Level::includes`] follows these steps down.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Level {
-    /// Portable Rust: the definitions themselves.
-    Scalar,
-    /// x86-64 with AVX2, FMA, F16C, BMI1 and POPCNT.
-    Avx2,
-    /// The above with AVX-VNNI, sums of four products of bytes in vectors of 256 bits: Alder Lake, Zen 5 and what came
-    /// after them.
-    AvxVnni,
-    /// AVX2 with AVX-512 F, BW, VL, DQ and VNNI.
-    Avx512,
-    /// The above with AMX: tiles of 16 x 64 bytes and their products. Sapphire Rapids and what came after it, on Linux.
-    Amx,
-    /// 64-bit ARM: every such processor has these vectors.
-    Neon,
-    /// The above with `SDOT`, sums of four products of bytes: Cortex-A75, Neoverse N1, Apple A11 and what came after
-    /// them.
-    Dotprod,
-    /// The above with `SMMLA`, products of 2 x 8 by 8 x 2 matrices of bytes: Neoverse V1 and N2, Apple M2 and what came
-    /// after them.
-    I8mm,
+#[cfg(target_arch = "x86_64")]
+macro_rules! x86_64 {
+    ($($feature:tt)*) => { vec![$(($feature, is_x86_feature_detected!($feature))),*] };
 }
 
+macro_rules! levels {
+    ($($(#[$doc:meta])* $level:ident $name:literal: $($base:ident)? ($($there:tt)*) {$($features:tt)*} $(in $_:ident)?;)*) => {
+        /// An instruction set that kernels are written for.
+        ///
+        /// Sets extend one another, but not all in one line: of two sets, each may have what the other lacks.
+        /// [`Level::base`] says what a set extends, and [`Level::includes`] follows these steps down.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum Level {
+            $($(#[$doc])* $level,)*
+        }
+
+        impl Level {
+            /// All instruction sets. Each stands behind those that it extends.
+            pub const ALL: &[Level] = &[$(Level::$level),*];
+
+            /// The name that `TRINE_ISA` takes.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Level::$level => $name,)*
+                }
+            }
+
+            /// The instruction set that this one extends.
+            pub const fn base(self) -> Option<Level> {
+                match self {
+                    $($(Level::$level => Some(Level::$base),)?)*
+                    _ => None,
+                }
+            }
+
+            /// True if it belongs to another architecture than this program, which then has no kernels for it.
+            pub const fn is_foreign(self) -> bool {
+                match self {
+                    $(Level::$level => !cfg!($($there)*),)*
+                }
+            }
+
+            /// What the instruction set adds to its base, and whether this processor has it.
+            fn features(self) -> Vec<(&'static str, bool)> {
+                match self {
+                    $(#[cfg($($there)*)] Level::$level => levels!(@features $($features)*),)*
+                    _ => vec![(self.name(), false)],
+                }
+            }
+        }
+    };
+    (@features) => { Vec::new() };
+    (@features $($features:tt)+) => { $($features)+ };
+}
+with_sets!(levels);
+
 impl Level {
-    /// All instruction sets. Each stands behind those that it extends.
-    pub const ALL: &[Level] = &[
-        Level::Scalar,
-        Level::Avx2,
-        Level::AvxVnni,
-        Level::Avx512,
-        Level::Amx,
-        Level::Neon,
-        Level::Dotprod,
-        Level::I8mm,
-    ];
-
-    /// The name that `TRINE_ISA` takes.
-    pub fn name(self) -> &'static str {
-        match self {
-            Level::Scalar => "scalar",
-            Level::Avx2 => "avx2",
-            Level::AvxVnni => "avxvnni",
-            Level::Avx512 => "avx512",
-            Level::Amx => "amx",
-            Level::Neon => "neon",
-            Level::Dotprod => "dotprod",
-            Level::I8mm => "i8mm",
-        }
-    }
-
-    /// The instruction set that this one extends.
-    pub fn base(self) -> Option<Level> {
-        match self {
-            Level::Scalar => None,
-            Level::Avx2 | Level::Neon => Some(Level::Scalar),
-            Level::AvxVnni | Level::Avx512 => Some(Level::Avx2),
-            Level::Amx => Some(Level::Avx512),
-            Level::Dotprod => Some(Level::Neon),
-            Level::I8mm => Some(Level::Dotprod),
-        }
-    }
-
-    /// True if it belongs to another architecture than this program, which then has no kernels for it.
-    pub fn is_foreign(self) -> bool {
-        match self {
-            Level::Scalar => false,
-            Level::Avx2 | Level::AvxVnni | Level::Avx512 | Level::Amx => !cfg!(target_arch = "x86_64"),
-            Level::Neon | Level::Dotprod | Level::I8mm => !cfg!(target_arch = "aarch64"),
-        }
-    }
-
     /// True if a processor with this instruction set has `other` too.
     pub fn includes(self, other: Level) -> bool {
         self == other || self.base().is_some_and(|base| base.includes(other))
@@ -90,34 +72,6 @@ impl Level {
         let features = self.features();
         missing.extend(features.iter().filter(|(_, there)| !there).map(|(f, _)| f));
         missing
-    }
-
-    /// Returns the features that the instruction set adds to its base; true for those that this processor has.
-    fn features(self) -> Vec<(&'static str, bool)> {
-        #[cfg(target_arch = "x86_64")]
-        macro_rules! x86_64 {
-            ($($feature:tt)*) => { vec![$(($feature, is_x86_feature_detected!($feature))),*] };
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        macro_rules! x86_64 {
-            ($($feature:tt)*) => {
-                vec![("x86-64", false)]
-            };
-        }
-        match self {
-            Level::Scalar => Vec::new(),
-            Level::Avx2 => x86_64!("avx2" "fma" "f16c" "bmi1" "popcnt"),
-            Level::AvxVnni => x86_64!("avxvnni"),
-            Level::Avx512 => x86_64!("avx512f" "avx512bw" "avx512vl" "avx512dq" "avx512vnni"),
-            #[cfg(target_arch = "x86_64")]
-            Level::Amx => crate::arch::x86_64::tiles::features(),
-            #[cfg(not(target_arch = "x86_64"))]
-            Level::Amx => vec![("x86-64", false)],
-            #[cfg(target_arch = "aarch64")]
-            _ => crate::arch::aarch64::features(self),
-            #[cfg(not(target_arch = "aarch64"))]
-            Level::Neon | Level::Dotprod | Level::I8mm => vec![("64-bit ARM", false)],
-        }
     }
 }
 
@@ -211,7 +165,7 @@ impl Isa {
     pub fn lower_to(self, level: Level) -> Option<Isa> {
         self.has(level).then_some(Isa {
             level,
-            gfni: self.gfni && level != Level::Scalar,
+            gfni: self.gfni && level.includes(Level::Avx2),
             vbmi: self.vbmi && level.includes(Level::Avx512),
         })
     }

@@ -21,6 +21,9 @@ pub use proof::Needs;
 pub use rows::{MatRows, compare_rows, decode_rows, encode_rows, mat_rows, quantize_act};
 pub use scalar::{CompareRows, QuantizeAct};
 
+#[macro_use]
+mod sets;
+
 mod aligned;
 mod arch;
 pub mod bitplane;

@@ -14,6 +14,11 @@ pub struct Needs {
 }
 
 impl Needs {
+    /// An instruction set, and AVX-512 VBMI and VBMI2 if `vbmi` says so.
+    pub(crate) const fn new(level: Level, vbmi: bool) -> Needs {
+        Needs { level, vbmi }
+    }
+
     /// True if `isa` proves all of it.
     pub fn met_by(self, isa: Isa) -> bool {
         isa.has(self.level) && (isa.has_vbmi() || !self.vbmi)
@@ -54,7 +59,7 @@ macro_rules! proofs {
 
         $(#[$meta])*
         impl Proof for $name {
-            const NEEDS: Needs = Needs { level: Level::$level, vbmi: $vbmi };
+            const NEEDS: Needs = Needs::new(Level::$level, $vbmi);
 
             #[inline]
             fn get(isa: Isa) -> Option<$name> {

@@ -3,7 +3,7 @@
 use trine_formats::types::{DecodeFn, EncodeFn, TypeId};
 
 use crate::Isa;
-use crate::arch::native;
+use crate::arch::FOLDERS;
 use crate::arch::rows::RowKernel;
 use crate::scalar::{self, CompareRows, QuantizeAct};
 
@@ -42,7 +42,8 @@ impl MatRows {
 pub fn mat_rows(ty: TypeId, isa: Isa) -> Option<MatRows> {
     let info = ty.info()?;
     info.dot_ref.zip(info.act)?;
-    let kernel = native::row_kernels().find(|kernel| kernel.ty == ty && kernel.needs.met_by(isa));
+    let mut kernels = FOLDERS.iter().flat_map(|folder| folder.row_kernels).copied().flatten();
+    let kernel = kernels.find(|kernel| kernel.ty == ty && kernel.needs.met_by(isa));
     Some(MatRows { ty, isa, kernel })
 }
 
@@ -52,7 +53,7 @@ pub fn mat_rows(ty: TypeId, isa: Isa) -> Option<MatRows> {
 /// # Panics
 /// When `act` is no activation type: F32, F16, BF16, Q8_0, Q8_1 and Q8_K are.
 pub fn quantize_act(act: TypeId, isa: Isa) -> QuantizeAct {
-    if let Some(f) = native::quantize_act(act, isa) {
+    if let Some(f) = FOLDERS.iter().find_map(|folder| (folder.quantize_act)(act, isa)) {
         return f;
     }
     match scalar::quantize_act(act) {
@@ -64,7 +65,7 @@ pub fn quantize_act(act: TypeId, isa: Isa) -> QuantizeAct {
 /// The decoder of a type: the bits of its own `decode`, for every byte pattern. `None` when it has none.
 pub fn decode_rows(ty: TypeId, isa: Isa) -> Option<DecodeFn> {
     let definition = ty.info()?.decode?;
-    if let Some(f) = native::decode_rows(ty, isa) {
+    if let Some(f) = FOLDERS.iter().find_map(|folder| (folder.decode_rows)(ty, isa)) {
         return Some(f);
     }
     Some(definition)
@@ -74,7 +75,7 @@ pub fn decode_rows(ty: TypeId, isa: Isa) -> Option<DecodeFn> {
 /// when it has none.
 pub fn encode_rows(ty: TypeId, isa: Isa) -> Option<EncodeFn> {
     let definition = ty.info()?.encode?;
-    if let Some(f) = native::encode_rows(ty, isa) {
+    if let Some(f) = FOLDERS.iter().find_map(|folder| (folder.encode_rows)(ty, isa)) {
         return Some(f);
     }
     Some(definition)
@@ -82,7 +83,7 @@ pub fn encode_rows(ty: TypeId, isa: Isa) -> Option<EncodeFn> {
 
 /// The comparison of two rows.
 pub fn compare_rows(isa: Isa) -> CompareRows {
-    if let Some(f) = native::compare_rows(isa) {
+    if let Some(f) = FOLDERS.iter().find_map(|folder| (folder.compare_rows)(isa)) {
         return f;
     }
     scalar::compare_rows

@@ -1,7 +1,10 @@
 //! Code that needs an instruction set: the only home of intrinsics and inline assembly, a folder for each architecture.
 
+use kernels::Kernels;
+
 pub(crate) mod doubles;
 pub(crate) mod halves;
+mod kernels;
 pub(crate) mod rows;
 pub(crate) mod widely;
 
@@ -24,13 +27,6 @@ pub(crate) use none::{bitplane, elements, probe, ternary};
 /// Other architectures have the definitions alone.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub(crate) mod native {
-    use trine_formats::types::{DecodeFn, EncodeFn, TypeId};
-
-    use super::rows::RowKernel;
-    use crate::Isa;
-    use crate::packed::Layout;
-    use crate::scalar::{CompareRows, QuantizeAct};
-
     /// The definitions are all there is of [`crate::halves`].
     pub mod halves {
         use crate::Isa;
@@ -49,23 +45,21 @@ pub(crate) mod native {
             false
         }
     }
-
-    pub fn layouts() -> impl Iterator<Item = &'static Layout> {
-        std::iter::empty()
-    }
-    pub fn row_kernels() -> impl Iterator<Item = &'static RowKernel> {
-        std::iter::empty()
-    }
-    pub fn quantize_act(_: TypeId, _: Isa) -> Option<QuantizeAct> {
-        None
-    }
-    pub fn decode_rows(_: TypeId, _: Isa) -> Option<DecodeFn> {
-        None
-    }
-    pub fn encode_rows(_: TypeId, _: Isa) -> Option<EncodeFn> {
-        None
-    }
-    pub fn compare_rows(_: Isa) -> Option<CompareRows> {
-        None
-    }
 }
+
+macro_rules! folders {
+    ($($(#[$_doc:meta])* $_level:ident $_name:literal: $($_base:ident)? ($($_there:tt)*) {$($_features:tt)*}
+       $(in $folder:ident)?;)*) => {
+        $($(mod $folder;)?)*
+
+        /// The kernels of all folders; those of this program's architecture stand first.
+        pub(crate) static FOLDERS: &[Kernels] = &[
+            #[cfg(target_arch = "aarch64")]
+            aarch64::KERNELS,
+            #[cfg(target_arch = "x86_64")]
+            x86_64::KERNELS,
+            $($($folder::KERNELS,)?)*
+        ];
+    };
+}
+with_sets!(folders);

@@ -14,7 +14,7 @@ use std::ops::Deref;
 
 use trine_formats::types::TypeId;
 
-use super::arch::native;
+use super::arch::FOLDERS;
 use super::proof::Needs;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use super::sizes::{MAX_COLUMNS, size};
@@ -177,7 +177,12 @@ impl Packing {
 /// The packed layouts of a weight type that have kernels for an instruction set, the best first: all those of the
 /// highest instruction set that has any.
 pub fn layouts(ty: TypeId, isa: Isa) -> Vec<Packing> {
-    best(native::layouts(), ty, isa)
+    best(all(), ty, isa)
+}
+
+/// All packed layouts.
+fn all() -> impl Iterator<Item = &'static Layout> {
+    FOLDERS.iter().flat_map(|folder| folder.layouts).copied().flatten()
 }
 
 /// The rows of a table for a type and the highest instruction set that has any.

@@ -107,7 +107,7 @@ fn software(ty: TypeId, isa: Isa) -> Vec<Packing> {
 #[test]
 fn no_kernel_runs_without_the_proof_of_what_it_needs() {
     let n = 256;
-    for p in crate::arch::native::layouts().filter(|p| p.needs.met_by(Isa::detect())) {
+    for p in super::all().filter(|p| p.needs.met_by(Isa::detect())) {
         let (group, acts) = (vec![0; (p.group_bytes)(n)], AlignedBytes::new((p.act_bytes)(n)));
         let run = |isa| {
             let mut out = vec![0.0; p.rows];

@@ -66,7 +66,7 @@ thread_local! {
 /// narrow: a lane has four columns of each.
 pub fn serves(isa: Isa, form: Form, shape: &Shape) -> bool {
     let wide = form.path() == Path::Int8 || shape.scope != Scope::Tile64;
-    wide && isa.vectors() != crate::Level::Scalar
+    wide && (isa.has(crate::Level::Avx2) || isa.has(crate::Level::Neon))
 }
 
 /// From so many tokens on sixteen at once are faster than one after the other.

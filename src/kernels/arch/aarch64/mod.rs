@@ -1,12 +1,10 @@
 //! Kernels for 64-bit ARM.
 //!
 //! Loops over packed weights are generic over [`dot::Dot`], the sum of four products of bytes: an instruction of
-//! [`Level::Dotprod`], and a handful of [`Level::Neon`]. Intrinsics of `SDOT` and `SMMLA` are not stable yet, so they
+//! [`crate::Level::Dotprod`], and a handful of [`crate::Level::Neon`]. Intrinsics of `SDOT` and `SMMLA` are not stable yet, so they
 //! are written as assembly of one instruction each, which the compiler places and schedules like any other.
 
-use crate::arch::rows::RowKernel;
-use crate::scalar::CompareRows;
-use crate::{Isa, Level};
+use super::kernels::Kernels;
 
 mod dot;
 mod encode;
@@ -15,30 +13,17 @@ mod packed;
 mod simd;
 pub(crate) mod widely;
 
-pub(crate) use encode::{decode_rows, encode_rows, quantize_act};
-pub(crate) use packed::layouts;
+use encode::{decode_rows, encode_rows, quantize_act};
+use packed::LAYOUTS;
 
-/// Rows as files have them are multiplied by the definitions.
-pub(crate) fn row_kernels() -> impl Iterator<Item = &'static RowKernel> {
-    std::iter::empty()
-}
+/// Rows as files have them are multiplied, and compared, by the definitions.
+pub(super) const KERNELS: Kernels =
+    Kernels { layouts: LAYOUTS, quantize_act, decode_rows, encode_rows, ..Kernels::NONE };
 
-/// The comparison of rows is the definition.
-pub(crate) fn compare_rows(_: Isa) -> Option<CompareRows> {
-    None
+/// A feature, and whether this processor has it.
+macro_rules! detected {
+    ($feature:tt) => {
+        vec![($feature, std::arch::is_aarch64_feature_detected!($feature))]
+    };
 }
-
-/// Returns the features that an instruction set adds to its base; true for those that this processor has.
-pub(crate) fn features(level: Level) -> Vec<(&'static str, bool)> {
-    macro_rules! detected {
-        ($feature:tt) => {
-            vec![($feature, std::arch::is_aarch64_feature_detected!($feature))]
-        };
-    }
-    match level {
-        Level::Neon => detected!("neon"),
-        Level::Dotprod => detected!("dotprod"),
-        Level::I8mm => detected!("i8mm"),
-        _ => vec![("x86-64", false)],
-    }
-}
+pub(crate) use detected;

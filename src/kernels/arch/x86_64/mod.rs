@@ -3,7 +3,7 @@
 
 use trine_formats::types::TypeId;
 
-use crate::arch::rows::RowKernel;
+use super::kernels::Kernels;
 use crate::scalar::QuantizeAct;
 use crate::{Isa, Level};
 
@@ -32,18 +32,20 @@ pub(crate) mod ternary;
 pub(crate) mod tiles;
 pub(crate) mod widely;
 
-pub(crate) use encode::{compare_rows, decode_rows, encode_rows};
-pub(crate) use packed::layouts;
 #[cfg(test)]
 pub(crate) use packed::software_layouts;
 
-/// All kernels of rows; of those of a type, the better stand first.
-pub(crate) fn row_kernels() -> impl Iterator<Item = &'static RowKernel> {
-    [panel::ROW_KERNELS, lanes::ROW_KERNELS, points::ROW_KERNELS, float::ROW_KERNELS].into_iter().flatten()
-}
+pub(super) const KERNELS: Kernels = Kernels {
+    row_kernels: &[panel::ROW_KERNELS, lanes::ROW_KERNELS, points::ROW_KERNELS, float::ROW_KERNELS],
+    layouts: packed::LAYOUTS,
+    quantize_act,
+    decode_rows: encode::decode_rows,
+    encode_rows: encode::encode_rows,
+    compare_rows: encode::compare_rows,
+};
 
 /// The encoder of an activation type for an instruction set that the processor has.
-pub(crate) fn quantize_act(act: TypeId, isa: Isa) -> Option<QuantizeAct> {
+fn quantize_act(act: TypeId, isa: Isa) -> Option<QuantizeAct> {
     match isa.vectors() {
         Level::Avx2 => quantize::encoder(act),
         Level::Avx512 => quantize512::encoder(act),

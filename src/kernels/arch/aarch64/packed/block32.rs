@@ -6,7 +6,8 @@
 use std::arch::aarch64::*;
 
 use super::super::dot::{Dot, halves, load};
-use super::pair::Weights;
+use super::block32_tile::{PAIRS, tile};
+use super::pair::{self, Weights};
 use super::{FOUR, prefetch, store};
 use crate::packed::block32::{self, Block32, PackedStep, RECORD, ROWS, act_bytes, layouts_of_block32};
 use crate::packed::{Call, Layout};
@@ -151,8 +152,6 @@ unsafe fn one<D: Dot, B: Block32>(group: &[u8], act: &[u8], ahead: usize, out: &
 macro_rules! layouts {
     ($module:ident, $proof:ident, $dot:ident, $pair:ty, $few:literal, $features:literal) => {
         pub(super) mod $module {
-            use super::super::block32_tile::{PAIRS, tile};
-            use super::super::pair;
             use super::*;
 
             /// # Safety

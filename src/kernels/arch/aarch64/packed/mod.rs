@@ -37,8 +37,8 @@ mod t2_pairs;
 /// Rows of a register.
 const FOUR: usize = 4;
 
-/// The rows of the kernels in this folder.
-static LAYOUTS: &[&[Layout]] = &[
+/// All packed layouts.
+pub(super) const LAYOUTS: &[&[Layout]] = &[
     t2::neon::LAYOUTS,
     t2::dotprod::LAYOUTS,
     t2_pairs::LAYOUTS,
@@ -55,11 +55,6 @@ static LAYOUTS: &[&[Layout]] = &[
     q4_k_dotprod::i8mm::LAYOUTS,
     half::LAYOUTS,
 ];
-
-/// All packed layouts.
-pub(crate) fn layouts() -> impl Iterator<Item = &'static Layout> {
-    LAYOUTS.iter().copied().flatten()
-}
 
 /// Writes the outputs of four rows.
 #[inline]

@@ -34,7 +34,7 @@ pub(crate) fn decode_rows(ty: TypeId, isa: Isa) -> Option<DecodeFn> {
         };
     }
     Some(match (ty, isa.vectors()) {
-        (_, Level::Scalar) => return None,
+        _ if !isa.has(Level::Avx2) => return None,
         (TypeId::F16, Level::Avx2) => kernel!(decode::f16_avx2),
         (TypeId::F16, Level::Avx512) => kernel!(decode::f16_avx512),
         (TypeId::BF16, _) => kernel!(decode::bf16),
@@ -58,7 +58,7 @@ pub(crate) fn encode_rows(ty: TypeId, isa: Isa) -> Option<EncodeFn> {
         };
     }
     Some(match (ty, isa.vectors()) {
-        (_, Level::Scalar) => return None,
+        _ if !isa.has(Level::Avx2) => return None,
         (TypeId::TQ1_0, _) => kernel!(ternary::encode_tq1_0),
         (TypeId::TQ2_0, _) => kernel!(ternary::encode_tq2_0),
         (TypeId::F16, _) => plain!(quantize::f16),

@@ -38,8 +38,8 @@ mod ternary_tiles;
 mod ymm;
 mod zmm;
 
-/// The rows of the kernels in this folder.
-static LAYOUTS: &[&[Layout]] = &[
+/// All packed layouts; of those of one instruction set, the better stand first.
+pub(super) const LAYOUTS: &[&[Layout]] = &[
     ternary_tiles::TRITS,
     ternary_tiles::TWO_BITS,
     half_tiles::LAYOUTS,
@@ -54,12 +54,11 @@ static LAYOUTS: &[&[Layout]] = &[
     q2_k::LAYOUTS,
     level_bytes::LAYOUTS,
     half::LAYOUTS,
+    avx2::t2::PLAIN,
+    avx2::t2::BY_VNNI,
+    avx2::q2_k::LAYOUTS,
+    avx2::levels::LAYOUTS,
 ];
-
-/// All packed layouts; of those of one instruction set, the better stand first.
-pub(crate) fn layouts() -> impl Iterator<Item = &'static Layout> {
-    LAYOUTS.iter().chain(avx2::LAYOUTS).copied().flatten()
-}
 
 /// Layouts whose kernels multiply tiles in memory instead of the processor's, for tests on any processor.
 #[cfg(test)]

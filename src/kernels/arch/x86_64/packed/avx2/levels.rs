@@ -47,7 +47,7 @@ const fn layout<C: Levels>() -> Layout {
     }
 }
 
-pub(super) static LAYOUTS: &[Layout] = &layouts_of_levels!(layout);
+pub(in crate::arch::x86_64::packed) static LAYOUTS: &[Layout] = &layouts_of_levels!(layout);
 
 /// An odd number of cache lines: rows of a tile then do not fall on the same few sets of the cache.
 fn act_bytes(n: usize) -> usize {

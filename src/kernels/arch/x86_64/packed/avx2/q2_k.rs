@@ -25,7 +25,7 @@ const VECTORS: usize = 2;
 /// Groups of 16 weights in a block.
 const GROUPS: usize = BLOCK / 16;
 
-pub(super) static LAYOUTS: &[Layout] =
+pub(in crate::arch::x86_64::packed) static LAYOUTS: &[Layout] =
     &[layout(Avx2::NEEDS, multiply::<Avx2>, 32), layout(AvxVnni::NEEDS, multiply::<AvxVnni>, 32)];
 
 /// An unpacked block: dword k of two times 32 weights side by side, of all rows.

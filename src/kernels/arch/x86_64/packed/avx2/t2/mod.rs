@@ -61,8 +61,8 @@ const fn layouts<P: Products>() -> [Layout; 4] {
     t2::layouts(P::NEEDS, multiply_tq2_0::<P>, multiply_rows::<P>, TILE)
 }
 
-pub(super) static PLAIN: &[Layout] = &layouts::<Avx2>();
-pub(super) static BY_VNNI: &[Layout] = &layouts::<AvxVnni>();
+pub(in crate::arch::x86_64::packed) static PLAIN: &[Layout] = &layouts::<Avx2>();
+pub(in crate::arch::x86_64::packed) static BY_VNNI: &[Layout] = &layouts::<AvxVnni>();
 
 fn multiply_tq2_0<P: Products>(call: Call<'_>) {
     let Call { group, acts, n, ahead, out, .. } = call.check(const { &layouts::<P>()[0] });

@@ -59,10 +59,24 @@ macro_rules! levels {
 }
 with_sets!(levels);
 
+/// For each set a bit for each that it includes. Kernels ask for every group of rows that they multiply.
+const INCLUDED: [u32; Level::ALL.len()] = {
+    let (mut included, mut i) = ([0; Level::ALL.len()], 0);
+    while i < included.len() {
+        included[i] = 1 << i;
+        if let Some(base) = Level::ALL[i].base() {
+            assert!((base as usize) < i, "a set stands behind those that it extends");
+            included[i] |= included[base as usize];
+        }
+        i += 1;
+    }
+    included
+};
+
 impl Level {
     /// True if a processor with this instruction set has `other` too.
-    pub fn includes(self, other: Level) -> bool {
-        self == other || self.base().is_some_and(|base| base.includes(other))
+    pub const fn includes(self, other: Level) -> bool {
+        INCLUDED[self as usize] >> other as u32 & 1 != 0
     }
 
     /// Returns the features of the instruction set, itself or one it extends, that this processor lacks; empty when it
@@ -192,7 +206,7 @@ impl Isa {
     }
 
     /// True if it includes `level`.
-    pub fn has(self, level: Level) -> bool {
+    pub const fn has(self, level: Level) -> bool {
         self.level.includes(level)
     }
 
@@ -201,8 +215,8 @@ impl Isa {
         self.gfni
     }
 
-    /// True if bytes can be permuted and compressed in vectors of 512 bits, AVX-512 VBMI and VBMI2.
-    pub(crate) fn has_vbmi(self) -> bool {
+    /// Whether bytes can be permuted and compressed in vectors of 512 bits, AVX-512 VBMI and VBMI2.
+    pub(crate) const fn has_vbmi(self) -> bool {
         self.vbmi
     }
 

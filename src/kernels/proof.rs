@@ -20,7 +20,8 @@ impl Needs {
     }
 
     /// True if `isa` proves all of it.
-    pub fn met_by(self, isa: Isa) -> bool {
+    #[inline]
+    pub const fn met_by(self, isa: Isa) -> bool {
         isa.has(self.level) && (isa.has_vbmi() || !self.vbmi)
     }
 

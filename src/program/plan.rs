@@ -8,6 +8,8 @@ use super::value::{Rows, Shape, Value};
 pub struct Plan {
     /// For each value the operation that reads it last; that which makes it where nobody reads it.
     last: Vec<usize>,
+    /// For each operation the values that end with it.
+    ending: Vec<Vec<Value>>,
     /// The most floats that live at the same time, for each token, in the body.
     peak: usize,
 }
@@ -31,21 +33,28 @@ impl Plan {
             }
         };
         let (mut living, mut peak) = (0usize, 0);
+        let mut ending = Vec::with_capacity(operations.len());
         for (at, operation) in operations.iter().enumerate() {
             living += operation.outputs.iter().map(floats).sum::<usize>();
             peak = peak.max(living);
-            let mut ends: Vec<&Value> = operation.inputs.iter().chain(&operation.outputs).collect();
+            let values = operation.inputs.iter().chain(&operation.outputs).copied();
+            let mut ends: Vec<Value> = values.filter(|value| last[value.0] == at).collect();
             ends.sort();
             ends.dedup();
-            let ends = ends.into_iter().filter(|value| last[value.0] == at);
-            living -= ends.map(floats).sum::<usize>();
+            living -= ends.iter().map(floats).sum::<usize>();
+            ending.push(ends);
         }
-        Plan { last, peak }
+        Plan { last, ending, peak }
     }
 
     /// True if operation number `at` is the last that reads `value`.
     pub fn ends(&self, value: Value, at: usize) -> bool {
         self.last[value.0] == at
+    }
+
+    /// The values that operation number `at` is the last to read.
+    pub fn ending(&self, at: usize) -> &[Value] {
+        &self.ending[at]
     }
 
     /// The most bytes of values that live at the same time in a pass of `tokens` tokens. Operations need working memory

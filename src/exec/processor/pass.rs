@@ -61,11 +61,6 @@ impl Pass<'_, '_, '_> {
 
     /// Lets values go that operation number `at` reads last.
     pub fn release(&mut self, at: usize) {
-        let operation = &self.program.operations()[at];
-        for &value in operation.inputs.iter().chain(&operation.outputs) {
-            if self.program.plan().ends(value, at) {
-                self.values.release(value);
-            }
-        }
+        self.program.plan().ending(at).iter().for_each(|&value| self.values.release(value));
     }
 }

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use trine_formats::types::TypeId;
 use trine_formats::types::num::f32_to_f16;
-use trine_kernels::packed::{layouts, multiply_group};
+use trine_kernels::packed::{layouts, multiply_groups};
 use trine_kernels::testing::{Random, power};
 use trine_kernels::{AlignedBytes, Isa};
 
@@ -72,7 +72,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             for ((_, groups), times) in kinds.iter().zip(&mut times) {
                 let start = Instant::now();
                 for group in (0..turns).flat_map(|_| groups) {
-                    multiply_group(layout, group, &acts, n, tokens, 0, |_, out| {
+                    multiply_groups(layout, group, &acts, n, tokens, 0, |_, _, out| {
                         std::hint::black_box(out);
                     });
                 }

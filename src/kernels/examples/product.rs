@@ -11,7 +11,7 @@
 use std::error::Error;
 
 use trine_formats::types::{REGISTRY, TypeInfo};
-use trine_kernels::packed::{Encoding, layouts, multiply_group};
+use trine_kernels::packed::{Encoding, layouts, multiply_groups};
 use trine_kernels::testing::Random;
 use trine_kernels::{AlignedBytes, Isa, mat_rows, ternary};
 
@@ -53,7 +53,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 layout.arrange(&act, n, to);
             }
             for _ in 0..rounds {
-                multiply_group(layout, &group, &acts, n, tokens, 0, |_, out| {
+                multiply_groups(layout, &group, &acts, n, tokens, 0, |_, _, out| {
                     std::hint::black_box(out);
                 });
             }

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use trine_formats::gguf::Blob;
 use trine_formats::types::{REGISTRY, TypeInfo};
-use trine_kernels::packed::{Arena, Encoding, Packing, layouts, multiply_group};
+use trine_kernels::packed::{Arena, Encoding, Packing, layouts, multiply_groups};
 use trine_kernels::testing::Random;
 use trine_kernels::{AlignedBytes, Isa, Level, MatRows, mat_rows, ternary};
 
@@ -131,7 +131,7 @@ impl Product {
             let (acts, n, tokens) = (&self.acts, self.n, self.tokens);
             match self.form {
                 Form::Packed(layout) => {
-                    multiply_group(layout, group, acts, n, tokens, self.ahead, |_, out| {
+                    multiply_groups(layout, group, acts, n, tokens, self.ahead, |_, _, out| {
                         black_box(out);
                     });
                 }

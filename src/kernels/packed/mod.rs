@@ -210,46 +210,50 @@ thread_local! {
 /// Tokens from which on a product takes so long that memory needs not be asked for anything ahead.
 const MANY: usize = 32;
 
-/// The products of one group and `tokens` arranged rows `acts`, a few tokens at a time:
-/// `put(t, out)` gets the outputs from token t on, `[tokens of this portion][rows]`. The bytes `ahead` bytes behind those
-/// in work are prefetched, past the end of the group too; 0 leaves that to the processor.
+/// The products of groups of rows, one behind the other, and `tokens` arranged rows `acts`, a few tokens at a time:
+/// `put(g, t, out)` gets the outputs of group g from token t on, `[tokens of this portion][rows]`. The bytes `ahead`
+/// bytes behind those in work are prefetched, past the end of the groups too; 0 leaves that to the processor.
 ///
 /// # Panics
 /// When lengths do not fit.
-pub fn multiply_group(
+pub fn multiply_groups(
     layout: Packing,
-    group: &[u8],
+    groups: &[u8],
     acts: &[u8],
     n: usize,
     tokens: usize,
     ahead: usize,
-    mut put: impl FnMut(usize, &[f32]),
+    mut put: impl FnMut(usize, usize, &[f32]),
 ) {
     // With many, memory has all the time it needs.
-    let mut ahead = if tokens < MANY { ahead } else { 0 };
+    let ahead = if tokens < MANY { ahead } else { 0 };
+    let (group_bytes, act_bytes) = ((layout.group_bytes)(n), (layout.act_bytes)(n));
     TILE.with_borrow_mut(|tile| {
-        let act_bytes = (layout.act_bytes)(n);
-        let mut first = 0;
-        for acts in acts.chunks(layout.tile * act_bytes) {
-            let tokens = acts.len() / act_bytes;
-            let len = layout.rows * tokens;
-            if tile.len() < len {
-                *tile = Floats::scratch(len);
-            }
-            let tile = &mut tile[..len];
+        let most = layout.rows * tokens.min(layout.tile);
+        if tile.len() < most {
+            *tile = Floats::scratch(most);
+        }
+        for (g, group) in groups.chunks_exact(group_bytes.max(1)).enumerate() {
             // From the second portion on, the group is in the cache.
-            let ahead = std::mem::take(&mut ahead);
-            (layout.multiply)(Call { isa: layout.isa, group, acts, n, tokens, ahead, out: &mut *tile });
-            put(first, tile);
-            first += tokens;
+            let (mut first, mut ahead) = (0, ahead);
+            for acts in acts.chunks(layout.tile * act_bytes) {
+                let tokens = acts.len() / act_bytes;
+                let out = &mut tile[..layout.rows * tokens];
+                let ahead = std::mem::take(&mut ahead);
+                (layout.multiply)(Call { isa: layout.isa, group, acts, n, tokens, ahead, out: &mut *out });
+                put(g, first, out);
+                first += tokens;
+            }
         }
     });
 }
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 impl Call<'_> {
-    /// Checks what every kernel of a layout relies on: the proof of what it needs, and the lengths.
-    pub(crate) fn check(self, p: &Layout) -> Self {
+    /// Checks what every kernel of a layout relies on: the proof of what it needs, and the lengths. Compiled into each
+    /// kernel, which knows its layout: small models spend a twentieth of a token here otherwise.
+    #[inline(always)]
+    pub(crate) fn check(self, p: &'static Layout) -> Self {
         let Call { isa, group, acts, n, tokens, ref out, .. } = self;
         let block = match p.encoding {
             Encoding::Type(TypeId::Q8_K) => 256,

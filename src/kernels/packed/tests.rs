@@ -3,7 +3,7 @@
 use trine_formats::types::ternary::quantize_tl;
 use trine_formats::types::{REGISTRY, TypeId, TypeInfo};
 
-use super::{Encoding, Packing, layouts, multiply_group};
+use super::{Encoding, Packing, layouts, multiply_groups};
 use crate::testing::{self, Random, same, skipped};
 use crate::tests::encoded;
 use crate::{AlignedBytes, Isa, ternary};
@@ -30,7 +30,7 @@ fn product(p: Packing, w: &[u8], acts: &[u8], n: usize, rows: usize, tokens: usi
             return None;
         }
         let group_rows = g * p.rows..rows.min((g + 1) * p.rows);
-        multiply_group(p, &group, &acts, n, tokens, ahead, |first, tile| {
+        multiply_groups(p, &group, &acts, n, tokens, ahead, |_, first, tile| {
             for (t, tile) in (first..).zip(tile.chunks_exact(p.rows)) {
                 for (r, v) in group_rows.clone().zip(tile) {
                     out[r * tokens + t] = *v;

@@ -8,7 +8,7 @@ use trine_formats::gguf::Blob;
 
 use super::prefetch;
 use super::probe::{Piece, Probed};
-use crate::kernels::packed::{Arena, Packing, multiply_group};
+use crate::kernels::packed::{Arena, Packing, multiply_groups};
 use crate::kernels::{AlignedBytes, Floats};
 use crate::pool::{self, Parts};
 
@@ -80,29 +80,25 @@ impl PackedMatrix {
         self.data.len()
     }
 
-    /// Bytes of group `g`.
-    fn group(&self, g: usize) -> &[u8] {
-        &self.data[g * self.group_bytes..][..self.group_bytes]
+    /// Bytes of some groups.
+    fn groups(&self, groups: Range<usize>) -> &[u8] {
+        &self.data[groups.start * self.group_bytes..groups.end * self.group_bytes]
     }
 
     /// The products of some groups and rows of arranged activations, of as many tokens as there is room for:
     /// `values[token][row]`, the rows that there are.
     pub fn multiply_groups(&self, groups: Range<usize>, acts: &[u8], values: &mut [f32]) {
         let lanes = self.layout.rows;
-        let first = groups.start * lanes;
-        let width = self.rows.min(groups.end * lanes) - first;
+        let width = self.rows.min(groups.end * lanes) - groups.start * lanes;
         let (tokens, ahead) = (values.len() / width, prefetch::ahead(self.layout.name));
-        for g in groups {
-            let (group, at) = (self.group(g), g * lanes - first);
-            multiply_group(self.layout, group, acts, self.cols, tokens, ahead, |t, tile| {
-                let rows = values.chunks_exact_mut(width).skip(t);
-                for (row, given) in rows.zip(tile.chunks_exact(lanes)) {
-                    let row = &mut row[at..];
-                    let len = row.len().min(lanes);
-                    row[..len].copy_from_slice(&given[..len]);
-                }
-            });
-        }
+        multiply_groups(self.layout, self.groups(groups), acts, self.cols, tokens, ahead, |g, t, tile| {
+            let rows = values.chunks_exact_mut(width).skip(t);
+            for (row, given) in rows.zip(tile.chunks_exact(lanes)) {
+                let row = &mut row[g * lanes..];
+                let len = row.len().min(lanes);
+                row[..len].copy_from_slice(&given[..len]);
+            }
+        });
     }
 }
 
@@ -123,9 +119,7 @@ impl Probed for PackedMatrix {
             Piece {
                 bytes: piece.len(),
                 multiply: Box::new(move |ahead| {
-                    for group in piece.chunks_exact(self.group_bytes) {
-                        multiply_group(self.layout, group, &act, self.cols, 1, ahead, |_, _| {});
-                    }
+                    multiply_groups(self.layout, piece, &act, self.cols, 1, ahead, |_, _, _| {});
                 }),
             }
         }))
@@ -189,27 +183,25 @@ pub fn multiply_all(jobs: &mut [Job<'_>], tokens: usize) {
             }
             return;
         }
-        for g in groups.clone() {
-            let group = w.group(g);
-            let rows = g * lanes..w.rows.min((g + 1) * lanes);
-            multiply_group(w.layout, group, acts, w.cols, tokens.len(), *ahead, |first, tile| {
-                for (t, tile) in (tokens.start + first..).zip(tile.chunks_exact(lanes)) {
-                    let at = t * w.rows;
-                    // SAFETY: tasks of a job differ in their groups or their tokens, and each visits a
-                    // pair of group and token once.
-                    let out = unsafe { out.part(at + rows.start..at + rows.end) };
-                    match scale {
-                        Some(s) => out.iter_mut().zip(tile).for_each(|(o, v)| *o = v * s),
-                        None if out.len() == lanes => {
-                            // Lines of a size that the type knows, or each would be a call of memcpy.
-                            let lines = out.as_chunks_mut::<16>().0.iter_mut();
-                            lines.zip(tile.as_chunks().0).for_each(|(o, v)| *o = *v);
-                        }
-                        None => out.copy_from_slice(&tile[..rows.len()]),
+        multiply_groups(w.layout, w.groups(groups.clone()), acts, w.cols, tokens.len(), *ahead, |g, first, tile| {
+            let row = rows.start + g * lanes;
+            let end = rows.end.min(row + lanes);
+            for (t, tile) in (tokens.start + first..).zip(tile.chunks_exact(lanes)) {
+                let at = t * w.rows;
+                // SAFETY: tasks of a job differ in their groups or their tokens, and each visits a
+                // pair of group and token once.
+                let out = unsafe { out.part(at + row..at + end) };
+                match scale {
+                    Some(s) => out.iter_mut().zip(tile).for_each(|(o, v)| *o = v * s),
+                    None if out.len() == lanes => {
+                        // Lines of a size that the type knows, or each would be a call of memcpy.
+                        let lines = out.as_chunks_mut::<16>().0.iter_mut();
+                        lines.zip(tile.as_chunks().0).for_each(|(o, v)| *o = *v);
                     }
+                    None => out.copy_from_slice(&tile[..out.len()]),
                 }
-            });
-        }
+            }
+        });
     });
 }
 

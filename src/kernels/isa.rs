@@ -215,7 +215,7 @@ impl Isa {
         self.gfni
     }
 
-    /// Whether bytes can be permuted and compressed in vectors of 512 bits, AVX-512 VBMI and VBMI2.
+    /// True if bytes can be permuted and compressed in vectors of 512 bits, AVX-512 VBMI and VBMI2.
     pub(crate) const fn has_vbmi(self) -> bool {
         self.vbmi
     }

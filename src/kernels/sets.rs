@@ -9,6 +9,8 @@ macro_rules! with_sets {
         $callback! {
             /// Portable Rust: the definitions themselves.
             Scalar "scalar": (all()) {};
+            /// Four rows at a time in portable Rust, for what has nothing better.
+            Scalar4 "scalar4": Scalar (all()) {} in scalar4;
             /// x86-64 with AVX2, FMA, F16C, BMI1 and POPCNT.
             Avx2 "avx2": Scalar (target_arch = "x86_64") {
                 x86_64!("avx2" "fma" "f16c" "bmi1" "popcnt")

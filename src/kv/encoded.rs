@@ -8,7 +8,7 @@
 use std::ops::Range;
 
 use super::page::PageLayout;
-use super::sequence::Rows;
+use super::sequence::SequenceRows;
 use trine_formats::types::EncodeFn;
 
 use crate::kernels::elements::hadamard;
@@ -27,7 +27,13 @@ struct Strip<'a> {
 
 /// Stores the keys and values of a pass, `[rows][heads * elements]`, in the types of their layout, turned where it says
 /// so.
-pub(super) fn store(isa: Isa, layout: &PageLayout, layer: usize, parts: &mut [Rows<'_>], (k, v): (&[f32], &[f32])) {
+pub(super) fn store(
+    isa: Isa,
+    layout: &PageLayout,
+    layer: usize,
+    parts: &mut [SequenceRows<'_>],
+    (k, v): (&[f32], &[f32]),
+) {
     let encoder = |ty| kernels::encode_rows(ty, isa).expect("checked when loading");
     let (keys, values) = (encoder(layout.types.keys), encoder(layout.types.values));
     let mut strips = Vec::new();

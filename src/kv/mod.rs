@@ -25,7 +25,7 @@ use crate::kernels::halves::LANES;
 pub use budget::{OutOfPages, PagePool};
 pub use page::{EncodedHead, HeadPage, PageLayout};
 pub use placement::Placement;
-pub use sequence::{Mark, PageRef, Rows, Sequence};
+pub use sequence::{Mark, PageRef, Sequence, SequenceRows};
 pub use store::store;
 pub use types::CacheTypes;
 

@@ -295,14 +295,14 @@ impl std::fmt::Debug for Sequence {
 }
 
 /// Rows of a pass that follow each other at the end of one sequence.
-pub struct Rows<'a> {
+pub struct SequenceRows<'a> {
     /// The sequence, with room for them; its length grows after the pass.
     pub seq: &'a mut Sequence,
     /// Rows of the pass.
     pub rows: Range<usize>,
 }
 
-impl Rows<'_> {
+impl SequenceRows<'_> {
     /// Position of the first row.
     pub fn first(&self) -> usize {
         self.seq.len()

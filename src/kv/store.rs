@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::TILE;
 use super::encoded;
 use super::page::{PageLayout, QUADS};
-use super::sequence::Rows;
+use super::sequence::SequenceRows;
 use crate::kernels::Isa;
 use crate::kernels::halves::{self, Form, Line};
 use crate::pool;
@@ -28,7 +28,7 @@ struct Strip<'a> {
 
 /// Stores the keys and values of a pass, `[rows][heads * elements]`, rounded to their types, in `layer` of all its
 /// sequences. What stood at those positions and after is overwritten or forgotten.
-pub fn store(isa: Isa, layer: usize, parts: &mut [Rows<'_>], k: &[f32], v: &[f32]) {
+pub fn store(isa: Isa, layer: usize, parts: &mut [SequenceRows<'_>], k: &[f32], v: &[f32]) {
     let Some(layout) = parts.first().map(|p| *p.seq.layout()) else {
         return;
     };

@@ -32,7 +32,7 @@ fn append(seq: &mut Sequence, salts: &[usize]) {
         let rows = salts.iter().enumerate();
         rows.flat_map(|(i, salt)| row(first + i, salt + extra)).collect()
     };
-    let mut parts = [Rows { seq, rows: 0..salts.len() }];
+    let mut parts = [SequenceRows { seq, rows: 0..salts.len() }];
     store(Isa::detect(), 1, &mut parts, &rows(0), &rows(5));
     seq.advance(salts.len());
 }
@@ -163,7 +163,7 @@ fn an_infinity_marks_its_tile_until_the_tile_begins_anew() {
     let mut bad = row(40, 1);
     bad[2 * 8] = f32::NAN;
     seq.reserve(1).expect("pages");
-    let mut parts = [Rows { seq: &mut seq, rows: 0..1 }];
+    let mut parts = [SequenceRows { seq: &mut seq, rows: 0..1 }];
     store(Isa::detect(), 1, &mut parts, &bad, &row(40, 6));
     seq.advance(1);
     let marked = |seq: &Sequence, head, tile| {

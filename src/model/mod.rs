@@ -310,7 +310,7 @@ impl Model {
     pub(crate) fn residual(
         &self,
         tokens: &[u32],
-        parts: &mut [kv::Rows<'_>],
+        parts: &mut [kv::SequenceRows<'_>],
         options: &PassOptions,
     ) -> Result<Floats, Cancelled> {
         self.inner.processor.run(&self.inner.program, self.inner.handover, tokens, parts, options)

@@ -13,7 +13,7 @@ use trine_formats::widely::{Part, WidelyMatrix};
 pub use super::activations::{Activations, Forms};
 use super::product::SharedArena;
 use super::product::bitplane::{self, BitplaneMatrix};
-use super::product::packed::{self, Job, PackedMatrix};
+use super::product::packed::{self, PackedMatrix, PackedProduct};
 use super::product::probe::Probed;
 use super::product::widely::{self, WidelyLinear};
 use crate::kernels::bitplane::NumberPath;
@@ -256,8 +256,8 @@ pub fn matmul<const N: usize>(w: [&Matrix; N], acts: &Activations<'_>) -> [Float
     let (mut in_planes, mut widely_linear) = (Vec::new(), Vec::new());
     for ((w, out), form) in w.iter().zip(&mut outs).zip(&forms) {
         match (&w.weights, form) {
-            (Weights::Packed(p), Some(acts)) => jobs.push(Job { w: p, acts, scale: w.scale, out }),
-            (Weights::Planes(p), Some(arranged)) => in_planes.push(bitplane::Job {
+            (Weights::Packed(p), Some(acts)) => jobs.push(PackedProduct { w: p, acts, scale: w.scale, out }),
+            (Weights::Planes(p), Some(arranged)) => in_planes.push(bitplane::BitplaneProduct {
                 w: p,
                 width: acts.width,
                 form: p.form(acts.isa, tokens),
@@ -265,7 +265,7 @@ pub fn matmul<const N: usize>(w: [&Matrix; N], acts: &Activations<'_>) -> [Float
                 x: acts.x,
                 out,
             }),
-            (Weights::Widely(w), Some(acts)) => widely_linear.push(widely::Job { w, acts, out }),
+            (Weights::Widely(w), Some(acts)) => widely_linear.push(widely::WidelyProduct { w, acts, out }),
             _ => by_rows(w, acts, out),
         }
     }

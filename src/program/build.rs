@@ -3,7 +3,7 @@
 use super::forward::Program;
 use super::op::{Attend, LowRank, Op, Product, RopeKind, Stack, Temperature};
 use super::operation::{Operation, Order};
-use super::value::{MatrixId, MatrixInfo, Rows, Shape, Value};
+use super::value::{MatrixId, MatrixInfo, RowCount, Shape, Value};
 use crate::ops::activation::{Activation, HeadGate};
 use crate::ops::delta::Decay;
 use crate::ops::hadamard::Hadamard;
@@ -56,11 +56,11 @@ impl Builder {
         self.shapes[x.0].columns
     }
 
-    fn rows(&self, x: Value) -> Rows {
+    fn rows(&self, x: Value) -> RowCount {
         self.shapes[x.0].rows
     }
 
-    fn value(&mut self, name: &str, rows: Rows, columns: usize) -> Value {
+    fn value(&mut self, name: &str, rows: RowCount, columns: usize) -> Value {
         self.shapes.push(Shape { name: format!("{}{name}", self.part), rows, columns });
         Value(self.shapes.len() - 1)
     }
@@ -75,7 +75,7 @@ impl Builder {
         self.one(name, op, inputs, rows, columns)
     }
 
-    fn one(&mut self, name: &str, op: Op, inputs: &[Value], rows: Rows, columns: usize) -> Value {
+    fn one(&mut self, name: &str, op: Op, inputs: &[Value], rows: RowCount, columns: usize) -> Value {
         let to = self.value(name, rows, columns);
         self.push(op, inputs, vec![to]);
         to
@@ -84,13 +84,13 @@ impl Builder {
     /// The tokens' rows of a table.
     pub fn embed(&mut self, table: MatrixId) -> Value {
         let columns = self.matrices[table.0].columns;
-        self.one("embedding", Op::Embed(table), &[], Rows::Tokens, columns)
+        self.one("embedding", Op::Embed(table), &[], RowCount::Tokens, columns)
     }
 
     /// The positions' rows of a table.
     pub fn embed_positions(&mut self, table: MatrixId) -> Value {
         let columns = self.matrices[table.0].columns;
-        self.one("position", Op::EmbedPositions(table), &[], Rows::Tokens, columns)
+        self.one("position", Op::EmbedPositions(table), &[], RowCount::Tokens, columns)
     }
 
     /// `x` and what an adapter adds to the embeddings.
@@ -260,7 +260,7 @@ impl Builder {
     /// Attention: the outputs of the heads.
     pub fn attend(&mut self, name: &str, qkv: [Value; 3], attend: Attend) -> Value {
         let columns = attend.heads.queries * attend.value_size;
-        self.one(name, Op::Attend(Box::new(attend)), &qkv, Rows::Tokens, columns)
+        self.one(name, Op::Attend(Box::new(attend)), &qkv, RowCount::Tokens, columns)
     }
 
     /// An operation over positions whose output is like its input number `like`.
@@ -277,13 +277,13 @@ impl Builder {
     /// The experts of every token and their weights.
     pub fn choose(&mut self, name: &str, scores: Value, choosing: crate::ops::experts::Choosing) -> Value {
         let used = choosing.used;
-        self.one(name, Op::Choose(Box::new(choosing)), &[scores], Rows::Tokens, used)
+        self.one(name, Op::Choose(Box::new(choosing)), &[scores], RowCount::Tokens, used)
     }
 
     /// Rows for the experts of their tokens, times the weights of the choice if `weighed`.
     pub fn dispatch(&mut self, name: &str, x: Value, choice: Value, weighed: bool) -> Value {
         let (used, columns) = (self.columns(choice), self.columns(x));
-        self.one(name, Op::Dispatch { weighed }, &[x, choice], Rows::Experts(used), columns)
+        self.one(name, Op::Dispatch { weighed }, &[x, choice], RowCount::Experts(used), columns)
     }
 
     /// Products with the matrices of each row's expert.
@@ -296,7 +296,7 @@ impl Builder {
     /// The sums of what the tokens' experts make, times their weights if `weighed`.
     pub fn combine(&mut self, name: &str, x: Value, choice: Value, weighed: bool) -> Value {
         let columns = self.columns(x);
-        self.one(name, Op::Combine { weighed }, &[x, choice], Rows::Tokens, columns)
+        self.one(name, Op::Combine { weighed }, &[x, choice], RowCount::Tokens, columns)
     }
 
     /// The mean of residual streams, weighed by their scores.
@@ -323,7 +323,7 @@ impl Builder {
     pub fn take(&mut self, x: Value) -> Value {
         self.head = Some(self.operations.len());
         let columns = self.columns(x);
-        self.one("wanted", Op::Take, &[x], Rows::Wanted, columns)
+        self.one("wanted", Op::Take, &[x], RowCount::Wanted, columns)
     }
 
     /// The program, whose logits are computed from the normed rows `hidden`; operations are fused where the results are

@@ -6,7 +6,7 @@ use super::op::Op;
 use super::operation::{Operation, Order};
 use super::plan::Plan;
 use super::rewrite;
-use super::value::{MatrixId, MatrixInfo, Rows, Shape, Value};
+use super::value::{MatrixId, MatrixInfo, RowCount, Shape, Value};
 
 /// A forward pass, from the tokens to the logits.
 #[derive(Clone, Debug)]
@@ -117,7 +117,7 @@ impl Program {
     /// The experts that a token goes to, of an operation on rows of experts; 1 of any other.
     pub fn experts_per_token(&self, operation: &Operation) -> usize {
         let rows = operation.outputs.first().map(|output| self.shape(*output).rows);
-        if let Some(Rows::Experts(used)) = rows { used } else { 1 }
+        if let Some(RowCount::Experts(used)) = rows { used } else { 1 }
     }
 
     /// The values that operations from number `at` on read and earlier ones make.

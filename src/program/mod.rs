@@ -25,4 +25,4 @@ pub use op::{Attend, LowRank, Op, Product, RopeKind, Stack, Temperature};
 pub use operation::{Operation, Order};
 pub use plan::Plan;
 pub use show::{Line, Matrix as ShownMatrix, Output as ShownOutput};
-pub use value::{MatrixId, MatrixInfo, Rows, Shape, Value};
+pub use value::{MatrixId, MatrixInfo, RowCount, Shape, Value};

@@ -1,7 +1,7 @@
 //! When values are read for the last time, and how much memory a pass takes.
 
 use super::operation::Operation;
-use super::value::{Rows, Shape, Value};
+use super::value::{RowCount, Shape, Value};
 
 /// The lives of a program's values.
 #[derive(Clone, Debug, Default)]
@@ -27,9 +27,9 @@ impl Plan {
         let floats = |value: &Value| {
             let shape = &shapes[value.0];
             match shape.rows {
-                Rows::Tokens => shape.columns,
-                Rows::Experts(used) => used * shape.columns,
-                Rows::Wanted => 0,
+                RowCount::Tokens => shape.columns,
+                RowCount::Experts(used) => used * shape.columns,
+                RowCount::Wanted => 0,
             }
         };
         let (mut living, mut peak) = (0usize, 0);

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::forward::Program;
 use super::op::Op;
 use super::operation::Operation;
-use super::value::{Rows, Value};
+use super::value::{RowCount, Value};
 use crate::ops::norm::Kind;
 
 /// One operation as people read it.
@@ -81,9 +81,9 @@ impl Program {
         let output = |value: &Value| {
             let shape = self.shape(*value);
             let rows = match shape.rows {
-                Rows::Tokens => "tokens",
-                Rows::Wanted => "wanted",
-                Rows::Experts(_) => "experts",
+                RowCount::Tokens => "tokens",
+                RowCount::Wanted => "wanted",
+                RowCount::Experts(_) => "experts",
             };
             Output { name: names[value.0].clone(), rows, columns: shape.columns }
         };

@@ -12,7 +12,7 @@ pub struct MatrixId(pub(crate) usize);
 
 /// The rows of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Rows {
+pub enum RowCount {
     /// One for each token of a pass.
     Tokens,
     /// One for each token whose logits are wanted.
@@ -21,12 +21,12 @@ pub enum Rows {
     Experts(usize),
 }
 
-impl Rows {
+impl RowCount {
     /// The number of rows in a pass of `tokens` tokens, or of `tokens` wanted ones.
     pub fn count(self, tokens: usize) -> usize {
         match self {
-            Rows::Tokens | Rows::Wanted => tokens,
-            Rows::Experts(used) => tokens * used,
+            RowCount::Tokens | RowCount::Wanted => tokens,
+            RowCount::Experts(used) => tokens * used,
         }
     }
 }
@@ -37,7 +37,7 @@ pub struct Shape {
     /// The value's name: that of the tensor that makes it, or of what it is.
     pub name: String,
     /// Its rows.
-    pub rows: Rows,
+    pub rows: RowCount,
     /// Floats of a row; of a choice of experts the experts of a token.
     pub columns: usize,
 }

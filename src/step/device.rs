@@ -67,7 +67,7 @@ impl Running<'_> {
     ///
     /// # Errors
     /// The device's message, in one line.
-    pub fn pass(&mut self, model: &Model, behind: &Behind<'_>, parts: &[kv::Rows<'_>]) -> Result<(), String> {
+    pub fn pass(&mut self, model: &Model, behind: &Behind<'_>, parts: &[kv::SequenceRows<'_>]) -> Result<(), String> {
         let Offloaded { passes, start, ropes } = self.offloaded();
         for part in parts {
             if let Some((from, to)) = part.seq.copied_page() {

@@ -292,7 +292,7 @@ impl Engine {
                 false => &mut wanted,
             };
             list.extend(heard.map(|index| (first + index - from, no, index)));
-            parts.push(kv::Rows { seq: &mut *segment.seq, rows: first..tokens.len() });
+            parts.push(kv::SequenceRows { seq: &mut *segment.seq, rows: first..tokens.len() });
         }
         let residual = self.model.residual(&tokens, &mut parts, options)?;
         let mut stream = Vec::new();

@@ -36,7 +36,7 @@ impl Running<'_> {
 
     /// # Errors
     /// None.
-    pub fn pass(&mut self, _: &Model, _: &Behind<'_>, _: &[kv::Rows<'_>]) -> Result<(), String> {
+    pub fn pass(&mut self, _: &Model, _: &Behind<'_>, _: &[kv::SequenceRows<'_>]) -> Result<(), String> {
         match self.0 {}
     }
 

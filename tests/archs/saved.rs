@@ -2,7 +2,7 @@
 
 use trine::Isa;
 use trine::formats::types::TypeId;
-use trine::kv::{CacheTypes, PageLayout, PagePool, Rows, Sequence, TILE, store};
+use trine::kv::{CacheTypes, PageLayout, PagePool, Sequence, SequenceRows, TILE, store};
 use trine::model::{LoadOptions, Model};
 use trine::pool::Pool;
 use trine::step::{Session, SessionOptions};
@@ -68,7 +68,7 @@ fn tiles_with_infinities_are_known_again() {
     };
     let mut seq = pool.sequence();
     seq.reserve(positions).expect("pages");
-    let mut parts = [Rows { seq: &mut seq, rows: 0..positions }];
+    let mut parts = [SequenceRows { seq: &mut seq, rows: 0..positions }];
     // A key of the second tile, of head 1, and a value of the last one, of head 0.
     let (key, value) = (rows((TILE + 4) * 16 + 9), rows((2 * TILE + 1) * 16 + 2));
     store(Isa::detect(), 0, &mut parts, &key, &value);

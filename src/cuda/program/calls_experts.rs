@@ -1,7 +1,7 @@
 //! Mixtures of experts to launches.
 
 use super::calls::{ELEMENTS, Pass, int, memory};
-use super::memory::{Rows, Value};
+use super::memory::{RowCount, Value};
 use super::operation::{Choose, Claim, Gating, Placed};
 use super::{Call, Operand, ProgramError};
 use crate::plan;
@@ -10,7 +10,7 @@ use crate::ptx::EXPERTS;
 /// Rows of the choice's value for each of a token's experts.
 fn used(value: Value) -> usize {
     match value.rows {
-        Rows::Chosen(used) => used,
+        RowCount::Chosen(used) => used,
         _ => 1,
     }
 }

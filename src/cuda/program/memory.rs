@@ -76,7 +76,7 @@ impl fmt::Display for Table {
 
 /// The rows of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Rows {
+pub(super) enum RowCount {
     /// One for each token.
     Tokens,
     /// One for each token whose logits are wanted.
@@ -87,14 +87,14 @@ pub(super) enum Rows {
     Eights { experts: usize, used: usize },
 }
 
-impl Rows {
+impl RowCount {
     /// How many there are.
     pub fn count(self, tokens: usize, wanted: usize) -> usize {
         match self {
-            Rows::Tokens => tokens,
-            Rows::Wanted => wanted,
-            Rows::Chosen(used) => tokens.saturating_mul(used),
-            Rows::Eights { experts, used } => eights_of_chosen(experts, tokens.saturating_mul(used)),
+            RowCount::Tokens => tokens,
+            RowCount::Wanted => wanted,
+            RowCount::Chosen(used) => tokens.saturating_mul(used),
+            RowCount::Eights { experts, used } => eights_of_chosen(experts, tokens.saturating_mul(used)),
         }
     }
 }
@@ -127,7 +127,7 @@ impl Quants {
 /// A value that one operation writes and later ones read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Value {
-    pub rows: Rows,
+    pub rows: RowCount,
     pub columns: usize,
     /// Floats where there are none.
     pub quants: Option<Quants>,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use trine_formats::types::TypeId;
 
 use super::matrix::{Matrix, Store, Weights};
-use super::memory::{Kind, Memory, Quants, Rows, Value, size};
+use super::memory::{Kind, Memory, Quants, RowCount, Value, size};
 use super::operation::{Attend, Gate, Operation};
 use super::place::place;
 use super::{Limits, Program, ProgramError, fixed};
@@ -107,7 +107,7 @@ impl<'a> Recorder<'a> {
         self.halves = Some(pruned);
     }
 
-    pub(super) fn value(&mut self, rows: Rows, columns: usize) -> Result<Span, ProgramError> {
+    pub(super) fn value(&mut self, rows: RowCount, columns: usize) -> Result<Span, ProgramError> {
         let most = rows.count(self.limits.tokens, self.limits.wanted);
         let count = size(&[most, columns], "an activation")?;
         if columns == 0 || count > i32::MAX as usize {
@@ -117,7 +117,7 @@ impl<'a> Recorder<'a> {
         Ok(Span(self.values.len() - 1))
     }
 
-    pub(super) fn rows(&self, x: Span) -> Rows {
+    pub(super) fn rows(&self, x: Span) -> RowCount {
         self.values[x.0].rows
     }
 
@@ -136,7 +136,7 @@ impl<'a> Recorder<'a> {
     /// # Errors
     /// A value that no buffer holds.
     pub fn given(&mut self, columns: usize) -> Result<Span, ProgramError> {
-        let given = self.value(Rows::Tokens, columns)?;
+        let given = self.value(RowCount::Tokens, columns)?;
         self.given = Some(given.0);
         Ok(given)
     }
@@ -151,7 +151,7 @@ impl<'a> Recorder<'a> {
             return Err(ProgramError::Missing(what));
         }
         let (kernel, memory) = self.store.table(&mut self.memories, table)?;
-        let to = self.value(Rows::Tokens, table.columns)?;
+        let to = self.value(RowCount::Tokens, table.columns)?;
         self.operations.push(Operation::Embed { kernel, table: memory, to: to.0 });
         Ok(to)
     }
@@ -260,7 +260,7 @@ impl<'a> Recorder<'a> {
     /// # Errors
     /// A value that no buffer holds.
     pub fn take_wanted(&mut self, x: Span) -> Result<Span, ProgramError> {
-        let to = self.value(Rows::Wanted, self.columns(x))?;
+        let to = self.value(RowCount::Wanted, self.columns(x))?;
         let from = x.0;
         self.operations.push(Operation::Take { from, to: to.0 });
         Ok(to)
@@ -380,7 +380,7 @@ impl<'a> Recorder<'a> {
         for (from, cells) in [keys, values].into_iter().zip(cells) {
             self.operations.push(Operation::Store { from: from.0, cells, heads: kv });
         }
-        let to = self.value(Rows::Tokens, n * value_size)?;
+        let to = self.value(RowCount::Tokens, n * value_size)?;
         self.operations.push(Operation::Attend(Attend {
             queries: queries.0,
             keys: cells[0],
@@ -425,7 +425,7 @@ impl<'a> Recorder<'a> {
     pub fn finish(mut self, logits: Span) -> Result<(Program, Vec<Weights<'a>>), ProgramError> {
         let limits = self.limits;
         let result = self.values[logits.0];
-        if (result.rows, result.columns) != (Rows::Wanted, self.vocabulary) {
+        if (result.rows, result.columns) != (RowCount::Wanted, self.vocabulary) {
             let (columns, tokens) = (result.columns, self.vocabulary);
             let what = format!("{columns} logits of a vocabulary of {tokens}");
             return Err(ProgramError::Missing(what));

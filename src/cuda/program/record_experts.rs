@@ -2,7 +2,7 @@
 
 use super::ProgramError;
 use super::matrix::Matrix;
-use super::memory::Rows;
+use super::memory::RowCount;
 use super::operation::{Choose, Claim, Gating, OfChosen, Operation};
 use super::record::{Recorder, Span, quants_for};
 use crate::plan::is_listed;
@@ -71,7 +71,7 @@ impl<'a> Recorder<'a> {
         }
         let bias = rule.bias.map(|bias| self.vector(bias)).transpose()?;
         let powers = self.store.powers(&mut self.memories, rule.powers);
-        let rows = Rows::Chosen(used);
+        let rows = RowCount::Chosen(used);
         let numbers = self.value(rows, 1)?.0;
         let weights = self.value(rows, 1)?.0;
         self.operations.push(Operation::Choose(Choose {
@@ -116,7 +116,7 @@ impl<'a> Recorder<'a> {
         chosen: &Chosen,
     ) -> Result<(), ProgramError> {
         let whole = chosen.experts.checked_mul(of_expert) == Some(numbers.len());
-        if !whole || self.rows(x) != Rows::Chosen(chosen.used) {
+        if !whole || self.rows(x) != RowCount::Chosen(chosen.used) {
             let (count, experts) = (numbers.len(), chosen.experts);
             let what = format!("{count} factors or biases of {experts} experts");
             return Err(ProgramError::Missing(what));
@@ -132,7 +132,7 @@ impl<'a> Recorder<'a> {
     /// # Errors
     /// A value that no buffer holds.
     pub fn weigh(&mut self, x: Span, chosen: &Chosen) -> Result<Span, ProgramError> {
-        let to = self.value(Rows::Chosen(chosen.used), self.columns(x))?;
+        let to = self.value(RowCount::Chosen(chosen.used), self.columns(x))?;
         self.operations.push(Operation::Weigh { from: x.0, weights: chosen.weights, to: to.0 });
         Ok(to)
     }
@@ -150,8 +150,8 @@ impl<'a> Recorder<'a> {
         chosen: &Chosen,
     ) -> Result<Span, ProgramError> {
         let matrix = self.store.stack(&mut self.memories, matrices)?;
-        let of_these =
-            matches!(self.rows(x), Rows::Tokens) || matches!(self.rows(x), Rows::Chosen(used) if used == chosen.used);
+        let of_these = matches!(self.rows(x), RowCount::Tokens)
+            || matches!(self.rows(x), RowCount::Chosen(used) if used == chosen.used);
         let name = matrices[0].name;
         if matrix.columns != self.columns(x) || matrices.len() != chosen.experts || !of_these {
             let (count, columns) = (matrices.len(), self.columns(x));
@@ -173,7 +173,7 @@ impl<'a> Recorder<'a> {
             true => self.listed(chosen)?,
             false => chosen.numbers,
         };
-        let to = self.value(Rows::Chosen(chosen.used), matrix.rows)?;
+        let to = self.value(RowCount::Chosen(chosen.used), matrix.rows)?;
         self.operations.push(Operation::ProductOfChosen { matrix, from, who, to: to.0 });
         Ok(to)
     }
@@ -187,7 +187,7 @@ impl<'a> Recorder<'a> {
         if let Some(list) = found {
             return Ok(list);
         }
-        let rows = Rows::Eights { experts: chosen.experts, used: chosen.used };
+        let rows = RowCount::Eights { experts: chosen.experts, used: chosen.used };
         let list = self.value(rows, OF_TILE)?.0;
         self.operations.push(Operation::List { chosen: chosen.numbers, list });
         Ok(list)
@@ -199,11 +199,11 @@ impl<'a> Recorder<'a> {
     /// # Errors
     /// Rows of other experts, a value that no buffer holds.
     pub fn combine(&mut self, given: Span, chosen: &Chosen, weighed: bool) -> Result<Span, ProgramError> {
-        if self.rows(given) != Rows::Chosen(chosen.used) {
+        if self.rows(given) != RowCount::Chosen(chosen.used) {
             let what = "the sum of what other experts gave".to_owned();
             return Err(ProgramError::Missing(what));
         }
-        let to = self.value(Rows::Tokens, self.columns(given))?;
+        let to = self.value(RowCount::Tokens, self.columns(given))?;
         self.operations.push(Operation::Combine { from: given.0, weights: chosen.weights, weighed, to: to.0 });
         Ok(to)
     }

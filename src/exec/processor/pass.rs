@@ -15,7 +15,7 @@ pub struct Pass<'a, 's, 'p> {
     pub options: &'a PassOptions,
     pub tokens: &'a [u32],
     pub positions: Positions<'a>,
-    pub parts: &'p mut [kv::Rows<'s>],
+    pub parts: &'p mut [kv::SequenceRows<'s>],
     pub values: Values,
 }
 

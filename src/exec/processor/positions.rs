@@ -20,7 +20,7 @@ pub struct Positions<'a> {
 
 impl<'a> Positions<'a> {
     /// Positions of the rows of `parts`, which follow each other.
-    pub fn new(parts: &[kv::Rows<'_>], ropes: &'a [Rope; 2]) -> Positions<'a> {
+    pub fn new(parts: &[kv::SequenceRows<'_>], ropes: &'a [Rope; 2]) -> Positions<'a> {
         let all = parts.iter().flat_map(|p| p.positions()).collect();
         Positions { all, ropes, tables: Default::default() }
     }

@@ -25,7 +25,7 @@ impl Processor {
         program: &Program,
         (end, wanted): (usize, Value),
         tokens: &[u32],
-        parts: &mut [kv::Rows<'_>],
+        parts: &mut [kv::SequenceRows<'_>],
         options: &PassOptions,
     ) -> Result<Floats, Cancelled> {
         let positions = Positions::new(parts, self.ropes(options.n_ctx));

@@ -111,7 +111,7 @@ impl Attention<'_, '_> {
     }
 
     /// Rows of a task, for `rows` rows of a KV head that attend to `cells` cells.
-    fn rows_of_a_task(&self, part: &kv::Rows<'_>, rows: usize, cells: usize) -> usize {
+    fn rows_of_a_task(&self, part: &kv::SequenceRows<'_>, rows: usize, cells: usize) -> usize {
         #[cfg(target_arch = "x86_64")]
         if tiled::take(self.isa, part.seq.layout(), rows) {
             return tiled::rows(part.seq.layout(), rows, cells);
@@ -121,12 +121,12 @@ impl Attention<'_, '_> {
     }
 
     /// Cells that token `t` of a part sees.
-    fn visible(&self, part: &kv::Rows<'_>, t: usize) -> Range<usize> {
+    fn visible(&self, part: &kv::SequenceRows<'_>, t: usize) -> Range<usize> {
         let position = part.first() + t;
         self.window.map_or(0, |w| w.first(position))..position + 1
     }
 
-    fn rows<'r, 's>(&self, part: &'r kv::Rows<'s>, kv_head: usize, tokens: Range<usize>) -> HeadRows<'r, 's> {
+    fn rows<'r, 's>(&self, part: &'r kv::SequenceRows<'s>, kv_head: usize, tokens: Range<usize>) -> HeadRows<'r, 's> {
         let begin = self.visible(part, tokens.start).start / TILE * TILE;
         let end = part.first() + tokens.end;
         HeadRows {

@@ -10,7 +10,7 @@ use crate::pool;
 /// Arguments of attention that all rows of a call share.
 pub struct Attention<'a, 's> {
     /// The sequences of the pass; its keys and values are already stored.
-    pub parts: &'a [kv::Rows<'s>],
+    pub parts: &'a [kv::SequenceRows<'s>],
     /// The layer.
     pub layer: usize,
     /// Query heads; a multiple of the KV heads.
@@ -56,7 +56,7 @@ pub(super) fn even(layout: &PageLayout, all: usize) -> usize {
 
 /// Tokens of one sequence, and the cells they attend to with one KV head.
 pub(super) struct HeadRows<'a, 's> {
-    pub(super) part: &'a kv::Rows<'s>,
+    pub(super) part: &'a kv::SequenceRows<'s>,
     pub(super) layer: usize,
     pub(super) kv_head: usize,
     /// Counted from the first of the part.

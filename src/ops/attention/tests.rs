@@ -111,7 +111,7 @@ impl Case {
             for (threads, positions) in [(1, 128), (3, 32), (2, 64)] {
                 let mut seq = self.sequence(isa, positions);
                 let rows = 0..self.tokens;
-                let mut parts = [kv::Rows { seq: &mut seq, rows }];
+                let mut parts = [kv::SequenceRows { seq: &mut seq, rows }];
                 let now = self.first * row;
                 kv::store(isa, 1, &mut parts, &self.k[now..], &self.v[now..]);
                 let attention = Attention {
@@ -146,7 +146,7 @@ impl Case {
 fn append(isa: Isa, seq: &mut Sequence, row: usize, k: &[f32], v: &[f32]) {
     let n = k.len() / row;
     seq.reserve(n).expect("pages");
-    let mut parts = [kv::Rows { seq, rows: 0..n }];
+    let mut parts = [kv::SequenceRows { seq, rows: 0..n }];
     kv::store(isa, 1, &mut parts, k, v);
     seq.advance(n);
 }
@@ -160,13 +160,13 @@ fn sequences_of_one_pass_do_not_see_each_other() {
     for isa in isas() {
         let mut seqs: Vec<Sequence> = cases.iter().map(|c| c.sequence(isa, 64)).collect();
         let mut end = 0;
-        let mut parts: Vec<kv::Rows<'_>> = seqs
+        let mut parts: Vec<kv::SequenceRows<'_>> = seqs
             .iter_mut()
             .zip(&cases)
             .map(|(seq, case)| {
                 let rows = end..end + case.tokens;
                 end = rows.end;
-                kv::Rows { seq, rows }
+                kv::SequenceRows { seq, rows }
             })
             .collect();
         let now = |x: fn(&Case) -> &Vec<f32>| -> Vec<f32> {

@@ -127,7 +127,7 @@ impl Probed for PackedMatrix {
 }
 
 /// A product to compute.
-pub struct Job<'a> {
+pub struct PackedProduct<'a> {
     /// The weights.
     pub w: &'a PackedMatrix,
     /// Arranged activation rows of the matrix's layout.
@@ -149,7 +149,7 @@ struct Task {
 ///
 /// # Panics
 /// When lengths do not fit.
-pub fn multiply_all(jobs: &mut [Job<'_>], tokens: usize) {
+pub fn multiply_all(jobs: &mut [PackedProduct<'_>], tokens: usize) {
     let mut tasks = Vec::new();
     for (job, j) in jobs.iter().enumerate() {
         assert_eq!(j.out.len(), tokens * j.w.rows, "output size");

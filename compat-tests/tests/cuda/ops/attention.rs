@@ -72,7 +72,7 @@ impl Case {
             for (from, count) in [(0, before), (before, now)] {
                 seq.reserve(count).expect("pages");
                 let rows = 0..count;
-                let mut parts = [kv::Rows { seq, rows }];
+                let mut parts = [kv::SequenceRows { seq, rows }];
                 let k = &self.k[i][from * key_row..][..count * key_row];
                 let v = &self.v[i][from * value_row..][..count * value_row];
                 kv::store(isa, 0, &mut parts, k, v);
@@ -82,13 +82,13 @@ impl Case {
             }
         }
         let mut end = 0;
-        let parts: Vec<kv::Rows<'_>> = all
+        let parts: Vec<kv::SequenceRows<'_>> = all
             .iter_mut()
             .zip(&self.sequences)
             .map(|(seq, (_, now))| {
                 let rows = end..end + now;
                 end = rows.end;
-                kv::Rows { seq, rows }
+                kv::SequenceRows { seq, rows }
             })
             .collect();
         let attention = Attention {

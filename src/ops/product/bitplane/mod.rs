@@ -225,7 +225,7 @@ impl AtWidth {
 }
 
 /// A product to compute.
-pub struct Job<'a> {
+pub struct BitplaneProduct<'a> {
     /// The weights.
     pub w: &'a BitplaneMatrix,
     /// The width to use, one of the matrix's.
@@ -255,7 +255,7 @@ thread_local! {
 ///
 /// # Panics
 /// When lengths do not fit, or a matrix does not have the width.
-pub fn multiply_all(isa: Isa, jobs: &mut [Job<'_>], tokens: usize) {
+pub fn multiply_all(isa: Isa, jobs: &mut [BitplaneProduct<'_>], tokens: usize) {
     let mut tasks = Vec::new();
     let mut parts = Vec::with_capacity(jobs.len());
     for (i, job) in jobs.iter_mut().enumerate() {

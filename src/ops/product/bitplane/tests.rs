@@ -115,7 +115,7 @@ fn matrices_give_the_canonical_products_on_any_number_of_threads() {
                         let acts = arranged(form, isa, &x, columns);
                         let (mut all, mut some) = (vec![0.0; tokens * rows], vec![0.0; tokens * 201]);
                         let width = view.width;
-                        let job = |w, out| Job { w, width, form, acts: &acts, x: &x, out };
+                        let job = |w, out| BitplaneProduct { w, width, form, acts: &acts, x: &x, out };
                         let pool = Pool::new(threads).expect("threads");
                         pool.install(|| {
                             let mut jobs = [job(&whole, &mut all[..]), job(&part, &mut some[..])];
@@ -166,7 +166,7 @@ fn packed_matrices_take_any_width_at_any_time() {
                         let acts = arranged(form, isa, x, columns);
                         let count = m.widest().map_or(0, |v| v.rows);
                         let mut out = vec![f32::NAN; tokens * count];
-                        let mut jobs = [Job { w: m, width, form, acts: &acts, x, out: &mut out }];
+                        let mut jobs = [BitplaneProduct { w: m, width, form, acts: &acts, x, out: &mut out }];
                         pool.install(|| multiply_all(isa, &mut jobs, tokens));
                         out
                     };

@@ -219,7 +219,7 @@ impl WidelyLinear {
 }
 
 /// A product to compute.
-pub struct Job<'a> {
+pub struct WidelyProduct<'a> {
     /// The weights.
     pub w: &'a WidelyLinear,
     /// Activation rows as the matrix's path has them.
@@ -250,7 +250,7 @@ thread_local! {
 ///
 /// # Panics
 /// When lengths do not fit.
-pub fn multiply_all(isa: Isa, jobs: &mut [Job<'_>], tokens: usize) {
+pub fn multiply_all(isa: Isa, jobs: &mut [WidelyProduct<'_>], tokens: usize) {
     let mut tasks = Vec::new();
     let mut parts = Vec::with_capacity(jobs.len());
     for (i, job) in jobs.iter_mut().enumerate() {

@@ -58,7 +58,8 @@ fn threads_tokens_and_layouts_change_no_bit() {
                         let pool = Pool::new(threads).expect("threads");
                         pool.install(|| {
                             let jobs = linears.iter().zip(&mut outs);
-                            let mut jobs: Vec<Job> = jobs.map(|(w, out)| Job { w, acts: &acts, out }).collect();
+                            let mut jobs: Vec<WidelyProduct> =
+                                jobs.map(|(w, out)| WidelyProduct { w, acts: &acts, out }).collect();
                             multiply_all(isa, &mut jobs, tokens);
                         });
                         let got = outs.map(|out| out.iter().map(|v| v.to_bits()).collect::<Vec<_>>());

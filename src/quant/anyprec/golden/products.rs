@@ -7,7 +7,7 @@ use trine_formats::types::num::f32_to_f16;
 use crate::kernels::AlignedBytes;
 use crate::kernels::bitplane::NumberPath;
 use crate::kernels::testing::isas;
-use crate::ops::product::bitplane::{BitplaneMatrix, Job, multiply_all};
+use crate::ops::product::bitplane::{BitplaneMatrix, BitplaneProduct, multiply_all};
 use trine_testkit::npz::Npz;
 
 #[test]
@@ -48,7 +48,7 @@ fn products_are_the_golden_ones() {
                         form.arrange(isa, x, out);
                     }
                     let mut out = vec![0.0; 8 * tokens];
-                    let job = Job { w: &matrix, width, form, acts: &acts, x: &x, out: &mut out };
+                    let job = BitplaneProduct { w: &matrix, width, form, acts: &acts, x: &x, out: &mut out };
                     multiply_all(isa, &mut [job], tokens);
                     for (i, y) in out.iter().enumerate() {
                         let want = expected[i % 8];

@@ -1,7 +1,7 @@
 //! A kernel with data of its own to run on.
 
 use anyhow::{Context, Result, bail};
-use trine::ops::product::packed::{Job, PackedMatrix, multiply_all};
+use trine::ops::product::packed::{PackedMatrix, PackedProduct, multiply_all};
 use trine::pool;
 use trine_formats::types::{REGISTRY, TypeId};
 use trine_kernels::packed::{Arena, Encoding, Packing, layouts};
@@ -185,7 +185,7 @@ impl Matrix {
             Weights::Packed(w) => {
                 let scale = None;
                 let acts = &acts.rows;
-                return multiply_all(&mut [Job { w, acts, scale, out }], tokens);
+                return multiply_all(&mut [PackedProduct { w, acts, scale, out }], tokens);
             }
             Weights::Rows(weights) => weights,
         };

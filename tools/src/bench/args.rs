@@ -85,7 +85,7 @@ a dashed one, of this run and of those of --beside.
   TYPE   a file type of rquantize; each tensor gets the type that rquantize would give it. TQ1_0, TQ2_0,
          Q2_0, I2_S, TL1 and TL2 are made from ternary weights, others are when -ternary is added: F16-ternary;
          of fairy2i the number of stages, W1 to W4: fairy2i:7b:W2
-TRINE_ISA=scalar|avx2|avxvnni|avx512|amx, on ARM scalar|neon|dotprod|i8mm, chooses the instruction set, TRINE_PREFETCH=BYTES how far ahead of products of one token memory is
+TRINE_ISA=scalar|scalar4|avx2|avxvnni|avx512|amx, on ARM scalar|scalar4|neon|dotprod|i8mm, chooses the instruction set, TRINE_PREFETCH=BYTES how far ahead of products of one token memory is
 asked for; without it that is measured while a model loads."
 )]
 pub struct Args {

@@ -1,17 +1,14 @@
 //! Why a plan could not be carried out.
 
 use thiserror::Error;
-use trine_formats::gguf::GgufError;
-use trine_formats::gguf::write::WriteError;
 use trine_formats::types::TypeId;
 use trine_formats::types::ternary::TernaryError;
 
-use super::convert::RowFault;
 use super::gptq::HessianFault;
 use super::lossless::{CarryFault, MoveReport};
+use super::method::RunError;
 use super::plan::PlanError;
 use super::row::Row;
-use super::source::ReadError;
 use super::ternary::TernaryReport;
 
 /// Why no file was written.
@@ -22,21 +19,11 @@ pub enum QuantError {
     #[error(transparent)]
     Plan(#[from] PlanError),
     #[error(transparent)]
-    Read(#[from] ReadError),
-    #[error(transparent)]
-    Write(#[from] WriteError),
-    #[error("the output cannot be laid out")]
-    Layout(#[from] GgufError),
+    Run(#[from] RunError),
     #[error(
         "general.alignment is {0}, and llama-quantize places tensors at multiples of 32 all the same, which makes a damaged file; add --override-kv general.alignment=int:32"
     )]
     Alignment(u64),
-    #[error("tensor {tensor}: the input holds {what} in block {block} (type {ty}); the model is damaged")]
-    BadInput { tensor: String, ty: TypeId, block: u64, what: &'static str },
-    #[error(
-        "tensor {tensor}: {what} in block {block} of the result (type {ty}); its weights are too large for the type, choose another with --tensor-type"
-    )]
-    BadOutput { tensor: String, ty: TypeId, block: u64, what: &'static str },
     #[error("{0}; use a model that was trained to be ternary, or accept the loss with --force")]
     NotTernary(TernaryReport),
     #[error("{0}; choose a type that can hold them, or accept the change with --force")]
@@ -49,26 +36,15 @@ pub enum QuantError {
     Codec { tensor: String, ty: TypeId },
     #[error("tensor {tensor}: {fault}")]
     Hessian { tensor: String, fault: HessianFault },
-    #[error("cannot start {threads} threads: {why}")]
-    Threads { threads: usize, why: String },
 }
 
 /// The error that names the tensor of a move.
 pub(super) fn blame_move(row: &Row, fault: CarryFault) -> QuantError {
     let tensor = row.name.clone();
     match fault {
-        CarryFault::Row(fault) => blame(row, fault),
+        CarryFault::Row(fault) => fault.of(row).into(),
         CarryFault::Ternary(fault) => QuantError::Ternary { tensor, fault },
         CarryFault::Scale(scale) => QuantError::Scale { tensor, scale },
         CarryFault::Codec(ty) => QuantError::Codec { tensor, ty },
-    }
-}
-
-/// The error that names the tensor of a row.
-pub(super) fn blame(row: &Row, fault: RowFault) -> QuantError {
-    let tensor = row.name.clone();
-    match fault {
-        RowFault::Input { block, what } => QuantError::BadInput { tensor, ty: row.from, block, what },
-        RowFault::Output { block, what } => QuantError::BadOutput { tensor, ty: row.to, block, what },
     }
 }

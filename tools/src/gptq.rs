@@ -55,11 +55,6 @@ fn damp(text: &str) -> Result<f64, String> {
 }
 
 impl GptqArgs {
-    /// The first option that was given.
-    pub fn given(&self) -> Option<&'static str> {
-        self.gptq.is_some().then_some("--gptq")
-    }
-
     /// The part of a recipe; opens the file.
     ///
     /// # Errors

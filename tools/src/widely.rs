@@ -1,20 +1,13 @@
-//! The options of widely linear matrices, and rquantize for `FAIRY2I` and back.
+//! The options of widely linear matrices.
 
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
-use serde_json::json;
 use trine::convert::Widely;
-use trine::quant::widely::{Content, Plan, Progress, Recipe, Row, run};
-use trine::quant::{KvOverride, RunOptions};
-use trine_formats::gguf::{ModelFile, Value as Meta};
+use trine::quant::widely::Recipe;
 use trine_formats::temp_file::TempFile;
-use trine_formats::widely::{OutputForm, Profile, Scope, TieRule, tile64};
-
-use crate::progress::{TensorBar, human_bytes};
+use trine_formats::widely::{OutputForm, Profile, Scope, TieRule};
 
 /// Heading of the options in help.
 const HEADING: &str = "Widely linear matrices (Fairy2i)";
@@ -145,7 +138,8 @@ impl WidelyArgs {
         Ok(Some(Choice { form: if widely <= dense { OutputForm::Widely } else { OutputForm::Dense }, ppl }))
     }
 
-    fn recipe(&self) -> Recipe {
+    /// The part of a recipe that these options are.
+    pub fn recipe(&self) -> Recipe {
         let Widely { stages, scope, tie, profile, output } = self.options();
         Recipe { stages, scope, tie, profile, output, ..Recipe::default() }
     }
@@ -168,175 +162,6 @@ impl Choice {
     pub fn keys(&self) -> [(&'static str, f32); 2] {
         let [widely, dense] = self.ppl.map(|ppl| ppl as f32);
         [("fairy2i.wl.lm_head_ppl.wl", widely), ("fairy2i.wl.lm_head_ppl.dense", dense)]
-    }
-}
-
-/// The kind of result.
-#[derive(Clone, Copy)]
-pub enum Goal<'a> {
-    /// Widely linear matrices.
-    Widely(&'a WidelyArgs),
-    /// Dense ones again, of the type of this name.
-    Dense(&'a str),
-}
-
-/// A model, a goal and the options that all targets share.
-pub struct Job<'a> {
-    /// The model.
-    pub model: &'a ModelFile,
-    /// The kind of result.
-    pub goal: Goal<'a>,
-    /// `--allow-requantize`.
-    pub allow_requantize: bool,
-    /// `--override-kv`.
-    pub overrides: Vec<KvOverride>,
-    /// The output.
-    pub out: &'a Path,
-    /// How it is done.
-    pub options: RunOptions,
-    /// Only show what would be done.
-    pub dry_run: bool,
-    /// As JSON.
-    pub json: bool,
-    /// A line per tensor.
-    pub verbose: bool,
-}
-
-/// Quantizes or makes dense, or shows what would be done.
-///
-/// # Errors
-/// Requests that make no sense for the model; I/O; weights that are not finite.
-pub fn quantize(job: Job<'_>) -> Result<()> {
-    let start = Instant::now();
-    let plan = match job.goal {
-        Goal::Widely(args) => plan_widely(&job, args)?,
-        Goal::Dense(name) => {
-            let ty = trine::quant::parse_type(name)?;
-            Plan::dense(job.model, ty, &job.overrides)?
-        }
-    };
-    for note in &plan.notes {
-        note!("note: {note}");
-    }
-    let mut out = io::stdout().lock();
-    let bytes = plan.layout()?.file_bytes();
-    if job.dry_run {
-        if !job.json {
-            for row in &plan.rows {
-                writeln!(out, "{}", line(row))?;
-            }
-        }
-    } else {
-        let mut bar = TensorBar::new(plan.work(), job.verbose);
-        let done = run(job.model, &plan, job.out, job.options, &mut bar);
-        bar.finish();
-        done?;
-    }
-    let file = job.out.display().to_string();
-    let (weights, bits) = plan.bits();
-    if job.json {
-        let mut value = description(&plan);
-        value["file"] = if job.dry_run { json!(null) } else { json!(file) };
-        value["file_bytes"] = json!(bytes);
-        value["seconds"] = json!(start.elapsed().as_secs_f64());
-        return Ok(writeln!(out, "{value:#}")?);
-    }
-    let verb = if job.dry_run { "would write " } else { "" };
-    let rule = &plan.header.rule;
-    writeln!(
-        out,
-        "{verb}{file}: {}, {weights} weights in widely linear form, {bits:.4} bits each ({} stages, scales by {}, profile {}, ties by {}, output {})",
-        human_bytes(bytes),
-        rule.stages,
-        rule.scope.name(),
-        rule.profile.name(),
-        rule.tie.name(),
-        plan.header.output.name(),
-    )?;
-    if matches!(job.goal, Goal::Widely(_)) {
-        writeln!(out, "loaded by: trine alone")?;
-    }
-    if matches!(job.goal, Goal::Widely(_)) && !job.dry_run && !tile64::is_in(job.model.meta()) {
-        writeln!(
-            out,
-            "a model that was not trained for this form loses most of its quality: compare perplexities with rperplexity"
-        )?;
-    }
-    Ok(writeln!(out, "time: {:.1} s", start.elapsed().as_secs_f64())?)
-}
-
-/// The plan of a widely linear model; what `auto` means is found out first.
-fn plan_widely(job: &Job<'_>, args: &WidelyArgs) -> Result<Plan> {
-    if tile64::is_in(job.model.meta()) {
-        if let Some(option) = args.given() {
-            bail!("{option} has no meaning here: the file's matrices are codes and scales already");
-        }
-        return Ok(Plan::translated(job.model, &job.overrides)?);
-    }
-    let recipe = Recipe { allow_requantize: job.allow_requantize, overrides: job.overrides.clone(), ..args.recipe() };
-    let with = |output| Recipe { output, ..recipe.clone() };
-    if job.dry_run && args.wl_lm_head == Some(OutputArg::Auto) {
-        bail!("--wl-lm-head auto converts and measures: it knows no --dry-run");
-    }
-    let make = &mut |form, path: &Path| {
-        let plan = Plan::new(job.model, &with(form))?;
-        run(job.model, &plan, path, job.options, &mut ())?;
-        Ok(())
-    };
-    let Some(choice) = args.choose_output(job.out, make)? else {
-        return Ok(Plan::new(job.model, &recipe)?);
-    };
-    let mut plan = Plan::new(job.model, &with(choice.form))?;
-    for (key, ppl) in choice.keys() {
-        plan.meta.set(key, Meta::F32(ppl));
-    }
-    Ok(plan)
-}
-
-fn description(plan: &Plan) -> serde_json::Value {
-    let rule = &plan.header.rule;
-    let (weights, bits) = plan.bits();
-    let row = |r: &Row| {
-        json!({
-            "name": r.name, "source": r.source, "from": r.from.to_string(), "to": r.to.to_string(), "shape": r.shape,
-        })
-    };
-    json!({
-        "architecture": plan.meta.get_str("general.architecture").ok().flatten(),
-        "stages": rule.stages,
-        "scale_scope": rule.scope.name(),
-        "numeric_profile": rule.profile.name(),
-        "tie_rule": rule.tie.name(),
-        "lm_head": plan.header.output.name(),
-        "weights": weights,
-        "bits_per_weight": bits,
-        "notes": plan.notes,
-        "tensors": plan.rows.iter().map(row).collect::<Vec<_>>(),
-    })
-}
-
-fn line(row: &Row) -> String {
-    let shape: Vec<String> = row.shape.iter().map(u64::to_string).collect();
-    let what = match row.content {
-        Content::Copied { head: None } => "as it is",
-        Content::Copied { head: Some(_) } => "rows of heads in another order",
-        Content::Codes { .. } => "codes",
-        Content::Scales => "scales",
-        Content::Tiles { .. } => "codes of another layout",
-        Content::Embeddings => "pairs of bfloat16, taken apart",
-        Content::Dense { .. } => "the sum of the stages",
-    };
-    let (from, to) = (row.from.to_string(), row.to.to_string());
-    format!("{:<36} {from:>5} -> {to:<5} [{}]  {what}", row.name, shape.join(", "))
-}
-
-impl Progress for TensorBar {
-    fn tensor(&mut self, row: &Row) {
-        TensorBar::tensor(self, &row.name, || line(row));
-    }
-
-    fn advance(&mut self, bytes: u64) {
-        TensorBar::advance(self, bytes);
     }
 }
 

@@ -5,14 +5,12 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 use trine_formats::anyprec::AnyPrecError;
-use trine_formats::gguf::GgufError;
-use trine_formats::gguf::write::WriteError;
 use trine_formats::types::TypeId;
 
 use super::cluster::ClusterError;
 use super::sensitivity_error::SensitivityError;
+use crate::quant::method::RunError;
 use crate::quant::row::Row;
-use crate::quant::source::ReadError;
 use crate::quant::validate::first_bad;
 
 /// A plan that cannot be made, or carried out.
@@ -52,26 +50,16 @@ pub enum ApError {
     TooWide { tensor: String, columns: u64 },
     #[error("tensor {tensor}: {count} weights to be kept as they are, more than an any-precision file holds")]
     TooManySparse { tensor: String, count: usize },
-    #[error("tensor {tensor}: the input holds {what} in block {block} (type {ty}); the model is damaged")]
-    BadInput { tensor: String, ty: TypeId, block: u64, what: &'static str },
-    #[error("tensor {tensor}: type {ty} cannot hold its values: {what} in block {block}; choose another type")]
-    BadOutput { tensor: String, ty: TypeId, block: u64, what: &'static str },
     #[error("tensor {tensor}: {source}")]
     Cluster { tensor: String, source: ClusterError },
     #[error(transparent)]
     Sensitivity(Box<SensitivityError>),
     #[error(transparent)]
-    Read(#[from] ReadError),
-    #[error(transparent)]
-    Write(#[from] WriteError),
-    #[error("the output cannot be laid out")]
-    Layout(#[from] GgufError),
+    Run(#[from] RunError),
     #[error(transparent)]
     AnyPrec(Box<AnyPrecError>),
     #[error("cannot read '{path}'")]
     Hash { path: PathBuf, source: io::Error },
-    #[error("cannot start {threads} threads: {why}")]
-    Threads { threads: usize, why: String },
 }
 
 impl From<SensitivityError> for ApError {
@@ -87,12 +75,12 @@ impl From<AnyPrecError> for ApError {
 }
 
 /// Refuses values that are not finite, in rows from `first_row` on.
-pub(super) fn check_finite(row: &Row, first_row: u64, data: &[u8]) -> Result<(), ApError> {
+pub(super) fn check_finite(row: &Row, first_row: u64, data: &[u8]) -> Result<(), RunError> {
     let Some((block, what)) = first_bad(row.from, row.columns() as usize, data) else {
         return Ok(());
     };
     let size = row.from.info().map_or(1, |t| t.block as u64);
-    Err(ApError::BadInput {
+    Err(RunError::BadInput {
         tensor: row.name.clone(),
         ty: row.from,
         block: first_row * (row.columns() / size) + block as u64,

@@ -3,12 +3,13 @@
 
 use rayon::prelude::*;
 
+use super::Method;
 use super::error::{ApError, check_finite};
 use super::outliers::{Range, Rule, Shares, Spread, find_range, most_sensitive};
 use super::plan::Plan;
 use super::sensitivity::{RowWeights, Sensitivity};
 use super::work::{Kept, decode};
-use super::{Method, Progress};
+use crate::quant::method::{Progress, RunError};
 use crate::quant::row::Row;
 use crate::quant::source::ShardReader;
 
@@ -33,7 +34,7 @@ pub(super) fn choose(
     sensitivity: &mut Sensitivity,
     progress: &mut dyn Progress,
 ) -> Result<Choice, ApError> {
-    let rows: Vec<&Row> = plan.matrices().collect();
+    let rows: Vec<(usize, &Row)> = plan.quantized.iter().copied().zip(plan.matrices()).collect();
     let Some((rule, shares)) = plan.outliers else {
         return Ok(Choice {
             kept: rows.iter().map(|_| Kept::none()).collect(),
@@ -84,7 +85,7 @@ fn single(threshold: f64, compat: bool) -> f32 {
 
 /// The most sensitive weights of each matrix, and how the others are spread.
 fn measure(
-    rows: &[&Row],
+    rows: &[(usize, &Row)],
     readers: &[ShardReader],
     sensitivity: &mut Sensitivity,
     rule: Rule,
@@ -98,15 +99,15 @@ fn measure(
     let mut rest = rows;
     while !rest.is_empty() {
         let mut weights = 0;
-        let fits = rest.iter().take_while(|r| {
+        let fits = rest.iter().take_while(|(_, r)| {
             weights += r.weights();
             weights <= BATCH_WEIGHTS
         });
         let (batch, after) = rest.split_at(fits.count().max(1));
         rest = after;
         let mut loaded = Vec::with_capacity(batch.len());
-        for row in batch {
-            progress.tensor(&row.name);
+        for &(index, row) in batch {
+            progress.tensor(index, &row.name);
             let values = read_whole(row, readers)?;
             let scores = if shares.sensitive > 0.0 {
                 let n = row.weights() / row.columns().max(1);
@@ -149,7 +150,7 @@ fn scores(values: &[f32], columns: usize, own: &RowWeights<'_>, per_weight: bool
     out
 }
 
-fn read_whole(row: &Row, readers: &[ShardReader]) -> Result<Vec<f32>, ApError> {
+fn read_whole(row: &Row, readers: &[ShardReader]) -> Result<Vec<f32>, RunError> {
     let data = readers[row.source.shard].read_whole(row)?;
     check_finite(row, 0, &data)?;
     Ok(decode(row.from, row.columns() as usize, &data))

@@ -3,8 +3,8 @@
 //!
 //! A row's weights are clustered in one dimension, weighed by their sensitivities: first into `2^seed` clusters,
 //! then each cluster is split in two until there are `2^parent`. The centroids of every width on the way are
-//! its tables. SqueezeLLM is the same with the seed for a parent. [`Plan`] decides from the headers, [`run`]
-//! carries it out, [`extract()`] takes one width out of the result. The file is described in
+//! its tables. SqueezeLLM is the same with the seed for a parent. [`Plan`] decides from the headers, a [`Job`]
+//! makes the file, and a [`WidthPlan`] takes one width out of it. The file is described in
 //! [`trine_formats::anyprec`].
 //!
 //! Sources: Kim et al., "SqueezeLLM: Dense-and-Sparse Quantization", 2024; Park et al., "Any-Precision LLM",
@@ -34,26 +34,12 @@ mod work;
 
 pub use cluster::{ClusterError, Clusterer, Method, Nesting};
 pub use error::ApError;
-pub use extract::{Extracted, extract};
+pub use extract::WidthPlan;
 pub use feedback::Metrics;
 pub use footprint::{Footprint, WidthSize};
 pub use gradients::WeightFiles;
 pub use plan::{Places, Plan, is_block_matrix, sensible_parent};
-pub use run::{Report, RunOptions, run};
+pub use run::{Job, Report};
 pub use sensitivity::Sensitivity;
 pub use sensitivity_error::SensitivityError;
 pub use target::{Recipe, Target};
-
-/// Is told how far the work is.
-pub trait Progress {
-    /// Work on a tensor begins.
-    fn tensor(&mut self, name: &str);
-    /// So many more bytes of the input are done.
-    fn advance(&mut self, bytes: u64);
-}
-
-/// No news.
-impl Progress for () {
-    fn tensor(&mut self, _: &str) {}
-    fn advance(&mut self, _: u64) {}
-}

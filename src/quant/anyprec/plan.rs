@@ -15,6 +15,7 @@ use super::target::Recipe;
 use crate::arch::{ARCHITECTURES, Role, Tensor as Described};
 use crate::quant::category::Category;
 use crate::quant::choose::{bytes_of, can_read, can_write, is_quantized};
+use crate::quant::method::RunError;
 use crate::quant::order;
 use crate::quant::row::{Reason, Row, sources, unchanged};
 use crate::quant::ternary::is_ternary_type;
@@ -161,7 +162,7 @@ impl Plan {
         self.matrices().map(Row::weights).sum()
     }
 
-    /// Bytes of the input that are gone through, as [`Progress::advance`](super::Progress::advance) counts them: the
+    /// Bytes of the input that are gone through, as [`Progress::advance`](crate::quant::Progress::advance) counts them: the
     /// matrices twice where outliers are chosen first.
     pub fn bytes_from(&self) -> u64 {
         let all: u64 = self.rows.iter().map(|r| r.bytes_from).sum();
@@ -206,7 +207,7 @@ impl Plan {
         }
         let mut meta = self.meta.clone();
         header.write(&mut meta);
-        let layout = Layout::new(&meta, &tensors)?;
+        let layout = Layout::new(&meta, &tensors).map_err(RunError::from)?;
         let start = layout.header().len() as u64;
         let end = |tensors: usize| {
             let last = tensors.checked_sub(1).and_then(|i| layout.tensors().get(i));

@@ -4,19 +4,17 @@
 //! A few million weights are in memory at once. Rows are clustered in parallel, each on its own, so that the
 //! bytes do not depend on the number of threads. The files of the model are hashed meanwhile.
 
+use std::collections::HashMap;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 use trine_formats::anyprec::{Header, Part, SparseShares};
-use trine_formats::gguf::ModelFile;
 use trine_formats::gguf::ScatterWriter;
 use trine_formats::limited::open_regular;
 
-use super::Progress;
 use super::error::{ApError, check_finite};
 use super::feedback::Feedback;
 use super::footprint::Footprint;
@@ -24,10 +22,11 @@ use super::keep::choose;
 use super::plan::{Places, Plan};
 use super::sensitivity::Sensitivity;
 use super::work::{Kept, Work, decode};
-use crate::kernels::Isa;
-use crate::quant::convert::{Converter, RowFault, Scratch};
+use crate::quant::method::{Method, Run, RunError};
+use crate::quant::round::Rounding;
 use crate::quant::row::Row;
-use crate::quant::source::{Cut, ShardReader};
+use crate::quant::source::ShardReader;
+use crate::quant::ternary::TernaryReport;
 
 /// Weights that are clustered between two reads: enough work for many threads.
 const CHUNK_WEIGHTS: u64 = 1 << 22;
@@ -50,79 +49,61 @@ pub struct Report {
     pub errors: Vec<(u8, f64)>,
 }
 
-/// How a plan is carried out; none of it changes a byte.
-#[derive(Clone, Copy, Debug)]
-pub struct RunOptions {
-    /// Whose codecs are used.
-    pub isa: Isa,
-    /// 0: one per processor.
-    pub threads: usize,
-}
-
-/// Carries out `plan` for the model it was made from. The file appears under its name when it is complete.
-///
-/// # Errors
-/// I/O; weights and sensitivities that cannot be clustered.
-pub fn run(
-    model: &ModelFile,
-    plan: &Plan,
-    sensitivity: &mut Sensitivity,
-    out: &Path,
-    options: RunOptions,
-    progress: &mut (dyn Progress + Send),
-) -> Result<Report, ApError> {
-    let RunOptions { isa, threads } = options;
-    let pool = rayon::ThreadPoolBuilder::new()
-        .num_threads(threads)
-        .build()
-        .map_err(|e| ApError::Threads { threads, why: e.to_string() })?;
-    let others: Vec<PathBuf> = match sensitivity {
-        Sensitivity::Weights(files) => files.paths().map(Path::to_owned).collect(),
-        _ => Vec::new(),
-    };
-    let stop = AtomicBool::new(false);
-    let readers: Vec<ShardReader> = model.shards().iter().map(ShardReader::new).collect();
-    thread::scope(|scope| {
-        let (readers, others, stop) = (&readers[..], &others, &stop);
-        let hashes = thread::Builder::new()
-            .spawn_scoped(scope, move || hash_all(readers, others, stop))
-            .map_err(|e| ApError::Threads { threads: 1, why: e.to_string() })?;
-        let job = Job { isa, model, plan, out, others, readers };
-        let report = pool.install(|| job.run(sensitivity, progress, || join(hashes)));
-        stop.store(true, Ordering::Relaxed); // after an error nobody waits for the hashes
-        report
-    })
-}
-
-fn join<T>(handle: thread::ScopedJoinHandle<'_, T>) -> T {
-    handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-}
-
 /// Hashes of the model's files, and of a single other one.
 struct Hashes {
     model: Vec<String>,
     other: Option<String>,
 }
 
-struct Job<'a> {
-    isa: Isa,
-    model: &'a ModelFile,
-    plan: &'a Plan,
-    out: &'a Path,
-    /// Inputs beside the model.
-    others: &'a [PathBuf],
-    readers: &'a [ShardReader],
+/// A plan, and how much each weight matters. Weights and sensitivities that cannot be clustered are errors.
+pub struct Job<'a> {
+    /// The plan.
+    pub plan: &'a Plan,
+    /// Those that fit it.
+    pub sensitivity: &'a mut Sensitivity,
+}
+
+impl Method for Job<'_> {
+    type Report = Report;
+    type Error = ApError;
+
+    fn work(&self) -> u64 {
+        self.plan.bytes_from()
+    }
+
+    fn make(self, run: &mut Run<'_>) -> Result<Report, ApError> {
+        // Inputs beside the model.
+        let others: Vec<PathBuf> = match self.sensitivity {
+            Sensitivity::Weights(files) => files.paths().map(Path::to_owned).collect(),
+            _ => Vec::new(),
+        };
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let (readers, others, stop) = (run.readers, &others[..], &stop);
+            let hashes = thread::Builder::new()
+                .spawn_scoped(scope, move || hash_all(readers, others, stop))
+                .map_err(|e| RunError::Threads { threads: 1, why: e.to_string() })?;
+            let report = self.make_file(run, others, || join(hashes));
+            stop.store(true, Ordering::Relaxed); // after an error nobody waits for the hashes
+            report
+        })
+    }
+}
+
+fn join<T>(handle: thread::ScopedJoinHandle<'_, T>) -> T {
+    handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 impl Job<'_> {
-    fn run(
-        &self,
-        sensitivity: &mut Sensitivity,
-        progress: &mut (dyn Progress + Send),
+    fn make_file(
+        self,
+        run: &mut Run<'_>,
+        others: &[PathBuf],
         hashes: impl FnOnce() -> Result<Hashes, ApError>,
     ) -> Result<Report, ApError> {
-        let plan = self.plan;
-        let choice = choose(plan, self.readers, sensitivity, progress)?;
+        let Job { plan, sensitivity } = self;
+        let pool = run.pool;
+        let choice = pool.install(|| choose(plan, run.readers, sensitivity, run.news.progress))?;
         let mut header = plan.header.clone();
         header.sensitivity = sensitivity.name().to_owned();
         header.calibration = sensitivity.calibration();
@@ -132,84 +113,55 @@ impl Job<'_> {
         });
         // hashes have one length: the header has its size before they are known
         let unknown = "0".repeat(64);
-        header.source_sha256 = vec![unknown.clone(); self.model.shards().len()];
-        if self.others.len() == 1 {
+        header.source_sha256 = vec![unknown.clone(); run.readers.len()];
+        if others.len() == 1 {
             header.calibration.sha256 = Some(unknown);
         }
         let places = plan.places(&header, &choice.counts)?;
         let footprint = Footprint::new(plan, &places, &choice.counts);
-        let mut inputs: Vec<&Path> = self.model.shards().iter().map(|s| s.path.as_path()).collect();
-        inputs.extend(self.others.iter().map(PathBuf::as_path));
-        let writer = ScatterWriter::create(self.out, places.layout.clone(), &inputs)?;
+        run.create(run.out, places.layout.clone(), others)?;
+        let tensors: Vec<_> = (0..plan.rows.len()).map(|i| (0, places.copied.get(&i).copied().unwrap_or(0))).collect();
+        let (importance, measure_only) = (&HashMap::new(), &AtomicBool::new(false));
+        let copies = Rounding { rows: &plan.rows, places: &tensors, importance, measure_only };
         let mut errors = vec![0.0; plan.nesting().widths().len()];
-        let mut matrix = 0;
-        for (i, row) in plan.rows.iter().enumerate() {
-            progress.tensor(&row.name);
-            if let Some(&tensor) = places.copied.get(&i) {
-                self.copy(row, tensor, &writer, progress)?;
-                continue;
-            }
-            let relative = Matrix {
-                index: matrix,
-                row,
-                kept: &choice.kept[matrix],
-                sparse: choice.counts[matrix],
-                places: &places,
-            }
-            .run(self, sensitivity, &writer, progress)?;
+        let mut at = 0;
+        for (number, &index) in plan.quantized.iter().enumerate() {
+            copies.make(at..index, run, &mut TernaryReport::default())?;
+            at = index + 1;
+            let row = &plan.rows[index];
+            let (kept, sparse) = (&choice.kept[number], choice.counts[number]);
+            let matrix = Matrix { plan, number, index, row, kept, sparse, places: &places };
+            let relative = pool.install(|| matrix.make(run, sensitivity))?;
             let share = row.weights() as f64 / plan.quantized_weights() as f64;
             let sums = errors.iter_mut().zip(relative);
             sums.for_each(|(sum, e)| *sum += e * share);
-            matrix += 1;
         }
+        copies.make(at..plan.rows.len(), run, &mut TernaryReport::default())?;
         let hashes = hashes()?;
         header.source_sha256 = hashes.model;
         if hashes.other.is_some() {
             header.calibration.sha256 = hashes.other;
         }
-        self.readers.iter().try_for_each(ShardReader::unchanged)?;
         if let Sensitivity::Weights(files) = sensitivity {
             files.unchanged()?;
         }
-        let file_bytes = writer.finish(&plan.places(&header, &choice.counts)?.layout)?;
+        run.files[0].layout = plan.places(&header, &choice.counts)?.layout;
         Ok(Report {
-            file_bytes,
-            threads: rayon::current_num_threads(),
+            file_bytes: places.layout.file_bytes(),
+            threads: pool.current_num_threads(),
             footprint,
             header,
             sparse: choice.counts.iter().sum(),
             errors: plan.nesting().widths().zip(errors).collect(),
         })
     }
-
-    /// Copies a tensor, or encodes it where its type changes.
-    fn copy(
-        &self,
-        row: &Row,
-        tensor: usize,
-        writer: &ScatterWriter,
-        progress: &mut dyn Progress,
-    ) -> Result<(), ApError> {
-        let (cut, converter) = (Cut::of(row), Converter::new(row, None, self.isa));
-        let reader = &self.readers[row.source.shard];
-        let buffers = || (Vec::new(), Scratch::default());
-        (0..cut.chunks()).into_par_iter().map(|i| cut.chunk(i)).try_for_each_init(
-            buffers,
-            |(bytes, scratch), chunk| {
-                let data = reader.read_chunk(row, chunk.from, chunk.from_bytes, bytes)?;
-                let converted = converter.convert(chunk, data, scratch);
-                let (out, _) = converted.map_err(|fault| blame(row, fault))?;
-                Ok::<(), ApError>(writer.write(tensor, chunk.to, out)?)
-            },
-        )?;
-        progress.advance(row.bytes_from);
-        Ok(())
-    }
 }
 
 /// One matrix on its way.
 struct Matrix<'a> {
-    /// Its number in the plan.
+    plan: &'a Plan,
+    /// Its number among the matrices, and among all rows.
+    number: usize,
     index: usize,
     row: &'a Row,
     kept: &'a Kept,
@@ -220,21 +172,16 @@ struct Matrix<'a> {
 
 impl Matrix<'_> {
     /// Clusters and writes the matrix. Returns the relative error at each width of the code.
-    fn run(
-        &self,
-        job: &Job<'_>,
-        sensitivity: &mut Sensitivity,
-        writer: &ScatterWriter,
-        progress: &mut dyn Progress,
-    ) -> Result<Vec<f64>, ApError> {
-        let (row, header) = (self.row, &job.plan.header);
+    fn make(&self, run: &mut Run<'_>, sensitivity: &mut Sensitivity) -> Result<Vec<f64>, ApError> {
+        let (plan, row, header) = (self.plan, self.row, &self.plan.header);
+        let (isa, writer) = (run.options.isa, &run.files[0].writer);
         let columns = row.columns();
         let rows = row.weights() / columns.max(1);
-        let metric = sensitivity.metric(row, job.isa)?;
-        let feedback = |m| Feedback::new(m, job.plan.nesting(), &header.bits, job.isa);
+        let metric = sensitivity.metric(row, isa)?;
+        let feedback = |m| Feedback::new(m, plan.nesting(), &header.bits, isa);
         let work = Work {
-            nesting: job.plan.nesting(),
-            method: job.plan.method,
+            nesting: plan.nesting(),
+            method: plan.method,
             columns: columns as usize,
             groups: header.groups as usize,
             kept: self.kept,
@@ -247,9 +194,9 @@ impl Matrix<'_> {
         let mut energy = 0.0;
         for first_row in (0..rows).step_by(step as usize) {
             let count = step.min(rows - first_row);
-            let reader = &job.readers[row.source.shard];
+            let reader = &run.readers[row.source.shard];
             let (start, len) = (first_row * row_bytes, (count * row_bytes) as usize);
-            let data = reader.read_chunk(row, start, len, &mut buffer)?;
+            let data = reader.read_chunk(row, start, len, &mut buffer).map_err(RunError::from)?;
             check_finite(row, first_row, data)?;
             let weights = decode(row.from, work.columns, data);
             let own = sensitivity.rows(row, first_row, count)?;
@@ -260,9 +207,9 @@ impl Matrix<'_> {
             let luts = work.nesting.widths().map(Part::Lut).zip(&done.luts);
             for (part, bytes) in planes.chain(luts) {
                 // widths that are not kept have no tables in the file
-                if let Some(&tensor) = self.places.parts.get(&(self.index, part)) {
+                if let Some(&tensor) = self.places.parts.get(&(self.number, part)) {
                     let per_row = bytes.len() as u64 / count;
-                    writer.write(tensor, first_row * per_row, bytes)?;
+                    writer.write(tensor, first_row * per_row, bytes).map_err(RunError::from)?;
                 }
             }
             for n in done.kept {
@@ -273,7 +220,7 @@ impl Matrix<'_> {
             let sums = errors.iter_mut().zip(done.errors);
             sums.for_each(|(sum, e)| *sum += e);
             energy += done.energy;
-            progress.advance(data.len() as u64);
+            run.news.tell(|i| &plan.rows[i].name, self.index, data.len() as u64);
         }
         self.write_sparse(sparse, writer)?;
         let relative = |e: f64| if energy > 0.0 { e / energy } else { 0.0 };
@@ -294,8 +241,8 @@ impl Matrix<'_> {
         for (part, bytes) in
             [(Part::SparsePtr, ptr), (Part::SparseCol, sparse.columns), (Part::SparseVal, sparse.values)]
         {
-            if let Some(&tensor) = self.places.parts.get(&(self.index, part)) {
-                writer.write(tensor, 0, &bytes)?;
+            if let Some(&tensor) = self.places.parts.get(&(self.number, part)) {
+                writer.write(tensor, 0, &bytes).map_err(RunError::from)?;
             }
         }
         Ok(())
@@ -309,14 +256,6 @@ struct Sparse {
     ends: Vec<usize>,
     columns: Vec<u8>,
     values: Vec<u8>,
-}
-
-fn blame(row: &Row, fault: RowFault) -> ApError {
-    let tensor = row.name.clone();
-    match fault {
-        RowFault::Input { block, what } => ApError::BadInput { tensor, ty: row.from, block, what },
-        RowFault::Output { block, what } => ApError::BadOutput { tensor, ty: row.to, block, what },
-    }
 }
 
 fn hash_all(readers: &[ShardReader], others: &[PathBuf], stop: &AtomicBool) -> Result<Hashes, ApError> {

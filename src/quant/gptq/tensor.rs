@@ -7,7 +7,7 @@ use super::factor::Factor;
 use super::rows::round_rows;
 use super::strip::Strip;
 use crate::kernels::{self, Isa};
-use crate::quant::convert::RowFault;
+use crate::quant::round::RowFault;
 use crate::quant::row::Row;
 use crate::quant::validate::first_bad;
 

@@ -7,7 +7,7 @@ use super::fault::HessianFault;
 use super::{DAMP, Options, round};
 use crate::kernels::Isa;
 use crate::linalg::triangle;
-use crate::quant::convert::RowFault;
+use crate::quant::round::RowFault;
 use crate::quant::row::{Reason, Row, Source};
 
 /// The generator of `testdata/gptq/reference.py`.

@@ -9,7 +9,7 @@ use super::compare::compare;
 use super::decode::{Decoder, Scratch, value};
 use super::is_packed;
 use super::report::{Inexact, Moved, Why};
-use crate::quant::convert::RowFault;
+use crate::quant::round::RowFault;
 use crate::quant::row::{Move, Row};
 use crate::quant::validate::first_bad;
 

@@ -2,9 +2,10 @@
 
 use thiserror::Error;
 use trine_formats::gguf::GgufError;
-use trine_formats::gguf::write::WriteError;
 use trine_formats::types::TypeId;
 use trine_formats::widely::WidelyError;
+
+use crate::quant::method::RunError;
 
 /// A plan that cannot be made, or carried out.
 #[allow(missing_docs, reason = "the messages say what the fields are")]
@@ -33,8 +34,6 @@ pub enum WidelyQuantError {
     Overflow { tensor: String, row: usize, value: f32, ty: TypeId },
     #[error("tensor {tensor}: {rows} rows are not whole heads of {head_dim}, so that their order is not known")]
     Heads { tensor: String, rows: usize, head_dim: u64 },
-    #[error("cannot start {threads} threads: {why}")]
-    Threads { threads: usize, why: String },
     #[error(
         "tensor {tensor} has shape {shape:?}: the four matrices of a widely linear one are of one shape and made of tiles of 64 x 64"
     )]
@@ -48,5 +47,5 @@ pub enum WidelyQuantError {
     #[error(transparent)]
     Gguf(#[from] GgufError),
     #[error(transparent)]
-    Write(#[from] WriteError),
+    Run(#[from] RunError),
 }

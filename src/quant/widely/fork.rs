@@ -1,7 +1,6 @@
 //! Files of the Fairy2i fork of llama.cpp, translated: the same codes and scales in trine's layout.
 
 use rayon::prelude::*;
-use trine_formats::gguf::write::Writer;
 use trine_formats::gguf::{Blob, ModelFile, TensorInfo, Value};
 use trine_formats::types::TypeId;
 use trine_formats::widely::tile64::{self, BLOCK_BYTES, STREAMS};
@@ -9,6 +8,7 @@ use trine_formats::widely::{Header, OutputForm, Part, Profile, Rule, Scope, Shap
 
 use super::WidelyQuantError;
 use super::plan::{Content, Plan, Row, copied, without_split};
+use super::rows::Writer;
 use crate::quant::order;
 use crate::quant::recipe::KvOverride;
 
@@ -147,7 +147,7 @@ pub(super) fn write_codes(
     model: &ModelFile,
     row: &Row,
     shape: &Shape,
-    writer: &mut Writer,
+    writer: &mut Writer<'_>,
 ) -> Result<Vec<f32>, WidelyQuantError> {
     let names = stream_names(&row.source);
     let row_bytes = shape.columns / TILE * BLOCK_BYTES;
@@ -201,7 +201,7 @@ fn scale_error(name: &str, block: &[u8; BLOCK_BYTES], index: usize) -> WidelyQua
 ///
 /// # Errors
 /// I/O; an embedding that is cut off.
-pub(super) fn write_embeddings(model: &ModelFile, row: &Row, writer: &mut Writer) -> Result<(), WidelyQuantError> {
+pub(super) fn write_embeddings(model: &ModelFile, row: &Row, writer: &mut Writer<'_>) -> Result<(), WidelyQuantError> {
     let data = model.tensor(&row.source).map(|view| view.data);
     let data = data.ok_or_else(|| WidelyQuantError::CutOff { tensor: row.source.clone() })?;
     let row_bytes = row.shape.first().map_or(0, |&n| 2 * n as usize);

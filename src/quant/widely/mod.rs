@@ -1,7 +1,7 @@
 //! Plain models to models with widely linear matrices, and back.
 //!
 //! [`Plan::new`] decides from the headers which matrices become codes and scales, [`Plan::dense`] which tensors they
-//! become again; [`run`] carries either out, a part of a matrix at a time.
+//! become again; [`run`](super::run) carries either out, a part of a matrix at a time.
 
 mod error;
 mod fork;
@@ -13,4 +13,3 @@ mod run;
 pub use error::WidelyQuantError;
 pub use matrices::matrices;
 pub use plan::{Content, Plan, Recipe, Row};
-pub use run::{Progress, run};

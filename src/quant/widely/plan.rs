@@ -256,11 +256,6 @@ impl Plan {
         Ok(Layout::new(&self.meta, &tensors)?)
     }
 
-    /// Bytes of the input that are gone through.
-    pub fn work(&self) -> u64 {
-        self.rows.iter().map(|r| r.work).sum()
-    }
-
     /// Real weights of the widely linear matrices, and the bits that codes and scales take for each.
     pub fn bits(&self) -> (u64, f64) {
         let (mut weights, mut bits) = (0, 0);

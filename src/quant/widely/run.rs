@@ -1,91 +1,82 @@
 //! Carries out a plan, a few megabytes of weights at a time.
 
-use std::path::Path;
-
 use rayon::prelude::*;
 use trine_formats::gguf::ModelFile;
-use trine_formats::gguf::write::Writer;
 use trine_formats::types::num::{f16_to_f32, f32_to_f16};
 use trine_formats::types::{EncodeFn, TypeId};
 use trine_formats::widely::{Rule, Shape, WidelyMatrix, dense_rows, find};
 
 use super::plan::{Content, Plan, Row};
-use super::rows::Tensor;
+use super::rows::{Tensor, Writer};
 use super::{WidelyQuantError, fork, plan};
 use crate::arch::source_row;
 use crate::kernels::{self, Isa};
-use crate::quant::options::RunOptions;
+use crate::quant::method::{Method, News, Run};
 use crate::widely::encode;
 
 /// Weights that are encoded between two writes.
 const CHUNK_WEIGHTS: usize = 1 << 21;
 
-/// Is told how far the work is.
-pub trait Progress {
-    /// The next tensor of the plan.
-    fn tensor(&mut self, row: &Row);
-    /// So many more bytes of [`Plan::work`] are done.
-    fn advance(&mut self, bytes: u64);
-}
+/// Weights that are not finite and a model that is damaged are errors. The report is the size of the file.
+impl Method for &Plan {
+    type Report = u64;
+    type Error = WidelyQuantError;
 
-/// No news.
-impl Progress for () {
-    fn tensor(&mut self, _: &Row) {}
-    fn advance(&mut self, _: u64) {}
-}
+    fn work(&self) -> u64 {
+        self.rows.iter().map(|r| r.work).sum()
+    }
 
-/// Carries out `plan` for the model it was made from; the size of the file, which appears under its name when it is
-/// complete. The bytes depend on no option.
-///
-/// # Errors
-/// I/O; weights that are not finite; a model that is damaged.
-pub fn run(
-    model: &ModelFile,
-    plan: &Plan,
-    out: &Path,
-    options: RunOptions,
-    progress: &mut (dyn Progress + Send),
-) -> Result<u64, WidelyQuantError> {
-    let threads = options.threads;
-    let pool = rayon::ThreadPoolBuilder::new()
-        .num_threads(threads)
-        .build()
-        .map_err(|e| WidelyQuantError::Threads { threads, why: e.to_string() })?;
-    let inputs: Vec<&Path> = model.shards().iter().map(|s| s.path.as_path()).collect();
-    let mut writer = Writer::create(out, plan.layout()?, &inputs)?;
-    let rule = &plan.header.rule;
-    pool.install(|| {
+    fn make(self, run: &mut Run<'_>) -> Result<u64, WidelyQuantError> {
+        run.create(run.out, self.layout()?, &[])?;
+        let (pool, model, isa) = (run.pool, run.model, run.options.isa);
+        let (file, news) = (&run.files[0], &mut run.news);
         let mut scales = Vec::new();
-        for row in &plan.rows {
-            progress.tensor(row);
-            match row.content {
-                Content::Copied { head } => copy(model, row, head, options.isa, &mut writer)?,
-                Content::Codes { shape, head } => {
-                    let size = (2 * shape.rows, 2 * shape.columns);
-                    let mut masters = Tensor::open(model, &row.source, size, head, options.isa)?;
-                    let bytes = row.work / (crate::widely::passes(rule) * size.0) as u64;
-                    let sink = &mut |words: &[u8]| Ok(writer.write(words)?);
-                    let done = &mut |rows| progress.advance(rows as u64 * bytes);
-                    scales = encode(rule, &shape, &mut masters, sink, done)?;
-                    masters.release();
-                    continue;
-                }
-                Content::Tiles { shape } => {
-                    scales = fork::write_codes(model, row, &shape, &mut writer)?;
-                }
-                Content::Embeddings => fork::write_embeddings(model, row, &mut writer)?,
-                Content::Scales => {
-                    let bytes: Vec<u8> = scales.drain(..).flat_map(f32::to_le_bytes).collect();
-                    writer.tensor(&row.name, &bytes)?;
-                }
-                Content::Dense { shape, head } => {
-                    expand(model, rule, row, &shape, head, options.isa, &mut writer)?;
-                }
+        pool.install(|| {
+            self.rows.iter().enumerate().try_for_each(|(tensor, row)| {
+                let writer = &mut Writer { file: &file.writer, tensor, at: 0 };
+                self.make_row(model, isa, row, &mut scales, writer, news)
+            })
+        })?;
+        Ok(file.layout.file_bytes())
+    }
+}
+
+impl Plan {
+    /// Makes one tensor. The `scales` of a matrix come after its words.
+    fn make_row(
+        &self,
+        model: &ModelFile,
+        isa: Isa,
+        row: &Row,
+        scales: &mut Vec<f32>,
+        writer: &mut Writer<'_>,
+        news: &mut News<'_>,
+    ) -> Result<(), WidelyQuantError> {
+        let (rule, tensor) = (&self.header.rule, writer.tensor);
+        let mut tell = |bytes| news.tell(|i| &self.rows[i].name, tensor, bytes);
+        tell(0);
+        match row.content {
+            Content::Copied { head } => copy(model, row, head, isa, writer)?,
+            Content::Codes { shape, head } => {
+                let size = (2 * shape.rows, 2 * shape.columns);
+                let mut masters = Tensor::open(model, &row.source, size, head, isa)?;
+                let bytes = row.work / (crate::widely::passes(rule) * size.0) as u64;
+                let sink = &mut |words: &[u8]| Ok(writer.write(words)?);
+                *scales = encode(rule, &shape, &mut masters, sink, &mut |rows| tell(rows as u64 * bytes))?;
+                masters.release();
+                return Ok(());
             }
-            progress.advance(row.work);
+            Content::Tiles { shape } => *scales = fork::write_codes(model, row, &shape, writer)?,
+            Content::Embeddings => fork::write_embeddings(model, row, writer)?,
+            Content::Scales => {
+                let bytes: Vec<u8> = scales.drain(..).flat_map(f32::to_le_bytes).collect();
+                writer.write(&bytes)?;
+            }
+            Content::Dense { shape, head } => expand(model, rule, row, &shape, head, isa, writer)?,
         }
-        Ok(writer.finish()?)
-    })
+        tell(row.work);
+        Ok(())
+    }
 }
 
 /// The bytes of a tensor, its rows in another order where it has heads whose rows change places.
@@ -94,7 +85,7 @@ fn copy(
     row: &Row,
     head: Option<u64>,
     isa: Isa,
-    writer: &mut Writer,
+    writer: &mut Writer<'_>,
 ) -> Result<(), WidelyQuantError> {
     if head.is_none() {
         let data = model.tensor(&row.source).map(|t| t.data);
@@ -125,7 +116,7 @@ fn expand(
     shape: &Shape,
     head: Option<u64>,
     isa: Isa,
-    writer: &mut Writer,
+    writer: &mut Writer<'_>,
 ) -> Result<(), WidelyQuantError> {
     let (rows, columns) = (2 * shape.rows, 2 * shape.columns);
     let matrix = find(model, rule, &row.source, rows, columns)?;

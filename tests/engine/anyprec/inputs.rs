@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use tempfile::TempDir;
-use trine::quant::anyprec::{ApError, Plan, Recipe, Sensitivity, WeightFiles, run};
+use trine::quant::anyprec::{ApError, Plan, Recipe, Sensitivity, WeightFiles};
 use trine::quant::{Importance, Selection};
 use trine_formats::anyprec::{AnyPrec, Calibration};
 use trine_formats::gguf::{Metadata, ModelFile, Value};
@@ -153,7 +153,7 @@ fn importance_weighs_columns() {
     assert_eq!(remarks.len(), 1);
     assert!(remarks[0].contains("no weights for 13 of 14 tensors"), "{remarks:?}");
     let out = dir.path().join("o.gguf");
-    run(&model, &plan, &mut sensitivity, &out, options(2), &mut ()).unwrap();
+    carry_out(&model, &plan, &mut sensitivity, &out, 2).unwrap();
     let file = parse(std::fs::read(&out).unwrap(), false);
     let ap = AnyPrec::read(&file).unwrap().unwrap();
     assert_eq!(ap.header().sensitivity, "imatrix");
@@ -227,7 +227,7 @@ fn sensitivities_of_another_model_are_refused() {
     let mut sensitivity = open(&model, std::slice::from_ref(&path), false).unwrap();
     let plan = Plan::new(&model, &recipe("AP3")).unwrap();
     let out = dir.path().join("o.gguf");
-    let error = run(&model, &plan, &mut sensitivity, &out, options(1), &mut ()).unwrap_err();
+    let error = carry_out(&model, &plan, &mut sensitivity, &out, 1).unwrap_err();
     assert_eq!(
         error.to_string(),
         format!(
@@ -245,7 +245,7 @@ fn refused(change: impl FnOnce(&mut Draft), recipe: &Recipe) -> String {
     let model = draft.model();
     let run = |plan: Plan| -> Result<(), ApError> {
         let out = dir.path().join("o.gguf");
-        run(&model, &plan, &mut Sensitivity::Uniform, &out, options(2), &mut ()).map(|_| ())
+        carry_out(&model, &plan, &mut Sensitivity::Uniform, &out, 2).map(|_| ())
     };
     let error = Plan::new(&model, recipe).and_then(run).unwrap_err();
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use trine::Isa;
-use trine::quant::anyprec::{Plan, Recipe, Report, RunOptions, Sensitivity, Target, run};
+use trine::quant::anyprec::{ApError, Job, Plan, Recipe, Report, Sensitivity, Target, WidthPlan};
+use trine::quant::{RunOptions, run};
 use trine_formats::gguf::write::NewTensor;
 use trine_formats::gguf::{Limits, Metadata, ModelFile, Value};
 use trine_formats::types::TypeId;
@@ -153,9 +153,22 @@ pub fn quantize(
     threads: usize,
 ) -> Report {
     let plan = Plan::new(model, recipe).unwrap();
-    run(model, &plan, sensitivity, out, options(threads), &mut ()).unwrap()
+    carry_out(model, &plan, sensitivity, out, threads).unwrap()
 }
 
-pub fn options(threads: usize) -> RunOptions {
-    RunOptions { isa: Isa::detect(), threads }
+/// Makes the file of a plan.
+pub fn carry_out(
+    model: &ModelFile,
+    plan: &Plan,
+    sensitivity: &mut Sensitivity,
+    out: &Path,
+    threads: usize,
+) -> Result<Report, ApError> {
+    let options = RunOptions { threads, ..RunOptions::default() };
+    run(model, Job { plan, sensitivity }, out, options, &mut ())
+}
+
+/// Takes one width out of a file; the size of the result.
+pub fn extract(file: &ModelFile, width: u8, out: &Path) -> Result<u64, ApError> {
+    run(file, WidthPlan::new(file, width)?, out, RunOptions::default(), &mut ())
 }

@@ -8,7 +8,8 @@ use trine::Isa;
 use trine::model::{LoadOptions, Model, NumberPath};
 use trine::pool::Pool;
 use trine::quant::anyprec::outliers::Shares;
-use trine::quant::anyprec::{Plan, Recipe, RunOptions, Sensitivity, Target, extract, is_block_matrix, run};
+use trine::quant::anyprec::{Job, Plan, Recipe, Sensitivity, Target, WidthPlan, is_block_matrix};
+use trine::quant::{RunOptions, run};
 use trine::step::{Session, SessionOptions};
 use trine_formats::anyprec::{AnyPrec, Part};
 use trine_formats::gguf::write::NewTensor;
@@ -74,13 +75,14 @@ pub fn files() -> &'static Files {
         recipe.outliers = Some(Shares::default_of(recipe.target.rule));
         let plan = Plan::new(&open(&source), &recipe).expect("a plan");
         let model = open(&source);
-        let options = RunOptions { isa: Isa::detect(), threads: 2 };
-        let uniform = &mut Sensitivity::Uniform;
-        run(&model, &plan, uniform, &whole, options, &mut ()).expect("a file");
+        let options = RunOptions { threads: 2, ..RunOptions::default() };
+        let job = Job { plan: &plan, sensitivity: &mut Sensitivity::Uniform };
+        run(&model, job, &whole, options, &mut ()).expect("a file");
         let model = open(&whole);
         let single = WIDTHS.map(|width| {
             let out = dir.path().join(format!("{width}.gguf"));
-            extract(&model, width, &out, &mut ()).expect("a file");
+            let plan = WidthPlan::new(&model, width).expect("a plan");
+            run(&model, plan, &out, options, &mut ()).expect("a file");
             std::fs::read(out).expect("it was written")
         });
         Files {

@@ -1,8 +1,8 @@
 //! Files of the Fairy2i fork of llama.cpp: translated, they compute what they say; damaged, they are refused by name.
 
 use trine::model::{LoadOptions, Model};
-use trine::quant::RunOptions;
-use trine::quant::widely::{Plan, Recipe, run};
+use trine::quant::widely::{Plan, Recipe};
+use trine::quant::{RunOptions, run};
 use trine_formats::gguf::write::NewTensor;
 use trine_formats::gguf::{Metadata, ModelFile, Value};
 use trine_formats::types::TypeId;

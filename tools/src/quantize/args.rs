@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Parser;
-use trine::quant::{KvOverride, Selection, nearest, parse_type};
+use trine::Isa;
+use trine::quant::{KvOverride, RunOptions, Selection, nearest, parse_type};
 use trine_formats::gguf::ShapeTiles;
 use trine_formats::types::TypeId;
 
@@ -208,16 +209,16 @@ impl Job {
     pub fn threads(&self) -> usize {
         threads::count(Some(self.threads).filter(|&n| n > 0))
     }
+
+    /// How it is done.
+    pub fn options(&self, args: &Args) -> Result<RunOptions> {
+        Ok(RunOptions { isa: Isa::from_env()?, threads: self.threads(), force: args.force })
+    }
 }
 
 impl Args {
-    /// The first option that was given and is for no files that are copied or widely linear.
-    pub(super) fn usual_option(&self) -> Option<&'static str> {
-        self.gptq.given().or(self.own_option())
-    }
-
     /// The first option that was given and is only for what llama-quantize or bitnet.cpp make.
-    pub(super) fn own_option(&self) -> Option<&'static str> {
+    pub(super) fn usual_option(&self) -> Option<&'static str> {
         let given = [
             (self.fallback, "--fallback"),
             (self.force, "--force"),
@@ -236,20 +237,24 @@ impl Args {
         given.into_iter().find(|g| g.0).map(|g| g.1)
     }
 
-    /// The options for the types of the output and the embeddings, as given.
-    pub(super) fn types_of_ends(&self) -> [(&'static str, Option<&str>); 2] {
-        [
-            ("--output-tensor-type", self.output_tensor_type.as_deref()),
-            ("--token-embedding-type", self.token_embedding_type.as_deref()),
-        ]
+    /// The first option that was given and says how weights are quantized.
+    pub(super) fn any_option(&self) -> Option<&'static str> {
+        let others = [
+            (self.imatrix.is_some(), "--imatrix"),
+            (self.output_tensor_type.is_some(), "--output-tensor-type"),
+            (self.token_embedding_type.is_some(), "--token-embedding-type"),
+        ];
+        let other = others.into_iter().find(|o| o.0).map(|o| o.1);
+        let gptq = self.gptq.gptq.is_some().then_some("--gptq");
+        self.any_precision.given().or(gptq).or(self.usual_option()).or(other)
     }
 
     pub(super) fn output_type(&self) -> Result<Option<TypeId>> {
-        type_of(self.types_of_ends()[0])
+        type_of("--output-tensor-type", self.output_tensor_type.as_deref())
     }
 
     pub(super) fn embedding_type(&self) -> Result<Option<TypeId>> {
-        type_of(self.types_of_ends()[1])
+        type_of("--token-embedding-type", self.token_embedding_type.as_deref())
     }
 
     pub(super) fn selection(&self) -> Selection {
@@ -262,7 +267,7 @@ impl Args {
     }
 }
 
-fn type_of((option, text): (&str, Option<&str>)) -> Result<Option<TypeId>> {
+fn type_of(option: &'static str, text: Option<&str>) -> Result<Option<TypeId>> {
     let ty = text.map(parse_type).transpose();
-    ty.with_context(|| option.to_owned())
+    ty.context(option)
 }

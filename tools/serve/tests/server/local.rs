@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use tokio::runtime::Runtime;
-use trine::quant::anyprec;
+use trine::quant::{RunOptions, anyprec, run};
 use trine_serve::args::Args;
 use trine_serve::http::Server;
 use trine_tools::isolate::OtherProgram;
@@ -36,9 +36,8 @@ pub fn any_precision(folder: &Path) -> String {
     let file = trine::open_file(trine_testkit::trilm(), true).expect("a file");
     let recipe = anyprec::Recipe::new(anyprec::Target::parse("AP1-3").expect("a target"));
     let plan = anyprec::Plan::new(&file, &recipe).expect("a plan");
-    let options = anyprec::RunOptions { isa: trine::Isa::detect(), threads: 2 };
-    let mut uniform = anyprec::Sensitivity::Uniform;
-    anyprec::run(&file, &plan, &mut uniform, &path, options, &mut ()).expect("a file");
+    let job = anyprec::Job { plan: &plan, sensitivity: &mut anyprec::Sensitivity::Uniform };
+    run(&file, job, &path, RunOptions::default(), &mut ()).expect("a file");
     path.to_str().expect("a path").to_owned()
 }
 

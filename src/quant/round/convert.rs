@@ -3,11 +3,12 @@
 use trine_formats::types::ternary::{Packing, first_bad_byte};
 use trine_formats::types::{DecodeFn, EncodeFn, TypeId};
 
-use super::row::Row;
-use super::source::Chunk;
-use super::ternary::{Loss, is_ternary_type};
-use super::validate::first_bad;
 use crate::kernels::{self, CompareRows, Isa};
+use crate::quant::method::RunError;
+use crate::quant::row::{Reason, Row};
+use crate::quant::source::Chunk;
+use crate::quant::ternary::{Loss, is_ternary_type};
+use crate::quant::validate::first_bad;
 
 /// A value that is not finite; blocks are counted from the start of the tensor.
 #[allow(missing_docs, reason = "the names say it")]
@@ -15,6 +16,20 @@ use crate::kernels::{self, CompareRows, Isa};
 pub enum RowFault {
     Input { block: u64, what: &'static str },
     Output { block: u64, what: &'static str },
+}
+
+impl RowFault {
+    /// The error that names the tensor of a row.
+    pub fn of(self, row: &Row) -> RunError {
+        let tensor = row.name.clone();
+        match self {
+            RowFault::Input { block, what } => RunError::BadInput { tensor, ty: row.from, block, what },
+            RowFault::Output { block, what } => {
+                let option = if let Reason::Option(option) = row.reason { option } else { "--tensor-type" };
+                RunError::BadOutput { tensor, ty: row.to, block, what, option }
+            }
+        }
+    }
 }
 
 /// One tensor's conversion.

@@ -122,6 +122,12 @@ type Edges = BTreeMap<usize, BTreeMap<usize, String>>;
 /// beside it. Its own `mod.rs` is a file of it like any other as soon as it does more than to declare modules and to
 /// pass names on. A name that `mod.rs` passes on from another child is that child's.
 pub fn circles(house: &House, modules: &Modules) -> Vec<String> {
+    let all = all_circles(modules).into_iter();
+    all.filter(|(folder, _)| !house.circles.contains(folder)).map(|(_, circle)| circle).collect()
+}
+
+/// One shortest circle for each set of files that use one another, with the folder below which they lie.
+pub fn all_circles(modules: &Modules) -> Vec<(&str, String)> {
     let mut folders: BTreeMap<usize, Edges> = BTreeMap::new();
     for (user, module) in modules.list.iter().enumerate() {
         for named in module.source.named.iter().filter(|named| uses(module, named)) {
@@ -143,18 +149,16 @@ pub fn circles(house: &House, modules: &Modules) -> Vec<String> {
         }
     }
     let mut out = Vec::new();
-    let is_known = |folder: usize| house.circles.contains(&modules.list[folder].file.as_str());
-    for (folder, edges) in folders.iter().filter(|(folder, _)| !is_known(**folder)) {
+    for (folder, edges) in &folders {
         for circle in shortest_circles(edges) {
             let files: Vec<&str> = circle.iter().map(|&m| modules.list[m].file.as_str()).collect();
             let steps = circle.iter().zip(circle.iter().cycle().skip(1));
             let places: Vec<&str> = steps.map(|(from, to)| edges[from][to].as_str()).collect();
             let below = &modules.list[*folder].file;
-            out.push(format!(
-                "{below}: a circle of files: {} -> {}\n{}",
-                files.join(" -> "),
-                files[0],
-                places.join("\n")
+            let (files, first) = (files.join(" -> "), files[0]);
+            out.push((
+                below.as_str(),
+                format!("{below}: a circle of files: {files} -> {first}\n{}", places.join("\n")),
             ));
         }
     }

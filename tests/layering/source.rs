@@ -132,6 +132,12 @@ impl Reader {
                 self.at += 2;
                 return;
             }
+            "mod" if self.text(1) == "$" && self.text(3) == "{" => {
+                let name = self.text(2).to_owned();
+                self.within.push((name, self.depth));
+                self.at += 3;
+                return;
+            }
             "pub" if self.text(1) == "(" => {
                 self.at += 1;
                 return self.skip_group();

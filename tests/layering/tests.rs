@@ -171,7 +171,7 @@ fn rows_that_concern_nothing_are_named() {
         floors: &[&[("eval", &["src/eval"]), ("front", &["src/lib"])], &[("model", &["src/model", "src/attic"])]],
         front_doors: &[("model", &["eval", "front"])],
         private: &[("src/model", "src"), ("src/model", "tools")],
-        circles: &[],
+        circles: &["src/eval.rs"],
         words: &[
             Word { starts: &["clap", "rayon"], place: Place::Only(&["src/eval", "src/model"]), why: "options" },
             Word { starts: &["clap"], place: Place::Never(&["src/model", "src/gone"]), why: "no options" },
@@ -189,6 +189,7 @@ fn rows_that_concern_nothing_are_named() {
         "room model has no file in src/attic",
         "crate gone has no file gone/lib.rs",
         "no unsafe code in src/model",
+        "no circle below src/eval.rs",
         "nobody names rayon: options",
         "nothing in src/model needs the rule: options",
         "nothing in src/gone needs the rule: no options",
@@ -234,6 +235,12 @@ fn a_circle_of_files_is_named_with_its_arrows() {
     for place in ["plan.rs:2: super::work::Work", "work.rs:1: super::Choice", "deep.rs:1: crate::quant::plan::g"] {
         assert!(lines[1..].iter().any(|l| l.ends_with(place)), "{place}: {found}");
     }
+    let right = tree(&[
+        root,
+        ("src/quant/mod.rs", "mod plan; use plan::A;"),
+        ("src/quant/plan.rs", "macro_rules! a { ($a:ident) => { mod $a { use super::*; } } }"),
+    ]);
+    assert_eq!(violations(&right), [""; 0]);
     let right = tree(&[
         root,
         ("src/quant/mod.rs", "mod plan; mod work; pub struct Error;"),

@@ -11,7 +11,7 @@ use std::arch::aarch64::*;
 use std::mem::MaybeUninit;
 
 use super::super::dot::load;
-use super::block32::{offsets, scales, unpack};
+use super::block32_parts::{offsets, scales, unpack};
 use super::pair::{Columns, Floats, Pair, Two};
 use super::{FOUR, prefetch, store};
 use crate::packed::block32::{Block32, PackedStep, RECORD, ROWS};

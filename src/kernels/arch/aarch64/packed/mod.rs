@@ -1,8 +1,7 @@
 //! Kernels of the packed layouts, which are those of other processors byte for byte wherever ARM has a use for them.
 
-use std::arch::aarch64::{float32x4_t, vst1q_f32};
-
 use crate::packed::Layout;
+use registers::{FOUR, prefetch, store};
 
 /// `$body` for `$i` from 0 on, up to eight times: what is left of it is no loop, so that arrays become registers
 /// however long it is.
@@ -20,6 +19,7 @@ macro_rules! unrolled {
 }
 
 mod block32;
+mod block32_parts;
 mod block32_tile;
 mod half;
 mod k16;
@@ -31,11 +31,9 @@ mod pair;
 mod q2_k;
 mod q4_k;
 mod q4_k_dotprod;
+mod registers;
 mod t2;
 mod t2_pairs;
-
-/// Rows of a register.
-const FOUR: usize = 4;
 
 /// All packed layouts.
 pub(super) const LAYOUTS: &[&[Layout]] = &[
@@ -55,22 +53,3 @@ pub(super) const LAYOUTS: &[&[Layout]] = &[
     q4_k_dotprod::i8mm::LAYOUTS,
     half::LAYOUTS,
 ];
-
-/// Writes the outputs of four rows.
-#[inline]
-#[target_feature(enable = "neon")]
-fn store(out: &mut [f32], v: float32x4_t) {
-    let out = &mut out[..FOUR];
-    // SAFETY: `out` has four floats; the store asks for no alignment.
-    unsafe { vst1q_f32(out.as_mut_ptr(), v) }
-}
-
-/// Asks for the `bytes` bytes that lie `ahead` bytes behind `p`; 0 asks for nothing.
-#[inline(always)]
-fn prefetch(p: *const u8, bytes: usize, ahead: usize) {
-    if ahead > 0 {
-        for line in (0..bytes).step_by(64) {
-            super::dot::prefetch(p.wrapping_add(ahead + line));
-        }
-    }
-}

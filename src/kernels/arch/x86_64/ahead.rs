@@ -57,26 +57,6 @@ impl Ahead for usize {
     }
 }
 
-/// Evaluates a call of a set, which asks by `$ask` for what `$share` names of what lies `$ahead`, if it is the `$first`
-/// of the calls that share the codes; the others ask for nothing. Calls of several tokens have the time to look each
-/// time, those of one token are there twice.
-macro_rules! asking_first {
-    ($set:ty, $first:expr, $ahead:ident, |$i:ident| $share:expr, $ask:ident => $call:expr) => {
-        if <$set as $crate::arch::x86_64::rows::lanes::Set>::TOKENS > 1 {
-            let $ahead = if $first { $ahead } else { 0 };
-            let $ask = |$i: usize| $share;
-            $call
-        } else if $ahead > 0 && $first {
-            let $ask = |$i: usize| $share;
-            $call
-        } else {
-            let $ask = |_: usize| ();
-            $call
-        }
-    };
-}
-pub(crate) use asking_first;
-
 /// Calls a kernel with the distance, bytes, as an [`Ahead`].
 macro_rules! with_ahead {
     ($ahead:ident => $call:expr) => {

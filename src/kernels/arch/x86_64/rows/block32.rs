@@ -9,9 +9,9 @@
 
 use std::marker::PhantomData;
 
-use super::lanes::{Ints, Kernel, Lanes, Set, by_tokens, unroll};
+use super::lanes::{Ints, Kernel, Lanes, Set, asking_first, by_tokens, unroll};
 use crate::Isa;
-use crate::arch::x86_64::ahead::{Ahead, Never, asking_first, with_ahead};
+use crate::arch::x86_64::ahead::{Ahead, Never, with_ahead};
 use crate::packed::block32::{self, Block32, ByteCodes, LINE, PackedStep, RECORD, ROWS};
 use crate::packed::{Call, Layout, Pack};
 

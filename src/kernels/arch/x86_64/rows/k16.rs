@@ -15,9 +15,9 @@ use trine_formats::types::{Part, TypeId, info};
 use super::chains::{
     Acts, CORRECTION, KSet, MOST, Parts, Product, TILE, Tile, Token, chain_sum, finish, finish_tile, vectors,
 };
-use super::lanes::{Ints, Kernel, Lanes, by_tokens};
+use super::lanes::{Ints, Kernel, Lanes, asking_first, by_tokens};
 use crate::Isa;
-use crate::arch::x86_64::ahead::{Ahead, asking_first, with_ahead};
+use crate::arch::x86_64::ahead::{Ahead, with_ahead};
 use crate::packed::k_quants::of_16::{Layout16, at, group_bytes, pack};
 use crate::packed::k_quants::{BLOCK, CHAINS, Q8_K, ROWS};
 use crate::packed::{Arranged, Call, Encoding, Layout};

@@ -17,9 +17,9 @@ use std::mem::take;
 use trine_formats::types::{Part, TypeId, info};
 
 use super::chains::{Acts, KSet, MOST, Product, TILE, Tile, chain_sum, finish, finish_tile, vectors};
-use super::lanes::{Ints, Kernel, Lanes, Set, by_tokens, unroll};
+use super::lanes::{Ints, Kernel, Lanes, Set, asking_first, by_tokens, unroll};
 use crate::Isa;
-use crate::arch::x86_64::ahead::{Ahead, asking_first, with_ahead};
+use crate::arch::x86_64::ahead::{Ahead, with_ahead};
 use crate::packed::k_quants::of_32::{CODES, DMIN, Layout32, Q4K, Q5K, SCALES, bytes, pack};
 use crate::packed::k_quants::{BLOCK, CHAINS, Q8_K, ROWS};
 use crate::packed::{Arranged, Call, Encoding, Layout};

@@ -10,8 +10,8 @@
 use std::marker::PhantomData;
 
 use super::block32::{Codes, Dot, DotSet, VECTORS, tiles};
-use super::lanes::{Kernel, Lanes, by_tokens};
-use crate::arch::x86_64::ahead::{Ahead, asking_first, with_ahead};
+use super::lanes::{Kernel, Lanes, asking_first, by_tokens};
+use crate::arch::x86_64::ahead::{Ahead, with_ahead};
 use crate::packed::block32::{LINE, RECORD, ROWS};
 use crate::packed::nested::{self, MOST_SUBS, Nested};
 use crate::packed::{Call, Layout};

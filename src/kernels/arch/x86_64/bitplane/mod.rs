@@ -20,6 +20,8 @@ mod rows512;
 mod sums;
 mod tiles;
 
+use tiles::PAIR;
+
 /// Instructions that the kernels are made of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Means {
@@ -49,9 +51,6 @@ impl Means {
 thread_local! {
     static MEMORY: RefCell<RowMemory> = RefCell::default();
 }
-
-/// Rows that are looked up before the tokens run over them: a load of activations serves both.
-const PAIR: usize = 2;
 
 /// `f(rows, range, memory)`: puts the weights of a pair of rows, or of one, into `memory`, each in as many bytes and
 /// arranged as the activations of the form are; their scales.

@@ -4,7 +4,10 @@
 
 use std::arch::x86_64::*;
 
-use super::{PAIR, sums};
+use super::sums;
+
+/// Rows that are looked up before the tokens run over them: a load of activations serves both.
+pub(super) const PAIR: usize = 2;
 
 /// Rows and tokens of one call.
 pub(super) struct Call<'a> {

@@ -100,7 +100,7 @@ pub const HOUSE: House = House {
     ],
     private: &[("src/kernels/arch", "src/kernels")],
     circles: &[
-        "src/kernels/lib.rs", "src/kernels/arch/x86_64/exact/mod.rs", "src/kernels/arch/x86_64/packed/mod.rs",
+        "src/kernels/lib.rs", "src/kernels/arch/x86_64/packed/mod.rs",
         "src/kernels/arch/x86_64/packed/k_tiles/mod.rs", "src/kernels/arch/x86_64/packed/level_tiles/mod.rs",
         "src/kernels/arch/x86_64/packed/ternary_tiles/mod.rs", "src/kernels/bitplane/mod.rs",
         "src/kernels/widely/mod.rs", "src/cuda/program/mod.rs", "src/model/mod.rs", "src/model/config/mod.rs",

@@ -16,6 +16,7 @@
 //! right    16 lanes in lines of 64 bytes: [digit 3..=0][k / 4][16 lanes][4 steps], zeros
 //! ```
 
+mod digits;
 pub mod left;
 pub mod outputs;
 pub mod right;
@@ -27,90 +28,19 @@ mod tests;
 use std::arch::x86_64::*;
 
 use crate::arch::x86_64::tiles::{ROW, ROWS, TILE, Tiles};
+pub use digits::DIGITS;
+use digits::{Bits, balanced, digits};
 
-/// Digits of a number, at most.
-pub const DIGITS: usize = 4;
 /// Levels, at most.
 const LEVELS: usize = 2 * DIGITS - 1;
 /// Sums of a tile.
 const SUMS: usize = ROWS * ROWS;
 /// Sums of both tiles of all levels.
 const BUFFER: usize = 2 * LEVELS * SUMS;
-/// The number that makes a number's bytes digits: see [`balanced`].
-const HALF_DIGITS: i32 = 0x0080_8080;
-
 /// Every integer up to here is an `f64`; a little less, so that the bound may be rounded.
 const EXACT: f64 = (1u64 << 53) as f64 * (1.0 - 1e-9);
 /// 2^-53, and a quarter more for the rounding of the bounds themselves.
 const ROUNDING: f64 = 1.25 / (1u64 << 53) as f64;
-
-/// Digits that numbers up to this magnitude take; `None` beyond four.
-fn digits(greatest: f32) -> Option<usize> {
-    let most = [(2, 0x7F7F), (3, 0x7F_7F7F), (4, 0x7F7F_7F00)];
-    let fits = most.into_iter().find(|(_, most)| greatest <= *most as f32);
-    fits.map(|(digits, _)| digits)
-}
-
-/// Whole numbers with their digits as bytes: half a digit of carry goes up, and comes off as a sign.
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn balanced(x: __m512i) -> __m512i {
-    let half = _mm512_set1_epi32(HALF_DIGITS);
-    _mm512_xor_si512(_mm512_add_epi32(x, half), half)
-}
-
-/// Which bits values have among them: what decides their unit.
-#[derive(Clone, Copy)]
-struct Bits {
-    /// Bits of values below 64, in units of 2^-24.
-    small: __m512i,
-    /// Bits of the others, whose lowest is no less than that, in units of 2^-4.
-    large: __m512i,
-    /// Greatest magnitude.
-    greatest: __m512i,
-}
-
-impl Bits {
-    #[inline]
-    #[target_feature(enable = "avx512f")]
-    fn none() -> Bits {
-        let zero = _mm512_setzero_si512();
-        Bits { small: zero, large: zero, greatest: zero }
-    }
-
-    /// Half floats as they are, all below 64 where `SMALL`.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512dq")]
-    fn add<const SMALL: bool>(&mut self, x: __m512) {
-        let fine = _mm512_mul_ps(x, _mm512_set1_ps((1u32 << 24) as f32));
-        let magnitude = _mm512_castps_si512(_mm512_abs_ps(x));
-        if SMALL {
-            self.small = _mm512_or_si512(self.small, _mm512_cvtps_epi32(fine));
-        } else {
-            let small = _mm512_cmplt_epi32_mask(magnitude, _mm512_set1_epi32(64f32.to_bits().cast_signed()));
-            let coarse = _mm512_mul_ps(x, _mm512_set1_ps(16.0));
-            let fine = _mm512_maskz_cvtps_epi32(small, fine);
-            let coarse = _mm512_maskz_cvtps_epi32(!small, coarse);
-            self.small = _mm512_or_si512(self.small, fine);
-            self.large = _mm512_or_si512(self.large, coarse);
-        }
-        self.greatest = _mm512_max_epu32(self.greatest, magnitude);
-    }
-
-    /// The lowest bit of each lane as a value; 1 where there is none.
-    #[inline]
-    #[target_feature(enable = "avx512f")]
-    fn units(self) -> __m512 {
-        let zero = _mm512_setzero_si512();
-        let lowest = |x: __m512i| _mm512_cvtepi32_ps(_mm512_and_si512(x, _mm512_sub_epi32(zero, x)));
-        let small = _mm512_mul_ps(lowest(self.small), _mm512_set1_ps(1.0 / (1u32 << 24) as f32));
-        let large = _mm512_mul_ps(lowest(self.large), _mm512_set1_ps(1.0 / 16.0));
-        let is_small = _mm512_test_epi32_mask(self.small, self.small);
-        let is_large = _mm512_test_epi32_mask(self.large, self.large);
-        let large = _mm512_mask_mov_ps(_mm512_set1_ps(1.0), is_large, large);
-        _mm512_mask_mov_ps(large, is_small, small)
-    }
-}
 
 /// A tile of sixteen rows of the left side by two of sixteen lanes of the right one.
 #[derive(Clone, Copy)]

@@ -24,7 +24,7 @@ use crate::packed::k_quants::{BLOCK, CHAINS, ROWS};
 use crate::packed::{Call, Layout};
 use crate::proof::{Amx, Proof};
 use limbs::join;
-use types::{Limbs, Of16, Of32};
+use types::{LIMB, Limbs, Of16, Of32, PART};
 
 mod limbs;
 mod types;
@@ -36,9 +36,6 @@ const TILE: usize = 256;
 /// Tokens of a tile.
 const SIDE: usize = tiles::ROWS;
 const _: () = assert!(CHUNK == 2 * SIDE && ROWS == SIDE);
-/// Bytes of a limb of a part, of a part and of a block, expanded.
-const LIMB: usize = 8 * tiles::ROW;
-const PART: usize = 2 * LIMB;
 const EXPANDED: usize = CHAINS * PART;
 
 const fn layout<L: Limbs>() -> Layout {

@@ -5,7 +5,6 @@ use std::marker::PhantomData;
 
 use super::super::zmm::Zmm;
 use super::limbs::limbs;
-use super::{LIMB, PART};
 use crate::arch::x86_64::rows::chains::Token;
 use crate::arch::x86_64::rows::k16::{self, CodesOf16, Head, Set16};
 use crate::arch::x86_64::rows::k32::{self, CodesOf32, Header, part};
@@ -16,6 +15,10 @@ use crate::packed::k_quants::CHAINS;
 use crate::packed::k_quants::of_16;
 use crate::packed::k_quants::of_32::bytes;
 use crate::proof::Avx512;
+
+/// Bytes of a limb of a part, of a part and of a block, expanded.
+pub(super) const LIMB: usize = 8 * tiles::ROW;
+pub(super) const PART: usize = 2 * LIMB;
 
 /// A type's blocks, as this kernel needs them.
 ///

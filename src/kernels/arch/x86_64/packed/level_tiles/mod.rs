@@ -15,25 +15,17 @@ use crate::packed::{Call, Layout};
 use crate::proof::{AmxVbmi, Proof};
 
 use limbs::Limbs;
+use product::Product;
 use units::Units;
 
 mod limbs;
+mod product;
 mod units;
 
 /// Tokens of a call, over which the expansion of weights is spread; their sums stay in the first-level cache.
 const TILE: usize = 256;
 /// Tokens behind the last whole tile that vectors take.
 const REST: usize = 4;
-
-/// A product on tiles, for any number of tokens but none.
-trait Product {
-    /// Tokens from which on tiles are faster than vectors.
-    const FROM: usize;
-
-    /// # Safety
-    /// The processor has AVX-512 with VBMI, and the tiles; lengths are as [`Call::check`] has them.
-    unsafe fn product<T: Tiles, C: Levels>(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]);
-}
 
 const fn layout<P: Product, C: Levels>() -> Layout {
     level_bytes::layout::<C>(AmxVbmi::NEEDS, multiply::<P, C>, TILE)

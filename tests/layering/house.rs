@@ -100,8 +100,7 @@ pub const HOUSE: House = House {
     ],
     private: &[("src/kernels/arch", "src/kernels")],
     circles: &[
-        "src/kernels/lib.rs", "src/kernels/arch/x86_64/packed/mod.rs",
-        "src/kernels/arch/x86_64/packed/ternary_tiles/mod.rs", "src/kernels/bitplane/mod.rs",
+        "src/kernels/lib.rs", "src/kernels/arch/x86_64/packed/mod.rs", "src/kernels/bitplane/mod.rs",
         "src/kernels/widely/mod.rs", "src/cuda/program/mod.rs", "src/model/mod.rs", "src/model/config/mod.rs",
         "src/quant/anyprec/feedback/mod.rs", "src/quant/gptq/mod.rs", "src/sample/mod.rs",
         "src/ops/product/bitplane/mod.rs", "src/ops/product/widely/mod.rs", "tools/src/bench/mod.rs",

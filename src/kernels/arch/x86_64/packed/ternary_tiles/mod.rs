@@ -13,12 +13,13 @@
 use super::t2::{self, UNIT};
 use super::t5;
 use super::ternary_bytes::{COLUMNS, Trits, TwoBits};
-use crate::arch::x86_64::tiles::{self, Hardware};
+use crate::arch::x86_64::tiles::Hardware;
 use crate::packed::{Call, Layout};
 use crate::proof::{AmxVbmi, Proof};
 
 use blocks::blocks;
 use rows::rows;
+use step::{STEP, STEPS};
 
 mod blocks;
 mod machine;
@@ -32,9 +33,6 @@ const FROM: usize = 6;
 const FROM_TRITS: usize = 2;
 /// Tokens of a call: those whose sums stay in the first-level cache.
 const TILE: usize = 256;
-/// Columns of a tile, and tiles of a block.
-const STEP: usize = tiles::ROW;
-const STEPS: usize = COLUMNS / STEP;
 
 pub(super) static TRITS: &[Layout] = &t5::layouts(AmxVbmi::NEEDS, multiply_trits, multiply_trits_of_rows, TILE);
 pub(super) static TWO_BITS: &[Layout] = &t2::layouts(AmxVbmi::NEEDS, multiply_blocks, multiply_rows, TILE);

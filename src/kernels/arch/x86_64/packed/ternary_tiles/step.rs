@@ -1,7 +1,11 @@
 //! Products of tiles of tokens with tiles of weights, 64 columns at a time.
 
-use super::STEP;
-use crate::arch::x86_64::tiles::{Tiles, Tokens};
+use super::super::ternary_bytes::COLUMNS;
+use crate::arch::x86_64::tiles::{self, Tiles, Tokens};
+
+/// Columns of a tile, and tiles of a block.
+pub(super) const STEP: usize = tiles::ROW;
+pub(super) const STEPS: usize = COLUMNS / STEP;
 
 /// Rows of the eight tiles: two of tokens, two of weights, four of sums.
 pub(in super::super) fn shapes(tokens: Tokens) -> [u8; 8] {

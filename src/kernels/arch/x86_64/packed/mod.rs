@@ -34,7 +34,9 @@ mod sets;
 mod t2;
 mod t5;
 mod ternary_bytes;
+mod ternary_sums;
 mod ternary_tiles;
+mod trits;
 mod ymm;
 mod zmm;
 

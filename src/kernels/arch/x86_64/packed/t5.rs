@@ -27,8 +27,10 @@ use std::sync::LazyLock;
 use trine_formats::types::TypeId;
 use trine_formats::types::info;
 
-use super::t2::{self, Act, Halves, PLANES, ROWS, SCALES, UNIT_BYTES, load};
+use super::t2::{self, Act, ROWS, SCALES, UNIT_BYTES};
 use super::ternary_bytes::{self, Trits};
+use super::ternary_sums::{Halves, PLANES, block_step, join, load, mask, row_step, store};
+use super::trits::{CHUNKS, DIGITS, Lookup, digits, dword_of, either, encode, pair};
 use super::{Ahead, dword, with_ahead};
 use crate::packed::{Arranged, Call, Encoding, Layout, Multiply};
 use crate::proof::{Needs, Proof, Vbmi};
@@ -41,16 +43,10 @@ const FROM: usize = 3;
 const TILE: usize = 128;
 /// Columns of a block.
 const COLUMNS: usize = 256;
-const CHUNKS: usize = 13;
-/// Bytes of the digits of a block.
-pub(super) const DIGITS: usize = CHUNKS * 2 * 64;
 /// Bytes of a block with scales.
 const BLOCK: usize = SCALES + DIGITS;
 /// Bytes of a TQ1_0 block of one row: 52 of digits, then the scale.
 const TQ1_0_ROW: usize = info::TQ1_0.bytes;
-
-/// Values of the last two digits (or the middle two) besides (2, 2).
-const PAIRS: [(u8, u8); 8] = [(0, 0), (0, 2), (2, 0), (0, 1), (1, 0), (1, 1), (1, 2), (2, 1)];
 
 /// The layouts of all ternary types: those with scales are multiplied by `blocks`, the others by `rows`.
 pub(super) const fn layouts(needs: Needs, blocks: Multiply, rows: Multiply, tile: usize) -> [Layout; 4] {
@@ -105,20 +101,6 @@ fn act_bytes_int8(n: usize) -> usize {
     64 + n.next_multiple_of(COLUMNS)
 }
 
-fn pair(first: u8, second: u8) -> Option<u8> {
-    let j = PAIRS.iter().position(|&p| p == (first, second))?;
-    Some(j as u8)
-}
-
-/// The byte of five digits.
-fn encode([a0, a1, a2, b0, b1]: [u8; 5]) -> u8 {
-    match (pair(b0, b1), pair(a1, a2)) {
-        (Some(j), _) => a0 + 3 * a1 + 9 * a2 + 32 * j,
-        (None, Some(j)) => 28 + a0 + 32 * j,
-        (None, None) => 31 + 32 * a0,
-    }
-}
-
 /// TQ1_0's bytes, any of the 256, in this code. Digit t of a byte is `(3 (b 3^t mod 256)) / 256`.
 static FROM_TQ1_0: LazyLock<[u8; 256]> = LazyLock::new(|| {
     std::array::from_fn(|b| {
@@ -130,42 +112,6 @@ static FROM_TQ1_0: LazyLock<[u8; 256]> = LazyLock::new(|| {
         }))
     })
 });
-
-/// The tables of the two lookups, by the low seven bits of a byte and by its bits from 2 on.
-struct Tables {
-    first: [u8; 128],
-    second: [u8; 64],
-}
-
-static TABLES: LazyLock<Tables> = LazyLock::new(|| Tables {
-    first: std::array::from_fn(|i| match i as u8 % 32 {
-        a @ 0..=26 => a % 3 + 4 * (a / 3 % 3) + 16 * (a / 9),
-        a @ 28..=30 => a - 28,
-        31 => i as u8 / 32 % 4 + 4 * 2 + 16 * 2,
-        _ => 0,
-    }),
-    second: std::array::from_fn(|i| {
-        let (first, second) = PAIRS[i / 8];
-        match i % 8 {
-            7 => 0x82 + 4 * first + 16 * second,
-            _ => first + 64 * second,
-        }
-    }),
-});
-
-/// Activation dword of digit t of chunk c.
-const fn dword_of(c: usize, t: usize) -> usize {
-    match c {
-        0..8 => c + 8 * t,
-        8..12 => 40 + (c - 8) + 4 * t,
-        _ => 60 + t,
-    }
-}
-
-/// Digits of a chunk.
-const fn digits(c: usize) -> usize {
-    if c < 12 { 5 } else { 4 }
-}
 
 fn pack_tq1_0(_: Isa, w: &[u8], n: usize, out: &mut [u8]) -> bool {
     let row_bytes = n / COLUMNS * TQ1_0_ROW;
@@ -291,43 +237,6 @@ fn from_two_bit<const REVERSED: bool>(from: &[u8], to: &mut [u8]) {
     }
 }
 
-/// The two lookups.
-#[derive(Clone, Copy)]
-pub(super) struct Lookup {
-    first: [__m512i; 2],
-    second: __m512i,
-}
-
-impl Lookup {
-    #[inline]
-    #[target_feature(enable = "avx512f")]
-    pub(super) fn new() -> Lookup {
-        let t = &*TABLES;
-        // SAFETY: tables of 128 and 64 bytes.
-        unsafe {
-            Lookup { first: [load(t.first.as_ptr()), load(t.first.as_ptr().add(64))], second: load(t.second.as_ptr()) }
-        }
-    }
-
-    /// a0 + 4 a1 + 16 a2 and b0 + 64 b1, with a1 and a2 in the second where (b0, b1) is (2, 2).
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-    fn digits(&self, w: __m512i) -> [__m512i; 2] {
-        [
-            _mm512_permutex2var_epi8(self.first[0], w, self.first[1]),
-            // The bits that come in from the neighbouring byte are above the index.
-            _mm512_permutexvar_epi8(_mm512_srli_epi16::<2>(w), self.second),
-        ]
-    }
-}
-
-/// `(f | g) & mask`.
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn either(f: __m512i, g: __m512i, mask: __m512i) -> __m512i {
-    _mm512_ternarylogic_epi32::<0xA8>(f, g, mask)
-}
-
 /// Adds one block to the accumulators of weight 1, 4, 16 and 64.
 ///
 /// # Safety
@@ -344,50 +253,17 @@ unsafe fn block(lookup: Lookup, w: *const u8, q: *const u8, ahead: impl Ahead, a
             let [f, g] = lookup.digits(w[h]);
             // Place of the digit within its byte, and the accumulator of that weight.
             let planes = [
-                (0, _mm512_and_si512(f, t2::mask(0))),
-                (1, either(f, g, t2::mask(1))),
-                (2, either(f, g, t2::mask(2))),
-                (0, _mm512_and_si512(g, t2::mask(0))),
-                (3, _mm512_and_si512(g, t2::mask(3))),
+                (0, _mm512_and_si512(f, mask(0))),
+                (1, either(f, g, mask(1))),
+                (2, either(f, g, mask(2))),
+                (0, _mm512_and_si512(g, mask(0))),
+                (3, _mm512_and_si512(g, mask(3))),
             ];
             for (t, (weight, plane)) in planes.into_iter().enumerate().take(digits(c)) {
                 // SAFETY: 64 dwords of activations.
                 let q = unsafe { q.cast::<i32>().add(dword_of(c, t)).read_unaligned() };
                 acc[weight][h] = _mm512_dpbusd_epi32(acc[weight][h], plane, _mm512_set1_epi32(q));
             }
-        }
-    }
-}
-
-/// The digits of 16 rows, chunks 128 bytes apart, as bytes: line k has columns 4k .. 4k + 4 of every row. `LOWER`:
-/// weights, which are digits less 1, instead of digits.
-///
-/// # Safety
-/// AVX-512 F, BW and VBMI; 13 chunks at `from`, room for 64 lines at `to`, which is aligned to 64.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-pub(super) unsafe fn unpack<const LOWER: bool>(lookup: Lookup, from: *const u8, ahead: usize, to: *mut u8) {
-    let one = _mm512_set1_epi8(i8::from(LOWER));
-    // Digits in the lowest bits of their bytes, and those two bits further up, by a lookup.
-    let lower = |digit| {
-        if LOWER { _mm512_sub_epi8(digit, one) } else { digit }
-    };
-    let [a, b, c] = [0i8, 1, 2].map(|digit| i32::from((digit - i8::from(LOWER)).cast_unsigned()));
-    let second = _mm512_broadcast_i32x4(_mm_setr_epi32(a, b, c, 0));
-    for c in 0..CHUNKS {
-        ahead.line(from.wrapping_add(128 * c));
-        // SAFETY: 13 chunks.
-        let [f, g] = lookup.digits(unsafe { t2::load(from.add(128 * c)) });
-        let planes = [
-            lower(_mm512_and_si512(f, t2::mask(0))),
-            _mm512_shuffle_epi8(second, either(f, g, t2::mask(1))),
-            lower(_mm512_srli_epi16::<4>(either(f, g, t2::mask(2)))),
-            lower(_mm512_and_si512(g, t2::mask(0))),
-            lower(_mm512_srli_epi16::<6>(_mm512_and_si512(g, t2::mask(3)))),
-        ];
-        for (t, plane) in planes.into_iter().enumerate().take(digits(c)) {
-            // SAFETY: a digit belongs to one of 64 dwords of columns.
-            unsafe { _mm512_store_si512(to.add(64 * dword_of(c, t)).cast(), plane) }
         }
     }
 }
@@ -453,11 +329,11 @@ unsafe fn blocks_once(group: &[u8], act: &[u8], n: usize, ahead: impl Ahead, out
             let dy = _mm512_set1_ps(act.scales.add(b).read_unaligned());
             for (h, sum) in sums.iter_mut().enumerate() {
                 let scales = from.as_ptr().add(32 * h);
-                *sum = t2::block_step(*sum, t2::join(&acc, h), dy, scales);
+                *sum = block_step(*sum, join(&acc, h), dy, scales);
             }
         }
     }
-    t2::store(&[sums], out);
+    store(&[sums], out);
 }
 
 /// # Safety
@@ -471,25 +347,6 @@ unsafe fn row_once(group: &[u8], act: &[u8], ahead: impl Ahead, out: &mut [f32])
         // 64 bytes.
         unsafe { block(lookup, from.as_ptr(), act.as_ptr().add(64 + COLUMNS * b), ahead, &mut acc) };
     }
-    let sums = [t2::row_step(t2::join(&acc, 0), act), t2::row_step(t2::join(&acc, 1), act)];
-    t2::store(&[sums], out);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_243_codes_differ_and_the_tables_give_their_digits_back() {
-        let mut seen = [false; 256];
-        for v in 0..243u8 {
-            let d = [v % 3, v / 3 % 3, v / 9 % 3, v / 27 % 3, v / 81];
-            let byte = encode(d);
-            assert!(!std::mem::replace(&mut seen[usize::from(byte)], true));
-            let f = TABLES.first[usize::from(byte & 127)];
-            let g = TABLES.second[usize::from(byte >> 2)];
-            let digits = [f & 3, (f | g) >> 2 & 3, (f | g) >> 4 & 3, g & 3, g >> 6];
-            assert_eq!(digits, d, "{byte}");
-        }
-    }
+    let sums = [row_step(join(&acc, 0), act), row_step(join(&acc, 1), act)];
+    store(&[sums], out);
 }

@@ -12,8 +12,9 @@ use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
 
 use super::Ahead;
-use super::t2::{self, Act, Halves, ROWS, SCALES, UNIT, UNIT_BYTES};
-use super::t5::{self, Lookup};
+use super::ternary_sums::{Halves, block_step, load, row_step};
+use super::trits::{self, DIGITS, Lookup};
+use crate::packed::t2::{Act, ROWS, SCALES, UNIT, UNIT_BYTES, act_bytes_q8_k};
 
 /// Tokens that share registers.
 const TOKENS: usize = 8;
@@ -69,13 +70,13 @@ impl<const REVERSED: bool> Codes for TwoBits<REVERSED> {
 
 impl Codes for Trits {
     const UNIT: usize = COLUMNS;
-    const BYTES: usize = t5::DIGITS;
+    const BYTES: usize = DIGITS;
 
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
     unsafe fn unpack<const LOWER: bool>(&self, unit: *const u8, half: usize, ahead: usize, to: *mut u8) {
         // SAFETY: the caller's block has 13 chunks of two halves, and 64 lines have room.
-        unsafe { t5::unpack::<LOWER>(self.0, unit.add(64 * half), ahead, to) }
+        unsafe { trits::unpack::<LOWER>(self.0, unit.add(64 * half), ahead, to) }
     }
 }
 
@@ -96,7 +97,7 @@ unsafe fn unpack<const LOWER: bool, const REVERSED: bool>(from: *const u8, ahead
     for c in 0..8 {
         // SAFETY: eight chunks, and 32 lines.
         unsafe {
-            let codes = t2::load(from.add(128 * c));
+            let codes = load(from.add(128 * c));
             ahead.line(from.wrapping_add(128 * c));
             let first = _mm512_and_si512(codes, nibble);
             let second = _mm512_and_si512(_mm512_srli_epi16::<4>(codes), nibble);
@@ -153,7 +154,7 @@ unsafe fn multiply<const T: usize>(
     for k in 0..lines {
         // SAFETY: the caller has so many lines and dwords.
         unsafe {
-            let w = [t2::load(first.add(64 * k)), t2::load(second.add(64 * k))];
+            let w = [load(first.add(64 * k)), load(second.add(64 * k))];
             for (t, sums) in sums.iter_mut().enumerate() {
                 let q = q.add(t * stride + 4 * k).cast::<i32>().read_unaligned();
                 let q = _mm512_set1_epi32(q);
@@ -186,7 +187,7 @@ macro_rules! of_tokens {
 /// AVX-512 F, BW and VNNI, and what the codes were made with; lengths as [`super::check`] has them.
 #[inline(always)]
 pub(super) unsafe fn blocks<C: Codes>(codes: &C, group: &[u8], acts: &[u8], n: usize, ahead: usize, out: &mut [f32]) {
-    let stride = t2::act_bytes_q8_k(n);
+    let stride = act_bytes_q8_k(n);
     let mut weights = MaybeUninit::<Bytes>::uninit();
     out.fill(0.0);
     for (b, block) in group.chunks_exact(C::BLOCK).enumerate() {
@@ -230,7 +231,7 @@ unsafe fn block_of<const T: usize>(
             for (h, isum) in isums.iter().enumerate() {
                 let out = out.as_mut_ptr().add(16 * h);
                 let scales = block.as_ptr().add(SCALES / 2 * h);
-                let sum = t2::block_step(_mm512_loadu_ps(out), *isum, dy, scales);
+                let sum = block_step(_mm512_loadu_ps(out), *isum, dy, scales);
                 _mm512_storeu_ps(out, sum);
             }
         }
@@ -280,7 +281,7 @@ fn finish(act: &[u8], out: &mut [f32]) {
         // SAFETY: 16 sums.
         unsafe {
             let sum = _mm512_loadu_si512(out.as_ptr().cast());
-            _mm512_storeu_ps(out.as_mut_ptr(), t2::row_step(sum, act));
+            _mm512_storeu_ps(out.as_mut_ptr(), row_step(sum, act));
         }
     }
 }

@@ -2,7 +2,8 @@
 
 use std::arch::x86_64::*;
 
-use super::super::t2::{self, ROWS};
+use super::super::t2::ROWS;
+use super::super::ternary_sums::row_step;
 #[cfg(test)]
 use crate::arch::x86_64::tiles::Software;
 use crate::arch::x86_64::tiles::{Hardware, Tiles};
@@ -74,7 +75,7 @@ impl Machine for Hardware {
         // SAFETY: 16 sums, and the head of a row of activations.
         unsafe {
             let head = std::slice::from_raw_parts(act, 8);
-            let out_of = t2::row_step(_mm512_load_si512(isums.cast()), head);
+            let out_of = row_step(_mm512_load_si512(isums.cast()), head);
             _mm512_storeu_ps(out, out_of);
         }
     }

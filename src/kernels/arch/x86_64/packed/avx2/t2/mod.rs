@@ -11,7 +11,8 @@
 use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
 
-use super::super::t2::{self, Act, BLOCK, PLANES, ROWS, SCALES, UNIT, UNIT_BYTES};
+use super::super::t2::{self, Act, BLOCK, ROWS, SCALES, UNIT, UNIT_BYTES};
+use super::super::ternary_sums::PLANES;
 use super::super::ymm::Ymm;
 use super::super::{Ahead, dword, with_ahead};
 use crate::arch::x86_64::rows::lanes::{Lanes, by_tokens};

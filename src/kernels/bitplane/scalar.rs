@@ -3,7 +3,8 @@
 use trine_formats::anyprec::{BLOCK, FixedLut, QuantizedActivations, dot_f32, dot_i16};
 use trine_formats::types::num::f16_to_f32;
 
-use super::{Arrangement, INT_BLOCK, Rows};
+use super::act::{Arrangement, INT_BLOCK};
+use super::rows::Rows;
 
 /// [`super::multiply`], once lengths were checked.
 pub(super) fn multiply(rows: &Rows<'_>, form: Arrangement, acts: &[u8], tokens: usize, out: &mut [f32]) {

@@ -11,6 +11,7 @@
 mod candidates;
 mod draw;
 mod dry;
+mod error;
 mod eta;
 mod filters;
 mod options;
@@ -18,6 +19,7 @@ mod recent;
 pub(crate) mod rng;
 
 pub use dry::{DryBreakers, DryOptions, Vocabulary};
+pub use error::SampleError;
 pub use options::{Mirostat, MirostatVersion, OPTIONS, Outside, Range, SamplerKind, SamplerOption, SamplerOptions};
 
 use candidates::Candidates;
@@ -25,31 +27,6 @@ use draw::{Adaptive, Surprise};
 use dry::Dry;
 use recent::Counted;
 use rng::Mt19937;
-
-/// Why no token can be chosen.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum SampleError {
-    /// An option that no chain can follow.
-    #[error("{name} must be {wanted}, not {value}")]
-    Option {
-        /// The option.
-        name: &'static str,
-        /// Permitted values.
-        wanted: &'static str,
-        /// Value that was given.
-        value: f32,
-    },
-    /// The model computed a NaN or +inf.
-    #[error("the logit of token {id} is not finite: the model's weights are damaged")]
-    NotFinite {
-        /// The first such token.
-        id: usize,
-    },
-    /// There is nothing to choose from.
-    #[error("there are no logits to choose from")]
-    Empty,
-}
 
 /// A step with what it remembers.
 #[derive(Clone)]

@@ -3,6 +3,7 @@
 use trine_formats::gguf::ModelFile;
 
 use super::keys::Keys;
+use super::vocabulary::vocabulary;
 use crate::arch::Arch;
 use crate::arch::rules::{ExpertLayers, ExpertWidth, GatingRule, Normalize, SharedWidth};
 use crate::ops::experts::Gating;
@@ -198,7 +199,7 @@ fn gating(k: &mut Keys<'_>, rule: GatingRule, file: &ModelFile) -> Gating {
     let default = match rule {
         GatingRule::Fixed(gating) => return gating,
         GatingRule::Key(default) => default,
-        GatingRule::KeyOrVocabulary(tokens) if super::vocabulary(k, file) == tokens as usize => Some(Gating::Sigmoid),
+        GatingRule::KeyOrVocabulary(tokens) if vocabulary(k, file) == tokens as usize => Some(Gating::Sigmoid),
         GatingRule::KeyOrVocabulary(_) => Some(Gating::SoftMax),
     };
     match (k.u32("expert_gating_func").unwrap_or(0), default) {

@@ -9,6 +9,7 @@ mod latent;
 mod mixing;
 mod position;
 mod rotated;
+mod vocabulary;
 
 use trine_formats::gguf::ModelFile;
 
@@ -26,6 +27,7 @@ pub use experts::Experts;
 use keys::Keys;
 pub use mixing::Mixing;
 pub use rotated::{Rotated, TABLE};
+use vocabulary::vocabulary;
 
 /// Largest `block_count` llama.cpp accepts.
 const MAX_LAYERS: u32 = 512;
@@ -353,14 +355,4 @@ fn residual(k: &mut Keys<'_>, arch: &Arch) -> Residual {
             Residual::Parallel(Sum::AttentionFirst)
         }
     }
-}
-
-/// Tokens in the vocabulary: the tokenizer's list, or what the file says without one.
-fn vocabulary(k: &mut Keys<'_>, file: &ModelFile) -> usize {
-    let read = k.meta.get_strs("tokenizer.ggml.tokens");
-    if let Some(tokens) = k.note(read) {
-        return tokens.len();
-    }
-    let rows = file.tensor_info("token_embd.weight").map_or(0, |t| t.rows() as usize);
-    k.u32("vocab_size").map_or(rows, |n| n as usize)
 }

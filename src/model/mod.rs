@@ -4,12 +4,14 @@
 mod cache;
 mod config;
 mod control;
+mod error;
 mod layouts;
 mod load;
 mod lora;
 mod lower;
 #[cfg(feature = "cuda")]
 mod offloaded;
+mod options;
 mod path;
 
 #[cfg(feature = "cuda")]
@@ -17,15 +19,12 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use trine_formats::anyprec::{AnyPrec, AnyPrecError};
-use trine_formats::gguf::{Blob, GgufError, ModelFile, PackingOptions};
-use trine_formats::pruned::PrunedError;
-use trine_formats::widely::{self, WidelyError};
+use trine_formats::anyprec::AnyPrec;
+use trine_formats::gguf::{Blob, ModelFile};
+use trine_formats::widely;
 
-use crate::arch::Missing;
 use crate::exec::{Cancelled, Offload, PassOptions, Processor};
 use crate::kernels::Floats;
-use crate::kernels::Isa;
 use crate::kv::{self, CacheTypes, PageLayout};
 use crate::program::{Op, Operation, Program, Value};
 use lora::Adapters;
@@ -33,135 +32,11 @@ use lower::{Lowered, Lowering};
 
 pub use config::{Config, Experts};
 pub use control::Control;
+pub use error::{ModelError, WidthError};
 pub use layouts::Layouts;
 pub use lora::Adapter;
+pub use options::LoadOptions;
 pub use path::NumberPath;
-
-/// Problems that a message spells out. One mistake, such as a wrong width, shows in every tensor of a
-/// model, and a line of a thousand of them tells less than its start.
-const SHOWN_PROBLEMS: usize = 8;
-
-/// The first problems, and how many more there are.
-fn listed(problems: &[String]) -> String {
-    let shown = &problems[..problems.len().min(SHOWN_PROBLEMS)];
-    match problems.len() - shown.len() {
-        0 => shown.join("; "),
-        more => format!("{}; and {more} more problems", shown.join("; ")),
-    }
-}
-
-/// Why an architecture is none of trine's.
-fn why(name: &str) -> String {
-    match Missing::find(name) {
-        Some(missing) => format!("it needs {}", missing.what),
-        None => "neither trine nor llama.cpp knows it".to_owned(),
-    }
-}
-
-/// Why a model cannot be loaded.
-#[derive(Debug, thiserror::Error)]
-pub enum ModelError {
-    /// `general.architecture` is missing or not text.
-    #[error("the file names no architecture (general.architecture): it is not a language model trine can run")]
-    NoArchitecture,
-    /// An architecture trine does not have.
-    #[error("architecture '{0}' is not supported: {why}; docs/models.md lists those that are", why = why(.0))]
-    UnknownArchitecture(String),
-    /// Everything that is wrong with the metadata and the tensors, at once; the message stops after
-    /// [`SHOWN_PROBLEMS`].
-    #[error("the model cannot run: {}", listed(.0))]
-    Invalid(Vec<String>),
-    /// A metadata value of the wrong type.
-    #[error(transparent)]
-    Gguf(#[from] GgufError),
-    /// Widely linear matrices that are damaged.
-    #[error(transparent)]
-    Widely(#[from] WidelyError),
-    /// Keys about pruned matrices that make no sense.
-    #[error(transparent)]
-    Pruned(#[from] PrunedError),
-    /// The number path is for other models.
-    #[error(
-        "number path i8 is for models with widely linear matrices (architecture fairy2i), and this one is of architecture '{0}'"
-    )]
-    NumberPath(&'static str),
-    /// The number path is for GPUs.
-    #[error("number path fast is for layers on a GPU: --device cuda runs the model on one")]
-    NoGpu,
-    /// An any-precision file that is damaged, or ends before its first width.
-    #[error(transparent)]
-    AnyPrecision(#[from] AnyPrecError),
-    /// The reference leaves most tensors of such models as they are, whatever an adapter says.
-    #[error(
-        "adapters are not applied to models with latent attention, and this one is of architecture '{0}'; merge the adapter into its weights"
-    )]
-    Latent(&'static str),
-    /// The reference adds no directions behind the blocks of such models.
-    #[error("control vectors are not applied to models of architecture '{0}'; leave --control-vector out")]
-    Unsteered(&'static str),
-    /// Keys or values that cannot be kept in a type.
-    #[error("{0}")]
-    Cache(String),
-    /// A part of the model that a GPU was to run and cannot.
-    #[error("{0}; --device cpu needs no GPU, and -ngl leaves the first layers on the processor")]
-    Offload(String),
-    /// A file of low-rank weights or directions that is none, or none for this model.
-    #[error("adapter {path}: {what}", path = .path.display())]
-    Adapter {
-        /// Its path.
-        path: PathBuf,
-        /// The problem.
-        what: String,
-    },
-}
-
-/// Why a model cannot run at a width.
-#[derive(Debug, thiserror::Error)]
-pub enum WidthError {
-    /// The file has others.
-    #[error(transparent)]
-    Other(#[from] AnyPrecError),
-    /// The file has no widths to choose from.
-    #[error("the model is no any-precision file, so it has no {0}-bit form; make one with rquantize")]
-    Only(u8),
-}
-
-/// How to load a model.
-#[derive(Clone, Debug)]
-pub struct LoadOptions {
-    /// Instruction set of the kernels; the results are bit-identical.
-    pub isa: Isa,
-    /// Copy the weights into layouts that the kernels read faster, where there are any; otherwise they are used where
-    /// the file's bytes are. The results are bit-identical.
-    pub repack: bool,
-    /// How products with any-precision and widely linear weights are computed. Decides their bits.
-    pub number_path: NumberPath,
-    /// Properties of I2_S, TL1 and TL2 tensors that files do not state.
-    pub packing: PackingOptions,
-    /// Low-rank weights that are added to the model's, in the order in which they were named.
-    pub adapters: Vec<Adapter>,
-    /// Directions that are added to the residual stream.
-    pub control: Control,
-    /// The types of keys and values. They decide the bits of the result.
-    pub cache: CacheTypes,
-    /// The GPU that runs the last layers. The results are bit-identical.
-    pub offload: Option<Offload>,
-}
-
-impl Default for LoadOptions {
-    fn default() -> LoadOptions {
-        LoadOptions {
-            isa: Isa::detect(),
-            repack: true,
-            number_path: NumberPath::default(),
-            packing: PackingOptions::default(),
-            adapters: Vec::new(),
-            control: Control::default(),
-            cache: CacheTypes::default(),
-            offload: None,
-        }
-    }
-}
 
 /// A loaded model. Cloning shares it.
 #[derive(Clone)]
@@ -431,19 +306,5 @@ impl Model {
     /// Number of logits per position.
     pub fn n_vocab(&self) -> usize {
         self.inner.config.n_vocab
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn long_lists_of_problems_are_cut() {
-        let problems = |n: usize| (0..n).map(|i| format!("p{i}")).collect::<Vec<_>>();
-        let text = |n| ModelError::Invalid(problems(n)).to_string();
-        assert_eq!(text(2), "the model cannot run: p0; p1");
-        assert!(text(8).ends_with("p6; p7"));
-        assert!(text(500).ends_with("p6; p7; and 492 more problems"));
     }
 }

@@ -8,7 +8,6 @@ use trine_formats::anyprec::{ApView, SparseView};
 
 use lines::{Lines, Tables};
 
-use super::probe::Probed;
 use super::{SharedArena, prefetch};
 use crate::kernels::Isa;
 use crate::kernels::bitplane::packed::{self, PackedRows};
@@ -121,11 +120,6 @@ impl BitplaneMatrix {
             (v.columns, v.groups)
         });
         Arrangement::of(self.path, isa, tokens, self.is_packed(), columns, groups)
-    }
-
-    /// The matrix as its products of one token are measured.
-    pub fn probed(self, isa: Isa) -> impl Probed {
-        probed::ProbedMatrix { w: self, isa }
     }
 
     fn at(&self, width: u8) -> &AtWidth {

@@ -10,9 +10,16 @@ use crate::kernels::{AlignedBytes, Isa};
 ///
 /// They are those of the narrowest width: every width reads the nibbles that are packed for it, and it waits for memory
 /// most.
-pub(super) struct ProbedMatrix {
-    pub w: BitplaneMatrix,
-    pub isa: Isa,
+struct ProbedMatrix {
+    w: BitplaneMatrix,
+    isa: Isa,
+}
+
+impl BitplaneMatrix {
+    /// The matrix as its products of one token are measured.
+    pub fn probed(self, isa: Isa) -> impl Probed {
+        ProbedMatrix { w: self, isa }
+    }
 }
 
 impl Probed for ProbedMatrix {

@@ -4,6 +4,7 @@ use trine_formats::anyprec::{ApView, FixedLut, SparseView, add_sparse, dot_f32, 
 use trine_formats::gguf::Blob;
 use trine_formats::types::num::f32_to_f16;
 
+use super::super::probe::Probed;
 use super::*;
 use crate::kernels::AlignedBytes;
 use crate::kernels::testing::{Random, isas, same};

@@ -9,7 +9,6 @@ use rayon::prelude::*;
 use trine_formats::gguf::Blob;
 use trine_formats::widely::{Shape, WidelyMatrix};
 
-use super::probe::Probed;
 use super::{SharedArena, prefetch};
 use crate::kernels::widely::{Form, Path, Unit, batch, multiply, tables};
 use crate::kernels::{Floats, Isa};
@@ -103,11 +102,6 @@ impl WidelyLinear {
     pub fn layout(&self) -> (Option<&'static str>, usize) {
         let name = self.form.name().filter(|_| self.packed);
         (name, self.codes.len() + 4 * self.scales.len())
-    }
-
-    /// The matrix as its products of one token are measured.
-    pub fn probed(self, isa: Isa) -> impl Probed {
-        probed::ProbedMatrix { w: self, isa }
     }
 
     /// Prefetch distance of a GEMV, bytes; 0 for several tokens.

@@ -6,9 +6,16 @@ use crate::kernels::widely::Form;
 use crate::kernels::{AlignedBytes, Isa};
 
 /// A matrix and the instruction set whose products of one token are measured.
-pub(super) struct ProbedMatrix {
-    pub w: WidelyLinear,
-    pub isa: Isa,
+struct ProbedMatrix {
+    w: WidelyLinear,
+    isa: Isa,
+}
+
+impl WidelyLinear {
+    /// The matrix as its products of one token are measured.
+    pub fn probed(self, isa: Isa) -> impl Probed {
+        ProbedMatrix { w: self, isa }
+    }
 }
 
 impl Probed for ProbedMatrix {

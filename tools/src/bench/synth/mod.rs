@@ -1,6 +1,7 @@
 //! Models of any size made on the spot: the shape of a real one, random weights, the types that
 //! `rquantize` would give each tensor.
 
+mod content;
 mod data;
 mod shape;
 mod widely;
@@ -12,11 +13,12 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use indicatif::ProgressBar;
 use rayon::prelude::*;
-use trine::quant::{Ftype, Plan, Problem, Recipe, Row, Target};
+use trine::quant::{Ftype, Plan, Problem, Recipe, Target};
 use trine_formats::gguf::write::{Layout, NewTensor, Writer};
 use trine_formats::gguf::{Gguf, Limits, Metadata, ModelFile, Shard, TensorInfo};
 
 use crate::progress::{byte_bar, human_bytes};
+use content::Content;
 pub use data::random_rows;
 use shape::Shape;
 
@@ -90,23 +92,6 @@ fn always_ternary(target: Target) -> bool {
 struct Job {
     content: Vec<Content>,
     layout: Layout,
-}
-
-/// Content of a tensor.
-enum Content {
-    /// Weights of a tensor that rquantize makes.
-    Weights(Row, data::Kind),
-    /// Codes or scales of a widely linear matrix.
-    Widely(widely::Part),
-}
-
-impl Content {
-    fn make(&self) -> Result<Vec<u8>> {
-        match self {
-            Content::Weights(row, kind) => data::tensor(row, *kind),
-            Content::Widely(part) => Ok(part.make()),
-        }
-    }
 }
 
 impl Spec {

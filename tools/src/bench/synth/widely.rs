@@ -6,7 +6,7 @@ use trine_formats::gguf::write::NewTensor;
 use trine_formats::types::TypeId;
 use trine_formats::widely::{self, BaseArch, Header, OutputForm, Profile, Rule, Scope, TieRule};
 
-use super::Content;
+use super::content::{Content, Part};
 use super::data;
 use super::shape::Shape;
 
@@ -15,30 +15,6 @@ pub fn stages(ty: &str) -> Result<usize, String> {
     let digits = ty.strip_prefix(['W', 'w']);
     let stages = digits.and_then(|n| n.parse().ok()).filter(|n| (1..=4).contains(n));
     stages.ok_or_else(|| format!("'{ty}' is no number of stages; write fairy2i:7b:W2 for two, W1 to W4 are known"))
-}
-
-/// Codes or scales of a matrix.
-#[derive(Clone, Debug)]
-pub struct Part {
-    part: widely::Part,
-    shape: widely::Shape,
-    name: String,
-}
-
-impl Part {
-    /// The tensor's bytes: codes at random, each stage's scales half of those before.
-    pub fn make(&self) -> Vec<u8> {
-        let shape = &self.shape;
-        match self.part {
-            widely::Part::Codes => data::random_bytes(&self.name, 4 * shape.rows * shape.row_words()),
-            widely::Part::Scale => {
-                let first = 0.7 / (2.0 * shape.columns as f32).sqrt();
-                let one = |i: usize| first / (1u32 << (i / 2 % shape.stages)) as f32;
-                let all = (0..shape.group_scales()).map(one).flat_map(f32::to_le_bytes);
-                all.collect()
-            }
-        }
-    }
 }
 
 /// Keys and tensors of a model whose matrices all have `stages` stages.

@@ -1,6 +1,7 @@
 //! `--compare`: several files, and the widths of any-precision ones, against one reference.
 
 mod base;
+mod common;
 mod entry;
 mod plot;
 mod speed;
@@ -23,21 +24,11 @@ use crate::progress::Steps;
 use crate::provenance::Provenance;
 use crate::{inputs, interrupt, shown, signals, text};
 use base::{Base, Plan};
+use common::{PLOT, stop_if_asked};
 use entry::Entry;
 use speed::Timed;
 use subject::{Form, Subject, Vocabulary};
 use table::{Style, Table};
-
-/// The option that names the picture.
-const PLOT: &str = "--plot";
-
-/// An error once the user has asked to stop.
-fn stop_if_asked() -> Result<()> {
-    if interrupt::asked() {
-        bail!("interrupted");
-    }
-    Ok(())
-}
 
 /// Measures everything; see the options.
 ///

@@ -1,6 +1,7 @@
 //! `rperplexity`: how well a model predicts a text, and how far it is from another.
 
 pub mod args;
+mod common;
 mod compare;
 mod statistics;
 pub mod task_args;
@@ -9,7 +10,6 @@ mod widths;
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Write};
-use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::{Value, json};
@@ -17,8 +17,7 @@ use trine::Model;
 use trine::eval::base_file::{BaseReader, BaseWriter};
 use trine::eval::kld::{self, Divergence};
 use trine::eval::perplexity::{Estimate, perplexity};
-use trine::eval::{Batching, Chunks, EvalError, SideBySide};
-use trine_formats::limited::open_regular;
+use trine::eval::{Chunks, EvalError};
 
 use crate::load::{load_for_texts, peak_memory};
 use crate::outfile::OutFile;
@@ -26,9 +25,7 @@ use crate::progress::Steps;
 use crate::provenance::Provenance;
 use crate::{inputs, interrupt, shown, signals};
 use args::Args;
-
-/// The option that names the output.
-const OPTION: &str = "--kl-divergence-base";
+use common::{OPTION, first_difference, go_on, model, open_base, side_by_side, warn_of_context};
 
 /// Runs the tool.
 ///
@@ -69,59 +66,6 @@ fn evaluate(args: &Args) -> Result<()> {
         (None, Some(text)) => estimate(args, &loaded, &text, out),
         (None, None) => Err(anyhow!("there is no text: give one with -f FILE")),
     }
-}
-
-/// A base file and its length.
-fn open_base(path: &Path) -> Result<(BufReader<File>, u64)> {
-    let shown = path.display();
-    if path.is_dir() {
-        bail!("'{shown}' is a directory; give a file that --kl-divergence-base wrote");
-    }
-    inputs::add(path);
-    let file = open_regular(path).with_context(|| format!("cannot open '{shown}'"))?;
-    let length = file.metadata().with_context(|| format!("cannot open '{shown}'"))?.len();
-    Ok((BufReader::with_capacity(1 << 20, file), length))
-}
-
-/// The first of the tokens `expected` that `tokens` does not begin with.
-fn first_difference(expected: &[u32], tokens: &[u32]) -> Option<usize> {
-    let pairs = expected.iter().zip(tokens);
-    let same = pairs.take_while(|(a, b)| a == b).count();
-    (same < expected.len()).then_some(same)
-}
-
-/// The model at the first of the widths asked for, taking chunks of `n_ctx` tokens.
-fn model(args: &Args, loaded: &Model, n_ctx: usize) -> Result<SideBySide> {
-    warn_of_context(loaded, n_ctx);
-    let mut model = side_by_side(args, loaded, n_ctx);
-    if let Some(&bits) = args.bits.first() {
-        let name = || format!("'{}'", args.model.model.display());
-        model.set_bits(bits).with_context(name)?;
-    }
-    Ok(model)
-}
-
-/// The model, taking as many chunks of `n_ctx` tokens as the options say, until Ctrl-C.
-fn side_by_side(args: &Args, loaded: &Model, n_ctx: usize) -> SideBySide {
-    let batching = Batching { n_ctx, n_batch: args.batch_size, n_ubatch: args.ubatch_size };
-    let mut model = SideBySide::new(loaded.weights(), loaded.pool(), batching);
-    model.cancel_by(interrupt::token());
-    model
-}
-
-/// A context longer than the model knows is no mistake, but its numbers mean little.
-fn warn_of_context(loaded: &Model, n_ctx: usize) {
-    let trained = loaded.weights().config().n_ctx_train;
-    if n_ctx > trained {
-        note!("warning: the model was trained on a context of {trained} tokens, {n_ctx} are asked for");
-    }
-}
-
-type Observed = Result<(), Box<dyn std::error::Error + Send + Sync>>;
-
-/// The return value of an observer: an error when the user wants to stop.
-fn go_on() -> Observed {
-    if interrupt::asked() { Err("interrupted".into()) } else { Ok(()) }
 }
 
 fn estimate(args: &Args, loaded: &Model, text: &str, out: Option<OutFile>) -> Result<()> {

@@ -8,52 +8,31 @@ mod editor;
 mod input;
 mod message;
 mod saved;
+mod say;
 mod settings;
 mod speed;
+mod talk;
 
 use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
-use trine::{Chat, ChatTemplate, Context, End, GenerateError, GenerateOptions, Message, Model, Role};
+use trine::{Chat, ChatTemplate, Context, End, GenerateOptions, Message, Model};
 
 use super::args::Args;
-use super::output::Output;
 use super::prompt_cache::PromptCache;
-use super::reading;
 use super::reverse::ReversePrompts;
 use super::summary;
-use super::thoughts::Thoughts;
 use super::timings::Timings;
 use crate::isolate::OtherProcess;
-use crate::terminal::{self, Silence};
+use crate::terminal;
 use crate::{exit, interrupt, templates, text};
 use commands::Next;
 use input::Input;
 use message::Typed;
-use speed::Speed;
-
-/// A chat, and what its commands change.
-struct Talk<'a> {
-    args: &'a Args,
-    chat: Chat,
-    /// True if a user types.
-    terminal: bool,
-    /// True if thoughts are dimmed.
-    colours: bool,
-    /// True if a full context forgets its oldest tokens.
-    shift: bool,
-    /// True if every answer is followed by its speed.
-    timings: bool,
-    /// The speed of the last answer.
-    last: Option<Speed>,
-    /// Texts that end an answer.
-    reverse: ReversePrompts,
-    cache: Option<PromptCache>,
-    /// True if the cache was asked about the first prompt.
-    begun: bool,
-}
+use say::{say, say_below};
+use talk::Talk;
 
 /// Talks until the user has enough.
 pub fn run(
@@ -140,111 +119,6 @@ pub fn run(
     }
     summary(talk.chat.context(), timings);
     Ok(())
-}
-
-impl Talk<'_> {
-    /// Says something and shows the answer; why it ended, if there was one.
-    fn answer(&mut self, said: String) -> Result<Option<End>> {
-        let _silence = self.terminal.then(Silence::begin);
-        if self.shift {
-            self.make_room(&said)?;
-            let keep = self.args.shift(usize::MAX, self.chat.context().model());
-            self.chat.options_mut().shift = keep;
-        } else {
-            self.chat.options_mut().shift = None;
-        }
-        let before = *self.chat.context().stats();
-        let model = self.chat.context().model().clone();
-        let mut answer = match self.chat.say(said) {
-            Ok(answer) => answer,
-            Err(e @ GenerateError::PromptTooLong { .. }) if self.terminal && !self.args.chat.single_turn => {
-                say(&format!("error: {e}, or /clear, or /set context-shift on"));
-                return Ok(None);
-            }
-            Err(e) => return Err(e.into()),
-        };
-        let mut out = Output::new(self.args);
-        if self.colours {
-            let mut pieces = model.tokenizer().detokenizer(true);
-            let prompt = answer.prompt();
-            let last = &prompt[prompt.len().saturating_sub(16)..];
-            let mut text: String = last.iter().map(|&id| pieces.push(id)).collect();
-            text += &pieces.finish();
-            out.paint(Thoughts::after(&text))?;
-        }
-        if let Some(cache) = self.cache.as_mut().filter(|_| !self.begun) {
-            cache.begin(answer.generation())?;
-        }
-        self.begun = true;
-        reading::with_bar(answer.generation())?;
-        let mut end = None;
-        self.reverse.forget();
-        for chunk in answer {
-            let chunk = chunk?;
-            out.chunk(&chunk)?;
-            end = chunk.end;
-            chunk.token.iter().for_each(|&id| self.reverse.read(id));
-            if self.reverse.reached(model.tokenizer()) {
-                break;
-            }
-        }
-        out.finish()?;
-        let after = self.chat.context().stats();
-        if after.shifts > before.shifts {
-            say("(context full: what came first was forgotten, the rest was read again)");
-        }
-        if end == Some(End::Context) {
-            note!("(the context of {} tokens is full)", self.chat.context().n_ctx());
-        }
-        let speed = Speed::between(&before, after);
-        self.last = Some(speed);
-        if self.timings {
-            note!("{speed}");
-        }
-        Ok(end)
-    }
-
-    /// Forgets the older half of the tokens until there is room for a message.
-    fn make_room(&mut self, said: &str) -> Result<()> {
-        let had = self.chat.messages().len();
-        while !self.chat.has_room_for(said)? {
-            let messages = self.chat.messages_mut();
-            let is_user = |m: &Message| m.role == Role::User;
-            let turns = messages.iter().filter(|m| is_user(m)).count();
-            if turns == 0 {
-                break;
-            }
-            let mut seen = 0;
-            messages.retain(|m| {
-                seen += usize::from(is_user(m));
-                m.role == Role::System || seen > turns.div_ceil(2)
-            });
-        }
-        let forgotten = had - self.chat.messages().len();
-        if forgotten > 0 {
-            say(&format!("(context full: the first {forgotten} messages are forgotten)"));
-        }
-        Ok(())
-    }
-
-    /// Ends the program.
-    fn interrupted(&self, timings: &Timings) -> ! {
-        summary(self.chat.context(), timings);
-        note!("interrupted");
-        std::process::exit(interrupt::EXIT_CODE)
-    }
-}
-
-/// Says a line, which a narrow terminal has on several.
-fn say(line: &str) {
-    say_below(line, 0);
-}
-
-/// The same, where all lines but the first begin with `indent` spaces.
-fn say_below(line: &str, indent: usize) {
-    for line in terminal::lines(line, terminal::columns(&io::stderr()), indent) {
-        note!("{line}");
-    }
 }
 
 /// A text of the command line, with its escapes replaced.

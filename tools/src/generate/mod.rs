@@ -11,6 +11,7 @@ pub mod prompt_cache;
 mod reading;
 mod reverse;
 pub mod sampling;
+mod summary;
 mod thoughts;
 mod timings;
 
@@ -28,6 +29,7 @@ use args::Args;
 use output::Output;
 use prompt_cache::PromptCache;
 use reverse::ReversePrompts;
+use summary::{summary, widths};
 use timings::Timings;
 
 /// Runs the tool.
@@ -144,21 +146,6 @@ fn context_size(args: &Args, model: &Model) -> usize {
     n_ctx
 }
 
-/// At which width an any-precision model runs, and at which it could.
-fn widths(model: &Model, bits: u8) -> String {
-    let list = |widths: &[u8]| {
-        let widths: Vec<String> = widths.iter().map(u8::to_string).collect();
-        widths.join(", ")
-    };
-    let there = model.weights().widths();
-    let mut text = format!("any-precision: {bits} bits, of {}", list(there));
-    if let Some(anyprec) = model.weights().any_precision().filter(|a| !a.is_whole()) {
-        let made = list(&anyprec.header().bits);
-        text += &format!("; the file ends early, it was made for {made}");
-    }
-    text
-}
-
 /// Continues the prompt once.
 fn complete(
     args: &Args,
@@ -243,12 +230,4 @@ fn complete(
         note!("the context of {} tokens is full", context.n_ctx());
     }
     Ok(())
-}
-
-/// The times of the phases, on standard error.
-fn summary(context: &Context, timings: &Timings) {
-    timings.print(context.stats());
-    if let Some(speculator) = context.drafts() {
-        draft::print(speculator);
-    }
 }

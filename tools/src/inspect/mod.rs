@@ -4,13 +4,13 @@ mod anyprec;
 pub mod command;
 mod diff;
 mod json;
+mod line;
 mod program;
 mod ternary;
 mod text;
 mod widely;
 
 use std::collections::BTreeMap;
-use std::io;
 
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
@@ -26,6 +26,7 @@ use crate::text::hex;
 pub use anyprec::{AnyPrecReport, WidthReport};
 pub use diff::{Diff, Distance, TensorDiff, Weights};
 pub use json::write_json;
+use line::{line, shortest};
 pub use ternary::{Reach, Ternary, check, check_packed};
 pub use text::{TextOptions, write_text};
 pub use widely::{StreamReport, WidelyReport};
@@ -171,19 +172,4 @@ fn unsound(view: &TensorView) -> Option<String> {
 
 fn is_per_tensor(view: &TensorView) -> bool {
     view.info.ty.info().is_some_and(|t| t.is_per_tensor())
-}
-
-/// A float as the shortest decimal that names it, so that an `f32` is not shown with an `f64`'s digits;
-/// what JSON has no number for becomes text.
-fn shortest(v: f32) -> serde_json::Value {
-    let text = format!("{v:?}");
-    match text.parse::<f64>() {
-        Ok(wide) if wide.is_finite() => wide.into(),
-        _ => text.into(),
-    }
-}
-
-/// Writes one line; kept apart so that every report line ends in the same way.
-fn line(out: &mut dyn io::Write, text: &str) -> io::Result<()> {
-    writeln!(out, "{}", text.trim_end())
 }

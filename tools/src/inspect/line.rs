@@ -1,0 +1,18 @@
+//! Numbers and lines of reports.
+
+use std::io;
+
+/// A float as the shortest decimal that names it, so that an `f32` is not shown with an `f64`'s digits;
+/// what JSON has no number for becomes text.
+pub(super) fn shortest(v: f32) -> serde_json::Value {
+    let text = format!("{v:?}");
+    match text.parse::<f64>() {
+        Ok(wide) if wide.is_finite() => wide.into(),
+        _ => text.into(),
+    }
+}
+
+/// Writes one line; kept apart so that every report line ends in the same way.
+pub(super) fn line(out: &mut dyn io::Write, text: &str) -> io::Result<()> {
+    writeln!(out, "{}", text.trim_end())
+}

@@ -6,39 +6,19 @@
 
 mod checks;
 mod models;
+mod options;
 mod product;
 mod report;
 mod sanitizer;
 mod speed;
-
-use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use serde_json::json;
 use trine_cuda::driver::Context;
 use trine_cuda::{device::Device as _, ptx};
 
+pub use options::Options;
 pub use report::Report;
-
-/// Options of the measurements.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// The device.
-    pub device: u32,
-    /// Where the JSON goes.
-    pub out: PathBuf,
-    /// Shapes that an emulator computes in seconds.
-    pub small: bool,
-    /// The products alone, once: what a sanitizer watches.
-    pub only_checks: bool,
-    /// Models whose logits are compared.
-    pub models: Vec<PathBuf>,
-    /// JSON of an earlier run on the same device, to compare speeds with.
-    pub against: Option<PathBuf>,
-    /// Time limit of a section.
-    pub limit: Duration,
-}
 
 /// Runs all sections. Whether every check has passed is in the report.
 ///

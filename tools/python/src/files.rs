@@ -9,7 +9,8 @@ use trine::formats::imatrix::Imatrix;
 use trine::quant::{Fallback, Importance, Selection};
 use trine::{Recipe, Target};
 
-use crate::{failed, values};
+use crate::error::failed;
+use crate::values;
 
 /// Writes the model of `source` as `target` in a file type that llama-quantize knows, byte for byte as it would. The
 /// file appears when it is complete. Returns its size in bytes.

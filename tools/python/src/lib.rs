@@ -3,22 +3,14 @@
 //!
 //! Work that takes time is done without the interpreter's lock. Errors of the library are `trine.Error`s with its line.
 
+mod error;
 mod files;
 mod model;
 mod values;
 
-use std::fmt::Display;
-
-use pyo3::create_exception;
-use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 
-create_exception!(trine, Error, PyException, "What cannot be done, in one line.");
-
-/// An error of the library as Python's.
-fn failed(error: impl Display) -> PyErr {
-    Error::new_err(error.to_string())
-}
+use error::Error;
 
 /// The module.
 #[pymodule]

@@ -12,7 +12,8 @@ use trine::{
     open_with,
 };
 
-use crate::{failed, values};
+use crate::error::failed;
+use crate::values;
 
 /// A loaded model. Threads of Python may share it.
 #[pyclass(frozen, module = "trine")]

@@ -4,7 +4,7 @@
 //! The cost of such work cannot be known before. Here it [runs within limits](within) of time and memory in a thread of
 //! its own. A thread survives neither a stack overflow nor a failed allocation, so a program that must not end whatever
 //! a file holds gives the work to another process: it implements [`Isolate`], and the other process answers with
-//! [`chat::answer`](crate::chat::answer) or [`convert::answer`](crate::convert::answer).
+//! [`chat::answer`](crate::chat::answer), [`convert::answer`](crate::convert::answer) or `grammar::answer`.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,6 +19,8 @@ pub enum Job {
     Template,
     /// Encoding texts with the tokenizer of a checkpoint.
     Tokenizer,
+    /// Compiling a grammar.
+    Grammar,
 }
 
 /// Does jobs where they can do no harm, such as in another process.

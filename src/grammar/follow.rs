@@ -12,6 +12,8 @@ use serde_json::{Value, json};
 use super::error::GrammarError;
 use super::gbnf;
 use super::schema::{check_size, spaced};
+use super::trial;
+use crate::isolate::Isolate;
 use crate::tokenizer::Tokenizer;
 
 /// Most states of the lexer, each of some KiB.
@@ -25,6 +27,8 @@ const MAX_MESSAGE: usize = 200;
 #[derive(Clone)]
 pub struct Vocabulary {
     factory: Arc<ParserFactory>,
+    /// Compiles grammars before this process does.
+    elsewhere: Option<Arc<dyn Isolate>>,
     /// Tokens of the model. The id behind the last one stands for the end of a text, whatever tokens end it.
     n_vocab: usize,
 }
@@ -52,9 +56,16 @@ impl Vocabulary {
     /// # Errors
     /// A vocabulary that the crate cannot hold.
     pub fn new(tokenizer: &Tokenizer) -> Result<Vocabulary, GrammarError> {
-        let n_vocab = tokenizer.n_vocab();
-        let ids = 0..n_vocab as u32;
-        let mut words: Vec<Vec<u8>> = ids.map(|id| tokenizer.piece(id, false)).collect();
+        let ids = 0..tokenizer.n_vocab() as u32;
+        Vocabulary::of(ids.map(|id| tokenizer.piece(id, false)).collect())
+    }
+
+    /// Returns the vocabulary of `words`, by their ids.
+    ///
+    /// # Errors
+    /// As [`Vocabulary::new`].
+    fn of(mut words: Vec<Vec<u8>>) -> Result<Vocabulary, GrammarError> {
+        let n_vocab = words.len();
         words.push(Vec::new());
         let info = TokRxInfo::new(words.len() as u32, n_vocab as u32);
         let words: TokEnv = Arc::new(Words(TokTrie::from(&info, &words)));
@@ -65,10 +76,20 @@ impl Vocabulary {
         let limits = factory.limits_mut();
         limits.max_lexer_states = MAX_STATES;
         limits.verbose_errors = false;
-        Ok(Vocabulary { factory: Arc::new(factory), n_vocab })
+        Ok(Vocabulary { factory: Arc::new(factory), elsewhere: None, n_vocab })
     }
 
-    fn compile(&self, source: TopLevelGrammar, text: &str) -> Result<Grammar, GrammarError> {
+    /// Returns the same vocabulary, over which every grammar is compiled by `other` first: one that takes too much is
+    /// refused, whoever wrote it.
+    pub fn isolated(self, other: Arc<dyn Isolate>) -> Vocabulary {
+        Vocabulary { elsewhere: Some(other), ..self }
+    }
+
+    /// Compiles a grammar whose source was `text`.
+    fn compile(&self, source: TopLevelGrammar, text: Arc<str>) -> Result<Grammar, GrammarError> {
+        if let Some(other) = &self.elsewhere {
+            trial::check(&**other, &source)?;
+        }
         let factory = self.factory.clone();
         let thread = thread::Builder::new()
             .name("grammar".to_owned())
@@ -80,7 +101,7 @@ impl Vocabulary {
         let first = compiled.map_err(|e| GrammarError::Refused(line(&e)))?;
         match first.get_error() {
             Some(why) => Err(GrammarError::Refused(short(&why))),
-            None => Ok(Grammar { first: Arc::new(Mutex::new(first)), source: text.into(), n_vocab: self.n_vocab }),
+            None => Ok(Grammar { first: Arc::new(Mutex::new(first)), source: text, n_vocab: self.n_vocab }),
         }
     }
 }
@@ -109,7 +130,7 @@ impl Grammar {
     /// The schema has keywords that cannot be enforced, or takes too much.
     pub fn json_schema(vocabulary: &Vocabulary, schema: &Value) -> Result<Grammar, GrammarError> {
         let source = TopLevelGrammar::from_json_schema(spaced(schema)?);
-        vocabulary.compile(source, &schema.to_string())
+        vocabulary.compile(source, schema.to_string().into())
     }
 
     /// Any JSON object.
@@ -129,7 +150,7 @@ impl Grammar {
     /// The line that is not well formed; the grammar takes too much.
     pub fn gbnf(vocabulary: &Vocabulary, source: &str) -> Result<Grammar, GrammarError> {
         check_size(source.len())?;
-        vocabulary.compile(TopLevelGrammar::from_lark(gbnf::to_lark(source)?), source)
+        vocabulary.compile(TopLevelGrammar::from_lark(gbnf::to_lark(source)?), source.into())
     }
 
     /// The Lark dialect of `llguidance`, which may hold JSON schemas (see [`Grammar::inline`]).
@@ -137,7 +158,7 @@ impl Grammar {
     /// # Errors
     /// The grammar is not well formed, or takes too much.
     pub fn lark(vocabulary: &Vocabulary, source: &str) -> Result<Grammar, GrammarError> {
-        vocabulary.compile(TopLevelGrammar::from_lark(source.to_owned()), source)
+        vocabulary.compile(TopLevelGrammar::from_lark(source.to_owned()), source.into())
     }
 
     /// A JSON schema as a part of a Lark rule.
@@ -225,6 +246,21 @@ impl Allowed {
     /// True if the text may end.
     pub fn end(&self) -> bool {
         self.tokens.is_allowed(self.n_vocab as u32)
+    }
+}
+
+/// Answers a request of [`Job::Grammar`](crate::isolate::Job::Grammar), in the process that may fail: nothing, or why there is no such grammar.
+pub fn answer(request: &[u8]) -> Vec<u8> {
+    let tried = || -> Result<(), GrammarError> {
+        let source = serde_json::from_slice(request).map_err(|e| GrammarError::Refused(line(&e)))?;
+        // What a vocabulary adds is limited by numbers of steps.
+        let words = (0..=u8::MAX).map(|byte| vec![byte]).collect();
+        Vocabulary::of(words)?.compile(source, Arc::from("")).map(drop)
+    };
+    match tried() {
+        Ok(()) => Vec::new(),
+        Err(GrammarError::Refused(why)) => why.into_bytes(),
+        Err(other) => other.to_string().into_bytes(),
     }
 }
 

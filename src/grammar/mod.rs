@@ -15,9 +15,11 @@ mod gbnf;
 mod left_out;
 #[cfg(feature = "grammar")]
 mod schema;
+#[cfg(feature = "grammar")]
+mod trial;
 
 pub use error::GrammarError;
 #[cfg(feature = "grammar")]
-pub use follow::{Allowed, Grammar, Matcher, Vocabulary};
+pub use follow::{Allowed, Grammar, Matcher, Vocabulary, answer};
 #[cfg(not(feature = "grammar"))]
 pub use left_out::{Allowed, Grammar, Matcher};

@@ -4,9 +4,15 @@ use serde_json::{Map, Value, json};
 
 use super::error::{GrammarError, MAX_SOURCE};
 
+/// Highest `multipleOf`, without its decimal point: there is a state for every remainder.
+const MAX_MULTIPLE: f64 = 100_000.0;
+/// Most properties of an object: each may be the next one behind each.
+const MAX_PROPERTIES: usize = 1024;
+
 /// The schema with the spaces that it is written with.
 pub(super) fn spaced(schema: &Value) -> Result<Value, GrammarError> {
     check_size(schema.to_string().len())?;
+    check_numbers(schema)?;
     let Value::Object(map) = schema else {
         return match schema {
             Value::Bool(true) => spaced(&json!({})),
@@ -50,6 +56,36 @@ fn add_types(schema: &mut Map<String, Value>) {
         };
         inner.into_iter().filter_map(Value::as_object_mut).for_each(add_types);
     }
+}
+
+/// Refuses numbers of a schema that take a state each.
+fn check_numbers(schema: &Value) -> Result<(), GrammarError> {
+    let refused = |what: String| Err(GrammarError::Refused(what));
+    let members = match schema {
+        Value::Array(several) => return several.iter().try_for_each(check_numbers),
+        Value::Object(members) => members,
+        _ => return Ok(()),
+    };
+    for (keyword, value) in members {
+        match (keyword.as_str(), value) {
+            ("multipleOf", Value::Number(number)) => {
+                let mut whole = number.as_f64().unwrap_or(f64::INFINITY);
+                while whole.fract() != 0.0 && whole <= MAX_MULTIPLE {
+                    whole *= 10.0;
+                }
+                if whole > MAX_MULTIPLE {
+                    return refused(format!("'multipleOf' {number} has digits beyond {MAX_MULTIPLE}"));
+                }
+            }
+            ("properties", Value::Object(named)) if named.len() > MAX_PROPERTIES => {
+                return refused(format!("an object has more than {MAX_PROPERTIES} properties"));
+            }
+            // Values, which may look like schemas.
+            ("enum" | "const" | "default" | "examples", _) => {}
+            (_, inner) => check_numbers(inner)?,
+        }
+    }
+    Ok(())
 }
 
 /// Refuses a source that is too long.

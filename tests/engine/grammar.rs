@@ -1,6 +1,6 @@
 //! Texts that grammars allow, on the vocabulary of the bundled model.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use trine::grammar::{Grammar, GrammarError, Vocabulary};
 use trine::{Model, Tokenizer};
 
@@ -123,6 +123,10 @@ fn schemas_that_cannot_be_enforced_are_refused() {
         json!({"type": "string", "pattern": "(a"}),
         json!([1]),
         json!("x".repeat(256 << 10)),
+        // A state for every remainder, and an object with too many members.
+        json!({"type": "integer", "multipleOf": 2_147_483_648_u32}),
+        json!({"anyOf": [{"type": "number", "multipleOf": 0.1234567}]}),
+        json!({"type": "object", "properties": (0..1100).map(|i| (format!("p{i}"), json!({}))).collect::<Value>()}),
     ] {
         let text: String = schema.to_string().chars().take(80).collect();
         let e = Grammar::json_schema(&v, &schema).expect_err(&text);
@@ -130,6 +134,9 @@ fn schemas_that_cannot_be_enforced_are_refused() {
     }
     // These are slow or deep for others; here they are followed.
     for schema in [
+        json!({"type": "integer", "multipleOf": 65536}),
+        json!({"type": "number", "multipleOf": 0.01}),
+        json!({"enum": [{"multipleOf": 9_999_999}]}),
         json!({"type": "string", "pattern": "^(a+)+b$"}),
         json!({"type": "array", "minItems": 1_000_000_000}),
         json!({"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "type": "object"}),
@@ -188,6 +195,22 @@ fn gbnf_that_is_not_well_formed_is_refused_with_its_line() {
     let deep = format!("root ::= {}\"a\"{}", "(".repeat(40), ")".repeat(40));
     assert!(Grammar::gbnf(&v, &deep).is_err());
     assert!(Grammar::gbnf(&v, "toor ::= \"a\"").is_err());
+    let marks = |n: usize| format!("root ::= \"a\"{}", "?".repeat(n));
+    assert!(Grammar::gbnf(&v, &marks(4)).is_ok());
+    let row = |part: &str, n: usize| format!("root ::= {}", [part].repeat(n).join(" "));
+    let twice: String = (1..41).map(|i| format!("r{i} ::= r{0} r{0}\n", i - 1)).collect();
+    for (source, why) in [
+        (marks(100_000), "more than 4 repetitions of repetitions"),
+        (row("\"a\"?", 20_000), "more than 2048 parts"),
+        (row("[a-z]*", 20_000), "more than 2048 parts"),
+        (row(".?", 20_000), "more than 2048 parts"),
+        (format!("root ::= r40\nr0 ::= \"a\"\n{twice}"), "more than 2048 parts"),
+        ("r ::= \"a\"\n".repeat(20_000) + &twice.repeat(60), "there is no rule"),
+        ((0..20_000).map(|i| format!("r{i} ::= \"a\"\n")).collect(), "more than 512 rules"),
+    ] {
+        let e = Grammar::gbnf(&v, &source).expect_err(why);
+        assert!(e.to_string().contains(why), "{why}: {e}");
+    }
     let many: String = (0..600).map(|i| format!("r{i} ::= \"a\"\n")).collect();
     assert!(Grammar::gbnf(&v, &format!("root ::= r0\n{many}")).is_err());
 }

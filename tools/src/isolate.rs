@@ -38,6 +38,7 @@ fn name(job: Job) -> &'static str {
     match job {
         Job::Template => "template",
         Job::Tokenizer => "tokenizer",
+        Job::Grammar => "grammar",
     }
 }
 
@@ -49,11 +50,12 @@ pub fn serve() -> Option<ExitCode> {
     }
     signals::hold_back();
     let job = args.next();
-    let memory = args.next().and_then(|m| m.to_str()?.parse().ok());
-    limit(memory.unwrap_or(0));
+    let mut number = || args.next().and_then(|n| n.to_str()?.parse().ok()).unwrap_or(0);
+    limit(number(), number());
     let answer: fn(&[u8]) -> Vec<u8> = match job.as_deref().and_then(OsStr::to_str) {
         Some("template") => trine::chat::answer,
         Some("tokenizer") => trine::convert::answer,
+        Some("grammar") => trine::grammar::answer,
         _ => return Some(ExitCode::from(2)),
     };
     let mut request = Vec::new();
@@ -69,11 +71,12 @@ pub fn serve() -> Option<ExitCode> {
     })
 }
 
-/// Lets this process have `memory` bytes, and leave no core file.
+/// Lets this process have `memory` bytes and `seconds` of a processor, and leave no core file.
 #[cfg(unix)]
-fn limit(memory: u64) {
-    use nix::sys::resource::{Resource, getrlimit, setrlimit};
-    for (resource, most) in [(Resource::RLIMIT_DATA, memory), (Resource::RLIMIT_CORE, 0)] {
+fn limit(memory: u64, seconds: u64) {
+    use nix::sys::resource::Resource::{RLIMIT_CORE, RLIMIT_CPU, RLIMIT_DATA};
+    use nix::sys::resource::{getrlimit, setrlimit};
+    for (resource, most) in [(RLIMIT_DATA, memory), (RLIMIT_CPU, seconds), (RLIMIT_CORE, 0)] {
         if let Ok((_, hard)) = getrlimit(resource) {
             // What cannot be limited so is still watched from within and from without.
             let _ = setrlimit(resource, most.min(hard), hard);
@@ -82,7 +85,7 @@ fn limit(memory: u64) {
 }
 
 #[cfg(not(unix))]
-fn limit(_: u64) {}
+fn limit(_: u64, _: u64) {}
 
 /// This program, also where its file was replaced since it was started.
 fn program() -> std::io::Result<PathBuf> {
@@ -113,6 +116,7 @@ fn run(program: &Path, job: Job, request: &[u8], limits: Limits) -> Result<Vec<u
         .arg(MARK)
         .arg(name(job))
         .arg((limits.memory + STACK as u64 + OWN_MEMORY).to_string())
+        .arg(limits.time.as_secs().to_string())
         .env_remove("RUST_BACKTRACE")
         .env("RAYON_NUM_THREADS", "1")
         .stdin(Stdio::piped())
@@ -129,6 +133,7 @@ fn run(program: &Path, job: Job, request: &[u8], limits: Limits) -> Result<Vec<u
     match answer.map_err(|e| broken(format!("cannot start a thread: {e}")))? {
         None => Err(Failure::Time(limits.time)),
         Some(answer) if status.success() => Ok(answer),
+        Some(_) if used_its_time(status) => Err(Failure::Time(limits.time)),
         Some(_) => Err(broken(describe(status))),
     }
 }
@@ -149,6 +154,18 @@ fn exchange(child: &mut Child, request: &[u8], time: Duration) -> std::io::Resul
         let _ = stdin.write_all(request);
     }
     Ok(receiver.recv_timeout(time).ok())
+}
+
+/// Returns true if the system ended a process because of its processor time.
+#[cfg(unix)]
+fn used_its_time(status: ExitStatus) -> bool {
+    use std::os::unix::process::ExitStatusExt;
+    status.signal() == Some(nix::sys::signal::Signal::SIGXCPU as i32)
+}
+
+#[cfg(not(unix))]
+fn used_its_time(_: ExitStatus) -> bool {
+    false
 }
 
 /// How a process ended that did not end well.

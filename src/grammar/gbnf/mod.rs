@@ -11,8 +11,8 @@ use std::collections::HashMap;
 use super::GrammarError;
 use parse::{Element, Expression, Rule};
 
-/// Most rules.
-const MAX_RULES: usize = 512;
+/// Most parts behind one another in a terminal: each may be the next one behind each.
+const MAX_PARTS: usize = 2048;
 
 /// The grammar in Lark.
 ///
@@ -20,10 +20,6 @@ const MAX_RULES: usize = 512;
 /// The line that is not well formed; a rule that is not there.
 pub(super) fn to_lark(source: &str) -> Result<String, GrammarError> {
     let rules = parse::rules(source)?;
-    if rules.len() > MAX_RULES {
-        let what = format!("more than {MAX_RULES} rules");
-        return Err(GrammarError::Refused(what));
-    }
     let names: HashMap<&str, usize> = rules.iter().zip(0..).map(|(r, i)| (&*r.name, i)).collect();
     let Some(&root) = names.get("root") else {
         return Err(GrammarError::Refused("there is no rule 'root'".to_owned()));
@@ -41,6 +37,7 @@ pub(super) fn to_lark(source: &str) -> Result<String, GrammarError> {
         uses.push(used);
     }
     let mut writer = Writer { regular: regular(&uses), names, out: String::new(), hoisted: 0 };
+    writer.check(&rules)?;
     let start = writer.name(root);
     writer.out = format!("start: {start}\n");
     for (i, rule) in rules.iter().enumerate() {
@@ -80,6 +77,44 @@ impl Writer<'_> {
     fn name(&self, rule: usize) -> String {
         let kind = if self.regular[rule] { 'T' } else { 'r' };
         format!("{kind}{rule}")
+    }
+
+    /// Fails if a rule has too many parts behind one another, those of the regular rules that it names counted.
+    fn check(&self, rules: &[Rule]) -> Result<(), GrammarError> {
+        let mut lengths = vec![None; rules.len()];
+        for (i, rule) in rules.iter().enumerate() {
+            if self.length(rules, i, &mut lengths) > MAX_PARTS {
+                let what = format!("'{}' has more than {MAX_PARTS} parts behind one another", rule.name);
+                return Err(GrammarError::Syntax { line: rule.line, what });
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the most parts behind one another in a rule. `known` has those of rules that were looked at.
+    fn length(&self, rules: &[Rule], index: usize, known: &mut [Option<usize>]) -> usize {
+        if let Some(length) = known[index] {
+            return length;
+        }
+        let length = self.longest(rules, &rules[index].body, known);
+        known[index] = Some(length);
+        length
+    }
+
+    fn longest(&self, rules: &[Rule], expression: &Expression, known: &mut [Option<usize>]) -> usize {
+        let sequences = expression.0.iter().map(|sequence| {
+            sequence.iter().fold(0, |sum: usize, element| {
+                sum.saturating_add(match element {
+                    Element::Text(_) | Element::Class(_) => 1,
+                    Element::Group(inner) | Element::Repeat(inner, ..) => self.longest(rules, inner, known).max(1),
+                    Element::Name(name) => match self.names[name.as_str()] {
+                        rule if self.regular[rule] => self.length(rules, rule, known),
+                        _ => 1,
+                    },
+                })
+            })
+        });
+        sequences.max().unwrap_or(0)
     }
 
     fn rule(&mut self, index: usize, rule: &Rule) {

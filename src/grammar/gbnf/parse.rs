@@ -7,6 +7,10 @@ use super::super::GrammarError;
 
 /// Deepest nesting of parentheses.
 const MAX_DEPTH: usize = 32;
+/// Most rules.
+const MAX_RULES: usize = 512;
+/// Most marks of repetition behind one another.
+const MAX_MARKS: usize = 4;
 /// Highest number of repetitions.
 const MAX_TIMES: usize = 2000;
 
@@ -84,6 +88,9 @@ pub fn rules(source: &str) -> Result<Vec<Rule>, GrammarError> {
             return Err(reader.error("a rule ends with its line"));
         }
         rules.retain(|r| r.name != name);
+        if rules.len() >= MAX_RULES {
+            return Err(GrammarError::Refused(format!("more than {MAX_RULES} rules")));
+        }
         rules.push(Rule { name, line, body });
     }
 }
@@ -141,7 +148,12 @@ impl Reader<'_> {
 
     fn sequence(&mut self, depth: usize) -> Result<Vec<Element>, GrammarError> {
         let mut elements = Vec::new();
+        let mut marks = 0;
         while let Some(&c) = self.chars.peek() {
+            marks = if matches!(c, '*' | '+' | '?' | '{') { marks + 1 } else { 0 };
+            if marks > MAX_MARKS {
+                return Err(self.error(&format!("more than {MAX_MARKS} repetitions of repetitions")));
+            }
             match c {
                 '"' => elements.push(Element::Text(self.text()?)),
                 '[' => elements.push(Element::Class(self.class()?)),

@@ -1,12 +1,14 @@
 //! The options that give a text a form: llama.cpp's grammars, and JSON schemas.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
 use trine::Model;
 use trine::grammar::{Grammar, Vocabulary};
 
+use crate::isolate::OtherProcess;
 use crate::text;
 
 /// The form of the text.
@@ -53,7 +55,7 @@ impl GrammarArgs {
         if gbnf.is_none() && schema.is_none() {
             return Ok(None);
         }
-        let vocabulary = Vocabulary::new(model.tokenizer())?;
+        let vocabulary = Vocabulary::new(model.tokenizer())?.isolated(Arc::new(OtherProcess));
         if let Some((source, from)) = gbnf {
             return Ok(Some(Grammar::gbnf(&vocabulary, &source).context(from)?));
         }

@@ -77,3 +77,25 @@ fn numbers_beyond_all_bounds_are_refused() {
         }
     }
 }
+
+/// Grammars that take too much are one line, and soon.
+#[test]
+fn grammars_have_limits() {
+    let dir = with_model();
+    let numbers = r#"{"allOf":[{"type":"integer","multipleOf":9973},{"type":"integer","multipleOf":10007}]}"#;
+    let marks = format!("root ::= \"a\"{}", "?".repeat(100_000));
+    let row = format!("root ::= {}", ".? ".repeat(20_000));
+    for (option, source, why) in [
+        ("--json-schema-file", r#"{"type":"integer","multipleOf":2147483648}"#, "'multipleOf' 2147483648"),
+        ("--json-schema-file", numbers, "given up: it used more than 2 seconds"),
+        ("--grammar-file", &*marks, "more than 4 repetitions of repetitions"),
+        ("--grammar-file", &*row, "more than 2048 parts"),
+    ] {
+        std::fs::write(path(&dir, "g"), source).unwrap();
+        // What is not refused by then is ended by the system.
+        let words = ["-m", "m.gguf", "-p", "a", "-n", "1", option, "g"];
+        let output = run_behind(dir.path(), "ulimit -t 20; exec \"$0\" \"$@\"", RGEN, &words);
+        let error = refused(&output);
+        assert!(error.contains(why), "{error}");
+    }
+}

@@ -5,7 +5,6 @@
 //! and a file that was made otherwise is refused, so that a text never depends on whether there was one.
 
 use std::borrow::BorrowMut;
-use std::fs::File;
 use std::io::{BufReader, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
@@ -13,6 +12,7 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use sha2::{Digest, Sha256};
 use trine::{Context, Generation, Model};
+use trine_formats::limited::open_regular;
 
 use crate::load::ModelArgs;
 use crate::outfile::OutFile;
@@ -86,7 +86,7 @@ impl PromptCache {
 
     fn read(&mut self, context: &mut Context) -> Result<()> {
         let shown = self.path.display();
-        let file = match File::open(&self.path) {
+        let file = match open_regular(&self.path) {
             Ok(file) => file,
             Err(e) if e.kind() == ErrorKind::NotFound => {
                 note!("prompt cache: '{shown}' is not there yet");
@@ -94,7 +94,7 @@ impl PromptCache {
             }
             Err(e) => return Err(e).with_context(|| format!("cannot read '{shown}'")),
         };
-        if file.metadata().is_ok_and(|m| m.is_file() && m.len() == 0) {
+        if file.metadata().is_ok_and(|m| m.len() == 0) {
             note!("prompt cache: '{shown}' is empty");
             return Ok(());
         }

@@ -82,14 +82,18 @@ fn a_source_that_changes_is_no_source() {
     let dir = folder();
     small(&path(&dir, "a.gguf"), "blk.0.ffn_up.weight", &values(256 * 8192));
     let mut noticed = 0;
-    for i in 0..20 {
+    // As often as it takes to be in time.
+    for i in 0..400 {
+        if i >= 20 && noticed > 0 {
+            break;
+        }
         fs::copy(path(&dir, "a.gguf"), path(&dir, "in.gguf")).unwrap();
         let _ = fs::remove_file(path(&dir, "out.gguf"));
         let mut child = command(dir.path(), RQUANTIZE, &["in.gguf", "out.gguf", "AP2-5"]);
         let mut child = child.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         // At any time, and in the middle of the work.
         match i % 2 {
-            0 => sleep(Duration::from_millis(20 + i)),
+            0 => sleep(Duration::from_millis(20 + i % 20)),
             _ => drop(writes(&mut child, dir.path())),
         }
         let file = fs::File::options().append(true).open(path(&dir, "in.gguf")).unwrap();
@@ -103,4 +107,20 @@ fn a_source_that_changes_is_no_source() {
         }
     }
     assert!(noticed > 0);
+}
+
+/// A prompt cache is a file: a pipe may never begin, and a device never end.
+#[test]
+fn a_prompt_cache_is_a_file() {
+    let dir = with_model();
+    let made = std::process::Command::new("mkfifo").arg(path(&dir, "fifo")).status();
+    assert!(made.unwrap().success());
+    for cache in ["fifo", "/dev/zero", "/dev/full"] {
+        for more in [&[][..], &["--prompt-cache-ro"]] {
+            let words = [&["-m", "m.gguf", "-p", "a", "-n", "1", "--prompt-cache", cache][..], more].concat();
+            let output = run_behind(dir.path(), "timeout -s KILL 60 \"$0\" \"$@\"", RGEN, &words);
+            let error = refused(&output);
+            assert!(error.contains("not a regular file"), "{cache}: {error}");
+        }
+    }
 }

@@ -180,3 +180,33 @@ fn thoughts_are_dimmed_on_a_screen_alone() {
     assert!(dimmed.contains("\x1b[2m") && dimmed.contains("\x1b[0m"), "{dimmed:?}");
     drop(screen.child.kill());
 }
+
+/// What stands where the history should be and is none holds nobody up.
+#[test]
+fn a_history_that_is_none_is_not_kept() {
+    let history = |make: &dyn Fn(&Path)| {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("trine")).unwrap();
+        make(&dir.path().join("trine/rgen_history"));
+        let mut screen = Screen::new(dir.path(), &["--color", "off"], &[]);
+        let greeting = screen.until("\x1b[K> ").replace("\r\n", " ");
+        screen.press("One\r");
+        screen.until(SENT);
+        screen.until("\x1b[K> ");
+        screen.press("/exit\r");
+        assert_eq!(screen.end(), Some(0));
+        greeting
+    };
+    let link = |to: &'static str| move |path: &Path| std::os::unix::fs::symlink(to, path).unwrap();
+    let fifo = |path: &Path| assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
+    let not_a_file: [&dyn Fn(&Path); 4] =
+        [&fifo, &link("/dev/zero"), &link("/dev/full"), &|path| fs::create_dir(path).unwrap()];
+    for make in not_a_file {
+        let greeting = history(make);
+        assert!(greeting.contains("no history is kept") && greeting.contains("not a regular file"), "{greeting:?}");
+    }
+    let greeting = history(&|path| fs::write(path, "#V2\n".to_owned() + &"x".repeat(1 << 20)).unwrap());
+    assert!(greeting.contains("has a line of more than"), "{greeting:?}");
+    let greeting = history(&|path| fs::write(path, "#V2\nOne\n").unwrap());
+    assert!(!greeting.contains("no history"), "{greeting:?}");
+}

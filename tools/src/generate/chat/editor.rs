@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use rustyline::completion::Completer;
 use rustyline::error::ReadlineError;
 use rustyline::highlight::Highlighter;
@@ -13,6 +13,7 @@ use rustyline::hint::Hinter;
 use rustyline::history::FileHistory;
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{Behavior, Config, Context, Editor as LineEditor, Helper};
+use trine_formats::limited::read_regular;
 
 use super::commands;
 use super::message::{self, Typed};
@@ -21,6 +22,10 @@ use crate::{interrupt, shown, terminal};
 
 /// Most messages that are kept in the history.
 const MOST: usize = 1000;
+
+/// Most bytes of the history's file, and of a message in it: the editor draws all of one again and again.
+const MAX_HISTORY: u64 = 32 << 20;
+const MAX_KEPT: usize = 16 << 10;
 
 /// Stands before what is typed.
 const PROMPT: &str = "> ";
@@ -118,11 +123,17 @@ impl Editor {
             let made = fs::create_dir_all(folder);
             made.with_context(|| format!("cannot make '{}'", folder.display()))?;
         }
-        if path.exists() {
-            let read = self.lines.load_history(path);
-            read.with_context(|| format!("cannot read '{}'", path.display()))?;
+        let shown = path.display();
+        if !path.try_exists().with_context(|| format!("cannot read '{shown}'"))? {
+            return Ok(());
         }
-        Ok(())
+        // A pipe would never end, and a line that is too long holds the editor up whenever it is shown.
+        let text = read_regular(path, MAX_HISTORY).with_context(|| format!("cannot read '{shown}'"))?;
+        if text.split(|&b| b == b'\n').any(|line| line.len() > 2 * MAX_KEPT) {
+            bail!("'{shown}' has a line of more than {} bytes: remove it", 2 * MAX_KEPT);
+        }
+        let read = self.lines.load_history(path);
+        read.with_context(|| format!("cannot read '{shown}'"))
     }
 
     /// Lets the user write a message.
@@ -162,6 +173,9 @@ impl Editor {
 
     /// Puts a message into the history.
     fn keep(&mut self, typed: &str) {
+        if typed.len() > MAX_KEPT {
+            return;
+        }
         let added = self.lines.add_history_entry(typed);
         let Some(path) = self.history.clone() else {
             return;

@@ -42,6 +42,7 @@ fn rendered(request: &[u8]) -> Result<String, ChatError> {
         Some(Message {
             calls: calls.iter().map(ToolCall::from_json).collect::<Option<_>>()?,
             answers: m.get(3).and_then(Value::as_str).map(str::to_owned),
+            thoughts: m.get(4).and_then(Value::as_str).map(str::to_owned),
             ..Message::new(role?, content?)
         })
     });

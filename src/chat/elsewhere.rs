@@ -21,7 +21,7 @@ pub(super) fn render(
 ) -> Result<String, ChatError> {
     let messages = messages.iter().map(|m| {
         let calls: Vec<Value> = m.calls.iter().map(ToolCall::to_json).collect();
-        json!([m.role.name(), m.content, calls, m.answers])
+        json!([m.role.name(), m.content, calls, m.answers, m.thoughts])
     });
     let request = json!({
         "source": template,

@@ -42,6 +42,8 @@ pub struct Message {
     pub calls: Vec<ToolCall>,
     /// In a function's result: the id of the call that it answers.
     pub answers: Option<String>,
+    /// The model's thoughts before the text, where they are kept apart from it.
+    pub thoughts: Option<String>,
 }
 
 /// A call of a function by the model.
@@ -58,7 +60,7 @@ pub struct ToolCall {
 impl Message {
     /// A message of `role`.
     pub fn new(role: Role, content: impl Into<String>) -> Message {
-        Message { role, content: content.into(), calls: Vec::new(), answers: None }
+        Message { role, content: content.into(), calls: Vec::new(), answers: None, thoughts: None }
     }
 
     /// Instructions to the model, before the conversation.

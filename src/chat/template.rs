@@ -145,6 +145,9 @@ fn as_value(m: &Message) -> Value {
     if let Some(call) = &m.answers {
         all.push(("tool_call_id", call.as_str().into()));
     }
+    if let Some(thoughts) = &m.thoughts {
+        all.push(("reasoning_content", thoughts.as_str().into()));
+    }
     Value::from_pairs(all)
 }
 
@@ -169,13 +172,13 @@ fn of_json(json: &serde_json::Value) -> Value {
     }
 }
 
-/// All that is neither a message's text nor the template's: calls, the descriptions of functions, variables.
+/// All that is neither a message's text nor the template's: calls, thoughts, the descriptions of functions, variables.
 pub(super) fn structure(messages: &[Message], options: &RenderOptions) -> String {
     let calls = messages.iter().flat_map(|m| &m.calls);
     let calls = calls.map(|c| c.to_json().to_string());
-    let answers = messages.iter().filter_map(|m| m.answers.clone());
+    let others = messages.iter().flat_map(|m| [&m.answers, &m.thoughts]).flatten().cloned();
     calls
-        .chain(answers)
+        .chain(others)
         .chain(options.tools.iter().map(|t| t.to_string()))
         .chain(options.variables.values().map(|v| v.to_string()))
         .collect()

@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use clap::Parser;
 use trine::isolate::{Failure, Isolate, Job, Limits};
 use trine_serve::api::Route;
-use trine_serve::api::request::{Asked, Caller};
+use trine_serve::api::request::{Asked, Caller, Unread};
 use trine_serve::args::Args;
 use trine_serve::service::Service;
 
@@ -18,6 +18,7 @@ impl Isolate for Here {
     fn run(&self, job: Job, request: &[u8], _: Limits) -> Result<Vec<u8>, Failure> {
         match job {
             Job::Template => Ok(trine::chat::answer(request)),
+            Job::Grammar => Ok(trine::grammar::answer(request)),
             _ => Err(Failure::Broken("no other job is asked for".to_owned())),
         }
     }
@@ -38,6 +39,8 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let routes = [Route::Native, Route::Text, Route::Chat, Route::Responses, Route::Messages];
     let route = routes[usize::from(route) % routes.len()];
     if let Ok(body) = serde_json::from_slice(body) {
-        let _ = Asked::read(route, &SERVICE, &body, &Caller::default());
+        while let Err(Unread::Form(form)) = Asked::read(route, &SERVICE, &body, &Caller::default()) {
+            SERVICE.compile_here(&form);
+        }
     }
 });

@@ -189,6 +189,18 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", default_value = "4M", value_parser = size)]
     pub max_body: usize,
 
+    /// Thoughts in answers of chats where a request does not say: they stay in the text, or are told apart from it
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = ReasoningFormat::Auto)]
+    pub reasoning_format: ReasoningFormat,
+
+    /// Memory that the texts of a request may take, by what it asks for
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size)]
+    pub max_request_memory: usize,
+
+    /// Memory of answers that wait to be read, all of them together; beyond it requests are answered with 503
+    #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = size)]
+    pub max_unread: usize,
+
     /// Most choices (n) of a request
     #[arg(long, value_name = "N", default_value = "8", value_parser = positive)]
     pub max_choices: usize,
@@ -262,6 +274,15 @@ fn from_environment(arg: Arg) -> Arg {
     }
 }
 
+/// What becomes of thoughts where a request does not say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[allow(missing_docs)]
+pub enum ReasoningFormat {
+    None,
+    Auto,
+    Deepseek,
+}
+
 /// Format of the log lines, one for each request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[allow(missing_docs)]
@@ -301,6 +322,7 @@ impl Args {
             max_queue: self.max_queue.unwrap_or(4 * self.parallel),
             max_queue_tokens: self.max_queue_tokens,
             queue_timeout: self.queue_timeout,
+            max_request_memory: self.max_request_memory,
             stall_timeout: self.stall_timeout,
             bits: self.bits,
             widths: self.widths.clone(),

@@ -15,6 +15,8 @@ pub struct ApiError {
     pub message: String,
     /// Seconds after which to try again.
     pub retry_after: Option<u64>,
+    /// True if the client looks for Anthropic's form of an error.
+    anthropic: bool,
     /// Further members of the error object.
     more: Vec<(&'static str, Value)>,
 }
@@ -22,7 +24,7 @@ pub struct ApiError {
 impl ApiError {
     /// An error of any kind.
     pub fn new(status: u16, kind: &'static str, message: impl Into<String>) -> ApiError {
-        ApiError { status, kind, message: message.into(), retry_after: None, more: Vec::new() }
+        ApiError { status, kind, message: message.into(), retry_after: None, anthropic: false, more: Vec::new() }
     }
 
     /// The request makes no sense.
@@ -50,6 +52,11 @@ impl ApiError {
         ApiError { retry_after: Some(retry_after), ..ApiError::new(503, "unavailable_error", message) }
     }
 
+    /// Too many ask at once.
+    pub fn busy(message: impl Into<String>, retry_after: u64) -> ApiError {
+        ApiError { retry_after: Some(retry_after), ..ApiError::new(429, "rate_limit_error", message) }
+    }
+
     /// A fault of ours.
     pub fn server(message: impl Into<String>) -> ApiError {
         ApiError::new(500, "server_error", message)
@@ -71,14 +78,28 @@ impl ApiError {
         self
     }
 
+    /// The same in Anthropic's form, where `anthropic` says so.
+    pub fn in_form(self, anthropic: bool) -> ApiError {
+        ApiError { anthropic, ..self }
+    }
+
     /// The object that the client gets.
     pub fn body(&self) -> Value {
         let mut error = Map::new();
         error.insert("code".into(), self.status.into());
         error.insert("message".into(), self.message.as_str().into());
-        error.insert("type".into(), self.kind.into());
+        let kind = match self.kind {
+            "server_error" if self.anthropic => "api_error",
+            "unavailable_error" if self.anthropic => "overloaded_error",
+            "exceed_context_size_error" if self.anthropic => "invalid_request_error",
+            kind => kind,
+        };
+        error.insert("type".into(), kind.into());
         error.extend(self.more.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
-        json!({ "error": error })
+        match self.anthropic {
+            true => json!({ "type": "error", "error": error }),
+            false => json!({ "error": error }),
+        }
     }
 }
 
@@ -86,11 +107,9 @@ impl From<Refused> for ApiError {
     fn from(refused: Refused) -> ApiError {
         let message = refused.to_string();
         match refused {
-            Refused::Invalid(_) | Refused::NeverFits { .. } => ApiError::invalid(message),
+            Refused::Invalid(_) | Refused::NeverFits { .. } | Refused::TooMuch { .. } => ApiError::invalid(message),
             Refused::TooLong { tokens, n_ctx } => ApiError::too_long(tokens, n_ctx),
-            Refused::Busy { retry_after, .. } => {
-                ApiError { retry_after: Some(retry_after), ..ApiError::new(429, "rate_limit_error", message) }
-            }
+            Refused::Busy { retry_after, .. } => ApiError::busy(message, retry_after),
             Refused::WaitedTooLong { .. } | Refused::Draining => ApiError::unavailable(message, 1),
         }
     }

@@ -11,12 +11,12 @@ use trine_tools::isolate::OtherProcess;
 use trine_tools::{interrupt, note};
 
 use crate::args::Args;
-use crate::http::Server;
+use crate::http::{Server, lines};
 use crate::notify::{self, notify};
 
 /// Threads that carry HTTP, and threads for tokenizing and templates.
 const CARRIERS: usize = 2;
-const WORKERS: usize = 4;
+const WORKERS: usize = 6;
 
 /// The exit code when the engine has failed, so that a supervisor starts the server again: the code for an internal
 /// software error of sysexits.h.
@@ -51,7 +51,8 @@ async fn serve(args: &Args) -> Result<()> {
     notify(notify::READY);
     while !interrupt::asked() {
         if server.has_failed() {
-            note!("rserve: error: the engine has failed");
+            lines::write("rserve: error: the engine has failed".to_owned());
+            lines::finish();
             process::exit(FAILED);
         }
         tokio::time::sleep(LOOK).await;
@@ -61,7 +62,7 @@ async fn serve(args: &Args) -> Result<()> {
         true => Duration::ZERO,
         false => args.drain_delay,
     };
-    note!("rserve: ending when all texts are done; another request to end is followed at once");
+    lines::write("rserve: ending when all texts are done; another request to end is followed at once".to_owned());
     notify(notify::STOPPING);
     server.drain(delay, args.drain_timeout).await;
     Ok(())

@@ -24,6 +24,8 @@ pub struct Inputs {
     model: String,
     pooling: Pooling,
     scale: Scale,
+    /// Numbers of a vector that are sent: the first ones.
+    dimensions: usize,
     base64: bool,
     /// True if the answer has llama-server's own shape.
     native: bool,
@@ -48,12 +50,13 @@ impl Inputs {
         let bits = f.integer("bits", 1..=8)?.map(|b| b as u8);
         let (model, bits) = service.names.resolve(f.short_text("model", NAME)?, bits)?;
         let n_embd = service.engine.model().weights().config().n_embd as i64;
-        if f.integer("dimensions", 1..=i64::MAX)?.is_some_and(|n| n != n_embd) {
-            return Err(ApiError::field("dimensions", format!("the vectors of this model have {n_embd} numbers")));
-        }
+        let dimensions = f.integer("dimensions", 1..=n_embd)?.unwrap_or(n_embd) as usize;
         // This field is llama-server's, and so is the answer.
         let native = native || name == "content";
         let pooling = pooling(&f)?.unwrap_or(service.pooling);
+        if pooling == Pooling::None && dimensions < n_embd as usize {
+            return Err(ApiError::field("dimensions", "tokens have whole vectors"));
+        }
         if pooling == Pooling::None {
             let tokens: usize = prompts.iter().map(|p| p.tokens.len()).sum();
             each(native, tokens, n_embd as usize)?;
@@ -62,11 +65,20 @@ impl Inputs {
             pooling: Some(pooling),
             bits,
             cache: cache(&f, caller)?,
+            party: caller.party.clone(),
             deadline: caller.deadline_within(service),
             ..Request::new(Vec::new())
         };
         let requests = prompts.into_iter().map(|p| Request { prompt: p.tokens, ..one.clone() });
-        Ok(Inputs { requests: requests.collect(), model, pooling, scale: scale(&f)?, base64: base64(&f)?, native })
+        Ok(Inputs {
+            requests: requests.collect(),
+            model,
+            pooling,
+            scale: scale(&f)?,
+            dimensions,
+            base64: base64(&f)?,
+            native,
+        })
     }
 
     /// The answer, in one line. Of thousands of vectors a tree of JSON would take many times their memory, so it is
@@ -82,6 +94,7 @@ impl Inputs {
                 let states = states.collect::<Vec<_>>().join(",");
                 return format!("{{\"index\":{i},\"embedding\":[{states}]}}");
             }
+            vector.numbers.truncate(self.dimensions);
             self.scale.apply(&mut vector.numbers);
             let numbers = self.numbers(&vector.numbers);
             match (self.native, self.base64) {

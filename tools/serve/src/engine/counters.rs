@@ -27,6 +27,8 @@ pub struct Counters {
     pub preemptions: AtomicU64,
     /// Requests that ended, cancelled ones included.
     pub ended: AtomicU64,
+    /// Microseconds that these held places.
+    pub held_micros: AtomicU64,
     /// Pages of keys and values: all, and those that nobody holds.
     pub pages: AtomicU64,
     /// See `pages`.

@@ -83,6 +83,24 @@ impl Handle {
         Ok((handle, thread))
     }
 
+    /// Checks all texts of a request before anything is done for one of them: those of `one` with each of `prompts`, so
+    /// many times.
+    ///
+    /// # Errors
+    /// One of them cannot be taken; all together may take too much memory.
+    pub fn check(&self, mut one: Request, prompts: &[&[u32]], times: usize) -> Result<(), Refused> {
+        let inner = &*self.inner;
+        let mut needed: usize = 0;
+        for prompt in prompts {
+            one.prompt.clear();
+            one.prompt.extend_from_slice(prompt);
+            inner.options.check(&inner.model, &one)?;
+            needed = needed.saturating_add(inner.options.cost(&inner.model, &one).saturating_mul(times));
+        }
+        let most = inner.options.max_request_memory;
+        if needed > most { Err(Refused::TooMuch { needed, most }) } else { Ok(()) }
+    }
+
     /// Puts a request into the queue. Where tokens are resumed within a grammar this takes a processor for a while.
     ///
     /// # Errors
@@ -92,14 +110,15 @@ impl Handle {
         inner.options.check(&inner.model, &request)?;
         let text = job::text(&request, &inner.model)?;
         let tokens = request.prompt.len() + request.resume.len();
-        inner.admission.enter(tokens, &inner.counters)?;
+        let party = request.party.clone();
+        inner.admission.enter(tokens, &party, &inner.counters)?;
         let (events, receiver) = channel::channel(EVENTS);
         let cancel = CancelToken::new();
         let job = Job { request, text, events, cancel: cancel.clone(), admitted: Instant::now() };
         match inner.commands.try_send(Command::New(Box::new(job))) {
             Ok(()) => Ok(Answer { events: receiver, cancel }),
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
-                inner.admission.leave(tokens);
+                inner.admission.leave(tokens, &party);
                 Err(Refused::Draining)
             }
         }

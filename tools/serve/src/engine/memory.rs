@@ -2,14 +2,26 @@
 
 use std::fs;
 
-/// Bytes that the program may still take: what the system says is available, within the limit of the control group it
-/// runs in. `None` where the system does not say.
+/// Bytes that the program may still take: what the system says is available, within the limits of the control group
+/// it runs in and of its address space. `None` where the system does not say.
 pub(super) fn available() -> Option<usize> {
     let system = meminfo(&fs::read_to_string("/proc/meminfo").ok()?)?;
-    Some(match cgroup() {
-        Some(left) => system.min(left),
-        None => system,
-    })
+    let limits = [cgroup(), address_space()];
+    Some(limits.into_iter().flatten().fold(system, usize::min))
+}
+
+/// What the limit of the address space leaves, as `ulimit -v` sets it.
+fn address_space() -> Option<usize> {
+    let most = soft_limit(&fs::read_to_string("/proc/self/limits").ok()?)?;
+    let pages = fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: usize = pages.split(' ').next()?.parse().ok()?;
+    Some(most.saturating_sub(pages * 4096))
+}
+
+/// The soft limit of the address space in /proc/self/limits; `None` without one.
+fn soft_limit(text: &str) -> Option<usize> {
+    let line = text.lines().find_map(|l| l.strip_prefix("Max address space"))?;
+    line.split_whitespace().next()?.parse().ok()
 }
 
 /// `MemAvailable` of /proc/meminfo.
@@ -33,7 +45,14 @@ fn cgroup() -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::meminfo;
+    use super::{meminfo, soft_limit};
+
+    #[test]
+    fn the_line_of_limits() {
+        let line = |soft| format!("Max stack size 1 2 bytes\nMax address space {soft:>20} unlimited bytes\n");
+        assert_eq!(soft_limit(&line("4000000000")), Some(4_000_000_000));
+        assert_eq!(soft_limit(&line("unlimited")), None);
+    }
 
     #[test]
     fn the_line_of_meminfo() {

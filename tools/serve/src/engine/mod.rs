@@ -21,6 +21,7 @@ mod thread;
 pub use counters::{Counters, Drafts, Slot};
 pub use handle::{Answer, Handle};
 pub use options::Options;
+pub(crate) use options::{MOST_BIASES, MOST_STOPS};
 pub use queue::Admission;
 pub use request::{Done, Ended, Event, Progress, Refused, Request, Vector};
 

@@ -32,6 +32,8 @@ pub struct Options {
     pub max_queue_tokens: usize,
     /// How long a request waits.
     pub queue_timeout: Duration,
+    /// Bytes that the texts of a request may take.
+    pub max_request_memory: usize,
     /// How long a client may leave its events unread.
     pub stall_timeout: Duration,
     /// Bits per weight where a request names none; `None`: the widest of the file.
@@ -58,6 +60,7 @@ impl Default for Options {
             max_queue: 64,
             max_queue_tokens: 1 << 20,
             queue_timeout: Duration::from_secs(120),
+            max_request_memory: 1 << 30,
             stall_timeout: Duration::from_secs(30),
             bits: None,
             widths: Vec::new(),
@@ -70,9 +73,13 @@ impl Default for Options {
 
 /// Most tokens whose probabilities a request may ask for, most stop strings and the longest of them, most biases.
 const MOST_LOGPROBS: usize = 100;
-const MOST_STOPS: usize = 16;
+pub(crate) const MOST_STOPS: usize = 16;
 const LONGEST_STOP: usize = 1024;
-const MOST_BIASES: usize = 1024;
+pub(crate) const MOST_BIASES: usize = 1024;
+
+/// Bytes of a token and its text in an answer, and of a token with how likely it was, in JSON.
+const TOKEN: usize = 32;
+const LIKELY: usize = 160;
 
 impl Options {
     /// The same with everything decided that the model decides.
@@ -140,6 +147,22 @@ impl Options {
         self.pages(layout) * layout.positions
     }
 
+    /// Returns the most bytes that a text may take beside its keys and values: what was asked, and the answer until it
+    /// is sent.
+    pub fn cost(&self, model: &Model, r: &Request) -> usize {
+        let tokens = r.prompt.len() + r.resume.len();
+        if r.pooling.is_some() {
+            return tokens * TOKEN + model.weights().config().n_embd * size_of::<f32>();
+        }
+        let room = self.n_ctx().saturating_sub(tokens);
+        let new = r.max_tokens.map_or(room, |most| most.min(room));
+        let told = |tokens: usize| r.logprobs.map_or(0, |n| tokens.saturating_mul((1 + n) * LIKELY));
+        let stops: usize = r.stop.iter().map(|stop| stop.len() + size_of::<String>()).sum();
+        let asked = stops + (r.sampler.logit_bias.len() + r.sampler.banned.len()) * size_of::<(u32, f32)>();
+        let prompt = if r.prompt_logprobs { told(tokens) } else { 0 };
+        asked + (tokens + new) * TOKEN + prompt.saturating_add(told(new))
+    }
+
     /// Tokens of a request's context.
     pub fn n_ctx(&self) -> usize {
         self.n_ctx.unwrap_or_default()
@@ -188,8 +211,12 @@ impl Options {
         if r.stop.iter().any(String::is_empty) {
             return invalid("an empty stop string".into());
         }
-        if r.sampler.logit_bias.len() > MOST_BIASES {
+        if r.sampler.logit_bias.len() + r.sampler.banned.len() > MOST_BIASES {
             return invalid(format!("more than {MOST_BIASES} biases"));
+        }
+        let cost = self.cost(model, r);
+        if cost > self.max_request_memory {
+            return Err(Refused::TooMuch { needed: cost, most: self.max_request_memory });
         }
         Ok(())
     }

@@ -4,8 +4,13 @@ use std::time::Duration;
 
 use super::options::Options;
 
-/// Fewest tokens of a chunk, while others wait for their next token.
+/// Fewest tokens of a chunk, while others wait for their next token, and while nobody does.
 const LEAST: usize = 4;
+const LEAST_ALONE: usize = 16;
+/// Tokens of the first chunk while nobody waits for a token: its time is not known.
+const FIRST_ALONE: usize = 128;
+/// How many times the target a step may take while nobody waits for anything.
+const ALONE: u32 = 4;
 
 /// Measured times of steps: of those with tokens of running texts alone, and what each token of a prompt adds to them.
 #[derive(Debug)]
@@ -20,6 +25,9 @@ pub(super) struct Prefill {
     /// Tokens of the last chunk beside others. The next has at most twice as many: what was measured with few tokens
     /// says little about many.
     last: usize,
+    /// Seconds of a token of a prompt in a step of prompts alone, 0 before the first, and tokens of the last one.
+    reading: f64,
+    last_alone: usize,
 }
 
 impl Prefill {
@@ -31,16 +39,23 @@ impl Prefill {
             alone: 0.0,
             row: 0.0,
             last: 0,
+            reading: 0.0,
+            last_alone: 0,
         }
     }
 
-    /// Tokens of prompts in the next step, in which `decoding` sequences get their next token.
-    pub fn budget(&self, decoding: usize) -> usize {
+    /// Tokens of prompts in the next step, in which `decoding` sequences get their next token. `others`: more than one
+    /// request is there.
+    pub fn budget(&self, decoding: usize, others: bool) -> usize {
         if let Some(fixed) = self.fixed {
             return fixed;
         }
         if decoding == 0 {
-            return self.ubatch;
+            // Whoever comes in the middle of a step waits for its end.
+            let target = if others { self.target } else { ALONE * self.target };
+            let most = self.ubatch.min((2 * self.last_alone).max(FIRST_ALONE));
+            let rows = target.as_secs_f64() / self.reading;
+            return (rows as usize).clamp(LEAST_ALONE.min(most), most);
         }
         let most = self.ubatch.min(2 * self.last).max(LEAST);
         let rows = (self.target.as_secs_f64() - self.alone) / self.row;
@@ -53,6 +68,10 @@ impl Prefill {
     pub fn measured(&mut self, decoding: usize, reading: usize, took: Duration) {
         let took = took.as_secs_f64();
         if decoding == 0 {
+            if reading > 0 {
+                average(&mut self.reading, took / reading as f64);
+                self.last_alone = reading;
+            }
             return;
         }
         if reading == 0 {
@@ -87,7 +106,7 @@ mod tests {
         let took = |rows: usize| Duration::from_millis(40 + 5 * rows as u64);
         prefill.measured(4, 0, took(0));
         let step = |_| {
-            let rows = prefill.budget(4);
+            let rows = prefill.budget(4, true);
             prefill.measured(4, rows, took(rows));
             rows
         };
@@ -104,11 +123,23 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_beside_a_prompt_that_is_read_alone() {
+    fn prompts_alone_are_read_in_steps_that_end_too() {
         let mut prefill = prefill(100, None);
-        assert_eq!(prefill.budget(0), Options::default().ubatch);
+        assert_eq!(prefill.budget(0, false), FIRST_ALONE);
+        // Two milliseconds a token: 200 in four times the target.
+        prefill.measured(0, 128, Duration::from_millis(256));
+        assert_eq!(prefill.budget(0, false), 200);
+        assert_eq!(prefill.budget(0, true), 50);
         // What whole chunks take says nothing of small ones beside others.
-        prefill.measured(0, 512, Duration::from_millis(1000));
-        assert_eq!(prefill.budget(4), LEAST);
+        assert_eq!(prefill.budget(4, true), LEAST);
+        // A fast machine takes all that a step may have, by and by.
+        for expected in [256, 400, 512, 512] {
+            prefill.reading = 1e-5;
+            prefill.measured(0, expected / 2, Duration::from_micros(expected as u64 * 5));
+            assert_eq!(prefill.budget(0, false), expected.min(512));
+        }
+        // And a slow one some.
+        prefill.reading = 1.0;
+        assert_eq!(prefill.budget(0, true), LEAST_ALONE);
     }
 }

@@ -42,6 +42,8 @@ pub struct Request {
     /// Salt of the KV cache: requests that give the same salt share the cached keys and values of their prompts.
     /// `None`: no sharing.
     pub cache: Option<String>,
+    /// Who asks: those that wait take turns by this.
+    pub party: String,
     /// Most time from admission to the end; then the text ends as [`Ended::Deadline`].
     pub deadline: Option<Duration>,
 }
@@ -64,6 +66,7 @@ impl Request {
             odds: false,
             prompt_logprobs: false,
             cache: Some(String::new()),
+            party: String::new(),
             deadline: None,
         }
     }
@@ -178,6 +181,16 @@ pub enum Refused {
         tokens: usize,
         /// Tokens that all pages hold.
         room: usize,
+    },
+    /// It may take more memory than a request gets.
+    #[error(
+        "the request may take {needed} bytes, more than --max-request-memory {most}: ask for fewer texts, tokens or probabilities"
+    )]
+    TooMuch {
+        /// Bytes that it may take.
+        needed: usize,
+        /// The limit.
+        most: usize,
     },
     /// Too many requests wait.
     #[error("the server is busy: {waiting} requests are waiting, try again in {retry_after} s")]

@@ -17,6 +17,7 @@ use tokio::io::AsyncWrite;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::listen::{Listener, Stream};
+use super::patient::Patient;
 
 /// Most time between the beginning of a connection, or the end of an answer, and the end of the next request's head.
 const HEADERS: Duration = Duration::from_secs(10);
@@ -32,8 +33,15 @@ const REST: Duration = Duration::from_millis(50);
 /// The response to a connection beyond the limit.
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json; charset=utf-8\r\nconnection: close\r\nretry-after: 1\r\ncontent-length: 92\r\n\r\n{\"error\":{\"code\":503,\"message\":\"too many connections are open\",\"type\":\"unavailable_error\"}}\n";
 
-/// Accepts connections until `stop` says so; then ends those that are idle and waits for the others.
-pub async fn accept(listeners: Vec<Listener>, router: Router, most: usize, mut stop: watch::Receiver<bool>) {
+/// Accepts connections until `stop` says so, and gives up those whose clients leave an answer unread for longer than
+/// `patience`; then ends those that are idle and waits for the others.
+pub async fn accept(
+    listeners: Vec<Listener>,
+    router: Router,
+    most: usize,
+    patience: Duration,
+    mut stop: watch::Receiver<bool>,
+) {
     let connections = Arc::new(Semaphore::new(most));
     let graceful = GracefulShutdown::new();
     let mut listeners = VecDeque::from(listeners);
@@ -51,7 +59,9 @@ pub async fn accept(listeners: Vec<Listener>, router: Router, most: usize, mut s
             }
         };
         match connections.clone().try_acquire_owned() {
-            Ok(permit) => serve(stream, router.clone(), &graceful, permit),
+            Ok(permit) => {
+                serve(Patient::new(stream, patience), router.clone(), &graceful, permit);
+            }
             Err(_) => refuse(stream),
         }
     }
@@ -74,7 +84,7 @@ async fn next(listeners: &mut VecDeque<Listener>) -> io::Result<Box<dyn Stream>>
     .await
 }
 
-fn serve(stream: Box<dyn Stream>, router: Router, graceful: &GracefulShutdown, permit: OwnedSemaphorePermit) {
+fn serve(stream: Patient, router: Router, graceful: &GracefulShutdown, permit: OwnedSemaphorePermit) {
     let service = TowerToHyperService::new(router);
     let connection = http1::Builder::new()
         // Without a timer the time limit below would be ignored.

@@ -1,12 +1,19 @@
 //! The events of several texts as they come.
 
-use tokio::sync::mpsc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
-use crate::engine::{Answer, Event};
+use crate::api::ApiError;
+use crate::engine::{Answer, Event, Refused, Request};
+use crate::service::Service;
 
 /// Events that wait on their way from one of several texts.
 const WAITING: usize = 16;
+/// After how long it is tried again to begin a text for which there was no room among those of others.
+const AGAIN: Duration = Duration::from_millis(50);
 
 /// The events of the texts of a request. Dropping it cancels all of them.
 pub enum Events {
@@ -22,22 +29,31 @@ pub enum Events {
 }
 
 impl Events {
-    /// The events of `answers`.
-    pub fn of(mut answers: Vec<Answer>) -> Events {
-        if answers.len() == 1
-            && let Some(answer) = answers.pop()
-        {
-            return Events::One(answer);
+    /// Returns the events of a text that was begun and of those behind it, of which as many are begun as can run: the
+    /// queue is for others too.
+    pub fn of(service: &Arc<Service>, first: Answer, rest: &[Request]) -> Events {
+        if rest.is_empty() {
+            return Events::One(first);
         }
         let (to, from) = mpsc::channel(WAITING);
+        let places = Arc::new(Semaphore::new(service.engine.options().parallel));
+        let begun = Instant::now();
         let mut tasks = JoinSet::new();
-        for (i, mut answer) in answers.into_iter().enumerate() {
-            let to = to.clone();
+        let place = places.clone().try_acquire_owned();
+        let first_to = to.clone();
+        tasks.spawn(async move {
+            let _place = place;
+            forward(first, 0, &first_to).await;
+        });
+        for (i, request) in rest.iter().enumerate() {
+            let (service, places, to) = (service.clone(), places.clone(), to.clone());
+            let request = request.clone();
             tasks.spawn(async move {
-                while let Some(event) = answer.next().await {
-                    if to.send((i, event)).await.is_err() {
-                        return;
-                    }
+                let _place = places.acquire_owned().await;
+                match begin(&service, request, begun).await {
+                    Ok(answer) => forward(answer, i + 1, &to).await,
+                    // Without a reader the request has ended.
+                    Err(event) => drop(to.send((i + 1, event)).await),
                 }
             });
         }
@@ -49,6 +65,29 @@ impl Events {
         match self {
             Events::One(answer) => answer.next().await.map(|event| (0, event)),
             Events::Many { from, .. } => from.recv().await,
+        }
+    }
+}
+
+/// Begins a text of a request that came at `since`, as soon as there is room in the queue.
+async fn begin(service: &Arc<Service>, request: Request, since: Instant) -> Result<Answer, Event> {
+    loop {
+        let mut request = request.clone();
+        request.deadline = request.deadline.map(|most| most.saturating_sub(since.elapsed()));
+        let submitted = service.blocking(move |service| Ok(service.engine.submit(request)));
+        match submitted.await {
+            Ok(Ok(answer)) => return Ok(answer),
+            Ok(Err(Refused::Busy { .. })) => tokio::time::sleep(AGAIN).await,
+            Ok(Err(refused)) => return Err(Event::Refused(refused)),
+            Err(ApiError { message, .. }) => return Err(Event::Failed(message)),
+        }
+    }
+}
+
+async fn forward(mut answer: Answer, index: usize, to: &mpsc::Sender<(usize, Event)>) {
+    while let Some(event) = answer.next().await {
+        if to.send((index, event)).await.is_err() {
+            return;
         }
     }
 }

@@ -11,7 +11,7 @@ use super::events::Events;
 use super::guard::Known;
 use super::state::State;
 use super::{body, reply, stream};
-use crate::api::request::{Asked, Caller};
+use crate::api::request::{Asked, Caller, Unread};
 use crate::api::{ApiError, Reply, Route, answer as shape};
 use crate::engine::Event;
 
@@ -22,7 +22,7 @@ const FIRST: Duration = Duration::from_secs(10);
 pub async fn generate(state: &State, route: Route, known: Known, headers: &HeaderMap, body: Body) -> Response<Body> {
     match answer(state, route, known, headers, body).await {
         Ok(response) => response,
-        Err(e) => e.into_response(),
+        Err(e) => e.in_form(route == Route::Messages).into_response(),
     }
 }
 
@@ -36,18 +36,27 @@ async fn answer(
     let service = state.service()?;
     let caller = caller(state, &known, headers)?;
     let bytes = body::read(body, state.max_body).await?;
-    let asked = service.blocking(move |service| {
-        let body = parse(&bytes)?;
-        drop(bytes);
-        let asked = Asked::read(route, service, &body, &caller)?;
-        let mut texts = Vec::with_capacity(asked.requests.len());
-        for request in &asked.requests {
-            texts.push(service.engine.submit(request.clone())?);
+    let body = Arc::new(service.blocking(move |_| parse(&bytes)).await?);
+    let (asked, text) = loop {
+        let (body, caller) = (body.clone(), caller.clone());
+        let read = service.blocking(move |service| match Asked::read(route, service, &body, &caller) {
+            Ok(asked) => {
+                let Some(first) = asked.requests.first() else {
+                    return Err(ApiError::field("prompt", "there is nothing in it"));
+                };
+                let text = service.engine.submit(first.clone())?;
+                Ok(Ok((asked, text)))
+            }
+            Err(Unread::Form(form)) => Ok(Err(form)),
+            Err(Unread::Refused(e)) => Err(e),
+        });
+        match read.await? {
+            Ok(read) => break read,
+            Err(form) => service.compile(form).await?,
         }
-        Ok((asked, texts))
-    });
-    let (asked, texts) = asked.await?;
-    let mut events = Events::of(texts);
+    };
+    drop(body);
+    let mut events = Events::of(service, text, &asked.requests[1..]);
     let mut reply = Reply::new(service, asked)?;
     let entry = known.entry;
     if reply.asked.stream {
@@ -73,6 +82,7 @@ pub fn caller(state: &State, known: &Known, headers: &HeaderMap) -> Result<Calle
             true => known.tenant.clone(),
             false => String::new(),
         },
+        party: known.tenant.clone(),
         deadline: deadline(headers)?,
     })
 }

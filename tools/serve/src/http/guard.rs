@@ -51,11 +51,14 @@ pub async fn guard(Extract(state): Extract<Arc<State>>, mut request: Request, ne
     let origin = request.headers().get(header::ORIGIN).cloned();
     let mut response = match check(&state, &request) {
         Err(refused) => refused.into_response(),
-        Ok(()) if request.method() == Method::OPTIONS && allowed(&state, origin.as_ref()) => preflight(),
+        Ok(()) if request.method() == Method::OPTIONS && allowed(&state, origin.as_ref()) => {
+            preflight(request.headers())
+        }
         Ok(()) => {
             let tenant = tenant.unwrap_or_default();
             request.extensions_mut().insert(Known { tenant, entry: entry.clone() });
-            next.run(request).await
+            let response = next.run(request).await;
+            state.unread.hold(response).await
         }
     };
     let headers = response.headers_mut();
@@ -69,6 +72,7 @@ pub async fn guard(Extract(state): Extract<Arc<State>>, mut request: Request, ne
         // Never with credentials: keys travel in a header that a page must set itself.
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
         headers.insert(header::VARY, HeaderValue::from_static("origin"));
+        headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("x-request-id, retry-after"));
         headers.insert("cross-origin-resource-policy", HeaderValue::from_static("cross-origin"));
     }
     let code = response.status().as_u16();
@@ -80,7 +84,9 @@ pub async fn guard(Extract(state): Extract<Arc<State>>, mut request: Request, ne
 /// Lets a request pass that shows a key, where there are keys.
 pub async fn key(Extract(state): Extract<Arc<State>>, request: Request, next: Next) -> Response<Body> {
     if !state.keys.is_empty() && tenant(&state, request.headers()).is_none() {
-        return ApiError::new(401, "authentication_error", "Invalid API Key").into_response();
+        let anthropic = request.uri().path().starts_with("/v1/messages");
+        let refused = ApiError::new(401, "authentication_error", "Invalid API Key");
+        return refused.in_form(anthropic).into_response();
     }
     next.run(request).await
 }
@@ -170,12 +176,31 @@ fn allowed(state: &State, origin: Option<&HeaderValue>) -> bool {
     state.origins.iter().any(listed)
 }
 
-fn preflight() -> Response<Body> {
+/// Headers that a page of a listed origin may send, and beginnings of those that the clients of OpenAI and Anthropic
+/// add.
+const SENT: &[&str] = &[
+    "authorization",
+    "content-type",
+    "x-api-key",
+    "x-request-id",
+    "x-request-timeout-ms",
+    "x-session-id",
+    "idempotency-key",
+];
+const SENT_BY_CLIENTS: &[&str] = &["x-stainless-", "anthropic-", "openai-"];
+
+/// Answers a browser that asks whether a page may send these headers.
+fn preflight(asked: &HeaderMap) -> Response<Body> {
     let mut response = super::reply::with_type(204, "text/plain", Body::empty());
     let headers = response.headers_mut();
     let methods = HeaderValue::from_static("GET, POST");
     headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
-    let names = HeaderValue::from_static("authorization, content-type, x-api-key, x-request-id");
-    headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, names);
+    let asked = asked.get(header::ACCESS_CONTROL_REQUEST_HEADERS).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    let asked = asked.split(',').map(|name| name.trim().to_ascii_lowercase());
+    let further = asked.filter(|name| SENT_BY_CLIENTS.iter().any(|start| name.starts_with(start)));
+    let names = SENT.iter().map(|name| (*name).to_owned()).chain(further).collect::<Vec<_>>().join(", ");
+    if let Ok(names) = HeaderValue::from_str(&names) {
+        headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, names);
+    }
     response
 }

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 
 use serde_json::json;
-use trine_tools::note;
 
+use super::lines;
 use crate::args::LogFormat;
 use crate::engine::{Done, Vector};
 
@@ -70,16 +70,17 @@ impl Drop for Entry {
         let bits = self.bits.load(Relaxed);
         match self.format {
             LogFormat::None => {}
-            LogFormat::Json => note!(
-                "{}",
+            LogFormat::Json => lines::write(
                 json!({
                     "id": self.id, "method": self.method, "route": self.path, "code": code, "tenant": self.tenant,
                     "prompt_tokens": prompt, "tokens": generated, "bits": bits, "ms": ms,
                 })
+                .to_string(),
             ),
-            LogFormat::Text => {
-                note!("{} {} {code} {prompt}+{generated} tokens {ms} ms {}", self.method, self.path, self.id)
-            }
+            LogFormat::Text => lines::write(format!(
+                "{} {} {code} {prompt}+{generated} tokens {ms} ms {}",
+                self.method, self.path, self.id
+            )),
         }
     }
 }

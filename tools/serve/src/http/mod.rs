@@ -8,14 +8,17 @@ mod generate;
 mod guard;
 mod hosts;
 mod keys;
+pub mod lines;
 mod listen;
 mod log;
 mod metrics;
 mod page;
+mod patient;
 mod reply;
 mod routes;
 mod server;
 mod state;
 mod stream;
+mod unread;
 
 pub use server::Server;

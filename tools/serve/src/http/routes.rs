@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{Extension, State as Extract};
+use axum::extract::{Extension, Path, State as Extract};
 use axum::http::{HeaderMap, HeaderValue, Response, Uri};
 use axum::middleware::from_fn_with_state;
 use axum::response::IntoResponse;
@@ -27,7 +27,22 @@ const ELSEWHERE: &[&str] = &[
     "/reranking",
     "/v1/rerank",
     "/v1/reranking",
-    "/v1/audio/transcriptions",
+    "/v1/audio/{*rest}",
+    "/v1/images/{*rest}",
+    "/v1/moderations",
+    "/v1/files",
+    "/v1/files/{*rest}",
+    "/v1/batches",
+    "/v1/batches/{*rest}",
+    "/v1/fine_tuning/{*rest}",
+    "/v1/vector_stores",
+    "/v1/assistants",
+    "/v1/threads",
+    "/v1/realtime",
+    "/v1/responses/{id}",
+    "/v1/messages/batches",
+    "/models/load",
+    "/models/unload",
     "/lora-adapters",
     "/slots/{id}",
 ];
@@ -49,6 +64,7 @@ pub fn router(state: &Arc<State>) -> Router {
         .route("/openapi.json", get(|headers: HeaderMap| async move { page::OPENAPI.respond(&headers) }))
         .route("/v1/models", get(list))
         .route("/models", get(list))
+        .route("/v1/models/{id}", get(one_model))
         .route("/props", get(show_props).post(not_here))
         .route("/slots", get(slots))
         .route("/tokenize", post(|s: Shared, b: Body| convert(s, b, tokens::tokenize)))
@@ -122,6 +138,12 @@ async fn health(state: Shared) -> Answer {
 
 async fn list(state: Shared) -> Answer {
     Ok(reply::json(200, &models::list(state.service()?)))
+}
+
+async fn one_model(state: Shared, Path(id): Path<String>) -> Answer {
+    let model = models::one(state.service()?, &id);
+    let unknown = || ApiError::new(404, "not_found_error", "there is no such model; GET /v1/models lists the names");
+    Ok(reply::json(200, &model.ok_or_else(unknown)?))
 }
 
 async fn show_props(state: Shared) -> Answer {

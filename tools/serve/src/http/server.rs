@@ -10,6 +10,7 @@ use trine::isolate::Isolate;
 
 use super::accept::accept;
 use super::keys::Keys;
+use super::lines;
 use super::listen::Listener;
 use super::routes::router;
 use super::state::State;
@@ -45,7 +46,7 @@ impl Server {
         let state = Arc::new(State::new(args, local, keys));
         let (stop, stopped) = watch::channel(false);
         let router = router(&state);
-        let accepting = tokio::spawn(accept(listeners, router, args.max_connections, stopped));
+        let accepting = tokio::spawn(accept(listeners, router, args.max_connections, args.stall_timeout, stopped));
         let (loaded, loading) = oneshot::channel();
         let (args, at) = (args.clone(), state.clone());
         let thread = std::thread::Builder::new().name("load".into());
@@ -118,6 +119,7 @@ impl Server {
         }
         let _ = self.stop.send(true);
         let _ = tokio::time::timeout(LAST_WORDS, self.accepting).await;
+        let _ = tokio::task::spawn_blocking(lines::finish).await;
         if let Some(engine) = self.engine {
             let _ = tokio::task::spawn_blocking(move || engine.join()).await;
         }

@@ -6,6 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::hosts::Hosts;
 use super::keys::Keys;
+use super::unread::Unread;
 use crate::api::ApiError;
 use crate::args::{Args, LogFormat};
 use crate::service::{Meters, Service};
@@ -22,6 +23,8 @@ pub struct State {
     pub origins: Vec<String>,
     /// Bytes of a body.
     pub max_body: usize,
+    /// Room for answers that were not read yet.
+    pub unread: Unread,
     /// True if different keys share the cache.
     pub shared_cache: bool,
     /// Routes that can be switched off or on.
@@ -54,6 +57,7 @@ impl State {
             hosts: Hosts::new(local, &args.allowed_hosts),
             origins: args.cors_origins.clone(),
             max_body: args.max_body,
+            unread: Unread::new(args.max_unread),
             shared_cache: args.shared_prefix_cache,
             slots: !args.no_slots,
             metrics: args.metrics,

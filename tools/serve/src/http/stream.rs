@@ -60,8 +60,8 @@ struct Gone;
 
 /// An error as an event of a stream.
 fn failed(route: Route, error: &ApiError) -> Value {
-    let mut body = error.body();
-    if matches!(route, Route::Responses | Route::Messages) {
+    let mut body = error.clone().in_form(route == Route::Messages).body();
+    if route == Route::Responses {
         body["type"] = "error".into();
     }
     body

@@ -1,14 +1,17 @@
 //! The grammars of requests, of which the latest are kept: many requests ask for the same.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 use trine::grammar::{GrammarError, Vocabulary};
+use trine::isolate::Isolate;
 use trine::{Grammar, Tokenizer};
 
-/// Grammars that are kept.
+/// Grammars that are kept, and errors of forms without one.
 const KEPT: usize = 64;
+const KEPT_ERRORS: usize = 1024;
 
 /// Required form of a text.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,44 +26,86 @@ pub enum Form {
     Lark(String),
 }
 
+impl Form {
+    /// Returns a hash that no other form has.
+    fn hash(&self) -> Hash {
+        let (kind, source) = match self {
+            Form::Object => (0, String::new()),
+            Form::Schema(schema) => (1, schema.to_string()),
+            Form::Gbnf(source) => (2, source.clone()),
+            Form::Lark(source) => (3, source.clone()),
+        };
+        Sha256::new().chain_update([kind]).chain_update(source).finalize().into()
+    }
+}
+
+type Hash = [u8; 32];
+
 /// The vocabulary of the model, and the latest grammars over it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Forms {
+    isolate: Arc<dyn Isolate>,
     vocabulary: OnceLock<Result<Vocabulary, GrammarError>>,
-    /// The latest first.
-    kept: Mutex<VecDeque<(Arc<Form>, Grammar)>>,
+    kept: Mutex<Kept>,
+}
+
+/// What is known of forms by their hashes, the latest first.
+#[derive(Debug, Default)]
+struct Kept {
+    grammars: VecDeque<(Hash, Grammar)>,
+    errors: VecDeque<(Hash, GrammarError)>,
 }
 
 impl Forms {
-    /// The grammar of `form`.
-    ///
-    /// # Errors
-    /// It cannot be followed.
-    pub fn grammar(&self, tokenizer: &Tokenizer, form: &Form) -> Result<Grammar, GrammarError> {
-        if let Some(known) = self.known(form) {
-            return Ok(known);
+    /// Nothing is known yet. `isolate` compiles every grammar first: it may take too much.
+    pub fn new(isolate: Arc<dyn Isolate>) -> Forms {
+        Forms { isolate, vocabulary: OnceLock::new(), kept: Mutex::default() }
+    }
+
+    /// Returns the grammar of a form that was asked for lately, or why there is none; it becomes the latest.
+    pub fn known(&self, form: &Form) -> Option<Result<Grammar, GrammarError>> {
+        let hash = form.hash();
+        let mut kept = self.lock();
+        latest(&mut kept.grammars, &hash).map(Ok).or_else(|| latest(&mut kept.errors, &hash).map(Err))
+    }
+
+    /// Compiles the grammar of `form`, which is known then.
+    pub fn compile(&self, tokenizer: &Tokenizer, form: &Form) {
+        let grammar = self.grammar(tokenizer, form);
+        let mut kept = self.lock();
+        match grammar {
+            Ok(grammar) => {
+                kept.grammars.push_front((form.hash(), grammar));
+                kept.grammars.truncate(KEPT);
+            }
+            Err(error) => {
+                kept.errors.push_front((form.hash(), error));
+                kept.errors.truncate(KEPT_ERRORS);
+            }
         }
+    }
+
+    fn grammar(&self, tokenizer: &Tokenizer, form: &Form) -> Result<Grammar, GrammarError> {
         // The first request that needs it waits for it: looking through all tokens takes some hundred milliseconds.
-        let vocabulary = self.vocabulary.get_or_init(|| Vocabulary::new(tokenizer));
-        let vocabulary = vocabulary.as_ref().map_err(Clone::clone)?;
-        let grammar = match form {
+        let vocabulary = || Ok(Vocabulary::new(tokenizer)?.isolated(self.isolate.clone()));
+        let vocabulary = self.vocabulary.get_or_init(vocabulary).as_ref().map_err(Clone::clone)?;
+        match form {
             Form::Object => Grammar::json_object(vocabulary),
             Form::Schema(schema) => Grammar::json_schema(vocabulary, schema),
             Form::Gbnf(source) => Grammar::gbnf(vocabulary, source),
             Form::Lark(source) => Grammar::lark(vocabulary, source),
-        }?;
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.push_front((Arc::new(form.clone()), grammar.clone()));
-        kept.truncate(KEPT);
-        Ok(grammar)
+        }
     }
 
-    /// The grammar of a form that was asked for lately; it becomes the latest.
-    fn known(&self, form: &Form) -> Option<Grammar> {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = kept.iter().position(|(known, _)| **known == *form)?;
-        let (form, grammar) = kept.remove(at)?;
-        kept.push_front((form, grammar.clone()));
-        Some(grammar)
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns what is kept under `hash`, which becomes the latest.
+fn latest<T: Clone>(kept: &mut VecDeque<(Hash, T)>, hash: &Hash) -> Option<T> {
+    let at = kept.iter().position(|(known, _)| known == hash)?;
+    let (hash, value) = kept.remove(at)?;
+    kept.push_front((hash, value.clone()));
+    Some(value)
 }

@@ -8,6 +8,7 @@ mod meters;
 mod names;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use trine::isolate::Isolate;
 use trine::{ChatTemplate, DryBreakers, Grammar, NumberPath, Pooling, SamplerOptions};
 use trine_tools::{load, templates};
 
-use crate::args::Args;
+use crate::args::{Args, ReasoningFormat};
 use crate::engine::Handle;
 use crate::error::ApiError;
 
@@ -56,6 +57,35 @@ pub struct Service {
     breakers: Breakers,
     /// For work that takes a processor: tokenizing, templates.
     work: Arc<Semaphore>,
+    /// For compiling grammars, one at a time: it may take seconds, for which others do not wait.
+    compiling: Arc<Semaphore>,
+    /// Requests whose grammars are compiled, or wait for that.
+    compiled: AtomicUsize,
+}
+
+/// Most requests whose grammars are compiled or wait for that, the most time that one waits, and the seconds after which
+/// others may come again.
+const MOST_COMPILED: usize = 32;
+const COMPILE_TIME: Duration = Duration::from_secs(30);
+const COMPILE_RETRY: u64 = 5;
+
+/// A request whose grammar is compiled or waits for that, until it is dropped.
+struct Waiting<'a> {
+    service: &'a Service,
+    /// Such requests before it.
+    before: usize,
+}
+
+impl<'a> Waiting<'a> {
+    fn new(service: &'a Service) -> Waiting<'a> {
+        Waiting { service, before: service.compiled.fetch_add(1, SeqCst) }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.service.compiled.fetch_sub(1, SeqCst);
+    }
 }
 
 /// Limits of requests, apart from those of the engine.
@@ -68,6 +98,8 @@ pub struct Limits {
     pub sampler: SamplerOptions,
     /// Seed where a request does not say; -1 for a random one.
     pub seed: i64,
+    /// True if thoughts are told apart from answers where a request does not say.
+    pub thoughts: bool,
     /// Time of a request.
     pub request_timeout: Option<Duration>,
     /// Silence in a stream after which a comment is sent.
@@ -94,7 +126,7 @@ impl Service {
         };
         let template = template_source
             .as_ref()
-            .map(|source| ChatTemplate::isolated(source, model.tokenizer(), isolate).context(from));
+            .map(|source| ChatTemplate::isolated(source, model.tokenizer(), isolate.clone()).context(from));
         let template = template.transpose()?;
         // These tokenizers change a text before they look for tokens, so its length says nothing.
         let normalizes = model.metadata().get_str("tokenizer.ggml.model")? == Some("t5");
@@ -117,6 +149,7 @@ impl Service {
                 predict: args.predict,
                 sampler: args.sampler.apply(SamplerOptions::default(), engine.options().n_ctx()),
                 seed: args.seed,
+                thoughts: args.reasoning_format != ReasoningFormat::None,
                 request_timeout: Some(args.request_timeout).filter(|t| !t.is_zero()),
                 ping: u64::try_from(args.sse_ping_interval).ok().map(Duration::from_secs),
             },
@@ -125,9 +158,11 @@ impl Service {
             template_source,
             template,
             longest_token,
-            forms: Forms::default(),
+            forms: Forms::new(isolate),
             breakers: Breakers::default(),
             work: Arc::new(Semaphore::new(trine_tools::args::threads(None))),
+            compiling: Arc::new(Semaphore::new(1)),
+            compiled: AtomicUsize::new(0),
             engine,
         };
         Ok((service, thread))
@@ -145,12 +180,37 @@ impl Service {
         })
     }
 
-    /// The grammar of a form, which texts are asked to have.
+    /// Returns the grammar of a form, or why there is none; `None` before [`Service::compile`].
+    pub fn grammar(&self, form: &Form) -> Option<Result<Grammar, GrammarError>> {
+        self.forms.known(form)
+    }
+
+    /// Compiles the grammar of a form.
+    pub fn compile_here(&self, form: &Form) {
+        self.forms.compile(self.engine.model().tokenizer(), form);
+    }
+
+    /// Compiles the grammar of a form where that keeps nobody waiting but those that ask for other forms.
     ///
     /// # Errors
-    /// It cannot be followed.
-    pub fn grammar(&self, form: &Form) -> Result<Grammar, GrammarError> {
-        self.forms.grammar(self.engine.model().tokenizer(), form)
+    /// Too many wait for that already, or for too long.
+    pub async fn compile(self: &Arc<Self>, form: Form) -> Result<(), ApiError> {
+        let waiting = Waiting::new(self);
+        if waiting.before >= MOST_COMPILED {
+            return Err(ApiError::busy("too many requests wait for their grammars", COMPILE_RETRY));
+        }
+        let permit = tokio::time::timeout(COMPILE_TIME, self.compiling.clone().acquire_owned());
+        let late = |_| ApiError::unavailable("the grammar waited too long for others", COMPILE_RETRY);
+        let permit = permit.await.map_err(late)?;
+        let service = self.clone();
+        let work = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            // Somebody before may have asked for the same.
+            if service.grammar(&form).is_none() {
+                service.compile_here(&form);
+            }
+        });
+        work.await.map_err(|_| ApiError::server("the grammar could not be compiled"))
     }
 
     /// The texts that DRY breaks repetitions at, in tokens of the model.

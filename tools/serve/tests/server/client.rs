@@ -49,11 +49,17 @@ impl Response {
         data.filter_map(|d| serde_json::from_str(d).ok()).collect()
     }
 
+    /// The error of a refusal with this status, in whatever form.
+    #[track_caller]
+    pub fn error_of(&self, status: u16) -> Value {
+        assert_eq!(self.status, status, "{}", self.text());
+        self.json()["error"].clone()
+    }
+
     /// The error of a refusal with this status.
     #[track_caller]
     pub fn error(&self, status: u16) -> Value {
-        assert_eq!(self.status, status, "{}", self.text());
-        let error = self.json()["error"].clone();
+        let error = self.error_of(status);
         assert_eq!(error["code"], status);
         assert!(error["message"].is_string() && error["type"].is_string(), "{error}");
         error

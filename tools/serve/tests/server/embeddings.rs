@@ -195,7 +195,7 @@ fn mistakes_are_named() {
         ("input", json!(vec!["x"; 2049])),
         ("encoding_format", json!("int8")),
         ("encoding_format", json!(1)),
-        ("dimensions", json!(3)),
+        ("dimensions", json!(0)),
         ("pooling", json!("none")),
         ("pooling", json!("rank")),
         ("embd_normalize", json!(3)),

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use tokio::runtime::Runtime;
+use trine::isolate::Isolate;
 use trine::quant::{RunOptions, anyprec, run};
 use trine_serve::args::Args;
 use trine_serve::http::Server;
@@ -44,6 +45,17 @@ pub fn any_precision(folder: &Path) -> String {
 /// Starts a server and waits until its model is loaded.
 #[track_caller]
 pub fn start_with(model: &str, more: &[&str]) -> Local {
+    launch(model, more, isolate())
+}
+
+/// Starts a server of the bundled model that gives its jobs to `isolate`.
+#[track_caller]
+pub fn start_isolated(more: &[&str], isolate: Arc<dyn Isolate>) -> Local {
+    launch(trine_testkit::trilm().to_str().expect("a path"), more, isolate)
+}
+
+#[track_caller]
+fn launch(model: &str, more: &[&str], isolate: Arc<dyn Isolate>) -> Local {
     let folder = trine_testkit::folder();
     let template = folder.path().join("template.jinja");
     std::fs::write(&template, TEMPLATE).expect("a file");
@@ -52,7 +64,7 @@ pub fn start_with(model: &str, more: &[&str]) -> Local {
     let template = ["--chat-template-file", &template];
     let args = Args::try_parse_from(own.iter().chain(&template).chain(more)).expect("options");
     RUNTIME.block_on(async {
-        let mut server = Server::start(&args, isolate()).await.expect("a server");
+        let mut server = Server::start(&args, isolate).await.expect("a server");
         server.ready().await.expect("a model");
         let to = server.urls()[0].trim_start_matches("http://").parse().expect("an address");
         Local { to, server: Some(server) }

@@ -1,5 +1,6 @@
 //! The server as a client sees it, on the bundled model.
 
+mod asked;
 mod bench;
 mod client;
 mod deploy;
@@ -25,4 +26,5 @@ mod shapes;
 mod soak;
 mod streams;
 mod structure;
+mod thoughts;
 mod tools;

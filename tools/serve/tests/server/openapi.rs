@@ -59,7 +59,7 @@ fn it_has_all_routes_and_no_other() {
     let paths = document["paths"].as_object().expect("paths");
     for (path, item) in paths {
         if item.get("get").is_some() {
-            assert_eq!(get(shared(), path).status, 200, "{path}");
+            assert_eq!(get(shared(), &path.replace("{id}", "m")).status, 200, "{path}");
         }
     }
     let source = include_str!("../../src/http/routes.rs");

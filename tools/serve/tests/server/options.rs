@@ -1,5 +1,6 @@
 //! Every option does what its help says.
 
+use std::io::Read;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
@@ -207,17 +208,31 @@ fn limits_of_those_that_wait() {
     drop(place);
     let (local, place) = taken(&["--max-queue-tokens", "30"]);
     // One may wait, two would be more than 30 tokens.
-    let two = json!({"prompt": vec![30; 20], "max_tokens": 1, "n": 2});
-    post(local.to, "/v1/completions", &two).error(429);
-    drop(place);
+    thread::scope(|s| {
+        let (sender, answers) = std::sync::mpsc::channel();
+        for _ in 0..2 {
+            let (sender, body) = (sender.clone(), &body);
+            s.spawn(move || sender.send(post(local.to, "/v1/completions", body).status));
+        }
+        assert_eq!(answers.recv(), Ok(429));
+        drop(place);
+        assert_eq!(answers.recv(), Ok(200));
+    });
 }
 
 #[test]
 fn silence_is_filled_while_a_request_waits() {
     let body = json!({"prompt": "The", "max_tokens": 1, "stream": true});
     let bytes = request("POST", "/v1/completions", &[], body.to_string().as_bytes());
-    let (local, place) = taken(&["--stall-timeout", "2.5", "--sse-ping-interval", "1"]);
-    assert!(raw(local.to, &bytes).text().starts_with(":\n\n"));
+    let (local, place) = taken(&["--stall-timeout", "100", "--sse-ping-interval", "1"]);
+    let mut waiting = open(local.to, &bytes);
+    let mut told = Vec::new();
+    while !told.ends_with(b":\n\n\r\n") {
+        let mut byte = [0];
+        waiting.read_exact(&mut byte).expect("a comment");
+        told.extend(byte);
+    }
+    assert!(!String::from_utf8_lossy(&told).contains("data: "));
     drop(place);
     let (local, place) = taken(&["--stall-timeout", "2.5", "--sse-ping-interval", "-1"]);
     assert!(raw(local.to, &bytes).text().starts_with("data: "));

@@ -127,6 +127,35 @@ fn two_servers_on_one_port() {
     assert_eq!(get(server.to, "/health").status, 200);
 }
 
+/// Whoever reads no log has a server all the same.
+#[test]
+fn a_log_that_nobody_reads_holds_nobody_up() {
+    let command = &mut program();
+    let command = command.env("RSERVE_MODEL", trine_testkit::trilm()).env("RSERVE_PORT", "0");
+    let mut child = command.env("RSERVE_DRAIN_DELAY", "0").stderr(Stdio::piped()).spawn().expect("a process");
+    let mut stderr = BufReader::new(child.stderr.take().expect("a pipe"));
+    let mut line = String::new();
+    let to = loop {
+        line.clear();
+        assert!(stderr.read_line(&mut line).expect("a line") > 0);
+        if let Some((_, url)) = line.split_once(" is ready at http://") {
+            break url.split(' ').next().and_then(|a| a.parse().ok()).expect("an address");
+        }
+    };
+    // More lines than a pipe and the server's own buffer hold.
+    let path = format!("/{}", "x".repeat(180));
+    for _ in 0..2000 {
+        get(to, &path).error(404);
+    }
+    assert_eq!(get(to, "/health").status, 200);
+    let kill = Command::new("kill").arg(child.id().to_string()).status();
+    assert!(kill.expect("kill").success());
+    assert!(child.wait().expect("an end").success());
+    let mut log = String::new();
+    stderr.read_to_string(&mut log).expect("a log");
+    assert!((300..2000).contains(&log.matches("/xxx").count()), "{}", log.len());
+}
+
 /// Neither what was asked nor the key that was shown is in the log.
 #[test]
 fn the_log_keeps_secrets() {

@@ -22,7 +22,7 @@ fn what_a_server_says_of_itself() {
     let props = get(to, "/props").json();
     assert_eq!(props["total_slots"], 16);
     assert_eq!(props["default_generation_settings"]["n_ctx"], 512);
-    assert_eq!(props["default_generation_settings"]["params"]["seed"], u32::MAX);
+    assert_eq!(props["default_generation_settings"]["params"]["seed"], 7);
     assert_eq!(props["model_path"], "trilm-wt-5.8m-F16.gguf");
     assert_eq!(props["build_info"], fingerprint());
     let slots = get(to, "/slots").json();
@@ -138,7 +138,7 @@ fn null_is_absent_and_unknown_fields_are_nothing() {
     for name in FIELDS.iter().map(|(name, _)| *name).filter(|n| !["seed", "max_tokens"].contains(n)) {
         other[name] = Value::Null;
     }
-    for name in ["no_stop_trim", "skip_special_tokens", "service_tier", "user", "metadata", "functions"] {
+    for name in ["no_stop_trim", "skip_special_tokens", "service_tier", "user", "metadata"] {
         other[name] = json!({"x": [1, "y"]});
     }
     assert_eq!(ask(to, "/v1/completions", &other)["choices"], expected);

@@ -11,10 +11,12 @@ use crate::engine::{Done, Ended};
 /// The whole answer.
 pub fn whole(reply: &Reply) -> Value {
     let choice = &reply.choices[0];
-    let mut items = Items::default();
-    let mut steps = items.read(reply.asked.calls.as_deref(), &choice.text);
-    steps.extend(items.finish());
+    let mut items = Items::new(&reply.asked.thoughts);
+    let calls = reply.asked.calls.as_deref();
+    let mut steps = items.read(calls, &choice.text);
+    steps.extend(items.finish(calls));
     let blocks = steps.into_iter().filter_map(|step| match step {
+        Step::ThoughtEnds(_, text) => Some(json!({"type": "thinking", "thinking": text, "signature": ""})),
         Step::TextEnds(_, text) => Some(json!({"type": "text", "text": text})),
         Step::CallEnds(at, name, arguments) => {
             // Arguments that the end cut off are none.
@@ -87,7 +89,7 @@ pub fn parts(reply: &mut Reply, part: Part) -> Vec<Value> {
         Part::Done(rest) => {
             let items = &mut reply.choices[0].items;
             let mut steps = items.read(calls.as_deref(), &rest);
-            steps.extend(items.finish());
+            steps.extend(items.finish(calls.as_deref()));
             events(reply, steps, &mut out);
             let choice = &reply.choices[0];
             if let Some(done) = &choice.done {
@@ -106,6 +108,8 @@ fn events(reply: &Reply, steps: Vec<Step>, out: &mut Vec<Value>) {
     let start = |at: usize, block: Value| json!({"type": "content_block_start", "index": at, "content_block": block});
     let delta = |at: usize, delta: Value| json!({"type": "content_block_delta", "index": at, "delta": delta});
     out.extend(steps.into_iter().map(|step| match step {
+        Step::Thought(at) => start(at, json!({"type": "thinking", "thinking": "", "signature": ""})),
+        Step::Thinks(at, text) => delta(at, json!({"type": "thinking_delta", "thinking": text})),
         Step::Text(at) => start(at, json!({"type": "text", "text": ""})),
         Step::More(at, text) => delta(at, json!({"type": "text_delta", "text": text})),
         Step::Call(at, name) => {
@@ -113,7 +117,7 @@ fn events(reply: &Reply, steps: Vec<Step>, out: &mut Vec<Value>) {
             start(at, json!({"type": "tool_use", "id": id, "name": name, "input": {}}))
         }
         Step::Arguments(at, part) => delta(at, json!({"type": "input_json_delta", "partial_json": part})),
-        Step::TextEnds(at, _) | Step::CallEnds(at, ..) => {
+        Step::ThoughtEnds(at, _) | Step::TextEnds(at, _) | Step::CallEnds(at, ..) => {
             json!({"type": "content_block_stop", "index": at})
         }
     }));

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::probabilities::entry;
 use super::reply::{Choice, Part, Reply};
 use super::{native, shapes};
+use crate::api::request::thoughts::Parted;
 use crate::api::request::tools::reader::{Piece, Reader};
 use crate::engine::Told;
 
@@ -43,7 +44,20 @@ pub fn whole(reply: &Reply) -> Value {
 
 /// The message of a choice, and how many calls it has.
 fn message(reply: &Reply, index: usize) -> (Value, usize) {
-    let text = &reply.choices[index].text;
+    let mut parts = reply.asked.thoughts.clone();
+    let (mut thought, mut text) = parts.read(&reply.choices[index].text);
+    let (more, rest) = parts.finish();
+    thought += &more;
+    text += &rest;
+    let (mut message, n) = said(reply, index, &text);
+    if !thought.is_empty() {
+        message["reasoning_content"] = thought.into();
+    }
+    (message, n)
+}
+
+/// The message of a text without thoughts, and how many calls it has.
+fn said(reply: &Reply, index: usize, text: &str) -> (Value, usize) {
     let Some(calls) = &reply.asked.calls else {
         return (json!({"role": "assistant", "content": text}), 0);
     };
@@ -102,6 +116,8 @@ pub fn parts(reply: &mut Reply, index: usize, part: Part) -> Vec<Value> {
         Part::Token { text, .. } => more(reply, index, &text, &mut out),
         Part::Done(rest) => {
             more(reply, index, &rest, &mut out);
+            let parted = reply.choices[index].thoughts.finish();
+            parted_of(reply, index, parted, &mut out);
             let pieces = reply.choices[index].reader.finish();
             pieces_of(reply, index, pieces, &mut out);
             let choice = &reply.choices[index];
@@ -122,9 +138,18 @@ pub fn parts(reply: &mut Reply, index: usize, part: Part) -> Vec<Value> {
 
 /// More of a text.
 fn more(reply: &mut Reply, index: usize, text: &str, out: &mut Vec<Value>) {
+    let parted = reply.choices[index].thoughts.read(text);
+    parted_of(reply, index, parted, out);
+}
+
+/// More of the thoughts and of the text behind them.
+fn parted_of(reply: &mut Reply, index: usize, (thought, text): Parted, out: &mut Vec<Value>) {
+    if !thought.is_empty() {
+        delta(reply, index, json!({ "reasoning_content": thought }), out);
+    }
     let pieces = match reply.asked.calls.clone() {
-        Some(calls) => reply.choices[index].reader.read(&calls, text),
-        None => vec![Piece::Text(text.to_owned())],
+        Some(calls) => reply.choices[index].reader.read(&calls, &text),
+        None => vec![Piece::Text(text)],
     };
     pieces_of(reply, index, pieces, out);
 }

@@ -1,11 +1,18 @@
 //! An answer as a row of items, texts and calls of functions: what `/v1/responses` and `/v1/messages` send.
 
+use crate::api::request::thoughts::{Parted, Thoughts};
 use crate::api::request::tools::Calls;
 use crate::api::request::tools::reader::{Piece, Reader};
 
 /// Something that happens to an item. The number is the place of the item in the answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
+    /// A thought begins.
+    Thought(usize),
+    /// More of the thought.
+    Thinks(usize, String),
+    /// The thought is whole.
+    ThoughtEnds(usize, String),
     /// A text begins.
     Text(usize),
     /// More of the text.
@@ -23,6 +30,7 @@ pub enum Step {
 /// The items of a text as it comes.
 #[derive(Clone, Debug, Default)]
 pub struct Items {
+    thoughts: Thoughts,
     reader: Reader,
     open: Open,
     /// Items that began.
@@ -33,24 +41,57 @@ pub struct Items {
 enum Open {
     #[default]
     Nothing,
+    Thought(String),
     Text(String),
     Call(String, String),
 }
 
 impl Items {
+    /// No items yet, of a text that `thoughts` are taken out of.
+    pub fn new(thoughts: &Thoughts) -> Items {
+        Items { thoughts: thoughts.clone(), ..Items::default() }
+    }
+
     /// More of the text, in which there may be `calls`.
     pub fn read(&mut self, calls: Option<&Calls>, text: &str) -> Vec<Step> {
+        let parted = self.thoughts.read(text);
+        self.parted(calls, parted)
+    }
+
+    fn parted(&mut self, calls: Option<&Calls>, (thought, text): Parted) -> Vec<Step> {
+        let mut steps = self.thought(thought);
         let pieces = match calls {
-            Some(calls) => self.reader.read(calls, text),
-            None => vec![Piece::Text(text.to_owned())],
+            Some(calls) => self.reader.read(calls, &text),
+            None => vec![Piece::Text(text)],
         };
-        self.steps(pieces)
+        steps.extend(self.steps(pieces));
+        steps
+    }
+
+    /// More of a thought, which comes before all else.
+    fn thought(&mut self, more: String) -> Vec<Step> {
+        let mut steps = Vec::new();
+        if more.is_empty() {
+            return steps;
+        }
+        if self.begun == 0 {
+            steps.push(Step::Thought(0));
+            self.open = Open::Thought(String::new());
+            self.begun = 1;
+        }
+        if let Open::Thought(thought) = &mut self.open {
+            *thought += &more;
+        }
+        steps.push(Step::Thinks(0, more));
+        steps
     }
 
     /// The end of the text. An answer has at least one item, and be it an empty text.
-    pub fn finish(&mut self) -> Vec<Step> {
+    pub fn finish(&mut self, calls: Option<&Calls>) -> Vec<Step> {
+        let parted = self.thoughts.finish();
+        let mut steps = self.parted(calls, parted);
         let pieces = self.reader.finish();
-        let mut steps = self.steps(pieces);
+        steps.extend(self.steps(pieces));
         if self.begun == 0 {
             steps.push(Step::Text(0));
             self.open = Open::Text(String::new());
@@ -102,6 +143,7 @@ impl Items {
     fn close(&mut self, steps: &mut Vec<Step>) {
         match std::mem::take(&mut self.open) {
             Open::Nothing => {}
+            Open::Thought(thought) => steps.push(Step::ThoughtEnds(self.begun - 1, thought)),
             Open::Text(text) => steps.push(Step::TextEnds(self.begun - 1, text)),
             Open::Call(name, arguments) => {
                 steps.push(Step::CallEnds(self.begun - 1, name, arguments));

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::items::Items;
 use crate::api::request::Asked;
+use crate::api::request::thoughts::Thoughts;
 use crate::api::request::tools::reader::Reader;
 use crate::engine::{Done, Ended, Event, Progress, Request, TokenLogprobs, Told};
 use crate::error::ApiError;
@@ -37,6 +38,8 @@ pub struct Choice {
     pub begun: bool,
     /// See `begun`.
     pub chars: usize,
+    /// In a stream: takes the thoughts out of the text.
+    pub thoughts: Thoughts,
     /// In a stream: finds calls of functions in the text.
     pub reader: Reader,
     /// In a stream of items: those so far, the ones that are whole, and how many events were sent.
@@ -105,8 +108,9 @@ impl Reply {
             has_newline: false,
             begun: false,
             chars: 0,
+            thoughts: asked.thoughts.clone(),
             reader: Reader::default(),
-            items: Items::default(),
+            items: Items::new(&asked.thoughts),
             output: Vec::new(),
             sent: 0,
             done: None,

@@ -10,9 +10,10 @@ use crate::engine::Done;
 /// The whole answer.
 pub fn whole(reply: &Reply) -> Value {
     let choice = &reply.choices[0];
-    let mut items = Items::default();
-    let mut steps = items.read(reply.asked.calls.as_deref(), &choice.text);
-    steps.extend(items.finish());
+    let mut items = Items::new(&reply.asked.thoughts);
+    let calls = reply.asked.calls.as_deref();
+    let mut steps = items.read(calls, &choice.text);
+    steps.extend(items.finish(calls));
     let output = steps.iter().filter_map(|step| item(reply, step)).collect();
     response(reply, output)
 }
@@ -61,6 +62,7 @@ fn name(reply: &Reply) -> &str {
 /// An item that is whole.
 fn item(reply: &Reply, step: &Step) -> Option<Value> {
     match step {
+        Step::ThoughtEnds(at, text) => Some(thought(reply, *at, "completed", Some(text))),
         Step::TextEnds(at, text) => Some(message(reply, *at, "completed", vec![text_part(text)])),
         Step::CallEnds(at, name, arguments) => Some(call(reply, *at, "completed", name, arguments)),
         _ => None,
@@ -79,6 +81,12 @@ fn message(reply: &Reply, at: usize, status: &str, content: Vec<Value>) -> Value
         "status": status,
         "content": content,
     })
+}
+
+fn thought(reply: &Reply, at: usize, status: &str, text: Option<&str>) -> Value {
+    let content: Vec<Value> = text.iter().map(|text| json!({"type": "reasoning_text", "text": text})).collect();
+    let id = format!("rs_{}{at:03}", name(reply));
+    json!({"type": "reasoning", "id": id, "summary": [], "content": content, "status": status})
 }
 
 fn call(reply: &Reply, at: usize, status: &str, function: &str, arguments: &str) -> Value {
@@ -111,7 +119,7 @@ pub fn parts(reply: &mut Reply, part: Part) -> Vec<Value> {
         Part::Done(rest) => {
             let items = &mut reply.choices[0].items;
             let mut steps = items.read(calls.as_deref(), &rest);
-            steps.extend(items.finish());
+            steps.extend(items.finish(calls.as_deref()));
             events(reply, &steps, &mut out);
             let output = std::mem::take(&mut reply.choices[0].output);
             let response = response(reply, output);
@@ -133,6 +141,20 @@ fn events(reply: &mut Reply, steps: &[Step], out: &mut Vec<Value>) {
     for step in steps {
         let whole = item(reply, step);
         match step {
+            Step::Thought(at) => {
+                let item = thought(reply, *at, "in_progress", None);
+                out.push(json!({"type": "response.output_item.added", "output_index": at, "item": item}));
+            }
+            Step::Thinks(at, text) => {
+                let id = &thought(reply, *at, "", None)["id"];
+                let kind = "response.reasoning_text.delta";
+                out.push(json!({"type": kind, "item_id": id, "output_index": at, "content_index": 0, "delta": text}));
+            }
+            Step::ThoughtEnds(at, text) => {
+                let id = &thought(reply, *at, "", None)["id"];
+                let kind = "response.reasoning_text.done";
+                out.push(json!({"type": kind, "item_id": id, "output_index": at, "content_index": 0, "text": text}));
+            }
             Step::Text(at) => {
                 let item = message(reply, *at, "in_progress", Vec::new());
                 out.push(json!({"type": "response.output_item.added", "output_index": at, "item": item}));
@@ -161,7 +183,7 @@ fn events(reply: &mut Reply, steps: &[Step], out: &mut Vec<Value>) {
                 out.push(json!({"type": "response.function_call_arguments.done", "item_id": id, "output_index": at, "name": name, "arguments": arguments}));
             }
         }
-        if let (Some(item), Step::TextEnds(at, _) | Step::CallEnds(at, ..)) = (whole, step) {
+        if let (Some(item), Step::ThoughtEnds(at, _) | Step::TextEnds(at, _) | Step::CallEnds(at, ..)) = (whole, step) {
             out.push(json!({"type": "response.output_item.done", "output_index": at, "item": item}));
             reply.choices[0].output.push(item);
         }

@@ -25,6 +25,9 @@ pub fn to_chat(body: &Value) -> Result<Value, ApiError> {
     if f.integer("max_tokens", 0..=i64::from(i32::MAX))?.is_none() {
         return Err(ApiError::field("max_tokens", "is required"));
     }
+    if let Some(form) = output(&f)? {
+        out.insert("response_format".into(), form);
+    }
     out.remove("system");
     rename(&mut out, "stop_sequences", "stop");
     if let Some(tools) = f.list("tools")? {
@@ -56,6 +59,24 @@ pub fn to_chat(body: &Value) -> Result<Value, ApiError> {
     Ok(out.into())
 }
 
+/// Returns the form of the answer that a request asks for, as OpenAI writes it.
+fn output(f: &Fields<'_>) -> Result<Option<Value>, ApiError> {
+    let config = f.object("output_config")?;
+    let format = match config {
+        Some(config) => config.object("format")?,
+        None => None,
+    };
+    let Some(format) = format.or(f.object("output_format")?) else {
+        return Ok(None);
+    };
+    match (format.text("type")?, format.get("schema")) {
+        (Some("json_schema"), Some(schema)) => {
+            Ok(Some(json!({"type": "json_schema", "json_schema": {"schema": schema}})))
+        }
+        _ => Err(ApiError::field("output_config", "'format' must be {\"type\": \"json_schema\", \"schema\": ...}")),
+    }
+}
+
 fn rename(map: &mut Map<String, Value>, from: &str, to: &str) {
     if let Some(value) = map.remove(from) {
         map.insert(to.to_owned(), value);
@@ -83,6 +104,7 @@ fn message_to_chat(message: &Value) -> Result<Vec<Value>, ApiError> {
         return Ok(vec![message.clone()]);
     };
     let (mut out, mut calls, mut rest) = (Vec::new(), Vec::new(), Vec::new());
+    let mut thoughts = String::new();
     for block in blocks {
         match block["type"].as_str() {
             Some("tool_result") => {
@@ -97,8 +119,8 @@ fn message_to_chat(message: &Value) -> Result<Vec<Value>, ApiError> {
                 "type": "function",
                 "function": {"name": block["name"], "arguments": block["input"]},
             })),
-            // What a model thought is no part of the conversation.
-            Some("thinking" | "redacted_thinking") => {}
+            Some("thinking") => thoughts += block["thinking"].as_str().unwrap_or_default(),
+            Some("redacted_thinking") => {}
             _ => rest.push(block.clone()),
         }
     }
@@ -107,7 +129,8 @@ fn message_to_chat(message: &Value) -> Result<Vec<Value>, ApiError> {
             true => "".into(),
             false => texts("content", &rest.into())?,
         };
-        out.push(json!({"role": message["role"], "content": content, "tool_calls": calls}));
+        let role = &message["role"];
+        out.push(json!({"role": role, "content": content, "tool_calls": calls, "reasoning_content": thoughts}));
     }
     Ok(out)
 }

@@ -10,9 +10,10 @@ use super::super::Route;
 use super::caller::{Caller, cache};
 use super::fields::Fields;
 use super::prompt::{self, Prompt};
+use super::thoughts::Thoughts;
 use super::tools::{Calls, Tools};
-use super::{anthropic, biases, messages, responses, sampling, structure, unsupported};
-use crate::engine::Request;
+use super::{Unread, anthropic, biases, messages, responses, sampling, structure, unsupported};
+use crate::engine::{MOST_STOPS, Request};
 use crate::error::ApiError;
 use crate::service::Service;
 
@@ -31,6 +32,8 @@ pub struct Asked {
     pub calls: Option<Arc<Calls>>,
     /// The texts: all choices of the first prompt, then those of the second.
     pub requests: Vec<Request>,
+    /// Takes the thoughts out of the texts.
+    pub thoughts: Thoughts,
     /// Send tokens as they come.
     pub stream: bool,
     /// End a stream with the number of tokens.
@@ -62,8 +65,8 @@ impl Asked {
     /// Reads the body of a request.
     ///
     /// # Errors
-    /// An error that names the field.
-    pub fn read(route: Route, service: &Service, body: &Value, caller: &Caller) -> Result<Asked, ApiError> {
+    /// An error that names the field; a form whose grammar must be compiled before.
+    pub fn read(route: Route, service: &Service, body: &Value, caller: &Caller) -> Result<Asked, Unread> {
         let converted = match route {
             Route::Responses => Some(responses::to_chat(body)?),
             Route::Messages => Some(anthropic::to_chat(body)?),
@@ -86,15 +89,22 @@ impl Asked {
                 prompt::prompts(NAME, PROMPTS, value, service.encoder())?
             }
         };
+        let form = grammar(&f, tools.as_ref(), service)?;
+        let answers = form.is_none() || tools.as_ref().is_some_and(|t| !t.must_call());
+        let thoughts = match prompts.first().filter(|_| route.is_chat() && answers) {
+            Some(prompt) => Thoughts::asked(&f, &prompt.tokens, service)?,
+            None => Thoughts::default(),
+        };
         let choices = choices(&f, service)?;
         if choices > 1 && matches!(route, Route::Responses | Route::Messages) {
-            return Err(ApiError::field("n", "this route has one answer"));
+            return Err(ApiError::field("n", "this route has one answer").into());
         }
-        let one =
-            Request { bits, grammar: grammar(&f, tools.as_ref(), service)?, ..request(&f, route, service, caller)? };
+        let one = Request { bits, grammar: form, ..request(&f, route, service, caller)? };
         if !one.resume.is_empty() && prompts.len() * choices > 1 {
-            return Err(ApiError::field("resume_tokens", "only for one prompt and one choice"));
+            return Err(ApiError::field("resume_tokens", "only for one prompt and one choice").into());
         }
+        let tokens: Vec<&[u32]> = prompts.iter().map(|p| &p.tokens[..]).collect();
+        service.engine.check(one.clone(), &tokens, choices).map_err(ApiError::from)?;
         let requests = prompts.iter().flat_map(|p| {
             let one = &one;
             (0..choices).map(move |i| {
@@ -114,6 +124,7 @@ impl Asked {
             prompts,
             listed,
             choices,
+            thoughts,
             stream: f.is_set("stream")?,
             include_usage: include_usage.unwrap_or(false),
             echo: f.is_set("echo")? && route == Route::Text,
@@ -132,14 +143,15 @@ impl Asked {
 }
 
 /// The form that the texts must have.
-fn grammar(f: &Fields<'_>, tools: Option<&Tools>, service: &Service) -> Result<Option<Grammar>, ApiError> {
+fn grammar(f: &Fields<'_>, tools: Option<&Tools>, service: &Service) -> Result<Option<Grammar>, Unread> {
     let form = structure::grammar(f, service)?;
     let calls = tools.map(|t| t.grammar(service)).transpose()?.flatten();
     if form.is_some() && calls.is_some() {
         return Err(ApiError::field(
             "tools",
             "contradicts 'response_format', 'json_schema' and 'grammar', unless 'tool_choice' is \"none\"",
-        ));
+        )
+        .into());
     }
     Ok(form.or(calls))
 }
@@ -175,6 +187,7 @@ fn request(f: &Fields<'_>, route: Route, service: &Service, caller: &Caller) -> 
         odds: f.is_set("post_sampling_probs")?,
         prompt_logprobs: route == Route::Text && logprobs.is_some() && f.is_set("echo")?,
         cache: cache(f, caller)?,
+        party: caller.party.clone(),
         deadline: caller.deadline_within(service),
     })
 }
@@ -203,6 +216,9 @@ fn stops(f: &Fields<'_>) -> Result<Vec<String>, ApiError> {
     let list = match f.get("stop") {
         None => return Ok(Vec::new()),
         Some(one @ Value::String(_)) => std::slice::from_ref(one),
+        Some(Value::Array(list)) if list.len() > MOST_STOPS => {
+            return Err(ApiError::field("stop", format!("more than {MOST_STOPS} strings")));
+        }
         Some(Value::Array(list)) => list,
         Some(other) => return Err(super::fields::wrong("stop", WANTED, other)),
     };
@@ -222,7 +238,7 @@ fn logprobs(f: &Fields<'_>, route: Route) -> Result<Option<usize>, ApiError> {
         Route::Chat | Route::Responses | Route::Messages => {
             let top = f.integer("top_logprobs", 0..=most)?;
             match (f.is_set("logprobs")?, top) {
-                (true, top) => Some(top.unwrap_or(20)),
+                (true, top) => Some(top.unwrap_or(0)),
                 (false, Some(1..)) => {
                     return Err(ApiError::field("top_logprobs", "needs 'logprobs': true"));
                 }

@@ -4,7 +4,11 @@ use serde_json::Value;
 use trine::Tokenizer;
 
 use super::fields::{Fields, id, wrong};
+use crate::engine::MOST_BIASES;
 use crate::error::ApiError;
+
+/// Longest text that stands for its tokens, in bytes.
+const LONGEST: usize = 4096;
 
 /// Biases on the logits of tokens, and the tokens that are never chosen.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -24,14 +28,20 @@ pub fn biases(f: &Fields<'_>, tokenizer: &Tokenizer) -> Result<Biases, ApiError>
     const NAME: &str = "logit_bias";
     const WANTED: &str = "an object {token: bias} or an array of [token, bias]";
     let mut out = Biases::default();
+    let too_many = || ApiError::field(NAME, format!("more than {MOST_BIASES} tokens"));
     let mut add = |token: &Value, bias: &Value| -> Result<(), ApiError> {
         let ids = match token {
             Value::String(text) => match text.parse() {
                 Ok(id) => vec![id],
+                // A text has at least a token for every few of its bytes.
+                Err(_) if text.len() > LONGEST => return Err(ApiError::field(NAME, "a text of more than 4096 bytes")),
                 Err(_) => tokenizer.encode(text, false, true).map_err(|e| ApiError::field(NAME, e))?,
             },
             token => vec![id(token).ok_or_else(|| wrong(NAME, "a token id or a text in each pair", token))?],
         };
+        if out.added.len() + out.banned.len() + ids.len() > MOST_BIASES {
+            return Err(too_many());
+        }
         match bias {
             Value::Bool(false) => out.banned.extend(ids),
             bias => {

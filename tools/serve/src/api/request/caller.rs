@@ -14,6 +14,8 @@ const SALT: usize = 256;
 pub struct Caller {
     /// Stands before the salt of the cache, so that the holders of different keys share nothing.
     pub tenant: String,
+    /// The holder of the key, who takes turns with the others.
+    pub party: String,
     /// The most time it gives the request.
     pub deadline: Option<Duration>,
 }

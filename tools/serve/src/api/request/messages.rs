@@ -86,7 +86,8 @@ impl Conversation {
         let calls = calls.map(|c| format!("{} {} {}", c.id, c.name, c.arguments));
         let given = self.options.tools.iter();
         let given = given.chain(self.options.variables.values());
-        let others: Vec<String> = calls.chain(given.map(Value::to_string)).collect();
+        let thoughts = self.messages.iter().filter_map(|m| m.thoughts.clone());
+        let others: Vec<String> = calls.chain(given.map(Value::to_string)).chain(thoughts).collect();
         let texts = self.messages.iter().map(|m| m.content.as_str());
         let texts = texts.chain([begun.as_str()]);
         for text in texts.chain(others.iter().map(String::as_str)) {
@@ -182,7 +183,13 @@ fn message(value: &Value) -> Result<Message, ApiError> {
         None => return Err(ApiError::field("content", "every message needs one")),
         Some(other) => return Err(wrong("content", "a string or an array of parts", other)),
     };
-    Ok(Message { calls, answers: answers.map(str::to_owned), ..Message::new(role, content) })
+    let thoughts = f.text("reasoning_content")?.filter(|text| role == Role::Assistant && !text.is_empty());
+    Ok(Message {
+        calls,
+        answers: answers.map(str::to_owned),
+        thoughts: thoughts.map(str::to_owned),
+        ..Message::new(role, content)
+    })
 }
 
 /// A call that the assistant made before.

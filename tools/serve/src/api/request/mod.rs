@@ -10,8 +10,27 @@ pub mod prompt;
 pub mod responses;
 pub mod sampling;
 pub mod structure;
+pub mod thoughts;
 pub mod tools;
 pub mod unsupported;
 
 pub use asked::Asked;
 pub use caller::{Caller, cache};
+
+use crate::error::ApiError;
+use crate::service::Form;
+
+/// Why a request was not read.
+#[derive(Debug)]
+pub enum Unread {
+    /// It makes no sense.
+    Refused(ApiError),
+    /// The grammar of this form must be compiled before.
+    Form(Form),
+}
+
+impl From<ApiError> for Unread {
+    fn from(e: ApiError) -> Unread {
+        Unread::Refused(e)
+    }
+}

@@ -51,7 +51,7 @@ pub fn to_chat(body: &Value) -> Result<Value, ApiError> {
         };
         out.insert("tools".into(), tools.iter().map(function).collect());
     }
-    if let Some(Value::Object(choice)) = f.get("tool_choice") {
+    if let Some(Value::Object(choice)) = f.get("tool_choice").filter(|choice| choice["type"] != "allowed_tools") {
         let name = choice.get("name");
         out.insert("tool_choice".into(), json!({"type": "function", "function": {"name": name}}));
     }
@@ -80,11 +80,14 @@ fn add(messages: &mut Vec<Value>, item: &Value) -> Result<(), ApiError> {
         Some("function_call") => {
             let function = json!({"name": item["name"], "arguments": item["arguments"]});
             let call = json!({"id": item["call_id"], "type": "function", "function": function});
-            // Calls of one answer are one message.
+            // Calls of one answer are one message, with the thoughts before them.
             let last = messages.last_mut().filter(|m| m["role"] == "assistant");
-            match last.and_then(|m| m.get_mut("tool_calls")?.as_array_mut()) {
-                Some(calls) => calls.push(call),
-                None => messages.push(json!({"role": "assistant", "content": "", "tool_calls": [call]})),
+            match last {
+                Some(m) if m["tool_calls"].is_array() => {
+                    m["tool_calls"].as_array_mut().into_iter().for_each(|calls| calls.push(call.clone()));
+                }
+                Some(m) if is_thought(m) => m["tool_calls"] = json!([call]),
+                _ => messages.push(json!({"role": "assistant", "content": "", "tool_calls": [call]})),
             }
         }
         Some("function_call_output") => messages.push(json!({
@@ -92,20 +95,31 @@ fn add(messages: &mut Vec<Value>, item: &Value) -> Result<(), ApiError> {
             "tool_call_id": item["call_id"],
             "content": item["output"],
         })),
-        // What a model thought is no part of the conversation.
-        Some("reasoning") => {}
+        Some("reasoning") => {
+            let parts = item["content"].as_array().into_iter().flatten();
+            let thoughts: String = parts.filter_map(|part| part["text"].as_str()).collect();
+            messages.push(json!({"role": "assistant", "content": "", "reasoning_content": thoughts}));
+        }
         None | Some("message") => {
             let content = match &item["content"] {
                 Value::Array(parts) => parts.iter().map(part).collect::<Result<Vec<_>, _>>()?.into(),
                 content => content.clone(),
             };
-            messages.push(json!({"role": item["role"], "content": content}));
+            match messages.last_mut().filter(|m| is_thought(m) && item["role"] == "assistant") {
+                Some(m) => m["content"] = content,
+                None => messages.push(json!({"role": item["role"], "content": content})),
+            }
         }
         Some(_) => {
             return Err(ApiError::field("input", "only messages, function_call and function_call_output"));
         }
     }
     Ok(())
+}
+
+/// Returns true if a message has thoughts and nothing else yet.
+fn is_thought(message: &Value) -> bool {
+    message["reasoning_content"].is_string() && message["content"] == "" && message["tool_calls"].is_null()
 }
 
 fn part(value: &Value) -> Result<Value, ApiError> {

@@ -3,25 +3,37 @@
 use serde_json::Value;
 use trine::Grammar;
 
+use super::Unread;
 use super::fields::Fields;
 use crate::error::ApiError;
 use crate::service::{Form, Service};
 
-/// The grammar of `response_format`, `json_schema` or `grammar`, of which a request gives at most one.
+/// The grammar of `response_format`, `json_schema`, `grammar` or one of vLLM's fields, of which a request gives at most
+/// one.
 ///
 /// # Errors
 /// Names the field: it is of a wrong type, or cannot be enforced.
-pub fn grammar(f: &Fields<'_>, service: &Service) -> Result<Option<Grammar>, ApiError> {
-    let asked = [response_format(f)?, json_schema(f)?, gbnf(f)?];
+pub fn grammar(f: &Fields<'_>, service: &Service) -> Result<Option<Grammar>, Unread> {
+    let asked = [response_format(f)?, json_schema(f)?, gbnf(f)?, guided(f)?, structured(f)?];
     let mut asked = asked.into_iter().flatten();
     let Some((name, form)) = asked.next() else {
         return Ok(None);
     };
     if let Some((other, _)) = asked.next() {
-        return Err(ApiError::field(other, format!("contradicts '{name}'")));
+        return Err(ApiError::field(other, format!("contradicts '{name}'")).into());
     }
-    let grammar = service.grammar(&form);
-    grammar.map(Some).map_err(|e| ApiError::field(name, e))
+    known(service, name, form).map(Some)
+}
+
+/// Returns the grammar of the form that the field `name` asks for.
+///
+/// # Errors
+/// There is none; it must be compiled before.
+pub fn known(service: &Service, name: &str, form: Form) -> Result<Grammar, Unread> {
+    match service.grammar(&form) {
+        Some(grammar) => grammar.map_err(|e| ApiError::field(name, e).into()),
+        None => Err(Unread::Form(form)),
+    }
 }
 
 /// A field and the form that it asks for.
@@ -58,6 +70,54 @@ fn json_schema(f: &Fields<'_>) -> Result<Asked, ApiError> {
 fn gbnf(f: &Fields<'_>) -> Result<Asked, ApiError> {
     let text = f.text("grammar")?.filter(|t| !t.trim().is_empty());
     Ok(text.map(|t| ("grammar", Form::Gbnf(t.to_owned()))))
+}
+
+/// Returns the form that vLLM's older fields ask for.
+fn guided(f: &Fields<'_>) -> Result<Asked, ApiError> {
+    const JSON: &str = "guided_json";
+    const CHOICE: &str = "guided_choice";
+    let schema = f.get(JSON).map(|schema| form_of_json(JSON, schema)).transpose()?;
+    let choice = f.list(CHOICE)?.map(|list| form_of_choice(CHOICE, list)).transpose()?;
+    match (schema, choice) {
+        (Some(_), Some(_)) => Err(ApiError::field(CHOICE, format!("contradicts '{JSON}'"))),
+        (schema, choice) => Ok(schema.map(|form| (JSON, form)).or(choice.map(|form| (CHOICE, form)))),
+    }
+}
+
+/// Returns the form that vLLM's newer field asks for.
+fn structured(f: &Fields<'_>) -> Result<Asked, ApiError> {
+    const NAME: &str = "structured_outputs";
+    let Some(Value::Object(members)) = f.get(NAME) else {
+        return Ok(f.object(NAME)?.map(|_| (NAME, Form::Object)));
+    };
+    let mut given = members.iter().filter(|(_, value)| !value.is_null());
+    let form = match (given.next(), given.next()) {
+        (None, _) => return Ok(None),
+        (Some((name, schema)), None) if name == "json" => form_of_json(NAME, schema)?,
+        (Some((name, Value::Bool(true))), None) if name == "json_object" => Form::Object,
+        (Some((name, Value::Array(list))), None) if name == "choice" => form_of_choice(NAME, list)?,
+        _ => return Err(ApiError::field(NAME, "must have one of 'json', 'json_object' and 'choice'")),
+    };
+    Ok(Some((NAME, form)))
+}
+
+/// Returns the form of a schema, which may stand in a text.
+fn form_of_json(name: &str, schema: &Value) -> Result<Form, ApiError> {
+    match schema {
+        Value::String(text) => {
+            serde_json::from_str(text).map(Form::Schema).map_err(|_| ApiError::field(name, "the text is no JSON"))
+        }
+        schema => Ok(Form::Schema(schema.clone())),
+    }
+}
+
+/// Returns the form of one of several texts.
+fn form_of_choice(name: &str, list: &[Value]) -> Result<Form, ApiError> {
+    let texts: Option<Vec<String>> = list.iter().map(|v| v.as_str().map(|_| v.to_string())).collect();
+    match texts.filter(|texts| !texts.is_empty()) {
+        Some(texts) => Ok(Form::Lark(format!("start: {}\n", texts.join(" | ")))),
+        None => Err(ApiError::field(name, "must be an array of strings")),
+    }
 }
 
 fn is_empty(value: &Value) -> bool {

@@ -13,6 +13,7 @@ use crate::error::ApiError;
 pub fn check(f: &Fields<'_>, route: Route) -> Result<(), ApiError> {
     numbers(f)?;
     texts(f)?;
+    constraints(f)?;
     // OpenAI's shape of completions has no place for it.
     if route == Route::Text {
         refuse("post_sampling_probs", f.is_set("post_sampling_probs")?)?;
@@ -39,6 +40,34 @@ fn numbers(f: &Fields<'_>) -> Result<(), ApiError> {
     Ok(())
 }
 
+/// Fields of OpenAI's older API and of vLLM that say which tokens may come: whoever sends one relies on it.
+fn constraints(f: &Fields<'_>) -> Result<(), ApiError> {
+    for name in ["functions", "function_call"] {
+        if f.get(name).is_some_and(|v| !is_empty(v)) {
+            return Err(ApiError::field(name, "not supported; use 'tools' and 'tool_choice'"));
+        }
+    }
+    let others = [
+        "guided_regex",
+        "guided_grammar",
+        "guided_whitespace_pattern",
+        "structural_tag",
+        "stop_token_ids",
+        "allowed_token_ids",
+        "bad_words",
+        "bad_words_ids",
+        "logits_processors",
+        "truncate_prompt_tokens",
+    ];
+    for name in others {
+        refuse(name, f.get(name).is_some_and(|v| !is_empty(v)))?;
+    }
+    for name in ["use_beam_search", "include_stop_str_in_output"] {
+        refuse(name, f.is_set(name)?)?;
+    }
+    refuse("min_tokens", f.integer("min_tokens", 0..=i64::from(i32::MAX))?.is_some_and(|n| n > 0))
+}
+
 fn texts(f: &Fields<'_>) -> Result<(), ApiError> {
     for name in ["lora", "chat_template"] {
         refuse(name, f.get(name).is_some_and(|v| !is_empty(v)))?;
@@ -47,7 +76,6 @@ fn texts(f: &Fields<'_>) -> Result<(), ApiError> {
 }
 
 fn chat(f: &Fields<'_>) -> Result<(), ApiError> {
-    f.text("reasoning_format")?;
     for name in ["audio", "prediction"] {
         f.object(name)?;
     }
@@ -92,7 +120,8 @@ mod tests {
     #[test]
     fn what_is_switched_off_is_no_request() {
         let off = json!({
-            "n_indent": 0, "t_max_predict_ms": 0, "lora": [], "n_discard": 0,
+            "n_indent": 0, "t_max_predict_ms": 0, "lora": [], "n_discard": 0, "min_tokens": 0, "stop_token_ids": [],
+            "functions": null, "guided_regex": null, "use_beam_search": false,
         });
         assert_eq!(checked(off), Ok(()));
     }
@@ -104,6 +133,12 @@ mod tests {
             ("t_max_predict_ms", json!(100)),
             ("n_discard", json!(-1)),
             ("chat_template", json!("{{ x }}")),
+            ("functions", json!([{"name": "f"}])),
+            ("guided_regex", json!("a+")),
+            ("stop_token_ids", json!([2])),
+            ("bad_words", json!(["no"])),
+            ("min_tokens", json!(8)),
+            ("use_beam_search", json!(true)),
         ] {
             let e = checked(json!({ name: value })).unwrap_err();
             assert_eq!(e.status, 400);

@@ -34,6 +34,8 @@ pub(super) struct Running {
     prompt_done: Option<Instant>,
     /// True if it held pages before, and gave them back.
     pub begun: bool,
+    /// When it got its place first.
+    placed: Option<Instant>,
 }
 
 /// State of a request between two steps.
@@ -64,6 +66,7 @@ impl Running {
             rows: Vec::new(),
             prompt_done: None,
             begun: false,
+            placed: None,
         }
     }
 
@@ -97,6 +100,16 @@ impl Running {
         self.pooled.as_ref().is_some_and(Pooled::wants_all)
     }
 
+    /// Who asks.
+    pub fn party(&self) -> &str {
+        &self.request.party
+    }
+
+    /// How long ago it got its place first.
+    pub fn held(&self, now: Instant) -> Duration {
+        self.placed.map_or(Duration::ZERO, |placed| now.duration_since(placed))
+    }
+
     /// When it was admitted.
     pub fn admitted(&self) -> Instant {
         self.admitted
@@ -118,6 +131,7 @@ impl Running {
         let cached = cached.min(self.text.given().len());
         if !self.begun {
             self.begun = true;
+            self.placed = Some(now);
             self.cached = cached;
         }
         self.progress(cached, now);

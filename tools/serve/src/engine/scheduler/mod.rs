@@ -9,7 +9,7 @@ mod draft;
 mod plan;
 mod step;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -71,6 +71,9 @@ pub(super) struct Scheduler<B> {
     paces: BTreeMap<(u8, usize), Pace>,
     /// Width of the last step.
     width: u8,
+    /// Places that were given so far, and for each party, of which there are as many as keys, the number of its last.
+    turns: u64,
+    served: HashMap<String, u64>,
 }
 
 impl<B: Backend> Scheduler<B> {
@@ -93,6 +96,8 @@ impl<B: Backend> Scheduler<B> {
             waiting: VecDeque::new(),
             active: Vec::new(),
             width: 0,
+            turns: 0,
+            served: HashMap::new(),
         }
     }
 
@@ -159,7 +164,7 @@ impl<B: Backend> Scheduler<B> {
             }
             let stays = !matches!(run.fate(now, patience), Fate::Over);
             if !stays && !run.begun {
-                self.admission.leave(run.tokens().len());
+                self.admission.leave(run.tokens().len(), run.party());
             }
             stays
         });
@@ -170,6 +175,7 @@ impl<B: Backend> Scheduler<B> {
                 Fate::Over => {
                     let active = self.active.remove(i);
                     self.counters.ended.fetch_add(1, Relaxed);
+                    self.counters.held_micros.fetch_add(active.run.held(now).as_micros() as u64, Relaxed);
                     active.remember(active.seq.len(), &mut self.tree);
                     continue;
                 }
@@ -182,12 +188,11 @@ impl<B: Backend> Scheduler<B> {
 
     /// Gives pages to requests that wait, as long as there are some.
     fn admit(&mut self, now: Instant) {
-        let mut i = 0;
-        while i < self.waiting.len() && self.active.len() < self.options.parallel {
-            if self.is_being_read(&self.waiting[i]) {
-                i += 1;
-                continue;
-            }
+        while self.active.len() < self.options.parallel {
+            let may = (0..self.waiting.len()).filter(|&i| !self.is_being_read(&self.waiting[i]));
+            let Some(i) = may.min_by_key(|&i| self.turn(i)) else {
+                return;
+            };
             let run = &self.waiting[i];
             let known = run.tokens().len() - 1;
             let seq = match run.kind().filter(|_| run.may_reuse()) {
@@ -203,16 +208,30 @@ impl<B: Backend> Scheduler<B> {
             let Some(mut run) = self.waiting.remove(i) else {
                 return;
             };
-            let queued = (!run.begun).then(|| run.tokens().len());
+            let queued = (!run.begun).then(|| (run.tokens().len(), run.party().to_owned()));
+            self.turns += 1;
+            self.served.insert(run.party().to_owned(), self.turns);
             run.begin(seq.len(), now);
             self.counters.cached_tokens.fetch_add(seq.len() as u64, Relaxed);
             self.active.push(Active { run, seq, stalled: false });
-            if let Some(tokens) = queued {
+            if let Some((tokens, party)) = queued {
                 // Counted as running before it is no more counted as waiting: whoever waits for the end sees one of
                 // both.
                 self.count();
-                self.admission.leave(tokens);
+                self.admission.leave(tokens, &party);
             }
+        }
+    }
+
+    /// Returns by what a request that waits gets its place: those that had one first, then those of the party that has
+    /// the fewest places, then of the one that has waited longest for one, in their order.
+    fn turn(&self, i: usize) -> (bool, usize, u64, usize) {
+        let run = &self.waiting[i];
+        let places = self.active.iter().filter(|a| a.run.party() == run.party()).count();
+        let served = self.served.get(run.party()).copied().unwrap_or(0);
+        match run.begun {
+            true => (false, 0, 0, i),
+            false => (true, places, served, i),
         }
     }
 

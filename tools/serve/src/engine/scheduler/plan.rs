@@ -25,7 +25,8 @@ impl<B: Backend> Scheduler<B> {
         let active = &self.active;
         let group = (0..active.len()).filter(|&i| ready(&active[i]) && active[i].run.bits == width);
         let (decoding, mut reading): (Vec<_>, Vec<_>) = group.partition(|&i| active[i].rest() == 1);
-        let mut budget = self.prefill.budget(decoding.len());
+        let others = active.len() + self.waiting.len() > 1;
+        let mut budget = self.prefill.budget(decoding.len(), others);
         let half = budget.div_ceil(2);
         let mut plan: Plan = decoding.into_iter().map(|i| (i, 1)).collect();
         let mut read = |i: usize, most: usize| {

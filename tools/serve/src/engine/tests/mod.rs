@@ -221,7 +221,7 @@ fn company_changes_nothing() {
         assert!(preempted == 0 || way == 3, "{preempted} gave way");
         assert!(counters.cached_tokens.load(Relaxed) > 0);
         engine.drain();
-        assert!(engine.wait_until_idle(Duration::from_secs(10)));
+        assert!(engine.wait_until_idle(Duration::from_secs(120)));
     }
 }
 
@@ -272,7 +272,7 @@ fn cancelled_requests_leave_the_others_as_they_are() {
     for (i, answer) in answers {
         assert_eq!(said(&hear(answer)), expected[i], "request {i}");
     }
-    assert!(engine.wait_until_idle(Duration::from_secs(10)));
+    assert!(engine.wait_until_idle(Duration::from_secs(120)));
 }
 
 #[test]
@@ -391,7 +391,7 @@ fn a_full_queue_says_when_to_come_again() {
     let Refused::Busy { retry_after, .. } = refused else { panic!("{refused:?}") };
     assert!((1..=120).contains(&retry_after));
     drop(taken);
-    assert!(engine.wait_until_idle(Duration::from_secs(10)));
+    assert!(engine.wait_until_idle(Duration::from_secs(120)));
     assert!(engine.submit(long).is_ok());
 }
 
@@ -403,7 +403,7 @@ fn a_client_that_does_not_read_holds_up_nobody() {
     let heard = hear(engine.submit(long).expect("room"));
     assert_eq!(heard.tokens.len(), 200);
     // and is let go in the end
-    assert!(engine.wait_until_idle(Duration::from_secs(10)));
+    assert!(engine.wait_until_idle(Duration::from_secs(120)));
     drop(deaf);
 }
 

@@ -130,7 +130,7 @@ impl World {
     fn submit(&mut self, request: Request) -> Option<usize> {
         let text = job::text(&request, &self.model).expect("a text");
         let tokens = request.prompt.len();
-        self.admission.enter(tokens, &self.counters).ok()?;
+        self.admission.enter(tokens, &request.party, &self.counters).ok()?;
         let (sender, events) = tokio::sync::mpsc::channel(64);
         let cancel = CancelToken::new();
         self.scheduler.take(Job {
@@ -296,4 +296,42 @@ fn a_full_queue_lets_nobody_in_and_the_oldest_begins_first() {
     let begun: Vec<Duration> = world.clients.iter().map(first).collect();
     assert!(begun.is_sorted(), "{begun:?}");
     assert!(world.submit(of(9)).is_some(), "room again");
+}
+
+#[test]
+fn those_that_wait_take_turns() {
+    let model = model(2);
+    let mut world = World::new(&model, Options { parallel: 1, max_queue: 16, ..Options::default() });
+    let of = |party: &str, n: usize| Request { party: party.to_owned(), ..text(&model, 30 + n, 6) };
+    let one: Vec<usize> = (0..8).map(|n| world.submit(of("one", n)).expect("room")).collect();
+    let two: Vec<usize> = (0..2).map(|n| world.submit(of("two", 20 + n)).expect("room")).collect();
+    world.finish();
+    let first = |i: &usize| world.clients[*i].tokens[0];
+    // One request of each after the other, as long as both have some.
+    let order = [one[0], two[0], one[1], two[1], one[2]].map(|i| first(&i));
+    assert!(order.is_sorted(), "{order:?}");
+    assert!(one.iter().map(first).is_sorted());
+}
+
+#[test]
+fn a_short_prompt_waits_for_no_long_step() {
+    let model = model(2);
+    let target = Duration::from_millis(20);
+    let mut world = World::new(&model, Options { target_step: target, ..Options::default() });
+    world.submit(text(&model, 480, 1)).expect("room");
+    let mut longest = Duration::ZERO;
+    let mut short = None;
+    while !world.scheduler.is_empty() {
+        let before = world.clock.now();
+        world.round();
+        longest = longest.max(world.clock.now() - before);
+        if short.is_none() {
+            short = Some((world.submit(text(&model, 3, 1)).expect("room"), world.clock.now()));
+        }
+    }
+    // Whoever comes in the middle of a step waits for the rest of it.
+    assert!(longest <= 4 * target, "{longest:?}");
+    let (short, came) = short.expect("a request");
+    let waited = world.clients[short].tokens[0] - came;
+    assert!(waited <= 2 * target, "{waited:?}");
 }

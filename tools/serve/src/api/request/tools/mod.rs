@@ -13,9 +13,12 @@ use serde_json::{Value, json};
 use trine::Grammar;
 
 use super::fields::{Fields, wrong};
+use super::{Unread, structure};
 use crate::error::ApiError;
 use crate::service::{Form, Service};
 
+/// The field that has them.
+const TOOLS: &str = "tools";
 /// Most functions of a request.
 const MOST: usize = 128;
 /// Longest name of a function.
@@ -106,7 +109,11 @@ impl Tools {
             return Err(ApiError::field("tools", "the chat template of the model does nothing with functions"));
         }
         let style = Style::of(template.source());
-        let choice = Choice::read(f, &functions)?;
+        let (choice, allowed) = Choice::read(f, &functions)?;
+        let functions = match allowed {
+            Some(names) => functions.into_iter().filter(|g| names.contains(&g.name)).collect(),
+            None => functions,
+        };
         let functions = match &choice {
             Choice::Named(name) => functions.into_iter().filter(|g| g.name == *name).collect(),
             _ => functions,
@@ -122,19 +129,26 @@ impl Tools {
         }))
     }
 
+    /// Returns true if an answer is a call and nothing else.
+    pub fn must_call(&self) -> bool {
+        self.must
+    }
+
     /// The grammar of answers that may have calls.
     ///
     /// # Errors
     /// Parameters of a function that cannot be enforced.
-    pub fn grammar(&self, service: &Service) -> Result<Option<Grammar>, ApiError> {
+    pub fn grammar(&self, service: &Service) -> Result<Option<Grammar>, Unread> {
         let Some(calls) = &self.calls else {
             return Ok(None);
         };
-        let lark = calls.lark(self.must, self.parallel);
-        let grammar = lark.and_then(|lark| service.grammar(&Form::Lark(lark)));
-        grammar.map(Some).map_err(|e| ApiError::field("tools", e))
+        let lark = calls.lark(self.must, self.parallel).map_err(|e| ApiError::field(TOOLS, e))?;
+        structure::known(service, TOOLS, Form::Lark(lark)).map(Some)
     }
 }
+
+/// The field of the client's choice.
+const FIELD: &str = "tool_choice";
 
 /// The client's choice among the functions.
 #[derive(Debug, PartialEq)]
@@ -146,8 +160,27 @@ enum Choice {
 }
 
 impl Choice {
-    fn read(f: &Fields<'_>, functions: &[Function]) -> Result<Choice, ApiError> {
-        const FIELD: &str = "tool_choice";
+    /// Reads the choice, and the names of the functions that it leaves where it names some.
+    fn read(f: &Fields<'_>, functions: &[Function]) -> Result<(Choice, Option<Vec<String>>), ApiError> {
+        if let Some(choice) = f.get(FIELD).filter(|choice| choice["type"] == "allowed_tools") {
+            // Responses have the members where chats have one object more.
+            let of_chats = &choice["allowed_tools"];
+            let choice = if of_chats.is_object() { of_chats } else { choice };
+            let name = |tool: &Value| {
+                let name = tool["function"]["name"].as_str().or(tool["name"].as_str())?;
+                functions.iter().any(|g| g.name == name).then(|| name.to_owned())
+            };
+            let names = choice["tools"].as_array().map(|list| list.iter().map(name).collect::<Option<Vec<_>>>());
+            return match (choice["mode"].as_str(), names) {
+                (Some("auto"), Some(Some(names))) => Ok((Choice::Auto, Some(names))),
+                (Some("required"), Some(Some(names))) if !names.is_empty() => Ok((Choice::Required, Some(names))),
+                _ => Err(ApiError::field(FIELD, "'allowed_tools' has 'mode', auto or required, and some of 'tools'")),
+            };
+        }
+        Choice::one(f, functions).map(|choice| (choice, None))
+    }
+
+    fn one(f: &Fields<'_>, functions: &[Function]) -> Result<Choice, ApiError> {
         const WANTED: &str = "\"none\", \"auto\", \"required\" or a function";
         match f.get(FIELD) {
             None => Ok(Choice::Auto),

@@ -1,4 +1,4 @@
-//! Helpers of the tests of kernels and of their callers.
+//! Shared by the tests of kernels and of their callers.
 
 use std::cell::RefCell;
 use std::collections::HashSet;

@@ -18,6 +18,7 @@ pub(crate) mod exact;
 mod float;
 mod grouped;
 pub(crate) mod halves;
+mod lane_codes;
 mod lanes;
 mod packed;
 mod panel;
@@ -30,6 +31,7 @@ mod rows;
 mod simd;
 pub(crate) mod ternary;
 pub(crate) mod tiles;
+mod wide;
 pub(crate) mod widely;
 
 #[cfg(test)]

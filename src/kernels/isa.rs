@@ -45,7 +45,7 @@ macro_rules! levels {
                 }
             }
 
-            /// What the instruction set adds to its base, and whether this processor has it.
+            /// Returns the features that the instruction set adds to its base; true for those that this processor has.
             fn features(self) -> Vec<(&'static str, bool)> {
                 match self {
                     $(#[cfg($($there)*)] Level::$level => levels!(@features $($features)*),)*

@@ -1,4 +1,4 @@
-//! What a folder of kernels has.
+//! The kernels of a folder, as data.
 
 use trine_formats::types::{DecodeFn, EncodeFn, TypeId};
 

@@ -25,7 +25,7 @@ const fn row<C: Codes<W, X>, const W: usize, const X: usize>(ty: TypeId) -> RowK
 trait Codes<const W: usize, const X: usize> {
     /// The sum of products of two blocks' integers.
     fn sum(w: &[u8; W], x: &[u8; X]) -> i32;
-    /// What the sum adds to the dot product of the rows.
+    /// Returns the term of a sum in the dot product of the rows.
     fn scaled(sum: i32, w: &[u8; W], x: &[u8; X]) -> f32;
 }
 

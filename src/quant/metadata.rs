@@ -32,12 +32,8 @@ pub fn output(source: &Metadata, add: &Additions) -> Metadata {
     }
     out.set("general.quantization_version", Value::U32(QUANTIZATION_VERSION));
     out.set("general.file_type", Value::U32(add.file_type));
-    for key in [split::KEY_NO, split::KEY_COUNT, split::KEY_TENSORS] {
-        out.remove(key);
-    }
-    for o in add.overrides {
-        out.set(&o.key, o.to_value());
-    }
+    let mut out = of_one_file(&out);
+    set(&mut out, add.overrides);
     if let Some(importance) = add.importance {
         let text = |s: &[u8]| {
             let s = until_nul(s);
@@ -59,6 +55,22 @@ pub fn output(source: &Metadata, add: &Additions) -> Metadata {
         out.set(key, Value::U32(*n));
     }
     out
+}
+
+/// The keys of a model that is written into one file.
+pub fn of_one_file(source: &Metadata) -> Metadata {
+    let mut meta = source.clone();
+    for key in [split::KEY_NO, split::KEY_COUNT, split::KEY_TENSORS] {
+        meta.remove(key);
+    }
+    meta
+}
+
+/// Sets what the user asked for.
+pub fn set(meta: &mut Metadata, overrides: &[KvOverride]) {
+    for o in overrides {
+        meta.set(&o.key, o.to_value());
+    }
 }
 
 /// Adds what the error feedback was made with.

@@ -7,11 +7,12 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
-use trine_formats::gguf::write::{Layout, NewTensor, WriteError};
-use trine_formats::gguf::{Complete, GgufError, Metadata, ModelFile, ScatterWriter, TensorInfo, Value, split};
+use trine_formats::gguf::write::{Layout, NewTensor};
+use trine_formats::gguf::{Metadata, ModelFile, TensorInfo, Value, split};
 
 use super::metadata::{add_split, c_strings};
-use super::source::{ReadError, ShardReader};
+use super::method::{Method, Run, RunError};
+use super::row::sources;
 
 /// Bytes that are copied at a time.
 const CHUNK: u64 = 1 << 22;
@@ -55,17 +56,14 @@ pub enum SplitError {
         "general.alignment is {0}, and llama-gguf-split places tensors at multiples of 32 all the same, which makes a damaged file; rquantize IN.gguf OUT.gguf COPY --override-kv general.alignment=int:32 makes one that can be split"
     )]
     Alignment(u64),
-    #[error("the output cannot be laid out")]
-    Layout(#[from] GgufError),
     #[error(transparent)]
-    Read(#[from] ReadError),
-    #[error(transparent)]
-    Write(#[from] WriteError),
+    Run(#[from] RunError),
 }
 
 /// The files that a model becomes.
 pub struct SplitPlan {
     files: Vec<PlannedFile>,
+    merges: bool,
 }
 
 /// One of them.
@@ -118,7 +116,7 @@ impl SplitPlan {
             meta.set(split::KEY_COUNT, Value::U16(count));
             files.push(planned(meta, &tensors, group)?);
         }
-        Ok(SplitPlan { files })
+        Ok(SplitPlan { files, merges: false })
     }
 
     /// One file of several.
@@ -135,7 +133,7 @@ impl SplitPlan {
         meta.set(split::KEY_COUNT, Value::U16(0));
         let tensors: Vec<&TensorInfo> = model.tensors().collect();
         let files = vec![planned(meta, &tensors, 0..tensors.len())?];
-        Ok(SplitPlan { files })
+        Ok(SplitPlan { files, merges: true })
     }
 
     /// The files in order.
@@ -148,78 +146,48 @@ impl SplitPlan {
         self.files.iter().map(PlannedFile::bytes).sum()
     }
 
-    /// The names of a set with this prefix.
-    pub fn paths(&self, prefix: &str) -> Vec<PathBuf> {
+    /// The paths that the files get: of one file `out` itself, of several those that begin with it.
+    pub fn paths(&self, out: &Path) -> Vec<PathBuf> {
         let count = self.files.len() as u32;
-        let numbers = 0..count;
-        numbers.map(|no| split::shard_path(prefix, no, count)).collect()
+        let prefix = out.to_string_lossy();
+        match self.merges {
+            true => vec![out.to_owned()],
+            false => (0..count).map(|no| split::shard_path(&prefix, no, count)).collect(),
+        }
+    }
+}
+
+impl Method for &SplitPlan {
+    type Report = ();
+    type Error = SplitError;
+
+    fn work(&self) -> u64 {
+        let tensors = self.files.iter().flat_map(|file| file.layout.tensors());
+        tensors.map(|t| t.bytes).sum()
     }
 
-    /// Writes the files of `model` to `paths`, one for each. They appear under their names when all are complete; until
-    /// then, and after any error, what was there stays. `copied` hears of every tensor and of the bytes of it that are
-    /// copied.
-    ///
-    /// # Errors
-    /// I/O; a path that is an input; an input that changed.
-    pub fn write(
-        &self,
-        model: &ModelFile,
-        paths: &[PathBuf],
-        copied: &mut dyn FnMut(&str, u64),
-    ) -> Result<(), SplitError> {
-        let inputs: Vec<&Path> = model.shards().iter().map(|s| s.path.as_path()).collect();
-        let readers: Vec<ShardReader> = model.shards().iter().map(ShardReader::new).collect();
-        let sources: Vec<Source<'_>> = sources(model, &readers).collect();
-        let mut complete = Vec::with_capacity(paths.len());
+    fn make(self, run: &mut Run<'_>) -> Result<(), SplitError> {
+        let sources = sources(run.model);
         let mut buffer = Vec::new();
-        for (file, path) in self.files.iter().zip(paths) {
-            let writer = ScatterWriter::create(path, file.layout.clone(), &inputs)?;
-            for (index, source) in sources[file.tensors.clone()].iter().enumerate() {
-                let mut at = 0;
-                while at < source.bytes {
-                    let n = CHUNK.min(source.bytes - at);
-                    let data = source.read(at, n, &mut buffer)?;
-                    writer.write(index, at, data)?;
-                    copied(source.name, n);
-                    at += n;
+        for (number, (file, path)) in self.files.iter().zip(self.paths(run.out)).enumerate() {
+            run.create(&path, file.layout.clone(), &[])?;
+            for (tensor, index) in file.tensors.clone().enumerate() {
+                let (shard, offset, info) = sources[index];
+                for at in (0..info.bytes).step_by(CHUNK as usize) {
+                    let n = CHUNK.min(info.bytes - at);
+                    let data = run.readers[shard].read_at(&info.name, offset + at, n as usize, &mut buffer);
+                    let data = data.map_err(RunError::from)?;
+                    run.files[number].writer.write(tensor, at, data).map_err(RunError::from)?;
+                    run.news.tell(|i| &sources[i].2.name, index, n);
                 }
             }
-            complete.push(writer.complete(&file.layout)?);
         }
-        readers.iter().try_for_each(ShardReader::unchanged)?;
-        Ok(Complete::keep_all(complete)?)
+        Ok(())
     }
-}
-
-/// Where a tensor of the input lies.
-struct Source<'a> {
-    reader: &'a ShardReader,
-    name: &'a str,
-    offset: u64,
-    bytes: u64,
-}
-
-impl Source<'_> {
-    fn read<'b>(&'b self, at: u64, n: u64, buffer: &'b mut Vec<u8>) -> Result<&'b [u8], ReadError> {
-        self.reader.read_at(self.name, self.offset + at, n as usize, buffer)
-    }
-}
-
-/// All tensors of a model, in its order.
-fn sources<'a>(model: &'a ModelFile, readers: &'a [ShardReader]) -> impl Iterator<Item = Source<'a>> {
-    let shards = model.shards().iter().zip(readers);
-    shards.flat_map(|(shard, reader)| {
-        shard.gguf.tensors.iter().map(move |t| Source {
-            reader,
-            name: &t.name,
-            offset: shard.gguf.data_offset + t.offset,
-            bytes: t.bytes,
-        })
-    })
 }
 
 fn check_alignment(model: &ModelFile) -> Result<(), SplitError> {
-    match model.meta().get_u64("general.alignment")? {
+    match model.meta().get_u64("general.alignment").map_err(RunError::from)? {
         None | Some(ALIGNMENT) => Ok(()),
         Some(other) => Err(SplitError::Alignment(other)),
     }
@@ -237,7 +205,7 @@ fn copied(meta: &Metadata) -> Metadata {
 fn planned(meta: Metadata, tensors: &[&TensorInfo], group: Range<usize>) -> Result<PlannedFile, SplitError> {
     let new = tensors[group.clone()].iter().map(|&t| NewTensor::from(t));
     let new: Vec<NewTensor> = new.collect();
-    Ok(PlannedFile { layout: Layout::new(&meta, &new)?.padded(), tensors: group })
+    Ok(PlannedFile { layout: Layout::new(&meta, &new).map_err(RunError::from)?.padded(), tensors: group })
 }
 
 /// Which tensors go into which file.

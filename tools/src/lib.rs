@@ -40,6 +40,7 @@ pub mod packing;
 pub mod progress;
 pub mod provenance;
 pub mod quantize;
+pub mod runner;
 pub mod sampling;
 pub mod shown;
 pub mod signals;

@@ -6,12 +6,14 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 use clap::Args;
 use serde_json::{Value, json};
+use trine::quant::RunOptions;
 use trine::quant::split::{SplitLimit, SplitOptions, SplitPlan};
 use trine_formats::gguf::ModelFile;
 
 use crate::load::{self, positive};
-use crate::progress::{TensorBar, human_bytes};
+use crate::progress::human_bytes;
 use crate::provenance::Provenance;
+use crate::runner::carry_out;
 use crate::{inputs, shown, signals};
 
 /// The options of splitting and merging.
@@ -103,13 +105,12 @@ pub struct Job<'a> {
 pub fn run(job: &Job<'_>) -> Result<()> {
     let model = load::open(job.input, true)?;
     let merges = job.args.merge;
-    let (plan, paths) = if merges {
-        (SplitPlan::merge(&model)?, vec![PathBuf::from(job.out)])
-    } else {
-        let plan = SplitPlan::split(&model, job.args.options())?;
-        let paths = plan.paths(job.out);
-        (plan, paths)
+    let plan = match merges {
+        true => SplitPlan::merge(&model)?,
+        false => SplitPlan::split(&model, job.args.options())?,
     };
+    let out = Path::new(job.out);
+    let paths = plan.paths(out);
     for path in &paths {
         inputs::spare_output(path)?;
         if merges && path.exists() {
@@ -127,7 +128,8 @@ pub fn run(job: &Job<'_>) -> Result<()> {
         stdout.flush()?;
     }
     if !job.dry_run {
-        write(&model, &plan, &paths, job.verbose)?;
+        let names: Vec<String> = model.tensors().map(|t| shown::name(&t.name)).collect();
+        carry_out(&model, &plan, out, RunOptions::default(), job.verbose, |i| names[i].clone())??;
     }
     if job.json {
         let report = report(&model, &plan, &paths, job);
@@ -143,20 +145,6 @@ pub fn run(job: &Job<'_>) -> Result<()> {
         }
     }
     Ok(stdout.flush()?)
-}
-
-fn write(model: &ModelFile, plan: &SplitPlan, paths: &[PathBuf], verbose: bool) -> Result<()> {
-    let bar = TensorBar::new(model.tensors().map(|t| t.bytes).sum(), verbose);
-    let mut last = String::new();
-    let written = plan.write(model, paths, &mut |name, bytes| {
-        if name != last {
-            name.clone_into(&mut last);
-            bar.tensor(name, || shown::name(name));
-        }
-        bar.advance(bytes);
-    });
-    bar.finish();
-    Ok(written?)
 }
 
 fn report(model: &ModelFile, plan: &SplitPlan, paths: &[PathBuf], job: &Job<'_>) -> Value {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use trine_formats::anyprec::{ALIGNMENT, AnyPrec, Header, Matrix, Part, file_order};
 use trine_formats::gguf::write::{Layout, NewTensor};
-use trine_formats::gguf::{Metadata, ModelFile, TensorInfo, Value, split};
+use trine_formats::gguf::{Metadata, ModelFile, TensorInfo, Value};
 
 use super::Method;
 use super::cluster::Nesting;
@@ -15,6 +15,7 @@ use super::target::Recipe;
 use crate::arch::{ARCHITECTURES, Role, Tensor as Described};
 use crate::quant::category::Category;
 use crate::quant::choose::{bytes_of, can_read, can_write, is_quantized};
+use crate::quant::metadata;
 use crate::quant::method::RunError;
 use crate::quant::order;
 use crate::quant::row::{Reason, Row, sources, unchanged};
@@ -339,13 +340,9 @@ fn widths(matrices: &[&Row], recipe: &Recipe, notes: &mut Vec<String>) -> Result
 
 /// The model's keys without what no longer holds.
 fn output_meta(source: &Metadata, recipe: &Recipe) -> Metadata {
-    let mut meta = source.clone();
-    for key in ["general.file_type", split::KEY_NO, split::KEY_COUNT, split::KEY_TENSORS] {
-        meta.remove(key);
-    }
+    let mut meta = metadata::of_one_file(source);
+    meta.remove("general.file_type");
     meta.set("general.alignment", Value::U32(ALIGNMENT));
-    for o in &recipe.overrides {
-        meta.set(&o.key, o.to_value());
-    }
+    metadata::set(&mut meta, &recipe.overrides);
     meta
 }

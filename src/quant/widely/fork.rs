@@ -7,10 +7,10 @@ use trine_formats::widely::tile64::{self, BLOCK_BYTES, STREAMS};
 use trine_formats::widely::{Header, OutputForm, Part, Profile, Rule, Scope, Shape, TILE, TieRule, WidelyError};
 
 use super::WidelyQuantError;
-use super::plan::{Content, Plan, Row, copied, without_split};
+use super::plan::{Content, Plan, Row, copied};
 use super::rows::Writer;
-use crate::quant::order;
 use crate::quant::recipe::KvOverride;
+use crate::quant::{metadata, order};
 
 /// How the fork quantizes.
 const RULE: Rule = Rule { stages: 2, scope: Scope::Tile64, profile: Profile::F32, tie: TieRule::Tile64 };
@@ -47,7 +47,7 @@ fn plan(model: &ModelFile, overrides: &[KvOverride]) -> Result<Plan, WidelyQuant
         false => OutputForm::Dense,
     };
     let header = Header { base, rule: RULE, output };
-    let mut meta = without_split(model.meta());
+    let mut meta = metadata::of_one_file(model.meta());
     for key in tile64::KEYS.into_iter().chain(["general.file_type"]) {
         meta.remove(key);
     }
@@ -57,9 +57,7 @@ fn plan(model: &ModelFile, overrides: &[KvOverride]) -> Result<Plan, WidelyQuant
     }
     Header::complete(&mut meta);
     header.write(&mut meta);
-    for o in overrides {
-        meta.set(&o.key, o.to_value());
-    }
+    metadata::set(&mut meta, overrides);
     Ok(Plan {
         header,
         meta,

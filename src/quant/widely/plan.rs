@@ -1,16 +1,16 @@
 //! From the headers of a model to the tensors of the output. Pure: no data is read.
 
 use trine_formats::gguf::write::{Layout, NewTensor, ggml_shape};
-use trine_formats::gguf::{Metadata, ModelFile, TensorInfo, Value, split};
+use trine_formats::gguf::{Metadata, ModelFile, TensorInfo, Value};
 use trine_formats::types::TypeId;
 use trine_formats::widely::{ARCHITECTURE, BaseArch, Header, OutputForm, Part, Profile, Rule, Scope, Shape, TieRule};
 
 use super::WidelyQuantError;
 use crate::arch::{Arch, Role};
 use crate::quant::choose::is_quantized;
-use crate::quant::order;
 use crate::quant::recipe::KvOverride;
 use crate::quant::widely::matrices::{described, matrices};
+use crate::quant::{metadata, order};
 use crate::widely::passes;
 
 /// Everything that decides the output, apart from the input.
@@ -184,13 +184,11 @@ impl Plan {
             notes.push("the output matrix stays dense: the embeddings serve as output, or it cannot be halved".into());
         }
         let header = Header { base, rule, output };
-        let mut meta = Header::rename(&without_split(meta), name, ARCHITECTURE);
+        let mut meta = Header::rename(&metadata::of_one_file(meta), name, ARCHITECTURE);
         meta.remove("general.file_type");
         Header::complete(&mut meta);
         header.write(&mut meta);
-        for o in &recipe.overrides {
-            meta.set(&o.key, o.to_value());
-        }
+        metadata::set(&mut meta, &recipe.overrides);
         Ok(Plan { header, meta, rows, notes })
     }
 
@@ -237,12 +235,10 @@ impl Plan {
                 content: Content::Dense { shape, head },
             });
         }
-        let mut meta = Header::rename(&without_split(model.meta()), ARCHITECTURE, name);
+        let mut meta = Header::rename(&metadata::of_one_file(model.meta()), ARCHITECTURE, name);
         Header::remove(&mut meta);
         meta.set("general.file_type", Value::U32(file_type));
-        for o in overrides {
-            meta.set(&o.key, o.to_value());
-        }
+        metadata::set(&mut meta, overrides);
         Ok(Plan { header, meta, rows, notes: Vec::new() })
     }
 
@@ -293,14 +289,6 @@ fn head_dim(meta: &Metadata, arch: &str) -> Result<Option<u64>, WidelyQuantError
     }
     let (embd, heads) = (number("embedding_length")?, number("attention.head_count")?);
     Ok(embd.and_then(|embd| embd.checked_div(heads?)))
-}
-
-pub(super) fn without_split(meta: &Metadata) -> Metadata {
-    let mut meta = meta.clone();
-    for key in [split::KEY_NO, split::KEY_COUNT, split::KEY_TENSORS] {
-        meta.remove(key);
-    }
-    meta
 }
 
 pub(super) fn copied(t: &TensorInfo, head: Option<u64>) -> Row {

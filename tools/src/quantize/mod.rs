@@ -2,7 +2,6 @@
 
 mod anyprec;
 pub mod args;
-mod order;
 mod show;
 mod widely;
 
@@ -20,10 +19,10 @@ use trine_formats::widely::Header as WidelyHeader;
 
 use crate::goal::Goal;
 use crate::provenance::Provenance;
+use crate::runner::{carry_out, remark};
 use crate::widely::{refuse, refuse_elsewhere};
 use crate::{gptq, inputs, interrupt, load, signals, split, text, threads};
 use args::{Args, Job};
-use order::{carry_out, remark};
 
 /// Takes one width out of an any-precision file.
 fn take_width(args: &Args, width: u8) -> Result<()> {

@@ -12,8 +12,8 @@ use trine_formats::gguf::{ModelFile, Value as Meta};
 use trine_formats::widely::tile64;
 
 use super::args::{Args, Job};
-use super::order::{carry_out, remark};
 use crate::progress::human_bytes;
+use crate::runner::{carry_out, remark};
 use crate::widely::{OutputArg, WidelyArgs};
 
 /// The kind of result.

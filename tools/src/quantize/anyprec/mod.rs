@@ -15,8 +15,8 @@ use trine_formats::gguf::ModelFile;
 use trine_formats::imatrix::Imatrix;
 
 use super::args::{Args, Job};
-use super::order::{carry_out, remark};
 use crate::progress::human_bytes;
+use crate::runner::{carry_out, remark};
 use crate::text::{self, hex};
 use crate::{gptq, inputs, load, shown, signals};
 

@@ -6,6 +6,7 @@
 pub mod anyprec;
 mod category;
 mod choose;
+mod encoder;
 mod error;
 mod facts;
 mod ftype;
@@ -30,6 +31,7 @@ mod validate;
 pub mod widely;
 
 pub use choose::can_write;
+pub use encoder::Encoder;
 pub use error::QuantError;
 pub use ftype::{Ftype, Group, Target, nearest};
 pub use imatrix::{Importance, ImportanceError, Selection};

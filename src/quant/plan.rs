@@ -9,6 +9,7 @@ use trine_formats::types::TypeId;
 
 use super::category::Category;
 use super::choose::{TIED_OUTPUT, bytes_of, check_conversion, fit, is_quantized, requires_importance, wanted, weigh};
+use super::encoder::Encoder;
 use super::facts::Facts;
 use super::ftype::{Ftype, Target, guessed_id};
 use super::gptq;
@@ -38,6 +39,8 @@ pub struct Plan {
     pub notes: Vec<String>,
     /// Importance weights by source tensor, shared with the recipe.
     pub(super) importance: HashMap<String, Vec<f32>>,
+    /// How rows are rounded.
+    pub(super) encoder: Encoder,
     /// The tensors that are rounded with error feedback.
     pub(super) feedback: Option<gptq::Job>,
 }
@@ -57,6 +60,8 @@ pub enum PlanError {
     EmptyShard(usize),
     #[error(transparent)]
     Pruned(Box<PrunedError>),
+    #[error("--method {0} knows none of the types that the tensors get; rquantize --help names those that it knows")]
+    NoneEncoded(&'static str),
     #[error("--gptq is for quantized types, which {0} is not made of")]
     NothingToRound(&'static str),
     #[error("--gptq: none of the tensors that are quantized has a Hessian in the file; was it made of another model?")]
@@ -130,6 +135,7 @@ impl Plan {
             warnings: recipe.overrides.iter().filter_map(|o| o.warning()).collect(),
             notes: Vec::new(),
             importance: HashMap::new(),
+            encoder: recipe.encoder,
             feedback: None,
         };
         let context = Context { meta, recipe };
@@ -140,6 +146,9 @@ impl Plan {
         }
         if let Some(gptq) = &recipe.gptq {
             plan.choose_feedback(gptq, recipe.target)?;
+        }
+        if let Some((name, 0)) = plan.method() {
+            return Err(PlanError::NoneEncoded(name));
         }
         if recipe.target != Target::Copy {
             plan.notes = lossless::record(&plan.rows, &mut plan.shards, context)?;
@@ -268,6 +277,13 @@ impl Plan {
         }
         self.feedback = Some(job);
         Ok(())
+    }
+
+    /// The method that rounds rows where it is not the usual one, and how many tensors it rounds.
+    pub fn method(&self) -> Option<(&'static str, usize)> {
+        let encoder = self.encoder;
+        let own = self.rows.iter().filter(|r| r.is_encoded() && encoder.knows(r.to));
+        (encoder.name != Encoder::default().name).then(|| (encoder.name, own.count()))
     }
 
     /// Whether tensor number `index` is rounded with error feedback.

@@ -5,6 +5,7 @@ use thiserror::Error;
 use trine_formats::gguf::{GgufStr, PackingOptions, Value};
 use trine_formats::types::{REGISTRY, TypeId};
 
+use super::encoder::Encoder;
 use super::ftype::{Target, nearest};
 use super::gptq::Gptq;
 use super::imatrix::Importance;
@@ -36,6 +37,8 @@ pub struct Recipe {
     pub fallback: Fallback,
     /// Importance matrix.
     pub importance: Option<Importance>,
+    /// How rows are rounded.
+    pub encoder: Encoder,
     /// Hessians, for rounding with error feedback.
     pub gptq: Option<Gptq>,
     /// What the input does not say of its I2_S, TL1 and TL2 tensors.
@@ -60,6 +63,7 @@ impl Recipe {
             keep_split: false,
             fallback: Fallback::Never,
             importance: None,
+            encoder: Encoder::default(),
             gptq: None,
             input_packing: PackingOptions::default(),
             output_packing: PackingOptions::default(),

@@ -120,7 +120,7 @@ impl Work<'_> {
             if !apart(at) {
                 let end = (at..plan.rows.len()).find(|&i| apart(i)).unwrap_or(plan.rows.len());
                 let (places, importance, measure_only) = (&self.places[..], &plan.importance, &self.measure_only);
-                let rounding = Rounding { rows: &plan.rows, places, importance, measure_only };
+                let rounding = Rounding { rows: &plan.rows, places, importance, encoder: plan.encoder, measure_only };
                 rounding.make(at..end, run, &mut self.report.ternary)?;
                 at = end;
                 continue;

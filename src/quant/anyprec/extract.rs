@@ -8,6 +8,7 @@ use trine_formats::gguf::write::{Layout, NewTensor};
 use trine_formats::gguf::{ModelFile, Value};
 
 use super::error::ApError;
+use crate::quant::encoder::Encoder;
 use crate::quant::method::{Method, Run, RunError};
 use crate::quant::round::Rounding;
 use crate::quant::row::{Row, sources, unchanged};
@@ -35,7 +36,8 @@ impl Method for WidthPlan {
         run.create(run.out, self.layout, &[])?;
         let places: Vec<_> = (0..self.rows.len()).map(|i| (0, i)).collect();
         let (importance, measure_only) = (&HashMap::new(), &AtomicBool::new(false));
-        let copies = Rounding { rows: &self.rows, places: &places, importance, measure_only };
+        let copies =
+            Rounding { rows: &self.rows, places: &places, importance, encoder: Encoder::default(), measure_only };
         copies.make(0..self.rows.len(), run, &mut TernaryReport::default())?;
         Ok(bytes)
     }

@@ -22,6 +22,7 @@ use super::keep::choose;
 use super::plan::{Places, Plan};
 use super::sensitivity::Sensitivity;
 use super::work::{Kept, Work, decode};
+use crate::quant::encoder::Encoder;
 use crate::quant::method::{Method, Run, RunError};
 use crate::quant::round::Rounding;
 use crate::quant::row::Row;
@@ -122,7 +123,8 @@ impl Job<'_> {
         run.create(run.out, places.layout.clone(), others)?;
         let tensors: Vec<_> = (0..plan.rows.len()).map(|i| (0, places.copied.get(&i).copied().unwrap_or(0))).collect();
         let (importance, measure_only) = (&HashMap::new(), &AtomicBool::new(false));
-        let copies = Rounding { rows: &plan.rows, places: &tensors, importance, measure_only };
+        let copies =
+            Rounding { rows: &plan.rows, places: &tensors, importance, encoder: Encoder::default(), measure_only };
         let mut errors = vec![0.0; plan.nesting().widths().len()];
         let mut at = 0;
         for (number, &index) in plan.quantized.iter().enumerate() {

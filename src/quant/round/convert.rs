@@ -4,6 +4,7 @@ use trine_formats::types::ternary::{Packing, first_bad_byte};
 use trine_formats::types::{DecodeFn, EncodeFn, TypeId};
 
 use crate::kernels::{self, CompareRows, Isa};
+use crate::quant::encoder::Encoder;
 use crate::quant::method::RunError;
 use crate::quant::row::{Reason, Row};
 use crate::quant::source::Chunk;
@@ -82,13 +83,13 @@ fn packed(row: &Row) -> Option<((usize, usize), Option<Packing>)> {
 impl<'a> Converter<'a> {
     /// `importance` has one weight per column and stacked matrix. Types that cannot be converted are
     /// copied: the plan has refused them before.
-    pub fn new(row: &Row, importance: Option<&'a [f32]>, isa: Isa) -> Converter<'a> {
+    pub fn new(row: &Row, importance: Option<&'a [f32]>, encoder: Encoder, isa: Isa) -> Converter<'a> {
         let codec = || {
             let (from, to) = (row.from.info()?, row.to.info()?);
             let bytes = |n: Option<u64>| usize::try_from(n?).ok().filter(|&n| n > 0);
             Some(Codec {
                 decode: kernels::decode_rows(row.from, isa)?,
-                encode: kernels::encode_rows(row.to, isa)?,
+                encode: encoder.of(row.to, isa)?,
                 decode_back: kernels::decode_rows(row.to, isa)
                     .filter(|_| is_ternary_type(row.to))
                     .map(|decode| (decode, kernels::compare_rows(isa))),

@@ -17,6 +17,7 @@ use std::sync::{Mutex, PoisonError};
 pub use convert::RowFault;
 use convert::{Converter, Scratch};
 
+use super::encoder::Encoder;
 use super::method::{File, Run, RunError, RunOptions};
 use super::row::Row;
 use super::source::{Cut, ShardReader};
@@ -40,6 +41,8 @@ pub struct Rounding<'a> {
     pub places: &'a [(usize, usize)],
     /// Importance weights by source tensor.
     pub importance: &'a HashMap<String, Vec<f32>>,
+    /// How rows are rounded.
+    pub encoder: Encoder,
     /// Nothing will be kept: only find out how much is lost.
     pub measure_only: &'a AtomicBool,
 }
@@ -72,7 +75,7 @@ impl Rounding<'_> {
             .map(|row| {
                 let importance = self.importance.get(&row.source.name);
                 let importance = importance.map(Vec::as_slice);
-                (Cut::of(row), Converter::new(row, importance, options.isa))
+                (Cut::of(row), Converter::new(row, importance, self.encoder, options.isa))
             })
             .collect();
         let mut chunks = 0;

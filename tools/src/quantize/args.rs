@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Parser;
 use trine::Isa;
-use trine::quant::{KvOverride, RunOptions, Selection, nearest, parse_type};
+use trine::quant::{Encoder, KvOverride, RunOptions, Selection, nearest, parse_type};
 use trine_formats::gguf::ShapeTiles;
 use trine_formats::types::TypeId;
 
@@ -81,6 +81,10 @@ pub struct Args {
     /// A file of such rules, separated by white space
     #[arg(long, value_name = "FILE")]
     pub tensor_type_file: Option<PathBuf>,
+
+    /// How rows are rounded: nearest, as llama-quantize does
+    #[arg(long, value_name = "NAME", default_value = "nearest", conflicts_with = "gptq", value_parser = encoder)]
+    pub method: Encoder,
 
     /// Importance matrix (GGUF or the older form): columns that matter get smaller errors
     #[arg(long, value_name = "FILE")]
@@ -228,6 +232,7 @@ impl Args {
             (self.tensor_type_file.is_some(), "--tensor-type-file"),
             (self.prune_layers.is_some(), "--prune-layers"),
             (self.keep_split, "--keep-split"),
+            (self.method.name != Encoder::default().name, "--method"),
             (self.gptq.group != 32, "--group"),
             (self.gptq.gptq_compat, "--gptq-compat"),
             (self.gptq.sparse.is_some(), "--sparse"),
@@ -265,6 +270,11 @@ impl Args {
         let all = self.override_kv.iter().map(|text| KvOverride::parse(text));
         all.collect::<Result<_, _>>().context("--override-kv")
     }
+}
+
+fn encoder(name: &str) -> Result<Encoder, String> {
+    let names: Vec<&str> = Encoder::ALL.iter().map(|e| e.name).collect();
+    Encoder::named(name).ok_or_else(|| format!("the methods are {}", names.join(" and ")))
 }
 
 fn type_of(option: &'static str, text: Option<&str>) -> Result<Option<TypeId>> {

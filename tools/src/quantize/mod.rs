@@ -96,6 +96,7 @@ fn recipe(args: &Args, target: Target) -> Result<Recipe> {
     if let Some(text) = &args.prune_layers {
         recipe.prune = parse_layers(text).context("--prune-layers")?;
     }
+    recipe.encoder = args.method;
     recipe.gptq = args.gptq.recipe()?;
     if let Some(file) = &args.imatrix {
         recipe.importance = importance(file, args)?;

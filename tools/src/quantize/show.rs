@@ -189,8 +189,11 @@ pub fn write_plan(plan: &Plan, target: Target, json: Option<&Provenance>, out: &
     feedback(plan, out)
 }
 
-/// How many tensors are rounded with error feedback, where that was asked for.
+/// How many tensors are rounded by another method or with error feedback, where that was asked for.
 fn feedback(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
+    if let Some((name, tensors)) = plan.method() {
+        writeln!(out, "{name}: {tensors} tensors")?;
+    }
     gptq::line(plan).map_or(Ok(()), |line| writeln!(out, "{line}"))
 }
 

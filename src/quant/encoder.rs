@@ -2,6 +2,7 @@
 
 use trine_formats::types::{EncodeFn, TypeId};
 
+use super::hqq;
 use crate::kernels::{self, Isa};
 
 /// A way to round rows, each on its own.

@@ -11,6 +11,7 @@ mod error;
 mod facts;
 mod ftype;
 pub mod gptq;
+mod hqq;
 mod imatrix;
 pub mod lossless;
 mod metadata;

@@ -8,6 +8,7 @@ mod anyprec_run;
 mod common;
 mod convert;
 mod grammar;
+mod hqq;
 mod library;
 mod logits;
 mod quant_plan;

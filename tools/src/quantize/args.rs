@@ -82,7 +82,10 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub tensor_type_file: Option<PathBuf>,
 
-    /// How rows are rounded: nearest, as llama-quantize does
+    /// How rows are rounded: nearest, as llama-quantize does, or hqq, half-quadratic quantization
+    ///
+    /// It fits the scales of Q4_0, Q4_1, Q5_0, Q5_1, Q8_0 and IQ4_NL to most weights rather than to the largest, without
+    /// any text. Other types are rounded as usual
     #[arg(long, value_name = "NAME", default_value = "nearest", conflicts_with = "gptq", value_parser = encoder)]
     pub method: Encoder,
 

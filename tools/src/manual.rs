@@ -85,7 +85,7 @@ pub fn with_options(command: Command) -> Command {
         Arg::new(option)
             .long(option)
             .help(help.replace("rgen", &name))
-            .help_heading("The manual, and completion in shells")
+            .help_heading("Manual and completion")
             .action(ArgAction::SetTrue)
             .exclusive(true)
             .hide_short_help(true)

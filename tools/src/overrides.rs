@@ -7,7 +7,6 @@ use trine_formats::gguf::{ModelFile, Value};
 
 /// Values that replace those of a model's file.
 #[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Instead of what the file says")]
 pub struct OverrideArgs {
     /// Read a key of the metadata as this, any number of times or with commas between them; TYPE is int, float, bool or
     /// str: tokenizer.ggml.add_bos_token=bool:false

@@ -100,7 +100,7 @@ impl Args for SamplerArgs {
         .into();
         let all: String = SamplerKind::letters().collect();
         let command = command
-            .next_help_heading("How tokens are chosen")
+            .next_help_heading("Sampling")
             .arg(
                 Arg::new("samplers")
                     .long("samplers")
@@ -117,7 +117,7 @@ impl Args for SamplerArgs {
                     .help(StyledStr::from(format!("The same in letters: {all}")))
                     .value_parser(letters),
             );
-        command.args(OPTIONS.iter().filter_map(arg))
+        command.args(OPTIONS.iter().filter_map(arg)).next_help_heading(None)
     }
 
     fn augment_args_for_update(command: Command) -> Command {

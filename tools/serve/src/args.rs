@@ -269,7 +269,7 @@ fn from_environment(arg: Arg) -> Arg {
         Some("help" | "version") | None => arg,
         Some(long) => {
             let name = format!("RSERVE_{}", long.to_ascii_uppercase().replace('-', "_"));
-            arg.env(name).hide_env_values(true)
+            arg.env(name).hide_env(true)
         }
     }
 }

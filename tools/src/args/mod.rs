@@ -4,6 +4,8 @@ use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write as _};
 
+use clap::builder::StyledStr;
+use clap::error::ErrorKind;
 use clap::{ArgAction, ArgMatches, Command, CommandFactory, Parser};
 
 use crate::{manual, shown, signals, version};
@@ -12,6 +14,7 @@ pub use trine::open::usable_threads as threads;
 
 mod llama_cpp;
 mod programs;
+mod screens;
 
 pub use llama_cpp::{Fate, Foreign, Takes, table};
 pub use programs::OF_PROGRAMS;
@@ -28,7 +31,7 @@ pub fn words() -> Words {
 
 /// The command line of a tool: its own options, and those that all tools have.
 pub fn command<T: CommandFactory>() -> Command {
-    manual::with_options(T::command().version(version::described()))
+    manual::with_options(screens::arranged(T::command()).version(version::described()))
 }
 
 /// Parses a command line. `short` lists options such as `("-ub", "--ubatch-size")`, which clap would read as `-u b`;
@@ -51,8 +54,12 @@ pub fn matches(command: &mut Command, short: Short, words: Words) -> ArgMatches 
             std::process::exit(2)
         }
     };
+    let alone = read.words.len() < 2;
     let parsed = command.try_get_matches_from_mut(read.words);
-    let parsed = parsed.unwrap_or_else(|told| end(&told));
+    let parsed = parsed.unwrap_or_else(|told| match alone && told.kind() == ErrorKind::MissingRequiredArgument {
+        true => introduce(command),
+        false => end(&told),
+    });
     if let Some(page) = manual::asked(&parsed) {
         show(page.of(command, short));
     }
@@ -67,6 +74,23 @@ pub fn has(command: &Command, short: &[(&str, &str)], name: &str) -> bool {
     let reader = Reader::new(command, short);
     reader.has(&reader.name(name))
 }
+
+/// Says what the tool is and how it begins, to those who gave it nothing to do.
+fn introduce(command: &Command) -> ! {
+    let name = command.get_name();
+    let text = |styled: Option<&StyledStr>| styled.map(ToString::to_string).unwrap_or_default();
+    let examples = text(command.get_after_long_help());
+    let examples = examples.lines().filter(|line| line.starts_with("  ")).take(EXAMPLES);
+    note!("{name}: {}", text(command.get_about()));
+    note!("");
+    examples.for_each(|line| note!("{line}"));
+    note!("");
+    note!("{name} -h shows everyday options, {name} --help all of them.");
+    std::process::exit(2)
+}
+
+/// Lines of examples for those who gave a tool nothing to do.
+const EXAMPLES: usize = 6;
 
 /// Shows help or a mistake. clap itself would end well although nobody could read the help.
 fn end(told: &clap::Error) -> ! {
@@ -96,6 +120,15 @@ const DEFAULTS: [(&str, &str); 2] = [("-t", "-1"), ("--threads", "-1")];
 /// Options whose two words of earlier versions, a file and a number, are one today.
 const SCALED: [&str; 2] = ["--lora-scaled", "--control-vector-scaled"];
 
+/// Options that words without a name stand for, in order, each with the options beside which it is given already.
+type Unnamed = &'static [(&'static str, &'static [&'static str])];
+
+/// `rgen MODEL.gguf [PROMPT]`, `rserve MODEL.gguf`.
+const UNNAMED: [(&str, Unnamed); 2] = [
+    ("rgen", &[("--model", &["-m", "--model"]), ("--prompt", &["-p", "--prompt", "-f", "--file", "--tokens"])]),
+    ("rserve", &[("--model", &["-m", "--model"])]),
+];
+
 /// Reads words as llama.cpp's programs do, so that clap can go on.
 struct Reader<'a> {
     /// The tool's name.
@@ -104,6 +137,8 @@ struct Reader<'a> {
     valued: HashSet<String>,
     /// Those of them that may stand alone as well.
     optional: HashSet<String>,
+    /// Those of them that two words follow.
+    pairs: HashSet<String>,
     /// Options of the tool that stand alone.
     alone: HashSet<String>,
     /// Options of several letters behind one dash, and their long names.
@@ -120,7 +155,7 @@ struct Read {
 impl<'a> Reader<'a> {
     fn new(command: &Command, short: &'a [(&'a str, &'a str)]) -> Reader<'a> {
         let (mut valued, mut alone) = (HashSet::new(), HashSet::new());
-        let mut optional = HashSet::new();
+        let (mut optional, mut pairs) = (HashSet::new(), HashSet::new());
         for arg in command.get_arguments() {
             let takes = matches!(arg.get_action(), ArgAction::Set | ArgAction::Append);
             let names = if takes { &mut valued } else { &mut alone };
@@ -132,11 +167,14 @@ impl<'a> Reader<'a> {
             if takes && arg.get_num_args().is_some_and(|n| n.min_values() == 0) {
                 optional.extend(arg.get_long().map(|l| format!("--{l}")));
             }
+            if arg.get_num_args().is_some_and(|n| n.min_values() == 2) {
+                pairs.extend(arg.get_long().map(|l| format!("--{l}")));
+            }
         }
         for name in ["-h", "--help", "-V", "--version"] {
             alone.insert(name.to_owned());
         }
-        Reader { tool: command.get_name().to_owned(), valued, optional, alone, short }
+        Reader { tool: command.get_name().to_owned(), valued, optional, pairs, alone, short }
     }
 
     fn has(&self, name: &str) -> bool {
@@ -147,11 +185,13 @@ impl<'a> Reader<'a> {
     /// An option of llama.cpp that cannot be honoured, and a word of several letters behind one dash that is none.
     fn read(&self, args: impl IntoIterator<Item = OsString>) -> Result<Read, String> {
         let mut out = Read::default();
+        let mut unnamed = Vec::new();
         let mut args = args.into_iter().peekable();
         // The program's name.
         out.words.extend(args.next());
         while let Some(word) = args.next() {
             let Some(text) = word.to_str().filter(|w| w.len() > 1 && w.starts_with('-')) else {
+                unnamed.push(out.words.len());
                 out.words.push(word);
                 continue;
             };
@@ -176,11 +216,13 @@ impl<'a> Reader<'a> {
                     true => args.next_if(|word| is_number(&word.to_string_lossy())),
                     false => None,
                 };
+                let more = self.pairs.contains(&name).then(|| args.next()).flatten();
                 out.words.push(name.into());
                 out.words.extend(match scale {
                     Some(scale) => Some(format!("{said}:{}", scale.to_string_lossy()).into()),
                     None => value,
                 });
+                out.words.extend(more);
             } else if self.alone.contains(&name) {
                 out.words.push(name.into());
             } else if let Some(option) = programs::find(&self.tool, &name) {
@@ -202,6 +244,14 @@ impl<'a> Reader<'a> {
                 // A value behind `=`, a number behind a letter, or a mistake that clap explains.
                 out.words.push(name.into());
             }
+        }
+        let given = |names: &[&str]| out.words.iter().any(|word| names.iter().any(|name| is_given(word, name)));
+        let all = UNNAMED.iter().find(|(tool, _)| *tool == self.tool).map_or(&[][..], |(_, options)| options);
+        let missing: Vec<&str> = all.iter().filter(|(_, names)| !given(names)).map(|(option, _)| *option).collect();
+        for (option, at) in missing.into_iter().zip(unnamed) {
+            let mut both = OsString::from(format!("{option}="));
+            both.push(&out.words[at]);
+            out.words[at] = both;
         }
         Ok(out)
     }
@@ -239,6 +289,12 @@ impl<'a> Reader<'a> {
         let is_value = is_number(rest) || rest.starts_with('=');
         first != Some('-') && !rest.is_empty() && (is_alone || is_valued && !is_value)
     }
+}
+
+/// True if a word is the option, also with a value behind it.
+fn is_given(word: &OsStr, option: &str) -> bool {
+    let rest = word.to_str().and_then(|word| word.strip_prefix(option));
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('=') || !option.starts_with("--"))
 }
 
 fn is_number(word: &str) -> bool {

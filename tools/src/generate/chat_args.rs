@@ -27,7 +27,6 @@ const NO_CHAT: [&str; 5] = ["tokens", "json", "logits_sha256", "interactive", "i
 
 /// How a chat goes.
 #[derive(Args)]
-#[command(next_help_heading = "Chats")]
 pub struct ChatArgs {
     /// Chat with the model's own template, also -cnv; the messages are read from standard input, one a line (a
     /// backslash at the end continues the line). The other options of chats mean it too, and so does a terminal where
@@ -82,7 +81,8 @@ pub struct ChatArgs {
     #[arg(long, value_name = "WHEN", value_enum, num_args = 0..=1, default_value = "auto", default_missing_value = "on")]
     pub color: Colours,
 
-    /// Tokens per second after every answer of a chat; without it /speed tells them
+    /// Tokens per second after every answer of a chat, and the times of its phases at the end; without it /speed tells
+    /// those of the last answer
     #[arg(long)]
     pub show_timings: bool,
 

@@ -14,7 +14,6 @@ use crate::text;
 /// The form of the text.
 #[derive(Args)]
 #[group(multiple = false)]
-#[command(next_help_heading = "The form of the text")]
 pub struct GrammarArgs {
     /// A grammar in GBNF that the text follows: 'root ::= "yes" | "no"'
     #[arg(long, value_name = "GBNF", allow_hyphen_values = true)]

@@ -21,7 +21,6 @@ use crate::{text, version};
 
 /// The options of the cache.
 #[derive(Args)]
-#[command(next_help_heading = "Prompts that were evaluated before")]
 pub struct PromptCacheArgs {
     /// Keep what was evaluated of the prompt in FILE, and go on from there in later runs whose prompts begin alike.
     /// Without a prompt the one in the file is continued. No text and no logits depend on it

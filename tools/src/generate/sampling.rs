@@ -9,7 +9,6 @@ use crate::text;
 
 /// How tokens are chosen.
 #[derive(Args)]
-#[command(next_help_heading = "How tokens are chosen")]
 pub struct SamplingArgs {
     /// Random seed; -1: the one in TRINE_SEED, or a new one every time, printed on standard error
     #[arg(short, long, value_name = "N", default_value_t = -1, allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(-1..=u32::MAX as i64))]

@@ -42,6 +42,37 @@ fn greedy_text_is_that_of_the_reference() {
 }
 
 #[test]
+fn words_without_a_name_are_the_model_and_the_prompt() {
+    let model = trilm().to_str().unwrap().to_owned();
+    let run = |args: &[&str]| {
+        let mut command = Command::from(tool::command(env!("CARGO_BIN_EXE_rgen")));
+        command.args(args).args(["-n", "8", "--temp", "0"]).output().unwrap()
+    };
+    let named = stdout(run(&["-m", &model, "-p", "The game"]));
+    for args in [
+        &[&model, "The game"][..],
+        &["The game", "-m", &model],
+        &["--control-vector-layer-range", "1", "2", &model, "The game"],
+    ] {
+        assert_eq!(stdout(run(args)), named, "{args:?}");
+    }
+    // Without quotes a prompt is not cut.
+    for args in [&["-m", &model, "-p", "The", "game"][..], &[&model, "The", "game"]] {
+        let refused = run(args);
+        assert_eq!(refused.status.code(), Some(2), "{args:?}");
+        assert!(String::from_utf8_lossy(&refused.stderr).contains("unexpected argument 'game'"), "{args:?}");
+    }
+}
+
+#[test]
+fn a_tool_that_is_given_nothing_says_how_it_begins() {
+    let output = tool::command(env!("CARGO_BIN_EXE_rgen")).output().unwrap();
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(told.lines().count() <= 10 && told.contains("  rgen model.gguf ") && told.contains("rgen -h "), "{told}");
+}
+
+#[test]
 fn a_seed_gives_the_text_of_the_reference() {
     for case in json("sampling/seeds.json").as_array().unwrap() {
         let args: Vec<&str> = case["args"].as_array().unwrap().iter().map(|a| a.as_str().unwrap()).collect();

@@ -91,6 +91,25 @@ fn mistakes_are_errors_and_say_nothing_to_the_model() {
 }
 
 #[test]
+fn commands_answer() {
+    let dir = tempfile::tempdir().unwrap();
+    let (answers, told) = chat(dir.path(), &["-sys", "Be brief."], "One\n/clear\n/?\n/bye\nTwo\n");
+    let (one, _) = chat(dir.path(), &["-sys", "Be brief."], "One\n");
+    assert_eq!(answers, one);
+    assert!(told.contains("(2 messages are forgotten; the system prompt stays)"), "{told}");
+    assert!(told.contains("/regen "), "{told}");
+}
+
+#[test]
+fn times_come_at_the_end_of_a_chat_when_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_, told) = chat(dir.path(), &[], "One\n");
+    assert!(!told.contains("eval time"), "{told}");
+    let (_, told) = chat(dir.path(), &["--show-timings"], "One\n");
+    assert!(told.contains("eval time"), "{told}");
+}
+
+#[test]
 fn speeds_are_told_when_asked_for() {
     let dir = tempfile::tempdir().unwrap();
     let speeds = |args: &[&str], input: &str| {

@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
@@ -82,7 +82,6 @@ impl Screen {
 
     /// The exit code, when the program has ended.
     fn end(mut self) -> Option<i32> {
-        self.until("peak memory");
         self.child.wait().unwrap().code()
     }
 }
@@ -151,11 +150,30 @@ fn what_is_typed_during_an_answer_comes_after_it() {
     screen.press("/unheard\r");
     screen.press("/nothing\r");
     let answer = screen.until("\x1b[K> ");
+    assert!(!answer.contains("(interrupted)"), "{answer:?}");
     assert!(!answer.contains("/nothing") && !answer.contains("/unheard"), "{answer:?}");
     screen.until("there is no command /unheard");
     screen.until("there is no command /nothing");
     screen.until("\x1b[K> ");
     screen.press("/exit\r");
+    assert_eq!(screen.end(), Some(0));
+}
+
+#[test]
+fn an_answer_that_is_interrupted_says_so_and_the_chat_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let args = ["-n", "400", "--ignore-eos", "--no-history", "--color", "off"];
+    let mut screen = Screen::new(dir.path(), &args, &[]);
+    screen.until("> ");
+    screen.press("One\r");
+    screen.until(SENT);
+    screen.until(" ");
+    // The keys of this terminal send no signals, because it is not the one that the program was started from.
+    let ended = Command::new("kill").args([tool::end_signal(), &screen.child.id().to_string()]).status().unwrap();
+    assert!(ended.success());
+    screen.until("(interrupted)");
+    screen.until("\x1b[K> ");
+    screen.press("/bye\r");
     assert_eq!(screen.end(), Some(0));
 }
 

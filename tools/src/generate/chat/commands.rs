@@ -31,7 +31,8 @@ struct Command {
 /// All of them, in the order of the help.
 #[rustfmt::skip]
 const COMMANDS: &[Command] = &[
-    Command { name: "help", takes: "", help: "this list", run: help },
+    Command { name: "help", takes: "", help: "this list, as does /?", run: help },
+    Command { name: "?", takes: "", help: "", run: help },
     Command { name: "regen", takes: "", help: "another answer to what was said last, with the next seed", run: regenerate },
     Command { name: "undo", takes: "", help: "take back what was said last, and the answer", run: undo },
     Command { name: "clear", takes: "", help: "forget what was said; the system prompt stays", run: clear },
@@ -41,7 +42,8 @@ const COMMANDS: &[Command] = &[
     Command { name: "set", takes: "[NAME VALUE]", help: "how tokens are chosen, or what is set", run: set },
     Command { name: "bits", takes: "[N]", help: "go on at N bits per weight, or show at which widths an any-precision model can run", run: bits },
     Command { name: "speed", takes: "", help: "tokens per second of the last answer ('/set timings on': of every one)", run: speed },
-    Command { name: "exit", takes: "", help: "end, as do /quit and Ctrl-D; Ctrl-C ends an answer", run: |_, _| Ok(Next::End) },
+    Command { name: "exit", takes: "", help: "end, as do /bye, /quit and Ctrl-D; Ctrl-C ends an answer", run: |_, _| Ok(Next::End) },
+    Command { name: "bye", takes: "", help: "", run: |_, _| Ok(Next::End) },
     Command { name: "quit", takes: "", help: "", run: |_, _| Ok(Next::End) },
 ];
 
@@ -55,7 +57,7 @@ pub fn names() -> impl Iterator<Item = String> {
 pub fn parse(said: &str) -> Option<(&str, &str)> {
     let line = said.trim().strip_prefix('/')?;
     let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-    let is_word = !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase());
+    let is_word = name == "?" || !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase());
     (is_word && !line.contains('\n')).then_some((name, rest.trim()))
 }
 
@@ -122,7 +124,11 @@ fn undo(talk: &mut Talk<'_>, _: &str) -> Result<Next> {
 }
 
 fn clear(talk: &mut Talk<'_>, _: &str) -> Result<Next> {
+    let before = talk.chat.messages().len();
     talk.chat.clear();
+    let after = talk.chat.messages().len();
+    let stays = if after > 0 { "; the system prompt stays" } else { "" };
+    say(&format!("({} messages are forgotten{stays})", before - after));
     Ok(Next::Stay)
 }
 
@@ -199,7 +205,8 @@ mod tests {
         assert_eq!(parse("/help"), Some(("help", "")));
         assert_eq!(parse("  /set  temp   0.5 "), Some(("set", "temp   0.5")));
         assert_eq!(parse("/nothing"), Some(("nothing", "")));
-        for message in ["/tmp/file", "/", "/ help", "/Help", "help", "/load a\nb", "//help", "/2"] {
+        assert_eq!(parse("/?"), Some(("?", "")));
+        for message in ["/tmp/file", "/", "/ help", "/Help", "help", "/load a\nb", "//help", "/2", "/??"] {
             assert_eq!(parse(message), None, "{message:?}");
         }
     }

@@ -23,7 +23,6 @@ use trine::{Chat, ChatTemplate, Context, End, GenerateOptions, Message, Model};
 use super::args::Args;
 use super::prompt_cache::PromptCache;
 use super::reverse::ReversePrompts;
-use super::summary;
 use super::timings::Timings;
 use crate::isolate::OtherProcess;
 use crate::terminal;
@@ -117,7 +116,7 @@ pub fn run(
         let context = talk.chat.context();
         cache.end(context, context.tokens())?;
     }
-    summary(talk.chat.context(), timings);
+    talk.show_timings(timings);
     Ok(())
 }
 

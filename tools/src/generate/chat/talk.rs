@@ -88,6 +88,9 @@ impl Talk<'_> {
         if after.shifts > before.shifts {
             say("(context full: what came first was forgotten, the rest was read again)");
         }
+        if end == Some(End::Cancelled) && self.terminal {
+            say("(interrupted)");
+        }
         if end == Some(End::Context) {
             note!("(the context of {} tokens is full)", self.chat.context().n_ctx());
         }
@@ -122,9 +125,16 @@ impl Talk<'_> {
         Ok(())
     }
 
+    /// Shows the times of the whole chat, where they are asked for.
+    pub(super) fn show_timings(&self, timings: &Timings) {
+        if self.timings {
+            summary(self.chat.context(), timings);
+        }
+    }
+
     /// Ends the program.
     pub(super) fn interrupted(&self, timings: &Timings) -> ! {
-        summary(self.chat.context(), timings);
+        self.show_timings(timings);
         note!("interrupted");
         std::process::exit(interrupt::EXIT_CODE)
     }

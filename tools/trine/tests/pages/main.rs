@@ -39,6 +39,10 @@ curl() {
 }
 "#;
 
+/// All tools.
+const TOOLS: [&str; 9] =
+    ["rbench", "rconvert", "rgen", "rimatrix", "rinspect", "rperplexity", "rquantize", "rserve", "rtokenize"];
+
 fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.ancestors().nth(2).expect("the folder of the repository").to_owned()
@@ -151,13 +155,37 @@ fn the_table_of_contents_has_every_page_once() {
     assert_eq!(listed, there.collect::<Vec<_>>());
 }
 
+/// The options that lines of a help begin with, by their long names.
+fn options<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let first_two = lines.map(|line| line.split_whitespace().take(2));
+    let named = first_two.filter(|words| words.clone().next().is_some_and(|word| word.starts_with('-')));
+    named.filter_map(|mut words| words.find(|word| word.starts_with("--"))).collect()
+}
+
+#[test]
+fn the_short_help_is_a_screen_with_the_options_that_have_no_heading() {
+    for tool in TOOLS {
+        let help = |option: &str| {
+            let trine = Command::new(env!("CARGO_BIN_EXE_trine")).args([tool, option]).output().expect("trine");
+            String::from_utf8(trine.stdout).expect("text")
+        };
+        let (short, long) = (help("-h"), help("--help"));
+        let size = (short.lines().count(), short.lines().map(str::len).max().unwrap_or_default());
+        assert!(size.0 <= 40 && size.1 <= 140, "{tool} -h has {} lines, of {} columns at most", size.0, size.1);
+        let (_, below) = long.split_once("\nOptions:\n").expect("options");
+        let is_heading = |line: &&str| line.starts_with(char::is_alphabetic);
+        let without_heading = below.lines().take_while(|line| !is_heading(line));
+        assert_eq!(options(short.lines()), options(without_heading), "{tool}");
+    }
+}
+
 /// A folder in which a page's commands run: the tools by their names in `bin`, and the bundled data.
 fn workplace() -> tempfile::TempDir {
     let place = tempfile::tempdir().expect("a folder");
     symlink(root().join("testdata"), place.path().join("testdata")).expect("a link");
     let bin = place.path().join("bin");
     fs::create_dir(&bin).expect("a folder");
-    for tool in trine_tools::commands::all().iter().map(|tool| tool.name).chain(["rserve"]) {
+    for tool in TOOLS {
         symlink(env!("CARGO_BIN_EXE_trine"), bin.join(tool)).expect("a link");
     }
     place

@@ -23,8 +23,11 @@ const MAX_REQUEST: u64 = 1 << 30;
 const MAX_ANSWER: u64 = 256 << 20;
 /// Memory that the process needs beside what the job may take.
 const OWN_MEMORY: u64 = 64 << 20;
-/// How much longer than the job may run the process is waited for.
-const GRACE: Duration = Duration::from_secs(1);
+/// How much longer than the job may run the process is waited for: the system ends it by its processor time, of which
+/// it gets less on a machine with much to do. Templates have limits of their own.
+fn grace(job: Job) -> Duration {
+    Duration::from_secs(if job == Job::Grammar { 8 } else { 1 })
+}
 
 /// Starts this program once more for each job.
 #[derive(Clone, Copy, Debug)]
@@ -124,7 +127,7 @@ fn run(program: &Path, job: Job, request: &[u8], limits: Limits) -> Result<Vec<u
         .stderr(Stdio::null())
         .spawn();
     let mut child = started.map_err(|e| broken(format!("cannot start a process: {e}")))?;
-    let answer = exchange(&mut child, request, limits.time + GRACE);
+    let answer = exchange(&mut child, request, limits.time + grace(job));
     if !matches!(answer, Ok(Some(_))) {
         // It may have ended by itself, which is as good.
         let _ = child.kill();

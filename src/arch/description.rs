@@ -66,8 +66,6 @@ pub struct Arch {
     /// True if control vectors are added after every block. For some models the reference adds none, or adds them
     /// within a block.
     pub steered: bool,
-    /// True if the backward pass behind `rimatrix --fisher` has all operations of the architecture.
-    pub gradients: bool,
     /// How Hugging Face checkpoints of it are read, one for every family of classes; none where the converter cannot
     /// yet.
     pub checkpoints: &'static [&'static Checkpoint],
@@ -101,7 +99,6 @@ impl Arch {
         ignored: &[],
         fixed_keys: &[],
         steered: true,
-        gradients: false,
         checkpoints: &[],
     };
 

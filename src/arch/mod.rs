@@ -3,8 +3,7 @@
 //! A description says which tensors a block has, and with them which operations: where norms stand, which biases there
 //! are, whether the feed-forward network is a mixture of experts. What tensors cannot say (how RoPE pairs elements, the
 //! gate's function, which layers have a window, factors) are fields, whose values [`rules`] explains. The engine, the
-//! converter, the gradients behind `rimatrix --fisher` and synthetic models all read it; none of them knows an
-//! architecture by name.
+//! converter and synthetic models all read it; none of them knows an architecture by name.
 //!
 //! **A new architecture is one description in `family/` and its line in [`ARCHITECTURES`].** Everything that a
 //! description can ask for is defined with the reference's order of operations; an architecture that needs an operation
@@ -34,6 +33,7 @@ pub use description::Arch;
 pub use family::ARCHITECTURES;
 pub use functions::{Activation, Claim, Gating, HeadGate, Pairing};
 pub use missing::{MISSING, Missing};
+pub(crate) use parts::DENSE_MATRICES;
 #[cfg(feature = "convert")]
 pub(crate) use parts::FUSED_QKV;
 pub use parts::Group;

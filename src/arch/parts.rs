@@ -216,6 +216,8 @@ pub const GATED_FFN: Group = &[
     tensor("ffn_up.weight", "mlp.up_proj.weight", &[Ff, Embd], ByRows),
     tensor("ffn_down.weight", "mlp.down_proj.weight", &[Embd, Ff], ByColumns),
 ];
+/// The matrices of a dense block, as most architectures have them.
+pub const DENSE_MATRICES: [Group; 3] = [QKV, ATTN_OUT, GATED_FFN];
 const UP: Tensor = GATED_FFN[1];
 const DOWN: Tensor = GATED_FFN[2];
 /// Up and down projection without a gate.

@@ -5,31 +5,19 @@
 //! sequence is the mean cross-entropy of its tokens from the second on. It is the gradient of the
 //! sequence that is squared, not that of each token.
 //!
-//! The pass is plain `f32` on the decoded weights: no quantized activations, no half-float cache. Its
-//! order of summation is fixed: products as [`product`] says, reductions over a row in `f64` in order,
-//! sequences in the order given. Neither threads nor the instruction set change a bit.
+//! The model's program is run forwards and backwards in `f32` ([`crate::exec::gradient`]); sequences are added in the
+//! order given. Neither threads nor the instruction set change a bit.
 
-mod attention;
-mod block;
-mod load;
 mod loss;
-mod ops;
-mod product;
-mod real;
 pub mod sample;
 
 use trine_formats::gguf::{ModelFile, PackingOptions};
 
-use crate::arch::rules::EmbeddingScale;
+use crate::exec::gradient::{Gradient, Gradients, Real};
 use crate::kernels::Isa;
-use crate::model::{Config, ModelError};
-use crate::ops::rope::Rope;
-use block::{Gradients, Positions};
-use load::Weights;
-use loss::Head;
-use real::Real;
+use crate::model::{Config, LoadOptions, Model, ModelError};
 
-pub use load::Target;
+pub use crate::exec::gradient::Target;
 
 /// Why a sequence gives no gradient.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -38,6 +26,14 @@ pub enum SequenceError {
     /// Nothing to predict.
     #[error("a sequence of {0} tokens predicts nothing; it needs at least 2")]
     Short(usize),
+    /// More tokens than the model has positions, or than its indexer chooses from.
+    #[error("a sequence of {tokens} tokens is too long: the model's end at {most}")]
+    Long {
+        /// Its tokens.
+        tokens: usize,
+        /// Those of the longest one.
+        most: usize,
+    },
     /// A token that the model does not have.
     #[error("token {id} at index {index} is outside the vocabulary of {n_vocab}")]
     UnknownToken {
@@ -53,19 +49,25 @@ pub enum SequenceError {
     NonFinite(f64),
 }
 
-/// Bytes that the gradients of sequences of `seq_len` tokens take: weights, sums, and what is kept of one
+/// About the bytes that the gradients of sequences of `seq_len` tokens take: weights, sums, and what is kept of one
 /// sequence.
-pub fn memory(c: &Config, seq_len: usize) -> u64 {
-    let (d, heads, kv) = (c.n_embd, c.n_head * c.head_dim, c.n_head_kv * c.head_dim);
-    let block = d * (heads + 2 * kv) + heads * d + 3 * d * c.n_ff;
-    let weights = 2 * c.n_layer * block + 2 * c.n_vocab * d;
-    let kept = c.n_layer * seq_len * (3 * d + 3 * heads + 3 * kv + 2 * c.n_ff);
-    let working = seq_len * (4 * c.n_ff + 4 * d) + seq_len.min(64) * c.n_vocab;
-    4 * (weights + kept + working) as u64
+pub fn memory(file: &ModelFile, c: &Config, seq_len: usize) -> u64 {
+    let used = c.experts.as_ref().map_or(1, |experts| experts.used as u64);
+    let (mut weights, mut of_token) = (0, 0);
+    for tensor in file.tensors() {
+        let all: u64 = tensor.shape.iter().product();
+        weights += all;
+        if let ([columns, rows, experts @ ..], Some(_)) = (&tensor.shape[..], tensor.name.strip_prefix("blk.")) {
+            weights += all;
+            of_token += (columns + rows) * if experts.is_empty() { 1 } else { used };
+        }
+    }
+    4 * (weights + seq_len as u64 * of_token + (seq_len.min(64) * c.n_vocab) as u64)
 }
 
 /// A model and the squared gradients of its matrices.
 pub struct Fisher {
+    config: Config,
     pass: Pass<f32>,
     gradients: Gradients<f32>,
 }
@@ -74,21 +76,23 @@ impl Fisher {
     /// Decodes the model of `file`; all sums are 0.
     ///
     /// # Errors
-    /// Everything that is missing or cannot be used, at once.
+    /// Everything that is missing or cannot be used, at once; operations that have no derivative.
     pub fn load(file: &ModelFile, packing: &PackingOptions, isa: Isa) -> Result<Fisher, ModelError> {
-        let pass = Pass::load(file, packing, isa)?;
-        let gradients = pass.gradients(|sum, g| sum + g * g);
-        Ok(Fisher { pass, gradients })
+        let options = LoadOptions { isa, repack: false, packing: packing.clone(), ..LoadOptions::default() };
+        let model = Model::load(file, &options)?;
+        let pass = Pass::of(&model)?;
+        let gradients = pass.gradient.zeros(|sum, g| sum + g * g);
+        Ok(Fisher { config: model.config().clone(), pass, gradients })
     }
 
     /// Hyper-parameters of the model.
     pub fn config(&self) -> &Config {
-        &self.pass.weights.config
+        &self.config
     }
 
     /// The matrices, in the order of [`Fisher::sums`].
     pub fn targets(&self) -> &[Target] {
-        &self.pass.weights.targets
+        self.pass.gradient.targets()
     }
 
     /// Sums of squared gradients, `[rows][columns]` per matrix.
@@ -119,63 +123,32 @@ impl Fisher {
     }
 }
 
-/// The forward and backward pass in some precision.
+/// The gradients of a model in some precision, and the sequences that it takes.
 struct Pass<T> {
-    weights: Weights<T>,
-    isa: Isa,
+    gradient: Gradient<T>,
+    n_vocab: usize,
+    /// Tokens of the longest sequence.
+    most: usize,
 }
 
 impl<T: Real> Pass<T> {
-    fn load(file: &ModelFile, packing: &PackingOptions, isa: Isa) -> Result<Pass<T>, ModelError> {
-        let weights = Weights::load(file, packing, isa)?;
-        Ok(Pass { weights, isa })
-    }
-
-    /// Zeros to fold gradients into.
-    fn gradients(&self, fold: fn(T, T) -> T) -> Gradients<T> {
-        let targets = self.weights.targets.iter();
-        Gradients { sums: targets.map(|t| vec![T::default(); t.rows * t.columns]).collect(), fold }
+    fn of(model: &Model) -> Result<Pass<T>, ModelError> {
+        let most = model.most_positions().into_iter().chain(model.most_chosen()).min();
+        Ok(Pass { gradient: model.gradient()?, n_vocab: model.n_vocab(), most: most.unwrap_or(usize::MAX) })
     }
 
     fn add(&self, tokens: &[u32], gradients: &mut Gradients<T>) -> Result<f64, SequenceError> {
-        let w = &self.weights;
-        let (n, n_vocab) = (w.config.n_embd, w.config.n_vocab);
-        if tokens.len() < 2 {
-            return Err(SequenceError::Short(tokens.len()));
+        let (n_vocab, most) = (self.n_vocab, self.most);
+        match tokens.len() {
+            short @ (0 | 1) => return Err(SequenceError::Short(short)),
+            tokens if tokens > most => return Err(SequenceError::Long { tokens, most }),
+            _ => {}
         }
         let mut ids = tokens.iter().enumerate();
         if let Some((index, &id)) = ids.find(|(_, id)| **id as usize >= n_vocab) {
             return Err(SequenceError::UnknownToken { id, index, n_vocab });
         }
-        let angles = |r: &Rope| (0..tokens.len()).map(|i| r.pairs(i)).collect();
-        let angles: [Vec<_>; 2] = w.ropes.each_ref().map(angles);
-        let at = Positions { ropes: &w.ropes, angles: &angles };
-        let scale = T::of(match w.config.arch.embedding_scale {
-            EmbeddingScale::RootOfWidth => (n as f64).sqrt(),
-            _ => w.config.embedding_scale.unwrap_or(1.0).into(),
-        });
-        let mut x = Vec::with_capacity(tokens.len() * n);
-        for &id in tokens {
-            let row = &w.embedding[id as usize * n..][..n];
-            x.extend(row.iter().map(|&v| v * scale));
-        }
-        let blocks = w.blocks.iter();
-        let saved: Vec<_> = blocks.map(|block| block.forward(&mut x, &at)).collect();
-        let head = Head {
-            norm: &w.output_norm,
-            weight: w.output.as_ref().unwrap_or(&w.embedding),
-            bias: &w.output_bias,
-            softcap: w.config.final_softcap.map(f64::from),
-            isa: self.isa,
-        };
-        let (loss, mut dx) = head.loss(&x, tokens);
-        if !loss.is_finite() {
-            return Err(SequenceError::NonFinite(loss));
-        }
-        for (block, saved) in w.blocks.iter().zip(saved).rev() {
-            block.backward(saved, &mut dx, &at, gradients);
-        }
-        Ok(loss)
+        loss::add(&self.gradient, tokens, gradients).map_err(SequenceError::NonFinite)
     }
 }
 

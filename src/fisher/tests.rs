@@ -40,18 +40,13 @@ fn variants() -> Vec<(&'static str, ModelFile)> {
 }
 
 fn pass<T: Real>(file: &ModelFile) -> Pass<T> {
-    Pass::load(file, &PackingOptions::default(), Isa::detect()).expect("a model")
+    let options = LoadOptions { repack: false, ..LoadOptions::default() };
+    Pass::of(&Model::load(file, &options).expect("a model")).expect("gradients")
 }
 
-/// The weight of a target.
+/// The weights of a target.
 fn weights(pass: &mut Pass<f64>, index: usize) -> &mut [f64] {
-    let blocks = pass.weights.blocks.iter_mut();
-    let mut linears = blocks.flat_map(|b| {
-        let others = [&mut b.out, &mut b.gate, &mut b.up, &mut b.down];
-        b.qkv.iter_mut().chain(others)
-    });
-    let found = linears.find(|l| l.index == index);
-    &mut found.expect("a target").weight
+    pass.gradient.weights_mut(index).expect("a target")
 }
 
 #[test]
@@ -61,11 +56,11 @@ fn gradients_are_the_differences_of_the_loss() {
         // One that is longer than a block of queries.
         let tokens: &[u32] = if i == 1 { &text[..70] } else { &TOKENS };
         let mut pass = pass::<f64>(&file);
-        let mut gradients = pass.gradients(|sum, g| sum + g);
+        let mut gradients = pass.gradient.zeros(|sum, g| sum + g);
         pass.add(tokens, &mut gradients).expect("a loss");
-        let mut nowhere = pass.gradients(|sum, _| sum);
+        let mut nowhere = pass.gradient.zeros(|sum, _| sum);
         for (index, sums) in gradients.sums.iter().enumerate() {
-            let tensor = pass.weights.targets[index].tensor.clone();
+            let tensor = pass.gradient.targets()[index].tensor.clone();
             let largest = sums.iter().fold(0f64, |m, g| m.max(g.abs()));
             assert!(largest > 1e-6, "{arch} {tensor}");
             for at in (0..sums.len()).step_by(sums.len() / 5) {
@@ -112,7 +107,7 @@ fn engine_loss(file: &ModelFile, tokens: &[u32]) -> f64 {
 fn the_loss_is_that_of_the_engine() {
     for (arch, file) in variants() {
         let ours = pass::<f32>(&file);
-        let mut nowhere = ours.gradients(|sum, _| sum);
+        let mut nowhere = ours.gradient.zeros(|sum, _| sum);
         let ours = ours.add(&TOKENS, &mut nowhere).expect("a loss");
         let theirs = engine_loss(&file, &TOKENS);
         assert!((ours / theirs - 1.0).abs() < 2e-3, "{arch}: {ours} {theirs}");
@@ -128,7 +123,7 @@ fn squares_of_sequences_are_added_in_single_precision() {
     let file = toy("llama", Extras::default());
     let wide = pass::<f64>(&file);
     let mut fisher = Fisher::load(&file, &PackingOptions::default(), Isa::detect()).expect("a model");
-    let mut want = wide.gradients(|sum, g| sum + g * g);
+    let mut want = wide.gradient.zeros(|sum, g| sum + g * g);
     let text = long_text();
     for sequence in [&text[..150], &text[150..], &TOKENS] {
         let loss = fisher.add(sequence).expect("a loss");
@@ -222,26 +217,4 @@ fn what_is_missing_or_left_over_is_named_at_once() {
         problems(&renamed(&bitnet, "bitnet", "bitnet", &[], &["blk.0.attn_output.bias"])),
         ["the architecture has no place for blk.0.attn_output.bias"]
     );
-}
-
-#[test]
-fn architectures_without_gradients_are_refused_by_name() {
-    let file = toy("llama", Extras::default());
-    let keys = [("expert_count", Value::U32(4)), ("expert_used_count", Value::U32(2))];
-    for to in ["llama", "qwen3moe"] {
-        assert_eq!(
-            problems(&renamed(&file, "llama", to, &keys, &[])),
-            [format!("gradients of architecture {to} are not supported: it has a mixture of experts")]
-        );
-    }
-    let keys = [("residual_scale", Value::F32(0.5)), ("logit_scale", Value::F32(8.0))];
-    for arch in ["granite", "granitemoe"].map(|name| crate::arch::Arch::find(name).unwrap()) {
-        assert_eq!(
-            problems(&renamed(&file, "llama", arch.name, &keys, &[])),
-            [format!(
-                "gradients of architecture {} are not supported: it has factors on the residual stream or the logits",
-                arch.name
-            )]
-        );
-    }
 }

@@ -52,6 +52,15 @@ pub fn pack_row(codes: &[i8], out: &mut [u8]) {
     }
 }
 
+/// The codes of a row of [`pack_row`].
+pub fn unpack_row(row: &[u8], codes: &mut [i8]) {
+    for (block, bytes) in codes.chunks_mut(BLOCK).zip(row.chunks_exact(BYTES)) {
+        for (i, code) in block.iter_mut().enumerate() {
+            *code = (bytes[i % 32] >> (6 - 2 * (i / 32)) & 3) as i8 - 1;
+        }
+    }
+}
+
 /// Quantizes one activation row.
 ///
 /// # Panics
@@ -129,6 +138,17 @@ mod tests {
             (s >> 56) as u8
         };
         (0..n).map(step).collect()
+    }
+
+    #[test]
+    fn rows_are_unpacked_to_their_codes() {
+        for n in [128, 300] {
+            let codes: Vec<i8> = bytes(3, n).iter().map(|b| (b % 3) as i8 - 1).collect();
+            let (mut row, mut back) = (vec![0; row_bytes(n)], vec![9; n]);
+            pack_row(&codes, &mut row);
+            unpack_row(&row, &mut back);
+            assert_eq!(back, codes);
+        }
     }
 
     #[test]

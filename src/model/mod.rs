@@ -23,7 +23,8 @@ use trine_formats::anyprec::AnyPrec;
 use trine_formats::gguf::{Blob, ModelFile};
 use trine_formats::widely;
 
-use crate::exec::{Cancelled, Offload, PassOptions, Processor};
+use crate::exec::gradient::{self, Gradient, Real};
+use crate::exec::{Cancelled, Offload, PassOptions, Processor, Ropes};
 use crate::kernels::Floats;
 use crate::kv::{self, CacheTypes, PageLayout};
 use crate::program::{Op, Operation, Program, Value};
@@ -133,7 +134,8 @@ impl Model {
             }
             ropes
         });
-        let processor = Processor { isa: options.isa, matrices, ropes, original_context: config.original_context };
+        let ropes = Ropes { all: ropes, original_context: config.original_context };
+        let processor = Processor { isa: options.isa, matrices, ropes };
         let sections = anyprec.as_ref().map(|a| load::sections(file, a));
         let added = options.adapters.iter().chain(&options.control.vectors);
         let offload = options.offload.clone().filter(|_| layers > 0);
@@ -166,6 +168,28 @@ impl Model {
     /// The forward pass as operations.
     pub fn program(&self) -> &Program {
         &self.inner.program
+    }
+
+    /// Checks that all operations of the forward pass have derivatives.
+    ///
+    /// # Errors
+    /// Those that have none, by name.
+    pub fn check_gradient(&self) -> Result<(), ModelError> {
+        gradient::check(&self.inner.program).map_err(|what| {
+            let name = self.inner.config.arch.name;
+            ModelError::Invalid(vec![format!("gradients of architecture {name} are not supported: {what}")])
+        })
+    }
+
+    /// The forward pass with its derivative, and the weights as plain numbers. They have to be where the file has them
+    /// ([`LoadOptions::repack`]).
+    ///
+    /// # Errors
+    /// Operations without a derivative; tensors without plain weights.
+    pub fn gradient<T: Real>(&self) -> Result<Gradient<T>, ModelError> {
+        self.check_gradient()?;
+        let gradient = Gradient::new(&self.inner.program, &self.inner.processor);
+        gradient.map_err(|what| ModelError::Invalid(vec![what]))
     }
 
     /// Bytes of the matrices of an operation, as the processor has them.
@@ -218,8 +242,8 @@ impl Model {
 
     /// True if positions are embedded differently in a context of `n_ctx` than in one of the training's length.
     pub fn has_long_positions(&self, n_ctx: usize) -> bool {
-        let processor = &self.inner.processor;
-        processor.ropes(n_ctx) != processor.ropes(self.inner.config.original_context)
+        let ropes = &self.inner.processor.ropes;
+        ropes.of(n_ctx) != ropes.of(self.inner.config.original_context)
     }
 
     /// In which layouts the weights are.

@@ -30,7 +30,7 @@ impl Model {
 
     /// Cosine and sine of every pair of one of its position embeddings, in a context of `n_ctx` positions.
     pub(crate) fn angles(&self, kind: RopeKind, n_ctx: usize, position: usize) -> Vec<(f32, f32)> {
-        self.inner.processor.ropes(n_ctx)[kind as usize].pairs(position)
+        self.inner.processor.ropes.of(n_ctx)[kind as usize].pairs(position)
     }
 
     /// Checks that the GPU has a kernel for each operation of its part. Nothing is allocated there.

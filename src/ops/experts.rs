@@ -4,6 +4,7 @@
 //! their outputs are multiplied by their weights and added up in that order.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 
 use super::activation::sigmoid;
 use super::order;
@@ -13,7 +14,7 @@ use crate::kernels::Floats;
 use crate::pool;
 
 /// Least sum that weights are divided by: the smallest normal half float.
-const LEAST_SUM: f32 = 6.103_515_6e-5;
+pub const LEAST_SUM: f32 = 6.103_515_6e-5;
 
 /// An expert of a token, and the factor on its output.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -138,6 +139,26 @@ fn descending(values: &[f32]) -> Vec<usize> {
         order::sort(&mut places, |&a, &b| values[a] > values[b]);
     }
     places
+}
+
+/// The order of rows that are grouped by expert: the place of each in the choices of all tokens, `[tokens][used]`, and the
+/// rows of each of `count` experts. An expert's first choices come before its second ones, tokens in order: the order in
+/// which llama-imatrix adds up the inputs of an expert.
+pub fn by_expert(experts: &[usize], used: usize, count: usize) -> (Vec<usize>, Vec<Range<usize>>) {
+    let mut by_expert = vec![Vec::new(); count];
+    for rank in 0..used {
+        for place in (rank..experts.len()).step_by(used) {
+            by_expert[experts[place]].push(place);
+        }
+    }
+    let mut from = 0;
+    let rows = by_expert.iter().map(|places| {
+        let rows = from..from + places.len();
+        from = rows.end;
+        rows
+    });
+    let rows = rows.collect();
+    (by_expert.concat(), rows)
 }
 
 /// The rows of `x`, `[tokens][columns]`, of the tokens in `rows`, one after another.

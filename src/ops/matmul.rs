@@ -195,6 +195,23 @@ impl Matrix {
         }
     }
 
+    /// Decodes row `i`; `false` when the matrix is packed, in planes or widely linear.
+    pub fn decode_row(&self, i: usize, out: &mut [f32]) -> bool {
+        let Weights::Rows { kernel, .. } = &self.weights else {
+            return false;
+        };
+        match (kernel, self.ty.info().and_then(|info| info.decode)) {
+            (RowKernel::Ternary(_), _) => {
+                let (mut codes, scale) = (vec![0i8; out.len()], self.scale.unwrap_or(1.0));
+                ternary::unpack_row(self.row(i), &mut codes);
+                out.iter_mut().zip(codes).for_each(|(v, code)| *v = f32::from(code) * scale);
+            }
+            (RowKernel::Blocks(..), Some(decode)) => decode(self.row(i), out),
+            (RowKernel::Blocks(..), None) => return false,
+        }
+        true
+    }
+
     /// All rows as the file has them, and the scale of the whole tensor, 1 without one; of types with one scale for the
     /// tensor the rows of [`crate::kernels::ternary`]. `None` when the matrix is packed, in planes or widely linear.
     pub fn stored(&self) -> Option<(&[u8], f32)> {

@@ -5,9 +5,10 @@ use std::fmt::Write;
 use std::fs;
 
 use trine::arch::{ARCHITECTURES, MISSING};
+use trine::model::{LoadOptions, Model};
 
 use crate::listing::Listing;
-use crate::{MODELS, NOT_YET};
+use crate::{MODELS, NOT_YET, made};
 
 const HEAD: &str = "\
 # Models
@@ -18,7 +19,8 @@ yet. The tables are made from `src/arch` by `tests/archs`, which also checks tha
 
 The last column names the small random models that hold an architecture: their logits are the reference's at every position,
 in F32, F16, Q8_0 and Q4_K_M, and so are the files that `rquantize` makes of them (`testdata/archs/README.md`). `rconvert`
-tells whether Hugging Face checkpoints can be converted, `fisher` whether `rimatrix --fisher` has the gradients.
+tells whether Hugging Face checkpoints can be converted, `fisher` whether every operation of these models has a derivative, so that
+`rimatrix --fisher` takes their gradients.
 
 | architecture | known models | experts | rconvert | fisher | held by |
 |---|---|---|---|---|---|
@@ -46,6 +48,16 @@ fn held() -> BTreeMap<String, Vec<&'static str>> {
     held
 }
 
+/// True if all operations of a model have derivatives; widely linear matrices have none.
+fn has_gradients(name: &str) -> bool {
+    let path = trine_testkit::testdata(&format!("archs/{name}.txt"));
+    path.exists() && {
+        let options = LoadOptions { repack: false, ..LoadOptions::default() };
+        let model = Model::load(&trine_testkit::gguf::model(made(name)), &options);
+        model.expect("a model").check_gradient().is_ok()
+    }
+}
+
 fn table() -> String {
     let (mut out, mut held) = (HEAD.to_owned(), held());
     let mut archs = ARCHITECTURES.to_vec();
@@ -65,7 +77,7 @@ fn table() -> String {
             arch.name,
             arch.models,
             yes(!arch.checkpoints.is_empty()),
-            yes(arch.gradients),
+            yes(models.iter().all(|name| has_gradients(name))),
             models.join(", ")
         )
         .expect("text");

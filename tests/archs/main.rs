@@ -7,6 +7,7 @@
 mod docs;
 mod factors;
 mod golden;
+mod gradients;
 mod invariance;
 mod listing;
 mod recurrent;

@@ -109,6 +109,12 @@ impl Rotation {
     }
 }
 
+/// The model of a listing with rotated weights, signs included.
+pub fn rotated(name: &str) -> ModelFile {
+    let rotation = Rotation { explicit: true, ..Rotation::default() };
+    rotation.file(&model(name, str::to_owned), |_| ())
+}
+
 fn logits(file: &ModelFile) -> Vec<f32> {
     let model = Model::load(file, &LoadOptions::default()).unwrap_or_else(|e| panic!("{e}"));
     let pool = Pool::new(2).expect("threads");

@@ -17,7 +17,6 @@ pub const BITNET: Arch = Arch {
     block: &[ATTN_NORM, QKV, ATTN_OUT, FFN_NORM, GATED_FFN, ATTN_SUB_NORM, FFN_SUB_NORM],
     rope: RopeRule::PARTIAL,
     scaled: DENSE_SCALES,
-    gradients: true,
     checkpoints: &[&Checkpoint { activations: &["silu"], more_keys: &[Key::UnitScaling], ..CHECKPOINT }],
     ..Arch::DENSE
 };

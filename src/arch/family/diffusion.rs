@@ -18,7 +18,6 @@ pub const DREAM: Arch = Arch {
     ends: &[ENDS, OUTPUT_OR_TIED],
     attention: BOTH_WAYS,
     ignored: &["output.bias"],
-    gradients: false,
     checkpoints: &[],
     ..QWEN2
 };
@@ -33,7 +32,6 @@ pub const LLADA: Arch = Arch {
     attention: BOTH_WAYS,
     scaled: ATTENTION_SCALES,
     ignored: &["rope_freqs.weight", "attn_output.bias", "ffn_gate.bias", "ffn_up.bias", "ffn_down.bias"],
-    gradients: false,
     checkpoints: &[],
     ..LLAMA
 };

@@ -104,7 +104,6 @@ pub const GEMMA3: Arch = Arch {
     output: Output { softcap: LogitCap::KeyOr(0.0), ..Arch::DENSE.output },
     // layers of embedding models
     ignored: &["dense_2.weight", "dense_3.weight"],
-    gradients: true,
     checkpoints: &[&Checkpoint {
         classes: &["Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"],
         activations: &["gelu_pytorch_tanh"],

@@ -26,7 +26,6 @@ pub const GRANITE: Arch = Arch {
     embedding_scale: EmbeddingScale::Key(0.0),
     residual_scale: ResidualScale::Key,
     output: Output { scale: LogitScale::Divide, ..LLAMA.output },
-    gradients: false,
     checkpoints: &[&Checkpoint {
         classes: &["GraniteForCausalLM"],
         more_keys: &[Key::VocabSize, Key::RopeDimensions, ATTENTION, EMBEDDING, RESIDUAL, LOGITS],

@@ -27,7 +27,6 @@ pub const LLAMA: Arch = Arch {
     expert_block: &[ATTN_NORM, QKV, ATTN_OUT, FFN_NORM, EXPERTS, QKV_BIAS_OPTIONAL, ATTN_OUT_BIAS_OPTIONAL],
     rope: RopeRule::ADJACENT,
     scaled: EXPERT_SCALES,
-    gradients: true,
     checkpoints: &[
         &Checkpoint { classes: &["LlamaForCausalLM", "LLaMAForCausalLM"], ..CHECKPOINT },
         &Checkpoint {
@@ -78,7 +77,6 @@ pub const MISTRAL3: Arch = Arch {
     models: "Ministral 3, Mistral Small 3.1 and later",
     attention: Attention { temperature: Temperature::Key, ..Attention::USUAL },
     rope: RopeRule { yarn_log: YarnLog::Divides, ..RopeRule::ADJACENT },
-    gradients: false,
     checkpoints: &[],
     ..LLAMA
 };

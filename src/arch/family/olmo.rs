@@ -41,7 +41,6 @@ pub const OLMO2: Arch = Arch {
     ends: &[ENDS, OUTPUT_REQUIRED],
     block: &[QKV, QK_NORMS, ATTN_OUT, ATTN_POST_NORM, GATED_FFN, FFN_POST_NORM, QKV_BIAS_OPTIONAL],
     window: Some(WindowRule { rope: WindowRope::UNSCALED, ..WindowRule::every(4) }),
-    gradients: true,
     checkpoints: &[
         &Checkpoint { classes: &["Olmo2ForCausalLM"], ..OLMO2_CHECKPOINT },
         &Checkpoint {

@@ -26,7 +26,6 @@ pub const QWEN2: Arch = Arch {
     models: "Qwen 2, Qwen 2.5",
     ends: &[ENDS, OUTPUT_OR_TIED, OUTPUT_BIAS],
     block: &[ATTN_NORM, QKV, ATTN_OUT, FFN_NORM, GATED_FFN, QKV_BIAS_OPTIONAL],
-    gradients: true,
     checkpoints: &[&Checkpoint {
         classes: &["Qwen2ForCausalLM"],
         context: 32768,
@@ -43,7 +42,6 @@ pub const QWEN2VL: Arch = Arch {
     ends: &[ENDS, OUTPUT_OR_TIED],
     rope: RopeRule { sections: Sections::InOrder, ..RopeRule::HALVES },
     ignored: &["output.bias"],
-    gradients: false,
     checkpoints: &[],
     ..QWEN2
 };
@@ -105,7 +103,6 @@ pub const QWEN3: Arch = Arch {
     scaled: DENSE_SCALES,
     // the head of rerankers
     ignored: &["cls.output.weight"],
-    gradients: true,
     checkpoints: &[&Checkpoint {
         classes: &["Qwen3ForCausalLM"],
         context: 32768,

@@ -16,7 +16,6 @@ const RELATIVE: Arch = Arch {
     block: &[ATTN_NORM, QKV, ATTN_OUT, FFN_NORM, GATED_FFN, QKV_BIAS_OPTIONAL],
     expert_block: &[],
     scaled: ATTENTION_SCALES,
-    gradients: false,
     checkpoints: &[],
     ..LLAMA
 };

@@ -134,7 +134,7 @@ impl<'a> Tape<'a> {
         if let Some((_, rotation)) = self.rotations.iter().find(|(k, _)| *k == kind) {
             return Ok(*rotation);
         }
-        let rope = &self.processor.ropes(self.n_ctx)[kind as usize];
+        let rope = &self.processor.ropes.of(self.n_ctx)[kind as usize];
         let rotation = self.recorder.rotation(rope.n_rot / 2, rope.pairing == Pairing::Adjacent)?;
         self.rotations.push((kind, rotation));
         Ok(rotation)

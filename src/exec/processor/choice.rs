@@ -4,15 +4,14 @@ use std::ops::Range;
 
 use crate::kernels::Floats;
 use crate::ops;
-use crate::ops::experts::{Choice as Chosen, Choosing, combine, gather};
+use crate::ops::experts::{Choice as Chosen, Choosing, by_expert, combine, gather};
 
 /// The experts of every token of a pass, and the order of rows that are grouped by expert.
 pub struct Choice {
     used: usize,
     /// `[tokens][used]`
     chosen: Vec<Chosen>,
-    /// The place in `chosen` of each row. An expert's first choices come before its second ones, tokens in order: the
-    /// order in which llama-imatrix adds up the inputs of an expert.
+    /// The place in `chosen` of each row.
     pub places: Vec<usize>,
     /// The rows of each expert.
     pub rows: Vec<Range<usize>>,
@@ -22,20 +21,9 @@ impl Choice {
     /// The choice by router scores, `[tokens][experts]`, which are overwritten.
     pub fn of(choosing: &Choosing, scores: &mut [f32]) -> Choice {
         let chosen = choosing.choose(scores);
-        let mut by_expert = vec![Vec::new(); choosing.experts];
-        for rank in 0..choosing.used {
-            for place in (rank..chosen.len()).step_by(choosing.used) {
-                by_expert[chosen[place].expert].push(place);
-            }
-        }
-        let mut from = 0;
-        let rows = by_expert.iter().map(|places| {
-            let rows = from..from + places.len();
-            from = rows.end;
-            rows
-        });
-        let rows = rows.collect();
-        Choice { used: choosing.used, chosen, places: by_expert.concat(), rows }
+        let experts: Vec<usize> = chosen.iter().map(|choice| choice.expert).collect();
+        let (places, rows) = by_expert(&experts, choosing.used, choosing.experts);
+        Choice { used: choosing.used, chosen, places, rows }
     }
 
     /// Rows of `x`, `[tokens][columns]`, grouped by expert, times their weights if `weighed`.

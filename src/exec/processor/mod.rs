@@ -16,4 +16,4 @@ mod values;
 mod weights;
 
 pub use profile::Profile;
-pub use weights::{Cancelled, PassOptions, Processor};
+pub use weights::{Cancelled, PassOptions, Processor, Ropes};

@@ -28,7 +28,7 @@ impl Processor {
         parts: &mut [kv::SequenceRows<'_>],
         options: &PassOptions,
     ) -> Result<Floats, Cancelled> {
-        let positions = Positions::new(parts, self.ropes(options.n_ctx));
+        let positions = Positions::new(parts, self.ropes.of(options.n_ctx));
         let mut pass =
             Pass { processor: self, program, options, tokens, positions, parts, values: Values::new(program.values()) };
         pass.run(0..program.start().end.min(end));
@@ -65,7 +65,7 @@ impl Processor {
     fn head(&self, program: &Program, rows: &[f32], options: &PassOptions, end: usize, wanted: Value) -> Floats {
         let mut values = Values::new(program.values());
         values.set(program.taken(), copy(rows));
-        let positions = Positions::none(self.ropes(options.n_ctx));
+        let positions = Positions::none(self.ropes.of(options.n_ctx));
         let mut pass = Pass { processor: self, program, options, tokens: &[], positions, parts: &mut [], values };
         pass.run(program.head().start + 1..end);
         pass.values.take(wanted)

@@ -38,22 +38,30 @@ pub struct Processor {
     pub isa: Isa,
     /// The program's matrices, by number.
     pub matrices: Vec<Matrix>,
-    /// Position embeddings of the global and the window layers: in contexts as long as those of the training, and in
-    /// longer ones.
-    pub ropes: [[Rope; 2]; 2],
+    /// Position embeddings.
+    pub ropes: Ropes,
+}
+
+/// Position embeddings of the global and the window layers.
+#[derive(Clone)]
+pub struct Ropes {
+    /// Those in contexts as long as those of the training, and in longer ones.
+    pub all: [[Rope; 2]; 2],
     /// Positions of a context of the training.
     pub original_context: usize,
+}
+
+impl Ropes {
+    /// Those in a context of `n_ctx` positions.
+    pub fn of(&self, n_ctx: usize) -> &[Rope; 2] {
+        let longer = n_ctx.next_multiple_of(CONTEXT_STEP) > self.original_context;
+        &self.all[usize::from(longer)]
+    }
 }
 
 impl Processor {
     /// A matrix by its number in the program.
     pub fn matrix(&self, id: MatrixId) -> &Matrix {
         &self.matrices[id.0]
-    }
-
-    /// Position embeddings of the global and the window layers in a context of `n_ctx` positions.
-    pub fn ropes(&self, n_ctx: usize) -> &[Rope; 2] {
-        let longer = n_ctx.next_multiple_of(CONTEXT_STEP) > self.original_context;
-        &self.ropes[usize::from(longer)]
     }
 }

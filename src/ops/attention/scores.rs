@@ -19,7 +19,7 @@ pub struct Window {
 
 impl Window {
     /// The first cell that the query at `position` sees.
-    pub(super) fn first(self, position: usize) -> usize {
+    pub fn first(self, position: usize) -> usize {
         if self.chunked { position / self.size * self.size } else { (position + 1).saturating_sub(self.size) }
     }
 

@@ -12,7 +12,7 @@ use super::cluster::Nesting;
 use super::error::ApError;
 use super::outliers::{Rule, Shares};
 use super::target::Recipe;
-use crate::arch::{ARCHITECTURES, Role, Tensor as Described};
+use crate::arch::{DENSE_MATRICES, Tensor as Described};
 use crate::quant::category::Category;
 use crate::quant::choose::{bytes_of, can_read, can_write, is_quantized};
 use crate::quant::metadata;
@@ -21,12 +21,9 @@ use crate::quant::order;
 use crate::quant::row::{Reason, Row, sources, unchanged};
 use crate::quant::ternary::is_ternary_type;
 
-/// The matrices of a block that get codebooks: those of all dense architectures that gradients know, which agree on
-/// their names.
+/// The matrices of a block that get codebooks.
 pub(super) fn block_matrices() -> impl Iterator<Item = &'static Described> {
-    let all = ARCHITECTURES.iter().filter(|a| a.gradients);
-    let all = all.flat_map(|a| a.block_tensors(false));
-    all.filter(|t| matches!(t.role, Role::ByRows | Role::ByColumns))
+    DENSE_MATRICES.into_iter().flatten()
 }
 
 /// Whether a tensor is one of a block's matrices, `blk.N.attn_q.weight` to `blk.N.ffn_down.weight`.

@@ -151,7 +151,8 @@ pub struct Args {
     pub json: bool,
 
     /// Add up the squared gradients of the loss of whole sequences instead, and write them as safetensors
-    /// under the names of the model's tensors
+    /// under the names of the model's tensors. Dense models and mixtures of experts have them, recurrent ones do not
+    /// (docs/models.md)
     #[arg(long, help_heading = "Squared gradients", requires = "file", conflicts_with_all = [
         "ctx_size", "batch_size", "ubatch_size", "chunks", "from_chunk", "process_output", "no_ppl",
         "output_format", "save_frequency", "in_file", "no_repack", "mlock",

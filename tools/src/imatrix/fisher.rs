@@ -54,7 +54,7 @@ pub fn run(args: &Args, model: &ModelArgs, text: &Path, target: &Path) -> Result
         "{} sequences of {} tokens, threads={threads}; this takes about {} of memory",
         sample.sequences.len(),
         args.seq_len,
-        human_bytes(trine::fisher::memory(&config, args.seq_len))
+        human_bytes(trine::fisher::memory(&opened, &config, args.seq_len))
     );
     threads::start(Some(threads))?;
     let packing = model.packing.options();

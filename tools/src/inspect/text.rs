@@ -62,13 +62,8 @@ fn architecture(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     };
     let state = match (Arch::find(name), Missing::find(name)) {
         (Some(arch), _) => {
-            let uses = [
-                (!arch.checkpoints.is_empty(), "rconvert reads its checkpoints"),
-                (arch.gradients, "rimatrix --fisher has its gradients"),
-            ];
-            let uses = uses.iter().filter(|(has, _)| *has);
-            let uses: String = uses.map(|(_, what)| format!(", {what}")).collect();
-            format!(" {}: trine runs it ({}){uses}", arch.name, arch.models)
+            let converted = if arch.checkpoints.is_empty() { "" } else { ", rconvert reads its checkpoints" };
+            format!(" {}: trine runs it ({}){converted}", arch.name, arch.models)
         }
         (None, Some(missing)) => {
             let Missing { name, what } = missing;

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
 use sha2::{Digest, Sha256};
-use trine::fisher::Fisher;
+use trine::fisher::{Fisher, Target};
 use trine_formats::limited::open_regular;
 use trine_formats::safetensors::{self, Dtype, NewTensor};
 
@@ -82,8 +82,7 @@ pub fn write(path: &Path, fisher: &Fisher, origin: &Origin, state: &State) -> Re
     let failed = || format!("cannot write '{}'", path.display());
     let metadata = origin.metadata(state);
     let metadata: Vec<(&str, &str)> = metadata.iter().map(|(k, v)| (*k, v.as_str())).collect();
-    let shapes = fisher.targets().iter().map(|t| [t.rows as u64, t.columns as u64]);
-    let shapes: Vec<[u64; 2]> = shapes.collect();
+    let shapes: Vec<Vec<u64>> = fisher.targets().iter().map(shape).collect();
     let targets = fisher.targets().iter().zip(&shapes);
     let tensors: Vec<NewTensor<'_>> =
         targets.map(|(t, shape)| NewTensor { name: &t.tensor, dtype: Dtype::F32, shape }).collect();
@@ -102,6 +101,10 @@ pub fn write(path: &Path, fisher: &Fisher, origin: &Origin, state: &State) -> Re
     put().with_context(failed)?;
     let out = out.into_inner().map_err(|e| e.into_error());
     out.and_then(OutFile::keep).with_context(failed)
+}
+
+fn shape(target: &Target) -> Vec<u64> {
+    target.shape().iter().map(|&n| n as u64).collect()
 }
 
 /// Puts the sums of a file of the same model, text and options into `fisher`.
@@ -132,10 +135,10 @@ pub fn read(path: &Path, fisher: &mut Fisher, origin: &Origin) -> Result<State> 
     let mut tensors = safetensors::parse(&start, len)?;
     tensors.sort_by_key(|t| t.offset);
     let targets = fisher.targets();
-    let same = tensors.iter().zip(targets).all(|(t, target)| {
-        let shape = [target.rows as u64, target.columns as u64];
-        t.name == target.tensor && t.dtype == Dtype::F32 && t.shape == shape
-    });
+    let same = tensors
+        .iter()
+        .zip(targets)
+        .all(|(t, target)| t.name == target.tensor && t.dtype == Dtype::F32 && t.shape == shape(target));
     if !same || tensors.len() != targets.len() {
         bail!("its tensors are not those of the model");
     }

@@ -27,6 +27,10 @@ pub trait Real:
     /// The nearest number.
     fn of(x: f64) -> Self;
     /// The same number.
+    fn single(x: f32) -> Self {
+        Self::of(x.into())
+    }
+    /// The same number.
     fn wide(self) -> f64;
     /// e^x.
     fn exp(self) -> Self;
@@ -71,7 +75,8 @@ impl Real for f64 {
     fn tanh(self) -> f64 {
         libm::tanh(self)
     }
-    fn tile(_: Isa, a: &[f64], b: &[f64]) -> gemm::Tile<f64> {
-        gemm::portable(a, b)
+    #[inline(always)]
+    fn tile(isa: Isa, a: &[f64], b: &[f64]) -> gemm::Tile<f64> {
+        gemm::tile_f64(isa, a, b)
     }
 }

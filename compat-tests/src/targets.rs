@@ -70,7 +70,7 @@ pub fn decode_tensors(data: &[u8]) {
         let Some(decode) = info.decode else { continue };
         let start = (gguf.data_offset + t.offset) as usize;
         let bytes = (t.bytes as usize).min(64 << 10);
-        let blocks = bytes.saturating_sub(info.row_header()) / info.bytes;
+        let blocks = bytes.saturating_sub(info.head) / info.bytes;
         let mut out = vec![0.0; blocks * info.block];
         decode(&data[start..start + bytes], &mut out);
     }

@@ -19,7 +19,7 @@ pub(crate) fn size<const N: usize>(factors: [usize; N]) -> usize {
 pub(crate) fn row_bytes(info: &TypeInfo, n: usize) -> usize {
     assert!(n <= MAX_COLUMNS, "{n} columns");
     assert!(n.is_multiple_of(info.block), "{}: {n} columns are not whole blocks of {}", info.name, info.block);
-    info.row_header() + n / info.block * info.bytes
+    info.head + n / info.block * info.bytes
 }
 
 /// Checks that the lengths of a [`crate::MatRows`] call fit each other; the number of rows.

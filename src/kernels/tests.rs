@@ -121,7 +121,7 @@ fn finite(info: &TypeInfo, blocks: usize, random: &mut Random) -> Vec<u8> {
 fn tame(info: &TypeInfo, block: &mut [u8], random: &mut Random) {
     let mut f16 = |at: usize| block[at + 1] = (block[at + 1] & 0x80) | (0x24 + random.below(0x14) as u8);
     match info.id {
-        TypeId::F32 => block[3] = (block[3] & 0x80) | 0x3E,
+        TypeId::F32 | TypeId::FV5B => block[3] = (block[3] & 0x80) | 0x3E,
         TypeId::BF16 => block[1] = (block[1] & 0x80) | 0x3E,
         TypeId::F16
         | TypeId::Q4_0
@@ -138,7 +138,11 @@ fn tame(info: &TypeInfo, block: &mut [u8], random: &mut Random) {
         | TypeId::Q1_0
         | TypeId::Q2_0
         | TypeId::Q2_0_G128
+        | TypeId::Q2_0C
         | TypeId::PQ2_0 => f16(0),
+        TypeId::STQ1_0 | TypeId::STQ1_0_CONTIGUOUS => f16(40),
+        TypeId::G8_0 => [1, 3, 5, 7].into_iter().for_each(|at| block[at] = (block[at] & 0x80) | 0x3E),
+        TypeId::FV5 => [3, 7].into_iter().for_each(|at| block[at] = (block[at] & 0x80) | 0x3E),
         TypeId::PTQ1_0 => f16(26),
         TypeId::Q4_1 | TypeId::Q5_1 | TypeId::Q8_1 | TypeId::Q4_K | TypeId::Q5_K => [0, 2].into_iter().for_each(f16),
         TypeId::Q2_K => [80, 82].into_iter().for_each(f16),

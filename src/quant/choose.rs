@@ -28,7 +28,7 @@ pub(super) fn bytes_of(ty: TypeId, shape: &[u64]) -> u64 {
     }
     let blocks = columns.div_ceil(info.block as u64);
     let row = blocks.saturating_mul(info.bytes as u64);
-    rows.saturating_mul(row.saturating_add(info.row_header() as u64))
+    rows.saturating_mul(row.saturating_add(info.head as u64))
 }
 
 /// The type a tensor should have, before its shape is looked at.

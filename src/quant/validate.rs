@@ -11,7 +11,7 @@ pub fn first_bad(ty: TypeId, columns: usize, data: &[u8]) -> Option<(usize, &'st
     if let Some(format) = info.row_scale() {
         let scale = Field { part: Part::Scale, format, at: 0 };
         let blocks = columns / info.block;
-        let rows = data.chunks_exact(info.row_header() + blocks * info.bytes);
+        let rows = data.chunks_exact(info.head + blocks * info.bytes);
         let mut bad = rows.map(|row| bad_float(&scale, row)).enumerate();
         return bad.find_map(|(row, what)| Some((row * blocks, what?)));
     }
@@ -114,6 +114,8 @@ mod tests {
         (TypeId::Q2_0_G128, &[0]),
         (TypeId::PQ2_0, &[0]),
         (TypeId::PTQ1_0, &[26]),
+        (TypeId::Q2_0C, &[0]),
+        (TypeId::STQ1_0, &[40]),
         (TypeId::IQ1_S, &[0]),
         (TypeId::IQ2_XXS, &[0]),
         (TypeId::IQ2_XS, &[0]),

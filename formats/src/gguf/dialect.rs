@@ -3,11 +3,16 @@
 //! | id | in ggml | elsewhere |
 //! |---|---|---|
 //! | 36 | `iq4_nl_4_4`, removed | `i2_s` of bitnet.cpp and ik_llama.cpp |
+//! | 37 | `iq4_nl_4_8`, removed | `i8_s` of bitnet.cpp |
 //! | 38 | `iq4_nl_8_8`, removed | `tl1` of bitnet.cpp |
 //! | 39 | `mxfp4` | `tl2` of bitnet.cpp |
+//! | 40 | `nvfp4` | `q2_0c` of Tencent; `stq1_0` with an integer scale; a type of vlut.cpp |
 //! | 41 | `q1_0` | `q1_0_g128` of ik_llama.cpp: another name, the same 128 weights in 18 bytes |
-//! | 42 | `q2_0`, 64 weights in 18 bytes | PrismML: 128 in 34 bytes; Falcon3-1.58bit files: a private `q2b`; the Fairy2i fork of llama.cpp: 64 complex weights in 20 bytes |
-//! | 142, 143 | - | `pq2_0` and `ptq1_0` of PrismML |
+//! | 42 | `q2_0`, 64 weights in 18 bytes | PrismML and Pestle: 128 in 34 bytes; `stq1_0` of Tencent; `tl2` of newer bitnet.cpp; Falcon3-1.58bit files: a private `q2b`; the Fairy2i fork of llama.cpp: 64 complex weights in 20 bytes |
+//! | 43 | - | `stq1_0` of Tencent; `fv5` of Neutrino |
+//! | 44 | - | `fv5b` of Neutrino |
+//! | 142 | - | `pq2_0` of PrismML |
+//! | 143 | - | `ptq1_0` of PrismML; `g8_0` of Pestle |
 //! | 134, 135 | - | `iq1_bn` and `iq2_bn` of ik_llama.cpp; without a scale before each row, as they were at first, kept as unknown |
 //! | 202..=399 | - | ik_llama.cpp's own: kept as unknown |
 //!
@@ -45,10 +50,28 @@ pub enum Dialect {
     Prism,
     /// The Fairy2i fork of llama.cpp.
     Fairy2i,
+    /// Tencent's Hy models.
+    Tencent,
+    /// The same, with groups of [`TypeId::STQ1_0`] side by side, as its first version had them.
+    TencentFirst,
+    /// Pestle of Doses AI.
+    Pestle,
+    /// Neutrino of Fermion Research.
+    Neutrino,
 }
 
 impl Dialect {
-    const ALL: [Dialect; 5] = [Dialect::Ggml, Dialect::BitnetCpp, Dialect::IkLlama, Dialect::Prism, Dialect::Fairy2i];
+    const ALL: [Dialect; 9] = [
+        Dialect::Ggml,
+        Dialect::BitnetCpp,
+        Dialect::IkLlama,
+        Dialect::Prism,
+        Dialect::Fairy2i,
+        Dialect::Tencent,
+        Dialect::TencentFirst,
+        Dialect::Pestle,
+        Dialect::Neutrino,
+    ];
 
     /// The value of [`KEY_DIALECT`].
     pub fn name(self) -> &'static str {
@@ -58,6 +81,10 @@ impl Dialect {
             Dialect::IkLlama => "ik_llama.cpp",
             Dialect::Prism => "prismml",
             Dialect::Fairy2i => "fairy2i",
+            Dialect::Tencent => "tencent",
+            Dialect::TencentFirst => "tencent-contiguous",
+            Dialect::Pestle => "pestle",
+            Dialect::Neutrino => "neutrino",
         }
     }
 
@@ -65,12 +92,16 @@ impl Dialect {
     pub fn describe(self) -> &'static str {
         match self {
             Dialect::Ggml => "ggml's type numbers",
-            Dialect::BitnetCpp => "bitnet.cpp's type numbers: 36 is i2_s, 38 tl1, 39 tl2",
+            Dialect::BitnetCpp => "bitnet.cpp's type numbers: 36 is i2_s, 37 i8_s, 38 tl1, 39 or 42 tl2",
             Dialect::IkLlama => "ik_llama.cpp's type numbers: 36 is i2_s, 134 and above are its own",
             Dialect::Prism => "PrismML's type numbers: 42 has groups of 128, 142 is pq2_0, 143 ptq1_0",
             Dialect::Fairy2i => {
                 "the type numbers of the Fairy2i fork of llama.cpp: 42 has 64 complex weights in 20 bytes"
             }
+            Dialect::Tencent => "Tencent's type numbers: 40 is q2_0c, 42 or 43 stq1_0",
+            Dialect::TencentFirst => "Tencent's type numbers, with stq1_0 as in its first version: groups side by side",
+            Dialect::Pestle => "Pestle's type numbers: 42 has groups of 128, 143 is g8_0",
+            Dialect::Neutrino => "Neutrino's type numbers: 43 is fv5, 44 fv5b",
         }
     }
 
@@ -78,7 +109,11 @@ impl Dialect {
     pub fn of(ty: TypeId) -> Dialect {
         let mut meanings = CONTESTED.iter().flat_map(|c| c.meanings);
         let known = meanings.find(|m| m.ty == ty).map(|m| m.dialect);
-        let fork = (ty == TypeId::FAIRY2I_TILE64).then_some(Dialect::Fairy2i);
+        let fork = match ty {
+            TypeId::FAIRY2I_TILE64 => Some(Dialect::Fairy2i),
+            TypeId::STQ1_0_CONTIGUOUS => Some(Dialect::TencentFirst),
+            _ => None,
+        };
         known.or(fork).unwrap_or_default()
     }
 
@@ -97,8 +132,9 @@ impl Dialect {
 
     /// True if a type number of `other` means the same here.
     fn speaks(self, other: Dialect) -> bool {
-        // ik_llama.cpp took over I2_S.
-        self == other || (self, other) == (Dialect::IkLlama, Dialect::BitnetCpp)
+        // ik_llama.cpp took over I2_S, and Pestle what PrismML began with.
+        let taken = [(IK, BITNET), (Dialect::TencentFirst, TENCENT), (PESTLE, PRISM)];
+        self == other || taken.contains(&(self, other))
     }
 }
 
@@ -156,13 +192,24 @@ impl Contested {
 const BITNET: Dialect = Dialect::BitnetCpp;
 const PRISM: Dialect = Dialect::Prism;
 const IK: Dialect = Dialect::IkLlama;
+const TENCENT: Dialect = Dialect::Tencent;
+const PESTLE: Dialect = Dialect::Pestle;
+const NEUTRINO: Dialect = Dialect::Neutrino;
 
-static CONTESTED: [Contested; 8] = [
+static CONTESTED: [Contested; 12] = [
     Contested {
         id: 36,
         meanings: &[
             Meaning::known(BITNET, TypeId::I2_S, "i2_s (bitnet.cpp)"),
             Meaning::removed(36, "iq4_nl_4_4 (removed from ggml)"),
+        ],
+        note: "",
+    },
+    Contested {
+        id: 37,
+        meanings: &[
+            Meaning::known(BITNET, TypeId::I8_S, "i8_s (bitnet.cpp)"),
+            Meaning::removed(37, "iq4_nl_4_8 (removed from ggml)"),
         ],
         note: "",
     },
@@ -183,17 +230,43 @@ static CONTESTED: [Contested; 8] = [
         note: "",
     },
     Contested {
+        id: 40,
+        meanings: &[
+            Meaning::known(Dialect::Ggml, TypeId::NVFP4, "nvfp4 (ggml)"),
+            Meaning::known(TENCENT, TypeId::Q2_0C, "q2_0c (Tencent)"),
+        ],
+        note: ", or stq1_0 with an integer as its scale or a type of vlut.cpp, which only the programs that made them read",
+    },
+    Contested {
         id: 42,
         meanings: &[
             Meaning::known(Dialect::Ggml, TypeId::Q2_0, "q2_0 (ggml)"),
             Meaning::known(PRISM, TypeId::Q2_0_G128, "q2_0 of groups of 128 (PrismML)"),
+            Meaning::known(TENCENT, TypeId::STQ1_0, "stq1_0 (Tencent)"),
+            Meaning::known(BITNET, TypeId::TL2, "tl2 (bitnet.cpp)"),
         ],
         note: ", or the private q2b type of Falcon3-1.58bit files, which only the program that made them reads, or fairy2i_tile64_v2 of the Fairy2i fork of llama.cpp, which is read with the keys of that fork alone",
     },
+    Contested {
+        id: 43,
+        meanings: &[
+            Meaning::known(TENCENT, TypeId::STQ1_0, "stq1_0 (Tencent)"),
+            Meaning::known(NEUTRINO, TypeId::FV5, "fv5 (Neutrino)"),
+        ],
+        note: "",
+    },
+    Contested { id: 44, meanings: &[Meaning::known(NEUTRINO, TypeId::FV5B, "fv5b (Neutrino)")], note: "" },
     Contested { id: 134, meanings: &[Meaning::known(IK, TypeId::IQ1_BN, "iq1_bn (ik_llama.cpp)")], note: "" },
     Contested { id: 135, meanings: &[Meaning::known(IK, TypeId::IQ2_BN, "iq2_bn (ik_llama.cpp)")], note: "" },
     Contested { id: 142, meanings: &[Meaning::known(PRISM, TypeId::PQ2_0, "pq2_0 (PrismML)")], note: "" },
-    Contested { id: 143, meanings: &[Meaning::known(PRISM, TypeId::PTQ1_0, "ptq1_0 (PrismML)")], note: "" },
+    Contested {
+        id: 143,
+        meanings: &[
+            Meaning::known(PRISM, TypeId::PTQ1_0, "ptq1_0 (PrismML)"),
+            Meaning::known(PESTLE, TypeId::G8_0, "g8_0 (Pestle)"),
+        ],
+        note: "",
+    },
 ];
 
 /// Type numbers that only ik_llama.cpp uses.
@@ -290,9 +363,13 @@ pub(super) fn assign(
         let Some(meaning) = decide(contested, &evidence, stated, meta)? else {
             continue;
         };
-        if meaning.ty.0 != contested.id {
+        let ty = match (stated, meaning.ty) {
+            (Some(Dialect::TencentFirst), TypeId::STQ1_0) => TypeId::STQ1_0_CONTIGUOUS,
+            (_, ty) => ty,
+        };
+        if ty.0 != contested.id {
             for t in tensors.iter_mut().filter(|t| t.ty.0 == contested.id) {
-                t.ty = meaning.ty;
+                t.ty = ty;
             }
         }
         if found == Dialect::Ggml {

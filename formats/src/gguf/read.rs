@@ -325,7 +325,7 @@ pub(crate) fn tensor_bytes(ty: TypeId, shape: &[u64]) -> Result<Option<u64>, Err
         return Err(ErrorKind::Block { ty, block, columns });
     }
     let header = elements.checked_div(columns).unwrap_or(0);
-    let header = header.checked_mul(info.row_header() as u64);
+    let header = header.checked_mul(info.head as u64);
     let blocks = (elements / block).checked_mul(info.bytes as u64);
     let size = blocks.zip(header);
     fits(size.and_then(|(blocks, header)| blocks.checked_add(header))).map(Some)

@@ -21,6 +21,7 @@ pub const INFO: TypeInfo = TypeInfo {
     block: BLOCK,
     bytes: BYTES,
     fields: &[Field::new(Part::Value, Format::F16, 0)],
+    head: 0,
     codebook: None,
     act: Some(TypeId::F16),
     decode: Some(decode),

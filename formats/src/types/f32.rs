@@ -20,6 +20,7 @@ pub const INFO: TypeInfo = TypeInfo {
     block: BLOCK,
     bytes: BYTES,
     fields: &[Field::new(Part::Value, Format::F32, 0)],
+    head: 0,
     codebook: None,
     act: Some(TypeId::F32),
     decode: Some(decode),

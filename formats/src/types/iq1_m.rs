@@ -38,6 +38,7 @@ pub const INFO: TypeInfo = TypeInfo {
         Field::new(Part::HighBits, Format::Bits, HIGH),
         Field::new(Part::Scale, Format::F16Nibbles, SCALES),
     ],
+    head: 0,
     codebook: None,
     act: Some(TypeId::Q8_K),
     decode: Some(decode),

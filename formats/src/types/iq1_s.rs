@@ -38,6 +38,7 @@ pub const INFO: TypeInfo = TypeInfo {
         Field::new(Part::Codes, Format::Bits, CODES),
         Field::new(Part::HighBits, Format::Bits, HIGH),
     ],
+    head: 0,
     codebook: None,
     act: Some(TypeId::Q8_K),
     decode: Some(decode),

@@ -35,6 +35,7 @@ pub const INFO: TypeInfo = TypeInfo {
         Field::new(Part::Codes, Format::Bits, CODES),
         Field::new(Part::GroupScales, Format::Bits, SCALES),
     ],
+    head: 0,
     codebook: None,
     act: Some(TypeId::Q8_K),
     decode: Some(decode),

@@ -29,6 +29,7 @@ pub const INFO: TypeInfo = TypeInfo {
     block: BLOCK,
     bytes: BYTES,
     fields: &[Field::new(Part::Scale, Format::F16, 0), Field::new(Part::Codes, Format::Bits, CODES)],
+    head: 0,
     codebook: None,
     act: Some(TypeId::Q8_K),
     decode: Some(decode),

@@ -39,6 +39,7 @@ pub const INFO: TypeInfo = TypeInfo {
         Field::new(Part::Signs, Format::Bits, SIGNS),
         Field::new(Part::GroupScales, Format::Bits, SCALES),
     ],
+    head: 0,
     codebook: None,
     act: Some(TypeId::Q8_K),
     decode: Some(decode),

@@ -34,6 +34,7 @@ pub const INFO: TypeInfo = TypeInfo {
         Field::new(Part::Codes, Format::Bits, CODES),
         Field::new(Part::Signs, Format::Bits, SIGNS),
     ],
+    head: 0,
     codebook: None,
     act: Some(TypeId::Q8_K),
     decode: Some(decode),

@@ -35,6 +35,7 @@ pub const INFO: TypeInfo = TypeInfo {
         Field::new(Part::GroupScales, Format::Bits, HIGH),
         Field::new(Part::Codes, Format::Bits, CODES),
     ],
+    head: 0,
     codebook: Some(&LEVELS),
     act: Some(TypeId::Q8_K),
     decode: Some(decode),

@@ -34,6 +34,7 @@ pub const IQ1_BN: TypeInfo = TypeInfo {
     block: BLOCK,
     bytes: 13,
     fields: &[Field::new(Part::Codes, Format::Bits, 0)],
+    head: 2,
     codebook: None,
     act: None,
     decode: Some(decode_1),
@@ -46,6 +47,7 @@ pub const IQ2_BN: TypeInfo = TypeInfo {
     id: TypeId::IQ2_BN,
     name: "iq2_bn",
     bytes: 16,
+    head: 4,
     decode: Some(decode_2),
     encode: Some(encode_2),
     ..IQ1_BN
@@ -82,7 +84,7 @@ fn first_of(k: usize) -> usize {
 }
 
 fn decode_1(row: &[u8], out: &mut [f32]) {
-    let Some((header, blocks)) = row.split_at_checked(IQ1_BN.row_header()) else {
+    let Some((header, blocks)) = row.split_at_checked(IQ1_BN.head) else {
         return;
     };
     let d = f16_at(header, 0);
@@ -131,7 +133,7 @@ fn code(v: f32, half: f32) -> u8 {
 }
 
 fn encode_1(x: &[f32], _importance: Option<&[f32]>, row: &mut [u8]) {
-    let Some((header, blocks)) = row.split_at_mut_checked(IQ1_BN.row_header()) else {
+    let Some((header, blocks)) = row.split_at_mut_checked(IQ1_BN.head) else {
         return;
     };
     let d = largest(x);

@@ -30,8 +30,10 @@ pub mod lanes;
 mod mxfp4;
 pub mod num;
 mod nvfp4;
+mod private;
 mod q1_0;
 mod q2_0;
+mod q2_0c;
 mod q2_k;
 mod q3_k;
 mod q4_0;
@@ -45,6 +47,7 @@ mod q8_0;
 mod q8_1;
 mod q8_k;
 mod search;
+pub mod stq1_0;
 pub mod ternary;
 mod ternary_layout;
 pub mod tl1;
@@ -88,6 +91,14 @@ const BITNET: u32 = 0x8001_0000;
 const PRISM: u32 = 0x8002_0000;
 /// Type ids of the Fairy2i fork of llama.cpp.
 const FAIRY2I: u32 = 0x8003_0000;
+/// Type ids of Tencent's files.
+const TENCENT: u32 = 0x8005_0000;
+/// Type ids of the first version of Tencent's.
+const TENCENT_FIRST: u32 = 0x8008_0000;
+/// Type ids of Pestle's files.
+const PESTLE: u32 = 0x8006_0000;
+/// Type ids of Neutrino's files.
+const NEUTRINO: u32 = 0x8007_0000;
 /// Type ids of ik_llama.cpp.
 const IK: u32 = 0x8004_0000;
 
@@ -227,6 +238,7 @@ registry! { $
     Q1_0 = 41 => q1_0::INFO;
     Q2_0 = 42 => q2_0::INFO;
     I2_S = BITNET | 36 => i2_s::INFO;
+    I8_S = BITNET | 37 => size_only(TypeId::I8_S, "i8_s", 1, 1, &[]);
     TL1 = BITNET | 38 => tl1::INFO;
     TL2 = BITNET | 39 => tl2::INFO;
     Q2_0_G128 = PRISM | 42 => TypeInfo { id: TypeId::Q2_0_G128, name: "q2_0_g128", ..q2_0::PQ2_0 };
@@ -234,6 +246,12 @@ registry! { $
     PTQ1_0 = PRISM | 143 => tq1_0::PTQ1_0;
     IQ1_BN = IK | 134 => iq_bn::IQ1_BN;
     IQ2_BN = IK | 135 => iq_bn::IQ2_BN;
+    Q2_0C = TENCENT | 40 => q2_0c::INFO;
+    STQ1_0 = TENCENT | 42 => stq1_0::INFO;
+    STQ1_0_CONTIGUOUS = TENCENT_FIRST | 42 => stq1_0::CONTIGUOUS;
+    G8_0 = PESTLE | 143 => private::G8_0;
+    FV5 = NEUTRINO | 43 => private::FV5;
+    FV5B = NEUTRINO | 44 => private::FV5B;
     FAIRY2I_TILE64 = FAIRY2I | 42 => size_only(TypeId::FAIRY2I_TILE64, "fairy2i_tile64_v2", 64, 20, &[]);
 }
 

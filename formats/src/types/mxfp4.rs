@@ -29,6 +29,7 @@ pub const INFO: TypeInfo = TypeInfo {
     block: BLOCK,
     bytes: BYTES,
     fields: &[Field::new(Part::Scale, Format::E8m0, 0), Field::new(Part::Codes, Format::Bits, 1)],
+    head: 0,
     codebook: Some(&LEVELS),
     act: Some(TypeId::Q8_0),
     decode: Some(decode),

@@ -28,6 +28,7 @@ pub const INFO: TypeInfo = TypeInfo {
     block: BLOCK,
     bytes: BYTES,
     fields: &[Field::new(Part::GroupScales, Format::Bits, 0), Field::new(Part::Codes, Format::Bits, GROUPS)],
+    head: 0,
     codebook: Some(&LEVELS),
     act: Some(TypeId::Q8_0),
     decode: Some(decode),

@@ -46,6 +46,7 @@ pub const INFO: TypeInfo = TypeInfo {
         Field::new(Part::Scale, Format::F16, D),
         Field::new(Part::Min, Format::F16, DMIN),
     ],
+    head: 0,
     codebook: None,
     act: Some(TypeId::Q8_K),
     decode: Some(decode),

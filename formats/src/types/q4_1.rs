@@ -31,6 +31,7 @@ pub const INFO: TypeInfo = TypeInfo {
         Field::new(Part::Min, Format::F16, 2),
         Field::new(Part::Codes, Format::Bits, 4),
     ],
+    head: 0,
     codebook: None,
     act: Some(TypeId::Q8_1),
     decode: Some(decode),

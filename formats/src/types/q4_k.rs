@@ -29,6 +29,7 @@ pub const INFO: TypeInfo = TypeInfo {
         Field::new(Part::GroupScales, Format::Bits, 4),
         Field::new(Part::Codes, Format::Bits, HEADER),
     ],
+    head: 0,
     codebook: None,
     act: Some(TypeId::Q8_K),
     decode: Some(decode),

@@ -30,6 +30,7 @@ pub const INFO: TypeInfo = TypeInfo {
         Field::new(Part::HighBits, Format::Bits, 2),
         Field::new(Part::Codes, Format::Bits, 2 + BLOCK / 8),
     ],
+    head: 0,
     codebook: None,
     act: Some(TypeId::Q8_0),
     decode: Some(decode),

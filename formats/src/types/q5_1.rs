@@ -31,6 +31,7 @@ pub const INFO: TypeInfo = TypeInfo {
         Field::new(Part::HighBits, Format::Bits, 4),
         Field::new(Part::Codes, Format::Bits, 4 + BLOCK / 8),
     ],
+    head: 0,
     codebook: None,
     act: Some(TypeId::Q8_1),
     decode: Some(decode),

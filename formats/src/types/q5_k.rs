@@ -33,6 +33,7 @@ pub const INFO: TypeInfo = TypeInfo {
         Field::new(Part::HighBits, Format::Bits, HEADER),
         Field::new(Part::Codes, Format::Bits, QS),
     ],
+    head: 0,
     codebook: None,
     act: Some(TypeId::Q8_K),
     decode: Some(decode),

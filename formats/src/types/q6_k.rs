@@ -40,6 +40,7 @@ pub const INFO: TypeInfo = TypeInfo {
         Field::new(Part::GroupScales, Format::I8, SCALES),
         Field::new(Part::Scale, Format::F16, D),
     ],
+    head: 0,
     codebook: None,
     act: Some(TypeId::Q8_K),
     decode: Some(decode),

@@ -28,6 +28,7 @@ pub const INFO: TypeInfo = TypeInfo {
         Field::new(Part::Sums, Format::F16, 2),
         Field::new(Part::Codes, Format::I8, 4),
     ],
+    head: 0,
     codebook: None,
     act: None,
     decode: None,

@@ -29,6 +29,7 @@ pub const INFO: TypeInfo = TypeInfo {
         Field::new(Part::Codes, Format::I8, QS),
         Field::new(Part::Sums, Format::I16, BSUMS),
     ],
+    head: 0,
     codebook: None,
     act: None,
     decode: Some(decode),

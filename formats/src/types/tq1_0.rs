@@ -34,6 +34,7 @@ pub const INFO: TypeInfo = TypeInfo {
     block: BLOCK,
     bytes: BYTES,
     fields: &[Field::new(Part::Codes, Format::Bits, 0), Field::new(Part::Scale, Format::F16, SCALE_AT)],
+    head: 0,
     codebook: None,
     act: Some(TypeId::Q8_K),
     decode: Some(|row, out| decode(GROUPS, row.as_chunks::<BYTES>().0, out.as_chunks_mut::<BLOCK>().0)),
@@ -54,6 +55,7 @@ pub const PTQ1_0: TypeInfo = TypeInfo {
     block: NARROW_BLOCK,
     bytes: NARROW_BYTES,
     fields: &[Field::new(Part::Codes, Format::Bits, 0), Field::new(Part::Scale, Format::F16, NARROW_SCALE_AT)],
+    head: 0,
     codebook: None,
     act: Some(TypeId::Q8_0),
     decode: Some(|row, out| {

@@ -31,6 +31,7 @@ pub const INFO: TypeInfo = TypeInfo {
     block: BLOCK,
     bytes: BYTES,
     fields: &[Field::new(Part::Codes, Format::Bits, 0), Field::new(Part::Scale, Format::F16, CODES)],
+    head: 0,
     codebook: None,
     act: Some(TypeId::Q8_K),
     decode: Some(decode),

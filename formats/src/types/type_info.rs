@@ -32,6 +32,8 @@ pub struct TypeInfo {
     pub block: usize,
     /// Bytes per block.
     pub bytes: usize,
+    /// Bytes before the blocks of every row, which begin with the [scale](TypeInfo::row_scale) of the row; mostly none.
+    pub head: usize,
     /// The parts of a block, in order, from its first byte to its last; the [scale](TypeInfo::row_scale) of a row is
     /// none of them. Empty for types of which only the size is known, and for integers and [types per
     /// tensor](TypeInfo::is_per_tensor).
@@ -91,24 +93,15 @@ impl TypeInfo {
             return None;
         }
         let blocks = (n / self.block as u64).checked_mul(self.bytes as u64)?;
-        blocks.checked_add(self.row_header() as u64)
+        blocks.checked_add(self.head as u64)
     }
 
-    /// How the scale before the blocks of every row is written: IQ1_BN and IQ2_BN alone have one.
+    /// How the scale before the blocks of every row is written, where there is one.
     pub const fn row_scale(&self) -> Option<Format> {
-        match self.id {
-            TypeId::IQ1_BN => Some(Format::F16),
-            TypeId::IQ2_BN => Some(Format::F32),
-            _ => None,
-        }
-    }
-
-    /// Bytes before the blocks of every row.
-    pub const fn row_header(&self) -> usize {
-        match self.row_scale() {
-            Some(Format::F16) => 2,
-            Some(_) => 4,
-            None => 0,
+        match self.head {
+            0 => None,
+            2 => Some(Format::F16),
+            _ => Some(Format::F32),
         }
     }
 
@@ -131,7 +124,19 @@ pub(super) const fn size_only(
     bytes: usize,
     fields: &'static [Field],
 ) -> TypeInfo {
-    TypeInfo { id, name, block, bytes, fields, codebook: None, act: None, decode: None, encode: None, dot_ref: None }
+    TypeInfo {
+        id,
+        name,
+        block,
+        bytes,
+        head: 0,
+        fields,
+        codebook: None,
+        act: None,
+        decode: None,
+        encode: None,
+        dot_ref: None,
+    }
 }
 
 pub(super) const fn per_tensor(id: TypeId, name: &'static str, block: usize, bytes: usize) -> TypeInfo {

@@ -120,10 +120,11 @@ const MXFP4: u64 = K * M / 32 * 17;
 const Q2_0: u64 = K * M / 64 * 18;
 const Q2_0_G128: u64 = K * M / 128 * 34;
 const IQ4_NL: u64 = K * M / 32 * 18;
+const STQ1_0: u64 = K * M / 256 * 42;
 
 #[test]
 fn sizes_tell_whose_number_it_is() {
-    use Dialect::{BitnetCpp, Ggml, IkLlama, Prism};
+    use Dialect::{BitnetCpp, Ggml, IkLlama, Neutrino, Pestle, Prism, Tencent};
     for (id, size, ty, dialect) in [
         (36, I2_S, TypeId::I2_S, BitnetCpp),
         (36, IQ4_NL, TypeId(36), Ggml),
@@ -138,6 +139,18 @@ fn sizes_tell_whose_number_it_is() {
         (142, Q2_0_G128, TypeId::PQ2_0, Prism),
         (142, Q2_0, TypeId(142), Ggml),
         (143, K * M / 128 * 28, TypeId::PTQ1_0, Prism),
+        (37, K * M, TypeId::I8_S, BitnetCpp),
+        (37, IQ4_NL, TypeId(37), Ggml),
+        (40, K * M / 64 * 36, TypeId::NVFP4, Ggml),
+        (40, K * M / 512 * 130, TypeId::Q2_0C, Tencent),
+        (42, STQ1_0, TypeId::STQ1_0, Tencent),
+        (42, TL2, TypeId::TL2, BitnetCpp),
+        (43, STQ1_0, TypeId::STQ1_0, Tencent),
+        (43, K * M / 256 * 104, TypeId::FV5, Neutrino),
+        (43, Q2_0, TypeId(43), Ggml),
+        (44, K * M / 256 * 260, TypeId::FV5B, Neutrino),
+        (44, Q2_0, TypeId(44), Ggml),
+        (143, K * M / 32 * 16, TypeId::G8_0, Pestle),
         (134, M * (2 + K / 64 * 13), TypeId::IQ1_BN, IkLlama),
         (135, M * (4 + K / 64 * 16), TypeId::IQ2_BN, IkLlama),
         // as they were before rows had scales
@@ -213,9 +226,12 @@ fn a_private_type_under_a_ggml_number_is_refused_by_name() {
             "tensor 'blk.0.ffn_up.weight'",
             "9216 bytes as q2_0 (ggml)",
             "8704 bytes as q2_0 of groups of 128 (PrismML)",
+            "5376 bytes as stq1_0 (Tencent)",
             "q2b type of Falcon3-1.58bit",
         ],
     );
+    let i16_scales = file("llama", &[("a", &[K, M], 40, STQ1_0), ("b", &[8], 0, 32)]);
+    refused(&i16_scales, &["'a'", "nvfp4 (ggml)", "8320 bytes as q2_0c (Tencent)", "stq1_0 with an integer"]);
     // A width that no meaning can have is ggml's error as before.
     refused(&file("llama", &[("a", &[33], 42, 32), ("b", &[8], 0, 32)]), &["no multiple"]);
 }
@@ -239,6 +255,11 @@ fn what_sizes_leave_open_needs_other_evidence() {
     assert_eq!(first(&stated("ik_llama.cpp")), (Dialect::IkLlama, TypeId::I2_S));
     assert_eq!(first(&stated("ggml")), (Dialect::Ggml, TypeId(36)));
     assert_eq!(first(&stated("prismml")), (Dialect::Prism, TypeId(36)));
+    // Nothing but the key tells the first version of STQ1_0 from the one that files have.
+    let groups: [(&str, &[u64], u32, u64); 2] = [("a", &[K, M], 42, STQ1_0), ("b", &[8], 0, 32)];
+    let named = |dialect: &str| rows(File::new(2, 1).key(KEY_DIALECT, 8).str(dialect), &groups);
+    assert_eq!(first(&named("tencent")), (Dialect::Tencent, TypeId::STQ1_0));
+    assert_eq!(first(&named("tencent-contiguous")), (Dialect::TencentFirst, TypeId::STQ1_0_CONTIGUOUS));
     refused(&stated("llamafile"), &["trine.dialect", "'llamafile'", "ik_llama.cpp"]);
     refused(&rows(File::new(2, 1).kv_u32(KEY_DIALECT, 1), &tensors), &["trine.dialect", "u32"]);
     // What is stated is held to the sizes as well.
@@ -278,6 +299,12 @@ fn what_is_written_is_read_as_the_same() {
         TypeId::Q2_0_G128,
         TypeId::PQ2_0,
         TypeId::PTQ1_0,
+        TypeId::I8_S,
+        TypeId::Q2_0C,
+        TypeId::STQ1_0,
+        TypeId::G8_0,
+        TypeId::FV5,
+        TypeId::FV5B,
         TypeId::IQ1_BN,
         TypeId::IQ2_BN,
     ];

@@ -14,7 +14,7 @@
 //! TQ2_0 puts the 32 f16 scales of a 256-block before its two units (2112 bytes in all): in a place of
 //! their own they would be a second stream from memory, which costs more than half of the speed.
 
-use trine_formats::types::{Part, TypeId, info, tq1_0};
+use trine_formats::types::{Part, TypeId, info, stq1_0, tq1_0};
 
 use super::{Arranged, Encoding, Layout, Multiply, dword};
 use crate::Isa;
@@ -37,10 +37,12 @@ pub(crate) const BLOCK: usize = SCALES + 2 * UNIT_BYTES;
 const Q8_K: usize = info::Q8_K.bytes;
 
 /// The layouts of all ternary types: those with scales are multiplied by `blocks`, the others by `rows`.
-pub(crate) const fn layouts(needs: Needs, blocks: Multiply, rows: Multiply, tile: usize) -> [Layout; 4] {
+pub(crate) const fn layouts(needs: Needs, blocks: Multiply, rows: Multiply, tile: usize) -> [Layout; 6] {
     [
         Layout { types: &[TypeId::TQ2_0], pack: pack_tq2_0, ..with_scales(needs, blocks, tile) },
         Layout { types: &[TypeId::TQ1_0], pack: pack_tq1_0, ..with_scales(needs, blocks, tile) },
+        Layout { types: &[TypeId::STQ1_0], pack: pack_stq1_0::<false>, ..with_scales(needs, blocks, tile) },
+        Layout { types: &[TypeId::STQ1_0_CONTIGUOUS], pack: pack_stq1_0::<true>, ..with_scales(needs, blocks, tile) },
         Layout { types: &[TypeId::I2_S], ..whole_rows(needs, Quantizer::Floored, rows, tile) },
         Layout { types: &[TypeId::TL1, TypeId::TL2], ..whole_rows(needs, Quantizer::Exact, rows, tile) },
     ]
@@ -107,6 +109,11 @@ pub(crate) fn pack_tq2_0(_: Isa, w: &[u8], n: usize, out: &mut [u8]) -> bool {
 /// TQ1_0, every digit as a code of two bits.
 pub(crate) fn pack_tq1_0(_: Isa, w: &[u8], n: usize, out: &mut [u8]) -> bool {
     pack_blocks(w, n, out, tq1_0::to_tq2_0)
+}
+
+/// STQ1_0, every lane of a group as a code of two bits.
+fn pack_stq1_0<const CONTIGUOUS: bool>(_: Isa, w: &[u8], n: usize, out: &mut [u8]) -> bool {
+    pack_blocks(w, n, out, stq1_0::to_tq2_0::<CONTIGUOUS>)
 }
 
 /// Up to [`ROWS`] rows of 256-blocks of `BYTES`, which `as_tq2_0` brings into the form of TQ2_0.

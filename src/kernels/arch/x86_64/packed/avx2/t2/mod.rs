@@ -58,7 +58,7 @@ trait Tile<const T: usize> {
 
 /// TQ1_0 is in two bits too: without a permutation of bytes, five digits to a byte take more instructions than they save
 /// bytes.
-const fn layouts<P: Products>() -> [Layout; 4] {
+const fn layouts<P: Products>() -> [Layout; 6] {
     t2::layouts(P::NEEDS, multiply_tq2_0::<P>, multiply_rows::<P>, TILE)
 }
 

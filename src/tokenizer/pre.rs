@@ -157,8 +157,8 @@ pub(super) fn find(pre: Option<&str>) -> Result<Pre, TokenizerError> {
     let like_gemma4 = Pre { steps: &[Lines], byte_level: false, escape_spaces: true, ..PLAIN };
     Ok(match pre.unwrap_or_default() {
         "" | "default" => steps(&[Find(r"[\p{P}$+<=>^~|]+"), Gpt2, Find(r"\p{N}+"), Find("[0-9][0-9][0-9]")]),
-        "llama3" | "llama-v3" | "llama-bpe" | "falcon3" | "falcon-h1" | "pixtral" | "midm-2.0" | "lfm2"
-        | "jina-v5-nano" => Pre { add_bos: true, ..whole_words(&[LLAMA3]) },
+        "llama3" | "llama-v3" | "llama-bpe" | "falcon3" | "falcon_e" | "falcon-h1" | "pixtral" | "midm-2.0"
+        | "lfm2" | "jina-v5-nano" => Pre { add_bos: true, ..whole_words(&[LLAMA3]) },
         "dbrx" | "smaug-bpe" => steps(&[LLAMA3]),
         "chatglm-bpe" => Pre { default_bos: false, ..steps(&[LLAMA3]) },
         "glm4" | "glm5" => Pre { default_bos: false, ..whole_words(&[LLAMA3]) },

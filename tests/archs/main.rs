@@ -8,6 +8,7 @@ mod docs;
 mod factors;
 mod golden;
 mod gradients;
+mod input_norms;
 mod invariance;
 mod listing;
 mod recurrent;

@@ -18,7 +18,7 @@ const BLOCK: usize = 64;
 const TOKENS: [u32; 24] = [1, 7, 99, 3, 64, 12, 5, 77, 1, 2, 3, 100, 42, 8, 9, 10, 11, 90, 13, 14, 15, 16, 70, 18];
 
 /// A model of a listing, whose lines are changed by `change`.
-fn model(name: &str, change: impl Fn(&str) -> String) -> ModelFile {
+pub fn model(name: &str, change: impl Fn(&str) -> String) -> ModelFile {
     let path = trine_testkit::testdata(&format!("archs/{name}.txt"));
     let text = fs::read_to_string(path).expect("a listing");
     let lines: Vec<String> = text.lines().map(change).collect();
@@ -116,6 +116,7 @@ pub fn rotated(name: &str) -> ModelFile {
 }
 
 fn logits(file: &ModelFile) -> Vec<f32> {
+pub fn logits(file: &ModelFile) -> Vec<f32> {
     let model = Model::load(file, &LoadOptions::default()).unwrap_or_else(|e| panic!("{e}"));
     let pool = Pool::new(2).expect("threads");
     let mut session = Session::new(&model, &pool, SessionOptions { n_ctx: 64, n_ubatch: 512 });
@@ -125,7 +126,7 @@ fn logits(file: &ModelFile) -> Vec<f32> {
 }
 
 /// The greatest difference of logits, as a part of the greatest logit.
-fn distance(a: &[f32], b: &[f32]) -> f32 {
+pub fn distance(a: &[f32], b: &[f32]) -> f32 {
     assert_eq!(a.len(), b.len());
     let most = a.iter().fold(0f32, |m, v| m.max(v.abs()));
     a.iter().zip(b).fold(0f32, |m, (a, b)| m.max((a - b).abs())) / most
@@ -217,4 +218,28 @@ fn keys_that_do_not_fit_are_refused_by_name() {
         let text = refused(key, value.clone());
         assert!(text.contains(says), "{key} {value:?}: {text}");
     }
+}
+
+/// A rotated file stays one: its keys are copied, and rows keep their order.
+#[test]
+fn quantized_rotated_models_stay_rotated() {
+    let plain = model("llama-dense", str::to_owned);
+    let rotated = Rotation { explicit: true, ..Rotation::default() }.file(&plain, |_| ());
+    let dir = trine_testkit::folder();
+    let path = dir.path().join("q8_0.gguf");
+    let recipe = trine::Recipe::new(trine::Target::parse("Q8_0").expect("a name"));
+    trine::quantize(&rotated, &recipe, &path).unwrap_or_else(|e| panic!("{e}"));
+    let quantized = gguf::open(&path);
+    let keys = |file: &ModelFile| -> Vec<(String, Value)> {
+        let of_rotation = file.meta().iter().filter(|(key, _)| key.starts_with("prism."));
+        of_rotation.map(|(key, value)| (key.to_owned(), value.clone())).collect()
+    };
+    assert_eq!(keys(&quantized), keys(&rotated));
+    let (want, is) = (logits(&plain), logits(&quantized));
+    let near = distance(&want, &is);
+    assert!(near < 0.02, "{near}");
+    let mut bare = quantized;
+    bare.set_meta("prism.hadamard.block_size", Value::U32(BLOCK as u32 / 2));
+    let far = distance(&want, &logits(&bare));
+    assert!(far > 2.0 * near, "{far} {near}");
 }

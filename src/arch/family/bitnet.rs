@@ -12,7 +12,7 @@ use crate::arch::{Activation, Arch, Checkpoint, Key, RopeScaling};
 /// `bitnet`.
 pub const BITNET: Arch = Arch {
     name: "bitnet",
-    models: "BitNet b1.58 of 1bitLLM, Falcon-Edge",
+    models: "BitNet b1.58 of 1bitLLM",
     ends: &[ENDS],
     block: &[ATTN_NORM, QKV, ATTN_OUT, FFN_NORM, GATED_FFN, ATTN_SUB_NORM, FFN_SUB_NORM],
     rope: RopeRule::PARTIAL,

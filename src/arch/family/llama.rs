@@ -12,7 +12,7 @@ use crate::arch::{Arch, Checkpoint, HeadDim, Key, KvHeads, Name, SpacePrefix, To
 /// `llama`.
 pub const LLAMA: Arch = Arch {
     name: "llama",
-    models: "LLaMA 1 to 3, Mistral, Mixtral, SmolLM, TriLM, Falcon3",
+    models: "LLaMA 1 to 3, Mistral, Mixtral, SmolLM, TriLM, Falcon3, Falcon-E",
     ends: &[ENDS, OUTPUT_OR_TIED, ROPE_FACTORS, ROPE_FACTORS_BY_CONTEXT],
     block: &[
         ATTN_NORM,

@@ -6,7 +6,7 @@ use super::loader::{Loader, full_name};
 use crate::arch::{Extent, Role, Tensor};
 use crate::model::lora::LowRank;
 use crate::ops::matmul::Matrix;
-use crate::ops::norm::Norm;
+use crate::ops::norm::{Kind, Norm};
 
 /// A projection: a matrix with the factor and the bias that some models have.
 #[derive(Clone)]
@@ -77,6 +77,16 @@ impl Loader<'_> {
             self.missing(&full_name(layer, &format!("{name}.weight")));
         }
         found
+    }
+
+    /// The norm of the input of one projection, where the file has one: every projection of BitNet's embeddings and of
+    /// checkpoints with `use_rms_norm` has its own. Files call it by several names.
+    pub fn input_norm(&mut self, tensor: &str, cols: usize) -> Option<Norm> {
+        let projection = tensor.strip_suffix(".weight")?;
+        let names = ["_norm_in", ".rms_norm", ".norm"].map(|norm| format!("{projection}{norm}.weight"));
+        let name = names.iter().find(|name| self.file.tensor_info(name).is_some())?;
+        let gains = self.optional_floats(name, &[cols])?;
+        Some(Norm { kind: Kind::Rms, eps: self.eps, row: cols.max(1), gains, bias: None })
     }
 
     fn unready_linear(&mut self, layer: usize, name: &str) -> Option<Linear> {

@@ -80,6 +80,8 @@ impl Lowering<'_, '_> {
     }
 
     pub fn bare_product(&mut self, x: Value, linear: Linear, scale: Option<f32>) -> Value {
+        let norm = self.loader.input_norm(&linear.tensor, linear.weight.cols);
+        let x = self.b.maybe_norm("norm_in", x, norm);
         let x = self.rotated(x, &linear.tensor);
         let matrix = self.matrix(&linear.tensor, linear.first_row, linear.weight);
         let adapters = self.adapters(&linear.tensor, linear.low_rank);

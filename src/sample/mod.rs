@@ -16,11 +16,13 @@ mod eta;
 mod filters;
 mod options;
 mod recent;
+mod recommended;
 pub(crate) mod rng;
 
 pub use dry::{DryBreakers, DryOptions, Vocabulary};
 pub use error::SampleError;
 pub use options::{Mirostat, MirostatVersion, OPTIONS, Outside, Range, SamplerKind, SamplerOption, SamplerOptions};
+pub use recommended::Recommended;
 
 use candidates::Candidates;
 use draw::{Adaptive, Surprise};

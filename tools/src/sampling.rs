@@ -5,8 +5,9 @@ use std::hash::{BuildHasher, RandomState};
 use anyhow::{Result, bail};
 use clap::builder::StyledStr;
 use clap::error::Result as ClapResult;
+use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
-use trine::sample::OPTIONS;
+use trine::sample::{OPTIONS, Recommended};
 use trine::{SamplerKind, SamplerOption, SamplerOptions};
 
 /// The variable of the environment that has the seed of texts that were given none.
@@ -30,7 +31,7 @@ pub fn seed() -> Result<u32> {
     }
 }
 
-/// Values of the options that are numbers, and the steps in their order.
+/// Values of the options that are numbers, and the steps in their order; only what was asked for.
 #[derive(Clone)]
 pub struct SamplerArgs {
     steps: Option<Vec<SamplerKind>>,
@@ -38,8 +39,13 @@ pub struct SamplerArgs {
 }
 
 impl SamplerArgs {
+    /// What the file of a model recommends, with these values, for texts in a context of `n_ctx` tokens.
+    pub fn over(&self, file: &Recommended, options: SamplerOptions, n_ctx: usize) -> SamplerOptions {
+        self.apply(file.apply(options, n_ctx), n_ctx)
+    }
+
     /// `options` with these values, for texts in a context of `n_ctx` tokens.
-    pub fn apply(&self, mut options: SamplerOptions, n_ctx: usize) -> SamplerOptions {
+    fn apply(&self, mut options: SamplerOptions, n_ctx: usize) -> SamplerOptions {
         if let Some(steps) = &self.steps {
             options.samplers.clone_from(steps);
         }
@@ -129,7 +135,9 @@ impl FromArgMatches for SamplerArgs {
     fn from_arg_matches(matches: &ArgMatches) -> ClapResult<SamplerArgs> {
         let steps = ["samplers", "sampler_seq"].into_iter().find_map(|id| matches.get_one::<Steps>(id));
         let value = |option: &'static SamplerOption| Some((option, *matches.get_one::<f64>(option.field)?));
-        let with_flags = OPTIONS.iter().filter(|option| !option.flags.is_empty());
+        // A default gives way to what the file of a model says.
+        let asked = |field| matches.value_source(field) != Some(ValueSource::DefaultValue);
+        let with_flags = OPTIONS.iter().filter(|option| !option.flags.is_empty() && asked(option.field));
         Ok(SamplerArgs { steps: steps.map(|steps| steps.0.clone()), values: with_flags.filter_map(value).collect() })
     }
 
@@ -142,6 +150,7 @@ impl FromArgMatches for SamplerArgs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trine::formats::gguf::{Metadata, Value};
 
     #[test]
     fn steps_have_names_and_letters() {
@@ -160,6 +169,25 @@ mod tests {
     #[test]
     fn without_words_it_is_the_default() {
         assert_eq!(read(&[]), Ok(SamplerOptions::default()));
+    }
+
+    #[test]
+    fn flags_come_before_what_the_file_says() {
+        let mut meta = Metadata::default();
+        meta.set("general.sampling.temp", Value::F32(0.25));
+        meta.set("general.sampling.top_k", Value::I32(7));
+        meta.set("general.sampling.sequence", Value::str("top_k;temperature"));
+        let read = |words: &[&str]| {
+            let command = SamplerArgs::augment_args(Command::new("tool"));
+            let matches = command.get_matches_from(std::iter::once(&"tool").chain(words));
+            let args = SamplerArgs::from_arg_matches(&matches).expect("options");
+            args.over(&Recommended::of(&meta), SamplerOptions::default(), 512)
+        };
+        let of_file = read(&[]);
+        assert_eq!((of_file.temp, of_file.top_k, of_file.samplers.len()), (0.25, 7, 2));
+        // a flag with the value of the default is a flag, and changes nothing else
+        let asked = read(&["--temp", "0.8", "--samplers", "top_p"]);
+        assert_eq!((asked.temp, asked.top_k, &asked.samplers[..]), (0.8, 7, &[SamplerKind::TopP][..]));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use clap::Args;
+use trine::sample::Recommended;
 use trine::{DryBreakers, DryOptions, Model, SamplerOptions};
 
 use crate::sampling::{self, SamplerArgs};
@@ -64,7 +65,7 @@ impl SamplingArgs {
     pub(super) fn options(&self, model: &Model, n_ctx: usize, escapes: bool) -> Result<SamplerOptions> {
         let seeded =
             SamplerOptions { seed: self.seed()?, logit_bias: self.logit_bias.clone(), ..SamplerOptions::default() };
-        let mut options = self.sampler.apply(seeded, n_ctx);
+        let mut options = self.sampler.over(&Recommended::of(model.metadata()), seeded, n_ctx);
         if options.dry.is_on() {
             options.dry.breakers = self.breakers(model, escapes);
         }

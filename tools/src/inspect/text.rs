@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use trine::arch::{Arch, Missing};
+use trine::sample::Recommended;
+use trine::{SamplerKind, SamplerOption};
 use trine_formats::gguf::{Dialect, Value, type_note};
 
 use super::{Reach, Report, TensorReport, Total, line};
@@ -38,6 +40,8 @@ pub fn write_text(report: &Report<'_>, options: TextOptions, out: &mut dyn Write
     }
     metadata(report, out)?;
     architecture(report, out)?;
+    recommended(report, out)?;
+    rotated(report, out)?;
     if options.tensors {
         tensor_table(report, options, out)?;
     }
@@ -72,6 +76,47 @@ fn architecture(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
         (None, None) => ": trine does not know it".to_owned(),
     };
     line(out, &format!("\narchitecture{state}"))
+}
+
+/// The line of the sampler's options that the file recommends, if any.
+fn recommended(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let Recommended { steps, values } = Recommended::of(report.model.meta());
+    let numbers = values.iter().filter_map(|(field, value)| {
+        let option = SamplerOption::by_field(field)?;
+        Some(format!("{field} {}", option.range.show(*value)))
+    });
+    let steps = steps.map(|steps| {
+        let names: Vec<&str> = steps.into_iter().map(SamplerKind::name).collect();
+        format!("samplers {}", names.join(";"))
+    });
+    let all: Vec<String> = steps.into_iter().chain(numbers).collect();
+    match all.is_empty() {
+        true => Ok(()),
+        false => line(out, &format!("sampling where nothing else is asked for: {}", all.join(", "))),
+    }
+}
+
+/// The line that says how matrices are rotated, if any are.
+fn rotated(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let meta = report.model.meta();
+    let of = |key: &str| meta.get(&format!("prism.hadamard.{key}"));
+    let (Some(version), Some(block)) = (of("version"), of("block_size")) else {
+        return Ok(());
+    };
+    let explicit = meta.get_str("prism.hadamard.sign_mode") == Ok(Some("explicit"));
+    let signs = if explicit { "with signs" } else { "without signs" };
+    let count = |key: &str| match of(key) {
+        Some(Value::Array(names)) => names.len(),
+        _ => 0,
+    };
+    let tied = matches!(of("tied_output"), Some(Value::Bool(true)));
+    let table = match (count("inverse_weight_names"), tied) {
+        (0, _) => "",
+        (_, false) => ", and the embeddings",
+        (_, true) => ", and the embeddings, which are the output matrix too",
+    };
+    let (version, block, names) = (described(version), described(block), count("weight_names"));
+    line(out, &format!("rotated (version {version}): {names} matrices in blocks of {block} {signs}{table}"))
 }
 
 fn metadata(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {

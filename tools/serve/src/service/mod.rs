@@ -16,6 +16,7 @@ use anyhow::{Context, Result};
 use tokio::sync::Semaphore;
 use trine::grammar::GrammarError;
 use trine::isolate::Isolate;
+use trine::sample::Recommended;
 use trine::{ChatTemplate, DryBreakers, Grammar, NumberPath, Pooling, SamplerOptions};
 use trine_tools::{load, templates};
 
@@ -135,6 +136,7 @@ impl Service {
         let about = About::of(&model, file.clone(), path.unwrap_or_default())?;
         let about = about.with(&args.model)?;
         let pooling = args.pooling.or(model.pooling()).unwrap_or(Pooling::Mean);
+        let recommended = Recommended::of(model.metadata());
         let (engine, thread) = Handle::start(model, args.engine())?;
         let names = match args.alias.is_empty() {
             true => vec![file],
@@ -147,7 +149,7 @@ impl Service {
             limits: Limits {
                 max_choices: args.max_choices,
                 predict: args.predict,
-                sampler: args.sampler.apply(SamplerOptions::default(), engine.options().n_ctx()),
+                sampler: args.sampler.over(&recommended, SamplerOptions::default(), engine.options().n_ctx()),
                 seed: args.seed,
                 thoughts: args.reasoning_format != ReasoningFormat::None,
                 request_timeout: Some(args.request_timeout).filter(|t| !t.is_zero()),

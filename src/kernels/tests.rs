@@ -4,13 +4,14 @@ use trine_formats::types::{REGISTRY, TypeId, TypeInfo};
 
 use super::testing::{Random, isas, same};
 use super::{mat_rows, quantize_act, scalar};
+use crate::sizes::row_bytes;
 
 fn types_with_dots() -> impl Iterator<Item = (&'static TypeInfo, &'static TypeInfo)> {
     REGISTRY.iter().filter_map(|info| Some((info.dot_ref.and(Some(info))?, info.act?.info()?)))
 }
 
 fn compare(info: &TypeInfo, w: &[u8], acts: &[u8], n: usize, tokens: usize, what: &str) {
-    let w_row = n / info.block * info.bytes;
+    let w_row = row_bytes(info, n);
     let a_row = acts.len() / tokens;
     let dot = info.dot_ref.expect("listed types have a dot product");
     let rows = w.len() / w_row;
@@ -35,7 +36,7 @@ fn compare(info: &TypeInfo, w: &[u8], acts: &[u8], n: usize, tokens: usize, what
 }
 
 pub(crate) fn encoded(info: &TypeInfo, rows: usize, n: usize, random: &mut Random) -> Vec<u8> {
-    let row = n / info.block * info.bytes;
+    let row = row_bytes(info, n);
     let mut out = vec![0; rows * row];
     let encode = info.encode.expect("has an encoder");
     for out in out.chunks_exact_mut(row) {
@@ -75,7 +76,7 @@ fn kernels_give_the_bits_of_dot_ref_on_encoder_output() {
             let w = if info.encode.is_some() {
                 encoded(info, rows, n, &mut random)
             } else {
-                random.bytes(rows * n / info.block * info.bytes)
+                random.bytes(rows * row_bytes(info, n))
             };
             let acts = encoded(act, tokens, n, &mut random);
             compare(info, &w, &acts, n, tokens, "encoded");
@@ -88,8 +89,8 @@ fn kernels_give_the_bits_of_dot_ref_on_raw_bytes() {
     for (info, act) in types_with_dots() {
         let mut random = Random(0x1234_5678 + u64::from(info.id.0));
         for (rows, tokens, n) in shapes(info) {
-            let w = random.bytes(rows * n / info.block * info.bytes);
-            let acts = random.bytes(tokens * n / act.block * act.bytes);
+            let w = random.bytes(rows * row_bytes(info, n));
+            let acts = random.bytes(tokens * row_bytes(act, n));
             compare(info, &w, &acts, n, tokens, "raw");
         }
     }
@@ -101,20 +102,31 @@ fn kernels_give_the_bits_of_dot_ref_on_raw_codes_with_finite_scales() {
     for (info, act) in types_with_dots() {
         let mut random = Random(0xABCD_EF01 + u64::from(info.id.0));
         for (rows, tokens, n) in [(33, 7, 8 * info.block.max(32)), (18, 8, 2560), (9, 1, 2560)] {
-            let w = finite(info, rows * n / info.block, &mut random);
-            let acts = finite(act, tokens * n / act.block, &mut random);
+            let w = finite(info, rows, n, &mut random);
+            let acts = finite(act, tokens, n, &mut random);
             compare(info, &w, &acts, n, tokens, "finite");
         }
     }
 }
 
-/// Random blocks whose scales are small and finite.
-fn finite(info: &TypeInfo, blocks: usize, random: &mut Random) -> Vec<u8> {
-    let mut all = random.bytes(blocks * info.bytes);
-    for block in all.chunks_exact_mut(info.bytes) {
-        tame(info, block, random);
-    }
+/// Random rows whose scales are small and finite.
+fn finite(info: &TypeInfo, rows: usize, n: usize, random: &mut Random) -> Vec<u8> {
+    let mut all = random.bytes(rows * row_bytes(info, n));
+    tame_rows(info, &mut all, n, random);
     all
+}
+
+/// Makes the scales of rows and blocks finite.
+fn tame_rows(info: &TypeInfo, all: &mut [u8], n: usize, random: &mut Random) {
+    for row in all.chunks_exact_mut(row_bytes(info, n)) {
+        let (head, blocks) = row.split_at_mut(info.head);
+        match head {
+            [] => blocks.chunks_exact_mut(info.bytes).for_each(|block| tame(info, block, random)),
+            [_, upper] => *upper = (*upper & 0x80) | (0x24 + random.below(0x14) as u8),
+            [_, _, _, upper, ..] => *upper = (*upper & 0x80) | 0x3E,
+            _ => {}
+        }
+    }
 }
 
 /// Makes the scales of a block finite: an f16 in (-1, 1) and not tiny, an f32 likewise, an exponent near 127.
@@ -139,8 +151,15 @@ fn tame(info: &TypeInfo, block: &mut [u8], random: &mut Random) {
         | TypeId::Q2_0
         | TypeId::Q2_0_G128
         | TypeId::Q2_0C
+        | TypeId::Q6_0
+        | TypeId::IQ2_K
+        | TypeId::IQ3_K
+        | TypeId::IQ4_K
+        | TypeId::IQ5_K
+        | TypeId::IQ6_K
+        | TypeId::Q8_K_R1
         | TypeId::PQ2_0 => f16(0),
-        TypeId::STQ1_0 | TypeId::STQ1_0_CONTIGUOUS => f16(40),
+        TypeId::STQ1_0 | TypeId::STQ1_0_43 | TypeId::STQ1_0_CONTIGUOUS => f16(40),
         TypeId::G8_0 => [1, 3, 5, 7].into_iter().for_each(|at| block[at] = (block[at] & 0x80) | 0x3E),
         TypeId::FV5 => [3, 7].into_iter().for_each(|at| block[at] = (block[at] & 0x80) | 0x3E),
         TypeId::PTQ1_0 => f16(26),
@@ -166,10 +185,10 @@ fn kernels_give_the_bits_of_dot_ref_on_extreme_sums() {
         for (rows, tokens, n) in [(9, 1, 512), (16, 4, 512)] {
             for fill in [0x00, 0xFF, 0x7F, 0x80, 0x55, 0xAA] {
                 for quant in [0x80, 0x81, 0x7F] {
-                    let mut w = vec![fill; rows * n / info.block * info.bytes];
-                    w.chunks_exact_mut(info.bytes).for_each(|block| tame(info, block, &mut random));
-                    let mut acts = vec![quant; tokens * n / act.block * act.bytes];
-                    acts.chunks_exact_mut(act.bytes).for_each(|block| tame(act, block, &mut random));
+                    let mut w = vec![fill; rows * row_bytes(info, n)];
+                    tame_rows(info, &mut w, n, &mut random);
+                    let mut acts = vec![quant; tokens * row_bytes(act, n)];
+                    tame_rows(act, &mut acts, n, &mut random);
                     compare(info, &w, &acts, n, tokens, "extreme");
                 }
             }
@@ -212,7 +231,7 @@ fn rows_without_columns_and_calls_without_rows_or_tokens_are_empty_sums() {
             let f = mat_rows(info.id, isa).expect("listed types have kernels");
             f.multiply(&[], &[], 0, 0, &mut []);
             let mut out = [1.0; 6];
-            f.multiply(&[], &[], 0, 2, &mut out);
+            f.multiply(&vec![0; 3 * info.head], &[], 0, 2, &mut out);
             assert_eq!(out.map(f32::to_bits), [0; 6], "{} {isa}", info.name);
         }
     }

@@ -6,6 +6,7 @@
 
 pub mod activation;
 mod activations;
+pub mod apart;
 pub mod attention;
 pub mod convolution;
 pub mod delta;

@@ -153,6 +153,7 @@ impl Plan {
         if recipe.target != Target::Copy {
             plan.notes = lossless::record(&plan.rows, &mut plan.shards, context)?;
         }
+        plan.rows.iter_mut().for_each(Row::keep_together);
         let infos: HashMap<&str, &TensorInfo> = sources.iter().map(|s| (s.2.name.as_str(), s.2)).collect();
         let copied = plan.rows.iter_mut().filter(|r| !r.converts());
         for row in copied.filter(|r| lossless::is_packed(r.from)) {

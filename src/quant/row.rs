@@ -6,6 +6,7 @@ use std::ops::Range;
 use trine_formats::gguf::write::ggml_shape;
 use trine_formats::gguf::{Metadata, ModelFile, TensorInfo};
 use trine_formats::types::TypeId;
+use trine_formats::types::ik::apart::Interleaved;
 use trine_formats::types::ternary::Packing;
 
 /// One tensor of the output.
@@ -17,11 +18,11 @@ pub struct Row {
     pub source: Source,
     /// Extents, fastest first, without trailing ones.
     pub shape: Vec<u64>,
-    /// Type in the input.
+    /// Type in the input, once rows are taken apart.
     pub from: TypeId,
     /// Type in the output.
     pub to: TypeId,
-    /// Bytes in the input.
+    /// Bytes in the input, in that type.
     pub bytes_from: u64,
     /// Bytes in the output.
     pub bytes: u64,
@@ -51,6 +52,14 @@ impl Row {
         self.from != self.to || self.moves.is_some()
     }
 
+    /// Leaves interleaved rows as they are that nothing converts and that no file can hold taken apart.
+    pub(super) fn keep_together(&mut self) {
+        let together = self.source.interleaved.filter(|ty| !self.converts() && ty.file_id() == self.to.file_id());
+        if let Some(ty) = together {
+            (self.from, self.to, self.source.interleaved) = (ty, ty, None);
+        }
+    }
+
     /// Whether an encoder rounds the weights: they are neither copied nor moved, nor become floats.
     pub(super) fn is_encoded(&self) -> bool {
         let quantized = self.to.info().is_some_and(|ty| ty.is_quantized());
@@ -76,6 +85,16 @@ pub struct Source {
     pub shard: usize,
     /// Where its data starts in the shard's file.
     pub offset: u64,
+    /// Its type there, where its rows lie interleaved: they are taken apart when they are read.
+    pub interleaved: Option<TypeId>,
+}
+
+impl Source {
+    /// How its rows lie interleaved, and the bytes of a group of them in the file and of what it becomes.
+    pub(super) fn groups(&self, columns: u64) -> Option<(&'static Interleaved, (usize, usize))> {
+        let interleaved = self.interleaved.and_then(Interleaved::of)?;
+        Some((interleaved, interleaved.group_bytes(usize::try_from(columns).ok()?)?))
+    }
 }
 
 /// Why a tensor gets its type.
@@ -127,16 +146,21 @@ pub(super) fn sources(model: &ModelFile) -> Vec<(usize, u64, &TensorInfo)> {
     sources
 }
 
-/// The row of a tensor that stays as it is.
+/// The row of a tensor that stays as it is, but for rows that lie interleaved.
 pub(super) fn unchanged(name: String, (shard, offset, info): (usize, u64, &TensorInfo)) -> Row {
+    let whole = |i: &&Interleaved| info.shape.get(1).is_some_and(|rows| rows.is_multiple_of(i.rows as u64));
+    let interleaved = Interleaved::of(info.ty).filter(whole);
+    let bytes_of = |i: &Interleaved| Some((i.base, i.base.info()?.tensor_bytes(info.columns(), info.rows())?));
+    let apart = interleaved.and_then(bytes_of);
+    let (ty, bytes) = apart.unwrap_or((info.ty, info.bytes));
     Row {
         name,
-        source: Source { name: info.name.clone(), shard, offset },
+        source: Source { name: info.name.clone(), shard, offset, interleaved: apart.map(|_| info.ty) },
         shape: ggml_shape(&info.shape).to_vec(),
-        from: info.ty,
-        to: info.ty,
-        bytes_from: info.bytes,
-        bytes: info.bytes,
+        from: ty,
+        to: ty,
+        bytes_from: bytes,
+        bytes,
         reason: Reason::Default,
         weighted: false,
         moves: None,

@@ -10,6 +10,7 @@ use trine_formats::gguf::file::{SharedFile, SourceFile};
 use trine_formats::gguf::{Bytes, Shard};
 
 use super::row::Row;
+use crate::ops::apart::groups;
 
 /// Input bytes of a chunk: what a core's own cache holds, with room for the output, so that a chunk is
 /// still there when it is decoded, and again when its result is written.
@@ -165,7 +166,21 @@ impl ShardReader {
         len: usize,
         buffer: &'a mut Vec<u8>,
     ) -> Result<&'a [u8], ReadError> {
-        self.read_at(&row.source.name, row.source.offset + start, len, buffer)
+        let Some((interleaved, (from, to))) = row.source.groups(row.columns()) else {
+            return self.read_at(&row.source.name, row.source.offset + start, len, buffer);
+        };
+        // the groups that the bytes lie in
+        let first = start / to.max(1) as u64;
+        let skipped = (start - first * to as u64) as usize;
+        let groups = (skipped + len).div_ceil(to.max(1));
+        let mut raw = Vec::new();
+        let at = row.source.offset + first * from as u64;
+        let raw = self.read_at(&row.source.name, at, groups * from, &mut raw)?;
+        buffer.resize(buffer.len().max(groups * to), 0);
+        for (group, out) in raw.chunks_exact(from.max(1)).zip(buffer.chunks_exact_mut(to.max(1))) {
+            interleaved.take_apart(row.columns() as usize, group, out);
+        }
+        Ok(&buffer[skipped..skipped + len])
     }
 
     /// `len` bytes of the file from `start` on, in `buffer` where they have to be read. `tensor` is what they belong
@@ -201,8 +216,13 @@ impl ShardReader {
     pub fn read_whole(&self, row: &Row) -> Result<Vec<u8>, ReadError> {
         let (offset, failed) = (row.source.offset, |e| self.failed(&row.source.name, e));
         let too_large = |_| failed(io::ErrorKind::OutOfMemory.into());
-        let len = usize::try_from(row.bytes_from).map_err(too_large)?;
-        match self.file() {
+        let sizes = row.source.groups(row.columns());
+        let len = match sizes {
+            Some((_, (from, to))) => row.bytes_from / to.max(1) as u64 * from as u64,
+            None => row.bytes_from,
+        };
+        let len = usize::try_from(len).map_err(too_large)?;
+        let bytes = match self.file() {
             Some(file) => {
                 let mut bytes = vec![0; len];
                 let step = CHUNK_BYTES as usize;
@@ -210,10 +230,14 @@ impl ShardReader {
                 chunks
                     .try_for_each(|(i, chunk)| file.read_exact_at(chunk, offset + (i * step) as u64))
                     .map_err(failed)?;
-                Ok(bytes)
+                bytes
             }
-            None => part(&self.bytes, offset, len).map(<[u8]>::to_vec).map_err(failed),
-        }
+            None => part(&self.bytes, offset, len).map(<[u8]>::to_vec).map_err(failed)?,
+        };
+        Ok(match sizes {
+            Some((interleaved, sizes)) => groups(interleaved, row.columns() as usize, sizes, &bytes),
+            None => bytes,
+        })
     }
 
     fn failed(&self, tensor: &str, source: io::Error) -> ReadError {
@@ -242,7 +266,7 @@ mod tests {
         };
         Row {
             name: String::new(),
-            source: Source { name: String::new(), shard: 0, offset: 0 },
+            source: Source { name: String::new(), shard: 0, offset: 0, interleaved: None },
             shape: shape.to_vec(),
             from,
             to,

@@ -116,7 +116,7 @@ pub struct TernaryReport {
 
 /// Whether this type holds ternary digits, so that a report is due.
 pub fn is_ternary_type(ty: TypeId) -> bool {
-    let of_forks = [TypeId::PTQ1_0, TypeId::IQ1_BN, TypeId::IQ2_BN];
+    let of_forks = [TypeId::PTQ1_0, TypeId::STQ1_0, TypeId::STQ1_0_CONTIGUOUS, TypeId::IQ1_BN, TypeId::IQ2_BN];
     matches!(ty, TypeId::TQ1_0 | TypeId::TQ2_0) || of_forks.contains(&ty)
 }
 

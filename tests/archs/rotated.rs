@@ -115,7 +115,6 @@ pub fn rotated(name: &str) -> ModelFile {
     rotation.file(&model(name, str::to_owned), |_| ())
 }
 
-fn logits(file: &ModelFile) -> Vec<f32> {
 pub fn logits(file: &ModelFile) -> Vec<f32> {
     let model = Model::load(file, &LoadOptions::default()).unwrap_or_else(|e| panic!("{e}"));
     let pool = Pool::new(2).expect("threads");

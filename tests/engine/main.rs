@@ -7,6 +7,7 @@ mod anyprec;
 mod anyprec_run;
 mod common;
 mod convert;
+mod forks;
 mod grammar;
 mod hqq;
 mod library;

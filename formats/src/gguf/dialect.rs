@@ -14,7 +14,7 @@
 //! | 142 | - | `pq2_0` of PrismML |
 //! | 143 | - | `ptq1_0` of PrismML; `g8_0` of Pestle |
 //! | 134, 135 | - | `iq1_bn` and `iq2_bn` of ik_llama.cpp; without a scale before each row, as they were at first, kept as unknown |
-//! | 202..=399 | - | ik_llama.cpp's own: kept as unknown |
+//! | 133..=158, 202..=399 | - | ik_llama.cpp's own; of another size than today's, kept as unknown |
 //!
 //! The evidence, strongest first:
 //! 1. the key [`KEY_DIALECT`], which trine writes where sizes alone would leave a doubt; the architecture `fairy2i`
@@ -114,7 +114,10 @@ impl Dialect {
             TypeId::STQ1_0_CONTIGUOUS => Some(Dialect::TencentFirst),
             _ => None,
         };
-        known.or(fork).unwrap_or_default()
+        known
+            .or(fork)
+            .or_else(|| of_ik(ty.0 & 0xFFFF).filter(|of_ik| of_ik.ty == ty).map(|of_ik| of_ik.dialect))
+            .unwrap_or_default()
     }
 
     fn from_key(meta: &Metadata) -> Result<Option<Dialect>, GgufError> {
@@ -250,7 +253,7 @@ static CONTESTED: [Contested; 12] = [
     Contested {
         id: 43,
         meanings: &[
-            Meaning::known(TENCENT, TypeId::STQ1_0, "stq1_0 (Tencent)"),
+            Meaning::known(TENCENT, TypeId::STQ1_0_43, "stq1_0 (Tencent)"),
             Meaning::known(NEUTRINO, TypeId::FV5, "fv5 (Neutrino)"),
         ],
         note: "",
@@ -271,7 +274,13 @@ static CONTESTED: [Contested; 12] = [
 
 /// Type numbers that only ik_llama.cpp uses.
 fn is_ik(id: u32) -> bool {
-    matches!(id, 134 | 135 | 202..=399)
+    of_ik(id).is_some() || matches!(id, 202..=399)
+}
+
+/// The meaning of a number that ik_llama.cpp alone uses, where trine knows the type.
+fn of_ik(id: u32) -> Option<Meaning> {
+    let ty = TypeId::of_ik(id)?;
+    Some(Meaning::known(IK, ty, ty.info()?.name))
 }
 
 /// How a tensor of a certain size sits in the file.
@@ -364,7 +373,7 @@ pub(super) fn assign(
             continue;
         };
         let ty = match (stated, meaning.ty) {
-            (Some(Dialect::TencentFirst), TypeId::STQ1_0) => TypeId::STQ1_0_CONTIGUOUS,
+            (Some(Dialect::TencentFirst), TypeId::STQ1_0 | TypeId::STQ1_0_43) => TypeId::STQ1_0_CONTIGUOUS,
             (_, ty) => ty,
         };
         if ty.0 != contested.id {
@@ -376,7 +385,24 @@ pub(super) fn assign(
             found = meaning.dialect;
         }
     }
+    assign_ik(tensors, alignment, available);
     Ok(stated.unwrap_or(found))
+}
+
+/// Gives ik_llama.cpp's own numbers their types. One that some tensor contradicts stays a number: layouts have changed.
+fn assign_ik(tensors: &mut [TensorInfo], alignment: u64, available: u64) {
+    let mut ids: Vec<u32> = tensors.iter().map(|t| t.ty.0).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    ids.retain(|id| CONTESTED.iter().all(|c| c.id != *id));
+    for (id, meaning) in ids.into_iter().filter_map(|id| Some((id, of_ik(id)?))) {
+        let evidence = Evidence { id, tensors, available, alignment };
+        let alone = evidence.inner().next().is_none();
+        let fits = evidence.fit(&meaning).is_some_and(|fit| !alone || fit != Fit::Long);
+        for t in tensors.iter_mut().filter(|t| fits && t.ty.0 == id) {
+            t.ty = meaning.ty;
+        }
+    }
 }
 
 /// The meaning of an id in this file; `None` leaves it a type that trine does not know.

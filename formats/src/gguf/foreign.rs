@@ -22,7 +22,8 @@ pub fn type_note(ty: TypeId) -> Option<&'static str> {
         143 => {
             "of another size than ptq1_0 of PrismML and g8_0 of Pestle: iq1_tn of ik_llama.cpp, removed in October 2024"
         }
-        202..=399 => "a row-interleaved type of ik_llama.cpp",
+        155 => "iq4_kt of ik_llama.cpp, of another size than today's: it was made before June 2025",
+        133..=399 => "of ik_llama.cpp, and of another size than its type of this number has today",
         _ => "not known to this version",
     })
 }

@@ -38,9 +38,8 @@ impl Program {
             _ if ty.info().is_none() => false,
             Program::LlamaCpp => Dialect::of(ty) == Dialect::Ggml && ty.0 == ty.file_id(),
             Program::IkLlamaCpp => {
-                let own = [TypeId::IQ1_BN, TypeId::IQ2_BN];
                 let taken = [TypeId::I2_S, TypeId::MXFP4, TypeId::Q1_0];
-                old || own.contains(&ty) || taken.contains(&ty)
+                old || Dialect::of(ty) == Dialect::IkLlama || taken.contains(&ty)
             }
             Program::BitnetCpp => {
                 let ternary = [TypeId::TQ1_0, TypeId::TQ2_0, TypeId::I2_S, TypeId::TL1, TypeId::TL2];

@@ -14,6 +14,7 @@ mod f32;
 mod field;
 pub mod grid;
 pub mod i2_s;
+pub mod ik;
 mod iq1_m;
 mod iq1_s;
 mod iq2_s;
@@ -23,7 +24,6 @@ mod iq3_s;
 mod iq3_xxs;
 mod iq4_nl;
 mod iq4_xs;
-mod iq_bn;
 mod k_affine;
 mod k_block;
 pub mod lanes;
@@ -101,6 +101,8 @@ const PESTLE: u32 = 0x8006_0000;
 const NEUTRINO: u32 = 0x8007_0000;
 /// Type ids of ik_llama.cpp.
 const IK: u32 = 0x8004_0000;
+/// Type ids of rows of its interleaved types that are no rows of another type. No file has them.
+const IK_ROWS: u32 = 0x8009_0000;
 
 impl TypeInfo {
     /// Bytes of a tensor of `rows` rows of `columns` weights without padding, or `None` when rows are no
@@ -125,6 +127,12 @@ impl TypeId {
     /// The number of this type in a GGUF file. Not unique: 39 is MXFP4 in ggml and TL2 in bitnet.cpp.
     pub fn file_id(self) -> u32 {
         if self.0 & 0x8000_0000 == 0 { self.0 } else { self.0 & 0xFFFF }
+    }
+
+    /// The type that ik_llama.cpp has under this number, where trine knows it.
+    pub fn of_ik(file_id: u32) -> Option<TypeId> {
+        let ty = TypeId(IK | file_id);
+        (file_id <= 0xFFFF && ty.info().is_some()).then_some(ty)
     }
 
     /// The registry's entry of this type, if there is one.
@@ -244,10 +252,61 @@ registry! { $
     Q2_0_G128 = PRISM | 42 => TypeInfo { id: TypeId::Q2_0_G128, name: "q2_0_g128", ..q2_0::PQ2_0 };
     PQ2_0 = PRISM | 142 => q2_0::PQ2_0;
     PTQ1_0 = PRISM | 143 => tq1_0::PTQ1_0;
-    IQ1_BN = IK | 134 => iq_bn::IQ1_BN;
-    IQ2_BN = IK | 135 => iq_bn::IQ2_BN;
+    Q6_0 = IK | 133 => ik::info::<{ IK | 133 }>("q6_0");
+    IQ1_BN = IK | 134 => ik::IQ1_BN;
+    IQ2_BN = IK | 135 => ik::IQ2_BN;
+    IQ2_K = IK | 137 => ik::info::<{ IK | 137 }>("iq2_k");
+    IQ3_K = IK | 138 => ik::info::<{ IK | 138 }>("iq3_k");
+    IQ4_K = IK | 139 => ik::info::<{ IK | 139 }>("iq4_k");
+    IQ5_K = IK | 140 => ik::info::<{ IK | 140 }>("iq5_k");
+    IQ6_K = IK | 141 => ik::info::<{ IK | 141 }>("iq6_k");
+    IQ4_KS = IK | 144 => ik::info::<{ IK | 144 }>("iq4_ks");
+    IQ2_KS = IK | 145 => ik::info::<{ IK | 145 }>("iq2_ks");
+    IQ4_KSS = IK | 146 => ik::info::<{ IK | 146 }>("iq4_kss");
+    Q8_KV = IK | 151 => ik::info::<{ IK | 151 }>("q8_KV");
+    IQ5_KS = IK | 152 => ik::info::<{ IK | 152 }>("iq5_ks");
+    IQ2_KT = IK | 153 => ik::info::<{ IK | 153 }>("iq2_kt");
+    IQ3_KT = IK | 154 => ik::info::<{ IK | 154 }>("iq3_kt");
+    IQ4_KT = IK | 155 => ik::info::<{ IK | 155 }>("iq4_kt");
+    IQ3_KS = IK | 156 => ik::info::<{ IK | 156 }>("iq3_ks");
+    IQ2_KL = IK | 157 => ik::info::<{ IK | 157 }>("iq2_kl");
+    IQ1_KT = IK | 158 => ik::info::<{ IK | 158 }>("iq1_kt");
+    Q4_0_R8 = IK | 202 => ik::interleaved(TypeId::Q4_0_R8, "q4_0_r8", 32, 18, 0);
+    Q5_0_R4 = IK | 206 => ik::interleaved(TypeId::Q5_0_R4, "q5_0_r4", 32, 22, 0);
+    Q8_0_R8 = IK | 208 => ik::interleaved(TypeId::Q8_0_R8, "q8_0_r8", 32, 34, 0);
+    Q2_K_R4 = IK | 210 => ik::interleaved(TypeId::Q2_K_R4, "q2_k_r4", 256, 84, 0);
+    Q3_K_R4 = IK | 211 => ik::interleaved(TypeId::Q3_K_R4, "q3_k_r4", 256, 110, 0);
+    Q4_K_R4 = IK | 212 => ik::interleaved(TypeId::Q4_K_R4, "q4_k_r4", 256, 144, 0);
+    Q5_K_R4 = IK | 213 => ik::interleaved(TypeId::Q5_K_R4, "q5_k_r4", 256, 176, 0);
+    Q6_K_R4 = IK | 214 => ik::interleaved(TypeId::Q6_K_R4, "q6_k_r4", 256, 210, 0);
+    IQ2_XXS_R4 = IK | 216 => ik::interleaved(TypeId::IQ2_XXS_R4, "iq2_xxs_r4", 256, 66, 0);
+    IQ2_XS_R4 = IK | 217 => ik::interleaved(TypeId::IQ2_XS_R4, "iq2_xs_r4", 256, 74, 0);
+    IQ3_XXS_R4 = IK | 218 => ik::interleaved(TypeId::IQ3_XXS_R4, "iq3_xxs_r4", 256, 98, 0);
+    IQ1_S_R4 = IK | 219 => ik::interleaved(TypeId::IQ1_S_R4, "iq1_s_r4", 32, 6, 2);
+    IQ4_NL_R4 = IK | 220 => ik::interleaved(TypeId::IQ4_NL_R4, "iq4_nl_r4", 32, 18, 0);
+    IQ3_S_R4 = IK | 221 => ik::interleaved(TypeId::IQ3_S_R4, "iq3_s_r4", 256, 110, 0);
+    IQ2_S_R4 = IK | 222 => ik::interleaved(TypeId::IQ2_S_R4, "iq2_s_r4", 256, 82, 0);
+    IQ4_XS_R8 = IK | 223 => ik::interleaved(TypeId::IQ4_XS_R8, "iq4_xs_r8", 256, 136, 0);
+    IQ1_M_R4 = IK | 229 => ik::interleaved(TypeId::IQ1_M_R4, "iq1_m_r4", 32, 7, 2);
+    BF16_R16 = IK | 230 => ik::interleaved(TypeId::BF16_R16, "bf16_r16", 2, 4, 0);
+    Q6_0_R4 = IK | 233 => ik::interleaved(TypeId::Q6_0_R4, "q6_0_r4", 32, 26, 0);
+    IQ2_BN_R4 = IK | 335 => ik::interleaved(TypeId::IQ2_BN_R4, "iq2_bn_r4", 64, 16, 4);
+    IQ2_K_R4 = IK | 337 => ik::interleaved(TypeId::IQ2_K_R4, "iq2_k_r4", 256, 76, 0);
+    IQ3_K_R4 = IK | 338 => ik::interleaved(TypeId::IQ3_K_R4, "iq3_k_r4", 256, 110, 0);
+    IQ4_K_R4 = IK | 339 => ik::interleaved(TypeId::IQ4_K_R4, "iq4_k_r4", 256, 144, 0);
+    IQ5_K_R4 = IK | 340 => ik::interleaved(TypeId::IQ5_K_R4, "iq5_k_r4", 256, 176, 0);
+    IQ4_KS_R4 = IK | 344 => ik::interleaved(TypeId::IQ4_KS_R4, "iq4_ks_r4", 256, 136, 4);
+    IQ5_KS_R4 = IK | 352 => ik::interleaved(TypeId::IQ5_KS_R4, "iq5_ks_r4", 256, 168, 4);
+    MXFP4_R8 = IK | 353 => ik::interleaved(TypeId::MXFP4_R8, "mxfp4_r8", 32, 17, 0);
+    Q8_K_R16 = IK | 397 => ik::interleaved(TypeId::Q8_K_R16, "q8_k_r16", 256, 258, 0);
+    Q8_KV_R8 = IK | 398 => ik::interleaved(TypeId::Q8_KV_R8, "q8_KV_r8", 32, 32, 4);
+    Q8_K_R8 = IK | 399 => ik::interleaved(TypeId::Q8_K_R8, "q8_k_r8", 256, 258, 0);
+    IQ1_S_R1 = IK_ROWS | 219 => ik::info::<{ IK_ROWS | 219 }>("iq1_s_r1");
+    IQ1_M_R1 = IK_ROWS | 229 => ik::info::<{ IK_ROWS | 229 }>("iq1_m_r1");
+    Q8_K_R1 = IK_ROWS | 399 => ik::info::<{ IK_ROWS | 399 }>("q8_k_r1");
     Q2_0C = TENCENT | 40 => q2_0c::INFO;
     STQ1_0 = TENCENT | 42 => stq1_0::INFO;
+    STQ1_0_43 = TENCENT | 43 => TypeInfo { id: TypeId::STQ1_0_43, name: "stq1_0_43", ..stq1_0::INFO };
     STQ1_0_CONTIGUOUS = TENCENT_FIRST | 42 => stq1_0::CONTIGUOUS;
     G8_0 = PESTLE | 143 => private::G8_0;
     FV5 = NEUTRINO | 43 => private::FV5;

@@ -13,7 +13,7 @@
 //! lane p of group g is weight  64 (g / 16) + g % 16 + 16 p
 //! ```
 //!
-//! Every bit pattern stands for a group. The first version of the type, under the same numbers, had weight `4 g + p`
+//! Files have it under the number 42 or, of Hy4, 43 ([`TypeId::STQ1_0_43`]). Every bit pattern stands for a group. The first version of the type, under the same numbers, had weight `4 g + p`
 //! there ([`CONTIGUOUS`]). Nothing in a file tells the two apart, and no published file is known to be of the first.
 
 use super::num::{f16_at, largest_magnitude, put_f16};

@@ -144,8 +144,7 @@ fn sizes_tell_whose_number_it_is() {
         (40, K * M / 64 * 36, TypeId::NVFP4, Ggml),
         (40, K * M / 512 * 130, TypeId::Q2_0C, Tencent),
         (42, STQ1_0, TypeId::STQ1_0, Tencent),
-        (42, TL2, TypeId::TL2, BitnetCpp),
-        (43, STQ1_0, TypeId::STQ1_0, Tencent),
+        (43, STQ1_0, TypeId::STQ1_0_43, Tencent),
         (43, K * M / 256 * 104, TypeId::FV5, Neutrino),
         (43, Q2_0, TypeId(43), Ggml),
         (44, K * M / 256 * 260, TypeId::FV5B, Neutrino),
@@ -153,6 +152,13 @@ fn sizes_tell_whose_number_it_is() {
         (143, K * M / 32 * 16, TypeId::G8_0, Pestle),
         (134, M * (2 + K / 64 * 13), TypeId::IQ1_BN, IkLlama),
         (135, M * (4 + K / 64 * 16), TypeId::IQ2_BN, IkLlama),
+        (133, K * M / 32 * 26, TypeId::Q6_0, IkLlama),
+        (144, M * (4 + K / 256 * 136), TypeId::IQ4_KS, IkLlama),
+        (151, M * (8 + K), TypeId::Q8_KV, IkLlama),
+        (155, M * (4 + K / 256 * 128), TypeId::IQ4_KT, IkLlama),
+        (155, M * (8 + K / 256 * 128), TypeId(155), IkLlama),
+        (219, M * (2 + K / 32 * 6), TypeId::IQ1_S_R4, IkLlama),
+        (339, K * M / 256 * 144, TypeId::IQ4_K_R4, IkLlama),
         // as they were before rows had scales
         (135, M * K / 64 * 16, TypeId(135), IkLlama),
     ] {
@@ -168,6 +174,15 @@ fn sizes_tell_whose_number_it_is() {
         let last = file("llama", &[f32s, ("a", matrix, id, size)]);
         assert_eq!(types(&last), (dialect, vec![TypeId::F32, ty]), "{id} {size}");
     }
+}
+
+/// Newer programs of bitnet.cpp have TL2 under another number. A copy has the older one, which sizes tell as well.
+#[test]
+fn tl2_has_two_numbers() {
+    let read = |id| file("bitnet-b1.58", &[("a", &[K, M], id, TL2), ("b", &[8], 0, 32)]).parse().unwrap();
+    let (newer, older) = (read(42), read(39));
+    assert_eq!((newer.dialect, newer.tensors[0].ty), (Dialect::BitnetCpp, TypeId::TL2));
+    assert_eq!(Layout::copy_of(&newer).unwrap().header(), Layout::copy_of(&older).unwrap().header());
 }
 
 /// The Fairy2i fork of llama.cpp is known by its architecture and its keys together.
@@ -307,6 +322,8 @@ fn what_is_written_is_read_as_the_same() {
         TypeId::FV5B,
         TypeId::IQ1_BN,
         TypeId::IQ2_BN,
+        TypeId::IQ4_KS,
+        TypeId::Q8_KV,
     ];
     for ty in all {
         let info = ty.info().unwrap();

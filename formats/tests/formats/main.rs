@@ -7,6 +7,7 @@ mod bitnet_properties;
 mod container;
 mod dialect;
 mod golden_bitnet;
+mod golden_ik;
 mod golden_types;
 mod imatrix;
 mod odd_inputs;

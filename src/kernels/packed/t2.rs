@@ -41,7 +41,11 @@ pub(crate) const fn layouts(needs: Needs, blocks: Multiply, rows: Multiply, tile
     [
         Layout { types: &[TypeId::TQ2_0], pack: pack_tq2_0, ..with_scales(needs, blocks, tile) },
         Layout { types: &[TypeId::TQ1_0], pack: pack_tq1_0, ..with_scales(needs, blocks, tile) },
-        Layout { types: &[TypeId::STQ1_0], pack: pack_stq1_0::<false>, ..with_scales(needs, blocks, tile) },
+        Layout {
+            types: &[TypeId::STQ1_0, TypeId::STQ1_0_43],
+            pack: pack_stq1_0::<false>,
+            ..with_scales(needs, blocks, tile)
+        },
         Layout { types: &[TypeId::STQ1_0_CONTIGUOUS], pack: pack_stq1_0::<true>, ..with_scales(needs, blocks, tile) },
         Layout { types: &[TypeId::I2_S], ..whole_rows(needs, Quantizer::Floored, rows, tile) },
         Layout { types: &[TypeId::TL1, TypeId::TL2], ..whole_rows(needs, Quantizer::Exact, rows, tile) },

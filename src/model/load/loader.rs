@@ -12,6 +12,7 @@ use crate::model::config::Config;
 use crate::model::layouts::Layouts;
 use crate::model::lora::{Adapters, LowRank};
 use crate::model::{LoadOptions, ModelError};
+use crate::ops::apart::apart;
 use crate::ops::matmul::Matrix;
 use crate::ops::norm::{Kind, Norm};
 use crate::ops::product::SharedArena;
@@ -140,7 +141,7 @@ impl<'a> Loader<'a> {
             self.problems.push(format!("tensor {name} has shape {found:?}, expected {shape:?}"));
             return None;
         }
-        Some(view)
+        apart(view).map_err(|problem| self.problems.push(problem)).ok()
     }
 
     pub(super) fn missing(&mut self, name: &str) {
@@ -174,12 +175,7 @@ impl<'a> Loader<'a> {
         let ty = view.info.ty;
         let matrix = Matrix::new(ty, cols, rows, view.data, self.options.isa);
         if matrix.is_none() {
-            let row_scales = info.is_some_and(|t| t.row_scale().is_some());
-            let moved = match row_scales {
-                true => "; rquantize moves its weights to TQ2_0, which it can",
-                false => "",
-            };
-            self.problems.push(format!("tensor {name}: trine cannot multiply by {ty} yet{moved}"));
+            self.problems.push(format!("tensor {name}: trine cannot multiply by {ty} yet"));
         }
         matrix
     }

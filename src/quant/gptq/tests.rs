@@ -65,7 +65,7 @@ fn row(columns: usize, rows: usize, to: TypeId) -> Row {
     let size = |ty: TypeId| ty.info().unwrap().tensor_bytes(columns as u64, rows as u64);
     Row {
         name: "w".to_owned(),
-        source: Source { name: "w".to_owned(), shard: 0, offset: 0 },
+        source: Source { name: "w".to_owned(), shard: 0, offset: 0, interleaved: None },
         shape: vec![columns as u64, rows as u64],
         from: TypeId::F32,
         to,

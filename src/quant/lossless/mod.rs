@@ -9,6 +9,7 @@
 //! | TQ1_0, TQ2_0 | 256 weights | f16 |
 //! | Q2_0 | 64 weights | f16 |
 //! | PQ2_0, Q2_0_G128, PTQ1_0 of PrismML's fork | 128 weights | f16 |
+//! | STQ1_0 of Tencent, one zero in four | 256 weights | f16 |
 //! | IQ1_BN, IQ2_BN of ik_llama.cpp | the row | f16, f32 |
 //! | F32, F16, BF16 | every weight | itself |
 //!
@@ -50,7 +51,8 @@ pub fn is_ternary(ty: TypeId) -> bool {
     let prism = matches!(ty, TypeId::Q2_0_G128 | TypeId::PQ2_0 | TypeId::PTQ1_0);
     let ik = matches!(ty, TypeId::IQ1_BN | TypeId::IQ2_BN);
     let ggml = matches!(ty, TypeId::TQ1_0 | TypeId::TQ2_0 | TypeId::Q2_0);
-    is_packed(ty) || ggml || prism || ik
+    let tencent = matches!(ty, TypeId::STQ1_0 | TypeId::STQ1_0_43 | TypeId::STQ1_0_CONTIGUOUS);
+    is_packed(ty) || ggml || prism || tencent || ik
 }
 
 fn is_float(ty: TypeId) -> bool {

@@ -193,7 +193,7 @@ mod tests {
     fn row(columns: u64, rows: u64) -> Row {
         Row {
             name: "w".into(),
-            source: Source { name: "w".into(), shard: 0, offset: 0 },
+            source: Source { name: "w".into(), shard: 0, offset: 0, interleaved: None },
             shape: vec![columns, rows],
             from: TypeId::F16,
             to: TypeId::TL2,

@@ -10,6 +10,7 @@ use trine_formats::types::TypeId;
 use super::compare::{Comparison, compare};
 use super::decode::Decoder;
 use super::{is_packed, is_ternary};
+use crate::ops::apart::apart;
 use crate::quant::row::Row;
 
 /// A tensor that cannot be looked at.
@@ -23,6 +24,8 @@ pub enum VerifyError {
     Count { found: usize, planned: usize },
     #[error("tensor {tensor}: shape {found:?} and type {ty} in the output, planned were {planned:?} and {to}")]
     Table { tensor: String, found: Vec<u64>, ty: TypeId, planned: Vec<u64>, to: TypeId },
+    #[error("{0}")]
+    Damaged(String),
     #[error(transparent)]
     Gguf(#[from] GgufError),
 }
@@ -96,6 +99,7 @@ pub fn verify(
                     to: row.to,
                 });
             }
+            let was = apart(was).map_err(VerifyError::Damaged)?;
             let was = (source.meta(), source_packing, &was);
             check(row, was, (out.meta(), out_packing, &is))
         })

@@ -28,7 +28,8 @@ use crate::widely::WidelyArgs;
 ///
 /// Ternary weights are moved between F32, F16, BF16, TQ1_0, TQ2_0, Q2_0 and bitnet.cpp's I2_S, TL1 and TL2
 /// without a change: what a type cannot hold exactly is refused, with every tensor named. PrismML's pq2_0 and
-/// ptq1_0 and ik_llama.cpp's iq1_bn and iq2_bn are read too, and written where --tensor-type asks for them.
+/// ptq1_0, Tencent's stq1_0 and ik_llama.cpp's iq1_bn and iq2_bn are read too, and written where --tensor-type asks for
+/// them. The other types of ik_llama.cpp are read; interleaved rows become those that they were made of.
 #[derive(Parser)]
 #[command(name = "rquantize", version, after_help = SHORT_HELP, after_long_help = long_help())]
 #[command(

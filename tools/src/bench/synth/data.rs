@@ -87,7 +87,7 @@ pub fn row(tensor: &NewTensor) -> Row {
     let bytes = bytes.unwrap_or(0);
     Row {
         name: tensor.name.clone(),
-        source: Source { name: tensor.name.clone(), shard: 0, offset: 0 },
+        source: Source { name: tensor.name.clone(), shard: 0, offset: 0, interleaved: None },
         shape: tensor.shape.clone(),
         from: tensor.ty,
         to: tensor.ty,

@@ -16,49 +16,21 @@
 //! digit or code 0, 1, 2 = -1, 0, +1 times d; code 3 of IQ2_BN is never written and stands for +2
 //! ```
 //!
-//! Both have blocks of 64. Five trits of a byte are packed as in [`super::tq1_0`], but for their order: the first
+//! Both have blocks of 64. Five trits of a byte are packed as in [`super::super::tq1_0`], but for their order: the first
 //! weight has the least digit of the number. Files from before October 2024 have blocks alone, and their scale in
 //! another place: their size tells, and they are not read. Source: `IQ1BNQuantizer`, `repack_iq2_bn` and
-//! `dequantize_row_iq2_bn_r4` of ik_llama.cpp's `iqk_quantize.cpp`; its products are other than ggml's, so that these
-//! types have no dot kernels here: they are read and written, and moved to types that have.
+//! `dequantize_row_iq2_bn_r4` of ik_llama.cpp's `iqk_quantize.cpp`. Decoders and products are those of [`super`].
 
-use super::num::{f16_at, put_f16};
-use super::{Field, Format, Part, TypeId, TypeInfo};
+use super::super::k_block::BLOCK as WIDEST;
+use super::super::num::put_f16;
 
 const BLOCK: usize = 64;
-
-/// IQ1_BN in the registry.
-pub const IQ1_BN: TypeInfo = TypeInfo {
-    id: TypeId::IQ1_BN,
-    name: "iq1_bn",
-    block: BLOCK,
-    bytes: 13,
-    fields: &[Field::new(Part::Codes, Format::Bits, 0)],
-    head: 2,
-    codebook: None,
-    act: None,
-    decode: Some(decode_1),
-    encode: Some(encode_1),
-    dot_ref: None,
-};
-
-/// IQ2_BN in the registry.
-pub const IQ2_BN: TypeInfo = TypeInfo {
-    id: TypeId::IQ2_BN,
-    name: "iq2_bn",
-    bytes: 16,
-    head: 4,
-    decode: Some(decode_2),
-    encode: Some(encode_2),
-    ..IQ1_BN
-};
 
 /// Bytes of five trits in a block of IQ1_BN; the last byte holds four.
 const FIVES: usize = 12;
 /// Bytes of IQ2_BN's blocks, and the distance of weights that share one.
 const PLANE: usize = 16;
-const _: () = assert!(IQ1_BN.bytes == FIVES + 1 && FIVES * 5 + 4 == BLOCK);
-const _: () = assert!(IQ2_BN.bytes == PLANE && PLANE * 4 == BLOCK);
+const _: () = assert!(FIVES * 5 + 4 == BLOCK && PLANE * 4 == BLOCK);
 
 /// Factors that move digit `t` of a byte to its upper end.
 const TO_THE_TOP: [u8; 5] = [81, 27, 9, 3, 1];
@@ -83,37 +55,18 @@ fn first_of(k: usize) -> usize {
     16 * (k / 3) + 5 * (k % 3)
 }
 
-fn decode_1(row: &[u8], out: &mut [f32]) {
-    let Some((header, blocks)) = row.split_at_checked(IQ1_BN.head) else {
-        return;
-    };
-    let d = f16_at(header, 0);
-    let value = |code: u8| (i32::from(code) - 1) as f32 * d;
-    let blocks = blocks.as_chunks::<{ IQ1_BN.bytes }>().0;
-    for (b, y) in blocks.iter().zip(out.as_chunks_mut::<BLOCK>().0) {
-        for (k, &byte) in b[..FIVES].iter().enumerate() {
-            for (t, y) in y[first_of(k)..][..5].iter_mut().enumerate() {
-                *y = value(digit(byte, t));
-            }
-        }
-        for (t, y) in y.iter_mut().skip(15).step_by(16).enumerate() {
-            *y = value(digit(b[FIVES], t));
-        }
+/// Writes the levels of a block of IQ1_BN.
+pub(super) fn iq1_bn(block: &[u8], out: &mut [i8; WIDEST]) {
+    for (k, &byte) in block[..FIVES].iter().enumerate() {
+        (0..5).for_each(|t| out[first_of(k) + t] = digit(byte, t) as i8 - 1);
     }
+    (0..4).for_each(|t| out[15 + 16 * t] = digit(block[FIVES], t) as i8 - 1);
 }
 
-fn decode_2(row: &[u8], out: &mut [f32]) {
-    let Some((header, blocks)) = row.split_first_chunk::<4>() else {
-        return;
-    };
-    let d = f32::from_le_bytes(*header);
-    let blocks = blocks.as_chunks::<PLANE>().0;
-    for (b, y) in blocks.iter().zip(out.as_chunks_mut::<BLOCK>().0) {
-        for (n, y) in y.as_chunks_mut::<PLANE>().0.iter_mut().enumerate() {
-            for (y, byte) in y.iter_mut().zip(b) {
-                *y = (i32::from(byte >> (2 * n) & 3) - 1) as f32 * d;
-            }
-        }
+/// Writes the levels of a block of IQ2_BN.
+pub(super) fn iq2_bn(block: &[u8], out: &mut [i8; WIDEST]) {
+    for (j, y) in out[..BLOCK].iter_mut().enumerate() {
+        *y = (block[j % PLANE] >> (2 * (j / PLANE)) & 3) as i8 - 1;
     }
 }
 
@@ -132,14 +85,14 @@ fn code(v: f32, half: f32) -> u8 {
     }
 }
 
-fn encode_1(x: &[f32], _importance: Option<&[f32]>, row: &mut [u8]) {
-    let Some((header, blocks)) = row.split_at_mut_checked(IQ1_BN.head) else {
+pub(super) fn encode_1(x: &[f32], _importance: Option<&[f32]>, row: &mut [u8]) {
+    let Some((header, blocks)) = row.split_first_chunk_mut::<2>() else {
         return;
     };
     let d = largest(x);
     put_f16(header, 0, d);
     let of = |v: &f32| code(*v, 0.5 * d);
-    let blocks = blocks.as_chunks_mut::<{ IQ1_BN.bytes }>().0;
+    let blocks = blocks.as_chunks_mut::<{ FIVES + 1 }>().0;
     for (x, b) in x.as_chunks::<BLOCK>().0.iter().zip(blocks) {
         for (k, byte) in b[..FIVES].iter_mut().enumerate() {
             *byte = pack(x[first_of(k)..][..5].iter().map(of));
@@ -148,7 +101,7 @@ fn encode_1(x: &[f32], _importance: Option<&[f32]>, row: &mut [u8]) {
     }
 }
 
-fn encode_2(x: &[f32], _importance: Option<&[f32]>, row: &mut [u8]) {
+pub(super) fn encode_2(x: &[f32], _importance: Option<&[f32]>, row: &mut [u8]) {
     let Some((header, blocks)) = row.split_first_chunk_mut::<4>() else {
         return;
     };
@@ -165,7 +118,16 @@ fn encode_2(x: &[f32], _importance: Option<&[f32]>, row: &mut [u8]) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::{TypeId, TypeInfo};
     use super::*;
+
+    fn one() -> &'static TypeInfo {
+        TypeId::IQ1_BN.info().unwrap()
+    }
+
+    fn two() -> &'static TypeInfo {
+        TypeId::IQ2_BN.info().unwrap()
+    }
 
     /// A row of ternary weights, of which no two blocks are alike.
     fn ternary(n: usize, scale: f32) -> Vec<f32> {
@@ -187,7 +149,7 @@ mod tests {
 
     #[test]
     fn ternary_rows_come_back() {
-        for (info, scale) in [(&IQ1_BN, 0.75), (&IQ2_BN, 0.1)] {
+        for (info, scale) in [(one(), 0.75), (two(), 0.1)] {
             for n in [64, 320] {
                 let x = ternary(n, scale);
                 assert_eq!(decoded(info, &encoded(info, &x), n), x, "{}", info.name);
@@ -197,19 +159,19 @@ mod tests {
 
     #[test]
     fn rows_are_a_scale_and_blocks() {
-        assert_eq!(IQ1_BN.row_bytes(128), Some(2 + 2 * 13));
-        assert_eq!(IQ2_BN.row_bytes(128), Some(4 + 2 * 16));
-        assert_eq!(IQ2_BN.tensor_bytes(128, 3), Some(3 * 36));
-        assert_eq!(IQ1_BN.row_bytes(96), None);
+        assert_eq!(one().row_bytes(128), Some(2 + 2 * 13));
+        assert_eq!(two().row_bytes(128), Some(4 + 2 * 16));
+        assert_eq!(two().tensor_bytes(128, 3), Some(3 * 36));
+        assert_eq!(one().row_bytes(96), None);
         // the trits of weights 0..5 and 5..10, and those of 15, 31, 47, 63
         let mut x = vec![0.0; 64];
         (x[0], x[4], x[5], x[31], x[63]) = (2.0, -2.0, 2.0, 2.0, -2.0);
-        let row = encoded(&IQ1_BN, &x);
+        let row = encoded(one(), &x);
         assert_eq!(row[..2], [0x00, 0x40]);
         // numbers in base 3: 2 + 3 + 9 + 27 is 41 of 243, 44 of 256; likewise 122, 121 and, of four digits, 1 + 6 + 9
         assert_eq!(row[2..5], [44, 129, 128]);
         assert_eq!(row[14], 17);
-        let row = encoded(&IQ2_BN, &x);
+        let row = encoded(two(), &x);
         assert_eq!(row[..4], 2f32.to_le_bytes());
         assert_eq!((row[4], row[8], row[19]), (0x56, 0x54, 0x19));
     }
@@ -230,10 +192,10 @@ mod tests {
     fn what_is_not_ternary_has_the_references_codes() {
         let mut x = vec![0.49; 64];
         (x[0], x[1], x[2], x[3]) = (-1.0, 0.5, f32::NAN, -0.5);
-        let got = decoded(&IQ2_BN, &encoded(&IQ2_BN, &x), 64);
+        let got = decoded(two(), &encoded(two(), &x), 64);
         assert_eq!(got[..5], [-1.0, 1.0, 1.0, -1.0, 0.0]);
-        let zeros = encoded(&IQ1_BN, &[0.0; 64]);
+        let zeros = encoded(one(), &[0.0; 64]);
         assert_eq!(zeros, [[0; 2].as_slice(), &[255; 12], &[85]].concat());
-        assert!(decoded(&IQ1_BN, &zeros, 64).iter().all(|&v| v == 0.0));
+        assert!(decoded(one(), &zeros, 64).iter().all(|&v| v == 0.0));
     }
 }

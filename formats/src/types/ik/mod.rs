@@ -1,0 +1,135 @@
+//! Types of ik_llama.cpp: 256 weights, or fewer in some, as levels of a table or of a sequence of numbers, in groups with
+//! integer scales, under one scale for the block or for the whole row.
+//!
+//! A type is a row of [`forms::FORMS`]: sizes, the scales of its groups and the levels of its weights. What follows from
+//! them is the same for all:
+//!
+//! ```text
+//! weight = (d * scale of the group) * level
+//! dot    = the sum over blocks of activations of (d * dx) * (sum of scale * level * q), in order
+//! ```
+//!
+//! with the sum in parentheses an exact integer. The reference has no order of sums of its own: its products differ with
+//! the processor and with the number of tokens. The one above is trine's. Types of which several rows lie interleaved are
+//! taken apart first ([`apart`]).
+
+pub mod apart;
+mod bn;
+mod forms;
+mod narrow;
+mod trellis;
+
+use self::forms::{FORMS, Form};
+use super::k_block::BLOCK as WIDEST;
+use super::num::f16_at;
+use super::{Field, Format, Part, TypeId, TypeInfo, q8_0, q8_k, size_only};
+
+/// The form of a type.
+const fn form(id: u32) -> &'static Form {
+    let mut i = 0;
+    while i < FORMS.len() {
+        if FORMS[i].id.0 == id {
+            return &FORMS[i];
+        }
+        i += 1;
+    }
+    panic!("a type without a form")
+}
+
+/// Blocks with a scale, and blocks under that of the row.
+const SCALED: &[Field] = &[Field::new(Part::Scale, Format::F16, 0), Field::new(Part::Codes, Format::Bits, 2)];
+const BARE: &[Field] = &[Field::new(Part::Codes, Format::Bits, 0)];
+
+/// The registry's entry of the type with the form of `ID`.
+pub const fn info<const ID: u32>(name: &'static str) -> TypeInfo {
+    let form = const { form(ID) };
+    TypeInfo {
+        id: TypeId(ID),
+        name,
+        block: form.block,
+        bytes: form.bytes,
+        head: form.head,
+        fields: if form.head == 0 { SCALED } else { BARE },
+        codebook: None,
+        act: Some(if form.block == WIDEST { TypeId::Q8_K } else { TypeId::Q8_0 }),
+        decode: Some(decode::<ID>),
+        encode: None,
+        dot_ref: Some(dot_ref::<ID>),
+    }
+}
+
+/// IQ1_BN in the registry.
+pub const IQ1_BN: TypeInfo = TypeInfo { encode: Some(bn::encode_1), ..info::<{ TypeId::IQ1_BN.0 }>("iq1_bn") };
+/// IQ2_BN in the registry.
+pub const IQ2_BN: TypeInfo = TypeInfo { encode: Some(bn::encode_2), ..info::<{ TypeId::IQ2_BN.0 }>("iq2_bn") };
+
+/// The registry's entry of a type of interleaved rows: only sizes, since it is taken apart before anything else.
+pub const fn interleaved(id: TypeId, name: &'static str, block: usize, bytes: usize, head: usize) -> TypeInfo {
+    TypeInfo { head, ..size_only(id, name, block, bytes, &[]) }
+}
+
+/// The scale of a row, 1 where blocks have scales, and its blocks.
+#[inline(always)]
+fn row_scale<'a>(form: &Form, row: &'a [u8]) -> (f32, &'a [u8]) {
+    match (form.head, row) {
+        (0, _) => (1.0, row),
+        (2, [a, b, blocks @ ..]) => (f16_at(&[*a, *b], 0), blocks),
+        (head, [a, b, c, d, ..]) => (f32::from_le_bytes([*a, *b, *c, *d]), row.get(head..).unwrap_or(&[])),
+        _ => (0.0, &[]),
+    }
+}
+
+/// The scale that the groups of a block are multiplied with.
+#[inline(always)]
+fn scale_of(form: &Form, row: f32, block: &[u8]) -> f32 {
+    if form.head == 0 { f16_at(block, 0) } else { row }
+}
+
+fn decode<const ID: u32>(row: &[u8], out: &mut [f32]) {
+    let form = const { form(ID) };
+    let (of_row, blocks) = row_scale(form, row);
+    let group = form.block / form.groups;
+    let mut levels = [0; WIDEST];
+    for (block, y) in blocks.chunks_exact(form.bytes).zip(out.chunks_exact_mut(form.block)) {
+        (form.levels)(block, &mut levels);
+        let d = scale_of(form, of_row, block);
+        for (g, (y, levels)) in y.chunks_exact_mut(group).zip(levels.chunks_exact(group)).enumerate() {
+            let scale = d * (form.scale)(block, g) as f32;
+            for (j, (y, level)) in y.iter_mut().zip(levels).enumerate() {
+                let value = scale * (f32::from(*level) * form.unit);
+                // A level of zero has a sign of its own in one of the types.
+                *y = if *level == 0 && (form.negative_zero)(block, g * group + j) { -value } else { value };
+            }
+        }
+    }
+}
+
+/// Per block of activations `acc += (d * dx) * (isum * unit)`.
+fn dot_ref<const ID: u32>(w: &[u8], act: &[u8]) -> f32 {
+    let form = const { form(ID) };
+    let (of_row, blocks) = row_scale(form, w);
+    let (group, wide) = (form.block / form.groups, form.block == WIDEST);
+    let act_bytes = if wide { q8_k::BYTES } else { size_of::<q8_0::Block>() };
+    let together = if wide { WIDEST } else { 32 };
+    let mut levels = [0; WIDEST];
+    let mut acc = 0.0f32;
+    let mut acts = act.chunks_exact(act_bytes);
+    for block in blocks.chunks_exact(form.bytes) {
+        (form.levels)(block, &mut levels);
+        let d = scale_of(form, of_row, block);
+        for (part, levels) in levels[..form.block].chunks_exact(together).enumerate() {
+            let Some(act) = acts.next() else {
+                return acc;
+            };
+            let dx = if wide { f32::from_le_bytes([act[0], act[1], act[2], act[3]]) } else { f16_at(act, 0) };
+            let quants = if wide { &act[4..] } else { &act[2..] };
+            let mut isum = 0;
+            for (g, (levels, quants)) in levels.chunks_exact(group).zip(quants.chunks_exact(group)).enumerate() {
+                let products = levels.iter().zip(quants).map(|(l, q)| i32::from(*l) * i32::from(*q as i8));
+                isum += (form.scale)(block, part * (together / group) + g) * products.sum::<i32>();
+            }
+            acc += d * dx * (isum as f32 * form.unit);
+        }
+    }
+    acc
+}

@@ -255,7 +255,7 @@ fn tensor_types() {
         refused(&file, 37 + 8, "tensor 'a'", &format!("{} is not a tensor type", ty as i32));
     }
     // Removed, forks' and future types are kept, with what lies between them and the next tensor.
-    for ty in [4, 5, 31, 32, 33, 36, 37, 38, 43, 142, 1000, i32::MAX as u32] {
+    for ty in [4, 5, 31, 32, 33, 36, 37, 38, 44, 142, 1000, i32::MAX as u32] {
         let file = tensors(&[("a", &[512], ty, 0), ("b", &[8], 0, 96)], 128);
         let gguf = parse(&file.0).unwrap();
         assert_eq!((gguf.tensors[0].ty.0, gguf.tensors[0].bytes), (ty, 96));

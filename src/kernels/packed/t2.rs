@@ -37,18 +37,19 @@ pub(crate) const BLOCK: usize = SCALES + 2 * UNIT_BYTES;
 const Q8_K: usize = info::Q8_K.bytes;
 
 /// The layouts of all ternary types: those with scales are multiplied by `blocks`, the others by `rows`.
+/// Kernels check their calls against the first of the ones and the fourth, the first of the others.
 pub(crate) const fn layouts(needs: Needs, blocks: Multiply, rows: Multiply, tile: usize) -> [Layout; 6] {
     [
         Layout { types: &[TypeId::TQ2_0], pack: pack_tq2_0, ..with_scales(needs, blocks, tile) },
         Layout { types: &[TypeId::TQ1_0], pack: pack_tq1_0, ..with_scales(needs, blocks, tile) },
+        Layout { types: &[TypeId::I2_S], ..whole_rows(needs, Quantizer::Floored, rows, tile) },
+        Layout { types: &[TypeId::TL1, TypeId::TL2], ..whole_rows(needs, Quantizer::Exact, rows, tile) },
         Layout {
             types: &[TypeId::STQ1_0, TypeId::STQ1_0_43],
             pack: pack_stq1_0::<false>,
             ..with_scales(needs, blocks, tile)
         },
         Layout { types: &[TypeId::STQ1_0_CONTIGUOUS], pack: pack_stq1_0::<true>, ..with_scales(needs, blocks, tile) },
-        Layout { types: &[TypeId::I2_S], ..whole_rows(needs, Quantizer::Floored, rows, tile) },
-        Layout { types: &[TypeId::TL1, TypeId::TL2], ..whole_rows(needs, Quantizer::Exact, rows, tile) },
     ]
 }
 

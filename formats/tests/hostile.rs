@@ -300,7 +300,11 @@ fn sizes_whose_sum_wraps_are_refused_before_they_are_added() {
 
 fn idempotent(bytes: &[u8]) {
     if let Ok(gguf) = parse(bytes) {
-        let plan = Plan::copy_of(&gguf).expect("what was read can be written");
+        let plan = match Plan::copy_of(&gguf) {
+            // a number that trine does not know in this file would be known in a copy of another length
+            Err(e) if matches!(e.kind, ErrorKind::Misread { .. }) => return,
+            plan => plan.expect("what was read can be written"),
+        };
         let mut copy = plan.header().to_vec();
         copy.extend_from_slice(&bytes[gguf.data_offset as usize..]);
         copy.resize(copy.len().max(plan.file_bytes() as usize), 0);

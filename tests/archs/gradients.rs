@@ -160,7 +160,7 @@ fn slope(
     let kept = gradient.weights_mut(target).expect("a target").to_vec();
     let mut found = None;
     let steps = std::iter::successors(Some(STEP / expected.max(1.0)), |step| Some(step / 10.0));
-    for step in steps.take(STEPS as usize) {
+    for step in steps.take(STEPS) {
         let mut same = true;
         let losses = [1.0, -1.0, 2.0, -2.0].map(|times| {
             let weights = gradient.weights_mut(target).expect("a target");

@@ -206,7 +206,7 @@ fn gbnf_that_is_not_well_formed_is_refused_with_its_line() {
         (row(".?", 20_000), "more than 2048 parts"),
         (format!("root ::= r40\nr0 ::= \"a\"\n{twice}"), "more than 2048 parts"),
         ("r ::= \"a\"\n".repeat(20_000) + &twice.repeat(60), "there is no rule"),
-        ((0..20_000).map(|i| format!("r{i} ::= \"a\"\n")).collect(), "more than 512 rules"),
+        ((0..10_000).map(|i| format!("r{i} ::= \"a\"\n")).collect(), "more than 512 rules"),
     ] {
         let e = Grammar::gbnf(&v, &source).expect_err(why);
         assert!(e.to_string().contains(why), "{why}: {e}");

@@ -71,7 +71,7 @@ fn options_may_stand_in_the_environment() {
     fails(program().env("RSERVE_MODEL", "/nowhere/x.gguf"), 1, "/nowhere/x.gguf");
     fails(program().env("RSERVE_MODEL", "x").env("RSERVE_PORT", "99999"), 2, "--port");
     fails(program().env("RSERVE_MODEL", "x").env("RSERVE_METRICS", "perhaps"), 2, "--metrics");
-    fails(&mut program(), 2, "--model");
+    fails(&mut program(), 2, "rserve -m model.gguf");
     let mut server = Running::start(
         program()
             .env("RSERVE_ALIAS", "from-the-environment")

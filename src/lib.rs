@@ -51,7 +51,7 @@ pub mod exec;
 pub mod fisher;
 pub mod generate;
 pub mod grammar;
-#[cfg(any(feature = "chat", feature = "convert"))]
+#[cfg(any(feature = "chat", feature = "convert", feature = "grammar"))]
 pub mod isolate;
 pub mod model;
 pub mod open;

@@ -121,7 +121,7 @@ fn whether_trine_runs_a_model_is_said() {
     for (name, line, runs) in [
         (
             "llama",
-            "architecture llama: trine runs it (LLaMA 1 to 3, Mistral, Mixtral, SmolLM, TriLM, Falcon3), rconvert reads its checkpoints\n",
+            "architecture llama: trine runs it (LLaMA 1 to 3, Mistral, Mixtral, SmolLM, TriLM, Falcon3, Falcon-E), rconvert reads its checkpoints\n",
             true,
         ),
         ("gpt2", "architecture gpt2: trine runs it (GPT-2, Cerebras-GPT), rconvert reads its checkpoints\n", true),

@@ -86,6 +86,7 @@ pub use cancel::CancelToken;
 #[cfg(feature = "chat")]
 pub use chat::{ChatTemplate, Message, Role};
 pub use error::Error;
+pub use generate::speculate::DraftSource;
 #[cfg(feature = "chat")]
 pub use generate::{Answer, Chat};
 pub use generate::{

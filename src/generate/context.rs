@@ -108,9 +108,9 @@ impl Context {
         self.session.bits()
     }
 
-    /// Counts and times of drafts, where the last generation was to draft.
-    pub fn drafts(&self) -> Option<&Speculator> {
-        self.drafts.as_ref().map(|(_, speculator)| speculator)
+    /// Drafts of the last generation, where it was to draft: what was asked for, counts and times.
+    pub fn drafts(&self) -> Option<(&DraftOptions, &Speculator)> {
+        self.drafts.as_ref().map(|(options, speculator)| (options, speculator))
     }
 
     /// Counts and times so far.
@@ -125,10 +125,11 @@ impl Context {
         self.observer = observer;
     }
 
-    /// Forgets what was evaluated ahead of the text.
+    /// Forgets what was evaluated ahead of the text, and of a model with a recurrent state what it was evaluated with.
     fn forget_drafts(&mut self) {
         if let Some((_, speculator)) = &mut self.drafts {
             speculator.forget(&mut self.session);
+            self.tokens.truncate(self.session.n_past());
         }
     }
 
@@ -154,11 +155,14 @@ impl Context {
         if let Some(bits) = options.bits {
             self.session.set_bits(bits)?;
         }
-        if let Err(e) = self.prepare_drafts(options.draft) {
+        if let Err(e) = self.prepare_drafts(options.draft.as_ref()) {
             before.map_or(Ok(()), |bits| self.session.set_bits(bits))?;
             return Err(GenerateError::Drafts(e));
         }
         self.session.cancel_by(Some(options.cancel.clone()));
+        if let Some((_, speculator)) = &mut self.drafts {
+            speculator.cancel_by(options.cancel.clone());
+        }
         if let Some(bits) = self.session.bits().filter(|b| Some(*b) != self.advised) {
             self.model.weights().advise_width(bits);
             self.advised = Some(bits);
@@ -167,16 +171,16 @@ impl Context {
     }
 
     /// Drafts from now on as `wanted`, at the session's present width.
-    fn prepare_drafts(&mut self, wanted: Option<DraftOptions>) -> Result<(), SpeculateError> {
+    fn prepare_drafts(&mut self, wanted: Option<&DraftOptions>) -> Result<(), SpeculateError> {
         match (&mut self.drafts, wanted) {
             (_, None) => self.drafts = None,
-            (Some((same, speculator)), Some(options)) if *same == options => speculator.follow(&self.session)?,
+            (Some((same, speculator)), Some(options)) if same == options => speculator.follow(&self.session)?,
             (_, Some(options)) => {
-                let mut speculator = Speculator::new(&self.session, options.bits, options.most)?;
+                let mut speculator = Speculator::new(&self.model, &self.session, &options.source, options.most)?;
                 if options.always {
                     speculator.always();
                 }
-                self.drafts = Some((options, speculator));
+                self.drafts = Some((options.clone(), speculator));
             }
         }
         Ok(())
@@ -285,7 +289,7 @@ impl Context {
                 let mut drafting = None;
                 // The chooser is copied for the first guess only: most calls find their token evaluated already.
                 let mut guess = |row: &[f32]| drafting.get_or_insert_with(|| chooser.clone()).guess(row);
-                speculator.advance(&mut self.session, id, left, &mut guess, &mut self.logits)?;
+                speculator.advance(&mut self.session, &self.tokens, id, left, &mut guess, &mut self.logits)?;
                 self.tokens.push(id);
                 if let Some(observer) = &mut self.observer {
                     observer(Evaluated { position: self.tokens.len() - 1, token: id, logits: &self.logits });

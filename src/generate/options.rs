@@ -1,6 +1,7 @@
 //! Options of the caller.
 
 use super::GenerateError;
+use super::speculate::DraftSource;
 use crate::cancel::CancelToken;
 use crate::grammar::Grammar;
 use crate::sample::{Sampler, SamplerOptions};
@@ -97,7 +98,7 @@ pub struct GenerateOptions {
     /// Bits per weight at which an any-precision model runs from now on; `None` leaves it as it is, the widest in a new
     /// context. What was evaluated at another width stays in the context: keys and values are of one form.
     pub bits: Option<u8>,
-    /// Draft tokens at fewer bits of the same any-precision model and verify them together. Changes no text.
+    /// Draft tokens and verify them together. Changes no text.
     pub draft: Option<DraftOptions>,
     /// Ends the text where another thread wants it to.
     pub cancel: CancelToken,
@@ -124,10 +125,10 @@ impl GenerateOptions {
 }
 
 /// How tokens are drafted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct DraftOptions {
-    /// Bits per weight of the drafts, fewer than those of the text.
-    pub bits: u8,
+    /// Where drafts come from.
+    pub source: DraftSource,
     /// Most tokens of a draft; how many within that depends on how many were right.
     pub most: usize,
     /// Draft even where it was measured not to make the text faster.
@@ -135,8 +136,8 @@ pub struct DraftOptions {
 }
 
 impl DraftOptions {
-    /// Drafts at `bits` of up to 16 tokens, where they pay.
-    pub fn at(bits: u8) -> DraftOptions {
-        DraftOptions { bits, most: 16, always: false }
+    /// Drafts of up to 16 tokens, where they pay.
+    pub fn of(source: DraftSource) -> DraftOptions {
+        DraftOptions { source, most: 16, always: false }
     }
 }

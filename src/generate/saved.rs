@@ -18,6 +18,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use sha2::{Digest, Sha256};
 
 use super::Context;
+use crate::kv::Mark;
 
 const MAGIC: &[u8; 8] = b"trine-kv";
 const VERSION: u32 = 1;
@@ -126,8 +127,9 @@ impl Context {
     /// # Panics
     /// When `tokens` do not begin with those in the context.
     pub fn save(&self, kind: &str, tokens: &[u32], out: &mut dyn Write) -> io::Result<()> {
-        let evaluated = self.tokens.len();
         assert!(tokens.starts_with(&self.tokens), "tokens of this context");
+        let before = self.drafts().and_then(|(_, speculator)| speculator.unsettled());
+        let evaluated = before.map_or(self.tokens.len(), Mark::len);
         let kind = self.kind(kind);
         let mut out = Hashed::new(out);
         out.write_all(MAGIC)?;
@@ -139,7 +141,7 @@ impl Context {
         for id in tokens {
             out.write_all(&id.to_le_bytes())?;
         }
-        self.session.save(evaluated, &mut out)?;
+        self.session.save(evaluated, before, &mut out)?;
         let Hashed { inner, hash } = out;
         inner.write_all(&hash.finalize())
     }

@@ -53,6 +53,11 @@ impl Model {
         Ok(Model { inner: Arc::new(inner) })
     }
 
+    /// True if `other` shares this model.
+    pub(crate) fn is_same(&self, other: &Model) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+
     /// Where the model was opened; of a split model the first file.
     pub fn path(&self) -> &Path {
         &self.inner.file.shards()[0].path

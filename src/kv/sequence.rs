@@ -24,9 +24,22 @@ pub struct Sequence {
 }
 
 /// A state of a sequence to return to: its positions and its recurrent state.
+#[derive(Clone)]
 pub struct Mark {
     len: usize,
     state: Option<Arc<Vec<f32>>>,
+}
+
+impl Mark {
+    /// Positions of the sequence then.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True if there were none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
 }
 
 /// A page that somebody holds, for other sequences to begin with.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::engine::{Engine, Segment, StepError, StepOptions};
 use crate::cancel::CancelToken;
 use crate::exec::Profile;
-use crate::kv::{PagePool, Sequence};
+use crate::kv::{Mark, PagePool, Sequence};
 use crate::model::{Model, WidthError};
 use crate::ops::observe::ActivationObserver;
 use crate::pool::Pool;
@@ -144,6 +144,16 @@ impl Session {
         self.seq.truncate(n_past)
     }
 
+    /// The present state, to return to with [`Session::restore`].
+    pub fn mark(&self) -> Mark {
+        self.seq.mark()
+    }
+
+    /// Goes back to a state whose positions the context still begins with, of models with a recurrent state too.
+    pub fn restore(&mut self, mark: &Mark) {
+        self.seq.restore(mark.clone());
+    }
+
     /// Forgets everything and gives the memory back.
     pub fn clear(&mut self) {
         self.seq.truncate(0);
@@ -156,15 +166,19 @@ impl Session {
     }
 
     /// Writes the first `len` positions for [`Session::load`]; of models with a recurrent state these are all there
-    /// are.
+    /// are, or were at the mark `before`.
     ///
     /// # Errors
     /// Write errors.
     ///
     /// # Panics
     /// There are fewer positions, or a recurrent state stands after later ones.
-    pub fn save(&self, len: usize, out: &mut dyn Write) -> io::Result<()> {
-        let part = self.seq.fork(len);
+    pub fn save(&self, len: usize, before: Option<&Mark>, out: &mut dyn Write) -> io::Result<()> {
+        let mut part = self.seq.fork(self.n_past());
+        if let Some(before) = before {
+            part.restore(before.clone());
+        }
+        let part = part.fork(len);
         assert_eq!(part.len(), len, "positions that can be had");
         part.write(out)
     }

@@ -1,10 +1,9 @@
 //! Sequences of models with recurrent layers: a state is shared by forks until they part, and cannot be cut back.
 
-use trine::CancelToken;
-use trine::Isa;
 use trine::model::{LoadOptions, Model};
 use trine::pool::Pool;
 use trine::step::{Engine, Kind, PrefixTree, Segment, Sequence, Session, SessionOptions, StepError, StepOptions};
+use trine::{CancelToken, Context, ContextOptions, DraftOptions, DraftSource, GenerateOptions, Isa, OpenOptions};
 
 /// Models with a state of every kind.
 const MODELS: &[&str] =
@@ -121,4 +120,37 @@ fn sequences_longer_than_an_indexer_chooses_are_refused() {
     let sink = &mut |_: usize, _: usize, _: &[f32]| ();
     let done = engine.step(&mut [segment], &StepOptions::default(), sink);
     assert_eq!(done, Err(StepError::Chosen(5)));
+}
+
+#[test]
+fn drafts_change_no_text_of_a_recurrent_model() {
+    for name in MODELS {
+        let model = trine::open::load(trine_testkit::gguf::model(crate::made(name)), &OpenOptions::default());
+        let model = model.expect("a model");
+        let prompt: Vec<u32> = [5, 9, 70, 3, 3, 21].repeat(3);
+        let options = GenerateOptions { past_eos: true, ..GenerateOptions::greedy(60) };
+        let context = || model.context(&ContextOptions { n_ctx: Some(128), ..ContextOptions::default() });
+        let text = |context: &mut Context, options: &GenerateOptions| {
+            let tokens = context.generate(&prompt[..], options).expect("room").complete();
+            (tokens.expect("finite logits").tokens, context.logits().to_vec())
+        };
+        let plain = text(&mut context(), &options);
+        for source in [DraftSource::Text, DraftSource::Model(model.clone())] {
+            let draft = Some(DraftOptions { most: 5, always: true, ..DraftOptions::of(source.clone()) });
+            let mut drafting = context();
+            let drafted = GenerateOptions { draft, ..options.clone() };
+            assert!(text(&mut drafting, &drafted) == plain, "{name}, {source:?}");
+            let (_, speculator) = drafting.drafts().expect("drafts");
+            assert!(speculator.counts().rounds > 0, "{name}, {source:?}");
+            // What was evaluated ahead is not saved.
+            let tokens: Vec<u32> = prompt.iter().chain(&plain.0).copied().collect();
+            let mut saved = Vec::new();
+            drafting.save("", &tokens, &mut saved).expect("room");
+            let mut loaded = context();
+            assert_eq!(loaded.load("", &mut &saved[..]).expect("the same model"), tokens);
+            let more = loaded.generate(&tokens[..], &options).expect("room").complete().expect("finite logits").tokens;
+            let fresh = context().generate(&tokens[..], &options).expect("room").complete();
+            assert_eq!(more, fresh.expect("finite logits").tokens, "{name}");
+        }
+    }
 }

@@ -40,7 +40,7 @@ fn sessions_go_on_from_what_was_written() {
         let (mut first, mut second) = (session(name, cache), session(name, cache));
         eval(&mut first, &stem);
         let mut bytes = Vec::new();
-        first.save(stem.len(), &mut bytes).expect("memory");
+        first.save(stem.len(), None, &mut bytes).expect("memory");
         assert_eq!(first.form(), second.form());
         let mut from = &bytes[..];
         eval(&mut second, &[1, 2, 3]);

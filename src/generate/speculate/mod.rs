@@ -1,24 +1,34 @@
-//! Speculative decoding with an any-precision model: the same file drafts and verifies.
+//! Speculative decoding: tokens are drafted cheaply and verified together.
 //!
-//! A few tokens are drafted one by one at a narrow width, then evaluated together at the wide one, which takes little
-//! longer than one of them where the time goes into reading weights. The caller chooses every token from the wide
-//! width's logits, and these have the bits of a token evaluated by itself; drafts that agree with the choices were
-//! evaluated already. So the text is the one without drafts, whatever the sampler. One key-value cache serves both
-//! widths: what drafting puts there is overwritten by the verification, and what was drafted in vain is forgotten.
+//! A draft comes from a [`DraftSource`]: the same any-precision file at a narrow width, a second, smaller model, or the
+//! text itself. Its tokens are evaluated together at the width of the text, which takes little longer than one of them
+//! where the time goes into reading weights. The caller chooses every token from these logits, which have the bits of
+//! a token evaluated by itself; drafts that agree with the choices were evaluated already. So the text is the one
+//! without drafts, whatever the source and the sampler. What was drafted in vain is forgotten; a recurrent state, of
+//! which no part can be forgotten, goes back to where it was before the draft.
 //!
 //! [`Drafter`] decides how long a draft is and which of its tokens are accepted, [`Pace`] measures whether drafts pay;
 //! both evaluate nothing. [`Speculator`] drives them in a session.
 
 mod drafter;
+mod lookup;
 mod pace;
+mod second;
+mod source;
+mod vocabulary;
 
 use std::time::Instant;
 
+use crate::cancel::CancelToken;
+use crate::handle::Model as Handle;
+use crate::kv::Mark;
 use crate::model::{Model, WidthError};
-use crate::step::{EvalError, Session};
+use crate::step::{EvalError, Session, StepError};
+use source::{Guess, Source, Tail};
 
 pub use drafter::{Counts, Drafter};
 pub use pace::Pace;
+pub use source::DraftSource;
 
 /// Why there can be no drafts.
 #[derive(Debug, thiserror::Error)]
@@ -27,9 +37,15 @@ pub enum SpeculateError {
     /// The model does not have the width.
     #[error(transparent)]
     Width(#[from] WidthError),
-    /// A rejected draft cannot be taken back.
+    /// A rejected draft cannot be taken back within a step of many texts.
     #[error("the model has recurrent layers, whose state cannot be cut back: it cannot draft")]
     Recurrent,
+    /// The second model fills gaps in texts.
+    #[error("the draft model attends in both directions: it cannot continue a text")]
+    NotCausal,
+    /// The two models have no token in common.
+    #[error("no token of the draft model stands for the same text as one of the model's")]
+    OtherTokens,
     /// Drafts must be cheaper than the text.
     #[error("drafts at {draft} bits are of no use for a text at {text}; draft at fewer bits")]
     NotNarrower {
@@ -57,41 +73,48 @@ pub fn check(model: &Model, draft: u8, text: u8) -> Result<(), SpeculateError> {
 
 /// Evaluates tokens of one session, some of them ahead of time.
 pub struct Speculator {
-    draft_bits: u8,
-    bits: u8,
+    source: Source,
+    /// Width of the text.
+    bits: Option<u8>,
     drafter: Drafter,
     pace: Pace,
+    /// The session before the last draft was verified, where parts of it cannot be forgotten.
+    before: Option<Mark>,
 }
 
 impl Speculator {
-    /// For a session that is at the width of the text: up to `most` tokens at a time are drafted at `draft_bits`.
+    /// For a session of `model` that is at the width of the text: up to `most` tokens at a time are drafted by `source`.
     ///
     /// # Errors
-    /// The errors of [`check`].
-    pub fn new(session: &Session, draft_bits: u8, most: usize) -> Result<Speculator, SpeculateError> {
-        let mut speculator =
-            Speculator { draft_bits, bits: draft_bits, drafter: Drafter::new(most), pace: Pace::default() };
-        speculator.follow(session)?;
-        Ok(speculator)
+    /// A width that the model does not have or that is not below the text's; a second model of no use.
+    pub fn new(
+        model: &Handle,
+        session: &Session,
+        source: &DraftSource,
+        most: usize,
+    ) -> Result<Speculator, SpeculateError> {
+        let source = Source::new(source, model, session)?;
+        source.check(session)?;
+        let (drafter, pace) = (Drafter::new(most), Pace::default());
+        Ok(Speculator { source, bits: session.bits(), drafter, pace, before: None })
     }
 
     /// Takes over the session's width after it was changed.
     ///
     /// # Errors
-    /// The errors of [`check`].
+    /// It is not above that of the drafts.
     pub fn follow(&mut self, session: &Session) -> Result<(), SpeculateError> {
-        let text = session.bits().unwrap_or(0);
-        check(session.model(), self.draft_bits, text)?;
-        if text != self.bits {
-            self.bits = text;
+        self.source.check(session)?;
+        if session.bits() != self.bits {
+            self.bits = session.bits();
             self.pace.restart();
         }
         Ok(())
     }
 
-    /// Width of the drafts.
-    pub fn draft_bits(&self) -> u8 {
-        self.draft_bits
+    /// From now on `cancel` ends drafts, as the session's own token ends the rest.
+    pub fn cancel_by(&mut self, cancel: CancelToken) {
+        self.source.cancel_by(cancel);
     }
 
     /// Counts of all drafts.
@@ -109,17 +132,24 @@ impl Speculator {
         self.pace.always();
     }
 
-    /// Forgets what was evaluated ahead, in the session too.
-    pub fn forget(&mut self, session: &mut Session) {
-        let kept = session.n_past() - self.drafter.ahead().min(session.n_past());
-        self.drafter.forget();
-        session.truncate(kept);
+    /// The session before the draft whose tokens the text has not all chosen, where parts of it cannot be forgotten.
+    pub fn unsettled(&self) -> Option<&Mark> {
+        self.before.as_ref().filter(|_| self.drafter.ahead() > 0)
     }
 
-    /// Evaluates the next token of the text and puts the logits after it into `logits`. At most `wanted` tokens more
+    /// Forgets what was evaluated ahead, in the session too. Of a model with a recurrent state the session then may have
+    /// less than the text: it goes back to where the last draft began.
+    pub fn forget(&mut self, session: &mut Session) {
+        let ahead = self.drafter.ahead().min(session.n_past());
+        self.drafter.forget();
+        self.take_back(session, session.n_past() - ahead);
+        self.before = None;
+    }
+
+    /// Evaluates `id`, the next token of a text, and puts the logits after it into `logits`. At most `wanted` tokens more
     /// will be; `guess` chooses a token from drafted logits as the caller would from real ones, or ends the draft.
     ///
-    /// The context is the text so far, followed by what was evaluated ahead: only this speculator may change it, or
+    /// The session holds `text`, followed by what was evaluated ahead: only this speculator may change it, or
     /// [`Speculator::forget`] comes first.
     ///
     /// # Errors
@@ -127,62 +157,81 @@ impl Speculator {
     pub fn advance(
         &mut self,
         session: &mut Session,
+        text: &[u32],
         id: u32,
         wanted: usize,
-        guess: &mut dyn FnMut(&[f32]) -> Option<u32>,
+        guess: &mut Guess<'_>,
         logits: &mut Vec<f32>,
     ) -> Result<(), EvalError> {
-        let first = session.n_past() - self.drafter.ahead();
         if let Some(after) = self.drafter.follow(id) {
             self.pace.accepted(1);
             *logits = after;
             return Ok(());
         }
-        session.truncate(first);
-        let most = self.drafter.length(wanted, session.n_ctx().saturating_sub(first + 1));
+        self.take_back(session, text.len());
+        self.before = None;
+        let most = self.drafter.length(wanted, session.n_ctx().saturating_sub(text.len() + 1));
+        let drafts = most > 0 && self.pace.wants_draft();
+        if drafts {
+            self.source.read(text)?;
+        }
         let start = Instant::now();
-        if most == 0 || !self.pace.wants_draft() {
-            session.eval(&[id], 0, &mut |_, row| copy(row, logits))?;
+        let drafted = match drafts {
+            true => self.draft(session, &Tail { text, last: id, most }, guess)?,
+            false => None,
+        };
+        // A session that went back reads again what the text has beyond it.
+        let first = text.len() - session.n_past();
+        let mut tokens = [&text[session.n_past()..], &[id]].concat();
+        tokens.extend(drafted.iter().flatten());
+        if session.model().is_recurrent() && drafted.is_some() {
+            self.before = Some(session.mark());
+        }
+        let mut ahead = Vec::new();
+        session.eval(&tokens, first, &mut |i, row| match i == first {
+            true => copy(row, logits),
+            false => ahead.push((tokens[i], row.to_vec())),
+        })?;
+        if drafted.is_none() {
             self.pace.plain(start.elapsed());
             return Ok(());
         }
-        let drafted = self.draft(session, id, most, guess);
-        // also after a failed draft, which may have been at any point
-        session.truncate(first);
-        set(session, self.bits);
-        let mut tokens = vec![id];
-        tokens.extend(drafted?);
-        let mut ahead = Vec::new();
-        session.eval(&tokens, 0, &mut |i, row| match i {
-            0 => copy(row, logits),
-            _ => ahead.push((tokens[i], row.to_vec())),
-        })?;
         self.drafter.verify(ahead);
         self.pace.round(start.elapsed());
         self.pace.accepted(1);
         Ok(())
     }
 
-    /// Up to `most` tokens that may follow `id`; leaves the session at the narrow width.
+    /// What the source drafts behind `tail`; the session is as it was. A source that fails drafts nothing.
     fn draft(
-        &self,
+        &mut self,
         session: &mut Session,
-        id: u32,
-        most: usize,
-        guess: &mut dyn FnMut(&[f32]) -> Option<u32>,
-    ) -> Result<Vec<u32>, EvalError> {
-        set(session, self.draft_bits);
-        let (mut last, mut tokens) = (id, Vec::with_capacity(most));
-        while tokens.len() < most {
-            let mut guessed = None;
-            session.eval(&[last], 0, &mut |_, row| copy(row, guessed.insert(Vec::new())))?;
-            let Some(next) = guessed.as_deref().and_then(&mut *guess) else {
-                break;
-            };
-            tokens.push(next);
-            last = next;
+        tail: &Tail<'_>,
+        guess: &mut Guess<'_>,
+    ) -> Result<Option<Vec<u32>>, EvalError> {
+        let before = session.mark();
+        let drafted = self.source.draft(session, tail, guess);
+        session.restore(&before);
+        if let Some(bits) = self.bits {
+            set(session, bits);
         }
-        Ok(tokens)
+        match drafted {
+            Err(e @ EvalError::Step(StepError::Cancelled)) => Err(e),
+            drafted => Ok(drafted.unwrap_or_default()),
+        }
+    }
+
+    /// Cuts the session back to its first `len` positions, or to fewer where a recurrent state stands after later ones.
+    fn take_back(&mut self, session: &mut Session, len: usize) {
+        if session.n_past() <= len {
+            return;
+        }
+        match &self.before {
+            Some(before) => session.restore(before),
+            None => {
+                session.truncate(len);
+            }
+        }
     }
 }
 

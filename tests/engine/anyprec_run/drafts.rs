@@ -1,7 +1,7 @@
 //! Widths and drafts by way of the public face.
 
 use trine::{
-    Completion, Context, ContextOptions, DraftOptions, GenerateError, GenerateOptions, Model, OpenOptions,
+    Completion, Context, ContextOptions, DraftOptions, DraftSource, GenerateError, GenerateOptions, Model, OpenOptions,
     SamplerOptions,
 };
 
@@ -22,6 +22,10 @@ fn options(seed: u32) -> GenerateOptions {
     }
 }
 
+fn at_three() -> DraftOptions {
+    DraftOptions::of(DraftSource::Narrow(3))
+}
+
 fn text(context: &mut Context, options: &GenerateOptions) -> Completion {
     let generation = context.generate("The game was played", options);
     generation.expect("room").complete().expect("finite logits")
@@ -33,12 +37,13 @@ fn drafts_change_no_text_and_leave_no_trace() {
     let mut context = model.context(&ContextOptions::default());
     for seed in [1, 2] {
         let plain = text(&mut model.context(&ContextOptions::default()), &options(seed));
-        let drafted = GenerateOptions { draft: Some(DraftOptions { bits: 3, most: 5, always: true }), ..options(seed) };
+        let drafted =
+            GenerateOptions { draft: Some(DraftOptions { most: 5, always: true, ..at_three() }), ..options(seed) };
         // twice in one context: the second finds the whole prompt there
         for _ in 0..2 {
             assert_eq!(text(&mut context, &drafted), plain);
         }
-        let counts = context.drafts().expect("drafts").counts();
+        let counts = context.drafts().expect("drafts").1.counts();
         assert!(counts.accepted > 0 && counts.rounds > 0, "{counts:?}");
         // and without drafts after one that was left in the middle of a draft
         let mut generation = context.generate("The game was played", &drafted).expect("room");
@@ -54,14 +59,14 @@ fn a_width_that_cannot_be_changes_nothing() {
     let model = model();
     let mut context = model.context(&ContextOptions::default());
     assert_eq!(context.bits(), Some(6), "the widest");
-    let narrow = GenerateOptions { bits: Some(3), draft: Some(DraftOptions::at(3)), ..options(1) };
+    let narrow = GenerateOptions { bits: Some(3), draft: Some(at_three()), ..options(1) };
     let refused = context.prepare(&narrow).expect_err("not narrower");
     assert!(matches!(refused, GenerateError::Drafts(_)), "{refused}");
     assert_eq!(context.bits(), Some(6));
     let absent = GenerateOptions { bits: Some(5), ..options(1) };
     let refused = context.prepare(&absent).expect_err("not in the file");
     assert!(matches!(refused, GenerateError::Width(_)), "{refused}");
-    let four = GenerateOptions { bits: Some(4), draft: Some(DraftOptions::at(3)), ..options(1) };
+    let four = GenerateOptions { bits: Some(4), draft: Some(at_three()), ..options(1) };
     context.prepare(&four).expect("widths of the file");
     assert_eq!(context.bits(), Some(4));
 }

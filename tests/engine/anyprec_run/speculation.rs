@@ -1,16 +1,26 @@
-use trine::generate::speculate::{SpeculateError, Speculator};
-use trine::model::{Model, NumberPath};
+use trine::generate::speculate::{DraftSource, SpeculateError, Speculator};
+use trine::model::NumberPath;
 use trine::sample::{Sampler, SamplerOptions};
 use trine::step::Session;
+use trine::{Model, OpenOptions};
 
-use super::fixture::{logits, session, tokens, whole};
+use super::fixture::{files, logits, model_file, tokens};
 
-const DRAFT: u8 = 3;
+const DRAFT: DraftSource = DraftSource::Narrow(3);
 const TEXT: u8 = 6;
+
+fn whole(number_path: NumberPath) -> Model {
+    let options = OpenOptions { number_path, ..OpenOptions::default() };
+    trine::open::load(model_file(files().whole.clone()), &options).expect("a model")
+}
+
+fn at(model: &Model, bits: u8) -> Session {
+    super::fixture::session(model.weights(), bits)
+}
 
 /// A session with a prompt, and the logits after it.
 fn prompted(model: &Model, prompt: &[u32]) -> (Session, Vec<f32>) {
-    let mut session = session(model, TEXT);
+    let mut session = at(model, TEXT);
     let mut after = Vec::new();
     session.eval(prompt, prompt.len() - 1, &mut |_, l| after = l.to_vec()).expect("room for the prompt");
     (session, after)
@@ -39,7 +49,7 @@ fn plain(model: &Model, prompt: &[u32], n: usize, mut sampler: Sampler) -> Text 
 /// The same with drafts; the session and speculator as the text leaves them.
 fn drafted(model: &Model, prompt: &[u32], n: usize, mut sampler: Sampler, most: usize) -> (Text, Session, Speculator) {
     let (mut session, mut after) = prompted(model, prompt);
-    let mut speculator = Speculator::new(&session, DRAFT, most).expect("widths of the file");
+    let mut speculator = Speculator::new(model, &session, &DRAFT, most).expect("widths of the file");
     speculator.always();
     let mut text = Vec::new();
     while text.len() < n {
@@ -52,7 +62,9 @@ fn drafted(model: &Model, prompt: &[u32], n: usize, mut sampler: Sampler, most: 
             guesser.accept(id);
             Some(id)
         };
-        speculator.advance(&mut session, id, n - text.len() + 8, &mut guess, &mut after).expect("room");
+        let so_far: Vec<u32> = prompt.iter().copied().chain(text.iter().map(|t| t.0)).collect();
+        let so_far = &so_far[..so_far.len() - 1];
+        speculator.advance(&mut session, so_far, id, n - text.len() + 8, &mut guess, &mut after).expect("room");
     }
     (text, session, speculator)
 }
@@ -111,20 +123,22 @@ fn the_cache_after_a_rejected_draft_is_that_of_a_fresh_prompt() {
         assert_eq!(session.n_past(), prompt.len() + n);
         assert_eq!(session.bits(), Some(TEXT));
         let context: Vec<u32> = prompt.iter().copied().chain(text.iter().map(|t| t.0)).collect();
-        let mut fresh = super::fixture::session(&model, TEXT);
+        let mut fresh = at(&model, TEXT);
         logits(&mut fresh, &context);
         assert!(logits(&mut session, &next) == logits(&mut fresh, &next), "{n}");
     }
     // guesses that are all wrong
     let (mut session, after) = prompted(&model, &prompt);
-    let mut speculator = Speculator::new(&session, DRAFT, 5).expect("widths of the file");
+    let mut speculator = Speculator::new(&model, &session, &DRAFT, 5).expect("widths of the file");
     speculator.always();
     let mut row = after.clone();
+    let mut text = prompt.clone();
     for &id in &next {
         let mut wrong = |_: &[f32]| Some(17);
-        speculator.advance(&mut session, id, 100, &mut wrong, &mut row).expect("room");
+        speculator.advance(&mut session, &text, id, 100, &mut wrong, &mut row).expect("room");
+        text.push(id);
     }
-    let mut fresh = super::fixture::session(&model, TEXT);
+    let mut fresh = at(&model, TEXT);
     logits(&mut fresh, &prompt);
     let expected = logits(&mut fresh, &next);
     assert!(Some(&bits(&row)) == expected.last());
@@ -135,34 +149,36 @@ fn the_cache_after_a_rejected_draft_is_that_of_a_fresh_prompt() {
 #[test]
 fn drafts_end_with_the_context() {
     let model = whole(NumberPath::I16);
-    let prompt = tokens(500);
-    let (mut session, mut after) = prompted(&model, &prompt);
-    let mut speculator = Speculator::new(&session, DRAFT, 50).expect("widths of the file");
+    let mut text = tokens(500);
+    let (mut session, mut after) = prompted(&model, &text);
+    let mut speculator = Speculator::new(&model, &session, &DRAFT, 50).expect("widths of the file");
     speculator.always();
     let mut sampler = greedy();
     for _ in 500..512 {
         let id = sampler.sample(&after).expect("finite logits");
         let mut guesser = sampler.clone();
         let mut guess = |row: &[f32]| guesser.sample(row).ok();
-        speculator.advance(&mut session, id, 1000, &mut guess, &mut after).expect("room for this one");
+        speculator.advance(&mut session, &text, id, 1000, &mut guess, &mut after).expect("room for this one");
+        text.push(id);
     }
     speculator.forget(&mut session);
     assert_eq!(session.n_past(), session.n_ctx());
-    let full = speculator.advance(&mut session, 1, 9, &mut |_| None, &mut after);
+    let full = speculator.advance(&mut session, &text, 1, 9, &mut |_| None, &mut after);
     assert!(full.is_err());
 }
 
 #[test]
 fn drafts_need_fewer_bits() {
     let model = whole(NumberPath::I16);
-    let mut session = session(&model, 4);
+    let mut session = at(&model, 4);
+    let new = |session: &Session, draft: u8| Speculator::new(&model, session, &DraftSource::Narrow(draft), 4);
     for draft in [4, 6] {
-        let refused = Speculator::new(&session, draft, 4).err().expect("not narrower");
+        let refused = new(&session, draft).err().expect("not narrower");
         assert!(matches!(refused, SpeculateError::NotNarrower { text: 4, .. }));
     }
-    let refused = Speculator::new(&session, 5, 4).err().expect("not in the file");
+    let refused = new(&session, 5).err().expect("not in the file");
     assert!(refused.to_string().contains("3, 4 and 6"), "{refused}");
-    let mut speculator = Speculator::new(&session, 3, 4).expect("widths of the file");
+    let mut speculator = new(&session, 3).expect("widths of the file");
     session.set_bits(3).expect("a width of the file");
     assert!(speculator.follow(&session).is_err());
     session.set_bits(6).expect("a width of the file");

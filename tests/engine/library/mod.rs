@@ -1,6 +1,7 @@
 //! The public face of the library, on the bundled model.
 
 mod chat;
+mod drafts;
 mod embed;
 mod generate;
 mod open;

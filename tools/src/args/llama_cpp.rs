@@ -70,8 +70,10 @@ const NOT_LOGGED: &str = "messages go to standard error, and no log is written";
 pub(super) const NO_NETWORK: &str = "trine opens no connection: download the file and give its path with -m";
 const FILES_OWN: &str =
     "the model's own numbers are used; rconvert and rquantize --override-kv write others into a file";
-const NO_DRAFT_MODEL: &str = "drafts come from fewer bits of the same any-precision file: --draft-bits";
-const NO_NGRAM: &str = "drafts from texts are not made; drafts from fewer bits of one file are: --draft-bits";
+pub(super) const NO_DRAFT_MODEL: &str = "drafts come from fewer bits of the same any-precision file: --draft-bits";
+const OWN_DRAFTS: &str = "drafts change no text, and how long they are and whether they pay is measured";
+const LIKE_MODEL: &str = "a draft model runs as the model does";
+const NO_HEADS: &str = "drafts come from a second model (-md), from the text itself (--spec-type ngram-simple) or from fewer bits of the same any-precision file (--draft-bits)";
 const NO_MEDIA: &str = "trine reads text alone";
 const NO_ADAPTERS: &str =
     "this tool works with a model as it is; rgen, rperplexity and rserve apply adapters and control vectors";
@@ -193,37 +195,37 @@ const TABLE: &[Foreign] = &[
     // drafts
     refused(&["-md", "--model-draft", "--spec-draft-model"], Value, NO_DRAFT_MODEL),
     refused(&["-hfd", "-hfrd", "--hf-repo-draft", "--spec-draft-hf"], Value, NO_DRAFT_MODEL),
-    refused(&["-td", "--threads-draft", "--spec-draft-threads"], Value, NO_DRAFT_MODEL),
-    refused(&["-tbd", "--threads-batch-draft", "--spec-draft-threads-batch"], Value, NO_DRAFT_MODEL),
-    refused(&["-ctkd", "--cache-type-k-draft", "--spec-draft-type-k"], Value, NO_DRAFT_MODEL),
-    refused(&["-ctvd", "--cache-type-v-draft", "--spec-draft-type-v"], Value, NO_DRAFT_MODEL),
-    refused(&["-devd", "--device-draft", "--spec-draft-device"], Value, NO_DRAFT_MODEL),
-    refused(&["-ngld", "--gpu-layers-draft", "--n-gpu-layers-draft", "--spec-draft-ngl"], Value, NO_DRAFT_MODEL),
-    refused(&["--draft-min", "--draft-n-min", "--spec-draft-n-min"], Value, NO_DRAFT_MODEL),
+    harmless(&["-td", "--threads-draft", "--spec-draft-threads"], Value, LIKE_MODEL),
+    harmless(&["-tbd", "--threads-batch-draft", "--spec-draft-threads-batch"], Value, LIKE_MODEL),
+    harmless(&["-ctkd", "--cache-type-k-draft", "--spec-draft-type-k"], Value, LIKE_MODEL),
+    harmless(&["-ctvd", "--cache-type-v-draft", "--spec-draft-type-v"], Value, LIKE_MODEL),
+    harmless(&["-devd", "--device-draft", "--spec-draft-device"], Value, LIKE_MODEL),
+    harmless(&["-ngld", "--gpu-layers-draft", "--n-gpu-layers-draft", "--spec-draft-ngl"], Value, LIKE_MODEL),
+    harmless(&["--draft-min", "--draft-n-min", "--spec-draft-n-min"], Value, OWN_DRAFTS),
     refused(&["--draft-max", "--draft-n", "--draft", "--spec-draft-n-max"], Value, NO_DRAFT_MODEL),
-    refused(&["--draft-p-min", "--spec-draft-p-min"], Value, NO_DRAFT_MODEL),
-    refused(&["--draft-p-split", "--spec-draft-p-split"], Value, NO_DRAFT_MODEL),
-    refused(&["--mtp", "--dflash", "--eagle3"], Nothing, NO_DRAFT_MODEL),
-    refused(&["-Cd", "--cpu-mask-draft", "--spec-draft-cpu-mask"], Value, NO_DRAFT_MODEL),
-    refused(&["-Crd", "--cpu-range-draft", "--spec-draft-cpu-range"], Value, NO_DRAFT_MODEL),
-    refused(&["-Cbd", "--cpu-mask-batch-draft", "--spec-draft-cpu-mask-batch"], Value, NO_DRAFT_MODEL),
-    refused(&["-Crbd", "--cpu-range-batch-draft", "--spec-draft-cpu-range-batch"], Value, NO_DRAFT_MODEL),
-    refused(&["--cpu-strict-draft", "--spec-draft-cpu-strict", "--prio-draft", "--spec-draft-prio", "--poll-draft", "--spec-draft-poll"], Value, NO_DRAFT_MODEL),
-    refused(&["--cpu-strict-batch-draft", "--spec-draft-cpu-strict-batch", "--prio-batch-draft", "--spec-draft-prio-batch", "--poll-batch-draft", "--spec-draft-poll-batch"], Value, NO_DRAFT_MODEL),
-    refused(&["-otd", "--override-tensor-draft", "--spec-draft-override-tensor"], Value, NO_DRAFT_MODEL),
-    refused(&["-cmoed", "--cpu-moe-draft", "--spec-draft-cpu-moe"], Nothing, NO_DRAFT_MODEL),
-    refused(&["-ncmoed", "--n-cpu-moe-draft", "--spec-draft-ncmoe", "--spec-draft-n-cpu-moe"], Value, NO_DRAFT_MODEL),
-    refused(&["--spec-synth-len", "--spec-synth-rates"], Value, NO_DRAFT_MODEL),
+    harmless(&["--draft-p-min", "--spec-draft-p-min"], Value, OWN_DRAFTS),
+    harmless(&["--draft-p-split", "--spec-draft-p-split"], Value, OWN_DRAFTS),
+    refused(&["--mtp", "--dflash", "--eagle3"], Nothing, NO_HEADS),
+    harmless(&["-Cd", "--cpu-mask-draft", "--spec-draft-cpu-mask"], Value, LIKE_MODEL),
+    harmless(&["-Crd", "--cpu-range-draft", "--spec-draft-cpu-range"], Value, LIKE_MODEL),
+    harmless(&["-Cbd", "--cpu-mask-batch-draft", "--spec-draft-cpu-mask-batch"], Value, LIKE_MODEL),
+    harmless(&["-Crbd", "--cpu-range-batch-draft", "--spec-draft-cpu-range-batch"], Value, LIKE_MODEL),
+    harmless(&["--cpu-strict-draft", "--spec-draft-cpu-strict", "--prio-draft", "--spec-draft-prio", "--poll-draft", "--spec-draft-poll"], Value, LIKE_MODEL),
+    harmless(&["--cpu-strict-batch-draft", "--spec-draft-cpu-strict-batch", "--prio-batch-draft", "--spec-draft-prio-batch", "--poll-batch-draft", "--spec-draft-poll-batch"], Value, LIKE_MODEL),
+    harmless(&["-otd", "--override-tensor-draft", "--spec-draft-override-tensor"], Value, LIKE_MODEL),
+    harmless(&["-cmoed", "--cpu-moe-draft", "--spec-draft-cpu-moe"], Nothing, LIKE_MODEL),
+    harmless(&["-ncmoed", "--n-cpu-moe-draft", "--spec-draft-ncmoe", "--spec-draft-n-cpu-moe"], Value, LIKE_MODEL),
+    refused(&["--spec-synth-len", "--spec-synth-rates"], Value, NO_HEADS),
     harmless(&["--spec-draft-backend-sampling", "--no-spec-draft-backend-sampling"], Nothing, NO_DEVICE),
-    refused(&["-lcs", "--lookup-cache-static"], Value, NO_NGRAM),
-    refused(&["-lcd", "--lookup-cache-dynamic"], Value, NO_NGRAM),
-    harmless_for(&["--spec-type"], Value, NO_NGRAM, &["none"], NO_NGRAM),
-    refused(&["--spec-default"], Nothing, NO_NGRAM),
-    refused(&["--spec-ngram-mod-n-min", "--spec-ngram-mod-n-max", "--spec-ngram-mod-n-match"], Value, NO_NGRAM),
-    refused(&["--spec-ngram-simple-size-n", "--spec-ngram-simple-size-m", "--spec-ngram-simple-min-hits"], Value, NO_NGRAM),
-    refused(&["--spec-ngram-map-k-size-n", "--spec-ngram-map-k-size-m", "--spec-ngram-map-k-min-hits"], Value, NO_NGRAM),
-    refused(&["--spec-ngram-map-k4v-size-n", "--spec-ngram-map-k4v-size-m", "--spec-ngram-map-k4v-min-hits"], Value, NO_NGRAM),
-    refused(&["--spec-ngram-size-n", "--spec-ngram-size-m", "--spec-ngram-min-hits"], Value, NO_NGRAM),
+    refused(&["-lcs", "--lookup-cache-static"], Value, NO_HEADS),
+    refused(&["-lcd", "--lookup-cache-dynamic"], Value, NO_HEADS),
+    harmless_for(&["--spec-type"], Value, OWN_DRAFTS, &["none"], NO_HEADS),
+    refused(&["--spec-default"], Nothing, NO_HEADS),
+    refused(&["--spec-ngram-mod-n-min", "--spec-ngram-mod-n-max", "--spec-ngram-mod-n-match"], Value, NO_HEADS),
+    refused(&["--spec-ngram-simple-size-n", "--spec-ngram-simple-size-m", "--spec-ngram-simple-min-hits"], Value, NO_HEADS),
+    refused(&["--spec-ngram-map-k-size-n", "--spec-ngram-map-k-size-m", "--spec-ngram-map-k-min-hits"], Value, NO_HEADS),
+    refused(&["--spec-ngram-map-k4v-size-n", "--spec-ngram-map-k4v-size-m", "--spec-ngram-map-k4v-min-hits"], Value, NO_HEADS),
+    refused(&["--spec-ngram-size-n", "--spec-ngram-size-m", "--spec-ngram-min-hits"], Value, NO_HEADS),
     // texts
     refused(&["-p", "--prompt", "-f", "--file"], Value, FROM_FILES),
     harmless(&["--no-escape"], Nothing, "a text is taken as it stands"),

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Parser;
-use trine::{DraftOptions, GenerateOptions, Model};
+use trine::{GenerateOptions, Model};
 
 use super::chat_args::ChatArgs;
+use super::draft::{self, DraftArgs};
 use super::grammar::GrammarArgs;
 use super::prompt_cache::PromptCacheArgs;
 use super::sampling::SamplingArgs;
@@ -21,6 +22,7 @@ pub const SHORT: Short = &[
     SHORT_TYPES[0],
     SHORT_TYPES[1],
     device::SHORT,
+    draft::SHORT,
     device::SHORT_LAYERS,
     ("-cnv", "--conversation"),
     ("-no-cnv", "--no-conversation"),
@@ -62,6 +64,7 @@ Examples:
   rgen -m model.gguf -p 'Once' -n 0 --logits-sha256 | sha256sum        one hash for all logits
   rgen -m model-ap.gguf --bits 4 -p 'Once upon a time'                 any-precision: 4 bits of the file's
   rgen -m model-ap.gguf --bits 8 --draft-bits 3 -p 'Once'              the text of 8 bits, drafted at 3
+  rgen -m model.gguf -md small.gguf -p 'Once'                          the same text, drafted by a smaller model
   rgen -m model.gguf -p 'Is water wet? ' --grammar 'root ::= \"yes\" | \"no\"'  an answer of a given form, also -j SCHEMA
   rgen -m model.gguf -p 'User: hello' -i -r 'User:' --in-prefix ' '     in turns, until the input ends
   rgen -m model.gguf -f long.txt -n 50 --prompt-cache long.cache         evaluated once, used by later runs
@@ -99,18 +102,9 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8))]
     pub bits: Option<u8>,
 
-    /// Draft tokens at N bits of the same any-precision file and verify them together. The text is the same;
-    /// drafting stops where it does not make it faster
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8))]
-    pub draft_bits: Option<u8>,
-
-    /// How many tokens to draft at most before they are verified; how many within that depends on how many were right
-    #[arg(long, value_name = "N", default_value = "16", value_parser = positive, requires = "draft_bits")]
-    pub draft: usize,
-
-    /// Draft even where it does not make the text faster
-    #[arg(long, requires = "draft_bits")]
-    pub draft_always: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub drafts: DraftArgs,
 
     /// Size of the context in tokens; 0: as the model was trained
     #[arg(
@@ -264,7 +258,6 @@ impl Args {
     /// # Errors
     /// A grammar that cannot be followed.
     pub(super) fn options(&self, model: &Model, n_ctx: usize) -> Result<GenerateOptions> {
-        let draft = self.draft_bits.map(|bits| DraftOptions { bits, most: self.draft, always: self.draft_always });
         Ok(GenerateOptions {
             grammar: self.grammar.build(model)?,
             max_tokens: usize::try_from(self.predict).ok(),
@@ -272,7 +265,7 @@ impl Args {
             ignore_eos: self.sampling.ignore_eos,
             past_eos: self.predict == -2,
             bits: self.bits,
-            draft,
+            draft: self.drafts.options(&self.model)?,
             cancel: interrupt::token(),
             ..GenerateOptions::default()
         })

@@ -1,17 +1,108 @@
-//! Statistics of the drafts.
+//! Drafts: where they come from, and their statistics.
 
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use trine::generate::speculate::Speculator;
+use trine::{DraftOptions, DraftSource};
+
+use crate::adapters::AdapterArgs;
+use crate::load::{ModelArgs, load, positive};
+
+/// Options of several letters.
+pub const SHORT: (&str, &str) = ("-md", "--model-draft");
+
+/// The options that say how tokens are drafted.
+#[derive(Args)]
+#[group(id = "drafts", multiple = false)]
+pub struct SourceArgs {
+    /// Draft tokens at N bits of the same any-precision file and verify them together. The text is the same;
+    /// drafting stops where it does not make it faster
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8))]
+    pub draft_bits: Option<u8>,
+
+    /// Draft tokens with a second, smaller model, a GGUF file, also -md. The text is the same. Where the models have
+    /// other vocabularies, tokens that stand for the same bytes are the same
+    #[arg(long, alias = "spec-draft-model", value_name = "FILE")]
+    pub model_draft: Option<PathBuf>,
+
+    /// ngram-simple: draft what followed the last tokens where the text had them before. The text is the same; it helps
+    /// where texts repeat themselves, as code does
+    #[arg(long, value_name = "TYPE", hide_possible_values = true)]
+    pub spec_type: Option<Spec>,
+}
+
+/// The options for drafts of any source.
+#[derive(Args)]
+pub struct DraftArgs {
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub source: SourceArgs,
+
+    /// How many tokens to draft at most before they are verified; how many within that depends on how many were right
+    #[arg(
+        long,
+        visible_alias = "draft-max",
+        aliases = ["draft-n", "spec-draft-n-max"],
+        value_name = "N",
+        default_value = "16",
+        value_parser = positive,
+        requires = "drafts"
+    )]
+    pub draft: usize,
+
+    /// Draft even where it does not make the text faster
+    #[arg(long, requires = "drafts")]
+    pub draft_always: bool,
+}
+
+/// Values of `--spec-type`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+#[allow(missing_docs)]
+pub enum Spec {
+    None,
+    NgramSimple,
+}
+
+impl DraftArgs {
+    /// As the library takes them; loads the second model, where there is one, as `model` was loaded.
+    ///
+    /// # Errors
+    /// It cannot be loaded.
+    pub fn options(&self, model: &ModelArgs) -> Result<Option<DraftOptions>> {
+        let source = match (&self.source.model_draft, self.source.draft_bits, self.source.spec_type) {
+            (Some(path), ..) => {
+                let args = ModelArgs { model: path.clone(), adapters: AdapterArgs::default(), ..model.clone() };
+                DraftSource::Model(load(&args)?)
+            }
+            (_, Some(bits), _) => DraftSource::Narrow(bits),
+            (.., Some(Spec::NgramSimple)) => DraftSource::Text,
+            (.., None | Some(Spec::None)) => return Ok(None),
+        };
+        Ok(Some(DraftOptions { source, most: self.draft, always: self.draft_always }))
+    }
+}
+
+/// The source in words.
+fn name(source: &DraftSource) -> String {
+    match source {
+        DraftSource::Narrow(bits) => format!("at {bits} bits"),
+        DraftSource::Model(_) => "of the draft model".to_owned(),
+        DraftSource::Text => "of the text itself".to_owned(),
+    }
+}
 
 /// The summary on standard error, below the timings.
-pub fn print(s: &Speculator) {
+pub fn print(options: &DraftOptions, s: &Speculator) {
     let counts = s.counts();
     note!(
-        "{:>16} = {} of {} tokens at {} bits ({:.1} %) in {} rounds",
+        "{:>16} = {} of {} tokens {} ({:.1} %) in {} rounds",
         "draft accepted",
         counts.accepted,
         counts.drafted,
-        s.draft_bits(),
+        name(&options.source),
         100.0 * counts.acceptance(),
         counts.rounds
     );
@@ -25,15 +116,20 @@ pub fn print(s: &Speculator) {
 }
 
 /// The summary for `--json`.
-pub fn to_json(s: &Speculator, most: usize) -> Value {
+pub fn to_json(options: &DraftOptions, s: &Speculator) -> Value {
     let counts = s.counts();
-    json!({
-        "bits": s.draft_bits(),
-        "tokens": most,
+    let mut summary = json!({
+        "tokens": options.most,
         "rounds": counts.rounds,
         "drafted": counts.drafted,
         "accepted": counts.accepted,
         "acceptance": counts.acceptance(),
         "switched_off": s.pace().off().is_some(),
-    })
+    });
+    match &options.source {
+        DraftSource::Narrow(bits) => summary["bits"] = json!(bits),
+        DraftSource::Model(model) => summary["model"] = json!(model.path().display().to_string()),
+        DraftSource::Text => summary["source"] = json!("text"),
+    }
+    summary
 }

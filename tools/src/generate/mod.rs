@@ -3,7 +3,7 @@
 pub mod args;
 mod chat;
 pub mod chat_args;
-mod draft;
+pub mod draft;
 pub mod grammar;
 mod interactive;
 mod output;
@@ -74,6 +74,7 @@ pub fn run(args: &Args) -> Result<()> {
 fn explain(args: &Args, error: GenerateError) -> anyhow::Error {
     let option = match &error {
         GenerateError::Width(_) => format!("'{}'", args.model.model.display()),
+        GenerateError::Drafts(_) if args.drafts.source.model_draft.is_some() => "--model-draft".to_owned(),
         GenerateError::Drafts(_) => "--draft-bits".to_owned(),
         _ => return error.into(),
     };
@@ -210,8 +211,8 @@ fn complete(
         if let Some(bits) = context.bits() {
             report["bits"] = bits.into();
         }
-        if let Some(speculator) = context.drafts() {
-            report["draft"] = draft::to_json(speculator, args.draft);
+        if let Some((options, speculator)) = context.drafts() {
+            report["draft"] = draft::to_json(options, speculator);
         }
         if args.logits_sha256 {
             report["logits_sha256"] = done.proofs.into();

@@ -23,7 +23,7 @@ pub(super) fn widths(model: &Model, bits: u8) -> String {
 /// The times of the phases, on standard error.
 pub(super) fn summary(context: &Context, timings: &Timings) {
     timings.print(context.stats());
-    if let Some(speculator) = context.drafts() {
-        draft::print(speculator);
+    if let Some((options, speculator)) = context.drafts() {
+        draft::print(options, speculator);
     }
 }

@@ -1,0 +1,133 @@
+//! Sources of drafts.
+
+use super::SpeculateError;
+use super::lookup;
+use super::second::Second;
+use crate::cancel::CancelToken;
+use crate::handle::Model;
+use crate::step::{EvalError, Session};
+
+/// Where drafts come from. None of them changes a text.
+#[derive(Clone, Debug)]
+pub enum DraftSource {
+    /// The same any-precision model, at so many bits per weight.
+    Narrow(u8),
+    /// Another model, smaller than that of the text. Their vocabularies may differ: tokens are the same where they
+    /// stand for the same bytes.
+    Model(Model),
+    /// The text itself: what followed its last tokens where they stood before.
+    Text,
+}
+
+impl PartialEq for DraftSource {
+    fn eq(&self, other: &DraftSource) -> bool {
+        match (self, other) {
+            (DraftSource::Narrow(a), DraftSource::Narrow(b)) => a == b,
+            (DraftSource::Model(a), DraftSource::Model(b)) => a.is_same(b),
+            (DraftSource::Text, DraftSource::Text) => true,
+            _ => false,
+        }
+    }
+}
+
+/// A source at work on one text.
+pub(super) enum Source {
+    Narrow(u8),
+    Model(Box<Second>),
+    Text,
+}
+
+/// The end of a text, to which a draft is to be added.
+pub(super) struct Tail<'a> {
+    /// The text, without its last token.
+    pub text: &'a [u32],
+    /// Its last token.
+    pub last: u32,
+    /// Most tokens of the draft.
+    pub most: usize,
+}
+
+/// Chooses a token from drafted logits, or ends the draft.
+pub(super) type Guess<'a> = dyn FnMut(&[f32]) -> Option<u32> + 'a;
+
+impl Source {
+    /// The source `wanted` for a text in `session` of `model`.
+    ///
+    /// # Errors
+    /// A second model whose tokens are of no use for this one.
+    pub fn new(wanted: &DraftSource, model: &Model, session: &Session) -> Result<Source, SpeculateError> {
+        Ok(match wanted {
+            DraftSource::Narrow(bits) => Source::Narrow(*bits),
+            DraftSource::Model(draft) => Source::Model(Box::new(Second::new(model, draft, session.n_ctx())?)),
+            DraftSource::Text => Source::Text,
+        })
+    }
+
+    /// Checks that it can draft for a session as that is now.
+    ///
+    /// # Errors
+    /// A width that the model does not have, or that is not below the session's.
+    pub fn check(&self, session: &Session) -> Result<(), SpeculateError> {
+        let Source::Narrow(draft) = *self else {
+            return Ok(());
+        };
+        session.model().check_width(draft)?;
+        match session.bits().unwrap_or(0) {
+            text if draft < text => Ok(()),
+            text => Err(SpeculateError::NotNarrower { draft, text }),
+        }
+    }
+
+    /// From now on `cancel` ends a draft.
+    pub fn cancel_by(&mut self, cancel: CancelToken) {
+        if let Source::Model(second) = self {
+            second.cancel_by(cancel);
+        }
+    }
+
+    /// Reads what it has not read of a long text, so that the first draft takes no longer than the next ones.
+    ///
+    /// # Errors
+    /// It was cancelled.
+    pub fn read(&mut self, text: &[u32]) -> Result<(), EvalError> {
+        match self {
+            Source::Model(second) => second.read(text),
+            Source::Narrow(_) | Source::Text => Ok(()),
+        }
+    }
+
+    /// The tokens that may follow `tail`, which `guess` chooses as the text's own chooser would; `None` where nothing
+    /// was worth a guess. In `session` the positions behind those of the text are spoilt, and so is its width.
+    ///
+    /// # Errors
+    /// It was cancelled.
+    pub fn draft(
+        &mut self,
+        session: &mut Session,
+        tail: &Tail<'_>,
+        guess: &mut Guess<'_>,
+    ) -> Result<Option<Vec<u32>>, EvalError> {
+        match self {
+            Source::Narrow(bits) => narrow(session, *bits, tail, guess).map(Some),
+            Source::Model(second) => second.draft(tail, guess),
+            Source::Text => Ok(lookup::draft(tail)),
+        }
+    }
+}
+
+/// A draft by the model of the text at fewer bits. The positions of `text` that the session does not have come first.
+fn narrow(session: &mut Session, bits: u8, tail: &Tail<'_>, guess: &mut Guess<'_>) -> Result<Vec<u32>, EvalError> {
+    super::set(session, bits);
+    let mut next = [&tail.text[session.n_past()..], &[tail.last]].concat();
+    let mut drafted = Vec::with_capacity(tail.most);
+    while drafted.len() < tail.most {
+        let mut row = Vec::new();
+        session.eval(&next, next.len() - 1, &mut |_, logits| row.extend_from_slice(logits))?;
+        let Some(id) = guess(&row) else {
+            break;
+        };
+        drafted.push(id);
+        next = vec![id];
+    }
+    Ok(drafted)
+}

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use trine::generate::speculate::Speculator;
@@ -16,7 +16,7 @@ pub const SHORT: (&str, &str) = ("-md", "--model-draft");
 
 /// The options that say how tokens are drafted.
 #[derive(Args)]
-#[group(id = "drafts", multiple = false)]
+#[group(id = "drafts", multiple = true)]
 pub struct SourceArgs {
     /// Draft tokens at N bits of the same any-precision file and verify them together. The text is the same;
     /// drafting stops where it does not make it faster
@@ -29,7 +29,7 @@ pub struct SourceArgs {
     pub model_draft: Option<PathBuf>,
 
     /// ngram-simple: draft what followed the last tokens where the text had them before. The text is the same; it helps
-    /// where texts repeat themselves, as code does
+    /// where texts repeat themselves, as code does. draft-simple: draft with the model of -md, as without this option
     #[arg(long, value_name = "TYPE", hide_possible_values = true)]
     pub spec_type: Option<Spec>,
 }
@@ -63,6 +63,7 @@ pub struct DraftArgs {
 #[allow(missing_docs)]
 pub enum Spec {
     None,
+    DraftSimple,
     NgramSimple,
 }
 
@@ -70,16 +71,19 @@ impl DraftArgs {
     /// As the library takes them; loads the second model, where there is one, as `model` was loaded.
     ///
     /// # Errors
-    /// It cannot be loaded.
+    /// It cannot be loaded; two sources, or none where one is named.
     pub fn options(&self, model: &ModelArgs) -> Result<Option<DraftOptions>> {
-        let source = match (&self.source.model_draft, self.source.draft_bits, self.source.spec_type) {
-            (Some(path), ..) => {
+        let SourceArgs { draft_bits, model_draft, spec_type } = &self.source;
+        let source = match (model_draft, draft_bits, spec_type.unwrap_or(Spec::None)) {
+            (Some(path), None, Spec::None | Spec::DraftSimple) => {
                 let args = ModelArgs { model: path.clone(), adapters: AdapterArgs::default(), ..model.clone() };
                 DraftSource::Model(load(&args)?)
             }
-            (_, Some(bits), _) => DraftSource::Narrow(bits),
-            (.., Some(Spec::NgramSimple)) => DraftSource::Text,
-            (.., None | Some(Spec::None)) => return Ok(None),
+            (None, Some(bits), Spec::None) => DraftSource::Narrow(*bits),
+            (None, None, Spec::NgramSimple) => DraftSource::Text,
+            (None, None, Spec::None) => return Ok(None),
+            (None, None, Spec::DraftSimple) => bail!("--spec-type draft-simple: give the draft model with -md FILE"),
+            _ => bail!("drafts come from one source: --draft-bits N, -md FILE or --spec-type ngram-simple"),
         };
         Ok(Some(DraftOptions { source, most: self.draft, always: self.draft_always }))
     }

@@ -3,7 +3,7 @@
 //! Texts repeat themselves: code its names, answers the words of a question. What followed the last tokens where they
 //! stood before is a draft that costs nothing (prompt lookup decoding; llama.cpp's `--spec-type ngram-simple`).
 
-use super::source::Tail;
+use super::tail::Tail;
 
 /// Fewest tokens that have to agree.
 const SHORTEST: usize = 2;

@@ -1,7 +1,7 @@
 //! Drafts by a second model.
 
-use super::SpeculateError;
-use super::source::{Guess, Tail};
+use super::error::SpeculateError;
+use super::tail::{Guess, Tail};
 use super::vocabulary::Vocabulary;
 use crate::cancel::CancelToken;
 use crate::handle::Model;

@@ -1,8 +1,9 @@
 //! Sources of drafts.
 
-use super::SpeculateError;
+use super::error::SpeculateError;
 use super::lookup;
 use super::second::Second;
+use super::tail::{Guess, Tail};
 use crate::cancel::CancelToken;
 use crate::handle::Model;
 use crate::step::{EvalError, Session};
@@ -36,19 +37,6 @@ pub(super) enum Source {
     Model(Box<Second>),
     Text,
 }
-
-/// The end of a text, to which a draft is to be added.
-pub(super) struct Tail<'a> {
-    /// The text, without its last token.
-    pub text: &'a [u32],
-    /// Its last token.
-    pub last: u32,
-    /// Most tokens of the draft.
-    pub most: usize,
-}
-
-/// Chooses a token from drafted logits, or ends the draft.
-pub(super) type Guess<'a> = dyn FnMut(&[f32]) -> Option<u32> + 'a;
 
 impl Source {
     /// The source `wanted` for a text in `session` of `model`.
@@ -117,7 +105,7 @@ impl Source {
 
 /// A draft by the model of the text at fewer bits. The positions of `text` that the session does not have come first.
 fn narrow(session: &mut Session, bits: u8, tail: &Tail<'_>, guess: &mut Guess<'_>) -> Result<Vec<u32>, EvalError> {
-    super::set(session, bits);
+    set(session, bits);
     let mut next = [&tail.text[session.n_past()..], &[tail.last]].concat();
     let mut drafted = Vec::with_capacity(tail.most);
     while drafted.len() < tail.most {
@@ -130,4 +118,10 @@ fn narrow(session: &mut Session, bits: u8, tail: &Tail<'_>, guess: &mut Guess<'_
         next = vec![id];
     }
     Ok(drafted)
+}
+
+/// Both widths were checked when they were chosen.
+pub(super) fn set(session: &mut Session, bits: u8) {
+    let done = session.set_bits(bits);
+    debug_assert!(done.is_ok(), "the width is in the file");
 }

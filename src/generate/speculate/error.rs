@@ -1,0 +1,44 @@
+//! Why there can be no drafts.
+
+use crate::model::{Model, WidthError};
+
+/// Why there can be no drafts.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SpeculateError {
+    /// The model does not have the width.
+    #[error(transparent)]
+    Width(#[from] WidthError),
+    /// A rejected draft cannot be taken back within a step of many texts.
+    #[error("the model has recurrent layers, whose state cannot be cut back: it cannot draft")]
+    Recurrent,
+    /// The second model fills gaps in texts.
+    #[error("the draft model attends in both directions: it cannot continue a text")]
+    NotCausal,
+    /// The two models have no token in common.
+    #[error("no token of the draft model stands for the same text as one of the model's")]
+    OtherTokens,
+    /// Drafts must be cheaper than the text.
+    #[error("drafts at {draft} bits are of no use for a text at {text}; draft at fewer bits")]
+    NotNarrower {
+        /// Width of the drafts.
+        draft: u8,
+        /// Width of the text.
+        text: u8,
+    },
+}
+
+/// Checks that `model` can draft at `draft` bits for a text at `text`.
+///
+/// # Errors
+/// The model does not have that width, it is not below the text's, or drafts cannot be taken back.
+pub fn check(model: &Model, draft: u8, text: u8) -> Result<(), SpeculateError> {
+    model.check_width(draft)?;
+    if model.is_recurrent() {
+        return Err(SpeculateError::Recurrent);
+    }
+    match draft < text {
+        true => Ok(()),
+        false => Err(SpeculateError::NotNarrower { draft, text }),
+    }
+}

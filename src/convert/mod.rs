@@ -28,6 +28,7 @@ mod values;
 mod vocab;
 mod widely;
 
+pub use crate::widely::Options as Widely;
 pub use error::{ConvertError, Problems};
 pub use outtype::OutType;
 pub use plan::{Options, Plan, plan};
@@ -36,4 +37,3 @@ pub use run::{Progress, run};
 pub use source::known_classes;
 pub use ternary::{PackedScale, Ternary};
 pub use vocab::answer;
-pub use widely::Widely;

@@ -21,9 +21,9 @@ use super::slices::{Slice, Slices};
 use super::source::Source;
 use super::ternary::{PackedScale, Ternary};
 use super::values::{Rule, Stored, is_float};
-use super::widely::{self, Widely};
-use super::{general, params, vocab};
+use super::{general, params, vocab, widely};
 use crate::isolate::Isolate;
+use crate::widely::Options as Widely;
 
 /// How to convert.
 #[derive(Clone, Debug, Default)]

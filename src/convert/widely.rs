@@ -5,57 +5,20 @@ use std::ops::Range;
 use trine_formats::gguf::Metadata;
 use trine_formats::gguf::write::Writer;
 use trine_formats::safetensors::Dtype;
-use trine_formats::widely::{ARCHITECTURE, BaseArch, Header, OutputForm, Part, Profile, Rule, Scope, Shape, TieRule};
+use trine_formats::widely::{ARCHITECTURE, BaseArch, Header, OutputForm, Part, Profile, Rule, Shape};
 
 use super::error::ConvertError;
 use super::folder::Files;
 use super::row::{Content, Row};
 use super::values::{Rule as ValueRule, Stored};
 use crate::arch::{Arch, Role};
-use crate::widely::{Masters, encode, passes};
-
-/// How matrices become widely linear.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Widely {
-    /// Stages of every matrix, 1 to 4.
-    pub stages: usize,
-    /// The part of a matrix that shares scales.
-    pub scope: Scope,
-    /// Where ties go.
-    pub tie: TieRule,
-    /// Precision of the computation; with `None`, that of the training script where all matrices are BF16, otherwise
-    /// single precision.
-    pub profile: Option<Profile>,
-    /// Form of the output matrix.
-    pub output: OutputForm,
-}
-
-impl Default for Widely {
-    fn default() -> Widely {
-        Widely {
-            stages: 2,
-            scope: Scope::default(),
-            tie: TieRule::default(),
-            profile: None,
-            output: OutputForm::default(),
-        }
-    }
-}
-
-/// The role of a tensor of the output.
-fn role(arch: &Arch, name: &str) -> Option<Role> {
-    let tensor = match name.strip_prefix("blk.").and_then(|n| n.split_once('.')) {
-        Some((_, name)) => arch.tensor(true, false, name),
-        None => arch.tensor(false, false, name),
-    };
-    tensor.map(|t| t.role)
-}
+use crate::widely::{Masters, Options, described, encode, passes};
 
 /// Replaces matrices by codes and scales; returns the values of the keys.
 pub(super) fn replace(
     rows: &mut Vec<Row>,
     arch: &Arch,
-    options: &Widely,
+    options: &Options,
     notes: &mut Vec<String>,
 ) -> Result<Header, ConvertError> {
     let base = BaseArch::of_architecture(arch.name).ok_or_else(|| {
@@ -64,7 +27,7 @@ pub(super) fn replace(
             arch.name
         ))
     })?;
-    let wanted = |row: &Row| match role(arch, &row.name) {
+    let wanted = |row: &Row| match described(arch, &row.name).map(|d| d.role) {
         Some(Role::ByRows | Role::ByColumns) => true,
         Some(Role::Output) => options.output == OutputForm::Widely,
         _ => false,

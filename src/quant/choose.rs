@@ -3,6 +3,7 @@
 use trine_formats::types::TypeId;
 
 use super::category::{self, Category};
+use super::codec::{can_read, can_write, is_quantized};
 use super::facts::Facts;
 use super::ftype::Ftype;
 use super::mixture::{self, Mixture, MixtureError, replacement};
@@ -12,24 +13,6 @@ use super::row::{Reason, Row};
 
 /// Tied embeddings take `--output-tensor-type` by way of the mixture.
 pub(super) const TIED_OUTPUT: Reason = Reason::Option("--output-tensor-type (tied)");
-
-pub(super) fn is_quantized(ty: TypeId) -> bool {
-    ty.info().is_some_and(|t| t.is_quantized())
-}
-
-/// Bytes of a tensor in type `ty`, a last partial block of a row counted whole. A tensor of this many
-/// weights exists in the input with a checked size, and no type takes more than 8 bytes a weight.
-pub(super) fn bytes_of(ty: TypeId, shape: &[u64]) -> u64 {
-    let Some(info) = ty.info() else { return 0 };
-    let columns = shape.first().copied().unwrap_or(1);
-    let rows: u64 = shape.iter().skip(1).product();
-    if info.is_per_tensor() {
-        return info.tensor_bytes(columns, rows).unwrap_or(0);
-    }
-    let blocks = columns.div_ceil(info.block as u64);
-    let row = blocks.saturating_mul(info.bytes as u64);
-    rows.saturating_mul(row.saturating_add(info.head as u64))
-}
 
 /// The type a tensor should have, before its shape is looked at.
 pub(super) fn wanted(
@@ -115,17 +98,6 @@ pub(super) fn check_conversion(row: &Row, recipe: &Recipe, problems: &mut Vec<Pr
     }
 }
 
-/// Whether trine can decode tensors of this type.
-pub(super) fn can_read(ty: TypeId) -> bool {
-    ty.info().is_some_and(|t| t.decode.is_some())
-}
-
-/// Whether a file may hold tensors of this type that trine encoded. `q8_1` and `q8_K` are for
-/// activations.
-pub fn can_write(ty: TypeId) -> bool {
-    !matches!(ty, TypeId::Q8_1 | TypeId::Q8_K) && ty.info().is_some_and(|t| t.encode.is_some())
-}
-
 /// Types that are useless without an importance matrix. Embeddings and output, of which a matrix mostly knows nothing,
 /// are excepted but for the types that ggml does not encode without one at all.
 pub(super) fn requires_importance(name: &str, ty: TypeId, ftype: Ftype) -> bool {
@@ -138,33 +110,29 @@ pub(super) fn requires_importance(name: &str, ty: TypeId, ftype: Ftype) -> bool 
     }
 }
 
-/// The importance weights of a tensor: one per column, for each of its stacked matrices.
-pub(super) fn weigh(row: &Row, needs: bool, recipe: &Recipe, problems: &mut Vec<Problem>) -> Option<Vec<f32>> {
+/// Whether a tensor has importance weights: one per column, for each of its stacked matrices.
+pub(super) fn weigh(row: &Row, needs: bool, recipe: &Recipe, problems: &mut Vec<Problem>) -> bool {
     let missing = || Problem::NoImportance { tensor: row.name.clone(), ty: row.to };
     let Some(importance) = &recipe.importance else {
         if needs {
             problems.push(missing());
         }
-        return None;
+        return false;
     };
     if !row.converts() {
-        return None;
+        return false;
     }
-    let weights = importance.get(&row.source.name);
     let expected = row.columns().saturating_mul(row.shape.get(2).copied().unwrap_or(1));
-    match weights {
-        Some(w) if w.len() as u64 == expected => Some(w.to_vec()),
+    match importance.get(&row.source.name).map(|w| w.len() as u64) {
+        Some(found) if found == expected => return true,
         // llama.cpp leaves embeddings unweighted then
-        Some(_) if Category::of(&row.name) == Category::TokenEmbd => None,
-        Some(w) => {
-            let (tensor, found) = (row.name.clone(), w.len() as u64);
+        Some(_) if Category::of(&row.name) == Category::TokenEmbd => {}
+        Some(found) => {
+            let tensor = row.name.clone();
             problems.push(Problem::WrongImportance { tensor, found, expected });
-            None
         }
-        None if needs => {
-            problems.push(missing());
-            None
-        }
-        None => None,
+        None if needs => problems.push(missing()),
+        None => {}
     }
+    false
 }

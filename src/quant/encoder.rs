@@ -3,6 +3,7 @@
 use trine_formats::types::{EncodeFn, TypeId};
 
 use super::hqq;
+use super::row::Row;
 use crate::kernels::{self, Isa};
 
 /// A way to round rows, each on its own.
@@ -27,6 +28,12 @@ impl Encoder {
     /// Whether it knows a type; others are left to the first of all.
     pub fn knows(&self, ty: TypeId) -> bool {
         (self.own)(ty, Isa::detect()).is_some()
+    }
+
+    /// Its name and how many of these rows it rounds itself, where it is not the usual one.
+    pub fn rows_of(&self, rows: &[Row]) -> Option<(&'static str, usize)> {
+        let own = rows.iter().filter(|r| r.is_encoded() && self.knows(r.to));
+        (self.name != Encoder::default().name).then(|| (self.name, own.count()))
     }
 
     /// Encodes rows to a type.

@@ -1,15 +1,43 @@
-//! Why a plan could not be carried out.
+//! Why a plan could not be made, or not be carried out.
 
 use thiserror::Error;
-use trine_formats::types::TypeId;
-use trine_formats::types::ternary::TernaryError;
+use trine_formats::gguf::GgufError;
+use trine_formats::pruned::PrunedError;
 
-use super::gptq::HessianFault;
-use super::lossless::{CarryFault, MoveReport};
-use super::method::RunError;
-use super::plan::PlanError;
-use super::row::Row;
-use super::ternary::TernaryReport;
+use super::lossless::NotExact;
+use super::mixture::MixtureError;
+use super::plan::Fault;
+use super::problem::Refusal;
+use super::ternary::NotTernary;
+use super::work::RunError;
+
+/// A recipe that makes no sense for a model.
+#[allow(missing_docs, reason = "the messages say what the fields are")]
+#[derive(Error, Debug)]
+#[non_exhaustive]
+pub enum PlanError {
+    #[error("the model has no tensors")]
+    NoTensors,
+    #[error(transparent)]
+    Mixture(#[from] MixtureError),
+    #[error("--prune-layers: the model has no layer {0}")]
+    NoLayer(u32),
+    #[error("--prune-layers leaves no tensor of shard {0}: without --keep-split one file is written")]
+    EmptyShard(usize),
+    #[error(transparent)]
+    Pruned(Box<PrunedError>),
+    #[error("--method {0} knows none of the types that the tensors get; rquantize --help names those that it knows")]
+    NoneEncoded(&'static str),
+    #[error("--gptq is for quantized types, which {0} is not made of")]
+    NothingToRound(String),
+    #[error("{0}")]
+    Refused(Refusal),
+    #[error(transparent)]
+    Gguf(#[from] GgufError),
+    /// What a method says.
+    #[error(transparent)]
+    Method(#[from] Fault),
+}
 
 /// Why no file was written.
 #[allow(missing_docs, reason = "the messages say what the fields are")]
@@ -24,27 +52,22 @@ pub enum QuantError {
         "general.alignment is {0}, and llama-quantize places tensors at multiples of 32 all the same, which makes a damaged file; add --override-kv general.alignment=int:32"
     )]
     Alignment(u64),
-    #[error("{0}; use a model that was trained to be ternary, or accept the loss with --force")]
-    NotTernary(TernaryReport),
-    #[error("{0}; choose a type that can hold them, or accept the change with --force")]
-    NotExact(MoveReport),
-    #[error("tensor {tensor}: {fault}")]
-    Ternary { tensor: String, fault: TernaryError },
-    #[error("tensor {tensor}: its scale is {scale}; the model is damaged")]
-    Scale { tensor: String, scale: f32 },
-    #[error("tensor {tensor}: {ty} cannot be converted")]
-    Codec { tensor: String, ty: TypeId },
-    #[error("tensor {tensor}: {fault}")]
-    Hessian { tensor: String, fault: HessianFault },
+    /// What a method says.
+    #[error(transparent)]
+    Method(#[from] Fault),
 }
 
-/// The error that names the tensor of a move.
-pub(super) fn blame_move(row: &Row, fault: CarryFault) -> QuantError {
-    let tensor = row.name.clone();
-    match fault {
-        CarryFault::Row(fault) => fault.of(row).into(),
-        CarryFault::Ternary(fault) => QuantError::Ternary { tensor, fault },
-        CarryFault::Scale(scale) => QuantError::Scale { tensor, scale },
-        CarryFault::Codec(ty) => QuantError::Codec { tensor, ty },
+impl QuantError {
+    /// The tensors that the message only counts, with what is wrong, one per entry.
+    pub fn details(&self) -> Vec<String> {
+        match self {
+            QuantError::Plan(PlanError::Refused(refusal)) => refusal.details().to_vec(),
+            QuantError::Method(fault) => {
+                let ternary = fault.downcast_ref().map(|NotTernary(report)| report.details());
+                let exact = || fault.downcast_ref().map(|NotExact(report)| report.details());
+                ternary.or_else(exact).unwrap_or_default()
+            }
+            _ => Vec::new(),
+        }
     }
 }

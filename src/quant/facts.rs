@@ -2,7 +2,7 @@
 
 use trine_formats::gguf::{Array, Metadata, Value};
 
-use super::recipe::{KvOverride, KvValue};
+use super::overrides::{KvOverride, KvValue};
 
 /// Hyper-parameters as llama.cpp's loader reads them, `--override-kv` included.
 #[derive(Clone, PartialEq, Eq, Debug)]

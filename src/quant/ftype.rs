@@ -5,6 +5,7 @@ use std::fmt;
 
 use trine_formats::types::TypeId;
 
+use super::anyprec;
 use super::packed::Packed;
 
 macro_rules! ftypes {
@@ -117,7 +118,7 @@ impl fmt::Display for Ftype {
     }
 }
 
-/// What is asked for: a file type, or the tensors as they are.
+/// What is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Target {
     /// Quantize.
@@ -126,16 +127,30 @@ pub enum Target {
     Packed(Packed),
     /// Keep every tensor; the file is put into the order and with the keys of a quantized one.
     Copy,
+    /// Make a file that runs at several widths, or a SqueezeLLM one.
+    AnyPrecision(anyprec::Target),
+    /// Take one width out of such a file.
+    Width(u8),
+    /// Make matrices widely linear, or translate those of the Fairy2i fork of llama.cpp.
+    Widely,
+    /// Make matrices dense again that are widely linear.
+    Dense(TypeId),
 }
+
+/// The name of the target with widely linear matrices.
+const WIDELY: &str = "FAIRY2I";
 
 /// Names that stand for another file type.
 const ALIASES: &[(&str, Ftype)] = &[("Q3_K", Ftype::Q3_K_M), ("Q4_K", Ftype::Q4_K_M), ("Q5_K", Ftype::Q5_K_M)];
 
 impl Target {
-    /// Reads a name in any case (`q4_k_m`, `COPY`) or a number of `general.file_type`.
+    /// Reads a name in any case (`q4_k_m`, `COPY`, `AP3-8`) or a number of `general.file_type`.
     pub fn parse(text: &str) -> Option<Target> {
         if text.eq_ignore_ascii_case("copy") {
             return Some(Target::Copy);
+        }
+        if text.eq_ignore_ascii_case(WIDELY) {
+            return Some(Target::Widely);
         }
         let named = Ftype::ALL.iter().copied().find(|t| t.name().eq_ignore_ascii_case(text));
         let packed = || {
@@ -150,19 +165,29 @@ impl Target {
             let id: u32 = text.parse().ok()?;
             Ftype::ALL.iter().copied().find(|&t| t as u32 == id)
         };
-        named.or_else(alias).or_else(number).map(Target::Ftype)
+        let ftype = named.or_else(alias).or_else(number).map(Target::Ftype);
+        ftype.or_else(|| anyprec::Target::parse(text).map(Target::AnyPrecision))
+    }
+
+    /// True of the files of llama-quantize and bitnet.cpp.
+    pub fn is_usual(&self) -> bool {
+        matches!(self, Target::Ftype(_) | Target::Packed(_) | Target::Copy)
     }
 
     /// The name shown to people and used in a default file name.
-    pub fn name(self) -> &'static str {
+    pub fn name(self) -> String {
         match self {
-            Target::Ftype(t) => t.name(),
-            Target::Packed(p) => p.name(),
-            Target::Copy => "COPY",
+            Target::Ftype(t) => t.name().to_owned(),
+            Target::Packed(p) => p.name().to_owned(),
+            Target::Copy => "COPY".to_owned(),
+            Target::AnyPrecision(t) => t.name(),
+            Target::Width(bits) => format!("{bits} bits"),
+            Target::Widely => WIDELY.to_owned(),
+            Target::Dense(ty) => ty.to_string(),
         }
     }
 
-    /// All names that [`Target::parse`] takes.
+    /// The names of llama-quantize's and bitnet.cpp's files that [`Target::parse`] takes.
     pub fn names() -> impl Iterator<Item = &'static str> {
         let aliases = ALIASES.iter().map(|&(n, _)| n);
         Ftype::ALL.iter().map(|t| t.name()).chain(Packed::ALL.map(Packed::name)).chain(aliases).chain(["COPY"])

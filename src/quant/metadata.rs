@@ -2,9 +2,8 @@
 
 use trine_formats::gguf::{Array, GgufStr, Metadata, StrArray, Value, split};
 
-use super::gptq::Gptq;
 use super::imatrix::Importance;
-use super::recipe::{KvOverride, OVERRIDE_MAX};
+use super::overrides::{KvOverride, OVERRIDE_MAX};
 
 /// `GGML_QNT_VERSION`.
 const QUANTIZATION_VERSION: u32 = 2;
@@ -17,8 +16,8 @@ pub struct Additions<'a> {
     pub overrides: &'a [KvOverride],
     /// Adds `quantize.imatrix.*`.
     pub importance: Option<&'a Importance>,
-    /// Adds `gptq.*`.
-    pub gptq: Option<&'a Gptq>,
+    /// What the methods were made with.
+    pub method: Vec<(&'static str, Value)>,
     /// The key and value of the number of layers, when layers were pruned.
     pub block_count: Option<(String, u32)>,
 }
@@ -48,8 +47,8 @@ pub fn output(source: &Metadata, add: &Additions) -> Metadata {
             out.set("quantize.imatrix.chunks_count", Value::U32(importance.chunks));
         }
     }
-    if let Some(gptq) = add.gptq {
-        add_gptq(&mut out, gptq);
+    for (key, value) in &add.method {
+        out.set(key, value.clone());
     }
     if let Some((key, n)) = &add.block_count {
         out.set(key, Value::U32(*n));
@@ -71,24 +70,6 @@ pub fn set(meta: &mut Metadata, overrides: &[KvOverride]) {
     for o in overrides {
         meta.set(&o.key, o.to_value());
     }
-}
-
-/// Adds what the error feedback was made with.
-fn add_gptq(meta: &mut Metadata, gptq: &Gptq) {
-    let (options, header) = (&gptq.options, gptq.hessians.header());
-    let count = |n: usize| Value::U32(u32::try_from(n).unwrap_or(u32::MAX));
-    meta.set("gptq.version", Value::U32(1));
-    meta.set("gptq.group_size", count(options.group));
-    meta.set("gptq.damp", Value::F32(options.damp as f32));
-    meta.set("gptq.clip_grid", count(options.candidates()));
-    meta.set("gptq.act_order", Value::Bool(!options.compat));
-    meta.set("gptq.compat", Value::Bool(options.compat));
-    meta.set("gptq.calibration.tokens", Value::U64(header.tokens()));
-    meta.set("gptq.calibration.sequences", Value::U32(header.chunks));
-    let text = &header.origin.dataset_sha256;
-    meta.set("gptq.calibration.sha256", Value::str(text));
-    let model = &header.origin.model_sha256;
-    meta.set("gptq.source_sha256", Value::str(model));
 }
 
 /// Adds the keys of shard `no` of `count`.
@@ -134,7 +115,7 @@ mod tests {
             file_type: 37,
             overrides: &overrides,
             importance: None,
-            gptq: None,
+            method: Vec::new(),
             block_count: Some(("llama.block_count".into(), 5)),
         };
         let got: Vec<(String, Value)> = output(&source, &add).iter().map(|(k, v)| (k.to_owned(), v.clone())).collect();

@@ -1,11 +1,16 @@
-//! The quantizer: a model and a recipe in, a file out that llama-quantize would have written.
+//! The quantizer: a model and a recipe in, a file out, for most targets the one that llama-quantize would have written.
 //!
-//! [`Plan`] decides from headers alone which tensor gets which type; [`run`] carries a plan out. Where
-//! llama-quantize silently does something else than asked, the plan holds a [`Problem`] instead.
+//! [`Plan`] decides from headers alone what becomes of each tensor; [`run`] carries a plan out. Each tensor is planned
+//! and made by a method: rounding row by row (also by [half-quadratic quantization](Encoder)), [moves of ternary
+//! weights](lossless), [error feedback](gptq), [codebooks](anyprec), [widely linear matrices](widely). A method is a
+//! folder and a line in `planner.rs`. Where llama-quantize silently does something else than asked, the plan holds a
+//! [`Problem`] instead.
 
 pub mod anyprec;
 mod category;
 mod choose;
+mod codec;
+mod copy;
 mod encoder;
 mod error;
 mod facts;
@@ -15,11 +20,12 @@ mod hqq;
 mod imatrix;
 pub mod lossless;
 mod metadata;
-mod method;
 mod mixture;
 mod order;
+mod overrides;
 mod packed;
 mod plan;
+mod planner;
 mod problem;
 mod recipe;
 mod round;
@@ -28,21 +34,25 @@ mod run;
 mod source;
 pub mod split;
 mod ternary;
+mod usual;
 mod validate;
 pub mod widely;
+mod work;
 
-pub use choose::can_write;
+pub use codec::can_write;
 pub use encoder::Encoder;
-pub use error::QuantError;
+pub use error::{PlanError, QuantError};
 pub use ftype::{Ftype, Group, Target, nearest};
 pub use imatrix::{Importance, ImportanceError, Selection};
-pub use method::{Method, Progress, RunError, RunOptions, run};
 pub use mixture::MixtureError;
-pub use plan::{Plan, PlanError};
+pub use overrides::{KvOverride, KvValue, RecipeError};
+pub use plan::{Fault, Plan};
 pub use problem::{Problem, Refusal};
-pub use recipe::{Fallback, KvOverride, KvValue, Recipe, RecipeError, TensorRule, parse_layers, parse_type};
+pub use recipe::{Fallback, Recipe, TensorRule, parse_layers, parse_type};
+pub use round::Rounding;
 pub use row::{OutShard, Reason, Row, Source};
-pub use run::{Report, output_paths, quantize};
+pub use run::{Report, quantize, run};
 pub use source::ReadError;
 pub use ternary::{Loss, TensorLoss, TernaryReport};
 pub use validate::first_bad;
+pub use work::{Progress, RunError, RunOptions};

@@ -3,13 +3,17 @@
 use std::fmt;
 use std::ops::Range;
 
-use trine_formats::gguf::write::ggml_shape;
+use thiserror::Error;
+use trine_formats::gguf::write::{NewTensor, ggml_shape};
 use trine_formats::gguf::{Metadata, ModelFile, TensorInfo};
 use trine_formats::types::TypeId;
 use trine_formats::types::ik::apart::Interleaved;
 use trine_formats::types::ternary::Packing;
 
-/// One tensor of the output.
+/// The method that copies rows, or encodes them one by one: that of every row which no other takes.
+pub(super) const ROUNDING: &str = "rounding";
+
+/// One tensor of the output, or a matrix that becomes several.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Row {
     /// Name in the output.
@@ -30,6 +34,8 @@ pub struct Row {
     pub reason: Reason,
     /// Whether the importance matrix has weights for it.
     pub weighted: bool,
+    /// The name of the method that makes it.
+    pub method: &'static str,
     /// Set where ternary weights are moved rather than quantized.
     pub moves: Option<Move>,
     /// How the data of an I2_S, TL1 or TL2 tensor is laid out that is copied as it is, where that is known.
@@ -37,6 +43,16 @@ pub struct Row {
 }
 
 impl Row {
+    /// A tensor that stays what it is, wherever it lies.
+    pub fn of(info: &TensorInfo) -> Row {
+        raw(info.name.clone(), (0, 0, info))
+    }
+
+    /// An error that names it.
+    pub(super) fn blame<F>(&self, fault: F) -> OfTensor<F> {
+        OfTensor { tensor: self.name.clone(), fault }
+    }
+
     /// Weights per row.
     pub fn columns(&self) -> u64 {
         self.shape.first().copied().unwrap_or(1)
@@ -45,6 +61,17 @@ impl Row {
     /// Number of weights.
     pub fn weights(&self) -> u64 {
         self.shape.iter().product()
+    }
+
+    /// As it is written.
+    pub(super) fn tensor(&self) -> NewTensor {
+        NewTensor { name: self.name.clone(), shape: self.shape.clone(), ty: self.to, bytes: Some(self.bytes) }
+    }
+
+    /// The tensor of the input, wherever it lies, with its rows taken apart.
+    pub(super) fn info(&self) -> TensorInfo {
+        let (name, shape) = (self.source.name.clone(), self.shape.clone());
+        TensorInfo { name, shape, ty: self.from, offset: 0, bytes: self.bytes_from }
     }
 
     /// Whether the type changes; otherwise the bytes are copied.
@@ -65,6 +92,14 @@ impl Row {
         let quantized = self.to.info().is_some_and(|ty| ty.is_quantized());
         self.from != self.to && self.moves.is_none() && quantized
     }
+}
+
+/// What is wrong with a tensor.
+#[derive(Debug, Error)]
+#[error("tensor {tensor}: {fault}")]
+pub(super) struct OfTensor<F> {
+    tensor: String,
+    fault: F,
 }
 
 /// How a tensor is moved: the layouts that types of bitnet.cpp leave open.
@@ -136,8 +171,11 @@ pub struct OutShard {
     pub rows: Range<usize>,
 }
 
-/// Shard, place in its file, and table row of every tensor of a model.
-pub(super) fn sources(model: &ModelFile) -> Vec<(usize, u64, &TensorInfo)> {
+/// A tensor of a model: its shard, its place in that file, and its row of the table.
+pub(super) type Place<'a> = (usize, u64, &'a TensorInfo);
+
+/// All tensors of a model.
+pub(super) fn sources(model: &ModelFile) -> Vec<Place<'_>> {
     let mut sources = Vec::with_capacity(model.n_tensors());
     for (s, shard) in model.shards().iter().enumerate() {
         let data = shard.gguf.data_offset;
@@ -146,24 +184,34 @@ pub(super) fn sources(model: &ModelFile) -> Vec<(usize, u64, &TensorInfo)> {
     sources
 }
 
-/// The row of a tensor that stays as it is, but for rows that lie interleaved.
-pub(super) fn unchanged(name: String, (shard, offset, info): (usize, u64, &TensorInfo)) -> Row {
-    let whole = |i: &&Interleaved| info.shape.get(1).is_some_and(|rows| rows.is_multiple_of(i.rows as u64));
-    let interleaved = Interleaved::of(info.ty).filter(whole);
-    let bytes_of = |i: &Interleaved| Some((i.base, i.base.info()?.tensor_bytes(info.columns(), info.rows())?));
-    let apart = interleaved.and_then(bytes_of);
-    let (ty, bytes) = apart.unwrap_or((info.ty, info.bytes));
+/// The row of a tensor whose bytes stay as they are.
+pub(super) fn raw(name: String, (shard, offset, info): Place<'_>) -> Row {
     Row {
         name,
-        source: Source { name: info.name.clone(), shard, offset, interleaved: apart.map(|_| info.ty) },
+        source: Source { name: info.name.clone(), shard, offset, interleaved: None },
         shape: ggml_shape(&info.shape).to_vec(),
-        from: ty,
-        to: ty,
-        bytes_from: bytes,
-        bytes,
+        from: info.ty,
+        to: info.ty,
+        bytes_from: info.bytes,
+        bytes: info.bytes,
         reason: Reason::Default,
         weighted: false,
+        method: ROUNDING,
         moves: None,
         packing: None,
     }
+}
+
+/// The same, but with rows taken apart that lie interleaved.
+pub(super) fn unchanged(name: String, place: Place<'_>) -> Row {
+    let mut row = raw(name, place);
+    let info = place.2;
+    let whole = |i: &&Interleaved| info.shape.get(1).is_some_and(|rows| rows.is_multiple_of(i.rows as u64));
+    let interleaved = Interleaved::of(info.ty).filter(whole);
+    let bytes_of = |i: &Interleaved| Some((i.base, i.base.info()?.tensor_bytes(info.columns(), info.rows())?));
+    if let Some((ty, bytes)) = interleaved.and_then(bytes_of) {
+        (row.from, row.to, row.bytes_from, row.bytes) = (ty, ty, bytes, bytes);
+        row.source.interleaved = Some(info.ty);
+    }
+    row
 }

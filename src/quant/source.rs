@@ -103,6 +103,7 @@ impl Cut {
 
 /// One input file, read by any number of threads: through the descriptor that its header was read from, or where there
 /// is none from memory.
+#[derive(Clone)]
 pub struct ShardReader {
     path: PathBuf,
     bytes: Bytes,
@@ -256,7 +257,7 @@ fn part(bytes: &Bytes, start: u64, len: usize) -> io::Result<&[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::quant::row::{Reason, Source};
+    use trine_formats::gguf::TensorInfo;
     use trine_formats::types::TypeId;
 
     fn row(shape: &[u64], from: TypeId, to: TypeId) -> Row {
@@ -264,19 +265,8 @@ mod tests {
             let rows = shape.iter().skip(1).product();
             ty.info().unwrap().tensor_bytes(shape[0], rows).unwrap()
         };
-        Row {
-            name: String::new(),
-            source: Source { name: String::new(), shard: 0, offset: 0, interleaved: None },
-            shape: shape.to_vec(),
-            from,
-            to,
-            bytes_from: bytes(from),
-            bytes: bytes(to),
-            reason: Reason::Default,
-            weighted: false,
-            moves: None,
-            packing: None,
-        }
+        let info = TensorInfo { name: String::new(), shape: shape.to_vec(), ty: from, offset: 0, bytes: bytes(from) };
+        Row { to, bytes: bytes(to), ..Row::of(&info) }
     }
 
     #[test]

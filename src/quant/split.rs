@@ -4,18 +4,16 @@
 //! Tensors keep their order and their bytes.
 
 use std::ops::Range;
-use std::path::{Path, PathBuf};
 
 use thiserror::Error;
-use trine_formats::gguf::write::{Layout, NewTensor};
 use trine_formats::gguf::{Metadata, ModelFile, TensorInfo, Value, split};
 
+use super::copy::{self, Copying};
 use super::metadata::{add_split, c_strings};
-use super::method::{Method, Run, RunError};
-use super::row::sources;
+use super::plan::{Form, Plan};
+use super::row::{OutShard, Place, Row, raw, sources};
+use super::work::RunError;
 
-/// Bytes that are copied at a time.
-const CHUNK: u64 = 1 << 22;
 /// Where ggml's writer places tensors: at multiples of this, whatever a file says.
 const ALIGNMENT: u64 = 32;
 
@@ -60,137 +58,58 @@ pub enum SplitError {
     Run(#[from] RunError),
 }
 
-/// The files that a model becomes.
-pub struct SplitPlan {
-    files: Vec<PlannedFile>,
-    merges: bool,
+/// Plans several files of one.
+///
+/// # Errors
+/// The model is a set already; a tensor alone exceeds the limit where its file would be empty before it; more files
+/// than a set can have; what ggml's writer would damage.
+pub fn split(model: &ModelFile, options: SplitOptions) -> Result<Plan, SplitError> {
+    if model.shards().len() > 1 {
+        return Err(SplitError::AlreadySplit(model.shards().len()));
+    }
+    let tensors: Vec<&TensorInfo> = model.tensors().collect();
+    let mut plan = planned(model, Form::Split { shards: true })?;
+    let groups = groups(&tensors, options)?;
+    let count = u16::try_from(groups.len()).map_err(|_| SplitError::TooMany(groups.len()))?;
+    let shard = |(no, rows)| {
+        let mut meta = if no == 0 { copied(model.meta()) } else { Metadata::default() };
+        // The number of files is not known yet when the reference writes the keys, and moves to their end.
+        add_split(&mut meta, no, 0, tensors.len());
+        meta.set(split::KEY_COUNT, Value::U16(count));
+        OutShard { meta, rows }
+    };
+    plan.shards = (0..).zip(groups).map(shard).collect();
+    Ok(plan)
 }
 
-/// One of them.
-pub struct PlannedFile {
-    layout: Layout,
-    /// Which of the model's tensors, in its order.
-    tensors: Range<usize>,
+/// Plans one file of several.
+///
+/// # Errors
+/// The model is no set; what ggml's writer would damage.
+pub fn merge(model: &ModelFile) -> Result<Plan, SplitError> {
+    if model.meta().get(split::KEY_COUNT).is_none() {
+        return Err(SplitError::NotSplit);
+    }
+    let mut plan = planned(model, Form::Split { shards: false })?;
+    let mut meta = copied(model.meta());
+    // 0 says that there is no set, and the other keys stay.
+    meta.set(split::KEY_COUNT, Value::U16(0));
+    plan.shards = vec![OutShard { meta, rows: 0..plan.rows.len() }];
+    Ok(plan)
 }
 
-impl PlannedFile {
-    /// How many tensors it holds.
-    pub fn tensors(&self) -> usize {
-        self.tensors.len()
-    }
-
-    /// Its size.
-    pub fn bytes(&self) -> u64 {
-        self.layout.file_bytes()
-    }
-
-    /// Its size without the padding behind tensors, as llama-gguf-split counts it.
-    pub fn unpadded_bytes(&self) -> u64 {
-        let tensors = self.layout.tensors().iter().map(|t| t.bytes);
-        self.layout.header().len() as u64 + tensors.sum::<u64>()
-    }
-}
-
-impl SplitPlan {
-    /// Several files of one.
-    ///
-    /// # Errors
-    /// The model is a set already; a tensor alone exceeds the limit where its file would be empty before it; more files
-    /// than a set can have; what ggml's writer would damage.
-    pub fn split(model: &ModelFile, options: SplitOptions) -> Result<SplitPlan, SplitError> {
-        if model.shards().len() > 1 {
-            return Err(SplitError::AlreadySplit(model.shards().len()));
-        }
-        check_alignment(model)?;
-        let tensors: Vec<&TensorInfo> = model.tensors().collect();
-        let groups = groups(&tensors, options)?;
-        let count = u16::try_from(groups.len()).map_err(|_| SplitError::TooMany(groups.len()))?;
-        let mut files = Vec::with_capacity(groups.len());
-        for (no, group) in (0..).zip(groups) {
-            let mut meta = match no {
-                0 => copied(model.meta()),
-                _ => Metadata::default(),
-            };
-            // The number of files is not known yet when the reference writes the keys, and moves to their end.
-            add_split(&mut meta, no, 0, tensors.len());
-            meta.set(split::KEY_COUNT, Value::U16(count));
-            files.push(planned(meta, &tensors, group)?);
-        }
-        Ok(SplitPlan { files, merges: false })
-    }
-
-    /// One file of several.
-    ///
-    /// # Errors
-    /// The model is no set; what ggml's writer would damage.
-    pub fn merge(model: &ModelFile) -> Result<SplitPlan, SplitError> {
-        if model.meta().get(split::KEY_COUNT).is_none() {
-            return Err(SplitError::NotSplit);
-        }
-        check_alignment(model)?;
-        let mut meta = copied(model.meta());
-        // 0 says that there is no set, and the other keys stay.
-        meta.set(split::KEY_COUNT, Value::U16(0));
-        let tensors: Vec<&TensorInfo> = model.tensors().collect();
-        let files = vec![planned(meta, &tensors, 0..tensors.len())?];
-        Ok(SplitPlan { files, merges: true })
-    }
-
-    /// The files in order.
-    pub fn files(&self) -> &[PlannedFile] {
-        &self.files
-    }
-
-    /// Bytes of all files.
-    pub fn bytes(&self) -> u64 {
-        self.files.iter().map(PlannedFile::bytes).sum()
-    }
-
-    /// The paths that the files get: of one file `out` itself, of several those that begin with it.
-    pub fn paths(&self, out: &Path) -> Vec<PathBuf> {
-        let count = self.files.len() as u32;
-        let prefix = out.to_string_lossy();
-        match self.merges {
-            true => vec![out.to_owned()],
-            false => (0..count).map(|no| split::shard_path(&prefix, no, count)).collect(),
-        }
-    }
-}
-
-impl Method for &SplitPlan {
-    type Report = ();
-    type Error = SplitError;
-
-    fn work(&self) -> u64 {
-        let tensors = self.files.iter().flat_map(|file| file.layout.tensors());
-        tensors.map(|t| t.bytes).sum()
-    }
-
-    fn make(self, run: &mut Run<'_>) -> Result<(), SplitError> {
-        let sources = sources(run.model);
-        let mut buffer = Vec::new();
-        for (number, (file, path)) in self.files.iter().zip(self.paths(run.out)).enumerate() {
-            run.create(&path, file.layout.clone(), &[])?;
-            for (tensor, index) in file.tensors.clone().enumerate() {
-                let (shard, offset, info) = sources[index];
-                for at in (0..info.bytes).step_by(CHUNK as usize) {
-                    let n = CHUNK.min(info.bytes - at);
-                    let data = run.readers[shard].read_at(&info.name, offset + at, n as usize, &mut buffer);
-                    let data = data.map_err(RunError::from)?;
-                    run.files[number].writer.write(tensor, at, data).map_err(RunError::from)?;
-                    run.news.tell(|i| &sources[i].2.name, index, n);
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-fn check_alignment(model: &ModelFile) -> Result<(), SplitError> {
+/// All tensors as they are, in the order of the model, and no file yet.
+fn planned(model: &ModelFile, form: Form) -> Result<Plan, SplitError> {
     match model.meta().get_u64("general.alignment").map_err(RunError::from)? {
-        None | Some(ALIGNMENT) => Ok(()),
-        Some(other) => Err(SplitError::Alignment(other)),
+        None | Some(ALIGNMENT) => {}
+        Some(other) => return Err(SplitError::Alignment(other)),
     }
+    let row = |place: Place<'_>| {
+        let (name, shape) = (place.2.name.clone(), place.2.shape.clone());
+        Row { shape, method: copy::NAME, ..raw(name, place) }
+    };
+    let rows = sources(model).into_iter().map(row).collect();
+    Ok(Plan { form, methods: vec![Box::new(Copying)], ..Plan::of(rows) })
 }
 
 /// Keys in the reference's order and with its strings.
@@ -200,12 +119,6 @@ fn copied(meta: &Metadata) -> Metadata {
         out.set(key, c_strings(value));
     }
     out
-}
-
-fn planned(meta: Metadata, tensors: &[&TensorInfo], group: Range<usize>) -> Result<PlannedFile, SplitError> {
-    let new = tensors[group.clone()].iter().map(|&t| NewTensor::from(t));
-    let new: Vec<NewTensor> = new.collect();
-    Ok(PlannedFile { layout: Layout::new(&meta, &new).map_err(RunError::from)?.padded(), tensors: group })
 }
 
 /// Which tensors go into which file.

@@ -6,6 +6,7 @@
 
 use std::fmt;
 
+use thiserror::Error;
 use trine_formats::types::TypeId;
 
 use crate::kernels::CompareRows;
@@ -114,6 +115,11 @@ pub struct TernaryReport {
     pub tensors: Vec<TensorLoss>,
 }
 
+/// Tensors that were made ternary and were not.
+#[derive(Error, Debug)]
+#[error("{0}; use a model that was trained to be ternary, or accept the loss with --force")]
+pub struct NotTernary(pub TernaryReport);
+
 /// Whether this type holds ternary digits, so that a report is due.
 pub fn is_ternary_type(ty: TypeId) -> bool {
     let of_forks = [TypeId::PTQ1_0, TypeId::STQ1_0, TypeId::STQ1_0_CONTIGUOUS, TypeId::IQ1_BN, TypeId::IQ2_BN];
@@ -131,6 +137,11 @@ impl TernaryReport {
     /// Tensors that were not ternary.
     pub fn lossy(&self) -> impl Iterator<Item = &TensorLoss> {
         self.tensors.iter().filter(|t| !t.loss.is_lossless())
+    }
+
+    /// A line for each tensor that was not ternary.
+    pub fn details(&self) -> Vec<String> {
+        self.lossy().map(|t| format!("{}: {}", t.name, t.loss)).collect()
     }
 
     /// The tensor with the largest relative error.

@@ -4,5 +4,7 @@
 //! sums over rows are taken in order, so that neither threads nor the size of a part change a bit.
 
 mod encode;
+mod options;
 
 pub use encode::{Masters, encode, passes};
+pub use options::{Options, described};

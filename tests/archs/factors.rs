@@ -29,11 +29,11 @@ fn with_output_factors(name: &str) -> Vec<u8> {
     let mut recipe = Recipe::new(Target::parse("F32").expect("a type"));
     recipe.output_type = Some(TypeId::NVFP4);
     recipe.fallback = Fallback::Never;
-    let plan = Plan::new(&model, &recipe).expect("a plan");
+    let mut plan = Plan::new(&model, &recipe).expect("a plan");
     let options = RunOptions { threads: 2, force: false, isa: Isa::detect() };
     let dir = tempfile::tempdir().expect("a temporary directory");
     let out = dir.path().join("nvfp4.gguf");
-    trine::quant::run(&model, &plan, &out, options, &mut ()).expect("a quantized file");
+    trine::quant::run(&model, &mut plan, &out, options, &mut ()).expect("a quantized file");
     trine_testkit::read(&out)
 }
 

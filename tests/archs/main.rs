@@ -266,9 +266,9 @@ fn quantize(source: &Path, ty: &str, out: &Path) {
     recipe.fallback = Fallback::Always;
     let bytes = trine_testkit::read(source);
     let model = trine_testkit::gguf::model_at(source.to_owned(), bytes, &Limits::default());
-    let plan = Plan::new(&model, &recipe).expect("a plan");
+    let mut plan = Plan::new(&model, &recipe).expect("a plan");
     let options = RunOptions { threads: 2, force: false, isa: Isa::detect() };
-    trine::quant::run(&model, &plan, out, options, &mut ()).expect("a quantized file");
+    trine::quant::run(&model, &mut plan, out, options, &mut ()).expect("a quantized file");
 }
 
 /// The first difference between the engine and the reference.

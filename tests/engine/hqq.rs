@@ -15,8 +15,8 @@ fn quantized(target: &str, method: &str, threads: usize) -> Result<Vec<u8>, Stri
     let dir = tempfile::tempdir().expect("a folder");
     let out = dir.path().join("out.gguf");
     let options = RunOptions { threads, ..RunOptions::default() };
-    let plan = Plan::new(&model, &recipe(target, method)).map_err(|e| e.to_string())?;
-    run(&model, &plan, &out, options, &mut ()).map_err(|e| e.to_string())?;
+    let mut plan = Plan::new(&model, &recipe(target, method)).map_err(|e| e.to_string())?;
+    run(&model, &mut plan, &out, options, &mut ()).map_err(|e| e.to_string())?;
     Ok(std::fs::read(out).expect("it was written"))
 }
 

@@ -99,9 +99,7 @@ pub const HOUSE: House = House {
         ("step",  &["eval", "handle", "generate", "front", "tools"]),
     ],
     private: &[("src/kernels/arch", "src/kernels")],
-    circles: &[
-        "src/kernels/lib.rs", "src/quant/anyprec/feedback/mod.rs", "src/quant/gptq/mod.rs",
-    ],
+    circles: &["src/kernels/lib.rs"],
     words: &[
         Word {
             starts: &["clap"],

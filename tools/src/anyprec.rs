@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use trine::quant::anyprec::outliers::Shares;
-use trine::quant::anyprec::{Method, Recipe, Target};
+use trine::quant::anyprec::outliers::{Rule, Shares};
+use trine::quant::anyprec::{Method, Options, Sensitivity};
 
 /// Heading of the options of this kind of target in help.
 const HEADING: &str = "Any-precision targets (AP3-8, AP4, AP, SQ4 ...)";
@@ -84,24 +84,25 @@ impl AnyPrecArgs {
         given.into_iter().find(|g| g.0).map(|g| g.1)
     }
 
-    /// The part of a recipe that these options are.
-    pub fn recipe(&self, target: Target) -> Recipe {
-        let mut recipe = Recipe::new(target);
-        recipe.seed_bits = self.seed_bits;
-        recipe.parent_bits = self.parent_bits;
-        recipe.widths.clone_from(&self.widths);
-        recipe.groups = self.row_groups;
-        recipe.method = match (self.compat, self.best_at) {
-            (Some(seed), _) => Method::Compat { seed },
-            (None, Some(bits)) => Method::BestAt(bits),
-            (None, None) => Method::Exact,
-        };
-        let usual = Shares::default_of(target.rule);
+    /// As the quantizer takes them; `rule` is the target's.
+    pub fn options(&self, rule: Rule, sensitivity: Sensitivity) -> Options {
+        let usual = Shares::default_of(rule);
         let asked = self.outliers || self.outlier_sensitive.is_some() || self.outlier_magnitude.is_some();
-        recipe.outliers = asked.then(|| Shares {
-            sensitive: self.outlier_sensitive.unwrap_or(usual.sensitive),
-            magnitude: self.outlier_magnitude.unwrap_or(usual.magnitude),
-        });
-        recipe
+        Options {
+            seed_bits: self.seed_bits,
+            parent_bits: self.parent_bits,
+            widths: self.widths.clone(),
+            groups: self.row_groups,
+            method: match (self.compat, self.best_at) {
+                (Some(seed), _) => Method::Compat { seed },
+                (None, Some(bits)) => Method::BestAt(bits),
+                (None, None) => Method::Exact,
+            },
+            outliers: asked.then(|| Shares {
+                sensitive: self.outlier_sensitive.unwrap_or(usual.sensitive),
+                magnitude: self.outlier_magnitude.unwrap_or(usual.magnitude),
+            }),
+            sensitivity,
+        }
     }
 }

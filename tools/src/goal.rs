@@ -3,42 +3,13 @@
 use std::fmt::Write as _;
 
 use trine::quant::lossless::Packed;
-use trine::quant::{Ftype, Group, Target, anyprec};
+use trine::quant::{Ftype, Group, Target};
 
 use crate::widely;
 
-/// A target.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Goal {
-    /// A type of llama-quantize or bitnet.cpp.
-    Usual(Target),
-    /// A file that runs at several widths, or a SqueezeLLM one.
-    AnyPrecision(anyprec::Target),
-    /// Widely linear matrices.
-    WidelyLinear,
-}
-
-impl Goal {
-    /// Reads a name in any case, or a number of `general.file_type`.
-    pub fn parse(text: &str) -> Option<Goal> {
-        let usual = Target::parse(text).map(Goal::Usual);
-        let widely = text.eq_ignore_ascii_case(widely::TARGET);
-        usual.or_else(|| anyprec::Target::parse(text).map(Goal::AnyPrecision)).or(widely.then_some(Goal::WidelyLinear))
-    }
-
-    /// The name shown to people and used in a default file name.
-    pub fn name(self) -> String {
-        match self {
-            Goal::Usual(target) => target.name().to_owned(),
-            Goal::AnyPrecision(target) => target.name(),
-            Goal::WidelyLinear => widely::TARGET.to_owned(),
-        }
-    }
-
-    /// Names that [`Goal::parse`] takes; of any-precision targets some.
-    pub fn names() -> impl Iterator<Item = &'static str> {
-        Target::names().chain(["AP", "AP3-8", "AP4", "SQ3", "SQ4", widely::TARGET])
-    }
+/// Names of targets; of any-precision ones some.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    Target::names().chain(["AP", "AP3-8", "AP4", "SQ3", "SQ4", widely::TARGET])
 }
 
 /// The text below the options in `--help`.

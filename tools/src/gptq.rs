@@ -6,8 +6,9 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use clap::Args;
 use serde_json::{Value, json};
-use trine::quant::gptq::{DAMP, FeedbackReport, Gptq, HessianFile, Options};
-use trine::quant::{Plan, Report};
+use trine::quant::Plan;
+use trine::quant::anyprec::Clusters;
+use trine::quant::gptq::{DAMP, Feedback, Gptq, HessianFile, Options};
 
 use crate::load;
 
@@ -80,7 +81,7 @@ impl GptqArgs {
 
 /// A line that says how many tensors are rounded with error feedback, and which are not.
 pub fn line(plan: &Plan) -> Option<String> {
-    let (with, without) = plan.feedback()?;
+    let (with, without) = plan.find::<Feedback>()?.tensors(plan);
     let rest = match without[..] {
         [] => String::new(),
         [only] => format!("; without, because it has no Hessian: {only}"),
@@ -91,21 +92,22 @@ pub fn line(plan: &Plan) -> Option<String> {
     Some(format!("gptq: {with} tensors rounded with error feedback{rest}"))
 }
 
-/// The same for programs, with what was done where it was.
-pub fn to_json(plan: &Plan, report: Option<&Report>) -> Value {
-    let Some((with, without)) = plan.feedback() else {
+/// The same for programs, with what was done where it `is_done`.
+pub fn to_json(plan: &Plan, is_done: bool) -> Value {
+    let Some(feedback) = plan.find::<Feedback>() else {
         return Value::Null;
     };
-    let damped = |r: &Report| -> Vec<Value> {
-        let tensors = r.feedback.damped.iter();
-        tensors.map(|(name, damp)| json!({ "name": name, "damp": damp })).collect()
-    };
-    json!({ "tensors": with, "without": without, "damped": report.map(damped) })
+    let (with, without) = feedback.tensors(plan);
+    let damped = feedback.report().damped.iter().map(|(name, damp)| json!({ "name": name, "damp": damp }));
+    let damped = is_done.then(|| damped.collect::<Vec<_>>());
+    json!({ "tensors": with, "without": without, "damped": damped })
 }
 
 /// Warnings about the Hessians.
-pub fn warn(report: &FeedbackReport) {
-    for (name, damp) in &report.damped {
+pub fn warn(plan: &Plan) {
+    let own = plan.find::<Feedback>().map(Feedback::report);
+    let reports = own.into_iter().chain(plan.find::<Clusters>().and_then(Clusters::feedback));
+    for (name, damp) in reports.flat_map(|report| &report.damped) {
         note!(
             "warning: {name}: its Hessian is nearly singular; {damp} of the mean of its diagonal was added, more than was asked for"
         );

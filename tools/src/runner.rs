@@ -3,31 +3,31 @@
 use std::path::Path;
 
 use anyhow::Result;
-use trine::quant::{Method, Progress, RunOptions, run};
+use trine::quant::{Plan, Progress, QuantError, Report, RunOptions, run};
 use trine_formats::gguf::ModelFile;
 
 use crate::inputs;
 use crate::progress::TensorBar;
 
 /// Says what a plan warns of, and what it decided that nobody asked for.
-pub fn remark<'a>(warnings: impl IntoIterator<Item = &'a String>, notes: &[String]) {
-    for warning in warnings {
+pub fn remark(plan: &Plan) {
+    for warning in &plan.warnings {
         note!("warning: {warning}");
     }
-    for note in notes {
+    for note in &plan.notes {
         note!("note: {note}");
     }
 }
 
-/// Shows the work on stderr; the line of a row is what is said of it.
-struct Display<F> {
+/// Shows the work on stderr; there is a line for each row, or none at all.
+struct Display {
     bar: TensorBar,
-    line: F,
+    lines: Vec<String>,
 }
 
-impl<F: Fn(usize) -> String + Send> Progress for Display<F> {
+impl Progress for Display {
     fn tensor(&mut self, index: usize, name: &str) {
-        self.bar.tensor(name, || (self.line)(index));
+        self.bar.tensor(name, || self.lines.get(index).cloned().unwrap_or_default());
     }
 
     fn advance(&mut self, bytes: u64) {
@@ -38,18 +38,20 @@ impl<F: Fn(usize) -> String + Send> Progress for Display<F> {
 /// Carries out a plan. With `verbose` every row has a `line`.
 ///
 /// # Errors
-/// The output is an input; inside, what the method says.
-pub fn carry_out<M: Method>(
+/// The output is an input; inside, what the methods say.
+pub fn carry_out(
     model: &ModelFile,
-    method: M,
+    plan: &mut Plan,
     out: &Path,
     options: RunOptions,
     verbose: bool,
-    line: impl Fn(usize) -> String + Send,
-) -> Result<Result<M::Report, M::Error>> {
+    line: impl Fn(&Plan, usize) -> String,
+) -> Result<Result<Report, QuantError>> {
     inputs::spare_output(out)?;
-    let mut display = Display { bar: TensorBar::new(method.work(), verbose), line };
-    let report = run(model, method, out, options, &mut display);
+    plan.paths(out).iter().try_for_each(|path| inputs::spare_output(path))?;
+    let lines = if verbose { (0..plan.rows.len()).map(|i| line(plan, i)).collect() } else { Vec::new() };
+    let mut display = Display { bar: TensorBar::new(plan.work(), verbose), lines };
+    let report = run(model, plan, out, options, &mut display);
     display.bar.finish();
     Ok(report)
 }

@@ -1,14 +1,14 @@
 //! `rquantize --split` and `--merge`: what llama-gguf-split does.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use serde_json::{Value, json};
-use trine::quant::RunOptions;
-use trine::quant::split::{SplitLimit, SplitOptions, SplitPlan};
-use trine_formats::gguf::ModelFile;
+use serde_json::json;
+use trine::quant::split::{self, SplitLimit, SplitOptions};
+use trine::quant::{Plan, RunOptions};
+use trine_formats::gguf::write::Layout;
 
 use crate::load::{self, positive};
 use crate::progress::human_bytes;
@@ -105,12 +105,12 @@ pub struct Job<'a> {
 pub fn run(job: &Job<'_>) -> Result<()> {
     let model = load::open(job.input, true)?;
     let merges = job.args.merge;
-    let plan = match merges {
-        true => SplitPlan::merge(&model)?,
-        false => SplitPlan::split(&model, job.args.options())?,
+    let mut plan = match merges {
+        true => split::merge(&model)?,
+        false => split::split(&model, job.args.options())?,
     };
     let out = Path::new(job.out);
-    let paths = plan.paths(out);
+    let (paths, layouts) = (plan.paths(out), plan.layouts()?);
     for path in &paths {
         inputs::spare_output(path)?;
         if merges && path.exists() {
@@ -120,24 +120,36 @@ pub fn run(job: &Job<'_>) -> Result<()> {
     let mut stdout = signals::stdout();
     if !merges && !job.json {
         writeln!(stdout, "n_split: {}", paths.len())?;
-        for (i, file) in plan.files().iter().enumerate() {
-            let millions = file.unpadded_bytes() / 1_000_000;
-            let (no, tensors) = (i + 1, file.tensors());
+        for (i, file) in layouts.iter().enumerate() {
+            // without the padding behind tensors, as llama-gguf-split counts
+            let bytes = file.header().len() as u64 + file.tensors().iter().map(|t| t.bytes).sum::<u64>();
+            let (no, millions, tensors) = (i + 1, bytes / 1_000_000, file.tensors().len());
             writeln!(stdout, "split {no:05}: n_tensors = {tensors}, total_size = {millions}M")?;
         }
         stdout.flush()?;
     }
     if !job.dry_run {
-        let names: Vec<String> = model.tensors().map(|t| shown::name(&t.name)).collect();
-        carry_out(&model, &plan, out, RunOptions::default(), job.verbose, |i| names[i].clone())??;
+        let line = |plan: &Plan, i: usize| shown::name(&plan.rows[i].name);
+        carry_out(&model, &mut plan, out, RunOptions::default(), job.verbose, line)??;
     }
+    let bytes: u64 = layouts.iter().map(Layout::file_bytes).sum();
     if job.json {
-        let report = report(&model, &plan, &paths, job);
+        let files = layouts.iter().zip(&paths).map(|(file, path)| {
+            let (tensors, bytes) = (file.tensors().len(), file.file_bytes());
+            json!({ "path": path.display().to_string(), "tensors": tensors, "bytes": bytes })
+        });
+        let report = json!({
+            "merged_from": merges.then_some(model.shards().len()),
+            "dry_run": job.dry_run,
+            "tensors": model.n_tensors(),
+            "bytes": bytes,
+            "files": files.collect::<Vec<_>>(),
+        });
         let report = Provenance::of_files("rquantize.split/1", &model).before(report);
         writeln!(stdout, "{}", shown::json(&report, true))?;
     } else {
         let (files, tensors) = (model.shards().len(), model.n_tensors());
-        let (size, would) = (human_bytes(plan.bytes()), if job.dry_run { "would be " } else { "" });
+        let (size, would) = (human_bytes(bytes), if job.dry_run { "would be " } else { "" });
         if merges {
             writeln!(stdout, "{}: {would}merged from {files} files with {tensors} tensors, {size}", job.out)?;
         } else {
@@ -145,24 +157,6 @@ pub fn run(job: &Job<'_>) -> Result<()> {
         }
     }
     Ok(stdout.flush()?)
-}
-
-fn report(model: &ModelFile, plan: &SplitPlan, paths: &[PathBuf], job: &Job<'_>) -> Value {
-    let files = plan.files().iter().zip(paths);
-    let files = files.map(|(file, path)| {
-        json!({
-            "path": path.display().to_string(),
-            "tensors": file.tensors(),
-            "bytes": file.bytes(),
-        })
-    });
-    json!({
-        "merged_from": job.args.merge.then_some(model.shards().len()),
-        "dry_run": job.dry_run,
-        "tensors": model.n_tensors(),
-        "bytes": plan.bytes(),
-        "files": files.collect::<Vec<_>>(),
-    })
 }
 
 #[cfg(test)]

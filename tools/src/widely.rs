@@ -4,8 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
-use trine::convert::Widely;
-use trine::quant::widely::Recipe;
+use trine::quant::widely::Options;
 use trine_formats::temp_file::TempFile;
 use trine_formats::widely::{OutputForm, Profile, Scope, TieRule};
 
@@ -92,9 +91,9 @@ impl WidelyArgs {
         given.into_iter().find(|g| g.0).map(|g| g.1)
     }
 
-    /// As the converter takes them.
-    pub fn options(&self) -> Widely {
-        Widely {
+    /// As the converter and the quantizer take them.
+    pub fn options(&self) -> Options {
+        Options {
             stages: self.wl_stages.unwrap_or(2).into(),
             scope: self.wl_scope.map(Scope::from).unwrap_or_default(),
             tie: self.wl_tie.map(TieRule::from).unwrap_or_default(),
@@ -136,12 +135,6 @@ impl WidelyArgs {
         }
         let [widely, dense] = ppl;
         Ok(Some(Choice { form: if widely <= dense { OutputForm::Widely } else { OutputForm::Dense }, ppl }))
-    }
-
-    /// The part of a recipe that these options are.
-    pub fn recipe(&self) -> Recipe {
-        let Widely { stages, scope, tie, profile, output } = self.options();
-        Recipe { stages, scope, tie, profile, output, ..Recipe::default() }
     }
 }
 

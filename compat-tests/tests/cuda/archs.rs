@@ -28,10 +28,10 @@ pub fn made_as(name: &str, ty: &str) -> Option<(Model, ModelFile)> {
     let file = trine::open_file(&single, true).expect("a model");
     let mut recipe = trine::Recipe::new(trine::Target::parse(ty).expect("a type"));
     recipe.fallback = trine::quant::Fallback::Always;
-    let plan = trine::quant::Plan::new(&file, &recipe).expect("a plan");
+    let mut plan = trine::quant::Plan::new(&file, &recipe).expect("a plan");
     // Random weights are not ternary.
     let options = trine::quant::RunOptions { force: true, ..trine::quant::RunOptions::default() };
-    trine::quant::run(&file, &plan, &smaller, options, &mut ()).expect("a smaller file");
+    trine::quant::run(&file, &mut plan, &smaller, options, &mut ()).expect("a smaller file");
     let bytes = fs::read(&smaller).expect("the smaller file");
     let options = LoadOptions { repack: false, ..LoadOptions::default() };
     // A few are refused by the engine itself.

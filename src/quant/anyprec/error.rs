@@ -9,17 +9,15 @@ use trine_formats::types::TypeId;
 
 use super::cluster::ClusterError;
 use super::sensitivity_error::SensitivityError;
-use crate::quant::method::RunError;
 use crate::quant::row::Row;
 use crate::quant::validate::first_bad;
+use crate::quant::work::RunError;
 
 /// A plan that cannot be made, or carried out.
 #[allow(missing_docs, reason = "the messages say what the fields are")]
 #[derive(Error, Debug)]
 #[non_exhaustive]
 pub enum ApError {
-    #[error("the model has no tensors")]
-    NoTensors,
     #[error("the model has no block matrices (blk.N.attn_q … blk.N.ffn_down) that could be quantized")]
     NoMatrices,
     #[error(
@@ -54,6 +52,8 @@ pub enum ApError {
     Cluster { tensor: String, source: ClusterError },
     #[error(transparent)]
     Sensitivity(Box<SensitivityError>),
+    #[error("--sensitivity")]
+    Files(#[source] Box<SensitivityError>),
     #[error(transparent)]
     Run(#[from] RunError),
     #[error(transparent)]

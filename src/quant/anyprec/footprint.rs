@@ -1,7 +1,7 @@
 //! How large an any-precision file is: in all, up to each width, and what a run at each width reads.
 
-use super::error::ApError;
-use super::plan::{Places, Plan};
+use super::places::{Places, matrices};
+use crate::quant::plan::Plan;
 use crate::quant::row::Row;
 
 /// Sizes at one width.
@@ -40,17 +40,16 @@ pub struct Footprint {
 
 impl Footprint {
     /// Sizes of a plan laid out with `sparse` weights kept as they are.
-    pub(super) fn new(plan: &Plan, places: &Places, sparse: &[u64]) -> Footprint {
+    pub(super) fn new(plan: &Plan, groups: u32, places: &Places, sparse: &[u64]) -> Footprint {
         let rows_of = |r: &Row| r.weights() / r.columns().max(1);
-        let weights = plan.quantized_weights();
-        let rows: u64 = plan.matrices().map(rows_of).sum();
+        let weights: u64 = matrices(plan).map(Row::weights).sum();
+        let rows: u64 = matrices(plan).map(rows_of).sum();
         let plane = |r: &Row| r.columns().div_ceil(64) * 8 * rows_of(r);
-        let plane_bytes: u64 = plan.matrices().map(plane).sum();
-        let all: u64 = plan.rows.iter().map(|r| r.bytes).sum();
-        let quantized: u64 = plan.matrices().map(|r| r.bytes).sum();
-        let tables = |bits: u8| (rows * u64::from(plan.header.groups)) << (bits + 1);
+        let plane_bytes: u64 = matrices(plan).map(plane).sum();
+        let quantized: u64 = matrices(plan).map(|r| r.bytes).sum();
+        let tables = |bits: u8| (rows * u64::from(groups)) << (bits + 1);
         let sparse_bytes =
-            plan.matrices().zip(sparse).filter(|&(_, &n)| n > 0).map(|(r, n)| 6 * n + 4 * (rows_of(r) + 1)).sum();
+            matrices(plan).zip(sparse).filter(|&(_, &n)| n > 0).map(|(r, n)| 6 * n + 4 * (rows_of(r) + 1)).sum();
         let per_weight = |bytes: u64| bytes as f64 * 8.0 / weights.max(1) as f64;
         let mut stored = sparse_bytes;
         let mut from = 0;
@@ -71,22 +70,9 @@ impl Footprint {
             widths: widths.collect(),
             weights,
             rows,
-            copied_bytes: all - quantized,
+            copied_bytes: plan.bytes() - quantized,
             sparse_bytes,
             file_bytes: places.layout.file_bytes(),
         }
-    }
-}
-
-impl Plan {
-    /// How large the file and each prefix will be. What the outlier rules take is estimated from the shares.
-    ///
-    /// # Errors
-    /// As [`Plan::places`].
-    pub fn footprint(&self) -> Result<Footprint, ApError> {
-        let share = self.outliers.map_or(0.0, |(_, s)| (s.sensitive + s.magnitude) / 100.0);
-        let sparse: Vec<u64> = self.matrices().map(|r| (r.weights() as f64 * share) as u64).collect();
-        let places = self.places(&self.header, &sparse)?;
-        Ok(Footprint::new(self, &places, &sparse))
     }
 }

@@ -10,14 +10,14 @@ use trine_formats::gguf::Metadata;
 use trine_formats::gguf::file::SourceFile;
 use trine_formats::safetensors::{self, Dtype, Tensor};
 
-use super::plan::{Plan, block_matrices, is_block_matrix};
+use super::matrices::{block_matrices, is_block_matrix};
 use super::sensitivity_error::{SensitivityError, check_values};
 use crate::arch::{Arch, source_row};
 use crate::quant::row::Row;
 
 /// Squared gradients, or gradients to be squared, in safetensors files.
 #[derive(Debug)]
-pub struct WeightFiles {
+pub(super) struct WeightFiles {
     files: Vec<(PathBuf, SourceFile)>,
     /// By the name of the matrix.
     stored: HashMap<String, Stored>,
@@ -33,7 +33,7 @@ struct Stored {
 }
 
 impl WeightFiles {
-    /// Opens the files and finds in them the sensitivities of all matrices of a plan, by the names of a
+    /// Opens the files and finds in them the sensitivities of `matrices`, by the names of a
     /// checkpoint or by those of the model. `square` says that they are gradients. `meta` is the model's.
     ///
     /// # Errors
@@ -42,10 +42,10 @@ impl WeightFiles {
         paths: &[PathBuf],
         square: bool,
         meta: &Metadata,
-        plan: &Plan,
+        matrices: &[&Row],
     ) -> Result<WeightFiles, SensitivityError> {
         let arch = meta.get_str("general.architecture")?.unwrap_or_default();
-        let matrices: HashMap<&str, &Row> = plan.matrices().map(|r| (r.name.as_str(), r)).collect();
+        let by_name: HashMap<&str, &Row> = matrices.iter().map(|r| (r.name.as_str(), *r)).collect();
         let mut out = WeightFiles {
             files: Vec::with_capacity(paths.len()),
             stored: HashMap::with_capacity(matrices.len()),
@@ -60,7 +60,7 @@ impl WeightFiles {
                     Some(name) => (name, true),
                     None => (tensor.name.clone(), false),
                 };
-                let Some(row) = matrices.get(name.as_str()) else {
+                let Some(row) = by_name.get(name.as_str()) else {
                     if checkpoint || is_block_matrix(&name, &[1, 1]) {
                         let name = tensor.name;
                         return Err(SensitivityError::Extra { name });
@@ -75,12 +75,12 @@ impl WeightFiles {
                 }
             }
         }
-        let missing: Vec<&Row> = plan.matrices().filter(|r| !out.stored.contains_key(&r.name)).collect();
+        let missing: Vec<&&Row> = matrices.iter().filter(|r| !out.stored.contains_key(&r.name)).collect();
         match missing.first() {
             None => Ok(out),
             Some(first) => Err(SensitivityError::Missing {
                 count: missing.len(),
-                all: plan.quantized.len(),
+                all: matrices.len(),
                 first: first.name.clone(),
                 wanted: checkpoint_name(&first.name),
             }),
@@ -95,8 +95,8 @@ impl WeightFiles {
     }
 
     /// The files.
-    pub fn paths(&self) -> impl Iterator<Item = &Path> {
-        self.files.iter().map(|(path, _)| path.as_path())
+    pub(super) fn paths(&self) -> Vec<PathBuf> {
+        self.files.iter().map(|(path, _)| path.clone()).collect()
     }
 
     /// Those of `rows` rows of a matrix from row `first` on.

@@ -3,15 +3,17 @@
 
 use rayon::prelude::*;
 
-use super::Method;
+use super::cluster::Method;
+use super::codes::Codes;
 use super::error::{ApError, check_finite};
+use super::matrices::NAME;
+use super::opened::{Opened, RowWeights};
 use super::outliers::{Range, Rule, Shares, Spread, find_range, most_sensitive};
-use super::plan::Plan;
-use super::sensitivity::{RowWeights, Sensitivity};
 use super::work::{Kept, decode};
-use crate::quant::method::{Progress, RunError};
+use crate::quant::plan::Plan;
 use crate::quant::row::Row;
 use crate::quant::source::ShardReader;
+use crate::quant::work::{Progress, RunError};
 
 /// Weights of matrices that are in memory at once, but for a single matrix that has more.
 const BATCH_WEIGHTS: u64 = 1 << 26;
@@ -19,6 +21,7 @@ const BATCH_WEIGHTS: u64 = 1 << 26;
 const TAIL: f64 = 4.0;
 
 /// What is kept of every matrix, in order, and the share that the magnitude rule took.
+#[derive(Debug)]
 pub(super) struct Choice {
     pub kept: Vec<Kept>,
     /// How many of each matrix.
@@ -29,13 +32,14 @@ pub(super) struct Choice {
 
 /// Goes through the model and chooses.
 pub(super) fn choose(
+    codes: &Codes,
     plan: &Plan,
     readers: &[ShardReader],
-    sensitivity: &mut Sensitivity,
+    sensitivity: &mut Opened,
     progress: &mut dyn Progress,
 ) -> Result<Choice, ApError> {
-    let rows: Vec<(usize, &Row)> = plan.quantized.iter().copied().zip(plan.matrices()).collect();
-    let Some((rule, shares)) = plan.outliers else {
+    let rows: Vec<(usize, &Row)> = plan.rows_of(NAME).map(|i| (i, &plan.rows[i])).collect();
+    let Some((rule, shares)) = codes.outliers() else {
         return Ok(Choice {
             kept: rows.iter().map(|_| Kept::none()).collect(),
             counts: vec![0; rows.len()],
@@ -45,12 +49,12 @@ pub(super) fn choose(
     let mut tail = shares.magnitude * TAIL;
     loop {
         let (places, mut spreads) = measure(&rows, readers, sensitivity, rule, shares, tail, progress)?;
-        let compat = matches!(plan.method, Method::Compat { .. });
+        let compat = matches!(codes.options.method, Method::Compat { .. });
         if !compat {
             spreads = spreads.into_iter().map(Spread::without_flat).collect();
         }
         let found = find_range(&spreads, shares.magnitude);
-        let Range { range, percent, clipped } = match plan.method {
+        let Range { range, percent, clipped } = match codes.options.method {
             Method::Exact | Method::BestAt(_) => found.nearest,
             Method::Compat { .. } => found.last,
         };
@@ -87,7 +91,7 @@ fn single(threshold: f64, compat: bool) -> f32 {
 fn measure(
     rows: &[(usize, &Row)],
     readers: &[ShardReader],
-    sensitivity: &mut Sensitivity,
+    sensitivity: &mut Opened,
     rule: Rule,
     shares: Shares,
     tail: f64,

@@ -1,10 +1,8 @@
 //! What is asked for: the name of a target and the options beside it.
 
-use trine_formats::types::TypeId;
-
 use super::cluster::{Method, Nesting};
 use super::outliers::{Rule, Shares};
-use crate::quant::recipe::KvOverride;
+use super::sensitivity::Sensitivity;
 
 /// A target by its name: `AP3-8`, `AP4`, `AP`, `SQ4`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,11 +48,9 @@ impl Target {
     }
 }
 
-/// Everything that decides the output, apart from the input and the sensitivities.
+/// How codebooks are made.
 #[derive(Clone, Debug)]
-pub struct Recipe {
-    /// By name.
-    pub target: Target,
+pub struct Options {
     /// Instead of the target's.
     pub seed_bits: Option<u8>,
     /// Instead of the target's.
@@ -67,31 +63,20 @@ pub struct Recipe {
     pub method: Method,
     /// Weights that are kept as they are.
     pub outliers: Option<Shares>,
-    /// Tensors that are quantized already may be quantized again.
-    pub allow_requantize: bool,
-    /// Type of the embeddings in the output, and of the tensors named like them; the model's when `None`.
-    pub embedding_type: Option<TypeId>,
-    /// The same of `output.weight`, and of the embeddings where they serve as output.
-    pub output_type: Option<TypeId>,
-    /// Metadata set in the output.
-    pub overrides: Vec<KvOverride>,
+    /// How much each weight matters.
+    pub sensitivity: Sensitivity,
 }
 
-impl Recipe {
-    /// `target` with no exceptions.
-    pub fn new(target: Target) -> Recipe {
-        Recipe {
-            target,
+impl Default for Options {
+    fn default() -> Options {
+        Options {
             seed_bits: None,
             parent_bits: None,
             widths: None,
             groups: 1,
             method: Method::Exact,
             outliers: None,
-            allow_requantize: false,
-            embedding_type: None,
-            output_type: None,
-            overrides: Vec::new(),
+            sensitivity: Sensitivity::Uniform,
         }
     }
 }

@@ -5,10 +5,9 @@ use trine_formats::anyprec::{pack_row, words};
 use trine_formats::types::TypeId;
 use trine_formats::types::num::{f16_to_f32, f32_to_f16};
 
-use super::Method;
-use super::cluster::{ClusterError, Clusterer, Nesting};
+use super::cluster::{ClusterError, Clusterer, Method, Nesting};
 use super::feedback::{Coded, Feedback, STRIP};
-use super::sensitivity::RowWeights;
+use super::opened::RowWeights;
 
 /// Weights that one task takes: small rows are bundled.
 const TASK_WEIGHTS: usize = 1 << 14;

@@ -14,11 +14,11 @@
 use trine_formats::types::num::{f16_to_f32, f32_to_f16};
 
 use super::factor::Factor;
+use super::options::SHRINKS;
 use crate::kernels::Isa;
 use crate::linalg::{COLUMNS, ROWS, tile_f64};
 
-/// Steps of a hundredth by which the range is narrowed.
-pub const SHRINKS: usize = 75;
+/// The range is narrowed by such parts of it.
 const PARTS: f64 = 100.0;
 
 /// A search for scales, with its memory.

@@ -11,8 +11,8 @@
 
 use rayon::prelude::*;
 
-use super::Options;
 use super::fault::HessianFault;
+use super::options::Options;
 use super::prune::OF;
 use super::source::HessianFile;
 use crate::kernels::Isa;

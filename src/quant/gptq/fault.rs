@@ -16,3 +16,8 @@ pub enum HessianFault {
     )]
     Singular(usize),
 }
+
+/// Hessians of none of the tensors that would be rounded.
+#[derive(Debug, thiserror::Error)]
+#[error("--gptq: none of the tensors that are quantized has a Hessian in the file; was it made of another model?")]
+pub struct NoHessian;

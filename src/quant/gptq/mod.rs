@@ -17,95 +17,25 @@
 //! another, and threads share nothing but rows, so that the bytes depend neither on their number nor on the instruction
 //! set.
 
-mod choose;
 mod clip;
 mod factor;
 mod fault;
+mod feedback;
+mod options;
 mod prune;
 mod rows;
 mod source;
 mod strip;
 mod tensor;
 
-use std::collections::HashMap;
-use std::sync::Arc;
-
-pub(super) use choose::choose;
 pub(super) use factor::Factor;
-pub use fault::HessianFault;
+pub use fault::{HessianFault, NoHessian};
+pub(super) use feedback::NAME;
+pub use feedback::{Feedback, FeedbackReport};
+pub use options::{DAMP, Gptq, Options};
 pub use source::HessianFile;
-pub(super) use tensor::round;
-
-/// The share of the mean of the diagonal that is added to it where nothing else is asked for: that of the
-/// first GPTQ. MARLIN takes 0.1.
-pub const DAMP: f64 = 0.01;
-
-/// How Q4_0 is rounded.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Options {
-    /// Columns that share a scale, 32 or a multiple of it: four neighbouring blocks with one scale make a group of 128.
-    pub group: usize,
-    /// The share of the mean of the diagonal of `H` that is added to it: above 0, at most 1. Where a few columns are
-    /// many times larger than the others, much of it leaves these with plain rounding.
-    pub damp: f64,
-    /// As MARLIN's program does: natural order, a search for the scale of every group when it is reached, in which only
-    /// positive scales are tried, rounded to half floats in the end, and a group without negative weights uses half of
-    /// the codes.
-    pub compat: bool,
-    /// Two of four neighbouring columns become zero. Not with `compat`.
-    pub sparse: bool,
-}
-
-impl Options {
-    /// Scales of Q4_0 that are tried for a group.
-    pub fn candidates(&self) -> usize {
-        let signs = if self.compat { 1 } else { 2 };
-        signs * (clip::SHRINKS + 1)
-    }
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options { group: 32, damp: DAMP, compat: false, sparse: false }
-    }
-}
-
-/// What a recipe says of GPTQ.
-#[derive(Clone, Debug)]
-pub struct Gptq {
-    /// Where the Hessians are.
-    pub hessians: Arc<HessianFile>,
-    /// How to round.
-    pub options: Options,
-}
-
-/// The tensors of a plan that are rounded with error feedback.
-#[derive(Debug)]
-pub(super) struct Job {
-    pub gptq: Gptq,
-    /// Their number in the plan, and that of the input they read.
-    pub inputs: HashMap<usize, usize>,
-}
-
-impl Job {
-    /// The tensors that read the same input as tensor number `index`, in order.
-    pub fn mates(&self, index: usize) -> Vec<usize> {
-        let input = self.inputs.get(&index);
-        let mut mates: Vec<usize> =
-            self.inputs.iter().filter(|(_, of)| Some(*of) == input).map(|(&mate, _)| mate).collect();
-        mates.sort_unstable();
-        mates
-    }
-}
-
-/// What became of the tensors that were rounded with error feedback.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct FeedbackReport {
-    /// How many there are.
-    pub tensors: usize,
-    /// Tensors whose Hessian needed more damping than was asked for, and how much.
-    pub damped: Vec<(String, f64)>,
-}
+#[cfg(test)]
+use tensor::round;
 
 #[cfg(test)]
 pub(super) mod tests;

@@ -11,9 +11,9 @@ use trine_formats::types::grid::{Grid, Levels, Step};
 use trine_formats::types::num::put_f16;
 use trine_formats::types::{EncodeFn, Part, TypeId, TypeInfo};
 
-use super::Options;
 use super::clip::Clip;
 use super::factor::Factor;
+use super::options::Options;
 use super::prune::{OF, pruned};
 use crate::kernels::Isa;
 

@@ -2,8 +2,8 @@
 
 use rayon::prelude::*;
 
-use super::Options;
 use super::factor::Factor;
+use super::options::Options;
 use super::rows::round_rows;
 use super::strip::Strip;
 use crate::kernels::{self, Isa};

@@ -1,5 +1,6 @@
 //! Rounding against the script in `testdata/gptq`, and what has to hold for any weights and inputs.
 
+use trine_formats::gguf::TensorInfo;
 use trine_formats::types::TypeId;
 
 use super::factor::Factor;
@@ -8,7 +9,7 @@ use super::{DAMP, Options, round};
 use crate::kernels::Isa;
 use crate::linalg::triangle;
 use crate::quant::round::RowFault;
-use crate::quant::row::{Reason, Row, Source};
+use crate::quant::row::Row;
 
 /// The generator of `testdata/gptq/reference.py`.
 pub struct Generator(pub u64);
@@ -63,19 +64,9 @@ pub fn weights(rows: usize, columns: usize) -> Vec<f32> {
 
 fn row(columns: usize, rows: usize, to: TypeId) -> Row {
     let size = |ty: TypeId| ty.info().unwrap().tensor_bytes(columns as u64, rows as u64);
-    Row {
-        name: "w".to_owned(),
-        source: Source { name: "w".to_owned(), shard: 0, offset: 0, interleaved: None },
-        shape: vec![columns as u64, rows as u64],
-        from: TypeId::F32,
-        to,
-        bytes_from: size(TypeId::F32).unwrap(),
-        bytes: size(to).unwrap(),
-        reason: Reason::Default,
-        weighted: false,
-        moves: None,
-        packing: None,
-    }
+    let (shape, ty) = (vec![columns as u64, rows as u64], TypeId::F32);
+    let info = TensorInfo { name: "w".to_owned(), shape, ty, offset: 0, bytes: size(ty).unwrap() };
+    Row { to, bytes: size(to).unwrap(), ..Row::of(&info) }
 }
 
 fn bytes(w: &[f32]) -> Vec<u8> {

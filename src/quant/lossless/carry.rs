@@ -1,35 +1,31 @@
 //! Moves one tensor: takes it apart, puts it together in the other format, and compares the two.
 
 use rayon::prelude::*;
+use thiserror::Error;
 use trine_formats::types::ternary::{Packing, TernaryError, ternarize};
 use trine_formats::types::{EncodeFn, TypeId};
 
 use super::codes::{Codes, NoCodes};
 use super::compare::compare;
 use super::decode::{Decoder, Scratch, value};
-use super::is_packed;
 use super::report::{Inexact, Moved, Why};
+use super::types::is_packed;
 use crate::quant::round::RowFault;
 use crate::quant::row::{Move, Row};
 use crate::quant::validate::first_bad;
 
 /// Why a tensor could not be moved at all.
-#[derive(Debug)]
-pub enum CarryFault {
-    /// Values that are not finite.
+#[allow(missing_docs, reason = "the messages say what the fields are")]
+#[derive(Error, Debug)]
+pub enum MoveFault {
+    #[error("a value is not finite: {0:?}")]
     Row(RowFault),
-    /// Damaged data, or a layout that does not fit.
-    Ternary(TernaryError),
-    /// The scale of the tensor.
+    #[error(transparent)]
+    Ternary(#[from] TernaryError),
+    #[error("its scale is {0}; the model is damaged")]
     Scale(f32),
-    /// No codec for one of the types.
+    #[error("{0} cannot be converted")]
     Codec(TypeId),
-}
-
-impl From<TernaryError> for CarryFault {
-    fn from(e: TernaryError) -> CarryFault {
-        CarryFault::Ternary(e)
-    }
 }
 
 /// The data of `row` in its new type, and what became of its weights. Where they cannot be held exactly
@@ -38,29 +34,29 @@ impl From<TernaryError> for CarryFault {
 ///
 /// # Errors
 /// Data that cannot be read, scales too large for the target.
-pub fn carry(row: &Row, how: Move, data: &[u8]) -> Result<(Vec<u8>, Moved), CarryFault> {
+pub fn carry(row: &Row, how: Move, data: &[u8]) -> Result<(Vec<u8>, Moved), MoveFault> {
     if let Some((block, what)) = first_bad(row.from, row.columns() as usize, data) {
         let block = block as u64;
-        return Err(CarryFault::Row(RowFault::Input { block, what }));
+        return Err(MoveFault::Row(RowFault::Input { block, what }));
     }
     let columns = row.columns() as usize;
     let rows: u64 = row.shape.iter().skip(1).product();
     let shape = (columns, rows as usize);
-    let source = Decoder::new(row.from, how.from, shape.0, shape.1, data)?.ok_or(CarryFault::Codec(row.from))?;
+    let source = Decoder::new(row.from, how.from, shape.0, shape.1, data)?.ok_or(MoveFault::Codec(row.from))?;
     let (out, why) = match Codes::read(row.from, &source) {
         Ok(codes) => write(row.to, how.to, shape, codes)?,
         Err(NoCodes::NotTernary { row: r, column }) => {
             let out = quantize(row.to, how.to, &source)?;
             (out, Some(Why::NotTernary { row: r, column }))
         }
-        Err(NoCodes::Scale(scale)) => return Err(CarryFault::Scale(scale)),
-        Err(NoCodes::Damaged(e)) => return Err(CarryFault::Ternary(e)),
+        Err(NoCodes::Scale(scale)) => return Err(MoveFault::Scale(scale)),
+        Err(NoCodes::Damaged(e)) => return Err(MoveFault::Ternary(e)),
     };
     if let Some((block, what)) = first_bad(row.to, columns, &out) {
         let block = block as u64;
-        return Err(CarryFault::Row(RowFault::Output { block, what }));
+        return Err(MoveFault::Row(RowFault::Output { block, what }));
     }
-    let result = Decoder::new(row.to, how.to, shape.0, shape.1, &out)?.ok_or(CarryFault::Codec(row.to))?;
+    let result = Decoder::new(row.to, how.to, shape.0, shape.1, &out)?.ok_or(MoveFault::Codec(row.to))?;
     let comparison = compare(&source, &result)?;
     let inexact = comparison.first.map(|first| Inexact {
         why: why.unwrap_or(Why::Rounded { scale: first.was.abs(), stored: first.is.abs() }),
@@ -83,7 +79,7 @@ fn write(
     packing: Option<Packing>,
     (columns, rows): (usize, usize),
     mut codes: Codes,
-) -> Result<(Vec<u8>, Option<Why>), CarryFault> {
+) -> Result<(Vec<u8>, Option<Why>), MoveFault> {
     let reach = match packing {
         Some(_) => codes.codes.len().max(1),
         None if to.info().is_some_and(|t| t.row_scale().is_some()) => columns,
@@ -138,7 +134,7 @@ fn spread(codes: &mut Codes, reach: usize) -> Option<Why> {
 }
 
 /// The quantizer of the target for weights that are not ternary.
-fn quantize(to: TypeId, packing: Option<Packing>, source: &Decoder<'_>) -> Result<Vec<u8>, CarryFault> {
+fn quantize(to: TypeId, packing: Option<Packing>, source: &Decoder<'_>) -> Result<Vec<u8>, MoveFault> {
     let (columns, rows) = (source.columns(), source.rows());
     let mut scratch = Scratch::default();
     if let Some(packing) = packing {
@@ -159,11 +155,11 @@ fn quantize(to: TypeId, packing: Option<Packing>, source: &Decoder<'_>) -> Resul
     Ok(out)
 }
 
-fn encoder(to: TypeId, columns: usize) -> Result<(EncodeFn, usize), CarryFault> {
+fn encoder(to: TypeId, columns: usize) -> Result<(EncodeFn, usize), MoveFault> {
     let parts = || {
         let info = to.info().filter(|_| !is_packed(to))?;
         let row_bytes = usize::try_from(info.row_bytes(columns as u64)?).ok()?;
         Some((info.encode?, row_bytes))
     };
-    parts().ok_or(CarryFault::Codec(to))
+    parts().ok_or(MoveFault::Codec(to))
 }

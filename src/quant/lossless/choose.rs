@@ -1,16 +1,24 @@
 //! Which tensors are moved, and to what: the part of the plan that concerns ternary weights.
 
-use trine_formats::gguf::{TensorInfo, packing};
+use trine_formats::gguf::{Metadata, packing};
 use trine_formats::types::TypeId;
 use trine_formats::types::ternary::Packing;
 
-use super::{Context, is_float, is_packed, is_ternary, moves, tiles};
+use super::tiles;
+use super::types::{MOVES, is_float, is_packed, is_ternary, moves};
 use crate::quant::category::{Category, kept_because};
-use crate::quant::choose::{bytes_of, is_quantized};
+use crate::quant::codec::{bytes_of, is_quantized};
 use crate::quant::packed::Packed;
 use crate::quant::problem::Problem;
 use crate::quant::recipe::Recipe;
 use crate::quant::row::{Move, Reason, Row};
+
+/// What a plan for moves looks at besides the row.
+#[derive(Clone, Copy)]
+pub struct Context<'a> {
+    pub meta: &'a Metadata,
+    pub recipe: &'a Recipe,
+}
 
 /// The type a tensor should have in a file of bitnet.cpp.
 pub fn choose_packed(row: &Row, arch: &str, to: Packed, recipe: &Recipe) -> (TypeId, Reason) {
@@ -62,7 +70,7 @@ pub fn plan_move(row: &mut Row, context: Context<'_>, problems: &mut Vec<Problem
             return problems.push(Problem::Requantize { tensor, from, to });
         }
     }
-    let source = is_packed(from).then(|| packing(&info(row), context.meta, &recipe.input_packing));
+    let source = is_packed(from).then(|| packing(&row.info(), context.meta, &recipe.input_packing));
     let source = match source.transpose() {
         Ok(source) => source,
         Err(e) => {
@@ -78,6 +86,7 @@ pub fn plan_move(row: &mut Row, context: Context<'_>, problems: &mut Vec<Problem
         row.reason = Reason::Kept("packed like this already");
         return;
     }
+    row.method = MOVES;
     row.moves = Some(Move { from: source, to: target });
 }
 
@@ -117,15 +126,5 @@ fn target(
             });
             None
         }
-    }
-}
-
-fn info(row: &Row) -> TensorInfo {
-    TensorInfo {
-        name: row.source.name.clone(),
-        shape: row.shape.clone(),
-        ty: row.from,
-        offset: 0,
-        bytes: row.bytes_from,
     }
 }

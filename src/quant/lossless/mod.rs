@@ -25,55 +25,19 @@ mod choose;
 mod codes;
 mod compare;
 mod decode;
+mod method;
 mod report;
 mod tiles;
+mod types;
 mod verify;
-
-use trine_formats::gguf::Metadata;
-use trine_formats::types::TypeId;
 
 pub use super::packed::Packed;
 pub use super::row::Move;
-pub(super) use carry::{CarryFault, carry};
-pub(super) use choose::{choose_packed, keeps, plan_move};
+pub use carry::MoveFault;
+pub(super) use choose::{Context, choose_packed, keeps, plan_move};
 pub use compare::{Comparison, Difference};
-pub use report::{Inexact, MoveReport, Moved, Why};
-pub(super) use tiles::record;
+pub use method::Moves;
+pub use report::{Inexact, MoveReport, Moved, NotExact, Why};
+pub use types::is_ternary;
+pub(super) use types::{is_packed, is_ternary_model, moves};
 pub use verify::{Checked, Verdict, Verification, VerifyError, verify};
-
-/// Types with one scale per tensor.
-pub(super) fn is_packed(ty: TypeId) -> bool {
-    ty.info().is_some_and(|t| t.is_per_tensor())
-}
-
-/// Quantized types that hold ternary weights, of which Q2_0 and PQ2_0 can hold others too.
-pub fn is_ternary(ty: TypeId) -> bool {
-    let prism = matches!(ty, TypeId::Q2_0_G128 | TypeId::PQ2_0 | TypeId::PTQ1_0);
-    let ik = matches!(ty, TypeId::IQ1_BN | TypeId::IQ2_BN);
-    let ggml = matches!(ty, TypeId::TQ1_0 | TypeId::TQ2_0 | TypeId::Q2_0);
-    let tencent = matches!(ty, TypeId::STQ1_0 | TypeId::STQ1_0_43 | TypeId::STQ1_0_CONTIGUOUS);
-    is_packed(ty) || ggml || prism || tencent || ik
-}
-
-fn is_float(ty: TypeId) -> bool {
-    matches!(ty, TypeId::F32 | TypeId::F16 | TypeId::BF16)
-}
-
-/// Whether a conversion is a move.
-pub(super) fn moves(from: TypeId, to: TypeId) -> bool {
-    is_packed(to) || (from != to && is_ternary(from) && (is_ternary(to) || is_float(to)))
-}
-
-/// Whether a model has ternary weights already: its embeddings and output are then left alone.
-pub(super) fn is_ternary_model<'a>(tensors: impl IntoIterator<Item = (&'a str, TypeId)>) -> bool {
-    use super::category::Category;
-    let mut tensors = tensors.into_iter();
-    tensors.any(|(name, ty)| is_ternary(ty) && !matches!(Category::of(name), Category::TokenEmbd | Category::Output))
-}
-
-/// What a plan for moves looks at besides the row.
-#[derive(Clone, Copy)]
-pub(super) struct Context<'a> {
-    pub meta: &'a Metadata,
-    pub recipe: &'a super::Recipe,
-}

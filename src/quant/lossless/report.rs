@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use thiserror::Error;
 use trine_formats::types::TypeId;
 
 use super::compare::Comparison;
@@ -89,11 +90,21 @@ pub struct MoveReport {
     pub tensors: Vec<Moved>,
 }
 
+/// Tensors that cannot be held exactly.
+#[derive(Error, Debug)]
+#[error("{0}; choose a type that can hold them, or accept the change with --force")]
+pub struct NotExact(pub MoveReport);
+
 impl MoveReport {
     /// Those that are not exact.
     pub fn inexact(&self) -> impl Iterator<Item = (&str, &Inexact)> {
         let named = |t: &'_ Moved| t.inexact.is_some();
         self.tensors.iter().filter(move |t| named(t)).filter_map(|t| Some((t.name.as_str(), t.inexact.as_ref()?)))
+    }
+
+    /// A line for each that is not exact.
+    pub fn details(&self) -> Vec<String> {
+        self.inexact().map(|(name, inexact)| format!("{name}: {inexact}")).collect()
     }
 
     /// Whether every weight is the same.

@@ -1,13 +1,13 @@
 //! Layouts of I2_S, TL1 and TL2 in the output, and the keys that record them.
 
-use trine_formats::gguf::write::{Layout, NewTensor};
+use trine_formats::gguf::write::Layout;
 use trine_formats::gguf::{
-    Dialect, ErrorKind, GgufError, KEY_DIALECT, Metadata, ShapeTiles, TensorInfo, Value, packing, set_tiles,
+    Dialect, ErrorKind, GgufError, KEY_DIALECT, Metadata, PackingOptions, ShapeTiles, Value, packing, set_tiles,
 };
 use trine_formats::types::ternary::{Packing, TernaryError, Tiles};
 use trine_formats::types::{TypeId, tl1, tl2};
 
-use super::{Context, is_packed};
+use super::types::is_packed;
 use crate::quant::recipe::Recipe;
 use crate::quant::row::{OutShard, Row};
 
@@ -89,15 +89,17 @@ fn reason(ty: TypeId, columns: u64, rows: u64, e: &TernaryError) -> String {
 ///
 /// # Errors
 /// Types that no reader would take for what they are.
-pub fn record(rows: &[Row], shards: &mut [OutShard], context: Context<'_>) -> Result<Vec<String>, GgufError> {
+pub fn record(
+    rows: &[Row],
+    shards: &mut [OutShard],
+    meta: &Metadata,
+    input: &PackingOptions,
+) -> Result<Vec<String>, GgufError> {
     let mut notes = Vec::new();
     for ty in [TypeId::TL1, TypeId::TL2] {
         let mut list: Vec<ShapeTiles> = Vec::new();
         for row in rows.iter().filter(|r| r.to == ty) {
-            let own = || {
-                let source = info(row);
-                packing(&source, context.meta, &context.recipe.input_packing).ok()
-            };
+            let own = || packing(&row.info(), meta, input).ok();
             let used = row.moves.map_or_else(own, |m| m.to);
             let Some(Packing::Tl1(tiles) | Packing::Tl2(tiles)) = used else {
                 continue;
@@ -136,10 +138,7 @@ pub fn record(rows: &[Row], shards: &mut [OutShard], context: Context<'_>) -> Re
         if !bitnet {
             continue;
         }
-        let tensors: Vec<NewTensor> = rows[shard.rows.clone()]
-            .iter()
-            .map(|r| NewTensor { name: r.name.clone(), shape: r.shape.clone(), ty: r.to, bytes: Some(r.bytes) })
-            .collect();
+        let tensors: Vec<_> = rows[shard.rows.clone()].iter().map(Row::tensor).collect();
         let doubtful = |e: &GgufError| {
             matches!(
                 e.kind,
@@ -174,36 +173,15 @@ fn set_or_remove(meta: &mut Metadata, ty: TypeId, list: &[ShapeTiles]) -> Result
     Ok(key)
 }
 
-fn info(row: &Row) -> TensorInfo {
-    TensorInfo {
-        name: row.source.name.clone(),
-        shape: row.shape.clone(),
-        ty: row.from,
-        offset: 0,
-        bytes: row.bytes_from,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::quant::row::{Reason, Source};
     use crate::quant::{Ftype, Target};
+    use trine_formats::gguf::TensorInfo;
 
     fn row(columns: u64, rows: u64) -> Row {
-        Row {
-            name: "w".into(),
-            source: Source { name: "w".into(), shard: 0, offset: 0, interleaved: None },
-            shape: vec![columns, rows],
-            from: TypeId::F16,
-            to: TypeId::TL2,
-            bytes_from: 0,
-            bytes: 0,
-            reason: Reason::Default,
-            weighted: false,
-            moves: None,
-            packing: None,
-        }
+        let shape = vec![columns, rows];
+        Row::of(&TensorInfo { name: "w".into(), shape, ty: TypeId::F16, offset: 0, bytes: 0 })
     }
 
     /// What was chosen, or `None` where it was refused.

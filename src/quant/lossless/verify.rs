@@ -9,7 +9,7 @@ use trine_formats::types::TypeId;
 
 use super::compare::{Comparison, compare};
 use super::decode::Decoder;
-use super::{is_packed, is_ternary};
+use super::types::{is_packed, is_ternary};
 use crate::ops::apart::apart;
 use crate::quant::row::Row;
 

@@ -5,11 +5,11 @@ use trine_formats::types::{DecodeFn, EncodeFn, TypeId};
 
 use crate::kernels::{self, CompareRows, Isa};
 use crate::quant::encoder::Encoder;
-use crate::quant::method::RunError;
 use crate::quant::row::{Reason, Row};
 use crate::quant::source::Chunk;
 use crate::quant::ternary::{Loss, is_ternary_type};
 use crate::quant::validate::first_bad;
+use crate::quant::work::RunError;
 
 /// A value that is not finite; blocks are counted from the start of the tensor.
 #[allow(missing_docs, reason = "the names say it")]

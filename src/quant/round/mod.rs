@@ -8,7 +8,6 @@
 
 mod convert;
 
-use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -18,42 +17,38 @@ pub use convert::RowFault;
 use convert::{Converter, Scratch};
 
 use super::encoder::Encoder;
-use super::method::{File, Run, RunError, RunOptions};
-use super::row::Row;
+use super::imatrix::Importance;
+use super::plan::{Draft, Fault, Method, Plan};
+use super::row::{ROUNDING, Row};
 use super::source::{Cut, ShardReader};
-use super::ternary::{Loss, TensorLoss, TernaryReport, is_ternary_type};
+use super::ternary::{Loss, NotTernary, TensorLoss, TernaryReport, is_ternary_type};
+use super::work::{Output, Run, RunError, RunOptions};
 
 /// Bytes of the output after which what was written is brought to the disk, so that less is left in the end.
 const SYNC_BYTES: u64 = 1 << 26;
 
-/// What a chunk did: its tensor, how many bytes were read and written.
+/// What a chunk did: its tensor among those of the batch, how many bytes were read and written.
 struct ChunkDone {
-    index: usize,
+    tensor: usize,
     read: u64,
     written: u64,
 }
 
-/// Rows of a plan of which some are copied or encoded.
-pub struct Rounding<'a> {
-    /// All of them.
-    pub rows: &'a [Row],
-    /// The file of each, and its number there.
-    pub places: &'a [(usize, usize)],
-    /// Importance weights by source tensor.
-    pub importance: &'a HashMap<String, Vec<f32>>,
-    /// How rows are rounded.
-    pub encoder: Encoder,
-    /// Nothing will be kept: only find out how much is lost.
-    pub measure_only: &'a AtomicBool,
+/// Copies tensors, or encodes them row by row.
+#[derive(Debug, Default)]
+pub struct Rounding {
+    encoder: Encoder,
+    importance: Option<Importance>,
+    report: TernaryReport,
 }
 
 /// Tensors one after the other whose chunks the threads share.
 struct Batch<'a> {
-    rounding: &'a Rounding<'a>,
+    rows: &'a [Row],
     options: RunOptions,
     readers: &'a [ShardReader],
-    files: &'a [File],
-    first: usize,
+    outputs: Vec<Output<'a>>,
+    measure_only: &'a AtomicBool,
     tensors: Vec<(Cut, Converter<'a>)>,
     /// Chunks up to and with each tensor.
     ends: Vec<u64>,
@@ -63,74 +58,108 @@ struct Batch<'a> {
     losses: Mutex<Vec<(u64, Loss)>>,
 }
 
-impl Rounding<'_> {
-    /// Makes neighbouring rows and adds what was lost to `report`.
-    ///
-    /// # Errors
-    /// I/O; values that are not finite.
-    pub fn make(&self, rows: Range<usize>, run: &mut Run<'_>, report: &mut TernaryReport) -> Result<(), RunError> {
-        let options = run.options;
-        let tensors: Vec<_> = self.rows[rows.clone()]
-            .iter()
-            .map(|row| {
-                let importance = self.importance.get(&row.source.name);
-                let importance = importance.map(Vec::as_slice);
-                (Cut::of(row), Converter::new(row, importance, self.encoder, options.isa))
-            })
-            .collect();
+impl Rounding {
+    pub(super) fn new(encoder: Encoder, importance: Option<&Importance>) -> Rounding {
+        Rounding { encoder, importance: importance.cloned(), report: TernaryReport::default() }
+    }
+
+    /// What became of tensors that were made ternary.
+    pub fn report(&self) -> &TernaryReport {
+        &self.report
+    }
+
+    /// How rows are rounded.
+    pub fn encoder(&self) -> Encoder {
+        self.encoder
+    }
+}
+
+impl Method for Rounding {
+    fn name(&self) -> &'static str {
+        ROUNDING
+    }
+
+    /// The rows that nobody takes are its own.
+    fn plan(&mut self, _: &mut Draft<'_>) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    fn begin(&mut self, _: &Plan, _: &mut Run<'_>) -> Result<(), Fault> {
+        self.report = TernaryReport::default();
+        Ok(())
+    }
+
+    fn make(&mut self, rows: Range<usize>, plan: &Plan, run: &mut Run<'_>) -> Result<(), Fault> {
+        let Rounding { encoder, importance, report } = self;
+        let first = rows.start;
+        let own = &plan.rows[rows.clone()];
+        let tensors = own.iter().map(|row| {
+            let importance = importance.as_ref().filter(|_| row.weighted);
+            let importance = importance.and_then(|w| w.get(&row.source.name));
+            (Cut::of(row), Converter::new(row, importance, *encoder, run.options.isa))
+        });
+        let tensors: Vec<_> = tensors.collect();
         let mut chunks = 0;
         let ends = tensors.iter().map(|(cut, _)| {
             chunks += cut.chunks();
             chunks
         });
+        let (files, places) = (&run.files, &run.places);
         let batch = Batch {
-            rounding: self,
-            options,
+            rows: own,
+            options: run.options,
             readers: run.readers,
-            files: &run.files,
-            first: rows.start,
+            outputs: places[rows].iter().map(|&place| Output::of(files, place)).collect(),
+            measure_only: &run.measure_only,
             ends: ends.collect(),
             tensors,
             next: AtomicU64::new(0),
             error: Mutex::new(None),
             losses: Mutex::new(Vec::new()),
         };
-        run.pool.in_place_scope(|scope| {
+        let (pool, news) = (run.pool, &mut run.news);
+        pool.in_place_scope(|scope| {
             let (tell, told) = channel();
-            for _ in 0..run.pool.current_num_threads() {
+            for _ in 0..pool.current_num_threads() {
                 let (tell, batch) = (tell.clone(), &batch);
                 scope.spawn(move |_| batch.take_chunks(&tell));
             }
             drop(tell);
             let mut unsynced = 0;
-            for ChunkDone { index, read, written } in told {
-                run.news.tell(|i| &self.rows[i].name, index, read);
+            for ChunkDone { tensor, read, written } in told {
+                news.tell(|i| &plan.rows[i].name, first + tensor, read);
                 unsynced += written;
                 if unsynced >= SYNC_BYTES {
                     unsynced = 0;
-                    if let Err(error) = batch.files[self.places[index].0].writer.sync() {
-                        batch.fail(u64::MAX, error.into());
+                    if let Err(error) = batch.outputs[tensor].sync() {
+                        batch.fail(u64::MAX, error);
                     }
                 }
             }
         });
         let error = batch.error.into_inner();
         if let Some((_, error)) = error.unwrap_or_else(PoisonError::into_inner) {
-            return Err(error);
+            return Err(error.into());
         }
         let losses = batch.losses.into_inner();
         let mut losses = losses.unwrap_or_else(PoisonError::into_inner);
         // In order, so that sums of floats come out the same whoever computed them.
         losses.sort_by_key(|(i, _)| *i);
         for (i, loss) in losses {
-            let tensor = batch.ends.partition_point(|&end| end <= i);
-            let row = &self.rows[rows.start + tensor];
+            let row = &own[batch.ends.partition_point(|&end| end <= i)];
             match report.tensors.last_mut() {
                 Some(last) if last.name == row.name => last.loss.add(&loss),
                 _ => report.tensors.push(TensorLoss { name: row.name.clone(), ty: row.to, loss }),
             }
         }
         Ok(())
+    }
+
+    fn end(&mut self, _: &Plan, run: &mut Run<'_>) -> Result<(), Fault> {
+        match run.options.force || self.report.worst().is_none() {
+            true => Ok(()),
+            false => Err(NotTernary(self.report.clone()).into()),
+        }
     }
 }
 
@@ -185,23 +214,20 @@ impl Batch<'_> {
     ) -> Result<(ChunkDone, Option<Loss>), RunError> {
         let (tensor, number) = self.locate(i);
         let (cut, converter) = &self.tensors[tensor];
-        let (chunk, index) = (cut.chunk(number), self.first + tensor);
-        let Rounding { rows, places, measure_only, .. } = self.rounding;
-        let row = &rows[index];
-        let mut done = ChunkDone { index, read: chunk.from_bytes as u64, written: 0 };
+        let (chunk, row) = (cut.chunk(number), &self.rows[tensor]);
+        let mut done = ChunkDone { tensor, read: chunk.from_bytes as u64, written: 0 };
         let measured = row.converts() && is_ternary_type(row.to);
-        if measure_only.load(Ordering::Relaxed) && !measured {
+        if self.measure_only.load(Ordering::Relaxed) && !measured {
             return Ok((done, None));
         }
         let reader = &self.readers[row.source.shard];
         let data = reader.read_chunk(row, chunk.from, chunk.from_bytes, buffer)?;
         let (bytes, loss) = converter.convert(chunk, data, scratch).map_err(|fault| fault.of(row))?;
         if loss.is_some_and(|loss| !loss.is_lossless()) && !self.options.force {
-            measure_only.store(true, Ordering::Relaxed);
+            self.measure_only.store(true, Ordering::Relaxed);
         }
-        if !measure_only.load(Ordering::Relaxed) {
-            let (file, tensor) = places[index];
-            self.files[file].writer.write(tensor, chunk.to, bytes)?;
+        if !self.measure_only.load(Ordering::Relaxed) {
+            self.outputs[tensor].write(chunk.to, bytes)?;
             done.written = bytes.len() as u64;
         }
         Ok((done, loss))

@@ -5,7 +5,7 @@ use trine_formats::gguf::GgufError;
 use trine_formats::types::TypeId;
 use trine_formats::widely::WidelyError;
 
-use crate::quant::method::RunError;
+use crate::quant::work::RunError;
 
 /// A plan that cannot be made, or carried out.
 #[allow(missing_docs, reason = "the messages say what the fields are")]

@@ -1,53 +1,44 @@
 //! Files of the Fairy2i fork of llama.cpp, translated: the same codes and scales in trine's layout.
 
 use rayon::prelude::*;
-use trine_formats::gguf::{Blob, ModelFile, TensorInfo, Value};
+use trine_formats::gguf::{Blob, ModelFile, Value};
 use trine_formats::types::TypeId;
 use trine_formats::widely::tile64::{self, BLOCK_BYTES, STREAMS};
-use trine_formats::widely::{Header, OutputForm, Part, Profile, Rule, Scope, Shape, TILE, TieRule, WidelyError};
+use trine_formats::widely::{Header, Part, Profile, Rule, Scope, Shape, TILE, TieRule, WidelyError};
 
-use super::WidelyQuantError;
-use super::plan::{Content, Plan, Row, copied};
+use super::codes::output_form;
+use super::content::{Content, Contents, copied, made};
+use super::error::WidelyQuantError;
 use super::rows::Writer;
-use crate::quant::recipe::KvOverride;
+use crate::quant::plan::{Draft, Fault};
+use crate::quant::row::{Place, Row, sources};
 use crate::quant::{metadata, order};
 
 /// How the fork quantizes.
 const RULE: Rule = Rule { stages: 2, scope: Scope::Tile64, profile: Profile::F32, tie: TieRule::Tile64 };
 
-impl Plan {
-    /// Plans the translation of a file of the Fairy2i fork of llama.cpp.
-    ///
-    /// # Errors
-    /// Keys that its specification does not name; matrices that are not whole.
-    pub fn translated(model: &ModelFile, overrides: &[KvOverride]) -> Result<Plan, WidelyQuantError> {
-        plan(model, overrides)
-    }
-}
-
-fn plan(model: &ModelFile, overrides: &[KvOverride]) -> Result<Plan, WidelyQuantError> {
-    let base = tile64::read(model.meta())?;
-    let mut found: Vec<(String, Vec<Row>)> = Vec::new();
-    for t in model.tensors() {
-        let Some((matrix, stream)) = matrix_of(&t.name) else {
-            let row = other(t);
-            found.push((row.name.clone(), vec![row]));
+/// Plans the translation of a file of the Fairy2i fork of llama.cpp.
+///
+/// # Errors
+/// Keys that its specification does not name; matrices that are not whole.
+pub(super) fn plan(draft: &Draft<'_>) -> Result<Contents, Fault> {
+    let (base, model) = (tile64::read(draft.meta)?, draft.model()?);
+    let mut found: Vec<(String, Vec<(Row, Content)>)> = Vec::new();
+    for place in sources(model) {
+        let Some((matrix, stream)) = matrix_of(&place.2.name) else {
+            let other = other(place);
+            found.push((other.0.name.clone(), vec![other]));
             continue;
         };
-        let rows = matrix_rows(model, matrix)?;
+        let rows = matrix_rows(model, place, matrix)?;
         if stream == 0 {
             found.push((format!("{matrix}.weight"), rows.into()));
         }
     }
     found.sort_by(|(a, _), (b, _)| order::compare(a, b));
-    let rows: Vec<Row> = found.into_iter().flat_map(|(_, rows)| rows).collect();
-    let output = Part::Codes.name("output");
-    let output = match rows.iter().any(|r| r.name == output) {
-        true => OutputForm::Widely,
-        false => OutputForm::Dense,
-    };
-    let header = Header { base, rule: RULE, output };
-    let mut meta = metadata::of_one_file(model.meta());
+    let rows: Vec<_> = found.into_iter().flat_map(|(_, rows)| rows).collect();
+    let header = Header { base, rule: RULE, output: output_form(&rows) };
+    let mut meta = metadata::of_one_file(draft.meta);
     for key in tile64::KEYS.into_iter().chain(["general.file_type"]) {
         meta.remove(key);
     }
@@ -57,13 +48,9 @@ fn plan(model: &ModelFile, overrides: &[KvOverride]) -> Result<Plan, WidelyQuant
     }
     Header::complete(&mut meta);
     header.write(&mut meta);
-    metadata::set(&mut meta, overrides);
-    Ok(Plan {
-        header,
-        meta,
-        rows,
-        notes: vec!["codes and scales are those of the file, which the Fairy2i fork of llama.cpp made".to_owned()],
-    })
+    metadata::set(&mut meta, draft.asked.overrides);
+    let notes = vec!["codes and scales are those of the file, which the Fairy2i fork of llama.cpp made".to_owned()];
+    Ok(Contents { header, meta, rows, notes })
 }
 
 /// The matrix and the stream that a tensor is.
@@ -77,21 +64,20 @@ fn stream_names(matrix: &str) -> [String; 4] {
 }
 
 /// A tensor that is no part of a matrix. The fork leaves `.weight` out of names.
-fn other(t: &TensorInfo) -> Row {
+fn other(place: Place<'_>) -> (Row, Content) {
+    let t = place.2;
     let whole = t.name.ends_with(".weight") || t.name.ends_with(".bias");
-    let name = match whole {
-        true => t.name.clone(),
-        false => format!("{}.weight", t.name),
-    };
-    let row = Row { name, ..copied(t, None) };
-    if row.name != "token_embd.weight" || t.ty != TypeId::F32 {
-        return row;
+    let name = if whole { t.name.clone() } else { format!("{}.weight", t.name) };
+    if name == "token_embd.weight" && t.ty == TypeId::F32 {
+        let shape = vec![t.columns().saturating_mul(2), t.rows()];
+        return made(place, (name, TypeId::BF16, shape), t.bytes, Content::Embeddings);
     }
-    Row { to: TypeId::BF16, shape: vec![t.columns().saturating_mul(2), t.rows()], content: Content::Embeddings, ..row }
+    let (row, content) = copied(place, None);
+    (Row { name, ..row }, content)
 }
 
 /// The two tensors of a matrix, once its four streams are known to fit each other.
-fn matrix_rows(model: &ModelFile, matrix: &str) -> Result<[Row; 2], WidelyQuantError> {
+fn matrix_rows(model: &ModelFile, place: Place<'_>, matrix: &str) -> Result<[(Row, Content); 2], WidelyQuantError> {
     let names = stream_names(matrix);
     let there = names.iter().find(|n| model.tensor_info(n).is_some());
     let there = there.cloned().unwrap_or_default();
@@ -122,14 +108,10 @@ fn matrix_rows(model: &ModelFile, matrix: &str) -> Result<[Row; 2], WidelyQuantE
         _ => None,
     };
     let shape = shape.ok_or(WidelyQuantError::NoPlace(there))?;
-    let row = |part: Part, extents: &[u64], work, content| Row {
-        name: part.name(matrix),
-        source: matrix.to_owned(),
-        from: tile64::ty(),
-        to: part.ty(),
-        shape: extents.to_vec(),
-        work,
-        content,
+    let row = |part: Part, extents: &[u64], work, content| {
+        let (mut row, content) = made(place, (part.name(matrix), part.ty(), extents.to_vec()), work, content);
+        row.source.name = matrix.to_owned();
+        (row, content)
     };
     Ok([
         row(Part::Codes, &shape.codes_extents(), work, Content::Tiles { shape }),
@@ -147,7 +129,7 @@ pub(super) fn write_codes(
     shape: &Shape,
     writer: &mut Writer<'_>,
 ) -> Result<Vec<f32>, WidelyQuantError> {
-    let names = stream_names(&row.source);
+    let names = stream_names(&row.source.name);
     let row_bytes = shape.columns / TILE * BLOCK_BYTES;
     let mut data: Vec<Blob> = Vec::new();
     for name in &names {
@@ -200,8 +182,8 @@ fn scale_error(name: &str, block: &[u8; BLOCK_BYTES], index: usize) -> WidelyQua
 /// # Errors
 /// I/O; an embedding that is cut off.
 pub(super) fn write_embeddings(model: &ModelFile, row: &Row, writer: &mut Writer<'_>) -> Result<(), WidelyQuantError> {
-    let data = model.tensor(&row.source).map(|view| view.data);
-    let data = data.ok_or_else(|| WidelyQuantError::CutOff { tensor: row.source.clone() })?;
+    let data = model.tensor(&row.source.name).map(|view| view.data);
+    let data = data.ok_or_else(|| WidelyQuantError::CutOff { tensor: row.source.name.clone() })?;
     let row_bytes = row.shape.first().map_or(0, |&n| 2 * n as usize);
     for packed in data.chunks(row_bytes.max(1)) {
         let mut out = vec![0; packed.len()];

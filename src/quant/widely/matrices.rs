@@ -3,17 +3,10 @@
 use trine_formats::gguf::ModelFile;
 use trine_formats::widely::{ARCHITECTURE, Header, Part, WidelyMatrix, find};
 
-use super::WidelyQuantError;
-use crate::arch::{Arch, Tensor as Described};
+use super::error::WidelyQuantError;
+use crate::arch::Arch;
 use crate::model::Config;
-
-/// What the architecture says of a tensor of this name.
-pub(super) fn described(arch: &Arch, name: &str) -> Option<&'static Described> {
-    match name.strip_prefix("blk.").and_then(|n| n.split_once('.')) {
-        Some((_, name)) => arch.tensor(true, false, name),
-        None => arch.tensor(false, false, name),
-    }
-}
+use crate::widely::described;
 
 /// All widely linear matrices of a model of architecture `fairy2i`, by their names without the endings of their
 /// tensors, in the order of the file. The words of a matrix do not say how many columns the last of them has: the

@@ -1,15 +1,19 @@
 //! Plain models to models with widely linear matrices, and back.
 //!
-//! [`Plan::new`] decides from the headers which matrices become codes and scales, [`Plan::dense`] which tensors they
-//! become again; [`run`](super::run) carries either out, a part of a matrix at a time.
+//! [`Widely`] decides from the headers which matrices become codes and scales, or which tensors they become again, and
+//! makes them a part of a matrix at a time.
 
+mod codes;
+mod content;
+mod dense;
 mod error;
 mod fork;
+mod make;
 mod matrices;
-mod plan;
+mod method;
 mod rows;
-mod run;
 
+pub use crate::widely::Options;
 pub use error::WidelyQuantError;
 pub use matrices::matrices;
-pub use plan::{Content, Plan, Recipe, Row};
+pub use method::Widely;

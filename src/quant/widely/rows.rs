@@ -3,13 +3,13 @@
 use std::ops::Range;
 
 use rayon::prelude::*;
-use trine_formats::gguf::{Blob, ModelFile, ScatterWriter};
+use trine_formats::gguf::{Blob, ModelFile};
 use trine_formats::types::TypeId;
 
-use super::WidelyQuantError;
+use super::error::WidelyQuantError;
 use crate::arch::source_row;
 use crate::kernels::{self, Isa};
-use crate::quant::method::RunError;
+use crate::quant::work::{Output, RunError};
 use crate::widely::Masters;
 
 /// The row of a GGUF file that is row `r` of the checkpoint: the inverse of [`source_row`].
@@ -97,9 +97,7 @@ impl Masters for Tensor {
 
 /// A tensor that is written from its first byte to its last.
 pub(super) struct Writer<'a> {
-    pub file: &'a ScatterWriter,
-    /// Its number in the file.
-    pub tensor: usize,
+    pub output: Output<'a>,
     /// How much is written.
     pub at: u64,
 }
@@ -107,7 +105,7 @@ pub(super) struct Writer<'a> {
 impl Writer<'_> {
     /// Writes the next bytes.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), RunError> {
-        self.file.write(self.tensor, self.at, bytes)?;
+        self.output.write(self.at, bytes)?;
         self.at += bytes.len() as u64;
         Ok(())
     }

@@ -1,10 +1,12 @@
 //! Sizes from shapes alone.
 
-use trine::quant::anyprec::{Footprint, Plan, Recipe};
+use trine::quant::anyprec::{Clusters, Footprint};
+use trine::quant::{Plan, Recipe};
+use trine_formats::anyprec::Header;
 use trine_formats::gguf::{Metadata, TensorInfo, Value};
 use trine_formats::types::TypeId;
 
-use super::model::recipe;
+use super::model::{footprint, recipe};
 
 /// The headers of a llama model in F16.
 fn headers(embd: u64, kv: u64, ff: u64, layers: u64, vocab: u64) -> Vec<TensorInfo> {
@@ -44,12 +46,16 @@ fn plan(tensors: &[TensorInfo], recipe: &Recipe) -> Plan {
     Plan::from_headers(&meta, sources, recipe).unwrap()
 }
 
+fn header(plan: &Plan) -> &Header {
+    &plan.find::<Clusters>().unwrap().codes().header
+}
+
 fn llama_2_7b(widths: &[u8]) -> Footprint {
     let mut recipe = recipe("AP3-8");
-    recipe.widths = Some(widths.to_vec());
+    recipe.anyprec.widths = Some(widths.to_vec());
     let plan = plan(&headers(4096, 4096, 11008, 32, 32000), &recipe);
     assert!(plan.warnings.is_empty(), "{:?}", plan.warnings);
-    plan.footprint().unwrap()
+    footprint(&plan)
 }
 
 /// Table 1 of "Any-Precision LLM" for Llama-2-7B, in GB.
@@ -88,7 +94,7 @@ fn tables_of_short_rows_are_counted_and_warned_of() {
     let smol = headers(576, 192, 1536, 30, 49152);
     let bits = |target: &str| {
         let plan = plan(&smol, &recipe(target));
-        let f = plan.footprint().unwrap();
+        let f = footprint(&plan);
         assert_eq!(f.weights, 106_168_320);
         (f.widths.last().unwrap().stored_bits, plan)
     };
@@ -101,25 +107,25 @@ fn tables_of_short_rows_are_counted_and_warned_of() {
         assert!(plan.notes.is_empty());
     }
     let (_, plan) = bits("AP");
-    assert_eq!(plan.header.bits, [3, 4, 5]);
+    assert_eq!(header(&plan).bits, [3, 4, 5]);
     assert_eq!(plan.notes, ["3 to 5 bits: rows have as few as 576 weights to a table"]);
     assert!(plan.warnings.is_empty());
 }
 
 #[test]
 fn parents_that_rows_carry() {
-    let parent = |embd: u64, recipe: &Recipe| plan(&headers(embd, embd, 4 * embd, 1, 10), recipe).header.parent_bits;
+    let parent = |embd: u64, recipe: &Recipe| header(&plan(&headers(embd, embd, 4 * embd, 1, 10), recipe)).parent_bits;
     for (embd, want) in [(576, 5), (2047, 5), (2048, 6), (4095, 6), (4096, 8), (8192, 8)] {
         assert_eq!(parent(embd, &recipe("AP")), want, "{embd}");
     }
     let mut grouped = recipe("AP");
-    grouped.groups = 2;
+    grouped.anyprec.groups = 2;
     assert_eq!(parent(4096, &grouped), 6);
     let mut wide = recipe("AP");
-    wide.seed_bits = Some(6);
+    wide.anyprec.seed_bits = Some(6);
     assert_eq!(parent(576, &wide), 6);
     let mut named = recipe("AP");
-    named.parent_bits = Some(7);
+    named.anyprec.parent_bits = Some(7);
     assert_eq!(parent(576, &named), 7);
 }
 
@@ -128,15 +134,15 @@ fn widths_that_are_kept() {
     let tensors = headers(4096, 4096, 8192, 1, 10);
     let of = |widths: &[u8]| {
         let mut recipe = recipe("AP3-8");
-        recipe.widths = Some(widths.to_vec());
+        recipe.anyprec.widths = Some(widths.to_vec());
         let mut meta = Metadata::default();
         meta.set("general.architecture", Value::str("llama"));
         let sources = tensors.iter().map(|t| (0, 0, t)).collect();
         Plan::from_headers(&meta, sources, &recipe)
     };
     let plan = of(&[4, 6]).unwrap();
-    assert_eq!((plan.header.seed_bits, plan.header.parent_bits), (3, 6));
-    assert_eq!(plan.header.bits, [4, 6]);
+    assert_eq!((header(&plan).seed_bits, header(&plan).parent_bits), (3, 6));
+    assert_eq!(header(&plan).bits, [4, 6]);
     assert_eq!(plan.notes.len(), 1);
     assert!(of(&[3, 8]).unwrap().notes.is_empty());
     for bad in [&[2, 3][..], &[3, 3], &[8, 3], &[], &[9]] {

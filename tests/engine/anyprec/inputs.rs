@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use tempfile::TempDir;
-use trine::quant::anyprec::{ApError, Plan, Recipe, Sensitivity, WeightFiles};
-use trine::quant::{Importance, Selection};
+use trine::quant::anyprec::Sensitivity;
+use trine::quant::{Importance, Plan, PlanError, QuantError, Recipe, Selection};
 use trine_formats::anyprec::{AnyPrec, Calibration};
 use trine_formats::gguf::{Metadata, ModelFile, Value};
 use trine_formats::types::TypeId;
@@ -83,13 +83,15 @@ fn result(file: &std::path::Path) -> (Vec<f32>, AnyPrec) {
     (ap.tensors().iter().flat_map(row).collect(), ap)
 }
 
-fn open(
-    model: &ModelFile,
-    files: &[PathBuf],
-    square: bool,
-) -> Result<Sensitivity, trine::quant::anyprec::SensitivityError> {
-    let plan = Plan::new(model, &recipe("AP3")).unwrap();
-    WeightFiles::open(files, square, model.meta(), &plan).map(Sensitivity::Weights)
+fn files(files: &[PathBuf], square: bool) -> Sensitivity {
+    Sensitivity::Weights { files: files.to_vec(), square }
+}
+
+/// Why files cannot be used for a model.
+fn refused_files(model: &ModelFile, paths: &[PathBuf]) -> String {
+    let error = Plan::new(model, &with(&recipe("AP3"), &files(paths, false))).unwrap_err();
+    assert_eq!(error.to_string(), "--sensitivity");
+    std::error::Error::source(&error).unwrap().to_string()
 }
 
 #[test]
@@ -115,13 +117,12 @@ fn checkpoints_are_brought_into_the_model_s_order() {
         std::fs::write(path("hf-2"), safetensors(b)).unwrap();
         let outputs =
             [(vec![path("own")], false), (vec![path("hf-1"), path("hf-2")], false), (vec![path("roots")], true)].map(
-                |(files, square)| {
-                    let mut sensitivity = open(&model, &files, square).unwrap();
+                |(paths, square)| {
                     let out = path("out.gguf");
-                    quantize(&model, &recipe("AP3"), &mut sensitivity, &out, 2);
+                    quantize(&model, &recipe("AP3"), &files(&paths, square), &out, 2);
                     let (weights, ap) = result(&out);
                     assert_eq!(ap.header().sensitivity, "file");
-                    assert_eq!(ap.header().calibration.sha256.is_some(), files.len() == 1);
+                    assert_eq!(ap.header().calibration.sha256.is_some(), paths.len() == 1);
                     weights
                 },
             );
@@ -130,8 +131,7 @@ fn checkpoints_are_brought_into_the_model_s_order() {
         let same = outputs[0].iter().zip(&outputs[2]);
         let close = same.filter(|(a, b)| (*a - *b).abs() < 1e-3).count();
         assert!(close as f64 > 0.98 * outputs[0].len() as f64, "{close}");
-        let mut uniform = Sensitivity::Uniform;
-        quantize(&model, &recipe("AP3"), &mut uniform, &path("u.gguf"), 2);
+        quantize(&model, &recipe("AP3"), &Sensitivity::Uniform, &path("u.gguf"), 2);
         assert!(outputs[0] != result(&path("u.gguf")).0);
     }
 }
@@ -147,13 +147,13 @@ fn importance_weighs_columns() {
         Importance::new("i.dat", None, 3, [(name, columns)], &Selection::default()).unwrap().unwrap()
     };
     let calibration = Calibration { dataset: Some("text".to_owned()), samples: Some(3), ..Calibration::default() };
-    let plan = Plan::new(&model, &recipe("SQ3")).unwrap();
-    let mut sensitivity = Sensitivity::Columns(importance(name.clone(), columns), calibration.clone());
-    let remarks = sensitivity.check(&plan).unwrap();
+    let sensitivity = Sensitivity::Columns(importance(name.clone(), columns), calibration.clone());
+    let mut plan = Plan::new(&model, &with(&recipe("SQ3"), &sensitivity)).unwrap();
+    let remarks = &plan.warnings;
     assert_eq!(remarks.len(), 1);
     assert!(remarks[0].contains("no weights for 13 of 14 tensors"), "{remarks:?}");
     let out = dir.path().join("o.gguf");
-    carry_out(&model, &plan, &mut sensitivity, &out, 2).unwrap();
+    carry_out(&model, &mut plan, &out, 2).unwrap();
     let file = parse(std::fs::read(&out).unwrap(), false);
     let ap = AnyPrec::read(&file).unwrap().unwrap();
     assert_eq!(ap.header().sensitivity, "imatrix");
@@ -169,7 +169,7 @@ fn importance_weighs_columns() {
     }
     let refused = |name: &str, columns: Vec<f32>| {
         let sensitivity = Sensitivity::Columns(importance(name.to_owned(), columns), Calibration::default());
-        sensitivity.check(&plan).unwrap_err().to_string()
+        Plan::new(&model, &with(&recipe("SQ3"), &sensitivity)).unwrap_err().to_string()
     };
     assert_eq!(
         refused(&name, vec![1.0; EMBD - 1]),
@@ -191,8 +191,7 @@ fn sensitivities_of_another_model_are_refused() {
     let [own, checkpoint] = sensitivities("llama");
     let refused = |tensors: &[Values], files: usize| {
         std::fs::write(&path, safetensors(tensors)).unwrap();
-        let error = open(&model, &vec![path.clone(); files], false).unwrap_err();
-        error.to_string()
+        refused_files(&model, &vec![path.clone(); files])
     };
     let missing = refused(&checkpoint[..13], 1);
     assert_eq!(
@@ -213,21 +212,21 @@ fn sensitivities_of_another_model_are_refused() {
     let mut unknown = draft();
     unknown.meta = metadata("rwkv7");
     std::fs::write(&path, safetensors(&checkpoint)).unwrap();
-    let error = open(&unknown.model(), std::slice::from_ref(&path), false).unwrap_err().to_string();
+    let error = refused_files(&unknown.model(), std::slice::from_ref(&path));
     assert!(error.contains("for architecture 'rwkv7'"), "{error}");
     let mut odd = draft();
     odd.meta.set("llama.attention.head_count", Value::U32(5));
-    let error = open(&odd.model(), std::slice::from_ref(&path), false).unwrap_err().to_string();
+    let error = refused_files(&odd.model(), std::slice::from_ref(&path));
     assert!(error.contains("'llama.attention.head_count' does not divide the 96 rows"), "{error}");
 
     // values are looked at when they are read
     let mut negative = checkpoint.clone();
     negative[8].3[5 * EMBD + 2] = -1e-9;
     std::fs::write(&path, safetensors(&negative)).unwrap();
-    let mut sensitivity = open(&model, std::slice::from_ref(&path), false).unwrap();
-    let plan = Plan::new(&model, &recipe("AP3")).unwrap();
+    let sensitivity = files(std::slice::from_ref(&path), false);
+    let mut plan = Plan::new(&model, &with(&recipe("AP3"), &sensitivity)).unwrap();
     let out = dir.path().join("o.gguf");
-    let error = carry_out(&model, &plan, &mut sensitivity, &out, 1).unwrap_err();
+    let error = carry_out(&model, &mut plan, &out, 1).unwrap_err();
     assert_eq!(
         error.to_string(),
         format!(
@@ -243,11 +242,8 @@ fn refused(change: impl FnOnce(&mut Draft), recipe: &Recipe) -> String {
     let mut draft = draft();
     change(&mut draft);
     let model = draft.model();
-    let run = |plan: Plan| -> Result<(), ApError> {
-        let out = dir.path().join("o.gguf");
-        carry_out(&model, &plan, &mut Sensitivity::Uniform, &out, 2).map(|_| ())
-    };
-    let error = Plan::new(&model, recipe).and_then(run).unwrap_err();
+    let run = |mut plan: Plan| carry_out(&model, &mut plan, &dir.path().join("o.gguf"), 2);
+    let error = Plan::new(&model, recipe).map_err(QuantError::from).and_then(run).unwrap_err();
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     error.to_string()
 }
@@ -258,7 +254,7 @@ fn weights_that_cannot_be_clustered_are_named() {
     let set = |i: usize, x: f32| move |d: &mut Draft| d.values(name)[i] = x;
     let ap = recipe("AP3-4");
     let mut sparse = ap.clone();
-    sparse.outliers = Some(trine::quant::anyprec::outliers::Shares { sensitive: 0.05, magnitude: 0.4 });
+    sparse.anyprec.outliers = Some(trine::quant::anyprec::outliers::Shares { sensitive: 0.05, magnitude: 0.4 });
     for recipe in [&ap, &sparse] {
         for (x, what) in [(f32::NAN, "a NaN"), (f32::NEG_INFINITY, "an infinity")] {
             assert_eq!(
@@ -284,21 +280,22 @@ fn requests_that_make_no_sense_are_refused() {
         recipe
     };
     let cases: [(Recipe, &str); 8] = [
-        (with(|r| r.groups = 5), "5 groups do not divide the 96 columns of blk.0.attn_k.weight"),
-        (with(|r| r.groups = 0), "0 groups do not divide"),
-        (with(|r| r.seed_bits = Some(6)), "6 to 5 bits: the seed's bits"),
-        (with(|r| r.parent_bits = Some(9)), "3 to 9 bits"),
-        (with(|r| r.seed_bits = Some(0)), "0 to 5 bits"),
-        (with(|r| r.widths = Some(vec![5, 6])), "[5, 6] are not ascending widths of 3 to 5"),
+        (with(|r| r.anyprec.groups = 5), "5 groups do not divide the 96 columns of blk.0.attn_k.weight"),
+        (with(|r| r.anyprec.groups = 0), "0 groups do not divide"),
+        (with(|r| r.anyprec.seed_bits = Some(6)), "6 to 5 bits: the seed's bits"),
+        (with(|r| r.anyprec.parent_bits = Some(9)), "3 to 9 bits"),
+        (with(|r| r.anyprec.seed_bits = Some(0)), "0 to 5 bits"),
+        (with(|r| r.anyprec.widths = Some(vec![5, 6])), "[5, 6] are not ascending widths of 3 to 5"),
         (
             with(|r| {
-                r.outliers = Some(trine::quant::anyprec::outliers::Shares { sensitive: -1.0, magnitude: 0.0 });
+                r.anyprec.outliers = Some(trine::quant::anyprec::outliers::Shares { sensitive: -1.0, magnitude: 0.0 });
             }),
             "--outlier-sensitive: -1 is no share",
         ),
         (
             with(|r| {
-                r.outliers = Some(trine::quant::anyprec::outliers::Shares { sensitive: 0.0, magnitude: f64::NAN });
+                r.anyprec.outliers =
+                    Some(trine::quant::anyprec::outliers::Shares { sensitive: 0.0, magnitude: f64::NAN });
             }),
             "--outlier-magnitude: NaN is no share",
         ),
@@ -325,5 +322,5 @@ fn requests_that_make_no_sense_are_refused() {
     let mut empty = Metadata::default();
     empty.set("general.architecture", Value::str("llama"));
     let got = Plan::from_headers(&empty, Vec::new(), &recipe("AP3")).unwrap_err();
-    assert!(matches!(got, ApError::NoTensors));
+    assert!(matches!(got, PlanError::NoTensors));
 }

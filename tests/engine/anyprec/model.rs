@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use trine::quant::anyprec::{ApError, Job, Plan, Recipe, Report, Sensitivity, Target, WidthPlan};
-use trine::quant::{RunOptions, run};
+use trine::quant::anyprec::{Clusters, Footprint, Report as ClusterReport, Sensitivity};
+use trine::quant::{Plan, QuantError, Recipe, RunOptions, Target, run};
 use trine_formats::gguf::write::NewTensor;
 use trine_formats::gguf::{Limits, Metadata, ModelFile, Value};
 use trine_formats::types::TypeId;
@@ -144,31 +144,44 @@ pub fn recipe(target: &str) -> Recipe {
     Recipe::new(Target::parse(target).unwrap())
 }
 
-/// Quantizes into a file of `dir`.
+/// The sizes that are planned.
+pub fn footprint(plan: &Plan) -> Footprint {
+    plan.find::<Clusters>().unwrap().codes().footprint(plan).unwrap()
+}
+
+/// Quantizes into the file `out`; what was done, and the size of the file.
 pub fn quantize(
     model: &ModelFile,
     recipe: &Recipe,
-    sensitivity: &mut Sensitivity,
+    sensitivity: &Sensitivity,
     out: &Path,
     threads: usize,
-) -> Report {
-    let plan = Plan::new(model, recipe).unwrap();
-    carry_out(model, &plan, sensitivity, out, threads).unwrap()
+) -> (Plan, u64) {
+    let mut plan = Plan::new(model, &with(recipe, sensitivity)).unwrap();
+    let bytes = carry_out(model, &mut plan, out, threads).unwrap();
+    (plan, bytes)
 }
 
-/// Makes the file of a plan.
-pub fn carry_out(
-    model: &ModelFile,
-    plan: &Plan,
-    sensitivity: &mut Sensitivity,
-    out: &Path,
-    threads: usize,
-) -> Result<Report, ApError> {
+/// A recipe with other sensitivities.
+pub fn with(recipe: &Recipe, sensitivity: &Sensitivity) -> Recipe {
+    let mut recipe = recipe.clone();
+    recipe.anyprec.sensitivity = sensitivity.clone();
+    recipe
+}
+
+/// What was done.
+pub fn report(plan: &Plan) -> &ClusterReport {
+    plan.find::<Clusters>().and_then(Clusters::report).unwrap()
+}
+
+/// Makes the file of a plan; its size.
+pub fn carry_out(model: &ModelFile, plan: &mut Plan, out: &Path, threads: usize) -> Result<u64, QuantError> {
     let options = RunOptions { threads, ..RunOptions::default() };
-    run(model, Job { plan, sensitivity }, out, options, &mut ())
+    run(model, plan, out, options, &mut ()).map(|report| report.file_bytes)
 }
 
 /// Takes one width out of a file; the size of the result.
-pub fn extract(file: &ModelFile, width: u8, out: &Path) -> Result<u64, ApError> {
-    run(file, WidthPlan::new(file, width)?, out, RunOptions::default(), &mut ())
+pub fn extract(file: &ModelFile, width: u8, out: &Path) -> Result<u64, QuantError> {
+    let mut plan = Plan::new(file, &Recipe::new(Target::Width(width)))?;
+    carry_out(file, &mut plan, out, 0)
 }

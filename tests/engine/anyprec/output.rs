@@ -2,7 +2,8 @@
 
 use tempfile::TempDir;
 use trine::quant::anyprec::outliers::{Rule, Shares};
-use trine::quant::anyprec::{Clusterer, Method, Nesting, Plan, Recipe, Sensitivity};
+use trine::quant::anyprec::{Clusterer, Method, Nesting, Sensitivity};
+use trine::quant::{Plan, Recipe};
 use trine_formats::anyprec::{AnyPrec, Part};
 use trine_formats::gguf::ModelFile;
 use trine_formats::types::TypeId;
@@ -19,12 +20,12 @@ fn quantized(recipe: &Recipe, threads: usize) -> (ModelFile, ModelFile, AnyPrec)
     let dir = TempDir::new().unwrap();
     let out = dir.path().join("ap.gguf");
     let model = draft().model();
-    let report = quantize(&model, recipe, &mut Sensitivity::Uniform, &out, threads);
+    let (plan, size) = quantize(&model, recipe, &Sensitivity::Uniform, &out, threads);
     let bytes = std::fs::read(&out).unwrap();
-    assert_eq!(bytes.len() as u64, report.file_bytes);
+    assert_eq!(bytes.len() as u64, size);
     let file = parse(bytes, false);
     let ap = AnyPrec::read(&file).unwrap().unwrap();
-    assert_eq!(*ap.header(), report.header);
+    assert_eq!(*ap.header(), report(&plan).header);
     (model, file, ap)
 }
 
@@ -38,7 +39,7 @@ fn codes_and_tables_are_the_clusterer_s() {
         ("SQ4", 1, Method::Exact),
     ] {
         let mut recipe = recipe(target);
-        (recipe.groups, recipe.method) = (groups, method);
+        (recipe.anyprec.groups, recipe.anyprec.method) = (groups, method);
         let (model, file, ap) = quantized(&recipe, 2);
         let header = ap.header();
         let nesting = Nesting::new(header.seed_bits, header.parent_bits).unwrap();
@@ -116,7 +117,7 @@ fn embeddings_can_have_a_type_of_their_own() {
         }
         assert_eq!(tensor.info.ty, TypeId::Q8_0, "{option}");
         assert!(*tensor.data == expected, "{option}");
-        let footprint = Plan::new(&model, &recipe).unwrap().footprint().unwrap();
+        let footprint = footprint(&Plan::new(&model, &recipe).unwrap());
         let rest = file.tensors().filter(|t| !t.name.contains(".ap."));
         assert_eq!(footprint.copied_bytes, rest.map(|t| t.bytes).sum::<u64>());
     }
@@ -137,10 +138,10 @@ fn bytes_do_not_depend_on_threads() {
     let dir = TempDir::new().unwrap();
     let model = draft().model();
     let mut recipe = recipe("AP3-8");
-    recipe.outliers = Some(Shares { sensitive: 0.1, magnitude: 0.5 });
+    recipe.anyprec.outliers = Some(Shares { sensitive: 0.1, magnitude: 0.5 });
     let mut all = [1, 2, 7].map(|threads| {
         let out = dir.path().join(format!("{threads}.gguf"));
-        quantize(&model, &recipe, &mut Sensitivity::Uniform, &out, threads);
+        quantize(&model, &recipe, &Sensitivity::Uniform, &out, threads);
         std::fs::read(out).unwrap()
     });
     let first = std::mem::take(&mut all[0]);
@@ -153,9 +154,10 @@ fn more_bits_have_smaller_errors() {
     let model = draft().model();
     for method in [Method::Exact, Method::Compat { seed: 0 }] {
         let mut recipe = recipe("AP3-8");
-        recipe.method = method;
+        recipe.anyprec.method = method;
         let out = dir.path().join("ap.gguf");
-        let report = quantize(&model, &recipe, &mut Sensitivity::Uniform, &out, 0);
+        let (plan, _) = quantize(&model, &recipe, &Sensitivity::Uniform, &out, 0);
+        let report = report(&plan);
         let errors: Vec<f64> = report.errors.iter().map(|e| e.1).collect();
         let widths: Vec<u8> = report.errors.iter().map(|e| e.0).collect();
         assert_eq!(widths, [3, 4, 5, 6, 7, 8]);
@@ -165,7 +167,7 @@ fn more_bits_have_smaller_errors() {
         // and what the file says is what was reported
         let file = parse(std::fs::read(&out).unwrap(), false);
         let ap = AnyPrec::read(&file).unwrap().unwrap();
-        for (width, error) in report.errors {
+        for &(width, error) in &report.errors {
             let (mut sum, mut all) = (0.0, 0.0);
             for t in ap.tensors() {
                 let weights = weights(&model, &t.name);
@@ -189,9 +191,9 @@ fn sizes_are_as_planned() {
     let model = draft().model();
     for (target, widths) in [("AP3-8", None), ("AP3-6", Some(vec![3, 6])), ("SQ3", None)] {
         let mut recipe = recipe(target);
-        recipe.widths = widths;
+        recipe.anyprec.widths = widths;
         let plan = Plan::new(&model, &recipe).unwrap();
-        let planned = plan.footprint().unwrap();
+        let planned = footprint(&plan);
         let (_, file, ap) = quantized(&recipe, 2);
         let gguf = &file.shards()[0].gguf;
         let bytes = (*file.shards()[0].bytes).as_ref().len() as u64;
@@ -218,8 +220,8 @@ fn sizes_are_as_planned() {
 fn widths_can_be_taken_out_of_whole_and_cut_files() {
     let dir = TempDir::new().unwrap();
     let mut recipe = recipe("AP3-6");
-    recipe.widths = Some(vec![3, 4, 6]);
-    recipe.outliers = Some(Shares { sensitive: 0.0, magnitude: 0.5 });
+    recipe.anyprec.widths = Some(vec![3, 4, 6]);
+    recipe.anyprec.outliers = Some(Shares { sensitive: 0.0, magnitude: 0.5 });
     let (_, file, ap) = quantized(&recipe, 2);
     let whole = (*file.shards()[0].bytes).as_ref().to_vec();
     let footprint_end = |width: u8| {
@@ -277,10 +279,11 @@ fn odd_matrices_do_not_decide_what_is_an_outlier() {
             let values = draft.values(name).iter_mut().enumerate();
             values.for_each(|(i, w)| *w = fill(i));
             let mut recipe = recipe(rule);
-            recipe.outliers = Some(shares);
+            recipe.anyprec.outliers = Some(shares);
             let out = dir.path().join("ap.gguf");
             let model = draft.model();
-            let report = quantize(&model, &recipe, &mut Sensitivity::Uniform, &out, 2);
+            let (plan, _) = quantize(&model, &recipe, &Sensitivity::Uniform, &out, 2);
+            let report = report(&plan);
             let share = 100.0 * report.sparse as f64 / report.footprint.weights as f64;
             assert!((0.4..0.8).contains(&share), "{what}, {rule}: {share} %");
             let ap = AnyPrec::read(&parse(std::fs::read(&out).unwrap(), false)).unwrap();
@@ -297,10 +300,10 @@ fn outliers_are_kept_as_they_are() {
     for rule in ["AP4", "SQ4"] {
         let shares = Shares { sensitive: 0.2, magnitude: 0.5 };
         let mut recipe = recipe(rule);
-        recipe.outliers = Some(shares);
+        recipe.anyprec.outliers = Some(shares);
         let (model, file, ap) = quantized(&recipe, 3);
         let mut without = recipe.clone();
-        without.outliers = None;
+        without.anyprec.outliers = None;
         let (_, plain_file, plain) = quantized(&without, 3);
         assert!(plain.tensors().iter().all(|t| t.sparse == 0));
         let (mut kept, mut all) = (0, 0);

@@ -7,9 +7,9 @@ use std::sync::OnceLock;
 use trine::Isa;
 use trine::model::{LoadOptions, Model, NumberPath};
 use trine::pool::Pool;
-use trine::quant::anyprec::outliers::Shares;
-use trine::quant::anyprec::{Job, Plan, Recipe, Sensitivity, Target, WidthPlan, is_block_matrix};
-use trine::quant::{RunOptions, run};
+use trine::quant::anyprec::is_block_matrix;
+use trine::quant::anyprec::outliers::{Rule, Shares};
+use trine::quant::{Plan, Recipe, RunOptions, Target, run};
 use trine::step::{Session, SessionOptions};
 use trine_formats::anyprec::{AnyPrec, Part};
 use trine_formats::gguf::write::NewTensor;
@@ -71,18 +71,19 @@ pub fn files() -> &'static Files {
         let [source, whole] = ["source.gguf", "whole.gguf"].map(|name| dir.path().join(name));
         std::fs::write(&source, noisy()).expect("room");
         let mut recipe = Recipe::new(Target::parse("AP3-6").expect("a target"));
-        recipe.widths = Some(WIDTHS.to_vec());
-        recipe.outliers = Some(Shares::default_of(recipe.target.rule));
-        let plan = Plan::new(&open(&source), &recipe).expect("a plan");
-        let model = open(&source);
-        let options = RunOptions { threads: 2, ..RunOptions::default() };
-        let job = Job { plan: &plan, sensitivity: &mut Sensitivity::Uniform };
-        run(&model, job, &whole, options, &mut ()).expect("a file");
+        recipe.anyprec.widths = Some(WIDTHS.to_vec());
+        recipe.anyprec.outliers = Some(Shares::default_of(Rule::AnyPrecision));
+        let make = |from: &std::path::Path, recipe: &Recipe, out: &std::path::Path| {
+            let model = open(from);
+            let mut plan = Plan::new(&model, recipe).expect("a plan");
+            let options = RunOptions { threads: 2, ..RunOptions::default() };
+            run(&model, &mut plan, out, options, &mut ()).expect("a file");
+        };
+        make(&source, &recipe, &whole);
         let model = open(&whole);
         let single = WIDTHS.map(|width| {
             let out = dir.path().join(format!("{width}.gguf"));
-            let plan = WidthPlan::new(&model, width).expect("a plan");
-            run(&model, plan, &out, options, &mut ()).expect("a file");
+            make(&whole, &Recipe::new(Target::Width(width)), &out);
             std::fs::read(out).expect("it was written")
         });
         Files {

@@ -1,6 +1,7 @@
 //! The converter: what it writes, that it writes it again, and the way back.
 
-use trine::quant::widely::{Plan, Recipe, WidelyQuantError};
+use trine::quant::widely::{Options, Widely, WidelyQuantError};
+use trine::quant::{Plan, PlanError, Recipe, Target};
 use trine_formats::gguf::ModelFile;
 use trine_formats::types::TypeId;
 use trine_formats::types::num::{bf16_to_f32, f16_to_f32};
@@ -45,8 +46,8 @@ fn codes_and_scales_are_those_of_the_definition() {
         (TypeId::F32, Scope::Tile64, TieRule::Tile64, Profile::F32),
     ] {
         let model = random("llama", ty);
-        let recipe = Recipe { scope, tie, ..Recipe::default() };
-        let out = parts(&gguf::model(widely(&model, &recipe)));
+        let options = Options { scope, tie, ..Options::default() };
+        let out = parts(&gguf::model(widely(&model, &options)));
         let rule = Rule { stages: 2, scope, profile, tie };
         for name in ["attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_down"] {
             let name = format!("blk.1.{name}");
@@ -66,11 +67,11 @@ fn codes_and_scales_are_those_of_the_definition() {
 #[test]
 fn a_model_is_converted_to_the_same_bytes_again_and_its_size_is_two_bits_a_weight() {
     let model = random("qwen2", TypeId::BF16);
-    let recipe = Recipe::default();
-    let first = widely(&model, &recipe);
-    assert!(first == widely(&model, &recipe));
-    let plan = Plan::new(&model, &recipe).expect("a plan");
-    let (weights, bits) = plan.bits();
+    let options = Options::default();
+    let first = widely(&model, &options);
+    assert!(first == widely(&model, &options));
+    let plan = Plan::new(&model, &Recipe::new(Target::Widely)).expect("a plan");
+    let (weights, bits) = plan.find::<Widely>().expect("the method").bits();
     let matrices = 14 + 1; // and the output
     assert!((bits - 2.0 - matrices as f64 * 256.0 / weights as f64).abs() < 1e-9, "{bits}");
     let file = gguf::model(first);
@@ -85,7 +86,7 @@ fn a_model_is_converted_to_the_same_bytes_again_and_its_size_is_two_bits_a_weigh
 #[test]
 fn the_way_back_gives_the_matrices_of_the_stages_in_the_order_of_the_base_architecture() {
     let model = random("llama", TypeId::F32);
-    let file = gguf::model(widely(&model, &Recipe::default()));
+    let file = gguf::model(widely(&model, &Options::default()));
     let plain = gguf::model(dense(&file, TypeId::F32));
     let (before, after) = (parts(&model), parts(&plain));
     assert_eq!(before.len(), after.len());
@@ -95,8 +96,8 @@ fn the_way_back_gives_the_matrices_of_the_stages_in_the_order_of_the_base_archit
     }
     // the closer the more stages: the rows are in their places
     let error = |stages| {
-        let recipe = Recipe { stages, ..Recipe::default() };
-        let file = gguf::model(widely(&model, &recipe));
+        let options = Options { stages, ..Options::default() };
+        let file = gguf::model(widely(&model, &options));
         let after = parts(&gguf::model(dense(&file, TypeId::F32)));
         ["blk.0.attn_q.weight", "blk.0.attn_v.weight"].map(|name| {
             let (a, b) = (floats(&before[name]), floats(&after[name]));
@@ -119,15 +120,18 @@ fn the_way_back_gives_the_matrices_of_the_stages_in_the_order_of_the_base_archit
 
 #[test]
 fn what_cannot_be_made_is_refused() {
-    let recipe = Recipe::default();
-    let refused = |model: &ModelFile| Plan::new(model, &recipe).err().map(|e| e.to_string());
-    let file = gguf::model(widely(&random("llama", TypeId::F32), &recipe));
-    assert!(matches!(Plan::new(&file, &recipe), Err(WidelyQuantError::Already)));
-    let other = refused(&random("olmo2", TypeId::F32)).expect("an error");
+    let (options, recipe) = (Options::default(), Recipe::new(Target::Widely));
+    let why = |model: &ModelFile, recipe: &Recipe| match Plan::new(model, recipe) {
+        Err(PlanError::Method(fault)) => fault.downcast::<WidelyQuantError>().ok().map(|e| *e),
+        _ => None,
+    };
+    let file = gguf::model(widely(&random("llama", TypeId::F32), &options));
+    assert!(matches!(why(&file, &recipe), Some(WidelyQuantError::Already)));
+    let other = why(&random("olmo2", TypeId::F32), &recipe).expect("an error").to_string();
     assert!(other.contains("'olmo2' cannot be made widely linear"), "{other}");
-    let error = Plan::dense(&file, TypeId::Q8_0, &[]).err();
+    let error = why(&file, &Recipe::new(Target::Dense(TypeId::Q8_0)));
     assert!(matches!(error, Some(WidelyQuantError::DenseType(_))));
-    let dense = Recipe { output: OutputForm::Dense, ..recipe.clone() };
+    let dense = Options { output: OutputForm::Dense, ..options };
     let names = parts(&gguf::model(widely(&random("llama", TypeId::F32), &dense)));
     assert!(names.contains_key("output.weight") && !names.contains_key("output.wl_codes"));
 }

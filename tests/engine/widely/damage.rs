@@ -1,7 +1,7 @@
 //! Damaged files: every refusal names the tensor or the key.
 
 use trine::model::{LoadOptions, Model};
-use trine::quant::widely::Recipe;
+use trine::quant::widely::Options;
 use trine_formats::gguf::write::NewTensor;
 use trine_formats::gguf::{Gguf, Limits, Metadata, ModelFile, Value};
 use trine_formats::types::TypeId;
@@ -45,7 +45,7 @@ impl Parts {
 
 #[test]
 fn damage_is_refused_by_the_name_of_the_tensor_or_the_key() {
-    let file = gguf::model(widely(&random("llama", TypeId::F32), &Recipe::default()));
+    let file = gguf::model(widely(&random("llama", TypeId::F32), &Options::default()));
     type Damage = fn(&mut Parts);
     let cases: &[(Damage, &[&str])] = &[
         (|p| p.tensors.retain(|(t, _)| t.name != "blk.1.ffn_up.wl_scale"), &["blk.1.ffn_up.wl_scale", "missing"]),
@@ -126,7 +126,7 @@ fn damage_is_refused_by_the_name_of_the_tensor_or_the_key() {
 
 #[test]
 fn a_file_that_is_cut_off_is_refused_by_the_name_of_a_tensor() {
-    let bytes = widely(&random("llama", TypeId::F32), &Recipe::default());
+    let bytes = widely(&random("llama", TypeId::F32), &Options::default());
     let whole = Gguf::parse(&bytes, &Limits::default()).expect("a whole file");
     for t in whole.tensors.iter().filter(|t| t.name.contains(".wl_")) {
         let end = (whole.data_offset + t.offset + t.bytes) as usize;

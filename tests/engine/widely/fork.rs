@@ -1,8 +1,8 @@
 //! Files of the Fairy2i fork of llama.cpp: translated, they compute what they say; damaged, they are refused by name.
 
 use trine::model::{LoadOptions, Model};
-use trine::quant::widely::{Plan, Recipe};
-use trine::quant::{RunOptions, run};
+use trine::quant::widely::Options;
+use trine::quant::{Plan, QuantError, Recipe, RunOptions, Target, run};
 use trine_formats::gguf::write::NewTensor;
 use trine_formats::gguf::{Metadata, ModelFile, Value};
 use trine_formats::types::TypeId;
@@ -32,8 +32,9 @@ impl Parts {
 
 /// A widely linear model in trine's layout with f16 scales, and its embeddings in BF16.
 fn ours() -> Parts {
-    let recipe = Recipe { scope: Scope::Tile64, tie: TieRule::Tile64, output: OutputForm::Dense, ..Recipe::default() };
-    let file = gguf::model(widely(&random_of("llama", TypeId::F32, &tile_sizes()), &recipe));
+    let options =
+        Options { scope: Scope::Tile64, tie: TieRule::Tile64, output: OutputForm::Dense, ..Options::default() };
+    let file = gguf::model(widely(&random_of("llama", TypeId::F32, &tile_sizes()), &options));
     let tensor = |name: &str| file.tensor(name).expect("it is there").data.to_vec();
     let floats = |bytes: &[u8]| -> Vec<f32> {
         let all = bytes.as_chunks().0.iter();
@@ -139,9 +140,7 @@ fn fork_of(ours: &Parts) -> Parts {
 
 /// A file of the fork, translated.
 fn translated(fork: &ModelFile) -> ModelFile {
-    let dir = trine_testkit::folder();
-    let plan = Plan::translated(fork, &[]).expect("a plan");
-    gguf::model(written(fork, &plan, &dir.path().join("out.gguf")))
+    gguf::model(written(fork, &Recipe::new(Target::Widely)))
 }
 
 #[test]
@@ -233,9 +232,9 @@ fn damage_is_refused_by_the_name_of_the_tensor_or_the_key() {
         let mut parts = whole.clone();
         damage(&mut parts);
         let (file, out) = (parts.file(), dir.path().join("out.gguf"));
-        let error = match Plan::translated(&file, &[]) {
-            Ok(plan) => run(&file, &plan, &out, RunOptions::default(), &mut ()).err(),
-            Err(error) => Some(error),
+        let error = match Plan::new(&file, &Recipe::new(Target::Widely)) {
+            Ok(mut plan) => run(&file, &mut plan, &out, RunOptions::default(), &mut ()).err(),
+            Err(error) => Some(QuantError::from(error)),
         };
         let error = error.unwrap_or_else(|| panic!("case {i} was not seen"));
         let error = error.to_string();

@@ -1,13 +1,12 @@
 //! Small random models of the architectures that can be made widely linear, and their two forms.
 
 use std::collections::HashMap;
-use std::path::Path;
 
 use trine::arch::{Arch, Latent, Recurrent, Role, Sizes, Tensor};
 use trine::model::{LoadOptions, Model, NumberPath};
 use trine::pool::Pool;
-use trine::quant::widely::{Plan, Recipe};
-use trine::quant::{RunOptions, run};
+use trine::quant::widely::Options;
+use trine::quant::{Plan, Recipe, RunOptions, Target, run};
 use trine::step::{Session, SessionOptions};
 use trine_formats::gguf::write::NewTensor;
 use trine_formats::gguf::{Metadata, ModelFile, Value};
@@ -118,24 +117,27 @@ pub fn random_of(arch: &str, ty: TypeId, sizes: &Sizes) -> ModelFile {
     gguf::model(gguf::bytes(&meta, &tensors))
 }
 
-/// The bytes of the file that a plan describes.
-pub fn written(model: &ModelFile, plan: &Plan, out: &Path) -> Vec<u8> {
-    run(model, plan, out, RunOptions::default(), &mut ()).expect("a file");
-    trine_testkit::read(out)
+/// A recipe for a target, matrices as `options` say.
+pub fn recipe(target: Target, options: &Options) -> Recipe {
+    Recipe { widely: *options, ..Recipe::new(target) }
+}
+
+/// The bytes of the file that a recipe makes of a model.
+pub fn written(model: &ModelFile, recipe: &Recipe) -> Vec<u8> {
+    let (dir, mut plan) = (trine_testkit::folder(), Plan::new(model, recipe).expect("a plan"));
+    let out = dir.path().join("out.gguf");
+    run(model, &mut plan, &out, RunOptions::default(), &mut ()).expect("a file");
+    trine_testkit::read(&out)
 }
 
 /// The bytes of the widely linear form of a model.
-pub fn widely(model: &ModelFile, recipe: &Recipe) -> Vec<u8> {
-    let dir = trine_testkit::folder();
-    let plan = Plan::new(model, recipe).expect("a plan");
-    written(model, &plan, &dir.path().join("out.gguf"))
+pub fn widely(model: &ModelFile, options: &Options) -> Vec<u8> {
+    written(model, &recipe(Target::Widely, options))
 }
 
 /// The bytes of the dense form of a widely linear model.
 pub fn dense(model: &ModelFile, ty: TypeId) -> Vec<u8> {
-    let dir = trine_testkit::folder();
-    let plan = Plan::dense(model, ty, &[]).expect("a plan");
-    written(model, &plan, &dir.path().join("out.gguf"))
+    written(model, &Recipe::new(Target::Dense(ty)))
 }
 
 pub fn options(number_path: NumberPath) -> LoadOptions {

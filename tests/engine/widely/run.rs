@@ -3,7 +3,7 @@
 use trine::Isa;
 use trine::model::{LoadOptions, Model, ModelError, NumberPath};
 use trine::pool::Pool;
-use trine::quant::widely::Recipe;
+use trine::quant::widely::Options;
 use trine::step::{Engine, Segment, StepOptions};
 use trine_formats::types::TypeId;
 use trine_formats::widely::{OutputForm, Scope};
@@ -13,8 +13,8 @@ use super::models::{bits, dense, logits, options, random, tokens, widely};
 
 const ARCHITECTURES: [&str; 3] = ["llama", "qwen2", "qwen3"];
 
-fn recipes() -> [Recipe; 4] {
-    let recipe = |stages, scope, output| Recipe { stages, scope, output, ..Recipe::default() };
+fn recipes() -> [Options; 4] {
+    let recipe = |stages, scope, output| Options { stages, scope, output, ..Options::default() };
     [
         recipe(2, Scope::Tensor, OutputForm::Widely),
         recipe(1, Scope::Row, OutputForm::Dense),
@@ -79,7 +79,7 @@ fn instruction_sets_threads_batches_and_layouts_change_no_bit() {
 
 #[test]
 fn batch_mates_change_no_bit() {
-    let file = gguf::model(widely(&random("llama", TypeId::F32), &Recipe::default()));
+    let file = gguf::model(widely(&random("llama", TypeId::F32), &Options::default()));
     for number_path in [NumberPath::F32, NumberPath::I8] {
         let model = Model::load(&file, &options(number_path)).expect("a model");
         let texts: Vec<Vec<u32>> = (0..5).map(|i| tokens(20 + i)[i..].to_vec()).collect();

@@ -34,7 +34,7 @@ pub fn quantize(
         leave_output: leave_output_tensor,
         // Rows that are no whole blocks get the wider type, as llama-quantize and rquantize give it.
         fallback: Fallback::Mixtures,
-        ..Recipe::new(Target::parse(file_type).ok_or_else(unknown)?)
+        ..Recipe::new(Target::parse(file_type).filter(Target::is_usual).ok_or_else(unknown)?)
     };
     let done = py.detach(|| {
         if let Some(path) = imatrix {

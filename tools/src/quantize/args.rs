@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Parser;
 use trine::Isa;
-use trine::quant::{Encoder, KvOverride, RunOptions, Selection, nearest, parse_type};
+use trine::quant::{Encoder, KvOverride, RunOptions, Selection, Target, nearest, parse_type};
 use trine_formats::gguf::ShapeTiles;
 use trine_formats::types::TypeId;
 
 use crate::anyprec::AnyPrecArgs;
-use crate::goal::{Goal, long_help};
+use crate::goal::{self, long_help};
 use crate::gptq::GptqArgs;
 use crate::packing::I2sLayout;
 use crate::split::SplitArgs;
@@ -173,7 +173,7 @@ pub(super) struct Job {
     /// The file to write.
     pub out: PathBuf,
     /// The type.
-    pub goal: Goal,
+    pub target: Target,
     /// Threads; 0 for all processors.
     pub threads: usize,
 }
@@ -184,7 +184,7 @@ impl Job {
         let (out, name, threads) = match rest[..] {
             [ty] => (None, ty, None),
             // as in llama-quantize, a first word that is a type is the type
-            [ty, threads] if Goal::parse(ty).is_some() => (None, ty, Some(threads)),
+            [ty, threads] if Target::parse(ty).is_some() => (None, ty, Some(threads)),
             [out, ty] => (Some(out), ty, None),
             [out, ty, threads] => (Some(out), ty, Some(threads)),
             // bitnet.cpp's setup_env.py: whether embeddings are quantized, which their own option says
@@ -196,9 +196,9 @@ impl Job {
             }
             _ => bail!("too many arguments; see --help"),
         };
-        let goal = Goal::parse(name).ok_or_else(|| {
-            let hint = nearest(name, Goal::names()).map_or(String::new(), |n| format!("; did you mean {n}?"));
-            let names: Vec<&str> = Goal::names().collect();
+        let target = Target::parse(name).ok_or_else(|| {
+            let hint = nearest(name, goal::names()).map_or(String::new(), |n| format!("; did you mean {n}?"));
+            let names: Vec<&str> = goal::names().collect();
             anyhow!("unknown type '{name}'{hint} (types: {})", names.join(" "))
         })?;
         let threads = match threads {
@@ -209,8 +209,8 @@ impl Job {
             },
         };
         let out =
-            out.map_or_else(|| args.input.with_file_name(format!("ggml-model-{}.gguf", goal.name())), PathBuf::from);
-        Ok(Job { out, goal, threads })
+            out.map_or_else(|| args.input.with_file_name(format!("ggml-model-{}.gguf", target.name())), PathBuf::from);
+        Ok(Job { out, target, threads })
     }
 
     /// How many threads work, where 0 asks for all.

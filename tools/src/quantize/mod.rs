@@ -1,7 +1,9 @@
 //! `rquantize`: makes the files that llama-quantize writes, and others.
 
-mod anyprec;
 pub mod args;
+mod clusters;
+mod outcome;
+mod recipe;
 mod show;
 mod widely;
 
@@ -9,20 +11,19 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use trine::Isa;
-use trine::quant::{Fallback, Importance, Plan, QuantError, Recipe, Target, TensorRule, output_paths, parse_layers};
+use trine::quant::lossless::Moves;
+use trine::quant::{Plan, QuantError, Recipe, Rounding, Target, parse_type};
 use trine_formats::anyprec::AnyPrec;
-use trine_formats::gguf::PackingOptions;
-use trine_formats::imatrix::Imatrix;
 use trine_formats::widely::Header as WidelyHeader;
 
-use crate::goal::Goal;
 use crate::provenance::Provenance;
 use crate::runner::{carry_out, remark};
 use crate::widely::{refuse, refuse_elsewhere};
-use crate::{gptq, inputs, interrupt, load, signals, split, text, threads};
+use crate::{gptq, interrupt, load, signals, split, threads};
 use args::{Args, Job};
+use outcome::Shown;
 
 /// Takes one width out of an any-precision file.
 fn take_width(args: &Args, width: u8) -> Result<()> {
@@ -35,8 +36,10 @@ fn take_width(args: &Args, width: u8) -> Result<()> {
     if args.dry_run || args.verify {
         bail!("--width knows neither --dry-run nor --verify; rinspect shows the widths of a file");
     }
-    let model = load::open(&args.input, true)?;
-    anyprec::take_width(&model, width, Path::new(out), args.json)
+    let (model, out) = (load::open(&args.input, true)?, Path::new(out));
+    let mut plan = Plan::new(&model, &Recipe::new(Target::Width(width)))?;
+    let report = carry_out(&model, &mut plan, out, Default::default(), false, |_, _| String::new())??;
+    clusters::write_width(&plan, width, &report, args.json, &mut signals::stdout())
 }
 
 /// Splits a file or merges a set.
@@ -68,57 +71,32 @@ fn split_or_merge(args: &Args, option: &str) -> Result<()> {
     })
 }
 
-fn recipe(args: &Args, target: Target) -> Result<Recipe> {
-    let mut recipe = Recipe::new(target);
-    recipe.pure = args.pure;
-    recipe.allow_requantize = args.allow_requantize;
-    recipe.leave_output = args.leave_output_tensor;
-    recipe.keep_split = args.keep_split;
-    recipe.fallback = match args.fallback {
-        true => Fallback::Always,
-        false => Fallback::Mixtures,
-    };
-    recipe.input_packing =
-        PackingOptions { interleave: args.input_i2s_layout.interleave(), tiles: args.input_tl_tiles.clone() };
-    recipe.output_packing = PackingOptions { interleave: args.i2s_layout.interleave(), tiles: args.tl_tiles.clone() };
-    recipe.output_type = args.output_type()?;
-    recipe.embedding_type = args.embedding_type()?;
-    for rule in &args.tensor_type {
-        recipe.rules.push(TensorRule::parse(rule).context("--tensor-type")?);
-    }
-    if let Some(path) = &args.tensor_type_file {
-        let place = || format!("--tensor-type-file '{}'", path.display());
-        let bytes = text::read_small(path).with_context(place)?;
-        let text = text::utf8(bytes, "its text").with_context(place)?;
-        recipe.rules.extend(TensorRule::parse_file(&text).with_context(place)?);
-    }
-    recipe.overrides = args.overrides()?;
-    if let Some(text) = &args.prune_layers {
-        recipe.prune = parse_layers(text).context("--prune-layers")?;
-    }
-    recipe.encoder = args.method;
-    recipe.gptq = args.gptq.recipe()?;
-    if let Some(file) = &args.imatrix {
-        recipe.importance = importance(file, args)?;
-    }
-    Ok(recipe)
-}
-
-fn importance(file: &str, args: &Args) -> Result<Option<Importance>> {
-    let place = || format!("--imatrix '{file}'");
-    let bytes = text::read_file(Path::new(file)).with_context(place)?;
-    let matrix = Imatrix::parse(&bytes).with_context(place)?;
-    let importance = Importance::from_file(&matrix, file, &args.selection())?;
-    if importance.is_none() {
-        note!("warning: no weights of '{file}' are selected: quantizing without");
-    }
-    Ok(importance)
-}
-
 /// Shows the tensors that the one line of an error only counts.
 fn list(error: &QuantError) {
-    for line in show::details(error) {
+    for line in error.details() {
         note!("  {line}");
+    }
+}
+
+/// Refuses options that mean nothing for a target.
+fn check_options(args: &Args, target: Target) -> Result<()> {
+    if target != Target::Widely {
+        refuse_elsewhere(&args.widely)?;
+    }
+    let verify = args.verify.then_some("--verify");
+    match target {
+        Target::Widely => refuse(args.any_option().or(verify)),
+        Target::AnyPrecision(_) => match args.usual_option() {
+            Some(option) => bail!("{option} has no meaning for {}", target.name()),
+            None if args.verify => {
+                bail!("--verify is for weights that do not change: {} changes them", target.name())
+            }
+            None => Ok(()),
+        },
+        _ => match args.any_precision.given() {
+            Some(option) => bail!("{option} is for any-precision targets such as AP3-8 or SQ4"),
+            None => Ok(()),
+        },
     }
 }
 
@@ -136,71 +114,44 @@ pub fn run(args: &Args) -> Result<()> {
         return take_width(args, width);
     }
     let job = Job::new(args)?;
-    if job.goal != Goal::WidelyLinear {
-        refuse_elsewhere(&args.widely)?;
-    }
-    let target = match job.goal {
-        Goal::Usual(target) => target,
-        Goal::AnyPrecision(target) => {
-            if let Some(option) = args.usual_option() {
-                bail!("{option} has no meaning for {}", target.name());
-            }
-            if args.verify {
-                bail!("--verify is for weights that do not change: {} changes them", target.name());
-            }
-            return anyprec::quantize(args, &job, target);
-        }
-        Goal::WidelyLinear => {
-            refuse(args.any_option().or(args.verify.then_some("--verify")))?;
-            let model = load::open(&args.input, true)?;
-            return widely::quantize(args, &job, &model, widely::Goal::Widely(&args.widely));
-        }
-    };
-    if let Some(option) = args.any_precision.given() {
-        bail!("{option} is for any-precision targets such as AP3-8 or SQ4");
-    }
-    let recipe = recipe(args, target)?;
+    check_options(args, job.target)?;
+    let mut recipe = recipe::recipe(args, job.target)?;
     let model = load::open(&args.input, true)?;
-    if AnyPrec::is(model.meta()) {
+    if job.target.is_usual() && AnyPrec::is(model.meta()) {
         bail!(
             "the model is any-precision: take one of its widths with --width, or start from the model it was made from"
         );
     }
-    if WidelyHeader::is_in(model.meta()) {
+    if job.target.is_usual() && WidelyHeader::is_in(model.meta()) {
         refuse(args.any_option().or(args.verify.then_some("--verify")))?;
-        return widely::quantize(args, &job, &model, widely::Goal::Dense(target.name()));
+        recipe.target = Target::Dense(parse_type(&job.target.name())?);
     }
-    let plan = Plan::new(&model, &recipe)?;
-    remark(&plan.warnings, &plan.notes);
-    let mut out = BufWriter::new(signals::stdout());
+    let mut plan = match recipe.target {
+        Target::Widely => widely::plan(args, &job, &model, &mut recipe)?,
+        _ => Plan::new(&model, &recipe)?,
+    };
+    remark(&plan);
     let provenance = Provenance {
         threads: Some(job.threads()),
         isa: Some(Isa::from_env()?),
         ..Provenance::of_files("rquantize.plan/1", &model)
     };
-    let json = args.json.then_some(&provenance);
+    let mut out = BufWriter::new(signals::stdout());
+    let shown = |plan, report| Shown { plan, recipe: &recipe, out: &job.out, model: &model, report, start };
     if args.dry_run {
-        show::write_plan(&plan, target, json, &mut out)?;
+        shown(&plan, None).write(args.json, provenance, &mut out)?;
         out.flush()?;
-        plan.check().map_err(QuantError::from).inspect_err(list)?;
-        return Ok(());
+        return Ok(plan.check().map_err(QuantError::from).inspect_err(list)?);
     }
-    for file in output_paths(&plan, &job.out) {
-        inputs::spare_output(&file)?;
-    }
-    let line = |i: usize| format!("[{:>4}/{}] {}", i + 1, plan.rows.len(), show::line(&plan.rows[i]));
-    let report = carry_out(&model, &plan, &job.out, job.options(args)?, args.verbose, line)?;
+    let report = carry_out(&model, &mut plan, &job.out, job.options(args)?, args.verbose, show::verbose_line)?;
     let report = report.inspect_err(list)?;
-    show::write_report(&plan, &report, target, start.elapsed(), json, &mut out)?;
-    if args.verbose {
-        for t in report.ternary.lossy() {
-            note!("  {}: {}", t.name, t.loss);
-        }
+    shown(&plan, Some(&report)).write(args.json, provenance, &mut out)?;
+    if let Some(rounding) = plan.find::<Rounding>().filter(|_| args.verbose) {
+        rounding.report().details().iter().for_each(|line| note!("  {line}"));
     }
-    gptq::warn(&report.feedback);
-    for (name, inexact) in report.moves.inexact() {
-        note!("warning: {name}: {inexact}");
-    }
+    gptq::warn(&plan);
+    let moves = plan.find::<Moves>().map(|moves| moves.report().details());
+    moves.iter().flatten().for_each(|line| note!("warning: {line}"));
     if args.verify {
         threads::start(Some(job.threads()))?;
         let verified = show::verify(&model, &recipe, &plan, &report)?;

@@ -2,20 +2,24 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
-use trine::quant::lossless::{self, Inexact, MoveReport, Moved};
-use trine::quant::{Plan, PlanError, QuantError, Recipe, Report, Row, Target, TensorLoss, TernaryReport};
+use trine::quant::anyprec::Clusters;
+use trine::quant::lossless::{self, Inexact, MoveReport, Moved, Moves};
+use trine::quant::widely::Widely;
+use trine::quant::{Plan, Recipe, Report, Rounding, Row, Target, TensorLoss, TernaryReport};
+use trine_formats::gguf::write::Layout;
 use trine_formats::gguf::{ModelFile, Program, programs};
 
+use super::outcome::Shown;
+use super::{clusters, widely};
 use crate::progress::human_bytes;
 use crate::provenance::Provenance;
 use crate::{gptq, load, shown};
 
 /// One tensor: name, shape, types, sizes, and why.
-pub fn line(row: &Row) -> String {
+fn usual_line(row: &Row) -> String {
     let shape = row.shape.iter().map(u64::to_string).collect::<Vec<_>>().join(" x ");
     let (from, to) = (row.from.to_string(), row.to.to_string());
     let sizes = if row.converts() {
@@ -73,7 +77,7 @@ fn plan_json(plan: &Plan, target: Target) -> Value {
             "importance": r.weighted,
         })
     };
-    let gptq = gptq::to_json(plan, None);
+    let gptq = gptq::to_json(plan, false);
     json!({
         "type": target.name(),
         "tensors": plan.rows.iter().map(row).collect::<Vec<_>>(),
@@ -173,73 +177,102 @@ pub fn verify(model: &ModelFile, recipe: &Recipe, plan: &Plan, report: &Report) 
     Ok(format!("verified: {found}"))
 }
 
-/// Writes what would be done; `json` asks for JSON that says where it comes from.
-///
-/// # Errors
-/// I/O.
-pub fn write_plan(plan: &Plan, target: Target, json: Option<&Provenance>, out: &mut dyn Write) -> io::Result<()> {
-    if let Some(provenance) = json {
-        let value = provenance.before(plan_json(plan, target));
-        return writeln!(out, "{}", shown::json(&value, true));
+/// A line on one tensor, as a dry run shows it.
+fn line(plan: &Plan, row: &Row) -> String {
+    match (plan.find::<Clusters>(), plan.find::<Widely>()) {
+        (Some(clusters), _) => clusters::line(row, clusters),
+        (_, Some(_)) => widely::line(row),
+        _ => usual_line(row),
     }
-    for row in &plan.rows {
-        writeln!(out, "{}", line(row))?;
+}
+
+/// A line on one tensor that is made now.
+pub fn verbose_line(plan: &Plan, index: usize) -> String {
+    let row = &plan.rows[index];
+    match (plan.find::<Clusters>(), plan.find::<Widely>()) {
+        (Some(_), _) => shown::name(&row.name),
+        (_, Some(_)) => line(plan, row),
+        _ => format!("[{:>4}/{}] {}", index + 1, plan.rows.len(), line(plan, row)),
     }
-    writeln!(out, "{}\n{}\n{}", sizes(plan), type_counts(plan), loaded_by(plan))?;
-    feedback(plan, out)
+}
+
+impl Shown<'_> {
+    /// Writes it; in JSON that of the usual targets says where it comes from.
+    ///
+    /// # Errors
+    /// I/O; names that no file can hold.
+    pub fn write(&self, json: bool, provenance: Provenance, out: &mut dyn Write) -> Result<()> {
+        let (clusters, widely) = (self.plan.find::<Clusters>(), self.plan.find::<Widely>());
+        let bytes = match self.report {
+            Some(report) => report.file_bytes,
+            None if widely.is_some() => self.plan.layouts()?.iter().map(Layout::file_bytes).sum(),
+            None => 0,
+        };
+        if json {
+            let value = match (clusters, widely) {
+                (Some(clusters), _) => clusters::to_json(self, clusters)?,
+                (_, Some(widely)) => widely::to_json(self, widely, bytes),
+                _ => provenance.before(self.to_json()),
+            };
+            return Ok(writeln!(out, "{}", shown::json(&value, true))?);
+        }
+        if self.report.is_none() {
+            self.plan.rows.iter().try_for_each(|row| writeln!(out, "{}", line(self.plan, row)))?;
+        }
+        if let Some(widely) = widely {
+            return Ok(widely::write(self, widely, bytes, out)?);
+        }
+        if let Some(report) = self.report {
+            let target = self.recipe.target.name();
+            writeln!(out, "{}: {target}, {}", names(report).join(" "), human_bytes(report.file_bytes))?;
+        }
+        match clusters {
+            Some(clusters) => clusters::write(self, clusters, out),
+            None => Ok(self.write_usual(out)?),
+        }
+    }
+
+    fn write_usual(&self, out: &mut dyn Write) -> io::Result<()> {
+        let plan = self.plan;
+        writeln!(out, "{}\n{}\n{}", sizes(plan), type_counts(plan), loaded_by(plan))?;
+        if self.report.is_none() {
+            return feedback(plan, out);
+        }
+        fallbacks(plan, out)?;
+        feedback(plan, out)?;
+        if let Some(moves) = plan.find::<Moves>().map(Moves::report).filter(|report| !report.tensors.is_empty()) {
+            writeln!(out, "moved: {}", shown::message(&moves.to_string()))?;
+        }
+        if let Some(ternary) = plan.find::<Rounding>().map(Rounding::report).filter(|r| !r.tensors.is_empty()) {
+            writeln!(out, "ternary: {}", shown::message(&ternary.to_string()))?;
+        }
+        writeln!(out, "time: {:.1} s", self.start.elapsed().as_secs_f64())
+    }
+
+    fn to_json(&self) -> Value {
+        let plan = self.plan;
+        let mut value = plan_json(plan, self.recipe.target);
+        if let Some(report) = self.report {
+            value["files"] = json!(names(report));
+            value["file_bytes"] = json!(report.file_bytes);
+            value["seconds"] = json!(self.start.elapsed().as_secs_f64());
+            value["ternary"] = plan.find::<Rounding>().map_or(Value::Null, |r| ternary_json(r.report()));
+            value["moved"] = plan.find::<Moves>().map_or(Value::Null, |m| moves_json(m.report()));
+            value["gptq"] = gptq::to_json(plan, true);
+        }
+        value
+    }
+}
+
+fn names(report: &Report) -> Vec<String> {
+    report.files.iter().map(|f| f.display().to_string()).collect()
 }
 
 /// How many tensors are rounded by another method or with error feedback, where that was asked for.
 fn feedback(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
-    if let Some((name, tensors)) = plan.method() {
+    let encoder = plan.find::<Rounding>().map(Rounding::encoder);
+    if let Some((name, tensors)) = encoder.and_then(|encoder| encoder.rows_of(&plan.rows)) {
         writeln!(out, "{name}: {tensors} tensors")?;
     }
     gptq::line(plan).map_or(Ok(()), |line| writeln!(out, "{line}"))
-}
-
-/// Writes what was done.
-///
-/// # Errors
-/// I/O.
-pub fn write_report(
-    plan: &Plan,
-    report: &Report,
-    target: Target,
-    time: Duration,
-    json: Option<&Provenance>,
-    out: &mut dyn Write,
-) -> io::Result<()> {
-    let names: Vec<String> = report.files.iter().map(|f| f.display().to_string()).collect();
-    if let Some(provenance) = json {
-        let mut value = plan_json(plan, target);
-        value["files"] = json!(names);
-        value["file_bytes"] = json!(report.file_bytes);
-        value["seconds"] = json!(time.as_secs_f64());
-        value["ternary"] = ternary_json(&report.ternary);
-        value["moved"] = moves_json(&report.moves);
-        value["gptq"] = gptq::to_json(plan, Some(report));
-        let value = provenance.before(value);
-        return writeln!(out, "{}", shown::json(&value, true));
-    }
-    writeln!(out, "{}: {}, {}", names.join(" "), target.name(), human_bytes(report.file_bytes))?;
-    writeln!(out, "{}\n{}\n{}", sizes(plan), type_counts(plan), loaded_by(plan))?;
-    fallbacks(plan, out)?;
-    feedback(plan, out)?;
-    if !report.moves.tensors.is_empty() {
-        writeln!(out, "moved: {}", shown::message(&report.moves.to_string()))?;
-    }
-    if !report.ternary.tensors.is_empty() {
-        writeln!(out, "ternary: {}", shown::message(&report.ternary.to_string()))?;
-    }
-    writeln!(out, "time: {:.1} s", time.as_secs_f64())
-}
-
-/// The tensors that an error only counts, one per line.
-pub fn details(error: &QuantError) -> Vec<String> {
-    match error {
-        QuantError::Plan(PlanError::Refused(refusal)) => refusal.details().to_vec(),
-        QuantError::NotTernary(report) => report.lossy().map(|t| format!("{}: {}", t.name, t.loss)).collect(),
-        QuantError::NotExact(report) => report.inexact().map(|(name, inexact)| format!("{name}: {inexact}")).collect(),
-        _ => Vec::new(),
-    }
 }

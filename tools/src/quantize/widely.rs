@@ -1,145 +1,110 @@
-//! rquantize for `FAIRY2I` and back.
+//! What rquantize says of widely linear matrices, and the choice of the output matrix.
 
 use std::io::{self, Write};
 use std::path::Path;
-use std::time::Instant;
 
 use anyhow::{Result, bail};
-use serde_json::json;
-use trine::quant::widely::{Content, Plan, Recipe, Row};
-use trine::quant::{parse_type, run};
+use serde_json::{Value, json};
+use trine::quant::widely::Widely;
+use trine::quant::{Plan, Recipe, Row, run};
 use trine_formats::gguf::{ModelFile, Value as Meta};
 use trine_formats::widely::tile64;
 
 use super::args::{Args, Job};
+use super::outcome::Shown;
 use crate::progress::human_bytes;
-use crate::runner::{carry_out, remark};
-use crate::widely::{OutputArg, WidelyArgs};
+use crate::widely::OutputArg;
 
-/// The kind of result.
-#[derive(Clone, Copy)]
-pub enum Goal<'a> {
-    /// Widely linear matrices.
-    Widely(&'a WidelyArgs),
-    /// Dense ones again, of the type of this name.
-    Dense(&'a str),
-}
-
-/// Quantizes or makes dense, or shows what would be done.
+/// The plan of a widely linear model; what `auto` means is found out first.
 ///
 /// # Errors
-/// Requests that make no sense for the model; I/O; weights that are not finite.
-pub fn quantize(args: &Args, job: &Job, model: &ModelFile, goal: Goal<'_>) -> Result<()> {
-    let start = Instant::now();
-    let plan = match goal {
-        Goal::Widely(options) => plan_widely(args, job, model, options)?,
-        Goal::Dense(name) => Plan::dense(model, parse_type(name)?, &args.overrides()?)?,
-    };
-    remark([], &plan.notes);
-    let mut out = io::stdout().lock();
-    let bytes = plan.layout()?.file_bytes();
-    if !args.dry_run {
-        carry_out(model, &plan, &job.out, job.options(args)?, args.verbose, |i| line(&plan.rows[i]))??;
-    } else if !args.json {
-        for row in &plan.rows {
-            writeln!(out, "{}", line(row))?;
+/// Requests that make no sense for the model; what the measurement says.
+pub fn plan(args: &Args, job: &Job, model: &ModelFile, recipe: &mut Recipe) -> Result<Plan> {
+    let options = &args.widely;
+    if tile64::is_in(model.meta()) {
+        if let Some(option) = options.given() {
+            bail!("{option} has no meaning here: the file's matrices are codes and scales already");
         }
+        return Ok(Plan::new(model, recipe)?);
     }
-    let file = job.out.display().to_string();
-    let (weights, bits) = plan.bits();
-    if args.json {
-        let mut value = description(&plan);
-        value["file"] = if args.dry_run { json!(null) } else { json!(file) };
-        value["file_bytes"] = json!(bytes);
-        value["seconds"] = json!(start.elapsed().as_secs_f64());
-        return Ok(writeln!(out, "{value:#}")?);
+    if args.dry_run && options.wl_lm_head == Some(OutputArg::Auto) {
+        bail!("--wl-lm-head auto converts and measures: it knows no --dry-run");
     }
-    let verb = if args.dry_run { "would write " } else { "" };
-    let rule = &plan.header.rule;
+    let make = &mut |form, path: &Path| {
+        recipe.widely.output = form;
+        run(model, &mut Plan::new(model, recipe)?, path, job.options(args)?, &mut ())?;
+        Ok(())
+    };
+    let Some(choice) = options.choose_output(&job.out, make)? else {
+        return Ok(Plan::new(model, recipe)?);
+    };
+    recipe.widely.output = choice.form;
+    let mut plan = Plan::new(model, recipe)?;
+    for (key, ppl) in choice.keys() {
+        plan.shards[0].meta.set(key, Meta::F32(ppl));
+    }
+    Ok(plan)
+}
+
+/// Writes what is particular about such a file.
+///
+/// # Errors
+/// I/O.
+pub fn write(shown: &Shown<'_>, widely: &Widely, bytes: u64, out: &mut dyn Write) -> io::Result<()> {
+    let Some(header) = widely.header() else { return Ok(()) };
+    let (rule, (weights, bits)) = (&header.rule, widely.bits());
     writeln!(
         out,
-        "{verb}{file}: {}, {weights} weights in widely linear form, {bits:.4} bits each ({} stages, scales by {}, profile {}, ties by {}, output {})",
+        "{}{}: {}, {weights} weights in widely linear form, {bits:.4} bits each ({} stages, scales by {}, profile {}, ties by {}, output {})",
+        if shown.report.is_some() { "" } else { "would write " },
+        shown.out.display(),
         human_bytes(bytes),
         rule.stages,
         rule.scope.name(),
         rule.profile.name(),
         rule.tie.name(),
-        plan.header.output.name(),
+        header.output.name(),
     )?;
-    if matches!(goal, Goal::Widely(_)) {
+    if !widely.is_dense() {
         writeln!(out, "loaded by: trine alone")?;
     }
-    if matches!(goal, Goal::Widely(_)) && !args.dry_run && !tile64::is_in(model.meta()) {
+    if !widely.is_dense() && shown.report.is_some() && !tile64::is_in(shown.model.meta()) {
         writeln!(
             out,
             "a model that was not trained for this form loses most of its quality: compare perplexities with rperplexity"
         )?;
     }
-    Ok(writeln!(out, "time: {:.1} s", start.elapsed().as_secs_f64())?)
+    writeln!(out, "time: {:.1} s", shown.start.elapsed().as_secs_f64())
 }
 
-/// The plan of a widely linear model; what `auto` means is found out first.
-fn plan_widely(args: &Args, job: &Job, model: &ModelFile, options: &WidelyArgs) -> Result<Plan> {
-    let overrides = args.overrides()?;
-    if tile64::is_in(model.meta()) {
-        if let Some(option) = options.given() {
-            bail!("{option} has no meaning here: the file's matrices are codes and scales already");
-        }
-        return Ok(Plan::translated(model, &overrides)?);
-    }
-    let recipe = Recipe { allow_requantize: args.allow_requantize, overrides, ..options.recipe() };
-    let with = |output| Recipe { output, ..recipe.clone() };
-    if args.dry_run && options.wl_lm_head == Some(OutputArg::Auto) {
-        bail!("--wl-lm-head auto converts and measures: it knows no --dry-run");
-    }
-    let make = &mut |form, path: &Path| {
-        let plan = Plan::new(model, &with(form))?;
-        run(model, &plan, path, job.options(args)?, &mut ())?;
-        Ok(())
-    };
-    let Some(choice) = options.choose_output(&job.out, make)? else {
-        return Ok(Plan::new(model, &recipe)?);
-    };
-    let mut plan = Plan::new(model, &with(choice.form))?;
-    for (key, ppl) in choice.keys() {
-        plan.meta.set(key, Meta::F32(ppl));
-    }
-    Ok(plan)
-}
-
-fn description(plan: &Plan) -> serde_json::Value {
-    let rule = &plan.header.rule;
-    let (weights, bits) = plan.bits();
+/// The same for programs.
+pub fn to_json(shown: &Shown<'_>, widely: &Widely, bytes: u64) -> Value {
+    let Some(header) = widely.header() else { return Value::Null };
+    let (plan, rule, (weights, bits)) = (shown.plan, &header.rule, widely.bits());
     let row = |r: &Row| {
-        json!({
-            "name": r.name, "source": r.source, "from": r.from.to_string(), "to": r.to.to_string(), "shape": r.shape,
-        })
+        let (from, to) = (r.from.to_string(), r.to.to_string());
+        json!({ "name": r.name, "source": r.source.name, "from": from, "to": to, "shape": r.shape })
     };
     json!({
-        "architecture": plan.meta.get_str("general.architecture").ok().flatten(),
+        "architecture": plan.shards[0].meta.get_str("general.architecture").ok().flatten(),
         "stages": rule.stages,
         "scale_scope": rule.scope.name(),
         "numeric_profile": rule.profile.name(),
         "tie_rule": rule.tie.name(),
-        "lm_head": plan.header.output.name(),
+        "lm_head": header.output.name(),
         "weights": weights,
         "bits_per_weight": bits,
         "notes": plan.notes,
         "tensors": plan.rows.iter().map(row).collect::<Vec<_>>(),
+        "file": shown.report.map(|_| shown.out.display().to_string()),
+        "file_bytes": bytes,
+        "seconds": shown.start.elapsed().as_secs_f64(),
     })
 }
 
-fn line(row: &Row) -> String {
+/// One tensor.
+pub fn line(row: &Row) -> String {
     let shape: Vec<String> = row.shape.iter().map(u64::to_string).collect();
-    let what = match row.content {
-        Content::Copied { head: None } => "as it is",
-        Content::Copied { head: Some(_) } => "rows of heads in another order",
-        Content::Codes { .. } => "codes",
-        Content::Scales => "scales",
-        Content::Tiles { .. } => "codes of another layout",
-        Content::Embeddings => "pairs of bfloat16, taken apart",
-        Content::Dense { .. } => "the sum of the stages",
-    };
     let (from, to) = (row.from.to_string(), row.to.to_string());
-    format!("{:<36} {from:>5} -> {to:<5} [{}]  {what}", row.name, shape.join(", "))
+    format!("{:<36} {from:>5} -> {to:<5} [{}]  {}", row.name, shape.join(", "), row.reason)
 }

@@ -9,16 +9,16 @@ use std::path::Path;
 use plain::{Form, Plain};
 use trine::eval::Chunks;
 use trine::eval::perplexity::perplexity;
-use trine::quant::widely::{Plan, Recipe};
-use trine::quant::{RunOptions, run};
+use trine::quant::{Plan, Recipe, RunOptions, run};
 use trine::tokenizer::Tokenizer;
 use trine::{Pool, Target, Weights};
 use trine_compat_tests::{files, is_long, models, or_skip, testdata};
 use trine_formats::gguf::{Gguf, Limits, ModelFile};
 use trine_formats::types::TypeId;
 
-fn written(model: &ModelFile, plan: &Plan, out: &Path) -> ModelFile {
-    run(model, plan, out, RunOptions::default(), &mut ()).expect("a file");
+fn written(model: &ModelFile, target: Target, out: &Path) -> ModelFile {
+    let mut plan = Plan::new(model, &Recipe::new(target)).expect("a plan");
+    run(model, &mut plan, out, RunOptions::default(), &mut ()).expect("a file");
     files::model(files::read(out))
 }
 
@@ -61,15 +61,13 @@ fn a_file_computes_what_the_dense_model_of_its_stages_computes() {
     let dir = tempfile::tempdir().expect("a folder");
     // all weights in single precision, so that nothing but the matrices differs: 8-bit activations for the output
     // matrix would make steps of the smallest differences
-    let mut plain = trine::Recipe::new(Target::parse("F32").expect("a type"));
+    let mut plain = Recipe::new(Target::parse("F32").expect("a type"));
     plain.allow_requantize = true;
     let path = dir.path().join("f32.gguf");
     trine::quantize(&files::model(files::read(source)), &plain, &path).expect("a file");
     let source = files::model(files::read(&path));
-    let plan = Plan::new(&source, &Recipe::default()).expect("a plan");
-    let fairy = written(&source, &plan, &dir.path().join("fairy.gguf"));
-    let plan = Plan::dense(&fairy, TypeId::F32, &[]).expect("a plan");
-    let dense = written(&fairy, &plan, &dir.path().join("dense.gguf"));
+    let fairy = written(&source, Target::Widely, &dir.path().join("fairy.gguf"));
+    let dense = written(&fairy, Target::Dense(TypeId::F32), &dir.path().join("dense.gguf"));
     let [exact, want] = [&fairy, &dense].map(|file| models::load(file).expect("a model"));
 
     let text = std::fs::read_to_string(testdata("wikitext-2/wiki.test.raw")).expect("a text");

@@ -3,12 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use trine_formats::anyprec::Calibration;
-
-use super::Metric;
+use super::metric::Metric;
 use crate::kernels::Isa;
-use crate::quant::anyprec::plan::Plan;
-use crate::quant::anyprec::{Method, SensitivityError};
+use crate::quant::anyprec::sensitivity_error::SensitivityError;
 use crate::quant::gptq::{FeedbackReport, Gptq};
 use crate::quant::row::Row;
 
@@ -34,51 +31,16 @@ impl Metrics {
         &self.report
     }
 
-    /// The share of the mean of the diagonal that is added to it.
-    pub fn damp(&self) -> f64 {
-        self.gptq.options.damp
-    }
-
-    pub(in crate::quant::anyprec) fn calibration(&self) -> Calibration {
-        let header = self.gptq.hessians.header();
-        Calibration {
-            dataset: Some(header.origin.dataset.clone()),
-            samples: Some(header.chunks),
-            seq_len: Some(header.origin.chunk_size),
-            sha256: Some(header.origin.dataset_sha256.clone()),
-        }
-    }
-
-    /// Checks that they fit the matrices of a plan, and the plan to them. Returns remarks worth a line.
-    pub(in crate::quant::anyprec) fn check(&self, plan: &Plan) -> Result<Vec<String>, SensitivityError> {
-        let unfit = [
-            (plan.outliers.is_some(), "--outliers"),
-            (plan.header.groups != 1, "--row-groups"),
-            (plan.method != Method::Exact, "--best-at and --compat"),
-        ];
-        if let Some((_, option)) = unfit.into_iter().find(|u| u.0) {
-            return Err(SensitivityError::Unfit(option));
-        }
-        let header = self.gptq.hessians.header();
-        let mut without: Vec<&str> = Vec::new();
-        for row in plan.matrices() {
-            let Some(&input) = header.weights.get(&row.source.name) else {
-                without.push(&row.name);
-                continue;
-            };
-            let found = header.inputs[input].columns;
-            if found != row.columns() {
-                return Err(SensitivityError::Hessian { tensor: row.name.clone(), found, expected: row.columns() });
-            }
-        }
-        let all = plan.quantized.len();
-        match without.first() {
-            None => Ok(Vec::new()),
-            Some(_) if without.len() == all => Err(SensitivityError::NoHessian),
-            Some(first) => Ok(vec![format!(
-                "the Hessians have none for {} of {all} tensors, which are quantized without; the first is {first}",
-                without.len()
-            )]),
+    /// Whether there is a Hessian for a matrix.
+    ///
+    /// # Errors
+    /// One of another width.
+    pub fn fits(&self, row: &Row) -> Result<bool, SensitivityError> {
+        let found = self.input(row).map(|input| self.gptq.hessians.header().inputs[input].columns);
+        let (tensor, expected) = (row.name.clone(), row.columns());
+        match found.filter(|&found| found != expected) {
+            Some(found) => Err(SensitivityError::Hessian { tensor, found, expected }),
+            None => Ok(found.is_some()),
         }
     }
 
@@ -90,11 +52,7 @@ impl Metrics {
 
     /// What the matrix reads, factored now where it was not; `None` where there is no Hessian. On the current rayon
     /// pool.
-    pub(in crate::quant::anyprec) fn load(
-        &mut self,
-        row: &Row,
-        isa: Isa,
-    ) -> Result<Option<Arc<Metric>>, SensitivityError> {
+    pub fn load(&mut self, row: &Row, isa: Isa) -> Result<Option<Arc<Metric>>, SensitivityError> {
         let Some(input) = self.input(row) else {
             return Ok(None);
         };
@@ -110,15 +68,12 @@ impl Metrics {
             }
         };
         self.known.push((input, metric.clone()));
-        self.report.tensors += 1;
-        if metric.damp() > self.damp() {
-            self.report.damped.push((row.name.clone(), metric.damp()));
-        }
+        self.report.add(row, metric.damp(), self.gptq.options.damp);
         Ok(Some(metric))
     }
 
     /// What the matrix reads, if it was loaded last.
-    pub(in crate::quant::anyprec) fn known(&self, row: &Row) -> Option<&Metric> {
+    pub fn known(&self, row: &Row) -> Option<&Metric> {
         let input = self.input(row)?;
         let known = self.known.iter().find(|(number, _)| *number == input);
         known.map(|(_, metric)| &**metric)

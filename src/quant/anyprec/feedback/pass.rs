@@ -1,6 +1,6 @@
 //! Choosing codes column by column, each width with its own errors.
 
-use super::Feedback;
+use super::weighed::Feedback;
 use crate::linalg::{BLOCK, COLUMNS, ROWS, panel_count, tile_f64};
 
 impl Feedback<'_> {

@@ -7,7 +7,8 @@
 
 use trine_formats::types::num::{f16_to_f32, f32_to_f16};
 
-use super::{Coded, Feedback};
+use super::coded::Coded;
+use super::weighed::Feedback;
 use crate::linalg::COLUMNS;
 
 /// The most steps of a solution.

@@ -1,13 +1,15 @@
 //! Feedback at all widths against the definition, and what has to hold for any weights and inputs.
 
+use super::improve::values;
 use super::*;
+use crate::kernels::Isa;
 use crate::linalg::triangle;
-use crate::quant::anyprec::cluster::{Clusterer, Method};
-use crate::quant::anyprec::sensitivity::RowWeights;
+use crate::quant::anyprec::cluster::{Clusterer, Method, Nesting};
+use crate::quant::anyprec::opened::RowWeights;
 use crate::quant::anyprec::work::{Clustered, Kept, Work};
 use crate::quant::gptq::tests::{Generator, sums, weights};
 use trine_formats::anyprec::words;
-use trine_formats::types::num::f32_to_f16;
+use trine_formats::types::num::{f16_to_f32, f32_to_f16};
 
 const NESTING: Nesting = Nesting { seed_bits: 3, parent_bits: 6 };
 const BITS: [u8; 4] = [3, 4, 5, 6];

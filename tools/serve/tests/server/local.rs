@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Parser;
 use tokio::runtime::Runtime;
 use trine::isolate::Isolate;
-use trine::quant::{RunOptions, anyprec, run};
+use trine::{Recipe, Target};
 use trine_serve::args::Args;
 use trine_serve::http::Server;
 use trine_tools::isolate::OtherProgram;
@@ -35,10 +35,8 @@ pub fn start(more: &[&str]) -> Local {
 pub fn any_precision(folder: &Path) -> String {
     let path = folder.join("ap.gguf");
     let file = trine::open_file(trine_testkit::trilm(), true).expect("a file");
-    let recipe = anyprec::Recipe::new(anyprec::Target::parse("AP1-3").expect("a target"));
-    let plan = anyprec::Plan::new(&file, &recipe).expect("a plan");
-    let job = anyprec::Job { plan: &plan, sensitivity: &mut anyprec::Sensitivity::Uniform };
-    run(&file, job, &path, RunOptions::default(), &mut ()).expect("a file");
+    let recipe = Recipe::new(Target::parse("AP1-3").expect("a target"));
+    trine::quantize(&file, &recipe, &path).expect("a file");
     path.to_str().expect("a path").to_owned()
 }
 

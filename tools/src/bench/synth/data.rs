@@ -5,7 +5,8 @@
 //! one that `rquantize` makes from the same model in F16.
 
 use anyhow::{Context, Result};
-use trine::quant::{Reason, Row, Source};
+use trine::quant::Row;
+use trine_formats::gguf::TensorInfo;
 use trine_formats::gguf::write::NewTensor;
 use trine_formats::types::num::{f16_to_f32, f32_to_f16};
 use trine_formats::types::{EncodeFn, TypeId};
@@ -85,19 +86,8 @@ pub fn row(tensor: &NewTensor) -> Row {
     let (columns, rows) = (tensor.shape[0], tensor.shape.iter().skip(1).product());
     let bytes = tensor.ty.info().and_then(|t| t.tensor_bytes(columns, rows));
     let bytes = bytes.unwrap_or(0);
-    Row {
-        name: tensor.name.clone(),
-        source: Source { name: tensor.name.clone(), shard: 0, offset: 0, interleaved: None },
-        shape: tensor.shape.clone(),
-        from: tensor.ty,
-        to: tensor.ty,
-        bytes_from: bytes,
-        bytes,
-        reason: Reason::Default,
-        weighted: false,
-        moves: None,
-        packing: None,
-    }
+    let (name, shape) = (tensor.name.clone(), tensor.shape.clone());
+    Row::of(&TensorInfo { name, shape, ty: tensor.ty, offset: 0, bytes })
 }
 
 /// Random bytes, which depend on the name alone.

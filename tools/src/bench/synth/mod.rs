@@ -56,7 +56,7 @@ impl FromStr for Spec {
             Some((ty, word)) if word.eq_ignore_ascii_case("ternary") => (ty, true),
             _ => (ty, false),
         };
-        let target = Target::parse(ty).filter(|t| *t != Target::Copy);
+        let target = Target::parse(ty).filter(|t| t.is_usual() && *t != Target::Copy);
         let target = target.ok_or_else(|| {
             let names: Vec<&str> = Target::names().filter(|n| *n != "COPY").collect();
             format!("'{ty}' is no file type; give one of {}", names.join(" "))
@@ -84,7 +84,7 @@ fn always_ternary(target: Target) -> bool {
     match target {
         Target::Packed(_) => true,
         Target::Ftype(ty) => matches!(ty, Ftype::TQ1_0 | Ftype::TQ2_0 | Ftype::Q2_0),
-        Target::Copy => false,
+        _ => false,
     }
 }
 

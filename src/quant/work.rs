@@ -1,14 +1,15 @@
-//! The runner of all methods. A [`Method`] is a plan and makes tensors; threads, the files that are read and written,
-//! and the news of how far it is are the same for all.
+//! What all methods work with: threads, the files that are read and written, and the news of how far it is.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use rayon::{ThreadPool, ThreadPoolBuilder};
+use rayon::ThreadPool;
 use thiserror::Error;
 use trine_formats::gguf::write::{Layout, WriteError};
-use trine_formats::gguf::{Complete, GgufError, ModelFile, ScatterWriter};
+use trine_formats::gguf::{GgufError, ModelFile, ScatterWriter};
 use trine_formats::types::TypeId;
 
+use super::row::Row;
 use super::source::{ReadError, ShardReader};
 use crate::kernels::Isa;
 
@@ -33,7 +34,7 @@ impl Default for RunOptions {
 pub trait Progress: Send {
     /// Work on row number `index` of the plan begins, which makes tensor `name`.
     fn tensor(&mut self, index: usize, name: &str);
-    /// So many more bytes of [`Method::work`] are done.
+    /// So many more bytes of [`Plan::work`](super::Plan::work) are done.
     fn advance(&mut self, bytes: u64);
 }
 
@@ -64,30 +65,13 @@ pub enum RunError {
     Threads { threads: usize, why: String },
 }
 
-/// A method of quantizing, planned for a model from its headers alone.
-pub trait Method {
-    /// What was done.
-    type Report;
-    /// Why it could not be done.
-    type Error: From<RunError>;
-
-    /// Bytes of the input that are gone through.
-    fn work(&self) -> u64;
-
-    /// Makes all tensors, and the files that they go to with [`Run::create`].
-    ///
-    /// # Errors
-    /// What the runner cannot know.
-    fn make(self, run: &mut Run<'_>) -> Result<Self::Report, Self::Error>;
-}
-
 /// What a method works with.
 pub struct Run<'a> {
     /// The model.
     pub model: &'a ModelFile,
     /// How to run.
     pub options: RunOptions,
-    /// The threads. The method is called by none of them.
+    /// The threads. Methods are called by none of them.
     pub pool: &'a ThreadPool,
     /// The files of the model.
     pub readers: &'a [ShardReader],
@@ -95,6 +79,10 @@ pub struct Run<'a> {
     pub out: &'a Path,
     /// The outputs.
     pub files: Vec<File>,
+    /// The file of each row that is one tensor of the output, and its number there.
+    pub places: Vec<(usize, usize)>,
+    /// Nothing will be kept: only find out how much is lost.
+    pub measure_only: AtomicBool,
     /// Who is told how far the work is.
     pub news: News<'a>,
 }
@@ -107,11 +95,41 @@ pub struct File {
     pub writer: ScatterWriter,
 }
 
+/// A tensor of an output.
+#[derive(Clone, Copy)]
+pub struct Output<'a> {
+    writer: &'a ScatterWriter,
+    tensor: usize,
+}
+
+impl<'a> Output<'a> {
+    /// The tensor of this file and this number.
+    pub fn of(files: &'a [File], (file, tensor): (usize, usize)) -> Output<'a> {
+        Output { writer: &files[file].writer, tensor }
+    }
+
+    /// Writes bytes from `at` on; any thread may.
+    ///
+    /// # Errors
+    /// I/O.
+    pub fn write(&self, at: u64, bytes: &[u8]) -> Result<(), RunError> {
+        Ok(self.writer.write(self.tensor, at, bytes)?)
+    }
+
+    /// Brings what was written to the file to the disk.
+    ///
+    /// # Errors
+    /// I/O.
+    pub fn sync(&self) -> Result<(), RunError> {
+        Ok(self.writer.sync()?)
+    }
+}
+
 /// Tells a [`Progress`] how far the threads are, each tensor once and in order.
 pub struct News<'a> {
     /// The listener.
     pub progress: &'a mut dyn Progress,
-    announced: usize,
+    pub(super) announced: usize,
 }
 
 impl News<'_> {
@@ -126,6 +144,24 @@ impl News<'_> {
 }
 
 impl Run<'_> {
+    /// Whether nothing will be kept.
+    pub fn only_measures(&self) -> bool {
+        self.measure_only.load(Ordering::Relaxed)
+    }
+
+    /// The whole data of a row in the input, on all threads.
+    ///
+    /// # Errors
+    /// I/O.
+    pub fn read(&self, row: &Row) -> Result<Vec<u8>, RunError> {
+        Ok(self.readers[row.source.shard].read_whole(row)?)
+    }
+
+    /// Where the tensor of row number `index` is written.
+    pub fn output(&self, index: usize) -> Output<'_> {
+        Output::of(&self.files, self.places[index])
+    }
+
     /// Starts an output, which must be no file of the model and none of `others`.
     ///
     /// # Errors
@@ -137,30 +173,4 @@ impl Run<'_> {
         self.files.push(File { layout, writer });
         Ok(())
     }
-}
-
-/// Carries out a plan for the model it was made from. The files appear under their names when all of them are complete;
-/// until then, and after any error, what was there stays. The bytes depend on no option.
-///
-/// # Errors
-/// I/O; a model that changed meanwhile; what the method says.
-pub fn run<M: Method>(
-    model: &ModelFile,
-    method: M,
-    out: &Path,
-    options: RunOptions,
-    progress: &mut dyn Progress,
-) -> Result<M::Report, M::Error> {
-    let threads = options.threads;
-    let pool = ThreadPoolBuilder::new().num_threads(threads).build();
-    let pool = pool.map_err(|e| RunError::Threads { threads, why: e.to_string() })?;
-    let readers: Vec<ShardReader> = model.shards().iter().map(ShardReader::new).collect();
-    let news = News { progress, announced: 0 };
-    let mut run = Run { model, options, pool: &pool, readers: &readers, out, files: Vec::new(), news };
-    let report = method.make(&mut run)?;
-    readers.iter().try_for_each(ShardReader::unchanged).map_err(RunError::from)?;
-    let complete = run.files.into_iter().map(|file| file.writer.complete(&file.layout));
-    let complete = complete.collect::<Result<_, _>>().and_then(Complete::keep_all);
-    complete.map_err(RunError::from)?;
-    Ok(report)
 }

@@ -4,30 +4,29 @@
 //! A few million weights are in memory at once. Rows are clustered in parallel, each on its own, so that the
 //! bytes do not depend on the number of threads. The files of the model are hashed meanwhile.
 
-use std::collections::HashMap;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 use sha2::{Digest, Sha256};
 use trine_formats::anyprec::{Header, Part, SparseShares};
 use trine_formats::gguf::ScatterWriter;
 use trine_formats::limited::open_regular;
 
+use super::codes::Codes;
 use super::error::{ApError, check_finite};
 use super::feedback::Feedback;
 use super::footprint::Footprint;
-use super::keep::choose;
-use super::plan::{Places, Plan};
-use super::sensitivity::Sensitivity;
+use super::keep::{Choice, choose};
+use super::opened::Opened;
+use super::places::{Places, matrices};
 use super::work::{Kept, Work, decode};
-use crate::quant::encoder::Encoder;
-use crate::quant::method::{Method, Run, RunError};
-use crate::quant::round::Rounding;
+use crate::quant::plan::Plan;
 use crate::quant::row::Row;
 use crate::quant::source::ShardReader;
-use crate::quant::ternary::TernaryReport;
+use crate::quant::work::{Run, RunError};
 
 /// Weights that are clustered between two reads: enough work for many threads.
 const CHUNK_WEIGHTS: u64 = 1 << 22;
@@ -35,10 +34,6 @@ const CHUNK_WEIGHTS: u64 = 1 << 22;
 /// What was done.
 #[derive(Debug)]
 pub struct Report {
-    /// Size of the file.
-    pub file_bytes: u64,
-    /// Threads that worked on it.
-    pub threads: usize,
     /// Sizes by width.
     pub footprint: Footprint,
     /// What the keys say.
@@ -56,59 +51,61 @@ struct Hashes {
     other: Option<String>,
 }
 
-/// A plan, and how much each weight matters. Weights and sensitivities that cannot be clustered are errors.
-pub struct Job<'a> {
-    /// The plan.
-    pub plan: &'a Plan,
-    /// Those that fit it.
-    pub sensitivity: &'a mut Sensitivity,
+/// The hashes, found by a thread of their own while matrices are clustered; after an error nobody waits for them.
+#[derive(Debug)]
+struct Hashing {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Result<Hashes, ApError>>>,
 }
 
-impl Method for Job<'_> {
-    type Report = Report;
-    type Error = ApError;
-
-    fn work(&self) -> u64 {
-        self.plan.bytes_from()
+impl Hashing {
+    fn start(readers: &[ShardReader], others: Vec<PathBuf>) -> Result<Hashing, RunError> {
+        let (readers, stop) = (readers.to_vec(), Arc::new(AtomicBool::new(false)));
+        let stopped = stop.clone();
+        let thread = thread::Builder::new().spawn(move || hash_all(&readers, &others, &stopped));
+        let thread = thread.map_err(|e| RunError::Threads { threads: 1, why: e.to_string() })?;
+        Ok(Hashing { stop, thread: Some(thread) })
     }
 
-    fn make(self, run: &mut Run<'_>) -> Result<Report, ApError> {
+    fn wait(mut self) -> Result<Hashes, ApError> {
+        let thread = self.thread.take().map(JoinHandle::join);
+        let hashes = thread.unwrap_or_else(|| Ok(Ok(Hashes { model: Vec::new(), other: None })));
+        hashes.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+}
+
+impl Drop for Hashing {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The file of a plan on its way.
+#[derive(Debug)]
+pub(super) struct Making {
+    choice: Choice,
+    header: Header,
+    places: Places,
+    hashing: Hashing,
+    /// Matrices that are done.
+    done: usize,
+    /// The mean error at each width so far.
+    errors: Vec<f64>,
+}
+
+impl Making {
+    /// Chooses the weights that are kept as they are, and starts the file.
+    pub fn new(codes: &Codes, opened: &mut Opened, plan: &Plan, run: &mut Run<'_>) -> Result<Making, ApError> {
         // Inputs beside the model.
-        let others: Vec<PathBuf> = match self.sensitivity {
-            Sensitivity::Weights(files) => files.paths().map(Path::to_owned).collect(),
-            _ => Vec::new(),
-        };
-        let stop = AtomicBool::new(false);
-        thread::scope(|scope| {
-            let (readers, others, stop) = (run.readers, &others[..], &stop);
-            let hashes = thread::Builder::new()
-                .spawn_scoped(scope, move || hash_all(readers, others, stop))
-                .map_err(|e| RunError::Threads { threads: 1, why: e.to_string() })?;
-            let report = self.make_file(run, others, || join(hashes));
-            stop.store(true, Ordering::Relaxed); // after an error nobody waits for the hashes
-            report
-        })
-    }
-}
-
-fn join<T>(handle: thread::ScopedJoinHandle<'_, T>) -> T {
-    handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-}
-
-impl Job<'_> {
-    fn make_file(
-        self,
-        run: &mut Run<'_>,
-        others: &[PathBuf],
-        hashes: impl FnOnce() -> Result<Hashes, ApError>,
-    ) -> Result<Report, ApError> {
-        let Job { plan, sensitivity } = self;
+        let others = opened.files();
+        let hashing = Hashing::start(run.readers, others.clone())?;
         let pool = run.pool;
-        let choice = pool.install(|| choose(plan, run.readers, sensitivity, run.news.progress))?;
-        let mut header = plan.header.clone();
+        let choice = pool.install(|| choose(codes, plan, run.readers, opened, run.news.progress))?;
+        let sensitivity = &codes.options.sensitivity;
+        let mut header = codes.header.clone();
         header.sensitivity = sensitivity.name().to_owned();
         header.calibration = sensitivity.calibration();
-        header.sparse = plan.outliers.map(|(_, shares)| SparseShares {
+        header.sparse = codes.outliers().map(|(_, shares)| SparseShares {
             sensitivity: shares.sensitive as f32,
             magnitude: choice.magnitude as f32,
         });
@@ -118,49 +115,53 @@ impl Job<'_> {
         if others.len() == 1 {
             header.calibration.sha256 = Some(unknown);
         }
-        let places = plan.places(&header, &choice.counts)?;
-        let footprint = Footprint::new(plan, &places, &choice.counts);
-        run.create(run.out, places.layout.clone(), others)?;
-        let tensors: Vec<_> = (0..plan.rows.len()).map(|i| (0, places.copied.get(&i).copied().unwrap_or(0))).collect();
-        let (importance, measure_only) = (&HashMap::new(), &AtomicBool::new(false));
-        let copies =
-            Rounding { rows: &plan.rows, places: &tensors, importance, encoder: Encoder::default(), measure_only };
-        let mut errors = vec![0.0; plan.nesting().widths().len()];
-        let mut at = 0;
-        for (number, &index) in plan.quantized.iter().enumerate() {
-            copies.make(at..index, run, &mut TernaryReport::default())?;
-            at = index + 1;
-            let row = &plan.rows[index];
-            let (kept, sparse) = (&choice.kept[number], choice.counts[number]);
-            let matrix = Matrix { plan, number, index, row, kept, sparse, places: &places };
-            let relative = pool.install(|| matrix.make(run, sensitivity))?;
-            let share = row.weights() as f64 / plan.quantized_weights() as f64;
-            let sums = errors.iter_mut().zip(relative);
-            sums.for_each(|(sum, e)| *sum += e * share);
-        }
-        copies.make(at..plan.rows.len(), run, &mut TernaryReport::default())?;
-        let hashes = hashes()?;
+        let places = Places::new(plan, &header, &choice.counts)?;
+        run.create(run.out, places.layout.clone(), &others)?;
+        run.places = places.rows.iter().map(|&tensor| (0, tensor)).collect();
+        let errors = vec![0.0; codes.nesting().widths().len()];
+        Ok(Making { choice, header, places, hashing, done: 0, errors })
+    }
+
+    /// Makes the next matrix, which is row number `index`.
+    pub fn matrix(
+        &mut self,
+        codes: &Codes,
+        opened: &mut Opened,
+        index: usize,
+        plan: &Plan,
+        run: &mut Run<'_>,
+    ) -> Result<(), ApError> {
+        let (number, row) = (self.done, &plan.rows[index]);
+        self.done += 1;
+        let (kept, sparse) = (&self.choice.kept[number], self.choice.counts[number]);
+        let matrix = Matrix { codes, plan, number, index, row, kept, sparse, places: &self.places };
+        let pool = run.pool;
+        let relative = pool.install(|| matrix.make(run, opened))?;
+        let all: u64 = matrices(plan).map(Row::weights).sum();
+        let share = row.weights() as f64 / all as f64;
+        self.errors.iter_mut().zip(relative).for_each(|(sum, e)| *sum += e * share);
+        Ok(())
+    }
+
+    /// Completes the header.
+    pub fn end(self, codes: &Codes, opened: &Opened, plan: &Plan, run: &mut Run<'_>) -> Result<Report, ApError> {
+        let Making { choice, mut header, places, hashing, errors, .. } = self;
+        let footprint = Footprint::new(plan, header.groups, &places, &choice.counts);
+        let hashes = hashing.wait()?;
         header.source_sha256 = hashes.model;
         if hashes.other.is_some() {
             header.calibration.sha256 = hashes.other;
         }
-        if let Sensitivity::Weights(files) = sensitivity {
-            files.unchanged()?;
-        }
-        run.files[0].layout = plan.places(&header, &choice.counts)?.layout;
-        Ok(Report {
-            file_bytes: places.layout.file_bytes(),
-            threads: pool.current_num_threads(),
-            footprint,
-            header,
-            sparse: choice.counts.iter().sum(),
-            errors: plan.nesting().widths().zip(errors).collect(),
-        })
+        opened.unchanged()?;
+        run.files[0].layout = Places::new(plan, &header, &choice.counts)?.layout;
+        let errors = codes.nesting().widths().zip(errors).collect();
+        Ok(Report { footprint, header, sparse: choice.counts.iter().sum(), errors })
     }
 }
 
 /// One matrix on its way.
 struct Matrix<'a> {
+    codes: &'a Codes,
     plan: &'a Plan,
     /// Its number among the matrices, and among all rows.
     number: usize,
@@ -174,16 +175,16 @@ struct Matrix<'a> {
 
 impl Matrix<'_> {
     /// Clusters and writes the matrix. Returns the relative error at each width of the code.
-    fn make(&self, run: &mut Run<'_>, sensitivity: &mut Sensitivity) -> Result<Vec<f64>, ApError> {
-        let (plan, row, header) = (self.plan, self.row, &self.plan.header);
+    fn make(&self, run: &mut Run<'_>, opened: &mut Opened) -> Result<Vec<f64>, ApError> {
+        let (codes, row, header) = (self.codes, self.row, &self.codes.header);
         let (isa, writer) = (run.options.isa, &run.files[0].writer);
         let columns = row.columns();
         let rows = row.weights() / columns.max(1);
-        let metric = sensitivity.metric(row, isa)?;
-        let feedback = |m| Feedback::new(m, plan.nesting(), &header.bits, isa);
+        let metric = opened.metric(row, isa)?;
+        let feedback = |m| Feedback::new(m, codes.nesting(), &header.bits, isa);
         let work = Work {
-            nesting: plan.nesting(),
-            method: plan.method,
+            nesting: codes.nesting(),
+            method: codes.options.method,
             columns: columns as usize,
             groups: header.groups as usize,
             kept: self.kept,
@@ -201,7 +202,7 @@ impl Matrix<'_> {
             let data = reader.read_chunk(row, start, len, &mut buffer).map_err(RunError::from)?;
             check_finite(row, first_row, data)?;
             let weights = decode(row.from, work.columns, data);
-            let own = sensitivity.rows(row, first_row, count)?;
+            let own = opened.rows(row, first_row, count)?;
             let done = work
                 .run(first_row, &weights, &own)
                 .map_err(|source| ApError::Cluster { tensor: row.name.clone(), source })?;
@@ -222,7 +223,7 @@ impl Matrix<'_> {
             let sums = errors.iter_mut().zip(done.errors);
             sums.for_each(|(sum, e)| *sum += e);
             energy += done.energy;
-            run.news.tell(|i| &plan.rows[i].name, self.index, data.len() as u64);
+            run.news.tell(|i| &self.plan.rows[i].name, self.index, data.len() as u64);
         }
         self.write_sparse(sparse, writer)?;
         let relative = |e: f64| if energy > 0.0 { e / energy } else { 0.0 };

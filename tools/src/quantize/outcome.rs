@@ -1,0 +1,19 @@
+//! What is shown.
+
+use std::path::Path;
+use std::time::Instant;
+
+use trine::quant::{Plan, Recipe, Report};
+use trine_formats::gguf::ModelFile;
+
+/// A plan, and what became of it where it was carried out.
+pub struct Shown<'a> {
+    pub plan: &'a Plan,
+    pub recipe: &'a Recipe,
+    /// The path that was asked for.
+    pub out: &'a Path,
+    pub model: &'a ModelFile,
+    /// What was written; of a dry run nothing.
+    pub report: Option<&'a Report>,
+    pub start: Instant,
+}

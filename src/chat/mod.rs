@@ -26,6 +26,7 @@ pub use answer::answer;
 pub use error::ChatError;
 pub use message::{Message, Role, ToolCall};
 pub use options::RenderOptions;
+pub use strftime::at as format_time;
 pub use template::ChatTemplate;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `strftime_now`: today's date in UTC, for templates that tell it to the model.
+//! Times in UTC as text, such as `strftime_now`: today's date, for templates that tell it to the model.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -27,8 +27,11 @@ pub fn now(format: &str) -> Result<String, String> {
     at(since.as_secs(), format)
 }
 
-/// The time `seconds` after 1970-01-01T00:00:00Z.
-fn at(seconds: u64, format: &str) -> Result<String, String> {
+/// The time `seconds` after 1970-01-01T00:00:00Z as `format` says.
+///
+/// # Errors
+/// A directive that is not known.
+pub fn at(seconds: u64, format: &str) -> Result<String, String> {
     let (days, second) = (seconds / 86400, seconds % 86400);
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
     let (mut year, mut day) = (1970, days);

@@ -29,7 +29,7 @@ pub const SHORT: Short = &[
     device::SHORT_LAYERS,
 ];
 
-/// Serve a language model over HTTP, with OpenAI's and llama-server's API
+/// Serve a language model over HTTP, with the APIs of OpenAI, llama-server, Anthropic and Ollama
 ///
 /// The text of a request depends on the model, the bits, the prompt, the options and the seed, and on nothing else:
 /// not on other requests, the load, the order, or what is in the cache.

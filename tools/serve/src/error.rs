@@ -4,6 +4,30 @@ use serde_json::{Map, Value, json};
 
 use crate::engine::Refused;
 
+/// The APIs whose clients look for errors in a form of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    /// OpenAI's, and llama-server's, which has the same.
+    OpenAi,
+    /// Anthropic's.
+    Anthropic,
+    /// Ollama's.
+    Ollama,
+}
+
+impl Dialect {
+    /// The API that a path belongs to.
+    pub fn of_path(path: &str) -> Dialect {
+        if path.starts_with("/api/") {
+            Dialect::Ollama
+        } else if path.starts_with("/v1/messages") {
+            Dialect::Anthropic
+        } else {
+            Dialect::OpenAi
+        }
+    }
+}
+
 /// An answer that is no text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ApiError {
@@ -15,8 +39,6 @@ pub struct ApiError {
     pub message: String,
     /// Seconds after which to try again.
     pub retry_after: Option<u64>,
-    /// True if the client looks for Anthropic's form of an error.
-    anthropic: bool,
     /// Further members of the error object.
     more: Vec<(&'static str, Value)>,
 }
@@ -24,7 +46,7 @@ pub struct ApiError {
 impl ApiError {
     /// An error of any kind.
     pub fn new(status: u16, kind: &'static str, message: impl Into<String>) -> ApiError {
-        ApiError { status, kind, message: message.into(), retry_after: None, anthropic: false, more: Vec::new() }
+        ApiError { status, kind, message: message.into(), retry_after: None, more: Vec::new() }
     }
 
     /// The request makes no sense.
@@ -78,25 +100,24 @@ impl ApiError {
         self
     }
 
-    /// The same in Anthropic's form, where `anthropic` says so.
-    pub fn in_form(self, anthropic: bool) -> ApiError {
-        ApiError { anthropic, ..self }
-    }
-
-    /// The object that the client gets.
-    pub fn body(&self) -> Value {
+    /// The object that a client of this API gets.
+    pub fn body(&self, dialect: Dialect) -> Value {
+        let anthropic = dialect == Dialect::Anthropic;
+        if dialect == Dialect::Ollama {
+            return json!({ "error": self.message });
+        }
         let mut error = Map::new();
         error.insert("code".into(), self.status.into());
         error.insert("message".into(), self.message.as_str().into());
         let kind = match self.kind {
-            "server_error" if self.anthropic => "api_error",
-            "unavailable_error" if self.anthropic => "overloaded_error",
-            "exceed_context_size_error" if self.anthropic => "invalid_request_error",
+            "server_error" if anthropic => "api_error",
+            "unavailable_error" if anthropic => "overloaded_error",
+            "exceed_context_size_error" if anthropic => "invalid_request_error",
             kind => kind,
         };
         error.insert("type".into(), kind.into());
         error.extend(self.more.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
-        match self.anthropic {
+        match anthropic {
             true => json!({ "type": "error", "error": error }),
             false => json!({ "error": error }),
         }

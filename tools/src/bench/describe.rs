@@ -33,8 +33,8 @@ impl Description {
     }
 }
 
-/// `0.73B`, `729.21M`.
-fn billions(n: u64) -> String {
+/// A number of weights as models' names have it: `7.2B`, `729M`.
+pub fn billions(n: u64) -> String {
     let n = n as f64;
     if n >= 1e9 { format!("{:.1}B", n / 1e9) } else { format!("{:.0}M", n / 1e6) }
 }
@@ -50,7 +50,7 @@ fn widely_linear(file: &ModelFile) -> Option<(u64, usize)> {
 }
 
 /// The file type, or the type of most weights where the number is another program's or missing.
-fn file_type(file: &ModelFile) -> String {
+pub fn file_type(file: &ModelFile) -> String {
     if let Some((_, stages)) = widely_linear(file) {
         return format!("W{stages}");
     }

@@ -3,7 +3,7 @@
 pub mod args;
 mod batched;
 mod compare;
-mod describe;
+pub mod describe;
 mod grid;
 mod kernels;
 mod machine;

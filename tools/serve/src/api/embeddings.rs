@@ -1,4 +1,7 @@
-//! `/v1/embeddings` in OpenAI's shape, `/embedding` and `/embeddings` in llama-server's.
+//! `/v1/embeddings` in OpenAI's shape, `/embedding` and `/embeddings` in llama-server's, `/api/embed` and
+//! `/api/embeddings` in Ollama's.
+
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -6,15 +9,42 @@ use serde_json::{Value, json};
 use trine::{Pooling, Scale};
 
 use super::request::fields::Fields;
+use super::request::keep_alive::keep_alive;
 use super::request::{Caller, cache, prompt};
 use crate::engine::{Request, Vector};
 use crate::error::ApiError;
-use crate::service::Service;
+use crate::service::{Encoder, LONGEST_NAME, Service};
 
 /// Most inputs of a request, as at OpenAI.
 const MOST: usize = 2048;
-/// Longest name of a model or salt, in bytes.
-const NAME: usize = 256;
+/// The shapes of requests and answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// OpenAI's.
+    OpenAi,
+    /// llama-server's own.
+    Native,
+    /// Ollama's, of `/api/embed`.
+    Ollama,
+    /// Ollama's older one, of `/api/embeddings`: one prompt, one vector, as it is.
+    OllamaOne,
+}
+
+impl Shape {
+    /// The fields in which the texts may stand, of which the first that a request has counts.
+    fn names(self) -> &'static [&'static str] {
+        match self {
+            Shape::OpenAi | Shape::Native => &["input", "content"],
+            Shape::Ollama => &["input"],
+            Shape::OllamaOne => &["prompt"],
+        }
+    }
+
+    /// True if it is one of Ollama's.
+    fn is_ollama(self) -> bool {
+        matches!(self, Shape::Ollama | Shape::OllamaOne)
+    }
+}
 
 /// A request for vectors.
 pub struct Inputs {
@@ -27,39 +57,48 @@ pub struct Inputs {
     /// Numbers of a vector that are sent: the first ones.
     dimensions: usize,
     base64: bool,
-    /// True if the answer has llama-server's own shape.
-    native: bool,
+    shape: Shape,
 }
 
 impl Inputs {
-    /// Reads the body of a request; `native` says that the route is one of llama-server's own.
+    /// Reads the body of a request in this shape.
     ///
     /// # Errors
     /// An error that names the field.
-    pub fn read(service: &Service, body: &Value, caller: &Caller, native: bool) -> Result<Inputs, ApiError> {
+    pub fn read(service: &Service, body: &Value, caller: &Caller, shape: Shape) -> Result<Inputs, ApiError> {
         let f = Fields::of(body)?;
-        let (name, value) = match (f.get("input"), f.get("content")) {
-            (Some(value), _) => ("input", value),
-            (None, Some(value)) => ("content", value),
-            (None, None) => return Err(ApiError::field("input", "is required")),
+        let names = shape.names();
+        let given = names.iter().find_map(|name| Some((*name, f.get(name)?)));
+        let prompts = match given {
+            // Without a text such a request loads the model.
+            None if shape.is_ollama() => Vec::new(),
+            Some((_, Value::String(text))) if shape.is_ollama() && text.is_empty() => Vec::new(),
+            Some((_, Value::Array(list))) if shape.is_ollama() && list.is_empty() => Vec::new(),
+            None => return Err(ApiError::field(names[0], "is required")),
+            Some((name, value)) => {
+                let encoder =
+                    Encoder { cut: shape.is_ollama() && f.flag("truncate")?.unwrap_or(true), ..service.encoder() };
+                prompt::prompts(name, MOST, value, encoder)?.0
+            }
         };
-        let (prompts, _) = prompt::prompts(name, MOST, value, service.encoder())?;
+        let name = given.map_or(names[0], |(name, _)| name);
         if let Some(i) = prompts.iter().position(|p| p.tokens.is_empty()) {
             return Err(ApiError::field(name, format!("input {i} is empty")));
         }
         let bits = f.integer("bits", 1..=8)?.map(|b| b as u8);
-        let (model, bits) = service.names.resolve(f.short_text("model", NAME)?, bits)?;
+        let (model, bits) = service.names.resolve(f.short_text("model", LONGEST_NAME)?, bits)?;
         let n_embd = service.engine.model().weights().config().n_embd as i64;
         let dimensions = f.integer("dimensions", 1..=n_embd)?.unwrap_or(n_embd) as usize;
+        keep_alive(&f)?;
         // This field is llama-server's, and so is the answer.
-        let native = native || name == "content";
+        let shape = if name == "content" { Shape::Native } else { shape };
         let pooling = pooling(&f)?.unwrap_or(service.pooling);
         if pooling == Pooling::None && dimensions < n_embd as usize {
             return Err(ApiError::field("dimensions", "tokens have whole vectors"));
         }
         if pooling == Pooling::None {
             let tokens: usize = prompts.iter().map(|p| p.tokens.len()).sum();
-            each(native, tokens, n_embd as usize)?;
+            each(shape, tokens, n_embd as usize)?;
         }
         let one = Request {
             pooling: Some(pooling),
@@ -74,16 +113,16 @@ impl Inputs {
             requests: requests.collect(),
             model,
             pooling,
-            scale: scale(&f)?,
+            scale: scale(&f)?.unwrap_or(if shape == Shape::OllamaOne { Scale::None } else { Scale::Length }),
             dimensions,
             base64: base64(&f)?,
-            native,
+            shape,
         })
     }
 
     /// The answer, in one line. Of thousands of vectors a tree of JSON would take many times their memory, so it is
     /// written as it goes.
-    pub fn answer(&self, vectors: Vec<Vector>) -> String {
+    pub fn answer(&self, vectors: Vec<Vector>, took: Duration, loading: Duration) -> String {
         let tokens: usize = vectors.iter().map(|v| v.prompt_tokens).sum();
         let bits = vectors.first().map(|v| v.bits).filter(|b| *b > 0);
         let objects = vectors.into_iter().enumerate().map(|(i, mut vector)| {
@@ -97,19 +136,29 @@ impl Inputs {
             vector.numbers.truncate(self.dimensions);
             self.scale.apply(&mut vector.numbers);
             let numbers = self.numbers(&vector.numbers);
-            match (self.native, self.base64) {
-                (true, _) => format!("{{\"index\":{i},\"embedding\":[{numbers}]}}"),
-                (false, true) => format!(
+            match (self.shape, self.base64) {
+                (Shape::Ollama | Shape::OllamaOne, _) => numbers,
+                (Shape::Native, _) => format!("{{\"index\":{i},\"embedding\":[{numbers}]}}"),
+                (Shape::OpenAi, true) => format!(
                     "{{\"object\":\"embedding\",\"index\":{i},\"embedding\":{numbers},\"encoding_format\":\"base64\"}}"
                 ),
-                (false, false) => format!("{{\"object\":\"embedding\",\"index\":{i},\"embedding\":{numbers}}}"),
+                (Shape::OpenAi, false) => format!("{{\"object\":\"embedding\",\"index\":{i},\"embedding\":{numbers}}}"),
             }
         });
         let objects = objects.collect::<Vec<_>>().join(",");
-        if self.native {
-            return format!("[{objects}]\n");
-        }
         let model = Value::from(self.model.as_str());
+        match self.shape {
+            Shape::OpenAi => {}
+            Shape::Native => return format!("[{objects}]\n"),
+            Shape::OllamaOne if objects.is_empty() => return "{\"embedding\":[]}\n".to_owned(),
+            Shape::OllamaOne => return format!("{{\"embedding\":{objects}}}\n"),
+            Shape::Ollama => {
+                let (took, loading) = (took.as_nanos(), loading.as_nanos());
+                return format!(
+                    "{{\"model\":{model},\"embeddings\":[{objects}],\"total_duration\":{took},\"load_duration\":{loading},\"prompt_eval_count\":{tokens}}}\n"
+                );
+            }
+        }
         let usage = json!({"prompt_tokens": tokens, "total_tokens": tokens});
         let effective = json!({"bits": bits, "pooling": self.pooling.name()});
         format!(
@@ -119,7 +168,7 @@ impl Inputs {
 
     /// The numbers of a vector: in JSON the shortest decimals that read back to the same, or their bytes.
     fn numbers(&self, vector: &[f32]) -> String {
-        if self.base64 && !self.native {
+        if self.base64 && self.shape == Shape::OpenAi {
             let bytes: Vec<u8> = vector.iter().flat_map(|x| x.to_le_bytes()).collect();
             return format!("\"{}\"", BASE64.encode(bytes));
         }
@@ -139,9 +188,12 @@ fn pooling(f: &Fields<'_>) -> Result<Option<Pooling>, ApiError> {
 
 /// Refuses a vector for each of `tokens` tokens in OpenAI's shape, which has one for a text, and where the answer would
 /// be too long.
-fn each(native: bool, tokens: usize, n_embd: usize) -> Result<(), ApiError> {
-    if !native {
-        return Err(ApiError::field(POOLING, "\"none\" is for /embedding: OpenAI's shape has one vector for a text"));
+fn each(shape: Shape, tokens: usize, n_embd: usize) -> Result<(), ApiError> {
+    if shape != Shape::Native {
+        return Err(ApiError::field(
+            POOLING,
+            "\"none\" is for /embedding: the shape of this route has one vector for a text",
+        ));
     }
     if tokens.saturating_mul(n_embd) > MOST_NUMBERS {
         return Err(ApiError::field(
@@ -154,12 +206,13 @@ fn each(native: bool, tokens: usize, n_embd: usize) -> Result<(), ApiError> {
 
 /// llama-server's numbers: -1 nothing, 0 the largest, 2 the length. Other norms need powers whose last bits would be
 /// the machine's.
-fn scale(f: &Fields<'_>) -> Result<Scale, ApiError> {
+fn scale(f: &Fields<'_>) -> Result<Option<Scale>, ApiError> {
     const NAME: &str = "embd_normalize";
     match f.integer(NAME, i64::from(i32::MIN)..=i64::from(i32::MAX))? {
-        None | Some(2) => Ok(Scale::Length),
-        Some(-1) => Ok(Scale::None),
-        Some(0) => Ok(Scale::Largest),
+        None => Ok(None),
+        Some(2) => Ok(Some(Scale::Length)),
+        Some(-1) => Ok(Some(Scale::None)),
+        Some(0) => Ok(Some(Scale::Largest)),
         Some(_) => Err(ApiError::field(NAME, "must be -1 (as it is), 0 (largest number 32760) or 2 (length 1)")),
     }
 }

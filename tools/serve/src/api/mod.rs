@@ -7,6 +7,7 @@
 pub mod answer;
 pub mod embeddings;
 pub mod models;
+pub mod ollama;
 pub mod openapi;
 pub mod props;
 pub mod request;
@@ -14,7 +15,7 @@ pub mod tokens;
 
 pub use answer::reply::Reply;
 
-pub use crate::error::ApiError;
+pub use crate::error::{ApiError, Dialect};
 
 /// The routes that generate texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,11 +30,24 @@ pub enum Route {
     Responses,
     /// `/v1/messages`.
     Messages,
+    /// `/api/chat`.
+    OllamaChat,
+    /// `/api/generate`, which is a chat of one message unless it is raw.
+    OllamaGenerate,
 }
 
 impl Route {
-    /// True if the request is a chat, in whatever form.
-    pub fn is_chat(self) -> bool {
-        matches!(self, Route::Chat | Route::Responses | Route::Messages)
+    /// The API that it is part of.
+    pub fn dialect(self) -> Dialect {
+        match self {
+            Route::Native | Route::Text | Route::Chat | Route::Responses => Dialect::OpenAi,
+            Route::Messages => Dialect::Anthropic,
+            Route::OllamaChat | Route::OllamaGenerate => Dialect::Ollama,
+        }
+    }
+
+    /// True if an answer is one text, whatever the request says.
+    pub fn has_one_answer(self) -> bool {
+        !matches!(self, Route::Native | Route::Text | Route::Chat)
     }
 }

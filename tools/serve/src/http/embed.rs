@@ -1,6 +1,7 @@
 //! The routes that make vectors of texts.
 
 use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::http::{HeaderMap, Response};
@@ -10,12 +11,12 @@ use super::guard::Known;
 use super::state::State;
 use super::{body, generate, reply};
 use crate::api::ApiError;
-use crate::api::embeddings::Inputs;
+use crate::api::embeddings::{Inputs, Shape};
 use crate::engine::{Answer, Ended, Event, Refused, Vector};
 
-/// Answers a request for vectors; `native` says that the route is llama-server's own.
-pub async fn embed(state: &State, native: bool, known: Known, headers: &HeaderMap, body: Body) -> Response<Body> {
-    match answer(state, native, known, headers, body).await {
+/// Answers a request for vectors in this shape.
+pub async fn embed(state: &State, shape: Shape, known: Known, headers: &HeaderMap, body: Body) -> Response<Body> {
+    match answer(state, shape, known, headers, body).await {
         Ok(response) => response,
         Err(e) => e.into_response(),
     }
@@ -23,15 +24,16 @@ pub async fn embed(state: &State, native: bool, known: Known, headers: &HeaderMa
 
 async fn answer(
     state: &State,
-    native: bool,
+    shape: Shape,
     known: Known,
     headers: &HeaderMap,
     body: Body,
 ) -> Result<Response<Body>, ApiError> {
+    let since = Instant::now();
     let service = state.service()?;
     let caller = generate::caller(state, &known, headers)?;
     let bytes = body::read(body, state.max_body).await?;
-    let read = service.blocking(move |service| Inputs::read(service, &generate::parse(&bytes)?, &caller, native));
+    let read = service.blocking(move |service| Inputs::read(service, &generate::parse(&bytes)?, &caller, shape));
     let mut inputs = read.await?;
     let mut waiting = std::mem::take(&mut inputs.requests).into_iter().peekable();
     // As many as can run: the engine reads several in one pass, and a long list leaves the queue to others.
@@ -56,7 +58,7 @@ async fn answer(
         vectors.push(vector);
     }
     let work = service.blocking(move |_| {
-        let text = inputs.answer(vectors);
+        let text = inputs.answer(vectors, since.elapsed(), Duration::ZERO);
         Ok(reply::with_type(200, "application/json; charset=utf-8", text))
     });
     work.await

@@ -11,9 +11,11 @@ use super::events::Events;
 use super::guard::Known;
 use super::state::State;
 use super::{body, reply, stream};
-use crate::api::request::{Asked, Caller, Unread};
-use crate::api::{ApiError, Reply, Route, answer as shape};
+use crate::api::request::fields::Fields;
+use crate::api::request::{Asked, Caller, Unread, ollama};
+use crate::api::{ApiError, Dialect, Reply, Route, answer as shape};
 use crate::engine::Event;
+use crate::service::LONGEST_NAME as NAME;
 
 /// How long a stream waits for its first token before it begins, so that an error until then has a status of its own.
 const FIRST: Duration = Duration::from_secs(10);
@@ -22,7 +24,7 @@ const FIRST: Duration = Duration::from_secs(10);
 pub async fn generate(state: &State, route: Route, known: Known, headers: &HeaderMap, body: Body) -> Response<Body> {
     match answer(state, route, known, headers, body).await {
         Ok(response) => response,
-        Err(e) => e.in_form(route == Route::Messages).into_response(),
+        Err(e) => e.into_response(),
     }
 }
 
@@ -37,6 +39,10 @@ async fn answer(
     let caller = caller(state, &known, headers)?;
     let bytes = body::read(body, state.max_body).await?;
     let body = Arc::new(service.blocking(move |_| parse(&bytes)).await?);
+    if route.dialect() == Dialect::Ollama && ollama::asks_for_nothing(&body, route == Route::OllamaChat)? {
+        let (name, _) = service.names.resolve(Fields::of(&body)?.short_text("model", NAME)?, None)?;
+        return Ok(reply::json(200, &shape::ollama::without_text(route, &name, "load")));
+    }
     let (asked, text) = loop {
         let (body, caller) = (body.clone(), caller.clone());
         let read = service.blocking(move |service| match Asked::read(route, service, &body, &caller) {

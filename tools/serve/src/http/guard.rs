@@ -11,8 +11,9 @@ use axum::middleware::Next;
 use axum::response::IntoResponse;
 
 use super::log::Entry;
+use super::reply;
 use super::state::State;
-use crate::api::ApiError;
+use crate::error::{ApiError, Dialect};
 
 /// On every answer: nothing from other hosts is loaded, nothing is framed, types are what they say.
 const HEADERS: &[(&str, &str)] = &[
@@ -49,7 +50,8 @@ pub async fn guard(Extract(state): Extract<Arc<State>>, mut request: Request, ne
         tenant.clone().unwrap_or_default(),
     ));
     let origin = request.headers().get(header::ORIGIN).cloned();
-    let mut response = match check(&state, &request) {
+    let dialect = Dialect::of_path(request.uri().path());
+    let response = match check(&state, &request) {
         Err(refused) => refused.into_response(),
         Ok(()) if request.method() == Method::OPTIONS && allowed(&state, origin.as_ref()) => {
             preflight(request.headers())
@@ -61,6 +63,7 @@ pub async fn guard(Extract(state): Extract<Arc<State>>, mut request: Request, ne
             state.unread.hold(response).await
         }
     };
+    let mut response = reply::in_dialect(response, dialect);
     let headers = response.headers_mut();
     for (name, value) in HEADERS {
         headers.insert(*name, HeaderValue::from_static(value));
@@ -84,9 +87,7 @@ pub async fn guard(Extract(state): Extract<Arc<State>>, mut request: Request, ne
 /// Lets a request pass that shows a key, where there are keys.
 pub async fn key(Extract(state): Extract<Arc<State>>, request: Request, next: Next) -> Response<Body> {
     if !state.keys.is_empty() && tenant(&state, request.headers()).is_none() {
-        let anthropic = request.uri().path().starts_with("/v1/messages");
-        let refused = ApiError::new(401, "authentication_error", "Invalid API Key");
-        return refused.in_form(anthropic).into_response();
+        return ApiError::new(401, "authentication_error", "Invalid API Key").into_response();
     }
     next.run(request).await
 }
@@ -191,7 +192,7 @@ const SENT_BY_CLIENTS: &[&str] = &["x-stainless-", "anthropic-", "openai-"];
 
 /// Answers a browser that asks whether a page may send these headers.
 fn preflight(asked: &HeaderMap) -> Response<Body> {
-    let mut response = super::reply::with_type(204, "text/plain", Body::empty());
+    let mut response = reply::with_type(204, "text/plain", Body::empty());
     let headers = response.headers_mut();
     let methods = HeaderValue::from_static("GET, POST");
     headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);

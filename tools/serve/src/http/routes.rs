@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 use super::guard::{self, Known};
 use super::state::State;
 use super::{body, embed, generate, metrics, page, reply};
-use crate::api::{ApiError, Route, models, props, tokens};
+use crate::api::embeddings::Shape;
+use crate::api::{ApiError, Route, models, ollama, props, tokens};
 use crate::service::Service;
 
 type Shared = Extract<Arc<State>>;
@@ -47,6 +48,16 @@ const ELSEWHERE: &[&str] = &[
     "/slots/{id}",
 ];
 
+/// Routes of Ollama that are not here, and what does it instead.
+const ELSEWHERE_OF_OLLAMA: &[(&str, &str)] = &[
+    ("/api/pull", "rserve downloads nothing: fetch a GGUF file, and start rserve with it"),
+    ("/api/push", "rserve uploads nothing"),
+    ("/api/create", "rserve makes no models: rquantize and rconvert do"),
+    ("/api/copy", "rserve changes no files: give a model another name with --alias"),
+    ("/api/delete", "rserve changes no files: delete the file yourself"),
+    ("/api/blobs/{digest}", "rserve takes no files: rconvert and rquantize make models of them"),
+];
+
 /// All routes.
 pub fn router(state: &Arc<State>) -> Router {
     let mut open = Router::new()
@@ -65,6 +76,10 @@ pub fn router(state: &Arc<State>) -> Router {
         .route("/v1/models", get(list))
         .route("/models", get(list))
         .route("/v1/models/{id}", get(one_model))
+        .route("/api/version", get(|| async { reply::json(200, &ollama::version()) }))
+        .route("/api/tags", get(tags))
+        .route("/api/ps", get(running))
+        .route("/api/show", post(|s: Shared, b: Body| convert(s, b, ollama::shown)))
         .route("/props", get(show_props).post(not_here))
         .route("/slots", get(slots))
         .route("/tokenize", post(|s: Shared, b: Body| convert(s, b, tokens::tokenize)))
@@ -82,20 +97,32 @@ pub fn router(state: &Arc<State>) -> Router {
         ("/chat/completions", Route::Chat),
         ("/v1/responses", Route::Responses),
         ("/v1/messages", Route::Messages),
+        ("/api/chat", Route::OllamaChat),
+        ("/api/generate", Route::OllamaGenerate),
     ] {
         let handler = move |s: Shared, Extension(known): Extension<Known>, headers: HeaderMap, body: Body| async move {
             generate::generate(&s, route, known, &headers, body).await
         };
         keyed = keyed.route(path, post(handler));
     }
-    for (path, native) in [("/v1/embeddings", false), ("/embeddings", true), ("/embedding", true)] {
+    for (path, shape) in [
+        ("/v1/embeddings", Shape::OpenAi),
+        ("/embeddings", Shape::Native),
+        ("/embedding", Shape::Native),
+        ("/api/embed", Shape::Ollama),
+        ("/api/embeddings", Shape::OllamaOne),
+    ] {
         let handler = move |s: Shared, Extension(known): Extension<Known>, headers: HeaderMap, body: Body| async move {
-            embed::embed(&s, native, known, &headers, body).await
+            embed::embed(&s, shape, known, &headers, body).await
         };
         keyed = keyed.route(path, post(handler));
     }
     for path in ELSEWHERE {
         keyed = keyed.route(path, get(not_here).post(not_here));
+    }
+    for (path, instead) in ELSEWHERE_OF_OLLAMA {
+        let refuse = move || async move { ApiError::not_here(*instead) };
+        keyed = keyed.route(path, get(refuse).post(refuse).delete(refuse));
     }
     if state.metrics_public {
         open = open.route("/metrics", get(show_metrics));
@@ -144,6 +171,14 @@ async fn one_model(state: Shared, Path(id): Path<String>) -> Answer {
     let model = models::one(state.service()?, &id);
     let unknown = || ApiError::new(404, "not_found_error", "there is no such model; GET /v1/models lists the names");
     Ok(reply::json(200, &model.ok_or_else(unknown)?))
+}
+
+async fn tags(state: Shared) -> Answer {
+    Ok(reply::json(200, &json!({"models": ollama::tags(state.service()?)})))
+}
+
+async fn running(state: Shared) -> Answer {
+    Ok(reply::json(200, &json!({"models": [ollama::running(state.service()?, None)]})))
 }
 
 async fn show_props(state: Shared) -> Answer {

@@ -1,4 +1,4 @@
-//! Answers that are sent as they come: server-sent events.
+//! Answers that are sent as they come: server-sent events, and lines of JSON.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use super::events::Events;
 use super::log::Entry;
 use super::reply::with_type;
-use crate::api::{ApiError, Reply, Route, answer};
+use crate::api::{ApiError, Dialect, Reply, Route, answer};
 
 /// Frames that wait for a slow client; after that its text waits too.
 const WAITING: usize = 16;
@@ -38,6 +38,10 @@ impl HttpBody for Channel {
 
 /// Sends `begun` and then what the events become.
 pub fn respond(reply: Reply, events: Events, begun: Vec<Value>, entry: Arc<Entry>) -> Response<Body> {
+    let kind = match reply.asked.route.dialect() {
+        Dialect::Ollama => "application/x-ndjson",
+        Dialect::OpenAi | Dialect::Anthropic => "text/event-stream",
+    };
     let (to, from) = mpsc::channel(WAITING);
     tokio::spawn(async move {
         let gone = to.clone();
@@ -48,7 +52,7 @@ pub fn respond(reply: Reply, events: Events, begun: Vec<Value>, entry: Arc<Entry
             _ = pump(reply, events, begun, to, &entry) => {}
         }
     });
-    let mut response = with_type(200, "text/event-stream", Body::new(Channel(from)));
+    let mut response = with_type(200, kind, Body::new(Channel(from)));
     let headers = response.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     // Proxies that would collect an answer before they pass it on leave this one alone.
@@ -60,7 +64,7 @@ struct Gone;
 
 /// An error as an event of a stream.
 fn failed(route: Route, error: &ApiError) -> Value {
-    let mut body = error.clone().in_form(route == Route::Messages).body();
+    let mut body = error.body(route.dialect());
     if route == Route::Responses {
         body["type"] = "error".into();
     }
@@ -80,7 +84,11 @@ async fn pump(
         let event = tokio::select! {
             event = events.next() => event,
             () = silence(ping) => {
-                send(&to, Bytes::from_static(PING)).await?;
+                match route.dialect() {
+                    // Lines have no comments.
+                    Dialect::Ollama => send_all(&to, route, vec![answer::ollama::nothing(&reply)]).await?,
+                    Dialect::OpenAi | Dialect::Anthropic => send(&to, Bytes::from_static(PING)).await?,
+                }
                 continue;
             }
         };
@@ -125,6 +133,10 @@ async fn silence(ping: Option<Duration>) {
 
 async fn send_all(to: &mpsc::Sender<Bytes>, route: Route, objects: Vec<Value>) -> Result<(), Gone> {
     for object in objects {
+        if route.dialect() == Dialect::Ollama {
+            send(to, Bytes::from(format!("{object}\n"))).await?;
+            continue;
+        }
         // Clients of these routes look at the names of events.
         let name = match (route, object["type"].as_str()) {
             (Route::Responses | Route::Messages, Some(name)) => format!("event: {name}\n"),

@@ -13,6 +13,8 @@ pub struct Encoder<'a> {
     pub n_ctx: usize,
     /// Most bytes that a token stands for; `None` where the tokenizer may leave something out.
     pub longest: Option<usize>,
+    /// True if what is too long is cut instead of refused.
+    pub cut: bool,
 }
 
 impl Encoder<'_> {
@@ -22,12 +24,24 @@ impl Encoder<'_> {
     /// The text cannot have so few tokens that they fit the context, which is found without looking for them.
     pub fn encode(&self, text: &str, first: bool) -> Result<Vec<u32>, ApiError> {
         let fewest = self.longest.map_or(0, |most| text.len().div_ceil(most.max(1)));
-        if fewest > self.n_ctx {
-            return Err(ApiError::too_long(fewest, self.n_ctx));
-        }
+        let text = match self.longest.filter(|_| fewest > self.n_ctx) {
+            None => text,
+            Some(most) if self.cut => beginning(text, most.saturating_mul(self.n_ctx)),
+            Some(_) => return Err(ApiError::too_long(fewest, self.n_ctx)),
+        };
         let tokens = self.tokenizer.encode(text, first, true);
-        tokens.map_err(|e| ApiError::invalid(e.to_string()))
+        let mut tokens = tokens.map_err(|e| ApiError::invalid(e.to_string()))?;
+        if self.cut {
+            tokens.truncate(self.n_ctx);
+        }
+        Ok(tokens)
     }
+}
+
+/// The beginning of a text that has at most `most` bytes and ends with a whole character.
+fn beginning(text: &str, most: usize) -> &str {
+    let end = (0..=most.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
+    &text[..end.unwrap_or(0)]
 }
 
 /// Bytes of the longest token, where a text cannot have fewer tokens than its bytes divided by that.

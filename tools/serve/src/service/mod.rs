@@ -28,7 +28,7 @@ pub use about::{About, now};
 pub use encoder::Encoder;
 pub use forms::Form;
 pub use meters::{Histogram, Meters};
-pub use names::Names;
+pub use names::{LONGEST_NAME, Names};
 
 use breakers::Breakers;
 use encoder::longest_token;
@@ -226,6 +226,7 @@ impl Service {
             tokenizer: self.engine.model().tokenizer(),
             n_ctx: self.engine.options().n_ctx(),
             longest: self.longest_token,
+            cut: false,
         }
     }
 

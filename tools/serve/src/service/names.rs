@@ -2,6 +2,9 @@
 
 use crate::error::ApiError;
 
+/// Most bytes of the name of a model in a request.
+pub const LONGEST_NAME: usize = 256;
+
 /// The names of the model that is served.
 #[derive(Clone, Debug)]
 pub struct Names {

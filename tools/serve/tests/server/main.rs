@@ -14,6 +14,7 @@ mod hostile;
 mod load;
 mod loading;
 mod local;
+mod ollama;
 mod openapi;
 mod options;
 mod pair;

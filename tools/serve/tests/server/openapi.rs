@@ -38,6 +38,11 @@ fn example(path: &str) -> Value {
             json!({"input": "Hi", "max_output_tokens": 2})
         }
         "/v1/embeddings" | "/embedding" | "/embeddings" => json!({"input": "Hi"}),
+        "/api/chat" => json!({"messages": chat, "options": {"num_predict": 2}, "stream": false}),
+        "/api/generate" => json!({"prompt": "Hi", "options": {"num_predict": 2}, "stream": false}),
+        "/api/embed" => json!({"input": "Hi"}),
+        "/api/embeddings" => json!({"prompt": "Hi"}),
+        "/api/show" => json!({"model": "m"}),
         "/tokenize" => json!({"content": "Hi"}),
         "/detokenize" => json!({"tokens": [5]}),
         "/completion" | "/completions" | "/v1/completions" => {
@@ -108,8 +113,8 @@ fn wrong(property: &Value) -> Option<Value> {
 fn refused(to: SocketAddr, path: &str, name: &str, body: &Value) {
     let response = post(to, path, body);
     assert_eq!(response.status, 400, "{path} {name}: {}", response.text());
-    let error = response.error(400);
-    let message = error["message"].as_str().expect("a message");
+    let error = response.error_of(400);
+    let message = error["message"].as_str().or(error.as_str()).expect("a message");
     assert!(message.contains(name), "{path} {name}: {message}");
 }
 

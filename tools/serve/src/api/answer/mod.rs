@@ -4,6 +4,7 @@ pub mod anthropic;
 pub mod chat;
 pub mod items;
 pub mod native;
+pub mod ollama;
 pub mod probabilities;
 pub mod reply;
 pub mod responses;
@@ -32,6 +33,7 @@ pub fn take(reply: &mut Reply, index: usize, event: Event) -> Result<Vec<Value>,
         Route::Chat => chat::parts(reply, index, part),
         Route::Responses => responses::parts(reply, part),
         Route::Messages => anthropic::parts(reply, part),
+        Route::OllamaChat | Route::OllamaGenerate => ollama::parts(reply, part),
     })
 }
 
@@ -43,14 +45,15 @@ pub fn whole(reply: &Reply) -> Value {
         Route::Chat => chat::whole(reply),
         Route::Responses => responses::whole(reply),
         Route::Messages => anthropic::whole(reply),
+        Route::OllamaChat | Route::OllamaGenerate => ollama::whole(reply),
     }
 }
 
 /// The events of a stream after all texts have ended.
 pub fn tail(reply: &Reply) -> Vec<Value> {
     match reply.asked.route {
-        Route::Native | Route::Responses | Route::Messages => Vec::new(),
         Route::Text => text::tail(reply),
         Route::Chat => chat::tail(reply),
+        Route::Native | Route::Responses | Route::Messages | Route::OllamaChat | Route::OllamaGenerate => Vec::new(),
     }
 }

@@ -87,6 +87,8 @@ pub struct Reply {
     pub id: String,
     /// Seconds since 1970.
     pub created: u64,
+    /// Time that the request waited for the model to be loaded.
+    pub loading: Duration,
 }
 
 impl Reply {
@@ -122,6 +124,7 @@ impl Reply {
             asked,
             id: format!("chatcmpl-{}", random_name(32)?),
             created: now(),
+            loading: Duration::ZERO,
         })
     }
 

@@ -6,16 +6,16 @@ use std::time::Duration;
 use serde_json::Value;
 use trine::{Grammar, SamplerOptions};
 
-use super::super::Route;
+use super::super::{Dialect, Route};
 use super::caller::{Caller, cache};
 use super::fields::Fields;
 use super::prompt::{self, Prompt};
 use super::thoughts::Thoughts;
 use super::tools::{Calls, Tools};
-use super::{Unread, anthropic, biases, messages, responses, sampling, structure, unsupported};
+use super::{Unread, anthropic, biases, messages, ollama, responses, sampling, structure, unsupported};
 use crate::engine::{MOST_STOPS, Request};
 use crate::error::ApiError;
-use crate::service::Service;
+use crate::service::{LONGEST_NAME, Service};
 
 /// A request for texts.
 #[derive(Clone, Debug)]
@@ -56,8 +56,6 @@ pub struct Asked {
     pub model: String,
 }
 
-/// Most bytes of the names that a request may give.
-const NAME: usize = 256;
 /// Most prompts of a request.
 const PROMPTS: usize = 64;
 
@@ -70,18 +68,25 @@ impl Asked {
         let converted = match route {
             Route::Responses => Some(responses::to_chat(body)?),
             Route::Messages => Some(anthropic::to_chat(body)?),
+            Route::OllamaChat => Some(ollama::to_chat(body, service)?),
+            Route::OllamaGenerate => Some(ollama::to_chat_or_text(body, service)?),
             Route::Native | Route::Text | Route::Chat => None,
         };
         let f = Fields::of(converted.as_ref().unwrap_or(body))?;
+        let chat = match route {
+            Route::Native | Route::Text => false,
+            Route::OllamaGenerate => f.get("messages").is_some(),
+            Route::Chat | Route::Responses | Route::Messages | Route::OllamaChat => true,
+        };
         unsupported::check(&f, route)?;
         let bits = f.integer("bits", 1..=8)?.map(|b| b as u8);
-        let (model, bits) = service.names.resolve(f.short_text("model", NAME)?, bits)?;
-        let tools = match route.is_chat() {
+        let (model, bits) = service.names.resolve(f.short_text("model", LONGEST_NAME)?, bits)?;
+        let tools = match chat {
             true => Tools::read(&f, service)?,
             false => None,
         };
         let described = tools.as_ref().map_or(&[][..], |t| &t.described);
-        let (prompts, listed) = match route.is_chat() {
+        let (prompts, listed) = match chat {
             true => (vec![messages::prompt(&f, described, service)?], false),
             false => {
                 const NAME: &str = "prompt";
@@ -91,15 +96,18 @@ impl Asked {
         };
         let form = grammar(&f, tools.as_ref(), service)?;
         let answers = form.is_none() || tools.as_ref().is_some_and(|t| !t.must_call());
-        let thoughts = match prompts.first().filter(|_| route.is_chat() && answers) {
+        let thoughts = match prompts.first().filter(|_| chat && answers) {
             Some(prompt) => Thoughts::asked(&f, &prompt.tokens, service)?,
             None => Thoughts::default(),
         };
         let choices = choices(&f, service)?;
-        if choices > 1 && matches!(route, Route::Responses | Route::Messages) {
+        if choices > 1 && route.has_one_answer() {
             return Err(ApiError::field("n", "this route has one answer").into());
         }
-        let one = Request { bits, grammar: form, ..request(&f, route, service, caller)? };
+        let mut one = Request { bits, grammar: form, ..request(&f, route, service, caller)? };
+        if route.dialect() == Dialect::Ollama {
+            one.max_tokens = ollama::within_context(&f, &prompts, one.max_tokens)?;
+        }
         if !one.resume.is_empty() && prompts.len() * choices > 1 {
             return Err(ApiError::field("resume_tokens", "only for one prompt and one choice").into());
         }
@@ -235,7 +243,7 @@ fn logprobs(f: &Fields<'_>, route: Route) -> Result<Option<usize>, ApiError> {
     let most = i64::from(i32::MAX);
     let native = f.integer("n_probs", 0..=most)?.filter(|n| *n > 0);
     let asked = match route {
-        Route::Chat | Route::Responses | Route::Messages => {
+        Route::Chat | Route::Responses | Route::Messages | Route::OllamaChat | Route::OllamaGenerate => {
             let top = f.integer("top_logprobs", 0..=most)?;
             match (f.is_set("logprobs")?, top) {
                 (true, top) => Some(top.unwrap_or(0)),

@@ -45,7 +45,7 @@ impl Thoughts {
         let place = match f.text(NAME)? {
             Some("none") => Place::Answer,
             None if !service.limits.thoughts => Place::Answer,
-            None | Some("auto" | "deepseek") if !service.template()?.source().contains(END) => Place::Answer,
+            None | Some("auto" | "deepseek") if !Thoughts::are_known(service) => Place::Answer,
             None | Some("auto" | "deepseek") => {
                 let last = service.text_of(&prompt[prompt.len().saturating_sub(LAST)..]);
                 let begun = last.trim_end().ends_with(BEGIN);
@@ -54,6 +54,11 @@ impl Thoughts {
             Some(_) => return Err(ApiError::field(NAME, "must be \"none\", \"auto\" or \"deepseek\"")),
         };
         Ok(Thoughts { place, held: String::new() })
+    }
+
+    /// True if the template of the model knows thoughts.
+    pub fn are_known(service: &Service) -> bool {
+        service.template().is_ok_and(|template| template.source().contains(END))
     }
 
     /// Takes the next part of the text.

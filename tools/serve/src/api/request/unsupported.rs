@@ -19,9 +19,9 @@ pub fn check(f: &Fields<'_>, route: Route) -> Result<(), ApiError> {
         refuse("post_sampling_probs", f.is_set("post_sampling_probs")?)?;
     }
     match route {
-        Route::Chat | Route::Responses | Route::Messages => chat(f),
+        Route::Chat | Route::Responses | Route::Messages | Route::OllamaChat => chat(f),
         Route::Text => text(f),
-        Route::Native => Ok(()),
+        Route::Native | Route::OllamaGenerate => Ok(()),
     }
 }
 

@@ -60,6 +60,7 @@ pub const HOUSE: House = House {
         &[("serve",     &["tools/serve/src"])],             // the server as a program
         &[("http",      &["tools/serve/src/http"])],
         &[("api",       &["tools/serve/src/api"])],         // JSON to requests, events to JSON
+        &[("models",    &["tools/serve/src/models"])],      // which model answers a request, loaded and unloaded
         &[("service",   &["tools/serve/src/service"])],     // a loaded model with all that answers need
         &[("args",      &["tools/serve/src/args"]),
           ("refusal",   &["tools/serve/src/error"])],       // what a client is told when it gets no text

@@ -894,9 +894,9 @@ function connect() {
     for (;;) {
       const shown = server.model && turnsKept();
       try {
-        const [models, props] = await Promise.all(["v1/models", "props"].map(async path => (await call(path)).json()));
-        readModels(models.data);
-        readProps(props);
+        const read = async path => (await call(path)).json();
+        readModels((await read("v1/models")).data);
+        readProps(await read(`props?model=${encodeURIComponent(server.model)}`));
         if (shown !== turnsKept()) turns = kept.get("sessionStorage", turnsKept(), []);
         for (const { answer } of turns) if (answer.state === "running" && !running) answer.state = "stopped";
         showServer();

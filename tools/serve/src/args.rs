@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use clap::builder::{PossibleValuesParser, TypedValueParser as _};
+use clap::builder::{ArgPredicate, PossibleValuesParser, TypedValueParser as _};
 use clap::{Arg, Parser, ValueEnum};
 use trine::Pooling;
 use trine_tools::args::Short;
@@ -39,6 +39,7 @@ pub const SHORT: Short = &[
     version,
     args_override_self = true,
     mut_args(from_environment),
+    mut_args(unless_a_folder),
     after_help = "See --help for examples.",
     after_long_help = "\
 Examples:
@@ -48,6 +49,7 @@ Examples:
   rserve -m model-ap.gguf --alias model        any-precision: 'model:4bit' is the model at 4 bits, as is \"bits\": 4
   rserve -m model.gguf --host 0.0.0.0 --api-key-file keys.txt      other machines may ask, with a key
   rserve -m model.gguf -np 4 -c 2048 --kv-memory 2G                four texts at once, 2048 tokens each
+  rserve --models FOLDER --models-memory 24G                       all models of a folder, loaded when they are asked for
 
 Every option may also stand in the environment: --max-queue 8 as RSERVE_MAX_QUEUE=8, --metrics as RSERVE_METRICS=true.
 The command line goes before it. Give keys in a file or as RSERVE_API_KEY: other users of the machine can read a command
@@ -59,6 +61,22 @@ pub struct Args {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub model: ModelArgs,
+
+    /// Serve the GGUF files of a folder instead of one: requests name the model, by the name of its file without
+    /// .gguf, and it is loaded when it is asked for
+    #[arg(long, value_name = "FOLDER")]
+    pub models: Option<PathBuf>,
+
+    /// Memory for the models of --models that are loaded at the same time, such as 24G: their files and their keys and
+    /// values. Those not asked for for the longest time are unloaded where it is needed. Without it three quarters of
+    /// what is free at the start
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub models_memory: Option<usize>,
+
+    /// Minutes without a request after which a model of --models is unloaded, where requests do not say (keep_alive);
+    /// -1: never
+    #[arg(long, value_name = "MINUTES", default_value = "5", allow_negative_numbers = true, value_parser = minutes)]
+    pub model_idle: KeepAlive,
 
     /// Names of the model, separated by commas; the first is its id. Without it the file's name
     #[arg(short, long, value_name = "NAMES", value_delimiter = ',')]
@@ -274,6 +292,28 @@ fn from_environment(arg: Arg) -> Arg {
     }
 }
 
+/// The model is not required beside a folder of models.
+fn unless_a_folder(arg: Arg) -> Arg {
+    match arg.get_long() {
+        Some("model") => arg
+            .required(false)
+            .required_unless_present("models")
+            .conflicts_with("models")
+            // The folder stands in its place, and each model as it is loaded.
+            .default_value_if("models", ArgPredicate::IsPresent, "."),
+        _ => arg,
+    }
+}
+
+/// How long a model stays loaded after its last request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeepAlive {
+    /// So long.
+    For(Duration),
+    /// Until its memory is needed.
+    Always,
+}
+
 /// What becomes of thoughts where a request does not say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[allow(missing_docs)]
@@ -304,6 +344,17 @@ impl Args {
         if self.host.iter().any(String::is_empty) {
             bail!("--host: give addresses or paths of Unix sockets, none of them empty");
         }
+        let of_one = [
+            ("--alias", !self.alias.is_empty()),
+            ("--lora", !self.model.adapters.adapters.is_empty()),
+            ("--control-vector", !self.model.adapters.control_vectors.is_empty()),
+        ];
+        if let Some((name, _)) = of_one.iter().find(|(_, given)| *given && self.models.is_some()) {
+            bail!("{name} is for one model, and --models serves several: leave it out, or give the model with -m");
+        }
+        if self.models_memory.is_some() && self.models.is_none() {
+            bail!("--models-memory is for several models: give their folder with --models");
+        }
         if self.metrics_public && !self.metrics {
             bail!("--metrics-public says who may read /metrics: give --metrics too");
         }
@@ -316,6 +367,7 @@ impl Args {
             parallel: self.parallel,
             n_ctx: Some(self.ctx_size).filter(|n| *n > 0),
             kv_memory: self.kv_memory,
+            kv_default: None,
             ubatch: self.ubatch_size,
             target_step: Duration::from_millis(self.target_step_ms as u64),
             prefill_chunk: self.prefill_chunk,
@@ -346,6 +398,16 @@ fn size(text: &str) -> Result<usize, String> {
     let number = digits.parse::<usize>().ok().filter(|n| *n > 0);
     let bytes = number.and_then(|n| n.checked_mul(1 << shift));
     bytes.ok_or_else(|| "give a number of bytes above 0, such as 512M".to_owned())
+}
+
+/// Parses a number of minutes, or -1.
+fn minutes(text: &str) -> Result<KeepAlive, String> {
+    let number = text.parse::<f64>().ok();
+    match number.filter(|m| *m == -1.0 || (0.0..=1e6).contains(m)) {
+        Some(m) if m < 0.0 => Ok(KeepAlive::Always),
+        Some(m) => Ok(KeepAlive::For(Duration::from_secs_f64(m * 60.0))),
+        None => Err("give a number of minutes from 0 to 1000000, or -1".to_owned()),
+    }
 }
 
 /// Parses a number of seconds.

@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 use trine::{Pooling, Scale};
 
 use super::request::fields::Fields;
-use super::request::keep_alive::keep_alive;
 use super::request::{Caller, cache, prompt};
 use crate::engine::{Request, Vector};
 use crate::error::ApiError;
@@ -89,7 +88,6 @@ impl Inputs {
         let (model, bits) = service.names.resolve(f.short_text("model", LONGEST_NAME)?, bits)?;
         let n_embd = service.engine.model().weights().config().n_embd as i64;
         let dimensions = f.integer("dimensions", 1..=n_embd)?.unwrap_or(n_embd) as usize;
-        keep_alive(&f)?;
         // This field is llama-server's, and so is the answer.
         let shape = if name == "content" { Shape::Native } else { shape };
         let pooling = pooling(&f)?.unwrap_or(service.pooling);

@@ -1,7 +1,10 @@
-//! `/v1/models`: the model that is served, once for each of its widths.
+//! `/v1/models`: the model that is served, once for each of its widths, or those of a folder.
+
+use std::time::UNIX_EPOCH;
 
 use serde_json::{Value, json};
 
+use crate::models::{Catalog, Entry};
 use crate::service::Service;
 
 /// Returns the model at a width, under the name `id`.
@@ -21,8 +24,8 @@ fn described(service: &Service, id: &str, bits: Option<u8>) -> Value {
             "n_ctx": service.engine.options().n_ctx(),
             "n_ctx_train": config.n_ctx_train,
             "n_embd": config.n_embd,
-            "n_params": about.n_params,
-            "size": about.size,
+            "n_params": about.card.n_params,
+            "size": about.card.size,
             "bits": bits.or(service.engine.options().bits),
         },
     })
@@ -40,16 +43,46 @@ pub fn one(service: &Service, id: &str) -> Option<Value> {
 pub fn list(service: &Service) -> Value {
     let names = &service.names;
     let about = &service.about;
-    let model = service.engine.model();
     let data: Vec<Value> = names.ids().map(|(id, bits)| described(service, &id, bits)).collect();
     let models = json!([{
         "name": names.id(),
         "model": names.id(),
         "type": "model",
         "digest": about.sha256,
-        "size": about.size.to_string(),
+        "size": about.card.size.to_string(),
         "capabilities": ["completion"],
-        "details": {"format": "gguf", "family": model.metadata().get_str("general.architecture").ok().flatten()},
+        "details": {"format": "gguf", "family": about.card.family},
     }]);
     json!({"models": models, "object": "list", "data": data})
+}
+
+/// The answer to `/v1/models` for these models of a folder, of which `loaded` are loaded, which has those of them that
+/// are under all of their names.
+pub fn list_of_folder(catalog: &Catalog, entries: &[Entry], loaded: &[&Service]) -> Value {
+    let data = entries.iter().flat_map(|entry| {
+        let service = loaded.iter().find(|service| service.names.id() == entry.name);
+        let status = json!({"value": if service.is_some() { "loaded" } else { "unloaded" }});
+        let mut models = match service {
+            Some(service) => service.names.ids().map(|(id, bits)| described(service, &id, bits)).collect(),
+            None => vec![of_file(catalog, entry)],
+        };
+        models.iter_mut().for_each(|model| model["status"] = status.clone());
+        models
+    });
+    json!({"object": "list", "data": data.collect::<Vec<Value>>()})
+}
+
+/// A model of a folder that is not loaded.
+fn of_file(catalog: &Catalog, entry: &Entry) -> Value {
+    let created = entry.modified.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let n_params = catalog.card(entry).map(|card| card.n_params);
+    json!({
+        "id": entry.name,
+        "aliases": [entry.name],
+        "tags": [],
+        "object": "model",
+        "created": created,
+        "owned_by": "llamacpp",
+        "meta": {"n_params": n_params, "size": entry.size},
+    })
 }

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::answer::shapes;
+use crate::args::Args;
 use crate::engine::Request;
 use crate::service::Service;
 
@@ -35,14 +36,30 @@ pub fn props(service: &Service, slots: bool, metrics: bool) -> Value {
     })
 }
 
+/// The same of a server that serves the models of a folder, of which `loaded` are loaded; those of a model are asked for
+/// by its name.
+pub fn of_folder(args: &Args, loaded: &[&Service], slots: bool, metrics: bool) -> Value {
+    let names: Vec<&str> = loaded.iter().map(|service| service.names.id()).collect();
+    json!({
+        "role": "router",
+        "total_slots": args.parallel,
+        "endpoint_slots": slots,
+        "endpoint_props": false,
+        "endpoint_metrics": metrics,
+        "build_info": concat!("b", env!("CARGO_PKG_VERSION")),
+        "trine": {"loaded": names},
+    })
+}
+
 /// The places for running texts.
-pub fn slots(service: &Service) -> Value {
+pub fn slots(service: &Service) -> Vec<Value> {
     let n_ctx = service.engine.options().n_ctx();
     let slots = service.engine.slots().into_iter().enumerate();
     let slots = slots.map(|(i, slot)| {
         let left = slot.left.map_or(-1, |n| n as i64);
         json!({
             "id": i,
+            "model": service.names.id(),
             "n_ctx": n_ctx,
             "speculative": service.engine.options().draft_bits.is_some(),
             "is_processing": slot.busy,
@@ -54,5 +71,5 @@ pub fn slots(service: &Service) -> Value {
             }],
         })
     });
-    slots.collect::<Vec<_>>().into()
+    slots.collect()
 }

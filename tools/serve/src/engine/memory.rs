@@ -4,7 +4,7 @@ use std::fs;
 
 /// Bytes that the program may still take: what the system says is available, within the limits of the control group
 /// it runs in and of its address space. `None` where the system does not say.
-pub(super) fn available() -> Option<usize> {
+pub fn available() -> Option<usize> {
     let system = meminfo(&fs::read_to_string("/proc/meminfo").ok()?)?;
     let limits = [cgroup(), address_space()];
     Some(limits.into_iter().flatten().fold(system, usize::min))

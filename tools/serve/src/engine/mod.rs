@@ -20,6 +20,7 @@ mod thread;
 
 pub use counters::{Counters, Drafts, Slot};
 pub use handle::{Answer, Handle};
+pub use memory::available as available_memory;
 pub use options::Options;
 pub(crate) use options::{MOST_BIASES, MOST_STOPS};
 pub use queue::Admission;

@@ -20,6 +20,8 @@ pub struct Options {
     /// Bytes for keys, values and recurrent states; `None`: as many as all sequences may need, at most half of the free
     /// memory.
     pub kv_memory: Option<usize>,
+    /// Most bytes where `kv_memory` does not say, instead of half of the free memory.
+    pub kv_default: Option<usize>,
     /// Rows of one forward pass.
     pub ubatch: usize,
     /// Longest step while somebody waits for the next token, as far as shorter chunks of prompts can see to it.
@@ -54,6 +56,7 @@ impl Default for Options {
             parallel: 16,
             n_ctx: None,
             kv_memory: None,
+            kv_default: None,
             ubatch: 512,
             target_step: Duration::from_millis(100),
             prefill_chunk: None,
@@ -135,9 +138,10 @@ impl Options {
         let each = self.n_ctx().div_ceil(layout.positions) + 1;
         let all = self.parallel * each;
         let within = |memory: usize| memory.saturating_sub(self.states(layout)) / bytes;
+        let usual = || self.kv_default.or_else(|| Some(memory::available()? / 2));
         let pages = match self.kv_memory {
             Some(memory) => within(memory),
-            None => memory::available().map_or(all, |free| all.min(within(free / 2))),
+            None => usual().map_or(all, |most| all.min(within(most))),
         };
         pages.max(1)
     }

@@ -1,15 +1,16 @@
 //! The routes that make vectors of texts.
 
 use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use axum::body::Body;
 use axum::http::{HeaderMap, Response};
 use axum::response::IntoResponse;
 
+use super::asked::Asked;
 use super::guard::Known;
 use super::state::State;
-use super::{body, generate, reply};
+use super::{generate, reply};
 use crate::api::ApiError;
 use crate::api::embeddings::{Inputs, Shape};
 use crate::engine::{Answer, Ended, Event, Refused, Vector};
@@ -30,10 +31,11 @@ async fn answer(
     body: Body,
 ) -> Result<Response<Body>, ApiError> {
     let since = Instant::now();
-    let service = state.service()?;
     let caller = generate::caller(state, &known, headers)?;
-    let bytes = body::read(body, state.max_body).await?;
-    let read = service.blocking(move |service| Inputs::read(service, &generate::parse(&bytes)?, &caller, shape));
+    let request = Asked::read(state, body).await?;
+    let service = request.lease(state).await?;
+    let body = request.body;
+    let read = service.blocking(move |service| Inputs::read(service, &body, &caller, shape));
     let mut inputs = read.await?;
     let mut waiting = std::mem::take(&mut inputs.requests).into_iter().peekable();
     // As many as can run: the engine reads several in one pass, and a long list leaves the queue to others.
@@ -57,8 +59,9 @@ async fn answer(
         known.entry.vector(&vector);
         vectors.push(vector);
     }
+    let loading = service.loading;
     let work = service.blocking(move |_| {
-        let text = inputs.answer(vectors, since.elapsed(), Duration::ZERO);
+        let text = inputs.answer(vectors, since.elapsed(), loading);
         Ok(reply::with_type(200, "application/json; charset=utf-8", text))
     });
     work.await

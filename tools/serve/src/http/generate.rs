@@ -10,12 +10,12 @@ use axum::response::IntoResponse;
 use super::events::Events;
 use super::guard::Known;
 use super::state::State;
-use super::{body, reply, stream};
-use crate::api::request::fields::Fields;
+use super::{asked, reply, stream};
 use crate::api::request::{Asked, Caller, Unread, ollama};
 use crate::api::{ApiError, Dialect, Reply, Route, answer as shape};
+use crate::args::KeepAlive;
 use crate::engine::Event;
-use crate::service::LONGEST_NAME as NAME;
+use crate::service::Service;
 
 /// How long a stream waits for its first token before it begins, so that an error until then has a status of its own.
 const FIRST: Duration = Duration::from_secs(10);
@@ -35,16 +35,15 @@ async fn answer(
     headers: &HeaderMap,
     body: Body,
 ) -> Result<Response<Body>, ApiError> {
-    let service = state.service()?;
     let caller = caller(state, &known, headers)?;
-    let bytes = body::read(body, state.max_body).await?;
-    let body = Arc::new(service.blocking(move |_| parse(&bytes)).await?);
-    if route.dialect() == Dialect::Ollama && ollama::asks_for_nothing(&body, route == Route::OllamaChat)? {
-        let (name, _) = service.names.resolve(Fields::of(&body)?.short_text("model", NAME)?, None)?;
-        return Ok(reply::json(200, &shape::ollama::without_text(route, &name, "load")));
+    let request = asked::Asked::read(state, body).await?;
+    if route.dialect() == Dialect::Ollama && ollama::asks_for_nothing(&request.body, route == Route::OllamaChat)? {
+        return without_text(state, route, &request).await;
     }
+    let lease = request.lease(state).await?;
+    let service: &Arc<Service> = &lease;
     let (asked, text) = loop {
-        let (body, caller) = (body.clone(), caller.clone());
+        let (body, caller) = (request.body.clone(), caller.clone());
         let read = service.blocking(move |service| match Asked::read(route, service, &body, &caller) {
             Ok(asked) => {
                 let Some(first) = asked.requests.first() else {
@@ -61,13 +60,14 @@ async fn answer(
             Err(form) => service.compile(form).await?,
         }
     };
-    drop(body);
+    drop(request);
     let mut events = Events::of(service, text, &asked.requests[1..]);
     let mut reply = Reply::new(service, asked)?;
+    reply.loading = lease.loading;
     let entry = known.entry;
     if reply.asked.stream {
         let begun = first(&mut reply, &mut events, &entry).await?;
-        return Ok(stream::respond(reply, events, begun, entry));
+        return Ok(stream::respond(reply, events, begun, entry, lease));
     }
     while !reply.is_done() {
         let event = events.next().await;
@@ -76,6 +76,21 @@ async fn answer(
     // Probabilities of thousands of tokens take their time.
     let work = service.blocking(move |_| Ok(reply::json(200, &shape::whole(&reply))));
     work.await
+}
+
+/// Answers a request of Ollama's that asks for no text: it loads a model, or with `"keep_alive": 0` unloads one of several.
+async fn without_text(state: &State, route: Route, request: &asked::Asked) -> Result<Response<Body>, ApiError> {
+    let name = request.model.as_deref();
+    let unloads = request.keep == Some(KeepAlive::For(Duration::ZERO));
+    let (name, reason) = match state.models.folder().filter(|_| unloads) {
+        Some(folder) => {
+            let model = folder.find(name).await?.name;
+            folder.unload(&model);
+            (name.map_or(model, str::to_owned), "unload")
+        }
+        None => (request.lease(state).await?.names.resolve(name, None)?.0, "load"),
+    };
+    Ok(reply::json(200, &shape::ollama::without_text(route, &name, reason)))
 }
 
 /// Who asks. With several keys their holders share nothing in the cache, unless the server was told otherwise.

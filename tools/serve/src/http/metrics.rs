@@ -10,17 +10,47 @@ use crate::service::{Histogram, Service};
 /// A page of metrics.
 #[derive(Default)]
 struct Page {
-    text: String,
+    families: Vec<Family>,
+    /// What stands before the other labels of samples: the model, where there may be several.
+    model: String,
+}
+
+/// A metric with all of its samples, of all models.
+struct Family {
+    name: String,
+    /// Its description and type.
+    head: String,
+    samples: String,
 }
 
 impl Page {
     fn head(&mut self, name: &str, kind: &str, help: &str) {
-        // Writing to a String cannot fail.
-        let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        if !self.families.iter().any(|family| family.name == name) {
+            let head = format!("# HELP {name} {help}\n# TYPE {name} {kind}\n");
+            self.families.push(Family { name: name.to_owned(), head, samples: String::new() });
+        }
+    }
+
+    /// A sample of the metric `name` and what follows its name, such as `_bucket`.
+    fn sample_of(&mut self, name: &str, suffix: &str, labels: &str, value: f64) {
+        let labels = match (self.model.is_empty(), labels.is_empty()) {
+            (true, true) => String::new(),
+            (true, false) => format!("{{{labels}}}"),
+            (false, true) => format!("{{{}}}", self.model),
+            (false, false) => format!("{{{},{labels}}}", self.model),
+        };
+        if let Some(family) = self.families.iter_mut().find(|family| family.name == name) {
+            // Writing to a String cannot fail.
+            let _ = writeln!(family.samples, "{name}{suffix}{labels} {value}");
+        }
     }
 
     fn sample(&mut self, name: &str, labels: &str, value: f64) {
-        let _ = writeln!(self.text, "{name}{labels} {value}");
+        self.sample_of(name, "", labels, value);
+    }
+
+    fn text(self) -> String {
+        self.families.into_iter().map(|family| family.head + &family.samples).collect()
     }
 
     fn one(&mut self, kind: &str, name: &str, help: &str, value: f64) {
@@ -42,19 +72,43 @@ impl Page {
         let all = buckets.last().map_or(0, |b| b.1);
         for (bound, count) in buckets {
             let le = bound.map_or("+Inf".to_owned(), |b| b.to_string());
-            self.sample(&format!("{name}_bucket"), &format!("{{le=\"{le}\"}}"), count as f64);
+            self.sample_of(name, "_bucket", &format!("le=\"{le}\""), count as f64);
         }
-        self.sample(&format!("{name}_sum"), "", sum);
-        self.sample(&format!("{name}_count"), "", all as f64);
+        self.sample_of(name, "_sum", "", sum);
+        self.sample_of(name, "_count", "", all as f64);
     }
 }
 
-/// All metrics.
-pub fn page(state: &State, service: &Service) -> String {
+/// All metrics, those of each loaded model with its name where there may be several.
+pub fn page(state: &State) -> String {
     let mut page = Page::default();
-    llama_server(&mut page, state, service);
-    own(&mut page, state, service);
-    page.text
+    for loaded in state.models.loaded() {
+        if state.models.folder().is_some() {
+            page.model = format!("model={}", quoted(loaded.service.names.id()));
+        }
+        llama_server(&mut page, state, &loaded.service);
+        own(&mut page, &loaded.service);
+    }
+    page.model.clear();
+    page.head("trine:requests_total", "counter", "Answers by status.");
+    for (code, n) in state.responses() {
+        page.sample("trine:requests_total", &format!("code=\"{code}\""), n as f64);
+    }
+    page.text()
+}
+
+/// The value of a label.
+fn quoted(text: &str) -> String {
+    let escaped: String = text
+        .chars()
+        .map(|c| match c {
+            '\\' => "\\\\".to_owned(),
+            '"' => "\\\"".to_owned(),
+            '\n' => "\\n".to_owned(),
+            c => c.to_string(),
+        })
+        .collect();
+    format!("\"{escaped}\"")
 }
 
 fn get(n: &AtomicU64) -> u64 {
@@ -83,7 +137,7 @@ fn llama_server(page: &mut Page, state: &State, service: &Service) {
     page.counter("llamacpp:n_decode_total", "Steps of the engine.", get(&c.steps));
     page.counter("llamacpp:n_tokens_max", "Most tokens that a text had.", get(&c.longest));
     drafts(page, &c.drafts());
-    let since = state.since_last_scrape(totals(c));
+    let since = state.since_last_scrape(service.names.id(), totals(c));
     let rate = |tokens: u64, micros: u64| {
         if micros > 0 { tokens as f64 * 1e6 / micros as f64 } else { 0.0 }
     };
@@ -119,12 +173,12 @@ fn drafts(page: &mut Page, drafts: &Drafts) {
     let name = "llamacpp:spec_decode_num_accepted_tokens_per_pos_total";
     page.head(name, "counter", "Tokens of drafts that texts have, by their place in the draft.");
     for (position, n) in drafts.accepted.iter().enumerate() {
-        page.sample(name, &format!("{{position=\"{position}\"}}"), *n as f64);
+        page.sample(name, &format!("position=\"{position}\""), *n as f64);
     }
 }
 
 /// Metrics for which llama-server has no names.
-fn own(page: &mut Page, state: &State, service: &Service) {
+fn own(page: &mut Page, service: &Service) {
     let c = service.engine.counters();
     let m = &service.meters;
     page.histogram("trine:time_to_first_token_seconds", "From the request to its first token.", &m.first_token);
@@ -137,25 +191,17 @@ fn own(page: &mut Page, state: &State, service: &Service) {
     page.gauge("trine:kv_pages_used_ratio", "Share of the memory for keys and values that is in use.", used);
     page.counter("trine:preemptions_total", "Texts that gave their memory back and began again.", get(&c.preemptions));
     page.head("trine:prefix_tokens_total", "counter", "Tokens of prompts, found in the cache or not.");
-    page.sample("trine:prefix_tokens_total", "{hit=\"0\"}", get(&c.prompt_tokens) as f64);
-    page.sample("trine:prefix_tokens_total", "{hit=\"1\"}", get(&c.cached_tokens) as f64);
+    page.sample("trine:prefix_tokens_total", "hit=\"0\"", get(&c.prompt_tokens) as f64);
+    page.sample("trine:prefix_tokens_total", "hit=\"1\"", get(&c.cached_tokens) as f64);
     page.head("trine:tokens_total", "counter", "Tokens of finished texts by bits per weight and kind.");
     for ((bits, kind), n) in m.tokens() {
-        let labels = format!("{{bits=\"{bits}\",kind=\"{kind}\"}}");
+        let labels = format!("bits=\"{bits}\",kind=\"{kind}\"");
         page.sample("trine:tokens_total", &labels, n as f64);
-    }
-    page.head("trine:requests_total", "counter", "Answers by status.");
-    let mut responses = m.responses();
-    for (code, n) in state.early.responses() {
-        *responses.entry(code).or_default() += n;
-    }
-    for (code, n) in responses {
-        page.sample("trine:requests_total", &format!("{{code=\"{code}\"}}"), n as f64);
     }
     page.head("trine:build_info", "gauge", "What runs.");
     let about = &service.about;
     let labels = format!(
-        "{{version=\"{}\",model_sha256=\"{}\",fingerprint=\"{}\"}}",
+        "version=\"{}\",model_sha256=\"{}\",fingerprint=\"{}\"",
         env!("CARGO_PKG_VERSION"),
         about.sha256,
         about.fingerprint

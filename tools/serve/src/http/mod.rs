@@ -1,6 +1,7 @@
 //! HTTP: connections, who may ask, routes, streams.
 
 mod accept;
+mod asked;
 mod body;
 mod embed;
 mod events;

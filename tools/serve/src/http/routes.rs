@@ -1,21 +1,24 @@
 //! Which path leads where, and which need a key.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{Extension, Path, State as Extract};
-use axum::http::{HeaderMap, HeaderValue, Response, Uri};
+use axum::extract::{Extension, Path, Query, State as Extract};
+use axum::http::{HeaderMap, HeaderValue, Response};
 use axum::middleware::from_fn_with_state;
 use axum::response::IntoResponse;
 use axum::routing::{get, post};
 use serde_json::{Value, json};
 
+use super::asked::Asked;
 use super::guard::{self, Known};
 use super::state::State;
-use super::{body, embed, generate, metrics, page, reply};
+use super::{embed, generate, metrics, page, reply};
 use crate::api::embeddings::Shape;
 use crate::api::{ApiError, Route, models, ollama, props, tokens};
+use crate::models::Loaded;
 use crate::service::Service;
 
 type Shared = Extract<Arc<State>>;
@@ -79,7 +82,7 @@ pub fn router(state: &Arc<State>) -> Router {
         .route("/api/version", get(|| async { reply::json(200, &ollama::version()) }))
         .route("/api/tags", get(tags))
         .route("/api/ps", get(running))
-        .route("/api/show", post(|s: Shared, b: Body| convert(s, b, ollama::shown)))
+        .route("/api/show", post(show))
         .route("/props", get(show_props).post(not_here))
         .route("/slots", get(slots))
         .route("/tokenize", post(|s: Shared, b: Body| convert(s, b, tokens::tokenize)))
@@ -156,7 +159,7 @@ async fn livez() -> Response<Body> {
 
 /// The model is loaded, and new requests are welcome.
 async fn health(state: Shared) -> Answer {
-    state.service()?;
+    state.models.check_ready()?;
     if state.is_draining() {
         return Ok(reply::json(503, &json!({"status": "draining"})));
     }
@@ -164,47 +167,102 @@ async fn health(state: Shared) -> Answer {
 }
 
 async fn list(state: Shared) -> Answer {
-    Ok(reply::json(200, &models::list(state.service()?)))
+    Ok(reply::json(200, &listed(&state).await?))
 }
 
 async fn one_model(state: Shared, Path(id): Path<String>) -> Answer {
-    let model = models::one(state.service()?, &id);
+    let model = match state.models.folder() {
+        None => models::one(&*state.models.lease(None, None).await?, &id),
+        Some(_) => {
+            let list = listed(&state).await?;
+            list["data"].as_array().and_then(|models| models.iter().find(|model| model["id"] == *id)).cloned()
+        }
+    };
     let unknown = || ApiError::new(404, "not_found_error", "there is no such model; GET /v1/models lists the names");
     Ok(reply::json(200, &model.ok_or_else(unknown)?))
 }
 
+/// The models that may be asked for.
+async fn listed(state: &State) -> Result<Value, ApiError> {
+    let Some(folder) = state.models.folder() else {
+        return Ok(models::list(&*state.models.lease(None, None).await?));
+    };
+    let (catalog, loaded) = (folder.catalog.clone(), folder.loaded());
+    let work = move || {
+        let loaded: Vec<&Service> = loaded.iter().map(|loaded| &*loaded.service).collect();
+        Ok(models::list_of_folder(&catalog, &catalog.entries(), &loaded))
+    };
+    state.work.run(work).await
+}
+
 async fn tags(state: Shared) -> Answer {
-    Ok(reply::json(200, &json!({"models": ollama::tags(state.service()?)})))
+    let tags = match state.models.folder() {
+        None => ollama::tags(&*state.models.lease(None, None).await?),
+        Some(folder) => {
+            let catalog = folder.catalog.clone();
+            state.work.run(move || Ok(ollama::tags_of_folder(&catalog, &catalog.entries()))).await?
+        }
+    };
+    Ok(reply::json(200, &json!({ "models": tags })))
 }
 
 async fn running(state: Shared) -> Answer {
-    Ok(reply::json(200, &json!({"models": [ollama::running(state.service()?, None)]})))
+    state.models.check_ready()?;
+    let of_folder = state.models.folder().is_some();
+    let running: Vec<Value> = state.models.loaded().iter().map(|l| ollama::running(l, of_folder)).collect();
+    Ok(reply::json(200, &json!({ "models": running })))
 }
 
-async fn show_props(state: Shared) -> Answer {
-    let props = props::props(state.service()?, state.slots, state.metrics);
+async fn show(state: Shared, body: Body) -> Answer {
+    let request = Asked::read(&state, body).await?;
+    let shown = match state.models.folder() {
+        None => ollama::shown(&*request.lease(&state).await?, &request.body)?,
+        Some(folder) => {
+            let (entry, args) = (folder.find(request.model.as_deref()).await?, folder.args.clone());
+            state.work.run(move || ollama::shown_of_folder(&args, &entry)).await?
+        }
+    };
+    Ok(reply::json(200, &shown))
+}
+
+/// The model that a question without a body is about.
+type About = Query<HashMap<String, String>>;
+
+async fn show_props(state: Shared, Query(query): About) -> Answer {
+    let name = query.get("model").map(String::as_str);
+    let props = match state.models.folder().filter(|_| name.is_none()) {
+        Some(folder) => {
+            let loaded = folder.loaded();
+            let loaded: Vec<&Service> = loaded.iter().map(|loaded| &*loaded.service).collect();
+            props::of_folder(&folder.args, &loaded, state.slots, state.metrics)
+        }
+        None => props::props(&*state.models.lease(name, None).await?, state.slots, state.metrics),
+    };
     Ok(reply::json(200, &props))
 }
 
-async fn slots(state: Shared, uri: Uri) -> Answer {
-    let service = state.service()?;
+async fn slots(state: Shared, Query(query): About) -> Answer {
+    state.models.check_ready()?;
     if !state.slots {
         return Err(ApiError::not_here("This server does not show its slots: it runs with --no-slots"));
     }
-    let slots = service.engine.slots();
-    let wanted = uri.query().is_some_and(|q| q.split('&').any(|p| p == "fail_on_no_slot=1"));
-    if wanted && slots.iter().all(|s| s.busy) {
+    let wanted = query.get("fail_on_no_slot").is_some_and(|n| n == "1");
+    let asked = |loaded: &Loaded| query.get("model").is_none_or(|name| loaded.service.names.id() == name);
+    let loaded: Vec<Loaded> = state.models.loaded().into_iter().filter(asked).collect();
+    let mut busy = loaded.iter().flat_map(|loaded| loaded.service.engine.slots());
+    if wanted && !loaded.is_empty() && busy.all(|slot| slot.busy) {
         return Err(ApiError::unavailable("no slot available", 1));
     }
-    Ok(reply::json(200, &props::slots(service)))
+    let slots: Vec<Value> = loaded.iter().flat_map(|loaded| props::slots(&loaded.service)).collect();
+    Ok(reply::json(200, &slots.into()))
 }
 
 async fn show_metrics(state: Shared) -> Answer {
-    let service = state.service()?;
+    state.models.check_ready()?;
     if !state.metrics {
         return Err(ApiError::not_here("This server does not show metrics: start it with --metrics"));
     }
-    let text = metrics::page(&state, service);
+    let text = metrics::page(&state);
     let mut response = reply::with_type(200, "text/plain; version=0.0.4; charset=utf-8", text);
     if let Ok(started) = HeaderValue::from_str(&state.started.to_string()) {
         response.headers_mut().insert("process-start-time-unix", started);
@@ -215,12 +273,10 @@ async fn show_metrics(state: Shared) -> Answer {
 /// A route that turns one JSON object into another.
 async fn convert(state: Shared, body: Body, work: fn(&Service, &Value) -> Result<Value, ApiError>) -> Response<Body> {
     let answer = async {
-        let service = state.service()?;
-        let bytes = body::read(body, state.max_body).await?;
-        let value = service.blocking(move |service| {
-            let value = work(service, &generate::parse(&bytes)?)?;
-            Ok(reply::json(200, &value))
-        });
+        let request = Asked::read(&state, body).await?;
+        let lease = request.lease(&state).await?;
+        let body = request.body;
+        let value = lease.blocking(move |service| Ok(reply::json(200, &work(service, &body)?)));
         value.await
     };
     answer.await.unwrap_or_else(ApiError::into_response)

@@ -1,7 +1,7 @@
 //! A server from its first connection to its last.
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use tokio::sync::{oneshot, watch};
@@ -14,9 +14,10 @@ use super::lines;
 use super::listen::Listener;
 use super::routes::router;
 use super::state::State;
-use crate::args::Args;
+use crate::args::{Args, LogFormat};
 use crate::engine::Handle;
-use crate::service::Service;
+use crate::models::{Catalog, Folder, Loaded, Models};
+use crate::service::{Service, Work};
 
 /// How long connections get to send what they have after the engine has ended.
 const LAST_WORDS: Duration = Duration::from_secs(5);
@@ -43,23 +44,42 @@ impl Server {
         let listeners = Listener::bind(args, !keys.is_empty()).await?;
         let urls = listeners.iter().map(Listener::url).collect();
         let local = listeners.iter().all(Listener::is_local);
-        let state = Arc::new(State::new(args, local, keys));
+        let work = Work::default();
+        let models = match &args.models {
+            Some(folder) => {
+                let catalog = Catalog::open(folder)?;
+                let tell = match args.log_format {
+                    LogFormat::None => drop,
+                    LogFormat::Text | LogFormat::Json => lines::write,
+                };
+                Models::Folder(Folder::start(catalog, args, isolate.clone(), &work, tell)?)
+            }
+            None => Models::One(OnceLock::new()),
+        };
+        let state = Arc::new(State::new(args, local, keys, models, work.clone()));
         let (stop, stopped) = watch::channel(false);
         let router = router(&state);
         let accepting = tokio::spawn(accept(listeners, router, args.max_connections, args.stall_timeout, stopped));
+        let mut server = Server { state: state.clone(), urls, stop, accepting, loading: None, engine: None };
+        if args.models.is_some() {
+            return Ok(server);
+        }
         let (loaded, loading) = oneshot::channel();
         let (args, at) = (args.clone(), state.clone());
         let thread = std::thread::Builder::new().name("load".into());
         let load = move || {
-            let result = Service::load(&args, isolate).map(|(service, engine)| {
-                at.set_service(service);
+            let result = Service::load(&args, args.engine(), isolate, work).map(|(service, engine)| {
+                if let Models::One(place) = &at.models {
+                    let _ = place.set(Arc::new(service));
+                }
                 engine
             });
             // Without a receiver the server has ended already.
             let _ = loaded.send(result);
         };
         thread.spawn(load).context("cannot start a thread")?;
-        Ok(Server { state, urls, stop, accepting, loading: Some(loading), engine: None })
+        server.loading = Some(loading);
+        Ok(server)
     }
 
     /// The addresses as clients write them, in the order of the options.
@@ -79,29 +99,34 @@ impl Server {
         Ok(())
     }
 
-    /// The engine, once the model is loaded.
-    pub fn engine(&self) -> Option<&Handle> {
-        self.state.service().ok().map(|s| &s.engine)
+    /// The engine of the model, or of the first one that is loaded.
+    pub fn engine(&self) -> Option<Handle> {
+        self.state.models.loaded().first().map(|loaded| loaded.service.engine.clone())
     }
 
     /// The message when the model is loaded.
     pub fn greeting(&self) -> String {
-        let Ok(service) = self.state.service() else {
-            return self.urls.join(", ");
+        let urls = self.urls.join(", ");
+        if let Some(folder) = self.state.models.folder() {
+            let n = folder.catalog.entries().len();
+            return format!("'{}' is ready at {urls} ({n} models)", folder.catalog.folder().display());
+        }
+        let Some(Loaded { service, .. }) = self.state.models.loaded().pop() else {
+            return urls;
         };
         let options = service.engine.options();
         format!(
-            "{} is ready at {} ({} texts at once, {} tokens each)",
+            "{} is ready at {urls} ({} texts at once, {} tokens each)",
             service.names.id(),
-            self.urls.join(", "),
             options.parallel,
             options.n_ctx()
         )
     }
 
-    /// True if the engine has ended without being asked to.
+    /// True if an engine has ended without being asked to.
     pub fn has_failed(&self) -> bool {
-        self.engine.as_ref().is_some_and(std::thread::JoinHandle::is_finished)
+        let failed = self.engine.as_ref().is_some_and(std::thread::JoinHandle::is_finished);
+        failed || self.state.models.folder().is_some_and(Folder::has_failed)
     }
 
     /// Ends: says at once that it is not ready, takes requests for `delay` more, lets running texts go on for `most`,
@@ -109,11 +134,17 @@ impl Server {
     pub async fn drain(self, delay: Duration, most: Duration) {
         self.state.begin_to_drain();
         tokio::time::sleep(delay).await;
-        if let Some(engine) = self.engine().cloned() {
-            engine.drain();
+        if let Some(folder) = self.state.models.folder() {
+            folder.close();
+        }
+        let engines: Vec<Handle> = self.state.models.loaded().into_iter().map(|l| l.service.engine.clone()).collect();
+        engines.iter().for_each(Handle::drain);
+        let end = Instant::now() + most;
+        for engine in engines {
             let waiting = engine.clone();
+            let left = end.saturating_duration_since(Instant::now());
             // It asks again and again, so it has a thread for that.
-            let idle = tokio::task::spawn_blocking(move || waiting.wait_until_idle(most));
+            let idle = tokio::task::spawn_blocking(move || waiting.wait_until_idle(left));
             let _ = idle.await;
             engine.stop();
         }

@@ -1,19 +1,23 @@
 //! State that all connections share.
 
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::hosts::Hosts;
 use super::keys::Keys;
 use super::unread::Unread;
-use crate::api::ApiError;
 use crate::args::{Args, LogFormat};
-use crate::service::{Meters, Service};
+use crate::models::Models;
+use crate::service::Work;
 
 /// State that all connections share.
 pub struct State {
-    service: OnceLock<Arc<Service>>,
+    /// The models that may be asked for.
+    pub models: Models,
+    /// The places for work that takes a processor.
+    pub work: Work,
     draining: AtomicBool,
     /// Who may ask.
     pub keys: Keys,
@@ -37,21 +41,21 @@ pub struct State {
     pub page: bool,
     /// Format of the log lines, one for each request.
     pub log: LogFormat,
-    /// Counts answers while there is no model.
-    pub early: Meters,
     /// Names requests that have no id.
     pub requests: AtomicU64,
     /// Seconds since 1970.
     pub started: f64,
-    scraped: Mutex<[u64; 4]>,
+    responses: Mutex<BTreeMap<u16, u64>>,
+    scraped: Mutex<HashMap<String, [u64; 4]>>,
 }
 
 impl State {
-    /// A server without its model; `local` when it listens on a loopback address.
-    pub fn new(args: &Args, local: bool, keys: Keys) -> State {
+    /// A server of these models; `local` when it listens on a loopback address.
+    pub fn new(args: &Args, local: bool, keys: Keys, models: Models, work: Work) -> State {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         State {
-            service: OnceLock::new(),
+            models,
+            work,
             draining: AtomicBool::new(false),
             keys,
             hosts: Hosts::new(local, &args.allowed_hosts),
@@ -64,32 +68,22 @@ impl State {
             metrics_public: args.metrics_public,
             page: !args.no_ui,
             log: args.log_format,
-            early: Meters::default(),
             requests: AtomicU64::new(0),
             started: since.unwrap_or_default().as_secs_f64(),
+            responses: Mutex::default(),
             scraped: Mutex::default(),
         }
     }
 
-    /// Puts the model in its place.
-    pub fn set_service(&self, service: Service) {
-        let _ = self.service.set(Arc::new(service));
-    }
-
-    /// The model.
-    ///
-    /// # Errors
-    /// It is being loaded.
-    pub fn service(&self) -> Result<&Arc<Service>, ApiError> {
-        self.service.get().ok_or_else(|| ApiError::unavailable("Loading model", 5))
-    }
-
     /// Counts an answer.
     pub fn count(&self, code: u16) {
-        match self.service.get() {
-            Some(service) => service.meters.response(code),
-            None => self.early.response(code),
-        }
+        let mut responses = self.responses.lock().unwrap_or_else(PoisonError::into_inner);
+        *responses.entry(code).or_default() += 1;
+    }
+
+    /// Answers by status.
+    pub fn responses(&self) -> BTreeMap<u16, u64> {
+        self.responses.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// From now on the server says that it is not ready.
@@ -102,10 +96,10 @@ impl State {
         self.draining.load(Ordering::SeqCst)
     }
 
-    /// How much counters grew since this was last asked.
-    pub fn since_last_scrape(&self, now: [u64; 4]) -> [u64; 4] {
+    /// How much counters of a model grew since this was last asked. Those of one that was loaded anew begin again.
+    pub fn since_last_scrape(&self, model: &str, now: [u64; 4]) -> [u64; 4] {
         let mut last = self.scraped.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = std::mem::replace(&mut *last, now);
+        let before = last.insert(model.to_owned(), now).unwrap_or_default();
         std::array::from_fn(|i| now[i].saturating_sub(before[i]))
     }
 }

@@ -17,6 +17,7 @@ use super::events::Events;
 use super::log::Entry;
 use super::reply::with_type;
 use crate::api::{ApiError, Dialect, Reply, Route, answer};
+use crate::models::Lease;
 
 /// Frames that wait for a slow client; after that its text waits too.
 const WAITING: usize = 16;
@@ -36,14 +37,15 @@ impl HttpBody for Channel {
     }
 }
 
-/// Sends `begun` and then what the events become.
-pub fn respond(reply: Reply, events: Events, begun: Vec<Value>, entry: Arc<Entry>) -> Response<Body> {
+/// Sends `begun` and then what the events become, for which `lease` keeps the model.
+pub fn respond(reply: Reply, events: Events, begun: Vec<Value>, entry: Arc<Entry>, lease: Lease) -> Response<Body> {
     let kind = match reply.asked.route.dialect() {
         Dialect::Ollama => "application/x-ndjson",
         Dialect::OpenAi | Dialect::Anthropic => "text/event-stream",
     };
     let (to, from) = mpsc::channel(WAITING);
     tokio::spawn(async move {
+        let _lease = lease;
         let gone = to.clone();
         tokio::select! {
             biased;

@@ -10,11 +10,13 @@ use trine::formats::gguf::TensorInfo;
 use trine::formats::types::TypeId;
 use trine::{Model, NumberPath};
 use trine_tools::adapters::AdapterArgs;
-use trine_tools::bench::describe::{billions, file_type};
+use trine_tools::bench::describe::billions;
 use trine_tools::inspect::AnyPrecReport;
 use trine_tools::load::ModelArgs;
 use trine_tools::provenance::hash_file;
 use trine_tools::text;
+
+use super::card::Card;
 
 /// Description of a model.
 pub struct About {
@@ -24,20 +26,10 @@ pub struct About {
     pub sha256: String,
     /// Version, model, number path and what is added to the model: servers with the same give the same texts.
     pub fingerprint: String,
-    /// Bytes of its file.
-    pub size: u64,
-    /// Number of weights.
-    pub n_params: u64,
+    /// What its header says.
+    pub card: Card,
     /// When it was loaded, in seconds since 1970.
     pub created: u64,
-    /// When its file was written.
-    pub modified: SystemTime,
-    /// Its architecture.
-    pub family: String,
-    /// Its number of weights, rounded: `7.2B`.
-    pub parameters: String,
-    /// Its file type: `Q4_K_M`.
-    pub kind: String,
 }
 
 impl About {
@@ -55,20 +47,13 @@ impl About {
             (Some(_), _, NumberPath::F32) => "f32",
             (Some(_), ..) => "i16",
         };
-        let modified = shards.first().and_then(|s| std::fs::metadata(&s.path).ok()?.modified().ok());
-        let family = model.metadata().get_str("general.architecture").ok().flatten();
         let n_params = n_params(model);
         Ok(About {
             fingerprint: format!("b{}-{}-{path}", env!("CARGO_PKG_VERSION"), &sha256[..12]),
             file,
             sha256,
-            size: shards.iter().map(|s| (*s.bytes).as_ref().len() as u64).sum(),
-            n_params,
+            card: Card { n_params, parameters: billions(n_params), ..Card::of(model.file()) },
             created: now(),
-            modified: modified.unwrap_or(UNIX_EPOCH),
-            family: family.unwrap_or_default().to_owned(),
-            parameters: billions(n_params),
-            kind: file_type(model.file()),
         })
     }
 

@@ -71,7 +71,6 @@ pub struct Meters {
     /// From the request to the end.
     pub whole: Histogram,
     tokens: Mutex<BTreeMap<(u8, &'static str), u64>>,
-    responses: Mutex<BTreeMap<u16, u64>>,
 }
 
 impl Default for Meters {
@@ -81,7 +80,6 @@ impl Default for Meters {
             between: Histogram::new(BETWEEN),
             whole: Histogram::new(WHOLE),
             tokens: Mutex::default(),
-            responses: Mutex::default(),
         }
     }
 }
@@ -113,20 +111,9 @@ impl Meters {
         }
     }
 
-    /// A request was answered with the status `code`.
-    pub fn response(&self, code: u16) {
-        let mut responses = self.responses.lock().unwrap_or_else(PoisonError::into_inner);
-        *responses.entry(code).or_default() += 1;
-    }
-
     /// Tokens of finished texts by bits per weight and kind: read, found in the cache, generated.
     pub fn tokens(&self) -> BTreeMap<(u8, &'static str), u64> {
         self.tokens.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Answers by status.
-    pub fn responses(&self) -> BTreeMap<u16, u64> {
-        self.responses.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 

@@ -2,10 +2,12 @@
 
 mod about;
 mod breakers;
+mod card;
 mod encoder;
 mod forms;
 mod meters;
 mod names;
+mod work;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -14,6 +16,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use tokio::sync::Semaphore;
+use trine::formats::gguf::Metadata;
 use trine::grammar::GrammarError;
 use trine::isolate::Isolate;
 use trine::sample::Recommended;
@@ -21,14 +24,16 @@ use trine::{ChatTemplate, DryBreakers, Grammar, NumberPath, Pooling, SamplerOpti
 use trine_tools::{load, templates};
 
 use crate::args::{Args, ReasoningFormat};
-use crate::engine::Handle;
+use crate::engine::{Handle, Options};
 use crate::error::ApiError;
 
 pub use about::{About, now};
+pub use card::Card;
 pub use encoder::Encoder;
 pub use forms::Form;
 pub use meters::{Histogram, Meters};
 pub use names::{LONGEST_NAME, Names};
+pub use work::Work;
 
 use breakers::Breakers;
 use encoder::longest_token;
@@ -56,8 +61,7 @@ pub struct Service {
     longest_token: Option<usize>,
     forms: Forms,
     breakers: Breakers,
-    /// For work that takes a processor: tokenizing, templates.
-    work: Arc<Semaphore>,
+    work: Work,
     /// For compiling grammars, one at a time: it may take seconds, for which others do not wait.
     compiling: Arc<Semaphore>,
     /// Requests whose grammars are compiled, or wait for that.
@@ -108,27 +112,26 @@ pub struct Limits {
 }
 
 impl Service {
-    /// Loads the model that `args` name and starts its engine. Chat templates are rendered by `isolate`.
+    /// Loads the model that `args` name and starts its engine with `options`. Chat templates are rendered by `isolate`,
+    /// and what takes a processor for a while is done at the places of `work`.
     ///
     /// # Errors
     /// The model cannot be used, or not with these options.
-    pub fn load(args: &Args, isolate: Arc<dyn Isolate>) -> Result<(Service, JoinHandle<()>)> {
+    pub fn load(
+        args: &Args,
+        options: Options,
+        isolate: Arc<dyn Isolate>,
+        work: Work,
+    ) -> Result<(Service, JoinHandle<()>)> {
         let model = load::load_for_texts(&args.model)?;
         let file = model.path().file_name().unwrap_or_default();
         let file = file.to_string_lossy().into_owned();
-        let given = templates::given(args.chat_template.as_deref(), args.chat_template_file.as_deref())?;
-        let (from, template_source) = match given {
-            Some((from, source)) => (from, Some(source)),
-            None => {
-                const KEY: &str = "tokenizer.chat_template";
-                let source = model.metadata().get_str(KEY)?.map(str::to_owned);
-                (KEY.to_owned(), source)
-            }
-        };
-        let template = template_source
-            .as_ref()
-            .map(|source| ChatTemplate::isolated(source, model.tokenizer(), isolate.clone()).context(from));
+        let template_source = template_source(args, model.metadata())?;
+        let template = template_source.as_ref().map(|(from, source)| {
+            ChatTemplate::isolated(source, model.tokenizer(), isolate.clone()).context(from.clone())
+        });
         let template = template.transpose()?;
+        let template_source = template_source.map(|(_, source)| source);
         // These tokenizers change a text before they look for tokens, so its length says nothing.
         let normalizes = model.metadata().get_str("tokenizer.ggml.model")? == Some("t5");
         let longest_token = longest_token(model.tokenizer(), normalizes);
@@ -137,7 +140,7 @@ impl Service {
         let about = about.with(&args.model)?;
         let pooling = args.pooling.or(model.pooling()).unwrap_or(Pooling::Mean);
         let recommended = Recommended::of(model.metadata());
-        let (engine, thread) = Handle::start(model, args.engine())?;
+        let (engine, thread) = Handle::start(model, options)?;
         let names = match args.alias.is_empty() {
             true => vec![file],
             false => args.alias.clone(),
@@ -162,7 +165,7 @@ impl Service {
             longest_token,
             forms: Forms::new(isolate),
             breakers: Breakers::default(),
-            work: Arc::new(Semaphore::new(trine_tools::args::threads(None))),
+            work,
             compiling: Arc::new(Semaphore::new(1)),
             compiled: AtomicUsize::new(0),
             engine,
@@ -248,12 +251,19 @@ impl Service {
         self: &Arc<Self>,
         work: impl FnOnce(&Arc<Service>) -> Result<T, ApiError> + Send + 'static,
     ) -> Result<T, ApiError> {
-        let permit = self.work.clone().acquire_owned().await;
         let service = self.clone();
-        let work = tokio::task::spawn_blocking(move || {
-            let _permit = permit;
-            work(&service)
-        });
-        work.await.unwrap_or_else(|_| Err(ApiError::server("the request could not be read")))
+        self.work.run(move || work(&service)).await
     }
+}
+
+/// The source of the chat template of a model with this metadata, and where it is from; `None`: it has none.
+///
+/// # Errors
+/// The file of a template cannot be read; the model's is no text.
+pub fn template_source(args: &Args, metadata: &Metadata) -> Result<Option<(String, String)>> {
+    const KEY: &str = "tokenizer.chat_template";
+    if let Some(given) = templates::given(args.chat_template.as_deref(), args.chat_template_file.as_deref())? {
+        return Ok(Some(given));
+    }
+    Ok(metadata.get_str(KEY)?.map(|source| (KEY.to_owned(), source.to_owned())))
 }

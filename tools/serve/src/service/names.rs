@@ -35,6 +35,9 @@ impl Names {
             Some((name, width))
         });
         let known = |name: &str| self.names.iter().any(|n| n == name);
+        let asked = model;
+        // Ollama's clients put this behind names that have no other tag.
+        let model = asked.strip_suffix(":latest").filter(|name| known(name)).unwrap_or(asked);
         let own = suffix.filter(|(name, _)| known(name) || !self.widths.is_empty());
         let (name, named) = own.map_or((model, None), |(name, width)| (name, Some(width)));
         if self.strict && !known(name) {
@@ -48,7 +51,7 @@ impl Names {
             (Some(a), Some(b)) if a != b => {
                 Err(ApiError::field("bits", format!("{b} contradicts the {a} bits of 'model'")))
             }
-            (named, bits) => Ok((model.to_owned(), named.or(bits))),
+            (named, bits) => Ok((asked.to_owned(), named.or(bits))),
         }
     }
 
@@ -95,6 +98,7 @@ mod tests {
     fn strict_names() {
         let n = names(&[4], true);
         assert_eq!(resolve(&n, Some("alias:4bit"), None), Ok(("alias:4bit".into(), Some(4))));
+        assert_eq!(resolve(&n, Some("m:latest"), None), Ok(("m:latest".into(), None)));
         assert_eq!(resolve(&n, Some("gpt"), None), Err(404));
         assert_eq!(resolve(&n, None, None), Ok(("m".into(), None)));
     }

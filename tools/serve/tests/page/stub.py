@@ -172,11 +172,11 @@ class Handler(BaseHTTPRequestHandler):
         if self.path in FILES:
             name, kind = FILES[self.path]
             self.answer(200, (ASSETS / name).read_bytes(), kind)
-        elif self.path not in ("/v1/models", "/props"):
+        elif self.path.split("?")[0] not in ("/v1/models", "/props"):
             self.refuse(404, "not_found_error", "File Not Found")
         elif not self.admitted():
             pass
-        elif self.path == "/props":
+        elif self.path.split("?")[0] == "/props":
             params = {"temperature": 0.800000011920929, "top_k": 40, "top_p": 0.949999988079071, "min_p": 0.05}
             params["n_predict"] = -1
             settings = {"params": params, "n_ctx": 2048}

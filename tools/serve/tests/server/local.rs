@@ -22,6 +22,8 @@ static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("thre
 pub struct Local {
     pub to: SocketAddr,
     pub server: Option<Server>,
+    /// Models of a folder read the template when they are loaded.
+    _folder: tempfile::TempDir,
 }
 
 /// Starts a server of the bundled model.
@@ -43,29 +45,35 @@ pub fn any_precision(folder: &Path) -> String {
 /// Starts a server and waits until its model is loaded.
 #[track_caller]
 pub fn start_with(model: &str, more: &[&str]) -> Local {
-    launch(model, more, isolate())
+    launch(["-m", model], more, isolate())
 }
 
 /// Starts a server of the bundled model that gives its jobs to `isolate`.
 #[track_caller]
 pub fn start_isolated(more: &[&str], isolate: Arc<dyn Isolate>) -> Local {
-    launch(trine_testkit::trilm().to_str().expect("a path"), more, isolate)
+    launch(["-m", trine_testkit::trilm().to_str().expect("a path")], more, isolate)
+}
+
+/// Starts a server of the models of a folder.
+#[track_caller]
+pub fn start_folder(folder: &Path, more: &[&str]) -> Local {
+    launch(["--models", folder.to_str().expect("a path")], more, isolate())
 }
 
 #[track_caller]
-fn launch(model: &str, more: &[&str], isolate: Arc<dyn Isolate>) -> Local {
+fn launch(of: [&str; 2], more: &[&str], isolate: Arc<dyn Isolate>) -> Local {
     let folder = trine_testkit::folder();
     let template = folder.path().join("template.jinja");
     std::fs::write(&template, TEMPLATE).expect("a file");
     let template = template.to_str().expect("a path").to_owned();
-    let own = ["rserve", "-m", model, "-t", "2", "--port", "0", "--log-format", "none", "--seed", "7"];
+    let own = ["rserve", of[0], of[1], "-t", "2", "--port", "0", "--log-format", "none", "--seed", "7"];
     let template = ["--chat-template-file", &template];
     let args = Args::try_parse_from(own.iter().chain(&template).chain(more)).expect("options");
     RUNTIME.block_on(async {
         let mut server = Server::start(&args, isolate).await.expect("a server");
         server.ready().await.expect("a model");
         let to = server.urls()[0].trim_start_matches("http://").parse().expect("an address");
-        Local { to, server: Some(server) }
+        Local { to, server: Some(server), _folder: folder }
     })
 }
 

@@ -8,6 +8,7 @@ mod determinism;
 mod drafts;
 mod drain;
 mod embeddings;
+mod folder;
 mod forms;
 mod guard;
 mod hostile;

@@ -5,28 +5,25 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::fields::{Fields, wrong};
+use crate::args::KeepAlive;
 use crate::error::ApiError;
 
-/// How long a model stays loaded after its last request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KeepAlive {
-    /// So long.
-    For(Duration),
-    /// Until its memory is needed.
-    Always,
-}
-
-/// The field's name.
+/// The fields' names.
 const NAME: &str = "keep_alive";
+const TTL: &str = "ttl";
 const WANTED: &str = "a number of seconds or a time such as \"5m\" or \"1h30m\", below 0: for ever";
 
-/// What `keep_alive` of a request says: a number of seconds, or a duration as Go writes them.
+/// What `keep_alive` of a request says, a number of seconds or a duration as Go writes them; or else `ttl`, whole seconds,
+/// which is LM Studio's name for it.
 ///
 /// # Errors
 /// It is neither.
 pub fn keep_alive(f: &Fields<'_>) -> Result<Option<KeepAlive>, ApiError> {
     let seconds = match f.get(NAME) {
-        None => return Ok(None),
+        None => {
+            let seconds = f.integer(TTL, 0..=i64::from(u32::MAX))?;
+            return Ok(seconds.map(|s| KeepAlive::For(Duration::from_secs(s as u64))));
+        }
         Some(Value::Number(n)) => n.as_f64(),
         Some(Value::String(text)) => seconds(text),
         Some(other) => return Err(wrong(NAME, WANTED, other)),
@@ -79,6 +76,13 @@ mod tests {
 
     fn read(value: Value) -> Result<Option<KeepAlive>, ApiError> {
         keep_alive(&Fields::of(&json!({ "keep_alive": value })).unwrap())
+    }
+
+    #[test]
+    fn seconds_of_lm_studio() {
+        let ttl = |value: Value| keep_alive(&Fields::of(&json!({ "ttl": value })).unwrap()).map_err(|e| e.status);
+        assert_eq!(ttl(json!(90)), Ok(Some(KeepAlive::For(Duration::from_secs(90)))));
+        assert_eq!(ttl(json!(-1)), Err(400));
     }
 
     #[test]

@@ -4,7 +4,6 @@ use serde_json::{Map, Value, json};
 use trine::sample::OPTIONS;
 
 use super::fields::{Fields, wrong};
-use super::keep_alive::keep_alive;
 use super::prompt::Prompt;
 use super::thoughts::Thoughts;
 use crate::error::ApiError;
@@ -84,7 +83,6 @@ pub fn within_context(f: &Fields<'_>, prompts: &[Prompt], most: Option<usize>) -
 
 /// What both forms have in common.
 fn common(f: &Fields<'_>, body: &Value, service: &Service) -> Result<Map<String, Value>, ApiError> {
-    keep_alive(f)?;
     images(f)?;
     if f.text("suffix")?.is_some_and(|text| !text.is_empty()) {
         return Err(ApiError::field(

@@ -58,7 +58,12 @@ impl Thoughts {
 
     /// True if the template of the model knows thoughts.
     pub fn are_known(service: &Service) -> bool {
-        service.template().is_ok_and(|template| template.source().contains(END))
+        service.template().is_ok_and(|template| Thoughts::are_known_in(template.source()))
+    }
+
+    /// True if a template with this source does.
+    pub fn are_known_in(source: &str) -> bool {
+        source.contains(END)
     }
 
     /// Takes the next part of the text.

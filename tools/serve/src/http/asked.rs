@@ -1,0 +1,54 @@
+//! The body of a request, and the model that it asks for.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use serde_json::Value;
+
+use super::body;
+use super::generate::parse;
+use super::state::State;
+use crate::api::ApiError;
+use crate::api::request::fields::Fields;
+use crate::api::request::keep_alive::keep_alive;
+use crate::args::KeepAlive;
+use crate::models::Lease;
+use crate::service::LONGEST_NAME;
+
+/// The body of a request, and the model that it asks for.
+pub struct Asked {
+    /// The body, an object.
+    pub body: Arc<Value>,
+    /// The name of the model.
+    pub model: Option<String>,
+    /// How long the model is to stay loaded afterwards.
+    pub keep: Option<KeepAlive>,
+}
+
+impl Asked {
+    /// Reads a body. It is not read while there is no model yet.
+    ///
+    /// # Errors
+    /// It does not come, or is no object; the name is none.
+    pub async fn read(state: &State, body: Body) -> Result<Asked, ApiError> {
+        state.models.check_ready()?;
+        let bytes = body::read(body, state.max_body).await?;
+        let body = state.work.run(move || parse(&bytes)).await?;
+        let f = Fields::of(&body)?;
+        let model = match f.short_text("model", LONGEST_NAME)? {
+            Some(name) => Some(name),
+            // Ollama's older clients say so.
+            None => f.get("name").and_then(Value::as_str).filter(|name| name.len() <= LONGEST_NAME),
+        };
+        let (model, keep) = (model.map(str::to_owned), keep_alive(&f)?);
+        Ok(Asked { body: Arc::new(body), model, keep })
+    }
+
+    /// The model, loaded.
+    ///
+    /// # Errors
+    /// There is none of that name; it cannot be loaded, or not in time.
+    pub async fn lease(&self, state: &State) -> Result<Lease, ApiError> {
+        state.models.lease(self.model.as_deref(), self.keep).await
+    }
+}

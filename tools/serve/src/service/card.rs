@@ -1,0 +1,40 @@
+//! What the header of a model's file says of it, for lists of models.
+
+use std::time::SystemTime;
+
+use trine::formats::gguf::ModelFile;
+use trine_tools::bench::describe::{Description, billions, file_type};
+
+/// What the header of a model's file says of it.
+#[derive(Clone, Debug)]
+pub struct Card {
+    /// Bytes of its files.
+    pub size: u64,
+    /// When its file was written.
+    pub modified: SystemTime,
+    /// Its architecture.
+    pub family: String,
+    /// Its number of weights.
+    pub n_params: u64,
+    /// The same, rounded: `7.2B`.
+    pub parameters: String,
+    /// Its file type: `Q4_K_M`.
+    pub kind: String,
+}
+
+impl Card {
+    /// From the header of a file.
+    pub fn of(file: &ModelFile) -> Card {
+        let n_params = Description::of(file).params;
+        let shards = file.shards();
+        let modified = shards.first().and_then(|s| std::fs::metadata(&s.path).ok()?.modified().ok());
+        Card {
+            size: shards.iter().map(|s| (*s.bytes).as_ref().len() as u64).sum(),
+            modified: modified.unwrap_or(SystemTime::UNIX_EPOCH),
+            family: file.meta().get_str("general.architecture").ok().flatten().unwrap_or_default().to_owned(),
+            n_params,
+            parameters: billions(n_params),
+            kind: file_type(file),
+        }
+    }
+}

@@ -22,6 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 static ASKED: LazyLock<CancelToken> = LazyLock::new(CancelToken::new);
 static LISTENING: AtomicBool = AtomicBool::new(false);
+static HEEDING: AtomicBool = AtomicBool::new(false);
+static HUNG_UP: AtomicBool = AtomicBool::new(false);
 static WAITING: AtomicBool = AtomicBool::new(false);
 static WRITES: AtomicBool = AtomicBool::new(false);
 static TOOL: OnceLock<&'static str> = OnceLock::new();
@@ -36,8 +38,9 @@ pub fn start(tool: &'static str) {
         Event::GaveUp => fail(
             "the work was given up in the middle: there is not enough memory, or the line above tells of a fault of the program",
         ),
-        Event::End if LISTENING.load(Ordering::SeqCst) && !is_urgent() => ASKED.cancel(),
-        Event::End => end(),
+        Event::HangUp if HEEDING.load(Ordering::SeqCst) => HUNG_UP.store(true, Ordering::SeqCst),
+        Event::End | Event::HangUp if LISTENING.load(Ordering::SeqCst) && !is_urgent() => ASKED.cancel(),
+        Event::End | Event::HangUp => end(),
     });
 }
 
@@ -49,6 +52,16 @@ fn is_urgent() -> bool {
 /// From now on the first request only [asks](asked).
 pub fn listen() {
     LISTENING.store(true, Ordering::SeqCst);
+}
+
+/// From now on SIGHUP does not ask the program to end, but is [told](take_hang_up).
+pub fn heed_hang_ups() {
+    HEEDING.store(true, Ordering::SeqCst);
+}
+
+/// True if there was a SIGHUP since this was last asked.
+pub fn take_hang_up() -> bool {
+    HUNG_UP.swap(false, Ordering::SeqCst)
 }
 
 /// From now on an interrupted program says that it wrote nothing, where that is so.

@@ -10,8 +10,10 @@ use crate::progress::above;
 /// Events of the waiting thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Ctrl-C, a terminal that was closed, or somebody who asks the program to end.
+    /// Ctrl-C, or somebody who asks the program to end.
     End,
+    /// A terminal that was closed, or somebody who asks a server to read its files again.
+    HangUp,
     /// Memory that a file is mapped to could not be read: the file became shorter, or its disk failed.
     FileGone,
     /// The program gave up in the middle: there was no memory, or it is at fault itself. Standard error has a line
@@ -100,6 +102,7 @@ mod posix {
                 tell(match signal {
                     WAKE if fault == Signal::SIGBUS as i32 => Event::FileGone,
                     WAKE if fault != 0 => Event::GaveUp,
+                    Signal::SIGHUP => Event::HangUp,
                     _ => Event::End,
                 });
             }

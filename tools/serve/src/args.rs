@@ -136,7 +136,8 @@ pub struct Args {
     #[arg(long, value_name = "KEYS", value_delimiter = ',')]
     pub api_key: Vec<String>,
 
-    /// A file with such keys, one a line, that nobody else may read
+    /// A file with such keys, one a line, that nobody else may read: KEY, or NAME: KEY, or NAME: sha256:HASH, and behind
+    /// it concurrent=N, tokens-per-minute=N, priority=N and models=A,B. SIGHUP has it read again
     #[arg(long, value_name = "FILE")]
     pub api_key_file: Option<PathBuf>,
 

@@ -47,6 +47,10 @@ async fn serve(args: &Args) -> Result<()> {
     // Until here nothing was admitted, and a request to end is followed at once.
     server.ready().await?;
     interrupt::listen();
+    // Where somebody watches, a terminal that is closed ends the server.
+    if args.api_key_file.is_some() && !io::stderr().is_terminal() {
+        interrupt::heed_hang_ups();
+    }
     note!("rserve: {}", server.greeting());
     notify(notify::READY);
     while !interrupt::asked() {
@@ -54,6 +58,9 @@ async fn serve(args: &Args) -> Result<()> {
             lines::write("rserve: error: the engine has failed".to_owned());
             lines::finish();
             process::exit(FAILED);
+        }
+        if interrupt::take_hang_up() {
+            lines::write(server.read_keys_again());
         }
         tokio::time::sleep(LOOK).await;
     }

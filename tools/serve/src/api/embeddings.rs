@@ -103,6 +103,7 @@ impl Inputs {
             bits,
             cache: cache(&f, caller)?,
             party: caller.party.clone(),
+            priority: caller.priority,
             deadline: caller.deadline_within(service),
             ..Request::new(Vec::new())
         };

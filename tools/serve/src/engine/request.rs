@@ -44,6 +44,8 @@ pub struct Request {
     pub cache: Option<String>,
     /// Who asks: those that wait take turns by this.
     pub party: String,
+    /// Those that wait get their places by this first, the highest before the others.
+    pub priority: i32,
     /// Most time from admission to the end; then the text ends as [`Ended::Deadline`].
     pub deadline: Option<Duration>,
 }
@@ -67,6 +69,7 @@ impl Request {
             prompt_logprobs: false,
             cache: Some(String::new()),
             party: String::new(),
+            priority: 0,
             deadline: None,
         }
     }

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::body;
 use super::generate::parse;
+use super::guard::Known;
 use super::state::State;
 use crate::api::ApiError;
 use crate::api::request::fields::Fields;
@@ -47,8 +48,9 @@ impl Asked {
     /// The model, loaded.
     ///
     /// # Errors
-    /// There is none of that name; it cannot be loaded, or not in time.
-    pub async fn lease(&self, state: &State) -> Result<Lease, ApiError> {
-        state.models.lease(self.model.as_deref(), self.keep).await
+    /// There is none of that name; the key is not for it; it cannot be loaded, or not in time.
+    pub async fn lease(&self, state: &State, known: &Known) -> Result<Lease, ApiError> {
+        let may = |name: &str| known.may_ask_for(name);
+        state.models.lease(self.model.as_deref(), self.keep, &may).await
     }
 }

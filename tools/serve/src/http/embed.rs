@@ -33,7 +33,8 @@ async fn answer(
     let since = Instant::now();
     let caller = generate::caller(state, &known, headers)?;
     let request = Asked::read(state, body).await?;
-    let service = request.lease(state).await?;
+    known.enter()?;
+    let service = request.lease(state, &known).await?;
     let body = request.body;
     let read = service.blocking(move |service| Inputs::read(service, &body, &caller, shape));
     let mut inputs = read.await?;

@@ -38,9 +38,10 @@ async fn answer(
     let caller = caller(state, &known, headers)?;
     let request = asked::Asked::read(state, body).await?;
     if route.dialect() == Dialect::Ollama && ollama::asks_for_nothing(&request.body, route == Route::OllamaChat)? {
-        return without_text(state, route, &request).await;
+        return without_text(state, route, &request, &known).await;
     }
-    let lease = request.lease(state).await?;
+    known.enter()?;
+    let lease = request.lease(state, &known).await?;
     let service: &Arc<Service> = &lease;
     let (asked, text) = loop {
         let (body, caller) = (request.body.clone(), caller.clone());
@@ -79,16 +80,21 @@ async fn answer(
 }
 
 /// Answers a request of Ollama's that asks for no text: it loads a model, or with `"keep_alive": 0` unloads one of several.
-async fn without_text(state: &State, route: Route, request: &asked::Asked) -> Result<Response<Body>, ApiError> {
+async fn without_text(
+    state: &State,
+    route: Route,
+    request: &asked::Asked,
+    known: &Known,
+) -> Result<Response<Body>, ApiError> {
     let name = request.model.as_deref();
     let unloads = request.keep == Some(KeepAlive::For(Duration::ZERO));
     let (name, reason) = match state.models.folder().filter(|_| unloads) {
         Some(folder) => {
-            let model = folder.find(name).await?.name;
+            let model = folder.find(name, &|name| known.may_ask_for(name)).await?.name;
             folder.unload(&model);
             (name.map_or(model, str::to_owned), "unload")
         }
-        None => (request.lease(state).await?.names.resolve(name, None)?.0, "load"),
+        None => (request.lease(state, known).await?.names.resolve(name, None)?.0, "load"),
     };
     Ok(reply::json(200, &shape::ollama::without_text(route, &name, reason)))
 }
@@ -104,6 +110,7 @@ pub fn caller(state: &State, known: &Known, headers: &HeaderMap) -> Result<Calle
             false => String::new(),
         },
         party: known.tenant.clone(),
+        priority: known.key.as_ref().map_or(0, |key| key.limits().priority),
         deadline: deadline(headers)?,
     })
 }

@@ -10,6 +10,7 @@ use axum::http::{Method, Response};
 use axum::middleware::Next;
 use axum::response::IntoResponse;
 
+use super::keys::Key;
 use super::log::Entry;
 use super::reply;
 use super::state::State;
@@ -32,22 +33,43 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Who asks, for the routes.
 #[derive(Clone)]
 pub struct Known {
-    /// The key's name; empty without keys.
+    /// The name of the key's holder; empty without keys.
     pub tenant: String,
+    /// The key.
+    pub key: Option<Arc<Key>>,
     /// The request in the log.
     pub entry: Arc<Entry>,
 }
 
+impl Known {
+    /// True if a model of this name may be asked for.
+    pub fn may_ask_for(&self, model: &str) -> bool {
+        self.key.as_ref().is_none_or(|key| key.may_ask_for(model))
+    }
+
+    /// Counts a request for texts or vectors until its answer is sent.
+    ///
+    /// # Errors
+    /// The key's holder has as many as may be, or had too many tokens lately.
+    pub fn enter(&self) -> Result<(), ApiError> {
+        if let Some(key) = &self.key {
+            self.entry.begin(key.enter()?);
+        }
+        Ok(())
+    }
+}
+
 /// Looks at a request before its route is known, so that no spelling of a path goes around it.
 pub async fn guard(Extract(state): Extract<Arc<State>>, mut request: Request, next: Next) -> Response<Body> {
-    let tenant = tenant(&state, request.headers());
+    let key = key_of(&state, request.headers());
+    let tenant = key.as_ref().map_or(String::new(), |key| key.party());
     let id = request_id(&state, request.headers());
     let entry = Arc::new(Entry::new(
         state.log,
         id,
         request.method().to_string(),
         request.uri().path().chars().take(200).collect(),
-        tenant.clone().unwrap_or_default(),
+        tenant.clone(),
     ));
     let origin = request.headers().get(header::ORIGIN).cloned();
     let dialect = Dialect::of_path(request.uri().path());
@@ -57,8 +79,7 @@ pub async fn guard(Extract(state): Extract<Arc<State>>, mut request: Request, ne
             preflight(request.headers())
         }
         Ok(()) => {
-            let tenant = tenant.unwrap_or_default();
-            request.extensions_mut().insert(Known { tenant, entry: entry.clone() });
+            request.extensions_mut().insert(Known { tenant, key, entry: entry.clone() });
             let response = next.run(request).await;
             state.unread.hold(response).await
         }
@@ -86,20 +107,21 @@ pub async fn guard(Extract(state): Extract<Arc<State>>, mut request: Request, ne
 
 /// Lets a request pass that shows a key, where there are keys.
 pub async fn key(Extract(state): Extract<Arc<State>>, request: Request, next: Next) -> Response<Body> {
-    if !state.keys.is_empty() && tenant(&state, request.headers()).is_none() {
+    let shown = request.extensions().get::<Known>().is_some_and(|known| known.key.is_some());
+    if !state.keys.is_empty() && !shown {
         return ApiError::new(401, "authentication_error", "Invalid API Key").into_response();
     }
     next.run(request).await
 }
 
-fn tenant(state: &State, headers: &HeaderMap) -> Option<String> {
+fn key_of(state: &State, headers: &HeaderMap) -> Option<Arc<Key>> {
     let text = |name: HeaderName| headers.get(name).and_then(|v| v.to_str().ok());
     let bearer = text(header::AUTHORIZATION).and_then(|v| {
         let (scheme, key) = v.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then_some(key.trim())
     });
     let key = bearer.or_else(|| text(HeaderName::from_static("x-api-key")))?;
-    state.keys.tenant(key)
+    state.keys.find(key)
 }
 
 fn request_id(state: &State, headers: &HeaderMap) -> String {

@@ -1,10 +1,12 @@
-//! A line for each request: neither prompts nor keys are in it.
+//! A line for each request: neither prompts nor keys are in it, but the name of the key's holder.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 
 use serde_json::json;
 
+use super::keys::Turn;
 use super::lines;
 use crate::args::LogFormat;
 use crate::engine::{Done, Vector};
@@ -22,6 +24,8 @@ pub struct Entry {
     prompt: AtomicUsize,
     generated: AtomicUsize,
     bits: AtomicU8,
+    /// Counts for the key that was shown.
+    turn: OnceLock<Turn>,
 }
 
 impl Entry {
@@ -38,6 +42,19 @@ impl Entry {
             prompt: AtomicUsize::new(0),
             generated: AtomicUsize::new(0),
             bits: AtomicU8::new(0),
+            turn: OnceLock::new(),
+        }
+    }
+
+    /// Texts or vectors of it are counted for its key from now on.
+    pub fn begin(&self, turn: Turn) {
+        let _ = self.turn.set(turn);
+    }
+
+    /// Tokens were read or generated for it.
+    pub fn spend(&self, tokens: usize) {
+        if let Some(turn) = self.turn.get() {
+            turn.spend(tokens);
         }
     }
 
@@ -56,6 +73,7 @@ impl Entry {
     /// One of its vectors was made.
     pub fn vector(&self, vector: &Vector) {
         self.prompt.fetch_add(vector.prompt_tokens, Relaxed);
+        self.spend(vector.prompt_tokens);
         self.bits.store(vector.bits, Relaxed);
     }
 }
@@ -78,8 +96,12 @@ impl Drop for Entry {
                 .to_string(),
             ),
             LogFormat::Text => lines::write(format!(
-                "{} {} {code} {prompt}+{generated} tokens {ms} ms {}",
-                self.method, self.path, self.id
+                "{} {} {code} {prompt}+{generated} tokens {ms} ms {}{}{}",
+                self.method,
+                self.path,
+                self.id,
+                if self.tenant.is_empty() { "" } else { " " },
+                self.tenant
             )),
         }
     }

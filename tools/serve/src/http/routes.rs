@@ -18,10 +18,11 @@ use super::state::State;
 use super::{embed, generate, metrics, page, reply};
 use crate::api::embeddings::Shape;
 use crate::api::{ApiError, Route, models, ollama, props, tokens};
-use crate::models::Loaded;
+use crate::models::{Catalog, Entry, Lease, Loaded};
 use crate::service::Service;
 
 type Shared = Extract<Arc<State>>;
+type Of = Extension<Known>;
 type Answer = Result<Response<Body>, ApiError>;
 
 /// Routes of llama-server and OpenAI that are not here.
@@ -85,13 +86,13 @@ pub fn router(state: &Arc<State>) -> Router {
         .route("/api/show", post(show))
         .route("/props", get(show_props).post(not_here))
         .route("/slots", get(slots))
-        .route("/tokenize", post(|s: Shared, b: Body| convert(s, b, tokens::tokenize)))
-        .route("/detokenize", post(|s: Shared, b: Body| convert(s, b, tokens::detokenize)))
-        .route("/apply-template", post(|s: Shared, b: Body| convert(s, b, tokens::apply_template)))
-        .route("/v1/chat/completions/input_tokens", post(|s: Shared, b: Body| convert(s, b, tokens::count)))
-        .route("/chat/completions/input_tokens", post(|s: Shared, b: Body| convert(s, b, tokens::count)))
-        .route("/v1/responses/input_tokens", post(|s: Shared, b: Body| convert(s, b, tokens::count_response)))
-        .route("/v1/messages/count_tokens", post(|s: Shared, b: Body| convert(s, b, tokens::count_messages)));
+        .route("/tokenize", post(|s: Shared, k: Of, b: Body| convert(s, k, b, tokens::tokenize)))
+        .route("/detokenize", post(|s: Shared, k: Of, b: Body| convert(s, k, b, tokens::detokenize)))
+        .route("/apply-template", post(|s: Shared, k: Of, b: Body| convert(s, k, b, tokens::apply_template)))
+        .route("/v1/chat/completions/input_tokens", post(|s: Shared, k: Of, b: Body| convert(s, k, b, tokens::count)))
+        .route("/chat/completions/input_tokens", post(|s: Shared, k: Of, b: Body| convert(s, k, b, tokens::count)))
+        .route("/v1/responses/input_tokens", post(|s: Shared, k: Of, b: Body| convert(s, k, b, tokens::count_response)))
+        .route("/v1/messages/count_tokens", post(|s: Shared, k: Of, b: Body| convert(s, k, b, tokens::count_messages)));
     for (path, route) in [
         ("/completion", Route::Native),
         ("/completions", Route::Native),
@@ -103,7 +104,7 @@ pub fn router(state: &Arc<State>) -> Router {
         ("/api/chat", Route::OllamaChat),
         ("/api/generate", Route::OllamaGenerate),
     ] {
-        let handler = move |s: Shared, Extension(known): Extension<Known>, headers: HeaderMap, body: Body| async move {
+        let handler = move |s: Shared, Extension(known): Of, headers: HeaderMap, body: Body| async move {
             generate::generate(&s, route, known, &headers, body).await
         };
         keyed = keyed.route(path, post(handler));
@@ -115,7 +116,7 @@ pub fn router(state: &Arc<State>) -> Router {
         ("/api/embed", Shape::Ollama),
         ("/api/embeddings", Shape::OllamaOne),
     ] {
-        let handler = move |s: Shared, Extension(known): Extension<Known>, headers: HeaderMap, body: Body| async move {
+        let handler = move |s: Shared, Extension(known): Of, headers: HeaderMap, body: Body| async move {
             embed::embed(&s, shape, known, &headers, body).await
         };
         keyed = keyed.route(path, post(handler));
@@ -166,15 +167,15 @@ async fn health(state: Shared) -> Answer {
     Ok(reply::json(200, &json!({"status": "ok"})))
 }
 
-async fn list(state: Shared) -> Answer {
-    Ok(reply::json(200, &listed(&state).await?))
+async fn list(state: Shared, Extension(known): Of) -> Answer {
+    Ok(reply::json(200, &listed(&state, &known).await?))
 }
 
-async fn one_model(state: Shared, Path(id): Path<String>) -> Answer {
+async fn one_model(state: Shared, Extension(known): Of, Path(id): Path<String>) -> Answer {
     let model = match state.models.folder() {
-        None => models::one(&*state.models.lease(None, None).await?, &id),
+        None => models::one(&*lease(&state, &known, None).await?, &id),
         Some(_) => {
-            let list = listed(&state).await?;
+            let list = listed(&state, &known).await?;
             list["data"].as_array().and_then(|models| models.iter().find(|model| model["id"] == *id)).cloned()
         }
     };
@@ -182,43 +183,56 @@ async fn one_model(state: Shared, Path(id): Path<String>) -> Answer {
     Ok(reply::json(200, &model.ok_or_else(unknown)?))
 }
 
+/// The model that a question without a body is about.
+async fn lease(state: &State, known: &Known, name: Option<&str>) -> Result<Lease, ApiError> {
+    state.models.lease(name, None, &|name| known.may_ask_for(name)).await
+}
+
 /// The models that may be asked for.
-async fn listed(state: &State) -> Result<Value, ApiError> {
+async fn listed(state: &State, known: &Known) -> Result<Value, ApiError> {
     let Some(folder) = state.models.folder() else {
-        return Ok(models::list(&*state.models.lease(None, None).await?));
+        return Ok(models::list(&*lease(state, known, None).await?));
     };
-    let (catalog, loaded) = (folder.catalog.clone(), folder.loaded());
+    let (catalog, loaded, known) = (folder.catalog.clone(), folder.loaded(), known.clone());
     let work = move || {
         let loaded: Vec<&Service> = loaded.iter().map(|loaded| &*loaded.service).collect();
-        Ok(models::list_of_folder(&catalog, &catalog.entries(), &loaded))
+        Ok(models::list_of_folder(&catalog, &entries(&catalog, &known), &loaded))
     };
     state.work.run(work).await
 }
 
-async fn tags(state: Shared) -> Answer {
+/// The models of a folder that may be asked for.
+fn entries(catalog: &Catalog, known: &Known) -> Vec<Entry> {
+    catalog.entries().into_iter().filter(|entry| known.may_ask_for(&entry.name)).collect()
+}
+
+async fn tags(state: Shared, Extension(known): Of) -> Answer {
     let tags = match state.models.folder() {
-        None => ollama::tags(&*state.models.lease(None, None).await?),
+        None => ollama::tags(&*lease(&state, &known, None).await?),
         Some(folder) => {
             let catalog = folder.catalog.clone();
-            state.work.run(move || Ok(ollama::tags_of_folder(&catalog, &catalog.entries()))).await?
+            state.work.run(move || Ok(ollama::tags_of_folder(&catalog, &entries(&catalog, &known)))).await?
         }
     };
     Ok(reply::json(200, &json!({ "models": tags })))
 }
 
-async fn running(state: Shared) -> Answer {
+async fn running(state: Shared, Extension(known): Of) -> Answer {
     state.models.check_ready()?;
     let of_folder = state.models.folder().is_some();
-    let running: Vec<Value> = state.models.loaded().iter().map(|l| ollama::running(l, of_folder)).collect();
+    let mut loaded = state.models.loaded();
+    loaded.retain(|loaded| known.may_ask_for(loaded.service.names.id()));
+    let running: Vec<Value> = loaded.iter().map(|l| ollama::running(l, of_folder)).collect();
     Ok(reply::json(200, &json!({ "models": running })))
 }
 
-async fn show(state: Shared, body: Body) -> Answer {
+async fn show(state: Shared, Extension(known): Of, body: Body) -> Answer {
     let request = Asked::read(&state, body).await?;
     let shown = match state.models.folder() {
-        None => ollama::shown(&*request.lease(&state).await?, &request.body)?,
+        None => ollama::shown(&*request.lease(&state, &known).await?, &request.body)?,
         Some(folder) => {
-            let (entry, args) = (folder.find(request.model.as_deref()).await?, folder.args.clone());
+            let may = |name: &str| known.may_ask_for(name);
+            let (entry, args) = (folder.find(request.model.as_deref(), &may).await?, folder.args.clone());
             state.work.run(move || ollama::shown_of_folder(&args, &entry)).await?
         }
     };
@@ -228,7 +242,7 @@ async fn show(state: Shared, body: Body) -> Answer {
 /// The model that a question without a body is about.
 type About = Query<HashMap<String, String>>;
 
-async fn show_props(state: Shared, Query(query): About) -> Answer {
+async fn show_props(state: Shared, Extension(known): Of, Query(query): About) -> Answer {
     let name = query.get("model").map(String::as_str);
     let props = match state.models.folder().filter(|_| name.is_none()) {
         Some(folder) => {
@@ -236,7 +250,7 @@ async fn show_props(state: Shared, Query(query): About) -> Answer {
             let loaded: Vec<&Service> = loaded.iter().map(|loaded| &*loaded.service).collect();
             props::of_folder(&folder.args, &loaded, state.slots, state.metrics)
         }
-        None => props::props(&*state.models.lease(name, None).await?, state.slots, state.metrics),
+        None => props::props(&*lease(&state, &known, name).await?, state.slots, state.metrics),
     };
     Ok(reply::json(200, &props))
 }
@@ -271,10 +285,15 @@ async fn show_metrics(state: Shared) -> Answer {
 }
 
 /// A route that turns one JSON object into another.
-async fn convert(state: Shared, body: Body, work: fn(&Service, &Value) -> Result<Value, ApiError>) -> Response<Body> {
+async fn convert(
+    state: Shared,
+    known: Of,
+    body: Body,
+    work: fn(&Service, &Value) -> Result<Value, ApiError>,
+) -> Response<Body> {
     let answer = async {
         let request = Asked::read(&state, body).await?;
-        let lease = request.lease(&state).await?;
+        let lease = request.lease(&state, &known).await?;
         let body = request.body;
         let value = lease.blocking(move |service| Ok(reply::json(200, &work(service, &body)?)));
         value.await

@@ -123,6 +123,14 @@ impl Server {
         )
     }
 
+    /// Reads the file of keys again, and returns what is to be said about it.
+    pub fn read_keys_again(&self) -> String {
+        match self.state.keys.read_again() {
+            Ok(n) => format!("rserve: the keys were read again, {n} are known"),
+            Err(e) => format!("rserve: error: the keys stay as they were: {e:#}"),
+        }
+    }
+
     /// True if an engine has ended without being asked to.
     pub fn has_failed(&self) -> bool {
         let failed = self.engine.as_ref().is_some_and(std::thread::JoinHandle::is_finished);

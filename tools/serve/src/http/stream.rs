@@ -17,6 +17,7 @@ use super::events::Events;
 use super::log::Entry;
 use super::reply::with_type;
 use crate::api::{ApiError, Dialect, Reply, Route, answer};
+use crate::engine::Event;
 use crate::models::Lease;
 
 /// Frames that wait for a slow client; after that its text waits too.
@@ -111,14 +112,15 @@ async fn pump(
 ///
 /// # Errors
 /// The text ended by a fault.
-pub fn take(
-    reply: &mut Reply,
-    event: Option<(usize, crate::engine::Event)>,
-    entry: &Entry,
-) -> Result<Vec<Value>, ApiError> {
+pub fn take(reply: &mut Reply, event: Option<(usize, Event)>, entry: &Entry) -> Result<Vec<Value>, ApiError> {
     let Some((index, event)) = event else {
         return Err(ApiError::server("the engine has ended"));
     };
+    match &event {
+        Event::Prompt(progress) if progress.processed == progress.total => entry.spend(progress.total),
+        Event::Token(_) => entry.spend(1),
+        _ => {}
+    }
     let parts = answer::take(reply, index, event);
     if let Some(done) = &reply.choices[index].done {
         entry.text(done);

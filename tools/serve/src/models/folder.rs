@@ -13,6 +13,7 @@ use super::catalog::{Catalog, Entry};
 use super::keeper::{Keeper, Want};
 use super::lease::Lease;
 use super::loaded::{Loaded, Places};
+use super::{May, forbidden};
 use crate::args::{Args, KeepAlive};
 use crate::error::ApiError;
 use crate::service::Work;
@@ -62,11 +63,11 @@ impl Folder {
     ///
     /// # Errors
     /// As there.
-    pub async fn lease(&self, name: Option<&str>, keep: Option<KeepAlive>) -> Result<Lease, ApiError> {
+    pub async fn lease(&self, name: Option<&str>, keep: Option<KeepAlive>, may: May<'_>) -> Result<Lease, ApiError> {
         if self.closed.load(Ordering::SeqCst) {
             return Err(ApiError::unavailable("the server is shutting down", 1));
         }
-        let entry = self.find(name).await?;
+        let entry = self.find(name, may).await?;
         let keep = keep.unwrap_or(self.args.model_idle);
         if let Some(lease) = self.places.lease(&entry.name, keep) {
             return Ok(lease);
@@ -91,10 +92,11 @@ impl Folder {
     /// The model that `name` means.
     ///
     /// # Errors
-    /// There is none.
-    pub async fn find(&self, name: Option<&str>) -> Result<Entry, ApiError> {
+    /// There is none; it may not be asked for.
+    pub async fn find(&self, name: Option<&str>, may: May<'_>) -> Result<Entry, ApiError> {
         let (catalog, name) = (self.catalog.clone(), name.map(str::to_owned));
-        self.work.run(move || catalog.find(name.as_deref())).await
+        let entry = self.work.run(move || catalog.find(name.as_deref())).await?;
+        if may(&entry.name) { Ok(entry) } else { Err(forbidden(&entry.name)) }
     }
 
     /// Unloads a model as soon as nobody uses it; true if it is loaded.

@@ -21,6 +21,14 @@ pub use folder::Folder;
 pub use lease::Lease;
 pub use loaded::Loaded;
 
+/// Says for a model's name whether it may be asked for.
+pub type May<'a> = &'a (dyn Fn(&str) -> bool + Send + Sync);
+
+/// The error of a model that may not be asked for.
+fn forbidden(name: &str) -> ApiError {
+    ApiError::new(403, "permission_error", format!("this key is not for the model '{name}'"))
+}
+
 /// The models that may be asked for.
 pub enum Models {
     /// One, from its loading on.
@@ -30,15 +38,22 @@ pub enum Models {
 }
 
 impl Models {
-    /// The model of a request that names `name`, and after which it is to stay loaded as `keep` says. One of a folder is
-    /// loaded before, in the order of those that wait for it.
+    /// The model of a request that names `name`, of those that it `may` ask for, and after which it is to stay loaded as
+    /// `keep` says. One of a folder is loaded before, in the order of those that wait for it.
     ///
     /// # Errors
-    /// There is none of that name; it cannot be loaded, or not in time.
-    pub async fn lease(&self, name: Option<&str>, keep: Option<KeepAlive>) -> Result<Lease, ApiError> {
+    /// There is none of that name; it may not be asked for; it cannot be loaded, or not in time.
+    pub async fn lease(&self, name: Option<&str>, keep: Option<KeepAlive>, may: May<'_>) -> Result<Lease, ApiError> {
         match self {
-            Models::One(_) => self.one().map(Lease::of_all),
-            Models::Folder(folder) => folder.lease(name, keep).await,
+            Models::One(_) => {
+                let service = self.one()?;
+                let names = &service.names;
+                match names.names.iter().any(|name| may(name)) {
+                    true => Ok(Lease::of_all(service)),
+                    false => Err(forbidden(names.id())),
+                }
+            }
+            Models::Folder(folder) => folder.lease(name, keep, may).await,
         }
     }
 

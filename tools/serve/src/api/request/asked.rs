@@ -196,6 +196,7 @@ fn request(f: &Fields<'_>, route: Route, service: &Service, caller: &Caller) -> 
         prompt_logprobs: route == Route::Text && logprobs.is_some() && f.is_set("echo")?,
         cache: cache(f, caller)?,
         party: caller.party.clone(),
+        priority: caller.priority,
         deadline: caller.deadline_within(service),
     })
 }

@@ -16,6 +16,8 @@ pub struct Caller {
     pub tenant: String,
     /// The holder of the key, who takes turns with the others.
     pub party: String,
+    /// Those with a higher one get their places first.
+    pub priority: i32,
     /// The most time it gives the request.
     pub deadline: Option<Duration>,
 }

@@ -101,6 +101,11 @@ impl Running {
     }
 
     /// Who asks.
+    pub fn priority(&self) -> i32 {
+        self.request.priority
+    }
+
+    /// Who asks.
     pub fn party(&self) -> &str {
         &self.request.party
     }

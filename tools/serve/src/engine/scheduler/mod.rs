@@ -9,6 +9,7 @@ mod draft;
 mod plan;
 mod step;
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -223,15 +224,16 @@ impl<B: Backend> Scheduler<B> {
         }
     }
 
-    /// Returns by what a request that waits gets its place: those that had one first, then those of the party that has
-    /// the fewest places, then of the one that has waited longest for one, in their order.
-    fn turn(&self, i: usize) -> (bool, usize, u64, usize) {
+    /// Returns by what a request that waits gets its place: those that had one first, then those of the highest priority,
+    /// of these those of the party that has the fewest places, then of the one that has waited longest for one, in their
+    /// order.
+    fn turn(&self, i: usize) -> (bool, Reverse<i32>, usize, u64, usize) {
         let run = &self.waiting[i];
         let places = self.active.iter().filter(|a| a.run.party() == run.party()).count();
         let served = self.served.get(run.party()).copied().unwrap_or(0);
         match run.begun {
-            true => (false, 0, 0, i),
-            false => (true, places, served, i),
+            true => (false, Reverse(0), 0, 0, i),
+            false => (true, Reverse(run.priority()), places, served, i),
         }
     }
 

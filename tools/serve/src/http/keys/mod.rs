@@ -1,0 +1,208 @@
+//! Keys that requests must show, and what their holders may do.
+
+mod file;
+mod usage;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use sha2::{Digest, Sha256};
+use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
+use trine_tools::text;
+
+use crate::api::ApiError;
+use crate::args::Args;
+use usage::Usage;
+
+/// A key, as a digest: how long a comparison takes tells nothing of it, not even its length.
+#[derive(Clone, Debug)]
+pub struct Key {
+    /// The name of its holder in the log, where it has one.
+    name: Option<String>,
+    digest: [u8; 32],
+    limits: Limits,
+    /// What its holder did so far, which the same key keeps when the file is read again.
+    usage: Arc<Usage>,
+}
+
+/// What the holder of a key may do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Most requests for texts or vectors at the same time.
+    concurrent: Option<usize>,
+    /// Tokens a minute, of prompts and of texts, over a while.
+    tokens_per_minute: Option<u64>,
+    /// Those with a higher one get their places first.
+    pub priority: i32,
+    /// The models that may be asked for; none: all.
+    models: Vec<String>,
+}
+
+impl Key {
+    fn new(name: Option<String>, digest: [u8; 32], limits: Limits) -> Key {
+        Key { name, digest, limits, usage: Arc::default() }
+    }
+
+    /// A key without a name and without limits.
+    fn plain(key: &str) -> Key {
+        Key::new(None, Sha256::digest(key).into(), Limits::default())
+    }
+
+    /// The name of its holder, or the beginning of its digest.
+    pub fn party(&self) -> String {
+        self.name.clone().unwrap_or_else(|| text::hex(&self.digest[..4]))
+    }
+
+    /// What its holder may do.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// True if its holder may ask for a model of this name.
+    pub fn may_ask_for(&self, model: &str) -> bool {
+        self.limits.models.is_empty() || self.limits.models.iter().any(|may| may == model)
+    }
+
+    /// Counts one more request.
+    ///
+    /// # Errors
+    /// Its holder has as many, or had too many tokens lately.
+    pub fn enter(self: &Arc<Key>) -> Result<Turn, ApiError> {
+        self.usage.enter(&self.limits, Instant::now())?;
+        Ok(Turn { key: self.clone() })
+    }
+}
+
+/// A request of a key's holder, until it is dropped.
+#[derive(Debug)]
+pub struct Turn {
+    key: Arc<Key>,
+}
+
+impl Turn {
+    /// Counts tokens.
+    pub fn spend(&self, tokens: usize) {
+        self.key.usage.spend(&self.key.limits, tokens, Instant::now());
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.key.usage.leave();
+    }
+}
+
+/// The keys of a server.
+#[derive(Debug, Default)]
+pub struct Keys {
+    /// Those of the command line and the environment.
+    given: Vec<Key>,
+    file: Option<PathBuf>,
+    all: RwLock<Arc<Vec<Arc<Key>>>>,
+}
+
+impl Keys {
+    /// The keys that the options and the file give.
+    ///
+    /// # Errors
+    /// The file cannot be read, or others can read it; a line that makes no sense.
+    pub fn gather(args: &Args) -> Result<Keys> {
+        let given = args.api_key.iter().filter(|key| !key.is_empty()).map(|key| Key::plain(key)).collect();
+        let keys = Keys { given, file: args.api_key_file.clone(), all: RwLock::default() };
+        keys.read_again()?;
+        Ok(keys)
+    }
+
+    /// Reads the file again, and returns the number of keys. Where that fails all stays as it was.
+    ///
+    /// # Errors
+    /// As [`Keys::gather`].
+    pub fn read_again(&self) -> Result<usize> {
+        let mut keys = self.given.clone();
+        if let Some(path) = &self.file {
+            keys.extend(read(path)?);
+        }
+        let before = self.all();
+        for key in &mut keys {
+            if let Some(same) = before.iter().find(|same| same.digest == key.digest) {
+                key.usage = same.usage.clone();
+            }
+        }
+        let n = keys.len();
+        let all = Arc::new(keys.into_iter().map(Arc::new).collect());
+        *self.all.write().unwrap_or_else(PoisonError::into_inner) = all;
+        Ok(n)
+    }
+
+    fn all(&self) -> Arc<Vec<Arc<Key>>> {
+        self.all.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// True if there are none, so that everybody may ask.
+    pub fn is_empty(&self) -> bool {
+        self.all().is_empty()
+    }
+
+    /// True if there are several, so that there are several parties.
+    pub fn are_several(&self) -> bool {
+        self.all().len() > 1
+    }
+
+    /// The key that is shown. All keys are looked at, whichever fits.
+    pub fn find(&self, shown: &str) -> Option<Arc<Key>> {
+        let shown: [u8; 32] = Sha256::digest(shown).into();
+        let (all, mut found, mut at) = (self.all(), Choice::from(0), 0_u64);
+        for (i, key) in all.iter().enumerate() {
+            let equal = key.digest.ct_eq(&shown);
+            found |= equal;
+            at.conditional_assign(&(i as u64), equal);
+        }
+        bool::from(found).then(|| all.get(at as usize).cloned()).flatten()
+    }
+}
+
+/// The keys of a file.
+fn read(path: &Path) -> Result<Vec<Key>> {
+    #[cfg(unix)]
+    check_mode(path)?;
+    let from = format!("'{}'", path.display());
+    let keys = file::parse(&text::utf8(text::read_file(path)?, &from)?).with_context(|| from.clone())?;
+    if keys.is_empty() {
+        bail!("{from} has no keys: write one a line");
+    }
+    Ok(keys)
+}
+
+/// A file of keys is not for everybody. Its group may read it: what systemd hands to a service looks like that.
+#[cfg(unix)]
+fn check_mode(path: &Path) -> Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+
+    let shown = path.display();
+    let about = std::fs::metadata(path).with_context(|| format!("cannot read '{shown}'"))?;
+    if about.permissions().mode() & 0o027 != 0 {
+        bail!("everybody can read '{shown}', or its group can change it: chmod 600 takes that away");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_names_its_party() {
+        let all = ["one", "two"].map(|key| Arc::new(Key::plain(key))).to_vec();
+        let keys = Keys { all: RwLock::new(Arc::new(all)), ..Keys::default() };
+        assert!(keys.are_several());
+        let party = |key| keys.find(key).map(|key| key.party());
+        let (one, two) = (party("one"), party("two"));
+        assert!(one.is_some() && two.is_some() && one != two);
+        for wrong in ["", "on", "onee", "three", "one,two"] {
+            assert_eq!(party(wrong), None, "{wrong}");
+        }
+        assert!(Keys::default().find("").is_none());
+    }
+}

@@ -1,0 +1,202 @@
+//! Keys with names and limits, and a file of them that is read again.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::client::{Response, open, raw, request};
+use crate::local::{Local, start, start_folder};
+use crate::program::program;
+
+fn keys(folder: &Path, text: &str) -> PathBuf {
+    let path = folder.join("keys.txt");
+    fs::write(&path, text).expect("a file");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("rights");
+    path
+}
+
+fn with(to: std::net::SocketAddr, key: &str, path: &str, body: &Value) -> Response {
+    let key = format!("Bearer {key}");
+    let method = if body.is_null() { "GET" } else { "POST" };
+    let body = if body.is_null() { String::new() } else { body.to_string() };
+    raw(to, &request(method, path, &[("authorization", &key)], body.as_bytes()))
+}
+
+fn body(tokens: usize) -> Value {
+    json!({"prompt": "The game", "max_tokens": tokens, "ignore_eos": true, "seed": 1})
+}
+
+/// A server whose keys these are.
+fn keyed(text: &str, more: &[&str]) -> Local {
+    let folder = trine_testkit::folder();
+    let path = keys(folder.path(), text);
+    start(&[&["--api-key-file", path.to_str().expect("a path")][..], more].concat())
+}
+
+/// A text of a client that reads nothing, which holds all places.
+fn endless(local: &Local, key: &str) -> std::net::TcpStream {
+    let body = json!({"prompt": "The", "ignore_eos": true, "max_tokens": 500, "n_probs": 100, "stream": true});
+    let key = format!("Bearer {key}");
+    let stream =
+        open(local.to, &request("POST", "/v1/completions", &[("authorization", &key)], body.to_string().as_bytes()));
+    while with(local.to, "plain", "/slots?fail_on_no_slot=1", &Value::Null).status == 200 {
+        thread::sleep(Duration::from_millis(1));
+    }
+    stream
+}
+
+#[test]
+fn limits_of_keys() {
+    let text = format!(
+        "plain\nalice: of-alice concurrent=1\nbob: {} tokens-per-minute=20\ncarol: of-carol models=another\ndora: of-dora models=m\n",
+        hash("of-bob")
+    );
+    let local = keyed(&text, &["--alias", "m", "--parallel", "1", "--stall-timeout", "100"]);
+    let to = local.to;
+    let asked = |key: &str, tokens: usize| with(to, key, "/v1/completions", &body(tokens));
+    for key in ["alice", "of-alicf", &hash("of-bob"), "concurrent=1", "#", ""] {
+        asked(key, 1).error(401);
+    }
+    // One request at a time: the second is refused while the first is not read, on every API.
+    let unread = endless(&local, "of-alice");
+    let refused = asked("of-alice", 1);
+    assert!(refused.error(429)["message"].as_str().is_some_and(|m| m.contains("1 requests")));
+    assert_eq!(refused.header("retry-after"), Some("1"));
+    let chat = json!({"messages": [{"role": "user", "content": "x"}]});
+    assert!(with(to, "of-alice", "/api/chat", &chat).error_of(429).is_string());
+    with(to, "of-alice", "/v1/embeddings", &json!({"input": "x"})).error(429);
+    assert_eq!(with(to, "of-alice", "/v1/models", &Value::Null).status, 200);
+    drop(unread);
+    while asked("of-alice", 1).status == 429 {
+        thread::sleep(Duration::from_millis(5));
+    }
+    // Tokens a minute: a text may go beyond it, the next one waits.
+    assert_eq!(asked("of-bob", 60).status, 200);
+    let refused = asked("of-bob", 1);
+    assert!(refused.error(429)["message"].as_str().is_some_and(|m| m.contains("20 tokens a minute")));
+    assert!(refused.header("retry-after").and_then(|s| s.parse::<u64>().ok()).is_some_and(|s| (60..=120).contains(&s)));
+    assert_eq!(asked("plain", 1).status, 200);
+    // Models.
+    assert_eq!(asked("of-dora", 1).status, 200);
+    for path in ["/v1/completions", "/tokenize", "/v1/embeddings"] {
+        let error = with(to, "of-carol", path, &json!({"prompt": "x", "input": "x", "content": "x"})).error(403);
+        assert_eq!(error["type"], "permission_error");
+    }
+    assert!(with(to, "of-carol", "/api/show", &json!({"model": "m"})).error_of(403).is_string());
+}
+
+fn hash(key: &str) -> String {
+    use sha2::{Digest, Sha256};
+    let digest = Sha256::digest(key);
+    let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256:{hex}")
+}
+
+#[test]
+fn a_higher_priority_goes_first() {
+    let local = keyed(
+        "plain\nlow: of-low priority=-1\nhigh: of-high priority=1\n",
+        &["--parallel", "1", "--stall-timeout", "100"],
+    );
+    let engine = local.server.as_ref().and_then(|server| server.engine()).expect("an engine");
+    let place = endless(&local, "plain");
+    thread::scope(|s| {
+        let (sender, answers) = mpsc::channel();
+        for (waiting, key, tokens) in [(1, "of-low", 200), (2, "of-high", 1)] {
+            let (sender, to) = (sender.clone(), local.to);
+            s.spawn(move || {
+                let status = with(to, key, "/v1/completions", &body(tokens)).status;
+                sender.send((key, status)).expect("a receiver");
+            });
+            while engine.waiting() < waiting {
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
+        drop(place);
+        assert_eq!([answers.recv(), answers.recv()], [Ok(("of-high", 200)), Ok(("of-low", 200))]);
+    });
+}
+
+#[test]
+fn a_key_sees_its_models_alone() {
+    let folder = trine_testkit::folder();
+    for name in ["a", "b"] {
+        std::os::unix::fs::symlink(trine_testkit::trilm(), folder.path().join(format!("{name}.gguf"))).expect("a link");
+    }
+    let path = keys(folder.path(), "plain\nerna: of-erna models=b\n");
+    let local = start_folder(folder.path(), &["--api-key-file", path.to_str().expect("a path")]);
+    let to = local.to;
+    let ids = |key: &str| -> Vec<Value> {
+        let list = with(to, key, "/v1/models", &Value::Null).json()["data"].clone();
+        list.as_array().expect("a list").iter().map(|model| model["id"].clone()).collect()
+    };
+    assert_eq!((ids("plain"), ids("of-erna")), (vec![json!("a"), json!("b")], vec![json!("b")]));
+    let asked =
+        |model: &str| with(to, "of-erna", "/v1/completions", &json!({"model": model, "prompt": "x", "max_tokens": 1}));
+    assert_eq!(asked("b").status, 200);
+    asked("a").error(403);
+    assert_eq!(
+        with(to, "plain", "/v1/completions", &json!({"model": "a", "prompt": "x", "max_tokens": 1})).status,
+        200
+    );
+    let names = |path: &str| with(to, "of-erna", path, &Value::Null).json()["models"].as_array().map(Vec::len);
+    assert_eq!((names("/api/tags"), names("/api/ps")), (Some(1), Some(1)));
+    with(to, "of-erna", "/props?model=a", &Value::Null).error(403);
+    // Nor does it unload what it may not ask for.
+    let unload = with(to, "of-erna", "/api/generate", &json!({"model": "a", "keep_alive": 0}));
+    assert!(unload.error_of(403).is_string());
+}
+
+/// The file is read again on SIGHUP, keys that are gone are, and one that makes no sense changes nothing. No line of the
+/// log has a key.
+#[test]
+fn the_file_is_read_again() {
+    let folder = trine_testkit::folder();
+    let path = keys(folder.path(), "alice: canary-a\n");
+    let mut command = program();
+    let command =
+        command.env("RSERVE_MODEL", trine_testkit::trilm()).env("RSERVE_PORT", "0").env("RSERVE_DRAIN_DELAY", "0");
+    let mut child = command.arg("--api-key-file").arg(&path).stderr(Stdio::piped()).spawn().expect("a process");
+    let mut lines = BufReader::new(child.stderr.take().expect("a pipe")).lines().map(|line| line.expect("a line"));
+    let mut log = Vec::new();
+    let mut until = |word: &str| {
+        loop {
+            let line = lines.next().expect("a line");
+            log.push(line.clone());
+            if line.contains(word) {
+                return line;
+            }
+        }
+    };
+    let ready = until(" is ready at http://");
+    let (_, url) = ready.split_once("http://").expect("an address");
+    let to = url.split(' ').next().and_then(|to| to.parse().ok()).expect("an address");
+    let status = |key: &str| with(to, key, "/v1/completions", &body(1)).status;
+    let pid = child.id().to_string();
+    let signal = |name: &str| assert!(Command::new("kill").args([name, &pid]).status().expect("kill").success());
+    assert_eq!((status("canary-a"), status("canary-b")), (200, 401));
+    let line = until("/v1/completions 200");
+    assert!(line.ends_with(" alice"), "{line}");
+    keys(folder.path(), &format!("bob: {}\n", hash("canary-b")));
+    signal("-HUP");
+    until("the keys were read again, 1 are known");
+    assert_eq!((status("canary-a"), status("canary-b")), (401, 200));
+    let line = until("/v1/completions 200");
+    assert!(line.ends_with(" bob"), "{line}");
+    for wrong in ["bob: canary-c speed=1\n", "# nobody\n"] {
+        keys(folder.path(), wrong);
+        signal("-HUP");
+        until("error: the keys stay as they were");
+        assert_eq!((status("canary-c"), status("canary-b")), (401, 200));
+    }
+    signal("-TERM");
+    assert!(child.wait().expect("an end").success());
+    assert!(!log.concat().contains("canary"), "{log:?}");
+}

@@ -5,10 +5,10 @@ use std::process;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use tokio::runtime::Builder;
 use trine_tools::isolate::OtherProcess;
-use trine_tools::{interrupt, note};
+use trine_tools::{inputs, interrupt, note};
 
 use crate::args::Args;
 use crate::http::{Server, lines};
@@ -42,13 +42,29 @@ pub fn run(args: &Args) -> Result<()> {
     result
 }
 
+/// Opens the file of the log, where there is one. It is none of those that are read.
+fn open_log(args: &Args) -> Result<()> {
+    let Some(path) = &args.log_file else {
+        return Ok(());
+    };
+    let read = [Some(&args.model.model), args.api_key_file.as_ref(), args.chat_template_file.as_ref()];
+    read.into_iter().flatten().for_each(|path| inputs::add(path));
+    inputs::spare(path, "--log-file")?;
+    if path.extension().is_some_and(|end| end == "gguf") {
+        bail!("--log-file: '{}' has the name of a model", path.display());
+    }
+    lines::to_file(path).with_context(|| format!("--log-file: cannot write '{}'", path.display()))
+}
+
 async fn serve(args: &Args) -> Result<()> {
+    open_log(args)?;
     let mut server = Server::start(args, Arc::new(OtherProcess)).await?;
     // Until here nothing was admitted, and a request to end is followed at once.
     server.ready().await?;
     interrupt::listen();
     // Where somebody watches, a terminal that is closed ends the server.
-    if args.api_key_file.is_some() && !io::stderr().is_terminal() {
+    let reads = args.api_key_file.is_some() || args.log_file.is_some();
+    if reads && !io::stderr().is_terminal() {
         interrupt::heed_hang_ups();
     }
     note!("rserve: {}", server.greeting());
@@ -60,7 +76,12 @@ async fn serve(args: &Args) -> Result<()> {
             process::exit(FAILED);
         }
         if interrupt::take_hang_up() {
-            lines::write(server.read_keys_again());
+            if let Err(e) = open_log(args) {
+                lines::write(format!("rserve: error: {e:#}"));
+            }
+            if args.api_key_file.is_some() {
+                lines::write(server.read_keys_again());
+            }
         }
         tokio::time::sleep(LOOK).await;
     }

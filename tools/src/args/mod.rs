@@ -50,7 +50,7 @@ pub fn matches(command: &mut Command, short: Short, words: Words) -> ArgMatches 
     let read = match Reader::new(command, short).read(words) {
         Ok(read) => read,
         Err(why) => {
-            note!("error: {why}");
+            why.iter().for_each(|why| note!("error: {why}"));
             std::process::exit(2)
         }
     };
@@ -182,9 +182,10 @@ impl<'a> Reader<'a> {
     }
 
     /// # Errors
-    /// An option of llama.cpp that cannot be honoured, and a word of several letters behind one dash that is none.
-    fn read(&self, args: impl IntoIterator<Item = OsString>) -> Result<Read, String> {
-        let mut out = Read::default();
+    /// Options of llama.cpp that cannot be honoured, and words of several letters behind one dash that are none: all of
+    /// them, so that nobody meets them one by one.
+    fn read(&self, args: impl IntoIterator<Item = OsString>) -> Result<Read, Vec<String>> {
+        let (mut out, mut refusals) = (Read::default(), Vec::new());
         let mut unnamed = Vec::new();
         let mut args = args.into_iter().peekable();
         // The program's name.
@@ -234,9 +235,12 @@ impl<'a> Reader<'a> {
                 if option.takes == Takes::Two {
                     args.next();
                 }
-                out.notes.push(judge(&name, option, value.as_deref())?);
+                match judge(&name, option, value.as_deref()) {
+                    Ok(note) => out.notes.push(note),
+                    Err(why) => refusals.push(why),
+                }
             } else if self.is_misread(&name) {
-                return Err(format!(
+                refusals.push(format!(
                     "there is no option '{}'; a value stands behind a space, and options of several letters have two dashes",
                     shown::name(&name)
                 ));
@@ -244,6 +248,9 @@ impl<'a> Reader<'a> {
                 // A value behind `=`, a number behind a letter, or a mistake that clap explains.
                 out.words.push(name.into());
             }
+        }
+        if !refusals.is_empty() {
+            return Err(refusals);
         }
         let given = |names: &[&str]| out.words.iter().any(|word| names.iter().any(|name| is_given(word, name)));
         let all = UNNAMED.iter().find(|(tool, _)| *tool == self.tool).map_or(&[][..], |(_, options)| options);

@@ -17,7 +17,7 @@ struct Args {
     colour: Option<String>,
 }
 
-fn read(args: &[&str]) -> Result<Read, String> {
+fn read(args: &[&str]) -> Result<Read, Vec<String>> {
     let words = std::iter::once(&"rgen").chain(args).map(OsString::from);
     let short = [("-ub", "--ubatch-size"), ("-st", "--single-turn")];
     Reader::new(&Args::command(), &short).read(words)
@@ -57,7 +57,7 @@ fn what_changes_nothing_is_left_out_with_a_note() {
         (&["--jinja", "--no-warmup", "--log_disable"], 3),
         (&["-ctk", "f16"], 1),
     ] {
-        let read = read(line).unwrap_or_else(|e| panic!("{line:?}: {e}"));
+        let read = read(line).unwrap_or_else(|e| panic!("{line:?}: {e:?}"));
         assert_eq!(read.notes.len(), notes, "{line:?}: {read:?}");
     }
     assert_eq!(words(&["-fa", "off", "-p", "x"]), ["-p", "x"]);
@@ -77,8 +77,11 @@ fn what_cannot_be_honoured_is_refused_by_name() {
         (&["-hfv", "a/b"], "-hfv"),
     ] {
         let why = read(line).expect_err("an error");
-        assert!(why.contains(name), "{line:?}: {why}");
+        assert!(why.len() == 1 && why[0].contains(name), "{line:?}: {why:?}");
     }
+    // All of them are said at once.
+    let all = read(&["-hf", "a/b", "-p", "x", "-foo", "-ctk", "q8_0"]).expect_err("errors");
+    assert!(all.len() == 3 && all[1].contains("'-foo'"), "{all:?}");
 }
 
 /// A name stands in one place, and looks like an option.

@@ -1,17 +1,17 @@
 //! What Ollama's API tells about models: `/api/tags`, `/api/show`, `/api/ps` and `/api/version`.
 
 use std::fmt::Write as _;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 use trine::SamplerOptions;
-use trine::chat::format_time;
 use trine::formats::gguf::{Metadata, Value as Meta};
 use trine::sample::{OPTIONS, Recommended};
 use trine_tools::text;
 
 use super::answer::probabilities::number;
+use super::answer::shapes::timestamp;
 use super::request::fields::Fields;
 use super::request::thoughts::Thoughts;
 use crate::args::Args;
@@ -28,13 +28,6 @@ const LONGEST: usize = 4096;
 /// The answer to `/api/version`.
 pub fn version() -> Value {
     json!({"version": VERSION, "trine": env!("CARGO_PKG_VERSION")})
-}
-
-/// A time as RFC 3339 has it, in UTC.
-pub fn timestamp(time: SystemTime) -> String {
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let seconds = format_time(since.as_secs(), "%FT%H:%M:%S").unwrap_or_default();
-    format!("{seconds}.{:06}Z", since.subsec_micros())
 }
 
 /// The model in the list of `/api/tags`: one for each of its widths.

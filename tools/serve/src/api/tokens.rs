@@ -72,7 +72,7 @@ pub fn detokenize(service: &Service, body: &Value) -> Result<Value, ApiError> {
 pub fn apply_template(service: &Service, body: &Value) -> Result<Value, ApiError> {
     let f = Fields::of(body)?;
     let tools = described(&f, service)?;
-    let conversation = Conversation::read(&f, &tools)?;
+    let conversation = Conversation::read(&f, &tools, &service.limits.variables)?;
     Ok(json!({ "prompt": conversation.render(service.template()?)? }))
 }
 

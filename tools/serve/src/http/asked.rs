@@ -5,8 +5,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use serde_json::Value;
 
-use super::body;
-use super::generate::parse;
+use super::body::{self, parse};
 use super::guard::Known;
 use super::state::State;
 use crate::api::ApiError;

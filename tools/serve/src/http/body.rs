@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use axum::body::{Body, HttpBody};
+use serde_json::Value;
 
 use crate::api::ApiError;
 
@@ -43,4 +44,23 @@ async fn read_slowly(mut body: Body, most: usize) -> Result<Vec<u8>, ApiError> {
         bytes.extend_from_slice(&data);
     }
     Ok(bytes)
+}
+
+/// The body as JSON.
+///
+/// # Errors
+/// It is none.
+pub fn parse(bytes: &[u8]) -> Result<Value, ApiError> {
+    if bytes.is_empty() {
+        return Err(ApiError::invalid("the body is empty; send a JSON object"));
+    }
+    serde_json::from_slice(bytes).map_err(|e| {
+        // The message without what it quotes: error texts never hold parts of a prompt.
+        let (line, column) = (e.line(), e.column());
+        let what = match e.classify() {
+            serde_json::error::Category::Eof => "it ends early",
+            _ => "it is not valid",
+        };
+        ApiError::invalid(format!("the body is no JSON: {what} at line {line}, column {column}"))
+    })
 }

@@ -133,25 +133,6 @@ async fn first(
     Ok(begun)
 }
 
-/// The body as JSON.
-///
-/// # Errors
-/// It is none.
-pub fn parse(bytes: &[u8]) -> Result<serde_json::Value, ApiError> {
-    if bytes.is_empty() {
-        return Err(ApiError::invalid("the body is empty; send a JSON object"));
-    }
-    serde_json::from_slice(bytes).map_err(|e| {
-        // The message without what it quotes: error texts never hold parts of a prompt.
-        let (line, column) = (e.line(), e.column());
-        let what = match e.classify() {
-            serde_json::error::Category::Eof => "it ends early",
-            _ => "it is not valid",
-        };
-        ApiError::invalid(format!("the body is no JSON: {what} at line {line}, column {column}"))
-    })
-}
-
 /// The time that a proxy or client gives the request.
 fn deadline(headers: &HeaderMap) -> Result<Option<Duration>, ApiError> {
     let Some(value) = headers.get("x-request-timeout-ms") else {

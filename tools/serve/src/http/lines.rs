@@ -1,8 +1,11 @@
-//! Lines on standard error that nobody waits for: where it is not read, they are dropped and counted.
+//! Lines on standard error, or in a file, that nobody waits for: where they are not read, they are dropped and counted.
 
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{LazyLock, mpsc};
+use std::sync::{LazyLock, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -32,14 +35,35 @@ fn write_all(from: &Receiver<Line>) {
     let mut told = 0;
     for line in from {
         match line {
-            Line::Text(text) => note!("{text}"),
+            Line::Text(text) => tell(&text),
             Line::End(done) => drop(done.try_send(())),
         }
         let dropped = dropped();
         if dropped > told {
-            note!("{} lines were not written: nobody read them", dropped - told);
+            tell(&format!("{} lines were not written: nobody read them", dropped - told));
             told = dropped;
         }
+    }
+}
+
+/// The file that lines are added to, where there is one.
+static FILE: Mutex<Option<File>> = Mutex::new(None);
+
+/// Adds lines to a file from now on.
+///
+/// # Errors
+/// It cannot be opened.
+pub fn to_file(path: &Path) -> io::Result<()> {
+    let file = File::options().append(true).create(true).open(path)?;
+    *FILE.lock().unwrap_or_else(PoisonError::into_inner) = Some(file);
+    Ok(())
+}
+
+fn tell(text: &str) {
+    match &mut *FILE.lock().unwrap_or_else(PoisonError::into_inner) {
+        // What a full disk does not take is lost.
+        Some(file) => drop(writeln!(file, "{text}")),
+        None => note!("{text}"),
     }
 }
 

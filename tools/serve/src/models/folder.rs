@@ -11,9 +11,8 @@ use trine::isolate::Isolate;
 
 use super::catalog::{Catalog, Entry};
 use super::keeper::{Keeper, Want};
-use super::lease::Lease;
+use super::lease::{Lease, May, forbidden};
 use super::loaded::{Loaded, Places};
-use super::{May, forbidden};
 use crate::args::{Args, KeepAlive};
 use crate::error::ApiError;
 use crate::service::Work;

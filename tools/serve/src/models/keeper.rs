@@ -9,7 +9,8 @@ use trine::isolate::Isolate;
 
 use super::catalog::Entry;
 use super::lease::Lease;
-use super::loaded::{Place, Places};
+use super::loaded::Places;
+use super::place::Place;
 use crate::args::{Args, KeepAlive};
 use crate::engine::{self, Options};
 use crate::error::ApiError;

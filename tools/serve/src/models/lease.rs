@@ -4,9 +4,18 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::loaded::Place;
+use super::place::Place;
 use crate::args::KeepAlive;
+use crate::error::ApiError;
 use crate::service::Service;
+
+/// Says for a model's name whether it may be asked for.
+pub type May<'a> = &'a (dyn Fn(&str) -> bool + Send + Sync);
+
+/// The error of a model that may not be asked for.
+pub(super) fn forbidden(name: &str) -> ApiError {
+    ApiError::new(403, "permission_error", format!("this key is not for the model '{name}'"))
+}
 
 /// A model in use: until this is dropped it stays loaded.
 pub struct Lease {

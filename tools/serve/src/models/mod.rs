@@ -9,25 +9,19 @@ mod folder;
 mod keeper;
 mod lease;
 mod loaded;
+mod place;
 
 use std::sync::{Arc, OnceLock};
 
 use crate::args::KeepAlive;
 use crate::error::ApiError;
 use crate::service::Service;
+use lease::forbidden;
 
 pub use catalog::{Catalog, Entry, header};
 pub use folder::Folder;
-pub use lease::Lease;
+pub use lease::{Lease, May};
 pub use loaded::Loaded;
-
-/// Says for a model's name whether it may be asked for.
-pub type May<'a> = &'a (dyn Fn(&str) -> bool + Send + Sync);
-
-/// The error of a model that may not be asked for.
-fn forbidden(name: &str) -> ApiError {
-    ApiError::new(403, "permission_error", format!("this key is not for the model '{name}'"))
-}
 
 /// The models that may be asked for.
 pub enum Models {

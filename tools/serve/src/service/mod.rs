@@ -15,6 +15,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
 use trine::formats::gguf::Metadata;
 use trine::grammar::GrammarError;
@@ -101,6 +102,8 @@ pub struct Limits {
     pub predict: i64,
     /// Sampler where a request does not say.
     pub sampler: SamplerOptions,
+    /// Variables of the chat template where a request does not say them.
+    pub variables: Map<String, Value>,
     /// Seed where a request does not say; -1 for a random one.
     pub seed: i64,
     /// True if thoughts are told apart from answers where a request does not say.
@@ -153,6 +156,7 @@ impl Service {
                 max_choices: args.max_choices,
                 predict: args.predict,
                 sampler: args.sampler.over(&recommended, SamplerOptions::default(), engine.options().n_ctx()),
+                variables: args.variables(),
                 seed: args.seed,
                 thoughts: args.reasoning_format != ReasoningFormat::None,
                 request_timeout: Some(args.request_timeout).filter(|t| !t.is_zero()),

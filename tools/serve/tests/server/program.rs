@@ -38,7 +38,10 @@ impl Running {
     /// Starts the program on the bundled model and any port, and waits until it says that it is ready.
     pub fn start(command: &mut Command) -> Running {
         let model = trine_testkit::trilm();
-        let command = command.env("RSERVE_MODEL", model).env("RSERVE_PORT", "0");
+        if !command.get_args().any(|word| word == "--models-dir") {
+            command.env("RSERVE_MODEL", model);
+        }
+        let command = command.env("RSERVE_PORT", "0");
         let mut child = command.stderr(Stdio::piped()).spawn().expect("a process");
         let mut lines = BufReader::new(child.stderr.take().expect("a pipe")).lines();
         let to = lines.find_map(|line| {

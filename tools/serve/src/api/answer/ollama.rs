@@ -7,9 +7,8 @@ use serde_json::{Map, Value, json};
 use super::items::{Items, Step};
 use super::probabilities::entry;
 use super::reply::{Part, Reply};
-use super::shapes;
+use super::shapes::{self, timestamp};
 use crate::api::Route;
-use crate::api::ollama::timestamp;
 use crate::engine::Done;
 
 /// A part of a message, or all of it.

@@ -1,9 +1,10 @@
 //! Functions that several kinds of answers share.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 use trine::Grammar;
+use trine::chat::format_time;
 use trine::generate::End;
 use trine::sample::OPTIONS;
 
@@ -89,6 +90,13 @@ pub fn timings(choice: &Choice) -> Value {
         timings["draft_n_accepted"] = done.accepted.into();
     }
     timings
+}
+
+/// A time as RFC 3339 has it, in UTC.
+pub fn timestamp(time: SystemTime) -> String {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let seconds = format_time(since.as_secs(), "%FT%H:%M:%S").unwrap_or_default();
+    format!("{seconds}.{:06}Z", since.subsec_micros())
 }
 
 /// `prompt_progress`.

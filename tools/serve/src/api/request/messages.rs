@@ -24,11 +24,11 @@ pub struct Conversation {
 }
 
 impl Conversation {
-    /// Reads the messages of a request whose functions are `tools`.
+    /// Reads the messages of a request whose functions are `tools`. Variables that it does not say are `usual`.
     ///
     /// # Errors
     /// Names the field.
-    pub fn read(f: &Fields<'_>, tools: &[Value]) -> Result<Conversation, ApiError> {
+    pub fn read(f: &Fields<'_>, tools: &[Value], usual: &Map<String, Value>) -> Result<Conversation, ApiError> {
         let list = f.list("messages")?.ok_or_else(|| ApiError::field("messages", "is required"))?;
         if list.is_empty() || list.len() > MOST {
             return Err(ApiError::field("messages", format!("must have from 1 to {MOST} messages")));
@@ -54,7 +54,7 @@ impl Conversation {
         Ok(Conversation {
             options: RenderOptions {
                 tools: tools.to_vec(),
-                variables: variables(f)?,
+                variables: variables(f, usual)?,
                 answer: begun.is_some() || answer.unwrap_or(true),
             },
             begun: begun.map(|m| m.content),
@@ -109,7 +109,7 @@ impl Conversation {
 /// # Errors
 /// Names the field; the model has no template, or one that fails.
 pub fn prompt(f: &Fields<'_>, tools: &[Value], service: &Service) -> Result<Prompt, ApiError> {
-    let conversation = Conversation::read(f, tools)?;
+    let conversation = Conversation::read(f, tools, &service.limits.variables)?;
     let template = service.template()?;
     let bytes = conversation.messages.iter().map(|m| m.content.len()).sum::<usize>();
     let encoder = service.encoder();
@@ -120,13 +120,16 @@ pub fn prompt(f: &Fields<'_>, tools: &[Value], service: &Service) -> Result<Prom
     Ok(Prompt { tokens: conversation.encode(template, service)?, text: None })
 }
 
-/// Variables for the template: the members of `chat_template_kwargs`, and `reasoning_effort`, of which "none" is what
+/// Variables for the template: those that are `usual`, the members of `chat_template_kwargs`, and `reasoning_effort`, of which "none" is what
 /// templates know as no thinking.
-fn variables(f: &Fields<'_>) -> Result<Map<String, Value>, ApiError> {
+fn variables(f: &Fields<'_>, usual: &Map<String, Value>) -> Result<Map<String, Value>, ApiError> {
     const NAME: &str = "chat_template_kwargs";
     let mut variables = match f.get(NAME) {
-        None => Map::new(),
-        Some(Value::Object(map)) => map.clone(),
+        None => usual.clone(),
+        Some(Value::Object(map)) => {
+            let said = map.iter().map(|(name, value)| (name.clone(), value.clone()));
+            usual.clone().into_iter().chain(said).collect()
+        }
         Some(other) => return Err(wrong(NAME, "an object", other)),
     };
     if let Some(own) = RenderOptions::OWN.iter().find(|n| variables.contains_key(**n)) {

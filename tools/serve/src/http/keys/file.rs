@@ -12,7 +12,8 @@ use std::collections::HashSet;
 use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
 
-use super::{Key, Limits};
+use super::key::Key;
+use super::limits::Limits;
 
 /// Most keys, and the longest name of a holder.
 const MOST: usize = 4096;

@@ -1,98 +1,21 @@
 //! Keys that requests must show, and what their holders may do.
 
 mod file;
+mod key;
+mod limits;
 mod usage;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 use trine_tools::text;
 
-use crate::api::ApiError;
 use crate::args::Args;
-use usage::Usage;
 
-/// A key, as a digest: how long a comparison takes tells nothing of it, not even its length.
-#[derive(Clone, Debug)]
-pub struct Key {
-    /// The name of its holder in the log, where it has one.
-    name: Option<String>,
-    digest: [u8; 32],
-    limits: Limits,
-    /// What its holder did so far, which the same key keeps when the file is read again.
-    usage: Arc<Usage>,
-}
-
-/// What the holder of a key may do.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Limits {
-    /// Most requests for texts or vectors at the same time.
-    concurrent: Option<usize>,
-    /// Tokens a minute, of prompts and of texts, over a while.
-    tokens_per_minute: Option<u64>,
-    /// Those with a higher one get their places first.
-    pub priority: i32,
-    /// The models that may be asked for; none: all.
-    models: Vec<String>,
-}
-
-impl Key {
-    fn new(name: Option<String>, digest: [u8; 32], limits: Limits) -> Key {
-        Key { name, digest, limits, usage: Arc::default() }
-    }
-
-    /// A key without a name and without limits.
-    fn plain(key: &str) -> Key {
-        Key::new(None, Sha256::digest(key).into(), Limits::default())
-    }
-
-    /// The name of its holder, or the beginning of its digest.
-    pub fn party(&self) -> String {
-        self.name.clone().unwrap_or_else(|| text::hex(&self.digest[..4]))
-    }
-
-    /// What its holder may do.
-    pub fn limits(&self) -> &Limits {
-        &self.limits
-    }
-
-    /// True if its holder may ask for a model of this name.
-    pub fn may_ask_for(&self, model: &str) -> bool {
-        self.limits.models.is_empty() || self.limits.models.iter().any(|may| may == model)
-    }
-
-    /// Counts one more request.
-    ///
-    /// # Errors
-    /// Its holder has as many, or had too many tokens lately.
-    pub fn enter(self: &Arc<Key>) -> Result<Turn, ApiError> {
-        self.usage.enter(&self.limits, Instant::now())?;
-        Ok(Turn { key: self.clone() })
-    }
-}
-
-/// A request of a key's holder, until it is dropped.
-#[derive(Debug)]
-pub struct Turn {
-    key: Arc<Key>,
-}
-
-impl Turn {
-    /// Counts tokens.
-    pub fn spend(&self, tokens: usize) {
-        self.key.usage.spend(&self.key.limits, tokens, Instant::now());
-    }
-}
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        self.key.usage.leave();
-    }
-}
+pub use key::{Key, Turn};
 
 /// The keys of a server.
 #[derive(Debug, Default)]

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use super::Limits;
+use super::limits::Limits;
 use crate::api::ApiError;
 
 /// Most seconds after which a client is told to come again: some give up at once when they are told more.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::builder::{ArgPredicate, PossibleValuesParser, TypedValueParser as _};
 use clap::{Arg, Parser, ValueEnum};
+use serde_json::{Map, Value};
 use trine::Pooling;
 use trine_tools::args::Short;
 use trine_tools::device;
@@ -15,11 +16,17 @@ use trine_tools::templates;
 
 use crate::engine::Options;
 
+mod values;
+
+pub use values::KeepAlive;
+use values::{budget, minutes, seconds, size};
+
 /// Options of several letters behind one dash.
 pub const SHORT: Short = &[
     ("-np", "--parallel"),
     ("-ub", "--ubatch-size"),
     ("-s", "--seed"),
+    ("-to", "--stall-timeout"),
     ("--n-predict", "--predict"),
     ("--webui", "--ui"),
     ("--no-webui", "--no-ui"),
@@ -64,7 +71,7 @@ pub struct Args {
 
     /// Serve the GGUF files of a folder instead of one: requests name the model, by the name of its file without
     /// .gguf, and it is loaded when it is asked for
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(long, value_name = "FOLDER", visible_alias = "models-dir")]
     pub models: Option<PathBuf>,
 
     /// Memory for the models of --models that are loaded at the same time, such as 24G: their files and their keys and
@@ -93,6 +100,15 @@ pub struct Args {
     /// A file with a Jinja chat template to use instead of the model's own
     #[arg(long, value_name = "FILE", overrides_with = "chat_template")]
     pub chat_template_file: Option<PathBuf>,
+
+    /// Variables of the chat template where a request does not say them, as a JSON object, such as
+    /// {"enable_thinking": false}
+    #[arg(long, value_name = "JSON", value_parser = templates::variables)]
+    pub chat_template_kwargs: Option<Map<String, Value>>,
+
+    /// Thoughts where a request does not say: 0: the template is asked for none (enable_thinking); -1: it decides
+    #[arg(long, value_name = "N", default_value = "-1", allow_negative_numbers = true, value_parser = budget)]
+    pub reasoning_budget: i64,
 
     /// Bits per weight of an any-precision model where a request names none; without it the widest
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8))]
@@ -200,8 +216,8 @@ pub struct Args {
     #[arg(long, value_name = "S", default_value = "0", value_parser = seconds)]
     pub request_timeout: Duration,
 
-    /// Seconds that a client may leave its answer unread
-    #[arg(long, value_name = "S", default_value = "30", value_parser = seconds)]
+    /// Seconds that a client may leave its answer unread, also -to
+    #[arg(long, value_name = "S", default_value = "30", visible_alias = "timeout", value_parser = seconds)]
     pub stall_timeout: Duration,
 
     /// The largest body of a request
@@ -280,6 +296,10 @@ pub struct Args {
     /// keys are
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
+
+    /// A file that these lines are added to instead. SIGHUP has it opened again
+    #[arg(long, value_name = "FILE")]
+    pub log_file: Option<PathBuf>,
 }
 
 /// The same option, which may also stand in the environment. Its value there is not shown: it may be a key.
@@ -304,15 +324,6 @@ fn unless_a_folder(arg: Arg) -> Arg {
             .default_value_if("models", ArgPredicate::IsPresent, "."),
         _ => arg,
     }
-}
-
-/// How long a model stays loaded after its last request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KeepAlive {
-    /// So long.
-    For(Duration),
-    /// Until its memory is needed.
-    Always,
 }
 
 /// What becomes of thoughts where a request does not say.
@@ -362,6 +373,15 @@ impl Args {
         Ok(())
     }
 
+    /// Variables of the chat template where a request does not say them.
+    pub fn variables(&self) -> Map<String, Value> {
+        let mut variables = self.chat_template_kwargs.clone().unwrap_or_default();
+        if self.reasoning_budget == 0 {
+            variables.insert("enable_thinking".to_owned(), false.into());
+        }
+        variables
+    }
+
     /// The part of it that the engine follows.
     pub fn engine(&self) -> Options {
         Options {
@@ -386,53 +406,9 @@ impl Args {
     }
 }
 
-/// Parses a number of bytes: 4096, 512K, 4M, 2G.
-fn size(text: &str) -> Result<usize, String> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let shift = match text[digits.len()..].to_ascii_uppercase().as_str() {
-        "" | "B" => 0,
-        "K" | "KB" | "KIB" => 10,
-        "M" | "MB" | "MIB" => 20,
-        "G" | "GB" | "GIB" => 30,
-        _ => return Err("give a number of bytes, or one with K, M or G behind it".to_owned()),
-    };
-    let number = digits.parse::<usize>().ok().filter(|n| *n > 0);
-    let bytes = number.and_then(|n| n.checked_mul(1 << shift));
-    bytes.ok_or_else(|| "give a number of bytes above 0, such as 512M".to_owned())
-}
-
-/// Parses a number of minutes, or -1.
-fn minutes(text: &str) -> Result<KeepAlive, String> {
-    let number = text.parse::<f64>().ok();
-    match number.filter(|m| *m == -1.0 || (0.0..=1e6).contains(m)) {
-        Some(m) if m < 0.0 => Ok(KeepAlive::Always),
-        Some(m) => Ok(KeepAlive::For(Duration::from_secs_f64(m * 60.0))),
-        None => Err("give a number of minutes from 0 to 1000000, or -1".to_owned()),
-    }
-}
-
-/// Parses a number of seconds.
-fn seconds(text: &str) -> Result<Duration, String> {
-    let number = text.parse::<f64>().ok();
-    match number.filter(|s| (0.0..=1e6).contains(s)) {
-        Some(s) => Ok(Duration::from_secs_f64(s)),
-        None => Err("give a number of seconds from 0 to 1000000".to_owned()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes() {
-        for (text, bytes) in [("1", 1), ("3K", 3 << 10), ("4M", 4 << 20), ("2GiB", 2 << 30)] {
-            assert_eq!(size(text), Ok(bytes));
-        }
-        for text in ["", "M", "-1", "1T", "1.5G", "99999999999G", "0"] {
-            assert!(size(text).is_err(), "{text}");
-        }
-    }
 
     #[test]
     fn every_option_has_a_name_in_the_environment() {
@@ -448,14 +424,6 @@ mod tests {
             [("model", "RSERVE_MODEL"), ("max-queue-tokens", "RSERVE_MAX_QUEUE_TOKENS"), ("api-key", "RSERVE_API_KEY")]
         {
             assert!(named.iter().any(|(l, n)| (l.as_str(), n.as_str()) == pair));
-        }
-    }
-
-    #[test]
-    fn times() {
-        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
-        for text in ["-1", "nan", "1e9", "x"] {
-            assert!(seconds(text).is_err(), "{text}");
         }
     }
 

@@ -1,0 +1,99 @@
+//! Values of options: sizes, times, and how long models stay.
+
+use std::time::Duration;
+
+/// How long a model stays loaded after its last request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeepAlive {
+    /// So long.
+    For(Duration),
+    /// Until its memory is needed.
+    Always,
+}
+
+/// Parses a number of bytes: 4096, 512K, 4M, 2G.
+///
+/// # Errors
+/// It is none, or 0.
+pub fn size(text: &str) -> Result<usize, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let shift = match text[digits.len()..].to_ascii_uppercase().as_str() {
+        "" | "B" => 0,
+        "K" | "KB" | "KIB" => 10,
+        "M" | "MB" | "MIB" => 20,
+        "G" | "GB" | "GIB" => 30,
+        _ => return Err("give a number of bytes, or one with K, M or G behind it".to_owned()),
+    };
+    let number = digits.parse::<usize>().ok().filter(|n| *n > 0);
+    let bytes = number.and_then(|n| n.checked_mul(1 << shift));
+    bytes.ok_or_else(|| "give a number of bytes above 0, such as 512M".to_owned())
+}
+
+/// Parses a number of tokens of thoughts: none, or as many as come.
+///
+/// # Errors
+/// Any other number.
+pub fn budget(text: &str) -> Result<i64, String> {
+    match text.parse() {
+        Ok(n @ -1..=0) => Ok(n),
+        _ => Err("thoughts are not cut short: give 0 or -1; max_tokens of a request bounds a whole answer".to_owned()),
+    }
+}
+
+/// Parses a number of minutes, or -1.
+///
+/// # Errors
+/// It is neither.
+pub fn minutes(text: &str) -> Result<KeepAlive, String> {
+    let number = text.parse::<f64>().ok();
+    match number.filter(|m| *m == -1.0 || (0.0..=1e6).contains(m)) {
+        Some(m) if m < 0.0 => Ok(KeepAlive::Always),
+        Some(m) => Ok(KeepAlive::For(Duration::from_secs_f64(m * 60.0))),
+        None => Err("give a number of minutes from 0 to 1000000, or -1".to_owned()),
+    }
+}
+
+/// Parses a number of seconds.
+///
+/// # Errors
+/// It is none, or below 0.
+pub fn seconds(text: &str) -> Result<Duration, String> {
+    let number = text.parse::<f64>().ok();
+    match number.filter(|s| (0.0..=1e6).contains(s)) {
+        Some(s) => Ok(Duration::from_secs_f64(s)),
+        None => Err("give a number of seconds from 0 to 1000000".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        for (text, bytes) in [("1", 1), ("3K", 3 << 10), ("4M", 4 << 20), ("2GiB", 2 << 30)] {
+            assert_eq!(size(text), Ok(bytes));
+        }
+        for text in ["", "M", "-1", "1T", "1.5G", "99999999999G", "0"] {
+            assert!(size(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn times() {
+        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
+        for text in ["-1", "nan", "1e9", "x"] {
+            assert!(seconds(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn minutes_and_budgets() {
+        assert_eq!(minutes("1.5"), Ok(KeepAlive::For(Duration::from_secs(90))));
+        assert_eq!(minutes("-1"), Ok(KeepAlive::Always));
+        assert_eq!((budget("0"), budget("-1")), (Ok(0), Ok(-1)));
+        for text in ["-2", "x", "512"] {
+            assert!(budget(text).is_err() && (text == "512" || minutes(text).is_err()), "{text}");
+        }
+    }
+}

@@ -52,7 +52,7 @@ impl Server {
                     LogFormat::None => drop,
                     LogFormat::Text | LogFormat::Json => lines::write,
                 };
-                Models::Folder(Folder::start(catalog, args, isolate.clone(), &work, tell)?)
+                Models::Folder(Box::new(Folder::start(catalog, args, isolate.clone(), &work, tell)?))
             }
             None => Models::One(OnceLock::new()),
         };

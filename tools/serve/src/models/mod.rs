@@ -28,7 +28,7 @@ pub enum Models {
     /// One, from its loading on.
     One(OnceLock<Arc<Service>>),
     /// Those of a folder.
-    Folder(Folder),
+    Folder(Box<Folder>),
 }
 
 impl Models {

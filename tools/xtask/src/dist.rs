@@ -1,18 +1,16 @@
 //! `cargo xtask dist`: the archive that users get.
 
 use std::env;
-use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::process::{cargo, metadata, output, root, succeed, triple};
+use crate::{archive, licences, sbom};
 use anyhow::{Context, Result, bail};
-use serde_json::Value;
-
-use crate::{archive, licences};
 
 /// The package of the program, and the program.
-const PACKAGE: &str = "trine-cli";
+pub const PACKAGE: &str = "trine-cli";
 const PROGRAM: &str = "trine";
 
 /// Files that go beside the documentation in `docs`, from the root of the repository.
@@ -23,17 +21,17 @@ const PAPERS: [&str; 6] = ["README.md", "CHANGELOG.md", "SECURITY.md", "CITATION
 /// # Errors
 /// A step that failed, or a crate without a licence.
 pub fn run() -> Result<()> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let root = root().canonicalize()?;
     let triple = triple()?;
-    let format = ["metadata", "--format-version", "1", "--locked"];
-    let metadata = output(cargo(&root).args(format).args(["--filter-platform", &triple]))?;
-    let metadata: Value = serde_json::from_str(&metadata).context("cargo metadata")?;
+    let metadata = metadata(&triple)?;
     let name = format!("{PROGRAM}-{}-{triple}", env!("CARGO_PKG_VERSION"));
     let target = metadata["target_directory"].as_str();
     let folder = Path::new(target.context("cargo metadata names no target folder")?).join("dist");
 
     let build = ["build", "--locked", "--profile", "dist", "--bin", PROGRAM];
-    succeed(cargo(&root).args(build).args(["--package", PACKAGE]))?;
+    let mut cargo = cargo();
+    cargo.env("CARGO_ENCODED_RUSTFLAGS", flags(&root)?);
+    succeed(cargo.args(build).args(["--package", PACKAGE]))?;
     let stage = folder.join("stage").join(&name);
     if stage.exists() {
         fs::remove_dir_all(&stage).context("cannot remove what an earlier run left")?;
@@ -41,6 +39,8 @@ pub fn run() -> Result<()> {
     fs::create_dir_all(&stage)?;
     output(Command::new(folder.join(PROGRAM)).arg("--install").arg(&stage))?;
     papers(&root, &stage, &licences::collect(&metadata, PACKAGE)?)?;
+    fs::write(stage.join("share/doc").join(PROGRAM).join(sbom::NAME), sbom::write(&metadata, &root)?)?;
+    sums(&stage)?;
 
     let path = folder.join(format!("{name}.tar.gz"));
     archive::write(&stage, &name, time(&root)?, &path)?;
@@ -53,7 +53,7 @@ pub fn run() -> Result<()> {
     Ok(())
 }
 
-/// Documentation, licences and the sums of all files.
+/// Documentation and licences.
 fn papers(root: &Path, stage: &Path, licences: &str) -> Result<()> {
     let shelf = stage.join("share/doc").join(PROGRAM);
     fs::create_dir_all(shelf.join("docs"))?;
@@ -65,13 +65,37 @@ fn papers(root: &Path, stage: &Path, licences: &str) -> Result<()> {
         copy(&root.join("docs").join(path), &shelf.join("docs").join(path))?;
     }
     fs::write(shelf.join("LICENCES-OF-DEPENDENCIES"), licences)?;
+    Ok(())
+}
+
+/// The sums of all files that are there.
+fn sums(stage: &Path) -> Result<()> {
     let mut sums = String::new();
     for path in archive::below(stage)? {
         let path = path.to_str().context("a path that is no text")?;
         sums += &archive::sum(&stage.join(path), path)?;
     }
-    fs::write(shelf.join("SHA256SUMS"), sums)?;
+    fs::write(stage.join("share/doc").join(PROGRAM).join("SHA256SUMS"), sums)?;
     Ok(())
+}
+
+/// Flags for the compiler, by which the program names no folder of this machine: who builds it elsewhere gets the same
+/// bytes.
+fn flags(root: &Path) -> Result<String> {
+    let home = match (env::var_os("CARGO_HOME"), env::var_os("HOME")) {
+        (Some(home), _) => PathBuf::from(home),
+        (None, Some(home)) => Path::new(&home).join(".cargo"),
+        (None, None) => bail!("neither CARGO_HOME nor HOME says where the sources of crates are"),
+    };
+    let mut flags = Vec::new();
+    for (folder, name) in [(root, "trine"), (&*home, "cargo")] {
+        let folder = folder.to_str().with_context(|| format!("'{}' is no text", folder.display()))?;
+        flags.push(format!("--remap-path-prefix={folder}={name}"));
+    }
+    // What somebody asked for stays.
+    let asked = env::var("RUSTFLAGS").unwrap_or_default();
+    flags.extend(asked.split_whitespace().map(str::to_owned));
+    Ok(flags.join("\u{1f}"))
 }
 
 fn copy(from: &Path, to: &Path) -> Result<()> {
@@ -83,21 +107,6 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The cargo that runs this program.
-fn cargo(root: &Path) -> Command {
-    let path = env::var_os("CARGO").unwrap_or(OsString::from("cargo"));
-    let mut command = Command::new(PathBuf::from(path));
-    command.current_dir(root);
-    command
-}
-
-/// The machine that is compiled for: this one.
-fn triple() -> Result<String> {
-    let about = output(Command::new("rustc").arg("-vV"))?;
-    let line = about.lines().find_map(|line| line.strip_prefix("host: "));
-    Ok(line.context("rustc -vV names no host")?.to_owned())
-}
-
 /// When the files in the archive were made, in seconds since 1970: when somebody says, or with the commit.
 fn time(root: &Path) -> Result<u64> {
     let said = match env::var("SOURCE_DATE_EPOCH") {
@@ -107,23 +116,4 @@ fn time(root: &Path) -> Result<u64> {
     };
     let seconds = said.trim().parse();
     seconds.with_context(|| format!("'{}' is no number of seconds since 1970", said.trim()))
-}
-
-/// Runs a command that shows what it does.
-fn succeed(command: &mut Command) -> Result<()> {
-    let status = command.status().with_context(|| format!("cannot run {command:?}"))?;
-    if !status.success() {
-        bail!("{command:?} failed: {status}");
-    }
-    Ok(())
-}
-
-/// Runs a command; gives what it writes to standard output.
-fn output(command: &mut Command) -> Result<String> {
-    let output = command.stderr(std::process::Stdio::inherit()).output();
-    let output = output.with_context(|| format!("cannot run {command:?}"))?;
-    if !output.status.success() {
-        bail!("{command:?} failed: {}", output.status);
-    }
-    Ok(String::from_utf8(output.stdout)?)
 }

@@ -1,12 +1,14 @@
 //! The licences of what a program is linked from, read from what `cargo metadata` says and from the sources.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
+
+use crate::crates::linked;
 
 /// How names of files with licences begin, in small letters.
 const FILES: [&str; 6] = ["licen", "copying", "copyright", "notice", "unlicen", "authors"];
@@ -24,16 +26,15 @@ below, which are under licences of their own, and from the standard library of R
 pub fn collect(metadata: &Value, program: &str) -> Result<String> {
     let mut list = String::new();
     let mut texts: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for package in linked(metadata, program)? {
-        let word = |key: &str| package[key].as_str().unwrap_or_default();
-        let name = format!("{} {}", word("name"), word("version"));
-        let licence = match (word("license"), word("license_file")) {
+    for package in linked(metadata, program)?.iter().filter(|package| !package.is_own()) {
+        let name = format!("{} {}", package.word("name"), package.word("version"));
+        let licence = match (package.word("license"), package.word("license_file")) {
             ("", "") => bail!("{name} does not say under which licence it is"),
             ("", file) => file,
             (licence, _) => licence,
         };
         let _ = writeln!(list, "{name}: {licence}");
-        let folder = Path::new(word("manifest_path")).parent();
+        let folder = Path::new(package.word("manifest_path")).parent();
         let found = files(folder.unwrap_or(Path::new(""))).with_context(|| format!("the licence of {name}"))?;
         if found.is_empty() {
             bail!("{name} has no text of its licence ({licence})");
@@ -64,34 +65,6 @@ fn files(folder: &Path) -> Result<Vec<String>> {
         }
     }
     Ok(texts.into_values().collect())
-}
-
-/// The packages of others that end up in a program: its dependencies and theirs, without those of tests and of builds.
-fn linked<'a>(metadata: &'a Value, program: &str) -> Result<Vec<&'a Value>> {
-    let array = |value: &'a Value| value.as_array().into_iter().flatten();
-    let packages = array(&metadata["packages"]);
-    let packages: BTreeMap<&str, &Value> =
-        packages.filter_map(|package| Some((package["id"].as_str()?, package))).collect();
-    let nodes = array(&metadata["resolve"]["nodes"]);
-    let nodes: BTreeMap<&str, &Value> = nodes.filter_map(|node| Some((node["id"].as_str()?, node))).collect();
-    let root = packages.iter().find(|(_, p)| p["name"] == program);
-    let (&root, _) = root.with_context(|| format!("there is no package {program}"))?;
-    let (mut seen, mut open) = (BTreeSet::from([root]), vec![root]);
-    while let Some(id) = open.pop() {
-        for dependency in array(&nodes[id]["deps"]) {
-            let is_linked = array(&dependency["dep_kinds"]).any(|kind| kind["kind"].is_null());
-            let Some(id) = dependency["pkg"].as_str().filter(|_| is_linked) else {
-                continue;
-            };
-            if seen.insert(id) {
-                open.push(id);
-            }
-        }
-    }
-    let found = seen.iter().filter_map(|id| packages.get(id).copied());
-    let mut found: Vec<_> = found.filter(|p| !p["source"].is_null()).collect();
-    found.sort_by_key(|p| (p["name"].as_str(), p["version"].as_str()));
-    Ok(found)
 }
 
 #[cfg(test)]

@@ -3,21 +3,38 @@
 //! `cargo xtask dist` makes the archive that users get: the program with all tools, links, pages of the manual,
 //! completions, documentation, the licences of everything that is linked, and sums of it all.
 //!
+//! `cargo xtask sbom` lists what the program is linked from, for other programs to read.
+//!
+//! `cargo xtask fuzz` runs the fuzz targets.
+//!
 //! `cargo xtask ptx` compiles the kernels for NVIDIA GPUs after a change of their sources.
 
 mod archive;
+mod crates;
 mod dist;
+mod fuzz;
 mod licences;
+#[cfg(test)]
+mod policy;
+mod process;
 mod ptx;
+mod sbom;
 
 use std::process::ExitCode;
 
 const USAGE: &str = "\
 usage: cargo xtask dist
+       cargo xtask sbom
+       cargo xtask fuzz HOURS [--target NAME] [--json]
        cargo xtask ptx
 
 dist builds the tools with the profile `dist` and writes target/dist/trine-VERSION-TRIPLE.tar.gz and its SHA-256.
 SOURCE_DATE_EPOCH is the time of the files in it; without it that of the commit.
+
+sbom writes what the program is linked from to standard output, as CycloneDX 1.5 in JSON; dist puts it in the archive.
+
+fuzz runs the targets of compat-tests/fuzz, each for its share of HOURS (such as 0.5), and prints a table, or JSON.
+Corpora, logs and what crashed are kept in target/fuzz. It needs cargo-fuzz and a nightly compiler.
 
 ptx compiles src/cuda/kernels to src/cuda/ptx with the compiler of pinned wheels from PyPI, which it keeps in
 target/cuda-wheels (100 MB), and writes what was made of what to src/cuda/ptx/MANIFEST.";
@@ -27,14 +44,16 @@ fn main() -> ExitCode {
     let done = match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["dist"] => dist::run(),
         ["ptx"] => ptx::run(),
+        ["sbom"] => sbom::run(),
+        ["fuzz", ref words @ ..] => match fuzz::Plan::of(words) {
+            Some(plan) => fuzz::run(&plan),
+            None => return usage(),
+        },
         ["-h" | "--help"] => {
             println!("{USAGE}");
             return ExitCode::SUCCESS;
         }
-        _ => {
-            eprintln!("{USAGE}");
-            return ExitCode::from(2);
-        }
+        _ => return usage(),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -43,4 +62,10 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// What is said of a command line that is none.
+fn usage() -> ExitCode {
+    eprintln!("{USAGE}");
+    ExitCode::from(2)
 }

@@ -1,10 +1,9 @@
 //! Handles of a pool, and the current one of a thread.
 
 use std::cell::Cell;
-use std::sync::Arc;
-use std::thread::{self, JoinHandle};
 
 use super::helpers::{Claim, Shared};
+use super::sync::{Arc, thread, thread_local};
 
 /// A handle of threads that run the tasks of regions. Clones are handles of the same threads.
 ///
@@ -21,7 +20,7 @@ pub struct Pool {
 /// The helpers of a pool. Their threads hold `shared` and not the crew, so that the crew goes with the last handle.
 struct Crew {
     shared: Arc<Shared>,
-    helpers: Vec<JoinHandle<()>>,
+    helpers: Vec<thread::JoinHandle<()>>,
 }
 
 /// The pool that is installed in a thread.
@@ -41,7 +40,8 @@ struct Restore(Option<Current>);
 
 impl Drop for Restore {
     fn drop(&mut self) {
-        CURRENT.set(self.0.take());
+        let before = self.0.take();
+        CURRENT.with(|current| current.set(before));
     }
 }
 
@@ -68,7 +68,7 @@ impl Pool {
     /// Runs `f` with this pool as the current one of the calling thread.
     pub fn install<R>(&self, f: impl FnOnce() -> R) -> R {
         let current = Current { pool: self.clone(), claim: None };
-        let _restore = Restore(CURRENT.replace(Some(current)));
+        let _restore = Restore(CURRENT.with(|place| place.replace(Some(current))));
         f()
     }
 }
@@ -94,7 +94,7 @@ impl Drop for Crew {
 
 /// Threads of the current pool.
 pub fn threads() -> usize {
-    let current = Restore(CURRENT.take());
+    let current = Restore(CURRENT.with(Cell::take));
     current.0.as_ref().map_or(1, |c| c.pool.threads())
 }
 
@@ -106,7 +106,7 @@ pub fn for_each(tasks: usize, f: impl Fn(usize) + Sync) {
     let (Ok(n @ 2..), 2..) = (u32::try_from(tasks), threads()) else {
         return (0..tasks).for_each(f);
     };
-    let mut current = Restore(CURRENT.take());
+    let mut current = Restore(CURRENT.with(Cell::take));
     if let Some(Current { pool, claim }) = &mut current.0 {
         if claim.is_none() {
             *claim = Claim::new(&pool.crew.shared);

@@ -13,13 +13,9 @@
 //! another caller has set `asleep` back already: that one woke everybody under the same lock, and the
 //! helper will store and look again.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-
-use super::region::{Patience, Slot};
-
-/// Callers that helpers can find at the same time: the bits of `claimed`.
-pub(super) const CALLERS: usize = u64::BITS as usize;
+use super::patience::Patience;
+use super::region::Slot;
+use super::sync::{Arc, AtomicBool, AtomicU64, CALLERS, Condvar, Mutex, MutexGuard, Ordering};
 
 /// State that callers and helpers of a pool share.
 pub(super) struct Shared {
@@ -126,7 +122,7 @@ impl Shared {
         let mut round = self.claimed.load(Ordering::SeqCst).rotate_right(first as u32);
         let mut best: Option<(usize, u32)> = None;
         while round != 0 {
-            let slot = (first + round.trailing_zeros() as usize) % CALLERS;
+            let slot = (first + round.trailing_zeros() as usize) % u64::BITS as usize;
             round &= round - 1;
             if !self.slots[slot].has_tasks() {
                 continue;
@@ -164,8 +160,11 @@ impl Claim {
     /// Claims a free slot, if there is one.
     pub(super) fn new(shared: &Arc<Shared>) -> Option<Claim> {
         let mut claimed = shared.claimed.load(Ordering::Relaxed);
-        while claimed != u64::MAX {
-            let slot = claimed.trailing_ones();
+        loop {
+            let slot = claimed.trailing_ones() as usize;
+            if slot == CALLERS {
+                return None;
+            }
             // Acquires what the slot's last caller released by dropping its claim.
             match shared.claimed.compare_exchange_weak(
                 claimed,
@@ -174,12 +173,11 @@ impl Claim {
                 Ordering::Relaxed,
             ) {
                 Ok(_) => {
-                    return Some(Claim { shared: shared.clone(), slot: slot as usize });
+                    return Some(Claim { shared: shared.clone(), slot });
                 }
                 Err(now) => claimed = now,
             }
         }
-        None
     }
 
     /// Calls `f(i)` for every `i < tasks` in this thread and those of helpers that come.

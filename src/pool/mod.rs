@@ -16,7 +16,9 @@
 mod handle;
 mod helpers;
 mod parts;
+mod patience;
 mod region;
+mod sync;
 #[cfg(test)]
 mod tests;
 

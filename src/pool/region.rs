@@ -23,18 +23,12 @@
 //!    releases and acquires: step 1 of the next region follows step 3 of the last, whoever's they are.
 
 use std::any::Any;
-use std::cell::UnsafeCell;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard};
-use std::thread;
-use std::time::{Duration, Instant};
 
-/// How long a helper looks for the next region before it parks: longer than the gap between regions,
-/// shorter than anybody notices.
-pub(super) const SPIN: Duration = Duration::from_micros(60);
+use super::patience::Patience;
+use super::sync::{AtomicBool, AtomicU32, Mutex, MutexGuard, Ordering, Place, thread};
 
 /// The work of a region: `run(body, i)` for every `i < tasks`.
 #[derive(Clone, Copy)]
@@ -52,7 +46,7 @@ pub(super) struct Slot {
     left: AtomicU32,
     /// Tasks of the region that helpers have finished.
     helped: AtomicU32,
-    job: UnsafeCell<Job>,
+    job: Place<Job>,
     /// Divisor of the tasks that are left, which gives the length of a run of tasks.
     shares: u32,
     /// Helpers that work on this slot's regions, for the others to choose by. Nothing is read on the
@@ -79,7 +73,7 @@ impl Slot {
         Slot {
             left: AtomicU32::new(0),
             helped: AtomicU32::new(0),
-            job: UnsafeCell::new(Job { body: ptr::null(), run: nothing, tasks: 0 }),
+            job: Place::new(Job { body: ptr::null(), run: nothing, tasks: 0 }),
             // Two runs for each thread from what is left: a thread that is late still finds half of it.
             shares: u32::try_from(2 * threads).unwrap_or(u32::MAX).max(1),
             helpers: AtomicU32::new(0),
@@ -110,7 +104,7 @@ impl Slot {
         // SAFETY: the region before, of this caller or another, has ended, as the caller of this function
         // promises; that it has ended means that `left` is 0, so nobody takes a task and reads `job`, and that
         // all who had taken one have finished (step 3 of the module's comment).
-        unsafe { *self.job.get() = job };
+        self.job.with_mut(|place| unsafe { *place = job });
         self.helped.store(0, Ordering::Relaxed);
         self.left.store(tasks, Ordering::SeqCst);
         // Nothing from here to the end of the wait below unwinds: tasks that panic are caught.
@@ -152,7 +146,7 @@ impl Slot {
         let taken = run.len() as u32;
         // SAFETY: this thread has taken tasks and not finished them, so `job` is that of their region and
         // is not written (steps 2 and 3 of the module's comment).
-        let job = unsafe { *self.job.get() };
+        let job = self.job.with(|place| unsafe { *place });
         for left in run.rev() {
             let task = (job.tasks - left) as usize;
             // SAFETY: `region` stored `body` and `run` as a pair, and waits until this task is finished.
@@ -187,28 +181,5 @@ impl Slot {
 
     fn panics(&self) -> MutexGuard<'_, Vec<Box<dyn Any + Send>>> {
         self.panics.lock().unwrap_or_else(|e| e.into_inner())
-    }
-}
-
-/// Counts down the time to spin.
-pub(super) struct Patience {
-    rounds: u32,
-    since: Option<Instant>,
-}
-
-impl Patience {
-    pub(super) fn new() -> Patience {
-        Patience { rounds: 0, since: None }
-    }
-
-    /// Waits a moment; false when it has been long enough.
-    pub(super) fn spin(&mut self) -> bool {
-        std::hint::spin_loop();
-        self.rounds = self.rounds.wrapping_add(1);
-        // Asking for the time costs as much as a few dozen rounds.
-        if !self.rounds.is_multiple_of(64) {
-            return true;
-        }
-        self.since.get_or_insert_with(Instant::now).elapsed() < SPIN
     }
 }

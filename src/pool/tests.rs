@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use super::region::SPIN;
+use super::patience::SPIN;
 use super::*;
 
 mod blocks;
@@ -27,6 +27,7 @@ fn every_task_runs_once_at_any_number_of_threads() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "100,000 regions")]
 fn regions_of_different_lengths_follow_each_other_closely() {
     // A helper that has just found one region empty must not take from it what the next one has.
     let pool = Pool::new(3).expect("threads");

@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use super::super::helpers::CALLERS;
+use super::super::sync::CALLERS;
 use super::*;
 
 fn until(condition: impl Fn() -> bool) {
@@ -14,6 +14,7 @@ fn until(condition: impl Fn() -> bool) {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "1000 tasks, and threads that wait for one another")]
 fn a_helper_takes_turns_between_two_regions() {
     const TASKS: usize = 1000;
     const TURNS: usize = 20;
@@ -51,6 +52,7 @@ fn a_helper_takes_turns_between_two_regions() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "10,000 tasks")]
 fn helpers_spread_over_regions() {
     const TASKS: usize = 10_000;
     let pool = Pool::new(5).expect("threads");
@@ -95,6 +97,7 @@ fn helpers_spread_over_regions() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "100,000 regions")]
 fn short_regions_of_three_callers() {
     let pool = Pool::new(3).expect("threads");
     thread::scope(|s| {
@@ -119,6 +122,7 @@ fn short_regions_of_three_callers() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "400 calls of many regions")]
 fn many_callers_nest_calls_and_pools() {
     let (pool, other) = (Pool::new(3).expect("threads"), Pool::new(2).expect("threads"));
     let count = AtomicUsize::new(0);
@@ -150,6 +154,7 @@ fn many_callers_nest_calls_and_pools() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "800 calls")]
 fn a_panic_reaches_only_its_caller() {
     let pool = Pool::new(3).expect("threads");
     thread::scope(|s| {

@@ -5,6 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Context, Result};
 use serde_json::Value;
 
+/// The package of the program that users get.
+pub const PACKAGE: &str = "trine-cli";
+
 /// A package and the packages that it needs, by their ids.
 pub struct Linked<'a> {
     /// Its entry of the metadata.

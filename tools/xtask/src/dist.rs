@@ -5,12 +5,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::crates::PACKAGE;
 use crate::process::{cargo, metadata, output, root, succeed, triple};
 use crate::{archive, licences, sbom};
 use anyhow::{Context, Result, bail};
 
-/// The package of the program, and the program.
-pub const PACKAGE: &str = "trine-cli";
+/// The program.
 const PROGRAM: &str = "trine";
 
 /// Files that go beside the documentation in `docs`, from the root of the repository.

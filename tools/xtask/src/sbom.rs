@@ -9,8 +9,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde_json::{Map, Value, json};
 
-use crate::crates::{Linked, linked};
-use crate::dist::PACKAGE;
+use crate::crates::{Linked, PACKAGE, linked};
 use crate::process::{metadata, root, triple};
 
 /// Its name in the archive.

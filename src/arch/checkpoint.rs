@@ -1,5 +1,8 @@
 //! How a Hugging Face checkpoint says what an architecture's model is.
 
+use super::keys::Key;
+use super::steps::Step;
+
 /// Meaning of `config.json`, the tokenizer's files and the weights for a family of model classes.
 #[derive(Debug)]
 pub struct Checkpoint {
@@ -22,6 +25,13 @@ pub struct Checkpoint {
     pub blocks: &'static str,
     /// Names of this class's own, and what they become.
     pub names: &'static [Name],
+    /// Further names, as some classes share most of theirs.
+    pub more_names: &'static [Name],
+    /// What is done with tensors of these names, which are those of the lists above or of the description, on their way
+    /// into the file.
+    pub steps: &'static [(&'static str, &'static [Step])],
+    /// Beginnings of the names of tensors that are no part of the text model.
+    pub left_out: &'static [&'static str],
     /// How the rows of queries, keys and values stand in the one matrix that holds all of them; `None` where there are
     /// three.
     pub fused: Option<Fused>,
@@ -31,7 +41,7 @@ pub struct Checkpoint {
     pub neighbours: bool,
     /// Tokens of the vocabulary assumed; `None` where `config.json` has to say.
     pub vocab: Option<u32>,
-    /// Query heads assumed; `None` where `config.json` has to say.
+    /// Query heads assumed; `None` where `config.json` has to say. 0: the model has no attention.
     pub heads: Option<u32>,
     /// Key and value heads.
     pub kv_heads: KvHeads,
@@ -39,11 +49,13 @@ pub struct Checkpoint {
     pub head_dim: HeadDim,
     /// Width of the feed-forward network.
     pub width: Width,
+    /// Its names in `config.json`; the first that is there counts.
+    pub width_names: &'static [&'static str],
     /// Names of the context length in `config.json`; the first that is there counts.
     pub context_names: &'static [&'static str],
     /// Context length assumed; 0: the width of the residual stream.
     pub context: u32,
-    /// Base of RoPE's frequencies assumed.
+    /// Base of RoPE's frequencies assumed; 0: the file has none where `config.json` does not say it.
     pub rope_theta: f32,
     /// Elements of a head that RoPE turns.
     pub rotary: Rotary,
@@ -65,11 +77,28 @@ pub struct Checkpoint {
     pub token_rules: &'static [TokenRule],
     /// Rule for the space that texts begin with.
     pub space_prefix: SpacePrefix,
+    /// Kinds of special tokens with their texts, where the tokenizer's files do not name a token of the kind.
+    pub special: &'static [(&'static str, &'static str)],
+    /// Keys of the tokenizer that stand last, or correct what its files say.
+    pub token_keys: &'static [TokenKey],
+    /// The output matrix is left out where it is the embedding, even if the checkpoint has both.
+    pub tied_left_out: bool,
 }
 
-/// The name of a tensor in a checkpoint and its names in the model: one tensor, or two that share its rows, the first
-/// half and the second (with experts: the rows of each). A `*` is a number: the tensors of all numbers are stacked in
-/// their order. Names within a block stand without the block's prefix.
+/// A key of the tokenizer that stands last, or corrects what its files say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TokenKey {
+    /// This token.
+    Id(&'static str, u32),
+    /// Whether texts begin with a token.
+    AddBos(bool),
+    /// The token that ends a turn: the first of several that `generation_config.json` calls ends of a text.
+    FirstOfEnds,
+}
+
+/// The name of a tensor in a checkpoint and its names in the model: one tensor, or several that share its rows, one
+/// after the other (with experts: the rows of each). A `*` is a number: the tensors of all numbers are stacked in their
+/// order. Names within a block stand without the block's prefix.
 pub type Name = (&'static str, &'static [&'static str]);
 
 /// How the rows of queries, keys and values stand in the one matrix that holds all of them.
@@ -88,6 +117,8 @@ pub enum KvHeads {
     Stated,
     /// The same, or this number.
     StatedOr(u32),
+    /// The same, and the file states it only where `config.json` does.
+    StatedAlone,
     /// As many as query heads.
     Queries,
     /// One.
@@ -115,6 +146,10 @@ pub enum Width {
     Stated,
     /// Four times the width of the residual stream.
     Fourfold,
+    /// Two thirds of that, rounded up to a multiple of 256: Refact.
+    TwoThirds,
+    /// There is no such network in some models of the class.
+    StatedIfAny,
 }
 
 /// Elements of a head that RoPE turns: all, or the part that `partial_rotary_factor` says, with what is assumed.
@@ -126,6 +161,8 @@ pub enum Rotary {
     OfHead(f64),
     /// The part of the width of the residual stream, as a whole number, divided by the heads.
     OfWidth(f64),
+    /// A number of `config.json`.
+    Stated(&'static str),
 }
 
 /// The kinds of `rope_scaling` that `config.json` may name.
@@ -135,6 +172,8 @@ pub enum RopeScaling {
     Any,
     /// Two sets of divisors of the frequencies, for short contexts and long ones.
     ByContext,
+    /// The same, and the other kinds; the file names the kind.
+    Long,
     /// No.
     None,
 }
@@ -150,66 +189,8 @@ pub enum Fixed {
     TrueNoted,
     /// This number, or absent.
     Number(f64),
-}
-
-/// A key of the GGUF file, as [`Checkpoint::keys`] lists them. Names of keys stand without the architecture in front.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Key {
-    /// `block_count`.
-    Blocks,
-    /// `context_length`.
-    Context,
-    /// `embedding_length`.
-    Embedding,
-    /// `feed_forward_length`.
-    FeedForward,
-    /// `attention.head_count`.
-    Heads,
-    /// `attention.head_count_kv`.
-    KvHeads,
-    /// `rope.scaling.*`, where positions are scaled by a rule.
-    RopeScaling,
-    /// `rope.scaling.original_context_length`.
-    OriginalContext,
-    /// `rope.freq_base`, and the base in layers with a window where there is one.
-    RopeBase,
-    /// `rope.dimension_count`.
-    RopeDimensions,
-    /// `attention.layer_norm_rms_epsilon`, where the class has one.
-    RmsEpsilon,
-    /// `attention.layer_norm_epsilon`, where the class has one.
-    LayerEpsilon,
-    /// `expert_count`, where there are experts.
-    Experts,
-    /// `expert_used_count`, where there are experts.
-    ExpertsUsed,
-    /// `expert_feed_forward_length`, where `config.json` says it.
-    ExpertWidth,
-    /// `expert_shared_feed_forward_length`, where there is such an expert.
-    SharedWidth,
-    /// `attention.key_length` and `attention.value_length`, where they are said or the class has a rule for them.
-    HeadSizes,
-    /// `general.file_type`.
-    FileType,
-    /// `vocab_size`.
-    VocabSize,
-    /// `attention.sliding_window`: `sliding_window`, or this number; not where `sliding_window_pattern` is 1.
-    Window(u32),
-    /// `attention.sliding_window_pattern`: which layers have a window, as `layer_types` says; all but every fourth
-    /// where it says nothing.
-    WindowLayers,
-    /// A number of `config.json`, the key that takes it, and what is assumed; a 0 is not written.
-    Number(&'static str, &'static str, f32),
-    /// The same for truth, which is always written.
-    Flag(&'static str, &'static str, bool),
-    /// A key and its number.
-    Constant(&'static str, u32),
-    /// A key and its text.
-    Text(&'static str, &'static str),
-    /// A linear scaling of positions by 1, which llama.cpp's loader asks for.
-    UnitScaling,
-    /// `tokenizer.ggml.add_bos_token`: no.
-    NoBos,
+    /// This text, or absent.
+    Text(&'static str),
 }
 
 /// Which of the tokenizer's files count.
@@ -242,28 +223,10 @@ pub enum SpacePrefix {
     Tokenizer,
     /// `tokenizer_config.json` where it says, and then the key stands before all others of the tokenizer.
     Config,
+    /// The same, but for its place, which is last.
+    ConfigLast,
     /// No text begins with a space, whatever the tokenizer's files say.
     Never,
-}
-
-impl Key {
-    /// The keys that llama.cpp's converter writes for most classes.
-    pub(super) const USUAL: &'static [Key] = &[
-        Key::Blocks,
-        Key::Context,
-        Key::Embedding,
-        Key::FeedForward,
-        Key::Heads,
-        Key::KvHeads,
-        Key::RopeScaling,
-        Key::RopeBase,
-        Key::RmsEpsilon,
-        Key::LayerEpsilon,
-        Key::Experts,
-        Key::ExpertsUsed,
-        Key::HeadSizes,
-        Key::FileType,
-    ];
 }
 
 impl Checkpoint {
@@ -278,6 +241,9 @@ impl Checkpoint {
         root: "model",
         blocks: "layers",
         names: &[],
+        more_names: &[],
+        steps: &[],
+        left_out: &[],
         fused: None,
         transposed: false,
         neighbours: false,
@@ -286,6 +252,7 @@ impl Checkpoint {
         kv_heads: KvHeads::Stated,
         head_dim: HeadDim::Quotient,
         width: Width::Stated,
+        width_names: &["intermediate_size", "n_inner", "ffn_hidden_size"],
         context_names: &["max_position_embeddings", "n_ctx", "n_positions"],
         context: 2048,
         rope_theta: 10000.0,
@@ -299,6 +266,9 @@ impl Checkpoint {
         tokenizer: Tokenizer::Any,
         token_rules: &[],
         space_prefix: SpacePrefix::Tokenizer,
+        special: &[],
+        token_keys: &[],
+        tied_left_out: false,
     };
 
     /// The same with layer norms.

@@ -15,29 +15,36 @@ mod expert_parts;
 pub(crate) mod factors;
 mod family;
 mod functions;
+mod keys;
 mod latent_parts;
 mod leftover;
 mod missing;
+mod names;
 mod parts;
 mod recurrent_parts;
 pub mod rules;
 mod sizes;
+mod steps;
 pub mod tensor;
 
 pub(crate) use checkpoint::source_row;
 pub use checkpoint::{
-    Checkpoint, Fixed, Fused, HeadDim, Key, KvHeads, Name, RopeScaling, Rotary, SpacePrefix, TokenRule, Tokenizer,
+    Checkpoint, Fixed, Fused, HeadDim, KvHeads, Name, RopeScaling, Rotary, SpacePrefix, TokenKey, TokenRule, Tokenizer,
     Width,
 };
 pub use description::Arch;
 pub use family::ARCHITECTURES;
 pub use functions::{Activation, Claim, Gating, HeadGate, Pairing};
+pub use keys::Key;
 pub use missing::{MISSING, Missing};
+#[cfg(feature = "convert")]
+pub(crate) use names::KNOWN;
 pub(crate) use parts::DENSE_MATRICES;
 #[cfg(feature = "convert")]
 pub(crate) use parts::FUSED_QKV;
 pub use parts::Group;
 pub use sizes::{Latent, Recurrent, Sizes};
+pub use steps::{Step, Turn};
 pub use tensor::{Extent, Role, Tensor};
 
 impl Arch {

@@ -63,8 +63,9 @@ fn checkpoints_are_told_apart_by_class_and_activation() {
 fn checkpoints_have_names_for_all_tensors() {
     let all = ARCHITECTURES.iter().flat_map(|a| a.checkpoints.iter().map(move |c| (a, c)));
     for (arch, checkpoint) in all {
-        let own = |gguf: &&str| checkpoint.names.iter().any(|(_, to)| to.contains(gguf));
-        let experts = own(&"ffn_gate_inp.weight");
+        let names = || checkpoint.names.iter().chain(checkpoint.more_names).chain(names::KNOWN);
+        let own = |gguf: &&str| names().any(|(_, to)| to.contains(gguf));
+        let experts = checkpoint.names.iter().any(|(_, to)| to.contains(&"ffn_gate_inp.weight"));
         let fused = checkpoint.fused.is_some();
         assert!(!fused || own(&"attn_qkv.weight"), "{}", arch.name);
         for t in arch.end_tensors().chain(arch.block_tensors(experts)) {

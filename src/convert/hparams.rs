@@ -9,6 +9,10 @@ pub(super) struct HParams {
     map: Map<String, Value>,
 }
 
+/// Where the numbers of the text part of a model stand (`ModelBase.load_hparams` of the reference).
+const TEXT: &[&[&str]] =
+    &[&["thinker_config", "text_config"], &["llm_config"], &["language_config"], &["lm_config"], &["text_config"]];
+
 fn wrong(what: String) -> ConvertError {
     ConvertError::Config(what)
 }
@@ -18,20 +22,30 @@ impl HParams {
         let Value::Object(mut map) = config else {
             return Err(wrong("is not a JSON object".into()));
         };
-        if let Some(Value::Object(text)) = map.remove("text_config") {
+        for within in TEXT {
+            let text = match *within {
+                [outer, inner] => map.get(*outer).and_then(|o| o.get(*inner)).cloned(),
+                [name, ..] => map.remove(*name),
+                [] => None,
+            };
+            let Some(Value::Object(text)) = text else { continue };
             for (key, value) in text {
                 // the class of the whole model decides, not that of its text part
                 if key != "architectures" {
                     map.insert(key, value);
                 }
             }
+            break;
         }
         Ok(HParams { map })
     }
 
-    /// The value; `null` counts as absent.
+    /// The value; `null` counts as absent. A key with a point is within an object.
     pub fn get(&self, key: &str) -> Option<&Value> {
-        self.map.get(key).filter(|v| !v.is_null())
+        let mut parts = key.split('.');
+        let outer = self.map.get(parts.next()?);
+        let found = parts.fold(outer, |value, part| value.and_then(|v| v.get(part)));
+        found.filter(|v| !v.is_null())
     }
 
     /// The class of the model, the first of `architectures`.
@@ -81,6 +95,29 @@ impl HParams {
             Some(n) => Ok(n),
             None => Err(wrong(format!("has no '{key}'"))),
         }
+    }
+
+    /// A whole number, or the first of a list whose numbers are all the same.
+    pub fn whole(&self, key: &str) -> Result<u32, ConvertError> {
+        let Some(Value::Array(all)) = self.get(key) else {
+            return self.need(key);
+        };
+        let first = all.first().and_then(Value::as_u64).and_then(|n| u32::try_from(n).ok());
+        match first.filter(|_| all.iter().all(|n| n == &all[0])) {
+            Some(n) => Ok(n),
+            None => Err(wrong(format!("'{key}' is a list of different numbers, and the file has one for all blocks"))),
+        }
+    }
+
+    /// A list of texts, one for every block; `None` where there is none.
+    pub fn texts(&self, key: &str, layers: u32) -> Result<Option<Vec<&str>>, ConvertError> {
+        let Some(Value::Array(all)) = self.get(key) else {
+            return Ok(None);
+        };
+        if all.len() != layers as usize {
+            return Err(wrong(format!("'{key}' has {} entries, and there are {layers} layers", all.len())));
+        }
+        Ok(Some(all.iter().map(|t| t.as_str().unwrap_or_default()).collect()))
     }
 
     pub fn f32(&self, key: &str) -> Result<Option<f32>, ConvertError> {

@@ -1,7 +1,7 @@
 //! Places of a checkpoint's tensors in the model, by their names.
 
 use super::source::Source;
-use crate::arch::{Extent, FUSED_QKV, Role, Tensor};
+use crate::arch::{Extent, FUSED_QKV, KNOWN, Name, Role, Step, Tensor};
 
 /// Where a tensor's name leads.
 pub(super) enum Place {
@@ -15,36 +15,82 @@ pub(super) enum Place {
 }
 
 /// Use of a checkpoint's tensor.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Use {
-    /// This tensor.
-    Whole(&'static Tensor),
-    /// Two tensors: the first and the second half of its rows, or of every expert's.
-    Halves([&'static Tensor; 2]),
-    /// One of those that are stacked.
-    Item {
-        tensor: &'static Tensor,
-        number: u64,
-        /// Common prefix of the names of all stacks that are written together.
-        group: &'static str,
-    },
+#[derive(Clone, Debug)]
+pub(super) struct Use {
+    /// The tensors that are made of it, each of some of its rows.
+    pub tensors: Vec<&'static Tensor>,
+    /// Where it is one of those that are stacked: its number, and the common prefix of the names of all stacks that are
+    /// written together.
+    pub item: Option<(u64, &'static str)>,
+    /// What is done with it on the way.
+    pub steps: &'static [Step],
 }
 
-impl Use {
-    /// The tensors of the model that it has a part in.
-    pub fn tensors(&self) -> impl Iterator<Item = &'static Tensor> + use<> {
-        let (first, second) = match *self {
-            Use::Whole(tensor) | Use::Item { tensor, .. } => (tensor, None),
-            Use::Halves([first, second]) => (first, Some(second)),
-        };
-        [first].into_iter().chain(second)
+/// The parts of a block that some have.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Parts {
+    /// True if it has experts; `None`: maybe.
+    pub experts: Option<bool>,
+    pub attends: bool,
+    pub recurs: bool,
+    pub feeds: bool,
+}
+
+impl Parts {
+    /// Everything that a block of the architecture may have.
+    pub const ALL: Parts = Parts { experts: None, attends: true, recurs: true, feeds: true };
+
+    fn has(self, t: &Tensor) -> bool {
+        let place = t.place();
+        let starts = |all: &[&str]| all.iter().any(|p| place.starts_with(p));
+        if starts(&["ssm_", "shortconv.", "delta_", "kda_", "lightning_"]) {
+            self.recurs
+        } else if starts(&["attn_q", "attn_k", "attn_v", "attn_output.", "attn_gate", "attn_sinks"]) {
+            self.attends
+        } else if starts(&["ffn_", "exp_probs"]) {
+            self.feeds
+        } else {
+            true
+        }
     }
 }
 
 /// Masks and tables that older checkpoints store.
 const IGNORED: &[&str] =
     &[".rotary_emb.inv_freq", ".attention.masked_bias", ".attention.bias", ".attn.masked_bias", ".attn.bias"];
-const OTHER_MODALITIES: &[&str] = &["vision_", "vision.", "visual.", "audio_", "projector."];
+/// Parts of names of other modalities' tensors (`TextModel.filter_tensors` of the reference).
+const OTHER_MODALITIES: &[&str] = &[
+    "visual.",
+    "vision.",
+    "audio.",
+    "talker.",
+    "vision_",
+    "audio_",
+    "token2wav.",
+    "code2wav.",
+    "projector.",
+    "pre_mm_projector_norm",
+    "image_newline",
+    "view_seperator",
+    "patch_embed",
+    "patch_embedding",
+    "patch_merger.",
+    "patch_merge_mlp.",
+    "model.connector.",
+];
+/// The same for beginnings of names.
+const OTHER_BEGINNINGS: &[&str] = &[
+    "mlp",
+    "vit.",
+    "vpm.",
+    "siglip2.",
+    "conformer.",
+    "merger.",
+    "resampler.",
+    "sound_encoder.",
+    "sound_projection.",
+    "speech_embeddings.",
+];
 
 /// The number that `name` has where `pattern` has its `*`.
 fn number(pattern: &str, name: &str) -> Option<u64> {
@@ -60,65 +106,106 @@ impl Source {
         self.arch.end_tensors()
     }
 
-    /// Tensors of a block.
-    pub fn block(&self) -> impl Iterator<Item = &'static Tensor> + use<> {
+    /// Tensors of block `n`.
+    pub fn block(&self, n: u32) -> impl Iterator<Item = &'static Tensor> + use<> {
         let fused = self.checkpoint.fused.is_some();
         let has_shared = self.sizes.shared_ff > 0;
-        let all = self.arch.block_tensors(self.sizes.experts > 0);
+        let parts = self.parts.get(n as usize).copied().unwrap_or(Parts::ALL);
+        let alone = if self.arch.expert_block.is_empty() {
+            Some(false)
+        } else if self.arch.block.is_empty() {
+            Some(true)
+        } else {
+            parts.experts
+        };
+        let lists = [false, true].into_iter().filter(move |with| alone.is_none_or(|only| only == *with));
+        let all = lists.flat_map(|with| self.arch.block_tensors(with));
         let apart = |t: &&Tensor| ["attn_q.", "attn_k.", "attn_v."].iter().any(|p| t.gguf.starts_with(p));
-        let shared = |t: &&Tensor| t.shape.contains(&Extent::SharedFf) || t.gguf == "ffn_gate_inp_shexp.weight";
-        all.filter(move |t| !(fused && apart(t)))
+        let shared = |t: &&Tensor| {
+            t.shape.iter().any(|e| matches!(e, Extent::SharedFf | Extent::TwiceSharedFf))
+                || t.gguf == "ffn_gate_inp_shexp.weight"
+        };
+        let all: Vec<&'static Tensor> = all.collect();
+        all.into_iter()
+            .filter(move |t| parts.has(t))
+            .filter(move |t| !(fused && apart(t)))
             .filter(move |t| has_shared || !shared(t))
             .chain(FUSED_QKV.iter().filter(move |_| fused))
     }
 
-    fn described(&self, in_block: bool, gguf: &str) -> Option<&'static Tensor> {
-        match in_block {
-            true => self.block().find(|t| t.gguf == gguf),
-            false => self.ends().find(|t| t.gguf == gguf),
+    fn described(&self, block: Option<u32>, gguf: &str) -> Option<&'static Tensor> {
+        match block {
+            Some(n) => self.block(n).find(|t| t.gguf == gguf),
+            None => self.ends().find(|t| t.gguf == gguf),
         }
+    }
+
+    /// The class's own names.
+    pub fn own_names(&self) -> impl Iterator<Item = &'static Name> + use<> {
+        self.checkpoint.names.iter().chain(self.checkpoint.more_names)
     }
 
     /// The checkpoint's names for a tensor, without what names the block.
     pub fn names<'a>(&self, t: &'a Tensor) -> impl Iterator<Item = &'a str> + use<'a> {
-        let own = self.checkpoint.names.iter();
-        let own = own.filter(|(_, to)| to.contains(&t.gguf));
+        let own = self.own_names().chain(KNOWN).filter(|(_, to)| to.contains(&t.gguf));
         let usual = Some(t.hf).filter(|hf| !hf.is_empty());
-        own.map(|(name, _)| *name).chain(usual)
+        let own: Vec<&'static str> = own.map(|(name, _)| *name).collect();
+        own.into_iter().chain(usual)
+    }
+
+    /// Steps for the name.
+    fn steps(&self, name: &str) -> &'static [Step] {
+        let all = self.checkpoint.steps.iter();
+        let found = all.into_iter().find(|(pattern, _)| *pattern == name || number(pattern, name).is_some());
+        found.map_or(&[], |(_, steps)| *steps)
     }
 
     /// Use of a name without its block's prefix.
-    fn meaning(&self, in_block: bool, name: &str) -> Option<Use> {
-        for &(pattern, to) in self.checkpoint.names {
-            let number = number(pattern, name);
-            if number.is_none() && pattern != name {
-                continue;
-            }
-            let found: Option<Vec<_>> = to.iter().map(|g| self.described(in_block, g)).collect();
-            match (found.as_deref(), number) {
-                (Some(&[tensor]), Some(number)) => {
-                    let group = pattern.split('*').next().unwrap_or_default();
-                    return Some(Use::Item { tensor, number, group });
+    fn meaning(&self, block: Option<u32>, name: &str) -> Option<Use> {
+        let steps = self.steps(name);
+        let whole = |t| Use { tensors: vec![t], item: None, steps };
+        let named = |names: &'static [Name]| {
+            names.iter().find_map(|&(pattern, to)| {
+                let number = number(pattern, name);
+                if number.is_none() && pattern != name {
+                    return None;
                 }
-                (Some(&[tensor]), None) => return Some(Use::Whole(tensor)),
-                (Some(&[first, second]), None) => return Some(Use::Halves([first, second])),
-                _ => {}
-            }
-        }
-        let found = match in_block {
-            true => self.block().find(|t| t.hf == name),
-            false => self.ends().find(|t| t.hf == name),
+                let tensors = to.iter().map(|g| self.described(block, g)).collect::<Option<Vec<_>>>()?;
+                let group = pattern.split('*').next().unwrap_or_default();
+                Some(Use { tensors, item: number.map(|n| (n, group)), steps })
+            })
         };
-        found.map(Use::Whole)
+        let described = || match block {
+            Some(n) => self.block(n).find(|t| t.hf == name),
+            None => self.ends().find(|t| t.hf == name),
+        };
+        let own = named(self.checkpoint.names).or_else(|| named(self.checkpoint.more_names));
+        let known = || if block.is_some() { named(KNOWN) } else { None };
+        own.or_else(|| described().map(whole)).or_else(known)
+    }
+
+    /// Names of the tensors of the file that one of the checkpoint has a part in.
+    pub fn made_of(&self, name: &str) -> Vec<String> {
+        match self.place(name) {
+            Place::Here(Some(n), what) => what.tensors.iter().map(|t| format!("blk.{n}.{}", t.gguf)).collect(),
+            Place::Here(None, what) => what.tensors.iter().map(|t| t.gguf.to_owned()).collect(),
+            _ => Vec::new(),
+        }
     }
 
     /// The place of the tensor with this name.
     pub fn place(&self, name: &str) -> Place {
-        if IGNORED.iter().any(|s| name.ends_with(s)) {
+        let left_out = self.checkpoint.left_out;
+        let starts = |all: &[&str], name: &str| all.iter().any(|p| name.starts_with(p));
+        let further = self.further > 0 && starts(&["mtp.", "model.mtp."], name);
+        if IGNORED.iter().any(|s| name.ends_with(s)) || starts(left_out, name) || further {
             return Place::Ignored;
         }
         let name = name.replace("language_model.", "");
-        if OTHER_MODALITIES.iter().any(|s| name.contains(s)) {
+        if OTHER_MODALITIES.iter().any(|s| name.contains(s))
+            || starts(OTHER_BEGINNINGS, &name)
+            || starts(left_out, &name)
+        {
             return Place::Ignored;
         }
         let of = |from: &str, prefix: &str| {
@@ -129,15 +216,19 @@ impl Source {
         let block = of(&name, self.checkpoint.blocks);
         let Some(rest) = block else {
             let outputs = self.ends().any(|t| t.role == Role::Output);
-            return match self.meaning(false, &name) {
+            return match self.meaning(None, &name) {
                 Some(what) => Place::Here(None, what),
                 None if name == "lm_head.weight" && !outputs => Place::TiedOutput,
                 None => Place::Unknown,
             };
         };
         let found = rest.split_once('.').and_then(|(n, rest)| {
-            let n = n.parse().ok().filter(|n| *n < self.layers)?;
-            Some(Place::Here(Some(n), self.meaning(true, rest)?))
+            let n: u32 = n.parse().ok()?;
+            if n >= self.layers && n - self.layers < self.further {
+                return Some(Place::Ignored);
+            }
+            Some(n).filter(|n| *n < self.layers)?;
+            Some(Place::Here(Some(n), self.meaning(Some(n), rest)?))
         });
         found.unwrap_or(Place::Unknown)
     }

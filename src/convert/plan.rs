@@ -23,6 +23,7 @@ use super::ternary::{PackedScale, Ternary};
 use super::values::{Rule, Stored, is_float};
 use super::{general, params, vocab, widely};
 use crate::isolate::Isolate;
+use crate::model::{Config, Header};
 use crate::widely::Options as Widely;
 
 /// How to convert.
@@ -103,7 +104,7 @@ pub fn plan(path: &Path, options: &Options) -> Result<Plan, ConvertError> {
         hint: "give the folder of a checkpoint, the one that holds config.json",
     })?;
     let h = HParams::new(config.clone())?;
-    let source = Source::new(&h)?;
+    let mut source = Source::new(&h)?;
     let rope = RopeScaling::new(&h, &source)?;
     if !options.vocab_only {
         folder.find_tensors()?;
@@ -115,6 +116,11 @@ pub fn plan(path: &Path, options: &Options) -> Result<Plan, ConvertError> {
         let matrices = folder.tensors.iter().filter(|s| s.tensor.shape.len() > 1);
         OutType::of_matrices(matrices.map(|s| s.tensor.dtype))
     });
+    let pooling = params::pooling(&folder)?;
+    let mut keys = Metadata::default();
+    params::write(&mut keys, &h, &source, &rope, outtype, pooling)?;
+    let described = describe(&folder, &source, &keys, &vocab)?;
+    source.describe(&described);
     let mut work = Planner { folder: &folder, h: &h, source: &source, options, outtype, notes };
     let mut rows = Vec::new();
     if !options.vocab_only {
@@ -148,7 +154,7 @@ pub fn plan(path: &Path, options: &Options) -> Result<Plan, ConvertError> {
     }
     let size = Size::of(&rows);
     general::write(&mut meta, &folder, &config, &size, options.name.as_deref())?;
-    params::write(&mut meta, &h, &source, &rope, outtype)?;
+    keys.iter().for_each(|(key, value)| meta.put(key, value.clone()));
     vocab.into_iter().for_each(|(key, value)| meta.put(&key, value));
     let inputs = folder.inputs();
     if let Some(header) = &header {
@@ -163,6 +169,36 @@ pub fn plan(path: &Path, options: &Options) -> Result<Plan, ConvertError> {
         inputs,
         files: folder.shards,
     })
+}
+
+/// The header of the file as far as the sizes of the model follow from it.
+struct Described<'a> {
+    meta: Metadata,
+    /// Names of tensors that the checkpoint has parts of.
+    found: BTreeSet<String>,
+    source: &'a Source,
+}
+
+impl Header for Described<'_> {
+    fn meta(&self) -> &Metadata {
+        &self.meta
+    }
+
+    fn rows(&self, tensor: &str) -> Option<u64> {
+        let vocab = self.source.sizes.vocab;
+        self.found.contains(tensor).then_some(vocab)
+    }
+}
+
+/// What the engine will read in the keys of the file: a file that it refuses is not written.
+fn describe(folder: &Folder, source: &Source, keys: &Metadata, vocab: &vocab::Keys) -> Result<Config, ConvertError> {
+    let mut meta = Metadata::default();
+    meta.set("general.architecture", Meta::str(source.arch.name));
+    keys.iter().for_each(|(key, value)| meta.put(key, value.clone()));
+    vocab.iter().for_each(|(key, value)| meta.put(key, value.clone()));
+    let names = folder.tensors.iter().flat_map(|s| source.made_of(&s.tensor.name));
+    let described = Described { meta, found: names.collect(), source };
+    Config::read(&described).map_err(|e| ConvertError::Config(format!("a file of it would not run: {e}")))
 }
 
 struct Planner<'a> {
@@ -319,14 +355,24 @@ fn read_scale(folder: &Folder, index: usize, files: &Files) -> Result<Result<f32
             t.dtype.name()
         )));
     }
-    let slice = Slice { tensor: t.name.as_str().into(), shard: source.shard, offset: t.offset, first: 0, rows: 1 };
+    let slice = Slice {
+        tensor: t.name.as_str().into(),
+        shard: source.shard,
+        offset: t.offset,
+        first: 0,
+        rows: 1,
+        every: 1,
+        transposed: None,
+    };
     let stored = Stored {
         slices: Slices::new(vec![slice]),
         dtype: t.dtype,
         rows: 1,
         columns: 1,
         pair_heads: None,
+        turns: None,
         rule: Rule::Plain,
+        one_row: false,
     };
     let (mut raw, mut out) = (Vec::new(), Vec::new());
     stored.fetch(files, 0..1, &mut raw, &mut out).map_err(|fault| fault.blame(&stored))?;

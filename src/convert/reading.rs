@@ -1,26 +1,15 @@
 //! How a tensor of the checkpoint is read for one of the output: which of its rows, and what their values become.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 
 use trine_formats::safetensors::{Dtype, Tensor};
 
+use super::place::Use;
 use super::slices::{Slice, Slices};
 use super::source::Source;
 use super::ternary::Ternary;
-use super::values::{Rule, Stored, is_float};
-use crate::arch::{Extent, Fused, Role, Tensor as Described};
-
-/// Which of the rows of a tensor of the checkpoint, and what they make.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum What {
-    /// All make the whole tensor.
-    Whole,
-    /// One half of them, or of every expert's.
-    Half(u64),
-    /// All make a part.
-    Item,
-}
+use super::values::{Rule, Stored, Turns, is_float};
+use crate::arch::{Extent, Fused, Role, Step, Tensor as Described, Turn};
 
 /// Form of a checkpoint's matrices.
 pub(super) struct Weights {
@@ -40,87 +29,247 @@ pub(super) struct Reader<'a> {
     pub keep_order: bool,
 }
 
+/// Rows of a matrix that stand together, or in equal distances.
+struct Run {
+    first: u64,
+    rows: u64,
+    every: u64,
+}
+
+/// A tensor that is made: matrices of rows and columns, one or one for every expert.
+struct Part {
+    tensor: &'static Described,
+    matrices: u64,
+    rows: u64,
+    columns: u64,
+}
+
+fn run(first: u64, rows: u64) -> Run {
+    Run { first, rows, every: 1 }
+}
+
 impl Reader<'_> {
-    /// How a tensor of the checkpoint is read for one of the output.
-    pub fn stored(&self, t: &Tensor, shard: usize, described: &Described, what: What) -> Result<Stored, String> {
+    /// How a tensor of the checkpoint is read for those that are made of it.
+    pub fn read(&self, t: &Tensor, shard: usize, what: &Use) -> Result<Vec<(&'static Described, Stored)>, String> {
         let name = &t.name;
-        let mut shape = t.shape.clone();
-        let mut rule = self.rule(t, described)?;
-        if let (Rule::Packed { .. }, Some(rows)) = (rule, shape.first_mut()) {
-            *rows = rows.saturating_mul(4);
-        }
-        let source = self.source;
-        let matrix = matches!(described.role, Role::ByRows | Role::ByColumns);
-        let mut expected = source.sizes.shape(described);
-        let transposed = source.checkpoint.transposed && matrix;
-        match what {
-            What::Whole if transposed => expected.reverse(),
-            What::Whole => {}
-            What::Half(_) => {
-                let rows = expected.len() - 2;
-                expected[rows] *= 2;
-            }
-            What::Item => {
-                expected.remove(0);
-            }
-        }
-        let padded = described.role == Role::Embedding
-            && source.checkpoint.padded_embedding
-            && shape.len() == 2
-            && shape[1] == expected[1]
-            && shape[0] > expected[0];
-        if shape != expected && !padded {
-            return Err(format!("'{name}' has shape {shape:?}, config.json makes it {expected:?}"));
-        }
-        let pair_heads = source.paired_heads(described).filter(|_| !self.keep_order);
-        let regrouped =
-            source.checkpoint.fused == Some(Fused::ByKeyHead) && described.shape.contains(&Extent::QueriesKeysValues);
-        let (rows, columns) = match expected[..] {
-            [columns, rows] if transposed => (rows, columns),
-            [rows, columns] => (rows, columns),
-            [experts, rows, columns] => (experts * rows, columns),
-            // elements that change places
-            [n] if pair_heads.is_some() || regrouped => (n, 1),
-            [n] => (1, n),
-            _ => return Err(format!("'{name}' is neither matrix nor vector")),
+        let has = |step| what.steps.contains(&step);
+        let matrix = what.tensors.iter().all(|t| matches!(t.role, Role::ByRows | Role::ByColumns));
+        let transposed = has(Step::Transposed) || (self.source.checkpoint.transposed && matrix);
+        let parts: Vec<Part> = what.tensors.iter().map(|t| self.part(t, what)).collect::<Result<_, _>>()?;
+        let total: u64 = parts.iter().map(|p| p.rows).sum();
+        let (matrices, columns) = (parts[0].matrices, parts[0].columns);
+        let single = matches!(what.tensors[..], [d] if d.shape.len() == 1) && what.item.is_none();
+        let expected = match () {
+            () if has(Step::KeysAndValues) => self.expansion(),
+            () if single => vec![parts[0].rows * parts[0].columns],
+            () if parts.iter().all(|p| p.tensor.shape.len() == 1) && what.item.is_none() => vec![total],
+            () if transposed => vec![matrices, columns, total],
+            () => vec![matrices, total, columns],
         };
-        let slice = |rows: Range<u64>| Slice {
-            tensor: name.as_str().into(),
-            shard,
-            offset: t.offset,
-            first: rows.start,
-            rows: rows.end - rows.start,
-        };
-        let slices = match what {
-            _ if transposed => Slices::transposed(slice(0..rows)),
-            What::Half(half) => {
-                let both = if expected.len() == 3 { expected[1] } else { rows };
-                let firsts = (0..rows / both).map(|e| e * both + half * (both / 2));
-                Slices::new(firsts.map(|r| slice(r..r + both / 2)).collect())
+        self.fits(t, what, &expected)?;
+        let mut made = Vec::with_capacity(parts.len());
+        for (i, part) in parts.iter().enumerate() {
+            let rule = self.rule(t, part.tensor, what)?;
+            let slices = if has(Step::KeysAndValues) {
+                self.keys_or_values(t, shard, i)
+            } else {
+                let runs = self.runs(&parts, i, what);
+                let mut all = Vec::new();
+                for m in 0..part.matrices {
+                    let offset = t.offset + m * total * part.columns * t.dtype.bytes();
+                    all.extend(runs.iter().map(|r| Slice {
+                        tensor: name.as_str().into(),
+                        shard,
+                        offset,
+                        first: r.first,
+                        rows: r.rows,
+                        every: r.every,
+                        transposed: transposed.then_some(total),
+                    }));
+                }
+                Slices::new(all)
+            };
+            let latent = matches!(rule, Rule::Bitnet | Rule::Trilm { .. } | Rule::Packed { .. });
+            if latent && (!slices.are_one() || what.item.is_some() || parts.len() > 1) {
+                return Err(format!(
+                    "'{name}' is ternary or to be made so, which works for matrices that a model has as the checkpoint does"
+                ));
             }
-            _ if regrouped => Slices::new(self.by_part().into_iter().map(slice).collect()),
-            _ => Slices::new(vec![slice(0..rows)]),
-        };
-        let rows = if matches!(what, What::Half(_)) { rows / 2 } else { rows };
-        let latent = rule != Rule::Plain;
-        if latent && (!slices.are_one() || what != What::Whole) {
-            return Err(format!(
-                "'{name}' is ternary or to be made so, which works for matrices that a model has as the checkpoint does"
+            let columns_in_turns = what.steps.contains(&Step::InTurns(Turn::Columns));
+            made.push((
+                part.tensor,
+                Stored {
+                    slices,
+                    dtype: t.dtype,
+                    rows: part.matrices * part.rows,
+                    columns: part.columns,
+                    pair_heads: self.paired(part.tensor, what),
+                    turns: columns_in_turns.then(|| self.turns(Turn::Columns)),
+                    rule,
+                    one_row: has(Step::OneRow),
+                },
             ));
         }
-        if described.role == Role::Norm && source.checkpoint.norms_plus_one {
-            rule = Rule::PlusOne;
+        Ok(made)
+    }
+
+    /// Rows of a head whose halves become neighbours.
+    fn paired(&self, tensor: &Described, what: &Use) -> Option<u64> {
+        let anyway = what.steps.contains(&Step::HalvesTogether).then_some(self.source.sizes.head_dim);
+        self.source.paired_heads(tensor).or(anyway).filter(|_| !self.keep_order)
+    }
+
+    /// The matrices that a tensor is.
+    fn part(&self, tensor: &'static Described, what: &Use) -> Result<Part, String> {
+        let source = self.source;
+        let mut shape = source.sizes.shape(tensor);
+        if what.item.is_some() {
+            shape.remove(0);
         }
-        Ok(Stored { slices, dtype: t.dtype, rows, columns, pair_heads, rule })
+        let moved = self.paired(tensor, what).is_some()
+            || what.tensors.len() > 1
+            || what.steps.iter().any(|s| matches!(s, Step::InTurns(_) | Step::HalvesApart))
+            || self.regroups(tensor);
+        let (matrices, rows, columns) = match shape[..] {
+            [n] if moved => (1, n, 1),
+            [n] => (1, 1, n),
+            [rows, columns] if what.steps.contains(&Step::ColumnsAlternate) => (rows, columns, 1),
+            [rows, columns] => (1, rows, columns),
+            [matrices, rows, columns] => (matrices, rows, columns),
+            _ => return Err(format!("'{}' is neither matrix nor vector", tensor.gguf)),
+        };
+        Ok(Part { tensor, matrices, rows, columns })
+    }
+
+    /// Checks the shape. Extents of 1 count for nothing: convolutions of one channel have one that matrices lack.
+    fn fits(&self, t: &Tensor, what: &Use, expected: &[u64]) -> Result<(), String> {
+        let mut shape = t.shape.clone();
+        let matrix = what.tensors.iter().all(|t| matches!(t.role, Role::ByRows | Role::ByColumns));
+        if let (Dtype::U8, true, Some(rows)) = (t.dtype, matrix, shape.first_mut()) {
+            *rows = rows.saturating_mul(4);
+        }
+        let bare = |shape: &[u64]| shape.iter().copied().filter(|n| *n != 1).collect::<Vec<u64>>();
+        let (have, want) = (bare(&shape), bare(expected));
+        let padded = what.tensors[0].role == Role::Embedding
+            && self.source.checkpoint.padded_embedding
+            && matches!((&have[..], &want[..]), ([a, b], [c, d]) if b == d && a > c);
+        let reshaped =
+            what.steps.contains(&Step::Reshaped) && shape.iter().product::<u64>() == expected.iter().product::<u64>();
+        if have == want || padded || reshaped {
+            return Ok(());
+        }
+        let expected: Vec<u64> = match expected {
+            [1, rest @ ..] if expected.len() > t.shape.len() => rest.to_vec(),
+            all => all.to_vec(),
+        };
+        Err(format!("'{}' has shape {shape:?}, config.json makes it {expected:?}", t.name))
+    }
+
+    /// The rows of part `i`, in its order, among those of every matrix.
+    fn runs(&self, parts: &[Part], i: usize, what: &Use) -> Vec<Run> {
+        let part = &parts[i];
+        for step in what.steps {
+            match *step {
+                Step::Alternating | Step::ColumnsAlternate => {
+                    return vec![Run { first: i as u64, rows: part.rows, every: parts.len() as u64 }];
+                }
+                Step::ByKeyHead => return self.by_key(i),
+                Step::InTurns(Turn::Columns) => {}
+                Step::InTurns(turn) => {
+                    let turns = self.turns(turn);
+                    let straight = part.rows - turns.keys * turns.of_key * turns.unit;
+                    let first = (straight > 0).then(|| run(0, straight));
+                    let rest = turns.firsts().map(|row| run(straight + row, turns.unit));
+                    return first.into_iter().chain(rest).collect();
+                }
+                Step::HalvesApart => return self.halves_apart(part.rows),
+                _ => {}
+            }
+        }
+        if self.regroups(part.tensor) {
+            return self.by_part();
+        }
+        vec![run(parts[..i].iter().map(|p| p.rows).sum(), part.rows)]
+    }
+
+    /// True if queries, keys and values of all heads stand by key head in the checkpoint, and one after the other in the
+    /// model.
+    fn regroups(&self, tensor: &Described) -> bool {
+        self.source.checkpoint.fused == Some(Fused::ByKeyHead) && tensor.shape.contains(&Extent::QueriesKeysValues)
+    }
+
+    /// The heads of a recurrent layer that are put in turns.
+    fn turns(&self, turn: Turn) -> Turns {
+        let sizes = &self.source.sizes.recurrent;
+        let (keys, heads) = (sizes.groups.max(1) as u64, sizes.heads as u64);
+        let unit = match turn {
+            Turn::Heads => 1,
+            Turn::Channels | Turn::Rows | Turn::Columns => (sizes.inner / sizes.heads.max(1)) as u64,
+        };
+        Turns { keys, of_key: heads / keys, unit }
+    }
+
+    /// For every key head its query, its key, the values and the gates that it serves: the rows of the first three, in
+    /// that order, or of the gates.
+    fn by_key(&self, part: usize) -> Vec<Run> {
+        let sizes = &self.source.sizes.recurrent;
+        let (keys, key) = (sizes.groups as u64, sizes.state as u64);
+        let values = sizes.inner as u64 / keys;
+        let stride = 2 * (key + values);
+        let all = |first: u64, rows: u64| (0..keys).map(move |k| run(k * stride + first, rows));
+        match part {
+            0 => all(0, key).chain(all(key, key)).chain(all(2 * key, values)).collect(),
+            _ => all(2 * key + values, values).collect(),
+        }
+    }
+
+    /// In every head first the even rows of what RoPE turns, then the odd ones, then the rest.
+    fn halves_apart(&self, rows: u64) -> Vec<Run> {
+        let (head, turned) = (self.source.sizes.head_dim, self.source.sizes.rope_dim);
+        let of_head = |first: u64| {
+            [
+                Run { first, rows: turned / 2, every: 2 },
+                Run { first: first + 1, rows: turned / 2, every: 2 },
+                run(first + turned, head - turned),
+            ]
+        };
+        (0..rows / head).flat_map(|h| of_head(h * head)).filter(|r| r.rows > 0).collect()
+    }
+
+    /// The shape of the matrix that expands latent vectors to keys and values.
+    fn expansion(&self) -> Vec<u64> {
+        let sizes = &self.source.sizes;
+        vec![sizes.extent(Extent::LatentKeysAndValues), sizes.extent(Extent::KvRank)]
+    }
+
+    /// The keys' part of an expansion of latent vectors, transposed for every head, or the values'.
+    fn keys_or_values(&self, t: &Tensor, shard: usize, part: usize) -> Slices {
+        let latent = &self.source.sizes.latent;
+        let (still, value, rank) = (latent.still() as u64, latent.value as u64, latent.rank as u64);
+        let heads = 0..self.source.sizes.heads;
+        let slice = |offset, rows, transposed| Slice {
+            tensor: t.name.as_str().into(),
+            shard,
+            offset: t.offset + offset * rank * t.dtype.bytes(),
+            first: 0,
+            rows,
+            every: 1,
+            transposed,
+        };
+        let of_head = |h: u64| match part {
+            0 => slice(h * (still + value), rank, Some(rank)),
+            _ => slice(h * (still + value) + still, value, None),
+        };
+        Slices::new(heads.map(of_head).collect())
     }
 
     /// Rows of the queries, the keys and the values of all heads, where the checkpoint has those of a key head
     /// together.
-    fn by_part(&self) -> Vec<Range<u64>> {
+    fn by_part(&self) -> Vec<Run> {
         let sizes = &self.source.sizes;
         let (d, served) = (sizes.head_dim, sizes.heads / sizes.kv_heads);
         let stride = (served + 2) * d;
-        let part = |from: u64, rows: u64| (0..sizes.kv_heads).map(move |k| k * stride + from..k * stride + from + rows);
+        let part = |from: u64, rows: u64| (0..sizes.kv_heads).map(move |k| run(k * stride + from, rows));
         let queries = part(0, served * d);
         let keys = part(served * d, d);
         let values = part((served + 1) * d, d);
@@ -128,7 +277,7 @@ impl Reader<'_> {
     }
 
     /// How stored values become values of the model.
-    fn rule(&self, t: &Tensor, described: &Described) -> Result<Rule, String> {
+    fn rule(&self, t: &Tensor, described: &Described, what: &Use) -> Result<Rule, String> {
         let (name, weights) = (&t.name, self.weights);
         let matrix = matches!(described.role, Role::ByRows | Role::ByColumns);
         let scale = weights.scales.get(name);
@@ -152,7 +301,22 @@ impl Reader<'_> {
                 Err(format!("'{name}' of shape {:?} cannot be split into {} parts", t.shape, weights.parts))
             }
             Ternary::Trilm if matrix => Ok(Rule::Trilm { parts: weights.parts, by_columns }),
-            _ => Ok(Rule::Plain),
+            _ => Ok(self.plain_rule(described, what)),
+        }
+    }
+
+    /// The same for values that are no ternary weights.
+    fn plain_rule(&self, described: &Described, what: &Use) -> Rule {
+        for step in what.steps {
+            match *step {
+                Step::Decay => return Rule::Decay,
+                Step::AsItIs => return Rule::Plain,
+                _ => {}
+            }
+        }
+        match described.role == Role::Norm && self.source.checkpoint.norms_plus_one {
+            true => Rule::Plus(1.0),
+            false => Rule::Plain,
         }
     }
 }

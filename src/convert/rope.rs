@@ -8,7 +8,7 @@ use super::error::ConvertError;
 use super::hparams::{HParams, number};
 use super::source::Source;
 use crate::arch::rules::WindowRope;
-use crate::arch::{self, ARCHITECTURES, Arch};
+use crate::arch::{self, ARCHITECTURES, Arch, Key};
 use crate::math;
 
 /// How positions are scaled, and the base of the frequencies.
@@ -19,6 +19,8 @@ pub(super) struct RopeScaling {
     pub theta_swa: Option<f32>,
     /// Context length before positions were scaled, where the file states it in any case.
     pub original: Option<u32>,
+    /// Where the base is stretched: by how much, if that is said.
+    pub alpha: Option<Option<f64>>,
     factors: Vec<(&'static str, Vec<f32>)>,
 }
 
@@ -39,6 +41,10 @@ pub(super) enum Kind {
     ByContext {
         attention: f32,
     },
+    /// The same without that factor.
+    Long,
+    /// By a larger base alone.
+    Stretched,
 }
 
 impl RopeScaling {
@@ -53,14 +59,14 @@ impl RopeScaling {
         let own_base = arch.window.is_some_and(|w| w.rope == WindowRope::OWN);
         let theta = match float("rope_theta")? {
             Some(theta) => theta,
-            None => match h.f32("rope_theta")? {
+            None => match h.first(BASES).map_or(Ok(None), |key| h.f32(key))? {
                 Some(theta) => theta,
                 None => source.checkpoint.rope_theta,
             },
         };
         let theta_swa = match local.and_then(|l| l.get("rope_theta")) {
             Some(v) => Some(number("rope_theta", v)?),
-            None => h.f32("rope_local_base_freq")?.or(own_base.then_some(10000.0)),
+            None => h.first(WINDOW_BASES).map_or(Ok(None), |key| h.f32(key))?.or(own_base.then_some(10000.0)),
         };
         let name = get("rope_type").or(get("type")).and_then(Value::as_str).unwrap_or("default");
         let need =
@@ -73,9 +79,11 @@ impl RopeScaling {
             Some(_) => original(),
             None => Ok(h.u32("original_max_position_embeddings")?.unwrap_or(source.checkpoint.context)),
         };
+        let stretches = source.checkpoint.more_keys.iter().any(|k| matches!(k, Key::Stretched(..)));
         let mut factors = Vec::new();
         let kind = match name {
-            "default" => Kind::None,
+            "default" | "mrope" => Kind::None,
+            "dynamic" | "xdrope" if stretches => Kind::Stretched,
             "linear" => Kind::Linear { factor: need("factor")? },
             "yarn" => {
                 let mut extra = Vec::new();
@@ -103,14 +111,17 @@ impl RopeScaling {
                 factors.push(("rope_freqs.weight", divisors));
                 Kind::Llama3
             }
-            "longrope" | "su" if source.checkpoint.rope_scaling == BY_CONTEXT => {
+            "longrope" | "su" if matches!(source.checkpoint.rope_scaling, BY_CONTEXT | LONG) => {
                 for (key, tensor) in
                     [("long_factor", "rope_factors_long.weight"), ("short_factor", "rope_factors_short.weight")]
                 {
                     let pairs = source.sizes.rope_dim / 2;
                     factors.push((tensor, divisors(get(key), key, pairs)?));
                 }
-                Kind::ByContext { attention: attention_factor(source.sizes.context, original_or_assumed()?) }
+                match source.checkpoint.rope_scaling {
+                    LONG => Kind::Long,
+                    _ => Kind::ByContext { attention: attention_factor(source.sizes.context, original_or_assumed()?) },
+                }
             }
             other => {
                 let with_factors = ARCHITECTURES.iter().filter(|a| has_factors(a));
@@ -123,7 +134,7 @@ impl RopeScaling {
             }
         };
         let allowed = match source.checkpoint.rope_scaling {
-            arch::RopeScaling::Any => true,
+            arch::RopeScaling::Any | LONG => true,
             arch::RopeScaling::ByContext => matches!(kind, Kind::None | Kind::ByContext { .. }),
             arch::RopeScaling::None => matches!(kind, Kind::None),
         };
@@ -137,7 +148,8 @@ impl RopeScaling {
             arch::RopeScaling::ByContext => Some(original_or_assumed()?),
             _ => None,
         };
-        Ok(RopeScaling { kind, theta, theta_swa, original, factors })
+        let alpha = matches!(kind, Kind::Stretched).then(|| get("alpha").and_then(Value::as_f64));
+        Ok(RopeScaling { kind, theta, theta_swa, original, alpha, factors })
     }
 
     /// Tensors with divisors of the frequencies, by their names in the file.
@@ -147,6 +159,13 @@ impl RopeScaling {
 }
 
 const BY_CONTEXT: arch::RopeScaling = arch::RopeScaling::ByContext;
+const LONG: arch::RopeScaling = arch::RopeScaling::Long;
+
+/// Names of the base of RoPE's frequencies.
+const BASES: &[&str] = &["global_rope_theta", "rope_global_theta", "rope_theta_global", "rope_theta"];
+/// The same in layers with a window.
+const WINDOW_BASES: &[&str] =
+    &["local_rope_theta", "rope_local_theta", "rope_theta_local", "swa_rope_theta", "rope_local_base_freq"];
 
 /// True if files of the architecture can have one set of factors per frequency.
 fn has_factors(arch: &Arch) -> bool {

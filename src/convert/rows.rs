@@ -9,11 +9,11 @@ use super::error::Problems;
 use super::folder::Folder;
 use super::outtype::OutType;
 use super::place::{Place, Use};
-use super::reading::{Reader, What};
+use super::reading::Reader;
 use super::row::{Content, Row};
 use super::source::Source;
 use super::values::Stored;
-use crate::arch::{Role, Tensor as Described};
+use crate::arch::{Extent, Role, Tensor as Described};
 
 /// Makes the rows.
 pub(super) struct Rows<'a> {
@@ -83,6 +83,7 @@ impl<'a> Rows<'a> {
             }
             match self.source.place(&t.name) {
                 Place::Ignored => {}
+                Place::Here(None, what) if self.left_out(&what) => {}
                 Place::Unknown => self.problems.push(format!(
                     "'{}' has no place in a {} model of {} blocks",
                     t.name, self.source.arch.name, self.source.layers
@@ -96,10 +97,10 @@ impl<'a> Rows<'a> {
                     self.source.arch.name
                 )),
                 Place::Here(block, what) => {
-                    if let Err(problem) = self.put(t, s.shard, block, what) {
+                    if let Err(problem) = self.put(t, s.shard, block, &what) {
                         self.problems.push(problem);
                         // it is there, after all
-                        for name in what.tensors().map(|d| gguf_name(block, d)) {
+                        for name in what.tensors.iter().map(|d| gguf_name(block, d)) {
                             self.found.entry(name).or_insert_with(|| t.name.clone());
                         }
                     }
@@ -110,30 +111,26 @@ impl<'a> Rows<'a> {
         self.problems
     }
 
+    /// True if a tensor is an output matrix that the file does without.
+    fn left_out(&self, what: &Use) -> bool {
+        let output = what.tensors.iter().any(|t| t.role == Role::Output);
+        output && self.source.tied && self.source.checkpoint.tied_left_out
+    }
+
     /// True if a tensor is the scale of another.
     fn is_scale(&self, name: &str) -> bool {
         let base = name.strip_suffix("_scale");
         base.is_some_and(|b| self.reader.weights.scales.contains_key(b))
     }
 
-    fn put(&mut self, t: &Tensor, shard: usize, block: Option<u32>, what: Use) -> Result<(), String> {
-        match what {
-            Use::Whole(tensor) => {
-                let stored = self.reader.stored(t, shard, tensor, What::Whole)?;
-                self.push(block, tensor, t.name.clone(), t.dtype.name(), stored)
-            }
-            Use::Halves(tensors) => {
-                for (half, tensor) in tensors.into_iter().enumerate() {
-                    let stored = self.reader.stored(t, shard, tensor, What::Half(half as u64))?;
-                    self.push(block, tensor, t.name.clone(), t.dtype.name(), stored)?;
-                }
-                Ok(())
-            }
-            Use::Item { tensor, number, group } => {
-                let stored = self.reader.stored(t, shard, tensor, What::Item)?;
-                self.item(t, block, (tensor, number, group), stored)
+    fn put(&mut self, t: &Tensor, shard: usize, block: Option<u32>, what: &Use) -> Result<(), String> {
+        for (tensor, stored) in self.reader.read(t, shard, what)? {
+            match what.item {
+                Some((number, group)) => self.item(t, block, (tensor, number, group), stored)?,
+                None => self.push(block, tensor, t.name.clone(), t.dtype.name(), stored)?,
             }
         }
+        Ok(())
     }
 
     fn push(
@@ -153,14 +150,11 @@ impl<'a> Rows<'a> {
             Role::ByRows | Role::ByColumns => self.outtype.matrix,
             _ => TypeId::F32,
         };
-        self.rows.push(Row {
-            name,
-            source,
-            from,
-            shape: self.source.sizes.gguf_shape(described),
-            ty,
-            content: Content::Stored(stored),
-        });
+        let mut shape = self.source.sizes.gguf_shape(described);
+        if stored.one_row {
+            shape.push(1);
+        }
+        self.rows.push(Row { name, source, from, shape, ty, content: Content::Stored(stored) });
         Ok(())
     }
 
@@ -197,8 +191,9 @@ impl<'a> Rows<'a> {
         }
         let of_group = |pattern: &str| pattern.starts_with(group) && pattern.contains('*');
         let prefix = block.map_or(String::new(), |n| format!("blk.{n}."));
-        let names = self.source.checkpoint.names.iter();
-        let names: Vec<(&str, String)> = names
+        let names: Vec<(&str, String)> = self
+            .source
+            .own_names()
             .filter(|(pattern, _)| of_group(pattern))
             .map(|(pattern, to)| (*pattern, to.concat()))
             .map(|(pattern, to)| (pattern, format!("{prefix}{to}")))
@@ -228,11 +223,13 @@ impl<'a> Rows<'a> {
     /// Notes the required tensors that are missing.
     fn missing(&mut self) {
         let source = self.source;
-        let blocks = (0..source.layers).flat_map(|n| source.block().map(move |t| (Some(n), t)));
+        let blocks = (0..source.layers).flat_map(|n| source.block(n).map(move |t| (Some(n), t)));
         for (block, t) in source.ends().map(|t| (None, t)).chain(blocks) {
             let name = gguf_name(block, t);
             let required = t.required || (t.role == Role::Output && !source.tied);
-            if !required || self.found.contains_key(&name) {
+            // queries of a narrow vector stand in for those of the block's input
+            let ranked = source.sizes.latent.query_rank > 0 && t.shape == [Extent::LatentQueries, Extent::Embd];
+            if !required || ranked || t.role == Role::PlainNorm || self.found.contains_key(&name) {
                 continue;
             }
             let Some(hf) = source.names(t).next() else {

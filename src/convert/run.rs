@@ -109,6 +109,7 @@ fn convert(
                 scratch.clear();
                 scratch.extend_from_slice(&values[at..at + columns]);
                 stored.apply(source, &scales, scratch);
+                stored.order(scratch);
                 encode(scratch, None, bytes);
                 too_large(row.ty, scratch).map(|(column, v)| (source, column, v))
             })

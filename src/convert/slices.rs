@@ -6,18 +6,22 @@ use std::sync::Arc;
 use super::error::ConvertError;
 use super::folder::Files;
 
-/// Consecutive rows of a tensor of the checkpoint.
+/// Rows of a matrix of a tensor of the checkpoint.
 #[derive(Clone, Debug)]
 pub(super) struct Slice {
     /// Its name.
     pub tensor: Arc<str>,
     /// The file that holds it.
     pub shard: usize,
-    /// Where its data begins in the file.
+    /// Where the matrix begins in the file.
     pub offset: u64,
-    /// The first row, counted in the tensor.
+    /// The first row, counted in the matrix.
     pub first: u64,
     pub rows: u64,
+    /// Rows from one to the next.
+    pub every: u64,
+    /// The matrix is stored with a row per column, and has so many rows in all.
+    pub transposed: Option<u64>,
 }
 
 /// All rows, in the order of the output.
@@ -26,8 +30,6 @@ pub(super) struct Slices {
     all: Vec<Slice>,
     /// The row of the output with which each begins.
     starts: Vec<u64>,
-    /// Rows of the output are columns of the checkpoint's tensor, which is the only slice.
-    transposed: bool,
 }
 
 impl Slices {
@@ -38,17 +40,13 @@ impl Slices {
             next += p.rows;
             start
         });
-        Slices { starts: starts.collect(), all, transposed: false }
-    }
-
-    /// A tensor that has a row per column of the output.
-    pub fn transposed(slice: Slice) -> Slices {
-        Slices { transposed: true, ..Slices::new(vec![slice]) }
+        Slices { starts: starts.collect(), all }
     }
 
     /// True if the rows are those of one tensor, in its order.
     pub fn are_one(&self) -> bool {
-        self.all.len() == 1 && self.all[0].first == 0 && !self.transposed
+        let first = &self.all[0];
+        self.all.len() == 1 && first.first == 0 && first.every == 1 && first.transposed.is_none()
     }
 
     /// Adds the rows of others behind these.
@@ -65,8 +63,8 @@ impl Slices {
     pub fn origin(&self, row: u64, column: u64) -> (&str, u64, u64) {
         let i = self.at(row);
         let slice = &self.all[i];
-        let row = slice.first + (row - self.starts[i]);
-        let (row, column) = if self.transposed { (column, row) } else { (row, column) };
+        let row = slice.first + (row - self.starts[i]) * slice.every;
+        let (row, column) = if slice.transposed.is_some() { (column, row) } else { (row, column) };
         (&slice.tensor, row, column)
     }
 
@@ -83,9 +81,6 @@ impl Slices {
         (columns, size): (u64, u64),
         raw: &mut [u8],
     ) -> Result<(), ConvertError> {
-        if self.transposed {
-            return self.read_columns(files, rows, (columns, size), raw);
-        }
         let row_bytes = columns * size;
         let (mut row, mut raw) = (rows.start, raw);
         while row < rows.end {
@@ -94,10 +89,34 @@ impl Slices {
             let within = row - self.starts[i];
             let n = (slice.rows - within).min(rows.end - row);
             let (now, later) = raw.split_at_mut((n * row_bytes) as usize);
-            let offset = slice.offset + (slice.first + within) * row_bytes;
-            files.read(slice.shard, offset, now)?;
+            slice.read(files, within, (columns, size), now)?;
             raw = later;
             row += n;
+        }
+        Ok(())
+    }
+}
+
+impl Slice {
+    /// Reads rows from the `within`-th of the slice on.
+    fn read(
+        &self,
+        files: &Files,
+        within: u64,
+        (columns, size): (u64, u64),
+        raw: &mut [u8],
+    ) -> Result<(), ConvertError> {
+        let first = self.first + within * self.every;
+        let row_bytes = columns * size;
+        if let Some(of) = self.transposed {
+            return self.read_columns(files, first, (columns, size, of), raw);
+        }
+        if self.every == 1 {
+            return files.read(self.shard, self.offset + first * row_bytes, raw);
+        }
+        for (n, row) in raw.chunks_mut(row_bytes as usize).enumerate() {
+            let row_there = first + n as u64 * self.every;
+            files.read(self.shard, self.offset + row_there * row_bytes, row)?;
         }
         Ok(())
     }
@@ -105,18 +124,19 @@ impl Slices {
     fn read_columns(
         &self,
         files: &Files,
-        rows: Range<u64>,
-        (columns, size): (u64, u64),
+        first: u64,
+        (columns, size, of): (u64, u64, u64),
         raw: &mut [u8],
     ) -> Result<(), ConvertError> {
-        let slice = &self.all[0];
         let bytes = size as usize;
-        let mut column = vec![0; (rows.end - rows.start) as usize * bytes];
+        let rows = raw.len() as u64 / (columns * size);
+        // every row's element in a column, and what lies between
+        let mut column = vec![0; (((rows - 1) * self.every + 1) * size) as usize];
         for c in 0..columns {
-            let offset = slice.offset + (c * slice.rows + rows.start) * size;
-            files.read(slice.shard, offset, &mut column)?;
+            let offset = self.offset + (c * of + first) * size;
+            files.read(self.shard, offset, &mut column)?;
             let into = raw[c as usize * bytes..].chunks_mut(columns as usize * bytes);
-            for (to, from) in into.zip(column.chunks(bytes)) {
+            for (to, from) in into.zip(column.chunks(bytes).step_by(self.every as usize)) {
                 to[..bytes].copy_from_slice(from);
             }
         }
@@ -131,13 +151,22 @@ mod tests {
 
     #[test]
     fn rows_are_found_in_their_slices() {
-        let slice = |tensor: &str, first, rows| Slice { tensor: tensor.into(), shard: 0, offset: 0, first, rows };
+        let slice = |tensor: &str, first, rows| Slice {
+            tensor: tensor.into(),
+            shard: 0,
+            offset: 0,
+            first,
+            rows,
+            every: 1,
+            transposed: None,
+        };
         let mut slices = Slices::new(vec![slice("a", 4, 2), slice("b", 0, 3)]);
         assert!(!slices.are_one());
         slices.append(Slices::new(vec![slice("c", 0, 1)]));
         let origins: Vec<_> = (0..6).map(|r| slices.origin(r, 9)).collect();
         assert_eq!(origins, [("a", 4, 9), ("a", 5, 9), ("b", 0, 9), ("b", 1, 9), ("b", 2, 9), ("c", 0, 9)]);
-        assert_eq!(Slices::transposed(slice("t", 0, 7)).origin(5, 2), ("t", 2, 5));
+        let turned = Slice { transposed: Some(7), ..slice("t", 0, 7) };
+        assert_eq!(Slices::new(vec![turned]).origin(5, 2), ("t", 2, 5));
     }
 
     /// Twelve bytes as four rows of three, then six as two rows, in the files of a folder.
@@ -167,6 +196,8 @@ mod tests {
                 offset: source.tensor.offset,
                 first,
                 rows,
+                every: 1,
+                transposed: None,
             }
         };
         let read = |slices: &Slices, rows: Range<u64>, columns: u64| {
@@ -180,8 +211,12 @@ mod tests {
         assert_eq!(read(&both, 0..4, 3), all);
         assert_eq!(read(&both, 1..3, 3), all[3..9]);
         assert_eq!(read(&both, 3..4, 3), all[9..]);
-        let turned = Slices::transposed(slice(0, 0, 3));
+        let turned = Slices::new(vec![Slice { transposed: Some(3), ..slice(0, 0, 3) }]);
         assert_eq!(read(&turned, 0..1, 4), [0, 3, 6, 9]);
         assert_eq!(read(&turned, 1..3, 4), [1, 4, 7, 10, 2, 5, 8, 11]);
+        let odd = Slices::new(vec![Slice { every: 2, ..slice(0, 1, 2) }]);
+        assert_eq!(read(&odd, 0..2, 3), [3, 4, 5, 9, 10, 11]);
+        let odd = Slices::new(vec![Slice { every: 2, transposed: Some(3), ..slice(0, 0, 2) }]);
+        assert_eq!(read(&odd, 0..2, 4), [0, 3, 6, 9, 2, 5, 8, 11]);
     }
 }

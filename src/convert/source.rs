@@ -4,8 +4,10 @@ use serde_json::Value;
 
 use super::error::ConvertError;
 use super::hparams::{HParams, at_most};
+use super::place::Parts;
 use crate::arch::rules::{ExpertWidth, SharedWidth};
 use crate::arch::{ARCHITECTURES, Arch, Checkpoint, Fixed, HeadDim, KvHeads, Rotary, Sizes, Tensor, Width};
+use crate::model::Config;
 
 /// An architecture and the sizes of one model of it.
 pub(super) struct Source {
@@ -17,12 +19,27 @@ pub(super) struct Source {
     pub sizes: Sizes,
     /// Experts that a token goes to.
     pub experts_used: u32,
+    /// Blocks behind those, which predict further tokens and are left out.
+    pub further: u32,
+    /// The parts of every block, as far as they are known.
+    pub parts: Vec<Parts>,
     /// True if the embedding is the output matrix too.
     pub tied: bool,
     /// Differences from a usual file of the architecture, a sentence each.
     pub notes: Vec<String>,
 }
 
+/// Names of the width of the residual stream.
+const EMBEDDING: &[&str] = &["hidden_size", "n_embd", "n_embed", "d_model", "model_dim"];
+/// Names of the number of query heads.
+const HEADS: &[&str] = &["num_attention_heads", "n_head", "n_heads"];
+/// Names of the number of key and value heads.
+pub(super) const KV_HEADS: &[&str] =
+    &["num_key_value_heads", "n_kv_heads", "multi_query_group_num", "num_query_groups"];
+/// Names of the number of blocks.
+const LAYERS: &[&str] = &["num_hidden_layers", "n_layer", "n_layers", "num_layers"];
+/// Names of the number of tokens.
+const VOCABULARY: &[&str] = &["padded_vocab_size", "vocab_size"];
 /// Most blocks of a model; those of today have up to some hundred.
 const MAX_LAYERS: u32 = 4096;
 /// Most tokens of a vocabulary; the largest known have less than a million.
@@ -54,9 +71,17 @@ pub fn known_classes() -> Vec<(&'static str, &'static str)> {
 impl Source {
     pub fn new(h: &HParams) -> Result<Source, ConvertError> {
         let (arch, checkpoint) = architecture(h)?;
-        let notes = fixed(h, arch, checkpoint)?;
-        let embd = h.size(&["hidden_size", "n_embd", "n_embed"], None, MAX_WIDTH)?;
-        let heads = h.size(&["num_attention_heads", "n_head"], checkpoint.heads, MAX_WIDTH)?;
+        let mut notes = fixed(h, arch, checkpoint)?;
+        let further = h.find(&["num_nextn_predict_layers", "mtp_num_hidden_layers"])?.unwrap_or(0);
+        if further > 0 {
+            let what = if further == 1 { "the block that predicts" } else { "blocks that predict" };
+            notes.push(format!("{what} further tokens left out"));
+        }
+        let embd = h.size(EMBEDDING, None, MAX_WIDTH)?;
+        let heads = match checkpoint.heads {
+            Some(0) => 1,
+            assumed => h.size(HEADS, assumed, MAX_WIDTH)?,
+        };
         let head_dim = head_dim(h, checkpoint, embd, heads)?;
         let together = head_dim.saturating_mul(heads);
         at_most("head_dim x num_attention_heads", together, MAX_WIDTH)?;
@@ -65,11 +90,13 @@ impl Source {
                 "heads of {head_dim} elements cannot be turned in pairs by RoPE"
             )));
         }
-        let layers = h.size(&["num_hidden_layers", "n_layer"], None, MAX_LAYERS)?;
-        let vocab = h.size(&["vocab_size"], checkpoint.vocab, MAX_VOCAB)?;
+        let layers = h.size(LAYERS, None, MAX_LAYERS)?;
+        let vocab = h.size(VOCABULARY, checkpoint.vocab, MAX_VOCAB)?;
         let ff = match checkpoint.width {
-            Width::Stated => h.size(&["intermediate_size"], None, MAX_WIDTH)?,
+            Width::Stated => h.size(checkpoint.width_names, None, MAX_WIDTH)?,
             Width::Fourfold => 4 * embd,
+            Width::TwoThirds => (8 * embd / 3).next_multiple_of(256),
+            Width::StatedIfAny => h.size(checkpoint.width_names, Some(0), MAX_WIDTH)?,
         };
         let kv_heads = kv_heads(h, checkpoint, heads)?;
         if !heads.is_multiple_of(kv_heads) {
@@ -98,9 +125,24 @@ impl Source {
             layers,
             sizes,
             experts_used,
+            further,
+            parts: Vec::new(),
             tied: h.bool("tie_word_embeddings")?.unwrap_or(checkpoint.tied),
             notes,
         })
+    }
+
+    /// Takes over what the keys of the file say: all sizes, and the parts of every block.
+    pub fn describe(&mut self, config: &Config) {
+        let vocab = self.sizes.vocab;
+        self.sizes = Sizes { vocab, ..config.sizes() };
+        let parts = config.mixing.blocks.iter().enumerate().map(|(n, b)| Parts {
+            experts: Some(config.layer_experts(n).is_some()),
+            attends: b.attends,
+            recurs: b.recurs,
+            feeds: b.feeds,
+        });
+        self.parts = parts.collect();
     }
 
     /// Elements of the heads whose rows change places: the two halves of a head in the checkpoint become neighbours
@@ -123,9 +165,9 @@ fn head_dim(h: &HParams, checkpoint: &Checkpoint, embd: u32, heads: u32) -> Resu
 }
 
 fn kv_heads(h: &HParams, checkpoint: &Checkpoint, heads: u32) -> Result<u32, ConvertError> {
-    let stated = |or| h.size(&["num_key_value_heads"], Some(or), MAX_WIDTH);
+    let stated = |or| h.size(KV_HEADS, Some(or), MAX_WIDTH);
     match checkpoint.kv_heads {
-        KvHeads::Stated => stated(heads),
+        KvHeads::Stated | KvHeads::StatedAlone => stated(heads),
         KvHeads::StatedOr(n) => stated(n),
         KvHeads::Queries => Ok(heads),
         KvHeads::One => Ok(1),
@@ -160,6 +202,7 @@ fn rope_dim(h: &HParams, checkpoint: &Checkpoint, embd: u32, heads: u32, head_di
                 ));
             }
         },
+        Rotary::Stated(key) => return h.need(key).map(u64::from),
         Rotary::OfHead(or) => (part.unwrap_or(or) * f64::from(head_dim)) as u64,
         Rotary::OfWidth(or) => (part.unwrap_or(or) * f64::from(embd)) as u64 / u64::from(heads),
     };
@@ -173,26 +216,30 @@ fn rope_dim(h: &HParams, checkpoint: &Checkpoint, embd: u32, heads: u32, head_di
 
 /// Fills in the sizes of experts; says to how many a token goes.
 fn experts(h: &HParams, arch: &Arch, checkpoint: &Checkpoint, sizes: &mut Sizes) -> Result<u32, ConvertError> {
-    const COUNT: &[&str] = &["num_local_experts", "num_experts"];
-    let has_router = checkpoint.names.iter().any(|(_, to)| to.contains(&"ffn_gate_inp.weight"));
+    let names = checkpoint.names.iter().chain(checkpoint.more_names);
+    let has_router = names.into_iter().any(|(_, to)| to.contains(&"ffn_gate_inp.weight"));
     if !has_router {
-        return match h.find(COUNT)? {
-            None | Some(0) => Ok(0),
+        return match h.find(&["num_local_experts", "num_experts"])? {
+            // some dense models say that they are one expert
+            None | Some(0 | 1) => Ok(0),
             Some(n) => Err(ConvertError::Config(format!(
                 "there are {n} experts, and checkpoints of the class '{}' have none",
                 h.class()?
             ))),
         };
     }
-    let count = h.size(COUNT, None, MAX_EXPERTS)?;
-    let used = h.need("num_experts_per_tok")?;
+    if !arch.block.is_empty() && h.find(EXPERTS)?.unwrap_or(0) == 0 {
+        return Ok(0);
+    }
+    let count = h.size(EXPERTS, None, MAX_EXPERTS)?;
+    let used = h.first(EXPERTS_USED).map_or(Ok(0), |key| h.whole(key))?;
     if used > count {
         return Err(ConvertError::Config(format!("'num_experts_per_tok' is {used}, and there are {count} experts")));
     }
     sizes.experts = count.into();
     sizes.expert_ff = match arch.experts.width {
         ExpertWidth::Full => sizes.ff,
-        _ => h.size(&["moe_intermediate_size"], None, MAX_WIDTH)?.into(),
+        _ => h.size(EXPERT_WIDTH, Some(sizes.ff as u32), MAX_WIDTH)?.into(),
     };
     sizes.shared_ff = match arch.experts.shared {
         SharedWidth::None => 0,
@@ -207,6 +254,20 @@ fn experts(h: &HParams, arch: &Arch, checkpoint: &Checkpoint, sizes: &mut Sizes)
     Ok(used)
 }
 
+/// Names of the number of experts.
+pub(super) const EXPERTS: &[&str] =
+    &["num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts", "moe_num_primary_experts"];
+/// Names of the number of experts that a token goes to.
+pub(super) const EXPERTS_USED: &[&str] = &[
+    "num_experts_per_tok",
+    "num_experts_per_token",
+    "top_k_experts",
+    "moe_k",
+    "moe_topk",
+    "moe_num_active_primary_experts",
+];
+/// Names of the width of an expert.
+const EXPERT_WIDTH: &[&str] = &["moe_intermediate_size", "expert_intermediate_size", "moe_ffn_hidden_size"];
 /// Names of the width of the expert that all tokens go to.
 pub(super) const SHARED_WIDTH: &[&str] = &["shared_expert_intermediate_size", "shared_intermediate_size"];
 
@@ -222,6 +283,7 @@ fn fixed(h: &HParams, arch: &Arch, checkpoint: &Checkpoint) -> Result<Vec<String
         let (fits, meant) = match meant {
             Fixed::Unset => (is_unset(value), "were not there".to_owned()),
             Fixed::True | Fixed::TrueNoted => (value.as_bool() == Some(true), "were true".to_owned()),
+            Fixed::Text(text) => (value.as_str() == Some(*text), format!("were '{text}'")),
             Fixed::Number(n) => (value.as_f64() == Some(*n), format!("were {n}")),
         };
         if fits {

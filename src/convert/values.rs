@@ -11,6 +11,7 @@ use super::folder::Files;
 use super::mean::AbsMean;
 use super::slices::Slices;
 use crate::arch::source_row;
+use crate::math;
 
 /// Approximate number of values that are in memory at once.
 const CHUNK_VALUES: u64 = 1 << 20;
@@ -20,8 +21,11 @@ const CHUNK_VALUES: u64 = 1 << 20;
 pub(super) enum Rule {
     /// As they are.
     Plain,
-    /// Gains stored less 1.
-    PlusOne,
+    /// Gains stored less this number.
+    Plus(f32),
+    /// Logarithms of rates: their exponents, negative. The nearest f32; PyTorch's differ in the last bit for one value
+    /// in a hundred or so, and from processor to processor.
+    Decay,
     /// Latent weights of BitNet b1.58: `s = 1 / max(mean|W|, 1e-5)`, `clamp(round(W s), -1, 1) / s`.
     Bitnet,
     /// Latent weights of TriLM: `g = 1e-5 + mean|W|`, `round(clip(W / g, -1, 1)) g`, where a matrix
@@ -38,6 +42,25 @@ impl Rule {
     }
 }
 
+/// Heads that stand by key and are put in turns: all first ones, then all second ones.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Turns {
+    /// Keys.
+    pub keys: u64,
+    /// Heads of a key.
+    pub of_key: u64,
+    /// Elements of a head.
+    pub unit: u64,
+}
+
+impl Turns {
+    /// The first element of every head, in the new order.
+    pub fn firsts(self) -> impl Iterator<Item = u64> {
+        let Turns { keys, of_key, unit } = self;
+        (0..of_key).flat_map(move |n| (0..keys).map(move |k| (k * of_key + n) * unit))
+    }
+}
+
 /// Where a tensor of the output comes from.
 #[derive(Clone, Debug)]
 pub(super) struct Stored {
@@ -48,7 +71,11 @@ pub(super) struct Stored {
     pub columns: u64,
     /// Rows of a head whose two halves are to be interleaved.
     pub pair_heads: Option<u64>,
+    /// Columns that are put in turns.
+    pub turns: Option<Turns>,
     pub rule: Rule,
+    /// The vector is a matrix of one row in the file.
+    pub one_row: bool,
 }
 
 /// A value that cannot be used.
@@ -198,9 +225,10 @@ impl Stored {
     pub fn apply(&self, row: u64, scales: &[f32], values: &mut [f32]) {
         match self.rule {
             Rule::Plain | Rule::Packed { .. } => {}
-            Rule::PlusOne => {
-                values.iter_mut().for_each(|v| *v = self.stored_precision(*v + 1.0));
+            Rule::Plus(part) => {
+                values.iter_mut().for_each(|v| *v = self.stored_precision(*v + part));
             }
+            Rule::Decay => values.iter_mut().for_each(|v| *v = -self.stored_precision(exp(*v))),
             Rule::Bitnet => {
                 let s = scales[0];
                 for v in values {
@@ -218,6 +246,18 @@ impl Stored {
                         *v = ((*v / g).clamp(-1.0, 1.0).round_ties_even() + 0.0) * g;
                     }
                 }
+            }
+        }
+    }
+
+    /// Puts the columns of a row in their order.
+    pub fn order(&self, row: &mut [f32]) {
+        if let Some(turns) = self.turns {
+            let unit = turns.unit as usize;
+            let old = row.to_vec();
+            let firsts = turns.firsts().map(|first| first as usize);
+            for (to, first) in row.chunks_mut(unit).zip(firsts) {
+                to.copy_from_slice(&old[first..first + unit]);
             }
         }
     }
@@ -252,6 +292,11 @@ fn is_ternary(block: &[f32]) -> bool {
     f16::from_f32(a).to_f32() == a && block.iter().all(|v| *v == 0.0 || v.abs() == a)
 }
 
+/// The f32 nearest to the exponential.
+fn exp(x: f32) -> f32 {
+    math::exp(f64::from(x)) as f32
+}
+
 /// True if weights of this type can be read.
 pub(super) fn is_float(dtype: Dtype) -> bool {
     matches!(dtype, Dtype::F16 | Dtype::BF16 | Dtype::F32 | Dtype::F64)
@@ -263,8 +308,9 @@ mod tests {
     use super::*;
 
     fn stored(rows: u64, columns: u64, rule: Rule) -> Stored {
-        let slice = Slice { tensor: "w".into(), shard: 0, offset: 0, first: 0, rows };
-        Stored { slices: Slices::new(vec![slice]), dtype: Dtype::F32, rows, columns, pair_heads: None, rule }
+        let slice = Slice { tensor: "w".into(), shard: 0, offset: 0, first: 0, rows, every: 1, transposed: None };
+        let slices = Slices::new(vec![slice]);
+        Stored { slices, dtype: Dtype::F32, rows, columns, pair_heads: None, turns: None, rule, one_row: false }
     }
 
     #[test]
@@ -272,6 +318,16 @@ mod tests {
         let s = Stored { pair_heads: Some(6), ..stored(12, 1, Rule::Plain) };
         let order: Vec<u64> = (0..12).map(|r| s.source_row(r)).collect();
         assert_eq!(order, [0, 3, 1, 4, 2, 5, 6, 9, 7, 10, 8, 11]);
+    }
+
+    #[test]
+    fn heads_of_a_key_are_put_in_turns() {
+        let turns = Turns { keys: 2, of_key: 3, unit: 2 };
+        assert_eq!(turns.firsts().collect::<Vec<_>>(), [0, 6, 2, 8, 4, 10]);
+        let s = Stored { turns: Some(turns), ..stored(1, 12, Rule::Plain) };
+        let mut row: Vec<f32> = (0..12u8).map(f32::from).collect();
+        s.order(&mut row);
+        assert_eq!(row, [0.0, 1.0, 6.0, 7.0, 2.0, 3.0, 8.0, 9.0, 4.0, 5.0, 10.0, 11.0]);
     }
 
     #[test]

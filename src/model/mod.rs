@@ -31,7 +31,7 @@ use crate::program::{Op, Operation, Program, Value};
 use lora::Adapters;
 use lower::{Lowered, Lowering};
 
-pub use config::{Config, Experts};
+pub use config::{Config, Experts, Header};
 pub use control::Control;
 pub use error::{ModelError, WidthError};
 pub use layouts::Layouts;

@@ -96,7 +96,7 @@ pub const HOUSE: House = House {
           ("isolate",   &["src/isolate"])],                 // work on data that nobody has to trust
     ],
     front_doors: &[
-        ("model", &["quant", "fisher", "eval", "handle", "open", "generate", "front", "tools"]),
+        ("model", &["quant", "convert", "fisher", "eval", "handle", "open", "generate", "front", "tools"]),
         ("step",  &["eval", "handle", "generate", "front", "tools"]),
     ],
     private: &[("src/kernels/arch", "src/kernels")],

@@ -1,5 +1,7 @@
 //! A gate on what heads give: AFMoE, Laguna, Muse Glimmer, Spark 2.5.
 
+use super::llama;
+use super::qwen::GATE_UP_DOWN;
 use crate::arch::expert_parts::{CHOICE_BIAS_REQUIRED, EXPERTS, SHARED};
 use crate::arch::parts::{
     ATTN_GATE, ATTN_HEAD_GATE, ATTN_NORM, ATTN_OUT, ATTN_POST_NORM, ENDS, FFN_NORM, FFN_POST_NORM, GATED_FFN,
@@ -9,7 +11,7 @@ use crate::arch::rules::{
     Attention, EmbeddingScale, ExpertRule, FeedForward, LogitCap, LogitScale, Output, RopeLayers, RopeRule,
     SharedWidth, WindowBase, WindowRope, WindowRule, WindowScaling,
 };
-use crate::arch::{Activation, Arch, HeadGate};
+use crate::arch::{Activation, Arch, Checkpoint, Fixed, Fused, HeadDim, HeadGate, Key, Tokenizer};
 
 /// `afmoe`.
 pub const AFMOE: Arch = Arch {
@@ -45,6 +47,28 @@ pub const AFMOE: Arch = Arch {
     rope: RopeRule { layers: RopeLayers::ButLastOf(4), ..RopeRule::PARTIAL },
     window: Some(WindowRule { rope: WindowRope::KEYED, ..WindowRule::every(4) }),
     experts: ExpertRule { shared: SharedWidth::Count, ..ExpertRule::KEYED },
+    checkpoints: &[&Checkpoint {
+        classes: &["AfmoeForCausalLM"],
+        names: GATE_UP_DOWN,
+        more_names: &[
+            ("mlp.router.gate.weight", &["ffn_gate_inp.weight"]),
+            ("post_attention_layernorm.weight", &["post_attention_norm.weight"]),
+            ("pre_mlp_layernorm.weight", &["ffn_norm.weight"]),
+        ],
+        neighbours: true,
+        head_dim: HeadDim::Implied,
+        more_keys: &[
+            Key::VocabSize,
+            Key::RopeDimensions,
+            Key::Whole(&["num_shared_experts"], "expert_shared_count"),
+            Key::ExpertWidth,
+            Key::Whole(&["num_dense_layers"], "leading_dense_block_count"),
+            Key::FlagIf("route_norm", "expert_weights_norm"),
+            Key::Fraction(&["route_scale"], "expert_weights_scale"),
+            Key::Whole(&["sliding_window"], "attention.sliding_window"),
+        ],
+        ..llama::CHECKPOINT
+    }],
     ..Arch::DENSE
 };
 
@@ -75,6 +99,7 @@ pub const LAGUNA: Arch = Arch {
     }),
     experts: ExpertRule { shared: SharedWidth::KeyOrCountOrOne, ..ExpertRule::KEYED },
     output: Output { factored: false, ..AFMOE.output },
+    checkpoints: &[],
     ..AFMOE
 };
 
@@ -89,6 +114,7 @@ pub const MUSE_GLIMMER: Arch = Arch {
     rope: RopeRule { layers: RopeLayers::Windowed, yarn: false, ..RopeRule::ADJACENT },
     window: Some(WindowRule { rope: WindowRope { base: WindowBase::Key, ..WindowRope::OWN }, ..WindowRule::every(4) }),
     output: Output { input_width: None, scale: LogitScale::Always, softcap: LogitCap::KeyOr(30.0), factored: true },
+    checkpoints: &[],
     ..AFMOE
 };
 
@@ -101,5 +127,22 @@ pub const SPARK2_5: Arch = Arch {
     window: Some(WindowRule { rope: WindowRope { own_dimensions: true, ..WindowRope::KEYED }, ..WindowRule::every(1) }),
     feed_forward: FeedForward { activation: Activation::Gelu, ..Arch::DENSE.feed_forward },
     output: Output { factored: false, ..Arch::DENSE.output },
+    checkpoints: &[&Checkpoint {
+        classes: &["Spark2_5ForCausalLM"],
+        activations: &["gelu"],
+        names: &[("self_attn.q_k_v_proj.weight", &["attn_qkv.weight"])],
+        fused: Some(Fused::InOrder),
+        head_dim: HeadDim::Implied,
+        fixed: &[("gate_attn_act_mode", Fixed::Text("sigmoid")), ("headwise_attn_output_gate", Fixed::True)],
+        more_keys: &[
+            Key::VocabSize,
+            Key::Window(4096),
+            Key::WindowLayers,
+            Key::TurnedPart("rope_parameters.full_attention.partial_rotary_factor", "rope.dimension_count"),
+            Key::TurnedPart("rope_parameters.sliding_attention.partial_rotary_factor", "rope.dimension_count_swa"),
+        ],
+        tokenizer: Tokenizer::Json,
+        ..Checkpoint::USUAL
+    }],
     ..Arch::DENSE
 };

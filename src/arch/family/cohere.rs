@@ -1,6 +1,7 @@
 //! Command R and Cohere 2: both sublayers of a block read one layer norm without bias; from Cohere 2 on only layers
 //! with a window have RoPE.
 
+use super::qwen::DOWN_GATE_UP;
 use crate::arch::expert_parts::{EXPERTS_OR_FUSED, SHARED};
 use crate::arch::factors::{ALL_SCALES, DENSE_SCALES};
 use crate::arch::parts::{
@@ -9,7 +10,7 @@ use crate::arch::parts::{
 use crate::arch::rules::{
     ExpertRule, ExpertWidth, LogitScale, NormKind, Output, Residual, RopeLayers, RopeRule, SharedWidth, Sum, WindowRule,
 };
-use crate::arch::{Arch, Checkpoint, HeadDim, Key, Pairing, Rotary};
+use crate::arch::{Arch, Checkpoint, Fixed, HeadDim, Key, Pairing, Rotary, Tokenizer};
 
 const ROPE: RopeRule = RopeRule { pairing: Pairing::Adjacent, ..RopeRule::PARTIAL };
 
@@ -81,6 +82,31 @@ pub const COHERE2MOE: Arch = Arch {
     },
     output: Output { factored: false, ..COHERE2.output },
     scaled: ALL_SCALES,
-    checkpoints: &[],
+    checkpoints: &[&Checkpoint {
+        classes: &["Cohere2MoeForCausalLM"],
+        names: DOWN_GATE_UP,
+        tied: true,
+        neighbours: true,
+        width_names: &["prefix_dense_intermediate_size", "dense_intermediate_size", "intermediate_size"],
+        layer_eps: Some(1e-5),
+        rms_eps: None,
+        head_dim: HeadDim::Implied,
+        fixed: &[("shared_expert_combination_strategy", Fixed::Text("average"))],
+        more_keys: &[
+            LOGIT_SCALE,
+            Key::Window(4096),
+            Key::WindowLayers,
+            Key::VocabSize,
+            Key::Whole(&["intermediate_size"], "expert_feed_forward_length"),
+            Key::LeadingDense,
+            Key::Flag("norm_topk_prob", "expert_weights_norm", false),
+            Key::Whole(&["num_shared_experts"], "expert_shared_count"),
+            Key::Product(&["intermediate_size"], &["num_shared_experts"], "expert_shared_feed_forward_length"),
+            Key::RopeDimensions,
+            NO_SCALING,
+        ],
+        tokenizer: Tokenizer::Json,
+        ..Checkpoint::USUAL
+    }],
     ..COHERE2
 };

@@ -1,11 +1,12 @@
 //! DeepSeek 1 and others with experts after some dense layers: dots.llm1, Ling.
 
-use crate::arch::Arch;
+use super::qwen::DOWN_GATE_UP;
 use crate::arch::expert_parts::{CHOICE_BIAS_OPTIONAL, EXPERTS, SHARED};
 use crate::arch::parts::{
     ATTN_NORM, ATTN_OUT, ENDS, FFN_NORM, GATED_FFN, HEAD_NORMS, OUTPUT_OR_TIED, OUTPUT_REQUIRED, QKV, QKV_BIAS_OPTIONAL,
 };
 use crate::arch::rules::{ExpertLayers, ExpertRule, ExpertWidth, GatingRule, Normalize, RopeRule, SharedWidth};
+use crate::arch::{Arch, Checkpoint, Fixed, Fused, HeadDim, Key, Name, Rotary, Tokenizer};
 
 /// `deepseek`.
 pub const DEEPSEEK: Arch = Arch {
@@ -23,8 +24,25 @@ pub const DEEPSEEK: Arch = Arch {
         layers: ExpertLayers::AfterLeading,
         ..ExpertRule::USUAL
     },
+    checkpoints: &[&Checkpoint {
+        classes: &["DeepseekForCausalLM"],
+        names: DOWN_GATE_UP,
+        head_dim: HeadDim::Implied,
+        more_keys: &[
+            Key::RopeDimensions,
+            Key::Text("rope.scaling.type", "none"),
+            LEADING,
+            Key::VocabSize,
+            Key::ExpertWidth,
+            Key::ConstantNumber("expert_weights_scale", 1.0),
+            Key::Whole(&["n_shared_experts"], "expert_shared_count"),
+        ],
+        ..Checkpoint::USUAL
+    }],
     ..Arch::DENSE
 };
+
+const LEADING: Key = Key::Whole(&["first_k_dense_replace"], "leading_dense_block_count");
 
 /// `bailingmoe`.
 pub const BAILINGMOE: Arch = Arch {
@@ -33,8 +51,34 @@ pub const BAILINGMOE: Arch = Arch {
     ends: &[ENDS, OUTPUT_REQUIRED],
     block: &[],
     experts: ExpertRule { normalize: Normalize::Key, layers: ExpertLayers::All, ..DEEPSEEK.experts },
+    checkpoints: &[&Checkpoint {
+        classes: &["BailingMoeForCausalLM"],
+        names: DOWN_GATE_UP,
+        more_names: LING,
+        head_dim: HeadDim::Implied,
+        fixed: &[("norm_head", Fixed::Unset)],
+        more_keys: &[
+            Key::RopeDimensions,
+            LEADING,
+            Key::VocabSize,
+            Key::ExpertWidth,
+            Key::ConstantNumber("expert_weights_scale", 1.0),
+            Key::Whole(&["num_shared_experts"], "expert_shared_count"),
+            Key::FlagIf("norm_topk_prob", "expert_weights_norm"),
+        ],
+        tokenizer: Tokenizer::Json,
+        ..Checkpoint::USUAL
+    }],
     ..DEEPSEEK
 };
+
+const LING: &[Name] = &[
+    ("word_embeddings.weight", &["token_embd.weight"]),
+    ("attention.query_key_value.weight", &["attn_q.weight", "attn_k.weight", "attn_v.weight"]),
+    ("attention.dense.weight", &["attn_output.weight"]),
+    ("attention.query_layernorm.weight", &["attn_q_norm.weight"]),
+    ("attention.key_layernorm.weight", &["attn_k_norm.weight"]),
+];
 
 /// `dots1`.
 pub const DOTS1: Arch = Arch {
@@ -54,6 +98,20 @@ pub const DOTS1: Arch = Arch {
         QKV_BIAS_OPTIONAL,
     ],
     experts: ExpertRule { gating: GatingRule::Key(None), shared: SharedWidth::Count, ..ExpertRule::KEYED },
+    checkpoints: &[&Checkpoint {
+        classes: &["Dots1ForCausalLM"],
+        names: DOWN_GATE_UP,
+        head_dim: HeadDim::Implied,
+        more_keys: &[
+            Key::ExpertWidth,
+            LEADING,
+            Key::Whole(&["n_shared_experts"], "expert_shared_count"),
+            Key::Fraction(&["routed_scaling_factor"], "expert_weights_scale"),
+            Key::FlagIf("norm_topk_prob", "expert_weights_norm"),
+        ],
+        tokenizer: Tokenizer::Json,
+        ..Checkpoint::USUAL
+    }],
     ..Arch::DENSE
 };
 
@@ -65,5 +123,27 @@ pub const BAILINGMOE2: Arch = Arch {
     expert_block: &[ATTN_NORM, QKV, HEAD_NORMS, ATTN_OUT, FFN_NORM, EXPERTS, CHOICE_BIAS_OPTIONAL, SHARED],
     rope: RopeRule::PARTIAL,
     experts: ExpertRule { gating: GatingRule::Key(None), shared: SharedWidth::Times, ..ExpertRule::KEYED },
+    checkpoints: &[&Checkpoint {
+        classes: &["BailingMoeV2ForCausalLM"],
+        names: DOWN_GATE_UP,
+        more_names: &[LING[0], ("attention.query_key_value.weight", &["attn_qkv.weight"]), LING[2], LING[3], LING[4]],
+        fused: Some(Fused::InOrder),
+        head_dim: HeadDim::Implied,
+        rotary: Rotary::OfHead(0.5),
+        more_keys: &[
+            Key::RopeDimensions,
+            LEADING,
+            Key::VocabSize,
+            Key::ExpertWidth,
+            Key::Product(&["moe_intermediate_size"], &["num_shared_experts"], "expert_shared_feed_forward_length"),
+            Key::Whole(&["moe_shared_expert_intermediate_size"], "expert_shared_feed_forward_length"),
+            Key::Fraction(&["routed_scaling_factor"], "expert_weights_scale"),
+            Key::Whole(&["num_shared_experts"], "expert_shared_count"),
+            Key::FlagIf("norm_topk_prob", "expert_weights_norm"),
+            Key::NoFurther("num_nextn_predict_layers"),
+        ],
+        tokenizer: Tokenizer::Json,
+        ..Checkpoint::USUAL
+    }],
     ..DOTS1
 };

@@ -1,6 +1,8 @@
 //! Latent attention: DeepSeek 2 and 3, Mistral Large 3 and 4, MiniCPM 3, PLM.
 
 use super::deepseek::DEEPSEEK;
+use super::glm::SPECIAL as GLM_SPECIAL;
+use super::qwen::DOWN_GATE_UP;
 use crate::arch::expert_parts::{CHOICE_BIAS_OPTIONAL, EXPERTS_OR_FUSED, SHARED};
 use crate::arch::factors::ATTN_OUT_SCALE;
 use crate::arch::latent_parts::{
@@ -11,7 +13,7 @@ use crate::arch::rules::{
     Attention, EmbeddingScale, ExpertRule, FeedForward, GatingRule, Normalize, Output, ResidualScale, RopeRule,
     ScoreScale, Temperature, YarnLog,
 };
-use crate::arch::{Activation, Arch};
+use crate::arch::{Activation, Arch, Checkpoint, HeadDim, Key, KvHeads, RopeScaling, Rotary, Step, Tokenizer};
 
 /// Tokens of GLM 4.7 Flash's vocabulary, whose first files do not say how experts are weighed.
 const GLM_TOKENS: u32 = 154_880;
@@ -47,7 +49,55 @@ pub const DEEPSEEK2: Arch = Arch {
     },
     output: Output { factored: false, ..Arch::DENSE.output },
     scaled: ATTN_OUT_SCALE,
+    checkpoints: &[
+        &Checkpoint {
+            classes: &["DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM"],
+            // the key stands where classes of this family have it, and takes another number later
+            head_dim: HeadDim::Fixed(64),
+            ..CHECKPOINT
+        },
+        &Checkpoint {
+            classes: &[
+                "KimiVLForConditionalGeneration",
+                "KimiK25ForConditionalGeneration",
+                "YoutuForCausalLM",
+                "YoutuVLForConditionalGeneration",
+            ],
+            ..CHECKPOINT
+        },
+        &Checkpoint { classes: &["Glm4MoeLiteForCausalLM"], special: GLM_SPECIAL, ..CHECKPOINT },
+    ],
     ..Arch::DENSE
+};
+
+/// The common part of checkpoints with latent attention that is absorbed by the queries.
+pub const CHECKPOINT: Checkpoint = Checkpoint {
+    names: DOWN_GATE_UP,
+    more_names: &[("self_attn.kv_b_proj.weight", &["attn_k_b.weight", "attn_v_b.weight"])],
+    steps: &[("self_attn.kv_b_proj.weight", &[Step::KeysAndValues])],
+    // the latent vector is one key for all heads
+    kv_heads: KvHeads::One,
+    head_dim: HeadDim::Implied,
+    rotary: Rotary::Stated("qk_rope_head_dim"),
+    more_keys: &[
+        Key::WholeOr(&["first_k_dense_replace"], "leading_dense_block_count", 0),
+        Key::VocabSize,
+        Key::Whole(&["q_lora_rank"], "attention.q_lora_rank"),
+        Key::WholeOr(&["kv_lora_rank"], "attention.kv_lora_rank", 512),
+        Key::Sum(&["kv_lora_rank"], &["qk_rope_head_dim"], "attention.key_length"),
+        Key::WholeOr(&["kv_lora_rank"], "attention.value_length", 512),
+        Key::Sum(&["qk_nope_head_dim"], &["qk_rope_head_dim"], "attention.key_length_mla"),
+        Key::Whole(&["v_head_dim"], "attention.value_length_mla"),
+        Key::Whole(&["moe_intermediate_size", "intermediate_size"], "expert_feed_forward_length"),
+        Key::WholeOr(&["n_shared_experts"], "expert_shared_count", 0),
+        Key::Fraction(&["routed_scaling_factor"], "expert_weights_scale"),
+        Key::FlagIfTrue("norm_topk_prob", "expert_weights_norm"),
+        Key::RopeDimensions,
+        Key::YarnLog(0.1),
+    ],
+    tokenizer: Tokenizer::Json,
+    tied_left_out: true,
+    ..Checkpoint::USUAL
 };
 
 /// `mistral4`.
@@ -55,6 +105,7 @@ pub const MISTRAL4: Arch = Arch {
     name: "mistral4",
     models: "Mistral Large 3, Mistral Small 4",
     rope: RopeRule { yarn_log: YarnLog::TenfoldDivides, ..DEEPSEEK2.rope },
+    checkpoints: &[],
     ..DEEPSEEK2
 };
 
@@ -70,6 +121,28 @@ pub const MINICPM3: Arch = Arch {
     residual_scale: ResidualScale::Depth(1.4),
     output: Output { input_width: Some(256.0), ..Arch::DENSE.output },
     scaled: ATTN_OUT_SCALE,
+    checkpoints: &[&Checkpoint {
+        classes: &["MiniCPM3ForCausalLM"],
+        tied: true,
+        rotary: Rotary::Stated("qk_rope_head_dim"),
+        rope_scaling: RopeScaling::Long,
+        keys: &[
+            Key::FileType,
+            Key::Context,
+            Key::Embedding,
+            Key::Blocks,
+            Key::FeedForward,
+            Key::Heads,
+            Key::KvHeads,
+            Key::RmsEpsilon,
+            Key::VocabSize,
+            Key::Whole(&["q_lora_rank"], "attention.q_lora_rank"),
+            Key::Whole(&["kv_lora_rank"], "attention.kv_lora_rank"),
+            Key::Sum(&["qk_nope_head_dim"], &["qk_rope_head_dim"], "attention.key_length"),
+            Key::RopeDimensions,
+        ],
+        ..Checkpoint::USUAL
+    }],
     ..Arch::DENSE
 };
 
@@ -83,5 +156,20 @@ pub const PLM: Arch = Arch {
     rope: RopeRule { partial: true, ..RopeRule::ADJACENT },
     feed_forward: FeedForward { activation: Activation::SquaredRelu, ..Arch::DENSE.feed_forward },
     scaled: ATTN_OUT_SCALE,
+    checkpoints: &[&Checkpoint {
+        classes: &["PLMForCausalLM"],
+        activations: &["relu2"],
+        head_dim: HeadDim::Implied,
+        rotary: Rotary::Stated("qk_rope_head_dim"),
+        more_keys: &[
+            Key::VocabSize,
+            Key::Whole(&["kv_lora_rank"], "attention.kv_lora_rank"),
+            Key::Sum(&["qk_nope_head_dim"], &["qk_rope_head_dim"], "attention.key_length"),
+            Key::Whole(&["v_head_dim"], "attention.value_length"),
+            Key::RopeDimensions,
+        ],
+        tokenizer: Tokenizer::Json,
+        ..Checkpoint::USUAL
+    }],
     ..Arch::DENSE
 };

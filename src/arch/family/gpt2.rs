@@ -151,7 +151,6 @@ pub const BLOOM: Arch = Arch {
 /// `mpt`: all biases are optional, and so are positions, norms of queries and keys and divisors of the activation.
 pub const MPT: Arch = Arch {
     name: "mpt",
-    checkpoints: &[],
     models: "MPT",
     ends: &[ENDS, POSITIONS_OPTIONAL, OUTPUT_NORM_BIAS_OPTIONAL, OUTPUT_OR_TIED],
     block: &[
@@ -171,6 +170,35 @@ pub const MPT: Arch = Arch {
     attention: Attention { alibi: Alibi::Key, clamp: true, ..Attention::USUAL },
     // norms of keys without those of queries are not computed
     ignored: &["attn_k_norm.weight", "attn_k_norm.bias"],
+    checkpoints: &[&Checkpoint {
+        classes: &["MPTForCausalLM"],
+        blocks: "blocks",
+        names: &[
+            ("wte.weight", &["token_embd.weight"]),
+            ("norm_f.weight", &["output_norm.weight"]),
+            ("norm_1.weight", &["attn_norm.weight"]),
+            ("attn.Wqkv.weight", &["attn_qkv.weight"]),
+            ("attn.out_proj.weight", &["attn_output.weight"]),
+            ("norm_2.weight", &["ffn_norm.weight"]),
+            ("ffn.up_proj.weight", &["ffn_up.weight"]),
+            ("ffn.down_proj.weight", &["ffn_down.weight"]),
+        ],
+        kv_heads: KvHeads::StatedAlone,
+        fixed: &[("attn_config.alibi", Fixed::True)],
+        context_names: &["max_seq_len"],
+        keys: &[
+            Key::Context,
+            Key::Embedding,
+            Key::Blocks,
+            Key::FeedForward,
+            Key::Heads,
+            Key::Whole(&["attn_config.kv_n_heads"], "attention.head_count_kv"),
+            Key::ConstantNumber("attention.layer_norm_epsilon", 1e-5),
+            Key::Fraction(&["attn_config.clip_qkv"], "attention.clamp_kqv"),
+            Key::Fraction(&["attn_config.alibi_bias_max"], "attention.max_alibi_bias"),
+        ],
+        ..CHECKPOINT
+    }],
     ..GPT2
 };
 

@@ -5,7 +5,7 @@ use crate::arch::parts::{
     ATTN_NORM, ATTN_OUT, ATTN_OUT_BIAS, ENDS, FFN_NORM_AFTER_ATTN, OUTPUT_REQUIRED, QKV, QKV_BIAS_OPTIONAL, SINKS,
 };
 use crate::arch::rules::{ExpertRule, ExpertWidth, FeedForward, GatingRule, Normalize, WindowRope, WindowRule};
-use crate::arch::{Activation, Arch, Gating};
+use crate::arch::{Activation, Arch, Checkpoint, Gating, HeadDim, Key, Step, Tokenizer};
 
 /// `gpt-oss`.
 pub const GPT_OSS: Arch = Arch {
@@ -31,5 +31,25 @@ pub const GPT_OSS: Arch = Arch {
         width: ExpertWidth::Key,
         ..ExpertRule::USUAL
     },
+    checkpoints: &[&Checkpoint {
+        classes: &["GptOssForCausalLM"],
+        names: &[
+            ("mlp.router.weight", &["ffn_gate_inp.weight"]),
+            ("mlp.router.bias", &["ffn_gate_inp.bias"]),
+            ("mlp.experts.gate_up_proj", &["ffn_gate_exps.weight", "ffn_up_exps.weight"]),
+            ("mlp.experts.gate_up_proj_bias", &["ffn_gate_exps.bias", "ffn_up_exps.bias"]),
+            ("mlp.experts.down_proj", &["ffn_down_exps.weight"]),
+            ("mlp.experts.down_proj_bias", &["ffn_down_exps.bias"]),
+        ],
+        steps: &[
+            ("mlp.experts.gate_up_proj", &[Step::Transposed, Step::Alternating]),
+            ("mlp.experts.gate_up_proj_bias", &[Step::ColumnsAlternate]),
+            ("mlp.experts.down_proj", &[Step::Transposed]),
+        ],
+        head_dim: HeadDim::Fixed(64),
+        more_keys: &[Key::Window(128), Key::Whole(&["intermediate_size"], "expert_feed_forward_length")],
+        tokenizer: Tokenizer::Json,
+        ..Checkpoint::USUAL
+    }],
     ..Arch::DENSE
 };

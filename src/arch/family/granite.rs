@@ -12,7 +12,7 @@ use crate::arch::rules::{
     Attention, EmbeddingScale, ExpertRule, LogitScale, Mixing, Output, Recurrence, ResidualScale, RopeLayers, RopeRule,
     ScoreScale, SharedWidth, WindowRule,
 };
-use crate::arch::{Arch, Checkpoint, HeadDim, Key, Name};
+use crate::arch::{Arch, Checkpoint, Fixed, HeadDim, Key, KvHeads, Name, RopeScaling, SpacePrefix, Step};
 
 /// `granite`.
 pub const GRANITE: Arch = Arch {
@@ -92,7 +92,21 @@ pub const GRANITE_SWA: Arch = Arch {
     ],
     rope: RopeRule { layers: RopeLayers::Pattern, ..RopeRule::ADJACENT },
     window: Some(WindowRule::every(1)),
-    checkpoints: &[],
+    checkpoints: &[&Checkpoint {
+        classes: &["GraniteSWAForCausalLM"],
+        more_keys: &[
+            Key::VocabSize,
+            Key::RopeDimensions,
+            ATTENTION,
+            EMBEDDING,
+            RESIDUAL,
+            LOGITS,
+            Key::Window(128),
+            Key::WindowLayers,
+            Key::Flags("no_rope_layers", "attention.rope_pattern"),
+        ],
+        ..CHECKPOINT
+    }],
     ..GRANITE
 };
 
@@ -129,7 +143,57 @@ pub const GRANITEHYBRID: Arch = Arch {
     mixing: Mixing::ByHeads(Recurrence::Mamba2),
     output: Output { scale: LogitScale::DivideIfAny, ..GRANITE.output },
     scaled: SSM_SCALES,
-    checkpoints: &[],
+    checkpoints: &[&Checkpoint {
+        classes: &["GraniteMoeHybridForCausalLM"],
+        names: MOE,
+        more_names: &[
+            ("shared_mlp.input_linear.weight", &["ffn_gate.weight", "ffn_up.weight"]),
+            ("shared_mlp.output_linear.weight", &["ffn_down.weight"]),
+            ("mamba.in_proj.weight", &["ssm_in.weight"]),
+            ("mamba.conv1d.weight", &["ssm_conv1d.weight"]),
+            ("mamba.conv1d.bias", &["ssm_conv1d.bias"]),
+            ("mamba.dt_bias", &["ssm_dt.bias"]),
+            ("mamba.A_log", &["ssm_a"]),
+            ("mamba.D", &["ssm_d"]),
+            ("mamba.norm.weight", &["ssm_norm.weight"]),
+            ("mamba.out_proj.weight", &["ssm_out.weight"]),
+        ],
+        steps: &[("mamba.A_log", &[Step::Decay]), ("mamba.norm.weight", &[Step::Reshaped])],
+        fixed: &[("position_embedding_type", Fixed::Text("nope"))],
+        keys: &[
+            Key::Blocks,
+            Key::Context,
+            Key::Embedding,
+            Key::FeedForward,
+            Key::Heads,
+            Key::KvHeadsBut("mamba"),
+            Key::RopeScaling,
+            Key::RopeBase,
+            Key::RmsEpsilon,
+            Key::Experts,
+            Key::ExpertsUsed,
+            Key::FileType,
+        ],
+        more_keys: &[
+            Key::VocabSize,
+            Key::RopeDimensions,
+            ATTENTION,
+            EMBEDDING,
+            RESIDUAL,
+            LOGITS,
+            Key::Whole(&["shared_intermediate_size"], "expert_shared_feed_forward_length"),
+            Key::WholeOr(&["mamba_d_conv"], "ssm.conv_kernel", 4),
+            Key::WholeOr(&["mamba_d_state"], "ssm.state_size", 256),
+            Key::WholeOr(&["mamba_n_groups"], "ssm.group_count", 1),
+            Key::Product(&["mamba_expand"], &["hidden_size"], "ssm.inner_size"),
+            Key::Whole(&["mamba_n_heads"], "ssm.time_step_rank"),
+            Key::ConstantFlag("rope.scaling.finetuned", false),
+            Key::Constant("context_length", 1 << 20),
+        ],
+        space_prefix: SpacePrefix::Tokenizer,
+        token_rules: &[],
+        ..CHECKPOINT
+    }],
     ..GRANITE
 };
 
@@ -144,6 +208,19 @@ pub const MINICPM: Arch = Arch {
     embedding_scale: EmbeddingScale::Key(12.0),
     residual_scale: ResidualScale::KeyOrDepth(1.4),
     output: Output { scale: LogitScale::DivideOrWidth(256.0), ..LLAMA.output },
-    checkpoints: &[],
+    checkpoints: &[&Checkpoint {
+        classes: &["MiniCPMForCausalLM"],
+        head_dim: HeadDim::Implied,
+        tied: true,
+        rope_theta: 0.0,
+        kv_heads: KvHeads::StatedAlone,
+        rope_scaling: RopeScaling::Long,
+        more_keys: &[
+            Key::Fraction(&["scale_emb"], "embedding_scale"),
+            Key::DepthScale("scale_depth"),
+            Key::WidthRatio("dim_model_base"),
+        ],
+        ..Checkpoint::USUAL
+    }],
     ..GRANITE
 };

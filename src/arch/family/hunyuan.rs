@@ -1,10 +1,11 @@
 //! Hunyuan: norms on every query and key head after RoPE, and experts; Hunyuan 3, whose norms come first.
 
-use crate::arch::Arch;
+use super::qwen::DOWN_GATE_UP;
 use crate::arch::expert_parts::{CHOICE_BIAS_BARE, EXPERTS, EXPERTS_OR_FUSED, SHARED};
 use crate::arch::factors::ALL_SCALES;
 use crate::arch::parts::{ATTN_NORM, ATTN_OUT, FFN_NORM, GATED_FFN, HEAD_NORMS, QKV, QKV_BIAS_OPTIONAL};
 use crate::arch::rules::{Attention, ExpertLayers, ExpertRule, ExpertWidth, QkNorms, RopeRule, Sections, SharedWidth};
+use crate::arch::{Arch, Checkpoint, HeadDim, Key, TokenKey, Tokenizer};
 
 /// `hunyuan-dense`; a number of experts of 1 or less is none.
 pub const HUNYUAN_DENSE: Arch = Arch {
@@ -14,7 +15,34 @@ pub const HUNYUAN_DENSE: Arch = Arch {
     attention: Attention { qk_norms: QkNorms::AfterRope, ..Attention::USUAL },
     rope: RopeRule { alpha: true, ..RopeRule::HALVES },
     experts: ExpertRule { layers: ExpertLayers::None, ..ExpertRule::USUAL },
+    checkpoints: &[&Checkpoint { classes: &["HunYuanDenseV1ForCausalLM"], ..CHECKPOINT }],
     ..Arch::DENSE
+};
+
+/// The common part of dense checkpoints. The positions of most were stretched after the training.
+const CHECKPOINT: Checkpoint = Checkpoint {
+    // without the number of experts, which is 1 where there are none
+    keys: &[
+        Key::Blocks,
+        Key::Context,
+        Key::Embedding,
+        Key::FeedForward,
+        Key::Heads,
+        Key::KvHeads,
+        Key::RopeScaling,
+        Key::Sections,
+        Key::RopeBase,
+        Key::RmsEpsilon,
+        Key::ExpertsUsed,
+        Key::HeadSizes,
+        Key::FileType,
+    ],
+    more_keys: &[Key::Stretched(50.0, Some(262_144))],
+    tokenizer: Tokenizer::Json,
+    token_keys: &[TokenKey::FirstOfEnds],
+    tied_left_out: true,
+    head_dim: HeadDim::Implied,
+    ..Checkpoint::USUAL
 };
 
 /// `hunyuan_vl`.
@@ -22,6 +50,7 @@ pub const HUNYUAN_VL: Arch = Arch {
     name: "hunyuan_vl",
     models: "HunyuanOCR (text)",
     rope: RopeRule { sections: Sections::IfAny, ..HUNYUAN_DENSE.rope },
+    checkpoints: &[],
     ..HUNYUAN_DENSE
 };
 
@@ -33,6 +62,21 @@ pub const HUNYUAN_MOE: Arch = Arch {
     expert_block: &[ATTN_NORM, QKV, HEAD_NORMS, ATTN_OUT, FFN_NORM, EXPERTS, SHARED, QKV_BIAS_OPTIONAL],
     rope: RopeRule::HALVES,
     experts: ExpertRule { shared: SharedWidth::KeyOrFull, ..ExpertRule::USUAL },
+    checkpoints: &[&Checkpoint {
+        classes: &["HunYuanMoEV1ForCausalLM"],
+        names: DOWN_GATE_UP,
+        more_names: &[("mlp.gate.wg.weight", &["ffn_gate_inp.weight"])],
+        keys: Key::USUAL,
+        more_keys: &[
+            Key::Whole(&["intermediate_size"], "expert_shared_feed_forward_length"),
+            Key::FirstOf("moe_intermediate_size", "expert_feed_forward_length"),
+            Key::FirstOf("moe_topk", "expert_used_count"),
+            Key::FirstOf("num_shared_expert", "expert_shared_count"),
+            Key::Stretched(1000.0, Some(262_144)),
+        ],
+        token_keys: &[TokenKey::Id("bos_token_id", 127_959)],
+        ..CHECKPOINT
+    }],
     ..HUNYUAN_DENSE
 };
 
@@ -62,5 +106,20 @@ pub const HY_V3: Arch = Arch {
     scaled: ALL_SCALES,
     // dense networks beside experts are not computed
     ignored: &["ffn_gate.weight", "ffn_up.weight", "ffn_down.weight"],
+    checkpoints: &[&Checkpoint {
+        classes: &["HYV3ForCausalLM"],
+        names: DOWN_GATE_UP,
+        more_names: &[("mlp.router.gate.weight", &["ffn_gate_inp.weight"]), ("mlp.expert_bias", &["exp_probs_b"])],
+        more_keys: &[
+            Key::ExpertWidth,
+            Key::Product(&["moe_intermediate_size"], &["num_shared_experts"], "expert_shared_feed_forward_length"),
+            Key::Flag("route_norm", "expert_weights_norm", true),
+            Key::FractionOr(&["router_scaling_factor"], "expert_weights_scale", 1.0),
+            Key::Constant("expert_gating_func", 2),
+        ],
+        tokenizer: Tokenizer::Json,
+        head_dim: HeadDim::Implied,
+        ..Checkpoint::USUAL
+    }],
     ..HUNYUAN_DENSE
 };

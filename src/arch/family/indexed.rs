@@ -44,6 +44,7 @@ pub const DEEPSEEK32: Arch = Arch {
     experts: ExpertRule { gating: GatingRule::Key(None), ..DEEPSEEK2.experts },
     scaled: ALL_SCALES,
     ignored: INDEXER,
+    checkpoints: &[],
     ..DEEPSEEK2
 };
 
@@ -53,6 +54,7 @@ pub const GLM_DSA: Arch = Arch {
     models: "GLM 5, 5.1, 5.2",
     rope: RopeRule { yarn_log: YarnLog::None, ..DEEPSEEK32.rope },
     experts: ExpertRule { gating: GatingRule::Key(Some(Gating::Sigmoid)), ..DEEPSEEK32.experts },
+    checkpoints: &[],
     ..DEEPSEEK32
 };
 
@@ -87,6 +89,7 @@ pub const DOTS3NOTE: Arch = Arch {
     attention: Attention { scale: ScoreScale::HeadSize, ..DEEPSEEK32.attention },
     rope: GLM_DSA.rope,
     window: Some(WindowRule { rope: WindowRope { base: WindowBase::Key, ..WindowRope::SAME }, ..WindowRule::every(1) }),
+    checkpoints: &[],
     ..DEEPSEEK32
 };
 
@@ -127,5 +130,6 @@ pub const HY_V4: Arch = Arch {
     feed_forward: FeedForward { clamp: GateClamp::Before, ..DEEPSEEK32.feed_forward },
     scaled: &[],
     steered: false,
+    checkpoints: &[],
     ..DEEPSEEK32
 };

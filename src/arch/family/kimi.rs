@@ -60,6 +60,7 @@ pub const KIMI_LINEAR: Arch = Arch {
     },
     // the graph of Kimi Delta Attention has none
     ignored: &["attn_q.bias", "attn_k.bias", "attn_v.bias"],
+    checkpoints: &[],
     ..DEEPSEEK2
 };
 
@@ -109,6 +110,7 @@ pub const KIMI_K3: Arch = Arch {
     },
     experts: ExpertRule { normalize: Normalize::Key, latent: true, ..KIMI_LINEAR.experts },
     scaled: &[],
+    checkpoints: &[],
     ..KIMI_LINEAR
 };
 
@@ -152,5 +154,6 @@ pub const BAILINGMOE3: Arch = Arch {
     feed_forward: FeedForward { clamp: GateClamp::After, ..KIMI_LINEAR.feed_forward },
     experts: ExpertRule { normalize: Normalize::Key, shared: SharedWidth::KeyOrCountOrOne, ..KIMI_LINEAR.experts },
     scaled: &[],
+    checkpoints: &[],
     ..KIMI_LINEAR
 };

@@ -28,7 +28,18 @@ pub const LLAMA: Arch = Arch {
     rope: RopeRule::ADJACENT,
     scaled: EXPERT_SCALES,
     checkpoints: &[
-        &Checkpoint { classes: &["LlamaForCausalLM", "LLaMAForCausalLM"], ..CHECKPOINT },
+        &Checkpoint {
+            classes: &[
+                "LlamaForCausalLM",
+                "LLaMAForCausalLM",
+                "LlamaModel",
+                "IQuestCoderForCausalLM",
+                "LlavaForConditionalGeneration",
+                "VLlama3ForCausalLM",
+                "VoxtralForConditionalGeneration",
+            ],
+            ..CHECKPOINT
+        },
         &Checkpoint {
             classes: &["MistralForCausalLM"],
             head_dim: HeadDim::Implied,
@@ -77,6 +88,16 @@ pub const MISTRAL3: Arch = Arch {
     models: "Ministral 3, Mistral Small 3.1 and later",
     attention: Attention { temperature: Temperature::Key, ..Attention::USUAL },
     rope: RopeRule { yarn_log: YarnLog::Divides, ..RopeRule::ADJACENT },
-    checkpoints: &[],
+    checkpoints: &[&Checkpoint {
+        classes: &["Mistral3ForConditionalGeneration", "Ministral3ForCausalLM"],
+        head_dim: HeadDim::Implied,
+        more_keys: &[
+            Key::VocabSize,
+            Key::RopeDimensions,
+            Key::YarnLog(1.0),
+            Key::Fraction(&["rope_parameters.llama_4_scaling_beta"], "attention.temperature_scale"),
+        ],
+        ..CHECKPOINT
+    }],
     ..LLAMA
 };

@@ -9,7 +9,7 @@ use crate::arch::rules::{
     Attention, ExpertLayers, ExpertRule, ExpertWidth, GatingRule, Normalize, QkNorms, RopeLayers, RopeRule,
     SharedWidth, Temperature, WindowRope, WindowRule, WindowSize,
 };
-use crate::arch::{Arch, Claim, Gating};
+use crate::arch::{Arch, Checkpoint, Claim, Gating, HeadDim, Key, Step, Tokenizer};
 
 /// `llama4`.
 pub const LLAMA4: Arch = Arch {
@@ -40,5 +40,34 @@ pub const LLAMA4: Arch = Arch {
         layers: ExpertLayers::Every,
         ..ExpertRule::USUAL
     },
+    checkpoints: &[&Checkpoint {
+        classes: &["Llama4ForConditionalGeneration", "Llama4ForCausalLM"],
+        names: &[
+            ("feed_forward.router.weight", &["ffn_gate_inp.weight"]),
+            ("feed_forward.experts.gate_up_proj", &["ffn_gate_exps.weight", "ffn_up_exps.weight"]),
+            ("feed_forward.experts.down_proj", &["ffn_down_exps.weight"]),
+            ("feed_forward.shared_expert.gate_proj.weight", &["ffn_gate_shexp.weight"]),
+            ("feed_forward.shared_expert.up_proj.weight", &["ffn_up_shexp.weight"]),
+            ("feed_forward.shared_expert.down_proj.weight", &["ffn_down_shexp.weight"]),
+            ("feed_forward.gate_proj.weight", &["ffn_gate.weight"]),
+            ("feed_forward.up_proj.weight", &["ffn_up.weight"]),
+            ("feed_forward.down_proj.weight", &["ffn_down.weight"]),
+        ],
+        steps: &[
+            ("feed_forward.experts.gate_up_proj", &[Step::Transposed]),
+            ("feed_forward.experts.down_proj", &[Step::Transposed]),
+        ],
+        neighbours: true,
+        width_names: &["intermediate_size_mlp"],
+        head_dim: HeadDim::Quotient,
+        more_keys: &[
+            Key::VocabSize,
+            Key::RopeDimensions,
+            Key::Whole(&["interleave_moe_layer_step"], "interleave_moe_layer_step"),
+            Key::Whole(&["intermediate_size"], "expert_feed_forward_length"),
+        ],
+        tokenizer: Tokenizer::Json,
+        ..Checkpoint::USUAL
+    }],
     ..Arch::DENSE
 };

@@ -1,5 +1,7 @@
 //! Mixtures with a norm on queries and keys or sinks: MiMo 2, MiniMax M2, Mellum, Maple.
 
+use super::llama::MIXTRAL;
+use super::qwen::DOWN_GATE_UP;
 use crate::arch::expert_parts::{CHOICE_BIAS_OPTIONAL, CHOICE_BIAS_REQUIRED, EXPERTS};
 use crate::arch::factors::{ATTN_OUT_SCALE, EXPERT_SCALES};
 use crate::arch::parts::{
@@ -10,7 +12,7 @@ use crate::arch::rules::{
     Attention, ExpertLayers, ExpertRule, ExpertWidth, FeedForward, GateClamp, GatingRule, RopeLayers, RopeRule,
     WindowRope, WindowRule,
 };
-use crate::arch::{Arch, Gating};
+use crate::arch::{Arch, Checkpoint, Fixed, Gating, HeadDim, Key, Rotary, Tokenizer};
 
 const ENDS_AND_OUTPUT: &[crate::arch::Group] = &[ENDS, OUTPUT_REQUIRED];
 
@@ -43,6 +45,16 @@ pub const MINIMAX_M2: Arch = Arch {
     expert_block: &[ATTN_NORM, QKV, QK_NORMS, ATTN_OUT, FFN_NORM, EXPERTS, CHOICE_BIAS_REQUIRED, QKV_BIAS_OPTIONAL],
     rope: RopeRule::PARTIAL,
     experts: ExpertRule { gating: GatingRule::Key(None), ..ExpertRule::USUAL },
+    checkpoints: &[&Checkpoint {
+        classes: &["MiniMaxM2ForCausalLM"],
+        names: MIXTRAL,
+        more_names: &[("block_sparse_moe.e_score_correction_bias", &["exp_probs_b.bias"])],
+        head_dim: HeadDim::Implied,
+        rotary: Rotary::Stated("rotary_dim"),
+        more_keys: &[Key::Whole(&["intermediate_size"], "expert_feed_forward_length"), Key::RopeDimensions],
+        tokenizer: Tokenizer::Json,
+        ..Checkpoint::USUAL
+    }],
     ..Arch::DENSE
 };
 
@@ -58,6 +70,19 @@ pub const MELLUM: Arch = Arch {
     window: Some(WindowRule { rope: WindowRope::UNSCALED, ..WindowRule::every(4) }),
     experts: ExpertRule { width: ExpertWidth::KeyOrShare, ..ExpertRule::USUAL },
     scaled: EXPERT_SCALES,
+    checkpoints: &[&Checkpoint {
+        classes: &["MellumForCausalLM"],
+        names: DOWN_GATE_UP,
+        head_dim: HeadDim::Implied,
+        fixed: &[("use_sliding_window", Fixed::True)],
+        more_keys: &[
+            Key::ExpertWidth,
+            Key::Whole(&["sliding_window"], "attention.sliding_window"),
+            Key::WindowLayersIfAny,
+        ],
+        tokenizer: Tokenizer::Json,
+        ..Checkpoint::USUAL
+    }],
     ..Arch::DENSE
 };
 
@@ -71,5 +96,28 @@ pub const MAPLE: Arch = Arch {
     window: Some(WindowRule { rope: WindowRope { own_dimensions: true, ..WindowRope::KEYED }, ..WindowRule::every(1) }),
     feed_forward: FeedForward { clamp: GateClamp::Before, ..Arch::DENSE.feed_forward },
     experts: ExpertRule { width: ExpertWidth::Key, ..ExpertRule::USUAL },
+    checkpoints: &[&Checkpoint {
+        classes: &["MapleForCausalLM"],
+        names: DOWN_GATE_UP,
+        rotary: Rotary::OfHead(1.0),
+        head_dim: HeadDim::Implied,
+        rope_theta: 0.0,
+        fixed: &[
+            ("num_shared_experts", Fixed::Unset),
+            ("norm_topk_prob", Fixed::True),
+            ("nope_on_global_attention", Fixed::True),
+        ],
+        // the bound of the gates is the graph's
+        more_keys: &[
+            Key::VocabSize,
+            Key::RopeDimensions,
+            Key::Window(512),
+            Key::WindowLayers,
+            Key::ExpertWidth,
+            Key::PerBlock("", "swiglu_clamp_exp", 7.0),
+        ],
+        tokenizer: Tokenizer::Json,
+        ..Checkpoint::USUAL
+    }],
     ..Arch::DENSE
 };

@@ -6,7 +6,7 @@ use crate::arch::parts::{
 };
 use crate::arch::recurrent_parts::{CONVOLUTION_BIAS_OPTIONAL, GROUP_NORM, MAMBA_2};
 use crate::arch::rules::{FeedForward, GateClamp, Mixing, NormKind, Recurrence, RopeRule};
-use crate::arch::{Activation, Arch};
+use crate::arch::{Activation, Arch, Checkpoint, Key, Step, Tokenizer};
 
 /// `nemotron_h`.
 pub const NEMOTRON_H: Arch = Arch {
@@ -30,8 +30,66 @@ pub const NEMOTRON_H: Arch = Arch {
     feed_forward: FeedForward { activation: Activation::SquaredRelu, clamp: GateClamp::None },
     scaled: NEMOTRON_SCALES,
     steered: false,
+    checkpoints: &[&Checkpoint {
+        classes: &["NemotronHForCausalLM"],
+        activations: &["relu2", "silu"],
+        root: "backbone",
+        names: &[
+            ("embeddings.weight", &["token_embd.weight"]),
+            ("norm_f.weight", &["output_norm.weight"]),
+            ("norm.weight", &["attn_norm.weight"]),
+            ("mixer.in_proj.weight", &["ssm_in.weight"]),
+            ("mixer.conv1d.weight", &["ssm_conv1d.weight"]),
+            ("mixer.conv1d.bias", &["ssm_conv1d.bias"]),
+            ("mixer.dt_bias", &["ssm_dt.bias"]),
+            ("mixer.A_log", &["ssm_a"]),
+            ("mixer.D", &["ssm_d"]),
+            ("mixer.norm.weight", &["ssm_norm.weight"]),
+            ("mixer.out_proj.weight", &["ssm_out.weight"]),
+            ("mixer.q_proj.weight", &["attn_q.weight"]),
+            ("mixer.k_proj.weight", &["attn_k.weight"]),
+            ("mixer.v_proj.weight", &["attn_v.weight"]),
+            ("mixer.o_proj.weight", &["attn_output.weight"]),
+            ("mixer.up_proj.weight", &["ffn_up.weight"]),
+            ("mixer.down_proj.weight", &["ffn_down.weight"]),
+        ],
+        steps: &[
+            ("mixer.A_log", &[Step::Decay]),
+            ("mixer.norm.weight", &[Step::Reshaped]),
+            ("mixer.q_proj.weight", &[Step::HalvesTogether]),
+            ("mixer.k_proj.weight", &[Step::HalvesTogether]),
+        ],
+        rms_eps: None,
+        layer_eps: Some(1e-5),
+        rope_theta: 0.0,
+        keys: &[
+            Key::Blocks,
+            Key::Context,
+            Key::Embedding,
+            Key::ByPattern("hybrid_override_pattern", '-', &["intermediate_size"], "feed_forward_length"),
+            Key::Heads,
+            Key::ByPattern("hybrid_override_pattern", '*', &["num_key_value_heads"], "attention.head_count_kv"),
+            Key::RopeBase,
+            Key::LayerEpsilon,
+            Key::FileType,
+            Key::VocabSize,
+            Key::Quotient(&["hidden_size"], &["num_attention_heads"], "rope.dimension_count"),
+            Key::WholeOr(&["conv_kernel"], "ssm.conv_kernel", 4),
+            Key::Whole(&["ssm_state_size"], "ssm.state_size"),
+            Key::Whole(&["n_groups"], "ssm.group_count"),
+            Key::Product(&["mamba_num_heads"], &["mamba_head_dim"], "ssm.inner_size"),
+            Key::Whole(&["mamba_num_heads"], "ssm.time_step_rank"),
+            Key::ConstantFlag("rope.scaling.finetuned", false),
+            Key::Constant("context_length", 1 << 20),
+            Key::Whole(&["head_dim", "attention_head_dim"], "attention.key_length"),
+            Key::Whole(&["head_dim", "attention_head_dim"], "attention.value_length"),
+        ],
+        tokenizer: Tokenizer::Json,
+        ..Checkpoint::USUAL
+    }],
     ..Arch::DENSE
 };
 
 /// `nemotron_h_moe`, as far as its models have no experts.
-pub const NEMOTRON_H_MOE: Arch = Arch { name: "nemotron_h_moe", models: "Nemotron H without experts", ..NEMOTRON_H };
+pub const NEMOTRON_H_MOE: Arch =
+    Arch { name: "nemotron_h_moe", models: "Nemotron H without experts", checkpoints: &[], ..NEMOTRON_H };

@@ -7,7 +7,9 @@ use crate::arch::parts::{
     PLAIN_FFN_BIAS_OPTIONAL, QKV, QKV_BIAS_OPTIONAL,
 };
 use crate::arch::rules::{FeedForward, Residual, RopeRule, Sum};
-use crate::arch::{Activation, Arch, Checkpoint, Fixed, Fused, Key, KvHeads, RopeScaling, Rotary};
+use crate::arch::{
+    Activation, Arch, Checkpoint, Fixed, Fused, HeadDim, Key, KvHeads, RopeScaling, Rotary, TokenKey, Tokenizer, Width,
+};
 
 const SQUARED: FeedForward = FeedForward { activation: Activation::SquaredRelu, ..GPT2.feed_forward };
 
@@ -63,10 +65,49 @@ const GELU: &[&str] = &["gelu", "gelu_new", "gelu_pytorch_tanh", "gelu_fast"];
 /// `codeshell`.
 pub const CODESHELL: Arch = Arch {
     name: "codeshell",
-    checkpoints: &[],
     models: "CodeShell",
     rope: RopeRule::HALVES,
     residual: Residual::Sequential,
+    checkpoints: &[&Checkpoint {
+        classes: &["CodeShellForCausalLM"],
+        activations: GELU,
+        root: "transformer",
+        blocks: "h",
+        names: &[
+            ("wte.weight", &["token_embd.weight"]),
+            ("ln_f.weight", &["output_norm.weight"]),
+            ("ln_f.bias", &["output_norm.bias"]),
+            ("ln_1.weight", &["attn_norm.weight"]),
+            ("ln_1.bias", &["attn_norm.bias"]),
+            ("attn.c_attn.weight", &["attn_qkv.weight"]),
+            ("attn.c_attn.bias", &["attn_qkv.bias"]),
+            ("attn.c_proj.weight", &["attn_output.weight"]),
+            ("attn.c_proj.bias", &["attn_output.bias"]),
+            ("ln_2.weight", &["ffn_norm.weight"]),
+            ("ln_2.bias", &["ffn_norm.bias"]),
+            ("mlp.c_fc.weight", &["ffn_up.weight"]),
+            ("mlp.c_fc.bias", &["ffn_up.bias"]),
+            ("mlp.c_proj.weight", &["ffn_down.weight"]),
+            ("mlp.c_proj.bias", &["ffn_down.bias"]),
+        ],
+        fused: Some(Fused::InOrder),
+        width: Width::Fourfold,
+        context_names: &["n_positions"],
+        rope_scaling: RopeScaling::None,
+        keys: &[
+            Key::Context,
+            Key::Embedding,
+            Key::FeedForward,
+            Key::Blocks,
+            Key::Heads,
+            Key::KvHeads,
+            Key::LayerEpsilon,
+            Key::FileType,
+            Key::ConstantNumber("rope.freq_base", 10000.0),
+            Key::UnitScaling,
+        ],
+        ..Checkpoint::LAYER_NORMS
+    }],
     ..GPTNEOX
 };
 
@@ -93,7 +134,18 @@ pub const STARCODER2: Arch = Arch {
 };
 
 /// `jais2`.
-pub const JAIS2: Arch = Arch { name: "jais2", checkpoints: &[], models: "Jais 2", feed_forward: SQUARED, ..STARCODER2 };
+pub const JAIS2: Arch = Arch {
+    name: "jais2",
+    models: "Jais 2",
+    feed_forward: SQUARED,
+    checkpoints: &[&Checkpoint {
+        classes: &["Jais2ForCausalLM"],
+        activations: &["relu2"],
+        more_keys: &[Key::RopeDimensions],
+        ..Checkpoint::LAYER_NORMS
+    }],
+    ..STARCODER2
+};
 
 /// `nemotron`.
 pub const NEMOTRON: Arch = Arch {
@@ -113,6 +165,29 @@ pub const NEMOTRON: Arch = Arch {
     ],
     rope: RopeRule::PARTIAL,
     feed_forward: SQUARED,
+    checkpoints: &[&Checkpoint {
+        classes: &["NemotronForCausalLM"],
+        activations: &["relu2"],
+        norms_plus_one: true,
+        head_dim: HeadDim::Quotient,
+        rms_eps: Some(1e-5),
+        layer_eps: None,
+        rotary: Rotary::OfWidth(0.5),
+        fixed: &[("factor", Fixed::Unset)],
+        more_keys: &[
+            Key::VocabSize,
+            Key::FractionOr(
+                &["layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps"],
+                "attention.layer_norm_epsilon",
+                1e-5,
+            ),
+            Key::RopeDimensions,
+            Key::Text("rope.scaling.type", "none"),
+        ],
+        tokenizer: Tokenizer::Any,
+        token_keys: &[TokenKey::Id("padding_token_id", 0), TokenKey::Id("unknown_token_id", 1)],
+        ..Checkpoint::LAYER_NORMS
+    }],
     ..CODESHELL
 };
 
@@ -122,6 +197,22 @@ pub const ORION: Arch = Arch {
     models: "Orion",
     block: &[ATTN_NORM, ATTN_NORM_BIAS, QKV, ATTN_OUT, FFN_NORM, FFN_NORM_BIAS, GATED_FFN, QKV_BIAS_OPTIONAL],
     feed_forward: Arch::DENSE.feed_forward,
+    checkpoints: &[&Checkpoint {
+        classes: &["OrionForCausalLM"],
+        context_names: &["max_sequence_length", "max_position_embeddings", "model_max_length"],
+        keys: &[
+            Key::FileType,
+            Key::Text("tensor_data_layout", "Meta AI original pth"),
+            Key::Context,
+            Key::Embedding,
+            Key::Blocks,
+            Key::FeedForward,
+            Key::Heads,
+            Key::KvHeads,
+            Key::FractionOr(&["rms_norm_eps"], "attention.layer_norm_epsilon", 1e-5),
+        ],
+        ..Checkpoint::USUAL
+    }],
     ..CODESHELL
 };
 
@@ -132,6 +223,7 @@ pub const POCKETTTS: Arch = Arch {
     ends: &[ENDS, OUTPUT_NORM_BIAS],
     block: &[ATTN_NORM, ATTN_NORM_BIAS, QKV, ATTN_OUT, FFN_NORM, FFN_NORM_BIAS, PLAIN_FFN, QKV_BIAS_OPTIONAL],
     rope: RopeRule::ADJACENT,
+    checkpoints: &[],
     ..CODESHELL
 };
 

@@ -8,7 +8,7 @@ use crate::arch::parts::{
     OUTPUT_OR_TIED, OUTPUT_REQUIRED, QKV, QKV_BIAS_OPTIONAL,
 };
 use crate::arch::rules::{ExpertRule, ExpertWidth, Normalize, RopeRule, Sections, SharedWidth};
-use crate::arch::{Arch, Checkpoint, Claim, Fixed, HeadDim, Key, KvHeads, Name, Tokenizer};
+use crate::arch::{Arch, Checkpoint, Claim, Fixed, HeadDim, Key, KvHeads, Name, Step, Tokenizer};
 
 /// `qwen`.
 pub const QWEN: Arch = Arch {
@@ -27,7 +27,15 @@ pub const QWEN2: Arch = Arch {
     ends: &[ENDS, OUTPUT_OR_TIED, OUTPUT_BIAS],
     block: &[ATTN_NORM, QKV, ATTN_OUT, FFN_NORM, GATED_FFN, QKV_BIAS_OPTIONAL],
     checkpoints: &[&Checkpoint {
-        classes: &["Qwen2ForCausalLM"],
+        classes: &[
+            "Qwen2ForCausalLM",
+            "Qwen2Model",
+            "Qwen2AudioForConditionalGeneration",
+            "AudioFlamingo3ForConditionalGeneration",
+            "DotsOCRForCausalLM",
+            "KORMoForCausalLM",
+        ],
+        more_keys: &[Key::Pooling],
         context: 32768,
         head_dim: HeadDim::Implied,
         ..Checkpoint::USUAL
@@ -42,7 +50,18 @@ pub const QWEN2VL: Arch = Arch {
     ends: &[ENDS, OUTPUT_OR_TIED],
     rope: RopeRule { sections: Sections::InOrder, ..RopeRule::HALVES },
     ignored: &["output.bias"],
-    checkpoints: &[],
+    checkpoints: &[&Checkpoint {
+        classes: &[
+            "Qwen2VLModel",
+            "Qwen2VLForConditionalGeneration",
+            "Qwen2_5_VLForConditionalGeneration",
+            "Qwen2_5OmniModel",
+        ],
+        context: 32768,
+        head_dim: HeadDim::Implied,
+        kv_heads: KvHeads::StatedOr(32),
+        ..Checkpoint::USUAL
+    }],
     ..QWEN2
 };
 
@@ -95,6 +114,22 @@ pub const EXPERT_NAMES: &[Name] = &[
     ("mlp.shared_expert.down_proj.weight", &["ffn_down_shexp.weight"]),
 ];
 
+/// A matrix per expert, and a router.
+pub const DOWN_GATE_UP: &[Name] = &[
+    ("mlp.gate.weight", &["ffn_gate_inp.weight"]),
+    ("mlp.experts.*.down_proj.weight", &["ffn_down_exps.weight"]),
+    ("mlp.experts.*.gate_proj.weight", &["ffn_gate_exps.weight"]),
+    ("mlp.experts.*.up_proj.weight", &["ffn_up_exps.weight"]),
+];
+
+/// The same, written in another order.
+pub const GATE_UP_DOWN: &[Name] = &[
+    ("mlp.gate.weight", &["ffn_gate_inp.weight"]),
+    ("mlp.experts.*.gate_proj.weight", &["ffn_gate_exps.weight"]),
+    ("mlp.experts.*.up_proj.weight", &["ffn_up_exps.weight"]),
+    ("mlp.experts.*.down_proj.weight", &["ffn_down_exps.weight"]),
+];
+
 /// `qwen3`.
 pub const QWEN3: Arch = Arch {
     name: "qwen3",
@@ -104,7 +139,8 @@ pub const QWEN3: Arch = Arch {
     // the head of rerankers
     ignored: &["cls.output.weight"],
     checkpoints: &[&Checkpoint {
-        classes: &["Qwen3ForCausalLM"],
+        classes: &["Qwen3ForCausalLM", "Qwen3Model"],
+        more_keys: &[Key::Pooling],
         context: 32768,
         head_dim: HeadDim::Fixed(128),
         ..Checkpoint::USUAL
@@ -139,7 +175,24 @@ pub const GROVEMOE: Arch = Arch {
     expert_block: &[ATTN_NORM, QKV, HEAD_NORMS, ATTN_OUT, FFN_NORM, EXPERTS, CHUNKS, QKV_BIAS_OPTIONAL],
     experts: ExpertRule { claim: Claim::Sigmoids, chunks: true, ..QWEN3MOE.experts },
     scaled: Arch::DENSE.scaled,
-    checkpoints: &[],
+    checkpoints: &[&Checkpoint {
+        classes: &["GroveMoeForCausalLM", "modeling_grove_moe.GroveMoeForCausalLM"],
+        names: DOWN_GATE_UP,
+        more_names: &[
+            ("mlp.chunk_experts.*.down_proj.weight", &["ffn_down_chexps.weight"]),
+            ("mlp.chunk_experts.*.gate_proj.weight", &["ffn_gate_chexps.weight"]),
+            ("mlp.chunk_experts.*.up_proj.weight", &["ffn_up_chexps.weight"]),
+        ],
+        head_dim: HeadDim::Implied,
+        more_keys: &[
+            Key::ExpertWidth,
+            Key::WholeOr(&["head_dim"], "expert_chunk_feed_forward_length", 128),
+            Key::Constant("experts_per_group", 2),
+            Key::ConstantNumber("expert_group_scale", 0.05),
+        ],
+        tokenizer: Tokenizer::Json,
+        ..Checkpoint::USUAL
+    }],
     ..QWEN3MOE
 };
 
@@ -150,11 +203,22 @@ pub const QWEN3VL: Arch = Arch {
     block: &[ATTN_NORM, QKV, HEAD_NORMS, ATTN_OUT, FFN_NORM, GATED_FFN, QKV_BIAS_OPTIONAL],
     rope: RopeRule { sections: Sections::Alternating, ..RopeRule::HALVES },
     ignored: &["cls.output.weight"],
+    checkpoints: &[&Checkpoint {
+        classes: &["Qwen3VLForConditionalGeneration"],
+        more_keys: &[Key::Pooling, DEEPSTACK],
+        ..VOICED
+    }],
     ..Arch::DENSE
 };
 
+const DEEPSTACK: Key = Key::CountOf("vision_config.deepstack_visual_indexes", "n_deepstack_layers");
+
+/// The common part of the text models behind eyes and voices.
+const VOICED: Checkpoint =
+    Checkpoint { context: 128_000, head_dim: HeadDim::Fixed(128), rope_theta: 5_000_000.0, ..Checkpoint::USUAL };
+
 /// `qwen3tts`, as far as it has as many outputs as tokens.
-pub const QWEN3TTS: Arch = Arch { name: "qwen3tts", models: "Qwen 3 TTS (talker)", ..QWEN3VL };
+pub const QWEN3TTS: Arch = Arch { name: "qwen3tts", models: "Qwen 3 TTS (talker)", checkpoints: &[], ..QWEN3VL };
 
 /// `qwen3vlmoe`.
 pub const QWEN3VLMOE: Arch = Arch {
@@ -162,7 +226,16 @@ pub const QWEN3VLMOE: Arch = Arch {
     models: "Qwen 3 VL MoE (text)",
     rope: QWEN3VL.rope,
     scaled: Arch::DENSE.scaled,
-    checkpoints: &[],
+    checkpoints: &[&Checkpoint {
+        classes: &["Qwen3VLMoeForConditionalGeneration"],
+        names: EXPERT_NAMES,
+        steps: &[("mlp.experts.down_proj", &[Step::Transposed]), ("mlp.experts.gate_up_proj", &[Step::Transposed])],
+        kv_heads: KvHeads::StatedOr(4),
+        more_keys: &[Key::ExpertWidth, DEEPSTACK],
+        tokenizer: Tokenizer::Json,
+        head_dim: HeadDim::Implied,
+        ..VOICED
+    }],
     ..QWEN3MOE
 };
 

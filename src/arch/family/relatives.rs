@@ -8,7 +8,7 @@ use crate::arch::parts::{
     ROPE_FACTORS_BY_CONTEXT,
 };
 use crate::arch::rules::{Alibi, Attention, ExpertRule, FeedForward, QkNorms, RopeLayers, RopeRule};
-use crate::arch::{Activation, Arch, Checkpoint, Fixed, HeadDim, KvHeads, Tokenizer};
+use crate::arch::{Activation, Arch, Checkpoint, Fixed, HeadDim, Key, KvHeads, SpacePrefix, Tokenizer, Width};
 
 /// LLaMA's graph without biases on the output projection and the feed-forward network.
 const RELATIVE: Arch = Arch {
@@ -44,6 +44,16 @@ pub const BAICHUAN: Arch = Arch {
     ends: &[ENDS, OUTPUT_REQUIRED],
     attention: Attention { alibi: Alibi::Layers(40, 8.0), ..Attention::USUAL },
     rope: RopeRule { layers: RopeLayers::InModelsOf(32), ..RopeRule::ADJACENT },
+    checkpoints: &[&Checkpoint {
+        classes: &["BaichuanForCausalLM", "BaiChuanForCausalLM"],
+        names: &[("self_attn.W_pack.weight", &["attn_q.weight", "attn_k.weight", "attn_v.weight"])],
+        head_dim: HeadDim::Implied,
+        kv_heads: KvHeads::StatedAlone,
+        rope_theta: 0.0,
+        context_names: &["max_position_embeddings", "max_sequence_length", "model_max_length"],
+        more_keys: &[Key::Text("tensor_data_layout", "Meta AI original pth"), Key::RopeDimensions],
+        ..Checkpoint::USUAL
+    }],
     ..RELATIVE
 };
 
@@ -62,12 +72,18 @@ pub const DECI: Arch = Arch {
         ATTN_OUT_BIAS_OPTIONAL,
         FFN_BIAS_OPTIONAL,
     ],
+    checkpoints: &[],
     ..RELATIVE
 };
 
 /// `internlm2`.
-pub const INTERNLM2: Arch =
-    Arch { name: "internlm2", models: "InternLM 2, InternLM 3", ends: &[ENDS, OUTPUT_REQUIRED], ..RELATIVE };
+pub const INTERNLM2: Arch = Arch {
+    name: "internlm2",
+    models: "InternLM 2, InternLM 3",
+    ends: &[ENDS, OUTPUT_REQUIRED],
+    checkpoints: &[],
+    ..RELATIVE
+};
 
 /// `maincoder`: norms on every query and key head after RoPE.
 pub const MAINCODER: Arch = Arch {
@@ -75,6 +91,14 @@ pub const MAINCODER: Arch = Arch {
     models: "Maincoder",
     block: &[ATTN_NORM, QKV, HEAD_NORMS, ATTN_OUT, FFN_NORM, GATED_FFN, QKV_BIAS_OPTIONAL],
     attention: Attention { qk_norms: QkNorms::AfterRope, ..Attention::USUAL },
+    checkpoints: &[&Checkpoint {
+        classes: &["MaincoderForCausalLM"],
+        head_dim: HeadDim::Implied,
+        neighbours: true,
+        more_keys: &[Key::Whole(&["head_dim"], "rope.dimension_count")],
+        tokenizer: Tokenizer::Json,
+        ..Checkpoint::USUAL
+    }],
     ..RELATIVE
 };
 
@@ -86,6 +110,18 @@ pub const NANBEIGE: Arch = Arch {
     rope: RopeRule { partial: true, ..RopeRule::ADJACENT },
     scaled: DENSE_SCALES,
     fixed_keys: &[("num_loops", 1)],
+    checkpoints: &[&Checkpoint {
+        classes: &["NanbeigeForCausalLM"],
+        head_dim: HeadDim::Implied,
+        fixed: &[("num_loops", Fixed::Number(1.0))],
+        more_keys: &[
+            Key::VocabSize,
+            Key::RopeDimensions,
+            Key::WholeOr(&["num_loops"], "num_loops", 1),
+            Key::Flag("skip_loop_final_norm", "skip_loop_final_norm", false),
+        ],
+        ..llama::CHECKPOINT
+    }],
     ..RELATIVE
 };
 
@@ -97,6 +133,14 @@ pub const PANGU: Arch = Arch {
     rope: RopeRule::HALVES,
     // the graph does not pass them to RoPE
     ignored: &["rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"],
+    checkpoints: &[&Checkpoint {
+        classes: &["PanguEmbeddedForCausalLM"],
+        head_dim: HeadDim::Implied,
+        more_keys: &[Key::VocabSize, Key::RopeDimensions, Key::HeadSizesIfUnsaid],
+        space_prefix: SpacePrefix::ConfigLast,
+        tied_left_out: true,
+        ..Checkpoint::USUAL
+    }],
     ..RELATIVE
 };
 
@@ -120,6 +164,38 @@ pub const REFACT: Arch = Arch {
         "ffn_up.bias",
         "ffn_down.bias",
     ],
+    checkpoints: &[&Checkpoint {
+        classes: &["GPTRefactForCausalLM"],
+        root: "transformer",
+        blocks: "h",
+        names: &[
+            ("wte.weight", &["token_embd.weight"]),
+            ("ln_f.weight", &["output_norm.weight"]),
+            ("ln_1.weight", &["attn_norm.weight"]),
+            ("attn.q.weight", &["attn_q.weight"]),
+            ("attn.kv.weight", &["attn_k.weight", "attn_v.weight"]),
+            ("attn.c_proj.weight", &["attn_output.weight"]),
+            ("ln_2.weight", &["ffn_norm.weight"]),
+            ("mlp.gate_up_proj.weight", &["ffn_gate.weight", "ffn_up.weight"]),
+            ("mlp.c_proj.weight", &["ffn_down.weight"]),
+        ],
+        neighbours: true,
+        kv_heads: KvHeads::One,
+        width: Width::TwoThirds,
+        context_names: &["n_positions"],
+        keys: &[
+            Key::Context,
+            Key::Embedding,
+            Key::FeedForward,
+            Key::Blocks,
+            Key::Heads,
+            Key::KvHeads,
+            Key::FractionOr(&["layer_norm_epsilon"], "attention.layer_norm_rms_epsilon", 1e-5),
+            Key::FileType,
+        ],
+        tokenizer: Tokenizer::Json,
+        ..Checkpoint::USUAL
+    }],
     ..RELATIVE
 };
 
@@ -161,4 +237,5 @@ pub const SMOLLM3: Arch = Arch {
 };
 
 /// `xverse`.
-pub const XVERSE: Arch = Arch { name: "xverse", models: "XVERSE", ends: &[ENDS, OUTPUT_REQUIRED], ..RELATIVE };
+pub const XVERSE: Arch =
+    Arch { name: "xverse", models: "XVERSE", ends: &[ENDS, OUTPUT_REQUIRED], checkpoints: &[], ..RELATIVE };

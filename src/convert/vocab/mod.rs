@@ -16,7 +16,7 @@ use super::error::ConvertError;
 use super::folder::Folder;
 use super::hparams::HParams;
 use super::source::Source;
-use crate::arch::{SpacePrefix, Tokenizer};
+use crate::arch::{SpacePrefix, TokenKey, Tokenizer};
 use crate::isolate::Isolate;
 
 pub use foreign::answer;
@@ -108,7 +108,8 @@ pub(super) fn convert(
         set("merges", Value::Array(Array::Str(merges.into_iter().collect())));
     }
     let n_tokens = (name == "llama").then_some(vocab.tokens.len() as u64);
-    keys.extend(special::keys(folder, &files, h, n_tokens)?);
+    let named = special_tokens(&files, source)?;
+    keys.extend(special::keys(folder, &files, h, n_tokens, &named)?);
     for rule in source.checkpoint.token_rules {
         if rule.vocab.is_some_and(|n| n != n_vocab) {
             continue;
@@ -121,10 +122,40 @@ pub(super) fn convert(
     let prefix = match space {
         SpacePrefix::Never => Some(false),
         SpacePrefix::Config if stated_prefix.is_some() => None,
+        SpacePrefix::ConfigLast => stated_prefix.or(space_prefix),
         SpacePrefix::Config | SpacePrefix::Tokenizer => space_prefix,
     };
     if let Some(prefix) = prefix {
         keys.push(("tokenizer.ggml.add_space_prefix".into(), Value::Bool(prefix)));
     }
+    for key in source.checkpoint.token_keys {
+        let entry = match *key {
+            TokenKey::Id(gguf, id) => Some((gguf, Value::U32(id))),
+            TokenKey::AddBos(add) => Some(("add_bos_token", Value::Bool(add))),
+            TokenKey::FirstOfEnds => first_of_ends(folder)?.map(|id| ("eot_token_id", Value::U32(id))),
+        };
+        keys.extend(entry.map(|(key, value)| (format!("tokenizer.ggml.{key}"), value)));
+    }
     Ok(keys)
+}
+
+/// Special tokens that the class names by their texts.
+fn special_tokens(files: &TokenizerFiles, source: &Source) -> Result<Vec<(&'static str, u64)>, ConvertError> {
+    let added = files.tokenizer.as_ref().and_then(|t| t.get("added_tokens")?.as_array());
+    let id = |text: &str| {
+        let mut entries = added.into_iter().flatten();
+        entries.find(|a| keys::content(a) == Some(text)).and_then(|a| a.get("id")?.as_u64())
+    };
+    let named = source.checkpoint.special.iter().map(|&(kind, text)| match id(text) {
+        Some(id) => Ok((kind, id)),
+        None => Err(wrong("tokenizer.json", format!("has no added token '{text}', which models of the class need"))),
+    });
+    named.collect()
+}
+
+/// The first of several tokens that end a text.
+fn first_of_ends(folder: &Folder) -> Result<Option<u32>, ConvertError> {
+    let generation = folder.json("generation_config.json")?.unwrap_or(Json::Null);
+    let ends = generation.get("eos_token_id").and_then(Json::as_array).filter(|ends| ends.len() > 1);
+    Ok(ends.and_then(|ends| ends[0].as_u64()).and_then(|id| u32::try_from(id).ok()))
 }

@@ -40,12 +40,13 @@ struct Special {
     strip_accents: Option<bool>,
 }
 
-/// All keys. `n_vocab`, when known, bounds the ids.
+/// All keys. `n_vocab`, when known, bounds the ids; `named` are tokens for kinds that the files name no token of.
 pub(super) fn keys(
     folder: &Folder,
     files: &TokenizerFiles,
     h: &HParams,
     n_vocab: Option<u64>,
+    named: &[(&'static str, u64)],
 ) -> Result<Keys, ConvertError> {
     let mut s = Special {
         kinds: TYPES.to_vec(),
@@ -94,6 +95,9 @@ pub(super) fn keys(
         if let Some(id) = h.get(&format!("{kind}_token_id")).and_then(Json::as_u64) {
             found(kind, id);
         }
+    }
+    for &(kind, id) in named {
+        found(kind, id);
     }
     let mut keys = Keys::new();
     let mut set = |key: String, value| keys.push((format!("tokenizer.{key}"), value));

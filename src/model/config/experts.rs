@@ -1,7 +1,6 @@
 //! Mixtures of experts, as the metadata states them.
 
-use trine_formats::gguf::ModelFile;
-
+use super::Header;
 use super::keys::Keys;
 use super::vocabulary::vocabulary;
 use crate::arch::Arch;
@@ -55,7 +54,7 @@ pub struct Chunks {
 pub fn experts(
     k: &mut Keys<'_>,
     arch: &'static Arch,
-    file: &ModelFile,
+    file: &dyn Header,
     n_layer: usize,
     [n_ff, head_dim]: [usize; 2],
 ) -> Option<Experts> {
@@ -177,7 +176,7 @@ fn shared_width(k: &mut Keys<'_>, rule: SharedWidth, n_ff: usize, n_ff_exp: usiz
     }
 }
 
-fn layers(k: &mut Keys<'_>, rule: ExpertLayers, file: &ModelFile, n_layer: usize) -> Vec<bool> {
+fn layers(k: &mut Keys<'_>, rule: ExpertLayers, file: &dyn Header, n_layer: usize) -> Vec<bool> {
     let mut number = |key: &str| k.u32(key).unwrap_or(0) as usize;
     let (leading, every) = match rule {
         ExpertLayers::None => (n_layer, 1),
@@ -188,14 +187,14 @@ fn layers(k: &mut Keys<'_>, rule: ExpertLayers, file: &ModelFile, n_layer: usize
     };
     let routed = |layer: usize| {
         let router = format!("blk.{layer}.ffn_gate_inp.weight");
-        rule != ExpertLayers::Routed || file.tensor_info(&router).is_some()
+        rule != ExpertLayers::Routed || file.rows(&router).is_some()
     };
     (0..n_layer)
         .map(|layer| layer >= leading && every > 0 && (layer + 1).is_multiple_of(every) && routed(layer))
         .collect()
 }
 
-fn gating(k: &mut Keys<'_>, rule: GatingRule, file: &ModelFile) -> Gating {
+fn gating(k: &mut Keys<'_>, rule: GatingRule, file: &dyn Header) -> Gating {
     let default = match rule {
         GatingRule::Fixed(gating) => return gating,
         GatingRule::Key(default) => default,

@@ -19,8 +19,12 @@ pub fn heads(
             2
         }
     };
-    let value = k.u32("attention.value_length");
-    let value = value.map_or(usual, |n| n as usize);
+    // the other's number is no hint
+    let value = match k.u32("attention.value_length") {
+        Some(n) => n as usize,
+        None if arch.attention.latent && n_embd.is_multiple_of(n_head) => n_embd / n_head,
+        None => usual,
+    };
     if arch.attention.latent {
         return latent(k, [usual, value], n_head == n_head_kv);
     }

@@ -11,7 +11,7 @@ mod position;
 mod rotated;
 mod vocabulary;
 
-use trine_formats::gguf::ModelFile;
+use trine_formats::gguf::{Metadata, ModelFile};
 
 use super::ModelError;
 use crate::arch::rules::{GateClamp, NormKind, Residual, Sum};
@@ -114,6 +114,24 @@ pub struct Config {
     pub rotated: Option<Rotated>,
 }
 
+/// What a configuration is read from: a file, or the header of one that is yet to be written.
+pub trait Header {
+    /// The metadata.
+    fn meta(&self) -> &Metadata;
+    /// Rows of the tensor of this name; `None` where there is none.
+    fn rows(&self, tensor: &str) -> Option<u64>;
+}
+
+impl Header for ModelFile {
+    fn meta(&self) -> &Metadata {
+        ModelFile::meta(self)
+    }
+
+    fn rows(&self, tensor: &str) -> Option<u64> {
+        self.tensor_info(tensor).map(|t| t.rows())
+    }
+}
+
 /// Residual streams side by side.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Streams {
@@ -149,7 +167,7 @@ impl Config {
     ///
     /// # Errors
     /// All problems at once.
-    pub fn read(file: &ModelFile) -> Result<Config, ModelError> {
+    pub fn read(file: &dyn Header) -> Result<Config, ModelError> {
         let meta = file.meta();
         let name = meta.get_str("general.architecture")?.ok_or(ModelError::NoArchitecture)?;
         let arch = Arch::find(name).ok_or_else(|| ModelError::UnknownArchitecture(name.to_owned()))?;
@@ -185,7 +203,7 @@ impl Config {
         }
     }
 
-    fn from_keys(k: &mut Keys<'_>, arch: &'static Arch, file: &ModelFile) -> Config {
+    fn from_keys(k: &mut Keys<'_>, arch: &'static Arch, file: &dyn Header) -> Config {
         let n_layer = layers(k);
         let n_ctx_train = k.count("context_length", 1 << 30);
         let n_embd = k.count("embedding_length", 1 << 20);

@@ -14,6 +14,8 @@ pub struct Checkpoint {
     pub config: Value,
     pub tensors: BTreeMap<String, Tensor>,
     pub files: BTreeMap<&'static str, Vec<u8>>,
+    /// Further files, some in folders of their own.
+    pub more: BTreeMap<String, Vec<u8>>,
     pub shards: usize,
     seed: u32,
 }
@@ -45,7 +47,7 @@ impl Checkpoint {
         let tokenizer = json!({"bos_token": "<s>", "chat_template": "{{ messages }}",
             "tokenizer_class": "PreTrainedTokenizerFast"});
         files.insert("tokenizer_config.json", tokenizer.to_string().into_bytes());
-        Checkpoint { config, tensors: BTreeMap::new(), files, shards: 1, seed: 1 }
+        Checkpoint { config, tensors: BTreeMap::new(), files, more: BTreeMap::new(), shards: 1, seed: 1 }
     }
 
     pub fn values(&mut self, n: u64) -> Vec<f32> {
@@ -102,26 +104,31 @@ impl Checkpoint {
         Checkpoint::new("LlamaForCausalLM", config).blocks("BF16", HEAD, &norms)
     }
 
-    /// Tensors from a list, `name rows columns`, in BF16. A name may have numbers, `experts.0-3.w1`, for as many
-    /// tensors.
+    /// Tensors from a list, `name rows columns` in BF16 or `name F32 rows columns`. A name may have numbers,
+    /// `experts.0-3.w1`, for as many tensors.
     pub fn list(mut self, prefix: &str, list: &str) -> Checkpoint {
         for line in list.split(';').map(str::trim).filter(|l| !l.is_empty()) {
-            let mut words = line.split_whitespace();
+            let mut words = line.split_whitespace().peekable();
             let name = words.next().expect("a name");
+            let dtype = if words.next_if_eq(&"F32").is_some() { "F32" } else { "BF16" };
             let shape: Vec<u64> = words.map(|w| w.parse().expect("an extent")).collect();
-            let parts: Vec<&str> = name.split('.').collect();
-            let range = parts.iter().find_map(|p| {
-                let (a, b) = p.split_once('-')?;
-                Some((*p, a.parse::<u64>().ok()?..=b.parse().ok()?))
-            });
-            let Some((range, numbers)) = range else {
-                self.add(&format!("{prefix}{name}"), "BF16", &shape);
-                continue;
-            };
-            for n in numbers {
-                let one = name.replace(range, &n.to_string());
-                self.add(&format!("{prefix}{one}"), "BF16", &shape);
+            for name in numbered(name) {
+                self.add(&format!("{prefix}{name}"), dtype, &shape);
             }
+        }
+        self
+    }
+
+    /// Further special tokens of `tokenizer.json`.
+    pub fn specials<'a>(mut self, tokens: impl Iterator<Item = &'a str>) -> Checkpoint {
+        let mut all = tokenizer();
+        for (n, token) in tokens.enumerate() {
+            let entry = json!({"id": 8 + n, "content": token, "special": true, "normalized": false,
+                "single_word": false, "lstrip": false, "rstrip": false});
+            all["added_tokens"].as_array_mut().expect("a list").push(entry);
+        }
+        if self.files.contains_key("tokenizer.json") {
+            self.files.insert("tokenizer.json", all.to_string().into_bytes());
         }
         self
     }
@@ -149,6 +156,11 @@ impl Checkpoint {
         for (file, bytes) in &self.files {
             fs::write(path.join(file), bytes).unwrap();
         }
+        for (file, bytes) in &self.more {
+            let file = path.join(file);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, bytes).unwrap();
+        }
         if self.shards == 1 {
             let all: Vec<_> = self.tensors.iter().collect();
             fs::write(path.join("model.safetensors"), safetensors(&all)).unwrap();
@@ -167,6 +179,21 @@ impl Checkpoint {
         fs::write(path.join("model.safetensors.index.json"), index).unwrap();
         path
     }
+}
+
+/// The names that one with ranges of numbers stands for, the last range first.
+fn numbered(name: &str) -> Vec<String> {
+    let range = |part: &str| {
+        let (a, b) = part.split_once('-')?;
+        Some(a.parse::<u64>().ok()?..=b.parse().ok()?)
+    };
+    let mut names = vec![String::new()];
+    for part in name.split('.') {
+        let choices = range(part).map_or(vec![part.to_owned()], |numbers| numbers.map(|n| n.to_string()).collect());
+        let point = if names[0].is_empty() { "" } else { "." };
+        names = names.iter().flat_map(|n| choices.iter().map(move |c| format!("{n}{point}{c}"))).collect();
+    }
+    names
 }
 
 fn safetensors(tensors: &[(&String, &Tensor)]) -> Vec<u8> {

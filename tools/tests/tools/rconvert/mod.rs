@@ -2,6 +2,7 @@
 
 mod archs;
 pub mod checkpoint;
+mod recorded;
 mod refusals;
 
 use std::fs;

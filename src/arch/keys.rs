@@ -1,0 +1,162 @@
+//! Keys of a GGUF file, and where a checkpoint has them.
+
+/// A key of the GGUF file, as [`Checkpoint::keys`] lists them. Names of keys stand without the architecture in front.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Key {
+    /// `block_count`.
+    Blocks,
+    /// `context_length`.
+    Context,
+    /// `embedding_length`.
+    Embedding,
+    /// `feed_forward_length`.
+    FeedForward,
+    /// `attention.head_count`.
+    Heads,
+    /// `attention.head_count_kv`.
+    KvHeads,
+    /// `attention.causal`, where `is_causal` is false.
+    Causal,
+    /// `rope.scaling.*`, where positions are scaled by a rule.
+    RopeScaling,
+    /// `rope.dimension_sections`, where `mrope_section` says how pairs share the dimensions of positions.
+    Sections,
+    /// `rope.scaling.original_context_length`.
+    OriginalContext,
+    /// `rope.freq_base`, where it is said or the class has one, and the base in layers with a window where there is one.
+    RopeBase,
+    /// `rope.dimension_count`.
+    RopeDimensions,
+    /// `attention.layer_norm_rms_epsilon`, where the class has one.
+    RmsEpsilon,
+    /// `attention.layer_norm_epsilon`, where the class has one.
+    LayerEpsilon,
+    /// `expert_count`, where there are experts.
+    Experts,
+    /// `expert_used_count`, where there are experts.
+    ExpertsUsed,
+    /// `expert_group_count` and `expert_group_used_count`, where they are said.
+    ExpertGroups,
+    /// `expert_gating_func`, where it is named.
+    Gating,
+    /// `expert_feed_forward_length`, where `config.json` says it.
+    ExpertWidth,
+    /// `expert_shared_feed_forward_length`, where there is such an expert.
+    SharedWidth,
+    /// `attention.key_length` and `attention.value_length`, where they are said or the class has a rule for them.
+    HeadSizes,
+    /// `general.file_type`.
+    FileType,
+    /// `vocab_size`.
+    VocabSize,
+    /// `attention.sliding_window`: `sliding_window`, or this number; not where `sliding_window_pattern` is 1.
+    Window(u32),
+    /// `attention.sliding_window_pattern`: which layers have a window, as `layer_types` says; all but every fourth
+    /// where it says nothing.
+    WindowLayers,
+    /// The same where there is a `sliding_window`.
+    WindowLayersIfAny,
+    /// A number of `config.json`, the key that takes it, and what is assumed; a 0 is not written.
+    Number(&'static str, &'static str, f32),
+    /// The same for truth, which is always written.
+    Flag(&'static str, &'static str, bool),
+    /// The same where it is said.
+    FlagIf(&'static str, &'static str),
+    /// The same where it is true.
+    FlagIfTrue(&'static str, &'static str),
+    /// A list of truths, one for every block, where it is there.
+    Flags(&'static str, &'static str),
+    /// A whole number of `config.json` under the first of its names that is there, and the key that takes it.
+    Whole(&'static [&'static str], &'static str),
+    /// The same with what is assumed.
+    WholeOr(&'static [&'static str], &'static str, u32),
+    /// The product of two whole numbers.
+    Product(&'static [&'static str], &'static [&'static str], &'static str),
+    /// The quotient of two whole numbers.
+    Quotient(&'static [&'static str], &'static [&'static str], &'static str),
+    /// The sum of two whole numbers.
+    Sum(&'static [&'static str], &'static [&'static str], &'static str),
+    /// A number of `config.json` that need not be whole, and the key that takes it.
+    Fraction(&'static [&'static str], &'static str),
+    /// The same with what is assumed; a 0 is written.
+    FractionOr(&'static [&'static str], &'static str, f64),
+    /// A number of `config.json`, or the one assumed, times this.
+    Scaled(&'static [&'static str], &'static str, f64, f64),
+    /// The number of entries of a list, 0 without one.
+    CountOf(&'static str, &'static str),
+    /// `attention.key_length` and `attention.value_length`, where `config.json` does not say them.
+    HeadSizesIfUnsaid,
+    /// The first number of a list whose numbers are all the same.
+    FirstOf(&'static str, &'static str),
+    /// A key and its number.
+    Constant(&'static str, u32),
+    /// The same for a number that need not be whole.
+    ConstantNumber(&'static str, f32),
+    /// The same for truth.
+    ConstantFlag(&'static str, bool),
+    /// `rope.dimension_sections` where nothing is said of them.
+    SectionsOr([i32; 4]),
+    /// `nextn_predict_layers`: none, where `config.json` has this number, or always; such layers are left out.
+    NoFurther(&'static str),
+    /// `attention.head_count_kv` of every block: 0 but in those that two numbers name, the first and the distance.
+    KvHeadsEvery(&'static str, &'static str),
+    /// A number of `config.json` in the blocks whose letter in a pattern is this, and 0 in others.
+    ByPattern(&'static str, char, &'static [&'static str], &'static str),
+    /// The part of a head that RoPE turns, as elements.
+    TurnedPart(&'static str, &'static str),
+    /// `diffusion.shift_logits`: no.
+    NoShift,
+    /// `tokenizer.ggml.*` takes this number.
+    OwnToken(&'static str, u32),
+    /// A number for every block: that of `config.json`, or this one.
+    PerBlock(&'static str, &'static str, f32),
+    /// Leading blocks that `mlp_layer_types` calls dense.
+    LeadingDense,
+    /// `residual_scale`: the first number divided by the root of the number of blocks.
+    DepthScale(&'static str),
+    /// `logit_scale`: the width of the residual stream divided by a number.
+    WidthRatio(&'static str),
+    /// `ssm.*`, the layers with a recurrent state and the interval of the others, for Gated DeltaNet.
+    Delta,
+    /// `attention.head_count_kv` of every block: 0 where `layer_types` names the kind given.
+    KvHeadsBut(&'static str),
+    /// `pooling_type`, where `modules.json` names one.
+    Pooling,
+    /// `tokenizer.ggml.*` takes a number of `config.json`.
+    Token(&'static str, &'static str),
+    /// The base of RoPE's frequencies stretched by `alpha`, where `rope_scaling` is of a type given; with the context
+    /// of the model that was trained so, where the second says it.
+    Stretched(f64, Option<u32>),
+    /// `rope.scaling.yarn_log_multiplier`: `mscale_all_dim` times this.
+    YarnLog(f64),
+    /// A key and its text.
+    Text(&'static str, &'static str),
+    /// A linear scaling of positions by 1, which llama.cpp's loader asks for.
+    UnitScaling,
+    /// `tokenizer.ggml.add_bos_token`: no.
+    NoBos,
+}
+
+impl Key {
+    /// The keys that llama.cpp's converter writes for most classes.
+    pub(super) const USUAL: &'static [Key] = &[
+        Key::Blocks,
+        Key::Context,
+        Key::Embedding,
+        Key::FeedForward,
+        Key::Heads,
+        Key::KvHeads,
+        Key::Causal,
+        Key::RopeScaling,
+        Key::Sections,
+        Key::RopeBase,
+        Key::RmsEpsilon,
+        Key::LayerEpsilon,
+        Key::Experts,
+        Key::ExpertsUsed,
+        Key::ExpertGroups,
+        Key::Gating,
+        Key::HeadSizes,
+        Key::FileType,
+    ];
+}

@@ -81,6 +81,8 @@ pub struct Checkpoint {
     pub special: &'static [(&'static str, &'static str)],
     /// Keys of the tokenizer that stand last, or correct what its files say.
     pub token_keys: &'static [TokenKey],
+    /// Some models of the class have no experts.
+    pub dense_too: bool,
     /// The output matrix is left out where it is the embedding, even if the checkpoint has both.
     pub tied_left_out: bool,
 }
@@ -269,6 +271,7 @@ impl Checkpoint {
         special: &[],
         token_keys: &[],
         tied_left_out: false,
+        dense_too: false,
     };
 
     /// The same with layer norms.

@@ -14,6 +14,7 @@ mod mean;
 mod name;
 mod outtype;
 mod params;
+mod parts;
 mod place;
 mod plan;
 mod reading;

@@ -1,5 +1,6 @@
 //! Places of a checkpoint's tensors in the model, by their names.
 
+use super::parts::Parts;
 use super::source::Source;
 use crate::arch::{Extent, FUSED_QKV, KNOWN, Name, Role, Step, Tensor};
 
@@ -24,35 +25,6 @@ pub(super) struct Use {
     pub item: Option<(u64, &'static str)>,
     /// What is done with it on the way.
     pub steps: &'static [Step],
-}
-
-/// The parts of a block that some have.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Parts {
-    /// True if it has experts; `None`: maybe.
-    pub experts: Option<bool>,
-    pub attends: bool,
-    pub recurs: bool,
-    pub feeds: bool,
-}
-
-impl Parts {
-    /// Everything that a block of the architecture may have.
-    pub const ALL: Parts = Parts { experts: None, attends: true, recurs: true, feeds: true };
-
-    fn has(self, t: &Tensor) -> bool {
-        let place = t.place();
-        let starts = |all: &[&str]| all.iter().any(|p| place.starts_with(p));
-        if starts(&["ssm_", "shortconv.", "delta_", "kda_", "lightning_"]) {
-            self.recurs
-        } else if starts(&["attn_q", "attn_k", "attn_v", "attn_output.", "attn_gate", "attn_sinks"]) {
-            self.attends
-        } else if starts(&["ffn_", "exp_probs"]) {
-            self.feeds
-        } else {
-            true
-        }
-    }
 }
 
 /// Masks and tables that older checkpoints store.
@@ -147,10 +119,11 @@ impl Source {
 
     /// The checkpoint's names for a tensor, without what names the block.
     pub fn names<'a>(&self, t: &'a Tensor) -> impl Iterator<Item = &'a str> + use<'a> {
-        let own = self.own_names().chain(KNOWN).filter(|(_, to)| to.contains(&t.gguf));
+        let of = |names: &mut dyn Iterator<Item = &'static Name>| -> Vec<&'static str> {
+            names.filter(|(_, to)| to.contains(&t.gguf)).map(|(name, _)| *name).collect()
+        };
         let usual = Some(t.hf).filter(|hf| !hf.is_empty());
-        let own: Vec<&'static str> = own.map(|(name, _)| *name).collect();
-        own.into_iter().chain(usual)
+        of(&mut self.own_names()).into_iter().chain(usual).chain(of(&mut KNOWN.iter()))
     }
 
     /// Steps for the name.

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::error::ConvertError;
 use super::hparams::{HParams, at_most};
-use super::place::Parts;
+use super::parts::Parts;
 use crate::arch::rules::{ExpertWidth, SharedWidth};
 use crate::arch::{ARCHITECTURES, Arch, Checkpoint, Fixed, HeadDim, KvHeads, Rotary, Sizes, Tensor, Width};
 use crate::model::Config;
@@ -17,8 +17,6 @@ pub(super) struct Source {
     pub layers: u32,
     /// Every one fits in 32 bits. Without experts `experts` is 0.
     pub sizes: Sizes,
-    /// Experts that a token goes to.
-    pub experts_used: u32,
     /// Blocks behind those, which predict further tokens and are left out.
     pub further: u32,
     /// The parts of every block, as far as they are known.
@@ -118,13 +116,12 @@ impl Source {
             context: context.unwrap_or(assumed).into(),
             ..Sizes::default()
         };
-        let experts_used = experts(h, arch, checkpoint, &mut sizes)?;
+        experts(h, arch, checkpoint, &mut sizes)?;
         Ok(Source {
             arch,
             checkpoint,
             layers,
             sizes,
-            experts_used,
             further,
             parts: Vec::new(),
             tied: h.bool("tie_word_embeddings")?.unwrap_or(checkpoint.tied),
@@ -214,25 +211,25 @@ fn rope_dim(h: &HParams, checkpoint: &Checkpoint, embd: u32, heads: u32, head_di
     Ok(dim)
 }
 
-/// Fills in the sizes of experts; says to how many a token goes.
-fn experts(h: &HParams, arch: &Arch, checkpoint: &Checkpoint, sizes: &mut Sizes) -> Result<u32, ConvertError> {
+/// Fills in the sizes of experts.
+fn experts(h: &HParams, arch: &Arch, checkpoint: &Checkpoint, sizes: &mut Sizes) -> Result<(), ConvertError> {
     let names = checkpoint.names.iter().chain(checkpoint.more_names);
     let has_router = names.into_iter().any(|(_, to)| to.contains(&"ffn_gate_inp.weight"));
     if !has_router {
         return match h.find(&["num_local_experts", "num_experts"])? {
             // some dense models say that they are one expert
-            None | Some(0 | 1) => Ok(0),
+            None | Some(0 | 1) => Ok(()),
             Some(n) => Err(ConvertError::Config(format!(
                 "there are {n} experts, and checkpoints of the class '{}' have none",
                 h.class()?
             ))),
         };
     }
-    if !arch.block.is_empty() && h.find(EXPERTS)?.unwrap_or(0) == 0 {
-        return Ok(0);
+    if checkpoint.dense_too && h.find(EXPERTS)?.unwrap_or(0) == 0 {
+        return Ok(());
     }
     let count = h.size(EXPERTS, None, MAX_EXPERTS)?;
-    let used = h.first(EXPERTS_USED).map_or(Ok(0), |key| h.whole(key))?;
+    let used = h.whole(h.first(EXPERTS_USED).unwrap_or(EXPERTS_USED[0]))?;
     if used > count {
         return Err(ConvertError::Config(format!("'num_experts_per_tok' is {used}, and there are {count} experts")));
     }
@@ -251,7 +248,7 @@ fn experts(h: &HParams, arch: &Arch, checkpoint: &Checkpoint, sizes: &mut Sizes)
     if arch.experts.shared == SharedWidth::KeyOrFull && sizes.shared_ff == 0 {
         sizes.shared_ff = sizes.ff;
     }
-    Ok(used)
+    Ok(())
 }
 
 /// Names of the number of experts.

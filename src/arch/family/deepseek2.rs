@@ -97,6 +97,7 @@ pub const CHECKPOINT: Checkpoint = Checkpoint {
     ],
     tokenizer: Tokenizer::Json,
     tied_left_out: true,
+    dense_too: true,
     ..Checkpoint::USUAL
 };
 

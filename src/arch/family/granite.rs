@@ -160,6 +160,7 @@ pub const GRANITEHYBRID: Arch = Arch {
         ],
         steps: &[("mamba.A_log", &[Step::Decay]), ("mamba.norm.weight", &[Step::Reshaped])],
         fixed: &[("position_embedding_type", Fixed::Text("nope"))],
+        dense_too: true,
         keys: &[
             Key::Blocks,
             Key::Context,

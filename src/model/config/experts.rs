@@ -1,6 +1,6 @@
 //! Mixtures of experts, as the metadata states them.
 
-use super::Header;
+use super::header::Header;
 use super::keys::Keys;
 use super::vocabulary::vocabulary;
 use crate::arch::Arch;

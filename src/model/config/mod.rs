@@ -4,14 +4,13 @@ mod attention;
 mod cycles;
 mod experts;
 mod feed_forward;
+mod header;
 mod keys;
 mod latent;
 mod mixing;
 mod position;
 mod rotated;
 mod vocabulary;
-
-use trine_formats::gguf::{Metadata, ModelFile};
 
 use super::ModelError;
 use crate::arch::rules::{GateClamp, NormKind, Residual, Sum};
@@ -24,6 +23,7 @@ pub use attention::Scores;
 use attention::Shape;
 pub use cycles::Cycles;
 pub use experts::Experts;
+pub use header::Header;
 use keys::Keys;
 pub use mixing::Mixing;
 pub use rotated::{Rotated, TABLE};
@@ -112,24 +112,6 @@ pub struct Config {
     pub final_softcap: Option<f32>,
     /// The rotated tensors, where the file's weights are rotated.
     pub rotated: Option<Rotated>,
-}
-
-/// What a configuration is read from: a file, or the header of one that is yet to be written.
-pub trait Header {
-    /// The metadata.
-    fn meta(&self) -> &Metadata;
-    /// Rows of the tensor of this name; `None` where there is none.
-    fn rows(&self, tensor: &str) -> Option<u64>;
-}
-
-impl Header for ModelFile {
-    fn meta(&self) -> &Metadata {
-        ModelFile::meta(self)
-    }
-
-    fn rows(&self, tensor: &str) -> Option<u64> {
-        self.tensor_info(tensor).map(|t| t.rows())
-    }
 }
 
 /// Residual streams side by side.

@@ -1,6 +1,6 @@
 //! Tokens of a model.
 
-use super::Header;
+use super::header::Header;
 use super::keys::Keys;
 
 /// Tokens in the vocabulary: the tokenizer's list, or what the file says without one.

@@ -180,7 +180,7 @@ Model classes (in config.json) and their architecture:
 ",
     );
     for (class, arch) in known_classes() {
-        let _ = writeln!(text, "  {class:32}{arch}");
+        let _ = writeln!(text, "  {class:40}{arch}");
     }
     text.push_str(
         "\nExit code 0: written; 1: error, one line on stderr, nothing written; 2: wrong arguments; 130: interrupted.",

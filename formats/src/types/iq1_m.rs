@@ -29,21 +29,16 @@ const ZERO_BELOW: f32 = 1e-7;
 
 /// The registry's entry.
 pub const INFO: TypeInfo = TypeInfo {
-    id: TypeId::IQ1_M,
-    name: "iq1_m",
-    block: BLOCK,
-    bytes: BYTES,
     fields: &[
         Field::new(Part::Codes, Format::Bits, 0),
         Field::new(Part::HighBits, Format::Bits, HIGH),
         Field::new(Part::Scale, Format::F16Nibbles, SCALES),
     ],
-    head: 0,
-    codebook: None,
     act: Some(TypeId::Q8_K),
     decode: Some(decode),
     encode: Some(encode),
     dot_ref: Some(dot_ref),
+    ..TypeInfo::sized(TypeId::IQ1_M, "iq1_m", BLOCK, BYTES)
 };
 
 fn scale_words(block: &[u8; BYTES]) -> [u16; 4] {
@@ -109,11 +104,7 @@ fn encode(x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
 pub fn encode_on<S: Simd>(simd: S, x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
     let book = ternary_codebook();
     let mut rows = Rows::<BYTES>::new(x, importance, row);
-    while let Some(batch) = rows.take(1) {
-        if !batch.suit::<S>() {
-            batch.define(encode);
-            continue;
-        }
+    while let Some(batch) = rows.suiting::<S>(1, encode) {
         for (b, (x, block)) in batch.x.iter().zip(batch.out).enumerate() {
             let importance = batch.importance.map(|importance| &importance[b]);
             let weight = codebook::error_weights(x, importance, 2.0, |x, _| x * x);

@@ -9,12 +9,10 @@
 //! x          = d * (0.5 + s) / 4 * magnitude * sign
 //! ```
 
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 
-use super::codebook::{self, Again, BlockFit, Codebook, Kind, Unpacked, grids, scale_code};
+use super::codebook::{self, Again, BlockFit, Codebook, Kind, Points, Unpacked, grids};
 use super::k_block::BLOCK;
-use super::lanes::{Portable, Simd};
-use super::num::put_f16;
 use super::{Field, Format, Part, TypeId, TypeInfo};
 
 const BYTES: usize = 82;
@@ -27,89 +25,64 @@ const SCALES: usize = HIGH + BLOCK / 32;
 const _: () = assert!(SCALES + GROUPS / 2 == BYTES);
 
 /// The registry's entry.
-pub const INFO: TypeInfo = TypeInfo {
-    id: TypeId::IQ2_S,
-    name: "iq2_s",
-    block: BLOCK,
-    bytes: BYTES,
-    fields: &[
+pub const INFO: TypeInfo = codebook::info::<Iq2S, 8, GROUPS, BYTES>(
+    TypeId::IQ2_S,
+    "iq2_s",
+    &[
         Field::new(Part::Scale, Format::F16, 0),
         Field::new(Part::Codes, Format::Bits, CODES),
         Field::new(Part::Signs, Format::Bits, SIGNS),
         Field::new(Part::HighBits, Format::Bits, HIGH),
         Field::new(Part::GroupScales, Format::Bits, SCALES),
     ],
-    head: 0,
-    codebook: None,
-    act: Some(TypeId::Q8_K),
-    decode: Some(decode),
-    encode: Some(encode),
-    dot_ref: Some(dot_ref),
-};
+);
 
-fn unpack(block: &[u8; BYTES]) -> Unpacked<GROUPS> {
-    let mut unpacked = Unpacked::new();
-    for l in 0..BLOCK / 8 {
-        let high = usize::from(block[HIGH + l / 4]) >> (2 * (l % 4)) & 3;
-        let place = usize::from(block[CODES + l]) | high << 8;
-        unpacked.put(l, &codebook::IQ2_S[place], block[SIGNS + l]);
+/// The parts of the type's codec.
+pub(super) struct Iq2S;
+
+impl Points<8, GROUPS, BYTES> for Iq2S {
+    const UNIT: f32 = 0.125;
+
+    fn unpack(block: &[u8; BYTES]) -> Unpacked<GROUPS> {
+        let mut unpacked = Unpacked::new();
+        for l in 0..BLOCK / 8 {
+            let high = usize::from(block[HIGH + l / 4]) >> (2 * (l % 4)) & 3;
+            let place = usize::from(block[CODES + l]) | high << 8;
+            unpacked.put(l, &codebook::IQ2_S[place], block[SIGNS + l]);
+        }
+        unpacked.scales = codebook::scale_nibbles(&block[SCALES..]);
+        unpacked
     }
-    unpacked.scales = codebook::scale_nibbles(&block[SCALES..]);
-    unpacked
-}
 
-fn decode(row: &[u8], out: &mut [f32]) {
-    codebook::decode(row, out, unpack, |d, s| d * (0.5 + s) * 0.25);
-}
-
-fn dot_ref(w: &[u8], act: &[u8]) -> f32 {
-    0.125 * codebook::dot(w, act, unpack)
-}
-
-fn kind() -> &'static Kind<8> {
-    static KIND: OnceLock<Kind<8>> = OnceLock::new();
-    KIND.get_or_init(|| Kind {
-        book: Codebook::new(&grids::IQ2_S, 2, 1),
-        top: 2,
-        tries: 9,
-        step: 0.1,
-        even_signs: false,
-        zero_below: 1e-8,
-        sigma: 2.0,
-        plain_weight: |x, sigma2| 0.25 * sigma2 + x * x,
-        fitted_start: false,
-        again: Again::Missed,
-    })
-}
-
-fn encode(x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
-    encode_on(Portable, x, importance, row);
-}
-
-/// `INFO`'s `encode` on an instruction set.
-#[inline(always)]
-pub fn encode_on<S: Simd>(simd: S, x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
-    codebook::encode(simd, kind(), (x, importance, row), encode, write);
-}
-
-/// Points and signs are written also where all scales are zero, as the reference does.
-fn write(fit: &BlockFit<GROUPS>, block: &mut [u8; BYTES]) {
-    block.fill(0);
-    for l in 0..BLOCK / 8 {
-        let (g, k) = (l / 2, l % 2);
-        let point = fit.points[g][k];
-        block[CODES + l] = point as u8;
-        block[HIGH + l / 4] |= ((point >> 8) as u8) << (2 * (l % 4));
-        block[SIGNS + l] = fit.signs[g][k];
+    fn kind() -> &'static Kind<8> {
+        static KIND: LazyLock<Kind<8>> = LazyLock::new(|| Kind {
+            definition: codebook::encode::<Iq2S, 8, GROUPS, BYTES>,
+            book: Codebook::new(&grids::IQ2_S, 2, 1),
+            top: 2,
+            tries: 9,
+            step: 0.1,
+            even_signs: false,
+            zero_below: 1e-8,
+            sigma: 2.0,
+            plain_weight: |x, sigma2| 0.25 * sigma2 + x * x,
+            fitted_start: false,
+            again: Again::Missed,
+        });
+        &KIND
     }
-    if fit.largest == 0.0 {
-        return;
-    }
-    let d = fit.largest / 31.0;
-    // The factor is ggml's: points are found with scales that are a little too large.
-    put_f16(block, 0, d * 0.9875);
-    let inverse = 1.0 / d;
-    for (g, scale) in fit.scales.iter().enumerate() {
-        block[SCALES + g / 2] |= scale_code(inverse, *scale, 15) << (4 * (g % 2));
+
+    /// Points and signs are written also where all scales are zero, as the reference does.
+    fn write(fit: &BlockFit<GROUPS>, block: &mut [u8; BYTES]) {
+        block.fill(0);
+        for l in 0..BLOCK / 8 {
+            let (g, k) = (l / 2, l % 2);
+            let point = fit.points[g][k];
+            block[CODES + l] = point as u8;
+            block[HIGH + l / 4] |= ((point >> 8) as u8) << (2 * (l % 4));
+            block[SIGNS + l] = fit.signs[g][k];
+        }
+        // The factor is ggml's: points are found with scales that are a little too large.
+        let Some(inverse) = fit.write_scale(0.9875, block) else { return };
+        fit.write_scale_nibbles(inverse, &mut block[SCALES..]);
     }
 }

@@ -9,12 +9,10 @@
 //! x          = d * (0.5 + s) / 4 * magnitude * sign     an eighth sign makes the number of negative ones even
 //! ```
 
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 
-use super::codebook::{self, Again, BlockFit, Codebook, Kind, Unpacked, grids, scale_code, with_even_sign};
+use super::codebook::{self, Again, BlockFit, Codebook, Kind, Points, Unpacked, grids, with_even_sign};
 use super::k_block::BLOCK;
-use super::lanes::{Portable, Simd};
-use super::num::put_f16;
 use super::{Field, Format, Part, TypeId, TypeInfo};
 
 const BYTES: usize = 74;
@@ -25,83 +23,58 @@ const SCALES: usize = CODES + 2 * (BLOCK / 8);
 const _: () = assert!(SCALES + GROUPS / 2 == BYTES);
 
 /// The registry's entry.
-pub const INFO: TypeInfo = TypeInfo {
-    id: TypeId::IQ2_XS,
-    name: "iq2_xs",
-    block: BLOCK,
-    bytes: BYTES,
-    fields: &[
+pub const INFO: TypeInfo = codebook::info::<Iq2Xs, 8, GROUPS, BYTES>(
+    TypeId::IQ2_XS,
+    "iq2_xs",
+    &[
         Field::new(Part::Scale, Format::F16, 0),
         Field::new(Part::Codes, Format::Bits, CODES),
         Field::new(Part::GroupScales, Format::Bits, SCALES),
     ],
-    head: 0,
-    codebook: None,
-    act: Some(TypeId::Q8_K),
-    decode: Some(decode),
-    encode: Some(encode),
-    dot_ref: Some(dot_ref),
-};
+);
 
-fn unpack(block: &[u8; BYTES]) -> Unpacked<GROUPS> {
-    let mut unpacked = Unpacked::new();
-    for (l, code) in block[CODES..SCALES].as_chunks::<2>().0.iter().enumerate() {
-        let code = u16::from_le_bytes(*code);
-        let point = &codebook::IQ2_XS[usize::from(code & 511)];
-        unpacked.put(l, point, with_even_sign((code >> 9) as u8));
+/// The parts of the type's codec.
+pub(super) struct Iq2Xs;
+
+impl Points<8, GROUPS, BYTES> for Iq2Xs {
+    const UNIT: f32 = 0.125;
+
+    fn unpack(block: &[u8; BYTES]) -> Unpacked<GROUPS> {
+        let mut unpacked = Unpacked::new();
+        for (l, code) in block[CODES..SCALES].as_chunks::<2>().0.iter().enumerate() {
+            let code = u16::from_le_bytes(*code);
+            let point = &codebook::IQ2_XS[usize::from(code & 511)];
+            unpacked.put(l, point, with_even_sign((code >> 9) as u8));
+        }
+        unpacked.scales = codebook::scale_nibbles(&block[SCALES..]);
+        unpacked
     }
-    unpacked.scales = codebook::scale_nibbles(&block[SCALES..]);
-    unpacked
-}
 
-fn decode(row: &[u8], out: &mut [f32]) {
-    codebook::decode(row, out, unpack, |d, s| d * (0.5 + s) * 0.25);
-}
-
-fn dot_ref(w: &[u8], act: &[u8]) -> f32 {
-    0.125 * codebook::dot(w, act, unpack)
-}
-
-fn kind() -> &'static Kind<8> {
-    static KIND: OnceLock<Kind<8>> = OnceLock::new();
-    KIND.get_or_init(|| Kind {
-        book: Codebook::new(&grids::IQ2_XS, 2, 2),
-        top: 2,
-        tries: 9,
-        step: 0.1,
-        even_signs: true,
-        zero_below: 1e-15,
-        sigma: 1.0,
-        // ggml does not encode without importance; here all columns matter as much then.
-        plain_weight: |x, sigma2| (sigma2 + x * x).sqrt(),
-        fitted_start: false,
-        again: Again::Missed,
-    })
-}
-
-fn encode(x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
-    encode_on(Portable, x, importance, row);
-}
-
-/// `INFO`'s `encode` on an instruction set.
-#[inline(always)]
-pub fn encode_on<S: Simd>(simd: S, x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
-    codebook::encode(simd, kind(), (x, importance, row), encode, write);
-}
-
-fn write(fit: &BlockFit<GROUPS>, block: &mut [u8; BYTES]) {
-    block.fill(0);
-    if fit.largest == 0.0 {
-        return;
+    fn kind() -> &'static Kind<8> {
+        static KIND: LazyLock<Kind<8>> = LazyLock::new(|| Kind {
+            definition: codebook::encode::<Iq2Xs, 8, GROUPS, BYTES>,
+            book: Codebook::new(&grids::IQ2_XS, 2, 2),
+            top: 2,
+            tries: 9,
+            step: 0.1,
+            even_signs: true,
+            zero_below: 1e-15,
+            sigma: 1.0,
+            // ggml does not encode without importance; here all columns matter as much then.
+            plain_weight: |x, sigma2| (sigma2 + x * x).sqrt(),
+            fitted_start: false,
+            again: Again::Missed,
+        });
+        &KIND
     }
-    let d = fit.largest / 31.0;
-    put_f16(block, 0, d);
-    let inverse = 1.0 / d;
-    for (l, code) in block[CODES..SCALES].as_chunks_mut::<2>().0.iter_mut().enumerate() {
-        let (g, k) = (l / 2, l % 2);
-        *code = (fit.points[g][k] | u16::from(fit.signs[g][k]) << 9).to_le_bytes();
-    }
-    for (g, scale) in fit.scales.iter().enumerate() {
-        block[SCALES + g / 2] |= scale_code(inverse, *scale, 15) << (4 * (g % 2));
+
+    fn write(fit: &BlockFit<GROUPS>, block: &mut [u8; BYTES]) {
+        block.fill(0);
+        let Some(inverse) = fit.write_scale(1.0, block) else { return };
+        for (l, code) in block[CODES..SCALES].as_chunks_mut::<2>().0.iter_mut().enumerate() {
+            let (g, k) = (l / 2, l % 2);
+            *code = (fit.points[g][k] | u16::from(fit.signs[g][k]) << 9).to_le_bytes();
+        }
+        fit.write_scale_nibbles(inverse, &mut block[SCALES..]);
     }
 }

@@ -8,12 +8,10 @@
 //! x      = d * (0.5 + s) / 4 * magnitude * sign        an eighth sign makes the number of negative ones even
 //! ```
 
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 
-use super::codebook::{self, Again, BlockFit, Codebook, Kind, Unpacked, grids, scale_code, with_even_sign};
+use super::codebook::{self, Again, BlockFit, Codebook, Kind, Points, Unpacked, grids, scale_code, with_even_sign};
 use super::k_block::BLOCK;
-use super::lanes::{Portable, Simd};
-use super::num::put_f16;
 use super::{Field, Format, Part, TypeId, TypeInfo};
 
 const BYTES: usize = 66;
@@ -23,86 +21,63 @@ const CODES: usize = 2;
 const _: () = assert!(CODES + GROUPS * 8 == BYTES);
 
 /// The registry's entry.
-pub const INFO: TypeInfo = TypeInfo {
-    id: TypeId::IQ2_XXS,
-    name: "iq2_xxs",
-    block: BLOCK,
-    bytes: BYTES,
-    fields: &[Field::new(Part::Scale, Format::F16, 0), Field::new(Part::Codes, Format::Bits, CODES)],
-    head: 0,
-    codebook: None,
-    act: Some(TypeId::Q8_K),
-    decode: Some(decode),
-    encode: Some(encode),
-    dot_ref: Some(dot_ref),
-};
+pub const INFO: TypeInfo = codebook::info::<Iq2Xxs, 8, GROUPS, BYTES>(
+    TypeId::IQ2_XXS,
+    "iq2_xxs",
+    &[Field::new(Part::Scale, Format::F16, 0), Field::new(Part::Codes, Format::Bits, CODES)],
+);
 
-fn unpack(block: &[u8; BYTES]) -> Unpacked<GROUPS> {
-    let mut unpacked = Unpacked::new();
-    for (g, group) in block[CODES..].as_chunks::<8>().0.iter().enumerate() {
-        let [places, rest] =
-            [0, 4].map(|at| u32::from_le_bytes([group[at], group[at + 1], group[at + 2], group[at + 3]]));
-        for (l, place) in places.to_le_bytes().into_iter().enumerate() {
-            let signs = with_even_sign((rest >> (7 * l)) as u8);
-            unpacked.put(4 * g + l, &codebook::IQ2_XXS[usize::from(place)], signs);
+/// The parts of the type's codec.
+pub(super) struct Iq2Xxs;
+
+impl Points<8, GROUPS, BYTES> for Iq2Xxs {
+    const UNIT: f32 = 0.125;
+
+    fn unpack(block: &[u8; BYTES]) -> Unpacked<GROUPS> {
+        let mut unpacked = Unpacked::new();
+        for (g, group) in block[CODES..].as_chunks::<8>().0.iter().enumerate() {
+            let [places, rest] =
+                [0, 4].map(|at| u32::from_le_bytes([group[at], group[at + 1], group[at + 2], group[at + 3]]));
+            for (l, place) in places.to_le_bytes().into_iter().enumerate() {
+                let signs = with_even_sign((rest >> (7 * l)) as u8);
+                unpacked.put(4 * g + l, &codebook::IQ2_XXS[usize::from(place)], signs);
+            }
+            unpacked.scales[g] = (rest >> 28) as u8;
         }
-        unpacked.scales[g] = (rest >> 28) as u8;
+        unpacked
     }
-    unpacked
-}
 
-fn decode(row: &[u8], out: &mut [f32]) {
-    codebook::decode(row, out, unpack, |d, s| d * (0.5 + s) * 0.25);
-}
-
-fn dot_ref(w: &[u8], act: &[u8]) -> f32 {
-    0.125 * codebook::dot(w, act, unpack)
-}
-
-fn kind() -> &'static Kind<8> {
-    static KIND: OnceLock<Kind<8>> = OnceLock::new();
-    KIND.get_or_init(|| Kind {
-        book: Codebook::new(&grids::IQ2_XXS, 2, 2),
-        top: 2,
-        tries: 6,
-        step: 0.1,
-        even_signs: true,
-        zero_below: 1e-15,
-        sigma: 1.0,
-        // ggml does not encode without importance; here all columns matter as much then.
-        plain_weight: |x, sigma2| (sigma2 + x * x).sqrt(),
-        fitted_start: true,
-        again: Again::All,
-    })
-}
-
-fn encode(x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
-    encode_on(Portable, x, importance, row);
-}
-
-/// `INFO`'s `encode` on an instruction set.
-#[inline(always)]
-pub fn encode_on<S: Simd>(simd: S, x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
-    codebook::encode(simd, kind(), (x, importance, row), encode, write);
-}
-
-fn write(fit: &BlockFit<GROUPS>, block: &mut [u8; BYTES]) {
-    block.fill(0);
-    if fit.largest == 0.0 {
-        return;
+    fn kind() -> &'static Kind<8> {
+        static KIND: LazyLock<Kind<8>> = LazyLock::new(|| Kind {
+            definition: codebook::encode::<Iq2Xxs, 8, GROUPS, BYTES>,
+            book: Codebook::new(&grids::IQ2_XXS, 2, 2),
+            top: 2,
+            tries: 6,
+            step: 0.1,
+            even_signs: true,
+            zero_below: 1e-15,
+            sigma: 1.0,
+            // ggml does not encode without importance; here all columns matter as much then.
+            plain_weight: |x, sigma2| (sigma2 + x * x).sqrt(),
+            fitted_start: true,
+            again: Again::All,
+        });
+        &KIND
     }
-    let d = fit.largest / 31.0;
-    put_f16(block, 0, d);
-    let inverse = 1.0 / d;
-    for (g, group) in block[CODES..].as_chunks_mut::<8>().0.iter_mut().enumerate() {
-        let (places, words) = group.split_at_mut(4);
-        for (place, point) in places.iter_mut().zip(fit.points[g]) {
-            *place = point as u8;
+
+    fn write(fit: &BlockFit<GROUPS>, block: &mut [u8; BYTES]) {
+        block.fill(0);
+        let Some(inverse) = fit.write_scale(1.0, block) else { return };
+        for (g, group) in block[CODES..].as_chunks_mut::<8>().0.iter_mut().enumerate() {
+            let (places, words) = group.split_at_mut(4);
+            for (place, point) in places.iter_mut().zip(fit.points[g]) {
+                *place = point as u8;
+            }
+            let mut rest = u32::from(scale_code(inverse, fit.scales[g], 15)) << 28;
+            for (l, signs) in fit.signs[g].iter().enumerate() {
+                rest |= u32::from(*signs) << (7 * l);
+            }
+            words.copy_from_slice(&rest.to_le_bytes());
         }
-        let mut rest = u32::from(scale_code(inverse, fit.scales[g], 15)) << 28;
-        for (l, signs) in fit.signs[g].iter().enumerate() {
-            rest |= u32::from(*signs) << (7 * l);
-        }
-        words.copy_from_slice(&rest.to_le_bytes());
     }
 }

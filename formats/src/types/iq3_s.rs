@@ -9,12 +9,10 @@
 //! x         = d * (1 + 2 s) * magnitude * sign
 //! ```
 
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 
-use super::codebook::{self, Again, BlockFit, Codebook, Kind, Unpacked, grids, scale_code};
+use super::codebook::{self, Again, BlockFit, Codebook, Kind, Points, Unpacked, grids};
 use super::k_block::BLOCK;
-use super::lanes::{Portable, Simd};
-use super::num::put_f16;
 use super::{Field, Format, Part, TypeId, TypeInfo};
 
 const BYTES: usize = 110;
@@ -27,96 +25,71 @@ const SCALES: usize = SIGNS + BLOCK / 8;
 const _: () = assert!(SCALES + GROUPS / 2 == BYTES);
 
 /// The registry's entry.
-pub const INFO: TypeInfo = TypeInfo {
-    id: TypeId::IQ3_S,
-    name: "iq3_s",
-    block: BLOCK,
-    bytes: BYTES,
-    fields: &[
+pub const INFO: TypeInfo = codebook::info::<Iq3S, 4, GROUPS, BYTES>(
+    TypeId::IQ3_S,
+    "iq3_s",
+    &[
         Field::new(Part::Scale, Format::F16, 0),
         Field::new(Part::Codes, Format::Bits, CODES),
         Field::new(Part::HighBits, Format::Bits, HIGH),
         Field::new(Part::Signs, Format::Bits, SIGNS),
         Field::new(Part::GroupScales, Format::Bits, SCALES),
     ],
-    head: 0,
-    codebook: None,
-    act: Some(TypeId::Q8_K),
-    decode: Some(decode),
-    encode: Some(encode),
-    dot_ref: Some(dot_ref),
-};
+);
 
-fn unpack(block: &[u8; BYTES]) -> Unpacked<GROUPS> {
-    let mut unpacked = Unpacked::new();
-    for l in 0..BLOCK / 4 {
-        let high = usize::from(block[HIGH + l / 8]) >> (l % 8) & 1;
-        let place = usize::from(block[CODES + l]) | high << 8;
-        let signs = block[SIGNS + l / 2] >> (4 * (l % 2));
-        unpacked.put(l, &codebook::IQ3_S[place], signs);
-    }
-    unpacked.scales = codebook::scale_nibbles(&block[SCALES..]);
-    unpacked
-}
+/// The parts of the type's codec.
+pub(super) struct Iq3S;
 
-fn decode(row: &[u8], out: &mut [f32]) {
-    codebook::decode(row, out, unpack, |d, s| d * (1.0 + 2.0 * s));
-}
+impl Points<4, GROUPS, BYTES> for Iq3S {
+    const UNIT: f32 = 1.0;
 
-fn dot_ref(w: &[u8], act: &[u8]) -> f32 {
-    codebook::dot(w, act, unpack)
-}
-
-fn kind() -> &'static Kind<4> {
-    static KIND: OnceLock<Kind<4>> = OnceLock::new();
-    KIND.get_or_init(|| Kind {
-        book: Codebook::new(&grids::IQ3_S, 7, 3),
-        top: 7,
-        tries: 9,
-        step: 0.2,
-        even_signs: false,
-        zero_below: 0.0,
-        sigma: 2.0,
-        plain_weight: |x, _| x * x,
-        fitted_start: false,
-        again: Again::AllUnlessHit,
-    })
-}
-
-fn encode(x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
-    encode_on(Portable, x, importance, row);
-}
-
-/// `INFO`'s `encode` on an instruction set.
-#[inline(always)]
-pub fn encode_on<S: Simd>(simd: S, x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
-    codebook::encode(simd, kind(), (x, importance, row), encode, write);
-}
-
-/// Points and signs are written also where all scales are zero, as the reference does.
-///
-/// It does one thing more: places in the codebook (but for their ninth bits) and signs of a group after one of zeros
-/// take the room of the zeros, so that a block with zeros before other weights decodes to something else. Files are the
-/// same only with that.
-fn write(fit: &BlockFit<GROUPS>, block: &mut [u8; BYTES]) {
-    block.fill(0);
-    let searched = (0..GROUPS).filter(|&g| !fit.zero[g]);
-    for (room, g) in searched.enumerate() {
-        for (k, point) in fit.points[g].iter().enumerate() {
-            block[CODES + 8 * room + k] = *point as u8;
-            block[HIGH + g] |= ((point >> 8) as u8) << k;
+    fn unpack(block: &[u8; BYTES]) -> Unpacked<GROUPS> {
+        let mut unpacked = Unpacked::new();
+        for l in 0..BLOCK / 4 {
+            let high = usize::from(block[HIGH + l / 8]) >> (l % 8) & 1;
+            let place = usize::from(block[CODES + l]) | high << 8;
+            let signs = block[SIGNS + l / 2] >> (4 * (l % 2));
+            unpacked.put(l, &codebook::IQ3_S[place], signs);
         }
-        block[SIGNS + 4 * room..][..4].copy_from_slice(&fit.signs[g]);
+        unpacked.scales = codebook::scale_nibbles(&block[SCALES..]);
+        unpacked
     }
-    if fit.largest == 0.0 {
-        return;
+
+    fn kind() -> &'static Kind<4> {
+        static KIND: LazyLock<Kind<4>> = LazyLock::new(|| Kind {
+            definition: codebook::encode::<Iq3S, 4, GROUPS, BYTES>,
+            book: Codebook::new(&grids::IQ3_S, 7, 3),
+            top: 7,
+            tries: 9,
+            step: 0.2,
+            even_signs: false,
+            zero_below: 0.0,
+            sigma: 2.0,
+            plain_weight: |x, _| x * x,
+            fitted_start: false,
+            again: Again::AllUnlessHit,
+        });
+        &KIND
     }
-    let d = fit.largest / 31.0;
-    // The factor is ggml's: points are found with scales that are a little too small.
-    put_f16(block, 0, d * 1.033);
-    let inverse = 1.0 / d;
-    for (g, scale) in fit.scales.iter().enumerate() {
-        block[SCALES + g / 2] |= scale_code(inverse, *scale, 15) << (4 * (g % 2));
+
+    /// Points and signs are written also where all scales are zero, as the reference does.
+    ///
+    /// It does one thing more: places in the codebook (but for their ninth bits) and signs of a group after one of
+    /// zeros take the room of the zeros, so that a block with zeros before other weights decodes to something else.
+    /// Files are the same only with that.
+    fn write(fit: &BlockFit<GROUPS>, block: &mut [u8; BYTES]) {
+        block.fill(0);
+        let searched = (0..GROUPS).filter(|&g| !fit.zero[g]);
+        for (room, g) in searched.enumerate() {
+            for (k, point) in fit.points[g].iter().enumerate() {
+                block[CODES + 8 * room + k] = *point as u8;
+                block[HIGH + g] |= ((point >> 8) as u8) << k;
+            }
+            block[SIGNS + 4 * room..][..4].copy_from_slice(&fit.signs[g]);
+        }
+        // The factor is ggml's: points are found with scales that are a little too small.
+        let Some(inverse) = fit.write_scale(1.033, block) else { return };
+        fit.write_scale_nibbles(inverse, &mut block[SCALES..]);
     }
 }
 
@@ -130,7 +103,7 @@ mod tests {
         let mut x = [0.0; BLOCK];
         x[146] = 5.335173;
         let mut block = [0xA5; BYTES];
-        encode(&x, None, &mut block);
+        INFO.encode.unwrap()(&x, None, &mut block);
         let mut expected = [0; BYTES];
         expected[1] = 0x23;
         (expected[CODES + 4], expected[SCALES + 2]) = (0x5F, 0x0F);

@@ -8,12 +8,10 @@
 //! x      = d * (0.5 + s) / 2 * magnitude * sign        an eighth sign makes the number of negative ones even
 //! ```
 
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 
-use super::codebook::{self, Again, BlockFit, Codebook, Kind, Unpacked, grids, scale_code, with_even_sign};
+use super::codebook::{self, Again, BlockFit, Codebook, Kind, Points, Unpacked, grids, scale_code, with_even_sign};
 use super::k_block::BLOCK;
-use super::lanes::{Portable, Simd};
-use super::num::put_f16;
 use super::{Field, Format, Part, TypeId, TypeInfo};
 
 const BYTES: usize = 98;
@@ -24,92 +22,69 @@ const SIGNS: usize = CODES + BLOCK / 4;
 const _: () = assert!(SIGNS + 4 * GROUPS == BYTES);
 
 /// The registry's entry.
-pub const INFO: TypeInfo = TypeInfo {
-    id: TypeId::IQ3_XXS,
-    name: "iq3_xxs",
-    block: BLOCK,
-    bytes: BYTES,
-    fields: &[
+pub const INFO: TypeInfo = codebook::info::<Iq3Xxs, 4, GROUPS, BYTES>(
+    TypeId::IQ3_XXS,
+    "iq3_xxs",
+    &[
         Field::new(Part::Scale, Format::F16, 0),
         Field::new(Part::Codes, Format::Bits, CODES),
         Field::new(Part::Signs, Format::Bits, SIGNS),
     ],
-    head: 0,
-    codebook: None,
-    act: Some(TypeId::Q8_K),
-    decode: Some(decode),
-    encode: Some(encode),
-    dot_ref: Some(dot_ref),
-};
+);
 
-fn unpack(block: &[u8; BYTES]) -> Unpacked<GROUPS> {
-    let mut unpacked = Unpacked::new();
-    let words = block[SIGNS..].as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word));
-    for (g, word) in words.enumerate() {
-        for l in 0..4 {
-            let signs = with_even_sign((word >> (7 * l)) as u8);
-            for (half, signs) in [signs, signs >> 4].into_iter().enumerate() {
-                let cell = 8 * g + 2 * l + half;
-                let point = &codebook::IQ3_XXS[usize::from(block[CODES + cell])];
-                unpacked.put(cell, point, signs);
+/// The parts of the type's codec.
+pub(super) struct Iq3Xxs;
+
+impl Points<4, GROUPS, BYTES> for Iq3Xxs {
+    const UNIT: f32 = 0.25;
+
+    fn unpack(block: &[u8; BYTES]) -> Unpacked<GROUPS> {
+        let mut unpacked = Unpacked::new();
+        let words = block[SIGNS..].as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word));
+        for (g, word) in words.enumerate() {
+            for l in 0..4 {
+                let signs = with_even_sign((word >> (7 * l)) as u8);
+                for (half, signs) in [signs, signs >> 4].into_iter().enumerate() {
+                    let cell = 8 * g + 2 * l + half;
+                    let point = &codebook::IQ3_XXS[usize::from(block[CODES + cell])];
+                    unpacked.put(cell, point, signs);
+                }
             }
+            unpacked.scales[g] = (word >> 28) as u8;
         }
-        unpacked.scales[g] = (word >> 28) as u8;
+        unpacked
     }
-    unpacked
-}
 
-fn decode(row: &[u8], out: &mut [f32]) {
-    codebook::decode(row, out, unpack, |d, s| d * (0.5 + s) * 0.5);
-}
-
-fn dot_ref(w: &[u8], act: &[u8]) -> f32 {
-    0.25 * codebook::dot(w, act, unpack)
-}
-
-fn kind() -> &'static Kind<4> {
-    static KIND: OnceLock<Kind<4>> = OnceLock::new();
-    KIND.get_or_init(|| Kind {
-        book: Codebook::new(&grids::IQ3_XXS, 7, 2),
-        top: 7,
-        tries: 15,
-        step: 0.2,
-        even_signs: true,
-        zero_below: 1e-8,
-        sigma: 2.0,
-        plain_weight: |x, _| x * x,
-        fitted_start: false,
-        again: Again::Missed,
-    })
-}
-
-fn encode(x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
-    encode_on(Portable, x, importance, row);
-}
-
-/// `INFO`'s `encode` on an instruction set.
-#[inline(always)]
-pub fn encode_on<S: Simd>(simd: S, x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
-    codebook::encode(simd, kind(), (x, importance, row), encode, write);
-}
-
-fn write(fit: &BlockFit<GROUPS>, block: &mut [u8; BYTES]) {
-    block.fill(0);
-    if fit.largest == 0.0 {
-        return;
+    fn kind() -> &'static Kind<4> {
+        static KIND: LazyLock<Kind<4>> = LazyLock::new(|| Kind {
+            definition: codebook::encode::<Iq3Xxs, 4, GROUPS, BYTES>,
+            book: Codebook::new(&grids::IQ3_XXS, 7, 2),
+            top: 7,
+            tries: 15,
+            step: 0.2,
+            even_signs: true,
+            zero_below: 1e-8,
+            sigma: 2.0,
+            plain_weight: |x, _| x * x,
+            fitted_start: false,
+            again: Again::Missed,
+        });
+        &KIND
     }
-    let d = fit.largest / 31.0;
-    // The factor is ggml's: points are found with scales that are a little too small.
-    put_f16(block, 0, d * 1.0125);
-    let inverse = 1.0 / d;
-    for g in 0..GROUPS {
-        for (code, point) in block[CODES + 8 * g..].iter_mut().zip(fit.points[g]) {
-            *code = point as u8;
+
+    fn write(fit: &BlockFit<GROUPS>, block: &mut [u8; BYTES]) {
+        block.fill(0);
+        // The factor is ggml's: points are found with scales that are a little too small.
+        let Some(inverse) = fit.write_scale(1.0125, block) else { return };
+        for g in 0..GROUPS {
+            for (code, point) in block[CODES + 8 * g..].iter_mut().zip(fit.points[g]) {
+                *code = point as u8;
+            }
+            let mut word = u32::from(scale_code(inverse, fit.scales[g], 15)) << 28;
+            for l in 0..4 {
+                word |= u32::from(fit.signs[g][l]) << (7 * l);
+            }
+            block[SIGNS + 4 * g..][..4].copy_from_slice(&word.to_le_bytes());
         }
-        let mut word = u32::from(scale_code(inverse, fit.scales[g], 15)) << 28;
-        for l in 0..4 {
-            word |= u32::from(fit.signs[g][l]) << (7 * l);
-        }
-        block[SIGNS + 4 * g..][..4].copy_from_slice(&word.to_le_bytes());
     }
 }

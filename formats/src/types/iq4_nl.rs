@@ -8,15 +8,13 @@
 //!       +-----+-------------------------------+
 //! ```
 
+use super::block32::{self, BLOCK, Codes, Nibbles, put_codes};
 use super::grid::{Grid, Levels, scale_first, whole};
 use super::num::{f16_at, inverse, put_f16, signed_extreme};
-use super::q4_0::pack_codes;
-use super::{Field, Format, Part, TypeId, TypeInfo, q8_0};
+use super::{Field, Format, Part, TypeId, TypeInfo};
 
-const BLOCK: usize = 32;
 const BYTES: usize = 18;
-const HALF: usize = BLOCK / 2;
-const _: () = assert!(BYTES == size_of::<u16>() + HALF);
+const _: () = assert!(BYTES == size_of::<u16>() + BLOCK / 2);
 
 /// The levels, densest around zero; none of them is zero.
 pub(super) const LEVELS: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
@@ -29,17 +27,13 @@ const TRIES: i32 = 7;
 
 /// IQ4_NL in the registry.
 pub const INFO: TypeInfo = TypeInfo {
-    id: TypeId::IQ4_NL,
-    name: "iq4_nl",
-    block: BLOCK,
-    bytes: BYTES,
     fields: &[Field::new(Part::Scale, Format::F16, 0), Field::new(Part::Codes, Format::Bits, 2)],
-    head: 0,
     codebook: Some(&LEVELS),
     act: Some(TypeId::Q8_0),
     decode: Some(decode),
     encode: Some(encode),
     dot_ref: Some(dot_ref),
+    ..TypeInfo::sized(TypeId::IQ4_NL, "iq4_nl", BLOCK, BYTES)
 };
 
 /// Codes under a scale that is decided.
@@ -47,17 +41,13 @@ pub(super) const GRID: Grid = Grid {
     group: BLOCK,
     levels: Levels::Table(&LEVELS),
     steps: scale_first,
-    place: |codes, block| pack_codes(whole(codes), &mut block[2..]),
+    place: |codes, block| Nibbles::pack(whole(codes), &mut block[2..]),
 };
 
 fn decode(row: &[u8], out: &mut [f32]) {
     for (b, y) in row.as_chunks::<BYTES>().0.iter().zip(out.as_chunks_mut::<BLOCK>().0) {
         let d = f16_at(b, 0);
-        let (low, high) = y.split_at_mut(HALF);
-        for ((q, lo), hi) in b[2..].iter().zip(low).zip(high) {
-            *lo = d * f32::from(LEVELS[usize::from(q & 15)]);
-            *hi = d * f32::from(LEVELS[usize::from(q >> 4)]);
-        }
+        *y = block32::levels(&b[2..], &LEVELS).map(|level| d * f32::from(level));
     }
 }
 
@@ -152,25 +142,13 @@ fn encode(x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
         let d = search_scale(x, &weight);
         put_f16(b, 0, d);
         let id = inverse(d);
-        let (low, high) = x.split_at(HALF);
-        for ((q, &lo), &hi) in b[2..].iter_mut().zip(low).zip(high) {
-            *q = nearest_code(id * lo) | nearest_code(id * hi) << 4;
-        }
+        put_codes(x, &mut b[2..], |v| nearest_code(id * v));
     }
 }
 
 /// Per block `acc += (dx * dw) * isum`.
 fn dot_ref(w: &[u8], x: &[u8]) -> f32 {
-    let mut acc = 0.0f32;
-    for (w, x) in w.as_chunks::<BYTES>().0.iter().zip(q8_0::blocks(x)) {
-        let mut isum = 0;
-        for (j, q) in w[2..].iter().enumerate() {
-            isum += i32::from(LEVELS[usize::from(q & 15)]) * q8_0::quant(x, j);
-            isum += i32::from(LEVELS[usize::from(q >> 4)]) * q8_0::quant(x, j + HALF);
-        }
-        acc += (q8_0::scale(x) * f16_at(w, 0)) * isum as f32;
-    }
-    acc
+    block32::dot_levels::<BYTES>(w, x, &LEVELS, |block| f16_at(block, 0))
 }
 
 #[cfg(test)]

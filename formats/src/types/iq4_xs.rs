@@ -8,6 +8,7 @@
 //! x      = (d * (scale - 32)) * LEVELS[code]
 //! ```
 
+use super::block32::{self, put_codes};
 use super::iq4_nl::{self, LEVELS, nearest_code, search_scale};
 use super::k_block::{self, BLOCK};
 use super::num::{f16_at, inverse, nearest_int, put_f16, signed_extreme};
@@ -26,21 +27,17 @@ const SCALE_HALF: i32 = 32;
 
 /// The registry's entry.
 pub const INFO: TypeInfo = TypeInfo {
-    id: TypeId::IQ4_XS,
-    name: "iq4_xs",
-    block: BLOCK,
-    bytes: BYTES,
     fields: &[
         Field::new(Part::Scale, Format::F16, 0),
         Field::new(Part::GroupScales, Format::Bits, HIGH),
         Field::new(Part::Codes, Format::Bits, CODES),
     ],
-    head: 0,
     codebook: Some(&LEVELS),
     act: Some(TypeId::Q8_K),
     decode: Some(decode),
     encode: Some(encode),
     dot_ref: Some(dot_ref),
+    ..TypeInfo::sized(TypeId::IQ4_XS, "iq4_xs", BLOCK, BYTES)
 };
 
 /// The signed scales of the groups, -32..=31.
@@ -54,14 +51,8 @@ fn unpack_scales(block: &[u8; BYTES]) -> [i32; GROUPS] {
 
 /// The levels of the groups' weights.
 fn unpack_levels(block: &[u8; BYTES]) -> [[i8; SIZE]; GROUPS] {
-    let mut levels = [[0; SIZE]; GROUPS];
-    for (levels, codes) in levels.iter_mut().zip(block[CODES..].as_chunks::<16>().0) {
-        for (j, code) in codes.iter().enumerate() {
-            levels[j] = LEVELS[usize::from(code & 15)];
-            levels[j + 16] = LEVELS[usize::from(code >> 4)];
-        }
-    }
-    levels
+    let nibbles = block[CODES..].as_chunks::<16>().0;
+    std::array::from_fn(|g| block32::levels(&nibbles[g], &LEVELS))
 }
 
 fn decode(row: &[u8], out: &mut [f32]) {
@@ -96,11 +87,7 @@ fn encode(x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
         for (g, (x, scale)) in groups.iter().zip(scales).enumerate() {
             let code = nearest_int(inverse(d) * scale).clamp(-SCALE_HALF, SCALE_HALF - 1);
             let inverse = inverse(d * code as f32);
-            let (lower, upper) = x.split_at(SIZE / 2);
-            let codes = block[CODES..].as_chunks_mut::<16>().0[g].iter_mut();
-            for ((q, lo), hi) in codes.zip(lower).zip(upper) {
-                *q = nearest_code(inverse * lo) | nearest_code(inverse * hi) << 4;
-            }
+            put_codes(x, &mut block[CODES + 16 * g..][..16], |v| nearest_code(inverse * v));
             let code = (code + SCALE_HALF) as u16;
             block[LOW + g / 2] |= ((code & 15) << (4 * (g % 2))) as u8;
             high |= (code >> 4) << (2 * g);

@@ -11,17 +11,17 @@
 //! ```
 
 use super::grid::Step;
-use super::k_block::{self, BLOCK, sums_of_squares};
+use super::k_block::{self, BLOCK, Rows, sums_of_squares};
 use super::lanes::{LANES, Simd, Vector};
 use super::num::{f16_at, nearest_int, put_f16};
-use super::q8_k;
 use super::search::{AffineFit, AffineGrid, error_weights, fit_affine, fit_unsigned, side_by_side, sums};
+use super::{EncodeFn, q8_k};
 
 /// Elements of a group.
 pub(super) const GROUP: usize = 32;
 const GROUPS: usize = BLOCK / GROUP;
 /// Blocks whose scales and minima are rounded together: a lane for the scales of each and one for the minima.
-pub(super) const BATCH: usize = LANES / 2;
+const BATCH: usize = LANES / 2;
 /// Blocks whose groups fill a vector.
 const PER_VECTOR: usize = LANES / GROUPS;
 const VECTORS: usize = BATCH / PER_VECTOR;
@@ -81,14 +81,14 @@ pub(super) fn read_steps(header: &[u8], steps: &mut [Step]) {
 type Rounded = [(f32, [u8; GROUPS]); 2];
 
 /// Some blocks, fitted.
-pub(super) struct Fitted {
+struct Fitted {
     /// Fit of each vector of groups; `None` where the definition computes it.
     fits: [Option<AffineFit>; VECTORS],
     rounded: [Rounded; BATCH],
 }
 
 /// A block of them.
-pub(super) struct FittedBlock<'a> {
+struct FittedBlock<'a> {
     fit: &'a AffineFit,
     /// The lane of its first group in `fit`.
     first: usize,
@@ -138,12 +138,7 @@ impl FittedBlock<'_> {
 
 /// Fits up to [`BATCH`] blocks.
 #[inline(always)]
-pub(super) fn fit<S: Simd>(
-    simd: S,
-    x: &[[f32; BLOCK]],
-    importance: Option<&[[f32; BLOCK]]>,
-    search: &Search,
-) -> Fitted {
+fn fit<S: Simd>(simd: S, x: &[[f32; BLOCK]], importance: Option<&[[f32; BLOCK]]>, search: &Search) -> Fitted {
     let mut groups = Groups { fits: [None; VECTORS], weights: [[0.0; LANES]; VECTORS] };
     let mut sigma2 = [0.0; LANES];
     if importance.is_some() {
@@ -285,32 +280,48 @@ fn round_important<S: Simd>(simd: S, groups: &Groups, cut_wrapped: bool) -> [Rou
     rounded
 }
 
-/// The running sums of a dot product.
-#[derive(Default)]
-pub(super) struct Dot {
-    lanes: [f32; 8],
-    minima: f32,
+/// The encoder of a type on an instruction set: `definition` is the one on any processor, and `pack` writes the codes of
+/// a block behind its header.
+#[inline(always)]
+pub(super) fn encode_on<S: Simd, const BYTES: usize>(
+    simd: S,
+    (x, importance, row): (&[f32], Option<&[f32]>, &mut [u8]),
+    search: &Search,
+    definition: EncodeFn,
+    pack: impl Fn(&[u8; BLOCK], &mut [u8; BYTES]),
+) {
+    let mut rows = Rows::<BYTES>::new(x, importance, row);
+    while let Some(batch) = rows.suiting::<S>(BATCH, definition) {
+        let fitted = fit(simd, batch.x, batch.importance, search);
+        for (b, (x, block)) in batch.x.iter().zip(batch.out).enumerate() {
+            match fitted.block(b) {
+                Some(fitted) => {
+                    fitted.write_header(&mut block[..HEADER]);
+                    let codes = fitted.codes(simd, x, &block[..HEADER], search);
+                    pack(&codes, block);
+                }
+                None => definition(x, batch.importance.map(|w| &w[b][..]), block),
+            }
+        }
+    }
 }
 
-impl Dot {
-    /// Adds one block.
-    #[inline(always)]
-    pub fn add(&mut self, header: &[u8], codes: &[u8; BLOCK], y: &[u8; q8_k::BYTES]) {
-        let (scales, mins) = unpack_scales(&header[SCALES..HEADER]);
-        let sums = k_block::lane_sums(&codes.map(|c| c as i8), q8_k::quants(y), &scales.map(i32::from));
-        let minima: i32 = (0..BLOCK / 16).map(|j| q8_k::bsum(y, j) * i32::from(mins[j / 2])).sum();
+/// The dot product of a type: eight lanes of a block's products, and its minima times the stored sums. At the end the
+/// minima come first, then the lanes in order.
+pub(super) fn dot<const BYTES: usize>(w: &[u8], act: &[u8], unpack: impl Fn(&[u8; BYTES]) -> [u8; BLOCK]) -> f32 {
+    let (mut lanes, mut minima) = ([0.0f32; 8], 0.0f32);
+    for (x, y) in q8_k::block_pairs::<BYTES>(w, act) {
+        let (scales, mins) = unpack_scales(&x[SCALES..HEADER]);
+        let sums = k_block::lane_sums(&unpack(x).map(|c| c as i8), q8_k::quants(y), &scales.map(i32::from));
+        let of_minima: i32 = (0..BLOCK / 16).map(|j| q8_k::bsum(y, j) * i32::from(mins[j / 2])).sum();
         let yd = q8_k::scale(y);
-        let d = f16_at(header, D) * yd;
-        for (lane, sum) in self.lanes.iter_mut().zip(sums) {
+        let d = f16_at(x, D) * yd;
+        for (lane, sum) in lanes.iter_mut().zip(sums) {
             *lane += d * sum as f32;
         }
-        self.minima -= f16_at(header, DMIN) * yd * minima as f32;
+        minima -= f16_at(x, DMIN) * yd * of_minima as f32;
     }
-
-    /// The minima first, then the lanes in order.
-    pub fn finish(self) -> f32 {
-        self.lanes.iter().fold(self.minima, |sum, lane| sum + lane)
-    }
+    lanes.iter().fold(minima, |sum, lane| sum + lane)
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@
 //! [`ternary`] reads and writes them.
 
 mod bf16;
+mod block32;
 pub mod codebook;
 mod f16;
 mod f32;
@@ -29,6 +30,7 @@ mod k_block;
 pub mod lanes;
 mod mxfp4;
 pub mod num;
+mod number;
 mod nvfp4;
 mod private;
 mod q1_0;
@@ -61,13 +63,23 @@ mod weighted;
 /// Row encoders that search: each is its type's [`TypeInfo::encode`] on the instruction set that is its first
 /// argument, for kernels to instantiate where that instruction set is enabled.
 pub mod encode_on {
+    use super::codebook;
+    use super::lanes::Simd;
+
+    macro_rules! of_codebooks {
+        ($($name:ident: $type:ident)*) => { $(
+            #[allow(missing_docs, reason = "the names are ggml's")]
+            #[inline(always)]
+            pub fn $name<S: Simd>(simd: S, x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
+                codebook::encode_on::<S, super::$name::$type, _, _, _>(simd, x, importance, row);
+            }
+        )* };
+    }
+
+    of_codebooks! { iq2_s: Iq2S iq2_xs: Iq2Xs iq2_xxs: Iq2Xxs iq3_s: Iq3S iq3_xxs: Iq3Xxs }
+
     pub use super::iq1_m::encode_on as iq1_m;
     pub use super::iq1_s::encode_on as iq1_s;
-    pub use super::iq2_s::encode_on as iq2_s;
-    pub use super::iq2_xs::encode_on as iq2_xs;
-    pub use super::iq2_xxs::encode_on as iq2_xxs;
-    pub use super::iq3_s::encode_on as iq3_s;
-    pub use super::iq3_xxs::encode_on as iq3_xxs;
     pub use super::q2_k::encode_on as q2_k;
     pub use super::q3_k::encode_on as q3_k;
     pub use super::q4_0::encode_on as q4_0;

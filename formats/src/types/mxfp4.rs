@@ -11,30 +11,25 @@
 //! The levels are kept doubled, so that they are integers, and the scale halved: `2^(e - 128)`.
 //! `e = 255` is an ordinary exponent here, as in ggml, and not the standard's NaN.
 
+use super::block32::{self, BLOCK, put_codes};
 use super::num::largest_magnitude;
-use super::{Field, Format, Part, TypeId, TypeInfo, q8_0};
+use super::{Field, Format, Part, TypeId, TypeInfo};
 
-const BLOCK: usize = 32;
 const BYTES: usize = 17;
-const HALF: usize = BLOCK / 2;
-const _: () = assert!(BYTES == 1 + HALF);
+const _: () = assert!(BYTES == 1 + BLOCK / 2);
 
 /// Twice the value of each E2M1 code.
 pub(super) const LEVELS: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
 
 /// MXFP4 in the registry.
 pub const INFO: TypeInfo = TypeInfo {
-    id: TypeId::MXFP4,
-    name: "mxfp4",
-    block: BLOCK,
-    bytes: BYTES,
     fields: &[Field::new(Part::Scale, Format::E8m0, 0), Field::new(Part::Codes, Format::Bits, 1)],
-    head: 0,
     codebook: Some(&LEVELS),
     act: Some(TypeId::Q8_0),
     decode: Some(decode),
     encode: Some(encode),
     dot_ref: Some(dot_ref),
+    ..TypeInfo::sized(TypeId::MXFP4, "mxfp4", BLOCK, BYTES)
 };
 
 /// `2^(e - 128)`; the two smallest are subnormal.
@@ -46,11 +41,7 @@ fn half_scale(e: u8) -> f32 {
 fn decode(row: &[u8], out: &mut [f32]) {
     for (b, y) in row.as_chunks::<BYTES>().0.iter().zip(out.as_chunks_mut::<BLOCK>().0) {
         let d = half_scale(b[0]);
-        let (low, high) = y.split_at_mut(HALF);
-        for ((q, lo), hi) in b[1..].iter().zip(low).zip(high) {
-            *lo = f32::from(LEVELS[usize::from(q & 15)]) * d;
-            *hi = f32::from(LEVELS[usize::from(q >> 4)]) * d;
-        }
+        *y = block32::levels(&b[1..], &LEVELS).map(|level| f32::from(level) * d);
     }
 }
 
@@ -96,25 +87,13 @@ fn encode(x: &[f32], _importance: Option<&[f32]>, row: &mut [u8]) {
         // are the bits of x86-64: zero, and the low 8 of the negative number.
         b[0] = if amax > 0.0 && amax.is_finite() { (floor_log2(amax) - 2 + 127) as u8 } else { 0 };
         let d = half_scale(b[0]);
-        let (low, high) = x.split_at(HALF);
-        for ((q, &lo), &hi) in b[1..].iter_mut().zip(low).zip(high) {
-            *q = nearest_code(lo, d) | nearest_code(hi, d) << 4;
-        }
+        put_codes(x, &mut b[1..], |v| nearest_code(v, d));
     }
 }
 
 /// Per block `acc += (dx * 2^(e - 128)) * isum`.
 fn dot_ref(w: &[u8], x: &[u8]) -> f32 {
-    let mut acc = 0.0f32;
-    for (w, x) in w.as_chunks::<BYTES>().0.iter().zip(q8_0::blocks(x)) {
-        let mut isum = 0;
-        for (j, q) in w[1..].iter().enumerate() {
-            isum += i32::from(LEVELS[usize::from(q & 15)]) * q8_0::quant(x, j);
-            isum += i32::from(LEVELS[usize::from(q >> 4)]) * q8_0::quant(x, j + HALF);
-        }
-        acc += (q8_0::scale(x) * half_scale(w[0])) * isum as f32;
-    }
-    acc
+    block32::dot_levels::<BYTES>(w, x, &LEVELS, |block| half_scale(block[0]))
 }
 
 #[cfg(test)]

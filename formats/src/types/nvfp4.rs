@@ -23,17 +23,13 @@ const _: () = assert!(GROUPS + BLOCK / 2 == BYTES);
 
 /// NVFP4 in the registry.
 pub const INFO: TypeInfo = TypeInfo {
-    id: TypeId::NVFP4,
-    name: "nvfp4",
-    block: BLOCK,
-    bytes: BYTES,
     fields: &[Field::new(Part::GroupScales, Format::Bits, 0), Field::new(Part::Codes, Format::Bits, GROUPS)],
-    head: 0,
     codebook: Some(&LEVELS),
     act: Some(TypeId::Q8_0),
     decode: Some(decode),
     encode: Some(encode),
     dot_ref: Some(dot_ref),
+    ..TypeInfo::sized(TypeId::NVFP4, "nvfp4", BLOCK, BYTES)
 };
 
 /// The scale 256, the first of those that encoders do not tell apart.

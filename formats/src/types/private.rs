@@ -21,11 +21,6 @@ use super::{Field, Format, Part, TypeId, TypeInfo, q8_0, q8_k};
 
 /// G8_0 in the registry: embeddings and output of Pestle.
 pub const G8_0: TypeInfo = TypeInfo {
-    id: TypeId::G8_0,
-    name: "g8_0",
-    block: 32,
-    bytes: G8_BYTES,
-    head: 0,
     fields: &[
         Field::new(Part::Scale, Format::Bf16, 0),
         Field::new(Part::Scale, Format::Bf16, 2),
@@ -33,11 +28,10 @@ pub const G8_0: TypeInfo = TypeInfo {
         Field::new(Part::Scale, Format::Bf16, 6),
         Field::new(Part::Codes, Format::Bits, G8_CODES),
     ],
-    codebook: None,
     act: Some(TypeId::Q8_0),
     decode: Some(decode_g8),
-    encode: None,
     dot_ref: Some(dot_g8),
+    ..TypeInfo::sized(TypeId::G8_0, "g8_0", 32, G8_BYTES)
 };
 const G8_BYTES: usize = 16;
 const G8_CODES: usize = 8;
@@ -45,21 +39,15 @@ const _: () = assert!(G8_BYTES == G8_CODES + 32 / 4);
 
 /// FV5 in the registry: five values in a row of Neutrino.
 pub const FV5: TypeInfo = TypeInfo {
-    id: TypeId::FV5,
-    name: "fv5",
-    block: 256,
-    bytes: FV5_BYTES,
-    head: 0,
     fields: &[
         Field::new(Part::Scale, Format::F32, 0),
         Field::new(Part::Scale, Format::F32, 4),
         Field::new(Part::Codes, Format::Bits, PLUS),
     ],
-    codebook: None,
     act: Some(TypeId::Q8_K),
     decode: Some(decode_fv5),
-    encode: None,
     dot_ref: Some(dot_fv5),
+    ..TypeInfo::sized(TypeId::FV5, "fv5", 256, FV5_BYTES)
 };
 const FV5_BYTES: usize = 104;
 const PLUS: usize = 8;

@@ -17,17 +17,12 @@ const _: () = assert!(BYTES == size_of::<u16>() + BLOCK / 8);
 
 /// Q1_0 in the registry.
 pub const INFO: TypeInfo = TypeInfo {
-    id: TypeId::Q1_0,
-    name: "q1_0",
-    block: BLOCK,
-    bytes: BYTES,
     fields: &[Field::new(Part::Scale, Format::F16, 0), Field::new(Part::Codes, Format::Bits, 2)],
-    head: 0,
-    codebook: None,
     act: Some(TypeId::Q8_0),
     decode: Some(decode),
     encode: Some(encode),
     dot_ref: Some(dot_ref),
+    ..TypeInfo::sized(TypeId::Q1_0, "q1_0", BLOCK, BYTES)
 };
 
 fn decode(row: &[u8], out: &mut [f32]) {

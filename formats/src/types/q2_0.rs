@@ -24,17 +24,12 @@ const _: () = assert!(WIDE_BYTES == size_of::<u16>() + WIDE_BLOCK / 4);
 
 /// Q2_0 in the registry.
 pub const INFO: TypeInfo = TypeInfo {
-    id: TypeId::Q2_0,
-    name: "q2_0",
-    block: BLOCK,
-    bytes: BYTES,
     fields: &[Field::new(Part::Scale, Format::F16, 0), Field::new(Part::Codes, Format::Bits, 2)],
-    head: 0,
-    codebook: None,
     act: Some(TypeId::Q8_0),
     decode: Some(decode::<BLOCK, BYTES>),
     encode: Some(encode::<BLOCK, BYTES>),
     dot_ref: Some(dot_ref::<BYTES>),
+    ..TypeInfo::sized(TypeId::Q2_0, "q2_0", BLOCK, BYTES)
 };
 
 /// PQ2_0 of PrismML's fork in the registry: 128 weights in 34 bytes. Its first files have it under the number of Q2_0

@@ -20,17 +20,12 @@ const _: () = assert!(BYTES == size_of::<u16>() + 2 * HALF);
 
 /// Q2_0C in the registry.
 pub const INFO: TypeInfo = TypeInfo {
-    id: TypeId::Q2_0C,
-    name: "q2_0c",
-    block: BLOCK,
-    bytes: BYTES,
-    head: 0,
     fields: &[Field::new(Part::Scale, Format::F16, 0), Field::new(Part::Codes, Format::Bits, 2)],
-    codebook: None,
     act: Some(TypeId::Q8_K),
     decode: Some(decode),
     encode: Some(encode),
     dot_ref: Some(dot_ref),
+    ..TypeInfo::sized(TypeId::Q2_0C, "q2_0c", BLOCK, BYTES)
 };
 
 /// The value of code `k` of a byte, in units of the scale.

@@ -36,22 +36,17 @@ const BATCH: usize = LANES / 2;
 
 /// The registry's entry.
 pub const INFO: TypeInfo = TypeInfo {
-    id: TypeId::Q2_K,
-    name: "q2_K",
-    block: BLOCK,
-    bytes: BYTES,
     fields: &[
         Field::new(Part::GroupScales, Format::Bits, 0),
         Field::new(Part::Codes, Format::Bits, QS),
         Field::new(Part::Scale, Format::F16, D),
         Field::new(Part::Min, Format::F16, DMIN),
     ],
-    head: 0,
-    codebook: None,
     act: Some(TypeId::Q8_K),
     decode: Some(decode),
     encode: Some(encode),
     dot_ref: Some(dot_ref),
+    ..TypeInfo::sized(TypeId::Q2_K, "q2_K", BLOCK, BYTES)
 };
 
 fn decode(row: &[u8], out: &mut [f32]) {
@@ -76,11 +71,7 @@ fn encode(x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
 #[inline(always)]
 pub fn encode_on<S: Simd>(simd: S, x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
     let mut rows = Rows::<BYTES>::new(x, importance, row);
-    while let Some(batch) = rows.take(BATCH) {
-        if !batch.suit::<S>() {
-            batch.define(encode);
-            continue;
-        }
+    while let Some(batch) = rows.suiting::<S>(BATCH, encode) {
         let mut groups = [const { None }; BATCH];
         let mut rounded = [[(0.0, [0; GROUPS]); 2]; BATCH];
         match batch.importance {

@@ -10,10 +10,9 @@
 //! x[e] = (d * (scale_j - 32)) * (code[e] - 4)            group j = elements 16 j .. 16 j + 15
 //! ```
 
-use super::k_block::{self, BLOCK, Rows, pack_2bit, sums_of_squares, unpack_2bit};
+use super::k_block::{self, BLOCK, Rows, Symmetric, pack_2bit, sums_of_squares, unpack_2bit};
 use super::lanes::{LANES, Portable, Simd, Vector};
 use super::num::{f16_at, nearest_int, put_f16, signed_extreme};
-use super::q8_k;
 use super::search::{DescentFit, SymmetricFit, error_weights, fit_descent, fit_symmetric, side_by_side, sums};
 use super::{Field, Format, Part, TypeId, TypeInfo};
 
@@ -37,22 +36,17 @@ const BATCH: usize = LANES;
 
 /// The registry's entry.
 pub const INFO: TypeInfo = TypeInfo {
-    id: TypeId::Q3_K,
-    name: "q3_K",
-    block: BLOCK,
-    bytes: BYTES,
     fields: &[
         Field::new(Part::HighBits, Format::Bits, 0),
         Field::new(Part::Codes, Format::Bits, QS),
         Field::new(Part::GroupScales, Format::Bits, SCALES),
         Field::new(Part::Scale, Format::F16, D),
     ],
-    head: 0,
-    codebook: None,
     act: Some(TypeId::Q8_K),
     decode: Some(decode),
     encode: Some(encode),
     dot_ref: Some(dot_ref),
+    ..TypeInfo::sized(TypeId::Q3_K, "q3_K", BLOCK, BYTES)
 };
 
 fn pack_scales(scales: &[u8; GROUPS], bytes: &mut [u8]) {
@@ -84,18 +78,13 @@ fn unpack_codes(block: &[u8; BYTES]) -> [i8; BLOCK] {
     codes
 }
 
+/// The scale of a block, those of its groups, and its codes.
+fn unpack(block: &[u8; BYTES]) -> Symmetric {
+    (f16_at(block, D), unpack_scales(&block[SCALES..D]), unpack_codes(block))
+}
+
 fn decode(row: &[u8], out: &mut [f32]) {
-    k_block::decode_blocks(row, out, |block: &[u8; BYTES], y| {
-        let d = f16_at(block, D);
-        let codes = unpack_codes(block);
-        let groups = y.as_chunks_mut::<GROUP>().0.iter_mut().zip(codes.as_chunks::<GROUP>().0);
-        for ((y, codes), sc) in groups.zip(unpack_scales(&block[SCALES..D])) {
-            let dl = d * sc as f32;
-            for (y, c) in y.iter_mut().zip(codes) {
-                *y = dl * f32::from(*c);
-            }
-        }
-    });
+    k_block::decode_symmetric(row, out, unpack);
 }
 
 fn encode(x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
@@ -115,11 +104,7 @@ pub fn encode_on<S: Simd>(simd: S, x: &[f32], importance: Option<&[f32]>, row: &
 /// The scale of largest magnitude gets code 0.
 #[inline(always)]
 fn encode_plain<S: Simd>(simd: S, mut rows: Rows<'_, BYTES>) {
-    while let Some(batch) = rows.take(PLAIN_BATCH) {
-        if !batch.suit::<S>() {
-            batch.define(encode);
-            continue;
-        }
+    while let Some(batch) = rows.suiting::<S>(PLAIN_BATCH, encode) {
         let mut x = [[simd.splat(0.0); GROUP]; PLAIN_BATCH];
         for (groups, x) in x.iter_mut().zip(batch.x) {
             *groups = side_by_side(simd, x);
@@ -150,12 +135,8 @@ fn write_scales(scales: &[f32; GROUPS], block: &mut [u8; BYTES]) {
 /// The scales are rounded by a weighted fit.
 #[inline(always)]
 fn encode_important<S: Simd>(simd: S, mut rows: Rows<'_, BYTES>) {
-    while let Some(batch) = rows.take(BATCH) {
+    while let Some(batch) = rows.suiting::<S>(BATCH, encode) {
         let importance = batch.importance.unwrap_or_default();
-        if !batch.suit::<S>() {
-            batch.define(encode);
-            continue;
-        }
         let squares = sums_of_squares(simd, batch.x);
         let mut fits = [None; BATCH];
         let (mut scales, mut weights) = ([[0.0; GROUPS]; BATCH], [[0.0; GROUPS]; BATCH]);
@@ -226,15 +207,7 @@ fn write_codes<S: Simd>(simd: S, x: &[f32; BLOCK], search: &Search<'_>, block: &
 }
 
 fn dot_ref(w: &[u8], act: &[u8]) -> f32 {
-    let mut lanes = [0.0f32; 8];
-    for (x, y) in q8_k::block_pairs::<BYTES>(w, act) {
-        let sums = k_block::lane_sums(&unpack_codes(x), q8_k::quants(y), &unpack_scales(&x[SCALES..D]));
-        let d = f16_at(x, D) * q8_k::scale(y);
-        for (lane, sum) in lanes.iter_mut().zip(sums) {
-            *lane += d * sum as f32;
-        }
-    }
-    lanes.iter().fold(0.0, |sum, lane| sum + lane)
+    k_block::dot_symmetric(w, act, unpack)
 }
 
 #[cfg(test)]

@@ -8,33 +8,28 @@
 //! ```
 
 use super::grid::{Grid, Levels, whole};
-use super::k_affine::{self, Dot, GROUP, HEADER, Search};
-use super::k_block::{self, BLOCK, Rows};
+use super::k_affine::{self, GROUP, HEADER, Search};
+use super::k_block::{self, BLOCK};
 use super::lanes::{Portable, Simd};
 use super::search::AffineGrid;
-use super::{Field, Format, Part, TypeId, TypeInfo, q8_k};
+use super::{Field, Format, Part, TypeId, TypeInfo};
 
 const BYTES: usize = 144;
 const _: () = assert!(HEADER + BLOCK / 2 == BYTES);
 
 /// The registry's entry.
 pub const INFO: TypeInfo = TypeInfo {
-    id: TypeId::Q4_K,
-    name: "q4_K",
-    block: BLOCK,
-    bytes: BYTES,
     fields: &[
         Field::new(Part::Scale, Format::F16, 0),
         Field::new(Part::Min, Format::F16, 2),
         Field::new(Part::GroupScales, Format::Bits, 4),
         Field::new(Part::Codes, Format::Bits, HEADER),
     ],
-    head: 0,
-    codebook: None,
     act: Some(TypeId::Q8_K),
     decode: Some(decode),
     encode: Some(encode),
     dot_ref: Some(dot_ref),
+    ..TypeInfo::sized(TypeId::Q4_K, "q4_K", BLOCK, BYTES)
 };
 
 /// Codes under scales and minima that are decided.
@@ -93,32 +88,13 @@ fn encode(x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
 /// `INFO`'s `encode` on an instruction set.
 #[inline(always)]
 pub fn encode_on<S: Simd>(simd: S, x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
-    let mut rows = Rows::<BYTES>::new(x, importance, row);
-    while let Some(batch) = rows.take(k_affine::BATCH) {
-        if !batch.suit::<S>() {
-            batch.define(encode);
-            continue;
-        }
-        let fitted = k_affine::fit(simd, batch.x, batch.importance, &SEARCH);
-        for (b, (x, block)) in batch.x.iter().zip(batch.out).enumerate() {
-            match fitted.block(b) {
-                Some(fitted) => {
-                    fitted.write_header(&mut block[..HEADER]);
-                    let codes = fitted.codes(simd, x, &block[..HEADER], &SEARCH);
-                    pack_nibbles(&codes, &mut block[HEADER..]);
-                }
-                None => encode(x, batch.importance.map(|w| &w[b][..]), block),
-            }
-        }
-    }
+    k_affine::encode_on::<S, BYTES>(simd, (x, importance, row), &SEARCH, encode, |codes, block| {
+        pack_nibbles(codes, &mut block[HEADER..])
+    });
 }
 
 fn dot_ref(w: &[u8], act: &[u8]) -> f32 {
-    let mut dot = Dot::default();
-    for (x, y) in q8_k::block_pairs::<BYTES>(w, act) {
-        dot.add(&x[..HEADER], &unpack_nibbles(&x[HEADER..]), y);
-    }
-    dot.finish()
+    k_affine::dot(w, act, |block: &[u8; BYTES]| unpack_nibbles(&block[HEADER..]))
 }
 
 #[cfg(test)]

@@ -9,12 +9,12 @@
 //! ```
 
 use super::grid::{Grid, Levels, whole, whole_mut};
-use super::k_affine::{self, Dot, GROUP, HEADER, Search};
-use super::k_block::{self, BLOCK, Rows};
+use super::k_affine::{self, GROUP, HEADER, Search};
+use super::k_block::{self, BLOCK};
 use super::lanes::{Portable, Simd};
 use super::q4_k::{pack_nibbles, unpack_nibbles};
 use super::search::AffineGrid;
-use super::{Field, Format, Part, TypeId, TypeInfo, q8_k};
+use super::{Field, Format, Part, TypeId, TypeInfo};
 
 const BYTES: usize = 176;
 const QS: usize = HEADER + BLOCK / 8;
@@ -22,10 +22,6 @@ const _: () = assert!(QS + BLOCK / 2 == BYTES);
 
 /// The registry's entry.
 pub const INFO: TypeInfo = TypeInfo {
-    id: TypeId::Q5_K,
-    name: "q5_K",
-    block: BLOCK,
-    bytes: BYTES,
     fields: &[
         Field::new(Part::Scale, Format::F16, 0),
         Field::new(Part::Min, Format::F16, 2),
@@ -33,12 +29,11 @@ pub const INFO: TypeInfo = TypeInfo {
         Field::new(Part::HighBits, Format::Bits, HEADER),
         Field::new(Part::Codes, Format::Bits, QS),
     ],
-    head: 0,
-    codebook: None,
     act: Some(TypeId::Q8_K),
     decode: Some(decode),
     encode: Some(encode),
     dot_ref: Some(dot_ref),
+    ..TypeInfo::sized(TypeId::Q5_K, "q5_K", BLOCK, BYTES)
 };
 
 /// Codes under scales and minima that are decided.
@@ -96,32 +91,11 @@ fn encode(x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
 /// `INFO`'s `encode` on an instruction set.
 #[inline(always)]
 pub fn encode_on<S: Simd>(simd: S, x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
-    let mut rows = Rows::<BYTES>::new(x, importance, row);
-    while let Some(batch) = rows.take(k_affine::BATCH) {
-        if !batch.suit::<S>() {
-            batch.define(encode);
-            continue;
-        }
-        let fitted = k_affine::fit(simd, batch.x, batch.importance, &SEARCH);
-        for (b, (x, block)) in batch.x.iter().zip(batch.out).enumerate() {
-            match fitted.block(b) {
-                Some(fitted) => {
-                    fitted.write_header(&mut block[..HEADER]);
-                    let codes = fitted.codes(simd, x, &block[..HEADER], &SEARCH);
-                    pack_codes(&codes, block);
-                }
-                None => encode(x, batch.importance.map(|w| &w[b][..]), block),
-            }
-        }
-    }
+    k_affine::encode_on::<S, BYTES>(simd, (x, importance, row), &SEARCH, encode, pack_codes);
 }
 
 fn dot_ref(w: &[u8], act: &[u8]) -> f32 {
-    let mut dot = Dot::default();
-    for (x, y) in q8_k::block_pairs::<BYTES>(w, act) {
-        dot.add(&x[..HEADER], &unpack_codes(x), y);
-    }
-    dot.finish()
+    k_affine::dot(w, act, unpack_codes)
 }
 
 #[cfg(test)]

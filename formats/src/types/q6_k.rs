@@ -10,10 +10,9 @@
 //! ```
 
 use super::grid::{Grid, Levels, Step, whole, whole_mut};
-use super::k_block::{self, BLOCK, Rows};
+use super::k_block::{self, BLOCK, Rows, Symmetric};
 use super::lanes::{Portable, Simd};
 use super::num::{f16_at, nearest_int, put_f16, signed_extreme};
-use super::q8_k;
 use super::search::{GROUP_EPS, SymmetricFit, fit_symmetric, side_by_side};
 use super::{Field, Format, Part, TypeId, TypeInfo};
 
@@ -30,22 +29,17 @@ const HALF: i32 = 32;
 
 /// The registry's entry.
 pub const INFO: TypeInfo = TypeInfo {
-    id: TypeId::Q6_K,
-    name: "q6_K",
-    block: BLOCK,
-    bytes: BYTES,
     fields: &[
         Field::new(Part::Codes, Format::Bits, 0),
         Field::new(Part::HighBits, Format::Bits, QH),
         Field::new(Part::GroupScales, Format::I8, SCALES),
         Field::new(Part::Scale, Format::F16, D),
     ],
-    head: 0,
-    codebook: None,
     act: Some(TypeId::Q8_K),
     decode: Some(decode),
     encode: Some(encode),
     dot_ref: Some(dot_ref),
+    ..TypeInfo::sized(TypeId::Q6_K, "q6_K", BLOCK, BYTES)
 };
 
 /// Codes under scales that are decided.
@@ -96,18 +90,13 @@ fn unpack_scales(block: &[u8; BYTES]) -> [i32; GROUPS] {
     std::array::from_fn(|j| i32::from(block[SCALES + j] as i8))
 }
 
+/// The scale of a block, those of its groups, and its codes.
+fn unpack(block: &[u8; BYTES]) -> Symmetric {
+    (f16_at(block, D), unpack_scales(block), unpack_codes(block))
+}
+
 fn decode(row: &[u8], out: &mut [f32]) {
-    k_block::decode_blocks(row, out, |block: &[u8; BYTES], y| {
-        let d = f16_at(block, D);
-        let codes = unpack_codes(block);
-        let groups = y.as_chunks_mut::<GROUP>().0.iter_mut().zip(codes.as_chunks::<GROUP>().0);
-        for ((y, codes), sc) in groups.zip(unpack_scales(block)) {
-            let dl = d * sc as f32;
-            for (y, c) in y.iter_mut().zip(codes) {
-                *y = dl * f32::from(*c);
-            }
-        }
-    });
+    k_block::decode_symmetric(row, out, unpack);
 }
 
 fn encode(x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
@@ -118,11 +107,7 @@ fn encode(x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
 #[inline(always)]
 pub fn encode_on<S: Simd>(simd: S, x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
     let mut rows = Rows::<BYTES>::new(x, importance, row);
-    while let Some(batch) = rows.take(1) {
-        if !batch.suit::<S>() {
-            batch.define(encode);
-            continue;
-        }
+    while let Some(batch) = rows.suiting::<S>(1, encode) {
         for (b, (x, block)) in batch.x.iter().zip(batch.out).enumerate() {
             let groups = side_by_side::<S, GROUP>(simd, x);
             let mut w = groups;
@@ -171,15 +156,7 @@ fn write_block<S: Simd>(simd: S, x: &[f32; BLOCK], fit: &SymmetricFit, block: &m
 }
 
 fn dot_ref(w: &[u8], act: &[u8]) -> f32 {
-    let mut lanes = [0.0f32; 8];
-    for (x, y) in q8_k::block_pairs::<BYTES>(w, act) {
-        let sums = k_block::lane_sums(&unpack_codes(x), q8_k::quants(y), &unpack_scales(x));
-        let d = f16_at(x, D) * q8_k::scale(y);
-        for (lane, sum) in lanes.iter_mut().zip(sums) {
-            *lane += d * sum as f32;
-        }
-    }
-    lanes.iter().fold(0.0, |sum, lane| sum + lane)
+    k_block::dot_symmetric(w, act, unpack)
 }
 
 #[cfg(test)]

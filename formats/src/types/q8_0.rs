@@ -18,17 +18,12 @@ const _: () = assert!(BYTES == size_of::<u16>() + BLOCK);
 
 /// Q8_0 in the registry.
 pub const INFO: TypeInfo = TypeInfo {
-    id: TypeId::Q8_0,
-    name: "q8_0",
-    block: BLOCK,
-    bytes: BYTES,
     fields: &[Field::new(Part::Scale, Format::F16, 0), Field::new(Part::Codes, Format::I8, 2)],
-    head: 0,
-    codebook: None,
     act: Some(TypeId::Q8_0),
     decode: Some(decode),
     encode: Some(encode),
     dot_ref: Some(dot_ref),
+    ..TypeInfo::sized(TypeId::Q8_0, "q8_0", BLOCK, BYTES)
 };
 
 /// The level of the lowest code that encoders write: -128 has no counterpart.

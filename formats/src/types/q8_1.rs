@@ -19,21 +19,13 @@ const _: () = assert!(BYTES == 2 * size_of::<u16>() + BLOCK);
 
 /// Q8_1 in the registry.
 pub const INFO: TypeInfo = TypeInfo {
-    id: TypeId::Q8_1,
-    name: "q8_1",
-    block: BLOCK,
-    bytes: BYTES,
     fields: &[
         Field::new(Part::Scale, Format::F16, 0),
         Field::new(Part::Sums, Format::F16, 2),
         Field::new(Part::Codes, Format::I8, 4),
     ],
-    head: 0,
-    codebook: None,
-    act: None,
-    decode: None,
     encode: Some(encode),
-    dot_ref: None,
+    ..TypeInfo::sized(TypeId::Q8_1, "q8_1", BLOCK, BYTES)
 };
 
 /// One Q8_1 block of an activation row.

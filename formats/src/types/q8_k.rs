@@ -20,21 +20,14 @@ const _: () = assert!(BSUMS + 2 * (BLOCK / 16) == BYTES);
 
 /// The registry's entry.
 pub const INFO: TypeInfo = TypeInfo {
-    id: TypeId::Q8_K,
-    name: "q8_K",
-    block: BLOCK,
-    bytes: BYTES,
     fields: &[
         Field::new(Part::Scale, Format::F32, 0),
         Field::new(Part::Codes, Format::I8, QS),
         Field::new(Part::Sums, Format::I16, BSUMS),
     ],
-    head: 0,
-    codebook: None,
-    act: None,
     decode: Some(decode),
     encode: Some(encode),
-    dot_ref: None,
+    ..TypeInfo::sized(TypeId::Q8_K, "q8_K", BLOCK, BYTES)
 };
 
 /// The block's scale.

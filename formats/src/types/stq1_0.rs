@@ -28,21 +28,16 @@ const _: () = assert!(SCALE + size_of::<u16>() == BYTES);
 
 /// STQ1_0 in the registry.
 pub const INFO: TypeInfo = TypeInfo {
-    id: TypeId::STQ1_0,
-    name: "stq1_0",
-    block: BLOCK,
-    bytes: BYTES,
-    head: 0,
     fields: &[
         Field::new(Part::Codes, Format::Bits, 0),
         Field::new(Part::Signs, Format::Bits, SIGNS),
         Field::new(Part::Scale, Format::F16, SCALE),
     ],
-    codebook: None,
     act: Some(TypeId::Q8_K),
     decode: Some(decode::<false>),
     encode: Some(encode::<false>),
     dot_ref: Some(dot_ref::<false>),
+    ..TypeInfo::sized(TypeId::STQ1_0, "stq1_0", BLOCK, BYTES)
 };
 
 /// The first version of the type: a group is four weights side by side.

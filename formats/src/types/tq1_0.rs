@@ -29,17 +29,12 @@ const _: () = assert!(BYTES == 32 + 16 + 4 + size_of::<u16>() && 5 * 32 + 5 * 16
 
 /// TQ1_0 in the registry.
 pub const INFO: TypeInfo = TypeInfo {
-    id: TypeId::TQ1_0,
-    name: "tq1_0",
-    block: BLOCK,
-    bytes: BYTES,
     fields: &[Field::new(Part::Codes, Format::Bits, 0), Field::new(Part::Scale, Format::F16, SCALE_AT)],
-    head: 0,
-    codebook: None,
     act: Some(TypeId::Q8_K),
     decode: Some(|row, out| decode(GROUPS, row.as_chunks::<BYTES>().0, out.as_chunks_mut::<BLOCK>().0)),
     encode: Some(|x, _, row| encode(GROUPS, x.as_chunks::<BLOCK>().0, row.as_chunks_mut::<BYTES>().0)),
     dot_ref: Some(dot_ref),
+    ..TypeInfo::sized(TypeId::TQ1_0, "tq1_0", BLOCK, BYTES)
 };
 
 const NARROW_BLOCK: usize = 128;
@@ -50,13 +45,7 @@ const _: () = assert!(5 * 16 + 5 * 8 + 4 * 2 == NARROW_BLOCK);
 
 /// PTQ1_0 of PrismML's fork in the registry.
 pub const PTQ1_0: TypeInfo = TypeInfo {
-    id: TypeId::PTQ1_0,
-    name: "ptq1_0",
-    block: NARROW_BLOCK,
-    bytes: NARROW_BYTES,
     fields: &[Field::new(Part::Codes, Format::Bits, 0), Field::new(Part::Scale, Format::F16, NARROW_SCALE_AT)],
-    head: 0,
-    codebook: None,
     act: Some(TypeId::Q8_0),
     decode: Some(|row, out| {
         let out = out.as_chunks_mut::<NARROW_BLOCK>().0;
@@ -67,6 +56,7 @@ pub const PTQ1_0: TypeInfo = TypeInfo {
         encode(NARROW_GROUPS, blocks, row.as_chunks_mut::<NARROW_BYTES>().0);
     }),
     dot_ref: Some(narrow_dot_ref),
+    ..TypeInfo::sized(TypeId::PTQ1_0, "ptq1_0", NARROW_BLOCK, NARROW_BYTES)
 };
 
 /// The groups of a block: first byte, bytes, trits in each, first weight.

@@ -26,17 +26,12 @@ const _: () = assert!(BYTES == CODES + size_of::<u16>() && CODES * 4 == BLOCK &&
 
 /// TQ2_0 in the registry.
 pub const INFO: TypeInfo = TypeInfo {
-    id: TypeId::TQ2_0,
-    name: "tq2_0",
-    block: BLOCK,
-    bytes: BYTES,
     fields: &[Field::new(Part::Codes, Format::Bits, 0), Field::new(Part::Scale, Format::F16, CODES)],
-    head: 0,
-    codebook: None,
     act: Some(TypeId::Q8_K),
     decode: Some(decode),
     encode: Some(encode),
     dot_ref: Some(dot_ref),
+    ..TypeInfo::sized(TypeId::TQ2_0, "tq2_0", BLOCK, BYTES)
 };
 
 fn decode(row: &[u8], out: &mut [f32]) {

@@ -51,6 +51,23 @@ pub struct TypeInfo {
 }
 
 impl TypeInfo {
+    /// The size of a type's blocks and nothing else: what every entry adds to.
+    pub(super) const fn sized(id: TypeId, name: &'static str, block: usize, bytes: usize) -> TypeInfo {
+        TypeInfo {
+            id,
+            name,
+            block,
+            bytes,
+            head: 0,
+            fields: &[],
+            codebook: None,
+            act: None,
+            decode: None,
+            encode: None,
+            dot_ref: None,
+        }
+    }
+
     /// The first byte of a part of a block.
     ///
     /// # Panics
@@ -124,22 +141,10 @@ pub(super) const fn size_only(
     bytes: usize,
     fields: &'static [Field],
 ) -> TypeInfo {
-    TypeInfo {
-        id,
-        name,
-        block,
-        bytes,
-        head: 0,
-        fields,
-        codebook: None,
-        act: None,
-        decode: None,
-        encode: None,
-        dot_ref: None,
-    }
+    TypeInfo { fields, ..TypeInfo::sized(id, name, block, bytes) }
 }
 
 pub(super) const fn per_tensor(id: TypeId, name: &'static str, block: usize, bytes: usize) -> TypeInfo {
     // Without row codecs: a row does not hold its scale.
-    size_only(id, name, block, bytes, &[])
+    TypeInfo::sized(id, name, block, bytes)
 }

@@ -10,15 +10,17 @@
 //! `quantize_row_iq3_s_impl`.
 
 use super::neighbours::{Codebook, Place, Target, nearest};
-use super::{code_bits, error_weights, signs};
+use super::{Points, code_bits, error_weights, signs};
 use crate::types::EncodeFn;
 use crate::types::k_block::{BLOCK, Rows};
 use crate::types::lanes::{LANES, Simd, Vector};
-use crate::types::num::nearest_int;
+use crate::types::num::{nearest_int, put_f16};
 use crate::types::search::{fit_unsigned, side_by_side};
 
 /// How a type searches; `N` is the number of coordinates of a point.
 pub(in crate::types) struct Kind<const N: usize> {
+    /// The type's encoder, for blocks with values that an instruction set does not suit.
+    pub definition: EncodeFn,
     /// The codebook.
     pub book: Codebook<N>,
     /// The largest code of a coordinate.
@@ -71,22 +73,42 @@ pub(in crate::types) fn scale_code(inverse: f32, scale: f32, top: i32) -> u8 {
     nearest_int(0.5 * (inverse * scale - 1.0)).clamp(0, top) as u8
 }
 
-/// Encodes a row: weights, their importance and where the blocks go. `definition` is the type's encoder, for blocks
-/// with values that the instruction set does not suit; `write` puts a fit into a block, all of it.
-#[inline(always)]
-pub(in crate::types) fn encode<S: Simd, const N: usize, const GROUPS: usize, const BYTES: usize>(
-    simd: S,
-    kind: &Kind<N>,
-    (x, importance, row): (&[f32], Option<&[f32]>, &mut [u8]),
-    definition: EncodeFn,
-    write: impl Fn(&BlockFit<GROUPS>, &mut [u8; BYTES]),
-) {
-    let mut rows = Rows::<BYTES>::new(x, importance, row);
-    while let Some(batch) = rows.take(1) {
-        if !batch.suit::<S>() {
-            batch.define(definition);
-            continue;
+impl<const GROUPS: usize> BlockFit<GROUPS> {
+    /// Writes the scale of a block, of which 31 steps are the largest of its groups', times `factor`. Returns the
+    /// inverse of a step, or nothing, and leaves the block, where all scales are zero.
+    #[inline(always)]
+    pub fn write_scale(&self, factor: f32, block: &mut [u8]) -> Option<f32> {
+        if self.largest == 0.0 {
+            return None;
         }
+        let d = self.largest / 31.0;
+        put_f16(block, 0, d * factor);
+        Some(1.0 / d)
+    }
+
+    /// Writes the scale codes of the groups into bytes that are zero: [`super::scale_nibbles`] reads them.
+    #[inline(always)]
+    pub fn write_scale_nibbles(&self, inverse: f32, bytes: &mut [u8]) {
+        for (g, scale) in self.scales.iter().enumerate() {
+            bytes[g / 2] |= scale_code(inverse, *scale, 15) << (4 * (g % 2));
+        }
+    }
+}
+
+/// The encoder of a type on an instruction set.
+#[inline(always)]
+pub(in crate::types) fn encode_on<S, T, const N: usize, const GROUPS: usize, const BYTES: usize>(
+    simd: S,
+    x: &[f32],
+    importance: Option<&[f32]>,
+    row: &mut [u8],
+) where
+    S: Simd,
+    T: Points<N, GROUPS, BYTES>,
+{
+    let kind = T::kind();
+    let mut rows = Rows::<BYTES>::new(x, importance, row);
+    while let Some(batch) = rows.suiting::<S>(1, kind.definition) {
         for (b, (x, block)) in batch.x.iter().zip(batch.out).enumerate() {
             let importance = batch.importance.map(|importance| &importance[b]);
             let fit = if GROUPS == BLOCK / 16 {
@@ -94,7 +116,7 @@ pub(in crate::types) fn encode<S: Simd, const N: usize, const GROUPS: usize, con
             } else {
                 fit_block::<S, N, 32, GROUPS>(simd, kind, x, importance)
             };
-            write(&fit, block);
+            T::write(&fit, block);
         }
     }
 }

@@ -4,6 +4,7 @@
 //! they read packed words of four half floats, widen one field of each, and keep as many rows of sums as the registers of
 //! the instruction set hold.
 
+use crate::arch::functions::{functions, unsafe_functions};
 use crate::line::Line;
 
 /// Eight `f64` side by side, and the lines of half floats or bfloats that are widened to them. Pointers need no alignment.
@@ -17,36 +18,28 @@ pub trait Doubles {
 
     /// Lines likewise, of so many rows.
     fn lines(rows: usize) -> usize;
-    /// Zeros.
-    ///
-    /// # Safety
-    /// The processor has the instruction set.
-    unsafe fn zero() -> Self::Sums;
-    /// A line.
-    ///
-    /// # Safety
-    /// The processor has the instruction set; a line is readable.
-    unsafe fn words(p: *const Line) -> Self::Words;
-    /// A line of zeros.
-    ///
-    /// # Safety
-    /// The processor has the instruction set.
-    unsafe fn no_words() -> Self::Words;
-    /// Asks for a line, which need not be there.
-    ///
-    /// # Safety
-    /// The processor has the instruction set.
-    unsafe fn prefetch(p: *const Line);
-    /// Field `K` of every word, a half float or a bfloat, widened.
-    ///
-    /// # Safety
-    /// The processor has the instruction set.
-    unsafe fn field<const K: usize, const BRAIN: bool>(words: Self::Words) -> Self::Sums;
-    /// `acc + w * c`, where the product is exact.
-    ///
-    /// # Safety
-    /// The processor has the instruction set; a float is readable.
-    unsafe fn add(acc: Self::Sums, w: Self::Sums, c: *const f64) -> Self::Sums;
+
+    unsafe_functions! { "The processor has the instruction set.";
+        /// Zeros.
+        zero() -> Self::Sums;
+        /// A line.
+        words(p: *const Line) -> Self::Words: "A line is readable.";
+        /// A line of zeros.
+        no_words() -> Self::Words;
+        /// Asks for a line, which need not be there.
+        prefetch(p: *const Line) -> ();
+        /// Field `K` of every word, a half float or a bfloat, widened.
+        field[const K: usize, const BRAIN: bool](words: Self::Words) -> Self::Sums;
+        /// `acc + w * c`, where the product is exact.
+        add(acc: Self::Sums, w: Self::Sums, c: *const f64) -> Self::Sums: "A float is readable.";
+        /// Eight `f64`.
+        load(p: *const f64) -> Self::Sums: "Eight floats are readable.";
+        /// Writes eight `f64`.
+        store(p: *mut f64, v: Self::Sums) -> (): "There is room for eight floats.";
+        /// Writes eight sums, rounded to `f32`.
+        store_f32(p: *mut f32, v: Self::Sums) -> (): "There is room for eight floats.";
+    }
+
     /// Adds `quads` words of steps to one row of four lines, which lie one behind the other; asks for the lines `ahead`
     /// bytes behind them unless that is 0. Says whether this was done.
     ///
@@ -62,21 +55,6 @@ pub trait Doubles {
     ) -> bool {
         false
     }
-    /// Eight `f64`.
-    ///
-    /// # Safety
-    /// The processor has the instruction set; eight floats are readable.
-    unsafe fn load(p: *const f64) -> Self::Sums;
-    /// Writes eight `f64`.
-    ///
-    /// # Safety
-    /// The processor has the instruction set; there is room for eight floats.
-    unsafe fn store(p: *mut f64, v: Self::Sums);
-    /// Writes eight sums, rounded to `f32`.
-    ///
-    /// # Safety
-    /// The processor has the instruction set; there is room for eight floats.
-    unsafe fn store_f32(p: *mut f32, v: Self::Sums);
 }
 
 /// Rows of sums that AVX2's registers hold: 16 of 4 `f64`, less the words, their widened form and a coefficient.
@@ -109,51 +87,28 @@ impl Doubles for Scalar {
     fn lines(_: usize) -> usize {
         1
     }
-    #[inline(always)]
-    unsafe fn zero() -> [f64; 8] {
-        [0.0; 8]
-    }
-    #[inline(always)]
-    unsafe fn words(p: *const Line) -> [u64; 8] {
-        // SAFETY: the caller has a line there.
-        unsafe { p.cast::<[u64; 8]>().read_unaligned() }
-    }
-    #[inline(always)]
-    unsafe fn no_words() -> [u64; 8] {
-        [0; 8]
-    }
-    #[inline(always)]
-    unsafe fn prefetch(_: *const Line) {}
-    #[inline(always)]
-    unsafe fn field<const K: usize, const BRAIN: bool>(words: [u64; 8]) -> [f64; 8] {
-        let (shift, mask) = widening(BRAIN);
-        words.map(|w| {
-            let top = (w << (48 - 16 * K)).cast_signed();
-            f64::from_bits((top >> shift).cast_unsigned() & mask)
-        })
-    }
-    #[inline(always)]
-    unsafe fn add(mut acc: [f64; 8], w: [f64; 8], c: *const f64) -> [f64; 8] {
-        // SAFETY: the caller has a coefficient there.
-        let c = unsafe { *c };
-        for (a, w) in acc.iter_mut().zip(w) {
-            *a += w * c;
+
+    functions! { [#[inline(always)]]
+        zero() -> [f64; 8] { [0.0; 8] }
+        words(p: *const Line) -> [u64; 8] { p.cast::<[u64; 8]>().read_unaligned() }
+        no_words() -> [u64; 8] { [0; 8] }
+        prefetch(_: *const Line) -> () {}
+        field[const K: usize, const BRAIN: bool](words: [u64; 8]) -> [f64; 8] {
+            let (shift, mask) = widening(BRAIN);
+            words.map(|w| {
+                let top = (w << (48 - 16 * K)).cast_signed();
+                f64::from_bits((top >> shift).cast_unsigned() & mask)
+            })
         }
-        acc
-    }
-    #[inline(always)]
-    unsafe fn load(p: *const f64) -> [f64; 8] {
-        // SAFETY: the caller has eight there.
-        unsafe { p.cast::<[f64; 8]>().read() }
-    }
-    #[inline(always)]
-    unsafe fn store(p: *mut f64, v: [f64; 8]) {
-        // SAFETY: the caller has room for eight there.
-        unsafe { p.cast::<[f64; 8]>().write(v) }
-    }
-    #[inline(always)]
-    unsafe fn store_f32(p: *mut f32, v: [f64; 8]) {
-        // SAFETY: the caller has room for eight there.
-        unsafe { p.cast::<[f32; 8]>().write(v.map(|v| v as f32)) }
+        add(mut acc: [f64; 8], w: [f64; 8], c: *const f64) -> [f64; 8] {
+            let c = *c;
+            for (a, w) in acc.iter_mut().zip(w) {
+                *a += w * c;
+            }
+            acc
+        }
+        load(p: *const f64) -> [f64; 8] { p.cast::<[f64; 8]>().read() }
+        store(p: *mut f64, v: [f64; 8]) -> () { p.cast::<[f64; 8]>().write(v) }
+        store_f32(p: *mut f32, v: [f64; 8]) -> () { p.cast::<[f32; 8]>().write(v.map(|v| v as f32)) }
     }
 }

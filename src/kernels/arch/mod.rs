@@ -3,6 +3,7 @@
 use kernels::Kernels;
 
 pub(crate) mod doubles;
+pub(crate) mod functions;
 pub(crate) mod halves;
 mod kernels;
 pub(crate) mod rows;

@@ -53,7 +53,8 @@ pub(crate) const fn layouts(needs: Needs, blocks: Multiply, rows: Multiply, tile
     ]
 }
 
-const fn with_scales(needs: Needs, multiply: Multiply, tile: usize) -> Layout {
+/// The layout of types with a scale for each block; which they are is left open.
+pub(crate) const fn with_scales(needs: Needs, multiply: Multiply, tile: usize) -> Layout {
     Layout {
         types: &[],
         needs,
@@ -71,21 +72,16 @@ const fn with_scales(needs: Needs, multiply: Multiply, tile: usize) -> Layout {
     }
 }
 
-const fn whole_rows(needs: Needs, quantizer: Quantizer, multiply: Multiply, tile: usize) -> Layout {
+/// The layout of types with one scale; which they are is left open.
+pub(crate) const fn whole_rows(needs: Needs, quantizer: Quantizer, multiply: Multiply, tile: usize) -> Layout {
     Layout {
-        types: &[],
-        needs,
-        name: "2-bit x32",
-        dense: false,
-        rows: ROWS,
         encoding: Encoding::Int8(quantizer),
         group_bytes: |n| n.div_ceil(UNIT) * UNIT_BYTES,
         pack: pack_rows,
         acts: Arranged::Int8 { quantizer, columns: UNIT },
         act_bytes: act_bytes_int8,
         arrange: arrange_int8,
-        multiply,
-        tile,
+        ..with_scales(needs, multiply, tile)
     }
 }
 

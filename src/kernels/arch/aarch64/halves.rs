@@ -5,6 +5,7 @@ use std::arch::asm;
 
 use super::dot::{prefetch, widen};
 use crate::arch::doubles::{Doubles, NEON_ROWS, widening};
+use crate::arch::functions::functions;
 use crate::halves::{Form, LINE, Line, SCALE};
 use crate::{Isa, Level};
 
@@ -27,72 +28,44 @@ impl Doubles for Neon {
             _ => 1,
         }
     }
-    #[inline]
-    #[target_feature(enable = "neon")]
-    unsafe fn zero() -> Self::Sums {
-        [vdupq_n_f64(0.0); VECTORS]
-    }
-    #[inline]
-    #[target_feature(enable = "neon")]
-    unsafe fn words(p: *const Line) -> Self::Words {
-        let p = p.cast::<u8>();
-        // SAFETY: the caller has a line there; bytes are read from any address.
-        [0, 16, 32, 48].map(|at| vreinterpretq_u64_u8(unsafe { vld1q_u8(p.add(at)) }))
-    }
-    #[inline]
-    #[target_feature(enable = "neon")]
-    unsafe fn no_words() -> Self::Words {
-        [vdupq_n_u64(0); VECTORS]
-    }
-    #[inline]
-    #[target_feature(enable = "neon")]
-    unsafe fn prefetch(p: *const Line) {
-        prefetch(p.cast());
-    }
-    #[inline]
-    #[target_feature(enable = "neon")]
-    unsafe fn field<const K: usize, const BRAIN: bool>(words: Self::Words) -> Self::Sums {
-        let mask = vdupq_n_u64(widening(BRAIN).1);
-        words.map(|x| {
-            let top = vreinterpretq_s64_u64(match K {
-                0 => vshlq_n_u64::<48>(x),
-                1 => vshlq_n_u64::<32>(x),
-                2 => vshlq_n_u64::<16>(x),
-                _ => x,
-            });
-            // The shift fills with the sign, of which the mask leaves one bit.
-            let shifted = if BRAIN { vshrq_n_s64::<3>(top) } else { vshrq_n_s64::<6>(top) };
-            vreinterpretq_f64_u64(vandq_u64(vreinterpretq_u64_s64(shifted), mask))
-        })
-    }
-    #[inline]
-    #[target_feature(enable = "neon")]
-    unsafe fn add(acc: Self::Sums, w: Self::Sums, c: *const f64) -> Self::Sums {
-        // SAFETY: the caller has a coefficient there.
-        let c = vdupq_n_f64(unsafe { *c });
-        std::array::from_fn(|i| vfmaq_f64(acc[i], w[i], c))
-    }
-    #[inline]
-    #[target_feature(enable = "neon")]
-    unsafe fn load(p: *const f64) -> Self::Sums {
-        // SAFETY: the caller has eight values there.
-        std::array::from_fn(|i| unsafe { vld1q_f64(p.add(2 * i)) })
-    }
-    #[inline]
-    #[target_feature(enable = "neon")]
-    unsafe fn store(p: *mut f64, v: Self::Sums) {
-        for (i, v) in v.into_iter().enumerate() {
-            // SAFETY: the caller has room for eight there.
-            unsafe { vst1q_f64(p.add(2 * i), v) }
+
+    functions! { [#[inline] #[target_feature(enable = "neon")]]
+        zero() -> Self::Sums { [vdupq_n_f64(0.0); VECTORS] }
+        words(p: *const Line) -> Self::Words {
+            let p = p.cast::<u8>();
+            // Bytes are read from any address.
+            [0, 16, 32, 48].map(|at| vreinterpretq_u64_u8(vld1q_u8(p.add(at))))
         }
-    }
-    #[inline]
-    #[target_feature(enable = "neon")]
-    unsafe fn store_f32(p: *mut f32, v: Self::Sums) {
-        for (i, v) in v.as_chunks::<2>().0.iter().enumerate() {
-            let v = vcvt_high_f32_f64(vcvt_f32_f64(v[0]), v[1]);
-            // SAFETY: the caller has room for eight there.
-            unsafe { vst1q_f32(p.add(4 * i), v) }
+        no_words() -> Self::Words { [vdupq_n_u64(0); VECTORS] }
+        prefetch(p: *const Line) -> () { prefetch(p.cast()) }
+        field[const K: usize, const BRAIN: bool](words: Self::Words) -> Self::Sums {
+            let mask = vdupq_n_u64(widening(BRAIN).1);
+            words.map(|x| {
+                let top = vreinterpretq_s64_u64(match K {
+                    0 => vshlq_n_u64::<48>(x),
+                    1 => vshlq_n_u64::<32>(x),
+                    2 => vshlq_n_u64::<16>(x),
+                    _ => x,
+                });
+                // The shift fills with the sign, of which the mask leaves one bit.
+                let shifted = if BRAIN { vshrq_n_s64::<3>(top) } else { vshrq_n_s64::<6>(top) };
+                vreinterpretq_f64_u64(vandq_u64(vreinterpretq_u64_s64(shifted), mask))
+            })
+        }
+        add(acc: Self::Sums, w: Self::Sums, c: *const f64) -> Self::Sums {
+            let c = vdupq_n_f64(*c);
+            std::array::from_fn(|i| vfmaq_f64(acc[i], w[i], c))
+        }
+        load(p: *const f64) -> Self::Sums { std::array::from_fn(|i| vld1q_f64(p.add(2 * i))) }
+        store(p: *mut f64, v: Self::Sums) -> () {
+            for (i, v) in v.into_iter().enumerate() {
+                vst1q_f64(p.add(2 * i), v)
+            }
+        }
+        store_f32(p: *mut f32, v: Self::Sums) -> () {
+            for (i, v) in v.as_chunks::<2>().0.iter().enumerate() {
+                vst1q_f32(p.add(4 * i), vcvt_high_f32_f64(vcvt_f32_f64(v[0]), v[1]))
+            }
         }
     }
 }

@@ -46,26 +46,36 @@ macro_rules! quarters {
     };
 }
 
+/// Methods of [`Fours`], an expression of intrinsics on a quarter of each operand.
+macro_rules! fours {
+    ($($name:ident($a:ident $(, $b:ident)?) -> $out:ident $body:block)*) => { $(
+        #[inline(always)]
+        fn $name(self $(, $b: Fours)?) -> $out {
+            $out(quarters!($a = self $(, $b = $b)?; $body))
+        }
+    )* };
+}
+
 macro_rules! operators {
-    ($($trait:ident $method:ident $intrinsic:ident;)*) => { $(
-        impl $trait for Fours {
-            type Output = Fours;
+    ($($trait:ident $method:ident $type:ident $intrinsic:ident;)*) => { $(
+        impl $trait for $type {
+            type Output = $type;
             #[inline(always)]
-            fn $method(self, o: Fours) -> Fours {
-                Fours(quarters!(a = self, b = o; $intrinsic(a, b)))
+            fn $method(self, o: $type) -> $type {
+                $type(quarters!(a = self, b = o; $intrinsic(a, b)))
             }
         }
     )* };
 }
 
-operators! { Add add vaddq_f32; Sub sub vsubq_f32; Mul mul vmulq_f32; Div div vdivq_f32; }
+operators! {
+    Add add Fours vaddq_f32; Sub sub Fours vsubq_f32; Mul mul Fours vmulq_f32; Div div Fours vdivq_f32;
+    BitAnd bitand FourMasks vandq_u32; BitOr bitor FourMasks vorrq_u32;
+}
 
 impl Neg for Fours {
     type Output = Fours;
-    #[inline(always)]
-    fn neg(self) -> Fours {
-        Fours(quarters!(a = self; vnegq_f32(a)))
-    }
+    fours! { neg(a) -> Fours { vnegq_f32(a) } }
 }
 
 /// `num::nearest_int` of every lane.
@@ -126,69 +136,26 @@ impl Vector for Fours {
         }
     }
     #[inline(always)]
-    fn sqrt(self) -> Fours {
-        Fours(quarters!(a = self; vsqrtq_f32(a)))
-    }
-    #[inline(always)]
-    fn abs(self) -> Fours {
-        Fours(quarters!(a = self; vabsq_f32(a)))
-    }
-    #[inline(always)]
     fn or_below(self, o: Fours) -> Fours {
         // `FMIN` has another answer for zeros of two signs and for NaN.
         Fours(quarters!(a = self, b = o; vbslq_f32(vcltq_f32(a, b), a, b)))
     }
     #[inline(always)]
-    fn or_above(self, o: Fours) -> Fours {
-        Fours(quarters!(a = self, b = o; vbslq_f32(vcgtq_f32(a, b), a, b)))
-    }
-    #[inline(always)]
-    fn nearest(self) -> Fours {
-        Fours(quarters!(a = self; vcvtq_f32_s32(nearest_int(a))))
-    }
-    #[inline(always)]
-    fn nearest_u8(self) -> Fours {
-        Fours(quarters!(a = self; vcvtq_f32_s32(vandq_s32(nearest_int(a), vdupq_n_s32(255)))))
-    }
-    #[inline(always)]
-    fn round(self) -> Fours {
-        Fours(quarters!(a = self; vrndnq_f32(a)))
-    }
-    #[inline(always)]
-    fn gt(self, o: Fours) -> FourMasks {
-        FourMasks(quarters!(a = self, b = o; vcgtq_f32(a, b)))
-    }
-    #[inline(always)]
-    fn ge(self, o: Fours) -> FourMasks {
-        FourMasks(quarters!(a = self, b = o; vcgeq_f32(a, b)))
-    }
-    #[inline(always)]
-    fn eq(self, o: Fours) -> FourMasks {
-        FourMasks(quarters!(a = self, b = o; vceqq_f32(a, b)))
-    }
-    #[inline(always)]
-    fn ne(self, o: Fours) -> FourMasks {
-        FourMasks(quarters!(a = self, b = o; vmvnq_u32(vceqq_f32(a, b))))
-    }
-    #[inline(always)]
     fn select(mask: FourMasks, a: Fours, b: Fours) -> Fours {
         Fours(quarters!(m = mask, a = a, b = b; vbslq_f32(m, a, b)))
     }
-}
 
-impl BitAnd for FourMasks {
-    type Output = FourMasks;
-    #[inline(always)]
-    fn bitand(self, o: FourMasks) -> FourMasks {
-        FourMasks(quarters!(a = self, b = o; vandq_u32(a, b)))
-    }
-}
-
-impl BitOr for FourMasks {
-    type Output = FourMasks;
-    #[inline(always)]
-    fn bitor(self, o: FourMasks) -> FourMasks {
-        FourMasks(quarters!(a = self, b = o; vorrq_u32(a, b)))
+    fours! {
+        sqrt(a) -> Fours { vsqrtq_f32(a) }
+        abs(a) -> Fours { vabsq_f32(a) }
+        or_above(a, b) -> Fours { vbslq_f32(vcgtq_f32(a, b), a, b) }
+        nearest(a) -> Fours { vcvtq_f32_s32(nearest_int(a)) }
+        nearest_u8(a) -> Fours { vcvtq_f32_s32(vandq_s32(nearest_int(a), vdupq_n_s32(255))) }
+        round(a) -> Fours { vrndnq_f32(a) }
+        gt(a, b) -> FourMasks { vcgtq_f32(a, b) }
+        ge(a, b) -> FourMasks { vcgeq_f32(a, b) }
+        eq(a, b) -> FourMasks { vceqq_f32(a, b) }
+        ne(a, b) -> FourMasks { vmvnq_u32(vceqq_f32(a, b)) }
     }
 }
 

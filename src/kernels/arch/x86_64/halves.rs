@@ -4,6 +4,7 @@ use std::arch::asm;
 use std::arch::x86_64::*;
 
 use crate::arch::doubles::{AVX2_ROWS, AVX512_ROWS, Doubles, widening};
+use crate::arch::functions::functions;
 use crate::halves::{BLOCK, Form, LANES, Line, SCALE, STEPS};
 use crate::{Isa, Level};
 
@@ -52,73 +53,38 @@ impl Doubles for Avx2 {
             _ => 1,
         }
     }
-    #[inline]
-    #[target_feature(enable = "avx2,fma")]
-    unsafe fn zero() -> Self::Sums {
-        [_mm256_setzero_pd(); 2]
-    }
-    #[inline]
-    #[target_feature(enable = "avx2,fma")]
-    unsafe fn words(p: *const Line) -> Self::Words {
-        let p: *const __m256i = p.cast();
-        // SAFETY: the caller has a line there.
-        unsafe { [_mm256_loadu_si256(p), _mm256_loadu_si256(p.add(1))] }
-    }
-    #[inline]
-    #[target_feature(enable = "avx2,fma")]
-    unsafe fn no_words() -> Self::Words {
-        [_mm256_setzero_si256(); 2]
-    }
-    #[inline]
-    #[target_feature(enable = "avx2,fma")]
-    unsafe fn prefetch(p: *const Line) {
-        ask(p);
-    }
-    #[inline]
-    #[target_feature(enable = "avx2,fma")]
-    unsafe fn field<const K: usize, const BRAIN: bool>(words: Self::Words) -> Self::Sums {
-        [widen256::<K, BRAIN>(words[0]), widen256::<K, BRAIN>(words[1])]
-    }
-    #[inline]
-    #[target_feature(enable = "avx2,fma")]
-    unsafe fn add(acc: Self::Sums, w: Self::Sums, c: *const f64) -> Self::Sums {
-        // SAFETY: the caller has a coefficient there.
-        let c = _mm256_set1_pd(unsafe { *c });
-        [_mm256_fmadd_pd(w[0], c, acc[0]), _mm256_fmadd_pd(w[1], c, acc[1])]
-    }
-    #[inline]
-    #[target_feature(enable = "avx2,fma")]
-    unsafe fn add_row<const BRAIN: bool>(
-        acc: &mut [Self::Sums; 4],
-        lines: *const Line,
-        quads: usize,
-        coefs: *const f64,
-        ahead: usize,
-    ) -> bool {
-        // SAFETY: the caller has the words and the coefficients, and this function the features.
-        unsafe { row::avx2::<BRAIN>(acc, lines, quads, coefs, ahead) };
-        true
-    }
-    #[inline]
-    #[target_feature(enable = "avx2,fma")]
-    unsafe fn load(p: *const f64) -> Self::Sums {
-        // SAFETY: the caller has eight values there; the loads ask for no alignment.
-        unsafe { [_mm256_loadu_pd(p), _mm256_loadu_pd(p.add(4))] }
-    }
-    #[inline]
-    #[target_feature(enable = "avx2,fma")]
-    unsafe fn store(p: *mut f64, v: Self::Sums) {
-        // SAFETY: the caller has room for eight there; the stores ask for no alignment.
-        unsafe {
+
+    functions! { [#[inline] #[target_feature(enable = "avx2,fma")]]
+        zero() -> Self::Sums { [_mm256_setzero_pd(); 2] }
+        words(p: *const Line) -> Self::Words {
+            let p: *const __m256i = p.cast();
+            [_mm256_loadu_si256(p), _mm256_loadu_si256(p.add(1))]
+        }
+        no_words() -> Self::Words { [_mm256_setzero_si256(); 2] }
+        prefetch(p: *const Line) -> () { ask(p) }
+        field[const K: usize, const BRAIN: bool](words: Self::Words) -> Self::Sums {
+            [widen256::<K, BRAIN>(words[0]), widen256::<K, BRAIN>(words[1])]
+        }
+        add(acc: Self::Sums, w: Self::Sums, c: *const f64) -> Self::Sums {
+            let c = _mm256_set1_pd(*c);
+            [_mm256_fmadd_pd(w[0], c, acc[0]), _mm256_fmadd_pd(w[1], c, acc[1])]
+        }
+        add_row[const BRAIN: bool](
+            acc: &mut [Self::Sums; 4],
+            lines: *const Line,
+            quads: usize,
+            coefs: *const f64,
+            ahead: usize,
+        ) -> bool {
+            row::avx2::<BRAIN>(acc, lines, quads, coefs, ahead);
+            true
+        }
+        load(p: *const f64) -> Self::Sums { [_mm256_loadu_pd(p), _mm256_loadu_pd(p.add(4))] }
+        store(p: *mut f64, v: Self::Sums) -> () {
             _mm256_storeu_pd(p, v[0]);
             _mm256_storeu_pd(p.add(4), v[1]);
         }
-    }
-    #[inline]
-    #[target_feature(enable = "avx2,fma")]
-    unsafe fn store_f32(p: *mut f32, v: Self::Sums) {
-        // SAFETY: the caller has room for eight there; the stores ask for no alignment.
-        unsafe {
+        store_f32(p: *mut f32, v: Self::Sums) -> () {
             _mm_storeu_ps(p, _mm256_cvtpd_ps(v[0]));
             _mm_storeu_ps(p.add(4), _mm256_cvtpd_ps(v[1]));
         }
@@ -137,77 +103,38 @@ impl Doubles for Avx512 {
     fn lines(_: usize) -> usize {
         4
     }
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512dq")]
-    unsafe fn zero() -> __m512d {
-        _mm512_setzero_pd()
-    }
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512dq")]
-    unsafe fn words(p: *const Line) -> __m512i {
-        // SAFETY: the caller has a line there.
-        unsafe { _mm512_loadu_si512(p.cast()) }
-    }
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512dq")]
-    unsafe fn no_words() -> __m512i {
-        _mm512_setzero_si512()
-    }
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512dq")]
-    unsafe fn prefetch(p: *const Line) {
-        ask(p);
-    }
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512dq")]
-    unsafe fn field<const K: usize, const BRAIN: bool>(x: __m512i) -> __m512d {
-        let x = match K {
-            0 => _mm512_slli_epi64::<48>(x),
-            1 => _mm512_slli_epi64::<32>(x),
-            2 => _mm512_slli_epi64::<16>(x),
-            _ => x,
-        };
-        // The shift fills with the sign, of which the mask leaves one bit.
-        let mask = _mm512_set1_epi64(widening(BRAIN).1.cast_signed());
-        let shifted = if BRAIN { _mm512_srai_epi64::<3>(x) } else { _mm512_srai_epi64::<6>(x) };
-        _mm512_castsi512_pd(_mm512_and_si512(shifted, mask))
-    }
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512dq")]
-    unsafe fn add(acc: __m512d, w: __m512d, c: *const f64) -> __m512d {
-        // SAFETY: the caller has a coefficient there.
-        _mm512_fmadd_pd(w, _mm512_set1_pd(unsafe { *c }), acc)
-    }
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512dq")]
-    unsafe fn add_row<const BRAIN: bool>(
-        acc: &mut [Self::Sums; 4],
-        lines: *const Line,
-        quads: usize,
-        coefs: *const f64,
-        ahead: usize,
-    ) -> bool {
-        // SAFETY: the caller has the words and the coefficients, and this function the features.
-        unsafe { row::avx512::<BRAIN>(acc, lines, quads, coefs, ahead) };
-        true
-    }
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512dq")]
-    unsafe fn load(p: *const f64) -> __m512d {
-        // SAFETY: the caller has eight values there; the loads ask for no alignment.
-        unsafe { _mm512_loadu_pd(p) }
-    }
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512dq")]
-    unsafe fn store(p: *mut f64, v: __m512d) {
-        // SAFETY: the caller has room for eight there; the stores ask for no alignment.
-        unsafe { _mm512_storeu_pd(p, v) }
-    }
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512dq")]
-    unsafe fn store_f32(p: *mut f32, v: __m512d) {
-        // SAFETY: the caller has room for eight there; the stores ask for no alignment.
-        unsafe { _mm256_storeu_ps(p, _mm512_cvtpd_ps(v)) }
+
+    functions! { [#[inline] #[target_feature(enable = "avx512f,avx512dq")]]
+        zero() -> __m512d { _mm512_setzero_pd() }
+        words(p: *const Line) -> __m512i { _mm512_loadu_si512(p.cast()) }
+        no_words() -> __m512i { _mm512_setzero_si512() }
+        prefetch(p: *const Line) -> () { ask(p) }
+        field[const K: usize, const BRAIN: bool](x: __m512i) -> __m512d {
+            let x = match K {
+                0 => _mm512_slli_epi64::<48>(x),
+                1 => _mm512_slli_epi64::<32>(x),
+                2 => _mm512_slli_epi64::<16>(x),
+                _ => x,
+            };
+            // The shift fills with the sign, of which the mask leaves one bit.
+            let mask = _mm512_set1_epi64(widening(BRAIN).1.cast_signed());
+            let shifted = if BRAIN { _mm512_srai_epi64::<3>(x) } else { _mm512_srai_epi64::<6>(x) };
+            _mm512_castsi512_pd(_mm512_and_si512(shifted, mask))
+        }
+        add(acc: __m512d, w: __m512d, c: *const f64) -> __m512d { _mm512_fmadd_pd(w, _mm512_set1_pd(*c), acc) }
+        add_row[const BRAIN: bool](
+            acc: &mut [Self::Sums; 4],
+            lines: *const Line,
+            quads: usize,
+            coefs: *const f64,
+            ahead: usize,
+        ) -> bool {
+            row::avx512::<BRAIN>(acc, lines, quads, coefs, ahead);
+            true
+        }
+        load(p: *const f64) -> __m512d { _mm512_loadu_pd(p) }
+        store(p: *mut f64, v: __m512d) -> () { _mm512_storeu_pd(p, v) }
+        store_f32(p: *mut f32, v: __m512d) -> () { _mm256_storeu_ps(p, _mm512_cvtpd_ps(v)) }
     }
 }
 

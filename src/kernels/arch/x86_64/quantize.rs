@@ -159,29 +159,24 @@ fn f16_values(x: &[f32], out: &mut [u8]) {
     }
 }
 
-macro_rules! encoder {
-    ($name:ident, $act:ident, $blocks:ident) => {
-        pub(super) fn $name(x: &[f32], out: &mut [u8]) {
+/// The encoders of an instruction set, and `encoder`, which finds that of an activation type where it is not just the
+/// type's own.
+macro_rules! encoders {
+    ($($name:ident $act:ident $blocks:ident;)*) => {
+        $(pub(super) fn $name(x: &[f32], out: &mut [u8]) {
             check_lengths(TypeId::$act, x, out);
-            // SAFETY: `quantize_act` and `encode_rows` hand this out only for an `Isa` that includes AVX2, FMA and
-            // F16C.
+            // SAFETY: `quantize_act` and `encode_rows` hand this out only for an `Isa` that includes the features.
             unsafe { $blocks(x, out) }
+        })*
+
+        pub(super) fn encoder(act: TypeId) -> Option<super::QuantizeAct> {
+            match act {
+                $(TypeId::$act => Some($name),)*
+                _ => None,
+            }
         }
     };
 }
+pub(super) use encoders;
 
-encoder!(q8_0, Q8_0, q8_0_blocks);
-encoder!(q8_1, Q8_1, q8_1_blocks);
-encoder!(q8_k, Q8_K, q8_k_blocks);
-encoder!(f16, F16, f16_values);
-
-/// The AVX2 encoder of an activation type, where that is not just the type's own.
-pub(super) fn encoder(act: TypeId) -> Option<super::QuantizeAct> {
-    match act {
-        TypeId::Q8_0 => Some(q8_0),
-        TypeId::Q8_1 => Some(q8_1),
-        TypeId::Q8_K => Some(q8_k),
-        TypeId::F16 => Some(f16),
-        _ => None,
-    }
-}
+encoders! { q8_0 Q8_0 q8_0_blocks; q8_1 Q8_1 q8_1_blocks; q8_k Q8_K q8_k_blocks; f16 F16 f16_values; }

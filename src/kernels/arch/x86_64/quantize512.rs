@@ -5,7 +5,7 @@ use std::arch::x86_64::*;
 use trine_formats::types::TypeId;
 use trine_formats::types::info;
 
-use super::quantize::f16_bytes;
+use super::quantize::{encoders, f16_bytes};
 use crate::scalar::{check_lengths, definition};
 
 const INF_BITS: i32 = 0x7F80_0000;
@@ -193,28 +193,4 @@ fn f16_values(x: &[f32], out: &mut [u8]) {
     }
 }
 
-macro_rules! encoder {
-    ($name:ident, $act:ident, $blocks:ident) => {
-        fn $name(x: &[f32], out: &mut [u8]) {
-            check_lengths(TypeId::$act, x, out);
-            // SAFETY: `encoder` hands this out only where AVX-512 was detected.
-            unsafe { $blocks(x, out) }
-        }
-    };
-}
-
-encoder!(q8_0, Q8_0, q8_0_blocks);
-encoder!(q8_1, Q8_1, q8_1_blocks);
-encoder!(q8_k, Q8_K, q8_k_blocks);
-encoder!(f16, F16, f16_values);
-
-/// The AVX-512 encoder of an activation type, where that is not just the type's own.
-pub(super) fn encoder(act: TypeId) -> Option<super::QuantizeAct> {
-    match act {
-        TypeId::Q8_0 => Some(q8_0),
-        TypeId::Q8_1 => Some(q8_1),
-        TypeId::Q8_K => Some(q8_k),
-        TypeId::F16 => Some(f16),
-        _ => None,
-    }
-}
+encoders! { q8_0 Q8_0 q8_0_blocks; q8_1 Q8_1 q8_1_blocks; q8_k Q8_K q8_k_blocks; f16 F16 f16_values; }

@@ -71,47 +71,67 @@ macro_rules! whole {
     };
 }
 
-macro_rules! operators {
-    ($($trait:ident $method:ident $eight:ident $sixteen:ident;)*) => { $(
-        impl $trait for Eights {
-            type Output = Eights;
-            #[inline(always)]
-            fn $method(self, o: Eights) -> Eights {
-                Eights(halves!(a = self, b = o; $eight(a, b)))
-            }
-        }
-
-        impl $trait for Sixteen {
-            type Output = Sixteen;
-            #[inline(always)]
-            fn $method(self, o: Sixteen) -> Sixteen {
-                Sixteen(whole!($sixteen(self.0, o.0)))
-            }
+/// Methods of [`Eights`], an expression of intrinsics on a half of each operand.
+macro_rules! eights {
+    ($($name:ident($a:ident $(, $b:ident)?) -> $out:ident $body:block)*) => { $(
+        #[inline(always)]
+        fn $name(self $(, $b: Eights)?) -> $out {
+            $out(halves!($a = self $(, $b = $b)?; $body))
         }
     )* };
 }
 
+/// Methods of [`Sixteen`], an expression of intrinsics on whole operands.
+macro_rules! sixteens {
+    ($($name:ident($a:ident $(, $b:ident)?) -> $out:ident $body:block)*) => { $(
+        #[inline(always)]
+        fn $name(self $(, $b: Sixteen)?) -> $out {
+            let $a = self.0;
+            $(let $b = $b.0;)?
+            $out(whole!($body))
+        }
+    )* };
+}
+
+macro_rules! operators {
+    ($($trait:ident $method:ident $halves:ident $eight:ident $(; $sixteen:ident)?)*) => { $(
+        impl $trait for $halves {
+            type Output = $halves;
+            #[inline(always)]
+            fn $method(self, o: $halves) -> $halves {
+                $halves(halves!(a = self, b = o; $eight(a, b)))
+            }
+        }
+
+        $(
+            impl $trait for Sixteen {
+                type Output = Sixteen;
+                #[inline(always)]
+                fn $method(self, o: Sixteen) -> Sixteen {
+                    Sixteen(whole!($sixteen(self.0, o.0)))
+                }
+            }
+        )?
+    )* };
+}
+
 operators! {
-    Add add _mm256_add_ps _mm512_add_ps;
-    Sub sub _mm256_sub_ps _mm512_sub_ps;
-    Mul mul _mm256_mul_ps _mm512_mul_ps;
-    Div div _mm256_div_ps _mm512_div_ps;
+    Add add Eights _mm256_add_ps; _mm512_add_ps
+    Sub sub Eights _mm256_sub_ps; _mm512_sub_ps
+    Mul mul Eights _mm256_mul_ps; _mm512_mul_ps
+    Div div Eights _mm256_div_ps; _mm512_div_ps
+    BitAnd bitand EightMasks _mm256_and_ps
+    BitOr bitor EightMasks _mm256_or_ps
 }
 
 impl Neg for Eights {
     type Output = Eights;
-    #[inline(always)]
-    fn neg(self) -> Eights {
-        Eights(halves!(a = self; _mm256_xor_ps(_mm256_set1_ps(-0.0), a)))
-    }
+    eights! { neg(a) -> Eights { _mm256_xor_ps(_mm256_set1_ps(-0.0), a) } }
 }
 
 impl Neg for Sixteen {
     type Output = Sixteen;
-    #[inline(always)]
-    fn neg(self) -> Sixteen {
-        Sixteen(whole!(_mm512_xor_ps(_mm512_set1_ps(-0.0), self.0)))
-    }
+    sixteens! { neg(a) -> Sixteen { _mm512_xor_ps(_mm512_set1_ps(-0.0), a) } }
 }
 
 /// `num::nearest_int` of every lane.
@@ -176,70 +196,22 @@ impl Vector for Eights {
         }
     }
     #[inline(always)]
-    fn sqrt(self) -> Eights {
-        Eights(halves!(a = self; _mm256_sqrt_ps(a)))
-    }
-    #[inline(always)]
-    fn abs(self) -> Eights {
-        Eights(halves!(a = self; _mm256_andnot_ps(_mm256_set1_ps(-0.0), a)))
-    }
-    #[inline(always)]
-    fn or_below(self, o: Eights) -> Eights {
-        Eights(halves!(a = self, b = o; _mm256_min_ps(a, b)))
-    }
-    #[inline(always)]
-    fn or_above(self, o: Eights) -> Eights {
-        Eights(halves!(a = self, b = o; _mm256_max_ps(a, b)))
-    }
-    #[inline(always)]
-    fn nearest(self) -> Eights {
-        Eights(halves!(a = self; _mm256_cvtepi32_ps(nearest_int(a))))
-    }
-    #[inline(always)]
-    fn nearest_u8(self) -> Eights {
-        Eights(halves!(a = self; {
-            _mm256_cvtepi32_ps(_mm256_and_si256(nearest_int(a), _mm256_set1_epi32(255)))
-        }))
-    }
-    #[inline(always)]
-    fn round(self) -> Eights {
-        Eights(halves!(a = self; _mm256_round_ps::<TO_NEAREST>(a)))
-    }
-    #[inline(always)]
-    fn gt(self, o: Eights) -> EightMasks {
-        EightMasks(halves!(a = self, b = o; _mm256_cmp_ps::<_CMP_GT_OQ>(a, b)))
-    }
-    #[inline(always)]
-    fn ge(self, o: Eights) -> EightMasks {
-        EightMasks(halves!(a = self, b = o; _mm256_cmp_ps::<_CMP_GE_OQ>(a, b)))
-    }
-    #[inline(always)]
-    fn eq(self, o: Eights) -> EightMasks {
-        EightMasks(halves!(a = self, b = o; _mm256_cmp_ps::<_CMP_EQ_OQ>(a, b)))
-    }
-    #[inline(always)]
-    fn ne(self, o: Eights) -> EightMasks {
-        EightMasks(halves!(a = self, b = o; _mm256_cmp_ps::<_CMP_NEQ_UQ>(a, b)))
-    }
-    #[inline(always)]
     fn select(mask: EightMasks, a: Eights, b: Eights) -> Eights {
         Eights(halves!(m = mask, a = a, b = b; _mm256_blendv_ps(b, a, m)))
     }
-}
 
-impl BitAnd for EightMasks {
-    type Output = EightMasks;
-    #[inline(always)]
-    fn bitand(self, o: EightMasks) -> EightMasks {
-        EightMasks(halves!(a = self, b = o; _mm256_and_ps(a, b)))
-    }
-}
-
-impl BitOr for EightMasks {
-    type Output = EightMasks;
-    #[inline(always)]
-    fn bitor(self, o: EightMasks) -> EightMasks {
-        EightMasks(halves!(a = self, b = o; _mm256_or_ps(a, b)))
+    eights! {
+        sqrt(a) -> Eights { _mm256_sqrt_ps(a) }
+        abs(a) -> Eights { _mm256_andnot_ps(_mm256_set1_ps(-0.0), a) }
+        or_below(a, b) -> Eights { _mm256_min_ps(a, b) }
+        or_above(a, b) -> Eights { _mm256_max_ps(a, b) }
+        nearest(a) -> Eights { _mm256_cvtepi32_ps(nearest_int(a)) }
+        nearest_u8(a) -> Eights { _mm256_cvtepi32_ps(_mm256_and_si256(nearest_int(a), _mm256_set1_epi32(255))) }
+        round(a) -> Eights { _mm256_round_ps::<TO_NEAREST>(a) }
+        gt(a, b) -> EightMasks { _mm256_cmp_ps::<_CMP_GT_OQ>(a, b) }
+        ge(a, b) -> EightMasks { _mm256_cmp_ps::<_CMP_GE_OQ>(a, b) }
+        eq(a, b) -> EightMasks { _mm256_cmp_ps::<_CMP_EQ_OQ>(a, b) }
+        ne(a, b) -> EightMasks { _mm256_cmp_ps::<_CMP_NEQ_UQ>(a, b) }
     }
 }
 
@@ -291,55 +263,25 @@ impl Vector for Sixteen {
         }
     }
     #[inline(always)]
-    fn sqrt(self) -> Sixteen {
-        Sixteen(whole!(_mm512_sqrt_ps(self.0)))
-    }
-    #[inline(always)]
-    fn abs(self) -> Sixteen {
-        Sixteen(whole!(_mm512_andnot_ps(_mm512_set1_ps(-0.0), self.0)))
-    }
-    #[inline(always)]
-    fn or_below(self, o: Sixteen) -> Sixteen {
-        Sixteen(whole!(_mm512_min_ps(self.0, o.0)))
-    }
-    #[inline(always)]
-    fn or_above(self, o: Sixteen) -> Sixteen {
-        Sixteen(whole!(_mm512_max_ps(self.0, o.0)))
-    }
-    #[inline(always)]
-    fn nearest(self) -> Sixteen {
-        Sixteen(whole!(_mm512_cvtepi32_ps(nearest_int_16(self.0))))
-    }
-    #[inline(always)]
-    fn nearest_u8(self) -> Sixteen {
-        Sixteen(whole!({
-            let byte = _mm512_and_si512(nearest_int_16(self.0), _mm512_set1_epi32(255));
-            _mm512_cvtepi32_ps(byte)
-        }))
-    }
-    #[inline(always)]
-    fn round(self) -> Sixteen {
-        Sixteen(whole!(_mm512_roundscale_ps::<TO_NEAREST>(self.0)))
-    }
-    #[inline(always)]
-    fn gt(self, o: Sixteen) -> SixteenMask {
-        SixteenMask(whole!(_mm512_cmp_ps_mask::<_CMP_GT_OQ>(self.0, o.0)))
-    }
-    #[inline(always)]
-    fn ge(self, o: Sixteen) -> SixteenMask {
-        SixteenMask(whole!(_mm512_cmp_ps_mask::<_CMP_GE_OQ>(self.0, o.0)))
-    }
-    #[inline(always)]
-    fn eq(self, o: Sixteen) -> SixteenMask {
-        SixteenMask(whole!(_mm512_cmp_ps_mask::<_CMP_EQ_OQ>(self.0, o.0)))
-    }
-    #[inline(always)]
-    fn ne(self, o: Sixteen) -> SixteenMask {
-        SixteenMask(whole!(_mm512_cmp_ps_mask::<_CMP_NEQ_UQ>(self.0, o.0)))
-    }
-    #[inline(always)]
     fn select(mask: SixteenMask, a: Sixteen, b: Sixteen) -> Sixteen {
         Sixteen(whole!(_mm512_mask_blend_ps(mask.0, b.0, a.0)))
+    }
+
+    sixteens! {
+        sqrt(a) -> Sixteen { _mm512_sqrt_ps(a) }
+        abs(a) -> Sixteen { _mm512_andnot_ps(_mm512_set1_ps(-0.0), a) }
+        or_below(a, b) -> Sixteen { _mm512_min_ps(a, b) }
+        or_above(a, b) -> Sixteen { _mm512_max_ps(a, b) }
+        nearest(a) -> Sixteen { _mm512_cvtepi32_ps(nearest_int_16(a)) }
+        nearest_u8(a) -> Sixteen {
+            let byte = _mm512_and_si512(nearest_int_16(a), _mm512_set1_epi32(255));
+            _mm512_cvtepi32_ps(byte)
+        }
+        round(a) -> Sixteen { _mm512_roundscale_ps::<TO_NEAREST>(a) }
+        gt(a, b) -> SixteenMask { _mm512_cmp_ps_mask::<_CMP_GT_OQ>(a, b) }
+        ge(a, b) -> SixteenMask { _mm512_cmp_ps_mask::<_CMP_GE_OQ>(a, b) }
+        eq(a, b) -> SixteenMask { _mm512_cmp_ps_mask::<_CMP_EQ_OQ>(a, b) }
+        ne(a, b) -> SixteenMask { _mm512_cmp_ps_mask::<_CMP_NEQ_UQ>(a, b) }
     }
 }
 

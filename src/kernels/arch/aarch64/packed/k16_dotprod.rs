@@ -14,6 +14,7 @@ use super::k_tile::{Scaled, TOKENS, limbs, spread, tile};
 use super::k16::{CodesOf16, layout};
 use super::lanes::{Acts, act_bytes, multiply};
 use super::pair::{Matrix, Rows, Weights};
+use crate::arch::functions::functions;
 use crate::packed::Layout;
 use crate::packed::k_quants::ROWS;
 use crate::packed::k_quants::of_16::{Layout16, Q3K, Q6K, at};
@@ -170,18 +171,10 @@ macro_rules! without_minima {
         fn part(group: *const u8, b: usize, l: usize) -> *const u8 {
             group.wrapping_add(at::<Self>(b).1 + Self::CODES + 64 * Self::PART_LINES * l)
         }
-        /// # Safety
-        /// As in [`Scaled`].
-        #[inline(always)]
-        unsafe fn d(head: &Head) -> float32x4_t {
-            head.d
-        }
-        /// # Safety
-        /// As in [`Scaled`].
-        #[inline]
-        #[target_feature(enable = "neon")]
-        unsafe fn minima(_: &Head) -> ([int8x16_t; 2], float32x4_t) {
-            ([vdupq_n_s8(0); 2], vdupq_n_f32(0.0))
+
+        functions! { [#[inline] #[target_feature(enable = "neon")]]
+            d(head: &Head) -> float32x4_t { head.d }
+            minima(_head: &Head) -> ([int8x16_t; 2], float32x4_t) { ([vdupq_n_s8(0); 2], vdupq_n_f32(0.0)) }
         }
     };
 }
@@ -190,28 +183,16 @@ impl Scaled for Q6K {
     without_minima!();
     const TWO: bool = true;
 
-    #[inline]
-    #[target_feature(enable = "neon")]
-    unsafe fn head(group: *const u8, b: usize, r: usize) -> Head {
-        // SAFETY: the caller's promise.
-        let (d, scales) = unsafe { head::<Q6K>(group, b, r) };
-        Head { d, scales: spread_pairs(scales) }
-    }
-    #[inline]
-    #[target_feature(enable = "neon")]
-    unsafe fn limbs(head: &Head, part: *const u8, r: usize) -> [Weights; 2] {
-        // SAFETY: the caller's promise.
-        limbs(&unsafe { Q6K::unpack(part, r) }, &head.scales)
-    }
-    #[inline]
-    #[target_feature(enable = "neon")]
-    unsafe fn raise(sum: int32x4_t) -> int32x4_t {
-        vshlq_n_s32::<8>(sum)
-    }
-    #[inline]
-    #[target_feature(enable = "neon")]
-    unsafe fn float(sum: int32x4_t) -> float32x4_t {
-        vcvtq_n_f32_s32::<2>(sum)
+    functions! { [#[inline] #[target_feature(enable = "neon")]]
+        head(group: *const u8, b: usize, r: usize) -> Head {
+            let (d, scales) = head::<Q6K>(group, b, r);
+            Head { d, scales: spread_pairs(scales) }
+        }
+        limbs(head: &Head, part: *const u8, r: usize) -> [Weights; 2] {
+            limbs(&Q6K::unpack(part, r), &head.scales)
+        }
+        raise(sum: int32x4_t) -> int32x4_t { vshlq_n_s32::<8>(sum) }
+        float(sum: int32x4_t) -> float32x4_t { vcvtq_n_f32_s32::<2>(sum) }
     }
 }
 
@@ -220,29 +201,18 @@ impl Scaled for Q3K {
     without_minima!();
     const TWO: bool = false;
 
-    #[inline]
-    #[target_feature(enable = "neon")]
-    unsafe fn head(group: *const u8, b: usize, r: usize) -> Head {
-        // SAFETY: the caller's promise.
-        let (d, scales) = unsafe { head::<Q3K>(group, b, r) };
-        Head { d: vnegq_f32(d), scales: spread_pairs(scales).map(|v| vnegq_s8(v)) }
-    }
-    #[inline]
-    #[target_feature(enable = "neon")]
-    unsafe fn limbs(head: &Head, part: *const u8, r: usize) -> [Weights; 2] {
-        // SAFETY: the caller's promise.
-        let w = unsafe { Q3K::unpack(part, r) };
-        let product = std::array::from_fn(|s| vmulq_s8(w[s], head.scales[s]));
-        [product, product]
-    }
-    #[inline(always)]
-    unsafe fn raise(sum: int32x4_t) -> int32x4_t {
-        sum
-    }
-    #[inline]
-    #[target_feature(enable = "neon")]
-    unsafe fn float(sum: int32x4_t) -> float32x4_t {
-        vcvtq_f32_s32(sum)
+    functions! { [#[inline] #[target_feature(enable = "neon")]]
+        head(group: *const u8, b: usize, r: usize) -> Head {
+            let (d, scales) = head::<Q3K>(group, b, r);
+            Head { d: vnegq_f32(d), scales: spread_pairs(scales).map(|v| vnegq_s8(v)) }
+        }
+        limbs(head: &Head, part: *const u8, r: usize) -> [Weights; 2] {
+            let w = Q3K::unpack(part, r);
+            let product = std::array::from_fn(|s| vmulq_s8(w[s], head.scales[s]));
+            [product, product]
+        }
+        raise(sum: int32x4_t) -> int32x4_t { sum }
+        float(sum: int32x4_t) -> float32x4_t { vcvtq_f32_s32(sum) }
     }
 }
 

@@ -12,6 +12,7 @@ use super::super::dot::{load, multiply};
 use super::lanes::{Acts, FOURS, act_bytes};
 use super::pair::{Columns, Floats, Pair, Weights};
 use super::{FOUR, prefetch, store};
+use crate::arch::functions::unsafe_functions;
 use crate::packed::k_quants::{BLOCK, CHAINS, ROWS};
 
 /// Tokens of a call, whose chains stay in the first-level cache.
@@ -31,37 +32,22 @@ pub(super) trait Scaled {
     fn at(b: usize) -> (usize, usize);
     /// Where the part of chain `l` is in block `b` of a group.
     fn part(group: *const u8, b: usize, l: usize) -> *const u8;
-    /// The head of block `b` of a group, rows `4 r .. 4 r + 4`.
-    ///
-    /// # Safety
-    /// The processor has NEON; the group has block `b` and rows `4 r .. 4 r + 4`.
-    unsafe fn head(group: *const u8, b: usize, r: usize) -> Self::Head;
-    /// Factors of the sums.
-    ///
-    /// # Safety
-    /// The processor has NEON.
-    unsafe fn d(head: &Self::Head) -> float32x4_t;
-    /// The minima, units 0 to 3 and 4 to 7 in the bytes of a row, and what their sum is multiplied by.
-    ///
-    /// # Safety
-    /// The processor has NEON.
-    unsafe fn minima(head: &Self::Head) -> ([int8x16_t; 2], float32x4_t);
-    /// The weights of a part times their scales, unit by unit: the upper limbs, which count for nothing where there are
-    /// none, and the lower ones.
-    ///
-    /// # Safety
-    /// The processor has NEON; the part has rows `4 r .. 4 r + 4`.
-    unsafe fn limbs(head: &Self::Head, part: *const u8, r: usize) -> [Weights; 2];
-    /// Sums of upper limbs, as many times as large as the lower limb makes them.
-    ///
-    /// # Safety
-    /// The processor has NEON.
-    unsafe fn raise(sum: int32x4_t) -> int32x4_t;
-    /// A sum, which is as many times too large as the weights were made.
-    ///
-    /// # Safety
-    /// The processor has NEON.
-    unsafe fn float(sum: int32x4_t) -> float32x4_t;
+
+    unsafe_functions! { "The processor has NEON.";
+        /// The head of block `b` of a group, rows `4 r .. 4 r + 4`.
+        head(group: *const u8, b: usize, r: usize) -> Self::Head: "The group has block `b` and rows `4 r .. 4 r + 4`.";
+        /// Factors of the sums.
+        d(head: &Self::Head) -> float32x4_t;
+        /// The minima, units 0 to 3 and 4 to 7 in the bytes of a row, and what their sum is multiplied by.
+        minima(head: &Self::Head) -> ([int8x16_t; 2], float32x4_t);
+        /// The weights of a part times their scales, unit by unit: the upper limbs, which count for nothing where there
+        /// are none, and the lower ones.
+        limbs(head: &Self::Head, part: *const u8, r: usize) -> [Weights; 2]: "The part has rows `4 r .. 4 r + 4`.";
+        /// Sums of upper limbs, as many times as large as the lower limb makes them.
+        raise(sum: int32x4_t) -> int32x4_t;
+        /// A sum, which is as many times too large as the weights were made.
+        float(sum: int32x4_t) -> float32x4_t;
+    }
 }
 
 /// Codes times scales as two limbs, the upper of which counts 256.

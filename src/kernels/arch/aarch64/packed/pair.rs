@@ -10,6 +10,7 @@ use std::arch::aarch64::*;
 use std::marker::PhantomData;
 
 use super::super::dot::{Dot, two_by_two};
+use crate::arch::functions::{functions, unsafe_functions};
 
 /// A value of each of two tokens, such as its scale.
 pub(super) type Two<T> = [T; 2];
@@ -25,22 +26,25 @@ pub(super) trait Pair {
     /// A number of each token.
     type Token: Copy;
 
-    /// The columns of two tokens, side by side.
-    ///
-    /// # Safety
-    /// The processor has the instructions of the implementation.
-    unsafe fn columns(first: [int8x16_t; 2], second: [int8x16_t; 2]) -> Columns;
-    /// Eight columns of weights, of which register k has dword k of each row.
-    ///
-    /// # Safety
-    /// The processor has the instructions of the implementation.
-    unsafe fn weights(w: [int8x16_t; 2]) -> [int8x16_t; 2];
-    /// `sums` and the products of columns `8 K .. 8 K + 8` with such weights. Two products of a row have to fit 16 bits
-    /// where there is no instruction for four, as in [`Dot::lane`].
-    ///
-    /// # Safety
-    /// The processor has the instructions of the implementation.
-    unsafe fn add<const K: usize>(sums: [int32x4_t; 2], w: [int8x16_t; 2], y: &Columns) -> [int32x4_t; 2];
+    unsafe_functions! { "The processor has the instructions of the implementation.";
+        /// The columns of two tokens, side by side.
+        columns(first: [int8x16_t; 2], second: [int8x16_t; 2]) -> Columns;
+        /// Eight columns of weights, of which register k has dword k of each row.
+        weights(w: [int8x16_t; 2]) -> [int8x16_t; 2];
+        /// `sums` and the products of columns `8 K .. 8 K + 8` with such weights. Two products of a row have to fit
+        /// 16 bits where there is no instruction for four, as in [`Dot::lane`].
+        add[const K: usize](sums: [int32x4_t; 2], w: [int8x16_t; 2], y: &Columns) -> [int32x4_t; 2];
+        /// The value of each row, for both tokens.
+        by_row(x: float32x4_t) -> Floats;
+        /// Lane `LANE` of each token's register.
+        by_token[const LANE: i32](x: Two<float32x4_t>) -> Self::Token;
+        /// Register `i` of a pair times what each token has.
+        times(x: float32x4_t, y: Self::Token, i: usize) -> float32x4_t;
+        /// Initial sums of each token, for all rows: lane `LANE` of its register.
+        starts[const LANE: i32](x: Two<int32x4_t>) -> [int32x4_t; 2];
+        /// The rows of each token.
+        apart(x: Floats) -> Two<float32x4_t>;
+    }
 
     /// [`Self::weights`] of 32 columns.
     ///
@@ -68,31 +72,6 @@ pub(super) trait Pair {
             Self::add::<3>(sums, [w[6], w[7]], y)
         }
     }
-    /// The value of each row, for both tokens.
-    ///
-    /// # Safety
-    /// The processor has the instructions of the implementation.
-    unsafe fn by_row(x: float32x4_t) -> Floats;
-    /// Lane `LANE` of each token's register.
-    ///
-    /// # Safety
-    /// The processor has the instructions of the implementation.
-    unsafe fn by_token<const LANE: i32>(x: Two<float32x4_t>) -> Self::Token;
-    /// Register `i` of a pair times what each token has.
-    ///
-    /// # Safety
-    /// The processor has the instructions of the implementation.
-    unsafe fn times(x: float32x4_t, y: Self::Token, i: usize) -> float32x4_t;
-    /// Initial sums of each token, for all rows: lane `LANE` of its register.
-    ///
-    /// # Safety
-    /// The processor has the instructions of the implementation.
-    unsafe fn starts<const LANE: i32>(x: Two<int32x4_t>) -> [int32x4_t; 2];
-    /// The rows of each token.
-    ///
-    /// # Safety
-    /// The processor has the instructions of the implementation.
-    unsafe fn apart(x: Floats) -> Two<float32x4_t>;
 }
 
 /// By sums of four products: a register for each token.
@@ -101,50 +80,27 @@ pub(super) struct Rows<D>(PhantomData<D>);
 impl<D: Dot> Pair for Rows<D> {
     type Token = Two<f32>;
 
-    #[inline(always)]
-    unsafe fn columns(first: [int8x16_t; 2], second: [int8x16_t; 2]) -> Columns {
-        [first[0], first[1], second[0], second[1]]
-    }
-    #[inline(always)]
-    unsafe fn weights(w: [int8x16_t; 2]) -> [int8x16_t; 2] {
-        w
-    }
-    #[inline(always)]
-    unsafe fn add<const K: usize>(mut sums: [int32x4_t; 2], w: [int8x16_t; 2], y: &Columns) -> [int32x4_t; 2] {
-        for t in 0..2 {
-            let y = y[2 * t + K / 2];
-            // SAFETY: the caller has the instructions of `D`.
-            sums[t] = unsafe {
-                match K % 2 {
+    functions! { [#[inline(always)]]
+        columns(first: [int8x16_t; 2], second: [int8x16_t; 2]) -> Columns { [first[0], first[1], second[0], second[1]] }
+        weights(w: [int8x16_t; 2]) -> [int8x16_t; 2] { w }
+        add[const K: usize](mut sums: [int32x4_t; 2], w: [int8x16_t; 2], y: &Columns) -> [int32x4_t; 2] {
+            for t in 0..2 {
+                let y = y[2 * t + K / 2];
+                sums[t] = match K % 2 {
                     0 => D::lane::<1>(D::lane::<0>(sums[t], w[0], y), w[1], y),
                     _ => D::lane::<3>(D::lane::<2>(sums[t], w[0], y), w[1], y),
-                }
-            };
+                };
+            }
+            sums
         }
-        sums
+        by_row(x: float32x4_t) -> Floats { [x, x] }
+        apart(x: Floats) -> Two<float32x4_t> { x }
     }
-    #[inline(always)]
-    unsafe fn by_row(x: float32x4_t) -> Floats {
-        [x, x]
-    }
-    #[inline]
-    #[target_feature(enable = "neon")]
-    unsafe fn by_token<const LANE: i32>(x: Two<float32x4_t>) -> Two<f32> {
-        x.map(|x| vgetq_lane_f32::<LANE>(x))
-    }
-    #[inline]
-    #[target_feature(enable = "neon")]
-    unsafe fn times(x: float32x4_t, y: Two<f32>, i: usize) -> float32x4_t {
-        vmulq_n_f32(x, y[i])
-    }
-    #[inline]
-    #[target_feature(enable = "neon")]
-    unsafe fn starts<const LANE: i32>(x: Two<int32x4_t>) -> [int32x4_t; 2] {
-        x.map(|x| vdupq_laneq_s32::<LANE>(x))
-    }
-    #[inline(always)]
-    unsafe fn apart(x: Floats) -> Two<float32x4_t> {
-        x
+
+    functions! { [#[inline] #[target_feature(enable = "neon")]]
+        by_token[const LANE: i32](x: Two<float32x4_t>) -> Two<f32> { x.map(|x| vgetq_lane_f32::<LANE>(x)) }
+        times(x: float32x4_t, y: Two<f32>, i: usize) -> float32x4_t { vmulq_n_f32(x, y[i]) }
+        starts[const LANE: i32](x: Two<int32x4_t>) -> [int32x4_t; 2] { x.map(|x| vdupq_laneq_s32::<LANE>(x)) }
     }
 }
 
@@ -154,48 +110,28 @@ pub(super) struct Matrix;
 impl Pair for Matrix {
     type Token = float32x4_t;
 
-    #[inline]
-    #[target_feature(enable = "neon,i8mm")]
-    unsafe fn columns(first: [int8x16_t; 2], second: [int8x16_t; 2]) -> Columns {
-        let [a, b] = first.map(|v| vreinterpretq_s64_s8(v));
-        let [c, d] = second.map(|v| vreinterpretq_s64_s8(v));
-        [vzip1q_s64(a, c), vzip2q_s64(a, c), vzip1q_s64(b, d), vzip2q_s64(b, d)].map(|v| vreinterpretq_s8_s64(v))
-    }
-    #[inline]
-    #[target_feature(enable = "neon,i8mm")]
-    unsafe fn weights(w: [int8x16_t; 2]) -> [int8x16_t; 2] {
-        let [a, b] = w.map(|v| vreinterpretq_s32_s8(v));
-        [vzip1q_s32(a, b), vzip2q_s32(a, b)].map(|v| vreinterpretq_s8_s32(v))
-    }
-    #[inline]
-    #[target_feature(enable = "neon,i8mm")]
-    unsafe fn add<const K: usize>(sums: [int32x4_t; 2], w: [int8x16_t; 2], y: &Columns) -> [int32x4_t; 2] {
-        [two_by_two(sums[0], w[0], y[K]), two_by_two(sums[1], w[1], y[K])]
-    }
-    #[inline]
-    #[target_feature(enable = "neon,i8mm")]
-    unsafe fn by_row(x: float32x4_t) -> Floats {
-        [vzip1q_f32(x, x), vzip2q_f32(x, x)]
-    }
-    #[inline]
-    #[target_feature(enable = "neon,i8mm")]
-    unsafe fn by_token<const LANE: i32>(x: Two<float32x4_t>) -> float32x4_t {
-        vreinterpretq_f32_u64(both::<LANE>(x.map(|x| vreinterpretq_u32_f32(x))))
-    }
-    #[inline]
-    #[target_feature(enable = "neon,i8mm")]
-    unsafe fn times(x: float32x4_t, y: float32x4_t, _: usize) -> float32x4_t {
-        vmulq_f32(x, y)
-    }
-    #[inline]
-    #[target_feature(enable = "neon,i8mm")]
-    unsafe fn starts<const LANE: i32>(x: Two<int32x4_t>) -> [int32x4_t; 2] {
-        [vreinterpretq_s32_u64(both::<LANE>(x.map(|x| vreinterpretq_u32_s32(x)))); 2]
-    }
-    #[inline]
-    #[target_feature(enable = "neon,i8mm")]
-    unsafe fn apart(x: Floats) -> Two<float32x4_t> {
-        [vuzp1q_f32(x[0], x[1]), vuzp2q_f32(x[0], x[1])]
+    functions! { [#[inline] #[target_feature(enable = "neon,i8mm")]]
+        columns(first: [int8x16_t; 2], second: [int8x16_t; 2]) -> Columns {
+            let [a, b] = first.map(|v| vreinterpretq_s64_s8(v));
+            let [c, d] = second.map(|v| vreinterpretq_s64_s8(v));
+            [vzip1q_s64(a, c), vzip2q_s64(a, c), vzip1q_s64(b, d), vzip2q_s64(b, d)].map(|v| vreinterpretq_s8_s64(v))
+        }
+        weights(w: [int8x16_t; 2]) -> [int8x16_t; 2] {
+            let [a, b] = w.map(|v| vreinterpretq_s32_s8(v));
+            [vzip1q_s32(a, b), vzip2q_s32(a, b)].map(|v| vreinterpretq_s8_s32(v))
+        }
+        add[const K: usize](sums: [int32x4_t; 2], w: [int8x16_t; 2], y: &Columns) -> [int32x4_t; 2] {
+            [two_by_two(sums[0], w[0], y[K]), two_by_two(sums[1], w[1], y[K])]
+        }
+        by_row(x: float32x4_t) -> Floats { [vzip1q_f32(x, x), vzip2q_f32(x, x)] }
+        by_token[const LANE: i32](x: Two<float32x4_t>) -> float32x4_t {
+            vreinterpretq_f32_u64(both::<LANE>(x.map(|x| vreinterpretq_u32_f32(x))))
+        }
+        times(x: float32x4_t, y: float32x4_t, _i: usize) -> float32x4_t { vmulq_f32(x, y) }
+        starts[const LANE: i32](x: Two<int32x4_t>) -> [int32x4_t; 2] {
+            [vreinterpretq_s32_u64(both::<LANE>(x.map(|x| vreinterpretq_u32_s32(x)))); 2]
+        }
+        apart(x: Floats) -> Two<float32x4_t> { [vuzp1q_f32(x[0], x[1]), vuzp2q_f32(x[0], x[1])] }
     }
 }
 

@@ -11,6 +11,7 @@ use super::k_tile::{Scaled, TOKENS, limbs, spread, tile};
 use super::lanes::{Acts, act_bytes, multiply};
 use super::pair::{Matrix, Rows, Weights};
 use super::q4_k::{CodesOf32, bytes_of, layout, scales_and_mins};
+use crate::arch::functions::functions;
 use crate::packed::Layout;
 use crate::packed::k_quants::ROWS;
 use crate::packed::k_quants::of_32::{CODES, DMIN, Q4K, Q5K, bytes};
@@ -69,51 +70,36 @@ impl<C: Codes> Scaled for C {
     fn part(group: *const u8, b: usize, l: usize) -> *const u8 {
         group.wrapping_add(bytes::<C>() * b + CODES + C::PART * l)
     }
-    #[inline]
-    #[target_feature(enable = "neon")]
-    unsafe fn head(group: *const u8, b: usize, r: usize) -> Head {
-        // SAFETY: the caller's promise.
-        let (d, packed, minima) = unsafe { header(group.add(bytes::<C>() * b), r) };
-        let mut scales = [vdupq_n_s8(0); 8];
-        for (s, scales) in scales.iter_mut().enumerate() {
-            *scales = spread(vreinterpretq_s8_u8(packed[s / 4]), [s as u8 % 4; 4]);
+
+    functions! { [#[inline] #[target_feature(enable = "neon")]]
+        head(group: *const u8, b: usize, r: usize) -> Head {
+            let (d, packed, minima) = header(group.add(bytes::<C>() * b), r);
+            let mut scales = [vdupq_n_s8(0); 8];
+            for (s, scales) in scales.iter_mut().enumerate() {
+                *scales = spread(vreinterpretq_s8_u8(packed[s / 4]), [s as u8 % 4; 4]);
+            }
+            Head { d, scales, minima }
         }
-        Head { d, scales, minima }
-    }
-    #[inline(always)]
-    unsafe fn d(head: &Head) -> float32x4_t {
-        head.d
-    }
-    #[inline(always)]
-    unsafe fn minima(head: &Head) -> Minima {
-        head.minima
-    }
-    #[inline]
-    #[target_feature(enable = "neon")]
-    unsafe fn limbs(head: &Head, part: *const u8, r: usize) -> [Weights; 2] {
-        // SAFETY: the caller's promise.
-        let codes = unsafe { C::unpack(part, r) };
-        if !C::SPLIT {
-            return limbs(&codes, &head.scales);
+        d(head: &Head) -> float32x4_t { head.d }
+        minima(head: &Head) -> Minima { head.minima }
+        limbs(head: &Head, part: *const u8, r: usize) -> [Weights; 2] {
+            let codes = C::unpack(part, r);
+            if !C::SPLIT {
+                return limbs(&codes, &head.scales);
+            }
+            let mut limbs = [[vdupq_n_s8(0); 8]; 2];
+            for s in 0..8 {
+                let scale = vreinterpretq_u8_s8(head.scales[s]);
+                let (upper, lower) = (vshrq_n_u8::<3>(scale), vandq_u8(scale, vdupq_n_u8(7)));
+                limbs[0][s] = vmulq_s8(codes[s], vreinterpretq_s8_u8(upper));
+                limbs[1][s] = vmulq_s8(codes[s], vreinterpretq_s8_u8(lower));
+            }
+            limbs
         }
-        let mut limbs = [[vdupq_n_s8(0); 8]; 2];
-        for s in 0..8 {
-            let scale = vreinterpretq_u8_s8(head.scales[s]);
-            let (upper, lower) = (vshrq_n_u8::<3>(scale), vandq_u8(scale, vdupq_n_u8(7)));
-            limbs[0][s] = vmulq_s8(codes[s], vreinterpretq_s8_u8(upper));
-            limbs[1][s] = vmulq_s8(codes[s], vreinterpretq_s8_u8(lower));
+        raise(sum: int32x4_t) -> int32x4_t {
+            if C::SPLIT { vshlq_n_s32::<3>(sum) } else { vshlq_n_s32::<8>(sum) }
         }
-        limbs
-    }
-    #[inline]
-    #[target_feature(enable = "neon")]
-    unsafe fn raise(sum: int32x4_t) -> int32x4_t {
-        if C::SPLIT { vshlq_n_s32::<3>(sum) } else { vshlq_n_s32::<8>(sum) }
-    }
-    #[inline]
-    #[target_feature(enable = "neon")]
-    unsafe fn float(sum: int32x4_t) -> float32x4_t {
-        vcvtq_f32_s32(sum)
+        float(sum: int32x4_t) -> float32x4_t { vcvtq_f32_s32(sum) }
     }
 }
 

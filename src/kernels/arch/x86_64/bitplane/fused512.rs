@@ -17,19 +17,12 @@ const BATCH: usize = 16;
 /// # Safety
 /// AVX-512 with VNNI, VBMI and GFNI. The lengths fit, groups are whole blocks, the form is for one token.
 pub(super) unsafe fn multiply(rows: &Rows<'_>, form: Arrangement, acts: &[u8], out: &mut [f32]) {
-    macro_rules! by_width {
-        ($product:ident, $($width:literal)*) => {
-            match rows.width() {
-                // SAFETY: the caller says that the processor has the instructions and the lengths fit; the width is
-                // `$width`.
-                $($width => unsafe { products::<$width, $product>(rows, acts, out) },)*
-                _ => unreachable!("checked before"),
-            }
-        };
-    }
-    match form {
-        Arrangement::Floats => by_width!(Floats, 1 2 3 4 5 6 7 8),
-        _ => by_width!(Ints, 1 2 3 4 5 6 7 8),
+    // SAFETY: the caller says that the processor has the instructions and the lengths fit.
+    unsafe {
+        match form {
+            Arrangement::Floats => by_width!(rows.width(), B => products::<B, Floats>(rows, acts, out)),
+            _ => by_width!(rows.width(), B => products::<B, Ints>(rows, acts, out)),
+        }
     }
 }
 
@@ -71,19 +64,8 @@ unsafe fn products<const B: usize, P: Product>(rows: &Rows<'_>, acts: &[u8], out
 /// AVX-512 with VNNI, VBMI and GFNI. The lengths fit.
 pub(super) unsafe fn packed_floats(rows: &PackedRows<'_>, acts: &[u8], out: &mut [f32]) {
     let ahead = rows.ahead;
-    macro_rules! by_width {
-        ($($width:literal)*) => {
-            match rows.width {
-                // SAFETY: the caller says that the processor has the instructions and the lengths fit; the width is
-                // `$width`.
-                $($width => unsafe {
-                    with_ahead!(ahead => packed_products::<$width, _>(rows, acts, out, ahead))
-                },)*
-                _ => unreachable!("checked before"),
-            }
-        };
-    }
-    by_width!(1 2 3 4 5 6 7 8)
+    // SAFETY: the caller says that the processor has the instructions and the lengths fit.
+    unsafe { by_width!(rows.width, B => with_ahead!(ahead => packed_products::<B, _>(rows, acts, out, ahead))) }
 }
 
 /// # Safety

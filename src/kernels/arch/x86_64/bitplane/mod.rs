@@ -7,6 +7,23 @@ use crate::bitplane::packed::{Kind, PackedRows, Shape};
 use crate::bitplane::{Arrangement, RowMemory, Rows};
 use crate::{Isa, Level};
 
+/// Evaluates an expression for rows of `$width` planes, which is the constant `$B` in it. Whoever calls this sees to it
+/// that the processor has the instructions and the rows are there.
+macro_rules! by_width {
+    ($width:expr, $B:ident => $call:expr) => {
+        by_width!(@ $width, $B, $call; 1 2 3 4 5 6 7 8)
+    };
+    (@ $width:expr, $B:ident, $call:expr; $($planes:literal)*) => {
+        match $width {
+            $($planes => {
+                const $B: usize = $planes;
+                $call
+            })*
+            _ => unreachable!("checked before"),
+        }
+    };
+}
+
 mod codes256;
 mod codes512;
 mod fused512;

@@ -198,17 +198,8 @@ unsafe fn walk<const B: usize, S: Sink>(rows: &PackedRows<'_>, row: usize, sink:
 /// # Safety
 /// As there.
 unsafe fn walk_any<S: Sink>(rows: &PackedRows<'_>, row: usize, sink: &mut S) {
-    macro_rules! by_width {
-        ($($width:literal)*) => {
-            match rows.width {
-                // SAFETY: the caller says that the processor has the instructions and the row is there; its width is
-                // `$width`.
-                $($width => unsafe { walk::<$width, S>(rows, row, sink) },)*
-                _ => unreachable!("checked before"),
-            }
-        };
-    }
-    by_width!(1 2 3 4 5 6 7 8)
+    // SAFETY: the caller says that the processor has the instructions and the row is there.
+    unsafe { by_width!(rows.width, B => walk::<B, S>(rows, row, sink)) }
 }
 
 /// Looks up rows for [`Arrangement::Words`].

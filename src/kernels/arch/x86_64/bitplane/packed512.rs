@@ -243,17 +243,8 @@ impl Walk for PackedRows<'_> {
     }
 
     unsafe fn walk<S: Sink>(&self, row: usize, sink: &mut S) -> f32 {
-        macro_rules! by_width {
-            ($($width:literal)*) => {
-                match self.width {
-                    // SAFETY: `Walk::walk` asks that the processor has the instructions and that the row is there; its
-                    // width is `$width`.
-                    $($width => unsafe { walk::<$width, S, _>(self, row, sink, Never) },)*
-                    _ => unreachable!("checked before"),
-                }
-            };
-        }
-        by_width!(1 2 3 4 5 6 7 8);
+        // SAFETY: `Walk::walk` asks that the processor has the instructions and that the row is there.
+        unsafe { by_width!(self.width, B => walk::<B, S, _>(self, row, sink, Never)) }
         self.scales[row]
     }
 }
@@ -320,16 +311,8 @@ pub(crate) fn pack(kind: Kind, shape: Shape, planes: &[&[u8]], rows: usize, out:
 /// # Safety
 /// AVX-512 with VNNI, VBMI and GFNI.
 pub(crate) unsafe fn pack_tables(rows: &Rows<'_>, fixed_point: bool, out: &mut [u8], scales: &mut [f32]) {
-    macro_rules! by_width {
-        ($($width:literal)*) => {
-            match rows.width() {
-                // SAFETY: the caller says that the processor has the instructions; the width of the rows is `$width`.
-                $($width => unsafe { tables_of::<$width>(rows, fixed_point, out, scales) },)*
-                _ => unreachable!("checked before"),
-            }
-        };
-    }
-    by_width!(1 2 3 4 5 6 7 8)
+    // SAFETY: the caller says that the processor has the instructions.
+    unsafe { by_width!(rows.width(), B => tables_of::<B>(rows, fixed_point, out, scales)) }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni,avx2,fma,f16c")]

@@ -24,41 +24,25 @@ const AT_ONCE: usize = 8;
 /// # Safety
 /// AVX-512 with VNNI, VBMI and GFNI. The lengths fit.
 pub(crate) unsafe fn multiply(rows: &PackedRows<'_>, acts: &[u8], tokens: usize, out: &mut [f32]) {
-    macro_rules! by_width {
-        ($f:ident, $($width:literal)*) => {
-            match rows.width {
-                // SAFETY: the caller says that the processor has the instructions and the lengths fit; the width is
-                // `$width`.
-                $($width => unsafe { $f!($width) },)*
-                _ => unreachable!("checked before"),
-            }
-        };
-    }
     let ahead = rows.ahead;
     if tokens == 1 {
-        macro_rules! one {
-            ($width:literal) => {
-                with_ahead!(ahead => one::<$width, _>(rows, acts, out, ahead))
-            };
-        }
-        return by_width!(one, 1 2 3 4 5 6 7 8);
+        // SAFETY: the caller says that the processor has the instructions and the lengths fit.
+        return unsafe { by_width!(rows.width, B => with_ahead!(ahead => one::<B, _>(rows, acts, out, ahead))) };
     }
     let stride = Arrangement::Bytes.act_bytes(rows.shape.columns);
     for first in (0..tokens).step_by(AT_ONCE) {
         let some = Some { acts: &acts[first * stride..], stride, first, count: (tokens - first).min(AT_ONCE), tokens };
-        macro_rules! several {
-            ($width:literal) => {
-                match some.count {
-                    ..=2 => several::<$width, 2>(rows, &some, out),
-                    3 => several::<$width, 3>(rows, &some, out),
-                    4 => several::<$width, 4>(rows, &some, out),
-                    5 => several::<$width, 5>(rows, &some, out),
-                    6 => several::<$width, 6>(rows, &some, out),
-                    _ => several::<$width, AT_ONCE>(rows, &some, out),
-                }
-            };
+        // SAFETY: the caller says that the processor has the instructions and the lengths fit.
+        unsafe {
+            by_width!(rows.width, B => match some.count {
+                ..=2 => several::<B, 2>(rows, &some, out),
+                3 => several::<B, 3>(rows, &some, out),
+                4 => several::<B, 4>(rows, &some, out),
+                5 => several::<B, 5>(rows, &some, out),
+                6 => several::<B, 6>(rows, &some, out),
+                _ => several::<B, AT_ONCE>(rows, &some, out),
+            });
         }
-        by_width!(several, 1 2 3 4 5 6 7 8);
     }
 }
 

@@ -256,17 +256,12 @@ pub(super) unsafe fn floats<const GFNI: bool>(rows: &Rows<'_>, range: Range<usiz
 /// AVX2, FMA and F16C, and GFNI where the parameter says so. The row is there, its groups are whole blocks, and the
 /// sink has room for them.
 unsafe fn walk_any<const GFNI: bool, S: Sink>(rows: &Rows<'_>, row: usize, sink: &mut S) -> f32 {
-    macro_rules! by_width {
-        ($($width:literal)*) => {
-            match rows.width() {
-                // SAFETY: the caller says that the processor has GFNI too and the row is there; its width is `$width`.
-                $($width if GFNI => unsafe { walk_gfni::<$width, S>(rows, row, sink) },
-                // SAFETY: the caller says that the processor has AVX2, FMA and F16C and the row is there; its width is
-                // `$width`.
-                $width => unsafe { walk_avx2::<$width, S>(rows, row, sink) },)*
-                _ => unreachable!("checked before"),
-            }
-        };
+    // SAFETY: the caller says that the processor has the instructions, GFNI among them where the parameter says so, and
+    // that the row is there.
+    unsafe {
+        by_width!(rows.width(), B => match GFNI {
+            true => walk_gfni::<B, S>(rows, row, sink),
+            false => walk_avx2::<B, S>(rows, row, sink),
+        })
     }
-    by_width!(1 2 3 4 5 6 7 8)
 }

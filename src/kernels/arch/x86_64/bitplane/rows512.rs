@@ -315,21 +315,13 @@ impl Walk for Rows<'_> {
     }
 
     unsafe fn walk<S: Sink>(&self, row: usize, sink: &mut S) -> f32 {
-        macro_rules! by_width {
-            ($($width:literal)*) => {
-                // SAFETY: `Walk::walk` asks that the processor has the instructions and that the row is there;
-                // `in_blocks` holds.
-                unsafe {
-                    let fixed = if S::HALVES { None } else { Some(fixed(self, row)) };
-                    match self.width() {
-                        $($width => walk::<$width, S>(self, row, fixed, sink),)*
-                        _ => unreachable!("checked before"),
-                    }
-                    fixed.map_or(1.0, |f| f.scale)
-                }
-            };
+        // SAFETY: `Walk::walk` asks that the processor has the instructions and that the row is there; `in_blocks`
+        // holds.
+        unsafe {
+            let fixed = if S::HALVES { None } else { Some(fixed(self, row)) };
+            by_width!(self.width(), B => walk::<B, S>(self, row, fixed, sink));
+            fixed.map_or(1.0, |f| f.scale)
         }
-        by_width!(1 2 3 4 5 6 7 8)
     }
 }
 

@@ -9,7 +9,7 @@
 
 use std::arch::x86_64::*;
 
-use trine_formats::types::{Part, TypeId, info};
+use trine_formats::types::{Part, info};
 
 use super::super::grouped::GroupStep;
 use super::levels::{self, Levels, SCALES, UNITS, layouts_of_levels};
@@ -19,7 +19,7 @@ use crate::Isa;
 use crate::arch::x86_64::rows::chains::Acts;
 use crate::arch::x86_64::rows::lanes::{Lanes, unroll};
 use crate::packed::k_quants::{BLOCK, Q8_K, ROWS};
-use crate::packed::{Arranged, Call, Encoding, Layout, Multiply};
+use crate::packed::{Call, Layout, Multiply};
 use crate::proof::{Needs, Proof, Vbmi};
 
 /// Tokens whose integers are kept side by side.
@@ -35,21 +35,7 @@ pub(super) const SCALE: usize = STARTS_OF_32 + 32;
 
 /// The layout of a type with a product that runs best with up to `tile` tokens.
 pub(super) const fn layout<C: Levels>(needs: Needs, multiply: Multiply, tile: usize) -> Layout {
-    Layout {
-        types: C::TYPES,
-        needs,
-        name: C::NAME,
-        dense: false,
-        rows: ROWS,
-        encoding: Encoding::Type(TypeId::Q8_K),
-        group_bytes: levels::group_bytes::<C>,
-        pack: levels::pack::<C>,
-        acts: Arranged::Q8K(TypeId::IQ2_XXS),
-        act_bytes,
-        arrange,
-        multiply,
-        tile,
-    }
+    levels::layout::<C>(needs, (act_bytes, arrange), multiply, tile)
 }
 
 const fn by_vectors<C: Levels>() -> Layout {
@@ -58,9 +44,8 @@ const fn by_vectors<C: Levels>() -> Layout {
 
 pub(super) static LAYOUTS: &[Layout] = &layouts_of_levels!(by_vectors);
 
-/// An odd number of cache lines: rows of a tile then do not fall on the same few sets of the cache.
 pub(super) fn act_bytes(n: usize) -> usize {
-    64 * ((n / BLOCK * (ACT / 64)) | 1)
+    levels::act_bytes(n, ACT)
 }
 
 fn arrange(isa: Isa, act: &[u8], n: usize, out: &mut [u8]) {

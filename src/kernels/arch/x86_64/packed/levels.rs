@@ -31,7 +31,8 @@ use super::super::grouped::GroupCodes;
 use super::super::points;
 use crate::Isa;
 use crate::packed::k_quants::{BLOCK, ROWS, count_rows};
-use crate::proof::{Avx2, Proof};
+use crate::packed::{Arrange, Arranged, Encoding, Layout, Multiply};
+use crate::proof::{Avx2, Needs, Proof};
 
 /// Where the scales begin.
 pub(super) const SCALES: usize = 2 * ROWS;
@@ -130,13 +131,43 @@ types! {
     };
 }
 
+/// The layout of a type: what activations become, and a product that runs best with up to `tile` tokens.
+pub(super) const fn layout<C: Levels>(
+    needs: Needs,
+    (act_bytes, arrange): (fn(usize) -> usize, Arrange),
+    multiply: Multiply,
+    tile: usize,
+) -> Layout {
+    Layout {
+        types: C::TYPES,
+        needs,
+        name: C::NAME,
+        dense: false,
+        rows: ROWS,
+        encoding: Encoding::Type(TypeId::Q8_K),
+        group_bytes: group_bytes::<C>,
+        pack: pack::<C>,
+        acts: Arranged::Q8K(TypeId::IQ2_XXS),
+        act_bytes,
+        arrange,
+        multiply,
+        tile,
+    }
+}
+
+/// Bytes of arranged activations of `act` bytes for a block. An odd number of cache lines: rows of a tile then do not
+/// fall on the same few sets of the cache.
+pub(super) fn act_bytes(n: usize, act: usize) -> usize {
+    64 * ((n / BLOCK * (act / 64)) | 1)
+}
+
 /// Bytes of a group of rows of `n` weights.
-pub(super) fn group_bytes<C: Levels>(n: usize) -> usize {
+fn group_bytes<C: Levels>(n: usize) -> usize {
     n / BLOCK * C::BYTES_OF_GROUP
 }
 
 /// Up to [`ROWS`] rows of the file.
-pub(super) fn pack<C: Levels>(isa: Isa, w: &[u8], n: usize, out: &mut [u8]) -> bool {
+fn pack<C: Levels>(isa: Isa, w: &[u8], n: usize, out: &mut [u8]) -> bool {
     let _avx2 = Avx2::of(isa);
     let row_bytes = n / BLOCK * C::BYTES;
     let rows = count_rows(w, row_bytes);

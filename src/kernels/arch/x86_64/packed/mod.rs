@@ -3,23 +3,10 @@
 pub(in crate::arch::x86_64) use crate::arch::x86_64::ahead::{Ahead, Never, with_ahead};
 use crate::packed::{Layout, dword};
 
-/// [`crate::arch::x86_64::rows::lanes::Lanes`] of an instruction set, one expression each.
-macro_rules! lanes {
-    ($($name:ident $([$($generics:tt)*])? ($($args:tt)*) -> $out:ty $body:block)*) => { $(
-        /// # Safety
-        /// As in [`crate::arch::x86_64::rows::lanes::Lanes`].
-        #[inline(always)]
-        unsafe fn $name $(<$($generics)*>)? ($($args)*) -> $out {
-            // SAFETY: the caller has the instruction set and what is read or written.
-            #[allow(unused_unsafe, reason = "most of them touch no memory")]
-            unsafe { $body }
-        }
-    )* };
-}
-
 mod avx2;
 mod block32;
 mod block32_tiles;
+mod dwords;
 mod half;
 pub(in crate::arch::x86_64) mod half_levels;
 pub(in crate::arch::x86_64) mod half_limbs;

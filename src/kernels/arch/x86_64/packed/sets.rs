@@ -6,38 +6,24 @@ use super::zmm::Zmm;
 use crate::arch::x86_64::rows::lanes::{Kernel, Set};
 use crate::proof::{Avx2, Avx512, AvxVnni};
 
-impl Set for Avx2 {
-    type L = Ymm;
-    const TOKENS: usize = 4;
-    const ASKS: usize = 2;
+macro_rules! sets {
+    ($($set:ident: $lanes:ident, $tokens:literal tokens, $asks:literal asks, $features:literal;)*) => { $(
+        impl Set for $set {
+            type L = $lanes;
+            const TOKENS: usize = $tokens;
+            const ASKS: usize = $asks;
 
-    #[target_feature(enable = "avx2,f16c")]
-    unsafe fn run<K: Kernel>(call: K::Call<'_>) {
-        // SAFETY: the caller's promise.
-        unsafe { K::run(call) }
-    }
+            #[target_feature(enable = $features)]
+            unsafe fn run<K: Kernel>(call: K::Call<'_>) {
+                // SAFETY: the caller's promise.
+                unsafe { K::run(call) }
+            }
+        }
+    )* };
 }
 
-impl Set for AvxVnni {
-    type L = Ymm;
-    const TOKENS: usize = 4;
-    const ASKS: usize = 2;
-
-    #[target_feature(enable = "avx2,f16c")]
-    unsafe fn run<K: Kernel>(call: K::Call<'_>) {
-        // SAFETY: the caller's promise.
-        unsafe { K::run(call) }
-    }
-}
-
-impl Set for Avx512 {
-    type L = Zmm;
-    const TOKENS: usize = 1;
-    const ASKS: usize = 8;
-
-    #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-    unsafe fn run<K: Kernel>(call: K::Call<'_>) {
-        // SAFETY: the caller's promise.
-        unsafe { K::run(call) }
-    }
+sets! {
+    Avx2: Ymm, 4 tokens, 2 asks, "avx2,f16c";
+    AvxVnni: Ymm, 4 tokens, 2 asks, "avx2,f16c";
+    Avx512: Zmm, 1 tokens, 8 asks, "avx512f,avx512bw,avx512vnni";
 }

@@ -12,12 +12,14 @@
 use std::arch::x86_64::*;
 use std::mem::take;
 
+use super::dwords::{add_lines, for_tokens};
 use super::ternary_bytes::{self, TwoBits};
 use super::ternary_sums::{Halves, PLANES, block_step, join, load, mask, row_step, store};
 use super::{Ahead, with_ahead};
+use crate::arch::functions::functions;
 pub(super) use crate::packed::t2::{
-    Act, BLOCK, ROWS, SCALES, UNIT, UNIT_BYTES, act_bytes_int8, act_bytes_q8_k, arrange_int8, arrange_q8_k, layouts,
-    pack_rows, pack_tq2_0,
+    Act, BLOCK, ROWS, SCALES, UNIT, UNIT_BYTES, act_bytes_int8, act_bytes_q8_k, layouts, pack_rows, pack_tq2_0,
+    whole_rows, with_scales,
 };
 use crate::packed::{Call, Layout};
 use crate::proof::{Avx512, Proof};
@@ -135,9 +137,7 @@ unsafe fn unit_once<const T: usize, const REVERSED: bool>(
 
 /// One plane of one unit for several tokens: `acc[t] += plane(w) * q[t]`, chunk by chunk.
 ///
-/// In assembly because the compiler takes the loads of `w`, which are the same for every plane, out
-/// of the loop over the planes and, having no 16 registers for them, spills them: 180 instead of
-/// 220 GMAC/s.
+/// In assembly, for the reason that [`super::dwords`] gives: 220 instead of 180 GMAC/s.
 trait Plane<const T: usize> {
     /// # Safety
     /// AVX-512 F and VNNI; 1024 bytes at `w`, 32 at `q` and at every `stride` bytes after it for each token.
@@ -146,56 +146,50 @@ trait Plane<const T: usize> {
 
 struct Tile;
 
+macro_rules! load_plane {
+    ($w0:literal, $w1:literal) => {
+        concat!(
+            "vpandd {w0}, {mask}, zmmword ptr [{w} + ",
+            $w0,
+            "]\n",
+            "vpandd {w1}, {mask}, zmmword ptr [{w} + ",
+            $w1,
+            "]\n",
+        )
+    };
+}
+
+macro_rules! multiply {
+    ($acc0:ident, $acc1:ident) => {
+        concat!("vpdpbusd {", stringify!($acc0), "}, {w0}, {y}\n", "vpdpbusd {", stringify!($acc1), "}, {w1}, {y}\n",)
+    };
+}
+
 macro_rules! plane_of_unit {
-    ($tokens:literal, [$($acc0:ident $acc1:ident $at:literal),*]) => {
+    ($tokens:literal, $sums:tt) => {
         impl Plane<$tokens> for Tile {
-        #[inline]
-        #[target_feature(enable = "avx512f,avx512vnni")]
-        unsafe fn add(w: *const u8, mask: __m512i, q: *const u8, stride: usize, acc: [Halves; $tokens]) -> [Halves; $tokens] {
-            let [$([mut $acc0, mut $acc1]),*] = acc;
-            macro_rules! chunk {
-                ($w0:literal, $w1:literal, $q:literal) => {
-                    concat!(
-                        "vpandd {w0}, {mask}, zmmword ptr [{w} + ", $w0, "]\n",
-                        "vpandd {w1}, {mask}, zmmword ptr [{w} + ", $w1, "]\n",
-                        $("vpbroadcastd {q1}, dword ptr [{q} ", $at, " + ", $q, "]\n",
-                        "vpdpbusd {", stringify!($acc0), "}, {w0}, {q1}\n",
-                        "vpdpbusd {", stringify!($acc1), "}, {w1}, {q1}\n",)*
+            functions! { [#[inline] #[target_feature(enable = "avx512f,avx512vnni")]]
+                add(
+                    w: *const u8,
+                    mask: __m512i,
+                    q: *const u8,
+                    stride: usize,
+                    acc: [Halves; $tokens]
+                ) -> [Halves; $tokens] {
+                    add_lines!(
+                        zmm_reg, load_plane, multiply, {mask = in(zmm_reg) mask,}, (w, q, stride, acc),
+                        [
+                            ("0" "64" "0") ("128" "192" "4") ("256" "320" "8") ("384" "448" "12")
+                            ("512" "576" "16") ("640" "704" "20") ("768" "832" "24") ("896" "960" "28")
+                        ], $sums
                     )
-                };
+                }
             }
-            // SAFETY: reads 1024 bytes at `w` and 32 at `q` of each token, which the caller has.
-            unsafe {
-                std::arch::asm!(
-                    chunk!("0", "64", "0"),
-                    chunk!("128", "192", "4"),
-                    chunk!("256", "320", "8"),
-                    chunk!("384", "448", "12"),
-                    chunk!("512", "576", "16"),
-                    chunk!("640", "704", "20"),
-                    chunk!("768", "832", "24"),
-                    chunk!("896", "960", "28"),
-                    "/* {stride3} */", // a use where there is no fourth token
-                    w = in(reg) w,
-                    q = in(reg) q,
-                    stride = in(reg) stride,
-                    stride3 = in(reg) 3 * stride,
-                    mask = in(zmm_reg) mask,
-                    w0 = out(zmm_reg) _,
-                    w1 = out(zmm_reg) _,
-                    q1 = out(zmm_reg) _,
-                    $($acc0 = inout(zmm_reg) $acc0, $acc1 = inout(zmm_reg) $acc1,)*
-                    options(readonly, nostack, preserves_flags),
-                );
-            }
-            [$([$acc0, $acc1]),*]
-        }
         }
     };
 }
 
-plane_of_unit!(3, [a0 a1 "", b0 b1 "+ {stride}", c0 c1 "+ 2*{stride}"]);
-plane_of_unit!(4, [a0 a1 "", b0 b1 "+ {stride}", c0 c1 "+ 2*{stride}", d0 d1 "+ {stride3}"]);
+for_tokens!(3 4 plane_of_unit);
 
 /// The sums of `units` consecutive units, plane after plane from the top; three or four tokens whose
 /// rows are `stride` bytes apart.

@@ -32,7 +32,7 @@ use super::ternary_bytes::{self, Trits};
 use super::ternary_sums::{Halves, PLANES, block_step, join, load, mask, row_step, store};
 use super::trits::{CHUNKS, DIGITS, Lookup, digits, dword_of, either, encode, pair};
 use super::{Ahead, dword, with_ahead};
-use crate::packed::{Arranged, Call, Encoding, Layout, Multiply};
+use crate::packed::{Arranged, Call, Layout, Multiply};
 use crate::proof::{Needs, Proof, Vbmi};
 use crate::ternary::Quantizer;
 use crate::{AlignedBytes, Isa};
@@ -60,37 +60,22 @@ pub(super) const fn layouts(needs: Needs, blocks: Multiply, rows: Multiply, tile
 
 const fn with_scales(needs: Needs, multiply: Multiply, tile: usize) -> Layout {
     Layout {
-        types: &[],
-        needs,
         name: "5 trits x32",
         dense: true,
-        rows: ROWS,
-        encoding: Encoding::Type(TypeId::Q8_K),
         group_bytes: |n| n / COLUMNS * BLOCK,
-        pack: pack_tq2_0,
-        acts: Arranged::Q8K(TypeId::TQ2_0),
-        act_bytes: t2::act_bytes_q8_k,
-        arrange: t2::arrange_q8_k,
-        multiply,
-        tile,
+        ..t2::with_scales(needs, multiply, tile)
     }
 }
 
 const fn whole_rows(needs: Needs, quantizer: Quantizer, multiply: Multiply, tile: usize) -> Layout {
     Layout {
-        types: &[],
-        needs,
         name: "5 trits x32",
         dense: true,
-        rows: ROWS,
-        encoding: Encoding::Int8(quantizer),
         group_bytes: |n| n.div_ceil(COLUMNS) * DIGITS,
         pack: pack_rows,
         acts: Arranged::Int8 { quantizer, columns: COLUMNS },
         act_bytes: act_bytes_int8,
-        arrange: t2::arrange_int8,
-        multiply,
-        tile,
+        ..t2::whole_rows(needs, quantizer, multiply, tile)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::arch::x86_64::*;
 
+use crate::arch::functions::functions;
 use crate::arch::x86_64::rows::lanes::Lanes;
 
 /// Registers of 32 bytes.
@@ -19,7 +20,7 @@ impl Lanes for Ymm {
     type Ints = __m256i;
     type Floats = __m256;
 
-    lanes! {
+    functions! { [#[inline(always)]]
         load(p: *const u8) -> __m256i { _mm256_loadu_si256(p.cast()) }
         store_bytes(p: *mut u8, v: __m256i) -> () { _mm256_storeu_si256(p.cast(), v) }
         broadcast(p: *const u8) -> __m256i { _mm256_set1_epi32(p.cast::<i32>().read_unaligned()) }

@@ -4,6 +4,7 @@ use std::arch::asm;
 use std::arch::x86_64::*;
 
 use super::ymm::dword_order;
+use crate::arch::functions::functions;
 use crate::arch::x86_64::rows::lanes::Lanes;
 
 /// Registers of 64 bytes.
@@ -21,7 +22,7 @@ impl Lanes for Zmm {
     type Ints = __m512i;
     type Floats = __m512;
 
-    lanes! {
+    functions! { [#[inline(always)]]
         load(p: *const u8) -> __m512i { _mm512_loadu_si512(p.cast()) }
         store_bytes(p: *mut u8, v: __m512i) -> () { _mm512_storeu_si512(p.cast(), v) }
         broadcast(p: *const u8) -> __m512i { _mm512_set1_epi32(p.cast::<i32>().read_unaligned()) }

@@ -6,6 +6,7 @@
 //! [`Set::run`]: all that it calls is inlined there, so that the compiler may use what the set enables. Closures that
 //! others call are no part of that, for they are compiled without it.
 
+use crate::arch::functions::unsafe_functions;
 use crate::proof::Proof;
 
 /// A loop that is compiled for several instruction sets.
@@ -50,182 +51,79 @@ pub(crate) trait Lanes: 'static {
     /// A float of each row.
     type Floats: Copy;
 
-    /// A register of bytes.
-    ///
-    /// # Safety
-    /// The processor has the registers; a register of bytes is readable.
-    unsafe fn load(p: *const u8) -> Self::Ints;
-    /// Writes a register of bytes.
-    ///
-    /// # Safety
-    /// The processor has the registers; there is room for a register of bytes.
-    unsafe fn store_bytes(p: *mut u8, v: Self::Ints);
-    /// The dword at `p` in all lanes.
-    ///
-    /// # Safety
-    /// The processor has the registers; four bytes are readable.
-    unsafe fn broadcast(p: *const u8) -> Self::Ints;
-    /// The byte everywhere.
-    ///
-    /// # Safety
-    /// The processor has the registers.
-    unsafe fn bytes(v: u8) -> Self::Ints;
-    /// The word everywhere.
-    ///
-    /// # Safety
-    /// The processor has the registers.
-    unsafe fn words(v: i16) -> Self::Ints;
-    /// The dword everywhere.
-    ///
-    /// # Safety
-    /// The processor has the registers.
-    unsafe fn dwords(v: i32) -> Self::Ints;
-    /// `a & b`.
-    ///
-    /// # Safety
-    /// The processor has the registers.
-    unsafe fn and(a: Self::Ints, b: Self::Ints) -> Self::Ints;
-    /// `a | b`.
-    ///
-    /// # Safety
-    /// The processor has the registers.
-    unsafe fn or(a: Self::Ints, b: Self::Ints) -> Self::Ints;
-    /// Bits of the mask from `a`, the others from `b`.
-    ///
-    /// # Safety
-    /// The processor has the registers.
-    unsafe fn select(mask: Self::Ints, a: Self::Ints, b: Self::Ints) -> Self::Ints;
-    /// Words shifted to the left. `n` has to be known when it is compiled, here and below.
-    ///
-    /// # Safety
-    /// The processor has the registers.
-    unsafe fn shl(a: Self::Ints, n: u32) -> Self::Ints;
-    /// Words shifted to the right with zeros.
-    ///
-    /// # Safety
-    /// The processor has the registers.
-    unsafe fn shr(a: Self::Ints, n: u32) -> Self::Ints;
-    /// Words shifted to the right with their sign.
-    ///
-    /// # Safety
-    /// The processor has the registers.
-    unsafe fn sar(a: Self::Ints, n: u32) -> Self::Ints;
-    /// Dwords shifted to the right with their sign.
-    ///
-    /// # Safety
-    /// The processor has the registers.
-    unsafe fn sar_dwords(a: Self::Ints, n: u32) -> Self::Ints;
-    /// `a + b` of bytes.
-    ///
-    /// # Safety
-    /// The processor has the registers.
-    unsafe fn add_bytes(a: Self::Ints, b: Self::Ints) -> Self::Ints;
-    /// `a - b` of bytes.
-    ///
-    /// # Safety
-    /// The processor has the registers.
-    unsafe fn sub_bytes(a: Self::Ints, b: Self::Ints) -> Self::Ints;
-    /// `a + b` of words.
-    ///
-    /// # Safety
-    /// The processor has the registers.
-    unsafe fn add_words(a: Self::Ints, b: Self::Ints) -> Self::Ints;
-    /// `a - b` of words.
-    ///
-    /// # Safety
-    /// The processor has the registers.
-    unsafe fn sub_words(a: Self::Ints, b: Self::Ints) -> Self::Ints;
-    /// The lower halves of products of words.
-    ///
-    /// # Safety
-    /// The processor has the registers.
-    unsafe fn mul_words(a: Self::Ints, b: Self::Ints) -> Self::Ints;
-    /// `a + b` of dwords.
-    ///
-    /// # Safety
-    /// The processor has the registers.
-    unsafe fn add_dwords(a: Self::Ints, b: Self::Ints) -> Self::Ints;
-    /// Every dword made of bytes of its own, numbered from 0; -1 is a zero.
-    ///
-    /// # Safety
-    /// The processor has the registers.
-    unsafe fn shuffle(v: Self::Ints, bytes: [i8; 4]) -> Self::Ints;
-    /// Bytes that numbers below 16 stand for.
-    ///
-    /// # Safety
-    /// The processor has the registers.
-    unsafe fn lookup(table: &[u8; 16], v: Self::Ints) -> Self::Ints;
-    /// 16 added to the bytes whose bit at `bits` is set; they are below 16.
-    ///
-    /// # Safety
-    /// The processor has the registers; a bit for each byte of a register is readable.
-    unsafe fn add_fifth(v: Self::Ints, bits: *const u8) -> Self::Ints;
-    /// Products of codes without a sign and activations, summed in pairs of 16 bits, which they have to fit.
-    ///
-    /// # Safety
-    /// The processor has the registers.
-    unsafe fn pairs(codes: Self::Ints, acts: Self::Ints) -> Self::Ints;
-    /// `acc` plus, dword by dword, the products of both words.
-    ///
-    /// # Safety
-    /// The processor has the registers.
-    unsafe fn add_scaled(acc: Self::Ints, words: Self::Ints, scales: Self::Ints) -> Self::Ints;
-    /// [`Lanes::add_scaled`] with the dword at `p + OFFSET` in all lanes.
-    ///
-    /// # Safety
-    /// The processor has the registers; four bytes are readable at `p + OFFSET`.
-    unsafe fn add_scaled_at<const OFFSET: usize>(acc: Self::Ints, words: Self::Ints, p: *const u8) -> Self::Ints;
-
-    /// Half floats at `p`, widened.
-    ///
-    /// # Safety
-    /// The processor has the registers; two bytes are readable for each row.
-    unsafe fn halves(p: *const u8) -> Self::Floats;
-    /// Half of 2^(e - 127) for each row's byte e at `p`; the two smallest are denormal.
-    ///
-    /// # Safety
-    /// The processor has the registers; a byte is readable for each row.
-    unsafe fn half_powers(p: *const u8) -> Self::Floats;
-    /// The float everywhere.
-    ///
-    /// # Safety
-    /// The processor has the registers.
-    unsafe fn float(v: f32) -> Self::Floats;
-    /// The float at `p` in all lanes.
-    ///
-    /// # Safety
-    /// The processor has the registers; four bytes are readable.
-    unsafe fn broadcast_float(p: *const u8) -> Self::Floats;
-    /// Integers to the nearest floats.
-    ///
-    /// # Safety
-    /// The processor has the registers.
-    unsafe fn floats(v: Self::Ints) -> Self::Floats;
-    /// `a + b`.
-    ///
-    /// # Safety
-    /// The processor has the registers.
-    unsafe fn add(a: Self::Floats, b: Self::Floats) -> Self::Floats;
-    /// `a - b`.
-    ///
-    /// # Safety
-    /// The processor has the registers.
-    unsafe fn sub(a: Self::Floats, b: Self::Floats) -> Self::Floats;
-    /// `a * b`.
-    ///
-    /// # Safety
-    /// The processor has the registers.
-    unsafe fn mul(a: Self::Floats, b: Self::Floats) -> Self::Floats;
-    /// A register of floats.
-    ///
-    /// # Safety
-    /// The processor has the registers; a register of floats is readable.
-    unsafe fn load_floats(p: *const f32) -> Self::Floats;
-    /// Writes a register of floats.
-    ///
-    /// # Safety
-    /// The processor has the registers; there is room for a register of floats.
-    unsafe fn store_floats(p: *mut f32, v: Self::Floats);
+    unsafe_functions! { "The processor has the registers.";
+        /// A register of bytes.
+        load(p: *const u8) -> Self::Ints: "A register of bytes is readable.";
+        /// Writes a register of bytes.
+        store_bytes(p: *mut u8, v: Self::Ints) -> (): "There is room for a register of bytes.";
+        /// The dword at `p` in all lanes.
+        broadcast(p: *const u8) -> Self::Ints: "Four bytes are readable.";
+        /// The byte everywhere.
+        bytes(v: u8) -> Self::Ints;
+        /// The word everywhere.
+        words(v: i16) -> Self::Ints;
+        /// The dword everywhere.
+        dwords(v: i32) -> Self::Ints;
+        /// `a & b`.
+        and(a: Self::Ints, b: Self::Ints) -> Self::Ints;
+        /// `a | b`.
+        or(a: Self::Ints, b: Self::Ints) -> Self::Ints;
+        /// Bits of the mask from `a`, the others from `b`.
+        select(mask: Self::Ints, a: Self::Ints, b: Self::Ints) -> Self::Ints;
+        /// Words shifted to the left. `n` has to be known when it is compiled, here and below.
+        shl(a: Self::Ints, n: u32) -> Self::Ints;
+        /// Words shifted to the right with zeros.
+        shr(a: Self::Ints, n: u32) -> Self::Ints;
+        /// Words shifted to the right with their sign.
+        sar(a: Self::Ints, n: u32) -> Self::Ints;
+        /// Dwords shifted to the right with their sign.
+        sar_dwords(a: Self::Ints, n: u32) -> Self::Ints;
+        /// `a + b` of bytes.
+        add_bytes(a: Self::Ints, b: Self::Ints) -> Self::Ints;
+        /// `a - b` of bytes.
+        sub_bytes(a: Self::Ints, b: Self::Ints) -> Self::Ints;
+        /// `a + b` of words.
+        add_words(a: Self::Ints, b: Self::Ints) -> Self::Ints;
+        /// `a - b` of words.
+        sub_words(a: Self::Ints, b: Self::Ints) -> Self::Ints;
+        /// The lower halves of products of words.
+        mul_words(a: Self::Ints, b: Self::Ints) -> Self::Ints;
+        /// `a + b` of dwords.
+        add_dwords(a: Self::Ints, b: Self::Ints) -> Self::Ints;
+        /// Every dword made of bytes of its own, numbered from 0; -1 is a zero.
+        shuffle(v: Self::Ints, bytes: [i8; 4]) -> Self::Ints;
+        /// Bytes that numbers below 16 stand for.
+        lookup(table: &[u8; 16], v: Self::Ints) -> Self::Ints;
+        /// 16 added to the bytes whose bit at `bits` is set; they are below 16.
+        add_fifth(v: Self::Ints, bits: *const u8) -> Self::Ints: "A bit for each byte of a register is readable.";
+        /// Products of codes without a sign and activations, summed in pairs of 16 bits, which they have to fit.
+        pairs(codes: Self::Ints, acts: Self::Ints) -> Self::Ints;
+        /// `acc` plus, dword by dword, the products of both words.
+        add_scaled(acc: Self::Ints, words: Self::Ints, scales: Self::Ints) -> Self::Ints;
+        /// [`Lanes::add_scaled`] with the dword at `p + OFFSET` in all lanes.
+        add_scaled_at[const OFFSET: usize](acc: Self::Ints, words: Self::Ints, p: *const u8) -> Self::Ints:
+            "Four bytes are readable at `p + OFFSET`.";
+        /// Half floats at `p`, widened.
+        halves(p: *const u8) -> Self::Floats: "Two bytes are readable for each row.";
+        /// Half of 2^(e - 127) for each row's byte e at `p`; the two smallest are denormal.
+        half_powers(p: *const u8) -> Self::Floats: "A byte is readable for each row.";
+        /// The float everywhere.
+        float(v: f32) -> Self::Floats;
+        /// The float at `p` in all lanes.
+        broadcast_float(p: *const u8) -> Self::Floats: "Four bytes are readable.";
+        /// Integers to the nearest floats.
+        floats(v: Self::Ints) -> Self::Floats;
+        /// `a + b`.
+        add(a: Self::Floats, b: Self::Floats) -> Self::Floats;
+        /// `a - b`.
+        sub(a: Self::Floats, b: Self::Floats) -> Self::Floats;
+        /// `a * b`.
+        mul(a: Self::Floats, b: Self::Floats) -> Self::Floats;
+        /// A register of floats.
+        load_floats(p: *const f32) -> Self::Floats: "A register of floats is readable.";
+        /// Writes a register of floats.
+        store_floats(p: *mut f32, v: Self::Floats) -> (): "There is room for a register of floats.";
+    }
 
     /// `chain + d * sum`, each operation rounded by itself.
     ///

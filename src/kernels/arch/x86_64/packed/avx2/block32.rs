@@ -7,9 +7,11 @@
 
 use std::arch::x86_64::*;
 
+use super::super::dwords::{add_lines, for_tokens};
 use super::super::ymm::Ymm;
 use super::vnni::{self, EightDwords};
 use crate::Isa;
+use crate::arch::functions::functions;
 use crate::arch::x86_64::rows::block32::{Dot, DotSet, VECTORS, signed};
 use crate::arch::x86_64::rows::lanes::Lanes;
 use crate::packed::block32::{self, Block32, ByteCodes, LINE};
@@ -100,8 +102,7 @@ const _: () = assert!(LINE == 128);
 
 /// Adds the products of four dwords of codes with those of tokens whose activations are `stride` bytes apart.
 ///
-/// In assembly because the compiler takes the broadcasts of all dwords to the front and, having no registers for them,
-/// spills them: 70 instead of 110 GMAC/s.
+/// In assembly, for the reason that [`super::super::dwords`] gives: 110 instead of 70 GMAC/s.
 pub(super) trait FourDwords<const T: usize> {
     /// The sums of `maddubs` in 16 bits, added to `acc`.
     ///
@@ -116,103 +117,81 @@ pub(super) trait FourDwords<const T: usize> {
     unsafe fn signed(w: *const u8, q: *const u8, stride: usize, acc: Sums<T>) -> Sums<T>;
 }
 
-macro_rules! four_dwords {
-    ($tokens:literal, [$($acc0:ident $acc1:ident $at:literal),*]) => {
-        impl FourDwords<$tokens> for Avx2 {
-            #[inline]
-            #[target_feature(enable = "avx2")]
-            unsafe fn unsigned(w: *const u8, q: *const u8, stride: usize, acc: Sums<$tokens>) -> Sums<$tokens> {
-                let [$([mut $acc0, mut $acc1]),*] = acc;
-                macro_rules! dword {
-                    ($w0:literal, $w1:literal, $q:literal) => {
-                        concat!(
-                            "vmovdqa {w0}, ymmword ptr [{w} + ", $w0, "]\n",
-                            "vmovdqa {w1}, ymmword ptr [{w} + ", $w1, "]\n",
-                            $("vpbroadcastd {y}, dword ptr [{q} ", $at, " + ", $q, "]\n",
-                            "vpmaddubsw {product}, {w0}, {y}\n",
-                            "vpmaddubsw {y}, {w1}, {y}\n",
-                            "vpaddw {", stringify!($acc0), "}, {", stringify!($acc0), "}, {product}\n",
-                            "vpaddw {", stringify!($acc1), "}, {", stringify!($acc1), "}, {y}\n",)*
-                        )
-                    };
-                }
-                // SAFETY: reads 64 bytes of four lines at `w` and 16 at `q` of each token.
-                unsafe {
-                    std::arch::asm!(
-                        dword!("0", "32", "0"),
-                        dword!("128", "160", "4"),
-                        dword!("256", "288", "8"),
-                        dword!("384", "416", "12"),
-                        "/* {stride} {stride3} */", // a use where there is no second or fourth token
-                        w = in(reg) w,
-                        q = in(reg) q,
-                        stride = in(reg) stride,
-                        stride3 = in(reg) 3 * stride,
-                        w0 = out(ymm_reg) _,
-                        w1 = out(ymm_reg) _,
-                        y = out(ymm_reg) _,
-                        product = out(ymm_reg) _,
-                        $($acc0 = inout(ymm_reg) $acc0, $acc1 = inout(ymm_reg) $acc1,)*
-                        options(readonly, nostack, preserves_flags),
-                    );
-                }
-                [$([$acc0, $acc1]),*]
-            }
+macro_rules! load_codes {
+    ($w0:literal, $w1:literal) => {
+        concat!("vmovdqa {w0}, ymmword ptr [{w} + ", $w0, "]\n", "vmovdqa {w1}, ymmword ptr [{w} + ", $w1, "]\n")
+    };
+}
 
-            #[inline]
-            #[target_feature(enable = "avx2")]
-            unsafe fn signed(w: *const u8, q: *const u8, stride: usize, acc: Sums<$tokens>) -> Sums<$tokens> {
-                let [$([mut $acc0, mut $acc1]),*] = acc;
-                macro_rules! dword {
-                    ($w0:literal, $w1:literal, $q:literal) => {
-                        concat!(
-                            "vmovdqa {w0}, ymmword ptr [{w} + ", $w0, "]\n",
-                            "vmovdqa {w1}, ymmword ptr [{w} + ", $w1, "]\n",
-                            $("vpbroadcastd {y}, dword ptr [{q} ", $at, " + ", $q, "]\n",
-                            "vpsignb {product}, {w0}, {y}\n",
-                            "vpsignb {other}, {w1}, {y}\n",
-                            "vpabsb {y}, {y}\n",
-                            "vpmaddubsw {product}, {y}, {product}\n",
-                            "vpmaddubsw {other}, {y}, {other}\n",
-                            "vpmaddwd {product}, {product}, {ones}\n",
-                            "vpmaddwd {other}, {other}, {ones}\n",
-                            "vpaddd {", stringify!($acc0), "}, {", stringify!($acc0), "}, {product}\n",
-                            "vpaddd {", stringify!($acc1), "}, {", stringify!($acc1), "}, {other}\n",)*
-                        )
-                    };
+/// Products of codes, summed in 16 bits.
+macro_rules! unsigned {
+    ($acc0:ident, $acc1:ident) => {
+        concat!(
+            "vpmaddubsw {product}, {w0}, {y}\n",
+            "vpmaddubsw {y}, {w1}, {y}\n",
+            "vpaddw {",
+            stringify!($acc0),
+            "}, {",
+            stringify!($acc0),
+            "}, {product}\n",
+            "vpaddw {",
+            stringify!($acc1),
+            "}, {",
+            stringify!($acc1),
+            "}, {y}\n",
+        )
+    };
+}
+
+/// Products of weights with the sign of the activation and its magnitude, summed in 32 bits.
+macro_rules! signed {
+    ($acc0:ident, $acc1:ident) => {
+        concat!(
+            "vpsignb {product}, {w0}, {y}\n",
+            "vpsignb {other}, {w1}, {y}\n",
+            "vpabsb {y}, {y}\n",
+            "vpmaddubsw {product}, {y}, {product}\n",
+            "vpmaddubsw {other}, {y}, {other}\n",
+            "vpmaddwd {product}, {product}, {ones}\n",
+            "vpmaddwd {other}, {other}, {ones}\n",
+            "vpaddd {",
+            stringify!($acc0),
+            "}, {",
+            stringify!($acc0),
+            "}, {product}\n",
+            "vpaddd {",
+            stringify!($acc1),
+            "}, {",
+            stringify!($acc1),
+            "}, {other}\n",
+        )
+    };
+}
+
+macro_rules! four_dwords {
+    ($tokens:literal, $sums:tt) => {
+        impl FourDwords<$tokens> for Avx2 {
+            functions! { [#[inline] #[target_feature(enable = "avx2")]]
+                unsigned(w: *const u8, q: *const u8, stride: usize, acc: Sums<$tokens>) -> Sums<$tokens> {
+                    add_lines!(
+                        ymm_reg, load_codes, unsigned, {product = out(ymm_reg) _,}, (w, q, stride, acc),
+                        [("0" "32" "0") ("128" "160" "4") ("256" "288" "8") ("384" "416" "12")], $sums
+                    )
                 }
-                // SAFETY: reads 64 bytes of four lines at `w` and 16 at `q` of each token.
-                unsafe {
-                    std::arch::asm!(
-                        dword!("0", "32", "0"),
-                        dword!("128", "160", "4"),
-                        dword!("256", "288", "8"),
-                        dword!("384", "416", "12"),
-                        "/* {stride} {stride3} */", // a use where there is no second or fourth token
-                        w = in(reg) w,
-                        q = in(reg) q,
-                        stride = in(reg) stride,
-                        stride3 = in(reg) 3 * stride,
-                        ones = in(ymm_reg) _mm256_set1_epi16(1),
-                        w0 = out(ymm_reg) _,
-                        w1 = out(ymm_reg) _,
-                        y = out(ymm_reg) _,
-                        product = out(ymm_reg) _,
-                        other = out(ymm_reg) _,
-                        $($acc0 = inout(ymm_reg) $acc0, $acc1 = inout(ymm_reg) $acc1,)*
-                        options(readonly, nostack, preserves_flags),
-                    );
+                signed(w: *const u8, q: *const u8, stride: usize, acc: Sums<$tokens>) -> Sums<$tokens> {
+                    add_lines!(
+                        ymm_reg, load_codes, signed,
+                        {ones = in(ymm_reg) _mm256_set1_epi16(1), product = out(ymm_reg) _, other = out(ymm_reg) _,},
+                        (w, q, stride, acc),
+                        [("0" "32" "0") ("128" "160" "4") ("256" "288" "8") ("384" "416" "12")], $sums
+                    )
                 }
-                [$([$acc0, $acc1]),*]
             }
         }
     };
 }
 
-four_dwords!(1, [a0 a1 ""]);
-four_dwords!(2, [a0 a1 "", b0 b1 "+ {stride}"]);
-four_dwords!(3, [a0 a1 "", b0 b1 "+ {stride}", c0 c1 "+ 2*{stride}"]);
-four_dwords!(4, [a0 a1 "", b0 b1 "+ {stride}", c0 c1 "+ 2*{stride}", d0 d1 "+ {stride3}"]);
+for_tokens!(four_dwords);
 
 impl<const T: usize> Dot<T> for Avx2
 where

@@ -7,7 +7,7 @@
 
 use std::arch::x86_64::*;
 
-use trine_formats::types::{Part, TypeId, info};
+use trine_formats::types::{Part, info};
 
 use super::super::super::grouped::GroupStep;
 use super::super::levels::{self, Levels, SCALES, UNITS, layouts_of_levels};
@@ -17,7 +17,7 @@ use crate::Isa;
 use crate::arch::x86_64::rows::chains::Acts;
 use crate::arch::x86_64::rows::lanes::{Lanes, by_tokens};
 use crate::packed::k_quants::{BLOCK, Q8_K, ROWS};
-use crate::packed::{Arranged, Call, Encoding, Layout};
+use crate::packed::{Call, Layout};
 use crate::proof::{Avx2, Proof};
 
 /// Vectors of eight of the 16 rows.
@@ -30,28 +30,13 @@ const SCALE: usize = SUMS + 32;
 const ACT: usize = 320;
 
 const fn layout<C: Levels>() -> Layout {
-    Layout {
-        types: C::TYPES,
-        needs: Avx2::NEEDS,
-        name: C::NAME,
-        dense: false,
-        rows: ROWS,
-        encoding: Encoding::Type(TypeId::Q8_K),
-        group_bytes: levels::group_bytes::<C>,
-        pack: levels::pack::<C>,
-        acts: Arranged::Q8K(TypeId::IQ2_XXS),
-        act_bytes,
-        arrange,
-        multiply: multiply::<C>,
-        tile: TILE,
-    }
+    levels::layout::<C>(Avx2::NEEDS, (act_bytes, arrange), multiply::<C>, TILE)
 }
 
 pub(in crate::arch::x86_64::packed) static LAYOUTS: &[Layout] = &layouts_of_levels!(layout);
 
-/// An odd number of cache lines: rows of a tile then do not fall on the same few sets of the cache.
 fn act_bytes(n: usize) -> usize {
-    64 * ((n / BLOCK * (ACT / 64)) | 1)
+    levels::act_bytes(n, ACT)
 }
 
 fn arrange(_: Isa, act: &[u8], n: usize, out: &mut [u8]) {

@@ -6,6 +6,8 @@
 
 use std::arch::x86_64::*;
 
+use super::super::dwords::{add_lines, for_tokens};
+use crate::arch::functions::functions;
 use crate::proof::AvxVnni;
 
 /// Bytes between the dwords of a row.
@@ -32,8 +34,6 @@ pub(super) unsafe fn dpbusd(mut acc: __m256i, codes: __m256i, acts: __m256i) -> 
 }
 
 /// Products of 16 rows, two vectors of eight, and T tokens.
-///
-/// The compiler would take the broadcasts of all dwords to the front and, having no registers for them, spill them.
 pub(super) trait EightDwords<const T: usize> {
     /// Adds the products of eight dwords, [`LINE`] bytes apart, with those of the tokens, whose activations start at
     /// `q` and at every `stride` bytes after it.
@@ -51,69 +51,43 @@ pub(super) trait EightDwords<const T: usize> {
 
 const _: () = assert!(LINE == 128);
 
+macro_rules! load_codes {
+    ($w0:literal, $w1:literal) => {
+        concat!("vmovdqu {w0}, ymmword ptr [{w} + ", $w0, "]\n", "vmovdqu {w1}, ymmword ptr [{w} + ", $w1, "]\n")
+    };
+}
+
 macro_rules! eight_dwords {
-    ($tokens:literal, $accs:tt) => {
+    ($tokens:literal, $sums:tt) => {
         impl EightDwords<$tokens> for AvxVnni {
-            eight_dwords!(add "vpdpbusd", $tokens, $accs);
-            eight_dwords!(add_words "vpdpwssd", $tokens, $accs);
+            eight_dwords!(add "vpdpbusd", $tokens, $sums);
+            eight_dwords!(add_words "vpdpwssd", $tokens, $sums);
         }
     };
-    ($name:ident $dp:literal, $tokens:literal, [$($acc0:ident $acc1:ident $at:literal),*]) => {
-        /// # Safety
-        /// As in [`EightDwords`].
-        #[inline]
-        #[target_feature(enable = "avx2")]
-        unsafe fn $name(
-            codes: *const u8,
-            q: *const u8,
-            stride: usize,
-            acc: [[__m256i; 2]; $tokens],
-        ) -> [[__m256i; 2]; $tokens] {
-            let [$([mut $acc0, mut $acc1]),*] = acc;
-            macro_rules! dword {
-                ($w0:literal, $w1:literal, $q:literal) => {
-                    concat!(
-                        "vmovdqu {w0}, ymmword ptr [{w} + ", $w0, "]\n",
-                        "vmovdqu {w1}, ymmword ptr [{w} + ", $w1, "]\n",
-                        $("vpbroadcastd {y}, dword ptr [{q} ", $at, " + ", $q, "]\n",
-                        "{{vex}} ", $dp, " {", stringify!($acc0), "}, {w0}, {y}\n",
-                        "{{vex}} ", $dp, " {", stringify!($acc1), "}, {w1}, {y}\n",)*
-                    )
-                };
+    ($name:ident $dp:literal, $tokens:literal, $sums:tt) => {
+        functions! { [#[inline] #[target_feature(enable = "avx2")]]
+            $name(w: *const u8, q: *const u8, stride: usize, acc: [[__m256i; 2]; $tokens]) -> [[__m256i; 2]; $tokens] {
+                macro_rules! multiply {
+                    ($acc0:ident, $acc1:ident) => {
+                        concat!(
+                            "{{vex}} ", $dp, " {", stringify!($acc0), "}, {w0}, {y}\n",
+                            "{{vex}} ", $dp, " {", stringify!($acc1), "}, {w1}, {y}\n",
+                        )
+                    };
+                }
+                add_lines!(
+                    ymm_reg, load_codes, multiply, {}, (w, q, stride, acc),
+                    [
+                        ("0" "32" "0") ("128" "160" "4") ("256" "288" "8") ("384" "416" "12")
+                        ("512" "544" "16") ("640" "672" "20") ("768" "800" "24") ("896" "928" "28")
+                    ], $sums
+                )
             }
-            // SAFETY: the caller's processor has the instruction; reads 64 bytes of eight lines at `w` and 32 bytes at
-            // `q` of each token.
-            unsafe {
-                std::arch::asm!(
-                    dword!("0", "32", "0"),
-                    dword!("128", "160", "4"),
-                    dword!("256", "288", "8"),
-                    dword!("384", "416", "12"),
-                    dword!("512", "544", "16"),
-                    dword!("640", "672", "20"),
-                    dword!("768", "800", "24"),
-                    dword!("896", "928", "28"),
-                    "/* {stride} {stride3} */", // a use where there is no second or fourth token
-                    w = in(reg) codes,
-                    q = in(reg) q,
-                    stride = in(reg) stride,
-                    stride3 = in(reg) 3 * stride,
-                    w0 = out(ymm_reg) _,
-                    w1 = out(ymm_reg) _,
-                    y = out(ymm_reg) _,
-                    $($acc0 = inout(ymm_reg) $acc0, $acc1 = inout(ymm_reg) $acc1,)*
-                    options(readonly, nostack, preserves_flags),
-                );
-            }
-            [$([$acc0, $acc1]),*]
         }
     };
 }
 
-eight_dwords!(1, [a0 a1 ""]);
-eight_dwords!(2, [a0 a1 "", b0 b1 "+ {stride}"]);
-eight_dwords!(3, [a0 a1 "", b0 b1 "+ {stride}", c0 c1 "+ 2*{stride}"]);
-eight_dwords!(4, [a0 a1 "", b0 b1 "+ {stride}", c0 c1 "+ 2*{stride}", d0 d1 "+ {stride3}"]);
+for_tokens!(eight_dwords);
 
 /// The integers of chains of K-quants with scales of 32 elements, eight rows at a time.
 ///

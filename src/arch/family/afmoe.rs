@@ -4,8 +4,8 @@ use super::llama;
 use super::qwen::GATE_UP_DOWN;
 use crate::arch::expert_parts::{CHOICE_BIAS_REQUIRED, EXPERTS, SHARED};
 use crate::arch::parts::{
-    ATTN_GATE, ATTN_HEAD_GATE, ATTN_NORM, ATTN_OUT, ATTN_POST_NORM, ENDS, FFN_NORM, FFN_POST_NORM, GATED_FFN,
-    HEAD_NORMS, OUTPUT_REQUIRED, PLAIN_TOKEN_NORM, QKV, QKV_BIAS_OPTIONAL,
+    ATTN_GATE, ATTN_HEAD_GATE, ATTN_NORM, ATTN_OUT, ATTN_POST_NORM, ENDS, FFN_NORM, FFN_POST_NORM, GATED_FFN, Group,
+    HEAD_NORMS, OUTPUT_REQUIRED, PLAIN_TOKEN_NORM, QKV, QKV_BIAS_OPTIONAL, begun,
 };
 use crate::arch::rules::{
     Attention, EmbeddingScale, ExpertRule, FeedForward, LogitCap, LogitScale, Output, RopeLayers, RopeRule,
@@ -13,36 +13,15 @@ use crate::arch::rules::{
 };
 use crate::arch::{Activation, Arch, Checkpoint, Fixed, Fused, HeadDim, HeadGate, Key, Tokenizer};
 
+/// What both kinds of blocks begin with.
+const AFMOE_MIXING: &[Group] = &[ATTN_NORM, QKV, ATTN_GATE, HEAD_NORMS, ATTN_OUT, ATTN_POST_NORM, FFN_NORM];
+
 /// `afmoe`.
 pub const AFMOE: Arch = Arch {
     name: "afmoe",
     models: "Trinity (Arcee AFMoE)",
-    block: &[
-        ATTN_NORM,
-        QKV,
-        ATTN_GATE,
-        HEAD_NORMS,
-        ATTN_OUT,
-        ATTN_POST_NORM,
-        FFN_NORM,
-        GATED_FFN,
-        FFN_POST_NORM,
-        QKV_BIAS_OPTIONAL,
-    ],
-    expert_block: &[
-        ATTN_NORM,
-        QKV,
-        ATTN_GATE,
-        HEAD_NORMS,
-        ATTN_OUT,
-        ATTN_POST_NORM,
-        FFN_NORM,
-        EXPERTS,
-        CHOICE_BIAS_REQUIRED,
-        SHARED,
-        FFN_POST_NORM,
-        QKV_BIAS_OPTIONAL,
-    ],
+    block: begun!(AFMOE_MIXING, GATED_FFN, FFN_POST_NORM, QKV_BIAS_OPTIONAL),
+    expert_block: begun!(AFMOE_MIXING, EXPERTS, CHOICE_BIAS_REQUIRED, SHARED, FFN_POST_NORM, QKV_BIAS_OPTIONAL),
     embedding_scale: EmbeddingScale::RootOfWidth,
     rope: RopeRule { layers: RopeLayers::ButLastOf(4), ..RopeRule::PARTIAL },
     window: Some(WindowRule { rope: WindowRope::KEYED, ..WindowRule::every(4) }),
@@ -72,23 +51,15 @@ pub const AFMOE: Arch = Arch {
     ..Arch::DENSE
 };
 
+/// What both kinds of blocks begin with.
+const LAGUNA_MIXING: &[Group] = &[ATTN_NORM, QKV, ATTN_HEAD_GATE, HEAD_NORMS, ATTN_OUT, FFN_NORM];
+
 /// `laguna`, with a gate per head.
 pub const LAGUNA: Arch = Arch {
     name: "laguna",
     models: "Laguna",
-    block: &[ATTN_NORM, QKV, ATTN_HEAD_GATE, HEAD_NORMS, ATTN_OUT, FFN_NORM, GATED_FFN, QKV_BIAS_OPTIONAL],
-    expert_block: &[
-        ATTN_NORM,
-        QKV,
-        ATTN_HEAD_GATE,
-        HEAD_NORMS,
-        ATTN_OUT,
-        FFN_NORM,
-        EXPERTS,
-        CHOICE_BIAS_REQUIRED,
-        SHARED,
-        QKV_BIAS_OPTIONAL,
-    ],
+    block: begun!(LAGUNA_MIXING, GATED_FFN, QKV_BIAS_OPTIONAL),
+    expert_block: begun!(LAGUNA_MIXING, EXPERTS, CHOICE_BIAS_REQUIRED, SHARED, QKV_BIAS_OPTIONAL),
     attention: Attention { gate: HeadGate::Softplus, ..Attention::USUAL },
     embedding_scale: EmbeddingScale::One,
     rope: RopeRule::PARTIAL,

@@ -3,7 +3,8 @@
 use super::qwen::DOWN_GATE_UP;
 use crate::arch::expert_parts::{CHOICE_BIAS_OPTIONAL, EXPERTS, SHARED};
 use crate::arch::parts::{
-    ATTN_NORM, ATTN_OUT, ENDS, FFN_NORM, GATED_FFN, HEAD_NORMS, OUTPUT_OR_TIED, OUTPUT_REQUIRED, QKV, QKV_BIAS_OPTIONAL,
+    ATTN_NORM, ATTN_OUT, ENDS, FFN_NORM, GATED_FFN, Group, HEAD_NORMS, OUTPUT_OR_TIED, OUTPUT_REQUIRED, QKV,
+    QKV_BIAS_OPTIONAL, begun,
 };
 use crate::arch::rules::{ExpertLayers, ExpertRule, ExpertWidth, GatingRule, Normalize, RopeRule, SharedWidth};
 use crate::arch::{Arch, Checkpoint, Fixed, Fused, HeadDim, Key, Name, Rotary, Tokenizer};
@@ -80,23 +81,16 @@ const LING: &[Name] = &[
     ("attention.key_layernorm.weight", &["attn_k_norm.weight"]),
 ];
 
+/// What both kinds of blocks begin with.
+const DOTS1_MIXING: &[Group] = &[ATTN_NORM, QKV, HEAD_NORMS, ATTN_OUT, FFN_NORM];
+
 /// `dots1`.
 pub const DOTS1: Arch = Arch {
     name: "dots1",
     models: "dots.llm1",
     ends: &[ENDS, OUTPUT_REQUIRED],
-    block: &[ATTN_NORM, QKV, HEAD_NORMS, ATTN_OUT, FFN_NORM, GATED_FFN, QKV_BIAS_OPTIONAL],
-    expert_block: &[
-        ATTN_NORM,
-        QKV,
-        HEAD_NORMS,
-        ATTN_OUT,
-        FFN_NORM,
-        EXPERTS,
-        CHOICE_BIAS_OPTIONAL,
-        SHARED,
-        QKV_BIAS_OPTIONAL,
-    ],
+    block: begun!(DOTS1_MIXING, GATED_FFN, QKV_BIAS_OPTIONAL),
+    expert_block: begun!(DOTS1_MIXING, EXPERTS, CHOICE_BIAS_OPTIONAL, SHARED, QKV_BIAS_OPTIONAL),
     experts: ExpertRule { gating: GatingRule::Key(None), shared: SharedWidth::Count, ..ExpertRule::KEYED },
     checkpoints: &[&Checkpoint {
         classes: &["Dots1ForCausalLM"],

@@ -8,7 +8,9 @@ use crate::arch::factors::ATTN_OUT_SCALE;
 use crate::arch::latent_parts::{
     EXPANSION, EXPANSION_EITHER, LATENT, LATENT_OUT, QUERIES, RANKED_QUERIES, RANKED_QUERIES_OPTIONAL,
 };
-use crate::arch::parts::{ATTN_NORM, ENDS, FFN_NORM, GATED_FFN, OUTPUT_OR_TIED, PLAIN_FFN, ROPE_FACTORS_BY_CONTEXT};
+use crate::arch::parts::{
+    ATTN_NORM, ENDS, FFN_NORM, GATED_FFN, Group, OUTPUT_OR_TIED, PLAIN_FFN, ROPE_FACTORS_BY_CONTEXT, begun,
+};
 use crate::arch::rules::{
     Attention, EmbeddingScale, ExpertRule, FeedForward, GatingRule, Normalize, Output, ResidualScale, RopeRule,
     ScoreScale, Temperature, YarnLog,
@@ -18,23 +20,16 @@ use crate::arch::{Activation, Arch, Checkpoint, HeadDim, Key, KvHeads, RopeScali
 /// Tokens of GLM 4.7 Flash's vocabulary, whose first files do not say how experts are weighed.
 const GLM_TOKENS: u32 = 154_880;
 
+/// What both kinds of blocks begin with.
+const DEEPSEEK2_MIXING: &[Group] =
+    &[ATTN_NORM, QUERIES, RANKED_QUERIES_OPTIONAL, LATENT, EXPANSION_EITHER, LATENT_OUT, FFN_NORM];
+
 /// `deepseek2`.
 pub const DEEPSEEK2: Arch = Arch {
     name: "deepseek2",
     models: "DeepSeek 2, 2.5, 3, R1, V2 Lite, Kimi K2, GLM 4.7 Flash, GigaChat 3",
-    block: &[ATTN_NORM, QUERIES, RANKED_QUERIES_OPTIONAL, LATENT, EXPANSION_EITHER, LATENT_OUT, FFN_NORM, GATED_FFN],
-    expert_block: &[
-        ATTN_NORM,
-        QUERIES,
-        RANKED_QUERIES_OPTIONAL,
-        LATENT,
-        EXPANSION_EITHER,
-        LATENT_OUT,
-        FFN_NORM,
-        EXPERTS_OR_FUSED,
-        CHOICE_BIAS_OPTIONAL,
-        SHARED,
-    ],
+    block: begun!(DEEPSEEK2_MIXING, GATED_FFN),
+    expert_block: begun!(DEEPSEEK2_MIXING, EXPERTS_OR_FUSED, CHOICE_BIAS_OPTIONAL, SHARED),
     attention: Attention {
         latent: true,
         scale: ScoreScale::Stretched,

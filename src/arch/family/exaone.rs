@@ -3,8 +3,8 @@
 use super::qwen::DOWN_GATE_UP;
 use crate::arch::expert_parts::{CHOICE_BIAS_OPTIONAL, EXPERTS, SHARED};
 use crate::arch::parts::{
-    ATTN_NORM, ATTN_OUT, ATTN_POST_NORM, ENDS, FFN_NORM, FFN_POST_NORM, GATED_FFN, HEAD_NORMS, OUTPUT_OR_TIED,
-    OUTPUT_REQUIRED, QKV, QKV_BIAS_OPTIONAL, ROPE_FACTORS,
+    ATTN_NORM, ATTN_OUT, ATTN_POST_NORM, ENDS, FFN_NORM, FFN_POST_NORM, GATED_FFN, Group, HEAD_NORMS, OUTPUT_OR_TIED,
+    OUTPUT_REQUIRED, QKV, QKV_BIAS_OPTIONAL, ROPE_FACTORS, begun,
 };
 use crate::arch::rules::{ExpertRule, GatingRule, RopeLayers, RopeRule, SharedWidth, WindowRule, WindowSize};
 use crate::arch::{Arch, Checkpoint, HeadDim, Key, Rotary, Tokenizer};
@@ -63,23 +63,16 @@ const CHECKPOINT: Checkpoint =
 const WINDOWS: &[Key] =
     &[Key::VocabSize, Key::Whole(&["sliding_window"], "attention.sliding_window"), Key::WindowLayersIfAny];
 
+/// What both kinds of blocks begin with.
+const EXAONE_MOE_MIXING: &[Group] = &[ATTN_NORM, QKV, HEAD_NORMS, ATTN_OUT, FFN_NORM];
+
 /// `exaone-moe`.
 pub const EXAONE_MOE: Arch = Arch {
     name: "exaone-moe",
     models: "K-EXAONE",
     ends: &[ENDS, OUTPUT_REQUIRED, ROPE_FACTORS],
-    block: &[ATTN_NORM, QKV, HEAD_NORMS, ATTN_OUT, FFN_NORM, GATED_FFN, QKV_BIAS_OPTIONAL],
-    expert_block: &[
-        ATTN_NORM,
-        QKV,
-        HEAD_NORMS,
-        ATTN_OUT,
-        FFN_NORM,
-        EXPERTS,
-        CHOICE_BIAS_OPTIONAL,
-        SHARED,
-        QKV_BIAS_OPTIONAL,
-    ],
+    block: begun!(EXAONE_MOE_MIXING, GATED_FFN, QKV_BIAS_OPTIONAL),
+    expert_block: begun!(EXAONE_MOE_MIXING, EXPERTS, CHOICE_BIAS_OPTIONAL, SHARED, QKV_BIAS_OPTIONAL),
     rope: RopeRule { layers: RopeLayers::Windowed, ..RopeRule::HALVES },
     window: Some(WindowRule::every(4)),
     experts: ExpertRule { gating: GatingRule::Key(None), shared: SharedWidth::KeyOrExpert, ..ExpertRule::KEYED },

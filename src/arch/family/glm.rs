@@ -3,8 +3,8 @@
 use super::qwen::DOWN_GATE_UP;
 use crate::arch::expert_parts::{CHOICE_BIAS_REQUIRED, EXPERTS, SHARED};
 use crate::arch::parts::{
-    ATTN_NORM, ATTN_OUT, ATTN_POST_NORM, FFN_NORM, FFN_NORM_AFTER_ATTN, FFN_POST_NORM, FUSED_FFN, GATED_FFN,
-    HEAD_NORMS_OPTIONAL, QKV, QKV_BIAS_OPTIONAL,
+    ATTN_NORM, ATTN_OUT, ATTN_POST_NORM, FFN_NORM, FFN_NORM_AFTER_ATTN, FFN_POST_NORM, FUSED_FFN, GATED_FFN, Group,
+    HEAD_NORMS_OPTIONAL, QKV, QKV_BIAS_OPTIONAL, begun,
 };
 use crate::arch::rules::{ExpertRule, ExpertWidth, RopeRule, Sections, SharedWidth};
 use crate::arch::{Arch, Checkpoint, Fused, HeadDim, Key, Pairing, Rotary, Step, Tokenizer};
@@ -108,22 +108,15 @@ const GLM4_CHECKPOINT: Checkpoint = Checkpoint {
 pub const SPECIAL: &[(&str, &str)] =
     &[("bos", "[gMASK]"), ("eot", "<|user|>"), ("unk", "<|endoftext|>"), ("eom", "<|observation|>")];
 
+/// What both kinds of blocks begin with.
+const GLM4MOE_MIXING: &[Group] = &[ATTN_NORM, QKV, HEAD_NORMS_OPTIONAL, ATTN_OUT, FFN_NORM_AFTER_ATTN];
+
 /// `glm4moe`.
 pub const GLM4MOE: Arch = Arch {
     name: "glm4moe",
     models: "GLM 4.5, 4.6, 4.7",
-    block: &[ATTN_NORM, QKV, HEAD_NORMS_OPTIONAL, ATTN_OUT, FFN_NORM_AFTER_ATTN, GATED_FFN, QKV_BIAS_OPTIONAL],
-    expert_block: &[
-        ATTN_NORM,
-        QKV,
-        HEAD_NORMS_OPTIONAL,
-        ATTN_OUT,
-        FFN_NORM_AFTER_ATTN,
-        EXPERTS,
-        CHOICE_BIAS_REQUIRED,
-        SHARED,
-        QKV_BIAS_OPTIONAL,
-    ],
+    block: begun!(GLM4MOE_MIXING, GATED_FFN, QKV_BIAS_OPTIONAL),
+    expert_block: begun!(GLM4MOE_MIXING, EXPERTS, CHOICE_BIAS_REQUIRED, SHARED, QKV_BIAS_OPTIONAL),
     rope: RopeRule { sections: Sections::IfAny, ..RopeRule::PARTIAL },
     experts: ExpertRule { width: ExpertWidth::KeyOrShare, shared: SharedWidth::Count, ..ExpertRule::KEYED },
     checkpoints: &[&Checkpoint {

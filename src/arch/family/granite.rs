@@ -5,7 +5,8 @@ use super::llama::{self, LLAMA};
 use crate::arch::expert_parts::{EXPERTS, EXPERTS_OR_FUSED, SHARED, SHARED_FUSED};
 use crate::arch::factors::{ATTENTION_SCALES, SSM_SCALES};
 use crate::arch::parts::{
-    ATTN_NORM, ATTN_OUT, ATTN_OUT_BIAS_OPTIONAL, FFN_BIAS_OPTIONAL, FFN_NORM, GATED_FFN, QKV, QKV_BIAS_OPTIONAL, SINKS,
+    ATTN_NORM, ATTN_OUT, ATTN_OUT_BIAS_OPTIONAL, FFN_BIAS_OPTIONAL, FFN_NORM, GATED_FFN, Group, QKV, QKV_BIAS_OPTIONAL,
+    SINKS, begun,
 };
 use crate::arch::recurrent_parts::{CONVOLUTION_BIAS_OPTIONAL, GROUP_NORM, MAMBA_2};
 use crate::arch::rules::{
@@ -64,32 +65,15 @@ pub const GRANITEMOE: Arch = Arch {
     ..GRANITE
 };
 
+/// What both kinds of blocks begin with.
+const GRANITE_SWA_MIXING: &[Group] = &[ATTN_NORM, QKV, ATTN_OUT, SINKS, FFN_NORM];
+
 /// `granite_swa`: windows, and a sink in every head.
 pub const GRANITE_SWA: Arch = Arch {
     name: "granite_swa",
     models: "Granite with windows",
-    block: &[
-        ATTN_NORM,
-        QKV,
-        ATTN_OUT,
-        SINKS,
-        FFN_NORM,
-        GATED_FFN,
-        QKV_BIAS_OPTIONAL,
-        ATTN_OUT_BIAS_OPTIONAL,
-        FFN_BIAS_OPTIONAL,
-    ],
-    expert_block: &[
-        ATTN_NORM,
-        QKV,
-        ATTN_OUT,
-        SINKS,
-        FFN_NORM,
-        EXPERTS_OR_FUSED,
-        SHARED_FUSED,
-        QKV_BIAS_OPTIONAL,
-        ATTN_OUT_BIAS_OPTIONAL,
-    ],
+    block: begun!(GRANITE_SWA_MIXING, GATED_FFN, QKV_BIAS_OPTIONAL, ATTN_OUT_BIAS_OPTIONAL, FFN_BIAS_OPTIONAL),
+    expert_block: begun!(GRANITE_SWA_MIXING, EXPERTS_OR_FUSED, SHARED_FUSED, QKV_BIAS_OPTIONAL, ATTN_OUT_BIAS_OPTIONAL),
     rope: RopeRule { layers: RopeLayers::Pattern, ..RopeRule::ADJACENT },
     window: Some(WindowRule::every(1)),
     checkpoints: &[&Checkpoint {
@@ -110,36 +94,16 @@ pub const GRANITE_SWA: Arch = Arch {
     ..GRANITE
 };
 
+/// What both kinds of blocks begin with.
+const GRANITEHYBRID_MIXING: &[Group] =
+    &[ATTN_NORM, QKV, ATTN_OUT, MAMBA_2, CONVOLUTION_BIAS_OPTIONAL, GROUP_NORM, FFN_NORM];
+
 /// `granitehybrid`: Mamba 2 in most blocks.
 pub const GRANITEHYBRID: Arch = Arch {
     name: "granitehybrid",
     models: "Granite 4 Hybrid",
-    block: &[
-        ATTN_NORM,
-        QKV,
-        ATTN_OUT,
-        MAMBA_2,
-        CONVOLUTION_BIAS_OPTIONAL,
-        GROUP_NORM,
-        FFN_NORM,
-        GATED_FFN,
-        QKV_BIAS_OPTIONAL,
-        ATTN_OUT_BIAS_OPTIONAL,
-        FFN_BIAS_OPTIONAL,
-    ],
-    expert_block: &[
-        ATTN_NORM,
-        QKV,
-        ATTN_OUT,
-        MAMBA_2,
-        CONVOLUTION_BIAS_OPTIONAL,
-        GROUP_NORM,
-        FFN_NORM,
-        EXPERTS,
-        SHARED,
-        QKV_BIAS_OPTIONAL,
-        ATTN_OUT_BIAS_OPTIONAL,
-    ],
+    block: begun!(GRANITEHYBRID_MIXING, GATED_FFN, QKV_BIAS_OPTIONAL, ATTN_OUT_BIAS_OPTIONAL, FFN_BIAS_OPTIONAL),
+    expert_block: begun!(GRANITEHYBRID_MIXING, EXPERTS, SHARED, QKV_BIAS_OPTIONAL, ATTN_OUT_BIAS_OPTIONAL),
     mixing: Mixing::ByHeads(Recurrence::Mamba2),
     output: Output { scale: LogitScale::DivideIfAny, ..GRANITE.output },
     scaled: SSM_SCALES,

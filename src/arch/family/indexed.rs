@@ -6,7 +6,8 @@ use crate::arch::expert_parts::{CHOICE_BIAS_OPTIONAL, CHOICE_BIAS_REQUIRED, EXPE
 use crate::arch::factors::ALL_SCALES;
 use crate::arch::latent_parts::{EXPANSION_BY_HEAD, LATENT, LATENT_GATE, LATENT_OUT, RANKED_QUERIES, TURNED_KEY_NORM};
 use crate::arch::parts::{
-    ATTN_HEAD_GATE, ATTN_NORM, CONNECTIONS, ENDS, FFN_NORM, GATED_FFN, LAST_CONNECTION, OUTPUT_REQUIRED, SINKS,
+    ATTN_HEAD_GATE, ATTN_NORM, CONNECTIONS, ENDS, FFN_NORM, GATED_FFN, Group, LAST_CONNECTION, OUTPUT_REQUIRED, SINKS,
+    begun,
 };
 use crate::arch::rules::{
     Attention, ExpertRule, GatingRule, RopeRule, ScoreScale, Temperature, WindowBase, WindowRope, WindowRule, YarnLog,
@@ -23,22 +24,15 @@ const INDEXER: &[&str] = &[
     "indexer.attn_q_b.weight",
 ];
 
+/// What both kinds of blocks begin with.
+const DEEPSEEK32_MIXING: &[Group] = &[ATTN_NORM, RANKED_QUERIES, LATENT, EXPANSION_BY_HEAD, LATENT_OUT, FFN_NORM];
+
 /// `deepseek32`.
 pub const DEEPSEEK32: Arch = Arch {
     name: "deepseek32",
     models: "DeepSeek 3.2",
-    block: &[ATTN_NORM, RANKED_QUERIES, LATENT, EXPANSION_BY_HEAD, LATENT_OUT, FFN_NORM, GATED_FFN],
-    expert_block: &[
-        ATTN_NORM,
-        RANKED_QUERIES,
-        LATENT,
-        EXPANSION_BY_HEAD,
-        LATENT_OUT,
-        FFN_NORM,
-        EXPERTS,
-        CHOICE_BIAS_OPTIONAL,
-        SHARED,
-    ],
+    block: begun!(DEEPSEEK32_MIXING, GATED_FFN),
+    expert_block: begun!(DEEPSEEK32_MIXING, EXPERTS, CHOICE_BIAS_OPTIONAL, SHARED),
     attention: Attention { indexed: true, temperature: Temperature::None, ..DEEPSEEK2.attention },
     rope: MISTRAL4.rope,
     experts: ExpertRule { gating: GatingRule::Key(None), ..DEEPSEEK2.experts },
@@ -58,34 +52,16 @@ pub const GLM_DSA: Arch = Arch {
     ..DEEPSEEK32
 };
 
+/// What both kinds of blocks begin with.
+const DOTS3NOTE_MIXING: &[Group] =
+    &[ATTN_NORM, RANKED_QUERIES, LATENT, TURNED_KEY_NORM, EXPANSION_BY_HEAD, ATTN_HEAD_GATE, LATENT_OUT, FFN_NORM];
+
 /// `dots3note`: windows in most layers, a norm of the keys' turned elements, and a gate on every head's output.
 pub const DOTS3NOTE: Arch = Arch {
     name: "dots3note",
     models: "dots.note 288B-A19B",
-    block: &[
-        ATTN_NORM,
-        RANKED_QUERIES,
-        LATENT,
-        TURNED_KEY_NORM,
-        EXPANSION_BY_HEAD,
-        ATTN_HEAD_GATE,
-        LATENT_OUT,
-        FFN_NORM,
-        GATED_FFN,
-    ],
-    expert_block: &[
-        ATTN_NORM,
-        RANKED_QUERIES,
-        LATENT,
-        TURNED_KEY_NORM,
-        EXPANSION_BY_HEAD,
-        ATTN_HEAD_GATE,
-        LATENT_OUT,
-        FFN_NORM,
-        EXPERTS,
-        CHOICE_BIAS_REQUIRED,
-        SHARED,
-    ],
+    block: begun!(DOTS3NOTE_MIXING, GATED_FFN),
+    expert_block: begun!(DOTS3NOTE_MIXING, EXPERTS, CHOICE_BIAS_REQUIRED, SHARED),
     attention: Attention { scale: ScoreScale::HeadSize, ..DEEPSEEK32.attention },
     rope: GLM_DSA.rope,
     window: Some(WindowRule { rope: WindowRope { base: WindowBase::Key, ..WindowRope::SAME }, ..WindowRule::every(1) }),
@@ -93,37 +69,17 @@ pub const DOTS3NOTE: Arch = Arch {
     ..DEEPSEEK32
 };
 
+/// What both kinds of blocks begin with.
+const HY_V4_MIXING: &[Group] =
+    &[CONNECTIONS, ATTN_NORM, RANKED_QUERIES, LATENT, EXPANSION_BY_HEAD, SINKS, LATENT_GATE, LATENT_OUT, FFN_NORM];
+
 /// `hy_v4`: several residual streams side by side, sinks, and gates on every element of the heads' outputs.
 pub const HY_V4: Arch = Arch {
     name: "hy_v4",
     models: "Hunyuan 4",
     ends: &[ENDS, OUTPUT_REQUIRED, LAST_CONNECTION],
-    block: &[
-        CONNECTIONS,
-        ATTN_NORM,
-        RANKED_QUERIES,
-        LATENT,
-        EXPANSION_BY_HEAD,
-        SINKS,
-        LATENT_GATE,
-        LATENT_OUT,
-        FFN_NORM,
-        GATED_FFN,
-    ],
-    expert_block: &[
-        CONNECTIONS,
-        ATTN_NORM,
-        RANKED_QUERIES,
-        LATENT,
-        EXPANSION_BY_HEAD,
-        SINKS,
-        LATENT_GATE,
-        LATENT_OUT,
-        FFN_NORM,
-        EXPERTS,
-        CHOICE_BIAS_OPTIONAL,
-        SHARED,
-    ],
+    block: begun!(HY_V4_MIXING, GATED_FFN),
+    expert_block: begun!(HY_V4_MIXING, EXPERTS, CHOICE_BIAS_OPTIONAL, SHARED),
     streams: true,
     attention: Attention { scale: ScoreScale::HeadSize, ..DEEPSEEK32.attention },
     rope: GLM_DSA.rope,

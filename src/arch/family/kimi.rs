@@ -8,8 +8,8 @@ use crate::arch::latent_parts::{
     EXPANSION_BY_HEAD, EXPANSION_EITHER, LATENT, LATENT_GATE_OPTIONAL, LATENT_OUT, QUERIES, RANKED_QUERIES_OPTIONAL,
 };
 use crate::arch::parts::{
-    ATTN_HEAD_GATE, ATTN_NORM, ENDS, FFN_NORM, GATED_FFN, OUTPUT_OR_TIED, OUTPUT_REQUIRED, RESIDUAL_SCORES,
-    RESIDUAL_SCORES_OF_OUTPUT,
+    ATTN_HEAD_GATE, ATTN_NORM, ENDS, FFN_NORM, GATED_FFN, Group, OUTPUT_OR_TIED, OUTPUT_REQUIRED, RESIDUAL_SCORES,
+    RESIDUAL_SCORES_OF_OUTPUT, begun,
 };
 use crate::arch::recurrent_parts::{KIMI, KIMI_GATES, KIMI_RATES, KIMI_RATES_FLAT, WIDE_GATES, WIDE_OUTPUT_GATE};
 use crate::arch::rules::{
@@ -18,37 +18,17 @@ use crate::arch::rules::{
 };
 use crate::arch::{Activation, Arch};
 
+/// What both kinds of blocks begin with.
+const KIMI_LINEAR_MIXING: &[Group] =
+    &[ATTN_NORM, QUERIES, LATENT, EXPANSION_BY_HEAD, LATENT_OUT, KIMI, KIMI_RATES, KIMI_GATES, FFN_NORM];
+
 /// `kimi-linear`.
 pub const KIMI_LINEAR: Arch = Arch {
     name: "kimi-linear",
     models: "Kimi Linear 48B-A3B",
     ends: &[ENDS, OUTPUT_REQUIRED],
-    block: &[
-        ATTN_NORM,
-        QUERIES,
-        LATENT,
-        EXPANSION_BY_HEAD,
-        LATENT_OUT,
-        KIMI,
-        KIMI_RATES,
-        KIMI_GATES,
-        FFN_NORM,
-        GATED_FFN,
-    ],
-    expert_block: &[
-        ATTN_NORM,
-        QUERIES,
-        LATENT,
-        EXPANSION_BY_HEAD,
-        LATENT_OUT,
-        KIMI,
-        KIMI_RATES,
-        KIMI_GATES,
-        FFN_NORM,
-        EXPERTS,
-        CHOICE_BIAS_REQUIRED,
-        SHARED,
-    ],
+    block: begun!(KIMI_LINEAR_MIXING, GATED_FFN),
+    expert_block: begun!(KIMI_LINEAR_MIXING, EXPERTS, CHOICE_BIAS_REQUIRED, SHARED),
     mixing: Mixing::ByHeads(Recurrence::Kimi),
     attention: Attention { latent: true, ..Attention::USUAL },
     rope: RopeRule::NONE,
@@ -64,43 +44,29 @@ pub const KIMI_LINEAR: Arch = Arch {
     ..DEEPSEEK2
 };
 
+/// What both kinds of blocks begin with.
+const KIMI_K3_MIXING: &[Group] = &[
+    ATTN_NORM,
+    RESIDUAL_SCORES,
+    QUERIES,
+    RANKED_QUERIES_OPTIONAL,
+    LATENT,
+    EXPANSION_EITHER,
+    LATENT_GATE_OPTIONAL,
+    LATENT_OUT,
+    KIMI,
+    KIMI_RATES_FLAT,
+    WIDE_OUTPUT_GATE,
+    FFN_NORM,
+];
+
 /// `kimi-k3`.
 pub const KIMI_K3: Arch = Arch {
     name: "kimi-k3",
     models: "Kimi K3",
     ends: &[ENDS, OUTPUT_REQUIRED, RESIDUAL_SCORES_OF_OUTPUT],
-    block: &[
-        ATTN_NORM,
-        RESIDUAL_SCORES,
-        QUERIES,
-        RANKED_QUERIES_OPTIONAL,
-        LATENT,
-        EXPANSION_EITHER,
-        LATENT_GATE_OPTIONAL,
-        LATENT_OUT,
-        KIMI,
-        KIMI_RATES_FLAT,
-        WIDE_OUTPUT_GATE,
-        FFN_NORM,
-        GATED_FFN,
-    ],
-    expert_block: &[
-        ATTN_NORM,
-        RESIDUAL_SCORES,
-        QUERIES,
-        RANKED_QUERIES_OPTIONAL,
-        LATENT,
-        EXPANSION_EITHER,
-        LATENT_GATE_OPTIONAL,
-        LATENT_OUT,
-        KIMI,
-        KIMI_RATES_FLAT,
-        WIDE_OUTPUT_GATE,
-        FFN_NORM,
-        NARROW_EXPERTS,
-        CHOICE_BIAS_REQUIRED,
-        SHARED,
-    ],
+    block: begun!(KIMI_K3_MIXING, GATED_FFN),
+    expert_block: begun!(KIMI_K3_MIXING, NARROW_EXPERTS, CHOICE_BIAS_REQUIRED, SHARED),
     mixing: Mixing::ByHeads(Recurrence::BoundedByRate),
     keeps_residuals: true,
     feed_forward: FeedForward {
@@ -114,41 +80,28 @@ pub const KIMI_K3: Arch = Arch {
     ..KIMI_LINEAR
 };
 
+/// What both kinds of blocks begin with.
+const BAILINGMOE3_MIXING: &[Group] = &[
+    ATTN_NORM,
+    QUERIES,
+    RANKED_QUERIES_OPTIONAL,
+    LATENT,
+    EXPANSION_BY_HEAD,
+    ATTN_HEAD_GATE,
+    LATENT_OUT,
+    KIMI,
+    KIMI_RATES,
+    WIDE_GATES,
+    FFN_NORM,
+];
+
 /// `bailingmoe3`.
 pub const BAILINGMOE3: Arch = Arch {
     name: "bailingmoe3",
     models: "Ling 3",
     ends: &[ENDS, OUTPUT_OR_TIED],
-    block: &[
-        ATTN_NORM,
-        QUERIES,
-        RANKED_QUERIES_OPTIONAL,
-        LATENT,
-        EXPANSION_BY_HEAD,
-        ATTN_HEAD_GATE,
-        LATENT_OUT,
-        KIMI,
-        KIMI_RATES,
-        WIDE_GATES,
-        FFN_NORM,
-        GATED_FFN,
-    ],
-    expert_block: &[
-        ATTN_NORM,
-        QUERIES,
-        RANKED_QUERIES_OPTIONAL,
-        LATENT,
-        EXPANSION_BY_HEAD,
-        ATTN_HEAD_GATE,
-        LATENT_OUT,
-        KIMI,
-        KIMI_RATES,
-        WIDE_GATES,
-        FFN_NORM,
-        EXPERTS,
-        CHOICE_BIAS_REQUIRED,
-        SHARED,
-    ],
+    block: begun!(BAILINGMOE3_MIXING, GATED_FFN),
+    expert_block: begun!(BAILINGMOE3_MIXING, EXPERTS, CHOICE_BIAS_REQUIRED, SHARED),
     mixing: Mixing::ByHeads(Recurrence::Bounded),
     rope: RopeRule { partial: true, sections: Sections::IfAny, ..RopeRule::ADJACENT },
     feed_forward: FeedForward { clamp: GateClamp::After, ..KIMI_LINEAR.feed_forward },

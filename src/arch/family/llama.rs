@@ -3,28 +3,22 @@
 use crate::arch::expert_parts::EXPERTS;
 use crate::arch::factors::EXPERT_SCALES;
 use crate::arch::parts::{
-    ATTN_NORM, ATTN_OUT, ATTN_OUT_BIAS_OPTIONAL, ENDS, FFN_BIAS_OPTIONAL, FFN_NORM, GATED_FFN, OUTPUT_OR_TIED, QKV,
-    QKV_BIAS_OPTIONAL, ROPE_FACTORS, ROPE_FACTORS_BY_CONTEXT,
+    ATTN_NORM, ATTN_OUT, ATTN_OUT_BIAS_OPTIONAL, ENDS, FFN_BIAS_OPTIONAL, FFN_NORM, GATED_FFN, Group, OUTPUT_OR_TIED,
+    QKV, QKV_BIAS_OPTIONAL, ROPE_FACTORS, ROPE_FACTORS_BY_CONTEXT, begun,
 };
 use crate::arch::rules::{Attention, RopeRule, Temperature, YarnLog};
 use crate::arch::{Arch, Checkpoint, HeadDim, Key, KvHeads, Name, SpacePrefix, TokenRule};
+
+/// What both kinds of blocks begin with.
+const LLAMA_MIXING: &[Group] = &[ATTN_NORM, QKV, ATTN_OUT, FFN_NORM];
 
 /// `llama`.
 pub const LLAMA: Arch = Arch {
     name: "llama",
     models: "LLaMA 1 to 3, Mistral, Mixtral, SmolLM, TriLM, Falcon3, Falcon-E",
     ends: &[ENDS, OUTPUT_OR_TIED, ROPE_FACTORS, ROPE_FACTORS_BY_CONTEXT],
-    block: &[
-        ATTN_NORM,
-        QKV,
-        ATTN_OUT,
-        FFN_NORM,
-        GATED_FFN,
-        QKV_BIAS_OPTIONAL,
-        ATTN_OUT_BIAS_OPTIONAL,
-        FFN_BIAS_OPTIONAL,
-    ],
-    expert_block: &[ATTN_NORM, QKV, ATTN_OUT, FFN_NORM, EXPERTS, QKV_BIAS_OPTIONAL, ATTN_OUT_BIAS_OPTIONAL],
+    block: begun!(LLAMA_MIXING, GATED_FFN, QKV_BIAS_OPTIONAL, ATTN_OUT_BIAS_OPTIONAL, FFN_BIAS_OPTIONAL),
+    expert_block: begun!(LLAMA_MIXING, EXPERTS, QKV_BIAS_OPTIONAL, ATTN_OUT_BIAS_OPTIONAL),
     rope: RopeRule::ADJACENT,
     scaled: EXPERT_SCALES,
     checkpoints: &[

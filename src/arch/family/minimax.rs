@@ -4,7 +4,7 @@
 
 use crate::arch::expert_parts::{CHOICE_BIAS_REQUIRED, EXPERTS, SHARED};
 use crate::arch::parts::{
-    ATTN_NORM, ATTN_OUT, ENDS, FFN_NORM, GATED_FFN, HEAD_NORMS, OUTPUT_REQUIRED, QKV, QKV_BIAS_OPTIONAL,
+    ATTN_NORM, ATTN_OUT, ENDS, FFN_NORM, GATED_FFN, Group, HEAD_NORMS, OUTPUT_REQUIRED, QKV, QKV_BIAS_OPTIONAL, begun,
 };
 use crate::arch::recurrent_parts::LIGHTNING;
 use crate::arch::rules::{
@@ -24,23 +24,16 @@ pub const MINIMAX_01: Arch = Arch {
     ..Arch::DENSE
 };
 
+/// What both kinds of blocks begin with.
+const MINIMAX_M3_MIXING: &[Group] = &[ATTN_NORM, QKV, HEAD_NORMS, ATTN_OUT, FFN_NORM];
+
 /// `minimax-m3`.
 pub const MINIMAX_M3: Arch = Arch {
     name: "minimax-m3",
     models: "MiniMax M3",
     ends: &[ENDS, OUTPUT_REQUIRED],
-    block: &[ATTN_NORM, QKV, HEAD_NORMS, ATTN_OUT, FFN_NORM, GATED_FFN, QKV_BIAS_OPTIONAL],
-    expert_block: &[
-        ATTN_NORM,
-        QKV,
-        HEAD_NORMS,
-        ATTN_OUT,
-        FFN_NORM,
-        EXPERTS,
-        CHOICE_BIAS_REQUIRED,
-        SHARED,
-        QKV_BIAS_OPTIONAL,
-    ],
+    block: begun!(MINIMAX_M3_MIXING, GATED_FFN, QKV_BIAS_OPTIONAL),
+    expert_block: begun!(MINIMAX_M3_MIXING, EXPERTS, CHOICE_BIAS_REQUIRED, SHARED, QKV_BIAS_OPTIONAL),
     rope: RopeRule::PARTIAL,
     feed_forward: FeedForward { activation: Activation::OpenAiSwiglu, ..Arch::DENSE.feed_forward },
     experts: ExpertRule { gating: GatingRule::Key(None), shared: SharedWidth::Count, ..ExpertRule::KEYED },

@@ -1,9 +1,9 @@
 //! Common parts of the K-quants: super-blocks of 256 weights, walked block by block, rounding to a decided scale, and
 //! the eight-lane integer dot product.
 
+use super::EncodeFn;
 use super::lanes::{LANES, Simd, Vector};
 use super::num::are_finite;
-use super::{EncodeFn, q8_k};
 
 /// Weights in a super-block.
 pub(super) const BLOCK: usize = 256;
@@ -18,49 +18,6 @@ pub(super) fn decode_blocks<const BYTES: usize>(
     for (block, y) in row.as_chunks::<BYTES>().0.iter().zip(out.as_chunks_mut::<BLOCK>().0) {
         decode(block, y);
     }
-}
-
-/// Weights of a group of Q3_K and Q6_K.
-const SIXTEEN: usize = 16;
-
-/// A block of Q3_K or Q6_K taken apart: its scale, the signed scale of each 16 weights, and the signed codes.
-pub(super) type Symmetric = (f32, [i32; BLOCK / SIXTEEN], [i8; BLOCK]);
-
-/// Decodes a row of such blocks: `(d * scale) * code`.
-#[inline(always)]
-pub(super) fn decode_symmetric<const BYTES: usize>(
-    row: &[u8],
-    out: &mut [f32],
-    unpack: impl Fn(&[u8; BYTES]) -> Symmetric,
-) {
-    decode_blocks(row, out, |block: &[u8; BYTES], y| {
-        let (d, scales, codes) = unpack(block);
-        let groups = y.as_chunks_mut::<SIXTEEN>().0.iter_mut().zip(codes.as_chunks::<SIXTEEN>().0);
-        for ((y, codes), scale) in groups.zip(scales) {
-            let dl = d * scale as f32;
-            for (y, c) in y.iter_mut().zip(codes) {
-                *y = dl * f32::from(*c);
-            }
-        }
-    });
-}
-
-/// The product of a row of such blocks with Q8_K activations: eight lanes, added up in order at the end.
-#[inline(always)]
-pub(super) fn dot_symmetric<const BYTES: usize>(
-    w: &[u8],
-    act: &[u8],
-    unpack: impl Fn(&[u8; BYTES]) -> Symmetric,
-) -> f32 {
-    let mut lanes = [0.0f32; 8];
-    for (x, y) in q8_k::block_pairs::<BYTES>(w, act) {
-        let (d, scales, codes) = unpack(x);
-        let d = d * q8_k::scale(y);
-        for (lane, sum) in lanes.iter_mut().zip(lane_sums(&codes, q8_k::quants(y), &scales)) {
-            *lane += d * sum as f32;
-        }
-    }
-    lanes.iter().fold(0.0, |sum, lane| sum + lane)
 }
 
 /// A row that is encoded a few super-blocks at a time: weights, their importance, and where the blocks go.

@@ -27,6 +27,7 @@ mod iq4_nl;
 mod iq4_xs;
 mod k_affine;
 mod k_block;
+mod k_symmetric;
 pub mod lanes;
 mod mxfp4;
 pub mod num;

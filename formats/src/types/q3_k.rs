@@ -10,7 +10,8 @@
 //! x[e] = (d * (scale_j - 32)) * (code[e] - 4)            group j = elements 16 j .. 16 j + 15
 //! ```
 
-use super::k_block::{self, BLOCK, Rows, Symmetric, pack_2bit, sums_of_squares, unpack_2bit};
+use super::k_block::{self, BLOCK, Rows, pack_2bit, sums_of_squares, unpack_2bit};
+use super::k_symmetric::{self, Symmetric};
 use super::lanes::{LANES, Portable, Simd, Vector};
 use super::num::{f16_at, nearest_int, put_f16, signed_extreme};
 use super::search::{DescentFit, SymmetricFit, error_weights, fit_descent, fit_symmetric, side_by_side, sums};
@@ -84,7 +85,7 @@ fn unpack(block: &[u8; BYTES]) -> Symmetric {
 }
 
 fn decode(row: &[u8], out: &mut [f32]) {
-    k_block::decode_symmetric(row, out, unpack);
+    k_symmetric::decode(row, out, unpack);
 }
 
 fn encode(x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
@@ -207,7 +208,7 @@ fn write_codes<S: Simd>(simd: S, x: &[f32; BLOCK], search: &Search<'_>, block: &
 }
 
 fn dot_ref(w: &[u8], act: &[u8]) -> f32 {
-    k_block::dot_symmetric(w, act, unpack)
+    k_symmetric::dot(w, act, unpack)
 }
 
 #[cfg(test)]

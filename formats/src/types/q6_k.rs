@@ -10,7 +10,8 @@
 //! ```
 
 use super::grid::{Grid, Levels, Step, whole, whole_mut};
-use super::k_block::{self, BLOCK, Rows, Symmetric};
+use super::k_block::{self, BLOCK, Rows};
+use super::k_symmetric::{self, Symmetric};
 use super::lanes::{Portable, Simd};
 use super::num::{f16_at, nearest_int, put_f16, signed_extreme};
 use super::search::{GROUP_EPS, SymmetricFit, fit_symmetric, side_by_side};
@@ -96,7 +97,7 @@ fn unpack(block: &[u8; BYTES]) -> Symmetric {
 }
 
 fn decode(row: &[u8], out: &mut [f32]) {
-    k_block::decode_symmetric(row, out, unpack);
+    k_symmetric::decode(row, out, unpack);
 }
 
 fn encode(x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
@@ -156,7 +157,7 @@ fn write_block<S: Simd>(simd: S, x: &[f32; BLOCK], fit: &SymmetricFit, block: &m
 }
 
 fn dot_ref(w: &[u8], act: &[u8]) -> f32 {
-    k_block::dot_symmetric(w, act, unpack)
+    k_symmetric::dot(w, act, unpack)
 }
 
 #[cfg(test)]

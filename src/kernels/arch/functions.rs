@@ -19,9 +19,9 @@ pub(crate) use unsafe_functions;
 /// before all of them.
 macro_rules! functions {
     (@ [$($attribute:tt)*] $name:ident [$($generics:tt)*] ($($arguments:tt)*) $out:ty, $body:block) => {
+        $($attribute)*
         /// # Safety
         /// As in the trait.
-        $($attribute)*
         unsafe fn $name<$($generics)*>($($arguments)*) -> $out {
             // SAFETY: the caller has the instruction set and what is read or written.
             #[allow(unused_unsafe, reason = "most of them touch no memory")]

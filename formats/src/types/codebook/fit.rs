@@ -10,9 +10,9 @@
 //! `quantize_row_iq3_s_impl`.
 
 use super::neighbours::{Codebook, Place, Target, nearest};
-use super::{Points, code_bits, error_weights, signs};
+use super::{code_bits, error_weights, signs};
 use crate::types::EncodeFn;
-use crate::types::k_block::{BLOCK, Rows};
+use crate::types::k_block::BLOCK;
 use crate::types::lanes::{LANES, Simd, Vector};
 use crate::types::num::{nearest_int, put_f16};
 use crate::types::search::{fit_unsigned, side_by_side};
@@ -95,32 +95,6 @@ impl<const GROUPS: usize> BlockFit<GROUPS> {
     }
 }
 
-/// The encoder of a type on an instruction set.
-#[inline(always)]
-pub(in crate::types) fn encode_on<S, T, const N: usize, const GROUPS: usize, const BYTES: usize>(
-    simd: S,
-    x: &[f32],
-    importance: Option<&[f32]>,
-    row: &mut [u8],
-) where
-    S: Simd,
-    T: Points<N, GROUPS, BYTES>,
-{
-    let kind = T::kind();
-    let mut rows = Rows::<BYTES>::new(x, importance, row);
-    while let Some(batch) = rows.suiting::<S>(1, kind.definition) {
-        for (b, (x, block)) in batch.x.iter().zip(batch.out).enumerate() {
-            let importance = batch.importance.map(|importance| &importance[b]);
-            let fit = if GROUPS == BLOCK / 16 {
-                fit_block::<S, N, 16, GROUPS>(simd, kind, x, importance)
-            } else {
-                fit_block::<S, N, 32, GROUPS>(simd, kind, x, importance)
-            };
-            T::write(&fit, block);
-        }
-    }
-}
-
 /// Magnitudes of a group and the weights of their errors.
 struct Group<const SIZE: usize> {
     x: [f32; SIZE],
@@ -133,7 +107,7 @@ struct Group<const SIZE: usize> {
 
 /// Fits the `GROUPS` groups of `SIZE` weights of a block.
 #[inline(always)]
-fn fit_block<S: Simd, const N: usize, const SIZE: usize, const GROUPS: usize>(
+pub(super) fn fit_block<S: Simd, const N: usize, const SIZE: usize, const GROUPS: usize>(
     simd: S,
     kind: &Kind<N>,
     x: &[f32; BLOCK],

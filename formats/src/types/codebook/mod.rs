@@ -8,19 +8,17 @@
 mod fit;
 pub(super) mod grids;
 mod neighbours;
+mod points;
 mod signs;
 mod thirds;
 
-pub(super) use fit::{Again, BlockFit, Kind, encode_on, scale_code};
+pub(super) use fit::{Again, BlockFit, Kind, scale_code};
 pub(super) use neighbours::Codebook;
+pub(super) use points::{Points, encode, encode_on, info};
 pub use signs::with_even_sign;
 pub(super) use thirds::{Placed, Split, TernaryCodebook, ascending, ternary_codebook};
 
-use super::k_block::{self, BLOCK, lane_sums};
-use super::lanes::Portable;
-use super::num::f16_at;
-use super::type_info::size_only;
-use super::{Field, TypeId, TypeInfo, q8_k};
+use super::k_block::BLOCK;
 
 /// The magnitudes that the codes of the IQ2 codebooks stand for. No point has the code 3.
 const IQ2_LEVELS: [i8; 4] = [8, 25, 43, 0];
@@ -122,82 +120,6 @@ impl<const GROUPS: usize> Unpacked<GROUPS> {
 #[inline(always)]
 pub(super) fn scale_nibbles<const GROUPS: usize>(bytes: &[u8]) -> [u8; GROUPS] {
     std::array::from_fn(|g| bytes[g / 2] >> (4 * (g % 2)) & 15)
-}
-
-/// A type of the IQ2 and IQ3 families: points of `N` weights, `GROUPS` groups in a block of `BYTES` bytes, which begins
-/// with its scale.
-pub(super) trait Points<const N: usize, const GROUPS: usize, const BYTES: usize> {
-    /// The unit of the weights of points, in steps.
-    const UNIT: f32;
-
-    /// A block taken apart.
-    fn unpack(block: &[u8; BYTES]) -> Unpacked<GROUPS>;
-
-    /// How the encoder searches.
-    fn kind() -> &'static Kind<N>;
-
-    /// Writes a fit into a block, all of it.
-    fn write(fit: &BlockFit<GROUPS>, block: &mut [u8; BYTES]);
-}
-
-/// The registry's entry of a type.
-pub(super) const fn info<T: Points<N, GROUPS, BYTES>, const N: usize, const GROUPS: usize, const BYTES: usize>(
-    id: TypeId,
-    name: &'static str,
-    fields: &'static [Field],
-) -> TypeInfo {
-    TypeInfo {
-        act: Some(TypeId::Q8_K),
-        decode: Some(decode::<T, N, GROUPS, BYTES>),
-        encode: Some(encode::<T, N, GROUPS, BYTES>),
-        dot_ref: Some(dot_ref::<T, N, GROUPS, BYTES>),
-        ..size_only(id, name, BLOCK, BYTES, fields)
-    }
-}
-
-/// The scale of a group is `d * (0.5 + s)` times two units.
-fn decode<T: Points<N, GROUPS, BYTES>, const N: usize, const GROUPS: usize, const BYTES: usize>(
-    row: &[u8],
-    out: &mut [f32],
-) {
-    k_block::decode_blocks(row, out, |block: &[u8; BYTES], y| {
-        let d = f16_at(block, 0);
-        let Unpacked { weights, scales } = T::unpack(block);
-        let size = BLOCK / GROUPS;
-        let groups = y.chunks_exact_mut(size).zip(weights.chunks_exact(size));
-        for ((y, weights), s) in groups.zip(scales) {
-            let scale = d * (0.5 + f32::from(s)) * (2.0 * T::UNIT);
-            for (y, w) in y.iter_mut().zip(weights) {
-                *y = scale * f32::from(*w);
-            }
-        }
-    });
-}
-
-/// The encoder of a type, on any processor.
-pub(super) fn encode<T: Points<N, GROUPS, BYTES>, const N: usize, const GROUPS: usize, const BYTES: usize>(
-    x: &[f32],
-    importance: Option<&[f32]>,
-    row: &mut [u8],
-) {
-    encode_on::<_, T, N, GROUPS, BYTES>(Portable, x, importance, row);
-}
-
-/// Per block `acc += (dw * dx) * sum`, `sum` being `(2 s + 1) * weight * quant` over all weights, an exact integer; at
-/// the end times the unit.
-fn dot_ref<T: Points<N, GROUPS, BYTES>, const N: usize, const GROUPS: usize, const BYTES: usize>(
-    w: &[u8],
-    act: &[u8],
-) -> f32 {
-    let mut acc = 0.0f32;
-    for (x, y) in q8_k::block_pairs::<BYTES>(w, act) {
-        let Unpacked { weights, scales } = T::unpack(x);
-        let scales = scales.map(|s| 2 * i32::from(s) + 1);
-        let sums = lane_sums(&weights, q8_k::quants(y), &scales);
-        let d = f16_at(x, 0) * q8_k::scale(y);
-        acc += d * sums.iter().sum::<i32>() as f32;
-    }
-    T::UNIT * acc
 }
 
 #[cfg(test)]

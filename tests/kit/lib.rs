@@ -5,6 +5,7 @@
 
 pub mod gguf;
 pub mod golden;
+pub mod hub;
 pub mod npz;
 pub mod pasted;
 pub mod raw;

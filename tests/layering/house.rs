@@ -49,8 +49,8 @@ pub enum Place {
 pub const HOUSE: House = House {
     floors: &[
         &[("proofs",    &["compat-tests/src", "compat-tests/tests", "compat-tests/benches", // against the references
-                          "compat-tests/fuzz/fuzz_targets", "formats/tests", "tools/tests", "tools/serve/tests",
-                          "tools/trine/tests", "tests"])],
+                          "compat-tests/fuzz/fuzz_targets", "formats/tests", "tools/tests", "tools/hub/tests",
+                          "tools/serve/tests", "tools/trine/tests", "tests"])],
         &[("driver",    &["compat-tests/fake-cuda/src"])],  // NVIDIA's driver library over the emulator
         &[("emulator",  &["compat-tests/ptx/src"]),         // of PTX
           ("kit",       &["tests/kit"]),                    // fixtures of all tests
@@ -66,6 +66,7 @@ pub const HOUSE: House = House {
           ("refusal",   &["tools/serve/src/error"])],       // what a client is told when it gets no text
         &[("engine",    &["tools/serve/src/engine"])],      // requests to events: steps over many texts
         &[("tools",     &["tools/src"])],
+        &[("hub",       &["tools/hub/src"])],               // models by name, from other machines and from caches
         &[("front",     &["src/lib", "src/error", "examples"])], // what trine re-exports, and one error for all of it
         &[("open",      &["src/open"]),                     // a path to a model
           ("generate",  &["src/generate"])],                // the loop from prompt to text
@@ -139,6 +140,7 @@ pub const HOUSE: House = House {
         ("trine_cuda", "src/cuda/lib.rs"),
         ("trine", "src/lib.rs"),
         ("trine_tools", "tools/src/lib.rs"),
+        ("trine_hub", "tools/hub/src/lib.rs"),
         ("trine_serve", "tools/serve/src/lib.rs"),
         ("trine_ptx", "compat-tests/ptx/src/lib.rs"),
         ("trine_fake_cuda", "compat-tests/fake-cuda/src/lib.rs"),

@@ -25,7 +25,7 @@ impl Tool {
             name,
             short,
             command: args::command::<T>,
-            main: Box::new(move |words| exit::run(name, || run(&args::parse(short, words)))),
+            main: Box::new(move |words| exit::run(name, || run(&args::parse(short, words)?))),
         }
     }
 

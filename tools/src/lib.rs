@@ -34,6 +34,8 @@ pub mod isolate;
 pub mod load;
 mod lock;
 pub mod manual;
+pub mod memory;
+pub mod models;
 pub mod outfile;
 pub mod overrides;
 pub mod packing;

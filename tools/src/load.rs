@@ -213,14 +213,6 @@ pub fn open(path: &Path, mmap: bool) -> Result<ModelFile> {
     Ok(model)
 }
 
-/// Memory that the system can give without swapping, in bytes; `None` where it does not tell.
-pub fn available_memory() -> Option<u64> {
-    let known = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = known.lines().find(|l| l.starts_with("MemAvailable:"))?;
-    let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
-    Some(kib * 1024)
-}
-
 /// The most memory this process had resident, in bytes; `None` where the system does not tell.
 pub fn peak_memory() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;

@@ -7,6 +7,8 @@ use clap_complete::{Shell, generate};
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
 
+use crate::models;
+
 /// Options of several letters behind one dash, and their long names: `("-ub", "--ubatch-size")`.
 pub type Short = &'static [(&'static str, &'static str)];
 
@@ -108,13 +110,15 @@ fn manual(mut command: Command, short: Short, out: &mut Vec<u8>) -> io::Result<(
         synopsis.text([roman(line.trim())]);
     }
     synopsis.control("fi", []);
+    let takes_models = command.get_arguments().any(|arg| arg.get_long() == Some("hf-repo"));
+    let models = if takes_models { &models::SHORT[..] } else { &[] };
     let after = command.get_after_long_help().or(command.get_after_help());
     let after = after.map(ToString::to_string).unwrap_or_default();
     let man = Man::new(command).manual("trine");
     let mut rest = Roff::new();
-    if !short.is_empty() {
+    if !short.is_empty() || takes_models {
         rest.control("SH", ["SHORT FORMS"]);
-        for (short, long) in short {
+        for (short, long) in short.iter().chain(models) {
             rest.control("TP", []);
             rest.text([roman(*short)]).text([roman(*long)]);
         }

@@ -67,7 +67,9 @@ const ANY_BITS: &str = "speed alone depends on it, and trine places its threads 
 const ONE_CACHE: &str = "keys and values stand in pages that sequences share";
 pub(super) const FLASH: &str = "attention is fast without it and has the bits of llama.cpp's -fa off, of -fa on where values are kept in a quantized type";
 const NOT_LOGGED: &str = "messages go to standard error, and no log is written";
-pub(super) const NO_NETWORK: &str = "trine opens no connection: download the file and give its path with -m";
+const NO_NETWORK: &str =
+    "this tool takes files alone; trine pull fetches one by name where trine is built with the feature hub";
+const NO_PRESETS: &str = "name the model: -hf USER/REPO:QUANT";
 const FILES_OWN: &str =
     "the model's own numbers are used; rconvert and rquantize --override-kv write others into a file";
 pub(super) const NO_DRAFT_MODEL: &str = "drafts come from fewer bits of the same any-precision file: --draft-bits";
@@ -139,7 +141,7 @@ const TABLE: &[Foreign] = &[
     harmless(&["-fitc", "--fit-ctx"], Value, NO_DEVICE),
     refused(&["-fitp", "--fit-print"], Value, OTHER_PROGRAM),
     refused(&["--rpc"], Value, "the work is not shared with other machines"),
-    refused(&["--server-base"], Value, "trine opens no connection; rbench --serve asks a server"),
+    refused(&["--server-base"], Value, "this tool asks no server; rbench --serve does"),
     // attention and its memory
     harmless_for(&["-fa", "--flash-attn"], Maybe, FLASH, &["auto", "-1", "on", "1", "true", "enabled", "off", "0", "false", "disabled"], "it is on, off or auto"),
     harmless_for(&["-ctk", "--cache-type-k"], Value, "keys are F16", &["f16"], "this tool keeps keys and values as F16; rgen, rperplexity, rbench and rserve have other types"),
@@ -173,12 +175,12 @@ const TABLE: &[Foreign] = &[
     refused(&["-hff", "--hf-file", "-hffv", "--hf-file-v"], Value, NO_NETWORK),
     refused(&["-hft", "--hf-token"], Value, NO_NETWORK),
     refused(&["-mu", "--model-url"], Value, NO_NETWORK),
-    refused(&["-dr", "--docker-repo"], Value, NO_NETWORK),
-    harmless(&["--offline"], Nothing, "trine opens no connection"),
-    refused(&["--gpt-oss-20b-default", "--gpt-oss-120b-default", "--vision-gemma-4b-default", "--vision-gemma-12b-default"], Nothing, NO_NETWORK),
-    refused(&["--embd-gemma-default", "--fim-qwen-1.5b-default", "--fim-qwen-3b-default", "--fim-qwen-7b-default", "--fim-qwen-7b-spec"], Nothing, NO_NETWORK),
-    refused(&["--fim-qwen-14b-spec", "--fim-qwen-30b-default"], Nothing, NO_NETWORK),
-    refused(&["-cl", "--cache-list"], Nothing, "nothing is downloaded, so nothing is kept"),
+    refused(&["-dr", "--docker-repo"], Value, "registries of containers are not asked; -hf fetches from a hub of models"),
+    harmless(&["--offline"], Nothing, "this tool opens no connection"),
+    refused(&["--gpt-oss-20b-default", "--gpt-oss-120b-default", "--vision-gemma-4b-default", "--vision-gemma-12b-default"], Nothing, NO_PRESETS),
+    refused(&["--embd-gemma-default", "--fim-qwen-1.5b-default", "--fim-qwen-3b-default", "--fim-qwen-7b-default", "--fim-qwen-7b-spec"], Nothing, NO_PRESETS),
+    refused(&["--fim-qwen-14b-spec", "--fim-qwen-30b-default"], Nothing, NO_PRESETS),
+    refused(&["-cl", "--cache-list"], Nothing, "trine list shows the models that are here"),
     harmless(&["--check-tensors"], Nothing, "rinspect --check-tensors looks at weights; a text ends where logits are no numbers"),
     refused(&["--lora"], Value, NO_ADAPTERS),
     refused(&["--lora-scaled"], Value, NO_ADAPTERS),

@@ -3,12 +3,14 @@
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write as _};
+use std::path::PathBuf;
 
+use anyhow::Result;
 use clap::builder::StyledStr;
 use clap::error::ErrorKind;
 use clap::{ArgAction, ArgMatches, Command, CommandFactory, Parser};
 
-use crate::{manual, shown, signals, version};
+use crate::{manual, models, shown, signals, version};
 
 pub use trine::open::usable_threads as threads;
 
@@ -23,6 +25,7 @@ pub use programs::OF_PROGRAMS;
 pub type Words = Vec<OsString>;
 
 pub use crate::manual::Short;
+use crate::models::Asked;
 
 /// The words that this program was started with.
 pub fn words() -> Words {
@@ -31,7 +34,8 @@ pub fn words() -> Words {
 
 /// The command line of a tool: its own options, and those that all tools have.
 pub fn command<T: CommandFactory>() -> Command {
-    manual::with_options(screens::arranged(T::command()).version(version::described()))
+    let own = models::with_options(T::command());
+    manual::with_options(screens::arranged(own).version(version::described()))
 }
 
 /// Parses a command line. `short` lists options such as `("-ub", "--ubatch-size")`, which clap would read as `-u b`;
@@ -39,23 +43,30 @@ pub fn command<T: CommandFactory>() -> Command {
 /// accepted with a note where they change nothing, and refused otherwise.
 ///
 /// Ends the program, as clap does, after `--help` and on mistakes.
-pub fn parse<T: Parser>(short: Short, words: Words) -> T {
+///
+/// # Errors
+/// A model that is asked for by name cannot be had.
+pub fn parse<T: Parser>(short: Short, words: Words) -> Result<T> {
     let mut command = command::<T>();
-    let matches = matches(&mut command, short, words);
-    T::from_arg_matches(&matches).unwrap_or_else(|e| end(&e.format(&mut command)))
+    let matches = matches(&mut command, short, words)?;
+    Ok(T::from_arg_matches(&matches).unwrap_or_else(|e| end(&e.format(&mut command))))
 }
 
 /// The same for a command line that is not described by a type.
-pub fn matches(command: &mut Command, short: Short, words: Words) -> ArgMatches {
-    let read = match Reader::new(command, short).read(words) {
-        Ok(read) => read,
-        Err(why) => {
-            why.iter().for_each(|why| note!("error: {why}"));
-            std::process::exit(2)
-        }
+///
+/// # Errors
+/// A model that is asked for by name cannot be had.
+pub fn matches(command: &mut Command, short: Short, words: Words) -> Result<ArgMatches> {
+    let refused = |why: Vec<String>| -> ! {
+        why.iter().for_each(|why| note!("error: {why}"));
+        std::process::exit(2)
     };
-    let alone = read.words.len() < 2;
-    let parsed = command.try_get_matches_from_mut(read.words);
+    let read = Reader::new(command, short).read(words).unwrap_or_else(|why| refused(why));
+    let alone = read.words.len() < 2 && !read.asked.is_for_a_model();
+    let tool = command.get_name().to_owned();
+    // Mistakes are told before anything is fetched.
+    let first = read.with_models(&tool, &read.asked.stand_ins());
+    let parsed = command.try_get_matches_from_mut(first);
     let parsed = parsed.unwrap_or_else(|told| match alone && told.kind() == ErrorKind::MissingRequiredArgument {
         true => introduce(command),
         false => end(&told),
@@ -63,10 +74,17 @@ pub fn matches(command: &mut Command, short: Short, words: Words) -> ArgMatches 
     if let Some(page) = manual::asked(&parsed) {
         show(page.of(command, short));
     }
-    for line in read.notes {
+    for line in &read.notes {
         note!("note: {line}");
     }
-    parsed
+    let words = match read.asked.is_for_a_model() {
+        true => read.with_models(&tool, &models::fetch(&read.asked)?),
+        false => match read.with_found(&tool)? {
+            Some(words) => words,
+            None => return Ok(parsed),
+        },
+    };
+    Ok(command.try_get_matches_from_mut(words).unwrap_or_else(|told| end(&told)))
 }
 
 /// True if a tool has an option of its own by this name of llama.cpp's.
@@ -85,6 +103,9 @@ fn introduce(command: &Command) -> ! {
     note!("");
     examples.for_each(|line| note!("{line}"));
     note!("");
+    if models::knows(name) {
+        models::here(name).iter().for_each(|line| note!("{line}"));
+    }
     note!("{name} -h shows everyday options, {name} --help all of them.");
     std::process::exit(2)
 }
@@ -143,6 +164,8 @@ struct Reader<'a> {
     alone: HashSet<String>,
     /// Options of several letters behind one dash, and their long names.
     short: &'a [(&'a str, &'a str)],
+    /// True if the tool has the options that ask for models by name.
+    takes_models: bool,
 }
 
 /// A command line for clap, and what is to be said about what was left out.
@@ -150,7 +173,47 @@ struct Reader<'a> {
 struct Read {
     words: Vec<OsString>,
     notes: Vec<String>,
+    /// Models that are to be fetched.
+    asked: Asked,
+    /// Words that name a model, by place; some begin with the option.
+    named: Vec<usize>,
 }
+
+impl Read {
+    /// The words, with models that were asked for.
+    fn with_models(&self, tool: &str, models: &[PathBuf]) -> Vec<OsString> {
+        let mut words = self.words.clone();
+        words.splice(
+            1.min(words.len())..,
+            models::words(tool, models).into_iter().chain(self.words.iter().skip(1).cloned()),
+        );
+        words
+    }
+
+    /// The words, with files for names of models that are here; `None` where nothing is to be changed.
+    ///
+    /// # Errors
+    /// A name is that of a model that is not here.
+    fn with_found(&self, tool: &str) -> Result<Option<Vec<OsString>>> {
+        let mut words = None;
+        for &at in &self.named {
+            let word = &self.words[at];
+            let (option, value) = match word.to_str().and_then(|word| word.strip_prefix(MODEL_IS)) {
+                Some(value) => (MODEL_IS, OsStr::new(value)),
+                None => ("", word.as_os_str()),
+            };
+            if let Some(path) = models::found(value, tool == "rbench")? {
+                let mut both = OsString::from(option);
+                both.push(path);
+                words.get_or_insert_with(|| self.words.clone())[at] = both;
+            }
+        }
+        Ok(words)
+    }
+}
+
+/// How a word begins that names a model with its option.
+const MODEL_IS: &str = "--model=";
 
 impl<'a> Reader<'a> {
     fn new(command: &Command, short: &'a [(&'a str, &'a str)]) -> Reader<'a> {
@@ -174,7 +237,8 @@ impl<'a> Reader<'a> {
         for name in ["-h", "--help", "-V", "--version"] {
             alone.insert(name.to_owned());
         }
-        Reader { tool: command.get_name().to_owned(), valued, optional, pairs, alone, short }
+        let takes_models = valued.contains("--hf-repo") && models::knows(command.get_name());
+        Reader { tool: command.get_name().to_owned(), valued, optional, pairs, alone, short, takes_models }
     }
 
     fn has(&self, name: &str) -> bool {
@@ -202,6 +266,9 @@ impl<'a> Reader<'a> {
                 break;
             }
             let name = self.name(text);
+            if self.takes_models && self.note_model(&name, &mut args, &mut out.asked).map_err(|why| vec![why])? {
+                continue;
+            }
             if self.valued.contains(&name) {
                 let stays = |w: &OsString| w.to_string_lossy().starts_with('-');
                 let value = match self.optional.contains(&name) {
@@ -217,6 +284,7 @@ impl<'a> Reader<'a> {
                     true => args.next_if(|word| is_number(&word.to_string_lossy())),
                     false => None,
                 };
+                let is_model = matches!(name.as_str(), "-m" | "--model");
                 let more = self.pairs.contains(&name).then(|| args.next()).flatten();
                 out.words.push(name.into());
                 out.words.extend(match scale {
@@ -224,6 +292,9 @@ impl<'a> Reader<'a> {
                     None => value,
                 });
                 out.words.extend(more);
+                if is_model {
+                    out.named.push(out.words.len() - 1);
+                }
             } else if self.alone.contains(&name) {
                 out.words.push(name.into());
             } else if let Some(option) = programs::find(&self.tool, &name) {
@@ -246,21 +317,60 @@ impl<'a> Reader<'a> {
                 ));
             } else {
                 // A value behind `=`, a number behind a letter, or a mistake that clap explains.
+                if name.starts_with(MODEL_IS) {
+                    out.named.push(out.words.len());
+                }
                 out.words.push(name.into());
             }
         }
         if !refusals.is_empty() {
             return Err(refusals);
         }
-        let given = |names: &[&str]| out.words.iter().any(|word| names.iter().any(|name| is_given(word, name)));
+        if self.takes_models && self.tool == "rserve" {
+            out.asked.from_environment().map_err(|why| vec![why])?;
+        }
+        let first = unnamed.first().copied();
+        let fetched = out.asked.is_for_a_model();
+        let has_file = !out.named.is_empty();
+        out.asked.check(has_file).map_err(|why| vec![why])?;
+        let given = |names: &[&str]| {
+            fetched && names.contains(&"--model")
+                || out.words.iter().any(|word| names.iter().any(|name| is_given(word, name)))
+        };
         let all = UNNAMED.iter().find(|(tool, _)| *tool == self.tool).map_or(&[][..], |(_, options)| options);
         let missing: Vec<&str> = all.iter().filter(|(_, names)| !given(names)).map(|(option, _)| *option).collect();
         for (option, at) in missing.into_iter().zip(unnamed) {
             let mut both = OsString::from(format!("{option}="));
             both.push(&out.words[at]);
             out.words[at] = both;
+            if option == "--model" {
+                out.named.push(at);
+            }
+        }
+        if !fetched && models::is_first_word(&self.tool) {
+            out.named.extend(first);
         }
         Ok(out)
+    }
+
+    /// Notes what a word and perhaps the one behind it say about a model to fetch; false if it is no such word.
+    ///
+    /// # Errors
+    /// The value cannot be meant.
+    fn note_model(
+        &self,
+        name: &str,
+        args: &mut impl Iterator<Item = OsString>,
+        asked: &mut Asked,
+    ) -> Result<bool, String> {
+        let (name, value) = match name.split_once('=') {
+            Some((name, value)) => (name, Some(OsString::from(value))),
+            None => (name, None),
+        };
+        let Some(valued) = models::takes_value(name) else { return Ok(false) };
+        let value = if valued { value.or_else(|| args.next()) } else { None };
+        asked.note(name, value.as_deref())?;
+        Ok(true)
     }
 
     /// The word as the tool knows it: long names may be written with `_`.
@@ -268,7 +378,8 @@ impl<'a> Reader<'a> {
         if word == "--usage" {
             return "--help".to_owned();
         }
-        if let Some((_, long)) = self.short.iter().find(|(s, _)| word == *s) {
+        let models = if self.takes_models { &models::SHORT[..] } else { &[] };
+        if let Some((_, long)) = models.iter().chain(self.short).find(|(s, _)| word == *s) {
             return (*long).to_owned();
         }
         let (name, value) = match word.split_once('=') {

@@ -2,7 +2,7 @@
 //! of them in the tool that does its work. They are looked for before those of [`super::table`].
 
 use super::llama_cpp::Takes::{Nothing, Value};
-use super::llama_cpp::{FLASH, Foreign, NO_DEVICE, NO_DRAFT_MODEL, NO_NETWORK, harmless, harmless_for, refused, table};
+use super::llama_cpp::{FLASH, Foreign, NO_DEVICE, NO_DRAFT_MODEL, harmless, harmless_for, refused, table};
 
 /// The tool, whose options they are, and the options.
 pub type OfProgram = (&'static str, &'static str, &'static [Foreign]);
@@ -74,8 +74,8 @@ pub const OF_PROGRAMS: &[OfProgram] = &[
         harmless(&["--use-temp-file", "--no-lazy"], Nothing, "weights are streamed, a few megabytes at a time"),
         harmless(&["-ld", "--log-dir"], Value, "no log is written"),
         harmless(&["-p", "--use-pretuned"], Nothing, "kernels need no tuning"),
-        refused(&["--remote"], Nothing, NO_NETWORK),
-        refused(&["-hr", "--hf-repo"], Value, "trine opens no connection: download the repository and give its folder"),
+        refused(&["--remote"], Nothing, "checkpoints are not fetched: download the repository, for instance with hf download, and give its folder"),
+        refused(&["-hr", "--hf-repo"], Value, "checkpoints are not fetched: download the repository, for instance with hf download, and give its folder"),
         refused(&["--mistral-format"], Nothing, "checkpoints are read in the form of Hugging Face: config.json and its tokenizer"),
         harmless(&["--disable-mistral-community-chat-template"], Nothing, "templates come from the checkpoint alone"),
         refused(&["--mtp", "--no-mtp", "--no-nextn", "--fp8-as-q8", "--fuse-gate-up-exps", "--fuse-qkv", "--sentence-transformers-dense-modules", "--dspark"], Nothing, "tensors are those that convert_hf_to_gguf.py makes without it"),

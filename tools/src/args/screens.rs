@@ -8,24 +8,25 @@ type Row = (&'static str, &'static [&'static str]);
 /// The options that `-h` shows. A tool that is not here shows all.
 #[rustfmt::skip]
 const EVERYDAY: &[Row] = &[
-    ("rbench", &["model", "synthetic", "n-prompt", "n-gen", "prompt-gen", "n-depth", "threads", "device",
+    ("rbench", &["model", "hf-repo", "synthetic", "n-prompt", "n-gen", "prompt-gen", "n-depth", "threads", "device",
                  "n-gpu-layers", "repetitions", "output", "batched", "roofline", "profile", "compare-llama", "serve",
                  "kernels"]),
     ("rconvert", &["outfile", "outtype", "ternary", "fairy2i", "model-name", "dry-run", "json", "threads", "verbose"]),
-    ("rgen", &["model", "threads", "device", "n-gpu-layers", "prompt", "file", "predict", "bits", "ctx-size", "seed",
+    ("rgen", &["model", "hf-repo", "threads", "device", "n-gpu-layers", "prompt", "file", "predict", "bits", "ctx-size", "seed",
                "temp", "top-k", "top-p", "min-p", "repeat-penalty", "reverse-prompt", "lora", "grammar", "json-schema",
                "conversation", "system-prompt", "single-turn", "chat-template", "prompt-cache", "json"]),
     ("rimatrix", &["model", "threads", "file", "output", "ctx-size", "chunks", "process-output", "in-file", "resume",
                    "show-statistics", "json", "fisher", "hessian"]),
     ("rinspect", &["json", "diff", "program", "tensors", "hash", "check-tensors"]),
-    ("rperplexity", &["model", "threads", "device", "n-gpu-layers", "file", "bits", "ctx-size", "chunks",
+    ("rperplexity", &["model", "hf-repo", "threads", "device", "n-gpu-layers", "file", "bits", "ctx-size", "chunks",
                       "kl-divergence-base", "kl-divergence", "compare", "plot", "hellaswag", "winogrande",
                       "multiple-choice", "json"]),
     ("rquantize", &["imatrix", "method", "gptq", "tensor-type", "token-embedding-type", "output-tensor-type", "pure",
                     "fallback",
                     "force", "allow-requantize", "dry-run", "verify", "width", "split-max-size", "merge", "json",
                     "verbose"]),
-    ("rserve", &["model", "models", "threads", "device", "n-gpu-layers", "alias", "chat-template", "host", "port",
+    ("rserve", &["model", "hf-repo", "models", "threads", "device", "n-gpu-layers", "alias", "chat-template", "host",
+                "port",
                  "api-key-file", "parallel", "ctx-size", "kv-memory", "predict", "seed", "temp", "top-k", "top-p",
                  "min-p", "lora", "bits", "metrics", "no-ui"]),
 ];
@@ -33,6 +34,7 @@ const EVERYDAY: &[Row] = &[
 /// Headings of `--help`, and the options below them where a tool does not show them every day.
 #[rustfmt::skip]
 const HEADINGS: &[(&str, Row)] = &[
+    ("Models by name", ("", &["hf-repo", "hf-file", "hf-token", "model-url", "size", "offline"])),
     ("Loading the model", ("", &["threads", "no-mmap", "mmap", "mlock", "no-repack", "number-path", "tl-tiles",
                                  "i2s-layout", "input-tl-tiles", "input-i2s-layout"])),
     ("Adapters", ("", &["lora", "lora-scaled", "control-vector", "control-vector-scaled",

@@ -48,12 +48,13 @@ pub const SHORT: Short = &[
     name = "rgen",
     version,
     args_override_self = true,
-    override_usage = "rgen [OPTIONS] -m FILE\n       rgen [OPTIONS] FILE [PROMPT]",
+    override_usage = "rgen [OPTIONS] -m FILE\n       rgen [OPTIONS] -hf USER/REPO[:QUANT]\n       rgen [OPTIONS] FILE|NAME [PROMPT]",
     after_help = "See --help for examples.",
     after_long_help = "\
 Examples:
   rgen model.gguf                                                      chat, in a terminal
   rgen model.gguf 'Once upon a time'                                   write on
+  rgen -hf prism-ml/Ternary-Bonsai-8B-gguf:Q2_0                        fetch a model from a hub, and chat
   rgen -m model.gguf -p 'Once upon a time' -n 100
   rgen -m model.gguf -p 'The capital of France is' -n 20 --temp 0      always the same text
   rgen -m model.gguf -p 'Roses are' --seed 7                           the same text for the same seed

@@ -15,7 +15,8 @@ use trine_formats::hessian::{Hessians, Origin};
 use super::args::Args;
 use super::collect::after_chunks;
 use super::fisher::file::sha256;
-use crate::load::{ModelArgs, available_memory, load, peak_memory};
+use crate::load::{ModelArgs, load, peak_memory};
+use crate::memory;
 use crate::outfile::OutFile;
 use crate::progress::{Steps, human_bytes};
 use crate::provenance::Provenance;
@@ -67,7 +68,7 @@ pub fn run(args: &Args, model: &ModelArgs, path: &Path, target: &Path) -> Result
         note!("going on after chunk {} of {}", found.header.chunks, chunks.count());
         found
     } else {
-        Collected::zeros(planned, available_memory())?
+        Collected::zeros(planned, memory::available())?
     };
     note!(
         "computing over {} chunks, n_ctx={}, {side_by_side} side by side, threads={}",
@@ -146,7 +147,7 @@ fn read(path: &Path, planned: &Hessians, count: usize) -> Result<Collected> {
         bail!("it has {} chunks already, more than the {count} asked for", header.chunks);
     }
     let empty = Hessians { chunks: 0, ..header.clone() };
-    let mut collected = Collected::zeros(empty, available_memory())?;
+    let mut collected = Collected::zeros(empty, memory::available())?;
     for (input, sums) in header.inputs.iter().zip(&mut collected.sums) {
         copy(&file, &input.tensor(), sums)?;
     }

@@ -9,6 +9,8 @@ mod device;
 mod fairy2i;
 mod gptq;
 mod gpu;
+#[cfg(all(unix, feature = "hub"))]
+mod hub;
 mod machine_code;
 mod migration;
 mod pages;

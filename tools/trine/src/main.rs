@@ -4,6 +4,8 @@
 //! `trine --install PREFIX` makes the links and writes pages and completions.
 
 mod install;
+#[cfg(feature = "hub")]
+mod models;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -41,6 +43,7 @@ fn command() -> Command {
 Examples:
   trine rgen -m model.gguf -p 'Once upon a time'
   trine rgen --help
+  trine pull ggml-org/gemma-3-1b-it-GGUF:Q4_K_M    fetch a model; trine list, show and rm tell of those that are here
   trine --install ~/.local        ~/.local/bin/rgen and all others, man rgen, and completion in shells",
         )
         .arg_required_else_help(true)
@@ -49,6 +52,8 @@ Examples:
         .subcommand_help_heading("Tools")
         .subcommands(tools().iter().map(Tool::command))
         .arg(install);
+    #[cfg(feature = "hub")]
+    let command = command.subcommands(models::commands());
     manual::with_options(command)
 }
 
@@ -71,13 +76,17 @@ fn main() -> ExitCode {
         words.remove(0);
         return tool.start(words);
     }
+    #[cfg(feature = "hub")]
+    if words.get(1).and_then(|word| word.to_str()).is_some_and(models::is_command) {
+        return exit::run("trine", || models::run(words));
+    }
     exit::run("trine", || run(words))
 }
 
 /// Does what concerns all tools.
 fn run(words: Words) -> Result<()> {
     let mut command = command();
-    let matches = args::matches(&mut command, &[], words);
+    let matches = args::matches(&mut command, &[], words)?;
     match matches.get_one::<PathBuf>("install") {
         Some(prefix) => install::install(prefix, &command, &tools()),
         None => bail!("the name of the tool comes first; trine --help lists them"),
@@ -93,7 +102,11 @@ mod tests {
         command().debug_assert();
         let names: Vec<_> = tools().iter().map(|tool| tool.name).collect();
         let known = command();
-        let known: Vec<_> = known.get_subcommands().map(Command::get_name).collect();
+        let known: Vec<_> = known
+            .get_subcommands()
+            .map(Command::get_name)
+            .filter(|name| name.starts_with('r') && *name != "rm")
+            .collect();
         assert_eq!(names, known);
         assert_eq!(names.len(), 9);
         for name in names {

@@ -11,6 +11,7 @@ use trine::Pooling;
 use trine_tools::args::Short;
 use trine_tools::device;
 use trine_tools::load::{ModelArgs, SHORT_TYPES, positive};
+use trine_tools::memory::size;
 use trine_tools::sampling::SamplerArgs;
 use trine_tools::templates;
 
@@ -51,6 +52,7 @@ pub const SHORT: Short = &[
     after_long_help = "\
 Examples:
   rserve -m model.gguf
+  rserve -hf prism-ml/Ternary-Bonsai-8B-gguf:Q2_0                  fetched from a hub
   curl http://127.0.0.1:8080/v1/completions -d '{\"prompt\": \"Once upon a time\", \"max_tokens\": 64, \"seed\": 7}'
   curl http://127.0.0.1:8080/v1/chat/completions -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}'
   rserve -m model-ap.gguf --alias model        any-precision: 'model:4bit' is the model at 4 bits, as is \"bits\": 4

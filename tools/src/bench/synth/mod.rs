@@ -17,6 +17,7 @@ use trine::quant::{Ftype, Plan, Problem, Recipe, Target};
 use trine_formats::gguf::write::{Layout, NewTensor, Writer};
 use trine_formats::gguf::{Gguf, Limits, Metadata, ModelFile, Shard, TensorInfo};
 
+use crate::memory;
 use crate::progress::{byte_bar, human_bytes};
 use content::Content;
 pub use data::random_rows;
@@ -193,7 +194,7 @@ impl Job {
 
 /// Refuses a model that the machine would have to swap for.
 fn check_memory(spec: &Spec, size: u64) -> Result<()> {
-    let Some(available) = available_memory() else {
+    let Some(available) = memory::available() else {
         return Ok(());
     };
     if size > available / 10 * 9 {
@@ -204,12 +205,4 @@ fn check_memory(spec: &Spec, size: u64) -> Result<()> {
         );
     }
     Ok(())
-}
-
-/// Memory that can be used without swapping, where Linux tells.
-fn available_memory() -> Option<u64> {
-    let info = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = info.lines().find(|l| l.starts_with("MemAvailable:"))?;
-    let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
-    Some(kib * 1024)
 }

@@ -7,6 +7,7 @@
 
 use std::path::PathBuf;
 
+use trine::quant::{Plan, Rounding, RunOptions, run};
 use trine::{Recipe, Target};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
@@ -22,10 +23,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     // The header only: no weights are loaded for this.
     let file = trine::open_file(&input, true)?;
-    let report = trine::quantize(&file, &Recipe::new(target), &output)?;
+    let mut plan = Plan::new(&file, &Recipe::new(target))?;
+    let report = run(&file, &mut plan, &output, RunOptions::default(), &mut ())?;
     println!("{}: {} bytes", output.display(), report.file_bytes);
-    if !report.ternary.tensors.is_empty() {
-        println!("{}", report.ternary);
+    if let Some(ternary) = plan.find::<Rounding>().map(Rounding::report).filter(|r| !r.tensors.is_empty()) {
+        println!("{ternary}");
     }
 
     // How well both predict a text.

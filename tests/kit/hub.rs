@@ -38,8 +38,8 @@ pub struct Manners {
     pub refuses: Option<(u16, &'static str)>,
     /// The token that is wanted.
     pub wants: Option<&'static str>,
-    /// The host with the bytes answers so many requests with 403 first, as links do that have expired.
-    pub expired: usize,
+    /// A link to the bytes is good for so many requests, and answered with 403 from then on.
+    pub expires_after: Option<usize>,
     /// The host with the bytes answers so many requests with 503 first.
     pub busy: usize,
     /// The host with the bytes sends whole files alone.
@@ -55,6 +55,8 @@ struct Shared {
     files: BTreeMap<String, Vec<u8>>,
     manners: Mutex<Manners>,
     seen: Mutex<Vec<Seen>>,
+    /// How often each link was used.
+    links: Mutex<Vec<usize>>,
     cdn: String,
 }
 
@@ -84,6 +86,7 @@ impl Hub {
             files: files.into_iter().map(|(path, bytes)| (path.to_owned(), bytes)).collect(),
             manners: Mutex::default(),
             seen: Mutex::default(),
+            links: Mutex::default(),
             cdn: address(&cdn),
         });
         for (host, listener) in [("hub", hub), ("cdn", cdn)] {
@@ -221,8 +224,10 @@ impl Shared {
                     return (404, error("EntryNotFound"), Vec::new());
                 };
                 let cdn = manners.cdn.as_ref().unwrap_or(&self.cdn);
+                let mut links = lock(&self.links);
+                links.push(0);
                 let headers = vec![
-                    ("Location", format!("{cdn}/{file}?signature=1")),
+                    ("Location", format!("{cdn}/{file}?signature={}", links.len() - 1)),
                     ("X-Linked-Size", bytes.len().to_string()),
                     ("X-Linked-Etag", format!("\"{}\"", self.told(bytes, &manners))),
                     ("X-Repo-Commit", COMMIT.to_owned()),
@@ -240,15 +245,19 @@ impl Shared {
 
     /// The host with the bytes.
     fn bytes(&self, path: &str, range: Option<&str>) -> Answer {
-        let mut guard = lock(&self.manners);
-        let manners = &mut *guard;
-        for (left, status) in [(&mut manners.expired, 403), (&mut manners.busy, 503)] {
-            if *left > 0 {
-                *left -= 1;
-                return (status, Vec::new(), Vec::new());
+        let mut manners = lock(&self.manners);
+        if manners.busy > 0 {
+            manners.busy -= 1;
+            return (503, Vec::new(), Vec::new());
+        }
+        let (path, link) = path.split_once("?signature=").unwrap_or((path, ""));
+        if let (Some(most), Ok(link)) = (manners.expires_after, link.parse::<usize>()) {
+            let used = &mut lock(&self.links)[link];
+            *used += 1;
+            if *used > most {
+                return (403, Vec::new(), Vec::new());
             }
         }
-        let (path, _) = path.split_once('?').unwrap_or((path, ""));
         let Some(bytes) = self.files.get(path.trim_start_matches('/')) else {
             return (404, Vec::new(), Vec::new());
         };

@@ -225,7 +225,7 @@ impl<'a> Work<'a> {
         let mut attempts = 0;
         while at < end {
             let before = at;
-            let Err(trouble) = self.attempt(number, &mut at, end) else { continue };
+            let Err(trouble) = self.attempt(number, &mut at, end, attempts > 0) else { continue };
             match trouble {
                 Trouble::Over => return Ok(()),
                 Trouble::Lasting(failure) => return Err(failure),
@@ -257,9 +257,10 @@ impl<'a> Work<'a> {
         state.over || state.failed.is_some()
     }
 
-    /// Asks once for the bytes from `at` to `end`, and moves `at` behind those that came.
-    fn attempt(&self, number: u64, at: &mut u64, end: u64) -> Result<(), Trouble> {
-        let known = lock(&self.leads_to).clone();
+    /// Asks once for the bytes from `at` to `end`, and moves `at` behind those that came. After an attempt that brought
+    /// nothing the hub itself is asked, whatever link another connection has found.
+    fn attempt(&self, number: u64, at: &mut u64, end: u64, anew: bool) -> Result<(), Trouble> {
+        let known = lock(&self.leads_to).clone().filter(|_| !anew);
         let address = known.as_ref().unwrap_or(&self.source.url);
         let mut headers = Vec::new();
         if self.ranges {

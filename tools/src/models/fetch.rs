@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 use trine_hub::{Hub, Installed, Limit, Name, Places, Settings, Wanted, find, installed};
 
-use super::{Asked, Screen};
+use super::options::Asked;
+use super::screen::Screen;
 use crate::memory;
 
 /// Of memory that is free this part may be a model's file: the cache of keys and values and the rest need the others.

@@ -20,7 +20,7 @@ use crate::engine::Options;
 mod values;
 
 pub use values::KeepAlive;
-use values::{budget, minutes, seconds, size};
+use values::{budget, minutes, seconds};
 
 /// Options of several letters behind one dash.
 pub const SHORT: Short = &[

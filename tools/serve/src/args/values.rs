@@ -11,24 +11,6 @@ pub enum KeepAlive {
     Always,
 }
 
-/// Parses a number of bytes: 4096, 512K, 4M, 2G.
-///
-/// # Errors
-/// It is none, or 0.
-pub fn size(text: &str) -> Result<usize, String> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let shift = match text[digits.len()..].to_ascii_uppercase().as_str() {
-        "" | "B" => 0,
-        "K" | "KB" | "KIB" => 10,
-        "M" | "MB" | "MIB" => 20,
-        "G" | "GB" | "GIB" => 30,
-        _ => return Err("give a number of bytes, or one with K, M or G behind it".to_owned()),
-    };
-    let number = digits.parse::<usize>().ok().filter(|n| *n > 0);
-    let bytes = number.and_then(|n| n.checked_mul(1 << shift));
-    bytes.ok_or_else(|| "give a number of bytes above 0, such as 512M".to_owned())
-}
-
 /// Parses a number of tokens of thoughts: none, or as many as come.
 ///
 /// # Errors
@@ -68,16 +50,6 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes() {
-        for (text, bytes) in [("1", 1), ("3K", 3 << 10), ("4M", 4 << 20), ("2GiB", 2 << 30)] {
-            assert_eq!(size(text), Ok(bytes));
-        }
-        for text in ["", "M", "-1", "1T", "1.5G", "99999999999G", "0"] {
-            assert!(size(text).is_err(), "{text}");
-        }
-    }
 
     #[test]
     fn times() {

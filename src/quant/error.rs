@@ -45,9 +45,9 @@ pub enum PlanError {
 #[non_exhaustive]
 pub enum QuantError {
     #[error(transparent)]
-    Plan(#[from] PlanError),
+    Plan(Box<PlanError>),
     #[error(transparent)]
-    Run(#[from] RunError),
+    Run(Box<RunError>),
     #[error(
         "general.alignment is {0}, and llama-quantize places tensors at multiples of 32 all the same, which makes a damaged file; add --override-kv general.alignment=int:32"
     )]
@@ -57,11 +57,28 @@ pub enum QuantError {
     Method(#[from] Fault),
 }
 
+// Boxed, because an error that is nearly never there should not make every result large.
+
+impl From<PlanError> for QuantError {
+    fn from(error: PlanError) -> QuantError {
+        QuantError::Plan(Box::new(error))
+    }
+}
+
+impl From<RunError> for QuantError {
+    fn from(error: RunError) -> QuantError {
+        QuantError::Run(Box::new(error))
+    }
+}
+
 impl QuantError {
     /// The tensors that the message only counts, with what is wrong, one per entry.
     pub fn details(&self) -> Vec<String> {
         match self {
-            QuantError::Plan(PlanError::Refused(refusal)) => refusal.details().to_vec(),
+            QuantError::Plan(error) => match &**error {
+                PlanError::Refused(refusal) => refusal.details().to_vec(),
+                _ => Vec::new(),
+            },
             QuantError::Method(fault) => {
                 let ternary = fault.downcast_ref().map(|NotTernary(report)| report.details());
                 let exact = || fault.downcast_ref().map(|NotExact(report)| report.details());

@@ -4,10 +4,10 @@ use std::ffi::OsStr;
 use std::process::{Command, Output};
 
 /// Returns a process of a tool that is to be started. Where a test gives no seed there is one all the same, so that a
-/// text that a test looks at is the same in every run.
+/// text that a test looks at is the same in every run. Models by name are looked for on this machine alone.
 pub fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
-    command.env("TRINE_SEED", "7");
+    command.env("TRINE_SEED", "7").env("HF_HUB_OFFLINE", "1");
     command
 }
 

@@ -30,7 +30,8 @@ pub(super) fn draft(tail: &Tail<'_>) -> Option<Vec<u32>> {
         }
     }
     let (same, from) = best;
-    (same >= SHORTEST && from < text.len()).then(|| text[from..].iter().copied().take(tail.most).collect())
+    let followed = || text[from..].iter().copied().chain([tail.last]).take(tail.most);
+    (same >= SHORTEST).then(|| followed().collect())
 }
 
 #[cfg(test)]
@@ -45,7 +46,7 @@ mod tests {
     #[test]
     fn what_followed_before_follows_again() {
         assert_eq!(drafted(&[1, 2, 3, 4, 5, 9, 2, 3], 2), Some(vec![4, 5]));
-        assert_eq!(drafted(&[1, 2, 3, 4, 5, 9, 2, 3], 9), Some(vec![4, 5, 9, 2]));
+        assert_eq!(drafted(&[1, 2, 3, 4, 5, 9, 2, 3], 9), Some(vec![4, 5, 9, 2, 3]));
     }
 
     #[test]

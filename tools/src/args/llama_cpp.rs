@@ -171,8 +171,9 @@ const TABLE: &[Foreign] = &[
     refused(&["--attention"], Value, FILES_OWN),
     refused(&["--pooling"], Value, "vectors of texts are not made by this tool"),
     // where a model comes from, and what is added to it
-    refused(&["-hf", "-hfr", "--hf-repo", "-hfv", "-hfrv", "--hf-repo-v"], Value, NO_NETWORK),
-    refused(&["-hff", "--hf-file", "-hffv", "--hf-file-v"], Value, NO_NETWORK),
+    refused(&["-hf", "-hfr", "--hf-repo"], Value, NO_NETWORK),
+    refused(&["-hff", "--hf-file"], Value, NO_NETWORK),
+    refused(&["-hfv", "-hfrv", "--hf-repo-v", "-hffv", "--hf-file-v"], Value, NO_MEDIA),
     refused(&["-hft", "--hf-token"], Value, NO_NETWORK),
     refused(&["-mu", "--model-url"], Value, NO_NETWORK),
     refused(&["-dr", "--docker-repo"], Value, "registries of containers are not asked; -hf fetches from a hub of models"),

@@ -111,7 +111,7 @@ fn introduce(command: &Command) -> ! {
 }
 
 /// Lines of examples for those who gave a tool nothing to do.
-const EXAMPLES: usize = 6;
+const EXAMPLES: usize = 5;
 
 /// Shows help or a mistake. clap itself would end well although nobody could read the help.
 fn end(told: &clap::Error) -> ! {

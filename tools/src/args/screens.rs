@@ -26,9 +26,10 @@ const EVERYDAY: &[Row] = &[
                     "force", "allow-requantize", "dry-run", "verify", "width", "split-max-size", "merge", "json",
                     "verbose"]),
     ("rserve", &["model", "hf-repo", "models", "threads", "device", "n-gpu-layers", "alias", "chat-template", "host",
-                "port",
-                 "api-key-file", "parallel", "ctx-size", "kv-memory", "predict", "seed", "temp", "top-k", "top-p",
+                 "port", "api-key-file", "parallel", "ctx-size", "kv-memory", "predict", "seed", "temp", "top-k", "top-p",
                  "min-p", "lora", "bits", "metrics", "no-ui"]),
+    ("rtokenize", &["model", "prompt", "file", "stdin", "ids", "json", "no-bos", "no-parse-special", "no-escape",
+                    "show-count"]),
 ];
 
 /// Headings of `--help`, and the options below them where a tool does not show them every day.

@@ -76,7 +76,7 @@ fn a_manual_keeps_the_lines_of_examples() {
     assert!(page.contains(".TH rgen 1"), "{page}");
     let (_, examples) = page.split_once(".SH EXAMPLES\n.nf\n").expect("examples");
     let (examples, _) = examples.split_once(".fi\n").expect("their end");
-    let third = examples.lines().nth(2).expect("an example");
-    assert_eq!(third, r"  rgen \-m model.gguf \-p \*(AqOnce upon a time\*(Aq \-n 100");
+    let fourth = examples.lines().nth(3).expect("an example");
+    assert_eq!(fourth, r"  rgen \-m model.gguf \-p \*(AqOnce upon a time\*(Aq \-n 100");
     assert!(page.contains(".SH \"EXIT STATUS\"") && page.contains(".SH \"SHORT FORMS\""));
 }

@@ -19,6 +19,7 @@ mod keys;
 mod latent_parts;
 mod leftover;
 mod missing;
+#[cfg(any(test, feature = "convert"))]
 mod names;
 mod parts;
 mod recurrent_parts;
@@ -37,6 +38,7 @@ pub use family::ARCHITECTURES;
 pub use functions::{Activation, Claim, Gating, HeadGate, Pairing};
 pub use keys::Key;
 pub use missing::{MISSING, Missing};
+#[cfg(feature = "convert")]
 #[cfg(feature = "convert")]
 pub(crate) use names::KNOWN;
 pub(crate) use parts::DENSE_MATRICES;

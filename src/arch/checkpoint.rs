@@ -27,8 +27,8 @@ pub struct Checkpoint {
     pub names: &'static [Name],
     /// Further names, as some classes share most of theirs.
     pub more_names: &'static [Name],
-    /// What is done with tensors of these names, which are those of the lists above or of the description, on their way
-    /// into the file.
+    /// Steps of tensors of these names, which are those of the lists above or of the description, on their way into the
+    /// file.
     pub steps: &'static [(&'static str, &'static [Step])],
     /// Beginnings of the names of tensors that are no part of the text model.
     pub left_out: &'static [&'static str],
@@ -92,7 +92,7 @@ pub struct Checkpoint {
 pub enum TokenKey {
     /// This token.
     Id(&'static str, u32),
-    /// Whether texts begin with a token.
+    /// Says that texts begin with a token, or do not.
     AddBos(bool),
     /// The token that ends a turn: the first of several that `generation_config.json` calls ends of a text.
     FirstOfEnds,

@@ -1,4 +1,4 @@
-//! What is done with tensors of a checkpoint on their way into a file.
+//! Steps of a checkpoint's tensors on their way into a file.
 
 /// One step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -23,7 +23,7 @@ pub(super) struct Use {
     /// Where it is one of those that are stacked: its number, and the common prefix of the names of all stacks that are
     /// written together.
     pub item: Option<(u64, &'static str)>,
-    /// What is done with it on the way.
+    /// Its steps on the way.
     pub steps: &'static [Step],
 }
 

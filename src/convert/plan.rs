@@ -190,7 +190,7 @@ impl Header for Described<'_> {
     }
 }
 
-/// What the engine will read in the keys of the file: a file that it refuses is not written.
+/// Configuration that the engine will read in the keys of the file: a file that it refuses is not written.
 fn describe(folder: &Folder, source: &Source, keys: &Metadata, vocab: &vocab::Keys) -> Result<Config, ConvertError> {
     let mut meta = Metadata::default();
     meta.set("general.architecture", Meta::str(source.arch.name));

@@ -13,7 +13,7 @@ use crate::arch::rules::{
 };
 use crate::arch::{Activation, Arch, Checkpoint, Fixed, Fused, HeadDim, HeadGate, Key, Tokenizer};
 
-/// What both kinds of blocks begin with.
+/// Groups that both kinds of blocks begin with.
 const AFMOE_MIXING: &[Group] = &[ATTN_NORM, QKV, ATTN_GATE, HEAD_NORMS, ATTN_OUT, ATTN_POST_NORM, FFN_NORM];
 
 /// `afmoe`.
@@ -51,7 +51,7 @@ pub const AFMOE: Arch = Arch {
     ..Arch::DENSE
 };
 
-/// What both kinds of blocks begin with.
+/// Groups that both kinds of blocks begin with.
 const LAGUNA_MIXING: &[Group] = &[ATTN_NORM, QKV, ATTN_HEAD_GATE, HEAD_NORMS, ATTN_OUT, FFN_NORM];
 
 /// `laguna`, with a gate per head.

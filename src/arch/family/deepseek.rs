@@ -81,7 +81,7 @@ const LING: &[Name] = &[
     ("attention.key_layernorm.weight", &["attn_k_norm.weight"]),
 ];
 
-/// What both kinds of blocks begin with.
+/// Groups that both kinds of blocks begin with.
 const DOTS1_MIXING: &[Group] = &[ATTN_NORM, QKV, HEAD_NORMS, ATTN_OUT, FFN_NORM];
 
 /// `dots1`.

@@ -20,7 +20,7 @@ use crate::arch::{Activation, Arch, Checkpoint, HeadDim, Key, KvHeads, RopeScali
 /// Tokens of GLM 4.7 Flash's vocabulary, whose first files do not say how experts are weighed.
 const GLM_TOKENS: u32 = 154_880;
 
-/// What both kinds of blocks begin with.
+/// Groups that both kinds of blocks begin with.
 const DEEPSEEK2_MIXING: &[Group] =
     &[ATTN_NORM, QUERIES, RANKED_QUERIES_OPTIONAL, LATENT, EXPANSION_EITHER, LATENT_OUT, FFN_NORM];
 

@@ -63,7 +63,7 @@ const CHECKPOINT: Checkpoint =
 const WINDOWS: &[Key] =
     &[Key::VocabSize, Key::Whole(&["sliding_window"], "attention.sliding_window"), Key::WindowLayersIfAny];
 
-/// What both kinds of blocks begin with.
+/// Groups that both kinds of blocks begin with.
 const EXAONE_MOE_MIXING: &[Group] = &[ATTN_NORM, QKV, HEAD_NORMS, ATTN_OUT, FFN_NORM];
 
 /// `exaone-moe`.

@@ -108,7 +108,7 @@ const GLM4_CHECKPOINT: Checkpoint = Checkpoint {
 pub const SPECIAL: &[(&str, &str)] =
     &[("bos", "[gMASK]"), ("eot", "<|user|>"), ("unk", "<|endoftext|>"), ("eom", "<|observation|>")];
 
-/// What both kinds of blocks begin with.
+/// Groups that both kinds of blocks begin with.
 const GLM4MOE_MIXING: &[Group] = &[ATTN_NORM, QKV, HEAD_NORMS_OPTIONAL, ATTN_OUT, FFN_NORM_AFTER_ATTN];
 
 /// `glm4moe`.

@@ -65,7 +65,7 @@ pub const GRANITEMOE: Arch = Arch {
     ..GRANITE
 };
 
-/// What both kinds of blocks begin with.
+/// Groups that both kinds of blocks begin with.
 const GRANITE_SWA_MIXING: &[Group] = &[ATTN_NORM, QKV, ATTN_OUT, SINKS, FFN_NORM];
 
 /// `granite_swa`: windows, and a sink in every head.
@@ -94,7 +94,7 @@ pub const GRANITE_SWA: Arch = Arch {
     ..GRANITE
 };
 
-/// What both kinds of blocks begin with.
+/// Groups that both kinds of blocks begin with.
 const GRANITEHYBRID_MIXING: &[Group] =
     &[ATTN_NORM, QKV, ATTN_OUT, MAMBA_2, CONVOLUTION_BIAS_OPTIONAL, GROUP_NORM, FFN_NORM];
 

@@ -24,7 +24,7 @@ const INDEXER: &[&str] = &[
     "indexer.attn_q_b.weight",
 ];
 
-/// What both kinds of blocks begin with.
+/// Groups that both kinds of blocks begin with.
 const DEEPSEEK32_MIXING: &[Group] = &[ATTN_NORM, RANKED_QUERIES, LATENT, EXPANSION_BY_HEAD, LATENT_OUT, FFN_NORM];
 
 /// `deepseek32`.
@@ -52,7 +52,7 @@ pub const GLM_DSA: Arch = Arch {
     ..DEEPSEEK32
 };
 
-/// What both kinds of blocks begin with.
+/// Groups that both kinds of blocks begin with.
 const DOTS3NOTE_MIXING: &[Group] =
     &[ATTN_NORM, RANKED_QUERIES, LATENT, TURNED_KEY_NORM, EXPANSION_BY_HEAD, ATTN_HEAD_GATE, LATENT_OUT, FFN_NORM];
 
@@ -69,7 +69,7 @@ pub const DOTS3NOTE: Arch = Arch {
     ..DEEPSEEK32
 };
 
-/// What both kinds of blocks begin with.
+/// Groups that both kinds of blocks begin with.
 const HY_V4_MIXING: &[Group] =
     &[CONNECTIONS, ATTN_NORM, RANKED_QUERIES, LATENT, EXPANSION_BY_HEAD, SINKS, LATENT_GATE, LATENT_OUT, FFN_NORM];
 

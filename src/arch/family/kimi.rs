@@ -18,7 +18,7 @@ use crate::arch::rules::{
 };
 use crate::arch::{Activation, Arch};
 
-/// What both kinds of blocks begin with.
+/// Groups that both kinds of blocks begin with.
 const KIMI_LINEAR_MIXING: &[Group] =
     &[ATTN_NORM, QUERIES, LATENT, EXPANSION_BY_HEAD, LATENT_OUT, KIMI, KIMI_RATES, KIMI_GATES, FFN_NORM];
 
@@ -44,7 +44,7 @@ pub const KIMI_LINEAR: Arch = Arch {
     ..DEEPSEEK2
 };
 
-/// What both kinds of blocks begin with.
+/// Groups that both kinds of blocks begin with.
 const KIMI_K3_MIXING: &[Group] = &[
     ATTN_NORM,
     RESIDUAL_SCORES,
@@ -80,7 +80,7 @@ pub const KIMI_K3: Arch = Arch {
     ..KIMI_LINEAR
 };
 
-/// What both kinds of blocks begin with.
+/// Groups that both kinds of blocks begin with.
 const BAILINGMOE3_MIXING: &[Group] = &[
     ATTN_NORM,
     QUERIES,

@@ -9,7 +9,7 @@ use crate::arch::parts::{
 use crate::arch::rules::{Attention, RopeRule, Temperature, YarnLog};
 use crate::arch::{Arch, Checkpoint, HeadDim, Key, KvHeads, Name, SpacePrefix, TokenRule};
 
-/// What both kinds of blocks begin with.
+/// Groups that both kinds of blocks begin with.
 const LLAMA_MIXING: &[Group] = &[ATTN_NORM, QKV, ATTN_OUT, FFN_NORM];
 
 /// `llama`.

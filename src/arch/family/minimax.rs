@@ -24,7 +24,7 @@ pub const MINIMAX_01: Arch = Arch {
     ..Arch::DENSE
 };
 
-/// What both kinds of blocks begin with.
+/// Groups that both kinds of blocks begin with.
 const MINIMAX_M3_MIXING: &[Group] = &[ATTN_NORM, QKV, HEAD_NORMS, ATTN_OUT, FFN_NORM];
 
 /// `minimax-m3`.

@@ -37,6 +37,14 @@ pub fn check(model: &Model, draft: u8, text: u8) -> Result<(), SpeculateError> {
     if model.is_recurrent() {
         return Err(SpeculateError::Recurrent);
     }
+    narrower(draft, text)
+}
+
+/// Checks that drafts of one width are cheaper than a text of the other.
+///
+/// # Errors
+/// They are not.
+pub(super) fn narrower(draft: u8, text: u8) -> Result<(), SpeculateError> {
     match draft < text {
         true => Ok(()),
         false => Err(SpeculateError::NotNarrower { draft, text }),

@@ -10,8 +10,8 @@ const SHORTEST: usize = 2;
 /// Agreement beyond so many tokens makes no place better than another.
 const LONGEST: usize = 12;
 
-/// What followed the longest run of the text's last tokens that stood before, the latest of equally long ones; `None`
-/// where not two of them did.
+/// Tokens that followed the longest run of the text's last tokens where it stood before, the latest of equally long
+/// ones; `None` where not two of them did.
 pub(super) fn draft(tail: &Tail<'_>) -> Option<Vec<u32>> {
     let text = tail.text;
     let before = |end: usize| {

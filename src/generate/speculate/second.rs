@@ -75,9 +75,8 @@ impl Second {
         self.keep_common(&wanted[..wanted.len() - 1]);
         self.append(&wanted, true)?;
         let text = self.session.mark();
-        let mut drafted = Vec::new();
+        let (mut drafted, mut buffer) = (Vec::new(), Vec::new());
         while drafted.len() < most {
-            let mut buffer = Vec::new();
             let logits = self.vocabulary.logits(&self.logits, self.n_vocab, &mut buffer);
             let Some((id, own)) = guess(logits).and_then(|id| Some((id, self.vocabulary.of_text(id)?))) else {
                 break;

@@ -1,6 +1,6 @@
 //! Sources of drafts.
 
-use super::error::SpeculateError;
+use super::error::{SpeculateError, narrower};
 use super::lookup;
 use super::second::Second;
 use super::tail::{Guess, Tail};
@@ -60,10 +60,7 @@ impl Source {
             return Ok(());
         };
         session.model().check_width(draft)?;
-        match session.bits().unwrap_or(0) {
-            text if draft < text => Ok(()),
-            text => Err(SpeculateError::NotNarrower { draft, text }),
-        }
+        narrower(draft, session.bits().unwrap_or(0))
     }
 
     /// From now on `cancel` ends a draft.

@@ -143,7 +143,7 @@ impl Speculator {
         Ok(())
     }
 
-    /// What the source drafts behind `tail`; the session is as it was. A source that fails drafts nothing.
+    /// The source's draft behind `tail`; the session is as it was. A source that fails drafts nothing.
     fn draft(
         &mut self,
         session: &mut Session,

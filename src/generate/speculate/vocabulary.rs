@@ -7,9 +7,9 @@ use crate::tokenizer::Tokenizer;
 
 /// The tokens of two models that stand for the same bytes. BOS and EOS correspond whatever their texts are.
 pub(super) struct Vocabulary {
-    /// Of every token of the draft's model that of the text's; the other model may have none.
+    /// The text's token for every token of the draft's model, where it has one.
     to_text: Vec<Option<u32>>,
-    /// Of every token of the text's model that of the draft's.
+    /// The draft's token for every token of the text's model, likewise.
     to_draft: Vec<Option<u32>>,
     /// True if each token is the same number in both.
     same: bool,

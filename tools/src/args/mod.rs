@@ -182,12 +182,8 @@ struct Read {
 impl Read {
     /// The words, with models that were asked for.
     fn with_models(&self, tool: &str, models: &[PathBuf]) -> Vec<OsString> {
-        let mut words = self.words.clone();
-        words.splice(
-            1.min(words.len())..,
-            models::words(tool, models).into_iter().chain(self.words.iter().skip(1).cloned()),
-        );
-        words
+        let (program, rest) = self.words.split_at(self.words.len().min(1));
+        program.iter().cloned().chain(models::words(tool, models)).chain(rest.iter().cloned()).collect()
     }
 
     /// The words, with files for names of models that are here; `None` where nothing is to be changed.

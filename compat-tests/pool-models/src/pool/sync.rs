@@ -1,4 +1,4 @@
-//! What threads share data and wait with: loom's, under the names of `src/pool/sync.rs`.
+//! Atomics, locks and cells of loom, under the names of `src/pool/sync.rs`.
 //!
 //! loom orders what is sequentially consistent no better than what acquires and releases, but for fences. So with
 //! [`FENCED`] set a store or an exchange of that kind is followed by such a fence, as on x86. Such fences order a little

@@ -19,7 +19,7 @@ pub(super) struct Form {
     pub scale: fn(&[u8], usize) -> i32,
     /// Writes the levels of a block's weights.
     pub levels: fn(&[u8], &mut [i8; WIDEST]),
-    /// What a level is worth, a power of two.
+    /// Worth of a level, a power of two.
     pub unit: f32,
     /// Tells whether a weight with a level of zero is minus zero.
     pub negative_zero: fn(&[u8], usize) -> bool,

@@ -43,6 +43,6 @@ impl Arch {
             _ => String::new(),
         };
         left.truncate(SHOWN);
-        Some(format!("the architecture has no place for {}{more}", left.join(", ")))
+        Some(format!("{}{more}", left.join(", ")))
     }
 }

@@ -194,7 +194,7 @@ fn renamed(file: &ModelFile, from: &str, to: &str, keys: &[(&str, Value)], more:
 
 fn problems(file: &ModelFile) -> Vec<String> {
     match Fisher::load(file, &PackingOptions::default(), Isa::detect()) {
-        Err(ModelError::Invalid(problems)) => problems,
+        Err(ModelError::Invalid(problems)) => problems.iter().map(ToString::to_string).collect(),
         other => panic!("{:?}", other.err()),
     }
 }

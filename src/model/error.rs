@@ -7,6 +7,7 @@ use trine_formats::gguf::GgufError;
 use trine_formats::pruned::PrunedError;
 use trine_formats::widely::WidelyError;
 
+use super::Problem;
 use crate::arch::Missing;
 
 /// Problems that a message spells out. One mistake, such as a wrong width, shows in every tensor of a
@@ -14,8 +15,9 @@ use crate::arch::Missing;
 const SHOWN_PROBLEMS: usize = 8;
 
 /// The first problems, and how many more there are.
-fn listed(problems: &[String]) -> String {
-    let shown = &problems[..problems.len().min(SHOWN_PROBLEMS)];
+fn listed(problems: &[Problem]) -> String {
+    let shown = problems.iter().take(SHOWN_PROBLEMS).map(Problem::to_string);
+    let shown: Vec<String> = shown.collect();
     match problems.len() - shown.len() {
         0 => shown.join("; "),
         more => format!("{}; and {more} more problems", shown.join("; ")),
@@ -42,7 +44,7 @@ pub enum ModelError {
     /// Everything that is wrong with the metadata and the tensors, at once; the message stops after
     /// [`SHOWN_PROBLEMS`].
     #[error("the model cannot run: {}", listed(.0))]
-    Invalid(Vec<String>),
+    Invalid(Vec<Problem>),
     /// A metadata value of the wrong type.
     #[error(transparent)]
     Gguf(#[from] GgufError),
@@ -104,7 +106,7 @@ mod tests {
 
     #[test]
     fn long_lists_of_problems_are_cut() {
-        let problems = |n: usize| (0..n).map(|i| format!("p{i}")).collect::<Vec<_>>();
+        let problems = |n: usize| (0..n).map(|i| Problem::Contradiction(format!("p{i}"))).collect::<Vec<_>>();
         let text = |n| ModelError::Invalid(problems(n)).to_string();
         assert_eq!(text(2), "the model cannot run: p0; p1");
         assert!(text(8).ends_with("p6; p7"));

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use trine_formats::gguf::{Metadata, ModelFile, TensorView};
 
-use super::ModelError;
+use super::{ModelError, Problem};
 use crate::kernels::Isa;
 use crate::ops::matmul::Matrix;
 
@@ -106,7 +106,7 @@ impl Adapters {
         expert: usize,
         range: Range<usize>,
         isa: Isa,
-        problems: &mut Vec<String>,
+        problems: &mut Vec<Problem>,
     ) -> Vec<LowRank> {
         let mut found = Vec::new();
         for adapter in &self.all {
@@ -121,19 +121,18 @@ impl Adapters {
             let b = part(&pair.b, from + range.start..from + range.end, isa);
             match a.zip(b) {
                 Some((a, b)) => found.push(LowRank { a, b, scale: pair.scale }),
-                None => problems.push(format!(
-                    "adapter {}: trine cannot multiply by {} and {}, the types of tensor {name}",
-                    adapter.path.display(),
-                    pair.a.info.ty,
-                    pair.b.info.ty
-                )),
+                None => {
+                    let [a, b] = [&pair.a, &pair.b].map(|half| half.info.ty);
+                    let what = format!("trine cannot multiply by {a} and {b}, the types of tensor {name}");
+                    problems.push(Problem::Adapter { path: adapter.path.clone(), what });
+                }
             }
         }
         found
     }
 
     /// The low-rank terms of the embeddings: `a` has a row for every token.
-    pub fn of_embedding(&mut self, isa: Isa, problems: &mut Vec<String>) -> Vec<LowRank> {
+    pub fn of_embedding(&mut self, isa: Isa, problems: &mut Vec<Problem>) -> Vec<LowRank> {
         let rows = self.all.iter().filter_map(|one| one.pairs.get(EMBEDDING));
         let rows: Vec<usize> = rows.map(|pair| extent(&pair.b, 1)).collect();
         match rows.first() {
@@ -143,14 +142,12 @@ impl Adapters {
     }
 
     /// Tensors that an adapter changes and nobody asked for.
-    pub fn unused(&self) -> impl Iterator<Item = String> {
+    pub fn unused(&self) -> impl Iterator<Item = Problem> {
         self.all.iter().flat_map(|adapter| {
             let unused = adapter.pairs.keys().filter(|name| !self.used.contains(*name));
             unused.map(|name| {
-                format!(
-                    "adapter {}: it changes tensor {name}, to which adapters are not applied",
-                    adapter.path.display()
-                )
+                let what = format!("it changes tensor {name}, to which adapters are not applied");
+                Problem::Adapter { path: adapter.path.clone(), what }
             })
         })
     }

@@ -13,6 +13,7 @@ mod lower;
 mod offloaded;
 mod options;
 mod path;
+mod problem;
 
 #[cfg(feature = "cuda")]
 use std::collections::BTreeSet;
@@ -38,6 +39,7 @@ pub use layouts::Layouts;
 pub use lora::Adapter;
 pub use options::LoadOptions;
 pub use path::NumberPath;
+pub use problem::Problem;
 
 /// A loaded model. Cloning shares it.
 #[derive(Clone)]
@@ -125,7 +127,7 @@ impl Model {
         let layouts = loader.finish()?;
         let Lowered { program, matrices } = lowered.ok_or_else(|| {
             let what = "the architecture's description lacks a block's tensors";
-            ModelError::Invalid(vec![what.to_owned()])
+            ModelError::Invalid(vec![Problem::Contradiction(what.to_owned())])
         })?;
         let ropes = rope_factors.map(|factors| {
             let mut ropes = [config.rope.clone(), config.window_rope.clone()];
@@ -177,7 +179,8 @@ impl Model {
     pub fn check_gradient(&self) -> Result<(), ModelError> {
         gradient::check(&self.inner.program).map_err(|what| {
             let name = self.inner.config.arch.name;
-            ModelError::Invalid(vec![format!("gradients of architecture {name} are not supported: {what}")])
+            let what = format!("gradients of architecture {name} are not supported: {what}");
+            ModelError::Invalid(vec![Problem::Gradient(what)])
         })
     }
 
@@ -189,7 +192,7 @@ impl Model {
     pub fn gradient<T: Real>(&self) -> Result<Gradient<T>, ModelError> {
         self.check_gradient()?;
         let gradient = Gradient::new(&self.inner.program, &self.inner.processor);
-        gradient.map_err(|what| ModelError::Invalid(vec![what]))
+        gradient.map_err(|what| ModelError::Invalid(vec![Problem::Gradient(what)]))
     }
 
     /// Bytes of the matrices of an operation, as the processor has them.

@@ -15,11 +15,11 @@ pub fn unreadable(ty: TypeId) -> Option<&'static str> {
 /// A tensor as one of an ordinary type: itself, or its rows taken apart.
 ///
 /// # Errors
-/// A line about rows that are no whole groups, or a type that cannot be read.
+/// The reason: rows that are no whole groups, or a type that cannot be read.
 pub fn apart(view: TensorView) -> Result<TensorView, String> {
     let TensorView { info, data } = view;
     if let Some(why) = unreadable(info.ty) {
-        return Err(format!("tensor {}: {}: {why}", info.name, info.ty));
+        return Err(format!("{}: {why}", info.ty));
     }
     let Some(interleaved) = Interleaved::of(info.ty) else {
         return Ok(TensorView { info, data });
@@ -29,8 +29,8 @@ pub fn apart(view: TensorView) -> Result<TensorView, String> {
     let sizes =
         columns.and_then(|n| interleaved.group_bytes(n)).filter(|_| rows.is_multiple_of(interleaved.rows as u64));
     let Some((from, to)) = sizes.filter(|(from, _)| *from > 0 && data.len().is_multiple_of(*from)) else {
-        let (name, ty, group) = (&info.name, info.ty, interleaved.rows);
-        return Err(format!("tensor {name}: {ty} with {rows} rows, which are no whole groups of {group}"));
+        let (ty, group) = (info.ty, interleaved.rows);
+        return Err(format!("{ty} with {rows} rows, which are no whole groups of {group}"));
     };
     let out = groups(interleaved, info.columns() as usize, (from, to), &data);
     data.release();

@@ -60,7 +60,7 @@ fn the_factor_on_the_logits_is_the_references() {
 
 fn problems(bytes: Vec<u8>) -> Vec<String> {
     match Model::load(&trine_testkit::gguf::model(bytes), &LoadOptions::default()) {
-        Err(ModelError::Invalid(problems)) => problems,
+        Err(ModelError::Invalid(problems)) => problems.iter().map(ToString::to_string).collect(),
         other => panic!("{:?}", other.err()),
     }
 }

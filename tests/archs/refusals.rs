@@ -16,7 +16,7 @@ fn problems(name: &str, changed: impl Fn(&str) -> Option<String>) -> Vec<String>
     assert_ne!(lines.join("\n"), text.trim_end(), "nothing was changed");
     let file = Listing::parse(&lines.join("\n")).file();
     match Model::load(&trine_testkit::gguf::model(file), &LoadOptions::default()) {
-        Err(ModelError::Invalid(problems)) => problems,
+        Err(ModelError::Invalid(problems)) => problems.iter().map(ToString::to_string).collect(),
         other => panic!("{:?}", other.err()),
     }
 }
@@ -100,7 +100,8 @@ fn what_decides_between_experts_has_to_be_numbers() {
         let file = Listing::parse(&text(model)).file_with(tensor, f32::NAN);
         match Model::load(&trine_testkit::gguf::model(file), &LoadOptions::default()) {
             Err(ModelError::Invalid(problems)) => {
-                assert_eq!(problems, [format!("tensor {tensor} holds NaN or infinity, the data is damaged")])
+                let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+                assert_eq!(problems, [format!("tensor {tensor}: it holds NaN or infinity, the data is damaged")])
             }
             other => panic!("{:?}", other.err()),
         }

@@ -211,7 +211,11 @@ fn keys_that_do_not_fit_are_refused_by_name() {
         ("weight_names", names(&[]), "weight_names is empty"),
         ("weight_names", names(&["blk.0.attn_q.weight", "blk.0.attn_q.weight"]), "names blk.0.attn_q.weight twice"),
         ("weight_names", names(&["blk.0.attn_norm.weight"]), "whose inputs trine does not rotate"),
-        ("weight_names", names(&["blk.9.attn_q.weight"]), "blk.9.attn_q.weight, by which the model does not multiply"),
+        (
+            "weight_names",
+            names(&["blk.9.attn_q.weight"]),
+            "tensor blk.9.attn_q.weight: key prism.hadamard.weight_names names it",
+        ),
         ("inverse_weight_names", names(&["output.weight"]), "can name token_embd.weight and nothing else"),
     ] {
         let text = refused(key, value.clone());

@@ -120,8 +120,7 @@ fn temperature(k: &mut Keys<'_>, rule: Temperature, shape: Shape) -> Option<Heat
             Temperature::KeyAndLength => "attention.temperature_length",
             _ => "rope.scaling.original_context_length",
         };
-        let name = k.name(key);
-        k.problems.push(format!("{name} is 0, and attention is scaled by it"));
+        k.wrong(key, "is 0, and attention is scaled by it");
     }
     let factor = crate::program::Temperature { length, scale, offset };
     (!unturned || shape.windows).then_some(Heat { factor, unturned })
@@ -165,7 +164,7 @@ pub fn logit_scale(k: &mut Keys<'_>, arch: &Arch, n_embd: usize) -> Option<f32> 
         LogitScale::Divide | LogitScale::Multiply | LogitScale::Always => None,
     };
     let Some(scale) = k.f32(KEY).or(default) else {
-        k.problems.push(format!("{} is missing", k.name(KEY)));
+        k.missing(KEY);
         return None;
     };
     match rule {

@@ -21,9 +21,10 @@ impl Cycles {
         let (high, low) = (number("h_cycles"), number("l_cycles"));
         let all = stack.saturating_mul(high).saturating_mul(low + 1);
         if all != runs {
-            let name = k.name("block_count");
-            k.problems
-                .push(format!("{name} is {runs}, and {high} cycles of {low} runs and one more have {all} blocks"));
+            k.wrong(
+                "block_count",
+                format!("is {runs}, and {high} cycles of {low} runs and one more have {all} blocks"),
+            );
         }
         Cycles { stack, low }
     }

@@ -65,26 +65,21 @@ pub fn experts(
     }
     if count == 0 {
         if arch.block.is_empty() {
-            k.problems.push(format!(
-                "{} is missing, and models of architecture {} have experts",
-                k.name("expert_count"),
-                arch.name
-            ));
+            k.wrong("expert_count", format!("is missing, and models of architecture {} have experts", arch.name));
         }
         return None;
     }
     if arch.expert_block.is_empty() {
-        k.problems.push(format!(
-            "{} is {count}, and models of architecture {} have no experts in trine",
-            k.name("expert_count"),
-            arch.name
-        ));
+        k.wrong(
+            "expert_count",
+            format!("is {count}, and models of architecture {} have no experts in trine", arch.name),
+        );
         return None;
     }
     let count = k.count("expert_count", MAX_EXPERTS);
     let used = k.count_per_layer("expert_used_count", None);
     if used > count {
-        k.problems.push(format!("{} is {used}, more than the {count} experts", k.name("expert_used_count")));
+        k.wrong("expert_used_count", format!("is {used}, more than the {count} experts"));
     }
     let n_ff_exp = width(k, rule.width, n_ff, used);
     Some(Experts {
@@ -115,12 +110,11 @@ fn chunks(k: &mut Keys<'_>, experts: usize, head_dim: usize) -> Chunks {
     const WIDTH: &str = "expert_chunk_feed_forward_length";
     let shared_by = k.count("experts_per_group", MAX_EXPERTS);
     if !experts.is_multiple_of(shared_by) {
-        k.problems
-            .push(format!("{} is {shared_by}, which does not divide {experts} experts", k.name("experts_per_group")));
+        k.wrong("experts_per_group", format!("is {shared_by}, which does not divide {experts} experts"));
     }
     let scale = k.f32(SCALE);
     if scale.is_none() {
-        k.problems.push(format!("{} is missing", k.name(SCALE)));
+        k.missing(SCALE);
     }
     Chunks {
         count: (experts / shared_by).max(1),
@@ -152,8 +146,7 @@ fn shared_width(k: &mut Keys<'_>, rule: SharedWidth, n_ff: usize, n_ff_exp: usiz
     const MOST: u32 = 1 << 20;
     let mut number = |key: &str| match k.u32(key) {
         Some(n) if n > MOST => {
-            let name = k.name(key);
-            k.problems.push(format!("{name} is {n}, it must be at most {MOST}"));
+            k.wrong(key, format!("is {n}, it must be at most {MOST}"));
             None
         }
         n => n.map(|n| n as usize),
@@ -207,10 +200,8 @@ fn gating(k: &mut Keys<'_>, rule: GatingRule, file: &dyn Header) -> Gating {
         (2, _) => Gating::Sigmoid,
         (3, _) => Gating::SoftMaxOfChosen,
         (other, _) => {
-            k.problems.push(format!(
-                "{} is {other}; trine has 1 (soft-max), 2 (sigmoid) and 3 (soft-max of the chosen)",
-                k.name("expert_gating_func")
-            ));
+            let known = "trine has 1 (soft-max), 2 (sigmoid) and 3 (soft-max of the chosen)";
+            k.wrong("expert_gating_func", format!("is {other}; {known}"));
             Gating::SoftMax
         }
     }
@@ -224,11 +215,13 @@ fn groups(k: &mut Keys<'_>, count: usize) -> Option<[usize; 2]> {
         return None;
     }
     if !count.is_multiple_of(groups) || count / groups < 2 || used == 0 || used >= groups {
-        k.problems.push(format!(
-            "{} is {groups} and {} is {used}: {count} experts cannot be grouped like that",
-            k.name("expert_group_count"),
-            k.name("expert_group_used_count")
-        ));
+        k.wrong(
+            "expert_group_count",
+            format!(
+                "is {groups} and {} is {used}: {count} experts cannot be grouped like that",
+                k.name("expert_group_used_count")
+            ),
+        );
     }
     Some([groups, used])
 }

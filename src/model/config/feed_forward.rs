@@ -4,6 +4,7 @@ use trine_formats::gguf::Value;
 
 use super::keys::Keys;
 use crate::arch::Arch;
+use crate::model::Problem;
 use crate::ops::activation::{Activation, softplus};
 
 /// Bounds of gates.
@@ -45,7 +46,8 @@ pub fn xielu(k: &mut Keys<'_>, arch: &Arch, n_layer: usize) -> Vec<[f32; 4]> {
             }
         };
         if numbers.len() < n_layer {
-            k.problems.push(format!("{name} has {} numbers for {n_layer} layers", numbers.len()));
+            let what = format!("has {} numbers for {n_layer} layers", numbers.len());
+            k.problems.push(Problem::Key { key: name, what });
         }
         for (layer, number) in all.iter_mut().zip(numbers) {
             layer[i] = number;

@@ -2,25 +2,45 @@
 
 use trine_formats::gguf::{GgufError, Metadata, Value};
 
+use crate::model::Problem;
+
+/// The end of a sentence about a number that trine has one of for all layers.
+const DIFFERS: &str = "differs between layers, which is not supported";
+
 /// Reads keys of one architecture and collects what is wrong with them.
 pub struct Keys<'a> {
     pub meta: &'a Metadata,
     pub prefix: &'static str,
     /// Layers of the file, for lists with an entry for each.
     pub layers: usize,
-    pub problems: Vec<String>,
+    pub problems: Vec<Problem>,
 }
 
 impl Keys<'_> {
     pub fn note<T>(&mut self, read: Result<Option<T>, GgufError>) -> Option<T> {
         read.unwrap_or_else(|e| {
-            self.problems.push(e.to_string());
+            self.problems.push(e.into());
             None
         })
     }
 
     pub fn name(&self, key: &str) -> String {
         format!("{}.{key}", self.prefix)
+    }
+
+    /// Notes that a required key is missing.
+    pub fn missing(&mut self, key: &str) {
+        self.problems.push(Problem::MissingKey(self.name(key)));
+    }
+
+    /// Notes what is wrong with the value of a key.
+    pub fn wrong(&mut self, key: &str, what: impl Into<String>) {
+        self.problems.push(Problem::Key { key: self.name(key), what: what.into() });
+    }
+
+    /// Notes numbers that contradict each other.
+    pub fn contradiction(&mut self, what: String) {
+        self.problems.push(Problem::Contradiction(what));
     }
 
     pub fn u32(&mut self, key: &str) -> Option<u32> {
@@ -38,15 +58,20 @@ impl Keys<'_> {
         self.note(read)
     }
 
+    /// Notes that a list has not one entry for every layer.
+    pub fn entries(&mut self, key: &str, found: usize, layers: usize) {
+        self.wrong(key, format!("has {found} entries for {layers} layers"));
+    }
+
     /// A required count in `1..=max`; 1 stands in after a problem.
     pub fn count(&mut self, key: &str, max: u32) -> usize {
         let before = self.problems.len();
         match self.u32(key) {
             Some(n) if (1..=max).contains(&n) => return n as usize,
-            Some(n) => self.problems.push(format!("{} is {n}, it must be 1 to {max}", self.name(key))),
+            Some(n) => self.wrong(key, format!("is {n}, it must be 1 to {max}")),
             // A value of the wrong type is there, and was complained about.
             None if self.problems.len() > before => {}
-            None => self.problems.push(format!("{} is missing", self.name(key))),
+            None => self.missing(key),
         }
         1
     }
@@ -64,11 +89,11 @@ impl Keys<'_> {
                 match all.first() {
                     Some(&n) if n > 0 && all.len() == n_layer && all.iter().all(|&m| m == n) => n as usize,
                     Some(_) if all.len() == n_layer => {
-                        self.problems.push(format!("{name} differs between layers, which is not supported"));
+                        self.wrong(key, DIFFERS);
                         1
                     }
                     _ => {
-                        self.problems.push(format!("{name} has {} entries for {n_layer} layers", all.len()));
+                        self.entries(key, all.len(), n_layer);
                         1
                     }
                 }
@@ -86,7 +111,7 @@ impl Keys<'_> {
         let read = self.meta.get_u32s(&name);
         let mut all = self.note(read).map_or(Vec::new(), |v| v.to_vec());
         if all.len() != layers {
-            self.problems.push(format!("{name} has {} entries for {layers} layers", all.len()));
+            self.entries(key, all.len(), layers);
             all.resize(layers, 1);
         }
         all
@@ -95,13 +120,12 @@ impl Keys<'_> {
     /// The one number that all are; 1 where there is none, or after a problem.
     pub fn common(&mut self, key: &str, mut all: impl Iterator<Item = u32>) -> usize {
         let first = all.next().unwrap_or(1);
-        let name = self.name(key);
         if !(1..=1 << 20).contains(&first) {
-            self.problems.push(format!("{name} is {first}, it must be 1 to {}", 1 << 20));
+            self.wrong(key, format!("is {first}, it must be 1 to {}", 1 << 20));
             return 1;
         }
         if all.any(|n| n != first) {
-            self.problems.push(format!("{name} differs between layers, which is not supported"));
+            self.wrong(key, DIFFERS);
         }
         first as usize
     }
@@ -111,8 +135,7 @@ impl Keys<'_> {
         match self.f32(key).filter(|x| x.is_finite()) {
             Some(number) => number,
             None => {
-                let name = self.name(key);
-                self.problems.push(format!("{name} must be there, and a finite number"));
+                self.wrong(key, "must be there, and a finite number");
                 1.0
             }
         }
@@ -120,7 +143,7 @@ impl Keys<'_> {
 
     pub fn positive(&mut self, key: &str, value: f32) -> f32 {
         if !(value.is_finite() && value > 0.0) {
-            self.problems.push(format!("{} is {value}, it must be a positive number", self.name(key)));
+            self.wrong(key, format!("is {value}, it must be a positive number"));
             return 1.0;
         }
         value
@@ -139,7 +162,7 @@ mod tests {
         let problems = |key: &str| {
             let mut keys = Keys { meta: &meta, prefix: "llama", layers: 0, problems: Vec::new() };
             assert_eq!(keys.count(key, 9), 1);
-            keys.problems
+            keys.problems.iter().map(Problem::to_string).collect::<Vec<_>>()
         };
         assert_eq!(problems("wrong"), ["key 'llama.wrong': is of type f32, expected u32"]);
         assert_eq!(problems("absent"), ["llama.absent is missing"]);

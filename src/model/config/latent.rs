@@ -15,7 +15,7 @@ pub fn heads(
         Some(n) => n as usize,
         None if n_embd.is_multiple_of(n_head) => n_embd / n_head,
         None => {
-            k.problems.push(format!("{n_head} heads do not divide the embedding width {n_embd}"));
+            k.contradiction(format!("{n_head} heads do not divide the embedding width {n_embd}"));
             2
         }
     };
@@ -29,7 +29,7 @@ pub fn heads(
         return latent(k, [usual, value], n_head == n_head_kv);
     }
     if value != usual {
-        k.problems.push(format!("heads of {usual} key and {value} value elements are not supported"));
+        k.contradiction(format!("heads of {usual} key and {value} value elements are not supported"));
     }
     ([usual, usual], None)
 }
@@ -45,13 +45,15 @@ fn latent(k: &mut Keys<'_>, stated: [usize; 2], own_keys: bool) -> ([usize; 2], 
     let rope = rope.unwrap_or(stated[0]);
     if rope > key || value == 0 {
         let [key, value] = OF_HEAD.map(|key| k.name(key));
-        k.problems.push(format!(
+        k.contradiction(format!(
             "{key} and {value} are {of_head:?}: there must be both or none, and {rope} elements of a key are turned by RoPE"
         ));
     }
     if !absorbed && !own_keys {
-        let name = k.name("attention.head_count_kv");
-        k.problems.push(format!("{name} differs from the number of query heads, and every head has keys of its own"));
+        k.wrong(
+            "attention.head_count_kv",
+            "differs from the number of query heads, and every head has keys of its own",
+        );
     }
     let latent = Latent {
         query_rank: k.u32("attention.q_lora_rank").unwrap_or(0).min(MOST) as usize,
@@ -67,8 +69,7 @@ fn latent(k: &mut Keys<'_>, stated: [usize; 2], own_keys: bool) -> ([usize; 2], 
         ("attention.kv_lora_rank_swa", rank),
     ] {
         if let Some(n) = k.u32(own).filter(|&n| n > 0 && n as usize != shared) {
-            let name = k.name(own);
-            k.problems.push(format!("{name} is {n}, and {shared} in other layers, which is not supported"));
+            k.wrong(own, format!("is {n}, and {shared} in other layers, which is not supported"));
         }
     }
     let cached = match absorbed {
@@ -76,9 +77,10 @@ fn latent(k: &mut Keys<'_>, stated: [usize; 2], own_keys: bool) -> ([usize; 2], 
         false => [key, value],
     };
     if absorbed && stated != cached {
-        let name = k.name("attention.key_length");
-        k.problems
-            .push(format!("{name} and the length of values are {stated:?}, and the cache holds {cached:?} elements"));
+        k.wrong(
+            "attention.key_length",
+            format!("and the length of values are {stated:?}, and the cache holds {cached:?} elements"),
+        );
     }
     (cached, Some(latent))
 }

@@ -169,7 +169,7 @@ pub fn mixing(k: &mut Keys<'_>, arch: &Arch, counts: Counts, [n_embd, head_dim]:
     };
     let state = mixing.state();
     if state > MOST_STATE {
-        k.problems.push(format!("the recurrent state of a sequence would be {state} numbers, more than {MOST_STATE}"));
+        k.contradiction(format!("the recurrent state of a sequence would be {state} numbers, more than {MOST_STATE}"));
     }
     mixing
 }
@@ -195,21 +195,17 @@ fn mamba(k: &mut Keys<'_>, kind: Recurrence, n_embd: usize) -> (Recurrent, [usiz
     };
     let Recurrent { inner, groups, .. } = sizes;
     if kind != Recurrence::Mamba && !inner.is_multiple_of(heads) {
-        let name = k.name(HEADS);
-        k.problems.push(format!("{name} is {heads}, which does not divide {inner} channels"));
+        k.wrong(HEADS, format!("is {heads}, which does not divide {inner} channels"));
     }
     if groups > 0 && !(heads.is_multiple_of(groups) && inner.is_multiple_of(groups)) {
-        let name = k.name(GROUPS);
-        k.problems.push(format!("{name} is {groups}, which does not divide {heads} heads of {inner} channels"));
+        k.wrong(GROUPS, format!("is {groups}, which does not divide {heads} heads of {inner} channels"));
     }
     if kind == Recurrence::Plamo && k.u32(GROUPS).is_some_and(|n| n > 0) {
-        let name = k.name(GROUPS);
-        k.problems.push(format!("{name} must be 0 in models of PLaMo 2"));
+        k.wrong(GROUPS, "must be 0 in models of PLaMo 2");
     }
     let delta = matches!(kind, Recurrence::DeltaNeighbours | Recurrence::DeltaTurns);
     if delta && inner != heads.saturating_mul(sizes.state) {
-        let name = k.name("ssm.inner_size");
-        k.problems.push(format!("{name} is {inner}, and {heads} heads have {} elements each", sizes.state));
+        k.wrong("ssm.inner_size", format!("is {inner}, and {heads} heads have {} elements each", sizes.state));
     }
     let remembered = (sizes.kernel - 1).saturating_mul(sizes.channels());
     (sizes, [remembered, inner.saturating_mul(sizes.state)])
@@ -232,8 +228,7 @@ const BOUND: &str = "kda.gate_lower_bound";
 fn bound(k: &mut Keys<'_>) -> f32 {
     const SAFE: &str = "kda.safe_gate";
     if k.bool(SAFE) == Some(false) {
-        let name = k.name(SAFE);
-        k.problems.push(format!("{name} is false, and decays have a bound"));
+        k.wrong(SAFE, "is false, and decays have a bound");
     }
     checked_bound(k)
 }
@@ -241,8 +236,7 @@ fn bound(k: &mut Keys<'_>) -> f32 {
 fn checked_bound(k: &mut Keys<'_>) -> f32 {
     let bound = k.f32(BOUND).unwrap_or(0.0);
     if !(bound.is_finite() && bound < 0.0) {
-        let name = k.name(BOUND);
-        k.problems.push(format!("{name} is {bound}, it must be a number below 0"));
+        k.wrong(BOUND, format!("is {bound}, it must be a number below 0"));
     }
     bound
 }

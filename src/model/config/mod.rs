@@ -193,18 +193,18 @@ impl Config {
         let counts = mixing::counts(k, arch, n_layer);
         let (n_head, n_head_kv, n_ff) = (counts.n_head, counts.n_head_kv, counts.n_ff);
         if k.problems.len() == before && !n_head.is_multiple_of(n_head_kv) {
-            k.problems.push(format!("{n_head} query heads cannot share {n_head_kv} key-value heads evenly"));
+            k.contradiction(format!("{n_head} query heads cannot share {n_head_kv} key-value heads evenly"));
         }
         if k.bool("attention.causal") == Some(false) && !arch.attention.both_ways {
-            let name = k.name("attention.causal");
-            k.problems
-                .push(format!("{name} is false, and models of architecture {} attend backwards alone", arch.name));
+            k.wrong(
+                "attention.causal",
+                format!("is false, and models of architecture {} attend backwards alone", arch.name),
+            );
         }
         let rotated = rotated::Rotated::read(k);
         for &(key, only) in arch.fixed_keys {
             if let Some(n) = k.u32(key).filter(|&n| n != only) {
-                let name = k.name(key);
-                k.problems.push(format!("{name} is {n}; trine can run models with {only}"));
+                k.wrong(key, format!("is {n}; trine can run models with {only}"));
             }
         }
         let ([head_dim, value_dim], latent) = latent::heads(k, arch, n_embd, n_head, n_head_kv);
@@ -274,8 +274,7 @@ fn layers(k: &mut Keys<'_>) -> usize {
     k.layers = k.count("block_count", MAX_LAYERS);
     let further = k.u32(FURTHER).unwrap_or(0) as usize;
     if further >= k.layers {
-        let (name, layers) = (k.name(FURTHER), k.layers);
-        k.problems.push(format!("{name} is {further}, of {layers} layers"));
+        k.wrong(FURTHER, format!("is {further}, of {} layers", k.layers));
         return k.layers;
     }
     k.layers - further
@@ -303,11 +302,11 @@ fn norm(k: &mut Keys<'_>, arch: &Arch) -> (norm::Kind, f32) {
     let eps = match eps {
         Some(eps) if eps.is_finite() && eps >= 0.0 => eps,
         Some(eps) => {
-            k.problems.push(format!("{} is {eps}, it must be a number of at least 0", k.name(key)));
+            k.wrong(key, format!("is {eps}, it must be a number of at least 0"));
             0.0
         }
         None => {
-            k.problems.push(format!("{} is missing", k.name(key)));
+            k.missing(key);
             0.0
         }
     };
@@ -329,8 +328,7 @@ fn kept_every(k: &mut Keys<'_>) -> Option<usize> {
     const KEY: &str = "attn_res.block_size";
     let every = k.u32(KEY);
     if every.is_none() {
-        let name = k.name(KEY);
-        k.problems.push(format!("{name} is missing"));
+        k.missing(KEY);
     }
     every.filter(|&n| n > 0).map(|n| n as usize)
 }
@@ -339,8 +337,7 @@ fn residual(k: &mut Keys<'_>, arch: &Arch) -> Residual {
     const KEY: &str = "use_parallel_residual";
     const SCALE: &str = "residual_scale";
     if arch.residual == Residual::Normed && k.f32(SCALE).is_none() {
-        let name = k.name(SCALE);
-        k.problems.push(format!("{name} is missing"));
+        k.missing(SCALE);
     }
     let Residual::Key(sum) = arch.residual else {
         return arch.residual;
@@ -351,7 +348,7 @@ fn residual(k: &mut Keys<'_>, arch: &Arch) -> Residual {
         Some(false) => Residual::Sequential,
         None if k.problems.len() > before => Residual::Sequential,
         None => {
-            k.problems.push(format!("{} is missing", k.name(KEY)));
+            k.missing(KEY);
             Residual::Parallel(Sum::AttentionFirst)
         }
     }

@@ -8,15 +8,17 @@ use crate::arch::rules::{RopeLayers, Sections, WindowBase, WindowScaling, Window
 use crate::math::{logf, powf};
 use crate::ops::rope::{Pairing, Rope, Yarn};
 
+const KIND: &str = "rope.scaling.type";
+const SECTIONS: &str = "rope.dimension_sections";
+
 pub fn rope(k: &mut Keys<'_>, arch: &Arch, head_dim: usize, n_ctx_train: u32) -> Rope {
     let n_rot = k.u32("rope.dimension_count").map_or(head_dim, |n| n as usize);
     let none = arch.rope.layers == RopeLayers::None;
     let n_rot = if none { 0 } else { n_rot };
     if !none && (n_rot == 0 || !n_rot.is_multiple_of(2) || n_rot > head_dim) {
-        k.problems
-            .push(format!("{} is {n_rot}, it must be even and at most {head_dim}", k.name("rope.dimension_count")));
+        k.wrong("rope.dimension_count", format!("is {n_rot}, it must be even and at most {head_dim}"));
     } else if !arch.rope.partial && n_rot != head_dim {
-        k.problems.push(format!("{} is {n_rot}, this architecture needs {head_dim}", k.name("rope.dimension_count")));
+        k.wrong("rope.dimension_count", format!("is {n_rot}, this architecture needs {head_dim}"));
     }
     let base = k.f32("rope.freq_base").unwrap_or(10000.0);
     let mut base = k.positive("rope.freq_base", base);
@@ -26,8 +28,7 @@ pub fn rope(k: &mut Keys<'_>, arch: &Arch, head_dim: usize, n_ctx_train: u32) ->
         base *= powf(alpha, head_dim as f32 / (head_dim as f32 - 2.0));
         base = k.positive("rope.freq_base", base);
     }
-    let kind_key = k.name("rope.scaling.type");
-    let read = k.meta.get_str(&kind_key);
+    let read = k.meta.get_str(&k.name(KIND));
     let kind = k.note(read).unwrap_or("linear").to_owned();
     let factor = k.f32("rope.scaling.factor").or_else(|| k.f32("rope.scale_linear")).unwrap_or(0.0);
     let freq_scale = if factor == 0.0 || kind == "none" {
@@ -44,9 +45,9 @@ pub fn rope(k: &mut Keys<'_>, arch: &Arch, head_dim: usize, n_ctx_train: u32) ->
     match kind.as_str() {
         "none" | "linear" => {}
         "longrope" if arch.end_tensors().any(|t| t.gguf == "rope_factors_long.weight") => {}
-        "yarn" if !arch.rope.yarn => k.problems.push(format!("{kind_key} yarn is not supported for {}", arch.name)),
+        "yarn" if !arch.rope.yarn => k.wrong(KIND, format!("yarn is not supported for {}", arch.name)),
         "yarn" => yarn(k, arch, &mut rope, n_ctx_train),
-        other => k.problems.push(format!("{kind_key} '{other}' is not supported; trine has none, linear and yarn")),
+        other => k.wrong(KIND, format!("'{other}' is not supported; trine has none, linear and yarn")),
     }
     rope
 }
@@ -56,8 +57,7 @@ fn yarn(k: &mut Keys<'_>, arch: &Arch, rope: &mut Rope, n_ctx_train: u32) {
     let ext = k.f32("rope.scaling.yarn_ext_factor").filter(|&f| f >= 0.0).unwrap_or(1.0);
     let log = yarn_log(k, arch);
     if log.is_some() && arch.rope.yarn_log == YarnLog::None {
-        let name = k.name(YARN_LOG);
-        k.problems.push(format!("{name} is not supported for {}", arch.name));
+        k.wrong(YARN_LOG, format!("is not supported for {}", arch.name));
     }
     if ext != 0.0 {
         let both = arch.rope.yarn_log == YarnLog::TenfoldBoth;
@@ -103,8 +103,7 @@ fn sections(k: &mut Keys<'_>, rule: Sections, rope: &mut Rope) {
     if rule == Sections::One {
         return;
     }
-    let name = k.name("rope.dimension_sections");
-    let read = k.meta.get_u32s(&name).map(|v| v.map(|v| v.to_vec()));
+    let read = k.meta.get_u32s(&k.name(SECTIONS)).map(|v| v.map(|v| v.to_vec()));
     let read = k.note(read).unwrap_or_default();
     let mut sections = [0usize; 4];
     sections.iter_mut().zip(&read).for_each(|(s, &n)| *s = (n as usize).min(rope.n_rot));
@@ -115,7 +114,7 @@ fn sections(k: &mut Keys<'_>, rule: Sections, rope: &mut Rope) {
     let [time, height, width, _] = sections;
     let all: usize = sections.iter().sum();
     if all == 0 {
-        k.problems.push(format!("{name} is {read:?}, it must say how many pairs of elements each dimension has"));
+        k.wrong(SECTIONS, format!("is {read:?}, it must say how many pairs of elements each dimension has"));
         return;
     }
     let still = |pair: usize| {
@@ -149,11 +148,7 @@ pub fn window_rope(k: &mut Keys<'_>, arch: &Arch, global: &Rope, n_ctx_train: u3
     {
         rope.n_rot = n as usize;
         if n == 0 || n % 2 == 1 || n as usize > global.n_rot {
-            k.problems.push(format!(
-                "{} is {n}, it must be even and at most {}",
-                k.name("rope.dimension_count_swa"),
-                global.n_rot
-            ));
+            k.wrong("rope.dimension_count_swa", format!("is {n}, it must be even and at most {}", global.n_rot));
         }
     }
     if rule.scaling != WindowScaling::Same {
@@ -246,16 +241,16 @@ pub fn turned(k: &mut Keys<'_>, arch: &Arch, windowed: Option<&[bool]>, leading:
 
 /// An array of flags, one per layer, which some writers store as numbers.
 pub fn flags(k: &mut Keys<'_>, key: &str, n_layer: usize) -> Vec<bool> {
-    let key = k.name(key);
-    let mut flags: Vec<bool> = match k.meta.get_u32s(&key) {
+    let name = k.name(key);
+    let mut flags: Vec<bool> = match k.meta.get_u32s(&name) {
         Ok(Some(numbers)) => numbers.iter().map(|&n| n != 0).collect(),
         _ => {
-            let read = k.meta.get_bools(&key).map(|v| v.map(<[bool]>::to_vec));
+            let read = k.meta.get_bools(&name).map(|v| v.map(<[bool]>::to_vec));
             k.note(read).unwrap_or_default()
         }
     };
     if flags.len() != k.layers {
-        k.problems.push(format!("{key} has {} entries for {} layers", flags.len(), k.layers));
+        k.entries(key, flags.len(), k.layers);
     }
     flags.truncate(n_layer);
     flags

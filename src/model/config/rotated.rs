@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use trine_formats::gguf::{Metadata, Value};
 
 use super::keys::Keys;
+use crate::model::Problem;
 use crate::ops::hadamard::Hadamard;
 
 /// How all keys begin.
@@ -85,77 +86,86 @@ impl Rotated {
     }
 }
 
+/// What is wrong with a key of the rotation.
+fn wrong(key: &str, what: impl Into<String>) -> Problem {
+    Problem::Key { key: format!("{PREFIX}{key}"), what: what.into() }
+}
+
 /// Reads the keys; the first problem ends it, with the key's name.
 struct Reader<'a>(&'a Metadata);
 
 impl Reader<'_> {
-    fn rotated(&self) -> Result<Rotated, String> {
+    fn rotated(&self) -> Result<Rotated, Problem> {
         let version = self.u32("version")?;
         if !(1..=2).contains(&version) {
-            return Err(format!("{PREFIX}version is {version}; trine knows 1 and 2"));
+            return Err(wrong("version", format!("is {version}; trine knows 1 and 2")));
         }
         let block = self.u32("block_size")?;
         if !block.is_power_of_two() || block > MOST {
-            return Err(format!("{PREFIX}block_size is {block}, it must be a power of two up to {MOST}"));
+            return Err(wrong("block_size", format!("is {block}, it must be a power of two up to {MOST}")));
         }
         for (key, only) in STATED {
             let found = self.text(key)?;
             if found != only {
-                return Err(format!("{PREFIX}{key} is '{found}'; trine knows '{only}'"));
+                return Err(wrong(key, format!("is '{found}'; trine knows '{only}'")));
             }
         }
         let block = block as usize;
         let signs = match self.text("sign_mode")?.as_str() {
             "identity" => None,
             "explicit" => Some(self.signs(block)?),
-            other => return Err(format!("{PREFIX}sign_mode is '{other}'; trine knows 'identity' and 'explicit'")),
+            other => return Err(wrong("sign_mode", format!("is '{other}'; trine knows 'identity' and 'explicit'"))),
         };
         let tied = self.bool("tied_output")?.unwrap_or(false);
         if tied != (version == 2) {
-            return Err(format!("{PREFIX}tied_output has to be true in version 2 and is not part of version 1"));
+            return Err(wrong("tied_output", "has to be true in version 2 and is not part of version 1"));
         }
         let weights = self.weights()?;
         let table = self.table(&weights)?;
         if tied && (!table || weights.contains("output.weight")) {
             let wanted = format!("{TABLE} in {PREFIX}inverse_weight_names, and no output.weight");
-            return Err(format!("{PREFIX}tied_output wants {wanted}"));
+            return Err(wrong("tied_output", format!("wants {wanted}")));
         }
         let grouped = self.bool("gdn_v_grouped")?.unwrap_or(false);
         Ok(Rotated { block, signs, weights, table, tied, grouped })
     }
 
-    fn signs(&self, block: usize) -> Result<BTreeMap<usize, Vec<f32>>, String> {
+    fn signs(&self, block: usize) -> Result<BTreeMap<usize, Vec<f32>>, Problem> {
         let (widths, values) = (self.ints("sign_widths")?, self.ints("sign_values")?);
         let mut values = values.into_iter();
         let mut signs = BTreeMap::new();
         for width in widths {
             let width = usize::try_from(width).ok().filter(|&w| w > 0 && w.is_multiple_of(block));
             let width =
-                width.ok_or_else(|| format!("{PREFIX}sign_widths has a width that is no whole blocks of {block}"))?;
+                width.ok_or_else(|| wrong("sign_widths", format!("has a width that is no whole blocks of {block}")))?;
             // no more than the file has, whatever the width says
             let own: Vec<i128> = values.by_ref().take(width).collect();
             let own = own.iter().map(|&sign| match sign {
                 1 => Ok(1.0),
                 -1 | 0xFFFF_FFFF => Ok(-1.0),
-                other => Err(format!("{PREFIX}sign_values has {other}, where signs are 1 and -1")),
+                other => Err(wrong("sign_values", format!("has {other}, where signs are 1 and -1"))),
             });
-            let own = own.collect::<Result<Vec<f32>, String>>()?;
+            let own = own.collect::<Result<Vec<f32>, Problem>>()?;
             if own.len() < width || signs.insert(width, own).is_some() {
-                return Err(format!(
-                    "{PREFIX}sign_values does not fit {PREFIX}sign_widths: one sign for each element of each width, no width twice"
+                return Err(wrong(
+                    "sign_values",
+                    format!(
+                        "does not fit {PREFIX}sign_widths: one sign for each element of each width, no width twice"
+                    ),
                 ));
             }
         }
         if signs.is_empty() || values.next().is_some() {
-            return Err(format!(
-                "{PREFIX}sign_values does not fit {PREFIX}sign_widths: one sign for each element of each width"
+            return Err(wrong(
+                "sign_values",
+                format!("does not fit {PREFIX}sign_widths: one sign for each element of each width"),
             ));
         }
         Ok(signs)
     }
 
     /// The names of matrices, each of a kind that is multiplied by.
-    fn weights(&self) -> Result<BTreeSet<String>, String> {
+    fn weights(&self) -> Result<BTreeSet<String>, Problem> {
         let mut names = BTreeSet::new();
         for name in self.texts("weight_names")? {
             let kind = || -> Option<bool> {
@@ -164,20 +174,20 @@ impl Reader<'_> {
                 Some(KINDS.contains(&kind.strip_suffix(".weight")?))
             };
             if name != "output.weight" && kind() != Some(true) {
-                return Err(format!("{PREFIX}weight_names names {name:?}, whose inputs trine does not rotate"));
+                return Err(wrong("weight_names", format!("names {name:?}, whose inputs trine does not rotate")));
             }
             if !names.insert(name.clone()) {
-                return Err(format!("{PREFIX}weight_names names {name} twice"));
+                return Err(wrong("weight_names", format!("names {name} twice")));
             }
         }
         if names.is_empty() {
-            return Err(format!("{PREFIX}weight_names is empty"));
+            return Err(wrong("weight_names", "is empty"));
         }
         Ok(names)
     }
 
     /// True if the embedding table is rotated.
-    fn table(&self, weights: &BTreeSet<String>) -> Result<bool, String> {
+    fn table(&self, weights: &BTreeSet<String>) -> Result<bool, Problem> {
         let names = match self.get("inverse_weight_names") {
             Some(_) => self.texts("inverse_weight_names")?,
             None => Vec::new(),
@@ -185,7 +195,7 @@ impl Reader<'_> {
         match &names[..] {
             [] => Ok(false),
             [only] if only == TABLE && !weights.contains(TABLE) => Ok(true),
-            _ => Err(format!("{PREFIX}inverse_weight_names can name {TABLE} and nothing else")),
+            _ => Err(wrong("inverse_weight_names", format!("can name {TABLE} and nothing else"))),
         }
     }
 
@@ -193,51 +203,49 @@ impl Reader<'_> {
         self.0.get(&format!("{PREFIX}{key}"))
     }
 
-    fn required(&self, key: &str) -> Result<&Value, String> {
+    fn required(&self, key: &str) -> Result<&Value, Problem> {
         self.get(key)
-            .ok_or_else(|| format!("{PREFIX}{key} is missing, and other keys {PREFIX}* say that weights are rotated"))
+            .ok_or_else(|| wrong(key, format!("is missing, and other keys {PREFIX}* say that weights are rotated")))
     }
 
-    fn u32(&self, key: &str) -> Result<u32, String> {
+    fn u32(&self, key: &str) -> Result<u32, Problem> {
         let value = self.required(key)?;
         match value {
             Value::U32(n) => Ok(*n),
-            other => Err(format!("{PREFIX}{key} has type {}, expected u32", other.type_name())),
+            other => Err(wrong(key, format!("has type {}, expected u32", other.type_name()))),
         }
     }
 
-    fn text(&self, key: &str) -> Result<String, String> {
+    fn text(&self, key: &str) -> Result<String, Problem> {
         self.required(key)?;
-        let text = self.0.get_str(&format!("{PREFIX}{key}")).map_err(|e| e.to_string())?;
+        let text = self.0.get_str(&format!("{PREFIX}{key}"))?;
         Ok(text.unwrap_or_default().to_owned())
     }
 
-    fn bool(&self, key: &str) -> Result<Option<bool>, String> {
-        self.0.get_bool(&format!("{PREFIX}{key}")).map_err(|e| e.to_string())
+    fn bool(&self, key: &str) -> Result<Option<bool>, Problem> {
+        Ok(self.0.get_bool(&format!("{PREFIX}{key}"))?)
     }
 
-    fn elements(&self, key: &str) -> Result<impl Iterator<Item = Value>, String> {
+    fn elements(&self, key: &str) -> Result<impl Iterator<Item = Value>, Problem> {
         match self.required(key)? {
             Value::Array(array) => Ok((0..array.len()).filter_map(|i| array.value(i))),
-            other => Err(format!("{PREFIX}{key} has type {}, expected an array", other.type_name())),
+            other => Err(wrong(key, format!("has type {}, expected an array", other.type_name()))),
         }
     }
 
-    fn ints(&self, key: &str) -> Result<Vec<i128>, String> {
+    fn ints(&self, key: &str) -> Result<Vec<i128>, Problem> {
         let int = |value: Value| {
             value
                 .as_int()
-                .ok_or_else(|| format!("{PREFIX}{key} has elements of type {}, expected integers", value.type_name()))
+                .ok_or_else(|| wrong(key, format!("has elements of type {}, expected integers", value.type_name())))
         };
         self.elements(key)?.map(int).collect()
     }
 
-    fn texts(&self, key: &str) -> Result<Vec<String>, String> {
+    fn texts(&self, key: &str) -> Result<Vec<String>, Problem> {
         let text = |value: Value| match value {
-            Value::Str(text) => {
-                String::from_utf8(text.0).map_err(|_| format!("{PREFIX}{key} has a name that is no UTF-8"))
-            }
-            other => Err(format!("{PREFIX}{key} has elements of type {}, expected strings", other.type_name())),
+            Value::Str(text) => String::from_utf8(text.0).map_err(|_| wrong(key, "has a name that is no UTF-8")),
+            other => Err(wrong(key, format!("has elements of type {}, expected strings", other.type_name()))),
         };
         self.elements(key)?.map(text).collect()
     }

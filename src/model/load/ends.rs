@@ -6,6 +6,7 @@ use trine_formats::gguf::{Blob, ModelFile};
 use super::connection::Connection;
 use super::loader::Loader;
 use super::projections::Linear;
+use crate::model::Problem;
 use crate::model::config::{Config, Streams};
 use crate::model::lora::LowRank;
 use crate::ops::matmul::Matrix;
@@ -66,9 +67,8 @@ pub fn ends(loader: &mut Loader<'_>, c: &Config) -> Ends {
     let embedding_low_rank = loader.embedding_low_rank();
     let low_rank = match tensor == TIED {
         true if !embedding_low_rank.is_empty() => {
-            loader.problem(format!(
-                "an adapter changes {TIED}, which the logits are made with too, and it can change only one of them"
-            ));
+            let what = "an adapter changes it, the logits are made with it too, and only one of them can be changed";
+            loader.problem(Problem::tensor(TIED, what));
             Vec::new()
         }
         true => Vec::new(),
@@ -146,7 +146,7 @@ impl Loader<'_> {
     fn table(&mut self, name: &str) -> Option<Matrix> {
         let table = self.end_matrix(name)?;
         if table.ty.info().is_none_or(|t| t.decode.is_none()) {
-            self.problem(format!("{name}: trine cannot decode {} yet", table.ty));
+            self.problem(Problem::tensor(name, format!("trine cannot decode {} yet", table.ty)));
         }
         Some(table)
     }

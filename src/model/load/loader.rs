@@ -11,7 +11,7 @@ use crate::arch::{Arch, Extent, Role, Sizes, Tensor};
 use crate::model::config::Config;
 use crate::model::layouts::Layouts;
 use crate::model::lora::{Adapters, LowRank};
-use crate::model::{LoadOptions, ModelError};
+use crate::model::{LoadOptions, ModelError, Problem};
 use crate::ops::apart::apart;
 use crate::ops::matmul::Matrix;
 use crate::ops::norm::{Kind, Norm};
@@ -52,7 +52,7 @@ pub struct Loader<'a> {
     pub(super) first_elsewhere: usize,
     /// Blocks of the file, those that are not run included.
     pub(super) n_block: usize,
-    pub(super) problems: Vec<String>,
+    pub(super) problems: Vec<Problem>,
     pub(super) used: HashSet<String>,
     pub(super) arena: SharedArena,
     pub(super) in_cache: bool,
@@ -117,7 +117,8 @@ impl<'a> Loader<'a> {
             _ => &t.name[..],
         });
         if self.problems.is_empty() {
-            self.problems.extend(self.arch.leftover(names, &self.used, self.expert_layers.len()..self.n_block));
+            let leftover = self.arch.leftover(names, &self.used, self.expert_layers.len()..self.n_block);
+            self.problems.extend(leftover.map(Problem::Leftover));
         }
         if self.problems.is_empty() {
             self.problems.extend(self.adapters.unused());
@@ -125,7 +126,7 @@ impl<'a> Loader<'a> {
         if self.problems.is_empty() {
             match probe::choose(&self.probed) {
                 Ok(chosen) => self.layouts.prefetch = chosen,
-                Err(problem) => self.problems.push(problem),
+                Err(what) => self.problems.push(Problem::Environment(what)),
             }
         }
         if self.problems.is_empty() { Ok(self.layouts) } else { Err(ModelError::Invalid(self.problems)) }
@@ -138,15 +139,15 @@ impl<'a> Loader<'a> {
         let same = (0..found.len().max(shape.len()))
             .all(|d| found.get(d).copied().unwrap_or(1) == shape.get(d).copied().unwrap_or(1) as u64);
         if !same {
-            self.problems.push(format!("tensor {name} has shape {found:?}, expected {shape:?}"));
+            self.problem(Problem::Shape { tensor: name.to_owned(), found: found.clone(), expected: shape.to_vec() });
             return None;
         }
-        apart(view).map_err(|problem| self.problems.push(problem)).ok()
+        apart(view).map_err(|what| self.problem(Problem::tensor(name, what))).ok()
     }
 
     pub(super) fn missing(&mut self, name: &str) {
         if !self.used.contains(name) {
-            self.problems.push(format!("tensor {name} is missing"));
+            self.problem(Problem::MissingTensor(name.to_owned()));
         }
     }
 
@@ -167,15 +168,15 @@ impl<'a> Loader<'a> {
                 && !s.scale().is_finite()
             {
                 let scale = s.scale();
-                self.problems.push(format!("tensor {name}: its scale is {scale}, the data is damaged"));
+                self.problem(Problem::tensor(name, format!("its scale is {scale}, the data is damaged")));
             }
             let matrix = source.and_then(|s| Matrix::ternary(&s).map_err(|e| view.ternary_error(e)));
-            return matrix.map_err(|e| self.problems.push(e.to_string())).ok();
+            return matrix.map_err(|e| self.problem(e.into())).ok();
         }
         let ty = view.info.ty;
         let matrix = Matrix::new(ty, cols, rows, view.data, self.options.isa);
         if matrix.is_none() {
-            self.problems.push(format!("tensor {name}: trine cannot multiply by {ty} yet"));
+            self.problem(Problem::tensor(name, format!("trine cannot multiply by {ty} yet")));
         }
         matrix
     }
@@ -185,14 +186,12 @@ impl<'a> Loader<'a> {
         self.used.insert(name.to_owned());
         let widths = anyprec.widths().iter();
         let views: Result<Vec<_>, _> = widths.map(|&b| anyprec.view(self.file, name, b)).collect();
-        let views = views.map_err(|e| self.problems.push(e.to_string())).ok()?;
+        let views = views.map_err(|e| self.problem(e.into())).ok()?;
         let path = self.options.number_path.bitplane();
         let matrix = Matrix::any_precision(path, views)?;
         if (matrix.cols, matrix.rows) != (cols, rows) {
-            self.problems.push(format!(
-                "any-precision tensor {name} has {} columns and {} rows, expected {cols} and {rows}",
-                matrix.cols, matrix.rows
-            ));
+            let found = vec![matrix.cols as u64, matrix.rows as u64];
+            self.problem(Problem::Shape { tensor: name.to_owned(), found, expected: vec![cols, rows] });
             return None;
         }
         Some(matrix)
@@ -215,7 +214,7 @@ impl<'a> Loader<'a> {
         let matrix = if packs && self.problems.is_empty() {
             let packed = matrix.packed(&self.arena, self.options.isa, self.in_cache);
             packed.unwrap_or_else(|e| {
-                self.problems.push(format!("no memory for packed weights: {e}; try --no-repack"));
+                self.problem(Problem::Memory(e));
                 Matrix::empty()
             })
         } else {
@@ -274,7 +273,8 @@ impl<'a> Loader<'a> {
         let view = self.take(name, shape)?;
         let info = view.info.ty.info().filter(|t| !t.is_quantized());
         let Some(decode) = info.and_then(|t| t.decode) else {
-            self.problems.push(format!("tensor {name} has type {}, expected a float type", view.info.ty));
+            let what = format!("it has type {}, expected a float type", view.info.ty);
+            self.problem(Problem::tensor(name, what));
             return None;
         };
         let mut out = vec![0f32; n];
@@ -335,14 +335,14 @@ impl<'a> Loader<'a> {
     pub(super) fn is_finite(&mut self, name: &str, values: &[f32]) -> bool {
         let finite = values.iter().all(|v| v.is_finite());
         if !finite {
-            self.problems.push(format!("tensor {name} holds NaN or infinity, the data is damaged"));
+            self.problem(Problem::tensor(name, "it holds NaN or infinity, the data is damaged"));
         }
         finite
     }
 
     /// Notes a problem.
-    pub fn problem(&mut self, what: String) {
-        self.problems.push(what);
+    pub fn problem(&mut self, problem: Problem) {
+        self.problems.push(problem);
     }
 }
 

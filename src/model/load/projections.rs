@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::loader::{Loader, full_name};
 use crate::arch::{Extent, Role, Tensor};
+use crate::model::Problem;
 use crate::model::lora::LowRank;
 use crate::ops::matmul::Matrix;
 use crate::ops::norm::{Kind, Norm};
@@ -206,7 +207,7 @@ impl Loader<'_> {
     pub fn stated_experts(&mut self, layer: usize, name: &str) -> Option<Stacked> {
         let stacked = self.experts(layer, name);
         if stacked.is_none() {
-            self.problem(format!("tensor blk.{layer}.{name}.weight is missing"));
+            self.problem(Problem::MissingTensor(format!("blk.{layer}.{name}.weight")));
         }
         stacked
     }
@@ -267,7 +268,7 @@ impl Loader<'_> {
         let ty = view.info.ty;
         let matrix = Matrix::new(ty, cols, rows * experts, view.data, self.options.isa);
         if matrix.is_none() {
-            self.problems.push(format!("tensor {name}: trine cannot multiply by experts of {ty} yet"));
+            self.problem(Problem::tensor(name, format!("trine cannot multiply by experts of {ty} yet")));
         }
         matrix
     }

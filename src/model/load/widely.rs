@@ -3,6 +3,7 @@
 use trine_formats::widely::{self, OutputForm, Part};
 
 use super::loader::Loader;
+use crate::model::Problem;
 use crate::ops::matmul::Matrix;
 
 impl Loader<'_> {
@@ -18,7 +19,7 @@ impl Loader<'_> {
                 Some(Some(Matrix::widely_linear(path, matrix, isa)))
             }
             Err(e) => {
-                self.problem(e.to_string());
+                self.problem(e.into());
                 // what is wrong with it was said
                 self.used.insert(name.to_owned());
                 Some(None)
@@ -38,7 +39,8 @@ impl Loader<'_> {
         let stated = self.special.widely.map(|header| header.output);
         let name = Part::Codes.name("output");
         if stated == Some(OutputForm::Widely) && self.file.tensor_info(&name).is_none() {
-            self.problem(format!("tensor {name} is missing, and key 'fairy2i.wl.lm_head' is 'wl'"));
+            let what = "it is missing, and key 'fairy2i.wl.lm_head' is 'wl'";
+            self.problem(Problem::tensor(&name, what));
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Inputs of rotated matrices.
 
 use super::lowering::Lowering;
+use crate::model::Problem;
 use crate::model::config::{Rotated, TABLE};
 use crate::ops::hadamard::Hadamard;
 use crate::program::Value;
@@ -24,7 +25,8 @@ impl Lowering<'_, '_> {
         let rotation = match rotated.rotation(self.b.columns(x)) {
             Ok(rotation) => rotation,
             Err(why) => {
-                self.loader.problem(format!("tensor {tensor} cannot be multiplied with rotated inputs: {why}"));
+                let what = format!("it cannot be multiplied with rotated inputs: {why}");
+                self.loader.problem(Problem::tensor(tensor, what));
                 return x;
             }
         };
@@ -42,7 +44,7 @@ impl Lowering<'_, '_> {
         match rotated.rotation(self.b.columns(x)) {
             Ok(rotation) => self.b.hadamard("unrotated", x, Hadamard { inverse: true, ..rotation }),
             Err(why) => {
-                self.loader.problem(format!("rows of {TABLE} cannot be rotated back: {why}"));
+                self.loader.problem(Problem::tensor(TABLE, format!("its rows cannot be rotated back: {why}")));
                 x
             }
         }
@@ -65,20 +67,16 @@ impl Lowering<'_, '_> {
     /// Notes rotated tensors that nothing is multiplied by, and what rotated models do not have.
     pub(super) fn check_rotated(&mut self, rotated: &Rotated) {
         for name in rotated.weights.iter().filter(|name| !self.claimed.contains(*name)) {
-            let problem =
-                format!("key prism.hadamard.weight_names names tensor {name}, by which the model does not multiply");
-            self.loader.problem(problem);
+            let what = "key prism.hadamard.weight_names names it, and the model does not multiply by it";
+            self.loader.problem(Problem::tensor(name, what));
         }
         if self.loader.has_adapters() {
-            self.loader.problem(
-                "adapters are not applied to rotated weights; merge the adapter before they are rotated".to_owned(),
-            );
+            let what = "adapters are not applied to rotated weights; merge the adapter before they are rotated";
+            self.loader.problem(Problem::Contradiction(what.to_owned()));
         }
         if rotated.table && !rotated.tied && !self.loader.has("output.weight") {
-            let problem = format!(
-                "{TABLE} is rotated and there is no output.weight: version 2 of prism.hadamard.* has keys for that"
-            );
-            self.loader.problem(problem);
+            let what = "it is rotated and there is no output.weight: version 2 of prism.hadamard.* has keys for that";
+            self.loader.problem(Problem::tensor(TABLE, what));
         }
     }
 }

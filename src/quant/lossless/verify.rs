@@ -24,8 +24,8 @@ pub enum VerifyError {
     Count { found: usize, planned: usize },
     #[error("tensor {tensor}: shape {found:?} and type {ty} in the output, planned were {planned:?} and {to}")]
     Table { tensor: String, found: Vec<u64>, ty: TypeId, planned: Vec<u64>, to: TypeId },
-    #[error("{0}")]
-    Damaged(String),
+    #[error("tensor {tensor}: {what}")]
+    Damaged { tensor: String, what: String },
     #[error(transparent)]
     Gguf(#[from] GgufError),
 }
@@ -99,7 +99,8 @@ pub fn verify(
                     to: row.to,
                 });
             }
-            let was = apart(was).map_err(VerifyError::Damaged)?;
+            let damaged = |what| VerifyError::Damaged { tensor: row.source.name.clone(), what };
+            let was = apart(was).map_err(damaged)?;
             let was = (source.meta(), source_packing, &was);
             check(row, was, (out.meta(), out_packing, &is))
         })

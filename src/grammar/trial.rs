@@ -7,7 +7,7 @@ use llguidance::api::TopLevelGrammar;
 use super::error::GrammarError;
 use crate::isolate::{Isolate, Job, Limits};
 
-/// What compiling a grammar may take. Those of real requests take some hundredths of a second.
+/// The limits of compiling a grammar. Those of real requests take some hundredths of a second.
 const LIMITS: Limits = Limits { time: Duration::from_secs(2), memory: 384 << 20 };
 
 /// Fails if `source` cannot be compiled within the limits.

@@ -38,6 +38,7 @@ pub mod probe;
 mod proof;
 mod rows;
 mod scalar;
+mod shared;
 mod simd;
 mod sizes;
 pub mod ternary;

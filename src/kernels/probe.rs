@@ -2,9 +2,7 @@
 
 use crate::Isa;
 use crate::arch::probe as native;
-
-/// Independent chains of a multiplication loop: more than latency times issue rate of any processor.
-pub(crate) const CHAINS: usize = 12;
+use crate::shared::CHAINS;
 
 /// Reads `data`, up to whole runs of 256 bytes, with the widest loads there are; the value only keeps
 /// the loads alive.

@@ -1,4 +1,4 @@
-//! What threads share data and wait with: the standard library's.
+//! The locks and atomics of the pool: the standard library's.
 //!
 //! The other files of the pool name these things by way of this one, and nothing else of `std::sync` and
 //! `std::thread`. So `compat-tests/pool-models` compiles the same files with those of a model checker, which goes

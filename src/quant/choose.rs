@@ -78,7 +78,7 @@ pub(super) fn fit(row: &mut Row, replaceable: bool, recipe: &Recipe, problems: &
     }
 }
 
-/// Whether trine can read the one type and write the other, and is allowed to.
+/// True if trine can read the one type and write the other, and is allowed to.
 pub(super) fn check_conversion(row: &Row, recipe: &Recipe, problems: &mut Vec<Problem>) {
     if !row.converts() {
         return;
@@ -110,7 +110,7 @@ pub(super) fn requires_importance(name: &str, ty: TypeId, ftype: Ftype) -> bool 
     }
 }
 
-/// Whether a tensor has importance weights: one per column, for each of its stacked matrices.
+/// True if a tensor has importance weights: one per column, for each of its stacked matrices.
 pub(super) fn weigh(row: &Row, needs: bool, recipe: &Recipe, problems: &mut Vec<Problem>) -> bool {
     let missing = || Problem::NoImportance { tensor: row.name.clone(), ty: row.to };
     let Some(importance) = &recipe.importance else {

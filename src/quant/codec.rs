@@ -21,12 +21,12 @@ pub(super) fn bytes_of(ty: TypeId, shape: &[u64]) -> u64 {
     rows.saturating_mul(row.saturating_add(info.head as u64))
 }
 
-/// Whether trine can decode tensors of this type.
+/// True if trine can decode tensors of this type.
 pub(super) fn can_read(ty: TypeId) -> bool {
     ty.info().is_some_and(|t| t.decode.is_some())
 }
 
-/// Whether a file may hold tensors of this type that trine encoded. `q8_1` and `q8_K` are for
+/// True if a file may hold tensors of this type that trine encoded. `q8_1` and `q8_K` are for
 /// activations.
 pub fn can_write(ty: TypeId) -> bool {
     !matches!(ty, TypeId::Q8_1 | TypeId::Q8_K) && ty.info().is_some_and(|t| t.encode.is_some())

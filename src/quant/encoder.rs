@@ -25,7 +25,7 @@ impl Encoder {
         Encoder::ALL.iter().copied().find(|e| e.name == name)
     }
 
-    /// Whether it knows a type; others are left to the first of all.
+    /// True if it knows a type; others are left to the first of all.
     pub fn knows(&self, ty: TypeId) -> bool {
         (self.own)(ty, Isa::detect()).is_some()
     }

@@ -34,7 +34,7 @@ pub enum PlanError {
     Refused(Refusal),
     #[error(transparent)]
     Gguf(#[from] GgufError),
-    /// What a method says.
+    /// The error of a method.
     #[error(transparent)]
     Method(#[from] Fault),
 }
@@ -52,7 +52,7 @@ pub enum QuantError {
         "general.alignment is {0}, and llama-quantize places tensors at multiples of 32 all the same, which makes a damaged file; add --override-kv general.alignment=int:32"
     )]
     Alignment(u64),
-    /// What a method says.
+    /// The error of a method.
     #[error(transparent)]
     Method(#[from] Fault),
 }

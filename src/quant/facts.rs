@@ -1,4 +1,4 @@
-//! What the mixtures need to know of a model beyond its tensors: a handful of hyper-parameters.
+//! The facts about a model that mixtures need beside its tensors: a handful of hyper-parameters.
 
 use trine_formats::gguf::{Array, Metadata, Value};
 
@@ -15,7 +15,7 @@ pub struct Facts {
     pub n_expert: u32,
     /// Query heads per key-value head in the first layer; 0 when unknown.
     pub n_gqa: u32,
-    /// Whether llama.cpp classes the model as "70B", where 8 heads share one `attn_v`.
+    /// True if llama.cpp classes the model as "70B", where 8 heads share one `attn_v`.
     pub is_70b: bool,
 }
 

@@ -10,7 +10,7 @@ use super::packed::Packed;
 
 macro_rules! ftypes {
     ($($name:ident = $id:literal, $group:ident, $default:ident, $note:literal;)*) => {
-        /// What a whole file is quantized to (`llama_ftype`). Most are mixtures: see [`super::mixture`].
+        /// The type of a whole file (`llama_ftype`). Most are mixtures: see [`super::mixture`].
         #[allow(non_camel_case_types, missing_docs, reason = "the names are llama.cpp's")]
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
         #[repr(u32)]
@@ -35,7 +35,7 @@ macro_rules! ftypes {
                 match self { $(Ftype::$name => Group::$group),* }
             }
 
-            /// What is particular about it, in a few words.
+            /// A remark about it, in a few words.
             pub fn note(self) -> &'static str {
                 match self { $(Ftype::$name => $note),* }
             }
@@ -118,7 +118,7 @@ impl fmt::Display for Ftype {
     }
 }
 
-/// What is asked for.
+/// The type that was asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Target {
     /// Quantize.

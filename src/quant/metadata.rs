@@ -8,15 +8,15 @@ use super::overrides::{KvOverride, OVERRIDE_MAX};
 /// `GGML_QNT_VERSION`.
 const QUANTIZATION_VERSION: u32 = 2;
 
-/// What goes into the keys besides the source's own.
+/// Keys that are added to the source's own.
 pub struct Additions<'a> {
     /// `general.file_type`.
     pub file_type: u32,
-    /// Of the user, in order.
+    /// Those of the user, in order.
     pub overrides: &'a [KvOverride],
     /// Adds `quantize.imatrix.*`.
     pub importance: Option<&'a Importance>,
-    /// What the methods were made with.
+    /// The keys that tell how the methods made their tensors.
     pub method: Vec<(&'static str, Value)>,
     /// The key and value of the number of layers, when layers were pruned.
     pub block_count: Option<(String, u32)>,

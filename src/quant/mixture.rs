@@ -29,7 +29,7 @@ pub enum MixtureError {
     },
 }
 
-/// What a rule may look at in a tensor.
+/// The facts about a tensor that a rule may look at.
 #[derive(Clone, Copy, Debug)]
 pub struct Tensor<'a> {
     /// Name in the output.
@@ -97,7 +97,7 @@ impl<'a> Mixture<'a> {
         }
     }
 
-    /// Whether the token embeddings also serve as the output matrix.
+    /// True if the token embeddings also serve as the output matrix.
     pub fn tied(&self) -> bool {
         self.tied
     }
@@ -301,7 +301,7 @@ impl<'a> Mixture<'a> {
     }
 }
 
-/// What llama.cpp takes instead of `wanted` when a row of `columns` weights is not whole blocks.
+/// The type that llama.cpp takes instead of `wanted` when a row of `columns` weights is not whole blocks.
 /// `None`: it has no replacement and gives up.
 pub fn replacement(wanted: TypeId, columns: u64) -> Option<TypeId> {
     let block = |ty: TypeId| ty.info().map_or(1, |t| t.block as u64);

@@ -72,7 +72,7 @@ impl Pruning {
         self.next
     }
 
-    /// Whether `layer` was met and left out.
+    /// True if `layer` was met and left out.
     pub fn met(&self, layer: u32) -> bool {
         self.mapped.contains_key(&layer)
     }

@@ -44,7 +44,7 @@ impl Packed {
         }
     }
 
-    /// What is particular about it, in a few words.
+    /// A remark about it, in a few words.
     pub fn note(self) -> &'static str {
         match self {
             Packed::I2S => "a scale per tensor; embeddings and output stay F16",

@@ -1,4 +1,4 @@
-//! What will be written: tensors, each made by a method, and what a method is.
+//! The plan of an output: tensors, each made by a method, and the trait of methods.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -55,7 +55,7 @@ pub trait Method: Any + fmt::Debug + Send + Sync {
     /// All rows are made.
     ///
     /// # Errors
-    /// What was made must not be kept.
+    /// The result must not be kept.
     fn end(&mut self, _: &Plan, _: &mut Run<'_>) -> Result<(), Fault> {
         Ok(())
     }
@@ -74,7 +74,7 @@ pub(super) enum Form {
     Split { shards: bool },
 }
 
-/// What will be written.
+/// The tensors and keys that will be written.
 #[derive(Debug)]
 pub struct Plan {
     /// The tensors, in output order.
@@ -85,7 +85,7 @@ pub struct Plan {
     pub problems: Vec<Problem>,
     /// Remarks worth a line.
     pub warnings: Vec<String>,
-    /// What was decided that nobody asked for.
+    /// Decisions that nobody asked for.
     pub notes: Vec<String>,
     /// How files are named and laid out.
     pub(super) form: Form,
@@ -171,7 +171,7 @@ impl Plan {
     /// The headers of the files, and the places of all tensors.
     ///
     /// # Errors
-    /// What GGUF cannot hold, such as a name that is too long.
+    /// Names and sizes that GGUF cannot hold, such as a name that is too long.
     pub fn layouts(&self) -> Result<Vec<Layout>, RunError> {
         let layout = |shard: &OutShard| {
             let tensors: Vec<_> = self.rows[shard.rows.clone()].iter().map(Row::tensor).collect();
@@ -192,13 +192,13 @@ pub struct Draft<'a> {
     pub meta: &'a Metadata,
     /// All its tensors, in llama.cpp's order.
     pub sources: Vec<Place<'a>>,
-    /// What the user asks of every method.
+    /// The user's requests to every method.
     pub asked: Asked<'a>,
     /// The new number of layers, where some are left out.
     pub n_layers: Option<u32>,
 }
 
-/// What can be asked of every method.
+/// Requests to every method.
 #[derive(Clone, Copy, Default)]
 pub struct Asked<'a> {
     /// Quantized tensors may be quantized again.
@@ -212,7 +212,7 @@ pub struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    /// What the file will not hold as it was asked for.
+    /// The parts of the request that the file will not hold.
     pub fn warnings(&self) -> impl Iterator<Item = String> + use<'a> {
         self.overrides.iter().filter_map(|o| o.warning())
     }

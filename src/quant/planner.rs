@@ -52,7 +52,7 @@ impl Plan {
         plan(None, meta, sources, recipe)
     }
 
-    /// Whether everything asked for can be done.
+    /// True if everything asked for can be done.
     ///
     /// # Errors
     /// All problems, in groups.

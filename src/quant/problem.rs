@@ -62,7 +62,7 @@ impl Problem {
         }
     }
 
-    /// What is wrong, without the tensor, and what to do about it.
+    /// The fault, without the tensor's name, and what to do about it.
     fn heading(&self) -> (&'static str, &'static str) {
         match self {
             Problem::Unwritable { .. } => (

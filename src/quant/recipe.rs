@@ -43,7 +43,7 @@ pub struct Recipe {
     pub encoder: Encoder,
     /// Hessians, for rounding with error feedback.
     pub gptq: Option<Gptq>,
-    /// What the input does not say of its I2_S, TL1 and TL2 tensors.
+    /// The layout, which the input does not state, of its I2_S, TL1 and TL2 tensors.
     pub input_packing: PackingOptions,
     /// How the output is to pack such tensors.
     pub output_packing: PackingOptions,
@@ -94,7 +94,7 @@ pub enum Fallback {
 }
 
 impl Fallback {
-    /// Whether `wanted` may be replaced.
+    /// True if `wanted` may be replaced.
     pub(super) fn takes(self, wanted: TypeId) -> bool {
         match self {
             Fallback::Never => false,
@@ -171,7 +171,7 @@ impl TensorRule {
         text.split_ascii_whitespace().map(TensorRule::parse).collect()
     }
 
-    /// Whether the rule names this tensor.
+    /// True if the rule names this tensor.
     pub fn matches(&self, name: &str) -> bool {
         self.regex.is_match(name)
     }

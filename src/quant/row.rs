@@ -32,7 +32,7 @@ pub struct Row {
     pub bytes: u64,
     /// Why it gets this type.
     pub reason: Reason,
-    /// Whether the importance matrix has weights for it.
+    /// True if the importance matrix has weights for it.
     pub weighted: bool,
     /// The name of the method that makes it.
     pub method: &'static str,
@@ -74,7 +74,7 @@ impl Row {
         TensorInfo { name, shape, ty: self.from, offset: 0, bytes: self.bytes_from }
     }
 
-    /// Whether the type changes; otherwise the bytes are copied.
+    /// True if the type changes; otherwise the bytes are copied.
     pub fn converts(&self) -> bool {
         self.from != self.to || self.moves.is_some()
     }
@@ -87,14 +87,14 @@ impl Row {
         }
     }
 
-    /// Whether an encoder rounds the weights: they are neither copied nor moved, nor become floats.
+    /// True if an encoder rounds the weights: they are neither copied nor moved, nor become floats.
     pub(super) fn is_encoded(&self) -> bool {
         let quantized = self.to.info().is_some_and(|ty| ty.is_quantized());
         self.from != self.to && self.moves.is_none() && quantized
     }
 }
 
-/// What is wrong with a tensor.
+/// A fault of a tensor.
 #[derive(Debug, Error)]
 #[error("tensor {tensor}: {fault}")]
 pub(super) struct OfTensor<F> {
@@ -105,9 +105,9 @@ pub(super) struct OfTensor<F> {
 /// How a tensor is moved: the layouts that types of bitnet.cpp leave open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Move {
-    /// Of an input of I2_S, TL1 or TL2.
+    /// The layout of an input of I2_S, TL1 or TL2.
     pub from: Option<Packing>,
-    /// Of an output of these types.
+    /// The layout of an output of these types.
     pub to: Option<Packing>,
 }
 

@@ -14,7 +14,7 @@ use super::recipe::Recipe;
 use super::source::ShardReader;
 use super::work::{News, Progress, Run, RunError, RunOptions};
 
-/// What was made. What became of the rows is known to the [methods](Plan::find).
+/// The output. The results for the rows are known to the [methods](Plan::find).
 #[derive(Debug)]
 pub struct Report {
     /// The files written.

@@ -29,7 +29,7 @@ pub enum SplitLimit {
 /// How a model is split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SplitOptions {
-    /// What a file may hold.
+    /// The most that a file may hold.
     pub limit: SplitLimit,
     /// The first file holds metadata alone.
     pub no_tensor_first: bool,

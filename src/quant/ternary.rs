@@ -14,7 +14,7 @@ use crate::kernels::CompareRows;
 /// Weights per block of both types.
 const BLOCK: usize = 256;
 
-/// What encoding did to a number of rows.
+/// The effect of encoding on a number of rows.
 #[derive(Clone, Copy, Default, PartialEq, Debug)]
 pub struct Loss {
     /// Weights looked at.
@@ -81,7 +81,7 @@ impl Loss {
         self.error += other.error;
     }
 
-    /// Whether every digit is kept.
+    /// True if every digit is kept.
     pub fn is_lossless(&self) -> bool {
         self.changed == 0
     }
@@ -102,13 +102,13 @@ impl Loss {
 pub struct TensorLoss {
     /// Name in the output.
     pub name: String,
-    /// What it became.
+    /// The type it became.
     pub ty: TypeId,
     /// Over all its rows.
     pub loss: Loss,
 }
 
-/// What became of all tensors that were made ternary.
+/// The report about all tensors that were made ternary.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct TernaryReport {
     /// One entry per tensor, in output order.
@@ -120,7 +120,7 @@ pub struct TernaryReport {
 #[error("{0}; use a model that was trained to be ternary, or accept the loss with --force")]
 pub struct NotTernary(pub TernaryReport);
 
-/// Whether this type holds ternary digits, so that a report is due.
+/// True if this type holds ternary digits, so that a report is due.
 pub fn is_ternary_type(ty: TypeId) -> bool {
     let of_forks = [TypeId::PTQ1_0, TypeId::STQ1_0, TypeId::STQ1_0_CONTIGUOUS, TypeId::IQ1_BN, TypeId::IQ2_BN];
     matches!(ty, TypeId::TQ1_0 | TypeId::TQ2_0) || of_forks.contains(&ty)

@@ -35,7 +35,7 @@ pub fn first_bad(ty: TypeId, columns: usize, data: &[u8]) -> Option<(usize, &'st
     })
 }
 
-/// Whether a field may hold an infinity or a NaN.
+/// True if a field may hold an infinity or a NaN.
 fn is_float(format: Format) -> bool {
     !matches!(format, Format::I8 | Format::I16 | Format::Bits)
 }
@@ -43,13 +43,13 @@ fn is_float(format: Format) -> bool {
 /// Values that are looked at together, without a branch in between.
 const TOGETHER: usize = 256;
 
-/// Whether all bits of `exponent` are set.
+/// True if all bits of `exponent` are set.
 #[inline(always)]
 fn is_full(bits: u16, exponent: u16) -> bool {
     bits & exponent == exponent
 }
 
-/// Whether no value of `N` bytes is bad.
+/// True if no value of `N` bytes is bad.
 #[inline(always)]
 fn none_of<const N: usize>(data: &[u8], is_bad: impl Fn(&[u8; N]) -> bool) -> bool {
     data.as_chunks::<N>().0.chunks(TOGETHER).all(|values| !values.iter().fold(false, |bad, v| bad | is_bad(v)))
@@ -60,7 +60,7 @@ fn f16_at(block: &[u8], at: usize) -> u32 {
     u32::from(block[at]) | u32::from(block[at + 1]) << 8
 }
 
-/// What is wrong with the float of a field, if it is one and anything is.
+/// The fault of a field's float, if the field is one and has a fault.
 fn bad_float(field: &Field, block: &[u8]) -> Option<&'static str> {
     let u16_at = |at: usize| f16_at(block, field.at + at);
     let verdict = |exponent_full: bool, mantissa: bool| match (exponent_full, mantissa) {

@@ -1,4 +1,4 @@
-//! What all methods work with: threads, the files that are read and written, and the news of how far it is.
+//! The surroundings of all methods: threads, the files that are read and written, and the news of how far it is.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -65,7 +65,7 @@ pub enum RunError {
     Threads { threads: usize, why: String },
 }
 
-/// What a method works with.
+/// The surroundings of a method.
 pub struct Run<'a> {
     /// The model.
     pub model: &'a ModelFile,
@@ -75,7 +75,7 @@ pub struct Run<'a> {
     pub pool: &'a ThreadPool,
     /// The files of the model.
     pub readers: &'a [ShardReader],
-    /// What is asked for: the output, or what the names of several are made of.
+    /// The path that was asked for: the output, or what the names of several are made of.
     pub out: &'a Path,
     /// The outputs.
     pub files: Vec<File>,
@@ -144,7 +144,7 @@ impl News<'_> {
 }
 
 impl Run<'_> {
-    /// Whether nothing will be kept.
+    /// True if nothing will be kept.
     pub fn only_measures(&self) -> bool {
         self.measure_only.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! What a file says of how its tokens are best chosen: the keys `general.sampling.*`.
+//! Samplers that a file recommends: the keys `general.sampling.*`.
 
 use trine_formats::gguf::{Metadata, Value};
 

@@ -1,4 +1,4 @@
-//! What is asked for, and what architectures say of matrices.
+//! Options of quantizing to widely linear matrices, and the roles of an architecture's tensors.
 
 use trine_formats::widely::{OutputForm, Profile, Scope, TieRule};
 
@@ -32,7 +32,7 @@ impl Default for Options {
     }
 }
 
-/// What the architecture says of a tensor of this name.
+/// The role that the architecture gives to a tensor of this name.
 pub fn described(arch: &Arch, name: &str) -> Option<&'static Tensor> {
     match name.strip_prefix("blk.").and_then(|n| n.split_once('.')) {
         Some((_, name)) => arch.tensor(true, false, name),

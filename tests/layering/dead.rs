@@ -26,12 +26,6 @@ pub fn rows(house: &House, modules: &Modules) -> Vec<String> {
             out.push(format!("the table: no unsafe code in {place}"));
         }
     }
-    let circles = rules::all_circles(modules);
-    for folder in house.circles {
-        if !circles.iter().any(|(below, _)| below == folder) {
-            out.push(format!("the table: no circle below {folder}"));
-        }
-    }
     for word in house.words {
         out.extend(word_rows(word, modules));
     }

@@ -36,7 +36,7 @@ fn violations(house: &House, files: &Files, modules: &Modules) -> Vec<String> {
     let mut all = modules.lost.clone();
     all.extend(rules::arrows(house, modules));
     all.extend(rules::words(house, modules));
-    all.extend(rules::circles(house, modules));
+    all.extend(rules::circles(modules));
     all.extend(rules::sizes(house, files));
     all.extend(rules::safety(files));
     all

@@ -120,14 +120,9 @@ type Edges = BTreeMap<usize, BTreeMap<usize, String>>;
 
 /// Modules of one folder that use one another in a circle, for every folder. A folder counts as one module for those
 /// beside it. Its own `mod.rs` is a file of it like any other as soon as it does more than to declare modules and to
-/// pass names on. A name that `mod.rs` passes on from another child is that child's.
-pub fn circles(house: &House, modules: &Modules) -> Vec<String> {
-    let all = all_circles(modules).into_iter();
-    all.filter(|(folder, _)| !house.circles.contains(folder)).map(|(_, circle)| circle).collect()
-}
-
-/// One shortest circle for each set of files that use one another, with the folder below which they lie.
-pub fn all_circles(modules: &Modules) -> Vec<(&str, String)> {
+/// pass names on. A name that `mod.rs` passes on from another child is that child's. Of each set of files that use one
+/// another one shortest circle is told.
+pub fn circles(modules: &Modules) -> Vec<String> {
     let mut folders: BTreeMap<usize, Edges> = BTreeMap::new();
     for (user, module) in modules.list.iter().enumerate() {
         for named in module.source.named.iter().filter(|named| uses(module, named)) {
@@ -156,10 +151,7 @@ pub fn all_circles(modules: &Modules) -> Vec<(&str, String)> {
             let places: Vec<&str> = steps.map(|(from, to)| edges[from][to].as_str()).collect();
             let below = &modules.list[*folder].file;
             let (files, first) = (files.join(" -> "), files[0]);
-            out.push((
-                below.as_str(),
-                format!("{below}: a circle of files: {files} -> {first}\n{}", places.join("\n")),
-            ));
+            out.push(format!("{below}: a circle of files: {files} -> {first}\n{}", places.join("\n")));
         }
     }
     out

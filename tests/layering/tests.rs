@@ -171,7 +171,6 @@ fn rows_that_concern_nothing_are_named() {
         floors: &[&[("eval", &["src/eval"]), ("front", &["src/lib"])], &[("model", &["src/model", "src/attic"])]],
         front_doors: &[("model", &["eval", "front"])],
         private: &[("src/model", "src"), ("src/model", "tools")],
-        circles: &["src/eval.rs"],
         words: &[
             Word { starts: &["clap", "rayon"], place: Place::Only(&["src/eval", "src/model"]), why: "options" },
             Word { starts: &["clap"], place: Place::Never(&["src/model", "src/gone"]), why: "no options" },
@@ -189,7 +188,6 @@ fn rows_that_concern_nothing_are_named() {
         "room model has no file in src/attic",
         "crate gone has no file gone/lib.rs",
         "no unsafe code in src/model",
-        "no circle below src/eval.rs",
         "nobody names rayon: options",
         "nothing in src/model needs the rule: options",
         "nothing in src/gone needs the rule: no options",

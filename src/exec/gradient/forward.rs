@@ -10,7 +10,7 @@ use super::tape::Tape;
 use crate::program::{Op, Operation};
 
 impl<T: Real> Tape<'_, T> {
-    /// What an operation makes.
+    /// The values that an operation makes.
     pub(super) fn step(&self, operation: &Operation) -> Vec<Vec<T>> {
         let input = |i: usize| self.rows(operation.inputs[i]);
         let own = || input(0).to_vec();

@@ -102,7 +102,7 @@ pub struct Place {
     pub stride: usize,
     /// First column.
     pub offset: usize,
-    /// Whether the product is added to what is there.
+    /// True if the product is added to what is there.
     pub add: bool,
 }
 

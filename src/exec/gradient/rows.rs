@@ -122,7 +122,7 @@ fn inner<T: Real>(streams: &Streams, numbers: &[T], i: usize) -> (T, T) {
     (numbers[i] * scale + T::of(streams.bases[i].into()), scale)
 }
 
-/// What [`Streams::read`] makes.
+/// The results of [`Streams::read`].
 pub fn read_streams<T: Real>(streams: &Streams, x: &[T], numbers: &[T]) -> [Vec<T>; 2] {
     let (count, all) = (streams.count, streams.bases.len());
     let width = x.len() / (numbers.len() / all) / count;

@@ -106,7 +106,7 @@ fn is_read_back(op: &Op, i: usize) -> bool {
     }
 }
 
-/// What of an operation has no derivative here, if anything.
+/// The part of an operation that has no derivative here, if there is one.
 pub fn lacking(op: &Op) -> Option<String> {
     let adapted = match op {
         Op::Products(products) => products.iter().any(|product| !product.adapters.is_empty()),

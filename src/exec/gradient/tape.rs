@@ -23,7 +23,7 @@ pub enum Held<T> {
 pub struct Tape<'g, T> {
     pub(super) gradient: &'g Gradient<T>,
     pub(super) tokens: &'g [u32],
-    /// Of the global and of the window layers, the cosines and sines per position and pair.
+    /// The cosines and sines per position and pair, of the global layers and of the window layers.
     pub(super) angles: [Vec<Vec<(f32, f32)>>; 2],
     values: Vec<Held<T>>,
     /// The gradient at each value, as far as it is known.

@@ -4,8 +4,8 @@ use trine_formats::types::{DecodeFn, EncodeFn, TypeId};
 
 use super::rows::RowKernel;
 use crate::Isa;
-use crate::packed::Layout;
 use crate::scalar::{CompareRows, QuantizeAct};
+use crate::shared::packed::Layout;
 
 /// The kernels of a folder, by what they are for; those of an instruction set are handed out for its proof only, and of
 /// several that an [`Isa`] may run, the best.

@@ -6,17 +6,14 @@ pub(crate) mod doubles;
 pub(crate) mod functions;
 pub(crate) mod halves;
 mod kernels;
+pub(crate) mod packed;
 pub(crate) mod rows;
 pub(crate) mod widely;
 
 #[cfg(target_arch = "aarch64")]
 pub(crate) mod aarch64;
-#[cfg(target_arch = "aarch64")]
-pub(crate) use aarch64 as native;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod x86_64;
-#[cfg(target_arch = "x86_64")]
-pub(crate) use x86_64 as native;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86_64::{bitplane, elements, probe, ternary};
 
@@ -24,29 +21,6 @@ pub(crate) use x86_64::{bitplane, elements, probe, ternary};
 mod none;
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) use none::{bitplane, elements, probe, ternary};
-
-/// Other architectures have the definitions alone.
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-pub(crate) mod native {
-    /// The definitions are all there is of [`crate::halves`].
-    pub mod halves {
-        use crate::Isa;
-        use crate::halves::{Form, LINE, Line};
-
-        pub fn coefficients(_: Isa, _: &[f32], _: &mut [f64]) -> usize {
-            0
-        }
-        pub fn round(_: Isa, _: &[f32; LINE]) -> Option<[u16; LINE]> {
-            None
-        }
-        pub fn put_lane(_: Isa, _: &[f32], _: &mut [Line], _: usize, _: Form) -> usize {
-            0
-        }
-        pub fn put_eight(_: Isa, _: &[f32; LINE], _: &mut Line, _: u32, _: u64, _: Form) -> bool {
-            false
-        }
-    }
-}
 
 macro_rules! folders {
     ($($(#[$_doc:meta])* $_level:ident $_name:literal: $($_base:ident)? ($($_there:tt)*) {$($_features:tt)*}

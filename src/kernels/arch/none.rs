@@ -2,8 +2,8 @@
 
 pub(crate) mod bitplane {
     use crate::Isa;
-    use crate::bitplane::packed::{Kind, PackedRows, Shape};
-    use crate::bitplane::{Arrangement, Rows};
+    use crate::shared::bitplane::packed::{Kind, PackedRows, Shape};
+    use crate::shared::bitplane::{Arrangement, Rows};
 
     pub fn multiply_packed(isa: Isa, _: &PackedRows<'_>, _: Arrangement, _: &[u8], _: usize, _: &mut [f32]) {
         panic!("{isa} reads no packed rows");
@@ -20,7 +20,7 @@ pub(crate) mod elements {
     use std::ops::Range;
 
     use crate::Isa;
-    use crate::elements::GELU_ENTRIES;
+    use crate::shared::GELU_ENTRIES;
 
     pub fn swiglu(_: Isa, _: &mut [f32], _: &[f32]) -> usize {
         0

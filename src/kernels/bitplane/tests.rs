@@ -5,8 +5,8 @@ use trine_formats::gguf::Blob;
 use trine_formats::types::num::{f16_to_f32, f32_to_f16};
 
 use super::*;
-use crate::Level;
 use crate::testing::{Random, isas, same, skipped};
+use crate::{AlignedBytes, Level};
 
 const PATHS: [NumberPath; 2] = [NumberPath::F32, NumberPath::I16];
 

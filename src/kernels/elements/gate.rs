@@ -9,6 +9,7 @@ use crate::Isa;
 use crate::arch::elements as native;
 use crate::math::{silu, tanhf};
 use crate::proof::compiled_for;
+use crate::shared::GELU_ENTRIES;
 
 /// `gate = silu(gate) * up`, element by element.
 ///
@@ -88,9 +89,6 @@ pub fn geglu(isa: Isa, gate: &mut [f32], up: &[f32]) {
         };
     }
 }
-
-/// One entry for every half float, and one that gathered pairs may touch.
-pub(crate) const GELU_ENTRIES: usize = (1 << 16) + 1;
 
 /// The tanh form of GELU for every half float, rounded to half.
 static GELU: LazyLock<Box<[u16; GELU_ENTRIES]>> = LazyLock::new(|| {

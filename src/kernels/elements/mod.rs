@@ -11,7 +11,6 @@ mod norm;
 mod rotate;
 mod soft_max;
 
-pub(crate) use gate::GELU_ENTRIES;
 pub use gate::{geglu, gelu_table, squared_reglu, swiglu};
 pub use hadamard::hadamard;
 pub use norm::{layer_norm, layer_norm_in_place, rms_norm, rms_norm_in_place};

@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use trine_formats::types::num::f16_to_f32;
 
 use super::*;
+use crate::shared::halves::field;
 use crate::testing::{Random, isas, same};
 
 /// Forms that vectors sum.

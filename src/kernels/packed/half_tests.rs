@@ -5,6 +5,7 @@ use trine_formats::types::num::f32_to_f16;
 
 use super::tests::{arranged, compare};
 use super::{Packing, layouts};
+use crate::shared::packed::Call;
 use crate::testing::{Random, power, same, skipped};
 use crate::{Isa, Level};
 
@@ -196,6 +197,6 @@ fn product(p: Packing, w: &[u8], acts: &[u8], n: usize, tokens: usize) -> Vec<f3
     let mut group = vec![0; (p.group_bytes)(n)];
     assert!(p.pack(w, n, &mut group));
     let mut out = vec![0.0; tokens * p.rows];
-    (p.multiply)(super::Call { isa: p.isa, group: &group, acts, n, tokens, ahead: 0, out: &mut out });
+    (p.multiply)(Call { isa: p.isa, group: &group, acts, n, tokens, ahead: 0, out: &mut out });
     out
 }

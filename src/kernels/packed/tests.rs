@@ -4,6 +4,7 @@ use trine_formats::types::ternary::quantize_tl;
 use trine_formats::types::{REGISTRY, TypeId, TypeInfo};
 
 use super::{Encoding, Packing, layouts, multiply_groups};
+use crate::shared::packed::Call;
 use crate::testing::{self, Random, same, skipped};
 use crate::tests::encoded;
 use crate::{AlignedBytes, Isa, ternary};
@@ -111,7 +112,7 @@ fn no_kernel_runs_without_the_proof_of_what_it_needs() {
         let (group, acts) = (vec![0; (p.group_bytes)(n)], AlignedBytes::new((p.act_bytes)(n)));
         let run = |isa| {
             let mut out = vec![0.0; p.rows];
-            let call = super::Call { isa, group: &group, acts: &acts, n, tokens: 1, ahead: 0, out: &mut out };
+            let call = Call { isa, group: &group, acts: &acts, n, tokens: 1, ahead: 0, out: &mut out };
             std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| (p.multiply)(call)))
         };
         assert!(run(Isa::scalar()).is_err(), "{}", p.name);

@@ -1,8 +1,8 @@
-//! What a configuration is read from.
+//! The source of a configuration.
 
 use trine_formats::gguf::{Metadata, ModelFile};
 
-/// What a configuration is read from: a file, or the header of one that is yet to be written.
+/// The source of a configuration: a file, or the header of one that is yet to be written.
 pub trait Header {
     /// The metadata.
     fn meta(&self) -> &Metadata;

@@ -86,7 +86,7 @@ impl Rotated {
     }
 }
 
-/// What is wrong with a key of the rotation.
+/// A problem of one of the keys.
 fn wrong(key: &str, what: impl Into<String>) -> Problem {
     Problem::Key { key: format!("{PREFIX}{key}"), what: what.into() }
 }

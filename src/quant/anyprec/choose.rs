@@ -1,4 +1,4 @@
-//! What a request says of the tensors of a model, and what stands in its way.
+//! The tensors of a model that a request concerns, and the reasons against it.
 
 use super::cluster::Nesting;
 use super::error::ApError;

@@ -13,7 +13,7 @@ pub enum Method {
     /// The best clusters of so many bits, at least the seed's: each narrower width joins pairs of the next, each
     /// wider one splits.
     BestAt(u8),
-    /// What the reference computes with this random state, rounding included.
+    /// The result of the reference with this random state, rounding included.
     Compat {
         /// The seed of every group's random numbers.
         seed: u32,

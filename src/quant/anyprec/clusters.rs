@@ -41,22 +41,22 @@ impl Clusters {
         }
     }
 
-    /// What is planned.
+    /// The plan.
     pub fn codes(&self) -> &Codes {
         &self.codes
     }
 
-    /// What was done, once it is.
+    /// The result, once there is one.
     pub fn report(&self) -> Option<&Report> {
         self.report.as_ref()
     }
 
-    /// What error feedback has met, where there is any.
+    /// The report of error feedback, where there is any.
     pub fn feedback(&self) -> Option<&FeedbackReport> {
         self.sensitivities.report()
     }
 
-    /// Whether a row gets codebooks.
+    /// True if a row gets codebooks.
     pub fn takes(&self, row: &Row) -> bool {
         row.method == NAME
     }

@@ -1,4 +1,4 @@
-//! What is planned: how codebooks are made, and what the keys will say of them.
+//! The plan: how codebooks are made, and the keys that will tell about them.
 
 use trine_formats::anyprec::Header;
 
@@ -17,7 +17,7 @@ pub struct Codes {
     pub rule: Rule,
     /// How codebooks are made.
     pub options: Options,
-    /// What the any-precision keys will say, as far as the headers tell.
+    /// The values of the any-precision keys, as far as the headers tell.
     pub header: Header,
 }
 
@@ -35,7 +35,7 @@ impl Codes {
     /// How large the file and each prefix of a plan will be. What the outlier rules take is estimated from the shares.
     ///
     /// # Errors
-    /// What GGUF cannot hold, such as a name that is too long.
+    /// Names and sizes that GGUF cannot hold, such as a name that is too long.
     pub fn footprint(&self, plan: &Plan) -> Result<Footprint, ApError> {
         let share = self.options.outliers.map_or(0.0, |s| (s.sensitive + s.magnitude) / 100.0);
         let sparse: Vec<u64> = matrices(plan).map(|r| (r.weights() as f64 * share) as u64).collect();

@@ -17,10 +17,10 @@ use crate::quant::work::{Progress, RunError};
 
 /// Weights of matrices that are in memory at once, but for a single matrix that has more.
 const BATCH_WEIGHTS: u64 = 1 << 26;
-/// Of either end of a matrix, how many times the share that is looked for is remembered.
+/// How many times the share that is looked for is remembered, at either end of a matrix.
 const TAIL: f64 = 4.0;
 
-/// What is kept of every matrix, in order, and the share that the magnitude rule took.
+/// The weights that are kept of every matrix, in order, and the share that the magnitude rule took.
 #[derive(Debug)]
 pub(super) struct Choice {
     pub kept: Vec<Kept>,
@@ -139,7 +139,7 @@ fn measure(
     Ok((places, spreads))
 }
 
-/// What the most sensitive weights are chosen by. Sensitivities of columns alone would choose whole columns:
+/// The measure by which the most sensitive weights are chosen. Sensitivities of columns alone would choose whole columns:
 /// they are multiplied by the squares of the weights.
 fn scores(values: &[f32], columns: usize, own: &RowWeights<'_>, per_weight: bool) -> Vec<f32> {
     let mut out = vec![0.0; values.len()];

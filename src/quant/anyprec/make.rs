@@ -31,12 +31,12 @@ use crate::quant::work::{Run, RunError};
 /// Weights that are clustered between two reads: enough work for many threads.
 const CHUNK_WEIGHTS: u64 = 1 << 22;
 
-/// What was done.
+/// The result.
 #[derive(Debug)]
 pub struct Report {
     /// Sizes by width.
     pub footprint: Footprint,
-    /// What the keys say.
+    /// The values of the keys.
     pub header: Header,
     /// Weights that are kept as they are.
     pub sparse: u64,

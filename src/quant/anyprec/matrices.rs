@@ -10,7 +10,7 @@ pub(super) fn block_matrices() -> impl Iterator<Item = &'static Described> {
     DENSE_MATRICES.into_iter().flatten()
 }
 
-/// Whether a tensor is one of a block's matrices, `blk.N.attn_q.weight` to `blk.N.ffn_down.weight`.
+/// True if a tensor is one of a block's matrices, `blk.N.attn_q.weight` to `blk.N.ffn_down.weight`.
 pub fn is_block_matrix(name: &str, shape: &[u64]) -> bool {
     let matrix = || {
         let (number, rest) = name.strip_prefix("blk.")?.split_once('.')?;

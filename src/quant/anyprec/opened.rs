@@ -121,7 +121,7 @@ impl Opened {
         }
     }
 
-    /// What error feedback has met.
+    /// The report of error feedback.
     pub fn report(&self) -> Option<&FeedbackReport> {
         match self {
             Opened::Hessians(metrics) => Some(metrics.report()),
@@ -129,12 +129,12 @@ impl Opened {
         }
     }
 
-    /// Whether each weight has its own, so that they can be compared across rows and columns.
+    /// True if each weight has its own, so that they can be compared across rows and columns.
     pub fn is_per_weight(&self) -> bool {
         matches!(self, Opened::Weights(_))
     }
 
-    /// What the matrix reads, for error feedback; `None` where there is none. On the current rayon pool.
+    /// The matrix's input, for error feedback; `None` where there is none. On the current rayon pool.
     pub fn metric(&mut self, row: &Row, isa: Isa) -> Result<Option<Arc<Metric>>, SensitivityError> {
         match self {
             Opened::Hessians(metrics) => metrics.load(row, isa),

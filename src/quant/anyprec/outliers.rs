@@ -22,14 +22,14 @@ pub enum Rule {
 /// How many weights are kept out, in percent.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Shares {
-    /// Of each tensor, by sensitivity.
+    /// Shares of each tensor, by sensitivity.
     pub sensitive: f64,
-    /// Of the model, by magnitude.
+    /// Shares of the model, by magnitude.
     pub magnitude: f64,
 }
 
 impl Shares {
-    /// What the papers use.
+    /// The shares of the papers.
     pub fn default_of(rule: Rule) -> Shares {
         Shares {
             sensitive: 0.05,
@@ -63,7 +63,7 @@ pub fn most_sensitive(scores: &[f32], percent: f64, rule: Rule) -> Vec<usize> {
     (0..scores.len()).filter(|&i| taken(scores[i])).collect()
 }
 
-/// What the search for the range needs to know of a tensor.
+/// The facts about a tensor that the search for the range needs.
 #[derive(Clone, Debug)]
 pub struct Spread {
     quartiles: [f64; 2],
@@ -189,7 +189,7 @@ pub struct Search {
     /// The last range tried, which is the reference's: without end where the share cannot be met, it stays
     /// at this one.
     pub last: Range,
-    /// Of those tried the one whose share is nearest.
+    /// The range whose share is nearest of those that were tried.
     pub nearest: Range,
 }
 

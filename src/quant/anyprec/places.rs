@@ -28,7 +28,7 @@ impl Places {
     /// Lays out the file: `sparse` has the number of weights of each matrix that are kept as they are.
     ///
     /// # Errors
-    /// What GGUF cannot hold, such as a name that is too long.
+    /// Names and sizes that GGUF cannot hold, such as a name that is too long.
     pub fn new(plan: &Plan, header: &Header, sparse: &[u64]) -> Result<Places, ApError> {
         let matrix = |(row, &sparse): (&Row, &u64)| Matrix {
             name: row.name.clone(),

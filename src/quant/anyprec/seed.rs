@@ -125,7 +125,7 @@ impl Seeder {
     }
 }
 
-/// What replacing a cluster by its mean leaves of its energy; 0 without mass.
+/// The energy that remains when a cluster is replaced by its mean; 0 without mass.
 fn explained(moment: f64, mass: f64) -> f64 {
     if mass > 0.0 { moment * moment / mass } else { 0.0 }
 }

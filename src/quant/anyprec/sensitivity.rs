@@ -26,7 +26,7 @@ pub enum Sensitivity {
 }
 
 impl Sensitivity {
-    /// What the output says of the source.
+    /// The name of the source in the output's keys.
     pub fn name(&self) -> &'static str {
         match self {
             Sensitivity::Uniform => "uniform",

@@ -1,4 +1,4 @@
-//! What can be wrong with sensitivities, wherever they come from.
+//! Errors of sensitivities, wherever they come from.
 
 use std::io;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! What is asked for: the name of a target and the options beside it.
+//! The request: the name of a target and the options beside it.
 
 use super::cluster::{Method, Nesting};
 use super::outliers::{Rule, Shares};

@@ -34,7 +34,7 @@ pub fn decode(ty: TypeId, columns: usize, data: &[u8]) -> Vec<f32> {
 /// Which weights of a matrix are kept as they are.
 #[derive(Debug, Default)]
 pub struct Kept {
-    /// Of the most sensitive, the places in the matrix, ascending.
+    /// Places of the most sensitive weights in the matrix, ascending.
     pub places: Vec<usize>,
     /// All of at least this magnitude as well; infinity for none.
     pub threshold: f32,
@@ -62,7 +62,7 @@ impl Kept {
     }
 }
 
-/// What became of some rows.
+/// The results for some rows.
 pub struct Clustered {
     /// For each plane its rows, one after the other.
     pub planes: Vec<Vec<u8>>,
@@ -97,7 +97,7 @@ pub struct Work<'a> {
     pub feedback: Option<Feedback<'a>>,
 }
 
-/// Of one row: planes, tables, kept columns, errors.
+/// The results for one row: planes, tables, kept columns, errors.
 struct Row {
     planes: Vec<Vec<u8>>,
     luts: Vec<Vec<u8>>,

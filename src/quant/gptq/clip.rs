@@ -5,7 +5,7 @@
 //! has the longer side where the positive weights are. The first candidate that costs least is taken, positive ones
 //! first.
 //!
-//! What a candidate costs, with all weights of the group rounded to the nearest code, is counted in one of two ways:
+//! The cost of a candidate, with all weights of the group rounded to the nearest code, is counted in one of two ways:
 //! column by column, each by its importance; or as `(Q - W) R R^T (Q - W)^T`, with `R` the group's block of the factor
 //! on the diagonal, which is what is left when all columns behind the group have made up for it. The second is
 //! MARLIN's. It trusts the sums of the text more than they deserve: measured on models, the first is better

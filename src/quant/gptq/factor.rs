@@ -21,7 +21,7 @@ use crate::linalg::{COLUMNS, cholesky, invert_lower, panel_count, triangle};
 /// Most that is added to the diagonal, as a share of its mean.
 const MOST_DAMP: f64 = 1.0;
 
-/// What rounding the weights that read one input needs to know of it.
+/// The facts about one input that rounding the weights that read it needs.
 pub struct Factor {
     columns: usize,
     /// The columns as they are rounded, from first to last.
@@ -39,7 +39,7 @@ pub struct Factor {
     importance: Vec<f32>,
     /// The share of the mean of the diagonal that was added to it.
     damp: f64,
-    /// What was added.
+    /// The amount that was added.
     added: f64,
 }
 
@@ -164,7 +164,7 @@ impl Factor {
         self.damp
     }
 
-    /// Whether a column saw nothing but zeros.
+    /// True if a column saw nothing but zeros.
     pub fn is_dead(&self, column: usize) -> bool {
         self.dead[column]
     }

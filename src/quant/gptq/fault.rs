@@ -1,4 +1,4 @@
-//! What can be wrong with a Hessian.
+//! Faults of a Hessian.
 
 /// Why a Hessian cannot be used.
 #[allow(missing_docs, reason = "the messages say what the fields are")]

@@ -26,7 +26,7 @@ pub struct Feedback {
     report: FeedbackReport,
 }
 
-/// What became of the tensors that were rounded with error feedback.
+/// The report about the tensors that were rounded with error feedback.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FeedbackReport {
     /// How many there are.
@@ -50,7 +50,7 @@ impl Feedback {
         Feedback { gptq: gptq.clone(), inputs: HashMap::new(), report: FeedbackReport::default() }
     }
 
-    /// What became of the tensors.
+    /// The report about the tensors.
     pub fn report(&self) -> &FeedbackReport {
         &self.report
     }
@@ -62,7 +62,7 @@ impl Feedback {
         (self.inputs.len(), without.map(|r| r.name.as_str()).collect())
     }
 
-    /// What stands in the way of error feedback for a row whose input has so many columns.
+    /// The reason against error feedback for a row whose input has so many columns.
     fn problem(&self, row: &Row, columns: u64) -> Option<Problem> {
         let (tensor, ty) = (row.name.clone(), row.to);
         if columns != row.columns() {

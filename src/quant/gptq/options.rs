@@ -43,7 +43,7 @@ impl Default for Options {
     }
 }
 
-/// What a recipe says of GPTQ.
+/// The options of GPTQ in a recipe.
 #[derive(Clone, Debug)]
 pub struct Gptq {
     /// Where the Hessians are.

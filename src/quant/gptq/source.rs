@@ -24,7 +24,7 @@ impl HessianFile {
         Ok(HessianFile { path: path.to_owned(), header: Hessians::parse(file.meta(), file.tensors())?, file })
     }
 
-    /// What the file says of itself.
+    /// The facts that the file states about itself.
     pub fn header(&self) -> &Hessians {
         &self.header
     }

@@ -1,6 +1,6 @@
 //! Neighbouring rows that are rounded together: the steps of their groups, and the codes that were chosen.
 //!
-//! What a group's values may become is settled before the first column is rounded, from the weights as they are: by the
+//! The values that a group's weights may take are settled before the first column is rounded, from the weights as they are: by the
 //! encoder of the type, with the diagonal of the Hessian as importance, or for Q4_0 and Q5_0 by a
 //! [search](super::clip). Columns can then be taken in any order. MARLIN's way searches for a scale when its group is
 //! reached instead.
@@ -78,7 +78,7 @@ impl<'a> Strip<'a> {
         }
     }
 
-    /// Whether [`Strip::prune`] is to be called.
+    /// True if [`Strip::prune`] is to be called.
     pub fn is_sparse(&self) -> bool {
         self.pruned.is_some()
     }

@@ -13,7 +13,7 @@ use crate::quant::problem::Problem;
 use crate::quant::recipe::Recipe;
 use crate::quant::row::{Move, Reason, Row};
 
-/// What a plan for moves looks at besides the row.
+/// The facts beside the row that decide about a move.
 #[derive(Clone, Copy)]
 pub struct Context<'a> {
     pub meta: &'a Metadata,
@@ -46,7 +46,7 @@ pub fn choose_packed(row: &Row, arch: &str, to: Packed, recipe: &Recipe) -> (Typ
     }
 }
 
-/// Whether embeddings or output of a ternary model stay as they are: a move is to change nothing, and
+/// True if embeddings or output of a ternary model stay as they are: a move is to change nothing, and
 /// requantizing them has to be asked for.
 pub fn keeps(row: &Row, to: TypeId, reason: &Reason, recipe: &Recipe) -> bool {
     let unasked = matches!(reason, Reason::Default | Reason::Mixture);

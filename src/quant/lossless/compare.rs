@@ -36,7 +36,7 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Whether every weight is the same.
+    /// True if every weight is the same.
     pub fn is_equal(&self) -> bool {
         self.different == 0
     }

@@ -28,7 +28,7 @@ impl Moves {
         Moves { input: input.clone(), ..Moves::default() }
     }
 
-    /// What became of the weights.
+    /// The result for the weights.
     pub fn report(&self) -> &MoveReport {
         &self.report
     }

@@ -1,4 +1,4 @@
-//! What became of the tensors that were moved.
+//! The report about the tensors that were moved.
 
 use std::fmt;
 
@@ -24,7 +24,7 @@ pub enum Why {
 pub struct Inexact {
     /// The reason.
     pub why: Why,
-    /// Of input and output.
+    /// The layouts of input and output.
     pub comparison: Comparison,
 }
 
@@ -66,7 +66,7 @@ impl fmt::Display for Inexact {
     }
 }
 
-/// What became of one tensor.
+/// The result for one tensor.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Moved {
     /// Name in the output.
@@ -107,7 +107,7 @@ impl MoveReport {
         self.inexact().map(|(name, inexact)| format!("{name}: {inexact}")).collect()
     }
 
-    /// Whether every weight is the same.
+    /// True if every weight is the same.
     pub fn is_exact(&self) -> bool {
         self.inexact().next().is_none()
     }

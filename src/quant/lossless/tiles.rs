@@ -72,7 +72,7 @@ pub fn choose(row: &Row, ty: TypeId, source: Option<Packing>, recipe: &Recipe) -
     Err(refusal.map_or(String::new(), |e| reason(ty, columns, rows, &e)))
 }
 
-/// What shapes are possible.
+/// The shapes that are possible.
 fn reason(ty: TypeId, columns: u64, rows: u64, e: &TernaryError) -> String {
     let possible = match ty {
         TypeId::TL1 => "rows in multiples of 32 and columns in multiples of 16",
@@ -184,7 +184,7 @@ mod tests {
         Row::of(&TensorInfo { name: "w".into(), shape, ty: TypeId::F16, offset: 0, bytes: 0 })
     }
 
-    /// What was chosen, or `None` where it was refused.
+    /// The choice, or `None` where it was refused.
     fn chosen(ty: TypeId, columns: u64, rows: u64) -> Option<Packing> {
         let recipe = Recipe::new(Target::Ftype(Ftype::F16));
         choose(&row(columns, rows), ty, None, &recipe).ok()

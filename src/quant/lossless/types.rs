@@ -25,12 +25,12 @@ pub(super) fn is_float(ty: TypeId) -> bool {
     matches!(ty, TypeId::F32 | TypeId::F16 | TypeId::BF16)
 }
 
-/// Whether a conversion is a move.
+/// True if a conversion is a move.
 pub(in crate::quant) fn moves(from: TypeId, to: TypeId) -> bool {
     is_packed(to) || (from != to && is_ternary(from) && (is_ternary(to) || is_float(to)))
 }
 
-/// Whether a model has ternary weights already: its embeddings and output are then left alone.
+/// True if a model has ternary weights already: its embeddings and output are then left alone.
 pub(in crate::quant) fn is_ternary_model<'a>(tensors: impl IntoIterator<Item = (&'a str, TypeId)>) -> bool {
     let mut tensors = tensors.into_iter();
     tensors.any(|(name, ty)| is_ternary(ty) && !matches!(Category::of(name), Category::TokenEmbd | Category::Output))

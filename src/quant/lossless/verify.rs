@@ -30,7 +30,7 @@ pub enum VerifyError {
     Gguf(#[from] GgufError),
 }
 
-/// What is true of a tensor.
+/// The findings about one tensor.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Verdict {
     /// Every byte is the same.

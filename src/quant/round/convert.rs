@@ -49,12 +49,12 @@ pub struct Converter<'a> {
 struct Codec {
     decode: DecodeFn,
     encode: EncodeFn,
-    /// Of the output type, where the result is to be compared with the source.
+    /// The decoder of the output type, where the result is to be compared with the source.
     decode_back: Option<(DecodeFn, CompareRows)>,
     row_bytes: (usize, usize),
 }
 
-/// What a thread needs room for; it keeps the room from chunk to chunk.
+/// The buffers of a thread, which keeps them from chunk to chunk.
 #[derive(Default)]
 pub struct Scratch {
     row: Vec<f32>,
@@ -69,7 +69,7 @@ fn take(buffer: &mut Vec<f32>, len: usize) -> &mut [f32] {
     &mut buffer[..len]
 }
 
-/// What [`Converter`] knows of the data of a tensor of bitnet.cpp's types that stays as it is.
+/// The facts that [`Converter`] has about the data of a tensor of bitnet.cpp's types that stays as it is.
 fn packed(row: &Row) -> Option<((usize, usize), Option<Packing>)> {
     let per_tensor = row.from.info().is_some_and(|t| t.is_per_tensor());
     if row.converts() || !per_tensor {

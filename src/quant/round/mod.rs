@@ -27,7 +27,7 @@ use super::work::{Output, Run, RunError, RunOptions};
 /// Bytes of the output after which what was written is brought to the disk, so that less is left in the end.
 const SYNC_BYTES: u64 = 1 << 26;
 
-/// What a chunk did: its tensor among those of the batch, how many bytes were read and written.
+/// The news of one chunk: its tensor among those of the batch, how many bytes were read and written.
 struct ChunkDone {
     tensor: usize,
     read: u64,
@@ -53,7 +53,7 @@ struct Batch<'a> {
     /// Chunks up to and with each tensor.
     ends: Vec<u64>,
     next: AtomicU64,
-    /// Of the first chunk that failed.
+    /// The error of the first chunk that failed.
     error: Mutex<Option<(u64, RunError)>>,
     losses: Mutex<Vec<(u64, Loss)>>,
 }
@@ -63,7 +63,7 @@ impl Rounding {
         Rounding { encoder, importance: importance.cloned(), report: TernaryReport::default() }
     }
 
-    /// What became of tensors that were made ternary.
+    /// The report about tensors that were made ternary.
     pub fn report(&self) -> &TernaryReport {
         &self.report
     }
@@ -184,7 +184,7 @@ impl Batch<'_> {
         }
     }
 
-    /// What each thread does.
+    /// The work of each thread.
     fn take_chunks(&self, tell: &Sender<ChunkDone>) {
         let (mut buffer, mut scratch) = (Vec::new(), Scratch::default());
         let mut losses = Vec::new();

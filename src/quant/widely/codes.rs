@@ -82,7 +82,7 @@ pub(super) fn plan(draft: &Draft<'_>, options: &Options) -> Result<Contents, Wid
     Ok(Contents { header, meta, rows, notes })
 }
 
-/// What became of the output matrix.
+/// The form of the output matrix.
 pub(super) fn output_form(rows: &[(Row, Content)]) -> OutputForm {
     let output = Part::Codes.name("output");
     match rows.iter().any(|(row, _)| row.name == output) {

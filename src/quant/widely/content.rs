@@ -11,7 +11,7 @@ use crate::quant::row::{Place, Reason, Row, raw};
 /// The method that makes matrices widely linear, and dense again.
 pub(super) const NAME: &str = "widely";
 
-/// What a tensor of the output is made of.
+/// The source of a tensor of the output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Content {
     /// The bytes of the input, the rows of heads of so many elements in the order of the checkpoint, or back.
@@ -62,13 +62,13 @@ impl Content {
 /// A plan of a whole file.
 #[derive(Debug)]
 pub(super) struct Contents {
-    /// What the keys say of the matrices; of a model that becomes dense, what they said.
+    /// The keys about the matrices; for a model that becomes dense, those of the source.
     pub header: Header,
     /// All keys.
     pub meta: Metadata,
     /// The tensors, in file order.
     pub rows: Vec<(Row, Content)>,
-    /// What was decided that nobody asked for, a sentence each.
+    /// Decisions that nobody asked for, a sentence each.
     pub notes: Vec<String>,
 }
 

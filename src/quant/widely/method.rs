@@ -16,13 +16,13 @@ use crate::widely::Options;
 pub struct Widely {
     form: Form,
     header: Option<Header>,
-    /// What the rows of the plan are made of.
+    /// The sources of the plan's rows.
     contents: Vec<Content>,
     /// Those of the matrix whose words were made last.
     scales: Vec<f32>,
 }
 
-/// What is asked for.
+/// The request.
 #[derive(Clone, Copy, Debug)]
 enum Form {
     Codes(Options),
@@ -42,12 +42,12 @@ impl Widely {
         Widely::of(Form::Dense(ty))
     }
 
-    /// What the keys say of the matrices; of a model that becomes dense, what they said. `None` before there is a plan.
+    /// The keys about the matrices; for a model that becomes dense, those of the source. `None` before there is a plan.
     pub fn header(&self) -> Option<&Header> {
         self.header.as_ref()
     }
 
-    /// Whether matrices become dense.
+    /// True if matrices become dense.
     pub fn is_dense(&self) -> bool {
         matches!(self.form, Form::Dense(_))
     }

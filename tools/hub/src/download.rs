@@ -56,7 +56,7 @@ struct Part {
     is_whole: bool,
 }
 
-/// What the connections and the writer share.
+/// State that the connections and the writer share.
 struct State {
     /// Number of the piece that is written.
     head: u64,
@@ -76,7 +76,7 @@ enum Failure {
     Final(HubError),
 }
 
-/// What one request came to.
+/// The result of one request.
 enum Trouble {
     /// Worth another attempt.
     Passing(String),

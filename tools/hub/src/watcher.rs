@@ -1,6 +1,6 @@
 //! Who is told how far the work is.
 
-/// What a program shows of the work. It is called from the thread that fetches.
+/// The progress that a program shows. It is called from the thread that fetches.
 pub trait Watcher {
     /// A line for the user, without a line break.
     fn say(&self, line: &str);

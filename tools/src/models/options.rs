@@ -37,7 +37,7 @@ const TOOLS: [(&str, bool); 8] = [
 /// The name of a model in the first look at a command line, before it is fetched.
 const STAND_IN: &str = "model.gguf";
 
-/// What a command line asks for.
+/// The model that a command line asks for.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Asked {
     pub(super) repos: Vec<String>,

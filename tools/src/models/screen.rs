@@ -1,4 +1,4 @@
-//! What a user sees of a download.
+//! The screen of a download.
 
 use std::cell::RefCell;
 

@@ -1,4 +1,4 @@
-//! What rquantize says of any-precision files: a table of widths for people, JSON for programs.
+//! Reports about any-precision files: a table of widths for people, JSON for programs.
 
 use std::io::{self, Write};
 

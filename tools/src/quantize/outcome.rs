@@ -1,4 +1,4 @@
-//! What is shown.
+//! The report of a run.
 
 use std::path::Path;
 use std::time::Instant;
@@ -13,7 +13,7 @@ pub struct Shown<'a> {
     /// The path that was asked for.
     pub out: &'a Path,
     pub model: &'a ModelFile,
-    /// What was written; of a dry run nothing.
+    /// The files that were written; none after a dry run.
     pub report: Option<&'a Report>,
     pub start: Instant,
 }

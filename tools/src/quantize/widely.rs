@@ -1,4 +1,4 @@
-//! What rquantize says of widely linear matrices, and the choice of the output matrix.
+//! Reports about widely linear matrices, and the choice of the output matrix.
 
 use std::io::{self, Write};
 use std::path::Path;

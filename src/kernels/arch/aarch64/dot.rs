@@ -1,7 +1,9 @@
-//! Sums of four products of bytes, with and without the instruction for it, and half floats widened.
+//! Sums of four products of bytes, with and without the instruction for it.
 
 use std::arch::aarch64::*;
 use std::arch::asm;
+
+use crate::arch::halves::native::widen;
 
 use crate::proof::{Dotprod, Neon};
 
@@ -144,23 +146,6 @@ pub(super) fn insert_behind<const N: i32>(mut a: uint8x16_t, b: uint8x16_t) -> u
     a
 }
 
-/// Four half floats as `f32`. A NaN becomes a quiet one.
-#[inline]
-#[target_feature(enable = "neon")]
-pub(super) fn widen(halves: uint16x4_t) -> float32x4_t {
-    let floats;
-    // SAFETY: reads and writes the named registers and nothing else. The intrinsic needs a newer compiler.
-    unsafe {
-        asm!(
-            "fcvtl {floats:v}.4s, {halves:v}.4h",
-            floats = lateout(vreg) floats,
-            halves = in(vreg) halves,
-            options(pure, nomem, nostack, preserves_flags),
-        );
-    }
-    floats
-}
-
 /// Four half floats in memory as `f32`.
 ///
 /// # Safety
@@ -181,13 +166,4 @@ pub(super) unsafe fn halves(p: *const u8) -> float32x4_t {
 pub(super) unsafe fn load(p: *const u8) -> int8x16_t {
     // SAFETY: the caller has 16 readable bytes at `p`; no alignment is asked for.
     unsafe { vld1q_s8(p.cast()) }
-}
-
-/// Asks for the cache line at `p`, which need not be there.
-#[inline(always)]
-pub(super) fn prefetch(p: *const u8) {
-    // SAFETY: a hint, which takes any address and has no effect where there is no memory. The intrinsic is not stable.
-    unsafe {
-        asm!("prfm pldl1keep, [{p}]", p = in(reg) p, options(readonly, nostack, preserves_flags));
-    }
 }

@@ -8,7 +8,6 @@ use super::kernels::Kernels;
 
 mod dot;
 mod encode;
-pub(crate) mod halves;
 mod packed;
 mod simd;
 pub(crate) mod widely;

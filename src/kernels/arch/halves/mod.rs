@@ -1,18 +1,31 @@
-//! The sums of [`crate::halves`], written once for the lanes of every instruction set.
+//! The sums of [`crate::shared::halves`], written once for the lanes of every instruction set.
 
 use std::ops::Range;
 
 use crate::Isa;
-use crate::halves::{BLOCK, Coefficients, LANES, LINE, Line, STEPS, Tiles, has_rows};
+use crate::shared::halves::{BLOCK, Coefficients, LANES, LINE, Line, STEPS, Tiles, has_rows};
 use crate::sizes::size;
 
 use sums::{AHEAD, Call, InPlace, Rounded};
 
+#[cfg(target_arch = "aarch64")]
+pub(crate) mod aarch64;
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+pub(crate) mod none;
 #[cfg(target_arch = "x86_64")]
 mod strips;
 mod sums;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod x86_64;
 
-/// [`crate::halves::dots`] of words without infinities and NaN, as they are stored.
+#[cfg(target_arch = "aarch64")]
+pub(crate) use aarch64 as native;
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+pub(crate) use none as native;
+#[cfg(target_arch = "x86_64")]
+pub(crate) use x86_64 as native;
+
+/// [`crate::shared::halves::dots`] of words without infinities and NaN, as they are stored.
 ///
 /// # Panics
 /// When a slice is too short.
@@ -22,7 +35,7 @@ pub fn dots(isa: Isa, words: &[Line], quads: usize, coefs: Coefficients<'_>, out
     unsafe { dots_at::<false>(isa, words.as_ptr(), quads, coefs, AHEAD * size_of::<Line>(), out, out_stride) }
 }
 
-/// [`crate::halves::dots_of_bytes`].
+/// [`crate::shared::halves::dots_of_bytes`].
 ///
 /// # Panics
 /// When a slice is too short.
@@ -77,7 +90,7 @@ unsafe fn dots_at<const BRAIN: bool>(
     unsafe { call.run_in_chunks(isa) }
 }
 
-/// [`crate::halves::accumulate`].
+/// [`crate::shared::halves::accumulate`].
 ///
 /// # Panics
 /// When a slice is too short.

@@ -7,11 +7,11 @@
 
 use std::ops::Range;
 
+use super::native::{Avx2, Avx512};
 use super::sums::{Call, InPlace, Target, Words};
 use crate::AlignedBytes;
 use crate::arch::doubles::Doubles;
-use crate::arch::x86_64::halves::{Avx2, Avx512};
-use crate::halves::{BLOCK, LANES, LINE, Line, STEPS};
+use crate::shared::halves::{BLOCK, LANES, LINE, Line, STEPS};
 use crate::{Isa, Level};
 
 /// Rows whose sums are kept in registers together, beside a step of the widest strip.

@@ -1,17 +1,17 @@
-//! The loops of [`crate::halves`], once for all instruction sets.
+//! The loops of [`crate::shared::halves`], once for all instruction sets.
 
 // Indices, so that every loop unrolls and its arrays become registers.
 #![allow(clippy::needless_range_loop)]
 
 use std::ops::Range;
 
-use crate::AlignedBytes;
 #[cfg(target_arch = "aarch64")]
-use crate::arch::aarch64::halves::Neon;
-use crate::arch::doubles::{Doubles, Scalar};
+use super::native::Neon;
 #[cfg(target_arch = "x86_64")]
-use crate::arch::x86_64::halves::{Avx2, Avx512};
-use crate::halves::{BLOCK, LANES, LINE, Line, STEPS};
+use super::native::{Avx2, Avx512};
+use crate::AlignedBytes;
+use crate::arch::doubles::{Doubles, Scalar};
+use crate::shared::halves::{BLOCK, LANES, LINE, Line, STEPS};
 use crate::{Isa, Level};
 
 /// Lines to ask for in advance where there is more than one row, and in the tiles of a cache, which are too short for

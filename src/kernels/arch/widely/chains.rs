@@ -15,8 +15,8 @@
 use trine_formats::types::lanes::{Simd, Vector};
 use trine_formats::widely::{CHUNK, Shape, combine};
 
-use crate::widely::batch::{Outputs, Rows, TOKENS};
-use crate::widely::{Form, Path, ROWS, lane_words};
+use crate::shared::widely::batch::{Outputs, Rows, TOKENS};
+use crate::shared::widely::{Form, Path, ROWS, lane_words};
 
 /// Chunks of a block.
 pub(crate) const BLOCK: usize = 32;

@@ -12,9 +12,9 @@
 use trine_formats::types::lanes::{Simd, Vector};
 use trine_formats::widely::{Shape, combine, int8};
 
-use crate::widely::act::{Block, INTS as TOKEN_INTS, block};
-use crate::widely::batch::{Outputs, Rows, TOKENS};
-use crate::widely::{BLOCK_CHUNKS, CHUNK_BYTES, Form, Path, ROWS, blocks_of};
+use crate::shared::widely::act::{Block, INTS as TOKEN_INTS, block};
+use crate::shared::widely::batch::{Outputs, Rows, TOKENS};
+use crate::shared::widely::{BLOCK_CHUNKS, CHUNK_BYTES, Form, Path, ROWS, blocks_of};
 
 /// Bytes of a block of activations: real and imaginary parts of 64 columns, each of all tokens.
 pub(crate) const INTS: usize = TOKEN_INTS * TOKENS;

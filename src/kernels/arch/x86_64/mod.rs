@@ -17,7 +17,6 @@ mod encode;
 pub(crate) mod exact;
 mod float;
 mod grouped;
-pub(crate) mod halves;
 mod lane_codes;
 mod lanes;
 mod packed;

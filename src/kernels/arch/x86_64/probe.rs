@@ -4,7 +4,7 @@ use std::arch::x86_64::*;
 use std::hint::black_box;
 
 use super::tiles::{self, Hardware, Tiles};
-use crate::probe::CHAINS;
+use crate::shared::CHAINS;
 use crate::{Isa, Level};
 
 /// [`crate::probe::read`]; `None` where there is no loop for it.

@@ -1,8 +1,8 @@
-//! Sums of products of [`crate::ternary`]'s rows.
+//! Sums of products of [`crate::shared::ternary`]'s rows.
 
 use std::arch::x86_64::*;
 
-use crate::ternary::{BLOCK, BYTES, HEAD};
+use crate::shared::ternary::{BLOCK, BYTES, HEAD};
 use crate::{Isa, Level};
 
 /// The four planes of a block as unsigned codes 0..=3.

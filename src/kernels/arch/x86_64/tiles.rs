@@ -285,7 +285,7 @@ impl Software {
         for m in 0..self.rows[C] {
             for n in 0..ROWS {
                 let at = ROW * m + 4 * n;
-                let mut sum = i32::from_le_bytes(crate::packed::dword(&self.tiles[C], at / 4));
+                let mut sum = i32::from_le_bytes(crate::shared::packed::dword(&self.tiles[C], at / 4));
                 for k in 0..self.bytes[A] {
                     let (left, right) = (self.tiles[A][ROW * m + k], self.tiles[B][ROW * (k / 4) + 4 * n + k % 4]);
                     sum = sum.wrapping_add(a(left) * b(right));

@@ -1,9 +1,9 @@
-//! What error feedback needs to know of the inputs of weights.
+//! The facts about the inputs of weights that error feedback needs.
 
 use crate::kernels::Isa;
 use crate::quant::gptq::{Factor, HessianFault, HessianFile, Options};
 
-/// What the weights that read one input need to know of it.
+/// The facts about one input for the weights that read it.
 pub struct Metric {
     pub(super) factor: Factor,
     /// `H` with what was added to its diagonal, in panels, rows and columns in the order of the factor.

@@ -31,7 +31,7 @@ impl Metrics {
         &self.report
     }
 
-    /// Whether there is a Hessian for a matrix.
+    /// True if there is a Hessian for a matrix.
     ///
     /// # Errors
     /// One of another width.
@@ -50,7 +50,7 @@ impl Metrics {
         weights.get(&row.source.name).copied()
     }
 
-    /// What the matrix reads, factored now where it was not; `None` where there is no Hessian. On the current rayon
+    /// The matrix's input, factored now where it was not; `None` where there is no Hessian. On the current rayon
     /// pool.
     pub fn load(&mut self, row: &Row, isa: Isa) -> Result<Option<Arc<Metric>>, SensitivityError> {
         let Some(input) = self.input(row) else {
@@ -72,7 +72,7 @@ impl Metrics {
         Ok(Some(metric))
     }
 
-    /// What the matrix reads, if it was loaded last.
+    /// The matrix's input, if it was loaded last.
     pub fn known(&self, row: &Row) -> Option<&Metric> {
         let input = self.input(row)?;
         let known = self.known.iter().find(|(number, _)| *number == input);

@@ -65,7 +65,7 @@ impl Feedback<'_> {
 /// The search for a code, with its memory.
 #[derive(Default)]
 struct Choice {
-    /// What the codes of a width cost, those of their beginnings included.
+    /// The cost of the codes of a width, those of their beginnings included.
     costs: Vec<f64>,
     next: Vec<f64>,
 }

@@ -19,7 +19,7 @@ const ENOUGH: f64 = 1e-16;
 /// Fits tables, with its memory.
 pub struct Refit<'a> {
     feedback: &'a Feedback<'a>,
-    /// Of a panel, for every code the sum of its rows.
+    /// For every code the sum of its rows in a panel.
     sums: Vec<[f64; COLUMNS]>,
     /// `S^T H S`.
     products: Vec<f64>,

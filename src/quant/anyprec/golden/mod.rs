@@ -26,7 +26,7 @@ struct Rows {
 }
 
 impl Rows {
-    /// Of a file; `groups` to a row.
+    /// The rows of a file, with `groups` to a row.
     fn of(npz: &Npz, groups: usize) -> Rows {
         Rows {
             weights: npz.f32("weights"),
@@ -92,7 +92,7 @@ fn close(got: f64, want: f64, noise: f64, what: &str) {
     assert!((got - want).abs() <= 1e-9 * want.abs() + noise, "{what}: {got:e}, expected {want:e} within {noise:e}");
 }
 
-/// What the optima in the files may be off by: they are differences of sums as large as `Σ s w²`.
+/// The error that the optima in the files may have: they are differences of sums as large as `Σ s w²`.
 fn noise((weights, sensitivities): (&[f32], &[f32])) -> f64 {
     let terms = weights.iter().zip(sensitivities);
     let energy: f64 = terms.map(|(&w, &s)| f64::from(s) * sq(w.into())).sum();

@@ -22,7 +22,7 @@ const RETRY: u64 = 5;
 
 /// A folder of models.
 pub struct Folder {
-    /// What is in it.
+    /// The files in it.
     pub catalog: Arc<Catalog>,
     /// The options that all of its models follow.
     pub args: Args,

@@ -1,11 +1,11 @@
-//! What the header of a model's file says of it, for lists of models.
+//! Facts from the header of a model's file, for lists of models.
 
 use std::time::SystemTime;
 
 use trine::formats::gguf::ModelFile;
 use trine_tools::bench::describe::{Description, billions, file_type};
 
-/// What the header of a model's file says of it.
+/// Facts from the header of a model's file.
 #[derive(Clone, Debug)]
 pub struct Card {
     /// Bytes of its files.

@@ -17,7 +17,7 @@ const ALLOCATION: u32 = 256;
 /// Seconds that one input may take.
 const INPUT: u32 = 10;
 
-/// What to run.
+/// The targets to run.
 #[derive(Debug, PartialEq)]
 pub struct Plan {
     hours: f64,

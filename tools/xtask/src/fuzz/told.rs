@@ -1,4 +1,4 @@
-//! What libFuzzer writes to standard error.
+//! Reads libFuzzer's standard error.
 
 /// The sums of a run.
 #[derive(Debug, Default, PartialEq)]

@@ -6,8 +6,8 @@ use trine_formats::types::TypeId;
 use trine_formats::types::num::f16_to_f32;
 
 use super::super::dot::halves;
-use super::super::halves::narrow_numbers;
 use super::values::{FOUR, load, store};
+use crate::arch::halves::native::narrow_numbers;
 use crate::scalar::definition;
 
 /// Values that are looked through for a NaN together.

@@ -2,7 +2,7 @@
 
 use std::arch::aarch64::*;
 
-use super::super::halves::narrow_numbers;
+use crate::arch::halves::native::narrow_numbers;
 
 /// Floats of a register.
 pub(super) const FOUR: usize = 4;

@@ -1,4 +1,4 @@
-//! Types with 32-element blocks for ARM: the bytes of [`crate::packed::block32`], where 16 of a line are four rows.
+//! Types with 32-element blocks for ARM: the bytes of [`crate::shared::packed::block32`], where 16 of a line are four rows.
 //!
 //! Four rows are unpacked to eight registers of codes with a sign, which meet the dwords of a token's two registers of
 //! activations. More tokens than one are taken in pairs by [`super::block32_tile`].
@@ -10,9 +10,9 @@ use super::block32_parts::{offsets, scales, unpack};
 use super::block32_tile::{PAIRS, tile};
 use super::pair;
 use super::{FOUR, prefetch, store};
-use crate::packed::block32::{self, Block32, PackedStep, RECORD, ROWS, act_bytes, layouts_of_block32};
-use crate::packed::{Call, Layout};
 use crate::proof::{self, Dotprod, Neon, Proof};
+use crate::shared::packed::block32::{self, Block32, PackedStep, RECORD, ROWS, act_bytes, layouts_of_block32};
+use crate::shared::packed::{Call, Layout};
 
 /// The sums of rows `4 r .. 4 r + 4` and one token with the terms of a block.
 ///

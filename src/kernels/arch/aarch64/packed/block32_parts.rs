@@ -5,7 +5,7 @@ use std::arch::aarch64::*;
 use super::super::dot::{halves, load};
 use super::FOUR;
 use super::pair::Weights;
-use crate::packed::block32::{Block32, ROWS};
+use crate::shared::packed::block32::{Block32, ROWS};
 
 /// The codes of rows `4 r .. 4 r + 4` of a block: dword k of each in register k.
 ///

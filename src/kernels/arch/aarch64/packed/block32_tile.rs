@@ -14,7 +14,7 @@ use super::super::dot::load;
 use super::block32_parts::{offsets, scales, unpack};
 use super::pair::{Columns, Floats, Pair, Two};
 use super::{FOUR, prefetch, store};
-use crate::packed::block32::{Block32, PackedStep, RECORD, ROWS};
+use crate::shared::packed::block32::{Block32, PackedStep, RECORD, ROWS};
 
 /// Pairs whose sums stay in registers beside the weights of four rows.
 pub(super) const PAIRS: usize = 4;

@@ -1,12 +1,12 @@
-//! Half floats and bfloats, 32 rows interleaved: the layouts of [`crate::packed::half`].
+//! Half floats and bfloats, 32 rows interleaved: the layouts of [`crate::arch::packed::half`].
 
 use std::arch::aarch64::*;
 
-use super::super::dot::widen;
-use crate::halves::SCALE;
-use crate::packed::Layout;
-use crate::packed::half::{Set, bf16, f16};
+use crate::arch::halves::native::widen;
+use crate::arch::packed::half::{Set, bf16, f16};
 use crate::proof::Neon;
+use crate::shared::halves::SCALE;
+use crate::shared::packed::Layout;
 
 impl Set for Neon {
     fn widen(self, halves: &[[[u8; 2]; 8]], out: &mut [[[u8; 8]; 8]]) {

@@ -1,4 +1,4 @@
-//! Q6_K and Q3_K for ARM: the bytes of [`crate::packed::k_quants::of_16`], and what there is for them without `SDOT`.
+//! Q6_K and Q3_K for ARM: the bytes of [`crate::shared::packed::k_quants::of_16`], and what there is for them without `SDOT`.
 //!
 //! The four elements of a unit have two scales, so that [`Dot::lane`](super::super::dot::Dot) would sum too much.
 //! Products are summed in pairs of 16 bits instead, which one multiplication brings to 32 bits with their scales.
@@ -13,10 +13,10 @@ use super::super::dot::{add_scaled_pairs, halves, insert_behind, load};
 use super::lanes::{ACTS, Acts, FOURS, TILE, act_bytes, arrange, finish, multiply, start, step};
 use super::pair::Weights;
 use super::{FOUR, prefetch};
-use crate::packed::k_quants::of_16::{Layout16, Q3K, Q6K, at, group_bytes, pack};
-use crate::packed::k_quants::{BLOCK, CHAINS, ROWS};
-use crate::packed::{Encoding, Layout, Multiply};
 use crate::proof::{Needs, Neon, Proof};
+use crate::shared::packed::k_quants::of_16::{Layout16, Q3K, Q6K, at, group_bytes, pack};
+use crate::shared::packed::k_quants::{BLOCK, CHAINS, ROWS};
+use crate::shared::packed::{Encoding, Layout, Multiply};
 
 /// A type's codes.
 pub(super) trait CodesOf16: Layout16 {

@@ -15,10 +15,10 @@ use super::k16::{CodesOf16, layout};
 use super::lanes::{Acts, act_bytes, multiply};
 use super::pair::{Matrix, Rows, Weights};
 use crate::arch::functions::functions;
-use crate::packed::Layout;
-use crate::packed::k_quants::ROWS;
-use crate::packed::k_quants::of_16::{Layout16, Q3K, Q6K, at};
 use crate::proof::{self, Dotprod, Proof};
+use crate::shared::packed::Layout;
+use crate::shared::packed::k_quants::ROWS;
+use crate::shared::packed::k_quants::of_16::{Layout16, Q3K, Q6K, at};
 
 /// All that a type needs.
 trait Kernels: CodesOf16 + Once {}

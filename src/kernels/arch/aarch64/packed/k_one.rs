@@ -9,7 +9,7 @@ use std::arch::aarch64::*;
 use super::k_tile::Scaled;
 use super::lanes::{Acts, act_bytes, finish, start};
 use super::prefetch;
-use crate::packed::k_quants::{BLOCK, CHAINS};
+use crate::shared::packed::k_quants::{BLOCK, CHAINS};
 
 /// A type's products of one token.
 pub(super) trait Once: Scaled {

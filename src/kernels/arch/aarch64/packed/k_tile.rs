@@ -13,7 +13,7 @@ use super::lanes::{Acts, FOURS, act_bytes};
 use super::pair::{Columns, Floats, Pair, Weights};
 use super::{FOUR, prefetch, store};
 use crate::arch::functions::unsafe_functions;
-use crate::packed::k_quants::{BLOCK, CHAINS, ROWS};
+use crate::shared::packed::k_quants::{BLOCK, CHAINS, ROWS};
 
 /// Tokens of a call, whose chains stay in the first-level cache.
 pub(super) const TOKENS: usize = 16;

@@ -8,8 +8,8 @@ use trine_formats::types::{Part, TypeId, info};
 use super::super::dot::load;
 use super::{FOUR, store};
 use crate::Isa;
-use crate::packed::Arranged;
-use crate::packed::k_quants::{BLOCK, CHAINS, Q8_K, ROWS};
+use crate::shared::packed::Arranged;
+use crate::shared::packed::k_quants::{BLOCK, CHAINS, Q8_K, ROWS};
 
 /// Tokens of a call, whose chains stay in the first-level cache.
 pub(super) const TILE: usize = 8;
@@ -180,8 +180,8 @@ macro_rules! multiply {
             }
         }
 
-        fn multiply<C: $bound>(call: $crate::packed::Call<'_>) {
-            let $crate::packed::Call { group, acts, n, ahead, out, .. } =
+        fn multiply<C: $bound>(call: $crate::shared::packed::Call<'_>) {
+            let $crate::shared::packed::Call { group, acts, n, ahead, out, .. } =
                 call.check(const { &$layout::<C>($needs, multiply::<C>, $tile) });
             let stride = act_bytes(n);
             for (acts, out) in acts.chunks($tile * stride).zip(out.chunks_mut($tile * ROWS)) {

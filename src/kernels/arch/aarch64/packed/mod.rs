@@ -1,6 +1,6 @@
 //! Kernels of the packed layouts, which are those of other processors byte for byte wherever ARM has a use for them.
 
-use crate::packed::Layout;
+use crate::shared::packed::Layout;
 use registers::{FOUR, prefetch, store};
 
 /// `$body` for `$i` from 0 on, up to eight times: what is left of it is no loop, so that arrays become registers

@@ -1,4 +1,4 @@
-//! Q2_K for ARM: the bytes of [`crate::packed::k_quants::q2_k`].
+//! Q2_K for ARM: the bytes of [`crate::shared::packed::k_quants::q2_k`].
 //!
 //! Two bits stay where they are in their byte, and the scales of those that lie lower are as many times larger: all
 //! sums of a block are 16 times too large, and one shift takes that back.
@@ -9,10 +9,10 @@ use std::arch::aarch64::*;
 
 use super::super::dot::{Dot, halves, load};
 use super::{FOUR, prefetch, store};
-use crate::packed::k_quants::ROWS;
-use crate::packed::k_quants::q2_k::{ACT, BYTES, CODES, DMIN, SCALE, SCALES, SUMS, act_bytes, layout};
-use crate::packed::{Call, Layout};
 use crate::proof::{Dotprod, Neon, Proof};
+use crate::shared::packed::k_quants::ROWS;
+use crate::shared::packed::k_quants::q2_k::{ACT, BYTES, CODES, DMIN, SCALE, SCALES, SUMS, act_bytes, layout};
+use crate::shared::packed::{Call, Layout};
 
 /// Tokens whose sums stay in registers beside the codes of a set.
 const TILE: usize = 8;

@@ -1,4 +1,4 @@
-//! Q4_K and Q5_K for ARM: the bytes of [`crate::packed::k_quants::of_32`], and what there is for them without `SDOT`.
+//! Q4_K and Q5_K for ARM: the bytes of [`crate::shared::packed::k_quants::of_32`], and what there is for them without `SDOT`.
 //!
 //! A unit of a part is one [`Dot::lane`], four products of each row, times the scale in 32 bits.
 
@@ -11,10 +11,10 @@ use trine_formats::types::TypeId;
 use super::super::dot::{Dot, halves, insert_behind, load};
 use super::lanes::{ACTS, Acts, FOURS, TILE, act_bytes, arrange, finish, multiply, start, step};
 use super::{FOUR, prefetch};
-use crate::packed::k_quants::of_32::{CODES, DMIN, Layout32, Q4K, Q5K, SCALES, bytes, pack};
-use crate::packed::k_quants::{BLOCK, CHAINS, ROWS};
-use crate::packed::{Encoding, Layout, Multiply};
 use crate::proof::{Needs, Neon, Proof};
+use crate::shared::packed::k_quants::of_32::{CODES, DMIN, Layout32, Q4K, Q5K, SCALES, bytes, pack};
+use crate::shared::packed::k_quants::{BLOCK, CHAINS, ROWS};
+use crate::shared::packed::{Encoding, Layout, Multiply};
 
 /// A type's codes.
 pub(super) trait CodesOf32: Layout32 {

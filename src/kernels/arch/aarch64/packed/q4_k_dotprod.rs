@@ -12,10 +12,10 @@ use super::lanes::{Acts, act_bytes, multiply};
 use super::pair::{Matrix, Rows, Weights};
 use super::q4_k::{CodesOf32, bytes_of, layout, scales_and_mins};
 use crate::arch::functions::functions;
-use crate::packed::Layout;
-use crate::packed::k_quants::ROWS;
-use crate::packed::k_quants::of_32::{CODES, DMIN, Q4K, Q5K, bytes};
 use crate::proof::{self, Dotprod, Proof};
+use crate::shared::packed::Layout;
+use crate::shared::packed::k_quants::ROWS;
+use crate::shared::packed::k_quants::of_32::{CODES, DMIN, Q4K, Q5K, bytes};
 
 /// Properties that differ between the types.
 trait Codes: CodesOf32 {

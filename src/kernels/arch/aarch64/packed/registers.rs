@@ -2,7 +2,7 @@
 
 use std::arch::aarch64::{float32x4_t, vst1q_f32};
 
-use crate::arch::aarch64::dot;
+use crate::arch::halves::native;
 
 /// Rows of a register.
 pub(super) const FOUR: usize = 4;
@@ -21,7 +21,7 @@ pub(super) fn store(out: &mut [f32], v: float32x4_t) {
 pub(super) fn prefetch(p: *const u8, bytes: usize, ahead: usize) {
     if ahead > 0 {
         for line in (0..bytes).step_by(64) {
-            dot::prefetch(p.wrapping_add(ahead + line));
+            native::prefetch(p.wrapping_add(ahead + line));
         }
     }
 }

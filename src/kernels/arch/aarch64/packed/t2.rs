@@ -1,4 +1,4 @@
-//! 2-bit ternary codes for ARM: the bytes of [`crate::packed::t2`], 16 of them being dword c of four rows.
+//! 2-bit ternary codes for ARM: the bytes of [`crate::shared::packed::t2`], 16 of them being dword c of four rows.
 //!
 //! A register of activations in natural order holds dwords c .. c + 4 of a plane, which [`Dot::lane`] takes one by one.
 //! Codes are masked where they lie but for those of plane 3, which are shifted down, because bytes are signed: sums of
@@ -14,9 +14,9 @@ use std::arch::aarch64::*;
 
 use super::super::dot::{Dot, halves, load};
 use super::{FOUR, prefetch, store};
-use crate::packed::t2::{Act, BLOCK, ROWS, SCALES, UNIT, UNIT_BYTES, layouts};
-use crate::packed::{Call, Layout, dword};
 use crate::proof::{Dotprod, Neon, Proof};
+use crate::shared::packed::t2::{Act, BLOCK, ROWS, SCALES, UNIT, UNIT_BYTES, layouts};
+use crate::shared::packed::{Call, Layout, dword};
 
 /// Tokens of a call: two of the largest tiles.
 pub(super) const TILE: usize = 16;

@@ -12,9 +12,9 @@ use std::arch::aarch64::*;
 use super::super::dot::{halves, load, two_by_two};
 use super::t2::{CHUNK, TILE, dotprod, place, plane, row_step};
 use super::{FOUR, store};
-use crate::packed::t2::{Act, BLOCK, ROWS, SCALES, UNIT, UNIT_BYTES, act_bytes_int8, act_bytes_q8_k, layouts};
-use crate::packed::{Call, Layout};
 use crate::proof::{I8mm, Proof};
+use crate::shared::packed::t2::{Act, BLOCK, ROWS, SCALES, UNIT, UNIT_BYTES, act_bytes_int8, act_bytes_q8_k, layouts};
+use crate::shared::packed::{Call, Layout};
 
 /// Tokens of a tile.
 const TOKENS: usize = 16;

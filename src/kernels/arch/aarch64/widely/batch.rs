@@ -1,4 +1,4 @@
-//! Sixteen tokens at once: the loops of [`crate::widely::batch`]. In single precision they are the portable ones, whose
+//! Sixteen tokens at once: the loops of [`crate::shared::widely::batch`]. In single precision they are the portable ones, whose
 //! vectors the compiler makes of four registers.
 
 use std::arch::aarch64::*;
@@ -8,10 +8,10 @@ use trine_formats::types::lanes::Portable;
 use crate::Isa;
 use crate::arch::widely::chains::{self, Lane, Sums};
 use crate::arch::widely::groups::{self, Entries, RowSums, SCALES, Tables};
-use crate::widely::CHUNK_BYTES;
-use crate::widely::batch::{Outputs, Rows, TOKENS};
+use crate::shared::widely::CHUNK_BYTES;
+use crate::shared::widely::batch::{Outputs, Rows, TOKENS};
 
-/// [`crate::widely::batch::multiply`] in single precision, once lengths were checked.
+/// [`crate::shared::widely::batch::multiply`] in single precision, once lengths were checked.
 pub(crate) fn chains(_: Isa, rows: &Rows<'_>, acts: &[f32], memory: &mut chains::Memory, out: &mut [Outputs]) {
     // SAFETY: `walk` is compiled for every processor, and the lengths were checked.
     unsafe { chains::multiply(Portable, walk, rows, acts, memory, out) }
@@ -27,7 +27,7 @@ unsafe fn walk(x: &Lane, sets: &[u64], pairs: &[[u8; 2]], out: &mut [Sums]) {
     unsafe { chains::walk(Portable, x, sets, pairs, out) }
 }
 
-/// [`crate::widely::batch::multiply`] with 8-bit activations, once lengths were checked.
+/// [`crate::shared::widely::batch::multiply`] with 8-bit activations, once lengths were checked.
 pub(crate) fn groups(
     isa: Isa,
     rows: &Rows<'_>,

@@ -7,7 +7,7 @@ use std::arch::aarch64::*;
 
 use super::super::dot::{Dot, load};
 use crate::proof::{Dotprod, Neon};
-use crate::widely::{BLOCK_BYTES, BLOCK_CHUNKS, Block, CHUNK_BYTES, ROWS, Unit, by_blocks};
+use crate::shared::widely::{BLOCK_BYTES, BLOCK_CHUNKS, Block, CHUNK_BYTES, ROWS, Unit, by_blocks};
 
 /// For each code its factor on an axis: real, imaginary.
 const FACTORS: [[i8; 4]; 2] = [[-1, 1, 0, 0], [0, 0, -1, 1]];

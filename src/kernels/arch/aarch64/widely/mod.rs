@@ -3,7 +3,7 @@
 //! In single precision every processor has the same; with 8-bit activations `SDOT` adds four products at once where
 //! there is such an instruction.
 
-use crate::widely::{Form, Int8Kernel, ROWS, StreamSums, Unit};
+use crate::shared::widely::{Form, Int8Kernel, ROWS, StreamSums, Unit};
 use crate::{Isa, Level};
 
 mod batch;

@@ -12,7 +12,7 @@ fn reduce(lanes: [float32x4_t; 4]) -> f32 {
     vget_lane_f32::<0>(two) + vget_lane_f32::<1>(two)
 }
 
-/// The sums of all streams over `chunks` chunks, as [`StreamSums`](crate::widely::StreamSums) has them. One stream at a
+/// The sums of all streams over `chunks` chunks, as [`StreamSums`](crate::shared::widely::StreamSums) has them. One stream at a
 /// time: its accumulators fill half of the registers.
 ///
 /// # Safety

@@ -5,8 +5,8 @@ use std::arch::x86_64::*;
 use super::super::packed::{Ahead, with_ahead};
 use super::rows512::{Sink, Tables, walk};
 use super::{lut, packed512, sums};
-use crate::bitplane::packed::PackedRows;
-use crate::bitplane::{Arrangement, Rows};
+use crate::shared::bitplane::packed::PackedRows;
+use crate::shared::bitplane::{Arrangement, Rows};
 
 /// Rows whose scales are found before, and whose lanes are added after their products: both take long, but one does not
 /// wait for the other.

@@ -5,7 +5,7 @@ use std::arch::x86_64::*;
 
 use trine_formats::anyprec::FixedLut;
 
-use crate::bitplane::Rows;
+use crate::shared::bitplane::Rows;
 
 /// A register in memory.
 #[derive(Clone, Copy)]

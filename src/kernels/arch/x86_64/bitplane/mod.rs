@@ -3,8 +3,8 @@
 use std::cell::RefCell;
 use std::ops::Range;
 
-use crate::bitplane::packed::{Kind, PackedRows, Shape};
-use crate::bitplane::{Arrangement, RowMemory, Rows};
+use crate::shared::bitplane::packed::{Kind, PackedRows, Shape};
+use crate::shared::bitplane::{Arrangement, RowMemory, Rows};
 use crate::{Isa, Level};
 
 /// Evaluates an expression for rows of `$width` planes, which is the constant `$B` in it. Whoever calls this sees to it
@@ -76,7 +76,7 @@ type LookUp<R> = unsafe fn(&R, Range<usize>, &mut [u8]) -> [f32; PAIR];
 /// All tokens times the rows that were looked up.
 type Tile = unsafe fn(&tiles::Call<'_>, &mut [f32]);
 
-/// [`crate::bitplane::multiply`].
+/// [`crate::shared::bitplane::multiply`].
 ///
 /// # Panics
 /// When lengths do not fit, or `isa` does not include AVX2.
@@ -152,7 +152,7 @@ pub(crate) fn multiply_packed(
     }
 }
 
-/// [`crate::bitplane::packed::pack`].
+/// [`crate::shared::bitplane::packed::pack`].
 ///
 /// # Panics
 /// When lengths do not fit, or `isa` does not include AVX2.
@@ -166,7 +166,7 @@ pub(crate) fn pack(isa: Isa, kind: Kind, shape: Shape, planes: &[&[u8]], rows: u
     }
 }
 
-/// [`crate::bitplane::packed::pack_tables`]. `fixed_point`: what entries are, or else the half floats of the file.
+/// [`crate::shared::bitplane::packed::pack_tables`]. `fixed_point`: what entries are, or else the half floats of the file.
 ///
 /// # Panics
 /// When lengths do not fit, or `isa` does not include AVX2.

@@ -3,7 +3,7 @@
 use trine_formats::anyprec::FixedLut;
 use trine_formats::types::num::f16_to_f32;
 
-use crate::bitplane::{Arrangement, Rows};
+use crate::shared::bitplane::{Arrangement, Rows};
 
 /// Row `row` in [`Arrangement::Words`]; its scale.
 pub(super) fn words(rows: &Rows<'_>, row: usize, memory: &mut [u8]) -> f32 {

@@ -8,8 +8,8 @@ use super::codes256::codes;
 use super::lut::{Fixed, fixed, odd_group};
 use super::packed512::{FLIP, Run, ask_tables};
 use super::rows256::{Floats, Sink, Tables, Words, fixed_point, halves};
-use crate::bitplane::packed::{Kind, LINE, PackedRows, Shape, entries};
-use crate::bitplane::{Arrangement, Rows};
+use crate::shared::bitplane::packed::{Kind, LINE, PackedRows, Shape, entries};
+use crate::shared::bitplane::{Arrangement, Rows};
 
 /// Where blocks have their bits in the bytes of a line, from the first to the last block of it.
 const fn places(kind: Kind) -> &'static [i32] {

@@ -6,8 +6,8 @@ use super::super::packed::{Ahead, Never};
 use super::codes512::codes;
 use super::lut::{Fixed, fixed, odd_group};
 use super::rows512::{Sink, Tables, Walk, tables};
-use crate::bitplane::Rows;
-use crate::bitplane::packed::{Kind, LINE, PAIR, PackedRows, Shape, entries};
+use crate::shared::bitplane::Rows;
+use crate::shared::bitplane::packed::{Kind, LINE, PAIR, PackedRows, Shape, entries};
 
 /// A matrix of bits that gives a byte its bits in another order: bit `i` is the one that was at `from[i]`.
 const fn order(from: [u8; 8]) -> i64 {

@@ -10,8 +10,8 @@ use super::super::packed::{Ahead, with_ahead};
 use super::packed512::{Run, ask_tables, table};
 use super::rows512::Tables;
 use super::sums;
-use crate::bitplane::Arrangement;
-use crate::bitplane::packed::{LINE, PAIR, PackedRows};
+use crate::shared::bitplane::Arrangement;
+use crate::shared::bitplane::packed::{LINE, PAIR, PackedRows};
 
 /// Rows whose lanes are added at once.
 const BATCH: usize = 16;

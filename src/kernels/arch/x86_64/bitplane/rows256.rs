@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::codes256::{codes, load};
 use super::lut::{fixed, odd_group};
 use super::{PAIR, odd};
-use crate::bitplane::{Arrangement, Rows};
+use crate::shared::bitplane::{Arrangement, Rows};
 
 /// A table, the lower and the upper bytes apart; at least 16 entries, smaller ones are there several times.
 pub(super) struct Tables {

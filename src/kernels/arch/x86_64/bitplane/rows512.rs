@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::codes512::codes;
 use super::lut::{Bytes, Fixed, fixed, odd_group};
 use super::{PAIR, odd};
-use crate::bitplane::{Arrangement, Rows};
+use crate::shared::bitplane::{Arrangement, Rows};
 
 /// A table of 64, 128 or 256 entries, the lower and the upper bytes apart; smaller ones are there several times, so
 /// that the upper bits of a code do not matter.

@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::exp::pexp16;
-use crate::elements::GELU_ENTRIES;
+use crate::shared::GELU_ENTRIES;
 use crate::{Isa, Level};
 
 /// The first values of [`crate::elements::swiglu`], and how many they are.

@@ -8,7 +8,7 @@ use super::{BUFFER, DIGITS, LEVELS, Product, ROUNDING, SUMS, digits, left, sixte
 use crate::AlignedBytes;
 use crate::arch::x86_64::packed::half_levels::value;
 use crate::arch::x86_64::tiles::{ROW, ROWS, Tiles};
-use crate::halves::{self, Form, LANES};
+use crate::shared::halves::{self, Form, LANES};
 
 /// Cells of a chunk, at most.
 pub const CELLS: usize = 128;

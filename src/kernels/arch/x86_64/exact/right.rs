@@ -9,8 +9,8 @@ use super::left::ABOVE;
 use super::{Bits, DIGITS, balanced, digits};
 use crate::arch::x86_64::packed::half_limbs::transposed;
 use crate::arch::x86_64::tiles::{ROW, ROWS};
-use crate::halves::form::PLAIN;
-use crate::halves::{BLOCK, Form, LANES, Line, STEPS};
+use crate::shared::halves::form::PLAIN;
+use crate::shared::halves::{BLOCK, Form, LANES, Line, STEPS};
 
 /// Bytes of sixteen lanes.
 pub const fn half(k: usize) -> usize {

@@ -2,13 +2,21 @@
 
 use std::ops::Range;
 
-use super::outputs::{self, Probabilities};
+use super::outputs::{self, CELLS, Probabilities};
 use super::scores::{self, Out};
-use crate::Isa;
 use crate::arch::x86_64::tiles::Hardware;
-use crate::halves::exact::{CELLS, fits};
-use crate::halves::{BLOCK, Form, LANES, LINE, Line, STEPS, Tiles, has_rows};
+use crate::shared::halves::{BLOCK, Form, LANES, LINE, Line, STEPS, Tiles, has_rows};
 use crate::sizes::size;
+use crate::{Isa, Level};
+
+/// Most elements of a key or value: sums of products of bytes stay below 2^27.
+const ELEMENTS: usize = 1024;
+
+/// True if there are tiles for heads of so many elements.
+pub fn fits(isa: Isa, key: usize, value: usize) -> bool {
+    let size = |n: usize, unit: usize| (unit..=ELEMENTS).contains(&n) && n.is_multiple_of(unit);
+    isa.has(Level::Amx) && size(key, 16) && size(value, LANES)
+}
 
 /// Rows of queries.
 pub struct Queries {

@@ -8,7 +8,7 @@ use super::{BUFFER, EXACT, LEVELS, Product, ROUNDING, SUMS, sixteen, sixteen_cer
 use crate::AlignedBytes;
 use crate::arch::x86_64::packed::half_levels::value;
 use crate::arch::x86_64::tiles::{ROWS, Tiles};
-use crate::halves::{Form, LANES, Line, STEPS};
+use crate::shared::halves::{Form, LANES, Line, STEPS};
 
 /// [`EXACT`], a little less once more for single precision.
 const EXACT_NORMS: f32 = (EXACT * (1.0 - 1e-6)) as f32;

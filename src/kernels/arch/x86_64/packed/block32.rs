@@ -6,10 +6,10 @@ use super::zmm::Zmm;
 use crate::arch::x86_64::rows::block32::{Codes, Dot, DotSet, VECTORS, layout};
 use crate::arch::x86_64::rows::lanes::Lanes;
 use crate::arch::x86_64::rows::nested::layout as nested_layout;
-use crate::packed::Layout;
-use crate::packed::block32::{ByteCodes, layouts_of_block32};
-use crate::packed::nested::layouts_of_nested;
 use crate::proof::{Avx2, Avx512, AvxVnni};
+use crate::shared::packed::Layout;
+use crate::shared::packed::block32::{ByteCodes, layouts_of_block32};
+use crate::shared::packed::nested::layouts_of_nested;
 
 impl DotSet for Avx512 {
     const IN_REGISTERS: bool = true;

@@ -1,11 +1,11 @@
-//! Half floats and bfloats, 32 rows interleaved: the layouts of [`crate::packed::half`].
+//! Half floats and bfloats, 32 rows interleaved: the layouts of [`crate::arch::packed::half`].
 
 use std::arch::x86_64::*;
 
-use crate::halves::SCALE;
-use crate::packed::Layout;
-use crate::packed::half::{Set, bf16, f16};
+use crate::arch::packed::half::{Set, bf16, f16};
 use crate::proof::{Avx2, Avx512};
+use crate::shared::halves::SCALE;
+use crate::shared::packed::Layout;
 
 pub(super) static LAYOUTS: &[Layout] = &[f16::<Avx512>(), f16::<Avx2>(), bf16::<Avx512>(), bf16::<Avx2>()];
 

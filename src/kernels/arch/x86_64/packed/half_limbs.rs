@@ -19,10 +19,10 @@
 
 use std::arch::x86_64::*;
 
+use crate::arch::packed::half::{QUAD, act_bytes_f16};
 use crate::arch::x86_64::tiles::{ROW, TILE};
-use crate::halves::{self, LANES, STEPS};
-use crate::packed::half::{QUAD, act_bytes_f16};
-use crate::packed::spans::{self, Span};
+use crate::shared::halves::{self, LANES, STEPS};
+use crate::shared::packed::spans::{self, Span};
 
 /// Columns of a block, after which sums are put down: few enough that their norms say much, and that four bytes of the
 /// tokens of a tile stay in the first-level cache beside the weights.

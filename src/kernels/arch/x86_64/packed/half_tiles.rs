@@ -19,11 +19,11 @@ use std::arch::x86_64::*;
 
 use super::half_levels::{SUMS, columns, round, value};
 use super::half_limbs::{self, BLOCK, HALF, Head, LIMBS, Parts, STEP, WEIGHT_LIMBS, Weights};
+use crate::arch::packed::half::{self, QUAD};
 use crate::arch::x86_64::tiles::{Hardware, ROW, ROWS, TILE, Tiles, Tokens};
-use crate::halves::{LANES, STEPS};
-use crate::packed::half::{self, QUAD};
-use crate::packed::{Arranged, Call, Layout, spans};
 use crate::proof::{Amx, Avx512, Proof};
+use crate::shared::halves::{LANES, STEPS};
+use crate::shared::packed::{Arranged, Call, Layout, spans};
 use crate::{AlignedBytes, Isa};
 
 /// Tokens from which on tiles are faster than a sum in order where weights come from memory, which the expansion of a

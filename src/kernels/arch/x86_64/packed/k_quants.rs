@@ -8,9 +8,9 @@ use crate::arch::x86_64::rows::k16::Set16;
 use crate::arch::x86_64::rows::k32::{Chains, CodesOf32, Header, Set32};
 use crate::arch::x86_64::rows::lanes::{Lanes, Set, unroll};
 use crate::arch::x86_64::rows::{k16, k32, q3_k, q6_k};
-use crate::packed::Layout;
-use crate::packed::k_quants::{BLOCK, of_32};
 use crate::proof::{Avx2, Avx512, AvxVnni};
+use crate::shared::packed::Layout;
+use crate::shared::packed::k_quants::{BLOCK, of_32};
 
 /// Words of two vectors, one after the other: where word i of dword s of l = 0 and 1 comes from, s = 0..4.
 const WORDS: [i16; 32] = {

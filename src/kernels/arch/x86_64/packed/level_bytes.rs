@@ -18,9 +18,9 @@ use super::{Ahead, with_ahead};
 use crate::Isa;
 use crate::arch::x86_64::rows::chains::Acts;
 use crate::arch::x86_64::rows::lanes::{Lanes, unroll};
-use crate::packed::k_quants::{BLOCK, Q8_K, ROWS};
-use crate::packed::{Call, Layout, Multiply};
 use crate::proof::{Needs, Proof, Vbmi};
+use crate::shared::packed::k_quants::{BLOCK, Q8_K, ROWS};
+use crate::shared::packed::{Call, Layout, Multiply};
 
 /// Tokens whose integers are kept side by side.
 const TILE: usize = 32;

@@ -30,9 +30,9 @@ use super::super::act::I32x8;
 use super::super::grouped::GroupCodes;
 use super::super::points;
 use crate::Isa;
-use crate::packed::k_quants::{BLOCK, ROWS, count_rows};
-use crate::packed::{Arrange, Arranged, Encoding, Layout, Multiply};
 use crate::proof::{Avx2, Needs, Proof};
+use crate::shared::packed::k_quants::{BLOCK, ROWS, count_rows};
+use crate::shared::packed::{Arrange, Arranged, Encoding, Layout, Multiply};
 
 /// Where the scales begin.
 pub(super) const SCALES: usize = 2 * ROWS;
@@ -102,7 +102,7 @@ const fn levels<const N: usize, const POINTS: usize>(book: &[[i8; N]; POINTS]) -
 macro_rules! layouts_of_levels {
     ($layout:ident) => {{
         use $crate::arch::x86_64::points::{Iq2S, Iq2Xs, Iq2Xxs, Iq3S, Iq3Xxs, Iq4Xs};
-        $crate::packed::layouts_of!($layout: Iq2Xxs Iq2Xs Iq2S Iq3Xxs Iq3S Iq4Xs)
+        $crate::shared::packed::layouts_of!($layout: Iq2Xxs Iq2Xs Iq2S Iq3Xxs Iq3S Iq4Xs)
     }};
 }
 pub(super) use layouts_of_levels;

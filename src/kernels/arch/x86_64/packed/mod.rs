@@ -1,7 +1,7 @@
 //! Kernels of the packed layouts.
 
 pub(in crate::arch::x86_64) use crate::arch::x86_64::ahead::{Ahead, Never, with_ahead};
-use crate::packed::{Layout, dword};
+use crate::shared::packed::{Layout, dword};
 
 mod avx2;
 mod block32;

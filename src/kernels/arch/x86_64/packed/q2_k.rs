@@ -1,4 +1,4 @@
-//! Q2_K: the bytes of [`crate::packed::k_quants::q2_k`].
+//! Q2_K: the bytes of [`crate::shared::packed::k_quants::q2_k`].
 //!
 //! The sum of an odd p, 4 times too large, is shifted to the high half of its dword and the even one added below
 //! it, with a bias that keeps it from borrowing; one `dpwssd` applies both scales, and the integer starts at what
@@ -10,10 +10,10 @@ use super::zmm::{Zmm, dpwssd};
 use super::{Ahead, with_ahead};
 use crate::arch::x86_64::rows::lanes::Lanes;
 use crate::arch::x86_64::rows::q2_k::Head;
-use crate::packed::k_quants::ROWS;
-use crate::packed::k_quants::q2_k::{ACT, BYTES, CODES, act_bytes, layout};
-use crate::packed::{Call, Layout};
 use crate::proof::{Avx512, Proof};
+use crate::shared::packed::k_quants::ROWS;
+use crate::shared::packed::k_quants::q2_k::{ACT, BYTES, CODES, act_bytes, layout};
+use crate::shared::packed::{Call, Layout};
 
 /// Above the magnitude of the sum of a group.
 const BIAS: i32 = 16384;

@@ -1,6 +1,6 @@
 //! 2-bit ternary codes, 32 rows interleaved: TQ2_0, and the rows of I2_S, TL1 and TL2.
 //!
-//! The bytes are those of [`crate::packed::t2`]. A broadcast dword of activations meets a half, 16 rows, of a chunk.
+//! The bytes are those of [`crate::shared::packed::t2`]. A broadcast dword of activations meets a half, 16 rows, of a chunk.
 //! Planes are not shifted down: each is masked where it lies, and its sum, a multiple of 4^s, is shifted instead.
 //!
 //! With one or two tokens every plane has its own accumulator and the bytes are read once. With some more,
@@ -17,12 +17,12 @@ use super::ternary_bytes::{self, TwoBits};
 use super::ternary_sums::{Halves, PLANES, block_step, join, load, mask, row_step, store};
 use super::{Ahead, with_ahead};
 use crate::arch::functions::functions;
-pub(super) use crate::packed::t2::{
+use crate::proof::{Avx512, Proof};
+pub(super) use crate::shared::packed::t2::{
     Act, BLOCK, ROWS, SCALES, UNIT, UNIT_BYTES, act_bytes_int8, act_bytes_q8_k, layouts, pack_rows, pack_tq2_0,
     whole_rows, with_scales,
 };
-use crate::packed::{Call, Layout};
-use crate::proof::{Avx512, Proof};
+use crate::shared::packed::{Call, Layout};
 
 /// Tokens of a call: unpacked codes are used for all of them, whose sums stay in the first-level cache.
 const TILE: usize = 128;

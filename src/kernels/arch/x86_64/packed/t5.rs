@@ -32,9 +32,9 @@ use super::ternary_bytes::{self, Trits};
 use super::ternary_sums::{Halves, PLANES, block_step, join, load, mask, row_step, store};
 use super::trits::{CHUNKS, DIGITS, Lookup, digits, dword_of, either, encode, pair};
 use super::{Ahead, dword, with_ahead};
-use crate::packed::{Arranged, Call, Layout, Multiply};
 use crate::proof::{Needs, Proof, Vbmi};
-use crate::ternary::Quantizer;
+use crate::shared::packed::{Arranged, Call, Layout, Multiply};
+use crate::shared::ternary::Quantizer;
 use crate::{AlignedBytes, Isa};
 
 /// Tokens from which on a block is unpacked to bytes, which takes as long as one token's product.

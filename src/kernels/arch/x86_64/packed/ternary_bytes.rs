@@ -1,5 +1,5 @@
 //! Ternary codes of 32 rows unpacked to bytes, and their products with several tokens: the bytes of
-//! [`crate::packed::t2`] or of [`super::t5`].
+//! [`crate::shared::packed::t2`] or of [`super::t5`].
 //!
 //! Two multipliers with a latency of five want ten sums in flight at least, and 32 rows leave room for those of eight
 //! tokens once the codes need no masks: a block is unpacked once, 8 KB in the first-level cache, and all tokens go over
@@ -14,7 +14,7 @@ use std::mem::MaybeUninit;
 use super::Ahead;
 use super::ternary_sums::{Halves, block_step, load, row_step};
 use super::trits::{self, DIGITS, Lookup};
-use crate::packed::t2::{Act, ROWS, SCALES, UNIT, UNIT_BYTES, act_bytes_q8_k};
+use crate::shared::packed::t2::{Act, ROWS, SCALES, UNIT, UNIT_BYTES, act_bytes_q8_k};
 
 /// Tokens that share registers.
 const TOKENS: usize = 8;

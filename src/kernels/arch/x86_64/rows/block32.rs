@@ -12,8 +12,8 @@ use std::marker::PhantomData;
 use super::lanes::{Ints, Kernel, Lanes, Set, asking_first, by_tokens, unroll};
 use crate::Isa;
 use crate::arch::x86_64::ahead::{Ahead, Never, with_ahead};
-use crate::packed::block32::{self, Block32, ByteCodes, LINE, PackedStep, RECORD, ROWS};
-use crate::packed::{Call, Layout, Pack};
+use crate::shared::packed::block32::{self, Block32, ByteCodes, LINE, PackedStep, RECORD, ROWS};
+use crate::shared::packed::{Call, Layout, Pack};
 
 /// Registers of the rows that a tile has.
 pub(crate) const VECTORS: usize = 2;

@@ -7,7 +7,7 @@
 use std::mem::MaybeUninit;
 
 use super::lanes::{Ints, Lanes, Set};
-use crate::packed::k_quants::{BLOCK, CHAINS, ROWS};
+use crate::shared::packed::k_quants::{BLOCK, CHAINS, ROWS};
 
 /// Tokens whose chains are kept side by side in the first-level cache.
 pub(crate) const TILE: usize = 32;

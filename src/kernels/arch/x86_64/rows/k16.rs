@@ -1,5 +1,5 @@
 //! Products of Q6_K and Q3_K: codes with an offset, in groups of 16 with a signed scale. The bytes are those of
-//! [`crate::packed::k_quants::of_16`].
+//! [`crate::shared::packed::k_quants::of_16`].
 //!
 //! With few tokens, codes are multiplied with activations in pairs, an addition takes back what the excess of the codes
 //! over the weights makes of the activations, and one multiplication of words applies two scales. With more, an
@@ -18,9 +18,9 @@ use super::chains::{
 use super::lanes::{Ints, Kernel, Lanes, asking_first, by_tokens};
 use crate::Isa;
 use crate::arch::x86_64::ahead::{Ahead, with_ahead};
-use crate::packed::k_quants::of_16::{Layout16, at, group_bytes, pack};
-use crate::packed::k_quants::{BLOCK, CHAINS, Q8_K, ROWS};
-use crate::packed::{Arranged, Call, Encoding, Layout};
+use crate::shared::packed::k_quants::of_16::{Layout16, at, group_bytes, pack};
+use crate::shared::packed::k_quants::{BLOCK, CHAINS, Q8_K, ROWS};
+use crate::shared::packed::{Arranged, Call, Encoding, Layout};
 
 /// Where the rest of the arranged activations of a block begins, behind the quants by lane and their corrections: the
 /// scale, then what the type wants. A correction is the sum of two neighbours that share a scale, i16, times what the

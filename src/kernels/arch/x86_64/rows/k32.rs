@@ -1,5 +1,5 @@
 //! Products of Q4_K and Q5_K: codes in units of 32 with a scale and a minimum. The bytes are those of
-//! [`crate::packed::k_quants::of_32`].
+//! [`crate::shared::packed::k_quants::of_32`].
 //!
 //! AVX2 sums two products of a unit in 16 bits, 7936 at most in magnitude; a multiplication with the scale in both
 //! halves of a dword adds the two sums and applies the scale.
@@ -20,9 +20,9 @@ use super::chains::{Acts, KSet, MOST, Product, TILE, Tile, chain_sum, finish, fi
 use super::lanes::{Ints, Kernel, Lanes, Set, asking_first, by_tokens, unroll};
 use crate::Isa;
 use crate::arch::x86_64::ahead::{Ahead, with_ahead};
-use crate::packed::k_quants::of_32::{CODES, DMIN, Layout32, Q4K, Q5K, SCALES, bytes, pack};
-use crate::packed::k_quants::{BLOCK, CHAINS, Q8_K, ROWS};
-use crate::packed::{Arranged, Call, Encoding, Layout};
+use crate::shared::packed::k_quants::of_32::{CODES, DMIN, Layout32, Q4K, Q5K, SCALES, bytes, pack};
+use crate::shared::packed::k_quants::{BLOCK, CHAINS, Q8_K, ROWS};
+use crate::shared::packed::{Arranged, Call, Encoding, Layout};
 
 /// Arranged activations of a block: the quants by lane, the sums of each 32 as two i16 that add up to
 /// them, the scale.

@@ -1,5 +1,5 @@
 //! Products of packed rows, 16 or 32 side by side: kernels that are written once, in the registers of [`lanes`], and
-//! compiled for each instruction set. The bytes are those of [`crate::packed`].
+//! compiled for each instruction set. The bytes are those of [`crate::shared::packed`].
 
 pub(super) mod block32;
 pub(super) mod chains;

@@ -12,9 +12,9 @@ use std::marker::PhantomData;
 use super::block32::{Codes, Dot, DotSet, VECTORS, tiles};
 use super::lanes::{Kernel, Lanes, asking_first, by_tokens};
 use crate::arch::x86_64::ahead::{Ahead, with_ahead};
-use crate::packed::block32::{LINE, RECORD, ROWS};
-use crate::packed::nested::{self, MOST_SUBS, Nested};
-use crate::packed::{Call, Layout};
+use crate::shared::packed::block32::{LINE, RECORD, ROWS};
+use crate::shared::packed::nested::{self, MOST_SUBS, Nested};
+use crate::shared::packed::{Call, Layout};
 
 /// Registers of the rows of a group, at most.
 const MOST: usize = 4;

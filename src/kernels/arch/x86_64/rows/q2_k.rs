@@ -1,7 +1,7 @@
-//! The head of a block of Q2_K, whose bytes are those of [`crate::packed::k_quants::q2_k`].
+//! The head of a block of Q2_K, whose bytes are those of [`crate::shared::packed::k_quants::q2_k`].
 
 use super::lanes::{Lanes, unroll};
-use crate::packed::k_quants::q2_k::{DMIN, SCALE, SCALES, SUMS};
+use crate::shared::packed::k_quants::q2_k::{DMIN, SCALE, SCALES, SUMS};
 
 /// A block's head for a register of rows.
 pub(crate) struct Head<L: Lanes> {

@@ -13,9 +13,9 @@ use std::marker::PhantomData;
 use super::chains::{Expands, Lines, MOST, Product, Sums, Tile, finish_tile, step, vectors};
 use super::k16::{CodesOf16, Head, SCALE, start};
 use super::lanes::{Kernel, Lanes, by_tokens, unroll};
-use crate::packed::k_quants::of_16::Layout16;
-pub(crate) use crate::packed::k_quants::of_16::Q3K;
-use crate::packed::k_quants::{BLOCK, CHAINS, ROWS};
+use crate::shared::packed::k_quants::of_16::Layout16;
+pub(crate) use crate::shared::packed::k_quants::of_16::Q3K;
+use crate::shared::packed::k_quants::{BLOCK, CHAINS, ROWS};
 
 /// Where the starts of the integers of the chains are in the arranged activations, i32.
 const STARTS: usize = SCALE + 4;

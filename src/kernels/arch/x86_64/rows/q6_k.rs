@@ -14,9 +14,9 @@ use std::marker::PhantomData;
 use super::chains::{Expands, Lines, MOST, Product, Sums, TILE, Tile, finish_tile, step, vectors};
 use super::k16::{CodesOf16, Head, start};
 use super::lanes::{Kernel, Lanes, by_tokens, unroll};
-use crate::packed::k_quants::of_16::Layout16;
-pub(crate) use crate::packed::k_quants::of_16::Q6K;
-use crate::packed::k_quants::{CHAINS, ROWS};
+use crate::shared::packed::k_quants::of_16::Layout16;
+pub(crate) use crate::shared::packed::k_quants::of_16::Q6K;
+use crate::shared::packed::k_quants::{CHAINS, ROWS};
 
 impl CodesOf16 for Q6K {
     const LOW: usize = 0;

@@ -1,4 +1,4 @@
-//! Sixteen tokens at once: the loops of [`crate::widely::batch`] for each instruction set.
+//! Sixteen tokens at once: the loops of [`crate::shared::widely::batch`] for each instruction set.
 
 use std::arch::x86_64::*;
 use std::hint::black_box;
@@ -6,11 +6,11 @@ use std::hint::black_box;
 use super::super::simd::{Avx2, Avx512};
 use crate::arch::widely::chains::{self, BLOCK, Lane, STEP, Steps, Sums};
 use crate::arch::widely::groups::{self, Entries, RowSums, SCALES, Tables};
-use crate::widely::batch::{Outputs, Rows, TOKENS};
-use crate::widely::{BLOCK_CHUNKS, CHUNK_BYTES};
+use crate::shared::widely::batch::{Outputs, Rows, TOKENS};
+use crate::shared::widely::{BLOCK_CHUNKS, CHUNK_BYTES};
 use crate::{Isa, Level};
 
-/// [`crate::widely::batch::multiply`] in single precision, once lengths were checked.
+/// [`crate::shared::widely::batch::multiply`] in single precision, once lengths were checked.
 pub(crate) fn chains(isa: Isa, rows: &Rows<'_>, acts: &[f32], memory: &mut chains::Memory, out: &mut [Outputs]) {
     // SAFETY: `isa` proves that the processor has the instruction set.
     unsafe {
@@ -23,7 +23,7 @@ pub(crate) fn chains(isa: Isa, rows: &Rows<'_>, acts: &[f32], memory: &mut chain
     }
 }
 
-/// [`crate::widely::batch::multiply`] with 8-bit activations, once lengths were checked.
+/// [`crate::shared::widely::batch::multiply`] with 8-bit activations, once lengths were checked.
 pub(crate) fn groups(
     isa: Isa,
     rows: &Rows<'_>,
@@ -44,7 +44,7 @@ pub(crate) fn groups(
 macro_rules! level {
     ($features:literal, $simd:ty, $chains:ident, $walk:ident, $groups:ident, $add:ident) => {
         /// # Safety
-        /// The processor has the features; the lengths are those that [`crate::widely::batch::multiply`] compares.
+        /// The processor has the features; the lengths are those that [`crate::shared::widely::batch::multiply`] compares.
         #[target_feature(enable = $features)]
         unsafe fn $chains(rows: &Rows<'_>, acts: &[f32], memory: &mut chains::Memory, out: &mut [Outputs]) {
             // SAFETY: the caller says that the processor has the instruction set.
@@ -62,7 +62,7 @@ macro_rules! level {
         }
 
         /// # Safety
-        /// The processor has the features; the lengths are those that [`crate::widely::batch::multiply`] compares.
+        /// The processor has the features; the lengths are those that [`crate::shared::widely::batch::multiply`] compares.
         #[target_feature(enable = $features)]
         unsafe fn $groups(rows: &Rows<'_>, acts: (&[u8], &[f32]), memory: &mut groups::Memory, out: &mut [Outputs]) {
             // SAFETY: the caller says that the processor has the instruction set.

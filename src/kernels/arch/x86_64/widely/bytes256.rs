@@ -6,7 +6,7 @@
 use std::arch::x86_64::*;
 
 use super::super::packed::{Ahead, Never};
-use crate::widely::{BLOCK_BYTES, BLOCK_CHUNKS, Block, CHUNK_BYTES, ROWS, Unit, by_blocks};
+use crate::shared::widely::{BLOCK_BYTES, BLOCK_CHUNKS, Block, CHUNK_BYTES, ROWS, Unit, by_blocks};
 
 /// For each code 1 more than its factor on an axis: real, imaginary.
 const FACTORS: [[i8; 4]; 2] = [[0, 2, 1, 1], [1, 1, 0, 2]];

@@ -4,8 +4,8 @@
 //! that a test can look at their machine code.
 
 use super::packed::with_ahead;
-use crate::widely::tables::Outputs;
-use crate::widely::{Form, Int8Kernel, ROWS, StreamSums, Unit};
+use crate::shared::widely::tables::Outputs;
+use crate::shared::widely::{Form, Int8Kernel, ROWS, StreamSums, Unit};
 use crate::{Isa, Level};
 
 mod batch;
@@ -58,7 +58,7 @@ whole! {
     planes_avx512 = planes512::plane_sums_avx512;
 }
 
-/// [`crate::widely::tables::multiply`] for an instruction set that includes AVX2, once lengths were checked.
+/// [`crate::shared::widely::tables::multiply`] for an instruction set that includes AVX2, once lengths were checked.
 pub(crate) fn tables(isa: Isa, unit: &Unit<'_>, tables: &[f32], out: &mut Outputs) {
     assert!(isa.has(Level::Avx2), "tables of {isa}");
     let ahead = unit.ahead;

@@ -99,7 +99,7 @@ streams!(streams_of_words, "avx512f,avx512bw,avx512vl,avx512dq,bmi2", add_words)
 
 macro_rules! sums {
     ($name:ident, $features:literal, $streams:ident) => {
-        /// The sums of all streams over `chunks` chunks, as [`StreamSums`](crate::widely::StreamSums) has them: up to
+        /// The sums of all streams over `chunks` chunks, as [`StreamSums`](crate::shared::widely::StreamSums) has them: up to
         /// four streams in one pass, whose accumulators fill half of the registers.
         ///
         /// # Safety

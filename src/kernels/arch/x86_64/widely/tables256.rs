@@ -6,8 +6,8 @@ use trine_formats::widely::CHUNK;
 
 use super::super::packed::Ahead;
 use crate::Floats;
-use crate::widely::tables::{COLUMN, Outputs, SUMS, finish};
-use crate::widely::{ROWS, Unit, lane_words};
+use crate::shared::widely::tables::{COLUMN, Outputs, SUMS, finish};
+use crate::shared::widely::{ROWS, Unit, lane_words};
 
 /// The products of a unit and the row of activations that the tables are made of.
 #[target_feature(enable = "avx2,fma")]

@@ -7,8 +7,8 @@ use trine_formats::widely::CHUNK;
 
 use super::super::packed::Ahead;
 use crate::Floats;
-use crate::widely::tables::{COLUMN, Outputs, SUMS, finish};
-use crate::widely::{ROWS, Unit, lane_words};
+use crate::shared::widely::tables::{COLUMN, Outputs, SUMS, finish};
+use crate::shared::widely::{ROWS, Unit, lane_words};
 use crate::{Isa, Level};
 
 /// The products of a unit and the row of activations that the tables are made of.
@@ -30,7 +30,7 @@ pub(super) fn multiply(unit: &Unit<'_>, tables: &[f32], ahead: impl Ahead, out: 
     finish(unit, &mut lanes, out);
 }
 
-/// [`crate::widely::tables::arrange`]; true where this was done.
+/// [`crate::shared::widely::tables::arrange`]; true where this was done.
 pub(crate) fn arrange(isa: Isa, chunks: usize, re: &[[u8; 4]], im: &[[u8; 4]], out: &mut [f32]) -> bool {
     let there = isa.has(Level::Avx512);
     if there {

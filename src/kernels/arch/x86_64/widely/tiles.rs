@@ -9,8 +9,8 @@ use std::arch::x86_64::*;
 
 use super::super::tiles::{Hardware, ROW, TILE, Tiles};
 use super::bytes256::TABLES;
-use crate::widely::batch::{Outputs, Rows, TOKENS};
-use crate::widely::{
+use crate::shared::widely::batch::{Outputs, Rows, TOKENS};
+use crate::shared::widely::{
     BLOCK_BYTES, BLOCK_CHUNKS, CHUNK_BYTES, Form, Path, ROWS, RowSums, Unit, block, blocks_of, combine_rows, row_scales,
 };
 use crate::{Isa, Level};
@@ -40,7 +40,7 @@ impl Default for Memory {
     }
 }
 
-/// [`crate::widely::batch::multiply`] for so many rows of activations, from one to sixteen.
+/// [`crate::shared::widely::batch::multiply`] for so many rows of activations, from one to sixteen.
 ///
 /// # Panics
 /// When there are no tiles, or lengths do not fit.

@@ -14,7 +14,7 @@ pub(super) fn reduce(low: __m256, high: __m256) -> f32 {
     _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)))
 }
 
-/// The sums of all streams over `chunks` chunks, as [`StreamSums`](crate::widely::StreamSums) has them. One stream at a
+/// The sums of all streams over `chunks` chunks, as [`StreamSums`](crate::shared::widely::StreamSums) has them. One stream at a
 /// time: its accumulators fill half of the registers.
 ///
 /// # Safety

@@ -17,7 +17,7 @@ pub struct Key {
     pub(super) name: Option<String>,
     pub(super) digest: [u8; 32],
     pub(super) limits: Limits,
-    /// What its holder did so far, which the same key keeps when the file is read again.
+    /// Its use so far, which the same key keeps when the file is read again.
     pub(super) usage: Arc<Usage>,
 }
 
@@ -37,7 +37,7 @@ impl Key {
         self.name.clone().unwrap_or_else(|| text::hex(&self.digest[..4]))
     }
 
-    /// What its holder may do.
+    /// Its limits.
     pub fn limits(&self) -> &Limits {
         &self.limits
     }

@@ -1,6 +1,6 @@
-//! What the holder of a key may do.
+//! Limits of a key.
 
-/// What the holder of a key may do.
+/// Limits of a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// Most requests for texts or vectors at the same time.

@@ -1,4 +1,4 @@
-//! What the holder of a key did lately, and whether that leaves room for more.
+//! The recent use of a key, and whether that leaves room for more.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -9,7 +9,7 @@ use crate::api::ApiError;
 /// Most seconds after which a client is told to come again: some give up at once when they are told more.
 const LATEST: f64 = 120.0;
 
-/// What the holder of a key did lately.
+/// The recent use of a key.
 #[derive(Debug, Default)]
 pub struct Usage {
     state: Mutex<State>,

@@ -14,8 +14,8 @@ use crate::Isa;
 use crate::arch::functions::functions;
 use crate::arch::x86_64::rows::block32::{Dot, DotSet, VECTORS, signed};
 use crate::arch::x86_64::rows::lanes::Lanes;
-use crate::packed::block32::{self, Block32, ByteCodes, LINE};
 use crate::proof::{Avx2, AvxVnni};
+use crate::shared::packed::block32::{self, Block32, ByteCodes, LINE};
 
 /// Sums of two registers of rows and T tokens.
 type Sums<const T: usize> = [[__m256i; VECTORS]; T];

@@ -12,8 +12,8 @@ use crate::arch::x86_64::rows::k16::Set16;
 use crate::arch::x86_64::rows::k32::{Chains, CodesOf32, Header, Set32};
 use crate::arch::x86_64::rows::lanes::{Lanes, Set};
 use crate::arch::x86_64::rows::{q3_k, q6_k};
-use crate::packed::k_quants::{BLOCK, CHAINS};
 use crate::proof::{Avx2, AvxVnni};
+use crate::shared::packed::k_quants::{BLOCK, CHAINS};
 
 impl KSet for Avx2 {
     #[inline]

@@ -16,9 +16,9 @@ use super::super::{Ahead, with_ahead};
 use crate::Isa;
 use crate::arch::x86_64::rows::chains::Acts;
 use crate::arch::x86_64::rows::lanes::{Lanes, by_tokens};
-use crate::packed::k_quants::{BLOCK, Q8_K, ROWS};
-use crate::packed::{Call, Layout};
 use crate::proof::{Avx2, Proof};
+use crate::shared::packed::k_quants::{BLOCK, Q8_K, ROWS};
+use crate::shared::packed::{Call, Layout};
 
 /// Vectors of eight of the 16 rows.
 const VECTORS: usize = 2;

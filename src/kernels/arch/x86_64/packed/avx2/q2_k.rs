@@ -1,4 +1,4 @@
-//! Q2_K for AVX2 and AVX-VNNI: the bytes of [`crate::packed::k_quants::q2_k`], eight rows at a time.
+//! Q2_K for AVX2 and AVX-VNNI: the bytes of [`crate::shared::packed::k_quants::q2_k`], eight rows at a time.
 //!
 //! One token: codes are masked in place, planes 1 and 3 as four times what they are; the scales of planes 0 and 2 are
 //! multiplied by four, and a shift takes everything back.
@@ -15,10 +15,10 @@ use super::block32::FourDwords;
 use super::vnni::{EightDwords, LINE};
 use crate::arch::x86_64::rows::lanes::{Lanes, by_tokens};
 use crate::arch::x86_64::rows::q2_k::Head;
-use crate::packed::k_quants::q2_k::{ACT, BYTES, CODES, act_bytes, layout};
-use crate::packed::k_quants::{BLOCK, ROWS};
-use crate::packed::{Call, Layout};
 use crate::proof::{Avx2, AvxVnni, Proof};
+use crate::shared::packed::k_quants::q2_k::{ACT, BYTES, CODES, act_bytes, layout};
+use crate::shared::packed::k_quants::{BLOCK, ROWS};
+use crate::shared::packed::{Call, Layout};
 
 /// Vectors of eight of the 16 rows.
 const VECTORS: usize = 2;

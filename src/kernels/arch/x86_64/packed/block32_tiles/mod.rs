@@ -1,4 +1,4 @@
-//! Types with 32-element blocks for AMX: the bytes of [`crate::packed::block32`], expanded to weights with a sign.
+//! Types with 32-element blocks for AMX: the bytes of [`crate::shared::packed::block32`], expanded to weights with a sign.
 //!
 //! A block is half a tile deep: 16 tokens of 32 bytes as they lie in memory, times eight lines of 16 rows. Every block
 //! has its scales, so its sums leave the tiles at once, which takes longer than the products. The float chains of 16
@@ -18,9 +18,9 @@ use crate::arch::x86_64::rows::lanes::unroll;
 #[cfg(test)]
 use crate::arch::x86_64::tiles::Software;
 use crate::arch::x86_64::tiles::{self, Hardware, Tiles, Tokens};
-use crate::packed::block32::{self, Block32, PackedStep, RECORD, ROWS, layouts_of_block32};
-use crate::packed::{Call, Layout};
 use crate::proof::{Amx, Avx512, Proof};
+use crate::shared::packed::block32::{self, Block32, PackedStep, RECORD, ROWS, layouts_of_block32};
+use crate::shared::packed::{Call, Layout};
 
 /// Tokens from which on tiles are faster than vectors.
 const FROM: usize = 32;

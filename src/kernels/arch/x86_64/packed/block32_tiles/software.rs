@@ -1,8 +1,8 @@
 use trine_formats::types::num::f16_to_f32;
 
 use super::*;
-use crate::packed::block32::LINE;
 use crate::proof::Scalar;
+use crate::shared::packed::block32::LINE;
 
 const fn layout<B: Block32>() -> Layout {
     block32::layout::<B>(Scalar::NEEDS, multiply::<B>)

@@ -1,4 +1,4 @@
-//! K-quants with eight chains per row for AMX: the bytes of [`crate::packed::k_quants`], expanded to weights times
+//! K-quants with eight chains per row for AMX: the bytes of [`crate::shared::packed::k_quants`], expanded to weights times
 //! their scales.
 //!
 //! A product of weight and scale has at most 14 bits, two limbs of a byte each: part l of a block becomes two tiles of
@@ -18,11 +18,11 @@ use crate::AlignedBytes;
 use crate::arch::x86_64::rows::chains::{TILE as CHUNK, Tile, Token, finish};
 use crate::arch::x86_64::rows::lanes::Lanes;
 use crate::arch::x86_64::tiles::{self, Hardware, Tiles, Tokens};
-use crate::packed::k_quants::of_16::{Q3K, Q6K};
-use crate::packed::k_quants::of_32::{Q4K, Q5K};
-use crate::packed::k_quants::{BLOCK, CHAINS, ROWS};
-use crate::packed::{Call, Layout};
 use crate::proof::{Amx, Proof};
+use crate::shared::packed::k_quants::of_16::{Q3K, Q6K};
+use crate::shared::packed::k_quants::of_32::{Q4K, Q5K};
+use crate::shared::packed::k_quants::{BLOCK, CHAINS, ROWS};
+use crate::shared::packed::{Call, Layout};
 use limbs::join;
 use types::{LIMB, Limbs, Of16, Of32, PART};
 

@@ -10,11 +10,11 @@ use crate::arch::x86_64::rows::k16::{self, CodesOf16, Head, Set16};
 use crate::arch::x86_64::rows::k32::{self, CodesOf32, Header, part};
 use crate::arch::x86_64::rows::lanes::Lanes;
 use crate::arch::x86_64::tiles;
-use crate::packed::Layout;
-use crate::packed::k_quants::CHAINS;
-use crate::packed::k_quants::of_16;
-use crate::packed::k_quants::of_32::bytes;
 use crate::proof::Avx512;
+use crate::shared::packed::Layout;
+use crate::shared::packed::k_quants::CHAINS;
+use crate::shared::packed::k_quants::of_16;
+use crate::shared::packed::k_quants::of_32::bytes;
 
 /// Bytes of a limb of a part, of a part and of a block, expanded.
 pub(super) const LIMB: usize = 8 * tiles::ROW;

@@ -14,7 +14,7 @@ use super::{Product, Tiles};
 use crate::arch::x86_64::rows::chains::Acts;
 use crate::arch::x86_64::rows::lanes::Lanes;
 use crate::arch::x86_64::tiles::{self, Tokens};
-use crate::packed::k_quants::{BLOCK, ROWS};
+use crate::shared::packed::k_quants::{BLOCK, ROWS};
 
 /// Steps of 64 weights in a block, a tile each.
 const STEPS: usize = BLOCK / tiles::ROW;

@@ -11,8 +11,8 @@ use super::level_bytes::{self, multiply as by_vectors};
 use super::levels::Levels;
 use crate::arch::x86_64::points;
 use crate::arch::x86_64::tiles::{Hardware, ROWS as SIDE, Tiles, Tokens};
-use crate::packed::{Call, Layout};
 use crate::proof::{AmxVbmi, Proof};
+use crate::shared::packed::{Call, Layout};
 
 use limbs::Limbs;
 use product::Product;

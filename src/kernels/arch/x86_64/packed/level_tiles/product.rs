@@ -9,6 +9,6 @@ pub(super) trait Product {
     const FROM: usize;
 
     /// # Safety
-    /// The processor has AVX-512 with VBMI, and the tiles; lengths are as [`crate::packed::Call::check`] has them.
+    /// The processor has AVX-512 with VBMI, and the tiles; lengths are as [`crate::shared::packed::Call::check`] has them.
     unsafe fn product<T: Tiles, C: Levels>(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]);
 }

@@ -13,7 +13,7 @@ use crate::AlignedBytes;
 use crate::arch::x86_64::rows::chains::Acts;
 use crate::arch::x86_64::rows::lanes::{Lanes, unroll};
 use crate::arch::x86_64::tiles::{self, Tokens};
-use crate::packed::k_quants::{BLOCK, ROWS};
+use crate::shared::packed::k_quants::{BLOCK, ROWS};
 
 /// Bytes of a unit: eight lines of weights.
 const UNIT: usize = 8 * tiles::ROW;

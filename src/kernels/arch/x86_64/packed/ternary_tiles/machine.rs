@@ -8,7 +8,7 @@ use super::super::ternary_sums::row_step;
 use crate::arch::x86_64::tiles::Software;
 use crate::arch::x86_64::tiles::{Hardware, Tiles};
 #[cfg(test)]
-use crate::packed::dword;
+use crate::shared::packed::dword;
 
 /// Tiles, and what is done to their bytes and sums by vectors of 16 rows.
 pub(super) trait Machine: Tiles {

@@ -1,4 +1,4 @@
-//! Ternary codes, 32 rows interleaved, for AMX: the bytes of [`crate::packed::t2`] or of [`super::t5`], unpacked to a
+//! Ternary codes, 32 rows interleaved, for AMX: the bytes of [`crate::shared::packed::t2`] or of [`super::t5`], unpacked to a
 //! byte per weight.
 //!
 //! A line of 64 packed bytes is a dword of 16 rows; one of its planes, a byte per weight, is a line of a tile of
@@ -14,8 +14,8 @@ use super::t2::{self, UNIT};
 use super::t5;
 use super::ternary_bytes::{COLUMNS, Trits, TwoBits};
 use crate::arch::x86_64::tiles::Hardware;
-use crate::packed::{Call, Layout};
 use crate::proof::{AmxVbmi, Proof};
+use crate::shared::packed::{Call, Layout};
 
 use blocks::blocks;
 use rows::rows;

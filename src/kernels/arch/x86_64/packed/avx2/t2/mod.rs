@@ -16,8 +16,8 @@ use super::super::ternary_sums::PLANES;
 use super::super::ymm::Ymm;
 use super::super::{Ahead, dword, with_ahead};
 use crate::arch::x86_64::rows::lanes::{Lanes, by_tokens};
-use crate::packed::{Call, Layout};
 use crate::proof::{Avx2, AvxVnni, Proof};
+use crate::shared::packed::{Call, Layout};
 
 mod maddubs;
 mod vnni;

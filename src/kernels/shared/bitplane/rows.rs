@@ -32,7 +32,7 @@ impl<'a> Rows<'a> {
     }
 
     /// Bytes of the tables of a row.
-    pub(super) fn lut_bytes(&self) -> usize {
+    pub(crate) fn lut_bytes(&self) -> usize {
         (2 * self.groups) << self.width()
     }
 

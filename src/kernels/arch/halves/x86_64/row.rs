@@ -10,7 +10,7 @@ use std::arch::asm;
 use std::arch::x86_64::*;
 
 use crate::arch::doubles::widening;
-use crate::halves::{BLOCK, LINE, Line, STEPS};
+use crate::shared::halves::{BLOCK, LINE, Line, STEPS};
 
 /// Bytes of a row of lines, which the loops count in.
 const ROW: usize = BLOCK * size_of::<Line>();

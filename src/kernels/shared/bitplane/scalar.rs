@@ -7,7 +7,7 @@ use super::act::{Arrangement, INT_BLOCK};
 use super::rows::Rows;
 
 /// [`super::multiply`], once lengths were checked.
-pub(super) fn multiply(rows: &Rows<'_>, form: Arrangement, acts: &[u8], tokens: usize, out: &mut [f32]) {
+pub(crate) fn multiply(rows: &Rows<'_>, form: Arrangement, acts: &[u8], tokens: usize, out: &mut [f32]) {
     let act = form.act_bytes(rows.columns);
     let mut codes = vec![0; rows.columns];
     let acts = acts.chunks_exact(act);

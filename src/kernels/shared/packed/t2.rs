@@ -19,7 +19,7 @@ use trine_formats::types::{Part, TypeId, info, stq1_0, tq1_0};
 use super::{Arranged, Encoding, Layout, Multiply, dword};
 use crate::Isa;
 use crate::proof::Needs;
-use crate::ternary::{self, Quantizer};
+use crate::shared::ternary::{self, Quantizer};
 
 /// Rows of a group.
 pub(crate) const ROWS: usize = 32;

@@ -40,7 +40,7 @@ pub(crate) fn arrange_bytes(shape: &Shape, x: &[f32], out: &mut [u8]) {
         for (part, x) in [re, im].into_iter().enumerate() {
             let mut block = [0.0; int8::BLOCK];
             block[..x.len()].copy_from_slice(x);
-            let (scale, q) = crate::bitplane::quantize_block(&block);
+            let (scale, q) = crate::shared::bitplane::quantize_block(&block);
             let sum: i32 = q.iter().map(|&q| i32::from(q)).sum();
             let ints = &mut ints[part * int8::BLOCK..][..int8::BLOCK];
             ints.iter_mut().zip(q).for_each(|(out, q)| *out = q as u8);

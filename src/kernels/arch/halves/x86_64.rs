@@ -1,11 +1,11 @@
-//! The lanes of [`crate::halves`] in vectors, and conversions.
+//! The lanes of [`crate::shared::halves`] in vectors, and conversions.
 
 use std::arch::asm;
 use std::arch::x86_64::*;
 
 use crate::arch::doubles::{AVX2_ROWS, AVX512_ROWS, Doubles, widening};
 use crate::arch::functions::functions;
-use crate::halves::{BLOCK, Form, LANES, Line, SCALE, STEPS};
+use crate::shared::halves::{BLOCK, Form, LANES, Line, SCALE, STEPS};
 use crate::{Isa, Level};
 
 mod row;
@@ -138,7 +138,7 @@ impl Doubles for Avx512 {
     }
 }
 
-/// The first values of [`crate::halves::coefficients`], and how many they are.
+/// The first values of [`crate::shared::halves::coefficients`], and how many they are.
 pub fn coefficients(isa: Isa, x: &[f32], out: &mut [f64]) -> usize {
     // SAFETY: `isa` proves that the processor has AVX-512 F and DQ, or F16C, and AVX with AVX2.
     unsafe {
@@ -157,7 +157,7 @@ pub fn round(isa: Isa, x: &[f32; 8]) -> Option<[u16; 8]> {
     (isa.vectors() == Level::Avx2).then(|| unsafe { round_avx2(x) })
 }
 
-/// The first values of [`crate::halves::put_lane`], and how many they are.
+/// The first values of [`crate::shared::halves::put_lane`], and how many they are.
 pub fn put_lane(isa: Isa, x: &[f32], block: &mut [Line], lane: usize, form: Form) -> usize {
     if !isa.has(Level::Avx512) {
         return 0;
@@ -172,7 +172,7 @@ pub fn put_lane(isa: Isa, x: &[f32], block: &mut [Line], lane: usize, form: Form
     }
 }
 
-/// Eight lanes of [`crate::halves::put_step`]; true where this was done.
+/// Eight lanes of [`crate::shared::halves::put_step`]; true where this was done.
 #[inline]
 pub fn put_eight(isa: Isa, x: &[f32; 8], line: &mut Line, shift: u32, keep: u64, form: Form) -> bool {
     let there = isa.has(Level::Avx512);
@@ -183,7 +183,7 @@ pub fn put_eight(isa: Isa, x: &[f32; 8], line: &mut Line, shift: u32, keep: u64,
     there
 }
 
-/// [`crate::halves::coefficients`] of whole sixteens; how many that were.
+/// [`crate::shared::halves::coefficients`] of whole sixteens; how many that were.
 #[target_feature(enable = "avx512f,avx512dq")]
 fn coefficients_avx512(x: &[f32], out: &mut [f64]) -> usize {
     let scale = _mm512_set1_pd(SCALE);
@@ -233,7 +233,7 @@ fn round_avx2(x: &[f32; 8]) -> [u16; 8] {
     halves
 }
 
-/// Sixteen half floats to their normalized form, [`crate::halves::form::normalized_f32`].
+/// Sixteen half floats to their normalized form, [`crate::shared::halves::form::normalized_f32`].
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn normalized(half: __m256i) -> __m256i {
@@ -245,7 +245,7 @@ fn normalized(half: __m256i) -> __m256i {
     _mm512_cvtepi32_epi16(_mm512_or_si512(stored, sign))
 }
 
-/// [`crate::halves::put_lane`] of whole sixteens; how many values that were.
+/// [`crate::shared::halves::put_lane`] of whole sixteens; how many values that were.
 ///
 /// # Safety
 /// AVX-512 F; the block has the lane and as many steps as `x` has values.
@@ -269,7 +269,7 @@ unsafe fn put_lane_avx512<const NORMALIZED: bool>(x: &[f32], block: &mut [Line],
     x.len() / 16 * 16
 }
 
-/// Eight lanes of [`crate::halves::put_step`].
+/// Eight lanes of [`crate::shared::halves::put_step`].
 #[inline]
 #[target_feature(enable = "avx512f,f16c")]
 fn put_eight_avx512(x: &[f32; 8], line: &mut Line, shift: u32, keep: u64, form: Form) {

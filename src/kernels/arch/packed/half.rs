@@ -1,4 +1,4 @@
-//! Half floats and bfloats, 32 rows interleaved: the words of [`crate::halves`].
+//! Half floats and bfloats, 32 rows interleaved: the words of [`crate::shared::halves`].
 //!
 //! ```text
 //! quad k = 0..n/4, row r = 0..32:   word at (32k + r) * 8 = columns 4k..4k + 4 of row r
@@ -11,7 +11,7 @@
 //!
 //! F16: products are exact, so the sum is the reference's whatever the values; weights with an infinity or a NaN, which
 //! the widening would take for numbers, stay rows. The words of a group are normalized when all weights are below 64
-//! and plain when not (see [`crate::halves::form`]); before them stand the [`spans`] of the rows, which tell.
+//! and plain when not (see [`crate::shared::halves::form`]); before them stand the [`spans`] of the rows, which tell.
 //!
 //! BF16: the reference rounds the product to `f32`, which changes nothing as long as every product is zero
 //! or lies where `f32` has all its bits. A group and a token note the least and the greatest exponent
@@ -21,12 +21,13 @@
 use trine_formats::types::TypeId;
 use trine_formats::types::num::{bf16_to_f32, f16_to_f32};
 
-use super::spans::Span;
-use super::{Arranged, Call, Encoding, Layout, dword, spans};
 use crate::Isa;
 use crate::aligned::doubles;
-use crate::halves::{self, BRAIN_SCALE, Coefficients, Form, LANES, SCALE, STEPS, form};
+use crate::arch::halves::dots_of_bytes;
 use crate::proof::{Proof, compiled_for};
+use crate::shared::halves::{BRAIN_SCALE, Coefficients, Form, LANES, SCALE, STEPS, form, mend};
+use crate::shared::packed::spans::{self, Span};
+use crate::shared::packed::{Arranged, Call, Encoding, Layout, dword};
 
 /// Bytes of a row of words.
 pub(crate) const QUAD: usize = LANES * 8;
@@ -266,9 +267,9 @@ pub(crate) fn products_f16(
 ) {
     let coefs = coefficients(acts, 0, act_bytes);
     let (head, words) = group.split_at(spans::HEAD);
-    halves::dots_of_bytes::<false>(isa, words, n.div_ceil(STEPS), coefs, ahead, out, LANES);
+    dots_of_bytes::<false>(isa, words, n.div_ceil(STEPS), coefs, ahead, out, LANES);
     if spans::form(head) == Form::Plain {
-        halves::mend(out);
+        mend(out);
     }
 }
 
@@ -286,7 +287,7 @@ fn multiply_bf16<S: Set>(call: Call<'_>) {
         let coefs = coefficients(&acts[t * act_bytes..end * act_bytes], HEAD, act_bytes);
         let out = &mut out[t * LANES..end * LANES];
         if fits {
-            halves::dots_of_bytes::<true>(isa, words, n.div_ceil(STEPS), coefs, ahead, out, LANES);
+            dots_of_bytes::<true>(isa, words, n.div_ceil(STEPS), coefs, ahead, out, LANES);
         } else {
             for (r, out) in out.as_chunks_mut().0.iter_mut().enumerate() {
                 let x = &coefs.data[r * coefs.stride..][..n.next_multiple_of(STEPS)];

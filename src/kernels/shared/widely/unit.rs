@@ -31,7 +31,7 @@ pub struct Unit<'a> {
 
 impl Unit<'_> {
     /// Checks that the lengths of weights and scales fit the shape.
-    pub(super) fn check_weights(&self) {
+    pub(crate) fn check_weights(&self) {
         let (shape, form) = (self.shape, self.form);
         assert!(0 < shape.columns && shape.columns <= MAX_COLUMNS, "{} columns", shape.columns);
         assert!((1..=4).contains(&shape.stages), "{} stages", shape.stages);
@@ -44,7 +44,7 @@ impl Unit<'_> {
     }
 
     /// Checks that all lengths fit each other.
-    pub(super) fn check(&self, acts: &[u8], tokens: usize, out: &[f32]) {
+    pub(crate) fn check(&self, acts: &[u8], tokens: usize, out: &[f32]) {
         self.check_weights();
         let row = self.form.path().act_bytes(self.shape);
         assert_eq!(acts.len(), size([tokens, row]), "activations");

@@ -6,7 +6,7 @@ use super::form::CHUNK_BYTES;
 use super::{ROWS, Unit, by_blocks};
 
 /// [`super::StreamSums`] of the file's words.
-pub(super) fn sums(streams: usize, words: &[u8], re: &[u8], im: &[u8], out: &mut [[f32; 4]]) {
+pub(crate) fn sums(streams: usize, words: &[u8], re: &[u8], im: &[u8], out: &mut [[f32; 4]]) {
     let mut lanes = [Lanes::default(); 8];
     let chunks = re.chunks_exact(4 * CHUNK).zip(im.chunks_exact(4 * CHUNK)).zip(words.chunks_exact(4 * streams));
     for ((re, im), words) in chunks {
@@ -32,7 +32,7 @@ pub(super) fn sums(streams: usize, words: &[u8], re: &[u8], im: &[u8], out: &mut
 }
 
 /// Sixteen interleaved rows with 8-bit activations.
-pub(super) fn int8(unit: &Unit<'_>, acts: &[u8], out: &mut [[f32; ROWS]; 2]) {
+pub(crate) fn int8(unit: &Unit<'_>, acts: &[u8], out: &mut [[f32; ROWS]; 2]) {
     by_blocks(unit, acts, out, |codes, x, sums| {
         let integers = integers(codes, x.ints);
         for (k, (sums, integers)) in sums.iter_mut().zip(integers).enumerate() {

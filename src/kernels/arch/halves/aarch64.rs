@@ -1,12 +1,11 @@
-//! The lanes of [`crate::halves`] in vectors, and conversions.
+//! The lanes of [`crate::shared::halves`] in vectors, and conversions.
 
 use std::arch::aarch64::*;
 use std::arch::asm;
 
-use super::dot::{prefetch, widen};
 use crate::arch::doubles::{Doubles, NEON_ROWS, widening};
 use crate::arch::functions::functions;
-use crate::halves::{Form, LINE, Line, SCALE};
+use crate::shared::halves::{Form, LINE, Line, SCALE};
 use crate::{Isa, Level};
 
 /// Four vectors of two.
@@ -73,7 +72,7 @@ impl Doubles for Neon {
 /// Four values rounded to half floats. A NaN keeps its payload, which is not what the definition does.
 #[inline]
 #[target_feature(enable = "neon")]
-pub(super) fn narrow_numbers(x: float32x4_t) -> uint16x4_t {
+pub(crate) fn narrow_numbers(x: float32x4_t) -> uint16x4_t {
     let halves: uint16x4_t;
     // SAFETY: reads and writes the named registers and nothing else. The intrinsic needs a newer compiler.
     unsafe {
@@ -98,7 +97,7 @@ fn narrow(x: float32x4_t) -> uint16x4_t {
     vbsl_u16(number, halves, vorr_u16(sign, vdup_n_u16(0x7E00)))
 }
 
-/// The first values of [`crate::halves::coefficients`], and how many they are.
+/// The first values of [`crate::shared::halves::coefficients`], and how many they are.
 pub fn coefficients(isa: Isa, x: &[f32], out: &mut [f64]) -> usize {
     // SAFETY: `isa` proves that the processor has NEON, which every instruction set here includes but the portable one.
     if isa.has(Level::Neon) { unsafe { coefficients_neon(x, out) } } else { 0 }
@@ -111,12 +110,12 @@ pub fn round(isa: Isa, x: &[f32; LINE]) -> Option<[u16; LINE]> {
     isa.has(Level::Neon).then(|| unsafe { round_neon(x) })
 }
 
-/// [`crate::halves::put_lane`] has no vectors of its own here.
+/// [`crate::shared::halves::put_lane`] has no vectors of its own here.
 pub fn put_lane(_: Isa, _: &[f32], _: &mut [Line], _: usize, _: Form) -> usize {
     0
 }
 
-/// Nor has [`crate::halves::put_step`].
+/// Nor has [`crate::shared::halves::put_step`].
 pub fn put_eight(_: Isa, _: &[f32; LINE], _: &mut Line, _: u32, _: u64, _: Form) -> bool {
     false
 }
@@ -132,7 +131,7 @@ fn round_neon(x: &[f32; LINE]) -> [u16; LINE] {
     halves
 }
 
-/// [`crate::halves::coefficients`] of whole fours; how many values that were.
+/// [`crate::shared::halves::coefficients`] of whole fours; how many values that were.
 #[target_feature(enable = "neon")]
 fn coefficients_neon(x: &[f32], out: &mut [f64]) -> usize {
     let (x, out) = (x.as_chunks::<4>().0, out.as_chunks_mut::<4>().0);
@@ -146,4 +145,30 @@ fn coefficients_neon(x: &[f32], out: &mut [f64]) -> usize {
         }
     }
     4 * x.len().min(out.len())
+}
+
+/// Four half floats as `f32`. A NaN becomes a quiet one.
+#[inline]
+#[target_feature(enable = "neon")]
+pub(crate) fn widen(halves: uint16x4_t) -> float32x4_t {
+    let floats;
+    // SAFETY: reads and writes the named registers and nothing else. The intrinsic needs a newer compiler.
+    unsafe {
+        asm!(
+            "fcvtl {floats:v}.4s, {halves:v}.4h",
+            floats = lateout(vreg) floats,
+            halves = in(vreg) halves,
+            options(pure, nomem, nostack, preserves_flags),
+        );
+    }
+    floats
+}
+
+/// Asks for the cache line at `p`, which need not be there.
+#[inline(always)]
+pub(crate) fn prefetch(p: *const u8) {
+    // SAFETY: a hint, which takes any address and has no effect where there is no memory. The intrinsic is not stable.
+    unsafe {
+        asm!("prfm pldl1keep, [{p}]", p = in(reg) p, options(readonly, nostack, preserves_flags));
+    }
 }

@@ -199,8 +199,8 @@ const fn signed_or_not(mut table: [u8; 16]) -> [u8; 16] {
 /// `$layout` of every type.
 macro_rules! layouts_of_block32 {
     ($layout:ident $(, $products:ty)?) => {{
-        use $crate::packed::block32::{Iq4Nl, Mxfp4, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
-        $crate::packed::layouts_of!($layout $(, $products)?: Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Iq4Nl Mxfp4)
+        use $crate::shared::packed::block32::{Iq4Nl, Mxfp4, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
+        $crate::shared::packed::layouts_of!($layout $(, $products)?: Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Iq4Nl Mxfp4)
     }};
 }
 pub(crate) use layouts_of_block32;

@@ -124,8 +124,8 @@ const _: () = assert!(info::Q2_0.at(Part::Codes) == info::PQ2_0.at(Part::Codes))
 /// `$layout` of every type.
 macro_rules! layouts_of_nested {
     ($layout:ident $(, $products:ty)?) => {{
-        use $crate::packed::nested::{Pq2_0, Ptq1_0, Q1_0, Q2_0};
-        $crate::packed::layouts_of!($layout $(, $products)?: Q2_0 Pq2_0 Ptq1_0 Q1_0)
+        use $crate::shared::packed::nested::{Pq2_0, Ptq1_0, Q1_0, Q2_0};
+        $crate::shared::packed::layouts_of!($layout $(, $products)?: Q2_0 Pq2_0 Ptq1_0 Q1_0)
     }};
 }
 pub(crate) use layouts_of_nested;

@@ -7,7 +7,7 @@
 //!
 //! Places count from 2^-24, the lowest bit of all half floats, to 2^15, the highest.
 
-use crate::halves::{Form, LANES, STEPS};
+use crate::shared::halves::{Form, LANES, STEPS};
 
 /// Bytes of the spans of a group.
 pub(crate) const HEAD: usize = 2 * LANES;
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn a_span_is_from_the_lowest_bit_to_the_highest() {
-        for half in (0..=u16::MAX).filter(|half| !crate::halves::is_special(*half)) {
+        for half in (0..=u16::MAX).filter(|half| !crate::shared::halves::is_special(*half)) {
             let whole = (f64::from(f16_to_f32(half)).abs() * crate::testing::power(24)) as u64;
             let span = Span::of(&[[0; 2], half.to_le_bytes(), [0, 0x80]]);
             if whole == 0 {

@@ -16,8 +16,8 @@ use trine_formats::types::{Part, TypeId, info};
 
 use super::{BLOCK, Q8_K, ROWS, count_rows};
 use crate::Isa;
-use crate::packed::{Arranged, Encoding, Layout, Multiply};
 use crate::proof::Needs;
+use crate::shared::packed::{Arranged, Encoding, Layout, Multiply};
 
 /// Offsets in a block of the file.
 const FILE: usize = info::Q2_K.bytes;

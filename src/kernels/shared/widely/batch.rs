@@ -1,0 +1,28 @@
+//! Rows and outputs of products of sixteen tokens at once.
+
+use trine_formats::widely::Shape;
+
+use super::Form;
+
+/// Tokens of a call.
+pub const TOKENS: usize = 16;
+/// Rows of a call at most, whose sums stay in the second-level cache.
+pub const ROWS: usize = 128;
+
+/// Real and imaginary parts of the outputs of a row for all tokens.
+pub type Outputs = [[f32; TOKENS]; 2];
+
+/// Some rows of a matrix.
+#[derive(Clone, Copy)]
+pub struct Rows<'a> {
+    /// Shape of the whole matrix.
+    pub shape: &'a Shape,
+    /// Number of the first row in the matrix: the first one of its unit.
+    pub first: usize,
+    /// Form of the weights.
+    pub form: Form,
+    /// The units that the rows stand in.
+    pub weights: &'a [u8],
+    /// The scales of the whole matrix.
+    pub scales: &'a [f32],
+}

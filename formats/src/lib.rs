@@ -11,6 +11,7 @@ pub mod hessian;
 pub mod imatrix;
 pub mod limited;
 pub mod pruned;
+pub mod rotated;
 pub mod safetensors;
 pub mod temp_file;
 pub mod types;

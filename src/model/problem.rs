@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use trine_formats::anyprec::AnyPrecError;
 use trine_formats::gguf::GgufError;
+use trine_formats::rotated::RotatedError;
 use trine_formats::widely::WidelyError;
 
 /// One thing that keeps a model from running.
@@ -54,6 +55,9 @@ pub enum Problem {
     /// The parts of an any-precision matrix do not fit to each other.
     #[error(transparent)]
     AnyPrecision(#[from] AnyPrecError),
+    /// Keys about rotated weights that make no sense.
+    #[error(transparent)]
+    Rotated(#[from] RotatedError),
     /// The parts of a widely linear matrix do not fit to each other.
     #[error(transparent)]
     Widely(#[from] WidelyError),

@@ -7,6 +7,7 @@ use trine_formats::types::TypeId;
 
 use super::anyprec;
 use super::packed::Packed;
+use super::rotate::{Rotation, Turn};
 
 macro_rules! ftypes {
     ($($name:ident = $id:literal, $group:ident, $default:ident, $note:literal;)*) => {
@@ -135,6 +136,8 @@ pub enum Target {
     Widely,
     /// Make matrices dense again that are widely linear.
     Dense(TypeId),
+    /// Rotate matrices, or rotate them back.
+    Turned(Rotation),
 }
 
 /// The name of the target with widely linear matrices.
@@ -184,6 +187,10 @@ impl Target {
             Target::Width(bits) => format!("{bits} bits"),
             Target::Widely => WIDELY.to_owned(),
             Target::Dense(ty) => ty.to_string(),
+            Target::Turned(Rotation { turn: Turn::Rotate { block, .. }, .. }) => {
+                format!("rotated in blocks of {block}")
+            }
+            Target::Turned(Rotation { turn: Turn::Unrotate, .. }) => "rotated back".to_owned(),
         }
     }
 

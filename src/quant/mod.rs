@@ -2,8 +2,8 @@
 //!
 //! [`Plan`] decides from headers alone what becomes of each tensor; [`run`] carries a plan out. Each tensor is planned
 //! and made by a method: rounding row by row (also by [half-quadratic quantization](Encoder)), [moves of ternary
-//! weights](lossless), [error feedback](gptq), [codebooks](anyprec), [widely linear matrices](widely). A method is a
-//! folder and a line in `planner.rs`. Where llama-quantize silently does something else than asked, the plan holds a
+//! weights](lossless), [error feedback](gptq), [codebooks](anyprec), [widely linear matrices](widely),
+//! [rotations](rotate). A method is a folder and a line in `planner.rs`. Where llama-quantize silently does something else than asked, the plan holds a
 //! [`Problem`] instead.
 
 pub mod anyprec;
@@ -28,6 +28,7 @@ mod plan;
 mod planner;
 mod problem;
 mod recipe;
+pub mod rotate;
 mod round;
 mod row;
 mod run;

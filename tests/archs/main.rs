@@ -15,6 +15,7 @@ mod recurrent;
 mod refusals;
 mod rotated;
 mod saved;
+mod turned;
 mod weights;
 
 use std::fs;

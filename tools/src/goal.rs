@@ -29,6 +29,8 @@ pub fn long_help() -> String {
   rquantize --dry-run model-F16.gguf AP --widths 3,6                      true sizes, tables included
   rquantize model-BF16.gguf model-fairy2i.gguf FAIRY2I --wl-stages 2      weights of +-1 and +-i, 2 bits each
   rquantize model-fairy2i.gguf dense.gguf F16                             the matrices that it computes with
+  rquantize --rotate 1024:signs model-F16.gguf rotated.gguf               the same model in a basis without outliers
+  rquantize --unrotate rotated.gguf plain.gguf F16                        and back
   rquantize --split-max-size 2G model.gguf model                          model-00001-of-0000N.gguf, as llama-gguf-split
   rquantize --merge model-00001-of-00003.gguf whole.gguf
 

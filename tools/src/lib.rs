@@ -42,6 +42,7 @@ pub mod packing;
 pub mod progress;
 pub mod provenance;
 pub mod quantize;
+pub mod rotation;
 pub mod runner;
 pub mod sampling;
 pub mod shown;

@@ -9,8 +9,9 @@ mod keys;
 mod latent;
 mod mixing;
 mod position;
-mod rotated;
 mod vocabulary;
+
+use trine_formats::rotated::Rotated;
 
 use super::ModelError;
 use crate::arch::rules::{GateClamp, NormKind, Residual, Sum};
@@ -26,7 +27,6 @@ pub use experts::Experts;
 pub use header::Header;
 use keys::Keys;
 pub use mixing::Mixing;
-pub use rotated::{Rotated, TABLE};
 use vocabulary::vocabulary;
 
 /// Largest `block_count` llama.cpp accepts.
@@ -201,7 +201,8 @@ impl Config {
                 format!("is false, and models of architecture {} attend backwards alone", arch.name),
             );
         }
-        let rotated = rotated::Rotated::read(k);
+        let rotated = Rotated::read(k.meta).map_err(|e| k.problems.push(e.into()));
+        let rotated = rotated.ok().flatten();
         for &(key, only) in arch.fixed_keys {
             if let Some(n) = k.u32(key).filter(|&n| n != only) {
                 k.wrong(key, format!("is {n}; trine can run models with {only}"));

@@ -1,10 +1,20 @@
 //! Inputs of rotated matrices.
 
+use trine_formats::rotated::{OUTPUT, Rotated, RotatedError, TABLE};
+
 use super::lowering::Lowering;
 use crate::model::Problem;
-use crate::model::config::{Rotated, TABLE};
 use crate::ops::hadamard::Hadamard;
 use crate::program::Value;
+
+/// The rotation of inputs of `width` elements.
+///
+/// # Errors
+/// The reason why such inputs cannot be rotated.
+fn rotation(rotated: &Rotated, width: usize) -> Result<Hadamard, RotatedError> {
+    let signs = rotated.signs_of(width)?.to_vec();
+    Ok(Hadamard { block: rotated.block, signs, inverse: false })
+}
 
 impl Lowering<'_, '_> {
     /// `x` as the matrix of a tensor wants it: rotated where the tensor is rotated. Matrices with the same input share
@@ -18,11 +28,11 @@ impl Lowering<'_, '_> {
             return x;
         }
         self.claimed.insert(tensor.to_owned());
-        let permuted = rotated.grouped && tensor.contains(".ssm_out.");
+        let permuted = rotated.is_grouped(tensor);
         if let Some((.., y)) = self.rotations.iter().find(|known| (known.0, known.1) == (x, permuted)) {
             return *y;
         }
-        let rotation = match rotated.rotation(self.b.columns(x)) {
+        let rotation = match rotation(rotated, self.b.columns(x)) {
             Ok(rotation) => rotation,
             Err(why) => {
                 let what = format!("it cannot be multiplied with rotated inputs: {why}");
@@ -41,7 +51,7 @@ impl Lowering<'_, '_> {
         let Some(rotated) = self.c.rotated.as_ref().filter(|rotated| rotated.table) else {
             return x;
         };
-        match rotated.rotation(self.b.columns(x)) {
+        match rotation(rotated, self.b.columns(x)) {
             Ok(rotation) => self.b.hadamard("unrotated", x, Hadamard { inverse: true, ..rotation }),
             Err(why) => {
                 self.loader.problem(Problem::tensor(TABLE, format!("its rows cannot be rotated back: {why}")));
@@ -74,7 +84,7 @@ impl Lowering<'_, '_> {
             let what = "adapters are not applied to rotated weights; merge the adapter before they are rotated";
             self.loader.problem(Problem::Contradiction(what.to_owned()));
         }
-        if rotated.table && !rotated.tied && !self.loader.has("output.weight") {
+        if rotated.table && !rotated.tied && !self.loader.has(OUTPUT) {
             let what = "it is rotated and there is no output.weight: version 2 of prism.hadamard.* has keys for that";
             self.loader.problem(Problem::tensor(TABLE, what));
         }

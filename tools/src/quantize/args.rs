@@ -13,6 +13,7 @@ use crate::anyprec::AnyPrecArgs;
 use crate::goal::{self, long_help};
 use crate::gptq::GptqArgs;
 use crate::packing::I2sLayout;
+use crate::rotation::RotateArgs;
 use crate::split::SplitArgs;
 use crate::threads;
 use crate::widely::WidelyArgs;
@@ -33,7 +34,7 @@ use crate::widely::WidelyArgs;
 #[derive(Parser)]
 #[command(name = "rquantize", version, after_help = SHORT_HELP, after_long_help = long_help())]
 #[command(
-    override_usage = "rquantize [OPTIONS] IN.gguf OUT.gguf TYPE [THREADS]\n       rquantize [OPTIONS] --dry-run IN.gguf TYPE\n       rquantize --width N IN.gguf OUT.gguf\n       rquantize --split-max-size N(M|G) IN.gguf OUTPREFIX\n       rquantize --merge FIRST-00001-of-0000N.gguf OUT.gguf"
+    override_usage = "rquantize [OPTIONS] IN.gguf OUT.gguf TYPE [THREADS]\n       rquantize [OPTIONS] --dry-run IN.gguf TYPE\n       rquantize --width N IN.gguf OUT.gguf\n       rquantize --rotate BLOCK[:signs] IN.gguf OUT.gguf [TYPE [THREADS]]\n       rquantize --split-max-size N(M|G) IN.gguf OUTPREFIX\n       rquantize --merge FIRST-00001-of-0000N.gguf OUT.gguf"
 )]
 pub struct Args {
     /// The model; of a split one any shard
@@ -164,7 +165,14 @@ pub struct Args {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub widely: WidelyArgs,
+
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub rotation: RotateArgs,
 }
+
+/// The option that rotations know too.
+pub(super) const FALLBACK: &str = "--fallback";
 
 const SHORT_HELP: &str = "See --help for examples and the types.";
 
@@ -201,13 +209,7 @@ impl Job {
             let names: Vec<&str> = goal::names().collect();
             anyhow!("unknown type '{name}'{hint} (types: {})", names.join(" "))
         })?;
-        let threads = match threads {
-            None => 0,
-            Some(text) => match text.parse::<u16>() {
-                Ok(n) if n <= 1024 => usize::from(n),
-                _ => bail!("'{text}' is not a number of threads (0 to 1024; 0: all processors)"),
-            },
-        };
+        let threads = threads_of(threads)?;
         let out =
             out.map_or_else(|| args.input.with_file_name(format!("ggml-model-{}.gguf", target.name())), PathBuf::from);
         Ok(Job { out, target, threads })
@@ -224,11 +226,20 @@ impl Job {
     }
 }
 
+/// Reads the number of threads; 0, all processors, where there is none.
+pub(super) fn threads_of(text: Option<&str>) -> Result<usize> {
+    match text.map(|text| (text, text.parse::<u16>())) {
+        None => Ok(0),
+        Some((_, Ok(n))) if n <= 1024 => Ok(usize::from(n)),
+        Some((text, _)) => bail!("'{text}' is not a number of threads (0 to 1024; 0: all processors)"),
+    }
+}
+
 impl Args {
-    /// The first option that was given and is only for what llama-quantize or bitnet.cpp make.
-    pub(super) fn usual_option(&self) -> Option<&'static str> {
+    /// The options that were given and are only for what llama-quantize or bitnet.cpp make.
+    fn usual_options(&self) -> impl Iterator<Item = &'static str> + use<> {
         let given = [
-            (self.fallback, "--fallback"),
+            (self.fallback, FALLBACK),
             (self.force, "--force"),
             (self.pure, "--pure"),
             (self.leave_output_tensor, "--leave-output-tensor"),
@@ -243,19 +254,29 @@ impl Args {
             (!self.tl_tiles.is_empty(), "--tl-tiles"),
             (!self.input_tl_tiles.is_empty(), "--input-tl-tiles"),
         ];
-        given.into_iter().find(|g| g.0).map(|g| g.1)
+        given.into_iter().filter(|g| g.0).map(|g| g.1)
     }
 
-    /// The first option that was given and says how weights are quantized.
-    pub(super) fn any_option(&self) -> Option<&'static str> {
+    /// The options that were given and say how weights are quantized.
+    pub(super) fn all_options(&self) -> impl Iterator<Item = &'static str> + use<> {
         let others = [
             (self.imatrix.is_some(), "--imatrix"),
             (self.output_tensor_type.is_some(), "--output-tensor-type"),
             (self.token_embedding_type.is_some(), "--token-embedding-type"),
         ];
-        let other = others.into_iter().find(|o| o.0).map(|o| o.1);
+        let others = others.into_iter().filter(|o| o.0).map(|o| o.1);
         let gptq = self.gptq.gptq.is_some().then_some("--gptq");
-        self.any_precision.given().or(gptq).or(self.usual_option()).or(other)
+        self.any_precision.given().into_iter().chain(gptq).chain(self.usual_options()).chain(others)
+    }
+
+    /// The first of those that are only for what llama-quantize or bitnet.cpp make.
+    pub(super) fn usual_option(&self) -> Option<&'static str> {
+        self.usual_options().next()
+    }
+
+    /// The first of all that say how weights are quantized.
+    pub(super) fn any_option(&self) -> Option<&'static str> {
+        self.all_options().next()
     }
 
     pub(super) fn output_type(&self) -> Result<Option<TypeId>> {

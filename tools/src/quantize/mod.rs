@@ -4,6 +4,7 @@ pub mod args;
 mod clusters;
 mod outcome;
 mod recipe;
+mod rotate;
 mod show;
 mod widely;
 
@@ -33,6 +34,9 @@ fn take_width(args: &Args, width: u8) -> Result<()> {
     if let Some(option) = args.any_option() {
         bail!("{option} has no meaning beside --width, which copies");
     }
+    if let Some((_, option)) = args.rotation.given() {
+        bail!("{option} has no meaning beside --width, which copies");
+    }
     if args.dry_run || args.verify {
         bail!("--width knows neither --dry-run nor --verify; rinspect shows the widths of a file");
     }
@@ -55,6 +59,8 @@ fn split_or_merge(args: &Args, option: &str) -> Result<()> {
         (args.allow_requantize, "--allow-requantize"),
         (args.verify, "--verify"),
         (args.any_precision.width.is_some(), "--width"),
+        (args.rotation.rotate.is_some(), "--rotate"),
+        (args.rotation.unrotate, "--unrotate"),
     ];
     let other = others.into_iter().find(|o| o.0).map(|o| o.1);
     if let Some(other) = args.any_option().or(other) {
@@ -112,6 +118,9 @@ pub fn run(args: &Args) -> Result<()> {
     }
     if let Some(width) = args.any_precision.width {
         return take_width(args, width);
+    }
+    if let Some(turn) = args.rotation.given() {
+        return rotate::run(args, turn);
     }
     let job = Job::new(args)?;
     check_options(args, job.target)?;

@@ -11,6 +11,7 @@ use trine::quant::widely::Widely;
 use trine::quant::{Plan, Recipe, Report, Rounding, Row, Target, TensorLoss, TernaryReport};
 use trine_formats::gguf::write::Layout;
 use trine_formats::gguf::{ModelFile, Program, programs};
+use trine_formats::rotated::Rotated;
 
 use super::outcome::Shown;
 use super::{clusters, widely};
@@ -56,6 +57,9 @@ fn type_counts(plan: &Plan) -> String {
 
 /// The programs that load all types of the output, by name; trine does anyway.
 fn readers(plan: &Plan) -> Vec<&'static str> {
+    if plan.shards.first().is_some_and(|shard| Rotated::is_in(&shard.meta)) {
+        return vec!["PrismML's fork of llama.cpp", "trine"];
+    }
     let programs = programs(plan.rows.iter().map(|row| row.to));
     let names = programs.into_iter().map(Program::name);
     names.chain(["trine"]).collect()

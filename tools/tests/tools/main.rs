@@ -29,6 +29,7 @@ mod rperplexity;
 mod rperplexity_compare;
 mod rperplexity_tasks;
 mod rquantize;
+mod rquantize_rotate;
 mod rquantize_split;
 mod rtokenize;
 #[cfg(unix)]

@@ -34,10 +34,19 @@ pub enum SpeculateError {
 /// The model does not have that width, it is not below the text's, or drafts cannot be taken back.
 pub fn check(model: &Model, draft: u8, text: u8) -> Result<(), SpeculateError> {
     model.check_width(draft)?;
-    if model.is_recurrent() {
-        return Err(SpeculateError::Recurrent);
-    }
+    check_in_steps(model)?;
     narrower(draft, text)
+}
+
+/// Checks that drafts for texts of `model`, wherever they come from, can be taken back within a step of many texts.
+///
+/// # Errors
+/// The model has a recurrent state.
+pub fn check_in_steps(model: &Model) -> Result<(), SpeculateError> {
+    match model.is_recurrent() {
+        true => Err(SpeculateError::Recurrent),
+        false => Ok(()),
+    }
 }
 
 /// Checks that drafts of one width are cheaper than a text of the other.

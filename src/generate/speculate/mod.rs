@@ -8,7 +8,8 @@
 //! which no part can be forgotten, goes back to where it was before the draft.
 //!
 //! [`Drafter`] decides how long a draft is and which of its tokens are accepted, [`Pace`] measures whether drafts pay;
-//! both evaluate nothing. [`Speculator`] drives them in a session.
+//! both evaluate nothing. [`Speculator`] drives them in a session; a server drives them itself in the steps of many texts,
+//! with an [`Aside`] for each text where drafts come from a second model or the text.
 
 mod drafter;
 mod error;
@@ -21,7 +22,7 @@ mod tail;
 mod vocabulary;
 
 pub use drafter::{Counts, Drafter};
-pub use error::{SpeculateError, check};
+pub use error::{SpeculateError, check, check_in_steps};
 pub use pace::Pace;
-pub use source::DraftSource;
+pub use source::{Aside, AsideSource, DraftSource};
 pub use speculator::Speculator;

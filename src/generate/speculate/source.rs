@@ -2,7 +2,7 @@
 
 use super::error::{SpeculateError, narrower};
 use super::lookup;
-use super::second::Second;
+use super::second::{Second, SecondModel};
 use super::tail::{Guess, Tail};
 use crate::cancel::CancelToken;
 use crate::handle::Model;
@@ -31,11 +31,71 @@ impl PartialEq for DraftSource {
     }
 }
 
+/// A source whose drafts need nothing of a text's own session: a second model, or the text itself.
+#[derive(Clone)]
+pub struct AsideSource(Option<SecondModel>);
+
+impl AsideSource {
+    /// `wanted` for texts of `model`; `None` for a source that drafts in the session of the text.
+    ///
+    /// # Errors
+    /// A second model whose tokens are of no use for this one.
+    pub fn new(wanted: &DraftSource, model: &Model) -> Result<Option<AsideSource>, SpeculateError> {
+        Ok(match wanted {
+            DraftSource::Narrow(_) => None,
+            DraftSource::Model(draft) => Some(AsideSource(Some(SecondModel::new(model, draft)?))),
+            DraftSource::Text => Some(AsideSource(None)),
+        })
+    }
+
+    /// At work on one text, in a context of `n_ctx` tokens.
+    pub fn for_text(&self, n_ctx: usize) -> Aside {
+        Aside(self.0.as_ref().map(|second| Box::new(second.for_text(n_ctx))))
+    }
+}
+
+/// Drafts for one text that need nothing of its session.
+pub struct Aside(Option<Box<Second>>);
+
+impl Aside {
+    /// From now on `cancel` ends a draft.
+    pub(super) fn cancel_by(&mut self, cancel: CancelToken) {
+        if let Some(second) = &mut self.0 {
+            second.cancel_by(cancel);
+        }
+    }
+
+    /// Reads what it has not read of a text, so that the first draft takes no longer than the next ones.
+    ///
+    /// # Errors
+    /// It was cancelled.
+    pub fn read(&mut self, text: &[u32]) -> Result<(), EvalError> {
+        self.0.as_mut().map_or(Ok(()), |second| second.read(text))
+    }
+
+    /// At most `most` tokens that may follow `last` behind `text`, which was [read](Aside::read); `guess` chooses them as
+    /// the text's own chooser would. `None` where nothing was worth a guess.
+    ///
+    /// # Errors
+    /// It was cancelled.
+    pub fn draft(
+        &mut self,
+        (text, last): (&[u32], u32),
+        most: usize,
+        guess: &mut dyn FnMut(&[f32]) -> Option<u32>,
+    ) -> Result<Option<Vec<u32>>, EvalError> {
+        let tail = Tail { text, last, most };
+        match &mut self.0 {
+            Some(second) => second.draft(&tail, guess),
+            None => Ok(lookup::draft(&tail)),
+        }
+    }
+}
+
 /// A source at work on one text.
 pub(super) enum Source {
     Narrow(u8),
-    Model(Box<Second>),
-    Text,
+    Aside(Aside),
 }
 
 impl Source {
@@ -44,11 +104,11 @@ impl Source {
     /// # Errors
     /// A second model whose tokens are of no use for this one.
     pub fn new(wanted: &DraftSource, model: &Model, session: &Session) -> Result<Source, SpeculateError> {
-        Ok(match wanted {
-            DraftSource::Narrow(bits) => Source::Narrow(*bits),
-            DraftSource::Model(draft) => Source::Model(Box::new(Second::new(model, draft, session.n_ctx())?)),
-            DraftSource::Text => Source::Text,
-        })
+        if let DraftSource::Narrow(bits) = wanted {
+            return Ok(Source::Narrow(*bits));
+        }
+        let second = AsideSource::new(wanted, model)?.and_then(|aside| aside.0);
+        Ok(Source::Aside(AsideSource(second).for_text(session.n_ctx())))
     }
 
     /// Checks that it can draft for a session as that is now.
@@ -56,7 +116,7 @@ impl Source {
     /// # Errors
     /// A width that the model does not have, or that is not below the session's.
     pub fn check(&self, session: &Session) -> Result<(), SpeculateError> {
-        let Source::Narrow(draft) = *self else {
+        let &Source::Narrow(draft) = self else {
             return Ok(());
         };
         session.model().check_width(draft)?;
@@ -65,8 +125,8 @@ impl Source {
 
     /// From now on `cancel` ends a draft.
     pub fn cancel_by(&mut self, cancel: CancelToken) {
-        if let Source::Model(second) = self {
-            second.cancel_by(cancel);
+        if let Source::Aside(aside) = self {
+            aside.cancel_by(cancel);
         }
     }
 
@@ -76,8 +136,8 @@ impl Source {
     /// It was cancelled.
     pub fn read(&mut self, text: &[u32]) -> Result<(), EvalError> {
         match self {
-            Source::Model(second) => second.read(text),
-            Source::Narrow(_) | Source::Text => Ok(()),
+            Source::Aside(aside) => aside.read(text),
+            Source::Narrow(_) => Ok(()),
         }
     }
 
@@ -94,8 +154,7 @@ impl Source {
     ) -> Result<Option<Vec<u32>>, EvalError> {
         match self {
             Source::Narrow(bits) => narrow(session, *bits, tail, guess).map(Some),
-            Source::Model(second) => second.draft(tail, guess),
-            Source::Text => Ok(lookup::draft(tail)),
+            Source::Aside(aside) => aside.draft((tail.text, tail.last), tail.most, guess),
         }
     }
 }

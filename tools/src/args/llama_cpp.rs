@@ -72,7 +72,7 @@ const NO_NETWORK: &str =
 const NO_PRESETS: &str = "name the model: -hf USER/REPO:QUANT";
 const FILES_OWN: &str =
     "the model's own numbers are used; rconvert and rquantize --override-kv write others into a file";
-pub(super) const NO_DRAFT_MODEL: &str = "drafts come from fewer bits of the same any-precision file: --draft-bits";
+const NO_DRAFTS: &str = "this tool drafts nothing; rgen and rserve do";
 const OWN_DRAFTS: &str = "drafts change no text, and how long they are and whether they pay is measured";
 const LIKE_MODEL: &str = "a draft model runs as the model does";
 const NO_HEADS: &str = "drafts come from a second model (-md), from the text itself (--spec-type ngram-simple) or from fewer bits of the same any-precision file (--draft-bits)";
@@ -196,8 +196,8 @@ const TABLE: &[Foreign] = &[
     harmless(&["-mmdev", "--mmproj-device", "--image-min-tokens", "--image-max-tokens", "--mtmd-batch-max-tokens"], Value, NO_MEDIA),
     harmless(&["--video-fps", "--video-timestamp-interval", "--video-ffmpeg-dir"], Value, NO_MEDIA),
     // drafts
-    refused(&["-md", "--model-draft", "--spec-draft-model"], Value, NO_DRAFT_MODEL),
-    refused(&["-hfd", "-hfrd", "--hf-repo-draft", "--spec-draft-hf"], Value, NO_DRAFT_MODEL),
+    refused(&["-md", "--model-draft", "--spec-draft-model"], Value, NO_DRAFTS),
+    refused(&["-hfd", "-hfrd", "--hf-repo-draft", "--spec-draft-hf"], Value, NO_DRAFTS),
     harmless(&["-td", "--threads-draft", "--spec-draft-threads"], Value, LIKE_MODEL),
     harmless(&["-tbd", "--threads-batch-draft", "--spec-draft-threads-batch"], Value, LIKE_MODEL),
     harmless(&["-ctkd", "--cache-type-k-draft", "--spec-draft-type-k"], Value, LIKE_MODEL),
@@ -205,7 +205,7 @@ const TABLE: &[Foreign] = &[
     harmless(&["-devd", "--device-draft", "--spec-draft-device"], Value, LIKE_MODEL),
     harmless(&["-ngld", "--gpu-layers-draft", "--n-gpu-layers-draft", "--spec-draft-ngl"], Value, LIKE_MODEL),
     harmless(&["--draft-min", "--draft-n-min", "--spec-draft-n-min"], Value, OWN_DRAFTS),
-    refused(&["--draft-max", "--draft-n", "--draft", "--spec-draft-n-max"], Value, NO_DRAFT_MODEL),
+    refused(&["--draft-max", "--draft-n", "--draft", "--spec-draft-n-max"], Value, NO_DRAFTS),
     harmless(&["--draft-p-min", "--spec-draft-p-min"], Value, OWN_DRAFTS),
     harmless(&["--draft-p-split", "--spec-draft-p-split"], Value, OWN_DRAFTS),
     refused(&["--mtp", "--dflash", "--eagle3"], Nothing, NO_HEADS),

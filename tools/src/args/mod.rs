@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write as _};
-use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::builder::StyledStr;
@@ -25,7 +24,7 @@ pub use programs::OF_PROGRAMS;
 pub type Words = Vec<OsString>;
 
 pub use crate::manual::Short;
-use crate::models::Asked;
+use crate::models::{Asked, Fetched};
 
 /// The words that this program was started with.
 pub fn words() -> Words {
@@ -77,13 +76,15 @@ pub fn matches(command: &mut Command, short: Short, words: Words) -> Result<ArgM
     for line in &read.notes {
         note!("note: {line}");
     }
-    let words = match read.asked.is_for_a_model() {
-        true => read.with_models(&tool, &models::fetch(&read.asked)?),
-        false => match read.with_found(&tool)? {
-            Some(words) => words,
-            None => return Ok(parsed),
-        },
+    let found = match read.asked.is_for_a_model() {
+        true => None,
+        false => read.with_found(&tool)?,
     };
+    let fetched = models::fetch(&read.asked)?;
+    if found.is_none() && fetched == Fetched::default() {
+        return Ok(parsed);
+    }
+    let words = Read { words: found.unwrap_or_else(|| read.words.clone()), ..read }.with_models(&tool, &fetched);
     Ok(command.try_get_matches_from_mut(words).unwrap_or_else(|told| end(&told)))
 }
 
@@ -181,9 +182,9 @@ struct Read {
 
 impl Read {
     /// The words, with models that were asked for.
-    fn with_models(&self, tool: &str, models: &[PathBuf]) -> Vec<OsString> {
+    fn with_models(&self, tool: &str, fetched: &Fetched) -> Vec<OsString> {
         let (program, rest) = self.words.split_at(self.words.len().min(1));
-        program.iter().cloned().chain(models::words(tool, models)).chain(rest.iter().cloned()).collect()
+        program.iter().cloned().chain(models::words(tool, fetched)).chain(rest.iter().cloned()).collect()
     }
 
     /// The words, with files for names of models that are here; `None` where nothing is to be changed.
@@ -363,7 +364,7 @@ impl<'a> Reader<'a> {
             Some((name, value)) => (name, Some(OsString::from(value))),
             None => (name, None),
         };
-        let Some(valued) = models::takes_value(name) else { return Ok(false) };
+        let Some(valued) = models::takes_value(&self.tool, name) else { return Ok(false) };
         let value = if valued { value.or_else(|| args.next()) } else { None };
         asked.note(name, value.as_deref())?;
         Ok(true)

@@ -2,7 +2,7 @@
 //! of them in the tool that does its work. They are looked for before those of [`super::table`].
 
 use super::llama_cpp::Takes::{Nothing, Value};
-use super::llama_cpp::{FLASH, Foreign, NO_DEVICE, NO_DRAFT_MODEL, harmless, harmless_for, refused, table};
+use super::llama_cpp::{FLASH, Foreign, NO_DEVICE, harmless, harmless_for, refused, table};
 
 /// The tool, whose options they are, and the options.
 pub type OfProgram = (&'static str, &'static str, &'static [Foreign]);
@@ -48,7 +48,6 @@ pub const OF_PROGRAMS: &[OfProgram] = &[
         refused(&["--models-max"], Value, "--models-memory bounds how many models of --models are loaded"),
         refused(&["--dry-sequence-breaker", "-l", "--logit-bias"], Value, ASKED),
         refused(&["--ignore-eos"], Nothing, ASKED),
-        harmless_for(&["--spec-type"], Value, NO_DRAFT_MODEL, &["none"], NO_DRAFT_MODEL),
         refused(&["--grammar", "--grammar-file", "-j", "--json-schema", "-jf", "--json-schema-file"], Value, "each request brings the form of its text: grammar, json_schema or response_format"),
         refused(&["-sp", "--special"], Nothing, "control tokens are not part of the text"),
         refused(&["--context-shift"], Nothing, "a text ends when its context is full; give a larger -c"),

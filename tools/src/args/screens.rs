@@ -48,7 +48,7 @@ const HEADINGS: &[(&str, Row)] = &[
     ("Context", ("rperplexity", &["batch-size", "ubatch-size"])),
     ("Context", ("rimatrix", &["batch-size", "ubatch-size"])),
     ("Any-precision", ("rserve", &["widths"])),
-    ("Drafts", ("", &["draft-bits", "model-draft", "spec-type", "draft", "draft-always"])),
+    ("Drafts", ("", &["draft-bits", "model-draft", "hf-repo-draft", "spec-type", "draft", "draft-always"])),
     ("Text", ("", &["tokens", "escape", "no-escape", "no-display-prompt", "escape-control", "binary-file",
                     "from-chunk", "parse-special"])),
     ("Prompt cache", ("", &["prompt-cache-all", "prompt-cache-ro"])),

@@ -1,6 +1,6 @@
 //! Drafts: where they come from, and their statistics.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
@@ -74,19 +74,34 @@ impl DraftArgs {
     /// It cannot be loaded; two sources, or none where one is named.
     pub fn options(&self, model: &ModelArgs) -> Result<Option<DraftOptions>> {
         let SourceArgs { draft_bits, model_draft, spec_type } = &self.source;
-        let source = match (model_draft, draft_bits, spec_type.unwrap_or(Spec::None)) {
-            (Some(path), None, Spec::None | Spec::DraftSimple) => {
-                let args = ModelArgs { model: path.clone(), adapters: AdapterArgs::default(), ..model.clone() };
-                DraftSource::Model(load(&args)?)
-            }
-            (None, Some(bits), Spec::None) => DraftSource::Narrow(*bits),
-            (None, None, Spec::NgramSimple) => DraftSource::Text,
-            (None, None, Spec::None) => return Ok(None),
-            (None, None, Spec::DraftSimple) => bail!("--spec-type draft-simple: give the draft model with -md FILE"),
-            _ => bail!("drafts come from one source: --draft-bits N, -md FILE or --spec-type ngram-simple"),
+        let Some(source) = source(*draft_bits, model_draft.as_deref(), *spec_type, model)? else {
+            return Ok(None);
         };
         Ok(Some(DraftOptions { source, most: self.draft, always: self.draft_always }))
     }
+}
+
+/// The source that the options ask for; loads the second model, where there is one, as `model` was loaded.
+///
+/// # Errors
+/// It cannot be loaded; two sources, or none where one is named.
+pub fn source(
+    bits: Option<u8>,
+    second: Option<&Path>,
+    spec: Option<Spec>,
+    model: &ModelArgs,
+) -> Result<Option<DraftSource>> {
+    Ok(Some(match (second, bits, spec.unwrap_or(Spec::None)) {
+        (Some(path), None, Spec::None | Spec::DraftSimple) => {
+            let args = ModelArgs { model: path.to_owned(), adapters: AdapterArgs::default(), ..model.clone() };
+            DraftSource::Model(load(&args)?)
+        }
+        (None, Some(bits), Spec::None) => DraftSource::Narrow(bits),
+        (None, None, Spec::NgramSimple) => DraftSource::Text,
+        (None, None, Spec::None) => return Ok(None),
+        (None, None, Spec::DraftSimple) => bail!("--spec-type draft-simple: give the draft model with -md FILE"),
+        _ => bail!("drafts come from one source: --draft-bits N, -md FILE or --spec-type ngram-simple"),
+    }))
 }
 
 /// The source in words.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 use trine_hub::{Hub, Installed, Limit, Name, Places, Settings, Wanted, find, installed};
 
-use super::options::Asked;
+use super::options::{Asked, Fetched};
 use super::screen::Screen;
 use crate::memory;
 
@@ -20,7 +20,10 @@ const SHOWN: usize = 5;
 ///
 /// # Errors
 /// See [`trine_hub::HubError`].
-pub fn fetch(asked: &Asked) -> Result<Vec<PathBuf>> {
+pub fn fetch(asked: &Asked) -> Result<Fetched> {
+    if !asked.is_for_a_model() && asked.draft.is_none() {
+        return Ok(Fetched::default());
+    }
     let mut settings = Settings::from_env();
     settings.offline |= asked.offline;
     settings.token = asked.token.clone().or(settings.token);
@@ -30,15 +33,22 @@ pub fn fetch(asked: &Asked) -> Result<Vec<PathBuf>> {
         None => memory::available().map(|bytes| Limit { bytes: bytes / SHARE.1 * SHARE.0, asked: false }),
     };
     let screen = Screen::default();
-    let mut out = Vec::new();
+    let mut models = Vec::new();
     for repo in &asked.repos {
         let wanted = Wanted { name: Name::parse(repo)?, file: asked.file.clone(), limit: limit.clone() };
-        out.push(hub.fetch(&wanted, &screen)?);
+        models.push(hub.fetch(&wanted, &screen)?);
     }
     for url in &asked.urls {
-        out.push(hub.fetch_url(url, &screen)?);
+        models.push(hub.fetch_url(url, &screen)?);
     }
-    Ok(out)
+    let draft = match &asked.draft {
+        Some(repo) => {
+            let limit = limit.filter(|limit| !limit.asked);
+            Some(hub.fetch(&Wanted { name: Name::parse(repo)?, file: None, limit }, &screen)?)
+        }
+        None => None,
+    };
+    Ok(Fetched { models, draft })
 }
 
 /// The files that stand for a model's name where there is no such file; `None` where the name is one of a file, or of

@@ -13,6 +13,6 @@ mod without;
 
 #[cfg(feature = "hub")]
 pub use fetch::{fetch, found, here};
-pub use options::{Asked, SHORT, is_first_word, knows, takes_value, with_options, words};
+pub use options::{Asked, Fetched, SHORT, is_first_word, knows, takes_value, with_options, words};
 #[cfg(not(feature = "hub"))]
 pub use without::{fetch, found, here};

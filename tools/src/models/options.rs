@@ -10,16 +10,23 @@ use clap::{Arg, ArgAction};
 use crate::memory::size;
 
 /// Options of several letters behind one dash.
-pub const SHORT: [(&str, &str); 5] = [
+pub const SHORT: [(&str, &str); 8] = [
     ("-hf", "--hf-repo"),
     ("-hfr", "--hf-repo"),
     ("-hff", "--hf-file"),
     ("-hft", "--hf-token"),
     ("-mu", "--model-url"),
+    ("-hfd", DRAFT),
+    ("-hfrd", DRAFT),
+    ("--spec-draft-hf", DRAFT),
 ];
 
+/// The option that asks for a second model, which drafts, and the tools that have one.
+const DRAFT: &str = "--hf-repo-draft";
+const DRAFTING: [&str; 2] = ["rgen", "rserve"];
+
 /// Long names of the options that a value follows, and of the one that stands alone.
-const VALUED: [&str; 5] = ["--hf-repo", "--hf-file", "--hf-token", "--model-url", "--size"];
+const VALUED: [&str; 6] = ["--hf-repo", "--hf-file", "--hf-token", "--model-url", "--size", DRAFT];
 const OFFLINE: &str = "--offline";
 
 /// Tools that take a model, and whether they do so as their first word rather than with `--model`.
@@ -37,11 +44,21 @@ const TOOLS: [(&str, bool); 8] = [
 /// The name of a model in the first look at a command line, before it is fetched.
 const STAND_IN: &str = "model.gguf";
 
-/// The model that a command line asks for.
+/// The files of the models that a command line asks for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Fetched {
+    /// The models of the tool.
+    pub models: Vec<PathBuf>,
+    /// The one that drafts.
+    pub draft: Option<PathBuf>,
+}
+
+/// The models that a command line asks for.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Asked {
     pub(super) repos: Vec<String>,
     pub(super) urls: Vec<String>,
+    pub(super) draft: Option<String>,
     pub(super) file: Option<String>,
     pub(super) token: Option<String>,
     pub(super) size: Option<usize>,
@@ -58,8 +75,11 @@ pub fn is_first_word(tool: &str) -> bool {
     TOOLS.contains(&(tool, true))
 }
 
-/// True if a value follows the option; `None` for what is no option of this kind.
-pub fn takes_value(name: &str) -> Option<bool> {
+/// True if a value follows the option; `None` for what is no option of this kind that the tool has.
+pub fn takes_value(tool: &str, name: &str) -> Option<bool> {
+    if name == DRAFT && !DRAFTING.contains(&tool) {
+        return None;
+    }
     if VALUED.contains(&name) { Some(true) } else { (name == OFFLINE).then_some(false) }
 }
 
@@ -71,6 +91,12 @@ pub fn with_options(command: Command) -> Command {
     }
     let valued = |long: &'static str, value: &'static str, help: &'static str| {
         Arg::new(long).long(long).value_name(value).help(help).action(ArgAction::Set)
+    };
+    let command = match DRAFTING.contains(&command.get_name()) {
+        true => {
+            command.arg(valued("hf-repo-draft", "USER/REPO[:QUANT]", "Fetch the model of --model-draft, also -hfd"))
+        }
+        false => command,
     };
     command
         .arg(valued("hf-repo", "USER/REPO[:QUANT]", "Fetch the model from a hub, or find it in the hub's cache, also -hf. Without QUANT Q4_K_M is taken, or what fits into the memory, and a line says which"))
@@ -108,6 +134,7 @@ impl Asked {
             "--hf-repo" => self.repos.extend(text.split(',').map(str::to_owned)),
             "--model-url" => self.urls.push(text),
             "--hf-file" => self.file = Some(text),
+            DRAFT => self.draft = Some(text),
             "--hf-token" => self.token = Some(text),
             _ => self.size = Some(size(&text).map_err(|why| format!("{name}: {why}"))?),
         }
@@ -134,6 +161,7 @@ impl Asked {
             (self.repos, self.urls) = (said.repos, said.urls);
         }
         self.file = self.file.take().or(said.file);
+        self.draft = self.draft.take().or(said.draft);
         self.token = self.token.take().or(said.token);
         self.size = self.size.or(said.size);
         Ok(())
@@ -162,20 +190,23 @@ impl Asked {
     }
 
     /// The stand-in for as many models as are asked for.
-    pub fn stand_ins(&self) -> Vec<PathBuf> {
-        vec![PathBuf::from(STAND_IN); self.repos.len() + self.urls.len()]
+    pub fn stand_ins(&self) -> Fetched {
+        let models = vec![PathBuf::from(STAND_IN); self.repos.len() + self.urls.len()];
+        Fetched { models, draft: self.draft.as_ref().map(|_| PathBuf::from(STAND_IN)) }
     }
 }
 
 /// Words that give a tool its models.
-pub fn words(tool: &str, models: &[PathBuf]) -> Vec<OsString> {
+pub fn words(tool: &str, fetched: &Fetched) -> Vec<OsString> {
+    let option = |name: &str, path: &PathBuf| {
+        let mut both = OsString::from(name);
+        both.push(path);
+        both
+    };
     let one = |path: &PathBuf| match is_first_word(tool) {
         true => path.clone().into_os_string(),
-        false => {
-            let mut both = OsString::from("--model=");
-            both.push(path);
-            both
-        }
+        false => option("--model=", path),
     };
-    models.iter().map(one).collect()
+    let draft = fetched.draft.iter().map(|path| option("--model-draft=", path));
+    fetched.models.iter().map(one).chain(draft).collect()
 }

@@ -1,18 +1,17 @@
 //! Without the feature `hub`: nothing is fetched, and no store of other programs is looked at.
 
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
 
 use anyhow::Result;
 
-use super::options::Asked;
+use super::options::{Asked, Fetched};
 
 /// Nothing is fetched: this build opens no connection, and knows no option that asks for it.
 ///
 /// # Errors
 /// None.
-pub fn fetch(_: &Asked) -> Result<Vec<PathBuf>> {
-    Ok(Vec::new())
+pub fn fetch(_: &Asked) -> Result<Fetched> {
+    Ok(Fetched::default())
 }
 
 /// Nothing is found.

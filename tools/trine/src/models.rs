@@ -89,7 +89,7 @@ pub fn run(words: Words) -> Result<()> {
     let mut out = signals::stdout();
     match Args::parse_from(words).what {
         What::Pull { name, hf_file, hf_token, size, json } => {
-            let path = fetch(&Asked::for_one(name.clone(), hf_file, hf_token, size))?.pop();
+            let path = fetch(&Asked::for_one(name.clone(), hf_file, hf_token, size))?.models.pop();
             let path = path.unwrap_or_default();
             match json {
                 true => writeln!(out, "{}", shown::json(&json!({"name": name, "path": path.to_string_lossy()}), true))?,

@@ -61,7 +61,7 @@ pub fn slots(service: &Service) -> Vec<Value> {
             "id": i,
             "model": service.names.id(),
             "n_ctx": n_ctx,
-            "speculative": service.engine.options().draft_bits.is_some(),
+            "speculative": service.engine.options().drafts.is_some(),
             "is_processing": slot.busy,
             "next_token": [{
                 "has_next_token": slot.busy,

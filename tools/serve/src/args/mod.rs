@@ -7,9 +7,10 @@ use anyhow::{Result, bail};
 use clap::builder::{ArgPredicate, PossibleValuesParser, TypedValueParser as _};
 use clap::{Arg, Parser, ValueEnum};
 use serde_json::{Map, Value};
-use trine::Pooling;
+use trine::{DraftSource, Pooling};
 use trine_tools::args::Short;
 use trine_tools::device;
+use trine_tools::generate::draft::{self, Spec};
 use trine_tools::load::{ModelArgs, SHORT_TYPES, positive};
 use trine_tools::memory::size;
 use trine_tools::sampling::SamplerArgs;
@@ -27,6 +28,7 @@ pub const SHORT: Short = &[
     ("-np", "--parallel"),
     ("-ub", "--ubatch-size"),
     ("-s", "--seed"),
+    draft::SHORT,
     ("-to", "--stall-timeout"),
     ("--n-predict", "--predict"),
     ("--webui", "--ui"),
@@ -125,8 +127,27 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8))]
     pub draft_bits: Option<u8>,
 
+    /// Draft tokens with a second, smaller model, a GGUF file, also -md, and verify them together. The text is the same.
+    /// Where the models have other vocabularies, tokens that stand for the same bytes are the same. Every text that runs
+    /// has keys and values of its own in the second model, beside those of --kv-memory
+    #[arg(long, alias = "spec-draft-model", value_name = "FILE")]
+    pub model_draft: Option<PathBuf>,
+
+    /// ngram-simple: draft what followed the last tokens of a text where it had them before. The text is the same; it
+    /// helps where texts repeat themselves, as code does. draft-simple: draft with the model of -md, as without this
+    /// option
+    #[arg(long, value_name = "TYPE", hide_possible_values = true)]
+    pub spec_type: Option<Spec>,
+
     /// How many tokens to draft at most before they are verified; how many within that depends on how many were right
-    #[arg(long, value_name = "N", default_value = "16", value_parser = positive)]
+    #[arg(
+        long,
+        visible_alias = "draft-max",
+        aliases = ["draft-n", "spec-draft-n-max"],
+        value_name = "N",
+        default_value = "16",
+        value_parser = positive
+    )]
     pub draft: usize,
 
     /// Draft even where it was measured not to make texts faster
@@ -361,6 +382,7 @@ impl Args {
         let of_one = [
             ("--alias", !self.alias.is_empty()),
             ("--lora", !self.model.adapters.adapters.is_empty()),
+            ("--model-draft", self.model_draft.is_some()),
             ("--control-vector", !self.model.adapters.control_vectors.is_empty()),
         ];
         if let Some((name, _)) = of_one.iter().find(|(_, given)| *given && self.models.is_some()) {
@@ -384,7 +406,15 @@ impl Args {
         variables
     }
 
-    /// The part of it that the engine follows.
+    /// Where drafts come from where a request does not say; loads the second model, where there is one.
+    ///
+    /// # Errors
+    /// It cannot be loaded; two sources, or none where one is named.
+    pub fn drafts(&self) -> Result<Option<DraftSource>> {
+        draft::source(self.draft_bits, self.model_draft.as_deref(), self.spec_type, &self.model)
+    }
+
+    /// The part of it that the engine follows, but for drafts.
     pub fn engine(&self) -> Options {
         Options {
             parallel: self.parallel,
@@ -401,7 +431,7 @@ impl Args {
             stall_timeout: self.stall_timeout,
             bits: self.bits,
             widths: self.widths.clone(),
-            draft_bits: self.draft_bits,
+            drafts: None,
             draft: self.draft,
             draft_always: self.draft_always,
         }

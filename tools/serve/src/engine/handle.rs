@@ -73,11 +73,12 @@ impl Handle {
         backend: impl FnOnce(Steps) -> B,
     ) -> anyhow::Result<(Handle, JoinHandle<()>)> {
         let options = options.resolved(&model)?;
+        let aside = options.aside(&model)?;
         let admission = Arc::new(Admission::new(&options));
         let counters = Arc::new(Counters::new(options.parallel));
         let (commands, inbox) = mpsc::sync_channel(options.max_queue + options.parallel + 64);
         let backend = backend(Steps::new(&model, &options)?);
-        let thread = thread::start(backend, &model, &options, &admission, &counters, inbox)?;
+        let thread = thread::start(backend, &model, (&options, aside), &admission, &counters, inbox)?;
         let inner = Inner { model, options, admission, counters, commands };
         let handle = Handle { inner: Arc::new(inner) };
         Ok((handle, thread))

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, bail};
-use trine::Model;
-use trine::generate::speculate;
+use anyhow::{Context, Result, bail};
+use trine::generate::speculate::{self, AsideSource};
 use trine::kv::PageLayout;
+use trine::{DraftSource, Model};
 
 use super::memory;
 use super::request::{Refused, Request};
@@ -42,8 +42,8 @@ pub struct Options {
     pub bits: Option<u8>,
     /// Widths that may be asked for; empty: all of the file.
     pub widths: Vec<u8>,
-    /// Bits per weight at which tokens are drafted where a request does not say; `None`: nothing is.
-    pub draft_bits: Option<u8>,
+    /// Where drafts come from where a request does not say; `None`: there are none.
+    pub drafts: Option<DraftSource>,
     /// Most tokens of a draft.
     pub draft: usize,
     /// Draft even where it was measured not to make texts faster.
@@ -67,7 +67,7 @@ impl Default for Options {
             stall_timeout: Duration::from_secs(30),
             bits: None,
             widths: Vec::new(),
-            draft_bits: None,
+            drafts: None,
             draft: 16,
             draft_always: false,
         }
@@ -115,13 +115,23 @@ impl Options {
             Some(bits) => Some(bits),
             None => self.widths.last().copied(),
         };
-        if let Some(draft) = self.draft_bits {
-            let widest = self.widths.last().copied().unwrap_or(0);
-            if let Err(why) = speculate::check(model.weights(), draft, widest) {
-                bail!("--draft-bits: {why}");
-            }
+        let widest = self.widths.last().copied().unwrap_or(0);
+        let (option, checked) = match &self.drafts {
+            Some(DraftSource::Narrow(draft)) => ("--draft-bits", speculate::check(model.weights(), *draft, widest)),
+            Some(DraftSource::Model(_)) => ("--model-draft", speculate::check_in_steps(model.weights())),
+            Some(DraftSource::Text) => ("--spec-type", speculate::check_in_steps(model.weights())),
+            None => ("", Ok(())),
+        };
+        if let Err(why) = checked {
+            bail!("{option}: {why}");
         }
         Ok(self)
+    }
+
+    /// The source of drafts that come from a second model or from the texts.
+    pub(super) fn aside(&self, model: &Model) -> Result<Option<AsideSource>> {
+        let Some(source) = &self.drafts else { return Ok(None) };
+        AsideSource::new(source, model).context("--model-draft")
     }
 
     /// Bytes of the recurrent states of all sequences that run. A sequence has its state from its first token on, and

@@ -7,6 +7,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use trine::Model;
+use trine::generate::speculate::AsideSource;
 
 use super::backend::Backend;
 use super::counters::Counters;
@@ -24,16 +25,16 @@ const TWICE: Duration = Duration::from_secs(60);
 /// The exit code of that: an internal software error, as sysexits.h has it.
 const EXIT_SOFTWARE: i32 = 70;
 
-/// Starts it.
+/// Starts it; drafts come from `aside`, where they come from a second model or from the texts.
 pub(super) fn start<B: Backend + Send + 'static>(
     backend: B,
     model: &Model,
-    options: &Options,
+    (options, aside): (&Options, Option<AsideSource>),
     admission: &Arc<Admission>,
     counters: &Arc<Counters>,
     inbox: Receiver<Command>,
 ) -> std::io::Result<JoinHandle<()>> {
-    let scheduler = Scheduler::new(backend, model, options, admission, counters);
+    let scheduler = Scheduler::new(backend, model, (options, aside), admission, counters);
     let admission = admission.clone();
     let name = Builder::new().name("engine".into());
     name.spawn(move || run(scheduler, &admission, &inbox))

@@ -143,6 +143,7 @@ impl Service {
         let about = about.with(&args.model)?;
         let pooling = args.pooling.or(model.pooling()).unwrap_or(Pooling::Mean);
         let recommended = Recommended::of(model.metadata());
+        let options = Options { drafts: args.drafts()?, ..options };
         let (engine, thread) = Handle::start(model, options)?;
         let names = match args.alias.is_empty() {
             true => vec![file],

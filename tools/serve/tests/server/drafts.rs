@@ -1,10 +1,15 @@
-//! Drafts at fewer bits change no text, and are counted.
+//! Drafts at fewer bits, by a second model and from the texts change no text, and are counted.
+
+use std::path::Path;
 
 use serde_json::{Value, json};
+use trine::formats::gguf;
+use trine::{Recipe, Target};
 
 use crate::client::{ask, get, post};
 use crate::determinism::{alone, requests, together};
 use crate::local::{any_precision, shared, start_with};
+use crate::program::program;
 
 /// Drafts whatever they cost. The model is a ternary one, so two bits draft what three choose, and one bit mostly does
 /// not.
@@ -75,6 +80,49 @@ fn widths_draft_side_by_side() {
     assert_eq!(together(local.to, &bodies), expected);
 }
 
+/// Writes a model that drafts for the bundled one: the same in another type, with a vocabulary of its own where `other`
+/// says so, whose first tokens are in another order.
+fn second(folder: &Path, ty: &str, other: bool) -> String {
+    let path = folder.join(format!("{ty}-{other}.gguf"));
+    let mut file = trine::open_file(trine_testkit::trilm(), true).expect("a file");
+    if other {
+        let key = "tokenizer.ggml.tokens";
+        let tokens = file.meta().get_strs(key).expect("texts").expect("tokens");
+        let mut texts: Vec<Vec<u8>> = tokens.iter().map(<[u8]>::to_vec).collect();
+        texts.swap(300, 301);
+        file.set_meta(key, gguf::Value::Array(gguf::Array::Str(texts.iter().collect())));
+    }
+    let recipe = Recipe { allow_requantize: true, ..Recipe::new(Target::parse(ty).expect("a target")) };
+    trine::quantize(&file, &recipe, &path).expect("a file");
+    path.to_str().expect("a path").to_owned()
+}
+
+#[test]
+fn second_models_and_the_texts_themselves_draft() {
+    let folder = trine_testkit::folder();
+    let model = trine_testkit::trilm();
+    let model = model.to_str().expect("a path");
+    let bodies = bodies();
+    let expected = alone(&start_with(model, &[]), &bodies);
+    let same = second(folder.path(), "Q8_0", false);
+    let other = second(folder.path(), "Q4_0", true);
+    for (options, least) in [
+        (&["--model-draft", &same, "--spec-type", "draft-simple"][..], 0.6),
+        (&["--model-draft", &other, "--draft-max", "3"], 0.1),
+        (&["--model-draft", &same, "--kv-memory", "2M"], 0.6),
+        (&["--spec-type", "ngram-simple"], 0.02),
+    ] {
+        let options = [options, &["--draft-always", "--metrics", "--max-queue", "64"]].concat();
+        let local = start_with(model, &options);
+        assert_eq!(alone(&local, &bodies), expected, "{options:?}");
+        assert_eq!(together(local.to, &bodies), expected, "{options:?}");
+        let metrics = get(local.to, "/metrics").text();
+        let drafted = metric(&metrics, "llamacpp:spec_decode_num_draft_tokens_total ");
+        let accepted = metric(&metrics, "llamacpp:spec_decode_num_accepted_tokens_total ");
+        assert!(drafted > 100.0 && accepted > least * drafted, "{options:?}: {accepted} of {drafted}");
+    }
+}
+
 #[test]
 fn what_was_drafted_is_told() {
     let folder = trine_testkit::folder();
@@ -118,4 +166,21 @@ fn drafts_that_cannot_be_are_refused() {
     }
     let body = json!({"prompt": "The", "max_tokens": 2, "draft_bits": 3});
     post(shared(), "/v1/completions", &body).error(400);
+}
+
+#[test]
+fn sources_that_cannot_be_end_the_start_in_one_line() {
+    let model = trine_testkit::trilm();
+    let model = model.to_str().expect("a path");
+    for (words, says) in [
+        (&["-md", "/nowhere.gguf"][..], "/nowhere.gguf"),
+        (&["--spec-type", "draft-simple"], "give the draft model with -md FILE"),
+        (&["-md", model, "--spec-type", "ngram-simple"], "drafts come from one source"),
+        (&["--draft-bits", "2"], "--draft-bits: "),
+    ] {
+        let output = program().args(["-m", model, "--port", "0"]).args(words).output().expect("an end");
+        let text = String::from_utf8_lossy(&output.stderr);
+        let last = text.lines().last().unwrap_or_default();
+        assert!(!output.status.success() && last.starts_with("rserve: error: ") && last.contains(says), "{text}");
+    }
 }

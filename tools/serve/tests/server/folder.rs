@@ -291,6 +291,7 @@ fn options_that_are_for_one_model() {
     refused(&["--models", path, "-m", "x.gguf"], "--model");
     refused(&["--models", path, "--alias", "x"], "--alias");
     refused(&["--models", path, "--lora", "x.gguf"], "--lora");
+    refused(&["--models", path, "-md", "x.gguf"], "--model-draft");
     refused(&["-m", "x.gguf", "--models-memory", "4G"], "--models");
     refused(&["--models", "/nowhere/models"], "/nowhere/models");
     refused(&["--models", path, "--model-idle", "soon"], "--model-idle");

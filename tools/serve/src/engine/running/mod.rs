@@ -19,9 +19,9 @@ pub(super) struct Running {
     text: TextMachine,
     client: Client,
     admitted: Instant,
-    /// Bits per weight of the text, and of its drafts; 0: the model has one width, there are no drafts.
+    /// Bits per weight of the text; 0: the model has one width.
     pub bits: u8,
-    pub draft_bits: u8,
+    pub drafts: Drafts,
     drafter: Drafter,
     n_ctx: usize,
     /// Positions found in the cache when the request was begun first.
@@ -38,6 +38,17 @@ pub(super) struct Running {
     placed: Option<Instant>,
 }
 
+/// Where the drafts of a request come from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Drafts {
+    /// There are none.
+    None,
+    /// The same model at so many bits.
+    Narrow(u8),
+    /// A second model, or the text itself.
+    Aside,
+}
+
 /// State of a request between two steps.
 pub(super) enum Fate {
     /// It goes on.
@@ -49,8 +60,8 @@ pub(super) enum Fate {
 }
 
 impl Running {
-    /// A request at its beginning, with drafts of at most `most` tokens at `draft_bits`.
-    pub fn new(job: Job, bits: u8, draft_bits: u8, most: usize, n_ctx: usize) -> Running {
+    /// A request at its beginning, with drafts of at most `most` tokens.
+    pub fn new(job: Job, bits: u8, drafts: Drafts, most: usize, n_ctx: usize) -> Running {
         let Job { request, text, events, cancel, admitted } = job;
         Running {
             pooled: request.pooling.map(|pooling| Pooled::new(pooling, text.given().len())),
@@ -59,8 +70,8 @@ impl Running {
             request,
             admitted,
             bits,
-            draft_bits,
-            drafter: Drafter::new(if draft_bits > 0 { most } else { 0 }),
+            drafts,
+            drafter: Drafter::new(if drafts == Drafts::None { 0 } else { most }),
             n_ctx,
             cached: 0,
             rows: Vec::new(),

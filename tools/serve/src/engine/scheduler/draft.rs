@@ -1,4 +1,5 @@
-//! Drafts: tokens that are chosen one by one at fewer bits, and then evaluated together at the width of their text.
+//! Drafts: tokens that are chosen cheaply, and then evaluated together at the width of their text. At fewer bits they are
+//! drafted in steps of all texts; a second model, or the text itself, drafts for one text after the other.
 //!
 //! Every token of a text is chosen from the logits of its own width, which have the same bits in any step, so drafts
 //! change no text: those that agree with the choices were evaluated already, and the others are forgotten within the
@@ -10,6 +11,7 @@ use trine::pool;
 use trine::step::{Segment, Sink};
 
 use super::super::backend::Backend;
+use super::super::running::Drafts;
 use super::plan::Plan;
 use super::{Active, Scheduler};
 
@@ -23,7 +25,8 @@ pub(super) struct Draft {
     pub first: usize,
     /// Most tokens that may be drafted.
     most: usize,
-    bits: u8,
+    /// Bits at which it is drafted; `None` where a second model or the text drafts.
+    bits: Option<u8>,
     /// Chooses as the text's own chooser will, with the same random numbers.
     chooser: Chooser,
 }
@@ -71,24 +74,64 @@ impl Sink for Rows {
 }
 
 impl<B: Backend> Scheduler<B> {
-    /// Drafts for the requests of a plan. The sequences are as they were.
-    pub(super) fn draft(&mut self, plan: &Plan) -> Drafted {
-        let mut drafts = self.drafts(plan);
+    /// The requests of a plan that draft, with nothing drafted yet; second models have read their texts.
+    pub(super) fn may_draft(&mut self, plan: &Plan) -> Drafted {
+        let drafts = self.drafts(plan);
         if drafts.is_empty() {
             return Drafted::NotAsked;
         }
         if !self.pace(plan.len()).wants_draft() {
             return Drafted::Nothing;
         }
-        let mut widths: Vec<u8> = drafts.iter().map(|d| d.bits).collect();
+        for draft in drafts.iter().filter(|d| d.bits.is_none()) {
+            let Active { run, aside, .. } = &mut self.active[draft.index];
+            let aside = match (aside, &self.aside) {
+                (Some(aside), _) => aside,
+                (none, Some(source)) => none.insert(source.for_text(self.options.n_ctx())),
+                (None, None) => continue,
+            };
+            let text = run.tokens().split_last().map_or(&[][..], |(_, text)| text);
+            if aside.read(text).is_err() {
+                run.drafts = Drafts::None;
+            }
+        }
+        Drafted::Tried(drafts)
+    }
+
+    /// Drafts. The sequences are as they were.
+    pub(super) fn draft(&mut self, drafted: &mut Drafted) {
+        let Drafted::Tried(drafts) = drafted else {
+            return;
+        };
+        let mut widths: Vec<u8> = drafts.iter().filter_map(|d| d.bits).collect();
         widths.sort_unstable();
         widths.dedup();
-        widths.into_iter().for_each(|b| self.draft_at(b, &mut drafts));
-        for draft in &drafts {
-            self.active[draft.index].seq.truncate(draft.first);
+        widths.into_iter().for_each(|b| self.draft_at(b, drafts));
+        for draft in drafts.iter_mut() {
+            match draft.bits {
+                Some(_) => {
+                    self.active[draft.index].seq.truncate(draft.first);
+                }
+                None => self.draft_aside(draft),
+            }
         }
         drafts.retain(|d| !d.drafted().is_empty());
-        Drafted::Tried(drafts)
+    }
+
+    /// Drafts by the second model, or from the text. A source that fails drafts nothing any more.
+    fn draft_aside(&mut self, draft: &mut Draft) {
+        let Active { run, aside, .. } = &mut self.active[draft.index];
+        let (Some(aside), Some((&last, text))) = (aside, run.tokens().split_last()) else {
+            return;
+        };
+        if run.drafts != Drafts::Aside {
+            return;
+        }
+        let chooser = &mut draft.chooser;
+        match aside.draft((text, last), draft.most, &mut |logits| chooser.guess(logits)) {
+            Ok(drafted) => draft.tokens.extend(drafted.into_iter().flatten()),
+            Err(_) => run.drafts = Drafts::None,
+        }
     }
 
     /// Measures whether drafts pay in steps of so many texts at the present width.
@@ -119,6 +162,11 @@ impl<B: Backend> Scheduler<B> {
         let mut drafts = Vec::new();
         for &(index, _) in plan {
             let run = &self.active[index].run;
+            let bits = match run.drafts {
+                Drafts::None => continue,
+                Drafts::Narrow(bits) => Some(bits),
+                Drafts::Aside => None,
+            };
             let most = run.most_drafted();
             let more = pages(index, 1 + most) - pages(index, 1);
             let Some(&last) = run.tokens().last().filter(|_| most > 0 && more <= free) else {
@@ -130,7 +178,7 @@ impl<B: Backend> Scheduler<B> {
                 tokens: vec![last],
                 first: self.active[index].seq.len(),
                 most,
-                bits: run.draft_bits,
+                bits,
                 chooser: run.chooser().clone(),
             });
         }
@@ -139,7 +187,7 @@ impl<B: Backend> Scheduler<B> {
 
     /// Drafts at `bits` for those whose drafts are of that width, all of them in the same steps.
     fn draft_at(&mut self, bits: u8, drafts: &mut [Draft]) {
-        let mut going: Vec<&mut Draft> = drafts.iter_mut().filter(|d| d.bits == bits).collect();
+        let mut going: Vec<&mut Draft> = drafts.iter_mut().filter(|d| d.bits == Some(bits)).collect();
         while !going.is_empty() {
             let mut rows = Rows(Vec::new());
             let mut wanted = going.iter().peekable();

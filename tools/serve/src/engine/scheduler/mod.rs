@@ -15,9 +15,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-use trine::Model;
-use trine::generate::speculate::Pace;
+use trine::generate::speculate::{Aside, AsideSource, Pace};
 use trine::step::{PrefixTree, Sequence};
+use trine::{DraftSource, Model};
 
 use super::backend::Backend;
 use super::counters::Counters;
@@ -26,7 +26,7 @@ use super::options::Options;
 use super::prefill::Prefill;
 use super::queue::Admission;
 use super::request::{Ended, Refused};
-use super::running::{Fate, Running};
+use super::running::{Drafts, Fate, Running};
 
 /// A request that holds pages.
 struct Active {
@@ -34,6 +34,8 @@ struct Active {
     seq: Sequence,
     /// Its client does not read.
     stalled: bool,
+    /// What drafts for it, where that is a second model or the text, from its first draft on.
+    aside: Option<Aside>,
 }
 
 impl Active {
@@ -70,6 +72,8 @@ pub(super) struct Scheduler<B> {
     /// Measured pace of drafts, by the width and the number of texts of a step: one of several texts reads the weights
     /// once for all of them already.
     paces: BTreeMap<(u8, usize), Pace>,
+    /// The source of drafts that come from a second model or from the texts.
+    aside: Option<AsideSource>,
     /// Width of the last step.
     width: u8,
     /// Places that were given so far, and for each party, of which there are as many as keys, the number of its last.
@@ -81,7 +85,7 @@ impl<B: Backend> Scheduler<B> {
     pub fn new(
         backend: B,
         model: &Model,
-        options: &Options,
+        (options, aside): (&Options, Option<AsideSource>),
         admission: &Arc<Admission>,
         counters: &Arc<Counters>,
     ) -> Scheduler<B> {
@@ -89,6 +93,7 @@ impl<B: Backend> Scheduler<B> {
             tree: PrefixTree::new(backend.pages()),
             prefill: Prefill::new(options),
             paces: BTreeMap::new(),
+            aside,
             backend,
             model: model.clone(),
             options: options.clone(),
@@ -105,17 +110,19 @@ impl<B: Backend> Scheduler<B> {
     /// Takes a request from the queue's door.
     pub fn take(&mut self, job: Job) {
         let bits = job.request.bits.or(self.options.bits).unwrap_or(0);
-        let draft_bits = self.draft_bits(&job, bits);
-        self.waiting.push_back(Running::new(job, bits, draft_bits, self.options.draft, self.options.n_ctx()));
+        let drafts = self.drafts_of(&job, bits);
+        self.waiting.push_back(Running::new(job, bits, drafts, self.options.draft, self.options.n_ctx()));
     }
 
-    /// At how many bits tokens of a request at `bits` are drafted; 0: none are.
-    fn draft_bits(&self, job: &Job, bits: u8) -> u8 {
-        let r = &job.request;
-        let draft = r.draft_bits.or(self.options.draft_bits).unwrap_or(0);
-        match draft < bits && r.pooling.is_none() {
-            true => draft,
-            false => 0,
+    /// Where the drafts of a request at `bits` come from: fewer bits that it names itself, or what the server has.
+    fn drafts_of(&self, job: &Job, bits: u8) -> Drafts {
+        let narrow = |draft: u8| if (1..bits).contains(&draft) { Drafts::Narrow(draft) } else { Drafts::None };
+        match (job.request.draft_bits, &self.options.drafts) {
+            _ if job.request.pooling.is_some() => Drafts::None,
+            (Some(draft), _) => narrow(draft),
+            (None, Some(DraftSource::Narrow(draft))) => narrow(*draft),
+            (None, Some(DraftSource::Model(_) | DraftSource::Text)) => Drafts::Aside,
+            (None, None) => Drafts::None,
         }
     }
 
@@ -214,7 +221,7 @@ impl<B: Backend> Scheduler<B> {
             self.served.insert(run.party().to_owned(), self.turns);
             run.begin(seq.len(), now);
             self.counters.cached_tokens.fetch_add(seq.len() as u64, Relaxed);
-            self.active.push(Active { run, seq, stalled: false });
+            self.active.push(Active { run, seq, stalled: false, aside: None });
             if let Some((tokens, party)) = queued {
                 // Counted as running before it is no more counted as waiting: whoever waits for the end sees one of
                 // both.

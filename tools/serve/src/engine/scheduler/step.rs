@@ -47,11 +47,13 @@ impl<B: Backend> Scheduler<B> {
         if plan.is_empty() {
             return false;
         }
+        // Second models read prompts and what was written without drafts; a draft takes as long as others after that.
+        let mut drafted = self.may_draft(&plan);
         let start = clock();
         let decoding = plan.iter().filter(|&&(i, _)| self.active[i].is_generating());
         let decoding = decoding.count();
         let rows: usize = plan.iter().map(|(_, n)| n).sum();
-        let drafted = self.draft(&plan);
+        self.draft(&mut drafted);
         if let Err(e) = self.evaluate(&plan, drafted.list()) {
             for &(i, _) in &plan {
                 self.active[i].run.fail(e.to_string());

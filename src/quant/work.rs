@@ -11,10 +11,11 @@ use trine_formats::types::TypeId;
 
 use super::row::Row;
 use super::source::{ReadError, ShardReader};
+use crate::cancel::CancelToken;
 use crate::kernels::Isa;
 
 /// How to run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct RunOptions {
     /// Threads that convert; 0: one per processor.
     pub threads: usize,
@@ -22,11 +23,13 @@ pub struct RunOptions {
     pub force: bool,
     /// Instruction set of the codecs; the bytes do not depend on it.
     pub isa: Isa,
+    /// Ends the work where another thread wants it to; no file is left.
+    pub cancel: CancelToken,
 }
 
 impl Default for RunOptions {
     fn default() -> RunOptions {
-        RunOptions { threads: 0, force: false, isa: Isa::detect() }
+        RunOptions { threads: 0, force: false, isa: Isa::detect(), cancel: CancelToken::new() }
     }
 }
 
@@ -63,6 +66,15 @@ pub enum RunError {
     BadOutput { tensor: String, ty: TypeId, block: u64, what: &'static str, option: &'static str },
     #[error("cannot start {threads} threads: {why}")]
     Threads { threads: usize, why: String },
+    /// Somebody asked the work to end.
+    #[error("interrupted")]
+    Cancelled,
+}
+
+/// # Errors
+/// [`RunError::Cancelled`] where the work is to end.
+pub fn go_on(cancel: &CancelToken) -> Result<(), RunError> {
+    if cancel.is_cancelled() { Err(RunError::Cancelled) } else { Ok(()) }
 }
 
 /// The surroundings of a method.
@@ -93,27 +105,30 @@ pub struct File {
     pub layout: Layout,
     /// Takes the data.
     pub writer: ScatterWriter,
+    /// Ends the work.
+    cancel: CancelToken,
 }
 
 /// A tensor of an output.
 #[derive(Clone, Copy)]
 pub struct Output<'a> {
-    writer: &'a ScatterWriter,
+    file: &'a File,
     tensor: usize,
 }
 
 impl<'a> Output<'a> {
     /// The tensor of this file and this number.
     pub fn of(files: &'a [File], (file, tensor): (usize, usize)) -> Output<'a> {
-        Output { writer: &files[file].writer, tensor }
+        Output { file: &files[file], tensor }
     }
 
     /// Writes bytes from `at` on; any thread may.
     ///
     /// # Errors
-    /// I/O.
+    /// I/O; the work is to end.
     pub fn write(&self, at: u64, bytes: &[u8]) -> Result<(), RunError> {
-        Ok(self.writer.write(self.tensor, at, bytes)?)
+        go_on(&self.file.cancel)?;
+        Ok(self.file.writer.write(self.tensor, at, bytes)?)
     }
 
     /// Brings what was written to the file to the disk.
@@ -121,7 +136,7 @@ impl<'a> Output<'a> {
     /// # Errors
     /// I/O.
     pub fn sync(&self) -> Result<(), RunError> {
-        Ok(self.writer.sync()?)
+        Ok(self.file.writer.sync()?)
     }
 }
 
@@ -152,8 +167,9 @@ impl Run<'_> {
     /// The whole data of a row in the input, on all threads.
     ///
     /// # Errors
-    /// I/O.
+    /// I/O; the work is to end.
     pub fn read(&self, row: &Row) -> Result<Vec<u8>, RunError> {
+        go_on(&self.options.cancel)?;
         Ok(self.readers[row.source.shard].read_whole(row)?)
     }
 
@@ -170,7 +186,7 @@ impl Run<'_> {
         let shards = self.model.shards().iter().map(|s| s.path.as_path());
         let inputs: Vec<&Path> = shards.chain(others.iter().map(PathBuf::as_path)).collect();
         let writer = ScatterWriter::create(path, layout.clone(), &inputs)?;
-        self.files.push(File { layout, writer });
+        self.files.push(File { layout, writer, cancel: self.options.cancel.clone() });
         Ok(())
     }
 }

@@ -30,7 +30,7 @@ fn with_output_factors(name: &str) -> Vec<u8> {
     recipe.output_type = Some(TypeId::NVFP4);
     recipe.fallback = Fallback::Never;
     let mut plan = Plan::new(&model, &recipe).expect("a plan");
-    let options = RunOptions { threads: 2, force: false, isa: Isa::detect() };
+    let options = RunOptions { threads: 2, ..RunOptions::default() };
     let dir = tempfile::tempdir().expect("a temporary directory");
     let out = dir.path().join("nvfp4.gguf");
     trine::quant::run(&model, &mut plan, &out, options, &mut ()).expect("a quantized file");

@@ -268,7 +268,7 @@ fn quantize(source: &Path, ty: &str, out: &Path) {
     let bytes = trine_testkit::read(source);
     let model = trine_testkit::gguf::model_at(source.to_owned(), bytes, &Limits::default());
     let mut plan = Plan::new(&model, &recipe).expect("a plan");
-    let options = RunOptions { threads: 2, force: false, isa: Isa::detect() };
+    let options = RunOptions { threads: 2, ..RunOptions::default() };
     trine::quant::run(&model, &mut plan, out, options, &mut ()).expect("a quantized file");
 }
 

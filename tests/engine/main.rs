@@ -12,6 +12,7 @@ mod grammar;
 mod hqq;
 mod library;
 mod logits;
+mod quant_cancel;
 mod quant_plan;
 mod step;
 mod tokenizer;

@@ -26,7 +26,7 @@ use super::work::{Kept, Work, decode};
 use crate::quant::plan::Plan;
 use crate::quant::row::Row;
 use crate::quant::source::ShardReader;
-use crate::quant::work::{Run, RunError};
+use crate::quant::work::{Run, RunError, go_on};
 
 /// Weights that are clustered between two reads: enough work for many threads.
 const CHUNK_WEIGHTS: u64 = 1 << 22;
@@ -196,6 +196,7 @@ impl Matrix<'_> {
         let mut errors = vec![0.0; work.nesting.widths().len()];
         let mut energy = 0.0;
         for first_row in (0..rows).step_by(step as usize) {
+            go_on(&run.options.cancel)?;
             let count = step.min(rows - first_row);
             let reader = &run.readers[row.source.shard];
             let (start, len) = (first_row * row_bytes, (count * row_bytes) as usize);

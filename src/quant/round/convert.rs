@@ -3,6 +3,7 @@
 use trine_formats::types::ternary::{Packing, first_bad_byte};
 use trine_formats::types::{DecodeFn, EncodeFn, TypeId};
 
+use crate::cancel::CancelToken;
 use crate::kernels::{self, CompareRows, Isa};
 use crate::quant::encoder::Encoder;
 use crate::quant::row::{Reason, Row};
@@ -15,8 +16,16 @@ use crate::quant::work::RunError;
 #[allow(missing_docs, reason = "the names say it")]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RowFault {
-    Input { block: u64, what: &'static str },
-    Output { block: u64, what: &'static str },
+    Input {
+        block: u64,
+        what: &'static str,
+    },
+    Output {
+        block: u64,
+        what: &'static str,
+    },
+    /// None of a value: the work is to end.
+    Cancelled,
 }
 
 impl RowFault {
@@ -25,6 +34,7 @@ impl RowFault {
         let tensor = row.name.clone();
         match self {
             RowFault::Input { block, what } => RunError::BadInput { tensor, ty: row.from, block, what },
+            RowFault::Cancelled => RunError::Cancelled,
             RowFault::Output { block, what } => {
                 let option = if let Reason::Option(option) = row.reason { option } else { "--tensor-type" };
                 RunError::BadOutput { tensor, ty: row.to, block, what, option }
@@ -110,12 +120,13 @@ impl<'a> Converter<'a> {
     /// The output bytes of a chunk, and for ternary types what was lost.
     ///
     /// # Errors
-    /// A value of the input that is not finite, the first one; else one of the output.
+    /// A value of the input that is not finite, the first one; else one of the output. The work is to end.
     pub fn convert<'b>(
         &self,
         chunk: Chunk,
         data: &'b [u8],
         scratch: &'b mut Scratch,
+        cancel: &CancelToken,
     ) -> Result<(&'b [u8], Option<Loss>), RowFault> {
         let info = self.from.info();
         let by_rows = self.codec.is_some() || info.is_some_and(|t| t.row_scale().is_some());
@@ -146,6 +157,10 @@ impl<'a> Converter<'a> {
         let mut loss = Loss::default();
         let rows = data.chunks_exact(codec.row_bytes.0).zip(out.chunks_exact_mut(codec.row_bytes.1));
         for (i, (data, out)) in rows.enumerate() {
+            // Some types take tenths of a second for a chunk.
+            if cancel.is_cancelled() {
+                return Err(RowFault::Cancelled);
+            }
             (codec.decode)(data, row);
             let matrix = ((chunk.first + i as u64) / self.matrix_rows.max(1)) as usize;
             let importance = self.importance.and_then(|w| w.chunks_exact(self.columns).nth(matrix));

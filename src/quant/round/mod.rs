@@ -45,7 +45,7 @@ pub struct Rounding {
 /// Tensors one after the other whose chunks the threads share.
 struct Batch<'a> {
     rows: &'a [Row],
-    options: RunOptions,
+    options: &'a RunOptions,
     readers: &'a [ShardReader],
     outputs: Vec<Output<'a>>,
     measure_only: &'a AtomicBool,
@@ -107,7 +107,7 @@ impl Method for Rounding {
         let (files, places) = (&run.files, &run.places);
         let batch = Batch {
             rows: own,
-            options: run.options,
+            options: &run.options,
             readers: run.readers,
             outputs: places[rows].iter().map(|&place| Output::of(files, place)).collect(),
             measure_only: &run.measure_only,
@@ -222,7 +222,8 @@ impl Batch<'_> {
         }
         let reader = &self.readers[row.source.shard];
         let data = reader.read_chunk(row, chunk.from, chunk.from_bytes, buffer)?;
-        let (bytes, loss) = converter.convert(chunk, data, scratch).map_err(|fault| fault.of(row))?;
+        let converted = converter.convert(chunk, data, scratch, &self.options.cancel);
+        let (bytes, loss) = converted.map_err(|fault| fault.of(row))?;
         if loss.is_some_and(|loss| !loss.is_lossless()) && !self.options.force {
             self.measure_only.store(true, Ordering::Relaxed);
         }

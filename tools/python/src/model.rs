@@ -1,25 +1,44 @@
 //! `trine.Model`.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::OnceLock;
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyList};
 use trine::formats::types::TypeId;
-use trine::{
-    CancelToken, Context, ContextOptions, GenerateOptions, OpenOptions, Prompt, SamplerOptions, SessionOptions,
-    open_with,
-};
+use trine::grammar::Vocabulary;
+use trine::{CancelToken, ContextOptions, EmbedOptions, OpenOptions, Pooling, Prompt, Scale, SessionOptions, open_with};
 
-use crate::error::failed;
+use crate::chat::Conversation;
+use crate::error::{caused, failed, opened};
+use crate::evaluate;
+use crate::generation::{Generation, Spare};
+use crate::interrupt::{abandonable, interruptible};
+use crate::options::{Wanted, whole};
 use crate::values;
 
 /// A loaded model. Threads of Python may share it.
+///
+/// `adapters` are LoRA files with a factor each, which are added in this order; `lora_path` and `lora_scale` name one.
+/// `cache_type_k` and `cache_type_v` are the types of keys and values. Results have the same bits for any `threads`,
+/// `mmap` and `repack`.
+///
+/// >>> import trine
+/// >>> model = trine.Model("model.gguf", threads=2)
+/// >>> model.n_ctx_train
+/// 512
+/// >>> trine.Model("none.gguf")
+/// Traceback (most recent call last):
+///     ...
+/// FileNotFoundError: [Errno 2] No such file or directory: 'none.gguf'
 #[pyclass(frozen, module = "trine")]
 pub struct Model {
     inner: trine::Model,
     path: PathBuf,
+    /// The vocabulary as grammars need it, made for the first of them.
+    vocabulary: OnceLock<Vocabulary>,
+    spare: Spare,
 }
 
 /// A text or a list of token ids.
@@ -29,6 +48,14 @@ pub enum Text {
     Text(String),
     /// Token ids, taken as they are.
     Tokens(Vec<u32>),
+}
+
+/// A text, a list of token ids, or several texts.
+#[derive(FromPyObject)]
+enum Input {
+    Text(String),
+    Tokens(Vec<u32>),
+    Texts(Vec<String>),
 }
 
 impl From<Text> for Prompt {
@@ -41,20 +68,48 @@ impl From<Text> for Prompt {
 }
 
 impl Model {
-    fn tokens(&self, text: Text) -> PyResult<Vec<u32>> {
+    /// The library's model.
+    pub fn library(&self) -> &trine::Model {
+        &self.inner
+    }
+
+    /// The context of the last text.
+    pub fn spare(&self) -> &Spare {
+        &self.spare
+    }
+
+    /// The vocabulary for grammars.
+    ///
+    /// # Errors
+    /// A vocabulary that grammars cannot be followed in.
+    pub fn vocabulary(&self) -> PyResult<&Vocabulary> {
+        if let Some(made) = self.vocabulary.get() {
+            return Ok(made);
+        }
+        let made = Vocabulary::new(self.inner.tokenizer()).map_err(failed)?;
+        Ok(self.vocabulary.get_or_init(|| made))
+    }
+
+    /// The tokens of a text.
+    ///
+    /// # Errors
+    /// It cannot be encoded.
+    pub fn tokens(&self, text: Text) -> PyResult<Vec<u32>> {
         match text {
-            Text::Text(text) => {
-                let tokens = self.inner.tokenizer().encode(&text, true, true);
-                tokens.map_err(failed)
-            }
+            Text::Text(text) => self.inner.tokenizer().encode(&text, true, true).map_err(failed),
             Text::Tokens(tokens) => Ok(tokens),
         }
+    }
+
+    fn begin(&self, prompt: Prompt, mut wanted: Wanted) -> PyResult<Generation> {
+        let context = wanted.context(self);
+        Generation::new(context, prompt, &wanted, &self.spare)
     }
 }
 
 /// A type of keys and values by its name.
-fn cache_type(name: &str) -> PyResult<TypeId> {
-    let unknown = || PyValueError::new_err(format!("'{name}' is no type of keys and values"));
+fn cache_type(option: &str, name: &str) -> PyResult<TypeId> {
+    let unknown = || PyValueError::new_err(format!("{option}: '{name}' is no type of keys and values"));
     let ty = TypeId::from_name(name).ok_or_else(unknown)?;
     match trine::kv::CacheTypes::ALL.contains(&ty) {
         true => Ok(ty),
@@ -65,28 +120,36 @@ fn cache_type(name: &str) -> PyResult<TypeId> {
 #[pymethods]
 impl Model {
     #[new]
-    #[pyo3(signature = (path, *, threads=None, mmap=true, repack=true, cache_type_k="f16", cache_type_v="f16"))]
+    #[pyo3(signature = (path, *, threads=None, mmap=true, repack=true, cache_type_k="f16", cache_type_v="f16",
+        lora_path=None, lora_scale=1.0, adapters=Vec::new()))]
+    #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
         path: PathBuf,
-        threads: Option<usize>,
+        threads: Option<Bound<'_, PyAny>>,
         mmap: bool,
         repack: bool,
         cache_type_k: &str,
         cache_type_v: &str,
+        lora_path: Option<PathBuf>,
+        lora_scale: f32,
+        adapters: Vec<(PathBuf, f32)>,
     ) -> PyResult<Model> {
-        if threads == Some(0) {
-            return Err(PyValueError::new_err("threads is 0; give 1 or more, or None"));
-        }
+        let threads = threads.map(|n| whole("threads", &n, 1, 1024)).transpose()?.map(|n| n as usize);
         let options = OpenOptions {
             threads,
             mmap,
             repack,
-            cache: trine::kv::CacheTypes { keys: cache_type(cache_type_k)?, values: cache_type(cache_type_v)? },
+            adapters: lora_path.map(|path| (path, lora_scale)).into_iter().chain(adapters).collect(),
+            cache: trine::kv::CacheTypes {
+                keys: cache_type("cache_type_k", cache_type_k)?,
+                values: cache_type("cache_type_v", cache_type_v)?,
+            },
             ..OpenOptions::default()
         };
-        let inner = py.detach(|| open_with(&path, &options)).map_err(failed)?;
-        Ok(Model { inner, path })
+        let opening = path.clone();
+        let inner = abandonable(py, move || open_with(opening, &options))?.map_err(opened)?;
+        Ok(Model { inner, path, vocabulary: OnceLock::new(), spare: Spare::default() })
     }
 
     /// Where it was opened.
@@ -113,13 +176,37 @@ impl Model {
         self.inner.threads()
     }
 
+    /// The widths in bits at which an any-precision model runs; empty for any other.
+    #[getter]
+    fn widths(&self) -> Vec<u32> {
+        self.inner.weights().widths().iter().map(|&bits| u32::from(bits)).collect()
+    }
+
+    /// The tokens that end a text.
+    #[getter]
+    fn end_tokens(&self) -> Vec<u32> {
+        self.inner.end_tokens().to_vec()
+    }
+
     /// The metadata of the file.
     #[getter]
     fn metadata<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         values::metadata(py, self.inner.metadata())
     }
 
+    /// The chat template of the file; None where it has none.
+    #[getter]
+    fn chat_template(&self) -> PyResult<Option<String>> {
+        let template = self.inner.metadata().get_str("tokenizer.chat_template").map_err(failed)?;
+        Ok(template.map(str::to_owned))
+    }
+
     /// Text to token ids.
+    ///
+    /// >>> import trine
+    /// >>> model = trine.Model("model.gguf")
+    /// >>> model.detokenize(model.tokenize("The game of chess", add_special=False))
+    /// 'The game of chess'
     #[pyo3(signature = (text, *, add_special=true, parse_special=true))]
     fn tokenize(&self, text: &str, add_special: bool, parse_special: bool) -> PyResult<Vec<u32>> {
         let tokenizer = self.inner.tokenizer();
@@ -143,153 +230,243 @@ impl Model {
         Ok(text)
     }
 
-    /// The text that follows `prompt`.
-    #[pyo3(signature = (prompt, max_tokens=128, *, temperature=0.8, top_k=40, top_p=0.95, min_p=0.05,
-        repeat_penalty=1.0, seed=0, stop=Vec::new(), n_ctx=None))]
-    #[allow(clippy::too_many_arguments)]
+    /// The text that follows `prompt`, a text or a list of token ids. `max_tokens` None or below 0: until the model
+    /// ends it.
+    ///
+    /// The other options are those of llama-cpp-python, by the same names: temperature (0: always the most likely
+    /// token), top_k, top_p, min_p, typical_p, repeat_penalty, presence_penalty, frequency_penalty, mirostat_mode and
+    /// its like, seed, stop, logit_bias, logprobs, grammar; and json_schema, bits, n_ctx, samplers. trine.OPTIONS names
+    /// all.
+    ///
+    /// >>> import trine
+    /// >>> model = trine.Model("model.gguf")
+    /// >>> text = model.generate("The game", 8, temperature=0)
+    /// >>> text == model.generate("The game", 8, temperature=0)
+    /// True
+    /// >>> import json
+    /// >>> schema = {"type": "object", "properties": {"n": {"enum": [1, 2]}}, "required": ["n"]}
+    /// >>> json.loads(model.generate("A number: ", 64, json_schema=schema))["n"] in (1, 2)
+    /// True
+    /// >>> model.generate("The game", temperature=-1)
+    /// Traceback (most recent call last):
+    ///     ...
+    /// ValueError: temperature must be 0 or more, not -1
+    #[pyo3(signature = (prompt, max_tokens=Some(128), **options))]
     fn generate(
         &self,
         py: Python<'_>,
         prompt: Text,
-        max_tokens: i64,
-        temperature: f32,
-        top_k: i32,
-        top_p: f32,
-        min_p: f32,
-        repeat_penalty: f32,
-        seed: u32,
-        stop: Vec<String>,
-        n_ctx: Option<usize>,
+        max_tokens: Option<i64>,
+        options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<String> {
-        let mut generation =
-            self.stream(prompt, max_tokens, temperature, top_k, top_p, min_p, repeat_penalty, seed, stop, n_ctx)?;
-        let mut whole = String::new();
-        while let Some(text) = generation.__next__(py)? {
-            whole += &text;
-        }
-        Ok(whole)
+        let wanted = Wanted::read(self, "generate", max_tokens, options)?;
+        self.begin(prompt.into(), wanted)?.whole(py)
     }
 
-    /// The same, part by part as it comes.
-    #[pyo3(signature = (prompt, max_tokens=128, *, temperature=0.8, top_k=40, top_p=0.95, min_p=0.05,
-        repeat_penalty=1.0, seed=0, stop=Vec::new(), n_ctx=None))]
-    #[allow(clippy::too_many_arguments)]
+    /// The same, part by part as it comes: an iterator for `for` and for `async for`. Options as for generate.
+    #[pyo3(signature = (prompt, max_tokens=Some(128), **options))]
     fn stream(
         &self,
         prompt: Text,
-        max_tokens: i64,
-        temperature: f32,
-        top_k: i32,
-        top_p: f32,
-        min_p: f32,
-        repeat_penalty: f32,
-        seed: u32,
-        stop: Vec<String>,
-        n_ctx: Option<usize>,
+        max_tokens: Option<i64>,
+        options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Generation> {
-        let options = GenerateOptions {
-            max_tokens: usize::try_from(max_tokens).ok(),
-            sampler: SamplerOptions {
-                seed,
-                temp: temperature,
-                top_k,
-                top_p,
-                min_p,
-                repeat_penalty,
-                banned: self.inner.suppressed_tokens().to_vec(),
-                ..SamplerOptions::default()
-            },
-            stop,
-            ..GenerateOptions::default()
+        let wanted = Wanted::read(self, "stream", max_tokens, options)?;
+        self.begin(prompt.into(), wanted)
+    }
+
+    /// The answer to a conversation: a list of messages as OpenAI has them, dicts with "role" and "content". What the
+    /// last call on this model evaluated of the same messages is not evaluated again.
+    ///
+    /// `chat_template` replaces the model's own: a template, or the name that llama.cpp has for one, such as "chatml".
+    /// `tools` describes functions that the model may call; a call is in the answer as the model writes it.
+    /// `template_variables` are others that the template knows, such as {"enable_thinking": False}. Other options as
+    /// for generate.
+    ///
+    /// >>> import trine
+    /// >>> model = trine.Model("model.gguf")
+    /// >>> messages = [{"role": "user", "content": "Who won?"}]
+    /// >>> answer = model.chat(messages, max_tokens=8, chat_template="chatml", temperature=0)
+    /// >>> answer == "".join(model.stream_chat(messages, 8, chat_template="chatml", temperature=0))
+    /// True
+    #[pyo3(signature = (messages, max_tokens=None, *, tools=None, chat_template=None, template_variables=None, **options))]
+    #[allow(clippy::too_many_arguments)]
+    fn chat(
+        &self,
+        py: Python<'_>,
+        messages: &Bound<'_, PyAny>,
+        max_tokens: Option<i64>,
+        tools: Option<&Bound<'_, PyList>>,
+        chat_template: Option<&str>,
+        template_variables: Option<&Bound<'_, PyDict>>,
+        options: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<String> {
+        let wanted = Wanted::read(self, "chat", max_tokens, options)?;
+        let conversation = Conversation::read(self, messages, tools, chat_template, template_variables, true)?;
+        self.begin(conversation.tokens(self)?.into(), wanted)?.whole(py)
+    }
+
+    /// The same, part by part as it comes: an iterator for `for` and for `async for`.
+    #[pyo3(signature = (messages, max_tokens=None, *, tools=None, chat_template=None, template_variables=None, **options))]
+    fn stream_chat(
+        &self,
+        messages: &Bound<'_, PyAny>,
+        max_tokens: Option<i64>,
+        tools: Option<&Bound<'_, PyList>>,
+        chat_template: Option<&str>,
+        template_variables: Option<&Bound<'_, PyDict>>,
+        options: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Generation> {
+        let wanted = Wanted::read(self, "stream_chat", max_tokens, options)?;
+        let conversation = Conversation::read(self, messages, tools, chat_template, template_variables, true)?;
+        self.begin(conversation.tokens(self)?.into(), wanted)
+    }
+
+    /// The text that a conversation is for the model.
+    ///
+    /// >>> import trine
+    /// >>> model = trine.Model("model.gguf")
+    /// >>> model.apply_chat_template([{"role": "user", "content": "Hi"}], chat_template="chatml")
+    /// '<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n'
+    #[pyo3(signature = (messages, *, tools=None, chat_template=None, template_variables=None, add_generation_prompt=true))]
+    fn apply_chat_template(
+        &self,
+        messages: &Bound<'_, PyAny>,
+        tools: Option<&Bound<'_, PyList>>,
+        chat_template: Option<&str>,
+        template_variables: Option<&Bound<'_, PyDict>>,
+        add_generation_prompt: bool,
+    ) -> PyResult<String> {
+        let answer = add_generation_prompt;
+        Conversation::read(self, messages, tools, chat_template, template_variables, answer)?.text()
+    }
+
+    /// The vector of a text or of a list of token ids, an array `[n]`; of several texts one below the other,
+    /// `[texts][n]`. `pooling` is "mean", "cls" or "last", where the file does not say what the model was made for;
+    /// with `normalize` its length is 1.
+    ///
+    /// >>> import trine
+    /// >>> model = trine.Model("model.gguf")
+    /// >>> one, two = model.embed(["The game of chess", "A game of chess"])
+    /// >>> 0.5 < float(one @ two) < 1.0
+    /// True
+    #[pyo3(signature = (text, *, pooling=None, normalize=true, bits=None, n_ctx=None))]
+    fn embed<'py>(
+        &self,
+        py: Python<'py>,
+        text: Input,
+        pooling: Option<&str>,
+        normalize: bool,
+        bits: Option<u8>,
+        n_ctx: Option<usize>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (texts, is_one) = match text {
+            Input::Text(text) => (vec![self.tokens(Text::Text(text))?], true),
+            Input::Tokens(tokens) => (vec![tokens], true),
+            Input::Texts(texts) => {
+                let tokens = texts.into_iter().map(|text| self.tokens(Text::Text(text)));
+                (tokens.collect::<PyResult<Vec<_>>>()?, false)
+            }
         };
-        let cancel = options.cancel.clone();
-        let context = self.inner.context(&ContextOptions { n_ctx, ..ContextOptions::default() });
-        let generation = context.into_generation(Prompt::from(prompt), &options);
-        Ok(Generation { inner: Mutex::new(Some(generation.map_err(failed)?)), cancel })
+        let pooling = pooling.map(|name| {
+            let known = Pooling::by_name(name).filter(|p| *p != Pooling::None);
+            known.ok_or_else(|| PyValueError::new_err(format!("pooling must be 'mean', 'cls' or 'last', not '{name}'")))
+        });
+        let scale = if normalize { Scale::Length } else { Scale::None };
+        let options = EmbedOptions { pooling: pooling.transpose()?, scale, bits, n_ctx };
+        let mut all = Vec::new();
+        for tokens in &texts {
+            // A text is short; Ctrl-C is heard behind it.
+            let vector = interruptible(py, &CancelToken::new(), || self.inner.embed(tokens, &options))?;
+            all.extend(vector.map_err(|e| caused(&e))?);
+        }
+        let array = values::array(py, &all, texts.len())?;
+        if is_one { array.get_item(0) } else { Ok(array) }
     }
 
     /// The logits after every token of `prompt`, or after the last alone: an array `[tokens][n_vocab]` in single
     /// precision, with the bits of llama.cpp's portable build.
-    #[pyo3(signature = (prompt, *, last=false))]
-    fn logits<'py>(&self, py: Python<'py>, prompt: Text, last: bool) -> PyResult<Bound<'py, PyAny>> {
+    ///
+    /// >>> import trine
+    /// >>> model = trine.Model("model.gguf")
+    /// >>> logits = model.logits("The game")
+    /// >>> logits.shape == (len(model.tokenize("The game")), model.n_vocab)
+    /// True
+    #[pyo3(signature = (prompt, *, last=false, bits=None))]
+    fn logits<'py>(&self, py: Python<'py>, prompt: Text, last: bool, bits: Option<u8>) -> PyResult<Bound<'py, PyAny>> {
         let tokens = self.tokens(prompt)?;
         let Some(end) = tokens.len().checked_sub(1) else {
             return Err(PyValueError::new_err("there is no token"));
         };
         let from = if last { end } else { 0 };
-        let computed = py.detach(|| {
+        let cancel = CancelToken::new();
+        let computed = interruptible(py, &cancel, || {
             let mut session = self.inner.session(SessionOptions {
                 n_ctx: tokens.len().max(self.inner.n_ctx_train()),
                 n_ubatch: ContextOptions::default().n_ubatch,
             });
+            session.cancel_by(Some(cancel.clone()));
+            if let Some(bits) = bits {
+                session.set_bits(bits).map_err(|e| caused(&e))?;
+            }
             let mut all = Vec::new();
             let done = session.eval(&tokens, from, &mut |_, row| all.extend_from_slice(row));
-            done.map(|()| all)
-        });
-        values::array(py, &computed.map_err(failed)?, tokens.len() - from)
+            done.map(|()| all).map_err(|e| caused(&e))
+        })?;
+        values::array(py, &computed?, tokens.len() - from)
     }
 
-    /// How well the model predicts a text: the perplexity and its error, by llama-perplexity's protocol.
-    #[pyo3(signature = (text, *, n_ctx=512))]
-    fn perplexity(&self, py: Python<'_>, text: &str, n_ctx: usize) -> PyResult<(f64, f64)> {
-        let estimate = py.detach(|| self.inner.perplexity(text, n_ctx));
-        let estimate = estimate.map_err(failed)?;
-        Ok((estimate.ppl(), estimate.ppl_error()))
+    /// How well the model predicts a text, cut into chunks of `n_ctx` tokens: the perplexity and its error, by
+    /// llama-perplexity's protocol and to its digits. Of the text no more than `chunks` are taken. `progress` is called
+    /// after each with the number of chunks done, of all, and the perplexity so far.
+    ///
+    /// >>> import trine
+    /// >>> model = trine.Model("model.gguf")
+    /// >>> ppl, error = model.perplexity("The game of chess is played by two. " * 40, n_ctx=64)
+    /// >>> error < ppl
+    /// True
+    #[pyo3(signature = (text, *, n_ctx=512, chunks=None, bits=None, progress=None))]
+    fn perplexity(
+        &self,
+        py: Python<'_>,
+        text: &str,
+        n_ctx: usize,
+        chunks: Option<usize>,
+        bits: Option<u8>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<(f64, f64)> {
+        evaluate::perplexity(py, &self.inner, text, evaluate::Options { n_ctx, chunks, bits }, progress)
+    }
+
+    /// How well the model predicts `continuation` behind `prompt`: for each of its tokens the natural logarithm of its
+    /// probability, and whether it is the most likely one. Tokens of a text are those that follow the prompt in the
+    /// whole text.
+    ///
+    /// >>> import trine
+    /// >>> model = trine.Model("model.gguf")
+    /// >>> logprobs, greedy = model.score("The game of", model.generate("The game of", 4, temperature=0))
+    /// >>> all(greedy), sum(logprobs) < 0
+    /// (True, True)
+    #[pyo3(signature = (prompt, continuation, *, bits=None))]
+    fn score(
+        &self,
+        py: Python<'_>,
+        prompt: Text,
+        continuation: Text,
+        bits: Option<u8>,
+    ) -> PyResult<(Vec<f64>, Vec<bool>)> {
+        let (given, all) = match (prompt, continuation) {
+            (Text::Text(prompt), Text::Text(rest)) => {
+                let given = self.tokens(Text::Text(prompt.clone()))?.len();
+                (given, self.tokens(Text::Text(prompt + &rest))?)
+            }
+            (Text::Tokens(prompt), Text::Tokens(rest)) => (prompt.len(), [prompt, rest].concat()),
+            _ => return Err(PyTypeError::new_err("prompt and continuation must both be texts or both be tokens")),
+        };
+        evaluate::score(py, &self.inner, &all, given, bits)
     }
 
     fn __repr__(&self) -> String {
         format!("trine.Model({:?})", self.path.display().to_string())
-    }
-}
-
-/// A text that is being generated: an iterator of its parts.
-#[pyclass(module = "trine")]
-pub struct Generation {
-    /// `None` when the text has ended. Behind a lock, because Python may hand the object to any thread.
-    inner: Mutex<Option<trine::Generation<Context>>>,
-    cancel: CancelToken,
-}
-
-#[pymethods]
-impl Generation {
-    fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
-        this
-    }
-
-    /// The next part, which may be empty as long as a character is not whole.
-    fn __next__(&mut self, py: Python<'_>) -> PyResult<Option<String>> {
-        // Ctrl-C is heard between two tokens.
-        py.check_signals()?;
-        let inner = self.inner.get_mut();
-        let inner = inner.unwrap_or_else(PoisonError::into_inner);
-        let Some(generation) = inner else {
-            return Ok(None);
-        };
-        match py.detach(|| generation.next()) {
-            Some(Ok(chunk)) => Ok(Some(chunk.text)),
-            Some(Err(e)) => {
-                *inner = None;
-                Err(failed(e))
-            }
-            None => {
-                *inner = None;
-                Ok(None)
-            }
-        }
-    }
-
-    /// Ends the text.
-    fn cancel(&self) {
-        self.cancel.cancel();
-    }
-
-    /// The tokens that the text begins with.
-    #[getter]
-    fn prompt(&self) -> PyResult<Vec<u32>> {
-        let ended = || PyTypeError::new_err("the text has ended");
-        let inner = self.inner.lock();
-        let inner = inner.unwrap_or_else(PoisonError::into_inner);
-        let generation = inner.as_ref().ok_or_else(ended)?;
-        Ok(generation.prompt().to_vec())
     }
 }

@@ -3,7 +3,35 @@
 use pyo3::IntoPyObjectExt as _;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyDict};
+use serde_json::Value as Json;
 use trine::formats::gguf::{Array, Metadata, Value};
+
+/// A text, or several.
+#[derive(FromPyObject)]
+pub enum Words {
+    /// A text.
+    One(String),
+    /// Several.
+    Several(Vec<String>),
+}
+
+impl From<Words> for Vec<String> {
+    fn from(words: Words) -> Vec<String> {
+        match words {
+            Words::One(text) => vec![text],
+            Words::Several(texts) => texts,
+        }
+    }
+}
+
+/// Dicts, lists, texts and numbers as JSON.
+///
+/// # Errors
+/// A `TypeError`: something else is among them.
+pub fn json(value: &Bound<'_, PyAny>) -> PyResult<Json> {
+    let text: String = value.py().import("json")?.call_method1("dumps", (value,))?.extract()?;
+    serde_json::from_str(&text).map_err(|e| pyo3::exceptions::PyValueError::new_err(format!("no JSON: {e}")))
+}
 
 /// A dict of all keys. Texts that are not UTF-8 are `bytes`.
 pub fn metadata<'py>(py: Python<'py>, meta: &Metadata) -> PyResult<Bound<'py, PyDict>> {

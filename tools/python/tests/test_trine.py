@@ -9,18 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import MODEL, ROOT
 
 import trine
 
-ROOT = Path(__file__).resolve().parents[3]
-MODEL = ROOT / "testdata/models/trilm-wt-5.8m-F16.gguf"
 GOLDEN = ROOT / "testdata/golden"
 TEXT = "The game of chess is played by two"
-
-
-@pytest.fixture(scope="session")
-def model():
-    return trine.Model(MODEL)
 
 
 def rgen():
@@ -102,11 +96,14 @@ def test_a_text_ends_at_a_stop_string_and_when_it_is_cancelled(model):
     word = whole.split()[3]
     cut = model.generate(TEXT, 24, temperature=0, stop=[word])
     assert whole.startswith(cut) and word not in cut
-    stream = model.stream(TEXT, -1, temperature=0)
-    assert stream.prompt == model.tokenize(TEXT)
+    ended = model.stream(TEXT, 24, temperature=0, stop=word)
+    assert "".join(ended) == cut and (ended.end, ended.text) == ("stop", cut)
+    stream = model.stream(TEXT, None, temperature=0)
+    assert stream.prompt == model.tokenize(TEXT) and stream.end is None
     next(stream)
     stream.cancel()
     assert len(list(stream)) <= 1
+    assert stream.end == "cancelled"
 
 
 def test_a_smaller_file_is_written_and_described(model, tmp_path):
@@ -127,17 +124,18 @@ def test_mistakes_are_one_line(tmp_path):
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(MODEL.read_bytes()[:1000])
     for wrong in [
-        lambda: trine.Model(tmp_path / "none.gguf"),
         lambda: trine.Model(broken),
         lambda: trine.inspect(broken),
         lambda: trine.quantize(MODEL, tmp_path / "x.gguf", "Q4_K_M", imatrix=broken),
+        lambda: trine.quantize(MODEL, MODEL, "Q4_K_M"),
     ]:
         with pytest.raises(trine.Error) as told:
             wrong()
         assert "\n" not in str(told.value) and str(told.value)
+        assert isinstance(told.value, ValueError)
     with pytest.raises(ValueError, match="no file type"):
         trine.quantize(MODEL, tmp_path / "x.gguf", "Q9")
-    with pytest.raises(ValueError, match="no type of keys"):
+    with pytest.raises(ValueError, match="cache_type_k: 'q9' is no type of keys"):
         trine.Model(MODEL, cache_type_k="q9")
     assert not (tmp_path / "x.gguf").exists()
 

@@ -222,7 +222,7 @@ impl Job {
 
     /// How it is done.
     pub fn options(&self, args: &Args) -> Result<RunOptions> {
-        Ok(RunOptions { isa: Isa::from_env()?, threads: self.threads(), force: args.force })
+        Ok(RunOptions { isa: Isa::from_env()?, threads: self.threads(), force: args.force, ..RunOptions::default() })
     }
 }
 

@@ -21,8 +21,9 @@ cargo fmt --check
 rm -rf "$target/wheels"
 maturin build --release --interpreter "$env/bin/python" --out "$target/wheels"
 "$env/bin/python" -m pip install --quiet --force-reinstall --no-deps "$target"/wheels/*.whl
-# The stubs say what the module has, no more and no less, and the example keeps to them.
-"$env/bin/python" -m mypy.stubtest trine
+# The stubs say what the module has, no more and no less, and the example keeps to them. One class needs lm-eval to be there.
+echo trine.lm_eval.TrineLM >"$target/absent"
+"$env/bin/python" -m mypy.stubtest --allowlist "$target/absent" --ignore-unused-allowlist trine
 "$env/bin/python" -m mypy --strict example.py
 "$env/bin/python" -m pytest --quiet tests "$@"
 ls -l "$target/wheels"

@@ -102,7 +102,12 @@ fn message(value: &Value) -> Result<Message, String> {
         None | Some(Value::Null) => return Err("it has no content".to_owned()),
         Some(_) => return Err("content must be a str or a list of parts".to_owned()),
     };
-    Ok(Message { calls, answers: text("tool_call_id"), thoughts: text("reasoning_content"), ..Message::new(role, content) })
+    Ok(Message {
+        calls,
+        answers: text("tool_call_id"),
+        thoughts: text("reasoning_content"),
+        ..Message::new(role, content)
+    })
 }
 
 /// A part of a content, which is a text.
@@ -118,8 +123,9 @@ fn call(value: &Value) -> Result<ToolCall, String> {
     let function: &Map<String, Value> = function.ok_or("a call of tool_calls has no function")?;
     let name = function.get("name").and_then(Value::as_str).ok_or("a call of tool_calls has no name")?;
     let arguments = match function.get("arguments") {
-        Some(Value::String(text)) => serde_json::from_str(text)
-            .map_err(|_| format!("the arguments of '{name}' are not JSON"))?,
+        Some(Value::String(text)) => {
+            serde_json::from_str(text).map_err(|_| format!("the arguments of '{name}' are not JSON"))?
+        }
         Some(other) => other.clone(),
         None => Value::Object(Map::new()),
     };

@@ -52,14 +52,14 @@ pub fn caused(error: &(dyn StdError + 'static)) -> PyErr {
 
 /// A file that the system refuses, in the words that Python's own `open` has for it.
 pub fn system(error: &io::Error, path: &Path) -> PyErr {
-    let path = path.to_owned();
+    let path = path.as_os_str().to_owned();
     match error.kind() {
         ErrorKind::NotFound => PyFileNotFoundError::new_err((ENOENT, "No such file or directory", path)),
         ErrorKind::PermissionDenied => PyPermissionError::new_err((EACCES, "Permission denied", path)),
         ErrorKind::IsADirectory => PyIsADirectoryError::new_err((EISDIR, "Is a directory", path)),
         _ => match error.raw_os_error() {
             Some(number) => PyOSError::new_err((number, error.to_string(), path)),
-            None => PyOSError::new_err(format!("{}: {error}", path.display())),
+            None => PyOSError::new_err(format!("{}: {error}", path.to_string_lossy())),
         },
     }
 }

@@ -74,12 +74,11 @@ impl Screen {
         let Some(progress) = &self.progress else { return };
         let (name, all, have) = self.file.borrow().clone();
         // A download does not end because somebody cannot show it.
-        let told = Python::try_attach(|py| {
+        let _ = Python::try_attach(|py| {
             if let Err(error) = progress.call1(py, (have, all, name)) {
                 error.write_unraisable(py, None);
             }
         });
-        drop(told);
     }
 }
 

@@ -8,7 +8,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use trine::formats::types::TypeId;
 use trine::grammar::Vocabulary;
-use trine::{CancelToken, ContextOptions, EmbedOptions, OpenOptions, Pooling, Prompt, Scale, SessionOptions, open_with};
+use trine::{
+    CancelToken, ContextOptions, EmbedOptions, OpenOptions, Pooling, Prompt, Scale, SessionOptions, open_with,
+};
 
 use crate::chat::Conversation;
 use crate::error::{caused, failed, opened};
@@ -244,14 +246,13 @@ impl Model {
     /// >>> text == model.generate("The game", 8, temperature=0)
     /// True
     /// >>> import json
-    /// >>> schema = {"type": "object", "properties": {"n": {"enum": [1, 2]}}, "required": ["n"]}
-    /// >>> json.loads(model.generate("A number: ", 64, json_schema=schema))["n"] in (1, 2)
+    /// >>> json.loads(model.generate("A number: ", json_schema={"enum": [1, 2]})) in (1, 2)
     /// True
     /// >>> model.generate("The game", temperature=-1)
     /// Traceback (most recent call last):
     ///     ...
     /// ValueError: temperature must be 0 or more, not -1
-    #[pyo3(signature = (prompt, max_tokens=Some(128), **options))]
+    #[pyo3(signature = (prompt, max_tokens=Some(128), **options), text_signature = "($self, prompt, max_tokens=128, **options)")]
     fn generate(
         &self,
         py: Python<'_>,
@@ -264,7 +265,7 @@ impl Model {
     }
 
     /// The same, part by part as it comes: an iterator for `for` and for `async for`. Options as for generate.
-    #[pyo3(signature = (prompt, max_tokens=Some(128), **options))]
+    #[pyo3(signature = (prompt, max_tokens=Some(128), **options), text_signature = "($self, prompt, max_tokens=128, **options)")]
     fn stream(
         &self,
         prompt: Text,

@@ -68,6 +68,9 @@ pub fn whole(name: &str, value: &Bound<'_, PyAny>, low: i64, high: i64) -> PyRes
 fn span(low: f64, high: f64) -> String {
     let has_low = low > f64::from(f32::MIN) && low != f64::from(i32::MIN);
     let has_high = high < i64::MAX as f64 && high != f64::from(i32::MAX);
+    // The ends of ranges of floats are those of single precision.
+    let shown = |end: f64| if end.fract() == 0.0 { end.to_string() } else { (end as f32).to_string() };
+    let (low, high) = (shown(low), shown(high));
     match (has_low, has_high) {
         (true, true) => format!("from {low} to {high}"),
         (true, false) => format!("{low} or more"),

@@ -11,13 +11,13 @@ use trine::formats::imatrix::Imatrix;
 use trine::quant::anyprec::Sensitivity;
 use trine::quant::gptq::{self, Gptq, HessianFile};
 use trine::quant::{
-    Encoder, Fallback, Importance, KvOverride, Plan, Progress, RunOptions, Selection, TensorRule, nearest, parse_type, run,
+    Encoder, Fallback, Importance, KvOverride, Plan, Progress, RunOptions, Selection, TensorRule, nearest, parse_type,
+    run,
 };
 use trine::{CancelToken, Recipe, Target};
 
 use crate::error::{caused, failed, opened, system};
 use crate::interrupt::interruptible;
-use crate::values::Words;
 
 /// Writes the model of `source` as `target` in a file type that llama-quantize knows, byte for byte as it would, or
 /// that trine has besides, such as "TQ2_0", "I2_S" and "AP3-8". The file appears when it is complete. Returns its size
@@ -34,10 +34,10 @@ use crate::values::Words;
 /// >>> import os
 /// >>> size == os.path.getsize("small.gguf") < os.path.getsize("model.gguf")
 /// True
-/// >>> trine.quantize("model.gguf", "small.gguf", "Q9")
+/// >>> trine.quantize("model.gguf", "small.gguf", "Q4KM")
 /// Traceback (most recent call last):
 ///     ...
-/// ValueError: file_type: 'Q9' is no file type; did you mean Q8_0?
+/// ValueError: file_type: 'Q4KM' is no file type; did you mean Q4_K_M?
 #[pyfunction]
 #[pyo3(signature = (source, target, file_type, *, imatrix=None, include_weights=Vec::new(), exclude_weights=Vec::new(),
     pure=false, allow_requantize=false, leave_output_tensor=false, output_tensor_type=None, token_embedding_type=None,
@@ -91,6 +91,10 @@ pub fn quantize(
         Some(0) => return Err(PyValueError::new_err("threads must be 1 or more, or None for all processors")),
         given => given.map_or(0, usize::from),
     };
+    let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if let Some(folder) = folder.filter(|folder| !folder.exists()) {
+        return Err(system(&std::io::ErrorKind::NotFound.into(), folder));
+    }
     let cancel = CancelToken::new();
     let options = RunOptions { threads, force, cancel: cancel.clone(), ..RunOptions::default() };
     interruptible(py, &cancel, || {
@@ -173,9 +177,7 @@ fn fallback(name: &str) -> PyResult<Fallback> {
         "never" => Ok(Fallback::Never),
         "mixtures" => Ok(Fallback::Mixtures),
         "always" => Ok(Fallback::Always),
-        other => {
-            Err(PyValueError::new_err(format!("fallback must be 'never', 'mixtures' or 'always', not '{other}'")))
-        }
+        other => Err(PyValueError::new_err(format!("fallback must be 'never', 'mixtures' or 'always', not '{other}'"))),
     }
 }
 

@@ -7,11 +7,14 @@ or, for lm-eval's own command line, `import trine.lm_eval; trine.lm_eval.registe
 --model_args pretrained=model.gguf`.
 """
 
-from typing import Any, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import trine
 
 __all__ = ["TrineLM", "register"]
+
+# Made when it is asked for, on top of lm-eval's class.
+TrineLM: Any
 
 
 class _Answers:
@@ -74,7 +77,7 @@ class _Answers:
             context, wanted = request.args
             wanted = dict(wanted)
             stop = wanted.pop("until", None) or []
-            options = {"temperature": 0}
+            options: Dict[str, Any] = {"temperature": 0}
             if wanted.pop("do_sample", None) or wanted.get("temperature"):
                 options = {name: wanted[name] for name in ("temperature", "top_p", "top_k") if name in wanted}
             limit = int(wanted.get("max_gen_toks", self.max_gen_toks))
@@ -90,12 +93,10 @@ class _Answers:
 
 
 def _make() -> Any:
-    from lm_eval.api.model import LM
+    from lm_eval.api.model import LM  # type: ignore[import-not-found, unused-ignore]
 
-    class TrineLM(_Answers, LM):  # type: ignore[misc, unused-ignore]
-        """A GGUF model for lm-eval: a path or a trine.Model, the width `bits`, and options of trine.open."""
-
-    return TrineLM
+    about = "A GGUF model for lm-eval: a path or a trine.Model, the width `bits`, and options of trine.open."
+    return type("TrineLM", (_Answers, LM), {"__doc__": about, "__module__": __name__})
 
 
 def __getattr__(name: str) -> Any:
@@ -107,6 +108,6 @@ def __getattr__(name: str) -> Any:
 
 def register() -> None:
     """Makes the model known to lm-eval's command line as `trine`."""
-    from lm_eval.api.registry import register_model
+    from lm_eval.api.registry import register_model  # type: ignore[import-not-found, unused-ignore]
 
     register_model("trine")(__getattr__("TrineLM"))

@@ -1,11 +1,13 @@
 //! `trine`: all tools in one program, which is a sixth of the size of as many programs.
 //!
 //! It is the tool by whose name it is called, so links to it are the tools; `trine rgen …` works without links.
-//! `trine --install PREFIX` makes the links and writes pages and completions.
+//! `trine --install PREFIX` makes the links and writes pages and completions; `trine --probe URL` asks a server whether it is
+//! ready.
 
 mod install;
 #[cfg(feature = "hub")]
 mod models;
+mod probe;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -34,6 +36,9 @@ fn command() -> Command {
         .value_parser(value_parser!(PathBuf))
         .exclusive(true)
         .help("Put this program, a link to it for each tool, pages for man and completions for bash, zsh and fish below PREFIX");
+    let probe = Arg::new("probe").long("probe").value_name("URL").exclusive(true).help(
+        "Ask a server whether it is ready, such as rserve at http://127.0.0.1:8080/health; fails where it is not",
+    );
     let command = Command::new("trine")
         .version(version::described())
         .about("All tools of trine in one program")
@@ -51,7 +56,8 @@ Examples:
         .subcommand_value_name("TOOL")
         .subcommand_help_heading("Tools")
         .subcommands(tools().iter().map(Tool::command))
-        .arg(install);
+        .arg(install)
+        .arg(probe);
     #[cfg(feature = "hub")]
     let command = command.subcommands(models::commands());
     manual::with_options(command)
@@ -87,9 +93,12 @@ fn main() -> ExitCode {
 fn run(words: Words) -> Result<()> {
     let mut command = command();
     let matches = args::matches(&mut command, &[], words)?;
-    match matches.get_one::<PathBuf>("install") {
-        Some(prefix) => install::install(prefix, &command, &tools()),
-        None => bail!("the name of the tool comes first; trine --help lists them"),
+    let prefix = matches.get_one::<PathBuf>("install");
+    let url = matches.get_one::<String>("probe");
+    match (prefix, url) {
+        (Some(prefix), _) => install::install(prefix, &command, &tools()),
+        (None, Some(url)) => probe::probe(url),
+        (None, None) => bail!("the name of the tool comes first; trine --help lists them"),
     }
 }
 

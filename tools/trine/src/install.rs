@@ -24,12 +24,12 @@ const PROGRAM: &str = "trine";
 pub fn install(prefix: &Path, command: &Command, tools: &[Tool]) -> Result<()> {
     let bin = prefix.join("bin");
     for tool in tools {
-        let link = bin.join(tool.name);
+        let link = bin.join(link_name(tool.name));
         if fs::symlink_metadata(&link).is_ok() && !is_ours(&link) {
             bail!("'{}' is there already and is no link to {PROGRAM}: remove it first", link.display());
         }
     }
-    let target = bin.join(PROGRAM);
+    let target = bin.join(format!("{PROGRAM}{}", std::env::consts::EXE_SUFFIX));
     let own = std::env::current_exe().context("cannot find this program's own file")?;
     if !same(&own, &target) {
         let mut program = open(&own)?;
@@ -39,7 +39,7 @@ pub fn install(prefix: &Path, command: &Command, tools: &[Tool]) -> Result<()> {
         })?;
     }
     for tool in tools {
-        let path = bin.join(tool.name);
+        let path = bin.join(link_name(tool.name));
         if !is_ours(&path) {
             link(&target, &path).with_context(|| format!("cannot make '{}'", path.display()))?;
         }
@@ -85,6 +85,11 @@ fn write(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>) -> Result<
     whole().with_context(|| format!("cannot write '{}'", path.display()))
 }
 
+/// The name of the file by which a tool is called.
+fn link_name(tool: &str) -> String {
+    format!("{tool}{}", if cfg!(unix) { "" } else { ".cmd" })
+}
+
 /// True if two paths lead to one file.
 fn same(one: &Path, other: &Path) -> bool {
     match (fs::canonicalize(one), fs::canonicalize(other)) {
@@ -105,16 +110,23 @@ fn link(_: &Path, path: &Path) -> io::Result<()> {
     std::os::unix::fs::symlink(PROGRAM, path)
 }
 
-/// Nothing tells a further name of a file from a file of its own.
+/// The line of a batch file that starts the program as the tool whose name the file has.
 #[cfg(not(unix))]
-fn is_ours(_: &Path) -> bool {
-    false
+fn batch(tool: &Path) -> String {
+    let name = tool.file_stem().unwrap_or_default().to_string_lossy();
+    format!("@\"%~dp0{PROGRAM}.exe\" {name} %*\r\n")
 }
 
-/// Gives the program a further name beside it.
+/// True if a path is a batch file that this program has made.
 #[cfg(not(unix))]
-fn link(program: &Path, path: &Path) -> io::Result<()> {
-    fs::hard_link(program, path)
+fn is_ours(path: &Path) -> bool {
+    fs::read_to_string(path).is_ok_and(|text| text == batch(path))
+}
+
+/// Makes a batch file that starts the program beside it: links need rights that not everybody has on Windows.
+#[cfg(not(unix))]
+fn link(_: &Path, path: &Path) -> io::Result<()> {
+    fs::write(path, batch(path))
 }
 
 #[cfg(all(test, unix))]

@@ -8,6 +8,8 @@ use anyhow::{Context, Result, bail};
 use flate2::{Compression, GzBuilder};
 use sha2::{Digest, Sha256};
 use tar::{Builder, EntryType, Header};
+use zip::ZipWriter;
+use zip::write::SimpleFileOptions;
 
 /// Writes all that is below `folder` to `target`, a gzipped tar in which everything is below `name`. `time`: seconds
 /// since 1970.
@@ -55,6 +57,27 @@ fn is_program(meta: &fs::Metadata) -> bool {
 #[cfg(not(unix))]
 fn is_program(_: &fs::Metadata) -> bool {
     true
+}
+
+/// Writes all files below `folder` to `target`, a zip archive in which everything is below `name`. Its files have the
+/// oldest time that the format knows.
+///
+/// # Errors
+/// Errors of reading or writing; a thing that is no file, which the format has no form for that Windows knows.
+pub fn zip(folder: &Path, name: &str, target: &Path) -> Result<()> {
+    let mut zip = ZipWriter::new(BufWriter::new(File::create(target)?));
+    for path in below(folder)? {
+        let from = folder.join(&path);
+        if !fs::symlink_metadata(&from)?.is_file() {
+            bail!("cannot archive '{}': it is no file", path.display());
+        }
+        let parts: Vec<_> = path.iter().map(|part| part.to_string_lossy()).collect();
+        let options = SimpleFileOptions::default().last_modified_time(zip::DateTime::DEFAULT).unix_permissions(0o644);
+        zip.start_file(format!("{name}/{}", parts.join("/")), options)?;
+        io::copy(&mut File::open(&from)?, &mut zip)?;
+    }
+    zip.finish()?.flush()?;
+    Ok(())
 }
 
 /// Files and links below a folder, by their paths in it, in order.
@@ -130,6 +153,24 @@ mod tests {
         });
         let wanted = ["name/a", "name/b/a", "name/b/c"].map(|name| (PathBuf::from(name), 7));
         assert_eq!(entries.collect::<Vec<_>>(), wanted);
+    }
+
+    #[test]
+    fn the_same_files_make_the_same_zip_archive() {
+        let (one, other) = (folder(&["b/c", "a", "b/a"]), folder(&["a", "b/a", "b/c"]));
+        let target = tempfile::tempdir().unwrap();
+        let archives = [&one, &other].map(|folder| {
+            let path = target.path().join("archive");
+            zip(folder.path(), "name", &path).unwrap();
+            fs::read(path).unwrap()
+        });
+        assert!(archives[0] == archives[1]);
+        let mut archive = zip::ZipArchive::new(io::Cursor::new(&archives[0])).unwrap();
+        let names: Vec<String> = archive.file_names().map(str::to_owned).collect();
+        assert_eq!(names, ["name/a", "name/b/a", "name/b/c"]);
+        let mut text = String::new();
+        archive.by_name("name/b/c").unwrap().read_to_string(&mut text).unwrap();
+        assert_eq!(text, "b/c");
     }
 
     #[test]

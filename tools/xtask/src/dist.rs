@@ -16,37 +16,47 @@ const PROGRAM: &str = "trine";
 /// Files that go beside the documentation in `docs`, from the root of the repository.
 const PAPERS: [&str; 6] = ["README.md", "CHANGELOG.md", "SECURITY.md", "CITATION.cff", "LICENSE-MIT", "LICENSE-APACHE"];
 
-/// Makes the archive and says where it is.
+/// Makes the archive for `wanted`, or else for the machine that the compiler is for, and says where it is.
 ///
 /// # Errors
 /// A step that failed, or a crate without a licence.
-pub fn run() -> Result<()> {
+pub fn run(wanted: Option<&str>) -> Result<()> {
     let root = root().canonicalize()?;
-    let triple = triple()?;
+    let triple = wanted.map_or_else(triple, |triple| Ok(triple.to_owned()))?;
     let metadata = metadata(&triple)?;
     let name = format!("{PROGRAM}-{}-{triple}", env!("CARGO_PKG_VERSION"));
     let target = metadata["target_directory"].as_str();
-    let folder = Path::new(target.context("cargo metadata names no target folder")?).join("dist");
+    let target = Path::new(target.context("cargo metadata names no target folder")?);
+    let folder = target.join("dist");
 
-    let build = ["build", "--locked", "--profile", "dist", "--bin", PROGRAM];
+    // Named even where it is this machine's, so that the flags hold for no build script, and folders are alike.
+    let build = ["build", "--locked", "--profile", "dist", "--bin", PROGRAM, "--target", &triple];
     let mut cargo = cargo();
-    cargo.env("CARGO_ENCODED_RUSTFLAGS", flags(&root)?);
+    cargo.env("CARGO_ENCODED_RUSTFLAGS", flags(&root, &triple)?);
     succeed(cargo.args(build).args(["--package", PACKAGE]))?;
+    let program = format!("{PROGRAM}{}", std::env::consts::EXE_SUFFIX);
+    let built = target.join(&triple).join("dist").join(&program);
     let stage = folder.join("stage").join(&name);
     if stage.exists() {
         fs::remove_dir_all(&stage).context("cannot remove what an earlier run left")?;
     }
     fs::create_dir_all(&stage)?;
-    output(Command::new(folder.join(PROGRAM)).arg("--install").arg(&stage))?;
+    output(Command::new(&built).arg("--install").arg(&stage))?;
     papers(&root, &stage, &licences::collect(&metadata, PACKAGE)?)?;
-    fs::write(stage.join("share/doc").join(PROGRAM).join(sbom::NAME), sbom::write(&metadata, &root)?)?;
+    let bill = sbom::write(&metadata, &root)?;
+    fs::write(stage.join("share/doc").join(PROGRAM).join(sbom::NAME), &bill)?;
+    fs::write(folder.join(format!("{name}.{}", sbom::NAME)), &bill)?;
     sums(&stage)?;
 
-    let path = folder.join(format!("{name}.tar.gz"));
-    archive::write(&stage, &name, time(&root)?, &path)?;
-    let file = format!("{name}.tar.gz");
+    let zips = triple.contains("windows");
+    let file = format!("{name}.{}", if zips { "zip" } else { "tar.gz" });
+    let path = folder.join(&file);
+    match zips {
+        true => archive::zip(&stage, &name, &path)?,
+        false => archive::write(&stage, &name, time(&root)?, &path)?,
+    }
     fs::write(folder.join(format!("{file}.sha256")), archive::sum(&path, &file)?)?;
-    for path in [&stage.join("bin").join(PROGRAM), &path] {
+    for path in [&stage.join("bin").join(&program), &path] {
         let size = fs::metadata(path)?.len() as f64 / 1e6;
         println!("{size:6.1} MB  {}", path.display());
     }
@@ -81,7 +91,7 @@ fn sums(stage: &Path) -> Result<()> {
 
 /// Flags for the compiler, by which the program names no folder of this machine: who builds it elsewhere gets the same
 /// bytes.
-fn flags(root: &Path) -> Result<String> {
+fn flags(root: &Path, triple: &str) -> Result<String> {
     let home = match (env::var_os("CARGO_HOME"), env::var_os("HOME")) {
         (Some(home), _) => PathBuf::from(home),
         (None, Some(home)) => Path::new(&home).join(".cargo"),
@@ -91,6 +101,12 @@ fn flags(root: &Path) -> Result<String> {
     for (folder, name) in [(root, "trine"), (&*home, "cargo")] {
         let folder = folder.to_str().with_context(|| format!("'{}' is no text", folder.display()))?;
         flags.push(format!("--remap-path-prefix={folder}={name}"));
+    }
+    if triple.ends_with("-musl") {
+        // The target brings its C library, and the compiler its linker. Pointers that move with the program take a
+        // fiftieth of their size in this form, which musl knows and older glibcs do not.
+        let linker = ["-Clinker=rust-lld", "-Clink-arg=-z", "-Clink-arg=pack-relative-relocs"];
+        flags.extend(linker.map(str::to_owned));
     }
     // What somebody asked for stays.
     let asked = env::var("RUSTFLAGS").unwrap_or_default();

@@ -1,6 +1,6 @@
 //! `cargo xtask`: work on the repository that cargo has no command for.
 //!
-//! `cargo xtask dist` makes the archive that users get: the program with all tools, links, pages of the manual,
+//! `cargo xtask dist [--target TRIPLE]` makes the archive that users get: the program with all tools, links, pages of the manual,
 //! completions, documentation, the licences of everything that is linked, and sums of it all.
 //!
 //! `cargo xtask sbom` lists what the program is linked from, for other programs to read.
@@ -23,13 +23,15 @@ mod sbom;
 use std::process::ExitCode;
 
 const USAGE: &str = "\
-usage: cargo xtask dist
+usage: cargo xtask dist [--target TRIPLE]
        cargo xtask sbom
        cargo xtask fuzz HOURS [--target NAME] [--json]
        cargo xtask ptx
 
-dist builds the tools with the profile `dist` and writes target/dist/trine-VERSION-TRIPLE.tar.gz and its SHA-256.
-SOURCE_DATE_EPOCH is the time of the files in it; without it that of the commit.
+dist builds the tools with the profile `dist` and writes target/dist/trine-VERSION-TRIPLE.tar.gz (.zip for Windows), its
+SHA-256, and the bill of materials beside it. Programs for musl are static, and linked without a C compiler. The program has
+to run on this machine, because it writes its own pages. SOURCE_DATE_EPOCH is the time of the files in the archive; without
+it that of the commit. tools/ci-reproducible.sh builds it twice, in two folders, and compares.
 
 sbom writes what the program is linked from to standard output, as CycloneDX 1.5 in JSON; dist puts it in the archive.
 
@@ -42,7 +44,8 @@ target/cuda-wheels (100 MB), and writes what was made of what to src/cuda/ptx/MA
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let done = match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["dist"] => dist::run(),
+        ["dist"] => dist::run(None),
+        ["dist", "--target", triple] => dist::run(Some(triple)),
         ["ptx"] => ptx::run(),
         ["sbom"] => sbom::run(),
         ["fuzz", ref words @ ..] => match fuzz::Plan::of(words) {

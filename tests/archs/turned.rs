@@ -39,8 +39,10 @@ fn rows(file: &ModelFile, name: &str) -> Vec<f32> {
     out
 }
 
-/// Keys and tensors of a file, without its bytes.
-fn header(file: &ModelFile) -> (Vec<(String, Value)>, Vec<(String, TypeId)>) {
+/// Keys of a file, and types of its tensors.
+type Header = (Vec<(String, Value)>, Vec<(String, TypeId)>);
+
+fn header(file: &ModelFile) -> Header {
     let keys = |meta: &Metadata| meta.iter().map(|(key, value)| (key.to_owned(), value.clone())).collect();
     let mut tensors: Vec<_> = file.tensors().map(|t| (t.name.clone(), t.ty)).collect();
     tensors.sort();
@@ -75,10 +77,15 @@ fn logits_are_those_of_the_plain_model_up_to_rounding() {
     }
 }
 
+/// One half, `n` times multiplied by itself.
+fn power(n: u32) -> f64 {
+    1.0 / (1u64 << n) as f64
+}
+
 /// The bound of the weights that come back: by how much a number is rounded in each of the two steps, once itself and
 /// once as a part of its block, whose length no rotation changes.
 fn bound(block: &[f32], weight: f32, unit: f64) -> f64 {
-    let length = block.iter().map(|&w| f64::from(w).powi(2)).sum::<f64>().sqrt();
+    let length = block.iter().map(|&w| f64::from(w) * f64::from(w)).sum::<f64>().sqrt();
     1.0001 * unit * (f64::from(weight.abs()) + length)
 }
 
@@ -107,7 +114,7 @@ fn a_rotation_that_is_undone_gives_the_weights_back() {
                 for (&a, &b) in old.iter().zip(new) {
                     let most = match keys.is_grouped(&tensor.name) {
                         true => 1e-6,
-                        false => bound(old, a, 2f64.powi(-24)),
+                        false => bound(old, a, power(24)),
                     };
                     assert!(f64::from((a - b).abs()) <= most, "{name}: {} {a} {b}", tensor.name);
                 }
@@ -121,7 +128,7 @@ fn a_rotation_that_is_undone_gives_the_weights_back() {
 fn defined(row: &[f32], signs: &[f32], block: usize) -> Vec<f64> {
     let element = |at: usize| {
         let (first, i) = (at / block * block, at % block);
-        let entry = |j: usize| if (i & j).count_ones() % 2 == 0 { 1.0 } else { -1.0 };
+        let entry = |j: usize| if (i & j).count_ones().is_multiple_of(2) { 1.0 } else { -1.0 };
         let sum: f64 = (0..block).map(|j| entry(j) * f64::from(row[first + j] * signs[first + j])).sum();
         sum / (block as f64).sqrt()
     };
@@ -142,7 +149,7 @@ fn every_weight_is_rounded_once_to_the_type_that_is_asked_for() {
         let signs = keys.signs_of(256).expect("signs");
         for (old, new) in old.chunks_exact(256).zip(new.chunks_exact(256)).take(8) {
             for (exact, new) in defined(old, signs, 64).into_iter().zip(new) {
-                let half = (exact.abs() * 2f64.powi(-bits)).max(2f64.powi(-25));
+                let half = (exact.abs() * power(bits)).max(power(25));
                 assert!((exact - f64::from(*new)).abs() <= 1.000001 * half, "{ty}: {exact} {new}");
             }
         }

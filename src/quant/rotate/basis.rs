@@ -127,7 +127,7 @@ mod tests {
         basis.turn(&mut y);
         for (block, (x, y)) in row(128).chunks_exact(64).zip(y.chunks_exact(64)).enumerate() {
             for (i, y) in y.iter().enumerate() {
-                let entry = |j: usize| if (i & j).count_ones() % 2 == 0 { 0.125 } else { -0.125 };
+                let entry = |j: usize| if (i & j).count_ones().is_multiple_of(2) { 0.125 } else { -0.125 };
                 let sum: f64 = x.iter().enumerate().map(|(j, x)| entry(j) * x).sum();
                 assert_eq!(*y, sum, "element {i} of block {block}");
             }
@@ -141,9 +141,10 @@ mod tests {
             (ty.info().and_then(|t| t.encode).expect("an encoder"))(&[round(x, ty)], None, &mut out);
             u16::from_le_bytes(out)
         };
-        let tiny = 2f64.powi(-40);
+        let power = |n: u32| 1.0 / (1u64 << n) as f64;
+        let tiny = power(40);
         // the middle of 1 and the next number of each type, and a little more or less, which f32 cannot tell
-        for (ty, step) in [(TypeId::F16, 2f64.powi(-10)), (TypeId::BF16, 2f64.powi(-7))] {
+        for (ty, step) in [(TypeId::F16, power(10)), (TypeId::BF16, power(7))] {
             let one = encode(1.0, ty);
             let middle = 1.0 + step / 2.0;
             let found = [-tiny, 0.0, tiny].map(|off| encode(middle + off, ty) - one);

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use serde_json::Value as Json;
 use trine_testkit::hub::{Hub, sha256};
 use trine_testkit::tool::{command, only_error, stdout, texts};
 use trine_testkit::{TempDir, trilm};
@@ -63,6 +64,35 @@ fn a_model_is_fetched_by_its_name_and_found_again() {
     assert_eq!(hub.sent(), bytes.len() as u64);
     let told = only_error("rgen", run(&["-m", "user/other"]));
     assert_eq!(told, "'user/other' is no file, and no model of this name is here: -hf user/other fetches it");
+}
+
+/// `-hfd` names the second model, beside a first one of any kind.
+#[test]
+fn the_model_that_drafts_is_fetched_by_its_name() {
+    let (hub, bytes) = hub();
+    let folder = TempDir::new().unwrap();
+    let model = trilm();
+    let model = model.to_str().unwrap();
+    let run = |args: &[&str]| -> Json {
+        let args = [args, &["--json"], &TEXT[..]].concat();
+        serde_json::from_str(&stdout(tool(RGEN, &hub, folder.path(), &args).output().unwrap())).unwrap()
+    };
+    let plain = run(&["-m", model]);
+    for args in [
+        &["-m", model, "-hfd", "user/repo"][..],
+        &["-hf", "user/repo", "--hf-repo-draft", "user/repo:Q4_K_M", "--spec-type", "draft-simple"],
+        &["-m", "user/repo", "--spec-draft-hf", "user/repo", "--draft-max", "3"],
+    ] {
+        let drafted = run(&[args, &["--draft-always"]].concat());
+        assert_eq!(drafted["text"], plain["text"], "{args:?}");
+        let second = drafted["draft"]["model"].as_str().unwrap_or_default();
+        assert!(second.ends_with(FILE) && drafted["draft"]["drafted"].as_u64() > Some(0), "{args:?}: {drafted}");
+        assert_eq!(hub.sent(), bytes.len() as u64, "{args:?}");
+    }
+    let other = env!("CARGO_BIN_EXE_rperplexity");
+    let output = tool(other, &hub, folder.path(), &["-m", model, "-hfd", "user/repo"]).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(2) && told.contains("this tool drafts nothing"), "{told}");
 }
 
 /// Killed in the middle, the tool leaves the beginning of the file and nothing else; the next run goes on from there.

@@ -115,7 +115,7 @@ impl World {
         let admission = Arc::new(Admission::new(&options));
         let counters = Arc::new(Counters::new(options.parallel));
         World {
-            scheduler: Scheduler::new(backend, model, &options, &admission, &counters),
+            scheduler: Scheduler::new(backend, model, (&options, None), &admission, &counters),
             model: model.clone(),
             began: Instant::now(),
             clock,

@@ -228,3 +228,50 @@ fn a_history_that_is_none_is_not_kept() {
     let greeting = history(&|path| fs::write(path, "#V2\nOne\n").unwrap());
     assert!(!greeting.contains("no history"), "{greeting:?}");
 }
+
+/// A long line costs the terminal no more than some bytes for each of its characters, and the message is all of it.
+#[test]
+fn long_lines_are_drawn_as_marks() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut screen = Screen::new(dir.path(), &["--color", "off"], &[]);
+    screen.until("\x1b[K> ");
+    // Terminals without marks of pasted text: it comes as if it were typed.
+    let typed = "ab ".repeat(5_000);
+    let limit = 20 * typed.len();
+    screen.press(&format!("{typed}\r"));
+    let drawn = screen.until(SENT);
+    assert!(drawn.len() < limit, "{} bytes for {}", drawn.len(), typed.len());
+    assert!(drawn.contains("[text 1]"), "{drawn:?}");
+    screen.until("\x1b[K> ");
+    // A mark goes like a character, and the rest of the line is what is sent.
+    let pasted = "cd ".repeat(30_000);
+    screen.press(&format!("{0}{pasted}{1}x{0}{pasted}{1}\x7f\r", PASTE[0], PASTE[1]));
+    let drawn = screen.until(SENT);
+    assert!(drawn.contains("[text 1: 90000 characters]"), "{drawn:?}");
+    assert!(drawn.len() < 10_000, "{} bytes", drawn.len());
+    let error = screen.until("\x1b[K> ").replace("\r\n", " ");
+    assert!(error.contains("error: "), "{error:?}");
+    screen.press("/exit\r");
+    assert_eq!(screen.end(), Some(0));
+    // What is kept of the first is all of it; the second is too long to be kept.
+    let history = fs::read_to_string(dir.path().join("trine/rgen_history")).unwrap();
+    assert!(history.contains(typed.trim_end()), "{history:?}");
+    assert!(!history.contains("cd"), "{history:?}");
+}
+
+/// A terminal that never says where a pasted text ends does not take the keyboard away.
+#[test]
+fn a_paste_without_an_end_is_ended() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut screen = Screen::new(dir.path(), &["--color", "off"], &[]);
+    screen.until("\x1b[K> ");
+    screen.press(&format!("{}One\rTwo", PASTE[0]));
+    screen.until("Ctrl-C ends it");
+    screen.press("\x03\r");
+    screen.until(SENT);
+    screen.until("\x1b[K> ");
+    screen.press("/exit\r");
+    assert_eq!(screen.end(), Some(0));
+    let history = fs::read_to_string(dir.path().join("trine/rgen_history")).unwrap();
+    assert!(history.contains("One\\nTwo"), "{history:?}");
+}

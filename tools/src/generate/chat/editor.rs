@@ -12,11 +12,12 @@ use rustyline::highlight::Highlighter;
 use rustyline::hint::Hinter;
 use rustyline::history::FileHistory;
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
-use rustyline::{Behavior, Config, Context, Editor as LineEditor, Helper};
+use rustyline::{Behavior, Config, Context, Editor as LineEditor, Event, EventHandler, Helper};
 use trine_formats::limited::read_regular;
 
 use super::commands;
-use super::message::{self, Typed};
+use super::folds::{Folds, Told};
+use super::message::{self, TOO_LONG, Typed};
 use super::say;
 use crate::{interrupt, shown, terminal};
 
@@ -33,12 +34,17 @@ const PROMPT: &str = "> ";
 /// The editor's helper for the text in it.
 struct Help {
     colours: bool,
+    folds: Folds,
 }
 
 impl Helper for Help {}
 
 impl Hinter for Help {
-    type Hint = String;
+    type Hint = Told;
+
+    fn hint(&self, _: &str, _: usize, _: &Context<'_>) -> Option<Told> {
+        self.folds.hint()
+    }
 }
 
 impl Completer for Help {
@@ -62,7 +68,7 @@ impl Highlighter for Help {
 
 impl Validator for Help {
     fn validate(&self, typed: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
-        Ok(match message::is_open(typed.input()) {
+        Ok(match message::is_open(&self.folds.unfold(typed.input())) {
             true => ValidationResult::Incomplete,
             false => ValidationResult::Valid(None),
         })
@@ -72,6 +78,7 @@ impl Validator for Help {
 /// An editor, and where its history is.
 pub struct Editor {
     lines: LineEditor<Help, FileHistory>,
+    folds: Folds,
     history: Option<PathBuf>,
     /// True if Ctrl-C was typed last.
     interrupted: bool,
@@ -105,9 +112,12 @@ impl Editor {
             .bracketed_paste(true)
             .behavior(behavior)
             .build();
-        let lines = LineEditor::with_config(config).context("cannot use the terminal")?;
-        let mut editor = Editor { lines, history: history_file().filter(|_| with_history), interrupted: false };
-        editor.lines.set_helper(Some(Help { colours }));
+        let mut lines = LineEditor::with_config(config).context("cannot use the terminal")?;
+        let folds = Folds::default();
+        lines.set_helper(Some(Help { colours, folds: folds.clone() }));
+        lines.bind_sequence(Event::Any, EventHandler::Conditional(Box::new(folds.clone())));
+        let history = history_file().filter(|_| with_history);
+        let mut editor = Editor { lines, folds, history, interrupted: false };
         if let Some(path) = editor.history.clone()
             && let Err(e) = editor.remember(&path)
         {
@@ -145,7 +155,11 @@ impl Editor {
             let read = self.line();
             let again = std::mem::take(&mut self.interrupted);
             match read {
+                Ok(_) if self.folds.is_cut() => {
+                    say(&format!("error: {TOO_LONG}"));
+                }
                 Ok(typed) => {
+                    let typed = self.folds.unfold(&typed);
                     self.keep(&typed);
                     return Ok(Typed::Message(message::typed(&typed)));
                 }
@@ -165,6 +179,7 @@ impl Editor {
     /// a signal and no key; it counts like one that is typed.
     fn line(&mut self) -> rustyline::Result<String> {
         let lines = &mut self.lines;
+        self.folds.clear();
         interrupt::while_waiting(|| match interrupt::take() {
             true => Err(ReadlineError::Interrupted),
             false => terminal::editing(|| lines.readline(PROMPT)),

@@ -1,12 +1,12 @@
 //! Where the messages of a user come from: an editor in a terminal, or lines of standard input.
 
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io::{self, BufRead, IsTerminal, Read, Write};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 
 use super::super::chat_args::ChatArgs;
 use super::editor::Editor;
-use super::message::{self, Typed};
+use super::message::{self, MOST, TOO_LONG, Typed};
 use crate::{interrupt, terminal};
 
 /// Where messages come from.
@@ -56,10 +56,11 @@ impl Input {
 /// A line of standard input without its end, `None` at the end of the input.
 fn read_line() -> Result<Option<String>> {
     let mut line = Vec::new();
-    let read = interrupt::while_waiting(|| io::stdin().lock().read_until(b'\n', &mut line));
+    let read = interrupt::while_waiting(|| io::stdin().lock().take(MOST as u64 + 1).read_until(b'\n', &mut line));
     if read.context("cannot read standard input")? == 0 {
         return Ok(None);
     }
+    ensure!(line.len() <= MOST, "{TOO_LONG}");
     // A bad byte costs a character of the message and not the conversation.
     let line = String::from_utf8_lossy(&line);
     let line = line.strip_suffix('\n').unwrap_or(&line);
@@ -74,6 +75,7 @@ fn read_continued(line: String) -> Result<String> {
             Some(part) => {
                 message += part;
                 message.push('\n');
+                ensure!(message.len() <= MOST, "{TOO_LONG}");
                 line = read_line()?;
             }
             None => return Ok(message + &text),

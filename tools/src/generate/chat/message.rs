@@ -1,5 +1,9 @@
 //! Messages of several lines: where they end, and what they say.
 
+/// Most bytes of a message, and what is said about a longer one.
+pub const MOST: usize = 16 << 20;
+pub const TOO_LONG: &str = "a message of more than 16 MiB: give long texts with -f FILE";
+
 /// An input of the user.
 #[derive(Debug, PartialEq)]
 pub enum Typed {

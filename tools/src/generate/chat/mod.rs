@@ -5,6 +5,7 @@
 
 mod commands;
 mod editor;
+mod folds;
 mod input;
 mod message;
 mod saved;

@@ -51,6 +51,7 @@ fn rendered(request: &[u8]) -> Result<String, ChatError> {
         tools: request.get("tools").and_then(Value::as_array).ok_or_else(broken)?.clone(),
         variables: request.get("variables").and_then(Value::as_object).ok_or_else(broken)?.clone(),
         answer: request.get("answer").and_then(Value::as_bool).ok_or_else(broken)?,
+        time: request.get("time").and_then(Value::as_u64),
     };
     template.render_with(&messages.ok_or_else(broken)?, &options)
 }

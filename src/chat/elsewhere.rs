@@ -31,6 +31,7 @@ pub(super) fn render(
         "tools": options.tools,
         "variables": options.variables,
         "answer": options.answer,
+        "time": options.time,
     });
     ask(other, &request)
 }

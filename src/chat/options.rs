@@ -9,6 +9,9 @@ pub struct RenderOptions {
     pub variables: serde_json::Map<String, serde_json::Value>,
     /// True if the text ends where the assistant's next message begins.
     pub answer: bool,
+    /// The time that the template tells (`strftime_now`, `date_string`, `datetime`), in seconds since
+    /// 1970-01-01T00:00:00Z, at most the year 9999. `None`: the clock's, or that of the variable `TRINE_NOW`.
+    pub time: Option<u64>,
 }
 
 impl RenderOptions {

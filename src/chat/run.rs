@@ -66,17 +66,17 @@ pub fn check(source: &str) -> Result<(), ChatError> {
     check_size(source)?;
     let source = source.to_owned();
     within(Limits::of(source.len()), move || {
-        let env = environment();
+        let env = environment(0);
         env.template_from_named_str("chat_template", &source).map(|_| ()).map_err(|e| ChatError::Syntax(message(&e)))
     })?
 }
 
-/// Renders `source` with `context`; `size` bytes of text are in the context.
-pub fn render(source: &str, size: usize, context: Value) -> Result<String, ChatError> {
+/// Renders `source` with `context` at `time`, seconds since 1970; `size` bytes of text are in the context.
+pub fn render(source: &str, size: usize, time: u64, context: Value) -> Result<String, ChatError> {
     check_size(source)?;
     let source = source.to_owned();
     within(Limits::of(source.len() + size), move || {
-        let env = environment();
+        let env = environment(time);
         let template =
             env.template_from_named_str("chat_template", &source).map_err(|e| ChatError::Syntax(message(&e)))?;
         let mut out = Limited::default();
@@ -89,8 +89,8 @@ pub fn render(source: &str, size: usize, context: Value) -> Result<String, ChatE
     })?
 }
 
-/// The Jinja environment of a model's template: the settings of Hugging Face's chat templates.
-fn environment() -> Environment<'static> {
+/// The Jinja environment of a model's template at `time`: the settings of Hugging Face's chat templates.
+fn environment(time: u64) -> Environment<'static> {
     let mut env = Environment::new();
     let mut syntax = SyntaxConfig::builder();
     if let Ok(syntax) = syntax.trim_blocks(true).lstrip_blocks(true).build() {
@@ -113,8 +113,8 @@ fn environment() -> Environment<'static> {
     env.add_function("raise_exception", |text: String| -> Result<Value, Error> {
         Err(Error::new(ErrorKind::InvalidOperation, text))
     });
-    env.add_function("strftime_now", |format: String| -> Result<String, Error> {
-        strftime::now(&format).map_err(|e| Error::new(ErrorKind::InvalidOperation, e))
+    env.add_function("strftime_now", move |format: String| -> Result<String, Error> {
+        strftime::at(time, &format).map_err(|e| Error::new(ErrorKind::InvalidOperation, e))
     });
     env
 }

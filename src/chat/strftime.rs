@@ -1,4 +1,4 @@
-//! Times in UTC as text, such as `strftime_now`: today's date, for templates that tell it to the model.
+//! The clock of templates that tell the date to the model, and times in UTC as text.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -18,20 +18,33 @@ const MONTHS: [&str; 12] = [
 ];
 const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 
-/// The current time in UTC as `format` says.
+/// The variable that stops the clock: seconds since 1970-01-01T00:00:00Z.
+const VARIABLE: &str = "TRINE_NOW";
+
+/// The time of the clock in seconds since 1970-01-01T00:00:00Z.
 ///
 /// # Errors
-/// A directive that is not known.
-pub fn now(format: &str) -> Result<String, String> {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    at(since.as_secs(), format)
+/// The variable is no number of seconds up to the year 9999.
+pub fn now() -> Result<u64, String> {
+    let Some(text) = std::env::var_os(VARIABLE) else {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        return Ok(since.as_secs());
+    };
+    let seconds = text.to_str().and_then(|text| text.parse().ok()).filter(|seconds| *seconds <= LAST);
+    seconds.ok_or_else(|| format!("{VARIABLE} is {text:?}: give seconds since 1970, at most {LAST}"))
 }
+
+/// 9999-12-31T23:59:59Z.
+const LAST: u64 = 253_402_300_799;
 
 /// The time `seconds` after 1970-01-01T00:00:00Z as `format` says.
 ///
 /// # Errors
-/// A directive that is not known.
+/// A directive that is not known; a time after the year 9999.
 pub fn at(seconds: u64, format: &str) -> Result<String, String> {
+    if seconds > LAST {
+        return Err(format!("a time of {seconds} seconds is after the year 9999"));
+    }
     let (days, second) = (seconds / 86400, seconds % 86400);
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
     let (mut year, mut day) = (1970, days);
@@ -112,5 +125,7 @@ mod tests {
         }
         assert!(at(0, "%Q").is_err());
         assert!(at(0, "100%").is_err());
+        assert_eq!(at(super::LAST, "%F %H:%M:%S").unwrap(), "9999-12-31 23:59:59");
+        assert!(at(super::LAST + 1, "").is_err());
     }
 }

@@ -8,7 +8,7 @@ use trine_formats::gguf::Metadata;
 use super::error::ChatError;
 use super::message::Message;
 use super::options::RenderOptions;
-use super::{elsewhere, named, run};
+use super::{elsewhere, named, run, strftime};
 use crate::isolate::Isolate;
 use crate::tokenizer::Tokenizer;
 
@@ -97,8 +97,10 @@ impl ChatTemplate {
     /// # Errors
     /// As [`ChatTemplate::render`].
     pub fn render_with(&self, messages: &[Message], options: &RenderOptions) -> Result<String, ChatError> {
+        let time = options.time.map_or_else(strftime::now, Ok).map_err(ChatError::Failed)?;
         if let Some(other) = &self.elsewhere {
-            return elsewhere::render(&**other, [&self.source, &self.bos, &self.eos], messages, options);
+            let options = RenderOptions { time: Some(time), ..options.clone() };
+            return elsewhere::render(&**other, [&self.source, &self.bos, &self.eos], messages, &options);
         }
         let size = messages.iter().map(|m| m.content.len()).sum::<usize>();
         let size = size + structure(messages, options).len();
@@ -116,7 +118,10 @@ impl ChatTemplate {
         let variables = options.variables.iter();
         let variables = variables.map(|(name, value)| (name.clone(), of_json(value)));
         let variables = Value::from_pairs(variables);
-        run::render(&self.source, size, context! { ..own, ..variables })
+        let date = |format| strftime::at(time, format).map_err(ChatError::Failed);
+        // As llama.cpp writes them for Llama 3.1 and Firefunction; a variable of the same name comes first.
+        let dates = context! { date_string => date("%d %b %Y")?, datetime => date("%b %d %Y")? };
+        run::render(&self.source, size, time, context! { ..own, ..variables, ..dates })
     }
 
     /// True if the template does anything with functions.

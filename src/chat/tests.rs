@@ -80,6 +80,24 @@ fn what_a_template_refuses_is_told() {
     assert!(render("{{ strftime_now('%Q') }}", &[]).is_err());
 }
 
+/// Expected: `date -u -d @SECONDS` in the forms of llama.cpp's `common_chat_extra_context`.
+#[test]
+fn templates_know_the_date() {
+    let template = |source| ChatTemplate::with_tokens(source, String::new(), String::new(), None).unwrap();
+    let source = "{{ date_string }}|{{ datetime }}|{{ strftime_now('%d %b %Y %H') }}";
+    let mut options = RenderOptions { time: Some(1_735_645_509), ..RenderOptions::plain(true) };
+    let text = |options: &RenderOptions| template(source).render_with(&[], options).unwrap();
+    assert_eq!(text(&options), "31 Dec 2024|Dec 31 2024|31 Dec 2024 11");
+    options.variables.insert("date_string".to_owned(), "26 Jul 2024".into());
+    assert_eq!(text(&options), "26 Jul 2024|Dec 31 2024|31 Dec 2024 11");
+    // Llama 3.1's own way to ask.
+    let asks = "{% if not date_string is defined %}{% set date_string = '26 Jul 2024' %}{% endif %}{{ date_string }}";
+    assert_eq!(
+        template(asks).render_with(&[], &RenderOptions { time: Some(0), ..Default::default() }).unwrap(),
+        "01 Jan 1970"
+    );
+}
+
 /// Those that only time and memory stop leave a thread behind, so the tests of `rgen` have them.
 #[test]
 fn hostile_templates_end_in_an_error() {

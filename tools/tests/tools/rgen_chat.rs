@@ -213,3 +213,22 @@ fn variables_of_templates_are_given_on_the_command_line() {
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(told.contains("does not know the variable 'enable_thinking'"), "{told}");
 }
+
+/// Expected: `date -u -d @1735645509` in the forms of llama.cpp.
+#[test]
+fn templates_tell_the_date_of_one_clock() {
+    let dir = tempfile::tempdir().unwrap();
+    let template = dir.path().join("date.jinja");
+    fs::write(&template, "{{ raise_exception([date_string, datetime, strftime_now('%F %H')] | join('; ')) }}").unwrap();
+    let told = |now: &str, more: &[&str]| {
+        let mut command = Command::from(tool::command(env!("CARGO_BIN_EXE_rgen")));
+        command.arg("-m").arg(trilm()).args(["-cnv", "-st", "-p", "One", "--chat-template-file"]).arg(&template);
+        tool::refusal("rgen", command.args(more).env("TRINE_NOW", now).output().unwrap()).error
+    };
+    assert!(told("1735645509", &[]).contains("31 Dec 2024; Dec 31 2024; 2024-12-31 11"));
+    let more = ["--chat-template-kwargs", r#"{"date_string": "26 Jul 2024"}"#];
+    assert!(told("1735645509", &more).contains("26 Jul 2024; Dec 31 2024; 2024-12-31 11"));
+    for wrong in ["", "today", "-1", "253402300800"] {
+        assert!(told(wrong, &[]).contains("TRINE_NOW"), "{wrong}");
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::net::UnixDatagram;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::time::Duration;
 
 use serde_json::json;
@@ -26,6 +26,31 @@ fn fails(command: &mut Command, code: i32, why: &str) {
     let stderr = String::from_utf8_lossy(&stderr);
     assert_eq!(status.code(), Some(code), "{stderr}");
     assert!(stderr.contains(why), "{stderr}");
+}
+
+/// What a program says on standard error, line by line.
+pub struct Lines {
+    lines: std::io::Lines<BufReader<ChildStderr>>,
+    /// The lines that were read.
+    pub log: Vec<String>,
+}
+
+impl Lines {
+    /// Those of a process whose standard error is a pipe.
+    pub fn of(child: &mut Child) -> Lines {
+        Lines { lines: BufReader::new(child.stderr.take().expect("a pipe")).lines(), log: Vec::new() }
+    }
+
+    /// Waits for a line with `word` in it.
+    pub fn until(&mut self, word: &str) -> String {
+        loop {
+            let line = self.lines.next().unwrap_or_else(|| panic!("no {word:?}: {:?}", self.log)).expect("a line");
+            self.log.push(line.clone());
+            if line.contains(word) {
+                return line;
+            }
+        }
+    }
 }
 
 /// A running server, with its address.
@@ -190,4 +215,13 @@ fn the_log_keeps_secrets() {
     let codes: Vec<_> = entries.map(|e| e["code"].clone()).collect();
     assert_eq!(codes, [200, 401]);
     assert!(!log.contains("canary"), "{log}");
+}
+
+/// Expected: `date -u -d @1735645509` in the forms of llama.cpp.
+#[test]
+fn templates_tell_the_date() {
+    let template = "{{ date_string }}; {{ datetime }}; {{ strftime_now('%F') }}";
+    let server = Running::start(program().args(["--chat-template", template]).env("TRINE_NOW", "1735645509"));
+    let body = json!({"messages": [{"role": "user", "content": "One"}]});
+    assert_eq!(ask(server.to, "/apply-template", &body)["prompt"], "31 Dec 2024; Dec 31 2024; 2024-12-31");
 }

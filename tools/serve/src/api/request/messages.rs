@@ -56,6 +56,7 @@ impl Conversation {
                 tools: tools.to_vec(),
                 variables: variables(f, usual)?,
                 answer: begun.is_some() || answer.unwrap_or(true),
+                time: None,
             },
             begun: begun.map(|m| m.content),
             messages,

@@ -47,8 +47,9 @@ fn open_log(args: &Args) -> Result<()> {
     let Some(path) = &args.log_file else {
         return Ok(());
     };
-    let read = [Some(&args.model.model), args.api_key_file.as_ref(), args.chat_template_file.as_ref()];
-    read.into_iter().flatten().for_each(|path| inputs::add(path));
+    let read = [&args.api_key_file, &args.chat_template_file, &args.ssl_cert_file, &args.ssl_key_file];
+    let read = read.into_iter().map(Option::as_ref).chain([Some(&args.model.model)]);
+    read.flatten().for_each(|path| inputs::add(path));
     inputs::spare(path, "--log-file")?;
     if path.extension().is_some_and(|end| end == "gguf") {
         bail!("--log-file: '{}' has the name of a model", path.display());
@@ -63,7 +64,7 @@ async fn serve(args: &Args) -> Result<()> {
     server.ready().await?;
     interrupt::listen();
     // Where somebody watches, a terminal that is closed ends the server.
-    let reads = args.api_key_file.is_some() || args.log_file.is_some();
+    let reads = args.api_key_file.is_some() || args.log_file.is_some() || args.ssl_cert_file.is_some();
     if reads && !io::stderr().is_terminal() {
         interrupt::heed_hang_ups();
     }
@@ -82,6 +83,7 @@ async fn serve(args: &Args) -> Result<()> {
             if args.api_key_file.is_some() {
                 lines::write(server.read_keys_again());
             }
+            server.read_certificate_again().map(lines::write);
         }
         tokio::time::sleep(LOOK).await;
     }

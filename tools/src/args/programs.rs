@@ -60,7 +60,6 @@ pub const OF_PROGRAMS: &[OfProgram] = &[
         refused(&["--ui-mcp-proxy", "--webui-mcp-proxy", "-ag", "--agent"], Nothing, NO_TOOLS),
         harmless(&["--no-ui-mcp-proxy", "--no-webui-mcp-proxy"], Nothing, NO_TOOLS),
         refused(&["--tools", "--tools-runtime", "--mcp-servers-config", "--mcp-servers-json"], Value, NO_TOOLS),
-        refused(&["--ssl-key-file", "--ssl-cert-file"], Value, "a proxy in front speaks TLS; docs/server.md has one"),
         refused(&["--reuse-port", "--props"], Nothing, "one process has the port, and its settings stay: options say what counts where a request does not"),
         refused(&["--slot-save-path"], Value, "what was evaluated is kept in memory; rgen --prompt-cache keeps it in files"),
         refused(&["--media-path"], Value, "trine reads text alone"),

@@ -180,6 +180,15 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub api_key_file: Option<PathBuf>,
 
+    /// A certificate in PEM, followed by those of authorities between it and one that clients know: connections are
+    /// encrypted with TLS. SIGHUP has it and its key read again
+    #[arg(long, value_name = "FILE")]
+    pub ssl_cert_file: Option<PathBuf>,
+
+    /// The private key of --ssl-cert-file in PEM, which nobody else may read
+    #[arg(long, value_name = "FILE")]
+    pub ssl_key_file: Option<PathBuf>,
+
     /// Let other machines in without a key
     #[arg(long)]
     pub insecure_no_auth: bool,

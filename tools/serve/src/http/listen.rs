@@ -4,18 +4,20 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 #[cfg(unix)]
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use anyhow::{Context as _, Result, bail};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 
+use super::tls::Tls;
 use crate::args::Args;
 
 /// An open socket.
 pub enum Listener {
-    /// An address and a port.
-    Tcp(TcpListener),
+    /// An address and a port, and the certificate of a server with TLS.
+    Tcp(TcpListener, Option<Arc<Tls>>),
     /// A file.
     #[cfg(unix)]
     Unix(tokio::net::UnixListener, PathBuf),
@@ -23,21 +25,22 @@ pub enum Listener {
 
 impl Listener {
     /// Opens the sockets that `args` name, at least one. Another address than a loopback one is open to other machines:
-    /// it wants a key, or the word that it shall be so.
+    /// it wants a key, or the word that it shall be so. With `tls` connections to addresses are encrypted; those to files
+    /// never leave the machine.
     ///
     /// # Errors
     /// An address cannot be had, or needs a key.
-    pub async fn bind(args: &Args, has_keys: bool) -> Result<Vec<Listener>> {
+    pub async fn bind(args: &Args, has_keys: bool, tls: Option<&Arc<Tls>>) -> Result<Vec<Listener>> {
         let may_be_open = has_keys || args.insecure_no_auth;
         let (mut listeners, mut port) = (Vec::new(), args.port);
         for host in &args.host {
             let listener = match host.ends_with(".sock") {
                 true => unix(host)?,
-                false => tcp(host, port, may_be_open).await?,
+                false => Listener::Tcp(tcp(host, port, may_be_open).await?, tls.cloned()),
             };
             // Where any port will do, it is the same one for all addresses.
             match &listener {
-                Listener::Tcp(l) => port = l.local_addr()?.port(),
+                Listener::Tcp(l, _) => port = l.local_addr()?.port(),
                 #[cfg(unix)]
                 Listener::Unix(..) => {}
             }
@@ -49,10 +52,13 @@ impl Listener {
     /// How clients write it.
     pub fn url(&self) -> String {
         match self {
-            Listener::Tcp(l) => match l.local_addr() {
-                Ok(address) => format!("http://{address}"),
-                Err(_) => "http://?".to_owned(),
-            },
+            Listener::Tcp(l, tls) => {
+                let scheme = if tls.is_some() { "https" } else { "http" };
+                match l.local_addr() {
+                    Ok(address) => format!("{scheme}://{address}"),
+                    Err(_) => format!("{scheme}://?"),
+                }
+            }
             #[cfg(unix)]
             Listener::Unix(_, path) => format!("unix:{}", path.display()),
         }
@@ -61,7 +67,7 @@ impl Listener {
     /// True if only this machine reaches it.
     pub fn is_local(&self) -> bool {
         match self {
-            Listener::Tcp(l) => l.local_addr().is_ok_and(|a| is_loopback(a.ip())),
+            Listener::Tcp(l, _) => l.local_addr().is_ok_and(|a| is_loopback(a.ip())),
             #[cfg(unix)]
             Listener::Unix(..) => true,
         }
@@ -73,11 +79,15 @@ impl Listener {
     /// The client is gone already, or the system has no descriptors left.
     pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<Box<dyn Stream>>> {
         match self {
-            Listener::Tcp(l) => l.poll_accept(cx).map(|accepted| {
+            Listener::Tcp(l, tls) => l.poll_accept(cx).map(|accepted| {
                 let (stream, _) = accepted?;
                 // Tokens are sent as they come, not collected.
                 stream.set_nodelay(true)?;
-                Ok(Box::new(stream) as Box<dyn Stream>)
+                let stream: Box<dyn Stream> = Box::new(stream);
+                Ok(match tls {
+                    Some(tls) => tls.secure(stream),
+                    None => stream,
+                })
             }),
             #[cfg(unix)]
             Listener::Unix(l, _) => l.poll_accept(cx).map(|accepted| Ok(Box::new(accepted?.0) as Box<dyn Stream>)),
@@ -89,7 +99,7 @@ impl Listener {
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
-async fn tcp(host: &str, port: u16, may_be_open: bool) -> Result<Listener> {
+async fn tcp(host: &str, port: u16, may_be_open: bool) -> Result<TcpListener> {
     let context = || format!("cannot listen on '{host}' port {port}");
     let plain = host.trim_start_matches('[').trim_end_matches(']');
     let addresses = (plain, port).to_socket_addrs().with_context(context)?;
@@ -99,8 +109,7 @@ async fn tcp(host: &str, port: u16, may_be_open: bool) -> Result<Listener> {
             "--host {host} lets other machines in: give --api-key-file (or RSERVE_API_KEY), or --insecure-no-auth if all may ask"
         );
     }
-    let listener = TcpListener::bind(&addresses[..]).await.with_context(context)?;
-    Ok(Listener::Tcp(listener))
+    TcpListener::bind(&addresses[..]).await.with_context(context)
 }
 
 #[cfg(unix)]

@@ -20,6 +20,7 @@ mod routes;
 mod server;
 mod state;
 mod stream;
+mod tls;
 mod unread;
 
 pub use server::Server;

@@ -14,6 +14,7 @@ use super::lines;
 use super::listen::Listener;
 use super::routes::router;
 use super::state::State;
+use super::tls::{Files, Tls};
 use crate::args::{Args, LogFormat};
 use crate::engine::Handle;
 use crate::models::{Catalog, Folder, Loaded, Models};
@@ -26,6 +27,7 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 pub struct Server {
     state: Arc<State>,
     urls: Vec<String>,
+    tls: Option<Arc<Tls>>,
     stop: watch::Sender<bool>,
     accepting: JoinHandle<()>,
     loading: Option<oneshot::Receiver<Result<std::thread::JoinHandle<()>>>>,
@@ -37,11 +39,12 @@ impl Server {
     /// which come with models and which nobody has to trust.
     ///
     /// # Errors
-    /// The address cannot be had, the keys cannot be read.
+    /// The address cannot be had; the keys, or the certificate, cannot be read.
     pub async fn start(args: &Args, isolate: Arc<dyn Isolate>) -> Result<Server> {
         args.check()?;
         let keys = Keys::gather(args)?;
-        let listeners = Listener::bind(args, !keys.is_empty()).await?;
+        let tls = Files::of(args)?.map(Tls::new).transpose()?.map(Arc::new);
+        let listeners = Listener::bind(args, !keys.is_empty(), tls.as_ref()).await?;
         let urls = listeners.iter().map(Listener::url).collect();
         let local = listeners.iter().all(Listener::is_local);
         let work = Work::default();
@@ -60,7 +63,7 @@ impl Server {
         let (stop, stopped) = watch::channel(false);
         let router = router(&state);
         let accepting = tokio::spawn(accept(listeners, router, args.max_connections, args.stall_timeout, stopped));
-        let mut server = Server { state: state.clone(), urls, stop, accepting, loading: None, engine: None };
+        let mut server = Server { state: state.clone(), urls, tls, stop, accepting, loading: None, engine: None };
         if args.models.is_some() {
             return Ok(server);
         }
@@ -129,6 +132,14 @@ impl Server {
             Ok(n) => format!("rserve: the keys were read again, {n} are known"),
             Err(e) => format!("rserve: error: the keys stay as they were: {e:#}"),
         }
+    }
+
+    /// Reads the certificate again, and returns what is to be said about it.
+    pub fn read_certificate_again(&self) -> Option<String> {
+        Some(match self.tls.as_ref()?.read_again() {
+            Ok(()) => "rserve: the certificate was read again".to_owned(),
+            Err(e) => format!("rserve: error: the certificate stays as it was: {e:#}"),
+        })
     }
 
     /// True if an engine has ended without being asked to.

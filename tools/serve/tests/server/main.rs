@@ -30,4 +30,5 @@ mod soak;
 mod streams;
 mod structure;
 mod thoughts;
+mod tls;
 mod tools;

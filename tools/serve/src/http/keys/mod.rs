@@ -99,8 +99,11 @@ fn read(path: &Path) -> Result<Vec<Key>> {
 }
 
 /// A file of keys is not for everybody. Its group may read it: what systemd hands to a service looks like that.
+///
+/// # Errors
+/// Everybody can read the file, or it is not there.
 #[cfg(unix)]
-fn check_mode(path: &Path) -> Result<()> {
+pub fn check_mode(path: &Path) -> Result<()> {
     use std::os::unix::fs::PermissionsExt;
 
     let shown = path.display();

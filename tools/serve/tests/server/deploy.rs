@@ -78,3 +78,18 @@ fn the_programs_take_their_files() {
         }
     }
 }
+
+/// systemd counts what a service may do that it needs not, from 0 to 10; 1.5 and less is far below its "OK".
+#[test]
+fn the_unit_may_do_little() {
+    let unit = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../deploy/rserve.service");
+    let mut analyze = Command::new("systemd-analyze");
+    let Ok(output) = analyze.args(["security", "--offline=true", "--threshold=15"]).arg(unit).output() else {
+        return trine_testkit::skipped("systemd-analyze is not here");
+    };
+    let told = String::from_utf8_lossy(&output.stderr);
+    if told.contains("unrecognized option") {
+        return trine_testkit::skipped("this systemd-analyze reads no files");
+    }
+    assert!(output.status.success(), "{told}{}", String::from_utf8_lossy(&output.stdout));
+}

@@ -102,7 +102,7 @@ pub const HOUSE: House = House {
     words: &[
         Word {
             starts: &["clap"],
-            place: Place::Only(&["tools", "compat-tests/fuzz/fuzz_targets/request"]),
+            place: Place::Only(&["tools", "compat-tests/fuzz/fuzz_targets/request", "compat-tests/fuzz/fuzz_targets/tool_calls"]),
             why: "options of a command line end in tools",
         },
         Word {

@@ -83,7 +83,9 @@ async fn serve(args: &Args) -> Result<()> {
             if args.api_key_file.is_some() {
                 lines::write(server.read_keys_again());
             }
-            server.read_certificate_again().map(lines::write);
+            if let Some(line) = server.read_certificate_again() {
+                lines::write(line);
+            }
         }
         tokio::time::sleep(LOOK).await;
     }

@@ -16,7 +16,8 @@ use hyper_util::service::TowerToHyperService;
 use tokio::io::AsyncWrite;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-use super::listen::{Listener, Stream};
+use super::connection::Stream;
+use super::listen::Listener;
 use super::patient::Patient;
 
 /// Most time between the beginning of a connection, or the end of an answer, and the end of the next request's head.

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use anyhow::{Context as _, Result, bail};
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 
+use super::connection::Stream;
 use super::tls::Tls;
 use crate::args::Args;
 
@@ -94,10 +94,6 @@ impl Listener {
         }
     }
 }
-
-/// A connection of either kind.
-pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 async fn tcp(host: &str, port: u16, may_be_open: bool) -> Result<TcpListener> {
     let context = || format!("cannot listen on '{host}' port {port}");

@@ -3,6 +3,7 @@
 mod accept;
 mod asked;
 mod body;
+mod connection;
 mod embed;
 mod events;
 mod generate;

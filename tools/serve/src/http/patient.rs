@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-use super::listen::Stream;
+use super::connection::Stream;
 
 /// A connection that fails when nothing of an answer could be sent for too long.
 pub struct Patient {

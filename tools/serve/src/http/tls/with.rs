@@ -15,8 +15,8 @@ use tokio_rustls::{Accept, TlsAcceptor};
 use trine_tools::text;
 
 use super::Files;
+use crate::http::connection::Stream;
 use crate::http::keys::check_mode;
-use crate::http::listen::Stream;
 
 /// The certificate of a server, which can be changed while it runs.
 #[derive(Debug)]
@@ -79,17 +79,20 @@ fn config(files: &Files) -> Result<Arc<ServerConfig>> {
     Ok(Arc::new(config))
 }
 
+/// A connection whose handshake is done.
+type Encrypted = TlsStream<Box<dyn Stream>>;
+
 /// A connection with TLS.
 enum Secure {
     Handshake(Box<Accept<Box<dyn Stream>>>),
-    Open(Box<TlsStream<Box<dyn Stream>>>),
+    Open(Box<Encrypted>),
     /// The handshake failed, or was left.
     Failed,
 }
 
 impl Secure {
     /// The connection when its handshake is done.
-    fn poll_open(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Pin<&mut TlsStream<Box<dyn Stream>>>>> {
+    fn poll_open(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Pin<&mut Encrypted>>> {
         if let Secure::Handshake(accept) = self {
             match ready!(Pin::new(accept).poll(cx)) {
                 Ok(stream) => *self = Secure::Open(Box::new(stream)),

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use anyhow::{Result, bail};
 
 use super::Files;
-use crate::http::listen::Stream;
+use crate::http::connection::Stream;
 
 /// Never there.
 #[derive(Debug)]

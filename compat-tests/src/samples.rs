@@ -34,6 +34,15 @@ pub fn all() -> &'static [Vec<u8>] {
     })
 }
 
+/// The model among the samples.
+pub fn model_file() -> &'static [u8] {
+    static MODEL: OnceLock<Vec<u8>> = OnceLock::new();
+    MODEL.get_or_init(|| {
+        let (meta, tensors) = model();
+        files::bytes(&meta, &tensors)
+    })
+}
+
 fn strings<'a>(texts: impl IntoIterator<Item = &'a [u8]>) -> Value {
     let mut out = StrArray::default();
     for text in texts {

@@ -319,6 +319,36 @@ GRAMMARS = {
     "nul": b"root ::= \0\xff\xfe[\x80-\xff]\n",
 }
 
+# A schema is a program of its compiler's: what is counted, repeated, nested or refers to itself costs more than its bytes.
+SCHEMAS = {
+    "multiple-of-power": '{"type":"integer","multipleOf":2147483648}',
+    "multiple-of-tiny": '{"type":"number","multipleOf":1e-300}',
+    "refers-to-itself": '{"$ref":"#"}',
+    "refers-in-a-circle": '{"$ref":"#/$defs/a","$defs":{"a":{"$ref":"#/$defs/b"},"b":{"$ref":"#/$defs/a"}}}',
+    "recursive": '{"type":"array","items":{"$ref":"#"}}',
+    "pattern-repeats": '{"type":"string","pattern":"^((a{1000}){1000}){1000}$"}',
+    "pattern-open": '{"type":"string","pattern":"(("}',
+    "lengths": '{"type":"string","minLength":18446744073709551615,"maxLength":0}',
+    "items": '{"type":"array","minItems":4294967296,"items":{"type":"array","minItems":4294967296}}',
+    "enum-of-all": json.dumps({"enum": [None, True, -0.0, 1e308, "\u0000", "\ud800", [], {"a": [{}]}]}),
+    "deep": '{"items":' * 2000 + "{}" + "}" * 2000,
+    "any-of-any-of": '{"anyOf":[' * 40 + '{"type":"null"},{"type":"integer"}' + "]}" * 40,
+    "range": '{"type":"integer","minimum":-9223372036854775808,"exclusiveMaximum":9223372036854775807}',
+    "sound": '{"type":"object","properties":{"a":{"type":"integer"},"b":{"enum":["x","y"]}},"required":["a"]}',
+}
+
+# Behind the kind of a saved context stand counts, token ids and pages. The first byte says if the sum is right.
+SAVED = {
+    "empty": b"\x01" + u64(0) + u64(0),
+    "empty-with-another-sum": b"\x00" + u64(0) + u64(0) + bytes(32),
+    "tokens-and-no-pages": b"\x01" + u64(2) + u64(2) + u32(1) + u32(5),
+    "known-and-not-evaluated": b"\x01" + u64(2) + u64(0) + u32(1) + u32(5),
+    "more-evaluated-than-tokens": b"\x01" + u64(1) + u64(2) + u32(1),
+    "more-than-the-context": b"\x01" + u64(2**63) + u64(0),
+    "no-such-token": b"\x01" + u64(1) + u64(0) + u32(2**32 - 1),
+    "behind-the-end": b"\x01" + u64(0) + u64(0) + bytes(100),
+}
+
 
 def write(folder, files, suffix):
     (HERE / folder).mkdir(exist_ok=True)
@@ -338,3 +368,5 @@ write("sentence_piece", PIECES, ".model")
 write("safetensors_header", HEADERS, ".safetensors")
 write("base_file", BASES, ".kld")
 write("gbnf", GRAMMARS, ".gbnf")
+write("json_schema", SCHEMAS, ".json")
+write("saved_context", SAVED, "")

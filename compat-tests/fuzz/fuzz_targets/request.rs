@@ -8,7 +8,7 @@ use trine::isolate::{Failure, Isolate, Job, Limits};
 use trine_serve::api::Route;
 use trine_serve::api::request::{Asked, Caller, Unread};
 use trine_serve::args::Args;
-use trine_serve::service::Service;
+use trine_serve::service::{Service, Work};
 
 /// Renders templates in this process: the fuzzer watches it anyway.
 #[derive(Debug)]
@@ -29,14 +29,22 @@ static SERVICE: LazyLock<Service> = LazyLock::new(|| {
     let model = model.to_str().expect("a path");
     let args = ["rserve", "-m", model, "--chat-template", "chatml"];
     let args = Args::try_parse_from(args).expect("options");
-    Service::load(&args, Arc::new(Here)).expect("a model").0
+    Service::load(&args, args.engine(), Arc::new(Here), Work::default()).expect("a model").0
 });
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let Some((&route, body)) = data.split_first() else {
         return;
     };
-    let routes = [Route::Native, Route::Text, Route::Chat, Route::Responses, Route::Messages];
+    let routes = [
+        Route::Native,
+        Route::Text,
+        Route::Chat,
+        Route::Responses,
+        Route::Messages,
+        Route::OllamaChat,
+        Route::OllamaGenerate,
+    ];
     let route = routes[usize::from(route) % routes.len()];
     if let Ok(body) = serde_json::from_slice(body) {
         while let Err(Unread::Form(form)) = Asked::read(route, &SERVICE, &body, &Caller::default()) {

@@ -3,15 +3,17 @@
 //! `compat-tests/fuzz` gives them to cargo-fuzz, `tests/hostile.rs` to proptest and to the corpus in
 //! `testdata/hostile`.
 
+mod beside;
+mod forms;
+
 use std::path::PathBuf;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use trine::Isa;
 use trine::chat::{ChatTemplate, Message};
 use trine::convert::{Options, plan};
 use trine::eval::base_file::BaseReader;
 use trine::eval::kld::log_ppl_base;
-use trine::grammar::{Grammar, Vocabulary};
 use trine::model::{LoadOptions, Model};
 use trine::pool::Pool;
 use trine::step::{Session, SessionOptions};
@@ -24,11 +26,14 @@ use trine_formats::safetensors;
 
 use crate::samples;
 
+pub use beside::{adapter, hessian, saved_context};
+pub use forms::{gbnf, json_schema};
+
 /// A target.
 pub type Target = fn(&[u8]);
 
 /// All targets on files, by name.
-pub const FILES: [(&str, Target); 7] = [
+pub const FILES: [(&str, Target); 9] = [
     ("gguf_read", gguf_read),
     ("decode_tensors", decode_tensors),
     ("rewrite", rewrite),
@@ -36,6 +41,8 @@ pub const FILES: [(&str, Target); 7] = [
     ("imatrix_read", imatrix_read),
     ("model_load", model_load),
     ("any_precision", any_precision),
+    ("adapter", adapter),
+    ("hessian", hessian),
 ];
 
 /// An error is one line that says something.
@@ -227,33 +234,6 @@ pub fn template_answer(data: &[u8]) {
     trine::chat::answer(data);
 }
 
-/// A grammar in GBNF, and the first tokens that fit it.
-pub fn gbnf(data: &[u8]) {
-    static VOCABULARY: LazyLock<(Vocabulary, u32)> = LazyLock::new(|| {
-        let file = trine::open_file(trine_testkit::trilm(), true).expect("a bundled model");
-        let tokenizer = Tokenizer::from_metadata(file.meta()).expect("its tokenizer");
-        let vocabulary = Vocabulary::new(&tokenizer).expect("its tokens");
-        (vocabulary, tokenizer.n_vocab() as u32)
-    });
-    let (vocabulary, tokens) = &*VOCABULARY;
-    let source = String::from_utf8_lossy(data);
-    match Grammar::gbnf(vocabulary, &source) {
-        Ok(grammar) => {
-            let mut matcher = grammar.matcher();
-            for _ in 0..4 {
-                let Ok(allowed) = matcher.allowed() else {
-                    return;
-                };
-                let first = (0..*tokens).find(|&id| allowed.token(id));
-                if first.is_none_or(|id| matcher.accept(id).is_err()) {
-                    return;
-                }
-            }
-        }
-        Err(e) => assert_message(&e),
-    }
-}
-
 /// A folder of a sound checkpoint in which `name` holds `data` is converted, as far as it goes without writing.
 fn checkpoint_with(name: &str, data: &[u8]) {
     let dir = trine_testkit::folder();
@@ -320,7 +300,7 @@ pub fn base_file(data: &[u8]) {
 }
 
 /// All targets on other files than GGUF, by name.
-pub const OTHERS: [(&str, Target); 7] = [
+pub const OTHERS: [(&str, Target); 9] = [
     ("config_json", config_json),
     ("tokenizer_json", tokenizer_json),
     ("sentence_piece", sentence_piece),
@@ -328,6 +308,8 @@ pub const OTHERS: [(&str, Target); 7] = [
     ("base_file", base_file),
     ("template_answer", template_answer),
     ("gbnf", gbnf),
+    ("json_schema", json_schema),
+    ("saved_context", saved_context),
 ];
 
 /// Damages a valid file field by field as `data` says, three bytes an edit, and gives it to all file

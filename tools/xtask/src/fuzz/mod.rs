@@ -5,6 +5,7 @@ mod told;
 use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
@@ -51,6 +52,8 @@ impl Plan {
 /// A target's run.
 struct Run {
     target: String,
+    /// Seconds that it ran.
+    seconds: u64,
     told: Told,
     /// Files of its corpus after it was minimised.
     corpus: usize,
@@ -136,7 +139,9 @@ impl Folders {
         command.args(seeds(&target)).stdout(Stdio::null()).stderr(File::create(&log)?);
         // As cargo-fuzz sets it: a static of several copies is no fault here.
         command.env("ASAN_OPTIONS", "detect_odr_violation=0");
+        let begun = Instant::now();
         let status = command.status().with_context(|| format!("cannot run '{}'", program.display()))?;
+        let seconds = begun.elapsed().as_secs();
         let told = Told::of(&String::from_utf8_lossy(&fs::read(&log)?));
         if !status.success() && told.crash.is_none() {
             bail!("{target} ended with {status}: see '{}'", log.display());
@@ -154,7 +159,7 @@ impl Folders {
         } else {
             fs::remove_dir_all(&less)?;
         }
-        Ok(Run { target, told, corpus: fs::read_dir(&corpus)?.count() })
+        Ok(Run { target, seconds, told, corpus: fs::read_dir(&corpus)?.count() })
     }
 }
 
@@ -162,9 +167,14 @@ impl Folders {
 fn seeds(target: &str) -> Vec<PathBuf> {
     let kept = root().join("testdata/hostile");
     let forms: &[&str] = match target {
-        "gguf_read" | "decode_tensors" | "rewrite" | "tokenizer_from_meta" | "model_load" | "any_precision" => {
-            &["accepted", "refused"]
-        }
+        "gguf_read"
+        | "decode_tensors"
+        | "rewrite"
+        | "tokenizer_from_meta"
+        | "model_load"
+        | "any_precision"
+        | "adapter"
+        | "hessian" => &["accepted", "refused"],
         "imatrix_read" => &["imatrix", "accepted"],
         "template_render" => &["template"],
         other => &[other],
@@ -176,9 +186,11 @@ impl Run {
     fn to_json(&self) -> Value {
         json!({
             "target": self.target,
+            "seconds": self.seconds,
             "executions": self.told.executions,
             "executions_per_second": self.told.per_second,
             "coverage": self.told.coverage,
+            "features": self.told.features,
             "corpus": self.corpus,
             "crashes": usize::from(self.told.crash.is_some()),
             "file": self.told.crash,
@@ -200,13 +212,18 @@ impl Run {
 /// A table in Markdown.
 fn table(runs: &[Run]) -> String {
     let mut text =
-        "| target | executions | executions/s | coverage | corpus | crashes |\n|---|--:|--:|--:|--:|--:|\n".to_owned();
-    for run in runs {
-        let Told { executions, per_second, coverage, crash } = &run.told;
+        "| target | seconds | executions | executions/s | edges | features | corpus | crashes |\n".to_owned();
+    text += "|---|--:|--:|--:|--:|--:|--:|--:|\n";
+    for Run { target, seconds, told, corpus } in runs {
+        let Told { executions, per_second, coverage, features, crash } = told;
         let crashes = usize::from(crash.is_some());
-        text +=
-            &format!("| {} | {executions} | {per_second} | {coverage} | {} | {crashes} |\n", run.target, run.corpus);
+        text += &format!(
+            "| {target} | {seconds} | {executions} | {per_second} | {coverage} | {features} | {corpus} | {crashes} |\n"
+        );
     }
+    let sum: u64 = runs.iter().map(|run| run.told.executions).sum();
+    let seconds: u64 = runs.iter().map(|run| run.seconds).sum();
+    text += &format!("\n{sum} executions in {seconds} s.\n");
     text
 }
 
@@ -226,11 +243,12 @@ mod tests {
 
     #[test]
     fn a_crash_names_its_file_and_the_command_that_runs_it() {
-        let told = Told { executions: 7, per_second: 3, coverage: 5, crash: Some("found/gbnf/crash-1".to_owned()) };
-        let run = Run { target: "gbnf".to_owned(), told, corpus: 2 };
-        assert!(table(&[run]).ends_with("\n| gbnf | 7 | 3 | 5 | 2 | 1 |\n"));
+        let crash = Some("found/gbnf/crash-1".to_owned());
+        let told = Told { executions: 7, per_second: 3, coverage: 5, features: 9, crash };
+        let run = Run { target: "gbnf".to_owned(), seconds: 4, told, corpus: 2 };
+        assert!(table(&[run]).ends_with("\n| gbnf | 4 | 7 | 3 | 5 | 9 | 2 | 1 |\n\n7 executions in 4 s.\n"));
         let told = Told { crash: Some("f".to_owned()), ..Told::default() };
-        let run = Run { target: "gbnf".to_owned(), told, corpus: 2 };
+        let run = Run { target: "gbnf".to_owned(), seconds: 4, told, corpus: 2 };
         assert_eq!(run.crash().unwrap(), "gbnf: f\n  (cd compat-tests && cargo +nightly fuzz run gbnf f)");
         assert_eq!(run.to_json()["crashes"], 1);
     }

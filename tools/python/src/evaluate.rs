@@ -8,7 +8,7 @@ use trine::eval::{Batching, Chunks, LogProbabilities, SideBySide};
 use trine::{CancelToken, SessionOptions};
 
 use crate::error::{caused, evaluated, failed};
-use crate::interrupt::interruptible;
+use crate::interrupt::{abandonable, interruptible};
 
 /// Tokens that go through the model together.
 const BATCH: usize = 512;
@@ -36,10 +36,12 @@ pub fn perplexity(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(f64, f64)> {
     let cancel = CancelToken::new();
+    let (tokenizer, whole) = (model.tokenizer().clone(), text.to_owned());
+    // Nothing ends this but its end, and a long text takes seconds.
+    let tokens = abandonable(py, move || tokenizer.encode(&whole, true, false))?.map_err(|e| caused(&e))?;
     let done: PyResult<Estimate> = interruptible(py, &cancel, || {
         let Options { n_ctx, chunks, bits } = options;
         let tokenizer = model.tokenizer();
-        let tokens = tokenizer.encode(text, true, false).map_err(|e| caused(&e))?;
         let chunks = Chunks::new(tokens, n_ctx, tokenizer.text_bos(), chunks).map_err(evaluated)?;
         let batching = Batching { n_ctx, n_batch: BATCH, n_ubatch: BATCH };
         let mut side = SideBySide::new(model.weights(), model.pool(), batching);

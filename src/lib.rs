@@ -19,6 +19,8 @@
 //! | to | start at |
 //! |---|---|
 //! | continue a text; sampling, stop strings, drafts, cancelling | [`Model::generate`], [`GenerateOptions`] |
+//! | continue many texts at once | [`Model::generate_many`] |
+//! | give a text a form: JSON, a grammar | [`Grammar`], [`GenerateOptions::grammar`] |
 //! | ask again with the same beginning | [`Model::context`], [`Context::generate`] |
 //! | hold a conversation | [`Model::chat`], [`Chat::say`] |
 //! | see logits | [`Model::session`], [`Session::eval`] |

@@ -17,6 +17,7 @@ mod context;
 mod error;
 mod generation;
 mod machine;
+mod many;
 mod options;
 mod probabilities;
 mod saved;

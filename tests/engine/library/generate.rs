@@ -176,3 +176,38 @@ fn what_cannot_be_is_refused_before_anything_is_computed() {
     assert!(matches!(unknown, Err(GenerateError::Eval(_))));
     assert_eq!(context.stats().eval.count + context.stats().prompt.count, 0);
 }
+
+#[test]
+fn many_texts_are_those_that_each_prompt_has_alone() {
+    // More than go through the model together, of different lengths; some end at a stop string.
+    let prompts: Vec<String> =
+        (0..21).map(|n| format!("The game{} was won in {n}", " of chess".repeat(n % 5))).collect();
+    for options in [
+        GenerateOptions { stop: vec![" the".to_owned()], ..seeded(3, 24) },
+        GenerateOptions { logprobs: Some(1), ..GenerateOptions::greedy(6) },
+        GenerateOptions { shift: Some(0), ..seeded(1, 3) },
+        GenerateOptions::greedy(0),
+    ] {
+        let texts = model().generate_many(prompts.iter().map(String::as_str), &options).expect("room");
+        assert_eq!(texts.len(), prompts.len());
+        for (prompt, text) in prompts.iter().zip(texts) {
+            let alone = model().generate(prompt.as_str(), &options).expect("room").complete();
+            assert_eq!(text, alone.expect("finite logits"), "{prompt}");
+        }
+    }
+    let none: [&str; 0] = [];
+    assert_eq!(model().generate_many(none, &seeded(1, 3)).expect("nothing to do"), []);
+}
+
+#[test]
+fn many_texts_end_when_they_are_cancelled_and_one_that_cannot_be_is_refused() {
+    let options = GenerateOptions::greedy(5);
+    options.cancel.cancel();
+    let texts = model().generate_many(["The game", "The war"], &options).expect("room");
+    assert!(texts.iter().all(|text| text.end == End::Cancelled && text.text.is_empty()), "{texts:?}");
+    let long: Vec<u32> = vec![1; 600];
+    let refused = model().generate_many([vec![1u32], long], &GenerateOptions::greedy(5)).expect_err("no room");
+    assert!(matches!(refused, GenerateError::PromptTooLong { tokens: 600, .. }), "{refused}");
+    let refused = model().generate_many([vec![1u32], vec![4096]], &GenerateOptions::greedy(5)).expect_err("no token");
+    assert!(refused.to_string().contains("token 4096 at index 0"), "{refused}");
+}

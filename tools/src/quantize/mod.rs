@@ -77,9 +77,13 @@ fn split_or_merge(args: &Args, option: &str) -> Result<()> {
     })
 }
 
-/// Shows the tensors that the one line of an error only counts.
-fn list(error: &QuantError) {
-    for line in error.details() {
+/// Shows the tensors that the one line of an error only counts, which is told behind them.
+fn list(error: &QuantError, target: Target) {
+    let details = error.details();
+    if details.len() > 1 {
+        note!("{} does not fit {} tensors of this model:", target.name(), details.len());
+    }
+    for line in details {
         note!("  {line}");
     }
 }
@@ -150,10 +154,10 @@ pub fn run(args: &Args) -> Result<()> {
     if args.dry_run {
         shown(&plan, None).write(args.json, provenance, &mut out)?;
         out.flush()?;
-        return Ok(plan.check().map_err(QuantError::from).inspect_err(list)?);
+        return Ok(plan.check().map_err(QuantError::from).inspect_err(|e| list(e, job.target))?);
     }
     let report = carry_out(&model, &mut plan, &job.out, job.options(args)?, args.verbose, show::verbose_line)?;
-    let report = report.inspect_err(list)?;
+    let report = report.inspect_err(|e| list(e, job.target))?;
     shown(&plan, Some(&report)).write(args.json, provenance, &mut out)?;
     if let Some(rounding) = plan.find::<Rounding>().filter(|_| args.verbose) {
         rounding.report().details().iter().for_each(|line| note!("  {line}"));

@@ -213,8 +213,9 @@ fn misfits_are_listed_and_fallback_takes_the_replacement() {
     assert!(details.is_empty());
     let (message, details) = refused(dir.path(), "--pure in.gguf out.gguf TQ1_0");
     assert!(message.starts_with("2 tensors whose rows are not whole blocks"), "{message}");
-    assert_eq!(details.len(), 2);
-    assert!(details[1].contains("blk.0.attn_q.weight: 96 columns"), "{details:?}");
+    assert_eq!(details.len(), 3);
+    assert_eq!(details[0], "TQ1_0 does not fit 2 tensors of this model:");
+    assert!(details[2].contains("blk.0.attn_q.weight: 96 columns"), "{details:?}");
     // Of K-quants the replacement is as good or better, so it is taken and told.
     let text = ok(dir.path(), "--pure in.gguf out.gguf Q4_K_M");
     assert!(

@@ -41,15 +41,52 @@ const COMMANDS: &[Command] = &[
     Command { name: "load", takes: "FILE", help: "go on with a chat that was saved", run: load },
     Command { name: "set", takes: "[NAME VALUE]", help: "how tokens are chosen, or what is set", run: set },
     Command { name: "bits", takes: "[N]", help: "go on at N bits per weight, or show at which widths an any-precision model can run", run: bits },
+    Command { name: "models", takes: "", help: "the models that are on this machine", run: models },
     Command { name: "speed", takes: "", help: "tokens per second of the last answer ('/set timings on': of every one)", run: speed },
     Command { name: "exit", takes: "", help: "end, as do /bye, /quit and Ctrl-D; Ctrl-C ends an answer", run: |_, _| Ok(Next::End) },
     Command { name: "bye", takes: "", help: "", run: |_, _| Ok(Next::End) },
     Command { name: "quit", takes: "", help: "", run: |_, _| Ok(Next::End) },
 ];
 
-/// The names of all commands, with their slash.
-pub fn names() -> impl Iterator<Item = String> {
-    COMMANDS.iter().map(|command| format!("/{}", command.name))
+/// Words that may stand at the end of what is typed, and the byte at which they begin: commands, names behind `/set`, files
+/// behind `/save` and `/load`.
+pub fn completions(typed: &str) -> (usize, Vec<String>) {
+    if typed.is_empty() {
+        return (0, Vec::new());
+    }
+    let Some((command, word)) = typed.split_once(' ') else {
+        let names = COMMANDS.iter().map(|command| format!("/{}", command.name));
+        return (0, names.filter(|name| name.starts_with(typed)).collect());
+    };
+    let at = typed.len() - word.len();
+    let words = match command {
+        "/set" => settings::names().filter(|name| name.starts_with(word)).map(|name| format!("{name} ")).collect(),
+        "/save" | "/load" => files(word),
+        _ => Vec::new(),
+    };
+    (at, words)
+}
+
+/// The most files that are offered.
+const MOST_FILES: usize = 100;
+
+/// The files and folders whose paths begin with `typed`, in order; a folder ends with a slash.
+fn files(typed: &str) -> Vec<String> {
+    let (folder, start) = typed.rsplit_once('/').map_or(("", typed), |(folder, start)| (folder, start));
+    let before = &typed[..typed.len() - start.len()];
+    let place = if before.is_empty() { ".".into() } else { saved::path(&format!("{folder}/")) };
+    let entries = std::fs::read_dir(place).into_iter().flatten().flatten();
+    let found = entries.filter_map(|entry| {
+        let name = entry.file_name().into_string().ok()?;
+        // Hidden ones are for those who ask for them, and no name moves the cursor.
+        let is_meant = name.starts_with(start) && (!name.starts_with('.') || start.starts_with('.'));
+        let slash = if entry.path().is_dir() { "/" } else { "" };
+        (is_meant && !name.contains(char::is_control)).then(|| format!("{before}{name}{slash}"))
+    });
+    let mut found: Vec<String> = found.collect();
+    found.sort();
+    found.truncate(MOST_FILES);
+    found
 }
 
 /// The command that a message is, and what follows its name. A slash and letters on one line would be a command if
@@ -188,6 +225,11 @@ fn bits(talk: &mut Talk<'_>, n: &str) -> Result<Next> {
     Ok(Next::Stay)
 }
 
+fn models(_: &mut Talk<'_>, _: &str) -> Result<Next> {
+    crate::models::here("rgen").iter().for_each(|line| say(line));
+    Ok(Next::Stay)
+}
+
 fn speed(talk: &mut Talk<'_>, _: &str) -> Result<Next> {
     match talk.last {
         Some(speed) => say(&speed.to_string()),
@@ -198,7 +240,29 @@ fn speed(talk: &mut Talk<'_>, _: &str) -> Result<Next> {
 
 #[cfg(test)]
 mod tests {
-    use super::parse;
+    use std::fs;
+
+    use super::{completions, parse};
+
+    #[test]
+    fn what_is_typed_is_completed() {
+        assert_eq!(completions("/sp"), (0, vec!["/speed".to_owned()]));
+        assert_eq!(completions("/se"), (0, vec!["/set".to_owned()]));
+        assert_eq!(completions("/set top"), (5, ["top-k ", "top-p ", "top-n-sigma "].map(str::to_owned).to_vec()));
+        assert_eq!(completions("/undo x"), (6, Vec::new()));
+        assert_eq!(completions(""), (0, Vec::new()));
+        assert_eq!(completions("hello").1, Vec::<String>::new());
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().to_str().unwrap();
+        fs::create_dir(folder.path().join("chats")).unwrap();
+        for name in ["chat one.json", "other", ".hidden", "chat\u{1b}[2J"] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        let found = completions(&format!("/load {path}/ch"));
+        assert_eq!(found, (6, vec![format!("{path}/chat one.json"), format!("{path}/chats/")]));
+        assert_eq!(completions(&format!("/save {path}/")).1.len(), 3);
+        assert_eq!(completions("/load /no/such/folder/x").1, Vec::<String>::new());
+    }
 
     #[test]
     fn a_command_is_a_slash_and_a_word_on_one_line() {

@@ -51,9 +51,7 @@ impl Completer for Help {
     type Candidate = String;
 
     fn complete(&self, line: &str, pos: usize, _: &Context<'_>) -> rustyline::Result<(usize, Vec<String>)> {
-        let typed = &line[..pos];
-        let known = commands::names().filter(|name| name.starts_with(typed));
-        Ok((0, if typed.is_empty() { Vec::new() } else { known.collect() }))
+        Ok(commands::completions(&line[..pos]))
     }
 }
 

@@ -76,12 +76,22 @@ fn of_sampler() -> impl Iterator<Item = (&'static str, &'static SamplerOption)> 
     options.filter_map(|option| Some((option.flags.first()?.trim_start_matches('-'), option)))
 }
 
+/// The names of all settings.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    of_sampler().map(|(name, _)| name).chain(SETTINGS.iter().map(|setting| setting.name))
+}
+
 /// Changes a setting.
 ///
 /// # Errors
 /// There is no such setting, or it cannot have this value; nothing has changed then.
 pub fn set(talk: &mut Talk<'_>, name: &str, value: &str) -> Result<()> {
-    let dashed = name.replace('_', "-");
+    // The other names that ollama and llama.cpp have for it.
+    let dashed = match name {
+        "n" | "num_predict" | "n_predict" => "predict".to_owned(),
+        "temperature" => "temp".to_owned(),
+        other => other.replace('_', "-"),
+    };
     if let Some((name, option)) = of_sampler().find(|(name, _)| *name == dashed) {
         let value = option.parse(value).map_err(|why| anyhow!("{name}: {}", shown::name(&why)))?;
         let n_ctx = talk.chat.context().n_ctx();
@@ -89,7 +99,7 @@ pub fn set(talk: &mut Talk<'_>, name: &str, value: &str) -> Result<()> {
         return Ok(());
     }
     let Some(setting) = SETTINGS.iter().find(|s| s.name == dashed) else {
-        let all: Vec<_> = of_sampler().map(|(name, _)| name).chain(SETTINGS.iter().map(|s| s.name)).collect();
+        let all: Vec<_> = names().collect();
         let (name, all) = (shown::name(name), all.join(", "));
         bail!("there is no setting '{name}'; there are {all}");
     };

@@ -26,9 +26,36 @@ pub fn size(text: &str) -> Result<usize, String> {
     bytes.ok_or_else(|| "give a number of bytes above 0, such as 512M".to_owned())
 }
 
+/// Parses the size of a file, whose units are those that hubs show: 512M and 512MB are 512 million bytes, 512MiB as many
+/// as of memory.
+///
+/// # Errors
+/// Anything else.
+pub fn file_size(text: &str) -> Result<usize, String> {
+    let bytes = size(text)?;
+    let unit = text.trim_start_matches(|c: char| c.is_ascii_digit()).to_ascii_uppercase();
+    let number = |shift: u32| (bytes >> shift) as u64;
+    let decimal = match unit.as_str() {
+        "K" | "KB" => number(10) * 1000,
+        "M" | "MB" => number(20) * 1_000_000,
+        "G" | "GB" => number(30) * 1_000_000_000,
+        _ => return Ok(bytes),
+    };
+    // No more than the same number of larger units, which fits.
+    Ok(decimal as usize)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::size;
+    use super::{file_size, size};
+
+    #[test]
+    fn sizes_of_files() {
+        for (text, bytes) in [("1", 1), ("3K", 3000), ("4MB", 4_000_000), ("2g", 2_000_000_000), ("2GiB", 2 << 30)] {
+            assert_eq!(file_size(text), Ok(bytes), "{text}");
+        }
+        assert!(file_size("1T").is_err());
+    }
 
     #[test]
     fn sizes() {

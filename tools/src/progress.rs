@@ -57,7 +57,7 @@ pub fn is_shown() -> bool {
 
 /// A bar that counts bytes and says how long the rest will take.
 pub fn byte_bar(total: u64) -> ProgressBar {
-    bar(total, "{percent:>3}% {bytes}/{total_bytes} {bytes_per_sec} ETA {eta} {wide_msg}")
+    bar(total, "{percent:>3}% {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec} ETA {eta} {wide_msg}")
 }
 
 /// Hides a bar where results go to the same screen that are no whole lines: they say how far the work is.
@@ -160,16 +160,16 @@ impl TensorBar {
     }
 }
 
-/// A size for people: `66.3 MiB`.
+/// A size for people, in the units that hubs and folders show files in: `66.3 MB` is 66.3 million bytes.
 pub fn human_bytes(bytes: u64) -> String {
-    let units = ["KiB", "MiB", "GiB", "TiB"];
-    let mut value = bytes as f64 / 1024.0;
+    let units = ["kB", "MB", "GB", "TB"];
+    let mut value = bytes as f64 / 1000.0;
     let mut unit = 0;
-    while value >= 1024.0 && unit + 1 < units.len() {
-        value /= 1024.0;
+    while value >= 1000.0 && unit + 1 < units.len() {
+        value /= 1000.0;
         unit += 1;
     }
-    if bytes < 1024 { format!("{bytes} B") } else { format!("{value:.1} {}", units[unit]) }
+    if bytes < 1000 { format!("{bytes} B") } else { format!("{value:.1} {}", units[unit]) }
 }
 
 #[cfg(test)]
@@ -178,9 +178,9 @@ mod tests {
 
     #[test]
     fn sizes() {
-        assert_eq!(human_bytes(1023), "1023 B");
-        assert_eq!(human_bytes(1024), "1.0 KiB");
-        assert_eq!(human_bytes(81_849_344), "78.1 MiB");
-        assert_eq!(human_bytes(5 << 40), "5.0 TiB");
+        assert_eq!(human_bytes(999), "999 B");
+        assert_eq!(human_bytes(1000), "1.0 kB");
+        assert_eq!(human_bytes(81_849_344), "81.8 MB");
+        assert_eq!(human_bytes(5_000_000_000_000_000), "5000.0 TB");
     }
 }

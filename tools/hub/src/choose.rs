@@ -205,14 +205,14 @@ pub fn choose(repo: &str, all: &[Candidate], tag: Option<&str>, limit: Option<&L
 mod tests {
     use super::*;
 
-    const GIB: u64 = 1 << 30;
+    const GB: u64 = 1_000_000_000;
 
     fn all(files: &[(&str, u64)]) -> Vec<Candidate> {
-        candidates(files.iter().map(|(path, gib)| (*path, gib * GIB)))
+        candidates(files.iter().map(|(path, gb)| (*path, gb * GB)))
     }
 
     fn chosen(all: &[Candidate], tag: Option<&str>, limit: Option<(u64, bool)>) -> Result<String, String> {
-        let limit = limit.map(|(gib, asked)| Limit { bytes: gib * GIB, asked });
+        let limit = limit.map(|(gb, asked)| Limit { bytes: gb * GB, asked });
         let choice = choose("a/b", all, tag, limit.as_ref()).map_err(|e| e.to_string())?;
         Ok(choice.candidate.paths[0].clone())
     }
@@ -237,7 +237,7 @@ mod tests {
         }
         assert_eq!(chosen(&all[..1], Some("Q2_0"), None).as_deref(), Ok("m-TQ2_0.gguf"));
         let told = chosen(&all, Some("Q3_K"), None).unwrap_err();
-        assert_eq!(told, "a/b has no Q3_K; it has TQ2_0 (2.0 GiB), Q2_0 (3.0 GiB), Q4_K_M (4.0 GiB), Q8_0 (8.0 GiB)");
+        assert_eq!(told, "a/b has no Q3_K; it has TQ2_0 (2.0 GB), Q2_0 (3.0 GB), Q4_K_M (4.0 GB), Q8_0 (8.0 GB)");
     }
 
     #[test]
@@ -257,7 +257,7 @@ mod tests {
         }
         assert_eq!(
             chosen(&many, None, Some((2, true))).unwrap_err(),
-            "a/b has nothing of at most 2.0 GiB: the smallest is Q2_K (3.0 GiB)"
+            "a/b has nothing of at most 2.0 GB: the smallest is Q2_K (3.0 GB)"
         );
         assert!(chosen(&many, Some("Q8_0"), Some((2, true))).is_err());
         let ternary = all(&[("m-F16.gguf", 16), ("m-TQ2_0.gguf", 2), ("m-Q2_0.gguf", 3)]);
@@ -273,7 +273,7 @@ mod tests {
     fn the_line_says_what_was_taken_and_what_else_there_is() {
         let all = all(&[("m-Q2_K.gguf", 3), ("m-Q4_K_M.gguf", 5)]);
         let choice = choose("a/b", &all, None, None).unwrap();
-        let line = "a/b: Q4_K_M (5.0 GiB), the usual type where none is named; there are also Q2_K (3.0 GiB)";
+        let line = "a/b: Q4_K_M (5.0 GB), the usual type where none is named; there are also Q2_K (3.0 GB)";
         assert_eq!(choice.why.as_deref(), Some(line));
         assert_eq!(choose("a/b", &all, Some("Q2_K"), None).unwrap().why, None);
     }
@@ -286,7 +286,7 @@ mod tests {
             ("m-Q8_0-00001-of-00002.gguf", 1),
         ]);
         assert_eq!(set.len(), 1);
-        assert_eq!((set[0].size, set[0].tag().as_str()), (7 * GIB, "Q4_0"));
+        assert_eq!((set[0].size, set[0].tag().as_str()), (7 * GB, "Q4_0"));
         assert_eq!(set[0].paths, ["x/m-Q4_0-00001-of-00002.gguf", "x/m-Q4_0-00002-of-00002.gguf"]);
     }
 }

@@ -17,14 +17,14 @@ pub fn free(_: &Path) -> Option<u64> {
     None
 }
 
-/// A size for people: `66.3 MiB`.
+/// A size for people, in the units that hubs show files in: `66.3 MB` is 66.3 million bytes.
 pub fn human(bytes: u64) -> String {
-    let units = ["KiB", "MiB", "GiB", "TiB"];
-    let mut value = bytes as f64 / 1024.0;
+    let units = ["kB", "MB", "GB", "TB"];
+    let mut value = bytes as f64 / 1000.0;
     let mut unit = 0;
-    while value >= 1024.0 && unit + 1 < units.len() {
-        value /= 1024.0;
+    while value >= 1000.0 && unit + 1 < units.len() {
+        value /= 1000.0;
         unit += 1;
     }
-    if bytes < 1024 { format!("{bytes} B") } else { format!("{value:.1} {}", units[unit]) }
+    if bytes < 1000 { format!("{bytes} B") } else { format!("{value:.1} {}", units[unit]) }
 }

@@ -31,7 +31,7 @@ const MAX_ELEMENTS: usize = 6;
 pub fn write_text(report: &Report<'_>, options: TextOptions, out: &mut dyn Write) -> io::Result<()> {
     for shard in report.model.shards() {
         let g = &shard.gguf;
-        let size = mebibytes((*shard.bytes).as_ref().len() as u64);
+        let size = megabytes((*shard.bytes).as_ref().len() as u64);
         let path = shard.path.display();
         line(out, &format!("{path}: GGUF version {}, {size}, alignment {}", g.version, g.alignment))?;
         if g.dialect != Dialect::Ggml {
@@ -224,7 +224,7 @@ fn totals(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
             "\ntotal: {} tensors, {} weights, {}, {:.4} bits per weight",
             total.tensors,
             total.weights,
-            mebibytes(total.bytes),
+            megabytes(total.bytes),
             total.bits_per_weight()
         ),
     )?;
@@ -262,6 +262,6 @@ fn ternary(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     line(out, &format!("\nternary: {} of {} matrices{detail}", ternary.len(), judged.len()))
 }
 
-fn mebibytes(bytes: u64) -> String {
-    format!("{:.2} MiB", bytes as f64 / (1024.0 * 1024.0))
+fn megabytes(bytes: u64) -> String {
+    format!("{:.2} MB", bytes as f64 / 1e6)
 }

@@ -7,7 +7,7 @@ use clap::Command;
 #[cfg(feature = "hub")]
 use clap::{Arg, ArgAction};
 
-use crate::memory::size;
+use crate::memory::file_size;
 
 /// Options of several letters behind one dash.
 pub const SHORT: [(&str, &str); 8] = [
@@ -136,7 +136,7 @@ impl Asked {
             "--hf-file" => self.file = Some(text),
             DRAFT => self.draft = Some(text),
             "--hf-token" => self.token = Some(text),
-            _ => self.size = Some(size(&text).map_err(|why| format!("{name}: {why}"))?),
+            _ => self.size = Some(file_size(&text).map_err(|why| format!("{name}: {why}"))?),
         }
         Ok(())
     }

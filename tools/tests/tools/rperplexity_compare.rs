@@ -134,7 +134,7 @@ fn rows_are_those_of_the_divergence_mode() {
     let (said, note) = ok(compare(temp.path(), &args(&["--bits", "3,1", "-b", "50", "-t", "1"])));
     let third: Value = serde_json::from_str(&said).unwrap();
     assert_eq!(numbers(third["rows"].as_array().unwrap()), numbers(&first));
-    assert!(note.contains("MiB of disk until the end, in '"), "{note}");
+    assert!(note.contains("MB of disk until the end, in '"), "{note}");
     assert_eq!(names_in(temp.path()), ["a.kld", "b.kld"]);
 
     // Fewer chunks are the beginning of the same file, more are not in it.
@@ -161,7 +161,7 @@ fn commas_separate_the_values_of_all_columns() {
     let rows: Vec<Vec<&str>> = text.lines().map(|l| l.split(',').collect()).collect();
     assert_eq!(rows.len(), 3, "{text}");
     assert!(rows.iter().all(|row| row.len() == 14), "{text}");
-    assert_eq!(rows[0][..4], ["file", "bits", "mib", "bits_per_weight"]);
+    assert_eq!(rows[0][..4], ["file", "bits", "megabytes", "bits_per_weight"]);
     assert_eq!(rows[0][12..], ["prompt_tokens_per_second", "decode_tokens_per_second"]);
     assert_eq!((rows[2][1], rows[2][4], rows[2][13]), ("", "8.5000", ""));
 }

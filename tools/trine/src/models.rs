@@ -7,7 +7,7 @@ use clap::{Command, CommandFactory, Parser, Subcommand};
 use serde_json::{Value, json};
 use trine_hub::{Installed, Name, Places, Store, find, installed, remove};
 use trine_tools::args::Words;
-use trine_tools::memory::size;
+use trine_tools::memory::file_size;
 use trine_tools::models::{Asked, fetch};
 use trine_tools::progress::human_bytes;
 use trine_tools::{shown, signals};
@@ -34,7 +34,7 @@ enum What {
         #[arg(long, value_name = "TOKEN")]
         hf_token: Option<String>,
         /// Take the largest file that has at most so many bytes, such as 8G
-        #[arg(long, value_name = "SIZE", value_parser = size)]
+        #[arg(long, value_name = "SIZE", value_parser = file_size)]
         size: Option<usize>,
         /// Print an object instead of the path
         #[arg(long)]

@@ -45,11 +45,11 @@ fn each_refusal_of_a_hub_has_its_sentence() {
 fn what_a_repository_does_not_have_is_said_with_what_it_has() {
     let server = server();
     let told_of = |wanted: &Wanted| told(&server, wanted, None);
-    assert_eq!(told_of(&wanted("user/repo:Q4_0")), "user/repo has no Q4_0; it has F16 (3.9 KiB), Q8_0 (2.0 KiB)");
+    assert_eq!(told_of(&wanted("user/repo:Q4_0")), "user/repo has no Q4_0; it has F16 (4.0 kB), Q8_0 (2.0 kB)");
     let file = Wanted { file: Some("x.gguf".to_owned()), ..wanted("user/repo") };
     assert_eq!(told_of(&file), "user/repo has no file 'x.gguf'; its GGUF files are m-F16.gguf, m-Q8_0.gguf");
     let small = Wanted { limit: Some(Limit { bytes: 100, asked: true }), ..wanted("user/repo") };
-    assert_eq!(told_of(&small), "user/repo has nothing of at most 100 B: the smallest is Q8_0 (2.0 KiB)");
+    assert_eq!(told_of(&small), "user/repo has nothing of at most 100 B: the smallest is Q8_0 (2.0 kB)");
     let empty = Server::new([("README.md", bytes(10, 3))]);
     assert!(told(&empty, &wanted("user/repo"), None).starts_with("user/repo has no GGUF file"));
 }

@@ -8,7 +8,7 @@ use crate::shown;
 /// Columns after the name: what they are called, how wide they are, and their names for programs.
 const COLUMNS: [(&str, usize, &str); 13] = [
     ("bits", 4, "bits"),
-    ("MiB", 9, "mib"),
+    ("MB", 9, "megabytes"),
     ("bits/weight", 11, "bits_per_weight"),
     ("in blocks", 9, "block_bits_per_weight"),
     ("PPL", 10, "ppl"),
@@ -68,7 +68,7 @@ impl<W: Write> Table<W> {
         let or_none = |v: Option<String>| v.unwrap_or_else(|| none.to_owned());
         let cells = [
             or_none(e.form.bits.map(|b| b.to_string())),
-            format!("{:.2}", e.form.bytes as f64 / f64::from(1 << 20)),
+            format!("{:.2}", e.form.bytes as f64 / 1e6),
             format!("{:.4}", e.bits_per_weight),
             or_none(e.form.block_bits().map(|b| format!("{b:.4}"))),
             format!("{:.4}", e.ppl.value),

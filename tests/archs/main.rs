@@ -16,6 +16,7 @@ mod refusals;
 mod rotated;
 mod saved;
 mod turned;
+mod turned_golden;
 mod weights;
 
 use std::fs;

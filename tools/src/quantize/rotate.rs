@@ -55,7 +55,7 @@ pub fn run(args: &Args, (turn, option): (Turn, &'static str)) -> Result<()> {
     let report = match args.dry_run {
         true => None,
         false => {
-            let options = RunOptions { isa, threads: working, force: false };
+            let options = RunOptions { isa, threads: working, ..RunOptions::default() };
             Some(carry_out(&model, &mut plan, out, options, args.verbose, show::verbose_line)??)
         }
     };

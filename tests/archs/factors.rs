@@ -5,7 +5,6 @@
 
 use std::fs;
 
-use trine::Isa;
 use trine::model::{LoadOptions, Model, ModelError};
 use trine::quant::{Fallback, Plan, Recipe, RunOptions, Target};
 use trine_formats::gguf::Limits;

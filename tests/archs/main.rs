@@ -24,7 +24,6 @@ use std::path::Path;
 
 use golden::Golden;
 use listing::Listing;
-use trine::Isa;
 use trine::model::{LoadOptions, Model};
 use trine::pool::Pool;
 use trine::quant::{Fallback, Plan, Recipe, RunOptions, Target};

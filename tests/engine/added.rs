@@ -202,7 +202,7 @@ fn adapters_that_do_not_fit_are_refused() {
         (
             "llama",
             &[("token_embd.weight.lora_a", &[2, 4096]), ("token_embd.weight.lora_b", &[2, 256])],
-            "token_embd.weight, which the logits are made with too",
+            "token_embd.weight: an adapter changes it, the logits are made with it too",
         ),
         (
             "llama",

@@ -8,7 +8,6 @@ use trine::chat::{RenderOptions, ToolCall};
 use trine::{ChatTemplate, Message, Role};
 
 use crate::error::failed;
-use crate::model::Model;
 use crate::values::json;
 
 /// A conversation that waits for an answer.
@@ -25,14 +24,13 @@ impl Conversation {
     /// # Errors
     /// A `TypeError` or a `ValueError` that names the message; no template.
     pub fn read(
-        model: &Model,
+        library: &trine::Model,
         messages: &Bound<'_, PyAny>,
         tools: Option<&Bound<'_, PyList>>,
         template: Option<&str>,
         variables: Option<&Bound<'_, PyDict>>,
         answer: bool,
     ) -> PyResult<Conversation> {
-        let library = model.library();
         let template = match template {
             Some(text) => {
                 let named = ChatTemplate::named(text);
@@ -59,15 +57,19 @@ impl Conversation {
             return Err(PyValueError::new_err(format!("template_variables: every template gets '{own}' already")));
         }
         let tools = tools.and_then(|t| t.as_array().cloned()).unwrap_or_default();
-        Ok(Conversation { messages, template, beside: RenderOptions { tools, variables, answer } })
+        Ok(Conversation {
+            messages,
+            template,
+            beside: RenderOptions { tools, variables, answer, ..RenderOptions::default() },
+        })
     }
 
     /// Its tokens, where the user's text is never taken for a control token.
     ///
     /// # Errors
     /// The template refuses the conversation.
-    pub fn tokens(&self, model: &Model) -> PyResult<Vec<u32>> {
-        let tokens = self.template.encode_with(model.library().tokenizer(), &self.messages, &self.beside);
+    pub fn tokens(&self, library: &trine::Model) -> PyResult<Vec<u32>> {
+        let tokens = self.template.encode_with(library.tokenizer(), &self.messages, &self.beside);
         tokens.map_err(failed)
     }
 

@@ -303,8 +303,9 @@ impl Model {
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<String> {
         let wanted = Wanted::read(self, "chat", max_tokens, options)?;
-        let conversation = Conversation::read(self, messages, tools, chat_template, template_variables, true)?;
-        self.begin(conversation.tokens(self)?.into(), wanted)?.whole(py)
+        let conversation =
+            Conversation::read(self.library(), messages, tools, chat_template, template_variables, true)?;
+        self.begin(conversation.tokens(self.library())?.into(), wanted)?.whole(py)
     }
 
     /// The same, part by part as it comes: an iterator for `for` and for `async for`.
@@ -319,8 +320,9 @@ impl Model {
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Generation> {
         let wanted = Wanted::read(self, "stream_chat", max_tokens, options)?;
-        let conversation = Conversation::read(self, messages, tools, chat_template, template_variables, true)?;
-        self.begin(conversation.tokens(self)?.into(), wanted)
+        let conversation =
+            Conversation::read(self.library(), messages, tools, chat_template, template_variables, true)?;
+        self.begin(conversation.tokens(self.library())?.into(), wanted)
     }
 
     /// The text that a conversation is for the model.
@@ -339,7 +341,7 @@ impl Model {
         add_generation_prompt: bool,
     ) -> PyResult<String> {
         let answer = add_generation_prompt;
-        Conversation::read(self, messages, tools, chat_template, template_variables, answer)?.text()
+        Conversation::read(self.library(), messages, tools, chat_template, template_variables, answer)?.text()
     }
 
     /// The vector of a text or of a list of token ids, an array `[n]`; of several texts one below the other,

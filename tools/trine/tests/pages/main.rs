@@ -108,7 +108,18 @@ fn every_block_of_commands_is_run_or_marked() {
     for page in pages() {
         let text = text_of(&page);
         for (kind, _) in blocks(&text).0 {
-            let known = ["sh", "sh,ignore", "text", "toml", "json", "python", "rust", "rust,ignore", "rust,no_run"];
+            let known = [
+                "sh",
+                "sh,ignore",
+                "text",
+                "toml",
+                "json",
+                "python",
+                "python,ignore",
+                "rust",
+                "rust,ignore",
+                "rust,no_run",
+            ];
             assert!(known.contains(&kind), "{}: a block is fenced as '{kind}'", page.display());
         }
     }

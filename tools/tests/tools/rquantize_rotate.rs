@@ -7,7 +7,7 @@ use std::process::Output;
 use assert_cmd::Command;
 use serde_json::Value as Json;
 use tempfile::TempDir;
-use trine_testkit::tool::{only_error, stdout};
+use trine_testkit::tool::{command, only_error, stdout};
 use trine_testkit::{gguf, trilm};
 
 /// Runs in `dir`; the words are split at spaces.
@@ -24,7 +24,7 @@ fn folder() -> TempDir {
 }
 
 fn text_of(dir: &Path, model: &str) -> String {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_rgen"));
+    let mut command = command(env!("CARGO_BIN_EXE_rgen"));
     let words = ["-m", model, "-p", "The game", "-n", "24", "--temp", "0", "-no-cnv"];
     stdout(command.current_dir(dir).args(words).output().unwrap())
 }

@@ -12,6 +12,7 @@ mod generation;
 #[cfg(feature = "hub")]
 mod hub;
 mod interrupt;
+mod loaded;
 mod model;
 mod options;
 mod quantize;

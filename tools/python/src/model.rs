@@ -1,13 +1,11 @@
 //! `trine.Model`.
 
 use std::path::PathBuf;
-use std::sync::OnceLock;
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use trine::formats::types::TypeId;
-use trine::grammar::Vocabulary;
 use trine::{
     CancelToken, ContextOptions, EmbedOptions, OpenOptions, Pooling, Prompt, Scale, SessionOptions, open_with,
 };
@@ -17,6 +15,7 @@ use crate::error::{caused, failed, opened};
 use crate::evaluate;
 use crate::generation::{Generation, Spare};
 use crate::interrupt::{abandonable, interruptible};
+use crate::loaded::Loaded;
 use crate::options::{Wanted, whole};
 use crate::values;
 
@@ -36,10 +35,8 @@ use crate::values;
 /// FileNotFoundError: [Errno 2] No such file or directory: 'none.gguf'
 #[pyclass(frozen, module = "trine")]
 pub struct Model {
-    inner: trine::Model,
+    inner: Loaded,
     path: PathBuf,
-    /// The vocabulary as grammars need it, made for the first of them.
-    vocabulary: OnceLock<Vocabulary>,
     spare: Spare,
 }
 
@@ -75,23 +72,6 @@ impl Model {
         &self.inner
     }
 
-    /// The context of the last text.
-    pub fn spare(&self) -> &Spare {
-        &self.spare
-    }
-
-    /// The vocabulary for grammars.
-    ///
-    /// # Errors
-    /// A vocabulary that grammars cannot be followed in.
-    pub fn vocabulary(&self) -> PyResult<&Vocabulary> {
-        if let Some(made) = self.vocabulary.get() {
-            return Ok(made);
-        }
-        let made = Vocabulary::new(self.inner.tokenizer()).map_err(failed)?;
-        Ok(self.vocabulary.get_or_init(|| made))
-    }
-
     /// The tokens of a text.
     ///
     /// # Errors
@@ -104,7 +84,15 @@ impl Model {
     }
 
     fn begin(&self, prompt: Prompt, mut wanted: Wanted) -> PyResult<Generation> {
-        let context = wanted.context(self);
+        let n_ctx = wanted.context.n_ctx.unwrap_or(self.inner.n_ctx_train());
+        // A context goes on at the width that it has, so the widest is named.
+        let widest = self.inner.weights().widths().last().copied();
+        wanted.generate.bits = wanted.generate.bits.or(widest);
+        // The context that the last text has left, where it is such a one.
+        let context = match self.spare.take() {
+            Some(context) if context.n_ctx() == n_ctx && context.bits() == wanted.generate.bits => context,
+            _ => self.inner.context(&wanted.context),
+        };
         Generation::new(context, prompt, &wanted, &self.spare)
     }
 }
@@ -151,7 +139,7 @@ impl Model {
         };
         let opening = path.clone();
         let inner = abandonable(py, move || open_with(opening, &options))?.map_err(opened)?;
-        Ok(Model { inner, path, vocabulary: OnceLock::new(), spare: Spare::default() })
+        Ok(Model { inner: Loaded::new(inner), path, spare: Spare::default() })
     }
 
     /// Where it was opened.
@@ -260,7 +248,7 @@ impl Model {
         max_tokens: Option<i64>,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<String> {
-        let wanted = Wanted::read(self, "generate", max_tokens, options)?;
+        let wanted = Wanted::read(&self.inner, "generate", max_tokens, options)?;
         self.begin(prompt.into(), wanted)?.whole(py)
     }
 
@@ -272,7 +260,7 @@ impl Model {
         max_tokens: Option<i64>,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Generation> {
-        let wanted = Wanted::read(self, "stream", max_tokens, options)?;
+        let wanted = Wanted::read(&self.inner, "stream", max_tokens, options)?;
         self.begin(prompt.into(), wanted)
     }
 
@@ -302,7 +290,7 @@ impl Model {
         template_variables: Option<&Bound<'_, PyDict>>,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<String> {
-        let wanted = Wanted::read(self, "chat", max_tokens, options)?;
+        let wanted = Wanted::read(&self.inner, "chat", max_tokens, options)?;
         let conversation =
             Conversation::read(self.library(), messages, tools, chat_template, template_variables, true)?;
         self.begin(conversation.tokens(self.library())?.into(), wanted)?.whole(py)
@@ -319,7 +307,7 @@ impl Model {
         template_variables: Option<&Bound<'_, PyDict>>,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Generation> {
-        let wanted = Wanted::read(self, "stream_chat", max_tokens, options)?;
+        let wanted = Wanted::read(&self.inner, "stream_chat", max_tokens, options)?;
         let conversation =
             Conversation::read(self.library(), messages, tools, chat_template, template_variables, true)?;
         self.begin(conversation.tokens(self.library())?.into(), wanted)

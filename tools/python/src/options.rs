@@ -8,10 +8,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyString};
 use trine::quant::nearest;
 use trine::sample::{OPTIONS, SamplerKind, SamplerOption};
-use trine::{Context, ContextOptions, DryOptions, GenerateOptions, Grammar};
+use trine::{ContextOptions, DryOptions, GenerateOptions, Grammar};
 
 use crate::error::failed;
-use crate::model::Model;
+use crate::loaded::Loaded;
 use crate::values::{Words, json};
 
 /// Keywords beside those of the sampler's table.
@@ -122,13 +122,13 @@ impl Wanted {
     /// # Errors
     /// A `TypeError` or a `ValueError` that names the keyword; a grammar that cannot be followed.
     pub fn read(
-        model: &Model,
+        model: &Loaded,
         function: &str,
         max_tokens: Option<i64>,
         keywords: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Wanted> {
         let mut wanted = Wanted { generate: GenerateOptions::default(), context: ContextOptions::default() };
-        wanted.generate.sampler.banned = model.library().suppressed_tokens().to_vec();
+        wanted.generate.sampler.banned = model.suppressed_tokens().to_vec();
         // A number below 0 asks for no limit, as in llama.cpp.
         wanted.generate.max_tokens = max_tokens.and_then(|n| usize::try_from(n).ok());
         // Other options are counted in parts of it.
@@ -162,7 +162,7 @@ impl Wanted {
         Ok(wanted)
     }
 
-    fn set(&mut self, model: &Model, key: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
+    fn set(&mut self, model: &Loaded, key: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
         let options = &mut self.generate;
         match key {
             "seed" => options.sampler.seed = whole(key, value, 0, i64::from(u32::MAX))? as u32,
@@ -176,39 +176,27 @@ impl Wanted {
             "logit_bias" => options.sampler.logit_bias = biases(model, value)?,
             "samplers" => options.sampler.samplers = steps(&texts(key, value)?)?,
             "dry_sequence_breakers" => {
-                options.sampler.dry.breakers = model.library().dry_breakers(&texts(key, value)?);
+                options.sampler.dry.breakers = model.dry_breakers(&texts(key, value)?);
             }
             _ => {
                 let option = OPTIONS.iter().find(|option| name(option) == key);
                 let option = option.ok_or_else(|| PyTypeError::new_err(format!("'{key}' is no option")))?;
-                let n_ctx = self.context.n_ctx.unwrap_or(model.library().n_ctx_train());
+                let n_ctx = self.context.n_ctx.unwrap_or(model.n_ctx_train());
                 let number = number(option, value)?;
                 if key == "repeat_penalty" && number <= 0.0 {
                     return Err(out_of_range(key, "above 0", value));
                 }
                 option.set(&mut options.sampler, number, n_ctx);
                 if key == "dry_multiplier" && options.sampler.dry.breakers == Default::default() {
-                    options.sampler.dry.breakers = model.library().dry_breakers(&DryOptions::BREAKERS);
+                    options.sampler.dry.breakers = model.dry_breakers(&DryOptions::BREAKERS);
                 }
             }
         }
         Ok(())
     }
-
-    /// A context that these options ask for: the one that the last text has left, where it is such a one.
-    pub fn context(&mut self, model: &Model) -> Context {
-        let n_ctx = self.context.n_ctx.unwrap_or(model.library().n_ctx_train());
-        // A context goes on at the width that it has, so the widest is named.
-        let widest = model.library().weights().widths().last().copied();
-        self.generate.bits = self.generate.bits.or(widest);
-        match model.spare().take() {
-            Some(context) if context.n_ctx() == n_ctx && context.bits() == self.generate.bits => context,
-            _ => model.library().context(&self.context),
-        }
-    }
 }
 
-fn grammar(model: &Model, key: &str, value: &Bound<'_, PyAny>) -> PyResult<Grammar> {
+fn grammar(model: &Loaded, key: &str, value: &Bound<'_, PyAny>) -> PyResult<Grammar> {
     let vocabulary = model.vocabulary()?;
     let grammar = match key {
         "grammar" => Grammar::gbnf(vocabulary, &text(key, value)?),
@@ -219,9 +207,9 @@ fn grammar(model: &Model, key: &str, value: &Bound<'_, PyAny>) -> PyResult<Gramm
     grammar.map_err(|e| failed(format!("{key}: {e}")))
 }
 
-fn biases(model: &Model, value: &Bound<'_, PyAny>) -> PyResult<Vec<(u32, f32)>> {
+fn biases(model: &Loaded, value: &Bound<'_, PyAny>) -> PyResult<Vec<(u32, f32)>> {
     let wrong = || wrong_type("logit_bias", "a dict of token ids and floats", value);
-    let n_vocab = model.library().tokenizer().n_vocab() as i64;
+    let n_vocab = model.tokenizer().n_vocab() as i64;
     let dict = value.cast::<PyDict>().map_err(|_| wrong())?;
     let mut out = Vec::new();
     for (token, bias) in dict {

@@ -62,7 +62,7 @@ pub struct ChatArgs {
     #[arg(long, value_name = "JSON", value_parser = templates::variables, conflicts_with_all = NO_CHAT)]
     pub chat_template_kwargs: Option<Map<String, Value>>,
 
-    /// True if the model thinks before it answers, also -rea; for templates that know the variable `enable_thinking`
+    /// Whether the model thinks before it answers, also -rea; for templates that know the variable `enable_thinking`
     #[arg(
         long,
         value_name = "on|off|auto",

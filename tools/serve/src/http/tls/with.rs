@@ -16,6 +16,7 @@ use trine_tools::text;
 
 use super::Files;
 use crate::http::connection::Stream;
+#[cfg(unix)]
 use crate::http::keys::check_mode;
 
 /// The certificate of a server, which can be changed while it runs.

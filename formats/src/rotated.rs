@@ -36,7 +36,7 @@ pub const OUTPUT: &str = "output.weight";
 const STATED: [(&str, &str); 2] =
     [("transform", "normalized-sylvester-walsh-hadamard"), ("axis", "input-last-dimension")];
 /// The largest block; longer ones are no blocks of a row of any model.
-const MOST: u32 = 1 << 16;
+pub const MOST_BLOCK: u32 = 1 << 16;
 /// Tensors of a block that can be rotated.
 const KINDS: &[&str] = &[
     "attn_q",
@@ -176,8 +176,8 @@ impl Reader<'_> {
             return Err(format!("{PREFIX}version is {version}; trine knows 1 and 2"));
         }
         let block = self.u32("block_size")?;
-        if !block.is_power_of_two() || block > MOST {
-            return Err(format!("{PREFIX}block_size is {block}, it must be a power of two up to {MOST}"));
+        if !block.is_power_of_two() || block > MOST_BLOCK {
+            return Err(format!("{PREFIX}block_size is {block}, it must be a power of two up to {MOST_BLOCK}"));
         }
         for (key, only) in STATED {
             let found = self.text(key)?;

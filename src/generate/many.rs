@@ -2,7 +2,7 @@
 
 use super::{Completion, ContextOptions, End, Ending, GenerateError, GenerateOptions, Prompt, TextMachine};
 use crate::handle::Model;
-use crate::step::{EvalError, Segment, Sequence, StepError, StepOptions};
+use crate::step::{Segment, Sequence, StepError, StepOptions};
 
 /// Texts that go through the model together.
 const SIDE_BY_SIDE: usize = 16;
@@ -113,7 +113,7 @@ impl Texts<'_> {
             };
             let cancelled = matches!(stepped, Err(StepError::Cancelled));
             if !cancelled {
-                stepped.map_err(|e| GenerateError::Eval(unknown(e)))?;
+                stepped.map_err(|e| GenerateError::Eval(e.into()))?;
             }
             for (text, row) in running.iter_mut().zip(rows) {
                 text.logits = row;
@@ -158,13 +158,5 @@ impl Texts<'_> {
         let Ending { text: rest, end } = text.machine.end(end);
         text.text += &rest;
         end
-    }
-}
-
-/// The error as a session has it.
-fn unknown(error: StepError) -> EvalError {
-    match error {
-        StepError::UnknownToken { id, index, n_vocab, .. } => EvalError::UnknownToken { id, index, n_vocab },
-        other => EvalError::Step(other),
     }
 }

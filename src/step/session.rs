@@ -51,6 +51,16 @@ pub enum EvalError {
     Step(StepError),
 }
 
+/// The error of a step that was made for one text alone.
+impl From<StepError> for EvalError {
+    fn from(error: StepError) -> EvalError {
+        match error {
+            StepError::UnknownToken { id, index, n_vocab, .. } => EvalError::UnknownToken { id, index, n_vocab },
+            other => EvalError::Step(other),
+        }
+    }
+}
+
 /// A context over a shared [`Model`].
 pub struct Session {
     engine: Engine,
@@ -232,9 +242,6 @@ impl Session {
         let segment = Segment { seq: &mut self.seq, tokens, logits_from: from };
         let sink: &mut (dyn FnMut(usize, usize, &[f32]) + Send) = &mut |_, i, row| sink(i, row);
         let done = self.engine.step(&mut [segment], &self.step, sink);
-        done.map_err(|e| match e {
-            StepError::UnknownToken { id, index, n_vocab, .. } => EvalError::UnknownToken { id, index, n_vocab },
-            other => EvalError::Step(other),
-        })
+        done.map_err(EvalError::from)
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use trine_formats::gguf::Metadata;
-use trine_formats::rotated::{OUTPUT, Rotated, TABLE, block_and_kind};
+use trine_formats::rotated::{MOST_BLOCK, OUTPUT, Rotated, TABLE, block_and_kind};
 use trine_formats::types::TypeId;
 
 use super::architectures::ARCHITECTURES;
@@ -11,9 +11,6 @@ use super::basis::Heads;
 use super::error::RotateError;
 use crate::quant::codec::{can_read, is_quantized};
 use crate::quant::row::Row;
-
-/// The largest block: longer ones are no blocks of a row of any model.
-const MOST: usize = 1 << 16;
 
 /// Architectures whose files have the heads of linear attention in turns.
 const IN_TURNS: &[&str] = &["qwen35", "qwen35moe"];
@@ -28,7 +25,7 @@ pub fn rotation(
     if let Some(old) = Rotated::read(meta)? {
         return Err(RotateError::Already(old.block));
     }
-    if !block.is_power_of_two() || !(2..=MOST).contains(&block) {
+    if !block.is_power_of_two() || !(2..=MOST_BLOCK as usize).contains(&block) {
         return Err(RotateError::Block(block));
     }
     let arch = meta.get_str("general.architecture")?.unwrap_or_default();

@@ -89,6 +89,8 @@ pub struct CreateError {
 #[derive(Debug)]
 pub struct TempFile {
     path: PathBuf,
+    /// True once the file has its final name: the temporary one may be another file's from then on.
+    is_kept: bool,
 }
 
 impl TempFile {
@@ -119,7 +121,7 @@ impl TempFile {
             match new_file(&path, existing.as_ref()) {
                 Ok(file) if is_ours(&file, &path) => {
                     all.unfinished.push(path.clone());
-                    return Ok((TempFile { path }, file));
+                    return Ok((TempFile { path, is_kept: false }, file));
                 }
                 // Another process took it for an orphan before it was locked.
                 Ok(_) => {}
@@ -149,14 +151,15 @@ impl TempFile {
     ///
     /// # Errors
     /// The system's error, and the file's path; temporary files that are left are removed then.
-    pub fn keep_all(files: Vec<(TempFile, PathBuf)>) -> Result<(), (PathBuf, io::Error)> {
+    pub fn keep_all(mut files: Vec<(TempFile, PathBuf)>) -> Result<(), (PathBuf, io::Error)> {
         let mut all = registry();
         let mut failed = None;
-        for (temp, target) in &files {
-            match fs::rename(&temp.path, target) {
+        for (temp, target) in &mut files {
+            match fs::rename(&temp.path, &*target) {
                 Ok(()) => {
+                    temp.is_kept = true;
                     all.unfinished.retain(|p| *p != temp.path);
-                    if !all.kept.contains(target) {
+                    if !all.kept.contains(&*target) {
                         all.kept.push(target.clone());
                     }
                 }
@@ -176,6 +179,9 @@ impl TempFile {
 
 impl Drop for TempFile {
     fn drop(&mut self) {
+        if self.is_kept {
+            return;
+        }
         let mut all = registry();
         let before = all.unfinished.len();
         all.unfinished.retain(|p| *p != self.path);

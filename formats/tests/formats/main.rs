@@ -11,5 +11,6 @@ mod golden_ik;
 mod golden_types;
 mod imatrix;
 mod odd_inputs;
+mod temp_files;
 mod ternary_types;
 mod widely;

@@ -111,20 +111,25 @@ impl Hub {
         lock(&self.shared.manners)
     }
 
-    /// All requests until now, in the order of their ends.
+    /// All requests until now, in the order in which they came.
     pub fn seen(&self) -> Vec<Seen> {
         lock(&self.shared.seen).clone()
     }
 
     /// Bytes of files that were sent until now.
     pub fn sent(&self) -> u64 {
-        lock(&self.shared.seen).iter().filter(|seen| seen.host == "cdn").map(|seen| seen.sent).sum()
+        sent(&lock(&self.shared.seen))
     }
 
     /// Speaks HTTP over any connection, such as one of TLS, until the other end closes it.
     pub fn serve(&self, stream: impl Read + Write) {
         self.shared.serve("hub", stream);
     }
+}
+
+/// Bytes of files among what was seen.
+fn sent(seen: &[Seen]) -> u64 {
+    seen.iter().filter(|seen| seen.host == "cdn").map(|seen| seen.sent).sum()
 }
 
 fn listen() -> TcpListener {
@@ -165,22 +170,28 @@ impl Shared {
             head.push_str("\r\n");
             let body = if method == "HEAD" { &[][..] } else { &body[..] };
             let cut = lock(&self.manners).drops_after.filter(|n| host == "cdn" && *n < body.len());
-            let mut sent = 0;
+            // Told before it is done: whoever has the last byte may ask at once what was seen.
+            let seen = Seen { host, method: method.to_owned(), path: path.to_owned(), token, sent: 0 };
+            let number = {
+                let mut all = lock(&self.seen);
+                all.push(seen);
+                all.len() - 1
+            };
             let mut broken = stream.get_mut().write_all(head.as_bytes()).is_err();
             let mut stalled = false;
             for block in body[..cut.unwrap_or(body.len())].chunks(16 << 10) {
                 let limit = lock(&self.manners).stalls_after.filter(|_| host == "cdn");
-                let so_far: u64 = lock(&self.seen).iter().filter(|seen| seen.host == "cdn").map(|seen| seen.sent).sum();
-                stalled = limit.is_some_and(|limit| so_far + sent >= limit);
+                stalled = limit.is_some_and(|limit| sent(&lock(&self.seen)) >= limit);
                 if stalled || broken {
                     break;
                 }
+                lock(&self.seen)[number].sent += block.len() as u64;
                 broken = stream.get_mut().write_all(block).is_err();
-                sent += if broken { 0 } else { block.len() as u64 };
+                if broken {
+                    lock(&self.seen)[number].sent -= block.len() as u64;
+                }
             }
             broken |= stream.get_mut().flush().is_err();
-            let seen = Seen { host, method: method.to_owned(), path: path.to_owned(), token, sent };
-            lock(&self.seen).push(seen);
             if stalled {
                 // Until the other end has enough of it.
                 let _ = stream.read(&mut [0]);

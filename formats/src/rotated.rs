@@ -115,7 +115,7 @@ impl Rotated {
     /// The keys of a file; `None` where it has none.
     ///
     /// # Errors
-    /// What is wrong with them: the first problem.
+    /// The first problem of the keys.
     pub fn read(meta: &Metadata) -> Result<Option<Rotated>, RotatedError> {
         if !Rotated::is_in(meta) {
             return Ok(None);

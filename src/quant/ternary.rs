@@ -1,4 +1,4 @@
-//! Whether tensors that become TQ1_0 or TQ2_0 are ternary, and what is lost where they are not.
+//! The proof that tensors which become TQ1_0 or TQ2_0 are ternary, and what is lost where they are not.
 //!
 //! A block of 256 weights is ternary when they are all `-a`, `0` or `+a`. The claim is proved from the
 //! output: every encoded row is decoded again and compared. A ternary block keeps its digits; its scale

@@ -39,7 +39,7 @@ pub struct SamplerArgs {
 }
 
 impl SamplerArgs {
-    /// What the file of a model recommends, with these values, for texts in a context of `n_ctx` tokens.
+    /// These values and those that the file of a model recommends, for texts in a context of `n_ctx` tokens.
     pub fn over(&self, file: &Recommended, options: SamplerOptions, n_ctx: usize) -> SamplerOptions {
         self.apply(file.apply(options, n_ctx), n_ctx)
     }

@@ -9,7 +9,7 @@ use trine_formats::types::TypeId;
 
 use crate::sample::rng::Mt19937;
 
-/// What a toy has beyond its architecture.
+/// Choices of a toy beyond its architecture.
 #[derive(Clone, Copy, Default)]
 pub struct Extras {
     pub biases: bool,

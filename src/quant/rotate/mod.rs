@@ -169,7 +169,7 @@ impl Method for Rotating {
     }
 }
 
-/// What the rows of a tensor are read and written with.
+/// Reading and writing of a tensor's rows.
 struct Codec {
     decode: DecodeFn,
     encode: EncodeFn,

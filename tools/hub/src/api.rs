@@ -74,7 +74,7 @@ pub fn is_inside(path: &str) -> bool {
     !path.contains(['\\', ':', '\0']) && path.split('/').all(good)
 }
 
-/// What an answer that is none of success says. `what` is the repository or an address, `page` where its terms are.
+/// The error in an answer that is none of success. `what` is the repository or an address, `page` where its terms are.
 pub fn refusal(web: &Web, answer: &Answer, what: &str, page: &str) -> HubError {
     let (host, status, what) = (url::host(&answer.url), answer.status(), what.to_owned());
     let code = answer.told("x-error-code").unwrap_or_default().to_owned();

@@ -57,7 +57,7 @@ pub enum HubError {
         host: String,
         /// 401 or 403.
         status: u16,
-        /// What can be done.
+        /// A way out.
         advice: &'static str,
     },
     /// The hub does not have it.
@@ -77,7 +77,7 @@ pub enum HubError {
         host: String,
         /// Its answer.
         status: u16,
-        /// What the answer says, behind a colon, or nothing.
+        /// The answer's own words, behind a colon, or nothing.
         said: String,
     },
     /// The repository has no model in this form.
@@ -119,9 +119,9 @@ pub enum HubError {
     /// The disk is too small.
     #[error("{need} are needed in '{folder}', and {free} are free; HF_HUB_CACHE names another folder")]
     NoSpace {
-        /// What is missing of the file.
+        /// Bytes of the file that are missing.
         need: String,
-        /// What the disk has.
+        /// Bytes that the disk has.
         free: String,
         /// The folder of the cache.
         folder: PathBuf,
@@ -155,7 +155,7 @@ pub enum HubError {
     /// The system refuses.
     #[error("cannot {what} '{path}'")]
     Io {
-        /// What was tried.
+        /// The attempt.
         what: &'static str,
         /// Where.
         path: PathBuf,

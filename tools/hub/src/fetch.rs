@@ -222,7 +222,7 @@ impl Hub {
         Some(Wanted { name, file: Some(file.to_owned()), limit: None })
     }
 
-    /// What the caches have of it; `None` where they have nothing that is meant.
+    /// Its parts in the caches; `None` where they have nothing that is meant.
     fn local(&self, wanted: &Wanted, watcher: &dyn Watcher) -> Result<Option<PathBuf>, HubError> {
         let cache = Repo::new(&self.places.hub, &wanted.name);
         let commit = cache.commit();

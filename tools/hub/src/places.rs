@@ -23,7 +23,7 @@ pub struct Places {
 pub struct Settings {
     /// Address of the hub, without a slash at its end.
     pub endpoint: String,
-    /// What says to the hub who asks; `None` for nobody in particular.
+    /// Token that says to the hub who asks; `None` for nobody in particular.
     pub token: Option<String>,
     /// True if no connection is to be opened.
     pub offline: bool,

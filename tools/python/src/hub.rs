@@ -15,7 +15,7 @@ use crate::interrupt::abandonable;
 /// environment and the token of the hub's own client count, as for HF_ENDPOINT, HF_HUB_CACHE and HF_HUB_OFFLINE.
 /// `progress` is called with the bytes that are there, with all of them, and with the name of the file.
 ///
-/// What came stays when the program is stopped, and the next call goes on from there.
+/// The bytes that came stay when the program is stopped, and the next call goes on from there.
 #[pyfunction]
 #[pyo3(signature = (name, *, file=None, token=None, offline=false, max_bytes=None, progress=None))]
 pub fn fetch(

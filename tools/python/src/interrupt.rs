@@ -43,7 +43,7 @@ fn broken() -> PyErr {
 /// Does `work`, which ends early when `cancel` says so: at Ctrl-C, or at whatever else a handler of signals raises.
 ///
 /// # Errors
-/// What a handler raised, when the work has ended.
+/// The exception of a handler, when the work has ended.
 pub fn interruptible<T: Send>(py: Python<'_>, cancel: &CancelToken, work: impl FnOnce() -> T + Send) -> PyResult<T> {
     thread::scope(|scope| {
         let (ends, end) = channel();
@@ -70,7 +70,7 @@ pub fn interruptible<T: Send>(py: Python<'_>, cancel: &CancelToken, work: impl F
 /// Does `work`, which cannot be told to end: at Ctrl-C this thread goes on without it, and its result is dropped.
 ///
 /// # Errors
-/// What a handler of signals raised.
+/// The exception that a handler of signals raised.
 pub fn abandonable<T: Send + 'static>(py: Python<'_>, work: impl FnOnce() -> T + Send + 'static) -> PyResult<T> {
     let (ends, end) = channel();
     let end = End(Mutex::new(end));

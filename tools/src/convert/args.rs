@@ -36,7 +36,7 @@ pub struct Args {
     #[arg(long, value_name = "TYPE", default_value = "auto", value_parser = outtype)]
     pub outtype: Choice,
 
-    /// What the matrices are: auto believes config.json, which cannot tell a TriLM from any other LLaMA
+    /// How the matrices are made: auto believes config.json, which cannot tell a TriLM from any other LLaMA
     #[arg(long, value_enum, default_value = "auto")]
     pub ternary: TernaryArg,
 

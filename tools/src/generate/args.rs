@@ -169,11 +169,11 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["conversation", "json", "logits_sha256"])]
     pub interactive_first: bool,
 
-    /// What comes before each turn of standard input
+    /// Text before each turn of standard input
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true, conflicts_with = "conversation")]
     pub in_prefix: Option<String>,
 
-    /// What comes behind it
+    /// Text behind it
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true, conflicts_with = "conversation")]
     pub in_suffix: Option<String>,
 

@@ -199,7 +199,7 @@ fn thoughts_are_dimmed_on_a_screen_alone() {
     drop(screen.child.kill());
 }
 
-/// What stands where the history should be and is none holds nobody up.
+/// A pipe or a device in the place of the history holds nobody up.
 #[test]
 fn a_history_that_is_none_is_not_kept() {
     let history = |make: &dyn Fn(&Path)| {

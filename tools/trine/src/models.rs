@@ -30,7 +30,7 @@ enum What {
         /// The file of the repository
         #[arg(long, value_name = "FILE")]
         hf_file: Option<String>,
-        /// What says to the hub who asks; without it HF_TOKEN
+        /// Token that says to the hub who asks; without it HF_TOKEN
         #[arg(long, value_name = "TOKEN")]
         hf_token: Option<String>,
         /// Take the largest file that has at most so many bytes, such as 8G

@@ -57,7 +57,7 @@ mod tests {
 
     use super::*;
 
-    /// What is found out about a server that answers with `answer`.
+    /// The finding about a server that answers with `answer`.
     fn asked(answer: &'static str) -> (Result<()>, String) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();

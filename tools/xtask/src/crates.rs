@@ -1,4 +1,4 @@
-//! What a program is linked from, by what `cargo metadata` says.
+//! The crates that a program is linked from, by what `cargo metadata` says.
 
 use std::collections::{BTreeMap, BTreeSet};
 

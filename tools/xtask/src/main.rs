@@ -67,7 +67,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What is said of a command line that is none.
+/// The answer to a command line that is none.
 fn usage() -> ExitCode {
     eprintln!("{USAGE}");
     ExitCode::from(2)

@@ -56,10 +56,10 @@ pub fn triple() -> Result<String> {
     Ok(line.context("rustc -vV names no host")?.to_owned())
 }
 
-/// What cargo knows of all packages and their dependencies on `triple`.
+/// All packages that cargo knows and their dependencies on `triple`.
 ///
 /// # Errors
-/// What `cargo metadata` refuses.
+/// Everything that `cargo metadata` refuses.
 pub fn metadata(triple: &str) -> Result<Value> {
     let format = ["metadata", "--format-version=1", "--locked", "--filter-platform", triple];
     serde_json::from_str(&output(cargo().args(format))?).context("cargo metadata")

@@ -18,7 +18,7 @@ pub const NAME: &str = "sbom.cdx.json";
 /// Prints it for this machine.
 ///
 /// # Errors
-/// What `cargo metadata` refuses.
+/// Everything that `cargo metadata` refuses.
 pub fn run() -> Result<()> {
     Ok(io::stdout().write_all(write(&metadata(&triple()?)?, &root())?.as_bytes())?)
 }

@@ -57,7 +57,7 @@ fn connections_that_break_at_every_tenth_cost_no_byte_twice() {
     }
 }
 
-/// What an earlier run, or the hub's own client, has left is the beginning.
+/// The bytes that an earlier run, or the hub's own client, has left are the beginning.
 #[test]
 fn what_is_there_is_not_fetched_again() {
     for have in [1, 9_999, 50_000, SIZE - 1, SIZE] {

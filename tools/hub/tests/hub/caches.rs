@@ -1,4 +1,4 @@
-//! What other programs have left: the hub's own client, llama.cpp, ollama.
+//! Files that other programs have left: the hub's own client, llama.cpp, ollama.
 
 use std::fs;
 use std::os::unix::fs::symlink;

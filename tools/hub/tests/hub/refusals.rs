@@ -1,4 +1,4 @@
-//! What is said when there is no model: one line each.
+//! Messages where there is no model: one line each.
 
 use std::net::TcpListener;
 

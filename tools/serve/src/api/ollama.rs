@@ -1,4 +1,4 @@
-//! What Ollama's API tells about models: `/api/tags`, `/api/show`, `/api/ps` and `/api/version`.
+//! Ollama's API about models: `/api/tags`, `/api/show`, `/api/ps` and `/api/version`.
 
 use std::fmt::Write as _;
 use std::time::UNIX_EPOCH;
@@ -56,7 +56,7 @@ fn tag(name: &str, card: &Card, digest: &str) -> Value {
     })
 }
 
-/// What tells the models of a folder apart: reading all of a file for its hash takes too long.
+/// A digest that tells the models of a folder apart: reading all of a file for its hash takes too long.
 fn digest(name: &str, card: &Card) -> String {
     let modified = card.modified.duration_since(UNIX_EPOCH).unwrap_or_default();
     let known = format!("{name}\0{}\0{}", card.size, modified.as_nanos());
@@ -119,7 +119,7 @@ pub fn shown_of_folder(args: &Args, entry: &Entry) -> Result<Value, ApiError> {
     }))
 }
 
-/// What is shown of a model.
+/// A model as it is shown.
 struct Shown<'a> {
     /// The name of its file.
     file: &'a str,
@@ -127,7 +127,7 @@ struct Shown<'a> {
     metadata: &'a Metadata,
     /// The source of its chat template.
     template: &'a str,
-    /// What counts where a request does not say.
+    /// Options that count where a request does not say.
     sampler: &'a SamplerOptions,
     n_ctx: usize,
 }
@@ -165,7 +165,7 @@ fn capabilities(template: &str) -> Vec<&'static str> {
     all.into_iter().filter_map(|(name, can)| can.then_some(name)).collect()
 }
 
-/// What counts where a request does not say, as the lines of a Modelfile have it.
+/// Options that count where a request does not say, as the lines of a Modelfile have it.
 fn parameters(model: &Shown<'_>) -> String {
     let (sampler, usual) = (model.sampler, SamplerOptions::default());
     // Writing to a String cannot fail.

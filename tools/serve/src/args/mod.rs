@@ -324,7 +324,7 @@ pub struct Args {
     #[arg(long, overrides_with = "no_ui")]
     pub ui: bool,
 
-    /// What is written to standard error for each request: a line to read, a JSON object, nothing. Neither prompts nor
+    /// Written to standard error for each request: a line to read, a JSON object, nothing. Neither prompts nor
     /// keys are
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
@@ -358,7 +358,7 @@ fn unless_a_folder(arg: Arg) -> Arg {
     }
 }
 
-/// What becomes of thoughts where a request does not say.
+/// The place of thoughts where a request does not say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[allow(missing_docs)]
 pub enum ReasoningFormat {

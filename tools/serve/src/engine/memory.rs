@@ -10,7 +10,7 @@ pub fn available() -> Option<usize> {
     Some(limits.into_iter().flatten().fold(system, usize::min))
 }
 
-/// What the limit of the address space leaves, as `ulimit -v` sets it.
+/// Bytes that the limit of the address space leaves, as `ulimit -v` sets it.
 fn address_space() -> Option<usize> {
     let most = soft_limit(&fs::read_to_string("/proc/self/limits").ok()?)?;
     let pages = fs::read_to_string("/proc/self/statm").ok()?;

@@ -1,4 +1,4 @@
-//! What carries bytes to a client and back.
+//! The stream that carries bytes to a client and back.
 
 use tokio::io::{AsyncRead, AsyncWrite};
 

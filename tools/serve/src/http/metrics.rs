@@ -11,7 +11,7 @@ use crate::service::{Histogram, Service};
 #[derive(Default)]
 struct Page {
     families: Vec<Family>,
-    /// What stands before the other labels of samples: the model, where there may be several.
+    /// Labels before the others of samples: the model, where there may be several.
     model: String,
 }
 

@@ -33,7 +33,7 @@ pub struct Entry {
 #[derive(Debug)]
 pub struct Catalog {
     folder: PathBuf,
-    /// What headers said, with the state of the file.
+    /// Headers that were read, with the state of the file.
     cards: Mutex<HashMap<PathBuf, (Entry, Card)>>,
 }
 
@@ -111,7 +111,7 @@ impl Catalog {
         }
     }
 
-    /// What the header of a model's file says; `None` where it cannot be read.
+    /// The header of a model's file; `None` where it cannot be read.
     pub fn card(&self, entry: &Entry) -> Option<Card> {
         let known = self.cards.lock().unwrap_or_else(PoisonError::into_inner).get(&entry.path).cloned();
         if let Some((_, card)) = known.filter(|(known, _)| known == entry) {

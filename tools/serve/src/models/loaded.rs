@@ -67,7 +67,7 @@ impl Places {
         self.lock().values().any(|place| place.has_failed())
     }
 
-    /// What those see that only look.
+    /// The state for those that only look.
     pub fn shown(&self) -> Vec<Loaded> {
         let now = (Instant::now(), SystemTime::now());
         let shown = |place: &Arc<Place>| {

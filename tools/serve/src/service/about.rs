@@ -26,7 +26,7 @@ pub struct About {
     pub sha256: String,
     /// Version, model, number path and what is added to the model: servers with the same give the same texts.
     pub fingerprint: String,
-    /// What its header says.
+    /// Its header.
     pub card: Card,
     /// When it was loaded, in seconds since 1970.
     pub created: u64,

@@ -49,7 +49,7 @@ pub(super) struct Forms {
     kept: Mutex<Kept>,
 }
 
-/// What is known of forms by their hashes, the latest first.
+/// Forms that were seen, by their hashes, the latest first.
 #[derive(Debug, Default)]
 struct Kept {
     grammars: VecDeque<(Hash, Grammar)>,

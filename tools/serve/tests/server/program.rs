@@ -28,7 +28,7 @@ fn fails(command: &mut Command, code: i32, why: &str) {
     assert!(stderr.contains(why), "{stderr}");
 }
 
-/// What a program says on standard error, line by line.
+/// The lines of a program on standard error.
 pub struct Lines {
     lines: std::io::Lines<BufReader<ChildStderr>>,
     /// The lines that were read.

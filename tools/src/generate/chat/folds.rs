@@ -237,7 +237,7 @@ mod tests {
     const END: KeyEvent = KeyEvent(KeyCode::BracketedPasteEnd, Modifiers::NONE);
     const BACK: KeyEvent = KeyEvent(KeyCode::Backspace, Modifiers::NONE);
 
-    /// What the keys of a paste into `line` put into it.
+    /// The text that the keys of a paste into `line` put into it.
     fn pasted(folds: &Folds, line: &str, text: &str, end: KeyEvent) -> String {
         let mut texts = folds.texts();
         texts.pasted = Some(String::new());

@@ -68,7 +68,7 @@ pub fn parts(reply: &mut Reply, part: Part) -> Vec<Value> {
     out
 }
 
-/// What is sent in a stream when nothing is to be said for a while: a part of the message that is empty.
+/// A sign of life in a stream when nothing is to be said for a while: a part of the message that is empty.
 pub fn nothing(reply: &Reply) -> Value {
     object(reply, Said::default())
 }

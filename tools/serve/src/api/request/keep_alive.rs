@@ -13,7 +13,7 @@ const NAME: &str = "keep_alive";
 const TTL: &str = "ttl";
 const WANTED: &str = "a number of seconds or a time such as \"5m\" or \"1h30m\", below 0: for ever";
 
-/// What `keep_alive` of a request says, a number of seconds or a duration as Go writes them; or else `ttl`, whole seconds,
+/// The time that `keep_alive` of a request names, a number of seconds or a duration as Go writes them; or else `ttl`, whole seconds,
 /// which is LM Studio's name for it.
 ///
 /// # Errors

@@ -81,7 +81,7 @@ pub fn within_context(f: &Fields<'_>, prompts: &[Prompt], most: Option<usize>) -
     }
 }
 
-/// What both forms have in common.
+/// The fields that both forms have.
 fn common(f: &Fields<'_>, body: &Value, service: &Service) -> Result<Map<String, Value>, ApiError> {
     images(f)?;
     if f.text("suffix")?.is_some_and(|text| !text.is_empty()) {
@@ -140,7 +140,7 @@ fn add_options(out: &mut Map<String, Value>, options: &Fields<'_>) -> Result<(),
     Ok(())
 }
 
-/// What `think` says to the template, and about the answer.
+/// The word of `think` to the template, and about the answer.
 fn think(f: &Fields<'_>, out: &mut Map<String, Value>, service: &Service) -> Result<(), ApiError> {
     const NAME: &str = "think";
     const VARIABLES: &str = "chat_template_kwargs";

@@ -34,7 +34,7 @@ struct Active {
     seq: Sequence,
     /// Its client does not read.
     stalled: bool,
-    /// What drafts for it, where that is a second model or the text, from its first draft on.
+    /// Its drafter, where that is a second model or the text, from its first draft on.
     aside: Option<Aside>,
 }
 

@@ -39,6 +39,7 @@ fn violations(house: &House, files: &Files, modules: &Modules) -> Vec<String> {
     all.extend(rules::circles(modules));
     all.extend(rules::sizes(house, files));
     all.extend(rules::safety(files));
+    all.extend(rules::beginnings(files));
     all
 }
 

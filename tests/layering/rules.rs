@@ -115,6 +115,23 @@ pub fn safety(files: &Files) -> Vec<String> {
     out
 }
 
+/// Comments that begin with a word behind which the thing itself comes last.
+pub fn beginnings(files: &Files) -> Vec<String> {
+    let mut out = Vec::new();
+    for (file, text) in files {
+        let mut inside = false;
+        for (n, line) in text.lines().enumerate() {
+            let comment = ["///", "//!"].iter().find_map(|mark| line.trim_start().strip_prefix(mark));
+            let word = comment.and_then(|comment| comment.split_whitespace().next());
+            if !inside && let Some(word @ ("What" | "Whether" | "Of")) = word {
+                out.push(format!("{file}:{}: a comment begins with '{word}': name the thing", n + 1));
+            }
+            inside = comment.is_some();
+        }
+    }
+    out
+}
+
 /// Uses of one module of a folder by another: the two, and the first place where it happens.
 type Edges = BTreeMap<usize, BTreeMap<usize, String>>;
 

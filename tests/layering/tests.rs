@@ -284,3 +284,12 @@ fn comments_and_literals_name_nothing() {
     assert_eq!(crates.len(), 1, "{crates:?}");
     assert_eq!((crates[0].path.join("::").as_str(), crates[0].line), ("crate::right::T", 7));
 }
+
+#[test]
+fn comments_begin_with_the_thing() {
+    let of = |text: &str| violations(&tree(&[("src/kernels/lib.rs", text)]));
+    let told = |word: &str| [format!("src/kernels/lib.rs:1: a comment begins with '{word}': name the thing")];
+    assert_eq!(of("/// What is there.\nfn f() {}"), told("What"));
+    assert_eq!(of("//! Whether it is."), told("Whether"));
+    assert_eq!(of("/// The bytes.\n/// Of these one.\nfn f() {}\n// What comes inside.\n"), [""; 0]);
+}

@@ -19,11 +19,11 @@ pub struct WidelyArgs {
     #[arg(long, value_name = "1-4", value_parser = clap::value_parser!(u8).range(1..=4))]
     pub wl_stages: Option<u8>,
 
-    /// What has scales of its own: the whole matrix, a row, or a tile of 64 x 64 [default: tensor]
+    /// The part that has scales of its own: the whole matrix, a row, or a tile of 64 x 64 [default: tensor]
     #[arg(long, value_name = "tensor|row|tile64", value_enum, hide_possible_values = true)]
     pub wl_scope: Option<ScopeArg>,
 
-    /// What is rounded: to bfloat16 after every step, as the training script does, or nothing [default: script-bf16
+    /// Rounding: to bfloat16 after every step, as the training script does, or nothing [default: script-bf16
     /// where all matrices are BF16, else f32]
     #[arg(long, value_name = "script-bf16|f32", value_enum, hide_possible_values = true)]
     pub wl_profile: Option<ProfileArg>,

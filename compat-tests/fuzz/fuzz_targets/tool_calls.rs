@@ -40,7 +40,7 @@ static CALLS: LazyLock<Vec<Arc<Calls>>> = LazyLock::new(|| {
     calls.into()
 });
 
-/// What is found in a text of which `size` characters come at a time: neighbours of a kind are put together.
+/// The parts of a text of which `size` characters come at a time: neighbours of a kind are put together.
 fn found(calls: &Calls, text: &[char], size: usize) -> Vec<Piece> {
     let (mut reader, mut pieces) = (Reader::default(), Vec::new());
     let mut add = |piece| match (pieces.last_mut(), piece) {

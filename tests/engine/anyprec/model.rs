@@ -169,7 +169,7 @@ pub fn with(recipe: &Recipe, sensitivity: &Sensitivity) -> Recipe {
     recipe
 }
 
-/// What was done.
+/// The work that was done.
 pub fn report(plan: &Plan) -> &ClusterReport {
     plan.find::<Clusters>().and_then(Clusters::report).unwrap()
 }

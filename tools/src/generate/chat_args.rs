@@ -38,7 +38,7 @@ pub struct ChatArgs {
     #[arg(long, overrides_with = "conversation")]
     pub no_conversation: bool,
 
-    /// What the model is told before the chat, also -sys
+    /// Text that the model is told before the chat, also -sys
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true, conflicts_with_all = NO_CHAT)]
     pub system_prompt: Option<String>,
 
@@ -62,7 +62,7 @@ pub struct ChatArgs {
     #[arg(long, value_name = "JSON", value_parser = templates::variables, conflicts_with_all = NO_CHAT)]
     pub chat_template_kwargs: Option<Map<String, Value>>,
 
-    /// Whether the model thinks before it answers, also -rea; for templates that know the variable `enable_thinking`
+    /// Thinking before the answer, also -rea; for templates that know the variable `enable_thinking`
     #[arg(
         long,
         value_name = "on|off|auto",

@@ -21,7 +21,7 @@ use crate::widely::WidelyArgs;
 /// Quantize a GGUF model. The output is, byte for byte, the file that llama-quantize writes.
 ///
 /// The file appears under its name only when it is complete; an interrupted run changes nothing.
-/// What cannot be honoured is refused with every tensor named: rows that are not whole blocks (see
+/// A type that cannot be honoured is refused with every tensor named: rows that are not whole blocks (see
 /// --fallback), ternary types for weights that are not ternary (see --force).
 ///
 /// AP3-8 and its like make any-precision files for trine, from which a model runs at every width, and SQ4 a

@@ -45,7 +45,7 @@ pub(super) fn wanted(
         return Ok((base, Reason::Default));
     }
     if let Some(rule) = rule {
-        return Ok((rule.ty, Reason::Rule(rule.pattern.clone())));
+        return Ok((rule.ty, rule.reason()));
     }
     if recipe.pure {
         return Ok((base, Reason::Default));

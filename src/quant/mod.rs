@@ -6,6 +6,7 @@
 //! [rotations](rotate). A method is a folder and a line in `planner.rs`. Where llama-quantize silently does something else than asked, the plan holds a
 //! [`Problem`] instead.
 
+pub mod allocate;
 pub mod anyprec;
 mod category;
 mod choose;

@@ -10,6 +10,7 @@ use super::ftype::{Target, nearest};
 use super::gptq::Gptq;
 use super::imatrix::Importance;
 use super::overrides::{KvOverride, RecipeError, bad};
+use super::row::Reason;
 use super::widely;
 
 /// Everything that decides the output, apart from the input.
@@ -140,7 +141,16 @@ pub struct TensorRule {
     pub pattern: String,
     /// The type.
     pub ty: TypeId,
-    regex: Regex,
+    names: Names,
+}
+
+/// The tensors that a rule names.
+#[derive(Clone, Debug)]
+enum Names {
+    /// All whose names this is found in.
+    Like(Regex),
+    /// The one of this name.
+    One(String),
 }
 
 impl TensorRule {
@@ -157,7 +167,7 @@ impl TensorRule {
         let pattern = pattern.to_ascii_lowercase();
         let ty = parse_type(ty)?;
         match Regex::new(&pattern) {
-            Ok(regex) => Ok(TensorRule { pattern, ty, regex }),
+            Ok(regex) => Ok(TensorRule { pattern, ty, names: Names::Like(regex) }),
             Err(e) => {
                 let why = e.to_string();
                 let why = why.lines().last().unwrap_or_default().trim_start_matches("error: ");
@@ -171,9 +181,25 @@ impl TensorRule {
         text.split_ascii_whitespace().map(TensorRule::parse).collect()
     }
 
+    /// The rule for one tensor, with the pattern that means it.
+    pub(super) fn named(name: &str, ty: TypeId) -> TensorRule {
+        TensorRule { pattern: format!("^{}$", regex::escape(name)), ty, names: Names::One(name.to_owned()) }
+    }
+
     /// True if the rule names this tensor.
     pub fn matches(&self, name: &str) -> bool {
-        self.regex.is_match(name)
+        match &self.names {
+            Names::Like(regex) => regex.is_match(name),
+            Names::One(one) => one == name,
+        }
+    }
+
+    /// The reason that its tensors have their type.
+    pub(super) fn reason(&self) -> Reason {
+        match &self.names {
+            Names::Like(_) => Reason::Rule(self.pattern.clone()),
+            Names::One(_) => Reason::Allocated,
+        }
     }
 }
 
@@ -206,6 +232,11 @@ mod tests {
             assert!(!message.contains('\n'), "{message}");
         }
         assert_eq!(TensorRule::parse_file("a=f16\n b=f32\t c=q8_0\n").unwrap().len(), 3);
+        let named = TensorRule::named("blk.1.ffn_up.weight", TypeId::Q8_0);
+        let parsed = TensorRule::parse(&format!("{}={}", named.pattern, named.ty)).unwrap();
+        for name in ["blk.1.ffn_up.weight", "blk.11.ffn_up.weight", "blk.1.ffn_up.weights", "blk-1.ffn_up.weight"] {
+            assert_eq!(named.matches(name), parsed.matches(name), "{name}");
+        }
     }
 
     #[test]

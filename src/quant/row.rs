@@ -145,6 +145,8 @@ pub enum Reason {
     Rule(String),
     /// This option names it.
     Option(&'static str),
+    /// It is the best for the size of the file.
+    Allocated,
     /// A row is not whole blocks of the type it should have had.
     Fallback(TypeId),
 }
@@ -157,6 +159,7 @@ impl fmt::Display for Reason {
             Reason::Mixture => f.write_str("mixture"),
             Reason::Rule(pattern) => write!(f, "--tensor-type {pattern}"),
             Reason::Option(option) => f.write_str(option),
+            Reason::Allocated => f.write_str("chosen for the size"),
             Reason::Fallback(wanted) => write!(f, "fallback from {wanted}"),
         }
     }

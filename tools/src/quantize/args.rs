@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Parser;
 use trine::Isa;
-use trine::quant::{Encoder, KvOverride, RunOptions, Selection, Target, nearest, parse_type};
+use trine::quant::{Encoder, Ftype, KvOverride, RunOptions, Selection, Target, nearest, parse_type};
 use trine_formats::gguf::ShapeTiles;
 use trine_formats::types::TypeId;
 
+use super::size::{self, SizeArgs};
 use crate::anyprec::AnyPrecArgs;
 use crate::goal::{self, long_help};
 use crate::gptq::GptqArgs;
@@ -34,7 +35,7 @@ use crate::widely::WidelyArgs;
 #[derive(Parser)]
 #[command(name = "rquantize", version, after_help = SHORT_HELP, after_long_help = long_help())]
 #[command(
-    override_usage = "rquantize [OPTIONS] IN.gguf OUT.gguf TYPE [THREADS]\n       rquantize [OPTIONS] --dry-run IN.gguf TYPE\n       rquantize --width N IN.gguf OUT.gguf\n       rquantize --rotate BLOCK[:signs] IN.gguf OUT.gguf [TYPE [THREADS]]\n       rquantize --split-max-size N(M|G) IN.gguf OUTPREFIX\n       rquantize --merge FIRST-00001-of-0000N.gguf OUT.gguf"
+    override_usage = "rquantize [OPTIONS] IN.gguf OUT.gguf TYPE [THREADS]\n       rquantize [OPTIONS] --dry-run IN.gguf TYPE\n       rquantize --target-size SIZE IN.gguf OUT.gguf [THREADS]\n       rquantize --width N IN.gguf OUT.gguf\n       rquantize --rotate BLOCK[:signs] IN.gguf OUT.gguf [TYPE [THREADS]]\n       rquantize --split-max-size N(M|G) IN.gguf OUTPREFIX\n       rquantize --merge FIRST-00001-of-0000N.gguf OUT.gguf"
 )]
 pub struct Args {
     /// The model; of a split one any shard
@@ -90,6 +91,10 @@ pub struct Args {
     /// any text. Other types are rounded as usual
     #[arg(long, value_name = "NAME", default_value = "nearest", conflicts_with = "gptq", value_parser = encoder)]
     pub method: Encoder,
+
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub size: SizeArgs,
 
     /// Importance matrix (GGUF or the older form): columns that matter get smaller errors
     #[arg(long, value_name = "FILE")]
@@ -189,6 +194,11 @@ pub(super) struct Job {
 impl Job {
     pub fn new(args: &Args) -> Result<Job> {
         let rest: Vec<&str> = args.rest.iter().map(String::as_str).collect();
+        if let Some((_, option)) = args.size.given() {
+            let (out, threads) = size::words(&rest, option)?;
+            // The type that most weights will have is not known yet.
+            return Ok(Job { out: out.into(), target: Target::Ftype(Ftype::Q8_0), threads: threads_of(threads)? });
+        }
         let (out, name, threads) = match rest[..] {
             [ty] => (None, ty, None),
             // as in llama-quantize, a first word that is a type is the type
@@ -242,6 +252,8 @@ impl Args {
             (self.fallback, FALLBACK),
             (self.force, "--force"),
             (self.pure, "--pure"),
+            (self.size.target_bpw.is_some(), "--target-bpw"),
+            (self.size.target_size.is_some(), "--target-size"),
             (self.leave_output_tensor, "--leave-output-tensor"),
             (!self.tensor_type.is_empty(), "--tensor-type"),
             (self.tensor_type_file.is_some(), "--tensor-type-file"),

@@ -6,6 +6,7 @@ mod outcome;
 mod recipe;
 mod rotate;
 mod show;
+pub mod size;
 mod widely;
 
 use std::io::{BufWriter, Write};
@@ -139,6 +140,9 @@ pub fn run(args: &Args) -> Result<()> {
         refuse(args.any_option().or(args.verify.then_some("--verify")))?;
         recipe.target = Target::Dense(parse_type(&job.target.name())?);
     }
+    if let Some(asked) = args.size.given() {
+        recipe = size::allocate(args, &model, &recipe, asked, &job)?;
+    }
     let mut plan = match recipe.target {
         Target::Widely => widely::plan(args, &job, &model, &mut recipe)?,
         _ => Plan::new(&model, &recipe)?,
@@ -154,10 +158,10 @@ pub fn run(args: &Args) -> Result<()> {
     if args.dry_run {
         shown(&plan, None).write(args.json, provenance, &mut out)?;
         out.flush()?;
-        return Ok(plan.check().map_err(QuantError::from).inspect_err(|e| list(e, job.target))?);
+        return Ok(plan.check().map_err(QuantError::from).inspect_err(|e| list(e, recipe.target))?);
     }
     let report = carry_out(&model, &mut plan, &job.out, job.options(args)?, args.verbose, show::verbose_line)?;
-    let report = report.inspect_err(|e| list(e, job.target))?;
+    let report = report.inspect_err(|e| list(e, recipe.target))?;
     shown(&plan, Some(&report)).write(args.json, provenance, &mut out)?;
     if let Some(rounding) = plan.find::<Rounding>().filter(|_| args.verbose) {
         rounding.report().details().iter().for_each(|line| note!("  {line}"));

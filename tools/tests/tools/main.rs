@@ -30,6 +30,7 @@ mod rperplexity_compare;
 mod rperplexity_tasks;
 mod rquantize;
 mod rquantize_rotate;
+mod rquantize_size;
 mod rquantize_split;
 mod rtokenize;
 #[cfg(unix)]

@@ -1,0 +1,112 @@
+//! The losses of tensors in types, found by encoding them.
+
+use rayon::ThreadPoolBuilder;
+use rayon::prelude::*;
+use trine_formats::gguf::ModelFile;
+use trine_formats::types::TypeId;
+
+use crate::kernels;
+use crate::quant::encoder::Encoder;
+use crate::quant::recipe::Recipe;
+use crate::quant::round::RowFault;
+use crate::quant::row::Row;
+use crate::quant::source::ShardReader;
+use crate::quant::validate::first_bad;
+use crate::quant::work::{News, Progress, RunError, RunOptions, go_on};
+
+/// Weights of a tensor that are encoded at most, in whole rows at equal distances: the mean over more of them moves by
+/// less than types differ.
+const SAMPLE: u64 = 1 << 17;
+/// Rows at least.
+const ROWS: u64 = 8;
+/// Tensors whose results are told at a time.
+const BATCH: usize = 8;
+
+/// For each tensor, and each of its types: the squared error of its products relative to them, Σ w (x - x')² / Σ w x²
+/// over its weights x, with the importance w of their columns. Summed in order, so the digits are the same everywhere.
+pub fn losses(
+    model: &ModelFile,
+    rows: &[&Row],
+    types: &[Vec<TypeId>],
+    recipe: &Recipe,
+    options: &RunOptions,
+    progress: &mut dyn Progress,
+) -> Result<Vec<Vec<f64>>, RunError> {
+    let threads = options.threads;
+    let pool = ThreadPoolBuilder::new().num_threads(threads).build();
+    let pool = pool.map_err(|e| RunError::Threads { threads, why: e.to_string() })?;
+    let readers: Vec<ShardReader> = model.shards().iter().map(ShardReader::new).collect();
+    let of = |(row, types): (&&Row, &Vec<TypeId>)| {
+        let weights = recipe.importance.as_ref().and_then(|all| all.get(&row.source.name)).filter(|_| row.weighted);
+        tensor(row, types, &readers[row.source.shard], weights, recipe.encoder, options)
+    };
+    let mut out = Vec::with_capacity(rows.len());
+    let mut news = News { progress, announced: 0 };
+    for (rows_of, types_of) in rows.chunks(BATCH).zip(types.chunks(BATCH)) {
+        let of_batch = pool.install(|| rows_of.par_iter().zip(types_of).map(of).collect::<Result<Vec<_>, _>>())?;
+        for row in rows_of {
+            news.tell(|i| rows[i].name.as_str(), out.len(), row.bytes_from);
+        }
+        out.extend(of_batch);
+    }
+    readers.iter().try_for_each(ShardReader::unchanged)?;
+    Ok(out)
+}
+
+/// The losses of one tensor.
+fn tensor(
+    row: &Row,
+    types: &[TypeId],
+    reader: &ShardReader,
+    weights: Option<&[f32]>,
+    encoder: Encoder,
+    options: &RunOptions,
+) -> Result<Vec<f64>, RunError> {
+    let columns = row.columns() as usize;
+    let rows = row.weights() / row.columns().max(1);
+    let sampled = rows.min(ROWS.max(SAMPLE / row.columns().max(1)));
+    let per_matrix = row.shape.get(1).copied().unwrap_or(1).max(1);
+    let bytes = row.bytes_from / rows.max(1);
+    let decode = kernels::decode_rows(row.from, options.isa);
+    let mut energy = 0.0;
+    let mut errors = vec![0.0; types.len()];
+    let (mut source, mut back) = (vec![0.0; columns], vec![0.0; columns]);
+    let (mut buffer, mut encoded) = (Vec::new(), Vec::new());
+    for i in 0..sampled {
+        go_on(&options.cancel)?;
+        let r = i * rows / sampled;
+        let data = reader.read_chunk(row, r * bytes, bytes as usize, &mut buffer)?;
+        if let Some((block, what)) = first_bad(row.from, columns, data) {
+            let per_row = row.columns() / row.from.info().map_or(1, |info| info.block as u64);
+            return Err(RowFault::Input { block: r * per_row + block as u64, what }.of(row));
+        }
+        let Some(decode) = decode else { continue };
+        decode(data, &mut source);
+        let weights = weights.and_then(|all| all.chunks_exact(columns).nth((r / per_matrix) as usize));
+        energy += weighted(&source, None, weights);
+        for (&ty, error) in types.iter().zip(&mut errors).filter(|(ty, _)| **ty != row.from) {
+            let (Some(encode), Some(decode), Some(info)) =
+                (encoder.of(ty, options.isa), kernels::decode_rows(ty, options.isa), ty.info())
+            else {
+                *error = f64::INFINITY;
+                continue;
+            };
+            encoded.resize(info.row_bytes(row.columns()).unwrap_or(0) as usize, 0);
+            encode(&source, weights, &mut encoded);
+            decode(&encoded, &mut back);
+            *error += weighted(&source, Some(&back), weights);
+        }
+    }
+    // A tensor of zeros loses nothing in any type.
+    Ok(errors.into_iter().map(|error| if energy > 0.0 { error / energy } else { 0.0 }).collect())
+}
+
+/// Σ w (a - b)²; without `b` that of `a` alone, without weights all are 1.
+fn weighted(a: &[f32], b: Option<&[f32]>, weights: Option<&[f32]>) -> f64 {
+    let mut sum = 0.0;
+    for (i, &a) in a.iter().enumerate() {
+        let difference = f64::from(a) - b.map_or(0.0, |b| f64::from(b[i]));
+        sum += difference * difference * weights.map_or(1.0, |w| f64::from(w[i]));
+    }
+    sum
+}

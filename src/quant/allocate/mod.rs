@@ -1,0 +1,224 @@
+//! The best file of a given size: a type for every tensor, so that least is lost.
+//!
+//! A [`Size`] is shared among the tensors by what each of them gains from more bits: each is encoded in all types that
+//! its shape allows (or a part of its rows, [`measure`]), and [`choose`] takes the types whose errors sum to least. The
+//! error of a tensor is that of its products, relative to them: columns count by their importance where a matrix
+//! (`--imatrix`) has weights for it. The products of a block change one of the many sums that make up the last hidden
+//! state; those of the output are the logits themselves and count as often as there are blocks. Nothing is drawn: the
+//! same model, importance and size give the same types on any machine.
+//!
+//! The result is a list of rules as `--tensor-type` takes them, which llama-quantize reads too.
+
+mod choose;
+mod measure;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use thiserror::Error;
+use trine_formats::gguf::ModelFile;
+use trine_formats::types::TypeId;
+
+use super::category::Category;
+use super::codec::{bytes_of, can_write, is_quantized};
+use super::error::{PlanError, QuantError};
+use super::ftype::{Ftype, GUESSED, Target, guessed_id};
+use super::plan::Plan;
+use super::recipe::{Fallback, Recipe, TensorRule};
+use super::row::{Reason, Row};
+use super::work::{Progress, RunError, RunOptions};
+use choose::Offer;
+
+/// Types that need no importance, in the order of their size.
+const TYPES: &[TypeId] = &[
+    TypeId::Q2_K,
+    TypeId::Q3_K,
+    TypeId::IQ3_S,
+    TypeId::IQ4_XS,
+    TypeId::Q4_0,
+    TypeId::IQ4_NL,
+    TypeId::Q4_K,
+    TypeId::Q4_1,
+    TypeId::Q5_0,
+    TypeId::Q5_K,
+    TypeId::Q5_1,
+    TypeId::Q6_K,
+    TypeId::Q8_0,
+    TypeId::F16,
+];
+
+/// Types whose codebooks are of no use without importance.
+const WEIGHTED_TYPES: &[TypeId] =
+    &[TypeId::IQ1_S, TypeId::IQ1_M, TypeId::IQ2_XXS, TypeId::IQ2_XS, TypeId::IQ2_S, TypeId::IQ3_XXS];
+
+/// Attempts to find the share of the tensors in a file of a given size: what lies between them is a few bytes for each.
+const ATTEMPTS: usize = 8;
+
+/// The size that a file is to have at most.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Size {
+    /// Bits of tensor data for each weight, tensors included that are not quantized.
+    BitsPerWeight(f64),
+    /// Bytes of the whole file.
+    File(u64),
+}
+
+/// The types of a file.
+#[derive(Clone, Debug)]
+pub struct Allocation {
+    /// The file type that most weights have.
+    pub ftype: Ftype,
+    /// A rule for each tensor that was free.
+    pub rules: Vec<TensorRule>,
+    /// The error of products relative to them, the root of the mean square over these tensors.
+    pub error: f64,
+}
+
+/// No types for such a file.
+#[allow(missing_docs, reason = "the messages say what the fields are")]
+#[derive(Error, Debug)]
+#[non_exhaustive]
+pub enum AllocateError {
+    #[error(
+        "the smallest file of this model has {least} ({bits:.2} bits per weight), more than the {asked} that are asked for{hint}"
+    )]
+    TooSmall { least: String, bits: f64, asked: String, hint: &'static str },
+    #[error("no tensor of the model can be quantized: nothing is to be chosen")]
+    Nothing,
+    #[error(transparent)]
+    Quant(#[from] QuantError),
+}
+
+impl From<RunError> for AllocateError {
+    fn from(error: RunError) -> AllocateError {
+        AllocateError::Quant(error.into())
+    }
+}
+
+impl From<PlanError> for AllocateError {
+    fn from(error: PlanError) -> AllocateError {
+        AllocateError::Quant(error.into())
+    }
+}
+
+/// Chooses the types of a file for `model` that is at most of a size. The recipe's target means nothing; tensors that
+/// its rules and options name have the type that they name.
+///
+/// # Errors
+/// A size that no file has; what [`Plan::new`] refuses; I/O; values that are not finite.
+pub fn allocate(
+    model: &ModelFile,
+    recipe: &Recipe,
+    size: Size,
+    options: &RunOptions,
+    progress: &mut dyn Progress,
+) -> Result<Allocation, AllocateError> {
+    // The largest of the block types fits nearly every row, so its plan tells which tensors are free at all.
+    let largest = Recipe { target: Target::Ftype(Ftype::Q8_0), fallback: Fallback::Always, ..recipe.clone() };
+    let plan = Plan::new(model, &largest)?;
+    plan.check()?;
+    let free: Vec<&Row> = plan.rows.iter().filter(|row| is_free(row)).collect();
+    let types: Vec<Vec<TypeId>> = free.iter().map(|row| types_of(row, recipe)).collect();
+    if free.is_empty() {
+        return Err(AllocateError::Nothing);
+    }
+    let losses = measure::losses(model, &free, &types, recipe, options, progress)?;
+    let output = output_of(&plan.rows);
+    let blocks = blocks(&plan.rows).max(1) as f64;
+    let offers = free.iter().zip(&types).zip(&losses).map(|((row, types), losses)| {
+        let counts = if Some(Category::of(&row.name)) == output { blocks } else { 1.0 };
+        let offer = |(&ty, &loss): (&TypeId, &f64)| Offer { bytes: bytes_of(ty, &row.shape), loss: loss * counts };
+        types.iter().zip(losses).map(offer).collect()
+    });
+    let offers: Vec<Vec<Offer>> = offers.collect();
+    let fixed = plan.bytes() - free.iter().map(|row| row.bytes).sum::<u64>();
+    let too_small = || {
+        let least = choose::least(&offers) + fixed;
+        let bits = least as f64 * 8.0 / plan.weights().max(1) as f64;
+        let (least, asked) = match size {
+            Size::BitsPerWeight(asked) => (format!("{bits:.2} bits"), format!("{asked} bits per weight")),
+            Size::File(asked) => (format!("about {least} bytes"), format!("{asked} bytes")),
+        };
+        let hint = if recipe.importance.is_some() { "" } else { "; with --imatrix smaller types can be had" };
+        AllocateError::TooSmall { least, bits, asked, hint }
+    };
+    let asked = match size {
+        Size::BitsPerWeight(bits) => (bits / 8.0 * plan.weights() as f64) as u64,
+        Size::File(bytes) => bytes,
+    };
+    // The header and what lies between tensors depend a little on the types.
+    let mut beside = fixed;
+    for _ in 0..ATTEMPTS {
+        let budget = asked.checked_sub(beside).ok_or_else(too_small)?;
+        let chosen = choose::choose(&offers, budget).ok_or_else(too_small)?;
+        let allocation = allocation(&free, &types, &losses, &chosen);
+        let Size::File(_) = size else { return Ok(allocation) };
+        let recipe = allocation.recipe(recipe);
+        let layouts = Plan::new(model, &recipe)?.layouts()?;
+        let bytes: u64 = layouts.iter().map(|layout| layout.file_bytes()).sum();
+        match bytes.checked_sub(asked) {
+            None | Some(0) => return Ok(allocation),
+            Some(excess) => beside += excess,
+        }
+    }
+    Err(too_small())
+}
+
+impl Allocation {
+    /// A recipe with these types in the place of its target; its own rules count first.
+    pub fn recipe(&self, recipe: &Recipe) -> Recipe {
+        let mut recipe = Recipe { target: Target::Ftype(self.ftype), ..recipe.clone() };
+        recipe.rules.extend(self.rules.iter().cloned());
+        recipe
+    }
+
+    /// The rules as `--tensor-type-file` takes them, of this program and of llama-quantize.
+    pub fn text(&self) -> String {
+        self.rules.iter().map(|rule| format!("{}={}\n", rule.pattern, rule.ty)).collect()
+    }
+}
+
+/// The role of the tensor that logits are computed with: token embeddings have it where there is no other.
+fn output_of(rows: &[Row]) -> Option<Category> {
+    let all = [Category::Output, Category::TokenEmbd];
+    all.into_iter().find(|category| rows.iter().any(|row| Category::of(&row.name) == *category))
+}
+
+/// The number of blocks, by the names of their tensors.
+fn blocks(rows: &[Row]) -> usize {
+    let names = rows.iter().filter_map(|row| row.name.strip_prefix("blk.")?.split_once('.'));
+    names.map(|(number, _)| number).collect::<BTreeSet<_>>().len()
+}
+
+/// True of a tensor whose type nothing but the file type decides.
+fn is_free(row: &Row) -> bool {
+    matches!(row.reason, Reason::Default | Reason::Mixture | Reason::Fallback(_)) && row.moves.is_none()
+}
+
+/// The types that a tensor may have: those that its rows are whole blocks of, and the one that it has.
+fn types_of(row: &Row, recipe: &Recipe) -> Vec<TypeId> {
+    let weighted = if row.weighted && recipe.importance.is_some() { WEIGHTED_TYPES } else { &[] };
+    let fits = |ty: &TypeId| {
+        let block = ty.info().map_or(0, |info| info.block as u64);
+        block > 0 && row.columns().is_multiple_of(block) && can_write(*ty) && *ty != row.from
+    };
+    let all = weighted.iter().chain(TYPES).copied().filter(fits);
+    all.chain([row.from]).collect()
+}
+
+fn allocation(free: &[&Row], types: &[Vec<TypeId>], losses: &[Vec<f64>], chosen: &[usize]) -> Allocation {
+    let mut weights: BTreeMap<u32, u64> = BTreeMap::new();
+    let mut rules = Vec::with_capacity(free.len());
+    let mut loss = 0.0;
+    for (i, (row, &choice)) in free.iter().zip(chosen).enumerate() {
+        let ty = types[i][choice];
+        loss += losses[i][choice];
+        if is_quantized(ty) {
+            *weights.entry(ty.0).or_default() += row.weights();
+        }
+        rules.push(TensorRule::named(&row.name, ty));
+    }
+    let most = weights.iter().max_by_key(|(_, weights)| **weights).map(|(&ty, _)| guessed_id(TypeId(ty)) & !GUESSED);
+    let ftype = Ftype::ALL.iter().copied().find(|ftype| Some(*ftype as u32) == most);
+    let ftype = ftype.filter(|ftype| is_quantized(ftype.default_type())).unwrap_or(Ftype::Q8_0);
+    Allocation { ftype, rules, error: (loss / free.len().max(1) as f64).sqrt() }
+}

@@ -1,0 +1,167 @@
+//! `rquantize --target-bpw` and `--target-size`: sizes that are kept, types that lose less than those of a file type.
+
+use std::fs;
+use std::path::Path;
+use std::process::Output;
+
+use assert_cmd::Command;
+use tempfile::TempDir;
+use trine_formats::gguf::write::NewTensor;
+use trine_formats::gguf::{Metadata, Value};
+use trine_formats::types::TypeId;
+use trine_testkit::tool::{only_error, stdout};
+use trine_testkit::{gguf, names_in};
+
+/// Runs in `dir`; the words are split at spaces.
+fn rquantize(dir: &Path, words: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rquantize"));
+    command.current_dir(dir).args(words.split_ascii_whitespace()).output().unwrap()
+}
+
+/// A folder with `in.gguf`: four blocks of a LLaMA with weights near a bell curve, some tensors with outliers.
+fn folder() -> TempDir {
+    let dir = TempDir::new().unwrap();
+    let mut meta = Metadata::default();
+    meta.set("general.architecture", Value::str("llama"));
+    meta.set("llama.block_count", Value::U32(4));
+    let mut state = 1u64;
+    let mut next = move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 40) as f32 / (1u64 << 24) as f32 - 0.5
+    };
+    let mut tensors = Vec::new();
+    let mut add = |name: String, columns: u64, rows: u64, outliers: bool| {
+        let weight = |i| {
+            let bell = next() + next() + next() + next();
+            if outliers && i % 97 == 0 { bell * 12.0 } else { bell }
+        };
+        let data: Vec<u8> = (0..columns * rows).map(weight).flat_map(|x: f32| x.to_le_bytes()).collect();
+        let shape = if rows == 1 { vec![columns] } else { vec![columns, rows] };
+        tensors.push((NewTensor::new(name, shape, TypeId::F32), data));
+    };
+    add("token_embd.weight".to_owned(), 256, 400, false);
+    add("output_norm.weight".to_owned(), 256, 1, false);
+    add("output.weight".to_owned(), 256, 400, false);
+    for block in 0..4 {
+        for (name, columns, rows) in [
+            ("attn_norm", 256, 1),
+            ("attn_q", 256, 256),
+            ("attn_k", 256, 64),
+            ("attn_v", 256, 64),
+            ("attn_output", 256, 256),
+            ("ffn_norm", 256, 1),
+            ("ffn_gate", 256, 512),
+            ("ffn_up", 256, 512),
+            ("ffn_down", 512, 256),
+        ] {
+            add(format!("blk.{block}.{name}.weight"), columns, rows, name == "ffn_down" || block == 1);
+        }
+    }
+    gguf::write(&dir.path().join("in.gguf"), &meta, &tensors);
+    dir
+}
+
+fn bytes_of(dir: &Path, name: &str) -> u64 {
+    fs::metadata(dir.join(name)).unwrap().len()
+}
+
+/// The weights of a file's matrices but those of the output, as 32-bit floats.
+fn floats(dir: &Path, name: &str) -> Vec<Vec<f32>> {
+    stdout(rquantize(dir, &format!("--allow-requantize {name} floats.gguf F32")));
+    let model = gguf::open(&dir.join("floats.gguf"));
+    let matrices = model.tensors().filter(|info| info.shape.len() == 2 && info.name != "output.weight");
+    let of = |info| {
+        let data = model.tensor_data(info).unwrap();
+        data.chunks_exact(4).map(|x| f32::from_le_bytes(x.try_into().unwrap())).collect()
+    };
+    matrices.map(of).collect()
+}
+
+/// The sum over tensors of the error relative to the tensor.
+fn loss(dir: &Path, name: &str) -> f64 {
+    let sum = |all: &mut dyn Iterator<Item = f64>| all.map(|x| x * x).sum::<f64>();
+    let tensor = |(a, b): (&Vec<f32>, &Vec<f32>)| {
+        let error = sum(&mut a.iter().zip(b).map(|(&a, &b)| f64::from(a) - f64::from(b)));
+        error / sum(&mut a.iter().map(|&a| f64::from(a)))
+    };
+    floats(dir, "in.gguf").iter().zip(&floats(dir, name)).map(tensor).sum()
+}
+
+#[test]
+fn sizes_are_kept() {
+    let dir = folder();
+    let dir = dir.path();
+    for bits in [2.9, 4.5, 5.21, 8.0] {
+        let said = stdout(rquantize(dir, &format!("--json --target-bpw {bits} in.gguf out.gguf")));
+        let plan: serde_json::Value = serde_json::from_str(&said).unwrap();
+        let found = plan["bits_per_weight"].as_f64().unwrap();
+        assert!(found <= bits && found >= bits * 0.995, "{found} for {bits}");
+    }
+    for (size, bytes) in [("1200000", 1_200_000), ("1M", 1_000_000), ("1500KiB", 1500 << 10)] {
+        stdout(rquantize(dir, &format!("--target-size {size} in.gguf out.gguf")));
+        let found = bytes_of(dir, "out.gguf");
+        assert!(found <= bytes && found as f64 >= bytes as f64 * 0.995, "{found} for {bytes}");
+    }
+}
+
+#[test]
+fn less_is_lost_than_by_a_file_type_of_that_size() {
+    let dir = folder();
+    let dir = dir.path();
+    for ty in ["Q3_K_M", "Q4_0", "Q4_K_M", "Q5_K_S"] {
+        stdout(rquantize(dir, &format!("--output-tensor-type q6_K in.gguf usual.gguf {ty}")));
+        let size = bytes_of(dir, "usual.gguf");
+        stdout(rquantize(dir, &format!("--output-tensor-type q6_K --fit {size} in.gguf chosen.gguf")));
+        let (usual, chosen) = (loss(dir, "usual.gguf"), loss(dir, "chosen.gguf"));
+        assert!(chosen < 0.95 * usual, "{ty}: {chosen} of {usual}");
+    }
+}
+
+/// A recipe says everything: with it the usual options make the same file, on one thread as on several.
+#[test]
+fn a_recipe_makes_the_file_again() {
+    let dir = folder();
+    let dir = dir.path();
+    let said = rquantize(dir, "--target-bpw 4.4 --tensor-type attn_v=q8_0 --recipe types.txt in.gguf out.gguf 1");
+    assert!(String::from_utf8_lossy(&said.stderr).contains("types for 26 tensors, mostly "));
+    let ty = stdout(said).lines().next().unwrap().split([' ', ',']).nth(1).unwrap().to_owned();
+    let recipe = fs::read_to_string(dir.join("types.txt")).unwrap();
+    assert_eq!(recipe.lines().count(), 26);
+    assert!(recipe.contains("^blk\\.2\\.ffn_down\\.weight$="), "{recipe}");
+    stdout(rquantize(dir, &format!("--tensor-type attn_v=q8_0 --tensor-type-file types.txt in.gguf again.gguf {ty}")));
+    let out = fs::read(dir.join("out.gguf")).unwrap();
+    assert!(fs::read(dir.join("again.gguf")).unwrap() == out);
+    stdout(rquantize(dir, "--target-bpw 4.4 --tensor-type attn_v=q8_0 in.gguf again.gguf 3"));
+    assert!(fs::read(dir.join("again.gguf")).unwrap() == out);
+    let model = gguf::open(&dir.join("out.gguf"));
+    let of = |name: &str| model.tensor_info(name).unwrap().ty;
+    assert_eq!((of("blk.3.attn_v.weight"), of("blk.0.attn_norm.weight")), (TypeId::Q8_0, TypeId::F32));
+    // Everything a header can say is known before a file is written.
+    let plan = stdout(rquantize(dir, "--dry-run --target-bpw 4.4 in.gguf none.gguf"));
+    assert!(plan.contains("chosen for the size") && !dir.join("none.gguf").exists(), "{plan}");
+}
+
+#[test]
+fn sizes_that_cannot_be() {
+    let dir = folder();
+    let dir = dir.path();
+    for (words, why) in [
+        ("--target-size 100K in.gguf out.gguf", "more than the 100000 bytes that are asked for"),
+        ("--target-size 1 in.gguf out.gguf", "more than the 1 bytes that are asked for"),
+        ("--target-bpw 1.5 --recipe r.txt in.gguf out.gguf", "with --imatrix smaller types can be had"),
+        ("--target-bpw 4 in.gguf out.gguf Q4_0", "--target-bpw chooses the types: leave Q4_0 out"),
+        ("--target-bpw 4 in.gguf out.gguf 1 2", "--target-bpw takes IN.gguf OUT.gguf [THREADS]"),
+        ("--target-bpw 4 --tensor-type weight=q8_0 in.gguf out.gguf", "nothing is to be chosen"),
+        ("--target-bpw 4 in.gguf absent/out.gguf", "absent"),
+    ] {
+        let before = names_in(dir);
+        let error = only_error("rquantize", rquantize(dir, words));
+        assert!(error.contains(why), "{words}: {error}");
+        assert_eq!(names_in(dir), before, "{words}");
+    }
+    for words in
+        ["--target-bpw 0 in.gguf o.gguf", "--target-bpw x in.gguf o.gguf", "--target-size 4 --pure in.gguf o.gguf"]
+    {
+        assert_eq!(rquantize(dir, words).status.code(), Some(2), "{words}");
+    }
+}

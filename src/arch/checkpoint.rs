@@ -1,6 +1,7 @@
 //! How a Hugging Face checkpoint says what an architecture's model is.
 
-use super::keys::Key;
+use super::keys::{Key, TensorKey};
+use super::parts::Group;
 use super::steps::Step;
 
 /// Meaning of `config.json`, the tokenizer's files and the weights for a family of model classes.
@@ -27,6 +28,10 @@ pub struct Checkpoint {
     pub names: &'static [Name],
     /// Further names, as some classes share most of theirs.
     pub more_names: &'static [Name],
+    /// Tensors of blocks that the file has although the graph does not read them.
+    pub beside: Group,
+    /// Keys that take numbers of tensors, which the file then lacks.
+    pub tensor_keys: &'static [TensorKey],
     /// Steps of tensors of these names, which are those of the lists above or of the description, on their way into the
     /// file.
     pub steps: &'static [(&'static str, &'static [Step])],
@@ -57,6 +62,8 @@ pub struct Checkpoint {
     pub context: u32,
     /// Base of RoPE's frequencies assumed; 0: the file has none where `config.json` does not say it.
     pub rope_theta: f32,
+    /// Further names of the base in `config.json`.
+    pub rope_names: &'static [&'static str],
     /// Elements of a head that RoPE turns.
     pub rotary: Rotary,
     /// Epsilon of the RMS norms assumed; `None` where the class has none.
@@ -71,6 +78,8 @@ pub struct Checkpoint {
     pub keys: &'static [Key],
     /// Keys that follow them.
     pub more_keys: &'static [Key],
+    /// Keys that follow those.
+    pub last_keys: &'static [Key],
     /// Which of the tokenizer's files count.
     pub tokenizer: Tokenizer,
     /// Keys of the tokenizer that follow from the size of the vocabulary, or from nothing.
@@ -92,10 +101,18 @@ pub struct Checkpoint {
 pub enum TokenKey {
     /// This token.
     Id(&'static str, u32),
+    /// The added token with this text, where there is one.
+    Added(&'static str, &'static str),
+    /// The token that `config.json` has under this name.
+    Stated(&'static str, &'static str),
+    /// The chat template: that of `chat_template.jinja`, where there is one, before that of `tokenizer_config.json`.
+    TemplateFile,
     /// Says that texts begin with a token, or do not.
     AddBos(bool),
     /// The token that ends a turn: the first of several that `generation_config.json` calls ends of a text.
     FirstOfEnds,
+    /// The token that ends a turn: the first of several that `config.json` calls ends of a text and that begins none.
+    OtherEnd,
 }
 
 /// The name of a tensor in a checkpoint and its names in the model: one tensor, or several that share its rows, one
@@ -172,6 +189,8 @@ pub enum Rotary {
 pub enum RopeScaling {
     /// Yes.
     Any,
+    /// Yes, and the dynamic one, which begins past the context that the model was trained with; no file states it.
+    AnyOrDynamic,
     /// Two sets of divisors of the frequencies, for short contexts and long ones.
     ByContext,
     /// The same, and the other kinds; the file names the kind.
@@ -202,6 +221,11 @@ pub enum Tokenizer {
     Any,
     /// `tokenizer.json`, or `tokenizer.model` where that is absent.
     Json,
+    /// `tokenizer.model`, whose tokens those of `tokenizer_config.json` replace as they are: Arctic.
+    Arctic,
+    /// The same, with those of `tokenizer.json`, unused tokens by their names, and a turn's end for that of a text:
+    /// InternLM 2.
+    InternLm2,
     /// As `Any`, but a `GPT2Tokenizer` is read from `tokenizer.json`, which else adds its tokens to those of
     /// `tokenizer.model`; added tokens are taken as they are.
     Phi,
@@ -244,6 +268,8 @@ impl Checkpoint {
         blocks: "layers",
         names: &[],
         more_names: &[],
+        beside: &[],
+        tensor_keys: &[],
         steps: &[],
         left_out: &[],
         fused: None,
@@ -258,6 +284,7 @@ impl Checkpoint {
         context_names: &["max_position_embeddings", "n_ctx", "n_positions"],
         context: 2048,
         rope_theta: 10000.0,
+        rope_names: &[],
         rotary: Rotary::Whole,
         rms_eps: Some(1e-6),
         layer_eps: None,
@@ -265,6 +292,7 @@ impl Checkpoint {
         fixed: &[],
         keys: Key::USUAL,
         more_keys: &[],
+        last_keys: &[],
         tokenizer: Tokenizer::Any,
         token_rules: &[],
         space_prefix: SpacePrefix::Tokenizer,

@@ -135,6 +135,34 @@ pub enum Key {
     UnitScaling,
     /// `tokenizer.ggml.add_bos_token`: no.
     NoBos,
+    /// For every block: is its entry in a list of texts this one? Where there is such a list.
+    Kinds(&'static str, &'static str, &'static str),
+    /// A list of whole numbers, where it is there.
+    Numbers(&'static str, &'static str),
+    /// The same, or as many times the number given last.
+    NumbersOr(&'static str, &'static str, &'static str),
+    /// A list of bounds, 0 where an entry is empty, where it is there.
+    Limits(&'static str, &'static str),
+    /// `leading_dense_block_count`: zeros that a list begins with.
+    LeadingZeros(&'static str),
+    /// `attention.head_count_kv` of every block: the number given last where a list has a 1.
+    KvHeadsByPattern(&'static str, &'static str),
+    /// `attention.head_count_kv` of every block: 0 but in those that a list names, counted from 1.
+    KvHeadsIn(&'static str),
+    /// `attention.head_count_kv` of every block: 0 but in the last one of every group of so many, and behind the last
+    /// group.
+    KvHeadsOfGroups(&'static str),
+    /// `rope.*` for positions of several dimensions with a base that the engine stretches (`xdrope`).
+    TurnedByAxes,
+}
+
+/// A key that takes numbers of tensors.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum TensorKey {
+    /// The one number of a tensor of every block.
+    OfBlocks(&'static str, &'static str),
+    /// The largest bias of ALiBi, from its slopes.
+    Slopes(&'static str, &'static str),
 }
 
 impl Key {
@@ -155,6 +183,24 @@ impl Key {
         Key::Experts,
         Key::ExpertsUsed,
         Key::ExpertGroups,
+        Key::Gating,
+        Key::HeadSizes,
+        Key::FileType,
+    ];
+
+    /// The same without groups of experts.
+    pub(super) const USUAL_UNGROUPED: &'static [Key] = &[
+        Key::Blocks,
+        Key::Context,
+        Key::Embedding,
+        Key::FeedForward,
+        Key::Heads,
+        Key::KvHeads,
+        Key::RopeScaling,
+        Key::RopeBase,
+        Key::RmsEpsilon,
+        Key::Experts,
+        Key::ExpertsUsed,
         Key::Gating,
         Key::HeadSizes,
         Key::FileType,

@@ -36,17 +36,17 @@ pub use checkpoint::{
 pub use description::Arch;
 pub use family::ARCHITECTURES;
 pub use functions::{Activation, Claim, Gating, HeadGate, Pairing};
-pub use keys::Key;
+pub use keys::{Key, TensorKey};
 pub use missing::{MISSING, Missing};
 #[cfg(feature = "convert")]
 #[cfg(feature = "convert")]
 pub(crate) use names::KNOWN;
 pub(crate) use parts::DENSE_MATRICES;
-#[cfg(feature = "convert")]
-pub(crate) use parts::FUSED_QKV;
 pub use parts::Group;
+#[cfg(feature = "convert")]
+pub(crate) use parts::{FUSED_QKV, INPUT_NORMS};
 pub use sizes::{Latent, Recurrent, Sizes};
-pub use steps::{Step, Turn};
+pub use steps::{Factor, Step, Turn};
 pub use tensor::{Extent, Role, Tensor};
 
 impl Arch {

@@ -21,6 +21,31 @@ const fn tensor(gguf: &'static str, hf: &'static str, shape: &'static [Extent], 
     Tensor::new(gguf, hf, shape, role)
 }
 
+/// A tensor, of any shape, that files of an architecture have although the graph does not read it.
+pub const fn beside(hf: &'static str, gguf: &'static str, role: Role) -> Tensor {
+    Tensor::new(gguf, hf, &[], role).optional()
+}
+
+/// Norms of the input of one projection each, under the two names that checkpoints of BitNet give them. Any
+/// architecture with such a projection computes them.
+#[cfg(feature = "convert")]
+pub const INPUT_NORMS: Group = &[
+    beside("self_attn.q_proj.rms_norm.weight", "attn_q_norm_in.weight", Norm),
+    beside("self_attn.k_proj.rms_norm.weight", "attn_k_norm_in.weight", Norm),
+    beside("self_attn.v_proj.rms_norm.weight", "attn_v_norm_in.weight", Norm),
+    beside("self_attn.o_proj.rms_norm.weight", "attn_output_norm_in.weight", Norm),
+    beside("mlp.gate_proj.rms_norm.weight", "ffn_gate_norm_in.weight", Norm),
+    beside("mlp.up_proj.rms_norm.weight", "ffn_up_norm_in.weight", Norm),
+    beside("mlp.down_proj.rms_norm.weight", "ffn_down_norm_in.weight", Norm),
+    beside("self_attn.q_proj.norm.weight", "attn_q_norm_in.weight", Norm),
+    beside("self_attn.k_proj.norm.weight", "attn_k_norm_in.weight", Norm),
+    beside("self_attn.v_proj.norm.weight", "attn_v_norm_in.weight", Norm),
+    beside("self_attn.o_proj.norm.weight", "attn_output_norm_in.weight", Norm),
+    beside("mlp.gate_proj.norm.weight", "ffn_gate_norm_in.weight", Norm),
+    beside("mlp.up_proj.norm.weight", "ffn_up_norm_in.weight", Norm),
+    beside("mlp.down_proj.norm.weight", "ffn_down_norm_in.weight", Norm),
+];
+
 /// A group of tensors.
 pub type Group = &'static [Tensor];
 

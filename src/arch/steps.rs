@@ -16,10 +16,20 @@ pub enum Step {
     ByKeyHead,
     /// Logarithms of the rates of decay: their exponents, negative.
     Decay,
+    /// The same, positive.
+    Exponential,
     /// Gains as they are, although those of the class are stored less 1.
     AsItIs,
-    /// The vector is a matrix of one row, as the checkpoint has it.
+    /// The file's tensor has one extent of 1 more.
     OneRow,
+    /// A router of the type of other matrices.
+    AsMatrix,
+    /// A matrix in floats of 32 bits.
+    InFloats,
+    /// For every key head the queries that it serves, the key, the value: rows of three tensors.
+    ByServedHeads,
+    /// Values times these, one after the other.
+    Times(&'static [Factor]),
     /// Elements in another shape of as many.
     Reshaped,
     /// Values of a recurrent layer whose heads stand by key are put in turns: all first values, then all second ones.
@@ -28,6 +38,18 @@ pub enum Step {
     HalvesApart,
     /// The two halves of every head become neighbours, although nothing turns them.
     HalvesTogether,
+}
+
+/// A factor that `config.json` states.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Factor {
+    /// The first of these numbers that is there.
+    First(&'static [&'static str]),
+    /// The product of two numbers, or the one given last.
+    ProductOr([&'static str; 2], &'static str),
+    /// The numbers of a list, for the rows of Mamba 2's projection to gates, channels, what writes the state, what
+    /// reads it, and time steps.
+    OfParts(&'static str),
 }
 
 /// Which elements belong to the heads that are put in turns.

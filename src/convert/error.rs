@@ -52,6 +52,12 @@ pub enum ConvertError {
         "{ty} cannot hold these matrices exactly: {problems}; keep them as F16 with --fallback, or ternarize latent weights with --ternary bitnet or --ternary trilm"
     )]
     NotTernary { ty: String, problems: Problems },
+    #[error(
+        "{ty} cannot hold these matrices without rounding, as whole numbers times a scale for every 32: {problems}; keep them as F16 with --fallback, or make the file with --outtype f16 and quantize it with rquantize"
+    )]
+    NotExact { ty: String, problems: Problems },
+    #[error("the checkpoint is damaged: {0}")]
+    Damaged(String),
     #[error("tensor '{tensor}' has rows of {columns} weights, which {ty} cannot hold")]
     RowType { tensor: String, columns: u64, ty: String },
     #[error(transparent)]

@@ -4,13 +4,15 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
 use trine_formats::gguf::file::SourceFile;
 use trine_formats::limited::read_regular;
-use trine_formats::safetensors::{self, Tensor};
+use trine_formats::safetensors::{self, Dtype, Tensor};
 
 use super::error::{ConvertError, Problems};
+use super::unpack::form::{Loaded, Unpacked};
 
 /// Largest file that is read whole. Tokenizers of 260 000 tokens take 35 MB.
 const MAX_TOKENIZER: u64 = 256 << 20;
@@ -149,6 +151,35 @@ impl Folder {
         if problems.is_empty() { Ok(()) } else { Err(ConvertError::Index { path: index, problems }) }
     }
 
+    /// Puts quantized matrices, each with its name and that of its codes, in the place of those, or behind all
+    /// other tensors. Leaves out `taken`.
+    pub fn unpack(&mut self, found: Vec<(String, String, Unpacked)>, taken: &BTreeSet<String>, behind: bool) {
+        let files = self.shards.files.len();
+        let mut last = Vec::new();
+        for (name, codes, matrix) in found {
+            let tensor = Tensor {
+                name,
+                dtype: Dtype::F32,
+                shape: matrix.shape.clone(),
+                offset: 0,
+                bytes: matrix.rows * matrix.columns * 4,
+            };
+            let source = Source { tensor, shard: files + self.shards.unpacked.len() };
+            self.shards.unpacked.push(matrix);
+            let here = self.tensors.iter().position(|s| s.tensor.name == codes);
+            match here {
+                Some(n) if !behind => self.tensors[n] = source,
+                Some(n) => {
+                    self.tensors.remove(n);
+                    last.push(source);
+                }
+                None => last.push(source),
+            }
+        }
+        self.tensors.retain(|s| !taken.contains(&s.tensor.name));
+        self.tensors.extend(last);
+    }
+
     /// Files named `model*.safetensors`.
     fn shard_names(&self) -> Result<BTreeSet<String>, ConvertError> {
         let failed = |source| ConvertError::Io { action: "list", path: self.path.clone(), source };
@@ -183,6 +214,10 @@ impl Folder {
 #[derive(Debug, Default)]
 pub(super) struct Files {
     files: Vec<(PathBuf, SourceFile)>,
+    /// Quantized matrices, whose floats are read like files behind the others.
+    unpacked: Vec<Unpacked>,
+    /// The one of them that was read last.
+    loaded: Mutex<Option<(usize, Arc<Loaded>)>>,
 }
 
 impl Files {
@@ -201,9 +236,26 @@ impl Files {
 
     /// Reads `into.len()` bytes from `offset` on.
     pub fn read(&self, shard: usize, offset: u64, into: &mut [u8]) -> Result<(), ConvertError> {
+        if let Some(n) = shard.checked_sub(self.files.len()) {
+            self.unpacked[n].read(&*self.load(n)?, offset, into);
+            return Ok(());
+        }
         let (path, file) = &self.files[shard];
         let read = file.file().read_exact_at(into, offset);
         read.map_err(|source| ConvertError::Io { action: "read", path: path.clone(), source })
+    }
+
+    /// The tensors of a quantized matrix; those of the last one stay in memory.
+    fn load(&self, n: usize) -> Result<Arc<Loaded>, ConvertError> {
+        let mut last = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*last {
+            Some((loaded, tensors)) if *loaded == n => Ok(Arc::clone(tensors)),
+            _ => {
+                let tensors = Arc::new(self.unpacked[n].load(|shard, offset, into| self.read(shard, offset, into))?);
+                *last = Some((n, Arc::clone(&tensors)));
+                Ok(tensors)
+            }
+        }
     }
 
     /// Makes sure, when all is read, that nobody wrote to a file meanwhile.

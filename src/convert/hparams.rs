@@ -40,12 +40,17 @@ impl HParams {
         Ok(HParams { map })
     }
 
-    /// The value; `null` counts as absent. A key with a point is within an object.
+    /// The value; `null` counts as absent. A key with a point is within an object, or an entry of a list.
     pub fn get(&self, key: &str) -> Option<&Value> {
         let mut parts = key.split('.');
         let outer = self.map.get(parts.next()?);
-        let found = parts.fold(outer, |value, part| value.and_then(|v| v.get(part)));
+        let found = parts.fold(outer, |value, part| value.and_then(|v| entry(v, part)));
         found.filter(|v| !v.is_null())
+    }
+
+    /// All values.
+    pub fn all(&self) -> &Map<String, Value> {
+        &self.map
     }
 
     /// The class of the model, the first of `architectures`.
@@ -141,6 +146,14 @@ impl HParams {
 
     pub fn str(&self, key: &str) -> Option<&str> {
         self.get(key).and_then(Value::as_str)
+    }
+}
+
+/// An entry of an object, or of a list by its number.
+fn entry<'v>(value: &'v Value, part: &str) -> Option<&'v Value> {
+    match value {
+        Value::Array(all) => all.get(part.parse::<usize>().ok()?),
+        other => other.get(part),
     }
 }
 

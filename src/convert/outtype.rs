@@ -17,14 +17,20 @@ pub struct OutType {
     pub ftype: u32,
     /// True if matrices must be ternary to be held exactly.
     pub ternary: bool,
+    /// True if matrices must be whole numbers times scales, which are kept.
+    pub exact: bool,
 }
 
 const fn float(name: &'static str, ty: TypeId, ftype: u32) -> OutType {
-    OutType { name, matrix: ty, embedding: ty, ftype, ternary: false }
+    OutType { name, matrix: ty, embedding: ty, ftype, ternary: false, exact: false }
 }
 
 const fn ternary(name: &'static str, ty: TypeId, ftype: u32) -> OutType {
-    OutType { name, matrix: ty, embedding: TypeId::F16, ftype, ternary: true }
+    OutType { name, matrix: ty, embedding: TypeId::F16, ftype, ternary: true, exact: false }
+}
+
+const fn exact(name: &'static str, ty: TypeId, ftype: u32) -> OutType {
+    OutType { name, matrix: ty, embedding: TypeId::F16, ftype, ternary: false, exact: true }
 }
 
 impl OutType {
@@ -35,13 +41,31 @@ impl OutType {
     /// The upper half of an f32.
     pub const BF16: OutType = float("bf16", TypeId::BF16, 32);
 
+    /// Ternary with one scale for 256 weights.
+    pub const TQ2_0: OutType = ternary("tq2_0", TypeId::TQ2_0, 37);
+    /// The first ternary type of [`OutType::WIDTHS`] that holds every matrix exactly, which is found out.
+    pub const TERNARY: OutType = OutType { name: "ternary", ..OutType::TQ2_0 };
+    /// Types with one scale for 256, 128 and 64 weights.
+    pub(super) const WIDTHS: [OutType; 3] =
+        [OutType::TQ2_0, ternary("pq2_0", TypeId::PQ2_0, 141), ternary("q2_0", TypeId::Q2_0, 41)];
+
     /// All of them.
-    pub const ALL: [OutType; 5] = [
+    pub const ALL: [OutType; 15] = [
         OutType::F32,
         OutType::F16,
         OutType::BF16,
         ternary("tq1_0", TypeId::TQ1_0, 36),
-        ternary("tq2_0", TypeId::TQ2_0, 37),
+        OutType::WIDTHS[0],
+        OutType::WIDTHS[1],
+        ternary("ptq1_0", TypeId::PTQ1_0, 143),
+        OutType::WIDTHS[2],
+        ternary("q1_0", TypeId::Q1_0, 40),
+        OutType::TERNARY,
+        exact("q4_0", TypeId::Q4_0, 2),
+        exact("q4_1", TypeId::Q4_1, 3),
+        exact("q5_0", TypeId::Q5_0, 8),
+        exact("q5_1", TypeId::Q5_1, 9),
+        exact("q8_0", TypeId::Q8_0, 7),
     ];
 
     /// The choice with this name, in any case.

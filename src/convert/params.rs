@@ -4,8 +4,8 @@ use serde_json::Value as JsonValue;
 use trine_formats::gguf::{Array, Metadata, Value};
 
 use super::error::ConvertError;
-use super::folder::Folder;
-use super::hparams::HParams;
+use super::hparams::{HParams, number};
+use super::lists;
 use super::outtype::OutType;
 use super::rope::{Kind, RopeScaling};
 use super::source::{KV_HEADS, SHARED_WIDTH, Source};
@@ -20,34 +20,6 @@ struct Keys<'a> {
     rope: &'a RopeScaling,
     outtype: OutType,
     pooling: Option<u32>,
-}
-
-/// How vectors of a text's tokens become one, where `modules.json` names a folder that says it
-/// (`TextModel._try_set_pooling_type` of the reference).
-pub(super) fn pooling(folder: &Folder) -> Result<Option<u32>, ConvertError> {
-    let modules = folder.json("modules.json")?;
-    let modules = modules.as_ref().and_then(JsonValue::as_array).into_iter().flatten();
-    let text = |m: &JsonValue, key: &str| m.get(key).and_then(JsonValue::as_str).map(str::to_owned);
-    let found = modules.into_iter().find(|m| text(m, "type").is_some_and(|t| t.ends_with("Pooling")));
-    // a folder beside config.json, and no way out of it
-    let Some(path) = found.and_then(|m| text(m, "path")).filter(|p| !p.contains(['/', '\\']) && p != "..") else {
-        return Ok(None);
-    };
-    let config = folder.json(&format!("{path}/config.json"))?.unwrap_or(JsonValue::Null);
-    let says = |key: &str| config.get(key).and_then(JsonValue::as_bool) == Some(true);
-    let mode = text(&config, "pooling_mode").unwrap_or_default();
-    let kinds = [
-        ("pooling_mode_mean_tokens", "mean", 1),
-        ("pooling_mode_cls_token", "cls", 2),
-        ("pooling_mode_lasttoken", "lasttoken", 3),
-    ];
-    let found = kinds.iter().find(|(key, ..)| says(key)).or_else(|| kinds.iter().find(|(_, name, _)| *name == mode));
-    match found {
-        Some((.., number)) => Ok(Some(*number)),
-        None => Err(ConvertError::Config(format!(
-            "'{path}/config.json' names no pooling that a file can have: the mean, the first token or the last one"
-        ))),
-    }
 }
 
 /// A number of a key, which has 32 bits.
@@ -69,7 +41,7 @@ pub(super) fn write(
 ) -> Result<(), ConvertError> {
     let mut keys = Keys { meta, h, source, rope, outtype, pooling };
     let stated = source.checkpoint.keys.iter();
-    for key in stated.chain(source.checkpoint.more_keys) {
+    for key in stated.chain(source.checkpoint.more_keys).chain(source.checkpoint.last_keys) {
         keys.write(key)?;
     }
     meta.set("general.quantization_version", Value::U32(2));
@@ -300,8 +272,10 @@ impl Keys<'_> {
             Key::ConstantFlag(key, flag) => self.set(key, Value::Bool(flag)),
             Key::PerBlock(stated, key, assumed) => {
                 let number = h.f32(stated)?.unwrap_or(assumed);
-                let all = vec![number; source.layers as usize];
-                self.set(key, Value::Array(Array::F32(all)));
+                if number != 0.0 {
+                    let all = vec![number; source.layers as usize];
+                    self.set(key, Value::Array(Array::F32(all)));
+                }
             }
             Key::LeadingDense => {
                 let kinds = h.texts("mlp_layer_types", source.layers)?.unwrap_or_default();
@@ -319,6 +293,19 @@ impl Keys<'_> {
                 self.set("logit_scale", Value::F32(ratio as f32));
             }
             Key::Delta => self.delta()?,
+            Key::Kinds(..)
+            | Key::Numbers(..)
+            | Key::NumbersOr(..)
+            | Key::Limits(..)
+            | Key::LeadingZeros(_)
+            | Key::KvHeadsByPattern(..)
+            | Key::KvHeadsIn(_)
+            | Key::KvHeadsOfGroups(_) => {
+                if let Some((key, value)) = lists::list(key, h, source)? {
+                    self.set(key, value);
+                }
+            }
+            Key::TurnedByAxes => self.turned_by_axes()?,
             Key::KvHeadsBut(kind) => {
                 let kinds = h.texts("layer_types", source.layers)?;
                 let kinds = kinds.ok_or_else(|| ConvertError::Config("has no 'layer_types'".into()))?;
@@ -453,6 +440,29 @@ impl Keys<'_> {
             self.size("rope.scaling.original_context_length", context.into());
             self.size("context_length", context.into());
         }
+        Ok(())
+    }
+
+    /// Positions of several dimensions, by a base that the engine stretches (`HunyuanVLTextModel.set_gguf_parameters`
+    /// of the reference).
+    fn turned_by_axes(&mut self) -> Result<(), ConvertError> {
+        let stated = self.h.get("rope_parameters").or(self.h.get("rope_scaling"));
+        let (Some(alpha), Some(stated)) = (self.rope.alpha, stated) else {
+            return Ok(());
+        };
+        let axes = stated.get("xdrope_section").or(stated.get("mrope_section")).and_then(JsonValue::as_array);
+        let axes = axes.and_then(|all| all.iter().map(|n| i32::try_from(n.as_i64()?).ok()).collect::<Option<Vec<_>>>());
+        let (Some(alpha), Some(axes)) = (alpha, axes) else {
+            return Err(ConvertError::Config("'rope_scaling' has no 'alpha' or no 'xdrope_section'".into()));
+        };
+        let factor = stated.get("factor").map_or(Ok(1.0), |v| number("factor", v))?;
+        let context = self.source.sizes.context;
+        self.set("rope.scaling.type", Value::str("none"));
+        self.set("rope.scaling.factor", Value::F32(factor));
+        self.set("rope.scaling.alpha", Value::F32(alpha as f32));
+        self.size("rope.scaling.original_context_length", context);
+        self.size("context_length", context);
+        self.set("rope.dimension_sections", Value::Array(Array::I32(axes)));
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use super::parts::Parts;
 use super::source::Source;
-use crate::arch::{Extent, FUSED_QKV, KNOWN, Name, Role, Step, Tensor};
+use crate::arch::{Extent, FUSED_QKV, INPUT_NORMS, KNOWN, Name, Role, Step, Tensor, TensorKey};
 
 /// Where a tensor's name leads.
 pub(super) enum Place {
@@ -98,11 +98,15 @@ impl Source {
                 || t.gguf == "ffn_gate_inp_shexp.weight"
         };
         let all: Vec<&'static Tensor> = all.collect();
+        // the output projection of lightning attention is that of attention
+        let lightning = parts.recurs && all.iter().any(|t| t.place().starts_with("lightning_"));
         all.into_iter()
-            .filter(move |t| parts.has(t))
+            .filter(move |t| parts.has(t) || lightning && t.gguf == "attn_output.weight")
             .filter(move |t| !(fused && apart(t)))
             .filter(move |t| has_shared || !shared(t))
             .chain(FUSED_QKV.iter().filter(move |_| fused))
+            .chain(self.checkpoint.beside)
+            .chain(INPUT_NORMS)
     }
 
     fn described(&self, block: Option<u32>, gguf: &str) -> Option<&'static Tensor> {
@@ -131,6 +135,13 @@ impl Source {
         let all = self.checkpoint.steps.iter();
         let found = all.into_iter().find(|(pattern, _)| *pattern == name || number(pattern, name).is_some());
         found.map_or(&[], |(_, steps)| *steps)
+    }
+
+    /// True if a tensor's numbers become a key.
+    fn becomes_key(&self, name: &str) -> bool {
+        self.checkpoint.tensor_keys.iter().any(|key| match *key {
+            TensorKey::OfBlocks(tensor, _) | TensorKey::Slopes(tensor, _) => tensor == name,
+        })
     }
 
     /// Use of a name without its block's prefix.
@@ -188,6 +199,9 @@ impl Source {
         let name = of(&name, self.checkpoint.root).unwrap_or(name);
         let block = of(&name, self.checkpoint.blocks);
         let Some(rest) = block else {
+            if self.becomes_key(&name) {
+                return Place::Ignored;
+            }
             let outputs = self.ends().any(|t| t.role == Role::Output);
             return match self.meaning(None, &name) {
                 Some(what) => Place::Here(None, what),
@@ -201,6 +215,9 @@ impl Source {
                 return Some(Place::Ignored);
             }
             Some(n).filter(|n| *n < self.layers)?;
+            if self.becomes_key(rest) {
+                return Some(Place::Ignored);
+            }
             Some(Place::Here(Some(n), self.meaning(Some(n), rest)?))
         });
         found.unwrap_or(Place::Unknown)

@@ -17,11 +17,10 @@ use super::reading::{Reader, Weights};
 use super::rope::{Kind, RopeScaling};
 use super::row::{Content, Row, Size};
 use super::rows::Rows;
-use super::slices::{Slice, Slices};
 use super::source::Source;
 use super::ternary::{PackedScale, Ternary};
-use super::values::{Rule, Stored, is_float};
-use super::{general, params, vocab, widely};
+use super::unpack::find;
+use super::{general, numbers, params, pooling, prove, vocab, widely};
 use crate::isolate::Isolate;
 use crate::model::{Config, Header};
 use crate::widely::Options as Widely;
@@ -112,14 +111,20 @@ pub fn plan(path: &Path, options: &Options) -> Result<Plan, ConvertError> {
     let mut notes = source.notes.clone();
     let (pre, elsewhere) = (options.pre.as_deref(), options.elsewhere.as_deref());
     let vocab = vocab::convert(&folder, &h, &source, pre, elsewhere, &mut notes)?;
-    let outtype = options.outtype.unwrap_or_else(|| {
+    let mut outtype = options.outtype.unwrap_or_else(|| {
         let matrices = folder.tensors.iter().filter(|s| s.tensor.shape.len() > 1);
         OutType::of_matrices(matrices.map(|s| s.tensor.dtype))
     });
-    let pooling = params::pooling(&folder)?;
+    // the type of the weights is that of the tensors that are stored
+    notes.extend(find::all(&mut folder, &h)?);
+    let pooling = pooling::stated(&folder)?;
     let mut keys = Metadata::default();
     params::write(&mut keys, &h, &source, &rope, outtype, pooling)?;
-    let described = describe(&folder, &source, &keys, &vocab)?;
+    let mut of_tensors = Metadata::default();
+    if !options.vocab_only {
+        numbers::keys(&folder, &source, &mut of_tensors)?;
+    }
+    let described = describe(&folder, &source, [&of_tensors, &keys], &vocab)?;
     source.describe(&described);
     let mut work = Planner { folder: &folder, h: &h, source: &source, options, outtype, notes };
     let mut rows = Vec::new();
@@ -135,7 +140,10 @@ pub fn plan(path: &Path, options: &Options) -> Result<Plan, ConvertError> {
             });
         }
         work.rows(&mut rows)?;
-        work.prove_ternary(&mut rows)?;
+        outtype = prove::held(&mut rows, &folder.shards, outtype, options.fallback, &mut work.notes)?;
+        if keys.get("general.file_type").is_some() {
+            keys.put("general.file_type", Meta::U32(outtype.ftype));
+        }
     }
     let mut notes = work.notes;
     if options.widely.is_some() && source.sizes.experts > 0 {
@@ -152,6 +160,7 @@ pub fn plan(path: &Path, options: &Options) -> Result<Plan, ConvertError> {
         let key = format!("{name}.rope.scaling.attn_factor");
         meta.set(&key, Meta::F32(*attention));
     }
+    of_tensors.iter().for_each(|(key, value)| meta.put(key, value.clone()));
     let size = Size::of(&rows);
     general::write(&mut meta, &folder, &config, &size, options.name.as_deref())?;
     keys.iter().for_each(|(key, value)| meta.put(key, value.clone()));
@@ -191,10 +200,15 @@ impl Header for Described<'_> {
 }
 
 /// Configuration that the engine will read in the keys of the file: a file that it refuses is not written.
-fn describe(folder: &Folder, source: &Source, keys: &Metadata, vocab: &vocab::Keys) -> Result<Config, ConvertError> {
+fn describe(
+    folder: &Folder,
+    source: &Source,
+    keys: [&Metadata; 2],
+    vocab: &vocab::Keys,
+) -> Result<Config, ConvertError> {
     let mut meta = Metadata::default();
     meta.set("general.architecture", Meta::str(source.arch.name));
-    keys.iter().for_each(|(key, value)| meta.put(key, value.clone()));
+    keys.iter().flat_map(|k| k.iter()).for_each(|(key, value)| meta.put(key, value.clone()));
     vocab.iter().for_each(|(key, value)| meta.put(key, value.clone()));
     let names = folder.tensors.iter().flat_map(|s| source.made_of(&s.tensor.name));
     let described = Described { meta, found: names.collect(), source };
@@ -215,6 +229,7 @@ impl Planner<'_> {
         let (scales, mut wrong) = self.scales()?;
         let weights = self.weights(scales)?;
         let reader = Reader {
+            h: self.h,
             source: self.source,
             weights: &weights,
             // widely linear models keep the order of the checkpoint
@@ -239,7 +254,7 @@ impl Planner<'_> {
             if !names.contains(base) {
                 problems.push(format!("'{}' has no '{base}'", s.tensor.name));
             }
-            match read_scale(self.folder, i, &self.folder.shards)? {
+            match numbers::scale(self.folder, i)? {
                 Ok(scale) => {
                     scales.insert(base.to_owned(), scale);
                 }
@@ -257,11 +272,7 @@ impl Planner<'_> {
         let quant = self.h.get("quantization_config");
         let say = |key: &str| quant.and_then(|q| q.get(key)).and_then(Value::as_str);
         let method = say("quant_method");
-        if let Some(method) = method.filter(|m| *m != "bitnet") {
-            return Err(ConvertError::Config(format!(
-                "weights quantized by '{method}' are not supported; convert the checkpoint that they were made from"
-            )));
-        }
+        self.input_norms(quant)?;
         let latent = self.source.checkpoint.latent || method == Some("bitnet");
         let rule = match self.options.ternary {
             Ternary::Auto if latent => Ternary::Bitnet,
@@ -298,88 +309,19 @@ impl Planner<'_> {
         Ok(Weights { rule, parts: parts.into(), multiply, scales })
     }
 
-    /// For ternary types: that every matrix is held exactly, its scale rounded to f16 at most.
-    fn prove_ternary(&mut self, rows: &mut [Row]) -> Result<(), ConvertError> {
-        if !self.outtype.ternary {
+    /// Refuses norms of projections' inputs with an epsilon of their own, which a file cannot say.
+    fn input_norms(&self, quant: Option<&Value>) -> Result<(), ConvertError> {
+        let says = |key: &str| quant.and_then(|q| q.get(key));
+        if says("use_rms_norm").and_then(Value::as_bool) != Some(true) {
             return Ok(());
         }
-        let files = &self.folder.shards;
-        let mut problems = Problems::default();
-        for row in rows.iter_mut().filter(|r| r.ty == self.outtype.matrix) {
-            let Content::Stored(stored) = &row.content else {
-                continue;
-            };
-            let columns = stored.columns;
-            let problem = if !columns.is_multiple_of(256) {
-                Some(format!("'{}' has rows of {columns} weights, no multiple of 256", row.source))
-            } else {
-                match stored.rule {
-                    Rule::Trilm { parts, by_columns: true } if !(columns / parts).is_multiple_of(256) => Some(format!(
-                        "in '{}' a scale reaches over {} columns, no multiple of 256",
-                        row.source,
-                        columns / parts
-                    )),
-                    Rule::Plain => stored
-                        .not_ternary(files, &mut |_| {})
-                        .map_err(|fault| fault.blame(stored))?
-                        .map(|(r, c)| format!("'{}' is not ternary in row {r} from column {c} on", row.source)),
-                    _ => None,
-                }
-            };
-            if let Some(problem) = problem {
-                problems.push(problem);
-                row.ty = TypeId::F16;
-            }
-        }
-        if problems.is_empty() {
+        let own = says("rms_norm_eps").and_then(Value::as_f64).unwrap_or(1e-6);
+        let model = self.h.f64("rms_norm_eps")?.unwrap_or(1e-6);
+        if own == model {
             return Ok(());
         }
-        if self.options.fallback {
-            self.notes.push(format!("kept as F16: {problems}"));
-            return Ok(());
-        }
-        Err(ConvertError::NotTernary { ty: self.outtype.name.to_uppercase(), problems })
-    }
-}
-
-/// The one value of a `weight_scale`, or what is wrong with it.
-fn read_scale(folder: &Folder, index: usize, files: &Files) -> Result<Result<f32, String>, ConvertError> {
-    let source = &folder.tensors[index];
-    let t = &source.tensor;
-    let elements: u64 = t.shape.iter().product();
-    if elements != 1 || !is_float(t.dtype) {
-        return Ok(Err(format!(
-            "'{}' is of shape {:?} and type {}, expected one float",
-            t.name,
-            t.shape,
-            t.dtype.name()
-        )));
-    }
-    let slice = Slice {
-        tensor: t.name.as_str().into(),
-        shard: source.shard,
-        offset: t.offset,
-        first: 0,
-        rows: 1,
-        every: 1,
-        transposed: None,
-    };
-    let stored = Stored {
-        slices: Slices::new(vec![slice]),
-        dtype: t.dtype,
-        rows: 1,
-        columns: 1,
-        pair_heads: None,
-        turns: None,
-        rule: Rule::Plain,
-        one_row: false,
-    };
-    let (mut raw, mut out) = (Vec::new(), Vec::new());
-    stored.fetch(files, 0..1, &mut raw, &mut out).map_err(|fault| fault.blame(&stored))?;
-    let scale = out[0];
-    if scale > 0.0 && (1.0 / scale).is_finite() {
-        Ok(Ok(scale))
-    } else {
-        Ok(Err(format!("'{}' is {scale:e}, expected a scale above 0", t.name)))
+        Err(ConvertError::Config(format!(
+            "'rms_norm_eps' of 'quantization_config' is {own:e} and that of the model {model:e}, and a file has one for all norms"
+        )))
     }
 }

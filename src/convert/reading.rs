@@ -1,15 +1,17 @@
 //! How a tensor of the checkpoint is read for one of the output: which of its rows, and what their values become.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use trine_formats::safetensors::{Dtype, Tensor};
 
+use super::hparams::HParams;
 use super::place::Use;
 use super::slices::{Slice, Slices};
 use super::source::Source;
 use super::ternary::Ternary;
 use super::values::{Rule, Stored, Turns, is_float};
-use crate::arch::{Extent, Fused, Role, Step, Tensor as Described, Turn};
+use crate::arch::{Extent, Factor, Fused, Role, Step, Tensor as Described, Turn};
 
 /// Form of a checkpoint's matrices.
 pub(super) struct Weights {
@@ -23,6 +25,7 @@ pub(super) struct Weights {
 
 /// Everything that decides how tensors are read.
 pub(super) struct Reader<'a> {
+    pub h: &'a HParams,
     pub source: &'a Source,
     pub weights: &'a Weights,
     /// True if the rows of heads keep the order of the checkpoint.
@@ -55,7 +58,7 @@ impl Reader<'_> {
         let has = |step| what.steps.contains(&step);
         let matrix = what.tensors.iter().all(|t| matches!(t.role, Role::ByRows | Role::ByColumns));
         let transposed = has(Step::Transposed) || (self.source.checkpoint.transposed && matrix);
-        let parts: Vec<Part> = what.tensors.iter().map(|t| self.part(t, what)).collect::<Result<_, _>>()?;
+        let parts: Vec<Part> = what.tensors.iter().map(|d| self.part(d, t, what)).collect::<Result<_, _>>()?;
         let total: u64 = parts.iter().map(|p| p.rows).sum();
         let (matrices, columns) = (parts[0].matrices, parts[0].columns);
         let single = matches!(what.tensors[..], [d] if d.shape.len() == 1) && what.item.is_none();
@@ -106,7 +109,13 @@ impl Reader<'_> {
                     pair_heads: self.paired(part.tensor, what),
                     turns: columns_in_turns.then(|| self.turns(Turn::Columns)),
                     rule,
-                    one_row: has(Step::OneRow),
+                    factors: self.factors(part, what)?,
+                    ones: what.steps.iter().filter(|s| **s == Step::OneRow).count(),
+                    role: match () {
+                        () if has(Step::AsMatrix) => Role::ByRows,
+                        () if has(Step::InFloats) => Role::Router,
+                        () => part.tensor.role,
+                    },
                 },
             ));
         }
@@ -119,10 +128,54 @@ impl Reader<'_> {
         self.source.paired_heads(tensor).or(anyway).filter(|_| !self.keep_order)
     }
 
+    /// Factors that `config.json` states for rows of a part.
+    fn factors(&self, part: &Part, what: &Use) -> Result<Vec<(Range<u64>, f32)>, String> {
+        let all = 0..part.matrices * part.rows;
+        let stated = |names: &[&str]| {
+            let number = self.h.first(names).map_or(Ok(None), |key| self.h.f64(key));
+            number.map_err(|e| e.to_string())?.ok_or_else(|| format!("config.json has no '{}'", names.join("' or '")))
+        };
+        let mut factors = Vec::new();
+        for step in what.steps {
+            let Step::Times(list) = step else { continue };
+            for factor in *list {
+                match *factor {
+                    Factor::First(names) => factors.push((all.clone(), stated(names)? as f32)),
+                    Factor::ProductOr([a, b], other) => {
+                        let number = match self.h.get(a) {
+                            Some(_) => stated(&[a])? * stated(&[b])?,
+                            None => stated(&[other])?,
+                        };
+                        factors.push((all.clone(), number as f32));
+                    }
+                    Factor::OfParts(list) => {
+                        let mut first = 0;
+                        for (n, rows) in self.projection_of_mamba_2().into_iter().enumerate() {
+                            let name = format!("{list}.{n}");
+                            factors.push((first..first + rows, stated(&[&name])? as f32));
+                            first += rows;
+                        }
+                    }
+                }
+            }
+        }
+        Ok(factors)
+    }
+
+    /// Rows of Mamba 2's projection: gates, channels, what writes the state, what reads it, time steps.
+    fn projection_of_mamba_2(&self) -> [u64; 5] {
+        let sizes = &self.source.sizes.recurrent;
+        let states = (sizes.groups * sizes.state) as u64;
+        [sizes.inner as u64, sizes.inner as u64, states, states, sizes.heads as u64]
+    }
+
     /// The matrices that a tensor is.
-    fn part(&self, tensor: &'static Described, what: &Use) -> Result<Part, String> {
+    fn part(&self, tensor: &'static Described, t: &Tensor, what: &Use) -> Result<Part, String> {
         let source = self.source;
         let mut shape = source.sizes.shape(tensor);
+        if shape.is_empty() {
+            shape.clone_from(&t.shape);
+        }
         if what.item.is_some() {
             shape.remove(0);
         }
@@ -145,8 +198,10 @@ impl Reader<'_> {
     fn fits(&self, t: &Tensor, what: &Use, expected: &[u64]) -> Result<(), String> {
         let mut shape = t.shape.clone();
         let matrix = what.tensors.iter().all(|t| matches!(t.role, Role::ByRows | Role::ByColumns));
-        if let (Dtype::U8, true, Some(rows)) = (t.dtype, matrix, shape.first_mut()) {
-            *rows = rows.saturating_mul(4);
+        if let (Dtype::U8, true, Some(rows), [.., expected, _]) = (t.dtype, matrix, shape.first_mut(), expected) {
+            // four rows in one; of the last ones some may be missing
+            let whole = if *rows == expected.div_ceil(4) { *expected } else { rows.saturating_mul(4) };
+            *rows = whole;
         }
         let bare = |shape: &[u64]| shape.iter().copied().filter(|n| *n != 1).collect::<Vec<u64>>();
         let (have, want) = (bare(&shape), bare(expected));
@@ -182,6 +237,7 @@ impl Reader<'_> {
                     let rest = turns.firsts().map(|row| run(straight + row, turns.unit));
                     return first.into_iter().chain(rest).collect();
                 }
+                Step::ByServedHeads => return self.by_served_heads(i),
                 Step::HalvesApart => return self.halves_apart(part.rows),
                 _ => {}
             }
@@ -266,14 +322,16 @@ impl Reader<'_> {
     /// Rows of the queries, the keys and the values of all heads, where the checkpoint has those of a key head
     /// together.
     fn by_part(&self) -> Vec<Run> {
+        (0..3).flat_map(|part| self.by_served_heads(part)).collect()
+    }
+
+    /// The same of the queries, the keys or the values alone.
+    fn by_served_heads(&self, part: usize) -> Vec<Run> {
         let sizes = &self.source.sizes;
         let (d, served) = (sizes.head_dim, sizes.heads / sizes.kv_heads);
         let stride = (served + 2) * d;
-        let part = |from: u64, rows: u64| (0..sizes.kv_heads).map(move |k| run(k * stride + from, rows));
-        let queries = part(0, served * d);
-        let keys = part(served * d, d);
-        let values = part((served + 1) * d, d);
-        queries.chain(keys).chain(values).collect()
+        let (from, rows) = [(0, served * d), (served * d, d), ((served + 1) * d, d)][part];
+        (0..sizes.kv_heads).map(|k| run(k * stride + from, rows)).collect()
     }
 
     /// How stored values become values of the model.
@@ -310,11 +368,14 @@ impl Reader<'_> {
         for step in what.steps {
             match *step {
                 Step::Decay => return Rule::Decay,
+                Step::Exponential => return Rule::Rate,
                 Step::AsItIs => return Rule::Plain,
                 _ => {}
             }
         }
-        match described.role == Role::Norm && self.source.checkpoint.norms_plus_one {
+        // those of a projection's input are stored as they are
+        let stored_less_one = self.source.checkpoint.norms_plus_one && !described.gguf.ends_with("_norm_in.weight");
+        match described.role == Role::Norm && stored_less_one {
             true => Rule::Plus(1.0),
             false => Rule::Plain,
         }

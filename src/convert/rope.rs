@@ -59,10 +59,12 @@ impl RopeScaling {
         let own_base = arch.window.is_some_and(|w| w.rope == WindowRope::OWN);
         let theta = match float("rope_theta")? {
             Some(theta) => theta,
-            None => match h.first(BASES).map_or(Ok(None), |key| h.f32(key))? {
-                Some(theta) => theta,
-                None => source.checkpoint.rope_theta,
-            },
+            None => {
+                match h.first(BASES).or(h.first(source.checkpoint.rope_names)).map_or(Ok(None), |key| h.f32(key))? {
+                    Some(theta) => theta,
+                    None => source.checkpoint.rope_theta,
+                }
+            }
         };
         let theta_swa = match local.and_then(|l| l.get("rope_theta")) {
             Some(v) => Some(number("rope_theta", v)?),
@@ -79,11 +81,12 @@ impl RopeScaling {
             Some(_) => original(),
             None => Ok(h.u32("original_max_position_embeddings")?.unwrap_or(source.checkpoint.context)),
         };
-        let stretches = source.checkpoint.more_keys.iter().any(|k| matches!(k, Key::Stretched(..)));
+        let stretches = source.checkpoint.more_keys.iter().any(|k| matches!(k, Key::Stretched(..) | Key::TurnedByAxes));
         let mut factors = Vec::new();
         let kind = match name {
             "default" | "mrope" => Kind::None,
             "dynamic" | "xdrope" if stretches => Kind::Stretched,
+            "dynamic" if source.checkpoint.rope_scaling == arch::RopeScaling::AnyOrDynamic => Kind::None,
             "linear" => Kind::Linear { factor: need("factor")? },
             "yarn" => {
                 let mut extra = Vec::new();
@@ -134,7 +137,7 @@ impl RopeScaling {
             }
         };
         let allowed = match source.checkpoint.rope_scaling {
-            arch::RopeScaling::Any | LONG => true,
+            arch::RopeScaling::Any | arch::RopeScaling::AnyOrDynamic | LONG => true,
             arch::RopeScaling::ByContext => matches!(kind, Kind::None | Kind::ByContext { .. }),
             arch::RopeScaling::None => matches!(kind, Kind::None),
         };

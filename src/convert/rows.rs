@@ -145,15 +145,17 @@ impl<'a> Rows<'a> {
         if let Some(other) = self.found.insert(name.clone(), source.clone()) {
             return Err(format!("'{other}' and '{source}' are the same tensor"));
         }
-        let ty = match described.role {
+        let ty = match stored.role {
             Role::Embedding | Role::Output => self.outtype.embedding,
             Role::ByRows | Role::ByColumns => self.outtype.matrix,
             _ => TypeId::F32,
         };
-        let mut shape = self.source.sizes.gguf_shape(described);
-        if stored.one_row {
-            shape.push(1);
-        }
+        let mut shape = match described.shape {
+            [] if stored.rows == 1 => vec![stored.columns],
+            [] => vec![stored.columns, stored.rows],
+            _ => self.source.sizes.gguf_shape(described),
+        };
+        shape.resize(shape.len() + stored.ones, 1);
         self.rows.push(Row { name, source, from, shape, ty, content: Content::Stored(stored) });
         Ok(())
     }

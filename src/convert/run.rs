@@ -5,7 +5,7 @@ use std::path::Path;
 use half::f16;
 use rayon::prelude::*;
 use trine_formats::gguf::write::{Layout, NewTensor, Writer};
-use trine_formats::types::TypeId;
+use trine_formats::types::{TypeId, exact};
 
 use super::error::ConvertError;
 use super::folder::Files;
@@ -110,7 +110,10 @@ fn convert(
                 scratch.extend_from_slice(&values[at..at + columns]);
                 stored.apply(source, &scales, scratch);
                 stored.order(scratch);
-                encode(scratch, None, bytes);
+                // the plan has proved that such types hold the row
+                if !exact::knows(row.ty) || exact::encode(row.ty, scratch, bytes).is_err() {
+                    encode(scratch, None, bytes);
+                }
                 too_large(row.ty, scratch).map(|(column, v)| (source, column, v))
             })
             .flatten()

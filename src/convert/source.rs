@@ -33,7 +33,7 @@ const EMBEDDING: &[&str] = &["hidden_size", "n_embd", "n_embed", "d_model", "mod
 const HEADS: &[&str] = &["num_attention_heads", "n_head", "n_heads"];
 /// Names of the number of key and value heads.
 pub(super) const KV_HEADS: &[&str] =
-    &["num_key_value_heads", "n_kv_heads", "multi_query_group_num", "num_query_groups"];
+    &["num_key_value_heads", "n_kv_heads", "multi_query_group_num", "num_query_groups", "attn_config.kv_n_heads"];
 /// Names of the number of blocks.
 const LAYERS: &[&str] = &["num_hidden_layers", "n_layer", "n_layers", "num_layers"];
 /// Names of the number of tokens.
@@ -185,7 +185,8 @@ fn kv_heads(h: &HParams, checkpoint: &Checkpoint, heads: u32) -> Result<u32, Con
 /// Elements of a head that RoPE turns, with the rounding of the reference.
 fn rope_dim(h: &HParams, checkpoint: &Checkpoint, embd: u32, heads: u32, head_dim: u32) -> Result<u64, ConvertError> {
     let parameters = h.get("rope_parameters").or(h.get("rope_scaling"));
-    let within = parameters.and_then(|p| p.get("partial_rotary_factor")?.as_f64());
+    let of_all = parameters.and_then(|p| p.get("full_attention")).or(parameters);
+    let within = of_all.and_then(|p| p.get("partial_rotary_factor")?.as_f64());
     let mut part = within;
     for key in ["partial_rotary_factor", "rotary_pct", "rope_pct"] {
         part = part.or(h.f64(key)?);
@@ -252,8 +253,14 @@ fn experts(h: &HParams, arch: &Arch, checkpoint: &Checkpoint, sizes: &mut Sizes)
 }
 
 /// Names of the number of experts.
-pub(super) const EXPERTS: &[&str] =
-    &["num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts", "moe_num_primary_experts"];
+pub(super) const EXPERTS: &[&str] = &[
+    "num_local_experts",
+    "num_experts",
+    "n_routed_experts",
+    "moe_num_experts",
+    "moe_num_primary_experts",
+    "ffn_config.moe_num_experts",
+];
 /// Names of the number of experts that a token goes to.
 pub(super) const EXPERTS_USED: &[&str] = &[
     "num_experts_per_tok",
@@ -262,6 +269,7 @@ pub(super) const EXPERTS_USED: &[&str] = &[
     "moe_k",
     "moe_topk",
     "moe_num_active_primary_experts",
+    "ffn_config.moe_top_k",
 ];
 /// Names of the width of an expert.
 const EXPERT_WIDTH: &[&str] = &["moe_intermediate_size", "expert_intermediate_size", "moe_ffn_hidden_size"];

@@ -5,12 +5,13 @@ use std::ops::Range;
 use half::f16;
 use rayon::prelude::*;
 use trine_formats::safetensors::{Dtype, decode};
+use trine_formats::types::{TypeId, exact};
 
 use super::error::ConvertError;
 use super::folder::Files;
 use super::mean::AbsMean;
 use super::slices::Slices;
-use crate::arch::source_row;
+use crate::arch::{Role, source_row};
 use crate::math;
 
 /// Approximate number of values that are in memory at once.
@@ -26,6 +27,8 @@ pub(super) enum Rule {
     /// Logarithms of rates: their exponents, negative. The nearest f32; PyTorch's differ in the last bit for one value
     /// in a hundred or so, and from processor to processor.
     Decay,
+    /// The same, positive.
+    Rate,
     /// Latent weights of BitNet b1.58: `s = 1 / max(mean|W|, 1e-5)`, `clamp(round(W s), -1, 1) / s`.
     Bitnet,
     /// Latent weights of TriLM: `g = 1e-5 + mean|W|`, `round(clip(W / g, -1, 1)) g`, where a matrix
@@ -74,8 +77,12 @@ pub(super) struct Stored {
     /// Columns that are put in turns.
     pub turns: Option<Turns>,
     pub rule: Rule,
-    /// The vector is a matrix of one row in the file.
-    pub one_row: bool,
+    /// Factors of rows of the checkpoint, applied one after the other.
+    pub factors: Vec<(Range<u64>, f32)>,
+    /// Extents of 1 that the file's tensor has more.
+    pub ones: usize,
+    /// The role that decides its type in the file.
+    pub role: Role,
 }
 
 /// A value that cannot be used.
@@ -158,7 +165,7 @@ impl Stored {
         }
     }
 
-    /// Bits 2i and 2i+1 of byte (j, k) hold digit + 1 of row i·M/4 + j, column k.
+    /// Bits 2i and 2i+1 of byte (j, k) hold digit + 1 of row i·⌈M/4⌉ + j, column k.
     fn fetch_packed(
         &self,
         files: &Files,
@@ -168,7 +175,7 @@ impl Stored {
         out: &mut [f32],
     ) -> Result<(), Fault> {
         let columns = self.columns as usize;
-        let quarter = self.rows / 4;
+        let quarter = self.rows.div_ceil(4);
         let (shard, start) = self.slices.start();
         let mut row = rows.start;
         while row < rows.end {
@@ -223,11 +230,15 @@ impl Stored {
 
     /// Applies the rule to row `row` of the checkpoint, with what [`Stored::scales`] returned.
     pub fn apply(&self, row: u64, scales: &[f32], values: &mut [f32]) {
+        for (_, factor) in self.factors.iter().filter(|(rows, _)| rows.contains(&row)) {
+            values.iter_mut().for_each(|v| *v = self.stored_precision(*v * factor));
+        }
         match self.rule {
             Rule::Plain | Rule::Packed { .. } => {}
             Rule::Plus(part) => {
                 values.iter_mut().for_each(|v| *v = self.stored_precision(*v + part));
             }
+            Rule::Rate => values.iter_mut().for_each(|v| *v = self.stored_precision(exp(*v))),
             Rule::Decay => values.iter_mut().for_each(|v| *v = -self.stored_precision(exp(*v))),
             Rule::Bitnet => {
                 let s = scales[0];
@@ -267,20 +278,41 @@ impl Stored {
         if self.dtype == Dtype::F16 { f16::from_f32(v).to_f32() } else { v }
     }
 
-    /// The first block of 256 columns that ternary types cannot hold exactly, as row and column.
-    pub fn not_ternary(&self, files: &Files, done: &mut dyn FnMut(u64)) -> Result<Option<(u64, u64)>, Fault> {
+    /// The first block of so many columns that is not all `-a`, `0`, `a` with one `a` that is an f16, as row and column;
+    /// without zeros where a type has none.
+    pub fn not_ternary(&self, files: &Files, block: usize, zeros: bool) -> Result<Option<(u64, u64)>, Fault> {
+        self.first(files, &[], |row| {
+            let wrong = row.chunks(block).position(|b| !is_ternary(b) || !zeros && b.contains(&0.0))?;
+            Some(wrong * block)
+        })
+    }
+
+    /// The first block that a type of scales and codes cannot hold without rounding.
+    pub fn not_held(&self, files: &Files, ty: TypeId) -> Result<Option<(u64, u64)>, Fault> {
+        let scales = self.scales(files, &mut |_| {})?;
+        let bytes = ty.info().and_then(|t| t.row_bytes(self.columns)).unwrap_or(0);
+        self.first(files, &scales, |row| exact::encode(ty, row, &mut vec![0; bytes as usize]).err())
+    }
+
+    /// The first row in which something is found, and the column.
+    fn first(
+        &self,
+        files: &Files,
+        scales: &[f32],
+        find: impl Fn(&[f32]) -> Option<usize> + Sync,
+    ) -> Result<Option<(u64, u64)>, Fault> {
         let (mut raw, mut values) = (Vec::new(), Vec::new());
         for rows in self.chunks() {
             self.fetch(files, rows.clone(), &mut raw, &mut values)?;
-            let columns = self.columns as usize;
-            let bad = values.chunks(columns).zip(rows.clone()).find_map(|(row, r)| {
-                let block = row.chunks(256).position(|b| !is_ternary(b))?;
-                Some((r, block as u64 * 256))
+            let found = values.par_chunks_mut(self.columns as usize).enumerate().find_map_first(|(i, row)| {
+                let r = rows.start + i as u64;
+                self.apply(r, scales, row);
+                self.order(row);
+                Some((r, find(row)? as u64))
             });
-            if bad.is_some() {
-                return Ok(bad);
+            if found.is_some() {
+                return Ok(found);
             }
-            done(self.read_bytes(rows.end - rows.start));
         }
         Ok(None)
     }
@@ -310,7 +342,18 @@ mod tests {
     fn stored(rows: u64, columns: u64, rule: Rule) -> Stored {
         let slice = Slice { tensor: "w".into(), shard: 0, offset: 0, first: 0, rows, every: 1, transposed: None };
         let slices = Slices::new(vec![slice]);
-        Stored { slices, dtype: Dtype::F32, rows, columns, pair_heads: None, turns: None, rule, one_row: false }
+        Stored {
+            slices,
+            dtype: Dtype::F32,
+            rows,
+            columns,
+            pair_heads: None,
+            turns: None,
+            rule,
+            factors: Vec::new(),
+            ones: 0,
+            role: Role::ByRows,
+        }
     }
 
     #[test]

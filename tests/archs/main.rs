@@ -15,6 +15,7 @@ mod recurrent;
 mod refusals;
 mod rotated;
 mod saved;
+mod ternary;
 mod turned;
 mod turned_golden;
 mod weights;

@@ -10,6 +10,7 @@
 mod bf16;
 mod block32;
 pub mod codebook;
+pub mod exact;
 mod f16;
 mod f32;
 mod field;

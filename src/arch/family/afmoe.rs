@@ -11,7 +11,7 @@ use crate::arch::rules::{
     Attention, EmbeddingScale, ExpertRule, FeedForward, LogitCap, LogitScale, Output, RopeLayers, RopeRule,
     SharedWidth, WindowBase, WindowRope, WindowRule, WindowScaling,
 };
-use crate::arch::{Activation, Arch, Checkpoint, Fixed, Fused, HeadDim, HeadGate, Key, Tokenizer};
+use crate::arch::{Activation, Arch, Checkpoint, Fixed, Fused, HeadDim, HeadGate, Key, Rotary, TokenKey, Tokenizer};
 
 /// Groups that both kinds of blocks begin with.
 const AFMOE_MIXING: &[Group] = &[ATTN_NORM, QKV, ATTN_GATE, HEAD_NORMS, ATTN_OUT, ATTN_POST_NORM, FFN_NORM];
@@ -70,7 +70,29 @@ pub const LAGUNA: Arch = Arch {
     }),
     experts: ExpertRule { shared: SharedWidth::KeyOrCountOrOne, ..ExpertRule::KEYED },
     output: Output { factored: false, ..AFMOE.output },
-    checkpoints: &[],
+    checkpoints: &[&Checkpoint {
+        classes: &["LagunaForCausalLM"],
+        names: GATE_UP_DOWN,
+        more_names: &[("mlp.experts.e_score_correction_bias", &["exp_probs_b.bias"])],
+        head_dim: HeadDim::Implied,
+        rotary: Rotary::OfHead(1.0),
+        more_keys: &[
+            Key::VocabSize,
+            Key::NumbersOr("num_attention_heads_per_layer", "attention.head_count", "num_attention_heads"),
+            Key::Whole(&["sliding_window"], "attention.sliding_window"),
+            Key::ExpertWidth,
+            Key::SharedWidth,
+            Key::ConstantFlag("expert_weights_norm", true),
+            Key::Fraction(&["moe_routed_scaling_factor"], "expert_weights_scale"),
+            Key::Constant("expert_gating_func", 2),
+            Key::LeadingDense,
+            Key::RopeDimensions,
+            Key::TurnedPart("rope_parameters.sliding_attention.partial_rotary_factor", "rope.dimension_count_swa"),
+        ],
+        tokenizer: Tokenizer::Json,
+        token_keys: &[TokenKey::TemplateFile, TokenKey::OtherEnd],
+        ..Checkpoint::USUAL
+    }],
     ..AFMOE
 };
 

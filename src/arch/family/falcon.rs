@@ -9,7 +9,7 @@ use crate::arch::parts::{
 };
 use crate::arch::recurrent_parts::{CONVOLUTION_BIAS_OPTIONAL, GROUP_NORM_OPTIONAL, MAMBA_2};
 use crate::arch::rules::{Mixing, Recurrence, Residual, RopeRule, Sum};
-use crate::arch::{Arch, Checkpoint, Fixed, Fused, Key, KvHeads, RopeScaling, Width};
+use crate::arch::{Arch, Checkpoint, Factor, Fixed, Fused, Key, KvHeads, RopeScaling, Step, Tokenizer, Width};
 
 /// `falcon`.
 pub const FALCON: Arch = Arch {
@@ -86,5 +86,68 @@ pub const FALCON_H1: Arch = Arch {
     rope: RopeRule::PARTIAL,
     scaled: SSM_SCALES,
     ignored: &["attn_output.bias", "rope_freqs.weight"],
+    checkpoints: &[&Checkpoint {
+        classes: &["FalconH1ForCausalLM"],
+        names: &[
+            ("final_layernorm.weight", &["output_norm.weight"]),
+            ("pre_ff_layernorm.weight", &["ffn_norm"]),
+            ("feed_forward.gate_proj.weight", &["ffn_gate.weight"]),
+            ("feed_forward.up_proj.weight", &["ffn_up.weight"]),
+            ("feed_forward.down_proj.weight", &["ffn_down.weight"]),
+            ("mamba.in_proj.weight", &["ssm_in.weight"]),
+            ("mamba.conv1d.weight", &["ssm_conv1d.weight"]),
+            ("mamba.conv1d.bias", &["ssm_conv1d.bias"]),
+            ("mamba.dt_bias", &["ssm_dt.bias"]),
+            ("mamba.A_log", &["ssm_a"]),
+            ("mamba.D", &["ssm_d"]),
+            ("mamba.norm.weight", &["ssm_norm.weight"]),
+            ("mamba.out_proj.weight", &["ssm_out.weight"]),
+        ],
+        steps: &[
+            ("mamba.A_log", &[Step::Decay]),
+            ("mamba.norm.weight", &[Step::Reshaped]),
+            ("embed_tokens.weight", &[Step::Times(&[Factor::First(&["embedding_multiplier"])])]),
+            ("lm_head.weight", &[Step::Times(&[Factor::First(&["lm_head_multiplier"])])]),
+            ("self_attn.q_proj.weight", &[Step::Times(&[Factor::First(&["attention_in_multiplier"])])]),
+            (
+                "self_attn.k_proj.weight",
+                &[Step::Times(&[Factor::First(&["key_multiplier"]), Factor::First(&["attention_in_multiplier"])])],
+            ),
+            ("self_attn.v_proj.weight", &[Step::Times(&[Factor::First(&["attention_in_multiplier"])])]),
+            ("self_attn.o_proj.weight", &[Step::Times(&[Factor::First(&["attention_out_multiplier"])])]),
+            ("feed_forward.gate_proj.weight", &[Step::Times(&[Factor::First(&["mlp_multipliers.0"])])]),
+            ("feed_forward.down_proj.weight", &[Step::Times(&[Factor::First(&["mlp_multipliers.1"])])]),
+            ("mamba.out_proj.weight", &[Step::Times(&[Factor::First(&["ssm_out_multiplier"])])]),
+            (
+                "mamba.in_proj.weight",
+                &[Step::Times(&[Factor::First(&["ssm_in_multiplier"]), Factor::OfParts("ssm_multipliers")])],
+            ),
+        ],
+        keys: &[
+            Key::Constant("context_length", 1 << 20),
+            Key::Embedding,
+            Key::Constant("feed_forward_length", 0),
+            Key::Constant("attention.head_count", 0),
+            Key::Blocks,
+            Key::WholeOr(&["mamba_d_conv"], "ssm.conv_kernel", 4),
+            Key::Whole(&["mamba_d_ssm"], "ssm.inner_size"),
+            Key::WholeOr(&["mamba_d_state"], "ssm.state_size", 128),
+            Key::Quotient(&["mamba_d_ssm"], &["mamba_d_head"], "ssm.time_step_rank"),
+            Key::Whole(&["mamba_n_groups"], "ssm.group_count"),
+            Key::RmsEpsilon,
+            Key::FileType,
+            Key::VocabSize,
+            Key::Blocks,
+            Key::Context,
+            Key::FeedForward,
+            Key::Heads,
+            Key::KvHeads,
+            Key::Whole(&["head_dim"], "attention.key_length"),
+            Key::Whole(&["head_dim"], "attention.value_length"),
+            Key::RopeBase,
+        ],
+        tokenizer: Tokenizer::Json,
+        ..Checkpoint::USUAL
+    }],
     ..Arch::DENSE
 };

@@ -8,7 +8,9 @@ use crate::arch::parts::{
     PLAIN_FFN_BIAS_OPTIONAL, POSITIONS, POSITIONS_OPTIONAL, QK_NORMS_OPTIONAL, QKV, QKV_BIAS_OPTIONAL, TOKEN_NORM,
 };
 use crate::arch::rules::{Alibi, Attention, FeedForward, NormKind, RopeRule, ScoreScale};
-use crate::arch::{Activation, Arch, Checkpoint, Fixed, Fused, Key, KvHeads, RopeScaling, Width};
+use crate::arch::{
+    Activation, Arch, Checkpoint, Factor, Fixed, Fused, Key, KvHeads, RopeScaling, Step, TensorKey, Width,
+};
 
 /// `gpt2`.
 pub const GPT2: Arch = Arch {
@@ -205,7 +207,52 @@ pub const MPT: Arch = Arch {
 /// `jais`: a gate, and scores divided by the head size.
 pub const JAIS: Arch = Arch {
     name: "jais",
-    checkpoints: &[],
+    checkpoints: &[&Checkpoint {
+        classes: &["JAISLMHeadModel"],
+        activations: &["swiglu"],
+        root: "transformer",
+        blocks: "h",
+        names: &[
+            ("wte.weight", &["token_embd.weight"]),
+            ("ln_f.weight", &["output_norm.weight"]),
+            ("ln_f.bias", &["output_norm.bias"]),
+            ("ln_1.weight", &["attn_norm.weight"]),
+            ("ln_1.bias", &["attn_norm.bias"]),
+            ("attn.c_attn.weight", &["attn_qkv.weight"]),
+            ("attn.c_attn.bias", &["attn_qkv.bias"]),
+            ("attn.c_proj.weight", &["attn_output.weight"]),
+            ("attn.c_proj.bias", &["attn_output.bias"]),
+            ("ln_2.weight", &["ffn_norm.weight"]),
+            ("ln_2.bias", &["ffn_norm.bias"]),
+            ("mlp.c_fc.weight", &["ffn_up.weight"]),
+            ("mlp.c_fc.bias", &["ffn_up.bias"]),
+            ("mlp.c_fc2.weight", &["ffn_gate.weight"]),
+            ("mlp.c_fc2.bias", &["ffn_gate.bias"]),
+            ("mlp.c_proj.weight", &["ffn_down.weight"]),
+            ("mlp.c_proj.bias", &["ffn_down.bias"]),
+        ],
+        steps: &[
+            ("wte.weight", &[Step::Times(&[Factor::First(&["mup_embeddings_scale", "embeddings_scale"])])]),
+            (
+                "lm_head.weight",
+                &[Step::Times(&[Factor::ProductOr(["mup_output_alpha", "mup_width_scale"], "width_scale")])],
+            ),
+        ],
+        tensor_keys: &[TensorKey::Slopes("relative_pe.slopes", "attention.max_alibi_bias")],
+        fused: Some(Fused::InOrder),
+        transposed: true,
+        fixed: &[("position_embedding_type", Fixed::Text("alibi"))],
+        keys: &[
+            Key::Blocks,
+            Key::Context,
+            Key::Embedding,
+            Key::FeedForward,
+            Key::Heads,
+            Key::LayerEpsilon,
+            Key::FileType,
+        ],
+        ..Checkpoint::LAYER_NORMS
+    }],
     models: "Jais 13B, 30B",
     ends: &[ENDS, OUTPUT_NORM_BIAS, OUTPUT_REQUIRED],
     block: &[

@@ -50,7 +50,12 @@ pub const HUNYUAN_VL: Arch = Arch {
     name: "hunyuan_vl",
     models: "HunyuanOCR (text)",
     rope: RopeRule { sections: Sections::IfAny, ..HUNYUAN_DENSE.rope },
-    checkpoints: &[],
+    checkpoints: &[&Checkpoint {
+        classes: &["HunYuanVLForConditionalGeneration"],
+        more_keys: &[Key::TurnedByAxes],
+        token_keys: &[TokenKey::Stated("eod_token_id", "eos_token_id"), TokenKey::FirstOfEnds],
+        ..CHECKPOINT
+    }],
     ..HUNYUAN_DENSE
 };
 

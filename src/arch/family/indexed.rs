@@ -1,19 +1,21 @@
 //! Latent attention to positions that an indexer chooses: DeepSeek 3.2, GLM 5, dots.note, Hunyuan 4. In sequences that
 //! are not longer than what it may choose it chooses all, and its tensors are of no use.
 
-use super::deepseek2::{DEEPSEEK2, MISTRAL4};
+use super::deepseek2::{self, DEEPSEEK2, MISTRAL4};
+use super::glm::SPECIAL as GLM_SPECIAL;
 use crate::arch::expert_parts::{CHOICE_BIAS_OPTIONAL, CHOICE_BIAS_REQUIRED, EXPERTS, SHARED};
 use crate::arch::factors::ALL_SCALES;
 use crate::arch::latent_parts::{EXPANSION_BY_HEAD, LATENT, LATENT_GATE, LATENT_OUT, RANKED_QUERIES, TURNED_KEY_NORM};
 use crate::arch::parts::{
     ATTN_HEAD_GATE, ATTN_NORM, CONNECTIONS, ENDS, FFN_NORM, GATED_FFN, Group, LAST_CONNECTION, OUTPUT_REQUIRED, SINKS,
-    begun,
+    begun, beside,
 };
 use crate::arch::rules::{
     Attention, ExpertRule, GatingRule, RopeRule, ScoreScale, Temperature, WindowBase, WindowRope, WindowRule, YarnLog,
 };
 use crate::arch::rules::{FeedForward, GateClamp};
-use crate::arch::{Arch, Gating};
+use crate::arch::tensor::Role::{Bias, ByRows, Norm, Router};
+use crate::arch::{Arch, Checkpoint, Fixed, Gating, Key, Step};
 
 /// The indexer's tensors.
 const INDEXER: &[&str] = &[
@@ -23,6 +25,25 @@ const INDEXER: &[&str] = &[
     "indexer.attn_k.weight",
     "indexer.attn_q_b.weight",
 ];
+
+/// The same, as checkpoints have them.
+const INDEXER_TENSORS: Group = &[
+    beside("self_attn.indexer.k_norm.weight", "indexer.k_norm.weight", Norm),
+    beside("self_attn.indexer.k_norm.bias", "indexer.k_norm.bias", Bias),
+    beside("self_attn.indexer.weights_proj.weight", "indexer.proj.weight", Router),
+    beside("self_attn.indexer.wk.weight", "indexer.attn_k.weight", ByRows),
+    beside("self_attn.indexer.wq_b.weight", "indexer.attn_q_b.weight", ByRows),
+];
+
+/// Its numbers.
+const INDEXER_KEYS: &[Key] = &[
+    Key::Whole(&["index_n_heads"], "attention.indexer.head_count"),
+    Key::Whole(&["index_head_dim"], "attention.indexer.key_length"),
+    Key::Whole(&["index_topk"], "attention.indexer.top_k"),
+];
+
+/// The common part of checkpoints.
+const INDEXED: Checkpoint = Checkpoint { beside: INDEXER_TENSORS, ..deepseek2::CHECKPOINT };
 
 /// Groups that both kinds of blocks begin with.
 const DEEPSEEK32_MIXING: &[Group] = &[ATTN_NORM, RANKED_QUERIES, LATENT, EXPANSION_BY_HEAD, LATENT_OUT, FFN_NORM];
@@ -38,7 +59,7 @@ pub const DEEPSEEK32: Arch = Arch {
     experts: ExpertRule { gating: GatingRule::Key(None), ..DEEPSEEK2.experts },
     scaled: ALL_SCALES,
     ignored: INDEXER,
-    checkpoints: &[],
+    checkpoints: &[&Checkpoint { classes: &["DeepseekV32ForCausalLM"], last_keys: INDEXER_KEYS, ..INDEXED }],
     ..DEEPSEEK2
 };
 
@@ -48,7 +69,18 @@ pub const GLM_DSA: Arch = Arch {
     models: "GLM 5, 5.1, 5.2",
     rope: RopeRule { yarn_log: YarnLog::None, ..DEEPSEEK32.rope },
     experts: ExpertRule { gating: GatingRule::Key(Some(Gating::Sigmoid)), ..DEEPSEEK32.experts },
-    checkpoints: &[],
+    checkpoints: &[&Checkpoint {
+        classes: &["GlmMoeDsaForCausalLM"],
+        special: GLM_SPECIAL,
+        last_keys: &[
+            Key::RopeDimensions,
+            INDEXER_KEYS[0],
+            INDEXER_KEYS[1],
+            INDEXER_KEYS[2],
+            Key::Kinds("indexer_types", "full", "attention.indexer.types"),
+        ],
+        ..INDEXED
+    }],
     ..DEEPSEEK32
 };
 
@@ -86,6 +118,48 @@ pub const HY_V4: Arch = Arch {
     feed_forward: FeedForward { clamp: GateClamp::Before, ..DEEPSEEK32.feed_forward },
     scaled: &[],
     steered: false,
-    checkpoints: &[],
+    checkpoints: &[&Checkpoint {
+        classes: &["HYV4ForCausalLM"],
+        names: &[
+            ("hc_head.hc_head_fn", &["output_hc_fn.weight"]),
+            ("hc_head.hc_head_base", &["output_hc_base.weight"]),
+            ("hc_head.hc_head_scale", &["output_hc_scale.weight"]),
+            ("hc_attn_layer.hc_pre.hc_fn", &["hc_attn_fn.weight"]),
+            ("hc_attn_layer.hc_pre.hc_base", &["hc_attn_base.weight"]),
+            ("hc_attn_layer.hc_pre.hc_scale", &["hc_attn_scale.weight"]),
+            ("hc_mlp_layer.hc_pre.hc_fn", &["hc_ffn_fn.weight"]),
+            ("hc_mlp_layer.hc_pre.hc_base", &["hc_ffn_base.weight"]),
+            ("hc_mlp_layer.hc_pre.hc_scale", &["hc_ffn_scale.weight"]),
+            ("self_attn.learnable_sink_param", &["attn_sinks.weight"]),
+            ("mlp.gate.weight", &["ffn_gate_inp.weight"]),
+            ("mlp.experts.gate_up_proj", &["ffn_gate_exps.weight", "ffn_up_exps.weight"]),
+            ("mlp.experts.down_proj", &["ffn_down_exps.weight"]),
+        ],
+        steps: &[
+            ("self_attn.kv_b_proj.weight", &[Step::KeysAndValues]),
+            ("hc_head.hc_head_fn", &[Step::InFloats]),
+            ("hc_attn_layer.hc_pre.hc_fn", &[Step::InFloats]),
+            ("hc_mlp_layer.hc_pre.hc_fn", &[Step::InFloats]),
+        ],
+        left_out: &["model.mtp_layers."],
+        fixed: &[
+            ("enable_lm_head_fp32", Fixed::Unset),
+            ("n_group", Fixed::Number(1.0)),
+            ("topk_group", Fixed::Number(1.0)),
+        ],
+        keys: Key::USUAL_UNGROUPED,
+        last_keys: &[
+            Key::Constant("expert_gating_func", 2),
+            Key::PerBlock("swiglu_limit", "swiglu_clamp_exp", 0.0),
+            Key::Whole(&["hc_mult"], "hyper_connection.count"),
+            Key::Fraction(&["hc_eps"], "hyper_connection.epsilon"),
+            Key::Fraction(&["hc_magnitude"], "hyper_connection.magnitude"),
+            INDEXER_KEYS[0],
+            INDEXER_KEYS[1],
+            INDEXER_KEYS[2],
+            Key::Kinds("indexer_types", "full", "attention.indexer.types"),
+        ],
+        ..INDEXED
+    }],
     ..DEEPSEEK32
 };

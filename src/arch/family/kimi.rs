@@ -3,6 +3,8 @@
 //! of earlier ones. Ling 3: bounded decays too, and latent attention with positions and gates.
 
 use super::deepseek2::DEEPSEEK2;
+use super::llama::MIXTRAL;
+use super::qwen::DOWN_GATE_UP;
 use crate::arch::expert_parts::{CHOICE_BIAS_REQUIRED, EXPERTS, NARROW_EXPERTS, SHARED};
 use crate::arch::latent_parts::{
     EXPANSION_BY_HEAD, EXPANSION_EITHER, LATENT, LATENT_GATE_OPTIONAL, LATENT_OUT, QUERIES, RANKED_QUERIES_OPTIONAL,
@@ -16,7 +18,7 @@ use crate::arch::rules::{
     Attention, ExpertRule, FeedForward, GateClamp, GatingRule, Mixing, Normalize, Recurrence, RopeRule, Sections,
     SharedWidth,
 };
-use crate::arch::{Activation, Arch};
+use crate::arch::{Activation, Arch, Checkpoint, Fixed, Key, KvHeads, Step, Tokenizer};
 
 /// Groups that both kinds of blocks begin with.
 const KIMI_LINEAR_MIXING: &[Group] =
@@ -40,7 +42,54 @@ pub const KIMI_LINEAR: Arch = Arch {
     },
     // the graph of Kimi Delta Attention has none
     ignored: &["attn_q.bias", "attn_k.bias", "attn_v.bias"],
-    checkpoints: &[],
+    checkpoints: &[&Checkpoint {
+        classes: &["KimiLinearForCausalLM", "KimiLinearModel"],
+        names: MIXTRAL,
+        more_names: &[
+            ("self_attn.kv_b_proj.weight", &["attn_k_b.weight", "attn_v_b.weight"]),
+            ("self_attn.q_conv1d.weight", &["ssm_conv1d_q.weight"]),
+            ("self_attn.k_conv1d.weight", &["ssm_conv1d_k.weight"]),
+            ("self_attn.v_conv1d.weight", &["ssm_conv1d_v.weight"]),
+            ("self_attn.A_log", &["ssm_a"]),
+            ("self_attn.dt_bias", &["ssm_dt.bias"]),
+            ("self_attn.b_proj.weight", &["ssm_beta.weight"]),
+            ("self_attn.f_a_proj.weight", &["ssm_f_a.weight"]),
+            ("self_attn.f_b_proj.weight", &["ssm_f_b.weight"]),
+            ("self_attn.g_a_proj.weight", &["ssm_g_a.weight"]),
+            ("self_attn.g_b_proj.weight", &["ssm_g_b.weight"]),
+            ("self_attn.o_norm.weight", &["ssm_norm.weight"]),
+            ("block_sparse_moe.gate.e_score_correction_bias", &["exp_probs_b.bias"]),
+            ("block_sparse_moe.shared_experts.gate_proj.weight", &["ffn_gate_shexp.weight"]),
+            ("block_sparse_moe.shared_experts.up_proj.weight", &["ffn_up_shexp.weight"]),
+            ("block_sparse_moe.shared_experts.down_proj.weight", &["ffn_down_shexp.weight"]),
+        ],
+        steps: &[
+            ("self_attn.kv_b_proj.weight", &[Step::KeysAndValues]),
+            ("self_attn.A_log", &[Step::Decay, Step::OneRow, Step::OneRow]),
+            ("self_attn.q_conv1d.weight", &[Step::OneRow]),
+            ("self_attn.k_conv1d.weight", &[Step::OneRow]),
+            ("self_attn.v_conv1d.weight", &[Step::OneRow]),
+        ],
+        kv_heads: KvHeads::One,
+        more_keys: &[
+            Key::VocabSize,
+            Key::KvHeadsIn("linear_attn_config.full_attn_layers"),
+            Key::Whole(&["linear_attn_config.short_conv_kernel_size"], "ssm.conv_kernel"),
+            Key::Whole(&["linear_attn_config.head_dim"], "kda.head_dim"),
+            Key::Whole(&["q_lora_rank"], "attention.q_lora_rank"),
+            Key::Whole(&["kv_lora_rank"], "attention.kv_lora_rank"),
+            Key::Whole(&["qk_rope_head_dim"], "rope.dimension_count"),
+            Key::Sum(&["kv_lora_rank"], &["qk_rope_head_dim"], "attention.key_length"),
+            Key::Sum(&["qk_nope_head_dim"], &["qk_rope_head_dim"], "attention.key_length_mla"),
+            Key::Whole(&["v_head_dim"], "attention.value_length_mla"),
+            Key::Whole(&["moe_intermediate_size"], "expert_feed_forward_length"),
+            Key::Whole(&["num_shared_experts"], "expert_shared_count"),
+            Key::Whole(&["first_k_dense_replace"], "leading_dense_block_count"),
+            Key::Fraction(&["routed_scaling_factor"], "expert_weights_scale"),
+        ],
+        tokenizer: Tokenizer::Json,
+        ..Checkpoint::USUAL
+    }],
     ..DEEPSEEK2
 };
 
@@ -107,6 +156,70 @@ pub const BAILINGMOE3: Arch = Arch {
     feed_forward: FeedForward { clamp: GateClamp::After, ..KIMI_LINEAR.feed_forward },
     experts: ExpertRule { normalize: Normalize::Key, shared: SharedWidth::KeyOrCountOrOne, ..KIMI_LINEAR.experts },
     scaled: &[],
-    checkpoints: &[],
+    checkpoints: &[&Checkpoint {
+        classes: &["BailingMoeV3ForCausalLM"],
+        names: DOWN_GATE_UP,
+        more_names: &[
+            ("word_embeddings.weight", &["token_embd.weight"]),
+            ("attention.q_proj.weight", &["attn_q.weight"]),
+            ("attention.k_proj.weight", &["attn_k.weight"]),
+            ("attention.v_proj.weight", &["attn_v.weight"]),
+            ("attention.o_proj.weight", &["attn_output.weight"]),
+            ("attention.q_a_proj.weight", &["attn_q_a.weight"]),
+            ("attention.q_a_layernorm.weight", &["attn_q_a_norm.weight"]),
+            ("attention.q_b_proj.weight", &["attn_q_b.weight"]),
+            ("attention.kv_a_proj_with_mqa.weight", &["attn_kv_a_mqa.weight"]),
+            ("attention.kv_a_layernorm.weight", &["attn_kv_a_norm.weight"]),
+            ("attention.kv_b_proj.weight", &["attn_k_b.weight", "attn_v_b.weight"]),
+            ("attention.q_conv1d.weight", &["ssm_conv1d_q.weight"]),
+            ("attention.k_conv1d.weight", &["ssm_conv1d_k.weight"]),
+            ("attention.v_conv1d.weight", &["ssm_conv1d_v.weight"]),
+            ("attention.A_log", &["ssm_a"]),
+            ("attention.dt_bias", &["ssm_dt.bias"]),
+            ("attention.b_proj.weight", &["ssm_beta.weight"]),
+            ("attention.f_proj.weight", &["ssm_f_a.weight"]),
+            // of blocks that attend, and of the others
+            ("attention.g_proj.weight", &["attn_gate.weight"]),
+            ("attention.g_proj.weight", &["ssm_g_a.weight"]),
+            ("attention.o_norm.weight", &["ssm_norm.weight"]),
+        ],
+        steps: &[
+            ("attention.kv_b_proj.weight", &[Step::KeysAndValues]),
+            ("attention.A_log", &[Step::Exponential]),
+            ("attention.q_conv1d.weight", &[Step::OneRow]),
+            ("attention.k_conv1d.weight", &[Step::OneRow]),
+            ("attention.v_conv1d.weight", &[Step::OneRow]),
+        ],
+        fixed: &[
+            ("no_kda_lora", Fixed::True),
+            ("kda_safe_gate", Fixed::True),
+            ("gated_attention_proj_granularity_type", Fixed::Text("head_wise")),
+        ],
+        kv_heads: KvHeads::One,
+        more_keys: &[
+            Key::KvHeadsOfGroups("layer_group_size"),
+            Key::VocabSize,
+            Key::Whole(&["short_conv_kernel_size"], "ssm.conv_kernel"),
+            Key::Whole(&["head_dim"], "kda.head_dim"),
+            Key::Flag("kda_safe_gate", "kda.safe_gate", true),
+            Key::Fraction(&["kda_lower_bound"], "kda.gate_lower_bound"),
+            Key::Whole(&["q_lora_rank"], "attention.q_lora_rank"),
+            Key::Whole(&["kv_lora_rank"], "attention.kv_lora_rank"),
+            Key::Whole(&["qk_rope_head_dim"], "rope.dimension_count"),
+            Key::Sum(&["kv_lora_rank"], &["qk_rope_head_dim"], "attention.key_length"),
+            Key::Sum(&["qk_nope_head_dim"], &["qk_rope_head_dim"], "attention.key_length_mla"),
+            Key::Whole(&["v_head_dim"], "attention.value_length_mla"),
+            Key::Whole(&["moe_intermediate_size"], "expert_feed_forward_length"),
+            Key::Whole(&["moe_shared_expert_intermediate_size"], "expert_shared_feed_forward_length"),
+            Key::WholeOr(&["num_shared_experts"], "expert_shared_count", 1),
+            Key::Whole(&["first_k_dense_replace"], "leading_dense_block_count"),
+            Key::Fraction(&["routed_scaling_factor"], "expert_weights_scale"),
+            Key::Flag("norm_topk_prob", "expert_weights_norm", false),
+            Key::Limits("expert_swiglu_limit_list", "swiglu_clamp_exp"),
+            Key::Limits("share_expert_swiglu_limit_list", "swiglu_clamp_shexp"),
+        ],
+        tokenizer: Tokenizer::Json,
+        ..Checkpoint::USUAL
+    }],
     ..KIMI_LINEAR
 };

@@ -7,7 +7,7 @@ use crate::arch::parts::{
     QKV, QKV_BIAS_OPTIONAL, ROPE_FACTORS, ROPE_FACTORS_BY_CONTEXT, begun,
 };
 use crate::arch::rules::{Attention, RopeRule, Temperature, YarnLog};
-use crate::arch::{Arch, Checkpoint, HeadDim, Key, KvHeads, Name, SpacePrefix, TokenRule};
+use crate::arch::{Arch, Checkpoint, Fixed, HeadDim, Key, KvHeads, Name, SpacePrefix, TokenRule};
 
 /// Groups that both kinds of blocks begin with.
 const LLAMA_MIXING: &[Group] = &[ATTN_NORM, QKV, ATTN_OUT, FFN_NORM];
@@ -51,6 +51,13 @@ pub const LLAMA: Arch = Arch {
             rms_eps: Some(1e-5),
             ..CHECKPOINT
         },
+        &Checkpoint {
+            classes: &["MobileLLMForCausalLM"],
+            // blocks that share weights run several times
+            fixed: &[("layer_sharing", Fixed::Unset)],
+            ..CHECKPOINT
+        },
+        &Checkpoint { classes: &["InternLM3ForCausalLM"], token_rules: &[], ..CHECKPOINT },
     ],
     ..Arch::DENSE
 };

@@ -1,14 +1,16 @@
 //! Qwen 1 (half the stated width), Qwen 2 (biases on q, k and v) and Qwen 3 (a norm on every query and key head
 //! instead), with experts, and the text models behind eyes and voices, whose positions have several dimensions.
 
+use super::llama;
 use crate::arch::expert_parts::{CHUNKS, EXPERTS, SHARED, SHARED_GATE};
 use crate::arch::factors::{ATTN_OUT_SCALE, DENSE_SCALES, EXPERT_SCALES};
 use crate::arch::parts::{
     ATTN_NORM, ATTN_OUT, ATTN_OUT_BIAS_OPTIONAL, ENDS, FFN_NORM, GATED_FFN, HALF_FFN, HEAD_NORMS, OUTPUT_BIAS,
-    OUTPUT_OR_TIED, OUTPUT_REQUIRED, QKV, QKV_BIAS_OPTIONAL,
+    OUTPUT_OR_TIED, OUTPUT_REQUIRED, QKV, QKV_BIAS_OPTIONAL, beside,
 };
 use crate::arch::rules::{ExpertRule, ExpertWidth, Normalize, RopeRule, Sections, SharedWidth};
-use crate::arch::{Arch, Checkpoint, Claim, Fixed, HeadDim, Key, KvHeads, Name, Step, Tokenizer};
+use crate::arch::tensor::Role::ByRows;
+use crate::arch::{Arch, Checkpoint, Claim, Fixed, Fused, HeadDim, Key, KvHeads, Name, Step, Tokenizer};
 
 /// `qwen`.
 pub const QWEN: Arch = Arch {
@@ -17,6 +19,31 @@ pub const QWEN: Arch = Arch {
     ends: &[ENDS, OUTPUT_REQUIRED],
     block: &[ATTN_NORM, QKV, ATTN_OUT, FFN_NORM, HALF_FFN, QKV_BIAS_OPTIONAL],
     rope: RopeRule::PARTIAL,
+    checkpoints: &[&Checkpoint {
+        classes: &["QWenLMHeadModel"],
+        root: "transformer",
+        blocks: "h",
+        names: &[
+            ("wte.weight", &["token_embd.weight"]),
+            ("ln_f.weight", &["output_norm.weight"]),
+            ("ln_1.weight", &["attn_norm.weight"]),
+            ("attn.c_attn.weight", &["attn_qkv.weight"]),
+            ("attn.c_attn.bias", &["attn_qkv.bias"]),
+            ("attn.c_proj.weight", &["attn_output.weight"]),
+            ("ln_2.weight", &["ffn_norm.weight"]),
+            ("mlp.w1.weight", &["ffn_up.weight"]),
+            ("mlp.w2.weight", &["ffn_gate.weight"]),
+            ("mlp.c_proj.weight", &["ffn_down.weight"]),
+        ],
+        fused: Some(Fused::InOrder),
+        head_dim: HeadDim::Implied,
+        kv_heads: KvHeads::StatedAlone,
+        rope_names: &["rotary_emb_base"],
+        // config.json has the epsilon of its RMS norms under the name of layer norms
+        layer_eps: Some(1e-6),
+        tokenizer: Tokenizer::Json,
+        ..Checkpoint::USUAL
+    }],
     ..Arch::DENSE
 };
 
@@ -254,5 +281,26 @@ pub const COGVLM: Arch = Arch {
         "vis_up.weight",
         "vis_down.weight",
     ],
+    checkpoints: &[&Checkpoint {
+        classes: &["CogVLMForCausalLM"],
+        names: &[
+            ("self_attn.language_expert_query_key_value.weight", &["attn_qkv.weight"]),
+            ("self_attn.language_expert_dense.weight", &["attn_output.weight"]),
+            ("mlp.language_mlp.gate_proj.weight", &["ffn_gate.weight"]),
+            ("mlp.language_mlp.up_proj.weight", &["ffn_up.weight"]),
+            ("mlp.language_mlp.down_proj.weight", &["ffn_down.weight"]),
+        ],
+        beside: &[
+            beside("self_attn.vision_expert_query_key_value.weight", "vis_attn_qkv.weight", ByRows),
+            beside("self_attn.vision_expert_dense.weight", "vis_attn_output.weight", ByRows),
+            beside("mlp.vision_mlp.gate_proj.weight", "vis_gate.weight", ByRows),
+            beside("mlp.vision_mlp.up_proj.weight", "vis_up.weight", ByRows),
+            beside("mlp.vision_mlp.down_proj.weight", "vis_down.weight", ByRows),
+        ],
+        left_out: &["model.vision."],
+        fused: Some(Fused::InOrder),
+        head_dim: HeadDim::Implied,
+        ..llama::CHECKPOINT
+    }],
     ..Arch::DENSE
 };

@@ -8,7 +8,10 @@ use crate::arch::parts::{
     ROPE_FACTORS_BY_CONTEXT,
 };
 use crate::arch::rules::{Alibi, Attention, ExpertRule, FeedForward, QkNorms, RopeLayers, RopeRule};
-use crate::arch::{Activation, Arch, Checkpoint, Fixed, HeadDim, Key, KvHeads, SpacePrefix, Tokenizer, Width};
+use crate::arch::{
+    Activation, Arch, Checkpoint, Fixed, HeadDim, Key, KvHeads, RopeScaling, SpacePrefix, Step, TokenKey, Tokenizer,
+    Width,
+};
 
 /// LLaMA's graph without biases on the output projection and the feed-forward network.
 const RELATIVE: Arch = Arch {
@@ -81,7 +84,26 @@ pub const INTERNLM2: Arch = Arch {
     name: "internlm2",
     models: "InternLM 2, InternLM 3",
     ends: &[ENDS, OUTPUT_REQUIRED],
-    checkpoints: &[],
+    checkpoints: &[&Checkpoint {
+        classes: &["InternLM2ForCausalLM"],
+        names: &[
+            ("tok_embeddings.weight", &["token_embd.weight"]),
+            ("output.weight", &["output.weight"]),
+            ("attention_norm.weight", &["attn_norm.weight"]),
+            ("ffn_norm.weight", &["ffn_norm.weight"]),
+            ("attention.wqkv.weight", &["attn_q.weight", "attn_k.weight", "attn_v.weight"]),
+            ("attention.wo.weight", &["attn_output.weight"]),
+            ("feed_forward.w1.weight", &["ffn_gate.weight"]),
+            ("feed_forward.w2.weight", &["ffn_down.weight"]),
+            ("feed_forward.w3.weight", &["ffn_up.weight"]),
+        ],
+        steps: &[("attention.wqkv.weight", &[Step::ByServedHeads])],
+        head_dim: HeadDim::Implied,
+        rope_scaling: RopeScaling::AnyOrDynamic,
+        tokenizer: Tokenizer::InternLm2,
+        token_keys: &[TokenKey::Added("<|im_end|>", "eos_token_id")],
+        ..Checkpoint::USUAL
+    }],
     ..RELATIVE
 };
 

@@ -38,6 +38,17 @@ pub(super) struct TokenizerFiles {
     pub config: Json,
 }
 
+impl TokenizerFiles {
+    /// The id of the added token with this text, as `tokenizer.json` has it, or else `tokenizer_config.json`.
+    pub fn added(&self, text: &str) -> Option<u32> {
+        let listed = self.tokenizer.as_ref().and_then(|t| t.get("added_tokens")?.as_array());
+        let listed = listed.into_iter().flatten().find(|a| content(a) == Some(text));
+        let decoder = self.config.get("added_tokens_decoder").and_then(Json::as_object);
+        let decoded = || decoder?.iter().find(|(_, entry)| content(entry) == Some(text))?.0.parse().ok();
+        listed.and_then(|a| u32::try_from(a.get("id")?.as_u64()?).ok()).or_else(decoded)
+    }
+}
+
 pub(in crate::convert) type Keys = Vec<(String, Value)>;
 
 pub(super) fn wrong(file: &'static str, what: impl Into<String>) -> ConvertError {

@@ -47,7 +47,7 @@ pub(super) fn convert(
     let class = files.config.get("tokenizer_class").and_then(Json::as_str);
     let json_alone = files.tokenizer.is_some()
         && match source.checkpoint.tokenizer {
-            Tokenizer::Any => false,
+            Tokenizer::Any | Tokenizer::Arctic | Tokenizer::InternLm2 => false,
             Tokenizer::Json => true,
             Tokenizer::Phi => class == Some("GPT2Tokenizer"),
         };
@@ -67,12 +67,17 @@ pub(super) fn convert(
         }
         None => None,
     };
-    let mut space_prefix = None;
+    let (mut space_prefix, mut space_first) = (None, None);
     let (name, pre, vocab, merges) = if let Some(model) = model {
         space_prefix = model.space_prefix(stated_prefix);
         let added = folder.json("added_tokens.json")?;
-        let phi = source.checkpoint.tokenizer == Tokenizer::Phi;
-        let vocab = spm::vocab(&model, &files, &added, n_vocab, phi, notes)?;
+        let rule = source.checkpoint.tokenizer;
+        match rule {
+            Tokenizer::Arctic => space_prefix = None,
+            Tokenizer::InternLm2 => space_first = Some(model.add_dummy_prefix),
+            _ => {}
+        }
+        let vocab = spm::vocab(&model, &files, &added, n_vocab, rule, notes)?;
         ("llama", "default".to_owned(), vocab, Vec::new())
     } else if let Some(tokenizer) = &files.tokenizer {
         if spm::is_spm_like(tokenizer) {
@@ -107,6 +112,9 @@ pub(super) fn convert(
     if !merges.is_empty() {
         set("merges", Value::Array(Array::Str(merges.into_iter().collect())));
     }
+    if let Some(prefix) = space_first {
+        set("add_space_prefix", Value::Bool(prefix));
+    }
     let n_tokens = (name == "llama").then_some(vocab.tokens.len() as u64);
     let named = special_tokens(&files, source)?;
     keys.extend(special::keys(folder, &files, h, n_tokens, &named)?);
@@ -120,6 +128,7 @@ pub(super) fn convert(
         keys.extend(stated.map(|(key, value)| (format!("tokenizer.ggml.{key}"), value)));
     }
     let prefix = match space {
+        _ if space_first.is_some() => None,
         SpacePrefix::Never => Some(false),
         SpacePrefix::Config if stated_prefix.is_some() => None,
         SpacePrefix::ConfigLast => stated_prefix.or(space_prefix),
@@ -130,8 +139,17 @@ pub(super) fn convert(
     }
     for key in source.checkpoint.token_keys {
         let entry = match *key {
+            TokenKey::TemplateFile => {
+                let template = folder.read("chat_template.jinja")?;
+                let text = template.map(|bytes| Value::str(&String::from_utf8_lossy(&bytes)));
+                keys.extend(text.map(|text| ("tokenizer.chat_template".to_owned(), text)));
+                None
+            }
             TokenKey::Id(gguf, id) => Some((gguf, Value::U32(id))),
+            TokenKey::Added(text, gguf) => files.added(text).map(|id| (gguf, Value::U32(id))),
+            TokenKey::Stated(stated, gguf) => h.u32(stated)?.map(|id| (gguf, Value::U32(id))),
             TokenKey::AddBos(add) => Some(("add_bos_token", Value::Bool(add))),
+            TokenKey::OtherEnd => other_end(h).map(|id| ("eot_token_id", Value::U32(id))),
             TokenKey::FirstOfEnds => first_of_ends(folder)?.map(|id| ("eot_token_id", Value::U32(id))),
         };
         keys.extend(entry.map(|(key, value)| (format!("tokenizer.ggml.{key}"), value)));
@@ -151,6 +169,14 @@ fn special_tokens(files: &TokenizerFiles, source: &Source) -> Result<Vec<(&'stat
         None => Err(wrong("tokenizer.json", format!("has no added token '{text}', which models of the class need"))),
     });
     named.collect()
+}
+
+/// The first of several tokens that end a text and that begins none.
+fn other_end(h: &HParams) -> Option<u32> {
+    let begin = h.get("bos_token_id").and_then(Json::as_u64);
+    let ends = h.get("eos_token_id")?.as_array()?;
+    let other = ends.iter().filter_map(Json::as_u64).find(|id| Some(*id) != begin)?;
+    u32::try_from(other).ok()
 }
 
 /// The first of several tokens that end a text.

@@ -8,22 +8,26 @@ use super::super::error::ConvertError;
 use super::bpe;
 use super::keys::{Kind, TokenizerFiles, Vocab, content, looks_special, wrong};
 use super::proto::Model;
+use crate::arch::Tokenizer;
 
 const SPACE: char = '\u{2581}';
 /// Score of tokens that no merge makes.
 const ADDED: f32 = -1000.0;
+/// Score of tokens that stand for none.
+const PADDING: f32 = -10000.0;
 
-/// The vocabulary of `tokenizer.model`, added tokens included, padded to `n_vocab`. Of Phi's tokenizers those of
-/// `tokenizer.json` are added too, and all as they are.
+/// The vocabulary of `tokenizer.model`, added tokens included, padded to `n_vocab`. Of Phi's and InternLM 2's tokenizers
+/// those of `tokenizer.json` are added too, and all as they are.
 pub(super) fn vocab(
     model: &Model,
     files: &TokenizerFiles,
     added: &Option<Json>,
     n_vocab: u32,
-    phi: bool,
+    rule: Tokenizer,
     notes: &mut Vec<String>,
 ) -> Result<Vocab, ConvertError> {
     let n = n_vocab as usize;
+    let listed_too = matches!(rule, Tokenizer::Phi | Tokenizer::InternLm2);
     if model.model_type != 2 {
         notes.push("tokenizer.model is not of type BPE; GGUF's 'llama' tokenizer joins pieces by score".into());
     }
@@ -36,15 +40,25 @@ pub(super) fn vocab(
     let mut v = Vocab::default();
     for p in model.pieces.iter().take(n) {
         // the reference knows user-defined tokens only from the other files
-        let kind = if p.kind == Kind::UserDefined { Kind::Normal } else { p.kind };
-        v.push(p.text.clone(), kind);
+        let kind = match p.kind {
+            _ if rule == Tokenizer::InternLm2 && p.text.starts_with(b"[UNUSED") => Kind::Unused,
+            Kind::UserDefined => Kind::Normal,
+            kind => kind,
+        };
+        let text = match &p.text[..] {
+            // no text could be told from none
+            b"\0" if rule == Tokenizer::InternLm2 => "🐉".as_bytes(),
+            text => text,
+        };
+        v.push(text, kind);
         v.scores.push(p.score);
     }
     for i in v.tokens.len()..n {
         v.push(format!("[PAD{i}]"), Kind::Unused);
-        v.scores.push(-10000.0);
+        v.scores.push(PADDING);
     }
-    for (token, id) in added.iter().filter_map(Json::as_object).flatten() {
+    let added = added.as_ref().filter(|_| rule != Tokenizer::Arctic);
+    for (token, id) in added.and_then(Json::as_object).into_iter().flatten() {
         let id = id.as_u64().ok_or_else(|| wrong("added_tokens.json", format!("the id of '{token}' is {id}")))?;
         put(&mut v, id, token.clone(), Kind::UserDefined, notes);
     }
@@ -57,15 +71,19 @@ pub(super) fn vocab(
                 format!("added_tokens_decoder has an entry '{id}' without a number or content"),
             ));
         };
-        put_added(&mut v, id, token, entry, phi, notes);
+        if rule == Tokenizer::Arctic {
+            put_redefined(&mut v, id, token, entry, &files.config);
+            continue;
+        }
+        put_added(&mut v, id, token, entry, listed_too, notes);
     }
-    let listed = files.tokenizer.as_ref().filter(|_| phi);
+    let listed = files.tokenizer.as_ref().filter(|_| listed_too);
     let listed = listed.and_then(|t| t.get("added_tokens")?.as_array());
     for entry in listed.into_iter().flatten() {
         let (Some(id), Some(token)) = (entry.get("id").and_then(Json::as_u64), content(entry)) else {
             return Err(wrong("tokenizer.json", format!("added token {entry} has no id or no content")));
         };
-        put_added(&mut v, id, token, entry, phi, notes);
+        put_added(&mut v, id, token, entry, listed_too, notes);
     }
     Ok(v)
 }
@@ -79,6 +97,21 @@ fn put_added(v: &mut Vocab, id: u64, token: &str, entry: &Json, as_it_is: bool, 
         false => (token.replace(SPACE, " "), Kind::UserDefined),
     };
     put(v, id, text, kind, notes);
+}
+
+/// Arctic's: special tokens have the scores of control tokens, and others that of unused ones.
+fn put_redefined(v: &mut Vocab, id: u64, token: &str, entry: &Json, config: &Json) {
+    let Some(i) = usize::try_from(id).ok().filter(|i| *i < v.tokens.len()) else {
+        return;
+    };
+    let unknown = config.get("unk_token").and_then(content);
+    let special = entry.get("special").and_then(Json::as_bool) == Some(true);
+    (v.kinds[i], v.scores[i]) = match special {
+        true if unknown == Some(token) => (Kind::Unknown, 0.0),
+        true => (Kind::Control, 0.0),
+        false => (Kind::UserDefined, PADDING),
+    };
+    v.tokens[i] = token.as_bytes().to_vec();
 }
 
 fn put(v: &mut Vocab, id: u64, token: String, kind: Kind, notes: &mut Vec<String>) {
@@ -144,7 +177,7 @@ pub(super) fn vocab_of_json(tokenizer: &Json, config: &Json, n_vocab: u32) -> Re
     for (i, token) in by_id.into_iter().enumerate() {
         let Some(token) = token else {
             v.push(format!("[PAD{i}]"), Kind::Unused);
-            v.scores.push(-10000.0);
+            v.scores.push(PADDING);
             continue;
         };
         let score = ranks.get(token).map_or(ADDED, |r| -(*r as f32));

@@ -213,7 +213,7 @@ impl Config {
         let (norm, eps) = norm(k, arch);
         let rope = position::rope(k, arch, head_dim, n_ctx_train as u32);
         let (window, windowed) = position::windows(k, arch, n_layer);
-        let window_rope = position::window_rope(k, arch, &rope, n_ctx_train as u32);
+        let window_rope = position::window_rope(k, arch, &rope, head_dim, n_ctx_train as u32);
         let leading = experts.as_ref().map_or(0, |e| e.layers.iter().take_while(|&&has| !has).count());
         let turned = position::turned(k, arch, window.map(|_| &windowed[..]), leading, n_layer);
         let clamp = arch.feed_forward.clamp;

@@ -131,7 +131,7 @@ fn sections(k: &mut Keys<'_>, rule: Sections, rope: &mut Rope) {
 }
 
 /// RoPE of the window layers.
-pub fn window_rope(k: &mut Keys<'_>, arch: &Arch, global: &Rope, n_ctx_train: u32) -> Rope {
+pub fn window_rope(k: &mut Keys<'_>, arch: &Arch, global: &Rope, head_dim: usize, n_ctx_train: u32) -> Rope {
     const BASE: &str = "rope.freq_base_swa";
     let mut rope = global.clone();
     let Some(rule) = arch.window.map(|w| w.rope) else {
@@ -147,8 +147,8 @@ pub fn window_rope(k: &mut Keys<'_>, arch: &Arch, global: &Rope, n_ctx_train: u3
         && let Some(n) = k.u32("rope.dimension_count_swa")
     {
         rope.n_rot = n as usize;
-        if n == 0 || n % 2 == 1 || n as usize > global.n_rot {
-            k.wrong("rope.dimension_count_swa", format!("is {n}, it must be even and at most {}", global.n_rot));
+        if n == 0 || n % 2 == 1 || n as usize > head_dim {
+            k.wrong("rope.dimension_count_swa", format!("is {n}, it must be even and at most {head_dim}"));
         }
     }
     if rule.scaling != WindowScaling::Same {

@@ -32,7 +32,8 @@ pub struct Args {
     #[arg(long, value_name = "OUT.gguf", conflicts_with = "out")]
     outfile: Option<PathBuf>,
 
-    /// Type of the matrices: auto takes the 16-bit float type of the checkpoint, else f16
+    /// Type of the matrices: auto takes the 16-bit float type of the checkpoint, else f16; ternary and those of codes and
+    /// scales take matrices that they hold without rounding
     #[arg(long, value_name = "TYPE", default_value = "auto", value_parser = outtype)]
     pub outtype: Choice,
 

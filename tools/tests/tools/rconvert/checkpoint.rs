@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use trine_formats::types::TypeId;
 
 /// A tensor of a checkpoint: element type, shape, bytes.
 pub type Tensor = (&'static str, Vec<u64>, Vec<u8>);
@@ -104,19 +105,54 @@ impl Checkpoint {
         Checkpoint::new("LlamaForCausalLM", config).blocks("BF16", HEAD, &norms)
     }
 
-    /// Tensors from a list, `name rows columns` in BF16 or `name F32 rows columns`. A name may have numbers,
-    /// `experts.0-3.w1`, for as many tensors.
+    /// Tensors from a list, `name rows columns` in BF16 or `name TYPE rows columns`. A name may have numbers,
+    /// `experts.0-3.w1`, for as many tensors; a type of whole numbers a bound, `I32%3`, or the numbers, `I64=64,96`.
     pub fn list(mut self, prefix: &str, list: &str) -> Checkpoint {
         for line in list.split(';').map(str::trim).filter(|l| !l.is_empty()) {
             let mut words = line.split_whitespace().peekable();
             let name = words.next().expect("a name");
-            let dtype = if words.next_if_eq(&"F32").is_some() { "F32" } else { "BF16" };
+            let dtype = words.next_if(|w| !w.starts_with(|c: char| c.is_ascii_digit())).unwrap_or("BF16");
             let shape: Vec<u64> = words.map(|w| w.parse().expect("an extent")).collect();
             for name in numbered(name) {
-                self.add(&format!("{prefix}{name}"), dtype, &shape);
+                self.of_type(&format!("{prefix}{name}"), dtype, &shape);
             }
         }
         self
+    }
+
+    /// A tensor of a type that a list names.
+    fn of_type(&mut self, name: &str, dtype: &str, shape: &[u64]) {
+        let (kind, rest) = dtype.find(['%', '=']).map_or((dtype, ""), |at| dtype.split_at(at));
+        let n: u64 = shape.iter().product();
+        let (kind, size) = match kind {
+            "BF16" => return self.add(name, "BF16", shape),
+            "F32" => return self.add(name, "F32", shape),
+            "F16" => ("F16", 2),
+            "I32" => ("I32", 4),
+            "I64" => ("I64", 8),
+            "I8" => ("I8", 1),
+            "U8" => ("U8", 1),
+            "U32" => ("U32", 4),
+            "F8_E4M3" => ("F8_E4M3", 1),
+            other => panic!("{other}"),
+        };
+        let whole = |v: f32, of: f32| ((v + 0.5) * of) as u32;
+        let bytes: Vec<u8> = if let Some(numbers) = rest.strip_prefix('=') {
+            numbers.split(',').flat_map(|n| n.parse::<i64>().expect("a number").to_le_bytes()).collect()
+        } else if let Some(bound) = rest.strip_prefix('%') {
+            let bound: u32 = bound.parse().expect("a bound");
+            self.values(n).into_iter().flat_map(|v| (whole(v, 65536.0) % bound).to_le_bytes()).collect()
+        } else if kind == "F16" {
+            let mut bytes = vec![0; n as usize * 2];
+            let encode = TypeId::F16.info().and_then(|t| t.encode).expect("an encoder");
+            encode(&self.values(n), None, &mut bytes);
+            bytes
+        } else {
+            let bytes = self.values(n * size).into_iter().map(|v| whole(v, 256.0) as u8);
+            // no float is none
+            bytes.map(|b| if kind == "F8_E4M3" && b & 0x7F == 0x7F { b & 0x83 } else { b }).collect()
+        };
+        self.tensors.insert(name.into(), (kind, shape.to_vec(), bytes));
     }
 
     /// Further special tokens of `tokenizer.json`.

@@ -86,17 +86,26 @@ fn files_are_those_of_the_reference_converter() {
 /// Every file runs: its tensors and keys are those that the architecture asks for.
 #[test]
 fn what_is_written_runs() {
+    for Recorded { name, checkpoint, folder, outtype, .. } in all().into_iter().filter(|r| r.runs) {
+        runs(&name, &convert(&checkpoint, &folder, &["--outtype", &outtype]));
+    }
+}
+
+/// Runs a file on six tokens.
+pub fn runs(name: &str, file: &[u8]) {
     let dir = trine_testkit::folder();
     let (model, ids) = (dir.path().join("model.gguf"), dir.path().join("ids.txt"));
     fs::write(&ids, "1 3 4 0 2 5").unwrap();
-    for Recorded { name, checkpoint, folder, outtype, .. } in all().into_iter().filter(|r| r.runs) {
-        let file = convert(&checkpoint, &folder, &["--outtype", &outtype]);
-        fs::write(&model, file).unwrap();
-        let mut rgen = Command::from(tool::command(env!("CARGO_BIN_EXE_rgen")));
-        rgen.arg("-m").arg(&model).arg("--tokens").arg(&ids);
-        rgen.args(["-n", "1", "-t", "1", "--logits-sha256"]);
-        let out = rgen.assert().success().get_output().stdout.clone();
-        let lines = String::from_utf8(out).unwrap().lines().count();
-        assert_eq!(lines, 6, "{name}");
-    }
+    fs::write(&model, file).unwrap();
+    let mut rgen = Command::from(tool::command(env!("CARGO_BIN_EXE_rgen")));
+    rgen.arg("-m").arg(&model).arg("--tokens").arg(&ids);
+    rgen.args(["-n", "1", "-t", "1", "--logits-sha256"]);
+    let out = rgen.assert().success().get_output().stdout.clone();
+    let lines = String::from_utf8(out).unwrap().lines().count();
+    assert_eq!(lines, 6, "{name}");
+}
+
+/// The checkpoint of an entry.
+pub fn checkpoint(name: &str) -> Checkpoint {
+    read(&testdata("checkpoints").join(format!("{name}.json"))).checkpoint
 }

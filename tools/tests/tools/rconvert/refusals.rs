@@ -57,7 +57,7 @@ fn configurations() {
             &["'longrope' is not supported", "linear, yarn"],
         ),
         (json!({"rope_scaling": {"rope_type": "yarn"}}), &["has no 'factor'"]),
-        (json!({"quantization_config": {"quant_method": "gptq"}}), &["quantized by 'gptq'"]),
+        (json!({"quantization_config": {"quant_method": "exl3"}}), &["quantized by 'exl3'", "gptq, awq"]),
         (json!({"partial_rotary_factor": 0.5}), &["'partial_rotary_factor'"]),
     ] {
         says(&refused(&llama(config), &[]), parts);

@@ -1,0 +1,78 @@
+//! Keys with an entry for every block, and those that follow from such lists.
+
+use serde_json::Value as JsonValue;
+use trine_formats::gguf::{Array, Value};
+
+use super::error::ConvertError;
+use super::hparams::{HParams, number};
+use super::source::Source;
+use crate::arch::Key;
+
+/// The key and the value of one that is made of a list, where `config.json` has the list.
+pub(super) fn list(key: &Key, h: &HParams, source: &Source) -> Result<Option<(&'static str, Value)>, ConvertError> {
+    const KV_HEADS: &str = "attention.head_count_kv";
+    let layers = source.layers;
+    let kv_heads = source.sizes.kv_heads as i32;
+    let of_blocks = |heads: &dyn Fn(u32) -> i32| Value::Array(Array::I32((0..layers).map(heads).collect()));
+    Ok(match *key {
+        Key::Kinds(stated, word, name) => h.texts(stated, layers)?.map(|kinds| {
+            let all = kinds.into_iter().map(|kind| kind == word).collect();
+            (name, Value::Array(Array::Bool(all)))
+        }),
+        Key::Numbers(stated, name) => numbers(h, stated, layers)?.map(|all| (name, Value::Array(Array::I32(all)))),
+        Key::NumbersOr(stated, name, single) => {
+            let all = match numbers(h, stated, layers)? {
+                Some(all) => all,
+                None => vec![h.need(single)? as i32; layers as usize],
+            };
+            Some((name, Value::Array(Array::I32(all))))
+        }
+        Key::Limits(stated, name) => match h.get(stated).and_then(JsonValue::as_array) {
+            None => None,
+            Some(list) => {
+                let bound = |v: &JsonValue| if v.is_null() { Ok(0.0) } else { number(stated, v) };
+                let mut all = list.iter().take(layers as usize).map(bound).collect::<Result<Vec<f32>, _>>()?;
+                all.resize(layers as usize, 0.0);
+                Some((name, Value::Array(Array::F32(all))))
+            }
+        },
+        Key::LeadingZeros(stated) => {
+            let all = numbers(h, stated, layers)?.unwrap_or_default();
+            let leading = all.iter().take_while(|n| **n == 0).count();
+            Some(("leading_dense_block_count", Value::U32(leading as u32)))
+        }
+        Key::KvHeadsByPattern(pattern, other) => {
+            let pattern = numbers(h, pattern, layers)?.unwrap_or_else(|| vec![0; layers as usize]);
+            let other = h.need(other)? as i32;
+            let heads = |n: u32| if pattern[n as usize] == 1 { other } else { kv_heads };
+            Some((KV_HEADS, of_blocks(&heads)))
+        }
+        Key::KvHeadsIn(stated) => {
+            let all = h.get(stated).and_then(JsonValue::as_array).map_or(&[][..], Vec::as_slice);
+            let heads = |n: u32| if all.iter().any(|v| v.as_u64() == Some(u64::from(n) + 1)) { kv_heads } else { 0 };
+            Some((KV_HEADS, of_blocks(&heads)))
+        }
+        Key::KvHeadsOfGroups(stated) => {
+            let group = h.need(stated)?;
+            let behind = layers / group * group;
+            let heads = |n: u32| if (n + 1).is_multiple_of(group) || n >= behind { kv_heads } else { 0 };
+            Some((KV_HEADS, of_blocks(&heads)))
+        }
+        _ => None,
+    })
+}
+
+/// A list of whole numbers, one for every block.
+fn numbers(h: &HParams, key: &str, layers: u32) -> Result<Option<Vec<i32>>, ConvertError> {
+    let Some(value) = h.get(key) else {
+        return Ok(None);
+    };
+    let all = value.as_array().and_then(|all| {
+        let whole = |v: &JsonValue| v.as_i64().or(v.as_bool().map(i64::from)).and_then(|n| i32::try_from(n).ok());
+        all.iter().map(whole).collect::<Option<Vec<i32>>>()
+    });
+    match all {
+        Some(all) if all.len() == layers as usize => Ok(Some(all)),
+        _ => Err(ConvertError::Config(format!("'{key}' is no list of {layers} whole numbers, one for every layer"))),
+    }
+}

@@ -1,0 +1,34 @@
+//! The kind of pooling of an embedding model.
+
+use serde_json::Value as JsonValue;
+
+use super::error::ConvertError;
+use super::folder::Folder;
+
+/// How vectors of a text's tokens become one, where `modules.json` names a folder that says it
+/// (`TextModel._try_set_pooling_type` of the reference).
+pub(super) fn stated(folder: &Folder) -> Result<Option<u32>, ConvertError> {
+    let modules = folder.json("modules.json")?;
+    let modules = modules.as_ref().and_then(JsonValue::as_array).into_iter().flatten();
+    let text = |m: &JsonValue, key: &str| m.get(key).and_then(JsonValue::as_str).map(str::to_owned);
+    let found = modules.into_iter().find(|m| text(m, "type").is_some_and(|t| t.ends_with("Pooling")));
+    // a folder beside config.json, and no way out of it
+    let Some(path) = found.and_then(|m| text(m, "path")).filter(|p| !p.contains(['/', '\\']) && p != "..") else {
+        return Ok(None);
+    };
+    let config = folder.json(&format!("{path}/config.json"))?.unwrap_or(JsonValue::Null);
+    let says = |key: &str| config.get(key).and_then(JsonValue::as_bool) == Some(true);
+    let mode = text(&config, "pooling_mode").unwrap_or_default();
+    let kinds = [
+        ("pooling_mode_mean_tokens", "mean", 1),
+        ("pooling_mode_cls_token", "cls", 2),
+        ("pooling_mode_lasttoken", "lasttoken", 3),
+    ];
+    let found = kinds.iter().find(|(key, ..)| says(key)).or_else(|| kinds.iter().find(|(_, name, _)| *name == mode));
+    match found {
+        Some((.., number)) => Ok(Some(*number)),
+        None => Err(ConvertError::Config(format!(
+            "'{path}/config.json' names no pooling that a file can have: the mean, the first token or the last one"
+        ))),
+    }
+}

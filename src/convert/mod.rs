@@ -21,6 +21,7 @@ mod place;
 mod plan;
 mod pooling;
 mod prove;
+mod quantized;
 mod reading;
 mod rope;
 mod row;

@@ -8,6 +8,7 @@ use super::slices::{Slice, Slices};
 use super::source::Source;
 use super::values::{Rule, Stored, is_float};
 use crate::arch::{Role, TensorKey};
+use crate::math;
 
 /// Most numbers of a tensor that becomes a key.
 const MOST: u64 = 1 << 16;
@@ -94,7 +95,11 @@ pub(super) fn keys(folder: &Folder, source: &Source, meta: &mut Metadata) -> Res
                 let all = values(folder, find(&name)?)?.map_err(wrong)?;
                 // the inverse of how slopes are made of the largest bias
                 let power = 1u64 << source.sizes.heads.max(1).ilog2();
-                let bias = -(f64::from(all[0]).log2() * power as f64).round_ties_even();
+                if all[0] <= 0.0 {
+                    return Err(wrong(format!("describes a {arch} model, and '{name}' begins with {}", all[0])));
+                }
+                let log2 = math::log(f64::from(all[0])) / std::f64::consts::LN_2;
+                let bias = -(log2 * power as f64).round_ties_even();
                 meta.set(&format!("{arch}.{key}"), Value::F32(bias as f32));
             }
         }

@@ -19,8 +19,7 @@ use super::row::{Content, Row, Size};
 use super::rows::Rows;
 use super::source::Source;
 use super::ternary::{PackedScale, Ternary};
-use super::unpack::find;
-use super::{general, numbers, params, pooling, prove, vocab, widely};
+use super::{general, numbers, params, pooling, prove, quantized, vocab, widely};
 use crate::isolate::Isolate;
 use crate::model::{Config, Header};
 use crate::widely::Options as Widely;
@@ -116,7 +115,7 @@ pub fn plan(path: &Path, options: &Options) -> Result<Plan, ConvertError> {
         OutType::of_matrices(matrices.map(|s| s.tensor.dtype))
     });
     // the type of the weights is that of the tensors that are stored
-    notes.extend(find::all(&mut folder, &h)?);
+    notes.extend(quantized::all(&mut folder, &h)?);
     let pooling = pooling::stated(&folder)?;
     let mut keys = Metadata::default();
     params::write(&mut keys, &h, &source, &rope, outtype, pooling)?;

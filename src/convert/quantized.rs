@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 use trine_formats::safetensors::{Dtype, Tensor};
 
-use super::super::error::{ConvertError, Problems};
-use super::super::folder::{Folder, Source};
-use super::super::hparams::HParams;
-use super::codes::per_word;
-use super::float8::element;
-use super::form::{Form, Raw, Unpacked};
+use super::error::{ConvertError, Problems};
+use super::folder::{Folder, Source};
+use super::hparams::HParams;
+use super::unpack::codes::per_word;
+use super::unpack::float8::element;
+use super::unpack::form::{Form, Raw, Unpacked};
 
 /// Methods (`quant_method`) that are read, bitnet beside them.
 const METHODS: &str = "fp8, gptq, awq, compressed-tensors, modelopt, bitnet, ParetoQ and MLX";
@@ -33,7 +33,7 @@ const UNUSED: &[&str] = &[
 ///
 /// # Errors
 /// A method that is not known; tensors that are missing or of other shapes than the method says.
-pub fn all(folder: &mut Folder, h: &HParams) -> Result<Option<String>, ConvertError> {
+pub(super) fn all(folder: &mut Folder, h: &HParams) -> Result<Option<String>, ConvertError> {
     // older files of ModelOpt stand beside config.json
     let beside = folder.json("hf_quant_config.json")?;
     let beside = beside.as_ref().and_then(|b| b.get("quantization"));

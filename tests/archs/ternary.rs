@@ -17,7 +17,7 @@ made by `tests/archs/ternary.rs`, which checks that the architectures, types, cl
 - **types** are those of the family's GGUF files, where there are some. Those of forks are known by the sizes of tensors and by keys, as their
   numbers mean other types elsewhere.
 - **rconvert** names the class of its checkpoints, where they are read, and the form of their weights.
-- **runs**: yes where the graph is the reference's; *reads* where the weights can be moved to a type that runs.
+- **runs**: the graph is the reference's.
 - **held by** names what proves a row: logits of a small random model of the architecture by llama.cpp (`archs/…`), vectors of the type by its maker's code, or a small
   checkpoint whose file is that of llama.cpp's converter (`checkpoints/…`), all in `testdata`. No published file of these families was downloaded for it.
 
@@ -129,7 +129,7 @@ const FAMILIES: &[Family] = &[
         archs: &["qwen3", "gemma3"],
         types: &["i2_s"],
         classes: &["Qwen3Model"],
-        form: LATENT,
+        form: "latent, `--ternary bitnet`",
         held: &["archs/qwen3-dense.txt", "archs/gemma3-dense.txt", "checkpoints/qwen3-embedding.json"],
         ..NONE
     },

@@ -2,7 +2,7 @@
 
 use super::checkpoint::Checkpoint;
 use super::factors;
-use super::functions::{Activation, Pairing};
+use super::functions::{Activation, Pairing, Pooling};
 use super::parts::{self, Group};
 use super::rules::{
     Attention, EmbeddingScale, ExpertRule, FeedForward, GateClamp, LogitCap, LogitScale, Mixing, NormKind, Output,
@@ -63,6 +63,16 @@ pub struct Arch {
     pub widely_linear: bool,
     /// Keys with the one value that trine can run; absence is as good.
     pub fixed_keys: &'static [(&'static str, u32)],
+    /// True if models make vectors of texts and no logits: they end with the hidden states.
+    pub vectors: bool,
+    /// The pooling before the head of a ranking model, where the file does not say it with
+    /// `classifier.pooling_type`; else it is the state of the first token, and of the last one where tokens do not
+    /// attend to later ones.
+    pub rank_pooling: Option<Pooling>,
+    /// The function between the two layers of that head.
+    pub rank_activation: Activation,
+    /// True if the outputs of that head become their soft-max.
+    pub rank_soft_max: bool,
     /// True if control vectors are added after every block. For some models the reference adds none, or adds them
     /// within a block.
     pub steered: bool,
@@ -90,7 +100,7 @@ impl Arch {
         attention: Attention::USUAL,
         rope: RopeRule::HALVES,
         window: None,
-        feed_forward: FeedForward { activation: Activation::Silu, clamp: GateClamp::None },
+        feed_forward: FeedForward { activation: Activation::Silu, clamp: GateClamp::None, named: false },
         experts: ExpertRule::USUAL,
         residual: Residual::Sequential,
         residual_scale: ResidualScale::One,
@@ -98,13 +108,18 @@ impl Arch {
         scaled: factors::ATTENTION_SCALES,
         ignored: &[],
         fixed_keys: &[],
+        vectors: false,
+        rank_pooling: None,
+        rank_activation: Activation::Tanh,
+        rank_soft_max: false,
         steered: true,
         checkpoints: &[],
     };
 
-    /// True if every block attends to its own keys and values and runs once; synthetic models have this form.
+    /// True if every block attends to its own keys and values and runs once, and the model makes logits; synthetic models
+    /// have this form.
     pub fn is_plain(&self) -> bool {
-        self.mixing == Mixing::Attention && !self.attention.latent && !self.cycles
+        self.mixing == Mixing::Attention && !self.attention.latent && !self.cycles && !self.vectors
     }
 
     /// True if the graph multiplies the output of a projection, such as `attn_q`, by its per-tensor factors (`.scale`).

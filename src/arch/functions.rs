@@ -12,6 +12,8 @@ pub enum Activation {
     Relu,
     /// max(x, 0)^2: ReLU, square, product, each rounded.
     SquaredRelu,
+    /// The hyperbolic tangent.
+    Tanh,
     /// gpt-oss's: x / (1 + e^(1.702 -x)) * (up + 1), x at most 7 and up within 7 of 0 (ggml `swiglu_oai`).
     OpenAiSwiglu,
     /// x / (1 + e^-x) * up, x at most this and up within it of 0 (ggml `swiglu_clamp`).
@@ -66,4 +68,66 @@ pub enum Pairing {
     Adjacent,
     /// `(j, j + n_rot / 2)`: GPT-NeoX, gemma, bitnet.
     Halves,
+}
+
+/// How the hidden states of a text's tokens become one vector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Pooling {
+    /// Their mean.
+    Mean,
+    /// The state of the first token, which some models are trained to sum a text up in.
+    Cls,
+    /// The state of the last token: the only one that has seen all others in a model that reads forwards.
+    Last,
+    /// No pooling: each state is a vector of its own; they stand one behind the other.
+    None,
+    /// The outputs of the model's head for one of the others: how well a text answers another one.
+    Rank,
+}
+
+impl Pooling {
+    /// All of them with llama.cpp's names and the numbers that `pooling_type` of a file has.
+    const ALL: [(Pooling, &'static str, u32); 5] = [
+        (Pooling::Mean, "mean", 1),
+        (Pooling::Cls, "cls", 2),
+        (Pooling::Last, "last", 3),
+        (Pooling::None, "none", 0),
+        (Pooling::Rank, "rank", 4),
+    ];
+
+    /// llama.cpp's names of all.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        Self::ALL.iter().map(|p| p.1)
+    }
+
+    /// llama.cpp's name.
+    pub fn name(self) -> &'static str {
+        let of = |p: &&(Pooling, &'static str, u32)| p.0 == self;
+        Self::ALL.iter().find(of).map_or("", |p| p.1)
+    }
+
+    /// The pooling of a name.
+    pub fn by_name(name: &str) -> Option<Pooling> {
+        Self::ALL.iter().find(|p| p.1 == name).map(|p| p.0)
+    }
+
+    /// The pooling of a number in a file.
+    pub fn by_number(number: u32) -> Option<Pooling> {
+        Self::ALL.iter().find(|p| p.2 == number).map(|p| p.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn poolings_have_names_and_numbers() {
+        for (pooling, name, number) in Pooling::ALL {
+            assert_eq!(pooling.name(), name);
+            assert_eq!(Pooling::by_name(name), Some(pooling));
+            assert_eq!(Pooling::by_number(number), Some(pooling));
+        }
+        assert_eq!((Pooling::by_name("max"), Pooling::by_number(5)), (None, None));
+    }
 }

@@ -11,6 +11,7 @@
 
 mod checkpoint;
 mod description;
+mod encoder_parts;
 mod expert_parts;
 pub(crate) mod factors;
 mod family;
@@ -35,7 +36,7 @@ pub use checkpoint::{
 };
 pub use description::Arch;
 pub use family::ARCHITECTURES;
-pub use functions::{Activation, Claim, Gating, HeadGate, Pairing};
+pub use functions::{Activation, Claim, Gating, HeadGate, Pairing, Pooling};
 pub use keys::{Key, TensorKey};
 pub use missing::{MISSING, Missing};
 #[cfg(feature = "convert")]

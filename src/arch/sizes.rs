@@ -35,6 +35,14 @@ pub struct Sizes {
     pub context: u64,
     /// Residual streams side by side; 0 where there is one.
     pub streams: u64,
+    /// Kinds of tokens of which each has a vector; 0 where there are none.
+    pub token_types: u64,
+    /// Rows of an up projection that may hold the gate's too.
+    pub up: u64,
+    /// Outputs of the head of a ranking model.
+    pub classes: u64,
+    /// Width between the two projections behind the pooling; 0 without them.
+    pub projected: u64,
     /// Latent attention; zeros without it.
     pub latent: Latent,
     /// Layers with a recurrent state; zeros without any.
@@ -143,6 +151,10 @@ impl Sizes {
             Extent::TwiceStreams => self.streams.saturating_mul(2),
             Extent::StreamsTimesEmbd => self.streams.saturating_mul(self.embd),
             Extent::Two => 2,
+            Extent::TokenTypes => self.token_types,
+            Extent::UpOrBoth => self.up,
+            Extent::Classes => self.classes,
+            Extent::Projected => self.projected,
             Extent::ThriceQ => self.heads.saturating_mul(self.head_dim.saturating_mul(3)),
             Extent::ThriceEmbd => self.embd.saturating_mul(3),
             Extent::Kernel => self.recurrent.kernel as u64,

@@ -70,6 +70,14 @@ pub enum Extent {
     LatentKeysAndValues,
     /// Two numbers.
     Two,
+    /// Kinds of tokens of which each has a vector.
+    TokenTypes,
+    /// Rows of an up projection that may hold the gate's too.
+    UpOrBoth,
+    /// Outputs of the head of a ranking model.
+    Classes,
+    /// Width between the two projections behind the pooling.
+    Projected,
     /// Residual streams side by side, by number.
     Streams,
     /// Two numbers for each of them.

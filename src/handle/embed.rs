@@ -61,9 +61,8 @@ impl Model {
     /// How the file says that the states of a text's tokens become its vector; `None` where it does not say, as files
     /// of models that generate texts do not.
     pub fn pooling(&self) -> Option<Pooling> {
-        let architecture = self.metadata().get_str("general.architecture").ok()??;
-        let number = self.metadata().get_u32(&format!("{architecture}.pooling_type"));
-        Pooling::by_number(number.ok()??).filter(|pooling| *pooling != Pooling::None)
+        let pooling = self.weights().config().vectors.pooling;
+        pooling.filter(|pooling| *pooling != Pooling::None)
     }
 
     /// The vector of a text of `tokens`: texts of like meaning have vectors of like direction, as far as the model was
@@ -104,7 +103,7 @@ impl Model {
             ..StepOptions::default()
         };
         let pooling = options.pooling.or(self.pooling());
-        let pooled = Pooled::new(pooling.unwrap_or(Pooling::Mean), tokens.len());
+        let pooled = Pooled::new(self.weights(), pooling.unwrap_or(Pooling::Mean), tokens.len());
         let mut states = States(pooled);
         let last = tokens.len() - 1;
         let segment =

@@ -5,6 +5,7 @@ mod cache;
 mod config;
 mod control;
 mod error;
+mod heads;
 mod layouts;
 mod load;
 mod lora;
@@ -29,10 +30,11 @@ use crate::exec::{Cancelled, Offload, PassOptions, Processor, Ropes};
 use crate::kernels::Floats;
 use crate::kv::{self, CacheTypes, PageLayout};
 use crate::program::{Op, Operation, Program, Value};
+use heads::{Heads, LoweredHeads};
 use lora::Adapters;
 use lower::{Lowered, Lowering};
 
-pub use config::{Config, Experts, Header};
+pub use config::{Config, Experts, Header, Vectors};
 pub use control::Control;
 pub use error::{ModelError, WidthError};
 pub use layouts::Layouts;
@@ -62,6 +64,8 @@ struct Inner {
     handover: (usize, Value),
     /// The weights, where the processor has them.
     processor: Processor,
+    /// What follows on the pooling of hidden states.
+    heads: Heads,
     /// The types of keys and values.
     cache: CacheTypes,
     /// The files of adapters and control vectors.
@@ -124,6 +128,7 @@ impl Model {
         let mut ends = load::ends(&mut loader, &config);
         let rope_factors = std::mem::take(&mut ends.rope_factors);
         let lowered = Lowering::model(&mut loader, &config, ends, &directions);
+        let heads = LoweredHeads::load(&mut loader, &config);
         let layouts = loader.finish()?;
         let Lowered { program, matrices } = lowered.ok_or_else(|| {
             let what = "the architecture's description lacks a block's tensors";
@@ -137,6 +142,7 @@ impl Model {
             ropes
         });
         let ropes = Ropes { all: ropes, original_context: config.original_context };
+        let heads = heads.ready(options.isa, &ropes);
         let processor = Processor { isa: options.isa, matrices, ropes };
         let sections = anyprec.as_ref().map(|a| load::sections(file, a));
         let added = options.adapters.iter().chain(&options.control.vectors);
@@ -155,6 +161,7 @@ impl Model {
             program,
             handover,
             processor,
+            heads,
             cache: options.cache.stored(),
             added: added.map(Adapter::path).collect(),
             offload,
@@ -328,6 +335,11 @@ impl Model {
     /// True if tokens also attend to later ones, so that a sequence is evaluated whole, in one step and one pass.
     pub fn attends_both_ways(&self) -> bool {
         self.config().arch.attention.both_ways
+    }
+
+    /// True if the model makes logits; false where it makes vectors of texts alone.
+    pub fn makes_logits(&self) -> bool {
+        self.inner.program.makes_logits()
     }
 
     /// Number of logits per position.

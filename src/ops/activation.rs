@@ -32,6 +32,7 @@ impl Activation {
             Activation::Silu => elements::swiglu(isa, gate, up),
             Activation::Gelu => elements::geglu(isa, gate, up),
             Activation::SquaredRelu => elements::squared_reglu(isa, gate, up),
+            Activation::Tanh => each(gate, up, |x, up| tanhf(x) * up),
             Activation::Relu => each(gate, up, |x, up| if x > 0.0 { x * up } else { 0.0 }),
             Activation::OpenAiSwiglu => each(gate, up, |x, up| {
                 let (x, up) = (at_most(x, 7.0), up.clamp(-7.0, 7.0));

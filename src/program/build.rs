@@ -319,6 +319,16 @@ impl Builder {
         self.like(name, Op::WriteStreams { count }, &[x, y, coefficients])
     }
 
+    /// A value that is given from outside: the input of a program that takes its rows at once.
+    pub fn given(&mut self, name: &str, columns: usize) -> Value {
+        self.value(name, RowCount::Wanted, columns)
+    }
+
+    /// The soft-max of every row.
+    pub fn soft_max(&mut self, name: &str, x: Value) -> Value {
+        self.like(name, Op::SoftMax, &[x])
+    }
+
     /// The rows whose logits are wanted.
     pub fn take(&mut self, x: Value) -> Value {
         self.head = Some(self.operations.len());
@@ -326,14 +336,14 @@ impl Builder {
         self.one("wanted", Op::Take, &[x], RowCount::Wanted, columns)
     }
 
-    /// The program, whose logits are computed from the normed rows `hidden`; operations are fused where the results are
+    /// The program, whose logits, where it makes any, are computed from the rows `hidden`; operations are fused where the results are
     /// bit-identical.
     ///
     /// # Panics
     /// When no rows were taken for logits.
-    pub fn finish(self, hidden: Value, logits: Value) -> Program {
+    pub fn finish(self, hidden: Value, logits: Option<Value>) -> Program {
         let head = self.head.expect("rows are taken for logits");
         let Builder { shapes, operations, matrices, blocks, .. } = self;
-        Program::new(shapes, Order { operations, blocks, head }, matrices, [hidden, logits])
+        Program::new(shapes, Order { operations, blocks, head }, matrices, (hidden, logits))
     }
 }

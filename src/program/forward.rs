@@ -16,7 +16,8 @@ pub struct Program {
     matrices: Vec<MatrixInfo>,
     /// The normed rows that logits are made of.
     hidden: Value,
-    logits: Value,
+    /// `None` of models that make vectors alone.
+    logits: Option<Value>,
     plan: Plan,
 }
 
@@ -26,11 +27,12 @@ impl Program {
         shapes: Vec<Shape>,
         mut order: Order,
         matrices: Vec<MatrixInfo>,
-        [hidden, logits]: [Value; 2],
+        (hidden, logits): (Value, Option<Value>),
     ) -> Program {
-        rewrite::all(&mut order, &[hidden, logits]);
+        let last = logits.unwrap_or(hidden);
+        rewrite::all(&mut order, &[hidden, last]);
         let stream = order.operations[order.head].inputs[0];
-        let plan = Plan::of(&order.operations, &shapes, &[stream, hidden, logits]);
+        let plan = Plan::of(&order.operations, &shapes, &[stream, hidden, last]);
         Program { shapes, order, matrices, hidden, logits, plan }
     }
 
@@ -94,9 +96,14 @@ impl Program {
         self.hidden
     }
 
-    /// The logits.
+    /// True if it ends with logits, false if with hidden states.
+    pub fn makes_logits(&self) -> bool {
+        self.logits.is_some()
+    }
+
+    /// The logits, or the hidden states of a program that makes none.
     pub fn logits(&self) -> Value {
-        self.logits
+        self.logits.unwrap_or(self.hidden)
     }
 
     /// The logits before they are bounded, and the bound, where the last operation is one: executors without that

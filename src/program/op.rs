@@ -142,6 +142,8 @@ pub enum Op {
     SoftCap(f32),
     /// `1 / (1 + e^-x)`.
     Sigmoid,
+    /// The soft-max of every row.
+    SoftMax,
     /// `f(x)`.
     Activate(Activation),
     /// `f(x) * y`.
@@ -235,6 +237,7 @@ impl Op {
             Op::Clamp(_) => "clamp",
             Op::SoftCap(_) => "soft_cap",
             Op::Sigmoid => "sigmoid",
+            Op::SoftMax => "soft_max",
             Op::Activate(_) => "activate",
             Op::Gate(_) => "gate",
             Op::HeadGate(_) => "head_gate",

@@ -38,7 +38,7 @@ fn gated_network(change: impl FnOnce(&mut Builder, Value) -> Value) -> Program {
     let hidden = b.norm("output_norm", x, norm());
     let output = product(&mut b, "output.weight", 32, WIDTH);
     let logits = b.product(hidden, output);
-    b.finish(hidden, logits)
+    b.finish(hidden, Some(logits))
 }
 
 fn names(program: &Program) -> Vec<&'static str> {

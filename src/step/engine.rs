@@ -85,6 +85,9 @@ pub enum StepError {
     /// A part of a sequence, of a model that attends in both directions.
     #[error("the model attends in both directions: a sequence is evaluated whole, in one pass of at least {0} rows")]
     NotWhole(usize),
+    /// Logits of a model that makes none.
+    #[error("the model makes vectors of texts and no logits: it cannot continue a text")]
+    NoLogits,
     /// The pages for all tokens are not there.
     #[error(transparent)]
     OutOfPages(#[from] OutOfPages),
@@ -191,6 +194,10 @@ impl Engine {
     ) -> Result<(), StepError> {
         let bits = self.bits(options)?;
         self.check(segments)?;
+        let wants_logits = |(no, s): (usize, &Segment<'_>)| s.logits_from < s.tokens.len() && !sink.wants_hidden(no);
+        if !self.model.makes_logits() && segments.iter().enumerate().any(wants_logits) {
+            return Err(StepError::NoLogits);
+        }
         let running = self.device.running(&self.model, &self.pages, options.n_ubatch);
         let mut device = running.map_err(StepError::Device)?;
         if options.observer.is_some() && device.is_some() {

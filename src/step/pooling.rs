@@ -1,48 +1,55 @@
 //! From the hidden states of a text's tokens to one vector: what llama.cpp computes, operation by operation.
 
-/// How the hidden states of a text's tokens become one vector.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Pooling {
-    /// Their mean.
-    Mean,
-    /// The state of the first token, which some models are trained to sum a text up in.
-    Cls,
-    /// The state of the last token: the only one that has seen all others in a model that reads forwards.
-    Last,
-    /// No pooling: each state is a vector of its own; they stand one behind the other.
-    None,
-}
-
-impl Pooling {
-    /// All of them with llama.cpp's names and the numbers that `pooling_type` of a file has.
-    const ALL: [(Pooling, &'static str, u32); 4] =
-        [(Pooling::Mean, "mean", 1), (Pooling::Cls, "cls", 2), (Pooling::Last, "last", 3), (Pooling::None, "none", 0)];
-
-    /// llama.cpp's names of all.
-    pub fn names() -> impl Iterator<Item = &'static str> {
-        Self::ALL.iter().map(|p| p.1)
-    }
-
-    /// llama.cpp's name.
-    pub fn name(self) -> &'static str {
-        let of = |p: &&(Pooling, &'static str, u32)| p.0 == self;
-        Self::ALL.iter().find(of).map_or("", |p| p.1)
-    }
-
-    /// The pooling of a name.
-    pub fn by_name(name: &str) -> Option<Pooling> {
-        Self::ALL.iter().find(|p| p.1 == name).map(|p| p.0)
-    }
-
-    /// The pooling of a number in a file.
-    pub fn by_number(number: u32) -> Option<Pooling> {
-        Self::ALL.iter().find(|p| p.2 == number).map(|p| p.0)
-    }
-}
+pub use crate::arch::Pooling;
+use crate::model::Model;
 
 /// A vector that comes into being while the tokens of a text are evaluated, in any number of steps.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Pooled {
+    model: Model,
+    pooling: Pooling,
+    states: States,
+}
+
+impl Pooled {
+    /// The vector that `model` makes of a text of `tokens` tokens, before any of them was evaluated.
+    pub fn new(model: &Model, pooling: Pooling, tokens: usize) -> Pooled {
+        let states = States::new(model.pools_by(pooling), tokens);
+        Pooled { model: model.clone(), pooling, states }
+    }
+
+    /// True if the states of all tokens are needed, not of the last one alone.
+    pub fn wants_all(&self) -> bool {
+        self.states.wants_all()
+    }
+
+    /// Takes in the hidden state of the token at `position`. States come in the order of their tokens; one that was
+    /// taken in before is left out, because a text may be evaluated again from its beginning.
+    pub fn take(&mut self, position: usize, state: &[f32]) {
+        self.states.take(position, state);
+    }
+
+    /// The vector, once the state of the last token was taken in; `None` before. It is handed out once. What the model
+    /// has behind the pooling runs on the current pool.
+    ///
+    /// # Errors
+    /// The model computed a NaN or an infinity.
+    pub fn vector(&mut self) -> Result<Option<Vec<f32>>, NotFinite> {
+        let Some(states) = self.states.pooled()? else {
+            return Ok(None);
+        };
+        let each = match self.pooling {
+            Pooling::None => self.model.config().n_embd,
+            _ => states.len().max(1),
+        };
+        let made = states.chunks(each).map(|pooled| self.model.behind_pooling(self.pooling, pooled));
+        finite(made.collect::<Vec<_>>().concat()).map(Some)
+    }
+}
+
+/// Pooled states that come into being.
+#[derive(Clone)]
+struct States {
     pooling: Pooling,
     /// Tokens of the text.
     tokens: usize,
@@ -54,20 +61,16 @@ pub struct Pooled {
     states: Vec<f32>,
 }
 
-impl Pooled {
-    /// The vector of a text of `tokens` tokens, before any of them was evaluated.
-    pub fn new(pooling: Pooling, tokens: usize) -> Pooled {
-        Pooled { pooling, tokens, taken: 0, sum: Vec::new(), states: Vec::new() }
+impl States {
+    fn new(pooling: Pooling, tokens: usize) -> States {
+        States { pooling, tokens, taken: 0, sum: Vec::new(), states: Vec::new() }
     }
 
-    /// True if the states of all tokens are needed, not of the last one alone.
-    pub fn wants_all(&self) -> bool {
+    fn wants_all(&self) -> bool {
         self.pooling != Pooling::Last
     }
 
-    /// Takes in the hidden state of the token at `position`. States come in the order of their tokens; one that was
-    /// taken in before is left out, because a text may be evaluated again from its beginning.
-    pub fn take(&mut self, position: usize, state: &[f32]) {
+    fn take(&mut self, position: usize, state: &[f32]) {
         if position < self.taken {
             return;
         }
@@ -84,26 +87,31 @@ impl Pooled {
             }
             Pooling::Cls if position > 0 => {}
             Pooling::Last if self.taken < self.tokens => {}
-            Pooling::Cls | Pooling::Last | Pooling::None => self.states.extend_from_slice(state),
+            Pooling::Cls | Pooling::Last | Pooling::None | Pooling::Rank => self.states.extend_from_slice(state),
         }
     }
 
-    /// The vector, once the state of the last token was taken in; `None` before. It is handed out once.
+    /// The pooled states, once that of the last token was taken in; `None` before. They are handed out once.
     ///
     /// # Errors
     /// The model computed a NaN or an infinity.
-    pub fn vector(&mut self) -> Result<Option<Vec<f32>>, NotFinite> {
+    fn pooled(&mut self) -> Result<Option<Vec<f32>>, NotFinite> {
         if self.taken < self.tokens {
             return Ok(None);
         }
-        let vector: Vec<f32> = match self.pooling {
+        let states: Vec<f32> = match self.pooling {
             Pooling::Mean => self.sum.iter().map(|x| *x as f32).collect(),
-            Pooling::Cls | Pooling::Last | Pooling::None => std::mem::take(&mut self.states),
+            Pooling::Cls | Pooling::Last | Pooling::None | Pooling::Rank => std::mem::take(&mut self.states),
         };
-        match vector.iter().position(|x| !x.is_finite()) {
-            Some(index) => Err(NotFinite(index)),
-            None => Ok(Some(vector)),
-        }
+        finite(states).map(Some)
+    }
+}
+
+/// `vector`, if all of its numbers are finite.
+fn finite(vector: Vec<f32>) -> Result<Vec<f32>, NotFinite> {
+    match vector.iter().position(|x| !x.is_finite()) {
+        Some(index) => Err(NotFinite(index)),
+        None => Ok(vector),
     }
 }
 
@@ -148,21 +156,21 @@ mod tests {
     const STATES: [[f32; 2]; 3] = [[1.0, -2.0], [4.0, 0.5], [0.25, 9.0]];
 
     fn pooled(pooling: Pooling) -> Vec<f32> {
-        let mut pooled = Pooled::new(pooling, 3);
+        let mut pooled = States::new(pooling, 3);
         for (i, state) in STATES.iter().enumerate() {
-            assert_eq!(pooled.vector(), Ok(None));
+            assert_eq!(pooled.pooled(), Ok(None));
             pooled.take(i, state);
             // as after a beginning from the start
             pooled.take(0, &STATES[0]);
         }
-        pooled.vector().unwrap().unwrap()
+        pooled.pooled().unwrap().unwrap()
     }
 
     #[test]
     fn a_damaged_model_is_noticed() {
-        let mut pooled = Pooled::new(Pooling::Last, 1);
+        let mut pooled = States::new(Pooling::Last, 1);
         pooled.take(0, &[1.0, f32::NAN]);
-        assert_eq!(pooled.vector(), Err(NotFinite(1)));
+        assert_eq!(pooled.pooled(), Err(NotFinite(1)));
     }
 
     #[test]
@@ -186,15 +194,5 @@ mod tests {
         assert_eq!(scaled(Scale::Largest, vec![3.0, -4.0]), [24570.0, -32760.0]);
         assert_eq!(scaled(Scale::Length, vec![0.0, 0.0]), [0.0, 0.0]);
         assert_eq!(Scale::default(), Scale::Length);
-    }
-
-    #[test]
-    fn names() {
-        for (pooling, name, number) in Pooling::ALL {
-            assert_eq!(pooling.name(), name);
-            assert_eq!(Pooling::by_name(name), Some(pooling));
-            assert_eq!(Pooling::by_number(number), Some(pooling));
-        }
-        assert_eq!((Pooling::by_name("rank"), Pooling::by_number(4)), (None, None));
     }
 }

@@ -8,7 +8,7 @@ use trine::arch::{ARCHITECTURES, MISSING};
 use trine::model::{LoadOptions, Model};
 
 use crate::listing::Listing;
-use crate::{MODELS, NOT_YET, made};
+use crate::{MODELS, NOT_YET, embed, made};
 
 const HEAD: &str = "\
 # Models
@@ -18,7 +18,8 @@ yet. The tables are made from `src/arch` by `tests/archs`, which also checks tha
 `TRINE_WRITE_DOCS=1 cargo test --release --test archs docs` writes this file.
 
 The last column names the small random models that hold an architecture: their logits are the reference's at every position,
-in F32, F16, Q8_0 and Q4_K_M, and so are the files that `rquantize` makes of them (`testdata/archs/README.md`). `rconvert`
+or their vectors and ranks by every pooling, in F32, F16, Q8_0 and Q4_K_M, and so are the files that `rquantize` makes of them
+(`testdata/archs/README.md`). Those that make vectors of texts and no logits say so: [Embeddings](embeddings.md). `rconvert`
 tells whether Hugging Face checkpoints can be converted, `fisher` whether every operation of these models has a derivative, so that
 `rimatrix --fisher` takes their gradients.
 
@@ -43,6 +44,9 @@ fn held() -> BTreeMap<String, Vec<&'static str>> {
         let listing = Listing::parse(&fs::read_to_string(path).expect("a listing"));
         held.entry(listing.architecture()).or_default().push(name);
     }
+    for name in embed::VECTORS {
+        held.entry(embed::listing(name).architecture()).or_default().push(name);
+    }
     // Its test makes its models itself.
     held.insert("fairy2i".to_owned(), vec!["tests/engine/widely"]);
     held
@@ -56,6 +60,11 @@ fn has_gradients(name: &str) -> bool {
         let model = Model::load(&trine_testkit::gguf::model(made(name)), &options);
         model.expect("a model").check_gradient().is_ok()
     }
+}
+
+/// Those of some models that make logits.
+fn logits_of<'n>(models: &'n [&'n str]) -> impl Iterator<Item = &'n str> {
+    models.iter().copied().filter(|name| !embed::VECTORS.contains(name))
 }
 
 fn table() -> String {
@@ -73,11 +82,12 @@ fn table() -> String {
         let models = models.unwrap_or_else(|| panic!("no test holds {}", arch.name));
         writeln!(
             out,
-            "| {} | {} | {experts} | {} | {} | {} |",
+            "| {} | {}{} | {experts} | {} | {} | {} |",
             arch.name,
             arch.models,
+            if arch.vectors { " (vectors)" } else { "" },
             yes(!arch.checkpoints.is_empty()),
-            yes(models.iter().all(|name| has_gradients(name))),
+            yes(!arch.vectors && logits_of(&models).all(has_gradients)),
             models.join(", ")
         )
         .expect("text");

@@ -5,6 +5,7 @@
 #![allow(missing_docs)]
 
 mod docs;
+mod embed;
 mod factors;
 mod golden;
 mod gradients;

@@ -123,3 +123,98 @@ fn sequences_are_no_longer_than_the_table_of_positions() {
     assert_eq!(session.n_past(), 250);
     session.eval(&[1; 6], 6, &mut sink).expect("room");
 }
+
+/// [`problems`] of a model that makes vectors, with `from` in every line replaced.
+fn of_vectors(name: &str, from: &str, to: &str) -> Vec<String> {
+    let text = fs::read_to_string(crate::embed::path(name)).expect("a listing");
+    let changed = text.replace(from, to);
+    assert_ne!(changed, text, "nothing was changed");
+    match Model::load(&trine_testkit::gguf::model(Listing::parse(&changed).file()), &LoadOptions::default()) {
+        Err(ModelError::Invalid(problems)) => problems.iter().map(ToString::to_string).collect(),
+        other => panic!("{:?}", other.err()),
+    }
+}
+
+#[test]
+fn damaged_keys_of_models_that_make_vectors_are_named() {
+    for (model, from, to, what) in [
+        (
+            "bert",
+            "bert.pooling_type u32 2",
+            "bert.pooling_type u32 9",
+            "bert.pooling_type is 9; trine has 0 (none), 1 (mean), 2 (cls), 3 (last), 4 (rank)",
+        ),
+        (
+            "bert",
+            "bert.pooling_type u32 2",
+            "bert.pooling_type str cls",
+            "key 'bert.pooling_type': is of type str, expected u32",
+        ),
+        (
+            "modern-bert-first",
+            "classifier.pooling_type u32 2",
+            "classifier.pooling_type u32 3",
+            "modern-bert.classifier.pooling_type is 3; trine has 1 (mean), 2 (cls)",
+        ),
+        (
+            "bert-rank",
+            "output_labels [str] a b c",
+            "output_labels [u32] 3",
+            "key 'bert.classifier.output_labels': is of type array of u32, expected array of str",
+        ),
+        (
+            "bert-rank",
+            "output_labels [str] a b c",
+            "output_labels [str] a b",
+            "tensor cls.output.weight has shape [256, 3], expected [256, 2]",
+        ),
+        (
+            "bert",
+            "key tokenizer.ggml.token_type_count u32 2",
+            "key tokenizer.ggml.token_type_count u32 0",
+            "tokenizer.ggml.token_type_count is 0, it must be 1 to 65536",
+        ),
+        ("bert", "key tokenizer.ggml.token_type_count u32 2", "", "tokenizer.ggml.token_type_count is missing"),
+        (
+            "gemma-embedding-dense",
+            "dense_3_feat_in u32 512",
+            "dense_3_feat_in u32 500",
+            "gemma-embedding.dense_3_feat_in is 500, and dense_2 has 512 outputs",
+        ),
+        (
+            "gemma-embedding-dense",
+            "dense_2_feat_in u32 256",
+            "dense_2_feat_in u32 300",
+            "gemma-embedding.dense_2_feat_in is 300, it must be 256, the width of the model",
+        ),
+        ("gemma-embedding-dense", "tensor dense_3.weight 512 256", "", "tensor dense_3.weight is missing"),
+        (
+            "modern-bert-rank",
+            "hidden_activation str silu",
+            "hidden_activation str sine",
+            "modern-bert.hidden_activation is 'sine'; trine has gelu, silu and reglu",
+        ),
+        (
+            "jina-bert-v2",
+            "ffn_up.weight 256 512",
+            "ffn_up.weight 256 1024",
+            "tensor blk.0.ffn_up.weight: its rows hold a gate, and there is a gate beside it",
+        ),
+        (
+            "bert",
+            "tensor blk.{0..3}.attn_output_norm.weight 256",
+            "tensor blk.{1..3}.attn_output_norm.weight 256",
+            "tensor blk.0.attn_output_norm.weight is missing",
+        ),
+        (
+            "nomic-bert-moe",
+            "tensor blk.1.ffn_up_exps.weight 256 512 8",
+            "",
+            "tensor blk.1.ffn_up_exps.weight is missing",
+        ),
+    ] {
+        let problems = of_vectors(model, from, to);
+        assert_eq!(problems.first().map(String::as_str), Some(what), "{problems:?}");
+        assert!(problems.iter().all(|line| !line.contains('\n')));
+    }
+}

@@ -2,11 +2,13 @@
 
 mod afmoe;
 mod apertus;
+mod bert;
 mod bitnet;
 mod cohere;
 mod deepseek;
 mod deepseek2;
 mod diffusion;
+mod encoder;
 mod ernie;
 mod exaone;
 mod fairy2i;
@@ -62,6 +64,7 @@ pub static ARCHITECTURES: &[&Arch] = &[
     &deepseek::BAILINGMOE,
     &deepseek::BAILINGMOE2,
     &kimi::BAILINGMOE3,
+    &bert::BERT,
     &gpt2::BLOOM,
     &glm::CHATGLM,
     &neox::CODESHELL,
@@ -79,6 +82,7 @@ pub static ARCHITECTURES: &[&Arch] = &[
     &diffusion::DREAM,
     &ernie::ERNIE4_5,
     &ernie::ERNIE4_5_MOE,
+    &encoder::EUROBERT,
     &exaone::EXAONE,
     &exaone::EXAONE4,
     &exaone::EXAONE_MOE,
@@ -86,6 +90,7 @@ pub static ARCHITECTURES: &[&Arch] = &[
     &falcon::FALCON_H1,
     &gemma::GEMMA,
     &gemma::GEMMA2,
+    &encoder::GEMMA_EMBEDDING,
     &glm::GLM4,
     &glm::GLM4MOE,
     &indexed::GLM_DSA,
@@ -107,6 +112,8 @@ pub static ARCHITECTURES: &[&Arch] = &[
     &gpt2::JAIS,
     &neox::JAIS2,
     &mamba::JAMBA,
+    &bert::JINA_BERT_V2,
+    &bert::JINA_BERT_V3,
     &kimi::KIMI_K3,
     &kimi::KIMI_LINEAR,
     &afmoe::LAGUNA,
@@ -115,6 +122,7 @@ pub static ARCHITECTURES: &[&Arch] = &[
     &diffusion::LLADA,
     &diffusion::LLADA_MOE,
     &llama4::LLAMA4,
+    &encoder::LLAMA_EMBED,
     &relatives::MAINCODER,
     &mamba::MAMBA_1,
     &mamba::MAMBA2,
@@ -128,6 +136,7 @@ pub static ARCHITECTURES: &[&Arch] = &[
     &minimax::MINIMAX_M3,
     &llama::MISTRAL3,
     &deepseek2::MISTRAL4,
+    &encoder::MODERN_BERT,
     &gpt2::MPT,
     &afmoe::MUSE_GLIMMER,
     &relatives::NANBEIGE,
@@ -137,6 +146,9 @@ pub static ARCHITECTURES: &[&Arch] = &[
     &olmo::OLMO,
     &olmo::OLMOE,
     &openelm::OPENELM,
+    &encoder::NEO_BERT,
+    &bert::NOMIC_BERT,
+    &bert::NOMIC_BERT_MOE,
     &neox::ORION,
     &ernie::PADDLEOCR,
     &relatives::PANGU,

@@ -5,7 +5,7 @@ use crate::arch::parts::{
     ATTN_NORM, ATTN_OUT, ATTN_OUT_BIAS_OPTIONAL, PLAIN_FFN, PLAIN_FFN_BIAS_OPTIONAL, QKV, QKV_BIAS_OPTIONAL,
 };
 use crate::arch::recurrent_parts::{CONVOLUTION_BIAS_OPTIONAL, GROUP_NORM, MAMBA_2};
-use crate::arch::rules::{FeedForward, GateClamp, Mixing, NormKind, Recurrence, RopeRule};
+use crate::arch::rules::{FeedForward, Mixing, NormKind, Recurrence, RopeRule};
 use crate::arch::{Activation, Arch, Checkpoint, Key, Step, Tokenizer};
 
 /// `nemotron_h`.
@@ -27,7 +27,7 @@ pub const NEMOTRON_H: Arch = Arch {
     norm: NormKind::RmsOfEither,
     mixing: Mixing::ByHeadsAlone(Recurrence::Mamba2),
     rope: RopeRule::NONE,
-    feed_forward: FeedForward { activation: Activation::SquaredRelu, clamp: GateClamp::None },
+    feed_forward: FeedForward { activation: Activation::SquaredRelu, ..Arch::DENSE.feed_forward },
     scaled: NEMOTRON_SCALES,
     steered: false,
     checkpoints: &[&Checkpoint {

@@ -2,6 +2,7 @@
 //! instead), with experts, and the text models behind eyes and voices, whose positions have several dimensions.
 
 use super::llama;
+use crate::arch::encoder_parts::BARE_RANK_HEAD;
 use crate::arch::expert_parts::{CHUNKS, EXPERTS, SHARED, SHARED_GATE};
 use crate::arch::factors::{ATTN_OUT_SCALE, DENSE_SCALES, EXPERT_SCALES};
 use crate::arch::parts::{
@@ -163,8 +164,8 @@ pub const QWEN3: Arch = Arch {
     models: "Qwen 3, Bonsai",
     block: &[ATTN_NORM, QKV, HEAD_NORMS, ATTN_OUT, FFN_NORM, GATED_FFN, QKV_BIAS_OPTIONAL, ATTN_OUT_BIAS_OPTIONAL],
     scaled: DENSE_SCALES,
-    // the head of rerankers
-    ignored: &["cls.output.weight"],
+    ends: &[ENDS, OUTPUT_OR_TIED, BARE_RANK_HEAD],
+    rank_soft_max: true,
     checkpoints: &[&Checkpoint {
         classes: &["Qwen3ForCausalLM", "Qwen3Model"],
         more_keys: &[Key::Pooling],
@@ -229,7 +230,8 @@ pub const QWEN3VL: Arch = Arch {
     models: "Qwen 3 VL (text)",
     block: &[ATTN_NORM, QKV, HEAD_NORMS, ATTN_OUT, FFN_NORM, GATED_FFN, QKV_BIAS_OPTIONAL],
     rope: RopeRule { sections: Sections::Alternating, ..RopeRule::HALVES },
-    ignored: &["cls.output.weight"],
+    ends: &[ENDS, OUTPUT_OR_TIED, BARE_RANK_HEAD],
+    rank_soft_max: true,
     checkpoints: &[&Checkpoint {
         classes: &["Qwen3VLForConditionalGeneration"],
         more_keys: &[Key::Pooling, DEEPSTACK],
@@ -245,7 +247,8 @@ const VOICED: Checkpoint =
     Checkpoint { context: 128_000, head_dim: HeadDim::Fixed(128), rope_theta: 5_000_000.0, ..Checkpoint::USUAL };
 
 /// `qwen3tts`, as far as it has as many outputs as tokens.
-pub const QWEN3TTS: Arch = Arch { name: "qwen3tts", models: "Qwen 3 TTS (talker)", checkpoints: &[], ..QWEN3VL };
+pub const QWEN3TTS: Arch =
+    Arch { name: "qwen3tts", models: "Qwen 3 TTS (talker)", rank_soft_max: false, checkpoints: &[], ..QWEN3VL };
 
 /// `qwen3vlmoe`.
 pub const QWEN3VLMOE: Arch = Arch {

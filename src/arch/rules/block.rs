@@ -36,6 +36,8 @@ pub struct FeedForward {
     pub activation: Activation,
     /// Bounds of gates.
     pub clamp: GateClamp,
+    /// True if the key `hidden_activation` may name another function.
+    pub named: bool,
 }
 
 /// Bounds of gates, which keys give layer by layer.
@@ -63,6 +65,9 @@ pub enum Residual {
     /// y = s n(x) + a, then s n(y) + f, where n is the norm before each sublayer and s the key `residual_scale`: the
     /// residual stream goes on from the normed input of the sublayer.
     Normed,
+    /// x' = n1(x + a), then n2(x' + f), where n1 and n2 are norms of the sums (`attn_output_norm`,
+    /// `layer_output_norm`): BERT. With a third one (`attn_norm_2`) the network sees, and adds to, n3(x' + x).
+    NormedSums,
     /// Parallel in blocks without a norm of the network's own.
     ByNorm(Sum),
 }

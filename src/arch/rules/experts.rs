@@ -72,6 +72,8 @@ pub enum ExpertLayers {
     Every,
     /// The same, but none of the first.
     EveryAfterLeading,
+    /// Every n-th from the second on, n being the key `moe_every_n_layers`.
+    SecondOfEvery,
     /// Those with a router in the file.
     Routed,
 }

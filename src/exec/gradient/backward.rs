@@ -100,7 +100,7 @@ impl<T: Real> Tape<'_, T> {
             }
             Op::AddNorm(_) | Op::GatedProducts(..) => unreachable!("fusions are taken apart"),
             Op::AdaptEmbedding(_) | Op::Blend(_) | Op::Convolve(..) | Op::Decay(_) => unreachable!("refused at first"),
-            Op::Delta(..) | Op::Lightning(..) | Op::Scan(..) => unreachable!("refused at first"),
+            Op::Delta(..) | Op::Lightning(..) | Op::Scan(..) | Op::SoftMax => unreachable!("refused at first"),
         }
     }
 }

@@ -130,6 +130,10 @@ impl Differentiable for Activation {
                     (zero, zero)
                 }
             }
+            Activation::Tanh => {
+                let t = x.tanh();
+                (t, one - t * t)
+            }
             Activation::SquaredRelu => {
                 let r = if x > zero { x } else { zero };
                 (r * r, r + r)

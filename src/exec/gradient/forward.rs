@@ -63,7 +63,7 @@ impl<T: Real> Tape<'_, T> {
             Op::WriteStreams { count } => rows::write_streams(own(), input(1), input(2), *count),
             Op::Take | Op::Choose(_) | Op::AddNorm(_) | Op::GatedProducts(..) => return Vec::new(),
             Op::AdaptEmbedding(_) | Op::Blend(_) | Op::Convolve(..) | Op::Decay(_) => unreachable!("refused at first"),
-            Op::Delta(..) | Op::Lightning(..) | Op::Scan(..) => unreachable!("refused at first"),
+            Op::Delta(..) | Op::Lightning(..) | Op::Scan(..) | Op::SoftMax => unreachable!("refused at first"),
         };
         vec![y]
     }

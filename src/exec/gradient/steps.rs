@@ -121,6 +121,7 @@ pub fn lacking(op: &Op) -> Option<String> {
         | Op::Decay(_)
         | Op::Delta(..)
         | Op::Lightning(..)
+        | Op::SoftMax
         | Op::Scan(..) => Some(op.name().to_owned()),
         _ if adapted => Some("adapters".to_owned()),
         _ => None,

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::pass::Pass;
 use crate::kernels::Floats;
 use crate::kv;
-use crate::ops::attention::{Attention, whole};
+use crate::ops::attention::{Attention, BothWays};
 use crate::program::{Attend, Value};
 
 impl Pass<'_, '_, '_> {
@@ -16,7 +16,13 @@ impl Pass<'_, '_, '_> {
         let [q, k, v] = [0, 1, 2].map(|i| self.values.get(inputs[i]));
         if attend.both_ways {
             let sequences: Vec<_> = self.parts.iter().map(|part| part.rows.clone()).collect();
-            return whole(&sequences, [q, k, v], attend.heads, attend.scale);
+            let both_ways = BothWays {
+                heads: attend.heads,
+                scale: attend.scale,
+                reach: attend.window.map(|window| window.size / 2),
+                slopes: attend.rules.as_ref().map_or(&[], |rules| &rules.slopes),
+            };
+            return both_ways.run(&sequences, [q, k, v]);
         }
         kv::store(isa, attend.cache, self.parts, k, v);
         Attention {

@@ -74,6 +74,10 @@ impl Pass<'_, '_, '_> {
             Op::Clamp(bound) => self.in_place(at, |x, _| ops::clamp(x, *bound)),
             Op::SoftCap(cap) => self.in_place(at, |x, _| ops::soft_cap(x, *cap)),
             Op::Sigmoid => self.in_place(at, |x, _| ops::map(x, ops::activation::sigmoid)),
+            Op::SoftMax => {
+                let columns = program.shape(operation.inputs[0]).columns.max(1);
+                self.in_place(at, |x, _| x.chunks_exact_mut(columns).for_each(ops::soft_max::soft_max));
+            }
             Op::Decay(decay) => self.in_place(at, |x, _| decay.apply(x)),
             Op::Activate(f) => self.in_place(at, |x, _| f.apply(isa, x)),
             Op::Gate(f) => self.in_place(at, |x, pass| f.gate(isa, x, pass.input(at, 1))),

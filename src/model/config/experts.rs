@@ -173,11 +173,15 @@ fn layers(k: &mut Keys<'_>, rule: ExpertLayers, file: &dyn Header, n_layer: usiz
     let mut number = |key: &str| k.u32(key).unwrap_or(0) as usize;
     let (leading, every) = match rule {
         ExpertLayers::None => (n_layer, 1),
-        ExpertLayers::All | ExpertLayers::Routed => (0, 1),
+        ExpertLayers::All | ExpertLayers::Routed | ExpertLayers::SecondOfEvery => (0, 1),
         ExpertLayers::AfterLeading => (number("leading_dense_block_count"), 1),
         ExpertLayers::Every => (0, number("interleave_moe_layer_step")),
         ExpertLayers::EveryAfterLeading => (number("leading_dense_block_count"), number("interleave_moe_layer_step")),
     };
+    if rule == ExpertLayers::SecondOfEvery {
+        let every = number("moe_every_n_layers");
+        return (0..n_layer).map(|layer| every > 0 && layer % every == 1).collect();
+    }
     let routed = |layer: usize| {
         let router = format!("blk.{layer}.ffn_gate_inp.weight");
         rule != ExpertLayers::Routed || file.rows(&router).is_some()

@@ -2,6 +2,7 @@
 
 use trine_formats::gguf::Value;
 
+use super::header::Header;
 use super::keys::Keys;
 use crate::arch::Arch;
 use crate::model::Problem;
@@ -17,13 +18,41 @@ pub fn gate_bounds(k: &mut Keys<'_>, read: bool, key: &str) -> Vec<f32> {
     k.note(read).unwrap_or_default()
 }
 
+/// Rows of the up projection: twice the width of the network where it holds the gate too.
+pub fn up(file: &dyn Header, n_ff: usize) -> usize {
+    let both = 2 * n_ff;
+    match file.rows("blk.0.ffn_up.weight") {
+        Some(rows) if rows == both as u64 => both,
+        _ => n_ff,
+    }
+}
+
 /// The function of the gates, with the numbers that keys say of it for all layers.
 pub fn activation(k: &mut Keys<'_>, arch: &Arch) -> Activation {
+    if arch.feed_forward.named {
+        return named(k, arch.feed_forward.activation);
+    }
     let Activation::Situ(_) = arch.feed_forward.activation else {
         return arch.feed_forward.activation;
     };
     let keys = ["activation.situ_beta", "activation.situ_linear_beta"];
     Activation::Situ(keys.map(|key| k.finite(key)))
+}
+
+/// The function that the file names, or this where it names none.
+fn named(k: &mut Keys<'_>, default: Activation) -> Activation {
+    const KEY: &str = "hidden_activation";
+    let read = k.meta.get_str(&k.name(KEY));
+    match k.note(read) {
+        None => default,
+        Some("gelu" | "geglu") => Activation::Gelu,
+        Some("silu" | "swish" | "swiglu") => Activation::Silu,
+        Some("reglu") => Activation::Relu,
+        Some(other) => {
+            k.wrong(KEY, format!("is '{}'; trine has gelu, silu and reglu", other.escape_debug()));
+            default
+        }
+    }
 }
 
 /// The numbers of [`Activation::Xielu`] in every layer, from keys with a number for all or one for each: the slopes are

@@ -9,6 +9,7 @@ mod keys;
 mod latent;
 mod mixing;
 mod position;
+mod vectors;
 mod vocabulary;
 
 use trine_formats::rotated::Rotated;
@@ -27,6 +28,7 @@ pub use experts::Experts;
 pub use header::Header;
 use keys::Keys;
 pub use mixing::Mixing;
+pub use vectors::Vectors;
 use vocabulary::vocabulary;
 
 /// Largest `block_count` llama.cpp accepts.
@@ -63,6 +65,8 @@ pub struct Config {
     pub latent: Option<Latent>,
     /// Width of the feed-forward block.
     pub n_ff: usize,
+    /// Rows of the up projection, which may hold the gate's too.
+    pub n_up: usize,
     /// The formula of the norms.
     pub norm: norm::Kind,
     /// Epsilon of the norms.
@@ -110,6 +114,8 @@ pub struct Config {
     pub logit_scale: Option<f32>,
     /// `cap * tanh(logits / cap)` at the end, where the model asks for it.
     pub final_softcap: Option<f32>,
+    /// From hidden states to vectors of texts and ranks.
+    pub vectors: Vectors,
     /// The rotated tensors, where the file's weights are rotated.
     pub rotated: Option<Rotated>,
 }
@@ -180,6 +186,10 @@ impl Config {
             chunk_ff: of_experts(|e| e.chunks.map_or(0, |c| c.n_ff)),
             context: self.n_ctx_train as u64,
             streams: self.streams.map_or(0, |s| s.count) as u64,
+            token_types: self.vectors.token_types as u64,
+            up: self.n_up as u64,
+            classes: self.vectors.classes() as u64,
+            projected: self.vectors.projected as u64,
             latent: self.latent.unwrap_or_default(),
             recurrent: self.mixing.sizes,
         }
@@ -241,6 +251,7 @@ impl Config {
             mixing: mixing::mixing(k, arch, counts, [n_embd, head_dim]),
             latent,
             n_ff,
+            n_up: feed_forward::up(file, n_ff),
             norm,
             eps,
             original_context: original_context as usize,
@@ -264,6 +275,7 @@ impl Config {
             output_scale: arch.output.input_width.map(|width| width / n_embd as f32),
             logit_scale: attention::logit_scale(k, arch, n_embd),
             final_softcap: attention::logit_cap(k, arch),
+            vectors: vectors::vectors(k, arch, n_embd),
             rotated,
         }
     }

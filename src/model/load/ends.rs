@@ -33,11 +33,14 @@ pub struct Ends {
     pub embedding: Matrix,
     /// Adapters of the embeddings.
     pub embedding_low_rank: Vec<LowRank>,
+    /// The vector of the first kind of token, added to the embedding.
+    pub token_type: Option<Vec<f32>>,
     /// A vector for every position, added to the embedding.
     pub positions: Option<Matrix>,
     /// Norm of the embeddings.
     pub embedding_norm: Option<Norm>,
-    pub output: Linear,
+    /// The output matrix; `None` of models that make vectors alone.
+    pub output: Option<Linear>,
     pub output_norm: Option<Norm>,
     /// Scores of the residual streams that are blended before the last norm, where any are kept.
     pub last_scores: Option<Norm>,
@@ -58,35 +61,16 @@ const TIED: &str = "token_embd.weight";
 pub fn ends(loader: &mut Loader<'_>, c: &Config) -> Ends {
     let embedding = loader.table(TIED);
     let embedding = embedding.unwrap_or_else(Matrix::empty);
-    let output = loader.end_matrix("output.weight");
-    loader.check_output();
-    let (tensor, output) = match output {
-        Some(output) => ("output.weight", output),
-        None => (TIED, embedding.clone()),
-    };
     let embedding_low_rank = loader.embedding_low_rank();
-    let low_rank = match tensor == TIED {
-        true if !embedding_low_rank.is_empty() => {
-            let what = "an adapter changes it, the logits are made with it too, and only one of them can be changed";
-            loader.problem(Problem::tensor(TIED, what));
-            Vec::new()
-        }
-        true => Vec::new(),
-        false => loader.low_rank(tensor, 0, 0..output.rows),
-    };
-    let scale = match tensor == TIED {
+    let output = match c.arch.vectors {
         true => None,
-        false => loader.output_factor(output.ty),
-    };
-    let output = Linear {
-        low_rank,
-        tensor: tensor.to_owned(),
-        first_row: 0,
-        weight: loader.ready(output),
-        scale,
-        bias: loader.vector(None, "output.bias"),
+        false => Some(output(loader, &embedding, !embedding_low_rank.is_empty())),
     };
     Ends {
+        token_type: loader.vector(None, "token_types.weight").map(|mut all| {
+            all.truncate(c.n_embd);
+            all
+        }),
         output,
         embedding_low_rank,
         output_norm: loader.norm(None, "output_norm"),
@@ -103,18 +87,40 @@ pub fn ends(loader: &mut Loader<'_>, c: &Config) -> Ends {
     }
 }
 
+/// The output matrix: one of its own, or the embeddings, which adapters `changed`.
+fn output(loader: &mut Loader<'_>, embedding: &Matrix, changed: bool) -> Linear {
+    let output = loader.end_matrix("output.weight");
+    loader.check_output();
+    let (tensor, output) = match output {
+        Some(output) => ("output.weight", output),
+        None => (TIED, embedding.clone()),
+    };
+    let low_rank = match tensor == TIED {
+        true if changed => {
+            let what = "an adapter changes it, the logits are made with it too, and only one of them can be changed";
+            loader.problem(Problem::tensor(TIED, what));
+            Vec::new()
+        }
+        true => Vec::new(),
+        false => loader.low_rank(tensor, 0, 0..output.rows),
+    };
+    let scale = match tensor == TIED {
+        true => None,
+        false => loader.output_factor(output.ty),
+    };
+    Linear {
+        low_rank,
+        tensor: tensor.to_owned(),
+        first_row: 0,
+        weight: loader.ready(output),
+        scale,
+        bias: loader.vector(None, "output.bias"),
+    }
+}
+
 /// The connection that makes one of several residual streams; `None` where a tensor is missing, which is noted.
 fn last_connection(loader: &mut Loader<'_>, c: &Config, sizes: Streams) -> Option<Connection> {
-    const MIXES: &str = "output_hc_fn.weight";
-    let weight = loader.end_matrix(MIXES)?;
-    let mixes = Linear {
-        tensor: MIXES.to_owned(),
-        first_row: 0,
-        weight: loader.ready(weight),
-        scale: None,
-        bias: None,
-        low_rank: Vec::new(),
-    };
+    let mixes = loader.end_linear("output_hc_fn")?;
     let scales = loader.vector(None, "output_hc_scale.weight")?;
     let bases = loader.vector(None, "output_hc_base.weight")?;
     Some(Connection::new(sizes, c.eps, mixes, scales, bases))
@@ -132,6 +138,21 @@ impl Loader<'_> {
             return Some(self.matrix(name, cols, rows));
         }
         self.optional_matrix(name, cols, rows)
+    }
+
+    /// `NAME.weight` outside the blocks with its `NAME.bias`, where there is one; `None` where the architecture or the
+    /// file has no such matrix.
+    pub fn end_linear(&mut self, name: &str) -> Option<Linear> {
+        let tensor = format!("{name}.weight");
+        let weight = self.end_matrix(&tensor)?;
+        Some(Linear {
+            weight: self.ready(weight),
+            bias: self.vector(None, &format!("{name}.bias")),
+            tensor,
+            first_row: 0,
+            scale: None,
+            low_rank: Vec::new(),
+        })
     }
 
     /// The low-rank terms of the embeddings; rows of the first matrices are decoded.

@@ -80,10 +80,11 @@ impl Loader<'_> {
         found
     }
 
-    /// The norm of the input of one projection, where the file has one: every projection of BitNet's embeddings and of
+    /// The norm of the input of one projection of a block, where the file has one: every projection of BitNet's embeddings and of
     /// checkpoints with `use_rms_norm` has its own. Files call it by several names.
     pub fn input_norm(&mut self, tensor: &str, cols: usize) -> Option<Norm> {
-        let projection = tensor.strip_suffix(".weight")?;
+        // outside the blocks such a name has another meaning: `cls.norm` stands behind `cls`
+        let projection = tensor.strip_suffix(".weight").filter(|name| name.starts_with("blk."))?;
         let names = ["_norm_in", ".rms_norm", ".norm"].map(|norm| format!("{projection}{norm}.weight"));
         let name = names.iter().find(|name| self.file.tensor_info(name).is_some())?;
         let gains = self.optional_floats(name, &[cols])?;
@@ -193,8 +194,17 @@ impl Loader<'_> {
     /// True if a projection's matrix also holds that of the gate, in the first half of its rows.
     pub fn is_fused(&self, layer: usize, name: &str) -> bool {
         let tensor = self.described(Some(layer), &format!("{name}.weight"));
-        let twice = [Extent::TwiceFf, Extent::TwiceSharedFf];
-        tensor.is_some_and(|t| t.shape.first().is_some_and(|e| twice.contains(e)))
+        let first = tensor.and_then(|t| t.shape.first());
+        first.is_some_and(|extent| match extent {
+            Extent::TwiceFf | Extent::TwiceSharedFf => true,
+            Extent::UpOrBoth => self.sizes.up > self.sizes.ff,
+            _ => false,
+        })
+    }
+
+    /// True if the architecture has a place for this tensor of the block.
+    pub fn has_place(&self, layer: usize, tensor: &str) -> bool {
+        self.described(Some(layer), tensor).is_some()
     }
 
     /// The matrices of all experts, `[experts][rows][columns]` in one tensor, with the factors and biases of their

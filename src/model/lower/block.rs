@@ -15,6 +15,8 @@ struct Norms {
 }
 
 impl Norms {
+    const NONE: Norms = Norms { attn: None, attn_post: None, ffn: None, ffn_post: None };
+
     fn load(l: &mut Lowering<'_, '_>, layer: usize) -> Norms {
         let c = l.c;
         let mut norm = |name: &str| l.loader.norm(Some(layer), name);
@@ -37,7 +39,10 @@ impl Lowering<'_, '_> {
     /// The residual stream behind block number `layer`; `None` where a tensor is missing, which is noted.
     pub(super) fn block(&mut self, x: Value, layer: usize) -> Option<Value> {
         let c = self.c;
-        let norms = Norms::load(self, layer);
+        let norms = match c.residual {
+            Residual::NormedSums => Norms::NONE,
+            _ => Norms::load(self, layer),
+        };
         let scores = match c.kept_every {
             Some(_) => {
                 let mut scores = |name| self.loader.required_norm(layer, name);
@@ -52,6 +57,7 @@ impl Lowering<'_, '_> {
                 let [attn, ffn] = ["attn", "ffn"].map(|half| Connection::load(self.loader, sizes, c.eps, layer, half));
                 self.block_of_streams(x, norms, [attn?, ffn?], layer)
             }
+            None if c.residual == Residual::NormedSums => self.normed_sums(x, layer),
             None if mixes && parts.feeds => self.two_sublayers(x, norms, scores, layer),
             None => {
                 let input = self.b.maybe_norm("attn_norm", x, norms.attn);
@@ -137,6 +143,25 @@ impl Lowering<'_, '_> {
             x = self.b.add("residual", x, beside);
         }
         a.map(|_| x)
+    }
+
+    /// A block whose sums are normed: attention's output and the block's input, then the network's and that norm.
+    fn normed_sums(&mut self, x: Value, layer: usize) -> Option<Value> {
+        let first = self.loader.required_norm(layer, "attn_output_norm");
+        let again = self.loader.norm(Some(layer), "attn_norm_2");
+        let last = self.loader.required_norm(layer, "layer_output_norm");
+        let a = self.mixer(x, layer);
+        // After a problem the feed-forward network is looked at with what there is.
+        let sum = self.b.add("attn_residual", a.unwrap_or(x), x);
+        let mut y = self.b.maybe_norm("attn_output_norm", sum, first);
+        if again.is_some() {
+            let sum = self.b.add("attn_residual", y, x);
+            y = self.b.maybe_norm("attn_norm_2", sum, again);
+        }
+        let f = self.feed_forward(y, layer, None)?.y;
+        let sum = self.b.add("residual", f, y);
+        let y = self.b.maybe_norm("layer_output_norm", sum, last);
+        a.map(|_| y)
     }
 
     /// The sum of a residual stream and both sublayers that read it, in a model's order.

@@ -37,7 +37,8 @@ pub struct Mixture {
     /// To and from experts that are narrower than the residual stream.
     narrow: Option<Box<Narrow>>,
     router: Linear,
-    gate: Stacked,
+    /// `None` of experts without gates.
+    gate: Option<Stacked>,
     up: Stacked,
     down: Stacked,
 }
@@ -89,9 +90,13 @@ impl Lowering<'_, '_> {
         let rule = &c.arch.experts;
         let fused = format!("ffn_gate_up_{kind}");
         let fused = loader.expert_halves(layer, &fused, &format!("ffn_up_{kind}"));
+        let gated = loader.has_place(layer, &format!("ffn_gate_{kind}.weight"));
         let gate_and_up = match fused {
             Some(halves) => halves.map(Some),
-            None => ["gate", "up"].map(|part| loader.stated_experts(layer, &format!("ffn_{part}_{kind}"))),
+            None => ["gate", "up"].map(|part| match part == "up" || gated {
+                true => loader.stated_experts(layer, &format!("ffn_{part}_{kind}")),
+                false => None,
+            }),
         };
         let down = loader.experts(layer, &format!("ffn_down_{kind}"));
         let router = loader.router(layer, ROUTER);
@@ -104,7 +109,7 @@ impl Lowering<'_, '_> {
             activation: bounded(c, &c.gate_bounds, layer),
             narrow: None,
             router: Linear { bias, ..router? },
-            gate: gate?,
+            gate: if gated { Some(gate?) } else { None },
             up: up?,
             down: down?,
         })
@@ -133,17 +138,22 @@ impl Lowering<'_, '_> {
             Some(narrow) => (self.product(x, narrow.down), Some((narrow.norm, narrow.up))),
             None => (x, None),
         };
-        let [gate_input, up_input] = [&gate, &up].map(|stacked| self.rotated(x, &stacked.tensor));
-        let gate_rows = self.b.dispatch("expert_rows", gate_input, choice, weigh_inputs);
-        let up_rows = match up_input == gate_input {
-            true => gate_rows,
-            false => self.b.dispatch("expert_rows", up_input, choice, weigh_inputs),
+        let gate_input = gate.as_ref().map(|gate| self.rotated(x, &gate.tensor));
+        let up_input = self.rotated(x, &up.tensor);
+        let gate_rows = gate_input.map(|input| self.b.dispatch("expert_rows", input, choice, weigh_inputs));
+        let up_rows = match gate_rows {
+            Some(rows) if gate_input == Some(up_input) => rows,
+            _ => self.b.dispatch("expert_rows", up_input, choice, weigh_inputs),
         };
         let down_tensor = down.tensor.clone();
-        let [gate, up, down] = [gate, up, down].map(|stacked| self.stack(stacked));
-        let g = self.b.product_of_experts("ffn_gate_exps", gate_rows, choice, gate);
+        let gate = gate.map(|gate| self.stack(gate)).zip(gate_rows);
+        let [up, down] = [up, down].map(|stacked| self.stack(stacked));
+        let g = gate.map(|(gate, rows)| self.b.product_of_experts("ffn_gate_exps", rows, choice, gate));
         let u = self.b.product_of_experts("ffn_up_exps", up_rows, choice, up);
-        let y = self.b.gate("ffn_gated_exps", activation, g, u);
+        let y = match g {
+            Some(g) => self.b.gate("ffn_gated_exps", activation, g, u),
+            None => self.b.activate("ffn_activated_exps", activation, u),
+        };
         let y = self.rotated(y, &down_tensor);
         let y = self.b.product_of_experts("ffn_down_exps", y, choice, down);
         let y = self.b.combine("ffn_moe", y, choice, !weigh_inputs);

@@ -2,6 +2,7 @@
 
 use super::experts::bounded;
 use super::lowering::Lowering;
+use crate::model::Problem;
 use crate::model::load::Linear;
 use crate::ops::activation::Activation;
 use crate::ops::norm::Norm;
@@ -90,6 +91,11 @@ impl Lowering<'_, '_> {
         let (c, loader) = (self.c, &mut *self.loader);
         let name = |part: &str| format!("ffn_{part}{suffix}");
         let up = match loader.linear(layer, &name("gate")) {
+            Some(_) if loader.is_fused(layer, &name("up")) => {
+                let what = "its rows hold a gate, and there is a gate beside it";
+                loader.problem(Problem::tensor(&format!("blk.{layer}.{}.weight", name("up")), what));
+                return None;
+            }
             Some(gate) => Up::Gated(Box::new([gate, loader.linear(layer, &name("up"))?])),
             None if loader.is_fused(layer, &name("up")) => Up::Gated(Box::new(loader.halves(layer, &name("up"))?)),
             None => Up::Plain(Box::new(loader.linear(layer, &name("up"))?)),

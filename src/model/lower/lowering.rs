@@ -31,6 +31,22 @@ pub struct Lowered {
     pub matrices: Vec<Matrix>,
 }
 
+impl<'l, 'f> Lowering<'l, 'f> {
+    /// An empty program of a model of configuration `c`, whose tensors `loader` has.
+    pub fn new(loader: &'l mut Loader<'f>, c: &'l Config) -> Lowering<'l, 'f> {
+        Lowering {
+            loader,
+            c,
+            b: Builder::default(),
+            matrices: Vec::new(),
+            kept: Vec::new(),
+            rotations: Vec::new(),
+            claimed: BTreeSet::new(),
+            embeddings: None,
+        }
+    }
+}
+
 impl Lowering<'_, '_> {
     /// Takes a matrix into the program.
     pub fn matrix(&mut self, tensor: &str, first_row: usize, matrix: Matrix) -> MatrixId {

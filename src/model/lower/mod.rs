@@ -8,6 +8,7 @@ mod block;
 mod delta;
 mod experts;
 mod feed_forward;
+mod head;
 mod latent;
 mod lowering;
 mod mamba;

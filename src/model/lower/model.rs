@@ -1,27 +1,16 @@
 //! A model: what stands before its blocks, the blocks in order, and what makes logits.
 
-use std::collections::BTreeSet;
-
 use super::lowering::{Lowered, Lowering};
+use crate::arch::rules::Residual;
 use crate::model::config::{Config, Cycles};
-use crate::model::load::{Ends, Loader};
-use crate::program::{Builder, Value};
+use crate::model::load::{Ends, Linear, Loader};
+use crate::program::Value;
 
 impl<'l, 'f> Lowering<'l, 'f> {
     /// The program of a model of configuration `c`; `directions` are added to the residual stream behind each block,
     /// nothing where one is empty. `None` where a tensor is missing, which is noted.
     pub fn model(loader: &'l mut Loader<'f>, c: &'l Config, ends: Ends, directions: &[Vec<f32>]) -> Option<Lowered> {
-        let b = Builder::default();
-        let mut all = Lowering {
-            loader,
-            c,
-            b,
-            matrices: Vec::new(),
-            kept: Vec::new(),
-            rotations: Vec::new(),
-            claimed: BTreeSet::new(),
-            embeddings: None,
-        };
+        let mut all = Lowering::new(loader, c);
         let x = all.embed(&ends);
         all.embeddings = Some(x);
         let x = match c.streams {
@@ -34,7 +23,9 @@ impl<'l, 'f> Lowering<'l, 'f> {
             None => all.blocks(x, 0..c.n_layer, directions),
         };
         all.b.end_block();
-        let output_norm = ends.output_norm?;
+        // blocks that end with a norm leave none for the end
+        let normed = c.residual == Residual::NormedSums;
+        let output_norm = if normed { None } else { Some(ends.output_norm?) };
         let mut x = x?;
         if let Some(connection) = ends.last_connection {
             [x, _] = all.read_streams("streams_joined", x, &connection);
@@ -43,15 +34,20 @@ impl<'l, 'f> Lowering<'l, 'f> {
             x = all.blend("output_blend", x, scores);
         }
         let x = all.b.take(x);
-        let hidden = all.b.norm("output_norm", x, output_norm);
-        let x = all.b.scale("output_scale", hidden, c.output_scale);
-        let x = all.product(x, ends.output);
-        let x = all.b.scale("logits", x, c.logit_scale);
-        let logits = all.b.soft_cap("logits", x, c.final_softcap);
+        let hidden = all.b.maybe_norm("output_norm", x, output_norm);
+        let logits = ends.output.map(|output| all.logits(hidden, output));
         if let Some(rotated) = &c.rotated {
             all.check_rotated(rotated);
         }
         Some(Lowered { program: all.b.finish(hidden, logits), matrices: all.matrices })
+    }
+
+    /// The logits of hidden states, by this output matrix.
+    pub(super) fn logits(&mut self, hidden: Value, output: Linear) -> Value {
+        let x = self.b.scale("output_scale", hidden, self.c.output_scale);
+        let x = self.product(x, output);
+        let x = self.b.scale("logits", x, self.c.logit_scale);
+        self.b.soft_cap("logits", x, self.c.final_softcap)
     }
 
     /// The input of the first block.
@@ -64,6 +60,9 @@ impl<'l, 'f> Lowering<'l, 'f> {
             x = self.b.adapt_embedding(x, adapter);
         }
         x = self.b.scale("embedding_scale", x, self.c.embedding_scale);
+        if let Some(row) = &ends.token_type {
+            x = self.b.add_row("embedding_and_type", x, row.clone());
+        }
         if let Some(table) = &ends.positions {
             let table = self.matrix("position_embd.weight", 0, table.clone());
             let positions = self.b.embed_positions(table);

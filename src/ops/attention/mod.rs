@@ -35,7 +35,7 @@ use placed::in_cells;
 pub use rows::Attention;
 use rows::{CHUNK, HeadRows, Scratch, aligned, even};
 pub use scores::{ScoreRules, Window, alibi_slopes};
-pub use whole::{Heads, whole};
+pub use whole::{BothWays, Heads};
 
 /// Minimum and maximum number of rows of a task: multiples of what the kernels take at once.
 const ROWS: [usize; 2] = [30, 60];

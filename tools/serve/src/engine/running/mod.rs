@@ -4,6 +4,7 @@ mod client;
 
 use std::time::{Duration, Instant};
 
+use trine::Model;
 use trine::generate::speculate::Drafter;
 use trine::generate::{ChooseError, Chooser, End, TextMachine};
 use trine::step::{Kind, Pooled};
@@ -61,10 +62,10 @@ pub(super) enum Fate {
 
 impl Running {
     /// A request at its beginning, with drafts of at most `most` tokens.
-    pub fn new(job: Job, bits: u8, drafts: Drafts, most: usize, n_ctx: usize) -> Running {
+    pub fn new(model: &Model, job: Job, bits: u8, drafts: Drafts, most: usize, n_ctx: usize) -> Running {
         let Job { request, text, events, cancel, admitted } = job;
         Running {
-            pooled: request.pooling.map(|pooling| Pooled::new(pooling, text.given().len())),
+            pooled: request.pooling.map(|pooling| Pooled::new(model.weights(), pooling, text.given().len())),
             client: Client::new(events, cancel),
             text,
             request,

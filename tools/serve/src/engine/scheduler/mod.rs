@@ -111,7 +111,8 @@ impl<B: Backend> Scheduler<B> {
     pub fn take(&mut self, job: Job) {
         let bits = job.request.bits.or(self.options.bits).unwrap_or(0);
         let drafts = self.drafts_of(&job, bits);
-        self.waiting.push_back(Running::new(job, bits, drafts, self.options.draft, self.options.n_ctx()));
+        let (draft, n_ctx) = (self.options.draft, self.options.n_ctx());
+        self.waiting.push_back(Running::new(&self.model, job, bits, drafts, draft, n_ctx));
     }
 
     /// Where the drafts of a request at `bits` come from: fewer bits that it names itself, or what the server has.

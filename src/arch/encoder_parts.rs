@@ -1,0 +1,71 @@
+//! Groups of tensors of models that make vectors of texts.
+
+use super::expert_parts;
+use super::parts::{Group, PLAIN_FFN};
+use super::tensor::Extent::{Classes, Embd, One, Projected, TokenTypes, UpOrBoth};
+use super::tensor::Role::{Bias, ByColumns, ByRows, Norm, Vector};
+use super::tensor::{Extent, Role, Tensor};
+
+const fn tensor(gguf: &'static str, shape: &'static [Extent], role: Role) -> Tensor {
+    Tensor::new(gguf, "", shape, role)
+}
+
+/// A vector for every kind of token; all tokens get that of the first kind.
+pub const TOKEN_TYPES: Group = &[tensor("token_types.weight", &[TokenTypes, Embd], Vector)];
+/// The same, which some models have.
+pub const TOKEN_TYPES_OPTIONAL: Group = &[TOKEN_TYPES[0].optional()];
+/// The norm of the token embeddings without a bias.
+pub const TOKEN_NORM_BARE: Group = &[tensor("token_embd_norm.weight", &[Embd], Norm)];
+/// The norm of the hidden states under the name that encoders give it.
+pub const ENCODER_NORM: Group = &[tensor("enc.output_norm.weight", &[Embd], Norm).stands_for("output_norm.weight")];
+
+/// Norms of the sum behind attention and of that behind the feed-forward network.
+pub const NORMS_OF_SUMS: Group = &[
+    tensor("attn_output_norm.weight", &[Embd], Norm),
+    tensor("attn_output_norm.bias", &[Embd], Bias),
+    tensor("layer_output_norm.weight", &[Embd], Norm),
+    tensor("layer_output_norm.bias", &[Embd], Bias),
+];
+/// A norm of the first of these sums with the block's input added once more, which some models have.
+pub const SECOND_NORM_OF_SUM: Group =
+    &[tensor("attn_norm_2.weight", &[Embd], Norm).optional(), tensor("attn_norm_2.bias", &[Embd], Bias).optional()];
+/// The norm before attention, which the first block may lack.
+pub const ATTN_NORM_OPTIONAL: Group = &[tensor("attn_norm.weight", &[Embd], Norm).optional()];
+
+/// Up and down projection, with a gate of its own, with the gate in the up projection, or with none.
+pub const ANY_FFN: Group = &[
+    tensor("ffn_gate.weight", &[Extent::Ff, Embd], ByRows).optional(),
+    tensor("ffn_up.weight", &[UpOrBoth, Embd], ByRows),
+    PLAIN_FFN[1],
+    tensor("ffn_up.bias", &[UpOrBoth], Bias).optional(),
+    tensor("ffn_down.bias", &[Embd], Bias),
+];
+/// A router and experts without gates.
+pub const PLAIN_EXPERTS: Group = &[expert_parts::EXPERTS[0], expert_parts::EXPERTS[2], expert_parts::EXPERTS[3]];
+
+/// The head of a ranking model, of one layer or two.
+pub const RANK_HEAD: Group = &[
+    tensor("cls.weight", &[Embd, Embd], ByRows).optional(),
+    tensor("cls.bias", &[Embd], Bias).optional(),
+    CLASSES,
+    tensor("cls.output.bias", &[Classes], Bias).optional(),
+];
+const CLASSES: Tensor = tensor("cls.output.weight", &[Classes, Embd], ByRows).optional();
+/// The same with a norm between the layers.
+pub const NORMED_RANK_HEAD: Group = &[
+    RANK_HEAD[0],
+    tensor("cls.norm.weight", &[Embd], Norm).optional(),
+    CLASSES,
+    tensor("cls.output.bias", &[Classes], Bias).optional(),
+];
+/// A head of one layer without a bias.
+pub const BARE_RANK_HEAD: Group = &[CLASSES];
+/// A head of one layer with one output: Jina's.
+pub const ONE_RANK_HEAD: Group =
+    &[tensor("cls.weight", &[One, Embd], ByRows).optional(), tensor("cls.bias", &[One], Bias).optional()];
+
+/// Projections behind the pooling, which some files have.
+pub const PROJECTIONS: Group = &[
+    tensor("dense_2.weight", &[Projected, Embd], ByRows).optional(),
+    tensor("dense_3.weight", &[Embd, Projected], ByColumns).optional(),
+];

@@ -1,0 +1,81 @@
+//! From the pooled states of a text to its vector, or to the outputs of the head of a ranking model.
+
+use super::lower::{Lowered, Lowering};
+use super::{Config, Model, load};
+use crate::arch::Pooling;
+use crate::exec::{PassOptions, Processor, Ropes};
+use crate::kernels::Isa;
+use crate::program::Program;
+
+/// A small program and its weights.
+struct Head {
+    program: Program,
+    processor: Processor,
+}
+
+/// The programs behind the pooling that a model has.
+#[derive(Default)]
+pub(super) struct Heads {
+    projections: Option<Head>,
+    rank: Option<Head>,
+}
+
+/// The programs behind the pooling that a model has, before it is known where they run.
+pub(super) struct LoweredHeads([Option<Lowered>; 2]);
+
+impl LoweredHeads {
+    /// Takes what a model of configuration `c` has of them.
+    pub fn load(loader: &mut load::Loader<'_>, c: &Config) -> LoweredHeads {
+        LoweredHeads([Lowering::vector_projections(loader, c), Lowering::rank_head(loader, c)])
+    }
+
+    /// Ready to run.
+    pub fn ready(self, isa: Isa, ropes: &Ropes) -> Heads {
+        let ready = |lowered: Lowered| Head {
+            program: lowered.program,
+            processor: Processor { isa, matrices: lowered.matrices, ropes: ropes.clone() },
+        };
+        let [projections, rank] = self.0.map(|lowered| lowered.map(ready));
+        Heads { projections, rank }
+    }
+}
+
+impl Head {
+    /// Its outputs for `row`.
+    fn run(&self, row: &[f32]) -> Vec<f32> {
+        let mut outputs = Vec::new();
+        let sink = &mut |_: usize, row: &[f32]| outputs.extend_from_slice(row);
+        self.processor.logits(&self.program, row, &PassOptions::default(), sink);
+        outputs
+    }
+}
+
+impl Model {
+    /// True if the model has a head that ranks texts.
+    pub fn ranks(&self) -> bool {
+        self.inner.heads.rank.is_some()
+    }
+
+    /// The pooling of states that stands before the model's head, where `pooling` asks for that, or `pooling` itself.
+    pub fn pools_by(&self, pooling: Pooling) -> Pooling {
+        match pooling {
+            Pooling::Rank => self.config().vectors.rank_pooling,
+            other => other,
+        }
+    }
+
+    /// What follows on the pooling: the model's projections on a vector, or on each of them, and for
+    /// [`Pooling::Rank`] the outputs of its head, as many as it has names for, at least one. Runs on the current pool.
+    pub(crate) fn behind_pooling(&self, pooling: Pooling, pooled: &[f32]) -> Vec<f32> {
+        let heads = &self.inner.heads;
+        if let (Pooling::Rank, Some(rank)) = (pooling, &heads.rank) {
+            let mut outputs = rank.run(pooled);
+            outputs.truncate(self.config().vectors.classes());
+            return outputs;
+        }
+        match &heads.projections {
+            Some(projections) => projections.run(pooled),
+            None => pooled.to_vec(),
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Small random models that make vectors and ranks have the reference's, to the last bit: for every pooling, for texts
+//! of several lengths, alone and several in one step, in four tensor types.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use trine::model::{LoadOptions, Model};
+use trine::pool::Pool;
+use trine::step::{Engine, Pooled, Pooling, Segment, Sequence, Sink, StepError, StepOptions};
+use trine_testkit::sha256;
+
+use crate::listing::Listing;
+use crate::{TYPES, quantize};
+
+macro_rules! models {
+    ($($test:ident $name:literal,)*) => {
+        /// All models that make vectors.
+        pub const VECTORS: &[&str] = &[$($name),*];
+        $(#[test] fn $test() { check($name) })*
+    };
+}
+
+models! {
+    bert "bert",
+    bert_rank "bert-rank",
+    bert_rank_plain "bert-rank-plain",
+    eurobert "eurobert",
+    gemma_embedding "gemma-embedding",
+    gemma_embedding_dense "gemma-embedding-dense",
+    jina_bert_v2 "jina-bert-v2",
+    jina_bert_v2_fused "jina-bert-v2-fused",
+    jina_bert_v2_plain "jina-bert-v2-plain",
+    jina_bert_v3 "jina-bert-v3",
+    llama_embed "llama-embed",
+    modern_bert "modern-bert",
+    modern_bert_first "modern-bert-first",
+    modern_bert_rank "modern-bert-rank",
+    neo_bert "neo-bert",
+    nomic_bert "nomic-bert",
+    nomic_bert_moe "nomic-bert-moe",
+    qwen3_rank "qwen3-rank",
+}
+
+/// The path of a model's listing.
+pub fn path(name: &str) -> PathBuf {
+    trine_testkit::testdata(&format!("archs/embed/{name}.txt"))
+}
+
+/// The listing of a model.
+pub fn listing(name: &str) -> Listing {
+    Listing::parse(&fs::read_to_string(path(name)).expect("a listing"))
+}
+
+fn golden() -> Value {
+    trine_testkit::golden::json("archs/embed.json")
+}
+
+#[test]
+fn every_golden_vector_is_tested() {
+    let golden = golden();
+    let names: BTreeSet<&str> = golden["models"].as_object().expect("models").keys().map(String::as_str).collect();
+    assert_eq!(names, VECTORS.iter().copied().collect());
+}
+
+/// Writes the models for the reference to read, to the directory that `TRINE_ARCHS` names.
+#[test]
+#[ignore = "writes files, see testdata/archs/README.md"]
+fn write_models_that_embed() {
+    let dir = std::env::var_os("TRINE_ARCHS").expect("TRINE_ARCHS names no directory");
+    for name in VECTORS {
+        fs::write(Path::new(&dir).join(format!("{name}.gguf")), listing(name).file()).expect("a writable directory");
+    }
+}
+
+#[track_caller]
+fn check(name: &str) {
+    let golden = golden();
+    let texts =
+        |kind: &str| -> Vec<Vec<u32>> { serde_json::from_value(golden["texts"][kind].clone()).expect("texts of ids") };
+    let (alone, joint) = (texts("alone"), texts("joint"));
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let source = dir.path().join("F32.gguf");
+    fs::write(&source, listing(name).file()).expect("room for the model");
+    let mut differences = Vec::new();
+    // in the short form one of the three types that are made of the file, another one for each name
+    let turn = name.bytes().map(usize::from).sum::<usize>() % (TYPES.len() - 1) + 1;
+    for (i, ty) in TYPES.into_iter().enumerate() {
+        if i != 0 && i != turn && !trine_testkit::is_long() {
+            continue;
+        }
+        let form = &golden["models"][name][ty];
+        let path = dir.path().join(format!("{ty}.gguf"));
+        if ty != TYPES[0] {
+            quantize(&source, ty, &path);
+        }
+        let bytes = trine_testkit::read(&path);
+        assert_eq!(sha256(&bytes), form["file"].as_str().expect("a hash"), "{name} {ty}: the file");
+        let model = Model::load(&trine_testkit::gguf::model(bytes), &LoadOptions::default()).expect("a model");
+        for (pooling, want) in hashes(&form["alone"]) {
+            let got: Vec<String> = alone.iter().map(|text| vectors(&model, pooling, &[text]).remove(0)).collect();
+            if got != want {
+                differences.push(format!("{name} {ty} {} alone: {got:?}, not {want:?}", pooling.name()));
+            }
+        }
+        for (pooling, want) in hashes(&form["joint"]) {
+            let joint: Vec<&Vec<u32>> = joint.iter().collect();
+            let got = vectors(&model, pooling, &joint);
+            if got != want {
+                differences.push(format!("{name} {ty} {} joint: {got:?}, not {want:?}", pooling.name()));
+            }
+        }
+    }
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+}
+
+fn hashes(form: &Value) -> Vec<(Pooling, Vec<String>)> {
+    let by_name: BTreeMap<String, Vec<String>> = serde_json::from_value(form.clone()).expect("hashes by pooling");
+    by_name.into_iter().map(|(name, all)| (Pooling::by_name(&name).expect("a pooling"), all)).collect()
+}
+
+/// The states of several texts.
+struct States(Vec<Pooled>);
+
+impl Sink for States {
+    fn wants_hidden(&self, _: usize) -> bool {
+        true
+    }
+
+    fn logits(&mut self, _: usize, _: usize, _: &[f32]) {}
+
+    fn hidden(&mut self, segment: usize, index: usize, state: &[f32]) {
+        self.0[segment].take(index, state);
+    }
+}
+
+/// The hashes of the vectors of some texts in one step.
+fn vectors(model: &Model, pooling: Pooling, texts: &[&Vec<u32>]) -> Vec<String> {
+    let pool = Pool::new(2).expect("threads");
+    let engine = Engine::new(model, &pool, 64 << 20);
+    let mut sequences: Vec<Sequence> = texts.iter().map(|_| engine.sequence()).collect();
+    let mut segments: Vec<Segment<'_>> =
+        sequences.iter_mut().zip(texts).map(|(seq, tokens)| Segment { seq, tokens, logits_from: 0 }).collect();
+    let mut states = States(texts.iter().map(|text| Pooled::new(model, pooling, text.len())).collect());
+    let options = StepOptions { n_ctx: 512, ..StepOptions::default() };
+    engine.step_into(&mut segments, &options, &mut states).expect("a step");
+    let vector = |pooled: &mut Pooled| pooled.vector().expect("finite numbers").expect("a vector");
+    let bytes = states.0.iter_mut().map(|pooled| vector(pooled).iter().flat_map(|x| x.to_le_bytes()).collect());
+    bytes.map(|bytes: Vec<u8>| sha256(&bytes)[..16].to_owned()).collect()
+}
+
+#[test]
+fn logits_of_models_without_any_are_refused() {
+    let model = Model::load(&trine_testkit::gguf::model(listing("bert").file()), &LoadOptions::default());
+    let model = model.expect("a model");
+    assert!(!model.makes_logits());
+    let pool = Pool::new(1).expect("a thread");
+    let engine = Engine::new(&model, &pool, 1 << 20);
+    let mut seq = engine.sequence();
+    let segment = Segment { seq: &mut seq, tokens: &[1, 2], logits_from: 1 };
+    let refused = engine.step(&mut [segment], &StepOptions::default(), &mut |_, _, _| {});
+    assert_eq!(refused, Err(StepError::NoLogits));
+    assert!(seq.is_empty());
+}

@@ -4,7 +4,7 @@
 use crate::chat::ChatError;
 use crate::eval;
 use crate::generate::GenerateError;
-use crate::handle::EmbedError;
+use crate::handle::{EmbedError, RankError};
 use crate::open::OpenError;
 use crate::quant::{PlanError, QuantError};
 use crate::step;
@@ -23,6 +23,9 @@ pub enum Error {
     /// A text has no vector.
     #[error(transparent)]
     Embed(Box<EmbedError>),
+    /// Texts could not be ranked.
+    #[error(transparent)]
+    Rank(Box<RankError>),
     /// A text could not be encoded.
     #[error(transparent)]
     Tokenizer(Box<TokenizerError>),
@@ -59,6 +62,7 @@ from! {
     Open: OpenError,
     Generate: GenerateError,
     Embed: EmbedError,
+    Rank: RankError,
     Tokenizer: TokenizerError,
     #[cfg(feature = "chat")]
     Chat: ChatError,

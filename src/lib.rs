@@ -26,6 +26,7 @@
 //! | see logits | [`Model::session`], [`Session::eval`] |
 //! | run many sequences in one pass | [`Model::engine`], [`Engine::step`] |
 //! | make vectors of texts | [`Model::embed`], [`Pooling`] |
+//! | rank texts by a question | [`Model::rank`] |
 //! | count tokens | [`Model::tokenizer`], [`Tokenizer::encode`] |
 //! | measure a model | [`Model::perplexity`], [`eval`] |
 //! | look into a file | [`open_file`], [`formats`] |
@@ -95,7 +96,7 @@ pub use generate::{
     Chunk, Completion, Context, ContextOptions, DraftOptions, End, GenerateError, GenerateOptions, Generation, Prompt,
 };
 pub use grammar::Grammar;
-pub use handle::{EmbedError, EmbedOptions, Model};
+pub use handle::{EmbedError, EmbedOptions, Model, RankError, RankOptions};
 pub use kernels::{Isa, IsaError, Level};
 pub use model::{Model as Weights, NumberPath};
 pub use open::{OpenError, OpenOptions, open, open_file, open_with};

@@ -10,6 +10,8 @@ portable build (testdata/archs/README.md). FOLDER has the models as NAME.gguf, w
 Every text is evaluated alone, and those of JOINT once more in one batch: cells of other sequences change no bit where a
 sequence begins at, and has, a multiple of four cells, because soft-max adds up exponentials in groups of four.
 
+Ranking models are also asked for the ranks of PAIRS, by the prompts that llama-server makes of them.
+
 Needs numpy and typing_extensions.
 """
 
@@ -26,6 +28,12 @@ JOINT = [8, 24, 100, 4]
 TYPES = {"F32": None, "F16": 1, "Q8_0": 7, "Q4_K_M": 15}
 POOLINGS = {"none": 0, "mean": 1, "cls": 2, "last": 3, "rank": 4}
 VOCABULARY = 160
+PAIRS = [
+    ("what is chess?", "chess is a game, played by two players."),
+    ("what is chess?", "the cat sat on the mat"),
+    ("who played?", ""),
+    ("Where is the {document}", "a question, unplayed"),
+]
 
 
 def text(length):
@@ -93,6 +101,30 @@ class Reference:
         c.llama_free(context)
         return out
 
+    def tokens(self, vocabulary, words, special):
+        out = (self.c.llama_token * 512)()
+        data = words.encode()
+        count = self.c.llama_tokenize(vocabulary, data, len(data), out, 512, False, special)
+        assert count >= 0, words
+        return list(out[:count])
+
+    def prompt(self, model, query, document):
+        """The tokens of llama-server's format_prompt_rerank."""
+        c = self.c
+        vocabulary = c.llama_model_get_vocab(model)
+        template = c.llama_model_chat_template(model, b"rerank")
+        if template is not None:
+            words = template.decode().replace("{query}", query).replace("{document}", document)
+            return self.tokens(vocabulary, words, True)
+        end = c.llama_vocab_eos(vocabulary)
+        if end == -1:
+            end = c.llama_vocab_sep(vocabulary)
+        end = [end] if c.llama_vocab_get_add_eos(vocabulary) else []
+        begin = [c.llama_vocab_bos(vocabulary)] if c.llama_vocab_get_add_bos(vocabulary) else []
+        between = [c.llama_vocab_sep(vocabulary)] if c.llama_vocab_get_add_sep(vocabulary) else []
+        first, second = (self.tokens(vocabulary, words, False) for words in (query, document))
+        return begin + first + end + between + second + end
+
     def load(self, path):
         params = self.c.llama_model_default_params()
         params.use_mmap = False
@@ -113,7 +145,7 @@ def has_head(path):
 
 def main(sdist, libraries, folder):
     reference = Reference(bindings(sdist, libraries))
-    models = {}
+    models, pairs = {}, {}
     for file in sorted(os.listdir(folder)):
         name, extension = os.path.splitext(file)
         if extension != ".gguf" or "@" in name:
@@ -130,6 +162,14 @@ def main(sdist, libraries, folder):
             for pooling in poolings:
                 alone[pooling] = [short(reference.vectors(model, pooling, [text(n)])[0]) for n in LENGTHS]
                 joint[pooling] = [short(v) for v in reference.vectors(model, pooling, [text(n) for n in JOINT])]
+            if ftype is None and "rank" in poolings:
+                pairs[name] = []
+                for query, document in PAIRS:
+                    if "{document}" in query and reference.c.llama_model_chat_template(model, b"rerank") is not None:
+                        continue  # llama-server would put the document into the query
+                    tokens = reference.prompt(model, query, document)
+                    rank = short(reference.vectors(model, "rank", [tokens])[0])
+                    pairs[name].append({"query": query, "document": document, "tokens": tokens, "rank": rank})
             reference.c.llama_model_free(model)
             with open(path, "rb") as f:
                 forms[ty] = {"file": hashlib.sha256(f.read()).hexdigest(), "alone": alone, "joint": joint}
@@ -140,7 +180,7 @@ def main(sdist, libraries, folder):
         " compat-tests/python/embed_reference.py; flash attention off, one thread, micro-batch 512"
     )
     texts = {"alone": [text(n) for n in LENGTHS], "joint": [text(n) for n in JOINT]}
-    print(json.dumps({"origin": origin, "texts": texts, "models": models}, indent=1))
+    print(json.dumps({"origin": origin, "texts": texts, "models": models, "pairs": pairs}, indent=1, ensure_ascii=False))
 
 
 if __name__ == "__main__":

@@ -71,8 +71,9 @@ pub struct Arch {
     pub rank_pooling: Option<Pooling>,
     /// The function between the two layers of that head.
     pub rank_activation: Activation,
-    /// True if the outputs of that head become their soft-max.
-    pub rank_soft_max: bool,
+    /// True if ranking models answer yes or no: the outputs of their heads become their soft-max, and models without a
+    /// head have the rows of their output matrix for these two tokens as one.
+    pub yes_or_no: bool,
     /// True if control vectors are added after every block. For some models the reference adds none, or adds them
     /// within a block.
     pub steered: bool,
@@ -111,7 +112,7 @@ impl Arch {
         vectors: false,
         rank_pooling: None,
         rank_activation: Activation::Tanh,
-        rank_soft_max: false,
+        yes_or_no: false,
         steered: true,
         checkpoints: &[],
     };

@@ -95,9 +95,9 @@ impl Pooling {
         (Pooling::Rank, "rank", 4),
     ];
 
-    /// llama.cpp's names of all.
+    /// llama.cpp's names of those that make vectors: all but [`Pooling::Rank`].
     pub fn names() -> impl Iterator<Item = &'static str> {
-        Self::ALL.iter().map(|p| p.1)
+        Self::ALL.iter().filter(|p| p.0 != Pooling::Rank).map(|p| p.1)
     }
 
     /// llama.cpp's name.

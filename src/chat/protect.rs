@@ -42,24 +42,12 @@ pub fn encode(
     let rendered = template.without_bos(tokenizer, &rendered);
     let parts = unmark(rendered, open, close, suspect.len()).ok_or(ChatError::Unprotected)?;
 
-    let control = control_tokens(tokenizer);
     let mut tokens = Vec::new();
     if tokenizer.add_bos() {
         tokens.extend(tokenizer.bos());
     }
-    let mut text = String::new();
-    for (part, is_message) in parts {
-        let mut rest = part;
-        while let Some((at, id, length)) = first_control(&control, rest).filter(|_| !is_message) {
-            text.push_str(&rest[..at]);
-            tokens.append(&mut tokenizer.encode(&text, false, false)?);
-            text.clear();
-            tokens.push(id);
-            rest = &rest[at + length..];
-        }
-        text.push_str(rest);
-    }
-    tokens.append(&mut tokenizer.encode(&text, false, false)?);
+    let parts: Vec<(&str, bool)> = parts.into_iter().map(|(part, is_message)| (part, !is_message)).collect();
+    tokens.append(&mut tokenizer.encode_parts(&parts)?);
     Ok(tokens)
 }
 
@@ -80,22 +68,4 @@ fn unmark(text: &str, open: char, close: char, messages: usize) -> Option<Vec<(&
     }
     parts.push((rest, false));
     (!rest.contains([open, close])).then_some(parts)
-}
-
-/// Texts of the tokens that a text becomes only when they are asked for, longest first.
-fn control_tokens(tokenizer: &Tokenizer) -> Vec<(&str, u32)> {
-    let ids = 0..tokenizer.n_vocab() as u32;
-    let control = ids.filter(|&id| tokenizer.piece(id, false).is_empty() && !tokenizer.piece(id, true).is_empty());
-    let mut texts: Vec<(&str, u32)> = control
-        .filter_map(|id| Some((std::str::from_utf8(tokenizer.token_text(id)).ok()?, id)))
-        .filter(|(text, _)| !text.is_empty())
-        .collect();
-    texts.sort_by_key(|(text, id)| (std::cmp::Reverse(text.len()), *id));
-    texts
-}
-
-/// The first control token in `text`, the longest there: where, which, how long.
-fn first_control(control: &[(&str, u32)], text: &str) -> Option<(usize, u32, usize)> {
-    let found = control.iter().filter_map(|(t, id)| Some((text.find(t)?, *id, t.len())));
-    found.min_by_key(|&(at, _, length)| (at, std::cmp::Reverse(length)))
 }

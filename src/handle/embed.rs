@@ -59,10 +59,10 @@ impl Sink for States {
 
 impl Model {
     /// How the file says that the states of a text's tokens become its vector; `None` where it does not say, as files
-    /// of models that generate texts do not.
+    /// of models that generate texts or rank them do not.
     pub fn pooling(&self) -> Option<Pooling> {
         let pooling = self.weights().config().vectors.pooling;
-        pooling.filter(|pooling| *pooling != Pooling::None)
+        pooling.filter(|pooling| !matches!(pooling, Pooling::None | Pooling::Rank))
     }
 
     /// The vector of a text of `tokens`: texts of like meaning have vectors of like direction, as far as the model was
@@ -103,7 +103,7 @@ impl Model {
             ..StepOptions::default()
         };
         let pooling = options.pooling.or(self.pooling());
-        let pooled = Pooled::new(self.weights(), pooling.unwrap_or(Pooling::Mean), tokens.len());
+        let pooled = Pooled::new(self.weights(), options.bits, pooling.unwrap_or(Pooling::Mean), tokens.len());
         let mut states = States(pooled);
         let last = tokens.len() - 1;
         let segment =

@@ -2,6 +2,7 @@
 
 mod embed;
 mod perplexity;
+mod rank;
 
 use std::fmt;
 use std::path::Path;
@@ -18,6 +19,7 @@ use crate::step::{Engine, Session, SessionOptions};
 use crate::tokenizer::Tokenizer;
 
 pub use embed::{EmbedError, EmbedOptions};
+pub use rank::{RankError, RankOptions};
 
 /// A language model, opened and loaded by [`open`](crate::open()). Cloning shares it, between threads too.
 ///
@@ -95,6 +97,11 @@ impl Model {
     /// Threads of a forward pass.
     pub fn threads(&self) -> usize {
         self.inner.pool.threads()
+    }
+
+    /// True if the model ranks texts by a question: it has a head for that, or answers yes or no.
+    pub fn ranks(&self) -> bool {
+        self.inner.weights.ranks()
     }
 
     /// The length of context that the model was trained with, in tokens.

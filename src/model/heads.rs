@@ -41,11 +41,11 @@ impl LoweredHeads {
 }
 
 impl Head {
-    /// Its outputs for `row`.
-    fn run(&self, row: &[f32]) -> Vec<f32> {
+    /// Its outputs for `row`, with any-precision weights at `bits`.
+    fn run(&self, bits: u8, row: &[f32]) -> Vec<f32> {
         let mut outputs = Vec::new();
         let sink = &mut |_: usize, row: &[f32]| outputs.extend_from_slice(row);
-        self.processor.logits(&self.program, row, &PassOptions::default(), sink);
+        self.processor.logits(&self.program, row, &PassOptions { bits, ..PassOptions::default() }, sink);
         outputs
     }
 }
@@ -66,15 +66,15 @@ impl Model {
 
     /// What follows on the pooling: the model's projections on a vector, or on each of them, and for
     /// [`Pooling::Rank`] the outputs of its head, as many as it has names for, at least one. Runs on the current pool.
-    pub(crate) fn behind_pooling(&self, pooling: Pooling, pooled: &[f32]) -> Vec<f32> {
+    pub(crate) fn behind_pooling(&self, pooling: Pooling, bits: u8, pooled: &[f32]) -> Vec<f32> {
         let heads = &self.inner.heads;
         if let (Pooling::Rank, Some(rank)) = (pooling, &heads.rank) {
-            let mut outputs = rank.run(pooled);
+            let mut outputs = rank.run(bits, pooled);
             outputs.truncate(self.config().vectors.classes());
             return outputs;
         }
         match &heads.projections {
-            Some(projections) => projections.run(pooled),
+            Some(projections) => projections.run(bits, pooled),
             None => pooled.to_vec(),
         }
     }

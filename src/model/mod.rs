@@ -307,10 +307,12 @@ impl Model {
             Some(latent) if latent.absorbed => 1,
             _ => c.n_head_kv,
         };
-        PageLayout::new(c.mixing.attending(), heads, [c.head_dim, c.value_dim])
+        // where nothing is cached, pages hold nothing
+        let layers = if self.attends_both_ways() { 0 } else { c.mixing.attending() };
+        PageLayout::new(layers, heads, [c.head_dim, c.value_dim])
             .with_types(self.inner.cache, c.turns_quantized())
             .with_state(c.mixing.state())
-            .with_elsewhere(c.mixing.attending() - c.mixing.cache(self.inner.here()))
+            .with_elsewhere(layers.saturating_sub(c.mixing.cache(self.inner.here())))
     }
 
     /// The positions that a sequence can have at most, where the model has a vector for each.

@@ -71,7 +71,7 @@ fn nothing_is_fused_across_the_border_of_a_block() {
     let hidden = b.take(x);
     let output = product(&mut b, "output.weight", 32, WIDTH);
     let logits = b.product(hidden, output);
-    let program = b.finish(hidden, logits);
+    let program = b.finish(hidden, Some(logits));
     assert_eq!(names(&program), ["embed", "add", "norm", "take", "products"]);
     assert_eq!(program.blocks(), [1..2, 2..3]);
     // the second block reads the first one's residual stream alone
@@ -130,7 +130,7 @@ fn matrices_of_a_stack_are_shown_as_one_and_parts_of_a_tensor_are_not() {
     let hidden = b.take(y);
     let output = product(&mut b, "output.weight", 32, 3);
     let logits = b.product(hidden, output);
-    let program = b.finish(hidden, logits);
+    let program = b.finish(hidden, Some(logits));
     let lines = program.lines();
     let products = lines.iter().find(|line| line.operation == "products_of_experts").expect("the products");
     let shown: Vec<_> = products.matrices.iter().map(|m| (&m.tensor[..], m.count)).collect();

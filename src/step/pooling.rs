@@ -7,15 +7,19 @@ use crate::model::Model;
 #[derive(Clone)]
 pub struct Pooled {
     model: Model,
+    /// Bits of an any-precision model's weights.
+    bits: u8,
     pooling: Pooling,
     states: States,
 }
 
 impl Pooled {
-    /// The vector that `model` makes of a text of `tokens` tokens, before any of them was evaluated.
-    pub fn new(model: &Model, pooling: Pooling, tokens: usize) -> Pooled {
+    /// The vector that `model`, of any precision at `bits` or the widest, makes of a text of `tokens` tokens, before any
+    /// of them was evaluated.
+    pub fn new(model: &Model, bits: Option<u8>, pooling: Pooling, tokens: usize) -> Pooled {
         let states = States::new(model.pools_by(pooling), tokens);
-        Pooled { model: model.clone(), pooling, states }
+        let bits = bits.or(model.widths().last().copied()).unwrap_or(0);
+        Pooled { model: model.clone(), bits, pooling, states }
     }
 
     /// True if the states of all tokens are needed, not of the last one alone.
@@ -42,7 +46,7 @@ impl Pooled {
             Pooling::None => self.model.config().n_embd,
             _ => states.len().max(1),
         };
-        let made = states.chunks(each).map(|pooled| self.model.behind_pooling(self.pooling, pooled));
+        let made = states.chunks(each).map(|pooled| self.model.behind_pooling(self.pooling, self.bits, pooled));
         finite(made.collect::<Vec<_>>().concat()).map(Some)
     }
 }

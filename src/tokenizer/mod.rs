@@ -7,6 +7,7 @@ mod bpe;
 mod detok;
 mod error;
 mod merges;
+mod parts;
 mod plamo2;
 mod pre;
 mod rwkv;
@@ -62,6 +63,8 @@ pub struct Tokenizer {
     algorithm: Algorithm,
     add_bos: bool,
     add_eos: bool,
+    /// True if a separator stands between two texts that are compared.
+    add_sep: bool,
 }
 
 impl Tokenizer {
@@ -88,6 +91,8 @@ impl Tokenizer {
         };
         add_bos = meta.get_bool("tokenizer.ggml.add_bos_token")?.unwrap_or(add_bos);
         add_eos = meta.get_bool("tokenizer.ggml.add_eos_token")?.unwrap_or(add_eos);
+        let separates = model == "bert" || pre.flatten().is_some_and(|name| pre::SEPARATING.contains(&name));
+        let add_sep = meta.get_bool("tokenizer.ggml.add_sep_token")?.unwrap_or(separates);
         let mut vocab = Vocab::read(meta)?;
         let algorithm = match pre_settings {
             Some(settings) => {
@@ -108,7 +113,7 @@ impl Tokenizer {
             },
         };
         let special = Special::read(meta, &mut vocab, defaults)?;
-        Ok(Tokenizer { vocab, special, algorithm, add_bos, add_eos })
+        Ok(Tokenizer { vocab, special, algorithm, add_bos, add_eos, add_sep })
     }
 
     /// A stand-in for the tokenizer of a model that has none that is known: `n_vocab` tokens without a text, and only
@@ -119,7 +124,8 @@ impl Tokenizer {
     pub fn for_ids_only(meta: &Metadata, n_vocab: usize, why: &TokenizerError) -> Result<Tokenizer, TokenizerError> {
         let mut vocab = Vocab::without_texts(n_vocab);
         let special = Special::read(meta, &mut vocab, Defaults::default())?;
-        Ok(Tokenizer { vocab, special, algorithm: Algorithm::Unknown(why.to_string()), add_bos: false, add_eos: false })
+        let algorithm = Algorithm::Unknown(why.to_string());
+        Ok(Tokenizer { vocab, special, algorithm, add_bos: false, add_eos: false, add_sep: false })
     }
 
     /// Fails if texts cannot be encoded at all.

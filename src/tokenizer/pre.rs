@@ -4,6 +4,9 @@ use super::error::TokenizerError;
 use super::split::Step::{self, DigitGroups, Find, FindChars, Gpt2, KimiK2, Lines, Llama3, Thousands, Words};
 use super::split::Tail::{ButLast, PowersOfTwo};
 
+/// Pre-tokenizers of models that compare texts with a separator between them.
+pub(super) const SEPARATING: [&str; 3] = ["jina-v1-en", "jina-v2-code", "roberta-bpe"];
+
 /// How a vocabulary splits its texts, and the defaults that come with that.
 #[derive(Clone, Copy)]
 pub(super) struct Pre {

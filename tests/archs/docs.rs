@@ -7,8 +7,8 @@ use std::fs;
 use trine::arch::{ARCHITECTURES, MISSING};
 use trine::model::{LoadOptions, Model};
 
-use crate::listing::Listing;
 use crate::{MODELS, NOT_YET, embed, made};
+use trine_testkit::archs::Listing;
 
 const HEAD: &str = "\
 # Models

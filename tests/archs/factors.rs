@@ -12,7 +12,7 @@ use trine_formats::types::TypeId;
 use trine_testkit::sha256;
 
 use crate::golden::{self, Golden};
-use crate::listing::Listing;
+use trine_testkit::archs::Listing;
 
 /// The listing of a model with `more` lines.
 fn listed(name: &str, more: &str) -> Vec<u8> {

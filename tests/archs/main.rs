@@ -11,7 +11,6 @@ mod golden;
 mod gradients;
 mod input_norms;
 mod invariance;
-mod listing;
 mod recurrent;
 mod refusals;
 mod rotated;
@@ -19,18 +18,17 @@ mod saved;
 mod ternary;
 mod turned;
 mod turned_golden;
-mod weights;
 
 use std::fs;
 use std::path::Path;
 
 use golden::Golden;
-use listing::Listing;
 use trine::model::{LoadOptions, Model};
 use trine::pool::Pool;
 use trine::quant::{Fallback, Plan, Recipe, RunOptions, Target};
 use trine::step::{Session, SessionOptions};
 use trine_formats::gguf::Limits;
+use trine_testkit::archs::Listing;
 use trine_testkit::sha256;
 
 /// Models that the engine refuses or computes otherwise. One that becomes equal must leave this list.

@@ -110,7 +110,7 @@ fn sequences_longer_than_an_indexer_chooses_are_refused() {
     let path = trine_testkit::testdata("archs/deepseek32-moe.txt");
     let text = std::fs::read_to_string(path).expect("a listing");
     let text = text.replace("indexer.top_k u32 131072", "indexer.top_k u32 5");
-    let file = crate::listing::Listing::parse(&text).file();
+    let file = trine_testkit::archs::Listing::parse(&text).file();
     let options = LoadOptions::default();
     let model = Model::load(&trine_testkit::gguf::model(file), &options).expect("a model");
     let engine = engine(&model);

@@ -6,7 +6,7 @@ use trine::model::{LoadOptions, Model, ModelError};
 use trine::pool::Pool;
 use trine::step::{EvalError, Session, SessionOptions, StepError};
 
-use crate::listing::Listing;
+use trine_testkit::archs::Listing;
 
 /// The problems of the model of a listing whose lines were changed.
 fn problems(name: &str, changed: impl Fn(&str) -> Option<String>) -> Vec<String> {
@@ -126,7 +126,7 @@ fn sequences_are_no_longer_than_the_table_of_positions() {
 
 /// [`problems`] of a model that makes vectors, with `from` in every line replaced.
 fn of_vectors(name: &str, from: &str, to: &str) -> Vec<String> {
-    let text = fs::read_to_string(crate::embed::path(name)).expect("a listing");
+    let text = fs::read_to_string(trine_testkit::archs::of_vectors(name)).expect("a listing");
     let changed = text.replace(from, to);
     assert_ne!(changed, text, "nothing was changed");
     match Model::load(&trine_testkit::gguf::model(Listing::parse(&changed).file()), &LoadOptions::default()) {

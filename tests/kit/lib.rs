@@ -3,6 +3,7 @@
 //!
 //! Everything here is for tests: what cannot be done is a panic that names the file.
 
+pub mod archs;
 pub mod gguf;
 pub mod golden;
 pub mod hub;

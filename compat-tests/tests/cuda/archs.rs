@@ -9,8 +9,8 @@ use trine_cuda::program::ProgramError;
 use trine_formats::gguf::ModelFile;
 use trine_testkit::{is_long, names_in, testdata};
 
-use super::listing::Listing;
 use super::model::{hashes, limits, on_gpu};
+use trine_testkit::archs::Listing;
 
 const TOKENS: [u32; 3] = [3, 60, 101];
 

@@ -6,9 +6,6 @@ mod check;
 mod emulator;
 mod experts;
 mod halves;
-#[path = "../../../tests/archs/listing.rs"]
-#[allow(dead_code, reason = "the models of tests/archs, which asks for more of them")]
-mod listing;
 mod manifest;
 mod mistakes;
 mod model;
@@ -16,5 +13,3 @@ mod ops;
 mod product;
 mod products;
 mod sparse;
-#[path = "../../../tests/archs/weights.rs"]
-mod weights;

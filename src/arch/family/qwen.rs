@@ -165,7 +165,7 @@ pub const QWEN3: Arch = Arch {
     block: &[ATTN_NORM, QKV, HEAD_NORMS, ATTN_OUT, FFN_NORM, GATED_FFN, QKV_BIAS_OPTIONAL, ATTN_OUT_BIAS_OPTIONAL],
     scaled: DENSE_SCALES,
     ends: &[ENDS, OUTPUT_OR_TIED, BARE_RANK_HEAD],
-    rank_soft_max: true,
+    yes_or_no: true,
     checkpoints: &[&Checkpoint {
         classes: &["Qwen3ForCausalLM", "Qwen3Model"],
         more_keys: &[Key::Pooling],
@@ -231,7 +231,7 @@ pub const QWEN3VL: Arch = Arch {
     block: &[ATTN_NORM, QKV, HEAD_NORMS, ATTN_OUT, FFN_NORM, GATED_FFN, QKV_BIAS_OPTIONAL],
     rope: RopeRule { sections: Sections::Alternating, ..RopeRule::HALVES },
     ends: &[ENDS, OUTPUT_OR_TIED, BARE_RANK_HEAD],
-    rank_soft_max: true,
+    yes_or_no: true,
     checkpoints: &[&Checkpoint {
         classes: &["Qwen3VLForConditionalGeneration"],
         more_keys: &[Key::Pooling, DEEPSTACK],
@@ -248,7 +248,7 @@ const VOICED: Checkpoint =
 
 /// `qwen3tts`, as far as it has as many outputs as tokens.
 pub const QWEN3TTS: Arch =
-    Arch { name: "qwen3tts", models: "Qwen 3 TTS (talker)", rank_soft_max: false, checkpoints: &[], ..QWEN3VL };
+    Arch { name: "qwen3tts", models: "Qwen 3 TTS (talker)", yes_or_no: false, checkpoints: &[], ..QWEN3VL };
 
 /// `qwen3vlmoe`.
 pub const QWEN3VLMOE: Arch = Arch {

@@ -155,6 +155,27 @@ impl Loader<'_> {
         })
     }
 
+    /// The row of the output matrix for one token, as it is in the file; `None` where there is no such row.
+    pub fn output_row(&mut self, token: usize) -> Option<Linear> {
+        let (tensor, all) = match self.end_matrix("output.weight") {
+            Some(all) => ("output.weight", all),
+            None => (TIED, self.end_matrix(TIED)?),
+        };
+        let row = token..token + 1;
+        let scale = match tensor == TIED {
+            true => None,
+            false => self.output_factor(all.ty),
+        };
+        Some(Linear {
+            weight: all.rows(row.clone())?,
+            low_rank: self.low_rank(tensor, 0, row.clone()),
+            bias: self.vector(None, "output.bias").and_then(|all| all.get(row).map(<[f32]>::to_vec)),
+            tensor: tensor.to_owned(),
+            first_row: token,
+            scale,
+        })
+    }
+
     /// The low-rank terms of the embeddings; rows of the first matrices are decoded.
     fn embedding_low_rank(&mut self) -> Vec<LowRank> {
         let isa = self.options.isa;

@@ -340,6 +340,12 @@ impl<'a> Loader<'a> {
         finite
     }
 
+    /// The token that the file spells so.
+    pub fn token(&self, text: &str) -> Option<usize> {
+        let tokens = self.file.meta().get_strs("tokenizer.ggml.tokens").ok()??;
+        tokens.iter().position(|token| token == text.as_bytes())
+    }
+
     /// Notes a problem.
     pub fn problem(&mut self, problem: Problem) {
         self.problems.push(problem);

@@ -27,7 +27,7 @@ impl<'l, 'f> Lowering<'l, 'f> {
         let [first, second] = ["cls", "cls.output"].map(|name| loader.end_linear(name));
         let norm = loader.norm(None, "cls.norm");
         if first.is_none() && second.is_none() {
-            return None;
+            return Lowering::yes_or_no(loader, c);
         }
         Some(Lowering::new(loader, c).behind_pooling(|all, mut x| {
             if let Some(first) = first {
@@ -38,10 +38,24 @@ impl<'l, 'f> Lowering<'l, 'f> {
             if let Some(second) = second {
                 x = all.product(x, second);
             }
-            match c.arch.rank_soft_max {
+            match c.arch.yes_or_no {
                 true => all.b.soft_max("cls_soft_max", x),
                 false => x,
             }
+        }))
+    }
+
+    /// The head of a model that answers yes or no and has none of its own: the soft-max of the logits of both tokens.
+    fn yes_or_no(loader: &'l mut Loader<'f>, c: &'l Config) -> Option<Lowered> {
+        if !c.arch.yes_or_no {
+            return None;
+        }
+        let [yes, no] = ["yes", "no"].map(|text| loader.token(text));
+        let (yes, no) = (loader.output_row(yes?)?, loader.output_row(no?)?);
+        Some(Lowering::new(loader, c).behind_pooling(|all, x| {
+            let [yes, no] = [yes, no].map(|row| all.logits(x, row));
+            let both = all.b.join("yes_and_no", &[(yes, 1), (no, 1)]);
+            all.b.soft_max("yes_or_no", both)
         }))
     }
 

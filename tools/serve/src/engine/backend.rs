@@ -41,7 +41,10 @@ impl Backend for Steps {
     }
 
     fn step(&self, bits: u8, segments: &mut [Segment<'_>], sink: &mut dyn Sink) -> Result<(), StepError> {
-        let options = StepOptions { bits: (bits > 0).then_some(bits), n_ctx: self.n_ctx, ..StepOptions::default() };
+        let mut options = StepOptions { bits: (bits > 0).then_some(bits), n_ctx: self.n_ctx, ..StepOptions::default() };
+        if self.engine.model().attends_both_ways() {
+            options.n_ubatch = segments.iter().map(|s| s.tokens.len()).sum();
+        }
         self.engine.step_into(segments, &options, sink)
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use trine::generate::speculate::{self, AsideSource};
 use trine::kv::PageLayout;
-use trine::{DraftSource, Model};
+use trine::{DraftSource, Model, Pooling};
 
 use super::memory;
 use super::request::{Refused, Request};
@@ -194,6 +194,15 @@ impl Options {
         let biased = r.sampler.logit_bias.iter().map(|(id, _)| id);
         if let Some(id) = all.chain(biased).find(|id| **id >= n_vocab) {
             return invalid(format!("token {id} is outside the vocabulary of {n_vocab}"));
+        }
+        match r.pooling {
+            None if !model.weights().makes_logits() => {
+                return invalid("the model makes vectors of texts and no logits: use /v1/embeddings".into());
+            }
+            Some(Pooling::Rank) if !model.ranks() => {
+                return invalid("the model does not rank texts: it has no head for that".into());
+            }
+            _ => {}
         }
         // A text has at least one token behind its prompt, a vector none.
         let needed = tokens + usize::from(r.pooling.is_none());

@@ -29,6 +29,8 @@ pub(super) struct Running {
     cached: usize,
     /// The vector that is asked for instead of a text.
     pooled: Option<Pooled>,
+    /// True if its tokens are evaluated all at once: they attend to later ones.
+    whole: bool,
     /// Logits of the last step: behind the last token, and behind every drafted one.
     rows: Vec<Vec<f32>>,
     /// When the first logits behind the prompt were there.
@@ -65,7 +67,10 @@ impl Running {
     pub fn new(model: &Model, job: Job, bits: u8, drafts: Drafts, most: usize, n_ctx: usize) -> Running {
         let Job { request, text, events, cancel, admitted } = job;
         Running {
-            pooled: request.pooling.map(|pooling| Pooled::new(model.weights(), pooling, text.given().len())),
+            pooled: request.pooling.map(|pooling| {
+                Pooled::new(model.weights(), Some(bits).filter(|bits| *bits > 0), pooling, text.given().len())
+            }),
+            whole: model.weights().attends_both_ways(),
             client: Client::new(events, cancel),
             text,
             request,
@@ -94,13 +99,18 @@ impl Running {
 
     /// Whose KV cache it may share; `None`: nobody's.
     pub fn kind(&self) -> Option<Kind> {
-        let salt = self.request.cache.clone()?;
+        let salt = self.request.cache.clone().filter(|_| !self.whole)?;
         Some(Kind { bits: self.bits, salt })
     }
 
     /// True if the beginning may be taken from the cache: not when something of every token of the prompt is wanted.
     pub fn may_reuse(&self) -> bool {
         !self.request.prompt_logprobs && !self.pools_all()
+    }
+
+    /// True if its tokens are evaluated all at once.
+    pub fn is_whole(&self) -> bool {
+        self.whole
     }
 
     /// True if hidden states are wanted, and no logits.

@@ -30,8 +30,14 @@ impl<B: Backend> Scheduler<B> {
         let half = budget.div_ceil(2);
         let mut plan: Plan = decoding.into_iter().map(|i| (i, 1)).collect();
         let mut read = |i: usize, most: usize| {
-            let n = active[i].rest().min(most).min(budget);
-            budget -= n;
+            let rest = active[i].rest();
+            let n = match active[i].run.is_whole() {
+                // The first of a step may be longer than any chunk.
+                true if rest <= budget || plan.is_empty() => rest,
+                true => 0,
+                false => rest.min(most).min(budget),
+            };
+            budget = budget.saturating_sub(n);
             if n > 0 {
                 plan.push((i, n));
             }

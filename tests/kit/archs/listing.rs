@@ -8,7 +8,7 @@ use trine_formats::gguf::write::{Layout, NewTensor};
 use trine_formats::gguf::{Array, Metadata, StrArray, Value};
 use trine_formats::types::TypeId;
 
-use crate::weights;
+use super::weights;
 
 /// Contents of the text.
 pub struct Listing {
@@ -111,7 +111,7 @@ fn numbered(text: &str) -> Option<Vec<String>> {
 
 fn value(ty: &str, text: &str) -> Option<Value> {
     Some(match ty {
-        "str" => Value::str(text),
+        "str" => Value::str(&text.replace("\\n", "\n")),
         "bool" => Value::Bool(text.parse().ok()?),
         "u32" => Value::U32(text.parse().ok()?),
         "i32" => Value::I32(text.parse().ok()?),

@@ -1,0 +1,19 @@
+//! Small random models of many architectures, from their listings in `testdata/archs`.
+
+mod listing;
+mod weights;
+
+use std::path::PathBuf;
+
+pub use listing::Listing;
+
+/// The path of the listing of a model that makes vectors.
+pub fn of_vectors(name: &str) -> PathBuf {
+    super::testdata(&format!("archs/embed/{name}.txt"))
+}
+
+/// The listing at `path`.
+pub fn listing(path: &std::path::Path) -> Listing {
+    let text = std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    Listing::parse(&text)
+}

@@ -7,7 +7,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use trine::formats::types::TypeId;
 use trine::{
-    CancelToken, ContextOptions, EmbedOptions, OpenOptions, Pooling, Prompt, Scale, SessionOptions, open_with,
+    CancelToken, ContextOptions, EmbedOptions, OpenOptions, Pooling, Prompt, RankOptions, Scale, SessionOptions,
+    open_with,
 };
 
 use crate::chat::Conversation;
@@ -360,7 +361,7 @@ impl Model {
             }
         };
         let pooling = pooling.map(|name| {
-            let known = Pooling::by_name(name).filter(|p| *p != Pooling::None);
+            let known = Pooling::by_name(name).filter(|p| !matches!(p, Pooling::None | Pooling::Rank));
             known.ok_or_else(|| PyValueError::new_err(format!("pooling must be 'mean', 'cls' or 'last', not '{name}'")))
         });
         let scale = if normalize { Scale::Length } else { Scale::None };
@@ -373,6 +374,32 @@ impl Model {
         }
         let array = values::array(py, &all, texts.len())?;
         if is_one { array.get_item(0) } else { Ok(array) }
+    }
+
+    /// How well each of `documents` answers `query`, the higher the better: an array in their order, with the bits of
+    /// llama.cpp's portable build. The model is a reranker, or one that answers yes or no.
+    ///
+    /// >>> import trine
+    /// >>> model = trine.Model("reranker.gguf")  # doctest: +SKIP
+    /// >>> model.rank("What is a pawn?", ["A piece of chess", "A shop"]).argmax()  # doctest: +SKIP
+    /// 0
+    #[pyo3(signature = (query, documents, *, bits=None, n_ctx=None))]
+    fn rank<'py>(
+        &self,
+        py: Python<'py>,
+        query: &str,
+        documents: Vec<String>,
+        bits: Option<u8>,
+        n_ctx: Option<usize>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let options = RankOptions { bits, n_ctx };
+        let mut all = Vec::new();
+        for document in &documents {
+            // A text is short; Ctrl-C is heard behind it.
+            let rank = interruptible(py, &CancelToken::new(), || self.inner.rank(query, &[document], &options))?;
+            all.extend(rank.map_err(|e| caused(&e))?);
+        }
+        values::array(py, &all, 1)?.get_item(0)
     }
 
     /// The logits after every token of `prompt`, or after the last alone: an array `[tokens][n_vocab]` in single

@@ -125,6 +125,11 @@ def test_vectors_of_texts(model):
         model.embed(TEXT, pooling="none")
 
 
+def test_models_that_do_not_rank_say_so(model):
+    with pytest.raises(ValueError, match="the model does not rank texts"):
+        model.rank("What is chess?", ["A game"])
+
+
 def test_parts_come_while_the_event_loop_goes_on(model):
     async def both():
         async def text(seed):

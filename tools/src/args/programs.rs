@@ -51,7 +51,7 @@ pub const OF_PROGRAMS: &[OfProgram] = &[
         refused(&["--grammar", "--grammar-file", "-j", "--json-schema", "-jf", "--json-schema-file"], Value, "each request brings the form of its text: grammar, json_schema or response_format"),
         refused(&["-sp", "--special"], Nothing, "control tokens are not part of the text"),
         refused(&["--context-shift"], Nothing, "a text ends when its context is full; give a larger -c"),
-        refused(&["--rerank", "--reranking"], Nothing, "texts are not ranked; /v1/embeddings makes vectors of them"),
+        harmless(&["--rerank", "--reranking"], Nothing, "/v1/rerank answers beside all others"),
         refused(&["--path"], Value, "the page that is served is the program's own"),
         refused(&["--api-prefix"], Value, "a proxy in front can serve it below another path"),
         harmless(&["-cb", "--cont-batching", "-nocb", "--no-cont-batching"], Nothing, "requests run side by side, and no answer depends on which"),

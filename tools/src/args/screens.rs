@@ -61,7 +61,7 @@ const HEADINGS: &[(&str, Row)] = &[
                             "sse-ping-interval", "drain-delay", "drain-timeout"])),
     ("Chat", ("", &["no-conversation", "system-prompt-file", "chat-template-file", "chat-template-kwargs", "reasoning",
                     "reasoning-effort", "color", "show-timings", "simple-io", "no-history"])),
-    ("Results", ("", &["logits-sha256", "no-ppl", "ppl-output-type", "no-speed", "csv", "dot"])),
+    ("Results", ("", &["rerank", "logits-sha256", "no-ppl", "ppl-output-type", "no-speed", "csv", "dot"])),
     ("Access", ("rserve", &["api-key", "insecure-no-auth", "allowed-hosts", "cors-origins", "ssl-cert-file",
                             "ssl-key-file"])),
     ("Limits", ("rserve", &["max-queue", "max-queue-tokens", "queue-timeout", "request-timeout", "stall-timeout",

@@ -9,6 +9,7 @@ mod interactive;
 mod output;
 pub mod prompt_cache;
 mod reading;
+mod rerank;
 mod reverse;
 pub mod sampling;
 mod summary;
@@ -20,6 +21,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::json;
+use trine::step::StepError;
 use trine::{Context, ContextOptions, End, GenerateError, GenerateOptions, Model};
 
 use crate::load::{load, load_for_texts};
@@ -46,6 +48,12 @@ pub fn run(args: &Args) -> Result<()> {
         Some(_) => load(&args.model)?,
         None => load_for_texts(&args.model)?,
     };
+    if let (Some(path), Some(Prompt::Text(query))) = (&args.rerank, &prompt) {
+        return rerank::run(args, &model, query, path);
+    }
+    if !model.weights().makes_logits() {
+        bail!("'{}': {}", args.model.model.display(), StepError::NoLogits);
+    }
     let layouts = model.weights().layouts().to_string();
     let timings = Timings::new(start, loading.elapsed(), layouts);
     let n_ctx = context_size(args, &model);

@@ -20,6 +20,7 @@ mod rconvert;
 mod rgen;
 mod rgen_cache;
 mod rgen_chat;
+mod rgen_rerank;
 #[cfg(unix)]
 mod rgen_terminal;
 mod rgen_turns;

@@ -168,6 +168,15 @@ class Model:
         n_ctx: Optional[int] = None,
     ) -> "npt.NDArray[np.float32]":
         """The vector of a text, [n], or of several, [texts][n]."""
+    def rank(
+        self,
+        query: str,
+        documents: Sequence[str],
+        *,
+        bits: Optional[int] = None,
+        n_ctx: Optional[int] = None,
+    ) -> "npt.NDArray[np.float32]":
+        """How well each document answers a question, the higher the better."""
     def logits(
         self, prompt: _Prompt, *, last: bool = False, bits: Optional[int] = None
     ) -> "npt.NDArray[np.float32]":

@@ -182,7 +182,11 @@ const MOST_NUMBERS: usize = 1 << 24;
 
 fn pooling(f: &Fields<'_>) -> Result<Option<Pooling>, ApiError> {
     let unknown = || ApiError::field(POOLING, "must be \"mean\", \"cls\", \"last\" or \"none\"");
-    f.text(POOLING)?.map(|name| Pooling::by_name(name).ok_or_else(unknown)).transpose()
+    let pooling = f.text(POOLING)?.map(|name| Pooling::by_name(name).ok_or_else(unknown)).transpose()?;
+    match pooling {
+        Some(Pooling::Rank) => Err(ApiError::field(POOLING, "\"rank\" is for /v1/rerank")),
+        other => Ok(other),
+    }
 }
 
 /// Refuses a vector for each of `tokens` tokens in OpenAI's shape, which has one for a text, and where the answer would

@@ -11,6 +11,7 @@ pub mod ollama;
 pub mod openapi;
 pub mod props;
 pub mod request;
+pub mod rerank;
 pub mod tokens;
 
 pub use answer::reply::Reply;

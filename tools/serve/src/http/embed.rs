@@ -1,11 +1,12 @@
-//! The routes that make vectors of texts.
+//! The routes that make vectors of texts, or rank them.
 
 use std::collections::VecDeque;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::http::{HeaderMap, Response};
 use axum::response::IntoResponse;
+use serde_json::Value;
 
 use super::asked::Asked;
 use super::guard::Known;
@@ -13,11 +14,53 @@ use super::state::State;
 use super::{generate, reply};
 use crate::api::ApiError;
 use crate::api::embeddings::{Inputs, Shape};
-use crate::engine::{Answer, Ended, Event, Refused, Vector};
+use crate::api::request::Caller;
+use crate::api::rerank::Ranks;
+use crate::engine::{Answer, Ended, Event, Refused, Request, Vector};
+use crate::service::Service;
 
-/// Answers a request for vectors in this shape.
-pub async fn embed(state: &State, shape: Shape, known: Known, headers: &HeaderMap, body: Body) -> Response<Body> {
-    match answer(state, shape, known, headers, body).await {
+/// The routes of this file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// Vectors in this shape.
+    Vectors(Shape),
+    /// Ranks.
+    Ranks,
+}
+
+/// A request that was read.
+enum Read {
+    Vectors(Inputs),
+    Ranks(Ranks),
+}
+
+impl Read {
+    fn of(wanted: Wanted, service: &Service, body: &Value, caller: &Caller) -> Result<Read, ApiError> {
+        match wanted {
+            Wanted::Vectors(shape) => Inputs::read(service, body, caller, shape).map(Read::Vectors),
+            Wanted::Ranks => Ranks::read(service, body, caller).map(Read::Ranks),
+        }
+    }
+
+    /// Takes out what the engine is asked for.
+    fn requests(&mut self) -> Vec<Request> {
+        std::mem::take(match self {
+            Read::Vectors(inputs) => &mut inputs.requests,
+            Read::Ranks(ranks) => &mut ranks.requests,
+        })
+    }
+
+    fn answer(&self, vectors: Vec<Vector>, took: Duration, loading: Duration) -> String {
+        match self {
+            Read::Vectors(inputs) => inputs.answer(vectors, took, loading),
+            Read::Ranks(ranks) => ranks.answer(&vectors),
+        }
+    }
+}
+
+/// Answers a request for vectors or ranks.
+pub async fn embed(state: &State, wanted: Wanted, known: Known, headers: &HeaderMap, body: Body) -> Response<Body> {
+    match answer(state, wanted, known, headers, body).await {
         Ok(response) => response,
         Err(e) => e.into_response(),
     }
@@ -25,7 +68,7 @@ pub async fn embed(state: &State, shape: Shape, known: Known, headers: &HeaderMa
 
 async fn answer(
     state: &State,
-    shape: Shape,
+    wanted: Wanted,
     known: Known,
     headers: &HeaderMap,
     body: Body,
@@ -36,9 +79,9 @@ async fn answer(
     known.enter()?;
     let service = request.lease(state, &known).await?;
     let body = request.body;
-    let read = service.blocking(move |service| Inputs::read(service, &body, &caller, shape));
-    let mut inputs = read.await?;
-    let mut waiting = std::mem::take(&mut inputs.requests).into_iter().peekable();
+    let read = service.blocking(move |service| Read::of(wanted, service, &body, &caller));
+    let mut read = read.await?;
+    let mut waiting = read.requests().into_iter().peekable();
     // As many as can run: the engine reads several in one pass, and a long list leaves the queue to others.
     let most = service.engine.options().parallel;
     let (mut running, mut vectors) = (VecDeque::new(), Vec::new());
@@ -62,7 +105,7 @@ async fn answer(
     }
     let loading = service.loading;
     let work = service.blocking(move |_| {
-        let text = inputs.answer(vectors, since.elapsed(), loading);
+        let text = read.answer(vectors, since.elapsed(), loading);
         Ok(reply::with_type(200, "application/json; charset=utf-8", text))
     });
     work.await

@@ -13,9 +13,10 @@ use axum::routing::{get, post};
 use serde_json::{Value, json};
 
 use super::asked::Asked;
+use super::embed::{self, Wanted};
 use super::guard::{self, Known};
 use super::state::State;
-use super::{embed, generate, metrics, page, reply};
+use super::{generate, metrics, page, reply};
 use crate::api::embeddings::Shape;
 use crate::api::{ApiError, Route, models, ollama, props, tokens};
 use crate::models::{Catalog, Entry, Lease, Loaded};
@@ -28,10 +29,6 @@ type Answer = Result<Response<Body>, ApiError>;
 /// Routes of llama-server and OpenAI that are not here.
 const ELSEWHERE: &[&str] = &[
     "/infill",
-    "/rerank",
-    "/reranking",
-    "/v1/rerank",
-    "/v1/reranking",
     "/v1/audio/{*rest}",
     "/v1/images/{*rest}",
     "/v1/moderations",
@@ -109,15 +106,19 @@ pub fn router(state: &Arc<State>) -> Router {
         };
         keyed = keyed.route(path, post(handler));
     }
-    for (path, shape) in [
-        ("/v1/embeddings", Shape::OpenAi),
-        ("/embeddings", Shape::Native),
-        ("/embedding", Shape::Native),
-        ("/api/embed", Shape::Ollama),
-        ("/api/embeddings", Shape::OllamaOne),
+    for (path, wanted) in [
+        ("/v1/embeddings", Wanted::Vectors(Shape::OpenAi)),
+        ("/embeddings", Wanted::Vectors(Shape::Native)),
+        ("/embedding", Wanted::Vectors(Shape::Native)),
+        ("/api/embed", Wanted::Vectors(Shape::Ollama)),
+        ("/api/embeddings", Wanted::Vectors(Shape::OllamaOne)),
+        ("/v1/rerank", Wanted::Ranks),
+        ("/v1/reranking", Wanted::Ranks),
+        ("/rerank", Wanted::Ranks),
+        ("/reranking", Wanted::Ranks),
     ] {
         let handler = move |s: Shared, Extension(known): Of, headers: HeaderMap, body: Body| async move {
-            embed::embed(&s, shape, known, &headers, body).await
+            embed::embed(&s, wanted, known, &headers, body).await
         };
         keyed = keyed.route(path, post(handler));
     }

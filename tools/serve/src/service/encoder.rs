@@ -23,7 +23,7 @@ impl Encoder<'_> {
     /// # Errors
     /// The text cannot have so few tokens that they fit the context, which is found without looking for them.
     pub fn encode(&self, text: &str, first: bool) -> Result<Vec<u32>, ApiError> {
-        let fewest = self.longest.map_or(0, |most| text.len().div_ceil(most.max(1)));
+        let fewest = self.fewest(text.len());
         let text = match self.longest.filter(|_| fewest > self.n_ctx) {
             None => text,
             Some(most) if self.cut => beginning(text, most.saturating_mul(self.n_ctx)),
@@ -35,6 +35,22 @@ impl Encoder<'_> {
             tokens.truncate(self.n_ctx);
         }
         Ok(tokens)
+    }
+
+    /// Checks that a text of `bytes` bytes may fit the context, without looking for its tokens.
+    ///
+    /// # Errors
+    /// It cannot.
+    pub fn check(&self, bytes: usize) -> Result<(), ApiError> {
+        match self.fewest(bytes) {
+            fewest if fewest > self.n_ctx => Err(ApiError::too_long(fewest, self.n_ctx)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The fewest tokens that a text of `bytes` bytes may have.
+    fn fewest(&self, bytes: usize) -> usize {
+        self.longest.map_or(0, |most| bytes.div_ceil(most.max(1)))
     }
 }
 

@@ -24,6 +24,7 @@ mod past;
 mod pasted;
 mod program;
 mod random;
+mod rerank;
 mod samplers;
 mod shapes;
 mod soak;

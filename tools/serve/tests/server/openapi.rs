@@ -1,11 +1,14 @@
 //! The description of the routes says what the server does.
 
 use std::net::SocketAddr;
+use std::sync::LazyLock;
 
 use serde_json::{Value, json};
+use trine_testkit::TempDir;
+use trine_testkit::archs::{listing, of_vectors};
 
 use crate::client::{ask, get, post};
-use crate::local::shared;
+use crate::local::{Local, shared, start_with};
 
 fn document() -> Value {
     get(shared(), "/openapi.json").json()
@@ -30,6 +33,18 @@ fn schema(document: &Value, of: &Value) -> (Vec<(String, Value)>, Vec<String>) {
     (properties, required)
 }
 
+/// A server that has what a route is for.
+fn server_of(path: &str) -> SocketAddr {
+    static RANKING: LazyLock<(TempDir, Local)> = LazyLock::new(|| {
+        let folder = trine_testkit::folder();
+        let path = folder.path().join("rank.gguf");
+        std::fs::write(&path, listing(&of_vectors("bert-rank-plain")).file()).expect("room for the model");
+        let local = start_with(path.to_str().expect("a path"), &[]);
+        (folder, local)
+    });
+    if path.contains("rank") { RANKING.1.to } else { shared() }
+}
+
 /// A request that works, for a route with a body.
 fn example(path: &str) -> Value {
     let chat = json!([{"role": "user", "content": "Hi"}]);
@@ -38,6 +53,7 @@ fn example(path: &str) -> Value {
             json!({"input": "Hi", "max_output_tokens": 2})
         }
         "/v1/embeddings" | "/embedding" | "/embeddings" => json!({"input": "Hi"}),
+        "/v1/rerank" | "/v1/reranking" | "/rerank" | "/reranking" => json!({"query": "Hi", "documents": ["Ho"]}),
         "/api/chat" => json!({"messages": chat, "options": {"num_predict": 2}, "stream": false}),
         "/api/generate" => json!({"prompt": "Hi", "options": {"num_predict": 2}, "stream": false}),
         "/api/embed" => json!({"input": "Hi"}),
@@ -85,7 +101,7 @@ fn it_has_all_routes_and_no_other() {
 fn answers_have_what_it_says() {
     let document = document();
     for (path, post) in posts(&document) {
-        let answer = ask(shared(), &path, &example(&path));
+        let answer = ask(server_of(&path), &path, &example(&path));
         let described = &post["responses"]["200"]["content"]["application/json"]["schema"];
         let (described, answer) = match described.get("items") {
             Some(items) => (items, &answer[0]),
@@ -130,12 +146,12 @@ fn what_it_describes_is_read() {
             };
             let mut body = example(&path);
             body[name] = value;
-            refused(shared(), &path, name, &body);
+            refused(server_of(&path), &path, name, &body);
         }
         for name in required {
             let mut body = example(&path);
             body.as_object_mut().expect("an object").remove(&name);
-            refused(shared(), &path, &name, &body);
+            refused(server_of(&path), &path, &name, &body);
         }
     }
 }

@@ -36,13 +36,16 @@ pub enum RankError {
     /// The prompt in the file lacks a place.
     #[error("key '{TEMPLATE}': has no place for {0}")]
     Template(&'static str),
-    /// A prompt cannot be evaluated.
-    #[error("document {index}: {source}")]
+    /// The prompt of the only document cannot be evaluated.
+    #[error(transparent)]
+    Embed(#[from] EmbedError),
+    /// That of one of several cannot.
+    #[error("document {index}: {error}")]
     Document {
         /// Which document, from 0.
         index: usize,
         /// Why.
-        source: EmbedError,
+        error: EmbedError,
     },
 }
 
@@ -79,11 +82,14 @@ impl Model {
     ) -> Result<Vec<f32>, RankError> {
         let of_rank =
             EmbedOptions { pooling: Some(Pooling::Rank), scale: Scale::None, bits: options.bits, n_ctx: options.n_ctx };
-        let documents = documents.iter().enumerate();
-        let ranks = documents.map(|(index, document)| {
+        let several = documents.len() > 1;
+        let ranks = documents.iter().enumerate().map(|(index, document)| {
             let prompt = self.rank_prompt(query, document.as_ref())?;
             let outputs = self.embed(&prompt, &of_rank);
-            let outputs = outputs.map_err(|source| RankError::Document { index, source })?;
+            let outputs = outputs.map_err(|error| match several {
+                true => RankError::Document { index, error },
+                false => RankError::Embed(error),
+            })?;
             Ok(outputs.first().copied().unwrap_or_default())
         });
         ranks.collect()

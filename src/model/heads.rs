@@ -1,7 +1,8 @@
 //! From the pooled states of a text to its vector, or to the outputs of the head of a ranking model.
 
+use super::config::Config;
+use super::load::Loader;
 use super::lower::{Lowered, Lowering};
-use super::{Config, Model, load};
 use crate::arch::Pooling;
 use crate::exec::{PassOptions, Processor, Ropes};
 use crate::kernels::Isa;
@@ -25,7 +26,7 @@ pub(super) struct LoweredHeads([Option<Lowered>; 2]);
 
 impl LoweredHeads {
     /// Takes what a model of configuration `c` has of them.
-    pub fn load(loader: &mut load::Loader<'_>, c: &Config) -> LoweredHeads {
+    pub fn load(loader: &mut Loader<'_>, c: &Config) -> LoweredHeads {
         LoweredHeads([Lowering::vector_projections(loader, c), Lowering::rank_head(loader, c)])
     }
 
@@ -50,30 +51,21 @@ impl Head {
     }
 }
 
-impl Model {
-    /// True if the model has a head that ranks texts.
+impl Heads {
+    /// True if there is a head that ranks texts.
     pub fn ranks(&self) -> bool {
-        self.inner.heads.rank.is_some()
+        self.rank.is_some()
     }
 
-    /// The pooling of states that stands before the model's head, where `pooling` asks for that, or `pooling` itself.
-    pub fn pools_by(&self, pooling: Pooling) -> Pooling {
-        match pooling {
-            Pooling::Rank => self.config().vectors.rank_pooling,
-            other => other,
-        }
-    }
-
-    /// What follows on the pooling: the model's projections on a vector, or on each of them, and for
-    /// [`Pooling::Rank`] the outputs of its head, as many as it has names for, at least one. Runs on the current pool.
-    pub(crate) fn behind_pooling(&self, pooling: Pooling, bits: u8, pooled: &[f32]) -> Vec<f32> {
-        let heads = &self.inner.heads;
-        if let (Pooling::Rank, Some(rank)) = (pooling, &heads.rank) {
+    /// What follows on the pooling: the projections on a vector, and for [`Pooling::Rank`] the first `classes` outputs of
+    /// the head; `pooled` itself where there is neither.
+    pub fn run(&self, pooling: Pooling, bits: u8, pooled: &[f32], classes: usize) -> Vec<f32> {
+        if let (Pooling::Rank, Some(rank)) = (pooling, &self.rank) {
             let mut outputs = rank.run(bits, pooled);
-            outputs.truncate(self.config().vectors.classes());
+            outputs.truncate(classes);
             return outputs;
         }
-        match &heads.projections {
+        match &self.projections {
             Some(projections) => projections.run(bits, pooled),
             None => pooled.to_vec(),
         }

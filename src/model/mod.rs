@@ -25,6 +25,7 @@ use trine_formats::anyprec::AnyPrec;
 use trine_formats::gguf::{Blob, ModelFile};
 use trine_formats::widely;
 
+use crate::arch::Pooling;
 use crate::exec::gradient::{self, Gradient, Real};
 use crate::exec::{Cancelled, Offload, PassOptions, Processor, Ropes};
 use crate::kernels::Floats;
@@ -337,6 +338,25 @@ impl Model {
     /// True if tokens also attend to later ones, so that a sequence is evaluated whole, in one step and one pass.
     pub fn attends_both_ways(&self) -> bool {
         self.config().arch.attention.both_ways
+    }
+
+    /// True if the model has a head that ranks texts.
+    pub fn ranks(&self) -> bool {
+        self.inner.heads.ranks()
+    }
+
+    /// The pooling of states that stands before the model's head, where `pooling` asks for that, or `pooling` itself.
+    pub fn pools_by(&self, pooling: Pooling) -> Pooling {
+        match pooling {
+            Pooling::Rank => self.config().vectors.rank_pooling,
+            other => other,
+        }
+    }
+
+    /// What follows on the pooling, with any-precision weights at `bits`: the model's projections on a vector, and for
+    /// [`Pooling::Rank`] the outputs of its head, as many as it has names for, at least one. Runs on the current pool.
+    pub(crate) fn behind_pooling(&self, pooling: Pooling, bits: u8, pooled: &[f32]) -> Vec<f32> {
+        self.inner.heads.run(pooling, bits, pooled, self.config().vectors.classes())
     }
 
     /// True if the model makes logits; false where it makes vectors of texts alone.

@@ -224,6 +224,11 @@ fn models_that_do_not_rank_say_so() {
     assert!(!model.ranks());
     let refused = model.rank("a", &["b"], &RankOptions::default()).expect_err("no head");
     assert!(refused.to_string().starts_with("the model does not rank texts: it has no head for that"));
+    let model = opened(&listing("bert-rank-plain"), dir.path());
+    let long = "chess ".repeat(600);
+    let refused = model.rank("a", &["b", &long], &RankOptions::default()).expect_err("too long");
+    let line = "document 1: the text has 603 tokens and the context 512; cut the text into parts";
+    assert_eq!(refused.to_string(), line);
 }
 
 #[test]

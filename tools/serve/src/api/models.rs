@@ -50,7 +50,7 @@ pub fn list(service: &Service) -> Value {
         "type": "model",
         "digest": about.sha256,
         "size": about.card.size.to_string(),
-        "capabilities": ["completion"],
+        "capabilities": [if about.card.completes { "completion" } else { "embedding" }],
         "details": {"format": "gguf", "family": about.card.family},
     }]);
     json!({"models": models, "object": "list", "data": data})

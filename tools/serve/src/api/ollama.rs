@@ -143,7 +143,7 @@ fn show(model: &Shown<'_>) -> Value {
         "template": template,
         "details": details(model.card),
         "model_info": info(model),
-        "capabilities": capabilities(template),
+        "capabilities": capabilities(template, model.card.completes),
         "modified_at": timestamp(model.card.modified),
     })
 }
@@ -159,9 +159,9 @@ fn details(card: &Card) -> Value {
     })
 }
 
-fn capabilities(template: &str) -> Vec<&'static str> {
+fn capabilities(template: &str, completes: bool) -> Vec<&'static str> {
     let (tools, thoughts) = (template.contains("tools"), Thoughts::are_known_in(template));
-    let all = [("completion", true), ("tools", tools), ("thinking", thoughts), ("embedding", true)];
+    let all = [("completion", completes), ("tools", tools), ("thinking", thoughts), ("embedding", true)];
     all.into_iter().filter_map(|(name, can)| can.then_some(name)).collect()
 }
 

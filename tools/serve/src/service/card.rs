@@ -2,6 +2,7 @@
 
 use std::time::SystemTime;
 
+use trine::arch::Arch;
 use trine::formats::gguf::ModelFile;
 use trine_tools::bench::describe::{Description, billions, file_type};
 
@@ -14,6 +15,8 @@ pub struct Card {
     pub modified: SystemTime,
     /// Its architecture.
     pub family: String,
+    /// True if it continues texts; false if it makes vectors of them alone.
+    pub completes: bool,
     /// Its number of weights.
     pub n_params: u64,
     /// The same, rounded: `7.2B`.
@@ -28,10 +31,12 @@ impl Card {
         let n_params = Description::of(file).params;
         let shards = file.shards();
         let modified = shards.first().and_then(|s| std::fs::metadata(&s.path).ok()?.modified().ok());
+        let family = file.meta().get_str("general.architecture").ok().flatten().unwrap_or_default().to_owned();
         Card {
+            completes: Arch::find(&family).is_none_or(|arch| !arch.vectors),
+            family,
             size: shards.iter().map(|s| (*s.bytes).as_ref().len() as u64).sum(),
             modified: modified.unwrap_or(SystemTime::UNIX_EPOCH),
-            family: file.meta().get_str("general.architecture").ok().flatten().unwrap_or_default().to_owned(),
             n_params,
             parameters: billions(n_params),
             kind: file_type(file),

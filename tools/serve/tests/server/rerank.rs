@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use trine::{EmbedOptions, Model, RankOptions};
 use trine_testkit::archs::{Listing, listing, of_vectors};
 
-use crate::client::{ask, post};
+use crate::client::{ask, get, post};
 use crate::local::{Local, start_with};
 
 /// Writes the small random model `name` into a folder, and starts a server of it.
@@ -95,6 +95,8 @@ fn what_cannot_be_ranked_is_refused_by_field() {
         let message = refused(&server, "/v1/rerank", &body);
         assert!(message.contains(what) && !message.contains('\n'), "{message}");
     }
+    assert_eq!(ask(server.to, "/api/show", &json!({"model": "model.gguf"}))["capabilities"], json!(["embedding"]));
+    assert_eq!(get(server.to, "/v1/models").json()["models"][0]["capabilities"], json!(["embedding"]));
     let message = refused(&server, "/v1/completions", &json!({"prompt": "chess"}));
     assert!(message.contains("makes vectors of texts and no logits"), "{message}");
     let embedder = trine_testkit::folder();

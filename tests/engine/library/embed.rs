@@ -133,7 +133,11 @@ fn company_and_cuts_change_no_bit() {
         let engine = model.engine(64 << 20);
         let mut seqs: Vec<_> = texts.iter().map(|_| engine.sequence()).collect();
         let mut sink = Mixed {
-            pooled: poolings.iter().zip(&texts).map(|(p, t)| p.map(|p| Pooled::new(p, t.len()))).collect(),
+            pooled: poolings
+                .iter()
+                .zip(&texts)
+                .map(|(p, t)| p.map(|p| Pooled::new(model.weights(), None, p, t.len())))
+                .collect(),
             before: Vec::new(),
             logits: Vec::new(),
         };

@@ -30,6 +30,10 @@ pub const SIZES: Sizes = Sizes {
     chunk_ff: 0,
     context: 0,
     streams: 0,
+    token_types: 0,
+    up: 0,
+    classes: 0,
+    projected: 0,
     latent: Latent::NONE,
     recurrent: Recurrent::NONE,
 };

@@ -18,8 +18,9 @@ fn serving(name: &str, folder: &Path, more: &[&str]) -> (Model, Local) {
 fn serving_of(listing: &Listing, folder: &Path, more: &[&str]) -> (Model, Local) {
     let path = folder.join("model.gguf");
     fs::write(&path, listing.file()).expect("room for the model");
-    let model = trine::open(&path).expect("a model");
-    (model, start_with(path.to_str().expect("a path"), more))
+    // The server first: it says how many threads there are.
+    let server = start_with(path.to_str().expect("a path"), more);
+    (trine::open(&path).expect("a model"), server)
 }
 
 const QUERY: &str = "who played chess?";

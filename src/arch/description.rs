@@ -6,7 +6,7 @@ use super::functions::{Activation, Pairing, Pooling};
 use super::parts::{self, Group};
 use super::rules::{
     Attention, EmbeddingScale, ExpertRule, FeedForward, GateClamp, LogitCap, LogitScale, Mixing, NormKind, Output,
-    Residual, ResidualScale, RopeRule, WindowRule,
+    Residual, ResidualScale, RopeRule, Streams, WindowRule,
 };
 use super::tensor::Tensor;
 
@@ -34,8 +34,8 @@ pub struct Arch {
     /// True if the residual stream is saved and started afresh every `attn_res.block_size` blocks. Both sublayers of a
     /// block, and the output, then read a mean of all saved streams and the current one, weighted by scores.
     pub keeps_residuals: bool,
-    /// True if there are several parallel residual streams, with a number from keys of the file.
-    pub streams: bool,
+    /// Parallel residual streams.
+    pub streams: Streams,
     /// The operations that mix the positions of a sequence, block by block.
     pub mixing: Mixing,
     /// How heads attend.
@@ -96,7 +96,7 @@ impl Arch {
         widely_linear: false,
         cycles: false,
         keeps_residuals: false,
-        streams: false,
+        streams: Streams::One,
         mixing: Mixing::Attention,
         attention: Attention::USUAL,
         rope: RopeRule::HALVES,

@@ -27,7 +27,7 @@ pub(crate) fn projection(factor: &str) -> Option<(&str, Extent)> {
 }
 
 /// The names of two lists, `N` in all.
-const fn joined<const N: usize>(first: &[&'static str], more: &[&'static str]) -> [&'static str; N] {
+pub const fn joined<const N: usize>(first: &[&'static str], more: &[&'static str]) -> [&'static str; N] {
     assert!(first.len() + more.len() == N);
     let mut all = [""; N];
     let mut i = 0;

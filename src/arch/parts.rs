@@ -4,8 +4,8 @@
 //! listed is not computed, a bias that is not listed is an error in the file.
 
 use super::tensor::Extent::{
-    Context, Embd, Ff, HalfFf, Head, Heads, Kv, KvHeads, One, Q, QAndGates, RopePairs, Streams, StreamsTimesEmbd,
-    TwiceFf, TwiceStreams, Two, Vocab,
+    Context, Embd, Ff, HalfFf, Head, Heads, Kv, KvHeads, One, Q, QAndGates, RopePairs, StreamMixes, Streams,
+    StreamsTimesEmbd, Three, TwiceFf, TwiceStreams, Two, Vocab,
 };
 use super::tensor::Role::{
     Bias, ByColumns, ByRows, Embedding, Norm, Output, PlainNorm, Positions, RopeFactors, Vector,
@@ -97,7 +97,16 @@ pub const CONNECTIONS: Group = &[
     unnamed("hc_ffn_base.weight", &[TwiceStreams], Vector),
     unnamed("hc_ffn_scale.weight", &[Two], Vector),
 ];
-/// The same for the last norm, which only reads the streams.
+/// The same where the streams are mixed, too.
+pub const MIXING_CONNECTIONS: Group = &[
+    unnamed("hc_attn_fn.weight", &[StreamMixes, StreamsTimesEmbd], ByRows),
+    unnamed("hc_attn_base.weight", &[StreamMixes], Vector),
+    unnamed("hc_attn_scale.weight", &[Three], Vector),
+    unnamed("hc_ffn_fn.weight", &[StreamMixes, StreamsTimesEmbd], ByRows),
+    unnamed("hc_ffn_base.weight", &[StreamMixes], Vector),
+    unnamed("hc_ffn_scale.weight", &[Three], Vector),
+];
+/// [`CONNECTIONS`] for the last norm, which only reads the streams.
 pub const LAST_CONNECTION: Group = &[
     unnamed("output_hc_fn.weight", &[Streams, StreamsTimesEmbd], ByRows),
     unnamed("output_hc_base.weight", &[Streams], Vector),

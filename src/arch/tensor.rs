@@ -78,10 +78,14 @@ pub enum Extent {
     Classes,
     /// Width between the two projections behind the pooling.
     Projected,
+    /// Three numbers.
+    Three,
     /// Residual streams side by side, by number.
     Streams,
     /// Two numbers for each of them.
     TwiceStreams,
+    /// The same, and one for each pair of them.
+    StreamMixes,
     /// All of their elements.
     StreamsTimesEmbd,
     /// Three times all query heads.

@@ -316,7 +316,8 @@ impl Builder {
 
     /// Several residual streams with a sublayer's output added to each.
     pub fn write_streams(&mut self, name: &str, x: Value, y: Value, coefficients: Value, count: usize) -> Value {
-        self.like(name, Op::WriteStreams { count }, &[x, y, coefficients])
+        let mixed = self.columns(coefficients) > count;
+        self.like(name, Op::WriteStreams { count, mixed }, &[x, y, coefficients])
     }
 
     /// A value that is given from outside: the input of a program that takes its rows at once.

@@ -212,6 +212,8 @@ pub enum Op {
     WriteStreams {
         /// How many streams.
         count: usize,
+        /// True if a matrix behind the coefficients mixes the streams before.
+        mixed: bool,
     },
     /// The rows whose logits are wanted.
     Take,

@@ -180,7 +180,7 @@ fn detail(op: &Op) -> String {
             format!("state of {}", state.len())
         }
         Op::Choose(choosing) => format!("{} of {} experts, {:?}", choosing.used, choosing.experts, choosing.gating),
-        Op::WriteStreams { count } => format!("{count} streams"),
+        Op::WriteStreams { count, .. } => format!("{count} streams"),
         Op::ReadStreams(streams) => format!("{} streams", streams.count),
         _ => String::new(),
     }

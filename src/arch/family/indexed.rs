@@ -11,14 +11,14 @@ use crate::arch::parts::{
     begun, beside,
 };
 use crate::arch::rules::{
-    Attention, ExpertRule, GatingRule, RopeRule, ScoreScale, Temperature, WindowBase, WindowRope, WindowRule, YarnLog,
+    Attention, ExpertRule, FeedForward, GateClamp, GatingRule, RopeRule, ScoreScale, Streams, Temperature, WindowBase,
+    WindowRope, WindowRule, YarnLog,
 };
-use crate::arch::rules::{FeedForward, GateClamp};
 use crate::arch::tensor::Role::{Bias, ByRows, Norm, Router};
 use crate::arch::{Arch, Checkpoint, Fixed, Gating, Key, Step};
 
 /// The indexer's tensors.
-const INDEXER: &[&str] = &[
+pub const INDEXER: &[&str] = &[
     "indexer.k_norm.weight",
     "indexer.k_norm.bias",
     "indexer.proj.weight",
@@ -112,7 +112,7 @@ pub const HY_V4: Arch = Arch {
     ends: &[ENDS, OUTPUT_REQUIRED, LAST_CONNECTION],
     block: begun!(HY_V4_MIXING, GATED_FFN),
     expert_block: begun!(HY_V4_MIXING, EXPERTS, CHOICE_BIAS_OPTIONAL, SHARED),
-    streams: true,
+    streams: Streams::Weighed,
     attention: Attention { scale: ScoreScale::HeadSize, ..DEEPSEEK32.attention },
     rope: GLM_DSA.rope,
     feed_forward: FeedForward { clamp: GateClamp::Before, ..DEEPSEEK32.feed_forward },

@@ -15,6 +15,7 @@ mod fairy2i;
 mod falcon;
 mod gemma;
 mod glm;
+mod glm_next;
 mod gpt2;
 mod gpt_oss;
 mod granite;
@@ -93,6 +94,7 @@ pub static ARCHITECTURES: &[&Arch] = &[
     &encoder::GEMMA_EMBEDDING,
     &glm::GLM4,
     &glm::GLM4MOE,
+    &glm_next::GLM5_NEXT,
     &indexed::GLM_DSA,
     &indexed::HY_V4,
     &gpt2::GPT2,

@@ -47,6 +47,9 @@ pub enum GateClamp {
     None,
     /// `swiglu_clamp_exp` bounds gate and up of experts before SiLU.
     Before,
+    /// The same; in dense networks and in the expert that all tokens go to `swiglu_clamp_shexp`, or the same key where
+    /// that is absent.
+    BeforeEverywhere,
     /// The same key bounds up of experts, and the gate after SiLU; so does `swiglu_clamp_shexp` in dense networks and
     /// in the expert that all tokens go to.
     After,
@@ -81,6 +84,19 @@ pub enum Sum {
     FeedForwardFirst,
     /// x + (a + f).
     HalvesFirst,
+}
+
+/// Parallel residual streams, whose number is a key of the file: hyper-connections.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Streams {
+    /// One.
+    One,
+    /// Several, with coefficients for reading and for writing; behind the last block they become one by coefficients of
+    /// their own. Hunyuan 4.
+    Weighed,
+    /// The same, and a matrix mixes them when an output is written; their mean is what the last norm reads. GLM
+    /// 5.3 Flash.
+    Mixed,
 }
 
 /// Factor on the output of both sublayers of a block, before it is added to the residual stream.

@@ -40,15 +40,22 @@ pub enum Recurrence {
     /// The same where the file has that key, and as [`Recurrence::Kimi`] where it has not: the factors of the decays
     /// are negative in either case. Kimi K3.
     BoundedByRate,
+    /// The same, where queries and keys are scaled to length 1 with an epsilon of 1e-6: GLM 5.3 Flash.
+    BoundedOfLength,
     /// Linear attention whose past decays by the head and the layer: MiniMax 01.
     Lightning,
 }
 
 impl Recurrence {
+    /// True for the kinds whose factors of decays are negative, whether the decays are bounded or not.
+    pub const fn has_negative_factors(self) -> bool {
+        matches!(self, Recurrence::BoundedByRate | Recurrence::BoundedOfLength)
+    }
+
     /// True for the kinds of Kimi Delta Attention.
     pub const fn is_kimi(self) -> bool {
-        use Recurrence::{Bounded, BoundedByRate, Kimi};
-        matches!(self, Kimi | Bounded | BoundedByRate)
+        use Recurrence::{Bounded, BoundedByRate, BoundedOfLength, Kimi};
+        matches!(self, Kimi | Bounded | BoundedByRate | BoundedOfLength)
     }
 }
 

@@ -7,6 +7,7 @@ use super::elements::{
 use super::norm;
 use super::real::Real;
 use super::rows::{self, Turn};
+use super::streams;
 use super::tape::Tape;
 use crate::program::{Op, Operation};
 
@@ -89,14 +90,14 @@ impl<T: Real> Tape<'_, T> {
                 }
                 given
             }
-            Op::ReadStreams(streams) => {
+            Op::ReadStreams(rule) => {
                 let given = [given[0].as_deref(), given[1].as_deref()];
-                both(rows::read_streams_back(streams, input(0), input(1), given))
+                both(streams::read_back(rule, input(0), input(1), given))
             }
-            Op::WriteStreams { count } => {
-                let dx = dy();
-                let [at_y, at_coefficients] = rows::write_streams_back(&dx, input(1), input(2), *count);
-                vec![(0, dx), (1, at_y), (2, at_coefficients)]
+            Op::WriteStreams { count, mixed } => {
+                let x = if *mixed { input(0) } else { &[] };
+                let given = streams::write_back(dy(), [x, input(1), input(2)], *count, *mixed);
+                given.into_iter().enumerate().collect()
             }
             Op::AddNorm(_) | Op::GatedProducts(..) => unreachable!("fusions are taken apart"),
             Op::AdaptEmbedding(_) | Op::Blend(_) | Op::Convolve(..) | Op::Decay(_) => unreachable!("refused at first"),

@@ -6,6 +6,7 @@ use super::elements::{Differentiable, by_column, clamp, head_gate, map, scaled, 
 use super::norm;
 use super::real::Real;
 use super::rows::{self, Turn};
+use super::streams;
 use super::tape::Tape;
 use crate::program::{Op, Operation};
 
@@ -59,8 +60,8 @@ impl<T: Real> Tape<'_, T> {
             Op::Combine { weighed } => {
                 self.choice(operation.inputs[1]).combine(input(0), self.columns(operation), *weighed)
             }
-            Op::ReadStreams(streams) => return rows::read_streams(streams, input(0), input(1)).into(),
-            Op::WriteStreams { count } => rows::write_streams(own(), input(1), input(2), *count),
+            Op::ReadStreams(rule) => return streams::read(rule, input(0), input(1)).into(),
+            Op::WriteStreams { count, mixed } => streams::write(input(0), input(1), input(2), *count, *mixed),
             Op::Take | Op::Choose(_) | Op::AddNorm(_) | Op::GatedProducts(..) => return Vec::new(),
             Op::AdaptEmbedding(_) | Op::Blend(_) | Op::Convolve(..) | Op::Decay(_) => unreachable!("refused at first"),
             Op::Delta(..) | Op::Lightning(..) | Op::Scan(..) | Op::SoftMax => unreachable!("refused at first"),

@@ -21,6 +21,7 @@ mod products;
 mod real;
 mod rows;
 mod steps;
+mod streams;
 mod tape;
 mod weights;
 

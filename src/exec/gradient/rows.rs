@@ -1,12 +1,11 @@
-//! Rows: parts of them, RoPE, rotations, and several streams side by side, with their derivatives.
+//! Rows: parts of them, RoPE, rotations, with their derivatives.
 
 use rayon::prelude::*;
 
-use super::elements::{add, dot, sigmoid, sigmoid_slope};
+use super::elements::add;
 use super::real::Real;
 use crate::ops::hadamard::Hadamard;
 use crate::ops::rope::{Pairing, Rope};
-use crate::ops::streams::Streams;
 
 /// The parts of rows of `widths`, one after the other.
 pub fn split<T: Real>(x: &[T], widths: &[usize]) -> Vec<Vec<T>> {
@@ -114,81 +113,4 @@ pub fn hadamard<T: Real>(rotation: &Hadamard, mut x: Vec<T>, inverse: bool) -> V
         }
     });
     x
-}
-
-/// A coefficient of hyper-connections before bounds: the number `i` of a token, what it is multiplied by included.
-fn inner<T: Real>(streams: &Streams, numbers: &[T], i: usize) -> (T, T) {
-    let scale = T::of(streams.scales[i / streams.count].into());
-    (numbers[i] * scale + T::of(streams.bases[i].into()), scale)
-}
-
-/// The results of [`Streams::read`].
-pub fn read_streams<T: Real>(streams: &Streams, x: &[T], numbers: &[T]) -> [Vec<T>; 2] {
-    let (count, all) = (streams.count, streams.bases.len());
-    let width = x.len() / (numbers.len() / all) / count;
-    let (eps, magnitude) = (T::single(streams.eps), T::single(streams.magnitude));
-    let mut read = vec![T::default(); x.len() / count];
-    let mut written = Vec::new();
-    for ((x, numbers), read) in x.chunks(count * width).zip(numbers.chunks(all)).zip(read.chunks_mut(width)) {
-        let of = |i: usize| sigmoid(inner(streams, numbers, i).0);
-        for (i, stream) in x.chunks_exact(width).enumerate() {
-            let weight = of(i) + eps;
-            read.iter_mut().zip(stream).for_each(|(y, &x)| *y += x * weight);
-        }
-        written.extend((count..all).map(|i| of(i) * magnitude + eps));
-    }
-    [read, written]
-}
-
-/// The gradients at the streams and at the numbers, from those at what is read and at the coefficients.
-pub fn read_streams_back<T: Real>(
-    streams: &Streams,
-    x: &[T],
-    numbers: &[T],
-    [read, written]: [Option<&[T]>; 2],
-) -> [Vec<T>; 2] {
-    let (count, all) = (streams.count, streams.bases.len());
-    let width = x.len() / (numbers.len() / all) / count;
-    let (eps, magnitude) = (T::single(streams.eps), T::single(streams.magnitude));
-    let (mut dx, mut d_numbers) = (vec![T::default(); x.len()], vec![T::default(); numbers.len()]);
-    let rows = x.chunks(count * width).zip(numbers.chunks(all)).zip(dx.chunks_mut(count * width));
-    for (token, (((x, numbers), dx), d_numbers)) in rows.zip(d_numbers.chunks_mut(all)).enumerate() {
-        for (i, d_number) in d_numbers.iter_mut().enumerate() {
-            let (z, scale) = inner(streams, numbers, i);
-            let slope = sigmoid_slope(z) * scale;
-            if i >= count {
-                let d = written.map_or(T::default(), |d| d[token * (all - count) + i - count]);
-                *d_number = d * magnitude * slope;
-            } else if let Some(d) = read {
-                let (d, weight) = (&d[token * width..][..width], sigmoid(z) + eps);
-                *d_number = dot(d, &x[i * width..][..width]) * slope;
-                dx[i * width..][..width].iter_mut().zip(d).for_each(|(dx, &d)| *dx = d * weight);
-            }
-        }
-    }
-    [dx, d_numbers]
-}
-
-/// `x`, and `y` added to each of `count` streams times its coefficient.
-pub fn write_streams<T: Real>(mut x: Vec<T>, y: &[T], coefficients: &[T], count: usize) -> Vec<T> {
-    let width = x.len() / coefficients.len();
-    for (i, (stream, &coefficient)) in x.chunks_exact_mut(width).zip(coefficients).enumerate() {
-        let y = &y[i / count * width..][..width];
-        stream.iter_mut().zip(y).for_each(|(x, &y)| *x += y * coefficient);
-    }
-    x
-}
-
-/// The gradients at `y` and at the coefficients.
-pub fn write_streams_back<T: Real>(dx: &[T], y: &[T], coefficients: &[T], count: usize) -> [Vec<T>; 2] {
-    let width = dx.len() / coefficients.len();
-    let mut dy = vec![T::default(); y.len()];
-    let streams = dx.chunks_exact(width).zip(coefficients).enumerate();
-    let at_coefficients = streams.map(|(i, (d, &coefficient))| {
-        let row = i / count * width..(i / count + 1) * width;
-        dy[row.clone()].iter_mut().zip(d).for_each(|(y, &d)| *y += d * coefficient);
-        dot(d, &y[row])
-    });
-    let at_coefficients = at_coefficients.collect();
-    [dy, at_coefficients]
 }

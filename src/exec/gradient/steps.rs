@@ -101,7 +101,7 @@ fn is_read_back(op: &Op, i: usize) -> bool {
         Op::Products(_) | Op::ProductsByHead(_) | Op::ProductsOfExperts(_) => true,
         Op::Attend(_) | Op::Choose(_) | Op::ReadStreams(_) => true,
         Op::Dispatch { weighed } | Op::Combine { weighed } => *weighed || i == 1,
-        Op::WriteStreams { .. } => i > 0,
+        Op::WriteStreams { mixed, .. } => *mixed || i > 0,
         _ => false,
     }
 }

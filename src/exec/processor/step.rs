@@ -181,8 +181,10 @@ impl Pass<'_, '_, '_> {
                 let outputs = streams.read(self.input(at, 0), self.input(at, 1));
                 self.finish(at, outputs);
             }
-            Op::WriteStreams { count } => {
-                self.in_place(at, |x, pass| ops::streams::write(x, pass.input(at, 1), pass.input(at, 2), *count));
+            Op::WriteStreams { count, mixed } => {
+                self.in_place(at, |x, pass| {
+                    ops::streams::write(x, pass.input(at, 1), pass.input(at, 2), *count, *mixed)
+                });
             }
             // rows are taken by the caller of a pass
             Op::Take => {}

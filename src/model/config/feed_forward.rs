@@ -5,17 +5,36 @@ use trine_formats::gguf::Value;
 use super::header::Header;
 use super::keys::Keys;
 use crate::arch::Arch;
+use crate::arch::rules::GateClamp;
 use crate::model::Problem;
 use crate::ops::activation::{Activation, softplus};
 
-/// Bounds of gates.
-pub fn gate_bounds(k: &mut Keys<'_>, read: bool, key: &str) -> Vec<f32> {
-    if !read {
-        return Vec::new();
+/// Bounds of the experts' gates.
+pub fn expert_bounds(k: &mut Keys<'_>, clamp: GateClamp, n_layer: usize) -> Vec<f32> {
+    match clamp {
+        GateClamp::None => Vec::new(),
+        _ => per_layer(k, "swiglu_clamp_exp", n_layer).unwrap_or_default(),
     }
+}
+
+/// Bounds of the gates of dense networks and of the expert that all tokens go to.
+pub fn dense_bounds(k: &mut Keys<'_>, clamp: GateClamp, n_layer: usize) -> Vec<f32> {
+    const KEY: &str = "swiglu_clamp_shexp";
+    match clamp {
+        GateClamp::None | GateClamp::Before => Vec::new(),
+        GateClamp::After => per_layer(k, KEY, n_layer).unwrap_or_default(),
+        GateClamp::BeforeEverywhere => per_layer(k, KEY, n_layer).unwrap_or_else(|| expert_bounds(k, clamp, n_layer)),
+    }
+}
+
+/// A number for each layer, or one for all.
+fn per_layer(k: &mut Keys<'_>, key: &str, n_layer: usize) -> Option<Vec<f32>> {
     let name = k.name(key);
+    if let Some(Value::F32(one)) = k.meta.get(&name) {
+        return Some(vec![*one; n_layer]);
+    }
     let read = k.meta.get_f32s(&name).map(|v| v.map(<[f32]>::to_vec));
-    k.note(read).unwrap_or_default()
+    k.note(read)
 }
 
 /// Rows of the up projection: twice the width of the network where it holds the gate too.

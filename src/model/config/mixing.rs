@@ -156,7 +156,7 @@ pub fn mixing(k: &mut Keys<'_>, arch: &Arch, counts: Counts, [n_embd, head_dim]:
     };
     let bound = match kind {
         Some(Recurrence::Bounded) => Some(bound(k)),
-        Some(Recurrence::BoundedByRate) => k.f32(BOUND).map(|_| checked_bound(k)),
+        Some(kind) if kind.has_negative_factors() => k.f32(BOUND).map(|_| checked_bound(k)),
         _ => None,
     };
     let mixing = Mixing {

@@ -15,12 +15,13 @@ mod vocabulary;
 use trine_formats::rotated::Rotated;
 
 use super::ModelError;
-use crate::arch::rules::{GateClamp, NormKind, Residual, Sum};
-use crate::arch::{Arch, Latent, Sizes};
+use crate::arch::rules::{NormKind, Residual, Sum};
+use crate::arch::{self, Arch, Latent, Sizes};
 use crate::ops::activation::Activation;
 use crate::ops::attention::Window;
 use crate::ops::norm;
 use crate::ops::rope::Rope;
+use crate::ops::streams::Mixing as Mixed;
 pub use attention::Scores;
 use attention::Shape;
 pub use cycles::Cycles;
@@ -129,6 +130,12 @@ pub struct Streams {
     pub eps: f32,
     /// Factor on the coefficients with which a sublayer's output is added to the streams.
     pub magnitude: f32,
+    /// Added to those.
+    pub offset: f32,
+    /// How the streams are mixed with one another, where they are.
+    pub mixing: Option<Mixed>,
+    /// True if coefficients of their own make one of the streams behind the last block; their mean is taken otherwise.
+    pub ends_weighed: bool,
 }
 
 impl Config {
@@ -255,7 +262,7 @@ impl Config {
             norm,
             eps,
             original_context: original_context as usize,
-            indexed: arch.attention.indexed.then(|| k.count("attention.indexer.top_k", u32::MAX)),
+            indexed: arch.attention.indexed.then(|| indexed(k)),
             turned,
             window,
             windowed,
@@ -263,12 +270,12 @@ impl Config {
             scores: attention::scores(k, arch, shape, &rope),
             rope,
             experts,
-            gate_bounds: feed_forward::gate_bounds(k, clamp != GateClamp::None, "swiglu_clamp_exp"),
-            dense_bounds: feed_forward::gate_bounds(k, clamp == GateClamp::After, "swiglu_clamp_shexp"),
+            dense_bounds: feed_forward::dense_bounds(k, clamp, n_layer),
+            gate_bounds: feed_forward::expert_bounds(k, clamp, n_layer),
             activation: feed_forward::activation(k, arch),
             xielu: feed_forward::xielu(k, arch, n_layer),
             kept_every: arch.keeps_residuals.then(|| kept_every(k)).flatten(),
-            streams: arch.streams.then(|| streams(k)),
+            streams: streams(k, arch.streams),
             residual: residual(k, arch),
             embedding_scale: attention::embedding_scale(k, arch, n_embd),
             residual_scale: attention::residual_scale(k, arch, n_layer),
@@ -291,6 +298,15 @@ fn layers(k: &mut Keys<'_>) -> usize {
         return k.layers;
     }
     k.layers - further
+}
+
+/// Positions of the longest sequence in which an indexer chooses all.
+fn indexed(k: &mut Keys<'_>) -> usize {
+    const TAIL: &str = "attention.indexer.kpool_select_tail";
+    if k.bool(TAIL) == Some(false) {
+        k.wrong(TAIL, "is false; trine can run models whose indexer chooses the positions behind the last whole pool");
+    }
+    k.count("attention.indexer.top_k", u32::MAX)
 }
 
 /// The formula of the norms and their epsilon.
@@ -327,13 +343,30 @@ fn norm(k: &mut Keys<'_>, arch: &Arch) -> (norm::Kind, f32) {
 }
 
 /// Residual streams side by side.
-fn streams(k: &mut Keys<'_>) -> Streams {
+fn streams(k: &mut Keys<'_>, rule: arch::rules::Streams) -> Option<Streams> {
+    use arch::rules::Streams as Rule;
     const MOST: u32 = 64;
-    Streams {
-        eps: k.finite("hyper_connection.epsilon"),
-        magnitude: k.finite("hyper_connection.magnitude"),
-        count: k.count("hyper_connection.count", MOST),
+    const MOST_ROUNDS: u32 = 1024;
+    if rule == Rule::One {
+        return None;
     }
+    let count = k.count("hyper_connection.count", MOST);
+    let eps = k.finite("hyper_connection.epsilon");
+    Some(match rule {
+        Rule::One | Rule::Weighed => Streams {
+            count,
+            eps,
+            magnitude: k.finite("hyper_connection.magnitude"),
+            offset: eps,
+            mixing: None,
+            ends_weighed: true,
+        },
+        Rule::Mixed => {
+            let rounds = k.count("hyper_connection.sinkhorn_iterations", MOST_ROUNDS);
+            let mixing = Some(Mixed { rounds, eps });
+            Streams { count, eps, magnitude: 2.0, offset: 0.0, mixing, ends_weighed: false }
+        }
+    })
 }
 
 /// Number of blocks after which the residual stream is saved.

@@ -14,6 +14,9 @@ use crate::ops::delta::{Decay, Delta};
 use crate::ops::norm::{Kind, Norm};
 use crate::program::{Op, Value};
 
+/// The epsilon of lengths where it is not that of the norms.
+const LENGTH_EPS: f32 = 1e-6;
+
 /// The projections of a layer's input.
 enum Projections {
     /// Queries, keys and values; gates; strengths and decays, in one projection by key or in two.
@@ -69,7 +72,7 @@ impl Lowering<'_, '_> {
             false => vector("ssm_conv1d.weight"),
         };
         let (mut decay, decay_bias) = (vector("ssm_a"), vector("ssm_dt.bias"));
-        if kind == Recurrence::BoundedByRate && c.mixing.bound.is_some() {
+        if kind.has_negative_factors() && c.mixing.bound.is_some() {
             // the reference changes the sign of the products, which is the same
             decay.iter_mut().flatten().for_each(|factor| *factor = -*factor);
         }
@@ -90,7 +93,8 @@ impl Lowering<'_, '_> {
         let convolved = self.b.activate("conv_silu", Activation::Silu, convolved);
         let [q, k, v] = self.b.split(["q", "k", "v"], convolved, [groups * size, groups * size, inner]);
         // scales queries and keys of a head to length 1
-        let length = Norm { kind: Kind::Rms, eps: c.eps / size as f32, row: size, gains: vec![1.0; size], bias: None };
+        let eps = if kind == Recurrence::BoundedOfLength { LENGTH_EPS } else { c.eps };
+        let length = Norm { kind: Kind::Rms, eps: eps / size as f32, row: size, gains: vec![1.0; size], bias: None };
         let [q, k] = [("q_length", q), ("k_length", k)].map(|(name, x)| {
             let x = self.b.norm(name, x, length.clone());
             self.b.scale(name, x, Some(1.0 / (size as f32).sqrt()))

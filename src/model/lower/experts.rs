@@ -20,7 +20,7 @@ pub fn bounded(c: &Config, bounds: &[f32], layer: usize) -> Activation {
     }
     let bound = bounds.get(layer).filter(|&&bound| bound > LEAST_BOUND);
     match (bound, rule.clamp) {
-        (Some(&bound), GateClamp::Before) => Activation::ClampedSilu(bound),
+        (Some(&bound), GateClamp::Before | GateClamp::BeforeEverywhere) => Activation::ClampedSilu(bound),
         (Some(&bound), GateClamp::After) => Activation::LimitedSilu(bound),
         _ => c.activation,
     }

@@ -27,8 +27,10 @@ impl<'l, 'f> Lowering<'l, 'f> {
         let normed = c.residual == Residual::NormedSums;
         let output_norm = if normed { None } else { Some(ends.output_norm?) };
         let mut x = x?;
-        if let Some(connection) = ends.last_connection {
-            [x, _] = all.read_streams("streams_joined", x, &connection);
+        match (ends.last_connection, c.streams) {
+            (Some(connection), _) => [x, _] = all.read_streams("streams_joined", x, &connection),
+            (None, Some(streams)) => x = all.mean_of_streams(x, streams.count),
+            (None, None) => {}
         }
         if let Some(scores) = ends.last_scores {
             x = all.blend("output_blend", x, scores);

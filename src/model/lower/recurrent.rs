@@ -27,13 +27,10 @@ impl Lowering<'_, '_> {
     fn recurrent(&mut self, x: Value, layer: usize) -> Option<Value> {
         match self.c.mixing.kind? {
             Recurrence::Convolution => self.gated_convolution(x, layer),
-            kind @ (Recurrence::DeltaNeighbours
-            | Recurrence::DeltaTurns
-            | Recurrence::Kimi
-            | Recurrence::Bounded
-            | Recurrence::BoundedByRate) => self.delta_net(x, kind, layer),
+            kind @ (Recurrence::DeltaNeighbours | Recurrence::DeltaTurns) => self.delta_net(x, kind, layer),
+            kind if kind.is_kimi() => self.delta_net(x, kind, layer),
             Recurrence::Lightning => self.lightning(x, layer),
-            kind @ (Recurrence::Mamba | Recurrence::Mamba2 | Recurrence::Plamo) => self.mamba(x, kind, layer),
+            kind => self.mamba(x, kind, layer),
         }
     }
 

@@ -100,8 +100,7 @@ impl<T: Real> Tape<'_, T> {
                 given.into_iter().enumerate().collect()
             }
             Op::AddNorm(_) | Op::GatedProducts(..) => unreachable!("fusions are taken apart"),
-            Op::AdaptEmbedding(_) | Op::Blend(_) | Op::Convolve(..) | Op::Decay(_) => unreachable!("refused at first"),
-            Op::Delta(..) | Op::Lightning(..) | Op::Scan(..) | Op::SoftMax => unreachable!("refused at first"),
+            other => unreachable!("a program with {} is refused before it runs", other.name()),
         }
     }
 }

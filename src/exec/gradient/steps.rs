@@ -106,7 +106,8 @@ fn is_read_back(op: &Op, i: usize) -> bool {
     }
 }
 
-/// The part of an operation that has no derivative here, if there is one.
+/// The part of an operation that has no derivative here, if there is one. Programs with such operations are refused, and
+/// nobody else names them.
 pub fn lacking(op: &Op) -> Option<String> {
     let adapted = match op {
         Op::Products(products) => products.iter().any(|product| !product.adapters.is_empty()),

@@ -58,6 +58,32 @@ pub struct Table {
     per_position: usize,
 }
 
+/// A rotation other than that of queries and keys by their positions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Turn {
+    /// Elements of a head.
+    pub head: usize,
+    /// True if the angles are negative (ggml `ggml_rope_back`).
+    pub back: bool,
+    /// Positions of a block, all of which turn by the first one.
+    pub block: usize,
+}
+
+impl Turn {
+    /// The factors of the positions of some rows.
+    pub fn table(self, rope: &Rope, positions: &[usize]) -> Table {
+        let block = self.block.max(1);
+        let positions: Vec<usize> = positions.iter().map(|position| position / block * block).collect();
+        let mut table = rope.table(&positions);
+        if self.back {
+            let n = table.per_position;
+            let rows = table.both.chunks_exact_mut((2 * n).max(1));
+            rows.flat_map(|row| &mut row[n..]).for_each(|sine| *sine = -*sine);
+        }
+        table
+    }
+}
+
 impl Rope {
     /// The table for `positions`, a row each.
     ///
@@ -143,6 +169,29 @@ impl Rope {
 mod tests {
     use super::*;
     use crate::kernels::testing::{Random, isas};
+
+    #[test]
+    fn blocks_turn_by_their_first_position_and_back() {
+        for pairing in [Pairing::Adjacent, Pairing::Halves] {
+            let (base, freq_scale, attn_factor) = (10000.0, 0.5, 1.0);
+            let rope =
+                Rope { n_rot: 8, pairing, base, freq_scale, attn_factor, freq_factors: Vec::new(), yarn: None };
+            let x: Vec<f32> = (0..3 * 8).map(|i| i as f32 - 7.0).collect();
+            let turned = |table: &Table| {
+                let mut y = x.clone();
+                rope.apply(Isa::detect(), &mut y, 8, 8, table);
+                y
+            };
+            let positions = [3, 4, 11];
+            let forward = Turn { head: 8, back: false, block: 4 };
+            let y = turned(&forward.table(&rope, &positions));
+            assert_eq!(y, turned(&rope.table(&[0, 4, 8])));
+            let mut back = y.clone();
+            let table = Turn { back: true, ..forward }.table(&rope, &positions);
+            rope.apply(Isa::detect(), &mut back, 8, 8, &table);
+            assert!(y != x && back.iter().zip(&x).all(|(back, x)| (back - x).abs() < 1e-4), "{back:?}");
+        }
+    }
 
     #[test]
     fn every_element_is_rotated_by_the_formula() {

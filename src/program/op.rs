@@ -9,6 +9,7 @@ use crate::ops::experts::Choosing;
 use crate::ops::hadamard::Hadamard;
 use crate::ops::lightning::Lightning;
 use crate::ops::norm::Norm;
+use crate::ops::rope::Turn;
 use crate::ops::scan::Scan;
 use crate::ops::streams::Streams;
 use std::ops::Range;
@@ -176,6 +177,8 @@ pub enum Op {
     Hadamard(Hadamard),
     /// RoPE on heads of this many elements.
     Rotate(RopeKind, usize),
+    /// RoPE backwards, or by the first position of a block of positions.
+    Turn(RopeKind, Turn),
     /// Attention of queries `x`, keys `y` and values `z`, which are cached.
     Attend(Box<Attend>),
     /// A causal convolution over positions; it continues from the state.
@@ -252,6 +255,7 @@ impl Op {
             Op::Repeat { .. } => "repeat",
             Op::Hadamard(_) => "hadamard",
             Op::Rotate(..) => "rotate",
+            Op::Turn(..) => "turn",
             Op::Attend(_) => "attend",
             Op::Convolve(..) => "convolve",
             Op::Delta(..) => "delta",

@@ -123,7 +123,8 @@ pub fn lacking(op: &Op) -> Option<String> {
         | Op::Delta(..)
         | Op::Lightning(..)
         | Op::SoftMax
-        | Op::Scan(..) => Some(op.name().to_owned()),
+        | Op::Scan(..)
+        | Op::Turn(..) => Some(op.name().to_owned()),
         _ if adapted => Some("adapters".to_owned()),
         _ => None,
     }

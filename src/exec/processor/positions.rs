@@ -5,7 +5,7 @@ use std::cell::OnceCell;
 use crate::kernels::Isa;
 use crate::kv;
 use crate::ops;
-use crate::ops::rope::{Rope, Table};
+use crate::ops::rope::{Rope, Table, Turn};
 use crate::program::{RopeKind, Temperature};
 
 /// The positions of a pass's rows.
@@ -36,6 +36,13 @@ impl<'a> Positions<'a> {
         let rope = &self.ropes[kind as usize];
         let table = self.tables[kind as usize].get_or_init(|| rope.table(&self.all));
         rope.apply(isa, x, width, head, table);
+    }
+
+    /// Another rotation of all heads of `x`, of all rows.
+    pub fn turn(&self, isa: Isa, x: &mut [f32], kind: RopeKind, turn: Turn) {
+        let width = x.len() / self.all.len();
+        let rope = &self.ropes[kind as usize];
+        rope.apply(isa, x, width, turn.head, &turn.table(rope, &self.all));
     }
 
     /// Multiplies every row of `x` by the factor of its position.

@@ -118,6 +118,7 @@ impl Pass<'_, '_, '_> {
             }
             Op::Hadamard(rotation) => self.in_place(at, |x, _| rotation.apply(isa, x)),
             Op::Rotate(kind, head) => self.in_place(at, |x, pass| pass.positions.rotate(isa, x, *kind, *head)),
+            Op::Turn(kind, turn) => self.in_place(at, |x, pass| pass.positions.turn(isa, x, *kind, *turn)),
             Op::Attend(attend) => {
                 let y = self.attend(at, attend);
                 self.one(at, y);

@@ -265,7 +265,13 @@ impl Builder {
 
     /// An operation over positions whose output is like its input number `like`.
     pub fn recurrent(&mut self, name: &str, op: Op, inputs: &[Value], like: usize) -> Value {
-        let (rows, columns) = (self.rows(inputs[like]), self.columns(inputs[like]));
+        let columns = self.columns(inputs[like]);
+        self.recurrent_into(name, op, inputs, columns)
+    }
+
+    /// An operation over positions whose output has `columns` floats in a row.
+    pub fn recurrent_into(&mut self, name: &str, op: Op, inputs: &[Value], columns: usize) -> Value {
+        let rows = self.rows(inputs[0]);
         self.one(name, op, inputs, rows, columns)
     }
 

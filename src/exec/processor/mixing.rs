@@ -43,18 +43,18 @@ impl Pass<'_, '_, '_> {
         std::array::from_fn(|i| inputs[i])
     }
 
-    /// Calls `f` for every sequence of the pass with its rows of all `inputs`, and with the numbers `state` of its
-    /// recurrent state, which it takes to the last of them; the outputs, of the size of input number `like`.
+    /// Calls `f` for every sequence of the pass with its rows of all inputs of operation number `at`, and with the
+    /// numbers `state` of its recurrent state, which it takes to the last of them; the outputs.
     pub(super) fn recur<const N: usize>(
         &mut self,
+        at: usize,
         state: &Range<usize>,
-        like: usize,
-        inputs: &[Value; N],
         mut f: impl FnMut([&[f32]; N], &mut [f32]) -> Floats,
     ) -> Floats {
-        let all = inputs.map(|x| self.values.get(x));
-        let mut y = Floats::scratch(all[like].len());
+        let all = self.inputs::<N>(at).map(|x| self.values.get(x));
         let rows = self.positions.all.len();
+        let columns = self.program.shape(self.program.operations()[at].outputs[0]).columns;
+        let mut y = Floats::scratch(rows * columns);
         let of = |x: &[f32], part: &Range<usize>| {
             let width = x.len() / rows.max(1);
             part.start * width..part.end * width
@@ -62,7 +62,7 @@ impl Pass<'_, '_, '_> {
         for part in self.parts.iter_mut().filter(|p| !p.rows.is_empty()) {
             let inputs = all.map(|x| &x[of(x, &part.rows)]);
             let given = f(inputs, &mut part.seq.state_mut()[state.clone()]);
-            y[of(all[like], &part.rows)].copy_from_slice(&given);
+            y[part.rows.start * columns..part.rows.end * columns].copy_from_slice(&given);
         }
         y
     }

@@ -124,27 +124,23 @@ impl Pass<'_, '_, '_> {
                 self.one(at, y);
             }
             Op::Convolve(rule, state) => {
-                let [x] = self.inputs(at);
-                let y = self.recur(state, 0, &[x], |[x], state| rule.run(x, state));
+                let y = self.recur(at, state, |[x], state| rule.run(x, state));
                 self.one(at, y);
             }
             Op::Delta(rule, state) => {
-                let inputs = self.inputs::<5>(at);
-                let y = self.recur(state, 2, &inputs, |[q, k, v, g, b], state| {
+                let y = self.recur(at, state, |[q, k, v, g, b], state| {
                     rule.run(&ops::delta::Steps { q, k, v, g, b }, state)
                 });
                 self.one(at, y);
             }
             Op::Scan(rule, state) => {
-                let inputs = self.inputs::<4>(at);
-                let y = self.recur(state, 0, &inputs, |[x, dt, b, c], state| {
+                let y = self.recur(at, state, |[x, dt, b, c], state| {
                     rule.run(&ops::scan::Steps { x, dt, b, c }, state)
                 });
                 self.one(at, y);
             }
             Op::Lightning(rule, state) => {
-                let inputs = self.inputs::<3>(at);
-                let y = self.recur(state, 0, &inputs, |qkv, state| rule.run(qkv, state));
+                let y = self.recur(at, state, |qkv, state| rule.run(qkv, state));
                 self.one(at, y);
             }
             Op::Choose(choosing) => {

@@ -8,6 +8,7 @@ pub mod activation;
 mod activations;
 pub mod apart;
 pub mod attention;
+pub mod compress;
 pub mod convolution;
 pub mod delta;
 pub mod experts;

@@ -3,6 +3,7 @@
 use super::value::MatrixId;
 use crate::ops::activation::{Activation, HeadGate};
 use crate::ops::attention::{Heads, ScoreRules, Window};
+use crate::ops::compress::Compress;
 use crate::ops::convolution::Convolution;
 use crate::ops::delta::{Decay, Delta};
 use crate::ops::experts::Choosing;
@@ -187,6 +188,8 @@ pub enum Op {
     Delta(Delta, Range<usize>),
     /// A selective scan: channels, time steps, what writes and what reads the state; it continues from the state.
     Scan(Box<Scan>, Range<usize>),
+    /// A key for each block of positions: values and scores of the positions; it continues from the state.
+    Compress(Box<Compress>, Range<usize>),
     /// Lightning attention: queries, keys, values; it continues from the state.
     Lightning(Box<Lightning>, Range<usize>),
     /// Decays of a delta rule.
@@ -260,6 +263,7 @@ impl Op {
             Op::Convolve(..) => "convolve",
             Op::Delta(..) => "delta",
             Op::Scan(..) => "scan",
+            Op::Compress(..) => "compress",
             Op::Lightning(..) => "lightning",
             Op::Decay(_) => "decay",
             Op::Choose(_) => "choose",

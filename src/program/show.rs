@@ -179,6 +179,7 @@ fn detail(op: &Op) -> String {
         Op::Convolve(_, state) | Op::Delta(_, state) | Op::Scan(_, state) | Op::Lightning(_, state) => {
             format!("state of {}", state.len())
         }
+        Op::Compress(rule, state) => format!("a key for {} positions, state of {}", rule.ratio, state.len()),
         Op::Choose(choosing) => format!("{} of {} experts, {:?}", choosing.used, choosing.experts, choosing.gating),
         Op::WriteStreams { count, .. } => format!("{count} streams"),
         Op::ReadStreams(streams) => format!("{} streams", streams.count),

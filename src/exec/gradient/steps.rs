@@ -118,6 +118,7 @@ pub fn lacking(op: &Op) -> Option<String> {
         Op::Attend(attend) if attend.both_ways => Some("attention in both directions".to_owned()),
         Op::AdaptEmbedding(_)
         | Op::Blend(_)
+        | Op::Compress(..)
         | Op::Convolve(..)
         | Op::Decay(_)
         | Op::Delta(..)

@@ -143,6 +143,10 @@ impl Pass<'_, '_, '_> {
                 let y = self.recur(at, state, |qkv, state| rule.run(qkv, state));
                 self.one(at, y);
             }
+            Op::Compress(rule, state) => {
+                let y = self.recur(at, state, |inputs, state| rule.run(inputs, state));
+                self.one(at, y);
+            }
             Op::Choose(choosing) => {
                 let mut scores = self.own(at);
                 self.values.set_choice(operation.outputs[0], Choice::of(choosing, &mut scores));

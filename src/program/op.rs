@@ -2,7 +2,7 @@
 
 use super::value::MatrixId;
 use crate::ops::activation::{Activation, HeadGate};
-use crate::ops::attention::{Heads, ScoreRules, Window};
+use crate::ops::attention::{AttendCompressed, Heads, ScoreRules, Window};
 use crate::ops::compress::Compress;
 use crate::ops::convolution::Convolution;
 use crate::ops::delta::{Decay, Delta};
@@ -182,6 +182,8 @@ pub enum Op {
     Turn(RopeKind, Turn),
     /// Attention of queries `x`, keys `y` and values `z`, which are cached.
     Attend(Box<Attend>),
+    /// Attention of queries `x` to the last keys `y` and to all compressed keys `z`, which are cached.
+    AttendCompressed(Box<AttendCompressed>),
     /// A causal convolution over positions; it continues from the state.
     Convolve(Convolution, Range<usize>),
     /// A delta rule: queries, keys, values, decays, strengths; it continues from the state.
@@ -260,6 +262,7 @@ impl Op {
             Op::Rotate(..) => "rotate",
             Op::Turn(..) => "turn",
             Op::Attend(_) => "attend",
+            Op::AttendCompressed(_) => "attend_compressed",
             Op::Convolve(..) => "convolve",
             Op::Delta(..) => "delta",
             Op::Scan(..) => "scan",

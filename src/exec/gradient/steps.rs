@@ -117,6 +117,7 @@ pub fn lacking(op: &Op) -> Option<String> {
     match op {
         Op::Attend(attend) if attend.both_ways => Some("attention in both directions".to_owned()),
         Op::AdaptEmbedding(_)
+        | Op::AttendCompressed(_)
         | Op::Blend(_)
         | Op::Compress(..)
         | Op::Convolve(..)

@@ -6,6 +6,7 @@ use std::time::Instant;
 use super::choice::Choice;
 use super::pass::Pass;
 use crate::kernels::Floats;
+use crate::kv;
 use crate::ops;
 use crate::ops::matmul::Matrix;
 use crate::program::Op;
@@ -121,6 +122,12 @@ impl Pass<'_, '_, '_> {
             Op::Turn(kind, turn) => self.in_place(at, |x, pass| pass.positions.turn(isa, x, *kind, *turn)),
             Op::Attend(attend) => {
                 let y = self.attend(at, attend);
+                self.one(at, y);
+            }
+            Op::AttendCompressed(rule) => {
+                let [q, keys, compressed] = self.inputs(at).map(|x| self.values.get(x));
+                kv::store(isa, rule.cache, self.parts, keys, compressed);
+                let y = rule.run(self.parts, q);
                 self.one(at, y);
             }
             Op::Convolve(rule, state) => {

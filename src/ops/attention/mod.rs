@@ -21,6 +21,7 @@ use crate::kernels::halves::{self, Coefficients, Form, LINE, STEPS};
 use crate::kv::{self, TILE};
 use crate::pool::{self, Tile};
 
+mod compressed;
 mod encoded;
 mod placed;
 mod rows;
@@ -31,6 +32,7 @@ mod tests;
 mod tiled;
 mod whole;
 
+pub use compressed::AttendCompressed;
 use placed::in_cells;
 pub use rows::Attention;
 use rows::{CHUNK, HeadRows, Scratch, aligned, even};

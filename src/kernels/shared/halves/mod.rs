@@ -99,8 +99,8 @@ pub struct Tiles<'a> {
 }
 
 impl Tiles<'_> {
-    /// Field `step % 4` of a word as a value.
-    pub(crate) fn value(self, form: Form, lane: usize, step: usize) -> f64 {
+    /// The value of one step of a lane.
+    pub fn value(self, form: Form, lane: usize, step: usize) -> f64 {
         let (tile, quad) = (step / STEPS / self.quads, step / STEPS % self.quads);
         let line = self.wanted.0 + lane / LINE;
         let at = (tile * self.lines + line / BLOCK * BLOCK) * self.quads;

@@ -1,0 +1,216 @@
+//! Attention to the last positions, and to one compressed key for every block of all positions (DeepSeek 4). Keys are
+//! values as well.
+//!
+//! The KV cache holds a position's key as its key, and the compressed key of the block that ends with the position as
+//! its value. The soft-max ([`super::ScoreRules`]) goes over the cells of the window, the compressed keys and the sink;
+//! groups of four scores that are added up in `f32` begin anew with the first compressed key. Queries, keys and
+//! probabilities are half floats; their products are rounded to `f32` and added up in `f64`, the window first.
+
+use trine_formats::types::num::{f16_to_f32, f32_to_f16};
+
+use super::Window;
+use crate::kernels::Floats;
+use crate::kernels::halves::{BLOCK, LINE, STEPS};
+use crate::kv::{Sequence, SequenceRows, TILE};
+use crate::math::{expf, pexp};
+use crate::pool;
+
+/// Attention of one layer.
+#[derive(Clone, Debug)]
+pub struct AttendCompressed {
+    /// The layer of the KV cache.
+    pub cache: usize,
+    /// Query heads, which share all keys.
+    pub heads: usize,
+    /// Elements of a query and of a key.
+    pub size: usize,
+    /// Factor on the scores.
+    pub scale: f32,
+    /// Positions that queries attend to by their own keys.
+    pub window: Window,
+    /// Positions of a block.
+    pub ratio: usize,
+    /// Per query head the score of a cell that every query attends to and that has no value.
+    pub sinks: Vec<f32>,
+}
+
+/// Keys of a sequence as numbers, from some position and some block on.
+struct Keys {
+    /// `[positions][size]`
+    own: Vec<f32>,
+    /// The first of these positions, a multiple of 4.
+    from: usize,
+    /// `[blocks][size]`
+    compressed: Vec<f32>,
+}
+
+impl AttendCompressed {
+    /// Output of the heads, `[rows of the pass][heads * size]`, for queries of that shape. Keys of the pass are in the
+    /// cache.
+    pub fn run(&self, parts: &[SequenceRows<'_>], q: &[f32]) -> Floats {
+        let width = self.heads * self.size;
+        let mut out = Floats::scratch(q.len());
+        out.fill(0.0);
+        for part in parts.iter().filter(|part| !part.rows.is_empty()) {
+            let keys = self.keys(part.seq, part.positions());
+            let rows = part.rows.start * width..part.rows.end * width;
+            let q = &q[rows.clone()];
+            pool::chunks_mut(&mut out[rows], self.size, |row, out| {
+                let position = part.first() + row / self.heads;
+                self.head(&keys, position, row % self.heads, &q[row * self.size..][..self.size], out);
+            });
+        }
+        out
+    }
+
+    /// The keys that queries at `positions` attend to.
+    fn keys(&self, seq: &Sequence, positions: std::ops::Range<usize>) -> Keys {
+        let from = self.window.first(positions.start) / STEPS * STEPS;
+        let blocks = positions.end / self.ratio;
+        let own = pool_rows(from..positions.end, self.size, |position, row| self.key(seq, position, row));
+        let compressed = pool_rows(0..blocks, self.size, |block, row| {
+            self.compressed_key(seq, (block + 1) * self.ratio - 1, row);
+        });
+        Keys { own, from, compressed }
+    }
+
+    /// The key of a position.
+    fn key(&self, seq: &Sequence, position: usize, row: &mut [f32]) {
+        let (page, tile) = seq.tile(self.cache, 0, position / TILE);
+        let (lines, form, lane) = (page.keys(tile), page.form(tile), position % TILE);
+        for (e, v) in row.iter_mut().enumerate() {
+            let word = lines[e / STEPS * BLOCK + lane / LINE].0[lane % LINE];
+            *v = form.value((word >> (16 * (e % STEPS))) as u16);
+        }
+    }
+
+    /// The compressed key of the block that ends with a position.
+    fn compressed_key(&self, seq: &Sequence, position: usize, row: &mut [f32]) {
+        let (page, tile) = seq.tile(self.cache, 0, position / TILE);
+        let lines = self.size.div_ceil(LINE);
+        let values = page.values(tile, 0..lines, TILE / STEPS);
+        let form = page.form(tile);
+        row.iter_mut().enumerate().for_each(|(e, v)| *v = values.value(form, e, position % TILE) as f32);
+    }
+
+    /// Output of one head.
+    fn head(&self, keys: &Keys, position: usize, head: usize, q: &[f32], out: &mut [f32]) {
+        let n = self.size;
+        let q: Vec<f32> = q.iter().map(|&q| half(q)).collect();
+        let first = self.window.first(position) / STEPS * STEPS;
+        let seen = &keys.own[(first - keys.from) * n..(position + 1 - keys.from) * n];
+        let compressed = &keys.compressed[..(position + 1) / self.ratio * n];
+        // cells of the window's first group that are not in it, and of its last that come later, count nothing
+        let in_window = (position + 1 - first).next_multiple_of(STEPS);
+        let mut row = vec![f32::NEG_INFINITY; in_window + compressed.len() / n];
+        let (window, rest) = row.split_at_mut(in_window);
+        let score = |key: &[f32]| {
+            let terms = key.iter().zip(&q);
+            terms.fold(0f64, |sum, (k, q)| sum + f64::from(k * q)) as f32 * self.scale + 0.0
+        };
+        let hidden = self.window.first(position) - first;
+        window.iter_mut().zip(seen.chunks_exact(n)).skip(hidden).for_each(|(s, key)| *s = score(key));
+        rest.iter_mut().zip(compressed.chunks_exact(n)).for_each(|(s, key)| *s = score(key));
+        soft_max(&mut row, self.sinks.get(head).copied());
+        let (window, rest) = row.split_at(in_window);
+        let mut sums = vec![0f64; n];
+        for (p, key) in window.iter().zip(seen.chunks_exact(n)).chain(rest.iter().zip(compressed.chunks_exact(n))) {
+            let p = half(*p);
+            sums.iter_mut().zip(key).for_each(|(sum, v)| *sum += f64::from(p * v));
+        }
+        out.iter_mut().zip(&sums).for_each(|(out, &sum)| *out = sum as f32);
+    }
+}
+
+/// Rows of `size` numbers that `fill` makes, one for each of `numbers`.
+fn pool_rows(numbers: std::ops::Range<usize>, size: usize, fill: impl Fn(usize, &mut [f32]) + Sync) -> Vec<f32> {
+    let mut rows = vec![0f32; numbers.len() * size];
+    pool::chunks_mut(&mut rows, TILE * size, |i, rows| {
+        let numbers = numbers.start + i * TILE..;
+        rows.chunks_exact_mut(size).zip(numbers).for_each(|(row, number)| fill(number, row));
+    });
+    rows
+}
+
+/// The soft-max of a row and a sink: whole groups of four by the 4-lane exponential, and so what is left of the row,
+/// whose group minus infinity would fill.
+fn soft_max(row: &mut [f32], sink: Option<f32>) {
+    let max = row.iter().fold(f32::NEG_INFINITY, |max, &v| if v > max { v } else { max });
+    let max = sink.map_or(max, |sink| if max > sink { max } else { sink });
+    row.iter_mut().for_each(|v| *v = pexp(*v - max));
+    let mut total = 0f64;
+    for group in row.chunks(STEPS) {
+        let e = |i: usize| group.get(i).copied().unwrap_or(0.0);
+        total += f64::from((e(0) + e(1)) + (e(2) + e(3)));
+    }
+    if let Some(sink) = sink {
+        total += f64::from(expf(sink - max));
+    }
+    let inverse = (1.0 / total) as f32;
+    row.iter_mut().for_each(|v| *v *= inverse);
+}
+
+fn half(x: f32) -> f32 {
+    f16_to_f32(f32_to_f16(x))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::Isa;
+    use crate::kernels::testing::Random;
+    use crate::kv::{PageLayout, PagePool, store};
+
+    #[test]
+    fn queries_attend_to_the_window_and_to_whole_blocks() {
+        let mut random = Random(0xa77e);
+        let (heads, size, tokens, ratio) = (2, 8, 150, 4);
+        let mut floats = |n: usize| -> Vec<f32> { (0..n).map(|_| random.float()).collect() };
+        let (q, k, c) = (floats(tokens * heads * size), floats(tokens * size), floats(tokens * size));
+        let rule = AttendCompressed {
+            cache: 0,
+            heads,
+            size,
+            scale: 0.5,
+            window: Window { size: 10, chunked: false },
+            ratio,
+            sinks: vec![0.25, -1.0],
+        };
+        let pages = PagePool::new(PageLayout::new(1, 1, [size, size]), 1 << 20);
+        let run = |steps: &[usize]| -> Vec<f32> {
+            let (mut seq, mut y, mut from) = (pages.sequence(), Vec::new(), 0);
+            for &step in steps {
+                seq.reserve(step).expect("room");
+                let of = |x: &'_ [f32], width: usize| x[from * width..(from + step) * width].to_vec();
+                let (q, k, c) = (of(&q, heads * size), of(&k, size), of(&c, size));
+                let mut parts = [SequenceRows { seq: &mut seq, rows: 0..step }];
+                store(Isa::detect(), 0, &mut parts, &k, &c);
+                y.extend_from_slice(&rule.run(&parts, &q));
+                seq.advance(step);
+                from += step;
+            }
+            y
+        };
+        let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+        let whole = run(&[tokens]);
+        assert_eq!(bits(&run(&[1, 2, 70, 3, 74])), bits(&whole));
+        // the formula, in f64
+        for t in [0, 3, 9, 10, 149] {
+            for head in 0..heads {
+                let q = &q[(t * heads + head) * size..][..size];
+                let window = (t + 1usize).saturating_sub(10)..t + 1;
+                let keys = window.map(|p| &k[p * size..][..size]);
+                let blocks = (0..(t + 1) / ratio).map(|b| &c[((b + 1) * ratio - 1) * size..][..size]);
+                let keys: Vec<&[f32]> = keys.chain(blocks).collect();
+                let dot = |k: &&[f32]| k.iter().zip(q).map(|(k, q)| f64::from(half(*k) * half(*q))).sum::<f64>();
+                let weights: Vec<f64> = keys.iter().map(|k| (dot(k) * 0.5).exp()).collect();
+                let total = weights.iter().sum::<f64>() + f64::from(rule.sinks[head]).exp();
+                for e in 0..size {
+                    let sum: f64 = keys.iter().zip(&weights).map(|(k, w)| w / total * f64::from(half(k[e]))).sum();
+                    let got = whole[(t * heads + head) * size + e];
+                    assert!((f64::from(got) - sum).abs() < 2e-3, "{t} {head} {e}: {got} and {sum}");
+                }
+            }
+        }
+    }
+}

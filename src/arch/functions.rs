@@ -45,6 +45,8 @@ pub enum Gating {
     SoftMax,
     /// 1 / (1 + e^-x) of each.
     Sigmoid,
+    /// The square root of ln(1 + e^x) of each.
+    RootOfSoftplus,
     /// The scores themselves; those of the chosen experts become their soft-max.
     SoftMaxOfChosen,
 }

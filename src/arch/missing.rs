@@ -17,7 +17,7 @@ const OTHER: &str = "operations that no other model has";
 /// All of them, by what is missing.
 #[rustfmt::skip]
 pub static MISSING: &[Missing] = &[
-    of("deepseek2-ocr", LATENT), of("deepseek4", LATENT),
+    of("deepseek2-ocr", LATENT),
     of("arwkv7", RECURRENT),
     of("qwen4exp", RECURRENT), of("rwkv6", RECURRENT), of("rwkv6qwen2", RECURRENT), of("rwkv7", RECURRENT),
     of("t5", BOTH_WAYS), of("t5encoder", BOTH_WAYS),

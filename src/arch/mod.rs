@@ -10,6 +10,7 @@
 //! nobody has yet adds it to the interpreter (`model/block.rs`) under a new field.
 
 mod checkpoint;
+pub(crate) mod compressed_parts;
 mod description;
 mod encoder_parts;
 mod expert_parts;

@@ -4,8 +4,8 @@
 //! listed is not computed, a bias that is not listed is an error in the file.
 
 use super::tensor::Extent::{
-    Context, Embd, Ff, HalfFf, Head, Heads, Kv, KvHeads, One, Q, QAndGates, RopePairs, StreamMixes, Streams,
-    StreamsTimesEmbd, Three, TwiceFf, TwiceStreams, Two, Vocab,
+    Context, Embd, Ff, Fixed, HalfFf, Head, Heads, Kv, KvHeads, One, Q, QAndGates, RopePairs, StreamMixes, Streams,
+    StreamsTimesEmbd, TwiceFf, TwiceStreams, Two, Vocab,
 };
 use super::tensor::Role::{
     Bias, ByColumns, ByRows, Embedding, Norm, Output, PlainNorm, Positions, RopeFactors, Vector,
@@ -101,10 +101,10 @@ pub const CONNECTIONS: Group = &[
 pub const MIXING_CONNECTIONS: Group = &[
     unnamed("hc_attn_fn.weight", &[StreamMixes, StreamsTimesEmbd], ByRows),
     unnamed("hc_attn_base.weight", &[StreamMixes], Vector),
-    unnamed("hc_attn_scale.weight", &[Three], Vector),
+    unnamed("hc_attn_scale.weight", &[Fixed(3)], Vector),
     unnamed("hc_ffn_fn.weight", &[StreamMixes, StreamsTimesEmbd], ByRows),
     unnamed("hc_ffn_base.weight", &[StreamMixes], Vector),
-    unnamed("hc_ffn_scale.weight", &[Three], Vector),
+    unnamed("hc_ffn_scale.weight", &[Fixed(3)], Vector),
 ];
 /// [`CONNECTIONS`] for the last norm, which only reads the streams.
 pub const LAST_CONNECTION: Group = &[

@@ -43,6 +43,10 @@ pub struct Sizes {
     pub classes: u64,
     /// Width between the two projections behind the pooling; 0 without them.
     pub projected: u64,
+    /// Groups of query heads whose outputs are projected to a narrow vector each; 0 where there are none.
+    pub output_groups: u64,
+    /// Elements of that vector.
+    pub output_rank: u64,
     /// Latent attention; zeros without it.
     pub latent: Latent,
     /// Layers with a recurrent state; zeros without any.
@@ -122,6 +126,7 @@ impl Sizes {
                 heads.saturating_mul(self.head_dim)
             }
             Extent::Head => self.head_dim,
+            Extent::TwiceHead => self.head_dim.saturating_mul(2),
             Extent::Heads => self.heads,
             Extent::KvHeads => self.kv_heads,
             Extent::One => 1,
@@ -156,7 +161,14 @@ impl Sizes {
             Extent::UpOrBoth => self.up,
             Extent::Classes => self.classes,
             Extent::Projected => self.projected,
-            Extent::Three => 3,
+            Extent::Fixed(n) => n,
+            Extent::OutputGroups => self.output_groups,
+            Extent::OutputGroup => match self.output_groups {
+                0 => 0,
+                groups => self.heads.saturating_mul(self.head_dim) / groups,
+            },
+            Extent::OutputRank => self.output_rank,
+            Extent::OutputRanks => self.output_groups.saturating_mul(self.output_rank),
             Extent::ThriceQ => self.heads.saturating_mul(self.head_dim.saturating_mul(3)),
             Extent::ThriceEmbd => self.embd.saturating_mul(3),
             Extent::Kernel => self.recurrent.kernel as u64,

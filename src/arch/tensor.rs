@@ -24,6 +24,8 @@ pub enum Extent {
     QueriesKeysValues,
     /// One head.
     Head,
+    /// Two numbers for each of its elements.
+    TwiceHead,
     /// Query heads by number.
     Heads,
     /// Key or value heads by number.
@@ -78,8 +80,8 @@ pub enum Extent {
     Classes,
     /// Width between the two projections behind the pooling.
     Projected,
-    /// Three numbers.
-    Three,
+    /// This number.
+    Fixed(u64),
     /// Residual streams side by side, by number.
     Streams,
     /// Two numbers for each of them.
@@ -88,6 +90,14 @@ pub enum Extent {
     StreamMixes,
     /// All of their elements.
     StreamsTimesEmbd,
+    /// Groups of query heads whose outputs are projected together.
+    OutputGroups,
+    /// Elements of the outputs of a group.
+    OutputGroup,
+    /// Elements of the vector that they are projected to.
+    OutputRank,
+    /// The same of all groups.
+    OutputRanks,
     /// Three times all query heads.
     ThriceQ,
     /// Three times the width of the residual stream.

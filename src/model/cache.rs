@@ -23,7 +23,7 @@ impl Config {
         }
         let refused = |why: String| Err(ModelError::Cache(why));
         let name = self.arch.name;
-        if self.latent.is_some() {
+        if self.latent.is_some() || self.compressed.is_some() {
             return refused(format!(
                 "models with latent attention keep keys and values as f16 here, and this one is of architecture '{name}'"
             ));

@@ -6,7 +6,7 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use super::activation::sigmoid;
+use super::activation::{sigmoid, softplus};
 use super::order;
 use super::soft_max::soft_max;
 pub use crate::arch::{Claim, Gating};
@@ -67,6 +67,7 @@ impl Choosing {
             match self.gating {
                 Gating::SoftMax => soft_max(scores),
                 Gating::Sigmoid => scores.iter_mut().for_each(|v| *v = sigmoid(*v)),
+                Gating::RootOfSoftplus => scores.iter_mut().for_each(|v| *v = softplus(*v).sqrt()),
                 Gating::SoftMaxOfChosen => {}
             }
             let mut chosen = self.best(claims.as_deref().unwrap_or(scores));

@@ -174,8 +174,7 @@ mod tests {
     fn blocks_turn_by_their_first_position_and_back() {
         for pairing in [Pairing::Adjacent, Pairing::Halves] {
             let (base, freq_scale, attn_factor) = (10000.0, 0.5, 1.0);
-            let rope =
-                Rope { n_rot: 8, pairing, base, freq_scale, attn_factor, freq_factors: Vec::new(), yarn: None };
+            let rope = Rope { n_rot: 8, pairing, base, freq_scale, attn_factor, freq_factors: Vec::new(), yarn: None };
             let x: Vec<f32> = (0..3 * 8).map(|i| i as f32 - 7.0).collect();
             let turned = |table: &Table| {
                 let mut y = x.clone();

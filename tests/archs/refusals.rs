@@ -78,7 +78,9 @@ fn wrong_counts_and_shapes_are_named() {
     assert!(widths.contains(&one.to_owned()), "{widths:?}");
     assert_eq!(
         replaced("dots1-moe", "gating_func u32 2", "gating_func u32 7"),
-        ["dots1.expert_gating_func is 7; trine has 1 (soft-max), 2 (sigmoid) and 3 (soft-max of the chosen)"]
+        [
+            "dots1.expert_gating_func is 7; trine has 1 (soft-max), 2 (sigmoid), 3 (soft-max of the chosen) and 4 (root of soft-plus)"
+        ]
     );
     assert_eq!(
         replaced("dots1-moe", "group_count u32 0", "group_count u32 2"),

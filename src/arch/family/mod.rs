@@ -7,6 +7,7 @@ mod bitnet;
 mod cohere;
 mod deepseek;
 mod deepseek2;
+mod deepseek4;
 mod diffusion;
 mod encoder;
 mod ernie;
@@ -78,6 +79,7 @@ pub static ARCHITECTURES: &[&Arch] = &[
     &deepseek::DEEPSEEK,
     &deepseek2::DEEPSEEK2,
     &indexed::DEEPSEEK32,
+    &deepseek4::DEEPSEEK4,
     &deepseek::DOTS1,
     &indexed::DOTS3NOTE,
     &diffusion::DREAM,

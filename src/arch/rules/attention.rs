@@ -12,6 +12,9 @@ pub struct Attention {
     /// True if an indexer chooses the positions to attend to, at most `attention.indexer.top_k`. It chooses all
     /// positions of sequences up to that length, and trine refuses longer ones.
     pub indexed: bool,
+    /// True if queries attend to a window, and in some blocks to compressed keys of all positions; keys are values, and
+    /// the position's turn is taken back from what is attended to.
+    pub compressed: bool,
     /// Factor on the scores.
     pub scale: ScoreScale,
     /// Bound of the scores: `cap * tanh(scores * factor)`.
@@ -109,6 +112,7 @@ impl Attention {
         both_ways: false,
         latent: false,
         indexed: false,
+        compressed: false,
         scale: ScoreScale::HeadSize,
         softcap: ScoreCap::None,
         clamp: false,

@@ -97,6 +97,8 @@ pub enum Streams {
     /// The same, and a matrix mixes them when an output is written; their mean is what the last norm reads. GLM
     /// 5.3 Flash.
     Mixed,
+    /// As [`Streams::Weighed`], and a matrix mixes them. DeepSeek 4.
+    MixedWeighed,
 }
 
 /// Factor on the output of both sublayers of a block, before it is added to the residual stream.

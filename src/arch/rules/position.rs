@@ -7,6 +7,8 @@ use crate::arch::Pairing;
 pub struct RopeRule {
     /// Which elements are turned together.
     pub pairing: Pairing,
+    /// The key of the base of the frequencies.
+    pub base: &'static str,
     /// True if `rope.dimension_count` may restrict RoPE to some elements of a head.
     pub partial: bool,
     /// True if YaRN may scale positions.
@@ -33,6 +35,8 @@ pub enum YarnLog {
     Divides,
     /// The same for ten times the multiplier, as whose tenth DeepSeek's converters store it.
     TenfoldDivides,
+    /// Files have none, and the factor is that which makes sine and cosine as long as without YaRN.
+    Cancelled,
     /// The factor is that of ten times the multiplier, divided by itself; by the rule before where that is 1.
     TenfoldBoth,
 }
@@ -129,6 +133,8 @@ pub enum WindowBase {
     Key,
     /// The key, or this number.
     KeyOr(f32),
+    /// The key `rope.freq_base`, where that of the other layers is another key.
+    Plain,
 }
 
 /// Scaling of positions in layers with a window.
@@ -143,9 +149,13 @@ pub enum WindowScaling {
 }
 
 impl RopeRule {
+    /// The usual key of the base of the frequencies.
+    pub const BASE: &str = "rope.freq_base";
+
     /// Halves of whole heads in all layers.
     pub const HALVES: RopeRule = RopeRule {
         pairing: Pairing::Halves,
+        base: RopeRule::BASE,
         partial: false,
         yarn: true,
         yarn_log: YarnLog::None,

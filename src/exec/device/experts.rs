@@ -15,6 +15,7 @@ impl<'a> Tape<'a> {
             gating: match gating {
                 Gating::SoftMax => gpu::Gating::SoftMax,
                 Gating::Sigmoid => gpu::Gating::Sigmoid,
+                Gating::RootOfSoftplus => return missing("experts weighed by the root of the soft-plus"),
                 Gating::SoftMaxOfChosen => gpu::Gating::SoftMaxOfChosen,
             },
             claim: match claim {

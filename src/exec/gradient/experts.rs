@@ -4,8 +4,9 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::elements::{dot, sigmoid};
+use super::elements::{dot, head_gate, sigmoid};
 use super::real::Real;
+use crate::ops::activation::HeadGate;
 use crate::ops::experts::{Choosing, Gating, LEAST_SUM, by_expert};
 
 /// The experts of every token, their weights, and the order of rows that are grouped by expert.
@@ -42,9 +43,15 @@ fn probabilities<T: Real>(rule: &Choosing, scores: &[T]) -> Vec<T> {
     match rule.gating {
         Gating::SoftMax => soft_max(&mut p),
         Gating::Sigmoid => p.iter_mut().for_each(|v| *v = sigmoid(*v)),
+        Gating::RootOfSoftplus => p.iter_mut().for_each(|v| *v = root_of_softplus(*v)),
         Gating::SoftMaxOfChosen => {}
     }
     p
+}
+
+/// The square root of ln(1 + e^x).
+fn root_of_softplus<T: Real>(x: T) -> T {
+    T::of(head_gate(HeadGate::Softplus, x).0.wide().sqrt())
 }
 
 /// The sum that weights are divided by, and whether it is theirs.
@@ -103,6 +110,10 @@ impl<T: Real> Choice<T> {
             match rule.gating {
                 Gating::SoftMax => soft_max_back(&p, out),
                 Gating::Sigmoid => out.iter_mut().zip(&p).for_each(|(d, &p)| *d = *d * p * (T::of(1.0) - p)),
+                Gating::RootOfSoftplus => {
+                    let slope = |x: T, p: T| head_gate(HeadGate::Softplus, x).1 / (p + p);
+                    out.iter_mut().zip(scores.iter().zip(&p)).for_each(|(d, (&x, &p))| *d = *d * slope(x, p));
+                }
                 Gating::SoftMaxOfChosen => {}
             }
         }

@@ -135,15 +135,13 @@ impl Pass<'_, '_, '_> {
                 self.one(at, y);
             }
             Op::Delta(rule, state) => {
-                let y = self.recur(at, state, |[q, k, v, g, b], state| {
-                    rule.run(&ops::delta::Steps { q, k, v, g, b }, state)
-                });
+                let y = self
+                    .recur(at, state, |[q, k, v, g, b], state| rule.run(&ops::delta::Steps { q, k, v, g, b }, state));
                 self.one(at, y);
             }
             Op::Scan(rule, state) => {
-                let y = self.recur(at, state, |[x, dt, b, c], state| {
-                    rule.run(&ops::scan::Steps { x, dt, b, c }, state)
-                });
+                let y =
+                    self.recur(at, state, |[x, dt, b, c], state| rule.run(&ops::scan::Steps { x, dt, b, c }, state));
                 self.one(at, y);
             }
             Op::Lightning(rule, state) => {

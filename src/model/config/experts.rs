@@ -203,8 +203,9 @@ fn gating(k: &mut Keys<'_>, rule: GatingRule, file: &dyn Header) -> Gating {
         (1, _) => Gating::SoftMax,
         (2, _) => Gating::Sigmoid,
         (3, _) => Gating::SoftMaxOfChosen,
+        (4, _) => Gating::RootOfSoftplus,
         (other, _) => {
-            let known = "trine has 1 (soft-max), 2 (sigmoid) and 3 (soft-max of the chosen)";
+            let known = "trine has 1 (soft-max), 2 (sigmoid), 3 (soft-max of the chosen) and 4 (root of soft-plus)";
             k.wrong("expert_gating_func", format!("is {other}; {known}"));
             Gating::SoftMax
         }

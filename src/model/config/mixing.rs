@@ -39,6 +39,8 @@ pub struct Mixing {
     pub plain_norms: bool,
     /// Numbers of the state of one of them: what the convolution remembers, and the rest.
     pub numbers: [usize; 2],
+    /// Numbers of the state of other operations, per block.
+    pub others: Vec<usize>,
 }
 
 /// Heads and widths of all blocks, where these differ in whether they have any.
@@ -62,14 +64,27 @@ impl Mixing {
 
     /// Where the state of block `layer` begins among the numbers of a sequence's.
     pub fn state_of(&self, layer: usize) -> usize {
-        let before = self.blocks[..layer].iter().filter(|b| b.recurs).count();
-        before * (self.numbers[0] + self.numbers[1])
+        self.state_before(layer)
+    }
+
+    /// The numbers among them of the other operations of block `layer`.
+    pub fn others_of(&self, layer: usize) -> std::ops::Range<usize> {
+        let end = self.state_before(layer + 1);
+        end - self.others.get(layer).copied().unwrap_or(0)..end
+    }
+
+    /// Numbers of the state of the first blocks, as many as `layers`: of each those of its recurrent layer, and then
+    /// those of other operations.
+    fn state_before(&self, layers: usize) -> usize {
+        let of_layer = self.numbers[0].saturating_add(self.numbers[1]);
+        let recurrent = self.blocks[..layers].iter().filter(|b| b.recurs).count();
+        let others = self.others.iter().take(layers).fold(0usize, |sum, &n| sum.saturating_add(n));
+        recurrent.saturating_mul(of_layer).saturating_add(others)
     }
 
     /// Numbers of a sequence's recurrent state.
     pub fn state(&self) -> usize {
-        let layers = self.blocks.iter().filter(|b| b.recurs).count();
-        layers.saturating_mul(self.numbers[0].saturating_add(self.numbers[1]))
+        self.state_before(self.blocks.len())
     }
 }
 
@@ -140,7 +155,13 @@ fn recurrent_layers(k: &mut Keys<'_>, arch: &Arch, n_layer: usize) -> Vec<bool> 
 }
 
 /// The sizes of recurrent layers, checked against one another.
-pub fn mixing(k: &mut Keys<'_>, arch: &Arch, counts: Counts, [n_embd, head_dim]: [usize; 2]) -> Mixing {
+pub fn mixing(
+    k: &mut Keys<'_>,
+    arch: &Arch,
+    counts: Counts,
+    [n_embd, head_dim]: [usize; 2],
+    others: Vec<usize>,
+) -> Mixing {
     let n_head = counts.n_head;
     let kind = arch.mixing.recurrence();
     let (sizes, numbers) = match kind {
@@ -166,6 +187,7 @@ pub fn mixing(k: &mut Keys<'_>, arch: &Arch, counts: Counts, [n_embd, head_dim]:
         bound,
         plain_norms: kind == Some(Recurrence::Mamba) && k.bool("ssm.dt_b_c_rms").unwrap_or(false),
         numbers,
+        others,
     };
     let state = mixing.state();
     if state > MOST_STATE {

@@ -1,6 +1,7 @@
 //! Hyper-parameters, checked once and all together.
 
 mod attention;
+mod compressed;
 mod cycles;
 mod experts;
 mod feed_forward;
@@ -24,6 +25,7 @@ use crate::ops::rope::Rope;
 use crate::ops::streams::Mixing as Mixed;
 pub use attention::Scores;
 use attention::Shape;
+pub use compressed::Compressed;
 pub use cycles::Cycles;
 pub use experts::Experts;
 pub use header::Header;
@@ -64,6 +66,8 @@ pub struct Config {
     pub mixing: Mixing,
     /// Latent attention, where the architecture has it.
     pub latent: Option<Latent>,
+    /// Attention to compressed keys, where the architecture has it.
+    pub compressed: Option<Compressed>,
     /// Width of the feed-forward block.
     pub n_ff: usize,
     /// Rows of the up projection, which may hold the gate's too.
@@ -197,7 +201,13 @@ impl Config {
             up: self.n_up as u64,
             classes: self.vectors.classes() as u64,
             projected: self.vectors.projected as u64,
-            latent: self.latent.unwrap_or_default(),
+            output_groups: self.compressed.as_ref().map_or(0, |c| c.groups) as u64,
+            output_rank: self.compressed.as_ref().map_or(0, |c| c.rank) as u64,
+            latent: match &self.compressed {
+                // queries are made of a narrow vector here, too
+                Some(c) => Latent { query_rank: c.query_rank, key: self.head_dim, ..Latent::NONE },
+                None => self.latent.unwrap_or_default(),
+            },
             recurrent: self.mixing.sizes,
         }
     }
@@ -234,6 +244,8 @@ impl Config {
         let leading = experts.as_ref().map_or(0, |e| e.layers.iter().take_while(|&&has| !has).count());
         let turned = position::turned(k, arch, window.map(|_| &windowed[..]), leading, n_layer);
         let clamp = arch.feed_forward.clamp;
+        let compressed = Compressed::read(k, arch, n_layer, n_head);
+        let others = compressed.as_ref().map_or(Vec::new(), |c| c.states(head_dim));
         let original_context = position::original_context(k, n_ctx_train as u32);
         let shape = Shape {
             n_layer,
@@ -255,14 +267,15 @@ impl Config {
             head_dim,
             value_dim,
             cycles: arch.cycles.then(|| Cycles::read(k, n_layer)),
-            mixing: mixing::mixing(k, arch, counts, [n_embd, head_dim]),
+            mixing: mixing::mixing(k, arch, counts, [n_embd, head_dim], others),
             latent,
             n_ff,
             n_up: feed_forward::up(file, n_ff),
             norm,
             eps,
             original_context: original_context as usize,
-            indexed: arch.attention.indexed.then(|| indexed(k)),
+            indexed: indexed(k, arch, compressed.as_ref()),
+            compressed,
             turned,
             window,
             windowed,
@@ -301,12 +314,19 @@ fn layers(k: &mut Keys<'_>) -> usize {
 }
 
 /// Positions of the longest sequence in which an indexer chooses all.
-fn indexed(k: &mut Keys<'_>) -> usize {
+fn indexed(k: &mut Keys<'_>, arch: &Arch, compressed: Option<&Compressed>) -> Option<usize> {
+    if !arch.attention.indexed {
+        return None;
+    }
     const TAIL: &str = "attention.indexer.kpool_select_tail";
     if k.bool(TAIL) == Some(false) {
         k.wrong(TAIL, "is false; trine can run models whose indexer chooses the positions behind the last whole pool");
     }
-    k.count("attention.indexer.top_k", u32::MAX)
+    let most = k.count("attention.indexer.top_k", u32::MAX);
+    match compressed {
+        Some(compressed) => compressed.indexed(most),
+        None => Some(most),
+    }
 }
 
 /// The formula of the norms and their epsilon.
@@ -361,10 +381,10 @@ fn streams(k: &mut Keys<'_>, rule: arch::rules::Streams) -> Option<Streams> {
             mixing: None,
             ends_weighed: true,
         },
-        Rule::Mixed => {
+        Rule::Mixed | Rule::MixedWeighed => {
             let rounds = k.count("hyper_connection.sinkhorn_iterations", MOST_ROUNDS);
             let mixing = Some(Mixed { rounds, eps });
-            Streams { count, eps, magnitude: 2.0, offset: 0.0, mixing, ends_weighed: false }
+            Streams { count, eps, magnitude: 2.0, offset: 0.0, mixing, ends_weighed: rule == Rule::MixedWeighed }
         }
     })
 }

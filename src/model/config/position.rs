@@ -4,7 +4,7 @@ use trine_formats::gguf::Value;
 
 use super::keys::Keys;
 use crate::arch::Arch;
-use crate::arch::rules::{RopeLayers, Sections, WindowBase, WindowScaling, WindowSize, YarnLog};
+use crate::arch::rules::{RopeLayers, RopeRule, Sections, WindowBase, WindowScaling, WindowSize, YarnLog};
 use crate::math::{logf, powf};
 use crate::ops::rope::{Pairing, Rope, Yarn};
 
@@ -20,8 +20,9 @@ pub fn rope(k: &mut Keys<'_>, arch: &Arch, head_dim: usize, n_ctx_train: u32) ->
     } else if !arch.rope.partial && n_rot != head_dim {
         k.wrong("rope.dimension_count", format!("is {n_rot}, this architecture needs {head_dim}"));
     }
-    let base = k.f32("rope.freq_base").unwrap_or(10000.0);
-    let mut base = k.positive("rope.freq_base", base);
+    let key = arch.rope.base;
+    let base = k.f32(key).unwrap_or(10000.0);
+    let mut base = k.positive(key, base);
     if arch.rope.alpha
         && let Some(alpha) = k.f32("rope.scaling.alpha").filter(|&a| a > 0.0)
     {
@@ -38,7 +39,10 @@ pub fn rope(k: &mut Keys<'_>, arch: &Arch, head_dim: usize, n_ctx_train: u32) ->
         // infinite for a subnormal factor
         k.positive("rope.scaling.factor (inverted)", 1.0 / factor)
     };
-    let attn_factor = k.f32("rope.scaling.attn_factor").unwrap_or(1.0);
+    let attn_factor = match arch.rope.yarn_log {
+        YarnLog::Cancelled => 1.0,
+        _ => k.f32("rope.scaling.attn_factor").unwrap_or(1.0),
+    };
     let pairing = arch.rope.pairing;
     let mut rope = Rope { n_rot, pairing, base, freq_scale, attn_factor, freq_factors: Vec::new(), yarn: None };
     sections(k, arch.rope.sections, &mut rope);
@@ -56,12 +60,15 @@ pub fn rope(k: &mut Keys<'_>, arch: &Arch, head_dim: usize, n_ctx_train: u32) ->
 fn yarn(k: &mut Keys<'_>, arch: &Arch, rope: &mut Rope, n_ctx_train: u32) {
     let ext = k.f32("rope.scaling.yarn_ext_factor").filter(|&f| f >= 0.0).unwrap_or(1.0);
     let log = yarn_log(k, arch);
-    if log.is_some() && arch.rope.yarn_log == YarnLog::None {
+    if log.is_some() && matches!(arch.rope.yarn_log, YarnLog::None | YarnLog::Cancelled) {
         k.wrong(YARN_LOG, format!("is not supported for {}", arch.name));
     }
     if ext != 0.0 {
         let both = arch.rope.yarn_log == YarnLog::TenfoldBoth;
-        rope.attn_factor *= yarn_magnitude(1.0 / rope.freq_scale, log, both);
+        rope.attn_factor *= match arch.rope.yarn_log {
+            YarnLog::Cancelled => 1.0 / (1.0 + 0.1 * logf(1.0 / rope.freq_scale)),
+            _ => yarn_magnitude(1.0 / rope.freq_scale, log, both),
+        };
         rope.yarn = Some(yarn_band(k, arch, rope, ext, n_ctx_train));
     }
 }
@@ -73,7 +80,7 @@ fn yarn_log(k: &mut Keys<'_>, arch: &Arch) -> Option<f32> {
     let log = k.f32(YARN_LOG).filter(|&m| m != 0.0)?;
     match arch.rope.yarn_log {
         YarnLog::TenfoldDivides | YarnLog::TenfoldBoth => Some(log / 0.1),
-        YarnLog::None | YarnLog::Divides => Some(log),
+        YarnLog::None | YarnLog::Cancelled | YarnLog::Divides => Some(log),
     }
 }
 
@@ -141,6 +148,7 @@ pub fn window_rope(k: &mut Keys<'_>, arch: &Arch, global: &Rope, head_dim: usize
         WindowBase::Same => rope.base,
         WindowBase::Key => k.f32(BASE).unwrap_or(rope.base),
         WindowBase::KeyOr(base) => k.f32(BASE).unwrap_or(base),
+        WindowBase::Plain => k.f32(RopeRule::BASE).unwrap_or(10000.0),
     };
     rope.base = k.positive(BASE, base);
     if rule.own_dimensions

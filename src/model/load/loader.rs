@@ -269,9 +269,14 @@ impl<'a> Loader<'a> {
 
     /// Floats that may be absent, widened to `f32`; the extents as in GGUF.
     pub(super) fn optional_floats(&mut self, name: &str, shape: &[usize]) -> Option<Vec<f32>> {
+        self.decoded(name, shape, false)
+    }
+
+    /// [`Loader::optional_floats`], which may be `quantized`.
+    fn decoded(&mut self, name: &str, shape: &[usize], quantized: bool) -> Option<Vec<f32>> {
         let n = shape.iter().product();
         let view = self.take(name, shape)?;
-        let info = view.info.ty.info().filter(|t| !t.is_quantized());
+        let info = view.info.ty.info().filter(|t| quantized || !t.is_quantized());
         let Some(decode) = info.and_then(|t| t.decode) else {
             let what = format!("it has type {}, expected a float type", view.info.ty);
             self.problem(Problem::tensor(name, what));
@@ -291,7 +296,8 @@ impl<'a> Loader<'a> {
             return Some(vec![1.0; shape.iter().product()]);
         }
         let name = full_name(layer, tensor.gguf);
-        let found = self.optional_floats(&name, &shape);
+        // rows of a table are decoded like those of the embeddings
+        let found = self.decoded(&name, &shape, tensor.role == Role::Positions);
         if found.is_none() && tensor.required {
             self.missing(&name);
             return Some(Vec::new());

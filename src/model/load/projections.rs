@@ -75,7 +75,9 @@ impl Loader<'_> {
     /// `found`, and a note that `name` is missing where there is none.
     pub fn required<T>(&mut self, layer: Option<usize>, name: &str, found: Option<T>) -> Option<T> {
         if found.is_none() {
-            self.missing(&full_name(layer, &format!("{name}.weight")));
+            let place = format!("{name}.weight");
+            let name = self.described(layer, &place).map_or(&*place, |tensor| tensor.gguf);
+            self.missing(&full_name(layer, name));
         }
         found
     }
@@ -238,7 +240,10 @@ impl Loader<'_> {
         if !tensor.required && !self.has(&weight) {
             return None;
         }
-        let all = self.stacked(&weight, [cols, rows, experts]);
+        // matrices of groups of heads may be one of all their rows
+        let extents = self.file.tensor_info(&weight).map(|info| info.shape.len());
+        let flat = tensor.shape.first() == Some(&Extent::OutputGroups) && extents == Some(2);
+        let all = self.stacked(&weight, [cols, rows, experts], flat);
         let scales = self.factors(scaled, experts);
         let biases = self.vector(Some(layer), &format!("{name}.bias"));
         let biases = biases.filter(|b| b.len() == experts * rows);
@@ -271,10 +276,13 @@ impl Loader<'_> {
         Some((0..parts).map(part).collect())
     }
 
-    /// A stack of matrices as one of all their rows.
-    fn stacked(&mut self, name: &str, shape: [usize; 3]) -> Option<Matrix> {
+    /// A stack of matrices as one of all their rows, which is how the file has it where that is `flat`.
+    fn stacked(&mut self, name: &str, shape: [usize; 3], flat: bool) -> Option<Matrix> {
         let [cols, rows, experts] = shape;
-        let view = self.take(name, &shape)?;
+        let view = match flat {
+            true => self.take(name, &[cols, rows * experts])?,
+            false => self.take(name, &shape)?,
+        };
         let ty = view.info.ty;
         let matrix = Matrix::new(ty, cols, rows * experts, view.data, self.options.isa);
         if matrix.is_none() {

@@ -5,6 +5,7 @@
 
 mod attention;
 mod block;
+mod compressed;
 mod delta;
 mod experts;
 mod feed_forward;

@@ -13,9 +13,11 @@ impl Lowering<'_, '_> {
     /// is noted.
     pub(super) fn mixer(&mut self, x: Value, layer: usize) -> Option<Value> {
         let parts = self.c.mixing.blocks[layer];
-        let attention = parts.attends.then(|| match self.c.latent {
-            Some(sizes) => self.latent_attention(x, sizes, layer),
-            None => self.attention(x, layer),
+        let c = self.c;
+        let attention = parts.attends.then(|| match (c.latent, &c.compressed) {
+            (Some(sizes), _) => self.latent_attention(x, sizes, layer),
+            (None, Some(rule)) => self.compressed_attention(x, rule, layer),
+            (None, None) => self.attention(x, layer),
         });
         let recurrent = parts.recurs.then(|| self.recurrent(x, layer));
         match (attention, recurrent) {

@@ -16,6 +16,7 @@ pub mod gated;
 pub mod hadamard;
 pub mod lightning;
 pub mod matmul;
+pub mod ngrams;
 pub mod norm;
 pub mod observe;
 pub(crate) mod order;

@@ -7,6 +7,7 @@ use super::value::{MatrixId, MatrixInfo, RowCount, Shape, Value};
 use crate::ops::activation::{Activation, HeadGate};
 use crate::ops::delta::Decay;
 use crate::ops::hadamard::Hadamard;
+use crate::ops::ngrams::Ngrams;
 use crate::ops::norm::Norm;
 use crate::ops::streams::Streams;
 
@@ -91,6 +92,12 @@ impl Builder {
     pub fn embed_positions(&mut self, table: MatrixId) -> Value {
         let columns = self.matrices[table.0].columns;
         self.one("position", Op::EmbedPositions(table), &[], RowCount::Tokens, columns)
+    }
+
+    /// The rows of a table for the n-grams that end with the tokens.
+    pub fn embed_ngrams(&mut self, table: MatrixId, rule: Ngrams, state: std::ops::Range<usize>) -> Value {
+        let columns = self.matrices[table.0].columns * rule.heads.len();
+        self.one("ngrams", Op::EmbedNgrams(Box::new(rule), table, state), &[], RowCount::Tokens, columns)
     }
 
     /// `x` and what an adapter adds to the embeddings.

@@ -9,6 +9,7 @@ use crate::ops::delta::{Decay, Delta};
 use crate::ops::experts::Choosing;
 use crate::ops::hadamard::Hadamard;
 use crate::ops::lightning::Lightning;
+use crate::ops::ngrams::Ngrams;
 use crate::ops::norm::Norm;
 use crate::ops::rope::Turn;
 use crate::ops::scan::Scan;
@@ -116,6 +117,8 @@ pub enum Op {
     Embed(MatrixId),
     /// Rows of a table, decoded: those of the tokens' positions.
     EmbedPositions(MatrixId),
+    /// Rows of a table, decoded: those of the n-grams that end with the tokens; it continues from the state.
+    EmbedNgrams(Box<Ngrams>, MatrixId, Range<usize>),
     /// Low-rank term of the embeddings: `scale * (B a)`, `a` the tokens' rows of `A`; added to `x`.
     AdaptEmbedding(LowRank),
     /// The same row for every row of `x`.
@@ -233,6 +236,7 @@ impl Op {
         match self {
             Op::Embed(_) => "embed",
             Op::EmbedPositions(_) => "embed_positions",
+            Op::EmbedNgrams(..) => "embed_ngrams",
             Op::AdaptEmbedding(_) => "adapt_embedding",
             Op::Fill(_) => "fill",
             Op::Norm(_) => "norm",
@@ -292,7 +296,7 @@ impl Op {
             }
         };
         match self {
-            Op::Embed(table) | Op::EmbedPositions(table) => f(*table),
+            Op::Embed(table) | Op::EmbedPositions(table) | Op::EmbedNgrams(_, table, _) => f(*table),
             Op::AdaptEmbedding(adapter) => of_adapters(std::slice::from_ref(adapter), &mut f),
             Op::Products(products) => of_products(products, &mut f),
             Op::GatedProducts(products, _) => of_products(&products[..], &mut f),

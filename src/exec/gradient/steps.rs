@@ -123,6 +123,7 @@ pub fn lacking(op: &Op) -> Option<String> {
         | Op::Convolve(..)
         | Op::Decay(_)
         | Op::Delta(..)
+        | Op::EmbedNgrams(..)
         | Op::Lightning(..)
         | Op::SoftMax
         | Op::Scan(..)

@@ -38,6 +38,15 @@ impl Pass<'_, '_, '_> {
                 let y = decoded(self.processor.matrix(*table), self.positions.all.iter().copied());
                 self.one(at, y);
             }
+            Op::EmbedNgrams(rule, table, state) => {
+                let mut rows = Vec::new();
+                for part in self.parts.iter_mut() {
+                    let state = &mut part.seq.state_mut()[state.clone()];
+                    rows.append(&mut rule.rows(&self.tokens[part.rows.clone()], state));
+                }
+                let y = decoded(self.processor.matrix(*table), rows.into_iter());
+                self.one(at, y);
+            }
             Op::AdaptEmbedding(adapter) => {
                 let rows = self.tokens.iter().map(|&id| id as usize);
                 let low = decoded(self.processor.matrix(adapter.a), rows);

@@ -66,6 +66,28 @@ pub fn multiply_add(x: &mut [f32], y: &[f32], row: &[f32]) {
     });
 }
 
+/// The root, with the sign, of the dot products of every `width` elements of `x` and of `y` (Qwen 4): products in `f32`,
+/// added up in `f64` in order and rounded, times `1 / sqrt(width)`; its magnitude is at least 1e-6 before the root, and 0
+/// stays 0.
+pub fn rooted_dots(x: &[f32], y: &[f32], width: usize) -> Floats {
+    const LEAST: f32 = 1e-6;
+    let inverse = 1.0 / (width as f32).sqrt();
+    let mut out = Floats::scratch(x.len() / width.max(1));
+    let at_once = at_once(width);
+    pool::chunks_mut(&mut out, at_once, |i, out| {
+        let rows = x[i * at_once * width..].chunks_exact(width).zip(y[i * at_once * width..].chunks_exact(width));
+        for (out, (x, y)) in out.iter_mut().zip(rows) {
+            let sum = x.iter().zip(y).fold(0f64, |sum, (x, y)| sum + f64::from(x * y)) as f32;
+            let dot = sum * inverse;
+            let magnitude = dot.abs();
+            let root = if magnitude > LEAST { magnitude } else { LEAST }.sqrt();
+            let sign = f32::from(i8::from(dot > 0.0) - i8::from(dot < 0.0));
+            *out = sign * root;
+        }
+    });
+    out
+}
+
 /// Rows of `width` elements that are worth a task.
 fn at_once(width: usize) -> usize {
     super::CHUNK.div_ceil(width.max(1))
@@ -85,6 +107,15 @@ mod tests {
         assert!(parts[0].is_empty());
         assert_eq!(*join(&[&parts[0], &parts[1]], &[0, 3]), x);
         assert_eq!(*repeat(&x[..4], 2, 2), [1.0, 2.0, 1.0, 2.0, 3.0, 4.0, 3.0, 4.0]);
+    }
+
+    #[test]
+    fn dot_products_have_roots_with_their_signs() {
+        let x = [1.0, 2.0, 3.0, 4.0, 0.0, 0.0, 1e-9, 0.0];
+        let y = [2.0, 3.0, -1.0, 0.5, 1.0, 1.0, 1.0, 1.0];
+        let inverse = 1.0 / 2f32.sqrt();
+        let expected = [(8.0 * inverse).sqrt(), -(1.0 * inverse).sqrt(), 0.0, 1e-6f32.sqrt()];
+        assert_eq!(*rooted_dots(&x, &y, 2), expected);
     }
 
     #[test]

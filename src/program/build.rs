@@ -134,6 +134,12 @@ impl Builder {
         self.like(name, Op::Multiply, &[x, y])
     }
 
+    /// The roots of dot products of every `width` elements of `x` and `y`.
+    pub fn rooted_dots(&mut self, name: &str, x: Value, y: Value, width: usize) -> Value {
+        let (rows, columns) = (self.rows(x), self.columns(x) / width.max(1));
+        self.one(name, Op::RootedDots(width), &[x, y], rows, columns)
+    }
+
     /// `x + row`.
     pub fn add_row(&mut self, name: &str, x: Value, row: Vec<f32>) -> Value {
         self.like(name, Op::AddRow(row), &[x])

@@ -131,6 +131,8 @@ pub enum Op {
     Add,
     /// `x * y`.
     Multiply,
+    /// For every so many elements of `x` and `y` their dot product's root, with its sign.
+    RootedDots(usize),
     /// `x + row`.
     AddRow(Vec<f32>),
     /// `x / row`.
@@ -243,6 +245,7 @@ impl Op {
             Op::AddNorm(_) => "add_norm",
             Op::Add => "add",
             Op::Multiply => "multiply",
+            Op::RootedDots(_) => "rooted_dots",
             Op::AddRow(_) => "add_row",
             Op::DivideRow(_) => "divide_row",
             Op::MultiplyAdd(_) => "multiply_add",

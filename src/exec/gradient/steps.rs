@@ -125,8 +125,9 @@ pub fn lacking(op: &Op) -> Option<String> {
         | Op::Delta(..)
         | Op::EmbedNgrams(..)
         | Op::Lightning(..)
-        | Op::SoftMax
+        | Op::RootedDots(_)
         | Op::Scan(..)
+        | Op::SoftMax
         | Op::Turn(..) => Some(op.name().to_owned()),
         _ if adapted => Some("adapters".to_owned()),
         _ => None,

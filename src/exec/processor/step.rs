@@ -76,6 +76,10 @@ impl Pass<'_, '_, '_> {
             }
             Op::Add => self.in_place(at, |x, pass| ops::add(x, pass.input(at, 1))),
             Op::Multiply => self.in_place(at, |x, pass| ops::multiply(x, pass.input(at, 1))),
+            Op::RootedDots(width) => {
+                let y = ops::rows::rooted_dots(self.input(at, 0), self.input(at, 1), *width);
+                self.one(at, y);
+            }
             Op::AddRow(row) => self.in_place(at, |x, _| ops::add_rows(x, row)),
             Op::DivideRow(row) => self.in_place(at, |x, _| ops::divide_rows(x, row)),
             Op::MultiplyAdd(row) => self.in_place(at, |x, pass| ops::rows::multiply_add(x, pass.input(at, 1), row)),

@@ -36,6 +36,8 @@ pub struct Arch {
     pub keeps_residuals: bool,
     /// Parallel residual streams.
     pub streams: Streams,
+    /// True if one block may add embeddings of n-grams to the residual streams, as keys of the file say.
+    pub ngrams: bool,
     /// The operations that mix the positions of a sequence, block by block.
     pub mixing: Mixing,
     /// How heads attend.
@@ -97,6 +99,7 @@ impl Arch {
         cycles: false,
         keeps_residuals: false,
         streams: Streams::One,
+        ngrams: false,
         mixing: Mixing::Attention,
         attention: Attention::USUAL,
         rope: RopeRule::HALVES,

@@ -19,7 +19,7 @@ const OTHER: &str = "operations that no other model has";
 pub static MISSING: &[Missing] = &[
     of("deepseek2-ocr", LATENT),
     of("arwkv7", RECURRENT),
-    of("qwen4exp", RECURRENT), of("rwkv6", RECURRENT), of("rwkv6qwen2", RECURRENT), of("rwkv7", RECURRENT),
+    of("rwkv6", RECURRENT), of("rwkv6qwen2", RECURRENT), of("rwkv7", RECURRENT),
     of("t5", BOTH_WAYS), of("t5encoder", BOTH_WAYS),
     of("chameleon", OTHER), of("dflash", OTHER), of("eagle3", OTHER), of("gemma3n", OTHER),
     of("gemma4", OTHER), of("gemma4-assistant", OTHER), of("graniteswitch", OTHER), of("step35", OTHER),

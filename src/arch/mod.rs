@@ -28,6 +28,7 @@ mod recurrent_parts;
 pub mod rules;
 mod sizes;
 mod steps;
+mod stream_parts;
 pub mod tensor;
 
 pub(crate) use checkpoint::source_row;

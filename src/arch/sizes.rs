@@ -43,6 +43,10 @@ pub struct Sizes {
     pub classes: u64,
     /// Width between the two projections behind the pooling; 0 without them.
     pub projected: u64,
+    /// Elements of the vector that gates on residual streams are made of; 0 without any.
+    pub stream_rank: u64,
+    /// Embeddings of n-grams: rows of their table, elements of a row, and positions that their convolution sees.
+    pub ngrams: [u64; 3],
     /// Groups of query heads whose outputs are projected to a narrow vector each; 0 where there are none.
     pub output_groups: u64,
     /// Elements of that vector.
@@ -155,6 +159,10 @@ impl Sizes {
             Extent::Streams => self.streams,
             Extent::TwiceStreams => self.streams.saturating_mul(2),
             Extent::StreamMixes => self.streams.saturating_mul(self.streams.saturating_add(2)),
+            Extent::StreamRank => self.stream_rank,
+            Extent::NgramRows => self.ngrams[0],
+            Extent::NgramSize => self.ngrams[1],
+            Extent::NgramKernel => self.ngrams[2],
             Extent::StreamsTimesEmbd => self.streams.saturating_mul(self.embd),
             Extent::Two => 2,
             Extent::TokenTypes => self.token_types,

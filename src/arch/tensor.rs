@@ -90,6 +90,14 @@ pub enum Extent {
     StreamMixes,
     /// All of their elements.
     StreamsTimesEmbd,
+    /// Elements of the vector that the gates on them are made of.
+    StreamRank,
+    /// Rows of the table of n-grams.
+    NgramRows,
+    /// Elements of such a row.
+    NgramSize,
+    /// Positions that the convolution of their values sees.
+    NgramKernel,
     /// Groups of query heads whose outputs are projected together.
     OutputGroups,
     /// Elements of the outputs of a group.

@@ -4,13 +4,16 @@ use super::CHUNK;
 use crate::kernels::Floats;
 use crate::pool;
 
-/// `y[t][c] = sum over i of x[t - kernel + 1 + i][c] * w[i][c]`: products and sums in `f32`, the oldest position first,
+/// `y[t][c] = sum over i of x[t - (kernel - 1 - i) * distance][c] * w[i][c]`: products and sums in `f32`, the oldest position first,
 /// beginning with 0 (ggml `ggml_compute_forward_ssm_conv_f32`); the bias is added at last.
 ///
-/// The state is the part of the input before the next position: the last `kernel - 1` rows of `x`, oldest first.
+/// The state is the part of the input before the next position: the last `(kernel - 1) * distance` rows of `x`, oldest
+/// first.
 #[derive(Clone, Debug)]
 pub struct Convolution {
     channels: usize,
+    /// From a position that is seen to the next one.
+    distance: usize,
     /// `[kernel][channels]`
     weights: Vec<f32>,
     bias: Option<Vec<f32>>,
@@ -20,7 +23,12 @@ impl Convolution {
     /// A convolution with weights `[channels][kernel]`, `kernel` at least 1.
     pub fn new(weights: &[f32], kernel: usize, bias: Option<Vec<f32>>) -> Convolution {
         let taps = (0..kernel).flat_map(|i| weights.iter().skip(i).step_by(kernel));
-        Convolution { channels: weights.len() / kernel, weights: taps.copied().collect(), bias }
+        Convolution { channels: weights.len() / kernel, distance: 1, weights: taps.copied().collect(), bias }
+    }
+
+    /// The same of positions that are `distance` apart.
+    pub fn with_distance(self, distance: usize) -> Convolution {
+        Convolution { distance, ..self }
     }
 
     /// The outputs for `x`, `[tokens][channels]`, the next positions after those of `state`, which is advanced to their
@@ -32,7 +40,7 @@ impl Convolution {
         let at_once = CHUNK.div_ceil(n);
         pool::chunks_mut(&mut y, at_once * n, |chunk, y| {
             for (t, y) in y.chunks_exact_mut(n).enumerate() {
-                let seen = all[(chunk * at_once + t) * n..].chunks_exact(n);
+                let seen = all[(chunk * at_once + t) * n..].chunks_exact(n).step_by(self.distance);
                 y.fill(0.0);
                 for (x, w) in seen.zip(self.weights.chunks_exact(n)) {
                     for ((y, x), w) in y.iter_mut().zip(x).zip(w) {
@@ -62,27 +70,29 @@ mod tests {
         let mut floats = |n: usize| -> Vec<f32> { (0..n).map(|_| random.float()).collect() };
         let (w, bias) = (floats(channels * kernel), floats(channels));
         let x = floats(channels * tokens);
-        let mut expected = Vec::new();
-        for t in 0..tokens {
-            for c in 0..channels {
-                let mut sum = 0f32;
-                for i in 0..kernel {
-                    let before = t + i + 1;
-                    let seen = match before.checked_sub(kernel) {
-                        Some(t) => x[t * channels + c],
-                        None => 0.0,
-                    };
-                    sum += seen * w[c * kernel + i];
+        for distance in [1, 3] {
+            let mut expected = Vec::new();
+            for t in 0..tokens {
+                for c in 0..channels {
+                    let mut sum = 0f32;
+                    for i in 0..kernel {
+                        let seen = match t.checked_sub((kernel - 1 - i) * distance) {
+                            Some(t) => x[t * channels + c],
+                            None => 0.0,
+                        };
+                        sum += seen * w[c * kernel + i];
+                    }
+                    expected.push((sum + bias[c]).to_bits());
                 }
-                expected.push((sum + bias[c]).to_bits());
             }
-        }
-        let convolution = Convolution::new(&w, kernel, Some(bias));
-        for cut in [1, 2, 5, tokens] {
-            let mut state = vec![0f32; (kernel - 1) * channels];
-            let parts = x.chunks(cut * channels);
-            let got: Vec<u32> = parts.flat_map(|x| convolution.run(x, &mut state).to_vec()).map(f32::to_bits).collect();
-            assert!(got == expected, "parts of {cut}");
+            let convolution = Convolution::new(&w, kernel, Some(bias.clone())).with_distance(distance);
+            for cut in [1, 2, 5, tokens] {
+                let mut state = vec![0f32; (kernel - 1) * distance * channels];
+                let parts = x.chunks(cut * channels);
+                let got = parts.flat_map(|x| convolution.run(x, &mut state).to_vec());
+                let got: Vec<u32> = got.map(f32::to_bits).collect();
+                assert!(got == expected, "parts of {cut}, {distance} apart");
+            }
         }
     }
 }

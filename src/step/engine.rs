@@ -314,14 +314,15 @@ impl Engine {
         for part in parts {
             part.seq.advance(part.rows.len());
         }
-        let n = self.model.config().n_embd;
+        let program = self.model.program();
+        let [n, of_hidden] = [program.stream(), program.hidden()].map(|value| program.shape(value).columns);
         let x: &[f32] = if stream.is_empty() { &residual } else { &stream };
         let rows = |list: &[(usize, usize, usize)]| -> Vec<f32> {
             let rows = list.iter().flat_map(|&(row, ..)| &x[row * n..][..n]);
             rows.copied().collect()
         };
         let states = self.model.hidden(&rows(&hidden));
-        for (state, &(_, segment, index)) in states.chunks_exact(n).zip(&hidden) {
+        for (state, &(_, segment, index)) in states.chunks_exact(of_hidden).zip(&hidden) {
             sink.hidden(segment, index, state);
         }
         let mut heard = |i: usize, logits: &[f32]| {

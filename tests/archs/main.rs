@@ -186,6 +186,7 @@ models! {
     qwen3tts_dense "qwen3tts-dense",
     qwen3vl_dense "qwen3vl-dense",
     qwen3vlmoe_moe "qwen3vlmoe-moe",
+    qwen4exp_moe "qwen4exp-moe",
     qwen_dense "qwen-dense",
     refact_dense "refact-dense",
     refact_moe "refact-moe",
@@ -251,6 +252,10 @@ fn check(name: &str) {
         }
         let bytes = trine_testkit::read(&path);
         assert_eq!(sha256(&bytes), form.file, "{name} {ty}: the file");
+        // a form that the reference cannot run has no logits
+        if form.logits.is_empty() {
+            continue;
+        }
         differences.extend(difference(golden, ty, bytes).map(|d| format!("{name} {ty}: {d}")));
     }
     match (NOT_YET.contains(&name), differences.first()) {

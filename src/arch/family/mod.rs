@@ -38,6 +38,7 @@ mod openelm;
 mod phi;
 mod plamo;
 mod qwen;
+mod qwen4;
 mod qwen_delta;
 mod relatives;
 mod smallthinker;
@@ -170,6 +171,7 @@ pub static ARCHITECTURES: &[&Arch] = &[
     &qwen_delta::QWEN35,
     &qwen_delta::QWEN35MOE,
     &qwen_delta::QWEN3NEXT,
+    &qwen4::QWEN4EXP,
     &qwen::QWEN3TTS,
     &qwen::QWEN3VL,
     &qwen::QWEN3VLMOE,

@@ -99,6 +99,8 @@ pub enum Streams {
     Mixed,
     /// As [`Streams::Weighed`], and a matrix mixes them. DeepSeek 4.
     MixedWeighed,
+    /// Several, read as the mean of their norms, each element times a gate of low rank; so does the last norm. Qwen 4.
+    Gated,
 }
 
 /// Factor on the output of both sublayers of a block, before it is added to the residual stream.

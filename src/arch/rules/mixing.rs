@@ -33,6 +33,8 @@ pub enum Recurrence {
     DeltaNeighbours,
     /// The same, where all keys have their turn before the first comes again: Qwen 3.5.
     DeltaTurns,
+    /// The same, where the gates on the outputs go through the sigmoid instead of SiLU: Qwen 4.
+    DeltaSigmoid,
     /// Kimi Delta Attention: every row of a head's state decays by itself.
     Kimi,
     /// The same with decays between 0 and the key `kda.gate_lower_bound`: Ling 3.
@@ -47,6 +49,12 @@ pub enum Recurrence {
 }
 
 impl Recurrence {
+    /// True for the kinds of Gated DeltaNet.
+    pub const fn is_delta(self) -> bool {
+        use Recurrence::{DeltaNeighbours, DeltaSigmoid, DeltaTurns};
+        matches!(self, DeltaNeighbours | DeltaSigmoid | DeltaTurns)
+    }
+
     /// True for the kinds whose factors of decays are negative, whether the decays are bounded or not.
     pub const fn has_negative_factors(self) -> bool {
         matches!(self, Recurrence::BoundedByRate | Recurrence::BoundedOfLength)

@@ -225,8 +225,7 @@ fn mamba(k: &mut Keys<'_>, kind: Recurrence, n_embd: usize) -> (Recurrent, [usiz
     if kind == Recurrence::Plamo && k.u32(GROUPS).is_some_and(|n| n > 0) {
         k.wrong(GROUPS, "must be 0 in models of PLaMo 2");
     }
-    let delta = matches!(kind, Recurrence::DeltaNeighbours | Recurrence::DeltaTurns);
-    if delta && inner != heads.saturating_mul(sizes.state) {
+    if kind.is_delta() && inner != heads.saturating_mul(sizes.state) {
         k.wrong("ssm.inner_size", format!("is {inner}, and {heads} heads have {} elements each", sizes.state));
     }
     let remembered = (sizes.kernel - 1).saturating_mul(sizes.channels());

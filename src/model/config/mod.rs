@@ -9,6 +9,7 @@ mod header;
 mod keys;
 mod latent;
 mod mixing;
+mod ngrams;
 mod position;
 mod vectors;
 mod vocabulary;
@@ -32,6 +33,7 @@ pub use header::Header;
 use keys::Keys;
 pub use mixing::Mixing;
 pub use vectors::Vectors;
+pub use ngrams::Ngrams;
 use vocabulary::vocabulary;
 
 /// Largest `block_count` llama.cpp accepts.
@@ -107,6 +109,8 @@ pub struct Config {
     pub kept_every: Option<usize>,
     /// Residual streams side by side, where the architecture has several.
     pub streams: Option<Streams>,
+    /// Embeddings of n-grams, where the model has them.
+    pub ngrams: Option<Ngrams>,
     /// How the sublayers of a block are added to its input; never [`Residual::Key`].
     pub residual: Residual,
     /// Factor on the token embeddings, where there is one.
@@ -138,6 +142,8 @@ pub struct Streams {
     pub offset: f32,
     /// How the streams are mixed with one another, where they are.
     pub mixing: Option<Mixed>,
+    /// Elements of the vector that gates on the streams are made of, where they are read through gates.
+    pub rank: Option<usize>,
     /// True if coefficients of their own make one of the streams behind the last block; their mean is taken otherwise.
     pub ends_weighed: bool,
 }
@@ -201,6 +207,8 @@ impl Config {
             up: self.n_up as u64,
             classes: self.vectors.classes() as u64,
             projected: self.vectors.projected as u64,
+            stream_rank: self.streams.and_then(|s| s.rank).unwrap_or(0) as u64,
+            ngrams: self.ngrams.as_ref().map_or([0; 3], |n| [n.rows, n.size, n.kernel].map(|n| n as u64)),
             output_groups: self.compressed.as_ref().map_or(0, |c| c.groups) as u64,
             output_rank: self.compressed.as_ref().map_or(0, |c| c.rank) as u64,
             latent: match &self.compressed {
@@ -245,7 +253,14 @@ impl Config {
         let turned = position::turned(k, arch, window.map(|_| &windowed[..]), leading, n_layer);
         let clamp = arch.feed_forward.clamp;
         let compressed = Compressed::read(k, arch, n_layer, n_head);
-        let others = compressed.as_ref().map_or(Vec::new(), |c| c.states(head_dim));
+        let streams = streams(k, arch.streams);
+        let ngrams = Ngrams::read(k, arch, file, [n_layer, n_embd]);
+        let mut others = compressed.as_ref().map_or(Vec::new(), |c| c.states(head_dim));
+        if let Some((ngrams, streams)) = ngrams.as_ref().zip(streams) {
+            others.resize(n_layer, 0);
+            let state = ngrams.rule.state() + ngrams.remembered(streams.count.saturating_mul(n_embd));
+            others.iter_mut().skip(ngrams.layer).take(1).for_each(|n| *n = state);
+        }
         let original_context = position::original_context(k, n_ctx_train as u32);
         let shape = Shape {
             n_layer,
@@ -288,7 +303,8 @@ impl Config {
             activation: feed_forward::activation(k, arch),
             xielu: feed_forward::xielu(k, arch, n_layer),
             kept_every: arch.keeps_residuals.then(|| kept_every(k)).flatten(),
-            streams: streams(k, arch.streams),
+            streams,
+            ngrams,
             residual: residual(k, arch),
             embedding_scale: attention::embedding_scale(k, arch, n_embd),
             residual_scale: attention::residual_scale(k, arch, n_layer),
@@ -371,20 +387,33 @@ fn streams(k: &mut Keys<'_>, rule: arch::rules::Streams) -> Option<Streams> {
         return None;
     }
     let count = k.count("hyper_connection.count", MOST);
+    if rule == Rule::Gated {
+        let rank = Some(k.count("hyper_connection.low_rank", 1 << 20));
+        return Some(Streams { count, eps: 0.0, magnitude: 2.0, offset: 0.0, mixing: None, rank, ends_weighed: false });
+    }
     let eps = k.finite("hyper_connection.epsilon");
     Some(match rule {
-        Rule::One | Rule::Weighed => Streams {
+        Rule::One | Rule::Gated | Rule::Weighed => Streams {
             count,
             eps,
             magnitude: k.finite("hyper_connection.magnitude"),
             offset: eps,
             mixing: None,
+            rank: None,
             ends_weighed: true,
         },
         Rule::Mixed | Rule::MixedWeighed => {
             let rounds = k.count("hyper_connection.sinkhorn_iterations", MOST_ROUNDS);
             let mixing = Some(Mixed { rounds, eps });
-            Streams { count, eps, magnitude: 2.0, offset: 0.0, mixing, ends_weighed: rule == Rule::MixedWeighed }
+            Streams {
+                count,
+                eps,
+                magnitude: 2.0,
+                offset: 0.0,
+                mixing,
+                rank: None,
+                ends_weighed: rule == Rule::MixedWeighed,
+            }
         }
     })
 }

@@ -78,7 +78,10 @@ pub fn ends(loader: &mut Loader<'_>, c: &Config) -> Ends {
             let norm = loader.norm(None, SCORES);
             loader.required(None, SCORES, norm)
         }),
-        last_connection: c.streams.filter(|s| s.ends_weighed).and_then(|sizes| last_connection(loader, c, sizes)),
+        last_connection: c
+            .streams
+            .filter(|s| s.ends_weighed || s.rank.is_some())
+            .and_then(|sizes| last_connection(loader, c, sizes)),
         low_state: loader.vector(None, "hrm.z_l_init").unwrap_or_default(),
         rope_factors: loader.rope_factors(),
         positions: loader.table("position_embd.weight"),
@@ -118,12 +121,17 @@ fn output(loader: &mut Loader<'_>, embedding: &Matrix, changed: bool) -> Linear 
     }
 }
 
-/// The connection that makes one of several residual streams, which mixes none; `None` where a tensor is missing, which is noted.
+/// The connection that makes one of several residual streams, which mixes none; `None` where a tensor is missing, which
+/// is noted.
 fn last_connection(loader: &mut Loader<'_>, c: &Config, sizes: Streams) -> Option<Connection> {
+    if sizes.rank.is_some() {
+        let [down, up] = ["output_hc_down", "output_hc_up"].map(|name| loader.end_linear(name));
+        return Some(Connection::gated(sizes, [down?, up?], None));
+    }
     let mixes = loader.end_linear("output_hc_fn")?;
     let scales = loader.vector(None, "output_hc_scale.weight")?;
     let bases = loader.vector(None, "output_hc_base.weight")?;
-    Some(Connection::new(Streams { mixing: None, ..sizes }, c.eps, mixes, scales, bases))
+    Some(Connection::weighed(Streams { mixing: None, ..sizes }, c.eps, mixes, scales, bases))
 }
 
 impl Loader<'_> {
@@ -185,7 +193,7 @@ impl Loader<'_> {
     }
 
     /// A matrix whose rows are decoded.
-    fn table(&mut self, name: &str) -> Option<Matrix> {
+    pub fn table(&mut self, name: &str) -> Option<Matrix> {
         let table = self.end_matrix(name)?;
         if table.ty.info().is_none_or(|t| t.decode.is_none()) {
             self.problem(Problem::tensor(name, format!("trine cannot decode {} yet", table.ty)));

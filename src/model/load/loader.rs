@@ -296,6 +296,13 @@ impl<'a> Loader<'a> {
             return Some(vec![1.0; shape.iter().product()]);
         }
         let name = full_name(layer, tensor.gguf);
+        let mut shape = shape;
+        if tensor.shape.first() == Some(&Extent::Streams)
+            && self.file.tensor_info(&name).is_some_and(|t| t.shape.len() == 1)
+        {
+            // gains of all streams may be one row
+            shape = vec![shape.iter().product()];
+        }
         // rows of a table are decoded like those of the embeddings
         let found = self.decoded(&name, &shape, tensor.role == Role::Positions);
         if found.is_none() && tensor.required {

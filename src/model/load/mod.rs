@@ -8,7 +8,7 @@ mod projections;
 mod widely;
 
 pub use super::lora::LowRank;
-pub use connection::Connection;
+pub use connection::{Connection, Gated, Way, Weighed};
 pub use ends::{Ends, ends, sections};
 pub use loader::{Loader, Special};
 pub use projections::{Linear, Stacked};

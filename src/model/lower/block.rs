@@ -188,17 +188,20 @@ impl Lowering<'_, '_> {
     ) -> Option<Value> {
         let parts = self.c.mixing.blocks[layer];
         let mut x = x;
+        if let Some(ngrams) = self.c.ngrams.as_ref().filter(|ngrams| ngrams.layer == layer) {
+            x = self.ngrams(x, ngrams, layer)?;
+        }
         if parts.attends || parts.recurs {
-            let [read, coefficients] = self.read_streams("attn_read", x, &attn);
-            let input = self.b.maybe_norm("attn_norm", read, norms.attn);
+            let count = attn.sizes.count;
+            let (input, coefficients) = self.read_streams(["attn_read", "attn_norm"], x, attn, norms.attn);
             let y = self.mixer(input, layer)?;
-            x = self.b.write_streams("attn_written", x, y, coefficients, attn.sizes.count);
+            x = self.b.write_streams("attn_written", x, y, coefficients?, count);
         }
         if parts.feeds {
-            let [read, coefficients] = self.read_streams("ffn_read", x, &ffn);
-            let input = self.b.maybe_norm("ffn_norm", read, norms.ffn);
+            let count = ffn.sizes.count;
+            let (input, coefficients) = self.read_streams(["ffn_read", "ffn_norm"], x, ffn, norms.ffn);
             let y = self.feed_forward(input, layer, None)?.y;
-            x = self.b.write_streams("ffn_written", x, y, coefficients, ffn.sizes.count);
+            x = self.b.write_streams("ffn_written", x, y, coefficients?, count);
         }
         Some(x)
     }

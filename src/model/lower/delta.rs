@@ -108,7 +108,7 @@ impl Lowering<'_, '_> {
         let from = from + remembered;
         let y = self.b.recurrent("delta", Op::Delta(rule, from..from + numbers), &[q, k, v, decays, strengths], 2);
         let y = self.b.norm("ssm_norm", y, norm);
-        let y = match kimi {
+        let y = match kimi || kind == Recurrence::DeltaSigmoid {
             true => self.b.head_gate("ssm_gated", HeadGate::Sigmoid, y, projected.gates),
             false => self.b.gate("ssm_gated", Activation::Silu, projected.gates, y),
         };

@@ -14,6 +14,7 @@ mod latent;
 mod lowering;
 mod mamba;
 mod model;
+mod ngrams;
 mod recurrent;
 mod rotated;
 mod streams;

@@ -27,16 +27,24 @@ impl<'l, 'f> Lowering<'l, 'f> {
         let normed = c.residual == Residual::NormedSums;
         let output_norm = if normed { None } else { Some(ends.output_norm?) };
         let mut x = x?;
-        match (ends.last_connection, c.streams) {
-            (Some(connection), _) => [x, _] = all.read_streams("streams_joined", x, &connection),
-            (None, Some(streams)) => x = all.mean_of_streams(x, streams.count),
-            (None, None) => {}
+        // streams that are read through gates become one, and normed, behind the rows that are wanted
+        let (gates, weighed) = match ends.last_connection {
+            Some(connection) if connection.sizes.rank.is_some() => (Some(connection), None),
+            other => (None, other),
+        };
+        match (weighed, c.streams) {
+            (Some(connection), _) => x = all.read_streams(["streams_joined", ""], x, connection, None).0,
+            (None, Some(streams)) if gates.is_none() => x = all.mean_of_streams(x, streams.count),
+            _ => {}
         }
         if let Some(scores) = ends.last_scores {
             x = all.blend("output_blend", x, scores);
         }
         let x = all.b.take(x);
-        let hidden = all.b.maybe_norm("output_norm", x, output_norm);
+        let hidden = match gates {
+            Some(gates) => all.read_streams(["output", "output_norm"], x, gates, output_norm).0,
+            None => all.b.maybe_norm("output_norm", x, output_norm),
+        };
         let logits = ends.output.map(|output| all.logits(hidden, output));
         if let Some(rotated) = &c.rotated {
             all.check_rotated(rotated);

@@ -29,8 +29,7 @@ impl Lowering<'_, '_> {
     fn recurrent(&mut self, x: Value, layer: usize) -> Option<Value> {
         match self.c.mixing.kind? {
             Recurrence::Convolution => self.gated_convolution(x, layer),
-            kind @ (Recurrence::DeltaNeighbours | Recurrence::DeltaTurns) => self.delta_net(x, kind, layer),
-            kind if kind.is_kimi() => self.delta_net(x, kind, layer),
+            kind if kind.is_delta() || kind.is_kimi() => self.delta_net(x, kind, layer),
             Recurrence::Lightning => self.lightning(x, layer),
             kind => self.mamba(x, kind, layer),
         }

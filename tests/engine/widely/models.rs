@@ -34,6 +34,10 @@ pub const SIZES: Sizes = Sizes {
     up: 0,
     classes: 0,
     projected: 0,
+    stream_rank: 0,
+    ngrams: [0; 3],
+    output_groups: 0,
+    output_rank: 0,
     latent: Latent::NONE,
     recurrent: Recurrent::NONE,
 };

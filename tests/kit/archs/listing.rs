@@ -119,6 +119,7 @@ fn value(ty: &str, text: &str) -> Option<Value> {
         "f32" => Value::F32(text.parse().ok()?),
         "[str]" => Value::Array(Array::Str(strings(text)?)),
         "[u32]" => Value::Array(Array::U32(elements(text)?)),
+        "[u64]" => Value::Array(Array::U64(elements(text)?)),
         "[i32]" => Value::Array(Array::I32(elements(text)?)),
         "[f32]" => Value::Array(Array::F32(elements(text)?)),
         _ => return None,

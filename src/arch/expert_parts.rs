@@ -2,9 +2,10 @@
 
 use super::parts::Group;
 use super::tensor::Extent::{
-    ChunkFf, Chunks, Embd, ExpertEmbd, ExpertFf, Experts, One, SharedFf, TwiceExpertFf, TwiceSharedFf,
+    ChunkFf, Chunks, Embd, ExpertEmbd, ExpertFf, Experts, ExpertsUsed, One, SharedFf, TwiceExpertFf, TwiceSharedFf,
+    Vocab,
 };
-use super::tensor::Role::{Bias, ByColumns, ByRows, Norm, Router};
+use super::tensor::Role::{Bias, ByColumns, ByRows, Norm, Router, Vector};
 use super::tensor::{Extent, Role, Tensor};
 
 const fn tensor(gguf: &'static str, shape: &'static [Extent], role: Role) -> Tensor {
@@ -60,6 +61,9 @@ pub const CHOICE_BIAS_OPTIONAL: Group = &[CHOICE_BIAS.optional()];
 /// The same where the name ends too early: Hunyuan 3.
 pub const CHOICE_BIAS_BARE: Group =
     &[tensor("exp_probs_b", &[Experts], Bias).optional().stands_for("exp_probs_b.bias")];
+
+/// The experts of every token, in layers where the router does not choose them.
+pub const EXPERTS_OF_TOKENS: Group = &[tensor("ffn_gate_tid2eid.weight", &[Vocab, ExpertsUsed], Vector).optional()];
 
 const SHARED_DOWN: Tensor = tensor("ffn_down_shexp.weight", &[Embd, SharedFf], ByColumns);
 /// The expert that all tokens go to.

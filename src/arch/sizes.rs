@@ -21,6 +21,8 @@ pub struct Sizes {
     pub rope_dim: u64,
     /// Experts of a block; 0 without a mixture.
     pub experts: u64,
+    /// Experts that a token goes to.
+    pub experts_used: u64,
     /// Width of one expert's feed-forward network.
     pub expert_ff: u64,
     /// Width of what experts see and give: that of the residual stream, or a narrower one.
@@ -137,6 +139,7 @@ impl Sizes {
             Extent::Context => self.context,
             Extent::RopePairs => self.rope_dim / 2,
             Extent::Experts => self.experts,
+            Extent::ExpertsUsed => self.experts_used,
             Extent::ExpertFf => self.expert_ff,
             Extent::ExpertEmbd => self.expert_embd,
             Extent::TwiceExpertFf => self.expert_ff.saturating_mul(2),

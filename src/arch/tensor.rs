@@ -38,6 +38,8 @@ pub enum Extent {
     RopePairs,
     /// Experts of a block.
     Experts,
+    /// Experts that a token goes to.
+    ExpertsUsed,
     /// Width of one expert's feed-forward network.
     ExpertFf,
     /// Twice that.

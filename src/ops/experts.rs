@@ -48,17 +48,21 @@ pub struct Choosing {
     pub normalize: bool,
     /// A last factor on the weights.
     pub scale: Option<f32>,
+    /// The experts of every token of the vocabulary, `[tokens][used]`, where the scores do not choose them: they make the
+    /// weights alone.
+    pub table: Option<Vec<u32>>,
 }
 
 impl Choosing {
     /// The choices of every token, `[tokens][used]`, the most probable first.
     ///
-    /// `scores` are the router's, `[tokens][experts]`, and are overwritten. Equal probabilities are ordered as
+    /// `tokens` are those of the rows, which a table asks for. `scores` are the router's, `[tokens][experts]`, and are
+    /// overwritten. Equal probabilities are ordered as
     /// libstdc++'s `std::sort` of all of them leaves them.
-    pub fn choose(&self, scores: &mut [f32]) -> Vec<Choice> {
+    pub fn choose(&self, tokens: &[u32], scores: &mut [f32]) -> Vec<Choice> {
         let mut choices = Vec::with_capacity(scores.len() / self.experts.max(1) * self.used);
         let mut weights = Vec::with_capacity(self.used);
-        for scores in scores.chunks_exact_mut(self.experts.max(1)) {
+        for (row, scores) in scores.chunks_exact_mut(self.experts.max(1)).enumerate() {
             let claims: Option<Vec<f32>> = match self.claim {
                 Claim::Probabilities => None,
                 Claim::Scores => Some(scores.to_vec()),
@@ -70,7 +74,13 @@ impl Choosing {
                 Gating::RootOfSoftplus => scores.iter_mut().for_each(|v| *v = softplus(*v).sqrt()),
                 Gating::SoftMaxOfChosen => {}
             }
-            let mut chosen = self.best(claims.as_deref().unwrap_or(scores));
+            let mut chosen = match &self.table {
+                Some(table) => {
+                    let of_token = &table[tokens[row] as usize * self.used..][..self.used];
+                    of_token.iter().map(|&expert| expert as usize).collect()
+                }
+                None => self.best(claims.as_deref().unwrap_or(scores)),
+            };
             chosen.truncate(self.used);
             if self.shared_by > 1 {
                 let inverse = 1.0 / self.shared_by as f32;
@@ -223,15 +233,16 @@ mod tests {
             groups: None,
             normalize,
             scale: None,
+            table: None,
         }
     }
 
     fn of(scores: &[f32], used: usize, normalize: bool) -> Vec<Choice> {
-        rule(scores.len(), used, normalize).choose(&mut scores.to_vec())
+        rule(scores.len(), used, normalize).choose(&[], &mut scores.to_vec())
     }
 
     fn experts(rule: &Choosing, scores: &[f32]) -> Vec<usize> {
-        let chosen = rule.choose(&mut scores.to_vec());
+        let chosen = rule.choose(&[], &mut scores.to_vec());
         chosen.iter().map(|c| c.expert).collect()
     }
 
@@ -243,7 +254,7 @@ mod tests {
             scale: Some(2.5),
             ..rule(3, 2, false)
         };
-        let chosen = biased.choose(&mut [2.0, -3.0, 1.0]);
+        let chosen = biased.choose(&[], &mut [2.0, -3.0, 1.0]);
         let expected = [(1, sigmoid(-3.0) * 2.5), (0, sigmoid(2.0) * 2.5)];
         assert_eq!(chosen.iter().map(|c| (c.expert, c.weight)).collect::<Vec<_>>(), expected);
     }
@@ -258,11 +269,15 @@ mod tests {
 
     #[test]
     fn experts_that_share_one_are_numbered_by_it() {
+        let listed = Choosing { table: Some(vec![0, 1, 2, 0]), ..rule(3, 2, true) };
+        let chosen = listed.choose(&[1, 0], &mut [0.0; 6]);
+        let experts: Vec<usize> = chosen.iter().map(|choice| choice.expert).collect();
+        assert_eq!((&experts[..], chosen[0].weight), (&[2, 0, 0, 1][..], 0.5));
         let shared = Choosing { shared_by: 3, ..rule(6, 2, false) };
         let scores = [0.0, 1.0, 2.0, 3.0, 9.0, 5.0];
         let mut probabilities = scores;
         soft_max(&mut probabilities);
-        let chosen = shared.choose(&mut scores.to_vec());
+        let chosen = shared.choose(&[], &mut scores.to_vec());
         let weights: Vec<_> = chosen.iter().map(|c| (c.expert, c.weight)).collect();
         assert_eq!(weights, [(1, probabilities[1]); 2]);
     }
@@ -275,7 +290,7 @@ mod tests {
         assert_eq!(experts(&grouped, &scores), [8, 3, 4]);
         let mut expected = vec![8.0, 5.0, 5.0];
         soft_max(&mut expected);
-        let weights = grouped.choose(&mut scores.to_vec());
+        let weights = grouped.choose(&[], &mut scores.to_vec());
         assert_eq!(weights.iter().map(|c| c.weight).collect::<Vec<_>>(), expected);
     }
 

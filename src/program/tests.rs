@@ -110,6 +110,7 @@ fn matrices_of_a_stack_are_shown_as_one_and_parts_of_a_tensor_are_not() {
         groups: None,
         normalize: false,
         scale: None,
+        table: None,
     };
     let choice = b.choose("experts", scores, choosing);
     let rows = b.dispatch("rows", x, choice, false);

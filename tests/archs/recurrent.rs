@@ -6,8 +6,16 @@ use trine::step::{Engine, Kind, PrefixTree, Segment, Sequence, Session, SessionO
 use trine::{CancelToken, Context, ContextOptions, DraftOptions, DraftSource, GenerateOptions, Isa, OpenOptions};
 
 /// Models with a state of every kind.
-const MODELS: &[&str] =
-    &["lfm2-dense", "jamba-dense", "mamba2-dense", "plamo2-dense", "qwen35-dense", "kimi-linear-moe"];
+const MODELS: &[&str] = &[
+    "lfm2-dense",
+    "jamba-dense",
+    "mamba2-dense",
+    "plamo2-dense",
+    "qwen35-dense",
+    "kimi-linear-moe",
+    "deepseek4-long",
+    "qwen4exp-long",
+];
 
 fn load(name: &str) -> Model {
     let options = LoadOptions { isa: Isa::detect(), ..LoadOptions::default() };

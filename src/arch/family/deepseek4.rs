@@ -4,7 +4,7 @@
 
 use super::deepseek2::DEEPSEEK2;
 use crate::arch::compressed_parts::{COMPRESSORS, GROUPED_OUT, KEYS_AS_VALUES};
-use crate::arch::expert_parts::{CHOICE_BIAS_OPTIONAL, EXPERTS, SHARED};
+use crate::arch::expert_parts::{CHOICE_BIAS_OPTIONAL, EXPERTS, EXPERTS_OF_TOKENS, SHARED};
 use crate::arch::latent_parts::RANKED_QUERIES;
 use crate::arch::parts::{ATTN_NORM, ENDS, FFN_NORM, LAST_CONNECTION, MIXING_CONNECTIONS, OUTPUT_REQUIRED, SINKS};
 use crate::arch::rules::{
@@ -30,6 +30,7 @@ pub const DEEPSEEK4: Arch = Arch {
         FFN_NORM,
         EXPERTS,
         CHOICE_BIAS_OPTIONAL,
+        EXPERTS_OF_TOKENS,
         SHARED,
     ],
     streams: Streams::MixedWeighed,
@@ -49,6 +50,7 @@ pub const DEEPSEEK4: Arch = Arch {
         gating: GatingRule::Key(Some(Gating::RootOfSoftplus)),
         shared: SharedWidth::Count,
         layers: ExpertLayers::All,
+        listed: true,
         ..ExpertRule::KEYED
     },
     output: DEEPSEEK2.output,
@@ -63,7 +65,6 @@ pub const DEEPSEEK4: Arch = Arch {
         // the bias for tokens of images
         "exp_probs_b_vl.bias",
     ],
-    fixed_keys: &[("hash_layer_count", 0)],
     steered: false,
     ..Arch::DENSE
 };

@@ -33,6 +33,8 @@ pub struct ExpertRule {
     /// True if the experts' vectors are narrower than the residual stream, with the width `expert_latent_length` where
     /// that key is not 0: one matrix projects to this width, another projects the norm of the experts' output back.
     pub latent: bool,
+    /// True if a table has the experts of every token in the first layers, as many as the key `hash_layer_count` says.
+    pub listed: bool,
     /// True if the graph leaves the experts out: the activation alone is the feed-forward network then.
     pub unused: bool,
 }
@@ -132,6 +134,7 @@ impl ExpertRule {
         beside: None,
         chunks: false,
         latent: false,
+        listed: false,
         unused: false,
     };
 

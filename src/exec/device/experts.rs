@@ -9,7 +9,10 @@ use crate::program::Stack;
 
 impl<'a> Tape<'a> {
     pub(super) fn choose(&mut self, scores: Span, choosing: &'a Choosing) -> Result<Chosen, ProgramError> {
-        let Choosing { experts: _, used, gating, claim, shared_by, bias, groups, normalize, scale } = choosing;
+        let Choosing { experts: _, used, gating, claim, shared_by, bias, groups, normalize, scale, table } = choosing;
+        if table.is_some() {
+            return missing("experts by the token");
+        }
         let rule = gpu::Choosing {
             used: *used,
             gating: match gating {

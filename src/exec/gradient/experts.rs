@@ -61,10 +61,10 @@ fn divisor<T: Real>(weights: &[T]) -> (f64, bool) {
 }
 
 impl<T: Real> Choice<T> {
-    /// The choice by router scores, `[tokens][experts]`: that of the engine for these scores in `f32`.
-    pub fn of(rule: &Choosing, scores: &[T]) -> Choice<T> {
+    /// The choice for tokens by router scores, `[tokens][experts]`: that of the engine for these scores in `f32`.
+    pub fn of(rule: &Choosing, tokens: &[u32], scores: &[T]) -> Choice<T> {
         let mut narrow: Vec<f32> = scores.iter().map(|v| v.wide() as f32).collect();
-        let experts: Vec<usize> = rule.choose(&mut narrow).iter().map(|choice| choice.expert).collect();
+        let experts: Vec<usize> = rule.choose(tokens, &mut narrow).iter().map(|choice| choice.expert).collect();
         let mut weights = Vec::with_capacity(experts.len());
         for (scores, experts) in scores.chunks_exact(rule.experts).zip(experts.chunks_exact(rule.used)) {
             let p = probabilities(rule, scores);

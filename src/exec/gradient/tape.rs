@@ -74,7 +74,7 @@ impl<'g, T: Real> Tape<'g, T> {
             let operation = &steps.operations[at];
             match &operation.op {
                 Op::Choose(rule) => {
-                    let choice = Choice::of(rule, self.rows(operation.inputs[0]));
+                    let choice = Choice::of(rule, self.tokens, self.rows(operation.inputs[0]));
                     self.values[operation.outputs[0].0] = Held::Choice(choice);
                 }
                 _ => {

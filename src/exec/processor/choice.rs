@@ -18,9 +18,9 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// The choice by router scores, `[tokens][experts]`, which are overwritten.
-    pub fn of(choosing: &Choosing, scores: &mut [f32]) -> Choice {
-        let chosen = choosing.choose(scores);
+    /// The choice for tokens by router scores, `[tokens][experts]`, which are overwritten.
+    pub fn of(choosing: &Choosing, tokens: &[u32], scores: &mut [f32]) -> Choice {
+        let chosen = choosing.choose(tokens, scores);
         let experts: Vec<usize> = chosen.iter().map(|choice| choice.expert).collect();
         let (places, rows) = by_expert(&experts, choosing.used, choosing.experts);
         Choice { used: choosing.used, chosen, places, rows }

@@ -167,7 +167,7 @@ impl Pass<'_, '_, '_> {
             }
             Op::Choose(choosing) => {
                 let mut scores = self.own(at);
-                self.values.set_choice(operation.outputs[0], Choice::of(choosing, &mut scores));
+                self.values.set_choice(operation.outputs[0], Choice::of(choosing, self.tokens, &mut scores));
                 self.release(at);
             }
             Op::Dispatch { weighed } => {

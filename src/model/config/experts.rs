@@ -31,6 +31,8 @@ pub struct Experts {
     pub normalize: bool,
     /// Factor on their weights, where there is one.
     pub scale: Option<f32>,
+    /// First layers in which a table has the experts of every token.
+    pub listed: usize,
     /// Groups of experts, and how many of them a token may choose from.
     pub groups: Option<[usize; 2]>,
     /// Small experts that others have in common, where there are any.
@@ -100,6 +102,10 @@ pub fn experts(
             .then(|| k.f32("expert_weights_scale"))
             .flatten()
             .filter(|&scale| scale != 0.0 && scale != 1.0),
+        listed: match rule.listed {
+            true => k.u32("hash_layer_count").unwrap_or(0).min(n_layer as u32) as usize,
+            false => 0,
+        },
         groups: groups(k, count),
         chunks: rule.chunks.then(|| chunks(k, count, head_dim)),
     })

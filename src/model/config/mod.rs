@@ -193,6 +193,7 @@ impl Config {
             head_dim: self.head_dim as u64,
             rope_dim: self.rope.n_rot as u64,
             experts: of_experts(|e| e.count),
+            experts_used: of_experts(|e| e.used),
             expert_ff: of_experts(|e| e.n_ff),
             expert_embd: self.experts.as_ref().map_or(0, |e| match e.latent {
                 Some(width) => width,

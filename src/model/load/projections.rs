@@ -2,9 +2,12 @@
 
 use std::ops::Range;
 
+use trine_formats::types::TypeId;
+
 use super::loader::{Loader, full_name};
 use crate::arch::{Extent, Role, Tensor};
 use crate::model::Problem;
+use crate::model::config::Experts;
 use crate::model::lora::LowRank;
 use crate::ops::matmul::Matrix;
 use crate::ops::norm::{Kind, Norm};
@@ -191,6 +194,23 @@ impl Loader<'_> {
             scale: None,
             bias: None,
         })
+    }
+
+    /// The experts of every token, `[tokens][experts of a token]`; `None` after a problem, which is noted.
+    pub fn expert_ids(&mut self, layer: usize, experts: &Experts) -> Option<Vec<u32>> {
+        let name = full_name(Some(layer), "ffn_gate_tid2eid.weight");
+        if !self.has(&name) {
+            self.missing(&name);
+            return None;
+        }
+        let view = self.take(&name, &[experts.used, self.sizes.vocab as usize])?;
+        let ids = view.data.as_chunks::<4>().0.iter().map(|id| u32::from_le_bytes(*id));
+        if view.info.ty != TypeId::I32 || ids.clone().any(|id| id as usize >= experts.count) {
+            let what = format!("it has to hold numbers of {} experts, as i32", experts.count);
+            self.problem(Problem::tensor(&*name, what));
+            return None;
+        }
+        Some(ids.collect())
     }
 
     /// True if a projection's matrix also holds that of the gate, in the first half of its rows.

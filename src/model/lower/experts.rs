@@ -126,6 +126,7 @@ impl Lowering<'_, '_> {
             groups: experts.groups,
             normalize: experts.normalize,
             scale: experts.scale,
+            table: (layer < experts.listed).then(|| self.loader.expert_ids(layer, experts)).flatten(),
         }
     }
 

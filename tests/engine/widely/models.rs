@@ -23,6 +23,7 @@ pub const SIZES: Sizes = Sizes {
     head_dim: 28,
     rope_dim: 28,
     experts: 0,
+    experts_used: 0,
     expert_ff: 0,
     expert_embd: 0,
     shared_ff: 0,

@@ -18,6 +18,8 @@ pub struct Listing {
     tensors: Vec<NewTensor>,
     /// Tensors whose first elements, of this number, are repeated over the rest.
     repeated: HashMap<String, usize>,
+    /// Tensors of numbers below this one.
+    ids: HashMap<String, usize>,
 }
 
 impl Listing {
@@ -29,6 +31,7 @@ impl Listing {
             meta: Metadata::default(),
             tensors: Vec::new(),
             repeated: HashMap::new(),
+            ids: HashMap::new(),
         };
         for line in text.lines().filter(|l| !l.is_empty() && !l.starts_with('#')) {
             listing.line(line).unwrap_or_else(|| panic!("{line}"));
@@ -56,6 +59,12 @@ impl Listing {
                 let tensor = |name| NewTensor::new(name, shape.clone(), TypeId::F32);
                 self.tensors.extend(names.into_iter().map(tensor));
             }
+            "ids" => {
+                let (name, mut numbers) = (words.next()?, words.map(|w| w.parse::<u64>().ok()));
+                let (most, shape) = (numbers.next()??, [numbers.next()??, numbers.next()??]);
+                self.ids.insert(name.to_owned(), most as usize);
+                self.tensors.push(NewTensor::new(name, shape.to_vec(), TypeId::I32));
+            }
             "repeat" => {
                 let names = numbered(words.next()?)?;
                 let period: usize = words.next()?.parse().ok()?;
@@ -82,6 +91,13 @@ impl Listing {
         let layout = Layout::new(&self.meta, &self.tensors).expect("a layout");
         let mut bytes = layout.header().to_vec();
         for tensor in layout.tensors() {
+            if let Some(&most) = self.ids.get(&tensor.name) {
+                let columns = tensor.shape[0] as usize;
+                let id = |i: usize| (i / columns + i % columns * (most - 1)) % most;
+                bytes.extend((0..tensor.elements() as usize).flat_map(|i| (id(i) as u32).to_le_bytes()));
+                bytes.resize(bytes.len().next_multiple_of(32), 0);
+                continue;
+            }
             let mut values = vec![0f32; tensor.elements() as usize];
             weights::fill(&tensor.name, self.seed, self.deviation, &mut values);
             if let Some(&period) = self.repeated.get(&tensor.name) {

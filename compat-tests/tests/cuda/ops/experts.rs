@@ -31,6 +31,7 @@ pub fn rule(experts: usize, used: usize) -> Choosing {
         groups: None,
         normalize: true,
         scale: None,
+        table: None,
     }
 }
 
@@ -97,7 +98,7 @@ pub fn choose_in(
 
 /// The processor's choice.
 pub fn chosen(rule: &Choosing, scores: &[f32]) -> Vec<(u32, u32)> {
-    let choices = rule.choose(&mut scores.to_vec());
+    let choices = rule.choose(&[], &mut scores.to_vec());
     let pair = |c: &Choice| (c.expert as u32, c.weight.to_bits());
     choices.iter().map(pair).collect()
 }
@@ -294,7 +295,7 @@ impl Layer {
         let mut all = Vec::new();
         for x in x.chunks_exact(self.width) {
             let mut scores = self.product(&self.router, TypeId::F32, x);
-            let mut choices = self.rule.choose(&mut scores);
+            let mut choices = self.rule.choose(&[], &mut scores);
             let mut given = Vec::new();
             for choice in &mut choices {
                 let mut x = x.to_vec();

@@ -194,21 +194,33 @@ mod tests {
         let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
         let whole = run(&[tokens]);
         assert_eq!(bits(&run(&[1, 2, 70, 3, 74])), bits(&whole));
-        // the formula, in f64
-        for t in [0, 3, 9, 10, 149] {
+        // all cells in whole groups, hidden ones at minus infinity, and then the compressed keys
+        for t in [0, 3, 9, 10, 12, 31, 149] {
             for head in 0..heads {
                 let q = &q[(t * heads + head) * size..][..size];
-                let window = (t + 1usize).saturating_sub(10)..t + 1;
-                let keys = window.map(|p| &k[p * size..][..size]);
-                let blocks = (0..(t + 1) / ratio).map(|b| &c[((b + 1) * ratio - 1) * size..][..size]);
-                let keys: Vec<&[f32]> = keys.chain(blocks).collect();
-                let dot = |k: &&[f32]| k.iter().zip(q).map(|(k, q)| f64::from(half(*k) * half(*q))).sum::<f64>();
-                let weights: Vec<f64> = keys.iter().map(|k| (dot(k) * 0.5).exp()).collect();
-                let total = weights.iter().sum::<f64>() + f64::from(rule.sinks[head]).exp();
-                for e in 0..size {
-                    let sum: f64 = keys.iter().zip(&weights).map(|(k, w)| w / total * f64::from(half(k[e]))).sum();
-                    let got = whole[(t * heads + head) * size + e];
-                    assert!((f64::from(got) - sum).abs() < 2e-3, "{t} {head} {e}: {got} and {sum}");
+                let score = |k: &[f32], seen: bool| {
+                    let terms = k.iter().zip(q);
+                    let sum = terms.fold(0f64, |sum, (k, q)| sum + f64::from(half(*k) * half(*q))) as f32;
+                    if seen { sum * 0.5 } else { f32::NEG_INFINITY }
+                };
+                let row_of = |x: &'_ [f32], p: usize| x[p * size..][..size].to_vec();
+                let mut keys: Vec<(Vec<f32>, bool)> = (0..tokens.next_multiple_of(4))
+                    .map(|p| (row_of(&k, p.min(tokens - 1)), p <= t && p + 10 > t))
+                    .collect();
+                keys.extend((0..tokens / ratio).map(|b| (row_of(&c, (b + 1) * ratio - 1), b < (t + 1) / ratio)));
+                let scores: Vec<f32> = keys.iter().map(|(k, seen)| score(k, *seen)).collect();
+                let max = scores.iter().fold(rule.sinks[head], |max, &s| max.max(s));
+                let e: Vec<f32> = scores.iter().map(|s| pexp(s - max)).collect();
+                let groups = e.chunks(4).map(|e| {
+                    let of = |i: usize| e.get(i).copied().unwrap_or(0.0);
+                    f64::from((of(0) + of(1)) + (of(2) + of(3)))
+                });
+                let total = groups.fold(0f64, |sum, e| sum + e) + f64::from(expf(rule.sinks[head] - max));
+                let inverse = (1.0 / total) as f32;
+                for i in 0..size {
+                    let terms = keys.iter().zip(&e).map(|((k, _), e)| half(e * inverse) * half(k[i]));
+                    let sum = terms.fold(0f64, |sum, term| sum + f64::from(term)) as f32;
+                    assert_eq!(whole[(t * heads + head) * size + i].to_bits(), sum.to_bits(), "{t} {head} {i}");
                 }
             }
         }

@@ -45,6 +45,16 @@ pub fn join(parts: &[&[f32]], widths: &[usize]) -> Floats {
     out
 }
 
+/// The row before each of `x`, of which that before the first is `state`; it becomes the last one.
+pub fn shift(x: &[f32], state: &mut [f32]) -> Floats {
+    let (width, last) = (state.len(), x.len().saturating_sub(state.len()));
+    let mut out = Floats::scratch(x.len());
+    out[..width].copy_from_slice(state);
+    out[width..].copy_from_slice(&x[..last]);
+    state.copy_from_slice(&x[last..]);
+    out
+}
+
 /// Every `width` elements of `x`, `times` times.
 pub fn repeat(x: &[f32], width: usize, times: usize) -> Floats {
     let mut out = Floats::scratch(x.len() * times);
@@ -107,6 +117,17 @@ mod tests {
         assert!(parts[0].is_empty());
         assert_eq!(*join(&[&parts[0], &parts[1]], &[0, 3]), x);
         assert_eq!(*repeat(&x[..4], 2, 2), [1.0, 2.0, 1.0, 2.0, 3.0, 4.0, 3.0, 4.0]);
+    }
+
+    #[test]
+    fn rows_are_shifted_by_one_however_they_are_cut() {
+        let x = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
+        let mut state = [8.0, 9.0];
+        assert_eq!(*shift(&x, &mut state), [8.0, 9.0, 1.0, 2.0, 3.0, 4.0]);
+        assert_eq!(state, [5.0, 6.0]);
+        let mut state = [8.0, 9.0];
+        let parts: Vec<f32> = x.chunks(2).flat_map(|x| shift(x, &mut state).to_vec()).collect();
+        assert_eq!((&parts[..], state), (&[8.0, 9.0, 1.0, 2.0, 3.0, 4.0][..], [5.0, 6.0]));
     }
 
     #[test]

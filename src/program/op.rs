@@ -195,6 +195,8 @@ pub enum Op {
     Delta(Delta, Range<usize>),
     /// A selective scan: channels, time steps, what writes and what reads the state; it continues from the state.
     Scan(Box<Scan>, Range<usize>),
+    /// The row of the position before; it continues from the state.
+    Shift(Range<usize>),
     /// A key for each block of positions: values and scores of the positions; it continues from the state.
     Compress(Box<Compress>, Range<usize>),
     /// Lightning attention: queries, keys, values; it continues from the state.
@@ -273,6 +275,7 @@ impl Op {
             Op::Convolve(..) => "convolve",
             Op::Delta(..) => "delta",
             Op::Scan(..) => "scan",
+            Op::Shift(_) => "shift",
             Op::Compress(..) => "compress",
             Op::Lightning(..) => "lightning",
             Op::Decay(_) => "decay",

@@ -127,6 +127,7 @@ pub fn lacking(op: &Op) -> Option<String> {
         | Op::Lightning(..)
         | Op::RootedDots(_)
         | Op::Scan(..)
+        | Op::Shift(_)
         | Op::SoftMax
         | Op::Turn(..) => Some(op.name().to_owned()),
         _ if adapted => Some("adapters".to_owned()),

@@ -14,6 +14,7 @@ use crate::ops::norm::Norm;
 use crate::ops::rope::Turn;
 use crate::ops::scan::Scan;
 use crate::ops::streams::Streams;
+use crate::ops::wkv::{Wkv6, Wkv7};
 use std::ops::Range;
 
 /// The position embedding of a layer.
@@ -201,6 +202,11 @@ pub enum Op {
     Compress(Box<Compress>, Range<usize>),
     /// Lightning attention: queries, keys, values; it continues from the state.
     Lightning(Box<Lightning>, Range<usize>),
+    /// RWKV 6's recurrence: queries, keys, values, decays; it continues from the state.
+    Wkv6(Box<Wkv6>, Range<usize>),
+    /// RWKV 7's recurrence: queries, decays, keys, values, rates; it continues from the state. The output holds those of
+    /// the state and the position's own.
+    Wkv7(Box<Wkv7>, Range<usize>),
     /// Decays of a delta rule.
     Decay(Decay),
     /// Router scores to a choice of experts for each token. The output holds experts and weights.
@@ -278,6 +284,8 @@ impl Op {
             Op::Shift(_) => "shift",
             Op::Compress(..) => "compress",
             Op::Lightning(..) => "lightning",
+            Op::Wkv6(..) => "wkv6",
+            Op::Wkv7(..) => "wkv7",
             Op::Decay(_) => "decay",
             Op::Choose(_) => "choose",
             Op::Dispatch { .. } => "dispatch",

@@ -129,7 +129,9 @@ pub fn lacking(op: &Op) -> Option<String> {
         | Op::Scan(..)
         | Op::Shift(_)
         | Op::SoftMax
-        | Op::Turn(..) => Some(op.name().to_owned()),
+        | Op::Turn(..)
+        | Op::Wkv6(..)
+        | Op::Wkv7(..) => Some(op.name().to_owned()),
         _ if adapted => Some("adapters".to_owned()),
         _ => None,
     }

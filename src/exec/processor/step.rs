@@ -161,6 +161,14 @@ impl Pass<'_, '_, '_> {
                 let y = self.recur(at, state, |qkv, state| rule.run(qkv, state));
                 self.one(at, y);
             }
+            Op::Wkv6(rule, state) => {
+                let y = self.recur(at, state, |inputs, state| rule.run(inputs, state));
+                self.one(at, y);
+            }
+            Op::Wkv7(rule, state) => {
+                let y = self.recur(at, state, |inputs, state| rule.run(inputs, state));
+                self.one(at, y);
+            }
             Op::Shift(state) => {
                 let y = self.recur(at, state, |[x], state| ops::rows::shift(x, state));
                 self.one(at, y);

@@ -26,6 +26,7 @@ mod names;
 mod parts;
 mod recurrent_parts;
 pub mod rules;
+mod rwkv_parts;
 mod sizes;
 mod steps;
 mod stream_parts;
@@ -48,7 +49,7 @@ pub(crate) use parts::DENSE_MATRICES;
 pub use parts::Group;
 #[cfg(feature = "convert")]
 pub(crate) use parts::{FUSED_QKV, INPUT_NORMS};
-pub use sizes::{Latent, Recurrent, Sizes};
+pub use sizes::{Latent, Recurrent, Rwkv, Sizes};
 pub use steps::{Factor, Step, Turn};
 pub use tensor::{Extent, Role, Tensor};
 

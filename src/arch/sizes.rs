@@ -57,6 +57,28 @@ pub struct Sizes {
     pub latent: Latent,
     /// Layers with a recurrent state; zeros without any.
     pub recurrent: Recurrent,
+    /// The narrow vectors of RWKV; zeros without them.
+    pub rwkv: Rwkv,
+}
+
+/// Elements of the narrow vectors that RWKV's factors are made of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Rwkv {
+    /// Those of the shares of the position before.
+    pub mix: usize,
+    /// Those of the decays.
+    pub decay: usize,
+    /// Those of the rates.
+    pub rate: usize,
+    /// Those of the shares of the first block's values.
+    pub value: usize,
+    /// Those of the gates.
+    pub gate: usize,
+}
+
+impl Rwkv {
+    /// None.
+    pub const NONE: Rwkv = Rwkv { mix: 0, decay: 0, rate: 0, value: 0, gate: 0 };
 }
 
 /// Sizes of latent attention: queries, and keys and values, are made of narrow vectors that all heads share.
@@ -199,6 +221,12 @@ impl Sizes {
                 0 => 0,
                 groups => (self.recurrent.inner / groups) as u64,
             },
+            Extent::MixRank => self.rwkv.mix as u64,
+            Extent::FiveMixRanks => 5 * self.rwkv.mix as u64,
+            Extent::DecayRank => self.rwkv.decay as u64,
+            Extent::RateRank => self.rwkv.rate as u64,
+            Extent::ValueRank => self.rwkv.value as u64,
+            Extent::GateRank => self.rwkv.gate as u64,
             Extent::Time => self.recurrent.time as u64,
             Extent::TimeAndStates => (self.recurrent.time + 2 * self.recurrent.state) as u64,
         }

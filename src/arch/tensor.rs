@@ -134,6 +134,18 @@ pub enum Extent {
     StateGroups,
     /// Channels of a group.
     InnerOfGroup,
+    /// Elements of the vector that the shares of the position before are made of.
+    MixRank,
+    /// Five times that.
+    FiveMixRanks,
+    /// Elements of the vector that decays are made of.
+    DecayRank,
+    /// Elements of the vector that rates are made of.
+    RateRank,
+    /// Elements of the vector that shares of the first block's values are made of.
+    ValueRank,
+    /// Elements of the vector that gates are made of.
+    GateRank,
     /// Elements of the vector that time steps are made of.
     Time,
     /// Those, and what writes and reads the state.

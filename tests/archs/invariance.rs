@@ -35,6 +35,8 @@ const MODELS: &[&str] = &[
     "qwen35-dense",
     "qwen3next-moe",
     "qwen4exp-long",
+    "rwkv6-long",
+    "rwkv7-long",
     "smallthinker-moe",
     "stablelm-parallel",
     "talkie-dense",

@@ -15,6 +15,8 @@ const MODELS: &[&str] = &[
     "kimi-linear-moe",
     "deepseek4-long",
     "qwen4exp-long",
+    "rwkv6-long",
+    "rwkv7-long",
 ];
 
 fn load(name: &str) -> Model {

@@ -1,13 +1,13 @@
 //! DeepSeek 1 and others with experts after some dense layers: dots.llm1, Ling.
 
 use super::qwen::DOWN_GATE_UP;
-use crate::arch::expert_parts::{CHOICE_BIAS_OPTIONAL, EXPERTS, SHARED};
+use crate::arch::expert_parts::{CHOICE_BIAS_OPTIONAL, EXPERTS, EXPERTS_OR_FUSED, SHARED};
 use crate::arch::parts::{
     ATTN_NORM, ATTN_OUT, ENDS, FFN_NORM, GATED_FFN, Group, HEAD_NORMS, OUTPUT_OR_TIED, OUTPUT_REQUIRED, QKV,
     QKV_BIAS_OPTIONAL, begun,
 };
-use crate::arch::rules::{ExpertLayers, ExpertRule, ExpertWidth, GatingRule, Normalize, RopeRule, SharedWidth};
-use crate::arch::{Arch, Checkpoint, Fixed, Fused, HeadDim, Key, Name, Rotary, Tokenizer};
+use crate::arch::rules::{ExpertLayers, ExpertRule, ExpertWidth, GatingRule, Normalize, Output, RopeRule, SharedWidth};
+use crate::arch::{Arch, Checkpoint, Fixed, Fused, Gating, HeadDim, Key, Name, Rotary, Tokenizer};
 
 /// `deepseek`.
 pub const DEEPSEEK: Arch = Arch {
@@ -41,6 +41,31 @@ pub const DEEPSEEK: Arch = Arch {
         ..Checkpoint::USUAL
     }],
     ..Arch::DENSE
+};
+
+/// `deepseek2-ocr`: the language model, whose positions are not stretched.
+pub const DEEPSEEK2_OCR: Arch = Arch {
+    name: "deepseek2-ocr",
+    models: "DeepSeek OCR (text)",
+    expert_block: &[
+        ATTN_NORM,
+        QKV,
+        ATTN_OUT,
+        FFN_NORM,
+        EXPERTS_OR_FUSED,
+        CHOICE_BIAS_OPTIONAL,
+        SHARED,
+        QKV_BIAS_OPTIONAL,
+    ],
+    rope: RopeRule { yarn: false, ..RopeRule::HALVES },
+    experts: ExpertRule {
+        gating: GatingRule::Key(Some(Gating::SoftMax)),
+        normalize: Normalize::Key,
+        ..DEEPSEEK.experts
+    },
+    output: Output { factored: false, ..Arch::DENSE.output },
+    checkpoints: &[],
+    ..DEEPSEEK
 };
 
 const LEADING: Key = Key::Whole(&["first_k_dense_replace"], "leading_dense_block_count");

@@ -41,6 +41,7 @@ mod qwen;
 mod qwen4;
 mod qwen_delta;
 mod relatives;
+mod rwkv;
 mod smallthinker;
 mod talkie;
 
@@ -79,6 +80,7 @@ pub static ARCHITECTURES: &[&Arch] = &[
     &relatives::DECI,
     &deepseek::DEEPSEEK,
     &deepseek2::DEEPSEEK2,
+    &deepseek::DEEPSEEK2_OCR,
     &indexed::DEEPSEEK32,
     &deepseek4::DEEPSEEK4,
     &deepseek::DOTS1,
@@ -177,6 +179,8 @@ pub static ARCHITECTURES: &[&Arch] = &[
     &qwen::QWEN3VLMOE,
     &relatives::REFACT,
     &diffusion::RND1,
+    &rwkv::RWKV6,
+    &rwkv::RWKV7,
     &relatives::SEED_OSS,
     &smallthinker::SMALLTHINKER,
     &relatives::SMOLLM3,

@@ -44,11 +44,20 @@ pub enum Recurrence {
     BoundedByRate,
     /// The same, where queries and keys are scaled to length 1 with an epsilon of 1e-6: GLM 5.3 Flash.
     BoundedOfLength,
+    /// RWKV 6, whose blocks have mixers of channels beside it.
+    Rwkv6,
+    /// RWKV 7, the same.
+    Rwkv7,
     /// Linear attention whose past decays by the head and the layer: MiniMax 01.
     Lightning,
 }
 
 impl Recurrence {
+    /// True for RWKV, whose blocks have norms and a second mixer of their own.
+    pub const fn is_rwkv(self) -> bool {
+        matches!(self, Recurrence::Rwkv6 | Recurrence::Rwkv7)
+    }
+
     /// True for the kinds of Gated DeltaNet.
     pub const fn is_delta(self) -> bool {
         use Recurrence::{DeltaNeighbours, DeltaSigmoid, DeltaTurns};

@@ -104,7 +104,10 @@ pub fn counts(k: &mut Keys<'_>, arch: &Arch, n_layer: usize) -> Counts {
                 blocks: every(true, arch.mixing != Rule::Attention, true),
             }
         }
-        Rule::Recurrent(_) => Counts { n_head: 1, n_head_kv: 1, n_ff: 0, blocks: every(false, true, false) },
+        Rule::Recurrent(kind) => {
+            let n_ff = if kind.is_rwkv() { k.count_per_layer(FF, None) } else { 0 };
+            Counts { n_head: 1, n_head_kv: 1, n_ff, blocks: every(false, true, false) }
+        }
         Rule::ByPattern(_) => {
             let n_head = k.count_per_layer(HEADS[0], None);
             let recurs = recurrent_layers(k, arch, n_layer);
@@ -172,6 +175,7 @@ pub fn mixing(
             (sizes, [(kernel - 1).saturating_mul(n_embd), 0])
         }
         Some(Recurrence::Lightning) => (Recurrent::NONE, [0, Lightning::state(n_head, head_dim)]),
+        Some(kind) if kind.is_rwkv() => rwkv(k, n_embd),
         Some(kind) if kind.is_kimi() => kimi(k, n_head),
         Some(kind) => mamba(k, kind, n_embd),
     };
@@ -230,6 +234,17 @@ fn mamba(k: &mut Keys<'_>, kind: Recurrence, n_embd: usize) -> (Recurrent, [usiz
     }
     let remembered = (sizes.kernel - 1).saturating_mul(sizes.channels());
     (sizes, [remembered, inner.saturating_mul(sizes.state)])
+}
+
+/// RWKV remembers a row for each of its mixers.
+fn rwkv(k: &mut Keys<'_>, n_embd: usize) -> (Recurrent, [usize; 2]) {
+    const SIZE: &str = "wkv.head_size";
+    let state = k.count(SIZE, MOST);
+    if !n_embd.is_multiple_of(state) {
+        k.wrong(SIZE, format!("is {state}, which does not divide {n_embd} elements"));
+    }
+    let sizes = Recurrent { inner: n_embd, state, heads: n_embd / state, ..Recurrent::NONE };
+    (sizes, [n_embd.saturating_mul(2), n_embd.saturating_mul(state)])
 }
 
 /// Kimi Delta Attention has as many heads as attention, and keys for each.

@@ -11,6 +11,7 @@ mod latent;
 mod mixing;
 mod ngrams;
 mod position;
+mod rwkv;
 mod vectors;
 mod vocabulary;
 
@@ -18,7 +19,7 @@ use trine_formats::rotated::Rotated;
 
 use super::ModelError;
 use crate::arch::rules::{NormKind, Residual, Sum};
-use crate::arch::{self, Arch, Latent, Sizes};
+use crate::arch::{self, Arch, Latent, Rwkv, Sizes};
 use crate::ops::activation::Activation;
 use crate::ops::attention::Window;
 use crate::ops::norm;
@@ -66,6 +67,10 @@ pub struct Config {
     pub cycles: Option<Cycles>,
     /// Which blocks attend, have recurrent layers and feed-forward networks.
     pub mixing: Mixing,
+    /// Sizes of RWKV's narrow vectors; zeros in other models.
+    pub rwkv: Rwkv,
+    /// Number of blocks after which the residual stream is halved, where it is.
+    pub halved_every: Option<usize>,
     /// Latent attention, where the architecture has it.
     pub latent: Option<Latent>,
     /// Attention to compressed keys, where the architecture has it.
@@ -218,6 +223,7 @@ impl Config {
                 None => self.latent.unwrap_or_default(),
             },
             recurrent: self.mixing.sizes,
+            rwkv: self.rwkv,
         }
     }
 
@@ -284,6 +290,8 @@ impl Config {
             value_dim,
             cycles: arch.cycles.then(|| Cycles::read(k, n_layer)),
             mixing: mixing::mixing(k, arch, counts, [n_embd, head_dim], others),
+            rwkv: rwkv::ranks(k, arch),
+            halved_every: rwkv::halved_every(k, arch),
             latent,
             n_ff,
             n_up: feed_forward::up(file, n_ff),

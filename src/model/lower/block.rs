@@ -39,6 +39,9 @@ impl Lowering<'_, '_> {
     /// The residual stream behind block number `layer`; `None` where a tensor is missing, which is noted.
     pub(super) fn block(&mut self, x: Value, layer: usize) -> Option<Value> {
         let c = self.c;
+        if let Some(kind) = c.mixing.kind.filter(|kind| kind.is_rwkv()) {
+            return self.rwkv_block(x, kind, layer);
+        }
         let norms = match c.residual {
             Residual::NormedSums => Norms::NONE,
             _ => Norms::load(self, layer),

@@ -23,6 +23,8 @@ pub struct Lowering<'l, 'f> {
     pub claimed: BTreeSet<String>,
     /// The embeddings, where blocks add them.
     pub embeddings: Option<Value>,
+    /// The values of the first block of RWKV 7, which later ones mix with theirs.
+    pub first_values: Option<Value>,
 }
 
 /// A program and its matrices, by number.

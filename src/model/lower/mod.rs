@@ -17,6 +17,7 @@ mod model;
 mod ngrams;
 mod recurrent;
 mod rotated;
+mod rwkv;
 mod streams;
 
 pub use lowering::{Lowered, Lowering};

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use trine::arch::{Arch, Latent, Recurrent, Role, Sizes, Tensor};
+use trine::arch::{Arch, Latent, Recurrent, Role, Rwkv, Sizes, Tensor};
 use trine::model::{LoadOptions, Model, NumberPath};
 use trine::pool::Pool;
 use trine::quant::widely::Options;
@@ -41,6 +41,7 @@ pub const SIZES: Sizes = Sizes {
     output_rank: 0,
     latent: Latent::NONE,
     recurrent: Recurrent::NONE,
+    rwkv: Rwkv::NONE,
 };
 const LAYERS: usize = 2;
 

@@ -96,10 +96,32 @@ impl AttendCompressed {
     /// Output of one head.
     fn head(&self, keys: &Keys, position: usize, head: usize, q: &[f32], out: &mut [f32]) {
         let n = self.size;
+        let (row, in_window) = self.probabilities(keys, position, head, q);
+        let (window, rest) = row.split_at(in_window);
+        let (seen, compressed) = self.seen(keys, position);
+        let mut sums = vec![0f64; n];
+        for (p, key) in window.iter().zip(seen.chunks_exact(n)).chain(rest.iter().zip(compressed.chunks_exact(n))) {
+            let p = half(*p);
+            sums.iter_mut().zip(key).for_each(|(sum, v)| *sum += f64::from(p * v));
+        }
+        out.iter_mut().zip(&sums).for_each(|(out, &sum)| *out = sum as f32);
+    }
+
+    /// Keys of the window's cells, from the beginning of a group of four on, and compressed keys.
+    fn seen<'k>(&self, keys: &'k Keys, position: usize) -> (&'k [f32], &'k [f32]) {
+        let n = self.size;
+        let first = self.window.first(position) / STEPS * STEPS;
+        let own = &keys.own[(first - keys.from) * n..(position + 1 - keys.from) * n];
+        (own, &keys.compressed[..(position + 1) / self.ratio * n])
+    }
+
+    /// Probabilities of one head: those of the window's cells, whose number in whole groups is returned too, and of the
+    /// compressed keys.
+    fn probabilities(&self, keys: &Keys, position: usize, head: usize, q: &[f32]) -> (Vec<f32>, usize) {
+        let n = self.size;
         let q: Vec<f32> = q.iter().map(|&q| half(q)).collect();
         let first = self.window.first(position) / STEPS * STEPS;
-        let seen = &keys.own[(first - keys.from) * n..(position + 1 - keys.from) * n];
-        let compressed = &keys.compressed[..(position + 1) / self.ratio * n];
+        let (seen, compressed) = self.seen(keys, position);
         // cells of the window's first group that are not in it, and of its last that come later, count nothing
         let in_window = (position + 1 - first).next_multiple_of(STEPS);
         let mut row = vec![f32::NEG_INFINITY; in_window + compressed.len() / n];
@@ -112,13 +134,7 @@ impl AttendCompressed {
         window.iter_mut().zip(seen.chunks_exact(n)).skip(hidden).for_each(|(s, key)| *s = score(key));
         rest.iter_mut().zip(compressed.chunks_exact(n)).for_each(|(s, key)| *s = score(key));
         soft_max(&mut row, self.sinks.get(head).copied());
-        let (window, rest) = row.split_at(in_window);
-        let mut sums = vec![0f64; n];
-        for (p, key) in window.iter().zip(seen.chunks_exact(n)).chain(rest.iter().zip(compressed.chunks_exact(n))) {
-            let p = half(*p);
-            sums.iter_mut().zip(key).for_each(|(sum, v)| *sum += f64::from(p * v));
-        }
-        out.iter_mut().zip(&sums).for_each(|(out, &sum)| *out = sum as f32);
+        (row, in_window)
     }
 }
 
@@ -217,6 +233,16 @@ mod tests {
                 });
                 let total = groups.fold(0f64, |sum, e| sum + e) + f64::from(expf(rule.sinks[head] - max));
                 let inverse = (1.0 / total) as f32;
+                let own = &k[..(t + 1) * size];
+                let blocks = c.chunks_exact(size).skip(ratio - 1).step_by(ratio).take((t + 1) / ratio);
+                let halves = |x: &[f32]| x.iter().map(|&x| half(x)).collect::<Vec<f32>>();
+                let (own, compressed) = (halves(own), halves(&blocks.flatten().copied().collect::<Vec<f32>>()));
+                let (got, in_window) = rule.probabilities(&Keys { own, from: 0, compressed }, t, head, q);
+                let first = (t + 1usize).saturating_sub(10) / 4 * 4;
+                let windowed = (0..in_window).map(|i| first + i).map(|p| if p <= t { e[p] } else { 0.0 });
+                let expected = windowed.chain(e[tokens.next_multiple_of(4)..].iter().copied().take((t + 1) / ratio));
+                let expected: Vec<u32> = expected.map(|e| (e * inverse).to_bits()).collect();
+                assert_eq!(bits(&got), expected, "{t} {head}");
                 for i in 0..size {
                     let terms = keys.iter().zip(&e).map(|((k, _), e)| half(e * inverse) * half(k[i]));
                     let sum = terms.fold(0f64, |sum, term| sum + f64::from(term)) as f32;

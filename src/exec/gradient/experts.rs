@@ -112,7 +112,7 @@ impl<T: Real> Choice<T> {
                 Gating::Sigmoid => out.iter_mut().zip(&p).for_each(|(d, &p)| *d = *d * p * (T::of(1.0) - p)),
                 Gating::RootOfSoftplus => {
                     let slope = |x: T, p: T| head_gate(HeadGate::Softplus, x).1 / (p + p);
-                    out.iter_mut().zip(scores.iter().zip(&p)).for_each(|(d, (&x, &p))| *d = *d * slope(x, p));
+                    out.iter_mut().zip(scores.iter().zip(&p)).for_each(|(d, (&x, &p))| *d *= slope(x, p));
                 }
                 Gating::SoftMaxOfChosen => {}
             }

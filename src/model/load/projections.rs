@@ -207,7 +207,7 @@ impl Loader<'_> {
         let ids = view.data.as_chunks::<4>().0.iter().map(|id| u32::from_le_bytes(*id));
         if view.info.ty != TypeId::I32 || ids.clone().any(|id| id as usize >= experts.count) {
             let what = format!("it has to hold numbers of {} experts, as i32", experts.count);
-            self.problem(Problem::tensor(&*name, what));
+            self.problem(Problem::tensor(&name, what));
             return None;
         }
         Some(ids.collect())

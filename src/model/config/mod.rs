@@ -33,8 +33,8 @@ pub use experts::Experts;
 pub use header::Header;
 use keys::Keys;
 pub use mixing::Mixing;
-pub use vectors::Vectors;
 pub use ngrams::Ngrams;
+pub use vectors::Vectors;
 use vocabulary::vocabulary;
 
 /// Largest `block_count` llama.cpp accepts.

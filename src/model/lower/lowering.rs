@@ -45,6 +45,7 @@ impl<'l, 'f> Lowering<'l, 'f> {
             rotations: Vec::new(),
             claimed: BTreeSet::new(),
             embeddings: None,
+            first_values: None,
         }
     }
 }

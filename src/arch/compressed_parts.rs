@@ -22,7 +22,7 @@ pub const GROUPED_OUT: Group = &[
     tensor("attn_output_a.weight", &[OutputGroups, OutputRank, OutputGroup], ByRows),
     tensor("attn_output_b.weight", &[Embd, OutputRanks], ByColumns).stands_for("attn_output.weight"),
 ];
-/// What makes a key for each block of positions: projections to values and scores, scores of the places in a block, and
+/// The tensors that make a key for each block of positions: projections to values and scores, scores of the places in a block, and
 /// the norm of the keys. Blocks of one kind overlap.
 pub const COMPRESSORS: Group = &[
     tensor("attn_compressor_kv.weight", &[TwiceHead, Embd], ByRows).stands_for("overlapping_kv.weight").optional(),

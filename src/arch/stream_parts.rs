@@ -29,7 +29,7 @@ pub const GATED_ENDS: Group = &[
     tensor("output_hc_up.weight", &[StreamsTimesEmbd, StreamRank], ByRows),
     tensor("per_layer_token_embd.weight", &[NgramRows, NgramSize], Positions).optional(),
 ];
-/// What a block makes of n-grams: keys and values, norms of these and of the streams, and the convolution.
+/// The use that a block makes of n-grams: keys and values, norms of these and of the streams, and the convolution.
 pub const NGRAMS: Group = &[
     tensor("ple_key.weight", &[StreamsTimesEmbd, Embd], ByRows).optional(),
     tensor("ple_value.weight", &[Embd, Embd], ByRows).optional(),

@@ -77,7 +77,7 @@ pub(super) fn all(folder: &mut Folder, h: &HParams) -> Result<Option<String>, Co
     Ok(Some(note))
 }
 
-/// What `quantization_config` says.
+/// The matrices that `quantization_config` means.
 struct Finder<'a> {
     tensors: BTreeMap<&'a str, &'a Source>,
     kind: Kind,

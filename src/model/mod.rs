@@ -65,7 +65,7 @@ struct Inner {
     handover: (usize, Value),
     /// The weights, where the processor has them.
     processor: Processor,
-    /// What follows on the pooling of hidden states.
+    /// The steps behind the pooling of hidden states.
     heads: Heads,
     /// The types of keys and values.
     cache: CacheTypes,
@@ -353,7 +353,7 @@ impl Model {
         }
     }
 
-    /// What follows on the pooling, with any-precision weights at `bits`: the model's projections on a vector, and for
+    /// The steps behind the pooling, with any-precision weights at `bits`: the model's projections on a vector, and for
     /// [`Pooling::Rank`] the outputs of its head, as many as it has names for, at least one. Runs on the current pool.
     pub(crate) fn behind_pooling(&self, pooling: Pooling, bits: u8, pooled: &[f32]) -> Vec<f32> {
         self.inner.heads.run(pooling, bits, pooled, self.config().vectors.classes())

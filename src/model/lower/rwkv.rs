@@ -14,7 +14,7 @@ const HEAD_EPS: f32 = 64e-5;
 /// Every so many blocks the stream of RWKV 6 is halved by this.
 const HALF: f32 = 0.5;
 
-/// What both kinds of time mixing begin and end with.
+/// The beginning and the end of both kinds of time mixing.
 struct TimeMix {
     receptance: Linear,
     key: Linear,

@@ -119,7 +119,7 @@ mod tests {
         assert_eq!(choose(&all, 1000), Some(vec![2, 2]));
     }
 
-    /// What lies above the hull is taken where nothing else fits, and what loses more for more bytes never.
+    /// Offers above the hull are taken where nothing else fits, and those that lose more for more bytes never.
     #[test]
     fn room_that_is_left_is_used() {
         let all = offers(&[&[(1, 8.0), (3, 7.0), (9, 0.0)], &[(5, 1.0), (6, 2.0)]]);

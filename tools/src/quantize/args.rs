@@ -9,7 +9,7 @@ use trine::quant::{Encoder, Ftype, KvOverride, RunOptions, Selection, Target, ne
 use trine_formats::gguf::ShapeTiles;
 use trine_formats::types::TypeId;
 
-use super::size::{self, SizeArgs};
+use super::size_args::{self, SizeArgs};
 use crate::anyprec::AnyPrecArgs;
 use crate::goal::{self, long_help};
 use crate::gptq::GptqArgs;
@@ -195,7 +195,7 @@ impl Job {
     pub fn new(args: &Args) -> Result<Job> {
         let rest: Vec<&str> = args.rest.iter().map(String::as_str).collect();
         if let Some((_, option)) = args.size.given() {
-            let (out, threads) = size::words(&rest, option)?;
+            let (out, threads) = size_args::words(&rest, option)?;
             // The type that most weights will have is not known yet.
             return Ok(Job { out: out.into(), target: Target::Ftype(Ftype::Q8_0), threads: threads_of(threads)? });
         }

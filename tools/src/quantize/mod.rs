@@ -6,7 +6,8 @@ mod outcome;
 mod recipe;
 mod rotate;
 mod show;
-pub mod size;
+mod size;
+pub mod size_args;
 mod widely;
 
 use std::io::{BufWriter, Write};

@@ -22,8 +22,8 @@ pub const GROUPED_OUT: Group = &[
     tensor("attn_output_a.weight", &[OutputGroups, OutputRank, OutputGroup], ByRows),
     tensor("attn_output_b.weight", &[Embd, OutputRanks], ByColumns).stands_for("attn_output.weight"),
 ];
-/// The tensors that make a key for each block of positions: projections to values and scores, scores of the places in a block, and
-/// the norm of the keys. Blocks of one kind overlap.
+/// The tensors that make a key for each block of positions: projections to values and scores, scores of the places in a
+/// block, and the norm of the keys. Blocks of one kind overlap.
 pub const COMPRESSORS: Group = &[
     tensor("attn_compressor_kv.weight", &[TwiceHead, Embd], ByRows).stands_for("overlapping_kv.weight").optional(),
     tensor("attn_compressor_gate.weight", &[TwiceHead, Embd], ByRows).stands_for("overlapping_gate.weight").optional(),

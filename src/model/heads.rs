@@ -57,8 +57,8 @@ impl Heads {
         self.rank.is_some()
     }
 
-    /// The steps behind the pooling: the projections on a vector, and for [`Pooling::Rank`] the first `classes` outputs of
-    /// the head; `pooled` itself where there is neither.
+    /// The steps behind the pooling: the projections on a vector, and for [`Pooling::Rank`] the first `classes` outputs
+    /// of the head; `pooled` itself where there is neither.
     pub fn run(&self, pooling: Pooling, bits: u8, pooled: &[f32], classes: usize) -> Vec<f32> {
         if let (Pooling::Rank, Some(rank)) = (pooling, &self.rank) {
             let mut outputs = rank.run(bits, pooled);

@@ -50,5 +50,6 @@ pub const GLM5_NEXT: Arch = Arch {
         KIMI_LINEAR.ignored,
     ),
     steered: false,
+    checkpoints: &[],
     ..KIMI_LINEAR
 };

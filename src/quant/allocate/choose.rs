@@ -140,7 +140,7 @@ mod tests {
         let mut sums = (0.0, 0.0);
         for _ in 0..200 {
             let tensor = |rows: u64, loss: f64| -> Vec<Offer> {
-                (2..7).map(|bits| Offer { bytes: rows * bits, loss: loss * 0.25f64.powi(bits as i32) }).collect()
+                (2..7).map(|bits| Offer { bytes: rows * bits, loss: loss / (1u64 << (2 * bits)) as f64 }).collect()
             };
             let all: Vec<_> = (0..5).map(|_| tensor(1 + next(8), 1.0 + next(20) as f64)).collect();
             let least = least(&all);

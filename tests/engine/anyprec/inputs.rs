@@ -210,7 +210,7 @@ fn sensitivities_of_another_model_are_refused() {
     assert!(refused(&checkpoint, 2).contains("two files have"));
 
     let mut unknown = draft();
-    unknown.meta = metadata("rwkv7");
+    unknown.meta = metadata("gemma4");
     std::fs::write(&path, safetensors(&checkpoint)).unwrap();
     let error = refused_files(&unknown.model(), std::slice::from_ref(&path));
     assert!(error.contains("for architecture 'rwkv7'"), "{error}");

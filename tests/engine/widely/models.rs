@@ -33,7 +33,7 @@ pub const SIZES: Sizes = Sizes {
     streams: 0,
     token_types: 0,
     up: 0,
-    classes: 0,
+    classes: 1,
     projected: 0,
     stream_rank: 0,
     ngrams: [0; 3],

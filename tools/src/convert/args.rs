@@ -37,7 +37,7 @@ pub struct Args {
     #[arg(long, value_name = "TYPE", default_value = "auto", value_parser = outtype)]
     pub outtype: Choice,
 
-    /// How the matrices are made: auto believes config.json, which cannot tell a TriLM from any other LLaMA
+    /// Kind of matrices: auto believes config.json, which cannot tell a TriLM from any other LLaMA
     #[arg(long, value_enum, default_value = "auto")]
     pub ternary: TernaryArg,
 

@@ -57,6 +57,7 @@ const RUN: &[&str] = &[
     "command-r-dense",
     "deci-dense",
     "deepseek-moe",
+    "deepseek2-ocr-long",
     "dots1-moe",
     "ernie4_5-moe-moe",
     "ernie4_5-moe",

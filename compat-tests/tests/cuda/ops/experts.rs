@@ -35,15 +35,20 @@ pub fn rule(experts: usize, used: usize) -> Choosing {
     }
 }
 
+/// Its gating, by the device's number.
+fn gating(rule: &Choosing) -> program::Gating {
+    match rule.gating {
+        Gating::SoftMax => program::Gating::SoftMax,
+        Gating::Sigmoid => program::Gating::Sigmoid,
+        _ => program::Gating::SoftMaxOfChosen,
+    }
+}
+
 /// The same for a program.
 fn recorded(rule: &Choosing) -> program::Choosing<'static> {
     program::Choosing {
         used: rule.used,
-        gating: match rule.gating {
-            Gating::SoftMax => program::Gating::SoftMax,
-            Gating::Sigmoid => program::Gating::Sigmoid,
-            _ => program::Gating::SoftMaxOfChosen,
-        },
+        gating: gating(rule),
         claim: match rule.claim {
             Claim::Probabilities => program::Claim::Probabilities,
             Claim::Scores => program::Claim::Scores,
@@ -79,7 +84,7 @@ pub fn choose_in(
     let numbers = [
         rule.experts,
         rule.used,
-        rule.gating as usize,
+        gating(rule) as usize,
         rule.claim as usize,
         rule.bias.is_some().into(),
         groups,

@@ -213,7 +213,7 @@ fn sensitivities_of_another_model_are_refused() {
     unknown.meta = metadata("gemma4");
     std::fs::write(&path, safetensors(&checkpoint)).unwrap();
     let error = refused_files(&unknown.model(), std::slice::from_ref(&path));
-    assert!(error.contains("for architecture 'rwkv7'"), "{error}");
+    assert!(error.contains("for architecture 'gemma4'"), "{error}");
     let mut odd = draft();
     odd.meta.set("llama.attention.head_count", Value::U32(5));
     let error = refused_files(&odd.model(), std::slice::from_ref(&path));

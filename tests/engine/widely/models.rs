@@ -33,7 +33,7 @@ pub const SIZES: Sizes = Sizes {
     streams: 0,
     token_types: 0,
     up: 0,
-    classes: 1,
+    classes: 0,
     projected: 0,
     stream_rank: 0,
     ngrams: [0; 3],
@@ -113,7 +113,8 @@ pub fn random_of(arch: &str, ty: TypeId, sizes: &Sizes) -> ModelFile {
     let blocks = (0..LAYERS).flat_map(|n| arch.block_tensors(false).map(move |t| (format!("blk.{n}."), t)));
     let tensors: Vec<(NewTensor, Vec<u8>)> = ends
         .chain(blocks)
-        .filter(|(_, t)| t.role != Role::RopeFactors)
+        // Nor the head of a model that ranks.
+        .filter(|(_, t)| t.role != Role::RopeFactors && !t.gguf.starts_with("cls."))
         .map(|(prefix, t)| {
             let ty = match t.role {
                 Role::Norm | Role::Bias => TypeId::F32,

@@ -71,6 +71,7 @@ const HEADINGS: &[(&str, Row)] = &[
     ("Tasks", ("", &["hellaswag-tasks", "winogrande-tasks", "multiple-choice-tasks", "parallel"])),
     ("Mixtures of types", ("", &["leave-output-tensor", "tensor-type-file", "include-weights", "exclude-weights",
                                  "prune-layers"])),
+    ("Files of a size", ("rquantize", &["target-bpw", "target-size", "recipe"])),
     ("Rotations", ("rquantize", &["rotate", "unrotate"])),
     ("Split files", ("", &["keep-split", "split", "split-max-tensors", "no-tensor-first-split"])),
     ("Files", ("", &["output-format", "output-frequency", "save-frequency"])),

@@ -123,7 +123,8 @@ impl Arch {
     /// True if every block attends to its own keys and values and runs once, and the model makes logits; synthetic models
     /// have this form.
     pub fn is_plain(&self) -> bool {
-        self.mixing == Mixing::Attention && !self.attention.latent && !self.cycles && !self.vectors
+        let usual = !self.attention.latent && !self.attention.compressed;
+        self.mixing == Mixing::Attention && usual && !self.cycles && !self.vectors
     }
 
     /// True if the graph multiplies the output of a projection, such as `attn_q`, by its per-tensor factors (`.scale`).

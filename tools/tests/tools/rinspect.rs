@@ -125,8 +125,8 @@ fn whether_trine_runs_a_model_is_said() {
             true,
         ),
         ("gpt2", "architecture gpt2: trine runs it (GPT-2, Cerebras-GPT), rconvert reads its checkpoints\n", true),
-        ("jais", "architecture jais: trine runs it (Jais 13B, 30B)\n", true),
-        ("rwkv7", "architecture rwkv7: trine does not run it yet, it needs layers with a recurrent state\n", false),
+        ("deci", "architecture deci: trine runs it (DeciLM, Llama Nemotron)\n", true),
+        ("arwkv7", "architecture arwkv7: trine does not run it yet, it needs layers with a recurrent state\n", false),
     ] {
         let mut meta = Metadata::default();
         meta.set("general.architecture", Meta::str(name));

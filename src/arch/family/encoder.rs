@@ -7,8 +7,8 @@ use crate::arch::encoder_parts::{
     ATTN_NORM_OPTIONAL, ENCODER_NORM, NORMED_RANK_HEAD, PROJECTIONS, RANK_HEAD, TOKEN_NORM_BARE,
 };
 use crate::arch::parts::{
-    ATTN_NORM, ATTN_OUT, ATTN_POST_NORM, ENDS, FFN_NORM, FFN_POST_NORM, FUSED_FFN, GATED_FFN, HEAD_NORMS, PRE_FFN_NORM,
-    QKV, QKV_BIAS_OPTIONAL, ROPE_FACTORS, ROPE_FACTORS_BY_CONTEXT, TOKENS,
+    ATTN_NORM, ATTN_OUT, ENDS, FFN_NORM, FUSED_FFN, GATED_FFN, QKV, QKV_BIAS_OPTIONAL, ROPE_FACTORS,
+    ROPE_FACTORS_BY_CONTEXT, TOKENS,
 };
 use crate::arch::rules::{Attention, FeedForward, NormKind, RopeRule, ScoreScale, WindowRope, WindowRule};
 use crate::arch::{Activation, Arch, Pooling};
@@ -33,18 +33,6 @@ pub const GEMMA_EMBEDDING: Arch = Arch {
     name: "gemma-embedding",
     models: "EmbeddingGemma",
     ends: &[ENDS, PROJECTIONS],
-    block: &[
-        ATTN_NORM,
-        QKV,
-        HEAD_NORMS,
-        ATTN_OUT,
-        ATTN_POST_NORM,
-        PRE_FFN_NORM,
-        GATED_FFN,
-        FFN_POST_NORM,
-        QKV_BIAS_OPTIONAL,
-    ],
-    window: Some(WindowRule { rope: WindowRope::OWN, ..WindowRule::every(6) }),
     attention: Attention { both_ways: true, scale: ScoreScale::OnQueries(None), ..Attention::USUAL },
     output: Arch::DENSE.output,
     vectors: true,

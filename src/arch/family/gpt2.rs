@@ -9,7 +9,7 @@ use crate::arch::parts::{
 };
 use crate::arch::rules::{Alibi, Attention, FeedForward, NormKind, RopeRule, ScoreScale};
 use crate::arch::{
-    Activation, Arch, Checkpoint, Factor, Fixed, Fused, Key, KvHeads, RopeScaling, Step, TensorKey, Width,
+    Activation, Arch, Checkpoint, Factor, Fixed, Fused, Key, KvHeads, Name, RopeScaling, Step, TensorKey, Width,
 };
 
 /// `gpt2`.
@@ -34,22 +34,40 @@ pub const GPT2: Arch = Arch {
     feed_forward: FeedForward { activation: Activation::Gelu, ..Arch::DENSE.feed_forward },
     checkpoints: &[&Checkpoint {
         classes: &["GPT2LMHeadModel"],
+        more_names: POSITION_NAMES,
         transposed: true,
         kv_heads: KvHeads::Queries,
         fixed: &[("scale_attn_by_inverse_layer_idx", Fixed::Unset), ("scale_attn_weights", Fixed::True)],
-        keys: &[
-            Key::Blocks,
-            Key::Context,
-            Key::Embedding,
-            Key::FeedForward,
-            Key::Heads,
-            Key::LayerEpsilon,
-            Key::FileType,
-        ],
+        keys: KEYS,
         ..CHECKPOINT
     }],
     ..Arch::DENSE
 };
+
+/// The names of GPT-2's tensors, but for its positions.
+pub const NAMES: &[Name] = &[
+    ("wte.weight", &["token_embd.weight"]),
+    ("ln_f.weight", &["output_norm.weight"]),
+    ("ln_f.bias", &["output_norm.bias"]),
+    ("ln_1.weight", &["attn_norm.weight"]),
+    ("ln_1.bias", &["attn_norm.bias"]),
+    ("attn.c_attn.weight", &["attn_qkv.weight"]),
+    ("attn.c_attn.bias", &["attn_qkv.bias"]),
+    ("attn.c_proj.weight", &["attn_output.weight"]),
+    ("attn.c_proj.bias", &["attn_output.bias"]),
+    ("ln_2.weight", &["ffn_norm.weight"]),
+    ("ln_2.bias", &["ffn_norm.bias"]),
+    ("mlp.c_fc.weight", &["ffn_up.weight"]),
+    ("mlp.c_fc.bias", &["ffn_up.bias"]),
+    ("mlp.c_proj.weight", &["ffn_down.weight"]),
+    ("mlp.c_proj.bias", &["ffn_down.bias"]),
+];
+/// That of its positions.
+const POSITION_NAMES: &[Name] = &[("wpe.weight", &["position_embd.weight"])];
+
+/// The keys of GPT-2's files.
+const KEYS: &[Key] =
+    &[Key::Blocks, Key::Context, Key::Embedding, Key::FeedForward, Key::Heads, Key::LayerEpsilon, Key::FileType];
 
 /// The common part of checkpoints like GPT-2's.
 const CHECKPOINT: Checkpoint = Checkpoint {
@@ -57,24 +75,7 @@ const CHECKPOINT: Checkpoint = Checkpoint {
     tied: true,
     root: "transformer",
     blocks: "h",
-    names: &[
-        ("wte.weight", &["token_embd.weight"]),
-        ("wpe.weight", &["position_embd.weight"]),
-        ("ln_f.weight", &["output_norm.weight"]),
-        ("ln_f.bias", &["output_norm.bias"]),
-        ("ln_1.weight", &["attn_norm.weight"]),
-        ("ln_1.bias", &["attn_norm.bias"]),
-        ("attn.c_attn.weight", &["attn_qkv.weight"]),
-        ("attn.c_attn.bias", &["attn_qkv.bias"]),
-        ("attn.c_proj.weight", &["attn_output.weight"]),
-        ("attn.c_proj.bias", &["attn_output.bias"]),
-        ("ln_2.weight", &["ffn_norm.weight"]),
-        ("ln_2.bias", &["ffn_norm.bias"]),
-        ("mlp.c_fc.weight", &["ffn_up.weight"]),
-        ("mlp.c_fc.bias", &["ffn_up.bias"]),
-        ("mlp.c_proj.weight", &["ffn_down.weight"]),
-        ("mlp.c_proj.bias", &["ffn_down.bias"]),
-    ],
+    names: NAMES,
     fused: Some(Fused::InOrder),
     width: Width::Fourfold,
     context_names: &["n_ctx", "n_positions"],
@@ -89,6 +90,7 @@ pub const STARCODER: Arch = Arch {
     models: "StarCoder 1, SantaCoder",
     checkpoints: &[&Checkpoint {
         classes: &["GPTBigCodeForCausalLM"],
+        more_names: POSITION_NAMES,
         kv_heads: KvHeads::One,
         context_names: &["n_positions"],
         fixed: &[("multi_query", Fixed::True), ("scale_attn_weights", Fixed::True)],
@@ -212,25 +214,8 @@ pub const JAIS: Arch = Arch {
         activations: &["swiglu"],
         root: "transformer",
         blocks: "h",
-        names: &[
-            ("wte.weight", &["token_embd.weight"]),
-            ("ln_f.weight", &["output_norm.weight"]),
-            ("ln_f.bias", &["output_norm.bias"]),
-            ("ln_1.weight", &["attn_norm.weight"]),
-            ("ln_1.bias", &["attn_norm.bias"]),
-            ("attn.c_attn.weight", &["attn_qkv.weight"]),
-            ("attn.c_attn.bias", &["attn_qkv.bias"]),
-            ("attn.c_proj.weight", &["attn_output.weight"]),
-            ("attn.c_proj.bias", &["attn_output.bias"]),
-            ("ln_2.weight", &["ffn_norm.weight"]),
-            ("ln_2.bias", &["ffn_norm.bias"]),
-            ("mlp.c_fc.weight", &["ffn_up.weight"]),
-            ("mlp.c_fc.bias", &["ffn_up.bias"]),
-            ("mlp.c_fc2.weight", &["ffn_gate.weight"]),
-            ("mlp.c_fc2.bias", &["ffn_gate.bias"]),
-            ("mlp.c_proj.weight", &["ffn_down.weight"]),
-            ("mlp.c_proj.bias", &["ffn_down.bias"]),
-        ],
+        names: NAMES,
+        more_names: &[("mlp.c_fc2.weight", &["ffn_gate.weight"]), ("mlp.c_fc2.bias", &["ffn_gate.bias"])],
         steps: &[
             ("wte.weight", &[Step::Times(&[Factor::First(&["mup_embeddings_scale", "embeddings_scale"])])]),
             (
@@ -242,15 +227,7 @@ pub const JAIS: Arch = Arch {
         fused: Some(Fused::InOrder),
         transposed: true,
         fixed: &[("position_embedding_type", Fixed::Text("alibi"))],
-        keys: &[
-            Key::Blocks,
-            Key::Context,
-            Key::Embedding,
-            Key::FeedForward,
-            Key::Heads,
-            Key::LayerEpsilon,
-            Key::FileType,
-        ],
+        keys: KEYS,
         ..Checkpoint::LAYER_NORMS
     }],
     models: "Jais 13B, 30B",

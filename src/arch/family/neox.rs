@@ -1,6 +1,6 @@
 //! GPT-NeoX and others with layer norms and RoPE, most of them with biases on every projection and without a gate.
 
-use super::gpt2::GPT2;
+use super::gpt2::{self, GPT2};
 use crate::arch::parts::{
     ATTN_NORM, ATTN_NORM_BIAS, ATTN_OUT, ATTN_OUT_BIAS_OPTIONAL, ENDS, FFN_NORM, FFN_NORM_BIAS, FFN_NORM_OPTIONAL,
     GATED_FFN, OUTPUT_NORM_BIAS, OUTPUT_OR_TIED, OUTPUT_REQUIRED, OWN_HEAD_NORMS_OPTIONAL, PLAIN_FFN,
@@ -73,23 +73,7 @@ pub const CODESHELL: Arch = Arch {
         activations: GELU,
         root: "transformer",
         blocks: "h",
-        names: &[
-            ("wte.weight", &["token_embd.weight"]),
-            ("ln_f.weight", &["output_norm.weight"]),
-            ("ln_f.bias", &["output_norm.bias"]),
-            ("ln_1.weight", &["attn_norm.weight"]),
-            ("ln_1.bias", &["attn_norm.bias"]),
-            ("attn.c_attn.weight", &["attn_qkv.weight"]),
-            ("attn.c_attn.bias", &["attn_qkv.bias"]),
-            ("attn.c_proj.weight", &["attn_output.weight"]),
-            ("attn.c_proj.bias", &["attn_output.bias"]),
-            ("ln_2.weight", &["ffn_norm.weight"]),
-            ("ln_2.bias", &["ffn_norm.bias"]),
-            ("mlp.c_fc.weight", &["ffn_up.weight"]),
-            ("mlp.c_fc.bias", &["ffn_up.bias"]),
-            ("mlp.c_proj.weight", &["ffn_down.weight"]),
-            ("mlp.c_proj.bias", &["ffn_down.bias"]),
-        ],
+        names: gpt2::NAMES,
         fused: Some(Fused::InOrder),
         width: Width::Fourfold,
         context_names: &["n_positions"],

@@ -140,7 +140,7 @@ impl Pass<'_, '_, '_> {
             Op::AttendCompressed(rule) => {
                 let [q, keys, compressed] = self.inputs(at).map(|x| self.values.get(x));
                 kv::store(isa, rule.cache, self.parts, keys, compressed);
-                let y = rule.run(self.parts, q);
+                let y = rule.run(isa, self.parts, q);
                 self.one(at, y);
             }
             Op::Convolve(rule, state) => {

@@ -9,10 +9,10 @@
 use trine_formats::types::num::{f16_to_f32, f32_to_f16};
 
 use super::Window;
-use crate::kernels::Floats;
+use crate::kernels::elements::{soft_max, soft_max_with_sink};
 use crate::kernels::halves::{BLOCK, LINE, STEPS};
+use crate::kernels::{Floats, Isa};
 use crate::kv::{Sequence, SequenceRows, TILE};
-use crate::math::{expf, pexp};
 use crate::pool;
 
 /// Attention of one layer.
@@ -47,7 +47,7 @@ struct Keys {
 impl AttendCompressed {
     /// Output of the heads, `[rows of the pass][heads * size]`, for queries of that shape. Keys of the pass are in the
     /// cache.
-    pub fn run(&self, parts: &[SequenceRows<'_>], q: &[f32]) -> Floats {
+    pub fn run(&self, isa: Isa, parts: &[SequenceRows<'_>], q: &[f32]) -> Floats {
         let width = self.heads * self.size;
         let mut out = Floats::scratch(q.len());
         out.fill(0.0);
@@ -57,7 +57,7 @@ impl AttendCompressed {
             let q = &q[rows.clone()];
             pool::chunks_mut(&mut out[rows], self.size, |row, out| {
                 let position = part.first() + row / self.heads;
-                self.head(&keys, position, row % self.heads, &q[row * self.size..][..self.size], out);
+                self.head(isa, &keys, [position, row % self.heads], &q[row * self.size..][..self.size], out);
             });
         }
         out
@@ -94,9 +94,9 @@ impl AttendCompressed {
     }
 
     /// Output of one head.
-    fn head(&self, keys: &Keys, position: usize, head: usize, q: &[f32], out: &mut [f32]) {
+    fn head(&self, isa: Isa, keys: &Keys, [position, head]: [usize; 2], q: &[f32], out: &mut [f32]) {
         let n = self.size;
-        let (row, in_window) = self.probabilities(keys, position, head, q);
+        let (row, in_window) = self.probabilities(isa, keys, [position, head], q);
         let (window, rest) = row.split_at(in_window);
         let (seen, compressed) = self.seen(keys, position);
         let mut sums = vec![0f64; n];
@@ -117,23 +117,28 @@ impl AttendCompressed {
 
     /// Probabilities of one head: those of the window's cells, whose number in whole groups is returned too, and of the
     /// compressed keys.
-    fn probabilities(&self, keys: &Keys, position: usize, head: usize, q: &[f32]) -> (Vec<f32>, usize) {
+    fn probabilities(&self, isa: Isa, keys: &Keys, [position, head]: [usize; 2], q: &[f32]) -> (Vec<f32>, usize) {
         let n = self.size;
         let q: Vec<f32> = q.iter().map(|&q| half(q)).collect();
         let first = self.window.first(position) / STEPS * STEPS;
         let (seen, compressed) = self.seen(keys, position);
         // cells of the window's first group that are not in it, and of its last that come later, count nothing
         let in_window = (position + 1 - first).next_multiple_of(STEPS);
-        let mut row = vec![f32::NEG_INFINITY; in_window + compressed.len() / n];
+        let cells = in_window + compressed.len() / n;
+        let mut row = vec![f32::NEG_INFINITY; cells.next_multiple_of(LINE)];
         let (window, rest) = row.split_at_mut(in_window);
         let score = |key: &[f32]| {
             let terms = key.iter().zip(&q);
-            terms.fold(0f64, |sum, (k, q)| sum + f64::from(k * q)) as f32 * self.scale + 0.0
+            terms.fold(0f64, |sum, (k, q)| sum + f64::from(k * q)) as f32
         };
         let hidden = self.window.first(position) - first;
         window.iter_mut().zip(seen.chunks_exact(n)).skip(hidden).for_each(|(s, key)| *s = score(key));
         rest.iter_mut().zip(compressed.chunks_exact(n)).for_each(|(s, key)| *s = score(key));
-        soft_max(&mut row, self.sinks.get(head).copied());
+        match self.sinks.get(head) {
+            Some(&sink) => soft_max_with_sink(isa, &mut row, 0..cells, self.scale, sink),
+            None => soft_max(isa, &mut row, 0..cells, self.scale),
+        }
+        row.truncate(cells);
         (row, in_window)
     }
 }
@@ -148,24 +153,6 @@ fn pool_rows(numbers: std::ops::Range<usize>, size: usize, fill: impl Fn(usize, 
     rows
 }
 
-/// The soft-max of a row and a sink: whole groups of four by the 4-lane exponential, and so what is left of the row,
-/// whose group minus infinity would fill.
-fn soft_max(row: &mut [f32], sink: Option<f32>) {
-    let max = row.iter().fold(f32::NEG_INFINITY, |max, &v| if v > max { v } else { max });
-    let max = sink.map_or(max, |sink| if max > sink { max } else { sink });
-    row.iter_mut().for_each(|v| *v = pexp(*v - max));
-    let mut total = 0f64;
-    for group in row.chunks(STEPS) {
-        let e = |i: usize| group.get(i).copied().unwrap_or(0.0);
-        total += f64::from((e(0) + e(1)) + (e(2) + e(3)));
-    }
-    if let Some(sink) = sink {
-        total += f64::from(expf(sink - max));
-    }
-    let inverse = (1.0 / total) as f32;
-    row.iter_mut().for_each(|v| *v *= inverse);
-}
-
 fn half(x: f32) -> f32 {
     f16_to_f32(f32_to_f16(x))
 }
@@ -173,9 +160,9 @@ fn half(x: f32) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::Isa;
     use crate::kernels::testing::Random;
     use crate::kv::{PageLayout, PagePool, store};
+    use crate::math::{expf, pexp};
 
     #[test]
     fn queries_attend_to_the_window_and_to_whole_blocks() {
@@ -201,7 +188,7 @@ mod tests {
                 let (q, k, c) = (of(&q, heads * size), of(&k, size), of(&c, size));
                 let mut parts = [SequenceRows { seq: &mut seq, rows: 0..step }];
                 store(Isa::detect(), 0, &mut parts, &k, &c);
-                y.extend_from_slice(&rule.run(&parts, &q));
+                y.extend_from_slice(&rule.run(Isa::detect(), &parts, &q));
                 seq.advance(step);
                 from += step;
             }
@@ -237,7 +224,8 @@ mod tests {
                 let blocks = c.chunks_exact(size).skip(ratio - 1).step_by(ratio).take((t + 1) / ratio);
                 let halves = |x: &[f32]| x.iter().map(|&x| half(x)).collect::<Vec<f32>>();
                 let (own, compressed) = (halves(own), halves(&blocks.flatten().copied().collect::<Vec<f32>>()));
-                let (got, in_window) = rule.probabilities(&Keys { own, from: 0, compressed }, t, head, q);
+                let (got, in_window) =
+                    rule.probabilities(Isa::detect(), &Keys { own, from: 0, compressed }, [t, head], q);
                 let first = (t + 1usize).saturating_sub(10) / 4 * 4;
                 let windowed = (0..in_window).map(|i| first + i).map(|p| if p <= t { e[p] } else { 0.0 });
                 let expected = windowed.chain(e[tokens.next_multiple_of(4)..].iter().copied().take((t + 1) / ratio));

@@ -44,13 +44,13 @@ impl Pass<'_, '_, '_> {
     }
 
     /// Calls `f` for every sequence of the pass with its rows of all inputs of operation number `at`, and with the
-    /// numbers `state` of its recurrent state, which it takes to the last of them; the outputs.
+    /// numbers `state` of its recurrent state, which it takes to the last of them; its results are the outputs.
     pub(super) fn recur<const N: usize>(
         &mut self,
         at: usize,
         state: &Range<usize>,
         mut f: impl FnMut([&[f32]; N], &mut [f32]) -> Floats,
-    ) -> Floats {
+    ) {
         let all = self.inputs::<N>(at).map(|x| self.values.get(x));
         let rows = self.positions.all.len();
         let columns = self.program.shape(self.program.operations()[at].outputs[0]).columns;
@@ -64,6 +64,6 @@ impl Pass<'_, '_, '_> {
             let given = f(inputs, &mut part.seq.state_mut()[state.clone()]);
             y[part.rows.start * columns..part.rows.end * columns].copy_from_slice(&given);
         }
-        y
+        self.one(at, y);
     }
 }

@@ -143,40 +143,18 @@ impl Pass<'_, '_, '_> {
                 let y = rule.run(isa, self.parts, q);
                 self.one(at, y);
             }
-            Op::Convolve(rule, state) => {
-                let y = self.recur(at, state, |[x], state| rule.run(x, state));
-                self.one(at, y);
-            }
+            Op::Convolve(rule, state) => self.recur(at, state, |[x], state| rule.run(x, state)),
             Op::Delta(rule, state) => {
-                let y = self
-                    .recur(at, state, |[q, k, v, g, b], state| rule.run(&ops::delta::Steps { q, k, v, g, b }, state));
-                self.one(at, y);
+                self.recur(at, state, |[q, k, v, g, b], state| rule.run(&ops::delta::Steps { q, k, v, g, b }, state));
             }
             Op::Scan(rule, state) => {
-                let y =
-                    self.recur(at, state, |[x, dt, b, c], state| rule.run(&ops::scan::Steps { x, dt, b, c }, state));
-                self.one(at, y);
+                self.recur(at, state, |[x, dt, b, c], state| rule.run(&ops::scan::Steps { x, dt, b, c }, state));
             }
-            Op::Lightning(rule, state) => {
-                let y = self.recur(at, state, |qkv, state| rule.run(qkv, state));
-                self.one(at, y);
-            }
-            Op::Wkv6(rule, state) => {
-                let y = self.recur(at, state, |inputs, state| rule.run(inputs, state));
-                self.one(at, y);
-            }
-            Op::Wkv7(rule, state) => {
-                let y = self.recur(at, state, |inputs, state| rule.run(inputs, state));
-                self.one(at, y);
-            }
-            Op::Shift(state) => {
-                let y = self.recur(at, state, |[x], state| ops::rows::shift(x, state));
-                self.one(at, y);
-            }
-            Op::Compress(rule, state) => {
-                let y = self.recur(at, state, |inputs, state| rule.run(inputs, state));
-                self.one(at, y);
-            }
+            Op::Lightning(rule, state) => self.recur(at, state, |qkv, state| rule.run(qkv, state)),
+            Op::Wkv6(rule, state) => self.recur(at, state, |inputs, state| rule.run(inputs, state)),
+            Op::Wkv7(rule, state) => self.recur(at, state, |inputs, state| rule.run(inputs, state)),
+            Op::Shift(state) => self.recur(at, state, |[x], state| ops::rows::shift(x, state)),
+            Op::Compress(rule, state) => self.recur(at, state, |inputs, state| rule.run(inputs, state)),
             Op::Choose(choosing) => {
                 let mut scores = self.own(at);
                 self.values.set_choice(operation.outputs[0], Choice::of(choosing, self.tokens, &mut scores));

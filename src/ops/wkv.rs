@@ -33,19 +33,20 @@ pub struct Wkv7 {
     pub bonus: Vec<f32>,
 }
 
-/// Calls `f` for every head with its number, its state, `[size][size]`, and its outputs, `[tokens][size]`; the outputs
-/// of all, `[tokens][heads][size]`.
+/// Calls `f` for every head with its number, its state, `[size][size]`, and its outputs, `[tokens][parts][size]`; the
+/// outputs of all, `[tokens][parts][heads][size]`.
 fn by_head(
-    [tokens, heads, size]: [usize; 3],
+    [tokens, parts, heads, size]: [usize; 4],
     state: &mut [f32],
     f: impl Fn(usize, &mut [f32], &mut [f32]) + Sync,
 ) -> Floats {
-    let mut y = vec![0f32; tokens * heads * size];
+    let of_head = (tokens * parts * size).max(1);
+    let mut y = vec![0f32; tokens * parts * heads * size];
     let states = state.chunks_exact_mut(size * size);
-    let mut all: Vec<(&mut [f32], &mut [f32])> = states.zip(y.chunks_exact_mut((tokens * size).max(1))).collect();
+    let mut all: Vec<(&mut [f32], &mut [f32])> = states.zip(y.chunks_exact_mut(of_head)).collect();
     pool::chunks_mut(&mut all, 1, |head, one| one.iter_mut().for_each(|(state, y)| f(head, state, y)));
     let mut out = Floats::scratch(y.len());
-    for (head, y) in y.chunks_exact((tokens * size).max(1)).enumerate() {
+    for (head, y) in y.chunks_exact(of_head).enumerate() {
         for (row, y) in out.chunks_exact_mut(heads * size).zip(y.chunks_exact(size)) {
             row[head * size..][..size].copy_from_slice(y);
         }
@@ -58,7 +59,7 @@ impl Wkv6 {
     /// each head, goes on to the last position.
     pub fn run(&self, [r, k, v, x]: [&[f32]; 4], state: &mut [f32]) -> Floats {
         let (n, width) = (self.size, self.first.len());
-        by_head([r.len() / width, width / n, n], state, |head, state, y| {
+        by_head([r.len() / width, 1, width / n, n], state, |head, state, y| {
             for (t, y) in y.chunks_exact_mut(n).enumerate() {
                 let at = t * width + head * n;
                 for (i, row) in state.chunks_exact_mut(n).enumerate() {
@@ -77,41 +78,32 @@ impl Wkv6 {
 
 impl Wkv7 {
     /// The outputs, `[tokens][2][heads][size]`, for queries, decays, keys, values and rates of `[tokens][heads][size]`:
-    /// those of the state, and the position's own values. `state`, a matrix for each head, goes on to the last position.
+    /// those of the state, and the position's own values. `state`, a matrix for each head, goes on to the last
+    /// position.
     pub fn run(&self, [r, x, k, v, rate]: [&[f32]; 5], state: &mut [f32]) -> Floats {
         let (n, width) = (self.size, self.removal.len());
         let tokens = r.len() / width;
-        let y = by_head([tokens, width / n, n], state, |head, state, y| {
-            for (t, y) in y.chunks_exact_mut(n).enumerate() {
+        by_head([tokens, 2, width / n, n], state, |head, state, y| {
+            for (t, y) in y.chunks_exact_mut(2 * n).enumerate() {
                 let at = t * width + head * n;
-                let of = |x: &[f32]| -> Vec<f32> { x[at..at + n].to_vec() };
-                let [r, v] = [of(r), of(v)];
-                let w: Vec<f32> = x[at..at + n].iter().map(|&x| expf(sigmoid(x) * -0.606_531)).collect();
-                let written = self.written(head, &k[at..at + n], &rate[at..at + n]);
-                let removed = self.removed(head, &k[at..at + n]);
-                let b: Vec<f32> = removed.iter().zip(&rate[at..at + n]).map(|(k, rate)| k * rate).collect();
-                for ((row, v), y) in state.chunks_exact_mut(n).zip(&v).zip(y) {
+                let [r, x, k, v, rate] = [r, x, k, v, rate].map(|x| &x[at..at + n]);
+                let (y, own) = y.split_at_mut(n);
+                let w: Vec<f32> = x.iter().map(|&x| expf(sigmoid(x) * -0.606_531)).collect();
+                let written = self.written(head, k, rate);
+                let removed = self.removed(head, k);
+                let b: Vec<f32> = removed.iter().zip(rate).map(|(k, rate)| k * rate).collect();
+                for ((row, v), y) in state.chunks_exact_mut(n).zip(v).zip(y) {
                     let sa = row.iter().zip(&removed).fold(0f32, |sum, (s, k)| sum + -k * s);
                     for (j, s) in row.iter_mut().enumerate() {
                         *s = *s * w[j] + v * written[j] + sa * b[j];
                         *y += *s * r[j];
                     }
                 }
-            }
-        });
-        let mut out = Floats::scratch(2 * y.len());
-        for (t, (out, y)) in out.chunks_exact_mut(2 * width).zip(y.chunks_exact(width)).enumerate() {
-            let (from_state, own) = out.split_at_mut(width);
-            from_state.copy_from_slice(y);
-            for (head, own) in own.chunks_exact_mut(n).enumerate() {
-                let at = t * width + head * n;
-                let written = self.written(head, &k[at..at + n], &rate[at..at + n]);
-                let terms = written.iter().zip(&r[at..at + n]).zip(&self.bonus[head * n..]);
+                let terms = written.iter().zip(r).zip(&self.bonus[head * n..]);
                 let sum = terms.fold(0f64, |sum, ((k, r), bonus)| sum + f64::from(k * r * bonus)) as f32;
-                own.iter_mut().zip(&v[at..at + n]).for_each(|(own, v)| *own = v * sum);
+                own.iter_mut().zip(v).for_each(|(own, v)| *own = v * sum);
             }
-        }
-        out
+        })
     }
 
     /// The key of what is written.

@@ -62,29 +62,24 @@ impl Mixing {
         self.blocks[..layer].iter().filter(|b| b.attends).count()
     }
 
-    /// Where the state of block `layer` begins among the numbers of a sequence's.
+    /// Where the state of block `layer` begins among the numbers of a sequence's, which are for each block those of its
+    /// recurrent layer and then those of other operations. Behind the last block this is their number.
     pub fn state_of(&self, layer: usize) -> usize {
-        self.state_before(layer)
+        let of_layer = self.numbers[0].saturating_add(self.numbers[1]);
+        let recurrent = self.blocks[..layer].iter().filter(|b| b.recurs).count();
+        let others = self.others.iter().take(layer).fold(0usize, |sum, &n| sum.saturating_add(n));
+        recurrent.saturating_mul(of_layer).saturating_add(others)
     }
 
     /// The numbers among them of the other operations of block `layer`.
     pub fn others_of(&self, layer: usize) -> std::ops::Range<usize> {
-        let end = self.state_before(layer + 1);
+        let end = self.state_of(layer + 1);
         end - self.others.get(layer).copied().unwrap_or(0)..end
-    }
-
-    /// Numbers of the state of the first blocks, as many as `layers`: of each those of its recurrent layer, and then
-    /// those of other operations.
-    fn state_before(&self, layers: usize) -> usize {
-        let of_layer = self.numbers[0].saturating_add(self.numbers[1]);
-        let recurrent = self.blocks[..layers].iter().filter(|b| b.recurs).count();
-        let others = self.others.iter().take(layers).fold(0usize, |sum, &n| sum.saturating_add(n));
-        recurrent.saturating_mul(of_layer).saturating_add(others)
     }
 
     /// Numbers of a sequence's recurrent state.
     pub fn state(&self) -> usize {
-        self.state_before(self.blocks.len())
+        self.state_of(self.blocks.len())
     }
 }
 

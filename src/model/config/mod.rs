@@ -396,35 +396,18 @@ fn streams(k: &mut Keys<'_>, rule: arch::rules::Streams) -> Option<Streams> {
         return None;
     }
     let count = k.count("hyper_connection.count", MOST);
+    let plain = Streams { count, eps: 0.0, magnitude: 2.0, offset: 0.0, mixing: None, rank: None, ends_weighed: false };
     if rule == Rule::Gated {
         let rank = Some(k.count("hyper_connection.low_rank", 1 << 20));
-        return Some(Streams { count, eps: 0.0, magnitude: 2.0, offset: 0.0, mixing: None, rank, ends_weighed: false });
+        return Some(Streams { rank, ..plain });
     }
     let eps = k.finite("hyper_connection.epsilon");
-    Some(match rule {
-        Rule::One | Rule::Gated | Rule::Weighed => Streams {
-            count,
-            eps,
-            magnitude: k.finite("hyper_connection.magnitude"),
-            offset: eps,
-            mixing: None,
-            rank: None,
-            ends_weighed: true,
-        },
-        Rule::Mixed | Rule::MixedWeighed => {
-            let rounds = k.count("hyper_connection.sinkhorn_iterations", MOST_ROUNDS);
-            let mixing = Some(Mixed { rounds, eps });
-            Streams {
-                count,
-                eps,
-                magnitude: 2.0,
-                offset: 0.0,
-                mixing,
-                rank: None,
-                ends_weighed: rule == Rule::MixedWeighed,
-            }
-        }
-    })
+    if rule == Rule::Weighed {
+        let magnitude = k.finite("hyper_connection.magnitude");
+        return Some(Streams { eps, magnitude, offset: eps, ends_weighed: true, ..plain });
+    }
+    let rounds = k.count("hyper_connection.sinkhorn_iterations", MOST_ROUNDS);
+    Some(Streams { eps, mixing: Some(Mixed { rounds, eps }), ends_weighed: rule == Rule::MixedWeighed, ..plain })
 }
 
 /// Number of blocks after which the residual stream is saved.

@@ -46,12 +46,11 @@ pub fn encode(
     if tokenizer.add_bos() {
         tokens.extend(tokenizer.bos());
     }
-    let parts: Vec<(&str, bool)> = parts.into_iter().map(|(part, is_message)| (part, !is_message)).collect();
-    tokens.append(&mut tokenizer.encode_parts(&parts)?);
+    tokens.append(&mut tokenizer.encode_apart(&parts)?);
     Ok(tokens)
 }
 
-/// Splits at the marks: parts and whether each is a message. `None` unless every mark comes out in
+/// Splits at the marks: parts and whether each is the template's. `None` unless every mark comes out in
 /// order, `messages` times.
 fn unmark(text: &str, open: char, close: char, messages: usize) -> Option<Vec<(&str, bool)>> {
     let mut parts = Vec::new();
@@ -62,10 +61,10 @@ fn unmark(text: &str, open: char, close: char, messages: usize) -> Option<Vec<(&
         if before.contains(close) || inside.contains(open) {
             return None;
         }
-        parts.push((before, false));
-        parts.push((inside, true));
+        parts.push((before, true));
+        parts.push((inside, false));
         rest = after;
     }
-    parts.push((rest, false));
+    parts.push((rest, true));
     (!rest.contains([open, close])).then_some(parts)
 }

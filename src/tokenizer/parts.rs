@@ -3,14 +3,12 @@
 use super::{Tokenizer, TokenizerError};
 
 impl Tokenizer {
-    /// The tokens of parts one behind the other: the texts of control tokens become these tokens in parts marked true,
-    /// and stay text in the others. What stands between two control tokens is encoded as one text. No BOS and no EOS is
-    /// added.
+    /// The tokens of parts one behind the other: those of [`Tokenizer::encode`] for all of them as one text where no
+    /// part marked false has the text of a control token, and those of [`Tokenizer::encode_apart`] otherwise.
     ///
     /// # Errors
     /// As [`Tokenizer::encode`].
     pub fn encode_parts(&self, parts: &[(&str, bool)]) -> Result<Vec<u32>, TokenizerError> {
-        // Where no part that is only text has such a text, all is one.
         let plain = |text: &str| -> Result<bool, TokenizerError> {
             Ok(self.encode(text, false, false)? == self.encode(text, false, true)?)
         };
@@ -22,6 +20,16 @@ impl Tokenizer {
             let all: String = parts.iter().map(|(text, _)| *text).collect();
             return self.encode(&all, false, true);
         }
+        self.encode_apart(parts)
+    }
+
+    /// The tokens of parts one behind the other: the texts of control tokens become these tokens in parts marked true,
+    /// and stay text in the others. What stands between two control tokens is encoded as one text. No BOS and no EOS is
+    /// added.
+    ///
+    /// # Errors
+    /// As [`Tokenizer::encode`].
+    pub fn encode_apart(&self, parts: &[(&str, bool)]) -> Result<Vec<u32>, TokenizerError> {
         let control = self.control_tokens();
         let (mut tokens, mut text) = (Vec::new(), String::new());
         for (part, special) in parts {

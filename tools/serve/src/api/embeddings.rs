@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use trine::{Pooling, Scale};
 
 use super::request::fields::Fields;
-use super::request::{Caller, cache, prompt};
+use super::request::{Caller, cache, named, prompt};
 use crate::engine::{Request, Vector};
 use crate::error::ApiError;
-use crate::service::{Encoder, LONGEST_NAME, Service};
+use crate::service::{Encoder, Service};
 
 /// Most inputs of a request, as at OpenAI.
 const MOST: usize = 2048;
@@ -84,8 +84,7 @@ impl Inputs {
         if let Some(i) = prompts.iter().position(|p| p.tokens.is_empty()) {
             return Err(ApiError::field(name, format!("input {i} is empty")));
         }
-        let bits = f.integer("bits", 1..=8)?.map(|b| b as u8);
-        let (model, bits) = service.names.resolve(f.short_text("model", LONGEST_NAME)?, bits)?;
+        let (model, bits) = named(&f, service)?;
         let n_embd = service.engine.model().weights().config().n_embd as i64;
         let dimensions = f.integer("dimensions", 1..=n_embd)?.unwrap_or(n_embd) as usize;
         // This field is llama-server's, and so is the answer.

@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 use trine::{Pooling, RankError};
 
 use super::request::fields::{Fields, wrong};
-use super::request::{Caller, cache};
+use super::request::{Caller, cache, named};
 use crate::engine::{Request, Vector};
 use crate::error::ApiError;
-use crate::service::{LONGEST_NAME, Service};
+use crate::service::Service;
 
 /// Most documents of a request.
 const MOST: usize = 2048;
@@ -50,8 +50,7 @@ impl Ranks {
             return Err(ApiError::field(name, format!("more than {MOST} of them")));
         }
         let documents = list.iter().map(|value| document(name, value)).collect::<Result<Vec<_>, _>>()?;
-        let bits = f.integer("bits", 1..=8)?.map(|b| b as u8);
-        let (named, bits) = service.names.resolve(f.short_text("model", LONGEST_NAME)?, bits)?;
+        let (model_name, bits) = named(&f, service)?;
         let one = Request {
             pooling: Some(Pooling::Rank),
             bits,
@@ -70,7 +69,7 @@ impl Ranks {
         let repeated = [f.is_set("return_documents")?, f.is_set("return_text")?][usize::from(bare)];
         Ok(Ranks {
             requests: requests.collect::<Result<_, ApiError>>()?,
-            model: named,
+            model: model_name,
             most: f.integer("top_n", 0..=i64::MAX)?.map_or(documents.len(), |n| documents.len().min(n as usize)),
             documents: repeated.then_some(documents),
             bare,

@@ -7,7 +7,7 @@ use serde_json::Value;
 use trine::{Grammar, SamplerOptions};
 
 use super::super::{Dialect, Route};
-use super::caller::{Caller, cache};
+use super::caller::{Caller, cache, named};
 use super::fields::Fields;
 use super::prompt::{self, Prompt};
 use super::thoughts::Thoughts;
@@ -15,7 +15,7 @@ use super::tools::{Calls, Tools};
 use super::{Unread, anthropic, biases, messages, ollama, responses, sampling, structure, unsupported};
 use crate::engine::{MOST_STOPS, Request};
 use crate::error::ApiError;
-use crate::service::{LONGEST_NAME, Service};
+use crate::service::Service;
 
 /// A request for texts.
 #[derive(Clone, Debug)]
@@ -79,8 +79,7 @@ impl Asked {
             Route::Chat | Route::Responses | Route::Messages | Route::OllamaChat => true,
         };
         unsupported::check(&f, route)?;
-        let bits = f.integer("bits", 1..=8)?.map(|b| b as u8);
-        let (model, bits) = service.names.resolve(f.short_text("model", LONGEST_NAME)?, bits)?;
+        let (model, bits) = named(&f, service)?;
         let tools = match chat {
             true => Tools::read(&f, service)?,
             false => None,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::fields::Fields;
 use crate::error::ApiError;
-use crate::service::Service;
+use crate::service::{LONGEST_NAME, Service};
 
 /// Longest salt in bytes.
 const SALT: usize = 256;
@@ -39,4 +39,14 @@ pub fn cache(f: &Fields<'_>, caller: &Caller) -> Result<Option<String>, ApiError
     let salt = f.short_text("cache_salt", SALT)?.unwrap_or_default();
     let shared = f.flag("cache_prompt")?.unwrap_or(true);
     Ok(shared.then(|| format!("{}\0{salt}", caller.tenant)))
+}
+
+/// The name of the model in the answer, and the bits of an any-precision model that are asked for, where any are: the
+/// fields `model` and `bits`.
+///
+/// # Errors
+/// Fields of a wrong type; another model's name, where that matters; two that contradict one another.
+pub fn named(f: &Fields<'_>, service: &Service) -> Result<(String, Option<u8>), ApiError> {
+    let bits = f.integer("bits", 1..=8)?.map(|b| b as u8);
+    service.names.resolve(f.short_text("model", LONGEST_NAME)?, bits)
 }

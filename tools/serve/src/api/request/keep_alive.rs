@@ -13,8 +13,8 @@ const NAME: &str = "keep_alive";
 const TTL: &str = "ttl";
 const WANTED: &str = "a number of seconds or a time such as \"5m\" or \"1h30m\", below 0: for ever";
 
-/// The time that `keep_alive` of a request names, a number of seconds or a duration as Go writes them; or else `ttl`, whole seconds,
-/// which is LM Studio's name for it.
+/// The time that `keep_alive` of a request names, a number of seconds or a duration as Go writes them; or else `ttl`,
+/// whole seconds, which is LM Studio's name for it.
 ///
 /// # Errors
 /// It is neither.

@@ -17,7 +17,7 @@ pub mod tools;
 pub mod unsupported;
 
 pub use asked::Asked;
-pub use caller::{Caller, cache};
+pub use caller::{Caller, cache, named};
 
 use crate::error::ApiError;
 use crate::service::Form;

@@ -4,7 +4,6 @@ use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use rayon::ThreadPoolBuilder;
 use trine_formats::gguf::write::Layout;
 use trine_formats::gguf::{Complete, Metadata, ModelFile, Value};
 
@@ -57,9 +56,7 @@ pub fn run(
     options: RunOptions,
     progress: &mut dyn Progress,
 ) -> Result<Report, QuantError> {
-    let threads = options.threads;
-    let pool = ThreadPoolBuilder::new().num_threads(threads).build();
-    let pool = pool.map_err(|e| RunError::Threads { threads, why: e.to_string() })?;
+    let pool = options.pool()?;
     let readers: Vec<ShardReader> = model.shards().iter().map(ShardReader::new).collect();
     plan.check()?;
     let mut run = Run {
@@ -71,7 +68,7 @@ pub fn run(
         files: Vec::new(),
         places: Vec::new(),
         measure_only: AtomicBool::new(false),
-        news: News { progress, announced: 0 },
+        news: News::new(progress),
     };
     // They change while they work, and the plan that they belong to does not.
     let mut methods = mem::take(&mut plan.methods);

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rayon::ThreadPool;
+use rayon::{ThreadPool, ThreadPoolBuilder};
 use thiserror::Error;
 use trine_formats::gguf::write::{Layout, WriteError};
 use trine_formats::gguf::{GgufError, ModelFile, ScatterWriter};
@@ -30,6 +30,18 @@ pub struct RunOptions {
 impl Default for RunOptions {
     fn default() -> RunOptions {
         RunOptions { threads: 0, force: false, isa: Isa::detect(), cancel: CancelToken::new() }
+    }
+}
+
+impl RunOptions {
+    /// The threads that work.
+    ///
+    /// # Errors
+    /// The system does not give as many.
+    pub(super) fn pool(&self) -> Result<ThreadPool, RunError> {
+        let threads = self.threads;
+        let pool = ThreadPoolBuilder::new().num_threads(threads).build();
+        pool.map_err(|e| RunError::Threads { threads, why: e.to_string() })
     }
 }
 
@@ -144,10 +156,15 @@ impl<'a> Output<'a> {
 pub struct News<'a> {
     /// The listener.
     pub progress: &'a mut dyn Progress,
-    pub(super) announced: usize,
+    announced: usize,
 }
 
 impl News<'_> {
+    /// No tensor is told yet.
+    pub fn new(progress: &mut dyn Progress) -> News<'_> {
+        News { progress, announced: 0 }
+    }
+
     /// `bytes` more are done, which belong to the row of number `index`; `name` knows the names of rows.
     pub fn tell<'n>(&mut self, name: impl Fn(usize) -> &'n str, index: usize, bytes: u64) {
         while self.announced <= index {

@@ -20,9 +20,21 @@ pub fn remark(plan: &Plan) {
 }
 
 /// Shows the work on stderr; there is a line for each row, or none at all.
-struct Display {
+pub struct Display {
     bar: TensorBar,
     lines: Vec<String>,
+}
+
+impl Display {
+    /// Work of `total` bytes. Without lines nothing is left of it.
+    pub fn new(total: u64, lines: Vec<String>) -> Display {
+        Display { bar: TensorBar::new(total, !lines.is_empty()), lines }
+    }
+
+    /// The work is over.
+    pub fn finish(&self) {
+        self.bar.finish();
+    }
 }
 
 impl Progress for Display {
@@ -50,8 +62,8 @@ pub fn carry_out(
     inputs::spare_output(out)?;
     plan.paths(out).iter().try_for_each(|path| inputs::spare_output(path))?;
     let lines = if verbose { (0..plan.rows.len()).map(|i| line(plan, i)).collect() } else { Vec::new() };
-    let mut display = Display { bar: TensorBar::new(plan.work(), verbose), lines };
+    let mut display = Display::new(plan.work(), lines);
     let report = run(model, plan, out, options, &mut display);
-    display.bar.finish();
+    display.finish();
     Ok(report)
 }

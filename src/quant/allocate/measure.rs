@@ -1,6 +1,5 @@
 //! The losses of tensors in types, found by encoding them.
 
-use rayon::ThreadPoolBuilder;
 use rayon::prelude::*;
 use trine_formats::gguf::ModelFile;
 use trine_formats::types::TypeId;
@@ -32,16 +31,14 @@ pub fn losses(
     options: &RunOptions,
     progress: &mut dyn Progress,
 ) -> Result<Vec<Vec<f64>>, RunError> {
-    let threads = options.threads;
-    let pool = ThreadPoolBuilder::new().num_threads(threads).build();
-    let pool = pool.map_err(|e| RunError::Threads { threads, why: e.to_string() })?;
+    let pool = options.pool()?;
     let readers: Vec<ShardReader> = model.shards().iter().map(ShardReader::new).collect();
     let of = |(row, types): (&&Row, &Vec<TypeId>)| {
         let weights = recipe.importance.as_ref().and_then(|all| all.get(&row.source.name)).filter(|_| row.weighted);
         tensor(row, types, &readers[row.source.shard], weights, recipe.encoder, options)
     };
     let mut out = Vec::with_capacity(rows.len());
-    let mut news = News { progress, announced: 0 };
+    let mut news = News::new(progress);
     for (rows_of, types_of) in rows.chunks(BATCH).zip(types.chunks(BATCH)) {
         let of_batch = pool.install(|| rows_of.par_iter().zip(types_of).map(of).collect::<Result<Vec<_>, _>>())?;
         for row in rows_of {

@@ -117,7 +117,7 @@ pub fn allocate(
     let plan = Plan::new(model, &largest)?;
     plan.check()?;
     let free: Vec<&Row> = plan.rows.iter().filter(|row| is_free(row)).collect();
-    let types: Vec<Vec<TypeId>> = free.iter().map(|row| types_of(row, recipe)).collect();
+    let types: Vec<Vec<TypeId>> = free.iter().map(|row| types_of(row)).collect();
     if free.is_empty() {
         return Err(AllocateError::Nothing);
     }
@@ -195,8 +195,8 @@ fn is_free(row: &Row) -> bool {
 }
 
 /// The types that a tensor may have: those that its rows are whole blocks of, and the one that it has.
-fn types_of(row: &Row, recipe: &Recipe) -> Vec<TypeId> {
-    let weighted = if row.weighted && recipe.importance.is_some() { WEIGHTED_TYPES } else { &[] };
+fn types_of(row: &Row) -> Vec<TypeId> {
+    let weighted = if row.weighted { WEIGHTED_TYPES } else { &[] };
     let fits = |ty: &TypeId| {
         let block = ty.info().map_or(0, |info| info.block as u64);
         block > 0 && row.columns().is_multiple_of(block) && can_write(*ty) && *ty != row.from

@@ -3,13 +3,13 @@
 use std::io::Write;
 
 use anyhow::{Context, Result};
+use trine::quant::Recipe;
 use trine::quant::allocate::{self, Size};
-use trine::quant::{Progress, Recipe};
 use trine_formats::gguf::ModelFile;
 
 use super::args::{Args, Job};
 use crate::outfile::OutFile;
-use crate::progress::TensorBar;
+use crate::runner::Display;
 
 /// The recipe of a file of this size.
 ///
@@ -30,9 +30,9 @@ pub(super) fn allocate(
         OutFile::probe(path, "--recipe")?;
     }
     let bytes = model.tensors().map(|info| info.bytes).sum();
-    let mut bar = Bar(TensorBar::new(bytes, false));
-    let allocation = allocate::allocate(model, recipe, size, &job.options(args)?, &mut bar);
-    bar.0.finish();
+    let mut display = Display::new(bytes, Vec::new());
+    let allocation = allocate::allocate(model, recipe, size, &job.options(args)?, &mut display);
+    display.finish();
     let allocation = allocation?;
     note!(
         "types for {} tensors, mostly {}: products err by {:.2} % (root of the mean square)",
@@ -46,17 +46,4 @@ pub(super) fn allocate(
         written.with_context(|| format!("--recipe '{}'", path.display()))?;
     }
     Ok(allocation.recipe(recipe))
-}
-
-/// Shows which tensors are tried.
-struct Bar(TensorBar);
-
-impl Progress for Bar {
-    fn tensor(&mut self, _: usize, name: &str) {
-        self.0.tensor(name, String::new);
-    }
-
-    fn advance(&mut self, bytes: u64) {
-        self.0.advance(bytes);
-    }
 }

@@ -107,11 +107,5 @@ fn table() -> String {
 
 #[test]
 fn the_tables_are_current() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/models.md");
-    let table = table();
-    if std::env::var_os("TRINE_WRITE_DOCS").is_some() {
-        fs::write(path, &table).expect("a writable folder");
-    }
-    let found = fs::read_to_string(path).unwrap_or_default();
-    assert!(found == table, "docs/models.md is not what the code says");
+    trine_testkit::is_written("docs/models.md", &table());
 }

@@ -1,7 +1,6 @@
 //! docs/ternary-models.md is true: what it names is there.
 
 use std::fmt::Write;
-use std::fs;
 
 use trine::arch::Arch;
 use trine::convert::known_classes;
@@ -307,11 +306,5 @@ fn page() -> String {
 
 #[test]
 fn the_page_is_current() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/ternary-models.md");
-    let page = page();
-    if std::env::var_os("TRINE_WRITE_DOCS").is_some() {
-        fs::write(path, &page).expect("a writable folder");
-    }
-    let found = fs::read_to_string(path).unwrap_or_default();
-    assert!(found == page, "docs/ternary-models.md is not what the code says");
+    trine_testkit::is_written("docs/ternary-models.md", &page());
 }

@@ -70,6 +70,21 @@ pub fn wikitext() -> PathBuf {
     testdata("wikitext-2/wiki.test.raw")
 }
 
+/// Asserts that the file at `path` of the repository, which is made from the code, holds `text`. With
+/// `TRINE_WRITE_DOCS=1` it is written.
+#[track_caller]
+pub fn is_written(path: &str, text: &str) {
+    let place = root().join(path);
+    if std::env::var_os("TRINE_WRITE_DOCS").is_some() {
+        if let Some(folder) = place.parent() {
+            fs::create_dir_all(folder).unwrap_or_else(|e| panic!("{path}: {e}"));
+        }
+        fs::write(&place, text).unwrap_or_else(|e| panic!("{path}: {e}"));
+    }
+    let found = fs::read_to_string(&place).unwrap_or_default();
+    assert!(found == text, "{path} is not what the code says: TRINE_WRITE_DOCS=1 with this test writes it again");
+}
+
 /// A new folder that goes away when it is dropped.
 #[track_caller]
 pub fn folder() -> TempDir {

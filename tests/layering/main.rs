@@ -64,11 +64,6 @@ fn the_house_stands_as_its_table_says() {
 
 #[test]
 fn the_picture_of_the_house_is_up_to_date() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/house.svg");
     let picture = picture::svg(&HOUSE, &Modules::read(&sources(), HOUSE.crates));
-    if std::env::var_os("TRINE_WRITE_DOCS").is_some() {
-        fs::write(&path, &picture).expect("docs can be written");
-    }
-    let found = fs::read_to_string(&path).unwrap_or_default();
-    assert!(found == picture, "TRINE_WRITE_DOCS=1 cargo test --release --test layering writes docs/house.svg again");
+    trine_testkit::is_written("docs/house.svg", &picture);
 }

@@ -1,7 +1,6 @@
 //! `docs/migration.md`: what becomes of llama.cpp's options, made from the table that the tools read.
 
 use std::fmt::Write as _;
-use std::path::Path;
 
 use trine_tools::args::{Fate, Foreign, OF_PROGRAMS, Takes, has, table};
 use trine_tools::commands::{Tool, all};
@@ -156,11 +155,5 @@ fn every_option_is_either_had_or_judged_by_its_own_name() {
 
 #[test]
 fn docs_are_made_from_the_table() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/migration.md");
-    let page = page();
-    if std::env::var_os("TRINE_WRITE_DOCS").is_some() {
-        std::fs::write(&path, &page).expect("the page");
-    }
-    let written = std::fs::read_to_string(&path).expect("docs/migration.md");
-    assert!(written == page, "docs/migration.md is older than the table; see the page for how it is made");
+    trine_testkit::is_written("docs/migration.md", &page());
 }

@@ -1,7 +1,5 @@
 //! `docs/tools`: a page for each tool, made from what its `--help` says.
 
-use std::path::Path;
-
 use trine_tools::commands::{Tool, all};
 use trine_tools::manual::{PAGES, Page};
 
@@ -27,17 +25,10 @@ fn page(tool: &mut Tool) -> String {
 
 #[test]
 fn every_tool_has_a_page_that_says_what_its_help_says() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/tools");
     for mut tool in all() {
         let name = tool.name.to_owned();
-        let path = folder.join(format!("{name}.md"));
         let page = page(&mut tool);
-        if std::env::var_os("TRINE_WRITE_DOCS").is_some() {
-            std::fs::create_dir_all(&folder).expect("the folder");
-            std::fs::write(&path, &page).expect("the page");
-        }
-        let written = std::fs::read_to_string(&path).unwrap_or_default();
-        assert!(written == page, "docs/tools/{name}.md is older than the tool; see the page for how it is made");
+        trine_testkit::is_written(&format!("docs/tools/{name}.md"), &page);
         // An example of each tool stands in its help, as people look for one there.
         assert!(help_has_an_example(&page, &name), "{name} --help has no example");
     }

@@ -207,14 +207,11 @@ fn table() -> String {
 
 #[test]
 fn the_page_lists_every_option() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/server.md");
-    let page = std::fs::read_to_string(path).expect("the page");
+    const PAGE: &str = "docs/server.md";
+    let page = std::fs::read_to_string(trine_testkit::root().join(PAGE)).expect("the page");
     let begin = page.find("<!-- begin: sampler").and_then(|at| Some(at + page[at..].find('\n')? + 1));
     let (begin, end) = (begin.expect("a beginning"), page.find("<!-- end: sampler").expect("an end"));
-    if std::env::var_os("TRINE_WRITE_DOCS").is_some() {
-        return std::fs::write(path, [&page[..begin], &table(), &page[end..]].concat()).expect("the page");
-    }
-    assert!(page[begin..end] == table(), "docs/server.md is older than the options; it says how it is made");
+    trine_testkit::is_written(PAGE, &[&page[..begin], &table(), &page[end..]].concat());
 }
 
 /// An option of the program's says what counts where a request does not.

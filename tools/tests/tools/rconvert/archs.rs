@@ -6,13 +6,12 @@
 
 use std::path::Path;
 
-use assert_cmd::Command;
 use serde_json::{Value, json};
 use trine_formats::types::TypeId;
-use trine_testkit::{sha256, tool};
+use trine_testkit::sha256;
 
 use super::checkpoint::Checkpoint;
-use super::{convert, floats, read};
+use super::{convert, floats, read, recorded};
 
 const NORMS: &str = "input_layernorm.weight 64; post_attention_layernorm.weight 64;";
 const NORM_BIASES: &str = "input_layernorm.bias 64; post_attention_layernorm.bias 64;";
@@ -421,18 +420,8 @@ fn masks_are_no_weights() {
 /// Every file runs: its tensors and keys are those that the architecture asks for.
 #[test]
 fn what_is_written_runs() {
-    let dir = trine_testkit::folder();
-    let (model, ids) = (dir.path().join("model.gguf"), dir.path().join("ids.txt"));
-    std::fs::write(&ids, "1 3 4 0 2 5").unwrap();
     for (checkpoint, name, outtype, _) in RECORDED {
-        let file = convert(&checkpoint(), name, &["--outtype", outtype]);
-        std::fs::write(&model, file).unwrap();
-        let mut rgen = Command::from(tool::command(env!("CARGO_BIN_EXE_rgen")));
-        rgen.arg("-m").arg(&model).arg("--tokens").arg(&ids);
-        rgen.args(["-n", "1", "-t", "1", "--logits-sha256"]);
-        let out = rgen.assert().success().get_output().stdout.clone();
-        let lines = String::from_utf8(out).unwrap().lines().count();
-        assert_eq!(lines, 6, "{name}");
+        recorded::runs(name, &convert(&checkpoint(), name, &["--outtype", outtype]));
     }
 }
 

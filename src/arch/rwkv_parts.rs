@@ -44,7 +44,8 @@ pub const TIME_MIX_6: Group = &[
     tensor("time_mix_decay_w2.weight", &[Embd, DecayRank], ByRows),
     tensor("time_mix_first.weight", &[StateHeads, State], Vector),
 ];
-/// RWKV 7's shares of the position before, decays, rates, shares of the first block's values, gates, and factors on keys.
+/// RWKV 7's shares of the position before, decays, rates, shares of the first block's values, gates, and factors on
+/// keys.
 pub const TIME_MIX_7: Group = &[
     tensor("time_mix_lerp_fused.weight", &[Fixed(6), One, One, Embd], Vector),
     tensor("time_mix_w0.weight", &[Embd], Vector),

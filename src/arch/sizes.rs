@@ -64,15 +64,15 @@ pub struct Sizes {
 /// Elements of the narrow vectors that RWKV's factors are made of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Rwkv {
-    /// Those of the shares of the position before.
+    /// For the shares of the position before.
     pub mix: usize,
-    /// Those of the decays.
+    /// For the decays.
     pub decay: usize,
-    /// Those of the rates.
+    /// For the rates.
     pub rate: usize,
-    /// Those of the shares of the first block's values.
+    /// For the shares of the first block's values.
     pub value: usize,
-    /// Those of the gates.
+    /// For the gates.
     pub gate: usize,
 }
 

@@ -210,8 +210,9 @@ impl Model {
         bytes
     }
 
-    /// The residual stream, `[tokens][columns]`, or several side by side, behind all blocks that are not on a GPU, of one pass, whose `tokens` are
-    /// those of the rows of `parts`. Keys and values are stored; the sequences' lengths are the caller's to advance.
+    /// The residual stream, `[tokens][columns]`, or several side by side, behind all blocks that are not on a GPU, of
+    /// one pass, whose `tokens` are those of the rows of `parts`. Keys and values are stored; the sequences' lengths
+    /// are the caller's to advance.
     ///
     /// Runs on the current pool.
     ///

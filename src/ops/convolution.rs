@@ -4,8 +4,8 @@ use super::CHUNK;
 use crate::kernels::Floats;
 use crate::pool;
 
-/// `y[t][c] = sum over i of x[t - (kernel - 1 - i) * distance][c] * w[i][c]`: products and sums in `f32`, the oldest position first,
-/// beginning with 0 (ggml `ggml_compute_forward_ssm_conv_f32`); the bias is added at last.
+/// `y[t][c] = sum over i of x[t - (kernel - 1 - i) * distance][c] * w[i][c]`: products and sums in `f32`, the oldest
+/// position first, beginning with 0 (ggml `ggml_compute_forward_ssm_conv_f32`); the bias is added at last.
 ///
 /// The state is the part of the input before the next position: the last `(kernel - 1) * distance` rows of `x`, oldest
 /// first.

@@ -356,8 +356,8 @@ impl Builder {
         self.one("wanted", Op::Take, &[x], RowCount::Wanted, columns)
     }
 
-    /// The program, whose logits, where it makes any, are computed from the rows `hidden`; operations are fused where the results are
-    /// bit-identical.
+    /// The program, whose logits, where it makes any, are computed from the rows `hidden`; operations are fused where
+    /// the results are bit-identical.
     ///
     /// # Panics
     /// When no rows were taken for logits.

@@ -66,7 +66,8 @@ const STEP: f64 = 2e-4;
 /// Steps that are tried, each a tenth of the one before.
 const STEPS: usize = 5;
 
-/// The change of a loss by rounding, as a part of it: 18 times 2^-52. The losses of a model differ by 1 to 3 times that.
+/// The change of a loss by rounding, as a part of it: 18 times 2^-52. The losses of a model differ by 1 to 3 times
+/// that.
 const ROUNDING: f64 = 4e-15;
 
 /// The model, with keys and values as they are; those of latent attention are kept as half floats.

@@ -1,6 +1,6 @@
 //! Qwen 4: Gated DeltaNet in most blocks, attention with gates in the others, to blocks of positions that an indexer
-//! chooses; several residual streams that are read through gates, and embeddings of n-grams that one block adds to them.
-//! In sequences in which the indexer chooses all, its tensors are of no use.
+//! chooses; several residual streams that are read through gates, and embeddings of n-grams that one block adds to
+//! them. In sequences in which the indexer chooses all, its tensors are of no use.
 
 use super::qwen_delta::QWEN35MOE;
 use crate::arch::Arch;

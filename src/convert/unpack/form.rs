@@ -60,7 +60,8 @@ pub enum Form {
     /// compressed-tensors: words along the inputs, `[outputs][inputs / n]`; scales `[outputs][groups]`; zeros along the
     /// outputs, `[outputs / n][groups]`, or the middle of the codes.
     Packed { bits: u32, group: u64 },
-    /// MLX: words along the inputs, `[outputs][inputs / n]`; a value is code times scale plus bias, `[outputs][groups]`.
+    /// MLX: words along the inputs, `[outputs][inputs / n]`; a value is code times scale plus bias,
+    /// `[outputs][groups]`.
     Affine { bits: u32, group: u64 },
     /// ParetoQ: latent weights, which are stretched to the levels of a row's clip value; 0 bits are three levels.
     Clipped { bits: u32 },
@@ -99,7 +100,7 @@ impl Unpacked {
     /// Reads the tensors, each with `read`, which fills a buffer from an offset of a file on.
     ///
     /// # Errors
-    /// Those of `read`; an input whose group has no scale.
+    /// An error of `read`; an input whose group has no scale.
     pub fn load(
         &self,
         read: impl Fn(usize, u64, &mut [u8]) -> Result<(), ConvertError>,

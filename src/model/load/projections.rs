@@ -85,8 +85,8 @@ impl Loader<'_> {
         found
     }
 
-    /// The norm of the input of one projection of a block, where the file has one: every projection of BitNet's embeddings and of
-    /// checkpoints with `use_rms_norm` has its own. Files call it by several names.
+    /// The norm of the input of one projection of a block, where the file has one: every projection of BitNet's
+    /// embeddings and of checkpoints with `use_rms_norm` has its own. Files call it by several names.
     pub fn input_norm(&mut self, tensor: &str, cols: usize) -> Option<Norm> {
         // outside the blocks such a name has another meaning: `cls.norm` stands behind `cls`
         let projection = tensor.strip_suffix(".weight").filter(|name| name.starts_with("blk."))?;

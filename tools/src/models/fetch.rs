@@ -10,7 +10,8 @@ use super::options::{Asked, Fetched};
 use super::screen::Screen;
 use crate::memory;
 
-/// This part of the memory that is free may be a model's file: the cache of keys and values and the rest need the others.
+/// This part of the memory that is free may be a model's file: the cache of keys and values and the rest need the
+/// others.
 const SHARE: (u64, u64) = (4, 5);
 
 /// Names of models that are shown to those who gave nothing to do.

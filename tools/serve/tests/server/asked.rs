@@ -47,7 +47,8 @@ fn unread_answers_have_a_limit() {
     assert!((0..1000).any(|_| status() == 200));
 }
 
-/// A request gets everything that it may ask for, though it is more than can run or wait at once; and others are not refused.
+/// A request gets everything that it may ask for, though it is more than can run or wait at once; and others are not
+/// refused.
 #[test]
 fn permitted_batches_wait_for_their_turn() {
     let local = start(&["--parallel", "1", "--max-queue", "2"]);

@@ -43,7 +43,8 @@ fn wait_until_idle(to: SocketAddr) {
 /// Clients that ask at the same time.
 const CLIENTS: usize = 64;
 
-/// Growth that is allowed after the first fifth of the requests, which fills what is filled once: buffers, the cache, grammars.
+/// Growth that is allowed after the first fifth of the requests, which fills what is filled once: buffers, the cache,
+/// grammars.
 const MOST_KIB: usize = 16 << 10;
 const MOST_DESCRIPTORS: usize = 8;
 

@@ -125,7 +125,7 @@ impl AttendCompressed {
         // cells of the window's first group that are not in it, and of its last that come later, count nothing
         let in_window = (position + 1 - first).next_multiple_of(STEPS);
         let cells = in_window + compressed.len() / n;
-        let mut row = vec![f32::NEG_INFINITY; cells.next_multiple_of(LINE)];
+        let mut row = vec![f32::NEG_INFINITY; cells.next_multiple_of(16)];
         let (window, rest) = row.split_at_mut(in_window);
         let score = |key: &[f32]| {
             let terms = key.iter().zip(&q);

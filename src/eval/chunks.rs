@@ -6,6 +6,17 @@ use super::error::EvalError;
 use super::evaluator::Evaluator;
 use super::score::{Rows, Scorer};
 
+/// Which positions of a chunk are scored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scored {
+    /// The second half, llama-perplexity's usual way: every prediction has half a context before it.
+    SecondHalf,
+    /// All that have a token after them, as papers on quantization score windows of 2048 tokens (GPTQ and later).
+    All,
+    /// As many as lie between the beginnings of two chunks, the last ones.
+    Last(usize),
+}
+
 /// A text cut into chunks.
 #[derive(Clone, Debug)]
 pub struct Chunks {
@@ -13,7 +24,11 @@ pub struct Chunks {
     pub(super) n_ctx: usize,
     pub(super) bos: Option<u32>,
     pub(super) count: usize,
+    pub(super) scored: Scored,
 }
+
+/// Cells that the reference's contexts have a multiple of.
+const CONTEXT_STEP: usize = 256;
 
 impl Chunks {
     /// Cuts `tokens` into chunks of `n_ctx`, at most `limit` of them. `bos`: the token that replaces the
@@ -43,7 +58,46 @@ impl Chunks {
         if count == 0 {
             return Err(EvalError::NoChunks);
         }
-        Ok(Chunks { tokens, n_ctx, bos, count })
+        Ok(Chunks { tokens, n_ctx, bos, count, scored: Scored::SecondHalf })
+    }
+
+    /// Cuts `tokens` into chunks of `n_ctx`, at most `limit` of them, whose positions are [all](Scored::All) scored.
+    /// Each begins with the text's own token.
+    ///
+    /// # Errors
+    /// Fewer tokens than a chunk has, or a context too small to score.
+    pub fn all(tokens: Vec<u32>, n_ctx: usize, limit: Option<usize>) -> Result<Chunks, EvalError> {
+        if n_ctx < 2 {
+            return Err(EvalError::SmallContext(n_ctx));
+        }
+        if tokens.len() < n_ctx {
+            return Err(EvalError::TooShort { tokens: tokens.len(), n_ctx, needed: n_ctx });
+        }
+        let chunks = Chunks::unchecked(tokens, n_ctx, None, limit)?;
+        Ok(Chunks { scored: Scored::All, ..chunks })
+    }
+
+    /// Chunks that begin `stride` tokens after one another, whose last `stride` positions are scored: those of
+    /// llama-perplexity's `--ppl-stride`. They have `n_ctx` tokens and half a stride, in whole 256s, and each begins
+    /// with the text's own token.
+    ///
+    /// # Errors
+    /// Fewer than two chunks of tokens; a stride of 0, or one as long as a chunk.
+    pub fn strided(tokens: Vec<u32>, n_ctx: usize, stride: usize, limit: Option<usize>) -> Result<Chunks, EvalError> {
+        let n_ctx = n_ctx.saturating_add(stride / 2).checked_next_multiple_of(CONTEXT_STEP).unwrap_or(usize::MAX);
+        if stride == 0 || stride >= n_ctx {
+            return Err(EvalError::Stride { stride, n_ctx });
+        }
+        let needed = n_ctx.saturating_mul(2);
+        if tokens.len() < needed {
+            return Err(EvalError::TooShort { tokens: tokens.len(), n_ctx, needed });
+        }
+        let all = (tokens.len() - n_ctx).div_ceil(stride);
+        let count = all.min(limit.unwrap_or(usize::MAX));
+        if count == 0 {
+            return Err(EvalError::NoChunks);
+        }
+        Ok(Chunks { tokens, n_ctx, bos: None, count, scored: Scored::Last(stride) })
     }
 
     /// Number of chunks that are evaluated.
@@ -56,14 +110,26 @@ impl Chunks {
         self.n_ctx
     }
 
+    /// Tokens from the beginning of a chunk to that of the next.
+    pub fn step(&self) -> usize {
+        match self.scored {
+            Scored::SecondHalf | Scored::All => self.n_ctx,
+            Scored::Last(stride) => stride,
+        }
+    }
+
     /// Tokens of all evaluated chunks, as the text has them.
     pub fn tokens(&self) -> &[u32] {
-        &self.tokens[..self.count * self.n_ctx]
+        &self.tokens[..(self.count - 1) * self.step() + self.n_ctx]
     }
 
     /// First scored position of a chunk.
     pub fn first(&self) -> usize {
-        self.n_ctx / 2
+        match self.scored {
+            Scored::SecondHalf => self.n_ctx / 2,
+            Scored::All => 0,
+            Scored::Last(stride) => self.n_ctx - 1 - stride,
+        }
     }
 
     /// Scored positions per chunk.
@@ -73,7 +139,7 @@ impl Chunks {
 
     /// Tokens of chunk `index`, as the text has them.
     pub(super) fn text(&self, index: usize) -> &[u32] {
-        &self.tokens[index * self.n_ctx..][..self.n_ctx]
+        &self.tokens[index * self.step()..][..self.n_ctx]
     }
 
     /// Tokens of chunk `index`, as the model gets them.

@@ -21,12 +21,20 @@ pub enum EvalError {
         tokens: usize,
         /// Context size.
         n_ctx: usize,
-        /// Tokens needed: two contexts.
+        /// Tokens needed.
         needed: usize,
     },
     /// A context that leaves no position to score.
     #[error("a context of {0} leaves no position to score; use -c 3 or more")]
     SmallContext(usize),
+    /// A stride that leaves out tokens, or moves nothing.
+    #[error("a stride of {stride} does not fit chunks of {n_ctx} tokens; use 1 to {}", .n_ctx - 1)]
+    Stride {
+        /// Tokens from chunk to chunk.
+        stride: usize,
+        /// Tokens of a chunk.
+        n_ctx: usize,
+    },
     /// Nothing to do.
     #[error("no chunk is wanted; use --chunks 1 or more")]
     NoChunks,

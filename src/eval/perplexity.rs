@@ -4,7 +4,8 @@ use std::io::Write;
 
 use super::base_file::{BaseWriter, QuantizedRow};
 use super::score::Scorer;
-use super::{Chunks, EvalError, Evaluator, LogProbabilities, Observer};
+use super::tasks::rounded_log_prob;
+use super::{Chunks, EvalError, Evaluator, LogProbabilities, Observer, Scored};
 use crate::math::exp;
 
 /// Sums over the scored tokens.
@@ -64,7 +65,8 @@ pub(super) fn nll(logits: &[f32], next: u32) -> f64 {
 /// Evaluates all chunks; `observe` hears the running estimate after each.
 ///
 /// With `base`, the log-probabilities of every scored position go there too. The likelihoods are then
-/// the `f32` ones of that file's format, as they are in the reference, so the last digits may differ.
+/// the `f32` ones of that file's format, as they are in the reference, so the last digits may differ. Those of
+/// [strided](Chunks::strided) chunks are logarithms of probabilities in `f32`, as they are there.
 ///
 /// # Errors
 /// Non-finite logits, a failing write, an observer that stops the run.
@@ -75,9 +77,10 @@ pub fn perplexity<W: Write + Send>(
     observe: Observer<'_, Estimate>,
 ) -> Result<Estimate, EvalError> {
     let mut likelihoods = Likelihoods {
-        form: match base {
-            Some(_) => Form::Quantized,
-            None => Form::Exact,
+        form: match (&base, chunks.scored) {
+            (Some(_), _) => Form::Quantized,
+            (None, Scored::Last(_)) => Form::Rounded,
+            (None, Scored::SecondHalf | Scored::All) => Form::Exact,
         },
         base,
         chunk: Estimate::default(),
@@ -94,6 +97,8 @@ enum Form {
     Exact,
     /// As a base file has them.
     Quantized,
+    /// See [`rounded_log_prob`].
+    Rounded,
 }
 
 /// Adds up likelihoods and writes the base file.
@@ -121,6 +126,7 @@ impl<W: Write + Send> Scorer for Likelihoods<'_, W> {
     fn score(form: &Form, _: usize, logits: &[f32], next: u32) -> Self::Score {
         match form {
             Form::Exact => (nll(logits, next), None),
+            Form::Rounded => (f64::from(-rounded_log_prob(logits, next)), None),
             Form::Quantized => {
                 let row = QuantizedRow::new(logits, next);
                 (row.nll, Some(row))

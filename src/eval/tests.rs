@@ -108,6 +108,41 @@ fn chunks_begin_with_bos_and_only_the_second_half_is_wanted() {
 }
 
 #[test]
+fn windows_are_scored_from_their_first_token() {
+    let tokens = text(50, 40);
+    let chunks = Chunks::all(tokens.clone(), 16, None).unwrap();
+    assert_eq!((chunks.count(), chunks.first(), chunks.scored()), (3, 0, 15));
+    let mut fake = Fake::new(40);
+    let estimate = run(&mut fake, &chunks).unwrap();
+    assert_eq!(estimate.count, 3 * 15);
+    assert!(fake.contexts.iter().zip(tokens.chunks(16)).all(|(context, own)| context == own));
+    let short = |n| Chunks::all(text(15, 40), n, None).unwrap_err().to_string();
+    assert!(short(16).contains("15 tokens, but a context of 16 needs at least 16"), "{}", short(16));
+    assert!(short(1).contains("leaves no position"), "{}", short(1));
+}
+
+#[test]
+fn strided_chunks_overlap_and_only_their_ends_are_scored() {
+    let tokens = text(600, 40);
+    let chunks = Chunks::strided(tokens.clone(), 200, 100, None).unwrap();
+    // 200 and half a stride, in whole 256s; the last one ends within the text
+    assert_eq!((chunks.n_ctx(), chunks.step(), chunks.count()), (256, 100, 4));
+    assert_eq!((chunks.first(), chunks.scored()), (155, 100));
+    assert_eq!(chunks.tokens(), &tokens[..556]);
+    let mut fake = Fake::new(40);
+    assert_eq!(run(&mut fake, &chunks).unwrap().count, 400);
+    for (i, context) in fake.contexts.iter().enumerate() {
+        assert_eq!(context[..], tokens[i * 100..][..256]);
+    }
+    let refused = |n_ctx, stride, limit| Chunks::strided(tokens.clone(), n_ctx, stride, limit).unwrap_err().to_string();
+    assert!(refused(200, 0, None).contains("a stride of 0"), "{}", refused(200, 0, None));
+    assert!(refused(100, 312, None).contains("use 1 to 255"), "{}", refused(100, 312, None));
+    assert!(refused(200, 150, None).contains("needs at least 1024"), "{}", refused(200, 150, None));
+    assert!(refused(200, 50, Some(0)).contains("--chunks"), "{}", refused(200, 50, Some(0)));
+    assert!(refused(usize::MAX, 50, None).contains("too short"), "{}", refused(usize::MAX, 50, None));
+}
+
+#[test]
 fn chunks_beside_each_other_change_no_bit() {
     let n_vocab = 37;
     let chunks = Chunks::new(text(430, n_vocab), 70, None, None).unwrap();

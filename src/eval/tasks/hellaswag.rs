@@ -4,7 +4,7 @@
 //! is the one whose tokens have the highest mean logarithm of probability ("acc_norm").
 
 use super::branches::Branches;
-use super::run::{Subject, TaskOptions, run};
+use super::run::{Cells, Subject, TaskOptions, run};
 use super::{Accuracy, TaskError, TaskObserver, choose, malformed};
 
 /// Endings of a task.
@@ -95,7 +95,7 @@ pub fn score(
     let branches: Vec<Branches> = branches.collect::<Result<_, TaskError>>()?;
     let texts = options.parallel.min(MOST * ENDINGS);
     let mut accuracy = Accuracy::default();
-    run(subject, options, texts, &branches, &mut |task, logs| {
+    run(subject, options, texts, Cells::Shared, &branches, &mut |task, logs| {
         let chosen = most_likely(&branches[task], logs);
         accuracy.push(chosen == tasks[task].right);
         observe(&accuracy).map_err(|_| TaskError::Interrupted)

@@ -1,7 +1,8 @@
-//! Logarithms of probabilities in the two forms that llama-perplexity computes for tasks.
+//! Logarithms of probabilities in the forms that tasks need, llama-perplexity's two among them.
 
 use std::cell::OnceCell;
 
+use crate::eval::LogProbabilities;
 use crate::math::{expf, logf};
 
 /// How the probability of a token becomes a logarithm.
@@ -11,6 +12,10 @@ pub enum Form {
     OfProbability,
     /// The logit less the largest less the logarithm of a divisor that is summed in `f32`.
     OfLogit,
+    /// As [`LogProbabilities`] has it, rounded to `f32` at last.
+    Exact,
+    /// No logarithm: 1 if no other token is likelier, else 0.
+    IsLikeliest,
 }
 
 /// One row of logits, of which there is at least one. What its tokens share is computed once.
@@ -19,6 +24,7 @@ pub struct Row<'a> {
     max: f32,
     double: OnceCell<f64>,
     log_single: OnceCell<f32>,
+    exact: OnceCell<LogProbabilities<'a>>,
 }
 
 impl<'a> Row<'a> {
@@ -28,6 +34,7 @@ impl<'a> Row<'a> {
             max: logits.iter().fold(f32::NEG_INFINITY, |m, &l| m.max(l)),
             double: OnceCell::new(),
             log_single: OnceCell::new(),
+            exact: OnceCell::new(),
         }
     }
 
@@ -40,6 +47,8 @@ impl<'a> Row<'a> {
                 let sum = self.double.get_or_init(|| terms.map(f64::from).sum());
                 logf((f64::from(expf(logit)) / sum) as f32)
             }
+            Form::Exact => self.exact.get_or_init(|| LogProbabilities::new(self.logits)).of(token) as f32,
+            Form::IsLikeliest => f32::from(u8::from(logit == 0.0)),
             Form::OfLogit => logit - self.log_single.get_or_init(|| logf(terms.sum())),
         }
     }

@@ -3,10 +3,12 @@
 //! HellaSwag, WinoGrande and multiple choice by llama-perplexity's protocol: its file formats, its random order of
 //! tasks, its likelihoods and rounding. Texts of several tasks stand in one context of [`TaskOptions::n_ctx`] cells
 //! there, those of a task sharing their beginning. That decides how sums over cells are grouped
-//! ([`crate::kv::Placement`]), and so the last digits.
+//! ([`crate::kv::Placement`]), and so the last digits. [`questions`] are scored by the protocol of
+//! lm-evaluation-harness.
 
 pub mod hellaswag;
 pub mod multiple_choice;
+pub mod questions;
 pub mod winogrande;
 
 mod branches;
@@ -97,6 +99,11 @@ fn each(needed: usize, parallel: usize) -> usize {
     needed.div_ceil(parallel.max(1))
 }
 
+/// The logarithm of the probability of a token, both in `f32`.
+pub(super) fn rounded_log_prob(logits: &[f32], token: u32) -> f32 {
+    log_prob::Row::new(logits).log_prob(token, log_prob::Form::OfProbability)
+}
+
 /// Something wrong at a place of the file.
 fn malformed(place: impl Into<String>, what: impl Into<String>) -> TaskError {
     TaskError::Malformed { place: place.into(), what: what.into() }
@@ -119,6 +126,12 @@ impl Accuracy {
     fn push(&mut self, right: bool) {
         self.done += 1;
         self.correct += usize::from(right);
+    }
+
+    /// Standard error of [`Accuracy::ratio`]; no number for a single task.
+    pub fn error(&self) -> f64 {
+        let p = self.ratio();
+        (p * (1.0 - p) / (self.done as f64 - 1.0)).sqrt()
     }
 
     /// Right ones among all.

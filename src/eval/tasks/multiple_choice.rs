@@ -13,7 +13,7 @@
 //! The most likely answer is the one whose tokens have the highest mean logarithm of probability.
 
 use super::branches::Branches;
-use super::run::{Subject, TaskOptions, run};
+use super::run::{Cells, Subject, TaskOptions, run};
 use super::{Accuracy, Share, TaskError, TaskObserver, choose, malformed};
 
 /// Most answers to a question.
@@ -167,7 +167,7 @@ pub fn score(
     let branches: Vec<Branches> = branches.collect::<Result<_, TaskError>>()?;
     let texts = options.parallel.min(MOST_TEXTS);
     let mut answered = Answered::default();
-    run(subject, options, texts, &branches, &mut |task, logs| {
+    run(subject, options, texts, Cells::Shared, &branches, &mut |task, logs| {
         let chosen = most_likely(&branches[task], logs);
         answered.accuracy.push(tasks[task].right[chosen]);
         answered.answers += tasks[task].answers.len();

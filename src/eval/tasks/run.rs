@@ -41,6 +41,15 @@ pub struct TaskOptions {
 /// Hears the number of a task and the logarithms of its choices.
 pub type Observe<'a> = &'a mut dyn FnMut(usize, &[f32]) -> Result<(), TaskError>;
 
+/// Where the texts of a batch stand, which decides how sums over cells are grouped, and so the last digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cells {
+    /// One behind the other in a context that they share, as in the reference program.
+    Shared,
+    /// Each from the first cell on, as if it were alone.
+    Own,
+}
+
 /// Evaluates all tasks; `observe` hears the number of each and its logarithms, in the order they are wanted. At most
 /// `texts` texts stand in the context together.
 ///
@@ -50,6 +59,7 @@ pub fn run(
     subject: Subject<'_>,
     options: &TaskOptions,
     texts: usize,
+    cells: Cells,
     tasks: &[Branches],
     observe: Observe<'_>,
 ) -> Result<(), TaskError> {
@@ -70,13 +80,16 @@ pub fn run(
     let engine = Engine::with_pages(subject.weights, subject.pool, pages);
     let step = StepOptions {
         bits: options.bits,
-        n_ctx: options.n_ctx,
+        n_ctx: match cells {
+            Cells::Shared => options.n_ctx,
+            Cells::Own => options.n_ctx / options.parallel.max(1),
+        },
         n_ubatch: options.n_ubatch,
         cancel: options.cancel.clone(),
         ..StepOptions::default()
     };
     for batch in batches {
-        let results = evaluate(&engine, &step, &tasks[batch.clone()])?;
+        let results = evaluate(&engine, &step, cells, &tasks[batch.clone()])?;
         for (task, results) in batch.zip(&results) {
             observe(task, results)?;
         }
@@ -117,7 +130,7 @@ pub(super) fn batches(tasks: &[Branches], options: &TaskOptions, texts: usize) -
 }
 
 /// The wanted logarithms of each task of a batch.
-fn evaluate(engine: &Engine, step: &StepOptions, tasks: &[Branches]) -> Result<Vec<Vec<f32>>, TaskError> {
+fn evaluate(engine: &Engine, step: &StepOptions, cells: Cells, tasks: &[Branches]) -> Result<Vec<Vec<f32>>, TaskError> {
     let mut results: Vec<Vec<f32>> = tasks.iter().map(|t| vec![0.0; t.wanted.len()]).collect();
     let mut broken = None;
     let mut take = |task: usize, row: RowOf, logits: &[f32]| {
@@ -136,7 +149,9 @@ fn evaluate(engine: &Engine, step: &StepOptions, tasks: &[Branches]) -> Result<V
     let mut stems: Vec<Sequence> = Vec::with_capacity(tasks.len());
     for task in tasks {
         let mut stem = engine.sequence();
-        stem.continue_at_cell(cell);
+        if cells == Cells::Shared {
+            stem.continue_at_cell(cell);
+        }
         cell += task.cells();
         stems.push(stem);
     }
@@ -155,7 +170,9 @@ fn evaluate(engine: &Engine, step: &StepOptions, tasks: &[Branches]) -> Result<V
         cell += task.shared;
         for (text, tokens) in task.texts.iter().enumerate() {
             let mut branch = stem.fork(task.shared);
-            branch.continue_at_cell(cell);
+            if cells == Cells::Shared {
+                branch.continue_at_cell(cell);
+            }
             cell += tokens.len() - task.shared;
             branches.push((no, text, branch));
         }

@@ -6,7 +6,7 @@
 
 use super::branches::{Branches, RowOf, Wanted, encode};
 use super::log_prob::Form;
-use super::run::{Subject, TaskOptions, run};
+use super::run::{Cells, Subject, TaskOptions, run};
 use super::{Accuracy, Share, TaskError, TaskObserver, choose, malformed};
 
 /// Texts of a task.
@@ -152,7 +152,7 @@ pub fn score(
     let (branches, of_first): (Vec<Branches>, Vec<usize>) = prepared.into_iter().unzip();
     let texts = options.parallel.min(MOST * CHOICES);
     let mut accuracy = Accuracy::default();
-    run(subject, options, texts, &branches, &mut |task, logs| {
+    run(subject, options, texts, Cells::Shared, &branches, &mut |task, logs| {
         let (first, second) = logs.split_at(of_first[task]);
         let scores = [first, second].map(|logs| {
             let sum = logs.iter().fold(0f32, |sum, l| sum + l);

@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
-use clap::Parser;
+use clap::{Parser, ValueEnum};
+use trine::Tokenizer;
+use trine::eval::{Chunks, EvalError};
 
 use super::task_args::TaskArgs;
 use crate::args::Short;
@@ -38,6 +40,7 @@ Examples:
   rperplexity -m model.gguf -f wiki.test.raw --chunks 20     its first 20 chunks
   rperplexity -m model.gguf -f wiki.test.raw --json | jq .ppl
   rperplexity -m model-ap.gguf -f wiki.test.raw --bits 3,4,6     several widths of one file
+  rperplexity -m model.gguf -f wiki.test.raw -c 2048 --score all     as papers on quantization measure
 
 How much does quantizing cost? Save what the original predicts, then compare:
   rperplexity -m model-F16.gguf -f wiki.test.raw --kl-divergence-base model-F16.kld
@@ -51,6 +54,7 @@ How well does it choose? HellaSwag, WinoGrande and multiple choice, in llama-per
   rperplexity -m model.gguf -f hellaswag_val_full.txt --hellaswag --hellaswag-tasks 400
   rperplexity -m model.gguf -f winogrande-debiased-eval.csv --winogrande
   rperplexity -m model.gguf -bf arc-easy-validation.bin --multiple-choice
+  rperplexity -m model.gguf -f arc-easy-test.jsonl --questions       as lm-evaluation-harness scores it
 
 The base file is llama-perplexity's, in both directions; it takes 2 bytes per token of the vocabulary
 and scored position (WikiText-2 with 32000 tokens: 11 GB), so limit it with --chunks. It appears under its name
@@ -98,6 +102,17 @@ pub struct Args {
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = positive)]
     pub chunks: Option<usize>,
 
+    /// Which positions of a chunk are scored: half, the second half, as llama-perplexity; all, every one that has a token
+    /// after it, as papers on quantization report it for windows of 2048 tokens (-c 2048). With all, chunks begin with
+    /// the text's own tokens, none of which BOS replaces
+    #[arg(long, value_name = "half|all", default_value = "half", conflicts_with_all = UNLIKE_BASES)]
+    pub score: Score,
+
+    /// Chunks begin N tokens after one another and their last N positions are scored, llama-perplexity's way: they have
+    /// -c tokens and N/2, in whole 256s, and BOS replaces none. 0 for chunks that follow one another
+    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "score", conflicts_with_all = UNLIKE_BASES)]
+    pub ppl_stride: usize,
+
     /// 0: the running estimate in one line; 1: a line per chunk with its place in the text, perplexity,
     /// mean negative log-likelihood and its error
     #[arg(long, value_name = "0|1", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=1), conflicts_with_all = ["kl_divergence", "json"])]
@@ -142,6 +157,19 @@ pub struct Args {
     pub json: bool,
 }
 
+/// Scored positions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Score {
+    /// The second half of a chunk.
+    Half,
+    /// All.
+    All,
+}
+
+/// Options that stand for scores of second halves, which base files hold, and for scores of no text.
+const UNLIKE_BASES: [&str; 7] =
+    ["kl_divergence", "kl_divergence_base", "compare", "hellaswag", "winogrande", "multiple_choice", "questions"];
+
 /// A path as errors name it.
 fn shown_path(path: &Path) -> String {
     format!("'{}'", path.display())
@@ -163,6 +191,7 @@ impl Args {
                 ("--hellaswag", self.tasks.hellaswag),
                 ("--winogrande", self.tasks.winogrande),
                 ("--multiple-choice", self.tasks.multiple_choice),
+                ("--questions", self.tasks.questions),
             ] {
                 if given {
                     bail!("{name} is for one width: give --bits one number");
@@ -170,6 +199,20 @@ impl Args {
             }
         }
         Ok(widths)
+    }
+
+    /// The chunks of a text.
+    ///
+    /// # Errors
+    /// Too few tokens for them; tokens that the text does not give.
+    pub(super) fn chunks_of(&self, tokenizer: &Tokenizer, text: &str) -> Result<Chunks, EvalError> {
+        let tokens = tokenizer.encode(text, true, false)?;
+        let n_ctx = self.ctx_size.unwrap_or(512);
+        match (self.ppl_stride, self.score) {
+            (0, Score::Half) => Chunks::new(tokens, n_ctx, tokenizer.text_bos(), self.chunks),
+            (0, Score::All) => Chunks::all(tokens, n_ctx, self.chunks),
+            (stride, _) => Chunks::strided(tokens, n_ctx, stride, self.chunks),
+        }
     }
 
     /// The bytes of the text as llama.cpp takes them, and the name of their file for errors: one line break at the end

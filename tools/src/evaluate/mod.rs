@@ -3,6 +3,7 @@
 pub mod args;
 mod common;
 mod compare;
+mod questions;
 mod statistics;
 pub mod task_args;
 mod tasks;
@@ -14,10 +15,10 @@ use std::io::{self, BufReader, BufWriter, Write};
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::{Value, json};
 use trine::Model;
+use trine::eval::EvalError;
 use trine::eval::base_file::{BaseReader, BaseWriter};
 use trine::eval::kld::{self, Divergence};
 use trine::eval::perplexity::{Estimate, perplexity};
-use trine::eval::{Chunks, EvalError};
 
 use crate::load::{load_for_texts, peak_memory};
 use crate::outfile::OutFile;
@@ -69,10 +70,9 @@ fn evaluate(args: &Args) -> Result<()> {
 }
 
 fn estimate(args: &Args, loaded: &Model, text: &str, out: Option<OutFile>) -> Result<()> {
-    let n_ctx = args.ctx_size.unwrap_or(512);
     note!("tokenizing the input ..");
-    let tokens = loaded.tokenizer().encode(text, true, false)?;
-    let chunks = Chunks::new(tokens, n_ctx, loaded.tokenizer().text_bos(), args.chunks)?;
+    let chunks = args.chunks_of(loaded.tokenizer(), text)?;
+    let n_ctx = chunks.n_ctx();
     let mut model = model(args, loaded, n_ctx)?;
     note!("weights: {}", loaded.weights().layouts());
     note!(
@@ -110,7 +110,7 @@ fn estimate(args: &Args, loaded: &Model, text: &str, out: Option<OutFile>) -> Re
             previous = *total;
         } else {
             let line = if args.ppl_output_type == 1 {
-                let at = (done - 1) * n_ctx;
+                let at = (done - 1) * chunks.step();
                 format!("{at:8}  {:.4}  {:4.6}  {:4.6}\n", total.ppl(), total.mean(), total.mean_error())
             } else {
                 format!("[{done}]{:.4},", total.ppl())
@@ -143,6 +143,8 @@ fn estimate(args: &Args, loaded: &Model, text: &str, out: Option<OutFile>) -> Re
             "model": args.model.model.display().to_string(),
             "n_ctx": n_ctx,
             "chunks": chunks.count(),
+            "chunk_step": chunks.step(),
+            "first_scored": chunks.first(),
             "tokens_scored": total.count,
             "ppl": total.ppl(),
             "ppl_error": total.ppl_error(),

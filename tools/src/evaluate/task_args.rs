@@ -35,6 +35,16 @@ pub struct TaskArgs {
     #[arg(long, value_name = "N", default_value = "0", requires = "multiple_choice", allow_negative_numbers = true, value_parser = count)]
     pub multiple_choice_tasks: usize,
 
+    /// Score questions with choices in JSON lines as lm-evaluation-harness does: acc, acc_norm for each byte, and their
+    /// standard errors. A line has "question", "choices" and "answer" (a number from 0, a letter or the choice), or is one
+    /// of ARC, PIQA, BoolQ, MMLU (with "subject") or LAMBADA ("text", whose last word is asked for)
+    #[arg(long, conflicts_with_all = ["hellaswag", "winogrande", "multiple_choice", "compare", "kl_divergence", "kl_divergence_base", "chunks", "ppl_output_type"])]
+    pub questions: bool,
+
+    /// How many questions are scored, the first ones; 0 for all
+    #[arg(long, value_name = "N", default_value = "0", requires = "questions", allow_negative_numbers = true, value_parser = count)]
+    pub questions_tasks: usize,
+
     /// Texts that stand in a context of N times -c tokens together, at least 4; also -np. As in llama.cpp the last
     /// digits of scores depend on it
     #[arg(long, value_name = "N", default_value = "4", allow_negative_numbers = true, value_parser = positive)]
@@ -44,6 +54,6 @@ pub struct TaskArgs {
 impl TaskArgs {
     /// True if tasks are to be scored.
     pub fn wanted(&self) -> bool {
-        self.hellaswag || self.winogrande || self.multiple_choice
+        self.hellaswag || self.winogrande || self.multiple_choice || self.questions
     }
 }

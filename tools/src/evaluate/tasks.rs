@@ -1,4 +1,5 @@
-//! Tasks with choices: HellaSwag, WinoGrande and multiple choice, in llama-perplexity's lines and digits.
+//! Tasks with choices: HellaSwag, WinoGrande and multiple choice, in llama-perplexity's lines and digits, and questions in
+//! JSON lines.
 
 use std::io::Write;
 
@@ -6,6 +7,7 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use trine::Model;
 use trine::eval::tasks::multiple_choice::Answered;
+use trine::eval::tasks::questions::{self, Question};
 use trine::eval::tasks::winogrande::Verdict;
 use trine::eval::tasks::{Accuracy, Subject, TaskError, TaskOptions, hellaswag, multiple_choice, winogrande};
 
@@ -25,6 +27,8 @@ pub enum Tasks {
     Winogrande(Vec<winogrande::Task>),
     /// Multiple choice.
     MultipleChoice(Vec<multiple_choice::Task>),
+    /// Questions in JSON lines.
+    Questions(Vec<Question>),
 }
 
 /// The chosen tasks of a file.
@@ -38,6 +42,10 @@ fn read(args: &TaskArgs, bytes: Vec<u8>, from: &str) -> Result<Tasks> {
         return Ok(Tasks::MultipleChoice(tasks.with_context(in_file)?));
     }
     let text = text::utf8(bytes, from)?;
+    if args.questions {
+        let questions = super::questions::read(&text, args.questions_tasks).with_context(in_file)?;
+        return Ok(Tasks::Questions(questions));
+    }
     if args.hellaswag {
         let tasks = hellaswag::read(&text).with_context(in_file)?;
         let tasks = hellaswag::select(&tasks, args.hellaswag_tasks);
@@ -57,6 +65,7 @@ impl Tasks {
             Tasks::Hellaswag(tasks) => tasks.len(),
             Tasks::Winogrande(tasks) => tasks.len(),
             Tasks::MultipleChoice(tasks) => tasks.len(),
+            Tasks::Questions(tasks) => tasks.len(),
         }
     }
 
@@ -65,6 +74,7 @@ impl Tasks {
             Tasks::Hellaswag(_) => "hellaswag",
             Tasks::Winogrande(_) => "winogrande",
             Tasks::MultipleChoice(_) => "multiple-choice",
+            Tasks::Questions(_) => "questions",
         }
     }
 }
@@ -118,6 +128,7 @@ pub fn run(args: &Args) -> Result<()> {
                 "accuracy": report.accuracy.ratio(),
                 "interval": report.accuracy.interval(),
                 "chance": report.chance,
+                "measures": report.measures,
                 "running": running,
                 "peak_memory_bytes": peak_memory(),
             });
@@ -142,6 +153,8 @@ struct Report {
     progress: Option<Steps>,
     accuracy: Accuracy,
     chance: Option<f64>,
+    /// Of questions, more than their accuracy.
+    measures: Value,
     /// Lines at the end.
     last: Vec<String>,
     wrote: std::io::Result<()>,
@@ -156,6 +169,7 @@ impl Report {
             progress: json.then(|| Steps::new("task", tasks.count())),
             accuracy: Accuracy::default(),
             chance: None,
+            measures: Value::Null,
             last: Vec::new(),
             wrote: Ok(()),
         }
@@ -237,6 +251,27 @@ fn score(loaded: &Model, options: &TaskOptions, tasks: &Tasks, report: &mut Repo
             for (name, share) in [("Final result", total.result()), ("Random chance", total.chance())] {
                 let [value, error] = [share.value, share.error].map(|v| decimals(v, 4));
                 report.last.push(format!("{name}: {value} +/- {error}"));
+            }
+        }
+        Tasks::Questions(tasks) => {
+            let head = "task\tacc\tacc_norm";
+            report.line(head).map_err(|_| TaskError::Interrupted)?;
+            let total = questions::score(subject, options, tasks, &mut |(scored, answer)| {
+                let [all, normalised] = [scored.accuracy, scored.normalised].map(|a| 100.0 * a.ratio());
+                let line = format!("{}\t{all:.4}\t{normalised:.4}", scored.accuracy.done);
+                report.task(scored.accuracy, &line, json!({ "sums": answer.sums, "correct": scored.accuracy.correct }))
+            })?;
+            let choices: f64 = tasks.iter().map(|task| 1.0 / task.choices.len() as f64).sum();
+            let single = tasks.iter().all(|task| task.choices.len() == 1);
+            report.chance = (!single).then(|| choices / tasks.len() as f64);
+            for (name, accuracy) in [("acc", total.accuracy), ("acc_norm", total.normalised)] {
+                let [value, error] = [accuracy.ratio(), accuracy.error()].map(|v| decimals(v, 4));
+                report.last.push(format!("{name}: {value} +/- {error}"));
+                report.measures[name] = json!({ "value": accuracy.ratio(), "error": accuracy.error() });
+            }
+            if single {
+                report.last.push(format!("perplexity: {}", decimals(total.perplexity(), 4)));
+                report.measures["perplexity"] = total.perplexity().into();
             }
         }
     }

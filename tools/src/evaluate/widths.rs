@@ -6,7 +6,6 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use serde_json::json;
 use trine::Model;
-use trine::eval::Chunks;
 use trine::eval::base_file::BaseWriter;
 use trine::eval::perplexity::perplexity;
 
@@ -27,10 +26,9 @@ pub fn table(args: &Args, loaded: &Model, widths: &[u8], text: &str) -> Result<(
     }
     let ap = loaded.weights().any_precision();
     let sizes = ap.map_or(Vec::new(), |ap| AnyPrecReport::of(ap, loaded.file()).widths);
-    let n_ctx = args.ctx_size.unwrap_or(512);
     note!("tokenizing the input ..");
-    let tokens = loaded.tokenizer().encode(text, true, false)?;
-    let chunks = Chunks::new(tokens, n_ctx, loaded.tokenizer().text_bos(), args.chunks)?;
+    let chunks = args.chunks_of(loaded.tokenizer(), text)?;
+    let n_ctx = chunks.n_ctx();
     let mut model = model(args, loaded, n_ctx)?;
     note!("weights: {}", loaded.weights().layouts());
     note!(

@@ -63,6 +63,38 @@ Final estimate: PPL = 70.3378 +/- 9.23544
     }
 }
 
+/// In numpy, from the logits of the reference: `testdata/tasks/README.md`.
+#[test]
+fn all_positions_of_windows_may_be_scored() {
+    let expected = fs::read_to_string(testdata("tasks/all-positions.out")).unwrap();
+    let wiki = wiki();
+    let args = ["-f", &wiki, "-c", "256", "--chunks", "5", "--score", "all"];
+    assert_eq!(stdout(rperplexity(&args).output().unwrap()), expected);
+    let json: Value =
+        serde_json::from_str(&stdout(rperplexity(&[&args[..], &["--json"]].concat()).output().unwrap())).unwrap();
+    assert_eq!(json["tokens_scored"], 5 * 255);
+    assert_eq!((&json["first_scored"], &json["chunk_step"]), (&0.into(), &256.into()));
+    for other in [&["--ppl-stride", "32"][..], &["--kl-divergence-base", "x"], &["--hellaswag"]] {
+        let args = [&args[..], other].concat();
+        assert_eq!(rperplexity(&args).output().unwrap().status.code(), Some(2), "{other:?}");
+    }
+}
+
+/// Printed by `llama-perplexity -fa off -b C -c C` for this model and the beginning of this text: where `-b` is larger, the
+/// reference has no room for a chunk.
+#[test]
+fn strided_chunks_are_those_of_the_reference() {
+    for (args, running) in [
+        (["-c", "512", "--ppl-stride", "300", "--chunks", "3"], "[1]55.6150,[2]77.2922,[3]89.1441,"),
+        (["-c", "128", "--ppl-stride", "64", "--chunks", "4"], "[1]104.0052,[2]99.3431,[3]116.2656,[4]108.2789,"),
+    ] {
+        let out = stdout(rperplexity(&[&["-f", &wiki()], &args[..]].concat()).output().unwrap());
+        assert_eq!(out.lines().next(), Some(running));
+    }
+    let e = error(rperplexity(&["-f", &wiki(), "-c", "128", "--ppl-stride", "600"]).args(["--chunks", "1"]));
+    assert!(e.contains("a stride of 600 does not fit chunks of 512 tokens"), "{e}");
+}
+
 #[test]
 fn divergence_from_a_base_file_is_that_of_the_reference() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! `rperplexity --hellaswag`, `--winogrande` and `--multiple-choice` against llama-perplexity, and damaged files.
+//! `rperplexity --hellaswag`, `--winogrande` and `--multiple-choice` against llama-perplexity, `--questions` against the
+//! rules of lm-evaluation-harness, and damaged files.
 
 use std::fs;
 
@@ -25,6 +26,7 @@ fn golden(name: &str) -> String {
 #[test]
 fn scores_are_those_of_the_reference() {
     let (hellaswag, winogrande, choice) = (path("hellaswag.txt"), path("winogrande.csv"), path("multiple-choice.bin"));
+    let (questions, lambada) = (path("questions.jsonl"), path("lambada.jsonl"));
     let cases: &[(&str, &[&str])] = &[
         ("hellaswag.out", &["-f", &hellaswag, "--hellaswag"]),
         ("hellaswag-5.out", &["-f", &hellaswag, "--hellaswag", "--hellaswag-tasks", "5", "-np", "16"]),
@@ -34,6 +36,8 @@ fn scores_are_those_of_the_reference() {
             &["-f", &winogrande, "--winogrande", "--winogrande-tasks", "40", "-np", "32", "-c", "64"],
         ),
         ("multiple-choice.out", &["-bf", &choice, "--multiple-choice"]),
+        ("questions.out", &["-f", &questions, "--questions"]),
+        ("lambada.out", &["-f", &lambada, "--questions", "-c", "40"]),
         ("multiple-choice-6.out", &["-f", &choice, "--multiple-choice", "--multiple-choice-tasks", "6", "-np", "24"]),
     ];
     for (name, args) in cases {
@@ -87,6 +91,19 @@ fn json_has_the_same_numbers() {
 }
 
 #[test]
+fn json_of_questions_has_sums_and_errors() {
+    let args = ["-f", &path("questions.jsonl"), "--questions", "--questions-tasks", "4", "--json"];
+    let json: Value = serde_json::from_str(&stdout(rperplexity(&args).output().unwrap())).unwrap();
+    assert_eq!((&json["tasks"], &json["count"], &json["accuracy"]), (&"questions".into(), &4.into(), &0.75.into()));
+    assert_eq!(json["measures"]["acc"]["value"], 0.75);
+    assert!((json["measures"]["acc"]["error"].as_f64().unwrap() - 0.25).abs() < 1e-12);
+    assert_eq!(json["measures"]["acc_norm"]["value"], 0.0);
+    assert!((json["chance"].as_f64().unwrap() - (0.25 + 0.25 + 1.0 / 3.0 + 1.0 / 3.0) / 4.0).abs() < 1e-12);
+    let sums = json["running"][0]["sums"].as_array().unwrap();
+    assert!(sums.len() == 4 && sums.iter().all(|sum| sum.as_f64().unwrap() < 0.0));
+}
+
+#[test]
 fn damaged_files_are_named_by_line_and_byte() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("tasks");
@@ -104,6 +121,12 @@ fn damaged_files_are_named_by_line_and_byte() {
         ("--multiple-choice", choice, "task 10 at byte "),
         ("--multiple-choice", vec![9, 0, 0], "header at byte 0"),
         ("--hellaswag", vec![0xff, b'\n'], "not UTF-8 at byte 0"),
+        ("--questions", task("{\"text\": \"a b\"}\n{\"text\": 3}\n"), "line 2: one of \"question\""),
+        (
+            "--questions",
+            task("{\"question\": \"a\", \"choices\": [\"b\", \" \"], \"answer\": 0}"),
+            "line 1: a choice is empty",
+        ),
     ] {
         fs::write(&file, bytes).unwrap();
         let out = rperplexity(&["-f", name, kind]).output().unwrap();

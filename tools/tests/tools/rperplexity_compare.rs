@@ -206,6 +206,7 @@ fn the_table_has_a_line_for_each_form() {
     let (table, said) = ok(compare(temp.path(), &args));
     assert!(said.contains("'trilm-narrow.gguf' has no 3 bits; they are left out there"), "{said}");
     assert!(said.contains("'./trilm-ap.gguf' is given twice"), "{said}");
+    let (table, advice) = table.split_once("\n\n").unwrap();
     let lines: Vec<Vec<&str>> = table.lines().map(|l| l.split_whitespace().collect()).collect();
     let names: Vec<&[&str]> = lines.iter().map(|l| &l[..2]).collect();
     assert_eq!(
@@ -224,9 +225,20 @@ fn the_table_has_a_line_for_each_form() {
         // prompts and single tokens
         assert!(line[12..].iter().all(|cell| cell.parse::<f64>().unwrap() > 0.0));
     }
+    // weights of three values are the same at 2 bits and at 3: the first of the smallest is enough
+    let advice: Vec<&str> = advice.lines().collect();
+    assert_eq!(advice[0], "Nearest to the reference for their size:");
+    assert!(advice[1].starts_with("  from ") && advice[1].ends_with("trilm-narrow.gguf at width 2"), "{advice:?}");
+    for (line, width) in advice[2..].iter().zip([3, 2]) {
+        let told = format!(
+            "  never      trilm-ap.gguf at width {width}: trilm-narrow.gguf at width 2 is not larger and no farther"
+        );
+        assert_eq!(*line, told);
+    }
+    assert_eq!(advice.len(), 4);
     let (table, _) = ok(compare(temp.path(), &["trilm-Q8_0.gguf", "--no-speed"]));
     assert!(table.contains("prompt t/s") && !table.contains("decode"), "{table}");
-    let line = table.lines().last().unwrap();
+    let line = table.lines().nth(2).unwrap();
     assert_eq!(line.split_whitespace().count(), 13);
     assert!(names_in(temp.path()).is_empty());
 }

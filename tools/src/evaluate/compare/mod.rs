@@ -3,6 +3,7 @@
 mod base;
 mod common;
 mod entry;
+mod frontier;
 mod plot;
 mod speed;
 mod subject;
@@ -132,15 +133,23 @@ pub fn run(args: &Args) -> Result<()> {
         let svg = plot::draw(&title, &entries, &reference.label, &labels)?;
         save(out, &svg)?;
     }
+    if !args.json && !args.csv {
+        frontier::write(&mut signals::stdout(), &entries)?;
+    }
     if args.json {
-        let row = |e: &Entry| e.json(e.file.map_or(path, |i| &subjects[i].path));
+        let front = frontier::places(&entries);
+        let row = |(place, e): (usize, &Entry)| {
+            let mut row = e.json(e.file.map_or(path, |i| &subjects[i].path));
+            row["frontier"] = front.contains(&place).into();
+            row
+        };
         let report = json!({
             "reference": path.display().to_string(),
             "text": file.display().to_string(),
             "n_ctx": chunks.n_ctx(),
             "chunks": chunks.count(),
             "weights": reference.weights,
-            "rows": entries.iter().map(row).collect::<Vec<_>>(),
+            "rows": entries.iter().enumerate().map(row).collect::<Vec<_>>(),
             "peak_memory_bytes": peak_memory(),
         });
         let models = args.files.iter().chain([&args.model.model]);

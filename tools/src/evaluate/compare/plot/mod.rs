@@ -7,7 +7,10 @@ use anyhow::{Result, anyhow};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
 
+use trine::eval::kld::Uncertain;
+
 use super::entry::Entry;
+use super::frontier;
 use crate::drawing::{Axis, Canvas, Failure, GREY, MARGIN, PALE, SMALL, TEXT, TITLE, colour, printable, text};
 use labels::{Area, Label, Line, place};
 use legend::legend;
@@ -29,6 +32,8 @@ struct Point {
     label: String,
     x: f64,
     y: f64,
+    /// Standard error of `y`.
+    error: f64,
 }
 
 /// One of the four.
@@ -40,6 +45,8 @@ struct Panel {
     level: Option<f64>,
     /// True if the vertical axis is logarithmic.
     logarithmic: bool,
+    /// True if less is better on both axes, so that the points that no other beats are joined.
+    front: bool,
 }
 
 /// Draws `entries` as SVG; `labels` are those of the files, `reference` that of the reference.
@@ -83,27 +90,27 @@ fn picture(title: &str, entries: &[Entry], reference: &str, labels: &[&str]) -> 
 
 /// The rows of panels; without speeds there is one in each.
 fn panels(entries: &[Entry], labels: &[String]) -> [Vec<Panel>; 2] {
-    let points = |x: &dyn Fn(&Entry) -> Option<f64>, y: &dyn Fn(&Entry) -> f64| -> Vec<Point> {
+    let points = |x: &dyn Fn(&Entry) -> Option<f64>, y: &dyn Fn(&Entry) -> Uncertain| -> Vec<Point> {
         let all = entries.iter().filter_map(|e| {
             let file = e.file?;
             let label = match e.form.bits {
                 Some(bits) => format!("{} {bits}", labels[file]),
                 None => labels[file].clone(),
             };
-            let (x, y) = (x(e)?, y(e));
-            Some(Point { file, bits: e.form.bits, label, x, y })
+            let (x, Uncertain { value: y, error }) = (x(e)?, y(e));
+            Some(Point { file, bits: e.form.bits, label, x, y, error })
         });
         all.filter(|p| p.x.is_finite() && p.y.is_finite()).collect()
     };
     let level = entries.iter().find(|e| e.file.is_none()).map(|e| e.ppl.value);
     let size = |e: &Entry| Some(e.bits_per_weight);
     let speed = |e: &Entry| e.generation;
-    let ppl = |e: &Entry| e.ppl.value;
-    let kld = |e: &Entry| e.kld.value.max(LEAST_KLD);
+    let ppl = |e: &Entry| e.ppl;
+    let kld = |e: &Entry| Uncertain { value: e.kld.value.max(LEAST_KLD), error: e.kld.error };
     let mut rows = [Vec::new(), Vec::new()];
-    for (x, x_name) in [
-        (&size as &dyn Fn(&Entry) -> Option<f64>, "bits per weight of the whole model"),
-        (&speed, "tokens per second, one by one"),
+    for (x, x_name, front) in [
+        (&size as &dyn Fn(&Entry) -> Option<f64>, "bits per weight of the whole model", true),
+        (&speed, "tokens per second, one by one", false),
     ] {
         let of_ppl = points(x, &ppl);
         if of_ppl.is_empty() && !rows[0].is_empty() {
@@ -117,6 +124,7 @@ fn panels(entries: &[Entry], labels: &[String]) -> [Vec<Panel>; 2] {
             logarithmic: wide,
             points: of_ppl,
             level,
+            front,
         });
         rows[1].push(Panel {
             x_name: x_name.to_owned(),
@@ -124,6 +132,7 @@ fn panels(entries: &[Entry], labels: &[String]) -> [Vec<Panel>; 2] {
             logarithmic: true,
             points: points(x, &kld),
             level: None,
+            front,
         });
     }
     rows
@@ -140,7 +149,7 @@ impl Panel {
             return Ok(());
         }
         let (x, y) = (Axis::around(&xs, false), Axis::around(&ys, self.logarithmic));
-        let across = x.range();
+        let (across, down) = (x.range(), y.range());
         let mut chart =
             ChartBuilder::on(area).margin(12).x_label_area_size(48).y_label_area_size(72).build_cartesian_2d(x, y)?;
         chart
@@ -158,12 +167,21 @@ impl Panel {
             chart.draw_series(DashedLineSeries::new(ends, 6, 5, GREY.stroke_width(1)))?;
             lines.push(ends.map(|e| chart.backend_coord(&e)).into());
         }
+        if self.front {
+            let front = frontier::of(self.points.iter().map(|p| (p.x, p.y)));
+            let at: Vec<(f64, f64)> = front.iter().map(|&place| (self.points[place].x, self.points[place].y)).collect();
+            chart.draw_series(DashedLineSeries::new(at, 2, 4, GREY.stroke_width(1)))?;
+        }
         for points in self.points.chunk_by(|a, b| a.file == b.file) {
             let colour = colour(points[0].file);
             let mut widths: Vec<&Point> = points.iter().collect();
             widths.sort_by_key(|p| p.bits);
             let at: Vec<(f64, f64)> = widths.iter().map(|p| (p.x, p.y)).collect();
             chart.draw_series(at.iter().map(|&p| Circle::new(p, 4, colour.filled())))?;
+            chart.draw_series(widths.iter().map(|p| {
+                let low = (p.y - p.error).max(down.start);
+                PathElement::new([(p.x, low), (p.x, (p.y + p.error).min(down.end))], colour.stroke_width(1))
+            }))?;
             if at.len() > 1 {
                 chart.draw_series(LineSeries::new(at.clone(), colour.stroke_width(2)))?;
             }

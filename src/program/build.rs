@@ -71,7 +71,7 @@ impl Builder {
     }
 
     /// An operation with one output of the size of its first input.
-    fn like(&mut self, name: &str, op: Op, inputs: &[Value]) -> Value {
+    pub fn like(&mut self, name: &str, op: Op, inputs: &[Value]) -> Value {
         let (rows, columns) = (self.rows(inputs[0]), self.columns(inputs[0]));
         self.one(name, op, inputs, rows, columns)
     }

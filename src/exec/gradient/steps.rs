@@ -93,16 +93,15 @@ impl Steps {
     }
 }
 
-/// True if the derivative of `op` reads input number `i`.
+/// True if the derivative of `op` reads input number `i`: that of most operations does.
 fn is_read_back(op: &Op, i: usize) -> bool {
     match op {
-        Op::Norm(_) | Op::Clamp(_) | Op::SoftCap(_) | Op::Sigmoid | Op::Activate(_) => true,
-        Op::Multiply | Op::Gate(_) | Op::HeadGate(_) | Op::ScaleByGate { .. } => true,
-        Op::Products(_) | Op::ProductsByHead(_) | Op::ProductsOfExperts(_) => true,
-        Op::Attend(_) | Op::Choose(_) | Op::ReadStreams(_) => true,
+        Op::Fill(_) | Op::Add | Op::AddRow(_) | Op::DivideRow(_) | Op::MultiplyAdd(_) => false,
+        Op::Scale(_) | Op::ScaleByPosition(_) | Op::Rotate(..) | Op::Hadamard(_) => false,
+        Op::Split(_) | Op::Join(_) | Op::Repeat { .. } | Op::Take => false,
         Op::Dispatch { weighed } | Op::Combine { weighed } => *weighed || i == 1,
         Op::WriteStreams { mixed, .. } => *mixed || i > 0,
-        _ => false,
+        _ => true,
     }
 }
 

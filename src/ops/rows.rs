@@ -98,6 +98,24 @@ pub fn rooted_dots(x: &[f32], y: &[f32], width: usize) -> Floats {
     out
 }
 
+/// What every row of `width` elements has above a bound, and 0 elsewhere (Gemma 3n). The bound is the row's mean and
+/// `factor` standard deviations: of normally distributed elements a known part is above it. Sums are added up in `f64`
+/// in order; all else is in `f32`, the variance a product with the rounded inverse of `width - 1`.
+pub fn cutoff(x: &mut [f32], width: usize, factor: f32) {
+    let at_once = at_once(width);
+    let inverse = 1.0 / (width as f32 - 1.0);
+    pool::chunks_mut(x, at_once * width, |_, x| {
+        for row in x.chunks_exact_mut(width.max(1)) {
+            let sum = row.iter().fold(0f64, |sum, &x| sum + f64::from(x)) as f32;
+            let mean = sum / width as f32;
+            let squares = row.iter().map(|x| (x - mean) * (x - mean));
+            let squares = squares.fold(0f64, |sum, square| sum + f64::from(square)) as f32;
+            let bound = mean + (squares * inverse).sqrt() * factor;
+            row.iter_mut().for_each(|x| *x = (*x - bound).max(0.0));
+        }
+    });
+}
+
 /// Rows of `width` elements that are worth a task.
 fn at_once(width: usize) -> usize {
     super::CHUNK.div_ceil(width.max(1))
@@ -137,6 +155,17 @@ mod tests {
         let inverse = 1.0 / 2f32.sqrt();
         let expected = [(8.0 * inverse).sqrt(), -(1.0 * inverse).sqrt(), 0.0, 1e-6f32.sqrt()];
         assert_eq!(*rooted_dots(&x, &y, 2), expected);
+    }
+
+    #[test]
+    fn elements_are_cut_off_at_mean_and_deviation() {
+        // mean 2, deviation 2, then mean 1 and deviation 0
+        let mut x = [0.0, 2.0, 4.0, 1.0, 1.0, 1.0];
+        cutoff(&mut x, 3, 0.5);
+        assert_eq!(x, [0.0, 0.0, 1.0, 0.0, 0.0, 0.0]);
+        let mut x = [0.0, 2.0, 4.0];
+        cutoff(&mut x, 3, -2.0);
+        assert_eq!(x, [2.0, 4.0, 6.0]);
     }
 
     #[test]

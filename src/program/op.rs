@@ -148,6 +148,8 @@ pub enum Op {
     Clamp(f32),
     /// `tanh(x / cap) * cap`.
     SoftCap(f32),
+    /// `max(x - (mean + deviation * factor), 0)`, with mean and deviation of the row.
+    Cutoff(f32),
     /// `1 / (1 + e^-x)`.
     Sigmoid,
     /// The soft-max of every row.
@@ -261,6 +263,7 @@ impl Op {
             Op::ScaleByPosition(_) => "scale_by_position",
             Op::Clamp(_) => "clamp",
             Op::SoftCap(_) => "soft_cap",
+            Op::Cutoff(_) => "cutoff",
             Op::Sigmoid => "sigmoid",
             Op::SoftMax => "soft_max",
             Op::Activate(_) => "activate",

@@ -48,6 +48,7 @@ impl<T: Real> Tape<'_, T> {
             Op::ScaleByPosition(factor) => at_first(self.by_position(dy(), |position| factor.at(position))),
             Op::Clamp(bound) => at_first(zip(dy(), input(0), |d, x| d * clamp(x, *bound).1)),
             Op::SoftCap(cap) => at_first(zip(dy(), input(0), |d, x| d * soft_cap(x, *cap).1)),
+            Op::Cutoff(factor) => at_first(rows::cutoff_back(input(0), dy(), self.columns(operation), *factor)),
             Op::Sigmoid => at_first(zip(dy(), input(0), |d, x| d * sigmoid_slope(x))),
             Op::Activate(f) => {
                 let alone = f.at_gated(T::of(1.0)).0;

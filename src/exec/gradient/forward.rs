@@ -35,6 +35,7 @@ impl<T: Real> Tape<'_, T> {
             Op::ScaleByPosition(factor) => self.by_position(own(), |position| factor.at(position)),
             Op::Clamp(bound) => map(own(), |x| clamp(x, *bound).0),
             Op::SoftCap(cap) => map(own(), |x| soft_cap(x, *cap).0),
+            Op::Cutoff(factor) => rows::cutoff(own(), self.columns(operation), *factor),
             Op::Sigmoid => map(own(), sigmoid),
             Op::Activate(f) => map(own(), |x| f.at_gate(x).0 * f.at_gated(T::of(1.0)).0),
             Op::Gate(f) => f.forward(input(0), input(1)),

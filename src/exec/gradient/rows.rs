@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use super::elements::add;
+use super::elements::{add, dot};
 use super::real::Real;
 use crate::ops::hadamard::Hadamard;
 use crate::ops::rope::{Pairing, Rope};
@@ -47,6 +47,43 @@ pub fn repeat_back<T: Real>(dy: &[T], width: usize, times: usize) -> Vec<T> {
         dy.chunks_exact(width).for_each(|dy| add(dx, dy));
     }
     dx
+}
+
+/// What every row of `width` elements has above its mean and `factor` standard deviations.
+pub fn cutoff<T: Real>(mut x: Vec<T>, width: usize, factor: f32) -> Vec<T> {
+    for row in x.chunks_exact_mut(width) {
+        let (mean, deviation) = spread(row);
+        let bound = mean + T::single(factor) * deviation;
+        row.iter_mut().for_each(|x| *x = if *x > bound { *x - bound } else { T::default() });
+    }
+    x
+}
+
+/// The gradient at `x` from that at the result of [`cutoff`]: what is above the bound has it, less for every element
+/// of the row its part in the bound.
+pub fn cutoff_back<T: Real>(x: &[T], mut dy: Vec<T>, width: usize, factor: f32) -> Vec<T> {
+    for (row, dy) in x.chunks_exact(width).zip(dy.chunks_exact_mut(width)) {
+        let (mean, deviation) = spread(row);
+        let (factor, zero) = (T::single(factor), T::default());
+        let bound = mean + factor * deviation;
+        dy.iter_mut().zip(row).for_each(|(d, &x)| *d = if x > bound { *d } else { zero });
+        let sum = T::of(dy.iter().fold(0.0, |sum, d| sum + d.wide()));
+        // rows without a deviation have a bound that does not turn with them
+        let turned = match deviation > zero {
+            true => factor * sum / (deviation * T::of(width as f64 - 1.0)),
+            false => zero,
+        };
+        let of_mean = sum / T::of(width as f64);
+        dy.iter_mut().zip(row).for_each(|(d, &x)| *d -= of_mean + (x - mean) * turned);
+    }
+    dy
+}
+
+/// Mean and standard deviation of a row.
+fn spread<T: Real>(row: &[T]) -> (T, T) {
+    let mean = T::of(row.iter().fold(0.0, |sum, x| sum + x.wide()) / row.len() as f64);
+    let apart: Vec<T> = row.iter().map(|&x| x - mean).collect();
+    (mean, T::of((dot(&apart, &apart).wide() / (row.len() as f64 - 1.0)).sqrt()))
 }
 
 /// Which way RoPE turns.
@@ -113,4 +150,36 @@ pub fn hadamard<T: Real>(rotation: &Hadamard, mut x: Vec<T>, inverse: bool) -> V
         }
     });
     x
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The gradient at `x` of the sum of `f(x) * dy` by differences.
+    fn differences(x: &[f64], dy: &[f64], f: impl Fn(Vec<f64>) -> Vec<f64>) -> Vec<f64> {
+        const STEP: f64 = 1e-5;
+        let moved = |i: usize, step: f64| {
+            let mut x = x.to_vec();
+            x[i] += step;
+            dot(&f(x), dy)
+        };
+        (0..x.len()).map(|i| (moved(i, STEP) - moved(i, -STEP)) / (2.0 * STEP)).collect()
+    }
+
+    fn assert_near(a: &[f64], b: &[f64]) {
+        let near = a.len() == b.len() && a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-8);
+        assert!(near, "{a:?} and {b:?}");
+    }
+
+    #[test]
+    fn what_is_cut_off_moves_the_bound() {
+        let x = [0.5, -1.0, 2.0, 0.75, 3.0, -0.25, 1.0, 1.5];
+        let dy = [1.0, 2.0, -0.5, 3.0, 0.25, 1.0, -2.0, 0.5];
+        for factor in [0.25, -0.5] {
+            let by_steps = differences(&x, &dy, |x| cutoff(x, 4, factor));
+            assert_near(&cutoff_back(&x, dy.to_vec(), 4, factor), &by_steps);
+        }
+        assert_eq!(cutoff_back(&[1.0; 4], vec![1.0; 4], 4, -1.0), [0.0; 4]);
+    }
 }

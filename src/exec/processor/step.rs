@@ -87,6 +87,10 @@ impl Pass<'_, '_, '_> {
             Op::ScaleByPosition(factor) => self.in_place(at, |x, pass| pass.positions.scale(x, factor)),
             Op::Clamp(bound) => self.in_place(at, |x, _| ops::clamp(x, *bound)),
             Op::SoftCap(cap) => self.in_place(at, |x, _| ops::soft_cap(x, *cap)),
+            Op::Cutoff(factor) => {
+                let columns = program.shape(operation.inputs[0]).columns;
+                self.in_place(at, |x, _| ops::rows::cutoff(x, columns, *factor));
+            }
             Op::Sigmoid => self.in_place(at, |x, _| ops::map(x, ops::activation::sigmoid)),
             Op::SoftMax => {
                 let columns = program.shape(operation.inputs[0]).columns.max(1);

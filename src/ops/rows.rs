@@ -98,6 +98,25 @@ pub fn rooted_dots(x: &[f32], y: &[f32], width: usize) -> Floats {
     out
 }
 
+/// Every `width` elements of `x` times the length of those of `y`, and then divided by their own; `times` rows of `x`
+/// follow each other for one of `y` (Gemma 3n). Squares are added up in `f64` in order.
+pub fn as_long(x: &mut [f32], y: &[f32], width: usize) {
+    let length = |row: &[f32]| (row.iter().fold(0f64, |sum, x| sum + f64::from(x * x)) as f32).sqrt();
+    let times = x.len() / y.len().max(1);
+    let all = times * width;
+    let at_once = at_once(all);
+    pool::chunks_mut(x, at_once * all, |i, x| {
+        let ys = y[i * at_once * width..].chunks_exact(width.max(1));
+        for (x, y) in x.chunks_exact_mut(all.max(1)).zip(ys) {
+            let wanted = length(y);
+            for row in x.chunks_exact_mut(width) {
+                let own = length(row);
+                row.iter_mut().for_each(|x| *x = *x * wanted / own);
+            }
+        }
+    });
+}
+
 /// What every row of `width` elements has above a bound, and 0 elsewhere (Gemma 3n). The bound is the row's mean and
 /// `factor` standard deviations: of normally distributed elements a known part is above it. Sums are added up in `f64`
 /// in order; all else is in `f32`, the variance a product with the rounded inverse of `width - 1`.
@@ -155,6 +174,13 @@ mod tests {
         let inverse = 1.0 / 2f32.sqrt();
         let expected = [(8.0 * inverse).sqrt(), -(1.0 * inverse).sqrt(), 0.0, 1e-6f32.sqrt()];
         assert_eq!(*rooted_dots(&x, &y, 2), expected);
+    }
+
+    #[test]
+    fn rows_get_the_length_of_others() {
+        let mut x = [3.0, 4.0, 0.0, 2.0, 1.0, 0.0, 5.0, 12.0];
+        as_long(&mut x, &[0.0, 10.0, -3.0, 4.0], 2);
+        assert_eq!(x, [6.0, 8.0, 0.0, 10.0, 5.0, 0.0, 25.0 / 13.0, 60.0 / 13.0]);
     }
 
     #[test]

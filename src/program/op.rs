@@ -134,6 +134,8 @@ pub enum Op {
     Multiply,
     /// For every so many elements of `x` and `y` their dot product's root, with its sign.
     RootedDots(usize),
+    /// Every so many elements of `x` with the length of those of `y`, which stand for one or several of `x`.
+    AsLong(usize),
     /// `x + row`.
     AddRow(Vec<f32>),
     /// `x / row`.
@@ -256,6 +258,7 @@ impl Op {
             Op::Add => "add",
             Op::Multiply => "multiply",
             Op::RootedDots(_) => "rooted_dots",
+            Op::AsLong(_) => "as_long",
             Op::AddRow(_) => "add_row",
             Op::DivideRow(_) => "divide_row",
             Op::MultiplyAdd(_) => "multiply_add",

@@ -38,6 +38,7 @@ impl<T: Real> Tape<'_, T> {
                 let dy = dy();
                 both([zip(dy.clone(), input(1), |d, y| d * y), zip(dy, input(0), |d, x| d * x)])
             }
+            Op::AsLong(width) => both(rows::as_long_back([input(0), input(1)], dy(), *width)),
             Op::AddRow(_) => at_first(dy()),
             Op::DivideRow(row) => at_first(by_column(dy(), row.len(), |d, i| d / T::single(row[i]))),
             Op::MultiplyAdd(row) => {

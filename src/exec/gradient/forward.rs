@@ -25,6 +25,7 @@ impl<T: Real> Tape<'_, T> {
             Op::Norm(rule) => norm::forward(rule, input(0)),
             Op::Add => zip(own(), input(1), |x, y| x + y),
             Op::Multiply => zip(own(), input(1), |x, y| x * y),
+            Op::AsLong(width) => rows::as_long(own(), input(1), *width),
             Op::AddRow(row) => by_column(own(), row.len(), |x, i| x + T::single(row[i])),
             Op::DivideRow(row) => by_column(own(), row.len(), |x, i| x / T::single(row[i])),
             Op::MultiplyAdd(row) => {

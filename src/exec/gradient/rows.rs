@@ -49,6 +49,41 @@ pub fn repeat_back<T: Real>(dy: &[T], width: usize, times: usize) -> Vec<T> {
     dx
 }
 
+/// Every `width` elements of `x` with the length of those of `y`, of which each stand for as many of `x`.
+pub fn as_long<T: Real>(mut x: Vec<T>, y: &[T], width: usize) -> Vec<T> {
+    let times = x.len() / y.len();
+    for (x, y) in x.chunks_exact_mut(times * width).zip(y.chunks_exact(width)) {
+        for row in x.chunks_exact_mut(width) {
+            let factor = length(y) / length(row);
+            row.iter_mut().for_each(|x| *x *= factor);
+        }
+    }
+    x
+}
+
+/// The gradients at `x` and `y` from that at the result of [`as_long`]: across `x` it is that of a product, along `x`
+/// there is none, and at `y` it is along `y`.
+pub fn as_long_back<T: Real>([x, y]: [&[T]; 2], mut dz: Vec<T>, width: usize) -> [Vec<T>; 2] {
+    let times = x.len() / y.len();
+    let mut dy = vec![T::default(); y.len()];
+    let rows = x.chunks_exact(times * width).zip(dz.chunks_exact_mut(times * width));
+    for ((x, dz), (y, dy)) in rows.zip(y.chunks_exact(width).zip(dy.chunks_exact_mut(width))) {
+        let wanted = length(y);
+        for (x, dz) in x.chunks_exact(width).zip(dz.chunks_exact_mut(width)) {
+            let (own, along) = (length(x), dot(x, dz));
+            dy.iter_mut().zip(y).for_each(|(dy, &y)| *dy += y * (along / (own * wanted)));
+            let (factor, back) = (wanted / own, along / (own * own));
+            dz.iter_mut().zip(x).for_each(|(d, &x)| *d = factor * (*d - x * back));
+        }
+    }
+    [dz, dy]
+}
+
+/// The root of the sum of a row's squares.
+fn length<T: Real>(row: &[T]) -> T {
+    T::of(dot(row, row).wide().sqrt())
+}
+
 /// What every row of `width` elements has above its mean and `factor` standard deviations.
 pub fn cutoff<T: Real>(mut x: Vec<T>, width: usize, factor: f32) -> Vec<T> {
     for row in x.chunks_exact_mut(width) {
@@ -170,6 +205,15 @@ mod tests {
     fn assert_near(a: &[f64], b: &[f64]) {
         let near = a.len() == b.len() && a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-8);
         assert!(near, "{a:?} and {b:?}");
+    }
+
+    #[test]
+    fn lengths_have_derivatives_at_both_rows() {
+        let (x, y) = ([0.5, -1.0, 2.0, 0.75, 3.0, -0.25, 1.0, 1.5], [1.0, -2.0, 0.5, 0.25]);
+        let dz = [1.0, 2.0, -0.5, 3.0, 0.25, 1.0, -2.0, 0.5];
+        let [dx, dy] = as_long_back([&x, &y], dz.to_vec(), 2);
+        assert_near(&dx, &differences(&x, &dz, |x| as_long(x, &y, 2)));
+        assert_near(&dy, &differences(&y, &dz, |y| as_long(x.to_vec(), &y, 2)));
     }
 
     #[test]

@@ -80,6 +80,7 @@ impl Pass<'_, '_, '_> {
                 let y = ops::rows::rooted_dots(self.input(at, 0), self.input(at, 1), *width);
                 self.one(at, y);
             }
+            Op::AsLong(width) => self.in_place(at, |x, pass| ops::rows::as_long(x, pass.input(at, 1), *width)),
             Op::AddRow(row) => self.in_place(at, |x, _| ops::add_rows(x, row)),
             Op::DivideRow(row) => self.in_place(at, |x, _| ops::divide_rows(x, row)),
             Op::MultiplyAdd(row) => self.in_place(at, |x, pass| ops::rows::multiply_add(x, pass.input(at, 1), row)),

@@ -6,6 +6,7 @@ use super::norm::Norm;
 use super::soft_max::soft_max;
 use crate::kernels::{Floats, Isa};
 use crate::math::expf;
+use crate::pool;
 
 /// How hyper-connections turn projected numbers into coefficients: `sigmoid(number * scale + base)` for reading and
 /// writing, and a matrix of `number * scale + base` for mixing.
@@ -130,6 +131,25 @@ pub fn coefficients_of(count: usize, mixed: bool) -> usize {
     if mixed { count * (count + 1) } else { count }
 }
 
+/// Sums of the streams `x`, `[tokens][streams][width]`: stream `i` of the result is the sum of all streams times the
+/// coefficients `[i]` of its token, `[tokens][streams][streams]`, whose products are added up in `f64` in order
+/// (Gemma 3n).
+pub fn sum(x: &[f32], coefficients: &[f32], count: usize) -> Floats {
+    let mut y = Floats::scratch(x.len());
+    let all = x.len() / (coefficients.len() / (count * count)).max(1);
+    let width = (all / count).max(1);
+    pool::chunks_mut(&mut y, all.max(1), |token, y| {
+        let (x, matrix) = (&x[token * all..][..all], &coefficients[token * count * count..]);
+        for (y, row) in y.chunks_exact_mut(width).zip(matrix.chunks_exact(count)) {
+            for (i, y) in y.iter_mut().enumerate() {
+                let products = row.iter().enumerate().map(|(k, c)| f64::from(x[k * width + i] * c));
+                *y = products.fold(0f64, |sum, product| sum + product) as f32;
+            }
+        }
+    });
+    y
+}
+
 /// The mean of `streams`, `[tokens][width]` each, weighed by the soft-max of their scores (Kimi K3). A stream's score is
 /// the sum of its norm's elements, added up in `f64`; the gains of the norm are the scores' weights.
 pub fn blend(isa: Isa, scores: &Norm, streams: &[&[f32]]) -> Floats {
@@ -160,6 +180,16 @@ mod tests {
         let mut x = [1.0, 2.0, 1.0, 2.0, 3.0, 4.0, 3.0, 4.0];
         write(&mut x, &[1.0, 1.0, 2.0, 2.0], &[1.0, 0.0, 0.5, 2.0], 2, false);
         assert_eq!(x, [2.0, 3.0, 1.0, 2.0, 4.0, 5.0, 7.0, 8.0]);
+    }
+
+    #[test]
+    fn streams_are_summed_by_the_rows_of_a_matrix() {
+        let x = [1.0, 2.0, 3.0, 5.0, 1.0, 0.0, 0.0, 1.0];
+        let y = sum(&x, &[1.0, 1.0, 2.0, -1.0, 0.0, 0.5, 1.0, 0.0], 2);
+        assert_eq!(*y, [4.0, 7.0, -1.0, -1.0, 0.0, 0.5, 1.0, 0.0]);
+        // 2^24 + 1 is no single, and the one is not lost
+        let y = sum(&[16_777_216.0, 1.0, -16_777_216.0], &[1.0; 9], 3);
+        assert_eq!(*y, [1.0; 3]);
     }
 
     #[test]

@@ -240,6 +240,8 @@ pub enum Op {
         /// True if a matrix behind the coefficients mixes the streams before.
         mixed: bool,
     },
+    /// Sums of so many residual streams `x`, as many, by the matrix of coefficients `y` of each row.
+    SumStreams(usize),
     /// The rows whose logits are wanted.
     Take,
 }
@@ -300,6 +302,7 @@ impl Op {
             Op::Blend(_) => "blend",
             Op::ReadStreams(_) => "read_streams",
             Op::WriteStreams { .. } => "write_streams",
+            Op::SumStreams(_) => "sum_streams",
             Op::Take => "take",
         }
     }

@@ -101,6 +101,7 @@ impl<T: Real> Tape<'_, T> {
                 let given = streams::write_back(dy(), [x, input(1), input(2)], *count, *mixed);
                 given.into_iter().enumerate().collect()
             }
+            Op::SumStreams(count) => both(streams::sum_back([input(0), input(1)], &dy(), *count)),
             Op::AddNorm(_) | Op::GatedProducts(..) => unreachable!("fusions are taken apart"),
             other => unreachable!("a program with {} is refused before it runs", other.name()),
         }

@@ -64,6 +64,7 @@ impl<T: Real> Tape<'_, T> {
             }
             Op::ReadStreams(rule) => return streams::read(rule, input(0), input(1)).into(),
             Op::WriteStreams { count, mixed } => streams::write(input(0), input(1), input(2), *count, *mixed),
+            Op::SumStreams(count) => streams::sum(input(0), input(1), *count),
             Op::Take | Op::Choose(_) | Op::AddNorm(_) | Op::GatedProducts(..) => return Vec::new(),
             other => unreachable!("a program with {} is refused before it runs", other.name()),
         };

@@ -68,6 +68,38 @@ pub fn read_back<T: Real>(
     [dx, d_numbers]
 }
 
+/// Sums of the streams `x` by the matrix of coefficients of each token.
+pub fn sum<T: Real>(x: &[T], coefficients: &[T], count: usize) -> Vec<T> {
+    let all = x.len() / (coefficients.len() / (count * count));
+    let mut y = vec![T::default(); x.len()];
+    let rows = x.chunks(all).zip(y.chunks_mut(all)).zip(coefficients.chunks(count * count));
+    for ((x, y), matrix) in rows {
+        for (y, row) in y.chunks_mut(all / count).zip(matrix.chunks(count)) {
+            for (x, &c) in x.chunks(all / count).zip(row) {
+                y.iter_mut().zip(x).for_each(|(y, &x)| *y += x * c);
+            }
+        }
+    }
+    y
+}
+
+/// The gradients at the streams and at the coefficients from that at the result of [`sum`].
+pub fn sum_back<T: Real>([x, coefficients]: [&[T]; 2], dy: &[T], count: usize) -> [Vec<T>; 2] {
+    let all = x.len() / (coefficients.len() / (count * count));
+    let (mut dx, mut dc) = (vec![T::default(); x.len()], Vec::with_capacity(coefficients.len()));
+    let rows = x.chunks(all).zip(dx.chunks_mut(all)).zip(dy.chunks(all));
+    for (((x, dx), dy), matrix) in rows.zip(coefficients.chunks(count * count)) {
+        for (dy, row) in dy.chunks(all / count).zip(matrix.chunks(count)) {
+            let streams = x.chunks(all / count).zip(dx.chunks_mut(all / count));
+            for ((x, dx), &c) in streams.zip(row) {
+                dc.push(dot(dy, x));
+                dx.iter_mut().zip(dy).for_each(|(dx, &dy)| *dx += dy * c);
+            }
+        }
+    }
+    [dx, dc]
+}
+
 /// The matrix that mixes streams, and what its derivative needs of the way to it.
 struct Balance<T> {
     count: usize,
@@ -187,6 +219,14 @@ mod tests {
             f(&x)
         };
         (0..x.len()).map(|i| (at(i, STEP) - at(i, -STEP)) / (2.0 * STEP)).collect()
+    }
+
+    #[test]
+    fn sums_of_streams_have_derivatives_at_streams_and_coefficients() {
+        let (x, c, dy) = (numbers(2 * 3 * 2, 1), numbers(2 * 9, 2), numbers(2 * 3 * 2, 3));
+        let [dx, dc] = sum_back([&x, &c], &dy, 3);
+        near(&dx, &differences(&x, |x| dot(&sum(x, &c, 3), &dy)));
+        near(&dc, &differences(&c, |c| dot(&sum(&x, c, 3), &dy)));
     }
 
     fn near(got: &[f64], expected: &[f64]) {

@@ -200,6 +200,10 @@ impl Pass<'_, '_, '_> {
                     ops::streams::write(x, pass.input(at, 1), pass.input(at, 2), *count, *mixed)
                 });
             }
+            Op::SumStreams(count) => {
+                let y = ops::streams::sum(self.input(at, 0), self.input(at, 1), *count);
+                self.one(at, y);
+            }
             // rows are taken by the caller of a pass
             Op::Take => {}
         }

@@ -35,6 +35,8 @@ pub enum HeadGate {
     Sigmoid,
     /// ln(1 + e^x), from 20 on x.
     Softplus,
+    /// x.
+    Itself,
 }
 
 /// From the router's scores of a token to probabilities.

@@ -73,6 +73,7 @@ impl HeadGate {
                 let factor = match self {
                     HeadGate::Sigmoid => sigmoid(gate),
                     HeadGate::Softplus => softplus(gate),
+                    HeadGate::Itself => gate,
                 };
                 heads.iter_mut().for_each(|h| *h *= factor);
             }
@@ -138,6 +139,7 @@ mod tests {
             for (f, of) in [
                 (HeadGate::Sigmoid, (|g| 1.0 / (1.0 + expf(-g))) as fn(f32) -> f32),
                 (HeadGate::Softplus, |g| if g > 20.0 { g } else { logf(1.0 + expf(g)) }),
+                (HeadGate::Itself, |g| g),
             ] {
                 let mut y = x.clone();
                 f.apply(&mut y, &gate);

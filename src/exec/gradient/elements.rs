@@ -194,6 +194,7 @@ fn silu<T: Real>(x: T) -> (T, T) {
 pub fn head_gate<T: Real>(f: HeadGate, x: T) -> (T, T) {
     match f {
         HeadGate::Sigmoid => (sigmoid(x), sigmoid_slope(x)),
+        HeadGate::Itself => (x, T::of(1.0)),
         HeadGate::Softplus if x > T::of(20.0) => (x, T::of(1.0)),
         HeadGate::Softplus => (T::of(libm::log1p(x.exp().wide())), sigmoid(x)),
     }

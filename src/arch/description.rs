@@ -5,7 +5,7 @@ use super::factors;
 use super::functions::{Activation, Pairing, Pooling};
 use super::parts::{self, Group};
 use super::rules::{
-    Attention, EmbeddingScale, ExpertRule, FeedForward, GateClamp, LogitCap, LogitScale, Mixing, NormKind, Output,
+    Attention, EmbeddingScale, ExpertRule, FeedForward, GateClamp, LayerInputs, LogitCap, LogitScale, Mixing, NormKind, Output,
     Residual, ResidualScale, RopeRule, Streams, WindowRule,
 };
 use super::tensor::Tensor;
@@ -36,6 +36,8 @@ pub struct Arch {
     pub keeps_residuals: bool,
     /// Parallel residual streams.
     pub streams: Streams,
+    /// A vector of every token for each block.
+    pub layer_inputs: LayerInputs,
     /// True if one block may add embeddings of n-grams to the residual streams, as keys of the file say.
     pub ngrams: bool,
     /// The operations that mix the positions of a sequence, block by block.
@@ -99,12 +101,13 @@ impl Arch {
         cycles: false,
         keeps_residuals: false,
         streams: Streams::One,
+        layer_inputs: LayerInputs::None,
         ngrams: false,
         mixing: Mixing::Attention,
         attention: Attention::USUAL,
         rope: RopeRule::HALVES,
         window: None,
-        feed_forward: FeedForward { activation: Activation::Silu, clamp: GateClamp::None, named: false },
+        feed_forward: FeedForward { activation: Activation::Silu, clamp: GateClamp::None, named: false, cutoff: None },
         experts: ExpertRule::USUAL,
         residual: Residual::Sequential,
         residual_scale: ResidualScale::One,
@@ -123,7 +126,8 @@ impl Arch {
     /// True if every block attends to its own keys and values and runs once, and the model makes logits; synthetic models
     /// have this form.
     pub fn is_plain(&self) -> bool {
-        let usual = !self.attention.latent && !self.attention.compressed;
+        let attends = !self.attention.latent && !self.attention.compressed;
+        let usual = attends && self.layer_inputs == LayerInputs::None;
         self.mixing == Mixing::Attention && usual && !self.cycles && !self.vectors
     }
 

@@ -19,7 +19,7 @@ pub static MISSING: &[Missing] = &[
     of("arwkv7", RECURRENT),
     of("rwkv6qwen2", RECURRENT),
     of("t5", BOTH_WAYS), of("t5encoder", BOTH_WAYS),
-    of("chameleon", OTHER), of("dflash", OTHER), of("eagle3", OTHER), of("gemma3n", OTHER),
+    of("chameleon", OTHER), of("dflash", OTHER), of("eagle3", OTHER),
     of("gemma4", OTHER), of("gemma4-assistant", OTHER), of("graniteswitch", OTHER), of("step35", OTHER),
     of("wavtokenizer-dec", OTHER),
 ];

@@ -210,6 +210,8 @@ pub const OWN_HEAD_NORMS: Group =
 /// Norms of every head without gains.
 pub const PLAIN_HEAD_NORMS: Group =
     &[unnamed("attn_q_norm.weight", &[Head], PlainNorm), unnamed("attn_k_norm.weight", &[Head], PlainNorm)];
+/// Norms of every value head without gains.
+pub const PLAIN_VALUE_NORM: Group = &[unnamed("attn_v_norm.weight", &[Head], PlainNorm)];
 /// Norms of every head, of queries with one gain each and of keys without.
 pub const QUERY_GAINS: Group =
     &[unnamed("attn_q_norm.weight", &[Heads, One], Norm), unnamed("attn_k_norm.weight", &[Head], PlainNorm)];

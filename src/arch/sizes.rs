@@ -47,6 +47,8 @@ pub struct Sizes {
     pub projected: u64,
     /// Elements of the vector that gates on residual streams are made of; 0 without any.
     pub stream_rank: u64,
+    /// A token's vector for a block: its elements, those of all blocks; zeros without one.
+    pub layer_input: [u64; 2],
     /// Embeddings of n-grams: rows of their table, elements of a row, and positions that their convolution sees.
     pub ngrams: [u64; 3],
     /// Groups of query heads whose outputs are projected to a narrow vector each; 0 where there are none.
@@ -184,6 +186,10 @@ impl Sizes {
             Extent::Streams => self.streams,
             Extent::TwiceStreams => self.streams.saturating_mul(2),
             Extent::StreamMixes => self.streams.saturating_mul(self.streams.saturating_add(2)),
+            Extent::StreamPairs => self.streams.saturating_mul(self.streams),
+            Extent::OtherStreams => self.streams.saturating_sub(1),
+            Extent::LayerInput => self.layer_input[0],
+            Extent::LayerInputs => self.layer_input[1],
             Extent::StreamRank => self.stream_rank,
             Extent::NgramRows => self.ngrams[0],
             Extent::NgramSize => self.ngrams[1],

@@ -1,7 +1,11 @@
-//! Groups of tensors of residual streams that are read through gates, and of the n-grams that are added to them.
+//! Groups of tensors of residual streams that are read through gates or predicted, of the n-grams that are added to
+//! them, and of the vectors that tokens have for every block.
 
 use super::parts::{Group, TOKENS};
-use super::tensor::Extent::{Embd, NgramKernel, NgramRows, NgramSize, StreamRank, Streams, StreamsTimesEmbd};
+use super::tensor::Extent::{
+    Embd, Fixed, LayerInput, LayerInputs, NgramKernel, NgramRows, NgramSize, OtherStreams, StreamPairs, StreamRank,
+    Streams, StreamsTimesEmbd, Vocab,
+};
 use super::tensor::Role::{ByRows, Norm, Positions, Vector};
 use super::tensor::{Extent, Role, Tensor};
 
@@ -37,4 +41,36 @@ pub const NGRAMS: Group = &[
     tensor("ple_norm_query.weight", &[Streams, Embd], Norm).optional(),
     tensor("ple_norm_conv.weight", &[Streams, Embd], Norm).optional(),
     tensor("ple_conv1d.weight", &[StreamsTimesEmbd, NgramKernel], Vector).optional(),
+];
+
+/// From one stream to the others, and back.
+pub const PREDICTED_ENDS: Group = &[
+    tensor("altup_proj.weight", &[OtherStreams, Embd, Embd], ByRows),
+    tensor("altup_unembd_proj.weight", &[OtherStreams, Embd, Embd], ByRows),
+];
+/// The prediction of all streams and its correction by the first one, both by a router's numbers.
+pub const PREDICTIONS: Group = &[
+    tensor("altup_router_norm.weight", &[Embd], Norm),
+    tensor("altup_router.weight", &[Streams, Embd], ByRows),
+    tensor("altup_predict_coef.weight", &[StreamPairs, Streams], ByRows),
+    tensor("altup_correct_coef.weight", &[Streams, Streams], ByRows),
+    tensor("altup_correct_scale.weight", &[Embd], Vector),
+];
+/// A path of low rank beside attention.
+pub const LAUREL: Group = &[
+    tensor("laurel_l.weight", &[Fixed(64), Embd], ByRows),
+    tensor("laurel_r.weight", &[Embd, Fixed(64)], ByRows),
+    tensor("laurel_post_norm.weight", &[Embd], Norm),
+];
+/// The vectors of tokens for all blocks: their table, the projection of the embeddings that is added, and its norm.
+pub const LAYER_INPUTS: Group = &[
+    tensor("per_layer_token_embd.weight", &[Vocab, LayerInputs], Positions),
+    tensor("per_layer_model_proj.weight", &[LayerInputs, Embd], ByRows),
+    tensor("per_layer_proj_norm.weight", &[LayerInput], Norm),
+];
+/// The gate on a block's vector, the projection from it, and the norm of what it gives.
+pub const LAYER_INPUT: Group = &[
+    tensor("inp_gate.weight", &[LayerInput, Embd], ByRows),
+    tensor("proj.weight", &[Embd, LayerInput], ByRows),
+    tensor("post_norm.weight", &[Embd], Norm),
 ];

@@ -90,10 +90,18 @@ pub enum Extent {
     TwiceStreams,
     /// The same, and one for each pair of them.
     StreamMixes,
+    /// One for each of them and each.
+    StreamPairs,
+    /// Those but the first, by number.
+    OtherStreams,
     /// All of their elements.
     StreamsTimesEmbd,
     /// Elements of the vector that the gates on them are made of.
     StreamRank,
+    /// Elements of a token's vector for a block.
+    LayerInput,
+    /// The same for all blocks.
+    LayerInputs,
     /// Rows of the table of n-grams.
     NgramRows,
     /// Elements of such a row.

@@ -310,11 +310,11 @@ impl Model {
             _ => c.n_head_kv,
         };
         // where nothing is cached, pages hold nothing
-        let layers = if self.attends_both_ways() { 0 } else { c.mixing.attending() };
+        let layers = if self.attends_both_ways() { 0 } else { c.cached_before(c.n_layer) };
         PageLayout::new(layers, heads, [c.head_dim, c.value_dim])
             .with_types(self.inner.cache, c.turns_quantized())
             .with_state(c.mixing.state())
-            .with_elsewhere(layers.saturating_sub(c.mixing.cache(self.inner.here())))
+            .with_elsewhere(layers.saturating_sub(c.cached_before(self.inner.here())))
     }
 
     /// The positions that a sequence can have at most, where the model has a vector for each.

@@ -108,6 +108,8 @@ pub struct Attend {
     pub rules: Option<ScoreRules>,
     /// True if queries attend to all positions of the pass, later ones included; nothing is cached then.
     pub both_ways: bool,
+    /// True if the cache has keys and values already: an earlier operation of the pass put them there.
+    pub stored: bool,
 }
 
 /// An operation. Inputs and outputs are `[rows][columns]` of `f32` unless it says otherwise; `x`, `y` … name the inputs

@@ -171,6 +171,9 @@ fn detail(op: &Op) -> String {
             if let Some(window) = attend.window {
                 let _ = write!(text, ", window {}", window.size);
             }
+            if attend.stored {
+                let _ = write!(text, ", of cache layer {}", attend.cache);
+            }
             if attend.both_ways {
                 text.push_str(", in both directions");
             }

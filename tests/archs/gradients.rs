@@ -28,6 +28,7 @@ const SHORT: &[&str] = &[
     "dbrx-moe",
     "deepseek2-moe",
     "gemma2-dense",
+    "gemma3n-long",
     "glm4moe-moe",
     "gpt2-dense",
     "gpt-oss-moe",

@@ -18,6 +18,7 @@ const MODELS: &[&str] = &[
     "dots3note-moe",
     "falcon-h1-dense",
     "gemma2-long",
+    "gemma3n-long",
     "glm5-next-long",
     "gpt-oss-moe",
     "grok-moe",

@@ -1,17 +1,19 @@
 //! Gemma: embeddings times the root of their width, GeGLU. From Gemma 2 on norms before and after both sublayers of a
 //! block and windows; Gemma 2 bounds scores and logits; Gemma 3 has an RMS norm on every query and key head, and window
-//! layers with their own RoPE base.
+//! layers with their own RoPE base. Gemma 3n predicts three of four residual streams, has a path of low rank beside
+//! attention and a vector of every token for each block, and later blocks attend to the keys of earlier ones.
 //!
 //! Norm weights are used as stored: the converter has already added the 1 of Gemma's formula.
 
 use crate::arch::parts::{
-    ATTN_NORM, ATTN_OUT, ATTN_POST_NORM, ENDS, FFN_NORM, FFN_POST_NORM, GATED_FFN, HEAD_NORMS, PRE_FFN_NORM, QKV,
-    QKV_BIAS_OPTIONAL,
+    ATTN_NORM, ATTN_OUT, ATTN_POST_NORM, ENDS, FFN_NORM, FFN_POST_NORM, GATED_FFN, HEAD_NORMS, OUTPUT_OR_TIED,
+    PLAIN_VALUE_NORM, PRE_FFN_NORM, QKV, QKV_BIAS_OPTIONAL,
 };
 use crate::arch::rules::{
-    Attention, EmbeddingScale, FeedForward, LogitCap, Output, RopeRule, ScoreCap, ScoreScale, WindowRope, WindowRule,
-    WindowSize,
+    Attention, EmbeddingScale, FeedForward, LayerInputs, LogitCap, Output, RopeRule, ScoreCap, ScoreScale, Streams,
+    WindowRope, WindowRule, WindowSize,
 };
+use crate::arch::stream_parts::{LAUREL, LAYER_INPUT, LAYER_INPUTS, PREDICTED_ENDS, PREDICTIONS};
 use crate::arch::{Activation, Arch, Checkpoint, Fixed, HeadDim, Key, KvHeads, RopeScaling, SpacePrefix, TokenRule};
 
 /// `gemma`.
@@ -122,4 +124,36 @@ pub const GEMMA3: Arch = Arch {
         ..Checkpoint::USUAL
     }],
     ..GEMMA
+};
+
+/// `gemma3n`.
+pub const GEMMA3N: Arch = Arch {
+    name: "gemma3n",
+    models: "Gemma 3n E2B, E4B (text)",
+    ends: &[ENDS, OUTPUT_OR_TIED, PREDICTED_ENDS, LAYER_INPUTS],
+    block: &[
+        PREDICTIONS,
+        ATTN_NORM,
+        LAUREL,
+        QKV,
+        HEAD_NORMS,
+        PLAIN_VALUE_NORM,
+        ATTN_OUT,
+        ATTN_POST_NORM,
+        PRE_FFN_NORM,
+        GATED_FFN,
+        FFN_POST_NORM,
+        LAYER_INPUT,
+    ],
+    streams: Streams::Predicted,
+    layer_inputs: LayerInputs::Fixed(256),
+    window: Some(WindowRule { rope: WindowRope::OWN, ..WindowRule::every(5) }),
+    attention: Attention { scale: ScoreScale::One, shared_from: Some(20), ..Attention::USUAL },
+    feed_forward: FeedForward { cutoff: Some((10, 1.644_853_4)), ..GEMMA.feed_forward },
+    output: Output { softcap: LogitCap::Fixed(30.0), ..Arch::DENSE.output },
+    // keys and values of blocks that attend to those of others
+    ignored: &["attn_k.weight", "attn_v.weight", "attn_k_norm.weight"],
+    steered: false,
+    checkpoints: &[],
+    ..GEMMA3
 };

@@ -96,6 +96,7 @@ pub static ARCHITECTURES: &[&Arch] = &[
     &falcon::FALCON_H1,
     &gemma::GEMMA,
     &gemma::GEMMA2,
+    &gemma::GEMMA3N,
     &encoder::GEMMA_EMBEDDING,
     &glm::GLM4,
     &glm::GLM4MOE,

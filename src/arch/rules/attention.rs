@@ -32,6 +32,9 @@ pub struct Attention {
     pub gate_in_queries: bool,
     /// The function of the gate on the heads' outputs, where there is one.
     pub gate: HeadGate,
+    /// The first block whose queries attend to keys and values of an earlier one: of the last block before it that has a
+    /// window, or none, as they have. The two blocks before it have to be these.
+    pub shared_from: Option<u32>,
     /// True if the key `attention.value_scale` multiplies the output of attention.
     pub value_scale: bool,
 }
@@ -121,6 +124,7 @@ impl Attention {
         temperature: Temperature::None,
         gate_in_queries: false,
         gate: HeadGate::Sigmoid,
+        shared_from: None,
         value_scale: false,
     };
 }

@@ -38,6 +38,8 @@ pub struct FeedForward {
     pub clamp: GateClamp,
     /// True if the key `hidden_activation` may name another function.
     pub named: bool,
+    /// In so many first blocks only those gates count that are so many standard deviations above the mean of all.
+    pub cutoff: Option<(u32, f32)>,
 }
 
 /// Bounds of gates, which keys give layer by layer.
@@ -86,6 +88,16 @@ pub enum Sum {
     HalvesFirst,
 }
 
+/// A vector of every token for each block, beside the residual stream: rows of a table of its own, to which the norm of
+/// a projection of the embeddings is added.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LayerInputs {
+    /// None.
+    None,
+    /// Of this width.
+    Fixed(u32),
+}
+
 /// Parallel residual streams, whose number is a key of the file: hyper-connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Streams {
@@ -101,6 +113,9 @@ pub enum Streams {
     MixedWeighed,
     /// Several, read as the mean of their norms, each element times a gate of low rank; so does the last norm. Qwen 4.
     Gated,
+    /// Four, which a block predicts from one another; the first one runs through its sublayers, and all are corrected by
+    /// what they change of it (AltUp). Gemma 3n.
+    Predicted,
 }
 
 /// Factor on the output of both sublayers of a block, before it is added to the residual stream.
@@ -154,6 +169,8 @@ pub enum LogitScale {
 pub enum LogitCap {
     /// None.
     None,
+    /// This number.
+    Fixed(f32),
     /// The key `final_logit_softcapping`, or this number where it is absent; none where that is 0.
     KeyOr(f32),
 }

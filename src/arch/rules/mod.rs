@@ -10,7 +10,7 @@ mod position;
 
 pub use attention::{Alibi, Attention, QkNorms, ScoreCap, ScoreScale, Temperature};
 pub use block::{
-    EmbeddingScale, FeedForward, GateClamp, LogitCap, LogitScale, NormKind, Output, Residual, ResidualScale, Streams,
+    EmbeddingScale, FeedForward, GateClamp, LayerInputs, LogitCap, LogitScale, NormKind, Output, Residual, ResidualScale, Streams,
     Sum,
 };
 pub use experts::{ExpertLayers, ExpertRule, ExpertWidth, GatingRule, Normalize, SharedWidth};

@@ -165,7 +165,7 @@ impl<'a> Tape<'a> {
                 self.recorder.rotate(x, rotation, *head)?;
                 self.set(outputs[0], x);
             }
-            Op::Attend(attend) => {
+            Op::Attend(attend) if !attend.stored => {
                 let qkv = [self.rows(inputs[0])?, self.rows(inputs[1])?, self.rows(inputs[2])?];
                 let y = self.attend(qkv, attend)?;
                 self.set(outputs[0], y);

@@ -24,7 +24,9 @@ impl Pass<'_, '_, '_> {
             };
             return both_ways.run(&sequences, [q, k, v]);
         }
-        kv::store(isa, attend.cache, self.parts, k, v);
+        if !attend.stored {
+            kv::store(isa, attend.cache, self.parts, k, v);
+        }
         Attention {
             parts: self.parts,
             layer: attend.cache,

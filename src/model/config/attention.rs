@@ -177,6 +177,7 @@ pub fn logit_scale(k: &mut Keys<'_>, arch: &Arch, n_embd: usize) -> Option<f32> 
 pub fn logit_cap(k: &mut Keys<'_>, arch: &Arch) -> Option<f32> {
     match arch.output.softcap {
         LogitCap::None => None,
+        LogitCap::Fixed(cap) => Some(cap),
         LogitCap::KeyOr(default) => {
             let cap = k.f32("final_logit_softcapping").unwrap_or(default);
             Some(cap).filter(|&cap| cap != 0.0)

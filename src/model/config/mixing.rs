@@ -52,16 +52,6 @@ pub struct Counts {
 }
 
 impl Mixing {
-    /// Blocks that attend.
-    pub fn attending(&self) -> usize {
-        self.blocks.iter().filter(|b| b.attends).count()
-    }
-
-    /// Which of the blocks that attend block `layer` is.
-    pub fn cache(&self, layer: usize) -> usize {
-        self.blocks[..layer].iter().filter(|b| b.attends).count()
-    }
-
     /// Where the state of block `layer` begins among the numbers of a sequence's, which are for each block those of its
     /// recurrent layer and then those of other operations. Behind the last block this is their number.
     pub fn state_of(&self, layer: usize) -> usize {

@@ -18,7 +18,7 @@ mod vocabulary;
 use trine_formats::rotated::Rotated;
 
 use super::ModelError;
-use crate::arch::rules::{NormKind, Residual, Sum};
+use crate::arch::rules::{LayerInputs, NormKind, Residual, Sum};
 use crate::arch::{self, Arch, Latent, Rwkv, Sizes};
 use crate::ops::activation::Activation;
 use crate::ops::attention::Window;
@@ -67,6 +67,9 @@ pub struct Config {
     pub cycles: Option<Cycles>,
     /// Which blocks attend, have recurrent layers and feed-forward networks.
     pub mixing: Mixing,
+    /// Per block, the earlier one to whose keys and values it attends, where it has none of its own; empty where all
+    /// have.
+    pub shared_keys: Vec<Option<usize>>,
     /// Sizes of RWKV's narrow vectors; zeros in other models.
     pub rwkv: Rwkv,
     /// Number of blocks after which the residual stream is halved, where it is.
@@ -114,6 +117,8 @@ pub struct Config {
     pub kept_every: Option<usize>,
     /// Residual streams side by side, where the architecture has several.
     pub streams: Option<Streams>,
+    /// Elements of the vector that every token has for a block, where it has one.
+    pub layer_input: Option<usize>,
     /// Embeddings of n-grams, where the model has them.
     pub ngrams: Option<Ngrams>,
     /// How the sublayers of a block are added to its input; never [`Residual::Key`].
@@ -160,6 +165,17 @@ impl Config {
         let size = self.window.filter(|_| windowed)?;
         let chunked = self.arch.window.is_some_and(|w| w.chunked);
         Some(Window { size, chunked })
+    }
+
+    /// The earlier block to whose keys and values block `layer` attends, where it has none of its own.
+    pub fn keys_of(&self, layer: usize) -> Option<usize> {
+        self.shared_keys.get(layer).copied().flatten()
+    }
+
+    /// Layers of the KV cache before that of slot `slot`.
+    pub fn cached_before(&self, slot: usize) -> usize {
+        let own = |&layer: &usize| self.mixing.blocks[layer].attends && self.keys_of(layer).is_none();
+        (0..slot).filter(own).count()
     }
 
     /// The block of the file that is run in slot `slot`.
@@ -214,6 +230,7 @@ impl Config {
             classes: self.vectors.classes() as u64,
             projected: self.vectors.projected as u64,
             stream_rank: self.streams.and_then(|s| s.rank).unwrap_or(0) as u64,
+            layer_input: [1, self.n_layer].map(|blocks| (self.layer_input.unwrap_or(0) * blocks) as u64),
             ngrams: self.ngrams.as_ref().map_or([0; 3], |n| [n.rows, n.size, n.kernel].map(|n| n as u64)),
             output_groups: self.compressed.as_ref().map_or(0, |c| c.groups) as u64,
             output_rank: self.compressed.as_ref().map_or(0, |c| c.rank) as u64,
@@ -255,6 +272,7 @@ impl Config {
         let (norm, eps) = norm(k, arch);
         let rope = position::rope(k, arch, head_dim, n_ctx_train as u32);
         let (window, windowed) = position::windows(k, arch, n_layer);
+        let shared_keys = position::shared_keys(k, arch, &windowed);
         let window_rope = position::window_rope(k, arch, &rope, head_dim, n_ctx_train as u32);
         let leading = experts.as_ref().map_or(0, |e| e.layers.iter().take_while(|&&has| !has).count());
         let turned = position::turned(k, arch, window.map(|_| &windowed[..]), leading, n_layer);
@@ -290,6 +308,7 @@ impl Config {
             value_dim,
             cycles: arch.cycles.then(|| Cycles::read(k, n_layer)),
             mixing: mixing::mixing(k, arch, counts, [n_embd, head_dim], others),
+            shared_keys,
             rwkv: rwkv::ranks(k, arch),
             halved_every: rwkv::halved_every(k, arch),
             latent,
@@ -313,6 +332,10 @@ impl Config {
             xielu: feed_forward::xielu(k, arch, n_layer),
             kept_every: arch.keeps_residuals.then(|| kept_every(k)).flatten(),
             streams,
+            layer_input: match arch.layer_inputs {
+                LayerInputs::None => None,
+                LayerInputs::Fixed(width) => Some(width as usize),
+            },
             ngrams,
             residual: residual(k, arch),
             embedding_scale: attention::embedding_scale(k, arch, n_embd),
@@ -392,11 +415,17 @@ fn streams(k: &mut Keys<'_>, rule: arch::rules::Streams) -> Option<Streams> {
     use arch::rules::Streams as Rule;
     const MOST: u32 = 64;
     const MOST_ROUNDS: u32 = 1024;
-    if rule == Rule::One {
-        return None;
-    }
-    let count = k.count("hyper_connection.count", MOST);
+    /// Streams of Gemma 3n, whose files do not say how many there are.
+    const PREDICTED: usize = 4;
+    let count = match rule {
+        Rule::One => return None,
+        Rule::Predicted => PREDICTED,
+        _ => k.count("hyper_connection.count", MOST),
+    };
     let plain = Streams { count, eps: 0.0, magnitude: 2.0, offset: 0.0, mixing: None, rank: None, ends_weighed: false };
+    if rule == Rule::Predicted {
+        return Some(plain);
+    }
     if rule == Rule::Gated {
         let rank = Some(k.count("hyper_connection.low_rank", 1 << 20));
         return Some(Streams { rank, ..plain });

@@ -215,6 +215,23 @@ pub fn windows(k: &mut Keys<'_>, arch: &Arch, n_layer: usize) -> (Option<usize>,
     (Some(window as usize), layers)
 }
 
+/// Per layer, the earlier one to whose keys and values it attends, where it has none of its own; empty where all have.
+pub fn shared_keys(k: &mut Keys<'_>, arch: &Arch, windowed: &[bool]) -> Vec<Option<usize>> {
+    let from = arch.attention.shared_from.map(|from| from as usize);
+    let Some(from) = from.filter(|&from| from < windowed.len()) else {
+        return Vec::new();
+    };
+    if from < 2 || [windowed[from - 2], windowed[from - 1]] != [true, false] {
+        k.wrong(
+            "attention.sliding_window_pattern",
+            format!("has to give the second last of the first {from} layers a window and the last none: later layers attend to their keys"),
+        );
+        return Vec::new();
+    }
+    let source = |layer: usize| if windowed[layer] { from - 2 } else { from - 1 };
+    (0..windowed.len()).map(|layer| (layer >= from).then(|| source(layer))).collect()
+}
+
 /// Which layers have RoPE, of a model whose `windowed` layers have windows, `None` without any, and whose first
 /// `leading` layers have no experts.
 pub fn turned(k: &mut Keys<'_>, arch: &Arch, windowed: Option<&[bool]>, leading: usize, n_layer: usize) -> Vec<bool> {

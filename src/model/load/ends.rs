@@ -6,6 +6,7 @@ use trine_formats::gguf::{Blob, ModelFile};
 use super::connection::Connection;
 use super::loader::Loader;
 use super::projections::Linear;
+use crate::arch::rules::Streams as Rule;
 use crate::model::Problem;
 use crate::model::config::{Config, Streams};
 use crate::model::lora::LowRank;
@@ -46,6 +47,11 @@ pub struct Ends {
     pub last_scores: Option<Norm>,
     /// The connection that makes one of several residual streams before the last norm, where there are several.
     pub last_connection: Option<Connection>,
+    /// From the first of residual streams that are predicted to the others, and back; empty without them.
+    pub others: Vec<Linear>,
+    pub back: Vec<Linear>,
+    /// The table, the projection and its norm that tokens' vectors for every block are made of, where there are any.
+    pub layer_inputs: Option<(Matrix, Linear, Norm)>,
     /// The first input of the low stack of blocks that run in cycles; empty without any.
     pub low_state: Vec<f32>,
     /// Divisors of RoPE's frequencies in all layers: of contexts as long as those of the training, and of longer ones.
@@ -82,6 +88,9 @@ pub fn ends(loader: &mut Loader<'_>, c: &Config) -> Ends {
             .streams
             .filter(|s| s.ends_weighed || s.rank.is_some())
             .and_then(|sizes| last_connection(loader, c, sizes)),
+        others: predicted(loader, c, "altup_proj"),
+        back: predicted(loader, c, "altup_unembd_proj"),
+        layer_inputs: c.layer_input.and_then(|_| layer_inputs(loader)),
         low_state: loader.vector(None, "hrm.z_l_init").unwrap_or_default(),
         rope_factors: loader.rope_factors(),
         positions: loader.table("position_embd.weight"),
@@ -134,6 +143,20 @@ fn last_connection(loader: &mut Loader<'_>, c: &Config, sizes: Streams) -> Optio
     Some(Connection::weighed(Streams { mixing: None, ..sizes }, c.eps, mixes, scales, bases))
 }
 
+/// The matrices between the first of residual streams that are predicted and the others.
+fn predicted(loader: &mut Loader<'_>, c: &Config, name: &str) -> Vec<Linear> {
+    let found = (c.arch.streams == Rule::Predicted).then(|| loader.end_matrices(name)).flatten();
+    found.unwrap_or_default()
+}
+
+/// What tokens' vectors for every block are made of; `None` after a problem, which is noted.
+fn layer_inputs(loader: &mut Loader<'_>) -> Option<(Matrix, Linear, Norm)> {
+    let table = loader.table("per_layer_token_embd.weight");
+    let project = loader.end_linear("per_layer_model_proj");
+    let norm = loader.norm(None, "per_layer_proj_norm");
+    Some((table?, project?, norm?))
+}
+
 impl Loader<'_> {
     /// A required end matrix, or an optional one that is there; not yet in the layout that it runs from.
     fn end_matrix(&mut self, name: &str) -> Option<Matrix> {
@@ -161,6 +184,23 @@ impl Loader<'_> {
             scale: None,
             low_rank: Vec::new(),
         })
+    }
+
+    /// The matrices of one tensor outside the blocks; `None` after a problem, which is noted.
+    pub fn end_matrices(&mut self, name: &str) -> Option<Vec<Linear>> {
+        let tensor = format!("{name}.weight");
+        let [count, rows, cols] = self.sizes.shape(self.described(None, &tensor)?)[..] else {
+            return None;
+        };
+        let [cols, rows, count] = [cols, rows, count].map(|n| n as usize);
+        let all = self.stacked(&tensor, [cols, rows, count], false);
+        let all = self.required(None, name, all)?;
+        let one = |i: usize| {
+            let weight = all.rows(i * rows..(i + 1) * rows)?;
+            let (weight, tensor) = (self.ready(weight), tensor.clone());
+            Some(Linear { tensor, first_row: i * rows, weight, scale: None, bias: None, low_rank: Vec::new() })
+        };
+        (0..count).map(one).collect()
     }
 
     /// The row of the output matrix for one token, as it is in the file; `None` where there is no such row.

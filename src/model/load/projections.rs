@@ -168,6 +168,14 @@ impl Loader<'_> {
         Some([parts.next()?, parts.next()?, parts.next()?])
     }
 
+    /// The query projection of a layer, alone or the first rows of a fused `attn_qkv`.
+    pub fn query(&mut self, layer: usize) -> Option<Linear> {
+        match self.has(&format!("blk.{layer}.attn_qkv.weight")) {
+            true => self.qkv(layer).map(|[q, ..]| q),
+            false => self.linear(layer, "attn_q"),
+        }
+    }
+
     /// The matrix that scores experts, or is the gate of one; its numbers have to be finite.
     pub fn router(&mut self, layer: usize, name: &str) -> Option<Linear> {
         let tensor = self.described(Some(layer), name)?;
@@ -297,7 +305,7 @@ impl Loader<'_> {
     }
 
     /// A stack of matrices as one of all their rows, which is how the file has it where that is `flat`.
-    fn stacked(&mut self, name: &str, shape: [usize; 3], flat: bool) -> Option<Matrix> {
+    pub(super) fn stacked(&mut self, name: &str, shape: [usize; 3], flat: bool) -> Option<Matrix> {
         let [cols, rows, experts] = shape;
         let view = match flat {
             true => self.take(name, &[cols, rows * experts])?,

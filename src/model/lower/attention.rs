@@ -15,7 +15,7 @@ impl Lowering<'_, '_> {
         let c = self.c;
         let (rule, scores) = (&c.arch.attention, &c.scores);
         let turned = c.turned[layer];
-        let mut norms = match rule.qk_norms {
+        let [q_norm, k_norm] = match rule.qk_norms {
             QkNorms::WithRope(but) if !turned || has_experts(c, but) => [None, None],
             _ => self.qk_norms(layer),
         };
@@ -28,11 +28,22 @@ impl Lowering<'_, '_> {
             true => None,
             false => self.loader.linear(layer, "attn_gate"),
         };
-        let qkv = self.loader.qkv(layer)?;
+        // keys and values of an earlier block, or projections to those of this one
+        let projections = match c.keys_of(layer) {
+            Some(earlier) => Err((self.loader.query(layer)?, self.keys[earlier]?)),
+            None => Ok(self.loader.qkv(layer)?),
+        };
+        let v_norm = self.loader.norm(Some(layer), "attn_v_norm");
         let sub_norm = self.loader.norm(Some(layer), "attn_sub_norm");
         let out = self.loader.linear(layer, "attn_output")?;
 
-        let [mut q, mut k, mut v] = self.products(x, qkv);
+        let (mut q, shared, mut own) = match projections {
+            Ok(qkv) => {
+                let [q, k, v] = self.products(x, qkv);
+                (q, None, Some([k, v]))
+            }
+            Err((query, shared)) => (self.product(x, query), Some(shared), None),
+        };
         let mut gate = gate.map(|gate| (self.product(x, gate), rule.gate));
         if rule.gate_in_queries {
             let [queries, gates] = self.b.split(["q", "q_gate"], q, [c.head_dim; 2]);
@@ -40,17 +51,29 @@ impl Lowering<'_, '_> {
             gate = Some((gates, HeadGate::Sigmoid));
         }
         if let Some(bound) = scores.clamp {
-            [q, k, v] = [("q", q), ("k", k), ("v", v)].map(|(name, x)| self.b.clamp(name, x, bound));
+            q = self.b.clamp("q", q, bound);
+            own = own.map(|[k, v]| [self.b.clamp("k", k, bound), self.b.clamp("v", v, bound)]);
         }
-        if rule.qk_norms == QkNorms::BeforeRope {
-            [q, k] = self.norm_heads([q, k], std::mem::take(&mut norms));
-        }
+        let (before, after) = match rule.qk_norms {
+            QkNorms::BeforeRope => ([q_norm, k_norm], [None, None]),
+            _ => ([None, None], [q_norm, k_norm]),
+        };
         let rope = turned.then_some(self.rope(layer));
-        [q, k] = [("q_rope", q), ("k_rope", k)].map(|(name, x)| self.b.rotate(name, x, rope, c.head_dim));
-        [q, k] = self.norm_heads([q, k], norms);
+        let [q_norm, k_norm] = before;
+        q = self.b.maybe_norm("attn_q_norm", q, q_norm);
+        own = own.map(|[k, v]| {
+            [self.b.maybe_norm("attn_k_norm", k, k_norm), self.b.maybe_norm("attn_v_norm", v, v_norm)]
+        });
+        q = self.b.rotate("q_rope", q, rope, c.head_dim);
+        own = own.map(|[k, v]| [self.b.rotate("k_rope", k, rope, c.head_dim), v]);
+        let [q_norm, k_norm] = after;
+        q = self.b.maybe_norm("attn_q_norm", q, q_norm);
+        own = own.map(|[k, v]| [self.b.maybe_norm("attn_k_norm", k, k_norm), v]);
         let temperature = scores.temperature.filter(|t| !(t.unturned && turned));
         q = self.b.scale_by_position("q_temperature", q, temperature.map(|t| t.factor));
         q = self.b.scale("q_scale", q, scores.query_scale);
+        self.keys[layer] = own;
+        let [k, v] = own.or(shared)?;
         let mut heads = self.b.attend("attention", [q, k, v], attend);
         if let Some((gate, function)) = gate {
             heads = self.b.head_gate("attn_gated", function, heads, gate);
@@ -66,13 +89,14 @@ impl Lowering<'_, '_> {
         let sinks = self.loader.vector(Some(layer), "attn_sinks.weight").unwrap_or_default();
         let rules = ScoreRules { sinks, ..rules };
         Attend {
-            cache: c.mixing.cache(self.loader.slot()),
+            cache: c.cached_before(c.keys_of(layer).unwrap_or(self.loader.slot())),
             heads: Heads { queries: c.n_head, keys: c.n_head_kv, size: c.head_dim },
             value_size: c.value_dim,
             scale: c.scores.scale,
             window: c.layer_window(layer),
             rules: Some(rules).filter(|rules| !rules.is_empty()),
             both_ways: c.arch.attention.both_ways,
+            stored: c.keys_of(layer).is_some(),
         }
     }
 
@@ -82,10 +106,6 @@ impl Lowering<'_, '_> {
             Some(_) => RopeKind::Window,
             None => RopeKind::Global,
         }
-    }
-
-    fn norm_heads(&mut self, [q, k]: [Value; 2], [q_norm, k_norm]: [Option<Norm>; 2]) -> [Value; 2] {
-        [self.b.maybe_norm("attn_q_norm", q, q_norm), self.b.maybe_norm("attn_k_norm", k, k_norm)]
     }
 
     /// Norms of queries and keys; those of keys alone are not computed.

@@ -1,23 +1,23 @@
 //! One block: a mixer of positions and a feed-forward network, or one of the two.
 
 use super::lowering::Lowering;
-use crate::arch::rules::{Residual, Sum};
+use crate::arch::rules::{Residual, Streams, Sum};
 use crate::model::load::Connection;
 use crate::ops::norm::Norm;
 use crate::program::Value;
 
 /// Norms of a block, where it has them.
-struct Norms {
-    attn: Option<Norm>,
-    attn_post: Option<Norm>,
-    ffn: Option<Norm>,
-    ffn_post: Option<Norm>,
+pub(super) struct Norms {
+    pub attn: Option<Norm>,
+    pub attn_post: Option<Norm>,
+    pub ffn: Option<Norm>,
+    pub ffn_post: Option<Norm>,
 }
 
 impl Norms {
     const NONE: Norms = Norms { attn: None, attn_post: None, ffn: None, ffn_post: None };
 
-    fn load(l: &mut Lowering<'_, '_>, layer: usize) -> Norms {
+    pub fn load(l: &mut Lowering<'_, '_>, layer: usize) -> Norms {
         let c = l.c;
         let mut norm = |name: &str| l.loader.norm(Some(layer), name);
         let first = norm("attn_norm");
@@ -41,6 +41,9 @@ impl Lowering<'_, '_> {
         let c = self.c;
         if let Some(kind) = c.mixing.kind.filter(|kind| kind.is_rwkv()) {
             return self.rwkv_block(x, kind, layer);
+        }
+        if c.arch.streams == Streams::Predicted {
+            return self.predicted_block(x, layer);
         }
         let norms = match c.residual {
             Residual::NormedSums => Norms::NONE,

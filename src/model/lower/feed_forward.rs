@@ -6,7 +6,7 @@ use crate::model::Problem;
 use crate::model::load::Linear;
 use crate::ops::activation::Activation;
 use crate::ops::norm::Norm;
-use crate::program::Value;
+use crate::program::{Op, Value};
 
 /// The values that a feed-forward network makes.
 pub struct Given {
@@ -20,6 +20,8 @@ pub struct Given {
 struct Dense {
     up: Up,
     activation: Activation,
+    /// Standard deviations above their mean from which gates count, where all do not.
+    cutoff: Option<f32>,
     /// Divisors of the gated values.
     divisors: Option<Vec<f32>>,
     sub_norm: Option<Norm>,
@@ -103,6 +105,7 @@ impl Lowering<'_, '_> {
         Some(Dense {
             up,
             activation: bounded(c, &c.dense_bounds, layer),
+            cutoff: c.arch.feed_forward.cutoff.filter(|&(blocks, _)| layer < blocks as usize).map(|(_, factor)| factor),
             divisors: loader.vector(Some(layer), "ffn.act.scales"),
             sub_norm: loader.norm(Some(layer), "ffn_sub_norm"),
             down: loader.linear(layer, &name("down"))?,
@@ -110,10 +113,13 @@ impl Lowering<'_, '_> {
     }
 
     fn run_dense(&mut self, x: Value, dense: Dense) -> Value {
-        let Dense { up, activation, divisors, sub_norm, down } = dense;
+        let Dense { up, activation, cutoff, divisors, sub_norm, down } = dense;
         let mut y = match up {
             Up::Gated(both) => {
-                let [gate, up] = self.products_bias_first(x, *both);
+                let [mut gate, up] = self.products_bias_first(x, *both);
+                if let Some(factor) = cutoff {
+                    gate = self.b.like("ffn_cutoff", Op::Cutoff(factor), &[gate]);
+                }
                 self.b.gate("ffn_gated", activation, gate, up)
             }
             Up::Plain(up) => {

@@ -21,6 +21,10 @@ pub struct Lowering<'l, 'f> {
     pub rotations: Vec<(Value, bool, Value)>,
     /// Rotated tensors that are multiplied by.
     pub claimed: BTreeSet<String>,
+    /// The keys and values of every block that attends, for later ones.
+    pub keys: Vec<Option<[Value; 2]>>,
+    /// The vectors of the tokens for every block, where they have them.
+    pub layer_inputs: Vec<Value>,
     /// The embeddings, where blocks add them.
     pub embeddings: Option<Value>,
     /// The values of the first block of RWKV 7, which later ones mix with theirs.
@@ -44,6 +48,8 @@ impl<'l, 'f> Lowering<'l, 'f> {
             kept: Vec::new(),
             rotations: Vec::new(),
             claimed: BTreeSet::new(),
+            keys: vec![None; c.n_layer],
+            layer_inputs: Vec::new(),
             embeddings: None,
             first_values: None,
         }

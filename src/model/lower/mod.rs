@@ -15,6 +15,7 @@ mod lowering;
 mod mamba;
 mod model;
 mod ngrams;
+mod predicted;
 mod recurrent;
 mod rotated;
 mod rwkv;

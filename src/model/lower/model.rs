@@ -13,7 +13,11 @@ impl<'l, 'f> Lowering<'l, 'f> {
         let mut all = Lowering::new(loader, c);
         let x = all.embed(&ends);
         all.embeddings = Some(x);
+        if let Some(inputs) = ends.layer_inputs.clone() {
+            all.layer_inputs = all.layer_inputs(x, inputs);
+        }
         let x = match c.streams {
+            Some(_) if !ends.others.is_empty() => all.other_streams(x, &ends.others),
             Some(streams) => all.b.repeat("streams", x, c.n_embd, streams.count),
             None => x,
         };
@@ -34,6 +38,7 @@ impl<'l, 'f> Lowering<'l, 'f> {
         };
         match (weighed, c.streams) {
             (Some(connection), _) => x = all.read_streams(["streams_joined", ""], x, connection, None).0,
+            (None, Some(_)) if !ends.back.is_empty() => x = all.merged_streams(x, &ends.back),
             (None, Some(streams)) if gates.is_none() => x = all.mean_of_streams(x, streams.count),
             _ => {}
         }

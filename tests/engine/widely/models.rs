@@ -36,6 +36,7 @@ pub const SIZES: Sizes = Sizes {
     classes: 0,
     projected: 0,
     stream_rank: 0,
+    layer_input: [0; 2],
     ngrams: [0; 3],
     output_groups: 0,
     output_rank: 0,

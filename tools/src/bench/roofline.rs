@@ -42,7 +42,7 @@ pub struct Cost {
 impl Cost {
     /// From the tensor table and the shape.
     pub fn of(file: &ModelFile, config: &Config) -> Cost {
-        let layers = config.mixing.attending();
+        let layers = config.cached_before(config.n_layer);
         let elements = config.head_dim + config.value_dim;
         let mut cost = Cost {
             kv_bytes: (layers * config.n_head_kv * elements * 2) as f64,

@@ -18,6 +18,16 @@ pub struct Wkv6 {
     pub first: Vec<f32>,
 }
 
+/// QRWKV: `S = S w + k v^T`, and then `y = S^T r / sqrt(size)`, for decays x as those of [`Wkv6`]; the keys are times
+/// `1 - w` (ggml `ggml_compute_forward_gla_f32`).
+#[derive(Clone, Copy, Debug)]
+pub struct GatedLinear {
+    /// Elements of a head.
+    pub size: usize,
+    /// Heads.
+    pub heads: usize,
+}
+
 /// RWKV 7: `S = S w + v k^T + (S a) b^T`, whose rows belong to elements of the value, and `y = S r`. The decays are
 /// `w = e^(-0.606531 sigmoid(x))`; a is minus the key times [`Wkv7::removal`], scaled to length 1, and b that key times
 /// the rate; the key that is written is `k + (rate * k replacement - k replacement)`.
@@ -69,6 +79,29 @@ impl Wkv6 {
                         let kv = v * k;
                         *y += (kv * first + *s) * r;
                         *s = *s * decay + kv;
+                    }
+                }
+            }
+        })
+    }
+}
+
+impl GatedLinear {
+    /// The outputs, `[tokens][heads][size]`, for queries, keys, values and decays of that shape. `state`, a matrix for
+    /// each head, goes on to the last position.
+    pub fn run(&self, [r, k, v, x]: [&[f32]; 4], state: &mut [f32]) -> Floats {
+        let (n, width) = (self.size, self.heads * self.size);
+        let scale = (1.0 / (n as f64).sqrt()) as f32;
+        by_head([r.len() / width, 1, self.heads, n], state, |head, state, y| {
+            for (t, y) in y.chunks_exact_mut(n).enumerate() {
+                let at = t * width + head * n;
+                for (i, row) in state.chunks_exact_mut(n).enumerate() {
+                    let decay = expf(-expf(x[at + i]));
+                    let k = k[at + i];
+                    let (k, r) = (k - k * decay, r[at + i] * scale);
+                    for ((s, y), v) in row.iter_mut().zip(y.iter_mut()).zip(&v[at..]) {
+                        *s = *s * decay + v * k;
+                        *y += *s * r;
                     }
                 }
             }
@@ -162,7 +195,10 @@ mod tests {
         let more = [(); 5].map(|()| floats(&mut random, TOKENS * WIDTH));
         let (of_six, of_seven) =
             (cut_in(&inputs, TOKENS, |x, s| six.run(x, s)), cut_in(&more, TOKENS, |x, s| seven.run(x, s)));
+        let linear = GatedLinear { size: SIZE, heads: WIDTH / SIZE };
+        let of_linear = cut_in(&inputs, TOKENS, |x, s| linear.run(x, s));
         for cut in [1, 3] {
+            assert!(cut_in(&inputs, cut, |x, s| linear.run(x, s)) == of_linear, "{cut}");
             assert!(cut_in(&inputs, cut, |x, s| six.run(x, s)) == of_six, "{cut}");
             assert!(cut_in(&more, cut, |x, s| seven.run(x, s)) == of_seven, "{cut}");
         }
@@ -175,6 +211,11 @@ mod tests {
         let six = Wkv6 { size: 1, first: vec![0.5] };
         let y = six.run([&[3.0], &[4.0], &[5.0], &[0.0]], &mut state);
         assert_eq!((y[0], state[0]), ((20.0 * 0.5 + 2.0) * 3.0, 2.0 * expf(-1.0) + 20.0));
+        let mut state = [2.0];
+        let w = expf(-1.0);
+        let y = GatedLinear { size: 1, heads: 1 }.run([&[3.0], &[4.0], &[5.0], &[0.0]], &mut state);
+        let expected = 2.0 * w + 5.0 * (4.0 - 4.0 * w);
+        assert_eq!((y[0], state[0]), (expected * 3.0, expected));
         let mut state = [2.0];
         let seven = Wkv7 { size: 1, removal: vec![-1.0], replacement: vec![0.5], bonus: vec![2.0] };
         let y = seven.run([&[3.0], &[0.0], &[4.0], &[5.0], &[0.25]], &mut state);

@@ -14,7 +14,7 @@ use crate::ops::norm::Norm;
 use crate::ops::rope::Turn;
 use crate::ops::scan::Scan;
 use crate::ops::streams::Streams;
-use crate::ops::wkv::{Wkv6, Wkv7};
+use crate::ops::wkv::{GatedLinear, Wkv6, Wkv7};
 use std::ops::Range;
 
 /// The position embedding of a layer.
@@ -210,6 +210,8 @@ pub enum Op {
     Lightning(Box<Lightning>, Range<usize>),
     /// RWKV 6's recurrence: queries, keys, values, decays; it continues from the state.
     Wkv6(Box<Wkv6>, Range<usize>),
+    /// QRWKV's recurrence: queries, keys, values, decays; it continues from the state.
+    GatedLinear(GatedLinear, Range<usize>),
     /// RWKV 7's recurrence: queries, decays, keys, values, rates; it continues from the state. The output holds those of
     /// the state and the position's own.
     Wkv7(Box<Wkv7>, Range<usize>),
@@ -295,6 +297,7 @@ impl Op {
             Op::Compress(..) => "compress",
             Op::Lightning(..) => "lightning",
             Op::Wkv6(..) => "wkv6",
+            Op::GatedLinear(..) => "gated_linear",
             Op::Wkv7(..) => "wkv7",
             Op::Decay(_) => "decay",
             Op::Choose(_) => "choose",

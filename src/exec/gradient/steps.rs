@@ -123,6 +123,7 @@ pub fn lacking(op: &Op) -> Option<String> {
         | Op::Decay(_)
         | Op::Delta(..)
         | Op::EmbedNgrams(..)
+        | Op::GatedLinear(..)
         | Op::Lightning(..)
         | Op::RootedDots(_)
         | Op::Scan(..)

@@ -157,6 +157,7 @@ impl Pass<'_, '_, '_> {
             }
             Op::Lightning(rule, state) => self.recur(at, state, |qkv, state| rule.run(qkv, state)),
             Op::Wkv6(rule, state) => self.recur(at, state, |inputs, state| rule.run(inputs, state)),
+            Op::GatedLinear(rule, state) => self.recur(at, state, |inputs, state| rule.run(inputs, state)),
             Op::Wkv7(rule, state) => self.recur(at, state, |inputs, state| rule.run(inputs, state)),
             Op::Shift(state) => self.recur(at, state, |[x], state| ops::rows::shift(x, state)),
             Op::Compress(rule, state) => self.recur(at, state, |inputs, state| rule.run(inputs, state)),

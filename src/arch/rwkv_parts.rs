@@ -2,7 +2,7 @@
 
 use super::parts::Group;
 use super::tensor::Extent::{
-    DecayRank, Embd, Ff, FiveMixRanks, Fixed, GateRank, MixRank, One, RateRank, State, StateHeads, ValueRank,
+    DecayRank, Embd, Ff, FiveMixRanks, Fixed, GateRank, MixRank, One, RateRank, State, StateHeads, StateKeys, ValueRank,
 };
 use super::tensor::Role::{Bias, ByColumns, ByRows, Norm, Vector};
 use super::tensor::{Extent, Role, Tensor};
@@ -44,6 +44,27 @@ pub const TIME_MIX_6: Group = &[
     tensor("time_mix_decay_w2.weight", &[Embd, DecayRank], ByRows),
     tensor("time_mix_first.weight", &[StateHeads, State], Vector),
 ];
+/// QRWKV's queries, keys, values and outputs.
+pub const SHARED_KEYS: Group = &[
+    TIME_MIX[0],
+    tensor("time_mix_receptance.bias", &[Embd], Bias).optional(),
+    tensor("time_mix_key.weight", &[StateKeys, Embd], ByRows),
+    tensor("time_mix_key.bias", &[StateKeys], Bias).optional(),
+    tensor("time_mix_value.weight", &[StateKeys, Embd], ByRows),
+    tensor("time_mix_value.bias", &[StateKeys], Bias).optional(),
+    TIME_MIX[3],
+];
+/// Its shares of the position before, decays and gates.
+pub const TIME_MIX_6_ALONE: Group = &[
+    TIME_MIX_6[0],
+    tensor("time_mix_lerp_fused.weight", &[Fixed(5), One, One, Embd], Vector),
+    TIME_MIX_6[7],
+    TIME_MIX_6[8],
+    TIME_MIX_6[9],
+    TIME_MIX_6[10],
+    TIME_MIX_6[11],
+    TIME_MIX_6[12],
+];
 /// RWKV 7's shares of the position before, decays, rates, shares of the first block's values, gates, and factors on
 /// keys.
 pub const TIME_MIX_7: Group = &[
@@ -62,6 +83,32 @@ pub const TIME_MIX_7: Group = &[
     tensor("time_mix_k_k.weight", &[Embd], Vector),
     tensor("time_mix_k_a.weight", &[Embd], Vector),
     tensor("time_mix_r_k.weight", &[Embd], Vector),
+];
+/// The same where a model may have no gates, and no norm of heads.
+pub const TIME_MIX_7_ALONE: Group = &[
+    TIME_MIX[0],
+    TIME_MIX[1],
+    TIME_MIX[2],
+    TIME_MIX[3],
+    TIME_MIX[4].optional(),
+    TIME_MIX[5].optional(),
+    TIME_MIX_7[0],
+    tensor("time_mix_lerp_fused.weight", &[Fixed(5), One, One, Embd], Vector)
+        .stands_for("time_mix_lerp_ungated.weight"),
+    TIME_MIX_7[1],
+    TIME_MIX_7[2],
+    TIME_MIX_7[3],
+    TIME_MIX_7[4],
+    TIME_MIX_7[5],
+    TIME_MIX_7[6],
+    TIME_MIX_7[7],
+    TIME_MIX_7[8],
+    TIME_MIX_7[9],
+    TIME_MIX_7[10].optional(),
+    TIME_MIX_7[11].optional(),
+    TIME_MIX_7[12],
+    TIME_MIX_7[13],
+    TIME_MIX_7[14],
 ];
 /// The mixer of channels.
 pub const CHANNEL_MIX: Group = &[

@@ -227,6 +227,7 @@ impl Sizes {
                 0 => 0,
                 groups => (self.recurrent.inner / groups) as u64,
             },
+            Extent::StateKeys => self.recurrent.groups.saturating_mul(self.recurrent.state) as u64,
             Extent::MixRank => self.rwkv.mix as u64,
             Extent::FiveMixRanks => 5 * self.rwkv.mix as u64,
             Extent::DecayRank => self.rwkv.decay as u64,

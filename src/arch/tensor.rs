@@ -146,6 +146,8 @@ pub enum Extent {
     MixRank,
     /// Five times that.
     FiveMixRanks,
+    /// Keys, and values, of all heads.
+    StateKeys,
     /// Elements of the vector that decays are made of.
     DecayRank,
     /// Elements of the vector that rates are made of.

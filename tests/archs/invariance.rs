@@ -37,6 +37,7 @@ const MODELS: &[&str] = &[
     "qwen3next-moe",
     "qwen4exp-long",
     "rwkv6-long",
+    "rwkv6qwen2-long",
     "rwkv7-long",
     "smallthinker-moe",
     "stablelm-parallel",

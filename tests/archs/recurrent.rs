@@ -16,6 +16,8 @@ const MODELS: &[&str] = &[
     "deepseek4-long",
     "qwen4exp-long",
     "rwkv6-long",
+    "arwkv7-ungated",
+    "rwkv6qwen2-long",
     "rwkv7-long",
 ];
 

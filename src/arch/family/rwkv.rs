@@ -1,9 +1,15 @@
-//! RWKV 6 and 7: no attention; a matrix for every head that decays with every position.
+//! RWKV 6 and 7, and ARWKV with gated networks: no attention; a matrix for every head that decays with every position.
 
 use crate::arch::Arch;
-use crate::arch::parts::{ENDS, Group, OUTPUT_NORM_BIAS, OUTPUT_REQUIRED, TOKEN_NORM};
+use crate::arch::parts::{
+    ATTN_NORM, ENDS, FFN_NORM, GATED_FFN, Group, OUTPUT_NORM_BIAS, OUTPUT_NORM_BIAS_OPTIONAL, OUTPUT_REQUIRED,
+    TOKEN_NORM,
+};
 use crate::arch::rules::{Mixing, NormKind, Recurrence, RopeRule};
-use crate::arch::rwkv_parts::{CHANNEL_GATE, CHANNEL_MIX, RWKV_NORMS, TIME_MIX, TIME_MIX_6, TIME_MIX_7};
+use crate::arch::rwkv_parts::{
+    CHANNEL_GATE, CHANNEL_MIX, RWKV_NORMS, SHARED_KEYS, TIME_MIX, TIME_MIX_6, TIME_MIX_6_ALONE, TIME_MIX_7,
+    TIME_MIX_7_ALONE,
+};
 
 /// Tensors outside the blocks.
 const RWKV_ENDS: &[Group] = &[ENDS, TOKEN_NORM, OUTPUT_NORM_BIAS, OUTPUT_REQUIRED];
@@ -22,6 +28,29 @@ pub const RWKV7: Arch = Arch {
     ignored: &["time_mix_v0.weight", "time_mix_v1.weight", "time_mix_v2.weight"],
     fixed_keys: &[("token_shift_count", 2)],
     ..Arch::DENSE
+};
+
+/// `arwkv7`.
+pub const ARWKV7: Arch = Arch {
+    name: "arwkv7",
+    models: "ARWKV 7",
+    ends: &[ENDS, OUTPUT_REQUIRED],
+    block: &[ATTN_NORM, TIME_MIX_7_ALONE, FFN_NORM, GATED_FFN],
+    norm: NormKind::Rms,
+    mixing: Mixing::Recurrent(Recurrence::Rwkv7Alone),
+    fixed_keys: &[("token_shift_count", 1)],
+    ..RWKV7
+};
+
+/// `rwkv6qwen2`.
+pub const RWKV6QWEN2: Arch = Arch {
+    name: "rwkv6qwen2",
+    models: "QRWKV 6",
+    ends: &[ENDS, OUTPUT_NORM_BIAS_OPTIONAL, OUTPUT_REQUIRED],
+    block: &[ATTN_NORM, SHARED_KEYS, TIME_MIX_6_ALONE, FFN_NORM, GATED_FFN],
+    mixing: Mixing::Recurrent(Recurrence::Rwkv6Alone),
+    ignored: &[],
+    ..ARWKV7
 };
 
 /// `rwkv6`.

@@ -48,6 +48,11 @@ pub enum Recurrence {
     Rwkv6,
     /// RWKV 7, the same.
     Rwkv7,
+    /// The mixer of positions of RWKV 7, beside gated networks: ARWKV.
+    Rwkv7Alone,
+    /// The mixer of positions of RWKV 6 as QRWKV has it, beside gated networks: keys that several heads share, and
+    /// neither norms of heads nor factors on what a position itself adds.
+    Rwkv6Alone,
     /// Linear attention whose past decays by the head and the layer: MiniMax 01.
     Lightning,
 }

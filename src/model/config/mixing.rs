@@ -90,8 +90,9 @@ pub fn counts(k: &mut Keys<'_>, arch: &Arch, n_layer: usize) -> Counts {
             }
         }
         Rule::Recurrent(kind) => {
-            let n_ff = if kind.is_rwkv() { k.count_per_layer(FF, None) } else { 0 };
-            Counts { n_head: 1, n_head_kv: 1, n_ff, blocks: every(false, true, false) }
+            let feeds = matches!(kind, Recurrence::Rwkv6Alone | Recurrence::Rwkv7Alone);
+            let n_ff = if feeds || kind.is_rwkv() { k.count_per_layer(FF, None) } else { 0 };
+            Counts { n_head: 1, n_head_kv: 1, n_ff, blocks: every(false, true, feeds) }
         }
         Rule::ByPattern(_) => {
             let n_head = k.count_per_layer(HEADS[0], None);
@@ -160,7 +161,8 @@ pub fn mixing(
             (sizes, [(kernel - 1).saturating_mul(n_embd), 0])
         }
         Some(Recurrence::Lightning) => (Recurrent::NONE, [0, Lightning::state(n_head, head_dim)]),
-        Some(kind) if kind.is_rwkv() => rwkv(k, n_embd),
+        Some(Recurrence::Rwkv6Alone | Recurrence::Rwkv7Alone) => rwkv(k, n_embd, 1),
+        Some(kind) if kind.is_rwkv() => rwkv(k, n_embd, 2),
         Some(kind) if kind.is_kimi() => kimi(k, n_head),
         Some(kind) => mamba(k, kind, n_embd),
     };
@@ -222,14 +224,21 @@ fn mamba(k: &mut Keys<'_>, kind: Recurrence, n_embd: usize) -> (Recurrent, [usiz
 }
 
 /// RWKV remembers a row for each of its mixers.
-fn rwkv(k: &mut Keys<'_>, n_embd: usize) -> (Recurrent, [usize; 2]) {
+fn rwkv(k: &mut Keys<'_>, n_embd: usize, mixers: usize) -> (Recurrent, [usize; 2]) {
     const SIZE: &str = "wkv.head_size";
+    const KEYS: &str = "attention.head_count_kv";
     let state = k.count(SIZE, MOST);
     if !n_embd.is_multiple_of(state) {
         k.wrong(SIZE, format!("is {state}, which does not divide {n_embd} elements"));
     }
-    let sizes = Recurrent { inner: n_embd, state, heads: n_embd / state, ..Recurrent::NONE };
-    (sizes, [n_embd.saturating_mul(2), n_embd.saturating_mul(state)])
+    let heads = n_embd / state;
+    // heads of keys and values; none stands for all
+    let keys = k.u32(KEYS).filter(|&n| n > 0).map_or(heads, |n| n as usize);
+    if !heads.is_multiple_of(keys) {
+        k.wrong(KEYS, format!("is {keys}, which does not divide {heads} heads"));
+    }
+    let sizes = Recurrent { inner: n_embd, state, heads, groups: keys.min(heads), ..Recurrent::NONE };
+    (sizes, [n_embd.saturating_mul(mixers), n_embd.saturating_mul(state)])
 }
 
 /// Kimi Delta Attention has as many heads as attention, and keys for each.

@@ -9,17 +9,24 @@ const MOST: u32 = 1 << 20;
 
 /// The sizes of the narrow vectors, zeros for other models.
 pub fn ranks(k: &mut Keys<'_>, arch: &Arch) -> Rwkv {
-    let mut rank = |key: &str| k.count(key, MOST);
-    match arch.mixing.recurrence() {
-        Some(Recurrence::Rwkv6) => {
-            Rwkv { mix: rank("time_mix_extra_dim"), decay: rank("time_decay_extra_dim"), ..Rwkv::NONE }
-        }
-        Some(Recurrence::Rwkv7) => Rwkv {
+    const GATE: &str = "attention.gate_lora_rank";
+    let kind = arch.mixing.recurrence();
+    match kind {
+        Some(Recurrence::Rwkv6 | Recurrence::Rwkv6Alone) => Rwkv {
+            mix: k.count("time_mix_extra_dim", MOST),
+            decay: k.count("time_decay_extra_dim", MOST),
+            ..Rwkv::NONE
+        },
+        Some(Recurrence::Rwkv7 | Recurrence::Rwkv7Alone) => Rwkv {
             mix: 0,
-            decay: rank("attention.decay_lora_rank"),
-            rate: rank("attention.iclr_lora_rank"),
-            value: rank("attention.value_residual_mix_lora_rank"),
-            gate: rank("attention.gate_lora_rank"),
+            decay: k.count("attention.decay_lora_rank", MOST),
+            rate: k.count("attention.iclr_lora_rank", MOST),
+            value: k.count("attention.value_residual_mix_lora_rank", MOST),
+            gate: match k.u32(GATE) {
+                // models of ARWKV may have no gates
+                None | Some(0) if kind == Some(Recurrence::Rwkv7Alone) => 0,
+                _ => k.count(GATE, MOST),
+            },
         },
         _ => Rwkv::NONE,
     }

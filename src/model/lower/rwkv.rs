@@ -6,7 +6,7 @@ use crate::arch::rules::Recurrence;
 use crate::model::load::{Linear, Stacked};
 use crate::ops::activation::Activation;
 use crate::ops::norm::{Kind, Norm};
-use crate::ops::wkv::{Wkv6, Wkv7};
+use crate::ops::wkv::{GatedLinear, Wkv6, Wkv7};
 use crate::program::{Op, Value};
 
 /// The epsilon of the norms of heads.
@@ -20,8 +20,8 @@ struct TimeMix {
     key: Linear,
     value: Linear,
     output: Linear,
-    /// Norm of every head's output.
-    norm: Norm,
+    /// Norm of every head's output, where the model has one.
+    norm: Option<Norm>,
 }
 
 /// RWKV 6's shares of the position before, and its gates and decays.
@@ -36,7 +36,8 @@ struct Mix6 {
     gate: Linear,
     decay: [Linear; 2],
     decay_bias: Vec<f32>,
-    rule: Wkv6,
+    /// Factors on what a position itself adds, where the model has them.
+    own: Option<Vec<f32>>,
 }
 
 /// RWKV 7's shares of the position before, and its gates, decays and rates.
@@ -49,7 +50,8 @@ struct Mix7 {
     rate_bias: Vec<f32>,
     /// How much of the first block's values stands in for this one's; absent in that one.
     kept: Option<([Linear; 2], Vec<f32>)>,
-    gate: [Linear; 2],
+    /// The gate, where the model has one.
+    gate: Option<[Linear; 2]>,
     rule: Wkv7,
 }
 
@@ -74,6 +76,18 @@ impl Lowering<'_, '_> {
         let x = self.b.add("residual", x, y);
         let halved = c.halved_every.is_some_and(|every| (layer + 1).is_multiple_of(every));
         Some(self.b.scale("rescaled", x, Some(HALF).filter(|_| halved)))
+    }
+
+    /// The mixer of positions alone, for the normed input of block number `layer`.
+    pub(super) fn rwkv_mixer(&mut self, x: Value, kind: Recurrence, layer: usize) -> Option<Value> {
+        let from = self.c.mixing.state_of(layer);
+        let [shifted, numbers] = self.c.mixing.numbers;
+        let [input, change] = self.with_change(x, from..from + shifted);
+        let wkv = from + shifted..from + shifted + numbers;
+        match kind {
+            Recurrence::Rwkv6Alone => self.time_mix_6(input, change, wkv, layer),
+            _ => self.time_mix_7(input, change, wkv, layer),
+        }
     }
 
     /// `x`, and how it differs from that of the position before: what that has less this.
@@ -114,8 +128,9 @@ impl Lowering<'_, '_> {
     fn time_mix(&mut self, layer: usize) -> Option<TimeMix> {
         let [receptance, key, value, output] = ["time_mix_receptance", "time_mix_key", "time_mix_value", "attn_output"]
             .map(|name| self.loader.required_linear(layer, name));
-        let norm = self.loader.required_norm(layer, "time_mix_ln")?;
-        let norm = Norm { kind: Kind::Layer, eps: HEAD_EPS, row: self.c.mixing.sizes.state, ..norm };
+        let row = self.c.mixing.sizes.state;
+        let norm = self.loader.norm(Some(layer), "time_mix_ln");
+        let norm = norm.map(|norm| Norm { kind: Kind::Layer, eps: HEAD_EPS, row, ..norm });
         Some(TimeMix { receptance: receptance?, key: key?, value: value?, output: output?, norm })
     }
 
@@ -135,7 +150,7 @@ impl Lowering<'_, '_> {
         let gate = self.loader.required_linear(layer, "time_mix_gate");
         let decay = self.rwkv_pair(layer, ["time_mix_decay_w1", "time_mix_decay_w2"]);
         let decay_bias = self.rwkv_vector(layer, "time_mix_decay");
-        let own = self.rwkv_vector(layer, "time_mix_first");
+        let own = self.loader.vector(Some(layer), "time_mix_first.weight");
         let mix = Mix6 {
             first: first?,
             down: down?,
@@ -144,7 +159,7 @@ impl Lowering<'_, '_> {
             gate: gate?,
             decay: decay?,
             decay_bias: decay_bias?,
-            rule: Wkv6 { size, first: own? },
+            own,
         };
         let common = common?;
 
@@ -164,11 +179,24 @@ impl Lowering<'_, '_> {
         let [r, k, v] =
             [(xr, common.receptance), (xk, common.key), (xv, common.value)].map(|(x, w)| self.product(x, w));
         let g = self.product(xg, mix.gate);
-        let g = self.b.activate("time_mix_gate", Activation::Silu, g);
+        let g = match mix.own {
+            Some(_) => self.b.activate("time_mix_gate", Activation::Silu, g),
+            None => self.b.sigmoid("time_mix_gate", g),
+        };
         let w = self.in_a_row(xw, mix.decay, |all, low| all.tanh("decay_low", low));
         let w = self.b.add_row("decay", w, mix.decay_bias);
-        let y = self.b.recurrent("wkv", Op::Wkv6(Box::new(mix.rule), state), &[r, k, v, w], 0);
-        let y = self.b.norm("time_mix_ln", y, common.norm);
+        let heads = n / size;
+        let times = n / self.b.columns(k).max(1);
+        let [k, v] = [("k", k), ("v", v)].map(|(name, x)| match times {
+            1 => x,
+            _ => self.b.repeat(name, x, size, times),
+        });
+        let op = match mix.own {
+            Some(first) => Op::Wkv6(Box::new(Wkv6 { size, first }), state),
+            None => Op::GatedLinear(GatedLinear { size, heads }, state),
+        };
+        let y = self.b.recurrent("wkv", op, &[r, k, v, w], 0);
+        let y = self.b.maybe_norm("time_mix_ln", y, common.norm);
         let y = self.b.multiply("time_mix_gated", y, g);
         Some(self.product(y, common.output))
     }
@@ -177,11 +205,17 @@ impl Lowering<'_, '_> {
         let n = self.c.n_embd;
         let size = self.c.mixing.sizes.state;
         let common = self.time_mix(layer);
-        let shares = self.rwkv_vector(layer, "time_mix_lerp_fused");
+        // without gates there are shares for five vectors alone
+        let gated = self.loader.has(&format!("blk.{layer}.time_mix_g1.weight"));
+        let shares = match gated {
+            true => self.rwkv_vector(layer, "time_mix_lerp_fused"),
+            false => self.rwkv_vector(layer, "time_mix_lerp_ungated"),
+        };
         let [decay_bias, rate_bias, removal, replacement, bonus] =
             ["w0", "a0", "k_k", "k_a", "r_k"].map(|name| self.rwkv_vector(layer, &format!("time_mix_{name}")));
-        let [decay, rate, gate] =
-            ["w", "a", "g"].map(|p| self.rwkv_pair(layer, [&*format!("time_mix_{p}1"), &*format!("time_mix_{p}2")]));
+        let mut pair = |p: &str| self.rwkv_pair(layer, [&*format!("time_mix_{p}1"), &*format!("time_mix_{p}2")]);
+        let [decay, rate] = ["w", "a"].map(&mut pair);
+        let gate = if gated { Some(pair("g")?) } else { None };
         let kept = match layer {
             0 => None,
             _ => {
@@ -196,15 +230,15 @@ impl Lowering<'_, '_> {
             rate: rate?,
             rate_bias: rate_bias?,
             kept,
-            gate: gate?,
+            gate,
             rule: Wkv7 { size, removal: removal?, replacement: replacement?, bonus: bonus? },
         };
         let common = common?;
 
         let mut shares = mix.shares.into_iter();
-        let [xr, xw, xk, xv, xa, xg] = [(); 6].map(|()| {
-            let share = shares.next().unwrap_or_default();
-            self.b.multiply_add("mixed", x, change, share)
+        let [xr, xw, xk, xv, xa, xg] = [(); 6].map(|()| match shares.next() {
+            Some(share) => self.b.multiply_add("mixed", x, change, share),
+            None => x,
         });
         let [r, k, mut v] =
             [(xr, common.receptance), (xk, common.key), (xv, common.value)].map(|(x, w)| self.product(x, w));
@@ -221,15 +255,17 @@ impl Lowering<'_, '_> {
                 v = self.b.add("value", v, change);
             }
         }
-        let g = self.in_a_row(xg, mix.gate, |all, low| all.b.sigmoid("gate_low", low));
+        let g = mix.gate.map(|gate| self.in_a_row(xg, gate, |all, low| all.b.sigmoid("gate_low", low)));
         let a = self.in_a_row(xa, mix.rate, |_, low| low);
         let a = self.b.add_row("rate", a, mix.rate_bias);
         let a = self.b.sigmoid("rate", a);
         let both = self.b.recurrent_into("wkv", Op::Wkv7(Box::new(mix.rule), state), &[r, w, k, v, a], 2 * n);
         let [y, own] = self.b.split(["wkv_state", "wkv_own"], both, [n, n]);
-        let y = self.b.norm("time_mix_ln", y, common.norm);
-        let y = self.b.add("time_mix_own", y, own);
-        let y = self.b.multiply("time_mix_gated", y, g);
+        let y = self.b.maybe_norm("time_mix_ln", y, common.norm);
+        let mut y = self.b.add("time_mix_own", y, own);
+        if let Some(g) = g {
+            y = self.b.multiply("time_mix_gated", y, g);
+        }
         Some(self.product(y, common.output))
     }
 

@@ -5,8 +5,8 @@ use super::factors;
 use super::functions::{Activation, Pairing, Pooling};
 use super::parts::{self, Group};
 use super::rules::{
-    Attention, EmbeddingScale, ExpertRule, FeedForward, GateClamp, LayerInputs, LogitCap, LogitScale, Mixing, NormKind, Output,
-    Residual, ResidualScale, RopeRule, Streams, WindowRule,
+    Attention, EmbeddingScale, ExpertRule, FeedForward, GateClamp, LayerInputs, LogitCap, LogitScale, Mixing, NormKind,
+    Output, Residual, ResidualScale, RopeRule, Streams, WindowRule,
 };
 use super::tensor::Tensor;
 
@@ -111,7 +111,13 @@ impl Arch {
         experts: ExpertRule::USUAL,
         residual: Residual::Sequential,
         residual_scale: ResidualScale::One,
-        output: Output { input_width: None, scale: LogitScale::One, softcap: LogitCap::None, factored: true },
+        output: Output {
+            input_width: None,
+            scale: LogitScale::One,
+            softcap: LogitCap::None,
+            silent: None,
+            factored: true,
+        },
         scaled: factors::ATTENTION_SCALES,
         ignored: &[],
         fixed_keys: &[],

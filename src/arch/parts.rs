@@ -207,6 +207,13 @@ pub const OWN_HEAD_NORMS_OPTIONAL: Group = &[
 /// The same, which have to be there.
 pub const OWN_HEAD_NORMS: Group =
     &[unnamed("attn_q_norm.weight", &[Heads, Head], Norm), unnamed("attn_k_norm.weight", &[KvHeads, Head], Norm)];
+/// The same with biases, which some models have.
+pub const OWN_HEAD_NORMS_BIASED: Group = &[
+    OWN_HEAD_NORMS[0],
+    OWN_HEAD_NORMS[1],
+    unnamed("attn_q_norm.bias", &[Heads, Head], Bias).optional(),
+    unnamed("attn_k_norm.bias", &[KvHeads, Head], Bias).optional(),
+];
 /// Norms of every head without gains.
 pub const PLAIN_HEAD_NORMS: Group =
     &[unnamed("attn_q_norm.weight", &[Head], PlainNorm), unnamed("attn_k_norm.weight", &[Head], PlainNorm)];

@@ -60,6 +60,8 @@ models! {
     bitnet_long "bitnet-long",
     bloom_dense "bloom-dense",
     chatglm_dense "chatglm-dense",
+    chameleon_long "chameleon-long",
+    chameleon_swin "chameleon-swin",
     codeshell_dense "codeshell-dense",
     cogvlm_dense "cogvlm-dense",
     cohere2_dense "cohere2-dense",

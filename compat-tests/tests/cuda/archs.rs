@@ -49,6 +49,8 @@ const RUN: &[&str] = &[
     "bitnet-25-long",
     "bitnet-b1.58-long",
     "bitnet-long",
+    "chameleon-long",
+    "chameleon-swin",
     "chatglm-dense",
     "codeshell-dense",
     "cogvlm-dense",

@@ -41,6 +41,7 @@ pub const GROK: Arch = Arch {
         input_width: None,
         scale: LogitScale::MultiplyOr(0.577_350_26),
         softcap: LogitCap::KeyOr(0.0),
+        silent: None,
         factored: true,
     },
     checkpoints: &[&Checkpoint {

@@ -4,6 +4,7 @@ mod afmoe;
 mod apertus;
 mod bert;
 mod bitnet;
+mod chameleon;
 mod cohere;
 mod deepseek;
 mod deepseek2;
@@ -71,6 +72,7 @@ pub static ARCHITECTURES: &[&Arch] = &[
     &kimi::BAILINGMOE3,
     &bert::BERT,
     &gpt2::BLOOM,
+    &chameleon::CHAMELEON,
     &glm::CHATGLM,
     &neox::CODESHELL,
     &qwen::COGVLM,

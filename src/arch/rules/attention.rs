@@ -25,6 +25,8 @@ pub struct Attention {
     pub alibi: Alibi,
     /// When the norms of queries and keys are computed.
     pub qk_norms: QkNorms,
+    /// The epsilon of norms of queries and keys that take off the mean, where those of the model do not.
+    pub qk_layer_norm: Option<f32>,
     /// Factor on the queries that grows with the position.
     pub temperature: Temperature,
     /// True if the query projection's output has, after each head's queries, a gate for every element of that head's
@@ -121,6 +123,7 @@ impl Attention {
         clamp: false,
         alibi: Alibi::None,
         qk_norms: QkNorms::BeforeRope,
+        qk_layer_norm: None,
         temperature: Temperature::None,
         gate_in_queries: false,
         gate: HeadGate::Sigmoid,

@@ -75,6 +75,10 @@ pub enum Residual {
     NormedSums,
     /// Parallel in blocks without a norm of the network's own.
     ByNorm(Sum),
+    /// Sequential, but where the key `swin_norm` is true as in [`Residual::NormedHalves`]: Chameleon.
+    SwinKey,
+    /// (x + n1(a)) + n2(f), where the network sees n1(a) alone, as in llama.cpp.
+    NormedHalves,
 }
 
 /// Sums of a block's input x, attention's a and the feed-forward network's f.
@@ -140,6 +144,9 @@ pub struct Output {
     pub scale: LogitScale,
     /// Bound, `cap * tanh(logits / cap)`.
     pub softcap: LogitCap,
+    /// The tokens, from the first to that behind the last, whose logits are the least number, so that they are not
+    /// chosen.
+    pub silent: Option<(u32, u32)>,
     /// True if the graph multiplies them by the output matrix's own factor (`output.scale`), which only NVFP4 matrices
     /// have. Where this is false, the reference loads the factor and does not use it.
     pub factored: bool,

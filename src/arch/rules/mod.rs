@@ -10,8 +10,8 @@ mod position;
 
 pub use attention::{Alibi, Attention, QkNorms, ScoreCap, ScoreScale, Temperature};
 pub use block::{
-    EmbeddingScale, FeedForward, GateClamp, LayerInputs, LogitCap, LogitScale, NormKind, Output, Residual, ResidualScale, Streams,
-    Sum,
+    EmbeddingScale, FeedForward, GateClamp, LayerInputs, LogitCap, LogitScale, NormKind, Output, Residual,
+    ResidualScale, Streams, Sum,
 };
 pub use experts::{ExpertLayers, ExpertRule, ExpertWidth, GatingRule, Normalize, SharedWidth};
 pub use mixing::{Mixing, Recurrence};

@@ -121,7 +121,7 @@ pub struct Config {
     pub layer_input: Option<usize>,
     /// Embeddings of n-grams, where the model has them.
     pub ngrams: Option<Ngrams>,
-    /// How the sublayers of a block are added to its input; never [`Residual::Key`].
+    /// How the sublayers of a block are added to its input; never by key.
     pub residual: Residual,
     /// Factor on the token embeddings, where there is one.
     pub embedding_scale: Option<f32>,
@@ -454,6 +454,12 @@ fn residual(k: &mut Keys<'_>, arch: &Arch) -> Residual {
     const SCALE: &str = "residual_scale";
     if arch.residual == Residual::Normed && k.f32(SCALE).is_none() {
         k.missing(SCALE);
+    }
+    if arch.residual == Residual::SwinKey {
+        return match k.bool("swin_norm") {
+            Some(true) => Residual::NormedHalves,
+            _ => Residual::Sequential,
+        };
     }
     let Residual::Key(sum) = arch.residual else {
         return arch.residual;

@@ -126,8 +126,21 @@ fn output(loader: &mut Loader<'_>, embedding: &Matrix, changed: bool) -> Linear 
         first_row: 0,
         weight: loader.ready(output),
         scale,
-        bias: loader.vector(None, "output.bias"),
+        bias: loader.vector(None, "output.bias").or_else(|| silent(loader)),
     }
+}
+
+/// What makes the logits of tokens that are not chosen the least number, and leaves those of others, -0 included.
+fn silent(loader: &mut Loader<'_>) -> Option<Vec<f32>> {
+    let (from, to) = loader.arch.output.silent?;
+    let (from, to, all) = (from as usize, to as usize, loader.sizes.vocab as usize);
+    if to > all {
+        let what = format!("it has {all} rows, and tokens {from} to {to} are those of images");
+        loader.problem(Problem::tensor(TIED, what));
+        return None;
+    }
+    let silent = |token: usize| if (from..to).contains(&token) { f32::MIN } else { -0.0 };
+    Some((0..all).map(silent).collect())
 }
 
 /// The connection that makes one of several residual streams, which mixes none; `None` where a tensor is missing, which

@@ -5,7 +5,7 @@ use crate::arch::rules::QkNorms;
 use crate::model::config::Config;
 use crate::ops::activation::HeadGate;
 use crate::ops::attention::{Heads, ScoreRules, alibi_slopes};
-use crate::ops::norm::Norm;
+use crate::ops::norm::{Kind, Norm};
 use crate::program::{Attend, RopeKind, Value};
 
 impl Lowering<'_, '_> {
@@ -61,9 +61,8 @@ impl Lowering<'_, '_> {
         let rope = turned.then_some(self.rope(layer));
         let [q_norm, k_norm] = before;
         q = self.b.maybe_norm("attn_q_norm", q, q_norm);
-        own = own.map(|[k, v]| {
-            [self.b.maybe_norm("attn_k_norm", k, k_norm), self.b.maybe_norm("attn_v_norm", v, v_norm)]
-        });
+        own = own
+            .map(|[k, v]| [self.b.maybe_norm("attn_k_norm", k, k_norm), self.b.maybe_norm("attn_v_norm", v, v_norm)]);
         q = self.b.rotate("q_rope", q, rope, c.head_dim);
         own = own.map(|[k, v]| [self.b.rotate("k_rope", k, rope, c.head_dim), v]);
         let [q_norm, k_norm] = after;
@@ -113,7 +112,14 @@ impl Lowering<'_, '_> {
         let Some(q) = self.loader.norm(Some(layer), "attn_q_norm") else {
             return [None, None];
         };
-        [Some(q), self.loader.norm(Some(layer), "attn_k_norm")]
+        let k = match self.c.keys_of(layer) {
+            Some(_) => None,
+            None => self.loader.norm(Some(layer), "attn_k_norm"),
+        };
+        [Some(q), k].map(|norm| match (norm, self.c.arch.attention.qk_layer_norm) {
+            (Some(norm), Some(eps)) => Some(Norm { kind: Kind::Layer, eps, ..norm }),
+            (norm, _) => norm,
+        })
     }
 }
 

@@ -64,6 +64,7 @@ impl Lowering<'_, '_> {
                 self.block_of_streams(x, norms, [attn?, ffn?], layer)
             }
             None if c.residual == Residual::NormedSums => self.normed_sums(x, layer),
+            None if c.residual == Residual::NormedHalves => self.normed_halves(x, norms, layer),
             None if mixes && parts.feeds => self.two_sublayers(x, norms, scores, layer),
             None => {
                 let input = self.b.maybe_norm("attn_norm", x, norms.attn);
@@ -168,6 +169,17 @@ impl Lowering<'_, '_> {
         let sum = self.b.add("residual", f, y);
         let y = self.b.maybe_norm("layer_output_norm", sum, last);
         a.map(|_| y)
+    }
+
+    /// A block whose sublayers' outputs are normed; the network sees that of attention.
+    fn normed_halves(&mut self, x: Value, norms: Norms, layer: usize) -> Option<Value> {
+        let a = self.mixer(x, layer);
+        // After a problem the feed-forward network is looked at with what there is.
+        let normed = self.b.maybe_norm("attn_norm", a.unwrap_or(x), norms.attn);
+        let y = self.b.add("attn_residual", x, normed);
+        let f = self.feed_forward(normed, layer, None)?.y;
+        let f = self.b.maybe_norm("ffn_norm", f, norms.ffn);
+        a.map(|_| self.b.add("residual", y, f))
     }
 
     /// The sum of a residual stream and both sublayers that read it, in a model's order.

@@ -106,7 +106,13 @@ pub const MUSE_GLIMMER: Arch = Arch {
     embedding_scale: EmbeddingScale::One,
     rope: RopeRule { layers: RopeLayers::Windowed, yarn: false, ..RopeRule::ADJACENT },
     window: Some(WindowRule { rope: WindowRope { base: WindowBase::Key, ..WindowRope::OWN }, ..WindowRule::every(4) }),
-    output: Output { input_width: None, scale: LogitScale::Always, softcap: LogitCap::KeyOr(30.0), silent: None, factored: true },
+    output: Output {
+        input_width: None,
+        scale: LogitScale::Always,
+        softcap: LogitCap::KeyOr(30.0),
+        silent: None,
+        factored: true,
+    },
     checkpoints: &[],
     ..AFMOE
 };

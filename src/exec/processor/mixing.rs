@@ -20,6 +20,7 @@ impl Pass<'_, '_, '_> {
                 heads: attend.heads,
                 scale: attend.scale,
                 reach: attend.window.map(|window| window.size / 2),
+                relative: attend.rules.as_ref().and_then(|rules| rules.relative.as_ref()),
                 slopes: attend.rules.as_ref().map_or(&[], |rules| &rules.slopes),
             };
             return both_ways.run(&sequences, [q, k, v]);

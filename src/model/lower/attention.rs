@@ -23,7 +23,7 @@ impl Lowering<'_, '_> {
             true => alibi_slopes(c.n_head, scores.alibi),
             false => Vec::new(),
         };
-        let attend = self.attend(layer, ScoreRules { cap: scores.cap, slopes, sinks: Vec::new() });
+        let attend = self.attend(layer, ScoreRules { cap: scores.cap, slopes, ..ScoreRules::default() });
         let gate = match rule.gate_in_queries {
             true => None,
             false => self.loader.linear(layer, "attn_gate"),

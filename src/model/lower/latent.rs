@@ -41,7 +41,7 @@ impl Lowering<'_, '_> {
         } else {
             self.loader.required_linear(layer, "attn_kv_b").map(Expansion::Whole)
         };
-        let attend = self.attend(layer, ScoreRules { cap: None, slopes: Vec::new(), sinks: Vec::new() });
+        let attend = self.attend(layer, ScoreRules::default());
         let (queries, down, norm, expansion) = (queries?, down?, norm?, expansion?);
         let turned_norm = self.loader.norm(Some(layer), "attn_k_norm");
         let gate = self.loader.linear(layer, "attn_gate");

@@ -24,6 +24,7 @@ use crate::pool::{self, Tile};
 mod compressed;
 mod encoded;
 mod placed;
+mod relative;
 mod rows;
 mod scores;
 #[cfg(test)]
@@ -34,6 +35,7 @@ mod whole;
 
 pub use compressed::AttendCompressed;
 use placed::in_cells;
+pub use relative::Relative;
 pub use rows::Attention;
 use rows::{CHUNK, HeadRows, Scratch, aligned, even};
 pub use scores::{ScoreRules, Window, alibi_slopes};

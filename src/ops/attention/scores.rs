@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::placed::in_cells;
+use super::relative::Relative;
 use crate::kernels::Isa;
 use crate::kernels::elements::{soft_max, soft_max_with_sink};
 use crate::kv::Placement;
@@ -38,12 +39,14 @@ pub struct ScoreRules {
     pub slopes: Vec<f32>,
     /// Per query head the score of a cell that every query sees and that has no value.
     pub sinks: Vec<f32>,
+    /// Biases by distance, which are added to scores before their factor; in both directions alone.
+    pub relative: Option<Relative>,
 }
 
 impl ScoreRules {
     /// True if scores stay as they are.
     pub fn is_empty(&self) -> bool {
-        self.cap.is_none() && self.slopes.is_empty() && self.sinks.is_empty()
+        self.cap.is_none() && self.slopes.is_empty() && self.sinks.is_empty() && self.relative.is_none()
     }
 
     /// Scores of a query head at `position` to probabilities, as [`soft_max`] has them; `row` begins with cell `begin`.
@@ -112,7 +115,8 @@ mod tests {
 
     #[test]
     fn capped_scores_and_slopes_come_before_the_soft_max() {
-        let rules = ScoreRules { cap: Some([0.5, 2.0]), slopes: vec![9.0, 0.25], sinks: vec![0.0, 1.0] };
+        let rules =
+            ScoreRules { cap: Some([0.5, 2.0]), slopes: vec![9.0, 0.25], sinks: vec![0.0, 1.0], relative: None };
         let mut row = vec![3.0f32; 16];
         let mut expected = row.clone();
         let placement = Placement::default();

@@ -1,12 +1,14 @@
 //! Attention over a whole sequence in both directions.
 //!
 //! Nothing is kept for later, so that keys, values and probabilities stay in single precision: `S_j = sum_d q_d k_jd`,
-//! products rounded to `f32`, sum in `f64` in index order; `w_j = S_j * scale + m_j`, where m_j is 0, ALiBi's slope times
-//! the negative distance, or minus infinity outside of a window; the soft-max of all of them ([`crate::ops::soft_max`],
-//! whose last cells, where they are no group of four, take libm's exponential); `o_d = sum_j p_j v_jd` like the scores.
+//! products rounded to `f32`, sum in `f64` in index order; `w_j = (S_j + b_j) * scale + m_j`, where b_j is 0 or a bias by
+//! distance, m_j is 0, ALiBi's slope times the negative distance, or minus infinity outside of a window; the soft-max of
+//! all of them ([`crate::ops::soft_max`], whose last cells, where they are no group of four, take libm's exponential);
+//! `o_d = sum_j p_j v_jd` like the scores.
 
 use std::ops::Range;
 
+use super::relative::Relative;
 use crate::kernels::Floats;
 use crate::ops::soft_max::soft_max;
 use crate::pool;
@@ -33,6 +35,8 @@ pub struct BothWays<'a> {
     pub reach: Option<usize>,
     /// ALiBi: per query head what a step of distance lowers the score by; empty without it.
     pub slopes: &'a [f32],
+    /// Biases by distance, added to the scores before their factor, where there are any.
+    pub relative: Option<&'a Relative>,
 }
 
 impl BothWays<'_> {
@@ -76,7 +80,11 @@ impl BothWays<'_> {
             let slope = self.slopes.get(head).copied().unwrap_or(0.0);
             for ((p, score), cell) in p[seen.clone()].iter_mut().zip(scores).zip(seen.clone()) {
                 let distance = -(position.abs_diff(cell) as i32);
-                *p = *score as f32 * self.scale + slope * distance as f32;
+                let mut score = *score as f32;
+                if let Some(relative) = self.relative {
+                    score += relative.of(position, cell)[head];
+                }
+                *p = score * self.scale + slope * distance as f32;
             }
             soft_max(&mut p);
             let outputs = &mut sums[..size];
@@ -105,7 +113,7 @@ mod tests {
     use super::*;
 
     const HEADS: Heads = Heads { queries: 2, keys: 1, size: 2 };
-    const PLAIN: BothWays<'_> = BothWays { heads: HEADS, scale: 0.5, reach: None, slopes: &[] };
+    const PLAIN: BothWays<'_> = BothWays { heads: HEADS, scale: 0.5, reach: None, slopes: &[], relative: None };
 
     #[test]
     fn every_token_sees_its_whole_sequence_and_no_other() {
@@ -132,6 +140,13 @@ mod tests {
         let y = near.run(std::slice::from_ref(&(0..4)), [&q, &k, &v]);
         let first: Vec<f32> = y.chunks_exact(4).map(|token| token[0]).collect();
         assert_eq!(first, [0.5, 1.0, 2.0, 2.5]);
+        let biases = [0.0, 0.0, 0.0, -1e9, 0.0, 0.0, 0.0, -1e9];
+        let relative = Relative { heads: 2, biases: biases.to_vec() };
+        let biased = BothWays { relative: Some(&relative), ..PLAIN };
+        let y = biased.run(std::slice::from_ref(&(0..4)), [&q, &k, &v]);
+        // the second head sees its own position alone
+        assert_eq!(y[..4], [1.5, 1.5, 0.0, 0.0]);
+        assert_eq!(y[12..], [1.5, 1.5, 3.0, 3.0]);
         // the first head has no slope, the second a steep one: every token sees itself alone
         let steep = BothWays { slopes: &[0.0, 1e9], ..PLAIN };
         let y = steep.run(std::slice::from_ref(&(0..4)), [&q, &k, &v]);

@@ -28,7 +28,7 @@ const SHORT: &[&str] = &[
     "dbrx-moe",
     "deepseek2-moe",
     "gemma2-dense",
-    "gemma3n-long",
+    "gemma3n-short",
     "glm4moe-moe",
     "gpt2-dense",
     "gpt-oss-moe",
@@ -126,6 +126,11 @@ fn decisions(gradient: &Gradient<f64>, tape: &Tape<'_, f64>) -> Vec<usize> {
         let places = match &operation.op {
             Op::Choose(_) => {
                 out.extend_from_slice(tape.experts(operation.outputs[0]).expect("a choice"));
+                continue;
+            }
+            Op::Cutoff(_) => {
+                let above = tape.value(operation.outputs[0]).expect("a value that is kept");
+                out.extend(above.iter().map(|above| usize::from(*above > 0.0)));
                 continue;
             }
             Op::Activate(f) | Op::Gate(f) => kinks(*f),

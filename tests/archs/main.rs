@@ -91,6 +91,7 @@ models! {
     gemma3_dense "gemma3-dense",
     gemma3_long "gemma3-long",
     gemma3n_long "gemma3n-long",
+    gemma3n_short "gemma3n-short",
     gemma_dense "gemma-dense",
     glm4_dense "glm4-dense",
     glm4moe_moe "glm4moe-moe",

@@ -76,9 +76,9 @@ pub fn multiply_add(x: &mut [f32], y: &[f32], row: &[f32]) {
     });
 }
 
-/// The root, with the sign, of the dot products of every `width` elements of `x` and of `y` (Qwen 4): products in `f32`,
-/// added up in `f64` in order and rounded, times `1 / sqrt(width)`; its magnitude is at least 1e-6 before the root, and 0
-/// stays 0.
+/// The root, with the sign, of the dot products of every `width` elements of `x` and of `y` (Qwen 4): products in
+/// `f32`, added up in `f64` in order and rounded, times `1 / sqrt(width)`; its magnitude is at least 1e-6 before the
+/// root, and 0 stays 0.
 pub fn rooted_dots(x: &[f32], y: &[f32], width: usize) -> Floats {
     const LEAST: f32 = 1e-6;
     let inverse = 1.0 / (width as f32).sqrt();
@@ -117,9 +117,9 @@ pub fn as_long(x: &mut [f32], y: &[f32], width: usize) {
     });
 }
 
-/// What every row of `width` elements has above a bound, and 0 elsewhere (Gemma 3n). The bound is the row's mean and
-/// `factor` standard deviations: of normally distributed elements a known part is above it. Sums are added up in `f64`
-/// in order; all else is in `f32`, the variance a product with the rounded inverse of `width - 1`.
+/// The part of every row of `width` elements that is above a bound, and 0 elsewhere (Gemma 3n). The bound is the row's
+/// mean and `factor` standard deviations: of normally distributed elements a known part is above it. Sums are added up
+/// in `f64` in order; all else is in `f32`, the variance a product with the rounded inverse of `width - 1`.
 pub fn cutoff(x: &mut [f32], width: usize, factor: f32) {
     let at_once = at_once(width);
     let inverse = 1.0 / (width as f32 - 1.0);

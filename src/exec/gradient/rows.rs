@@ -84,7 +84,7 @@ fn length<T: Real>(row: &[T]) -> T {
     T::of(dot(row, row).wide().sqrt())
 }
 
-/// What every row of `width` elements has above its mean and `factor` standard deviations.
+/// The part of every row of `width` elements that is above its mean and `factor` standard deviations.
 pub fn cutoff<T: Real>(mut x: Vec<T>, width: usize, factor: f32) -> Vec<T> {
     for row in x.chunks_exact_mut(width) {
         let (mean, deviation) = spread(row);

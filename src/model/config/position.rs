@@ -224,7 +224,10 @@ pub fn shared_keys(k: &mut Keys<'_>, arch: &Arch, windowed: &[bool]) -> Vec<Opti
     if from < 2 || [windowed[from - 2], windowed[from - 1]] != [true, false] {
         k.wrong(
             "attention.sliding_window_pattern",
-            format!("has to give the second last of the first {from} layers a window and the last none: later layers attend to their keys"),
+            format!(
+                "has to give a window to the last but one of the first {from} layers and none to the last: \
+                 later layers attend to their keys"
+            ),
         );
         return Vec::new();
     }

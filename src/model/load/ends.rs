@@ -130,7 +130,8 @@ fn output(loader: &mut Loader<'_>, embedding: &Matrix, changed: bool) -> Linear 
     }
 }
 
-/// What makes the logits of tokens that are not chosen the least number, and leaves those of others, -0 included.
+/// A bias that makes the logits of tokens which are not chosen the least number and leaves those of others, -0
+/// included.
 fn silent(loader: &mut Loader<'_>) -> Option<Vec<f32>> {
     let (from, to) = loader.arch.output.silent?;
     let (from, to, all) = (from as usize, to as usize, loader.sizes.vocab as usize);
@@ -162,7 +163,7 @@ fn predicted(loader: &mut Loader<'_>, c: &Config, name: &str) -> Vec<Linear> {
     found.unwrap_or_default()
 }
 
-/// What tokens' vectors for every block are made of; `None` after a problem, which is noted.
+/// The tensors that tokens' vectors for every block are made of; `None` after a problem, which is noted.
 fn layer_inputs(loader: &mut Loader<'_>) -> Option<(Matrix, Linear, Norm)> {
     let table = loader.table("per_layer_token_embd.weight");
     let project = loader.end_linear("per_layer_model_proj");

@@ -3,9 +3,10 @@
 //!
 //! Before a block every stream becomes the sum of itself and of all streams, by coefficients that a router makes of the
 //! first one. That one runs through attention, beside which stands a path of low rank (Laurel), and through the
-//! feed-forward network. What these change of it is added to every stream, times a coefficient of its own, and the gated
-//! vector that the token has for this block to all but the first. The others begin as projections of the embeddings, as
-//! long as these; behind the last block projections as long as the first stream lead back, and the mean of all goes on.
+//! feed-forward network. What these change of it is added to every stream, times a coefficient of its own, and the
+//! gated vector that the token has for this block to all but the first. The others begin as projections of the
+//! embeddings, as long as these; behind the last block projections as long as the first stream lead back, and the mean
+//! of all goes on.
 
 use super::block::Norms;
 use super::lowering::Lowering;
@@ -138,8 +139,8 @@ impl Lowering<'_, '_> {
         self.b.activate("altup_modalities", Activation::Tanh, x)
     }
 
-    /// What the tokens' vectors for block number `layer` add, through a gate that the stream `x` times `scale` opens;
-    /// `None` where these were not made.
+    /// The output of the tokens' vectors for block number `layer`, through a gate that the stream `x` times `scale`
+    /// opens; `None` where these were not made.
     fn layer_input(&mut self, x: Value, scale: Vec<f32>, input: Input, layer: usize) -> Option<Value> {
         let of_layer = self.layer_inputs.get(layer).copied()?;
         let Input { gate, project, norm } = input;

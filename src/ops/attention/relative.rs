@@ -5,8 +5,8 @@ use crate::math::{log, logf};
 /// From this distance on all have one bias.
 const FAR: f64 = 128.0;
 
-/// Numbers that are added to the scores of a layer, by head and by bucket of the distance: short distances have a bucket
-/// each, longer ones share them by their logarithm, and those ahead have others than those back.
+/// Numbers that are added to the scores of a layer, by head and by bucket of the distance: short distances have a
+/// bucket each, longer ones share them by their logarithm, and those ahead have others than those back.
 #[derive(Clone, Debug)]
 pub struct Relative {
     /// Query heads.

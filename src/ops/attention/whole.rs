@@ -1,10 +1,10 @@
 //! Attention over a whole sequence in both directions.
 //!
 //! Nothing is kept for later, so that keys, values and probabilities stay in single precision: `S_j = sum_d q_d k_jd`,
-//! products rounded to `f32`, sum in `f64` in index order; `w_j = (S_j + b_j) * scale + m_j`, where b_j is 0 or a bias by
-//! distance, m_j is 0, ALiBi's slope times the negative distance, or minus infinity outside of a window; the soft-max of
-//! all of them ([`crate::ops::soft_max`], whose last cells, where they are no group of four, take libm's exponential);
-//! `o_d = sum_j p_j v_jd` like the scores.
+//! products rounded to `f32`, sum in `f64` in index order; `w_j = (S_j + b_j) * scale + m_j`, where b_j is 0 or a bias
+//! by distance, m_j is 0, ALiBi's slope times the negative distance, or minus infinity outside of a window; the
+//! soft-max of all of them ([`crate::ops::soft_max`], whose last cells, where they are no group of four, take libm's
+//! exponential); `o_d = sum_j p_j v_jd` like the scores.
 
 use std::ops::Range;
 

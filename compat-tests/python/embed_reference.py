@@ -87,7 +87,9 @@ class Reference:
                 batch.seq_id[at][0] = sequence
                 batch.logits[at] = 1
                 batch.n_tokens += 1
-        assert c.llama_decode(context, batch) == 0
+        # an encoder that is decoded would attend backwards alone
+        run = c.llama_encode if c.llama_model_has_encoder(model) else c.llama_decode
+        assert run(context, batch) == 0
         width = c.llama_model_n_cls_out(model) if pooling == "rank" else c.llama_model_n_embd_out(model)
         out, at = [], 0
         for sequence, tokens in enumerate(texts):

@@ -2,7 +2,7 @@
 
 use super::expert_parts;
 use super::parts::{Group, PLAIN_FFN};
-use super::tensor::Extent::{Classes, Embd, One, Projected, TokenTypes, UpOrBoth};
+use super::tensor::Extent::{Buckets, Classes, Embd, Ff, Heads, Kv, One, Projected, Q, TokenTypes, UpOrBoth};
 use super::tensor::Role::{Bias, ByColumns, ByRows, Norm, Vector};
 use super::tensor::{Extent, Role, Tensor};
 
@@ -19,6 +19,23 @@ pub const TOKEN_NORM_BARE: Group = &[tensor("token_embd_norm.weight", &[Embd], N
 /// The norm of the hidden states under the name that encoders give it.
 pub const ENCODER_NORM: Group = &[tensor("enc.output_norm.weight", &[Embd], Norm).stands_for("output_norm.weight")];
 
+/// T5's encoder: norms, queries, keys and values, biases by distance, which some blocks have, and outputs.
+pub const T5_ATTENTION: Group = &[
+    tensor("enc.attn_norm.weight", &[Embd], Norm).stands_for("attn_norm.weight"),
+    tensor("enc.attn_q.weight", &[Q, Embd], ByRows).stands_for("attn_q.weight"),
+    tensor("enc.attn_k.weight", &[Kv, Embd], ByRows).stands_for("attn_k.weight"),
+    tensor("enc.attn_v.weight", &[Kv, Embd], ByRows).stands_for("attn_v.weight"),
+    tensor("enc.attn_rel_b.weight", &[Buckets, Heads], Vector).stands_for("attn_rel_b.weight").optional(),
+    tensor("enc.attn_o.weight", &[Embd, Q], ByColumns).stands_for("attn_output.weight"),
+];
+/// Its feed-forward network, which may have a gate.
+pub const T5_FFN: Group = &[
+    tensor("enc.ffn_norm.weight", &[Embd], Norm).stands_for("ffn_norm.weight"),
+    tensor("enc.ffn_gate.weight", &[Ff, Embd], ByRows).stands_for("ffn_gate.weight").optional(),
+    tensor("enc.ffn_up.weight", &[Ff, Embd], ByRows).stands_for("ffn_up.weight"),
+    tensor("enc.ffn_down.weight", &[Embd, Ff], ByColumns).stands_for("ffn_down.weight"),
+];
+
 /// Norms of the sum behind attention and of that behind the feed-forward network.
 pub const NORMS_OF_SUMS: Group = &[
     tensor("attn_output_norm.weight", &[Embd], Norm),
@@ -34,7 +51,7 @@ pub const ATTN_NORM_OPTIONAL: Group = &[tensor("attn_norm.weight", &[Embd], Norm
 
 /// Up and down projection, with a gate of its own, with the gate in the up projection, or with none.
 pub const ANY_FFN: Group = &[
-    tensor("ffn_gate.weight", &[Extent::Ff, Embd], ByRows).optional(),
+    tensor("ffn_gate.weight", &[Ff, Embd], ByRows).optional(),
     tensor("ffn_up.weight", &[UpOrBoth, Embd], ByRows),
     PLAIN_FFN[1],
     tensor("ffn_up.bias", &[UpOrBoth], Bias).optional(),

@@ -39,6 +39,8 @@ pub struct Sizes {
     pub streams: u64,
     /// Kinds of tokens of which each has a vector; 0 where there are none.
     pub token_types: u64,
+    /// Buckets of distances; 0 without biases by them.
+    pub buckets: u64,
     /// Rows of an up projection that may hold the gate's too.
     pub up: u64,
     /// Outputs of the head of a ranking model.
@@ -196,6 +198,7 @@ impl Sizes {
             Extent::NgramKernel => self.ngrams[2],
             Extent::StreamsTimesEmbd => self.streams.saturating_mul(self.embd),
             Extent::Two => 2,
+            Extent::Buckets => self.buckets,
             Extent::TokenTypes => self.token_types,
             Extent::UpOrBoth => self.up,
             Extent::Classes => self.classes,

@@ -74,6 +74,8 @@ pub enum Extent {
     LatentKeysAndValues,
     /// Two numbers.
     Two,
+    /// Buckets of distances.
+    Buckets,
     /// Kinds of tokens of which each has a vector.
     TokenTypes,
     /// Rows of an up projection that may hold the gate's too.
@@ -200,7 +202,7 @@ impl Role {
 /// One tensor: of the model, or of every block.
 #[derive(Clone, Copy, Debug)]
 pub struct Tensor {
-    /// Name in GGUF, for those of a block without `blk.N.`.
+    /// Name in GGUF, for those of a block without `blk.N.`; `enc.REST` stands for `enc.blk.N.REST`.
     pub gguf: &'static str,
     /// Name in a Hugging Face checkpoint of LLaMA's kind without `model.`, for those of a block without
     /// `model.layers.N.`; empty where such a checkpoint has no such tensor. Classes may have names of their own

@@ -42,6 +42,8 @@ models! {
     nomic_bert "nomic-bert",
     nomic_bert_moe "nomic-bert-moe",
     qwen3_rank "qwen3-rank",
+    t5encoder "t5encoder",
+    t5encoder_plain "t5encoder-plain",
 }
 
 /// The listing of a model.

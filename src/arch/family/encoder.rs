@@ -1,10 +1,10 @@
 //! Decoders' blocks that attend in both directions and make vectors of texts: Llama Embed, EmbeddingGemma, EuroBERT,
-//! NeoBERT, ModernBERT.
+//! NeoBERT, ModernBERT, T5's encoder.
 
 use super::gemma::GEMMA3;
 use super::llama::LLAMA;
 use crate::arch::encoder_parts::{
-    ATTN_NORM_OPTIONAL, ENCODER_NORM, NORMED_RANK_HEAD, PROJECTIONS, RANK_HEAD, TOKEN_NORM_BARE,
+    ATTN_NORM_OPTIONAL, ENCODER_NORM, NORMED_RANK_HEAD, PROJECTIONS, RANK_HEAD, T5_ATTENTION, T5_FFN, TOKEN_NORM_BARE,
 };
 use crate::arch::parts::{
     ATTN_NORM, ATTN_OUT, ENDS, FFN_NORM, FUSED_FFN, GATED_FFN, QKV, QKV_BIAS_OPTIONAL, ROPE_FACTORS,
@@ -78,5 +78,23 @@ pub const MODERN_BERT: Arch = Arch {
     feed_forward: FeedForward { activation: Activation::Gelu, named: true, ..Arch::DENSE.feed_forward },
     rank_pooling: Some(Pooling::Mean),
     rank_activation: Activation::Gelu,
+    ..ENCODER
+};
+
+/// `t5encoder`: biases by distance stand for positions.
+pub const T5ENCODER: Arch = Arch {
+    name: "t5encoder",
+    models: "T5 and Flan-T5 encoders, Sentence T5, GTR",
+    ends: &[TOKENS, ENCODER_NORM],
+    block: &[T5_ATTENTION, T5_FFN],
+    attention: Attention { relative: true, scale: ScoreScale::One, ..ENCODER.attention },
+    rope: RopeRule::NONE,
+    feed_forward: FeedForward {
+        activation: Activation::Gelu,
+        ungated: Some(Activation::Relu),
+        ..Arch::DENSE.feed_forward
+    },
+    scaled: &[],
+    ignored: OUTPUT,
     ..ENCODER
 };

@@ -193,6 +193,7 @@ pub static ARCHITECTURES: &[&Arch] = &[
     &neox::STABLELM,
     &gpt2::STARCODER,
     &neox::STARCODER2,
+    &encoder::T5ENCODER,
     &talkie::TALKIE,
     &relatives::XVERSE,
 ];

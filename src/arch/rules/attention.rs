@@ -23,6 +23,9 @@ pub struct Attention {
     pub clamp: bool,
     /// Penalty on distant cells.
     pub alibi: Alibi,
+    /// True if blocks have biases by distance, as many buckets as the key `attention.relative_buckets_count` says;
+    /// those without have the first one's.
+    pub relative: bool,
     /// When the norms of queries and keys are computed.
     pub qk_norms: QkNorms,
     /// The epsilon of norms of queries and keys that take off the mean, where those of the model do not.
@@ -34,8 +37,8 @@ pub struct Attention {
     pub gate_in_queries: bool,
     /// The function of the gate on the heads' outputs, where there is one.
     pub gate: HeadGate,
-    /// The first block whose queries attend to keys and values of an earlier one: of the last block before it that has a
-    /// window, or none, as they have. The two blocks before it have to be these.
+    /// The first block whose queries attend to keys and values of an earlier one: of the last block before it that has
+    /// a window, or none, as they have. The two blocks before it have to be these.
     pub shared_from: Option<u32>,
     /// True if the key `attention.value_scale` multiplies the output of attention.
     pub value_scale: bool,
@@ -122,6 +125,7 @@ impl Attention {
         softcap: ScoreCap::None,
         clamp: false,
         alibi: Alibi::None,
+        relative: false,
         qk_norms: QkNorms::BeforeRope,
         qk_layer_norm: None,
         temperature: Temperature::None,

@@ -36,6 +36,8 @@ pub struct FeedForward {
     pub activation: Activation,
     /// Bounds of gates.
     pub clamp: GateClamp,
+    /// The function of networks without a gate, where those with one have another.
+    pub ungated: Option<Activation>,
     /// True if the key `hidden_activation` may name another function.
     pub named: bool,
     /// In so many first blocks only those gates count that are so many standard deviations above the mean of all.
@@ -98,7 +100,7 @@ pub enum Sum {
 pub enum LayerInputs {
     /// None.
     None,
-    /// Of this width.
+    /// One of this width.
     Fixed(u32),
 }
 
@@ -117,8 +119,8 @@ pub enum Streams {
     MixedWeighed,
     /// Several, read as the mean of their norms, each element times a gate of low rank; so does the last norm. Qwen 4.
     Gated,
-    /// Four, which a block predicts from one another; the first one runs through its sublayers, and all are corrected by
-    /// what they change of it (AltUp). Gemma 3n.
+    /// Four, which a block predicts from one another; the first one runs through its sublayers, and all are corrected
+    /// by what they change of it (AltUp). Gemma 3n.
     Predicted,
 }
 

@@ -21,6 +21,8 @@ pub struct Scores {
     pub clamp: Option<f32>,
     /// ALiBi's greatest bias; 0 for none.
     pub alibi: f32,
+    /// Buckets of distances that scores have biases by; 0 without any.
+    pub buckets: usize,
     /// Factor on the queries that grows with the position, where there is one.
     pub temperature: Option<Heat>,
     /// Factor on what attention gives, where there is one.
@@ -84,6 +86,7 @@ pub fn scores(k: &mut Keys<'_>, arch: &Arch, shape: Shape, rope: &Rope) -> Score
             Alibi::Layers(layers, bias) if shape.n_layer == layers as usize => bias,
             Alibi::Layers(..) => 0.0,
         },
+        buckets: if rule.relative { buckets(k) } else { 0 },
         temperature: temperature(k, rule.temperature, shape),
         value_scale: rule
             .value_scale
@@ -91,6 +94,17 @@ pub fn scores(k: &mut Keys<'_>, arch: &Arch, shape: Shape, rope: &Rope) -> Score
             .flatten()
             .filter(|&scale| scale != 1.0),
     }
+}
+
+/// Buckets of distances, half of them for each direction and half of these for single distances.
+fn buckets(k: &mut Keys<'_>) -> usize {
+    const KEY: &str = "attention.relative_buckets_count";
+    let buckets = k.count(KEY, 1 << 16);
+    if !buckets.is_multiple_of(4) {
+        k.wrong(KEY, format!("is {buckets}, it must be a multiple of 4"));
+        return 4;
+    }
+    buckets
 }
 
 fn cap(k: &mut Keys<'_>, rule: ScoreCap) -> Option<[f32; 2]> {

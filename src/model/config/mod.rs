@@ -226,6 +226,7 @@ impl Config {
             context: self.n_ctx_train as u64,
             streams: self.streams.map_or(0, |s| s.count) as u64,
             token_types: self.vectors.token_types as u64,
+            buckets: self.scores.buckets as u64,
             up: self.n_up as u64,
             classes: self.vectors.classes() as u64,
             projected: self.vectors.projected as u64,

@@ -365,10 +365,14 @@ impl<'a> Loader<'a> {
     }
 }
 
+/// The begin of the names of an encoder's tensors.
+const ENCODER: &str = "enc.";
+
 /// The name of a tensor in the file.
 pub(super) fn full_name(layer: Option<usize>, name: &str) -> String {
-    match layer {
-        Some(layer) => format!("blk.{layer}.{name}"),
-        None => name.to_owned(),
+    match (layer, name.strip_prefix(ENCODER)) {
+        (Some(layer), Some(name)) => format!("{ENCODER}blk.{layer}.{name}"),
+        (Some(layer), None) => format!("blk.{layer}.{name}"),
+        (None, _) => name.to_owned(),
     }
 }

@@ -4,7 +4,7 @@ use super::lowering::Lowering;
 use crate::arch::rules::QkNorms;
 use crate::model::config::Config;
 use crate::ops::activation::HeadGate;
-use crate::ops::attention::{Heads, ScoreRules, alibi_slopes};
+use crate::ops::attention::{Heads, Relative, ScoreRules, alibi_slopes};
 use crate::ops::norm::{Kind, Norm};
 use crate::program::{Attend, RopeKind, Value};
 
@@ -86,7 +86,8 @@ impl Lowering<'_, '_> {
     pub(super) fn attend(&mut self, layer: usize, rules: ScoreRules) -> Attend {
         let c = self.c;
         let sinks = self.loader.vector(Some(layer), "attn_sinks.weight").unwrap_or_default();
-        let rules = ScoreRules { sinks, ..rules };
+        let relative = c.arch.attention.relative.then(|| self.relative(layer));
+        let rules = ScoreRules { sinks, relative, ..rules };
         Attend {
             cache: c.cached_before(c.keys_of(layer).unwrap_or(self.loader.slot())),
             heads: Heads { queries: c.n_head, keys: c.n_head_kv, size: c.head_dim },
@@ -97,6 +98,17 @@ impl Lowering<'_, '_> {
             both_ways: c.arch.attention.both_ways,
             stored: c.keys_of(layer).is_some(),
         }
+    }
+
+    /// The biases by distance of block number `layer`: its own or the first one's.
+    fn relative(&mut self, layer: usize) -> Relative {
+        const NAME: &str = "attn_rel_b";
+        let mut of = |layer: usize| self.loader.vector(Some(layer), &format!("{NAME}.weight"));
+        let found = of(layer).or_else(|| of(0));
+        let biases = self.loader.required(Some(0), NAME, found);
+        // a problem is noted
+        let none = vec![0.0; self.c.n_head * self.c.scores.buckets];
+        Relative { heads: self.c.n_head, biases: biases.filter(|b| !b.is_empty()).unwrap_or(none) }
     }
 
     /// The position embedding of block number `layer`.

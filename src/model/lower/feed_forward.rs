@@ -124,6 +124,7 @@ impl Lowering<'_, '_> {
             }
             Up::Plain(up) => {
                 let [y] = self.products_bias_first(x, [*up]);
+                let activation = self.c.arch.feed_forward.ungated.unwrap_or(activation);
                 self.b.activate("ffn_activated", activation, y)
             }
         };

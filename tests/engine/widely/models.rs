@@ -32,6 +32,7 @@ pub const SIZES: Sizes = Sizes {
     context: 0,
     streams: 0,
     token_types: 0,
+    buckets: 0,
     up: 0,
     classes: 0,
     projected: 0,

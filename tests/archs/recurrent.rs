@@ -16,7 +16,7 @@ const MODELS: &[&str] = &[
     "deepseek4-long",
     "qwen4exp-long",
     "rwkv6-long",
-    "arwkv7-ungated",
+    "arwkv7-long",
     "rwkv6qwen2-long",
     "rwkv7-long",
 ];

@@ -220,3 +220,48 @@ fn damaged_keys_of_models_that_make_vectors_are_named() {
         assert!(problems.iter().all(|line| !line.contains('\n')));
     }
 }
+
+#[test]
+fn missing_parts_of_predicted_streams_are_named() {
+    let ends =
+        ["altup_proj", "altup_unembd_proj", "per_layer_token_embd", "per_layer_model_proj", "per_layer_proj_norm"];
+    for tensor in ends {
+        let missing = without("gemma3n-short", &format!("tensor {tensor}.weight"));
+        assert!(missing.contains(&format!("tensor {tensor}.weight is missing")), "{missing:?}");
+    }
+    for tensor in ["altup_router", "altup_predict_coef", "altup_correct_scale", "laurel_l", "inp_gate", "post_norm"] {
+        let missing = without("gemma3n-short", &format!(".{tensor}.weight"));
+        assert!(missing.contains(&format!("tensor blk.0.{tensor}.weight is missing")), "{missing:?}");
+    }
+}
+
+#[test]
+fn layers_whose_keys_others_use_have_to_be_of_both_kinds() {
+    let window = "key gemma3n.attention.sliding_window u32 64";
+    let pattern = "\nkey gemma3n.attention.sliding_window_pattern u32 6";
+    assert_eq!(
+        replaced("gemma3n-long", window, &format!("{window}{pattern}")),
+        [
+            "gemma3n.attention.sliding_window_pattern has to give a window to the last but one of the first 20 layers and \
+          none to the last: later layers attend to their keys"
+        ]
+    );
+}
+
+#[test]
+fn biases_by_distance_are_those_of_a_multiple_of_four_buckets() {
+    assert_eq!(
+        replaced("embed/t5encoder", "buckets_count u32 32", "buckets_count u32 6"),
+        ["t5encoder.attention.relative_buckets_count is 6, it must be a multiple of 4"]
+    );
+    let missing = without("embed/t5encoder", "attn_rel_b");
+    assert!(missing.contains(&"tensor enc.blk.0.attn_rel_b.weight is missing".to_owned()), "{missing:?}");
+}
+
+#[test]
+fn vocabularies_without_the_tokens_of_images_are_refused() {
+    assert_eq!(
+        replaced("chameleon-long", "8200", "160"),
+        ["tensor token_embd.weight: it has 160 rows, and tokens 4 to 8196 are those of images"]
+    );
+}

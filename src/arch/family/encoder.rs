@@ -84,7 +84,7 @@ pub const MODERN_BERT: Arch = Arch {
 /// `t5encoder`: biases by distance stand for positions.
 pub const T5ENCODER: Arch = Arch {
     name: "t5encoder",
-    models: "T5 and Flan-T5 encoders, Sentence T5, GTR",
+    models: "encoders of T5 and Flan-T5",
     ends: &[TOKENS, ENCODER_NORM],
     block: &[T5_ATTENTION, T5_FFN],
     attention: Attention { relative: true, scale: ScoreScale::One, ..ENCODER.attention },

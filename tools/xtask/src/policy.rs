@@ -1,5 +1,5 @@
 //! `deny.toml` holds for `Cargo.lock`: licences, sources, and versions of one crate, without cargo-deny and without a
-//! network.
+//! network; and actions of workflows are named by hashes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -152,4 +152,21 @@ fn lists_of_deny_toml() {
     assert_eq!(list(deny, "allow"), ["x", "y [z]"]);
     assert_eq!(list(deny, "allow-registry"), ["u"]);
     assert!(list(deny, "skip").is_empty());
+}
+
+#[test]
+fn actions_are_named_by_hashes() {
+    let folder = root().join(".github/workflows");
+    for file in fs::read_dir(folder).unwrap() {
+        let text = fs::read_to_string(file.unwrap().path()).unwrap();
+        for (_, action) in text.lines().filter_map(|line| line.split_once("uses: ")) {
+            // A file of this repository, and the one of which release.yml speaks.
+            if action.starts_with("./") || action == "PyO3/maturin-action@v1.49.3" {
+                continue;
+            }
+            let parts = action.split_once('@').and_then(|(_, version)| version.split_once(" # v"));
+            let (hash, _) = parts.unwrap_or_else(|| panic!("{action}: no hash, or no version behind it"));
+            assert!(hash.len() == 40 && hash.bytes().all(|b| b.is_ascii_hexdigit()), "{action}");
+        }
+    }
 }

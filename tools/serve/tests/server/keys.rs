@@ -3,7 +3,6 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -12,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::client::{Response, open, raw, request};
 use crate::local::{Local, start, start_folder};
-use crate::program::{Lines, program};
+use crate::program::{Running, program};
 
 fn keys(folder: &Path, text: &str) -> PathBuf {
     let path = folder.join("keys.txt");
@@ -160,32 +159,25 @@ fn the_file_is_read_again() {
     let folder = trine_testkit::folder();
     let path = keys(folder.path(), "alice: canary-a\n");
     let mut command = program();
-    let command =
-        command.env("RSERVE_MODEL", trine_testkit::trilm()).env("RSERVE_PORT", "0").env("RSERVE_DRAIN_DELAY", "0");
-    let mut child = command.arg("--api-key-file").arg(&path).stderr(Stdio::piped()).spawn().expect("a process");
-    let mut lines = Lines::of(&mut child);
-    let ready = lines.until(" is ready at http://");
-    let (_, url) = ready.split_once("http://").expect("an address");
-    let to = url.split(' ').next().and_then(|to| to.parse().ok()).expect("an address");
+    command.env("RSERVE_DRAIN_DELAY", "0").arg("--api-key-file").arg(&path);
+    let (mut server, mut lines) = Running::watched(&mut command);
+    let to = server.to;
     let status = |key: &str| with(to, key, "/v1/completions", &body(1)).status;
-    let pid = child.id().to_string();
-    let signal = |name: &str| assert!(Command::new("kill").args([name, &pid]).status().expect("kill").success());
     assert_eq!((status("canary-a"), status("canary-b")), (200, 401));
     let line = lines.until("/v1/completions 200");
     assert!(line.ends_with(" alice"), "{line}");
     keys(folder.path(), &format!("bob: {}\n", hash("canary-b")));
-    signal("-HUP");
+    server.signal("-HUP");
     lines.until("the keys were read again, 1 are known");
     assert_eq!((status("canary-a"), status("canary-b")), (401, 200));
     let line = lines.until("/v1/completions 200");
     assert!(line.ends_with(" bob"), "{line}");
     for wrong in ["bob: canary-c speed=1\n", "# nobody\n"] {
         keys(folder.path(), wrong);
-        signal("-HUP");
+        server.signal("-HUP");
         lines.until("error: the keys stay as they were");
         assert_eq!((status("canary-c"), status("canary-b")), (401, 200));
     }
-    signal("-TERM");
-    assert!(child.wait().expect("an end").success());
+    assert_eq!(server.terminate(), 0);
     assert!(!lines.log.concat().contains("canary"), "{:?}", lines.log);
 }

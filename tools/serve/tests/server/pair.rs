@@ -106,8 +106,7 @@ fn sessions_stick_and_texts_survive_a_server() {
         let readers: Vec<_> = (0..6)
             .map(|session| s.spawn(move || ask_in(session, to, &body(session, 1)).json()["content"].clone()))
             .collect();
-        let kill = Command::new("kill").arg(two.child.id().to_string()).status();
-        assert!(kill.expect("kill").success());
+        two.signal("-TERM");
         for (reader, expected) in readers.into_iter().zip(&expected) {
             assert_eq!(reader.join().expect("a text"), expected["content"]);
         }

@@ -1,6 +1,7 @@
 //! The program as a supervisor sees it: its environment, its exit codes, its word that it is ready.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
 use std::os::unix::net::UnixDatagram;
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::time::Duration;
@@ -36,11 +37,6 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Those of a process whose standard error is a pipe.
-    pub fn of(child: &mut Child) -> Lines {
-        Lines { lines: BufReader::new(child.stderr.take().expect("a pipe")).lines(), log: Vec::new() }
-    }
-
     /// Waits for a line with `word` in it.
     pub fn until(&mut self, word: &str) -> String {
         loop {
@@ -51,38 +47,52 @@ impl Lines {
             }
         }
     }
+
+    /// Waits for the program's end; what it wrote, without the lines before those that were waited for.
+    pub fn rest(self) -> String {
+        self.lines.fold(String::new(), |log, line| log + &line.expect("a line") + "\n")
+    }
 }
 
-/// A running server, with its address.
+/// A running server, with its address. It ends with the test, however that ends.
 pub struct Running {
     pub child: Child,
-    pub to: std::net::SocketAddr,
+    pub to: SocketAddr,
 }
 
 impl Running {
     /// Starts the program on the bundled model and any port, and waits until it says that it is ready.
     pub fn start(command: &mut Command) -> Running {
-        let model = trine_testkit::trilm();
-        if !command.get_args().any(|word| word == "--models-dir") {
-            command.env("RSERVE_MODEL", model);
-        }
-        let command = command.env("RSERVE_PORT", "0");
-        let mut child = command.stderr(Stdio::piped()).spawn().expect("a process");
-        let mut lines = BufReader::new(child.stderr.take().expect("a pipe")).lines();
-        let to = lines.find_map(|line| {
-            let line = line.expect("a line");
-            let (_, url) = line.split_once(" is ready at http://")?;
-            url.split(' ').next()?.parse().ok()
-        });
+        let (server, lines) = Running::watched(command);
         // What it says after that is read, so that it is never in the way.
-        std::thread::spawn(move || lines.for_each(drop));
-        Running { child, to: to.expect("an address") }
+        std::thread::spawn(move || lines.rest());
+        server
+    }
+
+    /// Does the same, for a test that reads what the program says after that.
+    pub fn watched(command: &mut Command) -> (Running, Lines) {
+        if !command.get_args().any(|word| word == "--models-dir") {
+            command.env("RSERVE_MODEL", trine_testkit::trilm());
+        }
+        let child = command.env("RSERVE_PORT", "0").stderr(Stdio::piped()).spawn().expect("a process");
+        let mut server = Running { child, to: SocketAddr::from(([0; 4], 0)) };
+        let stderr = BufReader::new(server.child.stderr.take().expect("a pipe"));
+        let mut lines = Lines { lines: stderr.lines(), log: Vec::new() };
+        let ready = lines.until(" is ready at http");
+        let address = ready.split_once("://").and_then(|(_, url)| url.split(' ').next()?.parse().ok());
+        server.to = address.expect("an address");
+        (server, lines)
+    }
+
+    /// Sends the program a signal, such as `-HUP`.
+    pub fn signal(&self, name: &str) {
+        let kill = Command::new("kill").args([name, &self.child.id().to_string()]).status();
+        assert!(kill.expect("kill").success());
     }
 
     /// Asks the program to end; its exit code.
     pub fn terminate(&mut self) -> i32 {
-        let kill = Command::new("kill").arg(self.child.id().to_string()).status();
-        assert!(kill.expect("kill").success());
+        self.signal("-TERM");
         self.child.wait().expect("an end").code().expect("a code")
     }
 }
@@ -158,59 +168,31 @@ fn two_servers_on_one_port() {
 /// Whoever reads no log has a server all the same.
 #[test]
 fn a_log_that_nobody_reads_holds_nobody_up() {
-    let command = &mut program();
-    let command = command.env("RSERVE_MODEL", trine_testkit::trilm()).env("RSERVE_PORT", "0");
-    let mut child = command.env("RSERVE_DRAIN_DELAY", "0").stderr(Stdio::piped()).spawn().expect("a process");
-    let mut stderr = BufReader::new(child.stderr.take().expect("a pipe"));
-    let mut line = String::new();
-    let to = loop {
-        line.clear();
-        assert!(stderr.read_line(&mut line).expect("a line") > 0);
-        if let Some((_, url)) = line.split_once(" is ready at http://") {
-            break url.split(' ').next().and_then(|a| a.parse().ok()).expect("an address");
-        }
-    };
+    let (mut server, lines) = Running::watched(program().env("RSERVE_DRAIN_DELAY", "0"));
     // More lines than a pipe and the server's own buffer hold.
     let path = format!("/{}", "x".repeat(180));
     for _ in 0..2000 {
-        get(to, &path).error(404);
+        get(server.to, &path).error(404);
     }
-    assert_eq!(get(to, "/health").status, 200);
-    let kill = Command::new("kill").arg(child.id().to_string()).status();
-    assert!(kill.expect("kill").success());
-    assert!(child.wait().expect("an end").success());
-    let mut log = String::new();
-    stderr.read_to_string(&mut log).expect("a log");
+    assert_eq!(get(server.to, "/health").status, 200);
+    assert_eq!(server.terminate(), 0);
+    let log = lines.rest();
     assert!((300..2000).contains(&log.matches("/xxx").count()), "{}", log.len());
 }
 
 /// Neither what was asked nor the key that was shown is in the log.
 #[test]
 fn the_log_keeps_secrets() {
-    let model = trine_testkit::trilm();
-    let command = &mut program();
-    let command = command.env("RSERVE_MODEL", model).env("RSERVE_PORT", "0").env("RSERVE_DRAIN_DELAY", "0");
-    let command = command.args(["--api-key", "secret-canary", "--log-format", "json"]);
-    let mut child = command.stderr(Stdio::piped()).spawn().expect("a process");
-    let mut stderr = BufReader::new(child.stderr.take().expect("a pipe"));
-    let mut line = String::new();
-    let to = loop {
-        line.clear();
-        assert!(stderr.read_line(&mut line).expect("a line") > 0);
-        if let Some((_, url)) = line.split_once(" is ready at http://") {
-            break url.split(' ').next().and_then(|a| a.parse().ok()).expect("an address");
-        }
-    };
+    let mut command = program();
+    command.env("RSERVE_DRAIN_DELAY", "0").args(["--api-key", "secret-canary", "--log-format", "json"]);
+    let (mut server, lines) = Running::watched(&mut command);
     let body = json!({"prompt": "prompt canary", "max_tokens": 3, "stop": ["stop canary"]}).to_string();
     for key in ["secret-canary", "wrong-canary"] {
         let key = format!("Bearer {key}");
-        raw(to, &request("POST", "/v1/completions", &[("authorization", &key)], body.as_bytes()));
+        raw(server.to, &request("POST", "/v1/completions", &[("authorization", &key)], body.as_bytes()));
     }
-    let kill = Command::new("kill").arg(child.id().to_string()).status();
-    assert!(kill.expect("kill").success());
-    let mut log = String::new();
-    stderr.read_to_string(&mut log).expect("a log");
-    assert!(child.wait().expect("an end").success());
+    assert_eq!(server.terminate(), 0);
+    let log = lines.rest();
     let entries = log.lines().filter_map(|l| serde_json::from_str::<serde_json::Value>(l).ok());
     let codes: Vec<_> = entries.map(|e| e["code"].clone()).collect();
     assert_eq!(codes, [200, 401]);

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use serde_json::json;
 use trine_testkit::testdata;
 
 use crate::client::request;
-use crate::program::{Lines, program};
+use crate::program::{Running, program};
 
 /// Copies a certificate and its key into a folder; their paths.
 fn files(folder: &Path, name: &str) -> [PathBuf; 2] {
@@ -52,14 +52,9 @@ fn connections_are_encrypted_and_the_certificate_is_read_again() {
     let folder = trine_testkit::folder();
     let [cert, key] = files(folder.path(), "server");
     let mut command = program();
-    command.env("RSERVE_MODEL", trine_testkit::trilm()).env("RSERVE_PORT", "0").env("RSERVE_DRAIN_DELAY", "0");
-    let command = command.arg("--ssl-cert-file").arg(&cert).arg("--ssl-key-file").arg(&key);
-    let mut child = command.stderr(Stdio::piped()).spawn().expect("a process");
-    let mut lines = Lines::of(&mut child);
-    let ready = lines.until(" is ready at https://");
-    let (_, url) = ready.split_once("https://").expect("an address");
-    let to = url.split(' ').next().and_then(|to| to.parse().ok()).expect("an address");
-
+    command.env("RSERVE_DRAIN_DELAY", "0").arg("--ssl-cert-file").arg(&cert).arg("--ssl-key-file").arg(&key);
+    let (mut server, mut lines) = Running::watched(&mut command);
+    let to = server.to;
     let body = json!({"prompt": "The game", "max_tokens": 4, "seed": 1, "stream": true}).to_string();
     let post = request("POST", "/v1/completions", &[], body.as_bytes());
     let health = request("GET", "/health", &[], b"");
@@ -74,21 +69,18 @@ fn connections_are_encrypted_and_the_certificate_is_read_again() {
     assert!(!answer.starts_with(b"HTTP/"), "{answer:?}");
     assert!(ask(to, "ca", &health).expect("an answer").starts_with("HTTP/1.1 200 "));
 
-    let pid = child.id().to_string();
-    let signal = |name: &str| assert!(Command::new("kill").args([name, &pid]).status().expect("kill").success());
     files(folder.path(), "other");
-    signal("-HUP");
+    server.signal("-HUP");
     lines.until("the certificate was read again");
     assert!(ask(to, "other-ca", &health).expect("an answer").starts_with("HTTP/1.1 200 "));
     assert!(ask(to, "ca", &health).is_err());
     // A key of another certificate.
     fs::copy(testdata("hub/server.key"), &key).expect("a file");
     fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).expect("rights");
-    signal("-HUP");
+    server.signal("-HUP");
     lines.until("error: the certificate stays as it was");
     assert!(ask(to, "other-ca", &health).expect("an answer").starts_with("HTTP/1.1 200 "));
-    signal("-TERM");
-    assert!(child.wait().expect("an end").success());
+    assert_eq!(server.terminate(), 0);
 }
 
 #[test]

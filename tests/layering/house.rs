@@ -47,7 +47,7 @@ pub enum Place {
 pub const HOUSE: House = House {
     floors: &[
         &[("proofs",    &["compat-tests/src", "compat-tests/tests", "compat-tests/benches", // against the references
-                          "compat-tests/fuzz/fuzz_targets", "formats/tests", "tools/tests", "tools/hub/tests",
+                          "compat-tests/fuzz/src", "formats/tests", "tools/tests", "tools/hub/tests",
                           "tools/serve/tests", "tools/trine/tests", "tests"])],
         &[("driver",    &["compat-tests/fake-cuda/src"])],  // NVIDIA's driver library over the emulator
         &[("emulator",  &["compat-tests/ptx/src"]),         // of PTX
@@ -102,7 +102,7 @@ pub const HOUSE: House = House {
     words: &[
         Word {
             starts: &["clap"],
-            place: Place::Only(&["tools", "compat-tests/fuzz/fuzz_targets/request", "compat-tests/fuzz/fuzz_targets/tool_calls"]),
+            place: Place::Only(&["tools", "compat-tests/fuzz/src/request", "compat-tests/fuzz/src/tool_calls"]),
             why: "options of a command line end in tools",
         },
         Word {

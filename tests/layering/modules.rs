@@ -34,7 +34,7 @@ const HOPS: usize = 12;
 fn is_program(file: &str) -> bool {
     let mut path = file.rsplit('/');
     let (name, folder) = (path.next(), path.next());
-    name == Some("main.rs") || matches!(folder, Some("bin" | "benches" | "examples" | "fuzz_targets"))
+    name == Some("main.rs") || matches!(folder, Some("bin" | "benches" | "examples"))
 }
 
 impl Modules {

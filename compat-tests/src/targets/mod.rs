@@ -1,6 +1,6 @@
 //! The fuzz targets: functions of any bytes that must not panic, hang or take much memory.
 //!
-//! `compat-tests/fuzz` gives them to cargo-fuzz, `tests/hostile.rs` to proptest and to the corpus in
+//! `compat-tests/fuzz` gives them to libFuzzer, `tests/hostile.rs` to proptest and to the corpus in
 //! `testdata/hostile`.
 
 mod beside;

@@ -36,7 +36,8 @@ it that of the commit. tools/ci-reproducible.sh builds it twice, in two folders,
 sbom writes what the program is linked from to standard output, as CycloneDX 1.5 in JSON; dist puts it in the archive.
 
 fuzz runs the targets of compat-tests/fuzz, each for its share of HOURS (such as 0.5), and prints a table, or JSON.
-Corpora, logs and what crashed are kept in target/fuzz. It needs cargo-fuzz and a nightly compiler.
+A target's corpus is kept, and minimised after each run, in target/fuzz/corpus, its log in target/fuzz/log, what crashed in
+target/fuzz/found. It needs a nightly compiler and one for C++.
 
 ptx compiles src/cuda/kernels to src/cuda/ptx with the compiler of pinned wheels from PyPI, which it keeps in
 target/cuda-wheels (100 MB), and writes what was made of what to src/cuda/ptx/MANIFEST.";

@@ -1,5 +1,4 @@
 //! Bodies of requests to the server: the first byte chooses the route, the others are the body.
-#![no_main]
 
 use std::sync::{Arc, LazyLock};
 
@@ -32,7 +31,8 @@ static SERVICE: LazyLock<Service> = LazyLock::new(|| {
     Service::load(&args, args.engine(), Arc::new(Here), Work::default()).expect("a model").0
 });
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+/// Reads a request of one of the routes that take a model's time.
+pub fn target(data: &[u8]) {
     let Some((&route, body)) = data.split_first() else {
         return;
     };
@@ -51,4 +51,4 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
             SERVICE.compile_here(&form);
         }
     }
-});
+}

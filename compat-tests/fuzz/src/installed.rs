@@ -1,11 +1,11 @@
 //! Folders in which other programs keep models: the bytes are a manifest of ollama, and the commit of a hub's cache.
-#![no_main]
 
 use std::fs;
 
 use trine_hub::{Places, find, installed};
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+/// Looks for models in such folders.
+pub fn target(data: &[u8]) {
     let folder = trine_testkit::folder();
     let at = |path: &str| folder.path().join(path);
     let write = |path: &str, bytes: &[u8]| {
@@ -22,4 +22,4 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         assert!(model.path.starts_with(folder.path()), "{}", model.path.display());
     }
     find(&places, &String::from_utf8_lossy(data));
-});
+}

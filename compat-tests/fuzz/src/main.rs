@@ -1,0 +1,34 @@
+//! All fuzz targets in one program: `FUZZ_TARGET` names the one that libFuzzer gives its bytes. Without it the program prints all names.
+#![no_main]
+
+mod installed;
+mod request;
+mod tool_calls;
+
+use std::env;
+use std::iter;
+use std::process;
+use std::sync::LazyLock;
+
+use trine_compat_tests::targets::{self, Target};
+
+/// Those that no test on stable has in its lists.
+const MORE: [(&str, Target); 5] = [
+    ("damaged_fields", targets::damaged_fields),
+    ("installed", installed::target),
+    ("request", request::target),
+    ("template_render", targets::template_render),
+    ("tool_calls", tool_calls::target),
+];
+
+static TARGET: LazyLock<Target> = LazyLock::new(|| {
+    let all = || iter::chain(targets::FILES, targets::OTHERS).chain(MORE);
+    let Some(wanted) = env::var_os("FUZZ_TARGET") else {
+        all().for_each(|(name, _)| println!("{name}"));
+        process::exit(0);
+    };
+    let found = all().find(|(name, _)| wanted == *name);
+    found.unwrap_or_else(|| panic!("there is no target {}", wanted.display())).1
+});
+
+libfuzzer_sys::fuzz_target!(init: LazyLock::force(&TARGET), |data: &[u8]| TARGET(data));

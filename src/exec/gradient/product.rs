@@ -214,6 +214,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "millions of products")]
     fn products_are_those_of_the_definition_at_any_thread_count() {
         for (m, k, n) in [(1, 1, 1), (5, 7, 3), (33, 300, 21), (70, 513, 40), (3, 256, 16)] {
             let (a, b) = (numbers(m * k, 1), numbers(k * n, 2));

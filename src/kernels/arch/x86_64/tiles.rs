@@ -31,7 +31,8 @@ pub fn features() -> Vec<(&'static str, bool)> {
 /// In this order, since each question may only be asked after the one before was answered with yes.
 fn detect() -> [bool; 3] {
     const OSXSAVE: u32 = 1 << 27;
-    if __cpuid(1).ecx & OSXSAVE == 0 || __cpuid(0).eax < 0x1D {
+    // Miri's processor has neither tiles nor the instruction that says so.
+    if cfg!(miri) || __cpuid(1).ecx & OSXSAVE == 0 || __cpuid(0).eax < 0x1D {
         return [false; 3];
     }
     let features = __cpuid_count(7, 0).edx;

@@ -50,6 +50,26 @@ struct Product {
     rates: Vec<f64>,
 }
 
+/// Bytes of a row of `n` weights.
+fn row_bytes(info: &TypeInfo, n: usize) -> Result<usize, Box<dyn Error>> {
+    Ok(info.row_bytes(n as u64).ok_or("no whole number of blocks")? as usize)
+}
+
+/// Rows of any codes whose scales are 1, for types without an encoder.
+fn random_rows(info: &TypeInfo, rows: usize, n: usize, random: &mut Random) -> Result<Vec<u8>, Box<dyn Error>> {
+    let size = row_bytes(info, n)?;
+    let mut w = random.bytes(rows * size);
+    for row in w.chunks_exact_mut(size) {
+        let (head, blocks) = row.split_at_mut(info.head);
+        match head {
+            [a, b] => [*a, *b] = [0x00, 0x3C],
+            [a, b, c, d, ..] => [*a, *b, *c, *d] = 1f32.to_le_bytes(),
+            _ => blocks.chunks_exact_mut(info.bytes).for_each(|block| block[..2].copy_from_slice(&[0x00, 0x3C])),
+        }
+    }
+    Ok(w)
+}
+
 impl Product {
     fn new(
         info: &'static TypeInfo,
@@ -70,11 +90,13 @@ impl Product {
                 w.iter_mut().for_each(|b| *b &= !(*b >> 1 & 0x55));
             }
             (_, Some(encode)) => {
-                let x: Vec<f32> = (0..rows * n).map(|_| random.float()).collect();
-                w = vec![0; x.len() / info.block * info.bytes];
-                encode(&x, None, &mut w);
+                w = vec![0; rows * row_bytes(info, n)?];
+                for row in w.chunks_exact_mut(row_bytes(info, n)?) {
+                    let x: Vec<f32> = (0..n).map(|_| random.float()).collect();
+                    encode(&x, None, row);
+                }
             }
-            _ => return Err(format!("{name}: no encoder").into()),
+            _ => w = random_rows(info, rows, n, &mut random)?,
         }
         if let Form::Packed(layout) = form {
             let mut packed = vec![0; (layout.group_bytes)(n)];

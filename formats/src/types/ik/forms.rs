@@ -6,16 +6,18 @@ use super::super::k_block::BLOCK as WIDEST;
 use super::{bn, narrow, trellis};
 
 /// How a type's blocks are read.
-pub(super) struct Form {
+pub struct Form {
+    /// The type.
     pub id: TypeId,
-    /// Weights and bytes of a block.
+    /// Weights of a block.
     pub block: usize,
+    /// Bytes of a block.
     pub bytes: usize,
     /// Bytes before the blocks of a row, which begin with its scale; 0 where every block begins with an f16.
     pub head: usize,
     /// Groups of a block, each with a scale.
     pub groups: usize,
-    /// The scale of a group.
+    /// The scale of a group, by the block and the group's number.
     pub scale: fn(&[u8], usize) -> i32,
     /// Writes the levels of a block's weights.
     pub levels: fn(&[u8], &mut [i8; WIDEST]),
@@ -182,13 +184,13 @@ const fn with_raised<const N: usize, const TWICE: usize>(plain: [i8; N], by: i8)
 }
 
 /// Levels of codes of two bits; the second half is chosen by a bit of the group.
-static IQ2: [i8; 8] = with_raised([-31, -13, 1, 17], 5);
+pub static IQ2: [i8; 8] = with_raised([-31, -13, 1, 17], 5);
 /// The same of three bits.
-static IQ3: [i8; 16] = with_raised([-63, -40, -23, -10, 1, 13, 28, 47], 4);
+pub static IQ3: [i8; 16] = with_raised([-63, -40, -23, -10, 1, 13, 28, 47], 4);
 /// The same of four bits.
-pub(super) static IQ4: [i8; 32] = with_raised(LEVELS, 4);
+pub static IQ4: [i8; 32] = with_raised(LEVELS, 4);
 /// The same of five bits.
-static IQ5: [i8; 64] = with_raised(
+pub static IQ5: [i8; 64] = with_raised(
     [
         -126, -114, -103, -92, -83, -74, -65, -57, -50, -43, -36, -30, -24, -18, -12, -6, -1, 5, 11, 17, 23, 29, 36,
         43, 51, 59, 68, 77, 87, 97, 109, 121,

@@ -19,16 +19,21 @@ mod forms;
 mod narrow;
 mod trellis;
 
-use self::forms::{FORMS, Form};
+pub use forms::{Form, IQ2, IQ3, IQ4, IQ5};
+
+use self::forms::FORMS;
 use super::k_block::BLOCK as WIDEST;
 use super::num::f16_at;
 use super::{Field, Format, Part, TypeId, TypeInfo, q8_0, q8_k, size_only};
 
-/// The form of a type.
-const fn form(id: u32) -> &'static Form {
+/// The form of a type: how its blocks become scales and levels.
+///
+/// # Panics
+/// When the type has none, being no base type of ik_llama.cpp.
+pub const fn form(id: TypeId) -> &'static Form {
     let mut i = 0;
     while i < FORMS.len() {
-        if FORMS[i].id.0 == id {
+        if FORMS[i].id.0 == id.0 {
             return &FORMS[i];
         }
         i += 1;
@@ -42,7 +47,7 @@ const BARE: &[Field] = &[Field::new(Part::Codes, Format::Bits, 0)];
 
 /// The registry's entry of the type with the form of `ID`.
 pub const fn info<const ID: u32>(name: &'static str) -> TypeInfo {
-    let form = const { form(ID) };
+    let form = const { form(TypeId(ID)) };
     TypeInfo {
         id: TypeId(ID),
         name,
@@ -86,7 +91,7 @@ fn scale_of(form: &Form, row: f32, block: &[u8]) -> f32 {
 }
 
 fn decode<const ID: u32>(row: &[u8], out: &mut [f32]) {
-    let form = const { form(ID) };
+    let form = const { form(TypeId(ID)) };
     let (of_row, blocks) = row_scale(form, row);
     let group = form.block / form.groups;
     let mut levels = [0; WIDEST];
@@ -106,7 +111,7 @@ fn decode<const ID: u32>(row: &[u8], out: &mut [f32]) {
 
 /// Per block of activations `acc += (d * dx) * (isum * unit)`.
 fn dot_ref<const ID: u32>(w: &[u8], act: &[u8]) -> f32 {
-    let form = const { form(ID) };
+    let form = const { form(TypeId(ID)) };
     let (of_row, blocks) = row_scale(form, w);
     let (group, wide) = (form.block / form.groups, form.block == WIDEST);
     let act_bytes = if wide { q8_k::BYTES } else { size_of::<q8_0::Block>() };

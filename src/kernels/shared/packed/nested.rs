@@ -1,8 +1,8 @@
-//! Types whose blocks have one scale for several blocks of activations: Q2_0, PQ2_0, PTQ1_0 and Q1_0, 32 rows
-//! interleaved.
+//! Types whose blocks have one scale for several blocks of activations: Q2_0, PQ2_0, PTQ1_0, Q1_0, and IQ1_BN and
+//! IQ2_BN of ik_llama.cpp, 32 rows interleaved.
 //!
 //! ```text
-//! block:  32 scales (f16)                        row r at 2r
+//! block:  32 scales (f16; IQ*_BN: f32)           row r at 2r (4r)
 //!         for every 32 weights 1 or 2 lines      in a line, row r owns bytes 4r .. 4r + 4:
 //!           two lines   bits 2k, 2k + 1 of byte i of line p: weight 16p + 4k + i
 //!           one line    bit k of byte i: weight 4k + i
@@ -13,9 +13,11 @@
 //! 2.125: its digits of base 3 take more instructions than two bits take memory.
 //!
 //! The chain of a row is nested: the sums of the 32 weights, each times its activations' scale, are added up from zero,
-//! and what comes out, times the block's scale, is added to the sum of the row.
+//! and what comes out, times the block's scale, is added to the sum of the row. IQ1_BN and IQ2_BN have one scale for a
+//! row, and add the sum of each 32 weights times both scales; the scale of the row is repeated for each block.
 
-use trine_formats::types::{Part, TypeId, TypeInfo, info, tq1_0};
+use trine_formats::types::num::f16_to_f32;
+use trine_formats::types::{Part, TypeId, TypeInfo, ik, info, tq1_0};
 
 use super::block32::{self, ByteCodes, LINE, ROWS};
 use super::{Arranged, Encoding, Layout, Multiply};
@@ -39,8 +41,14 @@ pub(crate) trait Nested: ByteCodes {
     };
     /// Lines of 32 weights: of two bits or of one.
     const LINES: usize = 2;
+    /// True if a row has one scale, before its blocks, and no chains within a block.
+    const OF_ROWS: bool = Self::INFO.head > 0;
+    /// Where the scale of a block of the file is.
+    const SCALE_AT: usize = if Self::OF_ROWS { 0 } else { Self::INFO.at(Part::Scale) };
+    /// Bytes of a scale.
+    const SCALE_BYTES: usize = if Self::OF_ROWS { 4 } else { 2 };
     /// Bytes of a packed block, whose lines follow its scales.
-    const LINES_START: usize = 2 * ROWS;
+    const LINES_START: usize = Self::SCALE_BYTES * ROWS;
     const PACKED: usize = Self::LINES_START + LINE * Self::LINES * Self::SUBS;
 
     /// A row's dwords in the lines of each 32 weights of a block of the file. Only as many as there are lines are used.
@@ -51,6 +59,8 @@ pub(crate) struct Q2_0;
 pub(crate) struct Pq2_0;
 pub(crate) struct Ptq1_0;
 pub(crate) struct Q1_0;
+pub(crate) struct Iq1Bn;
+pub(crate) struct Iq2Bn;
 
 macro_rules! two_bits {
     ($name:ident $ty:ident $($other:ident)?, $called:literal, $dwords:expr) => {
@@ -76,6 +86,9 @@ two_bits!(Pq2_0 PQ2_0 Q2_0_G128, "pq2_0 x32", of_two_bits);
 two_bits!(Ptq1_0 PTQ1_0, "ptq1_0 x32", |block: &[u8]| {
     of_two_bits(&tq1_0::to_pq2_0(&block.as_chunks().0[0]))
 });
+
+two_bits!(Iq1Bn IQ1_BN, "iq1_bn x32", |block| of_levels(const { ik::form(TypeId::IQ1_BN) }, block));
+two_bits!(Iq2Bn IQ2_BN, "iq2_bn x32", |block| of_levels(const { ik::form(TypeId::IQ2_BN) }, block));
 
 /// Codes 0 and 2, half of which is the bit.
 impl ByteCodes for Q1_0 {
@@ -121,11 +134,25 @@ fn of_two_bits(block: &[u8]) -> [[u32; 2]; MOST_SUBS] {
 }
 const _: () = assert!(info::Q2_0.at(Part::Codes) == info::PQ2_0.at(Part::Codes));
 
+/// Dwords of levels from -1 on.
+fn of_levels(form: &ik::Form, block: &[u8]) -> [[u32; 2]; MOST_SUBS] {
+    let mut levels = [0; 256];
+    (form.levels)(block, &mut levels);
+    let mut dwords = [[0; 2]; MOST_SUBS];
+    let sixteens = levels[..form.block].as_chunks::<16>().0;
+    for (to, levels) in dwords.as_flattened_mut().iter_mut().zip(sixteens) {
+        for (w, level) in levels.iter().enumerate() {
+            *to |= u32::from((*level + 1).cast_unsigned()) << (8 * (w % 4) + 2 * (w / 4));
+        }
+    }
+    dwords
+}
+
 /// `$layout` of every type.
 macro_rules! layouts_of_nested {
     ($layout:ident $(, $products:ty)?) => {{
-        use $crate::shared::packed::nested::{Pq2_0, Ptq1_0, Q1_0, Q2_0};
-        $crate::shared::packed::layouts_of!($layout $(, $products)?: Q2_0 Pq2_0 Ptq1_0 Q1_0)
+        use $crate::shared::packed::nested::{Iq1Bn, Iq2Bn, Pq2_0, Ptq1_0, Q1_0, Q2_0};
+        $crate::shared::packed::layouts_of!($layout $(, $products)?: Q2_0 Pq2_0 Ptq1_0 Q1_0 Iq1Bn Iq2Bn)
     }};
 }
 pub(crate) use layouts_of_nested;
@@ -151,7 +178,7 @@ pub(crate) const fn layout<C: Nested>(needs: Needs, multiply: Multiply) -> Layou
 
 /// Up to [`ROWS`] rows of the file.
 fn pack<C: Nested>(_: Isa, w: &[u8], n: usize, out: &mut [u8]) -> bool {
-    let row_bytes = n / C::INFO.block * C::INFO.bytes;
+    let row_bytes = C::INFO.head + n / C::INFO.block * C::INFO.bytes;
     let rows = w.len().checked_div(row_bytes).unwrap_or(0);
     assert!(w.len() == rows * row_bytes && rows <= ROWS, "weights");
     if rows == 0 {
@@ -160,9 +187,14 @@ fn pack<C: Nested>(_: Isa, w: &[u8], n: usize, out: &mut [u8]) -> bool {
     for (b, out) in out.chunks_exact_mut(C::PACKED).enumerate() {
         for row in 0..ROWS {
             // Rows that are not there repeat the last; nobody looks at their outputs.
-            let block = &w[row.min(rows - 1) * row_bytes + b * C::INFO.bytes..][..C::INFO.bytes];
-            let scale = &block[const { C::INFO.at(Part::Scale) }..][..2];
-            out[2 * row..][..2].copy_from_slice(scale);
+            let (head, blocks) = w[row.min(rows - 1) * row_bytes..][..row_bytes].split_at(C::INFO.head);
+            let block = &blocks[b * C::INFO.bytes..][..C::INFO.bytes];
+            let scale = &mut out[C::SCALE_BYTES * row..][..C::SCALE_BYTES];
+            match *head {
+                [] => scale.copy_from_slice(&block[C::SCALE_AT..][..2]),
+                [a, b] => scale.copy_from_slice(&f16_to_f32(u16::from_le_bytes([a, b])).to_le_bytes()),
+                _ => scale.copy_from_slice(head),
+            }
             let lines = out[C::LINES_START..].chunks_exact_mut(LINE);
             let dwords = C::dwords(block);
             let dwords = dwords.iter().flat_map(|dwords| &dwords[..C::LINES]);

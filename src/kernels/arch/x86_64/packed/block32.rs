@@ -2,13 +2,16 @@
 
 use std::arch::x86_64::*;
 
+use trine_formats::types::{TypeId, ik, info};
+
 use super::zmm::Zmm;
+use crate::Isa;
 use crate::arch::x86_64::rows::block32::{Codes, Dot, DotSet, VECTORS, layout};
 use crate::arch::x86_64::rows::lanes::Lanes;
 use crate::arch::x86_64::rows::nested::layout as nested_layout;
 use crate::proof::{Avx2, Avx512, AvxVnni};
 use crate::shared::packed::Layout;
-use crate::shared::packed::block32::{ByteCodes, layouts_of_block32};
+use crate::shared::packed::block32::{ByteCodes, Q8_0, layouts_of_block32};
 use crate::shared::packed::nested::layouts_of_nested;
 
 impl DotSet for Avx512 {
@@ -68,3 +71,23 @@ macro_rules! for_all {
 
 pub(super) static LAYOUTS: &[Layout] = for_all!(layout, layouts_of_block32);
 pub(super) static NESTED: &[Layout] = for_all!(nested_layout, layouts_of_nested);
+/// Q6_0 of ik_llama.cpp.
+pub(super) static SIX_BITS: &[Layout] = &[six_bits::<Avx2>(), six_bits::<AvxVnni>(), six_bits::<Avx512>()];
+
+/// Q6_0 by the products of Q8_0, whose steps are the same: its codes become bytes.
+const fn six_bits<S: DotSet>() -> Layout {
+    Layout { types: &[TypeId::Q6_0], name: "q6_0 as q8_0 x32", pack: pack_six_bits::<S>, ..layout::<S, Q8_0>() }
+}
+
+fn pack_six_bits<S: DotSet>(isa: Isa, w: &[u8], n: usize, out: &mut [u8]) -> bool {
+    let form = const { ik::form(TypeId::Q6_0) };
+    assert!(w.len().is_multiple_of(form.bytes), "weights");
+    let mut blocks = Vec::with_capacity(w.len() / form.bytes * info::Q8_0.bytes);
+    let mut levels = [0; 256];
+    for block in w.chunks_exact(form.bytes) {
+        (form.levels)(block, &mut levels);
+        blocks.extend_from_slice(&block[..2]);
+        blocks.extend(levels[..form.block].iter().map(|level| level.cast_unsigned()));
+    }
+    S::pack::<Q8_0>(isa, &blocks, n, out)
+}

@@ -12,7 +12,7 @@ use std::arch::x86_64::*;
 use trine_formats::types::{Part, info};
 
 use super::super::grouped::GroupStep;
-use super::levels::{self, Levels, SCALES, UNITS, layouts_of_levels};
+use super::levels::{self, Levels, UNITS, layouts_of_levels};
 use super::zmm::Zmm;
 use super::{Ahead, with_ahead};
 use crate::Isa;
@@ -170,7 +170,7 @@ pub(super) unsafe fn scales_of_unit<C: Levels>(block: *const u8, j: usize) -> [_
     let scale = |line: usize, byte: usize| {
         // Read three bytes further to the front, byte 0 of a dword is its highest.
         // SAFETY: the lines are there, and more than three bytes before the first.
-        let dwords = unsafe { Zmm::load(block.add(SCALES + 64 * line + byte - 3)) };
+        let dwords = unsafe { Zmm::load(block.add(C::SCALES + 64 * line + byte - 3)) };
         _mm512_srai_epi32::<24>(dwords)
     };
     if C::OF_16 { [scale(j / 2, 2 * (j % 2)), scale(j / 2, 2 * (j % 2) + 1)] } else { [scale(j / 4, j % 4); 2] }

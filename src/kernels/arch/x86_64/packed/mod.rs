@@ -11,6 +11,7 @@ mod half;
 pub(in crate::arch::x86_64) mod half_levels;
 pub(in crate::arch::x86_64) mod half_limbs;
 mod half_tiles;
+mod ik_levels;
 mod k_quants;
 mod k_tiles;
 mod level_bytes;
@@ -39,6 +40,7 @@ pub(super) const LAYOUTS: &[&[Layout]] = &[
     t2::LAYOUTS,
     block32::LAYOUTS,
     block32::NESTED,
+    block32::SIX_BITS,
     k_quants::LAYOUTS,
     q2_k::LAYOUTS,
     level_bytes::LAYOUTS,
@@ -47,6 +49,7 @@ pub(super) const LAYOUTS: &[&[Layout]] = &[
     avx2::t2::BY_VNNI,
     avx2::q2_k::LAYOUTS,
     avx2::levels::LAYOUTS,
+    avx2::levels::OF_IK,
 ];
 
 /// Layouts whose kernels multiply tiles in memory instead of the processor's, for tests on any processor.

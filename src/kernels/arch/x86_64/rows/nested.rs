@@ -76,6 +76,21 @@ unsafe fn codes<L: Lanes, C: Nested>(lines: *const u8) -> [L::Ints; 8] {
     }
 }
 
+/// The scales of register v of a block's rows.
+///
+/// # Safety
+/// The processor has the registers; the block is readable.
+#[inline(always)]
+unsafe fn scales<L: Lanes, C: Nested>(block: *const u8, v: usize) -> L::Floats {
+    // SAFETY: the caller's promise; a block begins with its scales.
+    unsafe {
+        match C::SCALE_BYTES {
+            2 => L::halves(block.add(2 * L::ROWS * v)),
+            _ => L::load_floats(block.add(4 * L::ROWS * v).cast()),
+        }
+    }
+}
+
 /// Bytes of 32 weights of all rows, for prefetches.
 const fn of_sub<C: Nested>() -> usize {
     C::PACKED.div_ceil(C::SUBS)
@@ -95,7 +110,7 @@ impl<S: DotSet, C: Nested, A: Ahead> Kernel for One<S, C, A> {
             let mut totals = [S::L::float(0.0); MOST];
             for (block, records) in group.chunks_exact(C::PACKED).zip(records) {
                 let (block, records) = (block.as_ptr(), records.as_ptr());
-                let mut chains = [S::L::float(0.0); MOST];
+                let mut chains = if C::OF_ROWS { totals } else { [S::L::float(0.0); MOST] };
                 for sub in 0..C::SUBS {
                     let lines = block.add(C::LINES_START + LINE * C::LINES * sub);
                     let record = records.add(RECORD * sub);
@@ -104,12 +119,16 @@ impl<S: DotSet, C: Nested, A: Ahead> Kernel for One<S, C, A> {
                     for (v, chain) in chains.iter_mut().enumerate().take(vectors) {
                         let ask = |k| ahead.share(from, const { of_sub::<C>() }, 8 * v + k, 8 * vectors);
                         let codes = codes::<S::L, C>(lines.add(4 * S::L::ROWS * v));
-                        *chain = S::L::step(*chain, dx, S::one_dot::<C>(&codes, record, ask));
+                        let d = if C::OF_ROWS { S::L::mul(scales::<S::L, C>(block, v), dx) } else { dx };
+                        *chain = S::L::step(*chain, d, S::one_dot::<C>(&codes, record, ask));
                     }
                 }
+                if C::OF_ROWS {
+                    totals = chains;
+                    continue;
+                }
                 for (v, (total, chain)) in totals.iter_mut().zip(chains).enumerate().take(vectors) {
-                    let scales = S::L::halves(block.add(2 * S::L::ROWS * v));
-                    *total = S::L::add(*total, S::L::mul(scales, chain));
+                    *total = S::L::add(*total, S::L::mul(scales::<S::L, C>(block, v), chain));
                 }
             }
             for (total, out) in totals.iter().zip(out.chunks_exact_mut(S::L::ROWS)) {
@@ -149,6 +168,11 @@ impl<S: DotSet, C: Nested> Kernel for BySub<S, C> {
                     for (t, (chains, out)) in room.iter_mut().zip(out.chunks_exact_mut(ROWS)).enumerate() {
                         // A copy, so that it may stay in registers.
                         let mut chain = if sub == 0 { zero } else { *chains };
+                        if C::OF_ROWS {
+                            for (v, chain) in chain.iter_mut().enumerate() {
+                                *chain = S::L::load_floats(out[S::L::ROWS * v..].as_ptr());
+                            }
+                        }
                         let record = records.add(stride * t);
                         let [isums] = asking_first!(
                             S, t == 0, ahead,
@@ -157,14 +181,21 @@ impl<S: DotSet, C: Nested> Kernel for BySub<S, C> {
                         );
                         let dx = S::L::broadcast_float(record.add(32));
                         for v in 0..VECTORS {
-                            chain[v] = S::L::step(chain[v], dx, isums[v]);
+                            let d = if C::OF_ROWS { S::L::mul(scales::<S::L, C>(block, v), dx) } else { dx };
+                            chain[v] = S::L::step(chain[v], d, isums[v]);
+                        }
+                        if C::OF_ROWS {
+                            for (v, out) in out.chunks_exact_mut(S::L::ROWS).enumerate() {
+                                S::L::store(out, chain[v]);
+                            }
+                            continue;
                         }
                         if sub + 1 < C::SUBS {
                             *chains = chain;
                             continue;
                         }
                         for (v, out) in out.chunks_exact_mut(S::L::ROWS).enumerate() {
-                            let term = S::L::mul(S::L::halves(block.add(2 * S::L::ROWS * v)), chain[v]);
+                            let term = S::L::mul(scales::<S::L, C>(block, v), chain[v]);
                             S::L::store(out, S::L::add(S::L::load_floats(out.as_ptr()), term));
                         }
                     }
@@ -201,13 +232,13 @@ impl<S: DotSet, C: Nested> Kernel for ByBlock<S, C> {
                         }
                     }
                 }
-                let mut scales = [S::L::float(0.0); MOST];
-                for (v, scales) in scales.iter_mut().enumerate().take(vectors) {
-                    *scales = S::L::halves(block.add(2 * S::L::ROWS * v));
+                let mut of_rows = [S::L::float(0.0); MOST];
+                for (v, of_row) in of_rows.iter_mut().enumerate().take(vectors) {
+                    *of_row = scales::<S::L, C>(block, v);
                 }
                 let records = acts.as_ptr().add(RECORD * C::SUBS * b);
                 by_tokens!(t in tokens, S::TOKENS, T => for h in 0..const { tiles::<S::L>() } {
-                    let scales = &scales[VECTORS * h..][..VECTORS];
+                    let scales = &of_rows[VECTORS * h..][..VECTORS];
                     let out = &mut out[ROWS * t + S::L::ROWS * VECTORS * h..];
                     add::<S, C, T>(&room, h, scales, records.add(stride * t), stride, out);
                 });
@@ -233,21 +264,30 @@ unsafe fn add<S: DotSet + Dot<T>, C: Nested, const T: usize>(
     // SAFETY: the caller's records; the outputs of a tile of rows of each token.
     unsafe {
         let mut chains = [[S::L::float(0.0); VECTORS]; T];
+        if C::OF_ROWS {
+            for (chains, out) in chains.iter_mut().zip(out.chunks(ROWS)) {
+                for (chain, out) in chains.iter_mut().zip(out.chunks_exact(S::L::ROWS)) {
+                    *chain = S::L::load_floats(out.as_ptr());
+                }
+            }
+        }
         for (sub, codes) in room[..C::SUBS].iter().enumerate() {
             let codes = (&raw const *codes).cast::<u8>().add(4 * S::L::ROWS * VECTORS * h);
             let record = records.add(RECORD * sub);
             let isums = <S as Dot<T>>::dot::<C>(codes, record, stride, |_| ());
             for (t, (chains, isums)) in chains.iter_mut().zip(isums).enumerate() {
                 let dx = S::L::broadcast_float(record.add(stride * t + 32));
-                for (chain, isum) in chains.iter_mut().zip(isums) {
-                    *chain = S::L::step(*chain, dx, isum);
+                for ((chain, isum), scale) in chains.iter_mut().zip(isums).zip(scales) {
+                    let d = if C::OF_ROWS { S::L::mul(*scale, dx) } else { dx };
+                    *chain = S::L::step(*chain, d, isum);
                 }
             }
         }
         for (chains, out) in chains.iter().zip(out.chunks_mut(ROWS)) {
             for ((chain, scale), out) in chains.iter().zip(scales).zip(out.chunks_exact_mut(S::L::ROWS)) {
                 let term = S::L::mul(*scale, *chain);
-                S::L::store(out, S::L::add(S::L::load_floats(out.as_ptr()), term));
+                let sum = if C::OF_ROWS { *chain } else { S::L::add(S::L::load_floats(out.as_ptr()), term) };
+                S::L::store(out, sum);
             }
         }
     }

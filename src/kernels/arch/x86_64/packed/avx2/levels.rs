@@ -1,16 +1,17 @@
-//! The IQ2 and IQ3 types and IQ4_XS for AVX2: the bytes of [`levels`], eight rows at a time.
+//! The types of [`levels`] for AVX2, eight rows at a time.
 //!
-//! A level is looked up with one shuffle. Levels of the IQ2 and IQ3 types are raised until none is negative, which is
-//! what `maddubs` wants of its first factor; what that adds to a row is the sums of the activations times the scales
-//! and is taken back before a block begins. IQ4_XS's levels are too wide for that: there the sign goes to the
-//! activations.
+//! A level is looked up with one shuffle for each 16 of them. Levels that lie close together, those of two and three
+//! bits, are lifted until none is negative, which is what `maddubs` wants of its first factor; what that adds to a row
+//! is the sums of the activations times the scales and is taken back before a block begins, together with what raised
+//! groups have more. Other levels are too wide for that: there the sign goes to the activations.
 
 use std::arch::x86_64::*;
 
 use trine_formats::types::{Part, info};
 
 use super::super::super::grouped::GroupStep;
-use super::super::levels::{self, Levels, SCALES, UNITS, layouts_of_levels};
+use super::super::ik_levels::layouts_of_ik_levels;
+use super::super::levels::{self, Levels, UNITS, layouts_of_levels};
 use super::super::ymm::{Ymm, shuffle_dwords};
 use super::super::{Ahead, with_ahead};
 use crate::Isa;
@@ -34,6 +35,8 @@ const fn layout<C: Levels>() -> Layout {
 }
 
 pub(in crate::arch::x86_64::packed) static LAYOUTS: &[Layout] = &layouts_of_levels!(layout);
+/// Those of ik_llama.cpp.
+pub(in crate::arch::x86_64::packed) static OF_IK: &[Layout] = &layouts_of_ik_levels!(layout);
 
 fn act_bytes(n: usize) -> usize {
     levels::act_bytes(n, ACT)
@@ -63,31 +66,43 @@ fn multiply<C: Levels>(call: Call<'_>) {
     }
 }
 
-/// How far levels are raised, 0 where they keep their sign.
+/// True if levels keep their sign, because products of lifted ones do not fit 16 bits, or there is no table of them.
+const fn signed<C: Levels>() -> bool {
+    let (values, count) = C::VALUES;
+    count == 0
+        || matches!(C::STEP, GroupStep::Each)
+        || 2 * 127 * (values[count - 1] as i32 - values[0] as i32) > i16::MAX as i32
+}
+
+/// How far levels are lifted, 0 where they keep their sign.
 const fn excess<C: Levels>() -> i32 {
-    match C::STEP {
-        GroupStep::Each => 0,
-        _ => -(C::VALUES.0[0] as i32),
-    }
+    if signed::<C>() { 0 } else { -(C::VALUES.0[0] as i32) }
 }
 
 /// Products of four weights and activations that are added up in 16 bits before they meet their scale. A scale is of
 /// four such at least, and activations are -127 at least.
 const fn together<C: Levels>() -> usize {
     let (values, count) = C::VALUES;
+    if signed::<C>() {
+        return 1;
+    }
     let largest = values[count - 1] as i32 + excess::<C>();
-    if 4 * 2 * largest * 127 <= i16::MAX as i32 { 4 } else { 1 }
+    let mut together = 4;
+    while together * 2 * largest * 127 > i16::MAX as i32 {
+        together /= 2;
+    }
+    together as usize
 }
 
-/// The levels as they are looked up.
-const fn table<C: Levels>() -> [i8; 16] {
-    let mut raised = [0; 16];
+/// The levels as they are looked up, sixteen by sixteen.
+const fn table<C: Levels>() -> [[i8; 16]; 2] {
+    let mut lifted = [[0; 16]; 2];
     let mut i = 0;
     while i < C::VALUES.1 {
-        raised[i] = (C::VALUES.0[i] as i32 + excess::<C>()) as i8;
+        lifted[i / 16][i % 16] = (C::VALUES.0[i] as i32 + excess::<C>()) as i8;
         i += 1;
     }
-    raised
+    lifted
 }
 
 /// The products of a group with up to `TOKENS` tokens.
@@ -99,12 +114,13 @@ const fn table<C: Levels>() -> [i8; 16] {
 unsafe fn tile<C: Levels, const TOKENS: usize>(w: *const u8, acts: Acts, ahead: impl Ahead, out: &mut [f32]) {
     let tokens = out.len() / ROWS;
     let mut sums = [[_mm256_setzero_ps(); TOKENS]; VECTORS];
+    let blocks = w.wrapping_add(C::GROUP_HEAD);
     for b in 0..acts.blocks {
         let acts = Acts { at: acts.at.wrapping_add(ACT * b), ..acts };
         for (v, sums) in sums.iter_mut().enumerate() {
             // SAFETY: block b is there, of all activations too, as the caller says.
             unsafe {
-                let block = w.add(C::BYTES_OF_GROUP * b);
+                let block = blocks.add(C::BYTES_OF_GROUP * b);
                 // Half a block with the first eight rows and half with the others.
                 let from = block.wrapping_add(C::BYTES_OF_GROUP / VECTORS * v);
                 let ask = |j: usize, i| {
@@ -112,7 +128,11 @@ unsafe fn tile<C: Levels, const TOKENS: usize>(w: *const u8, acts: Acts, ahead: 
                     let from = from.wrapping_add(C::BYTES_OF_GROUP / 16 * j);
                     ahead.share(from, const { C::BYTES_OF_GROUP.div_ceil(16) }, i, 2);
                 };
-                let head = Head::new::<C>(block, v);
+                let d = match C::HEAD {
+                    0 => Ymm::halves(block.add(16 * v)),
+                    _ => Ymm::load_floats(w.add(32 * v).cast()),
+                };
+                let head = Head::new::<C>(d, block, v);
                 let units = block.add(C::CODES + 32 * v);
                 match C::STEP {
                     GroupStep::Each => add_each::<C>(&head, units, acts, &mut sums[..tokens], ask),
@@ -134,24 +154,27 @@ struct Head {
     d: __m256,
     /// The scales of the first and the second half of each unit, twice as i16.
     scales: [[__m256i; 2]; UNITS],
+    /// Factors of the sums of the activations of both halves of each unit.
+    corrections: [__m256i; UNITS],
 }
 
 impl Head {
-    /// The head of vector v.
+    /// The head of vector v, whose rows have these `d`.
     ///
     /// # Safety
-    /// The processor has AVX2 and F16C; the block is readable.
+    /// The processor has AVX2; the block is readable.
     #[inline]
-    #[target_feature(enable = "avx2,f16c")]
-    unsafe fn new<C: Levels>(block: *const u8, v: usize) -> Head {
+    #[target_feature(enable = "avx2")]
+    unsafe fn new<C: Levels>(d: __m256, block: *const u8, v: usize) -> Head {
         let mut scales = [[_mm256_setzero_si256(); 2]; UNITS];
-        for (j, unit) in scales.iter_mut().enumerate() {
+        let mut corrections = [_mm256_setzero_si256(); UNITS];
+        for (j, (unit, correction)) in scales.iter_mut().zip(&mut corrections).enumerate() {
             let (line, first) = match C::OF_16 {
                 true => (j / 2, 2 * (j % 2)),
                 false => (j / 4, j % 4),
             };
             // SAFETY: the caller's block has this line.
-            let bytes = unsafe { Ymm::load(block.add(SCALES + 64 * line + 32 * v)) };
+            let bytes = unsafe { Ymm::load(block.add(C::SCALES + 64 * line + 32 * v)) };
             // The upper bytes of words, shifted down with their sign.
             let twice = |byte: usize| {
                 let byte = byte as i8;
@@ -161,10 +184,20 @@ impl Head {
                 true => [twice(first), twice(first + 1)],
                 false => [twice(first); 2],
             };
+            let mut factor = _mm256_set1_epi16(-excess::<C>() as i16);
+            if C::RAISED != 0 {
+                let one = _mm256_set1_epi16(1);
+                let raised = _mm256_and_si256(_mm256_blend_epi16::<0b1010_1010>(unit[0], unit[1]), one);
+                factor = _mm256_add_epi16(factor, _mm256_mullo_epi16(raised, _mm256_set1_epi16(C::RAISED)));
+                *unit = match C::ODD {
+                    true => unit.map(|scale| _mm256_or_si256(scale, one)),
+                    false => unit.map(|scale| _mm256_srai_epi16::<1>(scale)),
+                };
+            }
+            let both = _mm256_blend_epi16::<0b1010_1010>(unit[0], unit[1]);
+            *correction = _mm256_mullo_epi16(both, factor);
         }
-        // SAFETY: a block begins with the d of 16 rows.
-        let d = unsafe { Ymm::halves(block.add(16 * v)) };
-        Head { d, scales }
+        Head { d, scales, corrections }
     }
 }
 
@@ -177,37 +210,71 @@ impl Head {
 unsafe fn levels_of<C: Levels>(unit: *const u8) -> [__m256i; 8] {
     // SAFETY: the caller's unit has these lines.
     let line = |i: usize| unsafe { Ymm::load(unit.add(64 * i)) };
-    let codes = if C::UNIT_LINES == 4 {
-        let low = _mm256_set1_epi8(15);
-        let [a, b, c, d] = [0, 1, 2, 3].map(line);
-        let high = |line| _mm256_and_si256(_mm256_srli_epi16::<4>(line), low);
-        let low = |line| _mm256_and_si256(line, low);
-        [low(a), low(b), low(c), low(d), high(a), high(b), high(c), high(d)]
-    } else {
-        let three = _mm256_set1_epi8(7);
-        let upper = _mm256_set1_epi8(0xC0u8.cast_signed());
-        let [a, b, c] = [0, 1, 2].map(line);
-        let left = _mm256_or_si256(
-            _mm256_or_si256(_mm256_and_si256(a, upper), _mm256_srli_epi16::<2>(_mm256_and_si256(b, upper))),
-            _mm256_srli_epi16::<4>(_mm256_and_si256(c, upper)),
-        );
-        let low = |line| _mm256_and_si256(line, three);
-        let middle = |line| _mm256_and_si256(_mm256_srli_epi16::<3>(line), three);
-        [
-            low(a),
-            low(b),
-            low(c),
-            middle(a),
-            middle(b),
-            middle(c),
-            low(_mm256_srli_epi16::<5>(left)),
-            low(_mm256_srli_epi16::<2>(left)),
-        ]
+    let masked = |line, mask: i8| _mm256_and_si256(line, _mm256_set1_epi8(mask));
+    let codes = match C::UNIT_LINES {
+        2 => {
+            let [a, b] = [line(0), line(1)];
+            let two = |line| masked(line, 3);
+            [
+                two(a),
+                two(b),
+                two(_mm256_srli_epi16::<2>(a)),
+                two(_mm256_srli_epi16::<2>(b)),
+                two(_mm256_srli_epi16::<4>(a)),
+                two(_mm256_srli_epi16::<4>(b)),
+                two(_mm256_srli_epi16::<6>(a)),
+                two(_mm256_srli_epi16::<6>(b)),
+            ]
+        }
+        3 => {
+            let [a, b, c] = [line(0), line(1), line(2)];
+            let upper = |line| masked(line, 0xC0u8.cast_signed());
+            let left = _mm256_or_si256(
+                _mm256_or_si256(upper(a), _mm256_srli_epi16::<2>(upper(b))),
+                _mm256_srli_epi16::<4>(upper(c)),
+            );
+            let low = |line| masked(line, 7);
+            let middle = |line| masked(_mm256_srli_epi16::<3>(line), 7);
+            [
+                low(a),
+                low(b),
+                low(c),
+                middle(a),
+                middle(b),
+                middle(c),
+                low(_mm256_srli_epi16::<5>(left)),
+                low(_mm256_srli_epi16::<2>(left)),
+            ]
+        }
+        4 | 5 => {
+            let [a, b, c, d] = [line(0), line(1), line(2), line(3)];
+            let low = |line| masked(line, 15);
+            let high = |line| masked(_mm256_srli_epi16::<4>(line), 15);
+            [low(a), low(b), low(c), low(d), high(a), high(b), high(c), high(d)]
+        }
+        _ => return [line(0), line(1), line(2), line(3), line(4), line(5), line(6), line(7)],
     };
-    let table = const { table::<C>() };
+    let [first, second] = const { table::<C>() };
     // SAFETY: 16 bytes.
-    let table = _mm256_broadcastsi128_si256(unsafe { _mm_loadu_si128(table.as_ptr().cast()) });
-    codes.map(|codes| _mm256_shuffle_epi8(table, codes))
+    let table = |levels: [i8; 16]| unsafe { _mm256_broadcastsi128_si256(_mm_loadu_si128(levels.as_ptr().cast())) };
+    let levels = codes.map(|codes| _mm256_shuffle_epi8(table(first), codes));
+    if C::UNIT_LINES < 5 {
+        return levels;
+    }
+    let others = codes.map(|codes| _mm256_shuffle_epi8(table(second), codes));
+    // The fifth bit of each dword in the highest place of its bytes.
+    let fifth = line(4);
+    let fifth = [
+        _mm256_slli_epi16::<7>(fifth),
+        _mm256_slli_epi16::<6>(fifth),
+        _mm256_slli_epi16::<5>(fifth),
+        _mm256_slli_epi16::<4>(fifth),
+        _mm256_slli_epi16::<3>(fifth),
+        _mm256_slli_epi16::<2>(fifth),
+        _mm256_slli_epi16::<1>(fifth),
+        fifth,
+    ];
+    std::array::from_fn(|k| _mm256_blendv_epi8(levels[k], others[k], fifth[k]))
 }
 
 /// The float step of a block, `sum + d * isum` with all scales in the integer, for each token. `ask(j, i)` is called
@@ -229,7 +296,7 @@ unsafe fn add_block<C: Levels, const TOKENS: usize>(
     // SAFETY: as the caller says.
     unsafe {
         for (t, isum) in isums[..tokens].iter_mut().enumerate() {
-            *isum = raised_by::<C>(head, acts.at.add(acts.stride * t + SUMS));
+            *isum = start_of::<C>(head, acts.at.add(acts.stride * t + SUMS));
         }
         for (j, scales) in head.scales.iter().enumerate() {
             ask(j, 0);
@@ -249,21 +316,23 @@ unsafe fn add_block<C: Levels, const TOKENS: usize>(
     }
 }
 
-/// Excess of a block's sum that raised levels cause, negated.
+/// What a block's integer starts at: what lifted levels add to it, negated, and what raised groups have more.
 ///
 /// # Safety
 /// The processor has AVX2; the sums of the activations are readable.
 #[inline]
 #[target_feature(enable = "avx2")]
-unsafe fn raised_by<C: Levels>(head: &Head, sums: *const u8) -> __m256i {
+unsafe fn start_of<C: Levels>(head: &Head, sums: *const u8) -> __m256i {
     let mut all = _mm256_setzero_si256();
-    for (j, [first, second]) in head.scales.iter().enumerate() {
-        let scales = _mm256_blend_epi16::<0b1010_1010>(*first, *second);
+    if excess::<C>() == 0 && C::RAISED == 0 {
+        return all;
+    }
+    for (j, correction) in head.corrections.iter().enumerate() {
         // SAFETY: a dword has the two sums of a unit.
         let pair = unsafe { Ymm::broadcast(sums.add(4 * j)) };
-        all = _mm256_add_epi32(all, _mm256_madd_epi16(scales, pair));
+        all = _mm256_add_epi32(all, _mm256_madd_epi16(*correction, pair));
     }
-    _mm256_mullo_epi32(all, _mm256_set1_epi32(-excess::<C>()))
+    all
 }
 
 /// Adds a unit's products times scales to the integers of `T` tokens, whose activations are `stride` bytes apart.
@@ -284,10 +353,12 @@ unsafe fn add_unit<C: Levels, const T: usize>(
     for first in (0..8).step_by(together) {
         let mut pairs = [_mm256_setzero_si256(); T];
         for (i, levels) in levels[first..][..together].iter().enumerate() {
+            let magnitudes = if signed::<C>() { _mm256_abs_epi8(*levels) } else { *levels };
             for (t, pairs) in pairs.iter_mut().enumerate() {
                 // SAFETY: the caller's activations have eight dwords.
                 let y = unsafe { Ymm::broadcast(y.add(stride * t + 4 * (first + i))) };
-                let products = _mm256_maddubs_epi16(*levels, y);
+                let y = if signed::<C>() { _mm256_sign_epi8(y, *levels) } else { y };
+                let products = _mm256_maddubs_epi16(magnitudes, y);
                 *pairs = match i {
                     0 => products,
                     _ => _mm256_add_epi16(*pairs, products),

@@ -7,7 +7,7 @@ use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
 
 use super::super::level_bytes::{ACT, Lookup, SCALE, act_bytes, put};
-use super::super::levels::{Levels, SCALES};
+use super::super::levels::Levels;
 use super::super::ternary_tiles::step::{clear, columns, put_down, shapes};
 use super::super::zmm::Zmm;
 use super::{Product, Tiles};
@@ -86,7 +86,7 @@ unsafe fn scales_of_unit<C: Levels>(block: *const u8, j: usize) -> [__m512i; 2] 
         false => (j / 4, [j % 4; 2]),
     };
     // SAFETY: the caller's block has this line.
-    let line = unsafe { Zmm::load(block.add(SCALES + 64 * line)) };
+    let line = unsafe { Zmm::load(block.add(C::SCALES + 64 * line)) };
     const NONE: i32 = 0x8000_8000u32.cast_signed();
     const DWORD: i32 = 0x0004_0004;
     let first = _mm_setr_epi32(NONE, NONE + DWORD, NONE + 2 * DWORD, NONE + 3 * DWORD);

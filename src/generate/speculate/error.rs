@@ -9,9 +9,6 @@ pub enum SpeculateError {
     /// The model does not have the width.
     #[error(transparent)]
     Width(#[from] WidthError),
-    /// A rejected draft cannot be taken back within a step of many texts.
-    #[error("the model has recurrent layers, whose state cannot be cut back: it cannot draft")]
-    Recurrent,
     /// The second model fills gaps in texts.
     #[error("the draft model attends in both directions: it cannot continue a text")]
     NotCausal,
@@ -31,22 +28,10 @@ pub enum SpeculateError {
 /// Checks that `model` can draft at `draft` bits for a text at `text`.
 ///
 /// # Errors
-/// The model does not have that width, it is not below the text's, or drafts cannot be taken back.
+/// The model does not have that width, or it is not below the text's.
 pub fn check(model: &Model, draft: u8, text: u8) -> Result<(), SpeculateError> {
     model.check_width(draft)?;
-    check_in_steps(model)?;
     narrower(draft, text)
-}
-
-/// Checks that drafts for texts of `model`, wherever they come from, can be taken back within a step of many texts.
-///
-/// # Errors
-/// The model has a recurrent state.
-pub fn check_in_steps(model: &Model) -> Result<(), SpeculateError> {
-    match model.is_recurrent() {
-        true => Err(SpeculateError::Recurrent),
-        false => Ok(()),
-    }
 }
 
 /// Checks that drafts of one width are cheaper than a text of the other.

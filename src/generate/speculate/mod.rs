@@ -22,7 +22,7 @@ mod tail;
 mod vocabulary;
 
 pub use drafter::{Counts, Drafter};
-pub use error::{SpeculateError, check, check_in_steps};
+pub use error::{SpeculateError, check};
 pub use pace::Pace;
 pub use source::{Aside, AsideSource, DraftSource};
 pub use speculator::Speculator;

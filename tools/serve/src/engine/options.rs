@@ -103,7 +103,7 @@ impl Options {
         let states = self.states(&layout);
         if self.kv_memory.is_some_and(|most| most <= states) {
             bail!(
-                "--kv-memory: the recurrent states of {} texts alone take {states} bytes; give more, or a smaller --parallel",
+                "--kv-memory: the recurrent states of {} texts alone take {states} bytes; give more, a smaller --parallel or no drafts",
                 self.parallel
             );
         }
@@ -116,14 +116,10 @@ impl Options {
             None => self.widths.last().copied(),
         };
         let widest = self.widths.last().copied().unwrap_or(0);
-        let (option, checked) = match &self.drafts {
-            Some(DraftSource::Narrow(draft)) => ("--draft-bits", speculate::check(model.weights(), *draft, widest)),
-            Some(DraftSource::Model(_)) => ("--model-draft", speculate::check_in_steps(model.weights())),
-            Some(DraftSource::Text) => ("--spec-type", speculate::check_in_steps(model.weights())),
-            None => ("", Ok(())),
-        };
-        if let Err(why) = checked {
-            bail!("{option}: {why}");
+        if let Some(DraftSource::Narrow(draft)) = self.drafts
+            && let Err(why) = speculate::check(model.weights(), draft, widest)
+        {
+            bail!("--draft-bits: {why}");
         }
         Ok(self)
     }
@@ -135,9 +131,11 @@ impl Options {
     }
 
     /// Bytes of the recurrent states of all sequences that run. A sequence has its state from its first token on, and
-    /// no other one is ever kept.
+    /// while a draft of it is verified that from before the draft; no other one is ever kept.
     fn states(&self, layout: &PageLayout) -> usize {
-        self.parallel * layout.state * size_of::<f32>()
+        let may_draft = self.drafts.is_some() || self.widths.len() > 1;
+        let each = if may_draft { 2 } else { 1 };
+        self.parallel * each * layout.state * size_of::<f32>()
     }
 
     /// Pages for keys and values: what `kv_memory` holds beside recurrent states, or what all sequences may need within
@@ -258,6 +256,8 @@ mod tests {
         // Three states, each as large as a page.
         let states = layout.with_state(layout.bytes() / size_of::<f32>());
         assert_eq!(options.pages(&states), 7);
+        let drafting = Options { drafts: Some(DraftSource::Text), ..options.clone() };
+        assert_eq!((drafting.pages(&layout), drafting.pages(&states)), (10, 4));
         let small = Options { kv_memory: Some(layout.bytes()), ..options };
         assert_eq!(small.pages(&states), 1);
     }

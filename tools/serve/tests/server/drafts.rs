@@ -5,6 +5,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use trine::formats::gguf;
 use trine::{Recipe, Target};
+use trine_testkit::archs::listing;
 
 use crate::client::{ask, get, post};
 use crate::determinism::{alone, requests, together};
@@ -120,6 +121,50 @@ fn second_models_and_the_texts_themselves_draft() {
         let drafted = metric(&metrics, "llamacpp:spec_decode_num_draft_tokens_total ");
         let accepted = metric(&metrics, "llamacpp:spec_decode_num_accepted_tokens_total ");
         assert!(drafted > 100.0 && accepted > least * drafted, "{options:?}: {accepted} of {drafted}");
+    }
+}
+
+/// Texts of the tokens of small random models, which repeat themselves.
+fn of_tokens() -> Vec<Value> {
+    let one = |i: usize| {
+        let prompt: Vec<usize> = [5, 9, 70, 3 + i, 3, 21].repeat(1 + i % 3);
+        json!({
+            "prompt": prompt, "max_tokens": 1 + (3 + i * 17) % 50, "seed": i, "temperature": 0.8 * (i % 2) as f64,
+            "ignore_eos": i % 3 > 0, "logprobs": i % 3, "return_tokens": true,
+        })
+    };
+    (0..12).map(one).collect()
+}
+
+#[test]
+fn recurrent_models_draft_too() {
+    let folder = trine_testkit::folder();
+    let bodies = of_tokens();
+    let models = ["falcon-h1-dense", "mamba2-long", "qwen3next-long", "rwkv7-long"].map(|name| {
+        let path = folder.path().join(name);
+        let model = listing(&trine_testkit::testdata(&format!("archs/{name}.txt")));
+        std::fs::write(&path, model.file()).expect("room for the model");
+        path.to_str().expect("a path").to_owned()
+    });
+    for (i, model) in models.iter().enumerate() {
+        let other = &models[(i + 1) % models.len()];
+        let expected = alone(&start_with(model, &["-c", "128"]), &bodies);
+        let (mut drafted, mut accepted) = (0.0, 0.0);
+        for options in [
+            &["--model-draft", model][..],
+            &["--model-draft", other, "--parallel", "3"],
+            &["--spec-type", "ngram-simple", "--draft-max", "3"],
+        ] {
+            let options = [options, &["-c", "128", "--draft-always", "--metrics"]].concat();
+            let local = start_with(model, &options);
+            assert_eq!(alone(&local, &bodies), expected, "{model}, {options:?}");
+            assert_eq!(together(local.to, &bodies), expected, "{model}, {options:?}");
+            let metrics = get(local.to, "/metrics").text();
+            drafted += metric(&metrics, "llamacpp:spec_decode_num_draft_tokens_total ");
+            accepted += metric(&metrics, "llamacpp:spec_decode_num_accepted_tokens_total ");
+        }
+        // Some are right, and some are taken back.
+        assert!(accepted > 20.0 && accepted + 100.0 < drafted, "{model}: {accepted} of {drafted}");
     }
 }
 

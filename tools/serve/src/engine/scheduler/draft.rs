@@ -3,10 +3,13 @@
 //!
 //! Every token of a text is chosen from the logits of its own width, which have the same bits in any step, so drafts
 //! change no text: those that agree with the choices were evaluated already, and the others are forgotten within the
-//! step. What drafting leaves among keys and values is overwritten when the draft is verified.
+//! step. What drafting leaves among keys and values is overwritten when the draft is verified. A recurrent state, of
+//! which no part can be forgotten, goes back to where it was before the draft, and the next step reads the accepted
+//! tokens again.
 
 use trine::generate::Chooser;
 use trine::generate::speculate::Pace;
+use trine::kv::Mark;
 use trine::pool;
 use trine::step::{Segment, Sink};
 
@@ -19,10 +22,12 @@ use super::{Active, Scheduler};
 pub(super) struct Draft {
     /// The index of the request.
     pub index: usize,
-    /// The last token of its text, and behind it what was drafted.
+    /// The tokens of its text that are not evaluated, and behind them what was drafted.
     pub tokens: Vec<u32>,
-    /// Positions of its sequence before.
-    pub first: usize,
+    /// How many of them are the text's: the last one, and after a draft that took a recurrent state back those before.
+    pub of_text: usize,
+    /// Its sequence before.
+    pub before: Mark,
     /// Most tokens that may be drafted.
     most: usize,
     /// Bits at which it is drafted; `None` where a second model or the text drafts.
@@ -54,7 +59,7 @@ impl Drafted {
 impl Draft {
     /// The tokens that were drafted.
     pub fn drafted(&self) -> &[u32] {
-        &self.tokens[1..]
+        &self.tokens[self.of_text..]
     }
 }
 
@@ -109,9 +114,7 @@ impl<B: Backend> Scheduler<B> {
         widths.into_iter().for_each(|b| self.draft_at(b, drafts));
         for draft in drafts.iter_mut() {
             match draft.bits {
-                Some(_) => {
-                    self.active[draft.index].seq.truncate(draft.first);
-                }
+                Some(_) => self.active[draft.index].seq.restore(draft.before.clone()),
                 None => self.draft_aside(draft),
             }
         }
@@ -146,7 +149,8 @@ impl<B: Backend> Scheduler<B> {
     /// True if all that a plan does is to give each of its requests a token. While prompts are read or wait, drafts
     /// would keep them waiting.
     fn only_generates(&self, plan: &Plan) -> bool {
-        let generates = |&(i, _): &(usize, usize)| self.active[i].is_generating();
+        let few = 1 + self.options.draft;
+        let generates = |&(i, n): &(usize, usize)| n <= few && self.active[i].continues(n);
         self.waiting.is_empty() && plan.iter().all(generates)
     }
 
@@ -160,7 +164,7 @@ impl<B: Backend> Scheduler<B> {
         let needed: usize = plan.iter().map(|&(i, n)| pages(i, n)).sum();
         let mut free = self.backend.pages().free().saturating_sub(needed);
         let mut drafts = Vec::new();
-        for &(index, _) in plan {
+        for &(index, n) in plan {
             let run = &self.active[index].run;
             let bits = match run.drafts {
                 Drafts::None => continue,
@@ -168,15 +172,17 @@ impl<B: Backend> Scheduler<B> {
                 Drafts::Aside => None,
             };
             let most = run.most_drafted();
-            let more = pages(index, 1 + most) - pages(index, 1);
-            let Some(&last) = run.tokens().last().filter(|_| most > 0 && more <= free) else {
+            let more = pages(index, n + most) - pages(index, n);
+            if most == 0 || more > free {
                 continue;
-            };
+            }
             free -= more;
+            let seq = &self.active[index].seq;
             drafts.push(Draft {
                 index,
-                tokens: vec![last],
-                first: self.active[index].seq.len(),
+                tokens: run.tokens()[seq.len()..].to_vec(),
+                of_text: n,
+                before: seq.mark(),
                 most,
                 bits,
                 chooser: run.chooser().clone(),
@@ -194,7 +200,8 @@ impl<B: Backend> Scheduler<B> {
             let mut segments = Vec::new();
             for (i, Active { seq, .. }) in self.active.iter_mut().enumerate() {
                 if let Some(draft) = wanted.next_if(|d| d.index == i) {
-                    segments.push(Segment { seq, tokens: &draft.tokens[draft.tokens.len() - 1..], logits_from: 0 });
+                    let tokens = &draft.tokens[seq.len() - draft.before.len()..];
+                    segments.push(Segment { seq, tokens, logits_from: tokens.len() - 1 });
                 }
             }
             if self.backend.step(bits, &mut segments, &mut rows).is_err() {

@@ -46,7 +46,12 @@ impl Active {
 
     /// True if the next step gives it its next token, and its prompt needs no step any more.
     fn is_generating(&self) -> bool {
-        self.rest() == 1 && self.run.has_read_prompt()
+        self.continues(1)
+    }
+
+    /// True if a step that evaluates `n` of its tokens gives it its next one, and its prompt was read before.
+    fn continues(&self, n: usize) -> bool {
+        self.rest() == n && self.run.has_read_prompt()
     }
 
     /// Leaves its first positions to those that begin alike.

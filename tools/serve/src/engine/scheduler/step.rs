@@ -68,9 +68,9 @@ impl<B: Backend> Scheduler<B> {
         let took = now.duration_since(start);
         match drafted {
             Drafted::NotAsked => self.prefill.measured(decoding, rows - decoding, took),
-            Drafted::Nothing => self.pace(rows).plain(took / rows.max(1) as u32),
+            Drafted::Nothing => self.pace(plan.len()).plain(took / plan.len().max(1) as u32),
             Drafted::Tried(_) => {
-                let pace = self.pace(rows);
+                let pace = self.pace(plan.len());
                 pace.round(took);
                 pace.accepted(tokens);
             }
@@ -88,7 +88,7 @@ impl<B: Backend> Scheduler<B> {
         let mut tokens: Vec<(Vec<u32>, usize)> = Vec::new();
         for &(i, n) in plan {
             tokens.push(match drafts.next_if(|d| d.index == i) {
-                Some(draft) => (draft.tokens.clone(), 0),
+                Some(draft) => (draft.tokens.clone(), draft.of_text - 1),
                 None => {
                     let Active { run, seq, .. } = &self.active[i];
                     let (tokens, from) = run.wanted(seq.len(), n);
@@ -113,14 +113,16 @@ impl<B: Backend> Scheduler<B> {
     /// it filled to others.
     fn tell_progress(&mut self, i: usize, n: usize, now: Instant) {
         let active = &mut self.active[i];
+        // Behind the text may be a draft.
+        let read = active.seq.len().min(active.run.tokens().len());
         // One token may be all of a prompt that was not in the cache.
-        active.run.progress(active.seq.len(), now);
+        active.run.progress(read, now);
         if n == 1 {
             return;
         }
-        let first = active.seq.len() - n;
+        let first = read - n;
         let page = active.seq.layout().positions;
-        let whole = active.seq.len() / page * page;
+        let whole = read / page * page;
         if whole > first / page * page {
             // Whole pages only: whoever shares the last one makes this sequence copy it.
             active.remember(whole, &mut self.tree);
@@ -148,7 +150,12 @@ impl<B: Backend> Scheduler<B> {
         });
         for Choice { active, draft, accepted } in choices {
             if let Some(draft) = draft {
-                active.seq.truncate(draft.first + 1 + accepted);
+                match self.model.weights().is_recurrent() && accepted < draft.drafted().len() {
+                    true => active.seq.restore(draft.before.clone()),
+                    false => {
+                        active.seq.truncate(draft.before.len() + draft.of_text + accepted);
+                    }
+                }
                 self.counters.add_draft(draft.drafted().len(), accepted);
             }
         }

@@ -130,7 +130,7 @@ fn of_tokens() -> Vec<Value> {
         let prompt: Vec<usize> = [5, 9, 70, 3 + i, 3, 21].repeat(1 + i % 3);
         json!({
             "prompt": prompt, "max_tokens": 1 + (3 + i * 17) % 50, "seed": i, "temperature": 0.8 * (i % 2) as f64,
-            "ignore_eos": i % 3 > 0, "logprobs": i % 3, "return_tokens": true,
+            "ignore_eos": !i.is_multiple_of(3), "logprobs": i % 3, "return_tokens": true,
         })
     };
     (0..12).map(one).collect()

@@ -302,7 +302,7 @@ fn pack_block<C: Levels>(weights: &Weights, r: usize, out: &mut [u8]) {
         let byte = match (C::RAISED, C::ODD) {
             (0, _) => scale,
             (_, true) => scale & !1 | raised,
-            (_, false) => 2 * scale | raised,
+            (_, false) => scale << 1 | raised,
         };
         byte.cast_unsigned()
     };

@@ -316,7 +316,7 @@ unsafe fn add_block<C: Levels, const TOKENS: usize>(
     }
 }
 
-/// What a block's integer starts at: what lifted levels add to it, negated, and what raised groups have more.
+/// The number that a block's integer starts at: the excess of lifted levels, negated, and that of raised groups.
 ///
 /// # Safety
 /// The processor has AVX2; the sums of the activations are readable.

@@ -47,9 +47,9 @@ pub fn write(out: &mut impl Write, entries: &[Entry]) -> io::Result<()> {
     }
     let others = entries.iter().enumerate().filter(|(place, e)| e.file.is_some() && !front.contains(place));
     for (_, e) in others {
-        let better = front.iter().map(|&place| &entries[place]);
         // the largest of those that beat it is the nearest to the reference
-        let better = better.filter(|b| b.form.bytes <= e.form.bytes && b.kld.value <= e.kld.value).last();
+        let mut better = front.iter().rev().map(|&place| &entries[place]);
+        let better = better.find(|b| b.form.bytes <= e.form.bytes && b.kld.value <= e.kld.value);
         if let Some(better) = better {
             writeln!(out, "  never      {}: {} is not larger and no farther", called(e), called(better))?;
         }

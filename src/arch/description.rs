@@ -135,12 +135,13 @@ impl Arch {
         checkpoints: &[],
     };
 
-    /// True if every block attends to its own keys and values and runs once, and the model makes logits; synthetic models
-    /// have this form.
+    /// True if every block attends to its own keys and values and runs once, and the model makes logits of a vocabulary of
+    /// any size; synthetic models have this form.
     pub fn is_plain(&self) -> bool {
         let attends = !self.attention.latent && !self.attention.compressed;
         let usual = attends && self.layer_inputs == LayerInputs::None;
-        self.mixing == Mixing::Attention && usual && !self.cycles && !self.vectors
+        let any_vocabulary = self.output.silent.is_none();
+        self.mixing == Mixing::Attention && usual && any_vocabulary && !self.cycles && !self.vectors
     }
 
     /// True if the graph multiplies the output of a projection, such as `attn_q`, by its per-tensor factors (`.scale`).

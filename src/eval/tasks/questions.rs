@@ -17,7 +17,7 @@ pub struct Question {
     pub place: String,
     /// Text before the choices, whose last white space belongs to them.
     pub context: String,
-    /// What may follow it, white space before it included; at least one.
+    /// Texts that may follow it, white space before it included; at least one.
     pub choices: Vec<String>,
     /// The right choice.
     pub right: usize,
@@ -41,7 +41,7 @@ impl Scored {
     }
 }
 
-/// What the model says of a question.
+/// The model's view of a question.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
     /// Per choice, the sum of its tokens' logarithms.

@@ -153,7 +153,7 @@ struct Report {
     progress: Option<Steps>,
     accuracy: Accuracy,
     chance: Option<f64>,
-    /// Of questions, more than their accuracy.
+    /// Measures of questions beside their accuracy.
     measures: Value,
     /// Lines at the end.
     last: Vec<String>,

@@ -105,7 +105,7 @@ pub struct Args {
     /// Which positions of a chunk are scored: half, the second half, as llama-perplexity; all, every one that has a token
     /// after it, as papers on quantization report it for windows of 2048 tokens (-c 2048). With all, chunks begin with
     /// the text's own tokens, none of which BOS replaces
-    #[arg(long, value_name = "half|all", default_value = "half", conflicts_with_all = UNLIKE_BASES)]
+    #[arg(long, value_name = "half|all", default_value = "half", hide_possible_values = true, conflicts_with_all = UNLIKE_BASES)]
     pub score: Score,
 
     /// Chunks begin N tokens after one another and their last N positions are scored, llama-perplexity's way: they have

@@ -16,8 +16,15 @@ pub struct Relative {
 }
 
 impl Relative {
+    /// The biases of all heads in a sequence of `cells` positions, by the distance of a cell from the query: the last one
+    /// back first, that of the query itself at `cells - 1`.
+    pub fn by_distance(&self, cells: usize) -> Vec<&[f32]> {
+        let last = cells.saturating_sub(1);
+        (0..cells + last).map(|cell| self.of(last, cell)).collect()
+    }
+
     /// The biases of all heads for the cell at position `cell`, which the query at `position` attends to.
-    pub fn of(&self, position: usize, cell: usize) -> &[f32] {
+    fn of(&self, position: usize, cell: usize) -> &[f32] {
         let bucket = bucket(self.biases.len() / self.heads, position.abs_diff(cell), cell > position);
         &self.biases[bucket * self.heads..][..self.heads]
     }
@@ -56,5 +63,7 @@ mod tests {
         assert_eq!(relative.of(5, 5), [0.0, 1.0]);
         assert_eq!(relative.of(5, 4), [2.0, 3.0]);
         assert_eq!(relative.of(5, 300), [6.0, 7.0]);
+        assert_eq!(relative.by_distance(2), [[2.0, 3.0], [0.0, 1.0], [6.0, 7.0]]);
+        assert!(relative.by_distance(0).is_empty());
     }
 }

@@ -46,21 +46,24 @@ impl BothWays<'_> {
         let Heads { queries, keys, size } = self.heads;
         let mut out = Floats::scratch(q.len());
         let columns: Vec<Floats> = sequences.iter().map(|rows| by_element(k, rows, keys * size)).collect();
+        let of = |rows: &Range<usize>| self.relative.map_or(Vec::new(), |relative| relative.by_distance(rows.len()));
+        let biases: Vec<Vec<&[f32]>> = sequences.iter().map(of).collect();
         pool::chunks_mut(&mut out, queries * size, |token, out| {
-            let own = sequences.iter().zip(&columns).find(|(rows, _)| rows.contains(&token));
-            let Some((rows, columns)) = own else {
+            let all = sequences.iter().zip(&columns).zip(&biases);
+            let own = all.into_iter().find(|((rows, _), _)| rows.contains(&token));
+            let Some(((rows, columns), biases)) = own else {
                 return out.fill(0.0);
             };
             let q = &q[token * queries * size..][..queries * size];
             let v = &v[rows.start * keys * size..rows.end * keys * size];
-            self.token(token - rows.start, rows.len(), [q, columns, v], out);
+            self.token(token - rows.start, rows.len(), [q, columns, v], biases, out);
         });
         out
     }
 
     /// The outputs of the token at `position` of a sequence of `cells` tokens: `k` is `[key heads][head size][cells]`,
-    /// `v` is `[cells][key heads][head size]`.
-    fn token(&self, position: usize, cells: usize, [q, k, v]: [&[f32]; 3], out: &mut [f32]) {
+    /// `v` is `[cells][key heads][head size]`; `biases` are those by distance, none without any.
+    fn token(&self, position: usize, cells: usize, [q, k, v]: [&[f32]; 3], biases: &[&[f32]], out: &mut [f32]) {
         let Heads { queries, keys, size } = self.heads;
         let seen = match self.reach {
             Some(reach) => position.saturating_sub(reach)..cells.min(position + reach + 1),
@@ -81,8 +84,8 @@ impl BothWays<'_> {
             for ((p, score), cell) in p[seen.clone()].iter_mut().zip(scores).zip(seen.clone()) {
                 let distance = -(position.abs_diff(cell) as i32);
                 let mut score = *score as f32;
-                if let Some(relative) = self.relative {
-                    score += relative.of(position, cell)[head];
+                if let Some(heads) = biases.get(cells - 1 + cell - position) {
+                    score += heads[head];
                 }
                 *p = score * self.scale + slope * distance as f32;
             }

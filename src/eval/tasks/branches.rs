@@ -78,6 +78,16 @@ impl Branches {
         }
     }
 
+    /// The first of the wanted logarithms `logs`, text by text, where those of the tokens of each from number `first` on
+    /// are wanted.
+    pub fn by_text<'l>(&self, first: usize, mut logs: &'l [f32]) -> impl Iterator<Item = &'l [f32]> {
+        self.texts.iter().map(move |text| {
+            let (own, others) = logs.split_at(text.len() - first);
+            logs = others;
+            own
+        })
+    }
+
     /// How many of the wanted logarithms [`Branches::want_all`] has made belong to each text, in order.
     pub fn own_lengths(&self) -> impl Iterator<Item = usize> {
         self.texts.iter().map(|text| text.len() - self.shared)

@@ -5,7 +5,7 @@
 
 use super::branches::Branches;
 use super::run::{Cells, Subject, TaskOptions, run};
-use super::{Accuracy, TaskError, TaskObserver, choose, malformed};
+use super::{Accuracy, TaskError, TaskObserver, choose, likeliest, malformed};
 
 /// Endings of a task.
 const ENDINGS: usize = 4;
@@ -105,15 +105,6 @@ pub fn score(
 
 /// The text of the highest mean, summed in `f64`; the first of equals.
 fn most_likely(branches: &Branches, logs: &[f32]) -> usize {
-    let mut rest = logs;
-    let mut best = (0, f64::NAN);
-    for (text, n) in branches.own_lengths().enumerate() {
-        let (own, others) = rest.split_at(n);
-        rest = others;
-        let mean = own.iter().map(|&l| f64::from(l)).sum::<f64>() / n as f64;
-        if text == 0 || mean > best.1 {
-            best = (text, mean);
-        }
-    }
-    best.0
+    let mean = |own: &[f32]| own.iter().map(|&l| f64::from(l)).sum::<f64>() / own.len() as f64;
+    likeliest(branches.by_text(branches.shared, logs).map(mean))
 }

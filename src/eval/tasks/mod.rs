@@ -104,6 +104,12 @@ pub(super) fn rounded_log_prob(logits: &[f32], token: u32) -> f32 {
     log_prob::Row::new(logits).log_prob(token, log_prob::Form::OfProbability)
 }
 
+/// The place of the largest score, the first of equals.
+fn likeliest(scores: impl Iterator<Item = f64>) -> usize {
+    let best = scores.enumerate().reduce(|best, next| if next.1 > best.1 { next } else { best });
+    best.map_or(0, |(place, _)| place)
+}
+
 /// Something wrong at a place of the file.
 fn malformed(place: impl Into<String>, what: impl Into<String>) -> TaskError {
     TaskError::Malformed { place: place.into(), what: what.into() }

@@ -14,7 +14,7 @@
 
 use super::branches::Branches;
 use super::run::{Cells, Subject, TaskOptions, run};
-use super::{Accuracy, Share, TaskError, TaskObserver, choose, malformed};
+use super::{Accuracy, Share, TaskError, TaskObserver, choose, likeliest, malformed};
 
 /// Most answers to a question.
 const MOST_ANSWERS: usize = 100;
@@ -178,15 +178,6 @@ pub fn score(
 
 /// The text of the highest mean, summed in `f32`; the first of equals.
 fn most_likely(branches: &Branches, logs: &[f32]) -> usize {
-    let mut rest = logs;
-    let mut best = (0, f32::NAN);
-    for (text, n) in branches.own_lengths().enumerate() {
-        let (own, others) = rest.split_at(n);
-        rest = others;
-        let mean = own.iter().fold(0f32, |sum, l| sum + l) / n as f32;
-        if text == 0 || mean > best.1 {
-            best = (text, mean);
-        }
-    }
-    best.0
+    let mean = |own: &[f32]| own.iter().fold(0f32, |sum, l| sum + l) / own.len() as f32;
+    likeliest(branches.by_text(branches.shared, logs).map(|own| f64::from(mean(own))))
 }

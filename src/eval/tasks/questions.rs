@@ -7,7 +7,7 @@
 use super::branches::{Branches, RowOf, Wanted, encode};
 use super::log_prob::Form;
 use super::run::{Cells, Subject, TaskOptions, run};
-use super::{Accuracy, TaskError, TaskObserver, malformed};
+use super::{Accuracy, TaskError, TaskObserver, likeliest, malformed};
 use crate::math::exp;
 
 /// One question.
@@ -53,21 +53,15 @@ pub struct Answer {
 impl Answer {
     /// Adds up the logarithms that [`prepared`] wants; `before` tokens stand before the choices.
     fn new(before: usize, branches: &Branches, logs: &[f32]) -> Answer {
-        let mut rest = logs;
-        let sums = branches.texts.iter().map(|text| {
-            let (own, others) = rest.split_at(text.len() - before);
-            rest = others;
-            own.iter().map(|&log| f64::from(log)).sum()
-        });
-        let sums = sums.collect();
-        Answer { sums, greedy: rest.iter().all(|&likeliest| likeliest == 1.0) }
+        let sum = |own: &[f32]| own.iter().map(|&log| f64::from(log)).sum();
+        let sums: Vec<f64> = branches.by_text(before, logs).map(sum).collect();
+        let mut flags = branches.wanted.iter().zip(logs).filter(|(wanted, _)| wanted.form == Form::IsLikeliest);
+        Answer { sums, greedy: flags.all(|(_, &likeliest)| likeliest == 1.0) }
     }
 
     /// The choice of the largest sum, each divided by what `divisor` says of it; the first of equals.
     fn likeliest(&self, divisor: impl Fn(usize) -> f64) -> usize {
-        let scores = self.sums.iter().enumerate().map(|(i, sum)| sum / divisor(i));
-        let best = scores.enumerate().reduce(|best, next| if next.1 > best.1 { next } else { best });
-        best.map_or(0, |(choice, _)| choice)
+        likeliest(self.sums.iter().enumerate().map(|(i, sum)| sum / divisor(i)))
     }
 }
 

@@ -30,6 +30,22 @@ pub struct Chunks {
 /// Cells that the reference's contexts have a multiple of.
 const CONTEXT_STEP: usize = 256;
 
+/// Checks that there are as many tokens as chunks of `n_ctx` need.
+fn enough(tokens: &[u32], n_ctx: usize, needed: usize) -> Result<(), EvalError> {
+    match tokens.len() {
+        tokens if tokens < needed => Err(EvalError::TooShort { tokens, n_ctx, needed }),
+        _ => Ok(()),
+    }
+}
+
+/// At most `limit` of `all` chunks, but one at least.
+fn limited(all: usize, limit: Option<usize>) -> Result<usize, EvalError> {
+    match all.min(limit.unwrap_or(usize::MAX)) {
+        0 => Err(EvalError::NoChunks),
+        count => Ok(count),
+    }
+}
+
 impl Chunks {
     /// Cuts `tokens` into chunks of `n_ctx`, at most `limit` of them. `bos`: the token that replaces the
     /// first one of every chunk.
@@ -40,10 +56,7 @@ impl Chunks {
         if n_ctx < 3 {
             return Err(EvalError::SmallContext(n_ctx));
         }
-        let needed = n_ctx.saturating_mul(2);
-        if tokens.len() < needed {
-            return Err(EvalError::TooShort { tokens: tokens.len(), n_ctx, needed });
-        }
+        enough(&tokens, n_ctx, n_ctx.saturating_mul(2))?;
         Chunks::unchecked(tokens, n_ctx, bos, limit)
     }
 
@@ -54,10 +67,7 @@ impl Chunks {
         bos: Option<u32>,
         limit: Option<usize>,
     ) -> Result<Chunks, EvalError> {
-        let count = (tokens.len() / n_ctx).min(limit.unwrap_or(usize::MAX));
-        if count == 0 {
-            return Err(EvalError::NoChunks);
-        }
+        let count = limited(tokens.len() / n_ctx, limit)?;
         Ok(Chunks { tokens, n_ctx, bos, count, scored: Scored::SecondHalf })
     }
 
@@ -70,9 +80,7 @@ impl Chunks {
         if n_ctx < 2 {
             return Err(EvalError::SmallContext(n_ctx));
         }
-        if tokens.len() < n_ctx {
-            return Err(EvalError::TooShort { tokens: tokens.len(), n_ctx, needed: n_ctx });
-        }
+        enough(&tokens, n_ctx, n_ctx)?;
         let chunks = Chunks::unchecked(tokens, n_ctx, None, limit)?;
         Ok(Chunks { scored: Scored::All, ..chunks })
     }
@@ -88,15 +96,8 @@ impl Chunks {
         if stride == 0 || stride >= n_ctx {
             return Err(EvalError::Stride { stride, n_ctx });
         }
-        let needed = n_ctx.saturating_mul(2);
-        if tokens.len() < needed {
-            return Err(EvalError::TooShort { tokens: tokens.len(), n_ctx, needed });
-        }
-        let all = (tokens.len() - n_ctx).div_ceil(stride);
-        let count = all.min(limit.unwrap_or(usize::MAX));
-        if count == 0 {
-            return Err(EvalError::NoChunks);
-        }
+        enough(&tokens, n_ctx, n_ctx.saturating_mul(2))?;
+        let count = limited((tokens.len() - n_ctx).div_ceil(stride), limit)?;
         Ok(Chunks { tokens, n_ctx, bos: None, count, scored: Scored::Last(stride) })
     }
 

@@ -73,14 +73,22 @@ pub const fn interleaved(id: TypeId, name: &'static str, block: usize, bytes: us
     TypeInfo { head, ..size_only(id, name, block, bytes, &[]) }
 }
 
+/// The scale of a row, which the bytes before its blocks begin with; `None` where there are none.
+#[inline(always)]
+pub fn scale_of_row(head: &[u8]) -> Option<f32> {
+    match *head {
+        [a, b] => Some(f16_at(&[a, b], 0)),
+        [a, b, c, d, ..] => Some(f32::from_le_bytes([a, b, c, d])),
+        _ => None,
+    }
+}
+
 /// The scale of a row, 1 where blocks have scales, and its blocks.
 #[inline(always)]
 fn row_scale<'a>(form: &Form, row: &'a [u8]) -> (f32, &'a [u8]) {
-    match (form.head, row) {
-        (0, _) => (1.0, row),
-        (2, [a, b, blocks @ ..]) => (f16_at(&[*a, *b], 0), blocks),
-        (head, [a, b, c, d, ..]) => (f32::from_le_bytes([*a, *b, *c, *d]), row.get(head..).unwrap_or(&[])),
-        _ => (0.0, &[]),
+    match row.split_at_checked(form.head) {
+        Some((head, blocks)) => (scale_of_row(head).unwrap_or(1.0), blocks),
+        None => (0.0, &[]),
     }
 }
 

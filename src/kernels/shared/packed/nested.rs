@@ -16,13 +16,13 @@
 //! and what comes out, times the block's scale, is added to the sum of the row. IQ1_BN and IQ2_BN have one scale for a
 //! row, and add the sum of each 32 weights times both scales; the scale of the row is repeated for each block.
 
-use trine_formats::types::num::f16_to_f32;
 use trine_formats::types::{Part, TypeId, TypeInfo, ik, info, tq1_0};
 
 use super::block32::{self, ByteCodes, LINE, ROWS};
 use super::{Arranged, Encoding, Layout, Multiply};
 use crate::Isa;
 use crate::proof::Needs;
+use crate::sizes::row_bytes;
 
 /// Blocks of activations in a block of any type, at most.
 pub(crate) const MOST_SUBS: usize = 4;
@@ -178,7 +178,7 @@ pub(crate) const fn layout<C: Nested>(needs: Needs, multiply: Multiply) -> Layou
 
 /// Up to [`ROWS`] rows of the file.
 fn pack<C: Nested>(_: Isa, w: &[u8], n: usize, out: &mut [u8]) -> bool {
-    let row_bytes = C::INFO.head + n / C::INFO.block * C::INFO.bytes;
+    let row_bytes = row_bytes(&C::INFO, n);
     let rows = w.len().checked_div(row_bytes).unwrap_or(0);
     assert!(w.len() == rows * row_bytes && rows <= ROWS, "weights");
     if rows == 0 {
@@ -190,10 +190,9 @@ fn pack<C: Nested>(_: Isa, w: &[u8], n: usize, out: &mut [u8]) -> bool {
             let (head, blocks) = w[row.min(rows - 1) * row_bytes..][..row_bytes].split_at(C::INFO.head);
             let block = &blocks[b * C::INFO.bytes..][..C::INFO.bytes];
             let scale = &mut out[C::SCALE_BYTES * row..][..C::SCALE_BYTES];
-            match *head {
-                [] => scale.copy_from_slice(&block[C::SCALE_AT..][..2]),
-                [a, b] => scale.copy_from_slice(&f16_to_f32(u16::from_le_bytes([a, b])).to_le_bytes()),
-                _ => scale.copy_from_slice(head),
+            match ik::scale_of_row(head) {
+                Some(of_row) => scale.copy_from_slice(&of_row.to_le_bytes()),
+                None => scale.copy_from_slice(&block[C::SCALE_AT..][..2]),
             }
             let lines = out[C::LINES_START..].chunks_exact_mut(LINE);
             let dwords = C::dwords(block);

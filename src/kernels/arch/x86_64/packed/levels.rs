@@ -1,10 +1,11 @@
-//! The IQ2 and IQ3 types, IQ4_XS and those of ik_llama.cpp with 16 rows interleaved: each weight by itself, as its place
-//! among the levels.
+//! The IQ2 and IQ3 types, IQ4_XS and those of ik_llama.cpp with 16 rows interleaved: each weight by itself, as its
+//! place among the levels.
 //!
 //! A file has these weights eight or four at a time, as the place of a point in a codebook with signs beside it, and to
 //! take points apart costs more than to multiply them. The weights of a type have only six or sixteen values, its
-//! levels, which fit three or four bits. Those of ik_llama.cpp are tables of 4 to 32 levels (`super::ik_levels`). The bytes of a group are more than those of the file (3.3 to 4.6 bits a weight
-//! where it has 2.1 to 4.3), yet memory hands them over sooner than points are looked up.
+//! levels, which fit three or four bits. Those of ik_llama.cpp are tables of 4 to 32 levels (`super::ik_levels`). The
+//! bytes of a group are more than those of the file (3.3 to 4.6 bits a weight where it has 2.1 to 4.3), yet memory hands
+//! them over sooner than points are looked up.
 //!
 //! Group:
 //!
@@ -29,13 +30,12 @@
 //! ```
 //!
 //! Types of ik_llama.cpp raise all levels of some groups by the same. What that adds to a row is taken from the sums of
-//! the activations, and the byte of the scale says which groups they are: twice the scale, or, where scales are odd, one
-//! less, and 1 for a raised group.
+//! the activations, and the byte of the scale says which groups they are: twice the scale, or, where scales are odd,
+//! one less, and 1 for a raised group.
 
 use std::arch::x86_64::*;
 
-use trine_formats::types::num::f16_to_f32;
-use trine_formats::types::{Part, TypeId, codebook, info};
+use trine_formats::types::{Part, TypeId, codebook, ik, info};
 
 use super::super::grouped::{GroupCodes, GroupStep};
 use super::super::points;
@@ -273,13 +273,8 @@ fn pack<C: Levels>(isa: Isa, w: &[u8], n: usize, out: &mut [u8]) -> bool {
     for r in 0..ROWS {
         // Rows that are not there repeat the last; nobody looks at their outputs.
         let (head, row) = w[r.min(rows - 1) * row_bytes..][..row_bytes].split_at(C::HEAD);
-        let d = match *head {
-            [a, b] => f16_to_f32(u16::from_le_bytes([a, b])).to_le_bytes(),
-            [a, b, c, d, ..] => [a, b, c, d],
-            _ => [0; 4],
-        };
-        if C::HEAD > 0 {
-            scales[4 * r..][..4].copy_from_slice(&d);
+        if let Some(d) = ik::scale_of_row(head) {
+            scales[4 * r..][..4].copy_from_slice(&d.to_le_bytes());
         }
         for (block, out) in row.chunks_exact(C::BYTES).zip(blocks.chunks_exact_mut(C::BYTES_OF_GROUP)) {
             // SAFETY: `_avx2` proves these instructions.

@@ -63,6 +63,11 @@ impl Recurrence {
         matches!(self, Recurrence::Rwkv6 | Recurrence::Rwkv7)
     }
 
+    /// True for RWKV's mixers of positions in blocks that are usual otherwise.
+    pub const fn is_rwkv_alone(self) -> bool {
+        matches!(self, Recurrence::Rwkv6Alone | Recurrence::Rwkv7Alone)
+    }
+
     /// True for the kinds of Gated DeltaNet.
     pub const fn is_delta(self) -> bool {
         use Recurrence::{DeltaNeighbours, DeltaSigmoid, DeltaTurns};

@@ -90,7 +90,7 @@ pub fn counts(k: &mut Keys<'_>, arch: &Arch, n_layer: usize) -> Counts {
             }
         }
         Rule::Recurrent(kind) => {
-            let feeds = matches!(kind, Recurrence::Rwkv6Alone | Recurrence::Rwkv7Alone);
+            let feeds = kind.is_rwkv_alone();
             let n_ff = if feeds || kind.is_rwkv() { k.count_per_layer(FF, None) } else { 0 };
             Counts { n_head: 1, n_head_kv: 1, n_ff, blocks: every(false, true, feeds) }
         }
@@ -161,7 +161,7 @@ pub fn mixing(
             (sizes, [(kernel - 1).saturating_mul(n_embd), 0])
         }
         Some(Recurrence::Lightning) => (Recurrent::NONE, [0, Lightning::state(n_head, head_dim)]),
-        Some(Recurrence::Rwkv6Alone | Recurrence::Rwkv7Alone) => rwkv(k, n_embd, 1),
+        Some(kind) if kind.is_rwkv_alone() => rwkv(k, n_embd, 1),
         Some(kind) if kind.is_rwkv() => rwkv(k, n_embd, 2),
         Some(kind) if kind.is_kimi() => kimi(k, n_head),
         Some(kind) => mamba(k, kind, n_embd),

@@ -15,7 +15,7 @@ impl Lowering<'_, '_> {
         let c = self.c;
         let (rule, scores) = (&c.arch.attention, &c.scores);
         let turned = c.turned[layer];
-        let [q_norm, k_norm] = match rule.qk_norms {
+        let mut norms = match rule.qk_norms {
             QkNorms::WithRope(but) if !turned || has_experts(c, but) => [None, None],
             _ => self.qk_norms(layer),
         };
@@ -54,20 +54,14 @@ impl Lowering<'_, '_> {
             q = self.b.clamp("q", q, bound);
             own = own.map(|[k, v]| [self.b.clamp("k", k, bound), self.b.clamp("v", v, bound)]);
         }
-        let (before, after) = match rule.qk_norms {
-            QkNorms::BeforeRope => ([q_norm, k_norm], [None, None]),
-            _ => ([None, None], [q_norm, k_norm]),
-        };
+        if rule.qk_norms == QkNorms::BeforeRope {
+            (q, own) = self.norm_heads(q, own, std::mem::take(&mut norms));
+        }
+        own = own.map(|[k, v]| [k, self.b.maybe_norm("attn_v_norm", v, v_norm)]);
         let rope = turned.then_some(self.rope(layer));
-        let [q_norm, k_norm] = before;
-        q = self.b.maybe_norm("attn_q_norm", q, q_norm);
-        own = own
-            .map(|[k, v]| [self.b.maybe_norm("attn_k_norm", k, k_norm), self.b.maybe_norm("attn_v_norm", v, v_norm)]);
         q = self.b.rotate("q_rope", q, rope, c.head_dim);
         own = own.map(|[k, v]| [self.b.rotate("k_rope", k, rope, c.head_dim), v]);
-        let [q_norm, k_norm] = after;
-        q = self.b.maybe_norm("attn_q_norm", q, q_norm);
-        own = own.map(|[k, v]| [self.b.maybe_norm("attn_k_norm", k, k_norm), v]);
+        (q, own) = self.norm_heads(q, own, norms);
         let temperature = scores.temperature.filter(|t| !(t.unturned && turned));
         q = self.b.scale_by_position("q_temperature", q, temperature.map(|t| t.factor));
         q = self.b.scale("q_scale", q, scores.query_scale);
@@ -117,6 +111,17 @@ impl Lowering<'_, '_> {
             Some(_) => RopeKind::Window,
             None => RopeKind::Global,
         }
+    }
+
+    /// The norms of queries, and of keys where the block has its own.
+    fn norm_heads(
+        &mut self,
+        q: Value,
+        own: Option<[Value; 2]>,
+        [q_norm, k_norm]: [Option<Norm>; 2],
+    ) -> (Value, Option<[Value; 2]>) {
+        let q = self.b.maybe_norm("attn_q_norm", q, q_norm);
+        (q, own.map(|[k, v]| [self.b.maybe_norm("attn_k_norm", k, k_norm), v]))
     }
 
     /// Norms of queries and keys; those of keys alone are not computed.

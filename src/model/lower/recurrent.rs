@@ -30,7 +30,7 @@ impl Lowering<'_, '_> {
         match self.c.mixing.kind? {
             Recurrence::Convolution => self.gated_convolution(x, layer),
             kind if kind.is_delta() || kind.is_kimi() => self.delta_net(x, kind, layer),
-            kind @ (Recurrence::Rwkv6Alone | Recurrence::Rwkv7Alone) => self.rwkv_mixer(x, kind, layer),
+            kind if kind.is_rwkv_alone() => self.rwkv_mixer(x, kind, layer),
             Recurrence::Lightning => self.lightning(x, layer),
             kind => self.mamba(x, kind, layer),
         }

@@ -94,7 +94,7 @@ pub enum Extent {
     StreamMixes,
     /// One for each of them and each.
     StreamPairs,
-    /// Those but the first, by number.
+    /// Residual streams but the first, by number.
     OtherStreams,
     /// All of their elements.
     StreamsTimesEmbd,

@@ -117,7 +117,7 @@ pub fn as_long(x: &mut [f32], y: &[f32], width: usize) {
     });
 }
 
-/// The part of every row of `width` elements that is above a bound, and 0 elsewhere (Gemma 3n). The bound is the row's
+/// The part of every row of `width` elements that is above a bound, and 0 for the rest (Gemma 3n). The bound is the row's
 /// mean and `factor` standard deviations: of normally distributed elements a known part is above it. Sums are added up
 /// in `f64` in order; all else is in `f32`, the variance a product with the rounded inverse of `width - 1`.
 pub fn cutoff(x: &mut [f32], width: usize, factor: f32) {

@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 
 use trine_compat_tests::targets::{self, Target};
 
-/// Those that no test on stable has in its lists.
+/// Targets beside those that tests on stable list.
 const MORE: [(&str, Target); 5] = [
     ("damaged_fields", targets::damaged_fields),
     ("installed", installed::target),

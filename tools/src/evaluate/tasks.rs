@@ -1,5 +1,5 @@
-//! Tasks with choices: HellaSwag, WinoGrande and multiple choice, in llama-perplexity's lines and digits, and questions in
-//! JSON lines.
+//! Tasks with choices: HellaSwag, WinoGrande and multiple choice, in llama-perplexity's lines and digits, and questions
+//! in JSON lines.
 
 use std::io::Write;
 

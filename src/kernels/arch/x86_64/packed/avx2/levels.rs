@@ -35,7 +35,7 @@ const fn layout<C: Levels>() -> Layout {
 }
 
 pub(in crate::arch::x86_64::packed) static LAYOUTS: &[Layout] = &layouts_of_levels!(layout);
-/// Those of ik_llama.cpp.
+/// Layouts of the types of ik_llama.cpp.
 pub(in crate::arch::x86_64::packed) static OF_IK: &[Layout] = &layouts_of_ik_levels!(layout);
 
 fn act_bytes(n: usize) -> usize {

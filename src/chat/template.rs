@@ -119,9 +119,15 @@ impl ChatTemplate {
         let variables = variables.map(|(name, value)| (name.clone(), of_json(value)));
         let variables = Value::from_pairs(variables);
         let date = |format| strftime::at(time, format).map_err(ChatError::Failed);
-        // As llama.cpp writes them for Llama 3.1 and Firefunction; a variable of the same name comes first.
-        let dates = context! { date_string => date("%d %b %Y")?, datetime => date("%b %d %Y")? };
-        run::render(&self.source, size, time, context! { ..own, ..variables, ..dates })
+        // As llama.cpp writes them for Llama 3.1 and Firefunction, and thinks unless it is told not to; a variable of the
+        // same name comes first.
+        let usual = context! {
+            date_string => date("%d %b %Y")?,
+            datetime => date("%b %d %Y")?,
+            functions => functions(&options.tools),
+            enable_thinking => true,
+        };
+        run::render(&self.source, size, time, context! { ..own, ..variables, ..usual })
     }
 
     /// True if the template does anything with functions.
@@ -138,6 +144,11 @@ impl ChatTemplate {
     pub(super) fn without_bos<'a>(&self, tokenizer: &Tokenizer, text: &'a str) -> &'a str {
         if tokenizer.add_bos() && !self.bos.is_empty() { text.strip_prefix(&self.bos).unwrap_or(text) } else { text }
     }
+}
+
+/// The functions as one text, for templates that put them into a prompt without a word of Jinja; empty without any.
+fn functions(tools: &[serde_json::Value]) -> String {
+    if tools.is_empty() { String::new() } else { format!("{:#}", serde_json::Value::from(tools)) }
 }
 
 /// A message as templates see it.

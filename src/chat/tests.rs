@@ -98,6 +98,19 @@ fn templates_know_the_date() {
     );
 }
 
+/// Expected: `common_chat_template_direct_apply` of llama.cpp, which thinks unless it is told not to; the functions as
+/// one text are for Firefunction 2, whose template writes them without a word of Jinja.
+#[test]
+fn templates_think_and_know_the_functions_as_a_text() {
+    let template = |source| ChatTemplate::with_tokens(source, String::new(), String::new(), None).unwrap();
+    let asks = template("{{ '<think>' if enable_thinking else 'no' }}|{{ 'Functions: ' + functions }}");
+    let mut options = RenderOptions::plain(true);
+    assert_eq!(asks.render_with(&[], &options).unwrap(), "<think>|Functions: ");
+    options.variables.insert("enable_thinking".to_owned(), false.into());
+    options.tools = vec![serde_json::json!({"name": "now"})];
+    assert_eq!(asks.render_with(&[], &options).unwrap(), "no|Functions: [\n  {\n    \"name\": \"now\"\n  }\n]");
+}
+
 /// Those that only time and memory stop leave a thread behind, so the tests of `rgen` have them.
 #[test]
 fn hostile_templates_end_in_an_error() {
@@ -296,6 +309,7 @@ fn a_template_gets_variables_of_its_own() {
         // What every template gets is not to be replaced.
         ("bos_token", serde_json::json!("x")),
     ];
+    options.variables.insert("enable_thinking".to_owned(), false.into());
     assert_eq!(template.render_with(&talk, &options).unwrap(), "Hi<s>");
     options.variables.extend(variables.map(|(name, value)| (name.to_owned(), value)));
     let text = template.render_with(&talk, &options).unwrap();

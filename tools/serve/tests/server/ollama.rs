@@ -170,7 +170,7 @@ fn thoughts_and_functions() {
     let local = start(&["--chat-template", TEMPLATE]);
     let to = local.to;
     let mut body = chat(json!({"seed": 3, "num_predict": 9}));
-    body["stream"] = false.into();
+    (body["stream"], body["think"]) = (false.into(), false.into());
     let plain = ask(to, "/api/chat", &body)["message"].clone();
     assert_eq!(names(&plain), ["content", "role"]);
     body["think"] = true.into();
@@ -316,7 +316,6 @@ fn refusals_have_the_form_of_ollama() {
     for (path, body, name) in [
         ("/api/chat", json!({ "messages": image }), "images"),
         ("/api/generate", json!({"prompt": "x", "images": ["aGVsbG8="]}), "images"),
-        ("/api/generate", json!({"prompt": "x", "suffix": "y"}), "suffix"),
         ("/api/generate", json!({"prompt": "x", "template": "{{ .Prompt }}"}), "template"),
         ("/api/generate", json!({"prompt": "x", "context": [1, 2]}), "context"),
         ("/api/generate", json!({"prompt": ["x"]}), "prompt"),

@@ -258,10 +258,10 @@ fn variables_of_the_template() {
         }
         ask(local.to, "/apply-template", &body)["prompt"].clone()
     };
-    assert_eq!(prompt(json!({})), "|||Hi");
+    assert_eq!(prompt(json!({})), "|True||Hi");
     let kwargs = json!({"enable_thinking": true, "more": {"x": 7}});
     assert_eq!(prompt(json!({"chat_template_kwargs": kwargs})), "|True|7|Hi");
-    assert_eq!(prompt(json!({"reasoning_effort": "low"})), "low|||Hi");
+    assert_eq!(prompt(json!({"reasoning_effort": "low"})), "low|True||Hi");
     assert_eq!(prompt(json!({"reasoning_effort": "none"})), "|False||Hi");
     let control = get(local.to, "/props").json()["eos_token"].clone();
     for kwargs in [json!([]), json!({"messages": []}), json!({"more": {"x": control}})] {

@@ -29,6 +29,7 @@ use trine_formats::gguf::Metadata;
 
 pub use detok::{Characters, Detokenizer};
 pub use error::TokenizerError;
+pub use special::FillIn;
 
 use bpe::Bpe;
 use plamo2::Plamo2;
@@ -245,6 +246,11 @@ impl Tokenizer {
     /// True if `id` ends a generation: end of text, of turn, of message, and the like.
     pub fn is_eog(&self, id: u32) -> bool {
         self.special.is_eog(id)
+    }
+
+    /// The tokens of texts with a gap that the model fills; `None`: it does not.
+    pub fn fill_in(&self) -> Option<FillIn> {
+        self.special.fill_in()
     }
 
     /// BOS, where the model wants one in front of a text.

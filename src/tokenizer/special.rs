@@ -28,11 +28,28 @@ pub(super) struct Special {
     pub unk: Option<u32>,
     /// Token that separates and ends texts in models that compare them.
     pub sep: Option<u32>,
+    /// Tokens of the roles of [`FIM`].
+    fim: [Option<u32>; FIM.len()],
     eog: BTreeSet<u32>,
     /// Tokens to split off, longest first.
     split: Vec<u32>,
     /// Their texts; the values are positions in `split`.
     matcher: Trie,
+}
+
+/// The tokens that mark the parts of a text with a gap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FillIn {
+    /// Before the text in front of the gap.
+    pub prefix: u32,
+    /// Before the text behind it.
+    pub suffix: u32,
+    /// Behind both: the text of the gap follows.
+    pub middle: u32,
+    /// Before the name of a repository, where the model knows several files.
+    pub repository: Option<u32>,
+    /// Before the name of each file.
+    pub file: Option<u32>,
 }
 
 /// A part of a text.
@@ -149,13 +166,14 @@ impl Special {
         eot = eot.or_else(|| by_text(vocab, &END_OF_TURN));
         eom = eom.or_else(|| by_text(vocab, &["<|eom_id|>"]));
         let mut eog = BTreeSet::new();
-        for (keys, texts, ends) in FIM {
+        let mut fim = [None; FIM.len()];
+        for (found, (keys, texts, ends)) in fim.iter_mut().zip(FIM) {
             let mut id = None;
             for key in keys {
                 id = optional(key)?.or(id);
             }
-            let id = id.or_else(|| by_text(vocab, texts));
-            eog.extend(id.filter(|_| ends));
+            *found = id.or_else(|| by_text(vocab, texts));
+            eog.extend(found.filter(|_| ends));
         }
         for id in 0..n_vocab as u32 {
             let unused = vocab.text(id).windows(6).any(|w| w == b"unused");
@@ -185,7 +203,13 @@ impl Special {
             matcher.insert(vocab.text(id), rank as u32);
         }
         set_strip_attributes(meta, vocab, &split)?;
-        Ok(Special { bos, eos, unk, sep, eog, split, matcher })
+        Ok(Special { bos, eos, unk, sep, fim, eog, split, matcher })
+    }
+
+    /// The tokens of texts with a gap, for a model that was trained on them.
+    pub(super) fn fill_in(&self) -> Option<FillIn> {
+        let [prefix, suffix, middle, _, repository, file] = self.fim;
+        Some(FillIn { prefix: prefix?, suffix: suffix?, middle: middle?, repository, file })
     }
 
     pub(super) fn is_eog(&self, id: u32) -> bool {

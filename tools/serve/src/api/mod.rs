@@ -23,6 +23,8 @@ pub use crate::error::{ApiError, Dialect};
 pub enum Route {
     /// `/completion`, llama-server's own.
     Native,
+    /// `/infill`: the text of a gap, in llama-server's form.
+    Infill,
     /// `/v1/completions`.
     Text,
     /// `/v1/chat/completions`.
@@ -41,7 +43,7 @@ impl Route {
     /// The API that it is part of.
     pub fn dialect(self) -> Dialect {
         match self {
-            Route::Native | Route::Text | Route::Chat | Route::Responses => Dialect::OpenAi,
+            Route::Native | Route::Infill | Route::Text | Route::Chat | Route::Responses => Dialect::OpenAi,
             Route::Messages => Dialect::Anthropic,
             Route::OllamaChat | Route::OllamaGenerate => Dialect::Ollama,
         }
@@ -49,6 +51,6 @@ impl Route {
 
     /// True if an answer is one text, whatever the request says.
     pub fn has_one_answer(self) -> bool {
-        !matches!(self, Route::Native | Route::Text | Route::Chat)
+        !matches!(self, Route::Native | Route::Infill | Route::Text | Route::Chat)
     }
 }

@@ -28,7 +28,6 @@ type Answer = Result<Response<Body>, ApiError>;
 
 /// Routes of llama-server and OpenAI that are not here.
 const ELSEWHERE: &[&str] = &[
-    "/infill",
     "/v1/audio/{*rest}",
     "/v1/images/{*rest}",
     "/v1/moderations",
@@ -93,6 +92,7 @@ pub fn router(state: &Arc<State>) -> Router {
     for (path, route) in [
         ("/completion", Route::Native),
         ("/completions", Route::Native),
+        ("/infill", Route::Infill),
         ("/v1/completions", Route::Text),
         ("/v1/chat/completions", Route::Chat),
         ("/chat/completions", Route::Chat),

@@ -12,6 +12,7 @@ mod folder;
 mod forms;
 mod guard;
 mod hostile;
+mod infill;
 mod keys;
 mod load;
 mod loading;

@@ -8,6 +8,7 @@ use trine_testkit::TempDir;
 use trine_testkit::archs::{listing, of_vectors};
 
 use crate::client::{ask, get, post};
+use crate::infill::filling;
 use crate::local::{Local, shared, start_with};
 
 fn document() -> Value {
@@ -42,7 +43,12 @@ fn server_of(path: &str) -> SocketAddr {
         let local = start_with(path.to_str().expect("a path"), &[]);
         (folder, local)
     });
-    if path.contains("rank") { RANKING.1.to } else { shared() }
+    static FILLING: LazyLock<Local> = LazyLock::new(|| filling(true));
+    match path {
+        "/infill" => FILLING.to,
+        _ if path.contains("rank") => RANKING.1.to,
+        _ => shared(),
+    }
 }
 
 /// A request that works, for a route with a body.
@@ -61,6 +67,7 @@ fn example(path: &str) -> Value {
         "/api/show" => json!({"model": "m"}),
         "/tokenize" => json!({"content": "Hi"}),
         "/detokenize" => json!({"tokens": [5]}),
+        "/infill" => json!({"input_prefix": "Hi", "input_suffix": "Ho", "n_predict": 2}),
         "/completion" | "/completions" | "/v1/completions" => {
             json!({"prompt": "Hi", "max_tokens": 2})
         }
@@ -87,7 +94,7 @@ fn it_has_all_routes_and_no_other() {
     let (elsewhere, here) = source.split_once("/// All routes.").expect("the list of those not here");
     let literals = here.split('"').skip(1).step_by(2).filter(|text| text.starts_with('/'));
     let literals: Vec<&str> = literals.collect();
-    assert!(literals.len() > 30 && elsewhere.contains("/infill"));
+    assert!(literals.len() > 30 && elsewhere.contains("/lora-adapters"));
     let page = ["/", "/style.css", "/app.js"];
     for path in literals.iter().filter(|path| !page.contains(path)) {
         assert!(paths.contains_key(*path), "{path} is not described");

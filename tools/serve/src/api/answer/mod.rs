@@ -28,7 +28,7 @@ pub fn take(reply: &mut Reply, index: usize, event: Event) -> Result<Vec<Value>,
         return Ok(Vec::new());
     };
     Ok(match reply.asked.route {
-        Route::Native => native::parts(reply, index, part),
+        Route::Native | Route::Infill => native::parts(reply, index, part),
         Route::Text => text::parts(reply, index, part),
         Route::Chat => chat::parts(reply, index, part),
         Route::Responses => responses::parts(reply, part),
@@ -40,7 +40,7 @@ pub fn take(reply: &mut Reply, index: usize, event: Event) -> Result<Vec<Value>,
 /// The whole answer, once all texts have ended.
 pub fn whole(reply: &Reply) -> Value {
     match reply.asked.route {
-        Route::Native => native::whole(reply),
+        Route::Native | Route::Infill => native::whole(reply),
         Route::Text => text::whole(reply),
         Route::Chat => chat::whole(reply),
         Route::Responses => responses::whole(reply),
@@ -54,6 +54,11 @@ pub fn tail(reply: &Reply) -> Vec<Value> {
     match reply.asked.route {
         Route::Text => text::tail(reply),
         Route::Chat => chat::tail(reply),
-        Route::Native | Route::Responses | Route::Messages | Route::OllamaChat | Route::OllamaGenerate => Vec::new(),
+        Route::Native
+        | Route::Infill
+        | Route::Responses
+        | Route::Messages
+        | Route::OllamaChat
+        | Route::OllamaGenerate => Vec::new(),
     }
 }

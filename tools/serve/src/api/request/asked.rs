@@ -12,7 +12,7 @@ use super::fields::Fields;
 use super::prompt::{self, Prompt};
 use super::thoughts::Thoughts;
 use super::tools::{Calls, Tools};
-use super::{Unread, anthropic, biases, messages, ollama, responses, sampling, structure, unsupported};
+use super::{Unread, anthropic, biases, infill, messages, ollama, responses, sampling, structure, unsupported};
 use crate::engine::{MOST_STOPS, Request};
 use crate::error::ApiError;
 use crate::service::Service;
@@ -70,11 +70,11 @@ impl Asked {
             Route::Messages => Some(anthropic::to_chat(body)?),
             Route::OllamaChat => Some(ollama::to_chat(body, service)?),
             Route::OllamaGenerate => Some(ollama::to_chat_or_text(body, service)?),
-            Route::Native | Route::Text | Route::Chat => None,
+            Route::Native | Route::Infill | Route::Text | Route::Chat => None,
         };
         let f = Fields::of(converted.as_ref().unwrap_or(body))?;
         let chat = match route {
-            Route::Native | Route::Text => false,
+            Route::Native | Route::Infill | Route::Text => false,
             Route::OllamaGenerate => f.get("messages").is_some(),
             Route::Chat | Route::Responses | Route::Messages | Route::OllamaChat => true,
         };
@@ -85,9 +85,11 @@ impl Asked {
             false => None,
         };
         let described = tools.as_ref().map_or(&[][..], |t| &t.described);
-        let (prompts, listed) = match chat {
-            true => (vec![messages::prompt(&f, described, service)?], false),
-            false => {
+        let gap = infill::prompt(&f, route, max_tokens(&f, service)?, service)?;
+        let (prompts, listed) = match gap {
+            Some(prompt) => (vec![prompt], false),
+            None if chat => (vec![messages::prompt(&f, described, service)?], false),
+            None => {
                 const NAME: &str = "prompt";
                 let value = f.get(NAME).ok_or_else(|| ApiError::field(NAME, "is required"))?;
                 prompt::prompts(NAME, PROMPTS, value, service.encoder())?
@@ -138,7 +140,7 @@ impl Asked {
             return_tokens: f.is_set("return_tokens")?,
             return_progress: f.is_set("return_progress")?,
             timings_per_token: f.is_set("timings_per_token")?,
-            verbose: f.is_set("verbose")?,
+            verbose: f.flag("verbose")?.unwrap_or(service.limits.verbose),
             response_fields: response_fields(&f)?,
             ping: match ping {
                 Some(seconds) => u64::try_from(seconds).ok().map(Duration::from_secs),
@@ -254,7 +256,7 @@ fn logprobs(f: &Fields<'_>, route: Route) -> Result<Option<usize>, ApiError> {
             }
         }
         Route::Text => f.integer("logprobs", 0..=most)?,
-        Route::Native => f.integer("logprobs", 0..=most)?.filter(|n| *n > 0),
+        Route::Native | Route::Infill => f.integer("logprobs", 0..=most)?.filter(|n| *n > 0),
     };
     Ok(asked.or(native).map(|n| n as usize))
 }

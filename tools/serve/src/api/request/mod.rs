@@ -5,6 +5,7 @@ pub mod asked;
 pub mod biases;
 pub mod caller;
 pub mod fields;
+pub mod infill;
 pub mod keep_alive;
 pub mod messages;
 pub mod ollama;

@@ -39,11 +39,13 @@ pub fn to_chat_or_text(body: &Value, service: &Service) -> Result<Value, ApiErro
     }
     let prompt = f.text("prompt")?.unwrap_or_default();
     let system = f.text("system")?.filter(|text| !text.is_empty());
-    if f.is_set("raw")? || service.template().is_err() {
+    let suffix = f.text("suffix")?.filter(|text| !text.is_empty());
+    if f.is_set("raw")? || suffix.is_some() || service.template().is_err() {
         if system.is_some() {
-            return Err(ApiError::field("system", "needs the model's chat template, and no 'raw'"));
+            return Err(ApiError::field("system", "needs the model's chat template, and neither 'raw' nor 'suffix'"));
         }
         out.insert("prompt".into(), prompt.into());
+        out.extend(suffix.map(|text| ("suffix".to_owned(), text.into())));
         return Ok(out.into());
     }
     let system = system.map(|text| json!({"role": "system", "content": text}));
@@ -84,12 +86,6 @@ pub fn within_context(f: &Fields<'_>, prompts: &[Prompt], most: Option<usize>) -
 /// The fields that both forms have.
 fn common(f: &Fields<'_>, body: &Value, service: &Service) -> Result<Map<String, Value>, ApiError> {
     images(f)?;
-    if f.text("suffix")?.is_some_and(|text| !text.is_empty()) {
-        return Err(ApiError::field(
-            "suffix",
-            "not supported: put the marks of the model's infilling into a 'raw' prompt",
-        ));
-    }
     if f.text("template")?.is_some_and(|text| !text.is_empty()) {
         return Err(ApiError::field("template", "not supported; start the server with --chat-template"));
     }

@@ -21,7 +21,7 @@ pub fn check(f: &Fields<'_>, route: Route) -> Result<(), ApiError> {
     match route {
         Route::Chat | Route::Responses | Route::Messages | Route::OllamaChat => chat(f),
         Route::Text => text(f),
-        Route::Native | Route::OllamaGenerate => Ok(()),
+        Route::Native | Route::Infill | Route::OllamaGenerate => Ok(()),
     }
 }
 
@@ -86,7 +86,6 @@ fn chat(f: &Fields<'_>) -> Result<(), ApiError> {
 }
 
 fn text(f: &Fields<'_>) -> Result<(), ApiError> {
-    refuse("suffix", f.text("suffix")?.is_some_and(|s| !s.is_empty()))?;
     let best_of = f.integer("best_of", 1..=i64::MAX)?;
     refuse("best_of", best_of.is_some_and(|n| n > 1))
 }

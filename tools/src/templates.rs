@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Result, bail};
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 use serde_json::{Map, Value};
 use trine::ChatTemplate;
 use trine::chat::RenderOptions;
@@ -20,6 +20,42 @@ pub enum Thinking {
     Off,
     #[value(alias = "-1")]
     Auto,
+}
+
+/// How much a model thinks that chats, where nobody says it for one answer.
+#[derive(Args, Clone)]
+pub struct ReasoningArgs {
+    /// Thinking before the answer, also -rea; for templates that know the variable `enable_thinking`
+    #[arg(
+        long,
+        value_name = "on|off|auto",
+        value_enum,
+        hide_possible_values = true,
+        allow_negative_numbers = true,
+        default_value = "auto"
+    )]
+    pub reasoning: Thinking,
+
+    /// How much the model thinks, such as low or high; for templates that know the variable `reasoning_effort`
+    #[arg(long, value_name = "LEVEL", default_value = "default")]
+    pub reasoning_effort: String,
+}
+
+impl ReasoningArgs {
+    /// Another name of the option, for [`crate::args::expand`].
+    pub const SHORT: (&str, &str) = ("-rea", "--reasoning");
+
+    /// Adds what the options say to the variables of a template.
+    pub fn add_to(&self, variables: &mut Map<String, Value>) {
+        if self.reasoning != Thinking::Auto {
+            let on = self.reasoning == Thinking::On;
+            variables.insert("enable_thinking".to_owned(), on.into());
+        }
+        if self.reasoning_effort != "default" {
+            let level = Value::from(self.reasoning_effort.as_str());
+            variables.insert("reasoning_effort".to_owned(), level);
+        }
+    }
 }
 
 /// The help of `--chat-template` in one line.

@@ -34,8 +34,6 @@ pub const OF_PROGRAMS: &[OfProgram] = &[
     ("rserve", "llama-server", &[
         harmless(&["--embedding", "--embeddings"], Nothing, "/v1/embeddings answers beside all others; --pooling says how"),
         refused(&["-p", "--prompt", "-f", "--file"], Value, "requests bring their prompts"),
-        harmless_for(&["-rea", "--reasoning"], Value, "the template decides about thoughts", &["auto"], "--chat-template-kwargs has the variables of templates, such as enable_thinking, and so have requests"),
-        harmless_for(&["--reasoning-effort"], Value, "templates have their own default", &["default"], "--chat-template-kwargs has the variables of templates, such as reasoning_effort, and so have requests"),
         harmless(&["-b", "--batch-size"], Value, "prompts are cut as -ub and those who wait want it"),
         harmless(&["-e", "--escape", "--no-escape"], Nothing, "requests are JSON, which has escapes of its own"),
         harmless(&["--cache-prompt", "--no-cache-prompt", "--cache-idle-slots", "--no-cache-idle-slots"], Nothing, "what texts begin with alike is kept while there is room, and changes no bit"),

@@ -57,7 +57,7 @@ const HEADINGS: &[(&str, Row)] = &[
     ("Grammars and schemas", ("", &["grammar-file", "json-schema-file"])),
     ("Several models", ("rserve", &["models-memory", "model-idle"])),
     ("Server", ("rserve", &["tags", "pooling", "strict-model", "slots", "no-slots", "ui", "metrics-public",
-                            "log-format", "log-file", "reasoning-format", "reasoning-budget",
+                            "log-format", "log-file", "verbose", "reasoning-format", "reasoning-budget",
                             "sse-ping-interval", "drain-delay", "drain-timeout"])),
     ("Chat", ("", &["no-conversation", "system-prompt-file", "chat-template-file", "chat-template-kwargs", "reasoning",
                     "reasoning-effort", "color", "show-timings", "simple-io", "no-history"])),

@@ -14,6 +14,7 @@ use super::prompt_cache::PromptCacheArgs;
 use super::sampling::SamplingArgs;
 use crate::args::Short;
 use crate::load::{ModelArgs, SHORT_TYPES, count, positive};
+use crate::templates::ReasoningArgs;
 use crate::{device, interrupt, text};
 
 /// Options of several letters behind one dash.
@@ -30,7 +31,7 @@ pub const SHORT: Short = &[
     ("-st", "--single-turn"),
     ("-sysf", "--system-prompt-file"),
     ("-co", "--color"),
-    ("-rea", "--reasoning"),
+    ReasoningArgs::SHORT,
     ("-jf", "--json-schema-file"),
     ("-if", "--interactive-first"),
     ("-mli", "--multiline-input"),

@@ -6,7 +6,7 @@ use clap::Args;
 use clap::builder::ArgPredicate;
 use serde_json::{Map, Value};
 
-use crate::templates::{self, Thinking};
+use crate::templates::{self, ReasoningArgs};
 use crate::terminal::Colours;
 
 /// A chat is meant by those who say how it goes, unless they say that it is none.
@@ -62,20 +62,9 @@ pub struct ChatArgs {
     #[arg(long, value_name = "JSON", value_parser = templates::variables, conflicts_with_all = NO_CHAT)]
     pub chat_template_kwargs: Option<Map<String, Value>>,
 
-    /// Thinking before the answer, also -rea; for templates that know the variable `enable_thinking`
-    #[arg(
-        long,
-        value_name = "on|off|auto",
-        value_enum,
-        hide_possible_values = true,
-        allow_negative_numbers = true,
-        default_value = "auto"
-    )]
-    pub reasoning: Thinking,
-
-    /// How much the model thinks, such as low or high; for templates that know the variable `reasoning_effort`
-    #[arg(long, value_name = "LEVEL", default_value = "default")]
-    pub reasoning_effort: String,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub reasoning: ReasoningArgs,
 
     /// Colours in a chat, also -co: the prompt, and thoughts dimmed
     #[arg(long, value_name = "WHEN", value_enum, num_args = 0..=1, default_value = "auto", default_missing_value = "on")]
@@ -100,15 +89,7 @@ impl ChatArgs {
     /// The variables that the template is given.
     pub fn variables(&self) -> Map<String, Value> {
         let mut variables = self.chat_template_kwargs.clone().unwrap_or_default();
-        match self.reasoning {
-            Thinking::On => drop(variables.insert("enable_thinking".to_owned(), true.into())),
-            Thinking::Off => drop(variables.insert("enable_thinking".to_owned(), false.into())),
-            Thinking::Auto => {}
-        }
-        if self.reasoning_effort != "default" {
-            let level = Value::from(self.reasoning_effort.as_str());
-            variables.insert("reasoning_effort".to_owned(), level);
-        }
+        self.reasoning.add_to(&mut variables);
         variables
     }
 }

@@ -14,7 +14,7 @@ use trine_tools::generate::draft::{self, Spec};
 use trine_tools::load::{ModelArgs, SHORT_TYPES, positive};
 use trine_tools::memory::size;
 use trine_tools::sampling::SamplerArgs;
-use trine_tools::templates;
+use trine_tools::templates::{self, ReasoningArgs};
 
 use crate::engine::Options;
 
@@ -29,6 +29,7 @@ pub const SHORT: Short = &[
     ("-ub", "--ubatch-size"),
     ("-s", "--seed"),
     draft::SHORT,
+    ReasoningArgs::SHORT,
     ("-to", "--stall-timeout"),
     ("--n-predict", "--predict"),
     ("--webui", "--ui"),
@@ -114,6 +115,10 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value = "-1", allow_negative_numbers = true, value_parser = budget)]
     pub reasoning_budget: i64,
 
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub reasoning: ReasoningArgs,
+
     /// Bits per weight of an any-precision model where a request names none; without it the widest
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8))]
     pub bits: Option<u8>,
@@ -198,7 +203,8 @@ pub struct Args {
     #[arg(long, value_name = "HOSTS", value_delimiter = ',')]
     pub allowed_hosts: Vec<String>,
 
-    /// Web pages of other origins that may use the server, separated by commas; *: all
+    /// Web pages of other origins that may use the server, separated by commas; localhost: those that this machine
+    /// serves, on any port; *: all
     #[arg(long, value_name = "ORIGINS", value_delimiter = ',')]
     pub cors_origins: Vec<String>,
 
@@ -324,6 +330,11 @@ pub struct Args {
     #[arg(long, overrides_with = "no_ui")]
     pub ui: bool,
 
+    /// Add to the answers of chats and completions how they came about, where a request does not say (verbose): the
+    /// prompt as the template wrote it, and llama-server's own form of the answer
+    #[arg(short, long)]
+    pub verbose: bool,
+
     /// Written to standard error for each request: a line to read, a JSON object, nothing. Neither prompts nor
     /// keys are
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text)]
@@ -409,6 +420,7 @@ impl Args {
     /// Variables of the chat template where a request does not say them.
     pub fn variables(&self) -> Map<String, Value> {
         let mut variables = self.chat_template_kwargs.clone().unwrap_or_default();
+        self.reasoning.add_to(&mut variables);
         if self.reasoning_budget == 0 {
             variables.insert("enable_thinking".to_owned(), false.into());
         }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use axum::body::Body;
 use axum::extract::{Request, State as Extract};
 use axum::http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use axum::http::{Method, Response};
+use axum::http::{Method, Response, Uri};
 use axum::middleware::Next;
 use axum::response::IntoResponse;
 
@@ -195,8 +195,21 @@ fn allowed(state: &State, origin: Option<&HeaderValue>) -> bool {
     let Some(origin) = origin else {
         return false;
     };
-    let listed = |o: &String| o == "*" || o.as_bytes() == origin.as_bytes();
+    let listed = |o: &String| match o.as_str() {
+        "*" => true,
+        "localhost" => is_local(origin),
+        listed => listed.as_bytes() == origin.as_bytes(),
+    };
     state.origins.iter().any(listed)
+}
+
+/// True if a page was served by this machine, on whatever port.
+fn is_local(origin: &HeaderValue) -> bool {
+    let uri = origin.to_str().ok().and_then(|text| text.parse::<Uri>().ok());
+    uri.is_some_and(|uri| {
+        matches!(uri.scheme_str(), Some("http" | "https"))
+            && matches!(uri.host(), Some("localhost" | "127.0.0.1" | "[::1]"))
+    })
 }
 
 /// Headers that a page of a listed origin may send, and beginnings of those that the clients of OpenAI and Anthropic
@@ -214,7 +227,7 @@ const SENT_BY_CLIENTS: &[&str] = &["x-stainless-", "anthropic-", "openai-"];
 
 /// Answers a browser that asks whether a page may send these headers.
 fn preflight(asked: &HeaderMap) -> Response<Body> {
-    let mut response = reply::with_type(204, "text/plain", Body::empty());
+    let mut response = reply::with_type(200, "text/plain", Body::empty());
     let headers = response.headers_mut();
     let methods = HeaderValue::from_static("GET, POST");
     headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);

@@ -108,6 +108,8 @@ pub struct Limits {
     pub seed: i64,
     /// True if thoughts are told apart from answers where a request does not say.
     pub thoughts: bool,
+    /// True if answers tell how they came about where a request does not say.
+    pub verbose: bool,
     /// Time of a request.
     pub request_timeout: Option<Duration>,
     /// Silence in a stream after which a comment is sent.
@@ -160,6 +162,7 @@ impl Service {
                 variables: args.variables(),
                 seed: args.seed,
                 thoughts: args.reasoning_format != ReasoningFormat::None,
+                verbose: args.verbose,
                 request_timeout: Some(args.request_timeout).filter(|t| !t.is_zero()),
                 ping: u64::try_from(args.sse_ping_interval).ok().map(Duration::from_secs),
             },

@@ -295,7 +295,7 @@ fn a_template_may_be_given_by_its_name() {
 }
 
 /// A template that shows its variables.
-const SHOWN: &str = "{{ enable_thinking }} {{ style }} {{ messages[0].content }}";
+const SHOWN: &str = "{{ enable_thinking }} {{ style }}{{ reasoning_effort }} {{ messages[0].content }}";
 
 #[test]
 fn variables_of_templates() {
@@ -305,12 +305,28 @@ fn variables_of_templates() {
         ask(local.to, "/apply-template", &body)["prompt"].clone()
     };
     let kwargs = ["--chat-template-kwargs", "{\"style\": \"brief\", \"enable_thinking\": true}"];
-    assert_eq!(prompt(&[], Value::Null), "  Hi");
+    assert_eq!(prompt(&[], Value::Null), "True  Hi");
     assert_eq!(prompt(&kwargs, Value::Null), "True brief Hi");
     assert_eq!(prompt(&kwargs, json!({"style": "long"})), "True long Hi");
     assert_eq!(prompt(&["--reasoning-budget", "0"], Value::Null), "False  Hi");
     assert_eq!(prompt(&["--reasoning-budget", "0"], json!({"enable_thinking": true})), "True  Hi");
-    assert_eq!(prompt(&["--reasoning-budget", "-1"], Value::Null), "  Hi");
+    assert_eq!(prompt(&["--reasoning-budget", "-1"], Value::Null), "True  Hi");
+    let off = ["--reasoning", "off"];
+    assert_eq!(prompt(&off, Value::Null), "False  Hi");
+    assert_eq!(prompt(&off, json!({"enable_thinking": true})), "True  Hi");
+    assert_eq!(prompt(&["--reasoning", "auto", "--reasoning-effort", "low"], Value::Null), "True low Hi");
+}
+
+#[test]
+fn answers_tell_how_they_came_about() {
+    let local = start(&["--verbose", "--chat-template", "{{ messages[0].content }}!"]);
+    let body = json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2});
+    let answer = ask(local.to, "/v1/chat/completions", &body);
+    assert_eq!(answer["__verbose"]["content"], answer["choices"][0]["message"]["content"]);
+    assert!(answer["__verbose"]["prompt"].as_str().is_some_and(|text| text.ends_with("Hi!")), "{answer}");
+    let mut body = body;
+    body["verbose"] = false.into();
+    assert_eq!(ask(local.to, "/v1/chat/completions", &body)["__verbose"], Value::Null);
 }
 
 #[test]

@@ -1,8 +1,6 @@
 //! The gradients against differences of the loss, the loss against the engine's, and that nothing but
 //! the weights and the text decides a bit.
 
-mod toy;
-
 use trine_formats::gguf::write::NewTensor;
 use trine_formats::gguf::{ModelFile, PackingOptions, Value};
 use trine_formats::types::TypeId;
@@ -10,10 +8,10 @@ use trine_formats::types::TypeId;
 use super::*;
 use crate::kernels::testing::isas;
 use crate::math::{exp, log};
+use crate::model::toy::{self, Extras, VOCAB, toy};
 use crate::model::{LoadOptions, Model};
 use crate::pool::Pool;
 use crate::step::{Session, SessionOptions};
-use toy::{Extras, VOCAB, toy};
 
 const TOKENS: [u32; 11] = [3, 7, 7, 0, 22, 15, 1, 9, 3, 20, 4];
 

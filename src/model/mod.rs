@@ -15,6 +15,8 @@ mod offloaded;
 mod options;
 mod path;
 mod problem;
+#[cfg(test)]
+pub(crate) mod toy;
 
 #[cfg(feature = "cuda")]
 use std::collections::BTreeSet;

@@ -21,6 +21,8 @@ mod pooling;
 mod prefix;
 mod session;
 mod sink;
+#[cfg(test)]
+mod tests;
 
 pub use crate::kv::{OutOfPages, PagePool, Sequence};
 pub use engine::{Engine, Segment, StepError, StepOptions};

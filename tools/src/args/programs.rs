@@ -48,7 +48,6 @@ pub const OF_PROGRAMS: &[OfProgram] = &[
         refused(&["--ignore-eos"], Nothing, ASKED),
         refused(&["--grammar", "--grammar-file", "-j", "--json-schema", "-jf", "--json-schema-file"], Value, "each request brings the form of its text: grammar, json_schema or response_format"),
         refused(&["-sp", "--special"], Nothing, "control tokens are not part of the text"),
-        refused(&["--context-shift"], Nothing, "a text ends when its context is full; give a larger -c"),
         harmless(&["--rerank", "--reranking"], Nothing, "/v1/rerank answers beside all others"),
         refused(&["--path"], Value, "the page that is served is the program's own"),
         refused(&["--api-prefix"], Value, "a proxy in front can serve it below another path"),

@@ -47,6 +47,7 @@ const HEADINGS: &[(&str, Row)] = &[
     ("Context", ("rgen", &["batch-size", "ubatch-size", "context-shift", "no-context-shift", "keep"])),
     ("Context", ("rperplexity", &["batch-size", "ubatch-size"])),
     ("Context", ("rimatrix", &["batch-size", "ubatch-size"])),
+    ("Context", ("rserve", &["context-shift", "keep"])),
     ("Any-precision", ("rserve", &["widths"])),
     ("Drafts", ("", &["draft-bits", "model-draft", "hf-repo-draft", "spec-type", "draft", "draft-always"])),
     ("Text", ("", &["tokens", "escape", "no-escape", "no-display-prompt", "escape-control", "binary-file",

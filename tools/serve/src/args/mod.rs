@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::builder::{ArgPredicate, PossibleValuesParser, TypedValueParser as _};
-use clap::{Arg, Parser, ValueEnum};
+use clap::{Arg, Parser};
 use serde_json::{Map, Value};
 use trine::{DraftSource, Pooling};
 use trine_tools::args::Short;
@@ -20,7 +20,7 @@ use crate::engine::Options;
 
 mod values;
 
-pub use values::KeepAlive;
+pub use values::{KeepAlive, LogFormat, ReasoningFormat};
 use values::{budget, minutes, seconds};
 
 /// Options of several letters behind one dash.
@@ -286,6 +286,15 @@ pub struct Args {
     #[arg(short = 'n', long, value_name = "N", default_value_t = -1, allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(-1..))]
     pub predict: i64,
 
+    /// Go on when the context of a text is full, where its request says how many tokens it wants: the tokens of --keep
+    /// stay, half of the others are forgotten, and the rest is evaluated again. Without it a full context ends a text
+    #[arg(long)]
+    pub context_shift: bool,
+
+    /// Tokens of a prompt that --context-shift keeps, besides BOS, where a request does not say (n_keep); -1: all
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(-1..))]
+    pub keep: i64,
+
     /// The seed where a request does not say; -1: a random one for each
     #[arg(long, value_name = "N", default_value_t = -1, allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(-1..=4_294_967_295))]
     pub seed: i64,
@@ -367,24 +376,6 @@ fn unless_a_folder(arg: Arg) -> Arg {
             .default_value_if("models", ArgPredicate::IsPresent, "."),
         _ => arg,
     }
-}
-
-/// The place of thoughts where a request does not say.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-#[allow(missing_docs)]
-pub enum ReasoningFormat {
-    None,
-    Auto,
-    Deepseek,
-}
-
-/// Format of the log lines, one for each request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-#[allow(missing_docs)]
-pub enum LogFormat {
-    Text,
-    Json,
-    None,
 }
 
 impl Args {

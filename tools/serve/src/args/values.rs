@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use clap::ValueEnum;
+
 /// How long a model stays loaded after its last request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeepAlive {
@@ -9,6 +11,24 @@ pub enum KeepAlive {
     For(Duration),
     /// Until its memory is needed.
     Always,
+}
+
+/// The place of thoughts where a request does not say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[allow(missing_docs)]
+pub enum ReasoningFormat {
+    None,
+    Auto,
+    Deepseek,
+}
+
+/// Format of the log lines, one for each request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[allow(missing_docs)]
+pub enum LogFormat {
+    Text,
+    Json,
+    None,
 }
 
 /// Parses a number of tokens of thoughts: none, or as many as come.

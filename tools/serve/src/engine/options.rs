@@ -167,7 +167,11 @@ impl Options {
             return tokens * TOKEN + model.weights().config().n_embd * size_of::<f32>();
         }
         let room = self.n_ctx().saturating_sub(tokens);
-        let new = r.max_tokens.map_or(room, |most| most.min(room));
+        let new = match (r.max_tokens, r.shift) {
+            (Some(most), Some(_)) => most,
+            (Some(most), None) => most.min(room),
+            (None, _) => room,
+        };
         let told = |tokens: usize| r.logprobs.map_or(0, |n| tokens.saturating_mul((1 + n) * LIKELY));
         let stops: usize = r.stop.iter().map(|stop| stop.len() + size_of::<String>()).sum();
         let asked = stops + (r.sampler.logit_bias.len() + r.sampler.banned.len()) * size_of::<(u32, f32)>();

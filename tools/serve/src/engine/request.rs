@@ -19,6 +19,9 @@ pub struct Request {
     pub resume: Vec<u32>,
     /// Most tokens to generate, those of `resume` included; `None`: until the model or the context ends the text.
     pub max_tokens: Option<usize>,
+    /// Tokens of the prompt that stay when the context is full and half of the others are forgotten; `None`: a full
+    /// context ends the text.
+    pub shift: Option<usize>,
     /// How tokens are chosen; the seed is the effective one.
     pub sampler: SamplerOptions,
     /// The form that the text must have; `None`: any.
@@ -58,6 +61,7 @@ impl Request {
             pooling: None,
             resume: Vec::new(),
             max_tokens: None,
+            shift: None,
             sampler: SamplerOptions::default(),
             grammar: None,
             stop: Vec::new(),
@@ -140,6 +144,8 @@ pub struct Done {
     pub seed: u32,
     /// See `seed`.
     pub bits: u8,
+    /// How often a full context was shifted.
+    pub shifts: usize,
     /// Tokens that were drafted, and how many of them the text has.
     pub drafted: usize,
     /// See `drafted`.

@@ -69,10 +69,8 @@ pub struct Service {
     compiled: AtomicUsize,
 }
 
-/// Most requests whose grammars are compiled or wait for that, the most time that one waits, and the seconds after which
-/// others may come again.
+/// Most requests whose grammars are compiled or wait for that, and the seconds after which others may come again.
 const MOST_COMPILED: usize = 32;
-const COMPILE_TIME: Duration = Duration::from_secs(30);
 const COMPILE_RETRY: u64 = 5;
 
 /// A request whose grammar is compiled or waits for that, until it is dropped.
@@ -100,6 +98,10 @@ pub struct Limits {
     pub max_choices: usize,
     /// Tokens where a request does not say; -1 without a limit.
     pub predict: i64,
+    /// True if a full context is shifted, and the tokens of a prompt that stay then where a request does not say; -1: all.
+    pub shift: bool,
+    /// See `shift`.
+    pub keep: i64,
     /// Sampler where a request does not say.
     pub sampler: SamplerOptions,
     /// Variables of the chat template where a request does not say them.
@@ -110,6 +112,8 @@ pub struct Limits {
     pub thoughts: bool,
     /// True if answers tell how they came about where a request does not say.
     pub verbose: bool,
+    /// Most time that a request waits before anything is done for it.
+    pub patience: Duration,
     /// Time of a request.
     pub request_timeout: Option<Duration>,
     /// Silence in a stream after which a comment is sent.
@@ -158,11 +162,14 @@ impl Service {
             limits: Limits {
                 max_choices: args.max_choices,
                 predict: args.predict,
+                shift: args.context_shift,
+                keep: args.keep,
                 sampler: args.sampler.over(&recommended, SamplerOptions::default(), engine.options().n_ctx()),
                 variables: args.variables(),
                 seed: args.seed,
                 thoughts: args.reasoning_format != ReasoningFormat::None,
                 verbose: args.verbose,
+                patience: args.queue_timeout,
                 request_timeout: Some(args.request_timeout).filter(|t| !t.is_zero()),
                 ping: u64::try_from(args.sse_ping_interval).ok().map(Duration::from_secs),
             },
@@ -212,7 +219,7 @@ impl Service {
         if waiting.before >= MOST_COMPILED {
             return Err(ApiError::busy("too many requests wait for their grammars", COMPILE_RETRY));
         }
-        let permit = tokio::time::timeout(COMPILE_TIME, self.compiling.clone().acquire_owned());
+        let permit = tokio::time::timeout(self.limits.patience, self.compiling.clone().acquire_owned());
         let late = |_| ApiError::unavailable("the grammar waited too long for others", COMPILE_RETRY);
         let permit = permit.await.map_err(late)?;
         let service = self.clone();

@@ -134,7 +134,7 @@ impl Isolate for Counting {
 #[test]
 fn grammars_that_take_too_much_are_refused_once() {
     let counting = Arc::new(Counting::default());
-    let local = start_isolated(&["--parallel", "2"], counting.clone());
+    let local = start_isolated(&["--parallel", "2", "--queue-timeout", "3600"], counting.clone());
     let to = local.to;
     let ask_for = |a: u32| {
         let numbers = [a, 10_007].map(|n| json!({"type": "integer", "multipleOf": n}));

@@ -28,6 +28,7 @@ mod random;
 mod rerank;
 mod samplers;
 mod shapes;
+mod shift;
 mod soak;
 mod streams;
 mod structure;

@@ -42,7 +42,7 @@ pub fn last(reply: &Reply, index: usize) -> Value {
         "generation_settings": shapes::settings(&reply.service, &choice.request, asked.stream),
         "prompt": text,
         "has_new_line": choice.has_newline,
-        "truncated": done.ended == Ended::Text(End::Context),
+        "truncated": done.shifts > 0 || done.ended == Ended::Text(End::Context),
         "stop_type": shapes::stop_type(done),
         "stopping_word": stopping_word(choice, done),
         "tokens_cached": done.cached_tokens,

@@ -134,7 +134,7 @@ pub fn settings(service: &Service, r: &Request, stream: bool) -> Value {
         "stop": r.stop,
         "max_tokens": r.max_tokens.map_or(-1, |n| n as i64),
         "n_predict": r.max_tokens.map_or(-1, |n| n as i64),
-        "n_keep": 0,
+        "n_keep": r.shift.unwrap_or_default(),
         "n_discard": 0,
         "ignore_eos": r.ignore_eos,
         "stream": stream,

@@ -119,6 +119,7 @@ impl Asked {
             (0..choices).map(move |i| {
                 let mut request = one.clone();
                 request.prompt.clone_from(&p.tokens);
+                request.shift = one.shift.map(|keep| keep.min(p.tokens.len()));
                 request.sampler.seed = one.sampler.seed.wrapping_add(i as u32);
                 request
             })
@@ -185,6 +186,7 @@ fn request(f: &Fields<'_>, route: Route, service: &Service, caller: &Caller) -> 
         prompt: Vec::new(),
         pooling: None,
         resume: f.ids("resume_tokens")?.unwrap_or_default(),
+        shift: shift(f, service, max_tokens(f, service)?)?,
         max_tokens: max_tokens(f, service)?,
         sampler,
         grammar: None,
@@ -219,6 +221,16 @@ fn max_tokens(f: &Fields<'_>, service: &Service) -> Result<Option<usize>, ApiErr
     }
     let n = asked.unwrap_or(service.limits.predict);
     Ok(usize::try_from(n).ok())
+}
+
+/// Tokens of a prompt that stay when the context is full, where the text may go on then: where the server says so, and the
+/// request how long its text may be.
+fn shift(f: &Fields<'_>, service: &Service, most: Option<usize>) -> Result<Option<usize>, ApiError> {
+    let asked = f.integer("n_keep", -1..=i64::from(i32::MAX))?;
+    let keep = asked.unwrap_or(service.limits.keep);
+    let bos = usize::from(service.engine.model().tokenizer().add_bos());
+    let keep = usize::try_from(keep).map_or(usize::MAX, |n| n + bos);
+    Ok(Some(keep).filter(|_| service.limits.shift && most.is_some()))
 }
 
 fn stops(f: &Fields<'_>) -> Result<Vec<String>, ApiError> {

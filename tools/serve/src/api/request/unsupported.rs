@@ -30,7 +30,7 @@ fn numbers(f: &Fields<'_>) -> Result<(), ApiError> {
     for name in ["n_indent", "t_max_predict_ms"] {
         refuse(name, f.number(name)?.is_some_and(|n| n != 0.0))?;
     }
-    // Nothing is ever dropped from a context, so nothing is kept either; and any place gives the same text.
+    // Half of what may be forgotten is, and any place gives the same text.
     for name in ["n_discard", "n_cache_reuse"] {
         f.integer(name, 0..=i64::from(i32::MAX))?;
     }

@@ -1,6 +1,7 @@
 //! A request on its way: its text, its drafts, the events that its client has heard.
 
 mod client;
+mod window;
 
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,7 @@ use super::counters::Slot;
 use super::job::Job;
 use super::request::{Done, Ended, Event, Progress, Refused, Request, Vector};
 use client::{Client, Hears};
+use window::Window;
 
 /// A request that runs or waits.
 pub(super) struct Running {
@@ -25,6 +27,8 @@ pub(super) struct Running {
     pub drafts: Drafts,
     drafter: Drafter,
     n_ctx: usize,
+    /// The tokens of the context, once some were forgotten.
+    window: Window,
     /// Positions found in the cache when the request was begun first.
     cached: usize,
     /// The vector that is asked for instead of a text.
@@ -79,6 +83,7 @@ impl Running {
             drafts,
             drafter: Drafter::new(if drafts == Drafts::None { 0 } else { most }),
             n_ctx,
+            window: Window::default(),
             cached: 0,
             rows: Vec::new(),
             prompt_done: None,
@@ -87,9 +92,14 @@ impl Running {
         }
     }
 
-    /// All tokens so far.
+    /// All tokens of the context so far.
     pub fn tokens(&self) -> &[u32] {
-        self.text.tokens()
+        self.window.tokens().unwrap_or(self.text.tokens())
+    }
+
+    /// How many of the first tokens of the context are where they were, after others were forgotten; once.
+    pub fn take_shift(&mut self) -> Option<usize> {
+        self.window.take_kept()
     }
 
     /// Chooses its tokens; a copy of it drafts.
@@ -167,13 +177,14 @@ impl Running {
     /// The tokens behind the first `evaluated` that are evaluated next, `count` of them, and the index among them from
     /// which on logits, or hidden states, are wanted.
     pub fn wanted(&self, evaluated: usize, count: usize) -> (&[u32], usize) {
-        let (tokens, from) = self.text.wanted(evaluated, count);
+        let (tokens, from) = self.window.wanted(evaluated, count).unwrap_or_else(|| self.text.wanted(evaluated, count));
         (tokens, if self.pools_all() { 0 } else { from })
     }
 
     /// Takes in the logits behind the token at `position`.
     pub fn take_logits(&mut self, position: usize, logits: &[f32]) {
         match position + 1 < self.tokens().len() {
+            true if self.window.tokens().is_some() => {}
             true => self.text.read(position, logits),
             false => self.rows.push(logits.to_vec()),
         }
@@ -230,6 +241,9 @@ impl Running {
             self.client.send(Event::PromptLogprobs(all));
         }
         let full = self.tokens().len() + 1 >= self.n_ctx;
+        let keep = self.request.shift.filter(|_| full);
+        let keep = keep.filter(|keep| Window::forgets(self.tokens().len(), *keep) > 0);
+        let full = full && keep.is_none();
         let choice = match self.text.choose(logits, full) {
             Ok(choice) => choice,
             Err(ChooseError::Grammar(e)) => {
@@ -242,6 +256,12 @@ impl Running {
             }
         };
         let id = choice.token.as_ref().map(|token| token.id);
+        if let Some(id) = id {
+            self.window.push(id);
+            if let Some(keep) = keep.filter(|_| choice.ending.is_none()) {
+                self.window.shift(self.text.tokens(), keep);
+            }
+        }
         choice.token.into_iter().for_each(|token| self.client.send(Event::Token(token)));
         if let Some(ending) = choice.ending {
             self.done(ending.text, Ended::Text(ending.end), now);
@@ -272,6 +292,7 @@ impl Running {
             generation_time: now.duration_since(prompt_done),
             seed: self.request.sampler.seed,
             bits: self.bits,
+            shifts: self.window.shifts(),
             drafted: drafts.drafted,
             accepted: drafts.accepted,
         }));

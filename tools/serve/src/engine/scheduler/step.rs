@@ -159,6 +159,12 @@ impl<B: Backend> Scheduler<B> {
                 self.counters.add_draft(draft.drafted().len(), accepted);
             }
         }
+        for active in &mut self.active {
+            if let Some(keep) = active.run.take_shift() {
+                active.seq.truncate(keep);
+                active.aside = None;
+            }
+        }
         let tokens = generated(&self.active) - before;
         self.counters.generated_tokens.fetch_add(tokens as u64, Relaxed);
         tokens

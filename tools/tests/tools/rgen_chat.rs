@@ -195,8 +195,8 @@ fn variables_of_templates_are_given_on_the_command_line() {
     };
     let text = |prompt: &str| stdout(run(&["--no-display-prompt", "-p", prompt]));
     for (args, prompt) in [
-        (&[][..], "Hi"),
-        (&["-rea", "auto"], "Hi"),
+        (&[][..], "Hi True"),
+        (&["-rea", "auto"], "Hi True"),
         (&["--reasoning", "off"], "Hi False"),
         (&["-rea", "1", "--reasoning-effort", "low"], "Hi True low"),
         (&["--chat-template-kwargs", r#"{"enable_thinking": 3}"#], "Hi 3"),

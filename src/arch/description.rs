@@ -23,6 +23,9 @@ pub struct Arch {
     pub block: &'static [Group],
     /// Tensors of a block with experts; the architecture has none where this is empty.
     pub expert_block: &'static [Group],
+    /// Tensors that a head for multi-token prediction has beside those of a block; the heads of a model stay unused where
+    /// this is empty.
+    pub mtp: Group,
     /// The formula of the norms.
     pub norm: NormKind,
     /// Epsilon of the norms after attention and feed-forward network, where it is not that of the others.
@@ -94,6 +97,7 @@ impl Arch {
         ends: &[parts::ENDS, parts::OUTPUT_OR_TIED],
         block: &[],
         expert_block: &[],
+        mtp: &[],
         norm: NormKind::Rms,
         post_norm_eps: None,
         embedding_scale: EmbeddingScale::One,
@@ -164,6 +168,12 @@ impl Arch {
     pub fn block_tensors(&self, experts: bool) -> impl Iterator<Item = &'static Tensor> + use<> {
         let groups = if experts { self.expert_block } else { self.block };
         groups.iter().copied().flatten()
+    }
+
+    /// Tensors of a block beside [`Arch::block_tensors`], which a `head` for multi-token prediction has.
+    pub fn mtp_tensors(&self, head: bool) -> impl Iterator<Item = &'static Tensor> + use<> {
+        let tensors: Group = if head { self.mtp } else { &[] };
+        tensors.iter()
     }
 
     /// The tensor that has the place of `name`, which is its own name in GGUF unless it says otherwise: outside the

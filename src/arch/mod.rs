@@ -21,6 +21,7 @@ mod keys;
 mod latent_parts;
 mod leftover;
 mod missing;
+mod mtp_parts;
 #[cfg(any(test, feature = "convert"))]
 mod names;
 mod parts;

@@ -147,6 +147,7 @@ impl Sizes {
         match extent {
             Extent::Vocab => self.vocab,
             Extent::Embd => self.embd,
+            Extent::TwiceEmbd => self.embd.saturating_mul(2),
             Extent::Ff => self.ff,
             Extent::TwiceFf => self.ff.saturating_mul(2),
             Extent::HalfFf => self.ff / 2,

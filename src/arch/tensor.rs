@@ -8,6 +8,8 @@ pub enum Extent {
     Vocab,
     /// Width of the residual stream.
     Embd,
+    /// Twice that: two rows side by side.
+    TwiceEmbd,
     /// Width of the feed-forward network.
     Ff,
     /// Twice that: gate and up projection in one matrix.

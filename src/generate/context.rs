@@ -2,10 +2,10 @@
 
 use std::time::Instant;
 
-use super::speculate::{SpeculateError, Speculator};
+use super::speculate::{Aside, SpeculateError, Speculator};
 use super::{Chooser, ContextOptions, DraftOptions, GenerateError, GenerateOptions, Prompt, Stats};
 use crate::handle::Model;
-use crate::step::{EvalError, Session, SessionOptions};
+use crate::step::{EvalError, Session, SessionOptions, Sink};
 
 /// Room that a prompt leaves in the context, as in llama.cpp.
 const RESERVE: usize = 4;
@@ -56,6 +56,44 @@ pub struct Context {
     advised: Option<u8>,
     observer: Option<LogitsObserver>,
     stats: Stats,
+}
+
+/// Hears what a context evaluates.
+struct Appended<'a> {
+    tokens: &'a [u32],
+    /// The position of the first token, and the index of the last.
+    first: usize,
+    last: usize,
+    observer: &'a mut Option<LogitsObserver>,
+    /// The logits after the last token.
+    logits: &'a mut Vec<f32>,
+    listener: Option<&'a mut Aside>,
+}
+
+impl Sink for Appended<'_> {
+    fn wants_hidden(&self, _: usize) -> bool {
+        false
+    }
+
+    fn hears_hidden(&self, _: usize) -> bool {
+        self.listener.is_some()
+    }
+
+    fn logits(&mut self, _: usize, index: usize, logits: &[f32]) {
+        if let Some(observer) = &mut self.observer {
+            observer(Evaluated { position: self.first + index, token: self.tokens[index], logits });
+        }
+        if index == self.last {
+            self.logits.clear();
+            self.logits.extend_from_slice(logits);
+        }
+    }
+
+    fn hidden(&mut self, _: usize, index: usize, state: &[f32]) {
+        if let Some(listener) = &mut self.listener {
+            listener.hear(self.first + index, state);
+        }
+    }
 }
 
 impl Model {
@@ -136,6 +174,9 @@ impl Context {
     /// Forgets all tokens.
     pub fn clear(&mut self) {
         self.forget_drafts();
+        if let Some((_, speculator)) = &mut self.drafts {
+            speculator.forget_text();
+        }
         self.session.clear();
         self.tokens.clear();
         self.logits.clear();
@@ -229,17 +270,13 @@ impl Context {
         let first = self.tokens.len();
         let last = tokens.len() - 1;
         let from = if self.observer.is_some() { 0 } else { from };
-        let (observer, kept) = (&mut self.observer, &mut self.logits);
-        self.session.eval(tokens, from, &mut |i, logits| {
-            if let Some(observer) = observer {
-                observer(Evaluated { position: first + i, token: tokens[i], logits });
-            }
-            if i == last {
-                kept.clear();
-                kept.extend_from_slice(logits);
-            }
-        })?;
+        let Context { session, observer, logits, drafts, .. } = self;
+        let listener = drafts.as_mut().and_then(|(_, speculator)| speculator.listener());
+        session.eval_into(tokens, from, &mut Appended { tokens, first, last, observer, logits, listener })?;
         self.tokens.extend_from_slice(tokens);
+        if let Some(listener) = self.drafts.as_mut().and_then(|(_, speculator)| speculator.listener()) {
+            listener.catch_up(&self.tokens)?;
+        }
         Ok(())
     }
 

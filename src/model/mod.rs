@@ -10,6 +10,7 @@ mod layouts;
 mod load;
 mod lora;
 mod lower;
+mod mtp;
 #[cfg(feature = "cuda")]
 mod offloaded;
 mod options;
@@ -36,6 +37,7 @@ use crate::program::{Op, Operation, Program, Value};
 use heads::{Heads, LoweredHeads};
 use lora::Adapters;
 use lower::{Lowered, Lowering};
+use mtp::{LoweredMtp, SharedEnds};
 
 pub use config::{Config, Experts, Header, Vectors};
 pub use control::Control;
@@ -69,6 +71,8 @@ struct Inner {
     processor: Processor,
     /// The steps behind the pooling of hidden states.
     heads: Heads,
+    /// Heads for multi-token prediction, where they were loaded.
+    mtp: Vec<Model>,
     /// The types of keys and values.
     cache: CacheTypes,
     /// The files of adapters and control vectors.
@@ -85,11 +89,6 @@ impl Inner {
     /// The first block that the GPU runs; their number where that is none but the logits.
     fn first_offloaded(&self) -> Option<usize> {
         self.offload.as_ref().map(|offload| offload.first(self.config.n_layer))
-    }
-
-    /// The number of blocks that the processor runs.
-    fn here(&self) -> usize {
-        self.first_offloaded().unwrap_or(self.program.blocks().len())
     }
 }
 
@@ -130,8 +129,11 @@ impl Model {
         let mut loader = load::Loader::new(file, special, options, adapters, &config);
         let mut ends = load::ends(&mut loader, &config);
         let rope_factors = std::mem::take(&mut ends.rope_factors);
+        let shared = options.mtp.then(|| SharedEnds::of(&ends));
         let lowered = Lowering::model(&mut loader, &config, ends, &directions);
         let heads = LoweredHeads::load(&mut loader, &config);
+        let mtp = shared
+            .map_or_else(|| Ok(LoweredMtp::default()), |ends| LoweredMtp::load(&mut loader, file, &config, &ends))?;
         let layouts = loader.finish()?;
         let Lowered { program, matrices } = lowered.ok_or_else(|| {
             let what = "the architecture's description lacks a block's tensors";
@@ -155,7 +157,7 @@ impl Model {
             Some(block) => (block.start, program.entering(block.start)[0]),
             None => (program.body().end, program.stream()),
         };
-        let inner = Inner {
+        let mut inner = Inner {
             config,
             layouts,
             sections: sections.unwrap_or_default(),
@@ -165,16 +167,22 @@ impl Model {
             handover,
             processor,
             heads,
+            mtp: Vec::new(),
             cache: options.cache.stored(),
             added: added.map(Adapter::path).collect(),
             offload,
             #[cfg(feature = "cuda")]
             halves,
         };
-        let model = Model { inner: Arc::new(inner) };
+        inner.mtp = mtp.ready(&inner);
+        let model = Model::of(inner);
         #[cfg(feature = "cuda")]
         model.check_offload()?;
         Ok(model)
+    }
+
+    fn of(inner: Inner) -> Model {
+        Model { inner: Arc::new(inner) }
     }
 
     /// The forward pass as operations.
@@ -313,10 +321,12 @@ impl Model {
         };
         // where nothing is cached, pages hold nothing
         let layers = if self.attends_both_ways() { 0 } else { c.cached_before(c.n_layer) };
+        let first = self.inner.first_offloaded();
+        let elsewhere = first.map_or(0, |first| layers.saturating_sub(c.cached_before(first)));
         PageLayout::new(layers, heads, [c.head_dim, c.value_dim])
             .with_types(self.inner.cache, c.turns_quantized())
             .with_state(c.mixing.state())
-            .with_elsewhere(layers.saturating_sub(c.cached_before(self.inner.here())))
+            .with_elsewhere(elsewhere)
     }
 
     /// The positions that a sequence can have at most, where the model has a vector for each.

@@ -25,6 +25,8 @@ pub struct LoadOptions {
     pub adapters: Vec<Adapter>,
     /// Directions that are added to the residual stream.
     pub control: Control,
+    /// Load the heads for multi-token prediction, which draft. They change no result.
+    pub mtp: bool,
     /// The types of keys and values. They decide the bits of the result.
     pub cache: CacheTypes,
     /// The GPU that runs the last layers. The results are bit-identical.
@@ -40,6 +42,7 @@ impl Default for LoadOptions {
             packing: PackingOptions::default(),
             adapters: Vec::new(),
             control: Control::default(),
+            mtp: false,
             cache: CacheTypes::default(),
             offload: None,
         }

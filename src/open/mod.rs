@@ -67,6 +67,9 @@ pub struct OpenOptions {
     /// The first and the last block behind which directions are added; a number that is not positive: the first or last
     /// there is.
     pub control_blocks: (i32, i32),
+    /// Load the heads for multi-token prediction that a model has, for drafts by them
+    /// ([`DraftSource::Mtp`](crate::DraftSource::Mtp)). They change no result.
+    pub mtp: bool,
     /// The types of keys and values. They decide the bits of the result.
     pub cache: CacheTypes,
     /// The GPU that runs the last layers. The results are bit-identical.
@@ -85,6 +88,7 @@ impl Default for OpenOptions {
             adapters: Vec::new(),
             control_vectors: Vec::new(),
             control_blocks: (0, 0),
+            mtp: false,
             cache: CacheTypes::default(),
             offload: None,
         }
@@ -131,6 +135,7 @@ pub fn load(file: ModelFile, options: &OpenOptions) -> Result<Model, OpenError> 
         packing: options.packing.clone(),
         adapters: adapters?,
         control: Control { vectors: vectors?, blocks: options.control_blocks },
+        mtp: options.mtp,
         cache: options.cache,
         offload: options.offload.clone(),
     };

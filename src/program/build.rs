@@ -100,6 +100,11 @@ impl Builder {
         self.one("ngrams", Op::EmbedNgrams(Box::new(rule), table, state), &[], RowCount::Tokens, columns)
     }
 
+    /// Rows of hidden states, of which one is given with every token.
+    pub fn hidden(&mut self, name: &str, columns: usize) -> Value {
+        self.one(name, Op::Hidden, &[], RowCount::Tokens, columns)
+    }
+
     /// `x` and what an adapter adds to the embeddings.
     pub fn adapt_embedding(&mut self, x: Value, adapter: LowRank) -> Value {
         self.like("embedding", Op::AdaptEmbedding(adapter), &[x])

@@ -127,6 +127,13 @@ impl Program {
         if let Some(RowCount::Experts(used)) = rows { used } else { 1 }
     }
 
+    /// Elements of the hidden state that is given with every token; 0 where tokens are all that is read.
+    pub fn given_beside(&self) -> usize {
+        let mut start = self.operations()[self.start()].iter();
+        let given = start.find(|operation| matches!(operation.op, Op::Hidden));
+        given.map_or(0, |operation| self.shape(operation.outputs[0]).columns)
+    }
+
     /// The values that operations from number `at` on read and earlier ones make.
     pub fn entering(&self, at: usize) -> Vec<Value> {
         let mut made = vec![false; self.shapes.len()];

@@ -122,6 +122,8 @@ pub enum Op {
     EmbedPositions(MatrixId),
     /// Rows of a table, decoded: those of the n-grams that end with the tokens; it continues from the state.
     EmbedNgrams(Box<Ngrams>, MatrixId, Range<usize>),
+    /// Rows that are given with the tokens: the hidden state before each of them.
+    Hidden,
     /// Low-rank term of the embeddings: `scale * (B a)`, `a` the tokens' rows of `A`; added to `x`.
     AdaptEmbedding(LowRank),
     /// The same row for every row of `x`.
@@ -257,6 +259,7 @@ impl Op {
             Op::Embed(_) => "embed",
             Op::EmbedPositions(_) => "embed_positions",
             Op::EmbedNgrams(..) => "embed_ngrams",
+            Op::Hidden => "hidden",
             Op::AdaptEmbedding(_) => "adapt_embedding",
             Op::Fill(_) => "fill",
             Op::Norm(_) => "norm",

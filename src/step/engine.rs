@@ -44,6 +44,9 @@ pub struct StepOptions {
     /// Rows of one forward pass: a step of more is cut into several, which bounds its working memory. The results are
     /// bit-identical.
     pub n_ubatch: usize,
+    /// The hidden states before all tokens of the step, segment by segment, `[tokens][n]`, of a model that reads
+    /// [some](Model::reads_hidden); empty for others.
+    pub hidden: Vec<f32>,
     /// Sees what is multiplied with the weights.
     pub observer: Option<Arc<dyn ActivationObserver>>,
     /// Ends the step between two layers.
@@ -54,7 +57,15 @@ pub struct StepOptions {
 
 impl Default for StepOptions {
     fn default() -> StepOptions {
-        StepOptions { bits: None, n_ctx: 0, n_ubatch: 512, observer: None, cancel: None, profile: None }
+        StepOptions {
+            bits: None,
+            n_ctx: 0,
+            n_ubatch: 512,
+            hidden: Vec::new(),
+            observer: None,
+            cancel: None,
+            profile: None,
+        }
     }
 }
 
@@ -186,6 +197,9 @@ impl Engine {
     ///
     /// # Errors
     /// As [`Engine::step`].
+    ///
+    /// # Panics
+    /// When there is not a hidden state for each token of a model that reads them.
     pub fn step_into(
         &self,
         segments: &mut [Segment<'_>],
@@ -209,6 +223,8 @@ impl Engine {
             None => options.n_ubatch,
         };
         let rows = segments.iter().map(|s| s.tokens.len()).sum();
+        let given = self.model.reads_hidden();
+        assert_eq!(options.hidden.len(), rows * given, "a hidden state for every token");
         let begun = segments.iter().any(|s| !s.seq.is_empty());
         if self.model.attends_both_ways() && (begun || rows > options.n_ubatch) {
             return Err(StepError::NotWhole(rows));
@@ -224,13 +240,21 @@ impl Engine {
             observer: options.observer.clone(),
             cancel: options.cancel.clone(),
             profile: options.profile.clone(),
+            hidden: Vec::new(),
         };
         // a mark makes the step copy recurrent states, and only what can be cancelled or fail needs one
         let can_end = options.cancel.is_some() || device.is_some();
         let mark = |s: &Segment<'_>| can_end.then(|| s.seq.mark());
         let before: Vec<Option<Mark>> = segments.iter().map(mark).collect();
         let done = self.pool.install(|| {
-            cuts(segments, n_ubatch).iter().try_for_each(|cut| self.pass(segments, cut, &pass, device.as_mut(), sink))
+            let mut hidden = &options.hidden[..];
+            cuts(segments, n_ubatch).iter().try_for_each(|cut| {
+                let rows: usize = cut.iter().map(|c| c.to - c.from).sum();
+                let (here, later) = hidden.split_at(rows * given);
+                hidden = later;
+                let pass = PassOptions { hidden: here.to_vec(), ..pass.clone() };
+                self.pass(segments, cut, &pass, device.as_mut(), sink)
+            })
         });
         done.inspect_err(|_| {
             for (segment, mark) in segments.iter_mut().zip(before) {
@@ -294,11 +318,14 @@ impl Engine {
             let first = tokens.len();
             tokens.extend_from_slice(&segment.tokens[*from..*to]);
             let heard = (*from.max(&segment.logits_from)).min(*to)..*to;
-            let list = match sink.wants_hidden(no) {
-                true => &mut hidden,
-                false => &mut wanted,
-            };
-            list.extend(heard.map(|index| (first + index - from, no, index)));
+            let of_rows = |indices: std::ops::Range<usize>| indices.map(|index| (first + index - from, no, index));
+            match sink.wants_hidden(no) {
+                true => hidden.extend(of_rows(heard)),
+                false => wanted.extend(of_rows(heard)),
+            }
+            if sink.hears_hidden(no) {
+                hidden.extend(of_rows(*from..*to));
+            }
             parts.push(kv::SequenceRows { seq: &mut *segment.seq, rows: first..tokens.len() });
         }
         let residual = self.model.residual(&tokens, &mut parts, options)?;

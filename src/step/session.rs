@@ -4,6 +4,7 @@ use std::io::{self, Read, Write};
 use std::sync::Arc;
 
 use super::engine::{Engine, Segment, StepError, StepOptions};
+use super::sink::{Logits, Sink};
 use crate::cancel::CancelToken;
 use crate::exec::Profile;
 use crate::kv::{Mark, PagePool, Sequence};
@@ -229,6 +230,32 @@ impl Session {
         from: usize,
         sink: &mut (dyn FnMut(usize, &[f32]) + Send),
     ) -> Result<(), EvalError> {
+        let sink: &mut (dyn FnMut(usize, usize, &[f32]) + Send) = &mut |_, i, row| sink(i, row);
+        self.eval_into(tokens, from, &mut Logits(sink))
+    }
+
+    /// [`Session::eval_into`] of a model that reads hidden states: those before `tokens`, `[tokens][n]`.
+    ///
+    /// # Errors
+    /// As [`Session::eval`].
+    pub fn eval_behind(
+        &mut self,
+        hidden: &[f32],
+        tokens: &[u32],
+        from: usize,
+        sink: &mut dyn Sink,
+    ) -> Result<(), EvalError> {
+        self.step.hidden = hidden.to_vec();
+        let done = self.eval_into(tokens, from, sink);
+        self.step.hidden.clear();
+        done
+    }
+
+    /// [`Session::eval`] for a sink that may need hidden states too.
+    ///
+    /// # Errors
+    /// As [`Session::eval`].
+    pub fn eval_into(&mut self, tokens: &[u32], from: usize, sink: &mut dyn Sink) -> Result<(), EvalError> {
         let n_past = self.n_past();
         if n_past + tokens.len() > self.n_ctx {
             let n_vocab = self.model().n_vocab();
@@ -240,8 +267,7 @@ impl Session {
             return Err(EvalError::ContextFull { n_past, new: tokens.len(), n_ctx: self.n_ctx });
         }
         let segment = Segment { seq: &mut self.seq, tokens, logits_from: from };
-        let sink: &mut (dyn FnMut(usize, usize, &[f32]) + Send) = &mut |_, i, row| sink(i, row);
-        let done = self.engine.step(&mut [segment], &self.step, sink);
+        let done = self.engine.step_into(&mut [segment], &self.step, sink);
         done.map_err(EvalError::from)
     }
 }

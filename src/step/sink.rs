@@ -6,6 +6,11 @@ pub trait Sink: Send {
     /// output matrix.
     fn wants_hidden(&self, segment: usize) -> bool;
 
+    /// True if the hidden states of all tokens of a segment are needed beside the logits that are wanted.
+    fn hears_hidden(&self, _segment: usize) -> bool {
+        false
+    }
+
     /// The logits after the token `index` of a segment.
     fn logits(&mut self, segment: usize, index: usize, logits: &[f32]);
 

@@ -11,6 +11,7 @@ mod golden;
 mod gradients;
 mod input_norms;
 mod invariance;
+mod mtp;
 mod recurrent;
 mod refusals;
 mod rotated;

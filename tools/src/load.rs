@@ -73,6 +73,10 @@ pub struct ModelArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub overrides: OverrideArgs,
+
+    /// Load the model's heads for multi-token prediction; another option says that they draft.
+    #[arg(skip)]
+    pub mtp: bool,
 }
 
 /// Names of [`NumberPath`] on the command line.
@@ -165,6 +169,7 @@ impl ModelArgs {
             adapters: self.adapters.adapters.clone(),
             control_vectors: self.adapters.control_vectors.clone(),
             control_blocks: self.adapters.blocks,
+            mtp: self.mtp,
             cache: CacheTypes { keys: self.cache_type_k, values: self.cache_type_v },
             offload: None,
         }

@@ -2,6 +2,7 @@
 
 use super::qwen::DOWN_GATE_UP;
 use crate::arch::expert_parts::{CHOICE_BIAS_REQUIRED, EXPERTS, SHARED};
+use crate::arch::mtp_parts::MTP;
 use crate::arch::parts::{
     ATTN_NORM, ATTN_OUT, ATTN_POST_NORM, FFN_NORM, FFN_NORM_AFTER_ATTN, FFN_POST_NORM, FUSED_FFN, GATED_FFN, Group,
     HEAD_NORMS_OPTIONAL, QKV, QKV_BIAS_OPTIONAL, begun,
@@ -117,6 +118,7 @@ pub const GLM4MOE: Arch = Arch {
     models: "GLM 4.5, 4.6, 4.7",
     block: begun!(GLM4MOE_MIXING, GATED_FFN, QKV_BIAS_OPTIONAL),
     expert_block: begun!(GLM4MOE_MIXING, EXPERTS, CHOICE_BIAS_REQUIRED, SHARED, QKV_BIAS_OPTIONAL),
+    mtp: MTP,
     rope: RopeRule { sections: Sections::IfAny, ..RopeRule::PARTIAL },
     experts: ExpertRule { width: ExpertWidth::KeyOrShare, shared: SharedWidth::Count, ..ExpertRule::KEYED },
     checkpoints: &[&Checkpoint {

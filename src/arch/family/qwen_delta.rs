@@ -3,6 +3,7 @@
 use super::qwen::EXPERT_NAMES;
 use crate::arch::expert_parts::{EXPERTS_OR_FUSED, SHARED, SHARED_GATE};
 use crate::arch::factors::{DELTA_SCALES, QWEN_NEXT_SCALES};
+use crate::arch::mtp_parts::MTP;
 use crate::arch::parts::{
     ATTN_NORM, ATTN_OUT, FFN_NORM_AFTER_ATTN, GATED_FFN, GATED_QKV, GATED_QKV_BIAS_OPTIONAL, HEAD_NORMS,
 };
@@ -28,6 +29,7 @@ pub const QWEN3NEXT: Arch = Arch {
         SHARED_GATE,
         GATED_QKV_BIAS_OPTIONAL,
     ],
+    mtp: MTP,
     mixing: Mixing::ByPattern(Recurrence::DeltaNeighbours),
     attention: Attention { gate_in_queries: true, ..Attention::USUAL },
     rope: RopeRule::PARTIAL,

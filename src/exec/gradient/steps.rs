@@ -124,6 +124,7 @@ pub fn lacking(op: &Op) -> Option<String> {
         | Op::Delta(..)
         | Op::EmbedNgrams(..)
         | Op::GatedLinear(..)
+        | Op::Hidden
         | Op::Lightning(..)
         | Op::RootedDots(_)
         | Op::Scan(..)

@@ -47,6 +47,7 @@ impl Pass<'_, '_, '_> {
                 let y = decoded(self.processor.matrix(*table), rows.into_iter());
                 self.one(at, y);
             }
+            Op::Hidden => self.one(at, ops::rows::copy(&self.options.hidden)),
             Op::AdaptEmbedding(adapter) => {
                 let rows = self.tokens.iter().map(|&id| id as usize);
                 let low = decoded(self.processor.matrix(adapter.a), rows);

@@ -28,6 +28,8 @@ pub struct PassOptions {
     pub observer: Option<Arc<dyn ActivationObserver>>,
     /// Ends the pass between two blocks.
     pub cancel: Option<CancelToken>,
+    /// The hidden states that are given with the tokens, `[tokens][columns]`, for programs that read some.
+    pub hidden: Vec<f32>,
     /// Times the operations.
     pub profile: Option<Arc<Profile>>,
 }

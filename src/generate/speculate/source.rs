@@ -2,6 +2,7 @@
 
 use super::error::{SpeculateError, narrower};
 use super::lookup;
+use super::mtp::{Mtp, OwnHeads};
 use super::second::{Second, SecondModel};
 use super::tail::{Guess, Tail};
 use crate::cancel::CancelToken;
@@ -16,6 +17,9 @@ pub enum DraftSource {
     /// Another model, smaller than that of the text. Their vocabularies may differ: tokens are the same where they
     /// stand for the same bytes.
     Model(Model),
+    /// The model's own heads for multi-token prediction, which have to be loaded
+    /// ([`OpenOptions::mtp`](crate::OpenOptions::mtp)).
+    Mtp,
     /// The text itself: what followed its last tokens where they stood before.
     Text,
 }
@@ -25,43 +29,99 @@ impl PartialEq for DraftSource {
         match (self, other) {
             (DraftSource::Narrow(a), DraftSource::Narrow(b)) => a == b,
             (DraftSource::Model(a), DraftSource::Model(b)) => a.is_same(b),
-            (DraftSource::Text, DraftSource::Text) => true,
+            (DraftSource::Mtp, DraftSource::Mtp) | (DraftSource::Text, DraftSource::Text) => true,
             _ => false,
         }
     }
 }
 
-/// A source whose drafts need nothing of a text's own session: a second model, or the text itself.
+/// A source whose drafts are made in sessions of its own, or in none: a second model, the model's own heads, or the text.
 #[derive(Clone)]
-pub struct AsideSource(Option<SecondModel>);
+pub struct AsideSource(Kind);
+
+#[derive(Clone)]
+enum Kind {
+    Text,
+    Model(SecondModel),
+    Mtp(OwnHeads),
+}
 
 impl AsideSource {
     /// `wanted` for texts of `model`; `None` for a source that drafts in the session of the text.
     ///
     /// # Errors
-    /// A second model whose tokens are of no use for this one.
+    /// A second model whose tokens are of no use for this one; heads that were not loaded.
     pub fn new(wanted: &DraftSource, model: &Model) -> Result<Option<AsideSource>, SpeculateError> {
-        Ok(match wanted {
-            DraftSource::Narrow(_) => None,
-            DraftSource::Model(draft) => Some(AsideSource(Some(SecondModel::new(model, draft)?))),
-            DraftSource::Text => Some(AsideSource(None)),
-        })
+        let kind = match wanted {
+            DraftSource::Narrow(_) => return Ok(None),
+            DraftSource::Model(draft) => Kind::Model(SecondModel::new(model, draft)?),
+            DraftSource::Mtp => Kind::Mtp(OwnHeads::new(model)?),
+            DraftSource::Text => Kind::Text,
+        };
+        Ok(Some(AsideSource(kind)))
     }
 
     /// At work on one text, in a context of `n_ctx` tokens.
     pub fn for_text(&self, n_ctx: usize) -> Aside {
-        Aside(self.0.as_ref().map(|second| Box::new(second.for_text(n_ctx))))
+        Aside(match &self.0 {
+            Kind::Text => Work::Text,
+            Kind::Model(second) => Work::Second(Box::new(second.for_text(n_ctx))),
+            Kind::Mtp(heads) => Work::Mtp(Box::new(heads.for_text(n_ctx))),
+        })
+    }
+
+    /// [`Aside::hears`] of all that it works on.
+    pub fn hears(&self) -> bool {
+        matches!(self.0, Kind::Mtp(_))
     }
 }
 
-/// Drafts for one text that need nothing of its session.
-pub struct Aside(Option<Box<Second>>);
+/// Drafts for one text that are not made in its session.
+pub struct Aside(Work);
+
+enum Work {
+    Text,
+    Second(Box<Second>),
+    Mtp(Box<Mtp>),
+}
 
 impl Aside {
     /// From now on `cancel` ends a draft.
     pub(super) fn cancel_by(&mut self, cancel: CancelToken) {
-        if let Some(second) = &mut self.0 {
-            second.cancel_by(cancel);
+        match &mut self.0 {
+            Work::Text => {}
+            Work::Second(second) => second.cancel_by(cancel),
+            Work::Mtp(heads) => heads.cancel_by(cancel),
+        }
+    }
+
+    /// True if it needs the hidden states of the text, from its first token on ([`Aside::hear`]).
+    pub fn hears(&self) -> bool {
+        matches!(self.0, Work::Mtp(_))
+    }
+
+    /// Takes in the hidden state of the token at `position` of the text.
+    pub fn hear(&mut self, position: usize, state: &[f32]) {
+        if let Work::Mtp(heads) = &mut self.0 {
+            heads.hear(position, state);
+        }
+    }
+
+    /// [`Aside::read`] where much waits for it already.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn catch_up(&mut self, text: &[u32]) -> Result<(), EvalError> {
+        match &mut self.0 {
+            Work::Mtp(heads) if heads.waits() => heads.read(text),
+            _ => Ok(()),
+        }
+    }
+
+    /// Forgets the hidden states that it heard: another text follows.
+    pub(super) fn forget(&mut self) {
+        if let Work::Mtp(heads) = &mut self.0 {
+            heads.forget();
         }
     }
 
@@ -70,7 +130,11 @@ impl Aside {
     /// # Errors
     /// It was cancelled.
     pub fn read(&mut self, text: &[u32]) -> Result<(), EvalError> {
-        self.0.as_mut().map_or(Ok(()), |second| second.read(text))
+        match &mut self.0 {
+            Work::Text => Ok(()),
+            Work::Second(second) => second.read(text),
+            Work::Mtp(heads) => heads.read(text),
+        }
     }
 
     /// At most `most` tokens that may follow `last` behind `text`, which was [read](Aside::read); `guess` chooses them as
@@ -86,8 +150,9 @@ impl Aside {
     ) -> Result<Option<Vec<u32>>, EvalError> {
         let tail = Tail { text, last, most };
         match &mut self.0 {
-            Some(second) => second.draft(&tail, guess),
-            None => Ok(lookup::draft(&tail)),
+            Work::Second(second) => second.draft(&tail, guess),
+            Work::Mtp(heads) => heads.draft(&tail, guess),
+            Work::Text => Ok(lookup::draft(&tail)),
         }
     }
 }
@@ -104,11 +169,11 @@ impl Source {
     /// # Errors
     /// A second model whose tokens are of no use for this one.
     pub fn new(wanted: &DraftSource, model: &Model, session: &Session) -> Result<Source, SpeculateError> {
-        if let DraftSource::Narrow(bits) = wanted {
-            return Ok(Source::Narrow(*bits));
-        }
-        let second = AsideSource::new(wanted, model)?.and_then(|aside| aside.0);
-        Ok(Source::Aside(AsideSource(second).for_text(session.n_ctx())))
+        Ok(match (AsideSource::new(wanted, model)?, wanted) {
+            (Some(aside), _) => Source::Aside(aside.for_text(session.n_ctx())),
+            (None, DraftSource::Narrow(bits)) => Source::Narrow(*bits),
+            (None, _) => unreachable!("other sources draft aside"),
+        })
     }
 
     /// Checks that it can draft for a session as that is now.
@@ -125,8 +190,16 @@ impl Source {
 
     /// From now on `cancel` ends a draft.
     pub fn cancel_by(&mut self, cancel: CancelToken) {
-        if let Source::Aside(aside) = self {
+        if let Some(aside) = self.aside() {
             aside.cancel_by(cancel);
+        }
+    }
+
+    /// The drafter that is not the model of the text at fewer bits.
+    pub fn aside(&mut self) -> Option<&mut Aside> {
+        match self {
+            Source::Aside(aside) => Some(aside),
+            Source::Narrow(_) => None,
         }
     }
 
@@ -135,10 +208,7 @@ impl Source {
     /// # Errors
     /// It was cancelled.
     pub fn read(&mut self, text: &[u32]) -> Result<(), EvalError> {
-        match self {
-            Source::Aside(aside) => aside.read(text),
-            Source::Narrow(_) => Ok(()),
-        }
+        self.aside().map_or(Ok(()), |aside| aside.read(text))
     }
 
     /// The tokens that may follow `tail`, which `guess` chooses as the text's own chooser would; `None` where nothing

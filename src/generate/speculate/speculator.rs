@@ -5,12 +5,12 @@ use std::time::Instant;
 use super::drafter::{Counts, Drafter};
 use super::error::SpeculateError;
 use super::pace::Pace;
-use super::source::{DraftSource, Source, set};
+use super::source::{Aside, DraftSource, Source, set};
 use super::tail::{Guess, Tail};
 use crate::cancel::CancelToken;
 use crate::handle::Model;
 use crate::kv::Mark;
-use crate::step::{EvalError, Session, StepError};
+use crate::step::{EvalError, Session, Sink, StepError};
 
 /// Evaluates tokens of one session, some of them ahead of time.
 pub struct Speculator {
@@ -56,6 +56,19 @@ impl Speculator {
     /// From now on `cancel` ends drafts, as the session's own token ends the rest.
     pub fn cancel_by(&mut self, cancel: CancelToken) {
         self.source.cancel_by(cancel);
+    }
+
+    /// The drafter that needs the hidden states of every token that the session evaluates for the text, where there is
+    /// one.
+    pub fn listener(&mut self) -> Option<&mut Aside> {
+        self.source.aside().filter(|aside| aside.hears())
+    }
+
+    /// Forgets the hidden states that were heard, because the session takes up another text.
+    pub fn forget_text(&mut self) {
+        if let Some(aside) = self.source.aside() {
+            aside.forget();
+        }
     }
 
     /// Counts of all drafts.
@@ -111,6 +124,9 @@ impl Speculator {
         }
         self.take_back(session, text.len());
         self.before = None;
+        if let Some(listener) = self.listener() {
+            listener.catch_up(text)?;
+        }
         let most = self.drafter.length(wanted, session.n_ctx().saturating_sub(text.len() + 1));
         let drafts = most > 0 && self.pace.wants_draft();
         if drafts {
@@ -128,11 +144,11 @@ impl Speculator {
         if session.model().is_recurrent() && drafted.is_some() {
             self.before = Some(session.mark());
         }
-        let mut ahead = Vec::new();
-        session.eval(&tokens, first, &mut |i, row| match i == first {
-            true => copy(row, logits),
-            false => ahead.push((tokens[i], row.to_vec())),
-        })?;
+        let position = session.n_past();
+        let mut verified =
+            Verified { tokens: &tokens, first, position, logits, ahead: Vec::new(), aside: self.source.aside() };
+        session.eval_into(&tokens, first, &mut verified)?;
+        let ahead = verified.ahead;
         if drafted.is_none() {
             self.pace.plain(start.elapsed());
             return Ok(());
@@ -176,7 +192,39 @@ impl Speculator {
     }
 }
 
-fn copy(row: &[f32], logits: &mut Vec<f32>) {
-    logits.clear();
-    logits.extend_from_slice(row);
+/// Hears the logits of a token of the text and of what was drafted behind it.
+struct Verified<'a> {
+    tokens: &'a [u32],
+    /// The index of the token of the text, and the position of the first token.
+    first: usize,
+    position: usize,
+    logits: &'a mut Vec<f32>,
+    ahead: Vec<(u32, Vec<f32>)>,
+    aside: Option<&'a mut Aside>,
+}
+
+impl Sink for Verified<'_> {
+    fn wants_hidden(&self, _: usize) -> bool {
+        false
+    }
+
+    fn hears_hidden(&self, _: usize) -> bool {
+        self.aside.as_ref().is_some_and(|aside| aside.hears())
+    }
+
+    fn logits(&mut self, _: usize, index: usize, logits: &[f32]) {
+        match index == self.first {
+            true => {
+                self.logits.clear();
+                self.logits.extend_from_slice(logits);
+            }
+            false => self.ahead.push((self.tokens[index], logits.to_vec())),
+        }
+    }
+
+    fn hidden(&mut self, _: usize, index: usize, state: &[f32]) {
+        if let Some(aside) = &mut self.aside {
+            aside.hear(self.position + index, state);
+        }
+    }
 }

@@ -9,6 +9,7 @@ mod header;
 mod keys;
 mod latent;
 mod mixing;
+mod mtp;
 mod ngrams;
 mod position;
 mod rwkv;
@@ -198,7 +199,8 @@ impl Config {
         let name = meta.get_str("general.architecture")?.ok_or(ModelError::NoArchitecture)?;
         let arch = Arch::find(name).ok_or_else(|| ModelError::UnknownArchitecture(name.to_owned()))?;
         let mut keys = Keys { meta, prefix: arch.name, layers: 0, problems: Vec::new() };
-        let config = Config::from_keys(&mut keys, arch, file);
+        let n_layer = layers(&mut keys);
+        let config = Config::from_keys(&mut keys, arch, file, n_layer);
         if keys.problems.is_empty() { Ok(config) } else { Err(ModelError::Invalid(keys.problems)) }
     }
 
@@ -245,8 +247,8 @@ impl Config {
         }
     }
 
-    fn from_keys(k: &mut Keys<'_>, arch: &'static Arch, file: &dyn Header) -> Config {
-        let n_layer = layers(k);
+    /// The configuration of the first `n_layer` blocks.
+    fn from_keys(k: &mut Keys<'_>, arch: &'static Arch, file: &dyn Header, n_layer: usize) -> Config {
         let n_ctx_train = k.count("context_length", 1 << 30);
         let n_embd = k.count("embedding_length", 1 << 20);
         let before = k.problems.len();

@@ -4,7 +4,7 @@ use trine_formats::anyprec::{AnyPrec, Part};
 use trine_formats::gguf::{Blob, ModelFile};
 
 use super::connection::Connection;
-use super::loader::Loader;
+use super::loader::{Loader, full_name};
 use super::projections::Linear;
 use crate::arch::rules::Streams as Rule;
 use crate::model::Problem;
@@ -249,10 +249,27 @@ impl Loader<'_> {
     /// A matrix whose rows are decoded.
     pub fn table(&mut self, name: &str) -> Option<Matrix> {
         let table = self.end_matrix(name)?;
+        Some(self.decodable(name, table))
+    }
+
+    /// The embeddings of a head, and their name, where block `layer` has some of its own.
+    pub fn head_table(&mut self, layer: usize) -> Option<(String, Matrix)> {
+        let tensor = self.described(Some(layer), "nextn.embed_tokens.weight")?;
+        let [rows, cols] = self.sizes.shape(tensor)[..] else {
+            return None;
+        };
+        let name = full_name(Some(layer), tensor.gguf);
+        let table = self.optional_matrix(&name, cols as usize, rows as usize)?;
+        let table = self.decodable(&name, table);
+        Some((name, table))
+    }
+
+    /// A matrix; that its rows cannot be decoded is noted.
+    fn decodable(&mut self, name: &str, table: Matrix) -> Matrix {
         if table.ty.info().is_none_or(|t| t.decode.is_none()) {
             self.problem(Problem::tensor(name, format!("trine cannot decode {} yet", table.ty)));
         }
-        Some(table)
+        table
     }
 
     /// One set of divisors for all contexts, or one for each kind.

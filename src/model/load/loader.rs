@@ -50,6 +50,8 @@ pub struct Loader<'a> {
     pub(super) elsewhere: bool,
     /// The first run of a block that is offloaded; the number of runs plus one where nothing is offloaded.
     pub(super) first_elsewhere: usize,
+    /// The first block that is a head for multi-token prediction.
+    pub(super) first_head: usize,
     /// Blocks of the file, those that are not run included.
     pub(super) n_block: usize,
     pub(super) problems: Vec<Problem>,
@@ -87,6 +89,7 @@ impl<'a> Loader<'a> {
             slot: 0,
             elsewhere: layers > 0,
             first_elsewhere: (c.n_layer + 1).saturating_sub(layers),
+            first_head: c.n_layer,
             n_block: c.n_block,
             problems: Vec::new(),
             used: HashSet::new(),
@@ -101,6 +104,13 @@ impl<'a> Loader<'a> {
     pub fn enter(&mut self, slot: usize) {
         self.slot = slot;
         self.elsewhere = slot >= self.first_elsewhere;
+    }
+
+    /// From now on the head in block `block` is being loaded, whose configuration is `c`. It runs on the processor.
+    pub fn enter_head(&mut self, block: usize, c: &Config) {
+        self.slot = block;
+        self.elsewhere = false;
+        self.expert_layers = (0..=block).map(|layer| c.layer_experts(layer).is_some()).collect();
     }
 
     /// Which run of a block is being loaded.
@@ -242,7 +252,12 @@ impl<'a> Loader<'a> {
         let experts = layer.is_some_and(|layer| self.expert_layers[layer]);
         let at_place = |t: &&'static Tensor| t.place() == name;
         let mut all: Vec<&'static Tensor> = match layer {
-            Some(_) => self.arch.block_tensors(experts).filter(at_place).collect(),
+            Some(layer) => self
+                .arch
+                .block_tensors(experts)
+                .chain(self.arch.mtp_tensors(layer >= self.first_head))
+                .filter(at_place)
+                .collect(),
             None => self.arch.end_tensors().filter(at_place).collect(),
         };
         // where there is no shared expert, nothing of it is missing

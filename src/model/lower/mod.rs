@@ -14,6 +14,7 @@ mod latent;
 mod lowering;
 mod mamba;
 mod model;
+mod mtp;
 mod ngrams;
 mod predicted;
 mod recurrent;

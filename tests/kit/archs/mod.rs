@@ -12,6 +12,11 @@ pub fn of_vectors(name: &str) -> PathBuf {
     super::testdata(&format!("archs/embed/{name}.txt"))
 }
 
+/// The path of the listing of a model with a head for multi-token prediction.
+pub fn with_heads(name: &str) -> PathBuf {
+    super::testdata(&format!("archs/mtp/{name}.txt"))
+}
+
 /// The listing at `path`.
 pub fn listing(path: &std::path::Path) -> Listing {
     let text = std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));

@@ -8,7 +8,7 @@ use clap::Parser;
 use trine::{GenerateOptions, Model};
 
 use super::chat_args::ChatArgs;
-use super::draft::{self, DraftArgs};
+use super::draft::{self, DraftArgs, Spec};
 use super::grammar::GrammarArgs;
 use super::prompt_cache::PromptCacheArgs;
 use super::sampling::SamplingArgs;
@@ -230,6 +230,11 @@ impl Args {
             self.json || self.rerank.is_some() || self.logits_sha256 || self.in_turns() || self.cache.is_asked_for();
         let silent = !given && !other && !self.chat.no_conversation;
         self.chat.conversation || (silent && io::stdin().is_terminal())
+    }
+
+    /// What is loaded: the model, and its heads where these draft.
+    pub(super) fn loading(&self) -> ModelArgs {
+        ModelArgs { mtp: self.drafts.source.spec_type == Some(Spec::DraftMtp), ..self.model.clone() }
     }
 
     /// The reverse prompts, with their escapes replaced as those of the prompt are.

@@ -29,7 +29,8 @@ pub struct SourceArgs {
     pub model_draft: Option<PathBuf>,
 
     /// ngram-simple: draft what followed the last tokens where the text had them before. The text is the same; it helps
-    /// where texts repeat themselves, as code does. draft-simple: draft with the model of -md, as without this option
+    /// where texts repeat themselves, as code does. draft-mtp: draft with the model's own heads for multi-token
+    /// prediction, which some models have. draft-simple: draft with the model of -md, as without this option
     #[arg(long, value_name = "TYPE", hide_possible_values = true)]
     pub spec_type: Option<Spec>,
 }
@@ -64,6 +65,7 @@ pub struct DraftArgs {
 pub enum Spec {
     None,
     DraftSimple,
+    DraftMtp,
     NgramSimple,
 }
 
@@ -93,14 +95,16 @@ pub fn source(
 ) -> Result<Option<DraftSource>> {
     Ok(Some(match (second, bits, spec.unwrap_or(Spec::None)) {
         (Some(path), None, Spec::None | Spec::DraftSimple) => {
-            let args = ModelArgs { model: path.to_owned(), adapters: AdapterArgs::default(), ..model.clone() };
+            let args =
+                ModelArgs { model: path.to_owned(), adapters: AdapterArgs::default(), mtp: false, ..model.clone() };
             DraftSource::Model(load(&args)?)
         }
         (None, Some(bits), Spec::None) => DraftSource::Narrow(bits),
+        (None, None, Spec::DraftMtp) => DraftSource::Mtp,
         (None, None, Spec::NgramSimple) => DraftSource::Text,
         (None, None, Spec::None) => return Ok(None),
         (None, None, Spec::DraftSimple) => bail!("--spec-type draft-simple: give the draft model with -md FILE"),
-        _ => bail!("drafts come from one source: --draft-bits N, -md FILE or --spec-type ngram-simple"),
+        _ => bail!("drafts come from one source: --draft-bits N, -md FILE, --spec-type draft-mtp or ngram-simple"),
     }))
 }
 
@@ -109,6 +113,7 @@ fn name(source: &DraftSource) -> String {
     match source {
         DraftSource::Narrow(bits) => format!("at {bits} bits"),
         DraftSource::Model(_) => "of the draft model".to_owned(),
+        DraftSource::Mtp => "of the model's heads".to_owned(),
         DraftSource::Text => "of the text itself".to_owned(),
     }
 }
@@ -148,6 +153,7 @@ pub fn to_json(options: &DraftOptions, s: &Speculator) -> Value {
     match &options.source {
         DraftSource::Narrow(bits) => summary["bits"] = json!(bits),
         DraftSource::Model(model) => summary["model"] = json!(model.path().display().to_string()),
+        DraftSource::Mtp => summary["source"] = json!("mtp"),
         DraftSource::Text => summary["source"] = json!("text"),
     }
     summary

@@ -45,8 +45,8 @@ pub fn run(args: &Args) -> Result<()> {
     interrupt::listen();
     let loading = Instant::now();
     let model = match args.tokens {
-        Some(_) => load(&args.model)?,
-        None => load_for_texts(&args.model)?,
+        Some(_) => load(&args.loading())?,
+        None => load_for_texts(&args.loading())?,
     };
     if let (Some(path), Some(Prompt::Text(query))) = (&args.rerank, &prompt) {
         return rerank::run(args, &model, query, path);

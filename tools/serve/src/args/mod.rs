@@ -139,8 +139,8 @@ pub struct Args {
     pub model_draft: Option<PathBuf>,
 
     /// ngram-simple: draft what followed the last tokens of a text where it had them before. The text is the same; it
-    /// helps where texts repeat themselves, as code does. draft-simple: draft with the model of -md, as without this
-    /// option
+    /// helps where texts repeat themselves, as code does. draft-mtp: draft with the model's own heads for multi-token
+    /// prediction, which some models have. draft-simple: draft with the model of -md, as without this option
     #[arg(long, value_name = "TYPE", hide_possible_values = true)]
     pub spec_type: Option<Spec>,
 
@@ -424,6 +424,11 @@ impl Args {
     /// It cannot be loaded; two sources, or none where one is named.
     pub fn drafts(&self) -> Result<Option<DraftSource>> {
         draft::source(self.draft_bits, self.model_draft.as_deref(), self.spec_type, &self.model)
+    }
+
+    /// What is loaded: the model, and its heads where these draft.
+    pub fn loading(&self) -> ModelArgs {
+        ModelArgs { mtp: self.spec_type == Some(Spec::DraftMtp), ..self.model.clone() }
     }
 
     /// The part of it that the engine follows, but for drafts.

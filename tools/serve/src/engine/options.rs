@@ -127,7 +127,11 @@ impl Options {
     /// The source of drafts that come from a second model or from the texts.
     pub(super) fn aside(&self, model: &Model) -> Result<Option<AsideSource>> {
         let Some(source) = &self.drafts else { return Ok(None) };
-        AsideSource::new(source, model).context("--model-draft")
+        let option = match source {
+            DraftSource::Mtp => "--spec-type",
+            _ => "--model-draft",
+        };
+        AsideSource::new(source, model).context(option)
     }
 
     /// Bytes of the recurrent states of all sequences that run. A sequence has its state from its first token on, and

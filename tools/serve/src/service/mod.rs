@@ -132,7 +132,7 @@ impl Service {
         isolate: Arc<dyn Isolate>,
         work: Work,
     ) -> Result<(Service, JoinHandle<()>)> {
-        let model = load::load_for_texts(&args.model)?;
+        let model = load::load_for_texts(&args.loading())?;
         let file = model.path().file_name().unwrap_or_default();
         let file = file.to_string_lossy().into_owned();
         let template_source = template_source(args, model.metadata())?;

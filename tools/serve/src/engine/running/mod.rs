@@ -52,7 +52,7 @@ pub(super) enum Drafts {
     None,
     /// The same model at so many bits.
     Narrow(u8),
-    /// A second model, or the text itself.
+    /// A second model, the model's own heads, or the text itself.
     Aside,
 }
 

@@ -1,5 +1,6 @@
 //! Drafts: tokens that are chosen cheaply, and then evaluated together at the width of their text. At fewer bits they are
-//! drafted in steps of all texts; a second model, or the text itself, drafts for one text after the other.
+//! drafted in steps of all texts; a second model, the model's own heads, or the text itself draft for one text after the
+//! other.
 //!
 //! Every token of a text is chosen from the logits of its own width, which have the same bits in any step, so drafts
 //! change no text: those that agree with the choices were evaluated already, and the others are forgotten within the
@@ -79,7 +80,7 @@ impl Sink for Rows {
 }
 
 impl<B: Backend> Scheduler<B> {
-    /// The requests of a plan that draft, with nothing drafted yet; second models have read their texts.
+    /// The requests of a plan that draft, with nothing drafted yet; second models and heads have read their texts.
     pub(super) fn may_draft(&mut self, plan: &Plan) -> Drafted {
         let drafts = self.drafts(plan);
         if drafts.is_empty() {

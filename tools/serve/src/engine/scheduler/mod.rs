@@ -34,7 +34,8 @@ struct Active {
     seq: Sequence,
     /// Its client does not read.
     stalled: bool,
-    /// Its drafter, where that is a second model or the text, from its first draft on.
+    /// Its drafter, where that is not the model at fewer bits: from its first draft on, or from its first token where
+    /// hidden states are heard.
     aside: Option<Aside>,
 }
 
@@ -127,7 +128,7 @@ impl<B: Backend> Scheduler<B> {
             _ if job.request.pooling.is_some() => Drafts::None,
             (Some(draft), _) => narrow(draft),
             (None, Some(DraftSource::Narrow(draft))) => narrow(*draft),
-            (None, Some(DraftSource::Model(_) | DraftSource::Text)) => Drafts::Aside,
+            (None, Some(DraftSource::Model(_) | DraftSource::Mtp | DraftSource::Text)) => Drafts::Aside,
             (None, None) => Drafts::None,
         }
     }

@@ -3,31 +3,48 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
+use trine::generate::speculate::Aside;
 use trine::pool;
 use trine::step::{Segment, Sink, StepError};
 
 use super::super::backend::Backend;
-use super::super::running::Running;
+use super::super::running::{Drafts, Running};
 use super::draft::{Draft, Drafted};
 use super::plan::Plan;
 use super::{Active, Scheduler};
 
-/// The requests of a forward pass by its segments, each with its first position there.
-struct Runs<'a>(Vec<(usize, &'a mut Running)>);
+/// A request in a forward pass.
+struct Run<'a> {
+    /// The position of its first token there.
+    first: usize,
+    run: &'a mut Running,
+    /// Its drafter, where that hears hidden states.
+    listener: Option<&'a mut Aside>,
+}
+
+/// The requests of a forward pass by its segments.
+struct Runs<'a>(Vec<Run<'a>>);
 
 impl Sink for Runs<'_> {
     fn wants_hidden(&self, segment: usize) -> bool {
-        self.0[segment].1.wants_hidden()
+        self.0[segment].run.wants_hidden()
+    }
+
+    fn hears_hidden(&self, segment: usize) -> bool {
+        self.0[segment].listener.is_some()
     }
 
     fn logits(&mut self, segment: usize, index: usize, logits: &[f32]) {
-        let (first, run) = &mut self.0[segment];
+        let Run { first, run, .. } = &mut self.0[segment];
         run.take_logits(*first + index, logits);
     }
 
     fn hidden(&mut self, segment: usize, index: usize, state: &[f32]) {
-        let (first, run) = &mut self.0[segment];
-        run.take_hidden(*first + index, state);
+        let Run { first, run, listener } = &mut self.0[segment];
+        match listener {
+            Some(listener) => listener.hear(*first + index, state),
+            None => run.take_hidden(*first + index, state),
+        }
     }
 }
 
@@ -98,15 +115,34 @@ impl<B: Backend> Scheduler<B> {
         }
         let mut tokens = tokens.iter();
         let (mut segments, mut runs) = (Vec::new(), Runs(Vec::new()));
-        for (i, Active { run, seq, .. }) in self.active.iter_mut().enumerate() {
+        let source = self.aside.as_ref().filter(|source| source.hears());
+        for (i, Active { run, seq, aside, .. }) in self.active.iter_mut().enumerate() {
             if planned.next_if(|(at, _)| *at == i).is_some()
                 && let Some((tokens, logits_from)) = tokens.next()
             {
-                runs.0.push((seq.len(), run));
+                let source = source.filter(|_| run.drafts == Drafts::Aside);
+                let listener =
+                    source.map(|source| &mut *aside.get_or_insert_with(|| source.for_text(self.options.n_ctx())));
+                runs.0.push(Run { first: seq.len(), run, listener });
                 segments.push(Segment { seq, tokens, logits_from: *logits_from });
             }
         }
-        self.backend.step(self.width, &mut segments, &mut runs)
+        self.backend.step(self.width, &mut segments, &mut runs)?;
+        self.catch_up(plan);
+        Ok(())
+    }
+
+    /// Lets heads read texts of which many hidden states wait for them.
+    fn catch_up(&mut self, plan: &Plan) {
+        for &(i, _) in plan {
+            let Active { run, seq, aside: Some(aside), .. } = &mut self.active[i] else {
+                continue;
+            };
+            let text = &run.tokens()[..seq.len().min(run.tokens().len())];
+            if aside.catch_up(text).is_err() {
+                run.drafts = Drafts::None;
+            }
+        }
     }
 
     /// Tells how much of its prompt an active request has read, of which `n` tokens just now, and leaves the pages that

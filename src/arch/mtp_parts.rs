@@ -1,0 +1,22 @@
+//! Tensors of heads for multi-token prediction: blocks behind those that are run, each of which predicts a further token.
+
+use super::parts::Group;
+use super::tensor::Extent::{Embd, TwiceEmbd, Vocab};
+use super::tensor::Role::{ByRows, Embedding, Norm, Output};
+use super::tensor::Tensor;
+
+/// A tensor that no checkpoint is converted to.
+const fn tensor(gguf: &'static str, shape: &'static [super::Extent], role: super::Role) -> Tensor {
+    Tensor::new(gguf, "", shape, role)
+}
+
+/// The tensors that a head has beside those of a block: norms of the token's embedding and of the hidden state before
+/// it, the projection of both to a row of the residual stream, and the ends, where they are not those of the model.
+pub const MTP: Group = &[
+    tensor("nextn.eh_proj.weight", &[Embd, TwiceEmbd], ByRows),
+    tensor("nextn.enorm.weight", &[Embd], Norm),
+    tensor("nextn.hnorm.weight", &[Embd], Norm),
+    tensor("nextn.embed_tokens.weight", &[Vocab, Embd], Embedding).optional(),
+    tensor("nextn.shared_head_head.weight", &[Vocab, Embd], Output).optional(),
+    tensor("nextn.shared_head_norm.weight", &[Embd], Norm).optional(),
+];

@@ -1,0 +1,33 @@
+//! Configurations of heads for multi-token prediction.
+
+use super::keys::Keys;
+use super::mixing::Parts;
+use super::{Config, Header};
+use crate::model::ModelError;
+
+impl Config {
+    /// Heads for multi-token prediction that the file says it has.
+    pub fn mtp_heads(&self) -> usize {
+        self.n_block - self.n_layer
+    }
+
+    /// The configuration of the head in block `block` of `file`, which is that of the model: this block alone is run. It
+    /// attends and has a feed-forward network, in models with recurrent layers too.
+    ///
+    /// # Errors
+    /// What the metadata says of the head makes no sense.
+    pub(in crate::model) fn of_head(&self, file: &dyn Header, block: usize) -> Result<Config, ModelError> {
+        let mut keys = Keys { meta: file.meta(), prefix: self.arch.name, layers: self.n_block, problems: Vec::new() };
+        let mut config = Config::from_keys(&mut keys, self.arch, file, self.n_block);
+        if !keys.problems.is_empty() {
+            return Err(ModelError::Invalid(keys.problems));
+        }
+        for (i, parts) in config.mixing.blocks.iter_mut().enumerate() {
+            let runs = i == block;
+            *parts = Parts { attends: runs, recurs: false, feeds: runs };
+        }
+        config.mixing.others.clear();
+        config.shared_keys.clear();
+        Ok(config)
+    }
+}

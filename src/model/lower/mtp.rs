@@ -1,0 +1,43 @@
+//! A head for multi-token prediction: the embedding of a token and the hidden state before it become a row of a residual
+//! stream, one block follows, and a norm and an output matrix make logits.
+
+use super::lowering::{Lowered, Lowering};
+use crate::model::config::Config;
+use crate::model::load::Loader;
+use crate::model::mtp::SharedEnds;
+
+impl<'l, 'f> Lowering<'l, 'f> {
+    /// The program of the head in block `layer`, whose configuration is `c`:
+    /// `x = eh_proj [enorm(embedding), hnorm(hidden)]`, the block, and logits of the normed rows, which are its hidden
+    /// states. `None` where a tensor is missing, which is noted.
+    pub fn mtp_head(loader: &'l mut Loader<'f>, c: &'l Config, ends: SharedEnds, layer: usize) -> Option<Lowered> {
+        let mut all = Lowering::new(loader, c);
+        let own = all.loader.head_table(layer);
+        let (name, table) = own.unwrap_or_else(|| ("token_embd.weight".to_owned(), ends.embedding));
+        let [of_embedding, of_hidden] =
+            ["nextn.enorm", "nextn.hnorm"].map(|name| all.loader.required_norm(layer, name));
+        let project = all.loader.required_linear(layer, "nextn.eh_proj");
+        let own = all.loader.linear(layer, "nextn.shared_head_head");
+        let output = own.or(ends.output);
+        let norm = all.loader.norm(Some(layer), "nextn.shared_head_norm").or(ends.output_norm);
+        let table = all.matrix(&name, 0, table);
+        let embedding = all.b.embed(table);
+        let embedding = all.unrotated_embeddings(embedding);
+        let hidden = all.b.hidden("hidden", c.n_embd);
+        let embedding = all.b.maybe_norm("nextn.enorm", embedding, of_embedding);
+        let hidden = all.b.maybe_norm("nextn.hnorm", hidden, of_hidden);
+        let mut x = all.b.join("nextn.both", &[(embedding, c.n_embd), (hidden, c.n_embd)]);
+        let complete = project.is_some();
+        if let Some(project) = project {
+            x = all.product(x, project);
+        }
+        all.b.begin_block();
+        // After a problem the block is only looked at.
+        let x = all.block(x, layer).filter(|_| complete)?;
+        all.b.end_block();
+        let x = all.b.take(x);
+        let hidden = all.b.maybe_norm("nextn.shared_head_norm", x, norm);
+        let logits = all.logits(hidden, output?);
+        Some(Lowered { program: all.b.finish(hidden, Some(logits)), matrices: all.matrices })
+    }
+}

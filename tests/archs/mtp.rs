@@ -3,12 +3,17 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
-use trine::Isa;
+use trine::formats::gguf::write::NewTensor;
+use trine::formats::types::TypeId;
 use trine::model::{LoadOptions, Model};
 use trine::pool::Pool;
 use trine::step::{Session, SessionOptions, Sink};
+use trine::{
+    Context, ContextOptions, DraftOptions, DraftSource, GenerateOptions, Isa, OpenOptions, SamplerOptions,
+};
 use trine_testkit::archs::{Listing, with_heads};
 use trine_testkit::sha256;
 
@@ -157,6 +162,167 @@ fn check(name: &str) {
                 wrong.is_empty(),
                 "{name} {ty} {isa:?}, {threads} threads, {n_ubatch} rows: groups {wrong:?} differ"
             );
+        }
+    }
+}
+
+/// The problems of a model whose listing has every line changed by `change`, loaded with its head.
+fn refusal(name: &str, change: impl Fn(&str) -> Option<String>) -> String {
+    let text = fs::read_to_string(with_heads(name)).expect("a listing");
+    let changed: Vec<String> = text.lines().filter_map(change).collect();
+    let changed = changed.join("\n");
+    assert_ne!(changed, text.trim_end(), "nothing was changed");
+    let file = trine_testkit::gguf::model(Listing::parse(&changed).file());
+    // a head that nobody asks for is not looked at, but for its number
+    let plain = Model::load(&file, &LoadOptions::default()).map(|_| ()).map_err(|e| e.to_string());
+    let options = LoadOptions { mtp: true, ..LoadOptions::default() };
+    let line = Model::load(&file, &options).err().expect("a refusal").to_string();
+    assert!(!line.contains('\n'), "{line}");
+    assert!(plain.is_ok() || plain == Err(line.clone()), "{plain:?}, {line}");
+    line
+}
+
+#[test]
+fn damaged_heads_are_refused_in_one_line() {
+    let without = |part: &'static str| move |line: &str| (!line.contains(part)).then(|| line.to_owned());
+    let with = |from: &'static str, to: &'static str| move |line: &str| Some(line.replace(from, to));
+    for name in HEADS {
+        let missing = refusal(name, without("nextn.hnorm"));
+        assert!(missing.contains("nextn.hnorm.weight is missing"), "{missing}");
+        let missing = refusal(name, without("nextn.enorm"));
+        assert!(missing.contains("nextn.enorm.weight is missing"), "{missing}");
+        let narrow = refusal(name, with("nextn.eh_proj.weight 512 256", "nextn.eh_proj.weight 256 256"));
+        assert!(narrow.contains("nextn.eh_proj.weight") && narrow.contains("[256, 256]"), "{narrow}");
+        let short = refusal(name, with("nextn.enorm.weight 256", "nextn.enorm.weight 128"));
+        assert!(short.contains("nextn.enorm.weight"), "{short}");
+        let all = refusal(name, without("nextn."));
+        assert!(all.contains("no tensors of the model's head"), "{all}");
+    }
+    let block = refusal("qwen35", without("blk.4.attn_k.weight"));
+    assert!(block.contains("blk.4.attn_k.weight is missing"), "{block}");
+    let experts = refusal("glm4moe", without("blk.3.ffn_gate_inp.weight"));
+    assert!(experts.contains("blk.3.ffn_gate_inp.weight is missing"), "{experts}");
+    let none = refusal("qwen35", without("tensor blk.4."));
+    assert!(none.contains("no tensors of the model's head"), "{none}");
+    let more = refusal("qwen35", with("nextn_predict_layers u32 1", "nextn_predict_layers u32 2"));
+    assert!(more.contains("2 heads for multi-token prediction, and trine runs one"), "{more}");
+    let many = refusal("qwen35", with("nextn_predict_layers u32 1", "nextn_predict_layers u32 6"));
+    assert_eq!(many, "the model cannot run: qwen35.nextn_predict_layers is 6, of 5 layers");
+}
+
+#[test]
+fn models_without_heads_are_refused() {
+    let options = LoadOptions { mtp: true, ..LoadOptions::default() };
+    let refused = |name: &str| {
+        let loaded = Model::load(&trine_testkit::gguf::model(crate::made(name)), &options);
+        loaded.err().expect("a refusal").to_string()
+    };
+    let none = refused("qwen35-long");
+    assert!(none.starts_with("the model has no heads for multi-token prediction (nextn_predict_layers); "), "{none}");
+    let model = trine::open::load(trine_testkit::gguf::model(crate::made("qwen35-long")), &OpenOptions::default());
+    let model = model.expect("a model");
+    let draft = Some(DraftOptions::of(DraftSource::Mtp));
+    let options = GenerateOptions { draft, ..GenerateOptions::greedy(4) };
+    let refused = model.generate(&[1u32, 2][..], &options).err().expect("a refusal").to_string();
+    assert!(refused.contains("heads for multi-token prediction were not loaded"), "{refused}");
+}
+
+/// The model `name` with a head that nearly agrees with it: the trunk's blocks but for the last one add little to the
+/// residual stream, and the head's block, which reads the embedding alone, is a copy of the last one.
+fn agreeing(name: &str) -> Vec<u8> {
+    let model = trine_testkit::gguf::model(listing(name).file());
+    let count = |key: &str| model.meta().get_u32(key).expect("a number").expect("a key") as usize;
+    let arch = model.meta().get_str("general.architecture").expect("text").expect("a name").to_owned();
+    let head = count(&format!("{arch}.block_count")) - 1;
+    let floats = |name: &str| -> Vec<f32> {
+        let view = model.tensor(name).expect("a tensor");
+        view.data.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
+    };
+    let normed = |mut rows: Vec<f32>, n: usize| {
+        for row in rows.chunks_exact_mut(n) {
+            let mean = row.iter().map(|v| v * v).sum::<f32>() / n as f32;
+            row.iter_mut().for_each(|v| *v /= mean.sqrt());
+        }
+        rows
+    };
+    let n = count(&format!("{arch}.embedding_length"));
+    let of_head = format!("blk.{head}.");
+    let made = |name: &str| -> Vec<f32> {
+        let own = || floats(name);
+        let Some(part) = name.strip_prefix(&of_head) else {
+            let writes = ["attn_output.weight", "ssm_out.weight", "ffn_down"].iter().any(|part| name.contains(part));
+            let last = name.starts_with(&format!("blk.{}.", head - 1));
+            return match name {
+                "token_embd.weight" => normed(own(), n),
+                _ if writes && !last => own().iter().map(|v| v * 0.002).collect(),
+                _ => own(),
+            };
+        };
+        match part {
+            "nextn.eh_proj.weight" => (0..n * 2 * n).map(|i| f32::from(u8::from(i / (2 * n) == i % (2 * n)))).collect(),
+            "nextn.enorm.weight" | "nextn.hnorm.weight" => vec![1.0; n],
+            "nextn.embed_tokens.weight" => normed(floats("token_embd.weight"), n),
+            "nextn.shared_head_head.weight" if model.tensor("output.weight").is_some() => floats("output.weight"),
+            "nextn.shared_head_head.weight" => normed(floats("token_embd.weight"), n),
+            "nextn.shared_head_norm.weight" => floats("output_norm.weight"),
+            part => floats(&format!("blk.{}.{part}", head - 1)),
+        }
+    };
+    let tensors: Vec<_> = model
+        .tensors()
+        .map(|t| {
+            let bytes = made(&t.name).iter().flat_map(|v| v.to_le_bytes()).collect();
+            (NewTensor::new(t.name.clone(), t.shape.clone(), TypeId::F32), bytes)
+        })
+        .collect();
+    trine_testkit::gguf::bytes(model.meta(), &tensors)
+}
+
+/// A text, and the logits behind every token that was evaluated for it.
+type Text = (Vec<u32>, Vec<Vec<u32>>);
+
+/// The continuation of `prompt` in `context`.
+fn text(context: &mut Context, prompt: &[u32], options: &GenerateOptions) -> Text {
+    let rows = Arc::new(Mutex::new(Vec::new()));
+    let seen = rows.clone();
+    context.observe(Some(Box::new(move |evaluated| {
+        let bits = evaluated.logits.iter().map(|v| v.to_bits()).collect();
+        seen.lock().expect("one thread").push(bits);
+    })));
+    let done = context.generate(prompt, options).expect("room").complete().expect("finite logits");
+    context.observe(None);
+    let rows = rows.lock().expect("one thread").clone();
+    (done.tokens, rows)
+}
+
+#[test]
+fn drafts_by_heads_change_no_text() {
+    for name in ["qwen35-attends", "glm4moe", "qwen35", "qwen35moe", "qwen3next"] {
+        let options = OpenOptions { mtp: true, ..OpenOptions::default() };
+        let model = trine::open::load(trine_testkit::gguf::model(agreeing(name)), &options).expect("a model");
+        let prompt: Vec<u32> = tokens()[..40].to_vec();
+        let context = || model.context(&ContextOptions { n_ctx: Some(256), n_ubatch: 16, ..ContextOptions::default() });
+        let greedy = GenerateOptions { past_eos: true, ..GenerateOptions::greedy(100) };
+        let sampler = SamplerOptions { temp: 0.7, seed: 11, ..SamplerOptions::default() };
+        let sampled = GenerateOptions { sampler, ..greedy.clone() };
+        for options in [greedy, sampled] {
+            let draft = Some(DraftOptions { most: 5, always: true, ..DraftOptions::of(DraftSource::Mtp) });
+            let drafted = GenerateOptions { draft, ..options.clone() };
+            let (mut plain, mut drafting) = (context(), context());
+            let first = text(&mut plain, &prompt, &options);
+            assert!(text(&mut drafting, &prompt, &drafted) == first, "{name}");
+            let counts = drafting.drafts().expect("drafts").1.counts();
+            assert!(counts.rounds > 10 && counts.accepted < counts.drafted, "{name}: {counts:?}");
+            assert!(3 * counts.accepted > counts.drafted, "{name}: {counts:?}");
+            // a text that goes on from a part of the first, and one whose beginning was not heard
+            let mut second = [&prompt, &first.0[..30]].concat();
+            second.extend([3, 1, 4]);
+            let want = text(&mut plain, &second, &options).0;
+            assert!(text(&mut drafting, &second, &drafted).0 == want, "{name}");
+            let mut late = context();
+            text(&mut late, &second[..60], &options);
+            assert!(text(&mut late, &second, &drafted).0 == want, "{name}");
+            assert!(late.drafts().expect("drafts").1.counts().accepted > 0, "{name}");
         }
     }
 }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::Value;
 use trine::formats::gguf::write::NewTensor;
 use trine::formats::types::TypeId;
+use trine::generate::speculate::{Aside, AsideSource};
 use trine::model::{LoadOptions, Model};
 use trine::pool::Pool;
 use trine::step::{Session, SessionOptions, Sink};
@@ -323,6 +324,80 @@ fn drafts_by_heads_change_no_text() {
             text(&mut late, &second[..60], &options);
             assert!(text(&mut late, &second, &drafted).0 == want, "{name}");
             assert!(late.drafts().expect("drafts").1.counts().accepted > 0, "{name}");
+        }
+    }
+}
+
+/// A model and a drafter of one text.
+struct Drafting {
+    session: Session,
+    aside: Aside,
+}
+
+/// The position of a step's first token, and the drafter that hears.
+struct Listening<'a>(usize, &'a mut Aside);
+
+impl Sink for Listening<'_> {
+    fn wants_hidden(&self, _: usize) -> bool {
+        false
+    }
+
+    fn hears_hidden(&self, _: usize) -> bool {
+        true
+    }
+
+    fn logits(&mut self, _: usize, _: usize, _: &[f32]) {}
+
+    fn hidden(&mut self, _: usize, index: usize, state: &[f32]) {
+        self.1.hear(self.0 + index, state);
+    }
+}
+
+impl Drafting {
+    fn new(model: &trine::Model) -> Drafting {
+        let source = AsideSource::new(&DraftSource::Mtp, model).expect("heads").expect("a source");
+        let session = model.session(SessionOptions { n_ctx: 256, n_ubatch: 32 });
+        Drafting { session, aside: source.for_text(256) }
+    }
+
+    /// Evaluates tokens of the text.
+    fn eval(&mut self, tokens: &[u32]) {
+        let mut sink = Listening(self.session.n_past(), &mut self.aside);
+        self.session.eval_into(tokens, tokens.len(), &mut sink).expect("room");
+    }
+
+    /// The likeliest tokens behind `last` behind `text`, and the bits of the logits that they were chosen from.
+    fn draft(&mut self, text: &[u32], last: u32) -> (Vec<u32>, Vec<u32>) {
+        let mut bits = Vec::new();
+        self.aside.read(text).expect("nobody cancels");
+        let drafted = self.aside.draft((text, last), 4, &mut |logits| {
+            bits.extend(logits.iter().map(|v| v.to_bits()));
+            (0..logits.len()).max_by(|&a, &b| logits[a].total_cmp(&logits[b])).map(|id| id as u32)
+        });
+        (drafted.expect("nobody cancels").expect("the text was heard"), bits)
+    }
+}
+
+/// What is drafted depends on the text alone: neither on drafts before nor on tokens that were taken back.
+#[test]
+fn heads_follow_the_text() {
+    for name in ["glm4moe", "qwen35"] {
+        let options = OpenOptions { mtp: true, ..OpenOptions::default() };
+        let model = trine::open::load(trine_testkit::gguf::model(listing(name).file()), &options).expect("a model");
+        let text = &tokens()[..90];
+        let mut going = Drafting::new(&model);
+        let mut done = 0;
+        for (part, spoilt) in [(40, 0), (1, 3), (4, 1), (2, 5), (17, 2), (25, 4)] {
+            going.eval(&text[done..done + part]);
+            done += part;
+            let got = going.draft(&text[..done], text[done]);
+            let mut fresh = Drafting::new(&model);
+            fresh.eval(&text[..done]);
+            assert!(got == fresh.draft(&text[..done], text[done]), "{name}, {done} tokens");
+            // a draft that is verified in vain
+            let before = going.session.mark();
+            going.eval(&[&[text[done]], &got.0[..spoilt.min(4)]].concat());
+            going.session.restore(&before);
         }
     }
 }

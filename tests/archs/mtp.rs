@@ -6,16 +6,12 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
-use trine::formats::gguf::write::NewTensor;
-use trine::formats::types::TypeId;
 use trine::generate::speculate::{Aside, AsideSource};
 use trine::model::{LoadOptions, Model};
 use trine::pool::Pool;
 use trine::step::{Session, SessionOptions, Sink};
-use trine::{
-    Context, ContextOptions, DraftOptions, DraftSource, GenerateOptions, Isa, OpenOptions, SamplerOptions,
-};
-use trine_testkit::archs::{Listing, with_heads};
+use trine::{Context, ContextOptions, DraftOptions, DraftSource, GenerateOptions, Isa, OpenOptions, SamplerOptions};
+use trine_testkit::archs::{Listing, agreeing, with_heads};
 use trine_testkit::sha256;
 
 use crate::{TYPES, quantize};
@@ -228,57 +224,6 @@ fn models_without_heads_are_refused() {
     assert!(refused.contains("heads for multi-token prediction were not loaded"), "{refused}");
 }
 
-/// The model `name` with a head that nearly agrees with it: the trunk's blocks but for the last one add little to the
-/// residual stream, and the head's block, which reads the embedding alone, is a copy of the last one.
-fn agreeing(name: &str) -> Vec<u8> {
-    let model = trine_testkit::gguf::model(listing(name).file());
-    let count = |key: &str| model.meta().get_u32(key).expect("a number").expect("a key") as usize;
-    let arch = model.meta().get_str("general.architecture").expect("text").expect("a name").to_owned();
-    let head = count(&format!("{arch}.block_count")) - 1;
-    let floats = |name: &str| -> Vec<f32> {
-        let view = model.tensor(name).expect("a tensor");
-        view.data.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
-    };
-    let normed = |mut rows: Vec<f32>, n: usize| {
-        for row in rows.chunks_exact_mut(n) {
-            let mean = row.iter().map(|v| v * v).sum::<f32>() / n as f32;
-            row.iter_mut().for_each(|v| *v /= mean.sqrt());
-        }
-        rows
-    };
-    let n = count(&format!("{arch}.embedding_length"));
-    let of_head = format!("blk.{head}.");
-    let made = |name: &str| -> Vec<f32> {
-        let own = || floats(name);
-        let Some(part) = name.strip_prefix(&of_head) else {
-            let writes = ["attn_output.weight", "ssm_out.weight", "ffn_down"].iter().any(|part| name.contains(part));
-            let last = name.starts_with(&format!("blk.{}.", head - 1));
-            return match name {
-                "token_embd.weight" => normed(own(), n),
-                _ if writes && !last => own().iter().map(|v| v * 0.002).collect(),
-                _ => own(),
-            };
-        };
-        match part {
-            "nextn.eh_proj.weight" => (0..n * 2 * n).map(|i| f32::from(u8::from(i / (2 * n) == i % (2 * n)))).collect(),
-            "nextn.enorm.weight" | "nextn.hnorm.weight" => vec![1.0; n],
-            "nextn.embed_tokens.weight" => normed(floats("token_embd.weight"), n),
-            "nextn.shared_head_head.weight" if model.tensor("output.weight").is_some() => floats("output.weight"),
-            "nextn.shared_head_head.weight" => normed(floats("token_embd.weight"), n),
-            "nextn.shared_head_norm.weight" => floats("output_norm.weight"),
-            part => floats(&format!("blk.{}.{part}", head - 1)),
-        }
-    };
-    let tensors: Vec<_> = model
-        .tensors()
-        .map(|t| {
-            let bytes = made(&t.name).iter().flat_map(|v| v.to_le_bytes()).collect();
-            (NewTensor::new(t.name.clone(), t.shape.clone(), TypeId::F32), bytes)
-        })
-        .collect();
-    trine_testkit::gguf::bytes(model.meta(), &tensors)
-}
-
 /// A text, and the logits behind every token that was evaluated for it.
 type Text = (Vec<u32>, Vec<Vec<u32>>);
 
@@ -300,7 +245,7 @@ fn text(context: &mut Context, prompt: &[u32], options: &GenerateOptions) -> Tex
 fn drafts_by_heads_change_no_text() {
     for name in ["qwen35-attends", "glm4moe", "qwen35", "qwen35moe", "qwen3next"] {
         let options = OpenOptions { mtp: true, ..OpenOptions::default() };
-        let model = trine::open::load(trine_testkit::gguf::model(agreeing(name)), &options).expect("a model");
+        let model = trine::open::load(trine_testkit::gguf::model(agreeing(&listing(name))), &options).expect("a model");
         let prompt: Vec<u32> = tokens()[..40].to_vec();
         let context = || model.context(&ContextOptions { n_ctx: Some(256), n_ubatch: 16, ..ContextOptions::default() });
         let greedy = GenerateOptions { past_eos: true, ..GenerateOptions::greedy(100) };

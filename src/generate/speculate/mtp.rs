@@ -2,7 +2,7 @@
 //!
 //! At a position a head reads the token there and the hidden state that the model, or the head itself, had at the position
 //! before. The model's own states are heard while it evaluates a text; where drafts begin the head reads the text with them,
-//! so that its keys and values are those of the text whatever was drafted before. What a draft adds is forgotten after it.
+//! so that its keys and values are those of the text whatever was drafted before: what a draft adds is forgotten first.
 
 use super::error::SpeculateError;
 use super::tail::{Guess, Tail};
@@ -138,9 +138,7 @@ impl Mtp {
         if self.next() != at || !self.trail.positions().contains(&at) {
             return Ok(None);
         }
-        let drafted = self.behind(at, tail, guess);
-        self.keep(self.read.len());
-        drafted.map(Some)
+        self.behind(at, tail, guess).map(Some)
     }
 
     /// The draft behind position `at`, which is left in the sessions. The first token comes from the first head, and so on;

@@ -1,10 +1,12 @@
 //! Small random models of many architectures, from their listings in `testdata/archs`.
 
+mod heads;
 mod listing;
 mod weights;
 
 use std::path::PathBuf;
 
+pub use heads::agreeing;
 pub use listing::Listing;
 
 /// The path of the listing of a model that makes vectors.

@@ -83,6 +83,7 @@ fn explain(args: &Args, error: GenerateError) -> anyhow::Error {
     let option = match &error {
         GenerateError::Width(_) => format!("'{}'", args.model.model.display()),
         GenerateError::Drafts(_) if args.drafts.source.model_draft.is_some() => "--model-draft".to_owned(),
+        GenerateError::Drafts(_) if args.drafts.source.spec_type.is_some() => "--spec-type".to_owned(),
         GenerateError::Drafts(_) => "--draft-bits".to_owned(),
         _ => return error.into(),
     };

@@ -254,6 +254,7 @@ impl Args {
             number_path: None,
             device: DeviceArgs::default(),
             packing: self.packing.clone(),
+            mtp: false,
             overrides: self.overrides.clone(),
             adapters: AdapterArgs::default(),
             cache_type_k: TypeId::F16,

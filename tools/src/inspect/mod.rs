@@ -3,6 +3,7 @@
 mod anyprec;
 pub mod command;
 mod diff;
+mod heads;
 mod json;
 mod line;
 mod program;

@@ -8,6 +8,7 @@ use trine::sample::Recommended;
 use trine::{SamplerKind, SamplerOption};
 use trine_formats::gguf::{Dialect, Value, type_note};
 
+use super::heads::heads;
 use super::{Reach, Report, TensorReport, Total, line};
 use crate::shown;
 
@@ -40,6 +41,9 @@ pub fn write_text(report: &Report<'_>, options: TextOptions, out: &mut dyn Write
     }
     metadata(report, out)?;
     architecture(report, out)?;
+    if let Some(heads) = heads(report.model) {
+        line(out, &heads)?;
+    }
     recommended(report, out)?;
     rotated(report, out)?;
     if options.tensors {

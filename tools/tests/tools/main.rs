@@ -13,6 +13,7 @@ mod gpu;
 mod hub;
 mod machine_code;
 mod migration;
+mod mtp;
 mod pages;
 mod pasted;
 mod rbench;

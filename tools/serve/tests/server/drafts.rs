@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use trine::formats::gguf;
 use trine::{Recipe, Target};
-use trine_testkit::archs::listing;
+use trine_testkit::archs::{agreeing, listing, with_heads};
 
 use crate::client::{ask, get, post};
 use crate::determinism::{alone, requests, together};
@@ -169,6 +169,28 @@ fn recurrent_models_draft_too() {
 }
 
 #[test]
+fn heads_of_models_draft() {
+    let folder = trine_testkit::folder();
+    let bodies = of_tokens();
+    for name in ["glm4moe", "qwen35", "qwen3next"] {
+        let path = folder.path().join(name);
+        std::fs::write(&path, agreeing(&listing(&with_heads(name)))).expect("room for the model");
+        let model = path.to_str().expect("a path");
+        let expected = alone(&start_with(model, &["-c", "128"]), &bodies);
+        for more in [&["--ubatch-size", "4"][..], &["--parallel", "3", "--draft-max", "3"]] {
+            let options = [&["--spec-type", "draft-mtp", "-c", "128", "--draft-always", "--metrics"], more].concat();
+            let local = start_with(model, &options);
+            assert_eq!(alone(&local, &bodies), expected, "{name}, {options:?}");
+            assert_eq!(together(local.to, &bodies), expected, "{name}, {options:?}");
+            let metrics = get(local.to, "/metrics").text();
+            let drafted = metric(&metrics, "llamacpp:spec_decode_num_draft_tokens_total ");
+            let accepted = metric(&metrics, "llamacpp:spec_decode_num_accepted_tokens_total ");
+            assert!(accepted > 0.3 * drafted && accepted < drafted, "{name}, {options:?}: {accepted} of {drafted}");
+        }
+    }
+}
+
+#[test]
 fn what_was_drafted_is_told() {
     let folder = trine_testkit::folder();
     let model = any_precision(folder.path());
@@ -222,6 +244,8 @@ fn sources_that_cannot_be_end_the_start_in_one_line() {
         (&["--spec-type", "draft-simple"], "give the draft model with -md FILE"),
         (&["-md", model, "--spec-type", "ngram-simple"], "drafts come from one source"),
         (&["--draft-bits", "2"], "--draft-bits: "),
+        (&["--spec-type", "draft-mtp"], "the model has no heads for multi-token prediction"),
+        (&["-md", model, "--spec-type", "draft-mtp"], "drafts come from one source"),
     ] {
         let output = program().args(["-m", model, "--port", "0"]).args(words).output().expect("an end");
         let text = String::from_utf8_lossy(&output.stderr);

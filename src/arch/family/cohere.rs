@@ -4,6 +4,7 @@
 use super::qwen::DOWN_GATE_UP;
 use crate::arch::expert_parts::{EXPERTS_OR_FUSED, SHARED};
 use crate::arch::factors::{ALL_SCALES, DENSE_SCALES};
+use crate::arch::mtp_parts::MTP;
 use crate::arch::parts::{
     ATTN_NORM, ATTN_OUT, ENDS, GATED_FFN, OUTPUT_OR_TIED, OWN_HEAD_NORMS_OPTIONAL, QKV, QKV_BIAS_OPTIONAL,
 };
@@ -71,6 +72,7 @@ pub const COHERE2MOE: Arch = Arch {
     models: "Cohere 2 with experts",
     ends: &[ENDS, OUTPUT_OR_TIED],
     expert_block: &[ATTN_NORM, QKV, ATTN_OUT, EXPERTS_OR_FUSED, SHARED, QKV_BIAS_OPTIONAL],
+    mtp: MTP,
     norm: NormKind::ByKey,
     rope: RopeRule { layers: RopeLayers::WindowedOrLeading, ..RopeRule::ADJACENT },
     window: Some(WindowRule { global_first: true, ..WindowRule::every(4) }),

@@ -8,6 +8,7 @@ use crate::arch::factors::ATTN_OUT_SCALE;
 use crate::arch::latent_parts::{
     EXPANSION, EXPANSION_EITHER, LATENT, LATENT_OUT, QUERIES, RANKED_QUERIES, RANKED_QUERIES_OPTIONAL,
 };
+use crate::arch::mtp_parts::MTP;
 use crate::arch::parts::{
     ATTN_NORM, ENDS, FFN_NORM, GATED_FFN, Group, OUTPUT_OR_TIED, PLAIN_FFN, ROPE_FACTORS_BY_CONTEXT, begun,
 };
@@ -30,6 +31,7 @@ pub const DEEPSEEK2: Arch = Arch {
     models: "DeepSeek 2, 2.5, 3, R1, V2 Lite, Kimi K2, GLM 4.7 Flash, GigaChat 3",
     block: begun!(DEEPSEEK2_MIXING, GATED_FFN),
     expert_block: begun!(DEEPSEEK2_MIXING, EXPERTS_OR_FUSED, CHOICE_BIAS_OPTIONAL, SHARED),
+    mtp: MTP,
     attention: Attention {
         latent: true,
         scale: ScoreScale::Stretched,

@@ -3,6 +3,7 @@
 use super::qwen::DOWN_GATE_UP;
 use crate::arch::expert_parts::{CHOICE_BIAS_BARE, EXPERTS, EXPERTS_OR_FUSED, SHARED};
 use crate::arch::factors::ALL_SCALES;
+use crate::arch::mtp_parts::MTP;
 use crate::arch::parts::{ATTN_NORM, ATTN_OUT, FFN_NORM, GATED_FFN, HEAD_NORMS, QKV, QKV_BIAS_OPTIONAL};
 use crate::arch::rules::{Attention, ExpertLayers, ExpertRule, ExpertWidth, QkNorms, RopeRule, Sections, SharedWidth};
 use crate::arch::{Arch, Checkpoint, HeadDim, Key, TokenKey, Tokenizer};
@@ -100,6 +101,7 @@ pub const HY_V3: Arch = Arch {
         SHARED,
         QKV_BIAS_OPTIONAL,
     ],
+    mtp: MTP,
     attention: Attention::USUAL,
     rope: RopeRule::HALVES,
     experts: ExpertRule {

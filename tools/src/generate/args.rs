@@ -8,7 +8,7 @@ use clap::Parser;
 use trine::{GenerateOptions, Model};
 
 use super::chat_args::ChatArgs;
-use super::draft::{self, DraftArgs, Spec};
+use super::draft::{self, DraftArgs};
 use super::grammar::GrammarArgs;
 use super::prompt_cache::PromptCacheArgs;
 use super::sampling::SamplingArgs;
@@ -234,7 +234,7 @@ impl Args {
 
     /// What is loaded: the model, and its heads where these draft.
     pub(super) fn loading(&self) -> ModelArgs {
-        ModelArgs { mtp: self.drafts.source.spec_type == Some(Spec::DraftMtp), ..self.model.clone() }
+        ModelArgs { mtp: self.drafts.source.by_heads(), ..self.model.clone() }
     }
 
     /// The reverse prompts, with their escapes replaced as those of the prompt are.

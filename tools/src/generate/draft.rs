@@ -108,6 +108,18 @@ pub fn source(
     }))
 }
 
+impl SourceArgs {
+    /// True if the model's own heads are the only source, and so have to be loaded.
+    pub fn by_heads(&self) -> bool {
+        by_heads(self.draft_bits, self.model_draft.as_deref(), self.spec_type)
+    }
+}
+
+/// True if the options name the model's own heads alone.
+pub fn by_heads(bits: Option<u8>, second: Option<&Path>, spec: Option<Spec>) -> bool {
+    spec == Some(Spec::DraftMtp) && bits.is_none() && second.is_none()
+}
+
 /// The source in words.
 fn name(source: &DraftSource) -> String {
     match source {

@@ -428,7 +428,8 @@ impl Args {
 
     /// What is loaded: the model, and its heads where these draft.
     pub fn loading(&self) -> ModelArgs {
-        ModelArgs { mtp: self.spec_type == Some(Spec::DraftMtp), ..self.model.clone() }
+        let mtp = draft::by_heads(self.draft_bits, self.model_draft.as_deref(), self.spec_type);
+        ModelArgs { mtp, ..self.model.clone() }
     }
 
     /// The part of it that the engine follows, but for drafts.

@@ -35,9 +35,10 @@ use crate::kernels::Floats;
 use crate::kv::{self, CacheTypes, PageLayout};
 use crate::program::{Op, Operation, Program, Value};
 use heads::{Heads, LoweredHeads};
+use load::SharedEnds;
 use lora::Adapters;
 use lower::{Lowered, Lowering};
-use mtp::{LoweredMtp, SharedEnds};
+use mtp::LoweredMtp;
 
 pub use config::{Config, Experts, Header, Vectors};
 pub use control::Control;
@@ -89,6 +90,27 @@ impl Inner {
     /// The first block that the GPU runs; their number where that is none but the logits.
     fn first_offloaded(&self) -> Option<usize> {
         self.offload.as_ref().map(|offload| offload.first(self.config.n_layer))
+    }
+
+    /// A head of this model for multi-token prediction, which runs on the processor.
+    fn head(&self, config: Config, program: Program, processor: Processor) -> Inner {
+        Inner {
+            config,
+            layouts: self.layouts.clone(),
+            anyprec: self.anyprec.clone(),
+            widely: self.widely,
+            sections: Vec::new(),
+            handover: (program.body().end, program.stream()),
+            program,
+            processor,
+            heads: Heads::default(),
+            mtp: Vec::new(),
+            cache: self.cache,
+            added: Vec::new(),
+            offload: None,
+            #[cfg(feature = "cuda")]
+            halves: None,
+        }
     }
 }
 
@@ -174,7 +196,9 @@ impl Model {
             #[cfg(feature = "cuda")]
             halves,
         };
-        inner.mtp = mtp.ready(&inner);
+        let heads = mtp.ready(inner.processor.isa, &inner.processor.ropes);
+        let heads = heads.map(|(config, program, processor)| Model::of(inner.head(config, program, processor)));
+        inner.mtp = heads.collect();
         let model = Model::of(inner);
         #[cfg(feature = "cuda")]
         model.check_offload()?;
@@ -370,6 +394,17 @@ impl Model {
     /// [`Pooling::Rank`] the outputs of its head, as many as it has names for, at least one. Runs on the current pool.
     pub(crate) fn behind_pooling(&self, pooling: Pooling, bits: u8, pooled: &[f32]) -> Vec<f32> {
         self.inner.heads.run(pooling, bits, pooled, self.config().vectors.classes())
+    }
+
+    /// Its heads for multi-token prediction, where they were loaded ([`LoadOptions::mtp`]): each is a model that reads
+    /// hidden states beside tokens.
+    pub fn mtp_heads(&self) -> &[Model] {
+        &self.inner.mtp
+    }
+
+    /// Elements of the hidden state that is read beside every token; 0 of a model that reads tokens alone.
+    pub fn reads_hidden(&self) -> usize {
+        self.inner.program.given_beside()
     }
 
     /// True if the model makes logits; false where it makes vectors of texts alone.

@@ -6,29 +6,12 @@
 use trine_formats::gguf::ModelFile;
 
 use super::config::Config;
-use super::heads::Heads;
-use super::load::{Ends, Linear, Loader};
+use super::error::ModelError;
+use super::load::{Loader, SharedEnds};
 use super::lower::{Lowered, Lowering};
-use super::{Inner, Model, ModelError};
-use crate::exec::Processor;
-use crate::ops::matmul::Matrix;
-use crate::ops::norm::Norm;
-
-/// The ends of a model, which its heads share.
-#[derive(Clone)]
-pub struct SharedEnds {
-    pub embedding: Matrix,
-    pub output: Option<Linear>,
-    pub output_norm: Option<Norm>,
-}
-
-impl SharedEnds {
-    /// Those of `ends`.
-    pub fn of(ends: &Ends) -> SharedEnds {
-        let Ends { embedding, output, output_norm, .. } = ends;
-        SharedEnds { embedding: embedding.clone(), output: output.clone(), output_norm: output_norm.clone() }
-    }
-}
+use crate::exec::{Processor, Ropes};
+use crate::kernels::Isa;
+use crate::program::Program;
 
 /// The heads of a model, lowered, before it is known where they run.
 #[derive(Default)]
@@ -72,43 +55,11 @@ impl LoweredMtp {
         (c.n_layer..c.n_block).map(head).collect::<Result<_, _>>().map(LoweredMtp)
     }
 
-    /// Models that run on the processor, for the model `of`.
-    pub fn ready(self, of: &Inner) -> Vec<Model> {
-        let ready = |(config, lowered): (Config, Option<Lowered>)| {
+    /// Ready to run on the processor, with the position embeddings of the model.
+    pub fn ready(self, isa: Isa, ropes: &Ropes) -> impl Iterator<Item = (Config, Program, Processor)> {
+        self.0.into_iter().filter_map(move |(config, lowered)| {
             let Lowered { program, matrices } = lowered?;
-            let handover = (program.body().end, program.stream());
-            let processor = Processor { isa: of.processor.isa, matrices, ropes: of.processor.ropes.clone() };
-            Some(Model::of(Inner {
-                config,
-                layouts: of.layouts.clone(),
-                anyprec: of.anyprec.clone(),
-                widely: of.widely,
-                sections: Vec::new(),
-                program,
-                handover,
-                processor,
-                heads: Heads::default(),
-                mtp: Vec::new(),
-                cache: of.cache,
-                added: Vec::new(),
-                offload: None,
-                #[cfg(feature = "cuda")]
-                halves: None,
-            }))
-        };
-        self.0.into_iter().filter_map(ready).collect()
-    }
-}
-
-impl Model {
-    /// Its heads for multi-token prediction, where they were loaded ([`LoadOptions::mtp`](super::LoadOptions::mtp)): each
-    /// is a model that reads hidden states beside tokens.
-    pub fn mtp_heads(&self) -> &[Model] {
-        &self.inner.mtp
-    }
-
-    /// Elements of the hidden state that is read beside every token; 0 of a model that reads tokens alone.
-    pub fn reads_hidden(&self) -> usize {
-        self.inner.program.given_beside()
+            Some((config, program, Processor { isa, matrices, ropes: ropes.clone() }))
+        })
     }
 }

@@ -334,7 +334,7 @@ impl Drafting {
     }
 }
 
-/// What is drafted depends on the text alone: neither on drafts before nor on tokens that were taken back.
+/// A draft depends on the text alone: neither on drafts before nor on tokens that were taken back.
 #[test]
 fn heads_follow_the_text() {
     for name in ["glm4moe", "qwen35"] {

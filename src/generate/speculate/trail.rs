@@ -12,7 +12,7 @@ pub(super) struct Trail {
 }
 
 impl Trail {
-    /// What is known of every text: states of `columns` numbers, zeros before position 0.
+    /// The beginning that all texts have: states of `columns` numbers, zeros before position 0.
     pub fn new(columns: usize) -> Trail {
         Trail { columns, first: 0, states: vec![0.0; columns] }
     }

@@ -58,6 +58,22 @@ pub struct Ends {
     pub rope_factors: [Option<Vec<f32>>; 2],
 }
 
+/// The ends of a model, which its heads share.
+#[derive(Clone)]
+pub struct SharedEnds {
+    pub embedding: Matrix,
+    pub output: Option<Linear>,
+    pub output_norm: Option<Norm>,
+}
+
+impl SharedEnds {
+    /// Those among `ends`.
+    pub fn of(ends: &Ends) -> SharedEnds {
+        let Ends { embedding, output, output_norm, .. } = ends;
+        SharedEnds { embedding: embedding.clone(), output: output.clone(), output_norm: output_norm.clone() }
+    }
+}
+
 /// The gains of the scores of kept residual streams.
 const SCORES: &str = "output_res_score";
 /// The tensor that stands for the output too where a model has none of its own.

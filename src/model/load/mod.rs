@@ -9,6 +9,6 @@ mod widely;
 
 pub use super::lora::LowRank;
 pub use connection::{Connection, Gated, Way, Weighed};
-pub use ends::{Ends, ends, sections};
+pub use ends::{Ends, SharedEnds, ends, sections};
 pub use loader::{Loader, Special};
 pub use projections::{Linear, Stacked};

@@ -3,8 +3,7 @@
 
 use super::lowering::{Lowered, Lowering};
 use crate::model::config::Config;
-use crate::model::load::Loader;
-use crate::model::mtp::SharedEnds;
+use crate::model::load::{Loader, SharedEnds};
 
 impl<'l, 'f> Lowering<'l, 'f> {
     /// The program of the head in block `layer`, whose configuration is `c`:

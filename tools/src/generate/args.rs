@@ -232,7 +232,7 @@ impl Args {
         self.chat.conversation || (silent && io::stdin().is_terminal())
     }
 
-    /// What is loaded: the model, and its heads where these draft.
+    /// The model as it is loaded: with its heads where these draft.
     pub(super) fn loading(&self) -> ModelArgs {
         ModelArgs { mtp: self.drafts.source.by_heads(), ..self.model.clone() }
     }

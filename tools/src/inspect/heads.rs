@@ -3,7 +3,7 @@
 use trine::arch::Arch;
 use trine_formats::gguf::ModelFile;
 
-/// What a file has of heads.
+/// The heads of a file.
 struct Heads {
     /// As many blocks as the file says, behind those that are run.
     blocks: u32,

@@ -426,7 +426,7 @@ impl Args {
         draft::source(self.draft_bits, self.model_draft.as_deref(), self.spec_type, &self.model)
     }
 
-    /// What is loaded: the model, and its heads where these draft.
+    /// The model as it is loaded: with its heads where these draft.
     pub fn loading(&self) -> ModelArgs {
         let mtp = draft::by_heads(self.draft_bits, self.model_draft.as_deref(), self.spec_type);
         ModelArgs { mtp, ..self.model.clone() }

@@ -36,6 +36,8 @@ pub enum Step {
     InTurns(Turn),
     /// Neighbours in the turned part of a head become the two halves.
     HalvesApart,
+    /// Rows behind the first so many, which stand for nothing.
+    Behind(u64),
     /// The two halves of every head become neighbours, although nothing turns them.
     HalvesTogether,
 }

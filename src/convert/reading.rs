@@ -51,6 +51,12 @@ fn run(first: u64, rows: u64) -> Run {
     Run { first, rows, every: 1 }
 }
 
+/// Rows ahead of those that are read.
+fn behind(steps: &[Step]) -> u64 {
+    let first = steps.iter().find_map(|step| if let Step::Behind(first) = step { Some(*first) } else { None });
+    first.unwrap_or(0)
+}
+
 impl Reader<'_> {
     /// How a tensor of the checkpoint is read for those that are made of it.
     pub fn read(&self, t: &Tensor, shard: usize, what: &Use) -> Result<Vec<(&'static Described, Stored)>, String> {
@@ -67,7 +73,7 @@ impl Reader<'_> {
             () if single => vec![parts[0].rows * parts[0].columns],
             () if parts.iter().all(|p| p.tensor.shape.len() == 1) && what.item.is_none() => vec![total],
             () if transposed => vec![matrices, columns, total],
-            () => vec![matrices, total, columns],
+            () => vec![matrices, total + behind(what.steps), columns],
         };
         self.fits(t, what, &expected)?;
         let mut made = Vec::with_capacity(parts.len());
@@ -239,6 +245,7 @@ impl Reader<'_> {
                 }
                 Step::ByServedHeads => return self.by_served_heads(i),
                 Step::HalvesApart => return self.halves_apart(part.rows),
+                Step::Behind(first) => return vec![run(first, part.rows)],
                 _ => {}
             }
         }

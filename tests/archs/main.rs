@@ -166,6 +166,7 @@ models! {
     olmo_dense "olmo-dense",
     olmoe_moe "olmoe-moe",
     openelm_dense "openelm-dense",
+    opt_long "opt-long",
     orion_dense "orion-dense",
     paddleocr_moe "paddleocr-moe",
     pangu_embedded_dense "pangu-embedded-dense",

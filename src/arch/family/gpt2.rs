@@ -9,7 +9,8 @@ use crate::arch::parts::{
 };
 use crate::arch::rules::{Alibi, Attention, FeedForward, NormKind, RopeRule, ScoreScale};
 use crate::arch::{
-    Activation, Arch, Checkpoint, Factor, Fixed, Fused, Key, KvHeads, Name, RopeScaling, Step, TensorKey, Width,
+    Activation, Arch, Checkpoint, Factor, Fixed, Fused, Key, KvHeads, Name, RopeScaling, Step, TensorKey, TokenKey,
+    Width,
 };
 
 /// `gpt2`.
@@ -42,6 +43,53 @@ pub const GPT2: Arch = Arch {
         ..CHECKPOINT
     }],
     ..Arch::DENSE
+};
+
+/// `opt`: GPT-2 with ReLU. llama.cpp has no such architecture.
+pub const OPT: Arch = Arch {
+    name: "opt",
+    models: "OPT 125M, 1.3B to 66B",
+    feed_forward: FeedForward { activation: Activation::Relu, ..GPT2.feed_forward },
+    checkpoints: &[&Checkpoint {
+        classes: &["OPTForCausalLM"],
+        activations: &["relu"],
+        tied: true,
+        root: "model.decoder",
+        names: &[
+            ("embed_positions.weight", &["position_embd.weight"]),
+            ("final_layer_norm.weight", &["output_norm.weight"]),
+            ("final_layer_norm.bias", &["output_norm.bias"]),
+        ],
+        more_names: &[
+            ("self_attn_layer_norm.weight", &["attn_norm.weight"]),
+            ("self_attn_layer_norm.bias", &["attn_norm.bias"]),
+            ("self_attn.out_proj.weight", &["attn_output.weight"]),
+            ("self_attn.out_proj.bias", &["attn_output.bias"]),
+            ("final_layer_norm.weight", &["ffn_norm.weight"]),
+            ("final_layer_norm.bias", &["ffn_norm.bias"]),
+            ("fc1.weight", &["ffn_up.weight"]),
+            ("fc1.bias", &["ffn_up.bias"]),
+            ("fc2.weight", &["ffn_down.weight"]),
+            ("fc2.bias", &["ffn_down.bias"]),
+        ],
+        // positions are counted from 2
+        steps: &[("embed_positions.weight", &[Step::Behind(2)])],
+        kv_heads: KvHeads::Queries,
+        width_names: &["ffn_dim"],
+        context_names: &["max_position_embeddings"],
+        rope_scaling: RopeScaling::None,
+        fixed: &[
+            // OPT 350M norms sums, and has narrower embeddings
+            ("do_layer_norm_before", Fixed::True),
+            ("enable_bias", Fixed::True),
+            ("layer_norm_elementwise_affine", Fixed::True),
+            ("_remove_final_layer_norm", Fixed::Unset),
+        ],
+        keys: KEYS,
+        token_keys: &[TokenKey::AddBos(true)],
+        ..Checkpoint::LAYER_NORMS
+    }],
+    ..GPT2
 };
 
 /// The names of GPT-2's tensors, but for its positions.

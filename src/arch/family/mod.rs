@@ -157,6 +157,7 @@ pub static ARCHITECTURES: &[&Arch] = &[
     &olmo::OLMO,
     &olmo::OLMOE,
     &openelm::OPENELM,
+    &gpt2::OPT,
     &encoder::NEO_BERT,
     &bert::NOMIC_BERT,
     &bert::NOMIC_BERT_MOE,

@@ -2,6 +2,7 @@
 
 mod archs;
 pub mod checkpoint;
+mod opt;
 mod quantized;
 mod recorded;
 mod refusals;

@@ -73,9 +73,9 @@ pub enum ModelError {
     /// The reference adds no directions behind the blocks of such models.
     #[error("control vectors are not applied to models of architecture '{0}'; leave --control-vector out")]
     Unsteered(&'static str),
-    /// Heads for multi-token prediction that are not there, or that trine does not run.
+    /// A head for multi-token prediction that is not there, or that trine does not run.
     #[error("{0}; drafts can come from a second model, from fewer bits or from the text itself")]
-    NoHeads(String),
+    NoHead(String),
     /// Keys or values that cannot be kept in a type.
     #[error("{0}")]
     Cache(String),

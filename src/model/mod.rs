@@ -72,8 +72,8 @@ struct Inner {
     processor: Processor,
     /// The steps behind the pooling of hidden states.
     heads: Heads,
-    /// Heads for multi-token prediction, where they were loaded.
-    mtp: Vec<Model>,
+    /// The head for multi-token prediction, where it was loaded.
+    mtp: Option<Model>,
     /// The types of keys and values.
     cache: CacheTypes,
     /// The files of adapters and control vectors.
@@ -104,7 +104,7 @@ impl Inner {
             program,
             processor,
             heads: Heads::default(),
-            mtp: Vec::new(),
+            mtp: None,
             cache: self.cache,
             added: Vec::new(),
             offload: None,
@@ -154,8 +154,8 @@ impl Model {
         let shared = options.mtp.then(|| SharedEnds::of(&ends));
         let lowered = Lowering::model(&mut loader, &config, ends, &directions);
         let heads = LoweredHeads::load(&mut loader, &config);
-        let mtp = shared
-            .map_or_else(|| Ok(LoweredMtp::default()), |ends| LoweredMtp::load(&mut loader, file, &config, &ends))?;
+        let load = |ends| LoweredMtp::load(&mut loader, file, &config, ends);
+        let mtp = shared.map(load).transpose()?;
         let layouts = loader.finish()?;
         let Lowered { program, matrices } = lowered.ok_or_else(|| {
             let what = "the architecture's description lacks a block's tensors";
@@ -189,16 +189,15 @@ impl Model {
             handover,
             processor,
             heads,
-            mtp: Vec::new(),
+            mtp: None,
             cache: options.cache.stored(),
             added: added.map(Adapter::path).collect(),
             offload,
             #[cfg(feature = "cuda")]
             halves,
         };
-        let heads = mtp.ready(inner.processor.isa, &inner.processor.ropes);
-        let heads = heads.map(|(config, program, processor)| Model::of(inner.head(config, program, processor)));
-        inner.mtp = heads.collect();
+        let head = mtp.and_then(|mtp| mtp.ready(inner.processor.isa, &inner.processor.ropes));
+        inner.mtp = head.map(|(config, program, processor)| Model::of(inner.head(config, program, processor)));
         let model = Model::of(inner);
         #[cfg(feature = "cuda")]
         model.check_offload()?;
@@ -396,10 +395,10 @@ impl Model {
         self.inner.heads.run(pooling, bits, pooled, self.config().vectors.classes())
     }
 
-    /// Its heads for multi-token prediction, where they were loaded ([`LoadOptions::mtp`]): each is a model that reads
-    /// hidden states beside tokens.
-    pub fn mtp_heads(&self) -> &[Model] {
-        &self.inner.mtp
+    /// Its head for multi-token prediction, where that was loaded ([`LoadOptions::mtp`]): a model that reads hidden states
+    /// beside tokens.
+    pub fn mtp_head(&self) -> Option<&Model> {
+        self.inner.mtp.as_ref()
     }
 
     /// Elements of the hidden state that is read beside every token; 0 of a model that reads tokens alone.

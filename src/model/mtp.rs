@@ -1,6 +1,6 @@
-//! Heads for multi-token prediction (NextN), as models of their own: `nextn_predict_layers` blocks behind those that are
-//! run. A head reads a token and the hidden state before it, and makes the logits of the token behind, and a hidden state
-//! for the head that goes on from there. The embeddings, the output matrix and the last norm are the model's where a head
+//! The head of a model for multi-token prediction (NextN), as a model of its own: the block behind those that are run, which
+//! `nextn_predict_layers` counts. It reads a token and the hidden state before it, and makes the logits of the token behind
+//! and a hidden state with which it can go on. The embeddings, the output matrix and the last norm are the model's where it
 //! has none of its own.
 
 use trine_formats::gguf::ModelFile;
@@ -13,53 +13,48 @@ use crate::exec::{Processor, Ropes};
 use crate::kernels::Isa;
 use crate::program::Program;
 
-/// The heads of a model, lowered, before it is known where they run.
-#[derive(Default)]
-pub(super) struct LoweredMtp(Vec<(Config, Option<Lowered>)>);
+/// The head of a model, lowered, before it is known where it runs.
+pub(super) struct LoweredMtp {
+    config: Config,
+    /// `None` where a tensor is missing, which is noted.
+    lowered: Option<Lowered>,
+}
 
 impl LoweredMtp {
-    /// Takes the heads of the model of configuration `c` in `file`, whose tensors `loader` has.
+    /// Takes the head of the model of configuration `c` in `file`, whose tensors `loader` has.
     ///
     /// # Errors
-    /// There are none; there are more than one, or trine does not run those of the architecture.
+    /// There is none; there are several, or trine does not run those of the architecture.
     pub fn load(
         loader: &mut Loader<'_>,
         file: &ModelFile,
         c: &Config,
-        ends: &SharedEnds,
+        ends: SharedEnds,
     ) -> Result<LoweredMtp, ModelError> {
-        let name = c.arch.name;
-        let first = format!("blk.{}.nextn.eh_proj.weight", c.n_layer);
-        let refused = |why: String| Err(ModelError::NoHeads(why));
-        if c.mtp_heads() == 0 {
-            return refused("the model has no heads for multi-token prediction (nextn_predict_layers)".to_owned());
+        let (name, block) = (c.arch.name, c.n_layer);
+        let first = format!("blk.{block}.nextn.eh_proj.weight");
+        let refused = |why: String| Err(ModelError::NoHead(why));
+        match c.mtp_heads() {
+            0 => refused("the model has no heads for multi-token prediction (nextn_predict_layers)".to_owned()),
+            _ if c.arch.mtp.is_empty() => {
+                refused(format!("heads for multi-token prediction are not run for architecture '{name}'"))
+            }
+            1 if !loader.has(&first) => {
+                refused(format!("the file has no tensors of the model's head for multi-token prediction ({first})"))
+            }
+            1 => {
+                let config = c.of_head(file, block)?;
+                loader.enter_head(block, &config);
+                let lowered = Lowering::mtp_head(loader, &config, ends, block);
+                Ok(LoweredMtp { config, lowered })
+            }
+            n => refused(format!("the model has {n} heads for multi-token prediction, and trine runs one")),
         }
-        if c.arch.mtp.is_empty() {
-            return refused(format!("heads for multi-token prediction are not run for architecture '{name}'"));
-        }
-        if c.mtp_heads() > 1 {
-            let n = c.mtp_heads();
-            return refused(format!("the model has {n} heads for multi-token prediction, and trine runs one"));
-        }
-        if !loader.has(&first) {
-            return refused(format!(
-                "the file has no tensors of the model's head for multi-token prediction ({first})"
-            ));
-        }
-        let head = |block: usize| {
-            let config = c.of_head(file, block)?;
-            loader.enter_head(block, &config);
-            let lowered = Lowering::mtp_head(loader, &config, ends.clone(), block);
-            Ok((config, lowered))
-        };
-        (c.n_layer..c.n_block).map(head).collect::<Result<_, _>>().map(LoweredMtp)
     }
 
     /// Ready to run on the processor, with the position embeddings of the model.
-    pub fn ready(self, isa: Isa, ropes: &Ropes) -> impl Iterator<Item = (Config, Program, Processor)> {
-        self.0.into_iter().filter_map(move |(config, lowered)| {
-            let Lowered { program, matrices } = lowered?;
-            Some((config, program, Processor { isa, matrices, ropes: ropes.clone() }))
-        })
+    pub fn ready(self, isa: Isa, ropes: &Ropes) -> Option<(Config, Program, Processor)> {
+        let Lowered { program, matrices } = self.lowered?;
+        Some((self.config, program, Processor { isa, matrices, ropes: ropes.clone() }))
     }
 }

@@ -25,7 +25,7 @@ pub struct LoadOptions {
     pub adapters: Vec<Adapter>,
     /// Directions that are added to the residual stream.
     pub control: Control,
-    /// Load the heads for multi-token prediction, which draft. They change no result.
+    /// Load the head for multi-token prediction, which drafts. It changes no result.
     pub mtp: bool,
     /// The types of keys and values. They decide the bits of the result.
     pub cache: CacheTypes,

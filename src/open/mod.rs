@@ -67,8 +67,8 @@ pub struct OpenOptions {
     /// The first and the last block behind which directions are added; a number that is not positive: the first or last
     /// there is.
     pub control_blocks: (i32, i32),
-    /// Load the heads for multi-token prediction that a model has, for drafts by them
-    /// ([`DraftSource::Mtp`](crate::DraftSource::Mtp)). They change no result.
+    /// Load the head for multi-token prediction that a model has, for drafts by it
+    /// ([`DraftSource::Mtp`](crate::DraftSource::Mtp)). It changes no result.
     pub mtp: bool,
     /// The types of keys and values. They decide the bits of the result.
     pub cache: CacheTypes,

@@ -104,7 +104,7 @@ fn head_logits(model: &Model, tokens: &[u32], drafted: usize, pool: &Pool, n_uba
     let options = SessionOptions { n_ctx: tokens.len() + drafted, n_ubatch };
     let (mut text, mut of_text) = (Session::new(model, pool, options), Rows::default());
     text.eval_into(tokens, tokens.len(), &mut of_text).expect("room");
-    let [head] = model.mtp_heads() else { panic!("one head") };
+    let head = model.mtp_head().expect("a head");
     let n = head.reads_hidden();
     let before = [&vec![0.0; n], &of_text.states[..(tokens.len() - 1) * n]].concat();
     let (mut head, mut rows) = (Session::new(head, pool, options), Rows::default());
@@ -232,7 +232,7 @@ fn models_without_heads_are_refused() {
     let draft = Some(DraftOptions::of(DraftSource::Mtp));
     let options = GenerateOptions { draft, ..GenerateOptions::greedy(4) };
     let refused = model.generate(&[1u32, 2][..], &options).err().expect("a refusal").to_string();
-    assert!(refused.contains("heads for multi-token prediction were not loaded"), "{refused}");
+    assert!(refused.contains("head for multi-token prediction was not loaded"), "{refused}");
 }
 
 /// A text, and the logits behind every token that was evaluated for it.

@@ -15,9 +15,9 @@ pub enum SpeculateError {
     /// The two models have no token in common.
     #[error("no token of the draft model stands for the same text as one of the model's")]
     OtherTokens,
-    /// The model was loaded without heads.
-    #[error("the model's heads for multi-token prediction were not loaded")]
-    NoHeads,
+    /// The model was loaded without its head.
+    #[error("the model's head for multi-token prediction was not loaded")]
+    NoHead,
     /// Drafts must be cheaper than the text.
     #[error("drafts at {draft} bits are of no use for a text at {text}; draft at fewer bits")]
     NotNarrower {

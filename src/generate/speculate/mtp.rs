@@ -1,6 +1,6 @@
-//! Drafts by a model's own heads for multi-token prediction (llama.cpp's `--spec-type draft-mtp`).
+//! Drafts by a model's own head for multi-token prediction (llama.cpp's `--spec-type draft-mtp`).
 //!
-//! At a position a head reads the token there and the hidden state that the model, or the head itself, had at the position
+//! At a position the head reads the token there and the hidden state that the model, or the head itself, had at the position
 //! before. The model's own states are heard while it evaluates a text; where drafts begin the head reads the text with them,
 //! so that its keys and values are those of the text whatever was drafted before: what a draft adds is forgotten first.
 
@@ -9,50 +9,48 @@ use super::tail::{Guess, Tail};
 use super::trail::Trail;
 use crate::cancel::CancelToken;
 use crate::handle::Model;
+use crate::model::Model as Weights;
+use crate::pool::Pool;
 use crate::step::{EvalError, Session, SessionOptions, Sink};
 
-/// Tokens that go through a head together while it reads, and states that wait for it at most, or nearly so.
+/// Tokens that go through the head together while it reads, and states that wait for it at most, or nearly so.
 const AT_ONCE: usize = 512;
 /// Positions at the end of a text whose states are kept after they were read, for texts that are taken up a little earlier.
 const KEPT: usize = 64;
 
-/// A model whose heads draft.
+/// The head of a model that drafts.
 #[derive(Clone)]
-pub(super) struct OwnHeads(Model);
+pub(super) struct OwnHead {
+    head: Weights,
+    pool: Pool,
+}
 
-impl OwnHeads {
-    /// Those of `model`.
+impl OwnHead {
+    /// That of `model`.
     ///
     /// # Errors
-    /// None were loaded.
-    pub fn new(model: &Model) -> Result<OwnHeads, SpeculateError> {
-        match model.weights().mtp_heads().is_empty() {
-            true => Err(SpeculateError::NoHeads),
-            false => Ok(OwnHeads(model.clone())),
-        }
+    /// None was loaded.
+    pub fn new(model: &Model) -> Result<OwnHead, SpeculateError> {
+        let head = model.weights().mtp_head().ok_or(SpeculateError::NoHead)?;
+        Ok(OwnHead { head: head.clone(), pool: model.pool().clone() })
     }
 
     /// For a text in a context of `n_ctx` tokens.
     pub fn for_text(&self, n_ctx: usize) -> Mtp {
-        let heads = self.0.weights().mtp_heads();
+        let OwnHead { head, pool } = self;
         // On the threads of the text, which wait meanwhile.
-        let options = SessionOptions { n_ctx, n_ubatch: AT_ONCE };
-        Mtp {
-            trail: Trail::new(heads.first().map_or(1, |head| head.reads_hidden())),
-            heads: heads.iter().map(|head| Session::new(head, self.0.pool(), options)).collect(),
-            first: 0,
-            read: Vec::new(),
-        }
+        let session = Session::new(head, pool, SessionOptions { n_ctx, n_ubatch: AT_ONCE });
+        Mtp { session, trail: Trail::new(head.reads_hidden()), first: 0, read: Vec::new() }
     }
 }
 
-/// Heads that draft for one text, each in a session of its own, which follows the text.
+/// A head that drafts for one text, in a session of its own, which follows the text.
 pub(super) struct Mtp {
-    heads: Vec<Session>,
+    session: Session,
     trail: Trail,
-    /// The position of the text that the sessions begin with: states of earlier ones were not heard.
+    /// The position of the text that the session begins with: states of earlier ones were not heard.
     first: usize,
-    /// The tokens in the sessions.
+    /// The tokens of the text in the session; behind them may be those of a draft.
     read: Vec<u32>,
 }
 
@@ -84,7 +82,7 @@ impl Sink for Last {
 impl Mtp {
     /// From now on `cancel` ends a draft.
     pub fn cancel_by(&mut self, cancel: CancelToken) {
-        self.heads.iter_mut().for_each(|head| head.cancel_by(Some(cancel.clone())));
+        self.session.cancel_by(Some(cancel));
     }
 
     /// Takes in the model's hidden state at `position` of the text.
@@ -103,7 +101,7 @@ impl Mtp {
         self.restart(0);
     }
 
-    /// Follows `text`: forgets what the sessions have beyond it and reads what is new. A text whose states were not heard
+    /// Follows `text`: forgets what the session has beyond it and reads what is new. A text whose states were not heard
     /// is read from where they are known, or not at all.
     ///
     /// # Errors
@@ -121,48 +119,31 @@ impl Mtp {
         }
         let new = &text[self.next()..];
         let states = self.trail.before(self.next()..text.len());
-        let mut heads = self.heads.iter_mut();
-        let done = heads.try_for_each(|head| head.eval_behind(states, new, new.len(), &mut Last::default()));
-        if done.is_err() {
-            self.keep(self.read.len());
-            return done;
-        }
+        self.session.eval_behind(states, new, new.len(), &mut Last::default())?;
         self.read.extend_from_slice(new);
         self.trail.forget_before(text.len().saturating_sub(KEPT));
         Ok(())
     }
 
-    /// As [`Source::draft`](super::source::Source::draft), behind a text that was [read](Mtp::read).
+    /// As [`Source::draft`](super::source::Source::draft), behind a text that was [read](Mtp::read). Every token but the
+    /// first comes from the head's own state.
     pub fn draft(&mut self, tail: &Tail<'_>, guess: &mut Guess<'_>) -> Result<Option<Vec<u32>>, EvalError> {
         let at = tail.text.len();
         if self.next() != at || !self.trail.positions().contains(&at) {
             return Ok(None);
         }
-        self.behind(at, tail, guess).map(Some)
-    }
-
-    /// The draft behind position `at`, which is left in the sessions. The first token comes from the first head, and so on;
-    /// a head that stands alone makes all of them from its own states.
-    fn behind(&mut self, at: usize, tail: &Tail<'_>, guess: &mut Guess<'_>) -> Result<Vec<u32>, EvalError> {
-        let columns = self.trail.before(at..at + 1).len();
-        let most = match self.heads.len() {
-            1 => tail.most,
-            heads => tail.most.min(heads),
-        };
-        let (mut tokens, mut states) = (vec![tail.last], self.trail.before(at..at + 1).to_vec());
-        while tokens.len() <= most {
-            let number = (tokens.len() - 1).min(self.heads.len() - 1);
-            let head = &mut self.heads[number];
-            let done = head.n_past() - self.read.len();
+        let (mut token, mut state) = (tail.last, self.trail.before(at..at + 1).to_vec());
+        let mut drafted = Vec::with_capacity(tail.most);
+        while drafted.len() < tail.most {
             let mut last = Last::default();
-            head.eval_behind(&states[done * columns..], &tokens[done..], tokens.len() - done - 1, &mut last)?;
+            self.session.eval_behind(&state, &[token], 0, &mut last)?;
             let Some(id) = guess(&last.logits) else {
                 break;
             };
-            tokens.push(id);
-            states.extend(last.state);
+            drafted.push(id);
+            (token, state) = (id, last.state);
         }
-        Ok(tokens.split_off(1))
+        Ok(Some(drafted))
     }
 
     /// The position that is read next.
@@ -170,11 +151,9 @@ impl Mtp {
         self.first + self.read.len()
     }
 
-    /// Forgets what the sessions have behind their first `len` positions.
+    /// Forgets what the session has behind its first `len` positions.
     fn keep(&mut self, len: usize) {
-        for head in &mut self.heads {
-            head.truncate(len);
-        }
+        self.session.truncate(len);
         self.read.truncate(len);
     }
 

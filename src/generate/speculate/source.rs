@@ -2,7 +2,7 @@
 
 use super::error::{SpeculateError, narrower};
 use super::lookup;
-use super::mtp::{Mtp, OwnHeads};
+use super::mtp::{Mtp, OwnHead};
 use super::second::{Second, SecondModel};
 use super::tail::{Guess, Tail};
 use crate::cancel::CancelToken;
@@ -17,7 +17,7 @@ pub enum DraftSource {
     /// Another model, smaller than that of the text. Their vocabularies may differ: tokens are the same where they
     /// stand for the same bytes.
     Model(Model),
-    /// The model's own heads for multi-token prediction, which have to be loaded
+    /// The model's own head for multi-token prediction, which has to be loaded
     /// ([`OpenOptions::mtp`](crate::OpenOptions::mtp)).
     Mtp,
     /// The text itself: what followed its last tokens where they stood before.
@@ -35,7 +35,7 @@ impl PartialEq for DraftSource {
     }
 }
 
-/// A source whose drafts are made in sessions of its own, or in none: a second model, the model's own heads, or the text.
+/// A source whose drafts are made in sessions of its own, or in none: a second model, the model's own head, or the text.
 #[derive(Clone)]
 pub struct AsideSource(Kind);
 
@@ -43,19 +43,19 @@ pub struct AsideSource(Kind);
 enum Kind {
     Text,
     Model(SecondModel),
-    Mtp(OwnHeads),
+    Mtp(OwnHead),
 }
 
 impl AsideSource {
     /// `wanted` for texts of `model`; `None` for a source that drafts in the session of the text.
     ///
     /// # Errors
-    /// A second model whose tokens are of no use for this one; heads that were not loaded.
+    /// A second model whose tokens are of no use for this one; a head that was not loaded.
     pub fn new(wanted: &DraftSource, model: &Model) -> Result<Option<AsideSource>, SpeculateError> {
         let kind = match wanted {
             DraftSource::Narrow(_) => return Ok(None),
             DraftSource::Model(draft) => Kind::Model(SecondModel::new(model, draft)?),
-            DraftSource::Mtp => Kind::Mtp(OwnHeads::new(model)?),
+            DraftSource::Mtp => Kind::Mtp(OwnHead::new(model)?),
             DraftSource::Text => Kind::Text,
         };
         Ok(Some(AsideSource(kind)))
@@ -66,7 +66,7 @@ impl AsideSource {
         Aside(match &self.0 {
             Kind::Text => Work::Text,
             Kind::Model(second) => Work::Second(Box::new(second.for_text(n_ctx))),
-            Kind::Mtp(heads) => Work::Mtp(Box::new(heads.for_text(n_ctx))),
+            Kind::Mtp(head) => Work::Mtp(Box::new(head.for_text(n_ctx))),
         })
     }
 
@@ -91,7 +91,7 @@ impl Aside {
         match &mut self.0 {
             Work::Text => {}
             Work::Second(second) => second.cancel_by(cancel),
-            Work::Mtp(heads) => heads.cancel_by(cancel),
+            Work::Mtp(head) => head.cancel_by(cancel),
         }
     }
 
@@ -102,8 +102,8 @@ impl Aside {
 
     /// Takes in the hidden state of the token at `position` of the text.
     pub fn hear(&mut self, position: usize, state: &[f32]) {
-        if let Work::Mtp(heads) = &mut self.0 {
-            heads.hear(position, state);
+        if let Work::Mtp(head) = &mut self.0 {
+            head.hear(position, state);
         }
     }
 
@@ -113,15 +113,15 @@ impl Aside {
     /// As there.
     pub fn catch_up(&mut self, text: &[u32]) -> Result<(), EvalError> {
         match &mut self.0 {
-            Work::Mtp(heads) if heads.waits() => heads.read(text),
+            Work::Mtp(head) if head.waits() => head.read(text),
             _ => Ok(()),
         }
     }
 
     /// Forgets the hidden states that it heard: another text follows.
     pub(super) fn forget(&mut self) {
-        if let Work::Mtp(heads) = &mut self.0 {
-            heads.forget();
+        if let Work::Mtp(head) = &mut self.0 {
+            head.forget();
         }
     }
 
@@ -133,7 +133,7 @@ impl Aside {
         match &mut self.0 {
             Work::Text => Ok(()),
             Work::Second(second) => second.read(text),
-            Work::Mtp(heads) => heads.read(text),
+            Work::Mtp(head) => head.read(text),
         }
     }
 
@@ -151,7 +151,7 @@ impl Aside {
         let tail = Tail { text, last, most };
         match &mut self.0 {
             Work::Second(second) => second.draft(&tail, guess),
-            Work::Mtp(heads) => heads.draft(&tail, guess),
+            Work::Mtp(head) => head.draft(&tail, guess),
             Work::Text => Ok(lookup::draft(&tail)),
         }
     }

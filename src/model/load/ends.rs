@@ -58,8 +58,7 @@ pub struct Ends {
     pub rope_factors: [Option<Vec<f32>>; 2],
 }
 
-/// The ends of a model, which its heads share.
-#[derive(Clone)]
+/// The ends of a model, which its head shares.
 pub struct SharedEnds {
     pub embedding: Matrix,
     pub output: Option<Linear>,

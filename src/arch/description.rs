@@ -116,6 +116,7 @@ impl Arch {
             clamp: GateClamp::None,
             ungated: None,
             named: false,
+            by_layer: false,
             cutoff: None,
         },
         experts: ExpertRule::USUAL,

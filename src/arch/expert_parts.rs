@@ -5,7 +5,7 @@ use super::tensor::Extent::{
     ChunkFf, Chunks, Embd, ExpertEmbd, ExpertFf, Experts, ExpertsUsed, One, SharedFf, TwiceExpertFf, TwiceSharedFf,
     Vocab,
 };
-use super::tensor::Role::{Bias, ByColumns, ByRows, Norm, Router, Vector};
+use super::tensor::Role::{Bias, ByColumns, ByRows, Norm, PlainNorm, Router, Vector};
 use super::tensor::{Extent, Role, Tensor};
 
 const fn tensor(gguf: &'static str, shape: &'static [Extent], role: Role) -> Tensor {
@@ -76,5 +76,14 @@ pub const SHARED: Group = &[
 pub const SHARED_FUSED: Group = &[tensor("ffn_up_shexp.weight", &[TwiceSharedFf, Embd], ByRows), SHARED_DOWN];
 /// The gate on the output of the shared expert.
 pub const SHARED_GATE: Group = &[tensor("ffn_gate_inp_shexp.weight", &[One, Embd], Router)];
+/// Norms of what experts see and give, and of what the network beside them gives; the norm that the router reads, and
+/// the factors on it.
+pub const EXPERTS_APART: Group = &[
+    tensor("pre_ffw_norm_2.weight", &[Embd], Norm),
+    tensor("post_ffw_norm_1.weight", &[Embd], Norm),
+    tensor("post_ffw_norm_2.weight", &[Embd], Norm),
+    tensor("ffn_router_norm.weight", &[Embd], PlainNorm),
+    tensor("ffn_gate_inp.scale", &[Embd], Vector),
+];
 /// The norm of what experts see, where that is the block's input.
 pub const EXPERT_NORM: Group = &[tensor("ffn_norm_exps.weight", &[Embd], Norm)];

@@ -4,8 +4,8 @@
 //! listed is not computed, a bias that is not listed is an error in the file.
 
 use super::tensor::Extent::{
-    Context, Embd, Ff, Fixed, HalfFf, Head, Heads, Kv, KvHeads, One, Q, QAndGates, RopePairs, StreamMixes, Streams,
-    StreamsTimesEmbd, TwiceFf, TwiceStreams, Two, Vocab,
+    Context, Embd, Ff, Fixed, HalfFf, Head, HeadPairs, Heads, Kv, KvHeads, One, Q, QAndGates, RopePairs, StreamMixes,
+    Streams, StreamsTimesEmbd, TwiceFf, TwiceStreams, Two, Vocab,
 };
 use super::tensor::Role::{
     Bias, ByColumns, ByRows, Embedding, Norm, Output, PlainNorm, Positions, RopeFactors, Vector,
@@ -139,6 +139,9 @@ pub const OUTPUT_BIAS_REQUIRED: Group = &[LOGIT_BIAS];
 /// One set of divisors of RoPE's frequencies for all layers (Llama 3).
 pub const ROPE_FACTORS: Group = &[tensor("rope_freqs.weight", "", &[RopePairs], RopeFactors).optional()];
 
+/// Divisors of RoPE's frequencies in layers without a window, for every pair of a head's elements.
+pub const ROPE_FACTORS_OF_HEADS: Group = &[tensor("rope_freqs.weight", "", &[HeadPairs], RopeFactors)];
+
 /// Two sets of divisors: for contexts as long as those of the training, and for longer ones (Phi 3).
 pub const ROPE_FACTORS_BY_CONTEXT: Group = &[
     unnamed("rope_factors_long.weight", &[RopePairs], RopeFactors).optional(),
@@ -170,6 +173,9 @@ pub const FUSED_QKV: Group = &[
     unnamed("attn_qkv.weight", &[super::Extent::QueriesKeysValues, Embd], ByRows),
     unnamed("attn_qkv.bias", &[super::Extent::QueriesKeysValues], Bias).optional(),
 ];
+
+/// The same where a layer may have none for values: they are its keys then.
+pub const QKV_OR_QK: Group = &[QKV[0], QKV[1], QKV[2].optional()];
 
 /// The same as [`QKV`], where the query projection gives gates on the heads' outputs too.
 pub const GATED_QKV: Group = &[unnamed("attn_q.weight", &[QAndGates, Embd], ByRows), QKV[1], QKV[2]];
@@ -237,6 +243,8 @@ pub const SINKS_OPTIONAL: Group = &[unnamed("attn_sinks.weight", &[Heads], Vecto
 pub const ATTN_GATE: Group = &[unnamed("attn_gate.weight", &[Q, Embd], ByRows)];
 /// A gate on every head's output.
 pub const ATTN_HEAD_GATE: Group = &[unnamed("attn_gate.weight", &[Heads, Embd], ByRows)];
+/// The same, which some models have.
+pub const ATTN_HEAD_GATE_OPTIONAL: Group = &[ATTN_HEAD_GATE[0].optional()];
 /// BitNet's norm of the heads' outputs.
 pub const ATTN_SUB_NORM: Group = &[tensor("attn_sub_norm.weight", "self_attn.attn_sub_norm.weight", &[Q], Norm)];
 /// The output projection.
@@ -313,6 +321,9 @@ pub const PLAIN_FFN_BIAS_OPTIONAL: Group = &[UP_BIAS.optional(), DOWN_BIAS.optio
 pub const FFN_BIAS: Group = &[GATE_BIAS, UP_BIAS, DOWN_BIAS];
 /// Divisors of the activation function's output, which some models have.
 pub const ACTIVATION_SCALES: Group = &[unnamed("ffn.act.scales", &[Ff], Vector).optional()];
+/// A factor on the residual stream behind a block, which some models have.
+pub const BLOCK_SCALE: Group =
+    &[unnamed("layer_output_scale.weight", &[One], Vector).optional().stands_for("layer_scale.weight")];
 /// A factor on the embeddings, which are added once more after the block.
 pub const BLOCK_SKIP: Group = &[unnamed("layer_output_scale.weight", &[One], Vector)];
 /// Biases of the three that some models have.

@@ -160,6 +160,7 @@ impl Sizes {
             }
             Extent::Head => self.head_dim,
             Extent::TwiceHead => self.head_dim.saturating_mul(2),
+            Extent::HeadPairs => self.head_dim / 2,
             Extent::Heads => self.heads,
             Extent::KvHeads => self.kv_heads,
             Extent::One => 1,

@@ -28,6 +28,8 @@ pub enum Extent {
     Head,
     /// Two numbers for each of its elements.
     TwiceHead,
+    /// Pairs of its elements.
+    HeadPairs,
     /// Query heads by number.
     Heads,
     /// Key or value heads by number.

@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use super::page::{EncodedHead, HeadPage, Memory, PageLayout};
+use super::layout::PageLayout;
+use super::page::{EncodedHead, HeadPage, Memory};
 
 /// The budget has no room for the pages that are wanted. Nothing was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -135,8 +136,8 @@ impl Page {
 
     /// Takes over the first `positions` of `other`.
     pub fn copy_beginning(&mut self, other: &Page, positions: usize) {
-        let layout = *self.home.layout();
-        self.memory_mut().copy_beginning(&layout, other.memory(), positions);
+        let home = self.home.clone();
+        self.memory_mut().copy_beginning(home.layout(), other.memory(), positions);
     }
 }
 

@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use super::page::PageLayout;
+use super::layout::LayerLayout;
 use super::sequence::SequenceRows;
 use trine_formats::types::EncodeFn;
 
@@ -29,7 +29,7 @@ struct Strip<'a> {
 /// so.
 pub(super) fn store(
     isa: Isa,
-    layout: &PageLayout,
+    layout: &LayerLayout,
     layer: usize,
     parts: &mut [SequenceRows<'_>],
     (k, v): (&[f32], &[f32]),

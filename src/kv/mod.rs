@@ -10,6 +10,7 @@
 
 mod budget;
 mod encoded;
+mod layout;
 mod page;
 mod placement;
 mod rotation;
@@ -23,8 +24,10 @@ mod types;
 use crate::kernels::halves::LANES;
 
 pub use budget::{OutOfPages, PagePool};
-pub use page::{EncodedHead, HeadPage, PageLayout};
+pub use layout::{KvHeads, LayerLayout, PageLayout};
+pub use page::{EncodedHead, HeadPage};
 pub use placement::Placement;
+pub(crate) use rotation::LEAST as LEAST_TURNED;
 pub use sequence::{Mark, PageRef, Sequence, SequenceRows};
 pub use store::store;
 pub use types::CacheTypes;

@@ -4,13 +4,13 @@
 //! by the Walsh-Hadamard transform ([`crate::kernels::elements::hadamard`]), which is its own inverse and leaves products
 //! of rotated queries and rotated keys as they are, up to rounding. Values are rotated back behind attention.
 
-use super::page::PageLayout;
+use super::layout::LayerLayout;
 use super::types::is_quantized;
 
 /// The least elements that are rotated together.
-const LEAST: usize = 64;
+pub(crate) const LEAST: usize = 64;
 
-impl PageLayout {
+impl LayerLayout {
     /// Elements of a key, and of a query, that are rotated together; `None` where keys are cached as they are.
     pub fn key_turn(&self) -> Option<usize> {
         let turned = self.turned && is_quantized(self.types.keys) && self.head_dim.is_multiple_of(LEAST);
@@ -28,15 +28,16 @@ impl PageLayout {
 
 #[cfg(test)]
 mod tests {
-    use super::super::CacheTypes;
+    use super::super::{CacheTypes, PageLayout};
     use super::*;
     use trine_formats::types::TypeId;
 
     #[test]
     fn quantized_heads_of_whole_64s_are_turned() {
-        let layout =
-            |size: usize, keys, values| PageLayout::new(1, 1, [size; 2]).with_types(CacheTypes { keys, values }, true);
-        let turns = |l: PageLayout| (l.key_turn(), l.value_turn());
+        let layout = |size: usize, keys, values| {
+            PageLayout::new(1, 1, [size; 2]).with_types(CacheTypes { keys, values }, true).layer(0)
+        };
+        let turns = |l: LayerLayout| (l.key_turn(), l.value_turn());
         let (f16, q8) = (TypeId::F16, TypeId::Q8_0);
         assert_eq!(turns(layout(128, q8, q8)), (Some(128), Some(64)));
         assert_eq!(turns(layout(192, q8, f16)), (Some(64), None));

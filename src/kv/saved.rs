@@ -14,7 +14,7 @@ use std::io::{self, Read, Write};
 use std::sync::Arc;
 
 use super::budget::PagePool;
-use super::page::PageLayout;
+use super::layout::PageLayout;
 use super::sequence::{PageRef, Sequence};
 
 impl Sequence {
@@ -53,14 +53,14 @@ impl PagePool {
     /// # Errors
     /// Read errors; the error is of the kind `OutOfMemory` where the budget is spent.
     pub fn read_sequence(&self, len: usize, from: &mut dyn Read) -> io::Result<Sequence> {
-        let layout = *self.layout();
-        here(&layout)?;
+        let layout = self.layout();
+        here(layout)?;
         let pages = self.take(len.div_ceil(layout.positions));
         let mut pages = pages.map_err(|e| io::Error::new(io::ErrorKind::OutOfMemory, e))?;
         for (i, page) in pages.iter_mut().enumerate() {
             let positions = (len - i * layout.positions).min(layout.positions);
             let page = Arc::get_mut(page).expect("the pool gave it to nobody else");
-            page.memory_mut().read(&layout, positions, from)?;
+            page.memory_mut().read(layout, positions, from)?;
         }
         let pages = pages.into_iter().map(PageRef::of).collect();
         let mut sequence = self.sequence_of(pages, len);

@@ -4,7 +4,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::budget::{OutOfPages, Page, PagePool};
-use super::page::{EncodedHead, HeadPage, Memory, PageLayout};
+use super::layout::PageLayout;
+use super::page::{EncodedHead, HeadPage, Memory};
 use super::placement::Placement;
 use crate::kernels::halves::{Form, Line};
 
@@ -266,9 +267,9 @@ impl Sequence {
         layer: usize,
         positions: Range<usize>,
     ) -> impl Iterator<Item = (Range<usize>, &mut [Line], &mut [Form])> {
-        let layout = *self.layout();
+        let home = self.home.clone();
         self.own(positions).map(move |(positions, memory)| {
-            let (lines, forms) = memory.layer_mut(&layout, layer);
+            let (lines, forms) = memory.layer_mut(home.layout(), layer);
             (positions, lines, forms)
         })
     }
@@ -279,9 +280,9 @@ impl Sequence {
         layer: usize,
         positions: Range<usize>,
     ) -> impl Iterator<Item = (Range<usize>, &mut [u8])> {
-        let layout = *self.layout();
+        let home = self.home.clone();
         let own = self.own(positions);
-        own.map(move |(positions, memory)| (positions, memory.encoded_mut(&layout, layer)))
+        own.map(move |(positions, memory)| (positions, memory.encoded_mut(home.layout(), layer)))
     }
 
     /// The pages of `positions`, which nobody else holds, each with the positions within it.

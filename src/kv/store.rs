@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::TILE;
 use super::encoded;
-use super::page::{PageLayout, QUADS};
+use super::layout::{LayerLayout, QUADS};
 use super::sequence::SequenceRows;
 use crate::kernels::Isa;
 use crate::kernels::halves::{self, Form, Line};
@@ -15,7 +15,7 @@ const SMALL: usize = 1 << 14;
 
 /// Some heads of one page, and the rows of the pass that go there.
 struct Strip<'a> {
-    layout: PageLayout,
+    layout: LayerLayout,
     lines: &'a mut [Line],
     /// Arrangements of the tiles of these heads.
     forms: &'a mut [Form],
@@ -29,10 +29,10 @@ struct Strip<'a> {
 /// Stores the keys and values of a pass, `[rows][heads * elements]`, rounded to their types, in `layer` of all its
 /// sequences. What stood at those positions and after is overwritten or forgotten.
 pub fn store(isa: Isa, layer: usize, parts: &mut [SequenceRows<'_>], k: &[f32], v: &[f32]) {
-    let Some(layout) = parts.first().map(|p| *p.seq.layout()) else {
+    let Some(layout) = parts.first().map(|p| p.seq.layout().layer(layer)) else {
         return;
     };
-    if layout.is_encoded() {
+    if layout.types.is_encoded() {
         return encoded::store(isa, &layout, layer, parts, (k, v));
     }
     let at_once = if k.len() < SMALL { layout.n_head } else { 1 };

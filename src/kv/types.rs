@@ -25,6 +25,11 @@ impl CacheTypes {
     pub const ALL: [TypeId; 8] =
         [TypeId::F32, TypeId::F16, TypeId::BF16, TypeId::Q8_0, TypeId::Q4_0, TypeId::Q4_1, TypeId::Q5_0, TypeId::Q5_1];
 
+    /// True if keys and values are rows of blocks instead of words of f16.
+    pub fn is_encoded(self) -> bool {
+        self != CacheTypes::HALVES
+    }
+
     /// True if attention goes through the cells once, with a running maximum. The reference has no other way for values
     /// of a quantized type.
     pub fn is_online(self) -> bool {

@@ -1,15 +1,16 @@
 //! In which types a model's keys and values can be kept.
 
 use super::ModelError;
-use super::config::Config;
+use super::config::{Config, OfLayer};
 use crate::arch::rules::ScoreCap;
-use crate::kv::CacheTypes;
+use crate::kv::{self, CacheTypes};
 
 impl Config {
     /// True if quantized keys and values are rotated. The reference leaves models out that have both recurrent layers
-    /// and sliding windows.
+    /// and sliding windows, and those whose first layer has heads that are no whole 64s.
     pub(super) fn turns_quantized(&self) -> bool {
-        self.mixing.state() == 0 || self.window.is_none()
+        let recurs = self.mixing.state() > 0 && self.window.is_some();
+        !recurs && self.own.first().is_none_or(|first| first.head_dim.is_multiple_of(kv::LEAST_TURNED))
     }
 
     /// That keys and values can be kept in these types.
@@ -34,8 +35,9 @@ impl Config {
                 types.values
             ));
         }
-        let parts = [("keys", types.keys, self.head_dim), ("values", types.values, self.value_dim)];
-        for (what, ty, size) in parts {
+        let of_layer =
+            |OfLayer { head_dim, value_dim, .. }| [("keys", types.keys, head_dim), ("values", types.values, value_dim)];
+        for (what, ty, size) in self.cached_layers().map(|layer| self.layer(layer)).flat_map(of_layer) {
             let info = ty.info().filter(|_| CacheTypes::ALL.contains(&ty));
             let Some(info) = info else {
                 return refused(format!("{what} cannot be kept as {ty}"));

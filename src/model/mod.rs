@@ -32,7 +32,7 @@ use crate::arch::Pooling;
 use crate::exec::gradient::{self, Gradient, Real};
 use crate::exec::{Cancelled, Offload, PassOptions, Processor, Ropes};
 use crate::kernels::Floats;
-use crate::kv::{self, CacheTypes, PageLayout};
+use crate::kv::{self, CacheTypes, KvHeads, PageLayout};
 use crate::program::{Op, Operation, Program, Value};
 use heads::{Heads, LoweredHeads};
 use load::SharedEnds;
@@ -40,7 +40,7 @@ use lora::Adapters;
 use lower::{Lowered, Lowering};
 use mtp::LoweredMtp;
 
-pub use config::{Config, Experts, Header, Vectors};
+pub use config::{Config, Experts, Header, OfLayer, Vectors};
 pub use control::Control;
 pub use error::{ModelError, WidthError};
 pub use layouts::Layouts;
@@ -164,7 +164,8 @@ impl Model {
         let ropes = rope_factors.map(|factors| {
             let mut ropes = [config.rope.clone(), config.window_rope.clone()];
             if let Some(factors) = factors {
-                ropes.iter_mut().for_each(|rope| rope.freq_factors.clone_from(&factors));
+                let turned = if config.arch.rope.factors_in_windows { 2 } else { 1 };
+                ropes.iter_mut().take(turned).for_each(|rope| rope.freq_factors.clone_from(&factors));
             }
             ropes
         });
@@ -338,18 +339,21 @@ impl Model {
     /// Layout of the KV cache's pages.
     pub fn page_layout(&self) -> PageLayout {
         let c = self.config();
-        let heads = match c.latent {
-            Some(latent) if latent.absorbed => 1,
-            _ => c.n_head_kv,
-        };
         // where nothing is cached, pages hold nothing
-        let layers = if self.attends_both_ways() { 0 } else { c.cached_before(c.n_layer) };
-        let first = self.inner.first_offloaded();
-        let elsewhere = first.map_or(0, |first| layers.saturating_sub(c.cached_before(first)));
-        PageLayout::new(layers, heads, [c.head_dim, c.value_dim])
-            .with_types(self.inner.cache, c.turns_quantized())
-            .with_state(c.mixing.state())
-            .with_elsewhere(elsewhere)
+        let cached = c.cached_layers().filter(|_| !self.attends_both_ways());
+        let heads = cached.map(|layer| {
+            let OfLayer { n_head_kv, head_dim, value_dim, .. } = c.layer(layer);
+            let count = match c.latent {
+                Some(latent) if latent.absorbed => 1,
+                _ => n_head_kv,
+            };
+            KvHeads { count, key: head_dim, value: value_dim }
+        });
+        let layout = PageLayout::of_layers(heads);
+        let cached = layout.heads().count();
+        let elsewhere =
+            self.inner.first_offloaded().map_or(0, |first| cached.saturating_sub(c.cached_before(first)));
+        layout.with_types(self.inner.cache, c.turns_quantized()).with_state(c.mixing.state()).with_elsewhere(elsewhere)
     }
 
     /// The positions that a sequence can have at most, where the model has a vector for each.

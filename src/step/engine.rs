@@ -6,7 +6,7 @@ use super::device::{Behind, OnDevice, Running};
 use super::sink::{Logits, Sink};
 use crate::cancel::CancelToken;
 use crate::exec::{Cancelled, PassOptions, Profile};
-use crate::kv::{self, Mark, OutOfPages, PageLayout, PagePool, Sequence};
+use crate::kv::{self, Mark, OutOfPages, PagePool, Sequence};
 use crate::model::{Model, WidthError};
 use crate::ops::observe::ActivationObserver;
 use crate::pool::Pool;
@@ -142,7 +142,7 @@ impl Engine {
     /// When they are not.
     pub fn with_pages(model: &Model, pool: &Pool, pages: PagePool) -> Engine {
         let (own, given) = (model.page_layout(), pages.layout());
-        let same = PageLayout { positions: given.positions, ..own };
+        let same = own.with_positions(given.positions);
         assert!(same == *given, "pages of another model");
         Engine { model: model.clone(), pool: pool.clone(), pages, device: OnDevice::default() }
     }

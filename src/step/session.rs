@@ -7,7 +7,7 @@ use super::engine::{Engine, Segment, StepError, StepOptions};
 use super::sink::{Logits, Sink};
 use crate::cancel::CancelToken;
 use crate::exec::Profile;
-use crate::kv::{Mark, PagePool, Sequence};
+use crate::kv::{KvHeads, Mark, PagePool, Sequence};
 use crate::model::{Model, WidthError};
 use crate::ops::observe::ActivationObserver;
 use crate::pool::Pool;
@@ -212,10 +212,13 @@ impl Session {
             true => "of long contexts",
             false => "of the training",
         };
-        format!(
-            "{} layers of {} heads, keys of {} and values of {}, {} to a page, a state of {}, positions {positions}",
-            l.n_layer, l.n_head, l.head_dim, l.value_dim, l.positions, l.state
-        )
+        let layers: Vec<KvHeads> = l.heads().collect();
+        let alike = layers.chunk_by(|a, b| a == b).map(|all| {
+            let KvHeads { count, key, value } = all[0];
+            format!("{} layers of {count} heads, keys of {key} and values of {value}, ", all.len())
+        });
+        let layers: String = alike.collect();
+        format!("{layers}{} to a page, a state of {}, positions {positions}", l.positions, l.state)
     }
 
     /// Appends `tokens` to the context and calls `sink(i, logits)` for every index `i >= from` of them,

@@ -29,6 +29,7 @@ const SHORT: &[&str] = &[
     "deepseek2-moe",
     "gemma2-dense",
     "gemma3n-short",
+    "gemma4-moe",
     "glm4moe-moe",
     "gpt2-dense",
     "gpt-oss-moe",

@@ -19,6 +19,8 @@ const MODELS: &[&str] = &[
     "falcon-h1-dense",
     "gemma2-long",
     "gemma3n-long",
+    "gemma4-moe",
+    "gemma4-small",
     "glm5-next-long",
     "gpt-oss-moe",
     "grok-moe",
@@ -41,6 +43,7 @@ const MODELS: &[&str] = &[
     "rwkv7-long",
     "smallthinker-moe",
     "stablelm-parallel",
+    "step35-long",
     "talkie-dense",
 ];
 

@@ -93,6 +93,9 @@ models! {
     gemma3_long "gemma3-long",
     gemma3n_long "gemma3n-long",
     gemma3n_short "gemma3n-short",
+    gemma4_long "gemma4-long",
+    gemma4_moe "gemma4-moe",
+    gemma4_small "gemma4-small",
     gemma_dense "gemma-dense",
     glm4_dense "glm4-dense",
     glm4moe_moe "glm4moe-moe",
@@ -214,6 +217,7 @@ models! {
     stablelm_parallel "stablelm-parallel",
     starcoder2_dense "starcoder2-dense",
     starcoder_dense "starcoder-dense",
+    step35_long "step35-long",
     talkie_dense "talkie-dense",
     xverse_dense "xverse-dense",
 }

@@ -31,6 +31,8 @@ fn sessions_go_on_from_what_was_written() {
         ("llama-dense", CacheTypes::HALVES),
         ("llama-dense", q8),
         ("gemma2-dense", CacheTypes::HALVES),
+        ("gemma4-moe", CacheTypes::HALVES),
+        ("gemma4-moe", q8),
         ("lfm2-dense", CacheTypes::HALVES),
         ("jamba-dense", CacheTypes::HALVES),
         ("mamba2-dense", CacheTypes::HALVES),

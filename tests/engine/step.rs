@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use trine::CancelToken;
 use trine::Isa;
-use trine::kv::{PageLayout, PagePool};
+use trine::kv::PagePool;
 use trine::model::{LoadOptions, Model};
 use trine::ops::observe::ActivationObserver;
 use trine::pool::Pool;
@@ -19,7 +19,7 @@ fn model(isa: Isa) -> Model {
 
 /// Pages of a few positions, so that sequences have several.
 fn engine(model: &Model, threads: usize, positions: usize, pages: usize) -> Engine {
-    let layout = PageLayout { positions, ..model.page_layout() };
+    let layout = model.page_layout().with_positions(positions);
     let pool = Pool::new(threads).expect("threads");
     Engine::with_pages(model, &pool, PagePool::new(layout, pages))
 }

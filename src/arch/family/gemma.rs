@@ -1,17 +1,21 @@
 //! Gemma: embeddings times the root of their width, GeGLU. From Gemma 2 on norms before and after both sublayers of a
 //! block and windows; Gemma 2 bounds scores and logits; Gemma 3 has an RMS norm on every query and key head, and window
 //! layers with their own RoPE base. Gemma 3n predicts three of four residual streams, has a path of low rank beside
-//! attention and a vector of every token for each block, and later blocks attend to the keys of earlier ones.
+//! attention and a vector of every token for each block, and later blocks attend to the keys of earlier ones. Gemma 4
+//! has one residual stream again, a vector for each block in its small models, and heads whose size and number differ
+//! between layers with a window and those without; in its mixture a dense network stands beside the experts.
 //!
 //! Norm weights are used as stored: the converter has already added the 1 of Gemma's formula.
 
+use crate::arch::expert_parts::{EXPERTS_APART, EXPERTS_OR_FUSED};
+use crate::arch::factors::EXPERT_SCALES;
 use crate::arch::parts::{
-    ATTN_NORM, ATTN_OUT, ATTN_POST_NORM, ENDS, FFN_NORM, FFN_POST_NORM, GATED_FFN, HEAD_NORMS, OUTPUT_OR_TIED,
-    PLAIN_VALUE_NORM, PRE_FFN_NORM, QKV, QKV_BIAS_OPTIONAL,
+    ATTN_NORM, ATTN_OUT, ATTN_POST_NORM, BLOCK_SCALE, ENDS, FFN_NORM, FFN_POST_NORM, GATED_FFN, Group, HEAD_NORMS,
+    OUTPUT_OR_TIED, PLAIN_VALUE_NORM, PRE_FFN_NORM, QKV, QKV_BIAS_OPTIONAL, QKV_OR_QK, ROPE_FACTORS_OF_HEADS, begun,
 };
 use crate::arch::rules::{
-    Attention, EmbeddingScale, FeedForward, LayerInputs, LogitCap, Output, RopeRule, ScoreCap, ScoreScale, Streams,
-    WindowRope, WindowRule, WindowSize,
+    Attention, EmbeddingScale, ExpertLayers, ExpertRule, ExpertWidth, FeedForward, LayerInputs, LogitCap, Output,
+    RopeRule, ScoreCap, ScoreScale, SharedKeys, Streams, WindowRope, WindowRule, WindowSize,
 };
 use crate::arch::stream_parts::{LAUREL, LAYER_INPUT, LAYER_INPUTS, PREDICTED_ENDS, PREDICTIONS};
 use crate::arch::{Activation, Arch, Checkpoint, Fixed, HeadDim, Key, KvHeads, RopeScaling, SpacePrefix, TokenRule};
@@ -148,12 +152,54 @@ pub const GEMMA3N: Arch = Arch {
     streams: Streams::Predicted,
     layer_inputs: LayerInputs::Fixed(256),
     window: Some(WindowRule { rope: WindowRope::OWN, ..WindowRule::every(5) }),
-    attention: Attention { scale: ScoreScale::One, shared_from: Some(20), ..Attention::USUAL },
+    attention: Attention { scale: ScoreScale::One, shared_keys: SharedKeys::From(20), ..Attention::USUAL },
     feed_forward: FeedForward { cutoff: Some((10, 1.644_853_4)), ..GEMMA.feed_forward },
     output: Output { softcap: LogitCap::Fixed(30.0), ..Arch::DENSE.output },
     // keys and values of blocks that attend to those of others
     ignored: &["attn_k.weight", "attn_v.weight", "attn_k_norm.weight"],
     steered: false,
+    checkpoints: &[],
+    ..GEMMA3
+};
+
+/// Groups that both kinds of blocks begin with.
+const GEMMA4_MIXING: &[Group] = &[
+    ATTN_NORM,
+    QKV_OR_QK,
+    HEAD_NORMS,
+    PLAIN_VALUE_NORM,
+    ATTN_OUT,
+    ATTN_POST_NORM,
+    PRE_FFN_NORM,
+    GATED_FFN,
+    FFN_POST_NORM,
+    LAYER_INPUT,
+    BLOCK_SCALE,
+];
+
+/// `gemma4`.
+pub const GEMMA4: Arch = Arch {
+    name: "gemma4",
+    models: "Gemma 4 E2B, E4B, 31B, 26B-A4B (text)",
+    ends: &[ENDS, OUTPUT_OR_TIED, ROPE_FACTORS_OF_HEADS, LAYER_INPUTS],
+    block: GEMMA4_MIXING,
+    expert_block: begun!(GEMMA4_MIXING, EXPERTS_OR_FUSED, EXPERTS_APART),
+    layer_inputs: LayerInputs::Key,
+    rope: RopeRule { factors_in_windows: false, ..GEMMA3.rope },
+    window: Some(WindowRule { rope: WindowRope { own_dimensions: true, ..WindowRope::OWN }, ..WindowRule::every(1) }),
+    attention: Attention {
+        scale: ScoreScale::One,
+        shared_keys: SharedKeys::Last,
+        heads_by_layer: true,
+        sizes_by_window: true,
+        ..Attention::USUAL
+    },
+    feed_forward: FeedForward { by_layer: true, ..GEMMA.feed_forward },
+    experts: ExpertRule { layers: ExpertLayers::Routed, width: ExpertWidth::Key, apart: true, ..ExpertRule::USUAL },
+    output: Output { softcap: LogitCap::KeyOr(30.0), ..Arch::DENSE.output },
+    scaled: EXPERT_SCALES,
+    // keys and values of blocks that attend to those of others
+    ignored: &["attn_k.weight", "attn_v.weight", "attn_k_norm.weight"],
     checkpoints: &[],
     ..GEMMA3
 };

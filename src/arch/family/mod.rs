@@ -44,6 +44,7 @@ mod qwen_delta;
 mod relatives;
 mod rwkv;
 mod smallthinker;
+mod step;
 mod talkie;
 
 use super::Arch;
@@ -100,6 +101,7 @@ pub static ARCHITECTURES: &[&Arch] = &[
     &gemma::GEMMA,
     &gemma::GEMMA2,
     &gemma::GEMMA3N,
+    &gemma::GEMMA4,
     &encoder::GEMMA_EMBEDDING,
     &glm::GLM4,
     &glm::GLM4MOE,
@@ -194,6 +196,7 @@ pub static ARCHITECTURES: &[&Arch] = &[
     &neox::STABLELM,
     &gpt2::STARCODER,
     &neox::STARCODER2,
+    &step::STEP35,
     &encoder::T5ENCODER,
     &talkie::TALKIE,
     &relatives::XVERSE,

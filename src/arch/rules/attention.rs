@@ -37,11 +37,27 @@ pub struct Attention {
     pub gate_in_queries: bool,
     /// The function of the gate on the heads' outputs, where there is one.
     pub gate: HeadGate,
-    /// The first block whose queries attend to keys and values of an earlier one: of the last block before it that has
-    /// a window, or none, as they have. The two blocks before it have to be these.
-    pub shared_from: Option<u32>,
+    /// The blocks whose queries attend to keys and values of an earlier one.
+    pub shared_keys: SharedKeys,
+    /// True if the keys `attention.head_count` and `attention.head_count_kv` may say other numbers for every layer.
+    pub heads_by_layer: bool,
+    /// True if the keys `attention.key_length_swa` and `attention.value_length_swa` say the sizes of heads in layers
+    /// with a window.
+    pub sizes_by_window: bool,
     /// True if the key `attention.value_scale` multiplies the output of attention.
     pub value_scale: bool,
+}
+
+/// The blocks whose queries attend to keys and values of an earlier one: of the last block before all of them that has
+/// a window, or none, as they have. The two blocks before all of them have to be these.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SharedKeys {
+    /// None.
+    None,
+    /// Those from this one on.
+    From(u32),
+    /// The last ones, as many as the key `attention.shared_kv_layers` says.
+    Last,
 }
 
 /// Factor on the attention scores.
@@ -131,7 +147,9 @@ impl Attention {
         temperature: Temperature::None,
         gate_in_queries: false,
         gate: HeadGate::Sigmoid,
-        shared_from: None,
+        shared_keys: SharedKeys::None,
+        heads_by_layer: false,
+        sizes_by_window: false,
         value_scale: false,
     };
 }

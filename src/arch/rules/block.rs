@@ -40,6 +40,8 @@ pub struct FeedForward {
     pub ungated: Option<Activation>,
     /// True if the key `hidden_activation` may name another function.
     pub named: bool,
+    /// True if the key `feed_forward_length` may say another width for every layer.
+    pub by_layer: bool,
     /// In so many first blocks only those gates count that are so many standard deviations above the mean of all.
     pub cutoff: Option<(u32, f32)>,
 }
@@ -102,6 +104,8 @@ pub enum LayerInputs {
     None,
     /// One of this width.
     Fixed(u32),
+    /// One as wide as the key `embedding_length_per_layer_input` says, which has to be there; none where it is 0.
+    Key,
 }
 
 /// Parallel residual streams, whose number is a key of the file: hyper-connections.

@@ -35,6 +35,10 @@ pub struct ExpertRule {
     pub latent: bool,
     /// True if a table has the experts of every token in the first layers, as many as the key `hash_layer_count` says.
     pub listed: bool,
+    /// True if experts and the dense network beside them read norms of their own, and norms of what each of them gives
+    /// are added up; the router reads a norm without gains, divided by the root of its width, times
+    /// `ffn_gate_inp.scale`. Gemma 4.
+    pub apart: bool,
     /// True if the graph leaves the experts out: the activation alone is the feed-forward network then.
     pub unused: bool,
 }
@@ -135,6 +139,7 @@ impl ExpertRule {
         chunks: false,
         latent: false,
         listed: false,
+        apart: false,
         unused: false,
     };
 

@@ -8,7 +8,7 @@ mod experts;
 mod mixing;
 mod position;
 
-pub use attention::{Alibi, Attention, QkNorms, ScoreCap, ScoreScale, Temperature};
+pub use attention::{Alibi, Attention, QkNorms, ScoreCap, ScoreScale, SharedKeys, Temperature};
 pub use block::{
     EmbeddingScale, FeedForward, GateClamp, LayerInputs, LogitCap, LogitScale, NormKind, Output, Residual,
     ResidualScale, Streams, Sum,

@@ -11,6 +11,10 @@ pub struct RopeRule {
     pub base: &'static str,
     /// True if `rope.dimension_count` may restrict RoPE to some elements of a head.
     pub partial: bool,
+    /// True if layers without a window turn half of the elements that `rope.dimension_count` says.
+    pub global_half: bool,
+    /// True if divisors of the frequencies (`rope_freqs`) count in layers with a window, too.
+    pub factors_in_windows: bool,
     /// True if YaRN may scale positions.
     pub yarn: bool,
     /// Effect of the key `rope.scaling.yarn_log_multiplier` on YaRN's factor on sine and cosine.
@@ -157,6 +161,8 @@ impl RopeRule {
         pairing: Pairing::Halves,
         base: RopeRule::BASE,
         partial: false,
+        global_half: false,
+        factors_in_windows: true,
         yarn: true,
         yarn_log: YarnLog::None,
         beta_fast: 32.0,

@@ -76,7 +76,8 @@ pub fn run(
         };
         tasks[batch.clone()].iter().map(of_task).sum::<usize>()
     });
-    let pages = PagePool::new(layout, needed.max().unwrap_or(1));
+    let needed = needed.max().unwrap_or(1);
+    let pages = PagePool::new(layout, needed);
     let engine = Engine::with_pages(subject.weights, subject.pool, pages);
     let step = StepOptions {
         bits: options.bits,

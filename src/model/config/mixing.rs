@@ -48,7 +48,17 @@ pub struct Counts {
     pub n_head: usize,
     pub n_head_kv: usize,
     pub n_ff: usize,
+    /// Those of every block, where they may differ; empty where all have the same.
+    pub own: Vec<OwnCounts>,
     blocks: Vec<Parts>,
+}
+
+/// Heads and width of one block.
+#[derive(Clone, Copy)]
+pub struct OwnCounts {
+    pub n_head: usize,
+    pub n_head_kv: usize,
+    pub n_ff: usize,
 }
 
 impl Mixing {
@@ -73,12 +83,52 @@ impl Mixing {
     }
 }
 
+const FF: &str = "feed_forward_length";
+const HEADS: [&str; 2] = ["attention.head_count", "attention.head_count_kv"];
+
+/// Heads and width of each of the blocks that are run, none of them 0; at least one block's.
+fn own_counts(k: &mut Keys<'_>, arch: &Arch, n_layer: usize) -> Vec<OwnCounts> {
+    let heads = k.per_layer(HEADS[0]);
+    let kv = match k.meta.get(&k.name(HEADS[1])) {
+        Some(_) => k.per_layer(HEADS[1]),
+        None => heads.clone(),
+    };
+    let ff = match arch.feed_forward.by_layer {
+        true => k.per_layer(FF),
+        false => vec![k.count_per_layer(FF, None) as u32; k.layers],
+    };
+    let before = k.problems.len();
+    for (key, all) in [(HEADS[0], &heads), (HEADS[1], &kv), (FF, &ff)] {
+        if let Some(other) = all.iter().find(|n| !(1..=1 << 20).contains(*n)) {
+            k.wrong(key, format!("says {other} for a layer, it must be 1 to {}", 1 << 20));
+        }
+    }
+    if k.problems.len() > before {
+        return vec![OwnCounts { n_head: 1, n_head_kv: 1, n_ff: 1 }; n_layer];
+    }
+    let own = (0..n_layer).map(|layer| {
+        let [n_head, n_head_kv, n_ff] = [&heads, &kv, &ff].map(|all| all[layer] as usize);
+        OwnCounts { n_head, n_head_kv, n_ff }
+    });
+    let own: Vec<OwnCounts> = own.collect();
+    if let Some((layer, OwnCounts { n_head, n_head_kv, .. })) =
+        own.iter().enumerate().find(|(_, own)| !own.n_head.is_multiple_of(own.n_head_kv))
+    {
+        let what = format!("{n_head} query heads cannot share {n_head_kv} key-value heads evenly, in layer {layer}");
+        k.contradiction(what);
+    }
+    own
+}
+
 /// Heads and widths, which are 0 in blocks without attention or feed-forward network.
 pub fn counts(k: &mut Keys<'_>, arch: &Arch, n_layer: usize) -> Counts {
-    const FF: &str = "feed_forward_length";
-    const HEADS: [&str; 2] = ["attention.head_count", "attention.head_count_kv"];
     let every = |attends, recurs, feeds| vec![Parts { attends, recurs, feeds }; n_layer];
     match arch.mixing {
+        Rule::Attention if arch.attention.heads_by_layer || arch.attention.sizes_by_window => {
+            let own = own_counts(k, arch, n_layer);
+            let OwnCounts { n_head, n_head_kv, n_ff } = own[0];
+            Counts { n_head, n_head_kv, n_ff, own, blocks: every(true, false, true) }
+        }
         Rule::Attention | Rule::Both(_) => {
             let n_ff = k.count_per_layer(FF, None);
             let n_head = k.count_per_layer(HEADS[0], None);
@@ -86,13 +136,14 @@ pub fn counts(k: &mut Keys<'_>, arch: &Arch, n_layer: usize) -> Counts {
                 n_head,
                 n_head_kv: k.count_per_layer(HEADS[1], Some(n_head)),
                 n_ff,
+                own: Vec::new(),
                 blocks: every(true, arch.mixing != Rule::Attention, true),
             }
         }
         Rule::Recurrent(kind) => {
             let feeds = kind.is_rwkv_alone();
             let n_ff = if feeds || kind.is_rwkv() { k.count_per_layer(FF, None) } else { 0 };
-            Counts { n_head: 1, n_head_kv: 1, n_ff, blocks: every(false, true, feeds) }
+            Counts { n_head: 1, n_head_kv: 1, n_ff, own: Vec::new(), blocks: every(false, true, feeds) }
         }
         Rule::ByPattern(_) => {
             let n_head = k.count_per_layer(HEADS[0], None);
@@ -101,6 +152,7 @@ pub fn counts(k: &mut Keys<'_>, arch: &Arch, n_layer: usize) -> Counts {
                 n_head,
                 n_head_kv: k.count_per_layer(HEADS[1], Some(n_head)),
                 n_ff: k.count_per_layer(FF, None),
+                own: Vec::new(),
                 blocks: recurs.into_iter().map(|recurs| Parts { attends: !recurs, recurs, feeds: true }).collect(),
             }
         }
@@ -121,6 +173,7 @@ pub fn counts(k: &mut Keys<'_>, arch: &Arch, n_layer: usize) -> Counts {
                 n_head: common(HEADS[0], &heads, |b| b.attends),
                 n_head_kv: common(HEADS[1], &kv, |b| b.attends),
                 n_ff: common(FF, &ff, |b| b.feeds),
+                own: Vec::new(),
                 blocks,
             }
         }

@@ -8,24 +8,25 @@ mod feed_forward;
 mod header;
 mod keys;
 mod latent;
+mod layers;
 mod mixing;
 mod mtp;
 mod ngrams;
 mod position;
 mod rwkv;
+mod streams;
 mod vectors;
 mod vocabulary;
 
 use trine_formats::rotated::Rotated;
 
 use super::ModelError;
-use crate::arch::rules::{LayerInputs, NormKind, Residual, Sum};
-use crate::arch::{self, Arch, Latent, Rwkv, Sizes};
+use crate::arch::rules::{NormKind, Residual, Sum};
+use crate::arch::{Arch, Latent, Rwkv, Sizes};
 use crate::ops::activation::Activation;
 use crate::ops::attention::Window;
 use crate::ops::norm;
 use crate::ops::rope::Rope;
-use crate::ops::streams::Mixing as Mixed;
 pub use attention::Scores;
 use attention::Shape;
 pub use compressed::Compressed;
@@ -33,8 +34,10 @@ pub use cycles::Cycles;
 pub use experts::Experts;
 pub use header::Header;
 use keys::Keys;
+pub use layers::OfLayer;
 pub use mixing::Mixing;
 pub use ngrams::Ngrams;
+pub use streams::Streams;
 pub use vectors::Vectors;
 use vocabulary::vocabulary;
 
@@ -56,14 +59,16 @@ pub struct Config {
     pub n_layer: usize,
     /// Blocks of the file: behind those that are run some may predict further tokens.
     pub n_block: usize,
-    /// Query heads.
+    /// Query heads; those of the first layer where layers have their own.
     pub n_head: usize,
-    /// Key and value heads.
+    /// Key and value heads; those of the first layer where layers have their own.
     pub n_head_kv: usize,
-    /// Elements of a query head and of a cached key.
+    /// Elements of a query head and of a cached key, where layers with a window have no other size.
     pub head_dim: usize,
-    /// Elements of a cached value.
+    /// Elements of a cached value, where layers with a window have no other size.
     pub value_dim: usize,
+    /// Per layer, its own heads and width, in models whose layers differ; empty in all others.
+    pub own: Vec<OfLayer>,
     /// Stacks of blocks that run again and again, where the architecture has them.
     pub cycles: Option<Cycles>,
     /// Which blocks attend, have recurrent layers and feed-forward networks.
@@ -79,7 +84,7 @@ pub struct Config {
     pub latent: Option<Latent>,
     /// Attention to compressed keys, where the architecture has it.
     pub compressed: Option<Compressed>,
-    /// Width of the feed-forward block.
+    /// Width of the feed-forward block; that of the first layer where layers have their own.
     pub n_ff: usize,
     /// Rows of the up projection, which may hold the gate's too.
     pub n_up: usize,
@@ -140,25 +145,6 @@ pub struct Config {
     pub rotated: Option<Rotated>,
 }
 
-/// Residual streams side by side.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Streams {
-    /// Number of streams.
-    pub count: usize,
-    /// Epsilon of the coefficients.
-    pub eps: f32,
-    /// Factor on the coefficients with which a sublayer's output is added to the streams.
-    pub magnitude: f32,
-    /// Added to those.
-    pub offset: f32,
-    /// How the streams are mixed with one another, where they are.
-    pub mixing: Option<Mixed>,
-    /// Elements of the vector that gates on the streams are made of, where they are read through gates.
-    pub rank: Option<usize>,
-    /// True if coefficients of their own make one of the streams behind the last block; their mean is taken otherwise.
-    pub ends_weighed: bool,
-}
-
 impl Config {
     /// Window of the queries of a layer; `None` where they attend to all earlier positions.
     pub fn layer_window(&self, layer: usize) -> Option<Window> {
@@ -173,10 +159,28 @@ impl Config {
         self.shared_keys.get(layer).copied().flatten()
     }
 
+    /// Heads and width of a layer.
+    pub fn layer(&self, layer: usize) -> OfLayer {
+        let Config { n_head, n_head_kv, head_dim, value_dim, n_ff, .. } = *self;
+        let common = OfLayer { n_head, n_head_kv, head_dim, value_dim, n_ff };
+        self.own.get(layer).copied().unwrap_or(common)
+    }
+
+    /// Elements of a head that RoPE turns, where it turns most.
+    fn most_turned(&self) -> usize {
+        let windows = self.arch.rope.global_half && self.windowed.contains(&true);
+        self.rope.n_rot.max(if windows { self.window_rope.n_rot } else { 0 })
+    }
+
+    /// The slots whose layers have keys and values in the KV cache.
+    pub fn cached_layers(&self) -> impl Iterator<Item = usize> {
+        let own = |&layer: &usize| self.mixing.blocks[layer].attends && self.keys_of(layer).is_none();
+        (0..self.n_layer).filter(own)
+    }
+
     /// Layers of the KV cache before that of slot `slot`.
     pub fn cached_before(&self, slot: usize) -> usize {
-        let own = |&layer: &usize| self.mixing.blocks[layer].attends && self.keys_of(layer).is_none();
-        (0..slot).filter(own).count()
+        self.cached_layers().take_while(|&layer| layer < slot).count()
     }
 
     /// The block of the file that is run in slot `slot`.
@@ -204,7 +208,17 @@ impl Config {
         if keys.problems.is_empty() { Ok(config) } else { Err(ModelError::Invalid(keys.problems)) }
     }
 
-    /// The numbers of the tensors' extents.
+    /// The numbers of the extents of a layer's tensors.
+    pub fn layer_sizes(&self, layer: usize) -> Sizes {
+        let OfLayer { n_head, n_head_kv, head_dim, n_ff, .. } = self.layer(layer);
+        let [heads, kv_heads, head_dim, ff] = [n_head, n_head_kv, head_dim, n_ff].map(|n| n as u64);
+        let sizes = self.sizes();
+        let up = if self.own.is_empty() { sizes.up } else { ff };
+        Sizes { heads, kv_heads, head_dim, ff, up, ..sizes }
+    }
+
+    /// The numbers of the tensors' extents; those of blocks have others where layers have their own
+    /// ([`Config::layer_sizes`]).
     pub fn sizes(&self) -> Sizes {
         let of_experts = |n: fn(&Experts) -> usize| self.experts.as_ref().map_or(0, n) as u64;
         Sizes {
@@ -214,7 +228,7 @@ impl Config {
             heads: self.n_head as u64,
             kv_heads: self.n_head_kv as u64,
             head_dim: self.head_dim as u64,
-            rope_dim: self.rope.n_rot as u64,
+            rope_dim: self.most_turned() as u64,
             experts: of_experts(|e| e.count),
             experts_used: of_experts(|e| e.used),
             expert_ff: of_experts(|e| e.n_ff),
@@ -252,7 +266,7 @@ impl Config {
         let n_ctx_train = k.count("context_length", 1 << 30);
         let n_embd = k.count("embedding_length", 1 << 20);
         let before = k.problems.len();
-        let counts = mixing::counts(k, arch, n_layer);
+        let mut counts = mixing::counts(k, arch, n_layer);
         let (n_head, n_head_kv, n_ff) = (counts.n_head, counts.n_head_kv, counts.n_ff);
         if k.problems.len() == before && !n_head.is_multiple_of(n_head_kv) {
             k.contradiction(format!("{n_head} query heads cannot share {n_head_kv} key-value heads evenly"));
@@ -276,12 +290,19 @@ impl Config {
         let rope = position::rope(k, arch, head_dim, n_ctx_train as u32);
         let (window, windowed) = position::windows(k, arch, n_layer);
         let shared_keys = position::shared_keys(k, arch, &windowed);
-        let window_rope = position::window_rope(k, arch, &rope, head_dim, n_ctx_train as u32);
+        let before = k.problems.len();
+        let own = layers::own(k, arch, std::mem::take(&mut counts.own), [head_dim, value_dim], &windowed);
+        if k.problems.len() == before {
+            layers::check_shared(k, &own, &shared_keys);
+        }
+        let in_window = own.iter().zip(&windowed).find(|(_, windowed)| **windowed).map(|(own, _)| own.head_dim);
+        let in_window = in_window.unwrap_or(head_dim);
+        let window_rope = position::window_rope(k, arch, &rope, in_window, n_ctx_train as u32);
         let leading = experts.as_ref().map_or(0, |e| e.layers.iter().take_while(|&&has| !has).count());
         let turned = position::turned(k, arch, window.map(|_| &windowed[..]), leading, n_layer);
         let clamp = arch.feed_forward.clamp;
         let compressed = Compressed::read(k, arch, n_layer, n_head);
-        let streams = streams(k, arch.streams);
+        let streams = streams::streams(k, arch.streams);
         let ngrams = Ngrams::read(k, arch, file, [n_layer, n_embd]);
         let mut others = compressed.as_ref().map_or(Vec::new(), |c| c.states(head_dim));
         if let Some((ngrams, streams)) = ngrams.as_ref().zip(streams) {
@@ -309,6 +330,7 @@ impl Config {
             n_head_kv,
             head_dim,
             value_dim,
+            own,
             cycles: arch.cycles.then(|| Cycles::read(k, n_layer)),
             mixing: mixing::mixing(k, arch, counts, [n_embd, head_dim], others),
             shared_keys,
@@ -335,10 +357,7 @@ impl Config {
             xielu: feed_forward::xielu(k, arch, n_layer),
             kept_every: arch.keeps_residuals.then(|| kept_every(k)).flatten(),
             streams,
-            layer_input: match arch.layer_inputs {
-                LayerInputs::None => None,
-                LayerInputs::Fixed(width) => Some(width as usize),
-            },
+            layer_input: layers::input(k, arch),
             ngrams,
             residual: residual(k, arch),
             embedding_scale: attention::embedding_scale(k, arch, n_embd),
@@ -411,35 +430,6 @@ fn norm(k: &mut Keys<'_>, arch: &Arch) -> (norm::Kind, f32) {
         }
     };
     (kind, eps)
-}
-
-/// Residual streams side by side.
-fn streams(k: &mut Keys<'_>, rule: arch::rules::Streams) -> Option<Streams> {
-    use arch::rules::Streams as Rule;
-    const MOST: u32 = 64;
-    const MOST_ROUNDS: u32 = 1024;
-    /// Streams of Gemma 3n, whose files do not say how many there are.
-    const PREDICTED: usize = 4;
-    let count = match rule {
-        Rule::One => return None,
-        Rule::Predicted => PREDICTED,
-        _ => k.count("hyper_connection.count", MOST),
-    };
-    let plain = Streams { count, eps: 0.0, magnitude: 2.0, offset: 0.0, mixing: None, rank: None, ends_weighed: false };
-    if rule == Rule::Predicted {
-        return Some(plain);
-    }
-    if rule == Rule::Gated {
-        let rank = Some(k.count("hyper_connection.low_rank", 1 << 20));
-        return Some(Streams { rank, ..plain });
-    }
-    let eps = k.finite("hyper_connection.epsilon");
-    if rule == Rule::Weighed {
-        let magnitude = k.finite("hyper_connection.magnitude");
-        return Some(Streams { eps, magnitude, offset: eps, ends_weighed: true, ..plain });
-    }
-    let rounds = k.count("hyper_connection.sinkhorn_iterations", MOST_ROUNDS);
-    Some(Streams { eps, mixing: Some(Mixed { rounds, eps }), ends_weighed: rule == Rule::MixedWeighed, ..plain })
 }
 
 /// Number of blocks after which the residual stream is saved.

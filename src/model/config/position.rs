@@ -4,7 +4,7 @@ use trine_formats::gguf::Value;
 
 use super::keys::Keys;
 use crate::arch::Arch;
-use crate::arch::rules::{RopeLayers, RopeRule, Sections, WindowBase, WindowScaling, WindowSize, YarnLog};
+use crate::arch::rules::{RopeLayers, RopeRule, Sections, SharedKeys, WindowBase, WindowScaling, WindowSize, YarnLog};
 use crate::math::{logf, powf};
 use crate::ops::rope::{Pairing, Rope, Yarn};
 
@@ -44,6 +44,11 @@ pub fn rope(k: &mut Keys<'_>, arch: &Arch, head_dim: usize, n_ctx_train: u32) ->
         _ => k.f32("rope.scaling.attn_factor").unwrap_or(1.0),
     };
     let pairing = arch.rope.pairing;
+    let n_rot = if arch.rope.global_half { n_rot / 2 } else { n_rot };
+    if n_rot % 2 == 1 && arch.rope.global_half {
+        let what = format!("is {}, and half of it must be even", 2 * n_rot);
+        k.wrong("rope.dimension_count", what);
+    }
     let mut rope = Rope { n_rot, pairing, base, freq_scale, attn_factor, freq_factors: Vec::new(), yarn: None };
     sections(k, arch.rope.sections, &mut rope);
     match kind.as_str() {
@@ -140,6 +145,7 @@ fn sections(k: &mut Keys<'_>, rule: Sections, rope: &mut Rope) {
 /// RoPE of the window layers.
 pub fn window_rope(k: &mut Keys<'_>, arch: &Arch, global: &Rope, head_dim: usize, n_ctx_train: u32) -> Rope {
     const BASE: &str = "rope.freq_base_swa";
+    const DIMENSIONS: &str = "rope.dimension_count_swa";
     let mut rope = global.clone();
     let Some(rule) = arch.window.map(|w| w.rope) else {
         return rope;
@@ -151,13 +157,15 @@ pub fn window_rope(k: &mut Keys<'_>, arch: &Arch, global: &Rope, head_dim: usize
         WindowBase::Plain => k.f32(RopeRule::BASE).unwrap_or(10000.0),
     };
     rope.base = k.positive(BASE, base);
-    if rule.own_dimensions
-        && let Some(n) = k.u32("rope.dimension_count_swa")
-    {
-        rope.n_rot = n as usize;
-        if n == 0 || n % 2 == 1 || n as usize > head_dim {
-            k.wrong("rope.dimension_count_swa", format!("is {n}, it must be even and at most {head_dim}"));
-        }
+    if arch.rope.global_half {
+        rope.n_rot *= 2;
+    }
+    let own = k.u32(DIMENSIONS).filter(|_| rule.own_dimensions);
+    rope.n_rot = own.map_or(rope.n_rot, |n| n as usize);
+    let whole = rope.n_rot > 0 && rope.n_rot.is_multiple_of(2);
+    let checked = own.is_some() || arch.attention.sizes_by_window;
+    if own.is_some() && !whole || checked && rope.n_rot > head_dim {
+        k.wrong(DIMENSIONS, format!("is {}, it must be even and at most {head_dim}", rope.n_rot));
     }
     if rule.scaling != WindowScaling::Same {
         rope.freq_scale = 1.0;
@@ -217,10 +225,15 @@ pub fn windows(k: &mut Keys<'_>, arch: &Arch, n_layer: usize) -> (Option<usize>,
 
 /// Per layer, the earlier one to whose keys and values it attends, where it has none of its own; empty where all have.
 pub fn shared_keys(k: &mut Keys<'_>, arch: &Arch, windowed: &[bool]) -> Vec<Option<usize>> {
-    let from = arch.attention.shared_from.map(|from| from as usize);
-    let Some(from) = from.filter(|&from| from < windowed.len()) else {
-        return Vec::new();
+    let layers = windowed.len();
+    let from = match arch.attention.shared_keys {
+        SharedKeys::None => layers,
+        SharedKeys::From(from) => from as usize,
+        SharedKeys::Last => layers.saturating_sub(k.u32("attention.shared_kv_layers").unwrap_or(0) as usize),
     };
+    if from >= layers {
+        return Vec::new();
+    }
     if from < 2 || [windowed[from - 2], windowed[from - 1]] != [true, false] {
         k.wrong(
             "attention.sliding_window_pattern",

@@ -38,6 +38,8 @@ pub struct Loader<'a> {
     pub(super) options: &'a LoadOptions,
     pub(super) arch: &'static Arch,
     pub(super) sizes: Sizes,
+    /// Per run of a block, the sizes of its tensors; empty where all blocks have those of the model.
+    own_sizes: Vec<Sizes>,
     pub(super) norm: Kind,
     pub(super) eps: f32,
     /// Low-rank weights that are added to products.
@@ -82,6 +84,7 @@ impl<'a> Loader<'a> {
             options,
             arch: c.arch,
             sizes: c.sizes(),
+            own_sizes: (0..c.own.len()).map(|layer| c.layer_sizes(layer)).collect(),
             norm: c.norm,
             eps: c.eps,
             adapters,
@@ -104,6 +107,7 @@ impl<'a> Loader<'a> {
     pub fn enter(&mut self, slot: usize) {
         self.slot = slot;
         self.elsewhere = slot >= self.first_elsewhere;
+        self.sizes = self.own_sizes.get(slot).copied().unwrap_or(self.sizes);
     }
 
     /// From now on the head in block `block` is being loaded, whose configuration is `c`. It runs on the processor.
@@ -260,12 +264,14 @@ impl<'a> Loader<'a> {
                 .collect(),
             None => self.arch.end_tensors().filter(at_place).collect(),
         };
-        // where there is no shared expert, nothing of it is missing
+        // where there is no shared expert, and no vector of tokens for blocks, nothing of these is missing
         let shared = |t: &Tensor| {
             let of_shared = |e: &Extent| matches!(e, Extent::SharedFf | Extent::TwiceSharedFf);
             t.shape.iter().any(of_shared)
         };
+        let of_input = |t: &Tensor| t.shape.iter().any(|e| matches!(e, Extent::LayerInput | Extent::LayerInputs));
         all.retain(|t| self.sizes.shared_ff > 0 || !shared(t));
+        all.retain(|t| self.sizes.layer_input[0] > 0 || !of_input(t));
         let there = all.iter().find(|t| self.has(&full_name(layer, t.gguf)));
         there.or(all.first()).copied()
     }

@@ -168,6 +168,18 @@ impl Loader<'_> {
         Some([parts.next()?, parts.next()?, parts.next()?])
     }
 
+    /// Query and key projection of a layer whose values are its keys: the file has no matrix for them, and need not have
+    /// one. `None` where there is one, or one of all three.
+    pub fn query_and_key(&mut self, layer: usize) -> Option<[Linear; 2]> {
+        let values = self.described(Some(layer), "attn_v.weight")?;
+        let there = ["attn_v", "attn_qkv"].map(|name| self.has(&format!("blk.{layer}.{name}.weight")));
+        if values.required || there != [false, false] {
+            return None;
+        }
+        let [q, k] = ["attn_q", "attn_k"].map(|name| self.linear(layer, name));
+        Some([q?, k?])
+    }
+
     /// The query projection of a layer, alone or the first rows of a fused `attn_qkv`.
     pub fn query(&mut self, layer: usize) -> Option<Linear> {
         match self.has(&format!("blk.{layer}.attn_qkv.weight")) {

@@ -2,11 +2,22 @@
 
 use super::lowering::Lowering;
 use crate::arch::rules::QkNorms;
-use crate::model::config::Config;
+use crate::model::config::{Config, OfLayer};
+use crate::model::load::Linear;
 use crate::ops::activation::HeadGate;
 use crate::ops::attention::{Heads, Relative, ScoreRules, alibi_slopes};
 use crate::ops::norm::{Kind, Norm};
 use crate::program::{Attend, RopeKind, Value};
+
+/// The projections of a block, and the values that it attends to without any.
+enum Projections {
+    /// To queries, keys and values.
+    Own(Box<[Linear; 3]>),
+    /// To queries, and to keys that are the values too.
+    KeysAlone(Box<[Linear; 2]>),
+    /// To queries; keys and values are those of an earlier block.
+    Shared(Box<Linear>, [Value; 2]),
+}
 
 impl Lowering<'_, '_> {
     /// Attention: from the normed input of block number `layer` to what it adds; `None` where a tensor is missing, which
@@ -14,13 +25,14 @@ impl Lowering<'_, '_> {
     pub(super) fn attention(&mut self, x: Value, layer: usize) -> Option<Value> {
         let c = self.c;
         let (rule, scores) = (&c.arch.attention, &c.scores);
+        let OfLayer { n_head, head_dim, .. } = c.layer(layer);
         let turned = c.turned[layer];
         let mut norms = match rule.qk_norms {
             QkNorms::WithRope(but) if !turned || has_experts(c, but) => [None, None],
             _ => self.qk_norms(layer),
         };
         let slopes = match scores.alibi > 0.0 {
-            true => alibi_slopes(c.n_head, scores.alibi),
+            true => alibi_slopes(n_head, scores.alibi),
             false => Vec::new(),
         };
         let attend = self.attend(layer, ScoreRules { cap: scores.cap, slopes, ..ScoreRules::default() });
@@ -28,25 +40,25 @@ impl Lowering<'_, '_> {
             true => None,
             false => self.loader.linear(layer, "attn_gate"),
         };
-        // keys and values of an earlier block, or projections to those of this one
-        let projections = match c.keys_of(layer) {
-            Some(earlier) => Err((self.loader.query(layer)?, self.keys[earlier]?)),
-            None => Ok(self.loader.qkv(layer)?),
-        };
+        let projections = self.attention_projections(layer)?;
         let v_norm = self.loader.norm(Some(layer), "attn_v_norm");
         let sub_norm = self.loader.norm(Some(layer), "attn_sub_norm");
         let out = self.loader.linear(layer, "attn_output")?;
 
         let (mut q, shared, mut own) = match projections {
-            Ok(qkv) => {
-                let [q, k, v] = self.products(x, qkv);
+            Projections::Own(qkv) => {
+                let [q, k, v] = self.products(x, *qkv);
                 (q, None, Some([k, v]))
             }
-            Err((query, shared)) => (self.product(x, query), Some(shared), None),
+            Projections::KeysAlone(qk) => {
+                let [q, k] = self.products(x, *qk);
+                (q, None, Some([k, k]))
+            }
+            Projections::Shared(query, keys) => (self.product(x, *query), Some(keys), None),
         };
         let mut gate = gate.map(|gate| (self.product(x, gate), rule.gate));
         if rule.gate_in_queries {
-            let [queries, gates] = self.b.split(["q", "q_gate"], q, [c.head_dim; 2]);
+            let [queries, gates] = self.b.split(["q", "q_gate"], q, [head_dim; 2]);
             q = queries;
             gate = Some((gates, HeadGate::Sigmoid));
         }
@@ -59,8 +71,8 @@ impl Lowering<'_, '_> {
         }
         own = own.map(|[k, v]| [k, self.b.maybe_norm("attn_v_norm", v, v_norm)]);
         let rope = turned.then_some(self.rope(layer));
-        q = self.b.rotate("q_rope", q, rope, c.head_dim);
-        own = own.map(|[k, v]| [self.b.rotate("k_rope", k, rope, c.head_dim), v]);
+        q = self.b.rotate("q_rope", q, rope, head_dim);
+        own = own.map(|[k, v]| [self.b.rotate("k_rope", k, rope, head_dim), v]);
         (q, own) = self.norm_heads(q, own, norms);
         let temperature = scores.temperature.filter(|t| !(t.unturned && turned));
         q = self.b.scale_by_position("q_temperature", q, temperature.map(|t| t.factor));
@@ -79,19 +91,31 @@ impl Lowering<'_, '_> {
     /// How block number `layer` attends, by these rules and its own sinks.
     pub(super) fn attend(&mut self, layer: usize, rules: ScoreRules) -> Attend {
         let c = self.c;
+        let OfLayer { n_head, n_head_kv, head_dim, value_dim, .. } = c.layer(layer);
         let sinks = self.loader.vector(Some(layer), "attn_sinks.weight").unwrap_or_default();
         let relative = c.arch.attention.relative.then(|| self.relative(layer));
         let rules = ScoreRules { sinks, relative, ..rules };
         Attend {
             cache: c.cached_before(c.keys_of(layer).unwrap_or(self.loader.slot())),
-            heads: Heads { queries: c.n_head, keys: c.n_head_kv, size: c.head_dim },
-            value_size: c.value_dim,
+            heads: Heads { queries: n_head, keys: n_head_kv, size: head_dim },
+            value_size: value_dim,
             scale: c.scores.scale,
             window: c.layer_window(layer),
             rules: Some(rules).filter(|rules| !rules.is_empty()),
             both_ways: c.arch.attention.both_ways,
             stored: c.keys_of(layer).is_some(),
         }
+    }
+
+    /// The projections of block number `layer`; `None` where a tensor is missing, which is noted.
+    fn attention_projections(&mut self, layer: usize) -> Option<Projections> {
+        if let Some(earlier) = self.c.keys_of(layer) {
+            return Some(Projections::Shared(Box::new(self.loader.query(layer)?), self.keys[earlier]?));
+        }
+        if let Some(qk) = self.loader.query_and_key(layer) {
+            return Some(Projections::KeysAlone(Box::new(qk)));
+        }
+        self.loader.qkv(layer).map(|qkv| Projections::Own(Box::new(qkv)))
     }
 
     /// The biases by distance of block number `layer`: its own or the first one's.

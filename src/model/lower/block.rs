@@ -75,9 +75,19 @@ impl Lowering<'_, '_> {
                 y.map(|y| self.b.add("residual", x, y))
             }
         };
-        let skip = self.loader.vector(Some(layer), "layer_output_scale.weight");
-        let skip = skip.and_then(|scale| scale.first().copied());
-        let y = y?;
+        let one = |scale: Option<Vec<f32>>| scale.and_then(|scale| scale.first().copied());
+        let skip = one(self.loader.vector(Some(layer), "layer_output_scale.weight"));
+        let scale = one(self.loader.vector(Some(layer), "layer_scale.weight"));
+        let input = match c.layer_input {
+            Some(_) => Some(self.input(layer)?),
+            None => None,
+        };
+        let mut y = y?;
+        if let Some(input) = input {
+            let given = self.gated_input(y, input, layer)?;
+            y = self.b.add("layer_input_added", y, given);
+        }
+        y = self.b.scale("layer_scale", y, scale);
         let Some((factor, embeddings)) = skip.zip(self.embeddings) else {
             return Some(y);
         };
@@ -138,7 +148,11 @@ impl Lowering<'_, '_> {
         };
         let has_norm = norms.ffn.is_some();
         let normed = self.b.maybe_norm("ffn_norm", blended, norms.ffn);
-        let given = self.feed_forward(normed, layer, Some(before))?;
+        let given = match self.apart(layer) {
+            true => self.feed_forward_apart(x, normed, layer),
+            false => self.feed_forward(normed, layer, Some(before)),
+        };
+        let given = given?;
         let f = self.b.maybe_norm("post_ffw_norm", given.y, norms.ffn_post);
         let f = self.b.scale("ffn_residual_scale", f, scale);
         let x = match normed_scale.filter(|_| has_norm) {

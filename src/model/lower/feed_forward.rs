@@ -88,6 +88,36 @@ impl Lowering<'_, '_> {
         Some(Given { y: self.b.scale("ffn", y, factor), beside })
     }
 
+    /// True if experts of block number `layer` and the network beside them have norms of their own.
+    pub(super) fn apart(&self, layer: usize) -> bool {
+        self.c.arch.experts.apart && self.c.layer_experts(layer).is_some()
+    }
+
+    /// The network of a block whose experts have norms of their own, which read `x` as their router does; what stands
+    /// beside them reads `normed`. `None` where a tensor is missing, which is noted.
+    pub(super) fn feed_forward_apart(&mut self, x: Value, normed: Value, layer: usize) -> Option<Given> {
+        const SCALE: &str = "ffn_gate_inp.scale";
+        let c = self.c;
+        let names = ["post_ffw_norm_1", "pre_ffw_norm_2", "post_ffw_norm_2"];
+        let [dense_norm, before, behind] = names.map(|name| self.loader.required_norm(layer, name));
+        let router_norm = self.loader.norm(Some(layer), "ffn_router_norm");
+        let scale = self.loader.vector(Some(layer), SCALE);
+        let dense = self.dense(layer, "");
+        let mixture = self.mixture(c.layer_experts(layer)?, layer);
+        let (dense, mixture, scale) = (dense?, mixture?, scale?);
+
+        let dense = self.run_dense(normed, dense);
+        let dense = self.b.norm("post_ffw_norm_1", dense, dense_norm?);
+        let routed = self.b.norm("ffn_router_norm", x, router_norm?);
+        let routed = self.b.scale("ffn_routed", routed, Some(1.0 / (c.n_embd as f32).sqrt()));
+        let scale = self.b.fill("ffn_router_scale", routed, scale);
+        let routed = self.b.multiply("ffn_routed", routed, scale);
+        let given = self.b.norm("pre_ffw_norm_2", x, before?);
+        let given = self.mix_experts(given, routed, mixture);
+        let given = self.b.norm("post_ffw_norm_2", given, behind?);
+        Some(Given { y: self.b.add("ffn", dense, given), beside: None })
+    }
+
     /// The matrices `ffn_upSUFFIX`, `ffn_downSUFFIX` and, where there is one, `ffn_gateSUFFIX`.
     fn dense(&mut self, layer: usize, suffix: &str) -> Option<Dense> {
         let (c, loader) = (self.c, &mut *self.loader);

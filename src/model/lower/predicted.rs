@@ -24,7 +24,7 @@ struct Router {
 }
 
 /// The use that a block makes of a token's vector.
-struct Input {
+pub(super) struct Input {
     gate: Linear,
     project: Linear,
     norm: Norm,
@@ -83,13 +83,11 @@ impl Lowering<'_, '_> {
         let scale = loader.vector(Some(layer), "altup_correct_scale.weight");
         let [left, right] = ["laurel_l", "laurel_r"].map(|name| loader.linear(layer, name));
         let laurel_norm = loader.norm(Some(layer), "laurel_post_norm");
-        let input = loader.linear(layer, "inp_gate").zip(loader.linear(layer, "proj"));
-        let input_norm = loader.norm(Some(layer), "post_norm");
         let norms = Norms::load(self, layer);
+        let input = self.input(layer);
         let (router_norm, project) = router?;
         let router = Router { norm: router_norm, project };
-        let (gate, project) = input?;
-        let input = Input { gate, project, norm: input_norm? };
+        let input = input?;
         let (predict, correct, left, right) = (predict?, correct?, left?, right?);
 
         let streams = self.b.split_into(x, (0..count).map(|_| ("stream", n)));
@@ -142,10 +140,25 @@ impl Lowering<'_, '_> {
     /// The output of the tokens' vectors for block number `layer`, through a gate that the stream `x` times `scale`
     /// opens; `None` where these were not made.
     fn layer_input(&mut self, x: Value, scale: Vec<f32>, input: Input, layer: usize) -> Option<Value> {
-        let of_layer = self.layer_inputs.get(layer).copied()?;
-        let Input { gate, project, norm } = input;
         let scale = self.b.fill("altup_correct_scale", x, scale);
         let x = self.b.multiply("altup_scaled", x, scale);
+        self.gated_input(x, input, layer)
+    }
+
+    /// The use that block number `layer` makes of a token's vector; `None` where a tensor is missing, which is noted.
+    pub(super) fn input(&mut self, layer: usize) -> Option<Input> {
+        let loader = &mut *self.loader;
+        let matrices = loader.linear(layer, "inp_gate").zip(loader.linear(layer, "proj"));
+        let norm = loader.norm(Some(layer), "post_norm");
+        let (gate, project) = matrices?;
+        Some(Input { gate, project, norm: norm? })
+    }
+
+    /// The output of the tokens' vectors for block number `layer`, through a gate that `x` opens; `None` where these
+    /// were not made.
+    pub(super) fn gated_input(&mut self, x: Value, input: Input, layer: usize) -> Option<Value> {
+        let of_layer = self.layer_inputs.get(layer).copied()?;
+        let Input { gate, project, norm } = input;
         let x = self.product(x, gate);
         let x = self.b.gate("layer_input_gated", Activation::Gelu, x, of_layer);
         let x = self.product(x, project);

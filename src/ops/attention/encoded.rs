@@ -17,7 +17,7 @@ use trine_formats::types::TypeId;
 use super::rows::{Attention, HeadRows};
 use crate::kernels::elements::hadamard;
 use crate::kernels::{self, Floats, Isa};
-use crate::kv::{EncodedHead, PageLayout};
+use crate::kv::{EncodedHead, LayerLayout};
 use crate::math::{expf, tanhf};
 use crate::pool;
 
@@ -29,7 +29,7 @@ struct Queries {
 }
 
 impl Queries {
-    fn new(isa: Isa, layout: &PageLayout, q: &[f32]) -> Queries {
+    fn new(isa: Isa, layout: &LayerLayout, q: &[f32]) -> Queries {
         let size = layout.head_dim;
         let info = layout.types.keys.info();
         let act = info.and_then(|t| t.act).expect("checked when loading");
@@ -54,7 +54,7 @@ impl Queries {
 
 impl Attention<'_, '_> {
     /// [`Attention::run`] over encoded pages.
-    pub(super) fn run_encoded(&self, layout: &PageLayout, q: &[f32]) -> Floats {
+    pub(super) fn run_encoded(&self, layout: &LayerLayout, q: &[f32]) -> Floats {
         let (size, kv_heads) = (layout.value_dim, layout.n_head);
         let shared = self.n_head / kv_heads;
         let queries = Queries::new(self.isa, layout, q);
@@ -83,7 +83,7 @@ impl Attention<'_, '_> {
     /// first of them on.
     fn pages(&self, rows: &HeadRows<'_, '_>, mut f: impl FnMut(Range<usize>, EncodedHead<'_>)) {
         let visible = self.visible(rows.part, rows.tokens.start);
-        let layout = rows.part.seq.layout();
+        let layout = rows.layout();
         let mut at = visible.start;
         while at < visible.end {
             let page = at / layout.positions;
@@ -101,7 +101,7 @@ impl Attention<'_, '_> {
 
     /// Scores of the heads of one token, `[heads][cells of rows]`; of cells that it does not see, 0.
     fn dots(&self, rows: &HeadRows<'_, '_>, queries: &[u8]) -> Vec<f32> {
-        let layout = rows.part.seq.layout();
+        let layout = rows.layout();
         let (heads, width) = (rows.shared, rows.cells.len());
         let dots = kernels::mat_rows(layout.types.keys, self.isa).expect("checked when loading");
         let mut scores = vec![0f32; heads * width];
@@ -121,7 +121,7 @@ impl Attention<'_, '_> {
 
     /// The values of the visible cells, decoded page by page.
     fn values(&self, rows: &HeadRows<'_, '_>, mut f: impl FnMut(usize, &[f32])) {
-        let layout = rows.part.seq.layout();
+        let layout = rows.layout();
         let size = layout.value_dim;
         let decode = kernels::decode_rows(layout.types.values, self.isa);
         let decode = decode.expect("checked when loading");
@@ -137,7 +137,7 @@ impl Attention<'_, '_> {
 
     /// Sums of the values, each times its probability.
     fn weighted(&self, rows: &HeadRows<'_, '_>, probabilities: &mut [f32], out: &mut [f32]) {
-        let layout = rows.part.seq.layout();
+        let layout = rows.layout();
         round(layout.types.values, self.isa, probabilities);
         let (width, size) = (rows.cells.len(), layout.value_dim);
         let mut sums = vec![0f64; out.len()];
@@ -153,7 +153,7 @@ impl Attention<'_, '_> {
 
     /// The same in one pass, of values of a quantized type.
     fn online(&self, rows: &HeadRows<'_, '_>, dots: &[f32], out: &mut [f32]) {
-        let layout = rows.part.seq.layout();
+        let layout = rows.layout();
         let (width, size) = (rows.cells.len(), layout.value_dim);
         let position = rows.part.first() + rows.tokens.start;
         let first_head = rows.kv_head * rows.shared;

@@ -18,7 +18,7 @@ use crate::kernels::Floats;
 use crate::kernels::elements::soft_max;
 use crate::kernels::halves::form::PLAIN;
 use crate::kernels::halves::{self, Coefficients, Form, LINE, STEPS};
-use crate::kv::{self, TILE};
+use crate::kv::{self, LayerLayout, TILE};
 use crate::pool::{self, Tile};
 
 mod compressed;
@@ -63,9 +63,9 @@ impl Attention<'_, '_> {
         let Some(part) = self.parts.first() else {
             return Floats::scratch(0);
         };
-        let layout = part.seq.layout();
-        if layout.is_encoded() {
-            return self.run_encoded(layout, q);
+        let layout = self.layout(part);
+        if layout.types.is_encoded() {
+            return self.run_encoded(&layout, q);
         }
         let (vd, kv_heads) = (layout.value_dim, layout.n_head);
         let (width, shared) = (self.n_head * layout.head_dim, self.n_head / kv_heads);
@@ -114,13 +114,18 @@ impl Attention<'_, '_> {
         tasks
     }
 
+    /// Layout of the layer in the pages of a part.
+    fn layout(&self, part: &kv::SequenceRows<'_>) -> LayerLayout {
+        part.seq.layout().layer(self.layer)
+    }
+
     /// Rows of a task, for `rows` rows of a KV head that attend to `cells` cells.
     fn rows_of_a_task(&self, part: &kv::SequenceRows<'_>, rows: usize, cells: usize) -> usize {
         #[cfg(target_arch = "x86_64")]
-        if tiled::take(self.isa, part.seq.layout(), rows) {
-            return tiled::rows(part.seq.layout(), rows, cells);
+        if tiled::take(self.isa, &self.layout(part), rows) {
+            return tiled::rows(&self.layout(part), rows, cells);
         }
-        let rows = even(part.seq.layout(), rows).clamp(ROWS[0], ROWS[1]);
+        let rows = even(&self.layout(part), rows).clamp(ROWS[0], ROWS[1]);
         (SCORES / cells).clamp(halves::rows_at_once(self.isa), rows)
     }
 
@@ -138,18 +143,18 @@ impl Attention<'_, '_> {
             layer: self.layer,
             kv_head,
             tokens,
-            shared: self.n_head / part.seq.layout().n_head,
+            shared: self.n_head / self.layout(part).n_head,
             cells: begin..end.next_multiple_of(TILE),
         }
     }
 
     /// One task of many: the outputs of some tokens for the query heads of one KV head.
     fn block(&self, rows: &HeadRows<'_, '_>, q: &[f32], mut tile: Tile<'_, f32>, scratch: &mut Scratch) {
-        let layout = rows.part.seq.layout();
+        let layout = rows.layout();
         let (hd, vd) = (layout.head_dim, layout.value_dim);
         let n = tile.rows.len() * rows.shared;
         #[cfg(target_arch = "x86_64")]
-        if tiled::take(self.isa, layout, n) {
+        if tiled::take(self.isa, &layout, n) {
             return self.block_in_tiles(rows, q, tile, scratch);
         }
         let steps = hd.next_multiple_of(STEPS);
@@ -180,7 +185,7 @@ impl Attention<'_, '_> {
     /// A pass of one token, split over the pool in three steps. `first`: its rows with KV head 0.
     fn split(&self, first: &HeadRows<'_, '_>, q: &[f32], out: &mut [f32], scratch: &mut Scratch) {
         let part = first.part;
-        let layout = part.seq.layout();
+        let layout = first.layout();
         let (hd, kv_heads) = (layout.head_dim, layout.n_head);
         let (shared, width) = (first.shared, first.cells.len());
         let steps = hd.next_multiple_of(STEPS);
@@ -236,7 +241,7 @@ impl Attention<'_, '_> {
     /// Scores of all rows for `cells`, whole tiles, `width` from row to row; of tiles that a row does not see,
     /// anything.
     fn scores(&self, rows: &HeadRows<'_, '_>, coefs: &[f64], cells: Range<usize>, out: &mut [f32], width: usize) {
-        let quads = rows.part.seq.layout().head_dim.div_ceil(STEPS);
+        let quads = rows.layout().head_dim.div_ceil(STEPS);
         for tile in cells.start / TILE..cells.end / TILE {
             let seen = self.seeing(rows, tile * TILE..(tile + 1) * TILE);
             let coefs =

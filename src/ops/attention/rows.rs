@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::scores::{ScoreRules, Window};
 use crate::kernels::Isa;
-use crate::kv::{self, HeadPage, PageLayout};
+use crate::kv::{self, HeadPage, LayerLayout};
 use crate::pool;
 
 /// Arguments of attention that all rows of a call share.
@@ -50,7 +50,7 @@ pub(super) fn aligned<T: Copy + Default>(buffer: &mut Vec<T>, len: usize) -> &mu
 }
 
 /// Rows of a KV head, `all` of them, in as many parts as give each thread its tasks.
-pub(super) fn even(layout: &PageLayout, all: usize) -> usize {
+pub(super) fn even(layout: &LayerLayout, all: usize) -> usize {
     all.div_ceil((TASKS * pool::threads()).div_ceil(layout.n_head))
 }
 
@@ -68,6 +68,11 @@ pub(super) struct HeadRows<'a, 's> {
 }
 
 impl<'a> HeadRows<'a, '_> {
+    /// Layout of the layer in the pages of the sequence.
+    pub(super) fn layout(&self) -> LayerLayout {
+        self.part.seq.layout().layer(self.layer)
+    }
+
     /// The page that holds a tile, and the tile's number there.
     pub(super) fn tile(&self, tile: usize) -> (HeadPage<'a>, usize) {
         self.part.seq.tile(self.layer, self.kv_head, tile)

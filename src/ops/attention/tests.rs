@@ -5,7 +5,6 @@ use trine_formats::types::num::{f16_to_f32, f32_to_f16};
 use super::*;
 use crate::kernels::Isa;
 use crate::kernels::testing::{Random, isas, same};
-use crate::kv::CacheTypes;
 use crate::kv::{PageLayout, PagePool, Sequence};
 use crate::math::pexp;
 
@@ -80,17 +79,7 @@ impl Case {
 
     /// All rows in layer 1 of a sequence whose pages have `positions` positions, in memory that held something else.
     fn sequence(&self, isa: Isa, positions: usize) -> Sequence {
-        let layout = PageLayout {
-            n_layer: 2,
-            elsewhere: 0,
-            n_head: self.kv_heads,
-            head_dim: self.hd,
-            value_dim: self.hd,
-            positions,
-            types: CacheTypes::HALVES,
-            turned: false,
-            state: 0,
-        };
+        let layout = PageLayout::new(2, self.kv_heads, [self.hd; 2]).with_positions(positions);
         let pages = PagePool::new(layout, 100);
         let mut seq = pages.sequence();
         let row = self.kv_heads * self.hd;

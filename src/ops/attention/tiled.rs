@@ -3,7 +3,7 @@
 use crate::kernels::Isa;
 use crate::kernels::halves::exact::{self, FROM, Outputs, Queries};
 use crate::kernels::halves::{self, Coefficients, LINE, STEPS};
-use crate::kv::{PageLayout, TILE};
+use crate::kv::{LayerLayout, TILE};
 use crate::pool::Tile;
 
 use super::rows::{Attention, CHUNK, HeadRows, Scratch, aligned, even};
@@ -17,12 +17,12 @@ const ROWS: [usize; 2] = [64, 256];
 const _: () = assert!(CHUNK <= exact::CELLS);
 
 /// True if tiles compute a KV head with `rows` rows.
-pub fn take(isa: Isa, layout: &PageLayout, rows: usize) -> bool {
+pub fn take(isa: Isa, layout: &LayerLayout, rows: usize) -> bool {
     rows >= FROM && exact::fits(isa, layout.head_dim, layout.value_dim)
 }
 
 /// Rows of a task, for `all` rows of a KV head that attend to `cells` cells.
-pub fn rows(layout: &PageLayout, all: usize, cells: usize) -> usize {
+pub fn rows(layout: &LayerLayout, all: usize, cells: usize) -> usize {
     let even = even(layout, all).next_multiple_of(FROM);
     (SCORES / cells).clamp(ROWS[0], ROWS[1]).min(even)
 }
@@ -36,7 +36,7 @@ impl Attention<'_, '_> {
         mut tile: Tile<'_, f32>,
         scratch: &mut Scratch,
     ) {
-        let layout = rows.part.seq.layout();
+        let layout = rows.layout();
         let (hd, vd, width) = (layout.head_dim, layout.value_dim, rows.cells.len());
         let n = tile.rows.len() * rows.shared;
         let tokens = tile.rows.clone();
@@ -82,7 +82,7 @@ impl Attention<'_, '_> {
         out: &mut [f32],
         coefs: &mut Vec<f64>,
     ) {
-        let hd = rows.part.seq.layout().head_dim;
+        let hd = rows.layout().head_dim;
         let (cells, width) = (rows.cells.clone(), rows.cells.len());
         let stored = rows.part.positions().end;
         let mut open = vec![false; out.len() / width];
@@ -119,7 +119,7 @@ impl Attention<'_, '_> {
     /// Sums of all rows; false where some values are none for tiles.
     fn outputs_in_tiles(&self, rows: &HeadRows<'_, '_>, probabilities: &[f32], outputs: &mut Outputs) -> bool {
         let (cells, width) = (rows.cells.clone(), rows.cells.len());
-        let layout = rows.part.seq.layout();
+        let layout = rows.layout();
         let lines = 0..layout.value_dim / LINE;
         let stored = rows.part.positions().end;
         let mut end = cells.start;

@@ -1,22 +1,10 @@
 use super::*;
-use crate::kv::CacheTypes;
 use crate::kv::PageLayout;
 
 const PAGE: usize = 32;
 
 fn pages(budget: usize) -> PagePool {
-    let layout = PageLayout {
-        n_layer: 1,
-        elsewhere: 0,
-        n_head: 1,
-        head_dim: 4,
-        value_dim: 4,
-        positions: PAGE,
-        types: CacheTypes::HALVES,
-        turned: false,
-        state: 0,
-    };
-    PagePool::new(layout, budget)
+    PagePool::new(PageLayout::new(1, 1, [4, 4]).with_positions(PAGE), budget)
 }
 
 fn kind(bits: u8, salt: &str) -> Kind {

@@ -138,6 +138,7 @@ fn value(ty: &str, text: &str) -> Option<Value> {
         "[u64]" => Value::Array(Array::U64(elements(text)?)),
         "[i32]" => Value::Array(Array::I32(elements(text)?)),
         "[f32]" => Value::Array(Array::F32(elements(text)?)),
+        "[bool]" => Value::Array(Array::Bool(elements(text)?)),
         _ => return None,
     })
 }

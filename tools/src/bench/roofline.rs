@@ -9,7 +9,7 @@ use std::io::Write;
 use anyhow::{Context, Result};
 use serde_json::json;
 use trine::Isa;
-use trine::model::{Config, Model};
+use trine::model::{Config, Model, OfLayer};
 use trine_formats::gguf::ModelFile;
 use trine_formats::types::TypeId;
 
@@ -42,13 +42,13 @@ pub struct Cost {
 impl Cost {
     /// From the tensor table and the shape.
     pub fn of(file: &ModelFile, config: &Config) -> Cost {
-        let layers = config.cached_before(config.n_layer);
-        let elements = config.head_dim + config.value_dim;
-        let mut cost = Cost {
-            kv_bytes: (layers * config.n_head_kv * elements * 2) as f64,
-            attention: (layers * config.n_head * elements) as f64,
-            ..Cost::default()
+        let of_layer = |layer| {
+            let OfLayer { n_head, n_head_kv, head_dim, value_dim, .. } = config.layer(layer);
+            [n_head, n_head_kv].map(|heads| heads * (head_dim + value_dim))
         };
+        let cached: Vec<[usize; 2]> = config.cached_layers().map(of_layer).collect();
+        let all = |i: usize| cached.iter().map(|of| of[i]).sum::<usize>();
+        let mut cost = Cost { kv_bytes: (all(1) * 2) as f64, attention: all(0) as f64, ..Cost::default() };
         let tied = file.tensor_info("output.weight").is_none();
         for t in file.tensors().filter(|t| t.rows() > 1) {
             let is_output = match t.name.as_str() {

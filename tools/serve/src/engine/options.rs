@@ -262,7 +262,7 @@ mod tests {
             Options { parallel: 3, n_ctx: Some(300), kv_memory: Some(10 * layout.bytes()), ..Options::default() };
         assert_eq!(options.pages(&layout), 10);
         // Three states, each as large as a page.
-        let states = layout.with_state(layout.bytes() / size_of::<f32>());
+        let states = layout.clone().with_state(layout.bytes() / size_of::<f32>());
         assert_eq!(options.pages(&states), 7);
         let drafting = Options { drafts: Some(DraftSource::Text), ..options.clone() };
         assert_eq!((drafting.pages(&layout), drafting.pages(&states)), (10, 4));

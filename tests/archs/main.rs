@@ -96,6 +96,7 @@ models! {
     gemma4_long "gemma4-long",
     gemma4_moe "gemma4-moe",
     gemma4_small "gemma4-small",
+    gemma4_wide "gemma4-wide",
     gemma_dense "gemma-dense",
     glm4_dense "glm4-dense",
     glm4moe_moe "glm4moe-moe",
@@ -298,7 +299,8 @@ fn quantize(source: &Path, ty: &str, out: &Path) {
 
 /// The first difference between the engine and the reference.
 fn difference(golden: &Golden, ty: &str, bytes: Vec<u8>) -> Option<String> {
-    let options = LoadOptions::default();
+    let isa = trine::Isa::from_env().expect("a set that the processor has");
+    let options = LoadOptions { isa, ..LoadOptions::default() };
     let model = match Model::load(&trine_testkit::gguf::model(bytes), &options) {
         Ok(model) => model,
         Err(e) => return Some(e.to_string()),

@@ -249,6 +249,80 @@ fn layers_whose_keys_others_use_have_to_be_of_both_kinds() {
 }
 
 #[test]
+fn heads_of_layers_are_checked_against_one_another() {
+    let of_long = [
+        ("] 4 4 2 4 4 2", "] 4 4 2 4 4", "gemma4.attention.head_count_kv has 5 entries for 6 layers"),
+        ("] 4 4 2 4 4 2", "] 4 4 3 4 4 2", "8 query heads cannot share 3 key-value heads evenly, in layer 2"),
+        (
+            "] 4 4 2 4 4 2",
+            "] 4 4 0 4 4 2",
+            "gemma4.attention.head_count_kv says 0 for a layer, it must be 1 to 1048576",
+        ),
+        (
+            "value_length_swa u32 32",
+            "value_length_swa u32 64",
+            "heads of 32 key and 64 value elements are not supported",
+        ),
+        (
+            "key_length_swa u32 32",
+            "key_length_swa u32 0",
+            "gemma4.attention.key_length_swa is 0, it must be 1 to 1048576",
+        ),
+        (
+            "sliding_window u32 64",
+            "sliding_window u32 0",
+            "gemma4.attention.sliding_window is 0, it must be 1 to 4294967295",
+        ),
+        (
+            "count_swa u32 16",
+            "count_swa u32 34",
+            "gemma4.rope.dimension_count_swa is 34, it must be even and at most 32",
+        ),
+        (
+            "count_swa u32 16",
+            "count_sw u32 16",
+            "gemma4.rope.dimension_count_swa is 64, it must be even and at most 32",
+        ),
+        ("weight 256 128", "weight 256 64", "tensor blk.0.attn_k.weight has shape [256, 64], expected [256, 128]"),
+    ];
+    for (from, to, problem) in of_long {
+        let found = replaced("gemma4-long", from, to);
+        assert!(found.iter().any(|found| found == problem), "{found:?}");
+    }
+    for key in ["attention.key_length_swa", "attention.sliding_window_pattern", "embedding_length_per_layer_input"] {
+        assert_eq!(without("gemma4-long", &format!("gemma4.{key}")), [format!("gemma4.{key} is missing")]);
+    }
+    assert_eq!(without("gemma4-long", "rope_freqs"), ["tensor rope_freqs.weight is missing"]);
+    assert_eq!(without("gemma4-long", "blk.2.attn_k.weight"), ["tensor blk.2.attn_k.weight is missing"]);
+    assert_eq!(
+        replaced("gemma4-small", "head_count_kv u32 2", "head_count_kv [u32] 2*7 1"),
+        ["gemma4.attention.head_count_kv says 1 for layer 7, whose keys are the 2 of layer 4"]
+    );
+    assert_eq!(
+        replaced("gemma4-small", "shared_kv_layers u32 3", "shared_kv_layers u32 4"),
+        [
+            "gemma4.attention.sliding_window_pattern has to give a window to the last but one of the first 4 layers and none \
+             to the last: later layers attend to their keys"
+        ]
+    );
+    for tensor in ["blk.1.inp_gate.weight", "blk.1.post_norm.weight", "per_layer_proj_norm.weight"] {
+        assert_eq!(without("gemma4-small", tensor), [format!("tensor {tensor} is missing")]);
+    }
+    for tensor in ["post_ffw_norm_1.weight", "pre_ffw_norm_2.weight", "ffn_gate_inp.scale"] {
+        assert_eq!(without("gemma4-moe", &format!("blk.0.{tensor}")), [format!("tensor blk.0.{tensor} is missing")]);
+    }
+    assert_eq!(
+        replaced("step35-long", "dimension_count u32 32", "dimension_count u32 30")[..1],
+        ["step35.rope.dimension_count is 30, and half of it must be even"]
+    );
+    let other = "value_length u32 32\nkey step35.attention.key_length_swa u32 64";
+    assert_eq!(
+        replaced("step35-long", "value_length u32 32", other),
+        ["step35.attention.key_length_swa is 64; trine can run models with 32, as step35.attention.key_length says"]
+    );
+}
+
+#[test]
 fn biases_by_distance_are_those_of_a_multiple_of_four_buckets() {
     assert_eq!(
         replaced("embed/t5encoder", "buckets_count u32 32", "buckets_count u32 6"),

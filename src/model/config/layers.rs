@@ -56,7 +56,7 @@ pub fn own(
         }
     }
     let [key, value] = in_windows;
-    if key != value && sizes[0] == sizes[1] {
+    if key != value && stated.iter().all(Option::is_some) && sizes[0] == sizes[1] {
         k.contradiction(format!("heads of {key} key and {value} value elements are not supported"));
     }
     let of_layer = |(layer, counts): (usize, OwnCounts)| {

@@ -226,6 +226,9 @@ pub enum Tokenizer {
     /// The same, with those of `tokenizer.json`, unused tokens by their names, and a turn's end for that of a text:
     /// InternLM 2.
     InternLm2,
+    /// `tokenizer.json`, BPE over characters that falls back to bytes; tokens of a chat that a program has to see are
+    /// texts: Gemma 4.
+    Gemma4,
     /// As `Any`, but a `GPT2Tokenizer` is read from `tokenizer.json`, which else adds its tokens to those of
     /// `tokenizer.model`; added tokens are taken as they are.
     Phi,

@@ -141,6 +141,16 @@ pub enum Key {
     Numbers(&'static str, &'static str),
     /// The same, or as many times the number given last.
     NumbersOr(&'static str, &'static str, &'static str),
+    /// A number for every block: of the first two lists of names in blocks that `layer_types` calls the kind given, of the
+    /// second in others; the first name that is there counts. Where both are said.
+    ByKind(&'static str, [&'static [&'static str]; 2], &'static str),
+    /// `attention.sliding_window_pattern`: blocks that `layer_types` calls sliding. A list has to say that these turn
+    /// whole heads, and others half of them, where it is there.
+    WindowLayersTurned(&'static str),
+    /// `feed_forward_length` of every block where a truth is said: twice as wide in the last ones, of this number.
+    DoubleWidth(&'static str, &'static str),
+    /// `leading_dense_block_count`: the least number in a text of numbers with commas between them.
+    LeadingOf(&'static str),
     /// A list of bounds, 0 where an entry is empty, where it is there.
     Limits(&'static str, &'static str),
     /// `leading_dense_block_count`: zeros that a list begins with.

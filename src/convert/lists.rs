@@ -27,6 +27,39 @@ pub(super) fn list(key: &Key, h: &HParams, source: &Source) -> Result<Option<(&'
             };
             Some((name, Value::Array(Array::I32(all))))
         }
+        Key::ByKind(kind, names, name) => match (h.find(names[0])?, h.find(names[1])?) {
+            (Some(own), Some(other)) => {
+                let kinds = kinds(h, layers)?;
+                let all = kinds.iter().map(|k| if *k == kind { own as i32 } else { other as i32 }).collect();
+                Some((name, Value::Array(Array::I32(all))))
+            }
+            _ => None,
+        },
+        Key::WindowLayersTurned(parts) => {
+            let windows: Vec<bool> = kinds(h, layers)?.iter().map(|kind| *kind == "sliding_attention").collect();
+            let stated = h.get(parts).and_then(JsonValue::as_array).map_or(&[][..], Vec::as_slice);
+            let whole = |window: bool| if window { 1.0 } else { 0.5 };
+            if let Some((n, part)) = stated
+                .iter()
+                .enumerate()
+                .find(|(n, part)| windows.get(*n).is_some_and(|window| part.as_f64() != Some(whole(*window))))
+            {
+                return Err(ConvertError::Config(format!(
+                    "'{parts}' is {part} for layer {n}, and a file can say 1 for layers with a window, 0.5 for others"
+                )));
+            }
+            Some(("attention.sliding_window_pattern", Value::Array(Array::Bool(windows))))
+        }
+        Key::DoubleWidth(stated, last) if h.bool(stated)? == Some(true) => {
+            let last = h.u32(last)?.unwrap_or(0);
+            let width = source.sizes.ff as i32;
+            let all = of_blocks(&|n| if n >= layers.saturating_sub(last) { 2 * width } else { width });
+            Some(("feed_forward_length", all))
+        }
+        Key::LeadingOf(stated) => {
+            let numbers = h.str(stated).unwrap_or_default().split(',').filter_map(|n| n.trim().parse::<u32>().ok());
+            Some(("leading_dense_block_count", Value::U32(numbers.min().unwrap_or(0))))
+        }
         Key::Limits(stated, name) => match h.get(stated).and_then(JsonValue::as_array) {
             None => None,
             Some(list) => {
@@ -60,6 +93,16 @@ pub(super) fn list(key: &Key, h: &HParams, source: &Source) -> Result<Option<(&'
         }
         _ => None,
     })
+}
+
+/// The kinds of attention of all blocks, those of blocks that are not run left out; full where nothing is said.
+fn kinds(h: &HParams, layers: u32) -> Result<Vec<&str>, ConvertError> {
+    const KEY: &str = "layer_types";
+    let Some(all) = h.get(KEY).and_then(JsonValue::as_array) else {
+        return Err(ConvertError::Config(format!("has no list '{KEY}'")));
+    };
+    let kind = |n: usize| all.get(n).and_then(JsonValue::as_str).unwrap_or("full_attention");
+    Ok((0..layers as usize).map(kind).collect())
 }
 
 /// A list of whole numbers, one for every block.

@@ -8,13 +8,20 @@ pub(super) struct Parts {
     /// True if it has experts; `None`: maybe.
     pub experts: Option<bool>,
     pub attends: bool,
+    /// True if its queries attend to the keys and values of an earlier block: it may have none.
+    pub shares: bool,
     pub recurs: bool,
     pub feeds: bool,
 }
 
 impl Parts {
     /// Everything that a block of the architecture may have.
-    pub const ALL: Parts = Parts { experts: None, attends: true, recurs: true, feeds: true };
+    pub const ALL: Parts = Parts { experts: None, attends: true, shares: false, recurs: true, feeds: true };
+
+    /// True if a block with these parts may lack the tensor.
+    pub fn may_lack(self, t: &Tensor) -> bool {
+        self.shares && ["attn_k", "attn_v"].iter().any(|p| t.place().starts_with(p))
+    }
 
     /// True if a block with these parts has the tensor.
     pub fn has(self, t: &Tensor) -> bool {

@@ -58,13 +58,19 @@ fn behind(steps: &[Step]) -> u64 {
 }
 
 impl Reader<'_> {
-    /// How a tensor of the checkpoint is read for those that are made of it.
-    pub fn read(&self, t: &Tensor, shard: usize, what: &Use) -> Result<Vec<(&'static Described, Stored)>, String> {
+    /// How a tensor of the checkpoint, of block `block` if of one, is read for those that are made of it.
+    pub fn read(
+        &self,
+        t: &Tensor,
+        shard: usize,
+        block: Option<u32>,
+        what: &Use,
+    ) -> Result<Vec<(&'static Described, Stored)>, String> {
         let name = &t.name;
         let has = |step| what.steps.contains(&step);
         let matrix = what.tensors.iter().all(|t| matches!(t.role, Role::ByRows | Role::ByColumns));
         let transposed = has(Step::Transposed) || (self.source.checkpoint.transposed && matrix);
-        let parts: Vec<Part> = what.tensors.iter().map(|d| self.part(d, t, what)).collect::<Result<_, _>>()?;
+        let parts: Vec<Part> = what.tensors.iter().map(|d| self.part(d, t, block, what)).collect::<Result<_, _>>()?;
         let total: u64 = parts.iter().map(|p| p.rows).sum();
         let (matrices, columns) = (parts[0].matrices, parts[0].columns);
         let single = matches!(what.tensors[..], [d] if d.shape.len() == 1) && what.item.is_none();
@@ -176,9 +182,8 @@ impl Reader<'_> {
     }
 
     /// The matrices that a tensor is.
-    fn part(&self, tensor: &'static Described, t: &Tensor, what: &Use) -> Result<Part, String> {
-        let source = self.source;
-        let mut shape = source.sizes.shape(tensor);
+    fn part(&self, tensor: &'static Described, t: &Tensor, block: Option<u32>, what: &Use) -> Result<Part, String> {
+        let mut shape = self.source.sizes_of(block).shape(tensor);
         if shape.is_empty() {
             shape.clone_from(&t.shape);
         }

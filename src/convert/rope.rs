@@ -8,7 +8,7 @@ use super::error::ConvertError;
 use super::hparams::{HParams, number};
 use super::source::Source;
 use crate::arch::rules::WindowRope;
-use crate::arch::{self, ARCHITECTURES, Arch, Key};
+use crate::arch::{self, ARCHITECTURES, Arch, Extent, Key};
 use crate::math;
 
 /// How positions are scaled, and the base of the frequencies.
@@ -57,7 +57,11 @@ impl RopeScaling {
         let get = |key: &str| scaling.and_then(|s| s.get(key)).filter(|v| !v.is_null());
         let float = |key: &str| get(key).map(|v| number(key, v)).transpose();
         let own_base = arch.window.is_some_and(|w| w.rope == WindowRope::OWN);
+        // a list has the base of layers without a window, and that of layers with one
+        let listed = ["rope_theta.0", "rope_theta.1"];
+        let by_layer = h.get("rope_theta").is_some_and(Value::is_array);
         let theta = match float("rope_theta")? {
+            None if by_layer => h.f32(listed[0])?.unwrap_or(source.checkpoint.rope_theta),
             Some(theta) => theta,
             None => {
                 match h.first(BASES).or(h.first(source.checkpoint.rope_names)).map_or(Ok(None), |key| h.f32(key))? {
@@ -68,6 +72,7 @@ impl RopeScaling {
         };
         let theta_swa = match local.and_then(|l| l.get("rope_theta")) {
             Some(v) => Some(number("rope_theta", v)?),
+            None if by_layer => h.f32(listed[1])?,
             None => h.first(WINDOW_BASES).map_or(Ok(None), |key| h.f32(key))?.or(own_base.then_some(10000.0)),
         };
         let name = get("rope_type").or(get("type")).and_then(Value::as_str).unwrap_or("default");
@@ -101,7 +106,21 @@ impl RopeScaling {
                 }
                 Kind::Yarn { factor: need("factor")?, original: original()?, extra }
             }
-            "llama3" if has_factors(arch) => {
+            "proportional" if of_heads(arch) => {
+                let size = h.need("global_head_dim")?;
+                let part = float("partial_rotary_factor")?.unwrap_or(1.0);
+                factors.push(("rope_freqs.weight", proportional(size, part)));
+                Kind::None
+            }
+            "llama3" if arch.rope.global_half => {
+                let or = |key, default: f64| get(key).map_or(Some(default), Value::as_f64).unwrap_or(default);
+                let size = source.sizes.head_dim as u32;
+                let of = [("factor", 8.0), ("low_freq_factor", 1.0), ("high_freq_factor", 4.0)].map(|(k, d)| or(k, d));
+                let divisors = llama3_of_half(theta, size, of, or("original_max_position_embeddings", 8192.0).trunc());
+                factors.push(("rope_freqs.weight", divisors));
+                Kind::Llama3
+            }
+            "llama3" if has_factors(arch) && !of_heads(arch) => {
                 let or = |key, default| Ok::<f32, ConvertError>(float(key)?.unwrap_or(default));
                 let divisors = llama3(
                     theta,
@@ -173,6 +192,40 @@ const WINDOW_BASES: &[&str] =
 /// True if files of the architecture can have one set of factors per frequency.
 fn has_factors(arch: &Arch) -> bool {
     arch.end_tensors().any(|t| t.gguf == "rope_freqs.weight")
+}
+
+/// True if they are those of all pairs of a head's elements.
+fn of_heads(arch: &Arch) -> bool {
+    arch.end_tensors().any(|t| t.gguf == "rope_freqs.weight" && t.shape == [Extent::HeadPairs])
+}
+
+/// Divisors for heads of `size` elements, of which RoPE turns the first `part`: those of the other pairs are so large
+/// that these stand still.
+fn proportional(size: u32, part: f32) -> Vec<f32> {
+    let turned = (f64::from(size) * f64::from(part) / 2.0) as usize;
+    (0..size as usize / 2).map(|pair| if pair < turned { 1.0 } else { 1e30 }).collect()
+}
+
+/// [`llama3`] for the half of heads of `size` elements that layers without a window turn; the divisors of other pairs
+/// are 1. From the frequencies on in double precision, as the reference computes them.
+fn llama3_of_half(theta: f32, size: u32, [factor, low, high]: [f64; 3], original: f64) -> Vec<f32> {
+    let dim = size / 2;
+    let divisor = |i: u32| {
+        let frequency = 1.0 / math::powf(theta, i as f32 / dim as f32);
+        let wavelength = 2.0 * PI / f64::from(frequency);
+        if wavelength < original / high {
+            1.0
+        } else if wavelength > original / low {
+            factor
+        } else {
+            let smooth = (original / wavelength - low) / (high - low);
+            1.0 / ((1.0 - smooth) / factor + smooth)
+        }
+    };
+    let turned = (0..dim).step_by(2).map(|i| divisor(i) as f32);
+    let mut all: Vec<f32> = turned.collect();
+    all.resize((size / 2) as usize, 1.0);
+    all
 }
 
 /// A list of divisors, one for every pair of elements that RoPE turns.

@@ -124,7 +124,7 @@ impl<'a> Rows<'a> {
     }
 
     fn put(&mut self, t: &Tensor, shard: usize, block: Option<u32>, what: &Use) -> Result<(), String> {
-        for (tensor, stored) in self.reader.read(t, shard, what)? {
+        for (tensor, stored) in self.reader.read(t, shard, block, what)? {
             match what.item {
                 Some((number, group)) => self.item(t, block, (tensor, number, group), stored)?,
                 None => self.push(block, tensor, t.name.clone(), t.dtype.name(), stored)?,
@@ -147,13 +147,15 @@ impl<'a> Rows<'a> {
         }
         let ty = match stored.role {
             Role::Embedding | Role::Output => self.outtype.embedding,
+            // rows for tokens, as the embeddings are
+            Role::Positions if described.shape.contains(&Extent::LayerInputs) => self.outtype.embedding,
             Role::ByRows | Role::ByColumns => self.outtype.matrix,
             _ => TypeId::F32,
         };
         let mut shape = match described.shape {
             [] if stored.rows == 1 => vec![stored.columns],
             [] => vec![stored.columns, stored.rows],
-            _ => self.source.sizes.gguf_shape(described),
+            _ => self.source.sizes_of(block).gguf_shape(described),
         };
         shape.resize(shape.len() + stored.ones, 1);
         self.rows.push(Row { name, source, from, shape, ty, content: Content::Stored(stored) });
@@ -228,7 +230,7 @@ impl<'a> Rows<'a> {
         let blocks = (0..source.layers).flat_map(|n| source.block(n).map(move |t| (Some(n), t)));
         for (block, t) in source.ends().map(|t| (None, t)).chain(blocks) {
             let name = gguf_name(block, t);
-            let required = t.required || (t.role == Role::Output && !source.tied);
+            let required = (t.required || (t.role == Role::Output && !source.tied)) && !source.may_lack(block, t);
             // queries of a narrow vector stand in for those of the block's input
             let ranked = source.sizes.latent.query_rank > 0 && t.shape == [Extent::LatentQueries, Extent::Embd];
             if !required || ranked || t.role == Role::PlainNorm || self.found.contains_key(&name) {

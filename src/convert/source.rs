@@ -6,7 +6,7 @@ use super::error::ConvertError;
 use super::hparams::{HParams, at_most};
 use super::parts::Parts;
 use crate::arch::rules::{ExpertWidth, SharedWidth};
-use crate::arch::{ARCHITECTURES, Arch, Checkpoint, Fixed, HeadDim, KvHeads, Rotary, Sizes, Tensor, Width};
+use crate::arch::{ARCHITECTURES, Arch, Checkpoint, Extent, Fixed, HeadDim, KvHeads, Rotary, Sizes, Tensor, Width};
 use crate::model::Config;
 
 /// An architecture and the sizes of one model of it.
@@ -17,6 +17,8 @@ pub(super) struct Source {
     pub layers: u32,
     /// Every one fits in 32 bits. Without experts `experts` is 0.
     pub sizes: Sizes,
+    /// The sizes of every block, where blocks differ; empty where they are alike, or not known yet.
+    pub own_sizes: Vec<Sizes>,
     /// Blocks behind those, which predict further tokens and are left out.
     pub further: u32,
     /// The parts of every block, as far as they are known.
@@ -122,6 +124,7 @@ impl Source {
             checkpoint,
             layers,
             sizes,
+            own_sizes: Vec::new(),
             further,
             parts: Vec::new(),
             tied: h.bool("tie_word_embeddings")?.unwrap_or(checkpoint.tied),
@@ -133,13 +136,29 @@ impl Source {
     pub fn describe(&mut self, config: &Config) {
         let vocab = self.sizes.vocab;
         self.sizes = Sizes { vocab, ..config.sizes() };
+        self.own_sizes = (0..config.own.len()).map(|layer| Sizes { vocab, ..config.layer_sizes(layer) }).collect();
         let parts = config.mixing.blocks.iter().enumerate().map(|(n, b)| Parts {
             experts: Some(config.layer_experts(n).is_some()),
             attends: b.attends,
+            shares: config.keys_of(n).is_some(),
             recurs: b.recurs,
             feeds: b.feeds,
         });
         self.parts = parts.collect();
+    }
+
+    /// True if the model may lack the tensor, of a block if of one.
+    pub fn may_lack(&self, block: Option<u32>, t: &Tensor) -> bool {
+        let parts = block.and_then(|n| self.parts.get(n as usize));
+        let of_input = |e: &Extent| matches!(e, Extent::LayerInput | Extent::LayerInputs);
+        let of_inputs = t.gguf == "post_norm.weight" || t.shape.iter().any(of_input);
+        parts.is_some_and(|parts| parts.may_lack(t)) || of_inputs && self.sizes.layer_input[0] == 0
+    }
+
+    /// The sizes of the tensors of a block, or of those outside of blocks.
+    pub fn sizes_of(&self, block: Option<u32>) -> &Sizes {
+        let own = block.and_then(|n| self.own_sizes.get(n as usize));
+        own.unwrap_or(&self.sizes)
     }
 
     /// Elements of the heads whose rows change places: the two halves of a head in the checkpoint become neighbours
@@ -268,6 +287,7 @@ pub(super) const EXPERTS_USED: &[&str] = &[
     "top_k_experts",
     "moe_k",
     "moe_topk",
+    "moe_top_k",
     "moe_num_active_primary_experts",
     "ffn_config.moe_top_k",
 ];

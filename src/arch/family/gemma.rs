@@ -12,13 +12,17 @@ use crate::arch::factors::EXPERT_SCALES;
 use crate::arch::parts::{
     ATTN_NORM, ATTN_OUT, ATTN_POST_NORM, BLOCK_SCALE, ENDS, FFN_NORM, FFN_POST_NORM, GATED_FFN, Group, HEAD_NORMS,
     OUTPUT_OR_TIED, PLAIN_VALUE_NORM, PRE_FFN_NORM, QKV, QKV_BIAS_OPTIONAL, QKV_OR_QK, ROPE_FACTORS_OF_HEADS, begun,
+    beside,
 };
 use crate::arch::rules::{
     Attention, EmbeddingScale, ExpertLayers, ExpertRule, ExpertWidth, FeedForward, LayerInputs, LogitCap, Output,
     RopeRule, ScoreCap, ScoreScale, SharedKeys, Streams, WindowRope, WindowRule, WindowSize,
 };
 use crate::arch::stream_parts::{LAUREL, LAYER_INPUT, LAYER_INPUTS, PREDICTED_ENDS, PREDICTIONS};
-use crate::arch::{Activation, Arch, Checkpoint, Fixed, HeadDim, Key, KvHeads, RopeScaling, SpacePrefix, TokenRule};
+use crate::arch::{
+    Activation, Arch, Checkpoint, Fixed, HeadDim, Key, KvHeads, Role, RopeScaling, Rotary, SpacePrefix, TokenKey,
+    TokenRule, Tokenizer,
+};
 
 /// `gemma`.
 pub const GEMMA: Arch = Arch {
@@ -200,6 +204,60 @@ pub const GEMMA4: Arch = Arch {
     scaled: EXPERT_SCALES,
     // keys and values of blocks that attend to those of others
     ignored: &["attn_k.weight", "attn_v.weight", "attn_k_norm.weight"],
-    checkpoints: &[],
+    checkpoints: &[&Checkpoint {
+        classes: &["Gemma4ForCausalLM", "Gemma4ForConditionalGeneration"],
+        activations: &["gelu_pytorch_tanh"],
+        names: &[
+            ("embed_tokens_per_layer.weight", &["per_layer_token_embd.weight"]),
+            ("per_layer_model_projection.weight", &["per_layer_model_proj.weight"]),
+            ("per_layer_projection_norm.weight", &["per_layer_proj_norm.weight"]),
+            ("per_layer_input_gate.weight", &["inp_gate.weight"]),
+            ("per_layer_projection.weight", &["proj.weight"]),
+            ("post_per_layer_input_norm.weight", &["post_norm.weight"]),
+            ("layer_scalar", &["layer_output_scale.weight"]),
+            ("pre_feedforward_layernorm_2.weight", &["pre_ffw_norm_2.weight"]),
+            ("post_feedforward_layernorm_1.weight", &["post_ffw_norm_1.weight"]),
+            ("post_feedforward_layernorm_2.weight", &["post_ffw_norm_2.weight"]),
+            ("router.proj.weight", &["ffn_gate_inp.weight"]),
+            ("router.scale", &["ffn_gate_inp.scale"]),
+            ("experts.gate_up_proj", &["ffn_gate_up_exps.weight"]),
+            ("experts.down_proj", &["ffn_down_exps.weight"]),
+        ],
+        beside: &[beside("router.per_expert_scale", "ffn_down_exps.scale", Role::Vector)],
+        padded_embedding: true,
+        tied: true,
+        heads: Some(8),
+        kv_heads: KvHeads::StatedOr(4),
+        head_dim: HeadDim::Fixed(256),
+        rotary: Rotary::OfHead(1.0),
+        context: 131_072,
+        rope_theta: 1_000_000.0,
+        fixed: &[("attn_logit_softcapping", Fixed::Unset), ("per_layer_config", Fixed::Unset)],
+        more_keys: &[
+            Key::Number("final_logit_softcapping", "final_logit_softcapping", 0.0),
+            Key::Window(4096),
+            Key::Whole(&["num_kv_shared_layers"], "attention.shared_kv_layers"),
+            Key::WholeOr(&["hidden_size_per_layer_input"], "embedding_length_per_layer_input", 0),
+            Key::Kinds("layer_types", "sliding_attention", "attention.sliding_window_pattern"),
+            Key::Whole(&["global_head_dim"], "attention.key_length"),
+            Key::Whole(&["global_head_dim"], "attention.value_length"),
+            Key::Whole(&["head_dim"], "attention.key_length_swa"),
+            Key::Whole(&["head_dim"], "attention.value_length_swa"),
+            Key::Whole(&["expert_intermediate_size", "moe_intermediate_size"], "expert_feed_forward_length"),
+            Key::DoubleWidth("use_double_wide_mlp", "num_kv_shared_layers"),
+            Key::ByKind(
+                "sliding_attention",
+                [&["num_key_value_heads"], &["num_global_key_value_heads"]],
+                "attention.head_count_kv",
+            ),
+            Key::Whole(&["global_head_dim"], "rope.dimension_count"),
+            Key::Whole(&["head_dim"], "rope.dimension_count_swa"),
+        ],
+        tokenizer: Tokenizer::Gemma4,
+        space_prefix: SpacePrefix::Never,
+        token_keys: &[TokenKey::AddBos(true)],
+        dense_too: true,
+        ..Checkpoint::USUAL
+    }],
     ..GEMMA3
 };

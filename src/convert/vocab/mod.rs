@@ -3,6 +3,7 @@
 mod bpe;
 mod chkhsh;
 mod foreign;
+mod gemma4;
 mod keys;
 mod pre;
 mod proto;
@@ -48,7 +49,7 @@ pub(super) fn convert(
     let json_alone = files.tokenizer.is_some()
         && match source.checkpoint.tokenizer {
             Tokenizer::Any | Tokenizer::Arctic | Tokenizer::InternLm2 => false,
-            Tokenizer::Json => true,
+            Tokenizer::Json | Tokenizer::Gemma4 => true,
             Tokenizer::Phi => class == Some("GPT2Tokenizer"),
         };
     let model = match folder.read("tokenizer.model")? {
@@ -80,7 +81,10 @@ pub(super) fn convert(
         let vocab = spm::vocab(&model, &files, &added, n_vocab, rule, notes)?;
         ("llama", "default".to_owned(), vocab, Vec::new())
     } else if let Some(tokenizer) = &files.tokenizer {
-        if spm::is_spm_like(tokenizer) {
+        if source.checkpoint.tokenizer == Tokenizer::Gemma4 {
+            let vocab = gemma4::vocab(tokenizer, &files.config, n_vocab)?;
+            ("gemma4", String::new(), vocab, bpe::merges(tokenizer)?)
+        } else if spm::is_spm_like(tokenizer) {
             space_prefix = spm::json_space_prefix(tokenizer, stated_prefix);
             let vocab = spm::vocab_of_json(tokenizer, &files.config, n_vocab)?;
             ("llama", "default".to_owned(), vocab, Vec::new())
@@ -101,7 +105,9 @@ pub(super) fn convert(
         });
     };
     set("model", Value::str(name));
-    set("pre", Value::str(&pre));
+    if !pre.is_empty() {
+        set("pre", Value::str(&pre));
+    }
     let tokens: StrArray = vocab.tokens.iter().collect();
     set("tokens", Value::Array(Array::Str(tokens)));
     if !vocab.scores.is_empty() {

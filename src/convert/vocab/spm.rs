@@ -194,7 +194,7 @@ pub(super) fn vocab_of_json(tokenizer: &Json, config: &Json, n_vocab: u32) -> Re
 }
 
 /// `<0x0A>`.
-fn is_byte(token: &str) -> bool {
+pub(super) fn is_byte(token: &str) -> bool {
     let hex = token.strip_prefix("<0x").and_then(|t| t.strip_suffix('>'));
     hex.is_some_and(|h| h.len() == 2 && h.bytes().all(|b| b.is_ascii_hexdigit()))
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::error::ConvertError;
 use super::hparams::{HParams, number};
-use super::source::Source;
+use super::source::{MAX_WIDTH, Source};
 use crate::arch::rules::WindowRope;
 use crate::arch::{self, ARCHITECTURES, Arch, Extent, Key};
 use crate::math;
@@ -89,6 +89,11 @@ impl RopeScaling {
         let stretches = source.checkpoint.more_keys.iter().any(|k| matches!(k, Key::Stretched(..) | Key::TurnedByAxes));
         let mut factors = Vec::new();
         let kind = match name {
+            other if of_heads(arch) && other != "proportional" => {
+                return Err(wrong(format!(
+                    "rope_parameters of full_attention are of type '{other}', expected proportional"
+                )));
+            }
             "default" | "mrope" => Kind::None,
             "dynamic" | "xdrope" if stretches => Kind::Stretched,
             "dynamic" if source.checkpoint.rope_scaling == arch::RopeScaling::AnyOrDynamic => Kind::None,
@@ -107,7 +112,7 @@ impl RopeScaling {
                 Kind::Yarn { factor: need("factor")?, original: original()?, extra }
             }
             "proportional" if of_heads(arch) => {
-                let size = h.need("global_head_dim")?;
+                let size = h.size(&["global_head_dim"], None, MAX_WIDTH)?;
                 let part = float("partial_rotary_factor")?.unwrap_or(1.0);
                 factors.push(("rope_freqs.weight", proportional(size, part)));
                 Kind::None

@@ -45,7 +45,7 @@ const MAX_LAYERS: u32 = 4096;
 /// Most tokens of a vocabulary; the largest known have less than a million.
 const MAX_VOCAB: u32 = 1 << 20;
 /// Largest width of anything else: the hidden state, the feed-forward block, the heads and what they have together.
-const MAX_WIDTH: u32 = 1 << 20;
+pub(super) const MAX_WIDTH: u32 = 1 << 20;
 /// Most experts of a block; the largest known have 512.
 const MAX_EXPERTS: u32 = 1 << 14;
 

@@ -8,7 +8,7 @@ use trine_formats::types::TypeId;
 
 use super::archs;
 use super::checkpoint::{Checkpoint, EMBD, llama3};
-use super::{convert, read, refused, refused_folder};
+use super::{convert, read, recorded, refused, refused_folder};
 
 fn llama(config: Value) -> Checkpoint {
     Checkpoint::llama(config)
@@ -117,6 +117,30 @@ fn configurations_of_other_architectures() {
         ),
         (archs::falcon_7b(), json!({"alibi": true}), &["'alibi' is true", "'falcon' runs as if it were not there"]),
         (archs::gpt2(), json!({"n_embd": null}), &["has no 'hidden_size' or 'n_embd'"]),
+        (
+            recorded::checkpoint("gemma4-moe"),
+            json!({"rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 10000.0}}}),
+            &["of full_attention are of type 'default', expected proportional"],
+        ),
+        (recorded::checkpoint("gemma4-moe"), json!({"global_head_dim": null}), &["has no 'global_head_dim'"]),
+        (recorded::checkpoint("gemma4-moe"), json!({"global_head_dim": 3_000_000_000u32}), &["more than the 1048576"]),
+        (recorded::checkpoint("gemma4-moe"), json!({"vocab_size": 27}), &["has no token 26", "says vocab_size 27"]),
+        (recorded::checkpoint("gemma4-moe"), json!({"layer_types": null}), &["has no list 'layer_types'"]),
+        (
+            recorded::checkpoint("gemma4-moe"),
+            json!({"num_global_key_value_heads": 2}),
+            &["layers.2.self_attn.k_proj.weight' has shape [32, 64], config.json makes it [64, 64]"],
+        ),
+        (
+            recorded::checkpoint("step35"),
+            json!({"partial_rotary_factors": [0.5, 0.5, 1.0]}),
+            &["'partial_rotary_factors' is 0.5 for layer 1"],
+        ),
+        (
+            recorded::checkpoint("step35"),
+            json!({"num_attention_heads": 6}),
+            &["layers.0.self_attn.q_proj.weight' has shape [64, 64], config.json makes it [96, 64]"],
+        ),
     ] {
         says(&refused(&with(checkpoint, more), &[]), parts);
     }

@@ -54,13 +54,13 @@ pub const AFMOE: Arch = Arch {
 /// Groups that both kinds of blocks begin with.
 const LAGUNA_MIXING: &[Group] = &[ATTN_NORM, QKV, ATTN_HEAD_GATE, HEAD_NORMS, ATTN_OUT, FFN_NORM];
 
-/// `laguna`, with a gate per head.
+/// `laguna`, with a gate per head, whose number may differ from layer to layer.
 pub const LAGUNA: Arch = Arch {
     name: "laguna",
     models: "Laguna",
     block: begun!(LAGUNA_MIXING, GATED_FFN, QKV_BIAS_OPTIONAL),
     expert_block: begun!(LAGUNA_MIXING, EXPERTS, CHOICE_BIAS_REQUIRED, SHARED, QKV_BIAS_OPTIONAL),
-    attention: Attention { gate: HeadGate::Softplus, ..Attention::USUAL },
+    attention: Attention { gate: HeadGate::Softplus, heads_by_layer: true, ..Attention::USUAL },
     embedding_scale: EmbeddingScale::One,
     rope: RopeRule::PARTIAL,
     window: Some(WindowRule {
@@ -117,11 +117,12 @@ pub const MUSE_GLIMMER: Arch = Arch {
     ..AFMOE
 };
 
-/// `spark2_5`, as far as its layers are alike.
+/// `spark2_5`, with a gate per head, whose number may differ from layer to layer.
 pub const SPARK2_5: Arch = Arch {
     name: "spark2_5",
     models: "Spark 2.5",
     block: &[ATTN_NORM, QKV, ATTN_HEAD_GATE, ATTN_OUT, FFN_NORM, GATED_FFN, QKV_BIAS_OPTIONAL],
+    attention: Attention { heads_by_layer: true, ..Attention::USUAL },
     rope: RopeRule::PARTIAL,
     window: Some(WindowRule { rope: WindowRope { own_dimensions: true, ..WindowRope::KEYED }, ..WindowRule::every(1) }),
     feed_forward: FeedForward { activation: Activation::Gelu, ..Arch::DENSE.feed_forward },

@@ -4,6 +4,7 @@
 //! proves that it is the file which the reference evaluated.
 #![allow(missing_docs)]
 
+mod cache;
 mod docs;
 mod embed;
 mod factors;

@@ -2,7 +2,6 @@
 
 use super::{Engine, PagePool, Segment, StepOptions};
 use crate::kernels::testing::isas;
-use crate::kv::PageLayout;
 use crate::model::toy::{Extras, VOCAB, toy};
 use crate::model::{LoadOptions, Model};
 use crate::pool::Pool;
@@ -12,7 +11,7 @@ const TOKENS: [u32; 5] = [3, 7, 0, 22, 15];
 /// The bits of the logits behind every token of some texts, which go through the model in steps of these sizes.
 fn logits(model: &Model, threads: usize, texts: &[&[u32]], steps: &[usize]) -> Vec<Vec<Vec<u32>>> {
     let pool = Pool::new(threads).expect("threads");
-    let layout = PageLayout { positions: 32, ..model.page_layout() };
+    let layout = model.page_layout().with_positions(32);
     let engine = Engine::with_pages(model, &pool, PagePool::new(layout, 4));
     let mut sequences: Vec<_> = texts.iter().map(|_| engine.sequence()).collect();
     let mut out = vec![Vec::new(); texts.len()];

@@ -210,10 +210,10 @@ fn sensitivities_of_another_model_are_refused() {
     assert!(refused(&checkpoint, 2).contains("two files have"));
 
     let mut unknown = draft();
-    unknown.meta = metadata("gemma4");
+    unknown.meta = metadata("eagle3");
     std::fs::write(&path, safetensors(&checkpoint)).unwrap();
     let error = refused_files(&unknown.model(), std::slice::from_ref(&path));
-    assert!(error.contains("for architecture 'gemma4'"), "{error}");
+    assert!(error.contains("for architecture 'eagle3'"), "{error}");
     let mut odd = draft();
     odd.meta.set("llama.attention.head_count", Value::U32(5));
     let error = refused_files(&odd.model(), std::slice::from_ref(&path));

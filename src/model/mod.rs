@@ -351,8 +351,7 @@ impl Model {
         });
         let layout = PageLayout::of_layers(heads);
         let cached = layout.heads().count();
-        let elsewhere =
-            self.inner.first_offloaded().map_or(0, |first| cached.saturating_sub(c.cached_before(first)));
+        let elsewhere = self.inner.first_offloaded().map_or(0, |first| cached.saturating_sub(c.cached_before(first)));
         layout.with_types(self.inner.cache, c.turns_quantized()).with_state(c.mixing.state()).with_elsewhere(elsewhere)
     }
 

@@ -7,8 +7,10 @@ mod tool_calls;
 
 use std::env;
 use std::iter;
+use std::panic;
 use std::process;
 use std::sync::LazyLock;
+use std::thread;
 
 use trine_compat_tests::targets::{self, Target};
 
@@ -31,4 +33,17 @@ static TARGET: LazyLock<Target> = LazyLock::new(|| {
     found.unwrap_or_else(|| panic!("there is no target {}", wanted.display())).1
 });
 
-libfuzzer_sys::fuzz_target!(init: LazyLock::force(&TARGET), |data: &[u8]| TARGET(data));
+/// A panic ends the program, as libFuzzer has it, but for those of crates whose panics are errors here: they run in threads
+/// of this name, which catch them.
+fn init() {
+    const CAUGHT: &str = "isolated";
+    let end = panic::take_hook();
+    panic::set_hook(Box::new(move |panic| {
+        if thread::current().name() != Some(CAUGHT) {
+            end(panic);
+        }
+    }));
+    LazyLock::force(&TARGET);
+}
+
+libfuzzer_sys::fuzz_target!(init: init(), |data: &[u8]| TARGET(data));

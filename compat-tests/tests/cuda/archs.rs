@@ -107,6 +107,7 @@ const RUN: &[&str] = &[
     "olmoe-moe",
     "openelm-dense",
     "openelm-long",
+    "opt-long",
     "orion-dense",
     "paddleocr-moe",
     "pangu-embedded-dense",

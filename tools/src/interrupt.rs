@@ -38,9 +38,10 @@ pub fn start(tool: &'static str) {
         Event::GaveUp => fail(
             "the work was given up in the middle: there is not enough memory, or the line above tells of a fault of the program",
         ),
-        Event::HangUp if HEEDING.load(Ordering::SeqCst) => HUNG_UP.store(true, Ordering::SeqCst),
-        Event::End | Event::HangUp if LISTENING.load(Ordering::SeqCst) && !is_urgent() => ASKED.cancel(),
-        Event::End | Event::HangUp => end(),
+        Event::HangUp(_) if HEEDING.load(Ordering::SeqCst) => HUNG_UP.store(true, Ordering::SeqCst),
+        Event::HangUp(true) => {}
+        Event::End | Event::HangUp(false) if LISTENING.load(Ordering::SeqCst) && !is_urgent() => ASKED.cancel(),
+        Event::End | Event::HangUp(false) => end(),
     });
 }
 

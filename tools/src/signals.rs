@@ -12,8 +12,9 @@ use crate::progress::above;
 pub enum Event {
     /// Ctrl-C, or somebody who asks the program to end.
     End,
-    /// A terminal that was closed, or somebody who asks a server to read its files again.
-    HangUp,
+    /// A terminal that was closed, or somebody who asks a server to read its files again. True: the program was started so
+    /// that it ignores the first, as nohup does.
+    HangUp(bool),
     /// Memory that a file is mapped to could not be read: the file became shorter, or its disk failed.
     FileGone,
     /// The program gave up in the middle: there was no memory, or it is at fault itself. Standard error has a line
@@ -86,8 +87,11 @@ mod posix {
     /// Waits for signals in a thread of its own, which calls `tell`. To be called by the first thread, before there are
     /// others. Where no thread can be started signals do what they do without anybody's help.
     pub fn watch(tell: impl Fn(Event) + Send + 'static) {
+        let ignores = is_ignored(Signal::SIGHUP);
         let mut all = requests();
         all.add(WAKE);
+        // A signal that is blocked waits to be heard, though it would be ignored.
+        all.add(Signal::SIGHUP);
         if all.thread_block().is_err() {
             return;
         }
@@ -102,7 +106,7 @@ mod posix {
                 tell(match signal {
                     WAKE if fault == Signal::SIGBUS as i32 => Event::FileGone,
                     WAKE if fault != 0 => Event::GaveUp,
-                    Signal::SIGHUP => Event::HangUp,
+                    Signal::SIGHUP => Event::HangUp(ignores),
                     _ => Event::End,
                 });
             }

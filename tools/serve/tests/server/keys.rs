@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::client::{Response, open, raw, request};
 use crate::local::{Local, start, start_folder};
-use crate::program::{Running, program};
+use crate::program::{Running, program, under_nohup};
 
 fn keys(folder: &Path, text: &str) -> PathBuf {
     let path = folder.join("keys.txt");
@@ -156,9 +157,18 @@ fn a_key_sees_its_models_alone() {
 /// log has a key.
 #[test]
 fn the_file_is_read_again() {
+    read_again(program());
+}
+
+/// What asks for that is heard of programs too that nohup has started.
+#[test]
+fn the_file_is_read_again_under_nohup() {
+    read_again(under_nohup());
+}
+
+fn read_again(mut command: Command) {
     let folder = trine_testkit::folder();
     let path = keys(folder.path(), "alice: canary-a\n");
-    let mut command = program();
     command.env("RSERVE_DRAIN_DELAY", "0").arg("--api-key-file").arg(&path);
     let (mut server, mut lines) = Running::watched(&mut command);
     let to = server.to;

@@ -12,7 +12,18 @@ use trine_testkit::tool;
 use crate::client::{ask, get, raw, request};
 
 pub fn program() -> Command {
-    let mut command = tool::command(env!("CARGO_BIN_EXE_rserve"));
+    started(env!("CARGO_BIN_EXE_rserve"))
+}
+
+/// The program as nohup starts it: a terminal that is closed does not end it.
+pub fn under_nohup() -> Command {
+    let mut command = started("sh");
+    command.args(["-c", "trap '' HUP; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_rserve")]);
+    command
+}
+
+fn started(program: &str) -> Command {
+    let mut command = tool::command(program);
     let own = std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("RSERVE_"));
     for (name, _) in own {
         command.env_remove(name);

@@ -5,7 +5,7 @@
 #     bash tools/ci-long.sh loom tsan     # some of them
 #
 # loom      every model of compat-tests/pool-models, and faults that they have to find
-# miri      undefined behaviour in the pool, in the formats, in programs, and in products of gradients
+# miri      undefined behaviour in the pool, in the formats, in programs, in steps of a toy model, and in products of gradients
 # tsan      data races in the pool's tests
 # asan      memory errors in the kernels' tests, with every instruction set that the processor has
 # fuzz      every fuzz target, TRINE_FUZZ_HOURS in all (1)
@@ -56,7 +56,7 @@ part_miri() {
   # crossbeam, on which rayon stands, holds to the rules of Tree Borrows alone, and rayon's threads outlive the tests.
   MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-tree-borrows -Zmiri-permissive-provenance -Zmiri-ignore-leaks" RAYON_NUM_THREADS=2 \
     cargo +nightly miri test --lib -p trine --no-default-features --target-dir "$root/target/miri" -- \
-    program:: exec::
+    program:: exec:: step::tests
 }
 
 part_tsan() {

@@ -31,10 +31,12 @@ fn logits(model: &Model, threads: usize, texts: &[&[u32]], steps: &[usize]) -> V
 #[test]
 fn a_toy_has_the_same_logits_in_every_company() {
     let window = Extras { window: true, softcap: true, ..Extras::default() };
-    for (arch, extras) in [("llama", Extras { biases: true, output: true, ..Extras::default() }), ("gemma3", window)] {
+    let llama = Extras { biases: true, output: true, ..Extras::default() };
+    for (arch, extras) in [("gemma3", window), ("llama", llama)].into_iter().take(if cfg!(miri) { 1 } else { 2 }) {
         let file = toy(arch, extras);
         let mut expected = None;
-        for isa in isas() {
+        // Miri takes minutes for the definitions alone, whose code is the same for both models.
+        for isa in isas().take(if cfg!(miri) { 1 } else { usize::MAX }) {
             let options = LoadOptions { isa, ..LoadOptions::default() };
             let model = Model::load(&file, &options).expect("a model");
             let alone = logits(&model, 1, &[&TOKENS], &[5]).remove(0);

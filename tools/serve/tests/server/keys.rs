@@ -160,7 +160,7 @@ fn the_file_is_read_again() {
     read_again(program());
 }
 
-/// What asks for that is heard of programs too that nohup has started.
+/// A program that nohup has started hears that too.
 #[test]
 fn the_file_is_read_again_under_nohup() {
     read_again(under_nohup());

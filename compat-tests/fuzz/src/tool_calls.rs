@@ -21,7 +21,7 @@ impl Isolate for Here {
     }
 }
 
-/// The ways of the models of Hermes, of Llama 3, and of others.
+/// The ways of the models of Hermes and of Llama 3.
 static CALLS: LazyLock<Vec<Arc<Calls>>> = LazyLock::new(|| {
     let model = trine_testkit::trilm();
     let model = model.to_str().expect("a path");
@@ -29,7 +29,7 @@ static CALLS: LazyLock<Vec<Arc<Calls>>> = LazyLock::new(|| {
         {"type": "function", "function": {"name": "go", "parameters": {}}},
         {"type": "function", "function": {"name": "got", "parameters": {}}},
     ]});
-    let templates = ["{{ tools }}<tool_call>", "{{ tools }}<|python_tag|>", "{{ tools }}"];
+    let templates = ["{{ tools }}<tool_call>", "{{ tools }}<|python_tag|>"];
     let calls = templates.map(|template| {
         let args = Args::try_parse_from(["rserve", "-m", model, "--chat-template", template]).expect("options");
         let service = Service::load(&args, args.engine(), Arc::new(Here), Work::default()).expect("a model").0;

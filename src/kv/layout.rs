@@ -60,11 +60,23 @@ struct Layer {
     before: Before,
 }
 
-/// The heads of some layers, and the lines of a tile of them.
+/// The heads of some layers, the lines of a tile of them, and the bytes of a position of them in encoded pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Before {
     heads: usize,
     lines: usize,
+    bytes: usize,
+}
+
+impl Before {
+    /// The same with one more layer.
+    fn and(self, heads: KvHeads, types: CacheTypes) -> Before {
+        Before {
+            heads: self.heads + heads.count,
+            lines: self.lines + heads.tile(),
+            bytes: self.bytes + heads.position(types),
+        }
+    }
 }
 
 impl KvHeads {
@@ -92,6 +104,14 @@ impl KvHeads {
     fn tile(self) -> usize {
         self.count * (self.key_tile() + self.value_tile())
     }
+
+    /// Bytes of a position of all heads in an encoded page; 0 where pages are not.
+    fn position(self, types: CacheTypes) -> usize {
+        match types.is_encoded() {
+            true => self.count * (bytes(types.keys, self.key) + bytes(types.values, self.value)),
+            false => 0,
+        }
+    }
 }
 
 impl PageLayout {
@@ -103,27 +123,15 @@ impl PageLayout {
 
     /// The same for layers with these heads.
     pub fn of_layers(heads: impl Iterator<Item = KvHeads>) -> PageLayout {
-        let mut before = Before::default();
-        let layers = heads.map(|heads| {
-            let layer = Layer { heads, before };
-            before.heads += heads.count;
-            before.lines += heads.tile();
-            layer
-        });
-        let layout = PageLayout {
-            layers: layers.collect(),
-            elsewhere: 0,
-            positions: MOST_POSITIONS,
-            types: CacheTypes::HALVES,
-            turned: false,
-            state: 0,
-        };
+        let types = CacheTypes::HALVES;
+        let layers = placed(heads, types);
+        let layout = PageLayout { layers, elsewhere: 0, positions: MOST_POSITIONS, types, turned: false, state: 0 };
         layout.fitted()
     }
 
     /// The same for keys and values of other types; quantized ones are `turned` before.
     pub fn with_types(self, types: CacheTypes, turned: bool) -> PageLayout {
-        let layout = PageLayout { types, turned, ..self };
+        let layout = PageLayout { layers: placed(self.heads(), types), types, turned, ..self };
         layout.fitted()
     }
 
@@ -171,9 +179,7 @@ impl PageLayout {
     fn before(&self, layer: usize) -> Before {
         match (self.layers.get(layer), self.layers.last()) {
             (Some(layer), _) => layer.before,
-            (None, Some(Layer { heads, before })) => {
-                Before { heads: before.heads + heads.count, lines: before.lines + heads.tile() }
-            }
+            (None, Some(Layer { heads, before })) => before.and(*heads, self.types),
             (None, None) => Before::default(),
         }
     }
@@ -203,19 +209,12 @@ impl PageLayout {
 
     /// Bytes of an encoded page.
     pub(super) fn encoded_bytes(&self) -> usize {
-        match self.types.is_encoded() {
-            true => self.bytes_before(self.here()),
-            false => 0,
-        }
+        self.before(self.here()).bytes * self.positions
     }
 
     /// Tiles of all heads of a page.
     pub(super) fn forms(&self) -> usize {
         self.before(self.here()).heads * self.tiles()
-    }
-
-    fn bytes_before(&self, layer: usize) -> usize {
-        (0..layer).map(|layer| self.layer(layer)).map(|l| l.n_head * l.head_bytes()).sum()
     }
 
     /// The lines of a layer in a page.
@@ -234,10 +233,20 @@ impl PageLayout {
 
     /// The bytes of a layer in an encoded page.
     pub(super) fn bytes_of(&self, layer: usize) -> Range<usize> {
-        let begin = self.bytes_before(layer);
-        let own = self.layer(layer);
-        begin..begin + own.n_head * own.head_bytes()
+        let Layer { heads, before } = self.layers[layer];
+        before.bytes * self.positions..before.and(heads, self.types).bytes * self.positions
     }
+}
+
+/// Layers with these heads, each with those before it.
+fn placed(heads: impl Iterator<Item = KvHeads>, types: CacheTypes) -> Vec<Layer> {
+    let mut before = Before::default();
+    let layers = heads.map(|heads| {
+        let layer = Layer { heads, before };
+        before = before.and(heads, types);
+        layer
+    });
+    layers.collect()
 }
 
 /// Layout of the keys and values of one layer in a page.

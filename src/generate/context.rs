@@ -96,6 +96,11 @@ impl Sink for Appended<'_> {
     }
 }
 
+/// How many of `evaluated` tokens a shift of a full context forgets: half of those behind the first `keep`.
+pub fn forgotten(evaluated: usize, keep: usize) -> usize {
+    evaluated.saturating_sub(keep) / 2
+}
+
 impl Model {
     /// An empty context.
     pub fn context(&self, options: &ContextOptions) -> Context {
@@ -285,14 +290,9 @@ impl Context {
         self.tokens.len() + 1 >= self.n_ctx()
     }
 
-    /// How many tokens a shift would forget: half of those behind the first `keep`.
-    fn forgets(&self, keep: usize) -> usize {
-        self.tokens.len().saturating_sub(keep) / 2
-    }
-
     /// True if forgetting makes room.
     pub(super) fn can_shift(&self, keep: usize) -> bool {
-        self.forgets(keep) > 0
+        forgotten(self.tokens.len(), keep) > 0
     }
 
     /// Forgets tokens behind the first `keep` and evaluates the rest again. llama.cpp turns the keys that are there to
@@ -302,7 +302,7 @@ impl Context {
     /// Cancelled: what was evaluated of the rest stays.
     pub(super) fn shift(&mut self, keep: usize) -> Result<(), GenerateError> {
         let start = Instant::now();
-        let from = keep + self.forgets(keep);
+        let from = keep + forgotten(self.tokens.len(), keep);
         let rest = self.tokens.split_off(from);
         self.forget_drafts();
         let kept = self.session.truncate(keep);

@@ -71,6 +71,18 @@ pub enum ResumeError {
     Grammar(#[from] GrammarError),
 }
 
+/// At most `most` of `tokens` behind the first `evaluated`, and the index among them from which on logits are wanted: that
+/// of the last one of all.
+pub fn next_tokens(tokens: &[u32], evaluated: usize, most: usize) -> (&[u32], usize) {
+    let rest = &tokens[evaluated..];
+    let next = &rest[..rest.len().min(most)];
+    let from = match next.len() == rest.len() {
+        true => next.len().saturating_sub(1),
+        false => next.len(),
+    };
+    (next, from)
+}
+
 impl TextMachine {
     /// The continuation of `prompt`, of which nothing was evaluated yet.
     ///
@@ -153,14 +165,8 @@ impl TextMachine {
     /// At most `most` tokens to be evaluated behind the first `evaluated` ones, and the index among them from which on
     /// logits are wanted.
     pub fn wanted(&self, evaluated: usize, most: usize) -> (&[u32], usize) {
-        let rest = &self.tokens[evaluated..];
-        let tokens = &rest[..rest.len().min(most)];
-        let from = match (&self.prompt_logprobs, tokens.len() == rest.len()) {
-            (Some(_), _) => 0,
-            (None, true) => tokens.len().saturating_sub(1),
-            (None, false) => tokens.len(),
-        };
-        (tokens, from)
+        let (tokens, from) = next_tokens(&self.tokens, evaluated, most);
+        (tokens, if self.prompt_logprobs.is_some() { 0 } else { from })
     }
 
     /// Takes in the logits behind the token at `position` of the prompt, which is not its last. A position that was

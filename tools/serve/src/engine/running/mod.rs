@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use trine::Model;
 use trine::generate::speculate::Drafter;
-use trine::generate::{ChooseError, Chooser, End, TextMachine};
+use trine::generate::{ChooseError, Chooser, End, TextMachine, forgotten};
 use trine::step::{Kind, Pooled};
 
 use super::counters::Slot;
@@ -242,7 +242,7 @@ impl Running {
         }
         let full = self.tokens().len() + 1 >= self.n_ctx;
         let keep = self.request.shift.filter(|_| full);
-        let keep = keep.filter(|keep| Window::forgets(self.tokens().len(), *keep) > 0);
+        let keep = keep.filter(|keep| forgotten(self.tokens().len(), *keep) > 0);
         let full = full && keep.is_none();
         let choice = match self.text.choose(logits, full) {
             Ok(choice) => choice,

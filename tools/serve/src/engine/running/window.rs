@@ -1,5 +1,7 @@
 //! The tokens of a full context of which some were forgotten, so that the text goes on.
 
+use trine::generate::{forgotten, next_tokens};
+
 /// The tokens of a context, where they are no more all of the text.
 #[derive(Default)]
 pub(super) struct Window {
@@ -10,11 +12,6 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// How many of `evaluated` tokens a shift forgets: half of those behind the first `keep`, as rgen does.
-    pub(super) fn forgets(evaluated: usize, keep: usize) -> usize {
-        evaluated.saturating_sub(keep) / 2
-    }
-
     /// The tokens; `None`: those of the text.
     pub(super) fn tokens(&self) -> Option<&[u32]> {
         self.tokens.as_deref()
@@ -30,8 +27,8 @@ impl Window {
     /// Forgets tokens behind the first `keep`; the last one was just chosen. The text has had the tokens `all` so far.
     pub(super) fn shift(&mut self, all: &[u32], keep: usize) {
         let tokens = self.tokens.get_or_insert_with(|| all.to_vec());
-        let forgotten = Window::forgets(tokens.len() - 1, keep);
-        tokens.drain(keep..keep + forgotten);
+        let end = keep + forgotten(tokens.len() - 1, keep);
+        tokens.drain(keep..end);
         self.kept = Some(keep);
         self.shifts += 1;
     }
@@ -46,13 +43,9 @@ impl Window {
         self.shifts
     }
 
-    /// At most `most` tokens to be evaluated behind the first `evaluated`, and the index from which on logits are wanted:
-    /// that of the last one.
+    /// [`next_tokens`] of those of the context.
     pub(super) fn wanted(&self, evaluated: usize, most: usize) -> Option<(&[u32], usize)> {
-        let rest = &self.tokens()?[evaluated..];
-        let tokens = &rest[..rest.len().min(most)];
-        let last = usize::from(tokens.len() == rest.len());
-        Some((tokens, tokens.len() - last.min(tokens.len())))
+        Some(next_tokens(self.tokens()?, evaluated, most))
     }
 }
 

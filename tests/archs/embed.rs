@@ -1,7 +1,7 @@
 //! Small random models that make vectors and ranks have the reference's, to the last bit: for every pooling, for texts
 //! of several lengths, alone and several in one step, in four tensor types.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -13,17 +13,11 @@ use trine::{EmbedOptions, RankOptions, Scale, SessionOptions};
 use trine_testkit::archs::{Listing, of_vectors};
 use trine_testkit::sha256;
 
-use crate::{TYPES, quantize};
-
-macro_rules! models {
-    ($($test:ident $name:literal,)*) => {
-        /// All models that make vectors.
-        pub const VECTORS: &[&str] = &[$($name),*];
-        $(#[test] fn $test() { check($name) })*
-    };
-}
+use crate::{TYPES, assert_all_tested, quantize, write_models};
 
 models! {
+    /// All models that make vectors.
+    VECTORS:
     bert "bert",
     bert_rank "bert-rank",
     bert_rank_plain "bert-rank-plain",
@@ -57,19 +51,14 @@ fn golden() -> Value {
 
 #[test]
 fn every_golden_vector_is_tested() {
-    let golden = golden();
-    let names: BTreeSet<&str> = golden["models"].as_object().expect("models").keys().map(String::as_str).collect();
-    assert_eq!(names, VECTORS.iter().copied().collect());
+    assert_all_tested(&golden(), VECTORS);
 }
 
 /// Writes the models for the reference to read, to the directory that `TRINE_ARCHS` names.
 #[test]
 #[ignore = "writes files, see testdata/archs/README.md"]
 fn write_models_that_embed() {
-    let dir = std::env::var_os("TRINE_ARCHS").expect("TRINE_ARCHS names no directory");
-    for name in VECTORS {
-        fs::write(Path::new(&dir).join(format!("{name}.gguf")), listing(name).file()).expect("a writable directory");
-    }
+    write_models(VECTORS.iter().map(|name| (*name, listing(name).file())));
 }
 
 #[track_caller]

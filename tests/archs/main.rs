@@ -4,6 +4,15 @@
 //! proves that it is the file which the reference evaluated.
 #![allow(missing_docs)]
 
+/// The models of a list, each with a test of its name.
+macro_rules! models {
+    ($(#[$doc:meta])* $list:ident: $($test:ident $name:literal,)*) => {
+        $(#[$doc])*
+        pub const $list: &[&str] = &[$($name),*];
+        $(#[test] fn $test() { check($name) })*
+    };
+}
+
 mod cache;
 mod docs;
 mod embed;
@@ -21,10 +30,12 @@ mod ternary;
 mod turned;
 mod turned_golden;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
 use golden::Golden;
+use serde_json::Value;
 use trine::model::{LoadOptions, Model};
 use trine::pool::Pool;
 use trine::quant::{Fallback, Plan, Recipe, RunOptions, Target};
@@ -39,14 +50,8 @@ const NOT_YET: &[&str] = &[];
 /// Tensor types the models are evaluated in; the first is that of the files as they are made.
 const TYPES: [&str; 4] = ["F32", "F16", "Q8_0", "Q4_K_M"];
 
-macro_rules! models {
-    ($($test:ident $name:literal,)*) => {
-        const MODELS: &[&str] = &[$($name),*];
-        $(#[test] fn $test() { check($name) })*
-    };
-}
-
 models! {
+    MODELS:
     afmoe_moe "afmoe-moe",
     apertus_long "apertus-long",
     arcee_dense "arcee-dense",
@@ -248,6 +253,20 @@ fn write_the_models() {
             let file = Path::new(&dir).join(format!("{name}.gguf"));
             fs::write(file, made(name)).expect("a writable directory");
         }
+    }
+}
+
+/// Asserts that the models of a file of golden values are those of a list.
+fn assert_all_tested(golden: &Value, models: &[&str]) {
+    let names: BTreeSet<&str> = golden["models"].as_object().expect("models").keys().map(String::as_str).collect();
+    assert_eq!(names, models.iter().copied().collect());
+}
+
+/// Writes models for a reference program to read, to the directory that `TRINE_ARCHS` names.
+fn write_models<'a>(models: impl IntoIterator<Item = (&'a str, Vec<u8>)>) {
+    let dir = std::env::var_os("TRINE_ARCHS").expect("TRINE_ARCHS names no directory");
+    for (name, file) in models {
+        fs::write(Path::new(&dir).join(format!("{name}.gguf")), file).expect("a writable directory");
     }
 }
 

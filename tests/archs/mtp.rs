@@ -1,8 +1,6 @@
 //! Heads for multi-token prediction have the reference's logits, to the last bit, and drafts by them change no text.
 
-use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
@@ -14,17 +12,11 @@ use trine::{Context, ContextOptions, DraftOptions, DraftSource, GenerateOptions,
 use trine_testkit::archs::{Listing, agreeing, with_heads};
 use trine_testkit::sha256;
 
-use crate::{TYPES, quantize};
-
-macro_rules! models {
-    ($($test:ident $name:literal,)*) => {
-        /// All models with heads.
-        const HEADS: &[&str] = &[$($name),*];
-        $(#[test] fn $test() { check($name) })*
-    };
-}
+use crate::{TYPES, assert_all_tested, quantize, write_models};
 
 models! {
+    /// All models with heads.
+    HEADS:
     cohere2moe "cohere2moe",
     deepseek2 "deepseek2",
     deepseek32 "deepseek32",
@@ -53,19 +45,14 @@ fn tokens() -> Vec<u32> {
 
 #[test]
 fn every_golden_head_is_tested() {
-    let golden = golden();
-    let names: BTreeSet<&str> = golden["models"].as_object().expect("models").keys().map(String::as_str).collect();
-    assert_eq!(names, HEADS.iter().copied().collect());
+    assert_all_tested(&golden(), HEADS);
 }
 
 /// Writes the models for the reference to read, to the directory that `TRINE_ARCHS` names.
 #[test]
 #[ignore = "writes files, see testdata/archs/README.md"]
 fn write_models_with_heads() {
-    let dir = std::env::var_os("TRINE_ARCHS").expect("TRINE_ARCHS names no directory");
-    for name in HEADS {
-        fs::write(Path::new(&dir).join(format!("{name}.gguf")), listing(name).file()).expect("a writable directory");
-    }
+    write_models(HEADS.iter().map(|name| (*name, listing(name).file())));
 }
 
 /// A model of `bytes` with its head.

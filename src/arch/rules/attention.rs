@@ -54,7 +54,7 @@ pub struct Attention {
 pub enum SharedKeys {
     /// None.
     None,
-    /// Those from this one on.
+    /// The layers from this one on.
     From(u32),
     /// The last ones, as many as the key `attention.shared_kv_layers` says.
     Last,

@@ -1,8 +1,8 @@
 //! Speculative decoding: tokens are drafted cheaply and verified together.
 //!
 //! A draft comes from a [`DraftSource`]: the same any-precision file at a narrow width, a second, smaller model, the
-//! model's own head for multi-token prediction, or the text itself. Its tokens are evaluated together at the width of the text, which takes little longer than one of them
-//! where the time goes into reading weights. The caller chooses every token from these logits, which have the bits of
+//! model's own head for multi-token prediction, or the text itself. Its tokens are evaluated together at the width of the
+//! text, which takes little longer than one of them where the time goes into reading weights. The caller chooses every token from these logits, which have the bits of
 //! a token evaluated by itself; drafts that agree with the choices were evaluated already. So the text is the one
 //! without drafts, whatever the source and the sampler. What was drafted in vain is forgotten; a recurrent state, of
 //! which no part can be forgotten, goes back to where it was before the draft.

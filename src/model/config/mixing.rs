@@ -48,7 +48,7 @@ pub struct Counts {
     pub n_head: usize,
     pub n_head_kv: usize,
     pub n_ff: usize,
-    /// Those of every block, where they may differ; empty where all have the same.
+    /// The heads and widths of every block, where they may differ; empty where all have the same.
     pub own: Vec<OwnCounts>,
     blocks: Vec<Parts>,
 }

@@ -15,7 +15,7 @@ impl Config {
     /// attends and has a feed-forward network, in models with recurrent layers too.
     ///
     /// # Errors
-    /// What the metadata says of the head makes no sense.
+    /// Metadata of the head that makes no sense.
     pub(in crate::model) fn of_head(&self, file: &dyn Header, block: usize) -> Result<Config, ModelError> {
         let mut keys = Keys { meta: file.meta(), prefix: self.arch.name, layers: self.n_block, problems: Vec::new() };
         let mut config = Config::from_keys(&mut keys, self.arch, file, self.n_block);

@@ -66,7 +66,7 @@ pub struct SharedEnds {
 }
 
 impl SharedEnds {
-    /// Those among `ends`.
+    /// The ends of a model that its heads share.
     pub fn of(ends: &Ends) -> SharedEnds {
         let Ends { embedding, output, output_norm, .. } = ends;
         SharedEnds { embedding: embedding.clone(), output: output.clone(), output_norm: output_norm.clone() }

@@ -12,7 +12,7 @@ struct Heads {
 }
 
 impl Heads {
-    /// Those of `model`; `None` where its keys name none.
+    /// The heads of `model`; `None` where its keys name none.
     fn of(model: &ModelFile, arch: &str) -> Option<Heads> {
         let count = |key: &str| model.meta().get_u32(&format!("{arch}.{key}")).ok().flatten();
         let (all, blocks) = (count("block_count")?, count("nextn_predict_layers").filter(|&n| n > 0)?);

@@ -5,6 +5,8 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
+use trine_compat_tests::programs::path_of;
+
 use super::run::{Worker, words};
 
 /// Tools, command lines and the files that they make.
@@ -81,7 +83,7 @@ pub fn disks_and_limits(worker: &mut Worker) {
         let (tool, line, target) = worker.one_of(RUNS);
         match worker.below(if disk { 5 } else { 4 }) {
             0 => {
-                let shell = format!("ulimit -v {};", 20_000 + worker.below(900_000));
+                let shell = format!("ulimit -v {};", room_to_start(tool) + worker.below(900_000));
                 let mut command = worker.command(&shell, tool, &words(line));
                 worker.judge(&mut command, target, &shell);
             }
@@ -99,6 +101,13 @@ pub fn disks_and_limits(worker: &mut Worker) {
             _ => small_disk(worker, (tool, line, target)),
         }
     }
+}
+
+/// The least limit of addresses, in KiB, under which the system can map a tool: it ends a program that it has no room
+/// for by SIGSEGV before the first instruction.
+fn room_to_start(tool: &str) -> usize {
+    let program = fs::metadata(path_of(tool)).expect("a tool that was built").len();
+    program as usize / 1024 + 1000
 }
 
 fn may_mount() -> bool {
@@ -126,7 +135,7 @@ fn small_disk(worker: &mut Worker, (tool, line, target): (&str, &str, Option<&st
     let mut command = Command::new("unshare");
     command
         .args(["-rm", "sh", "-c", &script])
-        .arg(trine_compat_tests::programs::path_of(tool))
+        .arg(path_of(tool))
         .args(line)
         .current_dir(worker.dir.path())
         .stdin(Stdio::null())

@@ -46,7 +46,7 @@ fn prepare(worker: &Worker) {
 
 /// Full and closed streams.
 pub fn streams(worker: &mut Worker) {
-    while worker.has_time() {
+    while worker.goes_on() {
         prepare(worker);
         let (tool, line, target) = worker.one_of(RUNS);
         let mut command = worker.command("", tool, &words(line));
@@ -78,7 +78,7 @@ pub fn disks_and_limits(worker: &mut Worker) {
     if !disk && worker.number == 0 {
         println!("SKIPPED: a small disk cannot be mounted here");
     }
-    while worker.has_time() {
+    while worker.goes_on() {
         prepare(worker);
         let (tool, line, target) = worker.one_of(RUNS);
         match worker.below(if disk { 5 } else { 4 }) {

@@ -89,7 +89,7 @@ fn options(name: &str) -> Vec<String> {
     found
 }
 
-/// Attacks until the time is over, options in turn.
+/// Attacks by options in turn.
 pub fn part(worker: &mut Worker) {
     let bases = worker.bases;
     fs::write(worker.path("m.gguf"), &bases.model.bytes).expect("a file");
@@ -100,7 +100,7 @@ pub fn part(worker: &mut Worker) {
     for (name, ..) in TOOLS {
         known.entry(name).or_insert_with(|| options(name));
     }
-    while worker.has_time() {
+    while worker.goes_on() {
         let (name, line, target) = worker.one_of(TOOLS);
         let all = &known[name];
         let option = all[worker.below(all.len())].clone();

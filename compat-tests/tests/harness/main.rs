@@ -32,7 +32,9 @@ fn main() {
 
 #[cfg(target_os = "linux")]
 fn main() -> std::process::ExitCode {
-    use run::{Options, Part};
+    use std::time::Duration;
+
+    use run::{Length, Options, Part};
     let args: Vec<String> = std::env::args().skip(1).collect();
     if args.iter().any(|a| a == "--list") {
         return std::process::ExitCode::SUCCESS;
@@ -40,27 +42,26 @@ fn main() -> std::process::ExitCode {
     let long = args.iter().any(|a| a == "--long");
     let seed = args.iter().position(|a| a == "--seed");
     let seed = seed.and_then(|i| args.get(i + 1)?.parse().ok()).unwrap_or(1);
-    // Seconds of two processors; the long form is an hour in all.
-    let parts: [(&str, u64, Part); 5] = [
-        ("mutation", 5, mutation::part),
-        ("storms", 2, storms::part),
-        ("streams", 2, faults::streams),
-        ("disks-and-limits", 2, faults::disks_and_limits),
-        ("numbers", 1, flags::part),
+    // Attacks of each worker in the short form, and minutes in the long one.
+    let parts: [(&str, u64, u64, Part); 5] = [
+        ("mutation", 600, 25, mutation::part),
+        ("storms", 40, 10, storms::part),
+        ("streams", 140, 10, faults::streams),
+        ("disks-and-limits", 110, 10, faults::disks_and_limits),
+        ("numbers", 200, 5, flags::part),
     ];
-    let all: u64 = parts.iter().map(|p| p.1).sum();
     let wanted = |name: &str| {
         let named = parts.iter().any(|p| args.iter().any(|a| a == p.0));
         !named || args.iter().any(|a| a == name)
     };
     let bases = bases::Bases::new();
     let mut failed = 0;
-    for (name, share, part) in parts {
+    for (name, attacks, minutes, part) in parts {
         if !wanted(name) {
             continue;
         }
-        let seconds = if long { share * 3600 / all } else { share };
-        let counts = run::in_parallel(Options { seed, seconds }, &bases, part);
+        let length = if long { Length::Time(Duration::from_secs(60 * minutes)) } else { Length::Attacks(attacks) };
+        let counts = run::in_parallel(Options { seed, length }, &bases, part);
         println!("harness {name}: {counts}");
         failed += counts.failed;
     }

@@ -50,13 +50,13 @@ const ON_CHECKPOINTS: &[(&str, &str, Option<&str>)] = &[
     ("rconvert", "--dry-run --json folder", None),
 ];
 
-/// Attacks until the time is over.
+/// Attacks by damaged files.
 pub fn part(worker: &mut Worker) {
     let bases = worker.bases;
     fs::write(worker.path("t.txt"), &bases.text).expect("a file");
     fs::write(worker.path("m.gguf"), &bases.model.bytes).expect("a file");
     fs::create_dir(worker.path("folder")).expect("a folder");
-    while worker.has_time() {
+    while worker.goes_on() {
         let kind = worker.below(10);
         let runs = match kind {
             0..6 => {

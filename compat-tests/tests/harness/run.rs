@@ -24,13 +24,21 @@ const HANG: Duration = Duration::from_secs(60);
 /// Most memory of a run in KiB.
 const MEMORY: u64 = 500 * 1000;
 
-/// One part of the harness: it goes on until its time is over.
+/// One part of the harness: it goes on for as long as it is asked to.
 pub type Part = fn(&mut Worker);
 
 #[derive(Clone, Copy)]
 pub struct Options {
     pub seed: u64,
-    pub seconds: u64,
+    pub length: Length,
+}
+
+/// The length of a part.
+#[derive(Clone, Copy)]
+pub enum Length {
+    /// Attacks of each worker: which ones they are depends on no machine.
+    Attacks(u64),
+    Time(Duration),
 }
 
 #[derive(Clone, Copy, Default)]
@@ -55,7 +63,8 @@ pub struct Worker<'a> {
     /// Which of the threads, from 0.
     pub number: usize,
     pub counts: Counts,
-    end: Instant,
+    begun: Instant,
+    length: Length,
 }
 
 /// Threads that attack side by side.
@@ -73,7 +82,8 @@ pub fn in_parallel(options: Options, bases: &Bases, part: Part) -> Counts {
                         bases,
                         number,
                         counts: Counts::default(),
-                        end: Instant::now() + Duration::from_secs(options.seconds),
+                        begun: Instant::now(),
+                        length: options.length,
                     };
                     part(&mut worker);
                     worker.counts
@@ -101,8 +111,11 @@ pub struct Done {
 }
 
 impl Worker<'_> {
-    pub fn has_time(&self) -> bool {
-        Instant::now() < self.end
+    pub fn goes_on(&self) -> bool {
+        match self.length {
+            Length::Attacks(attacks) => self.counts.tried < attacks,
+            Length::Time(time) => self.begun.elapsed() < time,
+        }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {

@@ -18,7 +18,7 @@ const RUNS: &[(&str, &str, &str)] = &[
     ("rconvert", "folder out.gguf", "out.gguf"),
 ];
 
-/// Attacks until the time is over.
+/// Attacks by damaged files.
 pub fn part(worker: &mut Worker) {
     let bases = worker.bases;
     fs::write(worker.path("m.gguf"), &bases.model.bytes).expect("a file");
@@ -35,7 +35,7 @@ pub fn part(worker: &mut Worker) {
             fs::read(worker.path(target)).expect("a file")
         })
         .collect();
-    while worker.has_time() {
+    while worker.goes_on() {
         let which = worker.below(RUNS.len());
         let (tool, line, target) = RUNS[which];
         fs::write(worker.path(target), OLD).expect("a file");

@@ -89,6 +89,7 @@ pub use cancel::CancelToken;
 #[cfg(feature = "chat")]
 pub use chat::{ChatTemplate, Message, Role};
 pub use error::Error;
+pub use exec::Offload;
 pub use generate::speculate::DraftSource;
 #[cfg(feature = "chat")]
 pub use generate::{Answer, Chat};

@@ -3,6 +3,7 @@
 //! The [`Processor`] has every operation. A GPU ([`Offload`]) takes the last blocks of a model where it has a kernel for
 //! each of their operations, which is found by asking it; so does [`gradient`], which runs programs backwards.
 
+mod behind;
 #[cfg(feature = "cuda")]
 mod device;
 pub mod gradient;
@@ -10,10 +11,9 @@ pub mod gradient;
 mod left_out;
 mod processor;
 
-#[cfg(feature = "cuda")]
-pub(crate) use device::Offloaded;
-#[cfg(feature = "cuda")]
-pub use device::{Angles, Offload, Recorded, Recording, Start};
 #[cfg(not(feature = "cuda"))]
-pub use left_out::Offload;
+use left_out as device;
+
+pub use behind::Behind;
+pub use device::{DeviceError, Limits, Offload, Offloaded, OnDevice, Recording, Running, check};
 pub use processor::{Cancelled, PassOptions, Processor, Profile, Ropes};

@@ -9,6 +9,7 @@ use trine_formats::widely::WidelyError;
 
 use super::Problem;
 use crate::arch::Missing;
+use crate::exec::DeviceError;
 
 /// Problems that a message spells out. One mistake, such as a wrong width, shows in every tensor of a
 /// model, and a line of a thousand of them tells less than its start.
@@ -81,7 +82,7 @@ pub enum ModelError {
     Cache(String),
     /// A part of the model that a GPU was to run and cannot.
     #[error("{0}; --device cpu needs no GPU, and -ngl leaves the first layers on the processor")]
-    Offload(String),
+    Offload(DeviceError),
     /// A file of low-rank weights or directions that is none, or none for this model.
     #[error("adapter {path}: {what}", path = .path.display())]
     Adapter {
@@ -93,7 +94,7 @@ pub enum ModelError {
 }
 
 /// Why a model cannot run at a width.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WidthError {
     /// The file has others.
     #[error(transparent)]

@@ -11,7 +11,6 @@ mod load;
 mod lora;
 mod lower;
 mod mtp;
-#[cfg(feature = "cuda")]
 mod offloaded;
 mod options;
 mod path;
@@ -19,7 +18,6 @@ mod problem;
 #[cfg(test)]
 pub(crate) mod toy;
 
-#[cfg(feature = "cuda")]
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -82,7 +80,6 @@ struct Inner {
     offload: Option<Offload>,
     /// Where the products of the GPU are those of [`NumberPath::Fast`], the names of the matrices that the file calls
     /// pruned.
-    #[cfg(feature = "cuda")]
     halves: Option<BTreeSet<String>>,
 }
 
@@ -108,7 +105,6 @@ impl Inner {
             cache: self.cache,
             added: Vec::new(),
             offload: None,
-            #[cfg(feature = "cuda")]
             halves: None,
         }
     }
@@ -133,7 +129,6 @@ impl Model {
         if options.number_path == NumberPath::Fast && layers == 0 {
             return Err(ModelError::NoGpu);
         }
-        #[cfg(feature = "cuda")]
         let halves = match options.number_path {
             NumberPath::Fast => Some(trine_formats::pruned::read(file.meta())?),
             _ => None,
@@ -194,13 +189,11 @@ impl Model {
             cache: options.cache.stored(),
             added: added.map(Adapter::path).collect(),
             offload,
-            #[cfg(feature = "cuda")]
             halves,
         };
         let head = mtp.and_then(|mtp| mtp.ready(inner.processor.isa, &inner.processor.ropes));
         inner.mtp = head.map(|(config, program, processor)| Model::of(inner.head(config, program, processor)));
         let model = Model::of(inner);
-        #[cfg(feature = "cuda")]
         model.check_offload()?;
         Ok(model)
     }

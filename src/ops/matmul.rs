@@ -221,6 +221,15 @@ impl Matrix {
         }
     }
 
+    /// The kind of weights that have a form of their own beside the file's types, in words; `None` of others.
+    pub fn special(&self) -> Option<&'static str> {
+        match &self.weights {
+            Weights::Planes(_) => Some("any-precision"),
+            Weights::Widely(_) => Some("widely linear"),
+            Weights::Rows { .. } | Weights::Packed(_) => None,
+        }
+    }
+
     /// The packed form; `None` where there is none, or a scale of the whole tensor beside it.
     pub(super) fn as_packed(&self) -> Option<&PackedMatrix> {
         match &self.weights {

@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use super::device::{Behind, OnDevice, Running};
 use super::sink::{Logits, Sink};
 use crate::cancel::CancelToken;
-use crate::exec::{Cancelled, PassOptions, Profile};
+use crate::exec::{Behind, Cancelled, DeviceError, OnDevice, PassOptions, Profile, Running};
 use crate::kv::{self, Mark, OutOfPages, PagePool, Sequence};
 use crate::model::{Model, WidthError};
 use crate::ops::observe::ActivationObserver;
@@ -103,8 +102,8 @@ pub enum StepError {
     #[error(transparent)]
     OutOfPages(#[from] OutOfPages),
     /// The model does not have the width.
-    #[error("{0}")]
-    Width(String),
+    #[error(transparent)]
+    Width(#[from] WidthError),
     /// A sequence of another model.
     #[error("the sequence of segment {0} belongs to a model of another shape")]
     ForeignSequence(usize),
@@ -112,19 +111,16 @@ pub enum StepError {
     #[error("the step was cancelled")]
     Cancelled,
     /// The GPU that runs some of the model has no room, or fails. Logits that were handed out before are right.
-    #[error("{0}")]
-    Device(String),
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// Activations of operations on a GPU.
+    #[error("what is multiplied with weights on a GPU is not seen; use --device cpu")]
+    Unseen,
 }
 
 impl From<Cancelled> for StepError {
     fn from(_: Cancelled) -> StepError {
         StepError::Cancelled
-    }
-}
-
-impl From<WidthError> for StepError {
-    fn from(e: WidthError) -> StepError {
-        StepError::Width(e.to_string())
     }
 }
 
@@ -153,8 +149,13 @@ impl Engine {
     /// # Errors
     /// More memory than the GPU has, by a table of what is needed; a GPU that fails.
     pub fn prepare(&self, n_ubatch: usize) -> Result<(), StepError> {
-        let running = self.device.running(&self.model, &self.pages, n_ubatch);
-        running.map(|_| ()).map_err(StepError::Device)
+        self.running(n_ubatch)?;
+        Ok(())
+    }
+
+    /// The GPU that runs some of the model, with memory for passes of `rows` rows.
+    fn running(&self, rows: usize) -> Result<Option<Running<'_>>, DeviceError> {
+        self.device.running(&self.pages, rows, |limits| self.model.start(limits))
     }
 
     /// The model.
@@ -212,11 +213,9 @@ impl Engine {
         if !self.model.makes_logits() && segments.iter().enumerate().any(wants_logits) {
             return Err(StepError::NoLogits);
         }
-        let running = self.device.running(&self.model, &self.pages, options.n_ubatch);
-        let mut device = running.map_err(StepError::Device)?;
+        let mut device = self.running(options.n_ubatch)?;
         if options.observer.is_some() && device.is_some() {
-            let what = "what is multiplied with weights on a GPU is not seen; use --device cpu";
-            return Err(StepError::Device(what.to_owned()));
+            return Err(StepError::Unseen);
         }
         let n_ubatch = match &mut device {
             Some(device) => options.n_ubatch.min(device.rows()),
@@ -331,11 +330,10 @@ impl Engine {
         let residual = self.model.residual(&tokens, &mut parts, options)?;
         let mut stream = Vec::new();
         if let Some(device) = &mut device {
-            let behind = Behind { tokens: &tokens, rows: &residual, n_ctx: options.n_ctx };
-            let done = device.pass(&self.model, &behind, &parts);
-            done.map_err(StepError::Device)?;
+            let angles = |kind, position| self.model.angles(kind, options.n_ctx, position);
+            device.pass(&Behind { tokens: &tokens, rows: &residual, angles: &angles }, &parts)?;
             if !hidden.is_empty() {
-                stream = device.stream().map_err(StepError::Device)?;
+                stream = device.stream()?;
             }
         }
         for part in parts {
@@ -359,7 +357,10 @@ impl Engine {
         match device {
             Some(device) => {
                 let rows: Vec<usize> = wanted.iter().map(|(row, ..)| *row).collect();
-                device.logits(&self.model, &rows, &mut heard).map_err(StepError::Device)?;
+                device.logits(&rows, &mut |i, logits| {
+                    self.model.bound(logits);
+                    heard(i, logits);
+                })?;
             }
             None => self.model.logits(&rows(&wanted), options, &mut heard),
         }

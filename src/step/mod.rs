@@ -11,11 +11,6 @@
 //! [`Engine`] is what a server stands on, [`PrefixTree`] remembers what was evaluated for the next sequence that begins
 //! alike; [`Session`] is the convenience of one sequence.
 
-#[cfg(feature = "cuda")]
-mod device;
-#[cfg(not(feature = "cuda"))]
-#[path = "no_device.rs"]
-mod device;
 mod engine;
 mod pooling;
 mod prefix;

@@ -112,7 +112,7 @@ pub const HOUSE: House = House {
         },
         Word {
             starts: &["trine_cuda"],
-            place: Place::Only(&["src/exec/device", "src/model/offloaded", "src/step/device", "tools/src", "compat-tests"]),
+            place: Place::Only(&["src/exec/device", "tools/src", "compat-tests"]),
             why: "GPU code is behind the feature cuda",
         },
         Word {

@@ -5,7 +5,6 @@ use std::fs;
 use trine::model::{LoadOptions, Model};
 use trine_compat_tests::models;
 use trine_compat_tests::ptx::Emulated;
-use trine_cuda::program::ProgramError;
 use trine_formats::gguf::ModelFile;
 use trine_testkit::{is_long, names_in, testdata};
 
@@ -157,10 +156,11 @@ fn architectures_have_the_bits_of_the_cpu_or_are_refused() {
         let Some((model, file)) = made(&listing) else {
             continue;
         };
-        match model.record(limits(TOKENS.len()), 0) {
-            Ok(_) => {}
-            Err(ProgramError::Missing(what)) => {
-                assert!(!what.is_empty() && !what.contains('\n'), "{name}: {what}");
+        match model.check_on_device(limits(TOKENS.len()), 0) {
+            Ok(()) => {}
+            Err(e) if e.is_missing() => {
+                let what = e.to_string();
+                assert!(!what.contains('\n'), "{name}: {what}");
                 continue;
             }
             Err(e) => panic!("{name}: {e}"),

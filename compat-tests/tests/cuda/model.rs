@@ -228,7 +228,7 @@ fn activations_in_half_precision_are_near_and_no_batch_changes_their_bits() {
 fn what_has_no_kernel_is_refused_by_name() {
     // Weights in the layouts of the CPU, of a model that was not loaded for a GPU.
     let packed = on_cpu(&file(TRILM, "TQ2_0"));
-    let refused = packed.record(limits(1), 0).err();
+    let refused = packed.check_on_device(limits(1), 0).err();
     // A processor without packed layouts leaves them as they are.
     if let Some(refused) = refused {
         let text = refused.to_string();

@@ -3,7 +3,8 @@
 mod experts;
 mod offload;
 mod record;
+mod running;
 mod tape;
 
-pub(crate) use offload::Offloaded;
-pub use offload::{Angles, Offload, Recorded, Recording, Start};
+pub use offload::{DeviceError, Limits, Offload, Offloaded, Recording, check};
+pub use running::{OnDevice, Running};

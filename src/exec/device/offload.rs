@@ -3,11 +3,32 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use trine_cuda::program::{self as gpu, Limits, Weights};
-use trine_cuda::run::{Host, Passes};
+use trine_cuda::program::{self as gpu, ProgramError, Weights};
+use trine_cuda::run::{Failure, Host, Passes};
 
+use crate::exec::processor::Processor;
 use crate::kv::CacheTypes;
-use crate::program::RopeKind;
+use crate::program::{Program, RopeKind};
+
+pub use trine_cuda::program::Limits;
+
+/// Why a GPU does not run its part of a model, in one line.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DeviceError {
+    /// An operation without a kernel, by name, or sizes that a GPU does not have.
+    #[error(transparent)]
+    Program(#[from] ProgramError),
+    /// It has not the memory, which a table of what the model needs shows, or it fails.
+    #[error(transparent)]
+    Run(#[from] Failure),
+}
+
+impl DeviceError {
+    /// True if it has no kernel for an operation of the model.
+    pub fn is_missing(&self) -> bool {
+        matches!(self, DeviceError::Program(ProgramError::Missing(_)))
+    }
+}
 
 /// A GPU, and how much of a model it runs.
 #[derive(Clone, Debug)]
@@ -25,20 +46,34 @@ impl Offload {
         (blocks + 1).saturating_sub(self.layers)
     }
 
-    /// Starts recorded blocks.
+    /// Starts the blocks of a program that the GPU runs, with memory for passes within the limits of `options`.
     ///
     /// # Errors
-    /// More memory than the GPU has, by a table of what the model needs, and what the device says. One line.
-    pub(crate) fn start(&self, recorded: Recorded<'_>) -> Result<Offloaded, String> {
-        let Recorded { program, weights, start, angles } = recorded;
-        let passes = self.device.start(program, &weights).map_err(|e| e.to_string())?;
+    /// As [`check`]; more memory than the GPU has, by a table of what the model needs, and what the device says.
+    pub fn start(
+        &self,
+        processor: &Processor,
+        program: &Program,
+        options: Recording<'_>,
+    ) -> Result<Offloaded, DeviceError> {
+        let Recorded { program, weights, start, angles } = processor.record(program, options)?;
+        let passes = self.device.start(program, &weights)?;
         Ok(Offloaded { passes, start, ropes: angles })
     }
 }
 
+/// Checks that a GPU has a kernel for each operation of its part. Nothing is allocated there.
+///
+/// # Errors
+/// The first operation that no kernel does, by name; sizes that a GPU does not have.
+pub fn check(processor: &Processor, program: &Program, options: Recording<'_>) -> Result<(), DeviceError> {
+    processor.record(program, options)?;
+    Ok(())
+}
+
 /// The input of a recorded program's passes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Start {
+pub(super) enum Start {
     /// Tokens.
     Tokens,
     /// The residual stream that the operations before the program's make of them.
@@ -46,7 +81,7 @@ pub enum Start {
 }
 
 /// A model's last blocks as launches of a GPU, and what they want.
-pub struct Recorded<'a> {
+pub(super) struct Recorded<'a> {
     /// The launches.
     pub program: gpu::Program,
     /// Its weights, laid out when they are asked for.
@@ -59,7 +94,7 @@ pub struct Recorded<'a> {
 
 /// Which of a model's position embeddings each table of angles holds.
 #[derive(Clone, Debug)]
-pub struct Angles(pub(super) Vec<RopeKind>);
+pub(super) struct Angles(pub(super) Vec<RopeKind>);
 
 impl Angles {
     /// The position embedding in table number `kind`.
@@ -69,13 +104,13 @@ impl Angles {
 }
 
 /// The last blocks of a model, with their memory on a GPU.
-pub(crate) struct Offloaded {
+pub struct Offloaded {
     /// Runs their passes.
-    pub passes: Box<dyn Passes>,
+    pub(super) passes: Box<dyn Passes>,
     /// The input of its passes.
-    pub start: Start,
+    pub(super) start: Start,
     /// The position embedding of each of its tables.
-    pub ropes: Angles,
+    pub(super) ropes: Angles,
 }
 
 /// How a program is recorded.

@@ -15,7 +15,11 @@ impl Processor {
     ///
     /// # Errors
     /// The first operation that no kernel does, by name; sizes that a GPU does not have.
-    pub fn record<'a>(&'a self, program: &'a Program, options: Recording<'a>) -> Result<Recorded<'a>, ProgramError> {
+    pub(super) fn record<'a>(
+        &'a self,
+        program: &'a Program,
+        options: Recording<'a>,
+    ) -> Result<Recorded<'a>, ProgramError> {
         let Recording { limits, first, cache, halves } = options;
         if cache != CacheTypes::HALVES {
             let CacheTypes { keys, values } = cache;

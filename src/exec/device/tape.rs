@@ -75,9 +75,10 @@ impl<'a> Tape<'a> {
         let (matrix, name) = (self.processor.matrix(id), &self.program.matrix(id).tensor);
         let Some((data, scale)) = matrix.stored() else {
             let ty = matrix.ty;
-            return missing(format!(
-                "weights in the layouts of the CPU ({name}, {ty}); load the model without packing"
-            ));
+            return missing(match matrix.special() {
+                Some(what) => format!("{what} weights ({name})"),
+                None => format!("weights in the layouts of the CPU ({name}, {ty}); load the model without packing"),
+            });
         };
         Ok(Matrix { name, ty: matrix.ty, rows: matrix.rows, columns: matrix.cols, data, scale })
     }

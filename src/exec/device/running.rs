@@ -1,13 +1,12 @@
 //! The part of a pass that a GPU runs.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use trine_cuda::program::Limits;
 use trine_cuda::run::{Input, Part};
 
-use crate::exec::{Offloaded, Start};
-use crate::kv::{self, PagePool};
-use crate::model::Model;
+use super::offload::{DeviceError, Limits, Offloaded, Start};
+use crate::exec::behind::Behind;
+use crate::kv::{PagePool, SequenceRows};
 
 /// Rows of logits that are computed together, as on the processor.
 const LOGITS_AT_ONCE: usize = 32;
@@ -17,27 +16,24 @@ const MOST_ROWS: usize = 2048;
 /// The GPU part of an engine: keys and values in the engine's pages, and memory for passes. It is allocated at its
 /// first use.
 #[derive(Clone, Default)]
-pub(super) struct OnDevice(Arc<Mutex<Option<Offloaded>>>);
+pub struct OnDevice(Arc<Mutex<Option<Offloaded>>>);
 
 /// The GPU of an engine while a step uses it.
-pub(super) struct Running<'a>(MutexGuard<'a, Option<Offloaded>>);
-
-/// A pass behind the blocks that the processor runs.
-pub(super) struct Behind<'a> {
-    pub tokens: &'a [u32],
-    /// Residual stream behind those blocks, `[tokens][n_embd]`.
-    pub rows: &'a [f32],
-    pub n_ctx: usize,
-}
+pub struct Running<'a>(MutexGuard<'a, Option<Offloaded>>);
 
 impl OnDevice {
-    /// The GPU of the engine of `model` and `pages`, with memory for passes of `rows` rows; `None` where nothing is
-    /// offloaded.
+    /// The GPU of an engine with `pages`, with memory for passes of `rows` rows; `None` where `start` says that it runs
+    /// nothing.
     ///
     /// # Errors
-    /// More memory than the GPU has, and what it says. One line.
-    pub fn running(&self, model: &Model, pages: &PagePool, rows: usize) -> Result<Option<Running<'_>>, String> {
-        let mut state = self.0.lock().unwrap_or_else(|e| e.into_inner());
+    /// More memory than the GPU has, and what it says.
+    pub fn running(
+        &self,
+        pages: &PagePool,
+        rows: usize,
+        start: impl FnOnce(Limits) -> Option<Result<Offloaded, DeviceError>>,
+    ) -> Result<Option<Running<'_>>, DeviceError> {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if state.is_none() {
             let page = pages.layout().positions;
             let limits = Limits {
@@ -47,7 +43,7 @@ impl OnDevice {
                 page,
                 pages: pages.budget(),
             };
-            *state = model.start(limits).transpose()?;
+            *state = start(limits).transpose()?;
         }
         Ok(state.is_some().then_some(Running(state)))
     }
@@ -66,12 +62,12 @@ impl Running<'_> {
     /// Runs the model's last blocks over the rows of `parts`. Keys and values are left in the pages of the sequences.
     ///
     /// # Errors
-    /// The device's message, in one line.
-    pub fn pass(&mut self, model: &Model, behind: &Behind<'_>, parts: &[kv::SequenceRows<'_>]) -> Result<(), String> {
+    /// What the device says.
+    pub fn pass(&mut self, behind: &Behind<'_>, parts: &[SequenceRows<'_>]) -> Result<(), DeviceError> {
         let Offloaded { passes, start, ropes } = self.offloaded();
         for part in parts {
             if let Some((from, to)) = part.seq.copied_page() {
-                passes.copy_page(from, to).map_err(|e| e.to_string())?;
+                passes.copy_page(from, to)?;
             }
         }
         let pages: Vec<Vec<u32>> = parts.iter().map(|p| p.seq.page_numbers()).collect();
@@ -83,24 +79,21 @@ impl Running<'_> {
             Start::Rows => Input::Rows(behind.rows),
         };
         let angles = |kind: usize, position: usize| match ropes.of(kind) {
-            Some(kind) => model.angles(kind, behind.n_ctx, position),
+            Some(kind) => (behind.angles)(kind, position),
             None => Vec::new(),
         };
-        let done = passes.pass(input, &parts, &angles);
-        done.map_err(|e| e.to_string())
+        Ok(passes.pass(input, &parts, &angles)?)
     }
 
     /// Calls `sink` with the number and the logits of each row in `rows` of the last pass, in order.
     ///
     /// # Errors
-    /// The device's message, in one line.
-    pub fn logits(&mut self, model: &Model, rows: &[usize], sink: &mut dyn FnMut(usize, &[f32])) -> Result<(), String> {
+    /// What the device says.
+    pub fn logits(&mut self, rows: &[usize], sink: &mut dyn FnMut(usize, &mut [f32])) -> Result<(), DeviceError> {
         for (block, rows) in rows.chunks(LOGITS_AT_ONCE).enumerate() {
-            let logits = self.offloaded().passes.logits(rows);
-            let mut logits = logits.map_err(|e| e.to_string())?;
-            model.bound(&mut logits);
-            let each = logits.chunks_exact(logits.len() / rows.len());
-            for (i, row) in each.enumerate() {
+            let mut logits = self.offloaded().passes.logits(rows)?;
+            let columns = logits.len() / rows.len();
+            for (i, row) in logits.chunks_exact_mut(columns).enumerate() {
                 sink(block * LOGITS_AT_ONCE + i, row);
             }
         }
@@ -110,8 +103,8 @@ impl Running<'_> {
     /// The rows that the last pass has left, which the logits are made of.
     ///
     /// # Errors
-    /// The device's message, in one line.
-    pub fn stream(&mut self) -> Result<Vec<f32>, String> {
-        self.offloaded().passes.stream().map_err(|e| e.to_string())
+    /// What the device says.
+    pub fn stream(&mut self) -> Result<Vec<f32>, DeviceError> {
+        Ok(self.offloaded().passes.stream()?)
     }
 }

@@ -55,6 +55,7 @@ pub mod fisher;
 pub mod generate;
 pub mod grammar;
 #[cfg(any(feature = "chat", feature = "convert", feature = "grammar"))]
+#[doc(hidden)]
 pub mod isolate;
 pub mod model;
 pub mod open;
@@ -68,6 +69,7 @@ mod cancel;
 mod error;
 mod handle;
 mod linalg;
+mod progress;
 mod widely;
 
 use trine_kernels as kernels;

@@ -35,12 +35,13 @@ mod values;
 mod vocab;
 mod widely;
 
+pub use crate::progress::Progress;
 pub use crate::widely::Options as Widely;
 pub use error::{ConvertError, Problems};
 pub use outtype::OutType;
 pub use plan::{Options, Plan, plan};
 pub use row::Row;
-pub use run::{Progress, run};
+pub use run::run;
 pub use source::known_classes;
 pub use ternary::{PackedScale, Ternary};
 pub use vocab::answer;

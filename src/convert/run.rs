@@ -13,20 +13,7 @@ use super::plan::Plan;
 use super::row::{Content, Row};
 use super::values::{Fault, Stored};
 use super::widely;
-
-/// Is told how far the work is.
-pub trait Progress {
-    /// `index` counts from 0.
-    fn tensor(&mut self, index: usize, row: &Row);
-    /// `bytes` more of [`Plan::work`] are done.
-    fn advance(&mut self, bytes: u64);
-}
-
-/// No news.
-impl Progress for () {
-    fn tensor(&mut self, _: usize, _: &Row) {}
-    fn advance(&mut self, _: u64) {}
-}
+use crate::progress::Progress;
 
 /// Writes the file of a plan and returns its size. It appears under its name when it is complete.
 ///
@@ -38,7 +25,7 @@ pub fn run(plan: &Plan, out: &Path, progress: &mut dyn Progress) -> Result<u64, 
     let files = &plan.files;
     let mut scales = Vec::new();
     for (index, row) in plan.rows.iter().enumerate() {
-        progress.tensor(index, row);
+        progress.tensor(index, &row.name);
         match &row.content {
             Content::Computed(values) => {
                 let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();

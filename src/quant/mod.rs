@@ -41,6 +41,7 @@ mod validate;
 pub mod widely;
 mod work;
 
+pub use crate::progress::Progress;
 pub use codec::can_write;
 pub use encoder::Encoder;
 pub use error::{PlanError, QuantError};
@@ -57,4 +58,4 @@ pub use run::{Report, quantize, run};
 pub use source::ReadError;
 pub use ternary::{Loss, TensorLoss, TernaryReport};
 pub use validate::first_bad;
-pub use work::{Progress, RunError, RunOptions};
+pub use work::{RunError, RunOptions};

@@ -11,7 +11,8 @@ use super::error::QuantError;
 use super::plan::{Form, Method, Plan};
 use super::recipe::Recipe;
 use super::source::ShardReader;
-use super::work::{News, Progress, Run, RunError, RunOptions};
+use super::work::{News, Run, RunError, RunOptions};
+use crate::progress::Progress;
 
 /// The output. The results for the rows are known to the [methods](Plan::find).
 #[derive(Debug)]

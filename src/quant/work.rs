@@ -13,6 +13,7 @@ use super::row::Row;
 use super::source::{ReadError, ShardReader};
 use crate::cancel::CancelToken;
 use crate::kernels::Isa;
+use crate::progress::Progress;
 
 /// How to run.
 #[derive(Clone, Debug)]
@@ -43,20 +44,6 @@ impl RunOptions {
         let pool = ThreadPoolBuilder::new().num_threads(threads).build();
         pool.map_err(|e| RunError::Threads { threads, why: e.to_string() })
     }
-}
-
-/// Is told how far the work is.
-pub trait Progress: Send {
-    /// Work on row number `index` of the plan begins, which makes tensor `name`.
-    fn tensor(&mut self, index: usize, name: &str);
-    /// So many more bytes of [`Plan::work`](super::Plan::work) are done.
-    fn advance(&mut self, bytes: u64);
-}
-
-/// No news.
-impl Progress for () {
-    fn tensor(&mut self, _: usize, _: &str) {}
-    fn advance(&mut self, _: u64) {}
 }
 
 /// Why any method can fail.

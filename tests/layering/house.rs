@@ -91,7 +91,7 @@ pub const HOUSE: House = House {
           ("pool",      &["src/pool"])],                    // threads
         &[("formats",   &["formats/src"]),                  // what bytes mean
           ("math",      &["src/kernels/math"]),             // elementary functions
-          ("cancel",    &["src/cancel"]),                   // a request to stop
+          ("cancel",    &["src/cancel", "src/progress"]),   // a request to stop, and news of the work
           ("isolate",   &["src/isolate"])],                 // work on data that nobody has to trust
     ],
     front_doors: &[

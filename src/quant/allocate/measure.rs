@@ -5,13 +5,14 @@ use trine_formats::gguf::ModelFile;
 use trine_formats::types::TypeId;
 
 use crate::kernels;
+use crate::progress::Progress;
 use crate::quant::encoder::Encoder;
 use crate::quant::recipe::Recipe;
 use crate::quant::round::RowFault;
 use crate::quant::row::Row;
 use crate::quant::source::ShardReader;
 use crate::quant::validate::first_bad;
-use crate::quant::work::{News, Progress, RunError, RunOptions, go_on};
+use crate::quant::work::{News, RunError, RunOptions, go_on};
 
 /// Weights of a tensor that are encoded at most, in whole rows at equal distances: the mean over more of them moves by
 /// less than types differ.

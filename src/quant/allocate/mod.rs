@@ -25,7 +25,8 @@ use super::ftype::{Ftype, GUESSED, Target, guessed_id};
 use super::plan::Plan;
 use super::recipe::{Fallback, Recipe, TensorRule};
 use super::row::{Reason, Row};
-use super::work::{Progress, RunError, RunOptions};
+use super::work::{RunError, RunOptions};
+use crate::progress::Progress;
 use choose::Offer;
 
 /// Types that need no importance, in the order of their size.

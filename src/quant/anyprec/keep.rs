@@ -10,10 +10,11 @@ use super::matrices::NAME;
 use super::opened::{Opened, RowWeights};
 use super::outliers::{Range, Rule, Shares, Spread, find_range, most_sensitive};
 use super::work::{Kept, decode};
+use crate::progress::Progress;
 use crate::quant::plan::Plan;
 use crate::quant::row::Row;
 use crate::quant::source::ShardReader;
-use crate::quant::work::{Progress, RunError};
+use crate::quant::work::RunError;
 
 /// Weights of matrices that are in memory at once, but for a single matrix that has more.
 const BATCH_WEIGHTS: u64 = 1 << 26;

@@ -7,11 +7,12 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use serde_json::{Value, json};
-use trine::convert::{Options, Plan, Progress, Row, Widely, plan, run as carry_out};
+use trine::convert::{Options, Plan, Row, Widely, plan, run as carry_out};
 use trine_formats::gguf::Value as Meta;
 
-use crate::progress::{TensorBar, human_bytes};
+use crate::progress::human_bytes;
 use crate::provenance::Provenance;
+use crate::runner::Display;
 use crate::{inputs, interrupt, shown, signals, threads};
 use args::{Args, TernaryArg};
 
@@ -45,9 +46,12 @@ pub fn run(args: &Args) -> Result<()> {
     if !args.dry_run {
         plan.inputs().iter().for_each(|p| inputs::add(p));
         inputs::spare_output(out)?;
-        let mut progress = Display { bar: TensorBar::new(plan.work(), args.verbose), total: plan.rows.len() };
+        let total = plan.rows.len();
+        let line = |(i, row)| format!("[{:4}/{total:4}] {}", i + 1, line(row));
+        let lines = if args.verbose { plan.rows.iter().enumerate().map(line).collect() } else { Vec::new() };
+        let mut progress = Display::new(plan.work(), lines);
         carry_out(&plan, out, &mut progress)?;
-        progress.bar.finish();
+        progress.finish();
     }
     let mut stdout = signals::stdout();
     if args.json {
@@ -130,21 +134,4 @@ fn report(plan: &Plan, bytes: u64, args: &Args) -> Value {
         "keys": plan.meta.iter().map(|(key, _)| key).collect::<Vec<_>>(),
         "tensors": tensors,
     })
-}
-
-/// Shows the work on stderr.
-struct Display {
-    bar: TensorBar,
-    total: usize,
-}
-
-impl Progress for Display {
-    fn tensor(&mut self, index: usize, row: &Row) {
-        let line = || format!("[{:4}/{:4}] {}", index + 1, self.total, line(row));
-        self.bar.tensor(&row.name, line);
-    }
-
-    fn advance(&mut self, bytes: u64) {
-        self.bar.advance(bytes);
-    }
 }

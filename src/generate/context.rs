@@ -96,6 +96,11 @@ impl Sink for Appended<'_> {
     }
 }
 
+/// True if a context of `n_ctx` tokens that holds `tokens` has no room for a token and one after it.
+pub fn is_full(tokens: usize, n_ctx: usize) -> bool {
+    tokens + 1 >= n_ctx
+}
+
 /// How many of `evaluated` tokens a shift of a full context forgets: half of those behind the first `keep`.
 pub fn forgotten(evaluated: usize, keep: usize) -> usize {
     evaluated.saturating_sub(keep) / 2
@@ -285,9 +290,9 @@ impl Context {
         Ok(())
     }
 
-    /// True if there is no room for a token and one after it.
+    /// [`is_full`] of its tokens.
     pub(super) fn is_full(&self) -> bool {
-        self.tokens.len() + 1 >= self.n_ctx()
+        is_full(self.tokens.len(), self.n_ctx())
     }
 
     /// True if forgetting makes room.

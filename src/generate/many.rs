@@ -1,5 +1,6 @@
 //! Many texts in shared passes over the weights.
 
+use super::context::is_full;
 use super::{Completion, ContextOptions, End, Ending, GenerateError, GenerateOptions, Prompt, TextMachine};
 use crate::handle::Model;
 use crate::step::{Segment, Sequence, StepError, StepOptions};
@@ -140,7 +141,7 @@ impl Texts<'_> {
         let Some(logits) = text.logits.take() else {
             return Ok(None);
         };
-        let full = text.seq.len() + 1 >= self.n_ctx;
+        let full = is_full(text.seq.len(), self.n_ctx);
         let choice = text.machine.choose(&logits, full).map_err(|error| GenerateError::Sample {
             position: text.seq.len().saturating_sub(1),
             error: Box::new(error),

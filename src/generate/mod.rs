@@ -31,7 +31,7 @@ mod text;
 pub use chat::{Answer, Chat};
 pub use chooser::{ChooseError, Chooser};
 pub use chunk::{Chunk, Completion, End};
-pub use context::{Context, Evaluated, LogitsObserver, forgotten};
+pub use context::{Context, Evaluated, LogitsObserver, forgotten, is_full};
 pub use error::GenerateError;
 pub use generation::Generation;
 pub use infill::Infill;

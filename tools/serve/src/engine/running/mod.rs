@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use trine::Model;
 use trine::generate::speculate::Drafter;
-use trine::generate::{ChooseError, Chooser, End, TextMachine, forgotten};
+use trine::generate::{ChooseError, Chooser, End, TextMachine, forgotten, is_full};
 use trine::step::{Kind, Pooled};
 
 use super::counters::Slot;
@@ -132,7 +132,7 @@ impl Running {
         self.pooled.as_ref().is_some_and(Pooled::wants_all)
     }
 
-    /// Who asks.
+    /// Those that wait get their places by this first.
     pub fn priority(&self) -> i32 {
         self.request.priority
     }
@@ -240,7 +240,7 @@ impl Running {
         if let Some(all) = self.text.take_prompt_logprobs() {
             self.client.send(Event::PromptLogprobs(all));
         }
-        let full = self.tokens().len() + 1 >= self.n_ctx;
+        let full = is_full(self.tokens().len(), self.n_ctx);
         let keep = self.request.shift.filter(|_| full);
         let keep = keep.filter(|keep| forgotten(self.tokens().len(), *keep) > 0);
         let full = full && keep.is_none();

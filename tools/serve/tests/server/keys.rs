@@ -1,10 +1,10 @@
 //! Keys with names and limits, and a file of them that is read again.
 
 use std::fs;
+use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
@@ -39,12 +39,16 @@ fn keyed(text: &str, more: &[&str]) -> Local {
     start(&[&["--api-key-file", path.to_str().expect("a path")][..], more].concat())
 }
 
-/// A text of a client that reads nothing, which holds all places.
-fn endless(local: &Local, key: &str) -> std::net::TcpStream {
+/// A request for more text than a connection holds that nobody reads.
+fn streamed(key: &str) -> Vec<u8> {
     let body = json!({"prompt": "The", "ignore_eos": true, "max_tokens": 500, "n_probs": 100, "stream": true});
     let key = format!("Bearer {key}");
-    let stream =
-        open(local.to, &request("POST", "/v1/completions", &[("authorization", &key)], body.to_string().as_bytes()));
+    request("POST", "/v1/completions", &[("authorization", &key)], body.to_string().as_bytes())
+}
+
+/// A text of a client that reads nothing, which holds all places.
+fn endless(local: &Local, key: &str) -> std::net::TcpStream {
+    let stream = open(local.to, &streamed(key));
     while with(local.to, "plain", "/slots?fail_on_no_slot=1", &Value::Null).status == 200 {
         thread::sleep(Duration::from_millis(1));
     }
@@ -106,21 +110,24 @@ fn a_higher_priority_goes_first() {
     );
     let engine = local.server.as_ref().and_then(|server| server.engine()).expect("an engine");
     let place = endless(&local, "plain");
-    thread::scope(|s| {
-        let (sender, answers) = mpsc::channel();
-        for (waiting, key, tokens) in [(1, "of-low", 200), (2, "of-high", 1)] {
-            let (sender, to) = (sender.clone(), local.to);
-            s.spawn(move || {
-                let status = with(to, key, "/v1/completions", &body(tokens)).status;
-                sender.send((key, status)).expect("a receiver");
-            });
-            while engine.waiting() < waiting {
-                thread::sleep(Duration::from_millis(1));
-            }
+    let wait_for = |waiting| {
+        while engine.waiting() < waiting {
+            thread::sleep(Duration::from_millis(1));
         }
+    };
+    // Nobody reads the low one before the high one has its answer: had it the place first, it would keep it until it is
+    // given up as stalled.
+    let mut low = open(local.to, &streamed("of-low"));
+    wait_for(1);
+    thread::scope(|s| {
+        let high = s.spawn(|| with(local.to, "of-high", "/v1/completions", &body(1)).status);
+        wait_for(2);
         drop(place);
-        assert_eq!([answers.recv(), answers.recv()], [Ok(("of-high", 200)), Ok(("of-low", 200))]);
+        assert_eq!(high.join().expect("an answer"), 200);
     });
+    let mut text = String::new();
+    low.read_to_string(&mut text).expect("an answer");
+    assert!(text.contains("data: [DONE]"), "{text}");
 }
 
 #[test]

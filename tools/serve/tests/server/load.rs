@@ -57,9 +57,7 @@ fn connections_have_a_limit() {
     let refused = get(local.to, "/health");
     assert_eq!(refused.error(503)["message"], "too many connections are open");
     drop(idle);
-    let free = (0..200).any(|_| {
+    while get(local.to, "/health").status != 200 {
         thread::sleep(std::time::Duration::from_millis(10));
-        get(local.to, "/health").status == 200
-    });
-    assert!(free);
+    }
 }

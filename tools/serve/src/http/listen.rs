@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 #[cfg(unix)]
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -128,14 +128,27 @@ fn is_loopback(ip: IpAddr) -> bool {
 #[cfg(unix)]
 fn unix(path: &str) -> Result<Listener> {
     let path = PathBuf::from(path);
-    let listener = tokio::net::UnixListener::bind(&path);
+    let mut listener = tokio::net::UnixListener::bind(&path);
+    if listener.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::AddrInUse) && is_left_behind(&path) {
+        std::fs::remove_file(&path).with_context(|| format!("cannot remove '{}'", path.display()))?;
+        listener = tokio::net::UnixListener::bind(&path);
+    }
     let listener = listener.with_context(|| {
         format!(
-            "cannot listen on '{}': if no other server runs there, remove the file; a path has about 100 characters at most",
+            "cannot listen on '{}': another server runs there, the file is no socket, or the path has more than about 100 characters",
             path.display()
         )
     })?;
     Ok(Listener::Unix(listener, path))
+}
+
+/// True of the socket of a server that was killed: nobody listens there any more.
+#[cfg(unix)]
+fn is_left_behind(path: &Path) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket());
+    let connected = std::os::unix::net::UnixStream::connect(path);
+    is_socket && connected.is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused)
 }
 
 #[cfg(not(unix))]

@@ -2,6 +2,7 @@
 
 mod asked;
 mod bench;
+mod chaos;
 mod client;
 mod deploy;
 mod determinism;

@@ -10,9 +10,10 @@ use serde_json::{Value, json};
 use crate::client::{Response, get, post, raw, request};
 use crate::program::{Running, program};
 
-struct Balancer {
+/// A HAProxy that runs, and ends with the test.
+pub struct Balancer {
     child: Child,
-    to: SocketAddr,
+    pub to: SocketAddr,
 }
 
 impl Drop for Balancer {
@@ -22,16 +23,18 @@ impl Drop for Balancer {
     }
 }
 
-/// HAProxy with the shipped configuration on other ports; `None` where the machine does not have it.
-fn balancer(servers: [SocketAddr; 2]) -> Option<Balancer> {
+/// HAProxy with the shipped configuration before other servers, by their addresses as it writes them; `None` where the
+/// machine does not have it.
+pub fn balancer(servers: [String; 2]) -> Option<Balancer> {
     let free = TcpListener::bind("127.0.0.1:0").expect("a port");
     let to = free.local_addr().expect("an address");
     drop(free);
     let shipped = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/haproxy.cfg");
     let mut text = std::fs::read_to_string(shipped).expect("the configuration");
-    for (from, to) in [("127.0.0.1:8000", to), ("127.0.0.1:8081", servers[0]), ("127.0.0.1:8082", servers[1])] {
+    let [one, two] = servers;
+    for (from, to) in [("127.0.0.1:8000", to.to_string()), ("127.0.0.1:8081", one), ("127.0.0.1:8082", two)] {
         assert!(text.contains(from), "{from}");
-        text = text.replace(from, &to.to_string());
+        text = text.replace(from, &to);
     }
     let folder = trine_testkit::folder();
     let path = folder.path().join("haproxy.cfg");
@@ -49,13 +52,14 @@ fn balancer(servers: [SocketAddr; 2]) -> Option<Balancer> {
     panic!("haproxy does not answer");
 }
 
-fn ask_in(session: usize, to: SocketAddr, body: &Value) -> Response {
+pub fn ask_in(session: usize, to: SocketAddr, body: &Value) -> Response {
     let session = session.to_string();
     let headers = [("x-session-id", session.as_str())];
     raw(to, &request("POST", "/completion", &headers, body.to_string().as_bytes()))
 }
 
-fn body(session: usize, seed: usize) -> Value {
+/// A request of a session: 60 tokens behind 180.
+pub fn body(session: usize, seed: usize) -> Value {
     let prompt: Vec<usize> = (0..180).map(|i| 20 + (i * 7 + session * 131) % 400).collect();
     json!({"prompt": prompt, "n_predict": 60, "seed": seed, "temperature": 1.0, "ignore_eos": true, "return_tokens": true})
 }
@@ -64,7 +68,7 @@ fn body(session: usize, seed: usize) -> Value {
 fn sessions_stick_and_texts_survive_a_server() {
     let server = || Running::start(program().args(["--drain-delay", "1", "--drain-timeout", "30"]));
     let (mut one, mut two) = (server(), server());
-    let Some(balancer) = balancer([one.to, two.to]) else {
+    let Some(balancer) = balancer([one.to.to_string(), two.to.to_string()]) else {
         println!("SKIPPED: there is no haproxy here");
         return;
     };
@@ -86,7 +90,7 @@ fn sessions_stick_and_texts_survive_a_server() {
 
     // Streams that a killed server breaks off go on at the other one, with the same text.
     let texts: Vec<(String, bool)> = thread::scope(|s| {
-        let readers: Vec<_> = (0..6).map(|session| s.spawn(move || streamed(to, session))).collect();
+        let readers: Vec<_> = (0..6).map(|session| s.spawn(move || streamed(to, session, 1))).collect();
         thread::sleep(Duration::from_millis(60));
         one.child.kill().expect("a signal");
         readers.into_iter().map(|r| r.join().expect("a text")).collect()
@@ -98,7 +102,7 @@ fn sessions_stick_and_texts_survive_a_server() {
 
     // A server that is told to end finishes what it has, and loses nothing.
     let again = server();
-    let Some(balancer) = self::balancer([two.to, again.to]) else {
+    let Some(balancer) = self::balancer([two.to.to_string(), again.to.to_string()]) else {
         panic!("haproxy was here before");
     };
     let to = balancer.to;
@@ -114,11 +118,11 @@ fn sessions_stick_and_texts_survive_a_server() {
     assert!(two.child.wait().expect("an end").success());
 }
 
-/// The text of a session by a stream, and whether another server had to continue it.
-fn streamed(to: SocketAddr, session: usize) -> (String, bool) {
+/// The text of a request by a stream, and whether another server had to continue it.
+pub fn streamed(to: SocketAddr, session: usize, seed: usize) -> (String, bool) {
     let (mut text, mut tokens, mut moved): (String, Vec<Value>, bool) = Default::default();
-    for _ in 0..200 {
-        let mut body = body(session, 1);
+    for _ in 0..2000 {
+        let mut body = body(session, seed);
         body["stream"] = true.into();
         body["resume_tokens"] = tokens.clone().into();
         let response = ask_in(session, to, &body);

@@ -90,7 +90,7 @@ impl Running {
         let stderr = BufReader::new(server.child.stderr.take().expect("a pipe"));
         let mut lines = Lines { lines: stderr.lines(), log: Vec::new() };
         let ready = lines.until(" is ready at http");
-        let address = ready.split_once("://").and_then(|(_, url)| url.split(' ').next()?.parse().ok());
+        let address = ready.split_once("://").and_then(|(_, url)| url.split([' ', ',']).next()?.parse().ok());
         server.to = address.expect("an address");
         (server, lines)
     }
@@ -163,6 +163,32 @@ fn a_killed_server_serves_again() {
         server.child.wait().expect("an end");
     }
     assert_eq!(texts[0], texts[1]);
+}
+
+/// The socket of a killed server is taken over; that of one that lives, and a file of another kind, are not.
+#[test]
+fn sockets_of_killed_servers() {
+    let folder = trine_testkit::folder();
+    let socket = folder.path().join("rserve.sock");
+    let name = socket.to_string_lossy().into_owned();
+    let on_socket = || {
+        let mut command = program();
+        command.args(["--host", &format!("127.0.0.1,{name}")]);
+        command
+    };
+    let mut server = Running::start(&mut on_socket());
+    server.child.kill().expect("a signal");
+    server.child.wait().expect("an end");
+    assert!(socket.exists());
+    let mut server = Running::start(on_socket().env("RSERVE_DRAIN_DELAY", "0"));
+    let model = trine_testkit::trilm();
+    fails(program().env("RSERVE_MODEL", &model).args(["--host", &name]), 1, "another server runs there");
+    assert!(socket.exists());
+    assert_eq!(server.terminate(), 0);
+    assert!(!socket.exists());
+    std::fs::write(&socket, "a text").expect("a file");
+    fails(program().env("RSERVE_MODEL", &model).args(["--host", &name]), 1, "the file is no socket");
+    assert_eq!(std::fs::read(&socket).expect("the file"), b"a text");
 }
 
 #[test]

@@ -27,6 +27,7 @@ mod stats;
 mod stop;
 mod text;
 
+pub use crate::step::SavedError;
 #[cfg(feature = "chat")]
 pub use chat::{Answer, Chat};
 pub use chooser::{ChooseError, Chooser};
@@ -38,5 +39,4 @@ pub use infill::Infill;
 pub use machine::{Choice, Ending, ResumeError, TextMachine, Token, next_tokens};
 pub use options::{ContextOptions, DraftOptions, GenerateOptions, Prompt};
 pub use probabilities::{TokenLogprobs, TokenOdds, Told};
-pub use saved::SavedError;
 pub use stats::{Stats, Timed};

@@ -1,120 +1,10 @@
 //! The state of a context as a file from which another run continues.
-//!
-//! ```text
-//! 0    "trine-kv"
-//! 8    version, u32
-//! 12   length of the kind, u32
-//! 16   kind: lines of text, what the file can be used with
-//! ..   tokens, u64
-//! ..   how many of them were evaluated, u64
-//! ..   token ids, u32 each
-//! ..   keys and values of those that were evaluated: src/kv/saved.rs
-//! ..   SHA-256 of all bytes before
-//! ```
-//! Numbers are little-endian.
 
-use std::io::{self, ErrorKind, Read, Write};
-
-use sha2::{Digest, Sha256};
+use std::io::{self, Read, Write};
 
 use super::Context;
 use crate::kv::Mark;
-
-const MAGIC: &[u8; 8] = b"trine-kv";
-const VERSION: u32 = 1;
-/// Longest kind that is read.
-const MOST_KIND: usize = 1 << 16;
-
-/// Why a file cannot be gone on from. The context is empty then.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SavedError {
-    /// Another file.
-    #[error("it is no saved context of trine")]
-    Foreign,
-    /// A form that this program does not know.
-    #[error("it has version {0} of its form, and this program knows version {VERSION}")]
-    Version(u32),
-    /// It was made with another model, or in another way.
-    #[error("it was made with {was}, and now it would be used with {wanted}")]
-    Kind {
-        /// The first line of the kind that differs.
-        was: String,
-        /// The value in this run.
-        wanted: String,
-    },
-    /// It holds more than there is room for.
-    #[error("it holds {tokens} tokens, and a context of {n_ctx} has no room for them; use a larger -c")]
-    TooLong {
-        /// Tokens in the file.
-        tokens: u64,
-        /// Size of the context.
-        n_ctx: usize,
-    },
-    /// Bytes are missing, too many, or not those that were written.
-    #[error("it is damaged: {0}")]
-    Damaged(&'static str),
-    /// It cannot be read.
-    #[error(transparent)]
-    Io(io::Error),
-}
-
-impl From<io::Error> for SavedError {
-    fn from(e: io::Error) -> SavedError {
-        match e.kind() {
-            ErrorKind::UnexpectedEof => SavedError::Damaged("it ends early"),
-            _ => SavedError::Io(e),
-        }
-    }
-}
-
-/// Bytes on their way, and their hash.
-struct Hashed<T> {
-    inner: T,
-    hash: Sha256,
-}
-
-impl<T> Hashed<T> {
-    fn new(inner: T) -> Hashed<T> {
-        Hashed { inner, hash: Sha256::new() }
-    }
-}
-
-impl<W: Write> Write for Hashed<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let n = self.inner.write(bytes)?;
-        self.hash.update(&bytes[..n]);
-        Ok(n)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.inner.flush()
-    }
-}
-
-impl<R: Read> Read for Hashed<R> {
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        let n = self.inner.read(bytes)?;
-        self.hash.update(&bytes[..n]);
-        Ok(n)
-    }
-}
-
-impl<R: Read> Hashed<R> {
-    fn array<const N: usize>(&mut self) -> io::Result<[u8; N]> {
-        let mut bytes = [0; N];
-        self.read_exact(&mut bytes)?;
-        Ok(bytes)
-    }
-
-    fn u32(&mut self) -> io::Result<u32> {
-        self.array().map(u32::from_le_bytes)
-    }
-
-    fn u64(&mut self) -> io::Result<u64> {
-        self.array().map(u64::from_le_bytes)
-    }
-}
+use crate::step::{Room, SavedError, read_saved, write_saved};
 
 impl Context {
     /// Writes what was evaluated for [`Context::load`]. `tokens` are those in the context, and after them those that
@@ -130,20 +20,7 @@ impl Context {
         assert!(tokens.starts_with(&self.tokens), "tokens of this context");
         let before = self.drafts().and_then(|(_, speculator)| speculator.unsettled());
         let evaluated = before.map_or(self.tokens.len(), Mark::len);
-        let kind = self.kind(kind);
-        let mut out = Hashed::new(out);
-        out.write_all(MAGIC)?;
-        out.write_all(&VERSION.to_le_bytes())?;
-        out.write_all(&(kind.len() as u32).to_le_bytes())?;
-        out.write_all(kind.as_bytes())?;
-        out.write_all(&(tokens.len() as u64).to_le_bytes())?;
-        out.write_all(&(evaluated as u64).to_le_bytes())?;
-        for id in tokens {
-            out.write_all(&id.to_le_bytes())?;
-        }
-        self.session.save(evaluated, before, &mut out)?;
-        let Hashed { inner, hash } = out;
-        inner.write_all(&hash.finalize())
+        write_saved(&self.kind(kind), tokens, &self.session.part(evaluated, before), out)
     }
 
     /// Forgets everything and takes over what [`Context::save`] wrote; the tokens it was given.
@@ -152,61 +29,15 @@ impl Context {
     /// A file of another form or kind, too many tokens, damage. The context is empty then.
     pub fn load(&mut self, kind: &str, from: &mut dyn Read) -> Result<Vec<u32>, SavedError> {
         self.clear();
-        let loaded = self.read(kind, from);
-        if loaded.is_err() {
-            self.clear();
-        }
-        loaded
-    }
-
-    fn read(&mut self, kind: &str, from: &mut dyn Read) -> Result<Vec<u32>, SavedError> {
-        let mut from = Hashed::new(from);
-        let magic = from.array().map_err(|e| match e.kind() {
-            ErrorKind::UnexpectedEof => SavedError::Foreign,
-            _ => SavedError::Io(e),
-        })?;
-        if &magic != MAGIC {
-            return Err(SavedError::Foreign);
-        }
-        match from.u32()? {
-            VERSION => {}
-            other => return Err(SavedError::Version(other)),
-        }
-        let bytes = from.u32()? as usize;
-        if bytes > MOST_KIND {
-            return Err(SavedError::Damaged("what it was made with is too long"));
-        }
-        let mut was = vec![0; bytes];
-        from.read_exact(&mut was)?;
-        let was = String::from_utf8_lossy(&was);
-        compare(&was, &self.kind(kind))?;
-
-        let (n, evaluated) = (from.u64()?, from.u64()?);
-        let n_ctx = self.n_ctx();
-        if n > n_ctx as u64 {
-            return Err(SavedError::TooLong { tokens: n, n_ctx });
-        }
-        if evaluated > n {
-            return Err(SavedError::Damaged("it counts more than it holds"));
-        }
-        let (n, evaluated) = (n as usize, evaluated as usize);
-        let tokens: io::Result<Vec<u32>> = (0..n).map(|_| from.u32()).collect();
-        let tokens = tokens?;
-        let n_vocab = self.model().tokenizer().n_vocab();
-        if tokens.iter().any(|&id| id as usize >= n_vocab) {
-            return Err(SavedError::Damaged("it has a token that the model has not"));
-        }
-        self.session.load(evaluated, &mut from)?;
-        let Hashed { inner, hash } = from;
-        let mut sum = [0; 32];
-        inner.read_exact(&mut sum)?;
-        if sum[..] != hash.finalize()[..] {
-            return Err(SavedError::Damaged("its bytes do not have their sum"));
-        }
-        if inner.read(&mut [0])? > 0 {
-            return Err(SavedError::Damaged("there are bytes behind its end"));
-        }
-        self.tokens.extend_from_slice(&tokens[..evaluated]);
+        let room = Room {
+            kind: &self.kind(kind),
+            n_ctx: self.n_ctx(),
+            n_vocab: self.model().tokenizer().n_vocab(),
+            pages: self.session.pages(),
+        };
+        let (tokens, sequence) = read_saved(&room, &mut |_| {}, from)?;
+        self.tokens.extend_from_slice(&tokens[..sequence.len()]);
+        self.session.replace(sequence);
         Ok(tokens)
     }
 
@@ -214,17 +45,4 @@ impl Context {
     fn kind(&self, kind: &str) -> String {
         format!("{kind}\n{}", self.session.form())
     }
-}
-
-/// # Errors
-/// The first line that is not the same.
-fn compare(was: &str, wanted: &str) -> Result<(), SavedError> {
-    if was == wanted {
-        return Ok(());
-    }
-    let lines = was.lines().zip(wanted.lines());
-    let mut lines = lines.filter(|(was, wanted)| was != wanted);
-    let (was, wanted) = lines.next().unwrap_or((was, wanted));
-    let text = |line: &str| -> String { line.chars().filter(|c| !c.is_control()).take(200).collect() };
-    Err(SavedError::Kind { was: text(was), wanted: text(wanted) })
 }

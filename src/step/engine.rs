@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::sink::{Logits, Sink};
 use crate::cancel::CancelToken;
 use crate::exec::{Behind, Cancelled, DeviceError, OnDevice, PassOptions, Profile, Running};
-use crate::kv::{self, Mark, OutOfPages, PagePool, Sequence};
+use crate::kv::{self, KvHeads, Mark, OutOfPages, PagePool, Sequence};
 use crate::model::{Model, WidthError};
 use crate::ops::observe::ActivationObserver;
 use crate::pool::Pool;
@@ -171,6 +171,23 @@ impl Engine {
     /// The threads.
     pub fn pool(&self) -> &Pool {
         &self.pool
+    }
+
+    /// Layout of the KV cache in words, in contexts of `n_ctx` positions: a saved sequence can be read where it is the
+    /// same.
+    pub fn form(&self, n_ctx: usize) -> String {
+        let l = self.pages.layout();
+        let positions = match self.model.has_long_positions(n_ctx) {
+            true => "of long contexts",
+            false => "of the training",
+        };
+        let layers: Vec<KvHeads> = l.heads().collect();
+        let alike = layers.chunk_by(|a, b| a == b).map(|all| {
+            let KvHeads { count, key, value } = all[0];
+            format!("{} layers of {count} heads, keys of {key} and values of {value}, ", all.len())
+        });
+        let layers: String = alike.collect();
+        format!("{layers}{} to a page, a state of {}, positions {positions}", l.positions, l.state)
     }
 
     /// An empty sequence.

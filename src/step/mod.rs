@@ -14,6 +14,7 @@
 mod engine;
 mod pooling;
 mod prefix;
+mod saved;
 mod session;
 mod sink;
 #[cfg(test)]
@@ -23,5 +24,6 @@ pub use crate::kv::{OutOfPages, PagePool, Sequence};
 pub use engine::{Engine, Segment, StepError, StepOptions};
 pub use pooling::{NotFinite, Pooled, Pooling, Scale};
 pub use prefix::{Kind, PrefixTree};
+pub use saved::{Room, SavedError, read as read_saved, write as write_saved};
 pub use session::{EvalError, Session, SessionOptions};
 pub use sink::Sink;

@@ -136,6 +136,18 @@ impl PrefixTree {
         true
     }
 
+    /// Forgets the pages of a text from its end on, as far as no other text has them; the tokens that it forgot.
+    pub fn forget(&mut self, kind: &Kind, tokens: &[u32]) -> usize {
+        let Some(edges) = self.roots.get_mut(kind) else {
+            return 0;
+        };
+        let forgotten = forget(edges, tokens);
+        if edges.is_empty() {
+            self.roots.remove(kind);
+        }
+        forgotten
+    }
+
     /// Forgets everything.
     pub fn clear(&mut self) {
         self.roots.clear();
@@ -145,6 +157,30 @@ impl PrefixTree {
 /// Tokens that two texts begin with.
 fn common(a: &[u32], b: &[u32]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
+/// Forgets the end of a text that begins with `tokens`, in whole edges and in whole pages; the tokens that it forgot.
+fn forget(edges: &mut Vec<Edge>, tokens: &[u32]) -> usize {
+    let best = (0..edges.len()).max_by_key(|&i| common(&edges[i].tokens, tokens));
+    let Some(i) = best.filter(|&i| common(&edges[i].tokens, tokens) > 0) else {
+        return 0;
+    };
+    let same = common(&edges[i].tokens, tokens);
+    let edge = &mut edges[i];
+    if same == edge.tokens.len() && same < tokens.len() {
+        let forgotten = forget(&mut edge.next, &tokens[same..]);
+        if !edge.next.is_empty() {
+            return forgotten;
+        }
+        edges.swap_remove(i);
+        return forgotten + same;
+    }
+    // the text ends here, or the tree has no more of it; another one may go on
+    if same < edge.tokens.len() || !edge.next.is_empty() {
+        return 0;
+    }
+    edges.swap_remove(i);
+    same
 }
 
 /// Parts an edge after its first `tokens` tokens, which are whole pages.

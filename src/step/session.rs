@@ -1,13 +1,12 @@
 //! A running context: one sequence with a length of its own.
 
-use std::io::{self, Read, Write};
 use std::sync::Arc;
 
 use super::engine::{Engine, Segment, StepError, StepOptions};
 use super::sink::{Logits, Sink};
 use crate::cancel::CancelToken;
 use crate::exec::Profile;
-use crate::kv::{KvHeads, Mark, PagePool, Sequence};
+use crate::kv::{Mark, PagePool, Sequence};
 use crate::model::{Model, WidthError};
 use crate::ops::observe::ActivationObserver;
 use crate::pool::Pool;
@@ -176,49 +175,34 @@ impl Session {
         self.seq.pages() * self.seq.layout().bytes() + self.seq.state_bytes()
     }
 
-    /// Writes the first `len` positions for [`Session::load`]; of models with a recurrent state these are all there
-    /// are, or were at the mark `before`.
-    ///
-    /// # Errors
-    /// Write errors.
+    /// The first `len` positions as a sequence of its own; of models with a recurrent state these are all there are, or
+    /// were at the mark `before`.
     ///
     /// # Panics
     /// There are fewer positions, or a recurrent state stands after later ones.
-    pub fn save(&self, len: usize, before: Option<&Mark>, out: &mut dyn Write) -> io::Result<()> {
+    pub fn part(&self, len: usize, before: Option<&Mark>) -> Sequence {
         let mut part = self.seq.fork(self.n_past());
         if let Some(before) = before {
             part.restore(before.clone());
         }
         let part = part.fork(len);
         assert_eq!(part.len(), len, "positions that can be had");
-        part.write(out)
+        part
     }
 
-    /// Forgets everything and reads `len` positions that a session of the same model wrote, with the same types of keys
-    /// and values.
-    ///
-    /// # Errors
-    /// Read errors; the session is empty then.
-    pub fn load(&mut self, len: usize, from: &mut dyn Read) -> io::Result<()> {
-        self.seq.truncate(0);
-        self.seq = self.engine.pages().read_sequence(len, from)?;
-        Ok(())
+    /// Goes on behind `sequence`, one of its engine's, instead.
+    pub fn replace(&mut self, sequence: Sequence) {
+        self.seq = sequence;
     }
 
-    /// Layout of the KV cache in words: a saved session can be read where it is the same.
+    /// Where the pages of its sequence come from.
+    pub fn pages(&self) -> &PagePool {
+        self.engine.pages()
+    }
+
+    /// [`Engine::form`] for its context.
     pub fn form(&self) -> String {
-        let l = self.seq.layout();
-        let positions = match self.model().has_long_positions(self.n_ctx) {
-            true => "of long contexts",
-            false => "of the training",
-        };
-        let layers: Vec<KvHeads> = l.heads().collect();
-        let alike = layers.chunk_by(|a, b| a == b).map(|all| {
-            let KvHeads { count, key, value } = all[0];
-            format!("{} layers of {count} heads, keys of {key} and values of {value}, ", all.len())
-        });
-        let layers: String = alike.collect();
-        format!("{layers}{} to a page, a state of {}, positions {positions}", l.positions, l.state)
+        self.engine.form(self.n_ctx)
     }
 
     /// Appends `tokens` to the context and calls `sink(i, logits)` for every index `i >= from` of them,

@@ -42,17 +42,17 @@ fn sessions_go_on_from_what_was_written() {
         let (mut first, mut second) = (session(name, cache), session(name, cache));
         eval(&mut first, &stem);
         let mut bytes = Vec::new();
-        first.save(stem.len(), None, &mut bytes).expect("memory");
+        first.part(stem.len(), None).write(&mut bytes).expect("memory");
         assert_eq!(first.form(), second.form());
         let mut from = &bytes[..];
         eval(&mut second, &[1, 2, 3]);
-        second.load(stem.len(), &mut from).expect("what was written");
+        let sequence = second.pages().read_sequence(stem.len(), &mut from).expect("what was written");
+        second.replace(sequence);
         assert!(from.is_empty(), "{name}: {} bytes are left", from.len());
         let expected = eval(&mut first, &[7, 8, 9]);
         assert!(eval(&mut second, &[7, 8, 9]) == expected, "{name}");
-        // Cut short it leaves nothing behind.
-        let cut = second.load(stem.len(), &mut &bytes[..bytes.len() - 1]);
-        assert!(cut.is_err() && second.n_past() == 0, "{name}");
+        let cut = second.pages().read_sequence(stem.len(), &mut &bytes[..bytes.len() - 1]);
+        assert!(cut.is_err(), "{name}");
     }
 }
 

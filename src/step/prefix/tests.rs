@@ -125,3 +125,21 @@ fn nothing_is_lost_or_held_when_all_is_forgotten() {
     tree.clear();
     assert_eq!(pool.free(), pool.budget());
 }
+
+#[test]
+fn a_text_is_forgotten_as_far_as_no_other_has_it() {
+    let pool = pages(100);
+    let mut tree = PrefixTree::new(&pool);
+    let kind = kind(0, "");
+    evaluate(&mut tree, &kind, &text(70, 150));
+    evaluate(&mut tree, &kind, &text(500, 170));
+    // Two pages are of both; the other three and the other four are of one.
+    assert_eq!(tree.forget(&kind, &text(70, 150)), 150 - 2 * PAGE);
+    assert_eq!(tree.find(&kind, &text(70, 150)).len(), 70);
+    assert_eq!(tree.find(&kind, &text(500, 170)).len(), 170);
+    assert_eq!(pool.budget() - pool.free(), 6);
+    // A beginning of another text is that text's.
+    assert_eq!(tree.forget(&kind, &text(500, 100)), 0);
+    assert_eq!(tree.forget(&kind, &text(500, 170)), 170);
+    assert_eq!((tree.forget(&kind, &text(500, 170)), pool.free()), (0, pool.budget()));
+}

@@ -58,7 +58,6 @@ pub const OF_PROGRAMS: &[OfProgram] = &[
         harmless(&["--no-ui-mcp-proxy", "--no-webui-mcp-proxy"], Nothing, NO_TOOLS),
         refused(&["--tools", "--tools-runtime", "--mcp-servers-config", "--mcp-servers-json"], Value, NO_TOOLS),
         refused(&["--reuse-port", "--props"], Nothing, "one process has the port, and its settings stay: options say what counts where a request does not"),
-        refused(&["--slot-save-path"], Value, "what was evaluated is kept in memory; rgen --prompt-cache keeps it in files"),
         refused(&["--media-path"], Value, "trine reads text alone"),
         refused(&["--sleep-idle-seconds"], Value, "one model stays in memory; those of --models leave after --model-idle"),
         refused(&["--cors-methods", "--cors-headers"], Value, "what the API needs is allowed"),

@@ -57,7 +57,7 @@ const HEADINGS: &[(&str, Row)] = &[
                      "multiline-input"])),
     ("Grammars and schemas", ("", &["grammar-file", "json-schema-file"])),
     ("Several models", ("rserve", &["models-memory", "model-idle"])),
-    ("Server", ("rserve", &["tags", "pooling", "strict-model", "slots", "no-slots", "ui", "metrics-public",
+    ("Server", ("rserve", &["tags", "pooling", "strict-model", "slots", "no-slots", "slot-save-path", "ui", "metrics-public",
                             "log-format", "log-file", "verbose", "reasoning-format", "reasoning-budget",
                             "sse-ping-interval", "drain-delay", "drain-timeout"])),
     ("Chat", ("", &["no-conversation", "system-prompt-file", "chat-template-file", "chat-template-kwargs", "reasoning",

@@ -168,7 +168,7 @@ const OPTION: &str = "--prompt-cache";
 ///
 /// # Errors
 /// A file that cannot be read.
-fn kind(args: &ModelArgs, model: &Model, bits: Option<u8>) -> Result<String> {
+pub fn kind(args: &ModelArgs, model: &Model, bits: Option<u8>) -> Result<String> {
     let name = |ty: trine_formats::types::TypeId| ty.info().map_or("?", |t| t.name);
     let shards = files(model.file());
     let mut lines = vec![

@@ -331,6 +331,10 @@ pub struct Args {
     #[arg(long, overrides_with = "no_slots")]
     pub slots: bool,
 
+    /// Folder in which POST /slots/N?action=save and restore keep what was evaluated for a text
+    #[arg(long, value_name = "FOLDER")]
+    pub slot_save_path: Option<PathBuf>,
+
     /// Do not serve the page
     #[arg(long, overrides_with = "ui")]
     pub no_ui: bool,

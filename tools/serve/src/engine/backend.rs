@@ -33,6 +33,11 @@ impl Steps {
         engine.prepare(StepOptions::default().n_ubatch)?;
         Ok(Steps { engine, n_ctx: options.n_ctx() })
     }
+
+    /// Layout of the KV cache in words.
+    pub fn form(&self) -> String {
+        self.engine.form(self.n_ctx)
+    }
 }
 
 impl Backend for Steps {

@@ -74,10 +74,11 @@ impl Counters {
         self.lock().iter().filter(|s| s.busy).count()
     }
 
-    pub(super) fn set_slots(&self, running: impl Iterator<Item = Slot>) {
+    /// Sets the places that run, by their numbers.
+    pub(super) fn set_slots(&self, running: impl Iterator<Item = (usize, Slot)>) {
         let mut slots = self.lock();
         slots.iter_mut().for_each(|s| *s = Slot::default());
-        slots.iter_mut().zip(running).for_each(|(s, now)| *s = now);
+        running.for_each(|(i, now)| slots[i] = now);
     }
 
     pub(super) fn add_time(&self, took: Duration, prompt_rows: usize, decode_rows: usize) {

@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc as channel;
+use trine::step::PagePool;
 use trine::{CancelToken, Model};
 
 use super::backend::{Backend, Steps};
@@ -14,6 +15,7 @@ use super::job::{self, Command, Job};
 use super::options::Options;
 use super::queue::Admission;
 use super::request::{Event, Refused, Request};
+use super::slots::{SlotCommand, SlotText};
 use super::thread;
 
 /// Events that wait for a reader before its sequence is left out of steps.
@@ -31,6 +33,8 @@ struct Inner {
     admission: Arc<Admission>,
     counters: Arc<Counters>,
     commands: SyncSender<Command>,
+    pages: PagePool,
+    form: String,
 }
 
 /// The events of a request. Dropping it cancels the request at the next step.
@@ -77,9 +81,11 @@ impl Handle {
         let admission = Arc::new(Admission::new(&options));
         let counters = Arc::new(Counters::new(options.parallel));
         let (commands, inbox) = mpsc::sync_channel(options.max_queue + options.parallel + 64);
-        let backend = backend(Steps::new(&model, &options)?);
+        let steps = Steps::new(&model, &options)?;
+        let (pages, form) = (steps.pages().clone(), steps.form());
+        let backend = backend(steps);
         let thread = thread::start(backend, &model, (&options, aside), &admission, &counters, inbox)?;
-        let inner = Inner { model, options, admission, counters, commands };
+        let inner = Inner { model, options, admission, counters, commands, pages, form };
         let handle = Handle { inner: Arc::new(inner) };
         Ok((handle, thread))
     }
@@ -143,6 +149,43 @@ impl Handle {
     /// Returns the state of the places for running sequences.
     pub fn slots(&self) -> Vec<Slot> {
         self.inner.counters.slots()
+    }
+
+    /// The text that a place had last, if its prompts are shared by `salt`.
+    pub fn slot_text(&self, slot: usize, salt: &str) -> Option<SlotText> {
+        self.about_slot(|back| SlotCommand::Take(slot, salt.to_owned(), back)).flatten()
+    }
+
+    /// Gives a place a text; prompts that begin like it are shared by `salt`. False where the engine has ended.
+    pub fn set_slot_text(&self, slot: usize, salt: &str, text: SlotText) -> bool {
+        self.about_slot(|back| SlotCommand::Put(slot, salt.to_owned(), Box::new(text), back)).is_some()
+    }
+
+    /// Forgets the text of a place, if its prompts are shared by `salt`; the tokens that it had.
+    pub fn erase_slot(&self, slot: usize, salt: &str) -> usize {
+        self.about_slot(|back| SlotCommand::Erase(slot, salt.to_owned(), back)).unwrap_or(0)
+    }
+
+    /// Frees pages of what is kept for later requests, until there are as many.
+    pub fn make_room(&self, pages: usize) {
+        self.about_slot(|back| SlotCommand::MakeRoom(pages, back));
+    }
+
+    /// Sends a command and waits for its answer; `None` where the engine has ended.
+    fn about_slot<T>(&self, command: impl FnOnce(mpsc::SyncSender<T>) -> SlotCommand) -> Option<T> {
+        let (back, answer) = mpsc::sync_channel(1);
+        self.inner.commands.send(Command::Slot(command(back))).ok()?;
+        answer.recv().ok()
+    }
+
+    /// The pages of keys and values, for sequences that are read from files.
+    pub fn pages(&self) -> &PagePool {
+        &self.inner.pages
+    }
+
+    /// Layout of the KV cache in words: see [`trine::Engine::form`].
+    pub fn form(&self) -> &str {
+        &self.inner.form
     }
 
     /// Requests that wait.

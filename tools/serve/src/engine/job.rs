@@ -7,11 +7,14 @@ use trine::generate::TextMachine;
 use trine::{CancelToken, GenerateOptions, Model};
 
 use super::request::{Event, Refused, Request};
+use super::slots::SlotCommand;
 
 /// Commands to the engine's thread.
 pub(super) enum Command {
     /// A request that was admitted to the queue.
     New(Box<Job>),
+    /// Something about a place.
+    Slot(SlotCommand),
     /// Something changed; look.
     Wake,
 }

@@ -16,6 +16,7 @@ mod queue;
 mod request;
 mod running;
 mod scheduler;
+mod slots;
 mod thread;
 
 pub use counters::{Counters, Drafts, Slot};
@@ -25,6 +26,7 @@ pub use options::Options;
 pub(crate) use options::{MOST_BIASES, MOST_STOPS};
 pub use queue::Admission;
 pub use request::{Done, Ended, Event, Progress, Refused, Request, Vector};
+pub use slots::SlotText;
 
 pub use trine::generate::{Token, TokenLogprobs, TokenOdds, Told};
 

@@ -5,9 +5,8 @@ use std::time::Duration;
 use trine::generate::{End, Token, TokenLogprobs};
 use trine::{Grammar, Pooling, SamplerOptions};
 
-/// A text to be continued, or to be made a vector of.
-///
-/// A request. The answer is a function of this and of the model, and of nothing else.
+/// A text to be continued, or to be made a vector of. The answer is a function of this and of the model, and of nothing
+/// else.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// Its tokens, at least one.
@@ -45,6 +44,8 @@ pub struct Request {
     /// Salt of the KV cache: requests that give the same salt share the cached keys and values of their prompts.
     /// `None`: no sharing.
     pub cache: Option<String>,
+    /// The place that it is to have where that is free; `None`: any.
+    pub slot: Option<usize>,
     /// Who asks: those that wait take turns by this.
     pub party: String,
     /// Those that wait get their places by this first, the highest before the others.
@@ -72,6 +73,7 @@ impl Request {
             odds: false,
             prompt_logprobs: false,
             cache: Some(String::new()),
+            slot: None,
             party: String::new(),
             priority: 0,
             deadline: None,
@@ -108,6 +110,8 @@ pub struct Progress {
     pub cached: usize,
     /// Tokens of the prompt that were found or read so far.
     pub processed: usize,
+    /// The number of the text's place.
+    pub slot: usize,
     /// Since the request was admitted.
     pub time: Duration,
 }

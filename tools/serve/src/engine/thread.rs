@@ -75,6 +75,7 @@ fn run<B: Backend>(mut scheduler: Scheduler<B>, admission: &Admission, inbox: &R
 fn take<B: Backend>(scheduler: &mut Scheduler<B>, command: Command) {
     match command {
         Command::New(job) => scheduler.take(*job),
+        Command::Slot(command) => scheduler.about_slot(command),
         Command::Wake => {}
     }
 }

@@ -33,6 +33,20 @@ impl Asked {
     pub async fn read(state: &State, body: Body) -> Result<Asked, ApiError> {
         state.models.check_ready()?;
         let bytes = body::read(body, state.max_body).await?;
+        Asked::parsed(state, bytes).await
+    }
+
+    /// The same where no body stands for an empty object.
+    ///
+    /// # Errors
+    /// As [`Asked::read`].
+    pub async fn read_or_empty(state: &State, body: Body) -> Result<Asked, ApiError> {
+        state.models.check_ready()?;
+        let bytes = body::read(body, state.max_body).await?;
+        Asked::parsed(state, if bytes.is_empty() { b"{}".to_vec() } else { bytes }).await
+    }
+
+    async fn parsed(state: &State, bytes: Vec<u8>) -> Result<Asked, ApiError> {
         let body = state.work.run(move || parse(&bytes)).await?;
         let f = Fields::of(&body)?;
         let model = match f.short_text("model", LONGEST_NAME)? {

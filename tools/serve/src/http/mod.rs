@@ -19,6 +19,7 @@ mod patient;
 mod reply;
 mod routes;
 mod server;
+mod slots;
 mod state;
 mod stream;
 mod tls;

@@ -16,10 +16,10 @@ use super::asked::Asked;
 use super::embed::{self, Wanted};
 use super::guard::{self, Known};
 use super::state::State;
-use super::{generate, metrics, page, reply};
+use super::{generate, metrics, page, reply, slots};
 use crate::api::embeddings::Shape;
 use crate::api::{ApiError, Route, models, ollama, props, tokens};
-use crate::models::{Catalog, Entry, Lease, Loaded};
+use crate::models::{Catalog, Entry, Lease};
 use crate::service::Service;
 
 type Shared = Extract<Arc<State>>;
@@ -45,7 +45,6 @@ const ELSEWHERE: &[&str] = &[
     "/models/load",
     "/models/unload",
     "/lora-adapters",
-    "/slots/{id}",
 ];
 
 /// Routes of Ollama that are not here, and what does it instead.
@@ -81,7 +80,8 @@ pub fn router(state: &Arc<State>) -> Router {
         .route("/api/ps", get(running))
         .route("/api/show", post(show))
         .route("/props", get(show_props).post(not_here))
-        .route("/slots", get(slots))
+        .route("/slots", get(slots::show))
+        .route("/slots/{id}", post(slots::act))
         .route("/tokenize", post(|s: Shared, k: Of, b: Body| convert(s, k, b, tokens::tokenize)))
         .route("/detokenize", post(|s: Shared, k: Of, b: Body| convert(s, k, b, tokens::detokenize)))
         .route("/apply-template", post(|s: Shared, k: Of, b: Body| convert(s, k, b, tokens::apply_template)))
@@ -254,22 +254,6 @@ async fn show_props(state: Shared, Extension(known): Of, Query(query): About) ->
         None => props::props(&*lease(&state, &known, name).await?, state.slots, state.metrics),
     };
     Ok(reply::json(200, &props))
-}
-
-async fn slots(state: Shared, Query(query): About) -> Answer {
-    state.models.check_ready()?;
-    if !state.slots {
-        return Err(ApiError::not_here("This server does not show its slots: it runs with --no-slots"));
-    }
-    let wanted = query.get("fail_on_no_slot").is_some_and(|n| n == "1");
-    let asked = |loaded: &Loaded| query.get("model").is_none_or(|name| loaded.service.names.id() == name);
-    let loaded: Vec<Loaded> = state.models.loaded().into_iter().filter(asked).collect();
-    let mut busy = loaded.iter().flat_map(|loaded| loaded.service.engine.slots());
-    if wanted && !loaded.is_empty() && busy.all(|slot| slot.busy) {
-        return Err(ApiError::unavailable("no slot available", 1));
-    }
-    let slots: Vec<Value> = loaded.iter().flat_map(|loaded| props::slots(&loaded.service)).collect();
-    Ok(reply::json(200, &slots.into()))
 }
 
 async fn show_metrics(state: Shared) -> Answer {

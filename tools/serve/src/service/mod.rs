@@ -7,6 +7,7 @@ mod encoder;
 mod forms;
 mod meters;
 mod names;
+mod saved;
 mod work;
 
 use std::sync::Arc;
@@ -34,6 +35,7 @@ pub use encoder::Encoder;
 pub use forms::Form;
 pub use meters::{Histogram, Meters};
 pub use names::{LONGEST_NAME, Names};
+pub use saved::{Moved, Place, SavedSlots};
 pub use work::Work;
 
 use breakers::Breakers;
@@ -56,6 +58,8 @@ pub struct Service {
     pub meters: Meters,
     /// How vectors are made where a request does not say.
     pub pooling: Pooling,
+    /// Where texts of places are kept, if they are.
+    pub saved: Option<SavedSlots>,
     /// The source of the chat template.
     pub template_source: Option<String>,
     template: Option<ChatTemplate>,
@@ -175,6 +179,7 @@ impl Service {
             },
             meters: Meters::default(),
             pooling,
+            saved: args.slot_save_path.as_ref().map(|folder| SavedSlots::new(folder, &args.model)).transpose()?,
             template_source,
             template,
             longest_token,

@@ -30,6 +30,7 @@ mod rerank;
 mod samplers;
 mod shapes;
 mod shift;
+mod slots;
 mod soak;
 mod streams;
 mod structure;

@@ -9,7 +9,7 @@ use trine_testkit::archs::{listing, of_vectors};
 
 use crate::client::{ask, get, post};
 use crate::infill::filling;
-use crate::local::{Local, shared, start_with};
+use crate::local::{Local, shared, start, start_with};
 
 fn document() -> Value {
     get(shared(), "/openapi.json").json()
@@ -44,11 +44,22 @@ fn server_of(path: &str) -> SocketAddr {
         (folder, local)
     });
     static FILLING: LazyLock<Local> = LazyLock::new(|| filling(true));
+    static KEEPING: LazyLock<(TempDir, Local)> = LazyLock::new(|| {
+        let folder = trine_testkit::folder();
+        let local = start(&["--slot-save-path", folder.path().to_str().expect("a path")]);
+        (folder, local)
+    });
     match path {
         "/infill" => FILLING.to,
+        "/slots/{id}" => KEEPING.1.to,
         _ if path.contains("rank") => RANKING.1.to,
         _ => shared(),
     }
+}
+
+/// A route as it is asked for.
+fn asked(path: &str) -> &str {
+    if path == "/slots/{id}" { "/slots/0?action=erase" } else { path }
 }
 
 /// A request that works, for a route with a body.
@@ -66,6 +77,7 @@ fn example(path: &str) -> Value {
         "/api/embeddings" => json!({"prompt": "Hi"}),
         "/api/show" => json!({"model": "m"}),
         "/tokenize" => json!({"content": "Hi"}),
+        "/slots/{id}" => json!({}),
         "/detokenize" => json!({"tokens": [5]}),
         "/infill" => json!({"input_prefix": "Hi", "input_suffix": "Ho", "n_predict": 2}),
         "/completion" | "/completions" | "/v1/completions" => {
@@ -108,7 +120,7 @@ fn it_has_all_routes_and_no_other() {
 fn answers_have_what_it_says() {
     let document = document();
     for (path, post) in posts(&document) {
-        let answer = ask(server_of(&path), &path, &example(&path));
+        let answer = ask(server_of(&path), asked(&path), &example(&path));
         let described = &post["responses"]["200"]["content"]["application/json"]["schema"];
         let (described, answer) = match described.get("items") {
             Some(items) => (items, &answer[0]),
@@ -134,7 +146,7 @@ fn wrong(property: &Value) -> Option<Value> {
 
 #[track_caller]
 fn refused(to: SocketAddr, path: &str, name: &str, body: &Value) {
-    let response = post(to, path, body);
+    let response = post(to, asked(path), body);
     assert_eq!(response.status, 400, "{path} {name}: {}", response.text());
     let error = response.error_of(400);
     let message = error["message"].as_str().or(error.as_str()).expect("a message");

@@ -34,7 +34,7 @@ pub fn last(reply: &Reply, index: usize) -> Value {
         "index": index,
         "content": choice.text,
         "tokens": if asked.return_tokens { choice.tokens.as_slice() } else { &[] },
-        "id_slot": -1,
+        "id_slot": slot(choice),
         "stop": true,
         "model": asked.model,
         "tokens_predicted": done.generated_tokens,
@@ -80,6 +80,11 @@ pub fn parts(reply: &mut Reply, index: usize, part: Part) -> Vec<Value> {
     vec![step(reply, index, text, &tokens)]
 }
 
+/// The number of the text's place; -1 before it has one.
+fn slot(choice: &Choice) -> i64 {
+    choice.progress.map_or(-1, |p| p.slot as i64)
+}
+
 fn step(reply: &mut Reply, index: usize, text: String, tokens: &[u32]) -> Value {
     let choice = &reply.choices[index];
     let mut out = json!({
@@ -87,7 +92,7 @@ fn step(reply: &mut Reply, index: usize, text: String, tokens: &[u32]) -> Value 
         "content": text,
         "tokens": if reply.asked.return_tokens { tokens } else { &[] },
         "stop": false,
-        "id_slot": -1,
+        "id_slot": slot(choice),
         "tokens_predicted": choice.generated,
         "tokens_evaluated": choice.progress.map_or(0, |p| p.total),
     });

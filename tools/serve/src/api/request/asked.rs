@@ -198,6 +198,7 @@ fn request(f: &Fields<'_>, route: Route, service: &Service, caller: &Caller) -> 
         odds: f.is_set("post_sampling_probs")?,
         prompt_logprobs: route == Route::Text && logprobs.is_some() && f.is_set("echo")?,
         cache: cache(f, caller)?,
+        slot: f.integer("id_slot", -1..=i64::from(i32::MAX))?.and_then(|slot| usize::try_from(slot).ok()),
         party: caller.party.clone(),
         priority: caller.priority,
         deadline: caller.deadline_within(service),

@@ -34,9 +34,7 @@ fn numbers(f: &Fields<'_>) -> Result<(), ApiError> {
     for name in ["n_discard", "n_cache_reuse"] {
         f.integer(name, 0..=i64::from(i32::MAX))?;
     }
-    for name in ["n_keep", "id_slot"] {
-        f.integer(name, -1..=i64::from(i32::MAX))?;
-    }
+    f.integer("n_keep", -1..=i64::from(i32::MAX))?;
     Ok(())
 }
 

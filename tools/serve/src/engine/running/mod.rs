@@ -31,6 +31,8 @@ pub(super) struct Running {
     window: Window,
     /// Positions found in the cache when the request was begun first.
     cached: usize,
+    /// The number of its place.
+    slot: usize,
     /// The vector that is asked for instead of a text.
     pooled: Option<Pooled>,
     /// True if its tokens are evaluated all at once: they attend to later ones.
@@ -85,6 +87,7 @@ impl Running {
             n_ctx,
             window: Window::default(),
             cached: 0,
+            slot: 0,
             rows: Vec::new(),
             prompt_done: None,
             begun: false,
@@ -163,14 +166,20 @@ impl Running {
         self.drafter.length(self.text.left().unwrap_or(usize::MAX), room)
     }
 
-    /// Takes up its sequence, of which `cached` positions were there already.
-    pub fn begin(&mut self, cached: usize, now: Instant) {
+    /// The number of the place that it asks for.
+    pub fn wanted_slot(&self) -> Option<usize> {
+        self.request.slot
+    }
+
+    /// Takes up its sequence at a place; `cached` positions of it were there already.
+    pub fn begin(&mut self, cached: usize, slot: usize, now: Instant) {
         let cached = cached.min(self.text.given().len());
         if !self.begun {
             self.begun = true;
             self.placed = Some(now);
             self.cached = cached;
         }
+        self.slot = slot;
         self.progress(cached, now);
     }
 
@@ -203,7 +212,7 @@ impl Running {
         let time = now.duration_since(self.admitted);
         if self.prompt_done.is_none() {
             let processed = processed.min(total);
-            self.client.send(Event::Prompt(Progress { total, cached: self.cached, processed, time }));
+            self.client.send(Event::Prompt(Progress { total, cached: self.cached, processed, slot: self.slot, time }));
         }
         match self.pooled.as_mut().map_or(Ok(None), Pooled::vector) {
             Ok(None) => {}

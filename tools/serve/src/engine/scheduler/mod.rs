@@ -27,11 +27,14 @@ use super::prefill::Prefill;
 use super::queue::Admission;
 use super::request::{Ended, Refused};
 use super::running::{Drafts, Fate, Running};
+use super::slots::{SlotCommand, SlotTexts};
 
 /// A request that holds pages.
 struct Active {
     run: Running,
     seq: Sequence,
+    /// The number of its place, which no other one has.
+    slot: usize,
     /// Its client does not read.
     stalled: bool,
     /// Its drafter, where that is not the model at fewer bits: from its first draft on, or from its first token where
@@ -74,6 +77,7 @@ pub(super) struct Scheduler<B> {
     waiting: VecDeque<Running>,
     active: Vec<Active>,
     tree: PrefixTree,
+    slots: SlotTexts,
     prefill: Prefill,
     /// Measured pace of drafts, by the width and the number of texts of a step: one of several texts reads the weights
     /// once for all of them already.
@@ -97,6 +101,7 @@ impl<B: Backend> Scheduler<B> {
     ) -> Scheduler<B> {
         Scheduler {
             tree: PrefixTree::new(backend.pages()),
+            slots: SlotTexts::new(options.parallel),
             prefill: Prefill::new(options),
             paces: BTreeMap::new(),
             aside,
@@ -192,6 +197,7 @@ impl<B: Backend> Scheduler<B> {
                     self.counters.ended.fetch_add(1, Relaxed);
                     self.counters.held_micros.fetch_add(active.run.held(now).as_micros() as u64, Relaxed);
                     active.remember(active.seq.len(), &mut self.tree);
+                    self.slots.note(active.slot, active.run.kind(), &active.run.tokens()[..active.seq.len()]);
                     continue;
                 }
                 Fate::Stalled => active.stalled = true,
@@ -226,9 +232,10 @@ impl<B: Backend> Scheduler<B> {
             let queued = (!run.begun).then(|| (run.tokens().len(), run.party().to_owned()));
             self.turns += 1;
             self.served.insert(run.party().to_owned(), self.turns);
-            run.begin(seq.len(), now);
+            let slot = self.free_slot(run.wanted_slot());
+            run.begin(seq.len(), slot, now);
             self.counters.cached_tokens.fetch_add(seq.len() as u64, Relaxed);
-            self.active.push(Active { run, seq, stalled: false, aside: None });
+            self.active.push(Active { run, seq, slot, stalled: false, aside: None });
             if let Some((tokens, party)) = queued {
                 // Counted as running before it is no more counted as waiting: whoever waits for the end sees one of
                 // both.
@@ -236,6 +243,28 @@ impl<B: Backend> Scheduler<B> {
                 self.admission.leave(tokens, &party);
             }
         }
+    }
+
+    /// The place that is wanted, where it is free, or the first free one.
+    fn free_slot(&self, wanted: Option<usize>) -> usize {
+        let is_free = |slot: &usize| *slot < self.options.parallel && self.active.iter().all(|a| a.slot != *slot);
+        wanted.filter(is_free).or_else(|| (0..self.options.parallel).find(is_free)).unwrap_or(0)
+    }
+
+    /// Does what is asked about a place. Nobody waits for an answer that does not come.
+    pub fn about_slot(&mut self, command: SlotCommand) {
+        let _ = match command {
+            SlotCommand::Take(slot, salt, back) => back.send(self.slots.take(slot, &salt, &mut self.tree)).is_ok(),
+            SlotCommand::MakeRoom(pages, back) => {
+                self.make_room(pages);
+                back.send(()).is_ok()
+            }
+            SlotCommand::Put(slot, salt, text, back) => {
+                self.slots.put(slot, salt, *text, &mut self.tree);
+                back.send(()).is_ok()
+            }
+            SlotCommand::Erase(slot, salt, back) => back.send(self.slots.erase(slot, &salt, &mut self.tree)).is_ok(),
+        };
     }
 
     /// Returns by what a request that waits gets its place: those that had one first, then those of the highest priority,
@@ -278,7 +307,7 @@ impl<B: Backend> Scheduler<B> {
     fn count(&self) {
         let c = &self.counters;
         let running = self.active.iter().filter(|a| !a.run.is_over());
-        c.set_slots(running.map(|a| a.run.slot()));
+        c.set_slots(running.map(|a| (a.slot, a.run.slot())));
         let longest = self.active.iter().map(|a| a.seq.len()).max();
         c.longest.fetch_max(longest.unwrap_or(0) as u64, Relaxed);
         c.pages.store(self.backend.pages().budget() as u64, Relaxed);

@@ -13,7 +13,7 @@ use trine_compat_tests::bench::{Args, Clock, Work, floats, in_turns, median, spe
 use trine_formats::gguf::Blob;
 use trine_formats::types::TypeId;
 use trine_formats::widely::{CHUNK, Profile, Rule, Scope, Shape, TieRule, WidelyMatrix};
-use trine_kernels::widely::{Form, Path, sums_of};
+use trine_kernels::widely::{CodeLayout, Path, sums_of};
 
 /// Real columns.
 const COLUMNS: usize = 4096;
@@ -102,11 +102,11 @@ fn measure(isa: Isa, threads: usize, runs: usize) -> Result<()> {
         Box::new(|| product(&f32s)),
         Box::new(|| product(&int8)),
         Box::new(|| separate(isa, &source.shape, &streams, &x)),
-        Box::new(|| rows(isa, Form::Words, &source.shape, &source.codes, &x)),
+        Box::new(|| rows(isa, CodeLayout::Words, &source.shape, &source.codes, &x)),
         Box::new(|| product(&bf16s)),
     ];
     if let Some(planes) = &planes {
-        works.push(Box::new(|| rows(isa, Form::Planes, &source.shape, planes, &x)));
+        works.push(Box::new(|| rows(isa, CodeLayout::Planes, &source.shape, planes, &x)));
     }
     let times = in_turns(&mut works, runs, Clock::new(threads));
     drop(works);
@@ -159,16 +159,16 @@ fn batches(isa: Isa, threads: usize, runs: usize) -> Result<()> {
 /// The words sorted into planes.
 fn planes(w: &WidelyMatrix) -> Vec<u8> {
     let mut planes = vec![0; w.codes.len()];
-    let row = Form::Planes.unit_bytes(&w.shape);
+    let row = CodeLayout::Planes.unit_bytes(&w.shape);
     for (words, out) in w.codes.chunks(row).zip(planes.chunks_mut(row)) {
-        Form::Planes.pack(&w.shape, words, out);
+        CodeLayout::Planes.pack(&w.shape, words, out);
     }
     planes
 }
 
 /// The sums of rows in a form that has them one by one: the file's words, which on AVX-512 are taken apart by pext as
 /// FairyFuse does it, or planes.
-fn rows(isa: Isa, form: Form, shape: &Shape, weights: &[u8], x: &[f32]) {
+fn rows(isa: Isa, form: CodeLayout, shape: &Shape, weights: &[u8], x: &[f32]) {
     let mut acts = trine_kernels::AlignedBytes::new(Path::Exact.act_bytes(shape));
     Path::Exact.arrange(isa, shape, x, &mut acts);
     let (re, im) = acts.split_at(acts.len() / 2);

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use trine_formats::anyprec::{Header, Matrix, Part, file_order};
+use trine_formats::anyprec::{Header, MatrixExtents, Part, file_order};
 use trine_formats::gguf::write::NewTensor;
 use trine_formats::gguf::{Array, Metadata, StrArray, Value};
 use trine_formats::types::TypeId;
@@ -53,7 +53,8 @@ fn strings<'a>(texts: impl IntoIterator<Item = &'a [u8]>) -> Value {
 
 /// Two matrices at 2 and 3 bits, one of them with two weights that are kept as they are.
 fn any_precision() -> (Metadata, Vec<(NewTensor, Vec<u8>)>) {
-    let matrix = |name: &str, rows, sparse| Matrix { name: name.to_owned(), columns: 66, rows, groups: 1, sparse };
+    let matrix =
+        |name: &str, rows, sparse| MatrixExtents { name: name.to_owned(), columns: 66, rows, groups: 1, sparse };
     let matrices = [matrix("a", 2, 2), matrix("b", 1, 0)];
     let header = Header {
         seed_bits: 2,

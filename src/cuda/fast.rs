@@ -46,9 +46,9 @@ pub enum Scales {
     Groups(usize),
 }
 
-/// How weights lie and what has a scale.
+/// Format of a weight matrix: dense or 2:4 sparse, and the weights that share a scale.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Form {
+pub enum WeightFormat {
     /// All weights.
     Dense(Weights, Scales),
     /// Codes of four bits, two of four of which are not zero, with scales of groups of this number of rows:
@@ -56,12 +56,12 @@ pub enum Form {
     Sparse(usize),
 }
 
-impl Form {
+impl WeightFormat {
     /// Memories that the weights take, one after the other.
     pub fn memories(self) -> usize {
         match self {
-            Form::Dense(..) => 2,
-            Form::Sparse(_) => 3,
+            WeightFormat::Dense(..) => 2,
+            WeightFormat::Sparse(_) => 3,
         }
     }
 
@@ -71,8 +71,8 @@ impl Form {
     /// As these.
     pub fn plan(self, shape: (usize, usize, usize)) -> Result<Plan, PlanError> {
         match self {
-            Form::Dense(weights, scales) => product(weights, scales, shape),
-            Form::Sparse(group) => sparse_product(group, shape),
+            WeightFormat::Dense(weights, scales) => product(weights, scales, shape),
+            WeightFormat::Sparse(group) => sparse_product(group, shape),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use super::error::EvalError;
 use super::evaluator::Evaluator;
-use super::score::{Rows, Scorer};
+use super::score::{LogitRows, Scorer};
 
 /// Which positions of a chunk are scored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,7 +154,7 @@ impl Chunks {
 
     /// Evaluates all chunks, as many side by side as `model` takes, and scores their positions in text order.
     pub(super) fn score<S: Scorer>(&self, model: &mut dyn Evaluator, scorer: &mut S) -> Result<(), EvalError> {
-        let mut rows = Rows::new(model.n_vocab());
+        let mut rows = LogitRows::new(model.n_vocab());
         let side_by_side = model.side_by_side().max(1);
         for start in (0..self.count).step_by(side_by_side) {
             let group = start..(start + side_by_side).min(self.count);
@@ -179,7 +179,7 @@ impl Chunks {
         index: usize,
         position: usize,
         logits: &[f32],
-        rows: &mut Rows,
+        rows: &mut LogitRows,
         scorer: &mut S,
     ) -> Result<(), EvalError> {
         let (first, last) = (self.first(), self.n_ctx - 1);

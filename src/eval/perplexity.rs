@@ -77,10 +77,10 @@ pub fn perplexity<W: Write + Send>(
     observe: Observer<'_, Estimate>,
 ) -> Result<Estimate, EvalError> {
     let mut likelihoods = Likelihoods {
-        form: match (&base, chunks.scored) {
-            (Some(_), _) => Form::Quantized,
-            (None, Scored::Last(_)) => Form::Rounded,
-            (None, Scored::SecondHalf | Scored::All) => Form::Exact,
+        rounding: match (&base, chunks.scored) {
+            (Some(_), _) => LikelihoodRounding::Quantized,
+            (None, Scored::Last(_)) => LikelihoodRounding::Rounded,
+            (None, Scored::SecondHalf | Scored::All) => LikelihoodRounding::Exact,
         },
         base,
         chunk: Estimate::default(),
@@ -91,8 +91,8 @@ pub fn perplexity<W: Write + Send>(
     Ok(likelihoods.total)
 }
 
-/// How likelihoods are computed.
-enum Form {
+/// Rounding of the likelihood of a token.
+enum LikelihoodRounding {
     /// See [`nll`].
     Exact,
     /// As a base file has them.
@@ -103,7 +103,7 @@ enum Form {
 
 /// Adds up likelihoods and writes the base file.
 struct Likelihoods<'a, W: Write> {
-    form: Form,
+    rounding: LikelihoodRounding,
     base: Option<&'a mut BaseWriter<W>>,
     chunk: Estimate,
     total: Estimate,
@@ -111,7 +111,7 @@ struct Likelihoods<'a, W: Write> {
 }
 
 impl<W: Write + Send> Scorer for Likelihoods<'_, W> {
-    type Shared = Form;
+    type Shared = LikelihoodRounding;
     type Score = (f64, Option<QuantizedRow>);
 
     fn begin(&mut self) -> Result<(), EvalError> {
@@ -119,15 +119,15 @@ impl<W: Write + Send> Scorer for Likelihoods<'_, W> {
         Ok(())
     }
 
-    fn shared(&self) -> &Form {
-        &self.form
+    fn shared(&self) -> &LikelihoodRounding {
+        &self.rounding
     }
 
-    fn score(form: &Form, _: usize, logits: &[f32], next: u32) -> Self::Score {
-        match form {
-            Form::Exact => (nll(logits, next), None),
-            Form::Rounded => (f64::from(-rounded_log_prob(logits, next)), None),
-            Form::Quantized => {
+    fn score(rounding: &LikelihoodRounding, _: usize, logits: &[f32], next: u32) -> Self::Score {
+        match rounding {
+            LikelihoodRounding::Exact => (nll(logits, next), None),
+            LikelihoodRounding::Rounded => (f64::from(-rounded_log_prob(logits, next)), None),
+            LikelihoodRounding::Quantized => {
                 let row = QuantizedRow::new(logits, next);
                 (row.nll, Some(row))
             }

@@ -35,18 +35,18 @@ pub(super) trait Scorer: Send {
 
 /// Logits of a few consecutive positions, kept so that they can be scored in parallel.
 #[derive(Clone)]
-pub(super) struct Rows {
+pub(super) struct LogitRows {
     pub(super) n_vocab: usize,
     pub(super) room: usize,
     pub(super) first: usize,
     pub(super) logits: Vec<f32>,
 }
 
-impl Rows {
+impl LogitRows {
     /// Room for 64 positions, or for what fits into 32 MB.
-    pub(super) fn new(n_vocab: usize) -> Rows {
+    pub(super) fn new(n_vocab: usize) -> LogitRows {
         let room = ((32 << 20) / (4 * n_vocab.max(1))).clamp(1, 64);
-        Rows { n_vocab, room, first: 0, logits: Vec::new() }
+        LogitRows { n_vocab, room, first: 0, logits: Vec::new() }
     }
 
     pub(super) fn push(&mut self, position: usize, logits: &[f32]) {

@@ -26,12 +26,13 @@ pub struct PagePool(Arc<Shared>);
 struct Shared {
     layout: PageLayout,
     budget: usize,
-    state: Mutex<State>,
+    state: Mutex<PageAllocator>,
 }
 
+/// The allocator of a pool's pages, behind the lock.
 #[derive(Default)]
-struct State {
-    /// Pages that are held.
+struct PageAllocator {
+    /// Number of pages that are held.
     held: usize,
     /// Memory of pages that are not held any more.
     spare: Vec<Memory>,
@@ -103,7 +104,7 @@ impl PagePool {
         Ok(memories.zip(numbers).map(page).collect())
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, PageAllocator> {
         self.0.state.lock().unwrap_or_else(|e| e.into_inner())
     }
 }

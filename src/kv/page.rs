@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::ops::Range;
 
 use super::layout::{LayerLayout, PageLayout, QUADS};
-use crate::kernels::halves::{self, Form, Line, Lines, Tiles};
+use crate::kernels::halves::{self, F16Encoding, Line, Lines, Tiles};
 
 /// The memory of a page, which outlives the page.
 pub(super) struct Memory {
@@ -12,7 +12,7 @@ pub(super) struct Memory {
     /// Encoded keys and values, instead of lines.
     encoded: Vec<u8>,
     /// Arrangement of the f16 keys and values in each tile, `[layer][head][tile]`.
-    forms: Box<[Form]>,
+    forms: Box<[F16Encoding]>,
 }
 
 impl Memory {
@@ -20,7 +20,7 @@ impl Memory {
         Memory {
             lines: Lines::new(layout.lines()),
             encoded: vec![0; layout.encoded_bytes()],
-            forms: vec![Form::Normalized; layout.forms()].into(),
+            forms: vec![F16Encoding::Normalized; layout.forms()].into(),
         }
     }
 
@@ -35,7 +35,7 @@ impl Memory {
     }
 
     /// Lines of all heads of a layer, and the forms of their tiles.
-    pub fn layer_mut(&mut self, layout: &PageLayout, layer: usize) -> (&mut [Line], &mut [Form]) {
+    pub fn layer_mut(&mut self, layout: &PageLayout, layer: usize) -> (&mut [Line], &mut [F16Encoding]) {
         (&mut self.lines[layout.lines_of(layer)], &mut self.forms[layout.forms_of(layer)])
     }
 
@@ -106,7 +106,7 @@ fn write_layer(
     own: &LayerLayout,
     positions: usize,
     lines: &[Line],
-    forms: &[Form],
+    forms: &[F16Encoding],
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let (mut bytes, mut plain) = (Vec::new(), Vec::new());
@@ -116,7 +116,7 @@ fn write_layer(
             for (lines, &form) in lines[span].chunks_exact(tile).zip(forms) {
                 plain.clear();
                 plain.extend_from_slice(lines);
-                halves::change_form(&mut plain, form, Form::Special);
+                halves::change_form(&mut plain, form, F16Encoding::Special);
                 let words = plain.iter().flat_map(|line| line.0);
                 words.for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
             }
@@ -131,7 +131,7 @@ fn read_layer(
     own: &LayerLayout,
     positions: usize,
     lines: &mut [Line],
-    forms: &mut [Form],
+    forms: &mut [F16Encoding],
     from: &mut dyn Read,
 ) -> io::Result<()> {
     for (spans, forms) in own.line_spans(positions).zip(forms.chunks_mut(own.tiles())) {
@@ -146,7 +146,7 @@ fn read_layer(
             let of = |span: &Range<usize>| halves::form_of_lines(&lines[span.clone()]);
             *form = of(&tile[0]).max(of(&tile[1]));
             for span in tile {
-                halves::change_form(&mut lines[span], Form::Special, *form);
+                halves::change_form(&mut lines[span], F16Encoding::Special, *form);
             }
         }
     }
@@ -181,7 +181,7 @@ pub struct HeadPage<'a> {
     layout: LayerLayout,
     keys: &'a [Line],
     values: &'a [Line],
-    forms: &'a [Form],
+    forms: &'a [F16Encoding],
 }
 
 impl<'a> HeadPage<'a> {
@@ -203,7 +203,7 @@ impl<'a> HeadPage<'a> {
     }
 
     /// Arrangement of the f16 numbers of a tile.
-    pub fn form(self, tile: usize) -> Form {
+    pub fn form(self, tile: usize) -> F16Encoding {
         self.forms[tile]
     }
 }

@@ -7,7 +7,7 @@ use super::budget::{OutOfPages, Page, PagePool};
 use super::layout::PageLayout;
 use super::page::{EncodedHead, HeadPage, Memory};
 use super::placement::Placement;
-use crate::kernels::halves::{Form, Line};
+use crate::kernels::halves::{F16Encoding, Line};
 
 /// Positions of one text: pages, and how many positions of them count.
 ///
@@ -266,7 +266,7 @@ impl Sequence {
         &mut self,
         layer: usize,
         positions: Range<usize>,
-    ) -> impl Iterator<Item = (Range<usize>, &mut [Line], &mut [Form])> {
+    ) -> impl Iterator<Item = (Range<usize>, &mut [Line], &mut [F16Encoding])> {
         let home = self.home.clone();
         self.own(positions).map(move |(positions, memory)| {
             let (lines, forms) = memory.layer_mut(home.layout(), layer);

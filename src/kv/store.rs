@@ -7,7 +7,7 @@ use super::encoded;
 use super::layout::{LayerLayout, QUADS};
 use super::sequence::SequenceRows;
 use crate::kernels::Isa;
-use crate::kernels::halves::{self, Form, Line};
+use crate::kernels::halves::{self, F16Encoding, Line};
 use crate::pool;
 
 /// Values that are stored by one thread rather than by several.
@@ -18,7 +18,7 @@ struct Strip<'a> {
     layout: LayerLayout,
     lines: &'a mut [Line],
     /// Arrangements of the tiles of these heads.
-    forms: &'a mut [Form],
+    forms: &'a mut [F16Encoding],
     first_head: usize,
     /// Positions in the page.
     positions: Range<usize>,
@@ -75,7 +75,7 @@ impl Strip<'_> {
                 let values = &mut values[tile * value_tile..][..value_tile];
                 let (k, v) = (&k[head * key_size..], &v[head * value_size..]);
                 let (k, v) = (&k[..key_size], &v[..value_size]);
-                let wanted = Form::of(isa, k).max(Form::of(isa, v));
+                let wanted = F16Encoding::of(isa, k).max(F16Encoding::of(isa, v));
                 let form = &mut forms[tile];
                 if lane == 0 {
                     // The first position of a tile forgets what was there before.

@@ -4,7 +4,7 @@ use trine_formats::types::TypeId;
 
 use super::*;
 use crate::kernels::Isa;
-use crate::kernels::halves::Form;
+use crate::kernels::halves::F16Encoding;
 
 /// Heads of a layer.
 const HEADS: usize = 3;
@@ -207,7 +207,7 @@ fn an_infinity_marks_its_tile_until_the_tile_begins_anew() {
     seq.advance(1);
     let marked = |seq: &Sequence, head, tile| {
         let (page, tile) = seq.tile(1, head, tile);
-        page.form(tile) == Form::Special
+        page.form(tile) == F16Encoding::Special
     };
     assert!(marked(&seq, 2, 1) && !marked(&seq, 1, 1) && !marked(&seq, 2, 0));
     let fork = seq.fork(41);

@@ -11,9 +11,9 @@ use crate::kernels::widely::Path;
 use crate::kernels::{self, AlignedBytes, Isa, ternary};
 use crate::pool;
 
-/// A form that activation rows are prepared in.
+/// Layout of prepared activation rows.
 #[derive(Clone, Copy, PartialEq)]
-enum Form {
+enum ActivationLayout {
     /// As encoded, one row after another.
     Encoded(Encoding),
     /// Arranged for the packed layouts that read this arrangement.
@@ -24,8 +24,8 @@ enum Form {
     Widely(Path),
 }
 
-/// Rows in a form.
-type Prepared = (Form, Arc<AlignedBytes>);
+/// Rows in a layout.
+type Prepared = (ActivationLayout, Arc<AlignedBytes>);
 
 /// Prepared forms of some rows, each made once wherever their products stand in a program.
 #[derive(Default)]
@@ -71,7 +71,7 @@ impl<'a> Activations<'a> {
     /// Rows of `cols` values that came encoded, for packed matrices whose activations are encoded so, and no others.
     pub(super) fn of_encoded(encoding: Encoding, rows: AlignedBytes, cols: usize, isa: Isa) -> Activations<'static> {
         let tokens = rows.len() / encoded_bytes(encoding, cols);
-        let prepared = Kept::Here(Forms(Mutex::new(vec![(Form::Encoded(encoding), Arc::new(rows))])));
+        let prepared = Kept::Here(Forms(Mutex::new(vec![(ActivationLayout::Encoded(encoding), Arc::new(rows))])));
         Activations { tokens, prepared, ..Activations::new(&[], cols, isa) }
     }
 
@@ -121,7 +121,7 @@ impl<'a> Activations<'a> {
 
     pub(super) fn encoded(&self, encoding: Encoding) -> Arc<AlignedBytes> {
         let row_bytes = encoded_bytes(encoding, self.cols);
-        self.prepare(Form::Encoded(encoding), row_bytes, |x, out| encode(encoding, self.isa, x, out))
+        self.prepare(ActivationLayout::Encoded(encoding), row_bytes, |x, out| encode(encoding, self.isa, x, out))
     }
 
     pub(super) fn arranged(&self, layout: Packing) -> Arc<AlignedBytes> {
@@ -129,10 +129,10 @@ impl<'a> Activations<'a> {
         let encoded_bytes = encoded_bytes(layout.encoding, self.cols);
         // Before the lock is taken to make what was asked for.
         let given = match self.x {
-            [] => find(&self.lock(), Form::Encoded(layout.encoding)),
+            [] => find(&self.lock(), ActivationLayout::Encoded(layout.encoding)),
             _ => None,
         };
-        self.prepare_rows(Form::Arranged(layout.acts), row_bytes, |t, out| match &given {
+        self.prepare_rows(ActivationLayout::Arranged(layout.acts), row_bytes, |t, out| match &given {
             Some(rows) => {
                 let row = &rows[t * encoded_bytes..][..encoded_bytes];
                 layout.arrange(row, self.cols, out);
@@ -147,12 +147,14 @@ impl<'a> Activations<'a> {
 
     pub(super) fn for_planes(&self, form: Arrangement) -> Arc<AlignedBytes> {
         let row_bytes = form.act_bytes(self.cols);
-        self.prepare(Form::Planes(form), row_bytes, |x, out| form.arrange(self.isa, x, out))
+        self.prepare(ActivationLayout::Planes(form), row_bytes, |x, out| form.arrange(self.isa, x, out))
     }
 
     pub(super) fn for_widely(&self, w: &WidelyLinear) -> Arc<AlignedBytes> {
         let (path, shape) = (w.path(), w.shape());
-        self.prepare(Form::Widely(path), path.act_bytes(shape), |x, out| path.arrange(self.isa, shape, x, out))
+        self.prepare(ActivationLayout::Widely(path), path.act_bytes(shape), |x, out| {
+            path.arrange(self.isa, shape, x, out)
+        })
     }
 
     /// Row `t` of the values.
@@ -168,12 +170,22 @@ impl<'a> Activations<'a> {
         forms.0.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    fn prepare(&self, form: Form, row_bytes: usize, row: impl Fn(&[f32], &mut [u8]) + Sync) -> Arc<AlignedBytes> {
+    fn prepare(
+        &self,
+        form: ActivationLayout,
+        row_bytes: usize,
+        row: impl Fn(&[f32], &mut [u8]) + Sync,
+    ) -> Arc<AlignedBytes> {
         self.prepare_rows(form, row_bytes, |t, out| row(self.row(t), out))
     }
 
     /// The rows in a form, made by `row` with their numbers where nobody has asked for it before.
-    fn prepare_rows(&self, form: Form, row_bytes: usize, row: impl Fn(usize, &mut [u8]) + Sync) -> Arc<AlignedBytes> {
+    fn prepare_rows(
+        &self,
+        form: ActivationLayout,
+        row_bytes: usize,
+        row: impl Fn(usize, &mut [u8]) + Sync,
+    ) -> Arc<AlignedBytes> {
         // Held until the rows are made, so that they are made once.
         let mut prepared = self.lock();
         if let Some(bytes) = find(&prepared, form) {
@@ -187,7 +199,7 @@ impl<'a> Activations<'a> {
     }
 }
 
-fn find(prepared: &[Prepared], form: Form) -> Option<Arc<AlignedBytes>> {
+fn find(prepared: &[Prepared], form: ActivationLayout) -> Option<Arc<AlignedBytes>> {
     let found = prepared.iter().find(|(f, _)| *f == form);
     found.map(|(_, bytes)| bytes.clone())
 }

@@ -28,7 +28,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
 
 use super::patience::Patience;
-use super::sync::{AtomicBool, AtomicU32, Mutex, MutexGuard, Ordering, Place, thread};
+use super::sync::{AtomicBool, AtomicU32, Mutex, MutexGuard, Ordering, SharedCell, thread};
 
 /// The work of a region: `run(body, i)` for every `i < tasks`.
 #[derive(Clone, Copy)]
@@ -46,7 +46,7 @@ pub(super) struct Slot {
     left: AtomicU32,
     /// Tasks of the region that helpers have finished.
     helped: AtomicU32,
-    job: Place<Job>,
+    job: SharedCell<Job>,
     /// Divisor of the tasks that are left, which gives the length of a run of tasks.
     shares: u32,
     /// Helpers that work on this slot's regions, for the others to choose by. Nothing is read on the
@@ -73,7 +73,7 @@ impl Slot {
         Slot {
             left: AtomicU32::new(0),
             helped: AtomicU32::new(0),
-            job: Place::new(Job { body: ptr::null(), run: nothing, tasks: 0 }),
+            job: SharedCell::new(Job { body: ptr::null(), run: nothing, tasks: 0 }),
             // Two runs for each thread from what is left: a thread that is late still finds half of it.
             shares: u32::try_from(2 * threads).unwrap_or(u32::MAX).max(1),
             helpers: AtomicU32::new(0),

@@ -14,11 +14,11 @@ pub(super) use std::{thread, thread_local};
 pub(super) const CALLERS: usize = u64::BITS as usize;
 
 /// A value that threads write and read, whose users see to it that they never do so at the same time.
-pub(super) struct Place<T>(UnsafeCell<T>);
+pub(super) struct SharedCell<T>(UnsafeCell<T>);
 
-impl<T> Place<T> {
-    pub(super) fn new(value: T) -> Place<T> {
-        Place(UnsafeCell::new(value))
+impl<T> SharedCell<T> {
+    pub(super) fn new(value: T) -> SharedCell<T> {
+        SharedCell(UnsafeCell::new(value))
     }
 
     /// Calls `f` with the value's place, to read it.

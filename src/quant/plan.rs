@@ -14,7 +14,7 @@ use trine_formats::types::TypeId;
 use super::order::{self, Pruning};
 use super::overrides::KvOverride;
 use super::problem::Problem;
-use super::row::{OutShard, Place, Reason, Row, unchanged};
+use super::row::{OutShard, Reason, Row, StoredTensor, unchanged};
 use super::work::{Run, RunError};
 
 /// Why a method cannot plan or make something: an error of its own, which is told as it is.
@@ -61,9 +61,9 @@ pub trait Method: Any + fmt::Debug + Send + Sync {
     }
 }
 
-/// How the files of a plan are named and laid out.
+/// Names and layout of the output files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Form {
+pub(super) enum OutputFiles {
     /// One file.
     One,
     /// The files of llama-quantize: one, or shards with numbers before their ending; tensors stand at multiples of 32
@@ -87,8 +87,8 @@ pub struct Plan {
     pub warnings: Vec<String>,
     /// Decisions that nobody asked for.
     pub notes: Vec<String>,
-    /// How files are named and laid out.
-    pub(super) form: Form,
+    /// Names and layout of the files.
+    pub(super) files: OutputFiles,
     /// Who makes the rows, and what became of those that are made.
     pub(super) methods: Vec<Box<dyn Method>>,
 }
@@ -102,7 +102,7 @@ impl Plan {
             problems: Vec::new(),
             warnings: Vec::new(),
             notes: Vec::new(),
-            form: Form::One,
+            files: OutputFiles::One,
             methods: Vec::new(),
         }
     }
@@ -159,9 +159,9 @@ impl Plan {
     /// The files that the plan makes for the path `out`.
     pub fn paths(&self, out: &Path) -> Vec<PathBuf> {
         let name = out.to_string_lossy();
-        let prefix = match self.form {
-            Form::Quantized { shards: true } => name.strip_suffix(".gguf").unwrap_or(&name),
-            Form::Split { shards: true } => &name,
+        let prefix = match self.files {
+            OutputFiles::Quantized { shards: true } => name.strip_suffix(".gguf").unwrap_or(&name),
+            OutputFiles::Split { shards: true } => &name,
             _ => return vec![out.to_owned()],
         };
         let count = self.shards.len() as u32;
@@ -176,7 +176,7 @@ impl Plan {
         let layout = |shard: &OutShard| {
             let tensors: Vec<_> = self.rows[shard.rows.clone()].iter().map(Row::tensor).collect();
             let layout = Layout::new(&shard.meta, &tensors)?;
-            Ok(if matches!(self.form, Form::Split { .. }) { layout.padded() } else { layout })
+            Ok(if matches!(self.files, OutputFiles::Split { .. }) { layout.padded() } else { layout })
         };
         self.shards.iter().map(layout).collect()
     }
@@ -191,7 +191,7 @@ pub struct Draft<'a> {
     /// Its keys.
     pub meta: &'a Metadata,
     /// All its tensors, in llama.cpp's order.
-    pub sources: Vec<Place<'a>>,
+    pub sources: Vec<StoredTensor<'a>>,
     /// The user's requests to every method.
     pub asked: Asked<'a>,
     /// The new number of layers, where some are left out.
@@ -224,7 +224,7 @@ impl<'a> Draft<'a> {
     pub fn new(
         model: Option<&'a ModelFile>,
         meta: &'a Metadata,
-        mut sources: Vec<Place<'a>>,
+        mut sources: Vec<StoredTensor<'a>>,
         prune: &[u32],
         asked: Asked<'a>,
     ) -> Result<Draft<'a>, u32> {

@@ -13,7 +13,7 @@ use super::problem::Refusal;
 use super::recipe::Recipe;
 use super::rotate::Rotating;
 use super::round::Rounding;
-use super::row::{Place, sources};
+use super::row::{StoredTensor, sources};
 use super::usual;
 use super::widely::Widely;
 
@@ -50,7 +50,7 @@ impl Plan {
     ///
     /// # Errors
     /// As [`Plan::new`].
-    pub fn from_headers(meta: &Metadata, sources: Vec<Place<'_>>, recipe: &Recipe) -> Result<Plan, PlanError> {
+    pub fn from_headers(meta: &Metadata, sources: Vec<StoredTensor<'_>>, recipe: &Recipe) -> Result<Plan, PlanError> {
         plan(None, meta, sources, recipe)
     }
 
@@ -69,7 +69,7 @@ impl Plan {
 fn plan<'a>(
     model: Option<&'a ModelFile>,
     meta: &'a Metadata,
-    sources: Vec<Place<'a>>,
+    sources: Vec<StoredTensor<'a>>,
     recipe: &'a Recipe,
 ) -> Result<Plan, PlanError> {
     if sources.is_empty() {

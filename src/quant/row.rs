@@ -174,11 +174,11 @@ pub struct OutShard {
     pub rows: Range<usize>,
 }
 
-/// A tensor of a model: its shard, its place in that file, and its row of the table.
-pub(super) type Place<'a> = (usize, u64, &'a TensorInfo);
+/// A tensor of a model: its shard, the offset of its data in that file in bytes, and its row of the table.
+pub(super) type StoredTensor<'a> = (usize, u64, &'a TensorInfo);
 
 /// All tensors of a model.
-pub(super) fn sources(model: &ModelFile) -> Vec<Place<'_>> {
+pub(super) fn sources(model: &ModelFile) -> Vec<StoredTensor<'_>> {
     let mut sources = Vec::with_capacity(model.n_tensors());
     for (s, shard) in model.shards().iter().enumerate() {
         let data = shard.gguf.data_offset;
@@ -188,7 +188,7 @@ pub(super) fn sources(model: &ModelFile) -> Vec<Place<'_>> {
 }
 
 /// The row of a tensor whose bytes stay as they are.
-pub(super) fn raw(name: String, (shard, offset, info): Place<'_>) -> Row {
+pub(super) fn raw(name: String, (shard, offset, info): StoredTensor<'_>) -> Row {
     Row {
         name,
         source: Source { name: info.name.clone(), shard, offset, interleaved: None },
@@ -206,7 +206,7 @@ pub(super) fn raw(name: String, (shard, offset, info): Place<'_>) -> Row {
 }
 
 /// The same, but with rows taken apart that lie interleaved.
-pub(super) fn unchanged(name: String, place: Place<'_>) -> Row {
+pub(super) fn unchanged(name: String, place: StoredTensor<'_>) -> Row {
     let mut row = raw(name, place);
     let info = place.2;
     let whole = |i: &&Interleaved| info.shape.get(1).is_some_and(|rows| rows.is_multiple_of(i.rows as u64));

@@ -8,7 +8,7 @@ use trine_formats::gguf::write::Layout;
 use trine_formats::gguf::{Complete, Metadata, ModelFile, Value};
 
 use super::error::QuantError;
-use super::plan::{Form, Method, Plan};
+use super::plan::{Method, OutputFiles, Plan};
 use super::recipe::Recipe;
 use super::source::ShardReader;
 use super::work::{News, Run, RunError, RunOptions};
@@ -110,7 +110,7 @@ fn make(plan: &Plan, methods: &mut [Box<dyn Method>], run: &mut Run<'_>) -> Resu
 /// Starts the files of a plan whose rows are a tensor each.
 fn create(plan: &Plan, run: &mut Run<'_>) -> Result<(), QuantError> {
     let layouts = plan.layouts()?;
-    if matches!(plan.form, Form::Quantized { .. }) {
+    if matches!(plan.files, OutputFiles::Quantized { .. }) {
         for (shard, layout) in plan.shards.iter().zip(&layouts) {
             check_alignment(&shard.meta, layout)?;
         }

@@ -10,8 +10,8 @@ use trine_formats::gguf::{Metadata, ModelFile, TensorInfo, Value, split};
 
 use super::copy::{self, Copying};
 use super::metadata::{add_split, c_strings};
-use super::plan::{Form, Plan};
-use super::row::{OutShard, Place, Row, raw, sources};
+use super::plan::{OutputFiles, Plan};
+use super::row::{OutShard, Row, StoredTensor, raw, sources};
 use super::work::RunError;
 
 /// Where ggml's writer places tensors: at multiples of this, whatever a file says.
@@ -68,7 +68,7 @@ pub fn split(model: &ModelFile, options: SplitOptions) -> Result<Plan, SplitErro
         return Err(SplitError::AlreadySplit(model.shards().len()));
     }
     let tensors: Vec<&TensorInfo> = model.tensors().collect();
-    let mut plan = planned(model, Form::Split { shards: true })?;
+    let mut plan = planned(model, OutputFiles::Split { shards: true })?;
     let groups = groups(&tensors, options)?;
     let count = u16::try_from(groups.len()).map_err(|_| SplitError::TooMany(groups.len()))?;
     let shard = |(no, rows)| {
@@ -90,7 +90,7 @@ pub fn merge(model: &ModelFile) -> Result<Plan, SplitError> {
     if model.meta().get(split::KEY_COUNT).is_none() {
         return Err(SplitError::NotSplit);
     }
-    let mut plan = planned(model, Form::Split { shards: false })?;
+    let mut plan = planned(model, OutputFiles::Split { shards: false })?;
     let mut meta = copied(model.meta());
     // 0 says that there is no set, and the other keys stay.
     meta.set(split::KEY_COUNT, Value::U16(0));
@@ -99,17 +99,17 @@ pub fn merge(model: &ModelFile) -> Result<Plan, SplitError> {
 }
 
 /// All tensors as they are, in the order of the model, and no file yet.
-fn planned(model: &ModelFile, form: Form) -> Result<Plan, SplitError> {
+fn planned(model: &ModelFile, files: OutputFiles) -> Result<Plan, SplitError> {
     match model.meta().get_u64("general.alignment").map_err(RunError::from)? {
         None | Some(ALIGNMENT) => {}
         Some(other) => return Err(SplitError::Alignment(other)),
     }
-    let row = |place: Place<'_>| {
+    let row = |place: StoredTensor<'_>| {
         let (name, shape) = (place.2.name.clone(), place.2.shape.clone());
         Row { shape, method: copy::NAME, ..raw(name, place) }
     };
     let rows = sources(model).into_iter().map(row).collect();
-    Ok(Plan { form, methods: vec![Box::new(Copying)], ..Plan::of(rows) })
+    Ok(Plan { files, methods: vec![Box::new(Copying)], ..Plan::of(rows) })
 }
 
 /// Keys in the reference's order and with its strings.

@@ -18,9 +18,9 @@ use super::metadata::{self, Additions};
 use super::mixture::Mixture;
 use super::overrides::KvValue;
 use super::packed::Packed;
-use super::plan::{Draft, Form, Plan};
+use super::plan::{Draft, OutputFiles, Plan};
 use super::recipe::Recipe;
-use super::row::{OutShard, Place, Reason, Row};
+use super::row::{OutShard, Reason, Row, StoredTensor};
 
 /// Chooses the types of all rows, and puts them into files.
 pub fn choose(draft: &mut Draft<'_>, recipe: &Recipe) -> Result<(), PlanError> {
@@ -41,7 +41,7 @@ pub fn choose(draft: &mut Draft<'_>, recipe: &Recipe) -> Result<(), PlanError> {
         method: recipe.gptq.as_ref().map(gptq::Gptq::keys).unwrap_or_default(),
         block_count: draft.n_layers.map(|n| (format!("{}.block_count", facts.arch), n)),
     };
-    plan.form = Form::Quantized { shards: recipe.keep_split };
+    plan.files = OutputFiles::Quantized { shards: recipe.keep_split };
     plan.shards = out_shards(metadata::output(draft.meta, &additions), &plan.rows, recipe.keep_split)?;
     plan.warnings.extend(draft.asked.warnings());
     let context = Context { meta: draft.meta, recipe };
@@ -178,7 +178,7 @@ impl Plan {
 }
 
 /// `general.file_type` of a copy: the source's own, or a guess from its types.
-fn copied_file_type(meta: &Metadata, sorted: &[Place<'_>], recipe: &Recipe) -> u32 {
+fn copied_file_type(meta: &Metadata, sorted: &[StoredTensor<'_>], recipe: &Recipe) -> u32 {
     let key = "general.file_type";
     if let Some(KvValue::Int(n)) = overridden(&recipe.overrides, key) {
         return *n as u32;

@@ -6,7 +6,7 @@ use trine::kv::{CacheTypes, PageLayout, PagePool, Sequence, SequenceRows, TILE, 
 use trine::model::{LoadOptions, Model};
 use trine::pool::Pool;
 use trine::step::{Session, SessionOptions};
-use trine_kernels::halves::Form;
+use trine_kernels::halves::F16Encoding;
 
 fn session(name: &str, cache: CacheTypes) -> Session {
     let options = LoadOptions { isa: Isa::detect(), cache, ..LoadOptions::default() };
@@ -83,7 +83,7 @@ fn tiles_with_infinities_are_known_again() {
         let tiles = (0..2).flat_map(|head| (0..3).map(move |tile| (head, tile)));
         let special = |(head, tile)| {
             let (page, tile) = seq.tile(0, head, tile);
-            page.form(tile) == Form::Special
+            page.form(tile) == F16Encoding::Special
         };
         tiles.map(special).collect()
     };

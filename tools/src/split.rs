@@ -82,8 +82,8 @@ impl SplitArgs {
     }
 }
 
-/// A job for one model.
-pub struct Job<'a> {
+/// A model to split or to merge.
+pub struct SplitJob<'a> {
     /// The options.
     pub args: &'a SplitArgs,
     /// The model, or a file of its set.
@@ -102,7 +102,7 @@ pub struct Job<'a> {
 ///
 /// # Errors
 /// Whatever is wrong with the files, in one line.
-pub fn run(job: &Job<'_>) -> Result<()> {
+pub fn run(job: &SplitJob<'_>) -> Result<()> {
     let model = load::open(job.input, true)?;
     let merges = job.args.merge;
     let mut plan = match merges {

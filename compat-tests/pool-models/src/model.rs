@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::pool::patience::LOOKS;
-use crate::pool::sync::{Condvar, FENCED, Mutex, Place};
+use crate::pool::sync::{Condvar, FENCED, Mutex, SharedCell};
 
 /// A model's rules.
 #[derive(Clone, Copy)]
@@ -59,14 +59,14 @@ fn more() -> usize {
 
 /// A number for each task of a region, which each task writes and the caller reads: loom finds a write that a read does
 /// not follow.
-pub struct Written(Vec<Place<usize>>);
+pub struct Written(Vec<SharedCell<usize>>);
 
 // SAFETY: loom ends the model where two threads are at a place at the same time.
 unsafe impl Sync for Written {}
 
 impl Written {
     pub fn new(tasks: usize) -> Written {
-        Written((0..tasks).map(|_| Place::new(0)).collect())
+        Written((0..tasks).map(|_| SharedCell::new(0)).collect())
     }
 
     /// Counts a run of task `i`.

@@ -6,7 +6,7 @@ use super::memory::Memory;
 use super::module::Kernel;
 use super::order::Order;
 use super::shared::Shared;
-use super::warp::{LANES, State, Surroundings, Warp};
+use super::warp::{LANES, Surroundings, Warp, WarpState};
 
 /// Arguments of a block beside its kernel.
 pub(super) struct Run<'a> {
@@ -80,23 +80,24 @@ pub(super) fn run(kernel: &Kernel, schedule: Schedule, run: &mut Run) -> Result<
     };
     let mut last = warps.len();
     loop {
-        let in_state = |state: State| {
+        let in_state = |state: WarpState| {
             let warps = warps.iter().filter(move |w| w.state == state);
             warps.map(|w| w.number).collect::<Vec<_>>()
         };
-        let ready = in_state(State::Ready);
+        let ready = in_state(WarpState::Ready);
         if ready.is_empty() {
-            let waiting = in_state(State::AtBarrier);
+            let waiting = in_state(WarpState::AtBarrier);
             let Some(&first) = waiting.first() else {
                 return Ok(());
             };
             if waiting.len() < warps.len() {
-                let what = format!("warps {waiting:?} wait for warps {:?}, which have ended", in_state(State::Ended));
+                let what =
+                    format!("warps {waiting:?} wait for warps {:?}, which have ended", in_state(WarpState::Ended));
                 let trouble = Trouble::new(Kind::Barrier, 0, what);
                 return Err(fault(&warps[first], &run.at, None, trouble));
             }
             around.epoch += 1;
-            warps.iter_mut().for_each(|w| w.state = State::Ready);
+            warps.iter_mut().for_each(|w| w.state = WarpState::Ready);
             continue;
         }
         let (chosen, turns) = choose(&ready, schedule, &mut dice, last);
@@ -112,7 +113,7 @@ pub(super) fn run(kernel: &Kernel, schedule: Schedule, run: &mut Run) -> Result<
                 warp.step(&mut around)
             };
             step.map_err(|trouble| fault(warp, &run.at, before, trouble))?;
-            if warp.state != State::Ready {
+            if warp.state != WarpState::Ready {
                 break;
             }
         }

@@ -62,7 +62,7 @@ impl Moment<'_> {
 
 /// State of a byte.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-enum State {
+enum ByteState {
     /// Nothing was written.
     #[default]
     Empty,
@@ -74,7 +74,7 @@ enum State {
 /// The history of a byte.
 #[derive(Clone, Copy, Default, Debug)]
 struct Cell {
-    state: State,
+    state: ByteState,
     write: Stamp,
     read: Stamp,
     /// The last write was an atomic operation, which is ordered among its like.
@@ -119,7 +119,7 @@ type Found = Result<(), (Kind, String)>;
 impl Shadow {
     /// Bytes that nobody wrote, or that were there before.
     pub(super) fn new(bytes: usize, full: bool) -> Shadow {
-        let state = if full { State::Full } else { State::Empty };
+        let state = if full { ByteState::Full } else { ByteState::Empty };
         let cell = Cell { state, ..Cell::default() };
         let grain = if bytes.is_multiple_of(DWORD) { DWORD } else { 1 };
         Shadow { cells: vec![cell; bytes / grain], grain, touched: false }
@@ -137,21 +137,21 @@ impl Shadow {
 
     /// The first byte that nobody wrote.
     pub(super) fn first_empty(&self) -> Option<usize> {
-        let cell = self.cells.iter().position(|c| c.state != State::Full)?;
+        let cell = self.cells.iter().position(|c| c.state != ByteState::Full)?;
         Some(cell * self.grain)
     }
 
     /// The first of some bytes that nobody wrote.
     pub(super) fn first_empty_in(&self, at: usize, bytes: usize) -> Option<usize> {
         let cells = &self.cells[at / self.grain..(at + bytes).div_ceil(self.grain)];
-        let cell = cells.iter().position(|c| c.state != State::Full)?;
+        let cell = cells.iter().position(|c| c.state != ByteState::Full)?;
         Some((at / self.grain + cell) * self.grain)
     }
 
     /// Counts some bytes as written before anything that follows.
     pub(super) fn fill(&mut self, at: usize, bytes: usize) {
         for cell in self.cells(at, bytes) {
-            *cell = Cell { state: State::Full, ..Cell::default() };
+            *cell = Cell { state: ByteState::Full, ..Cell::default() };
         }
     }
 
@@ -186,11 +186,11 @@ impl Shadow {
         for (i, cell) in cells.iter_mut().enumerate() {
             let byte = at + i * grain;
             match cell.state {
-                State::Full => {}
-                State::Empty => {
+                ByteState::Full => {}
+                ByteState::Empty => {
                     return Err((Kind::Uninitialised, format!("byte {byte} was not written")));
                 }
-                State::InFlight => {
+                ByteState::InFlight => {
                     let what = format!("a copy into byte {byte} was not waited for");
                     return Err((Kind::InFlight, what));
                 }
@@ -215,13 +215,13 @@ impl Shadow {
     }
 
     /// A thread writes, at once or when a copy arrives.
-    fn overwrite(&mut self, at: usize, bytes: usize, moment: Moment, state: State) -> Found {
+    fn overwrite(&mut self, at: usize, bytes: usize, moment: Moment, state: ByteState) -> Found {
         let now = moment.stamp;
         let cells = self.cells(at, bytes);
         let grain = bytes / cells.len().max(1);
         for (i, cell) in cells.iter_mut().enumerate() {
             let byte = at + i * grain;
-            if cell.state == State::InFlight {
+            if cell.state == ByteState::InFlight {
                 let what = format!("byte {} is written while a copy into it is under way", at + i);
                 return Err((Kind::Race, what));
             }
@@ -238,7 +238,7 @@ impl Shadow {
 
     /// A thread writes.
     pub(super) fn write<'a>(&mut self, at: usize, bytes: usize, moment: impl Into<Moment<'a>>) -> Found {
-        self.overwrite(at, bytes, moment.into(), State::Full)
+        self.overwrite(at, bytes, moment.into(), ByteState::Full)
     }
 
     /// A thread applies an atomic operation: a read and a write, which nothing has to order among other atomic
@@ -246,7 +246,7 @@ impl Shadow {
     pub(super) fn update(&mut self, at: usize, bytes: usize, moment: Moment) -> Found {
         if self.cells(at, bytes).iter().any(|cell| !cell.atomic) {
             self.read(at, bytes, moment)?;
-            self.overwrite(at, bytes, moment, State::Full)?;
+            self.overwrite(at, bytes, moment, ByteState::Full)?;
         }
         for cell in self.cells(at, bytes) {
             (cell.write, cell.atomic) = (moment.stamp, true);
@@ -256,13 +256,13 @@ impl Shadow {
 
     /// A thread has a copy begun.
     pub(super) fn begin_copy(&mut self, at: usize, bytes: usize, now: Stamp) -> Found {
-        self.overwrite(at, bytes, now.into(), State::InFlight)
+        self.overwrite(at, bytes, now.into(), ByteState::InFlight)
     }
 
     /// A thread has waited for its copy: for others it is written now.
     pub(super) fn end_copy(&mut self, at: usize, bytes: usize, now: Stamp) {
         for cell in self.cells(at, bytes) {
-            (cell.state, cell.write) = (State::Full, now);
+            (cell.state, cell.write) = (ByteState::Full, now);
         }
     }
 }

@@ -14,7 +14,7 @@ pub(super) const LANES: usize = 32;
 
 /// State of a warp.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum State {
+pub(super) enum WarpState {
     Ready,
     /// It waits for the other warps of its block.
     AtBarrier,
@@ -39,7 +39,7 @@ pub(super) struct Surroundings<'a> {
 pub(super) struct Warp<'k> {
     pub(super) kernel: &'k Kernel,
     pub(super) number: usize,
-    pub(super) state: State,
+    pub(super) state: WarpState,
     registers: Vec<[u64; LANES]>,
     /// The lanes in which each register was written.
     written: Vec<u32>,
@@ -67,7 +67,7 @@ impl<'k> Warp<'k> {
         Warp {
             kernel,
             number,
-            state: State::Ready,
+            state: WarpState::Ready,
             registers: vec![[0; LANES]; kernel.registers],
             written: vec![0; kernel.registers],
             place: Some(0),
@@ -132,7 +132,7 @@ impl<'k> Warp<'k> {
     /// Executes one instruction.
     pub(super) fn step(&mut self, around: &mut Surroundings) -> Result<(), Trouble> {
         let Some((place, active)) = self.front() else {
-            self.state = State::Ended;
+            self.state = WarpState::Ended;
             return Ok(());
         };
         let Some(instruction) = self.kernel.code.get(place) else {
@@ -156,7 +156,7 @@ impl<'k> Warp<'k> {
         if let Op::Exit = instruction.op {
             self.alive &= !mask;
             if self.alive == 0 {
-                self.state = State::Ended;
+                self.state = WarpState::Ended;
             }
             self.go_on(place, active & !mask, 0, 0);
             return Ok(());
@@ -168,7 +168,7 @@ impl<'k> Warp<'k> {
         match &instruction.op {
             Op::Barrier => {
                 self.whole(mask, self.lanes)?;
-                self.state = State::AtBarrier;
+                self.state = WarpState::AtBarrier;
                 Ok(())
             }
             Op::WarpBarrier => {

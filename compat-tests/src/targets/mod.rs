@@ -21,7 +21,7 @@ use trine::tokenizer::Tokenizer;
 use trine_formats::anyprec::AnyPrec;
 use trine_formats::gguf::write::Layout;
 use trine_formats::gguf::{ErrorKind, Gguf, Limits, ModelFile, Shard};
-use trine_formats::imatrix::{Form, Imatrix};
+use trine_formats::imatrix::{FileFormat, Imatrix};
 use trine_formats::safetensors;
 
 use crate::samples;
@@ -153,7 +153,7 @@ pub fn imatrix_read(data: &[u8]) {
             if let Err(e) = sum.merge(&imatrix) {
                 return assert_message(&e);
             }
-            for form in [Form::Gguf, Form::Legacy] {
+            for form in [FileFormat::Gguf, FileFormat::Legacy] {
                 match sum.to_bytes(form).map(|bytes| Imatrix::parse(&bytes)) {
                     Ok(Ok(again)) => assert!(again.entries.len() <= imatrix.entries.len()),
                     Ok(Err(e)) | Err(e) => assert_message(&e),

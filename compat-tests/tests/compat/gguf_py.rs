@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 use trine_compat_tests::gguf_py::{self, listing};
 use trine_compat_tests::models::{self, BITNET, TRILM};
 use trine_compat_tests::{files, golden, or_skip, testdata};
-use trine_formats::imatrix::{Entry, Form, Imatrix};
+use trine_formats::imatrix::{Entry, FileFormat, Imatrix};
 use trine_formats::types::TypeId;
 
 /// gguf-py 0.19.0 does not know Q2_0, and takes a block of Q8_1 for 40 bytes (it was so in 2023).
@@ -127,7 +127,7 @@ fn gguf_py_reads_an_importance_matrix() {
     }
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("imatrix.gguf");
-    std::fs::write(&path, matrix.to_bytes(Form::Gguf).expect("bytes")).expect("a file");
+    std::fs::write(&path, matrix.to_bytes(FileFormat::Gguf).expect("bytes")).expect("a file");
     let theirs = python.list(std::slice::from_ref(&path)).expect("a listing");
     let ours = listing(&path).expect("a listing");
     assert_eq!(assert_equal(&ours, &theirs[0], "importance matrix"), 4);

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use trine_compat_tests::inputs::Rng;
 use trine_compat_tests::ptx::{Argument, Device, Fault, Launch, Module, Report, Schedule};
 use trine_cuda::pack::activations::{self, Activations};
-use trine_cuda::pack::rows::{self, Rows};
+use trine_cuda::pack::rows::{self, TiledRows};
 use trine_cuda::plan::{self, Plan, Split};
 use trine_cuda::ptx::ALL;
 use trine_formats::types::TypeId;
@@ -88,7 +88,7 @@ impl Product {
         plan::product_as(self.ty, shape, Split { warps, parts }, few).expect("a plan")
     }
 
-    fn packed(&self) -> (Rows, Activations) {
+    fn packed(&self) -> (TiledRows, Activations) {
         let rows = rows::blocks(self.ty, &self.weights, self.rows, self.columns).expect("rows");
         let acts = activations::encoded(Self::act(self.ty), &self.acts, self.tokens, self.columns);
         (rows, acts.expect("activations"))

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::keys::is_any_precision;
-use super::parts::{Matrix, Part, file_order};
+use super::parts::{MatrixExtents, Part, file_order};
 use super::view::{ApView, SparseView};
 use super::{AnyPrecError, Header};
 use crate::gguf::{Blob, ErrorKind, GgufError, Metadata, ModelFile};
@@ -217,7 +217,7 @@ fn data(model: &ModelFile, name: &str, part: Part) -> Result<Blob, AnyPrecError>
 }
 
 /// The extents of a matrix, from its parts, which must all be there.
-fn matrix(model: &ModelFile, header: &Header, name: &str, columns: u64) -> Result<Matrix, AnyPrecError> {
+fn matrix(model: &ModelFile, header: &Header, name: &str, columns: u64) -> Result<MatrixExtents, AnyPrecError> {
     if model.tensor_info(name).is_some() {
         let tensor = name.to_owned();
         return Err(AnyPrecError::Both { tensor });
@@ -229,7 +229,7 @@ fn matrix(model: &ModelFile, header: &Header, name: &str, columns: u64) -> Resul
     };
     let sparse = [Part::SparsePtr, Part::SparseCol, Part::SparseVal];
     let has_sparse = sparse.iter().any(|p| model.tensor_info(&p.name(name)).is_some());
-    let matrix = Matrix {
+    let matrix = MatrixExtents {
         name: name.to_owned(),
         columns,
         rows: info(Part::Plane(0))?.rows(),
@@ -269,7 +269,7 @@ fn matrix(model: &ModelFile, header: &Header, name: &str, columns: u64) -> Resul
 fn widths(
     model: &ModelFile,
     header: &Header,
-    matrices: &[Matrix],
+    matrices: &[MatrixExtents],
     parts: &HashSet<String>,
 ) -> Result<Vec<u8>, AnyPrecError> {
     let is_there = |name: &str| {

@@ -33,7 +33,7 @@ pub use canonical::{BLOCK, FixedLut, QuantizedActivations, add_sparse, dot_f32, 
 pub use describe::{AnyPrec, ApTensor};
 pub use error::AnyPrecError;
 pub use keys::{Calibration, Header, SparseShares};
-pub use parts::{Matrix, Part, Section, file_order};
+pub use parts::{MatrixExtents, Part, Section, file_order};
 pub use planes::{pack_row, unpack_row, words};
 pub use reference::{pack_reference, unpack_reference};
 pub use view::{ApView, SparseView};

@@ -46,7 +46,7 @@ impl Part {
 
 /// The extents of a matrix.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Matrix {
+pub struct MatrixExtents {
     /// Its name.
     pub name: String,
     /// Weights per row, `K`.
@@ -59,7 +59,7 @@ pub struct Matrix {
     pub sparse: u64,
 }
 
-impl Matrix {
+impl MatrixExtents {
     /// The extents of a part, fastest first, without outer extents of 1.
     pub fn shape(&self, part: Part) -> Vec<u64> {
         let mut shape = match part {
@@ -92,7 +92,7 @@ pub struct Section {
 
 /// The order of the parts of all matrices: the sparse entries, which every width needs, then for each of
 /// the ascending `widths` the planes that it adds and its tables, matrix by matrix.
-pub fn file_order(matrices: &[Matrix], widths: &[u8]) -> Vec<Section> {
+pub fn file_order(matrices: &[MatrixExtents], widths: &[u8]) -> Vec<Section> {
     let sparse = matrices.iter().enumerate().filter(|(_, m)| m.sparse > 0);
     let parts = [Part::SparsePtr, Part::SparseCol, Part::SparseVal];
     let mut sections = vec![Section { width: None, parts: sparse.flat_map(|(i, _)| parts.map(|p| (i, p))).collect() }];
@@ -115,8 +115,8 @@ pub fn file_order(matrices: &[Matrix], widths: &[u8]) -> Vec<Section> {
 mod tests {
     use super::*;
 
-    fn matrix(sparse: u64, groups: u64, rows: u64) -> Matrix {
-        Matrix { name: "blk.0.attn_q.weight".to_owned(), columns: 65, rows, groups, sparse }
+    fn matrix(sparse: u64, groups: u64, rows: u64) -> MatrixExtents {
+        MatrixExtents { name: "blk.0.attn_q.weight".to_owned(), columns: 65, rows, groups, sparse }
     }
 
     #[test]

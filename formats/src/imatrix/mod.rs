@@ -21,12 +21,12 @@ use thiserror::Error;
 
 use crate::gguf::GgufError;
 
-/// The two forms of a file.
+/// Format of an importance matrix file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Form {
-    /// Sums and counts as tensors of a GGUF file.
+pub enum FileFormat {
+    /// GGUF: sums and counts as tensors.
     Gguf,
-    /// The older form, `.dat`: mean squares times calls.
+    /// The legacy format, `.dat`: mean squares times calls.
     Legacy,
 }
 

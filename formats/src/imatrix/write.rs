@@ -1,6 +1,6 @@
 //! Writing both forms, byte for byte as llama-imatrix does.
 
-use super::{CHUNK_COUNT, CHUNK_SIZE, COUNTS, DATASETS, Entry, Form, Imatrix, ImatrixError, SUMS};
+use super::{CHUNK_COUNT, CHUNK_SIZE, COUNTS, DATASETS, Entry, FileFormat, Imatrix, ImatrixError, SUMS};
 use crate::gguf::write::{Layout, NewTensor, ggml_shape};
 use crate::gguf::{Array, Metadata, StrArray, Value};
 use crate::types::TypeId;
@@ -16,7 +16,7 @@ impl Imatrix {
     /// # Errors
     /// A matrix of the legacy form asked for as GGUF; counts that do not fit the sums; names or lengths
     /// that the form cannot hold.
-    pub fn to_bytes(&self, form: Form) -> Result<Vec<u8>, ImatrixError> {
+    pub fn to_bytes(&self, form: FileFormat) -> Result<Vec<u8>, ImatrixError> {
         for (name, e) in &self.entries {
             let n = e.counts.len();
             if n == 0 || e.sums.is_empty() || e.sums.len() % n != 0 {
@@ -27,11 +27,11 @@ impl Imatrix {
             }
         }
         match form {
-            Form::Gguf if self.legacy => {
+            FileFormat::Gguf if self.legacy => {
                 Err(ImatrixError::NoData("the legacy form has no sums; merge it into a new matrix first"))
             }
-            Form::Gguf => self.gguf(),
-            Form::Legacy => self.dat(),
+            FileFormat::Gguf => self.gguf(),
+            FileFormat::Legacy => self.dat(),
         }
     }
 

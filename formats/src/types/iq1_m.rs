@@ -10,7 +10,7 @@
 //! ```
 
 use super::codebook::{self, Placed, Split, TernaryCodebook, ascending, scale_code, ternary_codebook};
-use super::k_block::{self, BLOCK, Rows};
+use super::k_block::{self, BLOCK, SuperBlocks};
 use super::lanes::{Portable, Simd};
 use super::num::{f16_to_f32, f32_to_f16};
 use super::{Field, Format, Part, TypeId, TypeInfo, q8_k};
@@ -103,7 +103,7 @@ fn encode(x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
 #[inline(always)]
 pub fn encode_on<S: Simd>(simd: S, x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
     let book = ternary_codebook();
-    let mut rows = Rows::<BYTES>::new(x, importance, row);
+    let mut rows = SuperBlocks::<BYTES>::new(x, importance, row);
     while let Some(batch) = rows.suiting::<S>(1, encode) {
         for (b, (x, block)) in batch.x.iter().zip(batch.out).enumerate() {
             let importance = batch.importance.map(|importance| &importance[b]);

@@ -11,7 +11,7 @@
 //! ```
 
 use super::grid::Step;
-use super::k_block::{self, BLOCK, Rows, sums_of_squares};
+use super::k_block::{self, BLOCK, SuperBlocks, sums_of_squares};
 use super::lanes::{LANES, Simd, Vector};
 use super::num::{f16_at, nearest_int, put_f16};
 use super::search::{AffineFit, AffineGrid, error_weights, fit_affine, fit_unsigned, side_by_side, sums};
@@ -290,7 +290,7 @@ pub(super) fn encode_on<S: Simd, const BYTES: usize>(
     definition: EncodeFn,
     pack: impl Fn(&[u8; BLOCK], &mut [u8; BYTES]),
 ) {
-    let mut rows = Rows::<BYTES>::new(x, importance, row);
+    let mut rows = SuperBlocks::<BYTES>::new(x, importance, row);
     while let Some(batch) = rows.suiting::<S>(BATCH, definition) {
         let fitted = fit(simd, batch.x, batch.importance, search);
         for (b, (x, block)) in batch.x.iter().zip(batch.out).enumerate() {

@@ -20,17 +20,17 @@ pub(super) fn decode_blocks<const BYTES: usize>(
     }
 }
 
-/// A row that is encoded a few super-blocks at a time: weights, their importance, and where the blocks go.
+/// Super-blocks of a row that is encoded a few at a time: weights, their importance, and the room for the bytes.
 ///
-/// Taken apart with a loop over [`Rows::suiting`], not with a closure, which would be compiled without the
+/// Taken apart with a loop over [`SuperBlocks::suiting`], not with a closure, which would be compiled without the
 /// instruction set of the function around it.
-pub(super) struct Rows<'a, const BYTES: usize> {
+pub(super) struct SuperBlocks<'a, const BYTES: usize> {
     pub x: &'a [[f32; BLOCK]],
     pub importance: Option<&'a [[f32; BLOCK]]>,
     pub out: &'a mut [[u8; BYTES]],
 }
 
-impl<'a, const BYTES: usize> Rows<'a, BYTES> {
+impl<'a, const BYTES: usize> SuperBlocks<'a, BYTES> {
     /// Whole blocks of `x` for which `row` has room.
     ///
     /// # Panics
@@ -39,12 +39,16 @@ impl<'a, const BYTES: usize> Rows<'a, BYTES> {
     pub fn new(x: &'a [f32], importance: Option<&'a [f32]>, row: &'a mut [u8]) -> Self {
         let (x, out) = (x.as_chunks().0, row.as_chunks_mut().0);
         let count = x.len().min(out.len());
-        Rows { x: &x[..count], importance: importance.map(|w| &w.as_chunks().0[..count]), out: &mut out[..count] }
+        SuperBlocks {
+            x: &x[..count],
+            importance: importance.map(|w| &w.as_chunks().0[..count]),
+            out: &mut out[..count],
+        }
     }
 
     /// The next `count` blocks, or those that are left; `None` at the end.
     #[inline(always)]
-    fn take(&mut self, count: usize) -> Option<Rows<'a, BYTES>> {
+    fn take(&mut self, count: usize) -> Option<SuperBlocks<'a, BYTES>> {
         let count = count.min(self.x.len());
         if count == 0 {
             return None;
@@ -60,13 +64,13 @@ impl<'a, const BYTES: usize> Rows<'a, BYTES> {
             }
         };
         (self.x, self.out) = (x_rest, out_rest);
-        Some(Rows { x, importance, out })
+        Some(SuperBlocks { x, importance, out })
     }
 
     /// The next `count` blocks for whose values an instruction set computes the bits of the definition: all of them
     /// finite, or the instruction set [total](Simd::IS_TOTAL). Blocks before those go to `definition`, the type's encoder.
     #[inline(always)]
-    pub fn suiting<S: Simd>(&mut self, count: usize, definition: EncodeFn) -> Option<Rows<'a, BYTES>> {
+    pub fn suiting<S: Simd>(&mut self, count: usize, definition: EncodeFn) -> Option<SuperBlocks<'a, BYTES>> {
         while let Some(batch) = self.take(count) {
             let suits = S::IS_TOTAL
                 || are_finite(batch.x.as_flattened())

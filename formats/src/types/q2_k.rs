@@ -8,7 +8,7 @@
 //! x[e] = (d * scale_j) * code[e] - (dmin * min_j)
 //! ```
 
-use super::k_block::{self, BLOCK, Rows, pack_2bit, sums_of_squares, unpack_2bit};
+use super::k_block::{self, BLOCK, SuperBlocks, pack_2bit, sums_of_squares, unpack_2bit};
 use super::lanes::{LANES, Portable, Simd, Vector};
 use super::num::{f16_at, nearest_int, put_f16};
 use super::q8_k;
@@ -70,7 +70,7 @@ fn encode(x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
 /// `INFO`'s `encode` on an instruction set.
 #[inline(always)]
 pub fn encode_on<S: Simd>(simd: S, x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
-    let mut rows = Rows::<BYTES>::new(x, importance, row);
+    let mut rows = SuperBlocks::<BYTES>::new(x, importance, row);
     while let Some(batch) = rows.suiting::<S>(BATCH, encode) {
         let mut groups = [const { None }; BATCH];
         let mut rounded = [[(0.0, [0; GROUPS]); 2]; BATCH];

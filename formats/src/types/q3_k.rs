@@ -10,7 +10,7 @@
 //! x[e] = (d * (scale_j - 32)) * (code[e] - 4)            group j = elements 16 j .. 16 j + 15
 //! ```
 
-use super::k_block::{self, BLOCK, Rows, pack_2bit, sums_of_squares, unpack_2bit};
+use super::k_block::{self, BLOCK, SuperBlocks, pack_2bit, sums_of_squares, unpack_2bit};
 use super::k_symmetric::{self, Symmetric};
 use super::lanes::{LANES, Portable, Simd, Vector};
 use super::num::{f16_at, nearest_int, put_f16, signed_extreme};
@@ -95,7 +95,7 @@ fn encode(x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
 /// `INFO`'s `encode` on an instruction set.
 #[inline(always)]
 pub fn encode_on<S: Simd>(simd: S, x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
-    let rows = Rows::<BYTES>::new(x, importance, row);
+    let rows = SuperBlocks::<BYTES>::new(x, importance, row);
     match importance {
         None => encode_plain(simd, rows),
         Some(_) => encode_important(simd, rows),
@@ -104,7 +104,7 @@ pub fn encode_on<S: Simd>(simd: S, x: &[f32], importance: Option<&[f32]>, row: &
 
 /// The scale of largest magnitude gets code 0.
 #[inline(always)]
-fn encode_plain<S: Simd>(simd: S, mut rows: Rows<'_, BYTES>) {
+fn encode_plain<S: Simd>(simd: S, mut rows: SuperBlocks<'_, BYTES>) {
     while let Some(batch) = rows.suiting::<S>(PLAIN_BATCH, encode) {
         let mut x = [[simd.splat(0.0); GROUP]; PLAIN_BATCH];
         for (groups, x) in x.iter_mut().zip(batch.x) {
@@ -135,7 +135,7 @@ fn write_scales(scales: &[f32; GROUPS], block: &mut [u8; BYTES]) {
 
 /// The scales are rounded by a weighted fit.
 #[inline(always)]
-fn encode_important<S: Simd>(simd: S, mut rows: Rows<'_, BYTES>) {
+fn encode_important<S: Simd>(simd: S, mut rows: SuperBlocks<'_, BYTES>) {
     while let Some(batch) = rows.suiting::<S>(BATCH, encode) {
         let importance = batch.importance.unwrap_or_default();
         let squares = sums_of_squares(simd, batch.x);

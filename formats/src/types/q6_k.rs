@@ -10,7 +10,7 @@
 //! ```
 
 use super::grid::{Grid, Levels, Step, whole, whole_mut};
-use super::k_block::{self, BLOCK, Rows};
+use super::k_block::{self, BLOCK, SuperBlocks};
 use super::k_symmetric::{self, Symmetric};
 use super::lanes::{Portable, Simd};
 use super::num::{f16_at, nearest_int, put_f16, signed_extreme};
@@ -107,7 +107,7 @@ fn encode(x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
 /// `INFO`'s `encode` on an instruction set.
 #[inline(always)]
 pub fn encode_on<S: Simd>(simd: S, x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
-    let mut rows = Rows::<BYTES>::new(x, importance, row);
+    let mut rows = SuperBlocks::<BYTES>::new(x, importance, row);
     while let Some(batch) = rows.suiting::<S>(1, encode) {
         for (b, (x, block)) in batch.x.iter().zip(batch.out).enumerate() {
             let groups = side_by_side::<S, GROUP>(simd, x);

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use trine_formats::anyprec::{
-    ALIGNMENT, AnyPrec, AnyPrecError, Calibration, Header, Matrix, Part, SparseShares, file_order, pack_row, words,
+    ALIGNMENT, AnyPrec, AnyPrecError, Calibration, Header, MatrixExtents, Part, SparseShares, file_order, pack_row,
+    words,
 };
 use trine_formats::gguf::write::NewTensor;
 use trine_formats::gguf::{
@@ -37,7 +38,7 @@ fn centroid(width: u8, row: usize, group: usize, code: u8) -> f32 {
 /// The sparse entries of the first matrix: row 0 has none.
 const SPARSE: [(usize, usize, f32); 4] = [(1, 0, -3.5), (1, 69, 0.25), (2, 5, 1.5), (2, 6, -65504.0)];
 
-fn data(matrix: &Matrix, part: Part) -> Vec<u8> {
+fn data(matrix: &MatrixExtents, part: Part) -> Vec<u8> {
     let rows = matrix.rows as usize;
     let ints = |values: Vec<i32>| values.into_iter().flat_map(i32::to_le_bytes).collect();
     match part {
@@ -71,8 +72,8 @@ fn data(matrix: &Matrix, part: Part) -> Vec<u8> {
     }
 }
 
-fn matrices() -> Vec<Matrix> {
-    let matrix = |&(name, rows, sparse): &(&str, u64, u64)| Matrix {
+fn matrices() -> Vec<MatrixExtents> {
+    let matrix = |&(name, rows, sparse): &(&str, u64, u64)| MatrixExtents {
         name: name.to_owned(),
         columns: COLUMNS as u64,
         rows,

@@ -3,7 +3,7 @@
 use std::fs;
 
 use proptest::prelude::*;
-use trine_formats::imatrix::{Entry, Form, Imatrix, ImatrixError};
+use trine_formats::imatrix::{Entry, FileFormat, Imatrix, ImatrixError};
 use trine_testkit::raw::File;
 use trine_testkit::testdata;
 
@@ -121,14 +121,14 @@ fn files_are_written_byte_for_byte() {
         let file = golden(&format!("{name}.imatrix.gguf"));
         let dat = golden(&format!("{name}.imatrix.dat"));
         let sums = Imatrix::parse(&file).unwrap();
-        assert!(sums.to_bytes(Form::Gguf).unwrap() == file, "{name}");
-        assert!(sums.to_bytes(Form::Legacy).unwrap() == dat, "{name}");
+        assert!(sums.to_bytes(FileFormat::Gguf).unwrap() == file, "{name}");
+        assert!(sums.to_bytes(FileFormat::Legacy).unwrap() == dat, "{name}");
         let legacy = Imatrix::parse(&dat).unwrap();
-        assert!(legacy.to_bytes(Form::Legacy).unwrap() == dat, "{name}");
+        assert!(legacy.to_bytes(FileFormat::Legacy).unwrap() == dat, "{name}");
         // 8 chunks are a power of two, so nothing was lost on the way.
         let mut back = Imatrix::new(512);
         back.merge(&legacy).unwrap();
-        assert!(back.to_bytes(Form::Gguf).unwrap() == file, "{name}");
+        assert!(back.to_bytes(FileFormat::Gguf).unwrap() == file, "{name}");
     }
 }
 
@@ -143,11 +143,11 @@ fn sums_of_matrices_are_those_of_llama_imatrix() {
     };
     let [trilm, bitnet] = ["trilm-F16.imatrix", "bitnet-F16.imatrix"];
     let (gguf, dat) = (|n: &str| format!("{n}.gguf"), |n: &str| format!("{n}.dat"));
-    let bytes = merged(512, [&gguf(trilm), &dat(bitnet)], Form::Gguf);
+    let bytes = merged(512, [&gguf(trilm), &dat(bitnet)], FileFormat::Gguf);
     assert!(bytes == golden("sum.gguf"));
-    let bytes = merged(300, [&gguf(trilm), &gguf(bitnet)], Form::Legacy);
+    let bytes = merged(300, [&gguf(trilm), &gguf(bitnet)], FileFormat::Legacy);
     assert!(bytes == golden("sum300.dat"));
-    let bytes = merged(300, [&dat(trilm), &gguf(bitnet)], Form::Legacy);
+    let bytes = merged(300, [&dat(trilm), &gguf(bitnet)], FileFormat::Legacy);
     assert!(bytes == golden("mixed300.dat"));
 }
 
@@ -168,8 +168,8 @@ fn experts_without_tokens_are_ones_in_the_legacy_form() {
     // 6 tokens of 4 a chunk are two calls, one of them whole.
     let file = legacy(&[("e", 2, &[2.0, 3.0, 2.0, 2.0])]);
     let file = file.u32(1).u32(4).raw(b"last");
-    assert_eq!(m.to_bytes(Form::Legacy).unwrap(), file.0);
-    let back = Imatrix::parse(&m.to_bytes(Form::Gguf).unwrap()).unwrap();
+    assert_eq!(m.to_bytes(FileFormat::Legacy).unwrap(), file.0);
+    let back = Imatrix::parse(&m.to_bytes(FileFormat::Gguf).unwrap()).unwrap();
     assert_eq!(back, m);
 }
 
@@ -206,15 +206,15 @@ fn what_cannot_be_added_or_written_is_named() {
     endless.entries.get_mut("w").unwrap().counts = vec![1 << 50];
     refused(endless.count_chunks().unwrap_err(), "beyond any text");
     refused(
-        endless.to_bytes(Form::Legacy).unwrap_err(),
+        endless.to_bytes(FileFormat::Legacy).unwrap_err(),
         "'w': 281474976710656 calls are more than the legacy form can hold",
     );
     let odd = one("w", &[1.0; 3], &[1, 1]);
-    refused(odd.to_bytes(Form::Gguf).unwrap_err(), "'w': 2 counts cannot belong to 3 sums");
+    refused(odd.to_bytes(FileFormat::Gguf).unwrap_err(), "'w': 2 counts cannot belong to 3 sums");
     let long = one(&"n".repeat(60), &[1.0], &[1]);
-    refused(long.to_bytes(Form::Gguf).unwrap_err(), "68");
+    refused(long.to_bytes(FileFormat::Gguf).unwrap_err(), "68");
     let calls = Imatrix::parse(&legacy(&[("w", 3, &[1.0, 2.0])]).0).unwrap();
-    refused(calls.to_bytes(Form::Gguf).unwrap_err(), "the legacy form has no sums");
+    refused(calls.to_bytes(FileFormat::Gguf).unwrap_err(), "the legacy form has no sums");
 }
 
 proptest! {
@@ -237,7 +237,7 @@ proptest! {
                     m.entries.keys().for_each(|name| assert!(m.importance(name).is_some()));
                     let mut sum = Imatrix::new(512);
                     if sum.merge(&m).is_ok() {
-                        let again = sum.to_bytes(Form::Gguf).unwrap();
+                        let again = sum.to_bytes(FileFormat::Gguf).unwrap();
                         assert_eq!(Imatrix::parse(&again).unwrap().entries.len(), m.entries.len());
                     }
                 }

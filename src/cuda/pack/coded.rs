@@ -5,7 +5,7 @@ use trine_formats::types::{TypeId, tq1_0};
 
 use super::sparse::{self, Sparse};
 use super::{PackError, Shape, fast, marlin, trirun};
-use crate::fast::{Form, Scales, Weights, is_sparse_shape};
+use crate::fast::{Scales, WeightFormat, Weights, is_sparse_shape};
 
 /// A matrix for an f16 product. Its columns are the file's rows.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -36,13 +36,13 @@ pub struct Pruned {
 
 /// The form of a matrix of `rows` x `columns` in the file; `None` for a type without an f16 product. Where the file
 /// calls it `pruned`, it is that of two of four weights, if there are kernels for the type and shape.
-pub fn form(ty: TypeId, rows: usize, columns: usize, pruned: bool) -> Option<Form> {
+pub fn form(ty: TypeId, rows: usize, columns: usize, pruned: bool) -> Option<WeightFormat> {
     let (weights, scales) = kind(ty)?;
     match (weights, scales) {
         (Weights::FourBits, Scales::Groups(group)) if pruned && is_sparse_shape(columns, rows) => {
-            Some(Form::Sparse(group))
+            Some(WeightFormat::Sparse(group))
         }
-        _ => Some(Form::Dense(weights, scales)),
+        _ => Some(WeightFormat::Dense(weights, scales)),
     }
 }
 
@@ -50,11 +50,11 @@ pub fn form(ty: TypeId, rows: usize, columns: usize, pruned: bool) -> Option<For
 ///
 /// # Errors
 /// A matrix beyond all memory.
-pub fn bytes(form: Form, rows: usize, columns: usize) -> Result<Vec<usize>, PackError> {
+pub fn bytes(form: WeightFormat, rows: usize, columns: usize) -> Result<Vec<usize>, PackError> {
     let shape = Shape { what: "codes", rows, columns };
     let (weights, scales) = match form {
-        Form::Dense(weights, scales) => (weights, scales),
-        Form::Sparse(group) => {
+        WeightFormat::Dense(weights, scales) => (weights, scales),
+        WeightFormat::Sparse(group) => {
             return Ok(vec![
                 shape.size([rows, columns / 16, 4])?,
                 shape.size([rows, columns / 16, 2])?,
@@ -197,7 +197,7 @@ mod tests {
             assert!(pack(ty, &data[1..], rows, columns).is_err());
         }
         assert!(pack(TypeId::Q8_0, &[], 1, 32).is_err());
-        for form in [Form::Dense(Weights::TwoBits, Scales::Columns), Form::Sparse(32)] {
+        for form in [WeightFormat::Dense(Weights::TwoBits, Scales::Columns), WeightFormat::Sparse(32)] {
             assert!(bytes(form, usize::MAX, usize::MAX).is_err());
         }
     }
@@ -215,7 +215,7 @@ mod tests {
     fn pruned_matrices_take_three_memories_and_say_where_they_are_not() {
         let (rows, columns) = (128, 96);
         let form = form(TypeId::Q4_0, rows, columns, true).expect("a form");
-        assert_eq!((form, form.memories()), (Form::Sparse(32), 3));
+        assert_eq!((form, form.memories()), (WeightFormat::Sparse(32), 3));
         let mut data = pruned(rows, columns);
         let packed = pack_pruned(&data, rows, columns).expect("a layout");
         let sizes = [4 * packed.codes.values.len(), 2 * packed.codes.metadata.len(), 2 * packed.scales.len()];
@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn other_types_and_shapes_are_dense_whatever_the_file_says() {
         for (ty, rows, columns) in [(TypeId::Q4_0, 96, 64), (TypeId::TQ2_0, 64, 256)] {
-            let dense = kind(ty).map(|(weights, scales)| Form::Dense(weights, scales));
+            let dense = kind(ty).map(|(weights, scales)| WeightFormat::Dense(weights, scales));
             assert_eq!(form(ty, rows, columns, true), dense);
         }
         assert_eq!(form(TypeId::Q8_0, 64, 64, true), None);

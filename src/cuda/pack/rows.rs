@@ -31,7 +31,7 @@ const TERNARY: usize = 256;
 
 /// A matrix of weights in tiles of 16 rows.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Rows {
+pub struct TiledRows {
     /// Rows of the matrix; those that fill up the last tile are not counted.
     pub rows: usize,
     /// Weights per row.
@@ -53,14 +53,14 @@ pub const fn scale_place(r: usize) -> usize {
     2 * (r % 8) + r / 8
 }
 
-impl Rows {
+impl TiledRows {
     /// Zeros: `dwords` of codes and `blocks` of scales for every row.
-    fn empty(shape: Shape, dwords: usize, blocks: usize) -> Result<Rows, PackError> {
+    fn empty(shape: Shape, dwords: usize, blocks: usize) -> Result<TiledRows, PackError> {
         let tiles = shape.rows.div_ceil(ROWS);
         let slabs = dwords.div_ceil(SLAB);
         let codes = shape.size([tiles, slabs, SLAB * ROWS])?;
         let scales = shape.size([tiles, blocks, ROWS])?;
-        Ok(Rows { rows: shape.rows, columns: shape.columns, codes: vec![0; codes], scales: vec![0; scales] })
+        Ok(TiledRows { rows: shape.rows, columns: shape.columns, codes: vec![0; codes], scales: vec![0; scales] })
     }
 
     /// Tiles of 16 rows.
@@ -100,7 +100,7 @@ fn dwords(bytes: &[u8]) -> impl Iterator<Item = u32> {
 ///
 /// # Errors
 /// Another type, rows that are no whole blocks, data of another length, a matrix beyond all memory.
-pub fn blocks(ty: TypeId, data: &[u8], rows: usize, columns: usize) -> Result<Rows, PackError> {
+pub fn blocks(ty: TypeId, data: &[u8], rows: usize, columns: usize) -> Result<TiledRows, PackError> {
     let info = match ty {
         TypeId::TQ1_0 => &info::TQ1_0,
         TypeId::TQ2_0 => &info::TQ2_0,
@@ -115,7 +115,7 @@ pub fn blocks(ty: TypeId, data: &[u8], rows: usize, columns: usize) -> Result<Ro
     shape.expect(data.len(), shape.size([rows, blocks, info.bytes])?)?;
     let trits = ty == TypeId::TQ1_0;
     let of_block = if trits { TERNARY / 16 } else { (info.bytes - 2) / 4 };
-    let mut packed = Rows::empty(shape, shape.size([blocks, of_block])?, blocks)?;
+    let mut packed = TiledRows::empty(shape, shape.size([blocks, of_block])?, blocks)?;
     if columns == 0 {
         return Ok(packed);
     }
@@ -167,11 +167,11 @@ fn planes(codes: &[i8; TERNARY]) -> [u32; TERNARY / 16] {
 ///
 /// # Errors
 /// A code that stands for no weight, a matrix beyond all memory.
-pub fn ternary(data: &TernaryData) -> Result<Rows, TernaryRowsError> {
+pub fn ternary(data: &TernaryData) -> Result<TiledRows, TernaryRowsError> {
     let (rows, columns) = (data.rows(), data.columns());
     let shape = Shape { what: "ternary rows", rows, columns };
     let blocks = columns.div_ceil(TERNARY);
-    let mut packed = Rows::empty(shape, shape.size([blocks, TERNARY / 16])?, 0)?;
+    let mut packed = TiledRows::empty(shape, shape.size([blocks, TERNARY / 16])?, 0)?;
     let mut codes = vec![0; blocks * TERNARY];
     for row in 0..rows {
         data.unpack_rows(row..row + 1, &mut codes[..columns])?;
@@ -187,14 +187,14 @@ pub fn ternary(data: &TernaryData) -> Result<Rows, TernaryRowsError> {
 ///
 /// # Errors
 /// Data of another length, a matrix beyond all memory.
-pub fn two_bits(data: &[u8], rows: usize, columns: usize) -> Result<Rows, PackError> {
+pub fn two_bits(data: &[u8], rows: usize, columns: usize) -> Result<TiledRows, PackError> {
     const BLOCK: usize = 128;
     const BYTES: usize = 32;
     let shape = Shape { what: "two-bit rows", rows, columns };
     let of_row = columns.div_ceil(BLOCK) * BYTES;
     shape.expect(data.len(), shape.size([rows, of_row])?)?;
     let blocks = columns.div_ceil(TERNARY);
-    let mut packed = Rows::empty(shape, shape.size([blocks, TERNARY / 16])?, 0)?;
+    let mut packed = TiledRows::empty(shape, shape.size([blocks, TERNARY / 16])?, 0)?;
     let mut codes = vec![0i8; blocks * TERNARY];
     for (row, data) in data.chunks_exact(of_row.max(1)).enumerate() {
         for (column, code) in codes[..columns].iter_mut().enumerate() {

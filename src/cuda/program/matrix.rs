@@ -7,7 +7,7 @@ use trine_formats::types::{TypeId, tq1_0};
 use super::ProgramError;
 use super::memory::{Kind, Memory, size};
 use super::operation::Placed;
-use crate::fast::Form;
+use crate::fast::WeightFormat;
 use crate::fragment::ROWS;
 use crate::pack::rows::{self, SLAB};
 use crate::pack::{PackError, coded, halves};
@@ -205,8 +205,8 @@ impl<'a> Store<'a> {
         let bytes = coded::bytes(form, rows, columns);
         let bytes = bytes.map_err(|why| ProgramError::Pack { name: matrix.name.to_owned(), why })?;
         let layout = match form {
-            Form::Dense(..) => Layout::Coded(matrix),
-            Form::Sparse(_) => Layout::Pruned(matrix),
+            WeightFormat::Dense(..) => Layout::Coded(matrix),
+            WeightFormat::Sparse(_) => Layout::Pruned(matrix),
         };
         Ok(Some(Placed {
             ty,

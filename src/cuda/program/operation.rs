@@ -3,7 +3,7 @@
 use trine_formats::types::TypeId;
 
 use super::memory::Quants;
-use crate::fast::Form;
+use crate::fast::WeightFormat;
 
 /// The function of a gate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,7 +60,7 @@ pub(super) struct Placed {
     /// The scale of the whole tensor, where there is one.
     pub scale: f32,
     /// The layout where activations are in half precision; `None` where the bits are the processor's.
-    pub halves: Option<Form>,
+    pub halves: Option<WeightFormat>,
 }
 
 /// One operation. Values are numbers of the program's, `to` is written.

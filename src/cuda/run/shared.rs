@@ -10,7 +10,7 @@ use crate::device::Device;
 use crate::program::{Program, Weights};
 
 /// A device, with weights once a program was started.
-enum State<D: Device> {
+enum DeviceState<D: Device> {
     Empty(D),
     Loaded(Arc<Loaded<D>>),
     /// While weights are on their way.
@@ -18,12 +18,12 @@ enum State<D: Device> {
 }
 
 /// A device for the programs of one model.
-pub struct Shared<D: Device>(Mutex<State<D>>);
+pub struct Shared<D: Device>(Mutex<DeviceState<D>>);
 
 impl<D: Device> Shared<D> {
     /// A device without weights.
     pub fn new(device: D) -> Shared<D> {
-        Shared(Mutex::new(State::Empty(device)))
+        Shared(Mutex::new(DeviceState::Empty(device)))
     }
 }
 
@@ -36,20 +36,20 @@ impl<D: Device> fmt::Debug for Shared<D> {
 impl<D: Device + Send + 'static> Host for Shared<D> {
     fn start(&self, program: Program, weights: &[Weights<'_>]) -> Result<Box<dyn Passes>, Failure> {
         let mut state = self.0.lock().unwrap_or_else(|e| e.into_inner());
-        let loaded = match std::mem::replace(&mut *state, State::Taken) {
-            State::Loaded(loaded) => loaded,
-            State::Empty(device) => match Loaded::new(device, &program, weights) {
+        let loaded = match std::mem::replace(&mut *state, DeviceState::Taken) {
+            DeviceState::Loaded(loaded) => loaded,
+            DeviceState::Empty(device) => match Loaded::new(device, &program, weights) {
                 Ok(loaded) => Arc::new(loaded),
                 Err((device, failure)) => {
-                    *state = State::Empty(device);
+                    *state = DeviceState::Empty(device);
                     return Err(failure);
                 }
             },
-            State::Taken => {
+            DeviceState::Taken => {
                 return Err(Failure("the GPU was lost while weights were brought to it".to_owned()));
             }
         };
-        *state = State::Loaded(loaded.clone());
+        *state = DeviceState::Loaded(loaded.clone());
         Ok(Box::new(Runner::new(loaded, program)?))
     }
 }

@@ -86,10 +86,11 @@ impl ActivationObserver for Scout {
 pub(super) struct Collector {
     n_ctx: usize,
     isa: Isa,
-    state: Mutex<State>,
+    state: Mutex<HessianSums>,
 }
 
-pub(super) struct State {
+/// The sums so far, behind the lock.
+pub(super) struct HessianSums {
     pub collected: Collected,
     last: Last,
     /// A matrix that has an input of its own, and the one it shared an input with before.
@@ -99,11 +100,11 @@ pub(super) struct State {
 impl Collector {
     /// Goes on from `collected`, with chunks of `n_ctx` tokens.
     pub fn new(collected: Collected, n_ctx: usize, isa: Isa) -> Collector {
-        Collector { n_ctx, isa, state: Mutex::new(State { collected, last: Last::default(), parted: None }) }
+        Collector { n_ctx, isa, state: Mutex::new(HessianSums { collected, last: Last::default(), parted: None }) }
     }
 
     /// The sums so far.
-    pub fn lock(&self) -> MutexGuard<'_, State> {
+    pub fn lock(&self) -> MutexGuard<'_, HessianSums> {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
 }
@@ -133,7 +134,7 @@ impl ActivationObserver for Collector {
     fn observe_expert(&self, _: &str, _: usize, _: usize, _: &[f32], _: usize) {}
 }
 
-impl State {
+impl HessianSums {
     /// Finds what went wrong in the chunks from `first` to `last`, counted from 1.
     pub fn check(&mut self, first: usize, last: usize) -> Result<(), CollectError> {
         if let Some((tensor, shared)) = self.parted.take() {

@@ -10,10 +10,11 @@ use crate::ops::observe::ActivationObserver;
 /// An observer that adds up squares of inputs.
 pub(super) struct Collector {
     output: bool,
-    state: Mutex<State>,
+    state: Mutex<ImatrixSums>,
 }
 
-pub(super) struct State {
+/// The sums so far, behind the lock.
+pub(super) struct ImatrixSums {
     pub matrix: Imatrix,
     /// The first error.
     pub error: Option<CollectError>,
@@ -24,11 +25,11 @@ pub(super) struct State {
 impl Collector {
     /// Goes on from `matrix`; `output`: also for `output.weight`.
     pub fn new(matrix: Imatrix, output: bool) -> Collector {
-        Collector { output, state: Mutex::new(State { matrix, error: None, counts_plain: true }) }
+        Collector { output, state: Mutex::new(ImatrixSums { matrix, error: None, counts_plain: true }) }
     }
 
     /// The sums so far.
-    pub fn lock(&self) -> MutexGuard<'_, State> {
+    pub fn lock(&self) -> MutexGuard<'_, ImatrixSums> {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
 }
@@ -48,7 +49,7 @@ impl ActivationObserver for Collector {
     }
 }
 
-impl State {
+impl ImatrixSums {
     /// Adds the squares of `rows` to the sums of `tensor`, and counts them.
     fn add_plain(&mut self, tensor: &str, rows: &[f32], columns: usize) {
         let Some(entry) = self.entry(tensor, 1, columns) else {

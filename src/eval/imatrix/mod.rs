@@ -18,7 +18,7 @@ use trine_formats::imatrix::Imatrix;
 
 use super::Chunks;
 use super::perplexity::{Estimate, nll};
-use super::score::Rows;
+use super::score::LogitRows;
 use collector::Collector;
 use schedule::{MIN_ROWS, Part, rows};
 
@@ -177,13 +177,13 @@ fn evaluate(
 /// The likelihoods of one chunk.
 #[derive(Clone)]
 struct Scores {
-    rows: Rows,
+    rows: LogitRows,
     nlls: Vec<f64>,
 }
 
 impl Scores {
     fn new(n_vocab: usize) -> Scores {
-        Scores { rows: Rows::new(n_vocab), nlls: Vec::new() }
+        Scores { rows: LogitRows::new(n_vocab), nlls: Vec::new() }
     }
 
     /// Scores a position of the chunk `text`, if it is one that is scored; its logits came with those of `part`.

@@ -1,7 +1,7 @@
 //! Texts that begin alike, as the model gets them.
 
 use super::TaskError;
-use super::log_prob::Form;
+use super::log_prob::TokenScore;
 use super::malformed;
 use crate::tokenizer::Tokenizer;
 
@@ -19,7 +19,7 @@ pub enum RowOf {
 pub struct Wanted {
     pub row: RowOf,
     pub token: u32,
-    pub form: Form,
+    pub score: TokenScore,
 }
 
 /// The texts of a task.
@@ -68,11 +68,15 @@ impl Branches {
     /// Wants all that each text says behind what it shares, token by token.
     pub fn want_all(&mut self) {
         for (text, tokens) in self.texts.iter().enumerate() {
-            self.wanted.push(Wanted { row: RowOf::Shared, token: tokens[self.shared], form: Form::OfProbability });
+            self.wanted.push(Wanted {
+                row: RowOf::Shared,
+                token: tokens[self.shared],
+                score: TokenScore::OfProbability,
+            });
             let rest = (self.shared..tokens.len() - 1).map(|position| Wanted {
                 row: RowOf::Text { text, position },
                 token: tokens[position + 1],
-                form: Form::OfLogit,
+                score: TokenScore::OfLogit,
             });
             self.wanted.extend(rest);
         }

@@ -1,13 +1,13 @@
-//! Logarithms of probabilities in the forms that tasks need, llama-perplexity's two among them.
+//! The scores of tokens that tasks need: log-probabilities, llama-perplexity's two roundings among them.
 
 use std::cell::OnceCell;
 
 use crate::eval::LogProbabilities;
 use crate::math::{expf, logf};
 
-/// How the probability of a token becomes a logarithm.
+/// Score of a token by its row of logits: a log-probability, but for the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum TokenScore {
     /// The probability is rounded to `f32`, its divisor summed in `f64`; then its logarithm.
     OfProbability,
     /// The logit less the largest less the logarithm of a divisor that is summed in `f32`.
@@ -39,17 +39,17 @@ impl<'a> Row<'a> {
     }
 
     /// The logarithm of the probability of `token`.
-    pub fn log_prob(&self, token: u32, form: Form) -> f32 {
+    pub fn log_prob(&self, token: u32, score: TokenScore) -> f32 {
         let logit = self.logits[token as usize] - self.max;
         let terms = self.logits.iter().map(|&l| expf(l - self.max));
-        match form {
-            Form::OfProbability => {
+        match score {
+            TokenScore::OfProbability => {
                 let sum = self.double.get_or_init(|| terms.map(f64::from).sum());
                 logf((f64::from(expf(logit)) / sum) as f32)
             }
-            Form::Exact => self.exact.get_or_init(|| LogProbabilities::new(self.logits)).of(token) as f32,
-            Form::IsLikeliest => f32::from(u8::from(logit == 0.0)),
-            Form::OfLogit => logit - self.log_single.get_or_init(|| logf(terms.sum())),
+            TokenScore::Exact => self.exact.get_or_init(|| LogProbabilities::new(self.logits)).of(token) as f32,
+            TokenScore::IsLikeliest => f32::from(u8::from(logit == 0.0)),
+            TokenScore::OfLogit => logit - self.log_single.get_or_init(|| logf(terms.sum())),
         }
     }
 }

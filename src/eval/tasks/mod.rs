@@ -101,7 +101,7 @@ fn each(needed: usize, parallel: usize) -> usize {
 
 /// The logarithm of the probability of a token, both in `f32`.
 pub(super) fn rounded_log_prob(logits: &[f32], token: u32) -> f32 {
-    log_prob::Row::new(logits).log_prob(token, log_prob::Form::OfProbability)
+    log_prob::Row::new(logits).log_prob(token, log_prob::TokenScore::OfProbability)
 }
 
 /// The place of the largest score, the first of equals.

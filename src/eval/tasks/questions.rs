@@ -5,7 +5,7 @@
 //! (byte-normalised, `acc_norm`). A question with one choice asks whether greedy sampling would write it (LAMBADA).
 
 use super::branches::{Branches, RowOf, Wanted, encode};
-use super::log_prob::Form;
+use super::log_prob::TokenScore;
 use super::run::{Cells, Subject, TaskOptions, run};
 use super::{Accuracy, TaskError, TaskObserver, likeliest, malformed};
 use crate::math::exp;
@@ -55,7 +55,7 @@ impl Answer {
     fn new(before: usize, branches: &Branches, logs: &[f32]) -> Answer {
         let sum = |own: &[f32]| own.iter().map(|&log| f64::from(log)).sum();
         let sums: Vec<f64> = branches.by_text(before, logs).map(sum).collect();
-        let mut flags = branches.wanted.iter().zip(logs).filter(|(wanted, _)| wanted.form == Form::IsLikeliest);
+        let mut flags = branches.wanted.iter().zip(logs).filter(|(wanted, _)| wanted.score == TokenScore::IsLikeliest);
         Answer { sums, greedy: flags.all(|(_, &likeliest)| likeliest == 1.0) }
     }
 
@@ -122,14 +122,14 @@ fn prepared(subject: Subject<'_>, question: &Question) -> Result<(Branches, usiz
         return Err(wrong("the choices do not begin with the same token"));
     }
     let mut wanted = Vec::new();
-    for form in [Form::Exact, Form::IsLikeliest] {
-        if form == Form::IsLikeliest && texts.len() > 1 {
+    for score in [TokenScore::Exact, TokenScore::IsLikeliest] {
+        if score == TokenScore::IsLikeliest && texts.len() > 1 {
             break;
         }
         for (text, tokens) in texts.iter().enumerate() {
             wanted.extend((before..tokens.len()).map(|at| {
                 let row = if at == shared { RowOf::Shared } else { RowOf::Text { text, position: at - 1 } };
-                Wanted { row, token: tokens[at], form }
+                Wanted { row, token: tokens[at], score }
             }));
         }
     }

@@ -142,7 +142,7 @@ fn evaluate(engine: &Engine, step: &StepOptions, cells: Cells, tasks: &[Branches
             return;
         }
         let logits = Row::new(logits);
-        wanted.for_each(|(w, result)| *result = logits.log_prob(w.token, w.form));
+        wanted.for_each(|(w, result)| *result = logits.log_prob(w.token, w.score));
     };
 
     // What the texts of a task share, one sequence for each task.

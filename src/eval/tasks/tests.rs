@@ -1,7 +1,7 @@
 //! Files, draws and rounding of tasks; what models say of them is compared with the reference in `tests/` of the tools.
 
 use super::branches::Branches;
-use super::log_prob::{Form, Row};
+use super::log_prob::{Row, TokenScore};
 use super::run::batches;
 use super::{Accuracy, TaskError, TaskOptions, choose, hellaswag, multiple_choice, winogrande};
 
@@ -110,7 +110,7 @@ fn the_two_forms_of_a_logarithm_agree_but_for_rounding() {
     let logits: Vec<f32> = (0..500).map(|i| ((i * i) % 97) as f32 / 11.0).collect();
     let row = Row::new(&logits);
     for token in [0, 1, 250, 499] {
-        let [a, b] = [Form::OfProbability, Form::OfLogit].map(|form| row.log_prob(token, form));
+        let [a, b] = [TokenScore::OfProbability, TokenScore::OfLogit].map(|score| row.log_prob(token, score));
         assert!((a - b).abs() < 1e-5, "{token}: {a} {b}");
     }
 }

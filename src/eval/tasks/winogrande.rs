@@ -5,7 +5,7 @@
 //! gap, or, where one of the texts has at most three tokens behind the beginning they share, of all behind that.
 
 use super::branches::{Branches, RowOf, Wanted, encode};
-use super::log_prob::Form;
+use super::log_prob::TokenScore;
 use super::run::{Cells, Subject, TaskOptions, run};
 use super::{Accuracy, Share, TaskError, TaskObserver, choose, malformed};
 
@@ -197,7 +197,7 @@ fn prepare(subject: Subject<'_>, task: &Task) -> Result<(Branches, usize), TaskE
                 (true, _) => RowOf::Text { text: 0, position: branches.texts[0].len() - 1 },
                 (false, _) => RowOf::Text { text, position: at - 1 },
             };
-            branches.wanted.push(Wanted { row, token: tokens[at], form: Form::OfLogit });
+            branches.wanted.push(Wanted { row, token: tokens[at], score: TokenScore::OfLogit });
         }
     }
     Ok((branches, lengths[0]))

@@ -3,7 +3,7 @@
 pub(crate) mod bitplane {
     use crate::Isa;
     use crate::shared::bitplane::packed::{Kind, PackedRows, Shape};
-    use crate::shared::bitplane::{Arrangement, Rows};
+    use crate::shared::bitplane::{Arrangement, PlaneRows};
 
     pub fn multiply_packed(isa: Isa, _: &PackedRows<'_>, _: Arrangement, _: &[u8], _: usize, _: &mut [f32]) {
         panic!("{isa} reads no packed rows");
@@ -11,7 +11,7 @@ pub(crate) mod bitplane {
     pub fn pack(isa: Isa, _: Kind, _: Shape, _: &[&[u8]], _: usize, _: &mut [u8]) {
         panic!("{isa} reads no packed rows");
     }
-    pub fn pack_tables(isa: Isa, _: &Rows<'_>, _: bool, _: &mut [u8], _: &mut [f32]) {
+    pub fn pack_tables(isa: Isa, _: &PlaneRows<'_>, _: bool, _: &mut [u8], _: &mut [f32]) {
         panic!("{isa} reads no packed rows");
     }
 }

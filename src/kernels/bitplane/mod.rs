@@ -7,7 +7,7 @@ use crate::Level;
 use crate::arch::x86_64::bitplane as x86_64;
 use crate::shared::bitplane::scalar;
 
-pub use crate::shared::bitplane::{Arrangement, NumberPath, Rows, in_blocks, reads_packed, sparse};
+pub use crate::shared::bitplane::{Arrangement, NumberPath, PlaneRows, in_blocks, reads_packed, sparse};
 
 pub mod packed;
 #[cfg(test)]
@@ -18,7 +18,7 @@ mod tests;
 ///
 /// # Panics
 /// When lengths do not fit, or `acts` are not aligned to 64 bytes.
-pub fn multiply(isa: Isa, rows: &Rows<'_>, form: Arrangement, acts: &[u8], tokens: usize, out: &mut [f32]) {
+pub fn multiply(isa: Isa, rows: &PlaneRows<'_>, form: Arrangement, acts: &[u8], tokens: usize, out: &mut [f32]) {
     #[cfg(target_arch = "x86_64")]
     if isa.has(Level::Avx2) {
         return x86_64::multiply(isa, rows, form, acts, tokens, out);

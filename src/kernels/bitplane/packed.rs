@@ -2,7 +2,7 @@
 
 use trine_formats::anyprec::words;
 
-use super::{Arrangement, NumberPath, Rows, reads_packed};
+use super::{Arrangement, NumberPath, PlaneRows, reads_packed};
 use crate::Isa;
 use crate::arch::bitplane as native;
 use crate::sizes::size;
@@ -39,7 +39,7 @@ pub fn pack(isa: Isa, kind: Kind, shape: Shape, planes: &[&[u8]], rows: usize, o
 ///
 /// # Panics
 /// When lengths do not fit, groups are not whole blocks, or `isa` has no kernels for packed rows.
-pub fn pack_tables(isa: Isa, path: NumberPath, rows: &Rows<'_>, out: &mut [u8], scales: &mut [f32]) {
+pub fn pack_tables(isa: Isa, path: NumberPath, rows: &PlaneRows<'_>, out: &mut [u8], scales: &mut [f32]) {
     assert!(reads_packed(isa), "{isa} reads no packed rows");
     let shape = Shape { columns: rows.columns, groups: rows.groups };
     shape.check();

@@ -13,12 +13,12 @@ const PATHS: [NumberPath; 2] = [NumberPath::F32, NumberPath::I16];
 /// Bytes by which memory is asked for in advance, beyond the end of it too; no bit depends on them.
 const AHEADS: [usize; 4] = [0, 64, 8192, 1 << 20];
 
-type Multiply = Box<dyn Fn(&Rows<'_>, Arrangement, &[u8], usize, &mut [f32])>;
+type Multiply = Box<dyn Fn(&PlaneRows<'_>, Arrangement, &[u8], usize, &mut [f32])>;
 
 /// The kernels that this processor runs, among them those that it has better ones for.
 fn kernels() -> Vec<(String, Isa, Multiply)> {
     let by_isa = |isa: Isa| -> (String, Isa, Multiply) {
-        let run = move |rows: &Rows<'_>, form, acts: &[u8], tokens, out: &mut [f32]| {
+        let run = move |rows: &PlaneRows<'_>, form, acts: &[u8], tokens, out: &mut [f32]| {
             multiply(isa, rows, form, acts, tokens, out);
         };
         (isa.to_string(), isa, Box::new(run))
@@ -31,7 +31,7 @@ fn kernels() -> Vec<(String, Isa, Multiply)> {
     for (isa, more) in isas().map(|isa| (isa, "")).chain(plain.iter().map(|&isa| (isa, " plain"))) {
         if reads_packed(isa) {
             for ahead in AHEADS {
-                let run = move |rows: &Rows<'_>, form, acts: &[u8], tokens, out: &mut [f32]| {
+                let run = move |rows: &PlaneRows<'_>, form, acts: &[u8], tokens, out: &mut [f32]| {
                     multiply_packed(isa, rows, ahead, (form, acts), tokens, out);
                 };
                 all.push((format!("packed, {isa}{more}, {ahead} ahead"), isa, Box::new(run)));
@@ -48,7 +48,7 @@ fn kernels() -> Vec<(String, Isa, Multiply)> {
 /// From packed codes, where groups are whole blocks; in parts of several rows, as threads have them.
 fn multiply_packed(
     isa: Isa,
-    rows: &Rows<'_>,
+    rows: &PlaneRows<'_>,
     ahead: usize,
     (form, acts): (Arrangement, &[u8]),
     tokens: usize,
@@ -83,7 +83,7 @@ struct Packed {
 }
 
 impl Packed {
-    fn of(isa: Isa, path: NumberPath, rows: &Rows<'_>, count: usize) -> Packed {
+    fn of(isa: Isa, path: NumberPath, rows: &PlaneRows<'_>, count: usize) -> Packed {
         let shape = packed::Shape { columns: rows.columns, groups: rows.groups };
         let (width, pairs) = (rows.width(), count.next_multiple_of(packed::PAIR));
         // the leading bit, which is the first of the planes, is bit 0 of the packed codes
@@ -143,9 +143,9 @@ impl Matrix {
         }
     }
 
-    fn with<R>(&self, f: impl FnOnce(&Rows<'_>) -> R) -> R {
+    fn with<R>(&self, f: impl FnOnce(&PlaneRows<'_>) -> R) -> R {
         let planes: Vec<&[u8]> = self.planes.iter().map(|p| &p[..]).collect();
-        f(&Rows { columns: self.columns, groups: self.groups, planes: &planes, lut: &self.lut })
+        f(&PlaneRows { columns: self.columns, groups: self.groups, planes: &planes, lut: &self.lut })
     }
 
     fn view(&self) -> ApView {

@@ -17,7 +17,7 @@ mod tiles {
     use trine_kernels::Isa;
     use trine_kernels::elements::soft_max;
     use trine_kernels::halves::exact::{self, CELLS, Outputs, Queries};
-    use trine_kernels::halves::{self, BLOCK, Coefficients, Form, LANES, LINE, Line, STEPS, Tiles};
+    use trine_kernels::halves::{self, BLOCK, Coefficients, F16Encoding, LANES, LINE, Line, STEPS, Tiles};
     use trine_kernels::testing::Random;
 
     const ROUNDS: usize = 9;
@@ -59,9 +59,9 @@ mod tiles {
         let mut values = vec![Line::default(); cells / STEPS * lines];
         for cell in 0..cells {
             let tile = &mut keys[cell / LANES * quads * BLOCK..][..quads * BLOCK];
-            halves::put_lane(isa, &k[cell * size..][..size], tile, cell % LANES, Form::Normalized);
+            halves::put_lane(isa, &k[cell * size..][..size], tile, cell % LANES, F16Encoding::Normalized);
             let tile = &mut values[cell / LANES * 8 * lines..][..8 * lines];
-            halves::put_step(isa, &v[cell * size..][..size], tile, 8, cell % LANES, Form::Normalized);
+            halves::put_step(isa, &v[cell * size..][..size], tile, 8, cell % LANES, F16Encoding::Normalized);
         }
         let mut coefs = vec![0.0; rows * size];
         halves::coefficients(isa, &q, &mut coefs);
@@ -78,7 +78,7 @@ mod tiles {
                 halves::coefficients(isa, &q, &mut coefs);
                 for (tile, keys) in keys.chunks_exact(quads * BLOCK).enumerate() {
                     let coefs = Coefficients { data: &coefs, stride: size, rows };
-                    halves::dots(isa, (keys, Form::Normalized), quads, coefs, &mut one[tile * LANES..], cells);
+                    halves::dots(isa, (keys, F16Encoding::Normalized), quads, coefs, &mut one[tile * LANES..], cells);
                 }
             }));
             times[1].push(time(if in_tiles { turns } else { 0 }, || {
@@ -87,7 +87,7 @@ mod tiles {
                 for (tile, keys) in keys.chunks_exact(quads * BLOCK).enumerate() {
                     open.fill(false);
                     queries.scores(
-                        (keys, Form::Normalized),
+                        (keys, F16Encoding::Normalized),
                         LANES,
                         0..rows,
                         (&mut other[tile * LANES..], cells),
@@ -122,7 +122,7 @@ mod tiles {
                 let mut outputs = Outputs::new(isa, rows, size);
                 for cell in (0..cells).step_by(CELLS) {
                     let count = CELLS.min(cells - cell);
-                    let forms = [Form::Normalized; CELLS / LANES];
+                    let forms = [F16Encoding::Normalized; CELLS / LANES];
                     let forms = &forms[..count / LANES];
                     assert!(outputs.add(tiles(cell), forms, count, (&p[cell..], cells), 0..rows, |_| count));
                 }

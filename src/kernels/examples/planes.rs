@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use trine_formats::gguf::Blob;
 use trine_kernels::bitplane::packed::{self, Kind, PackedRows, Shape};
-use trine_kernels::bitplane::{Arrangement, NumberPath, Rows, multiply};
+use trine_kernels::bitplane::{Arrangement, NumberPath, PlaneRows, multiply};
 use trine_kernels::packed::Arena;
 use trine_kernels::testing::Random;
 use trine_kernels::{AlignedBytes, Isa, Level};
@@ -96,7 +96,7 @@ impl Matrix {
         let tables = region(rows * shape.table_bytes(width), |out| {
             let outs = out.chunks_exact_mut(ROWS * shape.table_bytes(width));
             for (out, scales) in outs.zip(scales.chunks_exact_mut(ROWS)) {
-                let rows = Rows { columns, groups: 1, planes: &parts, lut: &lut };
+                let rows = PlaneRows { columns, groups: 1, planes: &parts, lut: &lut };
                 packed::pack_tables(isa, path, &rows, out, scales);
             }
         })?;
@@ -152,7 +152,7 @@ impl Matrix {
                 let mut planes = [&[][..]; 8];
                 (0..self.width).for_each(|p| planes[p] = plane(p));
                 let rows =
-                    Rows { columns: self.shape.columns, groups: 1, planes: &planes[..self.width], lut: &self.lut };
+                    PlaneRows { columns: self.shape.columns, groups: 1, planes: &planes[..self.width], lut: &self.lut };
                 multiply(self.isa, &rows, *form, acts, self.tokens, &mut out);
             }
             black_box(&out);

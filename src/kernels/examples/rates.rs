@@ -28,9 +28,9 @@ const PIECE: Duration = Duration::from_micros(400);
 /// Rows of a group that is not packed.
 const ROWS: usize = 32;
 
-/// How rows lie, and are multiplied.
+/// Layout of the weight rows.
 #[derive(Clone, Copy)]
-enum Form {
+enum RowLayout {
     Packed(Packing),
     File(MatRows),
 }
@@ -38,7 +38,7 @@ enum Form {
 /// One product: groups of rows and arranged tokens.
 struct Product {
     name: String,
-    form: Form,
+    form: RowLayout,
     rows: usize,
     group: usize,
     groups: Blob,
@@ -73,14 +73,14 @@ fn random_rows(info: &TypeInfo, rows: usize, n: usize, random: &mut Random) -> R
 impl Product {
     fn new(
         info: &'static TypeInfo,
-        form: Form,
+        form: RowLayout,
         [n, tokens, bytes, ahead]: [usize; 4],
         name: String,
     ) -> Result<Product, Box<dyn Error>> {
         let mut random = Random(1);
         let (rows, encoding) = match form {
-            Form::Packed(layout) => (layout.rows, layout.encoding),
-            Form::File(_) => (ROWS, Encoding::Type(info.act.ok_or("no activation type")?)),
+            RowLayout::Packed(layout) => (layout.rows, layout.encoding),
+            RowLayout::File(_) => (ROWS, Encoding::Type(info.act.ok_or("no activation type")?)),
         };
         let mut w;
         match (encoding, info.encode) {
@@ -98,7 +98,7 @@ impl Product {
             }
             _ => w = random_rows(info, rows, n, &mut random)?,
         }
-        if let Form::Packed(layout) = form {
+        if let RowLayout::Packed(layout) = form {
             let mut packed = vec![0; (layout.group_bytes)(n)];
             if !layout.pack(&w, n, &mut packed) {
                 return Err(format!("{name}: these weights are not packed").into());
@@ -130,14 +130,14 @@ impl Product {
             });
         }
         let width = match form {
-            Form::Packed(layout) => (layout.act_bytes)(n),
-            Form::File(_) => encoded[0].len(),
+            RowLayout::Packed(layout) => (layout.act_bytes)(n),
+            RowLayout::File(_) => encoded[0].len(),
         };
         let mut acts = AlignedBytes::new(tokens * width);
         for (act, to) in encoded.iter().zip(acts.chunks_exact_mut(width)) {
             match form {
-                Form::Packed(layout) => layout.arrange(act, n, to),
-                Form::File(_) => to.copy_from_slice(act),
+                RowLayout::Packed(layout) => layout.arrange(act, n, to),
+                RowLayout::File(_) => to.copy_from_slice(act),
             }
         }
         Ok(Product { name, form, rows, group: w.len(), groups, acts, n, tokens, ahead, next: 0, rates: Vec::new() })
@@ -152,12 +152,12 @@ impl Product {
             self.next = (self.next + self.group) % self.groups.len();
             let (acts, n, tokens) = (&self.acts, self.n, self.tokens);
             match self.form {
-                Form::Packed(layout) => {
+                RowLayout::Packed(layout) => {
                     multiply_groups(layout, group, acts, n, tokens, self.ahead, |_, _, out| {
                         black_box(out);
                     });
                 }
-                Form::File(rows) => {
+                RowLayout::File(rows) => {
                     rows.multiply(group, acts, n, tokens, &mut out);
                     black_box(&out);
                 }
@@ -188,8 +188,8 @@ fn main() -> Result<(), Box<dyn Error>> {
                 let isa = level.and_then(|&level| Isa::of(level));
                 let isa = isa.ok_or("an instruction set that this processor does not have")?;
                 let packed = layouts(info.id, isa).into_iter();
-                let packed = packed.map(|layout| (layout.name, Form::Packed(layout)));
-                let rows = mat_rows(info.id, isa).map(|rows| ("rows of the file", Form::File(rows)));
+                let packed = packed.map(|layout| (layout.name, RowLayout::Packed(layout)));
+                let rows = mat_rows(info.id, isa).map(|rows| ("rows of the file", RowLayout::File(rows)));
                 for (form_name, form) in packed.chain(rows) {
                     let name = format!("{ty} {tokens} {isa} ({form_name})");
                     let sizes = [n, tokens.parse()?, mb << 20, ahead];

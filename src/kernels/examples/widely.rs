@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use trine_formats::widely::{Profile, Rule, Scope, Shape, TieRule};
 use trine_kernels::packed::Arena;
 use trine_kernels::testing::Random;
-use trine_kernels::widely::{Form, Path, ROWS, Unit, multiply, tables};
+use trine_kernels::widely::{CodeLayout, Path, ROWS, Unit, multiply, tables};
 use trine_kernels::{AlignedBytes, Isa, Level};
 
 /// Turns of every product.
@@ -39,7 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut random = Random(1);
     let x: Vec<f32> = (0..columns).map(|_| random.float()).collect();
     let words = random.bytes(ROWS * 4 * shape.row_words());
-    let units = |form: Form| {
+    let units = |form: CodeLayout| {
         let bytes = form.unit_bytes(&shape);
         // Where the weights of a model lie: on large pages where the system has them.
         Arena::default().region((mb << 20).div_ceil(bytes) * bytes, |units| {
@@ -50,7 +50,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         })
     };
     let mut products = Vec::new();
-    for (path, form) in [(Path::Exact, Form::Lanes), (Path::Int8, Form::Rows16)] {
+    for (path, form) in [(Path::Exact, CodeLayout::Lanes), (Path::Int8, CodeLayout::Rows16)] {
         let units = units(form)?.ok_or("no memory")?;
         let mut of_path = Vec::new();
         for isa in isas.split(',') {
@@ -87,7 +87,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn piece(
     isa: Isa,
     shape: &Shape,
-    form: Form,
+    form: CodeLayout,
     (units, next): (&[u8], &mut usize),
     acts: &[u8],
     ahead: usize,
@@ -95,7 +95,7 @@ fn piece(
 ) -> f64 {
     let bytes = form.unit_bytes(shape);
     let mut of_acts = vec![0.0; tables::floats(shape)];
-    if form == Form::Lanes {
+    if form == CodeLayout::Lanes {
         tables::arrange(isa, shape, acts, &mut of_acts);
     }
     let mut out = [[0.0; ROWS]; 2];
@@ -103,7 +103,7 @@ fn piece(
     loop {
         let unit = Unit { shape, first: 0, rows: ROWS, form, weights: &units[*next..][..bytes], scales, ahead };
         match form {
-            Form::Lanes => tables::multiply(isa, &unit, &of_acts, &mut out),
+            CodeLayout::Lanes => tables::multiply(isa, &unit, &of_acts, &mut out),
             _ => multiply(isa, &unit, acts, 1, out.as_flattened_mut()),
         }
         black_box(&out);

@@ -1,5 +1,5 @@
 //! Sums of exact products of half floats, by the fastest kernels that a processor has: attention's scores and outputs,
-//! and matrices of half floats. [`Line`] and [`Form`] say how they are stored.
+//! and matrices of half floats. [`Line`] and [`F16Encoding`] say how they are stored.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use crate::sizes::size;
 use crate::{Isa, Level};
 
 pub use crate::shared::halves::{
-    BLOCK, BRAIN_SCALE, Coefficients, Form, LANES, LINE, Line, Lines, SCALE, STEPS, Tiles, accumulate_special,
+    BLOCK, BRAIN_SCALE, Coefficients, F16Encoding, LANES, LINE, Line, Lines, SCALE, STEPS, Tiles, accumulate_special,
     change_form, form, form_of_lines, is_special, mend,
 };
 
@@ -38,7 +38,7 @@ pub fn rows_at_once(isa: Isa) -> usize {
 /// When a slice is too short.
 pub fn dots(
     isa: Isa,
-    (words, form): (&[Line], Form),
+    (words, form): (&[Line], F16Encoding),
     quads: usize,
     coefs: Coefficients<'_>,
     out: &mut [f32],
@@ -47,11 +47,11 @@ pub fn dots(
     if coefs.rows == 0 {
         return;
     }
-    if form == Form::Special {
+    if form == F16Encoding::Special {
         return dots_special(words, quads, coefs, out, out_stride);
     }
     sums::dots(isa, words, quads, coefs, out, out_stride);
-    if form == Form::Plain {
+    if form == F16Encoding::Plain {
         let rows = out.chunks_mut(out_stride.max(1)).take(coefs.rows);
         rows.for_each(|row| mend(&mut row[..LANES]));
     }
@@ -108,11 +108,11 @@ pub fn coefficients(isa: Isa, x: &[f32], out: &mut [f64]) {
 }
 
 /// Stores `half(x)` as all steps of one lane: of one tile of one block, as [`dots`] reads it. The form is to be no less
-/// than that of the values ([`Form::of`]).
+/// than that of the values ([`F16Encoding::of`]).
 ///
 /// # Panics
 /// When the block has fewer steps or lanes.
-pub fn put_lane(isa: Isa, x: &[f32], block: &mut [Line], lane: usize, form: Form) {
+pub fn put_lane(isa: Isa, x: &[f32], block: &mut [Line], lane: usize, form: F16Encoding) {
     let quads = x.len().div_ceil(STEPS);
     assert!(lane < LANES && block.len() >= quads * BLOCK, "no lane {lane} of {} steps", x.len());
     let done = native::put_lane(isa, x, block, lane, form);
@@ -128,7 +128,7 @@ pub fn put_lane(isa: Isa, x: &[f32], block: &mut [Line], lane: usize, form: Form
 
 /// Up to eight values as halves of a form, and zeros.
 #[inline]
-fn round(isa: Isa, x: &[f32], form: Form) -> [u16; LINE] {
+fn round(isa: Isa, x: &[f32], form: F16Encoding) -> [u16; LINE] {
     let rounded = <&[f32; LINE]>::try_from(x).ok().and_then(|x| native::round(isa, x));
     let halves = rounded.unwrap_or_else(|| {
         let mut halves = [0; LINE];
@@ -136,17 +136,17 @@ fn round(isa: Isa, x: &[f32], form: Form) -> [u16; LINE] {
         halves
     });
     match form {
-        Form::Normalized => halves.map(form::normalized),
+        F16Encoding::Normalized => halves.map(form::normalized),
         _ => halves,
     }
 }
 
 /// Stores `half(x)` as one step of all lanes of a tile of `quads` words of steps; the first of four steps clears the
-/// others. The form is to be no less than that of the values ([`Form::of`]).
+/// others. The form is to be no less than that of the values ([`F16Encoding::of`]).
 ///
 /// # Panics
 /// When the tile has fewer lanes or steps.
-pub fn put_step(isa: Isa, x: &[f32], tile: &mut [Line], quads: usize, step: usize, form: Form) {
+pub fn put_step(isa: Isa, x: &[f32], tile: &mut [Line], quads: usize, step: usize, form: F16Encoding) {
     let lines = x.len().div_ceil(LINE);
     assert!(step / STEPS < quads && tile.len() >= size([lines, quads]), "no step {step} of {} lanes", x.len());
     let shift = 16 * (step % STEPS);

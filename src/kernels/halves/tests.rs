@@ -9,7 +9,7 @@ use crate::shared::halves::field;
 use crate::testing::{Random, isas, same};
 
 /// Forms that vectors sum.
-const FORMS: [Form; 2] = [Form::Normalized, Form::Plain];
+const FORMS: [F16Encoding; 2] = [F16Encoding::Normalized, F16Encoding::Plain];
 
 /// Any half float that is a number.
 fn number(random: &mut Random) -> u16 {
@@ -22,14 +22,14 @@ fn number(random: &mut Random) -> u16 {
 }
 
 /// Half floats of a form: as they are, and as they are stored.
-fn words_of(form: Form, random: &mut Random, lines: usize) -> (Vec<Line>, Vec<Line>) {
+fn words_of(form: F16Encoding, random: &mut Random, lines: usize) -> (Vec<Line>, Vec<Line>) {
     let plain = match form {
-        Form::Normalized => words_of_numbers(random, lines, |half| half & 0xCFFF),
+        F16Encoding::Normalized => words_of_numbers(random, lines, |half| half & 0xCFFF),
         _ => words_of_numbers(random, lines, |half| half),
     };
     let mut stored = plain.clone();
     assert!(form_of_lines(&plain) <= form);
-    change_form(&mut stored, Form::Plain, form);
+    change_form(&mut stored, F16Encoding::Plain, form);
     (plain, stored)
 }
 
@@ -81,7 +81,7 @@ fn sums_go_on_from_where_they_stand_in_any_order_of_blocks() {
             let (tiles, [from, to]) = (quads.end.div_ceil(8), [quads.start, quads.end].map(|q| STEPS * q));
             let all = tiles * 8 * STEPS;
             // each tile has its form
-            let forms: Vec<Form> = (0..tiles).map(|_| FORMS[random.below(2)]).collect();
+            let forms: Vec<F16Encoding> = (0..tiles).map(|_| FORMS[random.below(2)]).collect();
             let form = |step: usize| forms[step / (8 * STEPS)];
             let mut words = Vec::new();
             for form in &forms {
@@ -106,7 +106,7 @@ fn sums_go_on_from_where_they_stand_in_any_order_of_blocks() {
             let coefs: Vec<f64> = (0..)
                 .zip(&plain_coefs)
                 .map(|(i, c)| match form(i % all) {
-                    Form::Normalized => *c,
+                    F16Encoding::Normalized => *c,
                     _ => c * f64::from(form::PLAIN),
                 })
                 .collect();
@@ -145,14 +145,14 @@ fn every_half_float_is_widened_exactly() {
         let mut coefs = [0.0; STEPS];
         coefs[field] = SCALE;
         let coefs = Coefficients { data: if field == 0 { &one } else { &coefs }, stride: STEPS, rows: 1 };
-        let chunks = numbers.chunks(LANES).map(|chunk| (Form::Plain, chunk));
-        let normalized = small.chunks(LANES).map(|chunk| (Form::Normalized, chunk));
+        let chunks = numbers.chunks(LANES).map(|chunk| (F16Encoding::Plain, chunk));
+        let normalized = small.chunks(LANES).map(|chunk| (F16Encoding::Normalized, chunk));
         for (form, numbers) in chunks.chain(normalized) {
             let mut words = [Line::default(); BLOCK];
             for (lane, &half) in numbers.iter().enumerate() {
                 words[lane / LINE].0[lane % LINE] = u64::from(half) << (16 * field);
             }
-            change_form(&mut words, Form::Plain, form);
+            change_form(&mut words, F16Encoding::Plain, form);
             for isa in isas() {
                 let mut out = [0f32; LANES];
                 dots(isa, (&words, form), 1, coefs, &mut out, LANES);
@@ -197,7 +197,7 @@ fn values_are_stored_where_the_sums_find_them() {
                 x[random.below(n)] *= 1e-4;
                 let greatest = [1.0, 63.49, 65519.0, f32::NAN, f32::INFINITY, -1e9];
                 x[random.below(n)] = greatest[random.below(6)];
-                let form = Form::of(isa, &x);
+                let form = F16Encoding::of(isa, &x);
                 put_lane(isa, &x, &mut block, at, form);
                 put_step(isa, &x, &mut tile, 8, at, form);
                 let tiles = Tiles {
@@ -231,7 +231,8 @@ fn rows_beyond_all_memory_are_refused() {
     let refused = |coef_stride: usize, out_stride: usize| {
         let coefs = Coefficients { data: &[0.0; STEPS], stride: coef_stride, rows: 3 };
         let mut out = [0f32; LANES];
-        let run = AssertUnwindSafe(|| dots(Isa::scalar(), (&words, Form::Plain), 1, coefs, &mut out, out_stride));
+        let run =
+            AssertUnwindSafe(|| dots(Isa::scalar(), (&words, F16Encoding::Plain), 1, coefs, &mut out, out_stride));
         assert!(catch_unwind(run).is_err(), "{coef_stride} {out_stride}");
     };
     // twice the stride is 0 where it wraps

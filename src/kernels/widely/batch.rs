@@ -7,7 +7,7 @@ use std::cell::RefCell;
 
 use trine_formats::widely::{Scope, Shape};
 
-use super::{Form, Path};
+use super::{CodeLayout, Path};
 #[cfg(target_arch = "aarch64")]
 use crate::arch::aarch64::widely as arch;
 use crate::arch::widely::{chains, groups};
@@ -16,7 +16,7 @@ use crate::arch::x86_64::widely as arch;
 use crate::sizes::size;
 use crate::{AlignedBytes, Floats, Isa};
 
-pub use crate::shared::widely::batch::{Outputs, ROWS, Rows, TOKENS};
+pub use crate::shared::widely::batch::{Outputs, ROWS, TOKENS, WeightRows};
 
 /// Up to sixteen rows of activations, arranged for the products of their path.
 pub enum Acts<'a> {
@@ -43,7 +43,7 @@ thread_local! {
 
 /// True if such products exist for the instruction set, the form and the shape. In single precision tiles are too
 /// narrow: a lane has four columns of each.
-pub fn serves(isa: Isa, form: Form, shape: &Shape) -> bool {
+pub fn serves(isa: Isa, form: CodeLayout, shape: &Shape) -> bool {
     let wide = form.path() == Path::Int8 || shape.scope != Scope::Tile64;
     wide && (isa.has(crate::Level::Avx2) || isa.has(crate::Level::Neon))
 }
@@ -93,7 +93,7 @@ impl<'a> Acts<'a> {
 ///
 /// # Panics
 /// When lengths do not fit, the activations are of another kind, or such products do not exist ([`serves`]).
-pub fn multiply(isa: Isa, rows: &Rows<'_>, acts: &Acts<'_>, out: &mut [Outputs]) {
+pub fn multiply(isa: Isa, rows: &WeightRows<'_>, acts: &Acts<'_>, out: &mut [Outputs]) {
     let (shape, unit) = (rows.shape, rows.form.rows());
     assert!(serves(isa, rows.form, shape), "batches of {isa}");
     assert!(out.len() <= ROWS && rows.first + out.len() <= shape.rows, "rows");

@@ -9,7 +9,7 @@ use crate::arch::aarch64::widely as aarch64;
 use crate::arch::x86_64::widely as x86_64;
 use crate::shared::widely::{Int8Kernel, scalar};
 
-pub use crate::shared::widely::{Form, Path, ROWS, StreamSums, Sums, Unit};
+pub use crate::shared::widely::{CodeLayout, Path, ROWS, StreamSums, Sums, Unit};
 
 pub mod batch;
 pub mod tables;
@@ -21,14 +21,14 @@ mod tests;
 ///
 /// # Panics
 /// When lengths do not fit, `acts` are not aligned to 64 bytes, or the form is none of the instruction set
-/// ([`Form::of`]) or [`Form::Lanes`], whose products are in [`tables`].
+/// ([`CodeLayout::of`]) or [`CodeLayout::Lanes`], whose products are in [`tables`].
 pub fn multiply(isa: Isa, unit: &Unit<'_>, acts: &[u8], tokens: usize, out: &mut [f32]) {
     unit.check(acts, tokens, out);
     if tokens == 0 {
         return;
     }
     match unit.form {
-        Form::Rows16 => multiply_int8(isa, unit, acts, tokens, out),
+        CodeLayout::Rows16 => multiply_int8(isa, unit, acts, tokens, out),
         _ => multiply_exact(isa, unit, acts, tokens, out),
     }
 }
@@ -60,7 +60,7 @@ fn multiply_exact(isa: Isa, unit: &Unit<'_>, acts: &[u8], tokens: usize, out: &m
 ///
 /// # Panics
 /// When the form is none of the instruction set.
-pub fn sums_of(isa: Isa, form: Form) -> StreamSums {
+pub fn sums_of(isa: Isa, form: CodeLayout) -> StreamSums {
     #[cfg(target_arch = "x86_64")]
     if let Some(sums) = x86_64::sums_of(isa, form) {
         return sums;
@@ -69,7 +69,7 @@ pub fn sums_of(isa: Isa, form: Form) -> StreamSums {
     if let Some(sums) = aarch64::sums_of(isa, form) {
         return sums;
     }
-    assert_eq!(form, Form::Words, "form of {isa}");
+    assert_eq!(form, CodeLayout::Words, "form of {isa}");
     scalar::sums
 }
 

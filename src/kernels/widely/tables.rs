@@ -2,7 +2,7 @@
 
 use trine_formats::widely::{CHUNK, Shape};
 
-use super::{Form, Path, Unit};
+use super::{CodeLayout, Path, Unit};
 use crate::Isa;
 #[cfg(target_arch = "x86_64")]
 use crate::arch::x86_64::widely as x86_64;
@@ -34,14 +34,14 @@ pub fn arrange(isa: Isa, shape: &Shape, acts: &[u8], out: &mut [f32]) {
     }
 }
 
-/// The products of a unit of [`Form::Lanes`] and the row of activations that `tables` are made of. What rows that are
+/// The products of a unit of [`CodeLayout::Lanes`] and the row of activations that `tables` are made of. What rows that are
 /// missing give is of no account.
 ///
 /// # Panics
-/// When lengths do not fit, the form is another one, or the instruction set has no such products ([`Form::of`]).
+/// When lengths do not fit, the form is another one, or the instruction set has no such products ([`CodeLayout::of`]).
 pub fn multiply(isa: Isa, unit: &Unit<'_>, tables: &[f32], out: &mut Outputs) {
     unit.check_weights();
-    assert_eq!(unit.form, Form::Lanes, "form");
+    assert_eq!(unit.form, CodeLayout::Lanes, "form");
     assert_eq!(tables.len(), floats(unit.shape), "tables");
     #[cfg(target_arch = "x86_64")]
     if isa.has(crate::Level::Avx2) {

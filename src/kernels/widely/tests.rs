@@ -3,7 +3,7 @@
 use trine_formats::widely::{Lanes, axis_is_imaginary, is_positive};
 use trine_formats::widely::{Rule, Scope, Shape, combine, int8, pack_row, product_row};
 
-use super::{Form, Path, ROWS, Unit, batch, multiply, tables};
+use super::{CodeLayout, Path, ROWS, Unit, batch, multiply, tables};
 use crate::testing::{Random, isas, same};
 use crate::{AlignedBytes, Isa, Level};
 
@@ -45,7 +45,7 @@ impl Matrix {
     }
 
     /// All rows times all tokens in a form, `[row][real, imaginary][token]`.
-    fn multiply(&self, isa: Isa, form: Form, acts: &[u8], tokens: usize) -> Vec<f32> {
+    fn multiply(&self, isa: Isa, form: CodeLayout, acts: &[u8], tokens: usize) -> Vec<f32> {
         let row_bytes = 4 * self.shape.row_words();
         let mut out = vec![f32::NAN; 2 * self.shape.rows * tokens];
         let units = self.words.chunks(form.rows() * row_bytes);
@@ -62,7 +62,7 @@ impl Matrix {
                 scales: &self.scales,
                 ahead: 8192,
             };
-            if form == Form::Lanes {
+            if form == CodeLayout::Lanes {
                 by_tables(isa, &unit, acts, tokens, out);
             } else {
                 multiply(isa, &unit, acts, tokens, out);
@@ -115,11 +115,11 @@ fn arranged(isa: Isa, path: Path, shape: &Shape, xs: &[Vec<f32>]) -> AlignedByte
 }
 
 /// The forms of a path that an instruction set has kernels for.
-fn forms(isa: Isa, path: Path, shape: &Shape) -> Vec<Form> {
-    let mut forms = [false, true].map(|packed| Form::of(isa, path, packed, shape)).to_vec();
+fn forms(isa: Isa, path: Path, shape: &Shape) -> Vec<CodeLayout> {
+    let mut forms = [false, true].map(|packed| CodeLayout::of(isa, path, packed, shape)).to_vec();
     if path == Path::Exact && isa.has(Level::Avx512) {
         // what tiles read, for the other scopes too
-        forms.push(Form::Planes);
+        forms.push(CodeLayout::Planes);
     }
     forms.dedup();
     forms
@@ -208,7 +208,7 @@ fn fused_and_sixteen_separate_products_have_the_same_bits() {
 }
 
 /// All rows times up to sixteen tokens at once in a form.
-fn batches(m: &Matrix, isa: Isa, form: Form, acts: &[u8]) -> Vec<batch::Outputs> {
+fn batches(m: &Matrix, isa: Isa, form: CodeLayout, acts: &[u8]) -> Vec<batch::Outputs> {
     let shape = &m.shape;
     let (unit, row) = (form.unit_bytes(shape), 4 * shape.row_words());
     let mut weights = vec![0; shape.rows.div_ceil(form.rows()) * unit];
@@ -220,7 +220,7 @@ fn batches(m: &Matrix, isa: Isa, form: Form, acts: &[u8]) -> Vec<batch::Outputs>
     for (i, out) in out.chunks_mut(batch::ROWS).enumerate() {
         let first = i * batch::ROWS;
         let units = first / form.rows()..(first + out.len()).div_ceil(form.rows());
-        let rows = batch::Rows {
+        let rows = batch::WeightRows {
             shape,
             first,
             form,
@@ -289,9 +289,9 @@ fn packing_moves_the_bits_of_words() {
     pack_row(&shape, 1, &codes, &mut words);
     let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
     let mut planes = vec![0; bytes.len()];
-    Form::Planes.pack(&shape, &bytes, &mut planes);
-    let mut rows = vec![0; Form::Rows16.unit_bytes(&shape)];
-    Form::Rows16.pack(&shape, &bytes, &mut rows);
+    CodeLayout::Planes.pack(&shape, &bytes, &mut planes);
+    let mut rows = vec![0; CodeLayout::Rows16.unit_bytes(&shape)];
+    CodeLayout::Rows16.pack(&shape, &bytes, &mut rows);
     for (j, &code) in codes.iter().enumerate() {
         let word = planes[4 * (j / 16 * 2 + 1)..].as_chunks().0[0];
         let word = u32::from_le_bytes(word) >> (j % 16);
@@ -300,16 +300,16 @@ fn packing_moves_the_bits_of_words() {
         let byte = rows[64 * (4 + j / 16) + j % 4];
         assert_eq!(byte >> (2 * (j % 16 / 4)) & 3, code, "column {j}");
     }
-    let mut lanes = vec![0; Form::Lanes.unit_bytes(&shape)];
-    Form::Lanes.pack(&shape, &bytes, &mut lanes);
+    let mut lanes = vec![0; CodeLayout::Lanes.unit_bytes(&shape)];
+    CodeLayout::Lanes.pack(&shape, &bytes, &mut lanes);
     for (j, &code) in codes.iter().enumerate() {
         // of sixteen rows the first, of two streams the second
         let word = lanes[64 * (j % 16 * 2 + 1)..].as_chunks().0[0];
         let word = u32::from_le_bytes(word);
         assert_eq!((word >> (2 * (j / 16)) & 3) as u8, code, "column {j}");
     }
-    assert_eq!([Form::Rows16.rows(), Form::Lanes.rows()], [ROWS; 2]);
-    for (form, rows) in [(Form::Words, &bytes), (Form::Planes, &planes)] {
+    assert_eq!([CodeLayout::Rows16.rows(), CodeLayout::Lanes.rows()], [ROWS; 2]);
+    for (form, rows) in [(CodeLayout::Words, &bytes), (CodeLayout::Planes, &planes)] {
         let mut again = vec![0xFF; lanes.len()];
         form.pack_lanes(&shape, rows, &mut again);
         assert_eq!(again, lanes, "{form:?}");

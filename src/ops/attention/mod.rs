@@ -17,7 +17,7 @@ use std::ops::Range;
 use crate::kernels::Floats;
 use crate::kernels::elements::soft_max;
 use crate::kernels::halves::form::PLAIN;
-use crate::kernels::halves::{self, Coefficients, Form, LINE, STEPS};
+use crate::kernels::halves::{self, Coefficients, F16Encoding, LINE, STEPS};
 use crate::kv::{self, LayerLayout, TILE};
 use crate::pool::{self, Tile};
 
@@ -316,7 +316,7 @@ impl Attention<'_, '_> {
             let values = page.values(tile, lines.clone(), quads);
             let form = |step: usize| page.form(tile + step / TILE);
             let tiles = (0..chunk.len()).step_by(TILE);
-            if tiles.clone().any(|step| form(step) == Form::Special) {
+            if tiles.clone().any(|step| form(step) == F16Encoding::Special) {
                 for row in seen.clone() {
                     let p = &buffer[row * CHUNK..][..CHUNK];
                     let sums = &mut sums[row * lanes..][..lanes];
@@ -324,7 +324,7 @@ impl Attention<'_, '_> {
                 }
                 continue;
             }
-            for step in tiles.filter(|&step| form(step) == Form::Plain) {
+            for step in tiles.filter(|&step| form(step) == F16Encoding::Plain) {
                 for row in seen.clone() {
                     let p = &mut buffer[row * CHUNK + step..][..TILE];
                     p.iter_mut().for_each(|p| *p *= f64::from(PLAIN));

@@ -131,7 +131,7 @@ impl Attention<'_, '_> {
             let (page, tile) = rows.tile(begin / TILE);
             let values = page.values(tile, lines.clone(), CHUNK / STEPS);
             let tiles = (end - begin) / TILE;
-            let mut forms = [halves::Form::Normalized; CHUNK / TILE];
+            let mut forms = [halves::F16Encoding::Normalized; CHUNK / TILE];
             for (i, form) in forms[..tiles].iter_mut().enumerate() {
                 *form = page.form(tile + i);
             }

@@ -134,7 +134,7 @@ impl Making {
         let (number, row) = (self.done, &plan.rows[index]);
         self.done += 1;
         let (kept, sparse) = (&self.choice.kept[number], self.choice.counts[number]);
-        let matrix = Matrix { codes, plan, number, index, row, kept, sparse, places: &self.places };
+        let matrix = MatrixWork { codes, plan, number, index, row, kept, sparse, places: &self.places };
         let pool = run.pool;
         let relative = pool.install(|| matrix.make(run, opened))?;
         let all: u64 = matrices(plan).map(Row::weights).sum();
@@ -159,8 +159,8 @@ impl Making {
     }
 }
 
-/// One matrix on its way.
-struct Matrix<'a> {
+/// A matrix to be clustered and written.
+struct MatrixWork<'a> {
     codes: &'a Codes,
     plan: &'a Plan,
     /// Its number among the matrices, and among all rows.
@@ -173,7 +173,7 @@ struct Matrix<'a> {
     places: &'a Places,
 }
 
-impl Matrix<'_> {
+impl MatrixWork<'_> {
     /// Clusters and writes the matrix. Returns the relative error at each width of the code.
     fn make(&self, run: &mut Run<'_>, opened: &mut Opened) -> Result<Vec<f64>, ApError> {
         let (codes, row, header) = (self.codes, self.row, &self.codes.header);

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use trine_formats::anyprec::{Header, Matrix, Part, file_order};
+use trine_formats::anyprec::{Header, MatrixExtents, Part, file_order};
 use trine_formats::gguf::write::Layout;
 
 use super::error::ApError;
@@ -30,14 +30,14 @@ impl Places {
     /// # Errors
     /// Names and sizes that GGUF cannot hold, such as a name that is too long.
     pub fn new(plan: &Plan, header: &Header, sparse: &[u64]) -> Result<Places, ApError> {
-        let matrix = |(row, &sparse): (&Row, &u64)| Matrix {
+        let matrix = |(row, &sparse): (&Row, &u64)| MatrixExtents {
             name: row.name.clone(),
             columns: row.columns(),
             rows: row.weights() / row.columns().max(1),
             groups: header.groups.into(),
             sparse,
         };
-        let matrices: Vec<Matrix> = matrices(plan).zip(sparse).map(matrix).collect();
+        let matrices: Vec<MatrixExtents> = matrices(plan).zip(sparse).map(matrix).collect();
         let mut tensors = Vec::new();
         let rows = plan.rows.iter().map(|row| {
             if row.method == NAME {

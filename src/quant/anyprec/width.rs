@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use trine_formats::anyprec::{ALIGNMENT, AnyPrec, ApTensor, Matrix, Part, file_order};
+use trine_formats::anyprec::{ALIGNMENT, AnyPrec, ApTensor, MatrixExtents, Part, file_order};
 use trine_formats::gguf::Value;
 
 use super::error::ApError;
@@ -42,14 +42,14 @@ impl Method for Width {
         let mut meta = draft.meta.clone();
         header.write(&mut meta);
         meta.set("general.alignment", Value::U32(ALIGNMENT));
-        let matrix = |t: &ApTensor| Matrix {
+        let matrix = |t: &ApTensor| MatrixExtents {
             name: t.name.clone(),
             columns: t.columns as u64,
             rows: t.rows as u64,
             groups: t.groups as u64,
             sparse: t.sparse as u64,
         };
-        let matrices: Vec<Matrix> = ap.tensors().iter().map(matrix).collect();
+        let matrices: Vec<MatrixExtents> = ap.tensors().iter().map(matrix).collect();
         let places: HashMap<&str, _> = draft.sources.iter().map(|s| (s.2.name.as_str(), *s)).collect();
         let plain = model.tensors().filter(|t| !t.name.contains(Part::INFIX)).map(|t| t.name.clone());
         let parts = file_order(&matrices, &header.bits).into_iter().flat_map(|section| section.parts);

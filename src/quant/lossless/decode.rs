@@ -7,10 +7,11 @@ use trine_formats::types::{DecodeFn, TypeId};
 pub struct Decoder<'a> {
     columns: usize,
     rows: usize,
-    form: Form<'a>,
+    storage: WeightStorage<'a>,
 }
 
-enum Form<'a> {
+/// The encoded weights: rows of blocks, or a ternary matrix that is packed as a whole.
+enum WeightStorage<'a> {
     Rows { decode: DecodeFn, row_bytes: usize, data: &'a [u8] },
     Packed(TernaryData<'a>),
 }
@@ -28,8 +29,8 @@ impl<'a> Decoder<'a> {
         rows: usize,
         data: &'a [u8],
     ) -> Result<Option<Decoder<'a>>, TernaryError> {
-        let form = if let Some(packing) = packing {
-            Form::Packed(TernaryData::new(packing, columns, rows, data)?)
+        let storage = if let Some(packing) = packing {
+            WeightStorage::Packed(TernaryData::new(packing, columns, rows, data)?)
         } else {
             let parts = || {
                 let info = ty.info()?;
@@ -39,9 +40,9 @@ impl<'a> Decoder<'a> {
             let Some((decode, row_bytes)) = parts() else {
                 return Ok(None);
             };
-            Form::Rows { decode, row_bytes, data }
+            WeightStorage::Rows { decode, row_bytes, data }
         };
-        Ok(Some(Decoder { columns, rows, form }))
+        Ok(Some(Decoder { columns, rows, storage }))
     }
 
     pub fn columns(&self) -> usize {
@@ -54,9 +55,9 @@ impl<'a> Decoder<'a> {
 
     /// The matrix, where it has one scale.
     pub fn packed(&self) -> Option<&TernaryData<'a>> {
-        match &self.form {
-            Form::Packed(data) => Some(data),
-            Form::Rows { .. } => None,
+        match &self.storage {
+            WeightStorage::Packed(data) => Some(data),
+            WeightStorage::Rows { .. } => None,
         }
     }
 
@@ -65,9 +66,11 @@ impl<'a> Decoder<'a> {
     /// # Errors
     /// A code that stands for no weight.
     pub fn row(&self, row: usize, scratch: &mut Scratch, out: &mut [f32]) -> Result<(), TernaryError> {
-        match &self.form {
-            Form::Rows { decode, row_bytes, data } => decode(&data[row * row_bytes..(row + 1) * row_bytes], out),
-            Form::Packed(data) => {
+        match &self.storage {
+            WeightStorage::Rows { decode, row_bytes, data } => {
+                decode(&data[row * row_bytes..(row + 1) * row_bytes], out)
+            }
+            WeightStorage::Packed(data) => {
                 scratch.0.resize(self.columns, 0);
                 data.unpack_rows(row..row + 1, &mut scratch.0)?;
                 let scale = data.scale();

@@ -10,7 +10,7 @@ use crate::arch::{Arch, Role};
 use crate::quant::codec::is_quantized;
 use crate::quant::metadata;
 use crate::quant::plan::Draft;
-use crate::quant::row::{Place, Row};
+use crate::quant::row::{Row, StoredTensor};
 use crate::widely::{Options, described, passes};
 
 /// Plans the widely linear form of a model.
@@ -102,7 +102,7 @@ pub(super) fn head_dim(meta: &Metadata, arch: &str) -> Result<Option<u64>, Widel
 }
 
 /// The two tensors of a matrix.
-fn coded(place: Place<'_>, shape: Shape, head: Option<u64>, passes: usize) -> [(Row, Content); 2] {
+fn coded(place: StoredTensor<'_>, shape: Shape, head: Option<u64>, passes: usize) -> [(Row, Content); 2] {
     let t = place.2;
     let base = t.name.strip_suffix(".weight").unwrap_or(&t.name);
     let part = |part: Part, extents: &[u64]| (part.name(base), part.ty(), extents.to_vec());

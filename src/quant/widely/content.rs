@@ -6,7 +6,7 @@ use trine_formats::widely::{Header, Shape};
 
 use crate::quant::codec::bytes_of;
 use crate::quant::copy;
-use crate::quant::row::{Place, Reason, Row, raw};
+use crate::quant::row::{Reason, Row, StoredTensor, raw};
 
 /// The method that makes matrices widely linear, and dense again.
 pub(super) const NAME: &str = "widely";
@@ -73,7 +73,7 @@ pub(super) struct Contents {
 }
 
 /// A tensor that stays what it is.
-pub(super) fn copied(place: Place<'_>, head: Option<u64>) -> (Row, Content) {
+pub(super) fn copied(place: StoredTensor<'_>, head: Option<u64>) -> (Row, Content) {
     let content = Content::Copied { head };
     let method = if head.is_some() { NAME } else { copy::NAME };
     let reason = Reason::Kept(content.what());
@@ -82,7 +82,7 @@ pub(super) fn copied(place: Place<'_>, head: Option<u64>) -> (Row, Content) {
 
 /// A tensor of another name, type and shape, for which `work` bytes are read.
 pub(super) fn made(
-    place: Place<'_>,
+    place: StoredTensor<'_>,
     (name, ty, shape): (String, TypeId, Vec<u64>),
     work: u64,
     content: Content,

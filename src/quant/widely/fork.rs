@@ -11,7 +11,7 @@ use super::content::{Content, Contents, copied, made};
 use super::error::WidelyQuantError;
 use super::rows::Writer;
 use crate::quant::plan::{Draft, Fault};
-use crate::quant::row::{Place, Row, sources};
+use crate::quant::row::{Row, StoredTensor, sources};
 use crate::quant::{metadata, order};
 
 /// How the fork quantizes.
@@ -64,7 +64,7 @@ fn stream_names(matrix: &str) -> [String; 4] {
 }
 
 /// A tensor that is no part of a matrix. The fork leaves `.weight` out of names.
-fn other(place: Place<'_>) -> (Row, Content) {
+fn other(place: StoredTensor<'_>) -> (Row, Content) {
     let t = place.2;
     let whole = t.name.ends_with(".weight") || t.name.ends_with(".bias");
     let name = if whole { t.name.clone() } else { format!("{}.weight", t.name) };
@@ -77,7 +77,11 @@ fn other(place: Place<'_>) -> (Row, Content) {
 }
 
 /// The two tensors of a matrix, once its four streams are known to fit each other.
-fn matrix_rows(model: &ModelFile, place: Place<'_>, matrix: &str) -> Result<[(Row, Content); 2], WidelyQuantError> {
+fn matrix_rows(
+    model: &ModelFile,
+    place: StoredTensor<'_>,
+    matrix: &str,
+) -> Result<[(Row, Content); 2], WidelyQuantError> {
     let names = stream_names(matrix);
     let there = names.iter().find(|n| model.tensor_info(n).is_some());
     let there = there.cloned().unwrap_or_default();

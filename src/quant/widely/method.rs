@@ -1,4 +1,4 @@
-//! The method: plans matrices of either form, and makes a few megabytes of weights at a time.
+//! The method: plans matrices of either kind, and makes a few megabytes of weights at a time.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ use crate::widely::Options;
 /// Makes matrices widely linear, or dense again. Weights that are not finite and a model that is damaged are errors.
 #[derive(Debug)]
 pub struct Widely {
-    form: Form,
+    target: MatrixTarget,
     header: Option<Header>,
     /// The sources of the plan's rows.
     contents: Vec<Content>,
@@ -22,24 +22,24 @@ pub struct Widely {
     scales: Vec<f32>,
 }
 
-/// The request.
+/// Target of the conversion: widely linear codes, or dense rows of a type.
 #[derive(Clone, Copy, Debug)]
-enum Form {
+enum MatrixTarget {
     Codes(Options),
     Dense(TypeId),
 }
 
 impl Widely {
-    fn of(form: Form) -> Widely {
-        Widely { form, header: None, contents: Vec::new(), scales: Vec::new() }
+    fn of(target: MatrixTarget) -> Widely {
+        Widely { target, header: None, contents: Vec::new(), scales: Vec::new() }
     }
 
     pub(in crate::quant) fn new(options: &Options) -> Widely {
-        Widely::of(Form::Codes(*options))
+        Widely::of(MatrixTarget::Codes(*options))
     }
 
     pub(in crate::quant) fn dense(ty: TypeId) -> Widely {
-        Widely::of(Form::Dense(ty))
+        Widely::of(MatrixTarget::Dense(ty))
     }
 
     /// The keys about the matrices; for a model that becomes dense, those of the source. `None` before there is a plan.
@@ -49,7 +49,7 @@ impl Widely {
 
     /// True if matrices become dense.
     pub fn is_dense(&self) -> bool {
-        matches!(self.form, Form::Dense(_))
+        matches!(self.target, MatrixTarget::Dense(_))
     }
 
     /// Real weights of the widely linear matrices, and the bits that codes and scales take for each.
@@ -73,10 +73,10 @@ impl Method for Widely {
     }
 
     fn plan(&mut self, draft: &mut Draft<'_>) -> Result<(), Fault> {
-        let Contents { header, meta, rows, notes } = match self.form {
-            Form::Dense(ty) => dense::plan(draft, ty)?,
-            Form::Codes(_) if tile64::is_in(draft.meta) => fork::plan(draft)?,
-            Form::Codes(options) => codes::plan(draft, &options)?,
+        let Contents { header, meta, rows, notes } = match self.target {
+            MatrixTarget::Dense(ty) => dense::plan(draft, ty)?,
+            MatrixTarget::Codes(_) if tile64::is_in(draft.meta) => fork::plan(draft)?,
+            MatrixTarget::Codes(options) => codes::plan(draft, &options)?,
         };
         self.header = Some(header);
         (draft.plan.rows, self.contents) = rows.into_iter().unzip();

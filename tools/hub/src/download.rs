@@ -57,7 +57,7 @@ struct Part {
 }
 
 /// State that the connections and the writer share.
-struct State {
+struct Transfer {
     /// Number of the piece that is written.
     head: u64,
     /// Number of the next piece that nobody asked for.
@@ -96,7 +96,7 @@ struct Work<'a> {
     ranges: bool,
     /// Where the hub sent those who asked; links of this kind expire.
     leads_to: Mutex<Option<String>>,
-    state: Mutex<State>,
+    state: Mutex<Transfer>,
     changed: Condvar,
 }
 
@@ -130,7 +130,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl<'a> Work<'a> {
     fn new(source: &'a Source<'a>, start: u64, piece: u64, ranges: bool) -> Work<'a> {
-        let state = State { head: 0, next: 0, parts: BTreeMap::new(), failed: None, over: false };
+        let state = Transfer { head: 0, next: 0, parts: BTreeMap::new(), failed: None, over: false };
         let leads_to = Mutex::new(None);
         Work { source, start, piece: piece.max(1), ranges, leads_to, state: Mutex::new(state), changed: Condvar::new() }
     }

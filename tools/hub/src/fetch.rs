@@ -41,8 +41,8 @@ pub struct Hub {
     web: Option<Web>,
 }
 
-/// A file that is to lie somewhere.
-struct Job<'a> {
+/// A file to download.
+struct Download<'a> {
     url: String,
     name: &'a str,
     size: u64,
@@ -96,7 +96,7 @@ impl Hub {
         for path in &choice.candidate.paths {
             let Some(file) = listing.files.iter().find(|f| f.path == *path) else { continue };
             let endpoint = &self.settings.endpoint;
-            let job = Job {
+            let job = Download {
                 url: format!("{endpoint}/{repo}/resolve/{}/{}", listing.commit, url::encode(path)),
                 name: path,
                 size: file.size,
@@ -192,7 +192,7 @@ impl Hub {
         }
         make_folder(folder)?;
         let version = hex(&Sha256::digest(format!("{state} {size}")));
-        let job = Job {
+        let job = Download {
             url: address.to_owned(),
             name,
             size,
@@ -291,7 +291,7 @@ impl Hub {
     }
 
     /// Fetches a file, or the rest of it. Bytes of an earlier run that turn out to be wrong are fetched anew, once.
-    fn bring(&self, web: &Web, job: &Job<'_>, watcher: &dyn Watcher) -> Result<(), HubError> {
+    fn bring(&self, web: &Web, job: &Download<'_>, watcher: &dyn Watcher) -> Result<(), HubError> {
         // Another process may have been faster while this one waited.
         if job.is_there() {
             return Ok(());
@@ -313,7 +313,7 @@ impl Hub {
     fn attempt(
         &self,
         web: &Web,
-        job: &Job<'_>,
+        job: &Download<'_>,
         folder: &Path,
         watcher: &dyn Watcher,
     ) -> Result<(u64, Result<(), HubError>), HubError> {
@@ -367,7 +367,7 @@ impl Hub {
     }
 }
 
-impl Job<'_> {
+impl Download<'_> {
     /// True if the whole file has its name already.
     fn is_there(&self) -> bool {
         fs::metadata(&self.target).is_ok_and(|m| m.is_file() && m.len() == self.size)

@@ -48,12 +48,13 @@ impl Spare {
 /// ('length', 8)
 #[pyclass(frozen, module = "trine")]
 pub struct Generation {
-    state: Mutex<State>,
+    state: Mutex<GenerationState>,
     prompt: Vec<u32>,
     cancel: CancelToken,
 }
 
-struct State {
+/// The generation and its text so far, behind the lock.
+struct GenerationState {
     /// `None` when the text has ended.
     running: Option<trine::Generation<Context>>,
     /// The next step may take long.
@@ -65,7 +66,7 @@ struct State {
     spare: Spare,
 }
 
-impl State {
+impl GenerationState {
     /// Keeps what a step brought.
     fn take(&mut self, chunk: Chunk) -> String {
         self.text += &chunk.text;
@@ -87,7 +88,7 @@ impl State {
     }
 }
 
-impl Drop for State {
+impl Drop for GenerationState {
     fn drop(&mut self) {
         self.finish();
     }
@@ -103,7 +104,7 @@ impl Generation {
         Ok(Generation {
             prompt: running.prompt().to_vec(),
             cancel: wanted.generate.cancel.clone(),
-            state: Mutex::new(State {
+            state: Mutex::new(GenerationState {
                 running: Some(running),
                 is_slow: true,
                 text: String::new(),
@@ -115,13 +116,13 @@ impl Generation {
         })
     }
 
-    fn with<T>(&self, py: Python<'_>, look: impl FnOnce(&mut State) -> T) -> T {
+    fn with<T>(&self, py: Python<'_>, look: impl FnOnce(&mut GenerationState) -> T) -> T {
         let mut state = self.state.lock_py_attached(py).unwrap_or_else(std::sync::PoisonError::into_inner);
         look(&mut state)
     }
 
     /// The next part; `None` behind the last.
-    fn step(&self, py: Python<'_>, state: &mut State) -> PyResult<Option<String>> {
+    fn step(&self, py: Python<'_>, state: &mut GenerationState) -> PyResult<Option<String>> {
         let Some(running) = &mut state.running else {
             return Ok(None);
         };

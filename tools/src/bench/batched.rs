@@ -15,7 +15,7 @@ use super::args::{Args, Format};
 use super::describe::Description;
 use super::models::{start_pool, thread_counts};
 use super::numbers;
-use super::output::{Cell, Line, Place, Shown, Table, object};
+use super::output::{Cell, Line, ModelSetup, Shown, Table, object};
 use crate::args::threads;
 use crate::feed::RandomTokens;
 use crate::provenance::processor;
@@ -99,7 +99,7 @@ pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()>
                         model: &description,
                         isa,
                         repack: !args.no_repack,
-                        place: Place::of(args, loading),
+                        place: ModelSetup::of(args, loading),
                         threads,
                         test,
                         times,
@@ -247,7 +247,7 @@ struct Record<'a> {
     model: &'a Description,
     isa: Isa,
     repack: bool,
-    place: Place,
+    place: ModelSetup,
     threads: usize,
     test: &'a Test,
     times: Times,

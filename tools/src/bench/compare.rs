@@ -14,7 +14,7 @@ use super::args::Args;
 use super::describe::Description;
 use super::grid::{self, Test};
 use super::models::{measure, start_pool, thread_counts};
-use super::output::{Cell, Line, Place, Table, object};
+use super::output::{Cell, Line, ModelSetup, Table, object};
 use crate::args::threads;
 use crate::provenance::processor;
 use crate::stats::Summary;
@@ -86,7 +86,7 @@ struct Record<'a> {
     model: &'a Description,
     isa: Isa,
     repack: bool,
-    place: Place,
+    place: ModelSetup,
     threads: usize,
     test: &'a Test,
     commit: &'a str,
@@ -186,7 +186,7 @@ pub fn run(args: &Args, dir: &Path, subjects: &[Subject], out: &mut dyn Write) -
                     model: &description,
                     isa,
                     repack: !args.no_repack,
-                    place: Place::of(args, loading),
+                    place: ModelSetup::of(args, loading),
                     threads,
                     test,
                     commit: &commit,

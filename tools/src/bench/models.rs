@@ -17,7 +17,7 @@ use super::args::Args;
 use super::describe::Description;
 use super::grid::{self, Test};
 use super::numbers;
-use super::output::{Place, Record, Shown, Table};
+use super::output::{ModelSetup, Record, Shown, Table};
 use crate::args::threads;
 use crate::feed::Feed;
 
@@ -86,7 +86,7 @@ pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()>
                     model: &description,
                     isa,
                     repack: !args.no_repack,
-                    place: Place::of(args, loading),
+                    place: ModelSetup::of(args, loading),
                     threads,
                     test,
                     samples: &samples,

@@ -30,7 +30,7 @@ pub struct Record<'a> {
     /// True if the weights were copied into faster layouts.
     pub repack: bool,
     /// The device and the way of loading.
-    pub place: Place,
+    pub place: ModelSetup,
     /// Threads.
     pub threads: usize,
     /// The test.
@@ -139,17 +139,17 @@ impl Shown {
 
 /// The device that runs a model, and how the model is loaded.
 #[derive(Clone, Copy)]
-pub struct Place {
+pub struct ModelSetup {
     /// The processor or a GPU.
     pub device: Device,
     /// The number of offloaded layers, and the types of keys and values.
     pub loading: Loading,
 }
 
-impl Place {
+impl ModelSetup {
     /// The place that `args` name, with this one of the ways to load a model.
-    pub fn of(args: &Args, loading: Loading) -> Place {
-        Place { device: args.device.device, loading }
+    pub fn of(args: &Args, loading: Loading) -> ModelSetup {
+        ModelSetup { device: args.device.device, loading }
     }
 
     /// The layers that the GPU runs, where they are a number and not all.

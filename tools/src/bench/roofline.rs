@@ -19,7 +19,7 @@ use super::describe::Description;
 use super::grid::{self, Test};
 use super::machine::Machine;
 use super::models;
-use super::output::{Line, Place, Table, object};
+use super::output::{Line, ModelSetup, Table, object};
 use crate::args::threads;
 use crate::provenance::processor;
 use crate::stats::Summary;
@@ -126,7 +126,7 @@ pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()>
                     model: Description::of(&file),
                     isa,
                     repack: !args.no_repack,
-                    place: Place::of(args, loading),
+                    place: ModelSetup::of(args, loading),
                     threads,
                     test,
                     cost,
@@ -146,7 +146,7 @@ struct Row<'a> {
     model: Description,
     isa: Isa,
     repack: bool,
-    place: Place,
+    place: ModelSetup,
     threads: usize,
     test: &'a Test,
     cost: Cost,

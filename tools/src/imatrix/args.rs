@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
-use trine_formats::imatrix::Form;
+use trine_formats::imatrix::FileFormat;
 use trine_formats::types::TypeId;
 
 use crate::adapters::AdapterArgs;
@@ -229,10 +229,10 @@ pub enum OutputFormat {
 
 impl OutputFormat {
     /// As the formats name it.
-    pub fn form(self) -> Form {
+    pub fn form(self) -> FileFormat {
         match self {
-            OutputFormat::Gguf => Form::Gguf,
-            OutputFormat::Dat => Form::Legacy,
+            OutputFormat::Gguf => FileFormat::Gguf,
+            OutputFormat::Dat => FileFormat::Legacy,
         }
     }
 }

@@ -10,7 +10,7 @@ use indicatif::ProgressBar;
 use trine::eval::Chunks;
 use trine::eval::imatrix::{CollectError, Options, Schedule, Watch, cache_bytes, collect};
 use trine::eval::perplexity::Estimate;
-use trine_formats::imatrix::{Form, Imatrix};
+use trine_formats::imatrix::{FileFormat, Imatrix};
 
 use super::args::Args;
 use super::{COPY, read, save, summary};
@@ -24,7 +24,7 @@ use crate::{inputs, interrupt, progress, signals, text};
 /// Whatever the user, a file or the model did wrong.
 pub fn run(args: &Args, model: &ModelArgs, file: &Path, mut matrix: Imatrix, target: &Path) -> Result<bool> {
     let form = args.output_format.form();
-    if args.resume && form == Form::Legacy {
+    if args.resume && form == FileFormat::Legacy {
         bail!(
             "the legacy form does not hold the sums that --resume needs: collect as gguf, then convert with --in-file"
         );
@@ -164,7 +164,7 @@ fn bar(tokens: usize) -> ProgressBar {
 struct Run<'a> {
     args: &'a Args,
     target: &'a Path,
-    form: Form,
+    form: FileFormat,
     bar: ProgressBar,
     start: Instant,
     /// Chunks of this run.
@@ -238,8 +238,8 @@ impl Run<'_> {
             note!("stopped before the first batch was done; nothing was saved");
         } else {
             let go_on = match self.form {
-                Form::Gguf => "; --resume goes on from there",
-                Form::Legacy => "",
+                FileFormat::Gguf => "; --resume goes on from there",
+                FileFormat::Legacy => "",
             };
             note!("stopped after chunk {}, saved in '{}'{go_on}", self.done, self.target.display());
         }

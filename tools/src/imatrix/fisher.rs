@@ -19,7 +19,7 @@ use crate::progress::Steps;
 use crate::progress::human_bytes;
 use crate::provenance::Provenance;
 use crate::{args, inputs, interrupt, load, shown, signals, threads};
-use file::{Origin, State};
+use file::{LossSum, Origin};
 
 /// Adds up the squared gradients of random sequences of a text; `false` when the user stopped it.
 ///
@@ -62,7 +62,7 @@ pub fn run(args: &Args, model: &ModelArgs, text: &Path, target: &Path) -> Result
     let provenance =
         Provenance { threads: Some(threads), isa: Some(isa), ..Provenance::of_files("rimatrix.fisher/1", &opened) };
     drop(opened);
-    let mut state = State::default();
+    let mut state = LossSum::default();
     if args.resume && target.exists() {
         state = file::read(target, &mut fisher, &origin)
             .with_context(|| format!("cannot go on from '{}'", target.display()))?;
@@ -90,7 +90,7 @@ struct Run<'a> {
     origin: Origin,
     provenance: Provenance,
     fisher: Fisher,
-    state: State,
+    state: LossSum,
     /// Samples in the file.
     saved: usize,
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use serde_json::json;
-use trine_formats::imatrix::{Entry, Form, Imatrix};
+use trine_formats::imatrix::{Entry, FileFormat, Imatrix};
 
 use super::args::Args;
 use crate::load::peak_memory;
@@ -23,7 +23,7 @@ pub(super) fn read(path: &Path) -> Result<Imatrix> {
 }
 
 /// Writes the whole file, or nothing.
-pub(super) fn save(matrix: &Imatrix, path: &Path, form: Form) -> Result<()> {
+pub(super) fn save(matrix: &Imatrix, path: &Path, form: FileFormat) -> Result<()> {
     let failed = || format!("cannot write '{}'", path.display());
     if matrix.entries.is_empty() {
         bail!("there is nothing to write: no matrix of the model saw a token");

@@ -247,38 +247,38 @@ impl<'a> Side<'a> {
     }
 
     /// A reader of its rows, several at a time.
-    fn rows(&self) -> Result<Rows<'a>, String> {
+    fn rows(&self) -> Result<TensorRows<'a>, String> {
         let info = &self.view.info;
         let ty = info.ty.info().ok_or_else(|| format!("{} has no decoder", info.ty))?;
         if ty.is_per_tensor() {
             let codes = self.view.ternary_codes(self.meta, self.packing);
             let (codes, scale) = codes.map_err(|e| e.to_string())?;
-            return Ok(Rows::Codes(codes, scale));
+            return Ok(TensorRows::Codes(codes, scale));
         }
         let decode = ty.decode.ok_or_else(|| format!("{} has no decoder", info.ty))?;
         let bytes = ty.row_bytes(info.columns()).and_then(|b| usize::try_from(b).ok());
         match bytes {
-            Some(bytes @ 1..) => Ok(Rows::Blocks(&self.view.data, bytes, decode)),
+            Some(bytes @ 1..) => Ok(TensorRows::Blocks(&self.view.data, bytes, decode)),
             _ => Err("it has no rows".to_owned()),
         }
     }
 }
 
 /// The weights of a tensor, row by row.
-enum Rows<'a> {
+enum TensorRows<'a> {
     Codes(Vec<i8>, f32),
     Blocks(&'a [u8], usize, fn(&[u8], &mut [f32])),
 }
 
-impl Rows<'_> {
+impl TensorRows<'_> {
     fn read(&self, row: usize, out: &mut [f32]) {
         let n = out.len();
         match self {
-            Rows::Codes(codes, scale) => {
+            TensorRows::Codes(codes, scale) => {
                 let codes = &codes[row * n..][..n];
                 out.iter_mut().zip(codes).for_each(|(o, &c)| *o = f32::from(c) * scale);
             }
-            Rows::Blocks(data, bytes, decode) => decode(&data[row * bytes..][..*bytes], out),
+            TensorRows::Blocks(data, bytes, decode) => decode(&data[row * bytes..][..*bytes], out),
         }
     }
 }

@@ -182,7 +182,7 @@ pub(super) const FALLBACK: &str = "--fallback";
 const SHORT_HELP: &str = "See --help for examples and the types.";
 
 /// The positional arguments after the input.
-pub(super) struct Job {
+pub(super) struct Positionals {
     /// The file to write.
     pub out: PathBuf,
     /// The type.
@@ -191,13 +191,17 @@ pub(super) struct Job {
     pub threads: usize,
 }
 
-impl Job {
-    pub fn new(args: &Args) -> Result<Job> {
+impl Positionals {
+    pub fn new(args: &Args) -> Result<Positionals> {
         let rest: Vec<&str> = args.rest.iter().map(String::as_str).collect();
         if let Some((_, option)) = args.size.given() {
             let (out, threads) = size_args::words(&rest, option)?;
             // The type that most weights will have is not known yet.
-            return Ok(Job { out: out.into(), target: Target::Ftype(Ftype::Q8_0), threads: threads_of(threads)? });
+            return Ok(Positionals {
+                out: out.into(),
+                target: Target::Ftype(Ftype::Q8_0),
+                threads: threads_of(threads)?,
+            });
         }
         let (out, name, threads) = match rest[..] {
             [ty] => (None, ty, None),
@@ -222,7 +226,7 @@ impl Job {
         let threads = threads_of(threads)?;
         let out =
             out.map_or_else(|| args.input.with_file_name(format!("ggml-model-{}.gguf", target.name())), PathBuf::from);
-        Ok(Job { out, target, threads })
+        Ok(Positionals { out, target, threads })
     }
 
     /// How many threads work, where 0 asks for all.

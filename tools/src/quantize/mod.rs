@@ -25,7 +25,7 @@ use crate::provenance::Provenance;
 use crate::runner::{carry_out, remark};
 use crate::widely::{refuse, refuse_elsewhere};
 use crate::{gptq, interrupt, load, signals, split, threads};
-use args::{Args, Job};
+use args::{Args, Positionals};
 use outcome::Shown;
 
 /// Takes one width out of an any-precision file.
@@ -69,7 +69,7 @@ fn split_or_merge(args: &Args, option: &str) -> Result<()> {
         bail!("{other} has no meaning beside {option}, which copies tensors as they are");
     }
     refuse_elsewhere(&args.widely)?;
-    split::run(&split::Job {
+    split::run(&split::SplitJob {
         args: &args.split,
         input: &args.input,
         out,
@@ -128,7 +128,7 @@ pub fn run(args: &Args) -> Result<()> {
     if let Some(turn) = args.rotation.given() {
         return rotate::run(args, turn);
     }
-    let job = Job::new(args)?;
+    let job = Positionals::new(args)?;
     check_options(args, job.target)?;
     let mut recipe = recipe::recipe(args, job.target)?;
     let model = load::open(&args.input, true)?;

@@ -7,7 +7,7 @@ use trine::quant::Recipe;
 use trine::quant::allocate::{self, Size};
 use trine_formats::gguf::ModelFile;
 
-use super::args::{Args, Job};
+use super::args::{Args, Positionals};
 use crate::outfile::OutFile;
 use crate::runner::Display;
 
@@ -20,7 +20,7 @@ pub(super) fn allocate(
     model: &ModelFile,
     recipe: &Recipe,
     (size, option): (Size, &'static str),
-    job: &Job,
+    job: &Positionals,
 ) -> Result<Recipe> {
     // Choosing takes a while.
     if !args.dry_run && !recipe.keep_split {

@@ -10,7 +10,7 @@ use trine::quant::{Plan, Recipe, Row, run};
 use trine_formats::gguf::{ModelFile, Value as Meta};
 use trine_formats::widely::tile64;
 
-use super::args::{Args, Job};
+use super::args::{Args, Positionals};
 use super::outcome::Shown;
 use crate::progress::human_bytes;
 use crate::widely::OutputArg;
@@ -19,7 +19,7 @@ use crate::widely::OutputArg;
 ///
 /// # Errors
 /// Requests that make no sense for the model; what the measurement says.
-pub fn plan(args: &Args, job: &Job, model: &ModelFile, recipe: &mut Recipe) -> Result<Plan> {
+pub fn plan(args: &Args, job: &Positionals, model: &ModelFile, recipe: &mut Recipe) -> Result<Plan> {
     let options = &args.widely;
     if tile64::is_in(model.meta()) {
         if let Some(option) = options.given() {

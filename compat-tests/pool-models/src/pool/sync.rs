@@ -106,12 +106,12 @@ impl AtomicU64 {
 }
 
 /// A value that threads write and read, of which loom knows who may do so when.
-pub struct Place<T>(loom::cell::UnsafeCell<T>);
+pub struct SharedCell<T>(loom::cell::UnsafeCell<T>);
 
-impl<T> Place<T> {
+impl<T> SharedCell<T> {
     #[track_caller]
-    pub fn new(value: T) -> Place<T> {
-        Place(loom::cell::UnsafeCell::new(value))
+    pub fn new(value: T) -> SharedCell<T> {
+        SharedCell(loom::cell::UnsafeCell::new(value))
     }
 
     #[track_caller]

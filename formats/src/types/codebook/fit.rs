@@ -9,7 +9,7 @@
 //! `quantize_row_iq2_xxs_impl`, `quantize_row_iq2_xs_impl`, `quantize_row_iq2_s_impl`, `quantize_row_iq3_xxs_impl`,
 //! `quantize_row_iq3_s_impl`.
 
-use super::neighbours::{Codebook, Place, Target, nearest};
+use super::neighbours::{Codebook, Nearest, Target, nearest};
 use super::{code_bits, error_weights, signs};
 use crate::types::EncodeFn;
 use crate::types::k_block::BLOCK;
@@ -264,8 +264,8 @@ fn find<S: Simd, const N: usize, const SIZE: usize>(
     scale: f32,
 ) -> (u16, bool) {
     match kind.book.at(place) {
-        Place::Point(point) => (point, false),
-        Place::Between(around) => {
+        Nearest::Point(point) => (point, false),
+        Nearest::Between(around) => {
             let x = &group.x.as_chunks::<N>().0[cell];
             let weight = &group.root.as_chunks::<N>().0[cell];
             let target = Target { x, weight, scale };

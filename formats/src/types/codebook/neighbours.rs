@@ -23,11 +23,11 @@ pub(super) struct Sixteen<const N: usize> {
     values: [[f32; LANES]; N],
 }
 
-/// The point at a place, or the points around it.
-pub(super) enum Place<'a, const N: usize> {
-    /// This point.
+/// The points of a codebook that are nearest to a place.
+pub(super) enum Nearest<'a, const N: usize> {
+    /// The point that lies there.
     Point(u16),
-    /// Nothing; these points are nearest.
+    /// The points around a place without one.
     Between(&'a [Sixteen<N>]),
 }
 
@@ -95,13 +95,13 @@ impl<const N: usize> Codebook<N> {
 
     /// The point or points at a place, whose codes are packed as a codebook's are, none of them above the largest.
     #[inline(always)]
-    pub(super) fn at(&self, packed: usize) -> Place<'_, N> {
+    pub(super) fn at(&self, packed: usize) -> Nearest<'_, N> {
         let place = self.places[packed];
         if place >= 0 {
-            return Place::Point(place as u16);
+            return Nearest::Point(place as u16);
         }
         let (begin, end) = self.ends[!place as usize];
-        Place::Between(&self.around[begin as usize..end as usize])
+        Nearest::Between(&self.around[begin as usize..end as usize])
     }
 }
 
@@ -161,8 +161,8 @@ mod tests {
         let place = |c| points.binary_search(&pack(c)).unwrap() as u16;
         let book = Codebook::<4>::new(&points, 7, 2);
         let at = |c| book.at(usize::from(pack(c)));
-        assert!(matches!(at([2, 0, 0, 0]), Place::Point(p) if p == place([2, 0, 0, 0])));
-        let Place::Between(around) = at([1, 0, 0, 0]) else {
+        assert!(matches!(at([2, 0, 0, 0]), Nearest::Point(p) if p == place([2, 0, 0, 0])));
+        let Nearest::Between(around) = at([1, 0, 0, 0]) else {
             panic!("no point is here");
         };
         let mut near = [[0, 0, 0, 0], [2, 0, 0, 0], [1, 1, 0, 0]].map(place);

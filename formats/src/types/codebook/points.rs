@@ -2,7 +2,7 @@
 
 use super::Unpacked;
 use super::fit::{BlockFit, Kind, fit_block};
-use crate::types::k_block::{self, BLOCK, Rows, lane_sums};
+use crate::types::k_block::{self, BLOCK, SuperBlocks, lane_sums};
 use crate::types::lanes::{Portable, Simd};
 use crate::types::num::f16_at;
 use crate::types::type_info::size_only;
@@ -101,7 +101,7 @@ pub(in crate::types) fn encode_on<S, T, const N: usize, const GROUPS: usize, con
     T: Points<N, GROUPS, BYTES>,
 {
     let kind = T::kind();
-    let mut rows = Rows::<BYTES>::new(x, importance, row);
+    let mut rows = SuperBlocks::<BYTES>::new(x, importance, row);
     while let Some(batch) = rows.suiting::<S>(1, kind.definition) {
         for (b, (x, block)) in batch.x.iter().zip(batch.out).enumerate() {
             let importance = batch.importance.map(|importance| &importance[b]);

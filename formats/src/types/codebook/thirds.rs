@@ -9,7 +9,7 @@
 use std::sync::OnceLock;
 
 use super::grids;
-use super::neighbours::{Codebook, Place, Target, nearest};
+use super::neighbours::{Codebook, Nearest, Target, nearest};
 use crate::types::lanes::Simd;
 
 /// How far the three values are shifted.
@@ -53,8 +53,8 @@ impl TernaryCodebook {
     ) -> (u16, bool) {
         let packed = (0..8).fold(0, |all, i| all | usize::from(classes[i]) << (2 * i));
         match self.book.at(packed) {
-            Place::Point(point) => (point, false),
-            Place::Between(around) => {
+            Nearest::Point(point) => (point, false),
+            Nearest::Between(around) => {
                 let shift = if down { -SHIFT } else { SHIFT };
                 let target = Target { x, weight, scale };
                 (nearest::<S, 8, true>(simd, around, target, shift), true)

@@ -1,12 +1,12 @@
-//! The forms of the types: sizes, scales of groups, levels of weights.
+//! The block formats of the types: sizes, scales of groups, levels of weights.
 
 use super::super::TypeId;
 use super::super::iq4_nl::LEVELS;
 use super::super::k_block::BLOCK as WIDEST;
 use super::{bn, narrow, trellis};
 
-/// How a type's blocks are read.
-pub struct Form {
+/// Format of the blocks of a type.
+pub struct BlockFormat {
     /// The type.
     pub id: TypeId,
     /// Weights of a block.
@@ -27,7 +27,7 @@ pub struct Form {
     pub negative_zero: fn(&[u8], usize) -> bool,
 }
 
-/// A form of 256 weights.
+/// The format of a block of 256 weights.
 const fn form(
     id: TypeId,
     bytes: usize,
@@ -35,16 +35,16 @@ const fn form(
     groups: usize,
     scale: fn(&[u8], usize) -> i32,
     levels: fn(&[u8], &mut [i8; WIDEST]),
-) -> Form {
-    Form { id, block: WIDEST, bytes, head, groups, scale, levels, unit: 1.0, negative_zero: |_, _| false }
+) -> BlockFormat {
+    BlockFormat { id, block: WIDEST, bytes, head, groups, scale, levels, unit: 1.0, negative_zero: |_, _| false }
 }
 
 /// A form of fewer weights.
-const fn narrow(block: usize, form: Form) -> Form {
-    Form { block, ..form }
+const fn narrow(block: usize, form: BlockFormat) -> BlockFormat {
+    BlockFormat { block, ..form }
 }
 
-pub(super) static FORMS: [Form; 22] = [
+pub(super) static FORMS: [BlockFormat; 22] = [
     form(
         TypeId::IQ2_K,
         76,
@@ -160,15 +160,15 @@ pub(super) static FORMS: [Form; 22] = [
     ),
     form(TypeId::IQ1_KT, 56, 4, 8, |b, g| i32::from(IQ4[usize::from(b[g] & 15)]), trellis::iq1_kt),
     form(TypeId::IQ2_KT, 68, 4, 8, |b, g| i32::from(IQ4[upper_last(b, g) as usize]), trellis::iq2_kt),
-    Form { negative_zero: trellis::iq3_kt_sign, ..form(TypeId::IQ3_KT, 100, 4, 8, upper_last, trellis::iq3_kt) },
+    BlockFormat { negative_zero: trellis::iq3_kt_sign, ..form(TypeId::IQ3_KT, 100, 4, 8, upper_last, trellis::iq3_kt) },
     form(TypeId::IQ4_KT, 128, 4, 8, trellis::iq4_kt_scale, trellis::iq4_kt),
     form(TypeId::Q8_K_R1, 258, 0, 1, |_, _| 1, |b, out| narrow::bytes(&b[2..], out)),
     narrow(32, form(TypeId::Q6_0, 26, 0, 1, |_, _| 1, narrow::q6_0)),
     narrow(32, form(TypeId::Q8_KV, 32, 8, 1, |_, _| 1, narrow::bytes)),
     narrow(64, form(TypeId::IQ1_BN, 13, 2, 2, |_, _| 1, bn::iq1_bn)),
     narrow(64, form(TypeId::IQ2_BN, 16, 4, 2, |_, _| 1, bn::iq2_bn)),
-    Form { unit: 0.125, ..narrow(32, form(TypeId::IQ1_S_R1, 6, 2, 1, narrow::iq1_s_scale, narrow::iq1_s)) },
-    Form { unit: 0.125, ..narrow(32, form(TypeId::IQ1_M_R1, 7, 2, 2, narrow::iq1_m_scale, narrow::iq1_m)) },
+    BlockFormat { unit: 0.125, ..narrow(32, form(TypeId::IQ1_S_R1, 6, 2, 1, narrow::iq1_s_scale, narrow::iq1_s)) },
+    BlockFormat { unit: 0.125, ..narrow(32, form(TypeId::IQ1_M_R1, 7, 2, 2, narrow::iq1_m_scale, narrow::iq1_m)) },
 ];
 
 /// A table and, behind it, the same raised by `by`.

@@ -19,7 +19,7 @@ mod forms;
 mod narrow;
 mod trellis;
 
-pub use forms::{Form, IQ2, IQ3, IQ4, IQ5};
+pub use forms::{BlockFormat, IQ2, IQ3, IQ4, IQ5};
 
 use self::forms::FORMS;
 use super::k_block::BLOCK as WIDEST;
@@ -30,7 +30,7 @@ use super::{Field, Format, Part, TypeId, TypeInfo, q8_0, q8_k, size_only};
 ///
 /// # Panics
 /// When the type has none, being no base type of ik_llama.cpp.
-pub const fn form(id: TypeId) -> &'static Form {
+pub const fn form(id: TypeId) -> &'static BlockFormat {
     let mut i = 0;
     while i < FORMS.len() {
         if FORMS[i].id.0 == id.0 {
@@ -85,7 +85,7 @@ pub fn scale_of_row(head: &[u8]) -> Option<f32> {
 
 /// The scale of a row, 1 where blocks have scales, and its blocks.
 #[inline(always)]
-fn row_scale<'a>(form: &Form, row: &'a [u8]) -> (f32, &'a [u8]) {
+fn row_scale<'a>(form: &BlockFormat, row: &'a [u8]) -> (f32, &'a [u8]) {
     match row.split_at_checked(form.head) {
         Some((head, blocks)) => (scale_of_row(head).unwrap_or(1.0), blocks),
         None => (0.0, &[]),
@@ -94,7 +94,7 @@ fn row_scale<'a>(form: &Form, row: &'a [u8]) -> (f32, &'a [u8]) {
 
 /// The scale that the groups of a block are multiplied with.
 #[inline(always)]
-fn scale_of(form: &Form, row: f32, block: &[u8]) -> f32 {
+fn scale_of(form: &BlockFormat, row: f32, block: &[u8]) -> f32 {
     if form.head == 0 { f16_at(block, 0) } else { row }
 }
 

@@ -17,7 +17,7 @@ fn bytes(count: usize) -> Vec<u8> {
 }
 
 /// The blocks of a packed matrix again, as the file had them.
-fn unpack(packed: &Rows, info: &TypeInfo) -> Vec<u8> {
+fn unpack(packed: &TiledRows, info: &TypeInfo) -> Vec<u8> {
     let scale = info.at(Part::Scale);
     let blocks = packed.columns / info.block;
     let of_block = (info.bytes - 2) / 4;

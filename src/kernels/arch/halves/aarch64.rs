@@ -5,7 +5,7 @@ use std::arch::asm;
 
 use crate::arch::doubles::{Doubles, NEON_ROWS, widening};
 use crate::arch::functions::functions;
-use crate::shared::halves::{Form, LINE, Line, SCALE};
+use crate::shared::halves::{F16Encoding, LINE, Line, SCALE};
 use crate::{Isa, Level};
 
 /// Four vectors of two.
@@ -111,12 +111,12 @@ pub fn round(isa: Isa, x: &[f32; LINE]) -> Option<[u16; LINE]> {
 }
 
 /// [`crate::shared::halves::put_lane`] has no vectors of its own here.
-pub fn put_lane(_: Isa, _: &[f32], _: &mut [Line], _: usize, _: Form) -> usize {
+pub fn put_lane(_: Isa, _: &[f32], _: &mut [Line], _: usize, _: F16Encoding) -> usize {
     0
 }
 
 /// Nor has [`crate::shared::halves::put_step`].
-pub fn put_eight(_: Isa, _: &[f32; LINE], _: &mut Line, _: u32, _: u64, _: Form) -> bool {
+pub fn put_eight(_: Isa, _: &[f32; LINE], _: &mut Line, _: u32, _: u64, _: F16Encoding) -> bool {
     false
 }
 

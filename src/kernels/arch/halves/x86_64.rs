@@ -5,7 +5,7 @@ use std::arch::x86_64::*;
 
 use crate::arch::doubles::{AVX2_ROWS, AVX512_ROWS, Doubles, widening};
 use crate::arch::functions::functions;
-use crate::shared::halves::{BLOCK, Form, LANES, Line, SCALE, STEPS};
+use crate::shared::halves::{BLOCK, F16Encoding, LANES, Line, SCALE, STEPS};
 use crate::{Isa, Level};
 
 mod row;
@@ -158,7 +158,7 @@ pub fn round(isa: Isa, x: &[f32; 8]) -> Option<[u16; 8]> {
 }
 
 /// The first values of [`crate::shared::halves::put_lane`], and how many they are.
-pub fn put_lane(isa: Isa, x: &[f32], block: &mut [Line], lane: usize, form: Form) -> usize {
+pub fn put_lane(isa: Isa, x: &[f32], block: &mut [Line], lane: usize, form: F16Encoding) -> usize {
     if !isa.has(Level::Avx512) {
         return 0;
     }
@@ -166,7 +166,7 @@ pub fn put_lane(isa: Isa, x: &[f32], block: &mut [Line], lane: usize, form: Form
     // SAFETY: `isa` proves that the processor has AVX-512; the block was just compared.
     unsafe {
         match form {
-            Form::Normalized => put_lane_avx512::<true>(x, block, lane),
+            F16Encoding::Normalized => put_lane_avx512::<true>(x, block, lane),
             _ => put_lane_avx512::<false>(x, block, lane),
         }
     }
@@ -174,7 +174,7 @@ pub fn put_lane(isa: Isa, x: &[f32], block: &mut [Line], lane: usize, form: Form
 
 /// Eight lanes of [`crate::shared::halves::put_step`]; true where this was done.
 #[inline]
-pub fn put_eight(isa: Isa, x: &[f32; 8], line: &mut Line, shift: u32, keep: u64, form: Form) -> bool {
+pub fn put_eight(isa: Isa, x: &[f32; 8], line: &mut Line, shift: u32, keep: u64, form: F16Encoding) -> bool {
     let there = isa.has(Level::Avx512);
     if there {
         // SAFETY: `isa` proves that the processor has AVX-512, which includes F16C.
@@ -272,12 +272,12 @@ unsafe fn put_lane_avx512<const NORMALIZED: bool>(x: &[f32], block: &mut [Line],
 /// Eight lanes of [`crate::shared::halves::put_step`].
 #[inline]
 #[target_feature(enable = "avx512f,f16c")]
-fn put_eight_avx512(x: &[f32; 8], line: &mut Line, shift: u32, keep: u64, form: Form) {
+fn put_eight_avx512(x: &[f32; 8], line: &mut Line, shift: u32, keep: u64, form: F16Encoding) {
     // SAFETY: eight values and an aligned line.
     unsafe {
         let x = _mm256_loadu_ps(x.as_ptr());
         let mut half = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x);
-        if form == Form::Normalized {
+        if form == F16Encoding::Normalized {
             half = _mm256_castsi256_si128(normalized(_mm256_castsi128_si256(half)));
         }
         let count = _mm_cvtsi32_si128(shift.cast_signed());

@@ -25,7 +25,7 @@ use crate::Isa;
 use crate::aligned::doubles;
 use crate::arch::halves::dots_of_bytes;
 use crate::proof::{Proof, compiled_for};
-use crate::shared::halves::{BRAIN_SCALE, Coefficients, Form, LANES, SCALE, STEPS, form, mend};
+use crate::shared::halves::{BRAIN_SCALE, Coefficients, F16Encoding, LANES, SCALE, STEPS, form, mend};
 use crate::shared::packed::spans::{self, Span};
 use crate::shared::packed::{Arranged, Call, Encoding, Layout, dword};
 
@@ -124,7 +124,7 @@ fn pack_f16(isa: Isa, w: &[u8], n: usize, out: &mut [u8]) -> bool {
         (exponents + 0x0400_0400_0400_0400) & 0x8000_8000_8000_8000 == 0
     });
     compiled_for!(isa, store_spans(w: &[u8], n: usize, head: &mut [u8]));
-    if spans::form(head) == Form::Normalized {
+    if spans::form(head) == F16Encoding::Normalized {
         compiled_for!(isa, normalize(words: &mut [u8]));
     }
     numbers
@@ -268,7 +268,7 @@ pub(crate) fn products_f16(
     let coefs = coefficients(acts, 0, act_bytes);
     let (head, words) = group.split_at(spans::HEAD);
     dots_of_bytes::<false>(isa, words, n.div_ceil(STEPS), coefs, ahead, out, LANES);
-    if spans::form(head) == Form::Plain {
+    if spans::form(head) == F16Encoding::Plain {
         mend(out);
     }
 }

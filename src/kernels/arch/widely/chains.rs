@@ -15,8 +15,8 @@
 use trine_formats::types::lanes::{Simd, Vector};
 use trine_formats::widely::{CHUNK, Shape, combine};
 
-use crate::shared::widely::batch::{Outputs, Rows, TOKENS};
-use crate::shared::widely::{Form, Path, ROWS, lane_words};
+use crate::shared::widely::batch::{Outputs, TOKENS, WeightRows};
+use crate::shared::widely::{CodeLayout, Path, ROWS, lane_words};
 
 /// Chunks of a block.
 pub(crate) const BLOCK: usize = 32;
@@ -47,7 +47,7 @@ pub(crate) type Walk = unsafe fn(&Lane, &[u64], &[[u8; 2]], &mut [Sums]);
 /// Working memory of a thread.
 #[derive(Default)]
 pub(crate) struct Memory {
-    /// A unit of [`Form::Lanes`], where rows stand in another form.
+    /// A unit of [`CodeLayout::Lanes`], where rows stand in another form.
     unit: Vec<u8>,
     /// `[lane][stream][row][axis]`.
     sums: Vec<Sums>,
@@ -101,22 +101,22 @@ pub(crate) fn arrange(shape: &Shape, acts: &[u8], out: &mut [f32]) {
 pub(crate) unsafe fn multiply<S: Simd>(
     s: S,
     walk: Walk,
-    rows: &Rows<'_>,
+    rows: &WeightRows<'_>,
     acts: &[f32],
     memory: &mut Memory,
     out: &mut [Outputs],
 ) {
     let shape = rows.shape;
     let source = match rows.form {
-        Form::Lanes => rows.form.unit_bytes(shape),
+        CodeLayout::Lanes => rows.form.unit_bytes(shape),
         _ => ROWS * rows.form.unit_bytes(shape),
     };
     let units = rows.weights.chunks(source).zip(out.chunks_mut(ROWS));
     for (i, (weights, out)) in units.enumerate() {
-        let unit = if rows.form == Form::Lanes {
+        let unit = if rows.form == CodeLayout::Lanes {
             weights
         } else {
-            memory.unit.resize(Form::Lanes.unit_bytes(shape), 0);
+            memory.unit.resize(CodeLayout::Lanes.unit_bytes(shape), 0);
             rows.form.pack_lanes(shape, weights, &mut memory.unit);
             &memory.unit
         };
@@ -307,7 +307,7 @@ fn step<S: Simd>(s: S, x: &Lane, set: u64, y: &mut [S::F; 2]) -> u64 {
 
 /// The outputs of a unit from the sums of its chains: lanes are added in halves, and the scales follow.
 #[inline(always)]
-fn finish<S: Simd>(s: S, rows: &Rows<'_>, first: usize, sums: &mut [Sums], out: &mut [Outputs]) {
+fn finish<S: Simd>(s: S, rows: &WeightRows<'_>, first: usize, sums: &mut [Sums], out: &mut [Outputs]) {
     let shape = rows.shape;
     let streams = shape.streams();
     let of_lane = 2 * streams * ROWS;

@@ -13,8 +13,8 @@ use trine_formats::types::lanes::{Simd, Vector};
 use trine_formats::widely::{Shape, combine, int8};
 
 use crate::shared::widely::act::{Block, INTS as TOKEN_INTS, block};
-use crate::shared::widely::batch::{Outputs, Rows, TOKENS};
-use crate::shared::widely::{BLOCK_CHUNKS, CHUNK_BYTES, Form, Path, ROWS, blocks_of};
+use crate::shared::widely::batch::{Outputs, TOKENS, WeightRows};
+use crate::shared::widely::{BLOCK_CHUNKS, CHUNK_BYTES, CodeLayout, Path, ROWS, blocks_of};
 
 /// Bytes of a block of activations: real and imaginary parts of 64 columns, each of all tokens.
 pub(crate) const INTS: usize = TOKEN_INTS * TOKENS;
@@ -92,7 +92,7 @@ pub(crate) fn arrange(shape: &Shape, acts: &[u8], ints: &mut [u8], scales: &mut 
 pub(crate) unsafe fn multiply<S: Simd>(
     s: S,
     add: Add,
-    rows: &Rows<'_>,
+    rows: &WeightRows<'_>,
     (ints, scales): (&[u8], &[f32]),
     memory: &mut Memory,
     out: &mut [Outputs],
@@ -100,7 +100,7 @@ pub(crate) unsafe fn multiply<S: Simd>(
     let shape = rows.shape;
     let streams = shape.streams();
     let (of_tile, _) = blocks_of(shape);
-    let unit = Form::Rows16.unit_bytes(shape);
+    let unit = CodeLayout::Rows16.unit_bytes(shape);
     let Memory { tables, sums } = memory;
     let mut which = [[0; CODES]; 2];
     out.fill(Outputs::default());

@@ -23,7 +23,7 @@ pub mod sparse;
 
 pub(crate) use act::quantize_block;
 pub use act::{Arrangement, NumberPath, in_blocks};
-pub use rows::Rows;
+pub use rows::PlaneRows;
 
 /// True if `isa` has the kernels of [`packed`] rows.
 pub fn reads_packed(isa: Isa) -> bool {

@@ -9,7 +9,7 @@ use crate::sizes::{MAX_COLUMNS, size};
 
 /// Consecutive rows of a matrix at one width.
 #[derive(Clone, Copy)]
-pub struct Rows<'a> {
+pub struct PlaneRows<'a> {
     /// Weights per row, at least one.
     pub columns: usize,
     /// Groups of columns with tables of their own; divides `columns`.
@@ -20,7 +20,7 @@ pub struct Rows<'a> {
     pub lut: &'a [u8],
 }
 
-impl<'a> Rows<'a> {
+impl<'a> PlaneRows<'a> {
     /// Bits of a code.
     pub fn width(&self) -> usize {
         self.planes.len()
@@ -89,7 +89,7 @@ impl Looked<'_> {
     }
 }
 
-impl Rows<'_> {
+impl PlaneRows<'_> {
     /// The codes of row `i`, put into `codes`, which has room for one per column.
     pub(crate) fn look_up<'c>(&self, i: usize, codes: &'c mut [u8]) -> Looked<'c> {
         let planes: Vec<&[u8]> = self.row(i).0.collect();

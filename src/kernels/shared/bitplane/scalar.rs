@@ -4,10 +4,10 @@ use trine_formats::anyprec::{BLOCK, FixedLut, QuantizedActivations, dot_f32, dot
 use trine_formats::types::num::f16_to_f32;
 
 use super::act::{Arrangement, INT_BLOCK};
-use super::rows::Rows;
+use super::rows::PlaneRows;
 
 /// [`super::multiply`], once lengths were checked.
-pub(crate) fn multiply(rows: &Rows<'_>, form: Arrangement, acts: &[u8], tokens: usize, out: &mut [f32]) {
+pub(crate) fn multiply(rows: &PlaneRows<'_>, form: Arrangement, acts: &[u8], tokens: usize, out: &mut [f32]) {
     let act = form.act_bytes(rows.columns);
     let mut codes = vec![0; rows.columns];
     let acts = acts.chunks_exact(act);

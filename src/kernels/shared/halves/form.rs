@@ -1,4 +1,4 @@
-//! How half floats stand in words.
+//! Encodings of f16 values in the words of the KV cache and of packed weights.
 //!
 //! A subnormal half float would be widened to a subnormal `f64`, and on Intel's processors a multiply-add with one
 //! takes some 150 cycles. One in fifty vectors of eight ordinary weights holds such a number. So halves are stored
@@ -32,10 +32,10 @@ const BIAS: u16 = 10 << 10;
 /// The same between the exponent of an `f32`, ten of its mantissa's bits kept, and a normalized one.
 const FROM_F32: u32 = (127 - 25) << 10;
 
-/// The form of some halves that are stored together, from the least to the greatest of magnitudes.
+/// Encoding of f16 values that are stored together, in the order of the magnitudes that they hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
-pub enum Form {
+pub enum F16Encoding {
     /// All are below 64 and normalized.
     Normalized,
     /// All are numbers, as half floats.
@@ -44,35 +44,35 @@ pub enum Form {
     Special,
 }
 
-impl Form {
-    /// Returns the form that values need once they are rounded to f16. Values just below the limit may get the greater
-    /// form.
-    pub fn of(isa: Isa, x: &[f32]) -> Form {
-        Form::of_magnitude(compiled_for!(isa, greatest(x: &[f32]) -> u32))
+impl F16Encoding {
+    /// Returns the encoding that values need once they are rounded to f16. Values just below the limit may get the
+    /// greater one.
+    pub fn of(isa: Isa, x: &[f32]) -> F16Encoding {
+        F16Encoding::of_magnitude(compiled_for!(isa, greatest(x: &[f32]) -> u32))
     }
 
     /// The same of half floats.
-    pub fn of_halves(halves: impl Iterator<Item = u16>) -> Form {
+    pub fn of_halves(halves: impl Iterator<Item = u16>) -> F16Encoding {
         let greatest = halves.map(|half| half & 0x7FFF).max();
-        Form::of_magnitude(f16_to_f32(greatest.unwrap_or(0)).to_bits())
+        F16Encoding::of_magnitude(f16_to_f32(greatest.unwrap_or(0)).to_bits())
     }
 
-    fn of_magnitude(bits: u32) -> Form {
+    fn of_magnitude(bits: u32) -> F16Encoding {
         if bits < LARGE.to_bits() {
-            Form::Normalized
+            F16Encoding::Normalized
         } else if bits < INFINITE.to_bits() {
-            Form::Plain
+            F16Encoding::Plain
         } else {
-            Form::Special
+            F16Encoding::Special
         }
     }
 
-    /// The form of that number.
-    pub fn from_number(number: u8) -> Form {
+    /// The encoding of that number.
+    pub fn from_number(number: u8) -> F16Encoding {
         match number {
-            0 => Form::Normalized,
-            1 => Form::Plain,
-            _ => Form::Special,
+            0 => F16Encoding::Normalized,
+            1 => F16Encoding::Plain,
+            _ => F16Encoding::Special,
         }
     }
 
@@ -80,8 +80,8 @@ impl Form {
     #[inline]
     pub fn value(self, stored: u16) -> f32 {
         f16_to_f32(match self {
-            Form::Normalized => denormalized(stored),
-            Form::Plain | Form::Special => stored,
+            F16Encoding::Normalized => denormalized(stored),
+            F16Encoding::Plain | F16Encoding::Special => stored,
         })
     }
 }
@@ -148,7 +148,7 @@ mod tests {
                 let e = i32::from(stored >> 10 & 31);
                 assert_eq!(stored, normalized_f32(value), "{half:04x}");
                 assert_eq!(denormalized(stored), half, "{half:04x}");
-                assert_eq!(Form::Normalized.value(stored).to_bits(), value.to_bits());
+                assert_eq!(F16Encoding::Normalized.value(stored).to_bits(), value.to_bits());
                 let mantissa = 1.0 + f32::from(stored & 0x3FF) / 1024.0;
                 let expected = if e == 0 { 0.0 } else { mantissa * crate::testing::power(e - 25) as f32 };
                 assert_eq!(value.abs(), expected, "{half:04x}");
@@ -165,25 +165,25 @@ mod tests {
         let of = |i: usize, x: f32| {
             let mut values = [0.0; 37];
             values[i % 37] = x;
-            let form = Form::of(isas[0], &values);
-            assert!(isas.iter().all(|&isa| Form::of(isa, &values) == form));
+            let form = F16Encoding::of(isas[0], &values);
+            assert!(isas.iter().all(|&isa| F16Encoding::of(isa, &values) == form));
             form
         };
         for half in 0..=u16::MAX {
             let value = f16_to_f32(half);
-            let form = Form::of_halves([half, 0].into_iter());
-            assert_eq!(form == Form::Special, !value.is_finite(), "{half:04x}");
-            assert!(form != Form::Normalized || value.abs() < 64.0, "{half:04x}");
-            assert!(form != Form::Plain || value.abs() > 63.0, "{half:04x}");
+            let form = F16Encoding::of_halves([half, 0].into_iter());
+            assert_eq!(form == F16Encoding::Special, !value.is_finite(), "{half:04x}");
+            assert!(form != F16Encoding::Normalized || value.abs() < 64.0, "{half:04x}");
+            assert!(form != F16Encoding::Plain || value.abs() > 63.0, "{half:04x}");
             assert_eq!(of(half.into(), value), form);
             for x in [value.next_up(), value.next_down(), 63.999, 65519.99, 65520.0] {
                 let (form, rounded) = (of(half.into(), x), f16_to_f32(f32_to_f16(x)));
-                assert_eq!(form == Form::Special, !rounded.is_finite(), "{x:e}");
-                assert!(form != Form::Normalized || rounded.abs() < 64.0, "{x:e}");
+                assert_eq!(form == F16Encoding::Special, !rounded.is_finite(), "{x:e}");
+                assert!(form != F16Encoding::Normalized || rounded.abs() < 64.0, "{x:e}");
             }
         }
-        for form in [Form::Normalized, Form::Plain, Form::Special] {
-            assert_eq!(Form::from_number(form as u8), form);
+        for form in [F16Encoding::Normalized, F16Encoding::Plain, F16Encoding::Special] {
+            assert_eq!(F16Encoding::from_number(form as u8), form);
         }
     }
 }

@@ -13,9 +13,10 @@ const LARGE: usize = 8 << 20;
 const PAGE: usize = 2 << 20;
 
 /// Zeroed lines; as many as asked for or a few more.
-pub struct Lines(Place);
+pub struct Lines(Backing);
 
-enum Place {
+/// Memory of the lines: of the heap, or a map of large pages.
+enum Backing {
     Heap(Vec<Line>),
     Map(MmapMut),
 }
@@ -30,10 +31,10 @@ impl Lines {
             if let Ok(map) = map {
                 #[cfg(target_os = "linux")]
                 let _ = map.advise(memmap2::Advice::HugePage);
-                return Lines(Place::Map(map));
+                return Lines(Backing::Map(map));
             }
         }
-        Lines(Place::Heap(vec![Line::default(); len]))
+        Lines(Backing::Heap(vec![Line::default(); len]))
     }
 }
 
@@ -42,9 +43,9 @@ impl Deref for Lines {
 
     fn deref(&self) -> &[Line] {
         match &self.0 {
-            Place::Heap(lines) => lines,
+            Backing::Heap(lines) => lines,
             // SAFETY: a map starts at a page and its size is whole lines; any bytes are words.
-            Place::Map(map) => unsafe {
+            Backing::Map(map) => unsafe {
                 std::slice::from_raw_parts(map.as_ptr().cast(), map.len() / size_of::<Line>())
             },
         }
@@ -54,8 +55,8 @@ impl Deref for Lines {
 impl DerefMut for Lines {
     fn deref_mut(&mut self) -> &mut [Line] {
         match &mut self.0 {
-            Place::Heap(lines) => lines,
-            Place::Map(map) => {
+            Backing::Heap(lines) => lines,
+            Backing::Map(map) => {
                 let len = map.len() / size_of::<Line>();
                 // SAFETY: a map starts at a page and its size is whole lines; any bytes are words; `self` is borrowed
                 // alone.

@@ -13,13 +13,13 @@
 //! a shift or two and a mask for eight lanes, where conversion instructions would be the limit of the loop. Small
 //! halves are stored times 1024 in effect, see [`form`], so that none becomes a subnormal `f64`. The coefficients make
 //! up for it: they are times [`SCALE`]. Plain halves come out 1024 times too small, which whoever multiplies with them
-//! mends, and infinities and NaN come out wrong; whoever stores halves notes the [`Form`] and takes the `special`
+//! mends, and infinities and NaN come out wrong; whoever stores halves notes the [`F16Encoding`] and takes the `special`
 //! functions where there are such.
 
 use std::ops::Range;
 
 pub use crate::line::{LINE, Line};
-pub use form::Form;
+pub use form::F16Encoding;
 pub use memory::Lines;
 
 pub mod form;
@@ -100,7 +100,7 @@ pub struct Tiles<'a> {
 
 impl Tiles<'_> {
     /// The value of one step of a lane.
-    pub fn value(self, form: Form, lane: usize, step: usize) -> f64 {
+    pub fn value(self, form: F16Encoding, lane: usize, step: usize) -> f64 {
         let (tile, quad) = (step / STEPS / self.quads, step / STEPS % self.quads);
         let line = self.wanted.0 + lane / LINE;
         let at = (tile * self.lines + line / BLOCK * BLOCK) * self.quads;
@@ -111,7 +111,7 @@ impl Tiles<'_> {
 }
 
 /// Field `step % 4` of a word as a value.
-pub(crate) fn field(form: Form, word: u64, step: usize) -> f64 {
+pub(crate) fn field(form: F16Encoding, word: u64, step: usize) -> f64 {
     f64::from(form.value((word >> (16 * (step % STEPS))) as u16))
 }
 
@@ -123,7 +123,7 @@ pub(crate) fn dots_special(words: &[Line], quads: usize, coefs: Coefficients<'_>
             let mut sum = 0.0;
             for (step, c) in coef.iter().enumerate() {
                 let line = words[step / STEPS * BLOCK + lane / LINE];
-                sum += field(Form::Special, line.0[lane % LINE], step) * (c / SCALE);
+                sum += field(F16Encoding::Special, line.0[lane % LINE], step) * (c / SCALE);
             }
             *out = sum as f32;
         }
@@ -134,7 +134,7 @@ pub(crate) fn dots_special(words: &[Line], quads: usize, coefs: Coefficients<'_>
 /// tile of a step; coefficients of plain ones are as the others.
 pub fn accumulate_special(
     tiles: Tiles<'_>,
-    form: impl Fn(usize) -> Form,
+    form: impl Fn(usize) -> F16Encoding,
     steps: Range<usize>,
     coef: &[f64],
     acc: &mut [f64],
@@ -147,8 +147,8 @@ pub fn accumulate_special(
 }
 
 /// Words of some form, which hold no infinities or NaN, to another that is no less than theirs or their values.
-pub fn change_form(lines: &mut [Line], from: Form, to: Form) {
-    let change = match (from == Form::Normalized, to == Form::Normalized) {
+pub fn change_form(lines: &mut [Line], from: F16Encoding, to: F16Encoding) {
+    let change = match (from == F16Encoding::Normalized, to == F16Encoding::Normalized) {
         (true, false) => form::denormalized,
         (false, true) => form::normalized,
         _ => return,
@@ -160,7 +160,7 @@ pub fn change_form(lines: &mut [Line], from: Form, to: Form) {
 }
 
 /// The form that half floats in words ask for.
-pub fn form_of_lines(lines: &[Line]) -> Form {
+pub fn form_of_lines(lines: &[Line]) -> F16Encoding {
     let words = lines.iter().flat_map(|line| line.0);
-    Form::of_halves(words.flat_map(|word| (0..STEPS).map(move |i| (word >> (16 * i)) as u16)))
+    F16Encoding::of_halves(words.flat_map(|word| (0..STEPS).map(move |i| (word >> (16 * i)) as u16)))
 }

@@ -135,7 +135,7 @@ fn of_two_bits(block: &[u8]) -> [[u32; 2]; MOST_SUBS] {
 const _: () = assert!(info::Q2_0.at(Part::Codes) == info::PQ2_0.at(Part::Codes));
 
 /// Dwords of levels from -1 on.
-fn of_levels(form: &ik::Form, block: &[u8]) -> [[u32; 2]; MOST_SUBS] {
+fn of_levels(form: &ik::BlockFormat, block: &[u8]) -> [[u32; 2]; MOST_SUBS] {
     let mut levels = [0; 256];
     (form.levels)(block, &mut levels);
     let mut dwords = [[0; 2]; MOST_SUBS];

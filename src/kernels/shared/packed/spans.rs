@@ -7,7 +7,7 @@
 //!
 //! Places count from 2^-24, the lowest bit of all half floats, to 2^15, the highest.
 
-use crate::shared::halves::{Form, LANES, STEPS};
+use crate::shared::halves::{F16Encoding, LANES, STEPS};
 
 /// Bytes of the spans of a group.
 pub(crate) const HEAD: usize = 2 * LANES;
@@ -63,10 +63,10 @@ pub(crate) fn load(head: &[u8], r: usize) -> Span {
 }
 
 /// In which form the words of a group stand.
-pub(crate) fn form(head: &[u8]) -> Form {
+pub(crate) fn form(head: &[u8]) -> F16Encoding {
     match head[LANES..HEAD].iter().all(|&high| high <= NORMALIZED) {
-        true => Form::Normalized,
-        false => Form::Plain,
+        true => F16Encoding::Normalized,
+        false => F16Encoding::Plain,
     }
 }
 
@@ -92,7 +92,7 @@ mod tests {
             let mut head = [0; HEAD];
             store(&mut head, [span].into_iter());
             assert!((0..LANES).all(|r| load(&head, r) == span));
-            assert_eq!(form(&head) == Form::Normalized, whole < 64 << 24);
+            assert_eq!(form(&head) == F16Encoding::Normalized, whole < 64 << 24);
         }
     }
 }

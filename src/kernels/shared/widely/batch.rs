@@ -2,7 +2,7 @@
 
 use trine_formats::widely::Shape;
 
-use super::Form;
+use super::CodeLayout;
 
 /// Tokens of a call.
 pub const TOKENS: usize = 16;
@@ -12,15 +12,15 @@ pub const ROWS: usize = 128;
 /// Real and imaginary parts of the outputs of a row for all tokens.
 pub type Outputs = [[f32; TOKENS]; 2];
 
-/// Some rows of a matrix.
+/// Consecutive rows of a widely linear matrix, whole units but for the last.
 #[derive(Clone, Copy)]
-pub struct Rows<'a> {
+pub struct WeightRows<'a> {
     /// Shape of the whole matrix.
     pub shape: &'a Shape,
     /// Number of the first row in the matrix: the first one of its unit.
     pub first: usize,
-    /// Form of the weights.
-    pub form: Form,
+    /// Layout of the codes.
+    pub form: CodeLayout,
     /// The units that the rows stand in.
     pub weights: &'a [u8],
     /// The scales of the whole matrix.

@@ -1,11 +1,11 @@
-//! The forms that weights stand in.
+//! The layouts of the codes of widely linear matrices.
 
 use trine_formats::widely::{CHUNK, Scope, Shape, TILE};
 
 use super::Path;
 use crate::{Isa, Level};
 
-/// Rows of a unit of [`Form::Rows16`] and of [`Form::Lanes`].
+/// Rows of a unit of [`CodeLayout::Rows16`] and of [`CodeLayout::Lanes`].
 pub const ROWS: usize = 16;
 /// Bytes of a chunk of one stream of such a unit.
 pub(crate) const CHUNK_BYTES: usize = 4 * ROWS;
@@ -15,9 +15,9 @@ pub(crate) const BLOCK_CHUNKS: usize = TILE / CHUNK;
 /// Bytes of codes of such a block of one stream of a unit.
 pub(crate) const BLOCK_BYTES: usize = BLOCK_CHUNKS * CHUNK_BYTES;
 
-/// How weights are arranged.
+/// Layout of the codes of a unit of rows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Form {
+pub enum CodeLayout {
     /// A row as the file has it: words of sixteen codes, `[chunk][stream]`.
     Words,
     /// The same with the two bits of the codes apart: 16 bits say which columns are negative, the upper 16 which are on
@@ -31,59 +31,59 @@ pub enum Form {
     Lanes,
 }
 
-impl Form {
-    /// The form that products of a path read fastest. Single precision reads the file's words where they need not be
-    /// `packed`; tiles, which are four chunks wide, are too narrow for [`Form::Lanes`].
-    pub fn of(isa: Isa, path: Path, packed: bool, shape: &Shape) -> Form {
+impl CodeLayout {
+    /// The layout that products of a path read fastest. Single precision reads the file's words where they need not be
+    /// `packed`; tiles, which are four chunks wide, are too narrow for [`CodeLayout::Lanes`].
+    pub fn of(isa: Isa, path: Path, packed: bool, shape: &Shape) -> CodeLayout {
         match path {
-            Path::Int8 => Form::Rows16,
-            Path::Exact if packed && isa.has(Level::Avx2) && shape.scope != Scope::Tile64 => Form::Lanes,
-            Path::Exact if packed && isa.has(Level::Avx512) => Form::Planes,
-            Path::Exact => Form::Words,
+            Path::Int8 => CodeLayout::Rows16,
+            Path::Exact if packed && isa.has(Level::Avx2) && shape.scope != Scope::Tile64 => CodeLayout::Lanes,
+            Path::Exact if packed && isa.has(Level::Avx512) => CodeLayout::Planes,
+            Path::Exact => CodeLayout::Words,
         }
     }
 
     /// The path whose products read it.
     pub fn path(self) -> Path {
         match self {
-            Form::Words | Form::Planes | Form::Lanes => Path::Exact,
-            Form::Rows16 => Path::Int8,
+            CodeLayout::Words | CodeLayout::Planes | CodeLayout::Lanes => Path::Exact,
+            CodeLayout::Rows16 => Path::Int8,
         }
     }
 
     /// Rows of a unit.
     pub fn rows(self) -> usize {
         match self {
-            Form::Words | Form::Planes => 1,
-            Form::Rows16 | Form::Lanes => ROWS,
+            CodeLayout::Words | CodeLayout::Planes => 1,
+            CodeLayout::Rows16 | CodeLayout::Lanes => ROWS,
         }
     }
 
     /// Bytes of a unit.
     pub fn unit_bytes(self, shape: &Shape) -> usize {
         match self {
-            Form::Words | Form::Planes => 4 * shape.row_words(),
-            Form::Rows16 => {
+            CodeLayout::Words | CodeLayout::Planes => 4 * shape.row_words(),
+            CodeLayout::Rows16 => {
                 let blocks = shape.columns.div_ceil(TILE);
                 blocks * shape.streams() * BLOCK_CHUNKS * CHUNK_BYTES
             }
-            Form::Lanes => CHUNK * shape.streams() * lane_words(shape) * 4 * ROWS,
+            CodeLayout::Lanes => CHUNK * shape.streams() * lane_words(shape) * 4 * ROWS,
         }
     }
 
-    /// Name for people; the file's own form has none.
+    /// Name for people; the file's own layout has none.
     pub fn name(self) -> Option<&'static str> {
         match self {
-            Form::Words => None,
-            Form::Planes => Some("planes of codes"),
-            Form::Rows16 => Some("16 rows of codes"),
-            Form::Lanes => Some("16 rows of codes by lanes"),
+            CodeLayout::Words => None,
+            CodeLayout::Planes => Some("planes of codes"),
+            CodeLayout::Rows16 => Some("16 rows of codes"),
+            CodeLayout::Lanes => Some("16 rows of codes by lanes"),
         }
     }
 
-    /// True if products of one token can ask for memory ahead of what they read ([`super::Unit::ahead`]).
-    pub fn asks_ahead(self, isa: Isa) -> bool {
-        matches!(self, Form::Rows16 | Form::Lanes) && isa.has(Level::Avx2)
+    /// True if GEMV kernels of this layout prefetch ([`super::Unit::ahead`]).
+    pub fn prefetches(self, isa: Isa) -> bool {
+        matches!(self, CodeLayout::Rows16 | CodeLayout::Lanes) && isa.has(Level::Avx2)
     }
 
     /// Packs up to a unit of rows of words.
@@ -96,21 +96,21 @@ impl Form {
         let rows = words.len() / row_bytes;
         assert!(words.len() == rows * row_bytes && 0 < rows && rows <= self.rows(), "rows of a unit");
         match self {
-            Form::Words => out.copy_from_slice(words),
-            Form::Planes => {
+            CodeLayout::Words => out.copy_from_slice(words),
+            CodeLayout::Planes => {
                 let words = words.as_chunks().0.iter().map(|&w| u32::from_le_bytes(w));
                 for (out, word) in out.as_chunks_mut().0.iter_mut().zip(words) {
                     *out = planes(word).to_le_bytes();
                 }
             }
-            Form::Rows16 => {
+            CodeLayout::Rows16 => {
                 // what is not there weighs activations that are 0
                 out.fill(0);
                 for (row, words) in words.chunks_exact(row_bytes).enumerate() {
                     interleave(shape, row, words, out);
                 }
             }
-            Form::Lanes => {
+            CodeLayout::Lanes => {
                 out.fill(0);
                 for (row, words) in words.chunks_exact(row_bytes).enumerate() {
                     by_lanes(shape, row, words, out, |word| word);
@@ -120,16 +120,16 @@ impl Form {
     }
 }
 
-impl Form {
-    /// Packs up to sixteen rows that stand in this form into a unit of [`Form::Lanes`].
+impl CodeLayout {
+    /// Packs up to sixteen rows that stand in this form into a unit of [`CodeLayout::Lanes`].
     ///
     /// # Panics
     /// When a length does not fit the shape, or the form is that of sixteen rows.
     pub(crate) fn pack_lanes(self, shape: &Shape, rows: &[u8], out: &mut [u8]) {
         let word = match self {
-            Form::Words => |word| word,
-            Form::Planes => word_of_planes,
-            Form::Rows16 | Form::Lanes => panic!("single rows, not {self:?}"),
+            CodeLayout::Words => |word| word,
+            CodeLayout::Planes => word_of_planes,
+            CodeLayout::Rows16 | CodeLayout::Lanes => panic!("single rows, not {self:?}"),
         };
         out.fill(0);
         for (row, words) in rows.chunks_exact(4 * shape.row_words()).enumerate() {
@@ -171,12 +171,12 @@ fn interleave(shape: &Shape, row: usize, words: &[u8], out: &mut [u8]) {
     }
 }
 
-/// Words that a lane of one row and stream has in [`Form::Lanes`].
+/// Words that a lane of one row and stream has in [`CodeLayout::Lanes`].
 pub(crate) fn lane_words(shape: &Shape) -> usize {
     shape.chunks().div_ceil(CHUNK)
 }
 
-/// Puts a row into a unit of [`Form::Lanes`]; `word` makes words of codes of what it stands in.
+/// Puts a row into a unit of [`CodeLayout::Lanes`]; `word` makes words of codes of what it stands in.
 fn by_lanes(shape: &Shape, row: usize, words: &[u8], out: &mut [u8], word: impl Fn(u32) -> u32 + Copy) {
     let (streams, count) = (shape.streams(), lane_words(shape));
     let out = out.as_chunks_mut::<4>().0;

@@ -5,7 +5,7 @@
 //! sixteen columns of a chunk, as in the definition, sixteen rows ([`tables`]), or for many tokens the tokens
 //! ([`batch`]). With 8-bit activations lanes are sixteen rows, and what is summed is integers.
 //!
-//! Weights stand in one of four forms ([`Form`]): the words of the file, the same bits sorted into planes, or sixteen
+//! Weights stand in one of four forms ([`CodeLayout`]): the words of the file, the same bits sorted into planes, or sixteen
 //! rows interleaved, by columns or by lanes. A unit, one row or sixteen, is asked for at a time, with all tokens.
 
 pub(crate) mod act;
@@ -16,7 +16,7 @@ pub(crate) mod scalar;
 pub mod tables;
 mod unit;
 
-pub use form::{Form, ROWS};
+pub use form::{CodeLayout, ROWS};
 pub use path::Path;
 pub use unit::{Sums, Unit};
 

@@ -3,13 +3,13 @@
 use trine_formats::widely::{Scope, Shape, int8};
 
 use super::act;
-use super::form::{BLOCK_BYTES, Form, ROWS};
+use super::form::{BLOCK_BYTES, CodeLayout, ROWS};
 use crate::sizes::{MAX_COLUMNS, size};
 
 /// Sums `rr`, `ri`, `ir`, `ii` of every stream of a row, the first eight of them at most in use.
 pub type Sums = [[f32; 4]; 8];
 
-/// Consecutive rows of a matrix: one unit of their form.
+/// Consecutive rows of a matrix: one unit of their layout.
 #[derive(Clone, Copy)]
 pub struct Unit<'a> {
     /// Shape of the whole matrix.
@@ -18,14 +18,13 @@ pub struct Unit<'a> {
     pub first: usize,
     /// How many of the unit's rows are rows of the matrix.
     pub rows: usize,
-    /// Form of the weights.
-    pub form: Form,
+    /// Layout of the codes.
+    pub form: CodeLayout,
     /// The unit.
     pub weights: &'a [u8],
     /// The scales of the whole matrix.
     pub scales: &'a [f32],
-    /// How many bytes ahead of what is read memory is asked for, where kernels do that ([`Form::asks_ahead`]); 0 asks
-    /// for nothing.
+    /// Prefetch distance, bytes, of kernels that prefetch ([`CodeLayout::prefetches`]); 0: no prefetch.
     pub ahead: usize,
 }
 

@@ -10,7 +10,7 @@ use trine_formats::gguf::Blob;
 
 use crate::kernels::Isa;
 use crate::kernels::bitplane::packed::{self, Kind, PAIR, Shape};
-use crate::kernels::bitplane::{NumberPath, Rows};
+use crate::kernels::bitplane::{NumberPath, PlaneRows};
 use crate::ops::product::SharedArena;
 use crate::pool::{self, Parts};
 
@@ -115,7 +115,7 @@ fn tables(isa: Isa, path: NumberPath, view: &ApView, arena: &SharedArena) -> Opt
     let bytes = region(arena, rows, shape.table_bytes(width), |first, out| {
         let range = first..rows.min(first + TASK);
         // planes are not looked at, but say what the width is
-        let part = Rows {
+        let part = PlaneRows {
             columns: view.columns,
             groups: view.groups,
             planes: &[&[][..]; 8][..width],

@@ -12,7 +12,7 @@ use super::{SharedArena, prefetch};
 use crate::kernels::Isa;
 use crate::kernels::bitplane::packed::{self, PackedRows};
 use crate::kernels::bitplane::sparse::{self, Entries};
-use crate::kernels::bitplane::{Arrangement, NumberPath, Rows, in_blocks, multiply, reads_packed};
+use crate::kernels::bitplane::{Arrangement, NumberPath, PlaneRows, in_blocks, multiply, reads_packed};
 use crate::pool::{self, Parts};
 
 mod lines;
@@ -190,7 +190,7 @@ impl AtWidth {
         for (part, all) in planes.iter_mut().zip(&v.planes) {
             *part = &all[rows.start * plane..rows.end * plane];
         }
-        let part = Rows {
+        let part = PlaneRows {
             columns: v.columns,
             groups: v.groups,
             planes: &planes[..v.planes.len()],

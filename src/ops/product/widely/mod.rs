@@ -10,7 +10,7 @@ use trine_formats::gguf::Blob;
 use trine_formats::widely::{Shape, WidelyMatrix};
 
 use super::{SharedArena, prefetch};
-use crate::kernels::widely::{Form, Path, Unit, batch, multiply, tables};
+use crate::kernels::widely::{CodeLayout, Path, Unit, batch, multiply, tables};
 use crate::kernels::{Floats, Isa};
 use crate::pool::{self, Parts};
 
@@ -24,14 +24,14 @@ const BATCH_ROWS: usize = 8 * batch::ROWS;
 /// Weights times tokens that a task has at least, or handing it out costs more than it saves.
 const WORK: usize = 100_000;
 
-/// A matrix with the form that its codes are in.
+/// A widely linear matrix and the layout of its codes.
 #[derive(Clone)]
 pub struct WidelyLinear {
     shape: Shape,
     path: Path,
-    /// The form in which the codes are read.
-    form: Form,
-    /// True if they are stored in that form already, and not as the file's words.
+    /// Layout in which the codes are read.
+    form: CodeLayout,
+    /// True if they are stored in that layout already, and not as the file's words.
     packed: bool,
     codes: Blob,
     scales: Arc<[f32]>,
@@ -43,20 +43,20 @@ impl WidelyLinear {
         WidelyLinear {
             shape: matrix.shape,
             path,
-            form: Form::of(isa, path, false, &matrix.shape),
+            form: CodeLayout::of(isa, path, false, &matrix.shape),
             packed: false,
             codes: matrix.codes,
             scales: matrix.scales,
         }
     }
 
-    /// The same with the codes in the form that products read fastest, in memory of `arena`; unchanged where that is
+    /// The same with the codes in the layout that products read fastest, in memory of `arena`; unchanged where that is
     /// the file's own.
     ///
     /// # Errors
     /// The system has no memory.
     pub fn packed(self, arena: &SharedArena, isa: Isa) -> io::Result<WidelyLinear> {
-        let form = Form::of(isa, self.path, true, &self.shape);
+        let form = CodeLayout::of(isa, self.path, true, &self.shape);
         if self.packed || form.name().is_none() {
             return Ok(self);
         }
@@ -78,7 +78,7 @@ impl WidelyLinear {
     }
 
     /// Bytes of the file's words of the rows of a unit.
-    fn unit_words(&self, form: Form) -> usize {
+    fn unit_words(&self, form: CodeLayout) -> usize {
         4 * self.shape.row_words() * form.rows()
     }
 
@@ -106,8 +106,8 @@ impl WidelyLinear {
 
     /// Prefetch distance of a GEMV, bytes; 0 for several tokens.
     fn ahead(&self, isa: Isa, tokens: usize) -> usize {
-        let asks = tokens == 1 && self.packed && self.form.asks_ahead(isa);
-        self.form.name().filter(|_| asks).map_or(0, prefetch::ahead)
+        let prefetches = tokens == 1 && self.packed && self.form.prefetches(isa);
+        self.form.name().filter(|_| prefetches).map_or(0, prefetch::ahead)
     }
 
     /// True if a product with `tokens` tokens takes sixteen at once.
@@ -143,7 +143,7 @@ impl WidelyLinear {
                     }
                     &unpacked
                 };
-                let rows = batch::Rows { shape, first, form, weights, scales: &self.scales };
+                let rows = batch::WeightRows { shape, first, form, weights, scales: &self.scales };
                 let mut out = [batch::Outputs::default(); batch::ROWS];
                 let out = &mut out[..end - first];
                 batch::multiply(isa, &rows, &x, out);
@@ -272,7 +272,7 @@ pub fn multiply_all(isa: Isa, jobs: &mut [WidelyProduct<'_>], tokens: usize) {
             });
         }
         let ahead = w.ahead(isa, tokens.len());
-        if w.form == Form::Lanes {
+        if w.form == CodeLayout::Lanes {
             return w.multiply_tables(isa, ahead, units, acts, |row, token, y| {
                 for (part, y) in y.into_iter().enumerate() {
                     let at = (tokens.start + token) * 2 * all + part * all + row;

@@ -2,7 +2,7 @@
 
 use super::super::probe::{Piece, Probed};
 use super::{Tile, WidelyLinear};
-use crate::kernels::widely::Form;
+use crate::kernels::widely::CodeLayout;
 use crate::kernels::{AlignedBytes, Isa};
 
 /// A matrix and the instruction set whose products of one token are measured.
@@ -20,8 +20,8 @@ impl WidelyLinear {
 
 impl Probed for ProbedMatrix {
     fn name(&self) -> Option<&'static str> {
-        let asks = self.w.packed && self.w.form.asks_ahead(self.isa);
-        self.w.form.name().filter(|_| asks)
+        let prefetches = self.w.packed && self.w.form.prefetches(self.isa);
+        self.w.form.name().filter(|_| prefetches)
     }
 
     fn bytes(&self) -> usize {
@@ -39,7 +39,7 @@ impl Probed for ProbedMatrix {
             Piece {
                 bytes: step * unit,
                 multiply: Box::new(move |ahead| {
-                    if form == Form::Lanes {
+                    if form == CodeLayout::Lanes {
                         return w.multiply_tables(self.isa, ahead, &units, &acts, |_, _, _| {});
                     }
                     for i in units {

@@ -10,7 +10,7 @@ use trine::isolate::Isolate;
 use super::catalog::Entry;
 use super::lease::Lease;
 use super::loaded::Places;
-use super::place::Place;
+use super::place::LoadedModel;
 use crate::args::{Args, KeepAlive};
 use crate::engine::{self, Options};
 use crate::error::ApiError;
@@ -126,7 +126,7 @@ impl Keeper {
             Err(_) => return Err(failed("the server made a mistake".to_owned())),
         };
         let memory = want.entry.size + service.engine.options().kv_memory.unwrap_or_default() as u64;
-        let place = Place::new(service, engine, memory, want.keep, self.places.changed.clone());
+        let place = LoadedModel::new(service, engine, memory, want.keep, self.places.changed.clone());
         self.places.add(name.clone(), Arc::new(place));
         (self.tell)(format!("rserve: loaded '{name}' in {:.1} s", began.elapsed().as_secs_f64()));
         self.places.lease(&name, want.keep).ok_or_else(|| failed("it is gone".to_owned()))
@@ -150,7 +150,7 @@ impl Keeper {
     }
 
     /// Waits until nobody uses a model; false where the one that waits has gone before, or its time is over.
-    async fn is_idle_in_time(&self, place: &Place, want: &mut Want) -> bool {
+    async fn is_idle_in_time(&self, place: &LoadedModel, want: &mut Want) -> bool {
         while !place.is_idle() {
             tokio::select! {
                 () = self.places.changed.notified() => {}
@@ -183,7 +183,7 @@ impl Keeper {
         }
     }
 
-    async fn unload(&self, name: String, place: Arc<Place>) {
+    async fn unload(&self, name: String, place: Arc<LoadedModel>) {
         self.places.remove(&name);
         // Giving memory back takes a while. Nobody is left to be told of a panic.
         let _ = tokio::task::spawn_blocking(move || place.unload()).await;

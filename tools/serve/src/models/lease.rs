@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::place::Place;
+use super::place::LoadedModel;
 use crate::args::KeepAlive;
 use crate::error::ApiError;
 use crate::service::Service;
@@ -22,7 +22,7 @@ pub struct Lease {
     service: Arc<Service>,
     /// Time that the request waited for it.
     pub loading: Duration,
-    place: Option<(Arc<Place>, KeepAlive)>,
+    place: Option<(Arc<LoadedModel>, KeepAlive)>,
 }
 
 impl Lease {
@@ -32,7 +32,7 @@ impl Lease {
     }
 
     /// A lease of the model at `place`, which has counted it already.
-    pub(super) fn of(place: Arc<Place>, keep: KeepAlive) -> Lease {
+    pub(super) fn of(place: Arc<LoadedModel>, keep: KeepAlive) -> Lease {
         Lease { service: place.service.clone(), loading: Duration::ZERO, place: Some((place, keep)) }
     }
 }

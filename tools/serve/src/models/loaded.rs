@@ -7,7 +7,7 @@ use std::time::{Instant, SystemTime};
 use tokio::sync::Notify;
 
 use super::lease::Lease;
-use super::place::Place;
+use super::place::LoadedModel;
 use crate::args::KeepAlive;
 use crate::service::Service;
 
@@ -30,7 +30,7 @@ impl Loaded {
 /// The models of a folder that are loaded, by their names.
 #[derive(Default)]
 pub(super) struct Places {
-    places: Mutex<BTreeMap<String, Arc<Place>>>,
+    places: Mutex<BTreeMap<String, Arc<LoadedModel>>>,
     /// Told whenever a lease ends.
     pub changed: Arc<Notify>,
 }
@@ -43,12 +43,12 @@ impl Places {
     }
 
     /// All of them.
-    pub fn all(&self) -> Vec<(String, Arc<Place>)> {
+    pub fn all(&self) -> Vec<(String, Arc<LoadedModel>)> {
         self.lock().iter().map(|(name, place)| (name.clone(), place.clone())).collect()
     }
 
     /// Adds a model that was loaded.
-    pub fn add(&self, name: String, place: Arc<Place>) {
+    pub fn add(&self, name: String, place: Arc<LoadedModel>) {
         self.lock().insert(name, place);
     }
 
@@ -70,14 +70,14 @@ impl Places {
     /// The state for those that only look.
     pub fn shown(&self) -> Vec<Loaded> {
         let now = (Instant::now(), SystemTime::now());
-        let shown = |place: &Arc<Place>| {
+        let shown = |place: &Arc<LoadedModel>| {
             let expires = place.left(now.0).and_then(|left| now.1.checked_add(left));
             Loaded { service: place.service.clone(), expires }
         };
         self.lock().values().map(shown).collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Place>>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Arc<LoadedModel>>> {
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

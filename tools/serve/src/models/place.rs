@@ -10,7 +10,7 @@ use crate::args::KeepAlive;
 use crate::service::Service;
 
 /// A loaded model.
-pub(super) struct Place {
+pub(super) struct LoadedModel {
     pub service: Arc<Service>,
     /// Bytes of its weights, and most bytes of its keys and values.
     pub memory: u64,
@@ -28,10 +28,16 @@ struct Usage {
     keep: KeepAlive,
 }
 
-impl Place {
+impl LoadedModel {
     /// A model that was loaded just now and is not in use; `changed` is told whenever a lease ends.
-    pub fn new(service: Service, engine: JoinHandle<()>, memory: u64, keep: KeepAlive, changed: Arc<Notify>) -> Place {
-        Place {
+    pub fn new(
+        service: Service,
+        engine: JoinHandle<()>,
+        memory: u64,
+        keep: KeepAlive,
+        changed: Arc<Notify>,
+    ) -> LoadedModel {
+        LoadedModel {
             service: Arc::new(service),
             memory,
             engine: Mutex::new(Some(engine)),

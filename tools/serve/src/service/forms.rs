@@ -9,13 +9,13 @@ use trine::grammar::{GrammarError, Vocabulary};
 use trine::isolate::Isolate;
 use trine::{Grammar, Tokenizer};
 
-/// Grammars that are kept, and errors of forms without one.
+/// Most grammars that are cached, and errors of formats without one.
 const KEPT: usize = 64;
 const KEPT_ERRORS: usize = 1024;
 
-/// Required form of a text.
+/// Format that the text of a response must have.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Form {
+pub enum ResponseFormat {
     /// A JSON object.
     Object,
     /// JSON that a schema describes.
@@ -26,14 +26,14 @@ pub enum Form {
     Lark(String),
 }
 
-impl Form {
-    /// Returns a hash that no other form has.
+impl ResponseFormat {
+    /// Returns a hash that no other format has.
     fn hash(&self) -> Hash {
         let (kind, source) = match self {
-            Form::Object => (0, String::new()),
-            Form::Schema(schema) => (1, schema.to_string()),
-            Form::Gbnf(source) => (2, source.clone()),
-            Form::Lark(source) => (3, source.clone()),
+            ResponseFormat::Object => (0, String::new()),
+            ResponseFormat::Schema(schema) => (1, schema.to_string()),
+            ResponseFormat::Gbnf(source) => (2, source.clone()),
+            ResponseFormat::Lark(source) => (3, source.clone()),
         };
         Sha256::new().chain_update([kind]).chain_update(source).finalize().into()
     }
@@ -49,7 +49,7 @@ pub(super) struct Forms {
     kept: Mutex<Kept>,
 }
 
-/// Forms that were seen, by their hashes, the latest first.
+/// Formats that were seen, by their hashes, the latest first.
 #[derive(Debug, Default)]
 struct Kept {
     grammars: VecDeque<(Hash, Grammar)>,
@@ -62,15 +62,15 @@ impl Forms {
         Forms { isolate, vocabulary: OnceLock::new(), kept: Mutex::default() }
     }
 
-    /// Returns the grammar of a form that was asked for lately, or why there is none; it becomes the latest.
-    pub fn known(&self, form: &Form) -> Option<Result<Grammar, GrammarError>> {
+    /// Returns the grammar of a format that was asked for lately, or why there is none; it becomes the latest.
+    pub fn known(&self, form: &ResponseFormat) -> Option<Result<Grammar, GrammarError>> {
         let hash = form.hash();
         let mut kept = self.lock();
         latest(&mut kept.grammars, &hash).map(Ok).or_else(|| latest(&mut kept.errors, &hash).map(Err))
     }
 
-    /// Compiles the grammar of `form`, which is known then.
-    pub fn compile(&self, tokenizer: &Tokenizer, form: &Form) {
+    /// Compiles the grammar of `format`, which is known then.
+    pub fn compile(&self, tokenizer: &Tokenizer, form: &ResponseFormat) {
         let grammar = self.grammar(tokenizer, form);
         let mut kept = self.lock();
         match grammar {
@@ -85,15 +85,15 @@ impl Forms {
         }
     }
 
-    fn grammar(&self, tokenizer: &Tokenizer, form: &Form) -> Result<Grammar, GrammarError> {
+    fn grammar(&self, tokenizer: &Tokenizer, form: &ResponseFormat) -> Result<Grammar, GrammarError> {
         // The first request that needs it waits for it: looking through all tokens takes some hundred milliseconds.
         let vocabulary = || Ok(Vocabulary::new(tokenizer)?.isolated(self.isolate.clone()));
         let vocabulary = self.vocabulary.get_or_init(vocabulary).as_ref().map_err(Clone::clone)?;
         match form {
-            Form::Object => Grammar::json_object(vocabulary),
-            Form::Schema(schema) => Grammar::json_schema(vocabulary, schema),
-            Form::Gbnf(source) => Grammar::gbnf(vocabulary, source),
-            Form::Lark(source) => Grammar::lark(vocabulary, source),
+            ResponseFormat::Object => Grammar::json_object(vocabulary),
+            ResponseFormat::Schema(schema) => Grammar::json_schema(vocabulary, schema),
+            ResponseFormat::Gbnf(source) => Grammar::gbnf(vocabulary, source),
+            ResponseFormat::Lark(source) => Grammar::lark(vocabulary, source),
         }
     }
 

@@ -32,7 +32,7 @@ use crate::error::ApiError;
 pub use about::{About, now};
 pub use card::Card;
 pub use encoder::Encoder;
-pub use forms::Form;
+pub use forms::ResponseFormat;
 pub use meters::{Histogram, Meters};
 pub use names::{LONGEST_NAME, Names};
 pub use saved::{Moved, Place, SavedSlots};
@@ -206,12 +206,12 @@ impl Service {
     }
 
     /// Returns the grammar of a form, or why there is none; `None` before [`Service::compile`].
-    pub fn grammar(&self, form: &Form) -> Option<Result<Grammar, GrammarError>> {
+    pub fn grammar(&self, form: &ResponseFormat) -> Option<Result<Grammar, GrammarError>> {
         self.forms.known(form)
     }
 
     /// Compiles the grammar of a form.
-    pub fn compile_here(&self, form: &Form) {
+    pub fn compile_here(&self, form: &ResponseFormat) {
         self.forms.compile(self.engine.model().tokenizer(), form);
     }
 
@@ -219,7 +219,7 @@ impl Service {
     ///
     /// # Errors
     /// Too many wait for that already, or for too long.
-    pub async fn compile(self: &Arc<Self>, form: Form) -> Result<(), ApiError> {
+    pub async fn compile(self: &Arc<Self>, form: ResponseFormat) -> Result<(), ApiError> {
         let waiting = Waiting::new(self);
         if waiting.before >= MOST_COMPILED {
             return Err(ApiError::busy("too many requests wait for their grammars", COMPILE_RETRY));

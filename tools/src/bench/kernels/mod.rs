@@ -19,7 +19,7 @@ use super::output::{Line, Table, object};
 use crate::args::threads;
 use crate::provenance::processor;
 use crate::stats::Summary;
-use subject::{COLUMNS, Matrix, Subject};
+use subject::{BenchMatrix, COLUMNS, Subject};
 
 /// Weights per thread that stay in its second-level cache.
 const CACHE: usize = 384 << 10;
@@ -76,9 +76,9 @@ fn measure(subject: &Subject, machine: &Machine) -> Result<Line> {
     drop(large);
 
     // From the caches: every thread goes over weights of its own.
-    let small: Vec<Matrix> = (0..threads).map(|_| subject.matrix(rows(CACHE))).collect::<Result<_>>()?;
+    let small: Vec<BenchMatrix> = (0..threads).map(|_| subject.matrix(rows(CACHE))).collect::<Result<_>>()?;
     let passes = 64;
-    let all = small.iter().map(Matrix::bytes).sum::<usize>() * passes;
+    let all = small.iter().map(BenchMatrix::bytes).sum::<usize>() * passes;
     let cached = machine.pool().install(|| {
         let run = || {
             pool::for_each(threads, |i| {

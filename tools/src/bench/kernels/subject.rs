@@ -85,7 +85,7 @@ impl Subject {
     ///
     /// # Errors
     /// No memory; a layout that cannot hold the weights.
-    pub fn matrix(&self, rows: usize) -> Result<Matrix> {
+    pub fn matrix(&self, rows: usize) -> Result<BenchMatrix> {
         let row_bytes = self.row_bytes();
         let distinct = random_rows(self.ty, COLUMNS, DISTINCT.min(rows))?;
         if distinct.len() != row_bytes * DISTINCT.min(rows) {
@@ -110,7 +110,7 @@ impl Subject {
             }
             _ => Weights::Rows(bytes),
         };
-        Ok(Matrix { subject: *self, rows, weights })
+        Ok(BenchMatrix { subject: *self, rows, weights })
     }
 
     /// `tokens` rows of random activations, as the kernel takes them.
@@ -152,8 +152,8 @@ pub struct Activations {
     tokens: usize,
 }
 
-/// Weights for one kernel.
-pub struct Matrix {
+/// Weight matrix of one kernel's benchmark.
+pub struct BenchMatrix {
     subject: Subject,
     rows: usize,
     weights: Weights,
@@ -164,7 +164,7 @@ enum Weights {
     Packed(PackedMatrix),
 }
 
-impl Matrix {
+impl BenchMatrix {
     /// Bytes that a product reads.
     pub fn bytes(&self) -> usize {
         match &self.weights {

@@ -90,25 +90,25 @@ fn always_ternary(target: Target) -> bool {
 }
 
 /// A model that is planned and not yet made.
-struct Job {
+struct PlannedModel {
     content: Vec<Content>,
     layout: Layout,
 }
 
 impl Spec {
-    fn plan(&self) -> Result<Job> {
+    fn plan(&self) -> Result<PlannedModel> {
         match self.kind {
             Kind::Usual { target, ternary } => self.plan_usual(target, ternary),
             Kind::Widely(stages) => {
                 let (meta, tensors) = widely::plan(&self.shape, stages);
                 let (table, content): (Vec<NewTensor>, Vec<Content>) = tensors.into_iter().unzip();
                 let layout = Layout::new(&meta, &table)?;
-                Ok(Job { content, layout })
+                Ok(PlannedModel { content, layout })
             }
         }
     }
 
-    fn plan_usual(&self, target: Target, ternary: bool) -> Result<Job> {
+    fn plan_usual(&self, target: Target, ternary: bool) -> Result<PlannedModel> {
         let meta = self.shape.metadata();
         let tensors = self.shape.tensors();
         let source = Layout::new(&meta, &tensors)?;
@@ -123,7 +123,7 @@ impl Spec {
         let out: &Metadata = plan.shards.first().map_or(&meta, |s| &s.meta);
         let tensors: Vec<NewTensor> =
             rows.iter().map(|r| NewTensor::new(r.name.clone(), r.shape.clone(), r.to)).collect();
-        Ok(Job {
+        Ok(PlannedModel {
             layout: Layout::new(out, &tensors)?,
             content: rows
                 .into_iter()
@@ -172,7 +172,7 @@ impl Spec {
     }
 }
 
-impl Job {
+impl PlannedModel {
     /// Hands all tensors to `sink`, in the order of the file.
     fn each(&self, sink: &mut dyn FnMut(&TensorInfo, Vec<u8>) -> Result<()>) -> Result<()> {
         let bar: ProgressBar = byte_bar(self.layout.file_bytes());

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use trine::eval::kld::{Divergence, Uncertain};
 
 use super::super::statistics;
-use super::subject::{Form, Subject};
+use super::subject::{Subject, WidthFootprint};
 
 /// A line of the table, a point of the plot.
 pub struct Entry {
@@ -13,7 +13,7 @@ pub struct Entry {
     /// Its name in the table.
     pub name: String,
     /// Width and sizes.
-    pub form: Form,
+    pub footprint: WidthFootprint,
     /// Bits that a run reads per weight of the reference.
     pub bits_per_weight: f64,
     /// Perplexity.
@@ -38,7 +38,7 @@ const NOTHING: Uncertain = Uncertain { value: 0.0, error: 0.0 };
 
 impl Entry {
     /// The reference, which differs in nothing from itself.
-    pub fn reference(subject: &Subject, form: Form, log_ppl: Uncertain) -> Entry {
+    pub fn reference(subject: &Subject, footprint: WidthFootprint, log_ppl: Uncertain) -> Entry {
         let same_top = Uncertain { value: 1.0, ..NOTHING };
         let statistics = json!({
             "ln_ppl": statistics::pair(log_ppl),
@@ -50,8 +50,8 @@ impl Entry {
         Entry {
             file: None,
             name: subject.name.clone(),
-            form,
-            bits_per_weight: per_weight(form, subject),
+            footprint,
+            bits_per_weight: per_weight(footprint, subject),
             ppl: log_ppl.exp(),
             log_ratio: NOTHING,
             kld: NOTHING,
@@ -63,15 +63,21 @@ impl Entry {
         }
     }
 
-    /// Number `file` of the files at one of its forms.
-    pub fn new(file: usize, subject: &Subject, form: Form, reference: &Subject, d: &Divergence) -> Entry {
+    /// File number `file` at one of its widths.
+    pub fn new(
+        file: usize,
+        subject: &Subject,
+        footprint: WidthFootprint,
+        reference: &Subject,
+        d: &Divergence,
+    ) -> Entry {
         let mut statistics = json!({});
         statistics::add(&mut statistics, d);
         Entry {
             file: Some(file),
             name: subject.name.clone(),
-            form,
-            bits_per_weight: per_weight(form, reference),
+            footprint,
+            bits_per_weight: per_weight(footprint, reference),
             ppl: d.log_ppl().exp(),
             log_ratio: d.log_ratio(),
             kld: d.kld(),
@@ -87,11 +93,11 @@ impl Entry {
     pub fn json(&self, path: &std::path::Path) -> Value {
         let mut row = json!({
             "file": path.display().to_string(),
-            "bits": self.form.bits,
+            "bits": self.footprint.bits,
             "reference": self.file.is_none(),
-            "bytes": self.form.bytes,
+            "bytes": self.footprint.bytes,
             "bits_per_weight": self.bits_per_weight,
-            "block_bits_per_weight": self.form.block_bits(),
+            "block_bits_per_weight": self.footprint.block_bits(),
             "ppl": statistics::pair(self.ppl),
         });
         if let (Value::Object(row), Value::Object(more)) = (&mut row, &self.statistics) {
@@ -104,6 +110,6 @@ impl Entry {
 }
 
 /// All rows count the weights of one model, so that a file with more or fewer tensors compares by its size.
-fn per_weight(form: Form, reference: &Subject) -> f64 {
-    form.bytes as f64 * 8.0 / reference.weights.max(1) as f64
+fn per_weight(footprint: WidthFootprint, reference: &Subject) -> f64 {
+    footprint.bytes as f64 * 8.0 / reference.weights.max(1) as f64
 }

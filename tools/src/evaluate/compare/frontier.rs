@@ -23,7 +23,7 @@ pub fn of(points: impl Iterator<Item = (f64, f64)>) -> Vec<usize> {
 /// The places among `entries` of the measured files on the frontier of size and divergence.
 pub fn places(entries: &[Entry]) -> Vec<usize> {
     // The reference differs in nothing from itself, which says nothing of the files.
-    of(entries.iter().map(|e| (e.form.bytes as f64, if e.file.is_some() { e.kld.value } else { f64::NAN })))
+    of(entries.iter().map(|e| (e.footprint.bytes as f64, if e.file.is_some() { e.kld.value } else { f64::NAN })))
 }
 
 /// Says which file to take for a size, and which ones never.
@@ -35,21 +35,21 @@ pub fn write(out: &mut impl Write, entries: &[Entry]) -> io::Result<()> {
     if front.is_empty() {
         return Ok(());
     }
-    let called = |e: &Entry| match e.form.bits {
+    let called = |e: &Entry| match e.footprint.bits {
         Some(bits) => format!("{} at width {bits}", shown::name(&e.name)),
         None => shown::name(&e.name),
     };
     writeln!(out, "\nNearest to the reference for their size:")?;
     for &place in &front {
         let e = &entries[place];
-        let megabytes = e.form.bytes as f64 / 1e6;
+        let megabytes = e.footprint.bytes as f64 / 1e6;
         writeln!(out, "  from {megabytes:>9.2} MB  KLD {:.6} +/- {:.6}  {}", e.kld.value, e.kld.error, called(e))?;
     }
     let others = entries.iter().enumerate().filter(|(place, e)| e.file.is_some() && !front.contains(place));
     for (_, e) in others {
         // the largest of those that beat it is the nearest to the reference
         let mut better = front.iter().rev().map(|&place| &entries[place]);
-        let better = better.find(|b| b.form.bytes <= e.form.bytes && b.kld.value <= e.kld.value);
+        let better = better.find(|b| b.footprint.bytes <= e.footprint.bytes && b.kld.value <= e.kld.value);
         if let Some(better) = better {
             writeln!(out, "  never      {}: {} is not larger and no farther", called(e), called(better))?;
         }

@@ -28,7 +28,7 @@ use base::{Base, Plan};
 use common::{PLOT, stop_if_asked};
 use entry::Entry;
 use speed::Timed;
-use subject::{Form, Subject, Vocabulary};
+use subject::{Subject, Vocabulary, WidthFootprint};
 use table::{Style, Table};
 
 /// Measures everything; see the options.
@@ -67,9 +67,9 @@ pub fn run(args: &Args) -> Result<()> {
     let plan = Plan::new(args, &vocabulary)?;
     drop(vocabulary);
     let chunks = plan.chunks.clone();
-    let forms: usize = subjects.iter().map(|s| s.forms.len()).sum();
+    let footprints: usize = subjects.iter().map(|s| s.footprints.len()).sum();
     note!(
-        "comparing {forms} models with '{}' over {} chunks, n_ctx={}, batch_size={}",
+        "comparing {footprints} models with '{}' over {} chunks, n_ctx={}, batch_size={}",
         reference.name,
         chunks.count(),
         chunks.n_ctx(),
@@ -101,23 +101,23 @@ pub fn run(args: &Args) -> Result<()> {
     let (base, first) = measure_reference(args, &reference, plan)?;
     done(first)?;
     for (i, subject) in subjects.iter().enumerate() {
-        if subject.forms.is_empty() {
+        if subject.footprints.is_empty() {
             continue;
         }
         stop_if_asked()?;
         let loaded = load(&subject::options(args, &subject.path))?;
-        for &form in &subject.forms {
-            match form.bits {
+        for &footprint in &subject.footprints {
+            match footprint.bits {
                 Some(bits) => note!("{}, {bits} bits", subject.name),
                 None => note!("{}", subject.name),
             }
             let in_file = || format!("'{}'", subject.path.display());
-            let mut timed = timed(args, &loaded, form, chunks.n_ctx())?;
+            let mut timed = timed(args, &loaded, footprint, chunks.n_ctx())?;
             let d = divergence(&mut timed, &base).with_context(in_file)?;
-            let mut entry = Entry::new(i, subject, form, &reference, &d);
+            let mut entry = Entry::new(i, subject, footprint, &reference, &d);
             entry.prompt = timed.rate();
             drop(timed);
-            entry.generation = generation(args, &loaded, form)?;
+            entry.generation = generation(args, &loaded, footprint)?;
             done(entry)?;
         }
     }
@@ -185,20 +185,20 @@ fn save(mut out: OutFile, svg: &str) -> Result<()> {
     Ok(())
 }
 
-/// The model in this form.
-fn timed(args: &Args, loaded: &Model, form: Form, n_ctx: usize) -> Result<Timed> {
+/// The model at the width of `footprint`.
+fn timed(args: &Args, loaded: &Model, footprint: WidthFootprint, n_ctx: usize) -> Result<Timed> {
     let mut model = side_by_side(args, loaded, n_ctx);
-    if let Some(bits) = form.bits {
+    if let Some(bits) = footprint.bits {
         model.set_bits(bits)?;
         loaded.weights().advise_width(bits);
     }
     Ok(Timed::new(model))
 }
 
-fn generation(args: &Args, loaded: &Model, form: Form) -> Result<Option<f64>> {
+fn generation(args: &Args, loaded: &Model, footprint: WidthFootprint) -> Result<Option<f64>> {
     match args.no_speed {
         true => Ok(None),
-        false => speed::generation(loaded, form.bits).map(Some),
+        false => speed::generation(loaded, footprint.bits).map(Some),
     }
 }
 
@@ -209,14 +209,14 @@ fn measure_reference(args: &Args, reference: &Subject, plan: Plan) -> Result<(Ba
     let n_ctx = plan.chunks.n_ctx();
     warn_of_context(&loaded, n_ctx);
     note!("{}, the reference", reference.name);
-    let no_form = || anyhow!("'{}' has no width", reference.path.display());
-    let form = *reference.forms.first().ok_or_else(no_form)?;
-    let mut timed = timed(args, &loaded, form, n_ctx)?;
+    let no_width = || anyhow!("'{}' has no width", reference.path.display());
+    let footprint = *reference.footprints.first().ok_or_else(no_width)?;
+    let mut timed = timed(args, &loaded, footprint, n_ctx)?;
     let base = plan.evaluate(&mut timed)?;
-    let mut entry = Entry::reference(reference, form, base.log_ppl()?);
+    let mut entry = Entry::reference(reference, footprint, base.log_ppl()?);
     entry.prompt = timed.rate();
     drop(timed);
-    entry.generation = generation(args, &loaded, form)?;
+    entry.generation = generation(args, &loaded, footprint)?;
     Ok((base, entry))
 }
 

@@ -15,7 +15,7 @@ use super::super::first_difference;
 use crate::inspect::AnyPrecReport;
 use crate::load::{ModelArgs, load};
 
-/// A file and the forms of it that are measured.
+/// A file and the widths of it that are measured.
 pub struct Subject {
     /// Where it is.
     pub path: PathBuf,
@@ -25,13 +25,13 @@ pub struct Subject {
     pub label: String,
     /// Its weights, by the shapes that the model has.
     pub weights: u64,
-    /// Its forms: the widths of an any-precision file, one form of any other.
-    pub forms: Vec<Form>,
+    /// Its footprints: one for each width of an any-precision file, one of any other file.
+    pub footprints: Vec<WidthFootprint>,
 }
 
-/// A file at a width.
+/// Bytes that a run reads of a file at one width.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Form {
+pub struct WidthFootprint {
     /// The width, where there are several.
     pub bits: Option<u8>,
     /// Bytes of the tensors that a run reads: planes up to the width, its tables, sparse weights and copied tensors.
@@ -42,31 +42,31 @@ pub struct Form {
     pub block_weights: u64,
 }
 
-impl Form {
+impl WidthFootprint {
     /// Bits per weight of the block matrices; `None` where there are none.
     pub fn block_bits(&self) -> Option<f64> {
         (self.block_weights > 0).then(|| self.block_bytes as f64 * 8.0 / self.block_weights as f64)
     }
 
-    fn of(file: &ModelFile, any_precision: Option<&AnyPrecReport>, bits: Option<u8>) -> Form {
-        let mut form = Form { bits, bytes: 0, block_bytes: 0, block_weights: 0 };
+    fn of(file: &ModelFile, any_precision: Option<&AnyPrecReport>, bits: Option<u8>) -> WidthFootprint {
+        let mut footprint = WidthFootprint { bits, bytes: 0, block_bytes: 0, block_weights: 0 };
         if let Some(report) = any_precision {
             let width = report.widths.iter().find(|w| Some(w.bits) == bits);
-            form.bytes = width.map_or(0, |w| w.run_bytes);
-            form.block_bytes = form.bytes;
-            form.block_weights = report.weights;
+            footprint.bytes = width.map_or(0, |w| w.run_bytes);
+            footprint.block_bytes = footprint.bytes;
+            footprint.block_weights = report.weights;
         }
         for t in file.tensors() {
             if any_precision.is_some() && t.name.contains(Part::INFIX) {
                 continue;
             }
-            form.bytes += t.bytes;
+            footprint.bytes += t.bytes;
             if t.name.starts_with("blk.") && t.rows() > 1 {
-                form.block_bytes += t.bytes;
-                form.block_weights += t.elements();
+                footprint.block_bytes += t.bytes;
+                footprint.block_weights += t.elements();
             }
         }
-        form
+        footprint
     }
 }
 
@@ -105,7 +105,7 @@ impl Subject {
             name: String::new(),
             label: String::new(),
             weights,
-            forms: bits.into_iter().map(|bits| Form::of(file, report.as_ref(), bits)).collect(),
+            footprints: bits.into_iter().map(|bits| WidthFootprint::of(file, report.as_ref(), bits)).collect(),
         }
     }
 }
@@ -184,7 +184,7 @@ pub fn all(args: &Args, widths: &[u8], vocabulary: &Vocabulary, reference: &Subj
         let subject = Subject::new(path, &loaded, widths);
         if loaded.weights().any_precision().is_some() {
             any_precision = true;
-            found.extend(subject.forms.iter().filter_map(|f| f.bits));
+            found.extend(subject.footprints.iter().filter_map(|f| f.bits));
             let lacks = |b: &&u8| !loaded.weights().widths().contains(b);
             for bits in widths.iter().filter(lacks) {
                 note!("'{shown}' has no {bits} bits; they are left out there");

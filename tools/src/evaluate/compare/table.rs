@@ -67,10 +67,10 @@ impl<W: Write> Table<W> {
         };
         let or_none = |v: Option<String>| v.unwrap_or_else(|| none.to_owned());
         let cells = [
-            or_none(e.form.bits.map(|b| b.to_string())),
-            format!("{:.2}", e.form.bytes as f64 / 1e6),
+            or_none(e.footprint.bits.map(|b| b.to_string())),
+            format!("{:.2}", e.footprint.bytes as f64 / 1e6),
             format!("{:.4}", e.bits_per_weight),
-            or_none(e.form.block_bits().map(|b| format!("{b:.4}"))),
+            or_none(e.footprint.block_bits().map(|b| format!("{b:.4}"))),
             format!("{:.4}", e.ppl.value),
             format!("{:.5}", e.ppl.error),
             format!("{:.5}", e.log_ratio.value),

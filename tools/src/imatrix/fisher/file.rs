@@ -33,16 +33,16 @@ pub struct Origin {
     pub seed: u32,
 }
 
-/// How far a run is.
+/// Sequences that a run has done, and the sum of their losses.
 #[derive(Default)]
-pub struct State {
-    /// Sequences that are in the sums.
+pub struct LossSum {
+    /// Number of sequences.
     pub samples: usize,
     /// Sum of their losses, in nats per token.
     pub loss: f64,
 }
 
-impl State {
+impl LossSum {
     /// Mean loss of a sequence.
     pub fn mean(&self) -> f64 {
         self.loss / self.samples.max(1) as f64
@@ -50,7 +50,7 @@ impl State {
 }
 
 impl Origin {
-    fn metadata(&self, state: &State) -> Vec<(&'static str, String)> {
+    fn metadata(&self, state: &LossSum) -> Vec<(&'static str, String)> {
         vec![
             ("kind", KIND.to_owned()),
             ("model_sha256", self.model_sha256.clone()),
@@ -78,7 +78,7 @@ pub fn sha256<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
 ///
 /// # Errors
 /// The system's error.
-pub fn write(path: &Path, fisher: &Fisher, origin: &Origin, state: &State) -> Result<()> {
+pub fn write(path: &Path, fisher: &Fisher, origin: &Origin, state: &LossSum) -> Result<()> {
     let failed = || format!("cannot write '{}'", path.display());
     let metadata = origin.metadata(state);
     let metadata: Vec<(&str, &str)> = metadata.iter().map(|(k, v)| (*k, v.as_str())).collect();
@@ -111,7 +111,7 @@ fn shape(target: &Target) -> Vec<u64> {
 ///
 /// # Errors
 /// Another origin or shape; sums that are negative or not finite; what the system says.
-pub fn read(path: &Path, fisher: &mut Fisher, origin: &Origin) -> Result<State> {
+pub fn read(path: &Path, fisher: &mut Fisher, origin: &Origin) -> Result<LossSum> {
     let mut file = open_regular(path)?;
     let len = file.metadata()?.len();
     let mut start = Vec::new();
@@ -125,7 +125,7 @@ pub fn read(path: &Path, fisher: &mut Fisher, origin: &Origin) -> Result<State> 
     };
     let samples: usize = found("samples")?.parse().context("'samples'")?;
     let loss = u64::from_str_radix(found("loss_sum_f64")?, 16).context("'loss_sum_f64'")?;
-    let state = State { samples, loss: f64::from_bits(loss) };
+    let state = LossSum { samples, loss: f64::from_bits(loss) };
     for (key, wanted) in origin.metadata(&state) {
         let text = found(key)?;
         if text != wanted {

@@ -241,7 +241,7 @@ fn mistakes_are_one_line() {
     for entry in small.entries.values_mut() {
         entry.sums.truncate(8);
     }
-    write("small.gguf", &small.to_bytes(trine_formats::imatrix::Form::Gguf).unwrap());
+    write("small.gguf", &small.to_bytes(trine_formats::imatrix::FileFormat::Gguf).unwrap());
     for (words, expected) in [
         ("--chunks 2 -o im/calib.txt", "cannot write 'im/calib.txt': it is also an input"),
         ("--chunks 2 -o none/x", "cannot write 'none/x'"),

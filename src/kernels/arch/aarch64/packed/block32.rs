@@ -116,6 +116,6 @@ macro_rules! layouts {
     };
 }
 
-layouts!(neon, Neon, Neon, pair::Rows<Neon>, 1, "neon");
-layouts!(dotprod, Dotprod, Dotprod, pair::Rows<Dotprod>, 3, "neon,dotprod");
-layouts!(i8mm, I8mm, Dotprod, pair::Matrix, 3, "neon,dotprod,i8mm");
+layouts!(neon, Neon, Neon, pair::LanePair<Neon>, 1, "neon");
+layouts!(dotprod, Dotprod, Dotprod, pair::LanePair<Dotprod>, 3, "neon,dotprod");
+layouts!(i8mm, I8mm, Dotprod, pair::SmmlaPair, 3, "neon,dotprod,i8mm");

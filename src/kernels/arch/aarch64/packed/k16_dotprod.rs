@@ -13,7 +13,7 @@ use super::k_one::{Once, one};
 use super::k_tile::{Scaled, TOKENS, limbs, spread, tile};
 use super::k16::{CodesOf16, layout};
 use super::lanes::{Acts, act_bytes, multiply};
-use super::pair::{Matrix, Rows, Weights};
+use super::pair::{LanePair, SmmlaPair, Weights};
 use crate::arch::functions::functions;
 use crate::proof::{self, Dotprod, Proof};
 use crate::shared::packed::Layout;
@@ -230,5 +230,5 @@ macro_rules! layouts {
     };
 }
 
-layouts!(dotprod, Dotprod, "neon,dotprod", tile::<Rows<Dotprod>, C>);
-layouts!(i8mm, I8mm, "neon,dotprod,i8mm", tile::<Matrix, C>);
+layouts!(dotprod, Dotprod, "neon,dotprod", tile::<LanePair<Dotprod>, C>);
+layouts!(i8mm, I8mm, "neon,dotprod,i8mm", tile::<SmmlaPair, C>);

@@ -74,10 +74,10 @@ pub(super) trait Pair {
     }
 }
 
-/// By sums of four products: a register for each token.
-pub(super) struct Rows<D>(PhantomData<D>);
+/// Dot products of four bytes by lanes ([`Dot::lane`]): one register of sums for each token.
+pub(super) struct LanePair<D>(PhantomData<D>);
 
-impl<D: Dot> Pair for Rows<D> {
+impl<D: Dot> Pair for LanePair<D> {
     type Token = Two<f32>;
 
     functions! { [#[inline(always)]]
@@ -104,10 +104,10 @@ impl<D: Dot> Pair for Rows<D> {
     }
 }
 
-/// By `SMMLA`: two rows and two tokens in a register.
-pub(super) struct Matrix;
+/// Products of 2 x 8 matrices of bytes (`SMMLA`): a register holds the sums of two rows and two tokens.
+pub(super) struct SmmlaPair;
 
-impl Pair for Matrix {
+impl Pair for SmmlaPair {
     type Token = float32x4_t;
 
     functions! { [#[inline] #[target_feature(enable = "neon,i8mm")]]

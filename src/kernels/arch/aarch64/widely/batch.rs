@@ -9,10 +9,10 @@ use crate::Isa;
 use crate::arch::widely::chains::{self, Lane, Sums};
 use crate::arch::widely::groups::{self, Entries, RowSums, SCALES, Tables};
 use crate::shared::widely::CHUNK_BYTES;
-use crate::shared::widely::batch::{Outputs, Rows, TOKENS};
+use crate::shared::widely::batch::{Outputs, TOKENS, WeightRows};
 
 /// [`crate::shared::widely::batch::multiply`] in single precision, once lengths were checked.
-pub(crate) fn chains(_: Isa, rows: &Rows<'_>, acts: &[f32], memory: &mut chains::Memory, out: &mut [Outputs]) {
+pub(crate) fn chains(_: Isa, rows: &WeightRows<'_>, acts: &[f32], memory: &mut chains::Memory, out: &mut [Outputs]) {
     // SAFETY: `walk` is compiled for every processor, and the lengths were checked.
     unsafe { chains::multiply(Portable, walk, rows, acts, memory, out) }
 }
@@ -30,7 +30,7 @@ unsafe fn walk(x: &Lane, sets: &[u64], pairs: &[[u8; 2]], out: &mut [Sums]) {
 /// [`crate::shared::widely::batch::multiply`] with 8-bit activations, once lengths were checked.
 pub(crate) fn groups(
     isa: Isa,
-    rows: &Rows<'_>,
+    rows: &WeightRows<'_>,
     acts: (&[u8], &[f32]),
     memory: &mut groups::Memory,
     out: &mut [Outputs],

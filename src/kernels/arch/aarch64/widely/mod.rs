@@ -3,7 +3,7 @@
 //! In single precision every processor has the same; with 8-bit activations `SDOT` adds four products at once where
 //! there is such an instruction.
 
-use crate::shared::widely::{Form, Int8Kernel, ROWS, StreamSums, Unit};
+use crate::shared::widely::{CodeLayout, Int8Kernel, ROWS, StreamSums, Unit};
 use crate::{Isa, Level};
 
 mod batch;
@@ -13,8 +13,8 @@ mod words;
 pub(crate) use batch::{chains, groups};
 
 /// The kernel of a form in single precision; `None` where the plain one serves.
-pub(crate) fn sums_of(isa: Isa, form: Form) -> Option<StreamSums> {
-    (isa.has(Level::Neon) && form == Form::Words).then_some(words)
+pub(crate) fn sums_of(isa: Isa, form: CodeLayout) -> Option<StreamSums> {
+    (isa.has(Level::Neon) && form == CodeLayout::Words).then_some(words)
 }
 
 fn words(streams: usize, words: &[u8], re: &[u8], im: &[u8], out: &mut [[f32; 4]]) {

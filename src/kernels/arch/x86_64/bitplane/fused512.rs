@@ -6,7 +6,7 @@ use super::super::packed::{Ahead, with_ahead};
 use super::rows512::{Sink, Tables, walk};
 use super::{lut, packed512, sums};
 use crate::shared::bitplane::packed::PackedRows;
-use crate::shared::bitplane::{Arrangement, Rows};
+use crate::shared::bitplane::{Arrangement, PlaneRows};
 
 /// Rows whose scales are found before, and whose lanes are added after their products: both take long, but one does not
 /// wait for the other.
@@ -16,7 +16,7 @@ const BATCH: usize = 16;
 ///
 /// # Safety
 /// AVX-512 with VNNI, VBMI and GFNI. The lengths fit, groups are whole blocks, the form is for one token.
-pub(super) unsafe fn multiply(rows: &Rows<'_>, form: Arrangement, acts: &[u8], out: &mut [f32]) {
+pub(super) unsafe fn multiply(rows: &PlaneRows<'_>, form: Arrangement, acts: &[u8], out: &mut [f32]) {
     // SAFETY: the caller says that the processor has the instructions and the lengths fit.
     unsafe {
         match form {
@@ -29,7 +29,7 @@ pub(super) unsafe fn multiply(rows: &Rows<'_>, form: Arrangement, acts: &[u8], o
 /// # Safety
 /// The processor has these features; `out` has a place for each row, and `acts` all blocks of a row.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni,avx2,fma,f16c")]
-unsafe fn products<const B: usize, P: Product>(rows: &Rows<'_>, acts: &[u8], out: &mut [f32]) {
+unsafe fn products<const B: usize, P: Product>(rows: &PlaneRows<'_>, acts: &[u8], out: &mut [f32]) {
     for (i, out) in out.chunks_mut(BATCH).enumerate() {
         let first = BATCH * i;
         // SAFETY: `out` has one place for each row that is there, and the activations have all blocks; at most `BATCH`

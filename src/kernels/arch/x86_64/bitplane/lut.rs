@@ -5,7 +5,7 @@ use std::arch::x86_64::*;
 
 use trine_formats::anyprec::FixedLut;
 
-use crate::shared::bitplane::Rows;
+use crate::shared::bitplane::PlaneRows;
 
 /// A register in memory.
 #[derive(Clone, Copy)]
@@ -33,7 +33,7 @@ pub(super) struct Fixed {
 /// As [`FixedLut`] does, for all tables of a row.
 #[inline]
 #[target_feature(enable = "avx2,f16c")]
-pub(super) fn fixed(rows: &Rows<'_>, row: usize) -> Fixed {
+pub(super) fn fixed(rows: &PlaneRows<'_>, row: usize) -> Fixed {
     let (_, lut) = rows.row(row);
     let (eights, rest) = lut.as_chunks::<16>();
     let magnitude = _mm_set1_epi16(0x7FFF);
@@ -58,7 +58,7 @@ pub(super) fn fixed(rows: &Rows<'_>, row: usize) -> Fixed {
 
 /// Centroids that are not all finite, one group of them, in fixed point.
 #[cold]
-pub(super) fn odd_group(rows: &Rows<'_>, row: usize, group: usize) -> [u16; 256] {
+pub(super) fn odd_group(rows: &PlaneRows<'_>, row: usize, group: usize) -> [u16; 256] {
     let all = FixedLut::new(rows.centroids(row)).centroids;
     let mut out = [0; 256];
     let table = all.chunks_exact(1 << rows.width()).nth(group);

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::ops::Range;
 
 use crate::shared::bitplane::packed::{Kind, PackedRows, Shape};
-use crate::shared::bitplane::{Arrangement, RowMemory, Rows};
+use crate::shared::bitplane::{Arrangement, PlaneRows, RowMemory};
 use crate::{Isa, Level};
 
 /// Evaluates an expression for rows of `$width` planes, which is the constant `$B` in it. Whoever calls this sees to it
@@ -80,7 +80,7 @@ type Tile = unsafe fn(&tiles::Call<'_>, &mut [f32]);
 ///
 /// # Panics
 /// When lengths do not fit, or `isa` does not include AVX2.
-pub(crate) fn multiply(isa: Isa, rows: &Rows<'_>, form: Arrangement, acts: &[u8], tokens: usize, out: &mut [f32]) {
+pub(crate) fn multiply(isa: Isa, rows: &PlaneRows<'_>, form: Arrangement, acts: &[u8], tokens: usize, out: &mut [f32]) {
     if rows.check(form, acts, tokens, out) == 0 {
         return;
     }
@@ -102,7 +102,7 @@ pub(crate) fn multiply(isa: Isa, rows: &Rows<'_>, form: Arrangement, acts: &[u8]
         }
         return;
     }
-    let (look_up, tile): (LookUp<Rows<'_>>, Tile) = match (means, form) {
+    let (look_up, tile): (LookUp<PlaneRows<'_>>, Tile) = match (means, form) {
         (Means::Vbmi, Arrangement::Floats) => (rows512::floats, tiles::floats512),
         (Means::Vbmi, _) => (rows512::words, tiles::words512),
         (Means::Gfni, Arrangement::Floats) => (rows256::floats::<true>, tiles::floats256),
@@ -170,7 +170,7 @@ pub(crate) fn pack(isa: Isa, kind: Kind, shape: Shape, planes: &[&[u8]], rows: u
 ///
 /// # Panics
 /// When lengths do not fit, or `isa` does not include AVX2.
-pub(crate) fn pack_tables(isa: Isa, rows: &Rows<'_>, fixed_point: bool, out: &mut [u8], scales: &mut [f32]) {
+pub(crate) fn pack_tables(isa: Isa, rows: &PlaneRows<'_>, fixed_point: bool, out: &mut [u8], scales: &mut [f32]) {
     // SAFETY: `Means` says that the instructions are there.
     unsafe {
         match Means::of(isa) {

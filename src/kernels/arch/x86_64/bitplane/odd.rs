@@ -3,10 +3,10 @@
 use trine_formats::anyprec::FixedLut;
 use trine_formats::types::num::f16_to_f32;
 
-use crate::shared::bitplane::{Arrangement, Rows};
+use crate::shared::bitplane::{Arrangement, PlaneRows};
 
 /// Row `row` in [`Arrangement::Words`]; its scale.
-pub(super) fn words(rows: &Rows<'_>, row: usize, memory: &mut [u8]) -> f32 {
+pub(super) fn words(rows: &PlaneRows<'_>, row: usize, memory: &mut [u8]) -> f32 {
     let lut = FixedLut::new(rows.centroids(row));
     let mut codes = vec![0; rows.columns];
     memory[..Arrangement::Words.act_bytes(rows.columns)].fill(0);
@@ -18,7 +18,7 @@ pub(super) fn words(rows: &Rows<'_>, row: usize, memory: &mut [u8]) -> f32 {
 }
 
 /// Row `row` in [`Arrangement::Floats`], zeros after it.
-pub(super) fn floats(rows: &Rows<'_>, row: usize, memory: &mut [u8]) {
+pub(super) fn floats(rows: &PlaneRows<'_>, row: usize, memory: &mut [u8]) {
     let lut: Vec<f32> = rows.centroids(row).map(f16_to_f32).collect();
     let mut codes = vec![0; rows.columns];
     let (weights, rest) = memory.split_at_mut(4 * rows.columns);

@@ -9,7 +9,7 @@ use super::lut::{Fixed, fixed, odd_group};
 use super::packed512::{FLIP, Run, ask_tables};
 use super::rows256::{Floats, Sink, Tables, Words, fixed_point, halves};
 use crate::shared::bitplane::packed::{Kind, LINE, PackedRows, Shape, entries};
-use crate::shared::bitplane::{Arrangement, Rows};
+use crate::shared::bitplane::{Arrangement, PlaneRows};
 
 /// Where blocks have their bits in the bytes of a line, from the first to the last block of it.
 const fn places(kind: Kind) -> &'static [i32] {
@@ -69,7 +69,7 @@ pub(crate) fn pack(kind: Kind, shape: Shape, planes: &[&[u8]], rows: usize, out:
 
 /// As [`super::packed512::pack_tables`] does.
 #[target_feature(enable = "avx2,f16c")]
-pub(crate) fn pack_tables(rows: &Rows<'_>, in_fixed_point: bool, out: &mut [u8], scales: &mut [f32]) {
+pub(crate) fn pack_tables(rows: &PlaneRows<'_>, in_fixed_point: bool, out: &mut [u8], scales: &mut [f32]) {
     let width = rows.width();
     let n = entries(width);
     let row_bytes = rows.groups * 2 * n;

@@ -6,7 +6,7 @@ use super::super::packed::{Ahead, Never};
 use super::codes512::codes;
 use super::lut::{Fixed, fixed, odd_group};
 use super::rows512::{Sink, Tables, Walk, tables};
-use crate::shared::bitplane::Rows;
+use crate::shared::bitplane::PlaneRows;
 use crate::shared::bitplane::packed::{Kind, LINE, PAIR, PackedRows, Shape, entries};
 
 /// A matrix of bits that gives a byte its bits in another order: bit `i` is the one that was at `from[i]`.
@@ -238,7 +238,7 @@ impl Walk for PackedRows<'_> {
         self.shape.columns
     }
 
-    fn odd(&self) -> Option<&Rows<'_>> {
+    fn odd(&self) -> Option<&PlaneRows<'_>> {
         None
     }
 
@@ -310,13 +310,13 @@ pub(crate) fn pack(kind: Kind, shape: Shape, planes: &[&[u8]], rows: usize, out:
 ///
 /// # Safety
 /// AVX-512 with VNNI, VBMI and GFNI.
-pub(crate) unsafe fn pack_tables(rows: &Rows<'_>, fixed_point: bool, out: &mut [u8], scales: &mut [f32]) {
+pub(crate) unsafe fn pack_tables(rows: &PlaneRows<'_>, fixed_point: bool, out: &mut [u8], scales: &mut [f32]) {
     // SAFETY: the caller says that the processor has the instructions.
     unsafe { by_width!(rows.width(), B => tables_of::<B>(rows, fixed_point, out, scales)) }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni,avx2,fma,f16c")]
-fn tables_of<const B: usize>(rows: &Rows<'_>, fixed_point: bool, out: &mut [u8], scales: &mut [f32]) {
+fn tables_of<const B: usize>(rows: &PlaneRows<'_>, fixed_point: bool, out: &mut [u8], scales: &mut [f32]) {
     let n = entries(B);
     // the codes of the entries in their new order, from the order of the file
     let mut codes = [_mm512_setzero_si512(); 4];

@@ -134,7 +134,7 @@ unsafe fn lanes_of<const B: usize, const R: usize, const T: usize, A: Ahead>(
     // SAFETY: the caller says that the rows are there; each row of activations has two lines and a scale for each
     // block.
     unsafe {
-        let mut place = Place { lines: 0, scale: 2 * LINE * blocks * groups };
+        let mut place = BlockOffset { lines: 0, scale: 2 * LINE * blocks * groups };
         for group in 0..groups {
             let mut run = [Run::new::<B>(rows, row, group); R];
             let mut tables = [table::<B>(rows, row, group); R];
@@ -171,16 +171,16 @@ unsafe fn lanes_of<const B: usize, const R: usize, const T: usize, A: Ahead>(
     lanes
 }
 
-/// Where in a row of activations a block is, in bytes: the same for all tokens, whose rows are then one register each.
+/// Offsets of a block in a row of activations, bytes: the same for all tokens, whose rows are then one register each.
 #[derive(Clone, Copy)]
-struct Place {
+struct BlockOffset {
     lines: usize,
     scale: usize,
 }
 
-impl Place {
-    fn after(self, blocks: usize) -> Place {
-        Place { lines: self.lines + 2 * LINE * blocks, scale: self.scale + 4 * blocks }
+impl BlockOffset {
+    fn after(self, blocks: usize) -> BlockOffset {
+        BlockOffset { lines: self.lines + 2 * LINE * blocks, scale: self.scale + 4 * blocks }
     }
 }
 
@@ -195,7 +195,7 @@ unsafe fn block<const B: usize, const R: usize, const T: usize>(
     codes: &[[__m512i; 4]; R],
     k: usize,
     acts: [*const u8; T],
-    place: Place,
+    place: BlockOffset,
     lanes: &mut [[__m512; T]; R],
 ) {
     let zero = _mm512_setzero_si512();

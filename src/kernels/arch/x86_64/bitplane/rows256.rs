@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::codes256::{codes, load};
 use super::lut::{fixed, odd_group};
 use super::{PAIR, odd};
-use crate::shared::bitplane::{Arrangement, Rows};
+use crate::shared::bitplane::{Arrangement, PlaneRows};
 
 /// A table, the lower and the upper bytes apart; at least 16 entries, smaller ones are there several times.
 pub(super) struct Tables {
@@ -91,7 +91,7 @@ macro_rules! walk {
         /// The processor has the features; rows have `B` planes, row `row` is there, and the sink has room for all of
         /// its blocks.
         #[target_feature(enable = $features)]
-        unsafe fn $walk<const B: usize, S: Sink>(rows: &Rows<'_>, row: usize, sink: &mut S) -> f32 {
+        unsafe fn $walk<const B: usize, S: Sink>(rows: &PlaneRows<'_>, row: usize, sink: &mut S) -> f32 {
             let mut planes = [&[][..]; B];
             let (bytes, lut) = rows.row(row);
             for (plane, bytes) in planes.iter_mut().zip(bytes) {
@@ -214,7 +214,11 @@ impl Sink for Floats {
 ///
 /// # Safety
 /// AVX2, FMA and F16C. The rows are there, and `memory` has room for them.
-pub(super) unsafe fn words<const GFNI: bool>(rows: &Rows<'_>, range: Range<usize>, memory: &mut [u8]) -> [f32; PAIR] {
+pub(super) unsafe fn words<const GFNI: bool>(
+    rows: &PlaneRows<'_>,
+    range: Range<usize>,
+    memory: &mut [u8],
+) -> [f32; PAIR] {
     let row_bytes = Arrangement::Words.act_bytes(rows.columns);
     let mut scales = [0.0; PAIR];
     for ((i, memory), scale) in range.zip(memory.chunks_exact_mut(row_bytes)).zip(&mut scales) {
@@ -234,7 +238,11 @@ pub(super) unsafe fn words<const GFNI: bool>(rows: &Rows<'_>, range: Range<usize
 ///
 /// # Safety
 /// As [`words`].
-pub(super) unsafe fn floats<const GFNI: bool>(rows: &Rows<'_>, range: Range<usize>, memory: &mut [u8]) -> [f32; PAIR] {
+pub(super) unsafe fn floats<const GFNI: bool>(
+    rows: &PlaneRows<'_>,
+    range: Range<usize>,
+    memory: &mut [u8],
+) -> [f32; PAIR] {
     let row_bytes = Arrangement::Floats.act_bytes(rows.columns);
     for (i, memory) in range.zip(memory.chunks_exact_mut(row_bytes)) {
         if rows.in_blocks() {
@@ -255,7 +263,7 @@ pub(super) unsafe fn floats<const GFNI: bool>(rows: &Rows<'_>, range: Range<usiz
 /// # Safety
 /// AVX2, FMA and F16C, and GFNI where the parameter says so. The row is there, its groups are whole blocks, and the
 /// sink has room for them.
-unsafe fn walk_any<const GFNI: bool, S: Sink>(rows: &Rows<'_>, row: usize, sink: &mut S) -> f32 {
+unsafe fn walk_any<const GFNI: bool, S: Sink>(rows: &PlaneRows<'_>, row: usize, sink: &mut S) -> f32 {
     // SAFETY: the caller says that the processor has the instructions, GFNI among them where the parameter says so, and
     // that the row is there.
     unsafe {

@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::codes512::codes;
 use super::lut::{Bytes, Fixed, fixed, odd_group};
 use super::{PAIR, odd};
-use crate::shared::bitplane::{Arrangement, Rows};
+use crate::shared::bitplane::{Arrangement, PlaneRows};
 
 /// A table of 64, 128 or 256 entries, the lower and the upper bytes apart; smaller ones are there several times, so
 /// that the upper bits of a code do not matter.
@@ -167,7 +167,12 @@ unsafe fn codes_of<const B: usize>(planes: [*const u8; B], block: usize) -> __m5
 /// AVX-512 with VNNI, VBMI and GFNI. The rows have this one, of width `B`; groups are whole blocks.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni,avx2,fma,f16c")]
-pub(super) unsafe fn walk<const B: usize, S: Sink>(rows: &Rows<'_>, row: usize, fixed: Option<Fixed>, sink: &mut S) {
+pub(super) unsafe fn walk<const B: usize, S: Sink>(
+    rows: &PlaneRows<'_>,
+    row: usize,
+    fixed: Option<Fixed>,
+    sink: &mut S,
+) {
     let mut planes = [std::ptr::null::<u8>(); B];
     let (bytes, lut) = rows.row(row);
     for (plane, bytes) in planes.iter_mut().zip(bytes) {
@@ -296,7 +301,7 @@ pub(super) trait Walk {
     fn columns(&self) -> usize;
 
     /// The rows, when groups are not whole blocks, so that they cannot be walked over.
-    fn odd(&self) -> Option<&Rows<'_>>;
+    fn odd(&self) -> Option<&PlaneRows<'_>>;
 
     /// Hands the blocks of a row to `sink`; the scale of the row.
     ///
@@ -305,12 +310,12 @@ pub(super) trait Walk {
     unsafe fn walk<S: Sink>(&self, row: usize, sink: &mut S) -> f32;
 }
 
-impl Walk for Rows<'_> {
+impl Walk for PlaneRows<'_> {
     fn columns(&self) -> usize {
         self.columns
     }
 
-    fn odd(&self) -> Option<&Rows<'_>> {
+    fn odd(&self) -> Option<&PlaneRows<'_>> {
         (!self.in_blocks()).then_some(self)
     }
 

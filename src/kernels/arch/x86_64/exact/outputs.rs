@@ -8,7 +8,7 @@ use super::{BUFFER, DIGITS, LEVELS, Product, ROUNDING, SUMS, digits, left, sixte
 use crate::AlignedBytes;
 use crate::arch::x86_64::packed::half_levels::value;
 use crate::arch::x86_64::tiles::{ROW, ROWS, Tiles};
-use crate::shared::halves::{self, Form, LANES};
+use crate::shared::halves::{self, F16Encoding, LANES};
 
 /// Cells of a chunk, at most.
 pub const CELLS: usize = 128;
@@ -81,7 +81,7 @@ impl Outputs {
     pub unsafe fn add<T: Tiles>(
         &mut self,
         values: halves::Tiles<'_>,
-        forms: &[Form],
+        forms: &[F16Encoding],
         there: usize,
         p: Probabilities,
         rows: Range<usize>,

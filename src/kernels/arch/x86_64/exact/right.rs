@@ -10,7 +10,7 @@ use super::{Bits, DIGITS, balanced, digits};
 use crate::arch::x86_64::packed::half_limbs::transposed;
 use crate::arch::x86_64::tiles::{ROW, ROWS};
 use crate::shared::halves::form::PLAIN;
-use crate::shared::halves::{BLOCK, Form, LANES, Line, STEPS};
+use crate::shared::halves::{BLOCK, F16Encoding, LANES, Line, STEPS};
 
 /// Bytes of sixteen lanes.
 pub const fn half(k: usize) -> usize {
@@ -27,7 +27,7 @@ pub struct Words<'a> {
     /// Words of steps of a tile.
     pub quads: usize,
     /// The form of each tile.
-    pub forms: &'a [Form],
+    pub forms: &'a [F16Encoding],
     /// Words of steps that are there; behind them are zeros.
     pub count: usize,
     /// Lanes that are there, as far.
@@ -54,17 +54,17 @@ pub unsafe fn expand(words: Words<'_>, k: usize, to: *mut u8) -> Option<Lanes> {
     // SAFETY: as here.
     unsafe {
         match words.forms.iter().max() {
-            Some(Form::Special) => None,
-            Some(Form::Plain) => expand_of::<false>(words, k, to),
+            Some(F16Encoding::Special) => None,
+            Some(F16Encoding::Plain) => expand_of::<false>(words, k, to),
             _ => expand_of::<true>(words, k, to),
         }
     }
 }
 
 /// Factor from converted words of a form to values.
-fn found(form: Form) -> f32 {
+fn found(form: F16Encoding) -> f32 {
     match form {
-        Form::Normalized => 1.0 / PLAIN,
+        F16Encoding::Normalized => 1.0 / PLAIN,
         _ => 1.0,
     }
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::outputs::{self, CELLS, Probabilities};
 use super::scores::{self, Out};
 use crate::arch::x86_64::tiles::Hardware;
-use crate::shared::halves::{BLOCK, Form, LANES, LINE, Line, STEPS, Tiles, has_rows};
+use crate::shared::halves::{BLOCK, F16Encoding, LANES, LINE, Line, STEPS, Tiles, has_rows};
 use crate::sizes::size;
 use crate::{Isa, Level};
 
@@ -48,7 +48,7 @@ impl Queries {
     /// When a slice is too short.
     pub fn scores(
         &mut self,
-        keys: (&[Line], Form),
+        keys: (&[Line], F16Encoding),
         there: usize,
         rows: Range<usize>,
         (out, stride): (&mut [f32], usize),
@@ -92,7 +92,7 @@ impl Outputs {
     pub fn add(
         &mut self,
         values: Tiles<'_>,
-        forms: &[Form],
+        forms: &[F16Encoding],
         there: usize,
         (p, stride): (&[f32], usize),
         rows: Range<usize>,

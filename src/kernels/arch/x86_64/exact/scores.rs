@@ -8,7 +8,7 @@ use super::{BUFFER, EXACT, LEVELS, Product, ROUNDING, SUMS, sixteen, sixteen_cer
 use crate::AlignedBytes;
 use crate::arch::x86_64::packed::half_levels::value;
 use crate::arch::x86_64::tiles::{ROWS, Tiles};
-use crate::shared::halves::{Form, LANES, Line, STEPS};
+use crate::shared::halves::{F16Encoding, LANES, Line, STEPS};
 
 /// [`EXACT`], a little less once more for single precision.
 const EXACT_NORMS: f32 = (EXACT * (1.0 - 1e-6)) as f32;
@@ -65,7 +65,7 @@ impl Queries {
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     pub unsafe fn scores<T: Tiles>(
         &mut self,
-        (keys, form): (&[Line], Form),
+        (keys, form): (&[Line], F16Encoding),
         lanes: usize,
         rows: std::ops::Range<usize>,
         out: Out,

@@ -5,7 +5,7 @@ use trine_formats::types::num::{f16_to_f32, f32_to_f16};
 use super::outputs::{CELLS, Outputs, Probabilities};
 use super::scores::{Out, Queries};
 use crate::arch::x86_64::tiles::{Hardware, Software, Tiles};
-use crate::halves::{self, BLOCK, Form, LANES, LINE, Line, STEPS};
+use crate::halves::{self, BLOCK, F16Encoding, LANES, LINE, Line, STEPS};
 use crate::testing::{Random, power, skipped};
 use crate::{Isa, Level};
 
@@ -72,7 +72,7 @@ fn scores<T: Tiles>(random: &mut Random, size: usize, rows: usize, kinds: [usize
         });
     }
     let there = [LANES, 1 + random.below(LANES)][random.below(2)];
-    let form = Form::of(isa, &k[..there * size]);
+    let form = F16Encoding::of(isa, &k[..there * size]);
     // What is not there was something else before.
     let mut keys = vec![Line([0x7C00_FFFF_7C01_8000; LINE]); size / STEPS * BLOCK];
     for (lane, k) in k.chunks_exact(size).take(there).enumerate() {
@@ -184,7 +184,7 @@ fn outputs<T: Tiles>(random: &mut Random, lanes: usize, cells: usize, kind: usiz
     }
     for (tile, v) in v.chunks(LANES * lanes).enumerate() {
         let words = &mut words[tile * quads * lines..][..quads * lines];
-        forms.push(Form::of(isa, v));
+        forms.push(F16Encoding::of(isa, v));
         for (step, v) in v.chunks_exact(lanes).enumerate() {
             halves::put_step(isa, v, words, quads, step, forms[tile]);
         }
@@ -205,7 +205,7 @@ fn outputs<T: Tiles>(random: &mut Random, lanes: usize, cells: usize, kind: usiz
             sums.add::<T>(values, forms, there, p, 0..rows, seen)
         };
     }
-    let special = forms.contains(&Form::Special);
+    let special = forms.contains(&F16Encoding::Special);
     assert!(!whole || !special, "values that are no numbers");
     let mut all = whole;
     for row in (0..rows).filter(|_| whole) {

@@ -245,7 +245,7 @@ impl Weights {
         let span = |r: usize| spans::load(head, r);
         // What conversion takes for a half float: a plain one, or one times 1024.
         let found = match spans::form(head) {
-            halves::Form::Normalized => 1.0 / f64::from(halves::form::PLAIN),
+            halves::F16Encoding::Normalized => 1.0 / f64::from(halves::form::PLAIN),
             _ => 1.0,
         };
         let scales = std::array::from_fn(|j| {

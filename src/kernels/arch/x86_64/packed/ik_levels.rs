@@ -4,7 +4,7 @@
 //! trellis types are too many: they stand as bytes.
 
 use trine_formats::types::ik::{self, IQ2, IQ3, IQ4, IQ5};
-use trine_formats::types::{TypeId, ik::Form};
+use trine_formats::types::{TypeId, ik::BlockFormat};
 
 use super::super::grouped::GroupStep;
 use super::levels::{Levels, Weights, ascending};
@@ -72,7 +72,7 @@ types! {
 }
 
 /// The levels and scales of a block.
-fn read(form: &Form, block: &[u8]) -> Weights {
+fn read(form: &BlockFormat, block: &[u8]) -> Weights {
     let mut weights = Weights { levels: [0; BLOCK], scales: [0; 16] };
     (form.levels)(block, &mut weights.levels);
     for (g, scale) in weights.scales.iter_mut().enumerate() {

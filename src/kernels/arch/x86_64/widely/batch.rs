@@ -6,12 +6,12 @@ use std::hint::black_box;
 use super::super::simd::{Avx2, Avx512};
 use crate::arch::widely::chains::{self, BLOCK, Lane, STEP, Steps, Sums};
 use crate::arch::widely::groups::{self, Entries, RowSums, SCALES, Tables};
-use crate::shared::widely::batch::{Outputs, Rows, TOKENS};
+use crate::shared::widely::batch::{Outputs, TOKENS, WeightRows};
 use crate::shared::widely::{BLOCK_CHUNKS, CHUNK_BYTES};
 use crate::{Isa, Level};
 
 /// [`crate::shared::widely::batch::multiply`] in single precision, once lengths were checked.
-pub(crate) fn chains(isa: Isa, rows: &Rows<'_>, acts: &[f32], memory: &mut chains::Memory, out: &mut [Outputs]) {
+pub(crate) fn chains(isa: Isa, rows: &WeightRows<'_>, acts: &[f32], memory: &mut chains::Memory, out: &mut [Outputs]) {
     // SAFETY: `isa` proves that the processor has the instruction set.
     unsafe {
         match isa.vectors() {
@@ -26,7 +26,7 @@ pub(crate) fn chains(isa: Isa, rows: &Rows<'_>, acts: &[f32], memory: &mut chain
 /// [`crate::shared::widely::batch::multiply`] with 8-bit activations, once lengths were checked.
 pub(crate) fn groups(
     isa: Isa,
-    rows: &Rows<'_>,
+    rows: &WeightRows<'_>,
     acts: (&[u8], &[f32]),
     memory: &mut groups::Memory,
     out: &mut [Outputs],
@@ -46,7 +46,7 @@ macro_rules! level {
         /// # Safety
         /// The processor has the features; the lengths are those that [`crate::shared::widely::batch::multiply`] compares.
         #[target_feature(enable = $features)]
-        unsafe fn $chains(rows: &Rows<'_>, acts: &[f32], memory: &mut chains::Memory, out: &mut [Outputs]) {
+        unsafe fn $chains(rows: &WeightRows<'_>, acts: &[f32], memory: &mut chains::Memory, out: &mut [Outputs]) {
             // SAFETY: the caller says that the processor has the instruction set.
             unsafe { chains::multiply(<$simd>::here(), $walk, rows, acts, memory, out) }
         }
@@ -64,7 +64,12 @@ macro_rules! level {
         /// # Safety
         /// The processor has the features; the lengths are those that [`crate::shared::widely::batch::multiply`] compares.
         #[target_feature(enable = $features)]
-        unsafe fn $groups(rows: &Rows<'_>, acts: (&[u8], &[f32]), memory: &mut groups::Memory, out: &mut [Outputs]) {
+        unsafe fn $groups(
+            rows: &WeightRows<'_>,
+            acts: (&[u8], &[f32]),
+            memory: &mut groups::Memory,
+            out: &mut [Outputs],
+        ) {
             // SAFETY: the caller says that the processor has the instruction set.
             unsafe { groups::multiply(<$simd>::here(), $add, rows, acts, memory, out) }
         }
@@ -86,7 +91,7 @@ level!(
 /// # Safety
 /// The processor has AVX-512 with VBMI2, and the lengths fit.
 #[target_feature(enable = "avx2,fma,f16c,bmi1,popcnt,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx512vbmi2")]
-unsafe fn chains_vbmi2(rows: &Rows<'_>, acts: &[f32], memory: &mut chains::Memory, out: &mut [Outputs]) {
+unsafe fn chains_vbmi2(rows: &WeightRows<'_>, acts: &[f32], memory: &mut chains::Memory, out: &mut [Outputs]) {
     // SAFETY: the caller says that the processor has the instruction set.
     unsafe { chains::multiply(Avx512::here(), walk_lists_vbmi2, rows, acts, memory, out) }
 }

@@ -5,7 +5,7 @@
 
 use super::packed::with_ahead;
 use crate::shared::widely::tables::Outputs;
-use crate::shared::widely::{Form, Int8Kernel, ROWS, StreamSums, Unit};
+use crate::shared::widely::{CodeLayout, Int8Kernel, ROWS, StreamSums, Unit};
 use crate::{Isa, Level};
 
 mod batch;
@@ -22,11 +22,11 @@ pub(crate) use tables512::arrange as arrange_tables;
 pub(crate) use tiles::{Memory as TilesMemory, tiles};
 
 /// The kernel of a form in single precision; `None` where the plain one serves.
-pub(crate) fn sums_of(isa: Isa, form: Form) -> Option<StreamSums> {
+pub(crate) fn sums_of(isa: Isa, form: CodeLayout) -> Option<StreamSums> {
     match (isa.vectors(), form) {
-        (Level::Avx2, Form::Words) => Some(words_avx2),
-        (Level::Avx512, Form::Words) => Some(words_avx512),
-        (Level::Avx512, Form::Planes) => Some(planes_avx512),
+        (Level::Avx2, CodeLayout::Words) => Some(words_avx2),
+        (Level::Avx512, CodeLayout::Words) => Some(words_avx512),
+        (Level::Avx512, CodeLayout::Planes) => Some(planes_avx512),
         _ => None,
     }
 }

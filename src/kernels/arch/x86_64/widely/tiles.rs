@@ -9,9 +9,10 @@ use std::arch::x86_64::*;
 
 use super::super::tiles::{Hardware, ROW, TILE, Tiles};
 use super::bytes256::TABLES;
-use crate::shared::widely::batch::{Outputs, Rows, TOKENS};
+use crate::shared::widely::batch::{Outputs, TOKENS, WeightRows};
 use crate::shared::widely::{
-    BLOCK_BYTES, BLOCK_CHUNKS, CHUNK_BYTES, Form, Path, ROWS, RowSums, Unit, block, blocks_of, combine_rows, row_scales,
+    BLOCK_BYTES, BLOCK_CHUNKS, CHUNK_BYTES, CodeLayout, Path, ROWS, RowSums, Unit, block, blocks_of, combine_rows,
+    row_scales,
 };
 use crate::{Isa, Level};
 
@@ -44,7 +45,7 @@ impl Default for Memory {
 ///
 /// # Panics
 /// When there are no tiles, or lengths do not fit.
-pub(crate) fn tiles(isa: Isa, rows: &Rows<'_>, acts: &[u8], memory: &mut Memory, out: &mut [Outputs]) {
+pub(crate) fn tiles(isa: Isa, rows: &WeightRows<'_>, acts: &[u8], memory: &mut Memory, out: &mut [Outputs]) {
     assert!(isa.has(Level::Amx), "tiles of {isa}");
     let row = Path::Int8.act_bytes(rows.shape);
     let tokens = acts.len() / row;
@@ -57,19 +58,19 @@ pub(crate) fn tiles(isa: Isa, rows: &Rows<'_>, acts: &[u8], memory: &mut Memory,
 /// # Safety
 /// The processor has AVX-512, and the process [`crate::Level::Amx`] where the tiles are the processor's; lengths fit.
 #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512vl,avx512dq")]
-unsafe fn multiply<T: Tiles>(rows: &Rows<'_>, acts: &[u8], memory: &mut Memory, out: &mut [Outputs]) {
+unsafe fn multiply<T: Tiles>(rows: &WeightRows<'_>, acts: &[u8], memory: &mut Memory, out: &mut [Outputs]) {
     let shape = rows.shape;
     let tokens = acts.len() / Path::Int8.act_bytes(shape);
     let few = tokens as u8;
     // SAFETY: the caller says that there are tiles; tokens are from 1 to 16.
     let mut tiles = unsafe { T::with_rows([few, few, 16, 16, few, few, few, few]) };
-    let weights = rows.weights.chunks_exact(Form::Rows16.unit_bytes(shape));
+    let weights = rows.weights.chunks_exact(CodeLayout::Rows16.unit_bytes(shape));
     for (i, (weights, out)) in weights.zip(out.chunks_mut(ROWS)).enumerate() {
         let unit = Unit {
             shape,
             first: rows.first + ROWS * i,
             rows: out.len(),
-            form: Form::Rows16,
+            form: CodeLayout::Rows16,
             weights,
             scales: rows.scales,
             ahead: 0,
@@ -242,10 +243,10 @@ mod tests {
             let shape = rule.shape(2 * rows, 2 * columns).expect("even sides");
             let words = random.bytes(4 * rows * shape.row_words());
             let scales: Vec<f32> = (0..shape.groups() * shape.group_scales()).map(|_| random.float()).collect();
-            let (row, unit) = (4 * shape.row_words(), Form::Rows16.unit_bytes(&shape));
+            let (row, unit) = (4 * shape.row_words(), CodeLayout::Rows16.unit_bytes(&shape));
             let mut weights = vec![0; rows.div_ceil(ROWS) * unit];
             let packed = weights.chunks_mut(unit).zip(words.chunks(ROWS * row));
-            packed.for_each(|(out, words)| Form::Rows16.pack(&shape, words, out));
+            packed.for_each(|(out, words)| CodeLayout::Rows16.pack(&shape, words, out));
             let mut acts = AlignedBytes::new(tokens * Path::Int8.act_bytes(&shape));
             let mut xs = Vec::new();
             for out in acts.chunks_exact_mut(Path::Int8.act_bytes(&shape)) {
@@ -254,7 +255,8 @@ mod tests {
                 xs.push(int8::quantize(&shape, &x));
             }
             let mut out = vec![[[f32::NAN; TOKENS]; 2]; rows];
-            let all = Rows { shape: &shape, first: 0, form: Form::Rows16, weights: &weights, scales: &scales };
+            let all =
+                WeightRows { shape: &shape, first: 0, form: CodeLayout::Rows16, weights: &weights, scales: &scales };
             // SAFETY: the vectors were found, and the tiles are in memory; all lengths are those of the shape.
             unsafe { multiply::<Software>(&all, &acts, &mut Memory::default(), &mut out) };
             for (r, out) in out.iter().enumerate() {

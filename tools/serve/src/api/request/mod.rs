@@ -21,7 +21,7 @@ pub use asked::Asked;
 pub use caller::{Caller, cache, named};
 
 use crate::error::ApiError;
-use crate::service::Form;
+use crate::service::ResponseFormat;
 
 /// Why a request was not read.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub enum Unread {
     /// It makes no sense.
     Refused(ApiError),
     /// The grammar of this form must be compiled before.
-    Form(Form),
+    Form(ResponseFormat),
 }
 
 impl From<ApiError> for Unread {

@@ -13,13 +13,14 @@ const LAST: usize = 12;
 /// Takes thoughts out of a text as it comes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Thoughts {
-    place: Place,
+    place: Position,
     /// Undecided text: perhaps a part of a mark, or white space beside one.
     held: String,
 }
 
+/// Position of the reader in the text.
 #[derive(Clone, Debug, Default, PartialEq)]
-enum Place {
+enum Position {
     /// No thoughts come any more.
     #[default]
     Answer,
@@ -43,13 +44,13 @@ impl Thoughts {
     pub fn asked(f: &Fields<'_>, prompt: &[u32], service: &Service) -> Result<Thoughts, ApiError> {
         const NAME: &str = "reasoning_format";
         let place = match f.text(NAME)? {
-            Some("none") => Place::Answer,
-            None if !service.limits.thoughts => Place::Answer,
-            None | Some("auto" | "deepseek") if !Thoughts::are_known(service) => Place::Answer,
+            Some("none") => Position::Answer,
+            None if !service.limits.thoughts => Position::Answer,
+            None | Some("auto" | "deepseek") if !Thoughts::are_known(service) => Position::Answer,
             None | Some("auto" | "deepseek") => {
                 let last = service.text_of(&prompt[prompt.len().saturating_sub(LAST)..]);
                 let begun = last.trim_end().ends_with(BEGIN);
-                if begun { Place::Behind(true) } else { Place::Begin }
+                if begun { Position::Behind(true) } else { Position::Begin }
             }
             Some(_) => return Err(ApiError::field(NAME, "must be \"none\", \"auto\" or \"deepseek\"")),
         };
@@ -78,44 +79,44 @@ impl Thoughts {
     pub fn finish(&mut self) -> Parted {
         let rest = std::mem::take(&mut self.held);
         match std::mem::take(&mut self.place) {
-            Place::Thought => (rest.trim_end().to_owned(), String::new()),
-            Place::Behind(true) => Parted::default(),
-            Place::Behind(false) | Place::Begin | Place::Answer => (String::new(), rest),
+            Position::Thought => (rest.trim_end().to_owned(), String::new()),
+            Position::Behind(true) => Parted::default(),
+            Position::Behind(false) | Position::Begin | Position::Answer => (String::new(), rest),
         }
     }
 
     /// Decides about the beginning of what is held; false when more of the text is needed.
     fn advance(&mut self, out: &mut Parted) -> bool {
         match self.place {
-            Place::Answer => {
+            Position::Answer => {
                 out.1 += &std::mem::take(&mut self.held);
                 false
             }
-            Place::Begin => {
+            Position::Begin => {
                 let text = self.held.trim_start();
                 if let Some(rest) = text.strip_prefix(BEGIN) {
                     self.held = rest.to_owned();
-                    self.place = Place::Behind(true);
+                    self.place = Position::Behind(true);
                 } else if BEGIN.starts_with(text) {
                     return false;
                 } else {
-                    self.place = Place::Answer;
+                    self.place = Position::Answer;
                 }
                 true
             }
-            Place::Behind(first) => {
+            Position::Behind(first) => {
                 self.held = self.held.trim_start().to_owned();
                 if self.held.is_empty() {
                     return false;
                 }
-                self.place = if first { Place::Thought } else { Place::Answer };
+                self.place = if first { Position::Thought } else { Position::Answer };
                 true
             }
-            Place::Thought => {
+            Position::Thought => {
                 if let Some(at) = self.held.find(END) {
                     out.0 += self.held[..at].trim_end();
                     self.held.drain(..at + END.len());
-                    self.place = Place::Behind(false);
+                    self.place = Position::Behind(false);
                     return true;
                 }
                 let mark = self.held.char_indices().map(|(at, _)| at).find(|at| END.starts_with(&self.held[*at..]));
@@ -135,7 +136,7 @@ mod tests {
     #[track_caller]
     fn parted(begun: bool, text: &str) -> Parted {
         let by = |size: usize| {
-            let place = if begun { Place::Behind(true) } else { Place::Begin };
+            let place = if begun { Position::Behind(true) } else { Position::Begin };
             let mut thoughts = Thoughts { place, held: String::new() };
             let mut all = Parted::default();
             let chars: Vec<char> = text.chars().collect();

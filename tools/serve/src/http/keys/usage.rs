@@ -12,12 +12,13 @@ const LATEST: f64 = 120.0;
 /// The recent use of a key.
 #[derive(Debug, Default)]
 pub struct Usage {
-    state: Mutex<State>,
+    state: Mutex<KeyUse>,
 }
 
+/// The counters of a key, behind the lock.
 #[derive(Debug, Default)]
-struct State {
-    /// Requests that run or wait.
+struct KeyUse {
+    /// Number of requests that run or wait.
     running: usize,
     /// Tokens that were had and not yet made up for by time, and when that was looked at. A minute makes up for as many
     /// as are allowed in one.
@@ -61,12 +62,12 @@ impl Usage {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, KeyUse> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl KeyUse {
     /// Takes off what time has made up for.
     fn make_up(&mut self, most: u64, now: Instant) {
         let since = self.at.map_or(0.0, |at| now.saturating_duration_since(at).as_secs_f64());

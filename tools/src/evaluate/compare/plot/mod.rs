@@ -93,12 +93,12 @@ fn panels(entries: &[Entry], labels: &[String]) -> [Vec<Panel>; 2] {
     let points = |x: &dyn Fn(&Entry) -> Option<f64>, y: &dyn Fn(&Entry) -> Uncertain| -> Vec<Point> {
         let all = entries.iter().filter_map(|e| {
             let file = e.file?;
-            let label = match e.form.bits {
+            let label = match e.footprint.bits {
                 Some(bits) => format!("{} {bits}", labels[file]),
                 None => labels[file].clone(),
             };
             let (x, Uncertain { value: y, error }) = (x(e)?, y(e));
-            Some(Point { file, bits: e.form.bits, label, x, y, error })
+            Some(Point { file, bits: e.footprint.bits, label, x, y, error })
         });
         all.filter(|p| p.x.is_finite() && p.y.is_finite()).collect()
     };

@@ -15,7 +15,7 @@ use trine::Grammar;
 use super::fields::{Fields, wrong};
 use super::{Unread, structure};
 use crate::error::ApiError;
-use crate::service::{Form, Service};
+use crate::service::{ResponseFormat, Service};
 
 /// The field that has them.
 const TOOLS: &str = "tools";
@@ -143,7 +143,7 @@ impl Tools {
             return Ok(None);
         };
         let lark = calls.lark(self.must, self.parallel).map_err(|e| ApiError::field(TOOLS, e))?;
-        structure::known(service, TOOLS, Form::Lark(lark)).map(Some)
+        structure::known(service, TOOLS, ResponseFormat::Lark(lark)).map(Some)
     }
 }
 

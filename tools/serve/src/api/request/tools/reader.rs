@@ -18,14 +18,15 @@ pub enum Piece {
 pub struct Reader {
     /// Undecided text: perhaps the beginning of a call, or white space that may stand before one.
     held: String,
-    state: State,
+    state: CallPart,
     calls: usize,
     /// True if text was found already.
     begun: bool,
 }
 
+/// Part of the text that the reader is in.
 #[derive(Clone, Debug, Default)]
-enum State {
+enum CallPart {
     /// Outside of calls.
     #[default]
     Text,
@@ -86,7 +87,7 @@ impl Reader {
     pub fn finish(&mut self) -> Vec<Piece> {
         let rest = std::mem::take(&mut self.held);
         match self.state {
-            State::Text if !rest.is_empty() && (self.calls == 0 || !rest.trim().is_empty()) => {
+            CallPart::Text if !rest.is_empty() && (self.calls == 0 || !rest.trim().is_empty()) => {
                 vec![Piece::Text(rest)]
             }
             _ => Vec::new(),
@@ -101,8 +102,8 @@ impl Reader {
     /// Decides about the beginning of what is held; false when more of the text is needed.
     fn advance(&mut self, calls: &Calls, pieces: &mut Vec<Piece>) -> bool {
         match &mut self.state {
-            State::Text => self.text(calls, pieces),
-            State::Arguments(depth) => {
+            CallPart::Text => self.text(calls, pieces),
+            CallPart::Arguments(depth) => {
                 let end = self.held.bytes().position(|byte| depth.ends(byte));
                 let rest = self.held.split_off(end.map_or(self.held.len(), |at| at + 1));
                 let part = std::mem::replace(&mut self.held, rest);
@@ -110,17 +111,17 @@ impl Reader {
                     pieces.push(Piece::Arguments(part));
                 }
                 if end.is_some() {
-                    self.state = State::Tail;
+                    self.state = CallPart::Tail;
                 }
                 end.is_some()
             }
-            State::Tail => {
+            CallPart::Tail => {
                 let tail = calls.tail();
                 let Some(rest) = self.held.strip_prefix(&tail) else {
                     return false;
                 };
                 self.held = rest.to_owned();
-                self.state = State::Text;
+                self.state = CallPart::Text;
                 true
             }
         }
@@ -142,7 +143,7 @@ impl Reader {
             }
             pieces.push(Piece::Call(function.name.clone()));
             self.held.drain(..at + length);
-            self.state = State::Arguments(Depth::default());
+            self.state = CallPart::Arguments(Depth::default());
             self.calls += 1;
             return true;
         }

@@ -11,14 +11,18 @@ use crate::kernels::{self, Isa};
 pub struct Encoder {
     /// The name on the command line.
     pub name: &'static str,
+    /// Description for people, a few words.
+    pub about: &'static str,
     /// The encoder of a type that it knows.
     own: fn(TypeId, Isa) -> Option<EncodeFn>,
 }
 
 impl Encoder {
     /// All of them; the first is llama-quantize's.
-    pub const ALL: &[Encoder] =
-        &[Encoder { name: "nearest", own: kernels::encode_rows }, Encoder { name: "hqq", own: hqq::encoder }];
+    pub const ALL: &[Encoder] = &[
+        Encoder { name: "nearest", about: "as llama-quantize does", own: kernels::encode_rows },
+        Encoder { name: "hqq", about: "half-quadratic quantization", own: hqq::encoder },
+    ];
 
     /// Finds one by its name.
     pub fn named(name: &str) -> Option<Encoder> {

@@ -26,8 +26,9 @@ use crate::interrupt::interruptible;
 /// The options are those of rquantize, by the same names. `tensor_types` has a type for a regular expression of names:
 /// {"ffn_down": "q6_k"}; the first that matches counts. `override_kv` has texts such as "general.name=str:Small".
 /// `fallback` says where llama-quantize's replacement is taken for a type whose blocks do not fit: "never", "mixtures"
-/// (K-quants and the like) or "always". `method` is "nearest" or "hqq"; `gptq` is a file of Hessians. `progress` is
-/// called with the bytes of the input that are done, with all of them, and with the name of the tensor.
+/// (K-quants and the like) or "always". `method` is one of the methods of `rquantize --method`; `gptq` is a file of
+/// Hessians. `progress` is called with the bytes of the input that are done, with all of them, and with the name of the
+/// tensor.
 ///
 /// >>> import trine
 /// >>> size = trine.quantize("model.gguf", "small.gguf", "Q8_0")
@@ -83,8 +84,7 @@ pub fn quantize(
         prune,
         keep_split,
         fallback: self::fallback(fallback)?,
-        encoder: Encoder::named(method)
-            .ok_or_else(|| PyValueError::new_err(format!("method must be 'nearest' or 'hqq', not '{method}'")))?,
+        encoder: Encoder::named(method).ok_or_else(|| no_method(method))?,
         ..Recipe::new(self::target(file_type)?)
     };
     let threads = match threads {
@@ -110,6 +110,12 @@ pub fn quantize(
         }
         made.map(|report| report.file_bytes).map_err(|e| caused(&e))
     })?
+}
+
+/// The error about a method that there is not.
+fn no_method(given: &str) -> PyErr {
+    let names: Vec<String> = Encoder::ALL.iter().map(|e| format!("'{}'", e.name)).collect();
+    PyValueError::new_err(format!("method must be {}, not '{given}'", names.join(" or ")))
 }
 
 /// Tells Python how far the work is.

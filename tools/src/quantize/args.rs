@@ -7,7 +7,7 @@ use clap::Parser;
 use trine::Isa;
 use trine::quant::{Encoder, Ftype, KvOverride, RunOptions, Selection, Target, nearest, parse_type};
 use trine_formats::gguf::ShapeTiles;
-use trine_formats::types::TypeId;
+use trine_formats::types::{REGISTRY, TypeId, TypeInfo};
 
 use super::size_args::{self, SizeArgs};
 use crate::anyprec::AnyPrecArgs;
@@ -85,11 +85,16 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub tensor_type_file: Option<PathBuf>,
 
-    /// How rows are rounded: nearest, as llama-quantize does, or hqq, half-quadratic quantization
-    ///
-    /// It fits the scales of Q4_0, Q4_1, Q5_0, Q5_1, Q8_0 and IQ4_NL to most weights rather than to the largest, without
-    /// any text. Other types are rounded as usual
-    #[arg(long, value_name = "NAME", default_value = "nearest", conflicts_with = "gptq", value_parser = encoder)]
+    /// The method that rounds rows.
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = Encoder::default().name,
+        conflicts_with = "gptq",
+        value_parser = encoder,
+        help = methods(),
+        long_help = methods_in_full()
+    )]
     pub method: Encoder,
 
     #[command(flatten)]
@@ -234,7 +239,7 @@ impl Positionals {
         threads::count(Some(self.threads).filter(|&n| n > 0))
     }
 
-    /// How it is done.
+    /// Options of the run.
     pub fn options(&self, args: &Args) -> Result<RunOptions> {
         Ok(RunOptions { isa: Isa::from_env()?, threads: self.threads(), force: args.force, ..RunOptions::default() })
     }
@@ -311,6 +316,24 @@ impl Args {
         let all = self.override_kv.iter().map(|text| KvOverride::parse(text));
         all.collect::<Result<_, _>>().context("--override-kv")
     }
+}
+
+/// The methods of rounding by their names, for `-h`.
+fn methods() -> String {
+    let all: Vec<String> = Encoder::ALL.iter().map(|e| format!("{}, {}", e.name, e.about)).collect();
+    format!("How rows are rounded: {}", all.join(", or "))
+}
+
+/// The methods for `--help`, with the types that those beside the usual one know.
+fn methods_in_full() -> String {
+    let known = |info: &&TypeInfo| Encoder::ALL[1..].iter().any(|e| e.knows(info.id));
+    let types: Vec<String> = REGISTRY.iter().filter(known).map(|info| info.name.to_uppercase()).collect();
+    let (last, others) = types.split_last().expect("types of other methods");
+    format!(
+        "{}\n\nIt fits the scales of {} and {last} to most weights rather than to the largest, without any text. Other types are rounded as usual",
+        methods(),
+        others.join(", ")
+    )
 }
 
 fn encoder(name: &str) -> Result<Encoder, String> {

@@ -7,8 +7,8 @@ use crate::shared::CHAINS;
 /// Reads `data`, up to whole runs of 256 bytes, with the widest loads there are; the value only keeps
 /// the loads alive.
 ///
-/// `ahead`: every line so many bytes further on is asked for, on x86-64, with a pause after each request: some
-/// processors read memory a sixth faster so than by loads alone. 0 asks for nothing.
+/// `ahead`: prefetch distance, bytes. On x86-64 every line at that distance is prefetched, with a pause after each:
+/// some processors read memory a sixth faster so than by loads alone. 0: no prefetch.
 pub fn read(data: &[u8], ahead: usize) -> u64 {
     if let Some(sum) = native::read(Isa::detect(), data, ahead) {
         return sum;

@@ -38,7 +38,7 @@ pub fn apart(view: TensorView) -> Result<TensorView, String> {
     Ok(TensorView { info, data: Blob::from_vec(out) })
 }
 
-/// The rows of whole groups, of which each has so many bytes before and after.
+/// The rows of whole groups, each of which has `from` bytes interleaved and `to` bytes as rows.
 pub fn groups(interleaved: &Interleaved, columns: usize, (from, to): (usize, usize), data: &[u8]) -> Vec<u8> {
     let mut out = vec![0; data.len() / from.max(1) * to];
     let groups = data.par_chunks_exact(from.max(1)).zip(out.par_chunks_exact_mut(to.max(1)));

@@ -16,7 +16,7 @@ pub trait Doubles {
     /// Eight `f64`.
     type Sums: Copy;
 
-    /// Lines likewise, of so many rows.
+    /// Lines whose sums are kept in registers together, of `rows` rows.
     fn lines(rows: usize) -> usize;
 
     unsafe_functions! { "The processor has the instruction set.";
@@ -26,7 +26,7 @@ pub trait Doubles {
         words(p: *const Line) -> Self::Words: "A line is readable.";
         /// A line of zeros.
         no_words() -> Self::Words;
-        /// Asks for a line, which need not be there.
+        /// Prefetches a line, which need not be there.
         prefetch(p: *const Line) -> ();
         /// Field `K` of every word, a half float or a bfloat, widened.
         field[const K: usize, const BRAIN: bool](words: Self::Words) -> Self::Sums;
@@ -40,8 +40,8 @@ pub trait Doubles {
         store_f32(p: *mut f32, v: Self::Sums) -> (): "There is room for eight floats.";
     }
 
-    /// Adds `quads` words of steps to one row of four lines, which lie one behind the other; asks for the lines `ahead`
-    /// bytes behind them unless that is 0. Says whether this was done.
+    /// Adds `quads` words of steps to one row of four lines, which lie one behind the other; prefetches the lines
+    /// `ahead` bytes behind them unless that is 0. Returns true if this was done.
     ///
     /// # Safety
     /// The processor has the instruction set; `quads` times four lines and as many coefficients are readable.

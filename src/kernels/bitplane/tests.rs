@@ -10,7 +10,7 @@ use crate::{AlignedBytes, Level};
 
 const PATHS: [NumberPath; 2] = [NumberPath::F32, NumberPath::I16];
 
-/// Bytes by which memory is asked for in advance, beyond the end of it too; no bit depends on them.
+/// Prefetch distances, bytes, beyond the end of memory too; no bit depends on them.
 const AHEADS: [usize; 4] = [0, 64, 8192, 1 << 20];
 
 type Multiply = Box<dyn Fn(&PlaneRows<'_>, Arrangement, &[u8], usize, &mut [f32])>;

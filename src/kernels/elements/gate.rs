@@ -62,7 +62,7 @@ fn is_positive(x: f32) -> bool {
     x.to_bits().wrapping_sub(1) < f32::INFINITY.to_bits()
 }
 
-/// GELU of every half float, by its bits, as halves: what [`geglu`] looks up.
+/// Table of [`geglu`]: GELU of every f16 value, by its bits, as f16.
 pub fn gelu_table() -> &'static [u16] {
     // The entry behind the last one is there for loads of two.
     &GELU[..1 << 16]

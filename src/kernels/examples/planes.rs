@@ -5,7 +5,7 @@
 //! ```
 //!
 //! 64 rows after the other of `COLUMNS` (4096) columns, as many as fill `MB` megabytes (0: 64 rows, which stay in the
-//! cache), with 16-bit centroids and in single precision; packed codes with memory asked for so many bytes in advance,
+//! cache), with 16-bit centroids and in single precision; packed codes with a prefetch distance of `AHEAD` bytes,
 //! one distance in turn with the others. Prints billions of multiplications per second: the median of many pieces of
 //! time and, after the slash, what a tenth of them was faster than.
 
@@ -41,7 +41,7 @@ struct Matrix {
     tokens: usize,
     /// Arrangements of the activations for planes and for packed codes.
     acts: [(Arrangement, AlignedBytes); 2],
-    /// Bytes by which packed codes are asked for in advance.
+    /// Prefetch distances of packed codes, bytes.
     aheads: Vec<usize>,
     /// Rates of the planes, then of packed codes with each prefetch distance.
     rates: Vec<Vec<f64>>,

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Groups of `COLUMNS` (4096) columns are multiplied one after the other, as many as fill `MB` megabytes (0: one group,
-//! which stays in the cache), with weights asked for `AHEAD` bytes in advance. Prints billions of multiplications per
+//! which stays in the cache), with a prefetch distance of `AHEAD` bytes. Prints billions of multiplications per
 //! second and billions of bytes of weights, the median of many pieces of time and, after the slash, what a tenth of
 //! them was faster than.
 

@@ -1,4 +1,4 @@
-//! How fast products of one token with widely linear matrices are, of both paths and with memory asked for at some
+//! How fast products of one token with widely linear matrices are, of both paths and with prefetching at some
 //! distances, in turns, so that what else runs meets all of them alike.
 //!
 //! ```sh

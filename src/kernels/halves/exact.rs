@@ -10,7 +10,7 @@ pub const CELLS: usize = outputs::CELLS;
 /// Rows from which on tiles are faster: scores of 32 rows take as long in order, outputs of 16 do.
 pub const FROM: usize = 32;
 
-/// True if there are tiles for heads of so many elements.
+/// True if there are tiles for keys of `key` elements and values of `value` elements.
 pub fn fits(isa: Isa, key: usize, value: usize) -> bool {
     rows::fits(isa, key, value)
 }

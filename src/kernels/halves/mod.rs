@@ -58,7 +58,7 @@ pub fn dots(
 }
 
 /// [`dots`] over the bytes of words, little endian; `BRAIN` ones are bfloats, and their coefficients are times
-/// [`BRAIN_SCALE`]. With one row, the bytes `ahead` bytes behind those in work are asked for; 0 leaves that to the
+/// [`BRAIN_SCALE`]. With one row, the bytes `ahead` bytes behind those in work are prefetched; 0 leaves that to the
 /// processor.
 ///
 /// # Panics
@@ -76,7 +76,7 @@ pub fn dots_of_bytes<const BRAIN: bool>(
 }
 
 /// `acc[r * acc_stride + lane] += sum over the steps that row `r` sees`, in order; step 0 is the first of the tiles,
-/// and of the coefficients. Those of steps whose halves are plain are times [`form::PLAIN`] too.
+/// and of the coefficients. Those of steps whose f16 values are plain are times [`form::PLAIN`] too.
 ///
 /// Neither the first nor the last of `steps` falls from one row to the next, and coefficients of steps that a row does
 /// not see are zeros as far as its neighbours see them: rows are computed together, and adding a zero changes no sum
@@ -126,7 +126,7 @@ pub fn put_lane(isa: Isa, x: &[f32], block: &mut [Line], lane: usize, form: F16E
     }
 }
 
-/// Up to eight values as halves of a form, and zeros.
+/// Up to eight values as f16 in an encoding, and zeros.
 #[inline]
 fn round(isa: Isa, x: &[f32], form: F16Encoding) -> [u16; LINE] {
     let rounded = <&[f32; LINE]>::try_from(x).ok().and_then(|x| native::round(isa, x));

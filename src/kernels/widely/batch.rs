@@ -48,7 +48,7 @@ pub fn serves(isa: Isa, form: CodeLayout, shape: &Shape) -> bool {
     wide && (isa.has(crate::Level::Avx2) || isa.has(crate::Level::Neon))
 }
 
-/// From so many tokens on sixteen at once are faster than one after the other.
+/// Number of tokens from which on a batch of sixteen is faster than one token after the other.
 pub fn worthwhile(isa: Isa, path: Path) -> usize {
     match path {
         Path::Exact => 9,

@@ -1,4 +1,4 @@
-//! The soft-max of a sequence whose positions stand among those of others.
+//! The soft-max of a sequence whose cells lie between the cells of other sequences.
 
 use std::ops::Range;
 

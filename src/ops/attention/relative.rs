@@ -30,7 +30,7 @@ impl Relative {
     }
 }
 
-/// The bucket of a distance, of so many in all (llama.cpp `llama_relative_position_bucket`): half of those of one
+/// The bucket of a distance, below `buckets` (llama.cpp `llama_relative_position_bucket`): half of those of one
 /// direction are of one distance each; the quotient of logarithms is `f32` over `f64`.
 fn bucket(buckets: usize, distance: usize, ahead: bool) -> usize {
     let own = buckets / 2;

@@ -12,7 +12,7 @@ use crate::math::{powf, tanhf};
 /// The cells that a query sees of those up to its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Window {
-    /// How many.
+    /// Number of cells.
     pub size: usize,
     /// They begin at a multiple of the size instead of moving with the query.
     pub chunked: bool,

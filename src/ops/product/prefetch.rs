@@ -15,7 +15,7 @@ pub(super) const VARIABLE: &str = "TRINE_PREFETCH";
 pub enum Prefetch {
     /// Bytes for all layouts, as `TRINE_PREFETCH` says.
     Given(usize),
-    /// Name and bytes of those that were measured; all others do not ask for anything.
+    /// Name and distance in bytes of the layouts that were measured; all others do not prefetch.
     Measured(Vec<(&'static str, usize)>),
 }
 

@@ -6,7 +6,7 @@ use super::prefetch::{GIVEN, Prefetch, VARIABLE, known, note};
 
 /// A matrix for whose GEMV a prefetch distance may be tuned.
 pub trait Probed {
-    /// Name of its layout; `None` where its products ask for nothing.
+    /// Name of its layout; `None` where its products do not prefetch.
     fn name(&self) -> Option<&'static str>;
     /// Bytes in memory.
     fn bytes(&self) -> usize;
@@ -28,7 +28,7 @@ const CANDIDATES: [usize; 4] = [0, 4 << 10, 8 << 10, 16 << 10];
 const ROUNDS: usize = 4;
 /// Bytes that one measurement reads. Each is read once, when packing has long driven it out of the caches.
 const PIECE: usize = 1 << 20;
-/// Packed bytes below which a model is in the cache all the time and nothing has to be asked for.
+/// Packed bytes below which a model is in the cache all the time and nothing has to be prefetched.
 const LARGE: usize = 32 << 20;
 /// How much faster than nothing a distance has to be.
 const GAIN: f64 = 1.04;

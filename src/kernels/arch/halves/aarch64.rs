@@ -110,12 +110,12 @@ pub fn round(isa: Isa, x: &[f32; LINE]) -> Option<[u16; LINE]> {
     isa.has(Level::Neon).then(|| unsafe { round_neon(x) })
 }
 
-/// [`crate::shared::halves::put_lane`] has no vectors of its own here.
+/// [`crate::shared::halves::put_lane`] has no vectors of its own on this architecture.
 pub fn put_lane(_: Isa, _: &[f32], _: &mut [Line], _: usize, _: F16Encoding) -> usize {
     0
 }
 
-/// Nor has [`crate::shared::halves::put_step`].
+/// [`crate::shared::halves::put_step`] has no vectors of its own on this architecture.
 pub fn put_eight(_: Isa, _: &[f32; LINE], _: &mut Line, _: u32, _: u64, _: F16Encoding) -> bool {
     false
 }
@@ -164,7 +164,7 @@ pub(crate) fn widen(halves: uint16x4_t) -> float32x4_t {
     floats
 }
 
-/// Asks for the cache line at `p`, which need not be there.
+/// Prefetches the cache line at `p`, which need not be there.
 #[inline(always)]
 pub(crate) fn prefetch(p: *const u8) {
     // SAFETY: a hint, which takes any address and has no effect where there is no memory. The intrinsic is not stable.

@@ -1,6 +1,6 @@
 //! Sums of many rows: a strip of words is widened once, into the first-level cache, for all of them.
 //!
-//! Sums are put down as `f64` after each strip and taken up again, which changes no bit of them.
+//! Sums are stored as `f64` after each strip and loaded again, which is exact.
 
 // Indices, so that every loop unrolls and its arrays become registers.
 #![allow(clippy::needless_range_loop)]
@@ -115,17 +115,17 @@ impl<T: Target, const BRAIN: bool> Call<'_, T, BRAIN> {
         (from, to): (usize, usize),
         line: usize,
         (widened, sums, turns, seen): (*mut f64, InPlace, Turns, &[Range<usize>]),
-        mut ahead: Ahead,
+        mut ahead: Upcoming,
     ) {
         // SAFETY: words, strip and sums are there, as the caller says.
         unsafe { widen::<S, L, BRAIN>(words, (from, to), widened) };
         let next = ahead.line;
-        // Each turn asks for a part of what is widened next.
+        // Each turn prefetches a part of the words that are widened next.
         let part = (to - from).div_ceil(turns.turns);
         for (turn, (row, rows)) in turns.iter().enumerate() {
-            if !Self::asks_in_loop(L) {
+            if !Self::prefetches_in_loop(L) {
                 // SAFETY: the caller has the instruction set.
-                unsafe { ahead.ask::<S, L>(part) };
+                unsafe { ahead.prefetch::<S, L>(part) };
             }
             let (start, end) = match seen.get(turn) {
                 Some(seen) => (seen.start.max(from), seen.end.min(to)),
@@ -133,7 +133,7 @@ impl<T: Target, const BRAIN: bool> Call<'_, T, BRAIN> {
             };
             if start < end {
                 let strip = Strip {
-                    // What the turn sees begins within the strip.
+                    // The words of the turn begin within the strip.
                     widened: widened.wrapping_add((start - from) * STEPS * L * LINE),
                     steps: STEPS * start..STEPS * end,
                     sums,
@@ -190,7 +190,7 @@ impl<T: Target, const BRAIN: bool> Call<'_, T, BRAIN> {
             // Several steps of one line in a turn of the loop, so that sums stay in their registers; of four lines one,
             // because the compiler reads more of them at a time than there are registers left.
             for step in (0..strip.steps.len()).step_by(if L == 1 { STEPS } else { 1 }) {
-                if Self::asks_in_loop(L) {
+                if Self::prefetches_in_loop(L) {
                     S::prefetch(strip.next.wrapping_add(step));
                 }
                 add!(step);
@@ -213,28 +213,28 @@ impl<T: Target, const BRAIN: bool> Call<'_, T, BRAIN> {
         }
     }
 
-    /// True if each step of a turn asks for a line. A strip of whole blocks of one tile has as many lines as steps, in
-    /// sequence, and few rows wait less for them so; elsewhere every instruction of the loop counts.
-    const fn asks_in_loop(lines: usize) -> bool {
+    /// True if each step of a turn prefetches a line. A strip of whole blocks of one tile has as many lines as steps,
+    /// in sequence, and few rows wait less for them so; elsewhere every instruction of the loop counts.
+    const fn prefetches_in_loop(lines: usize) -> bool {
         !T::KEEPS && lines == BLOCK
     }
 
     /// The words that follow some words of a block: those of the next block, and after the last block the words that
     /// come next.
-    fn after(&self, block: usize, (from, to): (usize, usize)) -> Ahead {
+    fn after(&self, block: usize, (from, to): (usize, usize)) -> Upcoming {
         let (block, quad) = match block + BLOCK {
             next if next < self.line_end => (next, from),
             _ => (self.line, to),
         };
         let words = self.block_of_words(block);
         let (line, left) = words.in_tile(quad, usize::MAX);
-        Ahead { line, left, words }
+        Upcoming { line, left, words }
     }
 }
 
-/// Words to ask for, which need not be there.
+/// Words to prefetch, which need not be there.
 #[derive(Clone, Copy)]
-struct Ahead {
+struct Upcoming {
     /// A line of the first of them.
     line: *const Line,
     /// How many are left in this tile.
@@ -242,21 +242,21 @@ struct Ahead {
     words: Words,
 }
 
-impl Ahead {
+impl Upcoming {
     /// The same from a line of the block on.
-    fn line_on(self, line: usize) -> Ahead {
-        Ahead { line: self.line.wrapping_add(line), ..self }
+    fn line_on(self, line: usize) -> Upcoming {
+        Upcoming { line: self.line.wrapping_add(line), ..self }
     }
 
-    /// Asks for `L` lines of each of the first words.
+    /// Prefetches `L` lines of each of the first words.
     ///
     /// # Safety
     /// The processor has the instruction set.
     #[inline(always)]
-    unsafe fn ask<S: Doubles, const L: usize>(&mut self, count: usize) {
+    unsafe fn prefetch<S: Doubles, const L: usize>(&mut self, count: usize) {
         for _ in 0..count {
             for l in 0..L {
-                // SAFETY: asking is no access, and the caller has the instruction set.
+                // SAFETY: a prefetch is no access, and the caller has the instruction set.
                 unsafe { S::prefetch(self.line.wrapping_add(l)) };
             }
             self.line = self.line.wrapping_add(self.words.stride);
@@ -303,7 +303,7 @@ struct Strip {
     steps: Range<usize>,
     /// Sums between strips.
     sums: InPlace,
-    /// Lines to ask for.
+    /// Lines to prefetch.
     next: *const Line,
     /// True if sums begin in the target, and true if they end there.
     ends: [bool; 2],

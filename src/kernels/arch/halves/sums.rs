@@ -14,10 +14,10 @@ use crate::arch::doubles::{Doubles, Scalar};
 use crate::shared::halves::{BLOCK, LANES, LINE, Line, STEPS};
 use crate::{Isa, Level};
 
-/// Lines to ask for in advance where there is more than one row, and in the tiles of a cache, which are too short for
-/// the processor to run ahead by itself. How far it does in the long rows of weights depends on the processor.
+/// Prefetch distance in lines where there is more than one row, and in the tiles of a cache, which are too short for
+/// the processor to prefetch by itself. How far it does in the long rows of weights depends on the processor.
 pub const AHEAD: usize = 32;
-const _: () = assert!(BLOCK <= STEPS, "a field for every line that is asked for");
+const _: () = assert!(BLOCK <= STEPS, "a field for every line that is prefetched");
 /// Words of steps that stay in the first-level cache until all passes over them are done: 4 KB.
 const CHUNK: usize = 16;
 
@@ -31,7 +31,7 @@ pub struct Words {
     pub quads: usize,
     /// Lines from one tile to the next.
     pub tile: usize,
-    /// Lines to ask for in advance.
+    /// Prefetch distance, lines.
     ahead: usize,
 }
 
@@ -52,12 +52,12 @@ impl Words {
     }
 }
 
-/// Adds the words `from..to` of steps to `L` lines by `R` rows of sums; `ASK` asks for lines in advance.
+/// Adds the words `from..to` of steps to `L` lines by `R` rows of sums; `PREFETCH` prefetches lines.
 ///
 /// All rows run over a line that was widened once; the order of the loops keeps the sums, one field of
 /// `L` lines and nothing else in registers.
 ///
-/// Lines are asked for one at a time, each behind the work on a field, at an address that needs no arithmetic: on
+/// Lines are prefetched one at a time, each behind the work on a field, at an address that needs no arithmetic: on
 /// Sapphire Rapids four requests in a row bring two thirds of what four apart do, and so do four whose addresses are
 /// ready at the same moment.
 ///
@@ -65,7 +65,7 @@ impl Words {
 /// The processor has the instruction set; the words of `L` lines, and `R` rows of coefficients of their steps,
 /// `coef_stride` apart, are readable.
 #[inline(always)]
-unsafe fn add_block<S: Doubles, const L: usize, const R: usize, const BRAIN: bool, const ASK: bool>(
+unsafe fn add_block<S: Doubles, const L: usize, const R: usize, const BRAIN: bool, const PREFETCH: bool>(
     acc: &mut [[S::Sums; L]; R],
     words: Words,
     (mut from, to): (usize, usize),
@@ -108,7 +108,7 @@ unsafe fn add_block<S: Doubles, const L: usize, const R: usize, const BRAIN: boo
                                 acc[r][l] = S::add(acc[r][l], w[l], c);
                             }
                         }
-                        if ASK && $k < L {
+                        if PREFETCH && $k < L {
                             S::prefetch(coming.wrapping_add($k));
                         }
                     };
@@ -125,7 +125,7 @@ unsafe fn add_block<S: Doubles, const L: usize, const R: usize, const BRAIN: boo
     }
 }
 
-/// Where sums begin and end.
+/// Begin and end of sums: the values that they start from, and the memory that they go to.
 pub trait Target: Copy {
     /// True if sums can be put down and taken up again in between.
     #[cfg(target_arch = "x86_64")]
@@ -203,14 +203,14 @@ pub struct Call<'a, T, const BRAIN: bool> {
     pub rows: usize,
     /// Words of steps that each row sees, where these are not all; neither end falls from one row to the next.
     pub seen: Option<&'a dyn Fn(usize) -> Range<usize>>,
-    /// Lines to ask for in advance where there is one row; 0 asks for none.
+    /// Prefetch distance where there is one row, lines; 0: no prefetch.
     pub ahead: usize,
     pub target: T,
 }
 
 impl<const BRAIN: bool> Call<'_, Rounded, BRAIN> {
     /// As [`Call::run`]; where words come from memory and a block of lines takes four passes, a chunk of words after
-    /// the other, so that memory is read in sequence. Sums are put down as `f64` between, which changes no bit of them.
+    /// the other, so that memory is read in sequence. Sums are stored as `f64` in between, which is exact.
     ///
     /// # Safety
     /// Words, coefficients and target are as large as the numbers say.

@@ -10,10 +10,10 @@ use crate::{Isa, Level};
 
 mod row;
 
-/// Asks for a line, at this place in the order of the program: compilers move the intrinsic, and requests that end up
+/// Prefetches a line, at this place in the order of the program: compilers move the intrinsic, and requests that end up
 /// side by side are slow.
 #[inline(always)]
-fn ask(p: *const Line) {
+fn prefetch(p: *const Line) {
     // SAFETY: every x86-64 processor has the instruction, which takes any address.
     unsafe {
         asm!("prefetcht0 [{p}]", p = in(reg) p, options(readonly, nostack, preserves_flags));
@@ -61,7 +61,7 @@ impl Doubles for Avx2 {
             [_mm256_loadu_si256(p), _mm256_loadu_si256(p.add(1))]
         }
         no_words() -> Self::Words { [_mm256_setzero_si256(); 2] }
-        prefetch(p: *const Line) -> () { ask(p) }
+        prefetch(p: *const Line) -> () { prefetch(p) }
         field[const K: usize, const BRAIN: bool](words: Self::Words) -> Self::Sums {
             [widen256::<K, BRAIN>(words[0]), widen256::<K, BRAIN>(words[1])]
         }
@@ -108,7 +108,7 @@ impl Doubles for Avx512 {
         zero() -> __m512d { _mm512_setzero_pd() }
         words(p: *const Line) -> __m512i { _mm512_loadu_si512(p.cast()) }
         no_words() -> __m512i { _mm512_setzero_si512() }
-        prefetch(p: *const Line) -> () { ask(p) }
+        prefetch(p: *const Line) -> () { prefetch(p) }
         field[const K: usize, const BRAIN: bool](x: __m512i) -> __m512d {
             let x = match K {
                 0 => _mm512_slli_epi64::<48>(x),
@@ -201,7 +201,7 @@ fn coefficients_avx512(x: &[f32], out: &mut [f64]) -> usize {
     x.len().min(out.len()) / 16 * 16
 }
 
-/// The same of whole eights.
+/// [`crate::shared::halves::coefficients`] of whole eights; how many values that were.
 #[target_feature(enable = "avx,f16c")]
 fn coefficients_avx2(x: &[f32], out: &mut [f64]) -> usize {
     let scale = _mm256_set1_pd(SCALE);

@@ -159,7 +159,7 @@ unsafe fn unit_sums(walk: Walk, shape: &Shape, unit: &[u8], rows: usize, acts: &
     }
 }
 
-/// The chains `[row][axis]` of one stream of a block, of which so many chunks are there.
+/// The chains `[row][axis]` of one stream of a block, of which `chunks` chunks are there.
 #[inline(always)]
 fn split(chunks: usize, low: &[u8; 4 * ROWS], high: &[u8; 4 * ROWS], chains: &mut [u64]) {
     let there = u64::MAX >> (2 * (BLOCK - chunks));

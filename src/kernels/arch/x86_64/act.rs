@@ -34,7 +34,7 @@ pub(super) struct Acts {
     pub(super) bsums: Vec<I32x8>,
 }
 
-/// How units are ordered.
+/// Order of the units.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
     /// One token; its units, then the first 8 again and again, so that 8 in a row can start anywhere.

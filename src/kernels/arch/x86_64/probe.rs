@@ -44,9 +44,9 @@ pub fn multiply_f32(isa: Isa, rounds: u64) -> Option<(u64, f32)> {
     }
 }
 
-/// Asks for the line `ahead` bytes behind `p` and pauses: requests in a row make loads wait.
+/// Prefetches the line `ahead` bytes behind `p` and pauses: prefetches in a row make loads wait.
 #[inline(always)]
-fn ask(p: *const u8, ahead: usize) {
+fn prefetch(p: *const u8, ahead: usize) {
     if ahead > 0 {
         // SAFETY: the request takes any address; the others do nothing.
         unsafe {
@@ -65,7 +65,7 @@ fn read_avx512(data: &[u8], ahead: usize) -> u64 {
     let mut sums = [_mm512_setzero_si512(); 4];
     for lines in data.as_chunks::<256>().0 {
         for (sum, line) in sums.iter_mut().zip(lines.as_chunks::<64>().0) {
-            ask(line.as_ptr(), ahead);
+            prefetch(line.as_ptr(), ahead);
             // SAFETY: 64 bytes; the load needs no alignment.
             let line = unsafe { _mm512_loadu_si512(line.as_ptr().cast()) };
             *sum = _mm512_xor_si512(*sum, line);
@@ -81,7 +81,7 @@ fn read_avx2(data: &[u8], ahead: usize) -> u64 {
     for lines in data.as_chunks::<256>().0 {
         for (i, (sum, line)) in sums.iter_mut().zip(lines.as_chunks::<32>().0).enumerate() {
             if i % 2 == 0 {
-                ask(line.as_ptr(), ahead);
+                prefetch(line.as_ptr(), ahead);
             }
             // SAFETY: 32 bytes; the load needs no alignment.
             let line = unsafe { _mm256_loadu_si256(line.as_ptr().cast()) };

@@ -104,7 +104,7 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    /// So many tokens, which are not 0.
+    /// Tiles of `count` tokens, which are not 0.
     pub fn new(count: usize) -> Tokens {
         Tokens { count, rows: count.min(ROWS), tiles: count.div_ceil(ROWS) }
     }

@@ -135,7 +135,7 @@ pub struct PackedRows<'a> {
     pub tables: &'a [u8],
     /// Scales, `[row]`; 1 for single precision.
     pub scales: &'a [f32],
-    /// How many bytes behind the weights in work products of one token, or a few, ask for memory; 0 for nothing.
+    /// Prefetch distance of products of one token, or a few, behind the weights in work, bytes; 0: no prefetch.
     pub ahead: usize,
 }
 

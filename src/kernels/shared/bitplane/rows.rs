@@ -52,7 +52,7 @@ impl<'a> PlaneRows<'a> {
     /// The number of rows, once all lengths are known to fit each other.
     ///
     /// # Panics
-    /// They do not.
+    /// When a length does not fit the others.
     pub(crate) fn check(&self, form: Arrangement, acts: &[u8], tokens: usize, out: &[f32]) -> usize {
         let rows = out.len().checked_div(tokens).unwrap_or(0);
         assert_eq!(out.len(), rows * tokens, "whole rows of {tokens} tokens");

@@ -1,4 +1,4 @@
-//! Weights that are stored as they are: what they add to the dense products.
+//! Sparse weights, which are stored as they are, and their terms of the products.
 
 use trine_formats::anyprec::{ApView, SparseView};
 use trine_formats::types::num::f16_to_f32;
@@ -31,7 +31,7 @@ pub fn deltas(view: &ApView, sparse: &SparseView) -> Vec<f32> {
 pub struct Entries<'a> {
     /// Columns, each 4 bytes, little-endian.
     pub columns: &'a [u8],
-    /// As [`deltas`] has them.
+    /// `weight - centroid` of each entry ([`deltas`]).
     pub deltas: &'a [f32],
 }
 

@@ -1,7 +1,7 @@
 //! Encodings of f16 values in the words of the KV cache and of packed weights.
 //!
 //! A subnormal half float would be widened to a subnormal `f64`, and on Intel's processors a multiply-add with one
-//! takes some 150 cycles. One in fifty vectors of eight ordinary weights holds such a number. So halves are stored
+//! takes some 150 cycles. One in fifty vectors of eight ordinary weights holds such a number. So f16 values are stored
 //! *normalized* where all of them are small enough:
 //!
 //! ```text
@@ -21,8 +21,8 @@ use crate::proof::compiled_for;
 /// Factor by which a plain f16 comes out too small where a normalized one comes out right.
 pub const PLAIN: f32 = 1024.0;
 
-/// From this magnitude on halves stand plain. Half of what has its place, so that normalized ones are numbers as half
-/// floats too.
+/// Magnitude from which on f16 values are stored plain: half of the normalized range, so that normalized values are
+/// numbers as f16 too.
 const LARGE: f32 = 63.5;
 /// From this magnitude on a value is rounded to an infinity.
 const INFINITE: f32 = 65520.0;
@@ -40,7 +40,7 @@ pub enum F16Encoding {
     Normalized,
     /// All are numbers, as half floats.
     Plain,
-    /// There are infinities or NaN; half floats.
+    /// Half floats, among them infinities or NaN.
     Special,
 }
 
@@ -51,7 +51,7 @@ impl F16Encoding {
         F16Encoding::of_magnitude(compiled_for!(isa, greatest(x: &[f32]) -> u32))
     }
 
-    /// The same of half floats.
+    /// Returns the encoding that f16 values need.
     pub fn of_halves(halves: impl Iterator<Item = u16>) -> F16Encoding {
         let greatest = halves.map(|half| half & 0x7FFF).max();
         F16Encoding::of_magnitude(f16_to_f32(greatest.unwrap_or(0)).to_bits())

@@ -10,11 +10,11 @@
 //! pass over the registers reads is in sequence, and so are its blocks.
 //!
 //! **Widening.** A half float's magnitude at bits 42..57 and its sign at bit 63 make the `f64` of value `w * 2^-1008`:
-//! a shift or two and a mask for eight lanes, where conversion instructions would be the limit of the loop. Small
-//! halves are stored times 1024 in effect, see [`form`], so that none becomes a subnormal `f64`. The coefficients make
-//! up for it: they are times [`SCALE`]. Plain halves come out 1024 times too small, which whoever multiplies with them
-//! mends, and infinities and NaN come out wrong; whoever stores halves notes the [`F16Encoding`] and takes the `special`
-//! functions where there are such.
+//! a shift or two and a mask for eight lanes, where conversion instructions would be the limit of the loop. Small f16
+//! values are stored times 1024 in effect, see [`form`], so that none becomes a subnormal `f64`. The coefficients make
+//! up for it: they are times [`SCALE`]. Plain f16 values come out 1024 times too small, which the caller corrects by
+//! [`mend`]; infinities and NaN come out wrong. So f16 values are stored with their [`F16Encoding`], and those with
+//! infinities or NaN are multiplied by the `special` functions.
 
 use std::ops::Range;
 
@@ -61,7 +61,7 @@ impl<'a> Coefficients<'a> {
     }
 }
 
-/// True if `len` elements hold so many rows of `width`, each `stride` after the one before. No size wraps around.
+/// True if `len` elements hold `rows` rows of `width`, each `stride` after the one before. No size wraps around.
 pub(crate) fn has_rows(len: usize, rows: usize, stride: usize, width: usize) -> bool {
     let Some(before) = rows.checked_sub(1) else {
         return true;
@@ -76,8 +76,8 @@ pub fn is_special(half: u16) -> bool {
     half & 0x7C00 == 0x7C00
 }
 
-/// Sums of plain halves to what they would be had the halves been normalized. Exact: a sum of products of half floats
-/// is zero or at least 2^-48, and no sum of as many as there can be comes near the greatest `f32`.
+/// Scales sums of plain f16 values to those of normalized ones. Exact: a sum of products of f16 values is zero or at
+/// least 2^-48, and no sum of as many as there can be comes near the greatest `f32`.
 pub fn mend(sums: &mut [f32]) {
     sums.iter_mut().for_each(|sum| *sum *= form::PLAIN);
 }
@@ -159,7 +159,7 @@ pub fn change_form(lines: &mut [Line], from: F16Encoding, to: F16Encoding) {
     }
 }
 
-/// The form that half floats in words ask for.
+/// The encoding that f16 values in words need.
 pub fn form_of_lines(lines: &[Line]) -> F16Encoding {
     let words = lines.iter().flat_map(|line| line.0);
     F16Encoding::of_halves(words.flat_map(|word| (0..STEPS).map(move |i| (word >> (16 * i)) as u16)))

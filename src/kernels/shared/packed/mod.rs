@@ -65,7 +65,7 @@ pub enum Arranged {
     },
     /// Half floats as `f64`.
     F16,
-    /// The same, and their limbs.
+    /// Half floats as `f64`, and their limbs.
     F16WithLimbs,
     /// Bfloats as `f64`.
     Bf16,
@@ -97,7 +97,7 @@ pub struct Layout {
     pub(crate) arrange: Arrange,
     pub(crate) multiply: Multiply,
     /// Tokens of one call beyond which more gain nothing. Outputs are stored after every call; in small
-    /// portions the stores hide behind the next.
+    /// tiles the stores hide behind the next.
     pub tile: usize,
 }
 
@@ -119,8 +119,8 @@ pub(crate) struct Call<'a> {
     /// Weights of a row.
     pub n: usize,
     pub tokens: usize,
-    /// The bytes that lie so many bytes behind those in work are prefetched, past the end of the group too; 0 leaves
-    /// that to the processor. The results are bit-identical.
+    /// Prefetch distance behind the bytes in work, bytes, past the end of the group too; 0 leaves that to the
+    /// processor. The results are bit-identical.
     pub ahead: usize,
     /// `[tokens][rows]`.
     pub out: &'a mut [f32],
@@ -182,16 +182,16 @@ macro_rules! layouts_of {
 pub(crate) use layouts_of;
 
 thread_local! {
-    /// Outputs of a portion. They are aligned because vectors that straddle two lines of the cache are stored slowly,
+    /// Outputs of a tile. They are aligned because vectors that straddle two lines of the cache are stored slowly,
     /// and loaded again more slowly still.
     static TILE: RefCell<Floats> = RefCell::default();
 }
 
-/// Tokens from which on a product takes so long that memory needs not be asked for anything ahead.
+/// Number of tokens from which on a product takes so long that nothing needs to be prefetched.
 const MANY: usize = 32;
 
 /// The products of groups of rows, one behind the other, and `tokens` arranged rows `acts`, a few tokens at a time:
-/// `put(g, t, out)` gets the outputs of group g from token t on, `[tokens of this portion][rows]`. The bytes `ahead`
+/// `put(g, t, out)` gets the outputs of group g from token t on, `[tokens of this tile][rows]`. The bytes `ahead`
 /// bytes behind those in work are prefetched, past the end of the groups too; 0 leaves that to the processor.
 ///
 /// # Panics
@@ -214,7 +214,7 @@ pub fn multiply_groups(
             *tile = Floats::scratch(most);
         }
         for (g, group) in groups.chunks_exact(group_bytes.max(1)).enumerate() {
-            // From the second portion on, the group is in the cache.
+            // From the second tile on, the group is in the cache.
             let (mut first, mut ahead) = (0, ahead);
             for acts in acts.chunks(layout.tile * act_bytes) {
                 let tokens = acts.len() / act_bytes;

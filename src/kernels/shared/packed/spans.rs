@@ -37,7 +37,7 @@ impl Span {
         Span::of_bits(bits >> 1)
     }
 
-    /// The span of numbers whose magnitudes, as whole numbers, have these bits among them.
+    /// The span of numbers of which `bits` is the bitwise OR of the magnitudes, read as whole numbers.
     pub fn of_bits(bits: u64) -> Span {
         match bits {
             0 => Span { low: 0, high: 0 },

@@ -20,8 +20,8 @@ pub(crate) const BLOCK_BYTES: usize = BLOCK_CHUNKS * CHUNK_BYTES;
 pub enum CodeLayout {
     /// A row as the file has it: words of sixteen codes, `[chunk][stream]`.
     Words,
-    /// The same with the two bits of the codes apart: 16 bits say which columns are negative, the upper 16 which are on
-    /// the imaginary axis.
+    /// Words of sixteen codes with their two bits apart: 16 bits say which columns are negative, the upper 16 which are
+    /// on the imaginary axis.
     Planes,
     /// Sixteen rows, `[block of 64 columns][stream][chunk][row]`: in byte `b` of a row's four bytes bits `2f` and `2f +
     /// 1` are the code of column `4f + b`, so that four bytes side by side meet four activations side by side.

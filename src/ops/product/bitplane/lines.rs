@@ -30,7 +30,7 @@ impl Lines {
         Lines { isa, arena, kinds: Default::default() }
     }
 
-    /// The same of another matrix.
+    /// Empty lines of another matrix, for the same instruction set and in the same arena.
     pub fn of_another(&self) -> Lines {
         Lines::new(self.isa, self.arena.clone())
     }

@@ -93,7 +93,7 @@ impl WidelyLinear {
         &self.shape
     }
 
-    /// How its products are computed.
+    /// Arithmetic of its products: exact, or with 8-bit activations.
     pub fn path(&self) -> Path {
         self.path
     }

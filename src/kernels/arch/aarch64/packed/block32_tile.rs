@@ -54,7 +54,7 @@ unsafe fn act<P: Pair, B: Block32>(rows: Two<*const u8>, b: usize) -> Act<P> {
     }
 }
 
-/// As many tokens as there is room for in `out`, `N` pairs at most, whose arranged rows are `stride` bytes apart.
+/// Products of the tokens that `out` has room for, `N` pairs at most, whose arranged rows are `stride` bytes apart.
 ///
 /// # Safety
 /// The processor has the instructions of `P`; `check` has compared the lengths.

@@ -20,7 +20,7 @@ use crate::shared::packed::Layout;
 use crate::shared::packed::k_quants::ROWS;
 use crate::shared::packed::k_quants::of_16::{Layout16, Q3K, Q6K, at};
 
-/// All that a type needs.
+/// Kernels of a type: codes of 16 weights, and products of one token.
 trait Kernels: CodesOf16 + Once {}
 impl Kernels for Q6K {}
 impl Kernels for Q3K {}

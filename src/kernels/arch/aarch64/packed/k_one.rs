@@ -11,17 +11,17 @@ use super::lanes::{Acts, act_bytes, finish, start};
 use super::prefetch;
 use crate::shared::packed::k_quants::{BLOCK, CHAINS};
 
-/// A type's products of one token.
+/// GEMV kernel of a type: products of one token.
 pub(super) trait Once: Scaled {
     /// Scales of four rows of a block, as products take them.
     type Scales;
-    /// As many tokens one after another take fewer instructions than a tile.
+    /// Most tokens that take fewer instructions one after another than as a tile.
     const FEW: usize = 1;
     /// True if chains are taken without a loop. Where scales need half of the registers, the compiler would put them in
     /// memory.
     const UNROLLED: bool = true;
 
-    /// Those of rows `4 r .. 4 r + 4` of block `b`, and what the sums are multiplied by.
+    /// Scales of rows `4 r .. 4 r + 4` of block `b`, and the factors of the rows' sums.
     ///
     /// # Safety
     /// The processor has `SDOT`; the group has block `b` and rows `4 r .. 4 r + 4`.

@@ -72,7 +72,7 @@ pub(super) fn spread(scales: int8x16_t, at: [u8; 4]) -> int8x16_t {
     vqtbl1q_s8(scales, vaddq_u8(rows, places))
 }
 
-/// As many tokens as there is room for in `out`, [`TOKENS`] at most.
+/// Products of the tokens that `out` has room for, [`TOKENS`] at most.
 ///
 /// # Safety
 /// The processor has the instructions of `P`; `check` has compared the lengths.
@@ -172,7 +172,7 @@ unsafe fn minima<P: Pair>(mins: [int8x16_t; 2], sums: &Columns) -> Floats {
     }
 }
 
-/// Adds what a block gives to a chain of four rows and two tokens.
+/// Adds the terms of a block to the chains of four rows and two tokens.
 ///
 /// # Safety
 /// The processor has the instructions of `P`.

@@ -16,7 +16,7 @@ pub(super) fn store(out: &mut [f32], v: float32x4_t) {
     unsafe { vst1q_f32(out.as_mut_ptr(), v) }
 }
 
-/// Asks for the `bytes` bytes that lie `ahead` bytes behind `p`; 0 asks for nothing.
+/// Prefetches the `bytes` bytes that lie `ahead` bytes behind `p`; an `ahead` of 0: nothing.
 #[inline(always)]
 pub(super) fn prefetch(p: *const u8, bytes: usize, ahead: usize) {
     if ahead > 0 {

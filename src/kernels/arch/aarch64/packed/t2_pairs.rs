@@ -33,10 +33,10 @@ struct Pairs<const P: usize>([[[i8; 16]; P]; COLUMNS / 8]);
 impl<const P: usize> Pairs<P> {
     const EMPTY: Pairs<P> = Pairs([[[0; 16]; P]; COLUMNS / 8]);
 
-    /// Those of `columns` columns, a multiple of 16, of the tokens at `q`.
+    /// Pairs of `columns` columns, a multiple of 16, of the tokens at `q`.
     ///
     /// # Safety
-    /// They are readable.
+    /// The columns of all tokens are readable.
     #[inline]
     #[target_feature(enable = "neon")]
     unsafe fn fill(&mut self, q: &[[*const u8; 2]; P], columns: usize) {
@@ -114,7 +114,7 @@ fn pair<const P: usize>(tokens: usize) -> [[usize; 2]; P] {
     std::array::from_fn(|p| [2 * p, 2 * p + 1].map(|t| t.min(tokens - 1)))
 }
 
-/// As many tokens as there is room for in `out`, `P` pairs at most, and blocks with scales.
+/// Products of the tokens that `out` has room for, `P` pairs at most, with blocks that have scales.
 ///
 /// # Safety
 /// The processor has the features; `check` has compared the lengths.
@@ -169,7 +169,7 @@ fn two_words([a, b]: [u32; 2]) -> u64 {
     u64::from(a) | u64::from(b) << 32
 }
 
-/// As many tokens as there is room for in `out`, `P` pairs at most, and rows without block scales.
+/// Products of the tokens that `out` has room for, `P` pairs at most, with rows without block scales.
 ///
 /// # Safety
 /// The processor has the features; `check` has compared the lengths.

@@ -1,6 +1,6 @@
 //! One row of sums over four lines: what a product of one token is made of.
 //!
-//! Here every instruction has its place. From memory the rate hangs on the requests for lines in advance: each stands
+//! Here every instruction has its place. From memory the rate hangs on the prefetches: each stands
 //! behind the work on a field, at an address that is ready before its turn. Four of them in a row, or four that wait
 //! for the same address, bring two thirds of what they bring one by one (10 GB/s of 17 on Sapphire Rapids, where plain
 //! loads bring 16), and compilers move them together. With AVX2, whose registers are full of sums, words are loaded
@@ -30,8 +30,8 @@ static TO_TOP: [[u8; 16]; 2] = {
     tables
 };
 
-/// A request for line `$line` of those ahead, by the first-level cache or by the second, or none.
-macro_rules! ask {
+/// A prefetch of line `$line` at the distance, into the first-level cache or the second, or none.
+macro_rules! prefetch {
     (first, $line:literal) => {
         concat!("prefetcht0 [{next} + 64 * ", $line, "]\n")
     };
@@ -95,7 +95,7 @@ macro_rules! four {
 
 /// Field `$k` of a row of lines.
 macro_rules! field256 {
-    ($k:literal, $load:ident, $ask:ident) => {
+    ($k:literal, $load:ident, $prefetch:ident) => {
         concat!(
             "vbroadcastsd {c}, [{x} + 8 * ",
             $k,
@@ -108,22 +108,22 @@ macro_rules! field256 {
             four!($load, "160", "t1", "a5"),
             four!($load, "192", "t2", "a6"),
             four!($load, "224", "t3", "a7"),
-            ask!($ask, $k),
+            prefetch!($prefetch, $k),
         )
     };
 }
 
 macro_rules! rows256 {
-    ($ask:ident, $acc:ident, $lines:ident, $quads:ident, $coefs:ident, $ahead:ident, $mask:ident) => {{
+    ($prefetch:ident, $acc:ident, $lines:ident, $quads:ident, $coefs:ident, $ahead:ident, $mask:ident) => {{
         let [[a0, a1], [a2, a3], [a4, a5], [a6, a7]] = $acc;
         asm!(
             "2:",
             "vbroadcasti128 {to_top}, [{tables}]",
-            field256!("0", by_table, $ask),
-            field256!("1", doubled, $ask),
+            field256!("0", by_table, $prefetch),
+            field256!("1", doubled, $prefetch),
             "vbroadcasti128 {to_top}, [{tables} + 16]",
-            field256!("2", by_table, $ask),
-            field256!("3", plain, $ask),
+            field256!("2", by_table, $prefetch),
+            field256!("3", plain, $prefetch),
             next!(),
             p = inout(reg) $lines => _,
             next = inout(reg) $lines.wrapping_byte_add($ahead) => _,
@@ -206,7 +206,7 @@ macro_rules! eight {
 
 /// Field `$k`, from bit `$at` on, of a row of lines.
 macro_rules! field512 {
-    ($k:literal, $at:tt, $ask:ident) => {
+    ($k:literal, $at:tt, $prefetch:ident) => {
         concat!(
             "vbroadcastsd {c}, [{x} + 8 * ",
             $k,
@@ -215,13 +215,13 @@ macro_rules! field512 {
             eight!($at, "w1", "t1", "a1"),
             eight!($at, "w2", "t2", "a2"),
             eight!($at, "w3", "t3", "a3"),
-            ask!($ask, $k),
+            prefetch!($prefetch, $k),
         )
     };
 }
 
 macro_rules! rows512 {
-    ($ask:ident, $acc:ident, $lines:ident, $quads:ident, $coefs:ident, $ahead:ident, $mask:ident) => {{
+    ($prefetch:ident, $acc:ident, $lines:ident, $quads:ident, $coefs:ident, $ahead:ident, $mask:ident) => {{
         let [a0, a1, a2, a3] = $acc;
         asm!(
             "2:",
@@ -229,10 +229,10 @@ macro_rules! rows512 {
             "vmovdqu64 {w1}, [{p} + 64]",
             "vmovdqu64 {w2}, [{p} + 128]",
             "vmovdqu64 {w3}, [{p} + 192]",
-            field512!("0", "0", $ask),
-            field512!("1", "16", $ask),
-            field512!("2", "32", $ask),
-            field512!("3", "48", $ask),
+            field512!("0", "0", $prefetch),
+            field512!("1", "16", $prefetch),
+            field512!("2", "32", $prefetch),
+            field512!("3", "48", $prefetch),
             next!(),
             p = inout(reg) $lines => _,
             next = inout(reg) $lines.wrapping_byte_add($ahead) => _,

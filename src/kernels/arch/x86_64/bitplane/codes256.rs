@@ -16,9 +16,10 @@ const fn order(lower: [u8; 4], upper: [u8; 4]) -> [u8; 32] {
     out
 }
 
-/// Byte `g` of a plane belongs to the weights from `8 g` on. Here two of them, `g` and `g + 4`, share a quadword.
+/// Order of the bytes of a plane, byte `g` of which belongs to the weights from `8 g` on: bytes `g` and `g + 4` share a
+/// quadword.
 static TWO_CODES: [u8; 32] = order([0, 4, 1, 5], [2, 6, 3, 7]);
-/// Here each will have one of its own.
+/// Order of the bytes of a plane where each byte gets a quadword of its own.
 static ONE_CODE: [u8; 32] = order([0, 1, 4, 5], [2, 3, 6, 7]);
 
 #[inline]

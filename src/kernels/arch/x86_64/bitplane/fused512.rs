@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::super::packed::{Ahead, with_ahead};
+use super::super::packed::{PrefetchDistance, with_prefetch};
 use super::rows512::{Sink, Tables, walk};
 use super::{lut, packed512, sums};
 use crate::shared::bitplane::packed::PackedRows;
@@ -65,13 +65,18 @@ unsafe fn products<const B: usize, P: Product>(rows: &PlaneRows<'_>, acts: &[u8]
 pub(super) unsafe fn packed_floats(rows: &PackedRows<'_>, acts: &[u8], out: &mut [f32]) {
     let ahead = rows.ahead;
     // SAFETY: the caller says that the processor has the instructions and the lengths fit.
-    unsafe { by_width!(rows.width, B => with_ahead!(ahead => packed_products::<B, _>(rows, acts, out, ahead))) }
+    unsafe { by_width!(rows.width, B => with_prefetch!(ahead => packed_products::<B, _>(rows, acts, out, ahead))) }
 }
 
 /// # Safety
 /// The processor has these features; `out` has a place for each row, and `acts` all blocks of a row.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni,avx2,fma,f16c")]
-unsafe fn packed_products<const B: usize, A: Ahead>(rows: &PackedRows<'_>, acts: &[u8], out: &mut [f32], ahead: A) {
+unsafe fn packed_products<const B: usize, A: PrefetchDistance>(
+    rows: &PackedRows<'_>,
+    acts: &[u8],
+    out: &mut [f32],
+    ahead: A,
+) {
     for (i, out) in out.chunks_mut(BATCH).enumerate() {
         // SAFETY: `out` has one place for each row that is there, and the activations have all blocks; at most `BATCH`
         // products are stored, under a mask of as many bits.

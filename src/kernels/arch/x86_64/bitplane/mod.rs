@@ -115,7 +115,7 @@ pub(crate) fn multiply(isa: Isa, rows: &PlaneRows<'_>, form: Arrangement, acts: 
     unsafe { tiled(rows, rows.columns, look_up, tile, all, out) }
 }
 
-/// The same of packed rows.
+/// The products of packed rows.
 ///
 /// # Panics
 /// When lengths do not fit, or `isa` does not include AVX2.

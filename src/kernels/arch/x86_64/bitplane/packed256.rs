@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::PAIR;
 use super::codes256::codes;
 use super::lut::{Fixed, fixed, odd_group};
-use super::packed512::{FLIP, Run, ask_tables};
+use super::packed512::{FLIP, Run, prefetch_tables};
 use super::rows256::{Floats, Sink, Tables, Words, fixed_point, halves};
 use crate::shared::bitplane::packed::{Kind, LINE, PackedRows, Shape, entries};
 use crate::shared::bitplane::{Arrangement, PlaneRows};
@@ -157,7 +157,7 @@ fn table<const B: usize, S: Sink>(rows: &PackedRows<'_>, row: usize, group: usiz
     tables
 }
 
-/// Hands the blocks of row `row` to `sink`, and asks for the memory that lies `ahead` bytes behind.
+/// Hands the blocks of row `row` to `sink`, and prefetches at the distance `ahead` behind them.
 ///
 /// # Safety
 /// The processor has AVX2, FMA and F16C. The rows have this one, of width `B`, and the sink has room for its blocks.
@@ -171,7 +171,7 @@ unsafe fn walk<const B: usize, S: Sink>(rows: &PackedRows<'_>, row: usize, sink:
             let run = Run::new::<B>(rows, row, group);
             let table = table::<B, S>(rows, row, group);
             for first in (0..blocks).step_by(4) {
-                ask_tables::<B, 1>(rows, (row, group), first / 4, rows.ahead);
+                prefetch_tables::<B, 1>(rows, (row, group), first / 4, rows.ahead);
                 let here = (blocks - first).min(4);
                 let [lower, upper] = [0, 32].map(|half| {
                     let line = |data: *const u8, i: usize| _mm256_loadu_si256(data.add(i * PAIR * LINE + half).cast());
@@ -185,7 +185,7 @@ unsafe fn walk<const B: usize, S: Sink>(rows: &PackedRows<'_>, row: usize, sink:
                 });
                 let codes = lower.into_iter().zip(upper).take(here).enumerate();
                 for (k, (lower, upper)) in codes {
-                    run.ask::<B, 1>(first / 4, k, rows.ahead);
+                    run.prefetch::<B, 1>(first / 4, k, rows.ahead);
                     sink.block::<B>(&table, group * blocks + first + k, [lower, upper]);
                 }
             }

@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::super::packed::{Ahead, Never};
+use super::super::packed::{NoPrefetch, PrefetchDistance};
 use super::codes512::codes;
 use super::lut::{Fixed, fixed, odd_group};
 use super::rows512::{Sink, Tables, Walk, tables};
@@ -105,13 +105,13 @@ impl Run {
         four::<B>(nibbles, two_bits)
     }
 
-    /// Asks for share `k` of four of the lines so far behind those of blocks `4 i` to `4 i + 3` of a pair of rows,
-    /// whose first one this is, where `R` is 2. Where it is 1, the first row asks in order for as many lines as if all
-    /// of the first half of the pair were its own, and the second one for those of the other half: where each asked for
-    /// its own, every other line, codes of 8 bits came at 9.8 instead of 14.0 billions per second. All but `i` should
-    /// be known when it is compiled.
+    /// Prefetches share `k` of four of the lines at distance `ahead` behind blocks `4 i` to `4 i + 3` of a pair of
+    /// rows, whose first one this is, where `R` is 2. Where `R` is 1, the first row prefetches the first half of the
+    /// lines of the pair in order, and the second row the other half: where each row prefetched its own, every other
+    /// line, codes of 8 bits came at 9.8 instead of 14.0 billions per second. All but `i` should be known when it is
+    /// compiled.
     #[inline(always)]
-    pub(super) fn ask<const B: usize, const R: usize>(&self, i: usize, k: usize, ahead: impl Ahead) {
+    pub(super) fn prefetch<const B: usize, const R: usize>(&self, i: usize, k: usize, ahead: impl PrefetchDistance) {
         let line = |data: *const u8, per_row: usize, j: usize| {
             let line = if R == PAIR { i * PAIR * per_row + j } else { (self.second * self.fours + i) * per_row + j };
             let pair = data.wrapping_sub(self.second * LINE);
@@ -136,13 +136,13 @@ impl Run {
     }
 }
 
-/// Asks for line `i` of those that lie so far behind the tables of a group of `R` rows, as long as there are as many.
+/// Prefetches line `i` at distance `ahead` behind the tables of a group of `R` rows, if the tables have as many lines.
 #[inline(always)]
-pub(super) fn ask_tables<const B: usize, const R: usize>(
+pub(super) fn prefetch_tables<const B: usize, const R: usize>(
     rows: &PackedRows<'_>,
     (row, group): (usize, usize),
     i: usize,
-    ahead: impl Ahead,
+    ahead: impl PrefetchDistance,
 ) {
     let per_row = (2 * entries(B)).div_ceil(LINE);
     if i < R * per_row {
@@ -154,7 +154,7 @@ pub(super) fn ask_tables<const B: usize, const R: usize>(
 /// The table of a group of a row.
 ///
 /// # Safety
-/// It is there.
+/// The row has the table: `row` and `group` are in range.
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub(super) unsafe fn table<const B: usize>(rows: &PackedRows<'_>, row: usize, group: usize) -> Tables {
@@ -185,13 +185,13 @@ pub(super) unsafe fn table<const B: usize>(rows: &PackedRows<'_>, row: usize, gr
 /// Bits by which the upper bytes of fixed point differ in memory.
 pub(super) const FLIP: u8 = 0x80;
 
-/// Hands the blocks of row `row` to `sink`, and asks for the memory so far behind.
+/// Hands the blocks of row `row` to `sink`, and prefetches at the distance `ahead` behind them.
 ///
 /// # Safety
 /// AVX-512 with VNNI, VBMI and GFNI. The rows have this one, of width `B`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni,avx2,fma,f16c")]
-pub(super) unsafe fn walk<const B: usize, S: Sink, A: Ahead>(
+pub(super) unsafe fn walk<const B: usize, S: Sink, A: PrefetchDistance>(
     rows: &PackedRows<'_>,
     row: usize,
     sink: &mut S,
@@ -204,9 +204,9 @@ pub(super) unsafe fn walk<const B: usize, S: Sink, A: Ahead>(
             let (run, table) = (Run::new::<B>(rows, row, group), flipped::<S>(table::<B>(rows, row, group)));
             let first = group * blocks;
             for i in 0..blocks / 4 {
-                ask_tables::<B, 1>(rows, (row, group), i, ahead);
+                prefetch_tables::<B, 1>(rows, (row, group), i, ahead);
                 for (k, codes) in run.four::<B>(i, true).into_iter().enumerate() {
-                    run.ask::<B, 1>(i, k, ahead);
+                    run.prefetch::<B, 1>(i, k, ahead);
                     sink.block::<B>(&table, first + 4 * i + k, codes);
                 }
             }
@@ -244,7 +244,7 @@ impl Walk for PackedRows<'_> {
 
     unsafe fn walk<S: Sink>(&self, row: usize, sink: &mut S) -> f32 {
         // SAFETY: `Walk::walk` asks that the processor has the instructions and that the row is there.
-        unsafe { by_width!(self.width, B => walk::<B, S, _>(self, row, sink, Never)) }
+        unsafe { by_width!(self.width, B => walk::<B, S, _>(self, row, sink, NoPrefetch)) }
         self.scales[row]
     }
 }

@@ -6,8 +6,8 @@
 
 use std::arch::x86_64::*;
 
-use super::super::packed::{Ahead, with_ahead};
-use super::packed512::{Run, ask_tables, table};
+use super::super::packed::{PrefetchDistance, with_prefetch};
+use super::packed512::{Run, prefetch_tables, table};
 use super::rows512::Tables;
 use super::sums;
 use crate::shared::bitplane::Arrangement;
@@ -27,7 +27,7 @@ pub(crate) unsafe fn multiply(rows: &PackedRows<'_>, acts: &[u8], tokens: usize,
     let ahead = rows.ahead;
     if tokens == 1 {
         // SAFETY: the caller says that the processor has the instructions and the lengths fit.
-        return unsafe { by_width!(rows.width, B => with_ahead!(ahead => one::<B, _>(rows, acts, out, ahead))) };
+        return unsafe { by_width!(rows.width, B => with_prefetch!(ahead => one::<B, _>(rows, acts, out, ahead))) };
     }
     let stride = Arrangement::Bytes.act_bytes(rows.shape.columns);
     for first in (0..tokens).step_by(AT_ONCE) {
@@ -61,7 +61,7 @@ struct Some<'a> {
 /// The processor has these features; rows have `B` planes, `acts` is one arranged row, and `out` has a place for each
 /// row.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni,avx2,fma,f16c")]
-unsafe fn one<const B: usize, A: Ahead>(rows: &PackedRows<'_>, acts: &[u8], out: &mut [f32], ahead: A) {
+unsafe fn one<const B: usize, A: PrefetchDistance>(rows: &PackedRows<'_>, acts: &[u8], out: &mut [f32], ahead: A) {
     let scales = rows.scales.chunks(BATCH);
     let acts = [acts.as_ptr()];
     for ((i, out), scales) in out.chunks_mut(BATCH).enumerate().zip(scales) {
@@ -116,14 +116,14 @@ unsafe fn several<const B: usize, const T: usize>(rows: &PackedRows<'_>, some: &
     }
 }
 
-/// Lanes of `R` rows and `T` tokens that are left to be added; asks for the memory so far behind the rows.
+/// Lanes of `R` rows and `T` tokens that are left to be added; prefetches at the distance `ahead` behind the rows.
 ///
 /// # Safety
 /// The processor has these features; rows have `B` planes, rows `row .. row + R` are there, a last single one with
 /// zeros at its side, and each of `acts` points at an arranged row.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni,avx2,fma,f16c")]
-unsafe fn lanes_of<const B: usize, const R: usize, const T: usize, A: Ahead>(
+unsafe fn lanes_of<const B: usize, const R: usize, const T: usize, A: PrefetchDistance>(
     rows: &PackedRows<'_>,
     row: usize,
     acts: [*const u8; T],
@@ -147,9 +147,9 @@ unsafe fn lanes_of<const B: usize, const R: usize, const T: usize, A: Ahead>(
                 for r in 0..R {
                     codes[r] = run[r].four::<B>(i, true);
                 }
-                ask_tables::<B, R>(rows, (row, group), i, ahead);
+                prefetch_tables::<B, R>(rows, (row, group), i, ahead);
                 for k in 0..4 {
-                    run[0].ask::<B, R>(i, k, ahead);
+                    run[0].prefetch::<B, R>(i, k, ahead);
                     block::<B, R, T>(&tables, &codes, k, acts, place, &mut lanes);
                 }
                 place = place.after(4);

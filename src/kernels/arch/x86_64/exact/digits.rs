@@ -23,7 +23,7 @@ pub(super) fn balanced(x: __m512i) -> __m512i {
     _mm512_xor_si512(_mm512_add_epi32(x, half), half)
 }
 
-/// Which bits values have among them: what decides their unit.
+/// Bits that some of the values have set: they decide the unit.
 #[derive(Clone, Copy)]
 pub(super) struct Bits {
     /// Bits of values below 64, in units of 2^-24.

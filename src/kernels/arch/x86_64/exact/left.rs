@@ -18,7 +18,7 @@ pub const fn stride(k: usize) -> usize {
 #[derive(Clone, Copy)]
 pub struct Row {
     pub unit: f32,
-    /// In units.
+    /// Norm of the row, in units.
     pub norm: f32,
     /// `None`: the row has none, but zeros.
     pub digits: Option<usize>,
@@ -42,7 +42,7 @@ pub unsafe fn put(x: &[f32], to: *mut u8) -> Row {
     let unit = _mm512_cvtss_f32(bits.units());
     // What follows the digits, and is read with them.
     let rest = DIGITS * 16 * sixteens.len();
-    // SAFETY: the caller has room for a row, which begins with so many bytes of digits.
+    // SAFETY: the caller has room for a row, `stride(k)` bytes, which begins with `rest` bytes of digits.
     unsafe { to.add(rest).write_bytes(0, stride(k) - rest) };
     let Some(digits) = digits(greatest / unit) else {
         // SAFETY: as before.

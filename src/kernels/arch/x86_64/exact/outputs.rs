@@ -16,7 +16,7 @@ pub const CELLS: usize = 128;
 const UNIT: f32 = 1.0 / (1u32 << 24) as f32;
 /// A row's probabilities may add up to this; bounds are for 2.
 const TOTAL: f32 = 1.5;
-/// Values of a lane up to so many units: times all probabilities, 2^25 of theirs at most, that is 2^53.
+/// Greatest value of a lane, in units: times all probabilities, at most 2^25 of their units, that is 2^53.
 const EXACT: f32 = (1u32 << 28) as f32;
 
 /// A row's probabilities as far as they were seen.

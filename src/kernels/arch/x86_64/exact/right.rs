@@ -38,7 +38,7 @@ pub struct Words<'a> {
 #[repr(C, align(64))]
 pub struct Lanes {
     pub units: [f32; LANES],
-    /// In units.
+    /// Norms of the lanes, in their units.
     pub norms: [f32; LANES],
     /// Magnitudes.
     pub greatest: [f32; LANES],

@@ -12,7 +12,7 @@ use crate::{Isa, Level};
 /// Most elements of a key or value: sums of products of bytes stay below 2^27.
 const ELEMENTS: usize = 1024;
 
-/// True if there are tiles for heads of so many elements.
+/// True if there are tiles for keys of `key` elements and values of `value` elements.
 pub fn fits(isa: Isa, key: usize, value: usize) -> bool {
     let size = |n: usize, unit: usize| (unit..=ELEMENTS).contains(&n) && n.is_multiple_of(unit);
     isa.has(Level::Amx) && size(key, 16) && size(value, LANES)
@@ -42,7 +42,8 @@ impl Queries {
     }
 
     /// Scores of some rows, and of their neighbours as it happens, for the keys of a tile, of which `there` were
-    /// stored: row r from `out[r * stride]` on. Sets the mark of a row whose scores are not the right ones.
+    /// stored: row r from `out[r * stride]` on. Sets `open[r]` where the tiles cannot tell the bits of a score of row
+    /// r: the caller computes that row in the order of the definition.
     ///
     /// # Panics
     /// When a slice is too short.
@@ -77,7 +78,7 @@ impl Outputs {
     /// Zeros.
     ///
     /// # Panics
-    /// When there are no tiles for values of so many elements ([`fits`]).
+    /// When there are no tiles for values of `lanes` elements ([`fits`]).
     pub fn new(isa: Isa, rows: usize, lanes: usize) -> Outputs {
         assert!(fits(isa, 16, lanes));
         Outputs { inner: outputs::Outputs::new(rows, lanes), lanes, rows }
@@ -110,7 +111,8 @@ impl Outputs {
         unsafe { self.inner.add::<Hardware>(values, forms, there, p, rows, seen) }
     }
 
-    /// Outputs of a row; false where they are not the right ones.
+    /// Writes the outputs of a row, `[lanes]`. False where the tiles cannot tell their bits: the caller computes the
+    /// row in the order of the definition.
     ///
     /// # Panics
     /// When the output has another length.

@@ -16,16 +16,16 @@ use crate::shared::packed::nested::layouts_of_nested;
 
 impl DotSet for Avx512 {
     const IN_REGISTERS: bool = true;
-    const ASKS: usize = 8 * VECTORS;
+    const PREFETCHES: usize = 8 * VECTORS;
 
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-    unsafe fn one_dot<C: ByteCodes>(codes: &[__m512i; 8], record: *const u8, ask: impl Fn(usize)) -> __m512i {
+    unsafe fn one_dot<C: ByteCodes>(codes: &[__m512i; 8], record: *const u8, prefetch: impl Fn(usize)) -> __m512i {
         // SAFETY: a record has eight dwords of activations and its start at byte 36.
         unsafe {
             let mut sum = Zmm::broadcast(record.add(36));
             for (k, codes) in codes.iter().enumerate() {
-                ask(k);
+                prefetch(k);
                 sum = _mm512_dpbusd_epi32(sum, *codes, Zmm::broadcast(record.add(4 * k)));
             }
             sum
@@ -40,7 +40,7 @@ impl<const T: usize> Dot<T> for Avx512 {
         codes: *const u8,
         record: *const u8,
         stride: usize,
-        ask: impl Fn(usize),
+        prefetch: impl Fn(usize),
     ) -> [[__m512i; VECTORS]; T] {
         let mut sums = [[_mm512_setzero_si512(); VECTORS]; T];
         for (t, sums) in sums.iter_mut().enumerate() {
@@ -51,7 +51,7 @@ impl<const T: usize> Dot<T> for Avx512 {
                 for g in 0..8 {
                     let y = Zmm::broadcast(record.add(4 * g));
                     for (v, sum) in sums.iter_mut().enumerate() {
-                        ask(VECTORS * g + v);
+                        prefetch(VECTORS * g + v);
                         let codes = Zmm::load(codes.add(size_of::<Codes<Zmm>>() / 8 * g + 64 * v));
                         *sum = _mm512_dpbusd_epi32(*sum, codes, y);
                     }

@@ -55,7 +55,7 @@ pub fn round(sums: [__m512d; 2], errors: [__m512d; 2], unit: f64, units: &[f64; 
 /// Level l is tile 2 + l.
 ///
 /// # Safety
-/// So many limbs are there, and the levels are cleared or in work.
+/// There are `X` limbs of the tokens and `W` of the weights, and the levels are cleared or in work.
 #[inline(always)]
 pub unsafe fn columns<T: Tiles, const W: usize, const X: usize>(
     t: &mut T,

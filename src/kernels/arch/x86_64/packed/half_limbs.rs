@@ -146,7 +146,7 @@ fn sixteen(halves: &[[u8; 2]]) -> __m256i {
             &padded
         }
     };
-    // SAFETY: sixteen halves.
+    // SAFETY: sixteen f16 values.
     unsafe { _mm256_loadu_si256(from.as_ptr().cast()) }
 }
 
@@ -264,7 +264,7 @@ impl Weights {
     /// units.
     ///
     /// # Safety
-    /// AVX-512 F and BW; so many quads of words, and room for the planes of whole steps, aligned to 64 bytes.
+    /// AVX-512 F and BW; whole quads of words, and room for the planes of whole steps, aligned to 64 bytes.
     #[target_feature(enable = "avx512f,avx512bw")]
     pub unsafe fn expand<const L: usize>(&self, words: &[u8], planes: *mut u8, norms: &mut [[f64; HALF]; 2]) {
         let quads = words.len() / QUAD;

@@ -133,7 +133,7 @@ unsafe fn multiply_in<T: Tiles>(
     }
 }
 
-/// Asks for bytes behind `p`, which need not be there.
+/// Prefetches bytes behind `p`, which need not be there.
 #[inline(always)]
 fn prefetch(p: *const u8, bytes: std::ops::Range<usize>) {
     for at in bytes.step_by(ROW) {
@@ -250,7 +250,7 @@ impl<'a, T: Tiles> Product<'a, T> {
                             block,
                             sums: sums.add((2 * tile + half) * 2 * SUMS),
                         };
-                        // The part of the next block's words, or of the next group's, that is asked for meanwhile.
+                        // The part of the next block's words, or of the next group's, that is prefetched meanwhile.
                         let part = |i: usize| words.len() / ROW * i / (2 * tiles) * ROW;
                         let (from, to) = (part(2 * tile + half), part(2 * tile + half + 1));
                         let coming = (words.as_ptr().wrapping_add(words.len() + from), to - from);
@@ -270,10 +270,10 @@ impl<'a, T: Tiles> Product<'a, T> {
         }
     }
 
-    /// One tile of levels over all steps of a block, to `next`; `done` is settled meanwhile, and `coming` asked for.
+    /// One tile of levels over all steps of a block, to `next`; `done` is settled meanwhile, and `coming` prefetched.
     ///
     /// # Safety
-    /// AVX-512; planes of so many steps, and room for levels and sums.
+    /// AVX-512; planes of `steps` steps, and room for levels and sums.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     unsafe fn tile<const W: usize, const X: usize>(

@@ -59,13 +59,13 @@ impl<const T: usize> Parts<T> for Avx512 {
         codes: &[__m512i; 8],
         y: *const u8,
         stride: usize,
-        ask: impl Fn(usize),
+        prefetch: impl Fn(usize),
     ) -> [__m512i; T] {
         // SAFETY: the caller's processor and activations.
         unsafe {
             let mut sums = [Zmm::dwords(0); T];
             for (t, sum) in sums.iter_mut().enumerate() {
-                *sum = chain_sum::<Zmm, CORRECTED>(scales, codes, y.add(stride * t), &ask);
+                *sum = chain_sum::<Zmm, CORRECTED>(scales, codes, y.add(stride * t), &prefetch);
             }
             sums
         }
@@ -160,7 +160,7 @@ impl<const T: usize> Chains<T> for Avx512 {
         codes: &[__m512i; 8],
         y: *const u8,
         stride: usize,
-        ask: impl Fn(usize),
+        prefetch: impl Fn(usize),
     ) -> [__m512i; T] {
         let shift = _mm_cvtsi32_si128(C::SHIFT as i32);
         let mut sums = [header.start; T];
@@ -171,10 +171,10 @@ impl<const T: usize> Chains<T> for Avx512 {
                     let y = y.add(stride * t + 8 * p);
                     (Zmm::broadcast(y), Zmm::broadcast(y.add(4)))
                 };
-                ask(2 * p);
+                prefetch(2 * p);
                 // The sum of the odd unit goes to the high half, with the bias for the low one below it.
                 let sums = _mm512_dpbusd_epi32(_mm512_set1_epi32(C::BIAS >> C::SHIFT), *odd, y1);
-                ask(2 * p + 1);
+                prefetch(2 * p + 1);
                 let sums = _mm512_dpbusd_epi32(_mm512_sll_epi32(sums, shift), *even, y0);
                 *acc = dpwssd(*acc, sums, *scales);
             }

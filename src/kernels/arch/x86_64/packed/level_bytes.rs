@@ -14,7 +14,7 @@ use trine_formats::types::{Part, info};
 use super::super::grouped::GroupStep;
 use super::levels::{self, Levels, UNITS, layouts_of_levels};
 use super::zmm::Zmm;
-use super::{Ahead, with_ahead};
+use super::{PrefetchDistance, with_prefetch};
 use crate::Isa;
 use crate::arch::x86_64::rows::chains::Acts;
 use crate::arch::x86_64::rows::lanes::{Lanes, unroll};
@@ -207,14 +207,14 @@ impl Unit {
         &self,
         start: *const u8,
         q: *const u8,
-        ask: impl Fn(usize),
+        prefetch: impl Fn(usize),
     ) -> __m512i {
         // SAFETY: as the caller says.
         unsafe {
             let mut sum = Zmm::broadcast(start);
             unroll!(K in [0 1 2 3 4 5 6 7] {
                 if (FIRST..END).contains(&K) {
-                    ask(K);
+                    prefetch(K);
                     sum = _mm512_dpbusd_epi32(sum, self.levels[K], Zmm::broadcast(q.add(4 * K)));
                 }
             });
@@ -227,17 +227,17 @@ impl Unit {
     /// # Safety
     /// `y` is a block of arranged activations, of which this is unit `j`.
     #[inline(always)]
-    unsafe fn add<C: Levels>(&self, isum: __m512i, y: *const u8, j: usize, ask: impl Fn(usize) + Copy) -> __m512i {
+    unsafe fn add<C: Levels>(&self, isum: __m512i, y: *const u8, j: usize, prefetch: impl Fn(usize) + Copy) -> __m512i {
         // SAFETY: as the caller says.
         unsafe {
             let q = y.add(32 * j);
             if C::OF_16 {
                 let starts = y.add(STARTS_OF_16 + 8 * j);
-                let first = _mm512_mullo_epi32(self.dot::<0, 4>(starts, q, ask), self.scales[0]);
-                let second = _mm512_mullo_epi32(self.dot::<4, 8>(starts.add(4), q, ask), self.scales[1]);
+                let first = _mm512_mullo_epi32(self.dot::<0, 4>(starts, q, prefetch), self.scales[0]);
+                let second = _mm512_mullo_epi32(self.dot::<4, 8>(starts.add(4), q, prefetch), self.scales[1]);
                 _mm512_add_epi32(isum, _mm512_add_epi32(first, second))
             } else {
-                let sum = self.dot::<0, 8>(y.add(STARTS_OF_32 + 4 * j), q, ask);
+                let sum = self.dot::<0, 8>(y.add(STARTS_OF_32 + 4 * j), q, prefetch);
                 _mm512_add_epi32(isum, _mm512_mullo_epi32(sum, self.scales[0]))
             }
         }
@@ -248,10 +248,10 @@ impl Unit {
     /// # Safety
     /// As [`Unit::add`].
     #[inline(always)]
-    unsafe fn each(&self, sum: __m512, d: __m512, y: *const u8, j: usize, ask: impl Fn(usize)) -> __m512 {
+    unsafe fn each(&self, sum: __m512, d: __m512, y: *const u8, j: usize, prefetch: impl Fn(usize)) -> __m512 {
         // SAFETY: as the caller says.
         unsafe {
-            let isum = self.dot::<0, 8>(y.add(STARTS_OF_32 + 4 * j), y.add(32 * j), ask);
+            let isum = self.dot::<0, 8>(y.add(STARTS_OF_32 + 4 * j), y.add(32 * j), prefetch);
             Zmm::step(sum, _mm512_mul_ps(d, _mm512_cvtepi32_ps(self.scales[0])), isum)
         }
     }
@@ -265,7 +265,7 @@ pub(super) fn multiply<C: Levels>(call: Call<'_>) {
         // SAFETY: `check` has seen the proof of these instructions and compared all lengths, and no portion has more than `TILE` tokens.
         unsafe {
             match out.len() / ROWS {
-                1 => with_ahead!(ahead => one::<C>(group.as_ptr(), acts, ahead, out)),
+                1 => with_prefetch!(ahead => one::<C>(group.as_ptr(), acts, ahead, out)),
                 _ => many::<C>(group.as_ptr(), acts, ahead, out),
             }
         }
@@ -277,7 +277,7 @@ pub(super) fn multiply<C: Levels>(call: Call<'_>) {
 /// # Safety
 /// The processor has these instructions; the group and the token's activations are readable, `out` has 16 floats.
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni,avx512vbmi")]
-unsafe fn one<C: Levels>(w: *const u8, acts: Acts, ahead: impl Ahead, out: &mut [f32]) {
+unsafe fn one<C: Levels>(w: *const u8, acts: Acts, ahead: impl PrefetchDistance, out: &mut [f32]) {
     let lookup = Lookup::new::<C, RAISED>();
     let mut sum = _mm512_setzero_ps();
     for b in 0..acts.blocks {
@@ -290,10 +290,10 @@ unsafe fn one<C: Levels>(w: *const u8, acts: Acts, ahead: impl Ahead, out: &mut 
             for j in 0..UNITS {
                 let unit = Unit::new::<C>(lookup, block, j);
                 let from = block.wrapping_add(C::BYTES_OF_GROUP / UNITS * j);
-                let ask = |k| ahead.share(from, const { C::BYTES_OF_GROUP.div_ceil(UNITS) }, k, 8);
+                let prefetch = |k| ahead.share(from, const { C::BYTES_OF_GROUP.div_ceil(UNITS) }, k, 8);
                 match C::STEP {
-                    GroupStep::Each => sum = unit.each(sum, d, y, j, ask),
-                    _ => isum = unit.add::<C>(isum, y, j, ask),
+                    GroupStep::Each => sum = unit.each(sum, d, y, j, prefetch),
+                    _ => isum = unit.add::<C>(isum, y, j, prefetch),
                 }
             }
             if C::STEP != GroupStep::Each {

@@ -84,7 +84,7 @@ pub(super) trait Levels {
         17..=32 => 5,
         _ => 8,
     };
-    /// Where the codes begin.
+    /// Offset of the codes in a block of a group, bytes.
     const CODES: usize = Self::SCALES + 64 * Self::SCALE_LINES;
     /// Bytes of a block of a group.
     const BYTES_OF_GROUP: usize = Self::CODES + 64 * Self::UNIT_LINES * UNITS;

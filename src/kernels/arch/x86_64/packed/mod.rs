@@ -1,6 +1,6 @@
 //! Kernels of the packed layouts.
 
-pub(in crate::arch::x86_64) use crate::arch::x86_64::ahead::{Ahead, Never, with_ahead};
+pub(in crate::arch::x86_64) use crate::arch::x86_64::ahead::{NoPrefetch, PrefetchDistance, with_prefetch};
 use crate::shared::packed::{Layout, dword};
 
 mod avx2;

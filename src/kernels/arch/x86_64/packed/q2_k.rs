@@ -7,7 +7,7 @@
 use std::arch::x86_64::*;
 
 use super::zmm::{Zmm, dpwssd};
-use super::{Ahead, with_ahead};
+use super::{PrefetchDistance, with_prefetch};
 use crate::arch::x86_64::rows::lanes::Lanes;
 use crate::arch::x86_64::rows::q2_k::Head;
 use crate::proof::{Avx512, Proof};
@@ -29,14 +29,14 @@ fn multiply(call: Call<'_>) {
         unsafe {
             match out.len() / ROWS {
                 0 => {}
-                1 => with_ahead!(ahead => tile::<1>(group, y, act, ahead, out)),
-                2 => with_ahead!(ahead => tile::<2>(group, y, act, ahead, out)),
-                3 => with_ahead!(ahead => tile::<3>(group, y, act, ahead, out)),
-                4 => with_ahead!(ahead => tile::<4>(group, y, act, ahead, out)),
-                5 => with_ahead!(ahead => tile::<5>(group, y, act, ahead, out)),
-                6 => with_ahead!(ahead => tile::<6>(group, y, act, ahead, out)),
-                7 => with_ahead!(ahead => tile::<7>(group, y, act, ahead, out)),
-                _ => with_ahead!(ahead => tile::<8>(group, y, act, ahead, out)),
+                1 => with_prefetch!(ahead => tile::<1>(group, y, act, ahead, out)),
+                2 => with_prefetch!(ahead => tile::<2>(group, y, act, ahead, out)),
+                3 => with_prefetch!(ahead => tile::<3>(group, y, act, ahead, out)),
+                4 => with_prefetch!(ahead => tile::<4>(group, y, act, ahead, out)),
+                5 => with_prefetch!(ahead => tile::<5>(group, y, act, ahead, out)),
+                6 => with_prefetch!(ahead => tile::<6>(group, y, act, ahead, out)),
+                7 => with_prefetch!(ahead => tile::<7>(group, y, act, ahead, out)),
+                _ => with_prefetch!(ahead => tile::<8>(group, y, act, ahead, out)),
             }
         }
     }
@@ -57,26 +57,32 @@ fn scales(head: &Head<Zmm>) -> ([__m512i; 8], __m512i) {
 }
 
 /// Adds the groups of the lower two planes of a set to the integer. `y`: the quants of the first.
-/// `ask(c)` is called eight times on the way.
+/// `prefetch(c)` is called eight times on the way.
 ///
 /// # Safety
 /// The processor has these features; two groups of 16 quants are readable at `y`, the second 32 bytes after the first.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-unsafe fn add_pair(acc: __m512i, lines: &[__m512i; 4], scales: __m512i, y: *const u8, ask: impl Fn(usize)) -> __m512i {
+unsafe fn add_pair(
+    acc: __m512i,
+    lines: &[__m512i; 4],
+    scales: __m512i,
+    y: *const u8,
+    prefetch: impl Fn(usize),
+) -> __m512i {
     let (even, odd) = (_mm512_set1_epi8(0x03), _mm512_set1_epi8(0x0C));
     let mut sums = _mm512_set1_epi32(BIAS >> 14);
     for (c, line) in lines.iter().enumerate() {
         // SAFETY: two groups of 16 quants lie at `y`, the second 32 bytes after the first.
         let q = unsafe { Zmm::broadcast(y.add(32 + 4 * c)) };
-        ask(c);
+        prefetch(c);
         sums = _mm512_dpbusd_epi32(sums, _mm512_and_si512(*line, odd), q);
     }
     sums = _mm512_slli_epi32::<14>(sums);
     for (c, line) in lines.iter().enumerate() {
         // SAFETY: two groups of 16 quants lie at `y`, the second 32 bytes after the first.
         let q = unsafe { Zmm::broadcast(y.add(4 * c)) };
-        ask(4 + c);
+        prefetch(4 + c);
         sums = _mm512_dpbusd_epi32(sums, _mm512_and_si512(*line, even), q);
     }
     dpwssd(acc, sums, scales)
@@ -88,7 +94,13 @@ unsafe fn add_pair(acc: __m512i, lines: &[__m512i; 4], scales: __m512i, y: *cons
 /// The processor has these features; `T` tokens have the arranged activations of all blocks of the group at `acts`,
 /// `act` bytes apart.
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-unsafe fn tile<const T: usize>(group: &[u8], acts: *const u8, act: usize, ahead: impl Ahead, out: &mut [f32]) {
+unsafe fn tile<const T: usize>(
+    group: &[u8],
+    acts: *const u8,
+    act: usize,
+    ahead: impl PrefetchDistance,
+    out: &mut [f32],
+) {
     let mut chains = [_mm512_setzero_ps(); T];
     for (b, block) in group.as_chunks::<BYTES>().0.iter().enumerate() {
         // SAFETY: block b of the activations of all tokens is there, as `check` saw.
@@ -108,15 +120,15 @@ unsafe fn tile<const T: usize>(group: &[u8], acts: *const u8, act: usize, ahead:
                 for (t, sum) in sums.iter_mut().enumerate() {
                     let y = y.add(act * t);
                     // With the first token.
-                    let ask = |first: usize| {
+                    let prefetch = |first: usize| {
                         move |i| {
                             if t == 0 {
                                 ahead.share(from, BYTES.div_ceil(4), first + i, 16);
                             }
                         }
                     };
-                    *sum = add_pair(*sum, &lines, scales[0], y, ask(0));
-                    *sum = add_pair(*sum, &upper, scales[1], y.add(64), ask(8));
+                    *sum = add_pair(*sum, &lines, scales[0], y, prefetch(0));
+                    *sum = add_pair(*sum, &upper, scales[1], y.add(64), prefetch(8));
                 }
             }
             for (t, chain) in chains.iter_mut().enumerate() {

@@ -7,11 +7,11 @@ use crate::arch::x86_64::rows::lanes::{Kernel, Set};
 use crate::proof::{Avx2, Avx512, AvxVnni};
 
 macro_rules! sets {
-    ($($set:ident: $lanes:ident, $tokens:literal tokens, $asks:literal asks, $features:literal;)*) => { $(
+    ($($set:ident: $lanes:ident, $tokens:literal tokens, $prefetches:literal prefetches, $features:literal;)*) => { $(
         impl Set for $set {
             type L = $lanes;
             const TOKENS: usize = $tokens;
-            const ASKS: usize = $asks;
+            const PREFETCHES: usize = $prefetches;
 
             #[target_feature(enable = $features)]
             unsafe fn run<K: Kernel>(call: K::Call<'_>) {
@@ -23,7 +23,7 @@ macro_rules! sets {
 }
 
 sets! {
-    Avx2: Ymm, 4 tokens, 2 asks, "avx2,f16c";
-    AvxVnni: Ymm, 4 tokens, 2 asks, "avx2,f16c";
-    Avx512: Zmm, 1 tokens, 8 asks, "avx512f,avx512bw,avx512vnni";
+    Avx2: Ymm, 4 tokens, 2 prefetches, "avx2,f16c";
+    AvxVnni: Ymm, 4 tokens, 2 prefetches, "avx2,f16c";
+    Avx512: Zmm, 1 tokens, 8 prefetches, "avx512f,avx512bw,avx512vnni";
 }

@@ -15,7 +15,7 @@ use std::mem::take;
 use super::dwords::{add_lines, for_tokens};
 use super::ternary_bytes::{self, TwoBits};
 use super::ternary_sums::{Halves, PLANES, block_step, join, load, mask, row_step, store};
-use super::{Ahead, with_ahead};
+use super::{PrefetchDistance, with_prefetch};
 use crate::arch::functions::functions;
 use crate::proof::{Avx512, Proof};
 pub(super) use crate::shared::packed::t2::{
@@ -45,8 +45,8 @@ pub(super) fn multiply_tq2_0(call: Call<'_>) {
         // SAFETY: `check` has seen the proof of these instructions and compared all lengths.
         unsafe {
             match out.len() / ROWS {
-                1 => with_ahead!(ahead => blocks_once::<1>(group, acts, n, act, ahead, out)),
-                2 => with_ahead!(ahead => blocks_once::<2>(group, acts, n, act, ahead, out)),
+                1 => with_prefetch!(ahead => blocks_once::<1>(group, acts, n, act, ahead, out)),
+                2 => with_prefetch!(ahead => blocks_once::<2>(group, acts, n, act, ahead, out)),
                 3 => blocks_by_planes::<3>(group, acts, n, act, ahead, out),
                 _ => blocks_by_planes::<4>(group, acts, n, act, ahead, out),
             }
@@ -67,8 +67,8 @@ pub(super) fn multiply_rows(call: Call<'_>) {
         // SAFETY: `check` has seen the proof of these instructions and compared all lengths.
         unsafe {
             match out.len() / ROWS {
-                1 => with_ahead!(ahead => rows_once::<1>(group, acts, act, ahead, out)),
-                2 => with_ahead!(ahead => rows_once::<2>(group, acts, act, ahead, out)),
+                1 => with_prefetch!(ahead => rows_once::<1>(group, acts, act, ahead, out)),
+                2 => with_prefetch!(ahead => rows_once::<2>(group, acts, act, ahead, out)),
                 3 => rows_by_planes::<3>(group, acts, act, ahead, out),
                 _ => rows_by_planes::<4>(group, acts, act, ahead, out),
             }
@@ -113,7 +113,7 @@ unsafe fn broadcast<const REVERSED: bool>(q: *const u8, s: usize, c: usize) -> _
 unsafe fn unit_once<const T: usize, const REVERSED: bool>(
     w: *const u8,
     q: [*const u8; T],
-    ahead: impl Ahead,
+    ahead: impl PrefetchDistance,
     mut acc: [[Halves; PLANES]; T],
 ) -> [[Halves; PLANES]; T] {
     for c in 0..8 {
@@ -204,7 +204,7 @@ unsafe fn units_by_planes<const T: usize, const REVERSED: bool>(
     q: *const u8,
     stride: usize,
     units: usize,
-    ahead: impl Ahead,
+    ahead: impl PrefetchDistance,
 ) -> [Halves; T]
 where
     Tile: Plane<T>,
@@ -238,7 +238,7 @@ unsafe fn blocks_once<const T: usize>(
     acts: &[u8],
     n: usize,
     act_bytes: usize,
-    ahead: impl Ahead,
+    ahead: impl PrefetchDistance,
     out: &mut [f32],
 ) {
     let acts: [Act; T] = std::array::from_fn(|t| Act::new(&acts[t * act_bytes..][..act_bytes], n));
@@ -307,7 +307,13 @@ unsafe fn blocks_by_planes<const T: usize>(
 /// # Safety
 /// The processor has these features; there are `T` tokens, and the lengths are those that [`Call::check`] compares.
 #[target_feature(enable = "avx512f,avx512vnni")]
-unsafe fn rows_once<const T: usize>(group: &[u8], acts: &[u8], act_bytes: usize, ahead: impl Ahead, out: &mut [f32]) {
+unsafe fn rows_once<const T: usize>(
+    group: &[u8],
+    acts: &[u8],
+    act_bytes: usize,
+    ahead: impl PrefetchDistance,
+    out: &mut [f32],
+) {
     let mut acc = [[[_mm512_setzero_si512(); 2]; PLANES]; T];
     for u in 0..group.len() / UNIT_BYTES {
         // SAFETY: unit u of the group and of the activations are there, as `check` saw.

@@ -31,7 +31,7 @@ use super::t2::{self, Act, ROWS, SCALES, UNIT_BYTES};
 use super::ternary_bytes::{self, Trits};
 use super::ternary_sums::{Halves, PLANES, block_step, join, load, mask, row_step, store};
 use super::trits::{CHUNKS, DIGITS, Lookup, digits, dword_of, either, encode, pair};
-use super::{Ahead, dword, with_ahead};
+use super::{PrefetchDistance, dword, with_prefetch};
 use crate::proof::{Needs, Proof, Vbmi};
 use crate::shared::packed::{Arranged, Call, Layout, Multiply};
 use crate::shared::ternary::Quantizer;
@@ -228,7 +228,7 @@ fn from_two_bit<const REVERSED: bool>(from: &[u8], to: &mut [u8]) {
 /// The processor has these features; `w` points at the chunks of a block, and `q` at its 256 activations.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vnni")]
-unsafe fn block(lookup: Lookup, w: *const u8, q: *const u8, ahead: impl Ahead, acc: &mut [Halves; PLANES]) {
+unsafe fn block(lookup: Lookup, w: *const u8, q: *const u8, ahead: impl PrefetchDistance, acc: &mut [Halves; PLANES]) {
     for c in 0..CHUNKS {
         let chunk = w.wrapping_add(128 * c);
         // SAFETY: 13 chunks of 128 bytes.
@@ -264,7 +264,7 @@ pub(super) fn multiply_blocks(call: Call<'_>) {
         // From the second token on, the group is in the cache.
         let ahead = take(&mut ahead);
         // SAFETY: `check` has seen the proof of these instructions and compared all lengths.
-        unsafe { with_ahead!(ahead => blocks_once(group, act, n, ahead, out)) }
+        unsafe { with_prefetch!(ahead => blocks_once(group, act, n, ahead, out)) }
     }
 }
 
@@ -277,7 +277,7 @@ pub(super) fn multiply_rows(call: Call<'_>) {
     for (act, out) in acts.chunks(act_bytes_int8(n)).zip(out.chunks_mut(ROWS)) {
         let ahead = take(&mut ahead);
         // SAFETY: `check` has seen the proof of these instructions and compared all lengths.
-        unsafe { with_ahead!(ahead => row_once(group, act, ahead, out)) }
+        unsafe { with_prefetch!(ahead => row_once(group, act, ahead, out)) }
     }
 }
 
@@ -300,7 +300,7 @@ unsafe fn rows_unpacked(group: &[u8], acts: &[u8], ahead: usize, stride: usize, 
 /// # Safety
 /// The processor has these features; the lengths are those that [`Call::check`] compares.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vnni")]
-unsafe fn blocks_once(group: &[u8], act: &[u8], n: usize, ahead: impl Ahead, out: &mut [f32]) {
+unsafe fn blocks_once(group: &[u8], act: &[u8], n: usize, ahead: impl PrefetchDistance, out: &mut [f32]) {
     let lookup = Lookup::new();
     let act = Act::new(act, n);
     let mut sums = [_mm512_setzero_ps(); 2];
@@ -324,7 +324,7 @@ unsafe fn blocks_once(group: &[u8], act: &[u8], n: usize, ahead: impl Ahead, out
 /// # Safety
 /// The processor has these features; the lengths are those that [`Call::check`] compares.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vnni")]
-unsafe fn row_once(group: &[u8], act: &[u8], ahead: impl Ahead, out: &mut [f32]) {
+unsafe fn row_once(group: &[u8], act: &[u8], ahead: impl PrefetchDistance, out: &mut [f32]) {
     let lookup = Lookup::new();
     let mut acc = [[_mm512_setzero_si512(); 2]; PLANES];
     for (b, from) in group.chunks_exact(DIGITS).enumerate() {

@@ -11,7 +11,7 @@
 use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
 
-use super::Ahead;
+use super::PrefetchDistance;
 use super::ternary_sums::{Halves, block_step, load, row_step};
 use super::trits::{self, DIGITS, Lookup};
 use crate::shared::packed::t2::{Act, ROWS, SCALES, UNIT, UNIT_BYTES, act_bytes_q8_k};
@@ -33,7 +33,7 @@ pub(super) trait Codes {
     const BLOCK: usize = SCALES + COLUMNS / Self::UNIT * Self::BYTES;
 
     /// Unpacks 16 rows of a unit, the first or the second half: line k gets columns 4k .. 4k + 4 of every row. `LOWER`:
-    /// weights, which are codes less 1, instead of codes. Asks for the lines that lie `ahead` bytes behind.
+    /// weights, which are codes less 1, instead of codes. Prefetches the lines that lie `ahead` bytes behind.
     ///
     /// # Safety
     /// AVX-512 F and BW, and what the codes were made with; a whole unit, room for `UNIT / 4` lines at `to`, which is
@@ -152,7 +152,7 @@ unsafe fn multiply<const T: usize>(
 ) -> [Halves; T] {
     let (first, second) = (weights.cast::<u8>(), weights.cast::<u8>().wrapping_add(HALF));
     for k in 0..lines {
-        // SAFETY: the caller has so many lines and dwords.
+        // SAFETY: the caller has `lines` lines of weights, and as many dwords of each token.
         unsafe {
             let w = [load(first.add(64 * k)), load(second.add(64 * k))];
             for (t, sums) in sums.iter_mut().enumerate() {

@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 use std::sync::LazyLock;
 
-use super::Ahead;
+use super::PrefetchDistance;
 use super::ternary_sums::{load, mask};
 
 pub(super) const CHUNKS: usize = 13;

@@ -9,9 +9,9 @@
 
 use std::marker::PhantomData;
 
-use super::lanes::{Ints, Kernel, Lanes, Set, asking_first, by_tokens, unroll};
+use super::lanes::{Ints, Kernel, Lanes, Set, by_tokens, prefetching_first, unroll};
 use crate::Isa;
-use crate::arch::x86_64::ahead::{Ahead, Never, with_ahead};
+use crate::arch::x86_64::ahead::{NoPrefetch, PrefetchDistance, with_prefetch};
 use crate::shared::packed::block32::{self, Block32, ByteCodes, LINE, PackedStep, RECORD, ROWS};
 use crate::shared::packed::{Call, Layout, Pack};
 
@@ -36,7 +36,7 @@ pub(crate) trait DotSet: Set + Dot<1> + Dot<2> + Dot<3> + Dot<4> {
     /// True if there are registers for the codes of a block.
     const IN_REGISTERS: bool = false;
     /// Prefetches within a product of a tile of rows.
-    const ASKS: usize;
+    const PREFETCHES: usize;
 
     /// See [`Layout::pack`].
     fn pack<B: Block32>(isa: Isa, w: &[u8], n: usize, out: &mut [u8]) -> bool {
@@ -44,18 +44,19 @@ pub(crate) trait DotSet: Set + Dot<1> + Dot<2> + Dot<3> + Dot<4> {
     }
 
     /// The integer sums of a register of rows and one token, whose codes, dword k in register k, are few enough that
-    /// all products of a block fit 16 bits. `ask` is called eight times.
+    /// all products of a block fit 16 bits. `prefetch` is called eight times.
     ///
     /// # Safety
     /// The processor has the instruction set; the record is readable.
-    unsafe fn one_dot<C: ByteCodes>(codes: &[Ints<Self>; 8], record: *const u8, ask: impl Fn(usize)) -> Ints<Self>;
+    unsafe fn one_dot<C: ByteCodes>(codes: &[Ints<Self>; 8], record: *const u8, prefetch: impl Fn(usize))
+    -> Ints<Self>;
 }
 
 /// Products of a tile of rows and T tokens.
 pub(crate) trait Dot<const T: usize>: Set {
     /// The integer sums of a block, whose codes of a tile of rows start at `codes`, and of tokens whose records start
-    /// at `record` and every `stride` bytes after it. `ask` is called [`DotSet::ASKS`] times. From dword to dword codes
-    /// are as far as in [`Codes`], which is [`LINE`] bytes where they may stay in packed blocks.
+    /// at `record` and every `stride` bytes after it. `prefetch` is called [`DotSet::PREFETCHES`] times. From dword to
+    /// dword codes are as far as in [`Codes`], which is [`LINE`] bytes where they may stay in packed blocks.
     ///
     /// # Safety
     /// The processor has the instruction set; eight lines and the records are readable.
@@ -63,7 +64,7 @@ pub(crate) trait Dot<const T: usize>: Set {
         codes: *const u8,
         record: *const u8,
         stride: usize,
-        ask: impl Fn(usize),
+        prefetch: impl Fn(usize),
     ) -> [[Ints<Self>; VECTORS]; T];
 }
 
@@ -82,7 +83,7 @@ pub(crate) fn multiply<S: DotSet, B: Block32>(call: Call<'_>) {
     // SAFETY: `check` has seen the proof of these instructions and compared all lengths.
     unsafe {
         if tokens == 1 {
-            with_ahead!(ahead => S::run::<One<S, B, _>>((group, acts, ahead, out)));
+            with_prefetch!(ahead => S::run::<One<S, B, _>>((group, acts, ahead, out)));
         } else {
             S::run::<Many<S, B>>((group, acts, ahead, out));
         }
@@ -94,13 +95,17 @@ const fn packed<S: DotSet, B: Block32>() -> bool {
     B::LINES < 8 || signed::<S, B>() || S::IN_REGISTERS
 }
 
-/// Writes the codes of a block, or its weights where they are signed, and asks for what lies `ahead`. They are not
+/// Writes the codes of a block, or its weights where they are signed, and prefetches at distance `ahead`. They are not
 /// returned, because the compiler would copy them where it does not inline the call.
 ///
 /// # Safety
 /// The processor has the instruction set; a packed block is readable.
 #[inline(always)]
-pub(crate) unsafe fn unpack<S: DotSet, B: Block32>(block: *const u8, ahead: impl Ahead, codes: &mut Codes<S::L>) {
+pub(crate) unsafe fn unpack<S: DotSet, B: Block32>(
+    block: *const u8,
+    ahead: impl PrefetchDistance,
+    codes: &mut Codes<S::L>,
+) {
     let vectors = const { ROWS / S::L::ROWS };
     // SAFETY: a packed block has `LINES` lines, and eight masks where it has fifth bits.
     unsafe {
@@ -153,7 +158,7 @@ pub(crate) struct Head<L: Lanes> {
 }
 
 impl<L: Lanes> Head<L> {
-    /// Those of tile `h` of a block's rows.
+    /// Head of tile `h` of a block's rows.
     ///
     /// # Safety
     /// The processor has the registers; a packed block is readable.
@@ -204,7 +209,11 @@ impl<L: Lanes> Head<L> {
 /// # Safety
 /// The processor has the instruction set; a packed block is readable.
 #[inline(always)]
-unsafe fn codes<S: DotSet, B: Block32>(block: *const u8, ahead: impl Ahead, room: &mut Codes<S::L>) -> *const u8 {
+unsafe fn codes<S: DotSet, B: Block32>(
+    block: *const u8,
+    ahead: impl PrefetchDistance,
+    room: &mut Codes<S::L>,
+) -> *const u8 {
     // SAFETY: a packed block has lines at `LINES_START`.
     unsafe {
         if const { !packed::<S, B>() } {
@@ -218,7 +227,7 @@ unsafe fn codes<S: DotSet, B: Block32>(block: *const u8, ahead: impl Ahead, room
 /// One token.
 struct One<S, B, A>(PhantomData<(S, B, A)>);
 
-impl<S: DotSet, B: Block32, A: Ahead> Kernel for One<S, B, A> {
+impl<S: DotSet, B: Block32, A: PrefetchDistance> Kernel for One<S, B, A> {
     type Call<'a> = (&'a [u8], &'a [u8], A, &'a mut [f32]);
 
     #[inline(always)]
@@ -230,15 +239,15 @@ impl<S: DotSet, B: Block32, A: Ahead> Kernel for One<S, B, A> {
             let mut room: Codes<S::L> = [[S::L::dwords(0); VECTORS * MOST]; 8];
             for (block, record) in group.chunks_exact(B::PACKED).zip(act.chunks_exact(RECORD)) {
                 let (block, record) = (block.as_ptr(), record.as_ptr());
-                let codes = codes::<S, B>(block, Never, &mut room);
+                let codes = codes::<S, B>(block, NoPrefetch, &mut room);
                 let heads = [Head::<S::L>::new::<B>(block, 0), Head::new::<B>(block, tiles - 1)];
                 for h in 0..tiles {
-                    let asks = const { <S as DotSet>::ASKS + VECTORS };
-                    let ask = |i| ahead.share(block, B::PACKED, h * asks + i, tiles * asks);
+                    let prefetches = const { <S as DotSet>::PREFETCHES + VECTORS };
+                    let prefetch = |i| ahead.share(block, B::PACKED, h * prefetches + i, tiles * prefetches);
                     let codes = codes.add(4 * S::L::ROWS * VECTORS * h);
-                    let [isums] = <S as Dot<1>>::dot::<B>(codes, record, 0, ask);
+                    let [isums] = <S as Dot<1>>::dot::<B>(codes, record, 0, prefetch);
                     for v in 0..VECTORS {
-                        ask(<S as DotSet>::ASKS + v);
+                        prefetch(<S as DotSet>::PREFETCHES + v);
                         totals[h][v] = heads[h].step::<B>(totals[h][v], isums[v], v, record);
                     }
                 }
@@ -258,7 +267,7 @@ impl<S: DotSet, B: Block32> Kernel for Many<S, B> {
 
     #[inline(always)]
     unsafe fn run((group, acts, ahead, out): Self::Call<'_>) {
-        let (tokens, tiles, asks) = (out.len() / ROWS, const { tiles::<S::L>() }, <S as DotSet>::ASKS);
+        let (tokens, tiles, prefetches) = (out.len() / ROWS, const { tiles::<S::L>() }, <S as DotSet>::PREFETCHES);
         let stride = acts.len() / tokens.max(1);
         out.fill(0.0);
         // SAFETY: the caller has the instruction set; a whole block, and block b of all tokens, as `check` saw.
@@ -266,7 +275,7 @@ impl<S: DotSet, B: Block32> Kernel for Many<S, B> {
             let mut room: Codes<S::L> = [[S::L::dwords(0); VECTORS * MOST]; 8];
             for (b, block) in group.chunks_exact(B::PACKED).enumerate() {
                 let (block, records) = (block.as_ptr(), acts.as_ptr().add(RECORD * b));
-                // Codes that are unpacked to memory ask there; the rest is for the products of the first tokens.
+                // Codes that are unpacked to memory are prefetched there, the rest by the products of the first tokens.
                 let at_once = const { packed::<S, B>() && !S::IN_REGISTERS };
                 let codes = codes::<S, B>(block, if at_once { ahead } else { 0 }, &mut room);
                 let heads = [Head::<S::L>::new::<B>(block, 0), Head::new::<B>(block, tiles - 1)];
@@ -276,15 +285,15 @@ impl<S: DotSet, B: Block32> Kernel for Many<S, B> {
                     for h in 0..tiles {
                         by_tokens!(t in tokens, S::TOKENS, T => {
                             let (out, record) = (&mut out[ROWS * t..][..ROWS * T], records.add(stride * t));
-                            asking_first!(S, t == 0, left, |i| left.share(block, B::PACKED, asks * h + i, tiles * asks), ask =>
-                                add::<S, B, T>(codes, &heads[h], h, record, stride, ask, out));
+                            prefetching_first!(S, t == 0, left, |i| left.share(block, B::PACKED, prefetches * h + i, tiles * prefetches), prefetch =>
+                                add::<S, B, T>(codes, &heads[h], h, record, stride, prefetch, out));
                         });
                     }
                 } else {
                     by_tokens!(t in tokens, S::TOKENS, T => for h in 0..tiles {
                         let (out, record) = (&mut out[ROWS * t..][..ROWS * T], records.add(stride * t));
-                        asking_first!(S, t == 0, left, |i| left.share(block, B::PACKED, asks * h + i, tiles * asks), ask =>
-                                add::<S, B, T>(codes, &heads[h], h, record, stride, ask, out));
+                        prefetching_first!(S, t == 0, left, |i| left.share(block, B::PACKED, prefetches * h + i, tiles * prefetches), prefetch =>
+                                add::<S, B, T>(codes, &heads[h], h, record, stride, prefetch, out));
                     });
                 }
             }
@@ -303,13 +312,13 @@ unsafe fn add<S: DotSet + Dot<T>, B: Block32, const T: usize>(
     h: usize,
     record: *const u8,
     stride: usize,
-    ask: impl Fn(usize),
+    prefetch: impl Fn(usize),
     out: &mut [f32],
 ) {
     let rows = const { S::L::ROWS * VECTORS };
     // SAFETY: the caller's codes and records; the outputs of a tile of rows of each token.
     unsafe {
-        let isums = <S as Dot<T>>::dot::<B>(codes.add(4 * rows * h), record, stride, ask);
+        let isums = <S as Dot<T>>::dot::<B>(codes.add(4 * rows * h), record, stride, prefetch);
         for (t, isums) in isums.iter().enumerate() {
             let out = &mut out[ROWS * t + rows * h..][..rows];
             for (v, out) in out.chunks_exact_mut(S::L::ROWS).enumerate() {

@@ -139,7 +139,7 @@ pub(crate) const CORRECTION: usize = BLOCK;
 /// The integers of a chain: codes times activations times scales, for the eight dwords of a part and T tokens whose
 /// activations are `stride` bytes apart.
 pub(crate) trait Parts<const T: usize>: Set {
-    /// As [`chain_sum`], for each token. `ask` is called [`Set::ASKS`] times.
+    /// As [`chain_sum`], for each token. `prefetch` is called [`Set::PREFETCHES`] times.
     ///
     /// # Safety
     /// The processor has the instruction set; 32 bytes of activations are readable for each token, and where it is
@@ -149,12 +149,12 @@ pub(crate) trait Parts<const T: usize>: Set {
         codes: &[Ints<Self>; 8],
         y: *const u8,
         stride: usize,
-        ask: impl Fn(usize),
+        prefetch: impl Fn(usize),
     ) -> [Ints<Self>; T];
 }
 
 /// The integer of a chain of one token. Where it is `CORRECTED`, the dword at [`CORRECTION`] bytes behind that of the
-/// activations is added to the pairs of products. `ask(j)` is called eight times on the way.
+/// activations is added to the pairs of products. `prefetch(j)` is called eight times on the way.
 ///
 /// # Safety
 /// As [`Parts::sums`].
@@ -163,13 +163,13 @@ pub(crate) unsafe fn chain_sum<L: Lanes, const CORRECTED: bool>(
     scales: &[L::Ints; 8],
     codes: &[L::Ints; 8],
     y: *const u8,
-    ask: impl Fn(usize),
+    prefetch: impl Fn(usize),
 ) -> L::Ints {
     // SAFETY: the caller's activations have eight dwords, and as many corrections.
     unsafe {
         let mut sums = [L::dwords(0); 2];
         for (j, (codes, scales)) in codes.iter().zip(scales).enumerate() {
-            ask(j);
+            prefetch(j);
             let y = y.add(4 * j);
             let mut pairs = L::pairs(*codes, L::broadcast(y));
             if CORRECTED {

@@ -15,9 +15,9 @@ use trine_formats::types::{Part, TypeId, info};
 use super::chains::{
     Acts, CORRECTION, KSet, MOST, Parts, Product, TILE, Tile, Token, chain_sum, finish, finish_tile, vectors,
 };
-use super::lanes::{Ints, Kernel, Lanes, asking_first, by_tokens};
+use super::lanes::{Ints, Kernel, Lanes, by_tokens, prefetching_first};
 use crate::Isa;
-use crate::arch::x86_64::ahead::{Ahead, with_ahead};
+use crate::arch::x86_64::ahead::{PrefetchDistance, with_prefetch};
 use crate::shared::packed::k_quants::of_16::{Layout16, at, group_bytes, pack};
 use crate::shared::packed::k_quants::{BLOCK, CHAINS, Q8_K, ROWS};
 use crate::shared::packed::{Arranged, Call, Encoding, Layout};
@@ -137,7 +137,7 @@ fn multiply<S: Set16<C>, C: CodesOf16>(call: Call<'_>) {
         // SAFETY: `check` has seen the proof of these instructions and compared all lengths.
         unsafe {
             match out.len() / ROWS {
-                1 => with_ahead!(ahead => S::run::<One<S, C, _>>(Product { group, acts, ahead, out })),
+                1 => with_prefetch!(ahead => S::run::<One<S, C, _>>(Product { group, acts, ahead, out })),
                 tokens if tokens >= S::EXPANDED_FROM => S::expanded(Product { group, acts, ahead: (), out }),
                 _ => S::run::<Many<S, C>>(Product { group, acts, ahead, out }),
             }
@@ -168,7 +168,7 @@ pub(crate) struct Head<L: Lanes> {
     pub(crate) d: L::Floats,
     /// Scales 2J and 2J + 1 as i16.
     pub(crate) scales: [L::Ints; 8],
-    /// Where the parts are.
+    /// Address of the parts.
     pub(crate) parts: *const u8,
 }
 
@@ -235,7 +235,7 @@ pub(crate) unsafe fn start<L: Lanes>(tile: &mut [Token<L>], d: L::Floats, y: *co
 /// One token.
 struct One<S, C, A>(PhantomData<(S, C, A)>);
 
-impl<S: KSet, C: CodesOf16, A: Ahead> Kernel for One<S, C, A> {
+impl<S: KSet, C: CodesOf16, A: PrefetchDistance> Kernel for One<S, C, A> {
     type Call<'a> = Product<'a, A>;
 
     #[inline(always)]
@@ -254,9 +254,10 @@ impl<S: KSet, C: CodesOf16, A: Ahead> Kernel for One<S, C, A> {
                 for l in 0..CHAINS {
                     let from = group.wrapping_add(at::<C>(b).1 + C::BYTES / CHAINS * l);
                     for v in 0..vectors {
-                        let ask = |j| ahead.share(from, const { C::BYTES.div_ceil(CHAINS) }, 8 * v + j, 8 * vectors);
+                        let prefetch =
+                            |j| ahead.share(from, const { C::BYTES.div_ceil(CHAINS) }, 8 * v + j, 8 * vectors);
                         let codes = heads[v].part::<C>(l);
-                        let sum = chain_sum::<S::L, true>(&heads[v].scales, &codes, y.add(32 * l), ask);
+                        let sum = chain_sum::<S::L, true>(&heads[v].scales, &codes, y.add(32 * l), prefetch);
                         let sum = S::L::sar_dwords(sum, const { times::<C>() });
                         chains[v][l] = S::L::step(chains[v][l], d[v], sum);
                     }
@@ -292,10 +293,10 @@ impl<S: KSet, C: CodesOf16> Kernel for Many<S, C> {
                         by_tokens!(t in tile.len(), S::TOKENS, T => {
                             let y = y.add(acts.stride * t + 32 * l);
                             // The other registers of rows find the lines in the cache.
-                            let sums: [Ints<S>; T] = asking_first!(
+                            let sums: [Ints<S>; T] = prefetching_first!(
                                 S, v == 0 && t == 0, ahead,
-                                |j| ahead.share(from, const { C::BYTES.div_ceil(CHAINS) }, j, S::ASKS),
-                                ask => <S as Parts<T>>::sums::<true>(&head.scales, &codes, y, acts.stride, ask)
+                                |j| ahead.share(from, const { C::BYTES.div_ceil(CHAINS) }, j, S::PREFETCHES),
+                                prefetch => <S as Parts<T>>::sums::<true>(&head.scales, &codes, y, acts.stride, prefetch)
                             );
                             for (token, sum) in tile[t..].iter_mut().zip(sums) {
                                 token.step(l, S::L::sar_dwords(sum, const { times::<C>() }));

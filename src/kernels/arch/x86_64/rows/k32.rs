@@ -17,9 +17,9 @@ use std::mem::take;
 use trine_formats::types::{Part, TypeId, info};
 
 use super::chains::{Acts, KSet, MOST, Product, TILE, Tile, chain_sum, finish, finish_tile, vectors};
-use super::lanes::{Ints, Kernel, Lanes, Set, asking_first, by_tokens, unroll};
+use super::lanes::{Ints, Kernel, Lanes, Set, by_tokens, prefetching_first, unroll};
 use crate::Isa;
-use crate::arch::x86_64::ahead::{Ahead, with_ahead};
+use crate::arch::x86_64::ahead::{PrefetchDistance, with_prefetch};
 use crate::shared::packed::k_quants::of_32::{CODES, DMIN, Layout32, Q4K, Q5K, SCALES, bytes, pack};
 use crate::shared::packed::k_quants::{BLOCK, CHAINS, Q8_K, ROWS};
 use crate::shared::packed::{Arranged, Call, Encoding, Layout};
@@ -101,8 +101,8 @@ pub(crate) trait Set32: KSet + Chains<1> + Chains<2> + Chains<3> + Chains<4> {
 
 /// Products of a part and T tokens.
 pub(crate) trait Chains<const T: usize>: Set {
-    /// The integers of a chain of tokens whose activations are `stride` bytes apart. `ask` is called [`Set::ASKS`]
-    /// times.
+    /// The integers of a chain of tokens whose activations are `stride` bytes apart. `prefetch` is called
+    /// [`Set::PREFETCHES`] times.
     ///
     /// # Safety
     /// The processor has the instruction set; 32 bytes of activations are readable for each token.
@@ -111,7 +111,7 @@ pub(crate) trait Chains<const T: usize>: Set {
         codes: &[Ints<Self>; 8],
         y: *const u8,
         stride: usize,
-        ask: impl Fn(usize),
+        prefetch: impl Fn(usize),
     ) -> [Ints<Self>; T];
 }
 
@@ -168,7 +168,7 @@ fn multiply<S: Set32, C: CodesOf32>(call: Call<'_>) {
         // SAFETY: `check` has seen the proof of these instructions and compared all lengths.
         unsafe {
             if out.len() == ROWS {
-                with_ahead!(ahead => S::run::<One<S, C, _>>(Product { group, acts, ahead, out }));
+                with_prefetch!(ahead => S::run::<One<S, C, _>>(Product { group, acts, ahead, out }));
             } else {
                 S::run::<Many<S, C>>(Product { group, acts, ahead, out });
             }
@@ -262,7 +262,7 @@ pub(crate) fn part<L: Lanes, C: CodesOf32>(block: *const u8, v: usize, l: usize)
 /// One token.
 struct One<S, C, A>(PhantomData<(S, C, A)>);
 
-impl<S: Set32, C: CodesOf32, A: Ahead> Kernel for One<S, C, A> {
+impl<S: Set32, C: CodesOf32, A: PrefetchDistance> Kernel for One<S, C, A> {
     type Call<'a> = Product<'a, A>;
 
     #[inline(always)]
@@ -281,17 +281,17 @@ impl<S: Set32, C: CodesOf32, A: Ahead> Kernel for One<S, C, A> {
                 for l in 0..CHAINS {
                     let from = block.wrapping_add(bytes::<C>() / CHAINS * l);
                     for v in 0..vectors {
-                        let ask =
+                        let prefetch =
                             |j| ahead.share(from, const { bytes::<C>().div_ceil(CHAINS) }, 8 * v + j, 8 * vectors);
                         let (header, y) = (&headers[v], y.add(32 * l));
                         let part = part::<S::L, C>(block, v, l);
                         let sum = if S::IN_PLACE {
                             let codes = C::unpack::<S::L, true>(part);
-                            let [sum] = <S as Chains<1>>::chains::<C>(header, &codes, y, 0, ask);
+                            let [sum] = <S as Chains<1>>::chains::<C>(header, &codes, y, 0, prefetch);
                             sum
                         } else {
                             let codes = C::unpack::<S::L, false>(part);
-                            chain_sum::<S::L, false>(&header.scales, &codes, y, ask)
+                            chain_sum::<S::L, false>(&header.scales, &codes, y, prefetch)
                         };
                         chains[v][l] = S::L::step(chains[v][l], d[v], sum);
                     }
@@ -333,10 +333,10 @@ impl<S: Set32, C: CodesOf32> Kernel for Many<S, C> {
                         by_tokens!(t in tile.len(), S::TOKENS, T => {
                             let y = y.add(acts.stride * t + 32 * l);
                             // The other registers of rows find the lines in the cache.
-                            let sums: [Ints<S>; T] = asking_first!(
+                            let sums: [Ints<S>; T] = prefetching_first!(
                                 S, v == 0 && t == 0, ahead,
-                                |j| ahead.share(from, const { bytes::<C>().div_ceil(CHAINS) }, j, S::ASKS),
-                                ask => <S as Chains<T>>::chains::<C>(&header, &codes, y, acts.stride, ask)
+                                |j| ahead.share(from, const { bytes::<C>().div_ceil(CHAINS) }, j, S::PREFETCHES),
+                                prefetch => <S as Chains<T>>::chains::<C>(&header, &codes, y, acts.stride, prefetch)
                             );
                             for (token, sum) in tile[t..].iter_mut().zip(sums) {
                                 token.step(l, sum);

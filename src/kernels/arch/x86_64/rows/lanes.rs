@@ -28,7 +28,7 @@ pub(crate) trait Set: Proof + 'static {
     /// Tokens that its products take together, at most: 4 or 1.
     const TOKENS: usize;
     /// Prefetches on the way of a product of a part.
-    const ASKS: usize;
+    const PREFETCHES: usize;
 
     /// Runs a kernel with the instructions of the set.
     ///
@@ -194,22 +194,22 @@ macro_rules! by_tokens {
 }
 pub(crate) use by_tokens;
 
-/// Evaluates a call of a set, which asks by `$ask` for what `$share` names of what lies `$ahead`, if it is the `$first`
-/// of the calls that share the codes; the others ask for nothing. Calls of several tokens have the time to look each
-/// time, those of one token are there twice.
-macro_rules! asking_first {
-    ($set:ty, $first:expr, $ahead:ident, |$i:ident| $share:expr, $ask:ident => $call:expr) => {
+/// Evaluates a call of a set, which prefetches by `$prefetch` the share `$share` at distance `$ahead`, if it is the
+/// `$first` of the calls that share the codes; the others prefetch nothing. Calls of several tokens have the time to
+/// look each time, those of one token are there twice.
+macro_rules! prefetching_first {
+    ($set:ty, $first:expr, $ahead:ident, |$i:ident| $share:expr, $prefetch:ident => $call:expr) => {
         if <$set as $crate::arch::x86_64::rows::lanes::Set>::TOKENS > 1 {
             let $ahead = if $first { $ahead } else { 0 };
-            let $ask = |$i: usize| $share;
+            let $prefetch = |$i: usize| $share;
             $call
         } else if $ahead > 0 && $first {
-            let $ask = |$i: usize| $share;
+            let $prefetch = |$i: usize| $share;
             $call
         } else {
-            let $ask = |_: usize| ();
+            let $prefetch = |_: usize| ();
             $call
         }
     };
 }
-pub(crate) use asking_first;
+pub(crate) use prefetching_first;

@@ -10,8 +10,8 @@
 use std::marker::PhantomData;
 
 use super::block32::{Codes, Dot, DotSet, VECTORS, tiles};
-use super::lanes::{Kernel, Lanes, asking_first, by_tokens};
-use crate::arch::x86_64::ahead::{Ahead, with_ahead};
+use super::lanes::{Kernel, Lanes, by_tokens, prefetching_first};
+use crate::arch::x86_64::ahead::{PrefetchDistance, with_prefetch};
 use crate::shared::packed::block32::{LINE, RECORD, ROWS};
 use crate::shared::packed::nested::{self, MOST_SUBS, Nested};
 use crate::shared::packed::{Call, Layout};
@@ -32,7 +32,7 @@ fn multiply<S: DotSet, C: Nested>(call: Call<'_>) {
         // SAFETY: `check` has seen the proof of these instructions and compared all lengths, and no portion has more than `TILE` tokens.
         unsafe {
             if out.len() == ROWS {
-                with_ahead!(ahead => S::run::<One<S, C, _>>((group, acts, ahead, out)));
+                with_prefetch!(ahead => S::run::<One<S, C, _>>((group, acts, ahead, out)));
             } else if S::IN_REGISTERS {
                 S::run::<BySub<S, C>>((group, acts, ahead, out));
             } else {
@@ -99,7 +99,7 @@ const fn of_sub<C: Nested>() -> usize {
 /// One token.
 struct One<S, C, A>(PhantomData<(S, C, A)>);
 
-impl<S: DotSet, C: Nested, A: Ahead> Kernel for One<S, C, A> {
+impl<S: DotSet, C: Nested, A: PrefetchDistance> Kernel for One<S, C, A> {
     type Call<'a> = (&'a [u8], &'a [u8], A, &'a mut [f32]);
 
     #[inline(always)]
@@ -117,10 +117,10 @@ impl<S: DotSet, C: Nested, A: Ahead> Kernel for One<S, C, A> {
                     let dx = S::L::broadcast_float(record.add(32));
                     let from = block.wrapping_add(C::PACKED / C::SUBS * sub);
                     for (v, chain) in chains.iter_mut().enumerate().take(vectors) {
-                        let ask = |k| ahead.share(from, const { of_sub::<C>() }, 8 * v + k, 8 * vectors);
+                        let prefetch = |k| ahead.share(from, const { of_sub::<C>() }, 8 * v + k, 8 * vectors);
                         let codes = codes::<S::L, C>(lines.add(4 * S::L::ROWS * v));
                         let d = if C::OF_ROWS { S::L::mul(scales::<S::L, C>(block, v), dx) } else { dx };
-                        *chain = S::L::step(*chain, d, S::one_dot::<C>(&codes, record, ask));
+                        *chain = S::L::step(*chain, d, S::one_dot::<C>(&codes, record, prefetch));
                     }
                 }
                 if C::OF_ROWS {
@@ -174,10 +174,10 @@ impl<S: DotSet, C: Nested> Kernel for BySub<S, C> {
                             }
                         }
                         let record = records.add(stride * t);
-                        let [isums] = asking_first!(
+                        let [isums] = prefetching_first!(
                             S, t == 0, ahead,
-                            |k| ahead.share(from, const { of_sub::<C>() }, k, <S as DotSet>::ASKS),
-                            ask => <S as Dot<1>>::dot::<C>(all, record, 0, ask)
+                            |k| ahead.share(from, const { of_sub::<C>() }, k, <S as DotSet>::PREFETCHES),
+                            prefetch => <S as Dot<1>>::dot::<C>(all, record, 0, prefetch)
                         );
                         let dx = S::L::broadcast_float(record.add(32));
                         for v in 0..VECTORS {

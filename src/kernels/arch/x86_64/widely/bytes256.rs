@@ -5,7 +5,7 @@
 
 use std::arch::x86_64::*;
 
-use super::super::packed::{Ahead, Never};
+use super::super::packed::{NoPrefetch, PrefetchDistance};
 use crate::shared::widely::{BLOCK_BYTES, BLOCK_CHUNKS, Block, CHUNK_BYTES, ROWS, Unit, by_blocks};
 
 /// For each code 1 more than its factor on an axis: real, imaginary.
@@ -30,12 +30,12 @@ pub(super) const TABLES: [[[i8; 16]; 2]; 2] = [[table(0, false), table(1, false)
 /// # Safety
 /// The processor has AVX2 and FMA, and the lengths fit.
 #[target_feature(enable = "avx2,fma")]
-pub(super) unsafe fn multiply(unit: &Unit<'_>, acts: &[u8], ahead: impl Ahead, out: &mut [[f32; ROWS]; 2]) {
+pub(super) unsafe fn multiply(unit: &Unit<'_>, acts: &[u8], ahead: impl PrefetchDistance, out: &mut [[f32; ROWS]; 2]) {
     by_blocks(unit, acts, out, |codes, x, sums| {
         // SAFETY: the caller says that the instructions are there.
         unsafe {
             half(codes, 0, x, ahead, sums);
-            half(codes, 1, x, Never, sums);
+            half(codes, 1, x, NoPrefetch, sums);
         }
     });
 }
@@ -46,7 +46,13 @@ pub(super) unsafe fn multiply(unit: &Unit<'_>, acts: &[u8], ahead: impl Ahead, o
 /// The processor has AVX2, and `half` is 0 or 1.
 #[inline(never)]
 #[target_feature(enable = "avx2")]
-unsafe fn half(codes: &[u8; BLOCK_BYTES], half: usize, x: &Block<'_>, ahead: impl Ahead, sums: &mut [[f32; ROWS]; 4]) {
+unsafe fn half(
+    codes: &[u8; BLOCK_BYTES],
+    half: usize,
+    x: &Block<'_>,
+    ahead: impl PrefetchDistance,
+    sums: &mut [[f32; ROWS]; 4],
+) {
     let table = |t: &[i8; 16]| {
         // SAFETY: sixteen bytes.
         _mm256_broadcastsi128_si256(unsafe { _mm_loadu_si128(t.as_ptr().cast()) })

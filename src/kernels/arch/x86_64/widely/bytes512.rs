@@ -3,13 +3,13 @@
 
 use std::arch::x86_64::*;
 
-use super::super::packed::Ahead;
+use super::super::packed::PrefetchDistance;
 use super::bytes256::TABLES;
 use crate::shared::widely::{BLOCK_BYTES, BLOCK_CHUNKS, Block, CHUNK_BYTES, ROWS, Unit, by_blocks};
 
 /// The products of a unit and one row of activations.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
-pub(super) fn multiply(unit: &Unit<'_>, acts: &[u8], ahead: impl Ahead, out: &mut [[f32; ROWS]; 2]) {
+pub(super) fn multiply(unit: &Unit<'_>, acts: &[u8], ahead: impl PrefetchDistance, out: &mut [[f32; ROWS]; 2]) {
     by_blocks(unit, acts, out, |codes, x, sums| {
         stream_of_block(codes, x, ahead, sums);
     });
@@ -18,7 +18,12 @@ pub(super) fn multiply(unit: &Unit<'_>, acts: &[u8], ahead: impl Ahead, out: &mu
 /// The rows of a block of one stream.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
-fn stream_of_block(codes: &[u8; BLOCK_BYTES], x: &Block<'_>, ahead: impl Ahead, sums: &mut [[f32; ROWS]; 4]) {
+fn stream_of_block(
+    codes: &[u8; BLOCK_BYTES],
+    x: &Block<'_>,
+    ahead: impl PrefetchDistance,
+    sums: &mut [[f32; ROWS]; 4],
+) {
     let table = |t: &[i8; 16]| {
         // SAFETY: sixteen bytes.
         _mm512_broadcast_i32x4(unsafe { _mm_loadu_si128(t.as_ptr().cast()) })

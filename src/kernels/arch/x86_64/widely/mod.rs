@@ -3,7 +3,7 @@
 //! The functions `…_sums` are whole: what a row costs happens inside, and no other function is part of their loops, so
 //! that a test can look at their machine code.
 
-use super::packed::with_ahead;
+use super::packed::with_prefetch;
 use crate::shared::widely::tables::Outputs;
 use crate::shared::widely::{CodeLayout, Int8Kernel, ROWS, StreamSums, Unit};
 use crate::{Isa, Level};
@@ -65,8 +65,8 @@ pub(crate) fn tables(isa: Isa, unit: &Unit<'_>, tables: &[f32], out: &mut Output
     // SAFETY: `isa` proves that the processor has the instruction set.
     unsafe {
         match isa.vectors() {
-            Level::Avx512 => with_ahead!(ahead => tables512::multiply(unit, tables, ahead, out)),
-            _ => with_ahead!(ahead => tables256::multiply(unit, tables, ahead, out)),
+            Level::Avx512 => with_prefetch!(ahead => tables512::multiply(unit, tables, ahead, out)),
+            _ => with_prefetch!(ahead => tables256::multiply(unit, tables, ahead, out)),
         }
     }
 }
@@ -83,11 +83,11 @@ pub(crate) fn int8_of(isa: Isa) -> Option<Int8Kernel> {
 fn int8_avx2(unit: &Unit<'_>, acts: &[u8], out: &mut [[f32; ROWS]; 2]) {
     let ahead = unit.ahead;
     // SAFETY: `int8_of` hands this function out only for AVX2, and `Unit::check` has compared the lengths.
-    unsafe { with_ahead!(ahead => bytes256::multiply(unit, acts, ahead, out)) }
+    unsafe { with_prefetch!(ahead => bytes256::multiply(unit, acts, ahead, out)) }
 }
 
 fn int8_avx512(unit: &Unit<'_>, acts: &[u8], out: &mut [[f32; ROWS]; 2]) {
     let ahead = unit.ahead;
     // SAFETY: `int8_of` hands this function out only for AVX-512 with VNNI.
-    unsafe { with_ahead!(ahead => bytes512::multiply(unit, acts, ahead, out)) }
+    unsafe { with_prefetch!(ahead => bytes512::multiply(unit, acts, ahead, out)) }
 }

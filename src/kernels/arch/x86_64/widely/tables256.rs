@@ -4,14 +4,14 @@ use std::arch::x86_64::*;
 
 use trine_formats::widely::CHUNK;
 
-use super::super::packed::Ahead;
+use super::super::packed::PrefetchDistance;
 use crate::Floats;
 use crate::shared::widely::tables::{COLUMN, Outputs, SUMS, finish};
 use crate::shared::widely::{ROWS, Unit, lane_words};
 
 /// The products of a unit and the row of activations that the tables are made of.
 #[target_feature(enable = "avx2,fma")]
-pub(super) fn multiply(unit: &Unit<'_>, tables: &[f32], ahead: impl Ahead, out: &mut Outputs) {
+pub(super) fn multiply(unit: &Unit<'_>, tables: &[f32], ahead: impl PrefetchDistance, out: &mut Outputs) {
     let (shape, streams) = (unit.shape, unit.shape.streams());
     let mut lanes = Floats::scratch(CHUNK * streams * SUMS);
     let size = (streams, shape.chunks(), lane_words(shape));
@@ -25,7 +25,7 @@ pub(super) fn multiply(unit: &Unit<'_>, tables: &[f32], ahead: impl Ahead, out: 
 fn table_sums_avx2(
     (streams, chunks, words): (usize, usize, usize),
     weights: &[u8],
-    ahead: impl Ahead,
+    ahead: impl PrefetchDistance,
     tables: &[f32],
     out: &mut [f32],
 ) {
@@ -40,10 +40,10 @@ fn table_sums_avx2(
     }
 }
 
-/// The same of one lane and stream. A function of its own, so that nothing but its sums takes registers.
+/// Sums of one lane and stream. A function of its own, so that nothing but its sums takes registers.
 #[inline(never)]
 #[target_feature(enable = "avx2")]
-fn lane_sums_avx2(weights: &[u8], ahead: impl Ahead, tables: &[f32], out: &mut [f32; SUMS]) {
+fn lane_sums_avx2(weights: &[u8], ahead: impl PrefetchDistance, tables: &[f32], out: &mut [f32; SUMS]) {
     // of rows 0 to 7 and of rows 8 to 15
     let mut sums = [[_mm256_setzero_ps(); 2]; 4];
     let columns = tables.chunks(CHUNK * COLUMN);

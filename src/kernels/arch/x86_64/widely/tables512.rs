@@ -5,7 +5,7 @@ use std::arch::x86_64::*;
 
 use trine_formats::widely::CHUNK;
 
-use super::super::packed::Ahead;
+use super::super::packed::PrefetchDistance;
 use crate::Floats;
 use crate::shared::widely::tables::{COLUMN, Outputs, SUMS, finish};
 use crate::shared::widely::{ROWS, Unit, lane_words};
@@ -13,7 +13,7 @@ use crate::{Isa, Level};
 
 /// The products of a unit and the row of activations that the tables are made of.
 #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512vl,avx512dq")]
-pub(super) fn multiply(unit: &Unit<'_>, tables: &[f32], ahead: impl Ahead, out: &mut Outputs) {
+pub(super) fn multiply(unit: &Unit<'_>, tables: &[f32], ahead: impl PrefetchDistance, out: &mut Outputs) {
     let (shape, streams) = (unit.shape, unit.shape.streams());
     let mut lanes = Floats::scratch(CHUNK * streams * SUMS);
     let lane_tables = tables.chunks_exact(shape.chunks() * COLUMN);
@@ -65,7 +65,7 @@ fn arrange_avx512(chunks: usize, re: &[[u8; 4]], im: &[[u8; 4]], out: &mut [f32]
 /// `[stream][word][row]`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
-fn lane_sums(weights: &[u8], ahead: impl Ahead, tables: &[f32], out: &mut [f32; 2 * SUMS]) {
+fn lane_sums(weights: &[u8], ahead: impl PrefetchDistance, tables: &[f32], out: &mut [f32; 2 * SUMS]) {
     let mut sums = [[_mm512_setzero_ps(); 4]; 2];
     let (first, second) = weights.split_at(weights.len() / 2);
     let words = first.as_chunks::<{ 4 * ROWS }>().0.iter();

@@ -41,7 +41,7 @@ impl Default for Memory {
     }
 }
 
-/// [`crate::shared::widely::batch::multiply`] for so many rows of activations, from one to sixteen.
+/// [`crate::shared::widely::batch::multiply`] for one to sixteen tokens.
 ///
 /// # Panics
 /// When there are no tiles, or lengths do not fit.
@@ -145,11 +145,11 @@ unsafe fn multiply_unit<T: Tiles>(
     }
 }
 
-/// Looks the factors of all codes of a block of one stream up.
+/// Looks up the factors of all codes of a block of one stream.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn look_up(codes: &[u8; BLOCK_BYTES], Factors(to): &mut Factors) {
-    // one less than what the tables have for activations that are added once too often
+    // The factors themselves: `TABLES` holds factor + 1, for kernels that subtract the sum of the activations.
     let table = |t: &[i8; 16]| {
         // SAFETY: sixteen bytes.
         let table = _mm512_broadcast_i32x4(unsafe { _mm_loadu_si128(t.as_ptr().cast()) });

@@ -39,7 +39,7 @@ pub(crate) trait Layout16 {
     const OFFSET: i16;
     /// Bits that turn a code of the file into one of the group.
     const FLIPPED: u8 = if SIGNED { Self::OFFSET as u8 } else { 0 };
-    /// Where the parts begin.
+    /// Offset of the parts in a block, bytes.
     const CODES: usize = 64 * Self::SCALE_LINES;
     /// Bytes of a block, without its d.
     const BYTES: usize = Self::CODES + CHAINS * 64 * Self::PART_LINES;

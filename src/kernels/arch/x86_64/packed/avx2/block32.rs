@@ -21,17 +21,17 @@ use crate::shared::packed::block32::{self, Block32, ByteCodes, LINE};
 type Sums<const T: usize> = [[__m256i; VECTORS]; T];
 
 impl DotSet for AvxVnni {
-    const ASKS: usize = 2;
+    const PREFETCHES: usize = 2;
 
     #[inline]
     #[target_feature(enable = "avx2")]
-    unsafe fn one_dot<C: ByteCodes>(codes: &[__m256i; 8], record: *const u8, ask: impl Fn(usize)) -> __m256i {
+    unsafe fn one_dot<C: ByteCodes>(codes: &[__m256i; 8], record: *const u8, prefetch: impl Fn(usize)) -> __m256i {
         // SAFETY: a record has eight dwords of activations and its start at byte 36; the caller's processor has
         // AVX-VNNI.
         unsafe {
             let mut sum = Ymm::broadcast(record.add(36));
             for (k, codes) in codes.iter().enumerate() {
-                ask(k);
+                prefetch(k);
                 sum = vnni::dpbusd(sum, *codes, Ymm::broadcast(record.add(4 * k)));
             }
             sum
@@ -47,13 +47,18 @@ where
 {
     #[inline]
     #[target_feature(enable = "avx2")]
-    unsafe fn dot<C: ByteCodes>(codes: *const u8, record: *const u8, stride: usize, ask: impl Fn(usize)) -> Sums<T> {
+    unsafe fn dot<C: ByteCodes>(
+        codes: *const u8,
+        record: *const u8,
+        stride: usize,
+        prefetch: impl Fn(usize),
+    ) -> Sums<T> {
         // SAFETY: eight lines; a record has eight dwords of activations, and its start at byte 36.
         unsafe {
             let starts = std::array::from_fn(|t| [Ymm::broadcast(record.add(stride * t + 36)); VECTORS]);
-            ask(0);
+            prefetch(0);
             let sums = Self::add(codes, record, stride, starts);
-            ask(1);
+            prefetch(1);
             sums
         }
     }
@@ -61,7 +66,7 @@ where
 
 impl DotSet for Avx2 {
     const SIGNED: bool = true;
-    const ASKS: usize = 2;
+    const PREFETCHES: usize = 2;
 
     fn pack<B: Block32>(isa: Isa, w: &[u8], n: usize, out: &mut [u8]) -> bool {
         if B::LINES == 8 {
@@ -75,11 +80,11 @@ impl DotSet for Avx2 {
 
     #[inline]
     #[target_feature(enable = "avx2")]
-    unsafe fn one_dot<C: ByteCodes>(codes: &[__m256i; 8], record: *const u8, ask: impl Fn(usize)) -> __m256i {
+    unsafe fn one_dot<C: ByteCodes>(codes: &[__m256i; 8], record: *const u8, prefetch: impl Fn(usize)) -> __m256i {
         const { assert!(all_fit::<C>()) }
         let mut pairs = [_mm256_setzero_si256(); 2];
         for (k, codes) in codes.iter().enumerate() {
-            ask(k);
+            prefetch(k);
             // SAFETY: a record has eight dwords of activations.
             let y = unsafe { Ymm::broadcast(record.add(4 * k)) };
             pairs[k % 2] = _mm256_add_epi16(pairs[k % 2], _mm256_maddubs_epi16(*codes, y));
@@ -199,20 +204,25 @@ where
 {
     #[inline]
     #[target_feature(enable = "avx2")]
-    unsafe fn dot<C: ByteCodes>(codes: *const u8, record: *const u8, stride: usize, ask: impl Fn(usize)) -> Sums<T> {
+    unsafe fn dot<C: ByteCodes>(
+        codes: *const u8,
+        record: *const u8,
+        stride: usize,
+        prefetch: impl Fn(usize),
+    ) -> Sums<T> {
         let zero = [[_mm256_setzero_si256(); VECTORS]; T];
-        ask(0);
+        prefetch(0);
         // SAFETY: four lines of codes each; a record has eight dwords of activations, and its start at byte 36.
         unsafe {
             let (second_codes, second_record) = (codes.add(4 * LINE), record.add(16));
             if const { signed::<Avx2, C>() } {
                 let sums = Avx2::signed(codes, record, stride, zero);
-                ask(1);
+                prefetch(1);
                 return Avx2::signed(second_codes, second_record, stride, sums);
             }
             let mut sums: Sums<T> = std::array::from_fn(|t| [Ymm::broadcast(record.add(stride * t + 36)); VECTORS]);
             let first = Avx2::unsigned(codes, record, stride, zero);
-            ask(1);
+            prefetch(1);
             let second = if const { all_fit::<C>() } {
                 Avx2::unsigned(second_codes, second_record, stride, first)
             } else {

@@ -57,10 +57,10 @@ where
         codes: &[__m256i; 8],
         y: *const u8,
         stride: usize,
-        ask: impl Fn(usize),
+        prefetch: impl Fn(usize),
     ) -> [__m256i; T] {
         // SAFETY: AVX-VNNI includes AVX2.
-        unsafe { <Avx2 as Parts<T>>::sums::<CORRECTED>(scales, codes, y, stride, ask) }
+        unsafe { <Avx2 as Parts<T>>::sums::<CORRECTED>(scales, codes, y, stride, prefetch) }
     }
 }
 
@@ -131,16 +131,16 @@ macro_rules! parts {
                 codes: &[__m256i; 8],
                 y: *const u8,
                 stride: usize,
-                ask: impl Fn(usize),
+                prefetch: impl Fn(usize),
             ) -> [__m256i; $tokens] {
                 $(let mut $acc = _mm256_setzero_si256();)*
-                ask(0);
+                prefetch(0);
                 if CORRECTED {
                     part_sums!([$($acc $at),*], scales, codes, y, stride, "vpbroadcastd {c}, dword ptr [{q} " " + 256 + ");
                 } else {
                     part_sums!([$($acc $at),*], scales, codes, y, stride,);
                 }
-                ask(1);
+                prefetch(1);
                 [$($acc),*]
             }
         }
@@ -238,10 +238,10 @@ where
         codes: &[__m256i; 8],
         y: *const u8,
         stride: usize,
-        ask: impl Fn(usize),
+        prefetch: impl Fn(usize),
     ) -> [__m256i; T] {
         // SAFETY: the caller's activations.
-        unsafe { Self::sums::<false>(&header.scales, codes, y, stride, ask) }
+        unsafe { Self::sums::<false>(&header.scales, codes, y, stride, prefetch) }
     }
 }
 
@@ -255,12 +255,12 @@ where
         codes: &[__m256i; 8],
         y: *const u8,
         stride: usize,
-        ask: impl Fn(usize),
+        prefetch: impl Fn(usize),
     ) -> [__m256i; T] {
-        ask(0);
+        prefetch(0);
         // SAFETY: the caller's processor and activations.
         let sums = unsafe { Self::pair_sums(&header.pairs, codes, y, stride, C::BIAS, header.start) };
-        ask(1);
+        prefetch(1);
         sums
     }
 }

@@ -13,7 +13,7 @@ use super::super::super::grouped::GroupStep;
 use super::super::ik_levels::layouts_of_ik_levels;
 use super::super::levels::{self, Levels, UNITS, layouts_of_levels};
 use super::super::ymm::{Ymm, shuffle_dwords};
-use super::super::{Ahead, with_ahead};
+use super::super::{PrefetchDistance, with_prefetch};
 use crate::Isa;
 use crate::arch::x86_64::rows::chains::Acts;
 use crate::arch::x86_64::rows::lanes::{Lanes, by_tokens};
@@ -59,8 +59,8 @@ fn multiply<C: Levels>(call: Call<'_>) {
         // SAFETY: `check` has seen the proof of these instructions and compared all lengths, and no portion has more than `TILE` tokens.
         unsafe {
             match out.len() / ROWS {
-                1 => with_ahead!(ahead => tile::<C, 1>(group.as_ptr(), acts, ahead, out)),
-                _ => with_ahead!(ahead => tile::<C, TILE>(group.as_ptr(), acts, ahead, out)),
+                1 => with_prefetch!(ahead => tile::<C, 1>(group.as_ptr(), acts, ahead, out)),
+                _ => with_prefetch!(ahead => tile::<C, TILE>(group.as_ptr(), acts, ahead, out)),
             }
         }
     }
@@ -111,7 +111,12 @@ const fn table<C: Levels>() -> [[i8; 16]; 2] {
 /// The processor has AVX2 and F16C; the group and the activations of as many tokens as there is room for in `out` are
 /// readable.
 #[target_feature(enable = "avx2,f16c")]
-unsafe fn tile<C: Levels, const TOKENS: usize>(w: *const u8, acts: Acts, ahead: impl Ahead, out: &mut [f32]) {
+unsafe fn tile<C: Levels, const TOKENS: usize>(
+    w: *const u8,
+    acts: Acts,
+    ahead: impl PrefetchDistance,
+    out: &mut [f32],
+) {
     let tokens = out.len() / ROWS;
     let mut sums = [[_mm256_setzero_ps(); TOKENS]; VECTORS];
     let blocks = w.wrapping_add(C::GROUP_HEAD);
@@ -123,7 +128,7 @@ unsafe fn tile<C: Levels, const TOKENS: usize>(w: *const u8, acts: Acts, ahead: 
                 let block = blocks.add(C::BYTES_OF_GROUP * b);
                 // Half a block with the first eight rows and half with the others.
                 let from = block.wrapping_add(C::BYTES_OF_GROUP / VECTORS * v);
-                let ask = |j: usize, i| {
+                let prefetch = |j: usize, i| {
                     const { assert!(UNITS * VECTORS == 16) };
                     let from = from.wrapping_add(C::BYTES_OF_GROUP / 16 * j);
                     ahead.share(from, const { C::BYTES_OF_GROUP.div_ceil(16) }, i, 2);
@@ -135,8 +140,8 @@ unsafe fn tile<C: Levels, const TOKENS: usize>(w: *const u8, acts: Acts, ahead: 
                 let head = Head::new::<C>(d, block, v);
                 let units = block.add(C::CODES + 32 * v);
                 match C::STEP {
-                    GroupStep::Each => add_each::<C>(&head, units, acts, &mut sums[..tokens], ask),
-                    _ => add_block::<C, TOKENS>(&head, units, acts, &mut sums[..tokens], ask),
+                    GroupStep::Each => add_each::<C>(&head, units, acts, &mut sums[..tokens], prefetch),
+                    _ => add_block::<C, TOKENS>(&head, units, acts, &mut sums[..tokens], prefetch),
                 }
             }
         }
@@ -277,8 +282,8 @@ unsafe fn levels_of<C: Levels>(unit: *const u8) -> [__m256i; 8] {
     std::array::from_fn(|k| _mm256_blendv_epi8(levels[k], others[k], fifth[k]))
 }
 
-/// The float step of a block, `sum + d * isum` with all scales in the integer, for each token. `ask(j, i)` is called
-/// twice in unit j.
+/// The float step of a block, `sum + d * isum` with all scales in the integer, for each token. `prefetch(j, i)` is
+/// called twice in unit j.
 ///
 /// # Safety
 /// The processor has AVX2 and F16C; the units are readable, and the activations of the block for all `sums`.
@@ -289,7 +294,7 @@ unsafe fn add_block<C: Levels, const TOKENS: usize>(
     units: *const u8,
     acts: Acts,
     sums: &mut [__m256],
-    ask: impl Fn(usize, usize),
+    prefetch: impl Fn(usize, usize),
 ) {
     let tokens = sums.len();
     let mut isums = [_mm256_setzero_si256(); TOKENS];
@@ -299,9 +304,9 @@ unsafe fn add_block<C: Levels, const TOKENS: usize>(
             *isum = start_of::<C>(head, acts.at.add(acts.stride * t + SUMS));
         }
         for (j, scales) in head.scales.iter().enumerate() {
-            ask(j, 0);
+            prefetch(j, 0);
             let levels = levels_of::<C>(units.add(64 * C::UNIT_LINES * j));
-            ask(j, 1);
+            prefetch(j, 1);
             by_tokens!(t in tokens, 4, T => {
                 let y = acts.at.add(acts.stride * t + 32 * j);
                 let isums = &mut isums[t..t + T];
@@ -383,16 +388,16 @@ unsafe fn add_each<C: Levels>(
     units: *const u8,
     acts: Acts,
     sums: &mut [__m256],
-    ask: impl Fn(usize, usize),
+    prefetch: impl Fn(usize, usize),
 ) {
     let tokens = sums.len();
     for (j, [scale, _]) in head.scales.iter().enumerate() {
         let scale = _mm256_cvtepi32_ps(_mm256_srai_epi32::<16>(*scale));
         // SAFETY: as the caller says.
         unsafe {
-            ask(j, 0);
+            prefetch(j, 0);
             let levels = levels_of::<C>(units.add(64 * C::UNIT_LINES * j));
-            ask(j, 1);
+            prefetch(j, 1);
             let magnitudes = levels.map(|levels| _mm256_abs_epi8(levels));
             by_tokens!(t in tokens, 4, T => {
                 let of_tokens = acts.at.add(acts.stride * t);

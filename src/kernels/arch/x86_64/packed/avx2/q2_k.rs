@@ -10,7 +10,7 @@
 use std::arch::x86_64::*;
 
 use super::super::ymm::{Ymm, shuffle_dwords};
-use super::super::{Ahead, with_ahead};
+use super::super::{PrefetchDistance, with_prefetch};
 use super::block32::FourDwords;
 use super::vnni::{EightDwords, LINE};
 use crate::arch::x86_64::rows::lanes::{Lanes, by_tokens};
@@ -34,7 +34,7 @@ const _: () = assert!(2 * 32 * VECTORS == LINE);
 /// The scale of each group, twice as i16.
 type Scales = [[__m256i; VECTORS]; GROUPS];
 
-/// How an instruction set multiplies.
+/// Products of an instruction set.
 trait Products: Proof + Sums<1> + Sums<2> + Sums<3> + Sums<4> {
     /// True if bytes are codes times scales.
     const SCALED: bool;
@@ -108,7 +108,7 @@ fn multiply<P: Products>(call: Call<'_>) {
     // SAFETY: `check` has seen the proof of these instructions and compared all lengths.
     unsafe {
         if tokens == 1 {
-            with_ahead!(ahead => one(group, acts.as_ptr(), ahead, out));
+            with_prefetch!(ahead => one(group, acts.as_ptr(), ahead, out));
         } else {
             many::<P>(group, acts.as_ptr(), act_bytes(n), ahead, out);
         }
@@ -131,7 +131,7 @@ const fn group(set: usize, p: usize) -> usize {
 /// # Safety
 /// The processor has AVX2 and F16C; `act` points at the arranged activations of all blocks of the group.
 #[target_feature(enable = "avx2,f16c")]
-unsafe fn one(group_of_rows: &[u8], act: *const u8, ahead: impl Ahead, out: &mut [f32]) {
+unsafe fn one(group_of_rows: &[u8], act: *const u8, ahead: impl PrefetchDistance, out: &mut [f32]) {
     let mut chains = [_mm256_setzero_ps(); VECTORS];
     for (b, block) in group_of_rows.as_chunks::<BYTES>().0.iter().enumerate() {
         let block = block.as_ptr();
@@ -144,8 +144,8 @@ unsafe fn one(group_of_rows: &[u8], act: *const u8, ahead: impl Ahead, out: &mut
                 for set in 0..4 {
                     let lines = block.add(CODES + 256 * set + 32 * v);
                     let from = block.wrapping_add(BYTES / 8 * (4 * v + set));
-                    let ask = |c| ahead.share(from, BYTES.div_ceil(8), c, 4);
-                    let four = set_sums(lines, y.add(16 * group(set, 0)), ask);
+                    let prefetch = |c| ahead.share(from, BYTES.div_ceil(8), c, 4);
+                    let four = set_sums(lines, y.add(16 * group(set, 0)), prefetch);
                     for (p, pairs) in four.into_iter().enumerate() {
                         let mut scale = scale(&head, group(set, p));
                         if p % 2 == 0 {
@@ -168,19 +168,19 @@ unsafe fn one(group_of_rows: &[u8], act: *const u8, ahead: impl Ahead, out: &mut
 
 /// The sums of the four groups of a set and one token, those of planes 1 and 3 times four, in two words: at most
 /// 4 * 2 * 12 * 128 each. `y`: the activations of the first group.
-/// `ask(c)` is called four times on the way.
+/// `prefetch(c)` is called four times on the way.
 ///
 /// # Safety
 /// The processor has AVX2; four lines and the activations are readable.
 #[inline]
 #[target_feature(enable = "avx2")]
-unsafe fn set_sums(lines: *const u8, y: *const u8, ask: impl Fn(usize)) -> [__m256i; 4] {
+unsafe fn set_sums(lines: *const u8, y: *const u8, prefetch: impl Fn(usize)) -> [__m256i; 4] {
     let (even, odd) = (_mm256_set1_epi8(0x03), _mm256_set1_epi8(0x0C));
     let mut sums = [_mm256_setzero_si256(); 4];
     for c in 0..4 {
         // SAFETY: the caller's lines.
         let line = unsafe { Ymm::load(lines.add(64 * c)) };
-        ask(c);
+        prefetch(c);
         let upper = _mm256_srli_epi16::<4>(line);
         let planes = [
             _mm256_and_si256(line, even),
@@ -235,14 +235,20 @@ unsafe fn many<P: Products>(group_of_rows: &[u8], acts: *const u8, stride: usize
     }
 }
 
-/// Writes the codes of the rows of vector v, times their scales where products want them so, and asks for half of what
-/// lies `ahead` of the block.
+/// Writes the codes of the rows of vector v, times their scales where products want them so, and prefetches half of the
+/// bytes at distance `ahead` behind the block.
 ///
 /// # Safety
 /// The processor has AVX2; the block is readable.
 #[inline]
 #[target_feature(enable = "avx2")]
-unsafe fn unpack<P: Products>(block: *const u8, v: usize, scales: &Scales, ahead: impl Ahead, room: &mut Room) {
+unsafe fn unpack<P: Products>(
+    block: *const u8,
+    v: usize,
+    scales: &Scales,
+    ahead: impl PrefetchDistance,
+    room: &mut Room,
+) {
     let three = _mm256_set1_epi8(3);
     for set in 0..4 {
         let from = block.wrapping_add(BYTES / 8 * (4 * v + set));

@@ -12,7 +12,7 @@ use std::arch::x86_64::*;
 
 use super::zmm::Zmm;
 use crate::AlignedBytes;
-use crate::arch::x86_64::ahead::Never;
+use crate::arch::x86_64::ahead::NoPrefetch;
 use crate::arch::x86_64::rows::block32::{Codes, Head, multiply as by_vectors, unpack};
 use crate::arch::x86_64::rows::lanes::unroll;
 #[cfg(test)]
@@ -114,7 +114,7 @@ impl Machine for Hardware {
         // SAFETY: a packed block, and room for its expansion.
         unsafe {
             let mut codes: Codes<Zmm> = [[_mm512_setzero_si512(); 4]; 8];
-            unpack::<Avx512, B>(block, Never, &mut codes);
+            unpack::<Avx512, B>(block, NoPrefetch, &mut codes);
             let head = Head::<Zmm>::new::<B>(block, 0);
             for v in 0..ROWS / SIDE {
                 let to = to.add(stride * v);

@@ -2,7 +2,7 @@
 
 use std::mem::MaybeUninit;
 
-use super::super::Ahead;
+use super::super::PrefetchDistance;
 use super::super::t2::{self, Act, ROWS, SCALES};
 use super::super::ternary_bytes::{COLUMNS, Codes, HALF};
 use super::machine::Machine;
@@ -34,7 +34,7 @@ struct Blocks<'a> {
     act_bytes: usize,
     n: usize,
     tokens: Tokens,
-    /// How far behind the codes that are unpacked memory is asked for, bytes.
+    /// Prefetch distance behind the codes that are unpacked, bytes.
     ahead: usize,
     out: *mut f32,
     /// Sums of the last tile, where it overlaps the one before: they would be added to twice.

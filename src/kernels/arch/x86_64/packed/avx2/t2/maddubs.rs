@@ -5,7 +5,7 @@
 
 use std::arch::x86_64::*;
 
-use super::super::super::Ahead;
+use super::super::super::PrefetchDistance;
 use super::super::super::ymm::Ymm;
 use super::{DWORDS, PLANES, Products, Sums, Tile, UNIT, UNIT_UNPACKED, VECTORS, place};
 use crate::arch::x86_64::rows::lanes::Lanes;
@@ -26,7 +26,7 @@ impl Products for Avx2 {
     unsafe fn add_unit<const T: usize, const V: usize, const REVERSED: bool>(
         w: *const u8,
         q: [*const u8; T],
-        ahead: impl Ahead,
+        ahead: impl PrefetchDistance,
         sums: &mut [Sums; T],
     ) {
         let (low, second) = (_mm256_set1_epi8(3), _mm256_set1_epi8(12));

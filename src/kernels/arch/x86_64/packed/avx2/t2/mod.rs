@@ -14,7 +14,7 @@ use std::mem::MaybeUninit;
 use super::super::t2::{self, Act, BLOCK, ROWS, SCALES, UNIT, UNIT_BYTES};
 use super::super::ternary_sums::PLANES;
 use super::super::ymm::Ymm;
-use super::super::{Ahead, dword, with_ahead};
+use super::super::{PrefetchDistance, dword, with_prefetch};
 use crate::arch::x86_64::rows::lanes::{Lanes, by_tokens};
 use crate::proof::{Avx2, AvxVnni, Proof};
 use crate::shared::packed::{Call, Layout};
@@ -31,7 +31,7 @@ const DWORDS: usize = UNIT / 4;
 
 /// How an instruction set multiplies codes with activations.
 trait Products: Proof + Tile<1> + Tile<2> + Tile<3> + Tile<4> {
-    /// Up to so many tokens, masking the codes for each is faster than unpacking them for all: 2, 3 or 4.
+    /// Most tokens for which masking the codes for each is faster than unpacking them for all: 2, 3 or 4.
     const FEW: usize;
 
     /// Adds four times the sums of one unit, read once, `V` vectors at a time.
@@ -41,7 +41,7 @@ trait Products: Proof + Tile<1> + Tile<2> + Tile<3> + Tile<4> {
     unsafe fn add_unit<const T: usize, const V: usize, const REVERSED: bool>(
         w: *const u8,
         q: [*const u8; T],
-        ahead: impl Ahead,
+        ahead: impl PrefetchDistance,
         sums: &mut [Sums; T],
     );
 }
@@ -73,16 +73,16 @@ fn multiply_tq2_0<P: Products>(call: Call<'_>) {
         unsafe {
             match out.len() / ROWS {
                 1 => {
-                    with_ahead!(ahead => few_blocks::<P, 1, 4>(group, acts, n, stride, ahead, out))
+                    with_prefetch!(ahead => few_blocks::<P, 1, 4>(group, acts, n, stride, ahead, out))
                 }
                 2 => {
-                    with_ahead!(ahead => few_blocks::<P, 2, 2>(group, acts, n, stride, ahead, out))
+                    with_prefetch!(ahead => few_blocks::<P, 2, 2>(group, acts, n, stride, ahead, out))
                 }
                 3 if P::FEW >= 3 => {
-                    with_ahead!(ahead => few_blocks::<P, 3, 1>(group, acts, n, stride, ahead, out))
+                    with_prefetch!(ahead => few_blocks::<P, 3, 1>(group, acts, n, stride, ahead, out))
                 }
                 4 if P::FEW >= 4 => {
-                    with_ahead!(ahead => few_blocks::<P, 4, 1>(group, acts, n, stride, ahead, out))
+                    with_prefetch!(ahead => few_blocks::<P, 4, 1>(group, acts, n, stride, ahead, out))
                 }
                 _ => many_blocks::<P>(group, acts, n, stride, out),
             }
@@ -97,13 +97,13 @@ fn multiply_rows<P: Products>(call: Call<'_>) {
         // SAFETY: `check` has seen the proof of these instructions and compared all lengths.
         unsafe {
             match out.len() / ROWS {
-                1 => with_ahead!(ahead => few_rows::<P, 1, 4>(group, acts, stride, ahead, out)),
-                2 => with_ahead!(ahead => few_rows::<P, 2, 2>(group, acts, stride, ahead, out)),
+                1 => with_prefetch!(ahead => few_rows::<P, 1, 4>(group, acts, stride, ahead, out)),
+                2 => with_prefetch!(ahead => few_rows::<P, 2, 2>(group, acts, stride, ahead, out)),
                 3 if P::FEW >= 3 => {
-                    with_ahead!(ahead => few_rows::<P, 3, 1>(group, acts, stride, ahead, out))
+                    with_prefetch!(ahead => few_rows::<P, 3, 1>(group, acts, stride, ahead, out))
                 }
                 4 if P::FEW >= 4 => {
-                    with_ahead!(ahead => few_rows::<P, 4, 1>(group, acts, stride, ahead, out))
+                    with_prefetch!(ahead => few_rows::<P, 4, 1>(group, acts, stride, ahead, out))
                 }
                 _ => many_rows::<P>(group, acts, stride, out),
             }
@@ -139,7 +139,7 @@ unsafe fn few_blocks<P: Products, const T: usize, const V: usize>(
     acts: &[u8],
     n: usize,
     stride: usize,
-    ahead: impl Ahead,
+    ahead: impl PrefetchDistance,
     out: &mut [f32],
 ) {
     let acts: [Act; T] = std::array::from_fn(|t| Act::new(&acts[t * stride..][..stride], n));
@@ -175,7 +175,7 @@ unsafe fn few_rows<P: Products, const T: usize, const V: usize>(
     group: &[u8],
     acts: &[u8],
     stride: usize,
-    ahead: impl Ahead,
+    ahead: impl PrefetchDistance,
     out: &mut [f32],
 ) {
     let mut totals = [[_mm256_setzero_si256(); VECTORS]; T];
@@ -231,7 +231,7 @@ impl Bytes {
         Bytes([MaybeUninit::uninit(); 2 * UNIT_UNPACKED])
     }
 
-    /// Those of rows `16 h ..`.
+    /// Address of the bytes of rows `16 h ..`.
     #[inline(always)]
     fn rows(&self, h: usize) -> *const u8 {
         self.0[64 * h..].as_ptr().cast()

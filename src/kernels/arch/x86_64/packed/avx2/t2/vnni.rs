@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::super::super::Ahead;
+use super::super::super::PrefetchDistance;
 use super::super::super::ymm::Ymm;
 use super::super::vnni::{self, EightDwords, dpbusd};
 use super::{DWORDS, Products, ROWS, Sums, Tile, UNIT, UNIT_UNPACKED, VECTORS, place};
@@ -19,7 +19,7 @@ impl Products for AvxVnni {
     unsafe fn add_unit<const T: usize, const V: usize, const REVERSED: bool>(
         w: *const u8,
         q: [*const u8; T],
-        ahead: impl Ahead,
+        ahead: impl PrefetchDistance,
         sums: &mut [Sums; T],
     ) {
         let (low, second) = (_mm256_set1_epi8(3), _mm256_set1_epi8(12));

@@ -26,7 +26,7 @@ use thiserror::Error;
 
 use crate::gguf::{Array, Metadata, Value};
 
-/// How all keys begin.
+/// Prefix of all keys.
 pub const PREFIX: &str = "prism.hadamard.";
 /// The only table of embeddings that is rotated.
 pub const TABLE: &str = "token_embd.weight";

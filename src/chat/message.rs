@@ -1,12 +1,12 @@
 //! Messages of a conversation.
 
-/// Who says a message.
+/// Author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Role {
     /// Instructions to the model, before the conversation.
     System,
-    /// The one who asks.
+    /// The user.
     User,
     /// The model.
     Assistant,
@@ -34,7 +34,7 @@ impl Role {
 /// One message of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// Who said it.
+    /// Author of the message.
     pub role: Role,
     /// Text of the message.
     pub content: String,

@@ -18,7 +18,7 @@ pub struct ChatTemplate {
     pub(super) source: String,
     pub(super) bos: String,
     pub(super) eos: String,
-    /// Who renders it, if not this process.
+    /// Process that renders the template; `None`: this one.
     pub(super) elsewhere: Option<Arc<dyn Isolate>>,
 }
 

@@ -82,11 +82,11 @@ pub const ATTENTION: Text = text!("attention");
 /// The functions of gates.
 pub const GATE: Text = text!("gate");
 
-/// Those whose results have the bits of a processor, by name.
+/// The files whose results have the bits of a processor, by name.
 pub const EXACT: [Text; 11] =
     [ATTENTION, CHAINS, CHOSEN, DECODE, EMBED, EXPERTS, GATE, NORM, PREFILL, QUANTIZE, TERNARY];
 
-/// All of them, by name.
+/// All files, by name.
 pub const ALL: [Text; 13] =
     [ATTENTION, CHAINS, CHOSEN, DECODE, EMBED, EXPERTS, GATE, HALF, NORM, PREFILL, QUANTIZE, SPARSE, TERNARY];
 

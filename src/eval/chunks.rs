@@ -13,7 +13,7 @@ pub enum Scored {
     SecondHalf,
     /// All that have a token after them, as papers on quantization score windows of 2048 tokens (GPTQ and later).
     All,
-    /// As many as lie between the beginnings of two chunks, the last ones.
+    /// The last positions, as many as lie between the beginnings of two chunks.
     Last(usize),
 }
 

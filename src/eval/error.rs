@@ -35,7 +35,7 @@ pub enum EvalError {
         /// Tokens of a chunk.
         n_ctx: usize,
     },
-    /// Nothing to do.
+    /// No chunk to evaluate.
     #[error("no chunk is wanted; use --chunks 1 or more")]
     NoChunks,
     /// The model computed a NaN or an infinity.
@@ -73,10 +73,10 @@ impl From<StepError> for EvalError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BaseError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read the log-probabilities ({what})")]
     Read {
-        /// Which part.
+        /// The part of the file.
         what: &'static str,
         /// Why.
         source: io::Error,
@@ -113,15 +113,15 @@ pub enum BaseError {
     /// Made by a model with another vocabulary.
     #[error("it was made with a vocabulary of {file} tokens, the model has {model}: it belongs to another model")]
     Vocabulary {
-        /// In the file.
+        /// Tokens of the vocabulary in the file.
         file: usize,
-        /// In the model.
+        /// Tokens of the model's vocabulary.
         model: usize,
     },
     /// A token outside the vocabulary.
     #[error("its token {index} is {id}, outside the vocabulary of {n_vocab}")]
     Token {
-        /// Which.
+        /// Number of the token in the file.
         index: usize,
         /// Its value.
         id: i32,

@@ -95,7 +95,7 @@ pub fn perplexity<W: Write + Send>(
 enum LikelihoodRounding {
     /// See [`nll`].
     Exact,
-    /// As a base file has them.
+    /// As a base file stores log-probabilities.
     Quantized,
     /// See [`rounded_log_prob`].
     Rounded,

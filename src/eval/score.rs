@@ -95,7 +95,7 @@ impl<'a> LogProbabilities<'a> {
         LogProbabilities { logits, max, log_sum: log(sum) }
     }
 
-    /// That of a token.
+    /// Log-probability of a token.
     ///
     /// # Panics
     /// When there is no such token.

@@ -23,7 +23,7 @@ pub use crate::exec::gradient::Target;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SequenceError {
-    /// Nothing to predict.
+    /// A sequence without a token to predict.
     #[error("a sequence of {0} tokens predicts nothing; it needs at least 2")]
     Short(usize),
     /// More tokens than the model has positions, or than its indexer chooses from.
@@ -31,7 +31,7 @@ pub enum SequenceError {
     Long {
         /// Its tokens.
         tokens: usize,
-        /// Those of the longest one.
+        /// Tokens of the longest sequence.
         most: usize,
     },
     /// A token that the model does not have.
@@ -39,7 +39,7 @@ pub enum SequenceError {
     UnknownToken {
         /// The token.
         id: u32,
-        /// Where in the sequence.
+        /// Index of the token in the sequence.
         index: usize,
         /// Size of the vocabulary.
         n_vocab: usize,
@@ -100,7 +100,7 @@ impl Fisher {
         &self.gradients.sums
     }
 
-    /// The same, to be set when an earlier run is continued.
+    /// The sums, to be set when an earlier run is continued.
     pub fn sums_mut(&mut self) -> &mut [Vec<f32>] {
         &mut self.gradients.sums
     }

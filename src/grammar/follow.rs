@@ -164,7 +164,7 @@ impl Grammar {
     /// A JSON schema as a part of a Lark rule.
     ///
     /// # Errors
-    /// It is too long.
+    /// The schema is too long.
     pub fn inline(schema: &Value) -> Result<String, GrammarError> {
         Ok(format!("%json {}", spaced(schema)?))
     }

@@ -23,7 +23,7 @@ pub struct EmbedOptions {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EmbedError {
-    /// There are no tokens.
+    /// A text without tokens.
     #[error("there is nothing to make a vector of: the text has no tokens")]
     Empty,
     /// More tokens than the context holds.

@@ -14,7 +14,7 @@ const DOCUMENT: &str = "{document}";
 /// The prompt of models that answer yes or no, where the file has none: that of Qwen 3's rerankers.
 const YES_OR_NO: &str = "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct provided. Note that the answer can only be \"yes\" or \"no\".<|im_end|>\n<|im_start|>user\n<Instruct>: Given a web search query, retrieve relevant passages that answer the query\n<Query>: {query}\n<Document>: {document}<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n";
 
-/// How texts are ranked.
+/// Options of ranking texts.
 #[derive(Clone, Debug, Default)]
 pub struct RankOptions {
     /// Bits per weight of an any-precision model; `None` for the widest.

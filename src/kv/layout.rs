@@ -17,7 +17,7 @@ const MOST_POSITIONS: usize = 128;
 /// The heads of a layer whose keys and values are cached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KvHeads {
-    /// How many.
+    /// Number of heads.
     pub count: usize,
     /// Elements of a key, and of a query head.
     pub key: usize,
@@ -69,7 +69,7 @@ struct Before {
 }
 
 impl Before {
-    /// The same with one more layer.
+    /// Totals with one more layer.
     fn and(self, heads: KvHeads, types: CacheTypes) -> Before {
         Before {
             heads: self.heads + heads.count,

@@ -118,7 +118,7 @@ impl Sequence {
         self.placement.continue_at(self.len, cell);
     }
 
-    /// Where its positions stand.
+    /// Placement of its positions in the pages.
     pub fn placement(&self) -> &Placement {
         &self.placement
     }

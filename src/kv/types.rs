@@ -1,4 +1,4 @@
-//! In which types keys and values are kept.
+//! Types of the keys and values in the KV cache.
 
 use trine_formats::types::TypeId;
 

@@ -1,4 +1,4 @@
-//! Types as the quantizer sees them: what can be read and written, and how large a tensor is in one.
+//! The types of the quantizer: those that it reads, those that it writes, and the size of a tensor in one.
 
 use trine_formats::types::TypeId;
 

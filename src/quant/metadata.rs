@@ -12,7 +12,7 @@ const QUANTIZATION_VERSION: u32 = 2;
 pub struct Additions<'a> {
     /// `general.file_type`.
     pub file_type: u32,
-    /// Those of the user, in order.
+    /// The user's overrides, in order.
     pub overrides: &'a [KvOverride],
     /// Adds `quantize.imatrix.*`.
     pub importance: Option<&'a Importance>,

@@ -27,7 +27,7 @@ pub fn compare(a: &str, b: &str) -> Ordering {
     (layer(a).unwrap_or(-1), a).cmp(&(layer(b).unwrap_or(-1), b))
 }
 
-/// Layer renumbering: which layers go, and what the others become.
+/// Layer renumbering: the layers that are pruned, and the new numbers of the others.
 #[derive(Debug, Default)]
 pub struct Pruning {
     layers: Vec<u32>,

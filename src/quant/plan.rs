@@ -69,7 +69,7 @@ pub(super) enum OutputFiles {
     /// The files of llama-quantize: one, or shards with numbers before their ending; tensors stand at multiples of 32
     /// whatever the keys say.
     Quantized { shards: bool },
-    /// Those of llama-gguf-split: one, or several whose names begin with what is asked for. One without tensors ends
+    /// The files of llama-gguf-split: one, or shards whose names begin with the output's. A file without tensors ends
     /// where tensors would begin.
     Split { shards: bool },
 }
@@ -89,7 +89,7 @@ pub struct Plan {
     pub notes: Vec<String>,
     /// Names and layout of the files.
     pub(super) files: OutputFiles,
-    /// Who makes the rows, and what became of those that are made.
+    /// Methods that make the rows, with their reports about rows that are made.
     pub(super) methods: Vec<Box<dyn Method>>,
 }
 
@@ -243,7 +243,7 @@ impl<'a> Draft<'a> {
     /// The model, for what its headers do not say.
     ///
     /// # Errors
-    /// There are but headers.
+    /// The plan has headers alone, and no model.
     pub fn model(&self) -> Result<&'a ModelFile, Fault> {
         self.model.ok_or_else(|| "such a file is planned for a model, not for headers alone".into())
     }

@@ -40,17 +40,17 @@ pub struct Recipe {
     pub fallback: Fallback,
     /// Importance matrix.
     pub importance: Option<Importance>,
-    /// How rows are rounded.
+    /// Encoder that rounds rows.
     pub encoder: Encoder,
     /// Hessians, for rounding with error feedback.
     pub gptq: Option<Gptq>,
     /// The layout, which the input does not state, of its I2_S, TL1 and TL2 tensors.
     pub input_packing: PackingOptions,
-    /// How the output is to pack such tensors.
+    /// The layout of such tensors in the output.
     pub output_packing: PackingOptions,
-    /// How codebooks are made.
+    /// Options of any-precision codebooks.
     pub anyprec: anyprec::Options,
-    /// How matrices become widely linear.
+    /// Options of widely linear matrices.
     pub widely: widely::Options,
 }
 
@@ -137,7 +137,7 @@ pub fn parse_type(text: &str) -> Result<TypeId, RecipeError> {
 /// `PATTERN=TYPE`: tensors whose name the pattern is found in get the type.
 #[derive(Clone, Debug)]
 pub struct TensorRule {
-    /// As written, lower-cased.
+    /// The regular expression as written, in lower case.
     pub pattern: String,
     /// The type.
     pub ty: TypeId,
@@ -149,7 +149,7 @@ pub struct TensorRule {
 enum Names {
     /// All whose names this is found in.
     Like(Regex),
-    /// The one of this name.
+    /// The tensor of this name.
     One(String),
 }
 

@@ -63,7 +63,7 @@ impl Row {
         self.shape.iter().product()
     }
 
-    /// As it is written.
+    /// The tensor as it is written.
     pub(super) fn tensor(&self) -> NewTensor {
         NewTensor { name: self.name.clone(), shape: self.shape.clone(), ty: self.to, bytes: Some(self.bytes) }
     }
@@ -135,7 +135,7 @@ impl Source {
 /// Why a tensor gets its type.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reason {
-    /// It is not quantized, for this reason.
+    /// The tensor is not quantized, for this reason.
     Kept(&'static str),
     /// The file type's own.
     Default,
@@ -145,7 +145,7 @@ pub enum Reason {
     Rule(String),
     /// This option names it.
     Option(&'static str),
-    /// It is the best for the size of the file.
+    /// The type is the best for the size of the file.
     Allocated,
     /// A row is not whole blocks of the type it should have had.
     Fallback(TypeId),

@@ -20,7 +20,7 @@ const ALIGNMENT: u64 = 32;
 /// Where a file ends and the next begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SplitLimit {
-    /// After so many tensors, above 0.
+    /// After this number of tensors, above 0.
     Tensors(usize),
     /// Before the tensor with which the tensors of a file would have more bytes than this.
     Bytes(u64),

@@ -4,7 +4,7 @@
 
 use trine_formats::types::{Field, Format, Part, TypeId};
 
-/// The first block of `data`, rows of so many `columns`, with an infinity or a NaN, and which of the two it is. The
+/// The first block of `data`, rows of `columns` weights, with an infinity or a NaN, and which of the two it is. The
 /// scale of a row counts for the first of its blocks.
 pub fn first_bad(ty: TypeId, columns: usize, data: &[u8]) -> Option<(usize, &'static str)> {
     let info = ty.info()?;

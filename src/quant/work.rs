@@ -15,7 +15,7 @@ use crate::cancel::CancelToken;
 use crate::kernels::Isa;
 use crate::progress::Progress;
 
-/// How to run.
+/// Options of a run.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
     /// Threads that convert; 0: one per processor.
@@ -80,7 +80,7 @@ pub fn go_on(cancel: &CancelToken) -> Result<(), RunError> {
 pub struct Run<'a> {
     /// The model.
     pub model: &'a ModelFile,
-    /// How to run.
+    /// Options of the run.
     pub options: RunOptions,
     /// The threads. Methods are called by none of them.
     pub pool: &'a ThreadPool,
@@ -94,7 +94,7 @@ pub struct Run<'a> {
     pub places: Vec<(usize, usize)>,
     /// Nothing will be kept: only find out how much is lost.
     pub measure_only: AtomicBool,
-    /// Who is told how far the work is.
+    /// Receiver of the progress of the work.
     pub news: News<'a>,
 }
 

@@ -63,10 +63,10 @@ pub struct Surprise {
 }
 
 impl Surprise {
-    /// So many of the most likely tokens tell the exponent of Zipf's law.
+    /// Number of the most likely tokens by which the exponent of Zipf's law is estimated.
     const M: usize = 100;
 
-    /// At its beginning.
+    /// Mirostat at its beginning.
     pub fn new(options: Mirostat, seed: u32) -> Surprise {
         Surprise { options, mu: 2.0 * options.tau, rng: Mt19937::new(seed) }
     }

@@ -1,4 +1,4 @@
-//! DRY ("don't repeat yourself"): a penalty that grows with the length of the repetition that a token would go on with.
+//! DRY ("don't repeat yourself"): a penalty that grows with the length of the repetition that a token would continue.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -150,7 +150,7 @@ impl Dry {
         self.recent.push(id);
     }
 
-    /// Lowers the logits of tokens that would go on with a repetition.
+    /// Lowers the logits of tokens that would continue a repetition.
     pub fn apply(&self, list: &mut Candidates) {
         let o = &self.options;
         if self.recent.len() <= o.allowed_length {
@@ -180,7 +180,7 @@ impl Dry {
         list.sorted = false;
     }
 
-    /// For each token that would go on with a repetition, how long the longest one is.
+    /// Length of the longest repetition that each token would continue.
     fn longest(&self, limit: usize) -> HashMap<u32, usize> {
         let n = self.recent.len();
         let mut longest: HashMap<u32, usize> = HashMap::new();

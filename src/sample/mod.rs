@@ -36,11 +36,11 @@ enum Stage {
     Penalties(Counted),
     Dry(Dry),
     Xtc(Box<Mt19937>),
-    /// One that remembers nothing.
+    /// A stage without a state.
     Filter(fn(&SamplerOptions, &mut Candidates)),
 }
 
-/// How the token is drawn in the end.
+/// The last step, which samples the token.
 #[derive(Clone)]
 enum Draw {
     ByProbability(Box<Mt19937>),
@@ -96,12 +96,12 @@ impl Sampler {
         Ok(Some(self.choose_from(list, logits.len())))
     }
 
-    /// From now on keeps what tokens are drawn from, for [`Sampler::odds`]. It changes no choice.
+    /// From now on keeps the candidates that tokens are sampled from, for [`Sampler::odds`]. It changes no choice.
     pub fn keep_odds(&mut self) {
         self.odds.get_or_insert_default();
     }
 
-    /// The tokens that the last one was drawn from, itself among them, with their probabilities: the likeliest first,
+    /// The tokens that the last one was sampled from, itself among them, with their probabilities: the likeliest first,
     /// of equal ones the lower id. Tokens of probability 0 are left out. Empty before the first draw, and without
     /// [`Sampler::keep_odds`].
     pub fn odds(&self) -> &[(u32, f32)] {

@@ -3,13 +3,13 @@
 use super::SampleError;
 use super::dry::DryOptions;
 
-/// A step of the chain that a token goes through before it is drawn.
+/// A step of the chain of samplers, before a token is sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SamplerKind {
     /// Penalties for tokens that occurred lately.
     Penalties,
-    /// DRY: a penalty for tokens that go on with a repetition.
+    /// DRY: a penalty for tokens that continue a repetition.
     Dry,
     /// Top-nσ: logits within some standard deviations of the highest.
     TopNSigma,
@@ -143,11 +143,11 @@ pub struct SamplerOptions {
     pub samplers: Vec<SamplerKind>,
     /// Instead of the steps: the temperature, then Mirostat.
     pub mirostat: Mirostat,
-    /// Top-p, min-p, typical and XTC leave at least so many tokens, if there are that many; 0: no such rule.
+    /// Number of tokens that top-p, min-p, typical and XTC leave at least, if there are as many; 0: no such rule.
     pub min_keep: usize,
     /// Temperature; 0 or less is greedy.
     pub temp: f32,
-    /// The temperature moves by so much around [`temp`](Self::temp), with the entropy of the tokens; 0: it is fixed.
+    /// Largest distance of the temperature from [`temp`](Self::temp), by the entropy of the tokens; 0: it is fixed.
     pub dynatemp_range: f32,
     /// How the entropy maps to the temperature: the exponent of its share of the largest possible one.
     pub dynatemp_exponent: f32,
@@ -159,7 +159,7 @@ pub struct SamplerOptions {
     pub min_p: f32,
     /// Locally typical sampling; 1: off.
     pub typical_p: f32,
-    /// Keep logits that are no more than so many standard deviations below the highest; 0 or less: all.
+    /// Keep logits that are at most this number of standard deviations below the highest; 0 or less: all.
     pub top_n_sigma: f32,
     /// Eta sampling: ε, the probability from which on a token stays whatever the entropy is; 0: off.
     pub eta_cutoff: f32,
@@ -298,7 +298,7 @@ pub struct Range {
 /// Fate of a value outside of its range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outside {
-    /// It is refused.
+    /// The value is refused.
     Refused,
     /// The nearer end counts.
     Nearest,
@@ -309,7 +309,7 @@ pub enum Outside {
 impl Range {
     const NUMBER: Range =
         Range { whole: false, low: f32::MIN as f64, high: f32::MAX as f64, outside: Outside::Refused, window: false };
-    /// A probability.
+    /// Range of a probability.
     const SHARE: Range = Range { low: 0.0, high: 1.0, outside: Outside::NearestInRequests, ..Range::NUMBER };
     const WHOLE: Range = Range { whole: true, low: i32::MIN as f64, high: i32::MAX as f64, ..Range::NUMBER };
     const COUNT: Range = Range { low: 0.0, ..Range::WHOLE };

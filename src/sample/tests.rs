@@ -1,6 +1,6 @@
 //! Against the reference's own chain.
 //!
-//! The tokens were drawn by the samplers of llama.cpp (penalties, top-k, typical, top-p, min-p,
+//! The tokens were sampled by llama.cpp's samplers (penalties, top-k, typical, top-p, min-p,
 //! temp-ext, dist, in a chain of `llama_sampler_chain_init`) on the logits that [`Logits`] makes.
 
 use super::{SampleError, Sampler, SamplerOptions};

@@ -82,7 +82,7 @@ pub enum TokenizerError {
     /// A token that encoding needs is not in the vocabulary.
     #[error("the vocabulary has no {what}, which this text needs")]
     NoToken {
-        /// Which token.
+        /// The token.
         what: String,
     },
 }

@@ -40,11 +40,11 @@ pub(super) struct Special {
 /// The tokens that mark the parts of a text with a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FillIn {
-    /// Before the text in front of the gap.
+    /// Token before the text in front of the gap.
     pub prefix: u32,
-    /// Before the text behind it.
+    /// Token before the text behind the gap.
     pub suffix: u32,
-    /// Behind both: the text of the gap follows.
+    /// Token behind both texts: the text of the gap follows.
     pub middle: u32,
     /// Before the name of a repository, where the model knows several files.
     pub repository: Option<u32>,

@@ -11,7 +11,7 @@ pub struct Options {
     pub stages: usize,
     /// The part of a matrix that shares scales.
     pub scope: Scope,
-    /// Where ties go.
+    /// Direction in which ties are rounded.
     pub tie: TieRule,
     /// Precision of the computation; with `None`, that of the training script where all matrices are BF16, otherwise
     /// single precision.

@@ -9,7 +9,7 @@ fn recipe(target: &str, method: &str) -> Recipe {
     Recipe { encoder, prune, ..Recipe::new(Target::parse(target).expect("a type")) }
 }
 
-/// The bytes of the bundled model, quantized on so many threads.
+/// The bytes of the bundled model, quantized on `threads` threads.
 fn quantized(target: &str, method: &str, threads: usize) -> Result<Vec<u8>, String> {
     let model = trine::open_file(trine_testkit::trilm(), true).expect("a model");
     let dir = tempfile::tempdir().expect("a folder");

@@ -30,7 +30,7 @@ pub struct Seen {
 /// How the hub behaves. All of it may be changed while it runs.
 #[derive(Clone, Debug, Default)]
 pub struct Manners {
-    /// Answers of the host with the bytes end after so many bytes; the connection is closed then.
+    /// Bytes after which answers of the host with the bytes end; the connection is closed then.
     pub drops_after: Option<usize>,
     /// The SHA-256 that is told is that of other bytes.
     pub lies: bool,
@@ -38,14 +38,14 @@ pub struct Manners {
     pub refuses: Option<(u16, &'static str)>,
     /// The token that is wanted.
     pub wants: Option<&'static str>,
-    /// A link to the bytes is good for so many requests, and answered with 403 from then on.
+    /// Number of requests that a link to the bytes is good for; it is answered with 403 from then on.
     pub expires_after: Option<usize>,
-    /// The host with the bytes answers so many requests with 503 first.
+    /// Number of requests that the host with the bytes answers with 503 first.
     pub busy: usize,
     /// The host with the bytes sends whole files alone.
     pub no_ranges: bool,
-    /// The host with the bytes stops in the middle of an answer and holds the connection, after so many bytes of all
-    /// answers together.
+    /// Bytes of all answers together after which the host with the bytes stops in the middle of an answer and holds
+    /// the connection.
     pub stalls_after: Option<u64>,
     /// The address of the host with the bytes, where it is another than the hub's own.
     pub cdn: Option<String>,

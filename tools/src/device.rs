@@ -127,7 +127,7 @@ impl PlaceArgs {
     /// Refuses a GPU, which is for `what` alone.
     ///
     /// # Errors
-    /// There is to be one.
+    /// `--device` names a GPU.
     pub fn refuse(&self, what: &str) -> Result<()> {
         match self.device {
             Device::Cpu => Ok(()),

@@ -40,7 +40,7 @@ pub fn contain(path: &Path) -> bool {
 /// Refuses the file that a tool was asked for when it is also an input.
 ///
 /// # Errors
-/// They are one file.
+/// The output is an input.
 pub fn spare_output(target: &Path) -> Result<()> {
     let leads_to = follow(target).unwrap_or_else(|_| target.to_owned());
     if contain(&leads_to) {
@@ -52,7 +52,7 @@ pub fn spare_output(target: &Path) -> Result<()> {
 /// Refuses an output that is also an input; `option` names it on the command line.
 ///
 /// # Errors
-/// They are one file.
+/// The output is an input.
 pub fn spare(target: &Path, option: &str) -> Result<()> {
     let leads_to = follow(target).unwrap_or_else(|_| target.to_owned());
     if contain(&leads_to) {

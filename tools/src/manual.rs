@@ -32,7 +32,7 @@ pub enum Page {
     Completion(Shell),
 }
 
-/// All of them.
+/// All pages.
 pub const PAGES: [Page; 4] =
     [Page::Manual, Page::Completion(Shell::Bash), Page::Completion(Shell::Zsh), Page::Completion(Shell::Fish)];
 

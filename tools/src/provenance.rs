@@ -105,7 +105,7 @@ pub fn describe(path: &Path) -> Value {
 /// at the bytes there would make all of them resident.
 ///
 /// # Errors
-/// It cannot be read.
+/// The file cannot be read.
 pub fn hash_file(hash: &mut Sha256, path: &Path) -> io::Result<u64> {
     let mut file = File::open(path)?;
     let mut buffer = vec![0; 1 << 20];

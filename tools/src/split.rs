@@ -90,11 +90,11 @@ pub struct SplitJob<'a> {
     pub input: &'a Path,
     /// Prefix of the names, or the file to write.
     pub out: &'a str,
-    /// Only say what would be done.
+    /// True if the plan is shown and nothing is written.
     pub dry_run: bool,
-    /// In JSON.
+    /// True if the report is JSON.
     pub json: bool,
-    /// A line per tensor.
+    /// True if the report has a line per tensor.
     pub verbose: bool,
 }
 

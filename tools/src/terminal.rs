@@ -144,7 +144,7 @@ mod modes {
 #[cfg(not(unix))]
 pub fn remember() {}
 
-/// Nothing was changed.
+/// Does nothing: the modes were not changed.
 #[cfg(not(unix))]
 pub fn give_back() {}
 

@@ -91,7 +91,7 @@ impl WidelyArgs {
         given.into_iter().find(|g| g.0).map(|g| g.1)
     }
 
-    /// As the converter and the quantizer take them.
+    /// Options of the converter and of the quantizer.
     pub fn options(&self) -> Options {
         Options {
             stages: self.wl_stages.unwrap_or(2).into(),
@@ -164,7 +164,7 @@ pub const TARGET: &str = "FAIRY2I";
 /// Refuses an option that was given and has no meaning here.
 ///
 /// # Errors
-/// It was given.
+/// The option was given.
 pub fn refuse(option: Option<&str>) -> Result<()> {
     match option {
         Some(option) => bail!("{option} has no meaning for widely linear matrices"),
@@ -175,7 +175,7 @@ pub fn refuse(option: Option<&str>) -> Result<()> {
 /// Refuses options of widely linear matrices for other targets.
 ///
 /// # Errors
-/// One was given.
+/// Such an option was given.
 pub fn refuse_elsewhere(args: &WidelyArgs) -> Result<()> {
     match args.given() {
         Some(option) => bail!("{option} is for widely linear matrices: the type {TARGET}"),

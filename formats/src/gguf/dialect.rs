@@ -290,7 +290,7 @@ enum Fit {
     Short,
     /// The file goes on after it.
     Long,
-    /// It ends where the next one starts or the file ends.
+    /// The tensor ends where the next one starts or the file ends.
     Exact,
 }
 

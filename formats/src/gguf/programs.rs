@@ -18,7 +18,7 @@ pub enum Program {
 }
 
 impl Program {
-    /// All of them.
+    /// All programs.
     pub const ALL: [Program; 3] = [Program::LlamaCpp, Program::IkLlamaCpp, Program::BitnetCpp];
 
     /// Its name.

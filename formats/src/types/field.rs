@@ -5,7 +5,7 @@
 pub struct Field {
     /// Its meaning.
     pub part: Part,
-    /// How it is written.
+    /// Number format of the field.
     pub format: Format,
     /// Its first byte in the block.
     pub at: usize,
@@ -19,7 +19,7 @@ pub enum Part {
     Value,
     /// Factor on the codes, or on the scales of the groups.
     Scale,
-    /// The same for minima, or the one minimum of the block.
+    /// Minima of the groups, or the one minimum of the block.
     Min,
     /// Scales of the block's groups, and their minima where there are any.
     GroupScales,

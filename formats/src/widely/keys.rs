@@ -24,7 +24,7 @@ pub enum OutputForm {
     /// Quantized like the matrices of the blocks.
     #[default]
     Widely,
-    /// As floats; also where the embeddings serve as output.
+    /// Rows of floats; also where the embeddings serve as output.
     Dense,
 }
 

@@ -16,10 +16,10 @@ pub enum Part {
 }
 
 impl Part {
-    /// Both.
+    /// Both parts.
     pub const ALL: [Part; 2] = [Part::Codes, Part::Scale];
 
-    /// How the tensor's name ends.
+    /// Suffix of the tensor's name.
     pub fn suffix(self) -> &'static str {
         match self {
             Part::Codes => ".wl_codes",

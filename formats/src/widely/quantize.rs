@@ -41,7 +41,7 @@ pub struct Rule {
     pub scope: Scope,
     /// Precision of the computation.
     pub profile: Profile,
-    /// Where ties go.
+    /// Direction in which ties are rounded.
     pub tie: TieRule,
 }
 
@@ -113,7 +113,7 @@ pub fn split(profile: Profile, top: &[f32], bottom: &[f32]) -> [ComplexRow; 2] {
 pub struct Sums {
     /// Sums of the magnitudes on the real and on the imaginary axis.
     pub total: [f64; 2],
-    /// How many they are.
+    /// Number of the magnitudes on each axis.
     pub count: [u64; 2],
 }
 

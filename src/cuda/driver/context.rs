@@ -74,7 +74,7 @@ impl Memory {
     /// The address of `count` bytes from `at` on.
     ///
     /// # Errors
-    /// They end behind the end.
+    /// The bytes reach past the end of the buffer.
     fn part(&self, at: usize, count: usize) -> Result<Address, DriverError> {
         match at.checked_add(count) {
             Some(end) if end <= self.bytes => Ok(self.address + at as u64),

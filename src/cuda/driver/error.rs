@@ -86,12 +86,12 @@ pub enum DriverError {
         /// The driver's name for it.
         name: String,
     },
-    /// There are fewer devices.
+    /// The number of a device that is not there.
     #[error("there is no cuda:{wanted}: the driver has {}", devices(*count))]
     NoDevice {
         /// The device that was asked for.
         wanted: u32,
-        /// How many there are.
+        /// Number of devices.
         count: u32,
     },
     /// The device has not the instructions of the kernels.

@@ -41,7 +41,7 @@ type Version = unsafe extern "system" fn(*mut c_int) -> Code;
 
 macro_rules! functions {
     ($($(#[$doc:meta])* $name:ident($($arg:ident: $ty:ty),*) = $symbol:literal;)*) => {
-        /// Where the functions are.
+        /// Addresses of the functions.
         struct Functions {
             $($name: unsafe extern "system" fn($($ty),*) -> Code,)*
         }
@@ -204,10 +204,10 @@ fn load() -> Result<(&'static str, Library), DriverError> {
     Err(DriverError::Missing { why })
 }
 
-/// Where a function of the library is.
+/// Address of a function of the library.
 ///
 /// # Errors
-/// It is not there.
+/// The library has no such function.
 ///
 /// # Safety
 /// `F` is a pointer to a function that is declared as the library's is.

@@ -20,7 +20,7 @@ impl Library {
     /// Never asked, since there is no library.
     ///
     /// # Safety
-    /// As above.
+    /// Never called, since there is no library.
     pub(super) unsafe fn get<F>(&self, _name: &str) -> io::Result<&F> {
         match *self {}
     }

@@ -61,7 +61,7 @@ pub enum PackError {
         /// Column of the matrix.
         column: usize,
     },
-    /// The same, seen from the file.
+    /// More than two of four weights are not zero, in a file that says it was pruned to 2:4.
     #[error(
         "the file says that it was pruned to 2:4, and {kept} of the four weights of row {row} from column {column} on are not zero; make it \
          anew with rquantize --gptq --sparse 2:4, or run it without --number-path fast"
@@ -118,7 +118,7 @@ impl Shape {
     /// Checks a length.
     ///
     /// # Errors
-    /// It is another one.
+    /// `found` differs from `expected`.
     pub(super) fn expect(&self, found: usize, expected: usize) -> Result<(), PackError> {
         if found == expected {
             return Ok(());

@@ -10,7 +10,7 @@ use trine_formats::types::TypeId;
 
 /// Threads of a block, where one element belongs to each.
 pub(super) const ELEMENTS: usize = 256;
-/// The same for heads.
+/// Threads of a block, where one head belongs to each.
 const OF_HEADS: usize = 128;
 /// Threads of a block that quantizes a part of a row.
 const WARP: usize = 32;

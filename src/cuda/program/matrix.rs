@@ -236,7 +236,7 @@ impl<'a> Store<'a> {
         Ok((kernel, self.plain(memories, matrix, bytes)))
     }
 
-    /// Rows of blocks as they are, which table and product share where they are the same.
+    /// Rows of blocks as they are; a table and a product with the same weights share them.
     fn plain(&mut self, memories: &mut Vec<Memory>, matrix: Matrix<'a>, bytes: usize) -> usize {
         let same = |w: &&Weights<'a>| matches!(&w.layout, Layout::Plain(m) if std::ptr::eq(m.data, matrix.data));
         match self.weights.iter().find(same) {

@@ -55,7 +55,7 @@ impl Table {
         }
     }
 
-    /// All of them.
+    /// Sum of weights, cells and values, bytes.
     pub fn total(&self) -> u64 {
         self.weights.saturating_add(self.cells).saturating_add(self.values)
     }
@@ -77,9 +77,9 @@ impl fmt::Display for Table {
 /// The rows of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum RowCount {
-    /// One for each token.
+    /// One row for each token.
     Tokens,
-    /// One for each token whose logits are wanted.
+    /// One row for each token whose logits are wanted.
     Wanted,
     /// `n` for each token: one for each of its experts.
     Chosen(usize),
@@ -88,7 +88,7 @@ pub(super) enum RowCount {
 }
 
 impl RowCount {
-    /// How many there are.
+    /// Number of rows.
     pub fn count(self, tokens: usize, wanted: usize) -> usize {
         match self {
             RowCount::Tokens => tokens,

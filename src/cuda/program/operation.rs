@@ -143,7 +143,7 @@ pub(super) enum Operation {
         up: Option<usize>,
     },
     Choose(Choose),
-    /// Who has which expert, in eights of places.
+    /// Places of the tokens of each expert, in blocks of eight.
     List {
         chosen: usize,
         list: usize,

@@ -92,7 +92,7 @@ fn memory_is_counted_and_values_share_it() {
     let weights = 2 * VOCABULARY * WIDTH + padded(64) + 2 * padded(32) + padded(64) + padded(10);
     assert_eq!(table.weights, (weights + 2 * 4 * WIDTH) as u64);
     let values = program.memories().iter().filter(|m| m.kind == Kind::Values);
-    // The stream, its norm, queries, keys, values, what attention gives, and the work.
+    // The residual stream, its norm, queries, keys, values, the attention output, and the work.
     assert!(values.count() <= 7, "{:?}", program.memories());
     assert_eq!(
         table.to_string(),

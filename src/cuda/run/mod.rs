@@ -41,7 +41,7 @@ pub struct Part<'a> {
     pub pages: &'a [u32],
     /// Position of the first token.
     pub first: usize,
-    /// How many there are.
+    /// Number of new tokens.
     pub tokens: usize,
 }
 

@@ -11,11 +11,11 @@ use crate::program::{Call, Kind, Limits, Operand, Program, fixed};
 pub(super) struct Runner<D: Device> {
     loaded: Arc<Loaded<D>>,
     program: Program,
-    /// By number; none where the weights are.
+    /// Memories by number; `None` for those of the weights.
     own: Vec<Option<D::Buffer>>,
     /// The launches of the last pass, by its tokens.
     body: (usize, Arc<[Call]>),
-    /// Those of the last logits, by their rows.
+    /// The launches of the last logits, by their rows.
     head: (usize, Arc<[Call]>),
 }
 

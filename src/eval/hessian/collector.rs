@@ -1,4 +1,4 @@
-//! Who sees what goes into the matrices: a scout that finds the inputs, and a collector that adds them up.
+//! Observers of the inputs of matrices: a scout that finds the inputs, and a collector that adds them up.
 
 use std::sync::{Mutex, MutexGuard};
 

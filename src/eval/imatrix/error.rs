@@ -35,21 +35,21 @@ pub enum CollectError {
     Columns {
         /// The weight.
         tensor: String,
-        /// In the file.
+        /// Columns in the file.
         have: usize,
-        /// In the model.
+        /// Columns in the model.
         want: usize,
     },
-    /// Nor is this one.
+    /// The matrix to continue from has another number of experts.
     #[error(
         "'{tensor}' has {have} experts in the matrix to go on with and {want} in the model; is it of another model?"
     )]
     Experts {
         /// The weights.
         tensor: String,
-        /// In the file.
+        /// Experts in the file.
         have: usize,
-        /// In the model.
+        /// Experts in the model.
         want: usize,
     },
     /// The model computed a NaN or an infinity.

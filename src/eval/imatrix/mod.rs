@@ -50,7 +50,7 @@ pub trait Watch {
 /// Options of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// Also for `output.weight`.
+    /// True if `output.weight` is observed too.
     pub output: bool,
     /// Measure the perplexity on the way.
     pub perplexity: bool,

@@ -59,7 +59,7 @@ impl Branches {
         Ok(Branches { place, texts, shared, wanted: Vec::new() })
     }
 
-    /// Cells that the texts take: what they share once, and what each has of its own.
+    /// Cells that the texts take: those of the tokens that they share once, and those of the tokens of each alone.
     pub fn cells(&self) -> usize {
         let own = self.texts.iter().map(|text| text.len() - self.shared);
         self.shared + own.sum::<usize>()

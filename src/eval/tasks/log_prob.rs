@@ -12,7 +12,7 @@ pub enum TokenScore {
     OfProbability,
     /// The logit less the largest less the logarithm of a divisor that is summed in `f32`.
     OfLogit,
-    /// As [`LogProbabilities`] has it, rounded to `f32` at last.
+    /// The log-probability of [`LogProbabilities`], rounded to `f32` at last.
     Exact,
     /// No logarithm: 1 if no other token is likelier, else 0.
     IsLikeliest,

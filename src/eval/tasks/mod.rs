@@ -36,7 +36,7 @@ pub enum TaskError {
         /// The problem.
         what: String,
     },
-    /// Nothing to do.
+    /// A file without tasks.
     #[error("there are no tasks in the file")]
     NoTasks,
     /// A task that has more tokens than the context.
@@ -45,7 +45,7 @@ pub enum TaskError {
         each(*.needed, *.parallel)
     )]
     TooLong {
-        /// Where the task stands.
+        /// Place of the task in its file.
         place: String,
         /// Tokens of its texts, what they share once.
         needed: usize,
@@ -57,9 +57,9 @@ pub enum TaskError {
     /// A task that has more choices than texts may stand in the context.
     #[error("{place}: the task has {choices} choices; give -np {choices} or more")]
     TooManyChoices {
-        /// Where the task stands.
+        /// Place of the task in its file.
         place: String,
-        /// How many.
+        /// Number of choices.
         choices: usize,
     },
     /// The model computed a NaN or an infinity.
@@ -123,7 +123,7 @@ pub type TaskObserver<'a, T> = &'a mut dyn FnMut(&T) -> Result<(), Box<dyn Error
 pub struct Accuracy {
     /// Tasks so far.
     pub done: usize,
-    /// Those that came out right.
+    /// Tasks that came out right.
     pub correct: usize,
 }
 

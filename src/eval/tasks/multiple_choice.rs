@@ -30,7 +30,7 @@ pub struct Task {
     pub question: String,
     /// The answers.
     pub answers: Vec<String>,
-    /// Which of them are right.
+    /// True for each answer that is right.
     pub right: Vec<bool>,
 }
 

@@ -26,7 +26,8 @@ pub struct Question {
 /// Result of all questions so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Scored {
-    /// Questions whose likeliest choice is right; of one choice, those whose tokens are the likeliest of all.
+    /// Questions whose likeliest choice is right. A question with one choice is right if each of its tokens is the
+    /// likeliest.
     pub accuracy: Accuracy,
     /// Questions whose choice with the largest sum for each byte is right.
     pub normalised: Accuracy,

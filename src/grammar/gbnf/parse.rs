@@ -31,7 +31,7 @@ pub enum Element {
     Text(String),
     /// One character, as a class of a regular expression.
     Class(String),
-    /// Another rule.
+    /// A rule, by its name.
     Name(String),
     /// An expression in parentheses.
     Group(Expression),

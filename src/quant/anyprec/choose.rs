@@ -9,8 +9,8 @@ use crate::quant::plan::Asked;
 use crate::quant::row::{Reason, Row};
 use crate::quant::ternary::is_ternary_type;
 
-/// The widest parent whose tables rows of so many weights carry: at twice the row's planes they are no
-/// longer small.
+/// The width in bits of the widest parent whose tables are small beside the planes of rows of `columns` weights: at
+/// twice the row's planes they are no longer.
 pub fn sensible_parent(columns: u64) -> u8 {
     match columns {
         4096.. => 8,

@@ -5,12 +5,12 @@ use thiserror::Error;
 use super::compat::{Crossed, Reference};
 use super::exact::Exact;
 
-/// How clusters are found.
+/// Method of clustering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// The best seed clusters and the best split of each, without chance.
     Exact,
-    /// The best clusters of so many bits, at least the seed's: each narrower width joins pairs of the next, each
+    /// The best clusters at this width in bits, at least the seed's: each narrower width joins pairs of the next, each
     /// wider one splits.
     BestAt(u8),
     /// The result of the reference with this random state, rounding included.
@@ -67,7 +67,7 @@ pub enum ClusterError {
 }
 
 impl ClusterError {
-    /// The same error seen from `offset` weights before.
+    /// The same error, with positions that are `offset` weights further on.
     pub fn after(self, offset: usize) -> ClusterError {
         match self {
             ClusterError::NotFinite(i) => ClusterError::NotFinite(i + offset),

@@ -15,7 +15,7 @@ use crate::quant::plan::Plan;
 pub struct Codes {
     /// Whose outlier rules apply.
     pub rule: Rule,
-    /// How codebooks are made.
+    /// Options of the codebooks.
     pub options: Options,
     /// The values of the any-precision keys, as far as the headers tell.
     pub header: Header,

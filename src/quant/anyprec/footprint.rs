@@ -9,11 +9,11 @@ use crate::quant::row::Row;
 pub struct WidthSize {
     /// The width.
     pub bits: u8,
-    /// Bytes of the file up to and with this width: a download of so many bytes runs at it.
+    /// Bytes of the file up to and with this width: a download of these bytes runs at it.
     pub prefix_bytes: u64,
     /// Bytes of the matrices that a run at this width reads: planes, tables of this width, sparse weights.
     pub run_bytes: u64,
-    /// The same in bits per weight.
+    /// Bits per weight of the matrices that a run at this width reads.
     pub run_bits: f64,
     /// Bits per weight of the matrices in the prefix, the tables of narrower widths included.
     pub stored_bits: f64,

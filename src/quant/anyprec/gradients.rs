@@ -99,7 +99,7 @@ impl WeightFiles {
         self.files.iter().map(|(path, _)| path.clone()).collect()
     }
 
-    /// Those of `rows` rows of a matrix from row `first` on.
+    /// Sensitivities of `rows` rows of a matrix from row `first` on.
     pub(super) fn rows(&mut self, row: &Row, first: u64, rows: u64) -> Result<Vec<f32>, SensitivityError> {
         let columns = row.columns() as usize;
         let mut out = vec![0.0; rows as usize * columns];

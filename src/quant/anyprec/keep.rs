@@ -25,9 +25,9 @@ const TAIL: f64 = 4.0;
 #[derive(Debug)]
 pub(super) struct Choice {
     pub kept: Vec<Kept>,
-    /// How many of each matrix.
+    /// Number of weights that are kept of each matrix.
     pub counts: Vec<u64>,
-    /// In percent of all weights.
+    /// Weights that the magnitude rule took, in percent of all.
     pub magnitude: f64,
 }
 

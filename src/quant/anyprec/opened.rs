@@ -23,11 +23,11 @@ use crate::quant::row::Row;
 
 /// The sensitivities of some rows of a matrix.
 pub(super) enum RowWeights<'a> {
-    /// 1 each.
+    /// A sensitivity of 1 for each weight.
     Uniform,
-    /// The same in every row.
+    /// A sensitivity for each column, the same in every row.
     Columns(&'a [f32]),
-    /// Row after row.
+    /// A sensitivity for each weight, row after row.
     Rows(Vec<f32>),
 }
 
@@ -142,7 +142,7 @@ impl Opened {
         }
     }
 
-    /// Those of `rows` rows of a matrix from row `first` on.
+    /// Sensitivities of `rows` rows of a matrix from row `first` on.
     pub fn rows(&mut self, row: &Row, first: u64, rows: u64) -> Result<RowWeights<'_>, SensitivityError> {
         let columns = match self {
             Opened::Uniform => None,

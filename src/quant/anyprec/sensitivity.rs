@@ -7,7 +7,7 @@ use trine_formats::anyprec::Calibration;
 use crate::quant::gptq::Gptq;
 use crate::quant::imatrix::Importance;
 
-/// Where sensitivities come from.
+/// Source of the sensitivities.
 #[derive(Clone, Debug)]
 pub enum Sensitivity {
     /// All weights matter alike.
@@ -18,7 +18,7 @@ pub enum Sensitivity {
     Weights {
         /// The files.
         files: Vec<PathBuf>,
-        /// They hold gradients.
+        /// True if the files hold gradients.
         square: bool,
     },
     /// Hessians, for error feedback with the damping of its options, which mean nothing else here.

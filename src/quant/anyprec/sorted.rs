@@ -13,7 +13,7 @@ pub struct Run {
     pub mass: f64,
     /// The first of them in sorted order.
     pub start: u32,
-    /// How many there are.
+    /// Number of weights in the run.
     pub count: u32,
 }
 

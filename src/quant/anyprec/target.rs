@@ -48,7 +48,7 @@ impl Target {
     }
 }
 
-/// How codebooks are made.
+/// Options of codebooks.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Instead of the target's.
@@ -59,11 +59,11 @@ pub struct Options {
     pub widths: Option<Vec<u8>>,
     /// Groups of columns with codebooks of their own.
     pub groups: u32,
-    /// How clusters are found.
+    /// Method of clustering.
     pub method: Method,
     /// Weights that are kept as they are.
     pub outliers: Option<Shares>,
-    /// How much each weight matters.
+    /// Sensitivity of each weight.
     pub sensitivity: Sensitivity,
 }
 

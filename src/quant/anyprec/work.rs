@@ -85,7 +85,7 @@ pub struct Clustered {
 pub struct Work<'a> {
     /// Widths of the code.
     pub nesting: Nesting,
-    /// How clusters are found.
+    /// Method of clustering.
     pub method: Method,
     /// Weights per row.
     pub columns: usize,

@@ -29,7 +29,7 @@ pub struct Feedback {
 /// The report about the tensors that were rounded with error feedback.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FeedbackReport {
-    /// How many there are.
+    /// Number of these tensors.
     pub tensors: usize,
     /// Tensors whose Hessian needed more damping than was asked for, and how much.
     pub damped: Vec<(String, f64)>,
@@ -62,7 +62,7 @@ impl Feedback {
         (self.inputs.len(), without.map(|r| r.name.as_str()).collect())
     }
 
-    /// The reason against error feedback for a row whose input has so many columns.
+    /// The reason against error feedback for a row whose input has `columns` columns.
     fn problem(&self, row: &Row, columns: u64) -> Option<Problem> {
         let (tensor, ty) = (row.name.clone(), row.to);
         if columns != row.columns() {

@@ -13,7 +13,7 @@ pub const DAMP: f64 = 0.01;
 /// Steps of a hundredth by which the range of a group is narrowed in the search for its scale.
 pub(super) const SHRINKS: usize = 75;
 
-/// How Q4_0 is rounded.
+/// Options of rounding with error feedback.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
     /// Columns that share a scale, 32 or a multiple of it: four neighbouring blocks with one scale make a group of 128.
@@ -46,9 +46,9 @@ impl Default for Options {
 /// The options of GPTQ in a recipe.
 #[derive(Clone, Debug)]
 pub struct Gptq {
-    /// Where the Hessians are.
+    /// File of the Hessians.
     pub hessians: Arc<HessianFile>,
-    /// How to round.
+    /// Options of rounding.
     pub options: Options,
 }
 

@@ -7,7 +7,7 @@
 
 /// Neighbouring columns of which some are kept.
 pub const OF: usize = 4;
-/// How many.
+/// Number of these columns that are kept.
 pub const KEPT: usize = 2;
 
 /// Which of four columns become zero; of equal costs those of the first ones. `pivots` are `U_jj`.

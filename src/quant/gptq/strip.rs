@@ -17,13 +17,13 @@ use super::options::Options;
 use super::prune::{OF, pruned};
 use crate::kernels::Isa;
 
-/// How the steps of a type are found.
+/// Search for the steps of a type.
 enum Steps {
-    /// By its encoder.
+    /// The type's encoder.
     Encoded(EncodeFn),
-    /// By a search that looks at each column by itself.
+    /// A search that looks at each column by itself.
     Searched(Clip),
-    /// By one for what is left when a group is reached.
+    /// The same search, on the weights as they are when a group is reached.
     WhenReached(Clip),
 }
 

@@ -21,7 +21,7 @@ impl Generator {
     }
 }
 
-/// Inputs of so many tokens, as the script makes them.
+/// Inputs, `[tokens][columns]`, as the script makes them.
 fn inputs(tokens: usize, columns: usize) -> Vec<f64> {
     let mut g = Generator(1);
     let mut x = Vec::with_capacity(tokens * columns);

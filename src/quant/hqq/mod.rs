@@ -53,7 +53,7 @@ struct Solver {
     info: &'static TypeInfo,
     grid: &'static Grid,
     has_minimum: bool,
-    /// Those that are the nearest with the scale that is tried.
+    /// The nearest codes at the scale that is tried.
     codes: Vec<u8>,
 }
 

@@ -12,9 +12,9 @@ pub struct Difference {
     pub row: usize,
     /// Column.
     pub column: usize,
-    /// In the one.
+    /// Weight of the first tensor.
     pub was: f32,
-    /// In the other.
+    /// Weight of the second tensor.
     pub is: f32,
 }
 

@@ -96,7 +96,7 @@ pub struct MoveReport {
 pub struct NotExact(pub MoveReport);
 
 impl MoveReport {
-    /// Those that are not exact.
+    /// Names of the tensors that are not exact, and the reports about them.
     pub fn inexact(&self) -> impl Iterator<Item = (&str, &Inexact)> {
         let named = |t: &'_ Moved| t.inexact.is_some();
         self.tensors.iter().filter(move |t| named(t)).filter_map(|t| Some((t.name.as_str(), t.inexact.as_ref()?)))

@@ -88,7 +88,7 @@ fn reason(ty: TypeId, columns: u64, rows: u64, e: &TernaryError) -> String {
 /// type numbers that the output has no more. Returns remarks.
 ///
 /// # Errors
-/// Types that no reader would take for what they are.
+/// The file would have a type number that means different types to different programs, without a key that says which.
 pub fn record(
     rows: &[Row],
     shards: &mut [OutShard],

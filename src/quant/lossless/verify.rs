@@ -37,9 +37,9 @@ pub enum Verdict {
     Copied,
     /// Every weight is the same.
     Equal,
-    /// Its type rounds, as was asked for; nobody claims that it is the same.
+    /// The type rounds, as was asked for: the weights need not be the same.
     Rounded,
-    /// It should be the same and is not.
+    /// The tensor should be the same and is not.
     Different,
     /// There is no decoder for one of the types, and the bytes are not the same.
     Unknown,

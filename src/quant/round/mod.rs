@@ -68,7 +68,7 @@ impl Rounding {
         &self.report
     }
 
-    /// How rows are rounded.
+    /// Encoder that rounds rows.
     pub fn encoder(&self) -> Encoder {
         self.encoder
     }

@@ -14,7 +14,7 @@ pub(super) const NAME: &str = "widely";
 /// The source of a tensor of the output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Content {
-    /// The bytes of the input, the rows of heads of so many elements in the order of the checkpoint, or back.
+    /// The bytes of the input; the rows of heads are put in the order of the checkpoint, or back.
     Copied {
         /// Elements of a head whose rows change places.
         head: Option<u64>,
@@ -23,7 +23,7 @@ pub(super) enum Content {
     Codes {
         /// The matrix.
         shape: Shape,
-        /// As above.
+        /// Elements of a head whose rows change places.
         head: Option<u64>,
     },
     /// The scales of the matrix whose words come before.
@@ -39,13 +39,13 @@ pub(super) enum Content {
     Dense {
         /// The matrix.
         shape: Shape,
-        /// As above.
+        /// Elements of a head whose rows change places.
         head: Option<u64>,
     },
 }
 
 impl Content {
-    /// In a few words.
+    /// Description in a few words.
     fn what(self) -> &'static str {
         match self {
             Content::Copied { head: None } => "as it is",
@@ -64,7 +64,7 @@ impl Content {
 pub(super) struct Contents {
     /// The keys about the matrices; for a model that becomes dense, those of the source.
     pub header: Header,
-    /// All keys.
+    /// All keys of the output.
     pub meta: Metadata,
     /// The tensors, in file order.
     pub rows: Vec<(Row, Content)>,

@@ -14,7 +14,7 @@ use crate::quant::plan::{Draft, Fault};
 use crate::quant::row::{Row, StoredTensor, sources};
 use crate::quant::{metadata, order};
 
-/// How the fork quantizes.
+/// Rule by which the fork quantizes.
 const RULE: Rule = Rule { stages: 2, scope: Scope::Tile64, profile: Profile::F32, tie: TieRule::Tile64 };
 
 /// Plans the translation of a file of the Fairy2i fork of llama.cpp.

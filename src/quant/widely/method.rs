@@ -18,7 +18,7 @@ pub struct Widely {
     header: Option<Header>,
     /// The sources of the plan's rows.
     contents: Vec<Content>,
-    /// Those of the matrix whose words were made last.
+    /// Scales of the matrix whose words were made last.
     scales: Vec<f32>,
 }
 

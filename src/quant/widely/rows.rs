@@ -33,7 +33,7 @@ pub(super) struct Tensor {
 }
 
 impl Tensor {
-    /// The tensor `name` of so many rows and columns.
+    /// The tensor `name`, `rows` x `columns`.
     pub fn open(
         model: &ModelFile,
         name: &str,
@@ -98,7 +98,7 @@ impl Masters for Tensor {
 /// A tensor that is written from its first byte to its last.
 pub(super) struct Writer<'a> {
     pub output: Output<'a>,
-    /// How much is written.
+    /// Number of bytes that are written.
     pub at: u64,
 }
 

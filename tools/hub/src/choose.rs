@@ -125,7 +125,7 @@ fn names(all: &[Candidate]) -> String {
 /// The candidate of a path.
 ///
 /// # Errors
-/// There is none.
+/// The repository has no such file.
 pub fn by_file(repo: &str, all: &[Candidate], file: &str) -> Result<Choice, HubError> {
     let found = all.iter().find(|c| c.paths.iter().any(|path| path.eq_ignore_ascii_case(file)));
     let found = found.cloned().map(|candidate| Choice { candidate, why: None });

@@ -68,7 +68,7 @@ pub enum HubError {
         /// The host.
         host: String,
     },
-    /// Another answer.
+    /// An answer with a status that has no case of its own.
     #[error("{what}: {host} answers {status}{said}")]
     Status {
         /// The repository or the address.
@@ -157,7 +157,7 @@ pub enum HubError {
     Io {
         /// The attempt.
         what: &'static str,
-        /// Where.
+        /// Path of the file.
         path: PathBuf,
         /// The system's error.
         source: io::Error,

@@ -53,7 +53,7 @@ pub struct Installed {
     pub path: PathBuf,
     /// Bytes of all its shards.
     pub size: u64,
-    /// Where it is.
+    /// Store that holds the file.
     pub store: Store,
 }
 

@@ -18,7 +18,7 @@ pub struct Places {
     pub urls: PathBuf,
 }
 
-/// How the hub is asked.
+/// Settings of the connection to the hub.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Address of the hub, without a slash at its end.
@@ -75,12 +75,12 @@ fn hub_home(get: Variable<'_>) -> PathBuf {
 }
 
 impl Places {
-    /// As the environment of this process says.
+    /// Places by the environment of this process.
     pub fn from_env() -> Places {
         Places::from(&environment)
     }
 
-    /// As the variables of `get` say.
+    /// Places by the variables of `get`.
     pub fn from(get: Variable<'_>) -> Places {
         let hub = path(get, "HF_HUB_CACHE").or_else(|| path(get, "HUGGINGFACE_HUB_CACHE"));
         let own = path(get, "OLLAMA_MODELS").unwrap_or_else(|| home(get).join(".ollama/models"));
@@ -94,12 +94,12 @@ impl Places {
 }
 
 impl Settings {
-    /// As the environment of this process says.
+    /// Settings by the environment of this process.
     pub fn from_env() -> Settings {
         Settings::from(&environment)
     }
 
-    /// As the variables of `get` say.
+    /// Settings by the variables of `get`.
     pub fn from(get: Variable<'_>) -> Settings {
         let text = |name: &str| get(name).map(|value| value.to_string_lossy().trim().to_owned());
         let endpoint = text("MODEL_ENDPOINT").or_else(|| text("HF_ENDPOINT")).unwrap_or_else(|| ENDPOINT.to_owned());

@@ -11,7 +11,7 @@ pub fn free(folder: &Path) -> Option<u64> {
     (stat.blocks_available() as u64).checked_mul(stat.fragment_size() as u64)
 }
 
-/// Nothing is known.
+/// `None`: the free space is not known on this system.
 #[cfg(not(unix))]
 pub fn free(_: &Path) -> Option<u64> {
     None

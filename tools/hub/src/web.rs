@@ -20,7 +20,7 @@ const REDIRECTS: usize = 10;
 /// The largest answer that is read into memory, in bytes.
 const LARGEST: u64 = 64 << 20;
 
-/// Who asks.
+/// Name of this program in requests.
 const PROGRAM: &str = concat!("trine/", env!("CARGO_PKG_VERSION"));
 
 /// Connections to a hub and to where it sends those who ask.

@@ -13,7 +13,7 @@ use crate::interrupt::{abandonable, interruptible};
 /// Tokens that go through the model together.
 const BATCH: usize = 512;
 
-/// How a text is measured.
+/// Options of measuring a text.
 #[derive(Clone, Copy)]
 pub struct Options {
     /// Tokens of a chunk.

@@ -76,7 +76,7 @@ impl Model {
     /// The tokens of a text.
     ///
     /// # Errors
-    /// It cannot be encoded.
+    /// The text cannot be encoded.
     pub fn tokens(&self, text: Text) -> PyResult<Vec<u32>> {
         match text {
             Text::Text(text) => self.inner.tokenizer().encode(&text, true, true).map_err(failed),
@@ -143,7 +143,7 @@ impl Model {
         Ok(Model { inner: Loaded::new(inner), path, spare: Spare::default() })
     }
 
-    /// Where it was opened.
+    /// The path from which it was opened.
     #[getter]
     fn path(&self) -> PathBuf {
         self.path.clone()

@@ -94,7 +94,7 @@ impl ApiError {
             .with("reason", "context_length_exceeded")
     }
 
-    /// The same with another member.
+    /// The error with one more member.
     pub fn with(mut self, name: &'static str, value: impl Into<Value>) -> ApiError {
         self.more.push((name, value.into()));
         self

@@ -11,7 +11,7 @@ use trine::sample::OPTIONS;
 /// The values of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Takes {
-    /// Nothing.
+    /// No value.
     Nothing,
     /// A word, whatever it begins with.
     Value,

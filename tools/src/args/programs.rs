@@ -10,7 +10,7 @@ pub type OfProgram = (&'static str, &'static str, &'static [Foreign]);
 const ASKED: &str = "each request says how its tokens are chosen, in llama-server's fields";
 const NO_TOOLS: &str = "tools are run by who asks, never by the server";
 
-/// All of them.
+/// The options of all programs.
 #[rustfmt::skip]
 pub const OF_PROGRAMS: &[OfProgram] = &[
     ("rbench", "llama-bench and llama-batched-bench", &[
@@ -36,8 +36,8 @@ pub const OF_PROGRAMS: &[OfProgram] = &[
         refused(&["-p", "--prompt", "-f", "--file"], Value, "requests bring their prompts"),
         harmless(&["-b", "--batch-size"], Value, "prompts are cut as -ub and those who wait want it"),
         harmless(&["-e", "--escape", "--no-escape"], Nothing, "requests are JSON, which has escapes of its own"),
-        harmless(&["--cache-prompt", "--no-cache-prompt", "--cache-idle-slots", "--no-cache-idle-slots"], Nothing, "what texts begin with alike is kept while there is room, and changes no bit"),
-        harmless(&["--cache-reuse", "-sps", "--slot-prompt-similarity"], Value, "what texts begin with alike is kept while there is room, and changes no bit"),
+        harmless(&["--cache-prompt", "--no-cache-prompt", "--cache-idle-slots", "--no-cache-idle-slots"], Nothing, "the KV cache of common prefixes is kept while there is room, and the results are bit-identical"),
+        harmless(&["--cache-reuse", "-sps", "--slot-prompt-similarity"], Value, "the KV cache of common prefixes is kept while there is room, and the results are bit-identical"),
         harmless(&["--threads-http"], Value, "connections share a few threads that wait"),
         harmless(&["--prefill-assistant", "--no-prefill-assistant"], Nothing, "a request says whether its last message is continued"),
         harmless(&["--models-autoload", "--no-agent", "-no-ag"], Nothing, "models of --models are loaded when they are asked for, and no tool is run"),

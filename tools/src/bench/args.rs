@@ -51,9 +51,9 @@ Examples:
   rbench -m model.gguf                                  prompt of 512 tokens, 128 generated ones
   rbench -m a.gguf,b.gguf -t 1,2,4 -p 128,512 -n 0      prompts only, at several thread counts
   rbench -m model.gguf -p 0 -t 1-8*2                    at 1, 2, 4 and 8 threads; ranges are also 1-8 and 0-512+128
-  rbench -m model.gguf --device cuda -ngl 10,20,all     with so many of its layers on a GPU, the others on the processor
+  rbench -m model.gguf --device cuda -ngl 10,20,all     with 10, 20 and all of its layers on a GPU
   rbench -m model.gguf -pg 512,64 -d 0,1024             prompt and text in one, also behind 1024 tokens
-  rbench --synthetic llama:700m:TQ2_0                   a model made up in memory
+  rbench --synthetic llama:700m:TQ2_0                   a synthetic model in memory
   rbench --synthetic llama:700m:TQ2_0 --save m.gguf     kept as a file; llama.cpp can load it too
   rbench --batched -m model.gguf -npl 1,2,4,8           several texts at once, as a server runs them
   rbench --batched -m model.gguf -npp 8,128 -npl 1,8    and a step of 8 texts beside a prompt of 8 tokens
@@ -61,7 +61,7 @@ Examples:
   rbench --roofline -m model.gguf                       how near the speed is to what memory allows
   rbench --profile -m model.gguf -p 512 -n 32           where the time goes, operation by operation
   rbench --serve http://127.0.0.1:8080 --clients 1,4,16 a server with 1, 4 and 16 clients, each of which asks again
-  rbench --serve http://127.0.0.1:8080 --rate 0.5,1,2   and with requests at random times, so many a second
+  rbench --serve http://127.0.0.1:8080 --rate 0.5,1,2   and with 0.5, 1 and 2 requests a second, at random times
   rbench --serve http://127.0.0.1:8080 --rate 0.5,1,2 --label rserve --plot load.svg --beside llama.json
   rbench --kernels                                      products of matrices and vectors, by type
 
@@ -85,19 +85,19 @@ a dashed one, of this run and of those of --beside.
   TYPE   a file type of rquantize; each tensor gets the type that rquantize would give it. TQ1_0, TQ2_0,
          Q2_0, I2_S, TL1 and TL2 are made from ternary weights, others are when -ternary is added: F16-ternary;
          of fairy2i the number of stages, W1 to W4: fairy2i:7b:W2
-TRINE_ISA=scalar|scalar4|avx2|avxvnni|avx512|amx, on ARM scalar|scalar4|neon|dotprod|i8mm, chooses the instruction set, TRINE_PREFETCH=BYTES how far ahead of products of one token memory is
-asked for; without it that is measured while a model loads."
+TRINE_ISA=scalar|scalar4|avx2|avxvnni|avx512|amx, on ARM scalar|scalar4|neon|dotprod|i8mm, chooses the instruction set,
+TRINE_PREFETCH=BYTES the prefetch distance of products of one token; without it the distance is tuned while a model loads."
 )]
 pub struct Args {
     /// Models, GGUF files; any shard of split ones
     #[arg(short, long, value_name = "FILE,...", value_delimiter = ',')]
     pub model: Vec<PathBuf>,
 
-    /// Models to make up, as ARCH:SIZE:TYPE
+    /// Synthetic models, as ARCH:SIZE:TYPE
     #[arg(long, value_name = "SPEC,...", value_delimiter = ',')]
     pub synthetic: Vec<Spec>,
 
-    /// Keep the made-up model as this file, and run it from there
+    /// Keep the synthetic model as this file, and run it from there
     #[arg(long, value_name = "FILE", requires = "synthetic")]
     pub save: Option<PathBuf>,
 
@@ -266,7 +266,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', requires = "serve")]
     pub model_name: Vec<String>,
 
-    /// With --clients, a prompt of so many tokens comes again and again while the clients hear their texts; ITL is that
+    /// With --clients, a prompt of N tokens comes again and again while the clients hear their texts; ITL is that
     /// of the texts meanwhile
     #[arg(long, value_name = "N", value_parser = length, requires = "clients", conflicts_with = "rate")]
     pub interrupt: Option<usize>,
@@ -315,7 +315,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// As the library takes it.
+    /// Number path of the library.
     pub fn number_path(&self) -> NumberPath {
         self.number_path.map(NumberPath::from).unwrap_or_default()
     }

@@ -29,7 +29,7 @@ impl LlamaBench {
     /// The program in the folder `dir` of a build, or in its `bin`.
     ///
     /// # Errors
-    /// There is none.
+    /// The folder has no such program.
     fn find(dir: &Path) -> Result<LlamaBench> {
         let name = format!("llama-bench{}", std::env::consts::EXE_SUFFIX);
         let places = [dir.join(&name), dir.join("bin").join(&name)];
@@ -155,7 +155,7 @@ pub fn run(args: &Args, dir: &Path, subjects: &[Subject], out: &mut dyn Write) -
     for subject in subjects {
         let name = subject.name();
         let Subject::File(path) = subject else {
-            bail!("'{name}' is made up in memory: --save FILE keeps it for llama-bench");
+            bail!("'{name}' is a synthetic model in memory: --save FILE keeps it for llama-bench");
         };
         let file = subject.open(args)?;
         table.about(subject, &file);

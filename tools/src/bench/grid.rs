@@ -43,7 +43,7 @@ impl Test {
 /// The tests of every model at every number of threads.
 ///
 /// # Errors
-/// There are none.
+/// The lists name no test.
 pub fn tests(args: &Args) -> Result<Vec<Test>> {
     let mut lengths: Vec<Pair> = numbers::all(&args.n_prompt).into_iter().map(|p| Pair(p, 0)).collect();
     let generated = numbers::all(&args.n_gen);

@@ -126,7 +126,7 @@ impl Shown {
     /// Every column.
     pub const ALL: Shown = Shown { batch: true, ubatch: true, layers: true, cache: true };
 
-    /// Those whose lists were given.
+    /// The columns whose lists were given.
     pub fn of(args: &Args) -> Shown {
         Shown {
             batch: numbers::all(&args.batch_size) != [2048],

@@ -19,7 +19,7 @@ impl Subject {
     pub(super) fn all(args: &Args) -> Result<Vec<Subject>> {
         args.model.iter().for_each(|p| inputs::add(p));
         if args.save.is_some() && args.synthetic.len() > 1 {
-            bail!("--save keeps one model, {} are made up", args.synthetic.len());
+            bail!("--save keeps one model, --synthetic names {}", args.synthetic.len());
         }
         let mut all: Vec<Subject> = args.model.iter().cloned().map(Subject::File).collect();
         for spec in &args.synthetic {

@@ -190,7 +190,7 @@ Model classes (in config.json) and their architecture:
 }
 
 impl Args {
-    /// As the library takes them.
+    /// Options of the library.
     pub(super) fn options(&self) -> Options {
         Options {
             outtype: self.outtype.0,

@@ -25,7 +25,7 @@ fn implied() -> [(&'static str, ArgPredicate, Option<&'static str>); 6] {
 /// Options that no chat has.
 const NO_CHAT: [&str; 5] = ["tokens", "json", "logits_sha256", "interactive", "interactive_first"];
 
-/// How a chat goes.
+/// Options of a chat.
 #[derive(Args)]
 pub struct ChatArgs {
     /// Chat with the model's own template, also -cnv; the messages are read from standard input, one a line (a

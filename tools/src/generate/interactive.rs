@@ -69,7 +69,7 @@ enum Turn {
     Over,
     /// The model ended its text.
     Ended,
-    /// There is no room for more.
+    /// There is no room for more tokens.
     Full,
 }
 

@@ -50,7 +50,7 @@ struct Proofs {
 }
 
 impl Output {
-    /// Nothing written yet.
+    /// An output to which nothing is written yet.
     pub fn new(args: &Args) -> Output {
         Output {
             stdout: signals::stdout(),

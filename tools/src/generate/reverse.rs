@@ -18,7 +18,7 @@ const BEHIND: usize = 2;
 #[derive(Default)]
 pub struct ReversePrompts {
     texts: Vec<Vec<u8>>,
-    /// Those that are one token, which is found by itself.
+    /// Reverse prompts of one token, which are found by the token.
     single: Vec<u32>,
     last: VecDeque<u32>,
 }

@@ -8,7 +8,7 @@ use trine::{DryBreakers, DryOptions, Model, SamplerOptions};
 use crate::sampling::{self, SamplerArgs};
 use crate::text;
 
-/// How tokens are chosen.
+/// Options of choosing tokens.
 #[derive(Args)]
 pub struct SamplingArgs {
     /// Random seed; -1: the one in TRINE_SEED, or a new one every time, printed on standard error

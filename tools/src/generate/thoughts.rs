@@ -11,7 +11,7 @@ const PLAIN: &str = "\x1b[0m";
 pub struct Thoughts {
     /// The mark that ends the thought; `None` outside of thoughts.
     end: Option<&'static str>,
-    /// As much of the end of the text as a mark can be long.
+    /// The end of the text, as long as the longest mark.
     tail: String,
 }
 

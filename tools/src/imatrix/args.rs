@@ -228,7 +228,7 @@ pub enum OutputFormat {
 }
 
 impl OutputFormat {
-    /// As the formats name it.
+    /// The file format of the library.
     pub fn form(self) -> FileFormat {
         match self {
             OutputFormat::Gguf => FileFormat::Gguf,

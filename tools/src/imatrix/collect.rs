@@ -171,7 +171,7 @@ struct Run<'a> {
     total: usize,
     /// Chunks done, those of earlier runs included.
     done: usize,
-    /// Those of earlier runs.
+    /// Chunks of earlier runs.
     first: usize,
     /// The state after the last group, where it is not in the file.
     unsaved: Option<Imatrix>,

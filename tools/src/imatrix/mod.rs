@@ -76,7 +76,7 @@ fn show_statistics(args: &Args) -> Result<()> {
     Ok(stdout.flush()?)
 }
 
-/// Where the result goes.
+/// Path of the result.
 fn target(args: &Args) -> Result<PathBuf> {
     let hessian = args.hessian.as_ref();
     let named = hessian.and_then(Option::as_ref);

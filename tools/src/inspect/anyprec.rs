@@ -21,7 +21,7 @@ pub struct WidthReport {
     pub prefix_bytes: u64,
     /// Bytes of the matrices that a run at this width reads.
     pub run_bytes: u64,
-    /// The same per weight, in bits.
+    /// Bits per weight of the bytes that a run reads.
     pub run_bits: f64,
 }
 

@@ -47,7 +47,7 @@ pub struct TensorDiff {
 
 /// How the weights of a tensor compare.
 pub enum Weights {
-    /// The same bytes.
+    /// Both have the same bytes.
     SameBytes,
     /// The same values, in another type or spelled in other bytes.
     SameValues,

@@ -5,7 +5,7 @@ use trine_formats::gguf::ModelFile;
 
 /// The heads of a file.
 struct Heads {
-    /// As many blocks as the file says, behind those that are run.
+    /// Number of blocks of the heads, behind the blocks that are run.
     blocks: u32,
     tensors: usize,
     bytes: u64,

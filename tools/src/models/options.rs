@@ -49,7 +49,7 @@ const STAND_IN: &str = "model.gguf";
 pub struct Fetched {
     /// The models of the tool.
     pub models: Vec<PathBuf>,
-    /// The one that drafts.
+    /// The model that drafts.
     pub draft: Option<PathBuf>,
 }
 

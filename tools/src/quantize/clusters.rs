@@ -98,7 +98,7 @@ fn table(matrices: usize, footprint: &Footprint, report: Option<&Report>, out: &
     Ok(())
 }
 
-/// The same for programs.
+/// The report as JSON.
 ///
 /// # Errors
 /// Names that no file can hold.

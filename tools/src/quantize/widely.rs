@@ -77,7 +77,7 @@ pub fn write(shown: &Shown<'_>, widely: &Widely, bytes: u64, out: &mut dyn Write
     writeln!(out, "time: {:.1} s", shown.start.elapsed().as_secs_f64())
 }
 
-/// The same for programs.
+/// The report as JSON.
 pub fn to_json(shown: &Shown<'_>, widely: &Widely, bytes: u64) -> Value {
     let Some(header) = widely.header() else { return Value::Null };
     let (plan, rule, (weights, bits)) = (shown.plan, &header.rule, widely.bits());

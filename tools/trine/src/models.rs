@@ -33,7 +33,7 @@ enum What {
         /// Token that says to the hub who asks; without it HF_TOKEN
         #[arg(long, value_name = "TOKEN")]
         hf_token: Option<String>,
-        /// Take the largest file that has at most so many bytes, such as 8G
+        /// Take the largest file of at most SIZE bytes, such as 8G
         #[arg(long, value_name = "SIZE", value_parser = file_size)]
         size: Option<usize>,
         /// Print an object instead of the path

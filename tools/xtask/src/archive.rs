@@ -1,4 +1,4 @@
-//! Archives that are the same, byte by byte, for the same files: entries by name, one time and one owner for all.
+//! Reproducible archives: the same files give identical bytes. Entries are sorted by name, with one time and one owner.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};

@@ -36,7 +36,7 @@ fn array(value: &Value) -> impl Iterator<Item = &Value> {
 /// and of builds.
 ///
 /// # Errors
-/// There is no such package.
+/// The workspace has no such package.
 pub fn linked<'a>(metadata: &'a Value, program: &str) -> Result<Vec<Linked<'a>>> {
     let packages = array(&metadata["packages"]);
     let packages: BTreeMap<&str, &Value> =

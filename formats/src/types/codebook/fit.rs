@@ -45,11 +45,11 @@ pub(in crate::types) struct Kind<const N: usize> {
 /// Which points are looked for again with the scale that was found.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::types) enum Again {
-    /// All.
+    /// All points.
     All,
-    /// All, unless each was hit exactly by a trial.
+    /// All points, unless each was hit exactly by a trial.
     AllUnlessHit,
-    /// Those that were not hit exactly.
+    /// Points that were not hit exactly.
     Missed,
 }
 

@@ -22,11 +22,11 @@ use super::k_block::BLOCK;
 
 /// The magnitudes that the codes of the IQ2 codebooks stand for. No point has the code 3.
 const IQ2_LEVELS: [i8; 4] = [8, 25, 43, 0];
-/// The same for the IQ1 codebook, with signs.
+/// The values that the codes of the IQ1 codebook stand for, with signs.
 const IQ1_LEVELS: [i8; 4] = [-1, 0, 1, 0];
-/// The same for IQ3_XXS.
+/// The magnitudes that the codes of the IQ3_XXS codebook stand for.
 const IQ3_XXS_LEVELS: [i8; 8] = [4, 12, 20, 28, 36, 44, 52, 62];
-/// The same for IQ3_S.
+/// The magnitudes that the codes of the IQ3_S codebook stand for.
 const IQ3_S_LEVELS: [i8; 8] = [1, 3, 5, 7, 9, 11, 13, 15];
 
 /// The points of IQ2_XXS as weights, in units of an eighth of a step.

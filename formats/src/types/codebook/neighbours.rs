@@ -19,7 +19,7 @@ pub(in crate::types) struct Codebook<const N: usize> {
 /// Up to sixteen points side by side; the last is repeated where there are fewer.
 pub(super) struct Sixteen<const N: usize> {
     points: [u16; LANES],
-    /// By coordinate.
+    /// Values, `[coordinate][point]`.
     values: [[f32; LANES]; N],
 }
 

@@ -87,7 +87,7 @@ pub(in crate::types) struct Split {
 }
 
 impl Split {
-    /// Before any try.
+    /// The split before any try.
     pub fn none() -> Split {
         Split { ends: (0, 0), down: [false; 2], scale: 0.0, score: -f32::MAX }
     }

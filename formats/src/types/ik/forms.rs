@@ -185,11 +185,11 @@ const fn with_raised<const N: usize, const TWICE: usize>(plain: [i8; N], by: i8)
 
 /// Levels of codes of two bits; the second half is chosen by a bit of the group.
 pub static IQ2: [i8; 8] = with_raised([-31, -13, 1, 17], 5);
-/// The same of three bits.
+/// Levels of the types with codes of three bits.
 pub static IQ3: [i8; 16] = with_raised([-63, -40, -23, -10, 1, 13, 28, 47], 4);
-/// The same of four bits.
+/// Levels of the types with codes of four bits.
 pub static IQ4: [i8; 32] = with_raised(LEVELS, 4);
-/// The same of five bits.
+/// Levels of the types with codes of five bits.
 pub static IQ5: [i8; 64] = with_raised(
     [
         -126, -114, -103, -92, -83, -74, -65, -57, -50, -43, -36, -30, -24, -18, -12, -6, -1, 5, 11, 17, 23, 29, 36,
@@ -197,7 +197,7 @@ pub static IQ5: [i8; 64] = with_raised(
     ],
     2,
 );
-/// The same of six bits.
+/// Levels of the type with codes of six bits.
 static IQ6: [i8; 128] = with_raised(
     [
         -127, -121, -115, -109, -104, -98, -93, -88, -84, -79, -74, -70, -66, -62, -58, -54, -51, -47, -44, -40, -37,

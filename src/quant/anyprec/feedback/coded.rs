@@ -3,9 +3,9 @@
 /// A row on its way: a code for each column, and the tables of all widths.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Coded {
-    /// In natural order.
+    /// Codes, `[column]`.
     pub codes: Vec<u8>,
-    /// In half precision, narrowest width first.
+    /// Tables in half precision, the narrowest width first.
     pub luts: Vec<Vec<u16>>,
     /// The error at every width, `(Q - W) H (Q - W)^T`.
     pub errors: Vec<f64>,

@@ -34,7 +34,7 @@ impl Metrics {
     /// True if there is a Hessian for a matrix.
     ///
     /// # Errors
-    /// One of another width.
+    /// The Hessian has another number of columns than the matrix.
     pub fn fits(&self, row: &Row) -> Result<bool, SensitivityError> {
         let found = self.input(row).map(|input| self.gptq.hessians.header().inputs[input].columns);
         let (tensor, expected) = (row.name.clone(), row.columns());

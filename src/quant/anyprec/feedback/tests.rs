@@ -14,7 +14,7 @@ use trine_formats::types::num::{f16_to_f32, f32_to_f16};
 const NESTING: Nesting = Nesting { seed_bits: 3, parent_bits: 6 };
 const BITS: [u8; 4] = [3, 4, 5, 6];
 
-/// Activations of so many tokens, which share a part; column 5 sees nothing but zeros.
+/// Activations, `[tokens][columns]`, which share a part; those of column 5 are zeros.
 fn inputs(tokens: usize, columns: usize) -> Vec<f64> {
     let mut g = Generator(1);
     let mut x = Vec::with_capacity(tokens * columns);

@@ -15,7 +15,7 @@ pub struct Feedback<'a> {
 }
 
 impl<'a> Feedback<'a> {
-    /// For codes of these widths, of which those in `bits` have tables.
+    /// Feedback for codes of the widths of `nesting`; the widths in `bits` have tables.
     pub fn new(metric: &'a Metric, nesting: Nesting, bits: &[u8], isa: Isa) -> Feedback<'a> {
         let widths = nesting.widths();
         let share = |b: u8| match bits.contains(&b) {

@@ -7,9 +7,9 @@ use clap::ValueEnum;
 /// How long a model stays loaded after its last request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeepAlive {
-    /// So long.
+    /// Unload it after this time.
     For(Duration),
-    /// Until its memory is needed.
+    /// Unload it when its memory is needed.
     Always,
 }
 
@@ -45,7 +45,7 @@ pub fn budget(text: &str) -> Result<i64, String> {
 /// Parses a number of minutes, or -1.
 ///
 /// # Errors
-/// It is neither.
+/// The text is neither.
 pub fn minutes(text: &str) -> Result<KeepAlive, String> {
     let number = text.parse::<f64>().ok();
     match number.filter(|m| *m == -1.0 || (0.0..=1e6).contains(m)) {

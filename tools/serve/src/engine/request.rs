@@ -5,7 +5,7 @@ use std::time::Duration;
 use trine::generate::{End, Token, TokenLogprobs};
 use trine::{Grammar, Pooling, SamplerOptions};
 
-/// A text to be continued, or to be made a vector of. The answer is a function of this and of the model, and of nothing
+/// A request to continue a text, or to embed it. The answer is a function of this and of the model, and of nothing
 /// else.
 #[derive(Clone, Debug)]
 pub struct Request {

@@ -49,7 +49,7 @@ async fn read_slowly(mut body: Body, most: usize) -> Result<Vec<u8>, ApiError> {
 /// The body as JSON.
 ///
 /// # Errors
-/// It is none.
+/// The body is no JSON.
 pub fn parse(bytes: &[u8]) -> Result<Value, ApiError> {
     if bytes.is_empty() {
         return Err(ApiError::invalid("the body is empty; send a JSON object"));

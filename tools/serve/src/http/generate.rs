@@ -99,7 +99,7 @@ async fn without_text(
     Ok(reply::json(200, &shape::ollama::without_text(route, &name, reason)))
 }
 
-/// Who asks. With several keys their holders share nothing in the cache, unless the server was told otherwise.
+/// The client of a request. Holders of different keys share nothing in the cache, unless the server was told otherwise.
 ///
 /// # Errors
 /// A header that makes no sense.

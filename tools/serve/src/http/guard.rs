@@ -30,7 +30,7 @@ const HEADERS: &[(&str, &str)] = &[
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Who asks, for the routes.
+/// Client of a request, for the routes.
 #[derive(Clone)]
 pub struct Known {
     /// The name of the key's holder; empty without keys.

@@ -52,7 +52,7 @@ static FILE: Mutex<Option<File>> = Mutex::new(None);
 /// Adds lines to a file from now on.
 ///
 /// # Errors
-/// It cannot be opened.
+/// The file cannot be opened.
 pub fn to_file(path: &Path) -> io::Result<()> {
     let file = File::options().append(true).create(true).open(path)?;
     *FILE.lock().unwrap_or_else(PoisonError::into_inner) = Some(file);

@@ -49,7 +49,7 @@ impl Listener {
         Ok(listeners)
     }
 
-    /// How clients write it.
+    /// URL of the listener.
     pub fn url(&self) -> String {
         match self {
             Listener::Tcp(l, tls) => {

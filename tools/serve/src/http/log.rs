@@ -58,12 +58,12 @@ impl Entry {
         }
     }
 
-    /// It was answered.
+    /// Notes the status of the answer.
     pub fn answered(&self, code: u16) {
         self.code.store(code, Relaxed);
     }
 
-    /// One of its texts ended.
+    /// Notes that a text of the request ended.
     pub fn text(&self, done: &Done) {
         self.prompt.fetch_add(done.prompt_tokens, Relaxed);
         self.generated.fetch_add(done.generated_tokens, Relaxed);

@@ -93,7 +93,7 @@ impl Server {
     /// Waits until the model is loaded.
     ///
     /// # Errors
-    /// It cannot be used.
+    /// The model cannot be used.
     pub async fn ready(&mut self) -> Result<()> {
         if let Some(loading) = self.loading.take() {
             let loaded = loading.await.map_err(|_| anyhow!("loading the model failed"))?;

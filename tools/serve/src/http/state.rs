@@ -19,11 +19,11 @@ pub struct State {
     /// The places for work that takes a processor.
     pub work: Work,
     draining: AtomicBool,
-    /// Who may ask.
+    /// Keys of clients that may send requests.
     pub keys: Keys,
-    /// Under which names.
+    /// Names of hosts by which the server may be called.
     pub hosts: Hosts,
-    /// Web pages of other origins that may.
+    /// Origins of web pages that may send requests.
     pub origins: Vec<String>,
     /// Bytes of a body.
     pub max_body: usize,

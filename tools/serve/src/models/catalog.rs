@@ -25,7 +25,7 @@ pub struct Entry {
     pub path: PathBuf,
     /// Bytes of its files.
     pub size: u64,
-    /// When its file was written.
+    /// Time at which its file was written.
     pub modified: SystemTime,
 }
 
@@ -41,7 +41,7 @@ impl Catalog {
     /// The models of `folder`.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The folder cannot be read.
     pub fn open(folder: &Path) -> Result<Catalog> {
         let context = || format!("--models: cannot read the folder '{}'", folder.display());
         fs::read_dir(folder).with_context(context)?;
@@ -130,7 +130,7 @@ impl Catalog {
 /// The header of a model's file.
 ///
 /// # Errors
-/// It cannot be read.
+/// The file cannot be read.
 pub fn header(entry: &Entry) -> Result<ModelFile, ApiError> {
     trine::open_file(&entry.path, true).map_err(|e| ApiError::server(format!("cannot read '{}': {e}", entry.name)))
 }

@@ -42,7 +42,7 @@ impl Places {
         place.take().then(|| Lease::of(place, keep))
     }
 
-    /// All of them.
+    /// All loaded models, by name.
     pub fn all(&self) -> Vec<(String, Arc<LoadedModel>)> {
         self.lock().iter().map(|(name, place)| (name.clone(), place.clone())).collect()
     }

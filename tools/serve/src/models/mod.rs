@@ -25,9 +25,9 @@ pub use loaded::Loaded;
 
 /// The models that may be asked for.
 pub enum Models {
-    /// One, from its loading on.
+    /// A single model, from its loading on.
     One(OnceLock<Arc<Service>>),
-    /// Those of a folder.
+    /// The models of a folder.
     Folder(Box<Folder>),
 }
 

@@ -36,7 +36,7 @@ impl About {
     /// Reads the file once more, for its hash.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The file cannot be read.
     pub fn of(model: &Model, file: String, path: NumberPath) -> Result<About> {
         let shards = model.file().shards();
         let sha256 = sha256(shards.iter().map(|s| s.path.as_path()))?;

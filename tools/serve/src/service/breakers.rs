@@ -27,7 +27,7 @@ impl Breakers {
         breakers
     }
 
-    /// Those of texts that were asked for lately; they become the latest.
+    /// Returns the breakers of texts that were asked for lately; they become the latest.
     fn known(&self, texts: &[String]) -> Option<DryBreakers> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let at = kept.iter().position(|(known, _)| known == texts)?;

@@ -11,7 +11,7 @@ use trine_tools::bench::describe::{Description, billions, file_type};
 pub struct Card {
     /// Bytes of its files.
     pub size: u64,
-    /// When its file was written.
+    /// Time at which its file was written.
     pub modified: SystemTime,
     /// Its architecture.
     pub family: String,
@@ -19,7 +19,7 @@ pub struct Card {
     pub completes: bool,
     /// Its number of weights.
     pub n_params: u64,
-    /// The same, rounded: `7.2B`.
+    /// Number of weights, rounded: `7.2B`.
     pub parameters: String,
     /// Its file type: `Q4_K_M`.
     pub kind: String,

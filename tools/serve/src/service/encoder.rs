@@ -40,7 +40,7 @@ impl Encoder<'_> {
     /// Checks that a text of `bytes` bytes may fit the context, without looking for its tokens.
     ///
     /// # Errors
-    /// It cannot.
+    /// The text cannot fit.
     pub fn check(&self, bytes: usize) -> Result<(), ApiError> {
         match self.fewest(bytes) {
             fewest if fewest > self.n_ctx => Err(ApiError::too_long(fewest, self.n_ctx)),

@@ -12,7 +12,7 @@ const SILENCE: Duration = Duration::from_secs(600);
 /// Longest line of an answer: an event, or a line of a head.
 const MAX_LINE: u64 = 16 << 20;
 
-/// Where a server listens.
+/// Address of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     host: String,
@@ -22,7 +22,7 @@ pub struct Address {
     key: Option<String>,
 }
 
-/// How a request went.
+/// Record of a request.
 #[derive(Clone, Debug, Default)]
 pub struct Served {
     /// The status of the answer.
@@ -58,7 +58,7 @@ impl Address {
     /// server.
     ///
     /// # Errors
-    /// It is no such URL.
+    /// The text is no such URL.
     pub fn parse(url: &str, key: Option<String>) -> Result<Address> {
         let Some(rest) = url.strip_prefix("http://") else {
             bail!("--serve {url}: give a URL that begins with http://");

@@ -13,7 +13,7 @@ use trine::math::log;
 
 use super::client::{Address, Question, Served};
 
-/// When requests come.
+/// Arrival process of the requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Arrivals {
     /// This number of clients, each of which asks again when it has its answer.
@@ -38,7 +38,7 @@ pub struct Load<'a> {
     pub address: &'a Address,
     /// The names of the models that are asked for, in turns; none: whatever the server has.
     pub models: &'a [String],
-    /// When they come.
+    /// Arrival process of the requests.
     pub arrivals: Arrivals,
     /// Prompts, each used once.
     pub prompts: Vec<Vec<u32>>,
@@ -62,7 +62,7 @@ pub struct Interrupted {
 /// How often it is looked whether every client hears its text.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// How a load went.
+/// Record of a load.
 pub struct Ran {
     /// Every request; those that got no answer have status 0.
     pub served: Vec<Served>,

@@ -33,7 +33,7 @@ pub struct Spec {
 /// Form of the matrices.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
-    /// As rquantize makes them; they may hold -s, 0, +s only.
+    /// Types that rquantize makes; the weights may be -s, 0 and +s only.
     Usual { target: Target, ternary: bool },
     /// Widely linear, of this number of stages.
     Widely(usize),

@@ -101,7 +101,7 @@ impl Shape {
         let arch = found.ok_or_else(|| format!("give one of {} for ARCH", Arch::names()))?;
         if !arch.is_plain() {
             return Err(format!(
-                "models of architecture {} are not made up: they make vectors, or have recurrent layers, latent or compressed attention or blocks that run several times; give a file",
+                "there are no synthetic models of architecture {}: they make vectors, or have recurrent layers, latent or compressed attention or blocks that run several times; give a file",
                 arch.name
             ));
         }

@@ -17,7 +17,7 @@ use crate::load::{ModelArgs, load};
 
 /// A file and the widths of it that are measured.
 pub struct Subject {
-    /// Where it is.
+    /// Path of the file.
     pub path: PathBuf,
     /// Its name in the table.
     pub name: String,
@@ -36,7 +36,7 @@ pub struct WidthFootprint {
     pub bits: Option<u8>,
     /// Bytes of the tensors that a run reads: planes up to the width, its tables, sparse weights and copied tensors.
     pub bytes: u64,
-    /// The same of the matrices of the blocks.
+    /// Bytes that a run reads of the matrices of the blocks.
     pub block_bytes: u64,
     /// Weights of these matrices.
     pub block_weights: u64,

@@ -22,7 +22,7 @@ const COLUMNS: [(&str, usize, &str); 13] = [
     ("decode t/s", 10, "decode_tokens_per_second"),
 ];
 
-/// How lines look.
+/// Style of the lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
     /// Columns of equal width.

@@ -9,7 +9,7 @@ use super::editor::Editor;
 use super::message::{self, MOST, TOO_LONG, Typed};
 use crate::{interrupt, terminal};
 
-/// Where messages come from.
+/// Source of the messages.
 pub enum Input {
     /// A terminal that can move its cursor.
     Editor(Box<Editor>),

@@ -9,7 +9,7 @@ pub const TOO_LONG: &str = "a message of more than 16 MiB: give long texts with 
 pub enum Typed {
     /// A message or a command.
     Message(String),
-    /// There is no more.
+    /// The end of the input.
     End,
     /// Ctrl-C twice.
     Interrupted,

@@ -14,7 +14,7 @@ use crate::text::MAX_SMALL;
 /// The form of the file.
 const SCHEMA: &str = "rgen.chat/1";
 
-/// Those who speak in a chat.
+/// Authors of the messages of a chat.
 const ROLES: [Role; 3] = [Role::System, Role::User, Role::Assistant];
 
 /// A path as it is typed: no shell has replaced `~`.

@@ -25,7 +25,7 @@ pub struct Origin {
     pub dataset: String,
     /// SHA-256 of the text.
     pub dataset_sha256: String,
-    /// How the text was cut.
+    /// Name of the rule by which the text was cut.
     pub split: &'static str,
     /// Tokens per sequence.
     pub seq_len: usize,

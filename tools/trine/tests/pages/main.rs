@@ -70,7 +70,7 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// Those for contributors too.
+/// All pages, those for contributors too.
 fn all_pages() -> Vec<PathBuf> {
     let others = ["CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"].map(|name| root().join(name));
     [pages(), others.into()].concat()

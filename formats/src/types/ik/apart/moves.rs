@@ -12,7 +12,7 @@ pub struct Interleaved {
     pub(super) moves: &'static [Move],
 }
 
-/// A move of `count` fields of so many bits each, from the block of a group to the block of row `k`.
+/// A move of `count` fields of `bits` bits each, from the block of a group to the block of row `k`.
 #[derive(Clone, Copy)]
 pub(super) struct Move {
     bits: usize,

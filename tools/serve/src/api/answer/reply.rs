@@ -24,7 +24,7 @@ pub struct Choice {
     pub text: String,
     /// Its tokens; in a stream empty.
     pub tokens: Vec<u32>,
-    /// How likely they were; in a stream only of those whose text was not sent yet.
+    /// Log-probabilities of the tokens; in a stream only of tokens whose text was not sent yet.
     pub logprobs: Vec<Told>,
     /// How likely the tokens of the prompt were, if that was asked for.
     pub prompt_logprobs: Vec<TokenLogprobs>,

@@ -9,14 +9,14 @@ use crate::service::{LONGEST_NAME, Service};
 /// Longest salt in bytes.
 const SALT: usize = 256;
 
-/// Who asks, apart from what the body says.
+/// Client of a request, as far as headers and the key tell.
 #[derive(Clone, Debug, Default)]
 pub struct Caller {
     /// Stands before the salt of the cache, so that the holders of different keys share nothing.
     pub tenant: String,
     /// The holder of the key, who takes turns with the others.
     pub party: String,
-    /// Those with a higher one get their places first.
+    /// Priority: requests with a higher one get their places first.
     pub priority: i32,
     /// The most time it gives the request.
     pub deadline: Option<Duration>,

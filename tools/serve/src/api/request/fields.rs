@@ -18,7 +18,7 @@ impl<'a> Fields<'a> {
     /// The members of the body of a request.
     ///
     /// # Errors
-    /// It is no object.
+    /// The body is no object.
     pub fn of(body: &'a Value) -> Result<Fields<'a>, ApiError> {
         match body {
             Value::Object(map) => Ok(Fields { map }),
@@ -90,7 +90,7 @@ impl<'a> Fields<'a> {
     }
 
     /// # Errors
-    /// It is no text.
+    /// The field is no text.
     pub fn text(&self, name: &str) -> Read<&'a str> {
         self.read(name, "a string", Value::as_str)
     }
@@ -107,13 +107,13 @@ impl<'a> Fields<'a> {
     }
 
     /// # Errors
-    /// It is no array.
+    /// The field is no array.
     pub fn list(&self, name: &str) -> Read<&'a [Value]> {
         self.read(name, "an array", |v| v.as_array().map(Vec::as_slice))
     }
 
     /// # Errors
-    /// It is no object.
+    /// The field is no object.
     pub fn object(&self, name: &str) -> Read<Fields<'a>> {
         self.read(name, "an object", |v| v.as_object().map(Fields::members))
     }
@@ -121,7 +121,7 @@ impl<'a> Fields<'a> {
     /// An array of texts of at most `most` bytes each.
     ///
     /// # Errors
-    /// It is something else.
+    /// The field is something else.
     pub fn texts(&self, name: &str, most: usize) -> Read<Vec<String>> {
         let Some(list) = self.list(name)? else {
             return Ok(None);
@@ -139,7 +139,7 @@ impl<'a> Fields<'a> {
     /// An array of token ids.
     ///
     /// # Errors
-    /// It is something else.
+    /// The field is something else.
     pub fn ids(&self, name: &str) -> Read<Vec<u32>> {
         let Some(list) = self.list(name)? else {
             return Ok(None);

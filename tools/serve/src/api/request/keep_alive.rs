@@ -17,7 +17,7 @@ const WANTED: &str = "a number of seconds or a time such as \"5m\" or \"1h30m\",
 /// whole seconds, which is LM Studio's name for it.
 ///
 /// # Errors
-/// It is neither.
+/// The field is neither.
 pub fn keep_alive(f: &Fields<'_>) -> Result<Option<KeepAlive>, ApiError> {
     let seconds = match f.get(NAME) {
         None => {

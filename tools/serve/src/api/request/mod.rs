@@ -26,9 +26,9 @@ use crate::service::ResponseFormat;
 /// Why a request was not read.
 #[derive(Debug)]
 pub enum Unread {
-    /// It makes no sense.
+    /// The request makes no sense.
     Refused(ApiError),
-    /// The grammar of this form must be compiled before.
+    /// The grammar of this format must be compiled before.
     Form(ResponseFormat),
 }
 

@@ -7,7 +7,7 @@ pub struct Limits {
     pub concurrent: Option<usize>,
     /// Tokens a minute, of prompts and of texts, over a while.
     pub tokens_per_minute: Option<u64>,
-    /// Those with a higher one get their places first.
+    /// Priority: requests with a higher one get their places first.
     pub priority: i32,
     /// The models that may be asked for; none: all.
     pub models: Vec<String>,

@@ -20,7 +20,7 @@ pub use key::{Key, Turn};
 /// The keys of a server.
 #[derive(Debug, Default)]
 pub struct Keys {
-    /// Those of the command line and the environment.
+    /// Keys of the command line and the environment.
     given: Vec<Key>,
     file: Option<PathBuf>,
     all: RwLock<Arc<Vec<Arc<Key>>>>,

@@ -36,7 +36,7 @@ struct Point {
     error: f64,
 }
 
-/// One of the four.
+/// One of the four panels of the plot.
 struct Panel {
     x_name: String,
     y_name: String,

@@ -51,7 +51,7 @@ struct Function {
     parameters: Value,
 }
 
-/// How a model writes calls.
+/// Syntax in which a model writes calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Style {
     /// `<tool_call>`, a line break, an object, a line break, `</tool_call>`.

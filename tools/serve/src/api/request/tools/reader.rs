@@ -36,7 +36,7 @@ enum CallPart {
     Tail,
 }
 
-/// Where in a JSON value.
+/// Position in a JSON value.
 #[derive(Clone, Debug, Default)]
 struct Depth {
     brackets: usize,

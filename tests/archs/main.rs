@@ -19,6 +19,7 @@ mod embed;
 mod factors;
 mod golden;
 mod gradients;
+mod headers;
 mod input_norms;
 mod invariance;
 mod mtp;
@@ -28,6 +29,7 @@ mod rotated;
 mod saved;
 mod ternary;
 mod turned;
+
 mod turned_golden;
 
 use std::collections::BTreeSet;

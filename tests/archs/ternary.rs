@@ -17,11 +17,14 @@ made by `tests/archs/ternary.rs`, which checks that the architectures, types, cl
   numbers mean other types elsewhere.
 - **rconvert** names the class of its checkpoints, where they are read, and the form of their weights.
 - **runs**: the graph is the reference's.
-- **held by** names what proves a row: logits of a small random model of the architecture by llama.cpp (`archs/…`), vectors of the type by its maker's code, or a small
-  checkpoint whose file is that of llama.cpp's converter (`checkpoints/…`), all in `testdata`. No published file of these families was downloaded for it.
+- **file**: how its published files are held. *Header replayed*: a file with every key and every tensor of the published one, in its types, is read and runs, with random
+  weights and fewer of them, and numbers of the published file are those of the header (`headers/…`). *Keys of the converter*: the keys and names of tensors are those that llama.cpp's
+  converter writes for such a checkpoint. *Architecture*: a small model of the architecture alone.
+- **held by** names what proves a row: logits of a small random model of the architecture by llama.cpp (`archs/…`), vectors of the type by its maker's code, a small
+  checkpoint whose file is that of llama.cpp's converter (`checkpoints/…`), or a header, all in `testdata`. No published file of these families was downloaded for it.
 
-| family | parameters | architecture | types | runs | rconvert | held by |
-|---|---|---|---|---|---|---|
+| family | parameters | architecture | types | runs | rconvert | file | held by |
+|---|---|---|---|---|---|---|---|
 ";
 
 const REST: &str = "
@@ -45,8 +48,28 @@ struct Family {
     held: &'static [&'static str],
 }
 
+impl Family {
+    /// How its published files are held.
+    fn file(&self) -> &'static str {
+        let any = |folder: &str| self.held.iter().any(|path| path.starts_with(folder));
+        match (any("headers/"), any("checkpoints/")) {
+            (true, _) => "header replayed",
+            (_, true) => "keys of the converter",
+            _ => "architecture",
+        }
+    }
+}
+
 const LATENT: &str = "latent, by BitNet's rule";
 const PACKED: &str = "packed in bytes";
+const BONSAI: &[&str] = &[
+    "archs/qwen3-dense.txt",
+    "archs/qwen35-dense.txt",
+    "checkpoints/qwen35.json",
+    "headers/bonsai-8b.txt",
+    "headers/bonsai-27b.txt",
+];
+const HY_MT: &[&str] = &["archs/hunyuan-dense-dense.txt", "checkpoints/hunyuan-dense.json", "headers/hy-mt2-1.8b.txt"];
 const FAKE: &str = "code times scale, by proof";
 const NONE: Family =
     Family { name: "", parameters: "", archs: &[], types: &[], runs: "yes", classes: &[], form: "", held: &[] };
@@ -69,7 +92,12 @@ const FAMILIES: &[Family] = &[
         types: &["i2_s"],
         classes: &["BitNetForCausalLM"],
         form: PACKED,
-        held: &["archs/bitnet-b1.58-long.txt", "archs/bitnet-25-long.txt", "bitnet/index.txt"],
+        held: &[
+            "archs/bitnet-b1.58-long.txt",
+            "archs/bitnet-25-long.txt",
+            "bitnet/index.txt",
+            "headers/bitnet-b1.58-2b-4t.txt",
+        ],
         ..NONE
     },
     Family {
@@ -79,7 +107,7 @@ const FAMILIES: &[Family] = &[
         types: &["tq1_0", "tq2_0"],
         classes: &["LlamaForCausalLM"],
         form: "latent, `--ternary trilm`",
-        held: &["archs/llama-dense.txt", "models/README.md", "kernels/kernels-a.txt"],
+        held: &["archs/llama-dense.txt", "models/README.md", "kernels/kernels-a.txt", "headers/trilm-3.9b.txt"],
         ..NONE
     },
     Family {
@@ -99,7 +127,7 @@ const FAMILIES: &[Family] = &[
         types: &["tq2_0", "i2_s"],
         classes: &["LlamaForCausalLM"],
         form: PACKED,
-        held: &["archs/llama-dense.txt", "bitnet/index.txt"],
+        held: &["archs/llama-dense.txt", "bitnet/index.txt", "headers/llama3-8b-1.58.txt"],
         ..NONE
     },
     Family {
@@ -109,7 +137,7 @@ const FAMILIES: &[Family] = &[
         types: &["i2_s"],
         classes: &["LlamaForCausalLM"],
         form: PACKED,
-        held: &["archs/llama-dense.txt", "bitnet/index.txt"],
+        held: &["archs/llama-dense.txt", "bitnet/index.txt", "headers/falcon-e-1b.txt"],
         ..NONE
     },
     Family {
@@ -129,7 +157,13 @@ const FAMILIES: &[Family] = &[
         types: &["i2_s"],
         classes: &["Qwen3Model"],
         form: "latent, `--ternary bitnet`",
-        held: &["archs/qwen3-dense.txt", "archs/gemma3-dense.txt", "checkpoints/qwen3-embedding.json"],
+        held: &[
+            "archs/qwen3-dense.txt",
+            "archs/gemma3-dense.txt",
+            "checkpoints/qwen3-embedding.json",
+            "headers/bitnet-embedding-0.6b.txt",
+            "headers/bitnet-embedding-270m.txt",
+        ],
         ..NONE
     },
     Family {
@@ -157,7 +191,7 @@ const FAMILIES: &[Family] = &[
         types: &["q1_0"],
         classes: &["Qwen3ForCausalLM", "Qwen3_5ForConditionalGeneration"],
         form: FAKE,
-        held: &["archs/qwen3-dense.txt", "archs/qwen35-dense.txt", "checkpoints/qwen35.json"],
+        held: BONSAI,
         ..NONE
     },
     Family {
@@ -167,7 +201,7 @@ const FAMILIES: &[Family] = &[
         types: &["q2_0_g128", "q2_0", "pq2_0"],
         classes: &["Qwen3ForCausalLM", "Qwen3_5ForConditionalGeneration"],
         form: FAKE,
-        held: &["archs/qwen3-dense.txt", "archs/qwen35-dense.txt", "checkpoints/qwen35.json"],
+        held: BONSAI,
         ..NONE
     },
     Family {
@@ -175,7 +209,7 @@ const FAMILIES: &[Family] = &[
         parameters: "2B, 4B, 9B, 27B",
         archs: &["qwen35"],
         types: &["pq2_0", "ptq1_0", "q2_0"],
-        held: &["archs/rotated.json"],
+        held: &["archs/rotated.json", "headers/bonsai-2-27b.txt"],
         ..NONE
     },
     Family {
@@ -195,7 +229,7 @@ const FAMILIES: &[Family] = &[
         types: &["stq1_0"],
         classes: &["HunYuanDenseV1ForCausalLM"],
         form: FAKE,
-        held: &["archs/hunyuan-dense-dense.txt", "checkpoints/hunyuan-dense.json"],
+        held: HY_MT,
         ..NONE
     },
     Family {
@@ -204,7 +238,7 @@ const FAMILIES: &[Family] = &[
         archs: &["hunyuan-dense"],
         types: &["q2_0c"],
         classes: &["HunYuanDenseV1ForCausalLM"],
-        held: &["archs/hunyuan-dense-dense.txt", "checkpoints/hunyuan-dense.json"],
+        held: HY_MT,
         form: "floats",
         ..NONE
     },
@@ -223,7 +257,7 @@ const FAMILIES: &[Family] = &[
         parameters: "1.5B",
         archs: &["qwen2"],
         types: &["i2_s", "q6_k"],
-        held: &["archs/qwen2-dense.txt", "bitnet/index.txt"],
+        held: &["archs/qwen2-dense.txt", "bitnet/index.txt", "headers/vibevoice-asr-lm.txt"],
         ..NONE
     },
     Family {
@@ -231,7 +265,7 @@ const FAMILIES: &[Family] = &[
         parameters: "0.6B, 8B",
         archs: &["qwen3"],
         types: &["fv5", "fv5b"],
-        held: &["archs/qwen3-dense.txt"],
+        held: &["archs/qwen3-dense.txt", "headers/neutrino-8b.txt"],
         ..NONE
     },
     Family {
@@ -239,7 +273,15 @@ const FAMILIES: &[Family] = &[
         parameters: "",
         archs: &["bitnet-b1.58", "llama"],
         types: &["iq1_bn", "iq2_bn"],
-        held: &["ik/index.txt"],
+        held: &["ik/index.txt", "headers/bitnet-25-iq2_bn.txt"],
+        ..NONE
+    },
+    Family {
+        name: "Qwen3.8 Flash Next, 2 bits (ISTA-DASLab)",
+        parameters: "experts",
+        archs: &["qwen4exp"],
+        types: &["q2_0"],
+        held: &["archs/qwen4exp-moe.txt"],
         ..NONE
     },
     Family { name: "Fairy2i W1, W2", parameters: "7B", archs: &["fairy2i"], held: &["widely/README.md"], ..NONE },
@@ -253,7 +295,6 @@ const NOT_READ: &[(&str, &str)] = &[
         "Pestle 27B (Doses-AI)",
         "every matrix is two with three vectors of factors, which no graph of trine has; its types are known",
     ),
-    ("Qwen3.8 Flash Next, 2 bits (ISTA-DASLab)", "the architecture `qwen4exp`"),
     ("EdgeRazor, PTQTP, AQLM-PV 1 bit", "formats of their own, without GGUF files"),
     ("Falcon3 `q2b`", "the layout of the type was never published; it is refused by its size"),
     ("Bonsai 2 for MLX", "the rotation stands in `hadamard.json`, which rconvert does not read; take the GGUF file"),
@@ -287,12 +328,13 @@ fn page() -> String {
         };
         writeln!(
             out,
-            "| {} | {} | {} | {} | {} | {convert} | {} |",
+            "| {} | {} | {} | {} | {} | {convert} | {} | {} |",
             f.name,
             f.parameters,
             code(f.archs),
             types.join(", "),
             f.runs,
+            f.file(),
             code(f.held)
         )
         .expect("text");

@@ -114,18 +114,19 @@ impl Listing {
     }
 }
 
-/// `NAME{A..B}REST` stands for a name with each number from A up to but not including B.
-fn numbered(text: &str) -> Option<Vec<String>> {
+/// `NAME{A..B}REST` stands for a name with each number from A up to but not including B, `{A..B:S}` for every S-th.
+pub(super) fn numbered(text: &str) -> Option<Vec<String>> {
     let Some((before, rest)) = text.split_once('{') else {
         return Some(vec![text.to_owned()]);
     };
     let (range, after) = rest.split_once('}')?;
+    let (range, step) = range.split_once(':').unwrap_or((range, "1"));
     let (from, to) = range.split_once("..")?;
     let range = from.parse::<u32>().ok()?..to.parse().ok()?;
-    Some(range.map(|i| format!("{before}{i}{after}")).collect())
+    Some(range.step_by(step.parse().ok()?).map(|i| format!("{before}{i}{after}")).collect())
 }
 
-fn value(ty: &str, text: &str) -> Option<Value> {
+pub(super) fn value(ty: &str, text: &str) -> Option<Value> {
     Some(match ty {
         "str" => Value::str(&text.replace("\\n", "\n")),
         "bool" => Value::Bool(text.parse().ok()?),

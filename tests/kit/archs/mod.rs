@@ -1,11 +1,13 @@
 //! Small random models of many architectures, from their listings in `testdata/archs`.
 
+mod header;
 mod heads;
 mod listing;
 mod weights;
 
 use std::path::PathBuf;
 
+pub use header::{Header, Size};
 pub use heads::agreeing;
 pub use listing::Listing;
 

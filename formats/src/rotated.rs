@@ -37,8 +37,8 @@ const STATED: [(&str, &str); 2] =
     [("transform", "normalized-sylvester-walsh-hadamard"), ("axis", "input-last-dimension")];
 /// The largest block; longer ones are no blocks of a row of any model.
 pub const MOST_BLOCK: u32 = 1 << 16;
-/// Tensors of a block that can be rotated.
-const KINDS: &[&str] = &[
+/// Tensors of a block that PrismML's programs rotate. Those of other architectures have more.
+pub const KINDS: &[&str] = &[
     "attn_q",
     "attn_k",
     "attn_v",
@@ -86,9 +86,9 @@ impl Rotated {
         meta.iter().any(|(key, _)| key.starts_with(PREFIX))
     }
 
-    /// True if the keys can name a matrix of this name.
+    /// True if the keys can name a matrix of this name; whether a model multiplies by it is another question.
     pub fn can_name(name: &str) -> bool {
-        name == OUTPUT || block_and_kind(name).is_some_and(|(_, kind)| KINDS.contains(&kind))
+        name == OUTPUT || block_and_kind(name).is_some_and(|(_, kind)| !kind.contains("norm"))
     }
 
     /// The signs of rows of `width` elements; none where all are 1.
@@ -160,8 +160,9 @@ impl Rotated {
     }
 }
 
-/// The number of the block and the kind of a matrix `blk.N.KIND.weight`.
+/// The number of the block and the kind of a matrix `blk.N.KIND.weight`, or `enc.blk.N.KIND.weight` of an encoder.
 pub fn block_and_kind(name: &str) -> Option<(u32, &str)> {
+    let name = name.strip_prefix("enc.").unwrap_or(name);
     let (number, kind) = name.strip_prefix("blk.")?.split_once('.')?;
     Some((number.parse().ok()?, kind.strip_suffix(".weight")?))
 }
@@ -352,7 +353,7 @@ mod tests {
 
     #[test]
     fn names_are_of_matrices_that_are_multiplied_by() {
-        for name in ["output.weight", "blk.0.attn_q.weight", "blk.63.ffn_down_exps.weight"] {
+        for name in ["output.weight", "blk.0.attn_q.weight", "blk.63.ffn_down_exps.weight", "enc.blk.1.attn_q.weight"] {
             assert!(Rotated::can_name(name), "{name}");
         }
         for name in ["token_embd.weight", "blk.0.attn_q.bias", "blk.x.attn_q.weight", "blk.0.attn_norm.weight"] {

@@ -68,6 +68,8 @@ struct Inner {
     handover: (usize, Value),
     /// The weights, where the processor has them.
     processor: Processor,
+    /// The tensors that rows are multiplied by.
+    multiplied: BTreeSet<String>,
     /// The steps behind the pooling of hidden states.
     heads: Heads,
     /// The head for multi-token prediction, where it was loaded.
@@ -100,6 +102,7 @@ impl Inner {
             handover: (program.body().end, program.stream()),
             program,
             processor,
+            multiplied: BTreeSet::new(),
             heads: Heads::default(),
             mtp: None,
             cache: self.cache,
@@ -152,7 +155,7 @@ impl Model {
         let load = |ends| LoweredMtp::load(&mut loader, file, &config, ends);
         let mtp = shared.map(load).transpose()?;
         let layouts = loader.finish()?;
-        let Lowered { program, matrices } = lowered.ok_or_else(|| {
+        let Lowered { program, matrices, multiplied } = lowered.ok_or_else(|| {
             let what = "the architecture's description lacks a block's tensors";
             ModelError::Invalid(vec![Problem::Contradiction(what.to_owned())])
         })?;
@@ -184,6 +187,7 @@ impl Model {
             program,
             handover,
             processor,
+            multiplied,
             heads,
             mtp: None,
             cache: options.cache.stored(),
@@ -200,6 +204,12 @@ impl Model {
 
     fn of(inner: Inner) -> Model {
         Model { inner: Arc::new(inner) }
+    }
+
+    /// The tensors that rows of activations are multiplied by, but for those of heads: what a rotation of the model can
+    /// name.
+    pub fn multiplied(&self) -> &BTreeSet<String> {
+        &self.inner.multiplied
     }
 
     /// The forward pass as operations.

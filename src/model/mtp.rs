@@ -54,7 +54,7 @@ impl LoweredMtp {
 
     /// Ready to run on the processor, with the position embeddings of the model.
     pub fn ready(self, isa: Isa, ropes: &Ropes) -> Option<(Config, Program, Processor)> {
-        let Lowered { program, matrices } = self.lowered?;
+        let Lowered { program, matrices, .. } = self.lowered?;
         Some((self.config, program, Processor { isa, matrices, ropes: ropes.clone() }))
     }
 }

@@ -122,8 +122,8 @@ impl Sink for States {
     }
 }
 
-/// The hashes of the vectors of some texts in one step.
-fn vectors(model: &Model, pooling: Pooling, texts: &[&Vec<u32>]) -> Vec<String> {
+/// The vectors of some texts in one step.
+pub fn pooled(model: &Model, pooling: Pooling, texts: &[&Vec<u32>]) -> Vec<Vec<f32>> {
     let pool = Pool::new(2).expect("threads");
     let engine = Engine::new(model, &pool, 64 << 20);
     let mut sequences: Vec<Sequence> = texts.iter().map(|_| engine.sequence()).collect();
@@ -133,8 +133,13 @@ fn vectors(model: &Model, pooling: Pooling, texts: &[&Vec<u32>]) -> Vec<String> 
     let options = StepOptions { n_ctx: 512, ..StepOptions::default() };
     engine.step_into(&mut segments, &options, &mut states).expect("a step");
     let vector = |pooled: &mut Pooled| pooled.vector().expect("finite numbers").expect("a vector");
-    let bytes = states.0.iter_mut().map(|pooled| vector(pooled).iter().flat_map(|x| x.to_le_bytes()).collect());
-    bytes.map(|bytes: Vec<u8>| sha256(&bytes)[..16].to_owned()).collect()
+    states.0.iter_mut().map(|pooled| vector(pooled).to_vec()).collect()
+}
+
+/// Their hashes.
+fn vectors(model: &Model, pooling: Pooling, texts: &[&Vec<u32>]) -> Vec<String> {
+    let bytes = |vector: &Vec<f32>| vector.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
+    pooled(model, pooling, texts).iter().map(|vector| sha256(&bytes(vector))[..16].to_owned()).collect()
 }
 
 /// A model of a listing, opened as users open it.

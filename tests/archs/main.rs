@@ -29,6 +29,7 @@ mod rotated;
 mod saved;
 mod ternary;
 mod turned;
+mod turned_all;
 
 mod turned_golden;
 

@@ -12,6 +12,8 @@ use trine::{Context, ContextOptions, DraftOptions, DraftSource, GenerateOptions,
 use trine_testkit::archs::{Listing, agreeing, with_heads};
 use trine_testkit::sha256;
 
+use crate::rotated::distance;
+use crate::turned::{SIGNS, rotate, turned};
 use crate::{TYPES, assert_all_tested, quantize, write_models};
 
 models! {
@@ -107,6 +109,23 @@ fn head_logits(model: &Model, tokens: &[u32], drafted: usize, pool: &Pool, n_uba
         logits.append(&mut row.logits);
     }
     logits
+}
+
+/// The model alone is rotated; a head with a table of tokens of its own reads that one as it is.
+#[test]
+fn heads_of_rotated_models_compute_what_they_did() {
+    let pool = Pool::new(2).expect("threads");
+    let tokens = &tokens()[..24];
+    for name in HEADS {
+        let file = trine_testkit::gguf::model(listing(name).file());
+        let options = LoadOptions { mtp: true, ..LoadOptions::default() };
+        let logits = |file| {
+            let model = Model::load(file, &options).unwrap_or_else(|e| panic!("{name}: {e}"));
+            head_logits(&model, tokens, 0, &pool, 512).concat()
+        };
+        let near = distance(&logits(&file), &logits(&turned(&file, rotate(64, SIGNS), None)));
+        assert!(near < 2e-3, "{name}: {near}");
+    }
 }
 
 /// The hashes of `logits` as the golden file has them.

@@ -15,7 +15,7 @@ use trine_testkit::gguf;
 use trine_testkit::archs::Listing;
 
 const BLOCK: usize = 64;
-const TOKENS: [u32; 24] = [1, 7, 99, 3, 64, 12, 5, 77, 1, 2, 3, 100, 42, 8, 9, 10, 11, 90, 13, 14, 15, 16, 70, 18];
+pub const TOKENS: [u32; 24] = [1, 7, 99, 3, 64, 12, 5, 77, 1, 2, 3, 100, 42, 8, 9, 10, 11, 90, 13, 14, 15, 16, 70, 18];
 
 /// A model of a listing, whose lines are changed by `change`.
 pub fn model(name: &str, change: impl Fn(&str) -> String) -> ModelFile {

@@ -9,7 +9,7 @@ use trine_testkit::gguf;
 
 use crate::rotated::{distance, grouped, logits, model, tied};
 
-const SIGNS: Option<u64> = Some(7);
+pub const SIGNS: Option<u64> = Some(7);
 
 fn refusal(file: &ModelFile, turn: Turn, ty: Option<TypeId>, partly: bool) -> Result<ModelFile, String> {
     let dir = trine_testkit::folder();
@@ -23,16 +23,16 @@ fn refusal(file: &ModelFile, turn: Turn, ty: Option<TypeId>, partly: bool) -> Re
 }
 
 /// The model, turned where its rows are whole blocks.
-fn turned(file: &ModelFile, turn: Turn, ty: Option<TypeId>) -> ModelFile {
+pub fn turned(file: &ModelFile, turn: Turn, ty: Option<TypeId>) -> ModelFile {
     refusal(file, turn, ty, true).unwrap_or_else(|e| panic!("{e}"))
 }
 
-fn rotate(block: usize, signs: Option<u64>) -> Turn {
+pub fn rotate(block: usize, signs: Option<u64>) -> Turn {
     Turn::Rotate { block, signs }
 }
 
 /// The weights of a tensor, in rows.
-fn rows(file: &ModelFile, name: &str) -> Vec<f32> {
+pub fn rows(file: &ModelFile, name: &str) -> Vec<f32> {
     let tensor = file.tensor(name).expect("its data");
     let mut out = vec![0.0; tensor.info.shape.iter().product::<u64>() as usize];
     (tensor.info.ty.info().and_then(|t| t.decode).expect("a decoder"))(&tensor.data, &mut out);
@@ -40,9 +40,9 @@ fn rows(file: &ModelFile, name: &str) -> Vec<f32> {
 }
 
 /// Keys of a file, and types of its tensors.
-type Header = (Vec<(String, Value)>, Vec<(String, TypeId)>);
+pub type Header = (Vec<(String, Value)>, Vec<(String, TypeId)>);
 
-fn header(file: &ModelFile) -> Header {
+pub fn header(file: &ModelFile) -> Header {
     let keys = |meta: &Metadata| meta.iter().map(|(key, value)| (key.to_owned(), value.clone())).collect();
     let mut tensors: Vec<_> = file.tensors().map(|t| (t.name.clone(), t.ty)).collect();
     tensors.sort();
@@ -185,12 +185,18 @@ fn what_cannot_be_turned_is_refused_in_one_line() {
         let names = trine_formats::gguf::Array::Str(["blk.7.attn_q.weight"].into_iter().collect());
         Value::Array(names)
     });
-    let other = model("gpt2-dense", str::to_owned);
+    let mut other = model("gpt2-dense", str::to_owned);
+    other.set_meta("general.architecture", Value::str("gpt3"));
     for (file, turn, ty, says) in [
         (&rotated, rotate(64, None), None, "rotated already, in blocks of 64: --unrotate first"),
         (&file, Turn::Unrotate, None, "no keys prism.hadamard.*: its weights are not rotated"),
         (&missing, Turn::Unrotate, None, "names tensor blk.7.attn_q.weight, which the model has not"),
-        (&other, rotate(64, None), None, "models of architecture 'gpt2' cannot be rotated: llama, "),
+        (
+            &other,
+            rotate(64, None),
+            None,
+            "only a model that runs is rotated, because its program says what is multiplied: architecture 'gpt3'",
+        ),
         (&file, rotate(96, None), None, "blocks of 96: a block is a power of two"),
         (&file, rotate(1, None), None, "blocks of 1: a block is a power of two"),
         (&file, rotate(1024, None), None, "no matrix that can be rotated has rows of whole blocks of 1024"),

@@ -19,8 +19,8 @@ pub struct Lowering<'l, 'f> {
     pub kept: Vec<Value>,
     /// Rotated values: the value, true if its heads were put in another order before, and the result.
     pub rotations: Vec<(Value, bool, Value)>,
-    /// Rotated tensors that are multiplied by.
-    pub claimed: BTreeSet<String>,
+    /// Tensors that rows are multiplied by, whose inputs are rotated where the keys name them.
+    pub multiplied: BTreeSet<String>,
     /// The keys and values of every block that attends, for later ones.
     pub keys: Vec<Option<[Value; 2]>>,
     /// The vectors of the tokens for every block, where they have them.
@@ -35,6 +35,8 @@ pub struct Lowering<'l, 'f> {
 pub struct Lowered {
     pub program: Program,
     pub matrices: Vec<Matrix>,
+    /// Tensors that rows are multiplied by.
+    pub multiplied: BTreeSet<String>,
 }
 
 impl<'l, 'f> Lowering<'l, 'f> {
@@ -47,7 +49,7 @@ impl<'l, 'f> Lowering<'l, 'f> {
             matrices: Vec::new(),
             kept: Vec::new(),
             rotations: Vec::new(),
-            claimed: BTreeSet::new(),
+            multiplied: BTreeSet::new(),
             keys: vec![None; c.n_layer],
             layer_inputs: Vec::new(),
             embeddings: None,

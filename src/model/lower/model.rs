@@ -54,7 +54,8 @@ impl<'l, 'f> Lowering<'l, 'f> {
         if let Some(rotated) = &c.rotated {
             all.check_rotated(rotated);
         }
-        Some(Lowered { program: all.b.finish(hidden, logits), matrices: all.matrices })
+        let (program, matrices, multiplied) = (all.b.finish(hidden, logits), all.matrices, all.multiplied);
+        Some(Lowered { program, matrices, multiplied })
     }
 
     /// The logits of hidden states, by this output matrix.

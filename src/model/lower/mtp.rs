@@ -1,6 +1,8 @@
 //! A head for multi-token prediction: the embedding of a token and the hidden state before it become a row of a residual
 //! stream, one block follows, and a norm and an output matrix make logits.
 
+use trine_formats::rotated::TABLE;
+
 use super::lowering::{Lowered, Lowering};
 use crate::model::config::Config;
 use crate::model::load::{Loader, SharedEnds};
@@ -12,7 +14,7 @@ impl<'l, 'f> Lowering<'l, 'f> {
     pub fn mtp_head(loader: &'l mut Loader<'f>, c: &'l Config, ends: SharedEnds, layer: usize) -> Option<Lowered> {
         let mut all = Lowering::new(loader, c);
         let own = all.loader.head_table(layer);
-        let (name, table) = own.unwrap_or_else(|| ("token_embd.weight".to_owned(), ends.embedding));
+        let (name, table) = own.unwrap_or_else(|| (TABLE.to_owned(), ends.embedding));
         let [of_embedding, of_hidden] =
             ["nextn.enorm", "nextn.hnorm"].map(|name| all.loader.required_norm(layer, name));
         let project = all.loader.required_linear(layer, "nextn.eh_proj");
@@ -21,7 +23,8 @@ impl<'l, 'f> Lowering<'l, 'f> {
         let norm = all.loader.norm(Some(layer), "nextn.shared_head_norm").or(ends.output_norm);
         let table = all.matrix(&name, 0, table);
         let embedding = all.b.embed(table);
-        let embedding = all.unrotated_embeddings(embedding);
+        // the keys name the model's own table alone
+        let embedding = if name == TABLE { all.unrotated_embeddings(embedding) } else { embedding };
         let hidden = all.b.hidden("hidden", c.n_embd);
         let embedding = all.b.maybe_norm("nextn.enorm", embedding, of_embedding);
         let hidden = all.b.maybe_norm("nextn.hnorm", hidden, of_hidden);
@@ -37,6 +40,7 @@ impl<'l, 'f> Lowering<'l, 'f> {
         let x = all.b.take(x);
         let hidden = all.b.maybe_norm("nextn.shared_head_norm", x, norm);
         let logits = all.logits(hidden, output?);
-        Some(Lowered { program: all.b.finish(hidden, Some(logits)), matrices: all.matrices })
+        let (program, matrices, multiplied) = (all.b.finish(hidden, Some(logits)), all.matrices, all.multiplied);
+        Some(Lowered { program, matrices, multiplied })
     }
 }

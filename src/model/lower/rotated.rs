@@ -20,6 +20,7 @@ impl Lowering<'_, '_> {
     /// `x` as the matrix of a tensor wants it: rotated where the tensor is rotated. Matrices with the same input share
     /// the rotated one.
     pub(super) fn rotated(&mut self, x: Value, tensor: &str) -> Value {
+        self.multiplied.insert(tensor.to_owned());
         let Some(rotated) = &self.c.rotated else {
             return x;
         };
@@ -27,7 +28,6 @@ impl Lowering<'_, '_> {
         if !tied && !rotated.weights.contains(tensor) {
             return x;
         }
-        self.claimed.insert(tensor.to_owned());
         let permuted = rotated.is_grouped(tensor);
         if let Some((.., y)) = self.rotations.iter().find(|known| (known.0, known.1) == (x, permuted)) {
             return *y;
@@ -76,7 +76,7 @@ impl Lowering<'_, '_> {
 
     /// Notes rotated tensors that nothing is multiplied by, and what rotated models do not have.
     pub(super) fn check_rotated(&mut self, rotated: &Rotated) {
-        for name in rotated.weights.iter().filter(|name| !self.claimed.contains(*name)) {
+        for name in rotated.weights.iter().filter(|name| !self.multiplied.contains(*name)) {
             let what = "key prism.hadamard.weight_names names it, and the model does not multiply by it";
             self.loader.problem(Problem::tensor(name, what));
         }

@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use trine_formats::gguf::Metadata;
-use trine_formats::rotated::{MOST_BLOCK, OUTPUT, Rotated, TABLE, block_and_kind};
+use trine_formats::gguf::{Metadata, ModelFile};
+use trine_formats::rotated::{MOST_BLOCK, OUTPUT, Rotated, TABLE};
 use trine_formats::types::TypeId;
 
-use super::architectures::ARCHITECTURES;
 use super::basis::Heads;
 use super::error::RotateError;
+use super::named::Nameable;
+use crate::model::{LoadOptions, Model};
 use crate::quant::codec::{can_read, is_quantized};
 use crate::quant::row::Row;
 
@@ -16,29 +17,29 @@ use crate::quant::row::Row;
 const IN_TURNS: &[&str] = &["qwen35", "qwen35moe"];
 
 /// The keys of a rotation by blocks of `block`, with signs of a seed: all matrices that can be named, the embeddings where
-/// their rows are whole blocks, and where there is no output matrix these for both.
+/// their rows are whole blocks, and where there is no output matrix these for both. The model's program says what it
+/// multiplies by.
 pub fn rotation(
-    meta: &Metadata,
+    model: &ModelFile,
     rows: &[Row],
     (block, seed, partly): (usize, Option<u64>, bool),
 ) -> Result<Rotated, RotateError> {
+    let meta = model.meta();
     if let Some(old) = Rotated::read(meta)? {
         return Err(RotateError::Already(old.block));
     }
     if !block.is_power_of_two() || !(2..=MOST_BLOCK as usize).contains(&block) {
         return Err(RotateError::Block(block));
     }
-    let arch = meta.get_str("general.architecture")?.unwrap_or_default();
-    if !ARCHITECTURES.contains(&arch) {
-        return Err(RotateError::Architecture(arch.to_owned()));
-    }
-    let number = |key: &str| meta.get_u32(&format!("{arch}.{key}"));
-    let layers = number("block_count")?.unwrap_or(0).saturating_sub(number("nextn_predict_layers")?.unwrap_or(0));
-    // blocks behind the last predict further tokens, by other products
-    let runs = |name: &str| block_and_kind(name).is_none_or(|(layer, _)| layer < layers);
-    let nameable = |row: &&Row| row.name == TABLE || Rotated::can_name(&row.name) && runs(&row.name);
-    let fits = |row: &&Row| row.columns().is_multiple_of(block as u64);
-    let (fitting, others): (Vec<&Row>, Vec<&Row>) = rows.iter().filter(nameable).partition(fits);
+    let options = LoadOptions { repack: false, ..LoadOptions::default() };
+    let loaded = Model::load(model, &options).map_err(Box::new)?;
+    let arch = loaded.config().arch;
+    let nameable = Nameable { arch, multiplied: loaded.multiplied() };
+    let number = |key: &str| meta.get_u32(&format!("{}.{key}", arch.name));
+    let fits = |row: &Row| row.columns().is_multiple_of(block as u64);
+    let always = |row: &Row| row.name == TABLE || nameable.always(&row.name);
+    let named = rows.iter().filter(|row| always(row) || fits(row) && nameable.where_it_fits(&row.name));
+    let (fitting, others): (Vec<&Row>, Vec<&Row>) = named.partition(|row| fits(row));
     if fitting.is_empty() {
         return Err(RotateError::Nothing(block));
     }
@@ -54,7 +55,7 @@ pub fn rotation(
         let sizes = [number("ssm.time_step_rank")?, number("ssm.group_count")?].map(|n| n.unwrap_or(0));
         Ok::<bool, RotateError>(sizes[1] > 0 && sizes[0] > sizes[1])
     };
-    let grouped = IN_TURNS.contains(&arch) && weights.iter().any(|name| name.contains(".ssm_out.")) && heads()?;
+    let grouped = IN_TURNS.contains(&arch.name) && weights.iter().any(|name| name.contains(".ssm_out.")) && heads()?;
     let tied = table && !rows.iter().any(|row| row.name == OUTPUT);
     if weights.is_empty() {
         return Err(RotateError::Nothing(block));

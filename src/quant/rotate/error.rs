@@ -5,7 +5,7 @@ use trine_formats::gguf::GgufError;
 use trine_formats::rotated::{PREFIX, RotatedError};
 use trine_formats::types::TypeId;
 
-use super::architectures::ARCHITECTURES;
+use crate::model::ModelError;
 
 /// A rotation that makes no sense for the model.
 #[allow(missing_docs, reason = "the messages say what the fields are")]
@@ -16,8 +16,8 @@ pub enum RotateError {
     Already(usize),
     #[error("the model has no keys {PREFIX}*: its weights are not rotated")]
     NotRotated,
-    #[error("models of architecture '{0}' cannot be rotated: {list} can", list = ARCHITECTURES.join(", "))]
-    Architecture(String),
+    #[error("only a model that runs is rotated, because its program says what is multiplied: {0}")]
+    Model(#[from] Box<ModelError>),
     #[error("blocks of {0}: a block is a power of two from 2 to 65536")]
     Block(usize),
     #[error(

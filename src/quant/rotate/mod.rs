@@ -4,10 +4,10 @@
 //! Everything is computed in f64 and rounded once, to the type of the tensor. A rotation that is undone gives the signs
 //! back, and each weight within one rounding of its type plus one of the length of its block.
 
-mod architectures;
 mod basis;
 mod choose;
 mod error;
+mod named;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -113,7 +113,7 @@ impl Method for Rotating {
         }
         let rows = &draft.plan.rows;
         let rotated = match turn {
-            Turn::Rotate { block, signs } => choose::rotation(draft.meta, rows, (block, signs, partly))?,
+            Turn::Rotate { block, signs } => choose::rotation(draft.model()?, rows, (block, signs, partly))?,
             Turn::Unrotate => choose::present(draft.meta, rows)?,
         };
         let turned = |row: &Row| rotated.weights.contains(&row.name) || rotated.table && row.name == TABLE;

@@ -18,15 +18,7 @@ plant() {
   mkdir -p "$copy/src" "$copy/compat-tests"
   cp -r "$root/src/pool" "$copy/src/pool"
   cp -r "$root/compat-tests/pool-models" "$copy/compat-tests/pool-models"
-  EDIT=$edit python3 - "$copy/src/pool/$file" <<'PYTHON'
-import os, sys
-old, new = os.environ["EDIT"].split("---\n") if "---\n" in os.environ["EDIT"] else (os.environ["EDIT"].removesuffix("---"), "")
-text = open(sys.argv[1]).read()
-old, new = old.rstrip("\n"), new.rstrip("\n")
-if text.count(old) != 1:
-    sys.exit(f"{sys.argv[1]}: the lines stand there {text.count(old)} times:\n{old}")
-open(sys.argv[1], "w").write(text.replace(old, new))
-PYTHON
+  EDIT=$edit python3 "$root/compat-tests/plant.py" "$copy/src/pool/$file"
   local log=$root/target/models/fault.txt start=$SECONDS status=0
   (cd "$copy/compat-tests/pool-models" && CARGO_TARGET_DIR=$root/target/models/faults \
     cargo test --quiet --release -- --test-threads 1 "$test") >"$log" 2>&1 || status=$?

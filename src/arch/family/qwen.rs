@@ -9,7 +9,7 @@ use crate::arch::parts::{
     ATTN_NORM, ATTN_OUT, ATTN_OUT_BIAS_OPTIONAL, ENDS, FFN_NORM, GATED_FFN, HALF_FFN, HEAD_NORMS, OUTPUT_BIAS,
     OUTPUT_OR_TIED, OUTPUT_REQUIRED, QKV, QKV_BIAS_OPTIONAL, beside,
 };
-use crate::arch::rules::{ExpertRule, ExpertWidth, Normalize, RopeRule, Sections, SharedWidth};
+use crate::arch::rules::{ExpertRule, ExpertWidth, NormKind, Normalize, RopeRule, Sections, SharedWidth};
 use crate::arch::tensor::Role::ByRows;
 use crate::arch::{Arch, Checkpoint, Claim, Fixed, Fused, HeadDim, Key, KvHeads, Name, Step, Tokenizer};
 
@@ -71,13 +71,14 @@ pub const QWEN2: Arch = Arch {
     ..Arch::DENSE
 };
 
-/// `qwen2vl`; the output bias is not added.
+/// `qwen2vl`; the output bias is not added, and the epsilon of the norms is 0 whatever the file says, as in the reference.
 pub const QWEN2VL: Arch = Arch {
     name: "qwen2vl",
     models: "Qwen 2 VL, Qwen 2.5 VL (text)",
     ends: &[ENDS, OUTPUT_OR_TIED],
     rope: RopeRule { sections: Sections::InOrder, ..RopeRule::HALVES },
     ignored: &["output.bias"],
+    norm: NormKind::RmsWithoutEps,
     checkpoints: &[&Checkpoint {
         classes: &[
             "Qwen2VLModel",

@@ -13,6 +13,8 @@ pub enum NormKind {
     RmsOfEither,
     /// RMS where its epsilon is given and not 0, the other where it is not.
     ByKey,
+    /// RMS with an epsilon of 0: the reference does not read the key.
+    RmsWithoutEps,
 }
 
 /// Factor on the token embeddings.

@@ -405,6 +405,7 @@ fn norm(k: &mut Keys<'_>, arch: &Arch) -> (norm::Kind, f32) {
     const LAYER: &str = "attention.layer_norm_epsilon";
     let by_key = |k: &mut Keys<'_>| k.f32(RMS).is_some_and(|eps| eps != 0.0);
     let rms = match arch.norm {
+        NormKind::RmsWithoutEps => return (norm::Kind::Rms, 0.0),
         NormKind::Rms | NormKind::RmsOfEither => true,
         NormKind::Layer => false,
         NormKind::ByKey => by_key(k),

@@ -40,6 +40,7 @@ pub mod outfile;
 pub mod overrides;
 pub mod packing;
 pub mod progress;
+pub mod prove;
 pub mod provenance;
 pub mod quantize;
 pub mod rotation;

@@ -14,7 +14,7 @@ mod profile;
 mod roofline;
 pub mod serve;
 mod subject;
-mod synth;
+pub mod synth;
 
 use std::io::Write;
 

@@ -14,10 +14,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use clap::{Arg, Command, value_parser};
+use clap::{Arg, Command, CommandFactory as _, value_parser};
 use trine_tools::args::{self, Words};
 use trine_tools::commands::{Tool, all};
-use trine_tools::{exit, isolate, manual, version};
+use trine_tools::{exit, isolate, manual, prove, version};
 
 /// The tools of all crates, by name.
 fn tools() -> Vec<Tool> {
@@ -49,6 +49,7 @@ Examples:
   trine rgen -m model.gguf -p 'Once upon a time'
   trine rgen --help
   trine pull ggml-org/gemma-3-1b-it-GGUF:Q4_K_M    fetch a model; trine list, show and rm tell of those that are here
+  trine prove                     this machine computes the bits that all others do
   trine --install ~/.local        ~/.local/bin/rgen and all others, man rgen, and completion in shells",
         )
         .arg_required_else_help(true)
@@ -56,6 +57,7 @@ Examples:
         .subcommand_value_name("TOOL")
         .subcommand_help_heading("Tools")
         .subcommands(tools().iter().map(Tool::command))
+        .subcommand(prove::Args::command())
         .arg(install)
         .arg(probe);
     #[cfg(feature = "hub")]
@@ -81,6 +83,10 @@ fn main() -> ExitCode {
     if let Some(tool) = called(words.get(1).map(|word| word.as_os_str())) {
         words.remove(0);
         return tool.start(words);
+    }
+    if words.get(1).is_some_and(|word| word == "prove") {
+        words.remove(0);
+        return exit::run("trine", || prove::run(&args::parse(&[], words)?));
     }
     #[cfg(feature = "hub")]
     if words.get(1).and_then(|word| word.to_str()).is_some_and(models::is_command) {

@@ -244,7 +244,9 @@ impl Shape {
         let mut factors = vec![("rope.freq_base", 10_000.0)];
         factors.push(match self.arch.norm {
             NormKind::Layer => ("attention.layer_norm_epsilon", 1e-5),
-            NormKind::Rms | NormKind::RmsOfEither | NormKind::ByKey => ("attention.layer_norm_rms_epsilon", 1e-5),
+            NormKind::Rms | NormKind::RmsOfEither | NormKind::ByKey | NormKind::RmsWithoutEps => {
+                ("attention.layer_norm_rms_epsilon", 1e-5)
+            }
         });
         if self.arch.output.scale != LogitScale::One {
             factors.push(("logit_scale", 1.0));

@@ -275,7 +275,7 @@ pub const COGVLM: Arch = Arch {
     name: "cogvlm",
     models: "CogVLM (text)",
     block: &[ATTN_NORM, QKV, ATTN_OUT, FFN_NORM, GATED_FFN],
-    rope: RopeRule { yarn: false, ..RopeRule::HALVES },
+    rope: RopeRule { fixed: true, ..RopeRule::HALVES },
     scaled: ATTN_OUT_SCALE,
     ignored: &[
         "rope_freqs.weight",

@@ -15,6 +15,8 @@ pub struct RopeRule {
     pub global_half: bool,
     /// True if divisors of the frequencies (`rope_freqs`) count in layers with a window, too.
     pub factors_in_windows: bool,
+    /// True if the base is 10000 and nothing is scaled, whatever the file says: the reference reads none of the keys.
+    pub fixed: bool,
     /// True if YaRN may scale positions.
     pub yarn: bool,
     /// Effect of the key `rope.scaling.yarn_log_multiplier` on YaRN's factor on sine and cosine.
@@ -163,6 +165,7 @@ impl RopeRule {
         partial: false,
         global_half: false,
         factors_in_windows: true,
+        fixed: false,
         yarn: true,
         yarn_log: YarnLog::None,
         beta_fast: 32.0,

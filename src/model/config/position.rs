@@ -20,6 +20,11 @@ pub fn rope(k: &mut Keys<'_>, arch: &Arch, head_dim: usize, n_ctx_train: u32) ->
     } else if !arch.rope.partial && n_rot != head_dim {
         k.wrong("rope.dimension_count", format!("is {n_rot}, this architecture needs {head_dim}"));
     }
+    if arch.rope.fixed {
+        let pairing = arch.rope.pairing;
+        let freq_factors = Vec::new();
+        return Rope { n_rot, pairing, base: 10000.0, freq_scale: 1.0, attn_factor: 1.0, freq_factors, yarn: None };
+    }
     let key = arch.rope.base;
     let base = k.f32(key).unwrap_or(10000.0);
     let mut base = k.positive(key, base);
@@ -160,7 +165,12 @@ pub fn window_rope(k: &mut Keys<'_>, arch: &Arch, global: &Rope, head_dim: usize
     if arch.rope.global_half {
         rope.n_rot *= 2;
     }
-    let own = k.u32(DIMENSIONS).filter(|_| rule.own_dimensions);
+    let given = k.u32(DIMENSIONS);
+    if let Some(n) = given.filter(|&n| !rule.own_dimensions && n as usize != rope.n_rot) {
+        let (name, all) = (arch.name, rope.n_rot);
+        k.wrong(DIMENSIONS, format!("is {n}, and models of architecture {name} turn {all} elements in all layers"));
+    }
+    let own = given.filter(|_| rule.own_dimensions);
     rope.n_rot = own.map_or(rope.n_rot, |n| n as usize);
     let whole = rope.n_rot > 0 && rope.n_rot.is_multiple_of(2);
     let checked = own.is_some() || arch.attention.sizes_by_window;

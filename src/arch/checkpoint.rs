@@ -60,6 +60,8 @@ pub struct Checkpoint {
     pub context_names: &'static [&'static str],
     /// Context length assumed; 0: the width of the residual stream.
     pub context: u32,
+    /// Positions of a stated context that no text has.
+    pub positions_less: u32,
     /// Base of RoPE's frequencies assumed; 0: the file has none where `config.json` does not say it.
     pub rope_theta: f32,
     /// Further names of the base in `config.json`.
@@ -88,6 +90,8 @@ pub struct Checkpoint {
     pub space_prefix: SpacePrefix,
     /// Kinds of special tokens with their texts, where the tokenizer's files do not name a token of the kind.
     pub special: &'static [(&'static str, &'static str)],
+    /// Keys of the tokenizer that stand first.
+    pub first_token_keys: &'static [TokenKey],
     /// Keys of the tokenizer that stand last, or correct what its files say.
     pub token_keys: &'static [TokenKey],
     /// Some models of the class have no experts.
@@ -96,7 +100,7 @@ pub struct Checkpoint {
     pub tied_left_out: bool,
 }
 
-/// A key of the tokenizer that stands last, or corrects what its files say.
+/// A key of the tokenizer that stands first or last, or corrects what its files say.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TokenKey {
     /// This token.
@@ -105,10 +109,14 @@ pub enum TokenKey {
     Added(&'static str, &'static str),
     /// The token that `config.json` has under this name.
     Stated(&'static str, &'static str),
+    /// The same, or this number.
+    StatedOr(&'static str, &'static str, u32),
     /// The chat template: that of `chat_template.jinja`, where there is one, before that of `tokenizer_config.json`.
     TemplateFile,
     /// Says that texts begin with a token, or do not.
     AddBos(bool),
+    /// Says that something is so, or is not.
+    Flag(&'static str, bool),
     /// The token that ends a turn: the first of several that `generation_config.json` calls ends of a text.
     FirstOfEnds,
     /// The token that ends a turn: the first of several that `config.json` calls ends of a text and that begins none.
@@ -167,6 +175,8 @@ pub enum Width {
     Fourfold,
     /// Two thirds of that, rounded up to a multiple of 256: Refact.
     TwoThirds,
+    /// Two thirds of `intermediate_size`: NeoBERT.
+    TwoThirdsStated,
     /// There is no such network in some models of the class.
     StatedIfAny,
 }
@@ -229,6 +239,10 @@ pub enum Tokenizer {
     /// `tokenizer.json`, BPE over characters that falls back to bytes; tokens of a chat that a program has to see are
     /// texts: Gemma 4.
     Gemma4,
+    /// `sentencepiece.bpe.model`, a unigram model: XLM-RoBERTa.
+    XlmRoberta,
+    /// `tokenizer.json`, whose tokens are pieces without scores: XVERSE.
+    Xverse,
     /// As `Any`, but a `GPT2Tokenizer` is read from `tokenizer.json`, which else adds its tokens to those of
     /// `tokenizer.model`; added tokens are taken as they are.
     Phi,
@@ -286,6 +300,7 @@ impl Checkpoint {
         width_names: &["intermediate_size", "n_inner", "ffn_hidden_size"],
         context_names: &["max_position_embeddings", "n_ctx", "n_positions"],
         context: 2048,
+        positions_less: 0,
         rope_theta: 10000.0,
         rope_names: &[],
         rotary: Rotary::Whole,
@@ -300,6 +315,7 @@ impl Checkpoint {
         token_rules: &[],
         space_prefix: SpacePrefix::Tokenizer,
         special: &[],
+        first_token_keys: &[],
         token_keys: &[],
         tied_left_out: false,
         dense_too: false,

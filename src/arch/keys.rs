@@ -133,8 +133,16 @@ pub enum Key {
     Text(&'static str, &'static str),
     /// A linear scaling of positions by 1, which llama.cpp's loader asks for.
     UnitScaling,
-    /// `tokenizer.ggml.add_bos_token`: no.
-    NoBos,
+    /// `tokenizer.ggml.*` is true or false.
+    TokenFlag(&'static str, bool),
+    /// `tokenizer.ggml.suppress_tokens`, where `generation_config.json` names tokens that never come.
+    Suppressed,
+    /// A text of `config.json`, where it is there.
+    Copied(&'static str, &'static str),
+    /// The number of a pooling that `config.json` names, where it does.
+    NamedPooling(&'static str, &'static str),
+    /// `classifier.output_labels`: the texts of `id2label`, where there are any but the two that nobody chose.
+    Labels,
     /// For every block: is its entry in a list of texts this one? Where there is such a list.
     Kinds(&'static str, &'static str, &'static str),
     /// A list of whole numbers, where it is there.

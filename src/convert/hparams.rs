@@ -147,6 +147,29 @@ impl HParams {
     pub fn str(&self, key: &str) -> Option<&str> {
         self.get(key).and_then(Value::as_str)
     }
+
+    /// How a router's scores become weights, as the number of GGUF, where the function is named.
+    pub fn gating(&self) -> Result<Option<u32>, ConvertError> {
+        const NAMES: [&str; 6] = [
+            "score_function",
+            "scoring_func",
+            "score_func",
+            "moe_router_activation",
+            "moe_router_activation_func",
+            "expert_selection_fn",
+        ];
+        let Some(key) = self.first(&NAMES) else {
+            return Ok(None);
+        };
+        match self.str(key) {
+            Some("softmax") => Ok(Some(1)),
+            Some("sigmoid") => Ok(Some(2)),
+            other => {
+                let other = other.unwrap_or_default();
+                Err(wrong(format!("'{key}' is '{other}'; known are softmax and sigmoid")))
+            }
+        }
+    }
 }
 
 /// An entry of an object, or of a list by its number.

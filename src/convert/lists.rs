@@ -119,3 +119,23 @@ fn numbers(h: &HParams, key: &str, layers: u32) -> Result<Option<Vec<i32>>, Conv
         _ => Err(ConvertError::Config(format!("'{key}' is no list of {layers} whole numbers, one for every layer"))),
     }
 }
+
+/// `classifier.output_labels` in the order of the outputs. The two labels that a model has which nobody named are none.
+pub(super) fn labels(h: &HParams) -> Result<Option<(&'static str, Value)>, ConvertError> {
+    let Some(stated) = h.get("id2label").and_then(JsonValue::as_object).filter(|all| !all.is_empty()) else {
+        return Ok(None);
+    };
+    let mut all = Vec::new();
+    for (id, label) in stated {
+        let (Ok(id), Some(label)) = (id.parse::<u32>(), label.as_str()) else {
+            return Err(ConvertError::Config(format!("'id2label' has {label} for '{id}', expected texts for numbers")));
+        };
+        all.push((id, label));
+    }
+    all.sort_unstable();
+    if all.len() == 2 && all[0] == (0, "LABEL_0") {
+        return Ok(None);
+    }
+    let texts = all.into_iter().map(|(_, label)| label).collect();
+    Ok(Some(("classifier.output_labels", Value::Array(Array::Str(texts)))))
+}

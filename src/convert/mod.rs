@@ -5,6 +5,7 @@
 //! gives, in its order; for float models the file is the same byte for byte. What a ternary checkpoint's
 //! latent or packed weights mean is decided from `config.json` or said by the caller, never guessed.
 
+mod beside;
 mod card;
 mod error;
 mod folder;
@@ -19,7 +20,6 @@ mod params;
 mod parts;
 mod place;
 mod plan;
-mod pooling;
 mod prove;
 mod quantized;
 mod reading;

@@ -3,6 +3,7 @@
 use serde_json::Value as JsonValue;
 use trine_formats::gguf::{Array, Metadata, Value};
 
+use super::beside::Beside;
 use super::error::ConvertError;
 use super::hparams::{HParams, number};
 use super::lists;
@@ -19,7 +20,7 @@ struct Keys<'a> {
     source: &'a Source,
     rope: &'a RopeScaling,
     outtype: OutType,
-    pooling: Option<u32>,
+    beside: &'a Beside,
 }
 
 /// A number of a key, which has 32 bits.
@@ -37,9 +38,9 @@ pub(super) fn write(
     source: &Source,
     rope: &RopeScaling,
     outtype: OutType,
-    pooling: Option<u32>,
+    beside: &Beside,
 ) -> Result<(), ConvertError> {
-    let mut keys = Keys { meta, h, source, rope, outtype, pooling };
+    let mut keys = Keys { meta, h, source, rope, outtype, beside };
     let stated = source.checkpoint.keys.iter();
     for key in stated.chain(source.checkpoint.more_keys).chain(source.checkpoint.last_keys) {
         keys.write(key)?;
@@ -75,7 +76,11 @@ impl Keys<'_> {
                     }
                 }
             }
-            Key::Gating => self.gating()?,
+            Key::Gating => {
+                if let Some(number) = h.gating()? {
+                    self.size("expert_gating_func", number.into());
+                }
+            }
             Key::Blocks => self.size("block_count", source.layers.into()),
             Key::Context => self.size("context_length", sizes.context),
             Key::Embedding => self.size("embedding_length", sizes.embd),
@@ -318,7 +323,7 @@ impl Keys<'_> {
                 self.set("attention.head_count_kv", Value::Array(Array::I32(all)));
             }
             Key::Pooling => {
-                if let Some(kind) = self.pooling {
+                if let Some(kind) = self.beside.pooling {
                     self.size("pooling_type", kind.into());
                 }
             }
@@ -341,9 +346,29 @@ impl Keys<'_> {
                 self.set("rope.scaling.type", Value::str("linear"));
                 self.set("rope.scaling.factor", Value::F32(1.0));
             }
-            Key::NoBos => {
-                let key = "tokenizer.ggml.add_bos_token";
-                self.meta.put(key, Value::Bool(false));
+            Key::TokenFlag(key, flag) => self.meta.put(&format!("tokenizer.ggml.{key}"), Value::Bool(flag)),
+            Key::Suppressed => {
+                if let Some(ids) = &self.beside.suppressed {
+                    self.meta.put("tokenizer.ggml.suppress_tokens", Value::Array(Array::I32(ids.clone())));
+                }
+            }
+            Key::Copied(stated, key) => {
+                if let Some(text) = h.str(stated) {
+                    self.set(key, Value::str(text));
+                }
+            }
+            Key::NamedPooling(stated, key) => match h.str(stated) {
+                None => {}
+                Some("mean") => self.size(key, 1),
+                Some("cls") => self.size(key, 2),
+                Some(other) => {
+                    return Err(ConvertError::Config(format!("'{stated}' is '{other}'; known are mean and cls")));
+                }
+            },
+            Key::Labels => {
+                if let Some((key, value)) = lists::labels(h)? {
+                    self.set(key, value);
+                }
             }
         }
         Ok(())
@@ -381,31 +406,6 @@ impl Keys<'_> {
         let mut sections = numbers.collect::<Option<Vec<i32>>>().ok_or_else(wrong)?;
         sections.resize(4, 0);
         self.set("rope.dimension_sections", Value::Array(Array::I32(sections)));
-        Ok(())
-    }
-
-    /// `expert_gating_func` by its names.
-    fn gating(&mut self) -> Result<(), ConvertError> {
-        const NAMES: [&str; 6] = [
-            "score_function",
-            "scoring_func",
-            "score_func",
-            "moe_router_activation",
-            "moe_router_activation_func",
-            "expert_selection_fn",
-        ];
-        let Some(key) = self.h.first(&NAMES) else {
-            return Ok(());
-        };
-        let number = match self.h.str(key) {
-            Some("softmax") => 1,
-            Some("sigmoid") => 2,
-            other => {
-                let other = other.unwrap_or_default();
-                return Err(ConvertError::Config(format!("'{key}' is '{other}'; known are softmax and sigmoid")));
-            }
-        };
-        self.size("expert_gating_func", number);
         Ok(())
     }
 

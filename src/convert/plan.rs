@@ -9,6 +9,7 @@ use trine_formats::gguf::{Metadata, Value as Meta};
 use trine_formats::types::TypeId;
 use trine_formats::widely::ARCHITECTURE;
 
+use super::beside::Beside;
 use super::error::{ConvertError, Problems};
 use super::folder::{Files, Folder};
 use super::hparams::HParams;
@@ -19,7 +20,7 @@ use super::row::{Content, Row, Size};
 use super::rows::Rows;
 use super::source::Source;
 use super::ternary::{PackedScale, Ternary};
-use super::{general, numbers, params, pooling, prove, quantized, vocab, widely};
+use super::{general, numbers, params, prove, quantized, vocab, widely};
 use crate::isolate::Isolate;
 use crate::model::{Config, Header};
 use crate::widely::Options as Widely;
@@ -116,9 +117,9 @@ pub fn plan(path: &Path, options: &Options) -> Result<Plan, ConvertError> {
     });
     // the type of the weights is that of the tensors that are stored
     notes.extend(quantized::all(&mut folder, &h)?);
-    let pooling = pooling::stated(&folder)?;
+    let beside = Beside::read(&folder)?;
     let mut keys = Metadata::default();
-    params::write(&mut keys, &h, &source, &rope, outtype, pooling)?;
+    params::write(&mut keys, &h, &source, &rope, outtype, &beside)?;
     let mut of_tensors = Metadata::default();
     if !options.vocab_only {
         numbers::keys(&folder, &source, &mut of_tensors)?;

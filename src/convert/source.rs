@@ -30,7 +30,7 @@ pub(super) struct Source {
 }
 
 /// Names of the width of the residual stream.
-const EMBEDDING: &[&str] = &["hidden_size", "n_embd", "n_embed", "d_model", "model_dim"];
+const EMBEDDING: &[&str] = &["hidden_size", "n_embd", "n_embed", "d_model", "model_dim", "dim"];
 /// Names of the number of query heads.
 const HEADS: &[&str] = &["num_attention_heads", "n_head", "n_heads"];
 /// Names of the number of key and value heads.
@@ -96,13 +96,14 @@ impl Source {
             Width::Stated => h.size(checkpoint.width_names, None, MAX_WIDTH)?,
             Width::Fourfold => 4 * embd,
             Width::TwoThirds => (8 * embd / 3).next_multiple_of(256),
+            Width::TwoThirdsStated => 2 * h.size(checkpoint.width_names, None, MAX_WIDTH)? / 3,
             Width::StatedIfAny => h.size(checkpoint.width_names, Some(0), MAX_WIDTH)?,
         };
         let kv_heads = kv_heads(h, checkpoint, heads)?;
         if !heads.is_multiple_of(kv_heads) {
             return Err(ConvertError::Config(format!("{heads} query heads cannot share {kv_heads} key-value heads")));
         }
-        let context = h.find(checkpoint.context_names)?;
+        let context = h.find(checkpoint.context_names)?.map(|n| n.saturating_sub(checkpoint.positions_less));
         let assumed = match checkpoint.context {
             0 => embd,
             n => n,

@@ -91,6 +91,8 @@ fn byte_tokens_must_name_a_byte() {
         let e = error(&spm(&["<unk>", text], &[0.0; 2], &[2, 6]));
         assert!(e.contains("'tokenizer.ggml.tokens', entry 1"), "{e}");
     }
+    let xverse = Tokenizer::from_metadata(&spm(&["<unk>", r"<b'\x00'>"], &[0.0; 2], &[2, 6])).expect("byte 0");
+    assert_eq!(xverse.piece(1, false), [0]);
 }
 
 #[test]

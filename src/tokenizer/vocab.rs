@@ -100,8 +100,12 @@ impl Vocab {
         &mut self.attrs[id as usize]
     }
 
-    /// The byte that a token of the form `<0xHH>` stands for.
+    /// The byte that a token of the form `<0xHH>` stands for. llama.cpp's converter writes XVERSE's token of byte 0 in
+    /// Python's spelling, which llama.cpp reads as that byte.
     pub(super) fn byte_value(&self, id: u32) -> Option<u8> {
+        if self.text(id) == br"<b'\x00'>" {
+            return Some(0);
+        }
         let hex = self.text(id).strip_prefix(b"<0x")?.strip_suffix(b">")?;
         if hex.len() != 2 || !hex.iter().all(u8::is_ascii_hexdigit) {
             return None;

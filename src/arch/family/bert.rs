@@ -1,6 +1,7 @@
 //! BERT and its kin: attention in both directions, norms of the sums behind both sublayers, vectors of texts and ranks.
 //! Positions are learned (BERT), RoPE's (Nomic, Jina 3) or ALiBi's (Jina 2).
 
+use super::encoder::{CLASSES, TOKEN_TYPES as KINDS};
 use crate::arch::encoder_parts::{
     ANY_FFN, NORMS_OF_SUMS, ONE_RANK_HEAD, PLAIN_EXPERTS, RANK_HEAD, SECOND_NORM_OF_SUM, TOKEN_TYPES,
     TOKEN_TYPES_OPTIONAL,
@@ -12,7 +13,7 @@ use crate::arch::parts::{
 use crate::arch::rules::{
     Alibi, Attention, ExpertLayers, ExpertRule, FeedForward, NormKind, Normalize, Residual, RopeRule,
 };
-use crate::arch::{Activation, Arch};
+use crate::arch::{Activation, Arch, Checkpoint, Fixed, Key, KvHeads, Name, Step, Tokenizer};
 
 /// `bert`.
 pub const BERT: Arch = Arch {
@@ -35,8 +36,139 @@ pub const BERT: Arch = Arch {
     residual: Residual::NormedSums,
     vectors: true,
     steered: false,
+    checkpoints: &[
+        &Checkpoint {
+            classes: &["BertModel", "BertForMaskedLM", "BertForSequenceClassification"],
+            root: "bert",
+            blocks: "encoder.layer",
+            names: BERT_NAMES,
+            left_out: &[
+                "embeddings.position_ids",
+                "pooler.",
+                "bert.embeddings.position_ids",
+                "bert.pooler.",
+                "cls.predictions",
+                "cls.seq_relationship",
+            ],
+            layer_eps: Some(1e-12),
+            more_keys: KEYS,
+            first_token_keys: KINDS,
+            ..CHECKPOINT
+        },
+        &Checkpoint { classes: &["RobertaModel", "RobertaForSequenceClassification"], ..ROBERTA },
+        &Checkpoint {
+            classes: &["XLMRobertaModel", "XLMRobertaForSequenceClassification"],
+            tokenizer: Tokenizer::XlmRoberta,
+            token_keys: &[],
+            ..ROBERTA
+        },
+        &Checkpoint {
+            classes: &["DistilBertModel", "DistilBertForMaskedLM"],
+            root: "distilbert",
+            blocks: "transformer.layer",
+            names: DISTIL_NAMES,
+            left_out: &["vocab_"],
+            width_names: &["hidden_dim"],
+            keys: &[
+                Key::ConstantNumber("attention.layer_norm_epsilon", 1e-12),
+                Key::Blocks,
+                Key::Context,
+                Key::Embedding,
+                Key::FeedForward,
+                Key::Heads,
+                Key::FileType,
+            ],
+            more_keys: KEYS,
+            first_token_keys: KINDS,
+            ..CHECKPOINT
+        },
+    ],
     ..Arch::DENSE
 };
+
+/// The common part of BERT's checkpoints.
+const CHECKPOINT: Checkpoint = Checkpoint {
+    activations: &["gelu"],
+    more_names: CLASSES,
+    kv_heads: KvHeads::StatedAlone,
+    context: 512,
+    rope_theta: 0.0,
+    ..Checkpoint::LAYER_NORMS
+};
+
+/// The checkpoints of RoBERTa: positions are counted from behind that of padding, and heads have two layers.
+const ROBERTA: Checkpoint = Checkpoint {
+    root: "roberta",
+    blocks: "encoder.layer",
+    names: BERT_NAMES,
+    more_names: &[
+        ("classifier.dense.weight", &["cls.weight"]),
+        ("classifier.dense.bias", &["cls.bias"]),
+        ("classifier.out_proj.weight", &["cls.output.weight"]),
+        ("classifier.out_proj.bias", &["cls.output.bias"]),
+    ],
+    left_out: &["embeddings.position_ids", "pooler.", "roberta.embeddings.position_ids", "roberta.pooler.", "lm_head."],
+    steps: &[("embeddings.position_embeddings.weight", &[Step::Behind(2)])],
+    positions_less: 2,
+    fixed: &[("pad_token_id", Fixed::Number(1.0))],
+    more_keys: KEYS,
+    token_keys: KINDS,
+    ..CHECKPOINT
+};
+
+/// Keys that follow the usual ones.
+const KEYS: &[Key] = &[
+    Key::ConstantFlag("attention.causal", false),
+    Key::Pooling,
+    Key::NamedPooling("classifier_pooling", "classifier.pooling_type"),
+    Key::Labels,
+];
+const BERT_NAMES: &[Name] = &[
+    ("embeddings.word_embeddings.weight", &["token_embd.weight"]),
+    ("embeddings.token_type_embeddings.weight", &["token_types.weight"]),
+    ("embeddings.position_embeddings.weight", &["position_embd.weight"]),
+    ("embeddings.LayerNorm.weight", &["token_embd_norm.weight"]),
+    ("embeddings.LayerNorm.bias", &["token_embd_norm.bias"]),
+    ("attention.self.query.weight", &["attn_q.weight"]),
+    ("attention.self.query.bias", &["attn_q.bias"]),
+    ("attention.self.key.weight", &["attn_k.weight"]),
+    ("attention.self.key.bias", &["attn_k.bias"]),
+    ("attention.self.value.weight", &["attn_v.weight"]),
+    ("attention.self.value.bias", &["attn_v.bias"]),
+    ("attention.output.dense.weight", &["attn_output.weight"]),
+    ("attention.output.dense.bias", &["attn_output.bias"]),
+    ("attention.output.LayerNorm.weight", &["attn_output_norm.weight"]),
+    ("attention.output.LayerNorm.bias", &["attn_output_norm.bias"]),
+    ("intermediate.dense.weight", &["ffn_up.weight"]),
+    ("intermediate.dense.bias", &["ffn_up.bias"]),
+    ("output.dense.weight", &["ffn_down.weight"]),
+    ("output.dense.bias", &["ffn_down.bias"]),
+    ("output.LayerNorm.weight", &["layer_output_norm.weight"]),
+    ("output.LayerNorm.bias", &["layer_output_norm.bias"]),
+];
+
+const DISTIL_NAMES: &[Name] = &[
+    ("embeddings.word_embeddings.weight", &["token_embd.weight"]),
+    ("embeddings.position_embeddings.weight", &["position_embd.weight"]),
+    ("embeddings.LayerNorm.weight", &["token_embd_norm.weight"]),
+    ("embeddings.LayerNorm.bias", &["token_embd_norm.bias"]),
+    ("attention.q_lin.weight", &["attn_q.weight"]),
+    ("attention.q_lin.bias", &["attn_q.bias"]),
+    ("attention.k_lin.weight", &["attn_k.weight"]),
+    ("attention.k_lin.bias", &["attn_k.bias"]),
+    ("attention.v_lin.weight", &["attn_v.weight"]),
+    ("attention.v_lin.bias", &["attn_v.bias"]),
+    ("attention.out_lin.weight", &["attn_output.weight"]),
+    ("attention.out_lin.bias", &["attn_output.bias"]),
+    ("sa_layer_norm.weight", &["attn_output_norm.weight"]),
+    ("sa_layer_norm.bias", &["attn_output_norm.bias"]),
+    ("ffn.lin1.weight", &["ffn_up.weight"]),
+    ("ffn.lin1.bias", &["ffn_up.bias"]),
+    ("ffn.lin2.weight", &["ffn_down.weight"]),
+    ("ffn.lin2.bias", &["ffn_down.bias"]),
+    ("output_layer_norm.weight", &["layer_output_norm.weight"]),
+    ("output_layer_norm.bias", &["layer_output_norm.bias"]),
+];
 
 /// `nomic-bert`: RoPE and a gate. Biases of the feed-forward network are loaded and not used.
 pub const NOMIC_BERT: Arch = Arch {
@@ -47,6 +179,7 @@ pub const NOMIC_BERT: Arch = Arch {
     rope: RopeRule::PARTIAL,
     feed_forward: Arch::DENSE.feed_forward,
     ignored: &["ffn_up.bias", "ffn_down.bias"],
+    checkpoints: &[],
     ..BERT
 };
 
@@ -63,6 +196,7 @@ pub const NOMIC_BERT_MOE: Arch = Arch {
         layers: ExpertLayers::SecondOfEvery,
         ..ExpertRule::USUAL
     },
+    checkpoints: &[],
     ..BERT
 };
 
@@ -82,9 +216,16 @@ pub const JINA_BERT_V2: Arch = Arch {
         QKV_BIAS_OPTIONAL,
     ],
     attention: Attention { alibi: Alibi::Fixed(8.0), ..BERT.attention },
+    checkpoints: &[],
     ..BERT
 };
 
 /// `jina-bert-v3`: RoPE.
-pub const JINA_BERT_V3: Arch =
-    Arch { name: "jina-bert-v3", models: "Jina Embeddings 3", ends: NOMIC_BERT.ends, rope: RopeRule::PARTIAL, ..BERT };
+pub const JINA_BERT_V3: Arch = Arch {
+    name: "jina-bert-v3",
+    models: "Jina Embeddings 3",
+    ends: NOMIC_BERT.ends,
+    rope: RopeRule::PARTIAL,
+    checkpoints: &[],
+    ..BERT
+};

@@ -59,7 +59,7 @@ const CHATGLM_CHECKPOINT: Checkpoint = Checkpoint {
         Key::FractionOr(&["layernorm_epsilon"], "attention.layer_norm_rms_epsilon", 1e-5),
         Key::FileType,
         Key::RopeDimensions,
-        Key::NoBos,
+        Key::TokenFlag("add_bos_token", false),
         Key::Scaled(&["rope_ratio"], "rope.freq_base", 10000.0, 1.0),
     ],
     tokenizer: Tokenizer::Json,

@@ -55,7 +55,7 @@ pub const PHI2: Arch = Arch {
             Key::LayerEpsilon,
             Key::RopeDimensions,
             Key::FileType,
-            Key::NoBos,
+            Key::TokenFlag("add_bos_token", false),
         ],
         ..Checkpoint::LAYER_NORMS
     }],

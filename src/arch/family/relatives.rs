@@ -259,5 +259,19 @@ pub const SMOLLM3: Arch = Arch {
 };
 
 /// `xverse`.
-pub const XVERSE: Arch =
-    Arch { name: "xverse", models: "XVERSE", ends: &[ENDS, OUTPUT_REQUIRED], checkpoints: &[], ..RELATIVE };
+pub const XVERSE: Arch = Arch {
+    name: "xverse",
+    models: "XVERSE",
+    ends: &[ENDS, OUTPUT_REQUIRED],
+    checkpoints: &[&Checkpoint {
+        classes: &["XverseForCausalLM"],
+        activations: &["silu"],
+        head_dim: HeadDim::Implied,
+        kv_heads: KvHeads::StatedAlone,
+        rope_theta: 0.0,
+        more_keys: &[Key::Text("tensor_data_layout", "Meta AI original pth"), Key::RopeDimensions],
+        tokenizer: Tokenizer::Xverse,
+        ..Checkpoint::USUAL
+    }],
+    ..RELATIVE
+};

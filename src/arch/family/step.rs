@@ -21,7 +21,7 @@ const MIXING: &[Group] =
 /// `step35`.
 pub const STEP35: Arch = Arch {
     name: "step35",
-    models: "Step 3.5 Flash",
+    models: "Step 3.5 Flash, 3.7 Flash (text)",
     ends: &[ENDS, OUTPUT_REQUIRED, ROPE_FACTORS, ROPE_FACTORS_BY_CONTEXT],
     block: begun!(MIXING, GATED_FFN),
     expert_block: begun!(MIXING, EXPERTS, CHOICE_BIAS_OPTIONAL, SHARED),
@@ -33,7 +33,7 @@ pub const STEP35: Arch = Arch {
     // the dense network of blocks that have experts
     ignored: &["ffn_gate.weight", "ffn_up.weight", "ffn_down.weight"],
     checkpoints: &[&Checkpoint {
-        classes: &["Step3p5ForCausalLM"],
+        classes: &["Step3p5ForCausalLM", "Step3p7ForConditionalGeneration"],
         names: &[
             ("moe.gate.weight", &["ffn_gate_inp.weight"]),
             ("moe.router_bias", &["exp_probs_b.bias"]),

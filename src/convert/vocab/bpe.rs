@@ -25,9 +25,12 @@ pub(super) fn ids(tokenizer: &Json) -> Result<Vec<(String, u64)>, ConvertError> 
     let model = tokenizer.get("model").unwrap_or(&Json::Null);
     match model.get("type").and_then(Json::as_str) {
         // files from before 2020 have no type
-        Some("BPE") | None => {}
+        Some("BPE" | "WordPiece") | None => {}
         Some(other) => {
-            return Err(wrong(FILE, format!("its model is of type {other}; BPE is what can be converted")));
+            return Err(wrong(
+                FILE,
+                format!("its model is of type {other}; BPE and WordPiece are what can be converted"),
+            ));
         }
     }
     let vocab = model.get("vocab").and_then(Json::as_object).ok_or_else(|| wrong(FILE, "has no object model.vocab"))?;
@@ -138,6 +141,51 @@ pub(super) fn vocab(
         }
     }
     Ok((v, answer.probe))
+}
+
+/// The pieces of words as GGUF has them: those that begin a word with a mark before them, others without theirs.
+pub(super) fn marked(mut vocab: Vocab) -> Vocab {
+    for (token, kind) in vocab.tokens.iter_mut().zip(&vocab.kinds) {
+        if *kind == Kind::Control {
+            continue;
+        }
+        *token = match token.strip_prefix(b"##") {
+            Some(rest) => rest.to_vec(),
+            None => ["\u{2581}".as_bytes(), token].concat(),
+        };
+    }
+    vocab
+}
+
+/// The vocabulary of XVERSE: pieces without scores, bytes by their names.
+pub(super) fn pieces(tokenizer: &Json, config: &Json, n_vocab: u32) -> Result<Vocab, ConvertError> {
+    let base = ids(tokenizer)?;
+    let added = added(tokenizer, config, &base)?;
+    let mut by_id: Vec<Option<&str>> = vec![None; n_vocab as usize];
+    let all = base.iter().map(|(t, id)| (t.as_str(), *id));
+    for (token, id) in all.chain(added.values().map(|a| (a.content.as_str(), a.id))) {
+        let slot = usize::try_from(id).ok().and_then(|i| by_id.get_mut(i));
+        *slot.ok_or_else(|| outside(token, id, n_vocab))? = Some(token);
+    }
+    let mut v = Vocab::default();
+    for (id, token) in by_id.into_iter().enumerate() {
+        let token = token.ok_or_else(|| wrong(FILE, format!("has no token of id {id}, and every id needs one")))?;
+        match added.get(token) {
+            // no text could be told from none
+            _ if token == "\0" => v.push("<b'\\x00'>", Kind::Byte),
+            _ if is_byte(token) => v.push(token, Kind::Byte),
+            Some(entry) if entry.special => v.push(token, Kind::Control),
+            Some(_) => v.push(token, Kind::UserDefined),
+            None => v.push(token, Kind::Normal),
+        }
+    }
+    Ok(v)
+}
+
+/// True of `<0x0A>`.
+fn is_byte(token: &str) -> bool {
+    let digits = token.strip_prefix("<0x").and_then(|rest| rest.strip_suffix('>'));
+    digits.is_some_and(|d| d.len() == 2 && d.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
 /// Left and right part of every merge, in order.

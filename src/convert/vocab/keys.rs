@@ -55,6 +55,11 @@ pub(super) fn wrong(file: &'static str, what: impl Into<String>) -> ConvertError
     ConvertError::Tokenizer { file, what: what.into() }
 }
 
+/// True if the model cuts words into pieces of a list: BERT's.
+pub(super) fn cuts_words(tokenizer: &Json) -> bool {
+    tokenizer.get("model").and_then(|m| m.get("type")?.as_str()) == Some("WordPiece")
+}
+
 /// Names that are control tokens although their file does not mark them as special.
 pub(super) fn looks_special(token: &str) -> bool {
     matches!(token, "<pad>" | "<mask>" | "<2mass>" | "[@BOS@]")

@@ -9,6 +9,7 @@ mod pre;
 mod proto;
 mod special;
 mod spm;
+mod ugm;
 
 use serde_json::Value as Json;
 use trine_formats::gguf::{Array, StrArray, Value};
@@ -37,7 +38,10 @@ pub(super) fn convert(
         tokenizer: folder.json("tokenizer.json")?,
         config: folder.json("tokenizer_config.json")?.unwrap_or(Json::Null),
     };
-    let mut keys = Keys::new();
+    if source.checkpoint.tokenizer == Tokenizer::XlmRoberta {
+        return ugm::keys(folder, h, &files, source.sizes.vocab as u32);
+    }
+    let mut keys = stated(source.checkpoint.first_token_keys, folder, h, &files)?;
     let mut set = |key: &str, value: Value| keys.push((format!("tokenizer.ggml.{key}"), value));
     let space = source.checkpoint.space_prefix;
     let n_vocab = source.sizes.vocab as u32;
@@ -49,7 +53,7 @@ pub(super) fn convert(
     let json_alone = files.tokenizer.is_some()
         && match source.checkpoint.tokenizer {
             Tokenizer::Any | Tokenizer::Arctic | Tokenizer::InternLm2 => false,
-            Tokenizer::Json | Tokenizer::Gemma4 => true,
+            Tokenizer::Json | Tokenizer::Gemma4 | Tokenizer::Xverse | Tokenizer::XlmRoberta => true,
             Tokenizer::Phi => class == Some("GPT2Tokenizer"),
         };
     let model = match folder.read("tokenizer.model")? {
@@ -84,6 +88,9 @@ pub(super) fn convert(
         if source.checkpoint.tokenizer == Tokenizer::Gemma4 {
             let vocab = gemma4::vocab(tokenizer, &files.config, n_vocab)?;
             ("gemma4", String::new(), vocab, bpe::merges(tokenizer)?)
+        } else if source.checkpoint.tokenizer == Tokenizer::Xverse {
+            let vocab = bpe::pieces(tokenizer, &files.config, n_vocab)?;
+            ("llama", "default".to_owned(), vocab, Vec::new())
         } else if spm::is_spm_like(tokenizer) {
             space_prefix = spm::json_space_prefix(tokenizer, stated_prefix);
             let vocab = spm::vocab_of_json(tokenizer, &files.config, n_vocab)?;
@@ -95,7 +102,10 @@ pub(super) fn convert(
                 Some(name) => name.to_owned(),
                 None => pre::detect(probe.unwrap_or_default(), tokenizer, notes)?,
             };
-            ("gpt2", pre, vocab, bpe::merges(tokenizer)?)
+            match keys::cuts_words(tokenizer) {
+                true => ("bert", pre, bpe::marked(vocab), Vec::new()),
+                false => ("gpt2", pre, vocab, bpe::merges(tokenizer)?),
+            }
         }
     } else {
         return Err(ConvertError::Missing {
@@ -143,7 +153,14 @@ pub(super) fn convert(
     if let Some(prefix) = prefix {
         keys.push(("tokenizer.ggml.add_space_prefix".into(), Value::Bool(prefix)));
     }
-    for key in source.checkpoint.token_keys {
+    keys.extend(stated(source.checkpoint.token_keys, folder, h, &files)?);
+    Ok(keys)
+}
+
+/// Keys that the class states.
+fn stated(stated: &[TokenKey], folder: &Folder, h: &HParams, files: &TokenizerFiles) -> Result<Keys, ConvertError> {
+    let mut keys = Keys::new();
+    for key in stated {
         let entry = match *key {
             TokenKey::TemplateFile => {
                 let template = folder.read("chat_template.jinja")?;
@@ -153,7 +170,9 @@ pub(super) fn convert(
             }
             TokenKey::Id(gguf, id) => Some((gguf, Value::U32(id))),
             TokenKey::Added(text, gguf) => files.added(text).map(|id| (gguf, Value::U32(id))),
-            TokenKey::Stated(stated, gguf) => h.u32(stated)?.map(|id| (gguf, Value::U32(id))),
+            TokenKey::Stated(name, gguf) => h.u32(name)?.map(|id| (gguf, Value::U32(id))),
+            TokenKey::StatedOr(name, gguf, or) => Some((gguf, Value::U32(h.u32(name)?.unwrap_or(or)))),
+            TokenKey::Flag(gguf, flag) => Some((gguf, Value::Bool(flag))),
             TokenKey::AddBos(add) => Some(("add_bos_token", Value::Bool(add))),
             TokenKey::OtherEnd => other_end(h).map(|id| ("eot_token_id", Value::U32(id))),
             TokenKey::FirstOfEnds => first_of_ends(folder)?.map(|id| ("eot_token_id", Value::U32(id))),

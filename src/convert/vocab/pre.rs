@@ -8,6 +8,10 @@ use serde_json::Value as Json;
 
 use super::super::error::ConvertError;
 use super::chkhsh::TABLE;
+use super::keys::cuts_words;
+
+/// The name of tokenizers that cut words into pieces, whose list says all.
+const WORDS: &str = "bert-bge";
 
 /// The text whose ids are hashed; every blank of it counts.
 pub(super) const PROBE: &str = concat!(
@@ -81,6 +85,10 @@ pub(super) fn detect(probe: String, tokenizer: &Json, notes: &mut Vec<String>) -
     if let Some(name) = known(&probe) {
         notes.push(format!("pre-tokenizer {name}, known by its probe"));
         return Ok((*name).to_owned());
+    }
+    if cuts_words(tokenizer) {
+        notes.push(format!("pre-tokenizer {WORDS}, as words are cut into pieces"));
+        return Ok(WORDS.to_owned());
     }
     let steps = steps(tokenizer.get("pre_tokenizer").unwrap_or(&Json::Null))
         .map_err(|what| ConvertError::UnknownPre { probe: probe.clone(), what })?;

@@ -3,7 +3,8 @@
 //! ```text
 //! ModelProto      1 pieces*  { 1 piece: string, 2 score: float, 3 type: enum = 1 (normal) }
 //!                 2 trainer_spec    { 3 model_type: enum = 1 (unigram) }
-//!                 3 normalizer_spec { 3 add_dummy_prefix: bool = true }
+//!                 3 normalizer_spec { 2 precompiled_charsmap: bytes, 3 add_dummy_prefix: bool = true,
+//!                                     4 remove_extra_whitespaces: bool = true }
 //! ```
 
 use super::keys::Kind;
@@ -26,6 +27,9 @@ pub(in super::super) struct Model {
     /// 1 unigram, 2 BPE, 3 word, 4 char.
     pub model_type: u64,
     pub add_dummy_prefix: bool,
+    pub remove_extra_whitespaces: bool,
+    /// Rules of replacement of texts, as they are stored.
+    pub charsmap: Vec<u8>,
 }
 
 impl Model {
@@ -89,7 +93,13 @@ fn field<'a>(bytes: &mut &'a [u8]) -> Result<(u64, Field<'a>), String> {
 /// # Errors
 /// A few words on why this is not a SentencePiece model.
 pub(in super::super) fn parse(mut bytes: &[u8]) -> Result<Model, String> {
-    let mut model = Model { pieces: Vec::new(), model_type: 1, add_dummy_prefix: true };
+    let mut model = Model {
+        pieces: Vec::new(),
+        model_type: 1,
+        add_dummy_prefix: true,
+        remove_extra_whitespaces: true,
+        charsmap: Vec::new(),
+    };
     while !bytes.is_empty() {
         match field(&mut bytes)? {
             (1, Field::Bytes(b)) => {
@@ -107,8 +117,11 @@ pub(in super::super) fn parse(mut bytes: &[u8]) -> Result<Model, String> {
             }
             (3, Field::Bytes(mut b)) => {
                 while !b.is_empty() {
-                    if let (3, Field::Varint(v)) = field(&mut b)? {
-                        model.add_dummy_prefix = v != 0;
+                    match field(&mut b)? {
+                        (2, Field::Bytes(rules)) => model.charsmap = rules.to_vec(),
+                        (3, Field::Varint(v)) => model.add_dummy_prefix = v != 0,
+                        (4, Field::Varint(v)) => model.remove_extra_whitespaces = v != 0,
+                        _ => {}
                     }
                 }
             }

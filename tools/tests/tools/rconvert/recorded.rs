@@ -6,6 +6,7 @@ use std::path::Path;
 
 use assert_cmd::Command;
 use serde_json::Value;
+use trine::EmbedOptions;
 use trine_testkit::{sha256, testdata, tool};
 
 use super::checkpoint::Checkpoint;
@@ -40,6 +41,11 @@ fn read(path: &Path) -> Recorded {
     checkpoint = checkpoint.specials(added.iter().map(|t| t.as_str().expect("a token")));
     for (name, content) in entry["files"].as_object().into_iter().flatten() {
         checkpoint.more.insert(name.clone(), content.to_string().into_bytes());
+    }
+    for (name, hex) in entry["binary"].as_object().into_iter().flatten() {
+        let digits = hex.as_str().expect("digits").as_bytes();
+        let byte = |two: &[u8]| u8::from_str_radix(std::str::from_utf8(two).unwrap(), 16).expect("two digits");
+        checkpoint.more.insert(name.clone(), digits.chunks(2).map(byte).collect());
     }
     for line in strings("tensors") {
         checkpoint = checkpoint.list("", line.as_str().expect("a tensor"));
@@ -91,12 +97,18 @@ fn what_is_written_runs() {
     }
 }
 
-/// Runs a file on six tokens.
+/// Runs a file on six tokens, which make logits or a vector.
 pub fn runs(name: &str, file: &[u8]) {
     let dir = trine_testkit::folder();
     let (model, ids) = (dir.path().join("model.gguf"), dir.path().join("ids.txt"));
     fs::write(&ids, "1 3 4 0 2 5").unwrap();
     fs::write(&model, file).unwrap();
+    let loaded = trine::open(&model).unwrap_or_else(|e| panic!("{name}: {e}"));
+    if !loaded.weights().makes_logits() {
+        let vector = loaded.embed(&[1, 3, 4, 0, 2, 5], &EmbedOptions::default());
+        assert!(vector.is_ok_and(|v| v.iter().any(|x| *x != 0.0)), "{name}");
+        return;
+    }
     let mut rgen = Command::from(tool::command(env!("CARGO_BIN_EXE_rgen")));
     rgen.arg("-m").arg(&model).arg("--tokens").arg(&ids);
     rgen.args(["-n", "1", "-t", "1", "--logits-sha256"]);

@@ -1,13 +1,41 @@
-//! The kind of pooling of an embedding model.
+//! Files beside `config.json` that say something of the model: the kind of pooling of an embedding model, and tokens that
+//! never come.
 
 use serde_json::Value as JsonValue;
 
 use super::error::ConvertError;
 use super::folder::Folder;
 
+/// Their contents.
+#[derive(Debug)]
+pub(super) struct Beside {
+    /// The pooling of `modules.json`.
+    pub pooling: Option<u32>,
+    /// The tokens that `generation_config.json` suppresses.
+    pub suppressed: Option<Vec<i32>>,
+}
+
+impl Beside {
+    /// Reads the files of a folder.
+    pub fn read(folder: &Folder) -> Result<Beside, ConvertError> {
+        Ok(Beside { pooling: pooling(folder)?, suppressed: suppressed(folder)? })
+    }
+}
+
+fn suppressed(folder: &Folder) -> Result<Option<Vec<i32>>, ConvertError> {
+    let generation = folder.json("generation_config.json")?.unwrap_or(JsonValue::Null);
+    let Some(stated) = generation.get("suppress_tokens").filter(|v| !v.is_null()) else {
+        return Ok(None);
+    };
+    let id = |v: &JsonValue| v.as_i64().and_then(|id| i32::try_from(id).ok());
+    let ids = stated.as_array().and_then(|all| all.iter().map(id).collect::<Option<Vec<i32>>>());
+    let wrong = || ConvertError::Config(format!("'generation_config.json' has suppress_tokens {stated}, expected ids"));
+    ids.map(Some).ok_or_else(wrong)
+}
+
 /// How vectors of a text's tokens become one, where `modules.json` names a folder that says it
 /// (`TextModel._try_set_pooling_type` of the reference).
-pub(super) fn stated(folder: &Folder) -> Result<Option<u32>, ConvertError> {
+fn pooling(folder: &Folder) -> Result<Option<u32>, ConvertError> {
     let modules = folder.json("modules.json")?;
     let modules = modules.as_ref().and_then(JsonValue::as_array).into_iter().flatten();
     let text = |m: &JsonValue, key: &str| m.get(key).and_then(JsonValue::as_str).map(str::to_owned);

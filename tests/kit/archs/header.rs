@@ -121,9 +121,12 @@ fn data(ty: TypeId, name: &str, shape: &[u64]) -> Vec<u8> {
     out
 }
 
+/// Makes the bytes of a block of numbers.
+type MakeBlock = fn(&[f32]) -> Vec<u8>;
+
 /// How blocks of the types of Neutrino are made, which nobody quantizes to: of ternary codes with one of two scales, or of
 /// bytes.
-fn five_values(ty: TypeId) -> Option<fn(&[f32]) -> Vec<u8>> {
+fn five_values(ty: TypeId) -> Option<MakeBlock> {
     match ty {
         TypeId::FV5 => Some(|x| {
             let plane = |holds: &dyn Fn(f32) -> bool| -> Vec<u8> {
@@ -193,8 +196,9 @@ fn pair(i: usize) -> [String; 2] {
 
 /// A vocabulary of `n` tokens: all bytes, then the pairs of merges, then tokens that no text has.
 fn of_bytes(n: usize) -> Vec<String> {
+    let pairs = 512.max(n.saturating_sub(256));
     let bytes = (0..=255).map(|b| of_byte(b).to_string());
-    bytes.chain((256..n).map(|i| if i < 512 { pair(i - 256).concat() } else { format!("<|{i}|>") })).take(n).collect()
+    bytes.chain((256..n).map(|i| if i < pairs { pair(i - 256).concat() } else { format!("<|{i}|>") })).take(n).collect()
 }
 
 /// A vocabulary of `n` pieces: three controls, all bytes, printed characters, then pieces that no text has.

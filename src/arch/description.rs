@@ -26,6 +26,9 @@ pub struct Arch {
     /// Tensors that a head for multi-token prediction has beside those of a block; the heads of a model stay unused where
     /// this is empty.
     pub mtp: Group,
+    /// The encoder beside the blocks, which are a decoder's then: between their attention and their feed-forward network
+    /// they attend to the encoder's states.
+    pub encoder: Option<&'static Arch>,
     /// The formula of the norms.
     pub norm: NormKind,
     /// Epsilon of the norms after attention and feed-forward network, where it is not that of the others.
@@ -98,6 +101,7 @@ impl Arch {
         block: &[],
         expert_block: &[],
         mtp: &[],
+        encoder: None,
         norm: NormKind::Rms,
         post_norm_eps: None,
         embedding_scale: EmbeddingScale::One,
@@ -140,11 +144,11 @@ impl Arch {
         checkpoints: &[],
     };
 
-    /// True if every block attends to its own keys and values and runs once, and the model makes logits of a vocabulary of
-    /// any size; synthetic models have this form.
+    /// True if every block attends to its own keys and values, to these alone, and runs once, and the model makes logits of
+    /// a vocabulary of any size; synthetic models have this form.
     pub fn is_plain(&self) -> bool {
         let attends = !self.attention.latent && !self.attention.compressed;
-        let usual = attends && self.layer_inputs == LayerInputs::None;
+        let usual = attends && self.layer_inputs == LayerInputs::None && self.encoder.is_none();
         let any_vocabulary = self.output.silent.is_none();
         self.mixing == Mixing::Attention && usual && any_vocabulary && !self.cycles && !self.vectors
     }

@@ -36,6 +36,33 @@ pub const T5_FFN: Group = &[
     tensor("enc.ffn_down.weight", &[Embd, Ff], ByColumns).stands_for("ffn_down.weight"),
 ];
 
+/// The norm of the hidden states under the name that decoders beside an encoder give it.
+pub const DECODER_NORM: Group = &[tensor("dec.output_norm.weight", &[Embd], Norm).stands_for("output_norm.weight")];
+/// T5's decoder: norms, queries, keys and values, biases by distance, which some blocks have, and outputs.
+pub const T5_DECODER_ATTENTION: Group = &[
+    tensor("dec.attn_norm.weight", &[Embd], Norm).stands_for("attn_norm.weight"),
+    tensor("dec.attn_q.weight", &[Q, Embd], ByRows).stands_for("attn_q.weight"),
+    tensor("dec.attn_k.weight", &[Kv, Embd], ByRows).stands_for("attn_k.weight"),
+    tensor("dec.attn_v.weight", &[Kv, Embd], ByRows).stands_for("attn_v.weight"),
+    tensor("dec.attn_rel_b.weight", &[Buckets, Heads], Vector).stands_for("attn_rel_b.weight").optional(),
+    tensor("dec.attn_o.weight", &[Embd, Q], ByColumns).stands_for("attn_output.weight"),
+];
+/// Its attention to the encoder's states.
+pub const T5_CROSS_ATTENTION: Group = &[
+    tensor("dec.cross_attn_norm.weight", &[Embd], Norm).stands_for("cross_attn_norm.weight"),
+    tensor("dec.cross_attn_q.weight", &[Q, Embd], ByRows).stands_for("cross_attn_q.weight"),
+    tensor("dec.cross_attn_k.weight", &[Kv, Embd], ByRows).stands_for("cross_attn_k.weight"),
+    tensor("dec.cross_attn_v.weight", &[Kv, Embd], ByRows).stands_for("cross_attn_v.weight"),
+    tensor("dec.cross_attn_o.weight", &[Embd, Q], ByColumns).stands_for("cross_attn_output.weight"),
+];
+/// Its feed-forward network, which may have a gate.
+pub const T5_DECODER_FFN: Group = &[
+    tensor("dec.ffn_norm.weight", &[Embd], Norm).stands_for("ffn_norm.weight"),
+    tensor("dec.ffn_gate.weight", &[Ff, Embd], ByRows).stands_for("ffn_gate.weight").optional(),
+    tensor("dec.ffn_up.weight", &[Ff, Embd], ByRows).stands_for("ffn_up.weight"),
+    tensor("dec.ffn_down.weight", &[Embd, Ff], ByColumns).stands_for("ffn_down.weight"),
+];
+
 /// Norms of the sum behind attention and of that behind the feed-forward network.
 pub const NORMS_OF_SUMS: Group = &[
     tensor("attn_output_norm.weight", &[Embd], Norm),

@@ -22,7 +22,9 @@ impl Arch {
         let names: Vec<&str> = names.collect();
         let all: HashSet<&str> = names.iter().copied().collect();
         let ignored = |name: &str| {
-            let in_block = name.strip_prefix("blk.").and_then(|n| n.split_once('.'));
+            // an encoder's blocks, and those of a decoder beside one, are counted from 0 both
+            let bare = ["enc.", "dec."].iter().find_map(|half| name.strip_prefix(half)).unwrap_or(name);
+            let in_block = bare.strip_prefix("blk.").and_then(|n| n.split_once('.'));
             match in_block {
                 Some((number, name)) => {
                     number.parse().is_ok_and(|n: usize| further.contains(&n))

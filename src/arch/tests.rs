@@ -36,7 +36,7 @@ fn what_is_missing_is_not_there() {
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), all);
-    assert!(Missing::find("t5").is_some() && Missing::find("llama").is_none());
+    assert!(Missing::find("eagle3").is_some() && Missing::find("llama").is_none());
 }
 
 #[test]

@@ -249,6 +249,25 @@ impl Context {
         Ok(tokens)
     }
 
+    /// Parts a prompt between the model's encoder, which reads it, and the text, which begins with a token of its own
+    /// then. Without an encoder the text has all of it.
+    pub(super) fn parted(&self, prompt: Vec<u32>) -> Result<[Vec<u32>; 2], GenerateError> {
+        let weights = self.model.weights();
+        if weights.encoder().is_none() {
+            return Ok([Vec::new(), prompt]);
+        }
+        let first = weights.config().first_token.or(self.model.tokenizer().bos());
+        Ok([prompt, vec![first.ok_or(GenerateError::NoFirstToken)?]])
+    }
+
+    /// The model's encoder reads `tokens`; the context is empty then.
+    pub(super) fn read_source(&mut self, tokens: &[u32]) -> Result<(), GenerateError> {
+        let start = Instant::now();
+        self.session.read_source(tokens)?;
+        self.stats.prompt.add(tokens.len(), start.elapsed());
+        Ok(())
+    }
+
     /// Checks that a prompt of `tokens` tokens fits, with some room for an answer if one is wanted.
     ///
     /// # Errors

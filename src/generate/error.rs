@@ -17,6 +17,9 @@ pub enum GenerateError {
     /// There is no token to start from.
     #[error("the prompt is empty, and this model has no BOS token to start from")]
     EmptyPrompt,
+    /// There is no token that a text begins with behind a prompt that an encoder reads.
+    #[error("the model's file names no token that texts begin with (decoder_start_token_id), and it has no BOS token")]
+    NoFirstToken,
     /// The prompt does not fit into the context.
     #[error(
         "the prompt is too long: {tokens} tokens, but a context of {n_ctx} has room for {room}; use a larger -c or a shorter prompt"

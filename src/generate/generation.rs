@@ -16,6 +16,8 @@ use crate::handle::Model;
 /// context, the generation's own (of [`Model::generate`]) or a borrowed one (of [`Context::generate`]).
 pub struct Generation<C: BorrowMut<Context> = Context> {
     context: C,
+    /// The prompt, of a model whose encoder reads it.
+    source: Vec<u32>,
     machine: TextMachine,
     shift: Option<usize>,
     cancel: CancelToken,
@@ -91,18 +93,25 @@ impl<C: BorrowMut<Context>> Generation<C> {
         options.check()?;
         let context = held.borrow_mut();
         let prompt = context.encode(prompt)?;
+        let [source, prompt] = context.parted(prompt)?;
         context.check_room(prompt.len(), options.max_tokens != Some(0))?;
         context.prepare(options)?;
         Ok(Generation {
             machine: TextMachine::new(context.model(), prompt, options).map_err(GenerateError::Sampler)?,
             context: held,
+            source,
             shift: options.shift,
             cancel: options.cancel.clone(),
             next: Step::Prompt,
         })
     }
 
-    /// The tokens that the text begins with.
+    /// The tokens that the model's encoder reads; none where it has no encoder.
+    pub fn source(&self) -> &[u32] {
+        &self.source
+    }
+
+    /// The tokens that the text begins with: the prompt, or of a model whose encoder reads that the one behind it.
     pub fn prompt(&self) -> &[u32] {
         self.machine.given()
     }
@@ -162,6 +171,12 @@ impl<C: BorrowMut<Context>> Generation<C> {
         if let Step::Prompt = self.next {
             let kept = context.keep_common(self.machine.given());
             context.stats_mut().reused += kept;
+            if !self.source.is_empty() {
+                match context.read_source(&self.source) {
+                    Err(e) if e.is_cancelled() => return Ok(false),
+                    done => done?,
+                }
+            }
             self.next = Step::Reading;
         }
         let (start, first) = (Instant::now(), context.tokens().len());

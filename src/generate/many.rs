@@ -51,8 +51,8 @@ impl Model {
         prompts: impl IntoIterator<Item = P>,
         options: &GenerateOptions,
     ) -> Result<Vec<Completion>, GenerateError> {
-        // A context that forgets its beginning is one text's own.
-        if options.shift.is_some() {
+        // A context that forgets its beginning is one text's own, and so is what an encoder reads.
+        if options.shift.is_some() || self.weights().encoder().is_some() {
             return prompts.into_iter().map(|prompt| self.generate(prompt, options)?.complete()).collect();
         }
         let mut context = self.context(&ContextOptions::default());

@@ -16,6 +16,7 @@ mod placement;
 mod rotation;
 mod saved;
 mod sequence;
+mod source;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -29,6 +30,7 @@ pub use page::{EncodedHead, HeadPage};
 pub use placement::Placement;
 pub(crate) use rotation::LEAST as LEAST_TURNED;
 pub use sequence::{Mark, PageRef, Sequence, SequenceRows};
+pub use source::Source;
 pub use store::store;
 pub use types::CacheTypes;
 

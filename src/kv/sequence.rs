@@ -7,6 +7,7 @@ use super::budget::{OutOfPages, Page, PagePool};
 use super::layout::PageLayout;
 use super::page::{EncodedHead, HeadPage, Memory};
 use super::placement::Placement;
+use super::source::Source;
 use crate::kernels::halves::{F16Encoding, Line};
 
 /// Positions of one text: pages, and how many positions of them count.
@@ -22,6 +23,8 @@ pub struct Sequence {
     /// Which of the pages is a copy, and of what, until a device has copied what it has of that too.
     copied: Option<(usize, Arc<Page>)>,
     placement: Placement,
+    /// The text that an encoder has read for it, where positions attend to one.
+    source: Option<Arc<Source>>,
 }
 
 /// A state of a sequence to return to: its positions and its recurrent state.
@@ -79,6 +82,7 @@ impl PagePool {
             state: None,
             copied: None,
             placement: Placement::default(),
+            source: None,
         }
     }
 }
@@ -147,7 +151,20 @@ impl Sequence {
             state: self.state.clone().filter(|_| len > 0),
             copied: copied.filter(|(at, _)| *at < pages.len()),
             placement,
+            source: self.source.clone(),
         }
+    }
+
+    /// The text that an encoder has read for it.
+    pub fn source(&self) -> Option<&Source> {
+        self.source.as_deref()
+    }
+
+    /// From now on its positions attend to `source`, or to their own alone. Positions that attended to another text are
+    /// forgotten.
+    pub fn set_source(&mut self, source: Option<Arc<Source>>) {
+        self.truncate(0);
+        self.source = source;
     }
 
     /// The pages of all its positions, for other sequences to begin with.

@@ -4,6 +4,7 @@
 mod cache;
 mod config;
 mod control;
+mod encoder;
 mod error;
 mod heads;
 mod layouts;
@@ -13,6 +14,7 @@ mod lower;
 mod mtp;
 mod offloaded;
 mod options;
+mod part;
 mod path;
 mod problem;
 #[cfg(test)]
@@ -36,7 +38,7 @@ use heads::{Heads, LoweredHeads};
 use load::SharedEnds;
 use lora::Adapters;
 use lower::{Lowered, Lowering};
-use mtp::LoweredMtp;
+use part::LoweredPart;
 
 pub use config::{Config, Experts, Header, OfLayer, Vectors};
 pub use control::Control;
@@ -74,6 +76,8 @@ struct Inner {
     heads: Heads,
     /// The head for multi-token prediction, where it was loaded.
     mtp: Option<Model>,
+    /// The encoder of the prompt, where the architecture has one.
+    encoder: Option<Model>,
     /// The types of keys and values.
     cache: CacheTypes,
     /// The files of adapters and control vectors.
@@ -91,9 +95,10 @@ impl Inner {
         self.offload.as_ref().map(|offload| offload.first(self.config.n_layer))
     }
 
-    /// A head of this model for multi-token prediction, which runs on the processor.
-    fn head(&self, config: Config, program: Program, processor: Processor) -> Inner {
-        Inner {
+    /// A part of this model that is one of its own, and runs on the processor.
+    fn part(&self, part: LoweredPart) -> Option<Model> {
+        let (config, program, processor) = part.ready(self.processor.isa, &self.processor.ropes)?;
+        Some(Model::of(Inner {
             config,
             layouts: self.layouts.clone(),
             anyprec: self.anyprec.clone(),
@@ -105,11 +110,12 @@ impl Inner {
             multiplied: BTreeSet::new(),
             heads: Heads::default(),
             mtp: None,
+            encoder: None,
             cache: self.cache,
             added: Vec::new(),
             offload: None,
             halves: None,
-        }
+        }))
     }
 }
 
@@ -150,10 +156,12 @@ impl Model {
         let mut ends = load::ends(&mut loader, &config);
         let rope_factors = std::mem::take(&mut ends.rope_factors);
         let shared = options.mtp.then(|| SharedEnds::of(&ends));
+        let embedding = ends.embedding.clone();
         let lowered = Lowering::model(&mut loader, &config, ends, &directions);
         let heads = LoweredHeads::load(&mut loader, &config);
-        let load = |ends| LoweredMtp::load(&mut loader, file, &config, ends);
+        let load = |ends| LoweredPart::mtp_head(&mut loader, file, &config, ends);
         let mtp = shared.map(load).transpose()?;
+        let encoder = LoweredPart::encoder(&mut loader, file, &config, embedding)?;
         let layouts = loader.finish()?;
         let Lowered { program, matrices, multiplied } = lowered.ok_or_else(|| {
             let what = "the architecture's description lacks a block's tensors";
@@ -190,13 +198,14 @@ impl Model {
             multiplied,
             heads,
             mtp: None,
+            encoder: None,
             cache: options.cache.stored(),
             added: added.map(Adapter::path).collect(),
             offload,
             halves,
         };
-        let head = mtp.and_then(|mtp| mtp.ready(inner.processor.isa, &inner.processor.ropes));
-        inner.mtp = head.map(|(config, program, processor)| Model::of(inner.head(config, program, processor)));
+        inner.mtp = mtp.and_then(|mtp| inner.part(mtp));
+        inner.encoder = encoder.and_then(|encoder| inner.part(encoder));
         let model = Model::of(inner);
         model.check_offload()?;
         Ok(model)
@@ -265,8 +274,8 @@ impl Model {
     }
 
     /// The hidden states of the rows of `x`: the residual stream behind the last norm, of which logits are made.
-    pub(crate) fn hidden(&self, x: &[f32]) -> Floats {
-        self.inner.processor.hidden(&self.inner.program, x)
+    pub(crate) fn hidden(&self, x: &[f32], options: &PassOptions) -> Floats {
+        self.inner.processor.hidden(&self.inner.program, x, options)
     }
 
     /// Calls `sink` with the number and the logits of every row of `x`, in order.
@@ -405,6 +414,20 @@ impl Model {
     /// beside tokens.
     pub fn mtp_head(&self) -> Option<&Model> {
         self.inner.mtp.as_ref()
+    }
+
+    /// Its encoder, where blocks attend to a text that it reads: a model whose hidden states are their keys and values
+    /// for that, `[tokens][`[`Model::source_widths`]`]`.
+    pub fn encoder(&self) -> Option<&Model> {
+        self.inner.encoder.as_ref()
+    }
+
+    /// Elements of the keys of a position of the encoder's text for each block, which its values have as well; none of a
+    /// model without an encoder.
+    pub(crate) fn source_widths(&self) -> Vec<usize> {
+        let c = self.config();
+        let width = |layer: usize| c.layer(layer).n_head_kv * c.layer(layer).head_dim;
+        (0..c.n_layer).filter(|_| c.arch.encoder.is_some()).map(width).collect()
     }
 
     /// Elements of the hidden state that is read beside every token; 0 of a model that reads tokens alone.

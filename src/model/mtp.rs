@@ -8,29 +8,20 @@ use trine_formats::gguf::ModelFile;
 use super::config::Config;
 use super::error::ModelError;
 use super::load::{Loader, SharedEnds};
-use super::lower::{Lowered, Lowering};
-use crate::exec::{Processor, Ropes};
-use crate::kernels::Isa;
-use crate::program::Program;
+use super::lower::Lowering;
+use super::part::LoweredPart;
 
-/// The head of a model, lowered, before it is known where it runs.
-pub(super) struct LoweredMtp {
-    config: Config,
-    /// `None` where a tensor is missing, which is noted.
-    lowered: Option<Lowered>,
-}
-
-impl LoweredMtp {
+impl LoweredPart {
     /// Takes the head of the model of configuration `c` in `file`, whose tensors `loader` has.
     ///
     /// # Errors
     /// There is none; there are several, or trine does not run those of the architecture.
-    pub fn load(
+    pub fn mtp_head(
         loader: &mut Loader<'_>,
         file: &ModelFile,
         c: &Config,
         ends: SharedEnds,
-    ) -> Result<LoweredMtp, ModelError> {
+    ) -> Result<LoweredPart, ModelError> {
         let (name, block) = (c.arch.name, c.n_layer);
         let first = format!("blk.{block}.nextn.eh_proj.weight");
         let refused = |why: String| Err(ModelError::NoHead(why));
@@ -46,15 +37,9 @@ impl LoweredMtp {
                 let config = c.of_head(file, block)?;
                 loader.enter_head(block, &config);
                 let lowered = Lowering::mtp_head(loader, &config, ends, block);
-                Ok(LoweredMtp { config, lowered })
+                Ok(LoweredPart { config, lowered })
             }
             n => refused(format!("the model has {n} heads for multi-token prediction, and trine runs one")),
         }
-    }
-
-    /// Ready to run on the processor, with the position embeddings of the model.
-    pub fn ready(self, isa: Isa, ropes: &Ropes) -> Option<(Config, Program, Processor)> {
-        let Lowered { program, matrices, .. } = self.lowered?;
-        Some((self.config, program, Processor { isa, matrices, ropes: ropes.clone() }))
     }
 }

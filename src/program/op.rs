@@ -2,7 +2,7 @@
 
 use super::value::MatrixId;
 use crate::ops::activation::{Activation, HeadGate};
-use crate::ops::attention::{AttendCompressed, Heads, ScoreRules, Window};
+use crate::ops::attention::{AttendCompressed, AttendSource, Heads, ScoreRules, Window};
 use crate::ops::compress::Compress;
 use crate::ops::convolution::Convolution;
 use crate::ops::delta::{Decay, Delta};
@@ -198,6 +198,8 @@ pub enum Op {
     Attend(Box<Attend>),
     /// Attention of queries `x` to the last keys `y` and to all compressed keys `z`, which are cached.
     AttendCompressed(Box<AttendCompressed>),
+    /// Attention of queries `x` to the keys and values that an encoder made of a text, which the sequence has.
+    AttendSource(AttendSource),
     /// A causal convolution over positions; it continues from the state.
     Convolve(Convolution, Range<usize>),
     /// A delta rule: queries, keys, values, decays, strengths; it continues from the state.
@@ -293,6 +295,7 @@ impl Op {
             Op::Turn(..) => "turn",
             Op::Attend(_) => "attend",
             Op::AttendCompressed(_) => "attend_compressed",
+            Op::AttendSource(_) => "attend_source",
             Op::Convolve(..) => "convolve",
             Op::Delta(..) => "delta",
             Op::Scan(..) => "scan",

@@ -179,6 +179,10 @@ fn detail(op: &Op) -> String {
             }
             text
         }
+        Op::AttendSource(attend) => {
+            let (heads, scale) = (attend.heads, attend.scale);
+            format!("{} heads, {} of keys and values, scores times {scale}", heads.queries, heads.keys)
+        }
         Op::Convolve(_, state) | Op::Delta(_, state) | Op::Scan(_, state) | Op::Lightning(_, state) => {
             format!("state of {}", state.len())
         }

@@ -95,6 +95,14 @@ pub enum StepError {
     /// A part of a sequence, of a model that attends in both directions.
     #[error("the model attends in both directions: a sequence is evaluated whole, in one pass of at least {0} rows")]
     NotWhole(usize),
+    /// A sequence of a model whose encoder has read no text for it.
+    #[error(
+        "the model continues no text alone: it attends to another that its encoder reads, as rgen has it read prompts"
+    )]
+    NoSource,
+    /// A text for an encoder, of a model without one.
+    #[error("the model has no encoder")]
+    NoEncoder,
     /// Logits of a model that makes none.
     #[error("the model makes vectors of texts and no logits: it cannot continue a text")]
     NoLogits,
@@ -302,6 +310,9 @@ impl Engine {
             if let Some(chosen) = self.model.most_chosen().filter(|&n| positions > n) {
                 return Err(StepError::Chosen(chosen));
             }
+            if self.model.encoder().is_some() && segment.seq.source().is_none() {
+                return Err(StepError::NoSource);
+            }
             if segment.seq.layout() != self.pages.layout() {
                 return Err(StepError::ForeignSequence(no));
             }
@@ -363,7 +374,7 @@ impl Engine {
             let rows = list.iter().flat_map(|&(row, ..)| &x[row * n..][..n]);
             rows.copied().collect()
         };
-        let states = self.model.hidden(&rows(&hidden));
+        let states = self.model.hidden(&rows(&hidden), options);
         for (state, &(_, segment, index)) in states.chunks_exact(of_hidden).zip(&hidden) {
             sink.hidden(segment, index, state);
         }

@@ -17,6 +17,7 @@ mod prefix;
 mod saved;
 mod session;
 mod sink;
+mod source;
 #[cfg(test)]
 mod tests;
 

@@ -166,7 +166,7 @@ impl Session {
 
     /// Forgets everything and gives the memory back.
     pub fn clear(&mut self) {
-        self.seq.truncate(0);
+        self.seq.set_source(None);
         self.engine.pages().release_spare();
     }
 
@@ -203,6 +203,14 @@ impl Session {
     /// [`Engine::form`] for its context.
     pub fn form(&self) -> String {
         self.engine.form(self.n_ctx)
+    }
+
+    /// The model's encoder reads `tokens`, which everything attends to from now on; what was evaluated is forgotten.
+    ///
+    /// # Errors
+    /// Those of [`Engine::read_source`]; the session is as it was then.
+    pub fn read_source(&mut self, tokens: &[u32]) -> Result<(), EvalError> {
+        self.engine.read_source(&mut self.seq, tokens, &self.step).map_err(EvalError::from)
     }
 
     /// Appends `tokens` to the context and calls `sink(i, logits)` for every index `i >= from` of them,

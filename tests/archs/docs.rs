@@ -7,7 +7,7 @@ use std::fs;
 use trine::arch::{ARCHITECTURES, MISSING};
 use trine::model::{LoadOptions, Model};
 
-use crate::{MODELS, NOT_YET, embed, made};
+use crate::{MODELS, NOT_YET, embed, encoder, made};
 use trine_testkit::archs::Listing;
 
 const HEAD: &str = "\
@@ -46,6 +46,9 @@ fn held() -> BTreeMap<String, Vec<&'static str>> {
     }
     for name in embed::VECTORS {
         held.entry(embed::listing(name).architecture()).or_default().push(name);
+    }
+    for name in encoder::ENCODERS {
+        held.entry(encoder::listing(name).architecture()).or_default().push(name);
     }
     // Its test makes its models itself.
     held.insert("fairy2i".to_owned(), vec!["tests/engine/widely"]);

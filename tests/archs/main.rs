@@ -16,6 +16,7 @@ macro_rules! models {
 mod cache;
 mod docs;
 mod embed;
+mod encoder;
 mod factors;
 mod golden;
 mod gradients;

@@ -1,10 +1,10 @@
 //! Decoders' blocks that attend in both directions and make vectors of texts: Llama Embed, EmbeddingGemma, EuroBERT,
-//! NeoBERT, ModernBERT, T5's encoder.
+//! NeoBERT, ModernBERT.
 
 use super::gemma::GEMMA3;
 use super::llama::LLAMA;
 use crate::arch::encoder_parts::{
-    ATTN_NORM_OPTIONAL, ENCODER_NORM, NORMED_RANK_HEAD, PROJECTIONS, RANK_HEAD, T5_ATTENTION, T5_FFN, TOKEN_NORM_BARE,
+    ATTN_NORM_OPTIONAL, ENCODER_NORM, NORMED_RANK_HEAD, PROJECTIONS, RANK_HEAD, TOKEN_NORM_BARE,
 };
 use crate::arch::parts::{
     ATTN_NORM, ATTN_OUT, ENDS, FFN_NORM, FUSED_FFN, GATED_FFN, QKV, QKV_BIAS_OPTIONAL, ROPE_FACTORS,
@@ -28,7 +28,7 @@ pub const LLAMA_EMBED: Arch = Arch {
 };
 
 /// The output matrix, which makes no vectors.
-const OUTPUT: &[&str] = &["output.weight"];
+pub(super) const OUTPUT: &[&str] = &["output.weight"];
 
 /// `gemma-embedding`: windows reach as far ahead as back.
 pub const GEMMA_EMBEDDING: Arch = Arch {
@@ -44,7 +44,7 @@ pub const GEMMA_EMBEDDING: Arch = Arch {
 };
 
 /// The rules of encoders with decoders' blocks.
-const ENCODER: Arch =
+pub(super) const ENCODER: Arch =
     Arch { attention: Attention { both_ways: true, ..Attention::USUAL }, vectors: true, steered: false, ..Arch::DENSE };
 
 /// `eurobert`.
@@ -178,23 +178,5 @@ pub const MODERN_BERT: Arch = Arch {
         tokenizer: Tokenizer::Json,
         ..Checkpoint::USUAL
     }],
-    ..ENCODER
-};
-
-/// `t5encoder`: biases by distance stand for positions.
-pub const T5ENCODER: Arch = Arch {
-    name: "t5encoder",
-    models: "encoders of T5 and Flan-T5",
-    ends: &[TOKENS, ENCODER_NORM],
-    block: &[T5_ATTENTION, T5_FFN],
-    attention: Attention { relative: true, scale: ScoreScale::One, ..ENCODER.attention },
-    rope: RopeRule::NONE,
-    feed_forward: FeedForward {
-        activation: Activation::Gelu,
-        ungated: Some(Activation::Relu),
-        ..Arch::DENSE.feed_forward
-    },
-    scaled: &[],
-    ignored: OUTPUT,
     ..ENCODER
 };

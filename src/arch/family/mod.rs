@@ -45,6 +45,7 @@ mod relatives;
 mod rwkv;
 mod smallthinker;
 mod step;
+mod t5;
 mod talkie;
 
 use super::Arch;
@@ -197,7 +198,8 @@ pub static ARCHITECTURES: &[&Arch] = &[
     &gpt2::STARCODER,
     &neox::STARCODER2,
     &step::STEP35,
-    &encoder::T5ENCODER,
+    &t5::T5,
+    &t5::T5ENCODER,
     &talkie::TALKIE,
     &relatives::XVERSE,
 ];

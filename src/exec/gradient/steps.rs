@@ -115,8 +115,12 @@ pub fn lacking(op: &Op) -> Option<String> {
     };
     match op {
         Op::Attend(attend) if attend.both_ways => Some("attention in both directions".to_owned()),
+        Op::Attend(attend) if attend.rules.as_ref().is_some_and(|rules| rules.back.is_some()) => {
+            Some("biases by distance".to_owned())
+        }
         Op::AdaptEmbedding(_)
         | Op::AttendCompressed(_)
+        | Op::AttendSource(_)
         | Op::Blend(_)
         | Op::Compress(..)
         | Op::Convolve(..)

@@ -44,9 +44,9 @@ impl Processor {
     }
 
     /// The hidden states of rows of the residual stream.
-    pub fn hidden(&self, program: &Program, rows: &[f32]) -> Floats {
+    pub fn hidden(&self, program: &Program, rows: &[f32], options: &PassOptions) -> Floats {
         let made = program.operations().iter().position(|o| o.outputs.contains(&program.hidden()));
-        self.head(program, rows, &PassOptions::default(), made.map_or(0, |at| at + 1), program.hidden())
+        self.head(program, rows, options, made.map_or(0, |at| at + 1), program.hidden())
     }
 
     /// Calls `sink` with the number and the logits of every row of the residual stream in `rows`, in order.

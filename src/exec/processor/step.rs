@@ -149,6 +149,10 @@ impl Pass<'_, '_, '_> {
                 let y = rule.run(isa, self.parts, q);
                 self.one(at, y);
             }
+            Op::AttendSource(rule) => {
+                let y = rule.run(self.parts, self.input(at, 0));
+                self.one(at, y);
+            }
             Op::Convolve(rule, state) => self.recur(at, state, |[x], state| rule.run(x, state)),
             Op::Delta(rule, state) => {
                 self.recur(at, state, |[q, k, v, g, b], state| rule.run(&ops::delta::Steps { q, k, v, g, b }, state));

@@ -12,6 +12,9 @@ pub enum SpeculateError {
     /// The second model fills gaps in texts.
     #[error("the draft model attends in both directions: it cannot continue a text")]
     NotCausal,
+    /// The second model continues no text without one that its encoder reads.
+    #[error("the draft model has an encoder: it cannot continue a text of another model")]
+    HasEncoder,
     /// The two models have no token in common.
     #[error("no token of the draft model stands for the same text as one of the model's")]
     OtherTokens,

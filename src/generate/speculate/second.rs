@@ -31,6 +31,9 @@ impl SecondModel {
         if draft.weights().attends_both_ways() {
             return Err(SpeculateError::NotCausal);
         }
+        if draft.weights().encoder().is_some() {
+            return Err(SpeculateError::HasEncoder);
+        }
         let vocabulary = Vocabulary::new(text, draft);
         if vocabulary.common() == 0 {
             return Err(SpeculateError::OtherTokens);

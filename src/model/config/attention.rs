@@ -86,7 +86,7 @@ pub fn scores(k: &mut Keys<'_>, arch: &Arch, shape: Shape, rope: &Rope) -> Score
             Alibi::Layers(layers, bias) if shape.n_layer == layers as usize => bias,
             Alibi::Layers(..) => 0.0,
         },
-        buckets: if rule.relative { buckets(k) } else { 0 },
+        buckets: if rule.relative { buckets(k, rule.both_ways) } else { 0 },
         temperature: temperature(k, rule.temperature, shape),
         value_scale: rule
             .value_scale
@@ -96,10 +96,11 @@ pub fn scores(k: &mut Keys<'_>, arch: &Arch, shape: Shape, rope: &Rope) -> Score
     }
 }
 
-/// Buckets of distances, half of them for each direction and half of these for single distances.
-fn buckets(k: &mut Keys<'_>) -> usize {
+/// Buckets of distances, half of them for each direction where there are both, and half of these for single distances,
+/// which are less than 128.
+fn buckets(k: &mut Keys<'_>, both_ways: bool) -> usize {
     const KEY: &str = "attention.relative_buckets_count";
-    let buckets = k.count(KEY, 1 << 16);
+    let buckets = k.count(KEY, if both_ways { 508 } else { 252 });
     if !buckets.is_multiple_of(4) {
         k.wrong(KEY, format!("is {buckets}, it must be a multiple of 4"));
         return 4;

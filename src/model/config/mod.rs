@@ -3,6 +3,7 @@
 mod attention;
 mod compressed;
 mod cycles;
+mod encoder;
 mod experts;
 mod feed_forward;
 mod header;
@@ -39,10 +40,13 @@ pub use mixing::Mixing;
 pub use ngrams::Ngrams;
 pub use streams::Streams;
 pub use vectors::Vectors;
-use vocabulary::vocabulary;
+use vocabulary::{first_token, vocabulary};
 
 /// Largest `block_count` llama.cpp accepts.
 const MAX_LAYERS: u32 = 512;
+
+/// The blocks of a decoder beside an encoder.
+const OF_DECODER: &str = "decoder_block_count";
 
 /// The metadata of a model. Every number is in range.
 #[derive(Clone, Debug)]
@@ -57,6 +61,8 @@ pub struct Config {
     pub n_embd: usize,
     /// Transformer blocks that are run.
     pub n_layer: usize,
+    /// The token that texts begin with where an encoder reads the prompt, if the file names one.
+    pub first_token: Option<u32>,
     /// Blocks of the file: behind those that are run some may predict further tokens.
     pub n_block: usize,
     /// Query heads; those of the first layer where layers have their own.
@@ -203,7 +209,7 @@ impl Config {
         let name = meta.get_str("general.architecture")?.ok_or(ModelError::NoArchitecture)?;
         let arch = Arch::find(name).ok_or_else(|| ModelError::UnknownArchitecture(name.to_owned()))?;
         let mut keys = Keys { meta, prefix: arch.name, layers: 0, problems: Vec::new() };
-        let n_layer = layers(&mut keys);
+        let n_layer = layers(&mut keys, arch);
         let config = Config::from_keys(&mut keys, arch, file, n_layer);
         if keys.problems.is_empty() { Ok(config) } else { Err(ModelError::Invalid(keys.problems)) }
     }
@@ -319,9 +325,11 @@ impl Config {
             original: original_context,
             windows: window.is_some(),
         };
+        let n_vocab = vocabulary(k, file);
         Config {
             arch,
-            n_vocab: vocabulary(k, file),
+            first_token: first_token(k, arch, n_vocab),
+            n_vocab,
             n_ctx_train,
             n_embd,
             n_layer,
@@ -371,10 +379,14 @@ impl Config {
     }
 }
 
-/// The blocks that are run: all but those that predict further tokens, which stand last.
-fn layers(k: &mut Keys<'_>) -> usize {
+/// The blocks that are run: all but those that predict further tokens, which stand last. Those of a decoder beside an
+/// encoder are as many as the encoder's where they have no number of their own.
+fn layers(k: &mut Keys<'_>, arch: &Arch) -> usize {
     const FURTHER: &str = "nextn_predict_layers";
     k.layers = k.count("block_count", MAX_LAYERS);
+    if arch.encoder.is_some() && k.meta.get(&k.name(OF_DECODER)).is_some() {
+        k.layers = k.count(OF_DECODER, MAX_LAYERS);
+    }
     let further = k.u32(FURTHER).unwrap_or(0) as usize;
     if further >= k.layers {
         k.wrong(FURTHER, format!("is {further}, of {} layers", k.layers));

@@ -117,6 +117,16 @@ impl<'a> Loader<'a> {
         self.expert_layers = (0..=block).map(|layer| c.layer_experts(layer).is_some()).collect();
     }
 
+    /// From now on the encoder of configuration `c` is being loaded, or again the model beside it. Both run on the
+    /// processor.
+    pub fn enter_part(&mut self, c: &Config) {
+        self.arch = c.arch;
+        self.sizes = c.sizes();
+        self.own_sizes = (0..c.own.len()).map(|layer| c.layer_sizes(layer)).collect();
+        self.expert_layers = vec![false; c.n_layer];
+        (self.elsewhere, self.first_elsewhere, self.first_head) = (false, usize::MAX, c.n_layer);
+    }
+
     /// Which run of a block is being loaded.
     pub fn slot(&self) -> usize {
         self.slot
@@ -386,14 +396,16 @@ impl<'a> Loader<'a> {
     }
 }
 
-/// The begin of the names of an encoder's tensors.
-const ENCODER: &str = "enc.";
+/// The beginnings of the names of tensors of encoders, and of decoders beside them.
+const HALVES: [&str; 2] = ["enc.", "dec."];
 
 /// The name of a tensor in the file.
 pub(super) fn full_name(layer: Option<usize>, name: &str) -> String {
-    match (layer, name.strip_prefix(ENCODER)) {
-        (Some(layer), Some(name)) => format!("{ENCODER}blk.{layer}.{name}"),
-        (Some(layer), None) => format!("blk.{layer}.{name}"),
-        (None, _) => name.to_owned(),
+    let Some(layer) = layer else {
+        return name.to_owned();
+    };
+    match HALVES.iter().find(|half| name.starts_with(*half)) {
+        Some(half) => format!("{half}blk.{layer}.{}", &name[half.len()..]),
+        None => format!("blk.{layer}.{name}"),
     }
 }

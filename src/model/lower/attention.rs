@@ -5,7 +5,7 @@ use crate::arch::rules::QkNorms;
 use crate::model::config::{Config, OfLayer};
 use crate::model::load::Linear;
 use crate::ops::activation::HeadGate;
-use crate::ops::attention::{Heads, Relative, ScoreRules, alibi_slopes};
+use crate::ops::attention::{Heads, Relative, RelativeBack, ScoreRules, alibi_slopes};
 use crate::ops::norm::{Kind, Norm};
 use crate::program::{Attend, RopeKind, Value};
 
@@ -94,7 +94,11 @@ impl Lowering<'_, '_> {
         let OfLayer { n_head, n_head_kv, head_dim, value_dim, .. } = c.layer(layer);
         let sinks = self.loader.vector(Some(layer), "attn_sinks.weight").unwrap_or_default();
         let relative = c.arch.attention.relative.then(|| self.relative(layer));
-        let rules = ScoreRules { sinks, relative, ..rules };
+        let (relative, back) = match c.arch.attention.both_ways {
+            true => (relative, None),
+            false => (None, relative.as_ref().map(RelativeBack::new)),
+        };
+        let rules = ScoreRules { sinks, relative, back, ..rules };
         Attend {
             cache: c.cached_before(c.keys_of(layer).unwrap_or(self.loader.slot())),
             heads: Heads { queries: n_head, keys: n_head_kv, size: head_dim },

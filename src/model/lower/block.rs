@@ -142,6 +142,10 @@ impl Lowering<'_, '_> {
             true => mixed,
             false => self.b.add("attn_residual", x, mixed),
         };
+        let x = match c.arch.encoder {
+            Some(_) => self.cross_attention(x, layer)?,
+            None => x,
+        };
         let blended = match ffn_scores {
             Some(scores) => self.blend("ffn_blend", x, scores),
             None => x,

@@ -88,7 +88,7 @@ impl<'l, 'f> Lowering<'l, 'f> {
     }
 
     /// Blocks one after the other.
-    fn blocks(&mut self, x: Value, slots: std::ops::Range<usize>, directions: &[Vec<f32>]) -> Option<Value> {
+    pub(super) fn blocks(&mut self, x: Value, slots: std::ops::Range<usize>, directions: &[Vec<f32>]) -> Option<Value> {
         let mut x = Some(x);
         for slot in slots {
             self.loader.enter(slot);

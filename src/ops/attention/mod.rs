@@ -27,6 +27,7 @@ mod placed;
 mod relative;
 mod rows;
 mod scores;
+mod source;
 #[cfg(test)]
 mod tests;
 #[cfg(target_arch = "x86_64")]
@@ -35,10 +36,11 @@ mod whole;
 
 pub use compressed::AttendCompressed;
 use placed::in_cells;
-pub use relative::Relative;
+pub use relative::{Relative, RelativeBack};
 pub use rows::Attention;
 use rows::{CHUNK, HeadRows, Scratch, aligned, even};
 pub use scores::{ScoreRules, Window, alibi_slopes};
+pub use source::AttendSource;
 pub use whole::{BothWays, Heads};
 
 /// Minimum and maximum number of rows of a task: multiples of what the kernels take at once.

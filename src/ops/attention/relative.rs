@@ -15,6 +15,28 @@ pub struct Relative {
     pub biases: Vec<f32>,
 }
 
+/// The same where queries attend backwards alone: all buckets, fewer than 256, are those of distances back.
+#[derive(Clone, Debug)]
+pub struct RelativeBack {
+    /// The biases by distance, as far as these differ, head by head; all greater distances have the last one.
+    by_distance: Vec<Vec<f32>>,
+}
+
+impl RelativeBack {
+    /// The buckets of `relative`.
+    pub fn new(relative: &Relative) -> RelativeBack {
+        let Relative { heads, biases } = relative;
+        let buckets = biases.len() / heads;
+        let of = |head: usize| move |distance: usize| biases[back(buckets, distance) * heads + head];
+        RelativeBack { by_distance: (0..*heads).map(|head| (0..=FAR as usize).map(of(head)).collect()).collect() }
+    }
+
+    /// The bias of a head for a cell that many positions back.
+    pub fn of(&self, head: usize, distance: usize) -> f32 {
+        self.by_distance[head][distance.min(FAR as usize)]
+    }
+}
+
 impl Relative {
     /// The biases of all heads in a sequence of `cells` positions, by the distance of a cell from the query: the last one
     /// back first, that of the query itself at `cells - 1`.
@@ -30,19 +52,23 @@ impl Relative {
     }
 }
 
-/// The bucket of a distance, below `buckets` (llama.cpp `llama_relative_position_bucket`): half of those of one
-/// direction are of one distance each; the quotient of logarithms is `f32` over `f64`.
+/// The bucket of a distance, below `buckets`, of which each direction has half.
 fn bucket(buckets: usize, distance: usize, ahead: bool) -> usize {
     let own = buckets / 2;
+    back(own, distance) + if ahead { own } else { 0 }
+}
+
+/// The bucket of a distance in one direction, which has so many (llama.cpp `llama_relative_position_bucket`): half of
+/// them are of one distance each; the quotient of logarithms is `f32` over `f64`.
+fn back(own: usize, distance: usize) -> usize {
     let exact = own / 2;
-    let first = if ahead { own } else { 0 };
     if distance < exact {
-        return first + distance;
+        return distance;
     }
     let exact_f64 = exact as f64;
     let shared = logf((distance as f64 / exact_f64) as f32) * (own - exact) as f32;
     let place = (exact_f64 + f64::from(shared) / log(FAR / exact_f64)) as f32;
-    first + (place.floor() as usize).min(own - 1)
+    (place.floor() as usize).min(own - 1)
 }
 
 #[cfg(test)]
@@ -55,6 +81,19 @@ mod tests {
         assert_eq!(back, [0, 1, 7, 8, 8, 9, 10, 12, 14, 15, 15, 15]);
         let ahead: Vec<usize> = [1, 8, 9999].map(|d| bucket(32, d, true)).into();
         assert_eq!(ahead, [17, 24, 31]);
+    }
+
+    #[test]
+    fn all_buckets_are_of_distances_back_where_none_are_ahead() {
+        let relative = Relative { heads: 1, biases: (0..32).map(|i| i as f32).collect() };
+        let of = |distance: usize| RelativeBack::new(&relative).of(0, distance);
+        assert_eq!(
+            [0, 1, 15, 16, 20, 40, 100, 127, 128, 9999].map(of),
+            [0, 1, 15, 16, 17, 23, 30, 31, 31, 31].map(|n| n as f32)
+        );
+        for distance in 0..1000 {
+            assert_eq!(of(distance), back(32, distance) as f32);
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::placed::in_cells;
-use super::relative::Relative;
+use super::relative::{Relative, RelativeBack};
 use crate::kernels::Isa;
 use crate::kernels::elements::{soft_max, soft_max_with_sink};
 use crate::kv::Placement;
@@ -41,12 +41,15 @@ pub struct ScoreRules {
     pub sinks: Vec<f32>,
     /// Biases by distance, which are added to scores before their factor; in both directions alone.
     pub relative: Option<Relative>,
+    /// The same of queries that attend backwards alone.
+    pub back: Option<RelativeBack>,
 }
 
 impl ScoreRules {
     /// True if scores stay as they are.
     pub fn is_empty(&self) -> bool {
-        self.cap.is_none() && self.slopes.is_empty() && self.sinks.is_empty() && self.relative.is_none()
+        let biased = self.relative.is_some() || self.back.is_some();
+        self.cap.is_none() && self.slopes.is_empty() && self.sinks.is_empty() && !biased
     }
 
     /// Scores of a query head at `position` to probabilities, as [`soft_max`] has them; `row` begins with cell `begin`.
@@ -62,6 +65,11 @@ impl ScoreRules {
         let seen = &mut row[visible.clone()];
         if let Some([factor, cap]) = self.cap {
             seen.iter_mut().for_each(|s| *s = tanhf(*s * factor) * cap);
+        }
+        if let Some(biases) = &self.back {
+            for (s, cell) in seen.iter_mut().zip(begin + visible.start..) {
+                *s += biases.of(head, position - cell);
+            }
         }
         let mut scale = scale;
         if let Some(slope) = self.slopes.get(head) {
@@ -115,8 +123,12 @@ mod tests {
 
     #[test]
     fn capped_scores_and_slopes_come_before_the_soft_max() {
-        let rules =
-            ScoreRules { cap: Some([0.5, 2.0]), slopes: vec![9.0, 0.25], sinks: vec![0.0, 1.0], relative: None };
+        let rules = ScoreRules {
+            cap: Some([0.5, 2.0]),
+            slopes: vec![9.0, 0.25],
+            sinks: vec![0.0, 1.0],
+            ..ScoreRules::default()
+        };
         let mut row = vec![3.0f32; 16];
         let mut expected = row.clone();
         let placement = Placement::default();

@@ -63,7 +63,14 @@ impl BothWays<'_> {
 
     /// The outputs of the token at `position` of a sequence of `cells` tokens: `k` is `[key heads][head size][cells]`,
     /// `v` is `[cells][key heads][head size]`; `biases` are those by distance, none without any.
-    fn token(&self, position: usize, cells: usize, [q, k, v]: [&[f32]; 3], biases: &[&[f32]], out: &mut [f32]) {
+    pub(super) fn token(
+        &self,
+        position: usize,
+        cells: usize,
+        [q, k, v]: [&[f32]; 3],
+        biases: &[&[f32]],
+        out: &mut [f32],
+    ) {
         let Heads { queries, keys, size } = self.heads;
         let seen = match self.reach {
             Some(reach) => position.saturating_sub(reach)..cells.min(position + reach + 1),

@@ -256,6 +256,16 @@ impl Args {
         self.interactive || self.interactive_first
     }
 
+    /// The option that asks for more than one text behind one prompt, if there is one.
+    pub(super) fn beyond_one_prompt(&self) -> Option<&'static str> {
+        match self {
+            _ if self.in_turns() => Some("--interactive"),
+            _ if self.chats() => Some("--conversation"),
+            _ if self.cache.is_asked_for() => Some("--prompt-cache"),
+            _ => None,
+        }
+    }
+
     /// How many tokens of a prompt a shift of the context keeps, where it may be shifted; `None` where it may not.
     pub(super) fn shift(&self, prompt: usize, model: &Model) -> Option<usize> {
         let bos = usize::from(model.tokenizer().add_bos());

@@ -54,6 +54,14 @@ pub fn run(args: &Args) -> Result<()> {
     if !model.weights().makes_logits() {
         bail!("'{}': {}", args.model.model.display(), StepError::NoLogits);
     }
+    if model.weights().encoder().is_some()
+        && let Some(option) = args.beyond_one_prompt()
+    {
+        bail!(
+            "{option}: the encoder of '{}' reads one prompt, behind which one text is written",
+            args.model.model.display()
+        );
+    }
     let layouts = model.weights().layouts().to_string();
     let timings = Timings::new(start, loading.elapsed(), layouts);
     let n_ctx = context_size(args, &model);
@@ -174,7 +182,7 @@ fn complete(
         &GenerateOptions { shift: args.shift(prompt.len(), &model).filter(|_| args.context_shift), ..options.clone() };
     let mut generation = context.generate(prompt, options)?;
     note!("sampler seed: {}", options.sampler.seed);
-    let prompt = generation.prompt().to_vec();
+    let (source, prompt) = (generation.source().to_vec(), generation.prompt().to_vec());
     if let Some(cache) = &mut cache {
         cache.begin(&mut generation)?;
     }
@@ -217,6 +225,9 @@ fn complete(
             "stop": if reached { "reverse" } else { name(end) },
             "timings": timings.to_json(context.stats()),
         });
+        if !source.is_empty() {
+            report["source_tokens"] = source.into();
+        }
         if let Some(bits) = context.bits() {
             report["bits"] = bits.into();
         }

@@ -6,6 +6,7 @@ mod anyprec;
 mod anyprec_run;
 #[cfg(target_os = "linux")]
 mod device;
+mod encoder;
 mod fairy2i;
 mod gptq;
 mod gpu;

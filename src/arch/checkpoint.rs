@@ -24,6 +24,11 @@ pub struct Checkpoint {
     pub root: &'static str,
     /// Name of the list of blocks below it: `layers`.
     pub blocks: &'static str,
+    /// True if there are two lists of blocks, those of `encoder` and of `decoder`: `decoder.block.0.NAME` is called
+    /// `decoder.NAME` in lists of names.
+    pub halves: bool,
+    /// Names of one tensor that a checkpoint may have several times; the first that is there counts.
+    pub copies: &'static [&'static str],
     /// Names of this class's own, and what they become.
     pub names: &'static [Name],
     /// Further names, as some classes share most of theirs.
@@ -164,6 +169,8 @@ pub enum HeadDim {
     Implied,
     /// A number of the class.
     Fixed(u32),
+    /// A number of `config.json`.
+    Stated(&'static str),
 }
 
 /// Width of the feed-forward network.
@@ -243,6 +250,8 @@ pub enum Tokenizer {
     XlmRoberta,
     /// `tokenizer.json`, whose tokens are pieces without scores: XVERSE.
     Xverse,
+    /// `tokenizer.model` or `spiece.model`, a unigram model with its rules for characters: T5.
+    T5,
     /// As `Any`, but a `GPT2Tokenizer` is read from `tokenizer.json`, which else adds its tokens to those of
     /// `tokenizer.model`; added tokens are taken as they are.
     Phi,
@@ -283,6 +292,8 @@ impl Checkpoint {
         tied: false,
         root: "model",
         blocks: "layers",
+        halves: false,
+        copies: &[],
         names: &[],
         more_names: &[],
         beside: &[],
@@ -335,6 +346,12 @@ impl Checkpoint {
     #[cfg(feature = "convert")]
     pub(crate) fn full_name(&self, block: Option<u32>, name: &str) -> String {
         let root = self.root;
+        if self.halves {
+            return match (block, name.split_once('.')) {
+                (Some(n), Some((half, name))) => format!("{half}.{}.{n}.{name}", self.blocks),
+                _ => name.to_owned(),
+            };
+        }
         match block {
             Some(n) => format!("{root}.{}.{n}.{name}", self.blocks),
             None if name.starts_with("lm_head.") || name.starts_with("embed_out.") => name.to_owned(),

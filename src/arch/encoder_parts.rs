@@ -10,6 +10,10 @@ const fn tensor(gguf: &'static str, shape: &'static [Extent], role: Role) -> Ten
     Tensor::new(gguf, "", shape, role)
 }
 
+const fn named(gguf: &'static str, hf: &'static str, shape: &'static [Extent], role: Role) -> Tensor {
+    Tensor::new(gguf, hf, shape, role)
+}
+
 /// A vector for every kind of token; all tokens get that of the first kind.
 pub const TOKEN_TYPES: Group = &[tensor("token_types.weight", &[TokenTypes, Embd], Vector)];
 /// The same, which some models have.
@@ -17,50 +21,97 @@ pub const TOKEN_TYPES_OPTIONAL: Group = &[TOKEN_TYPES[0].optional()];
 /// The norm of the token embeddings without a bias.
 pub const TOKEN_NORM_BARE: Group = &[tensor("token_embd_norm.weight", &[Embd], Norm)];
 /// The norm of the hidden states under the name that encoders give it.
-pub const ENCODER_NORM: Group = &[tensor("enc.output_norm.weight", &[Embd], Norm).stands_for("output_norm.weight")];
+pub const ENCODER_NORM: Group =
+    &[named("enc.output_norm.weight", "encoder.final_layer_norm.weight", &[Embd], Norm)
+        .stands_for("output_norm.weight")];
 
 /// T5's encoder: norms, queries, keys and values, biases by distance, which some blocks have, and outputs.
 pub const T5_ATTENTION: Group = &[
-    tensor("enc.attn_norm.weight", &[Embd], Norm).stands_for("attn_norm.weight"),
-    tensor("enc.attn_q.weight", &[Q, Embd], ByRows).stands_for("attn_q.weight"),
-    tensor("enc.attn_k.weight", &[Kv, Embd], ByRows).stands_for("attn_k.weight"),
-    tensor("enc.attn_v.weight", &[Kv, Embd], ByRows).stands_for("attn_v.weight"),
-    tensor("enc.attn_rel_b.weight", &[Buckets, Heads], Vector).stands_for("attn_rel_b.weight").optional(),
-    tensor("enc.attn_o.weight", &[Embd, Q], ByColumns).stands_for("attn_output.weight"),
+    named("enc.attn_norm.weight", "encoder.layer.0.layer_norm.weight", &[Embd], Norm).stands_for("attn_norm.weight"),
+    named("enc.attn_q.weight", "encoder.layer.0.SelfAttention.q.weight", &[Q, Embd], ByRows)
+        .stands_for("attn_q.weight"),
+    named("enc.attn_k.weight", "encoder.layer.0.SelfAttention.k.weight", &[Kv, Embd], ByRows)
+        .stands_for("attn_k.weight"),
+    named("enc.attn_v.weight", "encoder.layer.0.SelfAttention.v.weight", &[Kv, Embd], ByRows)
+        .stands_for("attn_v.weight"),
+    named(
+        "enc.attn_rel_b.weight",
+        "encoder.layer.0.SelfAttention.relative_attention_bias.weight",
+        &[Buckets, Heads],
+        ByRows,
+    )
+    .stands_for("attn_rel_b.weight")
+    .optional(),
+    named("enc.attn_o.weight", "encoder.layer.0.SelfAttention.o.weight", &[Embd, Q], ByColumns)
+        .stands_for("attn_output.weight"),
 ];
 /// Its feed-forward network, which may have a gate.
 pub const T5_FFN: Group = &[
-    tensor("enc.ffn_norm.weight", &[Embd], Norm).stands_for("ffn_norm.weight"),
-    tensor("enc.ffn_gate.weight", &[Ff, Embd], ByRows).stands_for("ffn_gate.weight").optional(),
-    tensor("enc.ffn_up.weight", &[Ff, Embd], ByRows).stands_for("ffn_up.weight"),
-    tensor("enc.ffn_down.weight", &[Embd, Ff], ByColumns).stands_for("ffn_down.weight"),
+    named("enc.ffn_norm.weight", "encoder.layer.1.layer_norm.weight", &[Embd], Norm).stands_for("ffn_norm.weight"),
+    named("enc.ffn_gate.weight", "encoder.layer.1.DenseReluDense.wi_0.weight", &[Ff, Embd], ByRows)
+        .stands_for("ffn_gate.weight")
+        .optional(),
+    named("enc.ffn_up.weight", "encoder.layer.1.DenseReluDense.wi.weight", &[Ff, Embd], ByRows)
+        .stands_for("ffn_up.weight"),
+    named("enc.ffn_down.weight", "encoder.layer.1.DenseReluDense.wo.weight", &[Embd, Ff], ByColumns)
+        .stands_for("ffn_down.weight"),
 ];
 
 /// The norm of the hidden states under the name that decoders beside an encoder give it.
-pub const DECODER_NORM: Group = &[tensor("dec.output_norm.weight", &[Embd], Norm).stands_for("output_norm.weight")];
+pub const DECODER_NORM: Group =
+    &[named("dec.output_norm.weight", "decoder.final_layer_norm.weight", &[Embd], Norm)
+        .stands_for("output_norm.weight")];
 /// T5's decoder: norms, queries, keys and values, biases by distance, which some blocks have, and outputs.
 pub const T5_DECODER_ATTENTION: Group = &[
-    tensor("dec.attn_norm.weight", &[Embd], Norm).stands_for("attn_norm.weight"),
-    tensor("dec.attn_q.weight", &[Q, Embd], ByRows).stands_for("attn_q.weight"),
-    tensor("dec.attn_k.weight", &[Kv, Embd], ByRows).stands_for("attn_k.weight"),
-    tensor("dec.attn_v.weight", &[Kv, Embd], ByRows).stands_for("attn_v.weight"),
-    tensor("dec.attn_rel_b.weight", &[Buckets, Heads], Vector).stands_for("attn_rel_b.weight").optional(),
-    tensor("dec.attn_o.weight", &[Embd, Q], ByColumns).stands_for("attn_output.weight"),
+    named("dec.attn_norm.weight", "decoder.layer.0.layer_norm.weight", &[Embd], Norm).stands_for("attn_norm.weight"),
+    named("dec.attn_q.weight", "decoder.layer.0.SelfAttention.q.weight", &[Q, Embd], ByRows)
+        .stands_for("attn_q.weight"),
+    named("dec.attn_k.weight", "decoder.layer.0.SelfAttention.k.weight", &[Kv, Embd], ByRows)
+        .stands_for("attn_k.weight"),
+    named("dec.attn_v.weight", "decoder.layer.0.SelfAttention.v.weight", &[Kv, Embd], ByRows)
+        .stands_for("attn_v.weight"),
+    named(
+        "dec.attn_rel_b.weight",
+        "decoder.layer.0.SelfAttention.relative_attention_bias.weight",
+        &[Buckets, Heads],
+        ByRows,
+    )
+    .stands_for("attn_rel_b.weight")
+    .optional(),
+    named("dec.attn_o.weight", "decoder.layer.0.SelfAttention.o.weight", &[Embd, Q], ByColumns)
+        .stands_for("attn_output.weight"),
 ];
 /// Its attention to the encoder's states.
 pub const T5_CROSS_ATTENTION: Group = &[
-    tensor("dec.cross_attn_norm.weight", &[Embd], Norm).stands_for("cross_attn_norm.weight"),
-    tensor("dec.cross_attn_q.weight", &[Q, Embd], ByRows).stands_for("cross_attn_q.weight"),
-    tensor("dec.cross_attn_k.weight", &[Kv, Embd], ByRows).stands_for("cross_attn_k.weight"),
-    tensor("dec.cross_attn_v.weight", &[Kv, Embd], ByRows).stands_for("cross_attn_v.weight"),
-    tensor("dec.cross_attn_o.weight", &[Embd, Q], ByColumns).stands_for("cross_attn_output.weight"),
+    named("dec.cross_attn_norm.weight", "decoder.layer.1.layer_norm.weight", &[Embd], Norm)
+        .stands_for("cross_attn_norm.weight"),
+    named("dec.cross_attn_q.weight", "decoder.layer.1.EncDecAttention.q.weight", &[Q, Embd], ByRows)
+        .stands_for("cross_attn_q.weight"),
+    named("dec.cross_attn_k.weight", "decoder.layer.1.EncDecAttention.k.weight", &[Kv, Embd], ByRows)
+        .stands_for("cross_attn_k.weight"),
+    named("dec.cross_attn_v.weight", "decoder.layer.1.EncDecAttention.v.weight", &[Kv, Embd], ByRows)
+        .stands_for("cross_attn_v.weight"),
+    named("dec.cross_attn_o.weight", "decoder.layer.1.EncDecAttention.o.weight", &[Embd, Q], ByColumns)
+        .stands_for("cross_attn_output.weight"),
 ];
+/// Biases by distance of that attention, which some checkpoints have and nobody adds.
+pub const T5_CROSS_BIASES: Group = &[named(
+    "dec.cross_attn_rel_b.weight",
+    "decoder.layer.1.EncDecAttention.relative_attention_bias.weight",
+    &[Buckets, Heads],
+    ByRows,
+)
+.optional()];
 /// Its feed-forward network, which may have a gate.
 pub const T5_DECODER_FFN: Group = &[
-    tensor("dec.ffn_norm.weight", &[Embd], Norm).stands_for("ffn_norm.weight"),
-    tensor("dec.ffn_gate.weight", &[Ff, Embd], ByRows).stands_for("ffn_gate.weight").optional(),
-    tensor("dec.ffn_up.weight", &[Ff, Embd], ByRows).stands_for("ffn_up.weight"),
-    tensor("dec.ffn_down.weight", &[Embd, Ff], ByColumns).stands_for("ffn_down.weight"),
+    named("dec.ffn_norm.weight", "decoder.layer.2.layer_norm.weight", &[Embd], Norm).stands_for("ffn_norm.weight"),
+    named("dec.ffn_gate.weight", "decoder.layer.2.DenseReluDense.wi_0.weight", &[Ff, Embd], ByRows)
+        .stands_for("ffn_gate.weight")
+        .optional(),
+    named("dec.ffn_up.weight", "decoder.layer.2.DenseReluDense.wi.weight", &[Ff, Embd], ByRows)
+        .stands_for("ffn_up.weight"),
+    named("dec.ffn_down.weight", "decoder.layer.2.DenseReluDense.wo.weight", &[Embd, Ff], ByColumns)
+        .stands_for("ffn_down.weight"),
 ];
 
 /// Norms of the sum behind attention and of that behind the feed-forward network.

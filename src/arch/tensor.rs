@@ -1,5 +1,19 @@
 //! A tensor of a model: its name in GGUF and in a checkpoint, its extents, its role.
 
+/// The beginnings of the names of tensors of encoders, and of decoders beside them.
+const HALVES: [&str; 2] = ["enc.", "dec."];
+
+/// The name in a file of the tensor that descriptions call `gguf`, of a block or of none.
+pub fn full_name(block: Option<usize>, gguf: &str) -> String {
+    let Some(block) = block else {
+        return gguf.to_owned();
+    };
+    match HALVES.iter().find(|half| gguf.starts_with(*half)) {
+        Some(half) => format!("{half}blk.{block}.{}", &gguf[half.len()..]),
+        None => format!("blk.{block}.{gguf}"),
+    }
+}
+
 /// An extent, by what it counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]

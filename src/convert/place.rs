@@ -2,6 +2,7 @@
 
 use super::parts::Parts;
 use super::source::Source;
+use crate::arch::tensor::full_name;
 use crate::arch::{Extent, FUSED_QKV, INPUT_NORMS, KNOWN, Name, Role, Step, Tensor, TensorKey};
 
 /// Where a tensor's name leads.
@@ -75,7 +76,9 @@ fn number(pattern: &str, name: &str) -> Option<u64> {
 impl Source {
     /// Tensors outside the blocks.
     pub fn ends(&self) -> impl Iterator<Item = &'static Tensor> + use<> {
-        self.arch.end_tensors()
+        let shared = |t: &&Tensor| !matches!(t.role, Role::Embedding | Role::Output);
+        let encoder = self.arch.encoder.into_iter().flat_map(|e| e.end_tensors());
+        self.arch.end_tensors().chain(encoder.filter(shared))
     }
 
     /// Tensors of block `n`.
@@ -91,7 +94,10 @@ impl Source {
             parts.experts
         };
         let lists = [false, true].into_iter().filter(move |with| alone.is_none_or(|only| only == *with));
-        let all = lists.flat_map(|with| self.arch.block_tensors(with));
+        let [of_encoder, own] = self.halves.map(|blocks| n < blocks);
+        let encoder = self.arch.encoder.filter(|_| of_encoder);
+        let all = lists.filter(move |_| own).flat_map(|with| self.arch.block_tensors(with));
+        let all = all.chain(encoder.into_iter().flat_map(|e| e.block_tensors(false)));
         let apart = |t: &&Tensor| ["attn_q.", "attn_k.", "attn_v."].iter().any(|p| t.gguf.starts_with(p));
         let shared = |t: &&Tensor| {
             t.shape.iter().any(|e| matches!(e, Extent::SharedFf | Extent::TwiceSharedFf))
@@ -171,7 +177,7 @@ impl Source {
     /// Names of the tensors of the file that one of the checkpoint has a part in.
     pub fn made_of(&self, name: &str) -> Vec<String> {
         match self.place(name) {
-            Place::Here(Some(n), what) => what.tensors.iter().map(|t| format!("blk.{n}.{}", t.gguf)).collect(),
+            Place::Here(Some(n), what) => what.tensors.iter().map(|t| full_name(Some(n as usize), t.gguf)).collect(),
             Place::Here(None, what) => what.tensors.iter().map(|t| t.gguf.to_owned()).collect(),
             _ => Vec::new(),
         }
@@ -197,7 +203,11 @@ impl Source {
             Some(rest.to_owned())
         };
         let name = of(&name, self.checkpoint.root).unwrap_or(name);
-        let block = of(&name, self.checkpoint.blocks);
+        let (half, in_half) = match self.checkpoint.halves {
+            true => name.split_once('.').unwrap_or(("", &name)),
+            false => ("", &*name),
+        };
+        let block = of(in_half, self.checkpoint.blocks);
         let Some(rest) = block else {
             if self.becomes_key(&name) {
                 return Place::Ignored;
@@ -214,11 +224,12 @@ impl Source {
             if n >= self.layers && n - self.layers < self.further {
                 return Some(Place::Ignored);
             }
-            Some(n).filter(|n| *n < self.layers)?;
+            Some(n).filter(|n| *n < self.all_blocks())?;
             if self.becomes_key(rest) {
                 return Some(Place::Ignored);
             }
-            Some(Place::Here(Some(n), self.meaning(Some(n), rest)?))
+            let rest = if half.is_empty() { rest.to_owned() } else { format!("{half}.{rest}") };
+            Some(Place::Here(Some(n), self.meaning(Some(n), &rest)?))
         });
         found.unwrap_or(Place::Unknown)
     }

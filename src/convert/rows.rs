@@ -13,6 +13,7 @@ use super::reading::Reader;
 use super::row::{Content, Row};
 use super::source::Source;
 use super::values::Stored;
+use crate::arch::tensor::full_name;
 use crate::arch::{Extent, Role, Tensor as Described};
 
 /// Makes the rows.
@@ -46,10 +47,7 @@ impl Stack {
 }
 
 fn gguf_name(block: Option<u32>, t: &Described) -> String {
-    match block {
-        Some(n) => format!("blk.{n}.{}", t.gguf),
-        None => t.gguf.to_owned(),
-    }
+    full_name(block.map(|n| n as usize), t.gguf)
 }
 
 impl<'a> Rows<'a> {
@@ -83,7 +81,7 @@ impl<'a> Rows<'a> {
             }
             match self.source.place(&t.name) {
                 Place::Ignored => {}
-                Place::Here(None, what) if self.left_out(&what) => {}
+                Place::Here(None, what) if self.left_out(&what) || self.is_copy(&t.name, &what) => {}
                 Place::Unknown => self.problems.push(format!(
                     "'{}' has no place in a {} model of {} blocks",
                     t.name, self.source.arch.name, self.source.layers
@@ -109,6 +107,12 @@ impl<'a> Rows<'a> {
         }
         self.missing();
         self.problems
+    }
+
+    /// True if a tensor is one that the checkpoint has had under another name already.
+    fn is_copy(&self, name: &str, what: &Use) -> bool {
+        let copies = self.source.checkpoint.copies.contains(&name);
+        copies && what.tensors.iter().all(|t| self.found.contains_key(t.gguf))
     }
 
     /// True if a tensor is an output matrix that the file does without.
@@ -227,7 +231,7 @@ impl<'a> Rows<'a> {
     /// Notes the required tensors that are missing.
     fn missing(&mut self) {
         let source = self.source;
-        let blocks = (0..source.layers).flat_map(|n| source.block(n).map(move |t| (Some(n), t)));
+        let blocks = (0..source.all_blocks()).flat_map(|n| source.block(n).map(move |t| (Some(n), t)));
         for (block, t) in source.ends().map(|t| (None, t)).chain(blocks) {
             let name = gguf_name(block, t);
             let required = (t.required || (t.role == Role::Output && !source.tied)) && !source.may_lack(block, t);

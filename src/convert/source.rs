@@ -15,6 +15,8 @@ pub(super) struct Source {
     /// How checkpoints of the class are read.
     pub checkpoint: &'static Checkpoint,
     pub layers: u32,
+    /// Blocks of the encoder, where there is one, and of the model beside it.
+    pub halves: [u32; 2],
     /// Every one fits in 32 bits. Without experts `experts` is 0.
     pub sizes: Sizes,
     /// The sizes of every block, where blocks differ; empty where they are alike, or not known yet.
@@ -32,7 +34,7 @@ pub(super) struct Source {
 /// Names of the width of the residual stream.
 const EMBEDDING: &[&str] = &["hidden_size", "n_embd", "n_embed", "d_model", "model_dim", "dim"];
 /// Names of the number of query heads.
-const HEADS: &[&str] = &["num_attention_heads", "n_head", "n_heads"];
+const HEADS: &[&str] = &["num_attention_heads", "n_head", "n_heads", "num_heads"];
 /// Names of the number of key and value heads.
 pub(super) const KV_HEADS: &[&str] =
     &["num_key_value_heads", "n_kv_heads", "multi_query_group_num", "num_query_groups", "attn_config.kv_n_heads"];
@@ -124,6 +126,10 @@ impl Source {
             arch,
             checkpoint,
             layers,
+            halves: match arch.encoder {
+                Some(_) => [layers, h.size(&["num_decoder_layers"], Some(layers), MAX_LAYERS)?],
+                None => [0, layers],
+            },
             sizes,
             own_sizes: Vec::new(),
             further,
@@ -146,6 +152,11 @@ impl Source {
             feeds: b.feeds,
         });
         self.parts = parts.collect();
+    }
+
+    /// Blocks of the checkpoint, each with its half of the encoder's where there is one.
+    pub fn all_blocks(&self) -> u32 {
+        self.halves[0].max(self.halves[1])
     }
 
     /// True if the model may lack the tensor, of a block if of one.
@@ -174,6 +185,7 @@ fn head_dim(h: &HParams, checkpoint: &Checkpoint, embd: u32, heads: u32) -> Resu
     match (h.u32("head_dim")?, checkpoint.head_dim) {
         (Some(n), _) if n > 0 => Ok(n),
         (_, HeadDim::Fixed(n)) => Ok(n),
+        (_, HeadDim::Stated(key)) => h.need(key),
         _ if !embd.is_multiple_of(heads) => Err(ConvertError::Config(format!(
             "'hidden_size' {embd} is not a multiple of 'num_attention_heads' {heads}, and there is no 'head_dim'"
         ))),
@@ -345,7 +357,8 @@ fn architecture(h: &HParams) -> Result<(&'static Arch, &'static Checkpoint), Con
         let known: Vec<&str> = known_classes().iter().map(|(class, _)| *class).collect();
         return Err(ConvertError::UnknownArchitecture { found: class.to_owned(), known: known.join(", ") });
     };
-    const NAMES: [&str; 4] = ["hidden_activation", "hidden_act", "activation_function", "activation"];
+    const NAMES: [&str; 5] =
+        ["hidden_activation", "hidden_act", "activation_function", "activation", "feed_forward_proj"];
     let Some(act) = NAMES.iter().find_map(|key| h.str(key)) else {
         return Ok(first);
     };

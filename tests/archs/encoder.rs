@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::Value;
 use trine::model::{LoadOptions, Model};
 use trine::pool::Pool;
-use trine::step::{EvalError, Session, SessionOptions, StepError};
+use trine::step::{Engine, EvalError, Segment, Session, SessionOptions, StepError, StepOptions};
 use trine::{ContextOptions, DraftOptions, DraftSource, GenerateOptions, Isa, OpenOptions, SamplerOptions};
 use trine_testkit::archs::{Listing, with_encoder};
 use trine_testkit::sha256;
@@ -192,6 +192,38 @@ fn texts_behind_an_encoder_are_sampled_shifted_and_drafted_alike() {
     let refused = same.generate(&source[..], &GenerateOptions { draft, ..GenerateOptions::greedy(4) });
     let refused = refused.err().expect("a refusal").to_string();
     assert!(refused.contains("the draft model has an encoder"), "{refused}");
+}
+
+#[test]
+fn sequences_have_sources_of_their_own_and_forks_keep_them() {
+    let golden = golden();
+    let [source, text] = tokens(&golden);
+    let pool = Pool::new(2).expect("threads");
+    let model = load(listing("t5-plain").file(), Isa::detect());
+    let engine = Engine::new(&model, &pool, 8 << 20);
+    let options = StepOptions { n_ctx: 64, ..StepOptions::default() };
+    let alone = |source: &[u32]| {
+        let mut session = Session::new(&model, &pool, SessionOptions { n_ctx: 64, n_ubatch: 64 });
+        logits(&mut session, source, &text[..20])
+    };
+    // two texts in one step, the second of which is a fork of a sequence that is gone
+    let mut first = engine.sequence();
+    engine.read_source(&mut first, &source, &options).expect("a source");
+    let mut other = engine.sequence();
+    engine.read_source(&mut other, &source[9..], &options).expect("a source");
+    engine
+        .step(&mut [Segment { seq: &mut other, tokens: &text[..7], logits_from: 7 }], &options, &mut |_, _, _| {})
+        .expect("room");
+    let mut forked = other.fork(5);
+    drop(other);
+    let mut rows = [Vec::new(), Vec::new()];
+    let mut segments = [
+        Segment { seq: &mut first, tokens: &text[..20], logits_from: 0 },
+        Segment { seq: &mut forked, tokens: &text[5..20], logits_from: 0 },
+    ];
+    engine.step(&mut segments, &options, &mut |text, _, row| rows[text].push(row.to_vec())).expect("room");
+    assert!(rows[0] == alone(&source));
+    assert!(rows[1] == alone(&source[9..])[5..]);
 }
 
 #[test]

@@ -52,11 +52,16 @@ pub(super) fn convert(
     let class = files.config.get("tokenizer_class").and_then(Json::as_str);
     let json_alone = files.tokenizer.is_some()
         && match source.checkpoint.tokenizer {
-            Tokenizer::Any | Tokenizer::Arctic | Tokenizer::InternLm2 => false,
+            Tokenizer::Any | Tokenizer::Arctic | Tokenizer::InternLm2 | Tokenizer::T5 => false,
             Tokenizer::Json | Tokenizer::Gemma4 | Tokenizer::Xverse | Tokenizer::XlmRoberta => true,
             Tokenizer::Phi => class == Some("GPT2Tokenizer"),
         };
-    let model = match folder.read("tokenizer.model")? {
+    let unigram = source.checkpoint.tokenizer == Tokenizer::T5;
+    let mut pieces = folder.read("tokenizer.model")?;
+    if unigram && pieces.is_none() {
+        pieces = folder.read("spiece.model")?;
+    }
+    let model = match pieces {
         Some(_) if json_alone => None,
         Some(bytes) => {
             match proto::parse(&bytes) {
@@ -72,7 +77,7 @@ pub(super) fn convert(
         }
         None => None,
     };
-    let (mut space_prefix, mut space_first) = (None, None);
+    let (mut space_prefix, mut space_first, mut rules) = (None, None, Vec::new());
     let (name, pre, vocab, merges) = if let Some(model) = model {
         space_prefix = model.space_prefix(stated_prefix);
         let added = folder.json("added_tokens.json")?;
@@ -83,8 +88,20 @@ pub(super) fn convert(
             _ => {}
         }
         let vocab = spm::vocab(&model, &files, &added, n_vocab, rule, notes)?;
-        ("llama", "default".to_owned(), vocab, Vec::new())
-    } else if let Some(tokenizer) = &files.tokenizer {
+        // the first ones, and those of Pile-T5, are of type BPE
+        let name = match unigram && model.model_type == 1 {
+            true => {
+                space_first = Some(model.add_dummy_prefix);
+                rules.push(("remove_extra_whitespaces", Value::Bool(model.remove_extra_whitespaces)));
+                if !model.charsmap.is_empty() {
+                    rules.push(("precompiled_charsmap", Value::Array(Array::U8(model.charsmap))));
+                }
+                "t5"
+            }
+            false => "llama",
+        };
+        (name, "default".to_owned(), vocab, Vec::new())
+    } else if let Some(tokenizer) = files.tokenizer.as_ref().filter(|_| !unigram) {
         if source.checkpoint.tokenizer == Tokenizer::Gemma4 {
             let vocab = gemma4::vocab(tokenizer, &files.config, n_vocab)?;
             ("gemma4", String::new(), vocab, bpe::merges(tokenizer)?)
@@ -110,7 +127,10 @@ pub(super) fn convert(
     } else {
         return Err(ConvertError::Missing {
             folder: folder.path.clone(),
-            file: "tokenizer.json nor tokenizer.model".into(),
+            file: match unigram {
+                true => "tokenizer.model nor spiece.model".into(),
+                false => "tokenizer.json nor tokenizer.model".into(),
+            },
             hint: "a GGUF file holds the tokenizer; download it too",
         });
     };
@@ -131,7 +151,8 @@ pub(super) fn convert(
     if let Some(prefix) = space_first {
         set("add_space_prefix", Value::Bool(prefix));
     }
-    let n_tokens = (name == "llama").then_some(vocab.tokens.len() as u64);
+    rules.into_iter().for_each(|(key, value)| set(key, value));
+    let n_tokens = (name != "gpt2" && name != "gemma4").then_some(vocab.tokens.len() as u64);
     let named = special_tokens(&files, source)?;
     keys.extend(special::keys(folder, &files, h, n_tokens, &named)?);
     for rule in source.checkpoint.token_rules {

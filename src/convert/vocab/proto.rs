@@ -28,7 +28,7 @@ pub(in super::super) struct Model {
     pub model_type: u64,
     pub add_dummy_prefix: bool,
     pub remove_extra_whitespaces: bool,
-    /// Rules of replacement of texts, as they are stored.
+    /// The rules for characters, compiled; empty where there are none.
     pub charsmap: Vec<u8>,
 }
 
@@ -118,7 +118,7 @@ pub(in super::super) fn parse(mut bytes: &[u8]) -> Result<Model, String> {
             (3, Field::Bytes(mut b)) => {
                 while !b.is_empty() {
                     match field(&mut b)? {
-                        (2, Field::Bytes(rules)) => model.charsmap = rules.to_vec(),
+                        (2, Field::Bytes(map)) => model.charsmap = map.to_vec(),
                         (3, Field::Varint(v)) => model.add_dummy_prefix = v != 0,
                         (4, Field::Varint(v)) => model.remove_extra_whitespaces = v != 0,
                         _ => {}

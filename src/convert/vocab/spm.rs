@@ -17,7 +17,7 @@ const ADDED: f32 = -1000.0;
 const PADDING: f32 = -10000.0;
 
 /// The vocabulary of `tokenizer.model`, added tokens included, padded to `n_vocab`. Of Phi's and InternLM 2's tokenizers
-/// those of `tokenizer.json` are added too, and all as they are.
+/// those of `tokenizer.json` are added too, and all as they are; of T5's those of `added_tokens.json` alone.
 pub(super) fn vocab(
     model: &Model,
     files: &TokenizerFiles,
@@ -28,7 +28,7 @@ pub(super) fn vocab(
 ) -> Result<Vocab, ConvertError> {
     let n = n_vocab as usize;
     let listed_too = matches!(rule, Tokenizer::Phi | Tokenizer::InternLm2);
-    if model.model_type != 2 {
+    if model.model_type != 2 && rule != Tokenizer::T5 {
         notes.push("tokenizer.model is not of type BPE; GGUF's 'llama' tokenizer joins pieces by score".into());
     }
     if model.pieces.len() > n {
@@ -62,7 +62,7 @@ pub(super) fn vocab(
         let id = id.as_u64().ok_or_else(|| wrong("added_tokens.json", format!("the id of '{token}' is {id}")))?;
         put(&mut v, id, token.clone(), Kind::UserDefined, notes);
     }
-    let decoder = files.config.get("added_tokens_decoder");
+    let decoder = files.config.get("added_tokens_decoder").filter(|_| rule != Tokenizer::T5);
     let decoder = decoder.and_then(Json::as_object);
     for (id, entry) in decoder.into_iter().flatten() {
         let (Ok(id), Some(token)) = (id.parse(), content(entry)) else {

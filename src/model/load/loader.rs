@@ -7,6 +7,7 @@ use trine_formats::anyprec::{AnyPrec, Part};
 use trine_formats::gguf::{ModelFile, TensorView};
 use trine_formats::widely::Header;
 
+pub(super) use crate::arch::tensor::full_name;
 use crate::arch::{Arch, Extent, Role, Sizes, Tensor};
 use crate::model::config::Config;
 use crate::model::layouts::Layouts;
@@ -393,19 +394,5 @@ impl<'a> Loader<'a> {
     /// Notes a problem.
     pub fn problem(&mut self, problem: Problem) {
         self.problems.push(problem);
-    }
-}
-
-/// The beginnings of the names of tensors of encoders, and of decoders beside them.
-const HALVES: [&str; 2] = ["enc.", "dec."];
-
-/// The name of a tensor in the file.
-pub(super) fn full_name(layer: Option<usize>, name: &str) -> String {
-    let Some(layer) = layer else {
-        return name.to_owned();
-    };
-    match HALVES.iter().find(|half| name.starts_with(*half)) {
-        Some(half) => format!("{half}blk.{layer}.{}", &name[half.len()..]),
-        None => format!("blk.{layer}.{name}"),
     }
 }

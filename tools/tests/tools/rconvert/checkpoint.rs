@@ -180,6 +180,13 @@ impl Checkpoint {
         self
     }
 
+    /// A unigram SentencePiece model, with rules for characters, instead of `tokenizer.json`.
+    pub fn unigram(mut self) -> Checkpoint {
+        self.files.remove("tokenizer.json");
+        self.files.insert("spiece.model", unigram());
+        self
+    }
+
     pub fn tensor(&self, name: &str) -> &Tensor {
         &self.tensors[name]
     }
@@ -267,8 +274,33 @@ pub fn tokenizer() -> Value {
     })
 }
 
-/// A SentencePiece model with seven pieces.
+/// A SentencePiece model with seven pieces, of type BPE.
 fn sentencepiece() -> Vec<u8> {
+    let mut model = pieces();
+    model.extend_from_slice(&[0x12, 2, 0x18, 2]);
+    model
+}
+
+/// The same of type unigram, whose rules make A an a: a trie with one entry, as SentencePiece's trainer writes it, and one
+/// text.
+fn unigram() -> Vec<u8> {
+    let mut model = pieces();
+    model.extend_from_slice(&[0x12, 2, 0x18, 1]);
+    let trie = (0..256u32).map(|unit| match unit {
+        0 => 1 << 16,
+        1 => 0xd41,
+        2 => 1 << 31,
+        other => other ^ 1,
+    });
+    let charsmap: Vec<u8> = [1024].into_iter().chain(trie).flat_map(u32::to_le_bytes).chain(*b"a\0").collect();
+    // the rules are a field of 1030 bytes, the flags behind them take four
+    model.extend_from_slice(&[0x1a, 0x8d, 0x08, 0x12, 0x86, 0x08]);
+    model.extend_from_slice(&charsmap);
+    model.extend_from_slice(&[0x18, 1, 0x20, 0]);
+    model
+}
+
+fn pieces() -> Vec<u8> {
     let mut model = Vec::new();
     for (text, score, kind) in [
         ("<unk>", 0.0f32, 2u8),
@@ -287,7 +319,6 @@ fn sentencepiece() -> Vec<u8> {
         model.extend_from_slice(&[0x0a, piece.len() as u8]);
         model.extend_from_slice(&piece);
     }
-    model.extend_from_slice(&[0x12, 2, 0x18, 2]);
     model
 }
 

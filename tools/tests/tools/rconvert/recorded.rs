@@ -24,6 +24,8 @@ struct Recorded {
     sha256: String,
     /// False where a file of so few tokens cannot run.
     runs: bool,
+    /// Positions that are evaluated of six tokens: one where an encoder reads them.
+    positions: usize,
 }
 
 fn text(value: &Value, key: &str) -> String {
@@ -35,6 +37,9 @@ fn read(path: &Path) -> Recorded {
     let mut checkpoint = Checkpoint::of(entry["config"].clone());
     if entry["pieces"] == true {
         checkpoint = checkpoint.pieces();
+    }
+    if entry["unigram"] == true {
+        checkpoint = checkpoint.unigram();
     }
     let strings = |key: &str| entry[key].as_array().cloned().unwrap_or_default();
     let added: Vec<Value> = strings("added");
@@ -57,6 +62,7 @@ fn read(path: &Path) -> Recorded {
         outtype: text(&entry, "outtype"),
         sha256: text(&entry, "sha256"),
         runs: entry["runs"] != false,
+        positions: entry["lines"].as_u64().unwrap_or(6) as usize,
     }
 }
 
@@ -92,29 +98,37 @@ fn files_are_those_of_the_reference_converter() {
 /// Every file runs: its tensors and keys are those that the architecture asks for.
 #[test]
 fn what_is_written_runs() {
-    for Recorded { name, checkpoint, folder, outtype, .. } in all().into_iter().filter(|r| r.runs) {
-        runs(&name, &convert(&checkpoint, &folder, &["--outtype", &outtype]));
+    for Recorded { name, checkpoint, folder, outtype, positions, .. } in all().into_iter().filter(|r| r.runs) {
+        let lines = lines(&name, &convert(&checkpoint, &folder, &["--outtype", &outtype]));
+        assert_eq!(lines, positions, "{name}");
     }
 }
 
-/// Runs a file on six tokens, which make logits or a vector.
+/// The tokens that files are run on.
+const TOKENS: [u32; 6] = [1, 3, 4, 0, 2, 5];
+
+/// Runs a file on the tokens, which make logits or a vector.
 pub fn runs(name: &str, file: &[u8]) {
+    assert_eq!(lines(name, file), TOKENS.len(), "{name}");
+}
+
+/// The positions that a run of a file on the tokens evaluates.
+fn lines(name: &str, file: &[u8]) -> usize {
     let dir = trine_testkit::folder();
     let (model, ids) = (dir.path().join("model.gguf"), dir.path().join("ids.txt"));
-    fs::write(&ids, "1 3 4 0 2 5").unwrap();
+    fs::write(&ids, TOKENS.map(|id| id.to_string()).join(" ")).unwrap();
     fs::write(&model, file).unwrap();
     let loaded = trine::open(&model).unwrap_or_else(|e| panic!("{name}: {e}"));
     if !loaded.weights().makes_logits() {
-        let vector = loaded.embed(&[1, 3, 4, 0, 2, 5], &EmbedOptions::default());
+        let vector = loaded.embed(&TOKENS, &EmbedOptions::default());
         assert!(vector.is_ok_and(|v| v.iter().any(|x| *x != 0.0)), "{name}");
-        return;
+        return TOKENS.len();
     }
     let mut rgen = Command::from(tool::command(env!("CARGO_BIN_EXE_rgen")));
     rgen.arg("-m").arg(&model).arg("--tokens").arg(&ids);
     rgen.args(["-n", "1", "-t", "1", "--logits-sha256"]);
     let out = rgen.assert().success().get_output().stdout.clone();
-    let lines = String::from_utf8(out).unwrap().lines().count();
-    assert_eq!(lines, 6, "{name}");
+    String::from_utf8(out).unwrap().lines().count()
 }
 
 /// The checkpoint of an entry.

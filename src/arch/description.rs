@@ -29,6 +29,9 @@ pub struct Arch {
     /// The encoder beside the blocks, which are a decoder's then: between their attention and their feed-forward network
     /// they attend to the encoder's states.
     pub encoder: Option<&'static Arch>,
+    /// True if the file has adapters for the matrices of its blocks, one of which a token switches on for itself and those
+    /// behind it.
+    pub switched: bool,
     /// The formula of the norms.
     pub norm: NormKind,
     /// Epsilon of the norms after attention and feed-forward network, where it is not that of the others.
@@ -102,6 +105,7 @@ impl Arch {
         expert_block: &[],
         mtp: &[],
         encoder: None,
+        switched: false,
         norm: NormKind::Rms,
         post_norm_eps: None,
         embedding_scale: EmbeddingScale::One,
@@ -149,7 +153,7 @@ impl Arch {
     pub fn is_plain(&self) -> bool {
         let attends = !self.attention.latent && !self.attention.compressed;
         let usual = attends && self.layer_inputs == LayerInputs::None && self.encoder.is_none();
-        let any_vocabulary = self.output.silent.is_none();
+        let any_vocabulary = self.output.silent.is_none() && !self.switched;
         self.mixing == Mixing::Attention && usual && any_vocabulary && !self.cycles && !self.vectors
     }
 

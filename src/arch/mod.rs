@@ -29,6 +29,7 @@ mod recurrent_parts;
 pub mod rules;
 mod rwkv_parts;
 mod sizes;
+mod slot_parts;
 mod steps;
 mod stream_parts;
 pub mod tensor;

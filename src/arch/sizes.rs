@@ -57,6 +57,9 @@ pub struct Sizes {
     pub output_groups: u64,
     /// Elements of that vector.
     pub output_rank: u64,
+    /// Adapters in the file of the model, one that adds nothing included, and the elements of the vector that they make of
+    /// their inputs; zeros without any.
+    pub slots: [u64; 2],
     /// Latent attention; zeros without it.
     pub latent: Latent,
     /// Layers with a recurrent state; zeros without any.
@@ -200,6 +203,8 @@ impl Sizes {
             Extent::NgramKernel => self.ngrams[2],
             Extent::StreamsTimesEmbd => self.streams.saturating_mul(self.embd),
             Extent::Two => 2,
+            Extent::Slots => self.slots[0],
+            Extent::SlotRank => self.slots[1],
             Extent::Buckets => self.buckets,
             Extent::TokenTypes => self.token_types,
             Extent::UpOrBoth => self.up,

@@ -92,6 +92,10 @@ pub enum Extent {
     LatentKeysAndValues,
     /// Two numbers.
     Two,
+    /// Adapters in the file of the model, and one that adds nothing.
+    Slots,
+    /// Elements of the vector that they make of their inputs.
+    SlotRank,
     /// Buckets of distances.
     Buckets,
     /// Kinds of tokens of which each has a vector.

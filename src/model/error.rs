@@ -71,6 +71,9 @@ pub enum ModelError {
         "adapters are not applied to models with latent attention, and this one is of architecture '{0}'; merge the adapter into its weights"
     )]
     Latent(&'static str),
+    /// Adapters for a model that has some of its own.
+    #[error("adapters are not added to models of architecture '{0}', whose files have adapters that tokens switch on")]
+    Switched(&'static str),
     /// The reference adds no directions behind the blocks of such models.
     #[error("control vectors are not applied to models of architecture '{0}'; leave --control-vector out")]
     Unsteered(&'static str),

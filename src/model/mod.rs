@@ -147,6 +147,9 @@ impl Model {
         if config.latent.is_some() && !adapters.is_empty() {
             return Err(ModelError::Latent(config.arch.name));
         }
+        if config.switched.is_some() && !adapters.is_empty() {
+            return Err(ModelError::Switched(config.arch.name));
+        }
         config.check_cache(options.cache)?;
         if !config.arch.steered && !options.control.vectors.is_empty() {
             return Err(ModelError::Unsteered(config.arch.name));
@@ -361,7 +364,8 @@ impl Model {
             };
             KvHeads { count, key: head_dim, value: value_dim }
         });
-        let layout = PageLayout::of_layers(heads);
+        let of_switch = c.switched.as_ref().map(|s| KvHeads { count: 1, key: s.switch.head, value: s.switch.head });
+        let layout = PageLayout::of_layers(of_switch.into_iter().chain(heads));
         let cached = layout.heads().count();
         let elsewhere = self.inner.first_offloaded().map_or(0, |first| cached.saturating_sub(c.cached_before(first)));
         layout.with_types(self.inner.cache, c.turns_quantized()).with_state(c.mixing.state()).with_elsewhere(elsewhere)

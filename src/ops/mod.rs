@@ -26,6 +26,7 @@ pub mod rows;
 pub mod scan;
 pub mod soft_max;
 pub mod streams;
+pub mod switch;
 pub mod wkv;
 
 use crate::pool;

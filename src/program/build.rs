@@ -10,6 +10,8 @@ use crate::ops::hadamard::Hadamard;
 use crate::ops::ngrams::Ngrams;
 use crate::ops::norm::Norm;
 use crate::ops::streams::Streams;
+use crate::ops::switch::Switch;
+use std::sync::Arc;
 
 /// Builds a [`Program`]. Every method adds one operation and returns what it makes; sizes follow from the inputs.
 #[derive(Debug, Default)]
@@ -86,6 +88,24 @@ impl Builder {
     pub fn embed(&mut self, table: MatrixId) -> Value {
         let columns = self.matrices[table.0].columns;
         self.one("embedding", Op::Embed(table), &[], RowCount::Tokens, columns)
+    }
+
+    /// The rows of a table for the tokens, or for those that stand for them.
+    pub fn embed_switched(&mut self, switch: Arc<Switch>, table: MatrixId) -> Value {
+        let columns = self.matrices[table.0].columns;
+        self.one("embedding", Op::EmbedSwitched(switch, table), &[], RowCount::Tokens, columns)
+    }
+
+    /// Queries, keys and values by which switching tokens are found.
+    pub fn switch_signals(&mut self, switch: Arc<Switch>) -> [Value; 3] {
+        let outputs = ["q", "k", "v"].map(|name| self.value(&format!("switch_{name}"), RowCount::Tokens, switch.head));
+        self.push(Op::SwitchSignals(switch), &[], outputs.to_vec());
+        outputs
+    }
+
+    /// The adapter of every token.
+    pub fn choose_switched(&mut self, x: Value, switch: Arc<Switch>) -> Value {
+        self.one("adapters", Op::ChooseSwitched(switch), &[x], RowCount::Tokens, 1)
     }
 
     /// The positions' rows of a table.

@@ -14,8 +14,10 @@ use crate::ops::norm::Norm;
 use crate::ops::rope::Turn;
 use crate::ops::scan::Scan;
 use crate::ops::streams::Streams;
+use crate::ops::switch::Switch;
 use crate::ops::wkv::{GatedLinear, Wkv6, Wkv7};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// The position embedding of a layer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -118,6 +120,8 @@ pub struct Attend {
 pub enum Op {
     /// Rows of a table, decoded: those of the tokens.
     Embed(MatrixId),
+    /// Rows of a table, decoded: those of the tokens, or of tokens that stand for them.
+    EmbedSwitched(Arc<Switch>, MatrixId),
     /// Rows of a table, decoded: those of the tokens' positions.
     EmbedPositions(MatrixId),
     /// Rows of a table, decoded: those of the n-grams that end with the tokens; it continues from the state.
@@ -223,6 +227,10 @@ pub enum Op {
     Decay(Decay),
     /// Router scores to a choice of experts for each token. The output holds experts and weights.
     Choose(Box<Choosing>),
+    /// Queries, keys and values by which the switching tokens before each token are found: three outputs.
+    SwitchSignals(Arc<Switch>),
+    /// Outputs of attention with these to a choice of one adapter for each token.
+    ChooseSwitched(Arc<Switch>),
     /// Rows of `x` for the experts that its token goes to, grouped by expert, times the weights of the choice `y` if
     /// `weighed`.
     Dispatch {
@@ -259,6 +267,7 @@ impl Op {
     pub fn name(&self) -> &'static str {
         match self {
             Op::Embed(_) => "embed",
+            Op::EmbedSwitched(..) => "embed_switched",
             Op::EmbedPositions(_) => "embed_positions",
             Op::EmbedNgrams(..) => "embed_ngrams",
             Op::Hidden => "hidden",
@@ -307,6 +316,8 @@ impl Op {
             Op::Wkv7(..) => "wkv7",
             Op::Decay(_) => "decay",
             Op::Choose(_) => "choose",
+            Op::SwitchSignals(_) => "switch_signals",
+            Op::ChooseSwitched(_) => "choose_switched",
             Op::Dispatch { .. } => "dispatch",
             Op::ProductsOfExperts(_) => "products_of_experts",
             Op::Combine { .. } => "combine",
@@ -330,7 +341,10 @@ impl Op {
             }
         };
         match self {
-            Op::Embed(table) | Op::EmbedPositions(table) | Op::EmbedNgrams(_, table, _) => f(*table),
+            Op::Embed(table)
+            | Op::EmbedSwitched(_, table)
+            | Op::EmbedPositions(table)
+            | Op::EmbedNgrams(_, table, _) => f(*table),
             Op::AdaptEmbedding(adapter) => of_adapters(std::slice::from_ref(adapter), &mut f),
             Op::Products(products) => of_products(products, &mut f),
             Op::GatedProducts(products, _) => of_products(&products[..], &mut f),

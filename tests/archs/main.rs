@@ -28,6 +28,7 @@ mod recurrent;
 mod refusals;
 mod rotated;
 mod saved;
+mod switch;
 mod ternary;
 mod turned;
 mod turned_all;
@@ -120,6 +121,7 @@ models! {
     granite_long "granite-long",
     granite_moe "granite-moe",
     granite_swa_dense "granite_swa-dense",
+    graniteswitch_long "graniteswitch-long",
     granitehybrid_dense "granitehybrid-dense",
     granitehybrid_long "granitehybrid-long",
     granitemoe_dense "granitemoe-dense",

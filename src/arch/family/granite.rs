@@ -13,6 +13,7 @@ use crate::arch::rules::{
     Attention, EmbeddingScale, ExpertRule, LogitScale, Mixing, Output, Recurrence, ResidualScale, RopeLayers, RopeRule,
     ScoreScale, SharedWidth, WindowRule,
 };
+use crate::arch::slot_parts::SLOTS;
 use crate::arch::{Arch, Checkpoint, Fixed, HeadDim, Key, KvHeads, Name, RopeScaling, SpacePrefix, Step};
 
 /// `granite`.
@@ -62,6 +63,18 @@ pub const GRANITEMOE: Arch = Arch {
         more_keys: &[Key::VocabSize, Key::RopeDimensions, ATTENTION, EMBEDDING, RESIDUAL, LOGITS, Key::SharedWidth],
         ..CHECKPOINT
     }],
+    ..GRANITE
+};
+
+/// `graniteswitch`: several adapters in one file, which tokens switch on.
+pub const GRANITESWITCH: Arch = Arch {
+    name: "graniteswitch",
+    models: "Granite Switch 4.1",
+    block: &[ATTN_NORM, QKV, ATTN_OUT, FFN_NORM, GATED_FFN, SLOTS],
+    expert_block: &[],
+    switched: true,
+    scaled: &[],
+    checkpoints: &[],
     ..GRANITE
 };
 

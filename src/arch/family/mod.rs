@@ -113,6 +113,7 @@ pub static ARCHITECTURES: &[&Arch] = &[
     &gpt_oss::GPT_OSS,
     &neox::GPTNEOX,
     &granite::GRANITE_SWA,
+    &granite::GRANITESWITCH,
     &granite::GRANITEHYBRID,
     &granite::GRANITEMOE,
     &grok::GROK,

@@ -122,11 +122,13 @@ pub fn lacking(op: &Op) -> Option<String> {
         | Op::AttendCompressed(_)
         | Op::AttendSource(_)
         | Op::Blend(_)
+        | Op::ChooseSwitched(_)
         | Op::Compress(..)
         | Op::Convolve(..)
         | Op::Decay(_)
         | Op::Delta(..)
         | Op::EmbedNgrams(..)
+        | Op::EmbedSwitched(..)
         | Op::GatedLinear(..)
         | Op::Hidden
         | Op::Lightning(..)
@@ -134,6 +136,7 @@ pub fn lacking(op: &Op) -> Option<String> {
         | Op::Scan(..)
         | Op::Shift(_)
         | Op::SoftMax
+        | Op::SwitchSignals(_)
         | Op::Turn(..)
         | Op::Wkv6(..)
         | Op::Wkv7(..) => Some(op.name().to_owned()),

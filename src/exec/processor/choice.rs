@@ -26,6 +26,13 @@ impl Choice {
         Choice { used: choosing.used, chosen, places, rows }
     }
 
+    /// One expert for each token, of `count`.
+    pub fn of_one(experts: &[usize], count: usize) -> Choice {
+        let (places, rows) = by_expert(experts, 1, count);
+        let chosen = experts.iter().map(|&expert| Chosen { expert, weight: 1.0 }).collect();
+        Choice { used: 1, chosen, places, rows }
+    }
+
     /// Rows of `x`, `[tokens][columns]`, grouped by expert, times their weights if `weighed`.
     pub fn dispatch(&self, x: &[f32], columns: usize, weighed: bool) -> Floats {
         let mut y = gather(x, columns, self.places.iter().map(|place| place / self.used));

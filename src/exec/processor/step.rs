@@ -34,6 +34,16 @@ impl Pass<'_, '_, '_> {
                 let y = decoded(self.processor.matrix(*table), rows);
                 self.one(at, y);
             }
+            Op::EmbedSwitched(switch, table) => {
+                let y = decoded(self.processor.matrix(*table), switch.embedded(self.tokens));
+                self.one(at, y);
+            }
+            Op::SwitchSignals(switch) => self.finish(at, switch.signals(self.tokens)),
+            Op::ChooseSwitched(switch) => {
+                let chosen = switch.chosen(self.input(at, 0));
+                self.values.set_choice(operation.outputs[0], Choice::of_one(&chosen, switch.adapters + 1));
+                self.release(at);
+            }
             Op::EmbedPositions(table) => {
                 let y = decoded(self.processor.matrix(*table), self.positions.all.iter().copied());
                 self.one(at, y);

@@ -16,6 +16,7 @@ mod ngrams;
 mod position;
 mod rwkv;
 mod streams;
+mod switch;
 mod vectors;
 mod vocabulary;
 
@@ -39,6 +40,7 @@ pub use layers::OfLayer;
 pub use mixing::Mixing;
 pub use ngrams::Ngrams;
 pub use streams::Streams;
+pub use switch::Switched;
 pub use vectors::Vectors;
 use vocabulary::{first_token, vocabulary};
 
@@ -63,6 +65,8 @@ pub struct Config {
     pub n_layer: usize,
     /// The token that texts begin with where an encoder reads the prompt, if the file names one.
     pub first_token: Option<u32>,
+    /// Adapters in the file that tokens switch on, where the architecture has them.
+    pub switched: Option<Switched>,
     /// Blocks of the file: behind those that are run some may predict further tokens.
     pub n_block: usize,
     /// Query heads; those of the first layer where layers have their own.
@@ -184,9 +188,10 @@ impl Config {
         (0..self.n_layer).filter(own)
     }
 
-    /// Layers of the KV cache before that of slot `slot`.
+    /// Layers of the KV cache before that of slot `slot`. The first one of models whose tokens switch adapters on is that
+    /// by which these tokens are found.
     pub fn cached_before(&self, slot: usize) -> usize {
-        self.cached_layers().take_while(|&layer| layer < slot).count()
+        usize::from(self.switched.is_some()) + self.cached_layers().take_while(|&layer| layer < slot).count()
     }
 
     /// The block of the file that is run in slot `slot`.
@@ -255,6 +260,7 @@ impl Config {
             stream_rank: self.streams.and_then(|s| s.rank).unwrap_or(0) as u64,
             layer_input: [1, self.n_layer].map(|blocks| (self.layer_input.unwrap_or(0) * blocks) as u64),
             ngrams: self.ngrams.as_ref().map_or([0; 3], |n| [n.rows, n.size, n.kernel].map(|n| n as u64)),
+            slots: self.switched.as_ref().map_or([0; 2], |s| [s.switch.adapters + 1, s.rank].map(|n| n as u64)),
             output_groups: self.compressed.as_ref().map_or(0, |c| c.groups) as u64,
             output_rank: self.compressed.as_ref().map_or(0, |c| c.rank) as u64,
             latent: match &self.compressed {
@@ -329,6 +335,7 @@ impl Config {
         Config {
             arch,
             first_token: first_token(k, arch, n_vocab),
+            switched: switch::switched(k, arch, n_vocab, head_dim),
             n_vocab,
             n_ctx_train,
             n_embd,

@@ -142,6 +142,7 @@ fn output(loader: &mut Loader<'_>, embedding: &Matrix, changed: bool) -> Linear 
         weight: loader.ready(output),
         scale,
         bias: loader.vector(None, "output.bias").or_else(|| silent(loader)),
+        switched: None,
     }
 }
 
@@ -212,6 +213,7 @@ impl Loader<'_> {
             first_row: 0,
             scale: None,
             low_rank: Vec::new(),
+            switched: None,
         })
     }
 
@@ -227,7 +229,8 @@ impl Loader<'_> {
         let one = |i: usize| {
             let weight = all.rows(i * rows..(i + 1) * rows)?;
             let (weight, tensor) = (self.ready(weight), tensor.clone());
-            Some(Linear { tensor, first_row: i * rows, weight, scale: None, bias: None, low_rank: Vec::new() })
+            let first_row = i * rows;
+            Some(Linear { tensor, first_row, weight, scale: None, bias: None, low_rank: Vec::new(), switched: None })
         };
         (0..count).map(one).collect()
     }
@@ -250,6 +253,7 @@ impl Loader<'_> {
             tensor: tensor.to_owned(),
             first_row: token,
             scale,
+            switched: None,
         })
     }
 

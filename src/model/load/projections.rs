@@ -27,9 +27,12 @@ pub struct Linear {
     pub bias: Option<Vec<f32>>,
     /// Adapters, in the order of their sums.
     pub low_rank: Vec<LowRank>,
+    /// Adapters in the file that tokens switch on: to a narrow vector, and from it to what is added.
+    pub switched: Option<Box<[Stacked; 2]>>,
 }
 
 /// One matrix of every expert.
+#[derive(Clone)]
 pub struct Stacked {
     /// The tensor's name in the file.
     pub tensor: String,
@@ -53,6 +56,7 @@ impl Loader<'_> {
         Some(Linear {
             low_rank: self.low_rank(&linear.tensor, 0, 0..linear.weight.rows),
             weight: self.ready(linear.weight),
+            switched: self.switched(layer, name),
             ..linear
         })
     }
@@ -117,7 +121,31 @@ impl Loader<'_> {
             tensor: full,
             first_row: 0,
             low_rank: Vec::new(),
+            switched: None,
         })
+    }
+
+    /// The adapters in the file for the projection `name` of a block; `None` where the architecture has none, or after a
+    /// problem, which is noted.
+    fn switched(&mut self, layer: usize, name: &str) -> Option<Box<[Stacked; 2]>> {
+        let [a, b] = ["lora_a", "lora_b"].map(|part| {
+            let tensor = self.described(Some(layer), &format!("{name}.{part}"))?;
+            let [slots, rows, cols] = self.sizes.shape(tensor)[..] else {
+                return None;
+            };
+            let full = full_name(Some(layer), tensor.gguf);
+            let [cols, rows, slots] = [cols, rows, slots].map(|n| n as usize);
+            let all = self.stacked(&full, [cols, rows, slots], false);
+            if all.is_none() {
+                self.missing(&full);
+            }
+            let all = all?;
+            let one = |slot: usize| Some(self.ready(all.rows(slot * rows..(slot + 1) * rows)?));
+            let matrices = (0..slots).map(one).collect::<Option<Vec<_>>>()?;
+            let low_rank = vec![Vec::new(); slots];
+            Some(Stacked { tensor: full, first_row: 0, matrices, scales: None, biases: None, low_rank })
+        });
+        Some(Box::new([a?, b?]))
     }
 
     /// Rows `range` of an unpacked projection as one of their own, in the layout that it runs from and with what
@@ -131,6 +159,7 @@ impl Loader<'_> {
             weight: self.ready(weight.unwrap_or_else(Matrix::empty)),
             scale: all.scale,
             bias: all.bias.as_ref().and_then(|b| b.get(range)).map(<[f32]>::to_vec),
+            switched: None,
         }
     }
 
@@ -160,6 +189,7 @@ impl Loader<'_> {
         let parts = [0..q, q..q + kv, q + kv..q + 2 * kv];
         let mut parts = parts.into_iter().zip(NAMES).map(|(range, name)| {
             let mut linear = self.part(&all, range);
+            linear.switched = self.switched(layer, name);
             if linear.bias.is_none() && self.has(&format!("blk.{layer}.{name}.bias")) {
                 linear.bias = self.vector(Some(layer), &format!("{name}.bias"));
             }
@@ -213,6 +243,7 @@ impl Loader<'_> {
             first_row: 0,
             scale: None,
             bias: None,
+            switched: None,
         })
     }
 

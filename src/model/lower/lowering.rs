@@ -27,6 +27,8 @@ pub struct Lowering<'l, 'f> {
     pub layer_inputs: Vec<Value>,
     /// The embeddings, where blocks add them.
     pub embeddings: Option<Value>,
+    /// The adapter of every token, where tokens switch them on.
+    pub adapter: Option<Value>,
     /// The values of the first block of RWKV 7, which later ones mix with theirs.
     pub first_values: Option<Value>,
 }
@@ -53,6 +55,7 @@ impl<'l, 'f> Lowering<'l, 'f> {
             keys: vec![None; c.n_layer],
             layer_inputs: Vec::new(),
             embeddings: None,
+            adapter: None,
             first_values: None,
         }
     }
@@ -112,7 +115,11 @@ impl Lowering<'_, '_> {
         let x = self.rotated(x, &linear.tensor);
         let matrix = self.matrix(&linear.tensor, linear.first_row, linear.weight);
         let adapters = self.adapters(&linear.tensor, linear.low_rank);
-        self.b.product(x, Product { matrix, observed: linear.first_row == 0, scale, adapters })
+        let y = self.b.product(x, Product { matrix, observed: linear.first_row == 0, scale, adapters });
+        match linear.switched {
+            Some(switched) => self.and_switched(x, y, *switched),
+            None => y,
+        }
     }
 
     pub fn bias(&mut self, y: Value, bias: Option<Vec<f32>>) -> Value {

@@ -22,5 +22,6 @@ mod recurrent;
 mod rotated;
 mod rwkv;
 mod streams;
+mod switched;
 
 pub use lowering::{Lowered, Lowering};

@@ -69,7 +69,13 @@ impl<'l, 'f> Lowering<'l, 'f> {
     /// The input of the first block.
     fn embed(&mut self, ends: &Ends) -> Value {
         let table = self.matrix("token_embd.weight", 0, ends.embedding.clone());
-        let x = self.b.embed(table);
+        let x = match self.c.switched.as_ref().map(|switched| &switched.switch) {
+            Some(switch) => {
+                self.adapter = Some(self.switched_on(switch));
+                self.b.embed_switched(switch.clone(), table)
+            }
+            None => self.b.embed(table),
+        };
         let mut x = self.unrotated_embeddings(x);
         for low_rank in &ends.embedding_low_rank {
             let adapter = self.low_rank("token_embd.weight", low_rank.clone());

@@ -3,7 +3,7 @@
 /// The keys and values that an encoder made of a text for the blocks of a model, in single precision.
 #[derive(Debug)]
 pub struct Source {
-    len: usize,
+    positions: usize,
     /// Keys, `[elements][positions]`, and values, `[positions][elements]`, of each block.
     layers: Vec<[Vec<f32>; 2]>,
 }
@@ -25,12 +25,12 @@ impl Source {
             at += 2 * width;
             [keys, values]
         };
-        Source { layers: widths.iter().map(layer).collect(), len: rows.len() / all }
+        Source { layers: widths.iter().map(layer).collect(), positions: rows.len() / all }
     }
 
     /// Positions of the text.
-    pub fn len(&self) -> usize {
-        self.len
+    pub fn positions(&self) -> usize {
+        self.positions
     }
 
     /// Keys, `[elements][positions]`, and values, `[positions][elements]`, of a block.
@@ -49,7 +49,7 @@ mod tests {
         // two positions, blocks of two elements and of one
         let rows = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 11.0, 12.0, 13.0, 14.0, 15.0, 16.0];
         let source = Source::new(&rows, &[2, 1]);
-        assert_eq!(source.len(), 2);
+        assert_eq!(source.positions(), 2);
         assert_eq!(source.layer(0), [&[1.0, 11.0, 2.0, 12.0][..], &[3.0, 4.0, 13.0, 14.0]]);
         assert_eq!(source.layer(1), [&[5.0, 15.0][..], &[6.0, 16.0]]);
     }

@@ -14,7 +14,7 @@ use crate::program::{Attend, Value};
 
 enum Queries {
     /// Projection of the block's input.
-    Plain(Linear),
+    Plain(Box<Linear>),
     /// Projections through a narrow vector: to it, its norm, and from it to all heads.
     Ranked(Box<(Linear, Norm, Linear)>),
 }
@@ -49,7 +49,7 @@ impl Lowering<'_, '_> {
 
         let (q, down) = match queries {
             Queries::Plain(q) => {
-                let [q, down] = self.products(x, [q, down]);
+                let [q, down] = self.products(x, [*q, down]);
                 (q, down)
             }
             Queries::Ranked(ranked) => {
@@ -103,7 +103,7 @@ impl Lowering<'_, '_> {
                 let up = self.loader.required_linear(layer, "attn_q_b");
                 norm.zip(up).map(|(norm, up)| Queries::Ranked(Box::new((down, norm, up))))
             }
-            None => self.loader.linear(layer, "attn_q").map(Queries::Plain),
+            None => self.loader.linear(layer, "attn_q").map(Box::new).map(Queries::Plain),
         }
     }
 

@@ -33,7 +33,7 @@ impl AttendSource {
             };
             let source = part.seq.source().expect("a text: checked when the pass began");
             let [keys, values] = source.layer(self.layer);
-            attention.token(0, source.len(), [&q[row * width..][..width], keys, values], &[], out);
+            attention.token(0, source.positions(), [&q[row * width..][..width], keys, values], &[], out);
         });
         out
     }

@@ -39,6 +39,7 @@ pub const SIZES: Sizes = Sizes {
     stream_rank: 0,
     layer_input: [0; 2],
     ngrams: [0; 3],
+    slots: [0; 2],
     output_groups: 0,
     output_rank: 0,
     latent: Latent::NONE,

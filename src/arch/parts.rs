@@ -13,7 +13,7 @@ use super::tensor::Role::{
 use super::tensor::{Extent, Role, Tensor};
 
 /// A tensor that no checkpoint is converted to yet.
-const fn unnamed(gguf: &'static str, shape: &'static [Extent], role: Role) -> Tensor {
+pub(super) const fn unnamed(gguf: &'static str, shape: &'static [Extent], role: Role) -> Tensor {
     Tensor::new(gguf, "", shape, role)
 }
 

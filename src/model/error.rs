@@ -71,6 +71,9 @@ pub enum ModelError {
         "adapters are not applied to models with latent attention, and this one is of architecture '{0}'; merge the adapter into its weights"
     )]
     Latent(&'static str),
+    /// A drafter that cannot draft for the model.
+    #[error("the drafter cannot draft for this model: {0}")]
+    Drafter(String),
     /// Adapters for a model that has some of its own.
     #[error("adapters are not added to models of architecture '{0}', whose files have adapters that tokens switch on")]
     Switched(&'static str),

@@ -4,6 +4,7 @@
 mod cache;
 mod config;
 mod control;
+mod drafter;
 mod encoder;
 mod error;
 mod heads;
@@ -34,6 +35,7 @@ use crate::exec::{Cancelled, Offload, PassOptions, Processor, Ropes};
 use crate::kernels::Floats;
 use crate::kv::{self, CacheTypes, KvHeads, PageLayout};
 use crate::program::{Op, Operation, Program, Value};
+use drafter::{Found, Fusion};
 use heads::{Heads, LoweredHeads};
 use load::SharedEnds;
 use lora::Adapters;
@@ -45,7 +47,7 @@ pub use control::Control;
 pub use error::{ModelError, WidthError};
 pub use layouts::Layouts;
 pub use lora::Adapter;
-pub use options::LoadOptions;
+pub use options::{DrafterFile, LoadOptions};
 pub use path::NumberPath;
 pub use problem::Problem;
 
@@ -74,8 +76,10 @@ struct Inner {
     multiplied: BTreeSet<String>,
     /// The steps behind the pooling of hidden states.
     heads: Heads,
-    /// The head for multi-token prediction, where it was loaded.
+    /// The head for multi-token prediction, or the drafter in a file of its own, where it was loaded.
     mtp: Option<Model>,
+    /// The projection to the states that a drafter reads, where it reads no hidden states.
+    fusion: Option<Fusion>,
     /// The encoder of the prompt, where the architecture has one.
     encoder: Option<Model>,
     /// The types of keys and values.
@@ -98,7 +102,12 @@ impl Inner {
     /// A part of this model that is one of its own, and runs on the processor.
     fn part(&self, part: LoweredPart) -> Option<Model> {
         let (config, program, processor) = part.ready(self.processor.isa, &self.processor.ropes)?;
-        Some(Model::of(Inner {
+        Some(Model::of(self.beside(config, program, processor)))
+    }
+
+    /// A model beside this one, which runs on the processor.
+    fn beside(&self, config: Config, program: Program, processor: Processor) -> Inner {
+        Inner {
             config,
             layouts: self.layouts.clone(),
             anyprec: self.anyprec.clone(),
@@ -110,12 +119,13 @@ impl Inner {
             multiplied: BTreeSet::new(),
             heads: Heads::default(),
             mtp: None,
+            fusion: None,
             encoder: None,
             cache: self.cache,
             added: Vec::new(),
             offload: None,
             halves: None,
-        }))
+        }
     }
 }
 
@@ -159,8 +169,16 @@ impl Model {
         let mut ends = load::ends(&mut loader, &config);
         let rope_factors = std::mem::take(&mut ends.rope_factors);
         let shared = options.mtp.then(|| SharedEnds::of(&ends));
+        let drafter = match &options.drafter {
+            Some(_) if layers > 0 => {
+                return Err(ModelError::Drafter("the model it drafts for runs on a GPU; use --device cpu".to_owned()));
+            }
+            Some(drafter) => Some((Found::new(&drafter.0, &config)?, SharedEnds::of(&ends))),
+            None => None,
+        };
+        let kept = drafter.as_ref().map_or(&[][..], |(found, _)| &found.drafter.blocks);
         let embedding = ends.embedding.clone();
-        let lowered = Lowering::model(&mut loader, &config, ends, &directions);
+        let lowered = Lowering::model(&mut loader, &config, ends, &directions, kept);
         let heads = LoweredHeads::load(&mut loader, &config);
         let load = |ends| LoweredPart::mtp_head(&mut loader, file, &config, ends);
         let mtp = shared.map(load).transpose()?;
@@ -201,6 +219,7 @@ impl Model {
             multiplied,
             heads,
             mtp: None,
+            fusion: None,
             encoder: None,
             cache: options.cache.stored(),
             added: added.map(Adapter::path).collect(),
@@ -208,6 +227,15 @@ impl Model {
             halves,
         };
         inner.mtp = mtp.and_then(|mtp| inner.part(mtp));
+        if let Some((found, shared)) = drafter {
+            if inner.program.kept().iter().any(|&input| inner.program.shape(input).columns != inner.config.n_embd) {
+                let why = "the model it drafts for has several residual streams side by side";
+                return Err(ModelError::Drafter(why.to_owned()));
+            }
+            let (config, program, processor, fusion) = found.load(options, shared)?;
+            let part = Inner { fusion: Some(fusion), ..inner.beside(config, program, processor) };
+            inner.mtp = Some(Model::of(part));
+        }
         inner.encoder = encoder.and_then(|encoder| inner.part(encoder));
         let model = Model::of(inner);
         model.check_offload()?;
@@ -260,7 +288,7 @@ impl Model {
     }
 
     /// The residual stream, `[tokens][columns]`, or several side by side, behind all blocks that are not on a GPU, of
-    /// one pass, whose `tokens` are those of the rows of `parts`. Keys and values are stored; the sequences' lengths
+    /// one pass, whose `tokens` are those of the rows of `parts`; beside it the inputs of blocks that are kept. Keys and values are stored; the sequences' lengths
     /// are the caller's to advance.
     ///
     /// Runs on the current pool.
@@ -272,7 +300,7 @@ impl Model {
         tokens: &[u32],
         parts: &mut [kv::SequenceRows<'_>],
         options: &PassOptions,
-    ) -> Result<Floats, Cancelled> {
+    ) -> Result<(Floats, Vec<Floats>), Cancelled> {
         self.inner.processor.run(&self.inner.program, self.inner.handover, tokens, parts, options)
     }
 
@@ -414,10 +442,25 @@ impl Model {
         self.inner.heads.run(pooling, bits, pooled, self.config().vectors.classes())
     }
 
-    /// Its head for multi-token prediction, where that was loaded ([`LoadOptions::mtp`]): a model that reads hidden states
-    /// beside tokens.
+    /// Its head for multi-token prediction ([`LoadOptions::mtp`]) or the drafter ([`LoadOptions::drafter`]) that was loaded
+    /// with it: a model that reads hidden states beside tokens.
     pub fn mtp_head(&self) -> Option<&Model> {
         self.inner.mtp.as_ref()
+    }
+
+    /// True if a drafter reads the inputs of blocks of the model that it drafts for, and not its hidden states.
+    pub fn fuses(&self) -> bool {
+        self.inner.fusion.is_some()
+    }
+
+    /// Elements of what a drafter hears of every token: hidden states, or inputs of blocks side by side.
+    pub fn hears(&self) -> usize {
+        self.inner.fusion.as_ref().map_or(self.reads_hidden(), Fusion::inputs)
+    }
+
+    /// The states that a drafter reads, of rows of what it hears. Runs on the current pool.
+    pub(crate) fn fused(&self, heard: &[f32]) -> Vec<f32> {
+        self.inner.fusion.as_ref().map_or_else(|| heard.to_vec(), |fusion| fusion.run(heard))
     }
 
     /// Its encoder, where blocks attend to a text that it reads: a model whose hidden states are their keys and values

@@ -1,6 +1,9 @@
 //! Options of loading a model.
 
-use trine_formats::gguf::PackingOptions;
+use std::fmt;
+use std::sync::Arc;
+
+use trine_formats::gguf::{ModelFile, PackingOptions};
 
 use super::control::Control;
 use super::lora::Adapter;
@@ -8,6 +11,16 @@ use super::path::NumberPath;
 use crate::exec::Offload;
 use crate::kernels::Isa;
 use crate::kv::CacheTypes;
+
+/// The file of a model that drafts for another.
+#[derive(Clone)]
+pub struct DrafterFile(pub Arc<ModelFile>);
+
+impl fmt::Debug for DrafterFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0.shards()[0].path.display())
+    }
+}
 
 /// How to load a model.
 #[derive(Clone, Debug)]
@@ -27,6 +40,8 @@ pub struct LoadOptions {
     pub control: Control,
     /// Load the head for multi-token prediction, which drafts. It changes no result.
     pub mtp: bool,
+    /// The file of a model that drafts for this one from states of its blocks. It changes no result.
+    pub drafter: Option<DrafterFile>,
     /// The types of keys and values. They decide the bits of the result.
     pub cache: CacheTypes,
     /// The GPU that runs the last layers. The results are bit-identical.
@@ -43,6 +58,7 @@ impl Default for LoadOptions {
             adapters: Vec::new(),
             control: Control::default(),
             mtp: false,
+            drafter: None,
             cache: CacheTypes::default(),
             offload: None,
         }

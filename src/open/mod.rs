@@ -18,7 +18,7 @@ use crate::exec::Offload;
 use crate::handle::Model;
 use crate::kernels::Isa;
 use crate::kv::CacheTypes;
-use crate::model::{Adapter, Control, LoadOptions, Model as Weights, NumberPath};
+use crate::model::{Adapter, Control, DrafterFile, LoadOptions, Model as Weights, NumberPath};
 use crate::pool::Pool;
 use crate::tokenizer::Tokenizer;
 
@@ -70,6 +70,9 @@ pub struct OpenOptions {
     /// Load the head for multi-token prediction that a model has, for drafts by it
     /// ([`DraftSource::Mtp`](crate::DraftSource::Mtp)). It changes no result.
     pub mtp: bool,
+    /// A file with a model that drafts for this one from states of its blocks, for drafts by it
+    /// ([`DraftSource::Eagle3`](crate::DraftSource::Eagle3)). It changes no result.
+    pub drafter: Option<PathBuf>,
     /// The types of keys and values. They decide the bits of the result.
     pub cache: CacheTypes,
     /// The GPU that runs the last layers. The results are bit-identical.
@@ -89,6 +92,7 @@ impl Default for OpenOptions {
             control_vectors: Vec::new(),
             control_blocks: (0, 0),
             mtp: false,
+            drafter: None,
             cache: CacheTypes::default(),
             offload: None,
         }
@@ -128,7 +132,10 @@ pub fn load(file: ModelFile, options: &OpenOptions) -> Result<Model, OpenError> 
     };
     let adapters: Result<_, OpenError> = options.adapters.iter().map(adapter).collect();
     let vectors: Result<_, OpenError> = options.control_vectors.iter().map(adapter).collect();
+    let drafter =
+        options.drafter.as_ref().map(|path| open_file(path, options.mmap).map(|file| DrafterFile(Arc::new(file))));
     let options = LoadOptions {
+        drafter: drafter.transpose()?,
         isa,
         repack: options.repack,
         number_path: options.number_path,

@@ -65,6 +65,16 @@ pub fn repeat(x: &[f32], width: usize, times: usize) -> Floats {
     out
 }
 
+/// Rows of `n` elements: those of the rows of `x` at `places`, and minus infinity elsewhere.
+pub fn spread(x: &[f32], places: &[u32], n: usize) -> Floats {
+    let mut out = Floats::scratch(x.len() / places.len().max(1) * n);
+    out.fill(f32::NEG_INFINITY);
+    for (out, row) in out.chunks_exact_mut(n.max(1)).zip(x.chunks_exact(places.len().max(1))) {
+        places.iter().zip(row).for_each(|(&place, x)| out[place as usize] = *x);
+    }
+    out
+}
+
 /// `x += y * row`, for every row of `x`.
 pub fn multiply_add(x: &mut [f32], y: &[f32], row: &[f32]) {
     let at_once = at_once(row.len());

@@ -25,6 +25,7 @@ pub struct Builder {
     /// The part of the model that is being built, which names its values.
     part: String,
     head: Option<usize>,
+    kept: Vec<Value>,
 }
 
 impl Builder {
@@ -374,6 +375,17 @@ impl Builder {
         self.like(name, Op::SoftMax, &[x])
     }
 
+    /// Keeps a value of the body for whoever reads it behind a pass.
+    pub fn keep(&mut self, x: Value) {
+        self.kept.push(x);
+    }
+
+    /// Rows of `n` elements: those of `x` at these places, and minus infinity elsewhere.
+    pub fn spread(&mut self, name: &str, x: Value, places: Arc<[u32]>, n: usize) -> Value {
+        let rows = self.rows(x);
+        self.one(name, Op::Spread(places, n), &[x], rows, n)
+    }
+
     /// The rows whose logits are wanted.
     pub fn take(&mut self, x: Value) -> Value {
         self.head = Some(self.operations.len());
@@ -388,7 +400,7 @@ impl Builder {
     /// When no rows were taken for logits.
     pub fn finish(self, hidden: Value, logits: Option<Value>) -> Program {
         let head = self.head.expect("rows are taken for logits");
-        let Builder { shapes, operations, matrices, blocks, .. } = self;
-        Program::new(shapes, Order { operations, blocks, head }, matrices, (hidden, logits))
+        let Builder { shapes, operations, matrices, blocks, kept, .. } = self;
+        Program::new(shapes, Order { operations, blocks, head }, matrices, (hidden, logits), kept)
     }
 }

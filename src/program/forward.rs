@@ -18,6 +18,8 @@ pub struct Program {
     hidden: Value,
     /// `None` of models that make vectors alone.
     logits: Option<Value>,
+    /// Values that are read behind a pass.
+    kept: Vec<Value>,
     plan: Plan,
 }
 
@@ -28,12 +30,13 @@ impl Program {
         mut order: Order,
         matrices: Vec<MatrixInfo>,
         (hidden, logits): (Value, Option<Value>),
+        kept: Vec<Value>,
     ) -> Program {
         let last = logits.unwrap_or(hidden);
-        rewrite::all(&mut order, &[hidden, last]);
+        rewrite::all(&mut order, &[&kept[..], &[hidden, last]].concat());
         let stream = order.operations[order.head].inputs[0];
-        let plan = Plan::of(&order.operations, &shapes, &[stream, hidden, last]);
-        Program { shapes, order, matrices, hidden, logits, plan }
+        let plan = Plan::of(&order.operations, &shapes, &[&kept[..], &[stream, hidden, last]].concat());
+        Program { shapes, order, matrices, hidden, logits, kept, plan }
     }
 
     /// The operations in order.
@@ -114,6 +117,11 @@ impl Program {
             Op::SoftCap(cap) => Some((last.inputs[0], cap)),
             _ => None,
         }
+    }
+
+    /// Values of the body that are read behind a pass, beside the residual stream.
+    pub fn kept(&self) -> &[Value] {
+        &self.kept
     }
 
     /// When values are read for the last time.

@@ -258,6 +258,8 @@ pub enum Op {
     },
     /// Sums of so many residual streams `x`, as many, by the matrix of coefficients `y` of each row.
     SumStreams(usize),
+    /// Elements of `x` at these places of rows of so many, and minus infinity elsewhere.
+    Spread(Arc<[u32]>, usize),
     /// The rows whose logits are wanted.
     Take,
 }
@@ -325,6 +327,7 @@ impl Op {
             Op::ReadStreams(_) => "read_streams",
             Op::WriteStreams { .. } => "write_streams",
             Op::SumStreams(_) => "sum_streams",
+            Op::Spread(..) => "spread",
             Op::Take => "take",
         }
     }

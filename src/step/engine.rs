@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::sink::{Logits, Sink};
 use crate::cancel::CancelToken;
 use crate::exec::{Behind, Cancelled, DeviceError, OnDevice, PassOptions, Profile, Running};
+use crate::kernels::Floats;
 use crate::kv::{self, KvHeads, Mark, OutOfPages, PagePool, Sequence};
 use crate::model::{Model, WidthError};
 use crate::ops::observe::ActivationObserver;
@@ -355,7 +356,7 @@ impl Engine {
             }
             parts.push(kv::SequenceRows { seq: &mut *segment.seq, rows: first..tokens.len() });
         }
-        let residual = self.model.residual(&tokens, &mut parts, options)?;
+        let (residual, kept) = self.model.residual(&tokens, &mut parts, options)?;
         let mut stream = Vec::new();
         if let Some(device) = &mut device {
             let angles = |kind, position| self.model.angles(kind, options.n_ctx, position);
@@ -374,6 +375,14 @@ impl Engine {
             let rows = list.iter().flat_map(|&(row, ..)| &x[row * n..][..n]);
             rows.copied().collect()
         };
+        // a drafter hears the inputs of blocks instead of hidden states
+        if !kept.is_empty() {
+            let heard: Vec<_> = hidden.extract_if(.., |(_, segment, _)| sink.hears_hidden(*segment)).collect();
+            for (row, segment, index) in heard {
+                let of_row = |input: &Floats| input[row * n..][..n].to_vec();
+                sink.hidden(segment, index, &kept.iter().flat_map(of_row).collect::<Vec<f32>>());
+            }
+        }
         let states = self.model.hidden(&rows(&hidden), options);
         for (state, &(_, segment, index)) in states.chunks_exact(of_hidden).zip(&hidden) {
             sink.hidden(segment, index, state);

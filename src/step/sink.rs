@@ -6,7 +6,8 @@ pub trait Sink: Send {
     /// output matrix.
     fn wants_hidden(&self, segment: usize) -> bool;
 
-    /// True if the hidden states of all tokens of a segment are needed beside the logits that are wanted.
+    /// True if the hidden states of all tokens of a segment are needed beside the logits that are wanted. Of a model that
+    /// was loaded with a drafter these are the inputs of blocks that it reads, side by side.
     fn hears_hidden(&self, _segment: usize) -> bool {
         false
     }

@@ -15,6 +15,7 @@ macro_rules! models {
 
 mod cache;
 mod docs;
+mod eagle3;
 mod embed;
 mod encoder;
 mod factors;

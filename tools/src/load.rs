@@ -77,6 +77,10 @@ pub struct ModelArgs {
     /// Load the model's heads for multi-token prediction; another option says that they draft.
     #[arg(skip)]
     pub mtp: bool,
+
+    /// Load a drafter with the model; another option says that it drafts.
+    #[arg(skip)]
+    pub drafter: Option<PathBuf>,
 }
 
 /// Names of [`NumberPath`] on the command line.
@@ -170,6 +174,7 @@ impl ModelArgs {
             control_vectors: self.adapters.control_vectors.clone(),
             control_blocks: self.adapters.blocks,
             mtp: self.mtp,
+            drafter: self.drafter.clone(),
             cache: CacheTypes { keys: self.cache_type_k, values: self.cache_type_v },
             offload: None,
         }

@@ -10,6 +10,7 @@ mod deepseek;
 mod deepseek2;
 mod deepseek4;
 mod diffusion;
+mod eagle3;
 mod encoder;
 mod ernie;
 mod exaone;
@@ -49,6 +50,7 @@ mod t5;
 mod talkie;
 
 use super::Arch;
+pub use eagle3::EAGLE3;
 
 /// All architectures, in the order in which messages name them.
 pub static ARCHITECTURES: &[&Arch] = &[

@@ -136,6 +136,7 @@ pub fn lacking(op: &Op) -> Option<String> {
         | Op::Scan(..)
         | Op::Shift(_)
         | Op::SoftMax
+        | Op::Spread(..)
         | Op::SwitchSignals(_)
         | Op::Turn(..)
         | Op::Wkv6(..)

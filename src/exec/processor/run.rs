@@ -16,7 +16,7 @@ const LOGITS_AT_ONCE: usize = 32;
 
 impl Processor {
     /// Carries out all operations of `program` before number `end` over one pass, whose `tokens` are those of the rows
-    /// of `parts`; the value `wanted`. Keys and values are stored; the sequences' lengths are the caller's to advance.
+    /// of `parts`; the value `wanted`, and those that the program keeps. Keys and values are stored; the sequences' lengths are the caller's to advance.
     ///
     /// # Errors
     /// The pass was cancelled.
@@ -27,7 +27,7 @@ impl Processor {
         tokens: &[u32],
         parts: &mut [kv::SequenceRows<'_>],
         options: &PassOptions,
-    ) -> Result<Floats, Cancelled> {
+    ) -> Result<(Floats, Vec<Floats>), Cancelled> {
         let positions = Positions::new(parts, self.ropes.of(options.n_ctx));
         let mut pass =
             Pass { processor: self, program, options, tokens, positions, parts, values: Values::new(program.values()) };
@@ -40,7 +40,8 @@ impl Processor {
         }
         let behind = program.blocks().last().map_or(end, |block| block.end);
         pass.run(behind.min(end)..end);
-        Ok(pass.values.take(wanted))
+        let kept = program.kept().iter().map(|&value| copy(pass.values.get(value))).collect();
+        Ok((pass.values.take(wanted), kept))
     }
 
     /// The hidden states of rows of the residual stream.

@@ -220,6 +220,10 @@ impl Pass<'_, '_, '_> {
                 let y = ops::streams::sum(self.input(at, 0), self.input(at, 1), *count);
                 self.one(at, y);
             }
+            Op::Spread(places, n) => {
+                let y = ops::rows::spread(self.input(at, 0), places, *n);
+                self.one(at, y);
+            }
             // rows are taken by the caller of a pass
             Op::Take => {}
         }

@@ -21,6 +21,9 @@ pub enum SpeculateError {
     /// The model was loaded without its head.
     #[error("the model's head for multi-token prediction was not loaded")]
     NoHead,
+    /// The model was loaded without a drafter.
+    #[error("no drafter was loaded with the model; name its file with -md")]
+    NoDrafter,
     /// Drafts must be cheaper than the text.
     #[error("drafts at {draft} bits are of no use for a text at {text}; draft at fewer bits")]
     NotNarrower {

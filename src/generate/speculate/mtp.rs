@@ -1,8 +1,13 @@
-//! Drafts by a model's own head for multi-token prediction (llama.cpp's `--spec-type draft-mtp`).
+//! Drafts by a model's own head for multi-token prediction (llama.cpp's `--spec-type draft-mtp`), or by a drafter that was
+//! loaded with it (`draft-eagle3`).
 //!
 //! At a position the head reads the token there and the hidden state that the model, or the head itself, had at the position
 //! before. The model's own states are heard while it evaluates a text; where drafts begin the head reads the text with them,
 //! so that its keys and values are those of the text whatever was drafted before: what a draft adds is forgotten first.
+//! A drafter hears inputs of the model's blocks, of which it makes the states that it reads, and counts its positions from
+//! the second token on: the first one has no state before it.
+
+use std::ops::Range;
 
 use super::error::SpeculateError;
 use super::tail::{Guess, Tail};
@@ -31,7 +36,16 @@ impl OwnHead {
     /// # Errors
     /// None was loaded.
     pub fn new(model: &Model) -> Result<OwnHead, SpeculateError> {
-        let head = model.weights().mtp_head().ok_or(SpeculateError::NoHead)?;
+        let head = model.weights().mtp_head().filter(|head| !head.fuses()).ok_or(SpeculateError::NoHead)?;
+        Ok(OwnHead { head: head.clone(), pool: model.pool().clone() })
+    }
+
+    /// The drafter that was loaded with `model`.
+    ///
+    /// # Errors
+    /// None was.
+    pub fn drafter(model: &Model) -> Result<OwnHead, SpeculateError> {
+        let head = model.weights().mtp_head().filter(|head| head.fuses()).ok_or(SpeculateError::NoDrafter)?;
         Ok(OwnHead { head: head.clone(), pool: model.pool().clone() })
     }
 
@@ -40,16 +54,21 @@ impl OwnHead {
         let OwnHead { head, pool } = self;
         // On the threads of the text, which wait meanwhile.
         let session = Session::new(head, pool, SessionOptions { n_ctx, n_ubatch: AT_ONCE });
-        Mtp { session, trail: Trail::new(head.reads_hidden()), first: 0, read: Vec::new() }
+        let first = usize::from(head.fuses());
+        let trail = Trail::new(head.hears());
+        Mtp { session, pool: pool.clone(), trail, first, least: first, read: Vec::new() }
     }
 }
 
 /// A head that drafts for one text, in a session of its own, which follows the text.
 pub(super) struct Mtp {
     session: Session,
+    pool: Pool,
     trail: Trail,
     /// The position of the text that the session begins with: states of earlier ones were not heard.
     first: usize,
+    /// The first position of a text that can be read.
+    least: usize,
     /// The tokens of the text in the session; behind them may be those of a draft.
     read: Vec<u32>,
 }
@@ -98,7 +117,7 @@ impl Mtp {
     /// Forgets all of the text.
     pub fn forget(&mut self) {
         self.trail.forget();
-        self.restart(0);
+        self.restart(self.least);
     }
 
     /// Follows `text`: forgets what the session has beyond it and reads what is new. A text whose states were not heard
@@ -117,9 +136,12 @@ impl Mtp {
         if known.start > self.next() {
             self.restart(known.start);
         }
+        if text.len() < self.next() {
+            return Ok(());
+        }
         let new = &text[self.next()..];
-        let states = self.trail.before(self.next()..text.len());
-        self.session.eval_behind(states, new, new.len(), &mut Last::default())?;
+        let states = self.states(self.next()..text.len());
+        self.session.eval_behind(&states, new, new.len(), &mut Last::default())?;
         self.read.extend_from_slice(new);
         self.trail.forget_before(text.len().saturating_sub(KEPT));
         Ok(())
@@ -132,7 +154,7 @@ impl Mtp {
         if self.next() != at || !self.trail.positions().contains(&at) {
             return Ok(None);
         }
-        let (mut token, mut state) = (tail.last, self.trail.before(at..at + 1).to_vec());
+        let (mut token, mut state) = (tail.last, self.states(at..at + 1));
         let mut drafted = Vec::with_capacity(tail.most);
         while drafted.len() < tail.most {
             let mut last = Last::default();
@@ -144,6 +166,12 @@ impl Mtp {
             (token, state) = (id, last.state);
         }
         Ok(Some(drafted))
+    }
+
+    /// The states before some positions of the text.
+    fn states(&self, positions: Range<usize>) -> Vec<f32> {
+        let heard = self.trail.before(positions);
+        self.pool.install(|| self.session.model().fused(heard))
     }
 
     /// The position that is read next.

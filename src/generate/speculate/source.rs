@@ -20,6 +20,8 @@ pub enum DraftSource {
     /// The model's own head for multi-token prediction, which has to be loaded
     /// ([`OpenOptions::mtp`](crate::OpenOptions::mtp)).
     Mtp,
+    /// An EAGLE-3 drafter, which has to be loaded with the model ([`OpenOptions::drafter`](crate::OpenOptions::drafter)).
+    Eagle3,
     /// The text itself: what followed its last tokens where they stood before.
     Text,
 }
@@ -29,13 +31,16 @@ impl PartialEq for DraftSource {
         match (self, other) {
             (DraftSource::Narrow(a), DraftSource::Narrow(b)) => a == b,
             (DraftSource::Model(a), DraftSource::Model(b)) => a.is_same(b),
-            (DraftSource::Mtp, DraftSource::Mtp) | (DraftSource::Text, DraftSource::Text) => true,
+            (DraftSource::Mtp, DraftSource::Mtp)
+            | (DraftSource::Eagle3, DraftSource::Eagle3)
+            | (DraftSource::Text, DraftSource::Text) => true,
             _ => false,
         }
     }
 }
 
-/// A source whose drafts are made in sessions of its own, or in none: a second model, the model's own head, or the text.
+/// A source whose drafts are made in sessions of its own, or in none: a second model, the model's own head, a drafter, or
+/// the text.
 #[derive(Clone)]
 pub struct AsideSource(Kind);
 
@@ -56,6 +61,7 @@ impl AsideSource {
             DraftSource::Narrow(_) => return Ok(None),
             DraftSource::Model(draft) => Kind::Model(SecondModel::new(model, draft)?),
             DraftSource::Mtp => Kind::Mtp(OwnHead::new(model)?),
+            DraftSource::Eagle3 => Kind::Mtp(OwnHead::drafter(model)?),
             DraftSource::Text => Kind::Text,
         };
         Ok(Some(AsideSource(kind)))

@@ -3,6 +3,7 @@
 mod attention;
 mod compressed;
 mod cycles;
+mod drafter;
 mod encoder;
 mod experts;
 mod feed_forward;
@@ -33,6 +34,7 @@ pub use attention::Scores;
 use attention::Shape;
 pub use compressed::Compressed;
 pub use cycles::Cycles;
+pub use drafter::Drafter;
 pub use experts::Experts;
 pub use header::Header;
 use keys::Keys;

@@ -284,7 +284,7 @@ impl Loader<'_> {
     }
 
     /// A matrix; that its rows cannot be decoded is noted.
-    fn decodable(&mut self, name: &str, table: Matrix) -> Matrix {
+    pub(super) fn decodable(&mut self, name: &str, table: Matrix) -> Matrix {
         if table.ty.info().is_none_or(|t| t.decode.is_none()) {
             self.problem(Problem::tensor(name, format!("trine cannot decode {} yet", table.ty)));
         }
@@ -292,7 +292,7 @@ impl Loader<'_> {
     }
 
     /// One set of divisors for all contexts, or one for each kind.
-    fn rope_factors(&mut self) -> [Option<Vec<f32>>; 2] {
+    pub fn rope_factors(&mut self) -> [Option<Vec<f32>>; 2] {
         if let Some(factors) = self.vector(None, "rope_freqs.weight") {
             return [Some(factors.clone()), Some(factors)];
         }

@@ -27,6 +27,8 @@ pub struct Lowering<'l, 'f> {
     pub layer_inputs: Vec<Value>,
     /// The embeddings, where blocks add them.
     pub embeddings: Option<Value>,
+    /// Blocks whose inputs are kept for a drafter, each with its input.
+    pub inputs: Vec<(usize, Option<Value>)>,
     /// The adapter of every token, where tokens switch them on.
     pub adapter: Option<Value>,
     /// The values of the first block of RWKV 7, which later ones mix with theirs.
@@ -55,6 +57,7 @@ impl<'l, 'f> Lowering<'l, 'f> {
             keys: vec![None; c.n_layer],
             layer_inputs: Vec::new(),
             embeddings: None,
+            inputs: Vec::new(),
             adapter: None,
             first_values: None,
         }

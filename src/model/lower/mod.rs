@@ -7,6 +7,7 @@ mod attention;
 mod block;
 mod compressed;
 mod delta;
+mod drafter;
 mod encoder;
 mod experts;
 mod feed_forward;

@@ -8,9 +8,17 @@ use crate::program::Value;
 
 impl<'l, 'f> Lowering<'l, 'f> {
     /// The program of a model of configuration `c`; `directions` are added to the residual stream behind each block,
-    /// nothing where one is empty. `None` where a tensor is missing, which is noted.
-    pub fn model(loader: &'l mut Loader<'f>, c: &'l Config, ends: Ends, directions: &[Vec<f32>]) -> Option<Lowered> {
+    /// nothing where one is empty. The inputs of the blocks `kept` are kept. `None` where a tensor is missing, which is
+    /// noted.
+    pub fn model(
+        loader: &'l mut Loader<'f>,
+        c: &'l Config,
+        ends: Ends,
+        directions: &[Vec<f32>],
+        kept: &[usize],
+    ) -> Option<Lowered> {
         let mut all = Lowering::new(loader, c);
+        all.inputs = kept.iter().map(|block| (*block, None)).collect();
         let x = all.embed(&ends);
         all.embeddings = Some(x);
         if let Some(inputs) = ends.layer_inputs.clone() {
@@ -44,6 +52,9 @@ impl<'l, 'f> Lowering<'l, 'f> {
         }
         if let Some(scores) = ends.last_scores {
             x = all.blend("output_blend", x, scores);
+        }
+        for (_, input) in std::mem::take(&mut all.inputs) {
+            all.b.keep(input?);
         }
         let x = all.b.take(x);
         let hidden = match gates {
@@ -100,6 +111,7 @@ impl<'l, 'f> Lowering<'l, 'f> {
             self.loader.enter(slot);
             self.b.begin_block();
             let from = x.unwrap_or(Value(0));
+            self.inputs.iter_mut().filter(|(block, _)| *block == slot).for_each(|(_, input)| *input = Some(from));
             // After a problem later blocks are only looked at.
             x = self.block(from, self.c.block(slot)).filter(|_| x.is_some());
             if let (Some(y), Some(direction)) = (x, directions.get(slot).filter(|d| !d.is_empty())) {

@@ -20,6 +20,8 @@ pub struct Listing {
     repeated: HashMap<String, usize>,
     /// Tensors of numbers below this one.
     ids: HashMap<String, usize>,
+    /// Tensors of different numbers below this one.
+    places: HashMap<String, i64>,
 }
 
 impl Listing {
@@ -32,6 +34,7 @@ impl Listing {
             tensors: Vec::new(),
             repeated: HashMap::new(),
             ids: HashMap::new(),
+            places: HashMap::new(),
         };
         for line in text.lines().filter(|l| !l.is_empty() && !l.starts_with('#')) {
             listing.line(line).unwrap_or_else(|| panic!("{line}"));
@@ -65,6 +68,12 @@ impl Listing {
                 self.ids.insert(name.to_owned(), most as usize);
                 self.tensors.push(NewTensor::new(name, shape.to_vec(), TypeId::I32));
             }
+            "places" => {
+                let (name, mut numbers) = (words.next()?, words.map(|w| w.parse::<u64>().ok()));
+                let (most, count) = (numbers.next()??, numbers.next()??);
+                self.places.insert(name.to_owned(), most as i64);
+                self.tensors.push(NewTensor::new(name, vec![count], TypeId::I64));
+            }
             "repeat" => {
                 let names = numbered(words.next()?)?;
                 let period: usize = words.next()?.parse().ok()?;
@@ -95,6 +104,11 @@ impl Listing {
                 let columns = tensor.shape[0] as usize;
                 let id = |i: usize| (i / columns + i % columns * (most - 1)) % most;
                 bytes.extend((0..tensor.elements() as usize).flat_map(|i| (id(i) as u32).to_le_bytes()));
+                bytes.resize(bytes.len().next_multiple_of(32), 0);
+                continue;
+            }
+            if let Some(&most) = self.places.get(&tensor.name) {
+                bytes.extend((0..tensor.shape[0] as i64).flat_map(|i| ((7 * i + 3) % most).to_le_bytes()));
                 bytes.resize(bytes.len().next_multiple_of(32), 0);
                 continue;
             }

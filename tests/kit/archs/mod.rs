@@ -26,6 +26,11 @@ pub fn with_encoder(name: &str) -> PathBuf {
     super::testdata(&format!("archs/encoder/{name}.txt"))
 }
 
+/// The path of the listing of a drafter.
+pub fn drafter(name: &str) -> PathBuf {
+    super::testdata(&format!("archs/eagle3/{name}.txt"))
+}
+
 /// The listing at `path`.
 pub fn listing(path: &std::path::Path) -> Listing {
     let text = std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));

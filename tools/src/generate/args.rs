@@ -234,7 +234,8 @@ impl Args {
 
     /// The model as it is loaded: with its heads where these draft.
     pub(super) fn loading(&self) -> ModelArgs {
-        ModelArgs { mtp: self.drafts.source.by_heads(), ..self.model.clone() }
+        let source = &self.drafts.source;
+        ModelArgs { mtp: source.by_heads(), drafter: source.drafter(), ..self.model.clone() }
     }
 
     /// The reverse prompts, with their escapes replaced as those of the prompt are.

@@ -30,7 +30,8 @@ pub struct SourceArgs {
 
     /// ngram-simple: draft what followed the last tokens where the text had them before. The text is the same; it helps
     /// where texts repeat themselves, as code does. draft-mtp: draft with the model's own heads for multi-token
-    /// prediction, which some models have. draft-simple: draft with the model of -md, as without this option
+    /// prediction, which some models have. draft-eagle3: draft with the EAGLE-3 drafter of -md, which was made for the
+    /// model. draft-simple: draft with the model of -md, as without this option
     #[arg(long, value_name = "TYPE", hide_possible_values = true)]
     pub spec_type: Option<Spec>,
 }
@@ -66,6 +67,7 @@ pub enum Spec {
     None,
     DraftSimple,
     DraftMtp,
+    DraftEagle3,
     NgramSimple,
 }
 
@@ -95,12 +97,19 @@ pub fn source(
 ) -> Result<Option<DraftSource>> {
     Ok(Some(match (second, bits, spec.unwrap_or(Spec::None)) {
         (Some(path), None, Spec::None | Spec::DraftSimple) => {
-            let args =
-                ModelArgs { model: path.to_owned(), adapters: AdapterArgs::default(), mtp: false, ..model.clone() };
+            let args = ModelArgs {
+                model: path.to_owned(),
+                adapters: AdapterArgs::default(),
+                mtp: false,
+                drafter: None,
+                ..model.clone()
+            };
             DraftSource::Model(load(&args)?)
         }
         (None, Some(bits), Spec::None) => DraftSource::Narrow(bits),
         (None, None, Spec::DraftMtp) => DraftSource::Mtp,
+        (Some(_), None, Spec::DraftEagle3) => DraftSource::Eagle3,
+        (None, None, Spec::DraftEagle3) => bail!("--spec-type draft-eagle3: give the drafter with -md FILE"),
         (None, None, Spec::NgramSimple) => DraftSource::Text,
         (None, None, Spec::None) => return Ok(None),
         (None, None, Spec::DraftSimple) => bail!("--spec-type draft-simple: give the draft model with -md FILE"),
@@ -113,11 +122,22 @@ impl SourceArgs {
     pub fn by_heads(&self) -> bool {
         by_heads(self.draft_bits, self.model_draft.as_deref(), self.spec_type)
     }
+
+    /// The file of a drafter that is loaded with the model.
+    pub fn drafter(&self) -> Option<PathBuf> {
+        drafter(self.draft_bits, self.model_draft.as_deref(), self.spec_type)
+    }
 }
 
 /// True if the options name the model's own heads alone.
 pub fn by_heads(bits: Option<u8>, second: Option<&Path>, spec: Option<Spec>) -> bool {
     spec == Some(Spec::DraftMtp) && bits.is_none() && second.is_none()
+}
+
+/// The file of a drafter that is loaded with the model, where the options name one alone.
+pub fn drafter(bits: Option<u8>, second: Option<&Path>, spec: Option<Spec>) -> Option<PathBuf> {
+    let second = second.filter(|_| spec == Some(Spec::DraftEagle3) && bits.is_none());
+    second.map(Path::to_owned)
 }
 
 /// The source in words.
@@ -126,6 +146,7 @@ fn name(source: &DraftSource) -> String {
         DraftSource::Narrow(bits) => format!("at {bits} bits"),
         DraftSource::Model(_) => "of the draft model".to_owned(),
         DraftSource::Mtp => "of the model's heads".to_owned(),
+        DraftSource::Eagle3 => "of the drafter".to_owned(),
         DraftSource::Text => "of the text itself".to_owned(),
     }
 }
@@ -166,6 +187,7 @@ pub fn to_json(options: &DraftOptions, s: &Speculator) -> Value {
         DraftSource::Narrow(bits) => summary["bits"] = json!(bits),
         DraftSource::Model(model) => summary["model"] = json!(model.path().display().to_string()),
         DraftSource::Mtp => summary["source"] = json!("mtp"),
+        DraftSource::Eagle3 => summary["source"] = json!("eagle3"),
         DraftSource::Text => summary["source"] = json!("text"),
     }
     summary

@@ -255,6 +255,7 @@ impl Args {
             device: DeviceArgs::default(),
             packing: self.packing.clone(),
             mtp: false,
+            drafter: None,
             overrides: self.overrides.clone(),
             adapters: AdapterArgs::default(),
             cache_type_k: TypeId::F16,

@@ -1,0 +1,111 @@
+//! The parts of a drafter around its block, some of which are those of the model that it drafts for.
+
+use std::sync::Arc;
+
+use trine_formats::types::TypeId;
+
+use super::ends::SharedEnds;
+use super::loader::Loader;
+use super::projections::Linear;
+use crate::model::Problem;
+use crate::model::config::Drafter;
+use crate::ops::matmul::Matrix;
+use crate::ops::norm::{Kind, Norm};
+
+/// The parts of a drafter around its block.
+pub struct DrafterEnds {
+    /// From the inputs of several blocks, side by side, to the states that the drafter reads; with the norm before it.
+    pub fuse: Linear,
+    pub fuse_norm: Option<Norm>,
+    /// The name and the rows of the table.
+    pub embedding: (String, Matrix),
+    pub output: Linear,
+    pub output_norm: Option<Norm>,
+    /// The tokens whose logits the output matrix makes, where these are not all.
+    pub tokens: Option<Arc<[u32]>>,
+}
+
+/// The tensor with the tokens of a smaller vocabulary.
+const TOKENS: &str = "d2t";
+
+impl Loader<'_> {
+    /// The ends of a drafter; `shared` are those of the model. `None` after a problem, which is noted.
+    pub fn drafter(&mut self, drafter: &Drafter, shared: SharedEnds) -> Option<DrafterEnds> {
+        const FUSE: &str = "fc.weight";
+        const EMBEDDING: &str = "token_embd.weight";
+        const OUTPUT: &str = "output.weight";
+        let c = &drafter.config;
+        let states = drafter.blocks.len() * drafter.width;
+        let tokens = self.draft_tokens(c.n_vocab)?;
+        let rows = tokens.as_ref().map_or(c.n_vocab, |tokens| tokens.len());
+        let mut plain = |name: &str, cols: usize, rows: usize| {
+            let weight = self.matrix(name, cols, rows);
+            let weight = self.ready(weight);
+            Linear {
+                tensor: name.to_owned(),
+                first_row: 0,
+                weight,
+                scale: None,
+                bias: None,
+                low_rank: Vec::new(),
+                switched: None,
+            }
+        };
+        let fuse = plain(FUSE, states, c.n_embd);
+        let fuse_norm = drafter.normed.then(|| self.norm_of("enc.output_norm.weight", states));
+        let embedding = match self.has(EMBEDDING) {
+            true => self.matrix(EMBEDDING, c.n_embd, c.n_vocab),
+            false => shared.embedding,
+        };
+        let embedding = self.decodable(EMBEDDING, embedding);
+        let output = match self.has(OUTPUT) {
+            true => {
+                let weight = self.matrix(OUTPUT, c.n_embd, rows);
+                let weight = self.ready(weight);
+                Linear { tensor: OUTPUT.to_owned(), weight, ..fuse.clone() }
+            }
+            false => shared.output?,
+        };
+        for (name, matrix, rows) in [(EMBEDDING, &embedding, c.n_vocab), (OUTPUT, &output.weight, rows)] {
+            if matrix.rows > 0 && (matrix.cols, matrix.rows) != (c.n_embd, rows) {
+                let (cols, all) = (matrix.cols, matrix.rows);
+                let what = format!(
+                    "the file has none, and that of the model has {all} rows of {cols}, not {rows} of {}",
+                    c.n_embd
+                );
+                self.problem(Problem::tensor(name, what));
+            }
+        }
+        let output_norm = self.norm(None, "output_norm");
+        Some(DrafterEnds { fuse, fuse_norm, embedding: (EMBEDDING.to_owned(), embedding), output, output_norm, tokens })
+    }
+
+    /// The gains of a norm of `n` elements.
+    fn norm_of(&mut self, name: &str, n: usize) -> Norm {
+        let gains = self.optional_floats(name, &[n]);
+        if gains.is_none() {
+            self.missing(name);
+        }
+        let gains = gains.unwrap_or_else(|| vec![1.0; n]);
+        Norm { kind: Kind::Rms, eps: self.eps, row: n.max(1), gains, bias: None }
+    }
+
+    /// The tokens of a smaller vocabulary, where the file has one of `n_vocab`; `None` after a problem, which is noted.
+    fn draft_tokens(&mut self, n_vocab: usize) -> Option<Option<Arc<[u32]>>> {
+        let Some(info) = self.file.tensor_info(TOKENS) else {
+            return Some(None);
+        };
+        let n = info.shape.first().map_or(0, |&n| n as usize);
+        let view = self.take(TOKENS, &[n])?;
+        let ids = view.data.as_chunks::<8>().0.iter().map(|id| i64::from_le_bytes(*id));
+        let ids = ids.map(|id| u32::try_from(id).ok().filter(|id| (*id as usize) < n_vocab));
+        match ids.collect::<Option<Vec<u32>>>() {
+            Some(ids) if view.info.ty == TypeId::I64 => Some(Some(ids.into())),
+            _ => {
+                let what = format!("it has to hold tokens of a vocabulary of {n_vocab}, as i64");
+                self.problem(Problem::tensor(TOKENS, what));
+                None
+            }
+        }
+    }
+}

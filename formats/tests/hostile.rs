@@ -82,6 +82,14 @@ fn header() {
     }
 }
 
+/// The smallest tensor takes 32 bytes, the smallest key 14.
+#[test]
+fn counts_of_entries_are_held_against_their_smallest_size() {
+    let zeros = vec![0; 3200];
+    refused(&File::new(101, 0).raw(&zeros), 8, "header: number of tensors", "claims 101 entries");
+    refused(&File::new(0, 229).raw(&zeros), 16, "header: number of keys", "claims 229 entries");
+}
+
 #[test]
 fn counts_that_the_file_could_hold_stay_within_the_budget() {
     // 40 MB of zeros could be 2.8 million keys or 1.2 million tensors by their smallest size.

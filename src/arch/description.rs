@@ -26,6 +26,8 @@ pub struct Arch {
     /// Tensors that a head for multi-token prediction has beside those of a block; the heads of a model stay unused where
     /// this is empty.
     pub mtp: Group,
+    /// True if the key `nextn_predict_layers` counts nothing where the file has no projection of such a block.
+    pub further_if_there: bool,
     /// The encoder beside the blocks, which are a decoder's then: between their attention and their feed-forward network
     /// they attend to the encoder's states.
     pub encoder: Option<&'static Arch>,
@@ -104,6 +106,7 @@ impl Arch {
         block: &[],
         expert_block: &[],
         mtp: &[],
+        further_if_there: false,
         encoder: None,
         switched: false,
         norm: NormKind::Rms,

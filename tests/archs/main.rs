@@ -33,8 +33,8 @@ mod switch;
 mod ternary;
 mod turned;
 mod turned_all;
-
 mod turned_golden;
+mod unread;
 
 use std::collections::BTreeSet;
 use std::fs;

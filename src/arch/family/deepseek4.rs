@@ -17,6 +17,7 @@ use crate::arch::{Arch, Gating};
 pub const DEEPSEEK4: Arch = Arch {
     name: "deepseek4",
     models: "DeepSeek 4",
+    further_if_there: true,
     ends: &[ENDS, OUTPUT_REQUIRED, LAST_CONNECTION],
     block: &[],
     expert_block: &[

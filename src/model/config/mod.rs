@@ -216,7 +216,7 @@ impl Config {
         let name = meta.get_str("general.architecture")?.ok_or(ModelError::NoArchitecture)?;
         let arch = Arch::find(name).ok_or_else(|| ModelError::UnknownArchitecture(name.to_owned()))?;
         let mut keys = Keys { meta, prefix: arch.name, layers: 0, problems: Vec::new() };
-        let n_layer = layers(&mut keys, arch);
+        let n_layer = layers(&mut keys, arch, file);
         let config = Config::from_keys(&mut keys, arch, file, n_layer);
         if keys.problems.is_empty() { Ok(config) } else { Err(ModelError::Invalid(keys.problems)) }
     }
@@ -390,7 +390,7 @@ impl Config {
 
 /// The blocks that are run: all but those that predict further tokens, which stand last. Those of a decoder beside an
 /// encoder are as many as the encoder's where they have no number of their own.
-fn layers(k: &mut Keys<'_>, arch: &Arch) -> usize {
+fn layers(k: &mut Keys<'_>, arch: &Arch, file: &dyn Header) -> usize {
     const FURTHER: &str = "nextn_predict_layers";
     k.layers = k.count("block_count", MAX_LAYERS);
     if arch.encoder.is_some() && k.meta.get(&k.name(OF_DECODER)).is_some() {
@@ -401,7 +401,9 @@ fn layers(k: &mut Keys<'_>, arch: &Arch) -> usize {
         k.wrong(FURTHER, format!("is {further}, of {} layers", k.layers));
         return k.layers;
     }
-    k.layers - further
+    let first = k.layers - further;
+    let is_there = || file.rows(&format!("blk.{first}.nextn.eh_proj.weight")).is_some();
+    if arch.further_if_there && !is_there() { k.layers } else { first }
 }
 
 /// Positions of the longest sequence in which an indexer chooses all.

@@ -112,7 +112,7 @@ pub enum StepError {
     OutOfPages(#[from] OutOfPages),
     /// The model does not have the width.
     #[error(transparent)]
-    Width(#[from] WidthError),
+    Width(Box<WidthError>),
     /// A sequence of another model.
     #[error("the sequence of segment {0} belongs to a model of another shape")]
     ForeignSequence(usize),
@@ -121,10 +121,22 @@ pub enum StepError {
     Cancelled,
     /// The GPU that runs some of the model has no room, or fails. Logits that were handed out before are right.
     #[error(transparent)]
-    Device(#[from] DeviceError),
+    Device(Box<DeviceError>),
     /// Activations of operations on a GPU.
     #[error("what is multiplied with weights on a GPU is not seen; use --device cpu")]
     Unseen,
+}
+
+impl From<WidthError> for StepError {
+    fn from(e: WidthError) -> StepError {
+        StepError::Width(Box::new(e))
+    }
+}
+
+impl From<DeviceError> for StepError {
+    fn from(e: DeviceError) -> StepError {
+        StepError::Device(Box::new(e))
+    }
 }
 
 impl From<Cancelled> for StepError {

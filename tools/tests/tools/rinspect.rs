@@ -127,8 +127,8 @@ fn whether_trine_runs_a_model_is_said() {
         ("gpt2", "architecture gpt2: trine runs it (GPT-2, Cerebras-GPT), rconvert reads its checkpoints\n", true),
         ("deci", "architecture deci: trine runs it (DeciLM, Llama Nemotron)\n", true),
         (
-            "t5",
-            "architecture t5: trine does not run it yet, it needs an encoder whose states the decoder attends to\n",
+            "gemma4-assistant",
+            "architecture gemma4-assistant: trine does not run it yet, it needs layers that attend to the keys of another model\n",
             false,
         ),
     ] {

@@ -190,14 +190,14 @@ fn the_short_help_is_a_screen_with_the_options_that_have_no_heading() {
     }
 }
 
-/// A folder in which a page's commands run: the tools by their names in `bin`, and the bundled data.
+/// A folder in which a page's commands run: the tools by their names in `bin`, `trine` itself, and the bundled data.
 fn workplace() -> tempfile::TempDir {
     let place = tempfile::tempdir().expect("a folder");
     symlink(root().join("testdata"), place.path().join("testdata")).expect("a link");
     let bin = place.path().join("bin");
     fs::create_dir(&bin).expect("a folder");
-    for tool in TOOLS {
-        symlink(env!("CARGO_BIN_EXE_trine"), bin.join(tool)).expect("a link");
+    for name in TOOLS.into_iter().chain(["trine"]) {
+        symlink(env!("CARGO_BIN_EXE_trine"), bin.join(name)).expect("a link");
     }
     place
 }

@@ -36,6 +36,7 @@ fn change_nothing() {
         ("qwen2vl-dense", "layer_norm_rms_epsilon f32 0", "layer_norm_rms_epsilon f32 0.00001"),
         ("cogvlm-dense", "rope.freq_base f32 10000", "rope.freq_base f32 500000"),
         ("cogvlm-dense", "rope.scaling.factor f32 0", "rope.scaling.factor f32 4"),
+        ("lfm2-dense", "sliding_window_pattern [u32] 1 0", "sliding_window_pattern [u32] 0 0"),
         // Without the block that it counts.
         ("deepseek4-moe", "nextn_predict_layers u32 0", "nextn_predict_layers u32 1"),
     ] {

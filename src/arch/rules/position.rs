@@ -96,7 +96,7 @@ pub struct WindowRule {
     /// True if the window begins at a multiple of its size instead of moving with the query.
     pub chunked: bool,
     /// Period of layers without a window: one in every `period`, where the key `attention.sliding_window_pattern` does
-    /// not say otherwise; 1: no layer has a window without the key.
+    /// not say otherwise; 1: no layer has a window without the key; 0: all have, whatever it says.
     pub period: u32,
     /// True if that layer is the first of each period instead of the last.
     pub global_first: bool,

@@ -219,7 +219,9 @@ pub fn windows(k: &mut Keys<'_>, arch: &Arch, n_layer: usize) -> (Option<usize>,
         return none;
     };
     let key = k.name("attention.sliding_window_pattern");
-    let layers = if let Some(Value::Array(_)) = k.meta.get(&key) {
+    let layers = if rule.period == 0 {
+        vec![true; n_layer]
+    } else if let Some(Value::Array(_)) = k.meta.get(&key) {
         flags(k, "attention.sliding_window_pattern", n_layer)
     } else {
         let period = k.u32("attention.sliding_window_pattern").unwrap_or(rule.period) as usize;

@@ -67,6 +67,7 @@ plant() {
 
 formats="-p trine-formats"
 scheduler="-p trine-serve --lib engine::"
+drafts="-p trine-serve --test server drafts"
 pages="-p trine --lib -- step:: kv::"
 
 plant "parser: a count that the file cannot hold" formats/src/gguf/cursor.rs $formats <<'EDIT'
@@ -115,7 +116,7 @@ plant "scheduler: clients that do not read take part in steps" tools/serve/src/e
 ---
         let ready = |a: &Active| a.rest() > 0;
 EDIT
-plant "scheduler: a rejected draft stays in the cache" tools/serve/src/engine/scheduler/step.rs $scheduler <<'EDIT'
+plant "scheduler: a rejected draft stays in the cache" tools/serve/src/engine/scheduler/step.rs $drafts <<'EDIT'
                         active.seq.truncate(draft.before.len() + draft.of_text + accepted);
 ---
                         active.seq.truncate(draft.before.len() + draft.of_text + accepted + 1);

@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 use super::super::error::ConvertError;
 use super::super::folder::Folder;
 use super::foreign;
-use super::keys::{Kind, Vocab, content, looks_special, wrong};
+use super::keys::{Kind, Vocab, content, is_byte, looks_special, wrong};
 use crate::isolate::Isolate;
 
 const FILE: &str = "tokenizer.json";
@@ -96,6 +96,21 @@ pub(super) fn outside(token: &str, id: u64, n_vocab: u32) -> ConvertError {
     wrong(FILE, format!("token '{token}' has id {id}, and config.json says vocab_size {n_vocab}"))
 }
 
+/// The tokens of a vocabulary and of those that were added to it, by their ids.
+fn by_id<'a>(
+    base: &'a [(String, u64)],
+    added: &'a BTreeMap<String, Added>,
+    n_vocab: u32,
+) -> Result<Vec<Option<&'a str>>, ConvertError> {
+    let mut by_id: Vec<Option<&str>> = vec![None; n_vocab as usize];
+    let all = base.iter().map(|(t, id)| (t.as_str(), *id));
+    for (token, id) in all.chain(added.values().map(|a| (a.content.as_str(), a.id))) {
+        let slot = usize::try_from(id).ok().and_then(|i| by_id.get_mut(i));
+        *slot.ok_or_else(|| outside(token, id, n_vocab))? = Some(token);
+    }
+    Ok(by_id)
+}
+
 /// The vocabulary, padded to `n_vocab`, and with `probe` the tokenizer's probe.
 pub(super) fn vocab(
     folder: &Folder,
@@ -107,12 +122,7 @@ pub(super) fn vocab(
 ) -> Result<(Vocab, Option<String>), ConvertError> {
     let base = ids(tokenizer)?;
     let added = added(tokenizer, config, &base)?;
-    let mut by_id: Vec<Option<&str>> = vec![None; n_vocab as usize];
-    let all = base.iter().map(|(t, id)| (t.as_str(), *id));
-    for (token, id) in all.chain(added.values().map(|a| (a.content.as_str(), a.id))) {
-        let slot = usize::try_from(id).ok().and_then(|i| by_id.get_mut(i));
-        *slot.ok_or_else(|| outside(token, id, n_vocab))? = Some(token);
-    }
+    let by_id = by_id(&base, &added, n_vocab)?;
     // A text can contain these tokens if the tokenizer returns them unchanged.
     let as_they_are = |token: &str| added.get(token).is_some_and(|a| !a.normalized);
     let asked = by_id.iter().flatten().copied();
@@ -161,12 +171,7 @@ pub(super) fn marked(mut vocab: Vocab) -> Vocab {
 pub(super) fn pieces(tokenizer: &Json, config: &Json, n_vocab: u32) -> Result<Vocab, ConvertError> {
     let base = ids(tokenizer)?;
     let added = added(tokenizer, config, &base)?;
-    let mut by_id: Vec<Option<&str>> = vec![None; n_vocab as usize];
-    let all = base.iter().map(|(t, id)| (t.as_str(), *id));
-    for (token, id) in all.chain(added.values().map(|a| (a.content.as_str(), a.id))) {
-        let slot = usize::try_from(id).ok().and_then(|i| by_id.get_mut(i));
-        *slot.ok_or_else(|| outside(token, id, n_vocab))? = Some(token);
-    }
+    let by_id = by_id(&base, &added, n_vocab)?;
     let mut v = Vocab::default();
     for (id, token) in by_id.into_iter().enumerate() {
         let token = token.ok_or_else(|| wrong(FILE, format!("has no token of id {id}, and every id needs one")))?;
@@ -180,12 +185,6 @@ pub(super) fn pieces(tokenizer: &Json, config: &Json, n_vocab: u32) -> Result<Vo
         }
     }
     Ok(v)
-}
-
-/// True of `<0x0A>`.
-fn is_byte(token: &str) -> bool {
-    let digits = token.strip_prefix("<0x").and_then(|rest| rest.strip_suffix('>'));
-    digits.is_some_and(|d| d.len() == 2 && d.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
 /// Left and right part of every merge, in order.

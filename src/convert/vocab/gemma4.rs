@@ -4,8 +4,7 @@ use serde_json::Value as Json;
 
 use super::super::error::ConvertError;
 use super::bpe;
-use super::keys::{Kind, Vocab, content, wrong};
-use super::spm::is_byte;
+use super::keys::{Kind, Vocab, content, is_byte, wrong};
 
 const FILE: &str = "tokenizer.json";
 /// The score of every token: they are not used.

@@ -55,6 +55,12 @@ pub(super) fn wrong(file: &'static str, what: impl Into<String>) -> ConvertError
     ConvertError::Tokenizer { file, what: what.into() }
 }
 
+/// True of a byte by its number, `<0x0A>`.
+pub(super) fn is_byte(token: &str) -> bool {
+    let hex = token.strip_prefix("<0x").and_then(|t| t.strip_suffix('>'));
+    hex.is_some_and(|h| h.len() == 2 && h.bytes().all(|b| b.is_ascii_hexdigit()))
+}
+
 /// True if the model cuts words into pieces of a list: BERT's.
 pub(super) fn cuts_words(tokenizer: &Json) -> bool {
     tokenizer.get("model").and_then(|m| m.get("type")?.as_str()) == Some("WordPiece")

@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 
 use super::super::error::ConvertError;
 use super::bpe;
-use super::keys::{Kind, TokenizerFiles, Vocab, content, looks_special, wrong};
+use super::keys::{Kind, TokenizerFiles, Vocab, content, is_byte, looks_special, wrong};
 use super::proto::Model;
 use crate::arch::Tokenizer;
 
@@ -191,10 +191,4 @@ pub(super) fn vocab_of_json(tokenizer: &Json, config: &Json, n_vocab: u32) -> Re
         v.scores.push(score);
     }
     Ok(v)
-}
-
-/// `<0x0A>`.
-pub(super) fn is_byte(token: &str) -> bool {
-    let hex = token.strip_prefix("<0x").and_then(|t| t.strip_suffix('>'));
-    hex.is_some_and(|h| h.len() == 2 && h.bytes().all(|b| b.is_ascii_hexdigit()))
 }

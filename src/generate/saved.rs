@@ -12,7 +12,7 @@ impl Context {
     /// hashes of files, the bits.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// Errors of `out`.
     ///
     /// # Panics
     /// When `tokens` do not begin with those in the context.

@@ -10,7 +10,7 @@ use super::load::{Loader, SharedEnds, Special};
 use super::lora::Adapters;
 use super::lower::{Lowered, Lowering};
 use super::options::LoadOptions;
-use crate::exec::{PassOptions, Processor, Ropes};
+use crate::exec::{PassOptions, Processor};
 use crate::program::Program;
 
 /// The projection of inputs of a model's blocks to the states that a drafter reads.
@@ -72,14 +72,7 @@ impl Found {
         });
         loader.finish()?;
         let (fusion, block) = lowered.ok_or_else(|| ModelError::Drafter("it has no block".to_owned()))?;
-        let ropes = factors.map(|factors| {
-            let mut ropes = [c.rope.clone(), c.window_rope.clone()];
-            if let Some(factors) = factors {
-                ropes[0].freq_factors.clone_from(&factors);
-            }
-            ropes
-        });
-        let ropes = Ropes { all: ropes, original_context: c.original_context };
+        let ropes = c.ropes(factors);
         let ready = |Lowered { program, matrices, .. }: Lowered| {
             (program, Processor { isa: options.isa, matrices, ropes: ropes.clone() })
         };

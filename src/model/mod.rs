@@ -31,7 +31,7 @@ use trine_formats::widely;
 
 use crate::arch::Pooling;
 use crate::exec::gradient::{self, Gradient, Real};
-use crate::exec::{Cancelled, Offload, PassOptions, Processor, Ropes};
+use crate::exec::{Cancelled, Offload, PassOptions, Processor};
 use crate::kernels::Floats;
 use crate::kv::{self, CacheTypes, KvHeads, PageLayout};
 use crate::program::{Op, Operation, Program, Value};
@@ -188,15 +188,7 @@ impl Model {
             let what = "the architecture's description lacks a block's tensors";
             ModelError::Invalid(vec![Problem::Contradiction(what.to_owned())])
         })?;
-        let ropes = rope_factors.map(|factors| {
-            let mut ropes = [config.rope.clone(), config.window_rope.clone()];
-            if let Some(factors) = factors {
-                let turned = if config.arch.rope.factors_in_windows { 2 } else { 1 };
-                ropes.iter_mut().take(turned).for_each(|rope| rope.freq_factors.clone_from(&factors));
-            }
-            ropes
-        });
-        let ropes = Ropes { all: ropes, original_context: config.original_context };
+        let ropes = config.ropes(rope_factors);
         let heads = heads.ready(options.isa, &ropes);
         let processor = Processor { isa: options.isa, matrices, ropes };
         let sections = anyprec.as_ref().map(|a| load::sections(file, a));

@@ -120,7 +120,7 @@ impl<R: Read> Hashed<R> {
 /// the KV cache.
 ///
 /// # Errors
-/// Those of `out`.
+/// Errors of `out`.
 pub fn write(kind: &str, tokens: &[u32], seq: &Sequence, out: &mut dyn Write) -> io::Result<()> {
     let mut out = Hashed::new(out);
     out.write_all(MAGIC)?;

@@ -9,6 +9,7 @@ use trine::model::{DrafterFile, LoadOptions, Model};
 use trine::step::{SessionOptions, Sink};
 use trine::{ContextOptions, DraftOptions, DraftSource, GenerateOptions, Isa, OpenOptions, SamplerOptions};
 use trine_testkit::archs::{Listing, drafter, listing};
+use trine_testkit::golden::long_tokens;
 use trine_testkit::sha256;
 
 use crate::{TYPES, assert_all_tested, made, quantize, write_models};
@@ -25,12 +26,6 @@ models! {
 
 fn golden() -> Value {
     trine_testkit::golden::json("archs/eagle3.json")
-}
-
-/// The tokens that the reference evaluated.
-fn tokens() -> Vec<u32> {
-    let json: Value = trine_testkit::golden::json("archs/golden.json");
-    serde_json::from_value(json["tokens"]["long"].clone()).expect("ids")
 }
 
 #[test]
@@ -111,7 +106,7 @@ fn drafted(model: &trine::Model, text: &[u32], last: Option<u32>, most: usize, s
 
 #[track_caller]
 fn check(name: &str) {
-    let (golden, tokens) = (golden(), tokens());
+    let (golden, tokens) = (golden(), long_tokens());
     let number = |key: &str| golden[key].as_u64().expect("a number") as usize;
     let (positions, n_drafted) = (number("positions"), number("drafted"));
     let dir = tempfile::tempdir().expect("a temporary directory");
@@ -150,7 +145,7 @@ fn check(name: &str) {
 fn drafts_by_drafters_change_no_text() {
     for name in DRAFTERS {
         let model = open(&listing(&drafter(name)).file(), Isa::detect(), 2);
-        let prompt = &tokens()[..40];
+        let prompt = &long_tokens()[..40];
         let greedy = GenerateOptions { past_eos: true, ..GenerateOptions::greedy(60) };
         let sampler = SamplerOptions { temp: 0.7, seed: 11, ..SamplerOptions::default() };
         let sampled = GenerateOptions { sampler, ..greedy.clone() };

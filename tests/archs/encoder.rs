@@ -31,8 +31,7 @@ fn golden() -> Value {
 
 /// The tokens that the reference read, and those behind them.
 fn tokens(golden: &Value) -> [Vec<u32>; 2] {
-    let json: Value = trine_testkit::golden::json("archs/golden.json");
-    let mut source: Vec<u32> = serde_json::from_value(json["tokens"]["long"].clone()).expect("ids");
+    let mut source = trine_testkit::golden::long_tokens();
     let text = source.split_off(golden["source"].as_u64().expect("a number") as usize);
     [source, text]
 }

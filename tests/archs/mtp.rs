@@ -10,6 +10,7 @@ use trine::pool::Pool;
 use trine::step::{Session, SessionOptions, Sink};
 use trine::{Context, ContextOptions, DraftOptions, DraftSource, GenerateOptions, Isa, OpenOptions, SamplerOptions};
 use trine_testkit::archs::{Listing, agreeing, with_heads};
+use trine_testkit::golden::long_tokens;
 use trine_testkit::sha256;
 
 use crate::rotated::distance;
@@ -37,12 +38,6 @@ fn listing(name: &str) -> Listing {
 
 fn golden() -> Value {
     trine_testkit::golden::json("archs/mtp.json")
-}
-
-/// The tokens that the reference evaluated.
-fn tokens() -> Vec<u32> {
-    let json: Value = trine_testkit::golden::json("archs/golden.json");
-    serde_json::from_value(json["tokens"]["long"].clone()).expect("ids")
 }
 
 #[test]
@@ -115,7 +110,7 @@ fn head_logits(model: &Model, tokens: &[u32], drafted: usize, pool: &Pool, n_uba
 #[test]
 fn heads_of_rotated_models_compute_what_they_did() {
     let pool = Pool::new(2).expect("threads");
-    let tokens = &tokens()[..24];
+    let tokens = &long_tokens()[..24];
     for name in HEADS {
         let file = trine_testkit::gguf::model(listing(name).file());
         let options = LoadOptions { mtp: true, ..LoadOptions::default() };
@@ -138,7 +133,7 @@ fn hashes(logits: &[Vec<f32>], tokens: usize, positions: usize) -> Vec<String> {
 
 #[track_caller]
 fn check(name: &str) {
-    let (golden, tokens) = (golden(), tokens());
+    let (golden, tokens) = (golden(), long_tokens());
     let number = |key: &str| golden[key].as_u64().expect("a number") as usize;
     let (positions, drafted) = (number("positions"), number("drafted"));
     let dir = tempfile::tempdir().expect("a temporary directory");
@@ -263,7 +258,7 @@ fn drafts_by_heads_change_no_text() {
     for name in ["qwen35-attends", "glm4moe", "qwen35", "qwen35moe", "qwen3next"] {
         let options = OpenOptions { mtp: true, ..OpenOptions::default() };
         let model = trine::open::load(trine_testkit::gguf::model(agreeing(&listing(name))), &options).expect("a model");
-        let prompt: Vec<u32> = tokens()[..40].to_vec();
+        let prompt: Vec<u32> = long_tokens()[..40].to_vec();
         let context = || model.context(&ContextOptions { n_ctx: Some(256), n_ubatch: 16, ..ContextOptions::default() });
         let greedy = GenerateOptions { past_eos: true, ..GenerateOptions::greedy(100) };
         let sampler = SamplerOptions { temp: 0.7, seed: 11, ..SamplerOptions::default() };
@@ -346,7 +341,7 @@ fn heads_follow_the_text() {
     for name in ["glm4moe", "qwen35"] {
         let options = OpenOptions { mtp: true, ..OpenOptions::default() };
         let model = trine::open::load(trine_testkit::gguf::model(listing(name).file()), &options).expect("a model");
-        let text = &tokens()[..90];
+        let text = &long_tokens()[..90];
         let mut going = Drafting::new(&model);
         let mut done = 0;
         for (part, spoilt) in [(40, 0), (1, 3), (4, 1), (2, 5), (17, 2), (25, 4)] {

@@ -90,6 +90,13 @@ pub fn logits(name: &str) -> Logits {
     }
 }
 
+/// The longer list of tokens that the reference evaluated of models of `testdata/archs`.
+pub fn long_tokens() -> Vec<u32> {
+    let all = json("archs/golden.json");
+    let ids = all["tokens"]["long"].as_array().expect("a list").iter();
+    ids.map(|id| id.as_u64().and_then(|id| u32::try_from(id).ok()).expect("an id")).collect()
+}
+
 /// A JSON file of `testdata`.
 #[track_caller]
 pub fn json(path: &str) -> serde_json::Value {

@@ -49,7 +49,7 @@ impl Offload {
     /// Starts the blocks of a program that the GPU runs, with memory for passes within the limits of `options`.
     ///
     /// # Errors
-    /// As [`check`]; more memory than the GPU has, by a table of what the model needs, and what the device says.
+    /// As [`check`]; more memory than the GPU has, by a table of what the model needs, and the device's error.
     pub fn start(
         &self,
         processor: &Processor,

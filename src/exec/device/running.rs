@@ -62,7 +62,7 @@ impl Running<'_> {
     /// Runs the model's last blocks over the rows of `parts`. Keys and values are left in the pages of the sequences.
     ///
     /// # Errors
-    /// What the device says.
+    /// The device's error.
     pub fn pass(&mut self, behind: &Behind<'_>, parts: &[SequenceRows<'_>]) -> Result<(), DeviceError> {
         let Offloaded { passes, start, ropes } = self.offloaded();
         for part in parts {
@@ -88,7 +88,7 @@ impl Running<'_> {
     /// Calls `sink` with the number and the logits of each row in `rows` of the last pass, in order.
     ///
     /// # Errors
-    /// What the device says.
+    /// The device's error.
     pub fn logits(&mut self, rows: &[usize], sink: &mut dyn FnMut(usize, &mut [f32])) -> Result<(), DeviceError> {
         for (block, rows) in rows.chunks(LOGITS_AT_ONCE).enumerate() {
             let mut logits = self.offloaded().passes.logits(rows)?;
@@ -103,7 +103,7 @@ impl Running<'_> {
     /// The rows that the last pass has left, which the logits are made of.
     ///
     /// # Errors
-    /// What the device says.
+    /// The device's error.
     pub fn stream(&mut self) -> Result<Vec<f32>, DeviceError> {
         Ok(self.offloaded().passes.stream()?)
     }

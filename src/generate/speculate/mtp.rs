@@ -31,13 +31,12 @@ pub(super) struct OwnHead {
 }
 
 impl OwnHead {
-    /// That of `model`.
+    /// The head of `model` itself.
     ///
     /// # Errors
     /// None was loaded.
     pub fn new(model: &Model) -> Result<OwnHead, SpeculateError> {
-        let head = model.weights().mtp_head().filter(|head| !head.fuses()).ok_or(SpeculateError::NoHead)?;
-        Ok(OwnHead { head: head.clone(), pool: model.pool().clone() })
+        OwnHead::loaded(model, false).ok_or(SpeculateError::NoHead)
     }
 
     /// The drafter that was loaded with `model`.
@@ -45,8 +44,12 @@ impl OwnHead {
     /// # Errors
     /// None was.
     pub fn drafter(model: &Model) -> Result<OwnHead, SpeculateError> {
-        let head = model.weights().mtp_head().filter(|head| head.fuses()).ok_or(SpeculateError::NoDrafter)?;
-        Ok(OwnHead { head: head.clone(), pool: model.pool().clone() })
+        OwnHead::loaded(model, true).ok_or(SpeculateError::NoDrafter)
+    }
+
+    fn loaded(model: &Model, fuses: bool) -> Option<OwnHead> {
+        let head = model.weights().mtp_head().filter(|head| head.fuses() == fuses)?;
+        Some(OwnHead { head: head.clone(), pool: model.pool().clone() })
     }
 
     /// For a text in a context of `n_ctx` tokens.
@@ -109,7 +112,7 @@ impl Mtp {
         self.trail.hear(position, state);
     }
 
-    /// True if so many states wait that they should be read.
+    /// True if enough states wait to be read.
     pub fn waits(&self) -> bool {
         self.trail.positions().len() >= AT_ONCE + KEPT
     }

@@ -29,8 +29,7 @@ impl Compressed {
         if !arch.attention.compressed {
             return None;
         }
-        let read = k.meta.get_u32s(&k.name(RATIOS)).map(|v| v.map(|v| v.to_vec()));
-        let ratios = k.note(read).unwrap_or_default();
+        let ratios = k.u32s(RATIOS).unwrap_or_default();
         if ratios.len() < k.layers {
             k.entries(RATIOS, ratios.len(), k.layers);
         }

@@ -1,7 +1,5 @@
 //! Configurations of models that draft for another from states of its blocks.
 
-use trine_formats::gguf::GgufError;
-
 use super::keys::Keys;
 use super::{Config, Header, MAX_LAYERS};
 use crate::arch::EAGLE3;
@@ -40,15 +38,15 @@ impl Config {
                 "it is of architecture '{found}', and --spec-type draft-eagle3 drafts with 'eagle3'"
             ));
         }
-        let mut keys = Keys { meta: file.meta(), prefix: EAGLE3.name, layers: 0, problems: Vec::new() };
+        let mut keys = Keys::new(file.meta(), EAGLE3.name);
         keys.layers = keys.count("block_count", MAX_LAYERS);
         if keys.layers != 1 {
             let what = format!("is {}; drafters of this architecture have one block", keys.layers);
             keys.wrong("block_count", what);
             keys.layers = 1;
         }
-        let read: Result<_, GgufError> = keys.meta.get_u32s(&keys.name(BLOCKS)).map(|all| all.map(|all| all.to_vec()));
-        let blocks: Vec<usize> = keys.note(read).unwrap_or_default().into_iter().map(|block| block as usize).collect();
+        let blocks = keys.u32s(BLOCKS).unwrap_or_default();
+        let blocks: Vec<usize> = blocks.into_iter().map(|block| block as usize).collect();
         if blocks.len() != STATES {
             keys.wrong(BLOCKS, format!("has {} entries, it must have {STATES}", blocks.len()));
         }

@@ -14,7 +14,7 @@ impl Config {
         let Some(arch) = self.arch.encoder else {
             return Ok(None);
         };
-        let mut keys = Keys { meta: file.meta(), prefix: self.arch.name, layers: 0, problems: Vec::new() };
+        let mut keys = Keys::new(file.meta(), self.arch.name);
         keys.layers = keys.count("block_count", MAX_LAYERS);
         let n_layer = keys.layers;
         let config = Config::from_keys(&mut keys, arch, file, n_layer);

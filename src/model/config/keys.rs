@@ -16,6 +16,13 @@ pub struct Keys<'a> {
     pub problems: Vec<Problem>,
 }
 
+impl<'a> Keys<'a> {
+    /// Keys of an architecture, before it is known how many layers the file has.
+    pub fn new(meta: &'a Metadata, prefix: &'static str) -> Keys<'a> {
+        Keys { meta, prefix, layers: 0, problems: Vec::new() }
+    }
+}
+
 impl Keys<'_> {
     pub fn note<T>(&mut self, read: Result<Option<T>, GgufError>) -> Option<T> {
         read.unwrap_or_else(|e| {
@@ -58,6 +65,12 @@ impl Keys<'_> {
         self.note(read)
     }
 
+    /// A list of numbers.
+    pub fn u32s(&mut self, key: &str) -> Option<Vec<u32>> {
+        let read = self.meta.get_u32s(&self.name(key)).map(|list| list.map(|list| list.to_vec()));
+        self.note(read)
+    }
+
     /// Notes that a list has not one entry for every layer.
     pub fn entries(&mut self, key: &str, found: usize, layers: usize) {
         self.wrong(key, format!("has {found} entries for {layers} layers"));
@@ -82,8 +95,7 @@ impl Keys<'_> {
         match (self.meta.get(&name), default) {
             (None, Some(n)) => n,
             (Some(Value::Array(_)), _) => {
-                let read = self.meta.get_u32s(&name);
-                let Some(all) = self.note(read).map(|v| v.to_vec()) else {
+                let Some(all) = self.u32s(key) else {
                     return 1;
                 };
                 match all.first() {
@@ -108,8 +120,7 @@ impl Keys<'_> {
         if !matches!(self.meta.get(&name), Some(Value::Array(_))) {
             return vec![self.count(key, 1 << 20) as u32; layers];
         }
-        let read = self.meta.get_u32s(&name);
-        let mut all = self.note(read).map_or(Vec::new(), |v| v.to_vec());
+        let mut all = self.u32s(key).unwrap_or_default();
         if all.len() != layers {
             self.entries(key, all.len(), layers);
             all.resize(layers, 1);
@@ -160,7 +171,7 @@ mod tests {
         meta.set("llama.wrong", Value::F32(1.0));
         meta.set("llama.zero", Value::U32(0));
         let problems = |key: &str| {
-            let mut keys = Keys { meta: &meta, prefix: "llama", layers: 0, problems: Vec::new() };
+            let mut keys = Keys::new(&meta, "llama");
             assert_eq!(keys.count(key, 9), 1);
             keys.problems.iter().map(Problem::to_string).collect::<Vec<_>>()
         };

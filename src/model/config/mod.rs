@@ -15,6 +15,7 @@ mod mixing;
 mod mtp;
 mod ngrams;
 mod position;
+mod ropes;
 mod rwkv;
 mod streams;
 mod switch;
@@ -215,7 +216,7 @@ impl Config {
         let meta = file.meta();
         let name = meta.get_str("general.architecture")?.ok_or(ModelError::NoArchitecture)?;
         let arch = Arch::find(name).ok_or_else(|| ModelError::UnknownArchitecture(name.to_owned()))?;
-        let mut keys = Keys { meta, prefix: arch.name, layers: 0, problems: Vec::new() };
+        let mut keys = Keys::new(meta, arch.name);
         let n_layer = layers(&mut keys, arch, file);
         let config = Config::from_keys(&mut keys, arch, file, n_layer);
         if keys.problems.is_empty() { Ok(config) } else { Err(ModelError::Invalid(keys.problems)) }

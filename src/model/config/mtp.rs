@@ -17,7 +17,7 @@ impl Config {
     /// # Errors
     /// Metadata of the head that makes no sense.
     pub(in crate::model) fn of_head(&self, file: &dyn Header, block: usize) -> Result<Config, ModelError> {
-        let mut keys = Keys { meta: file.meta(), prefix: self.arch.name, layers: self.n_block, problems: Vec::new() };
+        let mut keys = Keys { layers: self.n_block, ..Keys::new(file.meta(), self.arch.name) };
         let mut config = Config::from_keys(&mut keys, self.arch, file, self.n_block);
         if !keys.problems.is_empty() {
             return Err(ModelError::Invalid(keys.problems));

@@ -39,8 +39,7 @@ impl Ngrams {
         if !arch.ngrams {
             return None;
         }
-        let read = k.meta.get_u32s(&k.name(LAYERS)).map(|v| v.map(|v| v.to_vec()));
-        let layers = k.note(read).unwrap_or_default();
+        let layers = k.u32s(LAYERS).unwrap_or_default();
         let &[layer] = &layers[..] else {
             if !layers.is_empty() {
                 k.wrong(LAYERS, format!("has {} layers; the reference knows one", layers.len()));

@@ -120,8 +120,7 @@ fn sections(k: &mut Keys<'_>, rule: Sections, rope: &mut Rope) {
     if rule == Sections::One {
         return;
     }
-    let read = k.meta.get_u32s(&k.name(SECTIONS)).map(|v| v.map(|v| v.to_vec()));
-    let read = k.note(read).unwrap_or_default();
+    let read = k.u32s(SECTIONS).unwrap_or_default();
     let mut sections = [0usize; 4];
     sections.iter_mut().zip(&read).for_each(|(s, &n)| *s = (n as usize).min(rope.n_rot));
     if rule == Sections::IfAny && (sections[0] == 0 || sections[1] == 0) {

@@ -36,8 +36,7 @@ pub fn switched(k: &mut Keys<'_>, arch: &Arch, n_vocab: usize, head: usize) -> O
         k.wrong(GAIN_KEY, format!("is {gain}, it must be a number"));
     }
     let mut ids = |key: &str| {
-        let read = k.meta.get_u32s(&k.name(key)).map(|ids| ids.map(|ids| ids.to_vec()));
-        let Some(ids) = k.note(read) else {
+        let Some(ids) = k.u32s(key) else {
             k.missing(key);
             return Vec::new();
         };

@@ -40,16 +40,7 @@ impl Loader<'_> {
         let rows = tokens.as_ref().map_or(c.n_vocab, |tokens| tokens.len());
         let mut plain = |name: &str, cols: usize, rows: usize| {
             let weight = self.matrix(name, cols, rows);
-            let weight = self.ready(weight);
-            Linear {
-                tensor: name.to_owned(),
-                first_row: 0,
-                weight,
-                scale: None,
-                bias: None,
-                low_rank: Vec::new(),
-                switched: None,
-            }
+            Linear::new(name.to_owned(), self.ready(weight))
         };
         let fuse = plain(FUSE, states, c.n_embd);
         let fuse_norm = drafter.normed.then(|| self.norm_of("enc.output_norm.weight", states));
@@ -62,7 +53,7 @@ impl Loader<'_> {
             true => {
                 let weight = self.matrix(OUTPUT, c.n_embd, rows);
                 let weight = self.ready(weight);
-                Linear { tensor: OUTPUT.to_owned(), weight, ..fuse.clone() }
+                Linear::new(OUTPUT.to_owned(), weight)
             }
             false => shared.output?,
         };

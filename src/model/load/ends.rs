@@ -206,15 +206,8 @@ impl Loader<'_> {
     pub fn end_linear(&mut self, name: &str) -> Option<Linear> {
         let tensor = format!("{name}.weight");
         let weight = self.end_matrix(&tensor)?;
-        Some(Linear {
-            weight: self.ready(weight),
-            bias: self.vector(None, &format!("{name}.bias")),
-            tensor,
-            first_row: 0,
-            scale: None,
-            low_rank: Vec::new(),
-            switched: None,
-        })
+        let bias = self.vector(None, &format!("{name}.bias"));
+        Some(Linear { bias, ..Linear::new(tensor, self.ready(weight)) })
     }
 
     /// The matrices of one tensor outside the blocks; `None` after a problem, which is noted.
@@ -229,8 +222,7 @@ impl Loader<'_> {
         let one = |i: usize| {
             let weight = all.rows(i * rows..(i + 1) * rows)?;
             let (weight, tensor) = (self.ready(weight), tensor.clone());
-            let first_row = i * rows;
-            Some(Linear { tensor, first_row, weight, scale: None, bias: None, low_rank: Vec::new(), switched: None })
+            Some(Linear { first_row: i * rows, ..Linear::new(tensor, weight) })
         };
         (0..count).map(one).collect()
     }

@@ -31,6 +31,13 @@ pub struct Linear {
     pub switched: Option<Box<[Stacked; 2]>>,
 }
 
+impl Linear {
+    /// All rows of the tensor of this name, and nothing besides.
+    pub fn new(tensor: String, weight: Matrix) -> Linear {
+        Linear { tensor, first_row: 0, weight, scale: None, bias: None, low_rank: Vec::new(), switched: None }
+    }
+}
+
 /// One matrix of every expert.
 #[derive(Clone)]
 pub struct Stacked {

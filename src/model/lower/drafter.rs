@@ -14,8 +14,7 @@ impl<'l, 'f> Lowering<'l, 'f> {
         let x = all.b.take(inputs);
         let x = all.b.maybe_norm("inputs_norm", x, norm);
         let y = all.product(x, fuse);
-        let (program, matrices, multiplied) = (all.b.finish(y, Some(y)), all.matrices, all.multiplied);
-        Lowered { program, matrices, multiplied }
+        all.finish(y, Some(y))
     }
 
     /// The program of the block with these ends. Its hidden states are those that it can go on with. `None` where a
@@ -47,7 +46,6 @@ impl<'l, 'f> Lowering<'l, 'f> {
         if let Some(tokens) = ends.tokens {
             logits = all.b.spread("logits", logits, tokens, c.n_vocab);
         }
-        let (program, matrices, multiplied) = (all.b.finish(x, Some(logits)), all.matrices, all.multiplied);
-        Some(Lowered { program, matrices, multiplied })
+        Some(all.finish(x, Some(logits)))
     }
 }

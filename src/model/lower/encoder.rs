@@ -1,7 +1,7 @@
 //! An encoder, and the attention of a decoder's blocks to the text that it has read.
 //!
-//! What the decoder reads of that text are keys and values, block by block. They are products with the encoder's states
-//! alone, so they belong to its program and are made once for a text.
+//! The decoder reads keys and values of that text, block by block. They are products with the encoder's states alone, so
+//! they belong to its program and are made once for a text.
 
 use super::lowering::{Lowered, Lowering};
 use crate::model::config::{Config, OfLayer};
@@ -35,8 +35,7 @@ impl<'l, 'f> Lowering<'l, 'f> {
             parts.push((y, all.b.columns(y)));
         }
         let keys_and_values = all.b.join("keys_and_values", &parts);
-        let (program, matrices, multiplied) = (all.b.finish(keys_and_values, None), all.matrices, all.multiplied);
-        Some(Lowered { program, matrices, multiplied })
+        Some(all.finish(keys_and_values, None))
     }
 }
 

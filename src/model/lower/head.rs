@@ -64,7 +64,6 @@ impl<'l, 'f> Lowering<'l, 'f> {
         let pooled = self.b.given("pooled", self.c.n_embd);
         let x = self.b.take(pooled);
         let y = run(&mut self, x);
-        let (program, matrices, multiplied) = (self.b.finish(x, Some(y)), self.matrices, self.multiplied);
-        Lowered { program, matrices, multiplied }
+        self.finish(x, Some(y))
     }
 }

@@ -65,6 +65,11 @@ impl<'l, 'f> Lowering<'l, 'f> {
 }
 
 impl Lowering<'_, '_> {
+    /// The program, which makes `hidden` and, of that, `logits`, and all that it needs.
+    pub fn finish(self, hidden: Value, logits: Option<Value>) -> Lowered {
+        Lowered { program: self.b.finish(hidden, logits), matrices: self.matrices, multiplied: self.multiplied }
+    }
+
     /// Takes a matrix into the program.
     pub fn matrix(&mut self, tensor: &str, first_row: usize, matrix: Matrix) -> MatrixId {
         let info =

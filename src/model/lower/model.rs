@@ -65,8 +65,7 @@ impl<'l, 'f> Lowering<'l, 'f> {
         if let Some(rotated) = &c.rotated {
             all.check_rotated(rotated);
         }
-        let (program, matrices, multiplied) = (all.b.finish(hidden, logits), all.matrices, all.multiplied);
-        Some(Lowered { program, matrices, multiplied })
+        Some(all.finish(hidden, logits))
     }
 
     /// The logits of hidden states, by this output matrix.

@@ -40,7 +40,6 @@ impl<'l, 'f> Lowering<'l, 'f> {
         let x = all.b.take(x);
         let hidden = all.b.maybe_norm("nextn.shared_head_norm", x, norm);
         let logits = all.logits(hidden, output?);
-        let (program, matrices, multiplied) = (all.b.finish(hidden, Some(logits)), all.matrices, all.multiplied);
-        Some(Lowered { program, matrices, multiplied })
+        Some(all.finish(hidden, Some(logits)))
     }
 }

@@ -97,7 +97,7 @@ impl Problem {
             }
             Problem::NoFeedback { .. } => (
                 "of a type that --gptq does not round to",
-                "it knows Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, IQ4_NL, Q4_K, Q5_K and Q6_K: choose one of these, with --tensor-type where the mixture takes another",
+                "it knows the Q and TQ types, IQ4_NL, IQ4_XS, MXFP4 and NVFP4: choose one of these, with --tensor-type where the mixture takes another",
             ),
             Problem::NotPruned { .. } => (
                 "of a type that --sparse does not prune to",

@@ -37,15 +37,15 @@ pub enum Levels {
         /// How many codes may be used.
         count: u16,
     },
-    /// A codebook.
-    Table(&'static [i8; 16]),
+    /// A codebook, whose indices are the codes.
+    Table(&'static [i8]),
 }
 
 impl Levels {
     fn of(&self, code: u8) -> i16 {
         match self {
             Levels::Even { lowest, .. } => lowest + i16::from(code),
-            Levels::Table(levels) => i16::from(levels[usize::from(code & 15)]),
+            Levels::Table(levels) => i16::from(levels[usize::from(code)]),
         }
     }
 }
@@ -98,7 +98,12 @@ pub(super) fn scale_first(block: &[u8], steps: &mut [Step]) {
     steps[0] = Step { scale: f16_at(block, 0), offset: 0.0 };
 }
 
-/// The same of a block in which the minimum follows.
+/// The step of a block that ends with its scale.
+pub(super) fn scale_last(block: &[u8], steps: &mut [Step]) {
+    steps[0] = Step { scale: f16_at(block, block.len() - 2), offset: 0.0 };
+}
+
+/// The same of a block that begins with its scale, which the minimum follows.
 pub(super) fn scale_and_minimum_first(block: &[u8], steps: &mut [Step]) {
     steps[0] = Step { scale: f16_at(block, 0), offset: -f16_at(block, 2) };
 }
@@ -149,7 +154,7 @@ mod tests {
             let groups = info.block / grid.group;
             let top = match grid.levels {
                 Levels::Even { count, .. } => (count - 1) as u8,
-                Levels::Table(_) => 15,
+                Levels::Table(levels) => (levels.len() - 1) as u8,
             };
             for _ in 0..200 {
                 let mut block: Vec<u8> = (0..info.bytes).map(|_| random(&mut seed)).collect();
@@ -172,16 +177,18 @@ mod tests {
                         continue;
                     }
                     assert_eq!(y.to_bits(), value.to_bits(), "{} element {e}", info.name);
-                    let apart = step.scale.is_finite()
+                    let apart = y.is_finite()
+                        && step.scale.is_finite()
                         && step.offset.is_finite()
                         && step.scale.abs() > 1e-3 * step.offset.abs();
                     if apart {
-                        assert_eq!(grid.nearest(step, y.into()), code, "{}", info.name);
+                        let nearest = grid.nearest(step, y.into());
+                        assert_eq!(nearest, code, "{} element {e}", info.name);
                     }
                 }
             }
         }
-        assert_eq!(seen, 9);
+        assert_eq!(seen, 21);
     }
 
     #[test]

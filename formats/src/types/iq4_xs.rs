@@ -8,7 +8,8 @@
 //! x      = (d * (scale - 32)) * LEVELS[code]
 //! ```
 
-use super::block32::{self, put_codes};
+use super::block32::{self, Codes, Nibbles, put_codes};
+use super::grid::{Grid, Levels, Step, whole};
 use super::iq4_nl::{self, LEVELS, nearest_code, search_scale};
 use super::k_block::{self, BLOCK};
 use super::num::{f16_at, inverse, nearest_int, put_f16, signed_extreme};
@@ -38,6 +39,23 @@ pub const INFO: TypeInfo = TypeInfo {
     encode: Some(encode),
     dot_ref: Some(dot_ref),
     ..TypeInfo::sized(TypeId::IQ4_XS, "iq4_xs", BLOCK, BYTES)
+};
+
+/// Codes under scales that are decided.
+pub(super) const GRID: Grid = Grid {
+    group: SIZE,
+    levels: Levels::Table(&LEVELS),
+    steps: |block, steps| {
+        let block: &[u8; BYTES] = whole(block);
+        let d = f16_at(block, 0);
+        for (step, scale) in steps.iter_mut().zip(unpack_scales(block)) {
+            *step = Step { scale: d * scale as f32, offset: 0.0 };
+        }
+    },
+    place: |codes, block| {
+        let nibbles = block[CODES..].as_chunks_mut::<16>().0.iter_mut();
+        nibbles.zip(codes.as_chunks().0).for_each(|(nibbles, codes)| Nibbles::pack(codes, nibbles));
+    },
 };
 
 /// The signed scales of the groups, -32..=31.

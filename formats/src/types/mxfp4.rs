@@ -11,7 +11,8 @@
 //! The levels are kept doubled, so that they are integers, and the scale halved: `2^(e - 128)`.
 //! `e = 255` is an ordinary exponent here, as in ggml, and not the standard's NaN.
 
-use super::block32::{self, BLOCK, put_codes};
+use super::block32::{self, BLOCK, Codes, Nibbles, put_codes};
+use super::grid::{Grid, Levels, Step, whole};
 use super::num::largest_magnitude;
 use super::{Field, Format, Part, TypeId, TypeInfo};
 
@@ -30,6 +31,23 @@ pub const INFO: TypeInfo = TypeInfo {
     encode: Some(encode),
     dot_ref: Some(dot_ref),
     ..TypeInfo::sized(TypeId::MXFP4, "mxfp4", BLOCK, BYTES)
+};
+
+/// The levels in ascending order, each once.
+pub(super) const ASCENDING: [i8; 15] = [-12, -8, -6, -4, -3, -2, -1, 0, 1, 2, 3, 4, 6, 8, 12];
+
+/// The code of a level by its index among the [`ASCENDING`] ones.
+#[inline]
+pub(super) fn code_of(index: u8) -> u8 {
+    if index < 7 { 15 - index } else { index - 7 }
+}
+
+/// Codes under an exponent that is decided.
+pub(super) const GRID: Grid = Grid {
+    group: BLOCK,
+    levels: Levels::Table(&ASCENDING),
+    steps: |block, steps| steps[0] = Step { scale: half_scale(block[0]), offset: 0.0 },
+    place: |codes, block| Nibbles::pack(&whole::<BLOCK>(codes).map(code_of), &mut block[1..]),
 };
 
 /// `2^(e - 128)`; the two smallest are subnormal.

@@ -10,7 +10,8 @@
 //! The levels are kept doubled, as those of MXFP4, and the scales halved. The scale 0x7F, the standard's NaN, is zero
 //! here, as in ggml, and the upper bit of a scale means nothing.
 
-use super::mxfp4::{LEVELS, nearest_code};
+use super::grid::{Grid, Levels, Step};
+use super::mxfp4::{ASCENDING, LEVELS, code_of, nearest_code};
 use super::num::largest_magnitude;
 use super::{Field, Format, Part, TypeId, TypeInfo, q8_0};
 
@@ -30,6 +31,25 @@ pub const INFO: TypeInfo = TypeInfo {
     encode: Some(encode),
     dot_ref: Some(dot_ref),
     ..TypeInfo::sized(TypeId::NVFP4, "nvfp4", BLOCK, BYTES)
+};
+
+/// Codes under scales that are decided.
+pub(super) const GRID: Grid = Grid {
+    group: SIZE,
+    levels: Levels::Table(&ASCENDING),
+    steps: |block, steps| {
+        for (step, e4m3) in steps.iter_mut().zip(&block[..GROUPS]) {
+            *step = Step { scale: half_scale(*e4m3), offset: 0.0 };
+        }
+    },
+    place: |codes, block| {
+        let groups = block[GROUPS..].as_chunks_mut::<HALF>().0.iter_mut();
+        for (q, codes) in groups.zip(codes.as_chunks::<SIZE>().0) {
+            for (j, q) in q.iter_mut().enumerate() {
+                *q = code_of(codes[j]) | code_of(codes[j + HALF]) << 4;
+            }
+        }
+    },
 };
 
 /// The scale 256, the first of those that encoders do not tell apart.

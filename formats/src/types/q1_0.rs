@@ -8,6 +8,7 @@
 //!       +-----+-------------------------------+
 //! ```
 
+use super::grid::{Grid, Levels, scale_first};
 use super::num::{f16_at, put_f16};
 use super::{Field, Format, Part, TypeId, TypeInfo, q8_0};
 
@@ -23,6 +24,18 @@ pub const INFO: TypeInfo = TypeInfo {
     encode: Some(encode),
     dot_ref: Some(dot_ref),
     ..TypeInfo::sized(TypeId::Q1_0, "q1_0", BLOCK, BYTES)
+};
+
+/// Signs under a scale that is decided.
+pub(super) const GRID: Grid = Grid {
+    group: BLOCK,
+    levels: Levels::Table(&[-1, 1]),
+    steps: scale_first,
+    place: |codes, block| {
+        for (bits, codes) in block[2..].iter_mut().zip(codes.as_chunks::<8>().0) {
+            *bits = codes.iter().rev().fold(0, |bits, code| bits << 1 | code);
+        }
+    },
 };
 
 fn decode(row: &[u8], out: &mut [f32]) {

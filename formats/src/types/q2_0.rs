@@ -10,6 +10,7 @@
 //!
 //! PrismML's fork of llama.cpp has the same with groups of 128 ([`PQ2_0`]).
 
+use super::grid::{Grid, Levels, scale_first};
 use super::num::{f16_at, inverse, largest_magnitude, put_f16};
 use super::{Field, Format, Part, TypeId, TypeInfo, q8_0};
 
@@ -44,6 +45,20 @@ pub const PQ2_0: TypeInfo = TypeInfo {
     dot_ref: Some(dot_ref::<WIDE_BYTES>),
     ..INFO
 };
+
+/// Codes under a scale that is decided.
+pub(super) const GRID: Grid =
+    Grid { group: BLOCK, levels: Levels::Even { lowest: -1, count: 4 }, steps: scale_first, place };
+
+/// The same of PQ2_0.
+pub(super) const WIDE_GRID: Grid = Grid { group: WIDE_BLOCK, ..GRID };
+
+/// Writes 2-bit codes in element order behind the scale of a block.
+pub(super) fn place(codes: &[u8], block: &mut [u8]) {
+    for (byte, code) in block[2..].iter_mut().zip(codes.as_chunks::<4>().0) {
+        *byte = code[0] | code[1] << 2 | code[2] << 4 | code[3] << 6;
+    }
+}
 
 /// The value of code `k` (0..4) of a byte, in units of the scale.
 #[inline]

@@ -10,8 +10,9 @@
 //!
 //! Rows are whole blocks of 512, two blocks of activations each.
 
+use super::grid::{Grid, Levels, scale_first};
 use super::num::{f16_at, inverse, largest_magnitude, put_f16};
-use super::{Field, Format, Part, TypeId, TypeInfo, q8_k};
+use super::{Field, Format, Part, TypeId, TypeInfo, q2_0, q8_k};
 
 const BLOCK: usize = 512;
 const BYTES: usize = 130;
@@ -27,6 +28,10 @@ pub const INFO: TypeInfo = TypeInfo {
     dot_ref: Some(dot_ref),
     ..TypeInfo::sized(TypeId::Q2_0C, "q2_0c", BLOCK, BYTES)
 };
+
+/// Codes under a scale that is decided.
+pub(super) const GRID: Grid =
+    Grid { group: BLOCK, levels: Levels::Table(&[-3, -1, 1, 3]), steps: scale_first, place: q2_0::place };
 
 /// The value of code `k` of a byte, in units of the scale.
 #[inline]

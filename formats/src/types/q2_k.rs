@@ -8,6 +8,7 @@
 //! x[e] = (d * scale_j) * code[e] - (dmin * min_j)
 //! ```
 
+use super::grid::{Grid, Levels, Step, whole};
 use super::k_block::{self, BLOCK, SuperBlocks, pack_2bit, sums_of_squares, unpack_2bit};
 use super::lanes::{LANES, Portable, Simd, Vector};
 use super::num::{f16_at, nearest_int, put_f16};
@@ -47,6 +48,20 @@ pub const INFO: TypeInfo = TypeInfo {
     encode: Some(encode),
     dot_ref: Some(dot_ref),
     ..TypeInfo::sized(TypeId::Q2_K, "q2_K", BLOCK, BYTES)
+};
+
+/// Codes under scales and minima that are decided.
+pub(super) const GRID: Grid = Grid {
+    group: GROUP,
+    levels: Levels::Even { lowest: 0, count: TOP as u16 + 1 },
+    steps: |block, steps| {
+        let block: &[u8; BYTES] = whole(block);
+        let (d, dmin) = (f16_at(block, D), f16_at(block, DMIN));
+        for (step, sc) in steps.iter_mut().zip(&block[..GROUPS]) {
+            *step = Step { scale: d * f32::from(sc & 15), offset: dmin * f32::from(sc >> 4) };
+        }
+    },
+    place: |codes, block| pack_2bit(whole(codes), &mut block[QS..D]),
 };
 
 fn decode(row: &[u8], out: &mut [f32]) {

@@ -10,6 +10,7 @@
 //! x[e] = (d * (scale_j - 32)) * (code[e] - 4)            group j = elements 16 j .. 16 j + 15
 //! ```
 
+use super::grid::{Grid, Levels, Step, whole};
 use super::k_block::{self, BLOCK, SuperBlocks, pack_2bit, sums_of_squares, unpack_2bit};
 use super::k_symmetric::{self, Symmetric};
 use super::lanes::{LANES, Portable, Simd, Vector};
@@ -48,6 +49,20 @@ pub const INFO: TypeInfo = TypeInfo {
     encode: Some(encode),
     dot_ref: Some(dot_ref),
     ..TypeInfo::sized(TypeId::Q3_K, "q3_K", BLOCK, BYTES)
+};
+
+/// Codes under scales that are decided.
+pub(super) const GRID: Grid = Grid {
+    group: GROUP,
+    levels: Levels::Even { lowest: -HALF as i16, count: 2 * HALF as u16 },
+    steps: |block, steps| {
+        let block: &[u8; BYTES] = whole(block);
+        let d = f16_at(block, D);
+        for (step, scale) in steps.iter_mut().zip(unpack_scales(&block[SCALES..D])) {
+            *step = Step { scale: d * scale as f32, offset: 0.0 };
+        }
+    },
+    place: |codes, block| pack_codes(whole(codes), block),
 };
 
 fn pack_scales(scales: &[u8; GROUPS], bytes: &mut [u8]) {
@@ -197,6 +212,11 @@ fn write_codes<S: Simd>(simd: S, x: &[f32; BLOCK], search: &Search<'_>, block: &
             *codes = k_block::round_symmetric(simd, x, dl, HALF as f32);
         }
     }
+    pack_codes(&codes, block);
+}
+
+#[inline(always)]
+fn pack_codes(codes: &[u8; BLOCK], block: &mut [u8]) {
     let mut high = [0; QS];
     for codes in codes.as_chunks::<QS>().0.iter().rev() {
         for (h, c) in high.iter_mut().zip(codes) {
@@ -204,7 +224,7 @@ fn write_codes<S: Simd>(simd: S, x: &[f32; BLOCK], search: &Search<'_>, block: &
         }
     }
     block[..QS].copy_from_slice(&high);
-    pack_2bit(&codes, &mut block[QS..SCALES]);
+    pack_2bit(codes, &mut block[QS..SCALES]);
 }
 
 fn dot_ref(w: &[u8], act: &[u8]) -> f32 {

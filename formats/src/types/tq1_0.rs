@@ -18,6 +18,7 @@
 //! PTQ1_0 of PrismML's fork of llama.cpp is the same for 128 weights in 28 bytes: groups of 16 bytes with weights
 //! 0..80, of 8 bytes with 80..120, of 2 bytes with four trits each for the last 8 weights, and the scale.
 
+use super::grid::{Grid, Levels, scale_last};
 use super::num::{f16_at, put_f16};
 use super::tq2_0::{self, codes};
 use super::{Field, Format, Part, TypeId, TypeInfo, q2_0, q8_0, q8_k};
@@ -63,6 +64,18 @@ pub const PTQ1_0: TypeInfo = TypeInfo {
 type Groups = [(usize, usize, usize, usize); 3];
 const GROUPS: Groups = [(0, 32, 5, 0), (32, 16, 5, 160), (48, 4, 4, 240)];
 const NARROW_GROUPS: Groups = [(0, 16, 5, 0), (16, 8, 5, 80), (24, 2, 4, 120)];
+
+/// Codes under a scale that is decided.
+pub(super) const GRID: Grid = Grid {
+    group: BLOCK,
+    levels: Levels::Even { lowest: -1, count: 3 },
+    steps: scale_last,
+    place: |codes, block| place(GROUPS, codes, block),
+};
+
+/// The same of PTQ1_0.
+pub(super) const NARROW_GRID: Grid =
+    Grid { group: NARROW_BLOCK, place: |codes, block| place(NARROW_GROUPS, codes, block), ..GRID };
 
 const POW3: [u8; 5] = [1, 3, 9, 27, 81];
 
@@ -126,11 +139,17 @@ fn encode<const BLOCK: usize, const BYTES: usize>(groups: Groups, x: &[[f32; BLO
     for (x, b) in x.iter().zip(blocks) {
         let d = codes(x, &mut code);
         put_f16(b, BYTES - 2, d);
-        for (at, len, trits, first) in groups {
-            for m in 0..len {
-                let digits = (0..5).map(|t| if t < trits { code[first + t * len + m] } else { 0 });
-                b[at + m] = pack(digits.fold(0u8, |n, c| n.wrapping_mul(3).wrapping_add(c)));
-            }
+        place(groups, &code, b);
+    }
+}
+
+/// Writes codes, digits of base 3, before the scale of a block.
+#[inline(always)]
+fn place(groups: Groups, code: &[u8], block: &mut [u8]) {
+    for (at, len, trits, first) in groups {
+        for m in 0..len {
+            let digits = (0..5).map(|t| if t < trits { code[first + t * len + m] } else { 0 });
+            block[at + m] = pack(digits.fold(0u8, |n, c| n.wrapping_mul(3).wrapping_add(c)));
         }
     }
 }

@@ -13,6 +13,7 @@
 //!
 //! Code 3 is never written; it decodes to `2 * d`, here as in every ggml kernel.
 
+use super::grid::{Grid, Levels, scale_last, whole};
 use super::num::{amax, f16_at, inverse, lround_low32, put_f16};
 use super::{Field, Format, Part, TypeId, TypeInfo, q8_k};
 
@@ -32,6 +33,14 @@ pub const INFO: TypeInfo = TypeInfo {
     encode: Some(encode),
     dot_ref: Some(dot_ref),
     ..TypeInfo::sized(TypeId::TQ2_0, "tq2_0", BLOCK, BYTES)
+};
+
+/// Codes under a scale that is decided.
+pub(super) const GRID: Grid = Grid {
+    group: BLOCK,
+    levels: Levels::Even { lowest: -1, count: 3 },
+    steps: scale_last,
+    place: |codes, block| pack(whole(codes), block),
 };
 
 fn decode(row: &[u8], out: &mut [f32]) {
@@ -75,10 +84,16 @@ fn encode(x: &[f32], _importance: Option<&[f32]>, row: &mut [u8]) {
     for (x, b) in x.as_chunks::<BLOCK>().0.iter().zip(row.as_chunks_mut::<BYTES>().0) {
         let d = codes(x, &mut code);
         put_f16(b, CODES, d);
-        for (qs, c) in b[..CODES].as_chunks_mut::<PLANE>().0.iter_mut().zip(code.as_chunks::<128>().0) {
-            for (m, q) in qs.iter_mut().enumerate() {
-                *q = (c[m] & 3) | (c[m + 32] & 3) << 2 | (c[m + 64] & 3) << 4 | (c[m + 96] & 3) << 6;
-            }
+        pack(&code, b);
+    }
+}
+
+/// Writes codes, of which the low two bits are taken, before the scale of a block.
+#[inline(always)]
+fn pack(code: &[u8; BLOCK], block: &mut [u8]) {
+    for (qs, c) in block[..CODES].as_chunks_mut::<PLANE>().0.iter_mut().zip(code.as_chunks::<128>().0) {
+        for (m, q) in qs.iter_mut().enumerate() {
+            *q = (c[m] & 3) | (c[m + 32] & 3) << 2 | (c[m + 64] & 3) << 4 | (c[m + 96] & 3) << 6;
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Q4_0 and Q5_0 in groups: the scale that costs least, among many.
+//! Groups with one scale: the scale that costs least, among many.
 //!
 //! With `m` the largest magnitude of the group, the candidates for Q4_0 are `2 p m / 15` for `p` = 1, 0.99 ... 0.25, so
 //! that the largest weights are cut, and the same with a negative sign: codes reach from -8 to 7, and a negative scale

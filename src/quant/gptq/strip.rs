@@ -1,7 +1,7 @@
 //! Neighbouring rows that are rounded together: the steps of their groups, and the codes that were chosen.
 //!
 //! The values that a group's weights may take are settled before the first column is rounded, from the weights as they are: by the
-//! encoder of the type, with the diagonal of the Hessian as importance, or for Q4_0 and Q5_0 by a
+//! encoder of the type, with the diagonal of the Hessian as importance, or for Q4_0, Q5_0 and types of two bits or less by a
 //! [search](super::clip). Columns can then be taken in any order. MARLIN's way searches for a scale when its group is
 //! reached instead.
 
@@ -16,6 +16,10 @@ use super::factor::Factor;
 use super::options::Options;
 use super::prune::{OF, pruned};
 use crate::kernels::Isa;
+
+/// Types with one scale for a block, which their encoders take from its largest weight, whatever the importance.
+const SEARCHED: [TypeId; 7] =
+    [TypeId::Q4_0, TypeId::Q5_0, TypeId::Q2_0, TypeId::PQ2_0, TypeId::TQ1_0, TypeId::PTQ1_0, TypeId::TQ2_0];
 
 /// Search for the steps of a type.
 enum Steps {
@@ -54,7 +58,7 @@ impl<'a> Strip<'a> {
         isa: Isa,
     ) -> Strip<'a> {
         let clip = match grid.levels {
-            Levels::Even { lowest, count } if matches!(info.id, TypeId::Q4_0 | TypeId::Q5_0) => {
+            Levels::Even { lowest, count } if SEARCHED.contains(&info.id) => {
                 Some(Clip::new(lowest, count, options.compat, isa))
             }
             _ => None,

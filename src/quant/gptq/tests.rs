@@ -108,7 +108,7 @@ fn cost(x: &[f64], w: &[f32], q: &[f32], columns: usize) -> f64 {
     cost
 }
 
-const TYPES: [TypeId; 9] = [
+const TYPES: [TypeId; 21] = [
     TypeId::Q4_0,
     TypeId::Q4_1,
     TypeId::Q5_0,
@@ -118,6 +118,18 @@ const TYPES: [TypeId; 9] = [
     TypeId::Q4_K,
     TypeId::Q5_K,
     TypeId::Q6_K,
+    TypeId::IQ4_XS,
+    TypeId::MXFP4,
+    TypeId::NVFP4,
+    TypeId::Q3_K,
+    TypeId::Q2_K,
+    TypeId::Q2_0,
+    TypeId::PQ2_0,
+    TypeId::Q2_0C,
+    TypeId::TQ1_0,
+    TypeId::PTQ1_0,
+    TypeId::TQ2_0,
+    TypeId::Q1_0,
 ];
 
 mod sparse;
@@ -211,7 +223,10 @@ fn neither_threads_nor_instruction_sets_change_a_byte() {
     for to in TYPES {
         // Widths that are no multiple of a group of 128, strips that are not full, and a single row.
         let columns = match to.info().unwrap().block {
+            512 => 1536,
             256 => 768,
+            128 => 384,
+            64 => 448,
             _ => 416,
         };
         for rows in [1, 37] {

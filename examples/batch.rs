@@ -60,8 +60,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         engine.step(&mut segments, &options, &mut |text, _, row| logits[text] = row.to_vec())?;
         for (text, logits) in going.into_iter().zip(logits) {
-            let full = text.machine.tokens().len() + 1 >= CONTEXT;
-            let choice = text.machine.choose(&logits, full)?;
+            let choice = text.machine.choose(&logits, CONTEXT)?;
             text.text.extend(choice.token.map(|token| token.text));
             text.over = choice.ending.is_some();
             text.text.extend(choice.ending.map(|ending| ending.text));

@@ -96,16 +96,6 @@ impl Sink for Appended<'_> {
     }
 }
 
-/// True if a context of `n_ctx` tokens that holds `tokens` has no room for a token and one after it.
-pub fn is_full(tokens: usize, n_ctx: usize) -> bool {
-    tokens + 1 >= n_ctx
-}
-
-/// How many of `evaluated` tokens a shift of a full context forgets: half of those behind the first `keep`.
-pub fn forgotten(evaluated: usize, keep: usize) -> usize {
-    evaluated.saturating_sub(keep) / 2
-}
-
 impl Model {
     /// An empty context.
     pub fn context(&self, options: &ContextOptions) -> Context {
@@ -287,11 +277,16 @@ impl Context {
     pub(super) fn keep_common(&mut self, prompt: &[u32]) -> usize {
         let pairs = self.tokens.iter().zip(prompt);
         let same = pairs.take_while(|(a, b)| a == b).count();
-        let keep = same.min(prompt.len().saturating_sub(1));
+        self.keep(same.min(prompt.len().saturating_sub(1)))
+    }
+
+    /// Forgets the tokens behind the first `len`, and says how many are left: none where a recurrent state stands after
+    /// later ones.
+    pub(super) fn keep(&mut self, len: usize) -> usize {
         self.forget_drafts();
-        let keep = self.session.truncate(keep);
-        self.tokens.truncate(keep);
-        keep
+        let kept = self.session.truncate(len);
+        self.tokens.truncate(kept);
+        kept
     }
 
     /// Appends tokens; keeps the logits after the last of them where those from the index `from` on are wanted.
@@ -306,38 +301,6 @@ impl Context {
         if let Some(listener) = self.drafts.as_mut().and_then(|(_, speculator)| speculator.listener()) {
             listener.catch_up(&self.tokens)?;
         }
-        Ok(())
-    }
-
-    /// [`is_full`] of its tokens.
-    pub(super) fn is_full(&self) -> bool {
-        is_full(self.tokens.len(), self.n_ctx())
-    }
-
-    /// True if forgetting makes room.
-    pub(super) fn can_shift(&self, keep: usize) -> bool {
-        forgotten(self.tokens.len(), keep) > 0
-    }
-
-    /// Forgets tokens behind the first `keep` and evaluates the rest again. llama.cpp turns the keys that are there to
-    /// their new places instead, whose values still come from what is forgotten; its bits are others.
-    ///
-    /// # Errors
-    /// Cancelled: what was evaluated of the rest stays.
-    pub(super) fn shift(&mut self, keep: usize) -> Result<(), GenerateError> {
-        let start = Instant::now();
-        let from = keep + forgotten(self.tokens.len(), keep);
-        let rest = self.tokens.split_off(from);
-        self.forget_drafts();
-        let kept = self.session.truncate(keep);
-        // Nothing is kept of models with a recurrent state.
-        let rest = [&self.tokens[kept..keep], &rest].concat();
-        self.tokens.truncate(kept);
-        for batch in rest.chunks(self.n_batch) {
-            self.append(batch, batch.len())?;
-        }
-        self.stats.shifts += 1;
-        self.stats.prompt.add(rest.len(), start.elapsed());
         Ok(())
     }
 

@@ -19,7 +19,6 @@ pub struct Generation<C: BorrowMut<Context> = Context> {
     /// The prompt, of a model whose encoder reads it.
     source: Vec<u32>,
     machine: TextMachine,
-    shift: Option<usize>,
     cancel: CancelToken,
     next: Step,
 }
@@ -100,7 +99,6 @@ impl<C: BorrowMut<Context>> Generation<C> {
             machine: TextMachine::new(context.model(), prompt, options).map_err(GenerateError::Sampler)?,
             context: held,
             source,
-            shift: options.shift,
             cancel: options.cancel.clone(),
             next: Step::Prompt,
         })
@@ -179,6 +177,12 @@ impl<C: BorrowMut<Context>> Generation<C> {
             }
             self.next = Step::Reading;
         }
+        self.append_to(end)
+    }
+
+    /// Evaluates tokens of the machine's context until it has the first `end`. `false`: it was cancelled.
+    fn append_to(&mut self, end: usize) -> Result<bool, GenerateError> {
+        let context = self.context.borrow_mut();
         let (start, first) = (Instant::now(), context.tokens().len());
         while context.tokens().len() < end {
             if self.cancel.is_cancelled() {
@@ -217,7 +221,7 @@ impl<C: BorrowMut<Context>> Generation<C> {
             Step::Prompt | Step::Reading => self.read_prompt(),
             Step::Evaluate(id) => match self.evaluate(id) {
                 Err(e) if e.is_cancelled() => Ok(false),
-                done => done.map(|()| true),
+                done => done,
             },
             Step::Sample | Step::Done => Ok(true),
         };
@@ -226,9 +230,9 @@ impl<C: BorrowMut<Context>> Generation<C> {
             return Ok(self.last(End::Cancelled));
         }
         let context = self.context.borrow_mut();
-        let full = context.is_full() && !self.shift.is_some_and(|keep| context.can_shift(keep));
+        let n_ctx = context.n_ctx();
         let start = Instant::now();
-        let choice = self.machine.choose(context.logits(), full).map_err(|error| GenerateError::Sample {
+        let choice = self.machine.choose(context.logits(), n_ctx).map_err(|error| GenerateError::Sample {
             position: context.tokens().len().saturating_sub(1),
             error: Box::new(error),
         })?;
@@ -246,13 +250,20 @@ impl<C: BorrowMut<Context>> Generation<C> {
         Ok(chunk)
     }
 
-    /// Evaluates a chosen token; of a full context that may be shifted the first half is forgotten before.
-    fn evaluate(&mut self, id: u32) -> Result<(), GenerateError> {
-        let context = self.context.borrow_mut();
-        if let Some(keep) = self.shift.filter(|_| context.is_full()) {
-            context.shift(keep)?;
+    /// Evaluates a chosen token, and before it again those that lost their places in a full context. `false`: it was
+    /// cancelled.
+    fn evaluate(&mut self, id: u32) -> Result<bool, GenerateError> {
+        if let Some(keep) = self.machine.take_shift() {
+            let context = self.context.borrow_mut();
+            context.keep(keep);
+            context.stats_mut().shifts += 1;
+            if !self.append_to(self.machine.context().len() - 1)? {
+                return Ok(false);
+            }
         }
-        context.advance(id, self.machine.left().unwrap_or(usize::MAX), self.machine.chooser())
+        let context = self.context.borrow_mut();
+        context.advance(id, self.machine.left().unwrap_or(usize::MAX), self.machine.chooser())?;
+        Ok(true)
     }
 
     /// The last chunk of a text that ends without a token.

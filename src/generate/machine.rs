@@ -1,6 +1,7 @@
 //! The state of a text between two forward passes.
 
 use super::text::TextStream;
+use super::window::{Window, is_full};
 use super::{ChooseError, Chooser, End, GenerateOptions, TokenLogprobs, TokenOdds, Told};
 use crate::grammar::GrammarError;
 use crate::handle::Model;
@@ -12,6 +13,11 @@ use crate::sample::SampleError;
 /// It evaluates nothing. Its driver asks with [`TextMachine::wanted`] which tokens come next, evaluates them in a
 /// session of their own or in a step of many texts, and gives the logits behind the last one to
 /// [`TextMachine::choose`]. The text depends on the logits alone, never on how its tokens were evaluated.
+///
+/// A full context ends the text, or with [`GenerateOptions::shift`] forgets tokens: then [`TextMachine::take_shift`]
+/// tells the driver how much of its sequence is still right, and the rest is asked for again. llama.cpp turns the keys
+/// that are there to their new places instead, whose values still come from tokens that are forgotten; its bits are
+/// others.
 pub struct TextMachine {
     model: Model,
     chooser: Chooser,
@@ -23,6 +29,9 @@ pub struct TextMachine {
     /// Tokens that may still be generated; `None`: no limit.
     left: Option<usize>,
     past_eos: bool,
+    /// Tokens that stay when the context is full and others are forgotten; `None`: the text ends there.
+    shift: Option<usize>,
+    window: Window,
     logprobs: Option<usize>,
     odds: bool,
     /// Probabilities of the prompt's tokens so far, where they are wanted.
@@ -73,7 +82,7 @@ pub enum ResumeError {
 
 /// At most `most` of `tokens` behind the first `evaluated`, and the index among them from which on logits are wanted: that
 /// of the last one of all.
-pub fn next_tokens(tokens: &[u32], evaluated: usize, most: usize) -> (&[u32], usize) {
+fn next_tokens(tokens: &[u32], evaluated: usize, most: usize) -> (&[u32], usize) {
     let rest = &tokens[evaluated..];
     let next = &rest[..rest.len().min(most)];
     let from = match next.len() == rest.len() {
@@ -102,6 +111,8 @@ impl TextMachine {
             tokens: prompt,
             left: options.max_tokens,
             past_eos: options.past_eos,
+            shift: options.shift,
+            window: Window::default(),
             logprobs: options.logprobs,
             odds: options.odds,
             prompt_logprobs: None,
@@ -142,6 +153,23 @@ impl TextMachine {
         &self.tokens
     }
 
+    /// The tokens of the context: those of the text, once it was full those that were not forgotten. The last generated
+    /// one is not evaluated yet.
+    pub fn context(&self) -> &[u32] {
+        self.window.tokens().unwrap_or(&self.tokens)
+    }
+
+    /// How many of the first tokens of the context are where they were, after others were forgotten; once. The sequence
+    /// keeps no more of them.
+    pub fn take_shift(&mut self) -> Option<usize> {
+        self.window.take_kept()
+    }
+
+    /// How often a full context forgot tokens.
+    pub fn shifts(&self) -> usize {
+        self.window.shifts()
+    }
+
     /// Prompt and resumed tokens.
     pub fn given(&self) -> &[u32] {
         &self.tokens[..self.given]
@@ -162,10 +190,10 @@ impl TextMachine {
         &self.chooser
     }
 
-    /// At most `most` tokens to be evaluated behind the first `evaluated` ones, and the index among them from which on
-    /// logits are wanted.
+    /// At most `most` tokens of the context to be evaluated behind the first `evaluated` ones, and the index among them
+    /// from which on logits are wanted.
     pub fn wanted(&self, evaluated: usize, most: usize) -> (&[u32], usize) {
-        let (tokens, from) = next_tokens(&self.tokens, evaluated, most);
+        let (tokens, from) = next_tokens(self.context(), evaluated, most);
         (tokens, if self.prompt_logprobs.is_some() { 0 } else { from })
     }
 
@@ -180,19 +208,21 @@ impl TextMachine {
         }
     }
 
-    /// Chooses the next token from the logits behind the last one. `full`: the context has no room for a token behind
-    /// the chosen one.
+    /// Chooses the next token from the logits behind the last one, in a context of `n_ctx` tokens: where that has no room
+    /// for a token behind the chosen one, it forgets some, or the text ends.
     ///
     /// # Errors
     /// No token can be chosen.
-    pub fn choose(&mut self, logits: &[f32], full: bool) -> Result<Choice, ChooseError> {
+    pub fn choose(&mut self, logits: &[f32], n_ctx: usize) -> Result<Choice, ChooseError> {
         if self.left == Some(0) {
             return Ok(Choice { token: None, ending: Some(self.end(End::Length)) });
         }
         let Some(id) = self.chooser.choose(logits)? else {
             return Ok(Choice { token: None, ending: Some(self.end(End::Eos)) });
         };
+        let full = is_full(self.context().len(), n_ctx);
         self.tokens.push(id);
+        self.window.push(id);
         self.left = self.left.map(|n| n - 1);
         let ends = self.chooser.is_end(id);
         let (text, stop) = match ends {
@@ -203,13 +233,15 @@ impl TextMachine {
             true => Told::Odds(TokenOdds::new(self.chooser.odds(), id, top)),
             false => Told::Logprobs(TokenLogprobs::new(logits, id, top)),
         });
-        let end = match stop {
+        let mut end = match stop {
             Some(index) => Some(End::Stop(index)),
             None if ends && !self.past_eos => Some(End::Eos),
             None if self.left == Some(0) => Some(End::Length),
-            None if full => Some(End::Context),
             None => None,
         };
+        if end.is_none() && full && !self.shift.is_some_and(|keep| self.window.shift(&self.tokens, keep)) {
+            end = Some(End::Context);
+        }
         let token = Some(Token { id, text, logprobs });
         Ok(Choice { token, ending: end.map(|end| self.end(end)) })
     }

@@ -1,6 +1,5 @@
 //! Many texts in shared passes over the weights.
 
-use super::context::is_full;
 use super::{Completion, ContextOptions, End, Ending, GenerateError, GenerateOptions, Prompt, TextMachine};
 use crate::handle::Model;
 use crate::step::{Segment, Sequence, StepError, StepOptions};
@@ -51,8 +50,8 @@ impl Model {
         prompts: impl IntoIterator<Item = P>,
         options: &GenerateOptions,
     ) -> Result<Vec<Completion>, GenerateError> {
-        // A context that forgets its beginning is one text's own, and so is what an encoder reads.
-        if options.shift.is_some() || self.weights().encoder().is_some() {
+        // The text that an encoder reads is one text's own.
+        if self.weights().encoder().is_some() {
             return prompts.into_iter().map(|prompt| self.generate(prompt, options)?.complete()).collect();
         }
         let mut context = self.context(&ContextOptions::default());
@@ -141,13 +140,15 @@ impl Texts<'_> {
         let Some(logits) = text.logits.take() else {
             return Ok(None);
         };
-        let full = is_full(text.seq.len(), self.n_ctx);
-        let choice = text.machine.choose(&logits, full).map_err(|error| GenerateError::Sample {
+        let choice = text.machine.choose(&logits, self.n_ctx).map_err(|error| GenerateError::Sample {
             position: text.seq.len().saturating_sub(1),
             error: Box::new(error),
         })?;
         if let Some(token) = choice.token {
             text.text += &token.text;
+        }
+        if let Some(keep) = text.machine.take_shift() {
+            text.seq.truncate(keep);
         }
         Ok(choice.ending.map(|Ending { text: rest, end }| {
             text.text += &rest;

@@ -26,17 +26,18 @@ pub mod speculate;
 mod stats;
 mod stop;
 mod text;
+mod window;
 
 pub use crate::step::SavedError;
 #[cfg(feature = "chat")]
 pub use chat::{Answer, Chat};
 pub use chooser::{ChooseError, Chooser};
 pub use chunk::{Chunk, Completion, End};
-pub use context::{Context, Evaluated, LogitsObserver, forgotten, is_full};
+pub use context::{Context, Evaluated, LogitsObserver};
 pub use error::GenerateError;
 pub use generation::Generation;
 pub use infill::Infill;
-pub use machine::{Choice, Ending, ResumeError, TextMachine, Token, next_tokens};
+pub use machine::{Choice, Ending, ResumeError, TextMachine, Token};
 pub use options::{ContextOptions, DraftOptions, GenerateOptions, Prompt};
 pub use probabilities::{TokenLogprobs, TokenOdds, Told};
 pub use stats::{Stats, Timed};

@@ -195,6 +195,17 @@ impl Sequence {
         self.release_reserved();
     }
 
+    /// Lets go of the positions from `len` on. A recurrent state that stands after later ones goes back to `before`, a mark
+    /// of this sequence at or before `len`.
+    pub fn take_back(&mut self, len: usize, before: &Mark) {
+        match self.kept(len) == len.min(self.len) {
+            true => {
+                self.truncate(len);
+            }
+            false => self.restore(before.clone()),
+        }
+    }
+
     /// The recurrent state, for writing; a shared one is copied first.
     pub fn state_mut(&mut self) -> &mut [f32] {
         let numbers = self.layout().state;

@@ -185,7 +185,6 @@ fn many_texts_are_those_that_each_prompt_has_alone() {
     for options in [
         GenerateOptions { stop: vec![" the".to_owned()], ..seeded(3, 24) },
         GenerateOptions { logprobs: Some(1), ..GenerateOptions::greedy(6) },
-        GenerateOptions { shift: Some(0), ..seeded(1, 3) },
         GenerateOptions::greedy(0),
     ] {
         let texts = model().generate_many(prompts.iter().map(String::as_str), &options).expect("room");
@@ -194,6 +193,15 @@ fn many_texts_are_those_that_each_prompt_has_alone() {
             let alone = model().generate(prompt.as_str(), &options).expect("room").complete();
             assert_eq!(text, alone.expect("finite logits"), "{prompt}");
         }
+    }
+    // Beyond the end of a context of 512 tokens.
+    let options = GenerateOptions { shift: Some(3), ignore_eos: true, ..seeded(1, 540) };
+    let texts = model().generate_many(prompts[..3].iter().map(String::as_str), &options).expect("room");
+    for (prompt, text) in prompts.iter().zip(texts) {
+        let mut context = model().context(&ContextOptions::default());
+        let alone = context.generate(prompt.as_str(), &options).expect("room").complete().expect("finite logits");
+        assert_eq!((text.tokens.len(), text), (540, alone), "{prompt}");
+        assert!(context.stats().shifts > 0);
     }
     let none: [&str; 0] = [];
     assert_eq!(model().generate_many(none, &seeded(1, 3)).expect("nothing to do"), []);

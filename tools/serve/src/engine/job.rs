@@ -40,6 +40,7 @@ pub(super) fn text(r: &Request, model: &Model) -> Result<TextMachine, Refused> {
         grammar: r.grammar.clone(),
         stop: r.stop.clone(),
         ignore_eos: r.ignore_eos,
+        shift: r.shift,
         logprobs: r.logprobs,
         odds: r.odds,
         ..GenerateOptions::default()

@@ -1,20 +1,18 @@
 //! A request on its way: its text, its drafts, the events that its client has heard.
 
 mod client;
-mod window;
 
 use std::time::{Duration, Instant};
 
 use trine::Model;
 use trine::generate::speculate::Drafter;
-use trine::generate::{ChooseError, Chooser, End, TextMachine, forgotten, is_full};
+use trine::generate::{ChooseError, Chooser, End, TextMachine};
 use trine::step::{Kind, Pooled};
 
 use super::counters::Slot;
 use super::job::Job;
 use super::request::{Done, Ended, Event, Progress, Refused, Request, Vector};
 use client::{Client, Hears};
-use window::Window;
 
 /// A request that runs or waits.
 pub(super) struct Running {
@@ -27,8 +25,6 @@ pub(super) struct Running {
     pub drafts: Drafts,
     drafter: Drafter,
     n_ctx: usize,
-    /// The tokens of the context, once some were forgotten.
-    window: Window,
     /// Positions found in the cache when the request was begun first.
     cached: usize,
     /// The number of its place.
@@ -85,7 +81,6 @@ impl Running {
             drafts,
             drafter: Drafter::new(if drafts == Drafts::None { 0 } else { most }),
             n_ctx,
-            window: Window::default(),
             cached: 0,
             slot: 0,
             rows: Vec::new(),
@@ -97,12 +92,12 @@ impl Running {
 
     /// All tokens of the context so far.
     pub fn tokens(&self) -> &[u32] {
-        self.window.tokens().unwrap_or(self.text.tokens())
+        self.text.context()
     }
 
     /// How many of the first tokens of the context are where they were, after others were forgotten; once.
     pub fn take_shift(&mut self) -> Option<usize> {
-        self.window.take_kept()
+        self.text.take_shift()
     }
 
     /// Chooses its tokens; a copy of it drafts.
@@ -186,14 +181,13 @@ impl Running {
     /// The tokens behind the first `evaluated` that are evaluated next, `count` of them, and the index among them from
     /// which on logits, or hidden states, are wanted.
     pub fn wanted(&self, evaluated: usize, count: usize) -> (&[u32], usize) {
-        let (tokens, from) = self.window.wanted(evaluated, count).unwrap_or_else(|| self.text.wanted(evaluated, count));
+        let (tokens, from) = self.text.wanted(evaluated, count);
         (tokens, if self.pools_all() { 0 } else { from })
     }
 
     /// Takes in the logits behind the token at `position`.
     pub fn take_logits(&mut self, position: usize, logits: &[f32]) {
         match position + 1 < self.tokens().len() {
-            true if self.window.tokens().is_some() => {}
             true => self.text.read(position, logits),
             false => self.rows.push(logits.to_vec()),
         }
@@ -249,11 +243,7 @@ impl Running {
         if let Some(all) = self.text.take_prompt_logprobs() {
             self.client.send(Event::PromptLogprobs(all));
         }
-        let full = is_full(self.tokens().len(), self.n_ctx);
-        let keep = self.request.shift.filter(|_| full);
-        let keep = keep.filter(|keep| forgotten(self.tokens().len(), *keep) > 0);
-        let full = full && keep.is_none();
-        let choice = match self.text.choose(logits, full) {
+        let choice = match self.text.choose(logits, self.n_ctx) {
             Ok(choice) => choice,
             Err(ChooseError::Grammar(e)) => {
                 self.refuse(Refused::Invalid(e.to_string()));
@@ -265,12 +255,6 @@ impl Running {
             }
         };
         let id = choice.token.as_ref().map(|token| token.id);
-        if let Some(id) = id {
-            self.window.push(id);
-            if let Some(keep) = keep.filter(|_| choice.ending.is_none()) {
-                self.window.shift(self.text.tokens(), keep);
-            }
-        }
         choice.token.into_iter().for_each(|token| self.client.send(Event::Token(token)));
         if let Some(ending) = choice.ending {
             self.done(ending.text, Ended::Text(ending.end), now);
@@ -301,7 +285,7 @@ impl Running {
             generation_time: now.duration_since(prompt_done),
             seed: self.request.sampler.seed,
             bits: self.bits,
-            shifts: self.window.shifts(),
+            shifts: self.text.shifts(),
             drafted: drafts.drafted,
             accepted: drafts.accepted,
         }));

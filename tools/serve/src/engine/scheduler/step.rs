@@ -186,12 +186,7 @@ impl<B: Backend> Scheduler<B> {
         });
         for Choice { active, draft, accepted } in choices {
             if let Some(draft) = draft {
-                match self.model.weights().is_recurrent() && accepted < draft.drafted().len() {
-                    true => active.seq.restore(draft.before.clone()),
-                    false => {
-                        active.seq.truncate(draft.before.len() + draft.of_text + accepted);
-                    }
-                }
+                active.seq.take_back(draft.before.len() + draft.of_text + accepted, &draft.before);
                 self.counters.add_draft(draft.drafted().len(), accepted);
             }
         }

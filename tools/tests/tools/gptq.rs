@@ -239,7 +239,7 @@ fn what_cannot_be_honoured_is_one_line_and_leaves_nothing() {
         ("--gptq h.gguf M o.gguf F16", "--gptq is for quantized types"),
         ("--gptq h.gguf M o.gguf COPY", "--gptq is for quantized types"),
         ("--gptq h.gguf M o.gguf I2_S", "--gptq is for quantized types"),
-        ("--gptq h.gguf M o.gguf IQ4_XS", "that --gptq does not round to"),
+        ("--gptq h.gguf M o.gguf IQ3_S", "that --gptq does not round to"),
         ("--gptq h.gguf --tensor-type attn_q=iq3_s M o.gguf Q4_0", "that --gptq does not round to"),
         ("--gptq h.gguf --group 128 M o.gguf AP4", "--group has no meaning for AP4"),
         ("--gptq h.gguf --sparse 2:4 M o.gguf AP4", "--sparse has no meaning for AP4"),

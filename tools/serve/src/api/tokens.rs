@@ -1,4 +1,4 @@
-//! `/tokenize`, `/detokenize`, `/apply-template` and the number of tokens of a chat.
+//! `/tokenize`, `/detokenize`, `/apply-template`, `/tokenizer_info` and the number of tokens of a chat.
 
 use serde_json::{Value, json};
 
@@ -9,12 +9,24 @@ use super::request::{anthropic, responses};
 use crate::error::ApiError;
 use crate::service::Service;
 
-/// The tokens of `content`, a text or an array of texts and token ids.
+/// The tokens of `content`, a text or an array of texts and token ids, as llama.cpp's server tells them; or of `prompt`, as
+/// vLLM's does.
 ///
 /// # Errors
 /// Names the field.
 pub fn tokenize(service: &Service, body: &Value) -> Result<Value, ApiError> {
     let f = Fields::of(body)?;
+    let all = f.flag("add_special_tokens")?.unwrap_or(true);
+    if let Some(prompt) = f.get("prompt") {
+        let Value::String(text) = prompt else { return Err(wrong("prompt", "a string", prompt)) };
+        if f.get("content").is_some() {
+            return Err(ApiError::field("prompt", "is vLLM's name of content: one of the two is enough"));
+        }
+        let tokens = service.engine.model().tokenizer().encode(text, all, true);
+        let tokens = tokens.map_err(|e| ApiError::invalid(e.to_string()))?;
+        let n_ctx = service.engine.options().n_ctx();
+        return Ok(json!({"tokens": tokens, "count": tokens.len(), "max_model_len": n_ctx}));
+    }
     let special = f.is_set("add_special")?;
     let parse = f.flag("parse_special")?.unwrap_or(true);
     let pieces = f.is_set("with_pieces")?;
@@ -52,7 +64,7 @@ pub fn tokenize(service: &Service, body: &Value) -> Result<Value, ApiError> {
     Ok(json!({ "tokens": tokens.iter().map(piece).collect::<Vec<_>>() }))
 }
 
-/// The text of `tokens`.
+/// The text of `tokens`, under the name that it has in llama.cpp's server and under that of vLLM's.
 ///
 /// # Errors
 /// Names the field.
@@ -62,7 +74,21 @@ pub fn detokenize(service: &Service, body: &Value) -> Result<Value, ApiError> {
     if let Some(id) = ids.iter().find(|id| **id as usize >= n_vocab) {
         return Err(ApiError::field("tokens", format!("token {id} is outside the vocabulary of {n_vocab}")));
     }
-    Ok(json!({ "content": service.text_of(&ids) }))
+    let text = service.text_of(&ids);
+    Ok(json!({"content": text, "prompt": text}))
+}
+
+/// The tokenizer as vLLM's server tells it, for programs that count tokens by asking the server.
+pub fn about(service: &Service) -> Value {
+    let tokenizer = service.engine.model().tokenizer();
+    let special = |id: Option<u32>| id.map(|id| service.text_of(&[id]));
+    json!({
+        "bos_token": special(tokenizer.bos()),
+        "eos_token": special(tokenizer.eos()),
+        "pad_token": special(tokenizer.eos()),
+        "chat_template": service.template_source,
+        "model_max_length": service.engine.options().n_ctx(),
+    })
 }
 
 /// The prompt that the messages of a chat become.

@@ -82,6 +82,7 @@ pub fn router(state: &Arc<State>) -> Router {
         .route("/props", get(show_props).post(not_here))
         .route("/slots", get(slots::show))
         .route("/slots/{id}", post(slots::act))
+        .route("/tokenizer_info", get(show_tokenizer))
         .route("/tokenize", post(|s: Shared, k: Of, b: Body| convert(s, k, b, tokens::tokenize)))
         .route("/detokenize", post(|s: Shared, k: Of, b: Body| convert(s, k, b, tokens::detokenize)))
         .route("/apply-template", post(|s: Shared, k: Of, b: Body| convert(s, k, b, tokens::apply_template)))
@@ -254,6 +255,11 @@ async fn show_props(state: Shared, Extension(known): Of, Query(query): About) ->
         None => props::props(&*lease(&state, &known, name).await?, state.slots, state.metrics),
     };
     Ok(reply::json(200, &props))
+}
+
+async fn show_tokenizer(state: Shared, Extension(known): Of, Query(query): About) -> Answer {
+    let lease = lease(&state, &known, query.get("model").map(String::as_str)).await?;
+    Ok(reply::json(200, &tokens::about(&lease)))
 }
 
 async fn show_metrics(state: Shared) -> Answer {

@@ -1,6 +1,8 @@
 //! Shapes of answers.
 
 use serde_json::{Value, json};
+use trine::SessionOptions;
+use trine::generate::TokenLogprobs;
 
 use crate::client::{ask, get, post};
 use crate::local::{shared, start};
@@ -48,6 +50,44 @@ fn texts_become_tokens_and_back() {
     }
     post(to, "/detokenize", &json!({"tokens": [4096]})).error(400);
     post(to, "/tokenize", &json!({"content": 1})).error(400);
+}
+
+/// lm-evaluation-harness counts tokens by asking the server, and adds up the probabilities of those behind the context.
+#[test]
+fn the_harness_gets_the_numbers_of_the_library() {
+    let to = shared();
+    let info = get(to, "/tokenizer_info").json();
+    assert_eq!([&info["bos_token"], &info["eos_token"]], [&json!("<|endoftext|>"), &json!("<|endoftext|>")]);
+    assert_eq!(info["model_max_length"], 512);
+    let tokens = |text: &str| {
+        let told = ask(to, "/tokenize", &json!({"prompt": text, "add_special_tokens": false}));
+        assert_eq!(told["count"].as_u64(), told["tokens"].as_array().map(|all| all.len() as u64));
+        let ids = told["tokens"].as_array().expect("ids").iter().map(|id| id.as_u64().expect("an id") as u32);
+        ids.collect::<Vec<u32>>()
+    };
+    let model = trine::open(trine_testkit::trilm()).expect("the bundled model");
+    assert_eq!(tokens("The game"), model.tokenizer().encode("The game", false, true).expect("tokens"));
+    let (context, whole) = (tokens("The capital of the country is"), tokens("The capital of the country is a river"));
+    assert_eq!(
+        ask(to, "/detokenize", &json!({ "tokens": context }))["prompt"].as_str().map(str::trim_start),
+        Some("The capital of the country is")
+    );
+    let asked =
+        json!({"prompt": [whole], "max_tokens": 1, "logprobs": 1, "echo": true, "temperature": 0, "seed": 1234});
+    let told = &ask(to, "/v1/completions", &asked)["choices"][0]["logprobs"];
+    let of = |key: &str| told[key].as_array().expect("a list")[context.len()..whole.len()].to_vec();
+    let mut session = model.session(SessionOptions { n_ctx: 64, n_ubatch: 64 });
+    let mut rows = Vec::new();
+    session.eval(&whole, 0, &mut |_, logits: &[f32]| rows.push(logits.to_vec())).expect("logits");
+    for (n, (told, likeliest)) in of("token_logprobs").iter().zip(of("top_logprobs")).enumerate() {
+        let at = context.len() + n;
+        let expected = TokenLogprobs::new(&rows[at - 1], whole[at], 1);
+        assert_eq!(told.as_f64().map(|x| x as f32), Some(expected.logprob));
+        let all = likeliest.as_object().expect("a map").values().filter_map(Value::as_f64);
+        assert_eq!(all.reduce(f64::max).map(|x| x as f32), expected.top.first().map(|top| top.1));
+    }
+    post(to, "/tokenize", &json!({"content": "Hi", "prompt": "Hi"})).error(400);
+    assert_eq!(told["token_logprobs"].as_array().map(Vec::len), Some(whole.len() + 1));
 }
 
 #[test]

@@ -169,7 +169,7 @@ const TABLE: &[Foreign] = &[
     refused(&["--yarn-beta-fast"], Value, FILES_OWN),
     refused(&["--override-kv"], Value, FILES_OWN),
     refused(&["--attention"], Value, FILES_OWN),
-    refused(&["--pooling"], Value, "vectors of texts are not made by this tool"),
+    refused(&["--pooling"], Value, "rgen --embedding and rserve make vectors of texts"),
     // where a model comes from, and what is added to it
     refused(&["-hf", "-hfr", "--hf-repo"], Value, NO_NETWORK),
     refused(&["-hff", "--hf-file"], Value, NO_NETWORK),

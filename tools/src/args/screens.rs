@@ -62,6 +62,7 @@ const HEADINGS: &[(&str, Row)] = &[
                             "sse-ping-interval", "drain-delay", "drain-timeout"])),
     ("Chat", ("", &["no-conversation", "system-prompt-file", "chat-template-file", "chat-template-kwargs", "reasoning",
                     "reasoning-effort", "color", "show-timings", "simple-io", "no-history"])),
+    ("Vectors", ("rgen", &["embedding", "pooling", "embd-normalize", "embd-output-format", "embd-separator"])),
     ("Results", ("", &["rerank", "logits-sha256", "no-ppl", "ppl-output-type", "ppl-stride", "no-speed", "csv",
                        "dot"])),
     ("Access", ("rserve", &["api-key", "insecure-no-auth", "allowed-hosts", "cors-origins", "ssl-cert-file",

@@ -9,6 +9,7 @@ use trine::{GenerateOptions, Model};
 
 use super::chat_args::ChatArgs;
 use super::draft::{self, DraftArgs};
+use super::embed::EmbedArgs;
 use super::grammar::GrammarArgs;
 use super::prompt_cache::PromptCacheArgs;
 use super::sampling::SamplingArgs;
@@ -71,6 +72,7 @@ Examples:
   rgen -m model.gguf -p 'User: hello' -i -r 'User:' --in-prefix ' '     in turns, until the input ends
   rgen -m model.gguf -f long.txt -n 50 --prompt-cache long.cache         evaluated once, used by later runs
   rgen -m reranker.gguf -p 'What is a pawn?' --rerank lines.txt          the lines of a file, the best answer first
+  rgen -m model.gguf -p 'a cat\\na dog' --embedding                       vectors of lines, and how alike they are
   rgen -m model.gguf --tokens ids.txt -n 8 --temp 0 --json | jq .tokens
 
 --logits-sha256 prints, instead of the text, one line per evaluated position: POS TOKEN SHA256, the
@@ -213,6 +215,10 @@ pub struct Args {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["conversation", "interactive", "interactive_first", "tokens", "logits_sha256", "prompt_cache"])]
     pub rerank: Option<PathBuf>,
 
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub embed: EmbedArgs,
+
     /// Print the hash of the logits of every evaluated position instead of the text, see below
     #[arg(long, conflicts_with = "conversation")]
     pub logits_sha256: bool,
@@ -226,8 +232,8 @@ impl Args {
     /// True if this is a chat: by an option, or because a user in a terminal gave neither prompt nor file.
     pub(super) fn chats(&self) -> bool {
         let given = self.prompt.is_some() || self.file.is_some() || self.tokens.is_some();
-        let other =
-            self.json || self.rerank.is_some() || self.logits_sha256 || self.in_turns() || self.cache.is_asked_for();
+        let instead = self.json || self.rerank.is_some() || self.embed.embedding || self.logits_sha256;
+        let other = instead || self.in_turns() || self.cache.is_asked_for();
         let silent = !given && !other && !self.chat.no_conversation;
         self.chat.conversation || (silent && io::stdin().is_terminal())
     }

@@ -4,6 +4,7 @@ pub mod args;
 mod chat;
 pub mod chat_args;
 pub mod draft;
+pub mod embed;
 pub mod grammar;
 mod interactive;
 mod output;
@@ -50,6 +51,9 @@ pub fn run(args: &Args) -> Result<()> {
     };
     if let (Some(path), Some(Prompt::Text(query))) = (&args.rerank, &prompt) {
         return rerank::run(args, &model, query, path);
+    }
+    if let (true, Some(Prompt::Text(texts))) = (args.embed.embedding, &prompt) {
+        return embed::run(args, &model, texts);
     }
     if !model.weights().makes_logits() {
         bail!("'{}': {}", args.model.model.display(), StepError::NoLogits);

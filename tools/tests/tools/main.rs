@@ -22,6 +22,7 @@ mod rconvert;
 mod rgen;
 mod rgen_cache;
 mod rgen_chat;
+mod rgen_embedding;
 mod rgen_rerank;
 #[cfg(unix)]
 mod rgen_terminal;

@@ -19,7 +19,7 @@ const HEAD: &str = "\
 | `llama-bench` | `rbench` |
 | `llama-batched-bench` | `rbench --batched` |
 | `llama-tokenize` | `rtokenize` |
-| `llama-embedding` | `rserve`, with `/v1/embeddings` |
+| `llama-embedding` | `rgen --embedding`; `rserve`, with `/v1/embeddings` |
 | `convert_hf_to_gguf.py` | `rconvert` |
 | `gguf-dump` | `rinspect` |
 | bitnet.cpp's `setup_env.py` and `run_inference.py` | `rconvert` and `rquantize`, then `rgen` |
@@ -35,7 +35,8 @@ is refused, and the line says what to do instead. None is ignored in silence, an
   have: [Determinism](determinism.md).
 - A chat starts with `-cnv`, `-sys`, `-st` or a template option, and in a terminal without a prompt. A prompt alone is
   continued, also by a model with a chat template.
-- Nothing is downloaded: `-hf` and `-mu` are refused.
+- `-hf` and `-mu` fetch into the hub's own cache, which llama.cpp shares: [Models by name](models-by-name.md). Without them no tool
+  opens a connection.
 - `rquantize` stops with a list where a tensor's rows do not fit the type. `--fallback` takes llama.cpp's silent
   choice. K-quants take it without being asked, and say so.
 - TQ1_0 and TQ2_0 of weights that are not ternary need `--force`, after the loss was shown.

@@ -24,6 +24,7 @@ fn tool(program: &str) -> (&'static str, &'static [&'static str]) {
         "llama-imatrix" => (env!("CARGO_BIN_EXE_rimatrix"), &[]),
         "llama-bench" | "e2e_benchmark.py" => (env!("CARGO_BIN_EXE_rbench"), &[]),
         "llama-batched-bench" => (env!("CARGO_BIN_EXE_rbench"), &["--batched"]),
+        "llama-embedding" => (env!("CARGO_BIN_EXE_rgen"), &["--embedding"]),
         "llama-tokenize" => (env!("CARGO_BIN_EXE_rtokenize"), &[]),
         "convert_hf_to_gguf.py" | "setup_env.py" => (env!("CARGO_BIN_EXE_rconvert"), &[]),
         other => panic!("which tool does the work of '{other}'?"),

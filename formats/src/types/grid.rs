@@ -18,6 +18,37 @@ pub struct Grid {
     pub(super) place: fn(codes: &[u8], block: &mut [u8]),
 }
 
+/// How the steps of a super-block are kept: `scale = d * multiple`, `offset = dmin * multiple`, with the floats of the
+/// block ([`Part::Scale`](super::Part::Scale), [`Part::Min`](super::Part::Min)) and small integers of each group.
+pub struct Multiples {
+    /// The lowest and the highest multiple that a scale may be.
+    pub scales: (i16, i16),
+    /// The highest multiple that a minimum may be, the lowest being 0; 0 for types without minima.
+    pub minima: i16,
+    /// Reads the multiples of a block, those of the scale and the minimum of each group.
+    pub(super) read: fn(block: &[u8], multiples: &mut [[i16; 2]]),
+    /// Writes them.
+    pub(super) write: fn(multiples: &[[i16; 2]], block: &mut [u8]),
+}
+
+impl Multiples {
+    /// The multiples of `block`: of the scale and of the minimum of each group.
+    ///
+    /// # Panics
+    /// When there are not as many places as groups.
+    pub fn read(&self, block: &[u8], multiples: &mut [[i16; 2]]) {
+        (self.read)(block, multiples);
+    }
+
+    /// Writes `multiples` within their bounds into `block`.
+    ///
+    /// # Panics
+    /// When there are not as many as groups.
+    pub fn write(&self, multiples: &[[i16; 2]], block: &mut [u8]) {
+        (self.write)(multiples, block);
+    }
+}
+
 /// The scale of a group, and what is subtracted from its elements.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Step {
@@ -134,7 +165,8 @@ pub(super) fn whole_mut<const N: usize>(bytes: &mut [u8]) -> &mut [u8; N] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::{REGISTRY, TypeId};
+    use crate::types::num::put_f16;
+    use crate::types::{Part, REGISTRY, TypeId};
 
     fn random(seed: &mut u64) -> u8 {
         *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -189,6 +221,52 @@ mod tests {
             }
         }
         assert_eq!(seen, 21);
+    }
+
+    #[test]
+    fn multiples_are_those_of_the_steps_and_come_back() {
+        let mut seed = 2;
+        let mut seen = 0;
+        for info in REGISTRY.iter() {
+            let (Some(grid), Some(multiples)) = (info.id.grid(), info.id.multiples()) else {
+                continue;
+            };
+            seen += 1;
+            let groups = info.block / grid.group;
+            for _ in 0..200 {
+                let mut block: Vec<u8> = (0..info.bytes).map(|_| random(&mut seed)).collect();
+                put_f16(&mut block, info.at(Part::Scale), 0.5);
+                if multiples.minima > 0 {
+                    put_f16(&mut block, info.at(Part::Min), 0.25);
+                }
+                let before = block.clone();
+                let (mut steps, mut all) = (vec![Step::default(); groups], vec![[0; 2]; groups]);
+                multiples.read(&block, &mut all);
+                multiples.write(&all, &mut block);
+                assert!(block == before, "{}", info.name);
+                let (low, high) = multiples.scales;
+                let drawn = |from: i16, to: i16, byte: u8| from + i16::from(byte) % (to - from + 1);
+                for pair in &mut all {
+                    *pair = [drawn(low, high, random(&mut seed)), drawn(0, multiples.minima, random(&mut seed))];
+                }
+                multiples.write(&all, &mut block);
+                grid.steps(&block, &mut steps);
+                for (step, [scale, minimum]) in steps.iter().zip(&all) {
+                    assert_eq!(step.scale, 0.5 * f32::from(*scale), "{}", info.name);
+                    assert_eq!(step.offset, 0.25 * f32::from(*minimum), "{}", info.name);
+                }
+                // Codes stay.
+                for (byte, (new, old)) in block.iter().zip(&before).enumerate() {
+                    let codes = [Part::Codes, Part::HighBits].map(|part| info.fields.iter().find(|f| f.part == part));
+                    let starts = codes.into_iter().flatten().map(|f| f.at);
+                    let next =
+                        |at: usize| info.fields.iter().map(|f| f.at).filter(|n| *n > at).min().unwrap_or(info.bytes);
+                    let holds_codes = starts.clone().any(|at| (at..next(at)).contains(&byte));
+                    assert!(!holds_codes || new == old, "{} byte {byte}", info.name);
+                }
+            }
+        }
+        assert_eq!(seen, 6);
     }
 
     #[test]

@@ -9,7 +9,7 @@
 //! ```
 
 use super::block32::{self, Codes, Nibbles, put_codes};
-use super::grid::{Grid, Levels, Step, whole};
+use super::grid::{Grid, Levels, Multiples, Step, whole};
 use super::iq4_nl::{self, LEVELS, nearest_code, search_scale};
 use super::k_block::{self, BLOCK};
 use super::num::{f16_at, inverse, nearest_int, put_f16, signed_extreme};
@@ -58,6 +58,28 @@ pub(super) const GRID: Grid = Grid {
     },
 };
 
+/// The scales of the groups.
+pub(super) const MULTIPLES: Multiples = Multiples {
+    scales: (-SCALE_HALF as i16, SCALE_HALF as i16 - 1),
+    minima: 0,
+    read: |block, multiples| {
+        multiples.copy_from_slice(&unpack_scales(whole(block)).map(|scale| [scale as i16, 0]));
+    },
+    write: |multiples, block| pack_scales(&std::array::from_fn(|g| i32::from(multiples[g][0])), block),
+};
+
+/// Writes the signed scales of the groups.
+fn pack_scales(scales: &[i32; GROUPS], block: &mut [u8]) {
+    block[LOW..CODES].fill(0);
+    let mut high = 0;
+    for (g, scale) in scales.iter().enumerate() {
+        let code = (scale + SCALE_HALF) as u16;
+        block[LOW + g / 2] |= ((code & 15) << (4 * (g % 2))) as u8;
+        high |= (code >> 4) << (2 * g);
+    }
+    block[HIGH..LOW].copy_from_slice(&high.to_le_bytes());
+}
+
 /// The signed scales of the groups, -32..=31.
 fn unpack_scales(block: &[u8; BYTES]) -> [i32; GROUPS] {
     let high = u16::from_le_bytes([block[HIGH], block[HIGH + 1]]);
@@ -101,16 +123,12 @@ fn encode(x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
         block.fill(0);
         let d = -signed_extreme(&scales) / SCALE_HALF as f32;
         put_f16(block, 0, d);
-        let mut high = 0;
-        for (g, (x, scale)) in groups.iter().zip(scales).enumerate() {
-            let code = nearest_int(inverse(d) * scale).clamp(-SCALE_HALF, SCALE_HALF - 1);
+        let codes = scales.map(|scale| nearest_int(inverse(d) * scale).clamp(-SCALE_HALF, SCALE_HALF - 1));
+        for (g, (x, code)) in groups.iter().zip(codes).enumerate() {
             let inverse = inverse(d * code as f32);
             put_codes(x, &mut block[CODES + 16 * g..][..16], |v| nearest_code(inverse * v));
-            let code = (code + SCALE_HALF) as u16;
-            block[LOW + g / 2] |= ((code & 15) << (4 * (g % 2))) as u8;
-            high |= (code >> 4) << (2 * g);
         }
-        block[HIGH..LOW].copy_from_slice(&high.to_le_bytes());
+        pack_scales(&codes, block);
     }
 }
 

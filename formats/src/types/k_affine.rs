@@ -10,7 +10,7 @@
 //! x[e] = (d * scale_j) * code[e] - (dmin * min_j)   group j = elements 32 j .. 32 j + 31
 //! ```
 
-use super::grid::Step;
+use super::grid::{Multiples, Step};
 use super::k_block::{self, BLOCK, SuperBlocks, sums_of_squares};
 use super::lanes::{LANES, Simd, Vector};
 use super::num::{f16_at, nearest_int, put_f16};
@@ -76,6 +76,20 @@ pub(super) fn read_steps(header: &[u8], steps: &mut [Step]) {
         *to = Step { scale, offset };
     }
 }
+
+/// The scales and minima of the groups, for types that begin with such a header.
+pub(super) const MULTIPLES: Multiples = Multiples {
+    scales: (0, 63),
+    minima: 63,
+    read: |block, multiples| {
+        let (scales, mins) = unpack_scales(&block[SCALES..HEADER]);
+        multiples.copy_from_slice(&std::array::from_fn::<_, GROUPS, _>(|j| [scales[j], mins[j]].map(i16::from)));
+    },
+    write: |multiples, block| {
+        let [scales, mins] = [0, 1].map(|which| std::array::from_fn(|j| multiples[j][which] as u8));
+        pack_scales(&scales, &mins, &mut block[SCALES..HEADER]);
+    },
+};
 
 /// The scales of a block, then its minima: the float they are multiples of, and the multiples.
 type Rounded = [(f32, [u8; GROUPS]); 2];

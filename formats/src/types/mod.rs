@@ -182,6 +182,19 @@ impl TypeId {
         })
     }
 
+    /// How the steps of a super-block are kept; `None` for types that have a float for each, or no grid.
+    pub fn multiples(self) -> Option<&'static grid::Multiples> {
+        Some(match self {
+            TypeId::IQ4_XS => &iq4_xs::MULTIPLES,
+            TypeId::Q2_K => &q2_k::MULTIPLES,
+            TypeId::Q3_K => &q3_k::MULTIPLES,
+            TypeId::Q4_K => &q4_k::MULTIPLES,
+            TypeId::Q5_K => &q5_k::MULTIPLES,
+            TypeId::Q6_K => &q6_k::MULTIPLES,
+            _ => return None,
+        })
+    }
+
     /// The type with this name, in any case (`Q4_K`, `q4_k`).
     pub fn from_name(name: &str) -> Option<TypeId> {
         REGISTRY.iter().find(|t| t.name.eq_ignore_ascii_case(name)).map(|t| t.id)

@@ -8,7 +8,7 @@
 //! x[e] = (d * scale_j) * code[e] - (dmin * min_j)
 //! ```
 
-use super::grid::{Grid, Levels, Step, whole};
+use super::grid::{Grid, Levels, Multiples, Step, whole};
 use super::k_block::{self, BLOCK, SuperBlocks, pack_2bit, sums_of_squares, unpack_2bit};
 use super::lanes::{LANES, Portable, Simd, Vector};
 use super::num::{f16_at, nearest_int, put_f16};
@@ -62,6 +62,22 @@ pub(super) const GRID: Grid = Grid {
         }
     },
     place: |codes, block| pack_2bit(whole(codes), &mut block[QS..D]),
+};
+
+/// The scales and minima of the groups.
+pub(super) const MULTIPLES: Multiples = Multiples {
+    scales: (0, SCALE_TOP as i16),
+    minima: SCALE_TOP as i16,
+    read: |block, multiples| {
+        for (pair, sc) in multiples.iter_mut().zip(&block[..GROUPS]) {
+            *pair = [sc & 15, sc >> 4].map(i16::from);
+        }
+    },
+    write: |multiples, block| {
+        for (sc, [scale, minimum]) in block[..GROUPS].iter_mut().zip(multiples) {
+            *sc = (minimum << 4 | scale) as u8;
+        }
+    },
 };
 
 fn decode(row: &[u8], out: &mut [f32]) {

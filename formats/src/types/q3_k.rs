@@ -10,7 +10,7 @@
 //! x[e] = (d * (scale_j - 32)) * (code[e] - 4)            group j = elements 16 j .. 16 j + 15
 //! ```
 
-use super::grid::{Grid, Levels, Step, whole};
+use super::grid::{Grid, Levels, Multiples, Step, whole};
 use super::k_block::{self, BLOCK, SuperBlocks, pack_2bit, sums_of_squares, unpack_2bit};
 use super::k_symmetric::{self, Symmetric};
 use super::lanes::{LANES, Portable, Simd, Vector};
@@ -63,6 +63,19 @@ pub(super) const GRID: Grid = Grid {
         }
     },
     place: |codes, block| pack_codes(whole(codes), block),
+};
+
+/// The scales of the groups.
+pub(super) const MULTIPLES: Multiples = Multiples {
+    scales: (-SCALE_HALF as i16, SCALE_HALF as i16 - 1),
+    minima: 0,
+    read: |block, multiples| {
+        multiples.copy_from_slice(&unpack_scales(&block[SCALES..D]).map(|scale| [scale as i16, 0]));
+    },
+    write: |multiples, block| {
+        let codes = std::array::from_fn(|j| (multiples[j][0] + SCALE_HALF as i16) as u8);
+        pack_scales(&codes, &mut block[SCALES..D]);
+    },
 };
 
 fn pack_scales(scales: &[u8; GROUPS], bytes: &mut [u8]) {

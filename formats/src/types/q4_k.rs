@@ -40,6 +40,8 @@ pub(super) const GRID: Grid = Grid {
     place: |codes, block| pack_nibbles(whole(codes), &mut block[HEADER..]),
 };
 
+pub(super) use super::k_affine::MULTIPLES;
+
 const SEARCH: Search = Search {
     plain: AffineGrid { top: 15.0, from: -1.0, step: 0.1, last: 20 },
     important: AffineGrid { top: 15.0, from: -0.9, step: 0.05, last: 36 },

@@ -44,6 +44,8 @@ pub(super) const GRID: Grid = Grid {
     place: |codes, block| pack_codes(whole(codes), whole_mut(block)),
 };
 
+pub(super) use super::k_affine::MULTIPLES;
+
 const SEARCH: Search = Search {
     plain: AffineGrid { top: 31.0, from: -0.5, step: 0.1, last: 15 },
     important: AffineGrid { top: 31.0, from: -0.9, step: 0.05, last: 36 },

@@ -9,7 +9,7 @@
 //! x[e] = (d * scale_j) * (code[e] - 32)                     group j = elements 16 j .. 16 j + 15
 //! ```
 
-use super::grid::{Grid, Levels, Step, whole, whole_mut};
+use super::grid::{Grid, Levels, Multiples, Step, whole, whole_mut};
 use super::k_block::{self, BLOCK, SuperBlocks};
 use super::k_symmetric::{self, Symmetric};
 use super::lanes::{Portable, Simd};
@@ -55,6 +55,20 @@ pub(super) const GRID: Grid = Grid {
         }
     },
     place: |codes, block| pack_codes(whole(codes), whole_mut(block)),
+};
+
+/// The scales of the groups.
+pub(super) const MULTIPLES: Multiples = Multiples {
+    scales: (i8::MIN as i16, i8::MAX as i16),
+    minima: 0,
+    read: |block, multiples| {
+        multiples.copy_from_slice(&unpack_scales(whole(block)).map(|scale| [scale as i16, 0]));
+    },
+    write: |multiples, block| {
+        for (byte, [scale, _]) in block[SCALES..D].iter_mut().zip(multiples) {
+            *byte = *scale as u8;
+        }
+    },
 };
 
 /// The signed codes of a block, -32..=31.

@@ -21,6 +21,7 @@ mod clip;
 mod factor;
 mod fault;
 mod feedback;
+mod multiples;
 mod options;
 mod prune;
 mod rows;

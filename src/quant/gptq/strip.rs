@@ -13,6 +13,7 @@ use trine_formats::types::{EncodeFn, Part, TypeId, TypeInfo};
 
 use super::clip::Clip;
 use super::factor::Factor;
+use super::multiples::Search;
 use super::options::Options;
 use super::prune::{OF, pruned};
 use crate::kernels::Isa;
@@ -23,8 +24,8 @@ const SEARCHED: [TypeId; 7] =
 
 /// Search for the steps of a type.
 enum Steps {
-    /// The type's encoder.
-    Encoded(EncodeFn),
+    /// The type's encoder, and where it has super-blocks a search from there on.
+    Encoded(EncodeFn, Option<Search>),
     /// A search that looks at each column by itself.
     Searched(Clip),
     /// The same search, on the weights as they are when a group is reached.
@@ -68,7 +69,7 @@ impl<'a> Strip<'a> {
             Some(clip) if is_grouped && options.compat => (Steps::WhenReached(clip), options.group),
             Some(clip) if is_grouped => (Steps::Searched(clip), options.group),
             Some(clip) => (Steps::Searched(clip), grid.group),
-            None => (Steps::Encoded(encode), grid.group),
+            None => (Steps::Encoded(encode, Search::new(info, grid)), grid.group),
         };
         Strip {
             factor,
@@ -124,8 +125,14 @@ impl<'a> Strip<'a> {
         let deciding = self.deciding(weights);
         let steps = &mut self.steps[before..];
         match &mut self.how {
-            Steps::Encoded(encode) => {
+            Steps::Encoded(encode, search) => {
                 encode(weights, Some(importance), blocks);
+                if let Some(search) = search {
+                    let columns = weights.chunks(self.info.block).zip(importance.chunks(self.info.block));
+                    for (block, (weights, importance)) in blocks.chunks_exact_mut(self.info.bytes).zip(columns) {
+                        search.improve(weights, importance, block);
+                    }
+                }
                 let blocks = blocks.chunks_exact(self.info.bytes);
                 let per_block = self.info.block / self.group;
                 for (block, steps) in blocks.zip(steps.chunks_exact_mut(per_block)) {
@@ -171,7 +178,7 @@ impl<'a> Strip<'a> {
         let blocks = out.chunks_exact_mut(self.info.bytes);
         let per_row = self.factor.columns() / self.info.block;
         for (b, (block, codes)) in blocks.zip(self.codes.chunks_exact(self.info.block)).enumerate() {
-            if !matches!(self.how, Steps::Encoded(_)) {
+            if !matches!(self.how, Steps::Encoded(..)) {
                 let at = self.step(b / per_row, b % per_row * self.info.block);
                 put_f16(block, self.info.at(Part::Scale), self.steps[at].scale);
             }

@@ -229,16 +229,15 @@ fn neither_threads_nor_instruction_sets_change_a_byte() {
             64 => 448,
             _ => 416,
         };
-        for rows in [1, 37] {
+        let pools = [1, 2, 7].map(|n| rayon::ThreadPoolBuilder::new().num_threads(n).build().unwrap());
+        for (rows, pools) in [(1, &pools[1..2]), (37, &pools[..])] {
             let (x, w) = (inputs(90, columns), weights(rows, columns));
-            let want = rounded(&x, &w, columns, to, group(128), Isa::scalar());
-            for isa in Isa::available() {
-                for threads in [1, 2, 7] {
-                    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
-                    let pool = pool.build().unwrap();
-                    let got = pool.install(|| rounded(&x, &w, columns, to, group(128), isa));
-                    assert!(got == want, "{to} {isa}, {threads} threads");
-                }
+            let want = pools[0].install(|| rounded(&x, &w, columns, to, group(128), Isa::scalar()));
+            // Every number of threads, and every set.
+            let ways = Isa::available().zip(pools.iter().cycle());
+            for (isa, pool) in ways.chain(pools.iter().map(|pool| (Isa::detect(), pool))) {
+                let got = pool.install(|| rounded(&x, &w, columns, to, group(128), isa));
+                assert!(got == want, "{to} {isa}, {} threads", pool.current_num_threads());
             }
         }
     }

@@ -117,7 +117,7 @@ fn finite(info: &TypeInfo, rows: usize, n: usize, random: &mut Random) -> Vec<u8
 }
 
 /// Makes the scales of rows and blocks finite.
-fn tame_rows(info: &TypeInfo, all: &mut [u8], n: usize, random: &mut Random) {
+pub(crate) fn tame_rows(info: &TypeInfo, all: &mut [u8], n: usize, random: &mut Random) {
     for row in all.chunks_exact_mut(row_bytes(info, n)) {
         let (head, blocks) = row.split_at_mut(info.head);
         match head {

@@ -7,7 +7,7 @@ use super::{Encoding, Packing, layouts, multiply_groups};
 use crate::shared::packed::Call;
 use crate::sizes::row_bytes;
 use crate::testing::{self, Random, same, skipped};
-use crate::tests::encoded;
+use crate::tests::{encoded, tame_rows};
 use crate::{AlignedBytes, Isa, ternary};
 
 pub(super) fn arranged(p: Packing, acts: &[u8], n: usize, tokens: usize) -> AlignedBytes {
@@ -169,6 +169,35 @@ fn packed_kernels_give_the_bits_of_dot_ref_on_any_bytes() {
                 let blocks = acts.chunks_exact_mut(act.bytes);
                 blocks.for_each(|block| block[2 + random.below(32)] = 0x80);
                 compare(info, &w, &acts, n, tokens, "weights that fit");
+            }
+        }
+    }
+}
+
+/// Raw bytes give a NaN in most sums. Here all scales are finite and codes are random, or all alike, where sums are
+/// largest; so are those of activations of one magnitude.
+#[test]
+fn packed_kernels_give_the_bits_of_dot_ref_on_raw_codes_with_finite_scales() {
+    for (info, act) in packed_types().filter(|(info, _)| info.is_quantized()) {
+        let mut random = Random(0xF1A1_7E00 + u64::from(info.id.0));
+        let encode = act.encode.expect("activations have an encoder");
+        for (rows, tokens, blocks) in [(17, 1, 3), (33, 4, 2), (16, 33, 1)] {
+            let n = blocks * info.block.max(act.block).max(32);
+            let mut of_one_magnitude = vec![0; tokens * row_bytes(act, n)];
+            for (t, act) in of_one_magnitude.chunks_exact_mut(row_bytes(act, n)).enumerate() {
+                let x: Vec<f32> = (0..n).map(|i| if i * t % 7 > 3 { 1.0 } else { -1.0 }).collect();
+                encode(&x, None, act);
+            }
+            let random_acts = encoded(act, tokens, n, &mut random);
+            for fill in [None, None, Some(0x00), Some(0xFF), Some(0x7F), Some(0x80), Some(0x55), Some(0xAA)] {
+                let mut w = random.bytes(rows * row_bytes(info, n));
+                if let Some(fill) = fill {
+                    w.fill(fill);
+                }
+                tame_rows(info, &mut w, n, &mut random);
+                for acts in [&random_acts, &of_one_magnitude] {
+                    compare(info, &w, acts, n, tokens, "raw bytes");
+                }
             }
         }
     }

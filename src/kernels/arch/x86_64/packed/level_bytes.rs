@@ -1,8 +1,8 @@
 //! The types of [`super::levels`] by AVX-512: sixteen rows are the lanes.
 //!
-//! VBMI looks a byte up by its low six bits, in which a code stands among bits of its neighbours: tables that repeat
-//! what does not depend on those need neither masks nor most of the shifts. Levels are raised by 128, which makes them
-//! bytes without a sign for `dpbusd`; the integer of a group starts at what that adds to it, negated.
+//! Levels are raised by 128, which makes them bytes without a sign for `dpbusd`. What that adds to the integer of 32
+//! weights with one scale is where it starts, negated. Where each 16 have a scale, or groups are raised, sums of
+//! activations are multiplied by what they are to be corrected by, two at once.
 //!
 //! A unit is unpacked once, to eight registers, and all tokens run over it. What they have of a block stays in the
 //! first-level cache, and since no token waits for another the processor runs several at once by itself.
@@ -12,7 +12,9 @@ use std::arch::x86_64::*;
 use trine_formats::types::{Part, info};
 
 use super::super::grouped::GroupStep;
-use super::levels::{self, Levels, UNITS, layouts_of_levels};
+use super::ik_levels::layouts_of_ik_levels;
+use super::level_lookup::Lookup;
+use super::levels::{self, Levels, RAISED, UNITS, layouts_of_levels};
 use super::zmm::Zmm;
 use super::{PrefetchDistance, with_prefetch};
 use crate::Isa;
@@ -24,18 +26,16 @@ use crate::shared::packed::{Call, Layout, Multiply};
 
 /// Tokens whose integers are kept side by side.
 const TILE: usize = 32;
-/// Offset of raised levels.
-const RAISED: u8 = 128;
-/// Arranged activations of a block: the quants, what the integers of each 16 of them start at, i32, the same of each
-/// 32, and the scale.
+/// Arranged activations of a block: the quants, the sums of each 16 of them, negated, i16, what the integers of each 32
+/// start at, i32, and the scale.
 pub(super) const ACT: usize = 384;
-const STARTS_OF_16: usize = BLOCK;
-const STARTS_OF_32: usize = STARTS_OF_16 + 64;
-pub(super) const SCALE: usize = STARTS_OF_32 + 32;
+const SUMS: usize = BLOCK;
+const STARTS: usize = SUMS + 32;
+pub(super) const SCALE: usize = STARTS + 32;
 
 /// The layout of a type with a product that runs best with up to `tile` tokens.
 pub(super) const fn layout<C: Levels>(needs: Needs, multiply: Multiply, tile: usize) -> Layout {
-    levels::layout::<C>(needs, (act_bytes, arrange), multiply, tile)
+    levels::layout::<C, true>(needs, (act_bytes, arrange), multiply, tile)
 }
 
 const fn by_vectors<C: Levels>() -> Layout {
@@ -43,6 +43,8 @@ const fn by_vectors<C: Levels>() -> Layout {
 }
 
 pub(super) static LAYOUTS: &[Layout] = &layouts_of_levels!(by_vectors);
+/// Layouts of the types of ik_llama.cpp.
+pub(super) static OF_IK: &[Layout] = &layouts_of_ik_levels!(by_vectors);
 
 pub(super) fn act_bytes(n: usize) -> usize {
     levels::act_bytes(n, ACT)
@@ -63,137 +65,111 @@ fn arrange(isa: Isa, act: &[u8], n: usize, out: &mut [u8]) {
 fn arrange_block(act: &[u8; Q8_K], out: &mut [u8; ACT]) {
     let quants = &act[info::Q8_K.at(Part::Codes)..][..BLOCK];
     out[..BLOCK].copy_from_slice(quants);
-    let mut starts = [0; 16];
-    for (start, q) in starts.iter_mut().zip(quants.as_chunks::<16>().0) {
-        let sum: i32 = q.iter().map(|q| i32::from(q.cast_signed())).sum();
-        *start = -i32::from(RAISED) * sum;
+    let mut negated = [0; 16];
+    for (negated, q) in negated.iter_mut().zip(quants.as_chunks::<16>().0) {
+        *negated = -q.iter().map(|q| i16::from(q.cast_signed())).sum::<i16>();
     }
-    let (of_16, rest) = out[STARTS_OF_16..].split_at_mut(STARTS_OF_32 - STARTS_OF_16);
-    for (out, start) in of_16.as_chunks_mut().0.iter_mut().zip(starts) {
-        *out = start.to_le_bytes();
+    for (out, negated) in out[SUMS..STARTS].as_chunks_mut().0.iter_mut().zip(negated) {
+        *out = negated.to_le_bytes();
     }
-    for (out, [a, b]) in rest.as_chunks_mut().0.iter_mut().zip(starts.as_chunks().0) {
-        *out = (a + b).to_le_bytes();
+    for (out, [a, b]) in out[STARTS..SCALE].as_chunks_mut().0.iter_mut().zip(negated.as_chunks().0) {
+        *out = (i32::from(RAISED) * i32::from(a + b)).to_le_bytes();
     }
     out[SCALE..][..4].copy_from_slice(&act[info::Q8_K.at(Part::Scale)..][..4]);
 }
 
-/// Levels of all bytes whose code begins at bit 0, 3 and 2, each raised by `raise`; codes of four bits begin at bit 0.
-const fn tables<C: Levels>(raise: u8) -> [[u8; 64]; 3] {
-    let (values, count) = C::VALUES;
-    let mask = if C::UNIT_LINES == 4 { 15 } else { 7 };
-    let mut tables = [[0; 64]; 3];
-    let mut i = 0;
-    while i < 64 {
-        let mut t = 0;
-        while t < 3 {
-            let code = i >> [0, 3, 2][t] & mask;
-            // Codes that are no level stand for nothing; the packing writes none.
-            if code < count {
-                tables[t][i] = values[code].cast_unsigned().wrapping_add(raise);
-            }
-            t += 1;
-        }
-        i += 1;
-    }
-    tables
-}
-
-/// The levels by their codes.
-#[derive(Clone, Copy)]
-pub(super) struct Lookup([__m512i; 3]);
-
-impl Lookup {
-    /// Raised by `RAISE`.
-    #[inline]
-    #[target_feature(enable = "avx512f")]
-    pub(super) fn new<C: Levels, const RAISE: u8>() -> Lookup {
-        let tables = const { &tables::<C>(RAISE) };
-        // SAFETY: a table has 64 bytes.
-        let [a, b, c] = tables.each_ref().map(|table| unsafe { Zmm::load(table.as_ptr()) });
-        Lookup([a, b, c])
-    }
-
-    /// The levels of a unit, a dword of four weights of each row after the other.
-    ///
-    /// # Safety
-    /// The lines of the unit are readable.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512vbmi")]
-    pub(super) unsafe fn unit<C: Levels>(self, unit: *const u8) -> [__m512i; 8] {
-        let [at_0, at_3, at_2] = self.0;
-        // SAFETY: the caller's unit has these lines.
-        let line = |i: usize| unsafe { Zmm::load(unit.add(64 * i)) };
-        // The bits above the lowest six are ignored, so that bits of the next byte may come in there.
-        if C::UNIT_LINES == 4 {
-            let [a, b, c, d] = [line(0), line(1), line(2), line(3)];
-            [
-                _mm512_permutexvar_epi8(a, at_0),
-                _mm512_permutexvar_epi8(b, at_0),
-                _mm512_permutexvar_epi8(c, at_0),
-                _mm512_permutexvar_epi8(d, at_0),
-                _mm512_permutexvar_epi8(_mm512_srli_epi16::<4>(a), at_0),
-                _mm512_permutexvar_epi8(_mm512_srli_epi16::<4>(b), at_0),
-                _mm512_permutexvar_epi8(_mm512_srli_epi16::<4>(c), at_0),
-                _mm512_permutexvar_epi8(_mm512_srli_epi16::<4>(d), at_0),
-            ]
-        } else {
-            let [a, b, c] = [line(0), line(1), line(2)];
-            // Bits of the mask from the first, the others from the second.
-            let select = |mask: u8, first, second| {
-                let mask = _mm512_set1_epi8(mask.cast_signed());
-                _mm512_ternarylogic_epi32::<0xCA>(mask, first, second)
-            };
-            let left = select(0xC0, a, _mm512_srli_epi16::<2>(b));
-            let left = select(0xF0, left, _mm512_srli_epi16::<4>(c));
-            [
-                _mm512_permutexvar_epi8(a, at_0),
-                _mm512_permutexvar_epi8(b, at_0),
-                _mm512_permutexvar_epi8(c, at_0),
-                _mm512_permutexvar_epi8(a, at_3),
-                _mm512_permutexvar_epi8(b, at_3),
-                _mm512_permutexvar_epi8(c, at_3),
-                _mm512_permutexvar_epi8(_mm512_srli_epi16::<2>(left), at_3),
-                _mm512_permutexvar_epi8(left, at_2),
-            ]
-        }
-    }
-}
-
-/// The scales of the two halves of unit `j` of a block.
+/// The scale of unit `j` of a block whose units have one each.
 ///
 /// # Safety
 /// The block's scales and what lies before them are readable.
 #[inline]
 #[target_feature(enable = "avx512f")]
-pub(super) unsafe fn scales_of_unit<C: Levels>(block: *const u8, j: usize) -> [__m512i; 2] {
-    let scale = |line: usize, byte: usize| {
-        // Read three bytes further to the front, byte 0 of a dword is its highest.
-        // SAFETY: the lines are there, and more than three bytes before the first.
-        let dwords = unsafe { Zmm::load(block.add(C::SCALES + 64 * line + byte - 3)) };
-        _mm512_srai_epi32::<24>(dwords)
+pub(super) unsafe fn scale_of_unit<C: Levels>(block: *const u8, j: usize) -> __m512i {
+    // Read three bytes further to the front, byte 0 of a dword is its highest.
+    // SAFETY: the lines are there, and more than three bytes before the first.
+    let dwords = unsafe { Zmm::load(block.wrapping_add(C::SCALES + 64 * (j / 4) + j % 4).wrapping_sub(3)) };
+    _mm512_srai_epi32::<24>(dwords)
+}
+
+/// True if sums of activations are multiplied by corrections; otherwise integers have starts.
+const fn corrected<C: Levels>() -> bool {
+    C::OF_16 || C::RAISED != 0
+}
+
+/// The bytes of the scales of both halves of a unit as the upper bytes of words: of four units, or of two with two each.
+const fn upper_bytes(of_16: bool) -> [[u8; 16]; 4] {
+    let mut orders = [[0x80; 16]; 4];
+    let mut j = 0;
+    while j < 4 {
+        let mut row = 0;
+        while row < 4 {
+            let [first, second] = if of_16 { [2 * (j % 2), 2 * (j % 2) + 1] } else { [j; 2] };
+            orders[j][4 * row + 1] = (4 * row + first) as u8;
+            orders[j][4 * row + 3] = (4 * row + second) as u8;
+            row += 1;
+        }
+        j += 1;
+    }
+    orders
+}
+
+/// The scales of the two halves of unit `j` of a block, and what their sums of activations, negated, are multiplied by.
+///
+/// # Safety
+/// The block's scales are readable.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+unsafe fn corrections<C: Levels>(block: *const u8, j: usize) -> ([__m512i; 2], __m512i) {
+    let orders = const { &upper_bytes(C::OF_16) };
+    // SAFETY: the caller's block has this line; an order has 16 bytes.
+    let (line, order) = unsafe {
+        let line = Zmm::load(block.add(C::SCALES + 64 * (C::SCALE_LINES * j / UNITS)));
+        (line, _mm512_broadcast_i32x4(_mm_loadu_si128(orders[j % 4].as_ptr().cast())))
     };
-    if C::OF_16 { [scale(j / 2, 2 * (j % 2)), scale(j / 2, 2 * (j % 2) + 1)] } else { [scale(j / 4, j % 4); 2] }
+    let words = _mm512_shuffle_epi8(line, order);
+    let (scales, correction) = if C::RAISED == 0 {
+        (_mm512_srai_epi16::<8>(words), _mm512_srai_epi16::<1>(words))
+    } else {
+        let scales = match C::ODD {
+            true => _mm512_or_si512(_mm512_srai_epi16::<8>(words), _mm512_set1_epi16(1)),
+            false => _mm512_srai_epi16::<9>(words),
+        };
+        let raised = _mm512_test_epi16_mask(words, _mm512_set1_epi16(0x0100));
+        let excess = i16::from(RAISED);
+        let (plain, less) = (_mm512_set1_epi16(excess), _mm512_set1_epi16(excess - C::RAISED));
+        (scales, _mm512_mullo_epi16(scales, _mm512_mask_mov_epi16(plain, raised, less)))
+    };
+    let second = _mm512_srai_epi32::<16>(scales);
+    let first = match C::OF_16 {
+        true => _mm512_srai_epi32::<16>(_mm512_slli_epi32::<16>(scales)),
+        false => second,
+    };
+    ([first, second], correction)
 }
 
 /// A unit, unpacked.
 struct Unit {
     levels: [__m512i; 8],
     scales: [__m512i; 2],
+    /// Factors of the negated sums of the activations of both halves.
+    correction: __m512i,
 }
 
 impl Unit {
     /// # Safety
-    /// The block is readable.
+    /// The block and what lies before it are readable.
     #[inline]
-    #[target_feature(enable = "avx512f,avx512vbmi")]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
     unsafe fn new<C: Levels>(lookup: Lookup, block: *const u8, j: usize) -> Unit {
         // SAFETY: as the caller says.
         unsafe {
-            Unit {
-                levels: lookup.unit::<C>(block.add(C::CODES + 64 * C::UNIT_LINES * j)),
-                scales: scales_of_unit::<C>(block, j),
+            let levels = lookup.unit::<C>(block.add(C::CODES + 64 * C::UNIT_LINES * j));
+            if !corrected::<C>() {
+                let scale = scale_of_unit::<C>(block, j);
+                return Unit { levels, scales: [scale; 2], correction: _mm512_setzero_si512() };
             }
+            let (scales, correction) = corrections::<C>(block, j);
+            Unit { levels, scales, correction }
         }
     }
 
@@ -201,17 +177,17 @@ impl Unit {
     ///
     /// # Safety
     /// The processor has these instructions (the functions of tokens are inlined always, and so without the features'
-    /// attribute, which forbids that); the start and the activations of the unit are readable.
+    /// attribute, which forbids that); the activations of the unit are readable.
     #[inline(always)]
     unsafe fn dot<const FIRST: usize, const END: usize>(
         &self,
-        start: *const u8,
+        start: __m512i,
         q: *const u8,
         prefetch: impl Fn(usize),
     ) -> __m512i {
         // SAFETY: as the caller says.
         unsafe {
-            let mut sum = Zmm::broadcast(start);
+            let mut sum = start;
             unroll!(K in [0 1 2 3 4 5 6 7] {
                 if (FIRST..END).contains(&K) {
                     prefetch(K);
@@ -231,13 +207,18 @@ impl Unit {
         // SAFETY: as the caller says.
         unsafe {
             let q = y.add(32 * j);
+            if !corrected::<C>() {
+                let sum = self.dot::<0, 8>(Zmm::broadcast(y.add(STARTS + 4 * j)), q, prefetch);
+                return _mm512_add_epi32(isum, _mm512_mullo_epi32(sum, self.scales[0]));
+            }
+            let zero = _mm512_setzero_si512();
+            let isum = Zmm::add_scaled_at::<0>(isum, self.correction, y.add(SUMS + 4 * j));
             if C::OF_16 {
-                let starts = y.add(STARTS_OF_16 + 8 * j);
-                let first = _mm512_mullo_epi32(self.dot::<0, 4>(starts, q, prefetch), self.scales[0]);
-                let second = _mm512_mullo_epi32(self.dot::<4, 8>(starts.add(4), q, prefetch), self.scales[1]);
+                let first = _mm512_mullo_epi32(self.dot::<0, 4>(zero, q, prefetch), self.scales[0]);
+                let second = _mm512_mullo_epi32(self.dot::<4, 8>(zero, q, prefetch), self.scales[1]);
                 _mm512_add_epi32(isum, _mm512_add_epi32(first, second))
             } else {
-                let sum = self.dot::<0, 8>(y.add(STARTS_OF_32 + 4 * j), q, prefetch);
+                let sum = self.dot::<0, 8>(zero, q, prefetch);
                 _mm512_add_epi32(isum, _mm512_mullo_epi32(sum, self.scales[0]))
             }
         }
@@ -251,8 +232,23 @@ impl Unit {
     unsafe fn each(&self, sum: __m512, d: __m512, y: *const u8, j: usize, prefetch: impl Fn(usize)) -> __m512 {
         // SAFETY: as the caller says.
         unsafe {
-            let isum = self.dot::<0, 8>(y.add(STARTS_OF_32 + 4 * j), y.add(32 * j), prefetch);
+            let isum = self.dot::<0, 8>(Zmm::broadcast(y.add(STARTS + 4 * j)), y.add(32 * j), prefetch);
             Zmm::step(sum, _mm512_mul_ps(d, _mm512_cvtepi32_ps(self.scales[0])), isum)
+        }
+    }
+}
+
+/// The scales that rows have for a block: their own, with which a group begins, or that of the block.
+///
+/// # Safety
+/// The processor has AVX-512; the group at `w` and its block are readable.
+#[inline(always)]
+unsafe fn scales_of_rows<C: Levels>(w: *const u8, block: *const u8) -> __m512 {
+    // SAFETY: sixteen floats, or as many half floats.
+    unsafe {
+        match C::HEAD {
+            0 => Zmm::halves(block),
+            _ => Zmm::load_floats(w.cast()),
         }
     }
 }
@@ -283,9 +279,9 @@ unsafe fn one<C: Levels>(w: *const u8, acts: Acts, ahead: impl PrefetchDistance,
     for b in 0..acts.blocks {
         // SAFETY: block b is there, of the activations too, as the caller says.
         unsafe {
-            let (block, y) = (w.add(C::BYTES_OF_GROUP * b), acts.at.add(ACT * b));
+            let (block, y) = (w.add(C::GROUP_HEAD + C::BYTES_OF_GROUP * b), acts.at.add(ACT * b));
             let dy = _mm512_castsi512_ps(Zmm::broadcast(y.add(SCALE)));
-            let d = _mm512_mul_ps(Zmm::halves(block), dy);
+            let d = _mm512_mul_ps(scales_of_rows::<C>(w, block), dy);
             let mut isum = _mm512_setzero_si512();
             for j in 0..UNITS {
                 let unit = Unit::new::<C>(lookup, block, j);
@@ -322,8 +318,8 @@ unsafe fn many<C: Levels>(w: *const u8, acts: Acts, ahead: usize, out: &mut [f32
     for b in 0..acts.blocks {
         // SAFETY: block b is there, of all activations too, as the caller says; `out` has 16 floats for each token.
         unsafe {
-            let (block, y) = (w.add(C::BYTES_OF_GROUP * b), acts.at.add(ACT * b));
-            let d = Zmm::halves(block);
+            let (block, y) = (w.add(C::GROUP_HEAD + C::BYTES_OF_GROUP * b), acts.at.add(ACT * b));
+            let d = scales_of_rows::<C>(w, block);
             let product = |t: usize| {
                 let dy = Zmm::broadcast(y.add(acts.stride * t + SCALE));
                 _mm512_mul_ps(d, _mm512_castsi512_ps(dy))

@@ -20,13 +20,18 @@
 //!
 //! Unit j is about weights 32j .. 32j + 32. Dword k of row r is weights 4k .. 4k + 4 of them, a byte for each.
 //!
+//! AVX2 multiplies pairs of products, words, with scales. There the dwords of units 2m and 2m + 1 are two weights of one
+//! group and two of another, so that a dword with the scales of both is what they meet: of 64 weights the first unit has
+//! the first and third sixteen, the second the others. Scales of 32 weights are in the order 0, 2, 1, 3 in a line, which
+//! makes bytes 0 and 2 those of one unit, like those of 16. Types with a float step for each unit are not mixed.
+//!
 //! ```text
 //! 4 levels:  line i = 0..2   dword i | dword 2 + i << 2 | dword 4 + i << 4 | dword 6 + i << 6
 //! 8 levels:  line i = 0..3   dword i | dword 3 + i << 3 | two << 6
 //!            two: bits 5..4, 3..2, 1..0 of what is left, dword 6 << 3 | dword 7
 //! 16 levels: line i = 0..4   dword i | dword 4 + i << 4
 //! 32 levels: the same of the low four bits; then bit k of line 4 is the fifth bit of dword k
-//! more:      line i = 0..8   dword i, levels instead of places
+//! more:      line i = 0..8   dword i, levels instead of places, for AVX-512 raised by 128
 //! ```
 //!
 //! Types of ik_llama.cpp raise all levels of some groups by the same. What that adds to a row is taken from the sums of
@@ -42,7 +47,7 @@ use super::super::points;
 use crate::Isa;
 use crate::proof::{Avx2, Needs, Proof};
 use crate::shared::packed::k_quants::{BLOCK, ROWS, count_rows};
-use crate::shared::packed::{Arrange, Arranged, Encoding, Layout, Multiply, dword};
+use crate::shared::packed::{Arrange, Arranged, Encoding, Layout, Multiply};
 
 /// Units of a block.
 pub(super) const UNITS: usize = 8;
@@ -68,8 +73,10 @@ pub(super) trait Levels {
     const RAISED: i16 = 0;
     /// True if all scales are odd.
     const ODD: bool = false;
+    /// True if a dword of AVX2's units has weights of two groups.
+    const MIXED: bool = !matches!(Self::STEP, GroupStep::Each);
     /// The type whose name the arrangement of activations has: its kernels exist for the same instruction sets.
-    const ACTS_OF: TypeId = TypeId::IQ2_XXS;
+    const ACTS_OF: TypeId = if Self::MIXED { TypeId::IQ2_XXS } else { TypeId::IQ4_XS };
 
     /// Bytes before the blocks of a group.
     const GROUP_HEAD: usize = if Self::HEAD > 0 { 4 * ROWS } else { 0 };
@@ -226,8 +233,17 @@ fn read_points<C: GroupCodes>(block: &[u8]) -> Weights {
     weights
 }
 
-/// The layout of a type: what activations become, and a product that runs best with up to `tile` tokens.
-pub(super) const fn layout<C: Levels>(
+/// Where the weights of a unit of AVX2 are in a block: unit j, dword k, byte i.
+pub(super) const fn mixed(j: usize, k: usize, i: usize) -> usize {
+    64 * (j / 2) + 16 * (j % 2) + 32 * (i / 2) + 2 * k + i % 2
+}
+
+/// How products by AVX-512 want levels that stand as bytes: raised by this.
+pub(super) const RAISED: u8 = 128;
+
+/// The layout of a type: what activations become, and a product that runs best with up to `tile` tokens. `WHOLE`: the
+/// four products of a dword are added up before they meet a scale, by AVX-512.
+pub(super) const fn layout<C: Levels, const WHOLE: bool>(
     needs: Needs,
     (act_bytes, arrange): (fn(usize) -> usize, Arrange),
     multiply: Multiply,
@@ -241,7 +257,7 @@ pub(super) const fn layout<C: Levels>(
         rows: ROWS,
         encoding: Encoding::Type(TypeId::Q8_K),
         group_bytes: group_bytes::<C>,
-        pack: pack::<C>,
+        pack: pack::<C, WHOLE>,
         acts: Arranged::Q8K(C::ACTS_OF),
         act_bytes,
         arrange,
@@ -262,7 +278,7 @@ fn group_bytes<C: Levels>(n: usize) -> usize {
 }
 
 /// Up to [`ROWS`] rows of the file.
-fn pack<C: Levels>(isa: Isa, w: &[u8], n: usize, out: &mut [u8]) -> bool {
+fn pack<C: Levels, const WHOLE: bool>(isa: Isa, w: &[u8], n: usize, out: &mut [u8]) -> bool {
     let _avx2 = Avx2::of(isa);
     let row_bytes = C::HEAD + n / BLOCK * C::BYTES;
     let rows = count_rows(w, row_bytes);
@@ -282,15 +298,16 @@ fn pack<C: Levels>(isa: Isa, w: &[u8], n: usize, out: &mut [u8]) -> bool {
             if C::HEAD == 0 {
                 out[2 * r..][..2].copy_from_slice(&block[C::FILE_D..][..2]);
             }
-            pack_block::<C>(&weights, r, out);
+            pack_block::<C, WHOLE>(&weights, r, out);
         }
     }
     true
 }
 
 /// The scales and codes of one block of the file to their places as row `r`.
-fn pack_block<C: Levels>(weights: &Weights, r: usize, out: &mut [u8]) {
-    let codes = weights.levels.map(|level| C::PLACES[usize::from(level.cast_unsigned())]);
+fn pack_block<C: Levels, const WHOLE: bool>(weights: &Weights, r: usize, out: &mut [u8]) {
+    let raise = if WHOLE && C::UNIT_LINES == 8 { RAISED } else { 0 };
+    let codes = weights.levels.map(|level| C::PLACES[usize::from(level.cast_unsigned())].wrapping_add(raise));
     let scale = |g: usize| {
         let raised = (codes[16 * g] & OF_RAISED).cast_signed() >> 7 & 1;
         let scale = weights.scales[g];
@@ -303,16 +320,23 @@ fn pack_block<C: Levels>(weights: &Weights, r: usize, out: &mut [u8]) {
     };
     for k in 0..C::SCALE_LINES {
         // A scale of 32 weights is there twice.
-        let four: [u8; 4] = std::array::from_fn(|i| match C::OF_16 {
-            true => scale(4 * k + i),
-            false => scale(8 * k + 2 * i),
+        let four = [0, 1, 2, 3].map(|i| match (C::OF_16, C::MIXED && !WHOLE) {
+            (true, _) => scale(4 * k + i),
+            (false, false) => scale(8 * k + 2 * i),
+            (false, true) => scale(8 * k + [0, 4, 2, 6][i]),
         });
         out[C::SCALES + 64 * k + 4 * r..][..4].copy_from_slice(&four);
     }
     // Bytes are their own codes; the others lose what stands for a raised group.
     let mask = if C::UNIT_LINES == 8 { u32::MAX } else { 0x1F1F_1F1F };
-    for (j, codes) in codes.as_chunks::<32>().0.iter().enumerate() {
-        let dwords: [u32; 8] = std::array::from_fn(|k| u32::from_le_bytes(dword(codes, k)) & mask);
+    for j in 0..UNITS {
+        let dwords: [u32; 8] = std::array::from_fn(|k| {
+            let bytes = [0, 1, 2, 3].map(|i| match C::MIXED && !WHOLE {
+                true => codes[mixed(j, k, i)],
+                false => codes[32 * j + 4 * k + i],
+            });
+            u32::from_le_bytes(bytes) & mask
+        });
         for i in 0..C::UNIT_LINES {
             let line = line::<C>(&dwords, i);
             let to = C::CODES + 64 * (C::UNIT_LINES * j + i) + 4 * r;

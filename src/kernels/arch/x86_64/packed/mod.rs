@@ -15,6 +15,7 @@ mod ik_levels;
 mod k_quants;
 mod k_tiles;
 mod level_bytes;
+mod level_lookup;
 mod level_tiles;
 mod levels;
 mod q2_k;
@@ -44,6 +45,7 @@ pub(super) const LAYOUTS: &[&[Layout]] = &[
     k_quants::LAYOUTS,
     q2_k::LAYOUTS,
     level_bytes::LAYOUTS,
+    level_bytes::OF_IK,
     half::LAYOUTS,
     avx2::t2::PLAIN,
     avx2::t2::BY_VNNI,

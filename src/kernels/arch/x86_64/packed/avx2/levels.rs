@@ -3,7 +3,8 @@
 //! A level is looked up with one shuffle for each 16 of them. Levels that lie close together, those of two and three
 //! bits, are lifted until none is negative, which is what `maddubs` wants of its first factor; what that adds to a row
 //! is the sums of the activations times the scales and is taken back before a block begins, together with what raised
-//! groups have more. Other levels are too wide for that: there the sign goes to the activations.
+//! groups have more. Other levels are too wide for that: there the sign goes to the activations. With one token it goes
+//! the other way, from the activations to the levels, so that magnitudes are found once for all rows.
 
 use std::arch::x86_64::*;
 
@@ -11,27 +12,31 @@ use trine_formats::types::{Part, info};
 
 use super::super::super::grouped::GroupStep;
 use super::super::ik_levels::layouts_of_ik_levels;
-use super::super::levels::{self, Levels, UNITS, layouts_of_levels};
-use super::super::ymm::{Ymm, shuffle_dwords};
+use super::super::levels::{self, Levels, UNITS, layouts_of_levels, mixed};
+use super::super::ymm::Ymm;
 use super::super::{PrefetchDistance, with_prefetch};
+use super::level_lookup::{excess, levels_of, signed};
 use crate::Isa;
 use crate::arch::x86_64::rows::chains::Acts;
 use crate::arch::x86_64::rows::lanes::{Lanes, by_tokens};
 use crate::proof::{Avx2, Proof};
 use crate::shared::packed::k_quants::{BLOCK, Q8_K, ROWS};
-use crate::shared::packed::{Call, Layout};
+use crate::shared::packed::{Arrange, Call, Layout};
 
 /// Vectors of eight of the 16 rows.
 const VECTORS: usize = 2;
 /// Tokens of a call.
 const TILE: usize = 16;
-/// Arranged activations of a block: the quants, the sums of each 16 of them as i16, the scale.
-const SUMS: usize = BLOCK;
-const SCALE: usize = SUMS + 32;
+/// Arranged activations of a block: the quants, the sums of each 16 of them as i16, the sums of each 32, the scale. Of
+/// four sums of 16 the first and the third stand before the others, as the bytes of scales become words.
+const SUMS_OF_16: usize = BLOCK;
+const SUMS_OF_32: usize = SUMS_OF_16 + 32;
+const SCALE: usize = SUMS_OF_32 + 16;
 const ACT: usize = 320;
 
 const fn layout<C: Levels>() -> Layout {
-    levels::layout::<C>(Avx2::NEEDS, (act_bytes, arrange), multiply::<C>, TILE)
+    let arrange: Arrange = if C::MIXED { arrange::<true> } else { arrange::<false> };
+    levels::layout::<C, false>(Avx2::NEEDS, (act_bytes, arrange), multiply::<C>, TILE)
 }
 
 pub(in crate::arch::x86_64::packed) static LAYOUTS: &[Layout] = &layouts_of_levels!(layout);
@@ -42,12 +47,27 @@ fn act_bytes(n: usize) -> usize {
     levels::act_bytes(n, ACT)
 }
 
-fn arrange(_: Isa, act: &[u8], n: usize, out: &mut [u8]) {
+fn arrange<const MIXED: bool>(_: Isa, act: &[u8], n: usize, out: &mut [u8]) {
     assert_eq!(act.len(), n / BLOCK * Q8_K, "activation row");
     for (act, out) in act.as_chunks::<Q8_K>().0.iter().zip(out.chunks_exact_mut(ACT)) {
-        out[..SUMS].copy_from_slice(&act[info::Q8_K.at(Part::Codes)..][..BLOCK]);
-        out[SUMS..SCALE].copy_from_slice(&act[info::Q8_K.at(Part::Sums)..][..32]);
-        out[SCALE..][..4].copy_from_slice(&act[info::Q8_K.at(Part::Scale)..][..4]);
+        let quants = &act[info::Q8_K.at(Part::Codes)..][..BLOCK];
+        let (units, rest) = out.split_at_mut(BLOCK);
+        for (j, unit) in units.as_chunks_mut::<32>().0.iter_mut().enumerate() {
+            for (k, dword) in unit.as_chunks_mut::<4>().0.iter_mut().enumerate() {
+                *dword = [0, 1, 2, 3].map(|i| quants[if MIXED { mixed(j, k, i) } else { 32 * j + 4 * k + i }]);
+            }
+        }
+        let sums = act[info::Q8_K.at(Part::Sums)..].as_chunks().0;
+        let of_16: [i16; 16] = std::array::from_fn(|g| i16::from_le_bytes(sums[g]));
+        let (to_16, rest) = rest.split_at_mut(SUMS_OF_32 - SUMS_OF_16);
+        for (g, to) in to_16.as_chunks_mut().0.iter_mut().enumerate() {
+            *to = of_16[g / 4 * 4 + [0, 2, 1, 3][g % 4]].to_le_bytes();
+        }
+        let (to_32, rest) = rest.split_at_mut(SCALE - SUMS_OF_32);
+        for (to, [a, b]) in to_32.as_chunks_mut().0.iter_mut().zip(of_16.as_chunks().0) {
+            *to = a.wrapping_add(*b).to_le_bytes();
+        }
+        rest[..4].copy_from_slice(&act[info::Q8_K.at(Part::Scale)..][..4]);
     }
 }
 
@@ -59,24 +79,17 @@ fn multiply<C: Levels>(call: Call<'_>) {
         // SAFETY: `check` has seen the proof of these instructions and compared all lengths, and no portion has more than `TILE` tokens.
         unsafe {
             match out.len() / ROWS {
-                1 => with_prefetch!(ahead => tile::<C, 1>(group.as_ptr(), acts, ahead, out)),
-                _ => with_prefetch!(ahead => tile::<C, TILE>(group.as_ptr(), acts, ahead, out)),
+                1 => with_prefetch!(ahead => tile::<C, VECTORS, 1>(group.as_ptr(), acts, ahead, out)),
+                _ => with_prefetch!(ahead => tile::<C, 1, TILE>(group.as_ptr(), acts, ahead, out)),
             }
         }
     }
 }
 
-/// True if levels keep their sign, because products of lifted ones do not fit 16 bits, or there is no table of them.
-const fn signed<C: Levels>() -> bool {
-    let (values, count) = C::VALUES;
-    count == 0
-        || matches!(C::STEP, GroupStep::Each)
-        || 2 * 127 * (values[count - 1] as i32 - values[0] as i32) > i16::MAX as i32
-}
-
-/// How far levels are lifted, 0 where they keep their sign.
-const fn excess<C: Levels>() -> i32 {
-    if signed::<C>() { 0 } else { -(C::VALUES.0[0] as i32) }
+/// True if products of up to `tokens` tokens take the magnitudes of activations, and their signs go to the levels: with
+/// one token, whose magnitudes are of use for all rows. No level may be -128, whose sign cannot be changed.
+const fn by_magnitudes<C: Levels>(tokens: usize) -> bool {
+    tokens == 1 && signed::<C>() && C::VALUES.1 > 0 && C::VALUES.0[0] > -128
 }
 
 /// Products of four weights and activations that are added up in 16 bits before they meet their scale. A scale is of
@@ -94,24 +107,14 @@ const fn together<C: Levels>() -> usize {
     together as usize
 }
 
-/// The levels as they are looked up, sixteen by sixteen.
-const fn table<C: Levels>() -> [[i8; 16]; 2] {
-    let mut lifted = [[0; 16]; 2];
-    let mut i = 0;
-    while i < C::VALUES.1 {
-        lifted[i / 16][i % 16] = (C::VALUES.0[i] as i32 + excess::<C>()) as i8;
-        i += 1;
-    }
-    lifted
-}
-
-/// The products of a group with up to `TOKENS` tokens.
+/// The products of a group with up to `TOKENS` tokens, `V` vectors of rows at a time: those of one token share its
+/// activations.
 ///
 /// # Safety
 /// The processor has AVX2 and F16C; the group and the activations of as many tokens as there is room for in `out` are
 /// readable.
 #[target_feature(enable = "avx2,f16c")]
-unsafe fn tile<C: Levels, const TOKENS: usize>(
+unsafe fn tile<C: Levels, const V: usize, const TOKENS: usize>(
     w: *const u8,
     acts: Acts,
     ahead: impl PrefetchDistance,
@@ -120,28 +123,30 @@ unsafe fn tile<C: Levels, const TOKENS: usize>(
     let tokens = out.len() / ROWS;
     let mut sums = [[_mm256_setzero_ps(); TOKENS]; VECTORS];
     let blocks = w.wrapping_add(C::GROUP_HEAD);
+    let mut magnitudes = [_mm256_setzero_si256(); UNITS];
     for b in 0..acts.blocks {
         let acts = Acts { at: acts.at.wrapping_add(ACT * b), ..acts };
-        for (v, sums) in sums.iter_mut().enumerate() {
+        if const { by_magnitudes::<C>(TOKENS) } {
+            for (j, magnitudes) in magnitudes.iter_mut().enumerate() {
+                // SAFETY: as the caller says, the activations of block b are there.
+                *magnitudes = _mm256_abs_epi8(unsafe { Ymm::load(acts.at.add(32 * j)) });
+            }
+        }
+        let tokens = Tokens { acts, magnitudes: (&raw const magnitudes).cast(), count: tokens };
+        for (i, sums) in sums.as_chunks_mut::<V>().0.iter_mut().enumerate() {
             // SAFETY: block b is there, of all activations too, as the caller says.
             unsafe {
                 let block = blocks.add(C::BYTES_OF_GROUP * b);
-                // Half a block with the first eight rows and half with the others.
-                let from = block.wrapping_add(C::BYTES_OF_GROUP / VECTORS * v);
-                let prefetch = |j: usize, i| {
-                    const { assert!(UNITS * VECTORS == 16) };
-                    let from = from.wrapping_add(C::BYTES_OF_GROUP / 16 * j);
-                    ahead.share(from, const { C::BYTES_OF_GROUP.div_ceil(16) }, i, 2);
+                // A part of the block with each unit of these rows.
+                let parts = const { UNITS * VECTORS / V };
+                let prefetch = |j: usize, k| {
+                    let from = block.wrapping_add(C::BYTES_OF_GROUP / parts * (UNITS * i + j));
+                    ahead.share(from, const { C::BYTES_OF_GROUP.div_ceil(UNITS * VECTORS / V) }, k, 2);
                 };
-                let d = match C::HEAD {
-                    0 => Ymm::halves(block.add(16 * v)),
-                    _ => Ymm::load_floats(w.add(32 * v).cast()),
-                };
-                let head = Head::new::<C>(d, block, v);
-                let units = block.add(C::CODES + 32 * v);
+                let rows: [Rows; V] = std::array::from_fn(|v| Rows::new::<C>(w, block, V * i + v));
                 match C::STEP {
-                    GroupStep::Each => add_each::<C>(&head, units, acts, &mut sums[..tokens], prefetch),
-                    _ => add_block::<C, TOKENS>(&head, units, acts, &mut sums[..tokens], prefetch),
+                    GroupStep::Each => add_each::<C, V, TOKENS>(&rows, tokens, sums, prefetch),
+                    _ => add_block::<C, V, TOKENS>(&rows, tokens, sums, prefetch),
                 }
             }
         }
@@ -154,169 +159,136 @@ unsafe fn tile<C: Levels, const TOKENS: usize>(
     }
 }
 
-/// A block's head for eight rows.
-struct Head {
-    d: __m256,
-    /// The scales of the first and the second half of each unit, twice as i16.
-    scales: [[__m256i; 2]; UNITS],
-    /// Factors of the sums of the activations of both halves of each unit.
-    corrections: [__m256i; UNITS],
+/// The activations of a block, of some tokens. Those of one token have magnitudes where products are [`by_magnitudes`].
+#[derive(Clone, Copy)]
+struct Tokens {
+    acts: Acts,
+    magnitudes: *const u8,
+    count: usize,
 }
 
-impl Head {
-    /// The head of vector v, whose rows have these `d`.
+/// Eight rows of a block, vector v of them, and their scales.
+#[derive(Clone, Copy)]
+struct Rows {
+    d: __m256,
+    block: *const u8,
+    v: usize,
+}
+
+impl Rows {
+    /// Vector v of the rows of a block of the group at `w`.
+    ///
+    /// # Safety
+    /// The processor has AVX2 and F16C; group and block are readable.
+    #[inline(always)]
+    unsafe fn new<C: Levels>(w: *const u8, block: *const u8, v: usize) -> Rows {
+        // SAFETY: eight floats, or as many half floats.
+        let d = unsafe {
+            match C::HEAD {
+                0 => Ymm::halves(block.add(16 * v)),
+                _ => Ymm::load_floats(w.add(32 * v).cast()),
+            }
+        };
+        Rows { d, block, v }
+    }
+
+    /// The levels of unit j.
     ///
     /// # Safety
     /// The processor has AVX2; the block is readable.
     #[inline]
     #[target_feature(enable = "avx2")]
-    unsafe fn new<C: Levels>(d: __m256, block: *const u8, v: usize) -> Head {
-        let mut scales = [[_mm256_setzero_si256(); 2]; UNITS];
+    unsafe fn levels<C: Levels>(self, j: usize) -> [__m256i; 8] {
+        // SAFETY: the caller's block has this unit.
+        unsafe { levels_of::<C>(self.block.add(C::CODES + 64 * C::UNIT_LINES * j + 32 * self.v)) }
+    }
+}
+
+/// What the units of a block have in common, for eight rows.
+struct Head {
+    /// The scales of pairs of groups as i16: of each unit, or of two units where a scale is of 32 weights.
+    scales: [__m256i; UNITS],
+    /// Factors of the sums of the activations of both groups.
+    corrections: [__m256i; UNITS],
+}
+
+/// Units whose scales are the same.
+const fn units_of_scales<C: Levels>() -> usize {
+    if C::OF_16 { 1 } else { 2 }
+}
+
+impl Head {
+    /// The head of vector v of the rows.
+    ///
+    /// # Safety
+    /// The processor has AVX2; the block is readable.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    unsafe fn new<C: Levels>(block: *const u8, v: usize) -> Head {
+        let mut scales = [_mm256_setzero_si256(); UNITS];
         let mut corrections = [_mm256_setzero_si256(); UNITS];
-        for (j, (unit, correction)) in scales.iter_mut().zip(&mut corrections).enumerate() {
-            let (line, first) = match C::OF_16 {
-                true => (j / 2, 2 * (j % 2)),
-                false => (j / 4, j % 4),
-            };
+        for line in 0..C::SCALE_LINES {
             // SAFETY: the caller's block has this line.
             let bytes = unsafe { Ymm::load(block.add(C::SCALES + 64 * line + 32 * v)) };
-            // The upper bytes of words, shifted down with their sign.
-            let twice = |byte: usize| {
-                let byte = byte as i8;
-                _mm256_srai_epi16::<8>(shuffle_dwords(bytes, [-1, byte, -1, byte]))
-            };
-            *unit = match C::OF_16 {
-                true => [twice(first), twice(first + 1)],
-                false => [twice(first); 2],
-            };
-            let mut factor = _mm256_set1_epi16(-excess::<C>() as i16);
-            if C::RAISED != 0 {
-                let one = _mm256_set1_epi16(1);
-                let raised = _mm256_and_si256(_mm256_blend_epi16::<0b1010_1010>(unit[0], unit[1]), one);
-                factor = _mm256_add_epi16(factor, _mm256_mullo_epi16(raised, _mm256_set1_epi16(C::RAISED)));
-                *unit = match C::ODD {
-                    true => unit.map(|scale| _mm256_or_si256(scale, one)),
-                    false => unit.map(|scale| _mm256_srai_epi16::<1>(scale)),
+            // The upper bytes of words: the first and the third scale of the line, then the others.
+            for (h, words) in [_mm256_slli_epi16::<8>(bytes), bytes].into_iter().enumerate() {
+                let both = match (C::RAISED, C::ODD) {
+                    (0, _) => _mm256_srai_epi16::<8>(words),
+                    (_, true) => _mm256_or_si256(_mm256_srai_epi16::<8>(words), _mm256_set1_epi16(1)),
+                    (_, false) => _mm256_srai_epi16::<9>(words),
                 };
+                let mut factor = _mm256_set1_epi16(-excess::<C>() as i16);
+                if C::RAISED != 0 {
+                    // The bit of a raised group, moved down to 1, times what it is raised by.
+                    let raised = _mm256_and_si256(words, _mm256_set1_epi16(0x0100));
+                    let raised = _mm256_mulhi_epi16(raised, _mm256_set1_epi16(C::RAISED << 8));
+                    factor = _mm256_add_epi16(factor, raised);
+                }
+                scales[2 * line + h] = both;
+                corrections[2 * line + h] = _mm256_mullo_epi16(both, factor);
             }
-            let both = _mm256_blend_epi16::<0b1010_1010>(unit[0], unit[1]);
-            *correction = _mm256_mullo_epi16(both, factor);
         }
-        Head { d, scales, corrections }
+        Head { scales, corrections }
     }
 }
 
-/// The levels of a unit, a dword of four weights of each row after the other.
-///
-/// # Safety
-/// The processor has AVX2; the eight rows of the unit's lines are readable.
-#[inline]
-#[target_feature(enable = "avx2")]
-unsafe fn levels_of<C: Levels>(unit: *const u8) -> [__m256i; 8] {
-    // SAFETY: the caller's unit has these lines.
-    let line = |i: usize| unsafe { Ymm::load(unit.add(64 * i)) };
-    let masked = |line, mask: i8| _mm256_and_si256(line, _mm256_set1_epi8(mask));
-    let codes = match C::UNIT_LINES {
-        2 => {
-            let [a, b] = [line(0), line(1)];
-            let two = |line| masked(line, 3);
-            [
-                two(a),
-                two(b),
-                two(_mm256_srli_epi16::<2>(a)),
-                two(_mm256_srli_epi16::<2>(b)),
-                two(_mm256_srli_epi16::<4>(a)),
-                two(_mm256_srli_epi16::<4>(b)),
-                two(_mm256_srli_epi16::<6>(a)),
-                two(_mm256_srli_epi16::<6>(b)),
-            ]
-        }
-        3 => {
-            let [a, b, c] = [line(0), line(1), line(2)];
-            let upper = |line| masked(line, 0xC0u8.cast_signed());
-            let left = _mm256_or_si256(
-                _mm256_or_si256(upper(a), _mm256_srli_epi16::<2>(upper(b))),
-                _mm256_srli_epi16::<4>(upper(c)),
-            );
-            let low = |line| masked(line, 7);
-            let middle = |line| masked(_mm256_srli_epi16::<3>(line), 7);
-            [
-                low(a),
-                low(b),
-                low(c),
-                middle(a),
-                middle(b),
-                middle(c),
-                low(_mm256_srli_epi16::<5>(left)),
-                low(_mm256_srli_epi16::<2>(left)),
-            ]
-        }
-        4 | 5 => {
-            let [a, b, c, d] = [line(0), line(1), line(2), line(3)];
-            let low = |line| masked(line, 15);
-            let high = |line| masked(_mm256_srli_epi16::<4>(line), 15);
-            [low(a), low(b), low(c), low(d), high(a), high(b), high(c), high(d)]
-        }
-        _ => return [line(0), line(1), line(2), line(3), line(4), line(5), line(6), line(7)],
-    };
-    let [first, second] = const { table::<C>() };
-    // SAFETY: 16 bytes.
-    let table = |levels: [i8; 16]| unsafe { _mm256_broadcastsi128_si256(_mm_loadu_si128(levels.as_ptr().cast())) };
-    let levels = codes.map(|codes| _mm256_shuffle_epi8(table(first), codes));
-    if C::UNIT_LINES < 5 {
-        return levels;
-    }
-    let others = codes.map(|codes| _mm256_shuffle_epi8(table(second), codes));
-    // The fifth bit of each dword in the highest place of its bytes.
-    let fifth = line(4);
-    let fifth = [
-        _mm256_slli_epi16::<7>(fifth),
-        _mm256_slli_epi16::<6>(fifth),
-        _mm256_slli_epi16::<5>(fifth),
-        _mm256_slli_epi16::<4>(fifth),
-        _mm256_slli_epi16::<3>(fifth),
-        _mm256_slli_epi16::<2>(fifth),
-        _mm256_slli_epi16::<1>(fifth),
-        fifth,
-    ];
-    std::array::from_fn(|k| _mm256_blendv_epi8(levels[k], others[k], fifth[k]))
-}
-
-/// The float step of a block, `sum + d * isum` with all scales in the integer, for each token. `prefetch(j, i)` is
+/// The float step of a block, `sum + d * isum` with all scales in the integer, for each token. `prefetch(j, k)` is
 /// called twice in unit j.
 ///
 /// # Safety
-/// The processor has AVX2 and F16C; the units are readable, and the activations of the block for all `sums`.
+/// The processor has AVX2 and F16C; the block and the activations of all tokens are readable.
 #[inline]
 #[target_feature(enable = "avx2,f16c")]
-unsafe fn add_block<C: Levels, const TOKENS: usize>(
-    head: &Head,
-    units: *const u8,
-    acts: Acts,
-    sums: &mut [__m256],
+unsafe fn add_block<C: Levels, const V: usize, const TOKENS: usize>(
+    rows: &[Rows; V],
+    tokens: Tokens,
+    sums: &mut [[__m256; TOKENS]; V],
     prefetch: impl Fn(usize, usize),
 ) {
-    let tokens = sums.len();
-    let mut isums = [_mm256_setzero_si256(); TOKENS];
+    let acts = tokens.acts;
+    let mut isums = [[_mm256_setzero_si256(); V]; TOKENS];
     // SAFETY: as the caller says.
     unsafe {
-        for (t, isum) in isums[..tokens].iter_mut().enumerate() {
-            *isum = start_of::<C>(head, acts.at.add(acts.stride * t + SUMS));
+        let heads: [Head; V] = std::array::from_fn(|v| Head::new::<C>(rows[v].block, rows[v].v));
+        for (t, isums) in isums[..tokens.count].iter_mut().enumerate() {
+            for (isum, head) in isums.iter_mut().zip(&heads) {
+                *isum = start_of::<C>(head, acts.at.add(acts.stride * t));
+            }
         }
-        for (j, scales) in head.scales.iter().enumerate() {
+        for j in 0..UNITS {
+            let scales = heads.each_ref().map(|head| head.scales[j / const { units_of_scales::<C>() }]);
             prefetch(j, 0);
-            let levels = levels_of::<C>(units.add(64 * C::UNIT_LINES * j));
+            let levels = rows.map(|rows| rows.levels::<C>(j));
             prefetch(j, 1);
-            by_tokens!(t in tokens, 4, T => {
-                let y = acts.at.add(acts.stride * t + 32 * j);
-                let isums = &mut isums[t..t + T];
-                add_unit::<C, T>(&levels, scales, y, acts.stride, isums);
+            by_tokens!(t in tokens.count, 4, T => {
+                add_unit::<C, V, TOKENS, T>(&levels, &scales, tokens, (t, j), &mut isums[t..t + T]);
             });
         }
-        for (t, (sum, isum)) in sums.iter_mut().zip(&isums).enumerate() {
-            let d = Ymm::broadcast_float(acts.at.add(acts.stride * t + SCALE));
-            let product = _mm256_mul_ps(_mm256_mul_ps(head.d, d), _mm256_cvtepi32_ps(*isum));
-            *sum = _mm256_add_ps(*sum, product);
+        for (t, isums) in isums[..tokens.count].iter().enumerate() {
+            let dy = Ymm::broadcast_float(acts.at.add(acts.stride * t + SCALE));
+            for (v, isum) in isums.iter().enumerate() {
+                sums[v][t] = Ymm::step(sums[v][t], _mm256_mul_ps(rows[v].d, dy), *isum);
+            }
         }
     }
 }
@@ -324,54 +296,66 @@ unsafe fn add_block<C: Levels, const TOKENS: usize>(
 /// The number that a block's integer starts at: the excess of lifted levels, negated, and that of raised groups.
 ///
 /// # Safety
-/// The processor has AVX2; the sums of the activations are readable.
+/// The processor has AVX2; the activations of the block are readable.
 #[inline]
 #[target_feature(enable = "avx2")]
-unsafe fn start_of<C: Levels>(head: &Head, sums: *const u8) -> __m256i {
+unsafe fn start_of<C: Levels>(head: &Head, y: *const u8) -> __m256i {
     let mut all = _mm256_setzero_si256();
     if excess::<C>() == 0 && C::RAISED == 0 {
         return all;
     }
-    for (j, correction) in head.corrections.iter().enumerate() {
-        // SAFETY: a dword has the two sums of a unit.
-        let pair = unsafe { Ymm::broadcast(sums.add(4 * j)) };
+    let sums = if C::OF_16 { SUMS_OF_16 } else { SUMS_OF_32 };
+    for (i, correction) in head.corrections[..2 * C::SCALE_LINES].iter().enumerate() {
+        // SAFETY: a dword has two sums, and each line of scales has two dwords.
+        let pair = unsafe { Ymm::broadcast(y.add(sums + 4 * i)) };
         all = _mm256_add_epi32(all, _mm256_madd_epi16(*correction, pair));
     }
     all
 }
 
-/// Adds a unit's products times scales to the integers of `T` tokens, whose activations are `stride` bytes apart.
+/// Adds the products of unit j times scales to the integers of `T` of `TOKENS` tokens, from token t on.
 ///
 /// # Safety
-/// The processor has AVX2; 32 activations of each token are readable.
+/// The processor has AVX2; the activations of these tokens are readable.
 #[inline]
 #[target_feature(enable = "avx2")]
-unsafe fn add_unit<C: Levels, const T: usize>(
-    levels: &[__m256i; 8],
-    scales: &[__m256i; 2],
-    y: *const u8,
-    stride: usize,
-    isums: &mut [__m256i],
+unsafe fn add_unit<C: Levels, const V: usize, const TOKENS: usize, const T: usize>(
+    levels: &[[__m256i; 8]; V],
+    scales: &[__m256i; V],
+    tokens: Tokens,
+    (t, j): (usize, usize),
+    isums: &mut [[__m256i; V]],
 ) {
     let together = const { together::<C>() };
-    let mut sums: [__m256i; T] = std::array::from_fn(|t| isums[t]);
+    let y = tokens.acts.at.wrapping_add(tokens.acts.stride * t + 32 * j);
+    let mut sums: [[__m256i; V]; T] = std::array::from_fn(|t| isums[t]);
     for first in (0..8).step_by(together) {
-        let mut pairs = [_mm256_setzero_si256(); T];
-        for (i, levels) in levels[first..][..together].iter().enumerate() {
-            let magnitudes = if signed::<C>() { _mm256_abs_epi8(*levels) } else { *levels };
+        let mut pairs = [[_mm256_setzero_si256(); V]; T];
+        for k in first..first + together {
             for (t, pairs) in pairs.iter_mut().enumerate() {
-                // SAFETY: the caller's activations have eight dwords.
-                let y = unsafe { Ymm::broadcast(y.add(stride * t + 4 * (first + i))) };
-                let y = if signed::<C>() { _mm256_sign_epi8(y, *levels) } else { y };
-                let products = _mm256_maddubs_epi16(magnitudes, y);
-                *pairs = match i {
-                    0 => products,
-                    _ => _mm256_add_epi16(*pairs, products),
+                // SAFETY: the caller's activations of a unit have eight dwords.
+                let y = unsafe { Ymm::broadcast(y.add(tokens.acts.stride * t + 4 * k)) };
+                let magnitudes = match const { by_magnitudes::<C>(TOKENS) } {
+                    // SAFETY: as many magnitudes.
+                    true => unsafe { Ymm::broadcast(tokens.magnitudes.add(32 * j + 4 * k)) },
+                    false => y,
                 };
+                for (pairs, levels) in pairs.iter_mut().zip(levels) {
+                    let products = if const { by_magnitudes::<C>(TOKENS) } {
+                        _mm256_maddubs_epi16(magnitudes, _mm256_sign_epi8(levels[k], y))
+                    } else if signed::<C>() {
+                        _mm256_maddubs_epi16(_mm256_abs_epi8(levels[k]), _mm256_sign_epi8(y, levels[k]))
+                    } else {
+                        _mm256_maddubs_epi16(levels[k], y)
+                    };
+                    *pairs = if k == first { products } else { _mm256_add_epi16(*pairs, products) };
+                }
             }
         }
-        for (sum, pairs) in sums.iter_mut().zip(pairs) {
-            *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(pairs, scales[first / 4]));
+        for (sums, pairs) in sums.iter_mut().zip(pairs) {
+            for ((sum, pairs), scales) in sums.iter_mut().zip(pairs).zip(scales) {
+                *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(pairs, *scales));
+            }
         }
     }
     isums.copy_from_slice(&sums);
@@ -380,61 +364,40 @@ unsafe fn add_unit<C: Levels, const T: usize>(
 /// The float steps of a block, `sum + (d * scale) * isum` for each unit in turn, for each token.
 ///
 /// # Safety
-/// As [`add_block`].
+/// As [`add_block`]; there are three bytes more before the scales of the block.
 #[inline]
 #[target_feature(enable = "avx2,f16c")]
-unsafe fn add_each<C: Levels>(
-    head: &Head,
-    units: *const u8,
-    acts: Acts,
-    sums: &mut [__m256],
+unsafe fn add_each<C: Levels, const V: usize, const TOKENS: usize>(
+    rows: &[Rows; V],
+    tokens: Tokens,
+    sums: &mut [[__m256; TOKENS]; V],
     prefetch: impl Fn(usize, usize),
 ) {
-    let tokens = sums.len();
-    for (j, [scale, _]) in head.scales.iter().enumerate() {
-        let scale = _mm256_cvtepi32_ps(_mm256_srai_epi32::<16>(*scale));
+    let acts = tokens.acts;
+    let ones = [_mm256_set1_epi16(1); V];
+    for j in 0..UNITS {
         // SAFETY: as the caller says.
         unsafe {
+            let scales = rows.map(|rows| {
+                // Read three bytes further to the front, byte 0 of a dword is its highest.
+                let at = C::SCALES + 64 * (j / 4) + j % 4 + 32 * rows.v;
+                let line = Ymm::load(rows.block.wrapping_add(at).wrapping_sub(3));
+                _mm256_cvtepi32_ps(_mm256_srai_epi32::<24>(line))
+            });
             prefetch(j, 0);
-            let levels = levels_of::<C>(units.add(64 * C::UNIT_LINES * j));
+            let levels = rows.map(|rows| rows.levels::<C>(j));
             prefetch(j, 1);
-            let magnitudes = levels.map(|levels| _mm256_abs_epi8(levels));
-            by_tokens!(t in tokens, 4, T => {
-                let of_tokens = acts.at.add(acts.stride * t);
-                let y = of_tokens.add(32 * j);
-                let isums: [_; T] = signed_unit(&levels, &magnitudes, y, acts.stride);
-                for (i, (sum, isum)) in sums[t..].iter_mut().zip(isums).enumerate() {
-                    let d = Ymm::broadcast_float(of_tokens.add(acts.stride * i + SCALE));
-                    let d = _mm256_mul_ps(_mm256_mul_ps(head.d, d), scale);
-                    *sum = _mm256_add_ps(*sum, _mm256_mul_ps(d, _mm256_cvtepi32_ps(isum)));
+            by_tokens!(t in tokens.count, 4, T => {
+                let mut isums = [[_mm256_setzero_si256(); V]; T];
+                add_unit::<C, V, TOKENS, T>(&levels, &ones, tokens, (t, j), &mut isums);
+                for (i, isums) in isums.iter().enumerate() {
+                    let dy = Ymm::broadcast_float(acts.at.add(acts.stride * (t + i) + SCALE));
+                    for (v, isum) in isums.iter().enumerate() {
+                        let d = _mm256_mul_ps(_mm256_mul_ps(rows[v].d, dy), scales[v]);
+                        sums[v][t + i] = Ymm::step(sums[v][t + i], d, *isum);
+                    }
                 }
             });
         }
     }
-}
-
-/// The integers of a unit without its scale, for `T` tokens whose activations are `stride` bytes apart.
-///
-/// # Safety
-/// The processor has AVX2; 32 activations of each token are readable.
-#[inline]
-#[target_feature(enable = "avx2")]
-unsafe fn signed_unit<const T: usize>(
-    levels: &[__m256i; 8],
-    magnitudes: &[__m256i; 8],
-    y: *const u8,
-    stride: usize,
-) -> [__m256i; T] {
-    let mut sums = [_mm256_setzero_si256(); T];
-    for (k, (levels, magnitudes)) in levels.iter().zip(magnitudes).enumerate() {
-        for (t, sum) in sums.iter_mut().enumerate() {
-            // SAFETY: the caller's activations have eight dwords.
-            let y = unsafe { Ymm::broadcast(y.add(stride * t + 4 * k)) };
-            // At most 2 * 127 * 127 in magnitude, which fits 16 bits.
-            let pairs = _mm256_maddubs_epi16(*magnitudes, _mm256_sign_epi8(y, *levels));
-            let fours = _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
-            *sum = _mm256_add_epi32(*sum, fours);
-        }
-    }
-    sums
 }

@@ -2,6 +2,7 @@
 
 mod block32;
 mod k_quants;
+mod level_lookup;
 pub(super) mod levels;
 pub(super) mod q2_k;
 pub(super) mod t2;

@@ -6,7 +6,8 @@
 use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
 
-use super::super::level_bytes::{ACT, Lookup, SCALE, act_bytes, put};
+use super::super::level_bytes::{ACT, SCALE, act_bytes, put};
+use super::super::level_lookup::Lookup;
 use super::super::levels::Levels;
 use super::super::ternary_tiles::step::{clear, columns, put_down, shapes};
 use super::super::zmm::Zmm;

@@ -5,7 +5,8 @@
 
 use std::arch::x86_64::*;
 
-use super::super::level_bytes::{ACT, Lookup, SCALE, act_bytes, put, scales_of_unit};
+use super::super::level_bytes::{ACT, SCALE, act_bytes, put, scale_of_unit};
+use super::super::level_lookup::Lookup;
 use super::super::levels::{Levels, UNITS};
 use super::super::zmm::Zmm;
 use super::{Product, SIDE, Tiles};
@@ -46,8 +47,7 @@ unsafe fn expand<C: Levels>(lookup: Lookup, block: *const u8, to: *mut u8) {
             for (k, levels) in levels.into_iter().enumerate() {
                 _mm512_store_si512(to.add(UNIT * j + tiles::ROW * k).cast(), levels);
             }
-            let [scale, _] = scales_of_unit::<C>(block, j);
-            let scale = _mm512_cvtepi32_ps(scale);
+            let scale = _mm512_cvtepi32_ps(scale_of_unit::<C>(block, j));
             _mm512_store_ps(to.add(SCALES_AT + 64 * j).cast(), scale);
         }
         _mm512_store_ps(to.add(D_AT).cast(), Zmm::halves(block));

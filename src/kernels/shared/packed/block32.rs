@@ -2,7 +2,8 @@
 //! in another order.
 //!
 //! ```text
-//! block:  R scales (f16; MXFP4: one byte)    row r at 2r (r)
+//! block:  R scales (f16; MXFP4: one byte,    row r at 2r (r, 4r)
+//!         Q8_KV: f32, that of the row again)
 //!         R offsets (f16)                    Q4_1, Q5_1
 //!         4R bytes of fifth bits             Q5_0, Q5_1: of element 4g + i of row r
 //!           x86   8 masks of 4R bits: bit 4r + i of mask g
@@ -18,11 +19,12 @@
 
 use trine_formats::types::TypeId;
 use trine_formats::types::num::f16_to_f32;
-use trine_formats::types::{Part, TypeInfo, info};
+use trine_formats::types::{Part, TypeInfo, ik, info};
 
 use super::{Arranged, Encoding, Layout, Multiply, dword};
 use crate::Isa;
 use crate::proof::Needs;
+use crate::sizes::row_bytes;
 
 /// True if products take codes with a sign, as ARM's do; those of x86 take them without.
 const SIGNED: bool = cfg!(target_arch = "aarch64");
@@ -62,16 +64,16 @@ pub(crate) trait Block32: ByteCodes {
     const NAME: &'static str;
     /// Bytes of a block of one row in the file.
     const BYTES: usize = Self::INFO.bytes;
-    /// Where its scale, offset, fifth bits and codes are.
-    const SCALE_AT: usize = Self::INFO.at(Part::Scale);
+    /// Where its scale, offset, fifth bits and codes are; a type whose rows have one scale has none in a block.
+    const SCALE_AT: usize = if Self::INFO.head == 0 { Self::INFO.at(Part::Scale) } else { 0 };
     const OFFSET_AT: usize = match Self::STEP {
         PackedStep::PlusOffset => Self::INFO.at(Part::Min),
         _ => 0,
     };
     const FIFTH_AT: Option<usize> = None;
     const CODES_AT: usize = Self::INFO.at(Part::Codes);
-    /// Bytes of a scale; one byte is a power of two.
-    const SCALE_BYTES: usize = 2;
+    /// Bytes of a scale; one byte is a power of two, four are the scale of a row.
+    const SCALE_BYTES: usize = if Self::INFO.head == 0 { 2 } else { 4 };
     /// Whole bytes or nibbles.
     const LINES: usize = 4;
     /// Values of the nibbles plus the bias; in order where there is no table.
@@ -95,6 +97,7 @@ macro_rules! named {
 }
 
 pub(crate) struct Q8_0;
+pub(crate) struct Q8Kv;
 pub(crate) struct Q4_0;
 pub(crate) struct Q4_1;
 pub(crate) struct Q5_0;
@@ -110,6 +113,19 @@ impl ByteCodes for Q8_0 {
 impl Block32 for Q8_0 {
     const INFO: TypeInfo = info::Q8_0;
     const NAME: &'static str = named!("q8_0");
+    const LINES: usize = 8;
+    const STEP: PackedStep = PackedStep::ScaleFirst;
+}
+
+impl ByteCodes for Q8Kv {
+    const BIAS: i32 = BIAS_OF_BYTES;
+    const MAX: u8 = 255;
+}
+
+/// Q8_0 but for its scale, of ik_llama.cpp.
+impl Block32 for Q8Kv {
+    const INFO: TypeInfo = info::Q8_KV;
+    const NAME: &'static str = named!("q8_kv");
     const LINES: usize = 8;
     const STEP: PackedStep = PackedStep::ScaleFirst;
 }
@@ -199,8 +215,8 @@ const fn signed_or_not(mut table: [u8; 16]) -> [u8; 16] {
 /// `$layout` of every type.
 macro_rules! layouts_of_block32 {
     ($layout:ident $(, $products:ty)?) => {{
-        use $crate::shared::packed::block32::{Iq4Nl, Mxfp4, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
-        $crate::shared::packed::layouts_of!($layout $(, $products)?: Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Iq4Nl Mxfp4)
+        use $crate::shared::packed::block32::{Iq4Nl, Mxfp4, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q8Kv};
+        $crate::shared::packed::layouts_of!($layout $(, $products)?: Q8_0 Q8Kv Q4_0 Q4_1 Q5_0 Q5_1 Iq4Nl Mxfp4)
     }};
 }
 pub(crate) use layouts_of_block32;
@@ -239,7 +255,7 @@ pub(crate) fn act_bytes(n: usize) -> usize {
 
 /// Up to [`ROWS`] rows of the file.
 pub(crate) fn pack<B: Block32>(_: Isa, w: &[u8], n: usize, out: &mut [u8]) -> bool {
-    let row_bytes = n / 32 * B::BYTES;
+    let row_bytes = row_bytes(&B::INFO, n);
     let rows = w.len().checked_div(row_bytes).unwrap_or(0);
     assert!(w.len() == rows * row_bytes && rows <= ROWS, "weights");
     if rows == 0 {
@@ -249,9 +265,13 @@ pub(crate) fn pack<B: Block32>(_: Isa, w: &[u8], n: usize, out: &mut [u8]) -> bo
         let mut masks = [0u128; 8];
         for row in 0..ROWS {
             // Rows that are not there repeat the last; nobody looks at their outputs.
-            let from = &w[row.min(rows - 1) * row_bytes + b * B::BYTES..][..B::BYTES];
-            let scale = &from[B::SCALE_AT..][..B::SCALE_BYTES];
-            out[row * B::SCALE_BYTES..][..B::SCALE_BYTES].copy_from_slice(scale);
+            let (head, from) = w[row.min(rows - 1) * row_bytes..][..row_bytes].split_at(B::INFO.head);
+            let from = &from[b * B::BYTES..][..B::BYTES];
+            let scale = &mut out[row * B::SCALE_BYTES..][..B::SCALE_BYTES];
+            match ik::scale_of_row(head) {
+                Some(of_row) => scale.copy_from_slice(&of_row.to_le_bytes()),
+                None => scale.copy_from_slice(&from[B::SCALE_AT..][..B::SCALE_BYTES]),
+            }
             if B::OFFSETS > 0 {
                 let to = B::SCALE_BYTES * ROWS + 2 * row;
                 out[to..to + 2].copy_from_slice(&from[B::OFFSET_AT..][..2]);

@@ -60,6 +60,10 @@ pub(super) unsafe fn scales<B: Block32>(block: *const u8, r: usize) -> float32x4
         // SAFETY: four half floats.
         return unsafe { halves(at) };
     }
+    if B::SCALE_BYTES == 4 {
+        // SAFETY: four floats.
+        return unsafe { vld1q_f32(at.cast()) };
+    }
     // Half of 2^(e - 127) as bits; the two smallest are denormal.
     // SAFETY: four exponents.
     let e = unsafe { at.cast::<u32>().read_unaligned() };

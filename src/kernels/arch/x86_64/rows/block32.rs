@@ -172,6 +172,7 @@ impl<L: Lanes> Head<L> {
                 let first = L::ROWS * (VECTORS * h + v);
                 head.scales[v] = match B::SCALE_BYTES {
                     2 => L::halves(block.add(2 * first)),
+                    4 => L::load_floats(block.add(4 * first).cast()),
                     _ => L::half_powers(block.add(first)),
                 };
                 if const { matches!(B::STEP, PackedStep::PlusOffset) } {

@@ -16,6 +16,7 @@ use crate::arch::x86_64::rows::block32::{Dot, DotSet, VECTORS, signed};
 use crate::arch::x86_64::rows::lanes::Lanes;
 use crate::proof::{Avx2, AvxVnni};
 use crate::shared::packed::block32::{self, Block32, ByteCodes, LINE};
+use crate::sizes::row_bytes;
 
 /// Sums of two registers of rows and T tokens.
 type Sums<const T: usize> = [[__m256i; VECTORS]; T];
@@ -70,7 +71,8 @@ impl DotSet for Avx2 {
 
     fn pack<B: Block32>(isa: Isa, w: &[u8], n: usize, out: &mut [u8]) -> bool {
         if B::LINES == 8 {
-            let mut blocks = w.chunks_exact(B::BYTES);
+            let rows = w.chunks_exact(row_bytes(&B::INFO, n).max(1));
+            let mut blocks = rows.flat_map(|row| row[B::INFO.head..].chunks_exact(B::BYTES));
             if blocks.any(|block| block[B::CODES_AT..].contains(&0x80)) {
                 return false;
             }

@@ -3,6 +3,7 @@ use trine_formats::types::num::f16_to_f32;
 use super::*;
 use crate::proof::Scalar;
 use crate::shared::packed::block32::LINE;
+use crate::shared::packed::dword;
 
 const fn layout<B: Block32>() -> Layout {
     block32::layout::<B>(Scalar::NEEDS, multiply::<B>)
@@ -66,6 +67,7 @@ impl Machine for Software {
             };
             let scale = match B::SCALE_BYTES {
                 2 => half(2 * row),
+                4 => f32::from_le_bytes(dword(block, row)),
                 // Half of 2^(e - 127), the two smallest of which are denormal.
                 _ => f32::from_bits(match u32::from(block[row]) {
                     e @ ..2 => 0x0020_0000 << e,

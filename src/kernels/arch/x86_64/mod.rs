@@ -12,6 +12,7 @@ mod ahead;
 pub(crate) mod bitplane;
 mod chain;
 mod codes;
+mod eighths;
 pub(crate) mod elements;
 mod encode;
 pub(crate) mod exact;
@@ -37,7 +38,13 @@ pub(crate) mod widely;
 pub(crate) use packed::software_layouts;
 
 pub(super) const KERNELS: Kernels = Kernels {
-    row_kernels: &[panel::ROW_KERNELS, lanes::ROW_KERNELS, points::ROW_KERNELS, float::ROW_KERNELS],
+    row_kernels: &[
+        panel::ROW_KERNELS,
+        lanes::ROW_KERNELS,
+        points::ROW_KERNELS,
+        eighths::ROW_KERNELS,
+        float::ROW_KERNELS,
+    ],
     layouts: packed::LAYOUTS,
     quantize_act,
     decode_rows: encode::decode_rows,

@@ -87,10 +87,10 @@ struct Unpacked {
 #[inline]
 #[target_feature(enable = "avx2")]
 fn levels<C: Points>(block: &[u8]) -> __m256i {
-    let points: [(usize, bool); 4] = std::array::from_fn(|m| C::point(block, m));
     let eight = |(place, _): (usize, bool)| i64::from_le_bytes(codebook::IQ1[place].map(i8::cast_unsigned));
     let moved = |(_, down): (usize, bool)| if down { -1 } else { 0x0101_0101_0101_0101 };
-    let [a, b, c, d] = points;
+    // One by one: a function that makes an array of them is compiled without this one's features, and called.
+    let (a, b, c, d) = (C::point(block, 0), C::point(block, 1), C::point(block, 2), C::point(block, 3));
     let coordinates = _mm256_setr_epi64x(eight(a), eight(b), eight(c), eight(d));
     let moves = _mm256_setr_epi64x(moved(a), moved(b), moved(c), moved(d));
     // Eight times a coordinate, whose bits from the byte before are masked.
@@ -145,7 +145,8 @@ unsafe fn multiply<C: Points>(call: Call<'_>) {
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn add(w: &Unpacked, d: &[f32; LANES], act: &[u8], sum: &mut [f32; LANES]) {
-    let (dx, quants) = (f16_at(act, 0), act[2..].as_chunks::<4>().0);
+    let dx = _mm256_cvtph_ps(_mm_set1_epi16(i16::from_le_bytes([act[0], act[1]])));
+    let quants = act[2..].as_chunks::<4>().0;
     // Products of 16 weights are 16 * 9 * 128 at most, in pairs of 16 bits.
     let mut halves = [_mm256_setzero_si256(); 2];
     for (k, (levels, quants)) in w.levels.iter().zip(quants).enumerate() {
@@ -157,7 +158,7 @@ fn add(w: &Unpacked, d: &[f32; LANES], act: &[u8], sum: &mut [f32; LANES]) {
     let isum = _mm256_cvtepi32_ps(_mm256_add_epi32(first, second));
     // SAFETY: eight floats each.
     unsafe {
-        let d = _mm256_mul_ps(_mm256_loadu_ps(d.as_ptr()), _mm256_set1_ps(dx));
+        let d = _mm256_mul_ps(_mm256_loadu_ps(d.as_ptr()), dx);
         let term = _mm256_mul_ps(d, _mm256_mul_ps(isum, _mm256_set1_ps(0.125)));
         _mm256_storeu_ps(sum.as_mut_ptr(), _mm256_add_ps(_mm256_loadu_ps(sum.as_ptr()), term));
     }

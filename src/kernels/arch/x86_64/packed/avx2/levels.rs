@@ -204,7 +204,7 @@ impl Rows {
     }
 }
 
-/// What the units of a block have in common, for eight rows.
+/// The scales that the units of a block share, for eight rows.
 struct Head {
     /// The scales of pairs of groups as i16: of each unit, or of two units where a scale is of 32 weights.
     scales: [__m256i; UNITS],

@@ -18,6 +18,7 @@ use super::levels::{self, Levels, RAISED, UNITS, layouts_of_levels};
 use super::zmm::Zmm;
 use super::{PrefetchDistance, with_prefetch};
 use crate::Isa;
+use crate::arch::x86_64::prefetch;
 use crate::arch::x86_64::rows::chains::Acts;
 use crate::arch::x86_64::rows::lanes::{Lanes, unroll};
 use crate::proof::{Needs, Proof, Vbmi};
@@ -338,6 +339,10 @@ unsafe fn many<C: Levels>(w: *const u8, acts: Acts, ahead: usize, out: &mut [f32
                 ahead.share(from, bytes, 1, 2);
                 for (t, of_block) in of_block.iter_mut().enumerate() {
                     let y = y.add(acts.stride * t);
+                    // The rows of many tokens lie too far apart for the processor to do that by itself.
+                    if j < ACT / 64 {
+                        prefetch::line_to_first(y.wrapping_add(ACT + 64 * j));
+                    }
                     match C::STEP {
                         GroupStep::Each => {
                             let (d, out) = (_mm512_castsi512_ps(*of_block), out.add(ROWS * t));

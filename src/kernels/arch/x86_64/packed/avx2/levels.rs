@@ -17,6 +17,7 @@ use super::super::ymm::Ymm;
 use super::super::{PrefetchDistance, with_prefetch};
 use super::level_lookup::{excess, levels_of, signed};
 use crate::Isa;
+use crate::arch::x86_64::prefetch;
 use crate::arch::x86_64::rows::chains::Acts;
 use crate::arch::x86_64::rows::lanes::{Lanes, by_tokens};
 use crate::proof::{Avx2, Proof};
@@ -328,6 +329,12 @@ unsafe fn add_unit<C: Levels, const V: usize, const TOKENS: usize, const T: usiz
 ) {
     let together = const { together::<C>() };
     let y = tokens.acts.at.wrapping_add(tokens.acts.stride * t + 32 * j);
+    // The rows of many tokens lie too far apart for the processor to do that by itself.
+    if const { TOKENS > 1 } && j < ACT / 64 {
+        for t in 0..T {
+            prefetch::line_to_first(y.wrapping_add(tokens.acts.stride * t + ACT + 32 * j));
+        }
+    }
     let mut sums: [[__m256i; V]; T] = std::array::from_fn(|t| isums[t]);
     for first in (0..8).step_by(together) {
         let mut pairs = [[_mm256_setzero_si256(); V]; T];

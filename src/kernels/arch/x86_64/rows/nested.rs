@@ -10,7 +10,7 @@
 use std::marker::PhantomData;
 
 use super::block32::{Codes, Dot, DotSet, VECTORS, tiles};
-use super::lanes::{Kernel, Lanes, by_tokens, prefetching_first};
+use super::lanes::{Kernel, Lanes, by_tokens, prefetching_first, unroll};
 use crate::arch::x86_64::ahead::{PrefetchDistance, with_prefetch};
 use crate::shared::packed::block32::{LINE, RECORD, ROWS};
 use crate::shared::packed::nested::{self, MOST_SUBS, Nested};
@@ -116,12 +116,15 @@ impl<S: DotSet, C: Nested, A: PrefetchDistance> Kernel for One<S, C, A> {
                     let record = records.add(RECORD * sub);
                     let dx = S::L::broadcast_float(record.add(32));
                     let from = block.wrapping_add(C::PACKED / C::SUBS * sub);
-                    for (v, chain) in chains.iter_mut().enumerate().take(vectors) {
-                        let prefetch = |k| ahead.share(from, const { of_sub::<C>() }, 8 * v + k, 8 * vectors);
-                        let codes = codes::<S::L, C>(lines.add(4 * S::L::ROWS * v));
-                        let d = if C::OF_ROWS { S::L::mul(scales::<S::L, C>(block, v), dx) } else { dx };
-                        *chain = S::L::step(*chain, d, S::one_dot::<C>(&codes, record, prefetch));
-                    }
+                    // The share of a prefetch has to be known when it is compiled.
+                    unroll!(V in [0 1 2 3] {
+                        if V < vectors {
+                            let prefetch = |k| ahead.share(from, const { of_sub::<C>() }, 8 * V + k, 8 * vectors);
+                            let codes = codes::<S::L, C>(lines.add(4 * S::L::ROWS * V));
+                            let d = if C::OF_ROWS { S::L::mul(scales::<S::L, C>(block, V), dx) } else { dx };
+                            chains[V] = S::L::step(chains[V], d, S::one_dot::<C>(&codes, record, prefetch));
+                        }
+                    });
                 }
                 if C::OF_ROWS {
                     totals = chains;

@@ -11,6 +11,7 @@ pub struct Missing {
 
 const OF_ANOTHER: &str = "layers that attend to the keys of another model";
 const DRAFTER: &str = "the model that it drafts for (--spec-type draft-eagle3 -md FILE)";
+const BLOCK_DRAFTER: &str = "the model that it drafts for (--spec-type draft-dflash -md FILE)";
 const OTHER: &str = "operations that no other model has";
 
 /// All of them, by what is missing.
@@ -18,7 +19,8 @@ const OTHER: &str = "operations that no other model has";
 pub static MISSING: &[Missing] = &[
     of("gemma4-assistant", OF_ANOTHER),
     of("eagle3", DRAFTER),
-    of("dflash", OTHER), of("wavtokenizer-dec", OTHER),
+    of("dflash", BLOCK_DRAFTER),
+    of("wavtokenizer-dec", OTHER),
 ];
 
 const fn of(name: &'static str, what: &'static str) -> Missing {

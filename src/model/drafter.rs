@@ -1,17 +1,36 @@
-//! A model in a file of its own that drafts for another from states of that model's blocks, as a part of the other.
+//! A model in a file of its own that drafts for another from inputs of that model's blocks, as a part of the other.
 
 use std::sync::Arc;
 
 use trine_formats::gguf::ModelFile;
 
-use super::config::{Config, Drafter};
+use super::config::{Config, DraftBlock, Drafter, DrafterKind};
 use super::error::ModelError;
 use super::load::{Loader, SharedEnds, Special};
 use super::lora::Adapters;
 use super::lower::{Lowered, Lowering};
 use super::options::LoadOptions;
+use super::{Inner, Model};
 use crate::exec::{PassOptions, Processor};
 use crate::program::Program;
+
+/// How a drafter comes to what it reads of the inputs of another model's blocks.
+pub(super) enum Reader {
+    /// A projection to the states that it reads beside tokens.
+    States(Fusion),
+    /// A model over the same positions that stores their keys and values; the drafter drafts blocks behind them.
+    Keys(Model, DraftBlock),
+}
+
+impl Reader {
+    /// Elements of a row of inputs.
+    pub fn inputs(&self) -> usize {
+        match self {
+            Reader::States(fusion) => fusion.program.shape(fusion.program.taken()).columns,
+            Reader::Keys(model, _) => model.reads_hidden(),
+        }
+    }
+}
 
 /// The projection of inputs of a model's blocks to the states that a drafter reads.
 pub(super) struct Fusion {
@@ -26,11 +45,6 @@ impl Fusion {
         let sink = &mut |_: usize, row: &[f32]| states.extend_from_slice(row);
         self.processor.logits(&self.program, inputs, &PassOptions::default(), sink);
         states
-    }
-
-    /// Elements of a row of inputs.
-    pub fn inputs(&self) -> usize {
-        self.program.shape(self.program.taken()).columns
     }
 }
 
@@ -49,15 +63,15 @@ impl Found {
         Ok(Found { file: file.clone(), drafter: c.drafter(&**file)? })
     }
 
-    /// Loads it with `options`; `shared` are the ends of the model.
+    /// Loads it with `options` as a part of `model`, whose ends are `shared`.
     ///
     /// # Errors
-    /// Everything that is wrong with its tensors.
-    pub fn load(
-        self,
-        options: &LoadOptions,
-        shared: SharedEnds,
-    ) -> Result<(Config, Program, Processor, Fusion), ModelError> {
+    /// Everything that is wrong with its tensors; a model of which there are no such inputs.
+    pub fn load(self, model: &Inner, options: &LoadOptions, shared: SharedEnds) -> Result<Model, ModelError> {
+        if model.program.kept().iter().any(|&input| model.program.shape(input).columns != model.config.n_embd) {
+            let why = "the model it drafts for has several residual streams side by side";
+            return Err(ModelError::Drafter(why.to_owned()));
+        }
         let Found { file, drafter } = self;
         let c = &drafter.config;
         let options = &LoadOptions { adapters: Vec::new(), offload: None, ..options.clone() };
@@ -66,17 +80,29 @@ impl Found {
         loader.enter(0);
         let factors = loader.rope_factors();
         let lowered = loader.drafter(&drafter, shared).and_then(|mut ends| {
-            let norm = ends.fuse_norm.take();
-            let fusion = Lowering::fusion(&mut loader, &drafter, norm, ends.fuse.clone());
-            Some((fusion, Lowering::drafter(&mut loader, &drafter, ends)?))
+            let (fuse, norm) = (ends.fuse.clone(), ends.fuse_norm.take());
+            Some(match drafter.kind {
+                DrafterKind::States { adds_to_norm, .. } => {
+                    let reader = Lowering::fusion(&mut loader, &drafter, norm, fuse);
+                    [Lowering::drafter(&mut loader, c, ends, adds_to_norm)?, reader]
+                }
+                DrafterKind::Block(_) => {
+                    let (block, keys) = Lowering::block_drafter(&mut loader, c, ends)?;
+                    [block, Lowering::key_reader(&mut loader, &drafter, (fuse, norm), keys)]
+                }
+            })
         });
         loader.finish()?;
-        let (fusion, block) = lowered.ok_or_else(|| ModelError::Drafter("it has no block".to_owned()))?;
+        let lowered = lowered.ok_or_else(|| ModelError::Drafter("it has no block".to_owned()))?;
         let ropes = c.ropes(factors);
-        let ready = |Lowered { program, matrices, .. }: Lowered| {
+        let [block, reader] = lowered.map(|Lowered { program, matrices, .. }| {
             (program, Processor { isa: options.isa, matrices, ropes: ropes.clone() })
+        });
+        let part = |(program, processor)| model.beside(drafter.config.clone(), program, processor);
+        let reader = match drafter.kind {
+            DrafterKind::States { .. } => Reader::States(Fusion { program: reader.0, processor: reader.1 }),
+            DrafterKind::Block(block) => Reader::Keys(Model::of(part(reader)), block),
         };
-        let ((program, processor), (fuse, fuser)) = (ready(block), ready(fusion));
-        Ok((drafter.config, program, processor, Fusion { program: fuse, processor: fuser }))
+        Ok(Model::of(Inner { reader: Some(reader), ..part(block) }))
     }
 }

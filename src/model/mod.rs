@@ -35,14 +35,14 @@ use crate::exec::{Cancelled, Offload, PassOptions, Processor};
 use crate::kernels::Floats;
 use crate::kv::{self, CacheTypes, KvHeads, PageLayout};
 use crate::program::{Op, Operation, Program, Value};
-use drafter::{Found, Fusion};
+use drafter::{Found, Reader};
 use heads::{Heads, LoweredHeads};
 use load::SharedEnds;
 use lora::Adapters;
 use lower::{Lowered, Lowering};
 use part::LoweredPart;
 
-pub use config::{Config, Experts, Header, OfLayer, Vectors};
+pub use config::{Config, DraftBlock, Experts, Header, OfLayer, Vectors};
 pub use control::Control;
 pub use error::{ModelError, WidthError};
 pub use layouts::Layouts;
@@ -78,8 +78,8 @@ struct Inner {
     heads: Heads,
     /// The head for multi-token prediction, or the drafter in a file of its own, where it was loaded.
     mtp: Option<Model>,
-    /// The projection to the states that a drafter reads, where it reads no hidden states.
-    fusion: Option<Fusion>,
+    /// How a drafter comes to what it reads, where that is no hidden states.
+    reader: Option<Reader>,
     /// The encoder of the prompt, where the architecture has one.
     encoder: Option<Model>,
     /// The types of keys and values.
@@ -119,7 +119,7 @@ impl Inner {
             multiplied: BTreeSet::new(),
             heads: Heads::default(),
             mtp: None,
-            fusion: None,
+            reader: None,
             encoder: None,
             cache: self.cache,
             added: Vec::new(),
@@ -211,7 +211,7 @@ impl Model {
             multiplied,
             heads,
             mtp: None,
-            fusion: None,
+            reader: None,
             encoder: None,
             cache: options.cache.stored(),
             added: added.map(Adapter::path).collect(),
@@ -220,13 +220,7 @@ impl Model {
         };
         inner.mtp = mtp.and_then(|mtp| inner.part(mtp));
         if let Some((found, shared)) = drafter {
-            if inner.program.kept().iter().any(|&input| inner.program.shape(input).columns != inner.config.n_embd) {
-                let why = "the model it drafts for has several residual streams side by side";
-                return Err(ModelError::Drafter(why.to_owned()));
-            }
-            let (config, program, processor, fusion) = found.load(options, shared)?;
-            let part = Inner { fusion: Some(fusion), ..inner.beside(config, program, processor) };
-            inner.mtp = Some(Model::of(part));
+            inner.mtp = Some(found.load(&inner, options, shared)?);
         }
         inner.encoder = encoder.and_then(|encoder| inner.part(encoder));
         let model = Model::of(inner);
@@ -441,18 +435,30 @@ impl Model {
     }
 
     /// True if a drafter reads the inputs of blocks of the model that it drafts for, and not its hidden states.
-    pub fn fuses(&self) -> bool {
-        self.inner.fusion.is_some()
+    pub fn reads_inputs(&self) -> bool {
+        self.inner.reader.is_some()
     }
 
     /// Elements of what a drafter hears of every token: hidden states, or inputs of blocks side by side.
     pub fn hears(&self) -> usize {
-        self.inner.fusion.as_ref().map_or(self.reads_hidden(), Fusion::inputs)
+        self.inner.reader.as_ref().map_or(self.reads_hidden(), Reader::inputs)
     }
 
-    /// The states that a drafter reads, of rows of what it hears. Runs on the current pool.
+    /// What a drafter reads beside tokens, of rows of what it hears. Runs on the current pool.
     pub(crate) fn fused(&self, heard: &[f32]) -> Vec<f32> {
-        self.inner.fusion.as_ref().map_or_else(|| heard.to_vec(), |fusion| fusion.run(heard))
+        match &self.inner.reader {
+            Some(Reader::States(fusion)) => fusion.run(heard),
+            _ => heard.to_vec(),
+        }
+    }
+
+    /// Of a drafter that drafts several tokens at once the model that stores the keys and values of what was heard, in
+    /// sequences that both run over, and the tokens.
+    pub fn key_reader(&self) -> Option<(&Model, DraftBlock)> {
+        match &self.inner.reader {
+            Some(Reader::Keys(model, block)) => Some((model, *block)),
+            _ => None,
+        }
     }
 
     /// Its encoder, where blocks attend to a text that it reads: a model whose hidden states are their keys and values

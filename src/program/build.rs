@@ -302,6 +302,11 @@ impl Builder {
         self.one(name, Op::Attend(Box::new(attend)), &qkv, RowCount::Tokens, columns)
     }
 
+    /// Keys and values into a layer of the cache.
+    pub fn store(&mut self, cache: usize, keys_and_values: [Value; 2]) {
+        self.push(Op::Store(cache), &keys_and_values, Vec::new());
+    }
+
     /// An operation over positions whose output is like its input number `like`.
     pub fn recurrent(&mut self, name: &str, op: Op, inputs: &[Value], like: usize) -> Value {
         let columns = self.columns(inputs[like]);

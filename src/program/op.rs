@@ -2,7 +2,7 @@
 
 use super::value::MatrixId;
 use crate::ops::activation::{Activation, HeadGate};
-use crate::ops::attention::{AttendCompressed, AttendSource, Heads, ScoreRules, Window};
+use crate::ops::attention::{AttendCompressed, AttendSource, Heads, Reach, ScoreRules, Window};
 use crate::ops::compress::Compress;
 use crate::ops::convolution::Convolution;
 use crate::ops::delta::{Decay, Delta};
@@ -110,6 +110,8 @@ pub struct Attend {
     pub rules: Option<ScoreRules>,
     /// True if queries attend to all positions of the pass, later ones included; nothing is cached then.
     pub both_ways: bool,
+    /// The last position that a query attends to, where keys are cached.
+    pub reach: Reach,
     /// True if the cache has keys and values already: an earlier operation of the pass put them there.
     pub stored: bool,
 }
@@ -200,6 +202,8 @@ pub enum Op {
     Turn(RopeKind, Turn),
     /// Attention of queries `x`, keys `y` and values `z`, which are cached.
     Attend(Box<Attend>),
+    /// Keys `x` and values `y` go to this layer of the KV cache; there is no output.
+    Store(usize),
     /// Attention of queries `x` to the last keys `y` and to all compressed keys `z`, which are cached.
     AttendCompressed(Box<AttendCompressed>),
     /// Attention of queries `x` to the keys and values that an encoder made of a text, which the sequence has.
@@ -305,6 +309,7 @@ impl Op {
             Op::Rotate(..) => "rotate",
             Op::Turn(..) => "turn",
             Op::Attend(_) => "attend",
+            Op::Store(_) => "store",
             Op::AttendCompressed(_) => "attend_compressed",
             Op::AttendSource(_) => "attend_source",
             Op::Convolve(..) => "convolve",

@@ -6,6 +6,7 @@ use super::forward::Program;
 use super::op::Op;
 use super::operation::Operation;
 use super::value::{RowCount, Value};
+use crate::ops::attention::Reach;
 use crate::ops::norm::Kind;
 
 /// One operation as people read it.
@@ -174,11 +175,15 @@ fn detail(op: &Op) -> String {
             if attend.stored {
                 let _ = write!(text, ", of cache layer {}", attend.cache);
             }
-            if attend.both_ways {
-                text.push_str(", in both directions");
+            match attend.reach {
+                _ if attend.both_ways => text.push_str(", in both directions"),
+                Reach::Own => {}
+                Reach::Pass => text.push_str(", to all of the pass"),
+                Reach::Before => text.push_str(", to what is before the pass"),
             }
             text
         }
+        Op::Store(cache) => format!("cache layer {cache}"),
         Op::AttendSource(attend) => {
             let (heads, scale) = (attend.heads, attend.scale);
             format!("{} heads, {} of keys and values, scores times {scale}", heads.queries, heads.keys)

@@ -14,7 +14,9 @@ macro_rules! models {
 }
 
 mod cache;
+mod dflash;
 mod docs;
+mod drafters;
 mod eagle3;
 mod embed;
 mod encoder;

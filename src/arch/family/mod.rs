@@ -9,6 +9,7 @@ mod cohere;
 mod deepseek;
 mod deepseek2;
 mod deepseek4;
+mod dflash;
 mod diffusion;
 mod eagle3;
 mod encoder;
@@ -50,6 +51,7 @@ mod t5;
 mod talkie;
 
 use super::Arch;
+pub use dflash::DFLASH;
 pub use eagle3::EAGLE3;
 
 /// All architectures, in the order in which messages name them.

@@ -7,6 +7,9 @@ use crate::arch::HeadGate;
 pub struct Attention {
     /// True if tokens also attend to later ones. A sequence is then evaluated whole.
     pub both_ways: bool,
+    /// True if tokens attend to all of the pass that they are in, later ones included, unless the key `attention.causal`
+    /// is true: drafters that draft a block at once.
+    pub ahead: bool,
     /// True if keys and values come from a narrow vector that all heads share ([`Latent`](crate::arch::Latent)).
     pub latent: bool,
     /// True if an indexer chooses the positions to attend to, at most `attention.indexer.top_k`. It chooses all
@@ -46,6 +49,8 @@ pub struct Attention {
     pub sizes_by_window: bool,
     /// True if the key `attention.value_scale` multiplies the output of attention.
     pub value_scale: bool,
+    /// True if values have a norm only where they are the block's keys.
+    pub plain_values: bool,
 }
 
 /// The blocks whose queries attend to keys and values of an earlier one: of the last block before all of them that has
@@ -134,6 +139,7 @@ impl Attention {
     /// The rules of most architectures.
     pub const USUAL: Attention = Attention {
         both_ways: false,
+        ahead: false,
         latent: false,
         indexed: false,
         compressed: false,
@@ -151,5 +157,6 @@ impl Attention {
         heads_by_layer: false,
         sizes_by_window: false,
         value_scale: false,
+        plain_values: false,
     };
 }

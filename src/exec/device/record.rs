@@ -7,6 +7,7 @@ use super::tape::{Place, Tape, missing};
 use crate::exec::processor::Processor;
 use crate::kv::CacheTypes;
 use crate::math::EXP2_32;
+use crate::ops::attention::Reach;
 use crate::program::{Op, Program};
 
 impl Processor {
@@ -169,7 +170,7 @@ impl<'a> Tape<'a> {
                 self.recorder.rotate(x, rotation, *head)?;
                 self.set(outputs[0], x);
             }
-            Op::Attend(attend) if !attend.stored => {
+            Op::Attend(attend) if !attend.stored && attend.reach == Reach::Own => {
                 let qkv = [self.rows(inputs[0])?, self.rows(inputs[1])?, self.rows(inputs[2])?];
                 let y = self.attend(qkv, attend)?;
                 self.set(outputs[0], y);

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::ops::attention::Reach;
 use crate::program::{Op, Operation, Program, Value};
 
 /// The operations of a program without fusions.
@@ -115,6 +116,7 @@ pub fn lacking(op: &Op) -> Option<String> {
     };
     match op {
         Op::Attend(attend) if attend.both_ways => Some("attention in both directions".to_owned()),
+        Op::Attend(attend) if attend.reach != Reach::Own => Some("attention of drafters".to_owned()),
         Op::Attend(attend) if attend.rules.as_ref().is_some_and(|rules| rules.back.is_some()) => {
             Some("biases by distance".to_owned())
         }
@@ -137,6 +139,7 @@ pub fn lacking(op: &Op) -> Option<String> {
         | Op::Shift(_)
         | Op::SoftMax
         | Op::Spread(..)
+        | Op::Store(_)
         | Op::SwitchSignals(_)
         | Op::Turn(..)
         | Op::Wkv6(..)

@@ -34,6 +34,7 @@ impl Pass<'_, '_, '_> {
             n_head: attend.heads.queries,
             scale: attend.scale,
             window: attend.window,
+            reach: attend.reach,
             rules: attend.rules.as_ref(),
             isa,
         }

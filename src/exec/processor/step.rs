@@ -153,6 +153,11 @@ impl Pass<'_, '_, '_> {
                 let y = self.attend(at, attend);
                 self.one(at, y);
             }
+            Op::Store(cache) => {
+                let [keys, values] = self.inputs(at).map(|x| self.values.get(x));
+                kv::store(isa, *cache, self.parts, keys, values);
+                self.release(at);
+            }
             Op::AttendCompressed(rule) => {
                 let [q, keys, compressed] = self.inputs(at).map(|x| self.values.get(x));
                 kv::store(isa, rule.cache, self.parts, keys, compressed);

@@ -24,6 +24,9 @@ pub enum SpeculateError {
     /// The model was loaded without a drafter.
     #[error("no drafter was loaded with the model; name its file with -md")]
     NoDrafter,
+    /// The drafter that was loaded drafts otherwise.
+    #[error("the drafter of -md is none for this --spec-type: draft-eagle3 and draft-dflash need their own")]
+    OtherDrafter,
     /// Drafts must be cheaper than the text.
     #[error("drafts at {draft} bits are of no use for a text at {text}; draft at fewer bits")]
     NotNarrower {

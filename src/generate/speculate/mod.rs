@@ -1,7 +1,7 @@
 //! Speculative decoding: tokens are drafted cheaply and verified together.
 //!
 //! A draft comes from a [`DraftSource`]: the same any-precision file at a narrow width, a second, smaller model, the
-//! model's own head for multi-token prediction, or the text itself. Its tokens are evaluated together at the width of the
+//! model's own head for multi-token prediction, a drafter that was made for the model, or the text itself. Its tokens are evaluated together at the width of the
 //! text, which takes little longer than one of them where the time goes into reading weights. The caller chooses every token from these logits, which have the bits of
 //! a token evaluated by itself; drafts that agree with the choices were evaluated already. So the text is the one
 //! without drafts, whatever the source and the sampler. What was drafted in vain is forgotten; a recurrent state, of
@@ -11,6 +11,7 @@
 //! both evaluate nothing. [`Speculator`] drives them in a session; a server drives them itself in the steps of many texts,
 //! with an [`Aside`] for each text where drafts come from elsewhere than the model at fewer bits.
 
+mod block;
 mod drafter;
 mod error;
 mod lookup;

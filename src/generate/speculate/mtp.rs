@@ -1,14 +1,16 @@
 //! Drafts by a model's own head for multi-token prediction (llama.cpp's `--spec-type draft-mtp`), or by a drafter that was
-//! loaded with it (`draft-eagle3`).
+//! loaded with it (`draft-eagle3`, `draft-dflash`).
 //!
 //! At a position the head reads the token there and the hidden state that the model, or the head itself, had at the position
 //! before. The model's own states are heard while it evaluates a text; where drafts begin the head reads the text with them,
 //! so that its keys and values are those of the text whatever was drafted before: what a draft adds is forgotten first.
-//! A drafter hears inputs of the model's blocks, of which it makes the states that it reads, and counts its positions from
-//! the second token on: the first one has no state before it.
+//! A drafter hears inputs of the model's blocks. EAGLE-3 makes of them the states that it reads, and counts its positions from
+//! the second token on: the first one has no state before it. DFlash makes keys and values of them, at the position of their
+//! token, and drafts all tokens in one pass behind these.
 
 use std::ops::Range;
 
+use super::block::Block;
 use super::error::SpeculateError;
 use super::tail::{Guess, Tail};
 use super::trail::Trail;
@@ -39,16 +41,20 @@ impl OwnHead {
         OwnHead::loaded(model, false).ok_or(SpeculateError::NoHead)
     }
 
-    /// The drafter that was loaded with `model`.
+    /// The drafter that was loaded with `model`, which drafts several tokens `at_once` or one by one.
     ///
     /// # Errors
-    /// None was.
-    pub fn drafter(model: &Model) -> Result<OwnHead, SpeculateError> {
-        OwnHead::loaded(model, true).ok_or(SpeculateError::NoDrafter)
+    /// None was; one that drafts otherwise.
+    pub fn drafter(model: &Model, at_once: bool) -> Result<OwnHead, SpeculateError> {
+        let drafter = OwnHead::loaded(model, true).ok_or(SpeculateError::NoDrafter)?;
+        match drafter.head.key_reader().is_some() == at_once {
+            true => Ok(drafter),
+            false => Err(SpeculateError::OtherDrafter),
+        }
     }
 
-    fn loaded(model: &Model, fuses: bool) -> Option<OwnHead> {
-        let head = model.weights().mtp_head().filter(|head| head.fuses() == fuses)?;
+    fn loaded(model: &Model, reads_inputs: bool) -> Option<OwnHead> {
+        let head = model.weights().mtp_head().filter(|head| head.reads_inputs() == reads_inputs)?;
         Some(OwnHead { head: head.clone(), pool: model.pool().clone() })
     }
 
@@ -56,16 +62,26 @@ impl OwnHead {
     pub fn for_text(&self, n_ctx: usize) -> Mtp {
         let OwnHead { head, pool } = self;
         // On the threads of the text, which wait meanwhile.
-        let session = Session::new(head, pool, SessionOptions { n_ctx, n_ubatch: AT_ONCE });
-        let first = usize::from(head.fuses());
+        let session =
+            |model: &Weights, n_ctx: usize| Session::new(model, pool, SessionOptions { n_ctx, n_ubatch: AT_ONCE });
         let trail = Trail::new(head.hears());
-        Mtp { session, pool: pool.clone(), trail, first, least: first, read: Vec::new() }
+        let (session, block, first) = match head.key_reader() {
+            Some((reader, block)) => {
+                let session = session(reader, n_ctx + block.size);
+                let block = Block::new(head, block, pool, &session);
+                (session, Some(block), 0)
+            }
+            None => (session(head, n_ctx), None, usize::from(head.reads_inputs())),
+        };
+        Mtp { session, block, pool: pool.clone(), trail, first, least: first, read: Vec::new() }
     }
 }
 
 /// A head that drafts for one text, in a session of its own, which follows the text.
 pub(super) struct Mtp {
     session: Session,
+    /// Drafts behind the session, where that only reads.
+    block: Option<Block>,
     pool: Pool,
     trail: Trail,
     /// The position of the text that the session begins with: states of earlier ones were not heard.
@@ -81,6 +97,19 @@ pub(super) struct Mtp {
 struct Last {
     logits: Vec<f32>,
     state: Vec<f32>,
+}
+
+/// Hears nothing.
+struct Nothing;
+
+impl Sink for Nothing {
+    fn wants_hidden(&self, _: usize) -> bool {
+        false
+    }
+
+    fn logits(&mut self, _: usize, _: usize, _: &[f32]) {}
+
+    fn hidden(&mut self, _: usize, _: usize, _: &[f32]) {}
 }
 
 impl Sink for Last {
@@ -104,6 +133,9 @@ impl Sink for Last {
 impl Mtp {
     /// From now on `cancel` ends a draft.
     pub fn cancel_by(&mut self, cancel: CancelToken) {
+        if let Some(block) = &mut self.block {
+            block.cancel_by(cancel.clone());
+        }
         self.session.cancel_by(Some(cancel));
     }
 
@@ -132,7 +164,7 @@ impl Mtp {
         let there = text.get(self.first..).unwrap_or_default();
         let same = self.read.iter().zip(there).take_while(|(a, b)| a == b).count();
         self.keep(same);
-        let known = self.trail.positions();
+        let known = self.known();
         if known.end < text.len() || known.start > text.len() {
             return Ok(());
         }
@@ -144,7 +176,7 @@ impl Mtp {
         }
         let new = &text[self.next()..];
         let states = self.states(self.next()..text.len());
-        self.session.eval_behind(&states, new, new.len(), &mut Last::default())?;
+        self.session.eval_behind(&states, new, new.len(), &mut Nothing)?;
         self.read.extend_from_slice(new);
         self.trail.forget_before(text.len().saturating_sub(KEPT));
         Ok(())
@@ -156,6 +188,9 @@ impl Mtp {
         let at = tail.text.len();
         if self.next() != at || !self.trail.positions().contains(&at) {
             return Ok(None);
+        }
+        if let Some(block) = &mut self.block {
+            return block.draft(&self.session, tail, guess).map(Some);
         }
         let (mut token, mut state) = (tail.last, self.states(at..at + 1));
         let mut drafted = Vec::with_capacity(tail.most);
@@ -171,9 +206,20 @@ impl Mtp {
         Ok(Some(drafted))
     }
 
-    /// The states before some positions of the text.
+    /// Positions between that of a token and that at which its state is read: none where keys are made of it.
+    fn lead(&self) -> usize {
+        usize::from(self.block.is_some())
+    }
+
+    /// The positions whose states are here.
+    fn known(&self) -> Range<usize> {
+        let Range { start, end } = self.trail.positions();
+        start.saturating_sub(self.lead())..end - self.lead()
+    }
+
+    /// The states that are read at some positions of the text.
     fn states(&self, positions: Range<usize>) -> Vec<f32> {
-        let heard = self.trail.before(positions);
+        let heard = self.trail.before(positions.start + self.lead()..positions.end + self.lead());
         self.pool.install(|| self.session.model().fused(heard))
     }
 

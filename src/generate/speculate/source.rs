@@ -22,6 +22,8 @@ pub enum DraftSource {
     Mtp,
     /// An EAGLE-3 drafter, which has to be loaded with the model ([`OpenOptions::drafter`](crate::OpenOptions::drafter)).
     Eagle3,
+    /// A DFlash drafter, which has to be loaded with the model in the same way.
+    Dflash,
     /// The text itself: what followed its last tokens where they stood before.
     Text,
 }
@@ -33,6 +35,7 @@ impl PartialEq for DraftSource {
             (DraftSource::Model(a), DraftSource::Model(b)) => a.is_same(b),
             (DraftSource::Mtp, DraftSource::Mtp)
             | (DraftSource::Eagle3, DraftSource::Eagle3)
+            | (DraftSource::Dflash, DraftSource::Dflash)
             | (DraftSource::Text, DraftSource::Text) => true,
             _ => false,
         }
@@ -61,7 +64,8 @@ impl AsideSource {
             DraftSource::Narrow(_) => return Ok(None),
             DraftSource::Model(draft) => Kind::Model(SecondModel::new(model, draft)?),
             DraftSource::Mtp => Kind::Mtp(OwnHead::new(model)?),
-            DraftSource::Eagle3 => Kind::Mtp(OwnHead::drafter(model)?),
+            DraftSource::Eagle3 => Kind::Mtp(OwnHead::drafter(model, false)?),
+            DraftSource::Dflash => Kind::Mtp(OwnHead::drafter(model, true)?),
             DraftSource::Text => Kind::Text,
         };
         Ok(Some(AsideSource(kind)))

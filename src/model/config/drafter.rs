@@ -1,26 +1,55 @@
-//! Configurations of models that draft for another from states of its blocks.
+//! Configurations of models that draft for another from inputs of its blocks.
 
 use super::keys::Keys;
 use super::{Config, Header, MAX_LAYERS};
-use crate::arch::EAGLE3;
+use crate::arch::{Arch, DFLASH, EAGLE3};
 use crate::model::ModelError;
 
-/// Blocks of the other model whose inputs are read.
+/// Blocks of the other model whose inputs EAGLE-3 reads.
 const STATES: usize = 3;
+/// The blocks of the other model whose inputs are read.
+const BLOCKS: &str = "target_layers";
 
 /// A model that drafts for another.
 #[derive(Clone, Debug)]
 pub struct Drafter {
     /// Its own configuration.
     pub config: Config,
-    /// The blocks of the other model whose inputs it reads, in the order in which they stand side by side.
+    /// The blocks of the other model whose inputs it reads, in the order in which they stand side by side; as many as that
+    /// has for the output of the last one.
     pub blocks: Vec<usize>,
     /// Elements of such an input.
     pub width: usize,
-    /// True if the block adds to the norm of the states instead of to the states.
-    pub adds_to_norm: bool,
-    /// True if the inputs have a norm of their own.
-    pub normed: bool,
+    /// What it makes of them, and how it drafts.
+    pub kind: DrafterKind,
+}
+
+/// How a drafter drafts.
+#[derive(Clone, Copy, Debug)]
+pub enum DrafterKind {
+    /// EAGLE-3: token by token, from states that it makes of the inputs and then of what it drafted.
+    States {
+        /// True if the block adds to the norm of the states instead of to the states.
+        adds_to_norm: bool,
+        /// True if the inputs have a norm of their own.
+        normed: bool,
+    },
+    /// DFlash: several tokens at once, which attend to keys and values that it makes of the inputs.
+    Block(DraftBlock),
+}
+
+/// The tokens that are drafted at once.
+#[derive(Clone, Copy, Debug)]
+pub struct DraftBlock {
+    /// Most of them, with the token that they follow.
+    pub size: usize,
+    /// The token that stands for each of them before it is known.
+    pub mask: u32,
+}
+
+/// A drafter that is none for the model.
+fn refused<T>(why: String) -> Result<T, ModelError> {
+    Err(ModelError::Drafter(why))
 }
 
 impl Config {
@@ -29,46 +58,92 @@ impl Config {
     /// # Errors
     /// No such drafter; one that was made for a model of another shape.
     pub(in crate::model) fn drafter(&self, file: &dyn Header) -> Result<Drafter, ModelError> {
-        const BLOCKS: &str = "target_layers";
-        const WIDTH: &str = "target_hidden_size";
         let found = file.meta().get_str("general.architecture")?.unwrap_or_default();
-        let refused = |why: String| Err(ModelError::Drafter(why));
-        if found != EAGLE3.name {
-            return refused(format!(
-                "it is of architecture '{found}', and --spec-type draft-eagle3 drafts with 'eagle3'"
-            ));
-        }
-        let mut keys = Keys::new(file.meta(), EAGLE3.name);
-        keys.layers = keys.count("block_count", MAX_LAYERS);
-        if keys.layers != 1 {
-            let what = format!("is {}; drafters of this architecture have one block", keys.layers);
-            keys.wrong("block_count", what);
-            keys.layers = 1;
-        }
-        let blocks = keys.u32s(BLOCKS).unwrap_or_default();
-        let blocks: Vec<usize> = blocks.into_iter().map(|block| block as usize).collect();
-        if blocks.len() != STATES {
-            keys.wrong(BLOCKS, format!("has {} entries, it must have {STATES}", blocks.len()));
-        }
-        let width = keys.count(WIDTH, 1 << 20);
-        let flag = |keys: &mut Keys<'_>, key: &str| keys.bool(key) == Some(true);
-        let (adds_to_norm, normed) = (flag(&mut keys, "norm_before_residual"), flag(&mut keys, "norm_before_fc"));
-        let config = Config::from_keys(&mut keys, &EAGLE3, file, 1);
-        if !keys.problems.is_empty() {
-            return Err(ModelError::Invalid(keys.problems));
-        }
+        let drafter = match found {
+            name if name == EAGLE3.name => eagle3(file)?,
+            name if name == DFLASH.name => dflash(file)?,
+            other => {
+                return refused(format!("it is of architecture '{other}', and drafters are of 'eagle3' or 'dflash'"));
+            }
+        };
         let others = |what: &str, own: usize, of_model: usize| {
             refused(format!("it was made for a model of {own} {what}, and this one has {of_model}"))
         };
-        if width != self.n_embd {
-            return others("hidden numbers", width, self.n_embd);
+        if drafter.width != self.n_embd {
+            return others("hidden numbers", drafter.width, self.n_embd);
         }
-        if config.n_vocab != self.n_vocab {
-            return others("tokens", config.n_vocab, self.n_vocab);
+        if drafter.config.n_vocab != self.n_vocab {
+            return others("tokens", drafter.config.n_vocab, self.n_vocab);
         }
-        match blocks.iter().find(|block| **block >= self.n_layer) {
+        let most = match drafter.kind {
+            DrafterKind::States { .. } => self.n_layer - 1,
+            DrafterKind::Block(_) => self.n_layer,
+        };
+        match drafter.blocks.iter().find(|block| **block > most) {
             Some(block) => refused(format!("it reads the input of block {block}, and this model has {}", self.n_layer)),
-            None => Ok(Drafter { config, blocks, width, adds_to_norm, normed }),
+            None => Ok(drafter),
         }
+    }
+}
+
+/// The keys of a drafter of an architecture, and the blocks of the other model that it names.
+fn keys<'a>(file: &'a dyn Header, arch: &'static Arch) -> (Keys<'a>, Vec<usize>) {
+    let mut keys = Keys::new(file.meta(), arch.name);
+    keys.layers = keys.count("block_count", MAX_LAYERS);
+    let blocks = keys.u32s(BLOCKS).unwrap_or_default();
+    (keys, blocks.into_iter().map(|block| block as usize).collect())
+}
+
+fn eagle3(file: &dyn Header) -> Result<Drafter, ModelError> {
+    const WIDTH: &str = "target_hidden_size";
+    let (mut keys, blocks) = keys(file, &EAGLE3);
+    if keys.layers != 1 {
+        let what = format!("is {}; drafters of this architecture have one block", keys.layers);
+        keys.wrong("block_count", what);
+        keys.layers = 1;
+    }
+    if blocks.len() != STATES {
+        keys.wrong(BLOCKS, format!("has {} entries, it must have {STATES}", blocks.len()));
+    }
+    let width = keys.count(WIDTH, 1 << 20);
+    let flag = |keys: &mut Keys<'_>, key: &str| keys.bool(key) == Some(true);
+    let (adds_to_norm, normed) = (flag(&mut keys, "norm_before_residual"), flag(&mut keys, "norm_before_fc"));
+    let config = Config::from_keys(&mut keys, &EAGLE3, file, 1);
+    match keys.problems.is_empty() {
+        true => Ok(Drafter { config, blocks, width, kind: DrafterKind::States { adds_to_norm, normed } }),
+        false => Err(ModelError::Invalid(keys.problems)),
+    }
+}
+
+fn dflash(file: &dyn Header) -> Result<Drafter, ModelError> {
+    const SIZE: &str = "block_size";
+    const MASK: &str = "tokenizer.ggml.mask_token_id";
+    const HEADS: [(&str, &str); 2] =
+        [("markov_w1.weight", "a Markov head (DSpark)"), ("selector_hidden.weight", "a selector (DFlash 2)")];
+    if let Some((tensor, what)) = HEADS.iter().find(|(tensor, _)| file.rows(tensor).is_some()) {
+        return refused(format!("it has {what}, which trine does not run ({tensor})"));
+    }
+    let (mut keys, blocks) = keys(file, &DFLASH);
+    if keys.u32("hyper_connection.count").is_some_and(|n| n > 0) {
+        return refused("its blocks are those of DeepSeek 4, which trine does not run in drafters".to_owned());
+    }
+    if blocks.is_empty() {
+        keys.wrong(BLOCKS, "is missing or empty, it must name blocks of the other model");
+    }
+    let size = keys.u32(SIZE).unwrap_or(16);
+    if !(2..=1024).contains(&size) {
+        keys.wrong(SIZE, format!("is {size}, it must be 2 to 1024"));
+    }
+    let n_layer = keys.layers;
+    let config = Config::from_keys(&mut keys, &DFLASH, file, n_layer);
+    let read = keys.meta.get_u32(MASK);
+    let mask = keys.note(read).filter(|&mask| (mask as usize) < config.n_vocab);
+    if let (Some(mask), true) = (mask, keys.problems.is_empty()) {
+        let kind = DrafterKind::Block(DraftBlock { size: size as usize, mask });
+        return Ok(Drafter { width: config.n_embd, config, blocks, kind });
+    }
+    match keys.problems.is_empty() {
+        true => refused(format!("the key {MASK} names no token of its vocabulary")),
+        false => Err(ModelError::Invalid(keys.problems)),
     }
 }

@@ -64,7 +64,7 @@ fn named(k: &mut Keys<'_>, default: Activation) -> Activation {
     let read = k.meta.get_str(&k.name(KEY));
     match k.note(read) {
         None => default,
-        Some("gelu" | "geglu") => Activation::Gelu,
+        Some("gelu" | "gelu_pytorch_tanh" | "geglu") => Activation::Gelu,
         Some("silu" | "swish" | "swiglu") => Activation::Silu,
         Some("reglu") => Activation::Relu,
         Some(other) => {

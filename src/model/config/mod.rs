@@ -35,7 +35,7 @@ pub use attention::Scores;
 use attention::Shape;
 pub use compressed::Compressed;
 pub use cycles::Cycles;
-pub use drafter::Drafter;
+pub use drafter::{DraftBlock, Drafter, DrafterKind};
 pub use experts::Experts;
 pub use header::Header;
 use keys::Keys;
@@ -119,6 +119,8 @@ pub struct Config {
     pub windowed: Vec<bool>,
     /// Position embedding of the window layers.
     pub window_rope: Rope,
+    /// True if queries attend to all of the pass that they are in.
+    pub ahead: bool,
     /// Factors, bounds and norms of queries and scores.
     pub scores: Scores,
     /// Experts, where the model has them.
@@ -286,7 +288,8 @@ impl Config {
         if k.problems.len() == before && !n_head.is_multiple_of(n_head_kv) {
             k.contradiction(format!("{n_head} query heads cannot share {n_head_kv} key-value heads evenly"));
         }
-        if k.bool("attention.causal") == Some(false) && !arch.attention.both_ways {
+        let causal = k.bool("attention.causal");
+        if causal == Some(false) && !arch.attention.both_ways && !arch.attention.ahead {
             k.wrong(
                 "attention.causal",
                 format!("is false, and models of architecture {} attend backwards alone", arch.name),
@@ -366,6 +369,7 @@ impl Config {
             window,
             windowed,
             window_rope,
+            ahead: arch.attention.ahead && causal != Some(true),
             scores: attention::scores(k, arch, shape, &rope),
             rope,
             experts,

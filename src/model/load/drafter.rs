@@ -8,13 +8,14 @@ use super::ends::SharedEnds;
 use super::loader::Loader;
 use super::projections::Linear;
 use crate::model::Problem;
-use crate::model::config::Drafter;
+use crate::model::config::{Drafter, DrafterKind};
 use crate::ops::matmul::Matrix;
 use crate::ops::norm::{Kind, Norm};
 
 /// The parts of a drafter around its block.
 pub struct DrafterEnds {
-    /// From the inputs of several blocks, side by side, to the states that the drafter reads; with the norm before it.
+    /// From the inputs of several blocks, side by side, to the states that the drafter reads; with the norm before it, or
+    /// behind it in drafters of blocks.
     pub fuse: Linear,
     pub fuse_norm: Option<Norm>,
     /// The name and the rows of the table.
@@ -32,6 +33,7 @@ impl Loader<'_> {
     /// The ends of a drafter; `shared` are those of the model. `None` after a problem, which is noted.
     pub fn drafter(&mut self, drafter: &Drafter, shared: SharedEnds) -> Option<DrafterEnds> {
         const FUSE: &str = "fc.weight";
+        const FUSE_NORM: &str = "enc.output_norm.weight";
         const EMBEDDING: &str = "token_embd.weight";
         const OUTPUT: &str = "output.weight";
         let c = &drafter.config;
@@ -43,7 +45,12 @@ impl Loader<'_> {
             Linear::new(name.to_owned(), self.ready(weight))
         };
         let fuse = plain(FUSE, states, c.n_embd);
-        let fuse_norm = drafter.normed.then(|| self.norm_of("enc.output_norm.weight", states));
+        let (scale, normed) = match drafter.kind {
+            DrafterKind::States { normed, .. } => (None, normed.then_some(states)),
+            DrafterKind::Block(_) => (self.optional_floats("fc.scale", &[1]), Some(c.n_embd)),
+        };
+        let fuse = Linear { scale: scale.and_then(|scale| scale.first().copied()), ..fuse };
+        let fuse_norm = normed.map(|n| self.norm_of(FUSE_NORM, n));
         let embedding = match self.has(EMBEDDING) {
             true => self.matrix(EMBEDDING, c.n_embd, c.n_vocab),
             false => shared.embedding,
@@ -55,7 +62,12 @@ impl Loader<'_> {
                 let weight = self.ready(weight);
                 Linear::new(OUTPUT.to_owned(), weight)
             }
-            false => shared.output?,
+            // an output matrix that is missing beside embeddings is these, in drafters of blocks
+            false if matches!(drafter.kind, DrafterKind::Block(_)) && self.has(EMBEDDING) => {
+                let weight = self.ready(embedding.clone());
+                Linear::new(EMBEDDING.to_owned(), weight)
+            }
+            false => Linear { bias: None, ..shared.output? },
         };
         for (name, matrix, rows) in [(EMBEDDING, &embedding, c.n_vocab), (OUTPUT, &output.weight, rows)] {
             if matrix.rows > 0 && (matrix.cols, matrix.rows) != (c.n_embd, rows) {

@@ -1,11 +1,12 @@
 //! The attention of a block whose heads, or groups of them, have keys and values of their own.
 
+use super::drafter::KeyParts;
 use super::lowering::Lowering;
 use crate::arch::rules::QkNorms;
 use crate::model::config::{Config, OfLayer};
 use crate::model::load::Linear;
 use crate::ops::activation::HeadGate;
-use crate::ops::attention::{Heads, Relative, RelativeBack, ScoreRules, alibi_slopes};
+use crate::ops::attention::{Heads, Reach, Relative, RelativeBack, ScoreRules, alibi_slopes};
 use crate::ops::norm::{Kind, Norm};
 use crate::program::{Attend, RopeKind, Value};
 
@@ -17,6 +18,18 @@ enum Projections {
     KeysAlone(Box<[Linear; 2]>),
     /// To queries; keys and values are those of an earlier block.
     Shared(Box<Linear>, [Value; 2]),
+}
+
+impl Projections {
+    /// The parts that make keys and values, with these norms; `None` where the block has none.
+    fn key_parts(&self, key_norm: Option<Norm>, value_norm: Option<Norm>) -> Option<KeyParts> {
+        let (key, value) = match self {
+            Projections::Own(qkv) => (qkv[1].clone(), Some(qkv[2].clone())),
+            Projections::KeysAlone(qk) => (qk[1].clone(), None),
+            Projections::Shared(..) => return None,
+        };
+        Some(KeyParts { key, value, key_norm, value_norm })
+    }
 }
 
 impl Lowering<'_, '_> {
@@ -42,6 +55,10 @@ impl Lowering<'_, '_> {
         };
         let projections = self.attention_projections(layer)?;
         let v_norm = self.loader.norm(Some(layer), "attn_v_norm");
+        let v_norm = v_norm.filter(|_| !rule.plain_values || matches!(projections, Projections::KeysAlone(_)));
+        if rule.ahead {
+            self.key_parts.extend(projections.key_parts(norms[1].clone(), v_norm.clone()));
+        }
         let sub_norm = self.loader.norm(Some(layer), "attn_sub_norm");
         let out = self.loader.linear(layer, "attn_output")?;
 
@@ -107,6 +124,7 @@ impl Lowering<'_, '_> {
             window: c.layer_window(layer),
             rules: Some(rules).filter(|rules| !rules.is_empty()),
             both_ways: c.arch.attention.both_ways,
+            reach: if c.ahead { Reach::Pass } else { Reach::Own },
             stored: c.keys_of(layer).is_some(),
         }
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::drafter::KeyParts;
 use crate::model::config::Config;
 use crate::model::load::{Linear, Loader, LowRank as LoadedLowRank, Stacked};
 use crate::ops::matmul::Matrix;
@@ -23,6 +24,8 @@ pub struct Lowering<'l, 'f> {
     pub multiplied: BTreeSet<String>,
     /// The keys and values of every block that attends, for later ones.
     pub keys: Vec<Option<[Value; 2]>>,
+    /// The parts of every block that make keys and values, of a drafter that others use too.
+    pub key_parts: Vec<KeyParts>,
     /// The vectors of the tokens for every block, where they have them.
     pub layer_inputs: Vec<Value>,
     /// The embeddings, where blocks add them.
@@ -55,6 +58,7 @@ impl<'l, 'f> Lowering<'l, 'f> {
             rotations: Vec::new(),
             multiplied: BTreeSet::new(),
             keys: vec![None; c.n_layer],
+            key_parts: Vec::new(),
             layer_inputs: Vec::new(),
             embeddings: None,
             inputs: Vec::new(),

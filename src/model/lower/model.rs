@@ -39,6 +39,7 @@ impl<'l, 'f> Lowering<'l, 'f> {
         let normed = c.residual == Residual::NormedSums;
         let output_norm = if normed { None } else { Some(ends.output_norm?) };
         let mut x = x?;
+        all.inputs.iter_mut().filter(|(block, _)| *block == c.n_layer).for_each(|(_, input)| *input = Some(x));
         // streams that are read through gates become one, and normed, behind the rows that are wanted
         let (gates, weighed) = match ends.last_connection {
             Some(connection) if connection.sizes.rank.is_some() => (Some(connection), None),

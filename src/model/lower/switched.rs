@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::lowering::Lowering;
 use crate::model::load::Stacked;
-use crate::ops::attention::Heads;
+use crate::ops::attention::{Heads, Reach};
 use crate::ops::switch::Switch;
 use crate::program::{Attend, Value};
 
@@ -19,6 +19,7 @@ impl Lowering<'_, '_> {
             window: None,
             rules: None,
             both_ways: false,
+            reach: Reach::Own,
             stored: false,
         };
         let signals = self.b.switch_signals(switch.clone());

@@ -160,7 +160,7 @@ impl Attention<'_, '_> {
         out.fill(0.0);
         let mut states = vec![Online::default(); rows.shared];
         self.values(rows, |cell, value| {
-            let distance = position - (rows.cells.start + cell);
+            let distance = position.saturating_sub(rows.cells.start + cell);
             for (head, out) in out.chunks_exact_mut(size).enumerate() {
                 let score = self.score(dots[head * width + cell], first_head + head, distance);
                 let weight = states[head].add(score, out);

@@ -39,7 +39,7 @@ use placed::in_cells;
 pub use relative::{Relative, RelativeBack};
 pub use rows::Attention;
 use rows::{CHUNK, HeadRows, Scratch, aligned, even};
-pub use scores::{ScoreRules, Window, alibi_slopes};
+pub use scores::{Reach, ScoreRules, Window, alibi_slopes};
 pub use source::AttendSource;
 pub use whole::{BothWays, Heads};
 
@@ -134,12 +134,25 @@ impl Attention<'_, '_> {
     /// Cells that token `t` of a part sees.
     fn visible(&self, part: &kv::SequenceRows<'_>, t: usize) -> Range<usize> {
         let position = part.first() + t;
-        self.window.map_or(0, |w| w.first(position))..position + 1
+        let end = match self.reach {
+            Reach::Own => position + 1,
+            Reach::Pass => self.stored(part),
+            Reach::Before => part.first(),
+        };
+        self.window.map_or(0, |w| w.first(position))..end
+    }
+
+    /// Cells of a part that have keys and values.
+    fn stored(&self, part: &kv::SequenceRows<'_>) -> usize {
+        match self.reach {
+            Reach::Own | Reach::Pass => part.positions().end,
+            Reach::Before => part.first(),
+        }
     }
 
     fn rows<'r, 's>(&self, part: &'r kv::SequenceRows<'s>, kv_head: usize, tokens: Range<usize>) -> HeadRows<'r, 's> {
         let begin = self.visible(part, tokens.start).start / TILE * TILE;
-        let end = part.first() + tokens.end;
+        let end = self.visible(part, tokens.end - 1).end;
         HeadRows {
             part,
             layer: self.layer,
@@ -258,7 +271,10 @@ impl Attention<'_, '_> {
     /// Rows that see one of `cells`.
     fn seeing(&self, rows: &HeadRows<'_, '_>, cells: Range<usize>) -> Range<usize> {
         let (Range { start, end }, first) = (rows.tokens.clone(), rows.part.first());
-        let from = cells.start.saturating_sub(first).clamp(start, end);
+        let from = match self.reach {
+            Reach::Own => cells.start.saturating_sub(first).clamp(start, end),
+            Reach::Pass | Reach::Before => start,
+        };
         let to = match self.window {
             Some(w) => w.end(cells.end).saturating_sub(first).clamp(from, end),
             None => end,
@@ -269,7 +285,7 @@ impl Attention<'_, '_> {
     /// Scores of a row, of token `t` and a query head, to probabilities.
     fn probabilities(&self, rows: &HeadRows<'_, '_>, (t, head): (usize, usize), scores: &mut [f32]) {
         let (visible, begin) = (self.visible(rows.part, t), rows.cells.start);
-        let (visible, position) = (visible.start - begin..visible.end - begin, visible.end - 1);
+        let (visible, position) = (visible.start - begin..visible.end - begin, rows.part.first() + t);
         let placement = rows.part.seq.placement();
         match self.rules {
             Some(rules) => {

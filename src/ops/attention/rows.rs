@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::scores::{ScoreRules, Window};
+use super::scores::{Reach, ScoreRules, Window};
 use crate::kernels::Isa;
 use crate::kv::{self, HeadPage, LayerLayout};
 use crate::pool;
@@ -19,6 +19,8 @@ pub struct Attention<'a, 's> {
     pub scale: f32,
     /// Cells a query sees, its own included; `None` for all before it.
     pub window: Option<Window>,
+    /// The last cell that a query sees.
+    pub reach: Reach,
     /// Further rules for the scores; `None` where there are none, which is faster than empty rules.
     pub rules: Option<&'a ScoreRules>,
     /// Instruction set.

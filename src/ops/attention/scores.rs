@@ -30,6 +30,17 @@ impl Window {
     }
 }
 
+/// The last cell that a query sees. Where windows move, they begin by the query's own position all the same.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reach {
+    /// Its own.
+    Own,
+    /// That of the last token of its sequence in the pass.
+    Pass,
+    /// The last one before the pass: tokens of the pass have none.
+    Before,
+}
+
 /// Operations of a layer on scores, beyond a factor.
 #[derive(Clone, Debug, Default)]
 pub struct ScoreRules {

@@ -22,6 +22,7 @@ struct Case {
     shared: usize,
     hd: usize,
     window: Option<usize>,
+    reach: Reach,
     first: usize,
     tokens: usize,
     q: Vec<f32>,
@@ -43,6 +44,7 @@ impl Case {
             shared,
             hd,
             window,
+            reach: Reach::Own,
             first,
             tokens,
             q: values(tokens * row * shared, 2.0),
@@ -56,8 +58,13 @@ impl Case {
         let mut out = Vec::new();
         for (i, q) in self.q.chunks_exact(hd).enumerate() {
             let (t, head) = (i / (self.kv_heads * self.shared), i % (self.kv_heads * self.shared));
-            let end = self.first + t + 1;
-            let begin = self.window.map_or(0, |w| end.saturating_sub(w));
+            let position = self.first + t;
+            let begin = self.window.map_or(0, |w| (position + 1).saturating_sub(w));
+            let end = match self.reach {
+                Reach::Own => position + 1,
+                Reach::Pass => self.first + self.tokens,
+                Reach::Before => self.first,
+            };
             let at = |j: usize| j * row + head / self.shared * hd;
             let mut w = vec![f32::NEG_INFINITY; end.next_multiple_of(4)];
             for (j, w) in w.iter_mut().enumerate().take(end).skip(begin) {
@@ -102,13 +109,16 @@ impl Case {
                 let rows = 0..self.tokens;
                 let mut parts = [kv::SequenceRows { seq: &mut seq, rows }];
                 let now = self.first * row;
-                kv::store(isa, 1, &mut parts, &self.k[now..], &self.v[now..]);
+                if self.reach != Reach::Before {
+                    kv::store(isa, 1, &mut parts, &self.k[now..], &self.v[now..]);
+                }
                 let attention = Attention {
                     parts: &parts,
                     layer: 1,
                     n_head: self.kv_heads * self.shared,
                     scale: 0.125,
                     window: self.window.map(moving),
+                    reach: self.reach,
                     rules: None,
                     isa,
                 };
@@ -117,13 +127,14 @@ impl Case {
                 for (i, (a, b)) in got.iter().zip(&expected).enumerate() {
                     assert!(
                         same(*a, *b),
-                        "{what} {isa}, {threads} threads, pages of {positions}, {} x {} heads of {}, {} + {} cells, window {:?}: output {i} is {a:e}, not {b:e}",
+                        "{what} {isa}, {threads} threads, pages of {positions}, {} x {} heads of {}, {} + {} cells, window {:?}, {:?}: output {i} is {a:e}, not {b:e}",
                         self.kv_heads,
                         self.shared,
                         self.hd,
                         self.first,
                         self.tokens,
-                        self.window
+                        self.window,
+                        self.reach
                     );
                 }
             }
@@ -163,8 +174,16 @@ fn sequences_of_one_pass_do_not_see_each_other() {
             new.flatten().copied().collect()
         };
         kv::store(isa, 1, &mut parts, &now(|c| &c.k), &now(|c| &c.v));
-        let attention =
-            Attention { parts: &parts, layer: 1, n_head: 4, scale: 0.125, window: Some(moving(90)), rules: None, isa };
+        let attention = Attention {
+            parts: &parts,
+            layer: 1,
+            n_head: 4,
+            scale: 0.125,
+            window: Some(moving(90)),
+            reach: Reach::Own,
+            rules: None,
+            isa,
+        };
         let q: Vec<f32> = cases.iter().flat_map(|c| c.q.clone()).collect();
         let pool = pool::Pool::new(2).expect("threads");
         let got = pool.install(|| attention.run(&q));
@@ -257,6 +276,24 @@ fn tiny_and_huge_values_keep_their_bits() {
         case.k.iter_mut().for_each(|k| *k *= factor);
         case.v.iter_mut().for_each(|v| *v *= factor);
         case.check("scaled");
+    }
+}
+
+#[test]
+fn queries_of_drafters_see_all_of_the_pass_or_nothing_of_it() {
+    let mut random = Random(0xD4AF7);
+    for reach in [Reach::Pass, Reach::Before] {
+        for at in [(1, 1), (62, 7), (128, 16), (200, 40), (300, 1)] {
+            for window in [None, Some(5), Some(90)] {
+                for heads in [(2, 2, 48), (1, 4, 64)] {
+                    let mut case = Case::new(&mut random, heads, at, window);
+                    // a window that ends before the first cell is as good as none
+                    case.window = window.filter(|&w| reach == Reach::Pass || w > at.1);
+                    case.reach = reach;
+                    case.check("drafters");
+                }
+            }
+        }
     }
 }
 

@@ -84,7 +84,7 @@ impl Attention<'_, '_> {
     ) {
         let hd = rows.layout().head_dim;
         let (cells, width) = (rows.cells.clone(), rows.cells.len());
-        let stored = rows.part.positions().end;
+        let stored = self.stored(rows.part);
         let mut open = vec![false; out.len() / width];
         let mut there_are_coefs = false;
         for tile in cells.start / TILE..cells.end / TILE {
@@ -121,7 +121,7 @@ impl Attention<'_, '_> {
         let (cells, width) = (rows.cells.clone(), rows.cells.len());
         let layout = rows.layout();
         let lines = 0..layout.value_dim / LINE;
-        let stored = rows.part.positions().end;
+        let stored = self.stored(rows.part);
         let mut end = cells.start;
         while end < cells.end {
             // A chunk is of one page, whose values are in sequence.

@@ -26,9 +26,9 @@ pub fn with_encoder(name: &str) -> PathBuf {
     super::testdata(&format!("archs/encoder/{name}.txt"))
 }
 
-/// The path of the listing of a drafter.
-pub fn drafter(name: &str) -> PathBuf {
-    super::testdata(&format!("archs/eagle3/{name}.txt"))
+/// The path of the listing of a drafter of a kind: `eagle3` or `dflash`.
+pub fn drafter(kind: &str, name: &str) -> PathBuf {
+    super::testdata(&format!("archs/{kind}/{name}.txt"))
 }
 
 /// The listing at `path`.

@@ -75,7 +75,7 @@ const FILES_OWN: &str =
 const NO_DRAFTS: &str = "this tool drafts nothing; rgen and rserve do";
 const OWN_DRAFTS: &str = "drafts change no text, and how long they are and whether they pay is measured";
 const LIKE_MODEL: &str = "a draft model runs as the model does";
-const NO_HEADS: &str = "drafts come from a second model (-md), from the model's own heads (--spec-type draft-mtp), from an EAGLE-3 drafter (--spec-type draft-eagle3 -md), from the text itself (--spec-type ngram-simple) or from fewer bits of the same any-precision file (--draft-bits)";
+const NO_HEADS: &str = "drafts come from a second model (-md), from the model's own heads (--spec-type draft-mtp), from an EAGLE-3 or DFlash drafter (--spec-type draft-eagle3 or draft-dflash, -md), from the text itself (--spec-type ngram-simple) or from fewer bits of the same any-precision file (--draft-bits)";
 const NO_MEDIA: &str = "trine reads text alone";
 const NO_ADAPTERS: &str =
     "this tool works with a model as it is; rgen, rperplexity and rserve apply adapters and control vectors";

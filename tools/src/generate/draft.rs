@@ -30,8 +30,8 @@ pub struct SourceArgs {
 
     /// ngram-simple: draft what followed the last tokens where the text had them before. The text is the same; it helps
     /// where texts repeat themselves, as code does. draft-mtp: draft with the model's own heads for multi-token
-    /// prediction, which some models have. draft-eagle3: draft with the EAGLE-3 drafter of -md, which was made for the
-    /// model. draft-simple: draft with the model of -md, as without this option
+    /// prediction, which some models have. draft-eagle3, draft-dflash: draft with the EAGLE-3 or DFlash drafter of -md,
+    /// which was made for the model. draft-simple: draft with the model of -md, as without this option
     #[arg(long, value_name = "TYPE", hide_possible_values = true)]
     pub spec_type: Option<Spec>,
 }
@@ -68,6 +68,7 @@ pub enum Spec {
     DraftSimple,
     DraftMtp,
     DraftEagle3,
+    DraftDflash,
     NgramSimple,
 }
 
@@ -109,7 +110,9 @@ pub fn source(
         (None, Some(bits), Spec::None) => DraftSource::Narrow(bits),
         (None, None, Spec::DraftMtp) => DraftSource::Mtp,
         (Some(_), None, Spec::DraftEagle3) => DraftSource::Eagle3,
+        (Some(_), None, Spec::DraftDflash) => DraftSource::Dflash,
         (None, None, Spec::DraftEagle3) => bail!("--spec-type draft-eagle3: give the drafter with -md FILE"),
+        (None, None, Spec::DraftDflash) => bail!("--spec-type draft-dflash: give the drafter with -md FILE"),
         (None, None, Spec::NgramSimple) => DraftSource::Text,
         (None, None, Spec::None) => return Ok(None),
         (None, None, Spec::DraftSimple) => bail!("--spec-type draft-simple: give the draft model with -md FILE"),
@@ -136,7 +139,7 @@ pub fn by_heads(bits: Option<u8>, second: Option<&Path>, spec: Option<Spec>) -> 
 
 /// The file of a drafter that is loaded with the model, where the options name one alone.
 pub fn drafter(bits: Option<u8>, second: Option<&Path>, spec: Option<Spec>) -> Option<PathBuf> {
-    let second = second.filter(|_| spec == Some(Spec::DraftEagle3) && bits.is_none());
+    let second = second.filter(|_| matches!(spec, Some(Spec::DraftEagle3 | Spec::DraftDflash)) && bits.is_none());
     second.map(Path::to_owned)
 }
 
@@ -146,7 +149,7 @@ fn name(source: &DraftSource) -> String {
         DraftSource::Narrow(bits) => format!("at {bits} bits"),
         DraftSource::Model(_) => "of the draft model".to_owned(),
         DraftSource::Mtp => "of the model's heads".to_owned(),
-        DraftSource::Eagle3 => "of the drafter".to_owned(),
+        DraftSource::Eagle3 | DraftSource::Dflash => "of the drafter".to_owned(),
         DraftSource::Text => "of the text itself".to_owned(),
     }
 }
@@ -188,6 +191,7 @@ pub fn to_json(options: &DraftOptions, s: &Speculator) -> Value {
         DraftSource::Model(model) => summary["model"] = json!(model.path().display().to_string()),
         DraftSource::Mtp => summary["source"] = json!("mtp"),
         DraftSource::Eagle3 => summary["source"] = json!("eagle3"),
+        DraftSource::Dflash => summary["source"] = json!("dflash"),
         DraftSource::Text => summary["source"] = json!("text"),
     }
     summary

@@ -140,8 +140,8 @@ pub struct Args {
 
     /// ngram-simple: draft what followed the last tokens of a text where it had them before. The text is the same; it
     /// helps where texts repeat themselves, as code does. draft-mtp: draft with the model's own heads for multi-token
-    /// prediction, which some models have. draft-eagle3: draft with the EAGLE-3 drafter of -md, which was made for the
-    /// model. draft-simple: draft with the model of -md, as without this option
+    /// prediction, which some models have. draft-eagle3, draft-dflash: draft with the EAGLE-3 or DFlash drafter of -md,
+    /// which was made for the model. draft-simple: draft with the model of -md, as without this option
     #[arg(long, value_name = "TYPE", hide_possible_values = true)]
     pub spec_type: Option<Spec>,
 

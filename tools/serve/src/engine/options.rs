@@ -128,7 +128,7 @@ impl Options {
     pub(super) fn aside(&self, model: &Model) -> Result<Option<AsideSource>> {
         let Some(source) = &self.drafts else { return Ok(None) };
         let option = match source {
-            DraftSource::Mtp | DraftSource::Eagle3 => "--spec-type",
+            DraftSource::Mtp | DraftSource::Eagle3 | DraftSource::Dflash => "--spec-type",
             _ => "--model-draft",
         };
         AsideSource::new(source, model).context(option)

@@ -133,9 +133,7 @@ impl<B: Backend> Scheduler<B> {
             _ if job.request.pooling.is_some() => Drafts::None,
             (Some(draft), _) => narrow(draft),
             (None, Some(DraftSource::Narrow(draft))) => narrow(*draft),
-            (None, Some(DraftSource::Model(_) | DraftSource::Mtp | DraftSource::Eagle3 | DraftSource::Text)) => {
-                Drafts::Aside
-            }
+            (None, Some(_)) => Drafts::Aside,
             (None, None) => Drafts::None,
         }
     }

@@ -1,0 +1,102 @@
+//! DFlash drafters have the reference's logits, to the last bit, and drafts by them change no text.
+
+use std::fs;
+
+use serde_json::Value;
+use trine::{DraftSource, Isa};
+use trine_testkit::golden::long_tokens;
+use trine_testkit::sha256;
+
+use crate::drafters::{Drafters, hash};
+use crate::{TYPES, assert_all_tested, quantize};
+
+const DFLASH: Drafters = Drafters { kind: "dflash", model: "llama-long", source: DraftSource::Dflash };
+
+models! {
+    /// All drafters.
+    DRAFTERS:
+    dflash "dflash",
+    dflash_keys "dflash-keys",
+    dflash_own "dflash-own",
+}
+
+fn golden() -> Value {
+    trine_testkit::golden::json("archs/dflash.json")
+}
+
+#[test]
+fn every_golden_drafter_is_tested() {
+    assert_all_tested(&golden(), DRAFTERS);
+}
+
+/// Writes the drafters and the model for the reference to read, to the directory that `TRINE_ARCHS` names.
+#[test]
+#[ignore = "writes files, see testdata/archs/README.md"]
+fn write_dflash() {
+    DFLASH.write(DRAFTERS);
+}
+
+#[track_caller]
+fn check(name: &str) {
+    let (golden, tokens) = (golden(), long_tokens());
+    let lengths: Vec<usize> = serde_json::from_value(golden["lengths"].clone()).expect("lengths");
+    let short = golden["short"].as_u64().expect("a number") as usize;
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let source = dir.path().join("F32.gguf");
+    fs::write(&source, DFLASH.file(name)).expect("room for the model");
+    for ty in TYPES {
+        let form = &golden["models"][name][ty];
+        let path = dir.path().join(format!("{ty}.gguf"));
+        if ty != TYPES[0] {
+            quantize(&source, ty, &path);
+        }
+        let bytes = trine_testkit::read(&path);
+        assert_eq!(sha256(&bytes), form["file"].as_str().expect("a hash"), "{name} {ty}: the file");
+        let want: Vec<String> = serde_json::from_value(form["logits"].clone()).expect("hashes");
+        let best = Isa::from_env().expect("a set that the processor has");
+        for (isa, threads, step, every) in [(best, 2, 512, 1), (Isa::scalar(), 1, 7, 6)] {
+            let model = DFLASH.open(&bytes, isa, threads);
+            for (turn, (&length, want)) in lengths.iter().zip(&want).enumerate().step_by(every) {
+                // more than a block has are not drafted
+                let most = if turn % 2 == 0 { 99 } else { short };
+                let rows = DFLASH.drafted(&model, &tokens[..length], Some(tokens[length]), most, step);
+                assert_eq!(&hash(&rows), want, "{name} {ty} {isa:?}: {length} tokens");
+            }
+        }
+    }
+}
+
+#[test]
+fn drafts_by_drafters_change_no_text() {
+    DFLASH.change_no_text(DRAFTERS);
+}
+
+#[test]
+fn damaged_drafters_are_refused_in_one_line() {
+    let refused = |name: &str, from: &str, to: &str| DFLASH.refused(name, from, to);
+    let far = refused("dflash", "target_layers [i32] 2 0", "target_layers [i32] 4 0");
+    assert!(far.contains("it reads the input of block 4, and this model has 3"), "{far}");
+    let none = refused("dflash", "key dflash.target_layers [i32] 2 0", "");
+    assert!(none.contains("dflash.target_layers is missing or empty"), "{none}");
+    let width = refused("dflash", "dflash.embedding_length u32 256", "dflash.embedding_length u32 128");
+    assert!(width.contains("a model of 128 hidden numbers, and this one has 256"), "{width}");
+    let mask = refused("dflash", "mask_token_id u32 159", "mask_token_id u32 160");
+    assert!(mask.contains("tokenizer.ggml.mask_token_id names no token"), "{mask}");
+    let size = refused("dflash", "block_size u32 12", "block_size u32 1");
+    assert!(size.contains("dflash.block_size is 1, it must be 2 to 1024"), "{size}");
+    let lacking = refused("dflash-keys", "tensor enc.output_norm.weight 256", "");
+    assert!(lacking.contains("enc.output_norm.weight is missing"), "{lacking}");
+    let markov = refused("dflash", "tensor fc.weight 512 256", "tensor markov_w1.weight 8 160");
+    assert!(markov.contains("a Markov head (DSpark), which trine does not run"), "{markov}");
+    let selector = refused("dflash", "tensor fc.weight 512 256", "tensor selector_hidden.weight 256 8");
+    assert!(selector.contains("a selector (DFlash 2), which trine does not run"), "{selector}");
+}
+
+#[test]
+fn a_drafter_of_another_kind_is_refused() {
+    let none = DFLASH.refused_source(None);
+    assert!(none.contains("no drafter was loaded"), "{none}");
+    let other = Drafters { kind: "eagle3", ..DFLASH };
+    let other = DFLASH.refused_source(Some(&other.file("eagle3")));
+    assert!(other.contains("draft-eagle3 and draft-dflash need their own"), "{other}");
+}

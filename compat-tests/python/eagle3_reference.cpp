@@ -38,7 +38,11 @@ int main(int, char ** argv) {
     if (!d) return 4;
     const int * ids = llama_model_target_layer_ids(dm);
     const int k = llama_model_target_layer_ids_n(dm);
-    for (int i = 0; i < k; i++) llama_set_embeddings_layer_inp(c, ids[i], true);
+    const int nl = llama_model_n_layer(m);
+    for (int i = 0; i < k; i++) {
+        if (ids[i] < nl) llama_set_embeddings_layer_inp(c, ids[i], true);
+        else llama_set_embeddings_nextn(c, true, false);
+    }
     llama_set_embeddings_nextn(d, true, true);
     llama_batch b = llama_batch_init(n, 0, 1);
     b.n_tokens = n;
@@ -46,7 +50,7 @@ int main(int, char ** argv) {
     if (llama_decode(c, b)) return 5;
     std::vector<float> inputs((size_t) n * k * ne);
     for (int j = 0; j < k; j++) {
-        const float * layer = llama_get_embeddings_layer_inp(c, ids[j]);
+        const float * layer = ids[j] < nl ? llama_get_embeddings_layer_inp(c, ids[j]) : llama_get_embeddings_nextn(c);
         for (int i = 0; i < n; i++) memcpy(&inputs[((size_t) i * k + j) * ne], layer + (size_t) i * ne, ne * sizeof(float));
     }
     llama_batch_ext * e = llama_batch_ext_init(d);

@@ -5,8 +5,8 @@ use super::factors;
 use super::functions::{Activation, Pairing, Pooling};
 use super::parts::{self, Group};
 use super::rules::{
-    Attention, EmbeddingScale, ExpertRule, FeedForward, GateClamp, LayerInputs, LogitCap, LogitScale, Mixing, NormKind,
-    Output, Residual, ResidualScale, RopeRule, Streams, WindowRule,
+    Attention, DraftState, EmbeddingScale, ExpertRule, FeedForward, GateClamp, LayerInputs, LogitCap, LogitScale,
+    Mixing, NormKind, Output, Residual, ResidualScale, RopeRule, Streams, WindowRule,
 };
 use super::tensor::Tensor;
 
@@ -26,6 +26,8 @@ pub struct Arch {
     /// Tensors that a head for multi-token prediction has beside those of a block; the heads of a model stay unused where
     /// this is empty.
     pub mtp: Group,
+    /// The states that such heads, and drafters of other files, read.
+    pub draft_state: DraftState,
     /// True if the key `nextn_predict_layers` counts nothing where the file has no projection of such a block.
     pub further_if_there: bool,
     /// The encoder beside the blocks, which are a decoder's then: between their attention and their feed-forward network
@@ -106,6 +108,7 @@ impl Arch {
         block: &[],
         expert_block: &[],
         mtp: &[],
+        draft_state: DraftState::None,
         further_if_there: false,
         encoder: None,
         switched: false,

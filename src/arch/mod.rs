@@ -40,7 +40,7 @@ pub use checkpoint::{
     Width,
 };
 pub use description::Arch;
-pub use family::{ARCHITECTURES, DFLASH, EAGLE3};
+pub use family::{ARCHITECTURES, DFLASH, EAGLE3, GEMMA4_ASSISTANT};
 pub use functions::{Activation, Claim, Gating, HeadGate, Pairing, Pooling};
 pub use keys::{Key, TensorKey};
 pub use missing::{MISSING, Missing};

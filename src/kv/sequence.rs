@@ -108,6 +108,11 @@ impl Sequence {
         self.state.as_ref().map_or(0, |s| s.len() * size_of::<f32>())
     }
 
+    /// Where its pages come from.
+    pub fn home(&self) -> &PagePool {
+        &self.home
+    }
+
     /// Layout of its pages.
     pub fn layout(&self) -> &PageLayout {
         self.home.layout()

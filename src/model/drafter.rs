@@ -48,6 +48,10 @@ impl Fusion {
     }
 }
 
+fn no_block() -> ModelError {
+    ModelError::Drafter("it has no block".to_owned())
+}
+
 /// A drafter that was found to fit a model.
 pub(super) struct Found {
     file: Arc<ModelFile>,
@@ -77,8 +81,17 @@ impl Found {
         let options = &LoadOptions { adapters: Vec::new(), offload: None, ..options.clone() };
         let special = Special { anyprec: None, widely: None };
         let mut loader = Loader::new(&file, special, options, Adapters::default(), c);
-        loader.enter(0);
         let factors = loader.rope_factors();
+        loader.enter(0);
+        if let DrafterKind::Assistant = drafter.kind {
+            let ends = loader.assistant(&drafter, shared);
+            let lowered = Lowering::assistant(&mut loader, &drafter, ends);
+            loader.finish()?;
+            let Lowered { program, matrices, .. } = lowered.ok_or_else(no_block)?;
+            let processor = Processor { isa: options.isa, matrices, ropes: c.ropes(factors) };
+            let part = model.beside(drafter.config, program, processor);
+            return Ok(Model::of(Inner { borrowed: Some(model.page_layout()), ..part }));
+        }
         let lowered = loader.drafter(&drafter, shared).and_then(|mut ends| {
             let (fuse, norm) = (ends.fuse.clone(), ends.fuse_norm.take());
             Some(match drafter.kind {
@@ -86,22 +99,22 @@ impl Found {
                     let reader = Lowering::fusion(&mut loader, &drafter, norm, fuse);
                     [Lowering::drafter(&mut loader, c, ends, adds_to_norm)?, reader]
                 }
-                DrafterKind::Block(_) => {
+                _ => {
                     let (block, keys) = Lowering::block_drafter(&mut loader, c, ends)?;
                     [block, Lowering::key_reader(&mut loader, &drafter, (fuse, norm), keys)]
                 }
             })
         });
         loader.finish()?;
-        let lowered = lowered.ok_or_else(|| ModelError::Drafter("it has no block".to_owned()))?;
+        let lowered = lowered.ok_or_else(no_block)?;
         let ropes = c.ropes(factors);
         let [block, reader] = lowered.map(|Lowered { program, matrices, .. }| {
             (program, Processor { isa: options.isa, matrices, ropes: ropes.clone() })
         });
         let part = |(program, processor)| model.beside(drafter.config.clone(), program, processor);
         let reader = match drafter.kind {
-            DrafterKind::States { .. } => Reader::States(Fusion { program: reader.0, processor: reader.1 }),
             DrafterKind::Block(block) => Reader::Keys(Model::of(part(reader)), block),
+            _ => Reader::States(Fusion { program: reader.0, processor: reader.1 }),
         };
         Ok(Model::of(Inner { reader: Some(reader), ..part(block) }))
     }

@@ -80,6 +80,8 @@ struct Inner {
     mtp: Option<Model>,
     /// How a drafter comes to what it reads, where that is no hidden states.
     reader: Option<Reader>,
+    /// The layout of the pages of another model, to whose keys a drafter without its own attends.
+    borrowed: Option<PageLayout>,
     /// The encoder of the prompt, where the architecture has one.
     encoder: Option<Model>,
     /// The types of keys and values.
@@ -97,6 +99,29 @@ impl Inner {
     /// The first block that the GPU runs; their number where that is none but the logits.
     fn first_offloaded(&self) -> Option<usize> {
         self.offload.as_ref().map(|offload| offload.first(self.config.n_layer))
+    }
+
+    /// Layout of the KV cache's pages.
+    fn page_layout(&self) -> PageLayout {
+        if let Some(layout) = &self.borrowed {
+            return layout.clone();
+        }
+        let c = &self.config;
+        // where nothing is cached, pages hold nothing
+        let cached = c.cached_layers().filter(|_| !c.arch.attention.both_ways);
+        let heads = cached.map(|layer| {
+            let OfLayer { n_head_kv, head_dim, value_dim, .. } = c.layer(layer);
+            let count = match c.latent {
+                Some(latent) if latent.absorbed => 1,
+                _ => n_head_kv,
+            };
+            KvHeads { count, key: head_dim, value: value_dim }
+        });
+        let of_switch = c.switched.as_ref().map(|s| KvHeads { count: 1, key: s.switch.head, value: s.switch.head });
+        let layout = PageLayout::of_layers(of_switch.into_iter().chain(heads));
+        let cached = layout.heads().count();
+        let elsewhere = self.first_offloaded().map_or(0, |first| cached.saturating_sub(c.cached_before(first)));
+        layout.with_types(self.cache, c.turns_quantized()).with_state(c.mixing.state()).with_elsewhere(elsewhere)
     }
 
     /// A part of this model that is one of its own, and runs on the processor.
@@ -120,6 +145,7 @@ impl Inner {
             heads: Heads::default(),
             mtp: None,
             reader: None,
+            borrowed: None,
             encoder: None,
             cache: self.cache,
             added: Vec::new(),
@@ -176,7 +202,7 @@ impl Model {
             Some(drafter) => Some((Found::new(&drafter.0, &config)?, SharedEnds::of(&ends))),
             None => None,
         };
-        let kept = drafter.as_ref().map_or(&[][..], |(found, _)| &found.drafter.blocks);
+        let kept = drafter.as_ref().map_or(&[][..], |(found, _)| &found.drafter.heard);
         let embedding = ends.embedding.clone();
         let lowered = Lowering::model(&mut loader, &config, ends, &directions, kept);
         let heads = LoweredHeads::load(&mut loader, &config);
@@ -212,6 +238,7 @@ impl Model {
             heads,
             mtp: None,
             reader: None,
+            borrowed: None,
             encoder: None,
             cache: options.cache.stored(),
             added: added.map(Adapter::path).collect(),
@@ -367,22 +394,13 @@ impl Model {
 
     /// Layout of the KV cache's pages.
     pub fn page_layout(&self) -> PageLayout {
-        let c = self.config();
-        // where nothing is cached, pages hold nothing
-        let cached = c.cached_layers().filter(|_| !self.attends_both_ways());
-        let heads = cached.map(|layer| {
-            let OfLayer { n_head_kv, head_dim, value_dim, .. } = c.layer(layer);
-            let count = match c.latent {
-                Some(latent) if latent.absorbed => 1,
-                _ => n_head_kv,
-            };
-            KvHeads { count, key: head_dim, value: value_dim }
-        });
-        let of_switch = c.switched.as_ref().map(|s| KvHeads { count: 1, key: s.switch.head, value: s.switch.head });
-        let layout = PageLayout::of_layers(of_switch.into_iter().chain(heads));
-        let cached = layout.heads().count();
-        let elsewhere = self.inner.first_offloaded().map_or(0, |first| cached.saturating_sub(c.cached_before(first)));
-        layout.with_types(self.inner.cache, c.turns_quantized()).with_state(c.mixing.state()).with_elsewhere(elsewhere)
+        self.inner.page_layout()
+    }
+
+    /// True if the model has no keys of its own: it attends to those in sequences of the model that it drafts for, to which
+    /// its tokens add nothing.
+    pub fn borrows_keys(&self) -> bool {
+        self.inner.borrowed.is_some()
     }
 
     /// The positions that a sequence can have at most, where the model has a vector for each.

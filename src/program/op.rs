@@ -112,7 +112,7 @@ pub struct Attend {
     pub both_ways: bool,
     /// The last position that a query attends to, where keys are cached.
     pub reach: Reach,
-    /// True if the cache has keys and values already: an earlier operation of the pass put them there.
+    /// True if the cache has keys and values already: an earlier operation of the pass put them there, or another model.
     pub stored: bool,
 }
 

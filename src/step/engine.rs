@@ -266,7 +266,8 @@ impl Engine {
         if self.model.attends_both_ways() && (begun || rows > options.n_ubatch) {
             return Err(StepError::NotWhole(rows));
         }
-        let reserved = segments.iter_mut().try_for_each(|s| s.seq.reserve(s.tokens.len()));
+        let stores = usize::from(!self.model.borrows_keys());
+        let reserved = segments.iter_mut().try_for_each(|s| s.seq.reserve(stores * s.tokens.len()));
         if let Err(e) = reserved {
             segments.iter_mut().for_each(|s| s.seq.release_reserved());
             return Err(e.into());
@@ -377,7 +378,7 @@ impl Engine {
                 stream = device.stream()?;
             }
         }
-        for part in parts {
+        for part in parts.into_iter().filter(|_| !self.model.borrows_keys()) {
             part.seq.advance(part.rows.len());
         }
         let program = self.model.program();

@@ -98,5 +98,5 @@ fn a_drafter_of_another_kind_is_refused() {
     assert!(none.contains("no drafter was loaded"), "{none}");
     let other = Drafters { kind: "eagle3", ..DFLASH };
     let other = DFLASH.refused_source(Some(&other.file("eagle3")));
-    assert!(other.contains("draft-eagle3 and draft-dflash need their own"), "{other}");
+    assert!(other.contains("draft-eagle3, draft-dflash and draft-mtp need their own"), "{other}");
 }

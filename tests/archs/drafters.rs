@@ -17,7 +17,7 @@ use crate::{made, write_models};
 pub struct Drafters {
     /// Their folder.
     pub kind: &'static str,
-    /// The model.
+    /// The model, by the path of its listing.
     pub model: &'static str,
     /// The source of drafts by them.
     pub source: DraftSource,
@@ -63,7 +63,8 @@ impl Drafters {
     /// Writes the drafters and the model for the reference to read, to the directory that `TRINE_ARCHS` names.
     pub fn write(&self, names: &[&str]) {
         write_models(names.iter().map(|name| (*name, self.file(name))));
-        write_models([(self.model, made(self.model))]);
+        let name = self.model.rsplit('/').next().expect("a name");
+        write_models([(name, made(self.model))]);
     }
 
     /// The model with a drafter in a folder, opened as users open it.
@@ -107,6 +108,7 @@ impl Drafters {
             Some(likeliest(logits))
         };
         let last = last.unwrap_or_else(|| likeliest(&row));
+        aside.lend(|| session.part(text.len(), None));
         aside.draft((text, last), most, &mut guess).expect("nobody cancels").expect("the text was heard");
         rows
     }

@@ -11,12 +11,26 @@ use crate::drafters::{Drafters, hash};
 use crate::{TYPES, assert_all_tested, quantize};
 
 const EAGLE3: Drafters = Drafters { kind: "eagle3", model: "llama-long", source: DraftSource::Eagle3 };
+/// Those that read the output of the last block.
+const LAST: Drafters = Drafters { model: "gemma4-long", ..EAGLE3 };
+const STREAM: Drafters = Drafters { model: "models/gpt-oss", ..EAGLE3 };
+
+/// The drafters of the model of the one of this name.
+fn of(name: &str) -> &'static Drafters {
+    match name {
+        "eagle3-last" => &LAST,
+        "eagle3-stream" => &STREAM,
+        _ => &EAGLE3,
+    }
+}
 
 models! {
     /// All drafters.
     DRAFTERS:
     eagle3 "eagle3",
     eagle3_plain "eagle3-plain",
+    eagle3_last "eagle3-last",
+    eagle3_stream "eagle3-stream",
 }
 
 fn golden() -> Value {
@@ -32,7 +46,7 @@ fn every_golden_drafter_is_tested() {
 #[test]
 #[ignore = "writes files, see testdata/archs/README.md"]
 fn write_drafters() {
-    EAGLE3.write(DRAFTERS);
+    DRAFTERS.iter().for_each(|name| of(name).write(&[*name]));
 }
 
 #[track_caller]
@@ -42,7 +56,7 @@ fn check(name: &str) {
     let (positions, n_drafted) = (number("positions"), number("drafted"));
     let dir = tempfile::tempdir().expect("a temporary directory");
     let source = dir.path().join("F32.gguf");
-    fs::write(&source, EAGLE3.file(name)).expect("room for the model");
+    fs::write(&source, of(name).file(name)).expect("room for the model");
     for ty in TYPES {
         let form = &golden["models"][name][ty];
         let path = dir.path().join(format!("{ty}.gguf"));
@@ -54,14 +68,14 @@ fn check(name: &str) {
         let want: Vec<String> = serde_json::from_value(form["logits"].clone()).expect("hashes");
         let best = Isa::from_env().expect("a set that the processor has");
         for (isa, threads, step) in [(best, 2, 512), (Isa::scalar(), 1, 7)] {
-            let model = EAGLE3.open(&bytes, isa, threads);
-            let of_pair = |at: usize| EAGLE3.drafted(&model, &tokens[..at], Some(tokens[at]), 1, step).remove(0);
+            let model = of(name).open(&bytes, isa, threads);
+            let of_pair = |at: usize| of(name).drafted(&model, &tokens[..at], Some(tokens[at]), 1, step).remove(0);
             // one group of pairs, another one for each way, and all drafted rows
             let group = if step == 7 { 1 } else { want.len() - n_drafted - 1 };
             let pairs = group * positions..((group + 1) * positions).min(tokens.len() - 1);
             let rows: Vec<Vec<f32>> = pairs.map(|pair| of_pair(pair + 1)).collect();
             assert_eq!(hash(&rows), want[group], "{name} {ty} {isa:?}: group {group}");
-            let rows = EAGLE3.drafted(&model, &tokens, None, n_drafted, step);
+            let rows = of(name).drafted(&model, &tokens, None, n_drafted, step);
             let got: Vec<String> = rows.chunks(1).map(hash).collect();
             assert_eq!(got, want[want.len() - n_drafted..], "{name} {ty} {isa:?}: drafted rows");
         }
@@ -70,14 +84,16 @@ fn check(name: &str) {
 
 #[test]
 fn drafts_by_drafters_change_no_text() {
-    EAGLE3.change_no_text(DRAFTERS);
+    DRAFTERS.iter().for_each(|name| of(name).change_no_text(&[*name]));
 }
 
 #[test]
 fn damaged_drafters_are_refused_in_one_line() {
     let refused = |name: &str, from: &str, to: &str| EAGLE3.refused(name, from, to);
-    let far = refused("eagle3", "target_layers [i32] 2 0 1", "target_layers [i32] 3 0 1");
-    assert!(far.contains("it reads the input of block 3, and this model has 3"), "{far}");
+    let far = refused("eagle3", "target_layers [i32] 2 0 1", "target_layers [i32] 4 0 1");
+    assert!(far.contains("it reads the input of block 4, and this model has 3"), "{far}");
+    let last = refused("eagle3", "target_layers [i32] 2 0 1", "target_layers [i32] 3 0 1");
+    assert!(last.contains("llama.cpp gives of no model of architecture 'llama'"), "{last}");
     let few = refused("eagle3", "target_layers [i32] 2 0 1", "target_layers [i32] 2 0");
     assert!(few.contains("eagle3.target_layers has 2 entries, it must have 3"), "{few}");
     let width = refused("eagle3", "target_hidden_size u32 256", "target_hidden_size u32 128");

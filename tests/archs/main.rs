@@ -13,6 +13,7 @@ macro_rules! models {
     };
 }
 
+mod assistant;
 mod cache;
 mod dflash;
 mod docs;

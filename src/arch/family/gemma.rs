@@ -15,8 +15,8 @@ use crate::arch::parts::{
     beside,
 };
 use crate::arch::rules::{
-    Attention, EmbeddingScale, ExpertLayers, ExpertRule, ExpertWidth, FeedForward, LayerInputs, LogitCap, Output,
-    RopeRule, ScoreCap, ScoreScale, SharedKeys, Streams, WindowRope, WindowRule, WindowSize,
+    Attention, DraftState, EmbeddingScale, ExpertLayers, ExpertRule, ExpertWidth, FeedForward, LayerInputs, LogitCap,
+    Output, RopeRule, ScoreCap, ScoreScale, SharedKeys, Streams, WindowRope, WindowRule, WindowSize,
 };
 use crate::arch::stream_parts::{LAUREL, LAYER_INPUT, LAYER_INPUTS, PREDICTED_ENDS, PREDICTIONS};
 use crate::arch::{
@@ -184,6 +184,7 @@ const GEMMA4_MIXING: &[Group] = &[
 /// `gemma4`.
 pub const GEMMA4: Arch = Arch {
     name: "gemma4",
+    draft_state: DraftState::Normed,
     models: "Gemma 4 E2B, E4B, 31B, 26B-A4B (text)",
     ends: &[ENDS, OUTPUT_OR_TIED, ROPE_FACTORS_OF_HEADS, LAYER_INPUTS],
     block: GEMMA4_MIXING,
@@ -214,6 +215,25 @@ pub const GEMMA4: Arch = Arch {
     ],
     ..GEMMA3
 };
+
+/// `gemma4-assistant`, whose blocks attend to keys of the model that it was trained for: it does not run by itself.
+pub const GEMMA4_ASSISTANT: Arch = Arch {
+    name: "gemma4-assistant",
+    models: "Gemma 4 assistants",
+    ends: &[ENDS, ROPE_FACTORS_OF_HEADS],
+    block: &[QUERIES, ATTN_NORM, ATTN_OUT, ATTN_POST_NORM, PRE_FFN_NORM, GATED_FFN, FFN_POST_NORM, BLOCK_SCALE],
+    expert_block: &[],
+    layer_inputs: LayerInputs::None,
+    attention: Attention { shared_keys: SharedKeys::None, ..GEMMA4.attention },
+    output: Arch::DENSE.output,
+    scaled: &[],
+    ignored: &["masked_embd_centroids.weight", "masked_embd_ordering"],
+    checkpoints: &[],
+    ..GEMMA4
+};
+
+/// Query projections and the norms of their heads.
+const QUERIES: Group = &[QKV_OR_QK[0], HEAD_NORMS[0]];
 
 /// The common part of Gemma 4's checkpoints.
 const GEMMA4_CHECKPOINT: Checkpoint = Checkpoint {

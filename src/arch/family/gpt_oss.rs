@@ -4,13 +4,16 @@ use crate::arch::expert_parts::{EXPERT_BIASES, EXPERTS};
 use crate::arch::parts::{
     ATTN_NORM, ATTN_OUT, ATTN_OUT_BIAS, ENDS, FFN_NORM_AFTER_ATTN, OUTPUT_REQUIRED, QKV, QKV_BIAS_OPTIONAL, SINKS,
 };
-use crate::arch::rules::{ExpertRule, ExpertWidth, FeedForward, GatingRule, Normalize, WindowRope, WindowRule};
+use crate::arch::rules::{
+    DraftState, ExpertRule, ExpertWidth, FeedForward, GatingRule, Normalize, WindowRope, WindowRule,
+};
 use crate::arch::{Activation, Arch, Checkpoint, Gating, HeadDim, Key, Step, Tokenizer};
 
 /// `gpt-oss`.
 pub const GPT_OSS: Arch = Arch {
     name: "gpt-oss",
     models: "gpt-oss 20B, 120B",
+    draft_state: DraftState::Stream,
     ends: &[ENDS, OUTPUT_REQUIRED],
     expert_block: &[
         ATTN_NORM,

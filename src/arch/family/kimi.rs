@@ -15,8 +15,8 @@ use crate::arch::parts::{
 };
 use crate::arch::recurrent_parts::{KIMI, KIMI_GATES, KIMI_RATES, KIMI_RATES_FLAT, WIDE_GATES, WIDE_OUTPUT_GATE};
 use crate::arch::rules::{
-    Attention, ExpertRule, FeedForward, GateClamp, GatingRule, Mixing, Normalize, Recurrence, RopeRule, Sections,
-    SharedWidth,
+    Attention, DraftState, ExpertRule, FeedForward, GateClamp, GatingRule, Mixing, Normalize, Recurrence, RopeRule,
+    Sections, SharedWidth,
 };
 use crate::arch::{Activation, Arch, Checkpoint, Fixed, Key, KvHeads, Step, Tokenizer};
 
@@ -147,6 +147,7 @@ const BAILINGMOE3_MIXING: &[Group] = &[
 /// `bailingmoe3`.
 pub const BAILINGMOE3: Arch = Arch {
     name: "bailingmoe3",
+    draft_state: DraftState::Normed,
     models: "Ling 3",
     ends: &[ENDS, OUTPUT_OR_TIED],
     block: begun!(BAILINGMOE3_MIXING, GATED_FFN),

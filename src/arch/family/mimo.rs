@@ -9,8 +9,8 @@ use crate::arch::parts::{
     SINKS_OPTIONAL,
 };
 use crate::arch::rules::{
-    Attention, ExpertLayers, ExpertRule, ExpertWidth, FeedForward, GateClamp, GatingRule, RopeLayers, RopeRule,
-    WindowRope, WindowRule,
+    Attention, DraftState, ExpertLayers, ExpertRule, ExpertWidth, FeedForward, GateClamp, GatingRule, RopeLayers,
+    RopeRule, WindowRope, WindowRule,
 };
 use crate::arch::{Arch, Checkpoint, Fixed, Gating, HeadDim, Key, Rotary, Tokenizer};
 
@@ -19,6 +19,7 @@ const ENDS_AND_OUTPUT: &[crate::arch::Group] = &[ENDS, OUTPUT_REQUIRED];
 /// `mimo2`; biases and factors of the query, key and value projections are not applied.
 pub const MIMO2: Arch = Arch {
     name: "mimo2",
+    draft_state: DraftState::Stream,
     models: "MiMo V2",
     ends: ENDS_AND_OUTPUT,
     block: &[ATTN_NORM, QKV, SINKS_OPTIONAL, ATTN_OUT, FFN_NORM, GATED_FFN],

@@ -53,6 +53,7 @@ mod talkie;
 use super::Arch;
 pub use dflash::DFLASH;
 pub use eagle3::EAGLE3;
+pub use gemma::GEMMA4_ASSISTANT;
 
 /// All architectures, in the order in which messages name them.
 pub static ARCHITECTURES: &[&Arch] = &[

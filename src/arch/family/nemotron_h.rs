@@ -5,12 +5,13 @@ use crate::arch::parts::{
     ATTN_NORM, ATTN_OUT, ATTN_OUT_BIAS_OPTIONAL, PLAIN_FFN, PLAIN_FFN_BIAS_OPTIONAL, QKV, QKV_BIAS_OPTIONAL,
 };
 use crate::arch::recurrent_parts::{CONVOLUTION_BIAS_OPTIONAL, GROUP_NORM, MAMBA_2};
-use crate::arch::rules::{FeedForward, Mixing, NormKind, Recurrence, RopeRule};
+use crate::arch::rules::{DraftState, FeedForward, Mixing, NormKind, Recurrence, RopeRule};
 use crate::arch::{Activation, Arch, Checkpoint, Key, Step, Tokenizer};
 
 /// `nemotron_h`.
 pub const NEMOTRON_H: Arch = Arch {
     name: "nemotron_h",
+    draft_state: DraftState::Normed,
     models: "Nemotron H, Nemotron Nano 2",
     block: &[
         ATTN_NORM,

@@ -8,12 +8,15 @@ use crate::arch::parts::{
     ATTN_NORM, ATTN_OUT, FFN_NORM_AFTER_ATTN, GATED_FFN, GATED_QKV, GATED_QKV_BIAS_OPTIONAL, HEAD_NORMS,
 };
 use crate::arch::recurrent_parts::{DELTA, DELTA_EITHER, DELTA_STEPS, DELTA_STEPS_IN_ONE};
-use crate::arch::rules::{Attention, ExpertRule, ExpertWidth, Mixing, Recurrence, RopeRule, Sections, SharedWidth};
+use crate::arch::rules::{
+    Attention, DraftState, ExpertRule, ExpertWidth, Mixing, Recurrence, RopeRule, Sections, SharedWidth,
+};
 use crate::arch::{Arch, Checkpoint, Fixed, HeadDim, Key, Name, Rotary, Step, Tokenizer, Turn};
 
 /// `qwen3next`.
 pub const QWEN3NEXT: Arch = Arch {
     name: "qwen3next",
+    draft_state: DraftState::Normed,
     models: "Qwen 3 Next 80B-A3B",
     block: &[],
     expert_block: &[

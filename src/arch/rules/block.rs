@@ -17,6 +17,17 @@ pub enum NormKind {
     RmsWithoutEps,
 }
 
+/// The states of a model that heads for multi-token prediction and drafters read, where the reference has some.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DraftState {
+    /// None.
+    None,
+    /// The residual stream behind the last block.
+    Stream,
+    /// The same behind the last norm.
+    Normed,
+}
+
 /// Factor on the token embeddings.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum EmbeddingScale {

@@ -10,7 +10,7 @@ mod position;
 
 pub use attention::{Alibi, Attention, QkNorms, ScoreCap, ScoreScale, SharedKeys, Temperature};
 pub use block::{
-    EmbeddingScale, FeedForward, GateClamp, LayerInputs, LogitCap, LogitScale, NormKind, Output, Residual,
+    DraftState, EmbeddingScale, FeedForward, GateClamp, LayerInputs, LogitCap, LogitScale, NormKind, Output, Residual,
     ResidualScale, Streams, Sum,
 };
 pub use experts::{ExpertLayers, ExpertRule, ExpertWidth, GatingRule, Normalize, SharedWidth};

@@ -25,7 +25,7 @@ pub enum SpeculateError {
     #[error("no drafter was loaded with the model; name its file with -md")]
     NoDrafter,
     /// The drafter that was loaded drafts otherwise.
-    #[error("the drafter of -md is none for this --spec-type: draft-eagle3 and draft-dflash need their own")]
+    #[error("the drafter of -md is none for this --spec-type: draft-eagle3, draft-dflash and draft-mtp need their own")]
     OtherDrafter,
     /// Drafts must be cheaper than the text.
     #[error("drafts at {draft} bits are of no use for a text at {text}; draft at fewer bits")]

@@ -12,6 +12,7 @@
 //! with an [`Aside`] for each text where drafts come from elsewhere than the model at fewer bits.
 
 mod block;
+mod borrower;
 mod drafter;
 mod error;
 mod lookup;

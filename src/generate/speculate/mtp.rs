@@ -11,6 +11,7 @@
 use std::ops::Range;
 
 use super::block::Block;
+use super::borrower::Borrower;
 use super::error::SpeculateError;
 use super::tail::{Guess, Tail};
 use super::trail::Trail;
@@ -33,12 +34,21 @@ pub(super) struct OwnHead {
 }
 
 impl OwnHead {
-    /// The head of `model` itself.
+    /// The head of `model` itself, or what was loaded with it and reads its hidden states as one does.
     ///
     /// # Errors
-    /// None was loaded.
+    /// None was loaded; a drafter that reads other states.
     pub fn new(model: &Model) -> Result<OwnHead, SpeculateError> {
-        OwnHead::loaded(model, false).ok_or(SpeculateError::NoHead)
+        let other = match model.weights().mtp_head() {
+            Some(_) => SpeculateError::OtherDrafter,
+            None => SpeculateError::NoHead,
+        };
+        OwnHead::loaded(model, false).ok_or(other)
+    }
+
+    /// The head at work on a text in a context of `n_ctx` tokens, where it attends to the text's own keys.
+    pub fn borrower(&self, n_ctx: usize) -> Option<Borrower> {
+        self.head.borrows_keys().then(|| Borrower::new(&self.head, &self.pool, n_ctx))
     }
 
     /// The drafter that was loaded with `model`, which drafts several tokens `at_once` or one by one.
@@ -46,7 +56,11 @@ impl OwnHead {
     /// # Errors
     /// None was; one that drafts otherwise.
     pub fn drafter(model: &Model, at_once: bool) -> Result<OwnHead, SpeculateError> {
-        let drafter = OwnHead::loaded(model, true).ok_or(SpeculateError::NoDrafter)?;
+        let other = match model.weights().mtp_head() {
+            Some(_) => SpeculateError::OtherDrafter,
+            None => SpeculateError::NoDrafter,
+        };
+        let drafter = OwnHead::loaded(model, true).ok_or(other)?;
         match drafter.head.key_reader().is_some() == at_once {
             true => Ok(drafter),
             false => Err(SpeculateError::OtherDrafter),
@@ -94,9 +108,9 @@ pub(super) struct Mtp {
 
 /// The last of some rows of a head.
 #[derive(Default)]
-struct Last {
-    logits: Vec<f32>,
-    state: Vec<f32>,
+pub(super) struct Last {
+    pub logits: Vec<f32>,
+    pub state: Vec<f32>,
 }
 
 /// Hears nothing.

@@ -1,5 +1,6 @@
 //! Sources of drafts.
 
+use super::borrower::Borrower;
 use super::error::{SpeculateError, narrower};
 use super::lookup;
 use super::mtp::{Mtp, OwnHead};
@@ -7,6 +8,7 @@ use super::second::{Second, SecondModel};
 use super::tail::{Guess, Tail};
 use crate::cancel::CancelToken;
 use crate::handle::Model;
+use crate::kv::Sequence;
 use crate::step::{EvalError, Session};
 
 /// Where drafts come from. None of them changes a text.
@@ -76,7 +78,10 @@ impl AsideSource {
         Aside(match &self.0 {
             Kind::Text => Work::Text,
             Kind::Model(second) => Work::Second(Box::new(second.for_text(n_ctx))),
-            Kind::Mtp(head) => Work::Mtp(Box::new(head.for_text(n_ctx))),
+            Kind::Mtp(head) => match head.borrower(n_ctx) {
+                Some(borrower) => Work::Borrower(Box::new(borrower)),
+                None => Work::Mtp(Box::new(head.for_text(n_ctx))),
+            },
         })
     }
 
@@ -93,6 +98,7 @@ enum Work {
     Text,
     Second(Box<Second>),
     Mtp(Box<Mtp>),
+    Borrower(Box<Borrower>),
 }
 
 impl Aside {
@@ -102,18 +108,29 @@ impl Aside {
             Work::Text => {}
             Work::Second(second) => second.cancel_by(cancel),
             Work::Mtp(head) => head.cancel_by(cancel),
+            Work::Borrower(head) => head.cancel_by(cancel),
         }
     }
 
     /// True if it needs the hidden states of the text, from its first token on ([`Aside::hear`]).
     pub fn hears(&self) -> bool {
-        matches!(self.0, Work::Mtp(_))
+        matches!(self.0, Work::Mtp(_) | Work::Borrower(_))
     }
 
     /// Takes in the hidden state of the token at `position` of the text.
     pub fn hear(&mut self, position: usize, state: &[f32]) {
-        if let Work::Mtp(head) = &mut self.0 {
-            head.hear(position, state);
+        match &mut self.0 {
+            Work::Mtp(head) => head.hear(position, state),
+            Work::Borrower(head) => head.hear(position, state),
+            Work::Text | Work::Second(_) => {}
+        }
+    }
+
+    /// Shows it the text's own keys, where it attends to those: `keys` gives a sequence that begins as the text's. They are
+    /// let go after the next draft.
+    pub fn lend(&mut self, keys: impl FnOnce() -> Sequence) {
+        if let Work::Borrower(head) = &mut self.0 {
+            head.lend(keys());
         }
     }
 
@@ -130,8 +147,10 @@ impl Aside {
 
     /// Forgets the hidden states that it heard: another text follows.
     pub(super) fn forget(&mut self) {
-        if let Work::Mtp(head) = &mut self.0 {
-            head.forget();
+        match &mut self.0 {
+            Work::Mtp(head) => head.forget(),
+            Work::Borrower(head) => head.forget(),
+            Work::Text | Work::Second(_) => {}
         }
     }
 
@@ -141,7 +160,7 @@ impl Aside {
     /// It was cancelled.
     pub fn read(&mut self, text: &[u32]) -> Result<(), EvalError> {
         match &mut self.0 {
-            Work::Text => Ok(()),
+            Work::Text | Work::Borrower(_) => Ok(()),
             Work::Second(second) => second.read(text),
             Work::Mtp(head) => head.read(text),
         }
@@ -162,6 +181,7 @@ impl Aside {
         match &mut self.0 {
             Work::Second(second) => second.draft(&tail, guess),
             Work::Mtp(head) => head.draft(&tail, guess),
+            Work::Borrower(head) => head.draft(&tail, guess),
             Work::Text => Ok(lookup::draft(&tail)),
         }
     }
@@ -234,7 +254,10 @@ impl Source {
     ) -> Result<Option<Vec<u32>>, EvalError> {
         match self {
             Source::Narrow(bits) => narrow(session, *bits, tail, guess).map(Some),
-            Source::Aside(aside) => aside.draft((tail.text, tail.last), tail.most, guess),
+            Source::Aside(aside) => {
+                aside.lend(|| session.part(session.n_past(), None));
+                aside.draft((tail.text, tail.last), tail.most, guess)
+            }
         }
     }
 }

@@ -1,8 +1,9 @@
-//! Configurations of models that draft for another from inputs of its blocks.
+//! Configurations of models that draft for another from inputs of its blocks, its hidden states or its keys.
 
 use super::keys::Keys;
 use super::{Config, Header, MAX_LAYERS};
-use crate::arch::{Arch, DFLASH, EAGLE3};
+use crate::arch::rules::DraftState;
+use crate::arch::{Arch, DFLASH, EAGLE3, GEMMA4_ASSISTANT};
 use crate::model::ModelError;
 
 /// Blocks of the other model whose inputs EAGLE-3 reads.
@@ -15,13 +16,23 @@ const BLOCKS: &str = "target_layers";
 pub struct Drafter {
     /// Its own configuration.
     pub config: Config,
-    /// The blocks of the other model whose inputs it reads, in the order in which they stand side by side; as many as that
-    /// has for the output of the last one.
-    pub blocks: Vec<usize>,
-    /// Elements of such an input.
+    /// What it reads of the other model's blocks, in the order in which it stands side by side.
+    pub heard: Vec<Heard>,
+    /// Elements of such an input, or of a hidden state.
     pub width: usize,
     /// What it makes of them, and how it drafts.
     pub kind: DrafterKind,
+}
+
+/// A state of a token in the residual stream of a model.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Heard {
+    /// The input of a block.
+    Input(usize),
+    /// The output of the last block.
+    Output,
+    /// The same behind the last norm.
+    Normed,
 }
 
 /// How a drafter drafts.
@@ -36,6 +47,8 @@ pub enum DrafterKind {
     },
     /// DFlash: several tokens at once, which attend to keys and values that it makes of the inputs.
     Block(DraftBlock),
+    /// Gemma 4's assistants: token by token, from hidden states and the keys and values of two of the model's blocks.
+    Assistant,
 }
 
 /// The tokens that are drafted at once.
@@ -59,11 +72,13 @@ impl Config {
     /// No such drafter; one that was made for a model of another shape.
     pub(in crate::model) fn drafter(&self, file: &dyn Header) -> Result<Drafter, ModelError> {
         let found = file.meta().get_str("general.architecture")?.unwrap_or_default();
-        let drafter = match found {
+        let (mut drafter, blocks) = match found {
             name if name == EAGLE3.name => eagle3(file)?,
             name if name == DFLASH.name => dflash(file)?,
+            name if name == GEMMA4_ASSISTANT.name => (assistant(file, self)?, Vec::new()),
             other => {
-                return refused(format!("it is of architecture '{other}', and drafters are of 'eagle3' or 'dflash'"));
+                let [a, b, c] = [EAGLE3.name, DFLASH.name, GEMMA4_ASSISTANT.name];
+                return refused(format!("it is of architecture '{other}', and drafters are of '{a}', '{b}' or '{c}'"));
             }
         };
         let others = |what: &str, own: usize, of_model: usize| {
@@ -75,14 +90,22 @@ impl Config {
         if drafter.config.n_vocab != self.n_vocab {
             return others("tokens", drafter.config.n_vocab, self.n_vocab);
         }
-        let most = match drafter.kind {
-            DrafterKind::States { .. } => self.n_layer - 1,
-            DrafterKind::Block(_) => self.n_layer,
-        };
-        match drafter.blocks.iter().find(|block| **block > most) {
-            Some(block) => refused(format!("it reads the input of block {block}, and this model has {}", self.n_layer)),
-            None => Ok(drafter),
-        }
+        let by_block = matches!(drafter.kind, DrafterKind::Block(_));
+        let heard = blocks.into_iter().map(|block| match (block, self.arch.draft_state) {
+            (block, _) if block < self.n_layer => Ok(Heard::Input(block)),
+            (block, _) if block > self.n_layer => {
+                refused(format!("it reads the input of block {block}, and this model has {}", self.n_layer))
+            }
+            (_, DraftState::Stream) => Ok(Heard::Output),
+            _ if by_block => Ok(Heard::Output),
+            (_, DraftState::Normed) => Ok(Heard::Normed),
+            (_, DraftState::None) => refused(format!(
+                "it reads the output of the last block, which llama.cpp gives of no model of architecture '{}'",
+                self.arch.name
+            )),
+        });
+        drafter.heard = heard.collect::<Result<_, _>>()?;
+        Ok(drafter)
     }
 }
 
@@ -94,7 +117,7 @@ fn keys<'a>(file: &'a dyn Header, arch: &'static Arch) -> (Keys<'a>, Vec<usize>)
     (keys, blocks.into_iter().map(|block| block as usize).collect())
 }
 
-fn eagle3(file: &dyn Header) -> Result<Drafter, ModelError> {
+fn eagle3(file: &dyn Header) -> Result<(Drafter, Vec<usize>), ModelError> {
     const WIDTH: &str = "target_hidden_size";
     let (mut keys, blocks) = keys(file, &EAGLE3);
     if keys.layers != 1 {
@@ -110,12 +133,15 @@ fn eagle3(file: &dyn Header) -> Result<Drafter, ModelError> {
     let (adds_to_norm, normed) = (flag(&mut keys, "norm_before_residual"), flag(&mut keys, "norm_before_fc"));
     let config = Config::from_keys(&mut keys, &EAGLE3, file, 1);
     match keys.problems.is_empty() {
-        true => Ok(Drafter { config, blocks, width, kind: DrafterKind::States { adds_to_norm, normed } }),
+        true => {
+            let kind = DrafterKind::States { adds_to_norm, normed };
+            Ok((Drafter { config, heard: Vec::new(), width, kind }, blocks))
+        }
         false => Err(ModelError::Invalid(keys.problems)),
     }
 }
 
-fn dflash(file: &dyn Header) -> Result<Drafter, ModelError> {
+fn dflash(file: &dyn Header) -> Result<(Drafter, Vec<usize>), ModelError> {
     const SIZE: &str = "block_size";
     const MASK: &str = "tokenizer.ggml.mask_token_id";
     const HEADS: [(&str, &str); 2] =
@@ -140,10 +166,49 @@ fn dflash(file: &dyn Header) -> Result<Drafter, ModelError> {
     let mask = keys.note(read).filter(|&mask| (mask as usize) < config.n_vocab);
     if let (Some(mask), true) = (mask, keys.problems.is_empty()) {
         let kind = DrafterKind::Block(DraftBlock { size: size as usize, mask });
-        return Ok(Drafter { width: config.n_embd, config, blocks, kind });
+        return Ok((Drafter { width: config.n_embd, config, heard: Vec::new(), kind }, blocks));
     }
     match keys.problems.is_empty() {
         true => refused(format!("the key {MASK} names no token of its vocabulary")),
         false => Err(ModelError::Invalid(keys.problems)),
     }
+}
+
+/// The assistant in `file` for a model of configuration `of`: its blocks with a window attend to the keys of the model's
+/// last block but one, the others to those of the last one.
+fn assistant(file: &dyn Header, of: &Config) -> Result<Drafter, ModelError> {
+    const ALL: &str = "nextn_predict_layers";
+    const WIDTH: &str = "embedding_length_out";
+    let mut keys = Keys::new(file.meta(), GEMMA4_ASSISTANT.name);
+    keys.layers = keys.count("block_count", MAX_LAYERS);
+    let n_layer = keys.layers;
+    let drafting = keys.count(ALL, MAX_LAYERS);
+    if drafting != n_layer {
+        keys.wrong(ALL, format!("is {drafting}, and all {n_layer} blocks of a drafter draft"));
+    }
+    let width = keys.count(WIDTH, 1 << 20);
+    let mut config = Config::from_keys(&mut keys, &GEMMA4_ASSISTANT, file, n_layer);
+    if !keys.problems.is_empty() {
+        return Err(ModelError::Invalid(keys.problems));
+    }
+    for layer in 0..n_layer {
+        let windowed = config.windowed[layer];
+        let Some(source) = of.n_layer.checked_sub(1 + usize::from(windowed)) else {
+            return refused("it attends to keys of two blocks, and this model has one".to_owned());
+        };
+        let (own, others) = (config.layer(layer), of.layer(source));
+        let alike =
+            [own.n_head_kv, own.head_dim, own.value_dim] == [others.n_head_kv, others.head_dim, others.value_dim];
+        let attends = of.mixing.blocks[source].attends && of.latent.is_none() && of.compressed.is_none();
+        if !attends || of.windowed[source] != windowed || !alike {
+            return refused(format!(
+                "its block {layer} attends to {} heads of {} {} a window, and block {source} of this model has no such keys",
+                own.n_head_kv,
+                own.head_dim,
+                if windowed { "in" } else { "without" }
+            ));
+        }
+        config.borrowed.push(of.cached_before(of.keys_of(source).unwrap_or(source)));
+    }
+    Ok(Drafter { config, heard: Vec::new(), width, kind: DrafterKind::Assistant })
 }

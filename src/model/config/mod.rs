@@ -35,7 +35,7 @@ pub use attention::Scores;
 use attention::Shape;
 pub use compressed::Compressed;
 pub use cycles::Cycles;
-pub use drafter::{DraftBlock, Drafter, DrafterKind};
+pub use drafter::{DraftBlock, Drafter, DrafterKind, Heard};
 pub use experts::Experts;
 pub use header::Header;
 use keys::Keys;
@@ -89,6 +89,9 @@ pub struct Config {
     /// Per block, the earlier one to whose keys and values it attends, where it has none of its own; empty where all
     /// have.
     pub shared_keys: Vec<Option<usize>>,
+    /// Per block, the layer of another model's KV cache that it attends to, in models without keys of their own; empty in
+    /// all others.
+    pub borrowed: Vec<usize>,
     /// Sizes of RWKV's narrow vectors; zeros in other models.
     pub rwkv: Rwkv,
     /// Number of blocks after which the residual stream is halved, where it is.
@@ -189,7 +192,9 @@ impl Config {
 
     /// The slots whose layers have keys and values in the KV cache.
     pub fn cached_layers(&self) -> impl Iterator<Item = usize> {
-        let own = |&layer: &usize| self.mixing.blocks[layer].attends && self.keys_of(layer).is_none();
+        let own = |&layer: &usize| {
+            self.mixing.blocks[layer].attends && self.keys_of(layer).is_none() && self.borrowed.is_empty()
+        };
         (0..self.n_layer).filter(own)
     }
 
@@ -355,6 +360,7 @@ impl Config {
             cycles: arch.cycles.then(|| Cycles::read(k, n_layer)),
             mixing: mixing::mixing(k, arch, counts, [n_embd, head_dim], others),
             shared_keys,
+            borrowed: Vec::new(),
             rwkv: rwkv::ranks(k, arch),
             halved_every: rwkv::halved_every(k, arch),
             latent,

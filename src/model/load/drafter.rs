@@ -26,6 +26,18 @@ pub struct DrafterEnds {
     pub tokens: Option<Arc<[u32]>>,
 }
 
+/// The parts of an assistant around its blocks.
+pub struct AssistantEnds {
+    /// The rows of the model's table.
+    pub embedding: Matrix,
+    /// From an embedding and a hidden state of the model, side by side, to the residual stream.
+    pub before: Linear,
+    /// From the normed residual stream to a hidden state of the model.
+    pub behind: Linear,
+    pub output: Linear,
+    pub output_norm: Option<Norm>,
+}
+
 /// The tensor with the tokens of a smaller vocabulary.
 const TOKENS: &str = "d2t";
 
@@ -37,7 +49,7 @@ impl Loader<'_> {
         const EMBEDDING: &str = "token_embd.weight";
         const OUTPUT: &str = "output.weight";
         let c = &drafter.config;
-        let states = drafter.blocks.len() * drafter.width;
+        let states = drafter.heard.len() * drafter.width;
         let tokens = self.draft_tokens(c.n_vocab)?;
         let rows = tokens.as_ref().map_or(c.n_vocab, |tokens| tokens.len());
         let mut plain = |name: &str, cols: usize, rows: usize| {
@@ -47,7 +59,7 @@ impl Loader<'_> {
         let fuse = plain(FUSE, states, c.n_embd);
         let (scale, normed) = match drafter.kind {
             DrafterKind::States { normed, .. } => (None, normed.then_some(states)),
-            DrafterKind::Block(_) => (self.optional_floats("fc.scale", &[1]), Some(c.n_embd)),
+            _ => (self.optional_floats("fc.scale", &[1]), Some(c.n_embd)),
         };
         let fuse = Linear { scale: scale.and_then(|scale| scale.first().copied()), ..fuse };
         let fuse_norm = normed.map(|n| self.norm_of(FUSE_NORM, n));
@@ -81,6 +93,20 @@ impl Loader<'_> {
         }
         let output_norm = self.norm(None, "output_norm");
         Some(DrafterEnds { fuse, fuse_norm, embedding: (EMBEDDING.to_owned(), embedding), output, output_norm, tokens })
+    }
+
+    /// The ends of an assistant; `shared` are those of the model.
+    pub fn assistant(&mut self, drafter: &Drafter, shared: SharedEnds) -> AssistantEnds {
+        let (c, width) = (&drafter.config, drafter.width);
+        let mut plain = |name: &str, cols: usize, rows: usize| {
+            let weight = self.matrix(name, cols, rows);
+            Linear::new(name.to_owned(), self.ready(weight))
+        };
+        let before = plain("nextn.pre_projection.weight", 2 * width, c.n_embd);
+        let behind = plain("nextn.post_projection.weight", c.n_embd, width);
+        let output = plain("token_embd.weight", c.n_embd, c.n_vocab);
+        let output_norm = self.norm(None, "output_norm");
+        AssistantEnds { embedding: shared.embedding, before, behind, output, output_norm }
     }
 
     /// The gains of a norm of `n` elements.

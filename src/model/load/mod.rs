@@ -10,7 +10,7 @@ mod widely;
 
 pub use super::lora::LowRank;
 pub use connection::{Connection, Gated, Way, Weighed};
-pub use drafter::DrafterEnds;
+pub use drafter::{AssistantEnds, DrafterEnds};
 pub use ends::{Ends, SharedEnds, ends, sections};
 pub use loader::{Loader, Special};
 pub use projections::{Linear, Stacked};

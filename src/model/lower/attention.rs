@@ -18,6 +18,8 @@ enum Projections {
     KeysAlone(Box<[Linear; 2]>),
     /// To queries; keys and values are those of an earlier block.
     Shared(Box<Linear>, [Value; 2]),
+    /// To queries; keys and values are those of another model.
+    Borrowed(Box<Linear>),
 }
 
 impl Projections {
@@ -26,7 +28,7 @@ impl Projections {
         let (key, value) = match self {
             Projections::Own(qkv) => (qkv[1].clone(), Some(qkv[2].clone())),
             Projections::KeysAlone(qk) => (qk[1].clone(), None),
-            Projections::Shared(..) => return None,
+            Projections::Shared(..) | Projections::Borrowed(_) => return None,
         };
         Some(KeyParts { key, value, key_norm, value_norm })
     }
@@ -72,6 +74,7 @@ impl Lowering<'_, '_> {
                 (q, None, Some([k, k]))
             }
             Projections::Shared(query, keys) => (self.product(x, *query), Some(keys), None),
+            Projections::Borrowed(query) => (self.product(x, *query), None, None),
         };
         let mut gate = gate.map(|gate| (self.product(x, gate), rule.gate));
         if rule.gate_in_queries {
@@ -95,7 +98,9 @@ impl Lowering<'_, '_> {
         q = self.b.scale_by_position("q_temperature", q, temperature.map(|t| t.factor));
         q = self.b.scale("q_scale", q, scores.query_scale);
         self.keys[layer] = own;
-        let [k, v] = own.or(shared)?;
+        // the queries stand for keys of another model, which the operation does not read
+        let borrowed = attend.reach == Reach::Before;
+        let [k, v] = own.or(shared).or(borrowed.then_some([q; 2]))?;
         let mut heads = self.b.attend("attention", [q, k, v], attend);
         if let Some((gate, function)) = gate {
             heads = self.b.head_gate("attn_gated", function, heads, gate);
@@ -116,21 +121,30 @@ impl Lowering<'_, '_> {
             false => (None, relative.as_ref().map(RelativeBack::new)),
         };
         let rules = ScoreRules { sinks, relative, back, ..rules };
+        let borrowed = c.borrowed.get(layer).copied();
+        let reach = match c.ahead {
+            _ if borrowed.is_some() => Reach::Before,
+            true => Reach::Pass,
+            false => Reach::Own,
+        };
         Attend {
-            cache: c.cached_before(c.keys_of(layer).unwrap_or(self.loader.slot())),
+            cache: borrowed.unwrap_or_else(|| c.cached_before(c.keys_of(layer).unwrap_or(self.loader.slot()))),
             heads: Heads { queries: n_head, keys: n_head_kv, size: head_dim },
             value_size: value_dim,
             scale: c.scores.scale,
             window: c.layer_window(layer),
             rules: Some(rules).filter(|rules| !rules.is_empty()),
             both_ways: c.arch.attention.both_ways,
-            reach: if c.ahead { Reach::Pass } else { Reach::Own },
-            stored: c.keys_of(layer).is_some(),
+            reach,
+            stored: c.keys_of(layer).is_some() || borrowed.is_some(),
         }
     }
 
     /// The projections of block number `layer`; `None` where a tensor is missing, which is noted.
     fn attention_projections(&mut self, layer: usize) -> Option<Projections> {
+        if !self.c.borrowed.is_empty() {
+            return Some(Projections::Borrowed(Box::new(self.loader.query(layer)?)));
+        }
         if let Some(earlier) = self.c.keys_of(layer) {
             return Some(Projections::Shared(Box::new(self.loader.query(layer)?), self.keys[earlier]?));
         }

@@ -4,7 +4,7 @@
 
 use super::lowering::{Lowered, Lowering};
 use crate::model::config::{Config, Drafter};
-use crate::model::load::{DrafterEnds, Linear, Loader};
+use crate::model::load::{AssistantEnds, DrafterEnds, Linear, Loader};
 use crate::ops::norm::Norm;
 use crate::program::Value;
 
@@ -21,7 +21,7 @@ impl<'l, 'f> Lowering<'l, 'f> {
     /// The program that makes states of the inputs, rows of several side by side.
     pub fn fusion(loader: &'l mut Loader<'f>, drafter: &'l Drafter, norm: Option<Norm>, fuse: Linear) -> Lowered {
         let mut all = Lowering::new(loader, &drafter.config);
-        let inputs = all.b.given("inputs", drafter.blocks.len() * drafter.width);
+        let inputs = all.b.given("inputs", drafter.heard.len() * drafter.width);
         let x = all.b.take(inputs);
         let x = all.b.maybe_norm("inputs_norm", x, norm);
         let y = all.product(x, fuse);
@@ -86,7 +86,7 @@ impl<'l, 'f> Lowering<'l, 'f> {
     ) -> Lowered {
         let c = &drafter.config;
         let mut all = Lowering::new(loader, c);
-        let inputs = all.b.hidden("inputs", drafter.blocks.len() * drafter.width);
+        let inputs = all.b.hidden("inputs", drafter.heard.len() * drafter.width);
         let x = all.product(inputs, fuse);
         let x = all.b.maybe_norm("inputs_norm", x, norm);
         for (layer, parts) in keys.into_iter().enumerate() {
@@ -103,6 +103,30 @@ impl<'l, 'f> Lowering<'l, 'f> {
         all.b.end_block();
         let x = all.b.take(x);
         all.finish(x, None)
+    }
+}
+
+impl<'l, 'f> Lowering<'l, 'f> {
+    /// The program of an assistant with these ends: `x = before [embedding, hidden]`, blocks that attend to keys of the
+    /// model that it drafts for, and logits. Its hidden states are those of the model that it can go on with. `None` where
+    /// a tensor is missing, which is noted.
+    pub fn assistant(loader: &'l mut Loader<'f>, drafter: &'l Drafter, ends: AssistantEnds) -> Option<Lowered> {
+        let (c, width) = (&drafter.config, drafter.width);
+        let mut all = Lowering::new(loader, c);
+        let table = all.matrix("token_embd.weight of the model", 0, ends.embedding);
+        let embedding = all.b.embed(table);
+        let embedding = all.b.scale("embedding_scale", embedding, Some((width as f32).sqrt()));
+        let hidden = all.b.hidden("hidden", width);
+        let x = all.b.join("both", &[(embedding, width), (hidden, width)]);
+        let x = all.product(x, ends.before);
+        let x = all.blocks(x, 0..c.n_layer, &[])?;
+        all.b.end_block();
+        let x = all.b.take(x);
+        // of the same rows twice, so that states are had without logits
+        let [of_state, of_logits] = [(); 2].map(|()| all.b.maybe_norm("output_norm", x, ends.output_norm.clone()));
+        let hidden = all.product(of_state, ends.behind);
+        let logits = all.product(of_logits, ends.output);
+        Some(all.finish(hidden, Some(logits)))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::drafter::KeyParts;
-use crate::model::config::Config;
+use crate::model::config::{Config, Heard};
 use crate::model::load::{Linear, Loader, LowRank as LoadedLowRank, Stacked};
 use crate::ops::matmul::Matrix;
 use crate::ops::norm::Norm;
@@ -30,8 +30,8 @@ pub struct Lowering<'l, 'f> {
     pub layer_inputs: Vec<Value>,
     /// The embeddings, where blocks add them.
     pub embeddings: Option<Value>,
-    /// Blocks whose inputs are kept for a drafter, each with its input.
-    pub inputs: Vec<(usize, Option<Value>)>,
+    /// States that are kept for a drafter, each with its value.
+    pub heard: Vec<(Heard, Option<Value>)>,
     /// The adapter of every token, where tokens switch them on.
     pub adapter: Option<Value>,
     /// The values of the first block of RWKV 7, which later ones mix with theirs.
@@ -61,7 +61,7 @@ impl<'l, 'f> Lowering<'l, 'f> {
             key_parts: Vec::new(),
             layer_inputs: Vec::new(),
             embeddings: None,
-            inputs: Vec::new(),
+            heard: Vec::new(),
             adapter: None,
             first_values: None,
         }

@@ -2,23 +2,22 @@
 
 use super::lowering::{Lowered, Lowering};
 use crate::arch::rules::Residual;
-use crate::model::config::{Config, Cycles};
+use crate::model::config::{Config, Cycles, Heard};
 use crate::model::load::{Ends, Linear, Loader};
 use crate::program::Value;
 
 impl<'l, 'f> Lowering<'l, 'f> {
     /// The program of a model of configuration `c`; `directions` are added to the residual stream behind each block,
-    /// nothing where one is empty. The inputs of the blocks `kept` are kept. `None` where a tensor is missing, which is
-    /// noted.
+    /// nothing where one is empty. The states `kept` are kept. `None` where a tensor is missing, which is noted.
     pub fn model(
         loader: &'l mut Loader<'f>,
         c: &'l Config,
         ends: Ends,
         directions: &[Vec<f32>],
-        kept: &[usize],
+        kept: &[Heard],
     ) -> Option<Lowered> {
         let mut all = Lowering::new(loader, c);
-        all.inputs = kept.iter().map(|block| (*block, None)).collect();
+        all.heard = kept.iter().map(|heard| (*heard, None)).collect();
         let x = all.embed(&ends);
         all.embeddings = Some(x);
         if let Some(inputs) = ends.layer_inputs.clone() {
@@ -39,7 +38,11 @@ impl<'l, 'f> Lowering<'l, 'f> {
         let normed = c.residual == Residual::NormedSums;
         let output_norm = if normed { None } else { Some(ends.output_norm?) };
         let mut x = x?;
-        all.inputs.iter_mut().filter(|(block, _)| *block == c.n_layer).for_each(|(_, input)| *input = Some(x));
+        all.hear(Heard::Output, x);
+        if kept.contains(&Heard::Normed) {
+            let normed = all.b.maybe_norm("heard_norm", x, output_norm.clone());
+            all.hear(Heard::Normed, normed);
+        }
         // streams that are read through gates become one, and normed, behind the rows that are wanted
         let (gates, weighed) = match ends.last_connection {
             Some(connection) if connection.sizes.rank.is_some() => (Some(connection), None),
@@ -54,8 +57,8 @@ impl<'l, 'f> Lowering<'l, 'f> {
         if let Some(scores) = ends.last_scores {
             x = all.blend("output_blend", x, scores);
         }
-        for (_, input) in std::mem::take(&mut all.inputs) {
-            all.b.keep(input?);
+        for (_, state) in std::mem::take(&mut all.heard) {
+            all.b.keep(state?);
         }
         let x = all.b.take(x);
         let hidden = match gates {
@@ -104,6 +107,11 @@ impl<'l, 'f> Lowering<'l, 'f> {
         self.b.maybe_norm("token_embd_norm", x, ends.embedding_norm.clone())
     }
 
+    /// Takes note of a state, where it is kept.
+    fn hear(&mut self, state: Heard, value: Value) {
+        self.heard.iter_mut().filter(|(wanted, _)| *wanted == state).for_each(|(_, found)| *found = Some(value));
+    }
+
     /// Blocks one after the other.
     pub(super) fn blocks(&mut self, x: Value, slots: std::ops::Range<usize>, directions: &[Vec<f32>]) -> Option<Value> {
         let mut x = Some(x);
@@ -111,7 +119,7 @@ impl<'l, 'f> Lowering<'l, 'f> {
             self.loader.enter(slot);
             self.b.begin_block();
             let from = x.unwrap_or(Value(0));
-            self.inputs.iter_mut().filter(|(block, _)| *block == slot).for_each(|(_, input)| *input = Some(from));
+            self.hear(Heard::Input(slot), from);
             // After a problem later blocks are only looked at.
             x = self.block(from, self.c.block(slot)).filter(|_| x.is_some());
             if let (Some(y), Some(direction)) = (x, directions.get(slot).filter(|d| !d.is_empty())) {

@@ -26,7 +26,7 @@ pub fn with_encoder(name: &str) -> PathBuf {
     super::testdata(&format!("archs/encoder/{name}.txt"))
 }
 
-/// The path of the listing of a drafter of a kind: `eagle3` or `dflash`.
+/// The path of the listing of a drafter of a kind: `eagle3`, `dflash` or `assistant`.
 pub fn drafter(kind: &str, name: &str) -> PathBuf {
     super::testdata(&format!("archs/{kind}/{name}.txt"))
 }

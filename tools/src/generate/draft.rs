@@ -30,7 +30,7 @@ pub struct SourceArgs {
 
     /// ngram-simple: draft what followed the last tokens where the text had them before. The text is the same; it helps
     /// where texts repeat themselves, as code does. draft-mtp: draft with the model's own heads for multi-token
-    /// prediction, which some models have. draft-eagle3, draft-dflash: draft with the EAGLE-3 or DFlash drafter of -md,
+    /// prediction, which some models have, or with the Gemma 4 assistant of -md. draft-eagle3, draft-dflash: draft with the EAGLE-3 or DFlash drafter of -md,
     /// which was made for the model. draft-simple: draft with the model of -md, as without this option
     #[arg(long, value_name = "TYPE", hide_possible_values = true)]
     pub spec_type: Option<Spec>,
@@ -108,7 +108,7 @@ pub fn source(
             DraftSource::Model(load(&args)?)
         }
         (None, Some(bits), Spec::None) => DraftSource::Narrow(bits),
-        (None, None, Spec::DraftMtp) => DraftSource::Mtp,
+        (_, None, Spec::DraftMtp) => DraftSource::Mtp,
         (Some(_), None, Spec::DraftEagle3) => DraftSource::Eagle3,
         (Some(_), None, Spec::DraftDflash) => DraftSource::Dflash,
         (None, None, Spec::DraftEagle3) => bail!("--spec-type draft-eagle3: give the drafter with -md FILE"),
@@ -139,7 +139,8 @@ pub fn by_heads(bits: Option<u8>, second: Option<&Path>, spec: Option<Spec>) -> 
 
 /// The file of a drafter that is loaded with the model, where the options name one alone.
 pub fn drafter(bits: Option<u8>, second: Option<&Path>, spec: Option<Spec>) -> Option<PathBuf> {
-    let second = second.filter(|_| matches!(spec, Some(Spec::DraftEagle3 | Spec::DraftDflash)) && bits.is_none());
+    let second = second
+        .filter(|_| matches!(spec, Some(Spec::DraftEagle3 | Spec::DraftDflash | Spec::DraftMtp)) && bits.is_none());
     second.map(Path::to_owned)
 }
 

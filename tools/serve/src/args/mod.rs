@@ -140,7 +140,7 @@ pub struct Args {
 
     /// ngram-simple: draft what followed the last tokens of a text where it had them before. The text is the same; it
     /// helps where texts repeat themselves, as code does. draft-mtp: draft with the model's own heads for multi-token
-    /// prediction, which some models have. draft-eagle3, draft-dflash: draft with the EAGLE-3 or DFlash drafter of -md,
+    /// prediction, which some models have, or with the Gemma 4 assistant of -md. draft-eagle3, draft-dflash: draft with the EAGLE-3 or DFlash drafter of -md,
     /// which was made for the model. draft-simple: draft with the model of -md, as without this option
     #[arg(long, value_name = "TYPE", hide_possible_values = true)]
     pub spec_type: Option<Spec>,

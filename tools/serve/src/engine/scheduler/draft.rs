@@ -124,13 +124,14 @@ impl<B: Backend> Scheduler<B> {
 
     /// Drafts by the second model, or from the text. A source that fails drafts nothing any more.
     fn draft_aside(&mut self, draft: &mut Draft) {
-        let Active { run, aside, .. } = &mut self.active[draft.index];
+        let Active { run, aside, seq, .. } = &mut self.active[draft.index];
         let (Some(aside), Some((&last, text))) = (aside, run.tokens().split_last()) else {
             return;
         };
         if run.drafts != Drafts::Aside {
             return;
         }
+        aside.lend(|| seq.fork(seq.len()));
         let chooser = &mut draft.chooser;
         match aside.draft((text, last), draft.most, &mut |logits| chooser.guess(logits)) {
             Ok(drafted) => draft.tokens.extend(drafted.into_iter().flatten()),

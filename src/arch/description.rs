@@ -5,8 +5,8 @@ use super::factors;
 use super::functions::{Activation, Pairing, Pooling};
 use super::parts::{self, Group};
 use super::rules::{
-    Attention, DraftState, EmbeddingScale, ExpertRule, FeedForward, GateClamp, LayerInputs, LogitCap, LogitScale,
-    Mixing, NormKind, Output, Residual, ResidualScale, RopeRule, Streams, WindowRule,
+    Attention, DraftState, EmbeddingScale, ExpertRule, FeedForward, GateClamp, HeadRule, LayerInputs, LogitCap,
+    LogitScale, Mixing, NormKind, Output, Residual, ResidualScale, RopeRule, Streams, WindowRule,
 };
 use super::tensor::Tensor;
 
@@ -26,7 +26,10 @@ pub struct Arch {
     /// Tensors that a head for multi-token prediction has beside those of a block; the heads of a model stay unused where
     /// this is empty.
     pub mtp: Group,
-    /// The states that such heads, and drafters of other files, read.
+    /// How many of them a model may have, and what they attend to.
+    pub heads: HeadRule,
+    /// The states that drafters of other files read. Heads read [`DraftState::Normed`] unless it is
+    /// [`DraftState::Stream`].
     pub draft_state: DraftState,
     /// True if the key `nextn_predict_layers` counts nothing where the file has no projection of such a block.
     pub further_if_there: bool,
@@ -108,6 +111,7 @@ impl Arch {
         block: &[],
         expert_block: &[],
         mtp: &[],
+        heads: HeadRule::One,
         draft_state: DraftState::None,
         further_if_there: false,
         encoder: None,

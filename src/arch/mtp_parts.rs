@@ -10,6 +10,17 @@ const fn tensor(gguf: &'static str, shape: &'static [super::Extent], role: super
     Tensor::new(gguf, "", shape, role)
 }
 
+/// The same, whose last norm may have another name.
+pub const MTP_OR_OUT_NORM: Group = &[
+    MTP[0],
+    MTP[1],
+    MTP[2],
+    MTP[3],
+    MTP[4],
+    MTP[5],
+    tensor("layer_output_norm.weight", &[Embd], Norm).optional().stands_for("nextn.shared_head_norm.weight"),
+];
+
 /// The tensors that a head has beside those of a block: norms of the token's embedding and of the hidden state before
 /// it, the projection of both to a row of the residual stream, and the ends, where they are not those of the model.
 pub const MTP: Group = &[

@@ -30,6 +30,7 @@ use trine_formats::gguf::{Blob, ModelFile};
 use trine_formats::widely;
 
 use crate::arch::Pooling;
+use crate::arch::rules::DraftState;
 use crate::exec::gradient::{self, Gradient, Real};
 use crate::exec::{Cancelled, Offload, PassOptions, Processor};
 use crate::kernels::Floats;
@@ -42,6 +43,7 @@ use lora::Adapters;
 use lower::{Lowered, Lowering};
 use part::LoweredPart;
 
+use config::Heard;
 pub use config::{Config, DraftBlock, Experts, Header, OfLayer, Vectors};
 pub use control::Control;
 pub use error::{ModelError, WidthError};
@@ -76,8 +78,8 @@ struct Inner {
     multiplied: BTreeSet<String>,
     /// The steps behind the pooling of hidden states.
     heads: Heads,
-    /// The head for multi-token prediction, or the drafter in a file of its own, where it was loaded.
-    mtp: Option<Model>,
+    /// The heads for multi-token prediction, or the drafter in a file of its own, where they were loaded.
+    mtp: Vec<Model>,
     /// How a drafter comes to what it reads, where that is no hidden states.
     reader: Option<Reader>,
     /// The layout of the pages of another model, to whose keys a drafter without its own attends.
@@ -143,7 +145,7 @@ impl Inner {
             processor,
             multiplied: BTreeSet::new(),
             heads: Heads::default(),
-            mtp: None,
+            mtp: Vec::new(),
             reader: None,
             borrowed: None,
             encoder: None,
@@ -202,12 +204,18 @@ impl Model {
             Some(drafter) => Some((Found::new(&drafter.0, &config)?, SharedEnds::of(&ends))),
             None => None,
         };
-        let kept = drafter.as_ref().map_or(&[][..], |(found, _)| &found.drafter.heard);
+        let of_heads: &[Heard] = match config.arch.draft_state {
+            DraftState::Stream if options.mtp => &[Heard::Output],
+            _ => &[],
+        };
+        let kept = drafter.as_ref().map_or(of_heads, |(found, _)| &found.drafter.heard);
         let embedding = ends.embedding.clone();
         let lowered = Lowering::model(&mut loader, &config, ends, &directions, kept);
         let heads = LoweredHeads::load(&mut loader, &config);
-        let load = |ends| LoweredPart::mtp_head(&mut loader, file, &config, ends);
-        let mtp = shared.map(load).transpose()?;
+        let mtp = match shared {
+            Some(ends) => LoweredPart::mtp_heads(&mut loader, file, &config, &ends)?,
+            None => Vec::new(),
+        };
         let encoder = LoweredPart::encoder(&mut loader, file, &config, embedding)?;
         let layouts = loader.finish()?;
         let Lowered { program, matrices, multiplied } = lowered.ok_or_else(|| {
@@ -236,7 +244,7 @@ impl Model {
             processor,
             multiplied,
             heads,
-            mtp: None,
+            mtp: Vec::new(),
             reader: None,
             borrowed: None,
             encoder: None,
@@ -245,9 +253,9 @@ impl Model {
             offload,
             halves,
         };
-        inner.mtp = mtp.and_then(|mtp| inner.part(mtp));
+        inner.mtp = mtp.into_iter().filter_map(|mtp| inner.part(mtp)).collect();
         if let Some((found, shared)) = drafter {
-            inner.mtp = Some(found.load(&inner, options, shared)?);
+            inner.mtp = vec![found.load(&inner, options, shared)?];
         }
         inner.encoder = encoder.and_then(|encoder| inner.part(encoder));
         let model = Model::of(inner);
@@ -446,10 +454,15 @@ impl Model {
         self.inner.heads.run(pooling, bits, pooled, self.config().vectors.classes())
     }
 
-    /// Its head for multi-token prediction ([`LoadOptions::mtp`]) or the drafter ([`LoadOptions::drafter`]) that was loaded
-    /// with it: a model that reads hidden states beside tokens.
+    /// Its head for multi-token prediction ([`LoadOptions::mtp`]), the first of several, or the drafter
+    /// ([`LoadOptions::drafter`]) that was loaded with it: a model that reads hidden states beside tokens.
     pub fn mtp_head(&self) -> Option<&Model> {
-        self.inner.mtp.as_ref()
+        self.inner.mtp.first()
+    }
+
+    /// [`Model::mtp_head`], and heads that draft further tokens.
+    pub fn mtp_heads(&self) -> &[Model] {
+        &self.inner.mtp
     }
 
     /// True if a drafter reads the inputs of blocks of the model that it drafts for, and not its hidden states.

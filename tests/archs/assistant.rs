@@ -1,15 +1,11 @@
 //! Gemma 4's assistants, which attend to keys of the model, have the reference's logits, to the last bit, and drafts by them
 //! change no text.
 
-use std::fs;
-
 use serde_json::Value;
-use trine::{DraftSource, Isa};
-use trine_testkit::golden::long_tokens;
-use trine_testkit::sha256;
+use trine::DraftSource;
 
-use crate::drafters::{Drafters, hash};
-use crate::{TYPES, assert_all_tested, quantize};
+use crate::assert_all_tested;
+use crate::drafters::{Drafters, check_lengths};
 
 const LONG: Drafters = Drafters { kind: "assistant", model: "gemma4-long", source: DraftSource::Mtp };
 const SMALL: Drafters = Drafters { model: "gemma4-small", ..LONG };
@@ -47,30 +43,11 @@ fn write_assistants() {
 
 #[track_caller]
 fn check(name: &str) {
-    let (golden, tokens) = (golden(), long_tokens());
-    let lengths: Vec<usize> = serde_json::from_value(golden["lengths"].clone()).expect("lengths");
+    let golden = golden();
     let most = golden["drafted"].as_u64().expect("a number") as usize;
-    let dir = tempfile::tempdir().expect("a temporary directory");
-    let source = dir.path().join("F32.gguf");
-    fs::write(&source, of(name).file(name)).expect("room for the model");
-    for ty in TYPES {
-        let form = &golden["models"][name][ty];
-        let path = dir.path().join(format!("{ty}.gguf"));
-        if ty != TYPES[0] {
-            quantize(&source, ty, &path);
-        }
-        let bytes = trine_testkit::read(&path);
-        assert_eq!(sha256(&bytes), form["file"].as_str().expect("a hash"), "{name} {ty}: the file");
-        let want: Vec<String> = serde_json::from_value(form["logits"].clone()).expect("hashes");
-        let best = Isa::from_env().expect("a set that the processor has");
-        for (isa, threads, step, every) in [(best, 2, 512, 1), (Isa::scalar(), 1, 7, 6)] {
-            let model = of(name).open(&bytes, isa, threads);
-            for (&length, want) in lengths.iter().zip(&want).step_by(every) {
-                let rows = of(name).drafted(&model, &tokens[..length], Some(tokens[length]), most, step);
-                assert_eq!(&hash(&rows), want, "{name} {ty} {isa:?}: {length} tokens");
-            }
-        }
-    }
+    let drafters = of(name);
+    let open = |bytes: &[u8], isa, threads| drafters.open(bytes, isa, threads);
+    check_lengths(&golden, (name, drafters.file(name)), &drafters.source, open, |_| most);
 }
 
 #[test]

@@ -1,14 +1,10 @@
 //! DFlash drafters have the reference's logits, to the last bit, and drafts by them change no text.
 
-use std::fs;
-
 use serde_json::Value;
-use trine::{DraftSource, Isa};
-use trine_testkit::golden::long_tokens;
-use trine_testkit::sha256;
+use trine::DraftSource;
 
-use crate::drafters::{Drafters, hash};
-use crate::{TYPES, assert_all_tested, quantize};
+use crate::assert_all_tested;
+use crate::drafters::{Drafters, check_lengths};
 
 const DFLASH: Drafters = Drafters { kind: "dflash", model: "llama-long", source: DraftSource::Dflash };
 
@@ -38,32 +34,12 @@ fn write_dflash() {
 
 #[track_caller]
 fn check(name: &str) {
-    let (golden, tokens) = (golden(), long_tokens());
-    let lengths: Vec<usize> = serde_json::from_value(golden["lengths"].clone()).expect("lengths");
+    let golden = golden();
     let short = golden["short"].as_u64().expect("a number") as usize;
-    let dir = tempfile::tempdir().expect("a temporary directory");
-    let source = dir.path().join("F32.gguf");
-    fs::write(&source, DFLASH.file(name)).expect("room for the model");
-    for ty in TYPES {
-        let form = &golden["models"][name][ty];
-        let path = dir.path().join(format!("{ty}.gguf"));
-        if ty != TYPES[0] {
-            quantize(&source, ty, &path);
-        }
-        let bytes = trine_testkit::read(&path);
-        assert_eq!(sha256(&bytes), form["file"].as_str().expect("a hash"), "{name} {ty}: the file");
-        let want: Vec<String> = serde_json::from_value(form["logits"].clone()).expect("hashes");
-        let best = Isa::from_env().expect("a set that the processor has");
-        for (isa, threads, step, every) in [(best, 2, 512, 1), (Isa::scalar(), 1, 7, 6)] {
-            let model = DFLASH.open(&bytes, isa, threads);
-            for (turn, (&length, want)) in lengths.iter().zip(&want).enumerate().step_by(every) {
-                // more than a block has are not drafted
-                let most = if turn % 2 == 0 { 99 } else { short };
-                let rows = DFLASH.drafted(&model, &tokens[..length], Some(tokens[length]), most, step);
-                assert_eq!(&hash(&rows), want, "{name} {ty} {isa:?}: {length} tokens");
-            }
-        }
-    }
+    // more than a block has are not drafted
+    let most = |turn: usize| if turn % 2 == 0 { 99 } else { short };
+    let open = |bytes: &[u8], isa, threads| DFLASH.open(bytes, isa, threads);
+    check_lengths(&golden, (name, DFLASH.file(name)), &DFLASH.source, open, most);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::fs;
 use std::sync::Arc;
 
+use serde_json::Value;
 use trine::generate::speculate::{Aside, AsideSource};
 use trine::model::{DrafterFile, LoadOptions, Model};
 use trine::step::{SessionOptions, Sink};
@@ -11,7 +12,7 @@ use trine_testkit::archs::{Listing, drafter, listing};
 use trine_testkit::golden::long_tokens;
 use trine_testkit::sha256;
 
-use crate::{made, write_models};
+use crate::{TYPES, made, quantize, write_models};
 
 /// Drafters of one kind, and the model that they were made for.
 pub struct Drafters {
@@ -54,6 +55,72 @@ impl Sink for Listening<'_> {
     }
 }
 
+/// The logits of at most `most` tokens that a source drafts behind `last`, or behind the model's likeliest token, in a text that
+/// it hears in steps of so many tokens.
+pub fn drafted(
+    (source, model): (&DraftSource, &trine::Model),
+    text: &[u32],
+    last: Option<u32>,
+    most: usize,
+    step: usize,
+) -> Vec<Vec<f32>> {
+    let source = AsideSource::new(source, model).expect("a drafter").expect("a source");
+    let mut session = model.session(SessionOptions { n_ctx: 512, n_ubatch: step });
+    let mut aside = source.for_text(512);
+    let mut row = Vec::new();
+    for part in text.chunks(step) {
+        let mut sink = Listening(session.n_past(), &mut aside, Vec::new());
+        session.eval_into(part, part.len() - 1, &mut sink).expect("room");
+        row = sink.2;
+    }
+    aside.read(text).expect("nobody cancels");
+    let mut rows = Vec::new();
+    let mut guess = |logits: &[f32]| {
+        rows.push(logits.to_vec());
+        Some(likeliest(logits))
+    };
+    let last = last.unwrap_or_else(|| likeliest(&row));
+    aside.lend(|| session.part(text.len(), None));
+    aside.draft((text, last), most, &mut guess).expect("nobody cancels").expect("the text was heard");
+    rows
+}
+
+/// Checks the logits of drafts behind texts of the lengths that a golden file names, of a model in all types: `open` opens the
+/// bytes of a file, `most` says how many tokens are drafted behind the length of this number.
+#[track_caller]
+pub fn check_lengths(
+    golden: &Value,
+    (name, file): (&str, Vec<u8>),
+    source: &DraftSource,
+    open: impl Fn(&[u8], Isa, usize) -> trine::Model,
+    most: impl Fn(usize) -> usize,
+) {
+    let tokens = long_tokens();
+    let lengths: Vec<usize> = serde_json::from_value(golden["lengths"].clone()).expect("lengths");
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let plain = dir.path().join("F32.gguf");
+    fs::write(&plain, file).expect("room for the model");
+    for ty in TYPES {
+        let form = &golden["models"][name][ty];
+        let path = dir.path().join(format!("{ty}.gguf"));
+        if ty != TYPES[0] {
+            quantize(&plain, ty, &path);
+        }
+        let bytes = trine_testkit::read(&path);
+        assert_eq!(sha256(&bytes), form["file"].as_str().expect("a hash"), "{name} {ty}: the file");
+        let want: Vec<String> = serde_json::from_value(form["logits"].clone()).expect("hashes");
+        let best = Isa::from_env().expect("a set that the processor has");
+        for (isa, threads, step, every) in [(best, 2, 512, 1), (Isa::scalar(), 1, 7, 6)] {
+            let model = open(&bytes, isa, threads);
+            for (turn, (&length, want)) in lengths.iter().zip(&want).enumerate().step_by(every) {
+                let text = &tokens[..length];
+                let rows = drafted((source, &model), text, Some(tokens[length]), most(turn), step);
+                assert_eq!(&hash(&rows), want, "{name} {ty} {isa:?}: {length} tokens");
+            }
+        }
+    }
+}
+
 impl Drafters {
     /// The bytes of a drafter.
     pub fn file(&self, name: &str) -> Vec<u8> {
@@ -80,37 +147,6 @@ impl Drafters {
             ..OpenOptions::default()
         };
         trine::open::load(trine_testkit::gguf::model(made(self.model)), &options).expect("a model with a drafter")
-    }
-
-    /// The logits of at most `most` tokens that are drafted behind `last`, or behind the model's likeliest token, in a
-    /// text that the drafter hears in steps of so many tokens.
-    pub fn drafted(
-        &self,
-        model: &trine::Model,
-        text: &[u32],
-        last: Option<u32>,
-        most: usize,
-        step: usize,
-    ) -> Vec<Vec<f32>> {
-        let source = AsideSource::new(&self.source, model).expect("a drafter").expect("a source");
-        let mut session = model.session(SessionOptions { n_ctx: 512, n_ubatch: step });
-        let mut aside = source.for_text(512);
-        let mut row = Vec::new();
-        for part in text.chunks(step) {
-            let mut sink = Listening(session.n_past(), &mut aside, Vec::new());
-            session.eval_into(part, part.len() - 1, &mut sink).expect("room");
-            row = sink.2;
-        }
-        aside.read(text).expect("nobody cancels");
-        let mut rows = Vec::new();
-        let mut guess = |logits: &[f32]| {
-            rows.push(logits.to_vec());
-            Some(likeliest(logits))
-        };
-        let last = last.unwrap_or_else(|| likeliest(&row));
-        aside.lend(|| session.part(text.len(), None));
-        aside.draft((text, last), most, &mut guess).expect("nobody cancels").expect("the text was heard");
-        rows
     }
 
     /// Checks that texts with drafts by these drafters are those without.

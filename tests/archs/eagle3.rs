@@ -7,7 +7,7 @@ use trine::{DraftSource, Isa};
 use trine_testkit::golden::long_tokens;
 use trine_testkit::sha256;
 
-use crate::drafters::{Drafters, hash};
+use crate::drafters::{Drafters, drafted, hash};
 use crate::{TYPES, assert_all_tested, quantize};
 
 const EAGLE3: Drafters = Drafters { kind: "eagle3", model: "llama-long", source: DraftSource::Eagle3 };
@@ -69,13 +69,14 @@ fn check(name: &str) {
         let best = Isa::from_env().expect("a set that the processor has");
         for (isa, threads, step) in [(best, 2, 512), (Isa::scalar(), 1, 7)] {
             let model = of(name).open(&bytes, isa, threads);
-            let of_pair = |at: usize| of(name).drafted(&model, &tokens[..at], Some(tokens[at]), 1, step).remove(0);
+            let of_pair =
+                |at: usize| drafted((&DraftSource::Eagle3, &model), &tokens[..at], Some(tokens[at]), 1, step).remove(0);
             // one group of pairs, another one for each way, and all drafted rows
             let group = if step == 7 { 1 } else { want.len() - n_drafted - 1 };
             let pairs = group * positions..((group + 1) * positions).min(tokens.len() - 1);
             let rows: Vec<Vec<f32>> = pairs.map(|pair| of_pair(pair + 1)).collect();
             assert_eq!(hash(&rows), want[group], "{name} {ty} {isa:?}: group {group}");
-            let rows = of(name).drafted(&model, &tokens, None, n_drafted, step);
+            let rows = drafted((&DraftSource::Eagle3, &model), &tokens, None, n_drafted, step);
             let got: Vec<String> = rows.chunks(1).map(hash).collect();
             assert_eq!(got, want[want.len() - n_drafted..], "{name} {ty} {isa:?}: drafted rows");
         }

@@ -15,6 +15,7 @@ macro_rules! models {
 
 mod assistant;
 mod cache;
+mod chained;
 mod dflash;
 mod docs;
 mod drafters;

@@ -20,16 +20,19 @@ use crate::{TYPES, assert_all_tested, quantize, write_models};
 models! {
     /// All models with heads.
     HEADS:
+    bailingmoe3 "bailingmoe3",
     cohere2moe "cohere2moe",
     deepseek2 "deepseek2",
     deepseek32 "deepseek32",
     glm4moe "glm4moe",
     glm_dsa "glm-dsa",
     hy_v3 "hy_v3",
+    mimo2 "mimo2",
     qwen35 "qwen35",
     qwen35_ends "qwen35-ends",
     qwen35moe "qwen35moe",
     qwen3next "qwen3next",
+    step35 "step35",
 }
 
 fn listing(name: &str) -> Listing {
@@ -214,7 +217,7 @@ fn damaged_heads_are_refused_in_one_line() {
     let none = refusal("qwen35", without("tensor blk.4."));
     assert!(none.contains("no tensors of the model's head"), "{none}");
     let more = refusal("qwen35", with("nextn_predict_layers u32 1", "nextn_predict_layers u32 2"));
-    assert!(more.contains("2 heads for multi-token prediction, and trine runs one"), "{more}");
+    assert!(more.contains("2 heads for multi-token prediction, and llama.cpp runs one of architecture"), "{more}");
     let many = refusal("qwen35", with("nextn_predict_layers u32 1", "nextn_predict_layers u32 6"));
     assert_eq!(many, "the model cannot run: qwen35.nextn_predict_layers is 6, of 5 layers");
 }

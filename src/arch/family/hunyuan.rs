@@ -5,7 +5,9 @@ use crate::arch::expert_parts::{CHOICE_BIAS_BARE, EXPERTS, EXPERTS_OR_FUSED, SHA
 use crate::arch::factors::ALL_SCALES;
 use crate::arch::mtp_parts::MTP;
 use crate::arch::parts::{ATTN_NORM, ATTN_OUT, FFN_NORM, GATED_FFN, HEAD_NORMS, QKV, QKV_BIAS_OPTIONAL};
-use crate::arch::rules::{Attention, ExpertLayers, ExpertRule, ExpertWidth, QkNorms, RopeRule, Sections, SharedWidth};
+use crate::arch::rules::{
+    Attention, ExpertLayers, ExpertRule, ExpertWidth, HeadRule, QkNorms, RopeRule, Sections, SharedWidth,
+};
 use crate::arch::{Arch, Checkpoint, HeadDim, Key, TokenKey, Tokenizer};
 
 /// `hunyuan-dense`; a number of experts of 1 or less is none.
@@ -102,6 +104,7 @@ pub const HY_V3: Arch = Arch {
         QKV_BIAS_OPTIONAL,
     ],
     mtp: MTP,
+    heads: HeadRule::Chained,
     attention: Attention::USUAL,
     rope: RopeRule::HALVES,
     experts: ExpertRule {

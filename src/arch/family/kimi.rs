@@ -9,6 +9,7 @@ use crate::arch::expert_parts::{CHOICE_BIAS_REQUIRED, EXPERTS, NARROW_EXPERTS, S
 use crate::arch::latent_parts::{
     EXPANSION_BY_HEAD, EXPANSION_EITHER, LATENT, LATENT_GATE_OPTIONAL, LATENT_OUT, QUERIES, RANKED_QUERIES_OPTIONAL,
 };
+use crate::arch::mtp_parts::MTP_OR_OUT_NORM;
 use crate::arch::parts::{
     ATTN_HEAD_GATE, ATTN_NORM, ENDS, FFN_NORM, GATED_FFN, Group, OUTPUT_OR_TIED, OUTPUT_REQUIRED, RESIDUAL_SCORES,
     RESIDUAL_SCORES_OF_OUTPUT, begun,
@@ -147,6 +148,7 @@ const BAILINGMOE3_MIXING: &[Group] = &[
 /// `bailingmoe3`.
 pub const BAILINGMOE3: Arch = Arch {
     name: "bailingmoe3",
+    mtp: MTP_OR_OUT_NORM,
     draft_state: DraftState::Normed,
     models: "Ling 3",
     ends: &[ENDS, OUTPUT_OR_TIED],

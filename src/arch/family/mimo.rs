@@ -4,13 +4,14 @@ use super::llama::MIXTRAL;
 use super::qwen::DOWN_GATE_UP;
 use crate::arch::expert_parts::{CHOICE_BIAS_OPTIONAL, CHOICE_BIAS_REQUIRED, EXPERTS};
 use crate::arch::factors::{ATTN_OUT_SCALE, EXPERT_SCALES};
+use crate::arch::mtp_parts::MTP_OR_OUT_NORM;
 use crate::arch::parts::{
     ATTN_NORM, ATTN_OUT, ENDS, FFN_NORM, GATED_FFN, HEAD_NORMS, OUTPUT_REQUIRED, QK_NORMS, QKV, QKV_BIAS_OPTIONAL,
     SINKS_OPTIONAL,
 };
 use crate::arch::rules::{
-    Attention, DraftState, ExpertLayers, ExpertRule, ExpertWidth, FeedForward, GateClamp, GatingRule, RopeLayers,
-    RopeRule, WindowRope, WindowRule,
+    Attention, DraftState, ExpertLayers, ExpertRule, ExpertWidth, FeedForward, GateClamp, GatingRule, HeadRule,
+    RopeLayers, RopeRule, WindowRope, WindowRule,
 };
 use crate::arch::{Arch, Checkpoint, Fixed, Gating, HeadDim, Key, Rotary, Tokenizer};
 
@@ -19,6 +20,8 @@ const ENDS_AND_OUTPUT: &[crate::arch::Group] = &[ENDS, OUTPUT_REQUIRED];
 /// `mimo2`; biases and factors of the query, key and value projections are not applied.
 pub const MIMO2: Arch = Arch {
     name: "mimo2",
+    mtp: MTP_OR_OUT_NORM,
+    heads: HeadRule::Chained,
     draft_state: DraftState::Stream,
     models: "MiMo V2",
     ends: ENDS_AND_OUTPUT,

@@ -2,12 +2,14 @@
 //! RoPE on half of the heads' elements in layers without a window.
 
 use crate::arch::expert_parts::{CHOICE_BIAS_OPTIONAL, EXPERTS, SHARED};
+use crate::arch::mtp_parts::MTP;
 use crate::arch::parts::{
     ATTN_HEAD_GATE_OPTIONAL, ATTN_NORM, ATTN_OUT, ENDS, FFN_NORM, GATED_FFN, Group, HEAD_NORMS_OPTIONAL,
     OUTPUT_REQUIRED, QKV, QKV_BIAS_OPTIONAL, ROPE_FACTORS, ROPE_FACTORS_BY_CONTEXT, begun,
 };
 use crate::arch::rules::{
-    Attention, ExpertLayers, ExpertRule, FeedForward, GateClamp, RopeRule, SharedWidth, WindowRope, WindowRule,
+    Attention, DraftState, ExpertLayers, ExpertRule, FeedForward, GateClamp, HeadRule, RopeRule, SharedWidth,
+    WindowRope, WindowRule,
 };
 use crate::arch::{Arch, Checkpoint, HeadDim, Key, KvHeads, Tokenizer};
 
@@ -21,6 +23,9 @@ const MIXING: &[Group] =
 /// `step35`.
 pub const STEP35: Arch = Arch {
     name: "step35",
+    mtp: MTP,
+    heads: HeadRule::Chained,
+    draft_state: DraftState::Stream,
     models: "Step 3.5 Flash, 3.7 Flash (text)",
     ends: &[ENDS, OUTPUT_REQUIRED, ROPE_FACTORS, ROPE_FACTORS_BY_CONTEXT],
     block: begun!(MIXING, GATED_FFN),

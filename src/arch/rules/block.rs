@@ -17,6 +17,16 @@ pub enum NormKind {
     RmsWithoutEps,
 }
 
+/// Heads for multi-token prediction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HeadRule {
+    /// One, which attends to all positions and goes on with its own states.
+    One,
+    /// One or several, with the windows that the pattern gives their blocks; of several each drafts one token further,
+    /// behind the tokens and states of those before it.
+    Chained,
+}
+
 /// The states of a model that heads for multi-token prediction and drafters read, where the reference has some.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DraftState {

@@ -10,8 +10,8 @@ mod position;
 
 pub use attention::{Alibi, Attention, QkNorms, ScoreCap, ScoreScale, SharedKeys, Temperature};
 pub use block::{
-    DraftState, EmbeddingScale, FeedForward, GateClamp, LayerInputs, LogitCap, LogitScale, NormKind, Output, Residual,
-    ResidualScale, Streams, Sum,
+    DraftState, EmbeddingScale, FeedForward, GateClamp, HeadRule, LayerInputs, LogitCap, LogitScale, NormKind, Output,
+    Residual, ResidualScale, Streams, Sum,
 };
 pub use experts::{ExpertLayers, ExpertRule, ExpertWidth, GatingRule, Normalize, SharedWidth};
 pub use mixing::{Mixing, Recurrence};

@@ -30,6 +30,8 @@ const KEPT: usize = 64;
 #[derive(Clone)]
 pub(super) struct OwnHead {
     head: Weights,
+    /// Heads that draft further tokens.
+    more: Vec<Weights>,
     pool: Pool,
 }
 
@@ -69,12 +71,13 @@ impl OwnHead {
 
     fn loaded(model: &Model, reads_inputs: bool) -> Option<OwnHead> {
         let head = model.weights().mtp_head().filter(|head| head.reads_inputs() == reads_inputs)?;
-        Some(OwnHead { head: head.clone(), pool: model.pool().clone() })
+        let more = model.weights().mtp_heads()[1..].to_vec();
+        Some(OwnHead { head: head.clone(), more, pool: model.pool().clone() })
     }
 
     /// For a text in a context of `n_ctx` tokens.
     pub fn for_text(&self, n_ctx: usize) -> Mtp {
-        let OwnHead { head, pool } = self;
+        let OwnHead { head, more, pool } = self;
         // On the threads of the text, which wait meanwhile.
         let session =
             |model: &Weights, n_ctx: usize| Session::new(model, pool, SessionOptions { n_ctx, n_ubatch: AT_ONCE });
@@ -87,7 +90,9 @@ impl OwnHead {
             }
             None => (session(head, n_ctx), None, usize::from(head.reads_inputs())),
         };
-        Mtp { session, block, pool: pool.clone(), trail, first, least: first, read: Vec::new() }
+        let more = more.iter().map(|head| Session::new(head, pool, SessionOptions { n_ctx, n_ubatch: AT_ONCE }));
+        let more = more.collect();
+        Mtp { session, block, more, pool: pool.clone(), trail, first, least: first, read: Vec::new() }
     }
 }
 
@@ -96,6 +101,8 @@ pub(super) struct Mtp {
     session: Session,
     /// Drafts behind the session, where that only reads.
     block: Option<Block>,
+    /// Of heads that draft further tokens; they read the same.
+    more: Vec<Session>,
     pool: Pool,
     trail: Trail,
     /// The position of the text that the session begins with: states of earlier ones were not heard.
@@ -150,6 +157,7 @@ impl Mtp {
         if let Some(block) = &mut self.block {
             block.cancel_by(cancel.clone());
         }
+        self.more.iter_mut().for_each(|session| session.cancel_by(Some(cancel.clone())));
         self.session.cancel_by(Some(cancel));
     }
 
@@ -191,6 +199,9 @@ impl Mtp {
         let new = &text[self.next()..];
         let states = self.states(self.next()..text.len());
         self.session.eval_behind(&states, new, new.len(), &mut Nothing)?;
+        for session in &mut self.more {
+            session.eval_behind(&states, new, new.len(), &mut Nothing)?;
+        }
         self.read.extend_from_slice(new);
         self.trail.forget_before(text.len().saturating_sub(KEPT));
         Ok(())
@@ -206,6 +217,9 @@ impl Mtp {
         if let Some(block) = &mut self.block {
             return block.draft(&self.session, tail, guess).map(Some);
         }
+        if !self.more.is_empty() {
+            return self.chained(tail, guess).map(Some);
+        }
         let (mut token, mut state) = (tail.last, self.states(at..at + 1));
         let mut drafted = Vec::with_capacity(tail.most);
         while drafted.len() < tail.most {
@@ -218,6 +232,26 @@ impl Mtp {
             (token, state) = (id, last.state);
         }
         Ok(Some(drafted))
+    }
+
+    /// A draft by several heads, each of which reads all tokens of the draft before it, and the states that the heads
+    /// before it had behind them.
+    fn chained(&mut self, tail: &Tail<'_>, guess: &mut Guess<'_>) -> Result<Vec<u32>, EvalError> {
+        let at = tail.text.len();
+        let (mut tokens, mut states) = (vec![tail.last], self.states(at..at + 1));
+        let heads = [&mut self.session].into_iter().chain(&mut self.more);
+        for session in heads.take(tail.most) {
+            let mut last = Last::default();
+            let read = session.mark();
+            session.eval_behind(&states, &tokens, tokens.len() - 1, &mut last)?;
+            session.restore(&read);
+            let Some(id) = guess(&last.logits) else {
+                break;
+            };
+            tokens.push(id);
+            states.extend(last.state);
+        }
+        Ok(tokens.split_off(1))
     }
 
     /// Positions between that of a token and that at which its state is read: none where keys are made of it.
@@ -245,6 +279,7 @@ impl Mtp {
     /// Forgets what the session has behind its first `len` positions.
     fn keep(&mut self, len: usize) {
         self.session.truncate(len);
+        self.more.iter_mut().for_each(|session| _ = session.truncate(len));
         self.read.truncate(len);
     }
 

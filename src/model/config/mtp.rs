@@ -3,6 +3,7 @@
 use super::keys::Keys;
 use super::mixing::Parts;
 use super::{Config, Header};
+use crate::arch::rules::HeadRule;
 use crate::model::ModelError;
 
 impl Config {
@@ -27,9 +28,11 @@ impl Config {
             *parts = Parts { attends: runs, recurs: false, feeds: runs };
         }
         config.mixing.others.clear();
-        // the head attends to all positions, with position embeddings, whatever the pattern of the blocks says
-        config.windowed.iter_mut().for_each(|windowed| *windowed = false);
-        config.turned.iter_mut().for_each(|turned| *turned = true);
+        if self.arch.heads != HeadRule::Chained {
+            // the head attends to all positions, with position embeddings, whatever the pattern of the blocks says
+            config.windowed.iter_mut().for_each(|windowed| *windowed = false);
+            config.turned.iter_mut().for_each(|turned| *turned = true);
+        }
         config.indexed = None;
         config.shared_keys.clear();
         Ok(config)

@@ -58,7 +58,8 @@ pub struct Ends {
     pub rope_factors: [Option<Vec<f32>>; 2],
 }
 
-/// The ends of a model, which its head shares.
+/// The ends of a model, which its heads share.
+#[derive(Clone)]
 pub struct SharedEnds {
     pub embedding: Matrix,
     pub output: Option<Linear>,

@@ -115,6 +115,7 @@ impl<'a> Loader<'a> {
     pub fn enter_head(&mut self, block: usize, c: &Config) {
         self.slot = block;
         self.elsewhere = false;
+        self.sizes = c.layer_sizes(block);
         self.expert_layers = (0..=block).map(|layer| c.layer_experts(layer).is_some()).collect();
     }
 

@@ -4,13 +4,14 @@
 use trine_formats::rotated::TABLE;
 
 use super::lowering::{Lowered, Lowering};
+use crate::arch::rules::DraftState;
 use crate::model::config::Config;
 use crate::model::load::{Loader, SharedEnds};
 
 impl<'l, 'f> Lowering<'l, 'f> {
     /// The program of the head in block `layer`, whose configuration is `c`:
-    /// `x = eh_proj [enorm(embedding), hnorm(hidden)]`, the block, and logits of the normed rows, which are its hidden
-    /// states. `None` where a tensor is missing, which is noted.
+    /// `x = eh_proj [enorm(embedding), hnorm(hidden)]`, the block, and logits of the normed rows. These are its hidden
+    /// states, or the rows before the norm are, as the model's states are. `None` where a tensor is missing, which is noted.
     pub fn mtp_head(loader: &'l mut Loader<'f>, c: &'l Config, ends: SharedEnds, layer: usize) -> Option<Lowered> {
         let mut all = Lowering::new(loader, c);
         let own = all.loader.head_table(layer);
@@ -38,8 +39,9 @@ impl<'l, 'f> Lowering<'l, 'f> {
         let x = all.block(x, layer).filter(|_| complete)?;
         all.b.end_block();
         let x = all.b.take(x);
-        let hidden = all.b.maybe_norm("nextn.shared_head_norm", x, norm);
-        let logits = all.logits(hidden, output?);
+        let normed = all.b.maybe_norm("nextn.shared_head_norm", x, norm);
+        let logits = all.logits(normed, output?);
+        let hidden = if c.arch.draft_state == DraftState::Stream { x } else { normed };
         Some(all.finish(hidden, Some(logits)))
     }
 }

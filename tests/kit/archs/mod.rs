@@ -26,7 +26,8 @@ pub fn with_encoder(name: &str) -> PathBuf {
     super::testdata(&format!("archs/encoder/{name}.txt"))
 }
 
-/// The path of the listing of a drafter of a kind: `eagle3`, `dflash` or `assistant`.
+/// The path of the listing of a drafter of a kind: `eagle3`, `dflash` or `assistant`, or of a model with several heads:
+/// `chained`.
 pub fn drafter(kind: &str, name: &str) -> PathBuf {
     super::testdata(&format!("archs/{kind}/{name}.txt"))
 }

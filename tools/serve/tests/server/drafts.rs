@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use trine::formats::gguf;
 use trine::{Recipe, Target};
-use trine_testkit::archs::{agreeing, listing, with_heads};
+use trine_testkit::archs::{agreeing, drafter, listing, with_heads};
 
 use crate::client::{ask, get, post};
 use crate::determinism::{alone, requests, together};
@@ -186,6 +186,36 @@ fn heads_of_models_draft() {
             let drafted = metric(&metrics, "llamacpp:spec_decode_num_draft_tokens_total ");
             let accepted = metric(&metrics, "llamacpp:spec_decode_num_accepted_tokens_total ");
             assert!(accepted > 0.3 * drafted && accepted < drafted, "{name}, {options:?}: {accepted} of {drafted}");
+        }
+    }
+}
+
+#[test]
+fn drafters_of_other_files_draft() {
+    let folder = trine_testkit::folder();
+    let bodies = of_tokens();
+    let written = |name: &str, listed: &Path| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, listing(listed).file()).expect("room for the model");
+        path.to_str().expect("a path").to_owned()
+    };
+    for (kind, spec, model) in [
+        ("eagle3", "draft-eagle3", "llama-long"),
+        ("dflash", "draft-dflash", "llama-long"),
+        ("assistant", "draft-mtp", "gemma4-long"),
+    ] {
+        let drafting = written(kind, &drafter(kind, kind));
+        let model = written(model, &trine_testkit::testdata(&format!("archs/{model}.txt")));
+        let expected = alone(&start_with(&model, &["-c", "128"]), &bodies);
+        for more in [&["--ubatch-size", "4"][..], &["--parallel", "3", "--draft-max", "3"]] {
+            let source = ["--spec-type", spec, "-md", &drafting, "-c", "128", "--draft-always", "--metrics"];
+            let options = [&source, more].concat();
+            let local = start_with(&model, &options);
+            assert_eq!(alone(&local, &bodies), expected, "{options:?}");
+            assert_eq!(together(local.to, &bodies), expected, "{options:?}");
+            let metrics = get(local.to, "/metrics").text();
+            let drafted = metric(&metrics, "llamacpp:spec_decode_num_draft_tokens_total ");
+            assert!(drafted > 50.0, "{options:?}: {drafted}");
         }
     }
 }

@@ -119,3 +119,49 @@ impl Found {
         Ok(Model::of(Inner { reader: Some(reader), ..part(block) }))
     }
 }
+
+impl Model {
+    /// Its head for multi-token prediction ([`LoadOptions::mtp`]), the first of several, or the drafter
+    /// ([`LoadOptions::drafter`]) that was loaded with it: a model that reads hidden states beside tokens.
+    pub fn mtp_head(&self) -> Option<&Model> {
+        self.inner.mtp.first()
+    }
+
+    /// [`Model::mtp_head`], and heads that draft further tokens.
+    pub fn mtp_heads(&self) -> &[Model] {
+        &self.inner.mtp
+    }
+
+    /// True if a drafter reads the inputs of blocks of the model that it drafts for, and not its hidden states.
+    pub fn reads_inputs(&self) -> bool {
+        self.inner.reader.is_some()
+    }
+
+    /// Elements of what a drafter hears of every token: hidden states, or inputs of blocks side by side.
+    pub fn hears(&self) -> usize {
+        self.inner.reader.as_ref().map_or(self.reads_hidden(), Reader::inputs)
+    }
+
+    /// The numbers that a drafter reads beside tokens, made of rows of what it hears. Runs on the current pool.
+    pub(crate) fn fused(&self, heard: &[f32]) -> Vec<f32> {
+        match &self.inner.reader {
+            Some(Reader::States(fusion)) => fusion.run(heard),
+            _ => heard.to_vec(),
+        }
+    }
+
+    /// The model that stores keys and values of what was heard, in sequences that a drafter of several tokens at once runs
+    /// over too, and these tokens; `None` of another model.
+    pub fn key_reader(&self) -> Option<(&Model, DraftBlock)> {
+        match &self.inner.reader {
+            Some(Reader::Keys(model, block)) => Some((model, *block)),
+            _ => None,
+        }
+    }
+
+    /// True if the model has no keys of its own: it attends to those in sequences of the model that it drafts for, to which
+    /// its tokens add nothing.
+    pub fn borrows_keys(&self) -> bool {
+        self.inner.borrowed.is_some()
+    }
+}

@@ -15,6 +15,7 @@ mod lower;
 mod mtp;
 mod offloaded;
 mod options;
+mod pages;
 mod part;
 mod path;
 mod problem;
@@ -34,8 +35,9 @@ use crate::arch::rules::DraftState;
 use crate::exec::gradient::{self, Gradient, Real};
 use crate::exec::{Cancelled, Offload, PassOptions, Processor};
 use crate::kernels::Floats;
-use crate::kv::{self, CacheTypes, KvHeads, PageLayout};
+use crate::kv::{self, CacheTypes, PageLayout};
 use crate::program::{Op, Operation, Program, Value};
+use config::Heard;
 use drafter::{Found, Reader};
 use heads::{Heads, LoweredHeads};
 use load::SharedEnds;
@@ -43,7 +45,6 @@ use lora::Adapters;
 use lower::{Lowered, Lowering};
 use part::LoweredPart;
 
-use config::Heard;
 pub use config::{Config, DraftBlock, Experts, Header, OfLayer, Vectors};
 pub use control::Control;
 pub use error::{ModelError, WidthError};
@@ -101,29 +102,6 @@ impl Inner {
     /// The first block that the GPU runs; their number where that is none but the logits.
     fn first_offloaded(&self) -> Option<usize> {
         self.offload.as_ref().map(|offload| offload.first(self.config.n_layer))
-    }
-
-    /// Layout of the KV cache's pages.
-    fn page_layout(&self) -> PageLayout {
-        if let Some(layout) = &self.borrowed {
-            return layout.clone();
-        }
-        let c = &self.config;
-        // where nothing is cached, pages hold nothing
-        let cached = c.cached_layers().filter(|_| !c.arch.attention.both_ways);
-        let heads = cached.map(|layer| {
-            let OfLayer { n_head_kv, head_dim, value_dim, .. } = c.layer(layer);
-            let count = match c.latent {
-                Some(latent) if latent.absorbed => 1,
-                _ => n_head_kv,
-            };
-            KvHeads { count, key: head_dim, value: value_dim }
-        });
-        let of_switch = c.switched.as_ref().map(|s| KvHeads { count: 1, key: s.switch.head, value: s.switch.head });
-        let layout = PageLayout::of_layers(of_switch.into_iter().chain(heads));
-        let cached = layout.heads().count();
-        let elsewhere = self.first_offloaded().map_or(0, |first| cached.saturating_sub(c.cached_before(first)));
-        layout.with_types(self.cache, c.turns_quantized()).with_state(c.mixing.state()).with_elsewhere(elsewhere)
     }
 
     /// A part of this model that is one of its own, and runs on the processor.
@@ -204,6 +182,10 @@ impl Model {
             Some(drafter) => Some((Found::new(&drafter.0, &config)?, SharedEnds::of(&ends))),
             None => None,
         };
+        if layers > 0 && options.mtp && config.arch.draft_state == DraftState::Stream {
+            let why = "the heads for multi-token prediction read states that a GPU keeps; use --device cpu";
+            return Err(ModelError::NoHead(why.to_owned()));
+        }
         let of_heads: &[Heard] = match config.arch.draft_state {
             DraftState::Stream if options.mtp => &[Heard::Output],
             _ => &[],
@@ -405,12 +387,6 @@ impl Model {
         self.inner.page_layout()
     }
 
-    /// True if the model has no keys of its own: it attends to those in sequences of the model that it drafts for, to which
-    /// its tokens add nothing.
-    pub fn borrows_keys(&self) -> bool {
-        self.inner.borrowed.is_some()
-    }
-
     /// The positions that a sequence can have at most, where the model has a vector for each.
     pub fn most_positions(&self) -> Option<usize> {
         let program = &self.inner.program;
@@ -452,44 +428,6 @@ impl Model {
     /// [`Pooling::Rank`] the outputs of its head, as many as it has names for, at least one. Runs on the current pool.
     pub(crate) fn behind_pooling(&self, pooling: Pooling, bits: u8, pooled: &[f32]) -> Vec<f32> {
         self.inner.heads.run(pooling, bits, pooled, self.config().vectors.classes())
-    }
-
-    /// Its head for multi-token prediction ([`LoadOptions::mtp`]), the first of several, or the drafter
-    /// ([`LoadOptions::drafter`]) that was loaded with it: a model that reads hidden states beside tokens.
-    pub fn mtp_head(&self) -> Option<&Model> {
-        self.inner.mtp.first()
-    }
-
-    /// [`Model::mtp_head`], and heads that draft further tokens.
-    pub fn mtp_heads(&self) -> &[Model] {
-        &self.inner.mtp
-    }
-
-    /// True if a drafter reads the inputs of blocks of the model that it drafts for, and not its hidden states.
-    pub fn reads_inputs(&self) -> bool {
-        self.inner.reader.is_some()
-    }
-
-    /// Elements of what a drafter hears of every token: hidden states, or inputs of blocks side by side.
-    pub fn hears(&self) -> usize {
-        self.inner.reader.as_ref().map_or(self.reads_hidden(), Reader::inputs)
-    }
-
-    /// What a drafter reads beside tokens, of rows of what it hears. Runs on the current pool.
-    pub(crate) fn fused(&self, heard: &[f32]) -> Vec<f32> {
-        match &self.inner.reader {
-            Some(Reader::States(fusion)) => fusion.run(heard),
-            _ => heard.to_vec(),
-        }
-    }
-
-    /// Of a drafter that drafts several tokens at once the model that stores the keys and values of what was heard, in
-    /// sequences that both run over, and the tokens.
-    pub fn key_reader(&self) -> Option<(&Model, DraftBlock)> {
-        match &self.inner.reader {
-            Some(Reader::Keys(model, block)) => Some((model, *block)),
-            _ => None,
-        }
     }
 
     /// Its encoder, where blocks attend to a text that it reads: a model whose hidden states are their keys and values

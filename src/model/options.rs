@@ -40,7 +40,7 @@ pub struct LoadOptions {
     pub control: Control,
     /// Load the head for multi-token prediction, which drafts. It changes no result.
     pub mtp: bool,
-    /// The file of a model that drafts for this one from states of its blocks. It changes no result.
+    /// The file of a model that drafts for this one from states of its blocks or from its keys. It changes no result.
     pub drafter: Option<DrafterFile>,
     /// The types of keys and values. They decide the bits of the result.
     pub cache: CacheTypes,

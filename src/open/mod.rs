@@ -70,8 +70,9 @@ pub struct OpenOptions {
     /// Load the head for multi-token prediction that a model has, for drafts by it
     /// ([`DraftSource::Mtp`](crate::DraftSource::Mtp)). It changes no result.
     pub mtp: bool,
-    /// A file with a model that drafts for this one from states of its blocks, for drafts by it
-    /// ([`DraftSource::Eagle3`](crate::DraftSource::Eagle3)). It changes no result.
+    /// A file with a model that drafts for this one from states of its blocks or from its keys, for drafts by it
+    /// ([`DraftSource::Eagle3`](crate::DraftSource::Eagle3), [`DraftSource::Dflash`](crate::DraftSource::Dflash),
+    /// [`DraftSource::Mtp`](crate::DraftSource::Mtp)). It changes no result.
     pub drafter: Option<PathBuf>,
     /// The types of keys and values. They decide the bits of the result.
     pub cache: CacheTypes,

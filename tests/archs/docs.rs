@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
 
-use trine::arch::{ARCHITECTURES, MISSING};
+use trine::arch::rules::HeadRule;
+use trine::arch::{ARCHITECTURES, Arch, DFLASH, EAGLE3, GEMMA4_ASSISTANT, MISSING};
 use trine::model::{LoadOptions, Model};
 
-use crate::{MODELS, NOT_YET, embed, encoder, made};
+use crate::{MODELS, NOT_YET, assistant, dflash, eagle3, embed, encoder, made};
 use trine_testkit::archs::Listing;
 
 const HEAD: &str = "\
@@ -25,6 +26,25 @@ tells whether Hugging Face checkpoints can be converted, `fisher` whether every 
 
 | architecture | known models | experts | rconvert | fisher | held by |
 |---|---|---|---|---|---|
+";
+
+const DRAFTERS: &str = "
+## Drafters
+
+Models in files of their own that run beside the model that they were made for and not alone ([Drafts](run.md#drafts)). Their logits
+are the reference's, too.
+
+| architecture | models | run with | held by |
+|---|---|---|---|
+";
+
+const HEADS: &str = "
+DFlash drafters with a Markov head (DSpark), with a selector (DFlash 2) or with blocks of DeepSeek 4 are refused.
+
+Heads for multi-token prediction, which are part of a model's own file (`--spec-type draft-mtp`), are run of the architectures
+";
+
+const MORE_HEADS: &str = "llama.cpp runs those of deepseek4 and of nemotron_h_moe as well, and trine does not yet; it has no graph for those of glm5-next, which nothing runs.
 ";
 
 const REST: &str = "
@@ -96,6 +116,28 @@ fn table() -> String {
         .expect("text");
     }
     assert!(held.is_empty(), "{held:?} are no architectures");
+    out += DRAFTERS;
+    for (arch, option) in [
+        (&EAGLE3, "--spec-type draft-eagle3 -md"),
+        (&DFLASH, "--spec-type draft-dflash -md"),
+        (&GEMMA4_ASSISTANT, "--spec-type draft-mtp -md"),
+    ] {
+        let models = match arch.name {
+            "eagle3" => eagle3::DRAFTERS,
+            "dflash" => dflash::DRAFTERS,
+            _ => assistant::ASSISTANTS,
+        };
+        writeln!(out, "| {} | {} | `{option}` | {} |", arch.name, arch.models, models.join(", ")).expect("text");
+    }
+    let list = |chained: bool| {
+        let has = |arch: &&&Arch| !arch.mtp.is_empty() && (!chained || arch.heads == HeadRule::Chained);
+        let mut names: Vec<&str> = ARCHITECTURES.iter().filter(has).map(|arch| arch.name).collect();
+        names.sort_unstable();
+        names.join(", ")
+    };
+    out += HEADS;
+    writeln!(out, "{};\nseveral of one model of {}.", list(false), list(true)).expect("text");
+    out += MORE_HEADS;
     out += REST;
     let mut missing: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for m in MISSING {

@@ -101,7 +101,7 @@ pub(super) struct Mtp {
     session: Session,
     /// Drafts behind the session, where that only reads.
     block: Option<Block>,
-    /// Of heads that draft further tokens; they read the same.
+    /// The sessions of heads that draft further tokens; they read the same.
     more: Vec<Session>,
     pool: Pool,
     trail: Trail,

@@ -19,8 +19,9 @@ pub enum DraftSource {
     /// Another model, smaller than that of the text. Their vocabularies may differ: tokens are the same where they
     /// stand for the same bytes.
     Model(Model),
-    /// The model's own head for multi-token prediction, which has to be loaded
-    /// ([`OpenOptions::mtp`](crate::OpenOptions::mtp)).
+    /// The model's own heads for multi-token prediction, which have to be loaded
+    /// ([`OpenOptions::mtp`](crate::OpenOptions::mtp)), or a Gemma 4 assistant that was
+    /// ([`OpenOptions::drafter`](crate::OpenOptions::drafter)).
     Mtp,
     /// An EAGLE-3 drafter, which has to be loaded with the model ([`OpenOptions::drafter`](crate::OpenOptions::drafter)).
     Eagle3,

@@ -16,11 +16,11 @@ const BLOCKS: &str = "target_layers";
 pub struct Drafter {
     /// Its own configuration.
     pub config: Config,
-    /// What it reads of the other model's blocks, in the order in which it stands side by side.
+    /// The states that it reads of the other model's blocks, in the order in which they stand side by side.
     pub heard: Vec<Heard>,
     /// Elements of such an input, or of a hidden state.
     pub width: usize,
-    /// What it makes of them, and how it drafts.
+    /// How it drafts with them.
     pub kind: DrafterKind,
 }
 

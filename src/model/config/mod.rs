@@ -50,9 +50,6 @@ use vocabulary::{first_token, vocabulary};
 /// Largest `block_count` llama.cpp accepts.
 const MAX_LAYERS: u32 = 512;
 
-/// The blocks of a decoder beside an encoder.
-const OF_DECODER: &str = "decoder_block_count";
-
 /// The metadata of a model. Every number is in range.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -224,7 +221,7 @@ impl Config {
         let name = meta.get_str("general.architecture")?.ok_or(ModelError::NoArchitecture)?;
         let arch = Arch::find(name).ok_or_else(|| ModelError::UnknownArchitecture(name.to_owned()))?;
         let mut keys = Keys::new(meta, arch.name);
-        let n_layer = layers(&mut keys, arch, file);
+        let n_layer = mtp::layers(&mut keys, arch, file);
         let config = Config::from_keys(&mut keys, arch, file, n_layer);
         if keys.problems.is_empty() { Ok(config) } else { Err(ModelError::Invalid(keys.problems)) }
     }
@@ -397,24 +394,6 @@ impl Config {
             rotated,
         }
     }
-}
-
-/// The blocks that are run: all but those that predict further tokens, which stand last. Those of a decoder beside an
-/// encoder are as many as the encoder's where they have no number of their own.
-fn layers(k: &mut Keys<'_>, arch: &Arch, file: &dyn Header) -> usize {
-    const FURTHER: &str = "nextn_predict_layers";
-    k.layers = k.count("block_count", MAX_LAYERS);
-    if arch.encoder.is_some() && k.meta.get(&k.name(OF_DECODER)).is_some() {
-        k.layers = k.count(OF_DECODER, MAX_LAYERS);
-    }
-    let further = k.u32(FURTHER).unwrap_or(0) as usize;
-    if further >= k.layers {
-        k.wrong(FURTHER, format!("is {further}, of {} layers", k.layers));
-        return k.layers;
-    }
-    let first = k.layers - further;
-    let is_there = || file.rows(&format!("blk.{first}.nextn.eh_proj.weight")).is_some();
-    if arch.further_if_there && !is_there() { k.layers } else { first }
 }
 
 /// Positions of the longest sequence in which an indexer chooses all.

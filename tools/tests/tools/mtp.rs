@@ -5,7 +5,7 @@ use std::path::Path;
 
 use assert_cmd::Command;
 use serde_json::Value;
-use trine_testkit::archs::{Listing, agreeing, listing, with_heads};
+use trine_testkit::archs::{Listing, agreeing, drafter, listing, with_heads};
 use trine_testkit::tool::{self, only_error, stdout};
 use trine_testkit::{testdata, trilm};
 
@@ -38,6 +38,41 @@ fn drafts_by_heads_change_neither_text_nor_logits() {
         assert_eq!((&draft["source"], &draft["tokens"]), (&"mtp".into(), &5.into()));
         assert!(count("accepted") > 10 && count("drafted") > count("accepted"), "{draft}");
     }
+}
+
+#[test]
+fn drafts_by_drafters_of_other_files_change_neither_text_nor_logits() {
+    let folder = trine_testkit::folder();
+    let written = |name: &str, listed: &Path| {
+        let path = folder.path().join(name);
+        fs::write(&path, listing(listed).file()).unwrap();
+        path
+    };
+    for (kind, spec, model, source) in [
+        ("dflash", "draft-dflash", "llama-long", "dflash"),
+        ("assistant", "draft-mtp", "gemma4-long", "mtp"),
+        ("eagle3", "draft-eagle3", "llama-long", "eagle3"),
+    ] {
+        let drafting = written(kind, &drafter(kind, kind));
+        let model = written(model, &testdata(&format!("archs/{model}.txt")));
+        let run = |args: &[&str]| stdout(rgen(folder.path(), &model, args));
+        let drafts = ["--spec-type", spec, "-md", drafting.to_str().unwrap(), "--draft-max", "5", "--draft-always"];
+        for sampling in [&["--temp", "0"][..], &["--temp", "0.8", "--seed", "5"]] {
+            let plain = run(&[sampling, &["--logits-sha256"]].concat());
+            assert!(plain.lines().count() > 60);
+            assert_eq!(run(&[sampling, &drafts, &["--logits-sha256"]].concat()), plain, "{kind}, {sampling:?}");
+        }
+        let json: Value = serde_json::from_str(&run(&[&["--temp", "0", "--json"], &drafts[..]].concat())).unwrap();
+        assert_eq!(json["draft"]["source"], source);
+        assert!(json["draft"]["drafted"].as_u64().unwrap() > 50, "{}", json["draft"]);
+        let alone = only_error("rgen", rgen(folder.path(), &drafting, &[]));
+        assert!(alone.contains("--spec-type") && alone.contains("-md FILE"), "{alone}");
+    }
+    let model = folder.path().join("llama-long");
+    let other = folder.path().join("dflash");
+    let args = ["--spec-type", "draft-eagle3", "-md", other.to_str().unwrap()];
+    let refused = only_error("rgen", rgen(folder.path(), &model, &args));
+    assert!(refused.contains("draft-eagle3, draft-dflash and draft-mtp need their own"), "{refused}");
 }
 
 #[test]

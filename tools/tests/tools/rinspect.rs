@@ -127,8 +127,8 @@ fn whether_trine_runs_a_model_is_said() {
         ("gpt2", "architecture gpt2: trine runs it (GPT-2, Cerebras-GPT), rconvert reads its checkpoints\n", true),
         ("deci", "architecture deci: trine runs it (DeciLM, Llama Nemotron)\n", true),
         (
-            "gemma4-assistant",
-            "architecture gemma4-assistant: trine does not run it yet, it needs layers that attend to the keys of another model\n",
+            "wavtokenizer-dec",
+            "architecture wavtokenizer-dec: trine does not run it yet, it needs operations that no other model has\n",
             false,
         ),
     ] {

@@ -2,7 +2,7 @@
 
 use trine::Isa;
 use trine::kv::{self, PageLayout, PagePool};
-use trine::ops::attention::{Attention, Window};
+use trine::ops::attention::{Attention, Reach, Window};
 use trine_compat_tests::inputs::Rng;
 use trine_compat_tests::ptx::{Argument, Device, Fault, Module, Schedule};
 use trine_formats::types::num::f32_to_f16;
@@ -97,6 +97,7 @@ impl Case {
             n_head: self.kv_heads * self.shared,
             scale: SCALE,
             window: self.window,
+            reach: Reach::Own,
             rules: None,
             isa,
         };

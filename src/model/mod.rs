@@ -5,6 +5,7 @@ mod cache;
 mod config;
 mod control;
 mod drafter;
+mod drafting;
 mod encoder;
 mod error;
 mod heads;
@@ -38,7 +39,7 @@ use crate::kernels::Floats;
 use crate::kv::{self, CacheTypes, PageLayout};
 use crate::program::{Op, Operation, Program, Value};
 use config::Heard;
-use drafter::{Found, Reader};
+use drafter::{Found, Fusion};
 use heads::{Heads, LoweredHeads};
 use load::SharedEnds;
 use lora::Adapters;
@@ -81,8 +82,10 @@ struct Inner {
     heads: Heads,
     /// The heads for multi-token prediction, or the drafter in a file of its own, where they were loaded.
     mtp: Vec<Model>,
-    /// How a drafter comes to what it reads, where that is no hidden states.
-    reader: Option<Reader>,
+    /// The projection to the states that a drafter reads, where it reads no hidden states.
+    fusion: Option<Fusion>,
+    /// The model that stores keys and values for a drafter of several tokens at once, and these tokens.
+    key_reader: Option<(Model, DraftBlock)>,
     /// The layout of the pages of another model, to whose keys a drafter without its own attends.
     borrowed: Option<PageLayout>,
     /// The encoder of the prompt, where the architecture has one.
@@ -124,7 +127,8 @@ impl Inner {
             multiplied: BTreeSet::new(),
             heads: Heads::default(),
             mtp: Vec::new(),
-            reader: None,
+            fusion: None,
+            key_reader: None,
             borrowed: None,
             encoder: None,
             cache: self.cache,
@@ -227,7 +231,8 @@ impl Model {
             multiplied,
             heads,
             mtp: Vec::new(),
-            reader: None,
+            fusion: None,
+            key_reader: None,
             borrowed: None,
             encoder: None,
             cache: options.cache.stored(),
@@ -237,7 +242,7 @@ impl Model {
         };
         inner.mtp = mtp.into_iter().filter_map(|mtp| inner.part(mtp)).collect();
         if let Some((found, shared)) = drafter {
-            inner.mtp = vec![found.load(&inner, options, shared)?];
+            inner.mtp = vec![inner.drafter(found, options, shared)?];
         }
         inner.encoder = encoder.and_then(|encoder| inner.part(encoder));
         let model = Model::of(inner);

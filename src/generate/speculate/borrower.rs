@@ -3,7 +3,7 @@
 //! It reads the hidden state behind the text and the text's last token, and goes on with what it drafted. All drafted tokens
 //! have the position of that token, and nothing is stored.
 
-use super::mtp::Last;
+use super::last::Last;
 use super::tail::{Guess, Tail};
 use super::trail::Trail;
 use crate::cancel::CancelToken;

@@ -15,6 +15,7 @@ mod block;
 mod borrower;
 mod drafter;
 mod error;
+mod last;
 mod lookup;
 mod mtp;
 mod pace;

@@ -13,13 +13,14 @@ use std::ops::Range;
 use super::block::Block;
 use super::borrower::Borrower;
 use super::error::SpeculateError;
+use super::last::{Last, Nothing};
 use super::tail::{Guess, Tail};
 use super::trail::Trail;
 use crate::cancel::CancelToken;
 use crate::handle::Model;
 use crate::model::Model as Weights;
 use crate::pool::Pool;
-use crate::step::{EvalError, Session, SessionOptions, Sink};
+use crate::step::{EvalError, Session, SessionOptions};
 
 /// Tokens that go through the head together while it reads, and states that wait for it at most, or nearly so.
 const AT_ONCE: usize = 512;
@@ -111,44 +112,6 @@ pub(super) struct Mtp {
     least: usize,
     /// The tokens of the text in the session; behind them may be those of a draft.
     read: Vec<u32>,
-}
-
-/// The last of some rows of a head.
-#[derive(Default)]
-pub(super) struct Last {
-    pub logits: Vec<f32>,
-    pub state: Vec<f32>,
-}
-
-/// Hears nothing.
-struct Nothing;
-
-impl Sink for Nothing {
-    fn wants_hidden(&self, _: usize) -> bool {
-        false
-    }
-
-    fn logits(&mut self, _: usize, _: usize, _: &[f32]) {}
-
-    fn hidden(&mut self, _: usize, _: usize, _: &[f32]) {}
-}
-
-impl Sink for Last {
-    fn wants_hidden(&self, _: usize) -> bool {
-        false
-    }
-
-    fn hears_hidden(&self, _: usize) -> bool {
-        true
-    }
-
-    fn logits(&mut self, _: usize, _: usize, logits: &[f32]) {
-        self.logits = logits.to_vec();
-    }
-
-    fn hidden(&mut self, _: usize, _: usize, state: &[f32]) {
-        self.state = state.to_vec();
-    }
 }
 
 impl Mtp {

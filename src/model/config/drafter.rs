@@ -1,7 +1,8 @@
 //! Configurations of models that draft for another from inputs of its blocks, its hidden states or its keys.
 
 use super::keys::Keys;
-use super::{Config, Header, MAX_LAYERS};
+use super::layers::MAX_LAYERS;
+use super::{Config, Header};
 use crate::arch::rules::DraftState;
 use crate::arch::{Arch, DFLASH, EAGLE3, GEMMA4_ASSISTANT};
 use crate::model::ModelError;

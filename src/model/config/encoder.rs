@@ -1,7 +1,8 @@
 //! Configurations of encoders beside the blocks of a model.
 
 use super::keys::Keys;
-use super::{Config, Header, MAX_LAYERS};
+use super::layers::MAX_LAYERS;
+use super::{Config, Header};
 use crate::model::ModelError;
 
 impl Config {

@@ -1,9 +1,16 @@
 //! Sizes that differ from layer to layer, as the metadata states them.
 
+use super::header::Header;
 use super::keys::Keys;
 use super::mixing::OwnCounts;
 use crate::arch::Arch;
 use crate::arch::rules::LayerInputs;
+
+/// Largest `block_count` llama.cpp accepts.
+pub const MAX_LAYERS: u32 = 512;
+
+/// The blocks of a decoder beside an encoder.
+const OF_DECODER: &str = "decoder_block_count";
 
 /// Heads and width of one layer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -95,4 +102,22 @@ pub fn input(k: &mut Keys<'_>, arch: &Arch) -> Option<usize> {
         LayerInputs::Key if k.u32(KEY) == Some(0) => None,
         LayerInputs::Key => Some(k.count(KEY, MOST as u32)),
     }
+}
+
+/// The blocks that are run: all but those that predict further tokens, which stand last. Those of a decoder beside an
+/// encoder are as many as the encoder's where they have no number of their own.
+pub fn run(k: &mut Keys<'_>, arch: &Arch, file: &dyn Header) -> usize {
+    const FURTHER: &str = "nextn_predict_layers";
+    k.layers = k.count("block_count", MAX_LAYERS);
+    if arch.encoder.is_some() && k.meta.get(&k.name(OF_DECODER)).is_some() {
+        k.layers = k.count(OF_DECODER, MAX_LAYERS);
+    }
+    let further = k.u32(FURTHER).unwrap_or(0) as usize;
+    if further >= k.layers {
+        k.wrong(FURTHER, format!("is {further}, of {} layers", k.layers));
+        return k.layers;
+    }
+    let first = k.layers - further;
+    let is_there = || file.rows(&format!("blk.{first}.nextn.eh_proj.weight")).is_some();
+    if arch.further_if_there && !is_there() { k.layers } else { first }
 }

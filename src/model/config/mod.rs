@@ -47,9 +47,6 @@ pub use switch::Switched;
 pub use vectors::Vectors;
 use vocabulary::{first_token, vocabulary};
 
-/// Largest `block_count` llama.cpp accepts.
-const MAX_LAYERS: u32 = 512;
-
 /// The metadata of a model. Every number is in range.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -221,7 +218,7 @@ impl Config {
         let name = meta.get_str("general.architecture")?.ok_or(ModelError::NoArchitecture)?;
         let arch = Arch::find(name).ok_or_else(|| ModelError::UnknownArchitecture(name.to_owned()))?;
         let mut keys = Keys::new(meta, arch.name);
-        let n_layer = mtp::layers(&mut keys, arch, file);
+        let n_layer = layers::run(&mut keys, arch, file);
         let config = Config::from_keys(&mut keys, arch, file, n_layer);
         if keys.problems.is_empty() { Ok(config) } else { Err(ModelError::Invalid(keys.problems)) }
     }

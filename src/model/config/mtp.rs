@@ -2,13 +2,9 @@
 
 use super::keys::Keys;
 use super::mixing::Parts;
-use super::{Config, Header, MAX_LAYERS};
-use crate::arch::Arch;
+use super::{Config, Header};
 use crate::arch::rules::HeadRule;
 use crate::model::ModelError;
-
-/// The blocks of a decoder beside an encoder.
-const OF_DECODER: &str = "decoder_block_count";
 
 impl Config {
     /// Heads for multi-token prediction that the file says it has.
@@ -41,22 +37,4 @@ impl Config {
         config.shared_keys.clear();
         Ok(config)
     }
-}
-
-/// The blocks that are run: all but those that predict further tokens, which stand last. Those of a decoder beside an
-/// encoder are as many as the encoder's where they have no number of their own.
-pub(super) fn layers(k: &mut Keys<'_>, arch: &Arch, file: &dyn Header) -> usize {
-    const FURTHER: &str = "nextn_predict_layers";
-    k.layers = k.count("block_count", MAX_LAYERS);
-    if arch.encoder.is_some() && k.meta.get(&k.name(OF_DECODER)).is_some() {
-        k.layers = k.count(OF_DECODER, MAX_LAYERS);
-    }
-    let further = k.u32(FURTHER).unwrap_or(0) as usize;
-    if further >= k.layers {
-        k.wrong(FURTHER, format!("is {further}, of {} layers", k.layers));
-        return k.layers;
-    }
-    let first = k.layers - further;
-    let is_there = || file.rows(&format!("blk.{first}.nextn.eh_proj.weight")).is_some();
-    if arch.further_if_there && !is_there() { k.layers } else { first }
 }

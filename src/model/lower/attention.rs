@@ -1,6 +1,6 @@
 //! The attention of a block whose heads, or groups of them, have keys and values of their own.
 
-use super::drafter::KeyParts;
+use super::key_parts::KeyParts;
 use super::lowering::Lowering;
 use crate::arch::rules::QkNorms;
 use crate::model::config::{Config, OfLayer};

@@ -2,20 +2,12 @@
 //! embedding of the token behind it; or blocks over several tokens that are drafted at once, and what makes the keys and
 //! values that they attend to.
 
+use super::key_parts::KeyParts;
 use super::lowering::{Lowered, Lowering};
 use crate::model::config::{Config, Drafter};
 use crate::model::load::{AssistantEnds, DrafterEnds, Linear, Loader};
 use crate::ops::norm::Norm;
 use crate::program::Value;
-
-/// The projections to keys and values of a block, and their norms.
-pub struct KeyParts {
-    pub key: Linear,
-    /// `None` where values are keys.
-    pub value: Option<Linear>,
-    pub key_norm: Option<Norm>,
-    pub value_norm: Option<Norm>,
-}
 
 impl<'l, 'f> Lowering<'l, 'f> {
     /// The program that makes states of the inputs, rows of several side by side.

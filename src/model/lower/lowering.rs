@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::drafter::KeyParts;
+use super::key_parts::KeyParts;
 use crate::model::config::{Config, Heard};
 use crate::model::load::{Linear, Loader, LowRank as LoadedLowRank, Stacked};
 use crate::ops::matmul::Matrix;

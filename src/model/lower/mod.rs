@@ -12,6 +12,7 @@ mod encoder;
 mod experts;
 mod feed_forward;
 mod head;
+mod key_parts;
 mod latent;
 mod lowering;
 mod mamba;

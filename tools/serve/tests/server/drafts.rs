@@ -208,7 +208,7 @@ fn drafters_of_other_files_draft() {
         let model = written(model, &trine_testkit::testdata(&format!("archs/{model}.txt")));
         let expected = alone(&start_with(&model, &["-c", "128"]), &bodies);
         for more in [&["--ubatch-size", "4"][..], &["--parallel", "3", "--draft-max", "3"]] {
-            let source = ["--spec-type", spec, "-md", &drafting, "-c", "128", "--draft-always", "--metrics"];
+            let source = ["--spec-type", spec, "--model-draft", &drafting, "-c", "128", "--draft-always", "--metrics"];
             let options = [&source, more].concat();
             let local = start_with(&model, &options);
             assert_eq!(alone(&local, &bodies), expected, "{options:?}");

@@ -1,15 +1,15 @@
 //! docs/models.md is what the code says.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::fs;
+use std::path::PathBuf;
 
-use trine::arch::rules::HeadRule;
-use trine::arch::{ARCHITECTURES, Arch, DFLASH, EAGLE3, GEMMA4_ASSISTANT, MISSING};
+use trine::arch::{ARCHITECTURES, DFLASH, EAGLE3, GEMMA4_ASSISTANT, MISSING};
 use trine::model::{LoadOptions, Model};
 
-use crate::{MODELS, NOT_YET, assistant, dflash, eagle3, embed, encoder, made};
-use trine_testkit::archs::Listing;
+use crate::{MODELS, NOT_YET, assistant, chained, dflash, eagle3, embed, encoder, made, mtp};
+use trine_testkit::archs::{Listing, drafter, listing, with_heads};
 
 const HEAD: &str = "\
 # Models
@@ -129,14 +129,13 @@ fn table() -> String {
         };
         writeln!(out, "| {} | {} | `{option}` | {} |", arch.name, arch.models, models.join(", ")).expect("text");
     }
-    let list = |chained: bool| {
-        let has = |arch: &&&Arch| !arch.mtp.is_empty() && (!chained || arch.heads == HeadRule::Chained);
-        let mut names: Vec<&str> = ARCHITECTURES.iter().filter(has).map(|arch| arch.name).collect();
-        names.sort_unstable();
-        names.join(", ")
+    let list = |models: &[&str], path: fn(&str) -> PathBuf| {
+        let names: BTreeSet<String> = models.iter().map(|name| listing(&path(name)).architecture()).collect();
+        names.into_iter().collect::<Vec<_>>().join(", ")
     };
+    let (one, several) = (list(mtp::HEADS, with_heads), list(chained::CHAINED, |name| drafter("chained", name)));
     out += HEADS;
-    writeln!(out, "{};\nseveral of one model of {}.", list(false), list(true)).expect("text");
+    writeln!(out, "{one};\nseveral of one model of {several}.").expect("text");
     out += MORE_HEADS;
     out += REST;
     let mut missing: BTreeMap<&str, Vec<&str>> = BTreeMap::new();

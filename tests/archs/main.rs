@@ -16,6 +16,7 @@ macro_rules! models {
 mod assistant;
 mod cache;
 mod chained;
+mod changed;
 mod dflash;
 mod docs;
 mod drafters;

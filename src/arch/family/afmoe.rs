@@ -104,7 +104,7 @@ pub const MUSE_GLIMMER: Arch = Arch {
     expert_block: &[],
     post_norm_eps: Some(1e-8),
     embedding_scale: EmbeddingScale::One,
-    rope: RopeRule { layers: RopeLayers::Windowed, yarn: false, ..RopeRule::ADJACENT },
+    rope: RopeRule { layers: RopeLayers::Windowed, ..RopeRule::ADJACENT },
     window: Some(WindowRule { rope: WindowRope { base: WindowBase::Key, ..WindowRope::OWN }, ..WindowRule::every(4) }),
     output: Output {
         input_width: None,

@@ -57,7 +57,7 @@ pub const DEEPSEEK2_OCR: Arch = Arch {
         SHARED,
         QKV_BIAS_OPTIONAL,
     ],
-    rope: RopeRule { yarn: false, ..RopeRule::HALVES },
+    rope: RopeRule::HALVES,
     experts: ExpertRule {
         gating: GatingRule::Key(Some(Gating::SoftMax)),
         normalize: Normalize::Key,

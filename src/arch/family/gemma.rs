@@ -108,7 +108,7 @@ pub const GEMMA3: Arch = Arch {
         FFN_POST_NORM,
         QKV_BIAS_OPTIONAL,
     ],
-    rope: RopeRule { yarn: false, ..RopeRule::PARTIAL },
+    rope: RopeRule::PARTIAL,
     window: Some(WindowRule { rope: WindowRope::OWN, ..WindowRule::every(6) }),
     attention: Attention { scale: ScoreScale::OnQueries(Some(62)), ..Attention::USUAL },
     output: Output { softcap: LogitCap::KeyOr(0.0), ..Arch::DENSE.output },

@@ -9,7 +9,7 @@ use crate::arch::parts::{
 };
 use crate::arch::rules::{
     Attention, EmbeddingScale, ExpertRule, ExpertWidth, FeedForward, LogitCap, LogitScale, NormKind, Output, RopeRule,
-    ScoreCap, ScoreScale,
+    ScoreCap, ScoreScale, YarnKeys,
 };
 use crate::arch::{Activation, Arch, Checkpoint, Fused, HeadDim, Key, Step, Tokenizer};
 
@@ -30,7 +30,7 @@ pub const GROK: Arch = Arch {
     ],
     embedding_scale: EmbeddingScale::Key(78.383_675),
     attention: Attention { scale: ScoreScale::One, softcap: ScoreCap::Scaled(30.0, 0.088_388_346), ..Attention::USUAL },
-    rope: RopeRule { beta_fast: 8.0, ..RopeRule::HALVES },
+    rope: RopeRule { yarn: YarnKeys::All, beta_fast: 8.0, ..RopeRule::HALVES },
     feed_forward: FeedForward { activation: Activation::Gelu, ..Arch::DENSE.feed_forward },
     experts: ExpertRule {
         width: ExpertWidth::KeyOrFull,

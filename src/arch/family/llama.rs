@@ -6,7 +6,7 @@ use crate::arch::parts::{
     ATTN_NORM, ATTN_OUT, ATTN_OUT_BIAS_OPTIONAL, ENDS, FFN_BIAS_OPTIONAL, FFN_NORM, GATED_FFN, Group, OUTPUT_OR_TIED,
     QKV, QKV_BIAS_OPTIONAL, ROPE_FACTORS, ROPE_FACTORS_BY_CONTEXT, begun,
 };
-use crate::arch::rules::{Attention, RopeRule, Temperature, YarnLog};
+use crate::arch::rules::{Attention, RopeRule, Temperature, YarnKeys, YarnLog};
 use crate::arch::{Arch, Checkpoint, Fixed, HeadDim, Key, KvHeads, Name, SpacePrefix, TokenRule};
 
 /// Groups that both kinds of blocks begin with.
@@ -88,7 +88,7 @@ pub const MISTRAL3: Arch = Arch {
     name: "mistral3",
     models: "Ministral 3, Mistral Small 3.1 and later",
     attention: Attention { temperature: Temperature::Key, ..Attention::USUAL },
-    rope: RopeRule { yarn_log: YarnLog::Divides, ..RopeRule::ADJACENT },
+    rope: RopeRule { yarn: YarnKeys::Band, yarn_log: YarnLog::Divides, ..RopeRule::ADJACENT },
     checkpoints: &[&Checkpoint {
         classes: &["Mistral3ForConditionalGeneration", "Ministral3ForCausalLM"],
         head_dim: HeadDim::Implied,

@@ -28,7 +28,7 @@ pub const MIMO2: Arch = Arch {
     block: &[ATTN_NORM, QKV, SINKS_OPTIONAL, ATTN_OUT, FFN_NORM, GATED_FFN],
     expert_block: &[ATTN_NORM, QKV, SINKS_OPTIONAL, ATTN_OUT, FFN_NORM, EXPERTS, CHOICE_BIAS_OPTIONAL],
     attention: Attention { value_scale: true, ..Attention::USUAL },
-    rope: RopeRule { yarn: false, ..RopeRule::PARTIAL },
+    rope: RopeRule::PARTIAL,
     window: Some(WindowRule { rope: WindowRope::OWN, ..WindowRule::every(1) }),
     experts: ExpertRule {
         gating: GatingRule::Fixed(Gating::Sigmoid),

@@ -48,7 +48,7 @@ pub const PLAMO3: Arch = Arch {
     models: "PLaMo 3",
     ends: &[ENDS, OUTPUT_OR_TIED],
     block: &[ATTN_NORM, QKV, HEAD_NORMS, ATTN_OUT, ATTN_POST_NORM_BARE, FFN_NORM, FUSED_FFN, FFN_POST_NORM_BARE],
-    rope: RopeRule { yarn: false, ..RopeRule::PARTIAL },
+    rope: RopeRule::PARTIAL,
     window: Some(WindowRule { rope: WindowRope::OWN, ..WindowRule::every(8) }),
     scaled: ATTN_OUT_SCALE,
     ..Arch::DENSE

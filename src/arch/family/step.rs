@@ -30,7 +30,7 @@ pub const STEP35: Arch = Arch {
     ends: &[ENDS, OUTPUT_REQUIRED, ROPE_FACTORS, ROPE_FACTORS_BY_CONTEXT],
     block: begun!(MIXING, GATED_FFN),
     expert_block: begun!(MIXING, EXPERTS, CHOICE_BIAS_OPTIONAL, SHARED),
-    rope: RopeRule { global_half: true, factors_in_windows: false, yarn: false, ..RopeRule::PARTIAL },
+    rope: RopeRule { global_half: true, factors_in_windows: false, ..RopeRule::PARTIAL },
     window: Some(WindowRule { rope: WindowRope { own_dimensions: true, ..WindowRope::OWN }, ..WindowRule::every(1) }),
     attention: Attention { heads_by_layer: true, ..Attention::USUAL },
     feed_forward: FeedForward { clamp: GateClamp::After, ..Arch::DENSE.feed_forward },

@@ -16,5 +16,5 @@ pub use block::{
 pub use experts::{ExpertLayers, ExpertRule, ExpertWidth, GatingRule, Normalize, SharedWidth};
 pub use mixing::{Mixing, Recurrence};
 pub use position::{
-    RopeLayers, RopeRule, Sections, WindowBase, WindowRope, WindowRule, WindowScaling, WindowSize, YarnLog,
+    RopeLayers, RopeRule, Sections, WindowBase, WindowRope, WindowRule, WindowScaling, WindowSize, YarnKeys, YarnLog,
 };

@@ -17,11 +17,11 @@ pub struct RopeRule {
     pub factors_in_windows: bool,
     /// True if the base is 10000 and nothing is scaled, whatever the file says: the reference reads none of the keys.
     pub fixed: bool,
-    /// True if YaRN may scale positions.
-    pub yarn: bool,
+    /// The keys of YaRN that count.
+    pub yarn: YarnKeys,
     /// Effect of the key `rope.scaling.yarn_log_multiplier` on YaRN's factor on sine and cosine.
     pub yarn_log: YarnLog,
-    /// YaRN's `beta_fast` where the file says nothing.
+    /// YaRN's `beta_fast` where the file says nothing, or nothing that counts.
     pub beta_fast: f32,
     /// Which layers have it.
     pub layers: RopeLayers,
@@ -31,17 +31,29 @@ pub struct RopeRule {
     pub alpha: bool,
 }
 
+/// The keys of YaRN's band and factors (`rope.scaling.yarn_*`) that count, as the reference reads them for few architectures.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum YarnKeys {
+    /// None of them.
+    None,
+    /// The ends of its band, `yarn_beta_fast` and `yarn_beta_slow`.
+    Band,
+    /// These, the weight of the blend `yarn_ext_factor`, which turns YaRN on and off whatever `rope.scaling.type` says, and
+    /// `yarn_attn_factor`, a factor on sine and cosine without YaRN.
+    All,
+}
+
 /// Effect of the key `rope.scaling.yarn_log_multiplier` on YaRN's factor on sine and cosine, `0.1 * m * ln(s) + 1` for
 /// positions scaled by s, m = 1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum YarnLog {
-    /// Files have none.
+    /// None.
     None,
     /// The factor is divided by that of the multiplier m.
     Divides,
     /// The same for ten times the multiplier, as whose tenth DeepSeek's converters store it.
     TenfoldDivides,
-    /// Files have none, and the factor is that which makes sine and cosine as long as without YaRN.
+    /// None, and the factor is that which makes sine and cosine as long as without YaRN.
     Cancelled,
     /// The factor is that of ten times the multiplier, divided by itself; by the rule before where that is 1.
     TenfoldBoth,
@@ -148,7 +160,9 @@ pub enum WindowBase {
 pub enum WindowScaling {
     /// As in the other layers.
     Same,
-    /// They are not scaled; the factor on sine and cosine is that of the other layers.
+    /// As in the other layers; and as `rope.scaling.factor` says even where `rope.scaling.type` is none.
+    Stated,
+    /// They are not scaled; the factor on sine and cosine, and the weight of YaRN's blend, are those of the other layers.
     FactorOnly,
     /// They are not scaled, and neither are sine and cosine.
     None,
@@ -166,7 +180,7 @@ impl RopeRule {
         global_half: false,
         factors_in_windows: true,
         fixed: false,
-        yarn: true,
+        yarn: YarnKeys::None,
         yarn_log: YarnLog::None,
         beta_fast: 32.0,
         layers: RopeLayers::All,
@@ -189,8 +203,9 @@ impl WindowRope {
     pub const SAME: WindowRope =
         WindowRope { base: WindowBase::Same, scaling: WindowScaling::Same, own_dimensions: false };
 
-    /// The same with a base that the file may give.
-    pub const KEYED: WindowRope = WindowRope { base: WindowBase::Key, ..WindowRope::SAME };
+    /// The same with a base that the file may give, and with its factor.
+    pub const KEYED: WindowRope =
+        WindowRope { base: WindowBase::Key, scaling: WindowScaling::Stated, ..WindowRope::SAME };
 
     /// The same base, and positions that are not scaled.
     pub const UNSCALED: WindowRope = WindowRope { scaling: WindowScaling::None, ..WindowRope::SAME };

@@ -4,7 +4,9 @@ use trine_formats::gguf::Value;
 
 use super::keys::Keys;
 use crate::arch::Arch;
-use crate::arch::rules::{RopeLayers, RopeRule, Sections, SharedKeys, WindowBase, WindowScaling, WindowSize, YarnLog};
+use crate::arch::rules::{
+    RopeLayers, RopeRule, Sections, SharedKeys, WindowBase, WindowScaling, WindowSize, YarnKeys, YarnLog,
+};
 use crate::math::{logf, powf};
 use crate::ops::rope::{Pairing, Rope, Yarn};
 
@@ -36,49 +38,50 @@ pub fn rope(k: &mut Keys<'_>, arch: &Arch, head_dim: usize, n_ctx_train: u32) ->
     }
     let read = k.meta.get_str(&k.name(KIND));
     let kind = k.note(read).unwrap_or("linear").to_owned();
-    let factor = k.f32("rope.scaling.factor").or_else(|| k.f32("rope.scale_linear")).unwrap_or(0.0);
-    let freq_scale = if factor == 0.0 || kind == "none" {
-        1.0
-    } else {
-        let factor = k.positive("rope.scaling.factor", factor);
-        // infinite for a subnormal factor
-        k.positive("rope.scaling.factor (inverted)", 1.0 / factor)
-    };
-    let attn_factor = match arch.rope.yarn_log {
-        YarnLog::Cancelled => 1.0,
-        _ => k.f32("rope.scaling.attn_factor").unwrap_or(1.0),
-    };
+    let freq_scale = if kind == "none" { 1.0 } else { stated_scale(k) };
     let pairing = arch.rope.pairing;
     let n_rot = if arch.rope.global_half { n_rot / 2 } else { n_rot };
     if n_rot % 2 == 1 && arch.rope.global_half {
         let what = format!("is {}, and half of it must be even", 2 * n_rot);
         k.wrong("rope.dimension_count", what);
     }
-    let mut rope = Rope { n_rot, pairing, base, freq_scale, attn_factor, freq_factors: Vec::new(), yarn: None };
+    let mut rope = Rope { n_rot, pairing, base, freq_scale, attn_factor: 1.0, freq_factors: Vec::new(), yarn: None };
     sections(k, arch.rope.sections, &mut rope);
-    match kind.as_str() {
-        "none" | "linear" => {}
-        "longrope" if arch.end_tensors().any(|t| t.gguf == "rope_factors_long.weight") => {}
-        "yarn" if !arch.rope.yarn => k.wrong(KIND, format!("yarn is not supported for {}", arch.name)),
-        "yarn" => yarn(k, arch, &mut rope, n_ctx_train),
-        other => k.wrong(KIND, format!("'{other}' is not supported; trine has none, linear and yarn")),
+    if !["none", "linear", "longrope", "yarn"].contains(&kind.as_str()) {
+        k.wrong(KIND, format!("'{kind}' is not known; it may be none, linear, longrope or yarn"));
     }
+    yarn(k, arch, &mut rope, kind == "yarn", n_ctx_train);
     rope
 }
 
-/// YaRN, unless the file turns it off.
-fn yarn(k: &mut Keys<'_>, arch: &Arch, rope: &mut Rope, n_ctx_train: u32) {
-    let ext = k.f32("rope.scaling.yarn_ext_factor").filter(|&f| f >= 0.0).unwrap_or(1.0);
-    let log = yarn_log(k, arch);
-    if log.is_some() && matches!(arch.rope.yarn_log, YarnLog::None | YarnLog::Cancelled) {
-        k.wrong(YARN_LOG, format!("is not supported for {}", arch.name));
+/// The factor on positions that the file states.
+fn stated_scale(k: &mut Keys<'_>) -> f32 {
+    let factor = k.f32("rope.scaling.factor").or_else(|| k.f32("rope.scale_linear")).unwrap_or(0.0);
+    if factor == 0.0 {
+        return 1.0;
     }
+    let factor = k.positive("rope.scaling.factor", factor);
+    // infinite for a subnormal factor
+    k.positive("rope.scaling.factor (inverted)", 1.0 / factor)
+}
+
+/// The factor on sine and cosine, and YaRN, which is `on` unless a key of the file says otherwise.
+fn yarn(k: &mut Keys<'_>, arch: &Arch, rope: &mut Rope, on: bool, n_ctx_train: u32) {
+    let keyed = arch.rope.yarn == YarnKeys::All;
+    let mut key = |key: &str| if keyed { k.f32(key) } else { None };
+    let ext = key("rope.scaling.yarn_ext_factor").filter(|&f| f >= 0.0).unwrap_or(if on { 1.0 } else { 0.0 });
+    let unblended = key("rope.scaling.yarn_attn_factor").unwrap_or(1.0);
+    let log = yarn_log(k, arch);
+    let own = match arch.rope.yarn_log {
+        _ if ext == 0.0 => unblended,
+        YarnLog::Cancelled => 1.0 / (1.0 + 0.1 * logf(1.0 / rope.freq_scale)),
+        rule => yarn_magnitude(1.0 / rope.freq_scale, log, rule == YarnLog::TenfoldBoth),
+    };
+    rope.attn_factor = match arch.rope.yarn_log {
+        YarnLog::Cancelled => own,
+        _ => own * k.f32("rope.scaling.attn_factor").unwrap_or(1.0),
+    };
     if ext != 0.0 {
-        let both = arch.rope.yarn_log == YarnLog::TenfoldBoth;
-        rope.attn_factor *= match arch.rope.yarn_log {
-            YarnLog::Cancelled => 1.0 / (1.0 + 0.1 * logf(1.0 / rope.freq_scale)),
-            _ => yarn_magnitude(1.0 / rope.freq_scale, log, both),
-        };
         rope.yarn = Some(yarn_band(k, arch, rope, ext, n_ctx_train));
     }
 }
@@ -87,11 +90,13 @@ const YARN_LOG: &str = "rope.scaling.yarn_log_multiplier";
 
 /// The multiplier of YaRN's logarithm, where the file has one.
 fn yarn_log(k: &mut Keys<'_>, arch: &Arch) -> Option<f32> {
+    let tenfold = match arch.rope.yarn_log {
+        YarnLog::TenfoldDivides | YarnLog::TenfoldBoth => true,
+        YarnLog::Divides => false,
+        YarnLog::None | YarnLog::Cancelled => return None,
+    };
     let log = k.f32(YARN_LOG).filter(|&m| m != 0.0)?;
-    match arch.rope.yarn_log {
-        YarnLog::TenfoldDivides | YarnLog::TenfoldBoth => Some(log / 0.1),
-        YarnLog::None | YarnLog::Cancelled | YarnLog::Divides => Some(log),
-    }
+    Some(if tenfold { log / 0.1 } else { log })
 }
 
 /// The square of YaRN's factor with the multiplier, which scores grow by.
@@ -103,10 +108,10 @@ pub fn stretched(k: &mut Keys<'_>, arch: &Arch, rope: &Rope) -> f32 {
 }
 
 fn yarn_band(k: &mut Keys<'_>, arch: &Arch, rope: &Rope, ext: f32, n_ctx_train: u32) -> Yarn {
-    let fast = k.f32("rope.scaling.yarn_beta_fast");
-    let fast = fast.unwrap_or(arch.rope.beta_fast);
-    let slow = k.f32("rope.scaling.yarn_beta_slow").unwrap_or(1.0);
-    let original = original_context(k, n_ctx_train);
+    let mut key = |key: &str| if arch.rope.yarn == YarnKeys::None { None } else { k.f32(key) };
+    let fast = key("rope.scaling.yarn_beta_fast").unwrap_or(arch.rope.beta_fast);
+    let slow = key("rope.scaling.yarn_beta_slow").unwrap_or(1.0);
+    let original = Some(original_context(k, n_ctx_train)).filter(|&n| n > 0).unwrap_or(n_ctx_train);
     Yarn::new(rope.n_rot, original, rope.base, ext, fast, slow)
 }
 
@@ -176,14 +181,15 @@ pub fn window_rope(k: &mut Keys<'_>, arch: &Arch, global: &Rope, head_dim: usize
     if own.is_some() && !whole || checked && rope.n_rot > head_dim {
         k.wrong(DIMENSIONS, format!("is {}, it must be even and at most {head_dim}", rope.n_rot));
     }
-    if rule.scaling != WindowScaling::Same {
-        rope.freq_scale = 1.0;
-        rope.yarn = None;
+    rope.freq_scale = match rule.scaling {
+        WindowScaling::Same => rope.freq_scale,
+        WindowScaling::Stated => stated_scale(k),
+        WindowScaling::FactorOnly | WindowScaling::None => 1.0,
+    };
+    if rule.scaling == WindowScaling::None {
+        (rope.yarn, rope.attn_factor) = (None, 1.0);
     } else if let Some(yarn) = &global.yarn {
         rope.yarn = Some(yarn_band(k, arch, &rope, yarn.ext_factor, n_ctx_train));
-    }
-    if rule.scaling == WindowScaling::None {
-        rope.attn_factor = 1.0;
     }
     rope
 }

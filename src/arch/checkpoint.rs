@@ -9,6 +9,8 @@ use super::steps::Step;
 pub struct Checkpoint {
     /// Model classes in `config.json`.
     pub classes: &'static [&'static str],
+    /// A key of `config.json` that tells the checkpoints from others of the same class, which lack it.
+    pub told_by: Option<&'static str>,
     /// Activations (`hidden_act`) of this architecture's graph. Where nothing is said, the first architecture of the
     /// class is assumed.
     pub activations: &'static [&'static str],
@@ -118,6 +120,10 @@ pub enum TokenKey {
     StatedOr(&'static str, &'static str, u32),
     /// The chat template: that of `chat_template.jinja`, where there is one, before that of `tokenizer_config.json`.
     TemplateFile,
+    /// `token_type_count` where the tokenizer cuts words into pieces, first: a number of `config.json`, or 1.
+    KindsOfWords(&'static str),
+    /// The same where it does not: this number.
+    KindsOfOthers(u32),
     /// Says that texts begin with a token, or do not.
     AddBos(bool),
     /// Says that something is so, or is not.
@@ -248,6 +254,8 @@ pub enum Tokenizer {
     Gemma4,
     /// `sentencepiece.bpe.model`, a unigram model: XLM-RoBERTa.
     XlmRoberta,
+    /// The same with a token for what is masked, which the model lacks: Nomic's models with experts.
+    XlmRobertaMasked,
     /// `tokenizer.json`, whose tokens are pieces without scores: XVERSE.
     Xverse,
     /// `tokenizer.model` or `spiece.model`, a unigram model with its rules for characters: T5.
@@ -285,6 +293,7 @@ impl Checkpoint {
     /// The assumptions of most classes.
     pub(super) const USUAL: Checkpoint = Checkpoint {
         classes: &[],
+        told_by: None,
         activations: &["silu"],
         norms_plus_one: false,
         padded_embedding: false,

@@ -170,6 +170,9 @@ pub enum Key {
     /// `attention.head_count_kv` of every block: 0 but in the last one of every group of so many, and behind the last
     /// group.
     KvHeadsOfGroups(&'static str),
+    /// `context_length` of models that were trained with fewer positions than they may have: the third number, for the
+    /// numbers of the two keys.
+    TrainedContext(&'static str, &'static str, &'static [[u32; 3]]),
     /// `rope.*` for positions of several dimensions with a base that the engine stretches (`xdrope`).
     TurnedByAxes,
 }

@@ -58,8 +58,6 @@ pub const MAMBA_2: Group = &[
 ];
 /// The bias of the convolution.
 pub const CONVOLUTION_BIAS: Group = &[CONV_BIAS];
-/// The same, which some models have.
-pub const CONVOLUTION_BIAS_OPTIONAL: Group = &[CONV_BIAS.optional()];
 /// The norm of what every group gives.
 pub const GROUP_NORM: Group = &[STATE_NORM];
 /// The same, which some models have.

@@ -91,6 +91,14 @@ pub(super) fn list(key: &Key, h: &HParams, source: &Source) -> Result<Option<(&'
             let heads = |n: u32| if (n + 1).is_multiple_of(group) || n >= behind { kv_heads } else { 0 };
             Some((KV_HEADS, of_blocks(&heads)))
         }
+        Key::TrainedContext(stated, trained, known) => {
+            let (n, most) = (h.need(stated)?, h.u32(trained)?.unwrap_or(2048));
+            let found = known.iter().find(|[of, trained, _]| [*of, *trained] == [n, most]);
+            let [.., context] = found.ok_or_else(|| {
+                ConvertError::Config(format!("'{stated}' is {n} and '{trained}' {most}, which no known model has"))
+            })?;
+            Some(("context_length", Value::U32(*context)))
+        }
         _ => None,
     })
 }

@@ -298,22 +298,6 @@ impl Keys<'_> {
                 self.set("logit_scale", Value::F32(ratio as f32));
             }
             Key::Delta => self.delta()?,
-            Key::Kinds(..)
-            | Key::Numbers(..)
-            | Key::NumbersOr(..)
-            | Key::ByKind(..)
-            | Key::WindowLayersTurned(_)
-            | Key::DoubleWidth(..)
-            | Key::LeadingOf(_)
-            | Key::Limits(..)
-            | Key::LeadingZeros(_)
-            | Key::KvHeadsByPattern(..)
-            | Key::KvHeadsIn(_)
-            | Key::KvHeadsOfGroups(_) => {
-                if let Some((key, value)) = lists::list(key, h, source)? {
-                    self.set(key, value);
-                }
-            }
             Key::TurnedByAxes => self.turned_by_axes()?,
             Key::KvHeadsBut(kind) => {
                 let kinds = h.texts("layer_types", source.layers)?;
@@ -367,6 +351,11 @@ impl Keys<'_> {
             },
             Key::Labels => {
                 if let Some((key, value)) = lists::labels(h)? {
+                    self.set(key, value);
+                }
+            }
+            ref other => {
+                if let Some((key, value)) = lists::list(other, h, source)? {
                     self.set(key, value);
                 }
             }

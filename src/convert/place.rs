@@ -28,9 +28,15 @@ pub(super) struct Use {
     pub steps: &'static [Step],
 }
 
-/// Masks and tables that older checkpoints store.
-const IGNORED: &[&str] =
-    &[".rotary_emb.inv_freq", ".attention.masked_bias", ".attention.bias", ".attn.masked_bias", ".attn.bias"];
+/// Masks and tables that older checkpoints store, and a bias of experts that the graphs of llama.cpp do not add.
+const IGNORED: &[&str] = &[
+    ".mlp.experts.bias",
+    ".rotary_emb.inv_freq",
+    ".attention.masked_bias",
+    ".attention.bias",
+    ".attn.masked_bias",
+    ".attn.bias",
+];
 /// Parts of names of other modalities' tensors (`TextModel.filter_tensors` of the reference).
 const OTHER_MODALITIES: &[&str] = &[
     "visual.",
@@ -192,6 +198,12 @@ impl Source {
             return Place::Ignored;
         }
         let name = name.replace("language_model.", "");
+        // PyTorch's names of a matrix that something is added to
+        let bare = name.replace(".parametrizations.", ".");
+        if bare != name && (bare.ends_with(".lora_A") || bare.ends_with(".lora_B")) {
+            return Place::Ignored;
+        }
+        let name = if bare == name { name } else { bare.trim_end_matches(".original").to_owned() };
         if OTHER_MODALITIES.iter().any(|s| name.contains(s))
             || starts(OTHER_BEGINNINGS, &name)
             || starts(left_out, &name)

@@ -11,7 +11,7 @@ use trine_formats::widely::ARCHITECTURE;
 
 use super::beside::Beside;
 use super::error::{ConvertError, Problems};
-use super::folder::{Files, Folder};
+use super::folder::{Files, Folder, Source as Stored};
 use super::hparams::HParams;
 use super::outtype::OutType;
 use super::reading::{Reader, Weights};
@@ -183,8 +183,8 @@ pub fn plan(path: &Path, options: &Options) -> Result<Plan, ConvertError> {
 /// The header of the file as far as the sizes of the model follow from it.
 struct Described<'a> {
     meta: Metadata,
-    /// Names of tensors that the checkpoint has parts of.
-    found: BTreeSet<String>,
+    /// Rows of the checkpoint's tensors, by the names of those that are made of them.
+    found: BTreeMap<String, u64>,
     source: &'a Source,
 }
 
@@ -194,8 +194,9 @@ impl Header for Described<'_> {
     }
 
     fn rows(&self, tensor: &str) -> Option<u64> {
-        let vocab = self.source.sizes.vocab;
-        self.found.contains(tensor).then_some(vocab)
+        let rows = *self.found.get(tensor)?;
+        // tables of tokens may have more rows than tokens
+        Some(if tensor.starts_with("blk.") { rows } else { self.source.sizes.vocab })
     }
 }
 
@@ -210,8 +211,11 @@ fn describe(
     meta.set("general.architecture", Meta::str(source.arch.name));
     keys.iter().flat_map(|k| k.iter()).for_each(|(key, value)| meta.put(key, value.clone()));
     vocab.iter().for_each(|(key, value)| meta.put(key, value.clone()));
-    let names = folder.tensors.iter().flat_map(|s| source.made_of(&s.tensor.name));
-    let described = Described { meta, found: names.collect(), source };
+    let made = |s: &Stored| {
+        let rows = s.tensor.shape.first().copied().unwrap_or(1);
+        source.made_of(&s.tensor.name).into_iter().map(move |name| (name, rows))
+    };
+    let described = Described { meta, found: folder.tensors.iter().flat_map(made).collect(), source };
     Config::read(&described).map_err(|e| ConvertError::Config(format!("a file of it would not run: {e}")))
 }
 

@@ -79,6 +79,9 @@ impl Source {
             let what = if further == 1 { "the block that predicts" } else { "blocks that predict" };
             notes.push(format!("{what} further tokens left out"));
         }
+        if h.get("lora_adaptations").is_some() {
+            notes.push("adapters left out".to_owned());
+        }
         let embd = h.size(EMBEDDING, None, MAX_WIDTH)?;
         let heads = match checkpoint.heads {
             Some(0) => 1,
@@ -353,6 +356,9 @@ fn is_unset(value: &Value) -> bool {
 fn architecture(h: &HParams) -> Result<(&'static Arch, &'static Checkpoint), ConvertError> {
     let class = h.class()?;
     let of_class: Vec<_> = readable().filter(|(_, c)| c.classes.contains(&class)).collect();
+    let told = |key: Option<&str>| key.is_some_and(|key| h.get(key).is_some());
+    let any_told = of_class.iter().any(|(_, c)| told(c.told_by));
+    let of_class: Vec<_> = of_class.into_iter().filter(|(_, c)| told(c.told_by) == any_told).collect();
     let Some(&first) = of_class.first() else {
         let known: Vec<&str> = known_classes().iter().map(|(class, _)| *class).collect();
         return Err(ConvertError::UnknownArchitecture { found: class.to_owned(), known: known.join(", ") });

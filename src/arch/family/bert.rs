@@ -13,7 +13,7 @@ use crate::arch::parts::{
 use crate::arch::rules::{
     Alibi, Attention, ExpertLayers, ExpertRule, FeedForward, NormKind, Normalize, Residual, RopeRule,
 };
-use crate::arch::{Activation, Arch, Checkpoint, Fixed, Key, KvHeads, Name, Step, Tokenizer};
+use crate::arch::{Activation, Arch, Checkpoint, Fixed, Fused, Key, KvHeads, Name, Step, TokenKey, Tokenizer};
 
 /// `bert`.
 pub const BERT: Arch = Arch {
@@ -42,14 +42,7 @@ pub const BERT: Arch = Arch {
             root: "bert",
             blocks: "encoder.layer",
             names: BERT_NAMES,
-            left_out: &[
-                "embeddings.position_ids",
-                "pooler.",
-                "bert.embeddings.position_ids",
-                "bert.pooler.",
-                "cls.predictions",
-                "cls.seq_relationship",
-            ],
+            left_out: BERT_LEFT_OUT,
             layer_eps: Some(1e-12),
             more_keys: KEYS,
             first_token_keys: KINDS,
@@ -116,6 +109,85 @@ const ROBERTA: Checkpoint = Checkpoint {
     ..CHECKPOINT
 };
 
+/// Beginnings of names that make no vectors.
+const BERT_LEFT_OUT: &[&str] = &[
+    "embeddings.position_ids",
+    "pooler.",
+    "bert.embeddings.position_ids",
+    "bert.pooler.",
+    "cls.predictions",
+    "cls.seq_relationship",
+];
+
+/// The checkpoints of Jina's models.
+const JINA: Checkpoint =
+    Checkpoint { root: "bert", blocks: "encoder.layer", layer_eps: Some(1e-12), more_keys: KEYS, ..CHECKPOINT };
+
+/// The checkpoints of Nomic's models.
+const NOMIC: Checkpoint = Checkpoint {
+    root: "bert",
+    blocks: "encoder.layers",
+    names: NOMIC_NAMES,
+    more_names: &[],
+    left_out: BERT_LEFT_OUT,
+    fused: Some(Fused::InOrder),
+    context_names: &["n_positions"],
+    rope_names: &["rotary_emb_base"],
+    keys: &[
+        Key::Blocks,
+        Key::TrainedContext("n_positions", "max_trained_positions", &[[8192, 2048, 2048], [2048, 2048, 512]]),
+        Key::Embedding,
+        Key::FeedForward,
+        Key::Heads,
+        Key::RopeBase,
+        Key::LayerEpsilon,
+        Key::Experts,
+        Key::FileType,
+    ],
+    more_keys: KEYS,
+    first_token_keys: KINDS,
+    ..CHECKPOINT
+};
+
+/// What all of them have.
+macro_rules! nomic_fixed {
+    ($biases:expr) => {
+        &[
+            ("causal", Fixed::Unset),
+            ("prenorm", Fixed::Unset),
+            ("rotary_emb_fraction", Fixed::Number(1.0)),
+            ("rotary_emb_interleaved", Fixed::Unset),
+            ("rotary_emb_scale_base", Fixed::Unset),
+            ("qkv_proj_bias", $biases),
+            ("mlp_fc1_bias", $biases),
+            ("mlp_fc2_bias", $biases),
+        ]
+    };
+}
+const NOMIC_FIXED: &[(&str, Fixed)] = nomic_fixed!(Fixed::Unset);
+const NOMIC_MOE_FIXED: &[(&str, Fixed)] = nomic_fixed!(Fixed::True);
+
+const NOMIC_NAMES: &[Name] = &[
+    ("embeddings.word_embeddings.weight", &["token_embd.weight"]),
+    ("embeddings.token_type_embeddings.weight", &["token_types.weight"]),
+    ("emb_ln.weight", &["token_embd_norm.weight"]),
+    ("emb_ln.bias", &["token_embd_norm.bias"]),
+    ("attn.Wqkv.weight", &["attn_qkv.weight"]),
+    ("attn.Wqkv.bias", &["attn_qkv.bias"]),
+    ("attn.out_proj.weight", &["attn_output.weight"]),
+    ("attn.out_proj.bias", &["attn_output.bias"]),
+    ("norm1.weight", &["attn_output_norm.weight"]),
+    ("norm1.bias", &["attn_output_norm.bias"]),
+    ("mlp.fc11.weight", &["ffn_up.weight"]),
+    ("mlp.fc12.weight", &["ffn_gate.weight"]),
+    ("mlp.fc1.weight", &["ffn_up.weight"]),
+    ("mlp.fc1.bias", &["ffn_up.bias"]),
+    ("mlp.fc2.weight", &["ffn_down.weight"]),
+    ("mlp.fc2.bias", &["ffn_down.bias"]),
+    ("norm2.weight", &["layer_output_norm.weight"]),
+    ("norm2.bias", &["layer_output_norm.bias"]),
+];
+
 /// Keys that follow the usual ones.
 const KEYS: &[Key] = &[
     Key::ConstantFlag("attention.causal", false),
@@ -179,7 +251,7 @@ pub const NOMIC_BERT: Arch = Arch {
     rope: RopeRule::PARTIAL,
     feed_forward: Arch::DENSE.feed_forward,
     ignored: &["ffn_up.bias", "ffn_down.bias"],
-    checkpoints: &[],
+    checkpoints: &[&Checkpoint { classes: &["NomicBertModel"], activations: &["swiglu"], fixed: NOMIC_FIXED, ..NOMIC }],
     ..BERT
 };
 
@@ -196,7 +268,27 @@ pub const NOMIC_BERT_MOE: Arch = Arch {
         layers: ExpertLayers::SecondOfEvery,
         ..ExpertRule::USUAL
     },
-    checkpoints: &[],
+    checkpoints: &[&Checkpoint {
+        classes: &["NomicBertModel"],
+        activations: &["gelu"],
+        tokenizer: Tokenizer::XlmRobertaMasked,
+        first_token_keys: &[],
+        more_names: &[
+            ("mlp.router.layer.weight", &["ffn_gate_inp.weight"]),
+            ("mlp.experts.mlp.w1", &["ffn_up_exps.weight"]),
+            ("mlp.experts.mlp.w2", &["ffn_down_exps.weight"]),
+        ],
+        steps: &[
+            ("mlp.experts.mlp.w1", &[Step::Reshaped]),
+            ("mlp.experts.mlp.w2", &[Step::Reshaped, Step::Transposed]),
+        ],
+        fixed: NOMIC_MOE_FIXED,
+        last_keys: &[
+            Key::Whole(&["moe_every_n_layers"], "moe_every_n_layers"),
+            Key::Whole(&["moe_top_k"], "expert_used_count"),
+        ],
+        ..NOMIC
+    }],
     ..BERT
 };
 
@@ -216,7 +308,32 @@ pub const JINA_BERT_V2: Arch = Arch {
         QKV_BIAS_OPTIONAL,
     ],
     attention: Attention { alibi: Alibi::Fixed(8.0), ..BERT.attention },
-    checkpoints: &[],
+    checkpoints: &[&Checkpoint {
+        classes: &["JinaBertModel", "JinaBertForMaskedLM"],
+        names: BERT_NAMES,
+        more_names: &[
+            ("attention.self.layer_norm_q.weight", &["attn_q_norm.weight"]),
+            ("attention.self.layer_norm_q.bias", &["attn_q_norm.bias"]),
+            ("attention.self.layer_norm_k.weight", &["attn_k_norm.weight"]),
+            ("attention.self.layer_norm_k.bias", &["attn_k_norm.bias"]),
+            ("layer_norm_1.weight", &["attn_norm_2.weight"]),
+            ("layer_norm_1.bias", &["attn_norm_2.bias"]),
+            ("layer_norm_2.weight", &["layer_output_norm.weight"]),
+            ("layer_norm_2.bias", &["layer_output_norm.bias"]),
+            ("mlp.layernorm.weight", &["layer_output_norm.weight"]),
+            ("mlp.layernorm.bias", &["layer_output_norm.bias"]),
+            ("mlp.gated_layers.weight", &["ffn_up.weight"]),
+            ("mlp.up_gated_layer.weight", &["ffn_up.weight"]),
+            ("mlp.wo.weight", &["ffn_down.weight"]),
+            ("mlp.wo.bias", &["ffn_down.bias"]),
+            ("mlp.down_layer.weight", &["ffn_down.weight"]),
+            ("mlp.down_layer.bias", &["ffn_down.bias"]),
+        ],
+        left_out: BERT_LEFT_OUT,
+        first_token_keys: &[TokenKey::KindsOfWords("type_vocab_size")],
+        token_keys: &[TokenKey::KindsOfOthers(2)],
+        ..JINA
+    }],
     ..BERT
 };
 
@@ -226,6 +343,25 @@ pub const JINA_BERT_V3: Arch = Arch {
     models: "Jina Embeddings 3",
     ends: NOMIC_BERT.ends,
     rope: RopeRule::PARTIAL,
-    checkpoints: &[],
+    checkpoints: &[&Checkpoint {
+        classes: &["XLMRobertaModel"],
+        told_by: Some("lora_adaptations"),
+        root: "roberta",
+        blocks: "encoder.layers",
+        names: NOMIC_NAMES,
+        more_names: &[
+            ("mixer.Wqkv.weight", &["attn_qkv.weight"]),
+            ("mixer.Wqkv.bias", &["attn_qkv.bias"]),
+            ("mixer.out_proj.weight", &["attn_output.weight"]),
+            ("mixer.out_proj.bias", &["attn_output.bias"]),
+        ],
+        left_out: &["pooler.", "roberta.pooler."],
+        fused: Some(Fused::InOrder),
+        positions_less: 2,
+        rope_names: &["rotary_emb_base"],
+        fixed: &[("pad_token_id", Fixed::Number(1.0))],
+        tokenizer: Tokenizer::XlmRoberta,
+        ..JINA
+    }],
     ..BERT
 };

@@ -137,7 +137,8 @@ pub const MODERN_BERT: Arch = Arch {
     rank_pooling: Some(Pooling::Mean),
     rank_activation: Activation::Gelu,
     checkpoints: &[&Checkpoint {
-        classes: &["ModernBertModel", "ModernBertForSequenceClassification"],
+        classes: &["ModernBertModel", "ModernBertForMaskedLM", "ModernBertForSequenceClassification"],
+        left_out: &["decoder."],
         activations: &["gelu", "silu"],
         names: &[
             ("embeddings.tok_embeddings.weight", &["token_embd.weight"]),

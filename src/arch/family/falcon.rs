@@ -7,7 +7,7 @@ use crate::arch::parts::{
     ATTN_NORM, ATTN_NORM_2_OPTIONAL, ATTN_NORM_BIAS, ATTN_OUT, ENDS, FFN_BIAS_OPTIONAL, FFN_NORM_BARE, GATED_FFN,
     OUTPUT_NORM_BIAS, OUTPUT_OR_TIED, PLAIN_FFN, QKV, QKV_BIAS_OPTIONAL,
 };
-use crate::arch::recurrent_parts::{CONVOLUTION_BIAS_OPTIONAL, GROUP_NORM_OPTIONAL, MAMBA_2};
+use crate::arch::recurrent_parts::{CONVOLUTION_BIAS, GROUP_NORM_OPTIONAL, MAMBA_2};
 use crate::arch::rules::{Mixing, Recurrence, Residual, RopeRule, Sum};
 use crate::arch::{Arch, Checkpoint, Factor, Fixed, Fused, Key, KvHeads, RopeScaling, Step, Tokenizer, Width};
 
@@ -75,7 +75,7 @@ pub const FALCON_H1: Arch = Arch {
         QKV,
         ATTN_OUT,
         MAMBA_2,
-        CONVOLUTION_BIAS_OPTIONAL,
+        CONVOLUTION_BIAS,
         GROUP_NORM_OPTIONAL,
         FFN_NORM_BARE,
         GATED_FFN,

@@ -8,7 +8,7 @@ use crate::arch::parts::{
     ATTN_NORM, ATTN_OUT, ATTN_OUT_BIAS_OPTIONAL, FFN_BIAS_OPTIONAL, FFN_NORM, GATED_FFN, Group, QKV, QKV_BIAS_OPTIONAL,
     SINKS, begun,
 };
-use crate::arch::recurrent_parts::{CONVOLUTION_BIAS_OPTIONAL, GROUP_NORM, MAMBA_2};
+use crate::arch::recurrent_parts::{CONVOLUTION_BIAS, GROUP_NORM, MAMBA_2};
 use crate::arch::rules::{
     Attention, EmbeddingScale, ExpertRule, LogitScale, Mixing, Output, Recurrence, ResidualScale, RopeLayers, RopeRule,
     ScoreScale, SharedWidth, WindowRule,
@@ -108,8 +108,7 @@ pub const GRANITE_SWA: Arch = Arch {
 };
 
 /// Groups that both kinds of blocks begin with.
-const GRANITEHYBRID_MIXING: &[Group] =
-    &[ATTN_NORM, QKV, ATTN_OUT, MAMBA_2, CONVOLUTION_BIAS_OPTIONAL, GROUP_NORM, FFN_NORM];
+const GRANITEHYBRID_MIXING: &[Group] = &[ATTN_NORM, QKV, ATTN_OUT, MAMBA_2, CONVOLUTION_BIAS, GROUP_NORM, FFN_NORM];
 
 /// `granitehybrid`: Mamba 2 in most blocks.
 pub const GRANITEHYBRID: Arch = Arch {

@@ -4,7 +4,7 @@ use crate::arch::factors::NEMOTRON_SCALES;
 use crate::arch::parts::{
     ATTN_NORM, ATTN_OUT, ATTN_OUT_BIAS_OPTIONAL, PLAIN_FFN, PLAIN_FFN_BIAS_OPTIONAL, QKV, QKV_BIAS_OPTIONAL,
 };
-use crate::arch::recurrent_parts::{CONVOLUTION_BIAS_OPTIONAL, GROUP_NORM, MAMBA_2};
+use crate::arch::recurrent_parts::{CONVOLUTION_BIAS, GROUP_NORM, MAMBA_2};
 use crate::arch::rules::{DraftState, FeedForward, Mixing, NormKind, Recurrence, RopeRule};
 use crate::arch::{Activation, Arch, Checkpoint, Key, Step, Tokenizer};
 
@@ -18,7 +18,7 @@ pub const NEMOTRON_H: Arch = Arch {
         QKV,
         ATTN_OUT,
         MAMBA_2,
-        CONVOLUTION_BIAS_OPTIONAL,
+        CONVOLUTION_BIAS,
         GROUP_NORM,
         PLAIN_FFN,
         QKV_BIAS_OPTIONAL,

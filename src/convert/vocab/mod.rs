@@ -38,8 +38,9 @@ pub(super) fn convert(
         tokenizer: folder.json("tokenizer.json")?,
         config: folder.json("tokenizer_config.json")?.unwrap_or(Json::Null),
     };
-    if source.checkpoint.tokenizer == Tokenizer::XlmRoberta {
-        return ugm::keys(folder, h, &files, source.sizes.vocab as u32);
+    let masked = source.checkpoint.tokenizer == Tokenizer::XlmRobertaMasked;
+    if masked || source.checkpoint.tokenizer == Tokenizer::XlmRoberta {
+        return ugm::keys(folder, h, &files, source.sizes.vocab as u32, masked);
     }
     let mut keys = stated(source.checkpoint.first_token_keys, folder, h, &files)?;
     let mut set = |key: &str, value: Value| keys.push((format!("tokenizer.ggml.{key}"), value));
@@ -53,7 +54,11 @@ pub(super) fn convert(
     let json_alone = files.tokenizer.is_some()
         && match source.checkpoint.tokenizer {
             Tokenizer::Any | Tokenizer::Arctic | Tokenizer::InternLm2 | Tokenizer::T5 => false,
-            Tokenizer::Json | Tokenizer::Gemma4 | Tokenizer::Xverse | Tokenizer::XlmRoberta => true,
+            Tokenizer::Json
+            | Tokenizer::Gemma4
+            | Tokenizer::Xverse
+            | Tokenizer::XlmRoberta
+            | Tokenizer::XlmRobertaMasked => true,
             Tokenizer::Phi => class == Some("GPT2Tokenizer"),
         };
     let unigram = source.checkpoint.tokenizer == Tokenizer::T5;
@@ -181,6 +186,7 @@ pub(super) fn convert(
 /// Keys that the class states.
 fn stated(stated: &[TokenKey], folder: &Folder, h: &HParams, files: &TokenizerFiles) -> Result<Keys, ConvertError> {
     let mut keys = Keys::new();
+    let words = files.tokenizer.as_ref().is_some_and(keys::cuts_words);
     for key in stated {
         let entry = match *key {
             TokenKey::TemplateFile => {
@@ -193,6 +199,11 @@ fn stated(stated: &[TokenKey], folder: &Folder, h: &HParams, files: &TokenizerFi
             TokenKey::Added(text, gguf) => files.added(text).map(|id| (gguf, Value::U32(id))),
             TokenKey::Stated(name, gguf) => h.u32(name)?.map(|id| (gguf, Value::U32(id))),
             TokenKey::StatedOr(name, gguf, or) => Some((gguf, Value::U32(h.u32(name)?.unwrap_or(or)))),
+            TokenKey::KindsOfWords(name) => match words {
+                true => Some(("token_type_count", Value::U32(h.u32(name)?.unwrap_or(1)))),
+                false => None,
+            },
+            TokenKey::KindsOfOthers(n) => (!words).then_some(("token_type_count", Value::U32(n))),
             TokenKey::Flag(gguf, flag) => Some((gguf, Value::Bool(flag))),
             TokenKey::AddBos(add) => Some(("add_bos_token", Value::Bool(add))),
             TokenKey::OtherEnd => other_end(h).map(|id| ("eot_token_id", Value::U32(id))),

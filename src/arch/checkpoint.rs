@@ -26,6 +26,10 @@ pub struct Checkpoint {
     pub root: &'static str,
     /// Name of the list of blocks below it: `layers`.
     pub blocks: &'static str,
+    /// Parts of the model that each have a list of as many blocks, one part's behind the other's.
+    pub stacks: &'static [&'static str],
+    /// Blocks of `config.json` that have no tensors and are none in the file.
+    pub blocks_less: u32,
     /// True if there are two lists of blocks, those of `encoder` and of `decoder`: `decoder.block.0.NAME` is called
     /// `decoder.NAME` in lists of names.
     pub halves: bool,
@@ -120,6 +124,8 @@ pub enum TokenKey {
     StatedOr(&'static str, &'static str, u32),
     /// The chat template: that of `chat_template.jinja`, where there is one, before that of `tokenizer_config.json`.
     TemplateFile,
+    /// The same, or that of `tokenizer_config.json`.
+    Template,
     /// `token_type_count` where the tokenizer cuts words into pieces, first: a number of `config.json`, or 1.
     KindsOfWords(&'static str),
     /// The same where it does not: this number.
@@ -190,6 +196,8 @@ pub enum Width {
     TwoThirds,
     /// Two thirds of `intermediate_size`: NeoBERT.
     TwoThirdsStated,
+    /// `intermediate_size`, which may be a list of as many numbers as there are blocks, all the same.
+    Alike,
     /// There is no such network in some models of the class.
     StatedIfAny,
 }
@@ -260,6 +268,8 @@ pub enum Tokenizer {
     Xverse,
     /// `tokenizer.model` or `spiece.model`, a unigram model with its rules for characters: T5.
     T5,
+    /// `tokenizer.jsonl`, pieces with scores: PLaMo 2 and 3.
+    Plamo,
     /// As `Any`, but a `GPT2Tokenizer` is read from `tokenizer.json`, which else adds its tokens to those of
     /// `tokenizer.model`; added tokens are taken as they are.
     Phi,
@@ -301,6 +311,8 @@ impl Checkpoint {
         tied: false,
         root: "model",
         blocks: "layers",
+        stacks: &[],
+        blocks_less: 0,
         halves: false,
         copies: &[],
         names: &[],
@@ -362,6 +374,7 @@ impl Checkpoint {
             };
         }
         match block {
+            Some(n) if !self.stacks.is_empty() => format!("{root}.*.{}.{n}.{name}", self.blocks),
             Some(n) => format!("{root}.{}.{n}.{name}", self.blocks),
             None if name.starts_with("lm_head.") || name.starts_with("embed_out.") => name.to_owned(),
             None => format!("{root}.{name}"),

@@ -170,6 +170,15 @@ pub enum Key {
     /// `attention.head_count_kv` of every block: 0 but in the last one of every group of so many, and behind the last
     /// group.
     KvHeadsOfGroups(&'static str),
+    /// A number for every block: 0 in those with Mamba, which stand as PLaMo 2's `mamba_step` says; else that of
+    /// `config.json`, or this one.
+    AttendsBySteps(&'static str, &'static str, u32),
+    /// A list of whole numbers of any length.
+    AllOf(&'static str, &'static str),
+    /// A list of whole numbers, one for every block, where `config.json` has a list.
+    IfList(&'static str, &'static str),
+    /// The numbers of deviations that keep the parts of gates which a list names: 0.95, or 0 for all.
+    Cutoffs(&'static str, &'static str),
     /// `context_length` of models that were trained with fewer positions than they may have: the third number, for the
     /// numbers of the two keys.
     TrainedContext(&'static str, &'static str, &'static [[u32; 3]]),
@@ -184,6 +193,8 @@ pub enum TensorKey {
     OfBlocks(&'static str, &'static str),
     /// The largest bias of ALiBi, from its slopes.
     Slopes(&'static str, &'static str),
+    /// The one number of a tensor outside of blocks.
+    OfEnd(&'static str, &'static str),
 }
 
 impl Key {

@@ -186,7 +186,9 @@ pub const GATED_QKV_BIAS_OPTIONAL: Group =
 const Q_BIAS: Tensor = tensor("attn_q.bias", "self_attn.q_proj.bias", &[Q], Bias).rope_rows();
 const K_BIAS: Tensor = tensor("attn_k.bias", "self_attn.k_proj.bias", &[Kv], Bias).rope_rows();
 const V_BIAS: Tensor = tensor("attn_v.bias", "self_attn.v_proj.bias", &[Kv], Bias);
-/// Biases of the three, which some models of an architecture have.
+/// Biases of the three.
+pub const QKV_BIAS: Group = &[Q_BIAS, K_BIAS, V_BIAS];
+/// The same, which some models of an architecture have.
 pub const QKV_BIAS_OPTIONAL: Group = &[Q_BIAS.optional(), K_BIAS.optional(), V_BIAS.optional()];
 /// A bias of the output projection that some models have.
 pub const ATTN_OUT_BIAS_OPTIONAL: Group =

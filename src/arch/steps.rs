@@ -40,6 +40,20 @@ pub enum Step {
     Behind(u64),
     /// The two halves of every head become neighbours, although nothing turns them.
     HalvesTogether,
+    /// The same for the queries and keys of a matrix of queries, keys and values.
+    FusedHalvesTogether,
+    /// The same for the first head, which then stands for all.
+    FirstHeadTogether,
+    /// Rows of the second half of every head change their sign.
+    SecondHalvesNegative,
+    /// Zeros stand for rows that the checkpoint lacks.
+    Padded,
+    /// A matrix of zeros stands before those of the checkpoint.
+    BehindZeros,
+    /// Gains that are stored less a fifth.
+    PlusFifth,
+    /// Gains that are stored less 5^-1.5.
+    PlusFifthOfRoot,
 }
 
 /// A factor that `config.json` states.

@@ -91,6 +91,40 @@ pub(super) fn list(key: &Key, h: &HParams, source: &Source) -> Result<Option<(&'
             let heads = |n: u32| if (n + 1).is_multiple_of(group) || n >= behind { kv_heads } else { 0 };
             Some((KV_HEADS, of_blocks(&heads)))
         }
+        Key::AttendsBySteps(stated, name, assumed) => {
+            if h.bool("mamba_enabled")? == Some(false) {
+                return Err(ConvertError::Config(
+                    "'mamba_enabled' is false, and a file has Mamba in some blocks".into(),
+                ));
+            }
+            let step = h.u32("mamba_step")?.unwrap_or(2).max(1);
+            let heads = h.u32(stated)?.unwrap_or(assumed) as i32;
+            let attends = |n: u32| if layers <= step / 2 { n + 1 == layers } else { n % step == step / 2 };
+            Some((name, of_blocks(&|n| if attends(n) { heads } else { 0 })))
+        }
+        Key::AllOf(stated, name) => {
+            let wrong = || ConvertError::Config(format!("has no list '{stated}' of whole numbers"));
+            let all = h.get(stated).and_then(JsonValue::as_array).ok_or_else(wrong)?;
+            let whole = |n: &JsonValue| n.as_i64().and_then(|n| i32::try_from(n).ok());
+            let all = all.iter().map(whole).collect::<Option<Vec<i32>>>().ok_or_else(wrong)?;
+            Some((name, Value::Array(Array::I32(all))))
+        }
+        Key::IfList(stated, name) => match h.get(stated) {
+            Some(JsonValue::Array(_)) => numbers(h, stated, layers)?.map(|all| (name, Value::Array(Array::I32(all)))),
+            _ => None,
+        },
+        Key::Cutoffs(stated, name) => {
+            /// The number of deviations below which 95 of 100 numbers lie, as PyTorch has it.
+            const OF_95: f32 = 1.644_853_6;
+            let parts = h.get(stated).and_then(JsonValue::as_array).map_or(&[][..], Vec::as_slice);
+            let cutoff = |part: &JsonValue| match part.as_f64() {
+                Some(0.0) => Ok(f32::NEG_INFINITY),
+                Some(0.95) => Ok(OF_95),
+                _ => Err(ConvertError::Config(format!("'{stated}' has {part}, and known are 0.95 and 0"))),
+            };
+            let all = parts.iter().map(cutoff).collect::<Result<Vec<f32>, _>>()?;
+            Some((name, Value::Array(Array::F32(all))))
+        }
         Key::TrainedContext(stated, trained, known) => {
             let (n, most) = (h.need(stated)?, h.u32(trained)?.unwrap_or(2048));
             let found = known.iter().find(|[of, trained, _]| [*of, *trained] == [n, most]);

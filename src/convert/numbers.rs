@@ -90,6 +90,10 @@ pub(super) fn keys(folder: &Folder, source: &Source, meta: &mut Metadata) -> Res
                 let all = (0..source.layers).map(of_block).collect::<Result<Vec<f32>, _>>()?;
                 meta.set(key, Value::Array(Array::F32(all)));
             }
+            TensorKey::OfEnd(tensor, key) => {
+                let found = number(folder, find(tensor)?)?.map_err(wrong)?;
+                meta.set(&format!("{arch}.{key}"), Value::F32(found));
+            }
             TensorKey::Slopes(tensor, key) => {
                 let name = source.checkpoint.full_name(None, tensor);
                 let all = values(folder, find(&name)?)?.map_err(wrong)?;

@@ -104,7 +104,11 @@ impl Source {
         let encoder = self.arch.encoder.filter(|_| of_encoder);
         let all = lists.filter(move |_| own).flat_map(|with| self.arch.block_tensors(with));
         let all = all.chain(encoder.into_iter().flat_map(|e| e.block_tensors(false)));
-        let apart = |t: &&Tensor| ["attn_q.", "attn_k.", "attn_v."].iter().any(|p| t.gguf.starts_with(p));
+        // those of adapters stay apart
+        let apart = |t: &&Tensor| {
+            let of_three = ["attn_q.", "attn_k.", "attn_v."].iter().any(|p| t.gguf.starts_with(p));
+            of_three && !t.gguf.contains(".lora_")
+        };
         let shared = |t: &&Tensor| {
             t.shape.iter().any(|e| matches!(e, Extent::SharedFf | Extent::TwiceSharedFf))
                 || t.gguf == "ffn_gate_inp_shexp.weight"
@@ -116,7 +120,7 @@ impl Source {
             .filter(move |t| parts.has(t) || lightning && t.gguf == "attn_output.weight")
             .filter(move |t| !(fused && apart(t)))
             .filter(move |t| has_shared || !shared(t))
-            .chain(FUSED_QKV.iter().filter(move |_| fused))
+            .chain(FUSED_QKV.iter().filter(move |_| fused && parts.attends))
             .chain(self.checkpoint.beside)
             .chain(INPUT_NORMS)
     }
@@ -152,7 +156,9 @@ impl Source {
     /// True if a tensor's numbers become a key.
     fn becomes_key(&self, name: &str) -> bool {
         self.checkpoint.tensor_keys.iter().any(|key| match *key {
-            TensorKey::OfBlocks(tensor, _) | TensorKey::Slopes(tensor, _) => tensor == name,
+            TensorKey::OfBlocks(tensor, _) | TensorKey::Slopes(tensor, _) | TensorKey::OfEnd(tensor, _) => {
+                tensor == name
+            }
         })
     }
 
@@ -219,7 +225,14 @@ impl Source {
             true => name.split_once('.').unwrap_or(("", &name)),
             false => ("", &*name),
         };
-        let block = of(in_half, self.checkpoint.blocks);
+        let stacks = self.checkpoint.stacks.iter().zip(0..);
+        let stacked = stacks.map(|(stack, n)| (of(in_half, stack), n)).find(|(rest, _)| rest.is_some());
+        let per_stack = self.halves[1] / self.checkpoint.stacks.len().max(1) as u32;
+        let (in_stack, first) = match &stacked {
+            Some((Some(rest), n)) => (&**rest, n * per_stack),
+            _ => (in_half, 0),
+        };
+        let block = of(in_stack, self.checkpoint.blocks);
         let Some(rest) = block else {
             if self.becomes_key(&name) {
                 return Place::Ignored;
@@ -232,7 +245,7 @@ impl Source {
             };
         };
         let found = rest.split_once('.').and_then(|(n, rest)| {
-            let n: u32 = n.parse().ok()?;
+            let n = n.parse::<u32>().ok()?.checked_add(first)?;
             if n >= self.layers && n - self.layers < self.further {
                 return Some(Place::Ignored);
             }

@@ -51,6 +51,11 @@ fn run(first: u64, rows: u64) -> Run {
     Run { first, rows, every: 1 }
 }
 
+/// The rows of a head from row `first` on, each of its first half with that of its second.
+fn halves_together(first: u64, head: u64) -> impl Iterator<Item = Run> {
+    (0..head / 2).map(move |i| Run { first: first + i, rows: 2, every: head / 2 })
+}
+
 /// Rows ahead of those that are read.
 fn behind(steps: &[Step]) -> u64 {
     let first = steps.iter().find_map(|step| if let Step::Behind(first) = step { Some(*first) } else { None });
@@ -76,6 +81,7 @@ impl Reader<'_> {
         let single = matches!(what.tensors[..], [d] if d.shape.len() == 1) && what.item.is_none();
         let expected = match () {
             () if has(Step::KeysAndValues) => self.expansion(),
+            () if has(Step::BehindZeros) => vec![matrices.saturating_sub(1), total, columns],
             () if single => vec![parts[0].rows * parts[0].columns],
             () if parts.iter().all(|p| p.tensor.shape.len() == 1) && what.item.is_none() => vec![total],
             () if transposed => vec![matrices, columns, total],
@@ -88,9 +94,16 @@ impl Reader<'_> {
             let slices = if has(Step::KeysAndValues) {
                 self.keys_or_values(t, shard, i)
             } else {
-                let runs = self.runs(&parts, i, what);
+                let mut runs = self.runs(&parts, i, what);
                 let mut all = Vec::new();
-                for m in 0..part.matrices {
+                let zeros = u64::from(has(Step::BehindZeros));
+                all.extend((zeros > 0).then(|| Slice::zeros(name, part.rows)));
+                let stored = t.shape.first().copied().unwrap_or(0);
+                let lacking = part.rows.saturating_sub(stored);
+                if has(Step::Padded) && lacking > 0 {
+                    runs = vec![run(0, stored)];
+                }
+                for m in 0..part.matrices.saturating_sub(zeros) {
                     let offset = t.offset + m * total * part.columns * t.dtype.bytes();
                     all.extend(runs.iter().map(|r| Slice {
                         tensor: name.as_str().into(),
@@ -102,6 +115,7 @@ impl Reader<'_> {
                         transposed: transposed.then_some(total),
                     }));
                 }
+                all.extend((has(Step::Padded) && lacking > 0).then(|| Slice::zeros(name, lacking)));
                 Slices::new(all)
             };
             let latent = matches!(rule, Rule::Bitnet | Rule::Trilm { .. } | Rule::Packed { .. });
@@ -148,6 +162,11 @@ impl Reader<'_> {
             number.map_err(|e| e.to_string())?.ok_or_else(|| format!("config.json has no '{}'", names.join("' or '")))
         };
         let mut factors = Vec::new();
+        if what.steps.contains(&Step::SecondHalvesNegative) {
+            let head = self.source.sizes.head_dim;
+            let heads = part.matrices * part.rows / head;
+            factors.extend((0..heads).map(|h| (h * head + head / 2..(h + 1) * head, -1.0)));
+        }
         for step in what.steps {
             let Step::Times(list) = step else { continue };
             for factor in *list {
@@ -198,6 +217,7 @@ impl Reader<'_> {
             [n] if moved => (1, n, 1),
             [n] => (1, 1, n),
             [rows, columns] if what.steps.contains(&Step::ColumnsAlternate) => (rows, columns, 1),
+            [heads, head] if what.steps.contains(&Step::FirstHeadTogether) => (1, heads * head, 1),
             [rows, columns] => (1, rows, columns),
             [matrices, rows, columns] => (matrices, rows, columns),
             _ => return Err(format!("'{}' is neither matrix nor vector", tensor.gguf)),
@@ -221,7 +241,9 @@ impl Reader<'_> {
             && matches!((&have[..], &want[..]), ([a, b], [c, d]) if b == d && a > c);
         let reshaped =
             what.steps.contains(&Step::Reshaped) && shape.iter().product::<u64>() == expected.iter().product::<u64>();
-        if have == want || padded || reshaped {
+        let lacks =
+            what.steps.contains(&Step::Padded) && matches!((&have[..], &want[..]), ([a, b], [c, d]) if b == d && a < c);
+        if have == want || padded || reshaped || lacks {
             return Ok(());
         }
         let expected: Vec<u64> = match expected {
@@ -250,6 +272,11 @@ impl Reader<'_> {
                 }
                 Step::ByServedHeads => return self.by_served_heads(i),
                 Step::HalvesApart => return self.halves_apart(part.rows),
+                Step::FusedHalvesTogether => return self.fused_halves_together(part.rows),
+                Step::FirstHeadTogether => {
+                    let head = self.source.sizes.head_dim;
+                    return (0..part.rows / head).flat_map(|_| halves_together(0, head)).collect();
+                }
                 Step::Behind(first) => return vec![run(first, part.rows)],
                 _ => {}
             }
@@ -302,6 +329,14 @@ impl Reader<'_> {
             ]
         };
         (0..rows / head).flat_map(|h| of_head(h * head)).filter(|r| r.rows > 0).collect()
+    }
+
+    /// Queries, keys and values, of which the halves of every head of the first two become neighbours.
+    fn fused_halves_together(&self, rows: u64) -> Vec<Run> {
+        let sizes = &self.source.sizes;
+        let (head, heads) = (sizes.head_dim, sizes.heads + sizes.kv_heads);
+        let turned = (0..heads).flat_map(|h| halves_together(h * head, head));
+        turned.chain([run(heads * head, rows - heads * head)]).collect()
     }
 
     /// The shape of the matrix that expands latent vectors to keys and values.
@@ -382,6 +417,8 @@ impl Reader<'_> {
                 Step::Decay => return Rule::Decay,
                 Step::Exponential => return Rule::Rate,
                 Step::AsItIs => return Rule::Plain,
+                Step::PlusFifth => return Rule::Plus(0.2),
+                Step::PlusFifthOfRoot => return Rule::Plus((1.0 / (5.0 * 5.0f64.sqrt())) as f32),
                 _ => {}
             }
         }

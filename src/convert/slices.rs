@@ -18,7 +18,7 @@ pub(super) struct Slice {
     /// The first row, counted in the matrix.
     pub first: u64,
     pub rows: u64,
-    /// Rows from one to the next.
+    /// Rows from one to the next; 0 for rows that are stored nowhere and are zeros.
     pub every: u64,
     /// The matrix is stored with a row per column, and has so many rows in all.
     pub transposed: Option<u64>,
@@ -98,6 +98,11 @@ impl Slices {
 }
 
 impl Slice {
+    /// Rows of zeros for a tensor.
+    pub fn zeros(tensor: &str, rows: u64) -> Slice {
+        Slice { tensor: tensor.into(), shard: 0, offset: 0, first: 0, rows, every: 0, transposed: None }
+    }
+
     /// Reads rows from the `within`-th of the slice on.
     fn read(
         &self,
@@ -108,6 +113,10 @@ impl Slice {
     ) -> Result<(), ConvertError> {
         let first = self.first + within * self.every;
         let row_bytes = columns * size;
+        if self.every == 0 {
+            raw.fill(0);
+            return Ok(());
+        }
         if let Some(of) = self.transposed {
             return self.read_columns(files, first, (columns, size, of), raw);
         }

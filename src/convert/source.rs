@@ -95,13 +95,15 @@ impl Source {
                 "heads of {head_dim} elements cannot be turned in pairs by RoPE"
             )));
         }
-        let layers = h.size(LAYERS, None, MAX_LAYERS)?;
+        let layers = h.size(LAYERS, None, MAX_LAYERS)?.saturating_sub(checkpoint.blocks_less);
+        let (layers, own) = cycles(h, arch, layers)?;
         let vocab = h.size(VOCABULARY, checkpoint.vocab, MAX_VOCAB)?;
         let ff = match checkpoint.width {
             Width::Stated => h.size(checkpoint.width_names, None, MAX_WIDTH)?,
             Width::Fourfold => 4 * embd,
             Width::TwoThirds => (8 * embd / 3).next_multiple_of(256),
             Width::TwoThirdsStated => 2 * h.size(checkpoint.width_names, None, MAX_WIDTH)? / 3,
+            Width::Alike => at_most(checkpoint.width_names[0], h.whole(checkpoint.width_names[0])?, MAX_WIDTH)?,
             Width::StatedIfAny => h.size(checkpoint.width_names, Some(0), MAX_WIDTH)?,
         };
         let kv_heads = kv_heads(h, checkpoint, heads)?;
@@ -131,7 +133,7 @@ impl Source {
             layers,
             halves: match arch.encoder {
                 Some(_) => [layers, h.size(&["num_decoder_layers"], Some(layers), MAX_LAYERS)?],
-                None => [0, layers],
+                None => [0, own],
             },
             sizes,
             own_sizes: Vec::new(),
@@ -182,6 +184,18 @@ impl Source {
         let paired = t.rope_rows && self.arch.interleaves_heads() && !self.checkpoint.neighbours;
         paired.then_some(self.sizes.head_dim)
     }
+}
+
+/// Blocks that run, and those that a checkpoint has: where two stacks of them run in cycles, each run counts.
+fn cycles(h: &HParams, arch: &Arch, layers: u32) -> Result<(u32, u32), ConvertError> {
+    if !arch.cycles {
+        return Ok((layers, layers));
+    }
+    let per_stack = h.u32("num_layers_per_stack")?.filter(|n| *n > 0).unwrap_or(layers);
+    let (high, low) = (h.need("H_cycles")?, h.need("L_cycles")?);
+    let runs = u64::from(per_stack) * u64::from(high) * (u64::from(low) + 1);
+    let runs = at_most("H_cycles", u32::try_from(runs).unwrap_or(u32::MAX), MAX_LAYERS)?;
+    Ok((runs, at_most("num_layers_per_stack", per_stack, MAX_LAYERS)? * 2))
 }
 
 fn head_dim(h: &HParams, checkpoint: &Checkpoint, embd: u32, heads: u32) -> Result<u32, ConvertError> {

@@ -105,7 +105,7 @@ pub const MUSE_GLIMMER: Arch = Arch {
     post_norm_eps: Some(1e-8),
     embedding_scale: EmbeddingScale::One,
     rope: RopeRule { layers: RopeLayers::Windowed, ..RopeRule::ADJACENT },
-    window: Some(WindowRule { rope: WindowRope { base: WindowBase::Key, ..WindowRope::OWN }, ..WindowRule::every(4) }),
+    window: Some(WindowRule { rope: WindowRope { base: WindowBase::Key, ..WindowRope::OWN }, ..WindowRule::needed(4) }),
     output: Output {
         input_width: None,
         scale: LogitScale::Always,
@@ -124,7 +124,10 @@ pub const SPARK2_5: Arch = Arch {
     block: &[ATTN_NORM, QKV, ATTN_HEAD_GATE, ATTN_OUT, FFN_NORM, GATED_FFN, QKV_BIAS_OPTIONAL],
     attention: Attention { heads_by_layer: true, ..Attention::USUAL },
     rope: RopeRule::PARTIAL,
-    window: Some(WindowRule { rope: WindowRope { own_dimensions: true, ..WindowRope::KEYED }, ..WindowRule::every(1) }),
+    window: Some(WindowRule {
+        rope: WindowRope { own_dimensions: true, ..WindowRope::KEYED },
+        ..WindowRule::needed(1)
+    }),
     feed_forward: FeedForward { activation: Activation::Gelu, ..Arch::DENSE.feed_forward },
     output: Output { factored: false, ..Arch::DENSE.output },
     checkpoints: &[&Checkpoint {

@@ -149,7 +149,7 @@ const NOMIC: Checkpoint = Checkpoint {
     ..CHECKPOINT
 };
 
-/// What all of them have.
+/// Values that all of their checkpoints have.
 macro_rules! nomic_fixed {
     ($biases:expr) => {
         &[

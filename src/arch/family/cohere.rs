@@ -52,7 +52,7 @@ pub const COHERE2: Arch = Arch {
     models: "Command R7B, Command A, Aya Expanse",
     block: &[ATTN_NORM, QKV, ATTN_OUT, GATED_FFN, QKV_BIAS_OPTIONAL],
     rope: RopeRule { layers: RopeLayers::Windowed, ..ROPE },
-    window: Some(WindowRule::every(4)),
+    window: Some(WindowRule::needed(4)),
     output: Output { scale: LogitScale::Multiply, ..Arch::DENSE.output },
     scaled: DENSE_SCALES,
     checkpoints: &[&Checkpoint {
@@ -75,7 +75,7 @@ pub const COHERE2MOE: Arch = Arch {
     mtp: MTP,
     norm: NormKind::ByKey,
     rope: RopeRule { layers: RopeLayers::WindowedOrLeading, ..RopeRule::ADJACENT },
-    window: Some(WindowRule { global_first: true, ..WindowRule::every(4) }),
+    window: Some(WindowRule { global_first: true, ..WindowRule::needed(4) }),
     experts: ExpertRule {
         width: ExpertWidth::KeyOrFull,
         shared: SharedWidth::KeyOrCount,

@@ -44,7 +44,7 @@ pub const DEEPSEEK4: Arch = Arch {
     },
     window: Some(WindowRule {
         rope: WindowRope { base: WindowBase::Plain, scaling: WindowScaling::None, own_dimensions: false },
-        ..WindowRule::every(0)
+        ..WindowRule::needed(0)
     }),
     feed_forward: FeedForward { clamp: GateClamp::BeforeEverywhere, ..Arch::DENSE.feed_forward },
     experts: ExpertRule {

@@ -74,7 +74,7 @@ pub const EXAONE_MOE: Arch = Arch {
     block: begun!(EXAONE_MOE_MIXING, GATED_FFN, QKV_BIAS_OPTIONAL),
     expert_block: begun!(EXAONE_MOE_MIXING, EXPERTS, CHOICE_BIAS_OPTIONAL, SHARED, QKV_BIAS_OPTIONAL),
     rope: RopeRule { layers: RopeLayers::Windowed, ..RopeRule::HALVES },
-    window: Some(WindowRule::every(4)),
+    window: Some(WindowRule::needed(4)),
     experts: ExpertRule { gating: GatingRule::Key(None), shared: SharedWidth::KeyOrExpert, ..ExpertRule::KEYED },
     checkpoints: &[&Checkpoint {
         classes: &["ExaoneMoEForCausalLM", "ExaoneMoeForCausalLM"],

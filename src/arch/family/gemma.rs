@@ -20,8 +20,8 @@ use crate::arch::rules::{
 };
 use crate::arch::stream_parts::{LAUREL, LAYER_INPUT, LAYER_INPUTS, PREDICTED_ENDS, PREDICTIONS};
 use crate::arch::{
-    Activation, Arch, Checkpoint, Fixed, HeadDim, Key, KvHeads, Role, RopeScaling, Rotary, SpacePrefix, TokenKey,
-    TokenRule, Tokenizer,
+    Activation, Arch, Checkpoint, Fixed, HeadDim, Key, KvHeads, Name, Role, RopeScaling, Rotary, SpacePrefix, Step,
+    TokenKey, TokenRule, Tokenizer, Width,
 };
 
 /// `gemma`.
@@ -155,14 +155,58 @@ pub const GEMMA3N: Arch = Arch {
     ],
     streams: Streams::Predicted,
     layer_inputs: LayerInputs::Fixed(256),
-    window: Some(WindowRule { rope: WindowRope::OWN, ..WindowRule::every(5) }),
+    window: Some(WindowRule { rope: WindowRope::OWN, ..WindowRule::needed(5) }),
     attention: Attention { scale: ScoreScale::One, shared_keys: SharedKeys::From(20), ..Attention::USUAL },
     feed_forward: FeedForward { cutoff: Some((10, 1.644_853_4)), ..GEMMA.feed_forward },
     output: Output { softcap: LogitCap::Fixed(30.0), ..Arch::DENSE.output },
     // keys and values of blocks that attend to those of others
     ignored: &["attn_k.weight", "attn_v.weight", "attn_k_norm.weight"],
     steered: false,
-    checkpoints: &[],
+    checkpoints: &[&Checkpoint {
+        classes: &["Gemma3nForCausalLM", "Gemma3nForConditionalGeneration"],
+        activations: &["gelu_pytorch_tanh"],
+        names: LAYER_INPUT_NAMES,
+        more_names: &[
+            ("altup_projections.*.weight", &["altup_proj.weight"]),
+            ("altup_unembed_projections.*.weight", &["altup_unembd_proj.weight"]),
+            ("altup.router_norm.weight", &["altup_router_norm.weight"]),
+            ("altup.modality_router.weight", &["altup_router.weight"]),
+            ("altup.prediction_coefs.weight", &["altup_predict_coef.weight"]),
+            ("altup.correction_coefs.weight", &["altup_correct_coef.weight"]),
+            ("altup.correct_output_scale", &["altup_correct_scale.weight"]),
+            ("laurel.linear_left.weight", &["laurel_l.weight"]),
+            ("laurel.linear_right.weight", &["laurel_r.weight"]),
+            ("laurel.post_laurel_norm.weight", &["laurel_post_norm.weight"]),
+        ],
+        steps: &[
+            ("embed_tokens.weight", &[Step::Padded]),
+            ("embed_tokens_per_layer.weight", &[Step::Padded]),
+            ("altup.prediction_coefs.weight", &[Step::InFloats]),
+            ("altup.correction_coefs.weight", &[Step::InFloats]),
+        ],
+        tied: true,
+        vocab: Some(262_400),
+        heads: Some(8),
+        kv_heads: KvHeads::StatedOr(4),
+        head_dim: HeadDim::Fixed(256),
+        width: Width::Alike,
+        context: 131_072,
+        rope_theta: 1_000_000.0,
+        fixed: &[("attn_logit_softcapping", Fixed::Unset), ("altup_num_inputs", Fixed::Number(4.0))],
+        more_keys: &[
+            Key::IfList("intermediate_size", "feed_forward_length"),
+            Key::Number("final_logit_softcapping", "final_logit_softcapping", 0.0),
+            Key::Window(4096),
+            Key::Whole(&["altup_active_idx"], "altup.active_idx"),
+            Key::Whole(&["altup_num_inputs"], "altup.num_inputs"),
+            Key::Whole(&["hidden_size_per_layer_input"], "embedding_length_per_layer_input"),
+            Key::Whole(&["num_kv_shared_layers"], "attention.shared_kv_layers"),
+            Key::Cutoffs("activation_sparsity_pattern", "activation_sparsity_scale"),
+            Key::Kinds("layer_types", "sliding_attention", "attention.sliding_window_pattern"),
+        ],
+        space_prefix: SpacePrefix::Never,
+        ..Checkpoint::USUAL
+    }],
     ..GEMMA3
 };
 
@@ -191,7 +235,7 @@ pub const GEMMA4: Arch = Arch {
     expert_block: begun!(GEMMA4_MIXING, EXPERTS_OR_FUSED, EXPERTS_APART),
     layer_inputs: LayerInputs::Key,
     rope: RopeRule { factors_in_windows: false, ..GEMMA3.rope },
-    window: Some(WindowRule { rope: WindowRope { own_dimensions: true, ..WindowRope::OWN }, ..WindowRule::every(1) }),
+    window: Some(WindowRule { rope: WindowRope { own_dimensions: true, ..WindowRope::OWN }, ..WindowRule::needed(1) }),
     attention: Attention {
         scale: ScoreScale::One,
         shared_keys: SharedKeys::Last,
@@ -235,16 +279,21 @@ pub const GEMMA4_ASSISTANT: Arch = Arch {
 /// Query projections and the norms of their heads.
 const QUERIES: Group = &[QKV_OR_QK[0], HEAD_NORMS[0]];
 
+/// Names of the vectors of tokens for all blocks, and of the tensors that they go through.
+const LAYER_INPUT_NAMES: &[Name] = &[
+    ("embed_tokens_per_layer.weight", &["per_layer_token_embd.weight"]),
+    ("per_layer_model_projection.weight", &["per_layer_model_proj.weight"]),
+    ("per_layer_projection_norm.weight", &["per_layer_proj_norm.weight"]),
+    ("per_layer_input_gate.weight", &["inp_gate.weight"]),
+    ("per_layer_projection.weight", &["proj.weight"]),
+    ("post_per_layer_input_norm.weight", &["post_norm.weight"]),
+];
+
 /// The common part of Gemma 4's checkpoints.
 const GEMMA4_CHECKPOINT: Checkpoint = Checkpoint {
     activations: &["gelu_pytorch_tanh"],
-    names: &[
-        ("embed_tokens_per_layer.weight", &["per_layer_token_embd.weight"]),
-        ("per_layer_model_projection.weight", &["per_layer_model_proj.weight"]),
-        ("per_layer_projection_norm.weight", &["per_layer_proj_norm.weight"]),
-        ("per_layer_input_gate.weight", &["inp_gate.weight"]),
-        ("per_layer_projection.weight", &["proj.weight"]),
-        ("post_per_layer_input_norm.weight", &["post_norm.weight"]),
+    names: LAYER_INPUT_NAMES,
+    more_names: &[
         ("layer_scalar", &["layer_output_scale.weight"]),
         ("pre_feedforward_layernorm_2.weight", &["pre_ffw_norm_2.weight"]),
         ("post_feedforward_layernorm_1.weight", &["post_ffw_norm_1.weight"]),

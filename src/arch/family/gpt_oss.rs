@@ -26,7 +26,7 @@ pub const GPT_OSS: Arch = Arch {
         EXPERT_BIASES,
         QKV_BIAS_OPTIONAL,
     ],
-    window: Some(WindowRule { rope: WindowRope::KEYED, ..WindowRule::every(2) }),
+    window: Some(WindowRule { rope: WindowRope::KEYED, ..WindowRule::needed(2) }),
     feed_forward: FeedForward { activation: Activation::OpenAiSwiglu, ..Arch::DENSE.feed_forward },
     experts: ExpertRule {
         gating: GatingRule::Fixed(Gating::SoftMaxOfChosen),

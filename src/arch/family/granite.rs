@@ -14,7 +14,7 @@ use crate::arch::rules::{
     ScoreScale, SharedWidth, WindowRule,
 };
 use crate::arch::slot_parts::SLOTS;
-use crate::arch::{Arch, Checkpoint, Fixed, HeadDim, Key, KvHeads, Name, RopeScaling, SpacePrefix, Step};
+use crate::arch::{Arch, Checkpoint, Fixed, Fused, HeadDim, Key, KvHeads, Name, RopeScaling, SpacePrefix, Step};
 
 /// `granite`.
 pub const GRANITE: Arch = Arch {
@@ -74,9 +74,74 @@ pub const GRANITESWITCH: Arch = Arch {
     expert_block: &[],
     switched: true,
     scaled: &[],
-    checkpoints: &[],
+    checkpoints: &[&Checkpoint {
+        classes: &["GraniteSwitchForCausalLM"],
+        blocks_less: 1,
+        names: SWITCH_NAMES,
+        steps: SWITCH_STEPS,
+        left_out: &[
+            "lm_head.",
+            "model.switch.",
+            "switch.",
+            "model.adapter_token_ids",
+            "model.control_to_substitute_lut",
+        ],
+        fused: Some(Fused::InOrder),
+        tied: true,
+        more_keys: &[
+            Key::VocabSize,
+            Key::RopeDimensions,
+            ATTENTION,
+            EMBEDDING,
+            RESIDUAL,
+            LOGITS,
+            Key::SharedWidth,
+            Key::Constant("expert_used_count", 0),
+            Key::Whole(&["num_adapters"], "adapters.count"),
+            Key::Whole(&["max_lora_rank"], "adapters.lora_rank"),
+            Key::AllOf("adapter_token_ids", "adapters.token_ids_activate"),
+            Key::AllOf("adapter_substitute_token_ids", "adapters.token_ids_substitute"),
+            Key::FractionOr(&["control_token_gain"], "adapters.router_gain", 15.0),
+        ],
+        ..CHECKPOINT
+    }],
     ..GRANITE
 };
+
+const SWITCH_NAMES: &[Name] = &[
+    ("self_attn.qkv_proj.base_layer.weight", &["attn_qkv.weight"]),
+    ("self_attn.qkv_proj.lora_A_slices.0", &["attn_q.lora_a"]),
+    ("self_attn.qkv_proj.lora_A_slices.1", &["attn_k.lora_a"]),
+    ("self_attn.qkv_proj.lora_A_slices.2", &["attn_v.lora_a"]),
+    ("self_attn.qkv_proj.lora_B_slices.0", &["attn_q.lora_b"]),
+    ("self_attn.qkv_proj.lora_B_slices.1", &["attn_k.lora_b"]),
+    ("self_attn.qkv_proj.lora_B_slices.2", &["attn_v.lora_b"]),
+    ("self_attn.o_proj.base_layer.weight", &["attn_output.weight"]),
+    ("self_attn.o_proj.lora_A", &["attn_output.lora_a"]),
+    ("self_attn.o_proj.lora_B", &["attn_output.lora_b"]),
+    ("shared_mlp.input_linear.base_layer.weight", &["ffn_gate.weight", "ffn_up.weight"]),
+    ("shared_mlp.input_linear.lora_A_slices.0", &["ffn_gate.lora_a"]),
+    ("shared_mlp.input_linear.lora_A_slices.1", &["ffn_up.lora_a"]),
+    ("shared_mlp.input_linear.lora_B_slices.0", &["ffn_gate.lora_b"]),
+    ("shared_mlp.input_linear.lora_B_slices.1", &["ffn_up.lora_b"]),
+    ("shared_mlp.output_linear.base_layer.weight", &["ffn_down.weight"]),
+    ("shared_mlp.output_linear.lora_A", &["ffn_down.lora_a"]),
+    ("shared_mlp.output_linear.lora_B", &["ffn_down.lora_b"]),
+];
+/// No adapter is the first of them.
+const SWITCH_STEPS: &[(&str, &[Step])] = &[
+    ("self_attn.qkv_proj.base_layer.weight", &[Step::FusedHalvesTogether]),
+    ("self_attn.qkv_proj.lora_B_slices.0", &[Step::BehindZeros, Step::HalvesTogether]),
+    ("self_attn.qkv_proj.lora_B_slices.1", &[Step::BehindZeros, Step::HalvesTogether]),
+    ("self_attn.qkv_proj.lora_B_slices.2", &[Step::BehindZeros]),
+    ("self_attn.qkv_proj.lora_A_slices.*", &[Step::BehindZeros]),
+    ("self_attn.o_proj.lora_A", &[Step::BehindZeros]),
+    ("self_attn.o_proj.lora_B", &[Step::BehindZeros]),
+    ("shared_mlp.input_linear.lora_A_slices.*", &[Step::BehindZeros]),
+    ("shared_mlp.input_linear.lora_B_slices.*", &[Step::BehindZeros]),
+    ("shared_mlp.output_linear.lora_A", &[Step::BehindZeros]),
+    ("shared_mlp.output_linear.lora_B", &[Step::BehindZeros]),
+];
 
 /// Groups that both kinds of blocks begin with.
 const GRANITE_SWA_MIXING: &[Group] = &[ATTN_NORM, QKV, ATTN_OUT, SINKS, FFN_NORM];
@@ -88,7 +153,7 @@ pub const GRANITE_SWA: Arch = Arch {
     block: begun!(GRANITE_SWA_MIXING, GATED_FFN, QKV_BIAS_OPTIONAL, ATTN_OUT_BIAS_OPTIONAL, FFN_BIAS_OPTIONAL),
     expert_block: begun!(GRANITE_SWA_MIXING, EXPERTS_OR_FUSED, SHARED_FUSED, QKV_BIAS_OPTIONAL, ATTN_OUT_BIAS_OPTIONAL),
     rope: RopeRule { layers: RopeLayers::Pattern, ..RopeRule::ADJACENT },
-    window: Some(WindowRule::every(1)),
+    window: Some(WindowRule::needed(1)),
     checkpoints: &[&Checkpoint {
         classes: &["GraniteSWAForCausalLM"],
         more_keys: &[

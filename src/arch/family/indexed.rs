@@ -96,7 +96,10 @@ pub const DOTS3NOTE: Arch = Arch {
     expert_block: begun!(DOTS3NOTE_MIXING, EXPERTS, CHOICE_BIAS_REQUIRED, SHARED),
     attention: Attention { scale: ScoreScale::HeadSize, ..DEEPSEEK32.attention },
     rope: GLM_DSA.rope,
-    window: Some(WindowRule { rope: WindowRope { base: WindowBase::Key, ..WindowRope::SAME }, ..WindowRule::every(1) }),
+    window: Some(WindowRule {
+        rope: WindowRope { base: WindowBase::Key, ..WindowRope::SAME },
+        ..WindowRule::needed(1)
+    }),
     checkpoints: &[],
     ..DEEPSEEK32
 };

@@ -29,7 +29,7 @@ pub const MIMO2: Arch = Arch {
     expert_block: &[ATTN_NORM, QKV, SINKS_OPTIONAL, ATTN_OUT, FFN_NORM, EXPERTS, CHOICE_BIAS_OPTIONAL],
     attention: Attention { value_scale: true, ..Attention::USUAL },
     rope: RopeRule::PARTIAL,
-    window: Some(WindowRule { rope: WindowRope::OWN, ..WindowRule::every(1) }),
+    window: Some(WindowRule { rope: WindowRope::OWN, ..WindowRule::needed(1) }),
     experts: ExpertRule {
         gating: GatingRule::Fixed(Gating::Sigmoid),
         width: ExpertWidth::Key,
@@ -97,7 +97,10 @@ pub const MAPLE: Arch = Arch {
     ends: ENDS_AND_OUTPUT,
     expert_block: NORMED_HEADS,
     rope: RopeRule { layers: RopeLayers::Windowed, ..RopeRule::PARTIAL },
-    window: Some(WindowRule { rope: WindowRope { own_dimensions: true, ..WindowRope::KEYED }, ..WindowRule::every(1) }),
+    window: Some(WindowRule {
+        rope: WindowRope { own_dimensions: true, ..WindowRope::KEYED },
+        ..WindowRule::needed(1)
+    }),
     feed_forward: FeedForward { clamp: GateClamp::Before, ..Arch::DENSE.feed_forward },
     experts: ExpertRule { width: ExpertWidth::Key, ..ExpertRule::USUAL },
     checkpoints: &[&Checkpoint {

@@ -31,7 +31,7 @@ pub const STEP35: Arch = Arch {
     block: begun!(MIXING, GATED_FFN),
     expert_block: begun!(MIXING, EXPERTS, CHOICE_BIAS_OPTIONAL, SHARED),
     rope: RopeRule { global_half: true, factors_in_windows: false, ..RopeRule::PARTIAL },
-    window: Some(WindowRule { rope: WindowRope { own_dimensions: true, ..WindowRope::OWN }, ..WindowRule::every(1) }),
+    window: Some(WindowRule { rope: WindowRope { own_dimensions: true, ..WindowRope::OWN }, ..WindowRule::needed(1) }),
     attention: Attention { heads_by_layer: true, ..Attention::USUAL },
     feed_forward: FeedForward { clamp: GateClamp::After, ..Arch::DENSE.feed_forward },
     experts: ExpertRule { layers: ExpertLayers::Routed, shared: SharedWidth::Key, ..ExpertRule::KEYED },

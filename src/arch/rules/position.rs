@@ -121,6 +121,8 @@ pub struct WindowRule {
 pub enum WindowSize {
     /// The key `attention.sliding_window`; no windows where it is 0 or absent.
     Key,
+    /// The same, and it has to be there.
+    Needed,
     /// The key, or this number where it is absent.
     KeyOr(u32),
     /// This number, unless the key is 0.
@@ -219,5 +221,10 @@ impl WindowRule {
     /// A window of the file's size that moves with the query, RoPE as in the other layers.
     pub const fn every(period: u32) -> WindowRule {
         WindowRule { size: WindowSize::Key, chunked: false, period, global_first: false, rope: WindowRope::SAME }
+    }
+
+    /// The same, and a file has to say how large the window is.
+    pub const fn needed(period: u32) -> WindowRule {
+        WindowRule { size: WindowSize::Needed, ..WindowRule::every(period) }
     }
 }

@@ -5,6 +5,7 @@ mod chkhsh;
 mod foreign;
 mod gemma4;
 mod keys;
+mod plamo;
 mod pre;
 mod proto;
 mod special;
@@ -42,6 +43,11 @@ pub(super) fn convert(
     if masked || source.checkpoint.tokenizer == Tokenizer::XlmRoberta {
         return ugm::keys(folder, h, &files, source.sizes.vocab as u32, masked);
     }
+    if source.checkpoint.tokenizer == Tokenizer::Plamo {
+        let mut keys = plamo::keys(folder, &files.config, source.sizes.vocab as usize)?;
+        keys.extend(stated(source.checkpoint.token_keys, folder, h, &files)?);
+        return Ok(keys);
+    }
     let mut keys = stated(source.checkpoint.first_token_keys, folder, h, &files)?;
     let mut set = |key: &str, value: Value| keys.push((format!("tokenizer.ggml.{key}"), value));
     let space = source.checkpoint.space_prefix;
@@ -58,7 +64,8 @@ pub(super) fn convert(
             | Tokenizer::Gemma4
             | Tokenizer::Xverse
             | Tokenizer::XlmRoberta
-            | Tokenizer::XlmRobertaMasked => true,
+            | Tokenizer::XlmRobertaMasked
+            | Tokenizer::Plamo => true,
             Tokenizer::Phi => class == Some("GPT2Tokenizer"),
         };
     let unigram = source.checkpoint.tokenizer == Tokenizer::T5;
@@ -193,6 +200,15 @@ fn stated(stated: &[TokenKey], folder: &Folder, h: &HParams, files: &TokenizerFi
                 let template = folder.read("chat_template.jinja")?;
                 let text = template.map(|bytes| Value::str(&String::from_utf8_lossy(&bytes)));
                 keys.extend(text.map(|text| ("tokenizer.chat_template".to_owned(), text)));
+                None
+            }
+            TokenKey::Template => {
+                let template = match folder.read("chat_template.jinja")? {
+                    Some(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
+                    None => files.config.get("chat_template").and_then(Json::as_str).map(str::to_owned),
+                };
+                let template = template.filter(|text| !text.is_empty());
+                keys.extend(template.map(|text| ("tokenizer.chat_template".to_owned(), Value::str(&text))));
                 None
             }
             TokenKey::Id(gguf, id) => Some((gguf, Value::U32(id))),

@@ -212,9 +212,13 @@ pub fn windows(k: &mut Keys<'_>, arch: &Arch, n_layer: usize) -> (Option<usize>,
     let Some(rule) = arch.window else {
         return none;
     };
-    let key = k.u32("attention.sliding_window");
+    const WINDOW: &str = "attention.sliding_window";
+    let key = k.u32(WINDOW);
+    if rule.size == WindowSize::Needed && key.is_none() {
+        k.missing(WINDOW);
+    }
     let window = match rule.size {
-        WindowSize::Key => key,
+        WindowSize::Key | WindowSize::Needed => key,
         WindowSize::KeyOr(n) => key.or(Some(n)),
         WindowSize::UnlessZero(n) => Some(n).filter(|_| key != Some(0)),
         WindowSize::Given(n) => key.filter(|&key| key > 0).map(|_| n),

@@ -189,9 +189,12 @@ impl Loader<'_> {
         let kv = (self.sizes.kv_heads * self.sizes.head_dim) as usize;
         let fused = Tensor::new("attn_qkv.weight", "", &[], Role::ByRows);
         let mut all = self.projection(layer, &fused, "attn_qkv", cols, q + 2 * kv)?;
-        if self.described(Some(layer), "attn_q.bias").is_some() {
+        if let Some(of_queries) = self.described(Some(layer), "attn_q.bias") {
             let bias = full_name(Some(layer), "attn_qkv.bias");
             all.bias = self.optional_floats(&bias, &[q + 2 * kv]);
+            if of_queries.required && all.bias.is_none() && !self.has(&full_name(Some(layer), "attn_q.bias")) {
+                self.missing(&bias);
+            }
         }
         let parts = [0..q, q..q + kv, q + kv..q + 2 * kv];
         let mut parts = parts.into_iter().zip(NAMES).map(|(range, name)| {

@@ -11,13 +11,12 @@ use trine_testkit::sha256;
 use crate::golden::Golden;
 use crate::{logits, write_models};
 
-/// The files of `testdata/archs/changed.json`: by name the model that is changed, how, and what the reference made of it.
-fn changed() -> (Vec<u32>, Vec<(String, Value)>) {
+/// Files of `testdata/archs/changed.json`, those of a `list`: by name the model that is changed, how, and what the
+/// reference made of it.
+fn changed(list: &str) -> Vec<(String, Value)> {
     let json: Value = trine_testkit::golden::json("archs/changed.json");
-    let tokens = trine_testkit::golden::json("archs/golden.json")["tokens"]["short"].clone();
-    let tokens = serde_json::from_value(tokens).expect("tokens");
-    let files = json["files"].as_object().expect("files").clone();
-    (tokens, files.into_iter().collect())
+    let files = json[list].as_object().expect("files").clone();
+    files.into_iter().collect()
 }
 
 /// The file of an entry: lines of a model's listing that begin with a text have another end, or are left out where that is
@@ -48,17 +47,18 @@ fn file(entry: &Value) -> Vec<u8> {
 #[test]
 #[ignore = "writes files, see testdata/archs/README.md"]
 fn write_changed_models() {
-    let (_, files) = changed();
+    let files = [changed("files"), changed("refused")].concat();
     write_models(files.iter().map(|(name, entry)| (&**name, file(entry))));
 }
 
 #[test]
 fn files_have_the_logits_of_the_reference() {
-    let (tokens, files) = changed();
+    let tokens = trine_testkit::golden::json("archs/golden.json")["tokens"]["short"].clone();
+    let tokens: Vec<u32> = serde_json::from_value(tokens).expect("tokens");
     let golden = Golden { positions: tokens.len(), tokens, forms: BTreeMap::new() };
     let isa = trine::Isa::from_env().expect("a set that the processor has");
     let mut differences = Vec::new();
-    for (name, entry) in files {
+    for (name, entry) in changed("files") {
         let bytes = file(&entry);
         assert_eq!(entry["file"], sha256(&bytes), "{name}: the file");
         let model = Model::load(&trine_testkit::gguf::model(bytes), &LoadOptions { isa, ..LoadOptions::default() });
@@ -69,4 +69,16 @@ fn files_have_the_logits_of_the_reference() {
         }
     }
     assert!(differences.is_empty(), "{}", differences.join("\n"));
+}
+
+/// The reference loads none of them, or cannot evaluate them.
+#[test]
+fn files_that_the_reference_refuses_are_refused() {
+    for (name, entry) in changed("refused") {
+        let bytes = file(&entry);
+        assert_eq!(entry["file"], sha256(&bytes), "{name}: the file");
+        let model = Model::load(&trine_testkit::gguf::model(bytes), &LoadOptions::default());
+        let text = model.err().unwrap_or_else(|| panic!("{name} is not refused")).to_string();
+        assert!(text.contains(entry["text"].as_str().expect("a text")), "{name}: {text}");
+    }
 }

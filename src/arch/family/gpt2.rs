@@ -5,7 +5,8 @@ use crate::arch::parts::{
     ACTIVATION_SCALES, ATTN_NORM, ATTN_NORM_BIAS, ATTN_NORM_BIAS_OPTIONAL, ATTN_OUT, ATTN_OUT_BIAS,
     ATTN_OUT_BIAS_OPTIONAL, ENDS, FFN_BIAS, FFN_NORM, FFN_NORM_BIAS, FFN_NORM_BIAS_OPTIONAL, GATED_FFN,
     OUTPUT_NORM_BIAS, OUTPUT_NORM_BIAS_OPTIONAL, OUTPUT_OR_TIED, OUTPUT_REQUIRED, PLAIN_FFN, PLAIN_FFN_BIAS,
-    PLAIN_FFN_BIAS_OPTIONAL, POSITIONS, POSITIONS_OPTIONAL, QK_NORMS_OPTIONAL, QKV, QKV_BIAS_OPTIONAL, TOKEN_NORM,
+    PLAIN_FFN_BIAS_OPTIONAL, POSITIONS, POSITIONS_OPTIONAL, QK_NORMS_OPTIONAL, QKV, QKV_BIAS, QKV_BIAS_OPTIONAL,
+    TOKEN_NORM,
 };
 use crate::arch::rules::{Alibi, Attention, FeedForward, NormKind, RopeRule, ScoreScale};
 use crate::arch::{
@@ -28,7 +29,7 @@ pub const GPT2: Arch = Arch {
         FFN_NORM_BIAS,
         PLAIN_FFN,
         PLAIN_FFN_BIAS,
-        QKV_BIAS_OPTIONAL,
+        QKV_BIAS,
     ],
     norm: NormKind::Layer,
     rope: RopeRule::NONE,
@@ -290,7 +291,7 @@ pub const JAIS: Arch = Arch {
         FFN_NORM_BIAS,
         GATED_FFN,
         FFN_BIAS,
-        QKV_BIAS_OPTIONAL,
+        QKV_BIAS,
     ],
     attention: Attention { scale: ScoreScale::Inverse, alibi: Alibi::Key, ..Attention::USUAL },
     feed_forward: Arch::DENSE.feed_forward,

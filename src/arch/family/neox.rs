@@ -4,7 +4,7 @@ use super::gpt2::{self, GPT2};
 use crate::arch::parts::{
     ATTN_NORM, ATTN_NORM_BIAS, ATTN_OUT, ATTN_OUT_BIAS_OPTIONAL, ENDS, FFN_NORM, FFN_NORM_BIAS, FFN_NORM_OPTIONAL,
     GATED_FFN, OUTPUT_NORM_BIAS, OUTPUT_OR_TIED, OUTPUT_REQUIRED, OWN_HEAD_NORMS_OPTIONAL, PLAIN_FFN,
-    PLAIN_FFN_BIAS_OPTIONAL, QKV, QKV_BIAS_OPTIONAL,
+    PLAIN_FFN_BIAS_OPTIONAL, QKV, QKV_BIAS, QKV_BIAS_OPTIONAL,
 };
 use crate::arch::rules::{FeedForward, Residual, RopeRule, Sum};
 use crate::arch::{
@@ -145,7 +145,7 @@ pub const NEMOTRON: Arch = Arch {
         FFN_NORM_BIAS,
         PLAIN_FFN,
         PLAIN_FFN_BIAS_OPTIONAL,
-        QKV_BIAS_OPTIONAL,
+        QKV_BIAS,
     ],
     rope: RopeRule::PARTIAL,
     feed_forward: SQUARED,

@@ -7,7 +7,7 @@ use crate::arch::expert_parts::{CHUNKS, EXPERTS, SHARED, SHARED_GATE};
 use crate::arch::factors::{ATTN_OUT_SCALE, DENSE_SCALES, EXPERT_SCALES};
 use crate::arch::parts::{
     ATTN_NORM, ATTN_OUT, ATTN_OUT_BIAS_OPTIONAL, ENDS, FFN_NORM, GATED_FFN, HALF_FFN, HEAD_NORMS, OUTPUT_BIAS,
-    OUTPUT_OR_TIED, OUTPUT_REQUIRED, QKV, QKV_BIAS_OPTIONAL, beside,
+    OUTPUT_OR_TIED, OUTPUT_REQUIRED, QKV, QKV_BIAS, QKV_BIAS_OPTIONAL, beside,
 };
 use crate::arch::rules::{ExpertRule, ExpertWidth, NormKind, Normalize, RopeRule, Sections, SharedWidth};
 use crate::arch::tensor::Role::ByRows;
@@ -18,7 +18,7 @@ pub const QWEN: Arch = Arch {
     name: "qwen",
     models: "Qwen 1",
     ends: &[ENDS, OUTPUT_REQUIRED],
-    block: &[ATTN_NORM, QKV, ATTN_OUT, FFN_NORM, HALF_FFN, QKV_BIAS_OPTIONAL],
+    block: &[ATTN_NORM, QKV, ATTN_OUT, FFN_NORM, HALF_FFN, QKV_BIAS],
     rope: RopeRule::PARTIAL,
     checkpoints: &[&Checkpoint {
         classes: &["QWenLMHeadModel"],

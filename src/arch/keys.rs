@@ -170,6 +170,8 @@ pub enum Key {
     /// `attention.head_count_kv` of every block: 0 but in the last one of every group of so many, and behind the last
     /// group.
     KvHeadsOfGroups(&'static str),
+    /// A whole number, or the first of these in models that are at least 4096 wide, the second in others.
+    ByWidth(&'static str, &'static str, [u32; 2]),
     /// A number for every block: 0 in those with Mamba, which stand as PLaMo 2's `mamba_step` says; else that of
     /// `config.json`, or this one.
     AttendsBySteps(&'static str, &'static str, u32),

@@ -46,6 +46,12 @@ pub enum Step {
     FirstHeadTogether,
     /// Rows of the second half of every head change their sign.
     SecondHalvesNegative,
+    /// One of those that are stacked, this one.
+    Item(u64),
+    /// Five parts in QRWKV's order, which is not that of the file.
+    InFifths,
+    /// The file's tensor has no extents of 1.
+    Flat,
     /// Zeros stand for rows that the checkpoint lacks.
     Padded,
     /// A matrix of zeros stands before those of the checkpoint.

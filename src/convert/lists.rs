@@ -91,6 +91,10 @@ pub(super) fn list(key: &Key, h: &HParams, source: &Source) -> Result<Option<(&'
             let heads = |n: u32| if (n + 1).is_multiple_of(group) || n >= behind { kv_heads } else { 0 };
             Some((KV_HEADS, of_blocks(&heads)))
         }
+        Key::ByWidth(stated, name, [wide, other]) => {
+            let assumed = if source.sizes.embd >= 4096 { wide } else { other };
+            Some((name, Value::U32(h.u32(stated)?.unwrap_or(assumed))))
+        }
         Key::AttendsBySteps(stated, name, assumed) => {
             if h.bool("mamba_enabled")? == Some(false) {
                 return Err(ConvertError::Config(

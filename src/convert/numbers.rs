@@ -40,6 +40,7 @@ fn values(folder: &Folder, index: usize) -> Result<Result<Vec<f32>, String>, Con
         rule: Rule::Plain,
         factors: Vec::new(),
         ones: 0,
+        flat: false,
         role: Role::Vector,
     };
     let (mut raw, mut out) = (Vec::new(), Vec::new());

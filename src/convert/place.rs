@@ -114,10 +114,13 @@ impl Source {
                 || t.gguf == "ffn_gate_inp_shexp.weight"
         };
         let all: Vec<&'static Tensor> = all.collect();
-        // the output projection of lightning attention is that of attention
+        // the output projection of lightning attention is that of attention, and RWKV's stands in its place
         let lightning = parts.recurs && all.iter().any(|t| t.place().starts_with("lightning_"));
         all.into_iter()
-            .filter(move |t| parts.has(t) || lightning && t.gguf == "attn_output.weight")
+            .filter(move |t| {
+                let of_mixer = t.gguf.starts_with("time_mix_") || lightning && t.gguf == "attn_output.weight";
+                parts.has(t) || parts.recurs && of_mixer
+            })
             .filter(move |t| !(fused && apart(t)))
             .filter(move |t| has_shared || !shared(t))
             .chain(FUSED_QKV.iter().filter(move |_| fused && parts.attends))
@@ -174,7 +177,8 @@ impl Source {
                 }
                 let tensors = to.iter().map(|g| self.described(block, g)).collect::<Option<Vec<_>>>()?;
                 let group = pattern.split('*').next().unwrap_or_default();
-                Some(Use { tensors, item: number.map(|n| (n, group)), steps })
+                let stated = steps.iter().find_map(|step| if let Step::Item(n) = step { Some(*n) } else { None });
+                Some(Use { tensors, item: stated.or(number).map(|n| (n, group)), steps })
             })
         };
         let described = || match block {

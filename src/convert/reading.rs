@@ -47,6 +47,9 @@ struct Part {
     columns: u64,
 }
 
+/// The places in QRWKV's checkpoints of what the file has in this order.
+const FIFTHS: [u64; 5] = [3, 1, 2, 0, 4];
+
 fn run(first: u64, rows: u64) -> Run {
     Run { first, rows, every: 1 }
 }
@@ -104,6 +107,7 @@ impl Reader<'_> {
                     runs = vec![run(0, stored)];
                 }
                 for m in 0..part.matrices.saturating_sub(zeros) {
+                    let m = if has(Step::InFifths) && part.matrices == 5 { FIFTHS[m as usize] } else { m };
                     let offset = t.offset + m * total * part.columns * t.dtype.bytes();
                     all.extend(runs.iter().map(|r| Slice {
                         tensor: name.as_str().into(),
@@ -137,6 +141,7 @@ impl Reader<'_> {
                     rule,
                     factors: self.factors(part, what)?,
                     ones: what.steps.iter().filter(|s| **s == Step::OneRow).count(),
+                    flat: has(Step::Flat),
                     role: match () {
                         () if has(Step::AsMatrix) => Role::ByRows,
                         () if has(Step::InFloats) => Role::Router,
@@ -272,6 +277,10 @@ impl Reader<'_> {
                 }
                 Step::ByServedHeads => return self.by_served_heads(i),
                 Step::HalvesApart => return self.halves_apart(part.rows),
+                Step::InFifths if part.matrices == 1 => {
+                    let rows = part.rows / 5;
+                    return FIFTHS.iter().map(|fifth| run(fifth * rows, rows)).collect();
+                }
                 Step::FusedHalvesTogether => return self.fused_halves_together(part.rows),
                 Step::FirstHeadTogether => {
                     let head = self.source.sizes.head_dim;

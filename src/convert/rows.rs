@@ -162,6 +162,9 @@ impl<'a> Rows<'a> {
             _ => self.source.sizes_of(block).gguf_shape(described),
         };
         shape.resize(shape.len() + stored.ones, 1);
+        if stored.flat {
+            shape.retain(|n| *n != 1);
+        }
         self.rows.push(Row { name, source, from, shape, ty, content: Content::Stored(stored) });
         Ok(())
     }
@@ -206,6 +209,11 @@ impl<'a> Rows<'a> {
             .map(|(pattern, to)| (*pattern, to.concat()))
             .map(|(pattern, to)| (pattern, format!("{prefix}{to}")))
             .collect();
+        // one of several names without numbers
+        let names = match group.contains('*') || !names.is_empty() {
+            true => names,
+            false => vec![(group, gguf_name(block, tensor))],
+        };
         let whole = |name: &String| self.stacks.get(name).is_some_and(Stack::is_whole);
         if !names.iter().all(|(_, name)| whole(name)) {
             return Ok(());

@@ -81,6 +81,8 @@ pub(super) struct Stored {
     pub factors: Vec<(Range<u64>, f32)>,
     /// Extents of 1 that the file's tensor has more.
     pub ones: usize,
+    /// True if the file's tensor has no extents of 1.
+    pub flat: bool,
     /// The role that decides its type in the file.
     pub role: Role,
 }
@@ -352,6 +354,7 @@ mod tests {
             rule,
             factors: Vec::new(),
             ones: 0,
+            flat: false,
             role: Role::ByRows,
         }
     }

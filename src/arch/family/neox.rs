@@ -2,9 +2,9 @@
 
 use super::gpt2::{self, GPT2};
 use crate::arch::parts::{
-    ATTN_NORM, ATTN_NORM_BIAS, ATTN_OUT, ATTN_OUT_BIAS_OPTIONAL, ENDS, FFN_NORM, FFN_NORM_BIAS, FFN_NORM_OPTIONAL,
-    GATED_FFN, OUTPUT_NORM_BIAS, OUTPUT_OR_TIED, OUTPUT_REQUIRED, OWN_HEAD_NORMS_OPTIONAL, PLAIN_FFN,
-    PLAIN_FFN_BIAS_OPTIONAL, QKV, QKV_BIAS, QKV_BIAS_OPTIONAL,
+    ATTN_NORM, ATTN_NORM_BIAS, ATTN_OUT, ATTN_OUT_BIAS, ATTN_OUT_BIAS_OPTIONAL, ENDS, FFN_NORM, FFN_NORM_BIAS,
+    FFN_NORM_OPTIONAL, GATED_FFN, OUTPUT_NORM_BIAS, OUTPUT_OR_TIED, OUTPUT_REQUIRED, OWN_HEAD_NORMS_OPTIONAL,
+    PLAIN_FFN, PLAIN_FFN_BIAS, PLAIN_FFN_BIAS_OPTIONAL, QKV, QKV_BIAS_OPTIONAL,
 };
 use crate::arch::rules::{FeedForward, Residual, RopeRule, Sum};
 use crate::arch::{
@@ -66,6 +66,18 @@ const GELU: &[&str] = &["gelu", "gelu_new", "gelu_pytorch_tanh", "gelu_fast"];
 pub const CODESHELL: Arch = Arch {
     name: "codeshell",
     models: "CodeShell",
+    block: &[
+        ATTN_NORM,
+        ATTN_NORM_BIAS,
+        QKV,
+        ATTN_OUT,
+        ATTN_OUT_BIAS,
+        FFN_NORM,
+        FFN_NORM_BIAS,
+        PLAIN_FFN,
+        PLAIN_FFN_BIAS,
+        QKV_BIAS_OPTIONAL,
+    ],
     rope: RopeRule::HALVES,
     residual: Residual::Sequential,
     checkpoints: &[&Checkpoint {
@@ -145,7 +157,7 @@ pub const NEMOTRON: Arch = Arch {
         FFN_NORM_BIAS,
         PLAIN_FFN,
         PLAIN_FFN_BIAS_OPTIONAL,
-        QKV_BIAS,
+        QKV_BIAS_OPTIONAL,
     ],
     rope: RopeRule::PARTIAL,
     feed_forward: SQUARED,

@@ -1,6 +1,5 @@
 //! RWKV 6 and 7, and ARWKV with gated networks: no attention; a matrix for every head that decays with every position.
 
-use crate::arch::Arch;
 use crate::arch::parts::{
     ATTN_NORM, ENDS, FFN_NORM, GATED_FFN, Group, OUTPUT_NORM_BIAS, OUTPUT_NORM_BIAS_OPTIONAL, OUTPUT_REQUIRED,
     TOKEN_NORM,
@@ -10,6 +9,7 @@ use crate::arch::rwkv_parts::{
     CHANNEL_GATE, CHANNEL_MIX, RWKV_NORMS, SHARED_KEYS, TIME_MIX, TIME_MIX_6, TIME_MIX_6_ALONE, TIME_MIX_7,
     TIME_MIX_7_ALONE,
 };
+use crate::arch::{Arch, Checkpoint, Fixed, Key, Step};
 
 /// Tensors outside the blocks.
 const RWKV_ENDS: &[Group] = &[ENDS, TOKEN_NORM, OUTPUT_NORM_BIAS, OUTPUT_REQUIRED];
@@ -50,6 +50,58 @@ pub const RWKV6QWEN2: Arch = Arch {
     block: &[ATTN_NORM, SHARED_KEYS, TIME_MIX_6_ALONE, FFN_NORM, GATED_FFN],
     mixing: Mixing::Recurrent(Recurrence::Rwkv6Alone),
     ignored: &[],
+    checkpoints: &[&Checkpoint {
+        classes: &["RWKV6Qwen2ForCausalLM"],
+        names: &[
+            ("self_attn.time_maa_x", &["time_mix_lerp_x.weight"]),
+            ("self_attn.time_maa_w", &["time_mix_lerp_fused.weight"]),
+            ("self_attn.time_maa_k", &["time_mix_lerp_fused.weight"]),
+            ("self_attn.time_maa_v", &["time_mix_lerp_fused.weight"]),
+            ("self_attn.time_maa_r", &["time_mix_lerp_fused.weight"]),
+            ("self_attn.time_maa_g", &["time_mix_lerp_fused.weight"]),
+            ("self_attn.time_maa_w1", &["time_mix_w1.weight"]),
+            ("self_attn.time_maa_w2", &["time_mix_w2.weight"]),
+            ("self_attn.time_decay", &["time_mix_decay.weight"]),
+            ("self_attn.time_decay_w1", &["time_mix_decay_w1.weight"]),
+            ("self_attn.time_decay_w2", &["time_mix_decay_w2.weight"]),
+            ("self_attn.q_proj.weight", &["time_mix_receptance.weight"]),
+            ("self_attn.q_proj.bias", &["time_mix_receptance.bias"]),
+            ("self_attn.k_proj.weight", &["time_mix_key.weight"]),
+            ("self_attn.k_proj.bias", &["time_mix_key.bias"]),
+            ("self_attn.v_proj.weight", &["time_mix_value.weight"]),
+            ("self_attn.v_proj.bias", &["time_mix_value.bias"]),
+            ("self_attn.gate.weight", &["time_mix_gate.weight"]),
+            ("self_attn.o_proj.weight", &["time_mix_output.weight"]),
+        ],
+        steps: &[
+            ("self_attn.time_maa_x", &[Step::Flat]),
+            ("self_attn.time_maa_w", &[Step::Item(0)]),
+            ("self_attn.time_maa_k", &[Step::Item(1)]),
+            ("self_attn.time_maa_v", &[Step::Item(2)]),
+            ("self_attn.time_maa_r", &[Step::Item(3)]),
+            ("self_attn.time_maa_g", &[Step::Item(4)]),
+            ("self_attn.time_maa_w1", &[Step::Transposed, Step::InFifths, Step::InFloats]),
+            ("self_attn.time_maa_w2", &[Step::Transposed, Step::InFifths, Step::InFloats]),
+            ("self_attn.time_decay_w1", &[Step::Transposed, Step::InFloats]),
+            ("self_attn.time_decay_w2", &[Step::Transposed, Step::InFloats]),
+        ],
+        fixed: &[("rescale_every", Fixed::Unset)],
+        keys: &[
+            Key::Constant("context_length", 1 << 20),
+            Key::Embedding,
+            Key::Blocks,
+            Key::Quotient(&["hidden_size"], &["num_attention_heads"], "wkv.head_size"),
+            Key::ByWidth("lora_rank_tokenshift", "time_mix_extra_dim", [64, 32]),
+            Key::ByWidth("lora_rank_decay", "time_decay_extra_dim", [128, 64]),
+            Key::FeedForward,
+            Key::FileType,
+            Key::RmsEpsilon,
+            Key::Constant("token_shift_count", 1),
+            Key::KvHeads,
+            Key::Constant("attention.head_count", 0),
+        ],
+        ..Checkpoint::USUAL
+    }],
     ..ARWKV7
 };
 

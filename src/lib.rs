@@ -101,7 +101,7 @@ pub use generate::{
 pub use grammar::Grammar;
 pub use handle::{EmbedError, EmbedOptions, Model, RankError, RankOptions};
 pub use kernels::{Isa, IsaError, Level};
-pub use model::{Model as Weights, NumberPath};
+pub use model::{NumberPath, Weights};
 pub use open::{OpenError, OpenOptions, open, open_file, open_with};
 pub use pool::Pool;
 pub use quant::{Recipe, Target, quantize};

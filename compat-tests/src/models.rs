@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
 use trine::Isa;
 use trine::eval::{Batching, SideBySide};
-use trine::model::{LoadOptions, Model};
+use trine::model::{LoadOptions, Weights};
 use trine::pool::Pool;
 use trine::step::{Session, SessionOptions};
 use trine::tokenizer::Tokenizer;
@@ -172,18 +172,18 @@ fn quantized_with(name: &str, ty: &str, options: &[&str]) -> Result<ModelFile> {
 ///
 /// # Errors
 /// The engine refuses it.
-pub fn load(file: &ModelFile) -> Result<Model> {
+pub fn load(file: &ModelFile) -> Result<Weights> {
     let options = LoadOptions { isa: Isa::from_env()?, ..LoadOptions::default() };
-    Ok(Model::load(file, &options)?)
+    Ok(Weights::load(file, &options)?)
 }
 
 /// An empty session of `n_ctx` positions on two threads.
-pub fn session(model: &Model, n_ctx: usize) -> Session {
+pub fn session(model: &Weights, n_ctx: usize) -> Session {
     Session::new(model, &Pool::new(2).expect("threads"), SessionOptions { n_ctx, n_ubatch: 512 })
 }
 
 /// The model for texts of `n_ctx` tokens, four of 512 side by side, on two threads.
-pub fn side_by_side(model: &Model, n_ctx: usize) -> SideBySide {
+pub fn side_by_side(model: &Weights, n_ctx: usize) -> SideBySide {
     let batching = Batching { n_ctx, n_batch: 2048, n_ubatch: 512 };
     SideBySide::new(model, &Pool::new(2).expect("threads"), batching)
 }
@@ -192,7 +192,7 @@ pub fn side_by_side(model: &Model, n_ctx: usize) -> SideBySide {
 ///
 /// # Errors
 /// The engine refuses the tokens.
-pub fn logits_sha256(model: &Model, tokens: &[u32]) -> Result<Vec<String>> {
+pub fn logits_sha256(model: &Weights, tokens: &[u32]) -> Result<Vec<String>> {
     let mut out = Vec::new();
     session(model, tokens.len()).eval(tokens, 0, &mut |_, logits| {
         let mut hash = Sha256::new();
@@ -206,7 +206,7 @@ pub fn logits_sha256(model: &Model, tokens: &[u32]) -> Result<Vec<String>> {
 ///
 /// # Errors
 /// The tokenizer or the engine refuses the prompt.
-pub fn greedy(model: &Model, tokenizer: &Tokenizer, prompt: &str, n: usize) -> Result<String> {
+pub fn greedy(model: &Weights, tokenizer: &Tokenizer, prompt: &str, n: usize) -> Result<String> {
     let mut tokens = tokenizer.encode(prompt, true, true)?;
     let mut session = session(model, tokens.len() + n);
     let mut text = tokenizer.detokenizer(false);

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use crate::cancel::CancelToken;
 use crate::kv::PagePool;
-use crate::model::{Model, WidthError};
+use crate::model::{Weights, WidthError};
 use crate::pool::Pool;
 use crate::step::{Engine, Segment, Sequence, StepError, StepOptions};
 
@@ -53,7 +53,7 @@ impl SideBySide {
     ///
     /// A text's keys and values take whole pages, and short texts do not fill theirs: there are no more texts than have
     /// room in the pages of `n_batch` positions, but always one.
-    pub fn new(model: &Model, pool: &Pool, batching: Batching) -> SideBySide {
+    pub fn new(model: &Weights, pool: &Pool, batching: Batching) -> SideBySide {
         let layout = model.page_layout();
         let pages_each = batching.n_ctx.div_ceil(layout.positions);
         let texts = (batching.n_batch / layout.positions / pages_each.max(1)).max(1);

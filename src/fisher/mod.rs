@@ -15,7 +15,7 @@ use trine_formats::gguf::{ModelFile, PackingOptions};
 
 use crate::exec::gradient::{Gradient, Gradients, Real};
 use crate::kernels::Isa;
-use crate::model::{Config, LoadOptions, Model, ModelError};
+use crate::model::{Config, LoadOptions, ModelError, Weights};
 
 pub use crate::exec::gradient::Target;
 
@@ -79,7 +79,7 @@ impl Fisher {
     /// Everything that is missing or cannot be used, at once; operations that have no derivative.
     pub fn load(file: &ModelFile, packing: &PackingOptions, isa: Isa) -> Result<Fisher, ModelError> {
         let options = LoadOptions { isa, repack: false, packing: packing.clone(), ..LoadOptions::default() };
-        let model = Model::load(file, &options)?;
+        let model = Weights::load(file, &options)?;
         let pass = Pass::of(&model)?;
         let gradients = pass.gradient.zeros(|sum, g| sum + g * g);
         Ok(Fisher { config: model.config().clone(), pass, gradients })
@@ -132,7 +132,7 @@ struct Pass<T> {
 }
 
 impl<T: Real> Pass<T> {
-    fn of(model: &Model) -> Result<Pass<T>, ModelError> {
+    fn of(model: &Weights) -> Result<Pass<T>, ModelError> {
         let most = model.most_positions().into_iter().chain(model.most_chosen()).min();
         Ok(Pass { gradient: model.gradient()?, n_vocab: model.n_vocab(), most: most.unwrap_or(usize::MAX) })
     }

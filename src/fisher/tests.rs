@@ -9,7 +9,7 @@ use super::*;
 use crate::kernels::testing::isas;
 use crate::math::{exp, log};
 use crate::model::toy::{self, Extras, VOCAB, toy};
-use crate::model::{LoadOptions, Model};
+use crate::model::{LoadOptions, Weights};
 use crate::pool::Pool;
 use crate::step::{Session, SessionOptions};
 
@@ -39,7 +39,7 @@ fn variants() -> Vec<(&'static str, ModelFile)> {
 
 fn pass<T: Real>(file: &ModelFile) -> Pass<T> {
     let options = LoadOptions { repack: false, ..LoadOptions::default() };
-    Pass::of(&Model::load(file, &options).expect("a model")).expect("gradients")
+    Pass::of(&Weights::load(file, &options).expect("a model")).expect("gradients")
 }
 
 /// The weights of a target.
@@ -86,7 +86,7 @@ fn gradients_are_the_differences_of_the_loss() {
 
 /// The loss by the engine's own forward pass, which rounds keys, values and probabilities to half.
 fn engine_loss(file: &ModelFile, tokens: &[u32]) -> f64 {
-    let model = Model::load(file, &LoadOptions::default()).expect("a model");
+    let model = Weights::load(file, &LoadOptions::default()).expect("a model");
     let options = SessionOptions { n_ctx: tokens.len(), n_ubatch: tokens.len() };
     let mut session = Session::new(&model, &Pool::new(1).expect("threads"), options);
     let mut total = 0.0;

@@ -12,7 +12,7 @@ use trine_formats::gguf::{GgufError, Metadata, ModelFile};
 
 #[cfg(feature = "chat")]
 use crate::chat::{ChatError, ChatTemplate};
-use crate::model::Model as Weights;
+use crate::model::Weights;
 use crate::pool::Pool;
 use crate::sample::{DryBreakers, Vocabulary};
 use crate::step::{Engine, Session, SessionOptions};

@@ -5,14 +5,19 @@ use super::drafter::{Found, Fusion, LoadedDrafter};
 use super::error::ModelError;
 use super::load::SharedEnds;
 use super::options::LoadOptions;
-use super::{Inner, Model};
+use super::{Inner, Weights};
 
 impl Inner {
     /// The drafter that was found, loaded with `options` as a part of this model, whose ends are `shared`.
     ///
     /// # Errors
     /// Everything that is wrong with its tensors; a model of which there are no such inputs.
-    pub(super) fn drafter(&self, found: Found, options: &LoadOptions, shared: SharedEnds) -> Result<Model, ModelError> {
+    pub(super) fn drafter(
+        &self,
+        found: Found,
+        options: &LoadOptions,
+        shared: SharedEnds,
+    ) -> Result<Weights, ModelError> {
         if self.program.kept().iter().any(|&input| self.program.shape(input).columns != self.config.n_embd) {
             let why = "the model it drafts for has several residual streams side by side";
             return Err(ModelError::Drafter(why.to_owned()));
@@ -20,9 +25,9 @@ impl Inner {
         let LoadedDrafter { kind, config, block, reader } = found.load(options, shared)?;
         let part = |(program, processor)| self.beside(config.clone(), program, processor);
         let part_of_blocks = part(block);
-        Ok(Model::of(match (kind, reader) {
+        Ok(Weights::of(match (kind, reader) {
             (DrafterKind::Block(block), Some(reader)) => {
-                Inner { key_reader: Some((Model::of(part(reader)), block)), ..part_of_blocks }
+                Inner { key_reader: Some((Weights::of(part(reader)), block)), ..part_of_blocks }
             }
             (_, Some((program, processor))) => Inner { fusion: Some(Fusion { program, processor }), ..part_of_blocks },
             (_, None) => Inner { borrowed: Some(self.page_layout()), ..part_of_blocks },
@@ -30,15 +35,15 @@ impl Inner {
     }
 }
 
-impl Model {
+impl Weights {
     /// Its head for multi-token prediction ([`LoadOptions::mtp`]), the first of several, or the drafter
     /// ([`LoadOptions::drafter`]) that was loaded with it: a model that reads hidden states beside tokens.
-    pub fn mtp_head(&self) -> Option<&Model> {
+    pub fn mtp_head(&self) -> Option<&Weights> {
         self.inner.mtp.first()
     }
 
-    /// [`Model::mtp_head`], and heads that draft further tokens.
-    pub fn mtp_heads(&self) -> &[Model] {
+    /// [`Weights::mtp_head`], and heads that draft further tokens.
+    pub fn mtp_heads(&self) -> &[Weights] {
         &self.inner.mtp
     }
 
@@ -63,7 +68,7 @@ impl Model {
 
     /// The model that stores keys and values of what was heard, in sequences that a drafter of several tokens at once runs
     /// over too, and these tokens; `None` of another model.
-    pub fn key_reader(&self) -> Option<(&Model, DraftBlock)> {
+    pub fn key_reader(&self) -> Option<(&Weights, DraftBlock)> {
         self.inner.key_reader.as_ref().map(|(model, block)| (model, *block))
     }
 

@@ -57,7 +57,7 @@ pub use problem::Problem;
 
 /// A loaded model. Cloning shares it.
 #[derive(Clone)]
-pub struct Model {
+pub struct Weights {
     inner: Arc<Inner>,
 }
 
@@ -81,15 +81,15 @@ struct Inner {
     /// The steps behind the pooling of hidden states.
     heads: Heads,
     /// The heads for multi-token prediction, or the drafter in a file of its own, where they were loaded.
-    mtp: Vec<Model>,
+    mtp: Vec<Weights>,
     /// The projection to the states that a drafter reads, where it reads no hidden states.
     fusion: Option<Fusion>,
     /// The model that stores keys and values for a drafter of several tokens at once, and these tokens.
-    key_reader: Option<(Model, DraftBlock)>,
+    key_reader: Option<(Weights, DraftBlock)>,
     /// The layout of the pages of another model, to whose keys a drafter without its own attends.
     borrowed: Option<PageLayout>,
     /// The encoder of the prompt, where the architecture has one.
-    encoder: Option<Model>,
+    encoder: Option<Weights>,
     /// The types of keys and values.
     cache: CacheTypes,
     /// The files of adapters and control vectors.
@@ -108,9 +108,9 @@ impl Inner {
     }
 
     /// A part of this model that is one of its own, and runs on the processor.
-    fn part(&self, part: LoweredPart) -> Option<Model> {
+    fn part(&self, part: LoweredPart) -> Option<Weights> {
         let (config, program, processor) = part.ready(self.processor.isa, &self.processor.ropes)?;
-        Some(Model::of(self.beside(config, program, processor)))
+        Some(Weights::of(self.beside(config, program, processor)))
     }
 
     /// A model beside this one, which runs on the processor.
@@ -139,12 +139,12 @@ impl Inner {
     }
 }
 
-impl Model {
+impl Weights {
     /// Checks and loads the model of `file`. Weights without a packed layout stay where the file's bytes are.
     ///
     /// # Errors
     /// [`ModelError::Invalid`] lists every missing key, missing tensor and wrong shape at once.
-    pub fn load(file: &ModelFile, options: &LoadOptions) -> Result<Model, ModelError> {
+    pub fn load(file: &ModelFile, options: &LoadOptions) -> Result<Weights, ModelError> {
         let config = Config::read(file)?;
         let anyprec = AnyPrec::read(file)?;
         let widely = match config.arch.widely_linear {
@@ -245,13 +245,13 @@ impl Model {
             inner.mtp = vec![inner.drafter(found, options, shared)?];
         }
         inner.encoder = encoder.and_then(|encoder| inner.part(encoder));
-        let model = Model::of(inner);
+        let model = Weights::of(inner);
         model.check_offload()?;
         Ok(model)
     }
 
-    fn of(inner: Inner) -> Model {
-        Model { inner: Arc::new(inner) }
+    fn of(inner: Inner) -> Weights {
+        Weights { inner: Arc::new(inner) }
     }
 
     /// The tensors that rows of activations are multiplied by, but for those of heads: what a rotation of the model can
@@ -436,8 +436,8 @@ impl Model {
     }
 
     /// Its encoder, where blocks attend to a text that it reads: a model whose hidden states are their keys and values
-    /// for that, `[tokens][`[`Model::source_widths`]`]`.
-    pub fn encoder(&self) -> Option<&Model> {
+    /// for that, `[tokens][`[`Weights::source_widths`]`]`.
+    pub fn encoder(&self) -> Option<&Weights> {
         self.inner.encoder.as_ref()
     }
 

@@ -1,6 +1,6 @@
 //! The part of a model that a GPU runs.
 
-use super::{Inner, Model, ModelError};
+use super::{Inner, ModelError, Weights};
 use crate::exec::{self, DeviceError, Limits, Offloaded, Recording};
 use crate::program::RopeKind;
 
@@ -10,7 +10,7 @@ impl Inner {
     }
 }
 
-impl Model {
+impl Weights {
     /// Bounds logits that a GPU computed, where the model has a bound.
     pub(crate) fn bound(&self, logits: &mut [f32]) {
         if let Some((_, cap)) = self.inner.program.bound() {

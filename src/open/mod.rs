@@ -18,7 +18,7 @@ use crate::exec::Offload;
 use crate::handle::Model;
 use crate::kernels::Isa;
 use crate::kv::CacheTypes;
-use crate::model::{Adapter, Control, DrafterFile, LoadOptions, Model as Weights, NumberPath};
+use crate::model::{Adapter, Control, DrafterFile, LoadOptions, NumberPath, Weights};
 use crate::pool::Pool;
 use crate::tokenizer::Tokenizer;
 

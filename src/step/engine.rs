@@ -7,7 +7,7 @@ use crate::cancel::CancelToken;
 use crate::exec::{Behind, Cancelled, DeviceError, OnDevice, PassOptions, Profile, Running};
 use crate::kernels::Floats;
 use crate::kv::{self, KvHeads, Mark, OutOfPages, PagePool, Sequence};
-use crate::model::{Model, WidthError};
+use crate::model::{Weights, WidthError};
 use crate::ops::observe::ActivationObserver;
 use crate::pool::Pool;
 
@@ -15,7 +15,7 @@ use crate::pool::Pool;
 /// shares all three; several threads may step different sequences at the same time and share the pool fairly.
 #[derive(Clone)]
 pub struct Engine {
-    model: Model,
+    model: Weights,
     pool: Pool,
     pages: PagePool,
     device: OnDevice,
@@ -45,7 +45,7 @@ pub struct StepOptions {
     /// bit-identical.
     pub n_ubatch: usize,
     /// The hidden states before all tokens of the step, segment by segment, `[tokens][n]`, of a model that reads
-    /// [some](Model::reads_hidden); empty for others.
+    /// [some](Weights::reads_hidden); empty for others.
     pub hidden: Vec<f32>,
     /// Sees what is multiplied with the weights.
     pub observer: Option<Arc<dyn ActivationObserver>>,
@@ -147,7 +147,7 @@ impl From<Cancelled> for StepError {
 
 impl Engine {
     /// `model` on `pool`, its sequences together in at most `budget` bytes of keys and values, at least one page.
-    pub fn new(model: &Model, pool: &Pool, budget: usize) -> Engine {
+    pub fn new(model: &Weights, pool: &Pool, budget: usize) -> Engine {
         let layout = model.page_layout();
         let pages = (budget / layout.bytes().max(1)).max(1);
         Engine::with_pages(model, pool, PagePool::new(layout, pages))
@@ -157,7 +157,7 @@ impl Engine {
     ///
     /// # Panics
     /// When they are not.
-    pub fn with_pages(model: &Model, pool: &Pool, pages: PagePool) -> Engine {
+    pub fn with_pages(model: &Weights, pool: &Pool, pages: PagePool) -> Engine {
         let (own, given) = (model.page_layout(), pages.layout());
         let same = own.with_positions(given.positions);
         assert!(same == *given, "pages of another model");
@@ -180,7 +180,7 @@ impl Engine {
     }
 
     /// The model.
-    pub fn model(&self) -> &Model {
+    pub fn model(&self) -> &Weights {
         &self.model
     }
 

@@ -1,12 +1,12 @@
 //! From the hidden states of a text's tokens to one vector: what llama.cpp computes, operation by operation.
 
 pub use crate::arch::Pooling;
-use crate::model::Model;
+use crate::model::Weights;
 
 /// A vector that comes into being while the tokens of a text are evaluated, in any number of steps.
 #[derive(Clone)]
 pub struct Pooled {
-    model: Model,
+    model: Weights,
     /// Bits of an any-precision model's weights.
     bits: u8,
     pooling: Pooling,
@@ -16,7 +16,7 @@ pub struct Pooled {
 impl Pooled {
     /// The vector that `model`, of any precision at `bits` or the widest, makes of a text of `tokens` tokens, before any
     /// of them was evaluated.
-    pub fn new(model: &Model, bits: Option<u8>, pooling: Pooling, tokens: usize) -> Pooled {
+    pub fn new(model: &Weights, bits: Option<u8>, pooling: Pooling, tokens: usize) -> Pooled {
         let states = States::new(model.pools_by(pooling), tokens);
         let bits = bits.or(model.widths().last().copied()).unwrap_or(0);
         Pooled { model: model.clone(), bits, pooling, states }

@@ -7,7 +7,7 @@ use super::sink::{Logits, Sink};
 use crate::cancel::CancelToken;
 use crate::exec::Profile;
 use crate::kv::{Mark, PagePool, Sequence};
-use crate::model::{Model, WidthError};
+use crate::model::{Weights, WidthError};
 use crate::ops::observe::ActivationObserver;
 use crate::pool::Pool;
 
@@ -61,7 +61,7 @@ impl From<StepError> for EvalError {
     }
 }
 
-/// A context over a shared [`Model`].
+/// A context over a shared [`Weights`].
 pub struct Session {
     engine: Engine,
     seq: Sequence,
@@ -71,7 +71,7 @@ pub struct Session {
 
 impl Session {
     /// An empty context on `pool`; any-precision models run at their widest width. Its memory grows with its positions.
-    pub fn new(model: &Model, pool: &Pool, options: SessionOptions) -> Session {
+    pub fn new(model: &Weights, pool: &Pool, options: SessionOptions) -> Session {
         let layout = model.page_layout();
         // One more than needed, for the copy of a page that a fork of the sequence holds too.
         let pages = options.n_ctx.div_ceil(layout.positions) + 1;
@@ -113,7 +113,7 @@ impl Session {
     }
 
     /// The model this session runs.
-    pub fn model(&self) -> &Model {
+    pub fn model(&self) -> &Weights {
         self.engine.model()
     }
 

@@ -3,13 +3,13 @@
 use super::{Engine, PagePool, Segment, StepOptions};
 use crate::kernels::testing::isas;
 use crate::model::toy::{Extras, VOCAB, toy};
-use crate::model::{LoadOptions, Model};
+use crate::model::{LoadOptions, Weights};
 use crate::pool::Pool;
 
 const TOKENS: [u32; 5] = [3, 7, 0, 22, 15];
 
 /// The bits of the logits behind every token of some texts, which go through the model in steps of these sizes.
-fn logits(model: &Model, threads: usize, texts: &[&[u32]], steps: &[usize]) -> Vec<Vec<Vec<u32>>> {
+fn logits(model: &Weights, threads: usize, texts: &[&[u32]], steps: &[usize]) -> Vec<Vec<Vec<u32>>> {
     let pool = Pool::new(threads).expect("threads");
     let layout = model.page_layout().with_positions(32);
     let engine = Engine::with_pages(model, &pool, PagePool::new(layout, 4));
@@ -38,7 +38,7 @@ fn a_toy_has_the_same_logits_in_every_company() {
         // Miri takes minutes for the definitions alone, whose code is the same for both models.
         for isa in isas().take(if cfg!(miri) { 1 } else { usize::MAX }) {
             let options = LoadOptions { isa, ..LoadOptions::default() };
-            let model = Model::load(&file, &options).expect("a model");
+            let model = Weights::load(&file, &options).expect("a model");
             let alone = logits(&model, 1, &[&TOKENS], &[5]).remove(0);
             assert!(alone.len() == TOKENS.len() && alone.iter().all(|row| row.len() == VOCAB));
             assert_eq!(*expected.get_or_insert_with(|| alone.clone()), alone, "{arch} with {isa:?}");

@@ -2,7 +2,7 @@
 //! rotates what it quantizes by the heads of the cache that a layer belongs to.
 
 use trine::kv::CacheTypes;
-use trine::model::{LoadOptions, Model};
+use trine::model::{LoadOptions, Weights};
 use trine::pool::Pool;
 use trine::step::{Session, SessionOptions};
 use trine_formats::types::TypeId;
@@ -23,7 +23,7 @@ fn quantized_keys_and_values_of_layers_with_other_heads() {
         };
         let [keys, values] = [keys, values].map(|ty| TypeId::from_name(ty).expect("a type"));
         let options = LoadOptions { cache: CacheTypes { keys, values }, ..LoadOptions::default() };
-        let model = Model::load(&trine_testkit::gguf::model(crate::made(name)), &options).expect("a model");
+        let model = Weights::load(&trine_testkit::gguf::model(crate::made(name)), &options).expect("a model");
         let pool = Pool::new(2).expect("threads");
         let mut session = Session::new(&model, &pool, SessionOptions { n_ctx: 512, n_ubatch: 64 });
         let mut bytes = Vec::new();

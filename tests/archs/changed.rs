@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use serde_json::Value;
-use trine::model::{LoadOptions, Model};
+use trine::model::{LoadOptions, Weights};
 use trine_testkit::archs::Listing;
 use trine_testkit::sha256;
 
@@ -61,7 +61,7 @@ fn files_have_the_logits_of_the_reference() {
     for (name, entry) in changed("files") {
         let bytes = file(&entry);
         assert_eq!(entry["file"], sha256(&bytes), "{name}: the file");
-        let model = Model::load(&trine_testkit::gguf::model(bytes), &LoadOptions { isa, ..LoadOptions::default() });
+        let model = Weights::load(&trine_testkit::gguf::model(bytes), &LoadOptions { isa, ..LoadOptions::default() });
         match model.map(|model| logits(&model, &golden)) {
             Ok(own) if entry["logits"].as_str() == Some(&*own.concat()) => {}
             Ok(_) => differences.push(format!("{name}: other logits")),
@@ -77,7 +77,7 @@ fn files_that_the_reference_refuses_are_refused() {
     for (name, entry) in changed("refused") {
         let bytes = file(&entry);
         assert_eq!(entry["file"], sha256(&bytes), "{name}: the file");
-        let model = Model::load(&trine_testkit::gguf::model(bytes), &LoadOptions::default());
+        let model = Weights::load(&trine_testkit::gguf::model(bytes), &LoadOptions::default());
         let text = model.err().unwrap_or_else(|| panic!("{name} is not refused")).to_string();
         assert!(text.contains(entry["text"].as_str().expect("a text")), "{name}: {text}");
     }

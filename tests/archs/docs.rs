@@ -6,7 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use trine::arch::{ARCHITECTURES, DFLASH, EAGLE3, GEMMA4_ASSISTANT, MISSING};
-use trine::model::{LoadOptions, Model};
+use trine::model::{LoadOptions, Weights};
 
 use crate::{MODELS, NOT_YET, assistant, chained, dflash, eagle3, embed, encoder, made, mtp};
 use trine_testkit::archs::{Listing, drafter, listing, with_heads};
@@ -80,7 +80,7 @@ fn has_gradients(name: &str) -> bool {
     let path = trine_testkit::testdata(&format!("archs/{name}.txt"));
     path.exists() && {
         let options = LoadOptions { repack: false, ..LoadOptions::default() };
-        let model = Model::load(&trine_testkit::gguf::model(made(name)), &options);
+        let model = Weights::load(&trine_testkit::gguf::model(made(name)), &options);
         model.expect("a model").check_gradient().is_ok()
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use trine::generate::speculate::{Aside, AsideSource};
-use trine::model::{DrafterFile, LoadOptions, Model};
+use trine::model::{DrafterFile, LoadOptions, Weights};
 use trine::step::{SessionOptions, Sink};
 use trine::{ContextOptions, DraftOptions, DraftSource, GenerateOptions, Isa, OpenOptions, SamplerOptions};
 use trine_testkit::archs::{Listing, drafter, listing};
@@ -180,7 +180,7 @@ impl Drafters {
         assert!(changed != text.trim_end(), "{name}: nothing was changed");
         let file = Arc::new(trine_testkit::gguf::model(Listing::parse(&changed).file()));
         let options = LoadOptions { drafter: Some(DrafterFile(file)), ..LoadOptions::default() };
-        let line = Model::load(&trine_testkit::gguf::model(made(self.model)), &options);
+        let line = Weights::load(&trine_testkit::gguf::model(made(self.model)), &options);
         let line = line.err().expect("a refusal").to_string();
         assert!(!line.contains('\n'), "{line}");
         line

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
-use trine::model::{LoadOptions, Model};
+use trine::model::{LoadOptions, Weights};
 use trine::pool::Pool;
 use trine::step::{Engine, Pooled, Pooling, Segment, Sequence, Sink, StepError, StepOptions};
 use trine::{EmbedOptions, RankOptions, Scale, SessionOptions};
@@ -84,7 +84,7 @@ fn check(name: &str) {
         }
         let bytes = trine_testkit::read(&path);
         assert_eq!(sha256(&bytes), form["file"].as_str().expect("a hash"), "{name} {ty}: the file");
-        let model = Model::load(&trine_testkit::gguf::model(bytes), &LoadOptions::default()).expect("a model");
+        let model = Weights::load(&trine_testkit::gguf::model(bytes), &LoadOptions::default()).expect("a model");
         for (pooling, want) in hashes(&form["alone"]) {
             let got: Vec<String> = alone.iter().map(|text| vectors(&model, pooling, &[text]).remove(0)).collect();
             if got != want {
@@ -123,7 +123,7 @@ impl Sink for States {
 }
 
 /// The vectors of some texts in one step.
-pub fn pooled(model: &Model, pooling: Pooling, texts: &[&Vec<u32>]) -> Vec<Vec<f32>> {
+pub fn pooled(model: &Weights, pooling: Pooling, texts: &[&Vec<u32>]) -> Vec<Vec<f32>> {
     let pool = Pool::new(2).expect("threads");
     let engine = Engine::new(model, &pool, 64 << 20);
     let mut sequences: Vec<Sequence> = texts.iter().map(|_| engine.sequence()).collect();
@@ -137,7 +137,7 @@ pub fn pooled(model: &Model, pooling: Pooling, texts: &[&Vec<u32>]) -> Vec<Vec<f
 }
 
 /// Their hashes.
-fn vectors(model: &Model, pooling: Pooling, texts: &[&Vec<u32>]) -> Vec<String> {
+fn vectors(model: &Weights, pooling: Pooling, texts: &[&Vec<u32>]) -> Vec<String> {
     let bytes = |vector: &Vec<f32>| vector.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
     pooled(model, pooling, texts).iter().map(|vector| sha256(&bytes(vector))[..16].to_owned()).collect()
 }
@@ -229,7 +229,7 @@ fn models_that_do_not_rank_say_so() {
 
 #[test]
 fn logits_of_models_without_any_are_refused() {
-    let model = Model::load(&trine_testkit::gguf::model(listing("bert").file()), &LoadOptions::default());
+    let model = Weights::load(&trine_testkit::gguf::model(listing("bert").file()), &LoadOptions::default());
     let model = model.expect("a model");
     assert!(!model.makes_logits());
     let pool = Pool::new(1).expect("a thread");

@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
-use trine::model::{LoadOptions, Model};
+use trine::model::{LoadOptions, Weights};
 use trine::pool::Pool;
 use trine::step::{Engine, EvalError, Segment, Session, SessionOptions, StepError, StepOptions};
 use trine::{ContextOptions, DraftOptions, DraftSource, GenerateOptions, Isa, OpenOptions, SamplerOptions};
@@ -48,9 +48,9 @@ fn write_models_with_encoders() {
     write_models(ENCODERS.iter().map(|name| (*name, listing(name).file())));
 }
 
-fn load(bytes: Vec<u8>, isa: Isa) -> Model {
+fn load(bytes: Vec<u8>, isa: Isa) -> Weights {
     let options = LoadOptions { isa, ..LoadOptions::default() };
-    Model::load(&trine_testkit::gguf::model(bytes), &options).expect("a model with an encoder")
+    Weights::load(&trine_testkit::gguf::model(bytes), &options).expect("a model with an encoder")
 }
 
 /// The likeliest token of a row.
@@ -244,7 +244,7 @@ fn a_sequence_without_a_source_is_refused() {
     session.eval(&[1], 0, &mut |_, _| {}).expect("room");
     session.clear();
     assert_eq!(refused(session.eval(&[1], 0, &mut |_, _| {})), EvalError::Step(StepError::NoSource));
-    let plain = Model::load(&trine_testkit::gguf::model(crate::made("llama-long")), &LoadOptions::default());
+    let plain = Weights::load(&trine_testkit::gguf::model(crate::made("llama-long")), &LoadOptions::default());
     let mut session = Session::new(&plain.expect("a model"), &pool, options);
     assert_eq!(refused(session.read_source(&[1])), EvalError::Step(StepError::NoEncoder));
 }
@@ -256,7 +256,7 @@ fn refusal(name: &str, change: impl Fn(&str) -> Option<String>) -> String {
     let changed = changed.join("\n");
     assert!(changed != text.trim_end(), "{name}: nothing was changed");
     let file = trine_testkit::gguf::model(Listing::parse(&changed).file());
-    let line = Model::load(&file, &LoadOptions::default()).err().expect("a refusal").to_string();
+    let line = Weights::load(&file, &LoadOptions::default()).err().expect("a refusal").to_string();
     assert!(!line.contains('\n'), "{line}");
     line
 }

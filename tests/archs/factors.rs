@@ -5,7 +5,7 @@
 
 use std::fs;
 
-use trine::model::{LoadOptions, Model, ModelError};
+use trine::model::{LoadOptions, ModelError, Weights};
 use trine::quant::{Fallback, Plan, Recipe, RunOptions, Target};
 use trine_formats::gguf::Limits;
 use trine_formats::types::TypeId;
@@ -50,7 +50,7 @@ fn the_factor_on_the_logits_is_the_references() {
             fs::write(path, &bytes).expect("a writable directory");
         }
         let hash = sha256(&bytes);
-        let model = Model::load(&trine_testkit::gguf::model(bytes), &LoadOptions::default());
+        let model = Weights::load(&trine_testkit::gguf::model(bytes), &LoadOptions::default());
         let golden = Golden { positions: 70, ..golden::read().remove(name).expect("a model") };
         let got = crate::logits(&model.expect("a model"), &golden);
         assert_eq!([&hash[..16], &got[0]], [file, logits], "{name}");
@@ -58,7 +58,7 @@ fn the_factor_on_the_logits_is_the_references() {
 }
 
 fn problems(bytes: Vec<u8>) -> Vec<String> {
-    match Model::load(&trine_testkit::gguf::model(bytes), &LoadOptions::default()) {
+    match Weights::load(&trine_testkit::gguf::model(bytes), &LoadOptions::default()) {
         Err(ModelError::Invalid(problems)) => problems.iter().map(ToString::to_string).collect(),
         other => panic!("{:?}", other.err()),
     }

@@ -5,7 +5,7 @@ use trine::exec::gradient::{Gradient, Tape};
 use trine::fisher::Fisher;
 use trine::kv::CacheTypes;
 use trine::math::{exp, log};
-use trine::model::{LoadOptions, Model};
+use trine::model::{LoadOptions, Weights};
 use trine::ops::activation::Activation;
 use trine::pool::Pool;
 use trine::program::{Op, Program};
@@ -73,11 +73,11 @@ const STEPS: usize = 5;
 const ROUNDING: f64 = 4e-15;
 
 /// The model, with keys and values as they are; those of latent attention are kept as half floats.
-fn load(file: &ModelFile) -> Model {
+fn load(file: &ModelFile) -> Weights {
     let options = LoadOptions { repack: false, ..LoadOptions::default() };
     let cache = CacheTypes { keys: TypeId::F32, values: TypeId::F32 };
-    let exact = Model::load(file, &LoadOptions { cache, ..options.clone() });
-    exact.unwrap_or_else(|_| Model::load(file, &options).unwrap_or_else(|e| panic!("{e}")))
+    let exact = Weights::load(file, &LoadOptions { cache, ..options.clone() });
+    exact.unwrap_or_else(|_| Weights::load(file, &options).unwrap_or_else(|e| panic!("{e}")))
 }
 
 /// Mean cross-entropy of the tokens from the second on; the logits become their gradients.
@@ -190,7 +190,7 @@ fn slope(
 }
 
 /// The greatest difference between the logits of the pass and the processor's, as a part of the greatest logit.
-fn difference_of_logits(model: &Model, tape: &Tape<'_, f64>, tokens: &[u32]) -> f64 {
+fn difference_of_logits(model: &Weights, tape: &Tape<'_, f64>, tokens: &[u32]) -> f64 {
     let pool = Pool::new(2).expect("threads");
     let mut session = Session::new(model, &pool, SessionOptions { n_ctx: tokens.len(), n_ubatch: 512 });
     let mut theirs = Vec::new();

@@ -9,7 +9,7 @@ use trine::formats::gguf::ModelFile;
 use trine::formats::gguf::write::NewTensor;
 use trine::formats::types::TypeId;
 use trine::formats::types::ternary::{Packing, TernaryData};
-use trine::model::{LoadOptions, Model};
+use trine::model::{LoadOptions, Weights};
 use trine::pool::Pool;
 use trine::step::{Session, SessionOptions};
 use trine_formats::gguf::{Gguf, Limits};
@@ -123,7 +123,7 @@ const TOKENS: [u32; 12] = [1, 7, 99, 3, 64, 12, 5, 77, 1, 2, 250, 100];
 
 /// The logits of the tokens, all at once or one by one.
 fn logits(name: &str, file: &ModelFile, isa: Isa, at_once: usize) -> Vec<f32> {
-    let model = Model::load(file, &LoadOptions { isa, ..LoadOptions::default() });
+    let model = Weights::load(file, &LoadOptions { isa, ..LoadOptions::default() });
     let model = model.unwrap_or_else(|e| panic!("{name}: {e}"));
     let pool = Pool::new(2).expect("threads");
     let mut session = Session::new(&model, &pool, SessionOptions { n_ctx: 64, n_ubatch: 512 });

@@ -4,7 +4,7 @@ use trine::Isa;
 use trine::formats::gguf::write::NewTensor;
 use trine::formats::gguf::{Metadata, ModelFile};
 use trine::formats::types::TypeId;
-use trine::model::{LoadOptions, Model};
+use trine::model::{LoadOptions, Weights};
 use trine_testkit::gguf;
 
 use crate::rotated::{distance, logits, model};
@@ -133,7 +133,8 @@ fn norms_may_be_halves_and_have_to_be_of_a_projection() {
         more.retain(|t| t.0 != name);
         more.push((name.to_owned(), vec![width], vec![1.0; width as usize]));
         let options = LoadOptions { isa: Isa::detect(), ..LoadOptions::default() };
-        let error = Model::load(&file(plain.meta(), more, TypeId::F32), &options).err().expect("a refusal").to_string();
+        let error =
+            Weights::load(&file(plain.meta(), more, TypeId::F32), &options).err().expect("a refusal").to_string();
         assert!(error.contains(name) && error.lines().count() == 1, "{error}");
     };
     refused("blk.0.ffn_gate_exps_norm_in.weight", 256);

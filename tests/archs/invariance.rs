@@ -2,7 +2,7 @@
 //! sequences in a step.
 
 use trine::Isa;
-use trine::model::{LoadOptions, Model};
+use trine::model::{LoadOptions, Weights};
 use trine::pool::Pool;
 use trine::step::{Engine, Segment, Session, SessionOptions, StepOptions};
 
@@ -50,16 +50,16 @@ const MODELS: &[&str] = &[
 /// Tokens that are evaluated: enough for windows to count.
 const TOKENS: usize = 45;
 
-fn load(name: &str, isa: Isa, repack: bool) -> Model {
+fn load(name: &str, isa: Isa, repack: bool) -> Weights {
     let options = LoadOptions { isa, repack, ..LoadOptions::default() };
-    Model::load(&trine_testkit::gguf::model(crate::made(name)), &options).expect("a model")
+    Weights::load(&trine_testkit::gguf::model(crate::made(name)), &options).expect("a model")
 }
 
 fn bits(logits: &[f32]) -> Vec<u32> {
     logits.iter().map(|v| v.to_bits()).collect()
 }
 
-fn alone(model: &Model, tokens: &[u32], threads: usize, n_ubatch: usize) -> Vec<Vec<u32>> {
+fn alone(model: &Weights, tokens: &[u32], threads: usize, n_ubatch: usize) -> Vec<Vec<u32>> {
     let pool = Pool::new(threads).expect("threads");
     let n_ctx = 512;
     let mut session = Session::new(model, &pool, SessionOptions { n_ctx, n_ubatch });
@@ -69,7 +69,7 @@ fn alone(model: &Model, tokens: &[u32], threads: usize, n_ubatch: usize) -> Vec<
 }
 
 /// Two sequences in steps of both.
-fn together(model: &Model, tokens: &[u32], others: &[u32]) -> Vec<Vec<u32>> {
+fn together(model: &Weights, tokens: &[u32], others: &[u32]) -> Vec<Vec<u32>> {
     let pool = Pool::new(2).expect("threads");
     let engine = Engine::new(model, &pool, 64 << 20);
     let (mut first, mut second) = (engine.sequence(), engine.sequence());

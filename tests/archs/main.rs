@@ -47,7 +47,7 @@ use std::path::Path;
 
 use golden::Golden;
 use serde_json::Value;
-use trine::model::{LoadOptions, Model};
+use trine::model::{LoadOptions, Weights};
 use trine::pool::Pool;
 use trine::quant::{Fallback, Plan, Recipe, RunOptions, Target};
 use trine::step::{Session, SessionOptions};
@@ -336,7 +336,7 @@ fn quantize(source: &Path, ty: &str, out: &Path) {
 fn difference(golden: &Golden, ty: &str, bytes: Vec<u8>) -> Option<String> {
     let isa = trine::Isa::from_env().expect("a set that the processor has");
     let options = LoadOptions { isa, ..LoadOptions::default() };
-    let model = match Model::load(&trine_testkit::gguf::model(bytes), &options) {
+    let model = match Weights::load(&trine_testkit::gguf::model(bytes), &options) {
         Ok(model) => model,
         Err(e) => return Some(e.to_string()),
     };
@@ -351,7 +351,7 @@ fn difference(golden: &Golden, ty: &str, bytes: Vec<u8>) -> Option<String> {
 }
 
 /// The hashes of the logits.
-fn logits(model: &Model, golden: &Golden) -> Vec<String> {
+fn logits(model: &Weights, golden: &Golden) -> Vec<String> {
     let n_ctx = golden.tokens.len();
     let n_ubatch = 512;
     let pool = Pool::new(2).expect("threads");

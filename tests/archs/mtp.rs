@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 use trine::generate::speculate::{Aside, AsideSource};
-use trine::model::{LoadOptions, Model};
+use trine::model::{LoadOptions, Weights};
 use trine::pool::Pool;
 use trine::step::{Session, SessionOptions, Sink};
 use trine::{Context, ContextOptions, DraftOptions, DraftSource, GenerateOptions, Isa, OpenOptions, SamplerOptions};
@@ -56,9 +56,9 @@ fn write_models_with_heads() {
 }
 
 /// A model of `bytes` with its head.
-fn load(bytes: Vec<u8>, isa: Isa) -> Model {
+fn load(bytes: Vec<u8>, isa: Isa) -> Weights {
     let options = LoadOptions { isa, mtp: true, ..LoadOptions::default() };
-    Model::load(&trine_testkit::gguf::model(bytes), &options).expect("a model with a head")
+    Weights::load(&trine_testkit::gguf::model(bytes), &options).expect("a model with a head")
 }
 
 /// All that a step makes of one segment.
@@ -87,7 +87,7 @@ impl Sink for Rows {
 }
 
 /// The logits of the head of `model` behind every token, and of `drafted` more behind the last one, from its own states.
-fn head_logits(model: &Model, tokens: &[u32], drafted: usize, pool: &Pool, n_ubatch: usize) -> Vec<Vec<f32>> {
+fn head_logits(model: &Weights, tokens: &[u32], drafted: usize, pool: &Pool, n_ubatch: usize) -> Vec<Vec<f32>> {
     let options = SessionOptions { n_ctx: tokens.len() + drafted, n_ubatch };
     let (mut text, mut of_text) = (Session::new(model, pool, options), Rows::default());
     text.eval_into(tokens, tokens.len(), &mut of_text).expect("room");
@@ -118,7 +118,7 @@ fn heads_of_rotated_models_compute_what_they_did() {
         let file = trine_testkit::gguf::model(listing(name).file());
         let options = LoadOptions { mtp: true, ..LoadOptions::default() };
         let logits = |file| {
-            let model = Model::load(file, &options).unwrap_or_else(|e| panic!("{name}: {e}"));
+            let model = Weights::load(file, &options).unwrap_or_else(|e| panic!("{name}: {e}"));
             head_logits(&model, tokens, 0, &pool, 512).concat()
         };
         let near = distance(&logits(&file), &logits(&turned(&file, rotate(64, SIGNS), None)));
@@ -180,9 +180,9 @@ fn refusal(name: &str, change: impl Fn(&str) -> Option<String>) -> String {
     assert!(changed != text.trim_end(), "{name}: nothing was changed");
     let file = trine_testkit::gguf::model(Listing::parse(&changed).file());
     // a head that nobody asks for is not looked at, but for its number
-    let plain = Model::load(&file, &LoadOptions::default()).map(|_| ()).map_err(|e| e.to_string());
+    let plain = Weights::load(&file, &LoadOptions::default()).map(|_| ()).map_err(|e| e.to_string());
     let options = LoadOptions { mtp: true, ..LoadOptions::default() };
-    let line = Model::load(&file, &options).err().expect("a refusal").to_string();
+    let line = Weights::load(&file, &options).err().expect("a refusal").to_string();
     assert!(!line.contains('\n'), "{line}");
     assert!(plain.is_ok() || plain == Err(line.clone()), "{plain:?}, {line}");
     line
@@ -226,7 +226,7 @@ fn damaged_heads_are_refused_in_one_line() {
 fn models_without_heads_are_refused() {
     let options = LoadOptions { mtp: true, ..LoadOptions::default() };
     let refused = |name: &str| {
-        let loaded = Model::load(&trine_testkit::gguf::model(crate::made(name)), &options);
+        let loaded = Weights::load(&trine_testkit::gguf::model(crate::made(name)), &options);
         loaded.err().expect("a refusal").to_string()
     };
     let none = refused("qwen35-long");

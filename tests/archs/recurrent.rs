@@ -1,6 +1,6 @@
 //! Sequences of models with recurrent layers: a state is shared by forks until they part, and cannot be cut back.
 
-use trine::model::{LoadOptions, Model};
+use trine::model::{LoadOptions, Weights};
 use trine::pool::Pool;
 use trine::step::{Engine, Kind, PrefixTree, Segment, Sequence, Session, SessionOptions, StepError, StepOptions};
 use trine::{CancelToken, Context, ContextOptions, DraftOptions, DraftSource, GenerateOptions, Isa, OpenOptions};
@@ -21,12 +21,12 @@ const MODELS: &[&str] = &[
     "rwkv7-long",
 ];
 
-fn load(name: &str) -> Model {
+fn load(name: &str) -> Weights {
     let options = LoadOptions { isa: Isa::detect(), ..LoadOptions::default() };
-    Model::load(&trine_testkit::gguf::model(crate::made(name)), &options).expect("a model")
+    Weights::load(&trine_testkit::gguf::model(crate::made(name)), &options).expect("a model")
 }
 
-fn engine(model: &Model) -> Engine {
+fn engine(model: &Weights) -> Engine {
     Engine::new(model, &Pool::new(2).expect("threads"), 64 << 20)
 }
 
@@ -124,7 +124,7 @@ fn sequences_longer_than_an_indexer_chooses_are_refused() {
     let text = text.replace("indexer.top_k u32 131072", "indexer.top_k u32 5");
     let file = trine_testkit::archs::Listing::parse(&text).file();
     let options = LoadOptions::default();
-    let model = Model::load(&trine_testkit::gguf::model(file), &options).expect("a model");
+    let model = Weights::load(&trine_testkit::gguf::model(file), &options).expect("a model");
     let engine = engine(&model);
     let mut seq = engine.sequence();
     step(&engine, &mut seq, &[1, 2, 3, 4, 5]);

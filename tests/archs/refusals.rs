@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use trine::model::{LoadOptions, Model, ModelError};
+use trine::model::{LoadOptions, ModelError, Weights};
 use trine::pool::Pool;
 use trine::step::{EvalError, Session, SessionOptions, StepError};
 
@@ -15,7 +15,7 @@ fn problems(name: &str, changed: impl Fn(&str) -> Option<String>) -> Vec<String>
     let lines: Vec<String> = text.lines().filter_map(changed).collect();
     assert_ne!(lines.join("\n"), text.trim_end(), "nothing was changed");
     let file = Listing::parse(&lines.join("\n")).file();
-    match Model::load(&trine_testkit::gguf::model(file), &LoadOptions::default()) {
+    match Weights::load(&trine_testkit::gguf::model(file), &LoadOptions::default()) {
         Err(ModelError::Invalid(problems)) => problems.iter().map(ToString::to_string).collect(),
         other => panic!("{:?}", other.err()),
     }
@@ -100,7 +100,7 @@ fn what_decides_between_experts_has_to_be_numbers() {
         ("glm4moe-moe", "blk.1.exp_probs_b.bias"),
     ] {
         let file = Listing::parse(&text(model)).file_with(tensor, f32::NAN);
-        match Model::load(&trine_testkit::gguf::model(file), &LoadOptions::default()) {
+        match Weights::load(&trine_testkit::gguf::model(file), &LoadOptions::default()) {
             Err(ModelError::Invalid(problems)) => {
                 let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
                 assert_eq!(problems, [format!("tensor {tensor}: it holds NaN or infinity, the data is damaged")])
@@ -112,7 +112,7 @@ fn what_decides_between_experts_has_to_be_numbers() {
 
 #[test]
 fn sequences_are_no_longer_than_the_table_of_positions() {
-    let model = Model::load(&trine_testkit::gguf::model(crate::made("gpt2-dense")), &LoadOptions::default());
+    let model = Weights::load(&trine_testkit::gguf::model(crate::made("gpt2-dense")), &LoadOptions::default());
     let model = model.expect("a model");
     assert_eq!(model.most_positions(), Some(256));
     let options = SessionOptions { n_ctx: 300, n_ubatch: 64 };
@@ -131,7 +131,7 @@ fn of_vectors(name: &str, from: &str, to: &str) -> Vec<String> {
     let text = fs::read_to_string(trine_testkit::archs::of_vectors(name)).expect("a listing");
     let changed = text.replace(from, to);
     assert_ne!(changed, text, "nothing was changed");
-    match Model::load(&trine_testkit::gguf::model(Listing::parse(&changed).file()), &LoadOptions::default()) {
+    match Weights::load(&trine_testkit::gguf::model(Listing::parse(&changed).file()), &LoadOptions::default()) {
         Err(ModelError::Invalid(problems)) => problems.iter().map(ToString::to_string).collect(),
         other => panic!("{:?}", other.err()),
     }

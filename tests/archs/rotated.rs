@@ -6,7 +6,7 @@ use std::fs;
 use trine::Isa;
 use trine::formats::gguf::write::NewTensor;
 use trine::formats::gguf::{Array, Metadata, ModelFile, Value};
-use trine::model::{LoadOptions, Model};
+use trine::model::{LoadOptions, Weights};
 use trine::ops::hadamard::Hadamard;
 use trine::pool::Pool;
 use trine::step::{Session, SessionOptions};
@@ -116,7 +116,7 @@ pub fn rotated(name: &str) -> ModelFile {
 }
 
 pub fn logits(file: &ModelFile) -> Vec<f32> {
-    let model = Model::load(file, &LoadOptions::default()).unwrap_or_else(|e| panic!("{e}"));
+    let model = Weights::load(file, &LoadOptions::default()).unwrap_or_else(|e| panic!("{e}"));
     let pool = Pool::new(2).expect("threads");
     let mut session = Session::new(&model, &pool, SessionOptions { n_ctx: 64, n_ubatch: 512 });
     let mut out = Vec::new();
@@ -193,7 +193,7 @@ fn keys_that_do_not_fit_are_refused_by_name() {
                 }
             };
         });
-        let e = Model::load(&changed, &LoadOptions::default()).err().unwrap_or_else(|| panic!("{key} was taken"));
+        let e = Weights::load(&changed, &LoadOptions::default()).err().unwrap_or_else(|| panic!("{key} was taken"));
         let text = e.to_string();
         assert!(!text.contains('\n'), "{text}");
         text

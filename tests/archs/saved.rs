@@ -3,7 +3,7 @@
 use trine::Isa;
 use trine::formats::types::TypeId;
 use trine::kv::{CacheTypes, PageLayout, PagePool, Sequence, SequenceRows, TILE, store};
-use trine::model::{LoadOptions, Model};
+use trine::model::{LoadOptions, Weights};
 use trine::pool::Pool;
 use trine::step::{Session, SessionOptions};
 use trine_kernels::halves::F16Encoding;
@@ -11,7 +11,7 @@ use trine_kernels::halves::F16Encoding;
 fn session(name: &str, cache: CacheTypes) -> Session {
     let options = LoadOptions { isa: Isa::detect(), cache, ..LoadOptions::default() };
     let file = trine_testkit::gguf::model(crate::made(name));
-    let model = Model::load(&file, &options).expect("a model");
+    let model = Weights::load(&file, &options).expect("a model");
     let options = SessionOptions { n_ctx: 256, n_ubatch: 64 };
     Session::new(&model, &Pool::new(2).expect("threads"), options)
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use trine::model::{LoadOptions, Model};
+use trine::model::{LoadOptions, Weights};
 use trine::pool::Pool;
 use trine::step::{Session, SessionOptions};
 use trine_testkit::archs::Listing;
@@ -19,7 +19,7 @@ fn changed(change: impl Fn(&str) -> String) -> Listing {
 
 /// The bits of the logits behind every token.
 fn logits(listing: &Listing, tokens: &[u32], pieces: &[usize], n_ubatch: usize) -> Vec<Vec<u32>> {
-    let model = Model::load(&trine_testkit::gguf::model(listing.file()), &LoadOptions::default()).expect("a model");
+    let model = Weights::load(&trine_testkit::gguf::model(listing.file()), &LoadOptions::default()).expect("a model");
     let pool = Pool::new(2).expect("threads");
     let mut session = Session::new(&model, &pool, SessionOptions { n_ctx: tokens.len(), n_ubatch });
     let (mut rows, mut rest) = (Vec::new(), tokens);
@@ -60,7 +60,7 @@ fn a_switch_holds_for_what_follows_and_for_nothing_before() {
 fn damaged_switches_are_refused_in_one_line() {
     let refused = |from: &str, to: &str| {
         let listing = changed(|line| line.replace(from, to));
-        let line = Model::load(&trine_testkit::gguf::model(listing.file()), &LoadOptions::default());
+        let line = Weights::load(&trine_testkit::gguf::model(listing.file()), &LoadOptions::default());
         let line = line.err().expect("a refusal").to_string();
         assert!(!line.contains('\n'), "{line}");
         line

@@ -2,7 +2,7 @@
 
 use trine::arch::Activation::Gelu;
 use trine::kv::CacheTypes;
-use trine::model::{LoadOptions, Model};
+use trine::model::{LoadOptions, Weights};
 use trine::pool::Pool;
 use trine::program::Op;
 use trine::quant::rotate::Turn;
@@ -30,7 +30,7 @@ const NEAR_IN_HALVES: f32 = 2e-3;
 /// rounding.
 fn outputs(file: &ModelFile) -> (f32, Vec<f32>) {
     let cache = CacheTypes { keys: TypeId::F32, values: TypeId::F32 };
-    let load = |cache| Model::load(file, &LoadOptions { cache, ..LoadOptions::default() }).map_err(|e| e.to_string());
+    let load = |cache| Weights::load(file, &LoadOptions { cache, ..LoadOptions::default() }).map_err(|e| e.to_string());
     let single = load(cache);
     let is_single = single.is_ok();
     let table = |op: &Op| matches!(op, Op::Activate(Gelu) | Op::Gate(Gelu) | Op::GatedProducts(_, Gelu));

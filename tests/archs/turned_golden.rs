@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use serde_json::Value;
-use trine::model::{LoadOptions, Model};
+use trine::model::{LoadOptions, Weights};
 use trine::quant::rotate::{Rotation, Turn};
 use trine::quant::{Fallback, Recipe, Target};
 use trine_testkit::{gguf, sha256};
@@ -83,7 +83,7 @@ fn logits_are_those_of_rotated_products() {
             let bytes = trine_testkit::read(&dir.path().join(format!("{ty}.gguf")));
             let form = &recorded[ty];
             assert_eq!(form["file"], sha256(&bytes), "{} {ty}: the file", case.0);
-            let model = Model::load(&gguf::model(bytes), &LoadOptions::default()).unwrap_or_else(|e| panic!("{e}"));
+            let model = Weights::load(&gguf::model(bytes), &LoadOptions::default()).unwrap_or_else(|e| panic!("{e}"));
             let tokens = json["tokens"].as_array().expect("tokens").iter();
             let tokens = tokens.map(|id| id.as_u64().expect("an id") as u32).collect();
             let got = logits(&model, &Golden { tokens, positions: 1, forms: Default::default() });

@@ -3,14 +3,14 @@
 
 use std::fs;
 
-use trine::model::{LoadOptions, Model};
+use trine::model::{LoadOptions, Weights};
 use trine::pool::Pool;
 use trine::step::{Session, SessionOptions};
 
 use trine_testkit::archs::Listing;
 
 /// The model of a listing, or of one in which a line is another.
-fn model(name: &str, change: Option<(&str, &str)>) -> Result<Model, String> {
+fn model(name: &str, change: Option<(&str, &str)>) -> Result<Weights, String> {
     let path = trine_testkit::testdata(&format!("archs/{name}.txt"));
     let mut text = fs::read_to_string(path).expect("a listing");
     if let Some((from, to)) = change {
@@ -18,10 +18,10 @@ fn model(name: &str, change: Option<(&str, &str)>) -> Result<Model, String> {
         text = text.replace(from, to);
     }
     let file = trine_testkit::gguf::model(Listing::parse(&text).file());
-    Model::load(&file, &LoadOptions::default()).map_err(|e| e.to_string())
+    Weights::load(&file, &LoadOptions::default()).map_err(|e| e.to_string())
 }
 
-fn logits(model: &Model) -> Vec<u32> {
+fn logits(model: &Weights) -> Vec<u32> {
     let pool = Pool::new(1).expect("a thread");
     let mut session = Session::new(model, &pool, SessionOptions { n_ctx: 64, n_ubatch: 16 });
     let mut all = Vec::new();

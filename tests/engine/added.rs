@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use trine::Isa;
 use trine::kv::CacheTypes;
-use trine::model::{Adapter, Control, LoadOptions, Model};
+use trine::model::{Adapter, Control, LoadOptions, Weights};
 use trine::pool::Pool;
 use trine::step::{Engine, Segment, Session, SessionOptions, StepOptions};
 use trine_formats::gguf::write::NewTensor;
@@ -89,7 +89,7 @@ fn types_of_keys_and_values_give_the_reference_s_logits() {
 }
 
 /// The logits of `tokens` by themselves, as bits.
-fn alone(model: &Model, pool: &Pool, tokens: &[u32]) -> Vec<Vec<u32>> {
+fn alone(model: &Weights, pool: &Pool, tokens: &[u32]) -> Vec<Vec<u32>> {
     let (n_ctx, n_ubatch) = (512, 512);
     let mut session = Session::new(model, pool, SessionOptions { n_ctx, n_ubatch });
     let mut out = Vec::new();
@@ -109,7 +109,7 @@ fn step_mates_and_copied_pages_change_no_bit_whatever_the_types() {
     let pool = Pool::new(2).expect("threads");
     for (keys, values) in [(TypeId::Q8_0, TypeId::Q8_0), (TypeId::F32, TypeId::BF16)] {
         let options = LoadOptions { cache: CacheTypes { keys, values }, ..LoadOptions::default() };
-        let model = Model::load(&trilm(), &options).expect("a model");
+        let model = Weights::load(&trilm(), &options).expect("a model");
         let engine = Engine::new(&model, &pool, 64 << 20);
         let options = StepOptions { n_ctx: 512, n_ubatch: 33, ..StepOptions::default() };
         let mut found = [Vec::new(), Vec::new()];
@@ -135,7 +135,7 @@ fn step_mates_and_copied_pages_change_no_bit_whatever_the_types() {
 fn pages_count_the_bytes_of_their_types() {
     let page = |keys, values| {
         let options = LoadOptions { cache: CacheTypes { keys, values }, ..LoadOptions::default() };
-        let model = Model::load(&trilm(), &options).expect("a model");
+        let model = Weights::load(&trilm(), &options).expect("a model");
         let layout = model.page_layout();
         assert_eq!(layout.positions, 128);
         layout.bytes()
@@ -169,7 +169,7 @@ fn made(meta: &[(&str, Meta)], tensors: &[(&str, &[u64])]) -> Adapter {
 
 fn refusal(options: LoadOptions) -> String {
     let options = LoadOptions { isa: Isa::detect(), ..options };
-    let error = Model::load(&trilm(), &options).err().expect("a refusal");
+    let error = Weights::load(&trilm(), &options).err().expect("a refusal");
     let line = error.to_string();
     assert!(!line.contains('\n'), "{line}");
     line

@@ -94,7 +94,7 @@ fn rows_that_are_no_whole_groups_and_types_that_nobody_can_read_are_refused() {
         meta.set("llama.feed_forward_length", trine_formats::gguf::Value::U32(rows as u32));
         let file = gguf::model(gguf::bytes(&meta, &made.collect::<Vec<_>>()));
         let options = trine::model::LoadOptions { isa: Isa::detect(), ..Default::default() };
-        let error = trine::model::Model::load(&file, &options).err().expect("a refusal").to_string();
+        let error = trine::model::Weights::load(&file, &options).err().expect("a refusal").to_string();
         let line = error.lines().find(|line| line.contains("ffn_up")).unwrap_or_else(|| panic!("{error}"));
         words.iter().for_each(|word| assert!(line.contains(word), "{line}"));
     };

@@ -37,11 +37,12 @@ fn no_instruction_set_thread_count_or_batch_changes_a_bit() {
 
 #[test]
 fn a_truncated_session_goes_on_as_if_the_rest_had_never_been() {
-    use trine::model::{LoadOptions, Model};
+    use trine::model::{LoadOptions, Weights};
     use trine::pool::Pool;
     use trine::step::{Session, SessionOptions};
     let golden = golden("trilm-F16");
-    let model = Model::load(&trilm(), &LoadOptions { isa: Isa::detect(), ..LoadOptions::default() }).expect("a model");
+    let model =
+        Weights::load(&trilm(), &LoadOptions { isa: Isa::detect(), ..LoadOptions::default() }).expect("a model");
     let mut session = Session::new(&model, &Pool::new(1).expect("threads"), SessionOptions { n_ctx: 64, n_ubatch: 16 });
     let ignore = &mut |_: usize, _: &[f32]| {};
     session.eval(&golden.tokens[..20], 20, ignore).expect("room");
@@ -60,10 +61,11 @@ fn a_truncated_session_goes_on_as_if_the_rest_had_never_been() {
 
 #[test]
 fn what_does_not_fit_is_refused_before_anything_is_computed() {
-    use trine::model::{LoadOptions, Model};
+    use trine::model::{LoadOptions, Weights};
     use trine::pool::Pool;
     use trine::step::{EvalError, Session, SessionOptions};
-    let model = Model::load(&trilm(), &LoadOptions { isa: Isa::detect(), ..LoadOptions::default() }).expect("a model");
+    let model =
+        Weights::load(&trilm(), &LoadOptions { isa: Isa::detect(), ..LoadOptions::default() }).expect("a model");
     let mut session = Session::new(&model, &Pool::new(1).expect("threads"), SessionOptions { n_ctx: 4, n_ubatch: 512 });
     let ignore = &mut |_: usize, _: &[f32]| {};
     assert_eq!(session.eval(&[1; 5], 5, ignore), Err(EvalError::ContextFull { n_past: 0, new: 5, n_ctx: 4 }));

@@ -7,18 +7,18 @@ use std::sync::{Arc, Mutex};
 use trine::CancelToken;
 use trine::Isa;
 use trine::kv::PagePool;
-use trine::model::{LoadOptions, Model};
+use trine::model::{LoadOptions, Weights};
 use trine::ops::observe::ActivationObserver;
 use trine::pool::Pool;
 use trine::step::{Engine, Segment, Sequence, StepError, StepOptions};
 
-fn model(isa: Isa) -> Model {
+fn model(isa: Isa) -> Weights {
     let options = LoadOptions { isa, ..LoadOptions::default() };
-    Model::load(&common::trilm(), &options).expect("a model")
+    Weights::load(&common::trilm(), &options).expect("a model")
 }
 
 /// Pages of a few positions, so that sequences have several.
-fn engine(model: &Model, threads: usize, positions: usize, pages: usize) -> Engine {
+fn engine(model: &Weights, threads: usize, positions: usize, pages: usize) -> Engine {
     let layout = model.page_layout().with_positions(positions);
     let pool = Pool::new(threads).expect("threads");
     Engine::with_pages(model, &pool, PagePool::new(layout, pages))
@@ -43,7 +43,7 @@ fn bits(logits: &[f32]) -> Logits {
 }
 
 /// The logits of all tokens of a sequence that is by itself.
-fn alone(model: &Model, tokens: &[u32]) -> Vec<Logits> {
+fn alone(model: &Weights, tokens: &[u32]) -> Vec<Logits> {
     let engine = engine(model, 2, 128, 8);
     let mut out = Vec::new();
     let mut seq = engine.sequence();

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use sha2::{Digest, Sha256};
 use trine::generate::Context;
-use trine::model::{Adapter, LoadOptions, Model};
+use trine::model::{Adapter, LoadOptions, Weights};
 use trine::quant::gptq::HessianFile;
 use trine::{ContextOptions, Isa};
 use trine_formats::gguf::{Gguf, Limits, ModelFile, Shard};
@@ -25,7 +25,7 @@ pub fn adapter(data: &[u8]) {
     let Some(file) = file_of(data) else { return };
     let model = file_of(samples::model_file()).expect("a sample");
     let adapters = vec![Adapter { file: Arc::new(file), scale: 0.5 }];
-    if let Err(e) = Model::load(&model, &LoadOptions { isa: Isa::scalar(), adapters, ..LoadOptions::default() }) {
+    if let Err(e) = Weights::load(&model, &LoadOptions { isa: Isa::scalar(), adapters, ..LoadOptions::default() }) {
         assert_message(&e);
     }
 }

@@ -14,7 +14,7 @@ use trine::chat::{ChatTemplate, Message};
 use trine::convert::{Options, plan};
 use trine::eval::base_file::BaseReader;
 use trine::eval::kld::log_ppl_base;
-use trine::model::{LoadOptions, Model};
+use trine::model::{LoadOptions, Weights};
 use trine::pool::Pool;
 use trine::step::{Session, SessionOptions};
 use trine::tokenizer::Tokenizer;
@@ -174,7 +174,7 @@ pub fn model_load(data: &[u8]) {
         return;
     };
     let options = LoadOptions { isa: Isa::scalar(), ..LoadOptions::default() };
-    let model = match Model::load(&file, &options) {
+    let model = match Weights::load(&file, &options) {
         Ok(model) => model,
         Err(e) => return assert_message(&e),
     };

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use trine::model::{LoadOptions, Model};
+use trine::model::{LoadOptions, Weights};
 use trine_compat_tests::models;
 use trine_compat_tests::ptx::Emulated;
 use trine_formats::gguf::ModelFile;
@@ -14,12 +14,12 @@ use trine_testkit::archs::Listing;
 const TOKENS: [u32; 3] = [3, 60, 101];
 
 /// The model of a listing, with matrices in half floats, and its file.
-fn made(name: &str) -> Option<(Model, ModelFile)> {
+fn made(name: &str) -> Option<(Weights, ModelFile)> {
     made_as(name, "F16")
 }
 
 /// The model of a listing in a file type, and its file; types whose blocks do not fit a matrix have another one there.
-pub fn made_as(name: &str, ty: &str) -> Option<(Model, ModelFile)> {
+pub fn made_as(name: &str, ty: &str) -> Option<(Weights, ModelFile)> {
     let listing = fs::read_to_string(testdata(&format!("archs/{name}"))).expect("a listing");
     let folder = trine_testkit::folder();
     let [single, smaller] = ["F32", "smaller"].map(|ty| folder.path().join(format!("{ty}.gguf")));
@@ -35,7 +35,7 @@ pub fn made_as(name: &str, ty: &str) -> Option<(Model, ModelFile)> {
     let options = LoadOptions { repack: false, ..LoadOptions::default() };
     // A few are refused by the engine itself.
     let file = trine_testkit::gguf::model(bytes);
-    Some((Model::load(&file, &options).ok()?, file))
+    Some((Weights::load(&file, &options).ok()?, file))
 }
 
 /// Those that run; one that a change lets run or refuses has to be named or struck out here.

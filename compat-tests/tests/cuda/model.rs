@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use trine::exec::Offload;
-use trine::model::{LoadOptions, Model};
+use trine::model::{LoadOptions, Weights};
 use trine::pool::Pool;
 use trine::step::{Engine, Segment, Session, SessionOptions, Sink, StepOptions};
 use trine::{NumberPath, Recipe, Target};
@@ -30,17 +30,17 @@ fn file(name: &str, ty: &str) -> ModelFile {
 }
 
 /// The model with its last `layers` layers on a GPU.
-pub fn on_gpu(file: &ModelFile, device: Emulated, layers: usize) -> Model {
+pub fn on_gpu(file: &ModelFile, device: Emulated, layers: usize) -> Weights {
     let offload = Offload { device: Arc::new(Shared::new(device)), layers };
     let options = LoadOptions { offload: Some(offload), ..LoadOptions::default() };
-    Model::load(file, &options).unwrap_or_else(|e| panic!("{e}"))
+    Weights::load(file, &options).unwrap_or_else(|e| panic!("{e}"))
 }
 
 /// All layers.
 const ALL: usize = usize::MAX;
 
-fn on_cpu(file: &ModelFile) -> Model {
-    Model::load(file, &LoadOptions::default()).expect("a model")
+fn on_cpu(file: &ModelFile) -> Weights {
+    Weights::load(file, &LoadOptions::default()).expect("a model")
 }
 
 fn emulated() -> Emulated {
@@ -48,7 +48,7 @@ fn emulated() -> Emulated {
 }
 
 /// The hashes of the logits of every position, when passes have at most `n_ubatch` tokens.
-pub fn hashes(model: &Model, tokens: &[u32], n_ubatch: usize) -> Vec<String> {
+pub fn hashes(model: &Weights, tokens: &[u32], n_ubatch: usize) -> Vec<String> {
     let options = SessionOptions { n_ctx: tokens.len().max(16), n_ubatch };
     let pool = Pool::new(1).expect("a thread");
     let mut session = Session::new(model, &pool, options);
@@ -129,7 +129,7 @@ impl Sink for Heard {
 
 /// Two sequences in one pass, one of which wants hidden states; then forks that share a page that is not full, and go
 /// on in different ways, one of them behind a place where the first was cut.
-fn conversation(model: &Model) -> Heard {
+fn conversation(model: &Weights) -> Heard {
     let pool = Pool::new(1).expect("a thread");
     let engine = Engine::new(model, &pool, 8 * model.page_layout().bytes());
     let options = StepOptions { n_ctx: 64, n_ubatch: 8, ..StepOptions::default() };
@@ -193,7 +193,7 @@ fn a_model_larger_than_the_memory_is_refused_before_anything_is_allocated() {
 fn logits(file: &ModelFile, number_path: NumberPath, n_ubatch: usize) -> Vec<f32> {
     let gpu = Offload { device: Arc::new(Shared::new(emulated())), layers: 4 };
     let options = LoadOptions { offload: Some(gpu), number_path, ..LoadOptions::default() };
-    let model = Model::load(file, &options).unwrap_or_else(|e| panic!("{e}"));
+    let model = Weights::load(file, &options).unwrap_or_else(|e| panic!("{e}"));
     let options = SessionOptions { n_ctx: 16, n_ubatch };
     let pool = Pool::new(1).expect("a thread");
     let mut all = Vec::new();
@@ -219,7 +219,7 @@ fn activations_in_half_precision_are_near_and_no_batch_changes_their_bits() {
         assert!(one.iter().zip(&fast).all(|(a, b)| a.to_bits() == b.to_bits()), "{ty}");
     }
     let without = LoadOptions { number_path: NumberPath::Fast, ..LoadOptions::default() };
-    let refused = Model::load(&file(TRILM, "TQ2_0"), &without).err();
+    let refused = Weights::load(&file(TRILM, "TQ2_0"), &without).err();
     let text = refused.expect("a refusal").to_string();
     assert!(text.contains("--device cuda"), "{text}");
 }
@@ -240,7 +240,7 @@ fn what_has_no_kernel_is_refused_by_name() {
             offload: Some(Offload { device: Arc::new(Shared::new(emulated())), layers }),
             ..LoadOptions::default()
         };
-        let loaded = Model::load(&other, &options);
+        let loaded = Weights::load(&other, &options);
         loaded.map(drop).map_err(|refused| refused.to_string())
     };
     let text = offload(ALL).expect_err("a refusal");

@@ -19,7 +19,7 @@ use trine_formats::hessian::{Hessians, Origin};
 
 use super::Chunks;
 use crate::kernels::Isa;
-use crate::model::Model;
+use crate::model::Weights;
 use crate::ops::observe::ActivationObserver;
 use crate::step::{Engine, Segment, Sequence, StepOptions};
 use collector::{Collector, Scout};
@@ -34,7 +34,7 @@ pub trait Watch {
 }
 
 /// Bytes of keys and values that [`collect`] needs an engine for when `side_by_side` chunks run together.
-pub fn cache_bytes(model: &Model, chunks: &Chunks, side_by_side: usize) -> usize {
+pub fn cache_bytes(model: &Weights, chunks: &Chunks, side_by_side: usize) -> usize {
     let layout = model.page_layout();
     let pages = chunks.n_ctx().div_ceil(layout.positions);
     side_by_side.min(chunks.count()) * pages * layout.bytes()

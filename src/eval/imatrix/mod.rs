@@ -25,7 +25,7 @@ use schedule::{MIN_ROWS, Part, rows};
 pub use error::CollectError;
 pub use schedule::Schedule;
 
-use crate::model::Model;
+use crate::model::Weights;
 use crate::ops::observe::ActivationObserver;
 use crate::step::{Engine, Segment, Sequence, StepError, StepOptions};
 
@@ -57,7 +57,7 @@ pub struct Options {
 }
 
 /// Bytes of keys and values that [`collect`] needs an engine for.
-pub fn cache_bytes(model: &Model, chunks: &Chunks, schedule: &Schedule) -> usize {
+pub fn cache_bytes(model: &Weights, chunks: &Chunks, schedule: &Schedule) -> usize {
     let layout = model.page_layout();
     let pages = chunks.n_ctx().div_ceil(layout.positions);
     schedule.side_by_side().min(chunks.count()) * pages * layout.bytes()

@@ -7,7 +7,7 @@ use super::branches::{Branches, RowOf};
 use super::log_prob::Row;
 use crate::cancel::CancelToken;
 use crate::kv::PagePool;
-use crate::model::Model;
+use crate::model::Weights;
 use crate::pool::Pool;
 use crate::step::{Engine, Segment, Sequence, StepOptions};
 use crate::tokenizer::Tokenizer;
@@ -16,7 +16,7 @@ use crate::tokenizer::Tokenizer;
 #[derive(Clone, Copy)]
 pub struct Subject<'a> {
     /// The weights.
-    pub weights: &'a Model,
+    pub weights: &'a Weights,
     /// Makes tokens of texts.
     pub tokenizer: &'a Tokenizer,
     /// The threads.

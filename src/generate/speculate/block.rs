@@ -3,7 +3,7 @@
 
 use super::tail::{Guess, Tail};
 use crate::cancel::CancelToken;
-use crate::model::{DraftBlock, Model};
+use crate::model::{DraftBlock, Weights};
 use crate::pool::Pool;
 use crate::step::{Engine, EvalError, Session, SessionOptions};
 
@@ -16,7 +16,7 @@ pub(super) struct Block {
 
 impl Block {
     /// `model` drafts behind what `read` has.
-    pub fn new(model: &Model, block: DraftBlock, pool: &Pool, read: &Session) -> Block {
+    pub fn new(model: &Weights, block: DraftBlock, pool: &Pool, read: &Session) -> Block {
         let engine = Engine::with_pages(model, pool, read.pages().clone());
         let options = SessionOptions { n_ctx: read.n_ctx(), n_ubatch: block.size };
         Block { session: Session::of_engine(&engine, options), block }

@@ -8,7 +8,7 @@ use super::tail::{Guess, Tail};
 use super::trail::Trail;
 use crate::cancel::CancelToken;
 use crate::kv::Sequence;
-use crate::model::Model;
+use crate::model::Weights;
 use crate::pool::Pool;
 use crate::step::{Engine, EvalError, Session, SessionOptions};
 
@@ -17,7 +17,7 @@ const KEPT: usize = 64;
 
 /// A model that drafts for one text from the keys of that.
 pub(super) struct Borrower {
-    model: Model,
+    model: Weights,
     pool: Pool,
     n_ctx: usize,
     trail: Trail,
@@ -27,7 +27,7 @@ pub(super) struct Borrower {
 
 impl Borrower {
     /// `model` for a text in a context of `n_ctx` tokens.
-    pub fn new(model: &Model, pool: &Pool, n_ctx: usize) -> Borrower {
+    pub fn new(model: &Weights, pool: &Pool, n_ctx: usize) -> Borrower {
         let trail = Trail::new(model.hears());
         Borrower { model: model.clone(), pool: pool.clone(), n_ctx, trail, keys: None, cancel: None }
     }

@@ -1,6 +1,6 @@
 //! Why there can be no drafts.
 
-use crate::model::{Model, WidthError};
+use crate::model::{Weights, WidthError};
 
 /// Why there can be no drafts.
 #[derive(Debug, thiserror::Error)]
@@ -41,7 +41,7 @@ pub enum SpeculateError {
 ///
 /// # Errors
 /// The model does not have that width, or it is not below the text's.
-pub fn check(model: &Model, draft: u8, text: u8) -> Result<(), SpeculateError> {
+pub fn check(model: &Weights, draft: u8, text: u8) -> Result<(), SpeculateError> {
     model.check_width(draft)?;
     narrower(draft, text)
 }

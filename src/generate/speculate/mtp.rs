@@ -18,7 +18,7 @@ use super::tail::{Guess, Tail};
 use super::trail::Trail;
 use crate::cancel::CancelToken;
 use crate::handle::Model;
-use crate::model::Model as Weights;
+use crate::model::Weights;
 use crate::pool::Pool;
 use crate::step::{EvalError, Session, SessionOptions};
 

@@ -9,7 +9,7 @@ use trine_formats::types::TypeId;
 use super::basis::Heads;
 use super::error::RotateError;
 use super::named::Nameable;
-use crate::model::{LoadOptions, Model};
+use crate::model::{LoadOptions, Weights};
 use crate::quant::codec::{can_read, is_quantized};
 use crate::quant::row::Row;
 
@@ -32,7 +32,7 @@ pub fn rotation(
         return Err(RotateError::Block(block));
     }
     let options = LoadOptions { repack: false, ..LoadOptions::default() };
-    let loaded = Model::load(model, &options).map_err(Box::new)?;
+    let loaded = Weights::load(model, &options).map_err(Box::new)?;
     let arch = loaded.config().arch;
     let nameable = Nameable { arch, multiplied: loaded.multiplied() };
     let number = |key: &str| meta.get_u32(&format!("{}.{key}", arch.name));

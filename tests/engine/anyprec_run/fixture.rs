@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use trine::Isa;
-use trine::model::{LoadOptions, Model, NumberPath};
+use trine::model::{LoadOptions, NumberPath, Weights};
 use trine::pool::Pool;
 use trine::quant::anyprec::is_block_matrix;
 use trine::quant::anyprec::outliers::{Rule, Shares};
@@ -139,16 +139,16 @@ pub fn options(path: NumberPath) -> LoadOptions {
     LoadOptions { isa: Isa::detect(), number_path: path, ..LoadOptions::default() }
 }
 
-pub fn whole(path: NumberPath) -> Model {
-    Model::load(&model_file(files().whole.clone()), &options(path)).expect("a model")
+pub fn whole(path: NumberPath) -> Weights {
+    Weights::load(&model_file(files().whole.clone()), &options(path)).expect("a model")
 }
 
-pub fn session(model: &Model, bits: u8) -> Session {
+pub fn session(model: &Weights, bits: u8) -> Session {
     session_of(model, bits, 2)
 }
 
 /// A session on `threads` threads.
-pub fn session_of(model: &Model, bits: u8, threads: usize) -> Session {
+pub fn session_of(model: &Weights, bits: u8, threads: usize) -> Session {
     let options = SessionOptions { n_ctx: 512, n_ubatch: 512 };
     let mut session = Session::new(model, &Pool::new(threads).expect("threads"), options);
     session.set_bits(bits).expect("a width of the file");

@@ -1,4 +1,4 @@
-use trine::model::{LoadOptions, Model, NumberPath};
+use trine::model::{LoadOptions, NumberPath, Weights};
 use trine_formats::anyprec::{AnyPrec, Part};
 use trine_formats::gguf::{Limits, ModelFile};
 use trine_kernels::testing::isas;
@@ -23,7 +23,7 @@ fn every_width_computes_with_its_weights() {
     let tokens = tokens(40);
     let mut all = Vec::new();
     for (width, plain) in WIDTHS.into_iter().zip(&files().plain) {
-        let model = Model::load(&model_file(plain.clone()), &options(NumberPath::F32));
+        let model = Weights::load(&model_file(plain.clone()), &options(NumberPath::F32));
         let mut plain = trine::step::Session::new(
             &model.expect("a model"),
             &trine::pool::Pool::new(2).expect("threads"),
@@ -51,7 +51,7 @@ fn a_width_by_itself_gives_the_same_logits() {
         let whole = whole(path);
         assert_eq!(whole.widths(), WIDTHS);
         for (width, single) in WIDTHS.into_iter().zip(&files().single) {
-            let model = Model::load(&model_file(single.clone()), &options(path)).expect("a model");
+            let model = Weights::load(&model_file(single.clone()), &options(path)).expect("a model");
             assert_eq!(model.widths(), [width]);
             let expected = logits(&mut session(&whole, width), &tokens);
             assert!(logits(&mut session(&model, width), &tokens) == expected);
@@ -69,7 +69,7 @@ fn neither_threads_nor_instructions_nor_batches_change_a_bit() {
             for isa in isas() {
                 for (threads, repack) in [(1, true), (3, true), (2, false)] {
                     let options = LoadOptions { isa, repack, ..options(path) };
-                    let model = Model::load(&file, &options).expect("a model");
+                    let model = Weights::load(&file, &options).expect("a model");
                     let mut session = session_of(&model, bits, threads);
                     let mut got = Vec::new();
                     // one token, a few, many
@@ -140,12 +140,12 @@ fn only_the_planes_of_the_width_are_read() {
                     damaged[range].fill(0x5A ^ i as u8);
                 }
             }
-            let damaged = Model::load(&model_file(damaged), &options(path)).expect("a model");
+            let damaged = Weights::load(&model_file(damaged), &options(path)).expect("a model");
             assert!(logits(&mut session(&damaged, width), &tokens) == expected);
             assert!(logits(&mut session(&damaged, 6), &tokens) != expected);
 
             let end = places(&file, Part::Lut(width)).last().expect("matrices").end;
-            let cut = Model::load(&model_file(bytes[..end].to_vec()), &options(path));
+            let cut = Weights::load(&model_file(bytes[..end].to_vec()), &options(path));
             let cut = cut.expect("a model");
             assert_eq!(cut.widths(), if width == 3 { &[3][..] } else { &[3, 4] });
             let mut session = session(&cut, width);
@@ -161,7 +161,7 @@ fn only_the_planes_of_the_width_are_read() {
 fn what_cannot_run_is_named() {
     let bytes = &files().whole;
     let file = model_file(bytes.clone());
-    let refused = |bytes: Vec<u8>| match Model::load(&model_file(bytes), &options(PATHS[0])) {
+    let refused = |bytes: Vec<u8>| match Weights::load(&model_file(bytes), &options(PATHS[0])) {
         Ok(_) => panic!("it was loaded"),
         Err(e) => e.to_string(),
     };
@@ -177,7 +177,7 @@ fn what_cannot_run_is_named() {
     let text = refused(renamed);
     assert!(text.contains("blk.2.ffn_up.weight.ap.p1"), "{text}");
     // no width to choose
-    let plain = Model::load(&model_file(files().plain[0].clone()), &options(PATHS[0]));
+    let plain = Weights::load(&model_file(files().plain[0].clone()), &options(PATHS[0]));
     let plain = plain.expect("a model");
     assert!(plain.widths().is_empty());
     let text = plain.check_width(4).expect_err("one width only").to_string();

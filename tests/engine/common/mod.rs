@@ -2,7 +2,7 @@
 #![allow(missing_docs, dead_code, unused_imports)]
 
 use trine::Isa;
-use trine::model::{LoadOptions, Model};
+use trine::model::{LoadOptions, Weights};
 use trine::pool::Pool;
 use trine::step::{Session, SessionOptions};
 use trine_formats::gguf::ModelFile;
@@ -54,7 +54,7 @@ pub fn evaluate(
     sink: &mut (dyn FnMut(&[f32]) + Send),
 ) {
     let options = LoadOptions { isa: run.isa, ..options.clone() };
-    let model = Model::load(file, &options).expect("a model");
+    let model = Weights::load(file, &options).expect("a model");
     let mut session = Session::new(
         &model,
         &Pool::new(run.threads).expect("threads"),

@@ -1,6 +1,6 @@
 //! Damaged files: every refusal names the tensor or the key.
 
-use trine::model::{LoadOptions, Model};
+use trine::model::{LoadOptions, Weights};
 use trine::quant::widely::Options;
 use trine_formats::gguf::write::NewTensor;
 use trine_formats::gguf::{Gguf, Limits, Metadata, ModelFile, Value};
@@ -36,7 +36,7 @@ impl Parts {
         };
         let tensors: Vec<_> = self.tensors.iter().map(length).collect();
         let file = gguf::model(gguf::bytes(&self.meta, &tensors));
-        match Model::load(&file, &LoadOptions::default()) {
+        match Weights::load(&file, &LoadOptions::default()) {
             Ok(_) => panic!("the damage of case {case} was not seen"),
             Err(e) => e.to_string(),
         }

@@ -1,6 +1,6 @@
 //! Files of the Fairy2i fork of llama.cpp: translated, they compute what they say; damaged, they are refused by name.
 
-use trine::model::{LoadOptions, Model};
+use trine::model::{LoadOptions, Weights};
 use trine::quant::widely::Options;
 use trine::quant::{Plan, QuantError, Recipe, RunOptions, Target, run};
 use trine_formats::gguf::write::NewTensor;
@@ -162,9 +162,9 @@ fn a_file_of_the_fork_becomes_the_same_model_in_this_layout() {
         assert_eq!(translated.meta().get(&key), ours.meta.get(&key), "{key}");
     }
     assert!(translated.meta().get("fairy2i.schema_version").is_none());
-    Model::load(&translated, &LoadOptions::default()).expect("a model");
+    Weights::load(&translated, &LoadOptions::default()).expect("a model");
     // until then it is refused with the way out
-    let error = Model::load(&fork, &LoadOptions::default()).err();
+    let error = Weights::load(&fork, &LoadOptions::default()).err();
     let error = error.expect("not this layout").to_string();
     assert!(error.contains("rquantize FILE OUT FAIRY2I"), "{error}");
 }
@@ -180,7 +180,7 @@ fn a_scale_of_no_element_becomes_the_least_one() {
     let translated = translated(&fork.file());
     let scales = &parts(&translated)["blk.0.attn_k.wl_scale"];
     assert_eq!(scales[4 * 7..4 * 8], f32::MIN_POSITIVE.to_le_bytes());
-    Model::load(&translated, &LoadOptions::default()).expect("a model");
+    Weights::load(&translated, &LoadOptions::default()).expect("a model");
 }
 
 #[test]

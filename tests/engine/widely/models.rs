@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use trine::arch::{Arch, Latent, Recurrent, Role, Rwkv, Sizes, Tensor};
-use trine::model::{LoadOptions, Model, NumberPath};
+use trine::model::{LoadOptions, NumberPath, Weights};
 use trine::pool::Pool;
 use trine::quant::widely::Options;
 use trine::quant::{Plan, Recipe, RunOptions, Target, run};
@@ -163,7 +163,7 @@ pub fn tokens(n: usize) -> Vec<u32> {
 }
 
 /// Logits of all positions, with `threads` threads and `n_ubatch` tokens computed at once.
-pub fn logits(model: &Model, tokens: &[u32], (threads, n_ubatch): (usize, usize)) -> Vec<Vec<f32>> {
+pub fn logits(model: &Weights, tokens: &[u32], (threads, n_ubatch): (usize, usize)) -> Vec<Vec<f32>> {
     let options = SessionOptions { n_ctx: tokens.len(), n_ubatch };
     let mut session = Session::new(model, &Pool::new(threads).expect("threads"), options);
     let mut out = Vec::new();

@@ -1,7 +1,7 @@
 //! The runtime: the same results as the dense model, and the same bits everywhere.
 
 use trine::Isa;
-use trine::model::{LoadOptions, Model, ModelError, NumberPath};
+use trine::model::{LoadOptions, ModelError, NumberPath, Weights};
 use trine::pool::Pool;
 use trine::quant::widely::Options;
 use trine::step::{Engine, Segment, StepOptions};
@@ -39,8 +39,8 @@ fn logits_are_those_of_the_dense_model_of_the_same_stages() {
         for recipe in recipes() {
             let file = gguf::model(widely(&random(arch, TypeId::F32), &recipe));
             let plain = gguf::model(dense(&file, TypeId::F32));
-            let load = |file, path| Model::load(file, &options(path)).expect("a model");
-            let run = |model: &Model| logits(model, &tokens, (2, 512));
+            let load = |file, path| Weights::load(file, &options(path)).expect("a model");
+            let run = |model: &Weights| logits(model, &tokens, (2, 512));
             let want = run(&load(&plain, NumberPath::default()));
             let got = run(&load(&file, NumberPath::F32));
             let off = difference(&want, &got);
@@ -59,7 +59,7 @@ fn instruction_sets_threads_batches_and_layouts_change_no_bit() {
         for number_path in [NumberPath::F32, NumberPath::I8] {
             let load = |isa, repack| {
                 let options = LoadOptions { isa, repack, ..options(number_path) };
-                Model::load(&file, &options).expect("a model")
+                Weights::load(&file, &options).expect("a model")
             };
             let want = bits(&logits(&load(Isa::scalar(), false), &tokens, (1, 1)));
             for isa in Isa::available() {
@@ -81,7 +81,7 @@ fn instruction_sets_threads_batches_and_layouts_change_no_bit() {
 fn batch_mates_change_no_bit() {
     let file = gguf::model(widely(&random("llama", TypeId::F32), &Options::default()));
     for number_path in [NumberPath::F32, NumberPath::I8] {
-        let model = Model::load(&file, &options(number_path)).expect("a model");
+        let model = Weights::load(&file, &options(number_path)).expect("a model");
         let texts: Vec<Vec<u32>> = (0..5).map(|i| tokens(20 + i)[i..].to_vec()).collect();
         let alone: Vec<_> = texts.iter().map(|t| bits(&logits(&model, t, (2, 512)))).collect();
         let engine = Engine::new(&model, &Pool::new(2).expect("threads"), 1 << 24);
@@ -100,6 +100,6 @@ fn batch_mates_change_no_bit() {
 
 #[test]
 fn eight_bit_activations_are_refused_by_other_models() {
-    let error = Model::load(&random("llama", TypeId::F32), &options(NumberPath::I8));
+    let error = Weights::load(&random("llama", TypeId::F32), &options(NumberPath::I8));
     assert!(matches!(error.err(), Some(ModelError::NumberPath("llama"))));
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use serde_json::json;
 use trine::Isa;
-use trine::model::Model;
+use trine::model::Weights;
 use trine::pool::Pool;
 use trine::step::{Engine, PagePool, Segment, Sequence, StepOptions};
 
@@ -84,7 +84,7 @@ pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()>
         let description = Description::of(&file);
         for &loading in &loadings {
             let options = args.load_options(isa, loading)?;
-            let model = Model::load(&file, &options).with_context(|| format!("'{name}'"))?;
+            let model = Weights::load(&file, &options).with_context(|| format!("'{name}'"))?;
             for &threads in &counts {
                 let pool = start_pool(threads)?;
                 let mut measured = Vec::with_capacity(tests.len());
@@ -148,7 +148,7 @@ fn tests(args: &Args) -> Result<Vec<Test>> {
 }
 
 /// The median times of all repetitions.
-fn measure(model: &Model, pool: &Pool, test: &Test, args: &Args) -> Result<Times> {
+fn measure(model: &Weights, pool: &Pool, test: &Test, args: &Args) -> Result<Times> {
     let layout = model.page_layout();
     let each = (test.prompt + test.generated).div_ceil(layout.positions);
     // One more for the copy of a page that is shared.

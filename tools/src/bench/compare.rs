@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
 use trine::Isa;
-use trine::model::Model;
+use trine::model::Weights;
 
 use super::Subject;
 use super::args::Args;
@@ -161,7 +161,7 @@ pub fn run(args: &Args, dir: &Path, subjects: &[Subject], out: &mut dyn Write) -
         table.about(subject, &file);
         let description = Description::of(&file);
         let options = args.load_options(isa, loading)?;
-        let model = Model::load(&file, &options).with_context(|| format!("'{name}'"))?;
+        let model = Weights::load(&file, &options).with_context(|| format!("'{name}'"))?;
         for &threads in &counts {
             for test in &tests {
                 let mut turns = Vec::with_capacity(args.repetitions);

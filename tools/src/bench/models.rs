@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use trine::Isa;
 use trine::exec::Profile;
-use trine::model::Model;
+use trine::model::Weights;
 use trine::pool::Pool;
 use trine::step::{Session, SessionOptions};
 
@@ -68,7 +68,7 @@ pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()>
         let description = Description::of(&file);
         for (&loading, &threads) in loadings.iter().flat_map(|l| counts.iter().map(move |t| (l, t))) {
             let options = args.load_options(isa, loading)?;
-            let model = Model::load(&file, &options).with_context(|| format!("'{name}'"))?;
+            let model = Weights::load(&file, &options).with_context(|| format!("'{name}'"))?;
             let pool = start_pool(threads)?;
             for test in &tests {
                 let say = |what: &str| {
@@ -104,7 +104,7 @@ pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()>
 /// # Errors
 /// The model refuses the tokens.
 pub fn measure(
-    model: &Model,
+    model: &Weights,
     pool: &Pool,
     test: &Test,
     repetitions: usize,
@@ -119,7 +119,7 @@ pub fn measure(
 /// # Errors
 /// The model refuses the tokens.
 pub fn measure_with(
-    model: &Model,
+    model: &Weights,
     pool: &Pool,
     test: &Test,
     (repetitions, profile): (usize, Option<&Arc<Profile>>),

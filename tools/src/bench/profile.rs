@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::json;
 use trine::Isa;
 use trine::exec::Profile;
-use trine::model::Model;
+use trine::model::Weights;
 use trine::program::Line as Described;
 
 use super::Subject;
@@ -38,7 +38,7 @@ pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()>
         let file = subject.open(args)?;
         table.about(subject, &file);
         let options = args.load_options(isa, loading)?;
-        let model = Model::load(&file, &options).with_context(|| format!("'{name}'"))?;
+        let model = Weights::load(&file, &options).with_context(|| format!("'{name}'"))?;
         if model.is_offloaded() {
             bail!("--profile times the operations of the processor; leave -ngl out");
         }
@@ -82,7 +82,7 @@ struct Row {
 }
 
 /// The rows of a profile, the longest time first.
-fn rows(model: &Model, profile: &Profile, test: &Test, repetitions: usize) -> Vec<Row> {
+fn rows(model: &Weights, profile: &Profile, test: &Test, repetitions: usize) -> Vec<Row> {
     let program = model.program();
     let mut rows: Vec<Row> = Vec::new();
     let tokens = (test.tokens() * repetitions) as f64;

@@ -9,7 +9,7 @@ use std::io::Write;
 use anyhow::{Context, Result};
 use serde_json::json;
 use trine::Isa;
-use trine::model::{Config, Model, OfLayer};
+use trine::model::{Config, OfLayer, Weights};
 use trine_formats::gguf::ModelFile;
 use trine_formats::types::TypeId;
 
@@ -110,7 +110,7 @@ pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()>
         table.about(subject, &file);
         for &threads in &counts {
             let options = args.load_options(isa, loading)?;
-            let model = Model::load(&file, &options).with_context(|| format!("'{name}'"))?;
+            let model = Weights::load(&file, &options).with_context(|| format!("'{name}'"))?;
             let pool = models::start_pool(threads)?;
             let cost = Cost::of(&file, model.config());
             let machine = Machine::new(threads)?;

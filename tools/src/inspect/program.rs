@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
-use trine::model::{LoadOptions, Model};
+use trine::model::{LoadOptions, Weights};
 use trine::program::{Line, Program};
 use trine_formats::gguf::{ModelFile, PackingOptions};
 
@@ -15,9 +15,9 @@ use crate::shown;
 ///
 /// # Errors
 /// A model that cannot run.
-pub fn load(file: &ModelFile, packing: &PackingOptions) -> Result<Model> {
+pub fn load(file: &ModelFile, packing: &PackingOptions) -> Result<Weights> {
     let options = LoadOptions { repack: false, packing: packing.clone(), ..LoadOptions::default() };
-    Model::load(file, &options).context("the model has no forward pass")
+    Weights::load(file, &options).context("the model has no forward pass")
 }
 
 /// Writes the program as JSON.

@@ -11,7 +11,7 @@ use clap::Parser;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use trine::Isa;
-use trine::model::{LoadOptions, Model};
+use trine::model::{LoadOptions, Weights};
 use trine::pool::Pool;
 use trine::step::{Session, SessionOptions};
 
@@ -107,7 +107,7 @@ pub fn run(args: &Args) -> Result<()> {
         bar.tick(i);
         let file = spec.build()?;
         for &isa in &sets {
-            let model = Model::load(&file, &LoadOptions { isa, ..LoadOptions::default() })?;
+            let model = Weights::load(&file, &LoadOptions { isa, ..LoadOptions::default() })?;
             let found = logits(&model, &pool)?;
             let proof = Proof { model: spec.to_string(), isa, equal: found == *sha256, sha256: found };
             if !args.json {
@@ -149,7 +149,7 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 /// The hash of the logits of every position.
-fn logits(model: &Model, pool: &Pool) -> Result<String> {
+fn logits(model: &Weights, pool: &Pool) -> Result<String> {
     let tokens: Vec<u32> = (0..TOKENS).map(|i| (i * 37 + 5) % VOCABULARY).collect();
     let options = SessionOptions { n_ctx: 256, n_ubatch: tokens.len() };
     let mut session = Session::new(model, pool, options);

@@ -37,7 +37,7 @@ fn check(name: &str) {
     let golden = golden();
     let short = golden["short"].as_u64().expect("a number") as usize;
     // more than a block has are not drafted
-    let most = |turn: usize| if turn % 2 == 0 { 99 } else { short };
+    let most = |turn: usize| if turn.is_multiple_of(2) { 99 } else { short };
     let open = |bytes: &[u8], isa, threads| DFLASH.open(bytes, isa, threads);
     check_lengths(&golden, (name, DFLASH.file(name)), &DFLASH.source, open, most);
 }

@@ -117,9 +117,9 @@ plant "scheduler: clients that do not read take part in steps" tools/serve/src/e
         let ready = |a: &Active| a.rest() > 0;
 EDIT
 plant "scheduler: a rejected draft stays in the cache" tools/serve/src/engine/scheduler/step.rs $drafts <<'EDIT'
-                        active.seq.truncate(draft.before.len() + draft.of_text + accepted);
+                active.seq.take_back(draft.before.len() + draft.of_text + accepted, &draft.before);
 ---
-                        active.seq.truncate(draft.before.len() + draft.of_text + accepted + 1);
+                active.seq.take_back(draft.before.len() + draft.of_text + accepted + 1, &draft.before);
 EDIT
 plant "scheduler: steps as long as all prompts" tools/serve/src/engine/scheduler/plan.rs $scheduler <<'EDIT'
                 false => rest.min(most).min(budget),

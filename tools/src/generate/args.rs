@@ -9,7 +9,7 @@ use trine::{GenerateOptions, Model};
 
 use super::chat_args::ChatArgs;
 use super::draft::{self, DraftArgs};
-use super::embed::EmbedArgs;
+use super::embed_args::EmbedArgs;
 use super::grammar::GrammarArgs;
 use super::prompt_cache::PromptCacheArgs;
 use super::sampling::SamplingArgs;

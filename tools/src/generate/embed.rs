@@ -3,73 +3,13 @@
 use std::io::Write;
 
 use anyhow::{Context as _, Result, bail};
-use clap::ValueEnum;
 use serde_json::json;
 use trine::{EmbedOptions, Model, Pooling, Scale};
 
 use super::args::Args;
+use super::embed_args::Format;
 use crate::provenance::Provenance;
 use crate::{interrupt, shown, signals, text};
-
-/// Options of vectors.
-#[derive(clap::Args, Clone, Debug)]
-pub struct EmbedArgs {
-    /// Print the vectors of the prompt's lines instead of a text, and of several how alike they are: the cosines of their
-    /// angles; also --embeddings
-    #[arg(
-        long,
-        alias = "embeddings",
-        conflicts_with_all = ["conversation", "interactive", "interactive_first", "tokens", "logits_sha256", "prompt_cache", "rerank"]
-    )]
-    pub embedding: bool,
-
-    /// How the vectors of a text's tokens become one: mean, cls, last or none; without it as the file says, and where it does not, their mean
-    #[arg(long, value_name = "KIND", requires = "embedding", value_parser = pooling)]
-    pub pooling: Option<Pooling>,
-
-    /// What is made of a vector: 2 its length becomes 1 (the default), 0 its largest number becomes 32760, -1 nothing
-    #[arg(long, value_name = "N", requires = "embedding", allow_negative_numbers = true, value_parser = scale)]
-    pub embd_normalize: Option<Scale>,
-
-    /// json as OpenAI's API has it, json+ with the cosines, array, or raw: a vector a line
-    #[arg(long, value_name = "FORMAT", requires = "embedding", conflicts_with = "json")]
-    pub embd_output_format: Option<Format>,
-
-    /// The text that parts the prompt, instead of the end of a line
-    #[arg(long, value_name = "TEXT", requires = "embedding", allow_hyphen_values = true)]
-    pub embd_separator: Option<String>,
-}
-
-/// Forms of the output, as llama-embedding names them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    #[allow(missing_docs)]
-    Json,
-    #[value(name = "json+")]
-    #[allow(missing_docs)]
-    JsonWithCosines,
-    #[allow(missing_docs)]
-    Array,
-    #[allow(missing_docs)]
-    Raw,
-}
-
-fn pooling(name: &str) -> Result<Pooling, String> {
-    match Pooling::by_name(name) {
-        Some(Pooling::Rank) => Err("rgen --rerank FILE ranks texts".to_owned()),
-        Some(pooling) => Ok(pooling),
-        None => Err(format!("it is one of {}", Pooling::names().collect::<Vec<_>>().join(", "))),
-    }
-}
-
-fn scale(number: &str) -> Result<Scale, &'static str> {
-    match number {
-        "2" => Ok(Scale::Length),
-        "0" => Ok(Scale::Largest),
-        "-1" => Ok(Scale::None),
-        _ => Err("it is 2, 0 or -1"),
-    }
-}
 
 /// Vectors of several texts.
 struct Vectors {

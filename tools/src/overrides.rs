@@ -100,9 +100,9 @@ impl OverrideArgs {
             ("scaling.factor", float(factor)),
             ("freq_base", float(self.rope_freq_base)),
             ("scaling.original_context_length", self.yarn_orig_ctx.map(Value::U32)),
-            ("scaling.yarn_ext_factor", float(self.yarn_ext_factor)),
-            ("scaling.yarn_beta_slow", float(self.yarn_beta_slow)),
-            ("scaling.yarn_beta_fast", float(self.yarn_beta_fast)),
+            ("asked.yarn_ext_factor", float(self.yarn_ext_factor)),
+            ("asked.yarn_beta_slow", float(self.yarn_beta_slow)),
+            ("asked.yarn_beta_fast", float(self.yarn_beta_fast)),
         ];
         Ok(keys.into_iter().filter_map(|(key, value)| Some((key, value?))).collect())
     }

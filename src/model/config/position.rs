@@ -11,6 +11,9 @@ use crate::math::{logf, powf};
 use crate::ops::rope::{Pairing, Rope, Yarn};
 
 const KIND: &str = "rope.scaling.type";
+/// Numbers of YaRN that a user asks for, whatever the file says: the weight of the blend, and the ends of its band. No
+/// file has them; tools put them among a file's keys.
+const ASKED: [&str; 3] = ["rope.asked.yarn_ext_factor", "rope.asked.yarn_beta_fast", "rope.asked.yarn_beta_slow"];
 const SECTIONS: &str = "rope.dimension_sections";
 
 pub fn rope(k: &mut Keys<'_>, arch: &Arch, head_dim: usize, n_ctx_train: u32) -> Rope {
@@ -68,9 +71,10 @@ fn stated_scale(k: &mut Keys<'_>) -> f32 {
 /// The factor on sine and cosine, and YaRN, which is `on` unless a key of the file says otherwise.
 fn yarn(k: &mut Keys<'_>, arch: &Arch, rope: &mut Rope, on: bool, n_ctx_train: u32) {
     let keyed = arch.rope.yarn == YarnKeys::All;
-    let mut key = |key: &str| if keyed { k.f32(key) } else { None };
-    let ext = key("rope.scaling.yarn_ext_factor").filter(|&f| f >= 0.0).unwrap_or(if on { 1.0 } else { 0.0 });
-    let unblended = key("rope.scaling.yarn_attn_factor").unwrap_or(1.0);
+    let stated = if keyed { k.f32("rope.scaling.yarn_ext_factor").filter(|&f| f >= 0.0) } else { None };
+    let asked = k.f32(ASKED[0]).filter(|&f| f >= 0.0);
+    let ext = asked.or(stated).unwrap_or(if on { 1.0 } else { 0.0 });
+    let unblended = if keyed { k.f32("rope.scaling.yarn_attn_factor") } else { None }.unwrap_or(1.0);
     let log = yarn_log(k, arch);
     let own = match arch.rope.yarn_log {
         _ if ext == 0.0 => unblended,
@@ -109,8 +113,10 @@ pub fn stretched(k: &mut Keys<'_>, arch: &Arch, rope: &Rope) -> f32 {
 
 fn yarn_band(k: &mut Keys<'_>, arch: &Arch, rope: &Rope, ext: f32, n_ctx_train: u32) -> Yarn {
     let mut key = |key: &str| if arch.rope.yarn == YarnKeys::None { None } else { k.f32(key) };
-    let fast = key("rope.scaling.yarn_beta_fast").unwrap_or(arch.rope.beta_fast);
-    let slow = key("rope.scaling.yarn_beta_slow").unwrap_or(1.0);
+    let [fast, slow] = [key("rope.scaling.yarn_beta_fast"), key("rope.scaling.yarn_beta_slow")];
+    let [_, asked_fast, asked_slow] = ASKED.map(|key| k.f32(key).filter(|&f| f >= 0.0));
+    let fast = asked_fast.or(fast).unwrap_or(arch.rope.beta_fast);
+    let slow = asked_slow.or(slow).unwrap_or(1.0);
     let original = Some(original_context(k, n_ctx_train)).filter(|&n| n > 0).unwrap_or(n_ctx_train);
     Yarn::new(rope.n_rot, original, rope.base, ext, fast, slow)
 }

@@ -2,7 +2,7 @@
 //! description lists.
 
 use trine::arch::rules::{
-    ExpertLayers, ExpertWidth, GatingRule, LogitScale, NormKind, Residual, Sections, SharedWidth,
+    ExpertLayers, ExpertWidth, GatingRule, LogitScale, NormKind, Residual, Sections, SharedWidth, WindowSize,
 };
 use trine::arch::{Arch, Role, Sizes, Tensor};
 use trine::ops::activation::Activation;
@@ -217,6 +217,9 @@ impl Shape {
             ("rope.dimension_count", s.head_dim),
             ("vocab_size", s.vocab),
         ];
+        if self.arch.window.is_some_and(|window| window.size == WindowSize::Needed) {
+            numbers.push(("attention.sliding_window", s.context));
+        }
         if let Some(mixture) = self.mixture {
             numbers.push(("expert_count", mixture.count));
             numbers.push(("expert_used_count", mixture.used));

@@ -275,7 +275,7 @@ fn sources_that_cannot_be_end_the_start_in_one_line() {
         (&["-md", model, "--spec-type", "ngram-simple"], "drafts come from one source"),
         (&["--draft-bits", "2"], "--draft-bits: "),
         (&["--spec-type", "draft-mtp"], "the model has no heads for multi-token prediction"),
-        (&["-md", model, "--spec-type", "draft-mtp"], "drafts come from one source"),
+        (&["-md", model, "--spec-type", "draft-mtp"], "drafters are of 'eagle3', 'dflash' or 'gemma4-assistant'"),
     ] {
         let output = program().args(["-m", model, "--port", "0"]).args(words).output().expect("an end");
         let text = String::from_utf8_lossy(&output.stderr);

@@ -46,7 +46,9 @@ impl Search {
         for _ in 0..TURNS {
             let before = all.clone();
             let cost = self.best_multiples(floats, weights, importance, &mut all);
-            if !(cost < best) {
+            // Never so where weights or importance are no numbers.
+            let is_better = cost < best;
+            if !is_better {
                 all = before;
                 break;
             }

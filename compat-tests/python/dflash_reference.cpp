@@ -2,32 +2,15 @@
 //
 // MODEL DRAFTER TOKENS OUT: OUT has, as f32, for text lengths 20, 40 … the logits in the places of drafted tokens behind the
 // token there: for all of a block behind the first length, for three behind the second, and so on by turns.
-#include "llama-ext.h"
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <vector>
-static void quiet(enum ggml_log_level, const char *, void *) {}
+#include "reference.h"
 int main(int, char ** argv) {
-    llama_log_set(quiet, 0);
-    llama_backend_init();
-    auto mp = llama_model_default_params();
-    mp.use_extra_bufts = false;
-    llama_model * m = llama_model_load_from_file(argv[1], mp);
-    llama_model * dm = llama_model_load_from_file(argv[2], mp);
-    if (!m || !dm) return 2;
-    std::vector<int> t; FILE * f = fopen(argv[3], "r"); int x;
-    while (fscanf(f, "%d", &x) == 1) t.push_back(x);
-    fclose(f);
+    llama_model * m = load(argv[1]), * dm = load(argv[2]);
+    const auto t = ids_of(argv[3]);
     const int n = t.size(), nv = llama_vocab_n_tokens(llama_model_get_vocab(m)), ne = llama_model_n_embd(m);
-    auto cp = llama_context_default_params();
-    cp.n_ctx = 512; cp.n_batch = 512; cp.n_ubatch = 512; cp.n_threads = 1; cp.n_threads_batch = 1;
-    cp.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
-    llama_context * c = llama_init_from_model(m, cp);
-    if (!c) return 3;
+    auto cp = settings();
+    llama_context * c = context(m, cp);
     cp.ctx_other = c;
-    llama_context * d = llama_init_from_model(dm, cp);
-    if (!d) return 4;
+    llama_context * d = context(dm, cp);
     char text[32] = {};
     const int size = llama_model_meta_val_str(dm, "dflash.block_size", text, sizeof(text)) < 0 ? 16 : atoi(text);
     const bool causal = llama_model_meta_val_str(dm, "dflash.attention.causal", text, sizeof(text)) >= 0 && !strcmp(text, "true");
@@ -37,17 +20,14 @@ int main(int, char ** argv) {
     for (int i = 0; i < k; i++) llama_set_embeddings_layer_inp(c, ids[i], true);
     llama_set_embeddings_nextn(d, true, true);
     llama_set_causal_attn(d, causal);
-    llama_batch b = llama_batch_init(n, 0, 1);
-    b.n_tokens = n;
-    for (int i = 0; i < n; i++) { b.token[i] = t[i]; b.pos[i] = i; b.n_seq_id[i] = 1; b.seq_id[i][0] = 0; b.logits[i] = 1; }
-    if (llama_decode(c, b)) return 5;
+    evaluate(c, t.data(), n);
     std::vector<float> inputs((size_t) n * k * ne);
     for (int j = 0; j < k; j++) {
         const float * layer = llama_get_embeddings_layer_inp(c, ids[j]);
         for (int i = 0; i < n; i++) memcpy(&inputs[((size_t) i * k + j) * ne], layer + (size_t) i * ne, ne * sizeof(float));
     }
     llama_batch_ext * e = llama_batch_ext_init(d);
-    f = fopen(argv[4], "wb");
+    FILE * f = fopen(argv[4], "wb");
     for (int done = 0, len = 20, turn = 0; len < n; len += 20, turn++) {
         llama_batch_ext_clear(e);
         for (; done < len; done++) {
@@ -57,7 +37,7 @@ int main(int, char ** argv) {
             llama_batch_ext_set_pos(e, at, p);
             llama_batch_ext_set_output_logits(e, at, false);
         }
-        if (llama_process(d, LLAMA_PROCESS_TYPE_DECODE, e)) return 7;
+        process(d, LLAMA_PROCESS_TYPE_DECODE, e);
         llama_batch_ext_clear(e);
         const int most = turn % 2 == 0 ? size - 1 : 3;
         for (int i = 0; i <= most; i++) {
@@ -67,7 +47,7 @@ int main(int, char ** argv) {
             llama_batch_ext_set_pos(e, at, p);
             llama_batch_ext_set_output_logits(e, at, true);
         }
-        if (llama_process(d, LLAMA_PROCESS_TYPE_DECODE, e)) return 9;
+        process(d, LLAMA_PROCESS_TYPE_DECODE, e);
         for (int i = 1; i <= most; i++) fwrite(llama_get_logits_ith(d, i), 4, nv, f);
         llama_memory_seq_rm(llama_get_memory(d), 0, len, -1);
     }

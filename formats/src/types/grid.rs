@@ -129,6 +129,20 @@ pub(super) fn scale_first(block: &[u8], steps: &mut [Step]) {
     steps[0] = Step { scale: f16_at(block, 0), offset: 0.0 };
 }
 
+/// The steps of a super-block without minima: its float times the scales of its groups.
+pub(super) fn multiples_of(d: f32, scales: &[i32], steps: &mut [Step]) {
+    for (step, &scale) in steps.iter_mut().zip(scales) {
+        *step = Step { scale: d * scale as f32, offset: 0.0 };
+    }
+}
+
+/// The scales of its groups, for [`Multiples::read`].
+pub(super) fn without_minima(scales: &[i32], multiples: &mut [[i16; 2]]) {
+    for (pair, &scale) in multiples.iter_mut().zip(scales) {
+        *pair = [scale as i16, 0];
+    }
+}
+
 /// The step of a block that ends with its scale.
 pub(super) fn scale_last(block: &[u8], steps: &mut [Step]) {
     steps[0] = Step { scale: f16_at(block, block.len() - 2), offset: 0.0 };

@@ -9,7 +9,7 @@
 //! ```
 
 use super::block32::{self, Codes, Nibbles, put_codes};
-use super::grid::{Grid, Levels, Multiples, Step, whole};
+use super::grid::{Grid, Levels, Multiples, multiples_of, whole, without_minima};
 use super::iq4_nl::{self, LEVELS, nearest_code, search_scale};
 use super::k_block::{self, BLOCK};
 use super::num::{f16_at, inverse, nearest_int, put_f16, signed_extreme};
@@ -47,10 +47,7 @@ pub(super) const GRID: Grid = Grid {
     levels: Levels::Table(&LEVELS),
     steps: |block, steps| {
         let block: &[u8; BYTES] = whole(block);
-        let d = f16_at(block, 0);
-        for (step, scale) in steps.iter_mut().zip(unpack_scales(block)) {
-            *step = Step { scale: d * scale as f32, offset: 0.0 };
-        }
+        multiples_of(f16_at(block, 0), &unpack_scales(block), steps);
     },
     place: |codes, block| {
         let nibbles = block[CODES..].as_chunks_mut::<16>().0.iter_mut();
@@ -62,9 +59,7 @@ pub(super) const GRID: Grid = Grid {
 pub(super) const MULTIPLES: Multiples = Multiples {
     scales: (-SCALE_HALF as i16, SCALE_HALF as i16 - 1),
     minima: 0,
-    read: |block, multiples| {
-        multiples.copy_from_slice(&unpack_scales(whole(block)).map(|scale| [scale as i16, 0]));
-    },
+    read: |block, multiples| without_minima(&unpack_scales(whole(block)), multiples),
     write: |multiples, block| pack_scales(&std::array::from_fn(|g| i32::from(multiples[g][0])), block),
 };
 

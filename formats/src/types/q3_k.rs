@@ -10,7 +10,7 @@
 //! x[e] = (d * (scale_j - 32)) * (code[e] - 4)            group j = elements 16 j .. 16 j + 15
 //! ```
 
-use super::grid::{Grid, Levels, Multiples, Step, whole};
+use super::grid::{Grid, Levels, Multiples, multiples_of, whole, without_minima};
 use super::k_block::{self, BLOCK, SuperBlocks, pack_2bit, sums_of_squares, unpack_2bit};
 use super::k_symmetric::{self, Symmetric};
 use super::lanes::{LANES, Portable, Simd, Vector};
@@ -57,10 +57,7 @@ pub(super) const GRID: Grid = Grid {
     levels: Levels::Even { lowest: -HALF as i16, count: 2 * HALF as u16 },
     steps: |block, steps| {
         let block: &[u8; BYTES] = whole(block);
-        let d = f16_at(block, D);
-        for (step, scale) in steps.iter_mut().zip(unpack_scales(&block[SCALES..D])) {
-            *step = Step { scale: d * scale as f32, offset: 0.0 };
-        }
+        multiples_of(f16_at(block, D), &unpack_scales(&block[SCALES..D]), steps);
     },
     place: |codes, block| pack_codes(whole(codes), block),
 };
@@ -69,9 +66,7 @@ pub(super) const GRID: Grid = Grid {
 pub(super) const MULTIPLES: Multiples = Multiples {
     scales: (-SCALE_HALF as i16, SCALE_HALF as i16 - 1),
     minima: 0,
-    read: |block, multiples| {
-        multiples.copy_from_slice(&unpack_scales(&block[SCALES..D]).map(|scale| [scale as i16, 0]));
-    },
+    read: |block, multiples| without_minima(&unpack_scales(&block[SCALES..D]), multiples),
     write: |multiples, block| {
         let codes = std::array::from_fn(|j| (multiples[j][0] + SCALE_HALF as i16) as u8);
         pack_scales(&codes, &mut block[SCALES..D]);

@@ -9,7 +9,7 @@
 //! x[e] = (d * scale_j) * (code[e] - 32)                     group j = elements 16 j .. 16 j + 15
 //! ```
 
-use super::grid::{Grid, Levels, Multiples, Step, whole, whole_mut};
+use super::grid::{Grid, Levels, Multiples, multiples_of, whole, whole_mut, without_minima};
 use super::k_block::{self, BLOCK, SuperBlocks};
 use super::k_symmetric::{self, Symmetric};
 use super::lanes::{Portable, Simd};
@@ -49,10 +49,7 @@ pub(super) const GRID: Grid = Grid {
     levels: Levels::Even { lowest: -HALF as i16, count: 2 * HALF as u16 },
     steps: |block, steps| {
         let block: &[u8; BYTES] = whole(block);
-        let d = f16_at(block, D);
-        for (step, scale) in steps.iter_mut().zip(unpack_scales(block)) {
-            *step = Step { scale: d * scale as f32, offset: 0.0 };
-        }
+        multiples_of(f16_at(block, D), &unpack_scales(block), steps);
     },
     place: |codes, block| pack_codes(whole(codes), whole_mut(block)),
 };
@@ -61,9 +58,7 @@ pub(super) const GRID: Grid = Grid {
 pub(super) const MULTIPLES: Multiples = Multiples {
     scales: (i8::MIN as i16, i8::MAX as i16),
     minima: 0,
-    read: |block, multiples| {
-        multiples.copy_from_slice(&unpack_scales(whole(block)).map(|scale| [scale as i16, 0]));
-    },
+    read: |block, multiples| without_minima(&unpack_scales(whole(block)), multiples),
     write: |multiples, block| {
         for (byte, [scale, _]) in block[SCALES..D].iter_mut().zip(multiples) {
             *byte = *scale as u8;

@@ -11,7 +11,7 @@ use crate::drafters::{Drafters, drafted, hash};
 use crate::{TYPES, assert_all_tested, quantize};
 
 const EAGLE3: Drafters = Drafters { kind: "eagle3", model: "llama-long", source: DraftSource::Eagle3 };
-/// Those that read the output of the last block.
+/// Drafters from the output of the last block.
 const LAST: Drafters = Drafters { model: "gemma4-long", ..EAGLE3 };
 const STREAM: Drafters = Drafters { model: "models/gpt-oss", ..EAGLE3 };
 

@@ -86,7 +86,7 @@ fn cancelled_neighbours_change_nothing() {
 
 #[test]
 fn the_text_is_that_of_the_library() {
-    let model = trine::open(trine_testkit::trilm()).expect("a model");
+    let model = crate::local::open(trine_testkit::trilm());
     for seed in [1, 2] {
         let options = GenerateOptions {
             max_tokens: Some(30),
@@ -103,7 +103,7 @@ fn the_text_is_that_of_the_library() {
 /// Requests of lm-eval's `local-completions`, and the sums of `rperplexity`.
 #[test]
 fn likelihoods_are_those_of_the_library() {
-    let model = trine::open(trine_testkit::trilm()).expect("a model");
+    let model = crate::local::open(trine_testkit::trilm());
     let tokens: Vec<u32> = (0..300).map(|i| 10 + i * i * 37 % 4000).collect();
     let mut expected = Vec::new();
     let mut session = model.session(SessionOptions { n_ctx: 512, n_ubatch: 512 });

@@ -11,7 +11,7 @@ use crate::client::{ask, get, post};
 use crate::local::{shared, start};
 
 fn model() -> Model {
-    trine::open(trine_testkit::trilm()).expect("the bundled model")
+    crate::local::open(trine_testkit::trilm())
 }
 
 /// Texts of many lengths; some begin alike.

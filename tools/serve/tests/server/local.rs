@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Parser;
 use tokio::runtime::Runtime;
 use trine::isolate::Isolate;
-use trine::{Recipe, Target};
+use trine::{Model, Recipe, Target};
 use trine_serve::args::Args;
 use trine_serve::http::Server;
 use trine_tools::isolate::OtherProgram;
@@ -33,8 +33,21 @@ pub fn start(more: &[&str]) -> Local {
     start_with(model.to_str().expect("a path"), more)
 }
 
+/// The model of a file, in this process. The threads are the servers', which could not start theirs behind others.
+#[track_caller]
+pub fn open(path: impl AsRef<Path>) -> Model {
+    start_threads();
+    trine::open(path).expect("a model")
+}
+
+/// Starts the threads of this process, as many as every server here wants.
+fn start_threads() {
+    trine_tools::threads::start(Some(2)).expect("threads");
+}
+
 /// Writes the bundled model at 1 to 3 bits per weight into a folder; its path.
 pub fn any_precision(folder: &Path) -> String {
+    start_threads();
     let path = folder.join("ap.gguf");
     let file = trine::open_file(trine_testkit::trilm(), true).expect("a file");
     let recipe = Recipe::new(Target::parse("AP1-3").expect("a target"));

@@ -20,7 +20,7 @@ fn serving_of(listing: &Listing, folder: &Path, more: &[&str]) -> (Model, Local)
     fs::write(&path, listing.file()).expect("room for the model");
     // The server first: it says how many threads there are.
     let server = start_with(path.to_str().expect("a path"), more);
-    (trine::open(&path).expect("a model"), server)
+    (crate::local::open(&path), server)
 }
 
 const QUERY: &str = "who played chess?";

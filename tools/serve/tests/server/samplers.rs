@@ -81,7 +81,7 @@ fn body(fields: &Value) -> Value {
 
 #[test]
 fn texts_are_those_of_the_library_under_load_as_well() {
-    let model = trine::open(trine_testkit::trilm()).expect("the bundled model");
+    let model = crate::local::open(trine_testkit::trilm());
     let cases = cases(&model);
     let mut texts: Vec<String> = Vec::new();
     for (fields, sampler) in &cases {

@@ -65,7 +65,7 @@ fn the_harness_gets_the_numbers_of_the_library() {
         let ids = told["tokens"].as_array().expect("ids").iter().map(|id| id.as_u64().expect("an id") as u32);
         ids.collect::<Vec<u32>>()
     };
-    let model = trine::open(trine_testkit::trilm()).expect("the bundled model");
+    let model = crate::local::open(trine_testkit::trilm());
     assert_eq!(tokens("The game"), model.tokenizer().encode("The game", false, true).expect("tokens"));
     let (context, whole) = (tokens("The capital of the country is"), tokens("The capital of the country is a river"));
     assert_eq!(

@@ -55,7 +55,7 @@ fn expected(model: &Model, body: &Value) -> Vec<u32> {
 fn a_full_context_forgets_as_rgen_does() {
     let folder = trine_testkit::folder();
     let path = any_precision(folder.path());
-    let model = trine::open(&path).expect("a model");
+    let model = crate::local::open(&path);
     let bodies = bodies();
     let expected: Vec<Vec<u32>> = bodies.iter().map(|body| expected(&model, body)).collect();
     for more in [

@@ -158,7 +158,7 @@ fn grammars_of_llama_cpp() {
 
 #[test]
 fn a_form_is_that_of_the_library() {
-    let model = trine::open(trine_testkit::trilm()).expect("a model");
+    let model = crate::local::open(trine_testkit::trilm());
     let vocabulary = Vocabulary::new(model.tokenizer()).expect("a vocabulary");
     let options = GenerateOptions {
         max_tokens: Some(200),

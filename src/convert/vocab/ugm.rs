@@ -1,5 +1,7 @@
 //! Unigram models of XLM-RoBERTa: `sentencepiece.bpe.model`, whose name says what it is not, or `tokenizer.json`.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::Value as Json;
 use trine_formats::gguf::{Array, Value};
 
@@ -131,31 +133,13 @@ fn of_json(tokenizer: &Json, config: &Json, n_vocab: usize) -> Result<Unigram, C
         vocab: v,
         space_prefix: flag("add_prefix_space").unwrap_or(false),
         remove_whitespaces: flag("clean_up_tokenization_spaces").unwrap_or(false),
-        charsmap: base64(charsmap).ok_or_else(|| wrong("normalizer.precompiled_charsmap is not Base64"))?,
+        charsmap: BASE64.decode(charsmap).map_err(|_| wrong("normalizer.precompiled_charsmap is not Base64"))?,
     })
 }
 
 /// The text and the score of an entry of `model.vocab`.
 fn piece(entry: &Json) -> Option<(&str, f32)> {
     Some((entry.get(0)?.as_str()?, entry.get(1)?.as_f64()? as f32))
-}
-
-/// The bytes of a text in Base64.
-fn base64(text: &str) -> Option<Vec<u8>> {
-    let digit = |c: u8| match c {
-        b'A'..=b'Z' => Some(u32::from(c - b'A')),
-        b'a'..=b'z' => Some(u32::from(c - b'a') + 26),
-        b'0'..=b'9' => Some(u32::from(c - b'0') + 52),
-        b'+' => Some(62),
-        b'/' => Some(63),
-        _ => None,
-    };
-    let digits = text.trim_end_matches('=').bytes().map(digit).collect::<Option<Vec<u32>>>()?;
-    let bytes = |four: &[u32]| {
-        let bits = four.iter().enumerate().fold(0, |all, (i, d)| all | d << (18 - 6 * i));
-        bits.to_be_bytes()[1..four.len()].to_vec()
-    };
-    Some(digits.chunks(4).flat_map(bytes).collect())
 }
 
 /// The vocabulary: the pieces behind the first three of the file, each one place later, padded, without the last.

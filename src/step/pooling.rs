@@ -137,6 +137,17 @@ pub enum Scale {
 }
 
 impl Scale {
+    /// The scaling of a number of llama.cpp's `embd_normalize`: -1 nothing, 0 the largest number, 2 the length. Other norms
+    /// need powers whose last bits would be the machine's.
+    pub fn by_number(number: i64) -> Option<Scale> {
+        match number {
+            -1 => Some(Scale::None),
+            0 => Some(Scale::Largest),
+            2 => Some(Scale::Length),
+            _ => None,
+        }
+    }
+
     /// Scales `vector`. One of zeros stays as it is.
     pub fn apply(self, vector: &mut [f32]) {
         let size: f64 = match self {

@@ -55,10 +55,6 @@ fn pooling(name: &str) -> Result<Pooling, String> {
 }
 
 fn scale(number: &str) -> Result<Scale, &'static str> {
-    match number {
-        "2" => Ok(Scale::Length),
-        "0" => Ok(Scale::Largest),
-        "-1" => Ok(Scale::None),
-        _ => Err("it is 2, 0 or -1"),
-    }
+    let as_written = |n: &i64| n.to_string() == number;
+    number.parse().ok().filter(as_written).and_then(Scale::by_number).ok_or("it is 2, 0 or -1")
 }

@@ -206,17 +206,11 @@ fn each(shape: Shape, tokens: usize, n_embd: usize) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// llama-server's numbers: -1 nothing, 0 the largest, 2 the length. Other norms need powers whose last bits would be
-/// the machine's.
 fn scale(f: &Fields<'_>) -> Result<Option<Scale>, ApiError> {
     const NAME: &str = "embd_normalize";
-    match f.integer(NAME, i64::from(i32::MIN)..=i64::from(i32::MAX))? {
-        None => Ok(None),
-        Some(2) => Ok(Some(Scale::Length)),
-        Some(-1) => Ok(Some(Scale::None)),
-        Some(0) => Ok(Some(Scale::Largest)),
-        Some(_) => Err(ApiError::field(NAME, "must be -1 (as it is), 0 (largest number 32760) or 2 (length 1)")),
-    }
+    const KNOWN: &str = "must be -1 (as it is), 0 (largest number 32760) or 2 (length 1)";
+    let number = f.integer(NAME, i64::from(i32::MIN)..=i64::from(i32::MAX))?;
+    number.map(|n| Scale::by_number(n).ok_or_else(|| ApiError::field(NAME, KNOWN))).transpose()
 }
 
 fn base64(f: &Fields<'_>) -> Result<bool, ApiError> {

@@ -17,33 +17,32 @@ use crate::service::Service;
 pub fn tokenize(service: &Service, body: &Value) -> Result<Value, ApiError> {
     let f = Fields::of(body)?;
     let all = f.flag("add_special_tokens")?.unwrap_or(true);
+    let tokenizer = service.engine.model().tokenizer();
+    let encode = |text: &str, special, parse| {
+        let tokens = tokenizer.encode(text, special, parse);
+        tokens.map_err(|e| ApiError::invalid(e.to_string()))
+    };
     if let Some(prompt) = f.get("prompt") {
         let Value::String(text) = prompt else { return Err(wrong("prompt", "a string", prompt)) };
         if f.get("content").is_some() {
             return Err(ApiError::field("prompt", "is vLLM's name of content: one of the two is enough"));
         }
-        let tokens = service.engine.model().tokenizer().encode(text, all, true);
-        let tokens = tokens.map_err(|e| ApiError::invalid(e.to_string()))?;
+        let tokens = encode(text, all, true)?;
         let n_ctx = service.engine.options().n_ctx();
         return Ok(json!({"tokens": tokens, "count": tokens.len(), "max_model_len": n_ctx}));
     }
     let special = f.is_set("add_special")?;
     let parse = f.flag("parse_special")?.unwrap_or(true);
     let pieces = f.is_set("with_pieces")?;
-    let tokenizer = service.engine.model().tokenizer();
     const WANTED: &str = "a string or an array of strings and token ids";
-    let encode = |text: &str, special| {
-        let tokens = tokenizer.encode(text, special, parse);
-        tokens.map_err(|e| ApiError::invalid(e.to_string()))
-    };
     let tokens = match f.get("content") {
         None => Vec::new(),
-        Some(Value::String(text)) => encode(text, special)?,
+        Some(Value::String(text)) => encode(text, special, parse)?,
         Some(Value::Array(parts)) => {
             let mut tokens = Vec::new();
             for (i, part) in parts.iter().enumerate() {
                 match part {
-                    Value::String(text) => tokens.extend(encode(text, special && i == 0)?),
+                    Value::String(text) => tokens.extend(encode(text, special && i == 0, parse)?),
                     part => tokens.push(id(part).ok_or_else(|| wrong("content", WANTED, part))?),
                 }
             }

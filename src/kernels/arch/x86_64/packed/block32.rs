@@ -16,6 +16,8 @@ use crate::shared::packed::nested::layouts_of_nested;
 
 impl DotSet for Avx512 {
     const IN_REGISTERS: bool = true;
+    // Beside sixteen registers of codes the sums of two tokens have room; those of four go to memory and back.
+    const TOGETHER: usize = 2;
     const PREFETCHES: usize = 8 * VECTORS;
 
     #[inline]
@@ -43,15 +45,20 @@ impl<const T: usize> Dot<T> for Avx512 {
         prefetch: impl Fn(usize),
     ) -> [[__m512i; VECTORS]; T] {
         let mut sums = [[_mm512_setzero_si512(); VECTORS]; T];
-        for (t, sums) in sums.iter_mut().enumerate() {
-            // SAFETY: eight lines; a record has eight dwords of activations, and its start at byte 36.
-            unsafe {
-                let record = record.add(stride * t);
-                *sums = [Zmm::broadcast(record.add(36)); VECTORS];
-                for g in 0..8 {
-                    let y = Zmm::broadcast(record.add(4 * g));
+        // SAFETY: eight lines; a record has eight dwords of activations, and its start at byte 36.
+        unsafe {
+            for (t, sums) in sums.iter_mut().enumerate() {
+                *sums = [Zmm::broadcast(record.add(stride * t + 36)); VECTORS];
+            }
+            // Tokens take turns at each dword. One after the other their chains of eight products are further apart than a
+            // processor looks ahead: prompts of Q8_0 took 4 % more time on Zen 5.
+            for g in 0..8 {
+                for (t, sums) in sums.iter_mut().enumerate() {
+                    let y = Zmm::broadcast(record.add(stride * t + 4 * g));
                     for (v, sum) in sums.iter_mut().enumerate() {
-                        prefetch(VECTORS * g + v);
+                        if t == 0 {
+                            prefetch(VECTORS * g + v);
+                        }
                         let codes = Zmm::load(codes.add(size_of::<Codes<Zmm>>() / 8 * g + 64 * v));
                         *sum = _mm512_dpbusd_epi32(*sum, codes, y);
                     }

@@ -35,6 +35,8 @@ pub(crate) trait DotSet: Set + Dot<1> + Dot<2> + Dot<3> + Dot<4> {
     const SIGNED: bool = false;
     /// True if there are registers for the codes of a block.
     const IN_REGISTERS: bool = false;
+    /// Tokens that a product without offsets takes together, at most: 4, 2 or 1.
+    const TOGETHER: usize = Self::TOKENS;
     /// Prefetches within a product of a tile of rows.
     const PREFETCHES: usize;
 
@@ -291,7 +293,7 @@ impl<S: DotSet, B: Block32> Kernel for Many<S, B> {
                         });
                     }
                 } else {
-                    by_tokens!(t in tokens, S::TOKENS, T => for h in 0..tiles {
+                    by_tokens!(t in tokens, S::TOGETHER, T => for h in 0..tiles {
                         let (out, record) = (&mut out[ROWS * t..][..ROWS * T], records.add(stride * t));
                         prefetching_first!(S, t == 0, left, |i| left.share(block, B::PACKED, prefetches * h + i, tiles * prefetches), prefetch =>
                                 add::<S, B, T>(codes, &heads[h], h, record, stride, prefetch, out));

@@ -158,7 +158,7 @@ macro_rules! unroll {
 }
 pub(crate) use unroll;
 
-/// Runs the body for tokens `t ..` of a tile, at most `$most` (4 or 1) at a time, with their number as a constant.
+/// Runs the body for tokens `t ..` of a tile, at most `$most` (4, 2 or 1) at a time, with their number as a constant.
 macro_rules! by_tokens {
     ($t:ident in $tokens:expr, $most:expr, $T:ident => $body:expr) => {{
         let mut $t = 0;
@@ -167,6 +167,16 @@ macro_rules! by_tokens {
                 const $T: usize = 1;
                 $body;
                 $t += 1;
+            }
+        } else if $most == 2 {
+            while $t + 2 <= $tokens {
+                const $T: usize = 2;
+                $body;
+                $t += 2;
+            }
+            if $t < $tokens {
+                const $T: usize = 1;
+                $body
             }
         } else {
             while $t + 4 <= $tokens {

@@ -46,7 +46,9 @@ impl Span {
     }
 }
 
-/// Stores the spans of rows; those that are not there are as the last.
+/// Stores the spans of rows; those that are not there are as the last. Inlined always, so that the rows are read by the
+/// instructions of the caller.
+#[inline(always)]
 pub(crate) fn store(head: &mut [u8], rows: impl Iterator<Item = Span>) {
     let mut last = Span { low: 0, high: 0 };
     let mut rows = rows;

@@ -116,3 +116,17 @@ impl<'a> Cursor<'a> {
         Cursor { bytes: self.bytes, pos: self.pos, memory: self.memory }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_count_is_refused_where_it_stands_if_the_rest_cannot_hold_it() {
+        let file = |count: u64| [&count.to_le_bytes()[..], &[0; 8]].concat();
+        assert_eq!(Cursor::new(&file(2), 0).count(4).ok(), Some(2));
+        let refused = Cursor::new(&file(3), 0).count(4).unwrap_err();
+        assert_eq!(refused.offset, 0);
+        assert!(matches!(refused.kind, ErrorKind::Count { count: 3, left: 8, max: 2 }));
+    }
+}

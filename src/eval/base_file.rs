@@ -13,7 +13,8 @@
 //! log p(token) = scale * code + min_log_prob, down to 16 nats below the most likely token. All little
 //! endian.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::ops::Range;
 
 pub use super::error::BaseError;
 use super::score::max_and_sum;
@@ -149,6 +150,8 @@ pub struct BaseReader<R: Read> {
     input: R,
     chunks: Chunks,
     n_vocab: usize,
+    /// Place of the first row in the file.
+    rows_at: u64,
     rows: Vec<u8>,
 }
 
@@ -202,6 +205,7 @@ impl<R: Read> BaseReader<R> {
             input,
             chunks: Chunks::unchecked(tokens, n_ctx as usize, bos, limit)?,
             n_vocab,
+            rows_at: (head.len() + bytes.len()) as u64,
             rows: Vec::new(),
         })
     }
@@ -209,6 +213,21 @@ impl<R: Read> BaseReader<R> {
     /// The text of the file.
     pub fn chunks(&self) -> &Chunks {
         &self.chunks
+    }
+
+    /// Goes to the first of these chunks; they alone are read from then on.
+    ///
+    /// # Errors
+    /// There are no such chunks; errors of the input.
+    pub fn part(&mut self, all: &Chunks, part: Range<usize>) -> Result<(), EvalError>
+    where
+        R: Seek,
+    {
+        self.chunks = all.part(part)?;
+        let before = self.chunks.skipped * self.chunks.scored() * row_bytes(self.n_vocab);
+        let seek = self.input.seek(SeekFrom::Start(self.rows_at + before as u64));
+        seek.map_err(|e| BaseError::Read { what: "positions", source: e })?;
+        Ok(())
     }
 
     /// Reads the rows of the next chunk.

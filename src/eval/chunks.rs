@@ -1,6 +1,6 @@
 //! A text in chunks of a context each.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use super::error::EvalError;
 use super::evaluator::Evaluator;
@@ -24,6 +24,8 @@ pub struct Chunks {
     pub(super) n_ctx: usize,
     pub(super) bos: Option<u32>,
     pub(super) count: usize,
+    /// Chunks before the first that is evaluated.
+    pub(super) skipped: usize,
     pub(super) scored: Scored,
 }
 
@@ -68,7 +70,7 @@ impl Chunks {
         limit: Option<usize>,
     ) -> Result<Chunks, EvalError> {
         let count = limited(tokens.len() / n_ctx, limit)?;
-        Ok(Chunks { tokens, n_ctx, bos, count, scored: Scored::SecondHalf })
+        Ok(Chunks { tokens, n_ctx, bos, count, skipped: 0, scored: Scored::SecondHalf })
     }
 
     /// Cuts `tokens` into chunks of `n_ctx`, at most `limit` of them, whose positions are [all](Scored::All) scored.
@@ -98,12 +100,28 @@ impl Chunks {
         }
         enough(&tokens, n_ctx, n_ctx.saturating_mul(2))?;
         let count = limited((tokens.len() - n_ctx).div_ceil(stride), limit)?;
-        Ok(Chunks { tokens, n_ctx, bos: None, count, scored: Scored::Last(stride) })
+        Ok(Chunks { tokens, n_ctx, bos: None, count, skipped: 0, scored: Scored::Last(stride) })
     }
 
-    /// Number of chunks that are evaluated.
+    /// These chunks alone of those that there are, with the numbers that they have among all.
+    ///
+    /// # Errors
+    /// There are no such chunks.
+    pub fn part(&self, part: Range<usize>) -> Result<Chunks, EvalError> {
+        if part.is_empty() || part.end > self.count {
+            return Err(EvalError::Part { part, count: self.count });
+        }
+        Ok(Chunks { count: part.end, skipped: part.start, ..self.clone() })
+    }
+
+    /// Number of chunks that are evaluated, and of those before them.
     pub fn count(&self) -> usize {
         self.count
+    }
+
+    /// The chunks that are evaluated.
+    pub fn evaluated(&self) -> Range<usize> {
+        self.skipped..self.count
     }
 
     /// Context size.
@@ -119,7 +137,7 @@ impl Chunks {
         }
     }
 
-    /// Tokens of all evaluated chunks, as the text has them.
+    /// Tokens up to the end of the last evaluated chunk, as the text has them.
     pub fn tokens(&self) -> &[u32] {
         &self.tokens[..(self.count - 1) * self.step() + self.n_ctx]
     }
@@ -156,7 +174,7 @@ impl Chunks {
     pub(super) fn score<S: Scorer>(&self, model: &mut dyn Evaluator, scorer: &mut S) -> Result<(), EvalError> {
         let mut rows = LogitRows::new(model.n_vocab());
         let side_by_side = model.side_by_side().max(1);
-        for start in (0..self.count).step_by(side_by_side) {
+        for start in self.evaluated().step_by(side_by_side) {
             let group = start..(start + side_by_side).min(self.count);
             let texts: Vec<Vec<u32>> = group.map(|index| self.context(index)).collect();
             let mut scored = Ok(());

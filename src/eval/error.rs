@@ -1,6 +1,7 @@
 //! The reasons why a text cannot be evaluated.
 
 use std::io;
+use std::ops::Range;
 
 use crate::step::StepError;
 use crate::tokenizer::TokenizerError;
@@ -38,6 +39,14 @@ pub enum EvalError {
     /// No chunk to evaluate.
     #[error("no chunk is wanted; use --chunks 1 or more")]
     NoChunks,
+    /// A part that the text does not have.
+    #[error("there are {count} chunks; none from number {} to {}", .part.start + 1, .part.end)]
+    Part {
+        /// The chunks wanted, counted from 0.
+        part: Range<usize>,
+        /// The chunks that there are.
+        count: usize,
+    },
     /// The model computed a NaN or an infinity.
     #[error("non-finite logits at chunk {chunk}, position {position}: the model's weights are damaged or overflow")]
     NonFinite {

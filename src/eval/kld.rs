@@ -65,20 +65,20 @@ fn first_max(v: &[f32]) -> usize {
 }
 
 /// Sums over positions.
-#[derive(Clone, Copy, Default)]
-struct Sums {
-    nll: f64,
-    nll2: f64,
-    nll_base: f64,
-    nll_base2: f64,
-    nll_nll_base: f64,
-    kld: f64,
-    kld2: f64,
-    p_diff: f64,
-    p_diff2: f64,
-    p_diff4: f64,
-    same_top: usize,
-    count: usize,
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Sums {
+    pub(super) nll: f64,
+    pub(super) nll2: f64,
+    pub(super) nll_base: f64,
+    pub(super) nll_base2: f64,
+    pub(super) nll_nll_base: f64,
+    pub(super) kld: f64,
+    pub(super) kld2: f64,
+    pub(super) p_diff: f64,
+    pub(super) p_diff2: f64,
+    pub(super) p_diff4: f64,
+    pub(super) same_top: usize,
+    pub(super) count: usize,
 }
 
 impl Sums {
@@ -123,14 +123,21 @@ impl Sums {
 }
 
 /// Statistics of a comparison so far.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Divergence {
-    sums: Sums,
-    kld: Vec<f32>,
-    p_diff: Vec<f32>,
+    pub(super) sums: Sums,
+    pub(super) kld: Vec<f32>,
+    pub(super) p_diff: Vec<f32>,
 }
 
 impl Divergence {
+    /// Adds the statistics of the next chunk.
+    pub fn add(&mut self, chunk: &Divergence) {
+        self.sums.add(&chunk.sums);
+        self.kld.extend_from_slice(&chunk.kld);
+        self.p_diff.extend_from_slice(&chunk.p_diff);
+    }
+
     /// Scored positions.
     pub fn count(&self) -> usize {
         self.sums.count
@@ -238,23 +245,38 @@ impl Sorted {
 /// each chunk.
 ///
 /// # Errors
-/// Non-finite logits, a file that cannot be read to the end, an observer that stops the run.
+/// As [`by_chunk`].
 pub fn divergence<R: Read + Send + Sync>(
     model: &mut dyn Evaluator,
     base: &mut BaseReader<R>,
     observe: Observer<'_, Divergence>,
 ) -> Result<Divergence, EvalError> {
+    let mut total = Divergence::default();
+    by_chunk(model, base, &mut |done, chunk| {
+        total.add(chunk);
+        observe(done, &total)
+    })?;
+    Ok(total)
+}
+
+/// The same; `observe` hears the statistics of each chunk, which [`Divergence::add`] makes into those of all, in the
+/// order of the text.
+///
+/// # Errors
+/// Non-finite logits, a file that cannot be read to the end, an observer that stops the run.
+pub fn by_chunk<R: Read + Send + Sync>(
+    model: &mut dyn Evaluator,
+    base: &mut BaseReader<R>,
+    observe: Observer<'_, Divergence>,
+) -> Result<(), EvalError> {
     let chunks = base.chunks().clone();
-    let mut comparison = Comparison { base, chunk: Sums::default(), total: Divergence::default(), observe };
-    chunks.score(model, &mut comparison)?;
-    Ok(comparison.total)
+    chunks.score(model, &mut Comparison { base, chunk: Divergence::default(), observe })
 }
 
 /// Compares position by position with the rows of the base file.
 struct Comparison<'a, R: Read> {
     base: &'a mut BaseReader<R>,
-    chunk: Sums,
-    total: Divergence,
+    chunk: Divergence,
     observe: Observer<'a, Divergence>,
 }
 
@@ -263,7 +285,7 @@ impl<R: Read + Send + Sync> Scorer for Comparison<'_, R> {
     type Score = Point;
 
     fn begin(&mut self) -> Result<(), EvalError> {
-        self.chunk = Sums::default();
+        self.chunk = Divergence::default();
         self.base.next_chunk()
     }
 
@@ -276,15 +298,14 @@ impl<R: Read + Send + Sync> Scorer for Comparison<'_, R> {
     }
 
     fn take(&mut self, point: Point) -> Result<(), EvalError> {
-        self.chunk.push(&point);
-        self.total.kld.push(point.kld as f32);
-        self.total.p_diff.push(point.p_diff);
+        self.chunk.sums.push(&point);
+        self.chunk.kld.push(point.kld as f32);
+        self.chunk.p_diff.push(point.p_diff);
         Ok(())
     }
 
     fn end(&mut self, done: usize) -> Result<(), EvalError> {
-        self.total.sums.add(&self.chunk);
-        (self.observe)(done, &self.total).map_err(|_| EvalError::Interrupted)
+        (self.observe)(done, &self.chunk).map_err(|_| EvalError::Interrupted)
     }
 }
 

@@ -12,6 +12,7 @@ mod evaluator;
 pub mod hessian;
 pub mod imatrix;
 pub mod kld;
+pub mod partial;
 pub mod perplexity;
 mod report;
 mod score;

@@ -27,8 +27,8 @@ impl Estimate {
         self.count += 1;
     }
 
-    /// Adds the sums of a chunk.
-    pub(super) fn add(&mut self, chunk: &Estimate) {
+    /// Adds the sums of the next chunk.
+    pub fn add(&mut self, chunk: &Estimate) {
         self.nll += chunk.nll;
         self.nll2 += chunk.nll2;
         self.count += chunk.count;
@@ -64,18 +64,37 @@ pub(super) fn nll(logits: &[f32], next: u32) -> f64 {
 
 /// Evaluates all chunks; `observe` hears the running estimate after each.
 ///
-/// With `base`, the log-probabilities of every scored position go there too. The likelihoods are then
-/// the `f32` ones of that file's format, as they are in the reference, so the last digits may differ. Those of
-/// [strided](Chunks::strided) chunks are logarithms of probabilities in `f32`, as they are there.
-///
 /// # Errors
-/// Non-finite logits, a failing write, an observer that stops the run.
+/// As [`by_chunk`].
 pub fn perplexity<W: Write + Send>(
     model: &mut dyn Evaluator,
     chunks: &Chunks,
     base: Option<&mut BaseWriter<W>>,
     observe: Observer<'_, Estimate>,
 ) -> Result<Estimate, EvalError> {
+    let mut total = Estimate::default();
+    by_chunk(model, chunks, base, &mut |done, chunk| {
+        total.add(chunk);
+        observe(done, &total)
+    })?;
+    Ok(total)
+}
+
+/// Evaluates all chunks; `observe` hears the sums of each, which [`Estimate::add`] makes into an estimate of all, in the
+/// order of the text.
+///
+/// With `base`, the log-probabilities of every scored position go there too. The likelihoods are then
+/// the `f32` ones of that file's format, as they are in the reference, so the last digits may differ. Those of
+/// [strided](Chunks::strided) chunks are logarithms of probabilities in `f32`, as they are there.
+///
+/// # Errors
+/// Non-finite logits, a failing write, an observer that stops the run.
+pub fn by_chunk<W: Write + Send>(
+    model: &mut dyn Evaluator,
+    chunks: &Chunks,
+    base: Option<&mut BaseWriter<W>>,
+    observe: Observer<'_, Estimate>,
+) -> Result<(), EvalError> {
     let mut likelihoods = Likelihoods {
         rounding: match (&base, chunks.scored) {
             (Some(_), _) => LikelihoodRounding::Quantized,
@@ -84,11 +103,9 @@ pub fn perplexity<W: Write + Send>(
         },
         base,
         chunk: Estimate::default(),
-        total: Estimate::default(),
         observe,
     };
-    chunks.score(model, &mut likelihoods)?;
-    Ok(likelihoods.total)
+    chunks.score(model, &mut likelihoods)
 }
 
 /// Rounding of the likelihood of a token.
@@ -106,7 +123,6 @@ struct Likelihoods<'a, W: Write> {
     rounding: LikelihoodRounding,
     base: Option<&'a mut BaseWriter<W>>,
     chunk: Estimate,
-    total: Estimate,
     observe: Observer<'a, Estimate>,
 }
 
@@ -143,7 +159,6 @@ impl<W: Write + Send> Scorer for Likelihoods<'_, W> {
     }
 
     fn end(&mut self, done: usize) -> Result<(), EvalError> {
-        self.total.add(&self.chunk);
-        (self.observe)(done, &self.total).map_err(|_| EvalError::Interrupted)
+        (self.observe)(done, &self.chunk).map_err(|_| EvalError::Interrupted)
     }
 }

@@ -1,8 +1,11 @@
 //! The protocol on a model that is a hash function.
 
+use std::io::Cursor;
+
 use super::base_file::{BaseError, BaseReader, BaseWriter, size};
-use super::kld::{Divergence, divergence, log_ppl_base};
-use super::perplexity::{Estimate, perplexity};
+use super::kld::{self, Divergence, divergence, log_ppl_base};
+use super::partial::ChunkSums;
+use super::perplexity::{Estimate, by_chunk, perplexity};
 use super::{Chunks, EvalError, Evaluator, Logits};
 use crate::step::StepError;
 
@@ -329,4 +332,49 @@ fn a_full_disk_is_an_error() {
     let result = perplexity(&mut Fake::new(37), &chunks, Some(&mut writer), &mut |_, _| Ok(()));
     assert!(matches!(result, Err(EvalError::Write(_))));
     assert!(BaseWriter::new(Full(10), &chunks, 37).is_err());
+}
+
+#[test]
+fn parts_of_a_text_give_the_bits_of_the_whole() {
+    let n_vocab = 40;
+    let chunks = Chunks::new(text(7 * 16, n_vocab), 16, None, None).unwrap();
+    let mut fake = Fake { side_by_side: 2, ..Fake::new(n_vocab as usize) };
+    let bytes = base(&mut fake, &chunks);
+    let mut other = Fake { side_by_side: 3, ..Fake::new(n_vocab as usize) };
+    let whole = run(&mut other, &chunks).unwrap();
+    let mut reader = open(&bytes, n_vocab as usize).unwrap();
+    let compared = divergence(&mut other, &mut reader, &mut |_, _| Ok(())).unwrap();
+
+    // Computed from the last to the first, written down, read back, and added up in order.
+    let (mut estimates, mut divergences) = (Vec::new(), Vec::new());
+    for part in [5..7, 4..5, 0..4] {
+        let mut heard = Vec::new();
+        by_chunk::<Vec<u8>>(&mut other, &chunks.part(part.clone()).unwrap(), None, &mut |done, sums| {
+            heard.push((done, sums.words()));
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(heard.iter().map(|(done, _)| done - 1).collect::<Vec<_>>(), part.clone().collect::<Vec<_>>());
+        estimates.extend(heard);
+        let mut reader = BaseReader::new(Cursor::new(&bytes), bytes.len() as u64, 40, None, None).unwrap();
+        let all = reader.chunks().clone();
+        reader.part(&all, part).unwrap();
+        kld::by_chunk(&mut other, &mut reader, &mut |done, sums| {
+            divergences.push((done, sums.words()));
+            Ok(())
+        })
+        .unwrap();
+    }
+    fn joined<T: ChunkSums>(mut parts: Vec<(usize, Vec<u64>)>) -> Vec<u64> {
+        parts.sort();
+        let mut total = T::default();
+        parts.iter().for_each(|(_, words)| total.add(&T::from_words(words).unwrap()));
+        total.words()
+    }
+    assert_eq!(joined::<Estimate>(estimates), whole.words());
+    assert_eq!(joined::<Divergence>(divergences), compared.words());
+    assert!(Divergence::from_words(&compared.words()[1..]).is_none());
+    for none in [3..3, 6..8, 9..12] {
+        assert!(matches!(chunks.part(none), Err(EvalError::Part { count: 7, .. })));
+    }
 }

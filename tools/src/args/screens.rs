@@ -71,6 +71,7 @@ const HEADINGS: &[(&str, Row)] = &[
                             "max-body", "max-request-memory", "max-unread", "max-choices", "max-connections",
                             "shared-prefix-cache", "ubatch-size",
                             "target-step-ms", "prefill-chunk"])),
+    ("Parts", ("rperplexity", &["from-chunk", "partial", "join"])),
     ("Tasks", ("", &["hellaswag-tasks", "winogrande-tasks", "multiple-choice-tasks", "questions-tasks",
                      "parallel"])),
     ("Mixtures of types", ("", &["leave-output-tensor", "tensor-type-file", "include-weights", "exclude-weights",

@@ -1,15 +1,17 @@
 //! The options of `rperplexity`: llama-perplexity's names and defaults.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
+use clap::builder::ArgPredicate;
 use clap::{Parser, ValueEnum};
 use trine::Tokenizer;
 use trine::eval::{Chunks, EvalError};
 
 use super::task_args::TaskArgs;
 use crate::args::Short;
-use crate::load::{ModelArgs, SHORT_TYPES, positive};
+use crate::load::{ModelArgs, SHORT_TYPES, count, positive};
 use crate::{device, text};
 
 /// Options of several letters behind one dash.
@@ -33,6 +35,7 @@ pub const SHORT: Short = &[
     name = "rperplexity",
     version,
     args_override_self = true,
+    mut_arg("model", |arg| arg.required(false).required_unless_present("join").default_value_if("join", ArgPredicate::IsPresent, "-")),
     after_help = "See --help for examples.",
     after_long_help = "\
 Examples:
@@ -49,6 +52,11 @@ How much does quantizing cost? Save what the original predicts, then compare:
 Which of these should I use? One table and one picture of quality against size and speed:
   rperplexity --compare -m model-F16.gguf -f wiki.test.raw --chunks 20 \\
       model-Q4_K_M.gguf model-Q8_0.gguf model-ap.gguf --bits 3,4,8 --plot model.svg
+
+Too slow for one machine? Parts of the text on several, of any kind, and the digits of one:
+  rperplexity -m model.gguf -f wiki.test.raw --chunks 300 --partial a.part
+  rperplexity -m model.gguf -f wiki.test.raw --from-chunk 300 --partial b.part
+  rperplexity --join a.part b.part
 
 How well does it choose? HellaSwag, WinoGrande and multiple choice, in llama-perplexity's files, order and digits:
   rperplexity -m model.gguf -f hellaswag_val_full.txt --hellaswag --hellaswag-tasks 400
@@ -71,7 +79,7 @@ pub struct Args {
         short,
         long,
         value_name = "FILE",
-        required_unless_present_any = ["kl_divergence", "binary_file"]
+        required_unless_present_any = ["kl_divergence", "binary_file", "join"]
     )]
     pub file: Option<PathBuf>,
 
@@ -101,6 +109,20 @@ pub struct Args {
     /// Evaluate only the first N chunks
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = positive)]
     pub chunks: Option<usize>,
+
+    /// Leave out the first N chunks; with --chunks M the M after them are evaluated
+    #[arg(long, value_name = "N", visible_alias = "chunks-from", default_value_t = 0, value_parser = count, allow_negative_numbers = true, conflicts_with_all = WHOLE)]
+    pub from_chunk: usize,
+
+    /// Write the sums of every chunk to FILE as soon as it is done and print no result, which --join does; chunks that
+    /// FILE has from an earlier run are not evaluated again
+    #[arg(long, value_name = "FILE", conflicts_with_all = WHOLE, conflicts_with = "json")]
+    pub partial: Option<PathBuf>,
+
+    /// Put FILES of --partial together and print what one machine prints that evaluates all their chunks
+    #[arg(long, value_name = "FILES", num_args = 1.., conflicts_with_all = WHOLE,
+          conflicts_with_all = ["model", "file", "binary_file", "partial", "from_chunk", "chunks", "kl_divergence", "kl_divergence_base"])]
+    pub join: Vec<PathBuf>,
 
     /// Which positions of a chunk are scored: half, the second half, as llama-perplexity; all, every one that has a token
     /// after it, as papers on quantization report it for windows of 2048 tokens (-c 2048). With all, chunks begin with
@@ -170,6 +192,9 @@ pub enum Score {
 const UNLIKE_BASES: [&str; 7] =
     ["kl_divergence", "kl_divergence_base", "compare", "hellaswag", "winogrande", "multiple_choice", "questions"];
 
+/// Options of what is not measured chunk by chunk.
+const WHOLE: [&str; 5] = ["compare", "hellaswag", "winogrande", "multiple_choice", "questions"];
+
 /// A path as errors name it.
 fn shown_path(path: &Path) -> String {
     format!("'{}'", path.display())
@@ -188,6 +213,8 @@ impl Args {
             for (name, given) in [
                 ("--kl-divergence-base", self.kl_divergence_base.is_some()),
                 ("--ppl-output-type", self.ppl_output_type != 0),
+                ("--partial", self.partial.is_some()),
+                ("--from-chunk", self.from_chunk > 0),
                 ("--hellaswag", self.tasks.hellaswag),
                 ("--winogrande", self.tasks.winogrande),
                 ("--multiple-choice", self.tasks.multiple_choice),
@@ -201,6 +228,41 @@ impl Args {
         Ok(widths)
     }
 
+    /// Most chunks that the text is cut into: those before the first that is wanted count, and partial results say how
+    /// many there are.
+    pub(super) fn limit(&self) -> Option<usize> {
+        if self.partial.is_some() { None } else { self.chunks.map(|n| n.saturating_add(self.from_chunk)) }
+    }
+
+    /// The chunks wanted of `count`.
+    ///
+    /// # Errors
+    /// There are too few.
+    pub(super) fn wanted(&self, count: usize) -> Result<Range<usize>> {
+        let from = self.from_chunk;
+        if from >= count {
+            bail!("there are {count} chunks, of which --from-chunk {from} leaves none");
+        }
+        Ok(from..self.chunks.map_or(count, |n| from.saturating_add(n).min(count)))
+    }
+
+    /// Refuses parts of a base file that would be written.
+    ///
+    /// # Errors
+    /// They are wanted.
+    pub(super) fn whole_base(&self) -> Result<()> {
+        if self.kl_divergence_base.is_some() && !self.kl_divergence {
+            for (name, given) in [("--partial", self.partial.is_some()), ("--from-chunk", self.from_chunk > 0)] {
+                if given {
+                    bail!(
+                        "{name} is not for writing a base file, which has the chunks from the first on: leave it out"
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// The chunks of a text.
     ///
     /// # Errors
@@ -209,9 +271,9 @@ impl Args {
         let tokens = tokenizer.encode(text, true, false)?;
         let n_ctx = self.ctx_size.unwrap_or(512);
         match (self.ppl_stride, self.score) {
-            (0, Score::Half) => Chunks::new(tokens, n_ctx, tokenizer.text_bos(), self.chunks),
-            (0, Score::All) => Chunks::all(tokens, n_ctx, self.chunks),
-            (stride, _) => Chunks::strided(tokens, n_ctx, stride, self.chunks),
+            (0, Score::Half) => Chunks::new(tokens, n_ctx, tokenizer.text_bos(), self.limit()),
+            (0, Score::All) => Chunks::all(tokens, n_ctx, self.limit()),
+            (stride, _) => Chunks::strided(tokens, n_ctx, stride, self.limit()),
         }
     }
 

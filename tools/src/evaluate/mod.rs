@@ -3,6 +3,7 @@
 pub mod args;
 mod common;
 mod compare;
+mod partial;
 mod questions;
 mod statistics;
 pub mod task_args;
@@ -18,7 +19,7 @@ use trine::Model;
 use trine::eval::EvalError;
 use trine::eval::base_file::{BaseReader, BaseWriter};
 use trine::eval::kld::{self, Divergence};
-use trine::eval::perplexity::{Estimate, perplexity};
+use trine::eval::perplexity::{self, Estimate};
 
 use crate::load::{load_for_texts, peak_memory};
 use crate::outfile::OutFile;
@@ -33,7 +34,9 @@ use common::{OPTION, first_difference, go_on, model, open_base, side_by_side, wa
 /// # Errors
 /// Whatever the user or the model did wrong, in one line.
 pub fn run(args: &Args) -> Result<()> {
-    let result = if args.compare {
+    let result = if !args.join.is_empty() {
+        partial::join(args)
+    } else if args.compare {
         compare::run(args)
     } else if args.tasks.wanted() {
         tasks::run(args)
@@ -51,6 +54,7 @@ fn evaluate(args: &Args) -> Result<()> {
     let widths = args.widths()?;
     // Before the model is loaded, so that mistakes are told at once.
     let text = args.text()?;
+    args.whole_base()?;
     let base = if args.kl_divergence { Some(open_base(args.base()?)?) } else { None };
     let target = args.kl_divergence_base.as_deref();
     let target = target.filter(|_| !args.kl_divergence);
@@ -71,16 +75,22 @@ fn evaluate(args: &Args) -> Result<()> {
 
 fn estimate(args: &Args, loaded: &Model, text: &str, out: Option<OutFile>) -> Result<()> {
     note!("tokenizing the input ..");
-    let chunks = args.chunks_of(loaded.tokenizer(), text)?;
+    let all = args.chunks_of(loaded.tokenizer(), text)?;
+    let chunks = all.part(args.wanted(all.count())?)?;
     let n_ctx = chunks.n_ctx();
     let mut model = model(args, loaded, n_ctx)?;
     note!("weights: {}", loaded.weights().layouts());
     note!(
         "calculating perplexity over {} chunks, n_ctx={n_ctx}, batch_size={}, threads={}",
-        chunks.count(),
+        chunks.evaluated().len(),
         args.batch_size,
         loaded.threads()
     );
+    if let Some(target) = &args.partial {
+        return partial::measure(args, (loaded, &all), target, chunks.evaluated(), |part, observe| {
+            perplexity::by_chunk::<Vec<u8>>(&mut model, &all.part(part)?, None, observe)
+        });
+    }
     let mut base = match out {
         Some(out) => {
             let path = out.path().to_owned();
@@ -92,44 +102,37 @@ fn estimate(args: &Args, loaded: &Model, text: &str, out: Option<OutFile>) -> Re
     };
     // Not locked: it is written to by whichever thread evaluates.
     let mut stdout = signals::stdout();
-    let mut progress = Steps::new("chunk", chunks.count());
+    let skipped = chunks.evaluated().start;
+    let mut progress = Steps::new("chunk", chunks.evaluated().len());
     if !args.json && args.ppl_output_type == 0 {
         progress = progress.with_results();
     }
-    let mut running = Vec::new();
-    let mut previous = Estimate::default();
+    let mut lines = Vec::new();
+    let mut total = Estimate::default();
     let mut wrote = Ok(());
-    let result = perplexity(&mut model, &chunks, base.as_mut().map(|(writer, _)| writer), &mut |done, total| {
-        progress.tick(done);
-        if args.json {
-            running.push(json!({
-                "chunk": done,
-                "ppl": total.ppl(),
-                "chunk_nll": (total.nll - previous.nll) / (total.count - previous.count) as f64,
-            }));
-            previous = *total;
-        } else {
-            let line = if args.ppl_output_type == 1 {
-                let at = (done - 1) * chunks.step();
-                format!("{at:8}  {:.4}  {:4.6}  {:4.6}\n", total.ppl(), total.mean(), total.mean_error())
+    let result =
+        perplexity::by_chunk(&mut model, &chunks, base.as_mut().map(|(writer, _)| writer), &mut |done, sums| {
+            progress.tick(done - skipped);
+            total.add(sums);
+            if args.json {
+                lines.push(running(done, &total, sums));
             } else {
-                format!("[{done}]{:.4},", total.ppl())
-            };
-            wrote = stdout.write_all(line.as_bytes()).and_then(|()| stdout.flush());
-            if wrote.is_err() {
-                return Err("the output was closed".into());
+                let line = estimate_line(args, done, chunks.step(), &total);
+                wrote = stdout.write_all(line.as_bytes()).and_then(|()| stdout.flush());
+                if wrote.is_err() {
+                    return Err("the output was closed".into());
+                }
             }
-        }
-        go_on()
-    });
+            go_on()
+        });
     progress.finish();
     wrote?;
-    let total = match (result, &base) {
+    match (result, &base) {
         (Err(EvalError::Write(e)), Some((_, path))) => {
             return Err(anyhow::Error::new(e).context(format!("cannot write '{}'", path.display())));
         }
         (result, _) => result?,
-    };
+    }
     if let Some((writer, path)) = base {
         let write = || -> io::Result<()> {
             let buffered = writer.finish()?;
@@ -142,7 +145,7 @@ fn estimate(args: &Args, loaded: &Model, text: &str, out: Option<OutFile>) -> Re
         let report = json!({
             "model": args.model.model.display().to_string(),
             "n_ctx": n_ctx,
-            "chunks": chunks.count(),
+            "chunks": chunks.evaluated().len(),
             "chunk_step": chunks.step(),
             "first_scored": chunks.first(),
             "tokens_scored": total.count,
@@ -150,19 +153,37 @@ fn estimate(args: &Args, loaded: &Model, text: &str, out: Option<OutFile>) -> Re
             "ppl_error": total.ppl_error(),
             "mean_nll": total.mean(),
             "mean_nll_error": total.mean_error(),
-            "running": running,
+            "running": lines,
             "peak_memory_bytes": peak_memory(),
         });
         let report = Provenance::of_run("rperplexity.estimate/1", loaded)?.before(report);
         writeln!(stdout, "{}", shown::json(&report, false))?;
     } else {
-        if args.ppl_output_type == 0 {
-            writeln!(stdout)?;
-        }
-        writeln!(stdout, "Final estimate: PPL = {:.4} +/- {:.5}", total.ppl(), total.ppl_error())?;
+        stdout.write_all(final_estimate(args, &total).as_bytes())?;
     }
     stdout.flush()?;
     Ok(())
+}
+
+/// The running estimate after chunk number `done`, for programs.
+fn running(done: usize, total: &Estimate, chunk: &Estimate) -> Value {
+    json!({ "chunk": done, "ppl": total.ppl(), "chunk_nll": chunk.mean() })
+}
+
+/// The running estimate after chunk number `done` as it is printed.
+fn estimate_line(args: &Args, done: usize, step: usize, total: &Estimate) -> String {
+    if args.ppl_output_type == 1 {
+        let at = (done - 1) * step;
+        format!("{at:8}  {:.4}  {:4.6}  {:4.6}\n", total.ppl(), total.mean(), total.mean_error())
+    } else {
+        format!("[{done}]{:.4},", total.ppl())
+    }
+}
+
+/// The estimate of all chunks as it is printed behind those lines.
+fn final_estimate(args: &Args, total: &Estimate) -> String {
+    let end = if args.ppl_output_type == 0 { "\n" } else { "" };
+    format!("{end}Final estimate: PPL = {:.4} +/- {:.5}\n", total.ppl(), total.ppl_error())
 }
 
 fn divergence(
@@ -175,7 +196,7 @@ fn divergence(
     let in_base = || format!("'{}'", path.display());
     let n_vocab = loaded.weights().n_vocab();
     let mut base =
-        BaseReader::new(input, length, n_vocab, loaded.tokenizer().text_bos(), args.chunks).with_context(in_base)?;
+        BaseReader::new(input, length, n_vocab, loaded.tokenizer().text_bos(), args.limit()).with_context(in_base)?;
     let n_ctx = base.chunks().n_ctx();
     if let Some(wanted) = args.ctx_size.filter(|&c| c != n_ctx) {
         bail!("{} was made with a context of {n_ctx}, not {wanted}: leave -c out", in_base());
@@ -190,7 +211,16 @@ fn divergence(
         }
     }
     let mut model = model(args, loaded, n_ctx)?;
-    let count = base.chunks().count();
+    let all = base.chunks().clone();
+    let wanted = args.wanted(all.count())?;
+    if let Some(target) = &args.partial {
+        return partial::measure(args, (loaded, &all), target, wanted, |part, observe| {
+            base.part(&all, part)?;
+            kld::by_chunk(&mut model, &mut base, observe)
+        });
+    }
+    let (skipped, count) = (wanted.start, wanted.len());
+    base.part(&all, wanted).with_context(in_base)?;
     note!("computing over {count} chunks, n_ctx={n_ctx}, batch_size={}, threads={}", args.batch_size, loaded.threads());
     // Not locked: it is written to by whichever thread evaluates.
     let mut stdout = signals::stdout();
@@ -200,7 +230,7 @@ fn divergence(
     let mut progress = Steps::new("chunk", count);
     let mut wrote = Ok(());
     let result = kld::divergence(&mut model, &mut base, &mut |done, total| {
-        progress.tick(done);
+        progress.tick(done - skipped);
         if !args.json {
             wrote = writeln!(stdout, "{}", total.table_row(done)).and_then(|()| stdout.flush());
             if wrote.is_err() {

@@ -31,6 +31,7 @@ mod rimatrix;
 mod rinspect;
 mod rperplexity;
 mod rperplexity_compare;
+mod rperplexity_partial;
 mod rperplexity_tasks;
 mod rquantize;
 mod rquantize_rotate;

@@ -1,7 +1,7 @@
 //! Matrix products through ggml's CPU backend, for benchmarks: the way llama.cpp asks for them, with
 //! the library's own choice between plain kernels, tiles and repacked weights.
 //!
-//! The library is the one of [`oracle`](crate::oracle), or that in the directory `TRINE_GGML_DIR`: a
+//! The library is the one of [`oracle`], or that in the directory `TRINE_GGML_DIR`: a
 //! build for this very processor is faster than the wheel's, which stops at AVX2.
 
 use std::ffi::{CStr, c_char, c_int, c_void};

@@ -1,6 +1,6 @@
 //! Keys of a GGUF file, and where a checkpoint has them.
 
-/// A key of the GGUF file, as [`Checkpoint::keys`] lists them. Names of keys stand without the architecture in front.
+/// A key of the GGUF file, as [`Checkpoint::keys`](super::checkpoint::Checkpoint::keys) lists them. Names of keys stand without the architecture in front.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Key {
     /// `block_count`.

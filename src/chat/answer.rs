@@ -9,7 +9,7 @@ use super::run;
 use super::template::ChatTemplate;
 use crate::isolate::Failure;
 
-/// The answer to a request of [`Job::Template`], in the process that may fail.
+/// The answer to a request of [`Job::Template`](crate::isolate::Job::Template), in the process that may fail.
 pub fn answer(request: &[u8]) -> Vec<u8> {
     let reply = match rendered(request) {
         Ok(text) => json!({ "text": text }),

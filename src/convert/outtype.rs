@@ -43,7 +43,7 @@ impl OutType {
 
     /// Ternary with one scale for 256 weights.
     pub const TQ2_0: OutType = ternary("tq2_0", TypeId::TQ2_0, 37);
-    /// The first ternary type of [`OutType::WIDTHS`] that holds every matrix exactly, which is found out.
+    /// The first ternary type of `OutType::WIDTHS` that holds every matrix exactly, which is found out.
     pub const TERNARY: OutType = OutType { name: "ternary", ..OutType::TQ2_0 };
     /// Types with one scale for 256, 128 and 64 weights.
     pub(super) const WIDTHS: [OutType; 3] =

@@ -35,7 +35,7 @@ pub struct KvHeads {
 /// values  [head elements / 32][8][32 elements]     a word is four positions of an element
 /// ```
 ///
-/// Keys and values of other types have the layout of [`super::encoded`] within a layer. Layers may have heads of
+/// Keys and values of other types have the layout of `super::encoded` within a layer. Layers may have heads of
 /// different numbers and sizes; each has the room that its own take.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PageLayout {
@@ -47,7 +47,7 @@ pub struct PageLayout {
     pub positions: usize,
     /// The types of keys and values.
     pub types: CacheTypes,
-    /// True if keys and values of quantized types are rotated: see [`super::rotation`].
+    /// True if keys and values of quantized types are rotated: see `super::rotation`.
     pub turned: bool,
     /// Numbers of the recurrent state that a sequence has beside its pages; 0 where no layer has one.
     pub state: usize,

@@ -43,7 +43,7 @@ pub enum ModelError {
     #[error("architecture '{0}' is not supported: {why}; docs/models.md lists those that are", why = why(.0))]
     UnknownArchitecture(String),
     /// Everything that is wrong with the metadata and the tensors, at once; the message stops after
-    /// [`SHOWN_PROBLEMS`].
+    /// `SHOWN_PROBLEMS`.
     #[error("the model cannot run: {}", listed(.0))]
     Invalid(Vec<Problem>),
     /// A metadata value of the wrong type.

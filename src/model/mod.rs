@@ -436,7 +436,7 @@ impl Weights {
     }
 
     /// Its encoder, where blocks attend to a text that it reads: a model whose hidden states are their keys and values
-    /// for that, `[tokens][`[`Weights::source_widths`]`]`.
+    /// for that, `[tokens][source_widths]`.
     pub fn encoder(&self) -> Option<&Weights> {
         self.inner.encoder.as_ref()
     }

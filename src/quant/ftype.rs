@@ -11,7 +11,7 @@ use super::rotate::{Rotation, Turn};
 
 macro_rules! ftypes {
     ($($name:ident = $id:literal, $group:ident, $default:ident, $note:literal;)*) => {
-        /// The type of a whole file (`llama_ftype`). Most are mixtures: see [`super::mixture`].
+        /// The type of a whole file (`llama_ftype`). Most are mixtures: see `super::mixture`.
         #[allow(non_camel_case_types, missing_docs, reason = "the names are llama.cpp's")]
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
         #[repr(u32)]

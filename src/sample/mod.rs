@@ -4,7 +4,7 @@
 //! unless told otherwise), then one draw. The same logits, options and seed give the same token as the reference: the
 //! generator is MT19937 read as libstdc++ reads it, the sums are taken in the same order and precision, and equal logits
 //! keep the order libstdc++'s sorts leave them in (see
-//! [`crate::ops::order`]).
+//! `crate::ops::order`).
 //!
 //! A temperature of 0 or less takes the highest logit.
 

@@ -149,7 +149,7 @@ pub struct Room<'a> {
     pub pages: &'a PagePool,
 }
 
-/// The tokens that [`write`] was given, and the sequence of the first of them. `make_room` is told how many pages it takes
+/// The tokens that [`write()`] was given, and the sequence of the first of them. `make_room` is told how many pages it takes
 /// before it takes them.
 ///
 /// # Errors

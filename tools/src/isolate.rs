@@ -1,4 +1,4 @@
-//! Jobs on data that nobody has to trust, each in a process of its own: the same program, started with [`MARK`].
+//! Jobs on data that nobody has to trust, each in a process of its own: the same program, started with `MARK`.
 //!
 //! The process has limits of memory and time from the system, and its standard error goes nowhere. Whatever it does, it
 //! ends alone: a stack that overflows there is a line here.

@@ -42,7 +42,7 @@ pub struct ReasoningArgs {
 }
 
 impl ReasoningArgs {
-    /// Another name of the option, for [`crate::args::expand`].
+    /// Another name of the option, for [`crate::args::parse`].
     pub const SHORT: (&str, &str) = ("-rea", "--reasoning");
 
     /// Adds what the options say to the variables of a template.

@@ -17,8 +17,8 @@
 //!
 //! The Fairy2i fork of llama.cpp has a layout of its own ([`tile64`]), which is translated into this one.
 //!
-//! [`product`] is the definition of every bit of a product in single precision, [`int8`] that of products with 8-bit
-//! activations, [`dense`] the real matrix that the stages add up to.
+//! `product` is the definition of every bit of a product in single precision, [`int8`] that of products with 8-bit
+//! activations, `dense` the real matrix that the stages add up to.
 
 mod codes;
 mod dense;

@@ -1,7 +1,7 @@
 //! Gradients: a program run forwards, with what its derivative needs kept, and then backwards.
 //!
 //! The pass is plain `f32`, or `f64` to check it, on the decoded weights: no quantized activations, no half-float
-//! cache. Its order of summation is fixed: products as [`product`] says, reductions over a row in `f64` in order.
+//! cache. Its order of summation is fixed: products as `product` says, reductions over a row in `f64` in order.
 //! Neither threads nor the instruction set change a bit. Which experts a token goes to is held constant; the weights of the
 //! choice have derivatives.
 //!

@@ -1,7 +1,7 @@
 //! Products of sixteen tokens at once: lanes are tokens, so that what is made of a weight serves all of them.
 //!
-//! How it is made differs with the path: in single precision additions have an order ([`chains`]), with 8 bits they
-//! have none ([`groups`]).
+//! How it is made differs with the path: in single precision additions have an order (`chains`), with 8 bits they
+//! have none (`groups`).
 
 use std::cell::RefCell;
 
@@ -20,9 +20,9 @@ pub use crate::shared::widely::batch::{Outputs, ROWS, TOKENS, WeightRows};
 
 /// Up to sixteen rows of activations, arranged for the products of their path.
 pub enum Acts<'a> {
-    /// For [`Path::Exact`], as [`chains::arrange`] has them.
+    /// For [`Path::Exact`], as `chains::arrange` has them.
     Exact(Floats),
-    /// For [`Path::Int8`], as [`groups::arrange`] has them: integers, and the scales of their blocks.
+    /// For [`Path::Int8`], as `groups::arrange` has them: integers, and the scales of their blocks.
     Int8(AlignedBytes, Floats),
     /// The same as [`Path::arrange`] has made them, for tiles.
     Rows(&'a [u8]),

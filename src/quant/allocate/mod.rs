@@ -1,7 +1,7 @@
 //! The best file of a given size: a type for every tensor, so that least is lost.
 //!
 //! A [`Size`] is shared among the tensors by what each of them gains from more bits: each is encoded in all types that
-//! its shape allows (or a part of its rows, [`measure`]), and [`choose`] takes the types whose errors sum to least. The
+//! its shape allows (or a part of its rows, `measure`), and `choose` takes the types whose errors sum to least. The
 //! error of a tensor is that of its products, relative to them: columns count by their importance where a matrix
 //! (`--imatrix`) has weights for it. The products of a block change one of the many sums that make up the last hidden
 //! state; those of the output are the logits themselves and count as often as there are blocks. Nothing is drawn: the

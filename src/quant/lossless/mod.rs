@@ -15,7 +15,7 @@
 //!
 //! So a matrix can be moved when its scales fit the target: equal over what shares one there, and a number
 //! that is stored there exactly. A span of zeros takes any scale. Whether nothing changed is not concluded
-//! but found out: the output is decoded again and compared with the decoded input ([`compare`]). A zero's
+//! but found out: the output is decoded again and compared with the decoded input (`compare`). A zero's
 //! sign is the only thing that codes cannot hold: -0 becomes +0, and is counted.
 //!
 //! From floats to TQ1_0, TQ2_0 and Q2_0 the quantizer's usual way applies, which writes llama-quantize's bytes.

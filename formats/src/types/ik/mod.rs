@@ -1,7 +1,7 @@
 //! Types of ik_llama.cpp: 256 weights, or fewer in some, as levels of a table or of a sequence of numbers, in groups with
 //! integer scales, under one scale for the block or for the whole row.
 //!
-//! A type is a row of [`forms::FORMS`]: sizes, the scales of its groups and the levels of its weights. What follows from
+//! A type is a row of `forms::FORMS`: sizes, the scales of its groups and the levels of its weights. What follows from
 //! them is the same for all:
 //!
 //! ```text

@@ -25,7 +25,7 @@ pub(crate) use act::quantize_block;
 pub use act::{Arrangement, NumberPath, in_blocks};
 pub use rows::PlaneRows;
 
-/// True if `isa` has the kernels of [`packed`] rows.
+/// True if `isa` has the kernels of `packed` rows.
 pub fn reads_packed(isa: Isa) -> bool {
     #[cfg(target_arch = "x86_64")]
     return isa.has(Level::Avx2);

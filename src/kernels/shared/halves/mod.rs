@@ -29,7 +29,7 @@ mod memory;
 pub const STEPS: usize = 4;
 /// Lines of a block.
 pub const BLOCK: usize = 4;
-/// Lanes of [`dots`].
+/// Lanes of `dots`.
 pub const LANES: usize = BLOCK * LINE;
 /// Factor on all coefficients, 2^998.
 pub const SCALE: f64 = f64::from_bits((1023 + 998) << 52);
@@ -82,7 +82,7 @@ pub fn mend(sums: &mut [f32]) {
     sums.iter_mut().for_each(|sum| *sum *= form::PLAIN);
 }
 
-/// Tiles of [`accumulate`], and the order in which it goes through them.
+/// Tiles of `accumulate`, and the order in which it goes through them.
 #[derive(Clone, Copy)]
 pub struct Tiles<'a> {
     /// Whole tiles.
@@ -130,7 +130,7 @@ pub(crate) fn dots_special(words: &[Line], quads: usize, coefs: Coefficients<'_>
     }
 }
 
-/// [`accumulate`] for one row, words that hold infinities or NaN, and only the steps that count. `form` is that of the
+/// `accumulate` for one row, words that hold infinities or NaN, and only the steps that count. `form` is that of the
 /// tile of a step; coefficients of plain ones are as the others.
 pub fn accumulate_special(
     tiles: Tiles<'_>,

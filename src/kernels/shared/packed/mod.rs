@@ -39,7 +39,7 @@ pub use arena::Arena;
 pub enum Encoding {
     /// The bytes of an activation type.
     Type(TypeId),
-    /// A row of [`super::ternary`].
+    /// A row of `super::ternary`.
     Int8(Quantizer),
 }
 
@@ -56,7 +56,7 @@ pub enum Arranged {
     Q8_1,
     /// Q8_K blocks in the order, and with the sums, that the kernels of this type and its kin read.
     Q8K(TypeId),
-    /// Rows of [`super::ternary`], filled up to whole units.
+    /// Rows of `super::ternary`, filled up to whole units.
     Int8 {
         /// The rule of the encoding.
         quantizer: Quantizer,
@@ -71,7 +71,7 @@ pub enum Arranged {
     Bf16,
 }
 
-/// One way to hold a weight type, with its kernels: a row of the tables under [`crate::arch`]. All functions are
+/// One way to hold a weight type, with its kernels: a row of the tables under `crate::arch`. All functions are
 /// safe for any bytes; they panic when lengths do not fit, or the proof is not that of what the layout needs.
 pub struct Layout {
     /// The weight types that it holds.

@@ -22,7 +22,7 @@
 //! | continue many texts at once | [`Model::generate_many`] |
 //! | give a text a form: JSON, a grammar | [`Grammar`], [`GenerateOptions::grammar`] |
 //! | ask again with the same beginning | [`Model::context`], [`Context::generate`] |
-//! | hold a conversation | [`Model::chat`], [`Chat::say`] |
+#![cfg_attr(feature = "chat", doc = "| hold a conversation | [`Model::chat`], [`Chat::say`] |")]
 //! | see logits | [`Model::session`], [`Session::eval`] |
 //! | run many sequences in one pass | [`Model::engine`], [`Engine::step`] |
 //! | make vectors of texts | [`Model::embed`], [`Pooling`] |
@@ -31,7 +31,7 @@
 //! | measure a model | [`Model::perplexity`], [`eval`] |
 //! | look into a file | [`open_file`], [`formats`] |
 //! | make a smaller file | [`quantize`], [`Recipe`], [`quant`] |
-//! | convert a Hugging Face folder | [`convert`] |
+#![cfg_attr(feature = "convert", doc = "| convert a Hugging Face folder | [`convert`] |")]
 //! | choose threads, instruction set, memory | [`open_with`], [`OpenOptions`] |
 //!
 //! `examples/` has a program for each of the first; `cargo run --release --example generate` runs on the bundled model.

@@ -3,7 +3,7 @@
 //! One concern a file: [`TextMachine`] is the state of one text, which chooses tokens and evaluates nothing;
 //! [`Generation`] drives one of them in a [`Context`], which holds what was evaluated and reuses it for the next prompt
 //! (a server drives many in the same steps); [`Chooser`] is sampler and grammar, [`speculate`] drafts tokens,
-//! [`Chat`] keeps a conversation.
+//! `Chat`, which the feature of that name adds, keeps a conversation.
 //!
 //! The text depends on the model, the prompt, and the options that choose tokens, seed included; never on threads,
 //! batch sizes, drafts, or on how much of a prompt was in the context already. (What a context holds that was evaluated

@@ -23,7 +23,8 @@ pub use rank::{RankError, RankOptions};
 
 /// A language model, opened and loaded by [`open`](crate::open()). Cloning shares it, between threads too.
 ///
-/// Its methods: [`generate`](Model::generate) continues a text and [`generate_many`](Model::generate_many) several at once, [`chat`](Model::chat) holds a conversation,
+/// Its methods: [`generate`](Model::generate) continues a text and [`generate_many`](Model::generate_many) several at
+/// once, `chat`, which the feature of that name adds, holds a conversation,
 /// [`context`](Model::context) keeps evaluated tokens for the next prompt, [`session`](Model::session) returns the
 /// logits themselves, [`embed`](Model::embed) turns a text into a vector, [`perplexity`](Model::perplexity) measures
 /// how well a text is predicted.

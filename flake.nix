@@ -25,7 +25,7 @@
             $out/bin/trine --install $out
           '';
           meta = {
-            description = "Runs and makes GGUF language models, with the same numbers on every machine";
+            description = (builtins.fromTOML (builtins.readFile ./tools/trine/Cargo.toml)).package.description;
             license = with pkgs.lib.licenses; [ mit asl20 ];
             mainProgram = "trine";
           };

@@ -10,6 +10,8 @@
 //! `cargo xtask ptx` compiles the kernels for NVIDIA GPUs after a change of their sources.
 
 mod archive;
+#[cfg(test)]
+mod book;
 mod crates;
 mod dist;
 mod fuzz;

@@ -14,8 +14,7 @@ failed() {
 }
 version=9.8.7
 mkdir "$work/archives"
-for triple in $(grep -oh '@SHA256-[a-z0-9_-]*@' deploy/packages/*.in | sed 's/@SHA256-\(.*\)@/\1/' | sort -u); do
-    case $triple in *windows*) file=trine-$version-$triple.zip ;; *) file=trine-$version-$triple.tar.gz ;; esac
+for file in $(grep -oEh 'trine-@VERSION@-[a-z0-9_-]+\.(tar\.gz|zip)' deploy/packages/*.in | sed "s/@VERSION@/$version/" | sort -u); do
     echo "$(echo "$file" | sha256sum | cut -d ' ' -f 1)  $file" >"$work/archives/$file.sha256"
 done
 fill() { bash deploy/packages/fill.sh $version https://example.com/releases/v$version "$work/archives" "$work/$1" https://example.com; }

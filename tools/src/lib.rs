@@ -50,6 +50,7 @@ pub mod shown;
 pub mod signals;
 pub mod split;
 pub mod stats;
+pub mod table;
 pub mod templates;
 pub mod terminal;
 pub mod text;

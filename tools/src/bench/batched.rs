@@ -15,11 +15,13 @@ use super::args::{Args, Format};
 use super::describe::Description;
 use super::models::{start_pool, thread_counts};
 use super::numbers;
-use super::output::{Cell, Line, ModelSetup, Shown, Table, object};
+use super::output::{Line, ModelSetup, Shown, Table, object};
 use crate::args::threads;
 use crate::feed::RandomTokens;
 use crate::provenance::processor;
 use crate::stats::Summary;
+use crate::table::{self, Cell};
+use crate::terminal;
 
 /// One row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,7 +117,8 @@ pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()>
     if args.output == Format::Md && !notes.is_empty() {
         writeln!(out)?;
         for note in notes {
-            writeln!(out, "{note}")?;
+            let lines = terminal::lines(&note, Some(table::columns()), 4);
+            lines.iter().try_for_each(|line| writeln!(out, "{line}"))?;
         }
     }
     Ok(())
@@ -266,30 +269,30 @@ impl Record<'_> {
         let (test, Times { prompt, generated }) = (self.test, self.times);
         let mut cells: Vec<Cell> = Vec::new();
         if several.models {
-            cells.push(("model", 28, false, self.model.kind.clone()));
+            cells.push(Cell::left("model", 28, self.model.kind.clone()).above());
         }
         if several.threads {
-            cells.push(("threads", 7, true, self.threads.to_string()));
+            cells.push(Cell::right("threads", 7, self.threads.to_string()).above());
         }
         if several.loadings {
             cells.extend(self.place.cells(Shown::ALL));
         }
         if several.ubatches {
-            cells.push(("n_ubatch", 8, true, test.ubatch.to_string()));
+            cells.push(Cell::right("n_ubatch", 8, test.ubatch.to_string()).key());
         }
         let [speed_pp, speed_tg, speed] = self.rates();
         let (seconds, rate) = (|s: f64| format!("{s:.3}"), |r: f64| format!("{r:.2}"));
         cells.extend([
-            ("PP", 6, true, test.prompt.to_string()),
-            ("TG", 6, true, test.generated.to_string()),
-            ("B", 4, true, test.sequences.to_string()),
-            ("N_KV", 6, true, test.positions().to_string()),
-            ("T_PP s", 8, true, seconds(prompt)),
-            ("S_PP t/s", 8, true, rate(speed_pp)),
-            ("T_TG s", 8, true, seconds(generated)),
-            ("S_TG t/s", 8, true, rate(speed_tg)),
-            ("T s", 8, true, seconds(prompt + generated)),
-            ("S t/s", 8, true, rate(speed)),
+            Cell::right("PP", 6, test.prompt.to_string()).key(),
+            Cell::right("TG", 6, test.generated.to_string()).key(),
+            Cell::right("B", 4, test.sequences.to_string()).key(),
+            Cell::right("N_KV", 6, test.positions().to_string()),
+            Cell::right("T_PP s", 8, seconds(prompt)).wide_only(),
+            Cell::right("S_PP t/s", 8, rate(speed_pp)),
+            Cell::right("T_TG s", 8, seconds(generated)).wide_only(),
+            Cell::right("S_TG t/s", 8, rate(speed_tg)),
+            Cell::right("T s", 8, seconds(prompt + generated)).wide_only(),
+            Cell::right("S t/s", 8, rate(speed)),
         ]);
         // Named as in llama-batched-bench and llama-bench where these have the field.
         let fields = [

@@ -14,10 +14,11 @@ use super::args::Args;
 use super::describe::Description;
 use super::grid::{self, Test};
 use super::models::{measure, start_pool, thread_counts};
-use super::output::{Cell, Line, ModelSetup, Table, object};
+use super::output::{Line, ModelSetup, Table, object};
 use crate::args::threads;
 use crate::provenance::processor;
 use crate::stats::Summary;
+use crate::table::Cell;
 use crate::version;
 
 /// llama.cpp's program for one measurement.
@@ -103,14 +104,14 @@ impl Record<'_> {
         let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
         let greatest = ratios.iter().copied().fold(0.0, f64::max);
         let cells: Vec<Cell> = vec![
-            ("model", 28, false, self.model.kind.clone()),
-            ("backend", 10, false, self.place.backend(self.isa, self.repack)),
-            ("threads", 7, true, self.threads.to_string()),
-            ("test", 14, true, self.test.name()),
-            ("t/s", 9, true, format!("{our:.2}")),
-            ("llama.cpp", 9, true, format!("{their:.2}")),
-            ("ratio", 6, true, format!("{ratio:.2}")),
-            ("of all turns", 14, true, format!("{least:.2} .. {greatest:.2}")),
+            Cell::left("model", 28, self.model.kind.clone()).above(),
+            Cell::left("backend", 10, self.place.backend(self.isa, self.repack)).above(),
+            Cell::right("threads", 7, self.threads.to_string()).above(),
+            Cell::right("test", 14, self.test.name()).key(),
+            Cell::right("t/s", 9, format!("{our:.2}")),
+            Cell::right("llama.cpp", 9, format!("{their:.2}")),
+            Cell::right("ratio", 6, format!("{ratio:.2}")),
+            Cell::right("of all turns", 14, format!("{least:.2} .. {greatest:.2}")),
         ];
         let fields: Map<String, Value> = object([
             ("version", json!(version::VERSION)),

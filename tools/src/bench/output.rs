@@ -17,6 +17,7 @@ use super::numbers;
 use crate::device::Device;
 use crate::provenance::{self, processor};
 use crate::stats::Summary;
+use crate::table::{self, Cell};
 use crate::version;
 
 /// One measured test.
@@ -50,22 +51,22 @@ impl Record<'_> {
     pub fn line(&self, shown: Shown) -> Line {
         let rate = Summary::of(&self.rates());
         let mut cells: Vec<Cell> = vec![
-            ("model", 28, false, self.model.kind.clone()),
-            ("size", 10, true, size(self.model.bytes)),
-            ("params", 10, true, params(self.model.params)),
-            ("backend", 10, false, self.place.backend(self.isa, self.repack)),
-            ("threads", 7, true, self.threads.to_string()),
+            Cell::left("model", 28, self.model.kind.clone()).above(),
+            Cell::right("size", 10, size(self.model.bytes)).above(),
+            Cell::right("params", 10, params(self.model.params)).above(),
+            Cell::left("backend", 10, self.place.backend(self.isa, self.repack)).above(),
+            Cell::right("threads", 7, self.threads.to_string()).above(),
         ];
         cells.extend(self.place.cells(shown));
         if shown.batch {
-            cells.push(("n_batch", 7, true, self.test.batch.to_string()));
+            cells.push(Cell::right("n_batch", 7, self.test.batch.to_string()).key());
         }
         if shown.ubatch {
-            cells.push(("n_ubatch", 8, true, self.test.ubatch.to_string()));
+            cells.push(Cell::right("n_ubatch", 8, self.test.ubatch.to_string()).key());
         }
-        cells.push(("test", 14, true, self.test.name()));
+        cells.push(Cell::right("test", 14, self.test.name()).key());
         let speed = format!("{:.2} ± {:.2}", rate.mean, rate.stddev);
-        cells.push(("t/s", 16, true, speed));
+        cells.push(Cell::right("t/s", 16, speed));
         Line { cells, fields: self.fields() }
     }
 
@@ -162,12 +163,12 @@ impl ModelSetup {
         let mut cells: Vec<Cell> = Vec::new();
         if shown.layers {
             let layers = self.layers().map_or("all".to_owned(), |n| n.to_string());
-            cells.push(("ngl", 4, true, layers));
+            cells.push(Cell::right("ngl", 4, layers).key());
         }
         if shown.cache {
             let CacheTypes { keys, values } = self.loading.cache;
-            cells.push(("type_k", 6, true, keys.to_string()));
-            cells.push(("type_v", 6, true, values.to_string()));
+            cells.push(Cell::right("type_k", 6, keys.to_string()).key());
+            cells.push(Cell::right("type_v", 6, values.to_string()).key());
         }
         cells
     }
@@ -204,9 +205,6 @@ pub fn object<const N: usize>(fields: [(&str, Value); N]) -> Map<String, Value> 
     fields.map(|(name, v)| (name.to_owned(), v)).collect()
 }
 
-/// A cell of a Markdown table: heading, least width, whether it is set to the right, text.
-pub type Cell = (&'static str, usize, bool, String);
-
 /// A row of any table.
 pub struct Line {
     /// The cells of a Markdown table's row.
@@ -223,6 +221,7 @@ pub struct Table<'a> {
     /// The files of the model that rows are about, with their hashes, where these are shown.
     models: Vec<Value>,
     rows: usize,
+    people: table::Table,
 }
 
 impl<'a> Table<'a> {
@@ -234,7 +233,8 @@ impl<'a> Table<'a> {
         if format == Format::Json {
             writeln!(out, "[")?;
         }
-        Ok(Table { out, format, schema, models: Vec::new(), rows: 0 })
+        let people = table::Table::new(table::Form::Markdown);
+        Ok(Table { out, format, schema, models: Vec::new(), rows: 0, people })
     }
 
     /// The rows that follow are about this model; a synthetic one may have no file.
@@ -266,7 +266,7 @@ impl<'a> Table<'a> {
         let first = self.rows == 0;
         self.rows += 1;
         match self.format {
-            Format::Md => markdown(self.out, &line.cells, first)?,
+            Format::Md => self.people.row(&line.cells, self.out)?,
             Format::Csv => csv(self.out, &line.fields, first)?,
             Format::Sql => sql(self.out, self.schema, &line.fields, first)?,
             Format::Jsonl => {
@@ -289,6 +289,7 @@ impl<'a> Table<'a> {
         if self.format == Format::Json {
             writeln!(self.out, "\n]")?;
         }
+        self.people.finish(self.out)?;
         Ok(self.out)
     }
 }
@@ -334,25 +335,6 @@ fn sql(out: &mut dyn Write, schema: &str, fields: &Map<String, Value>, first: bo
     });
     let values: Vec<String> = values.collect();
     Ok(writeln!(out, "INSERT INTO {table} ({}) VALUES ({});", names.join(", "), values.join(", "))?)
-}
-
-fn markdown(out: &mut dyn Write, cells: &[Cell], heading: bool) -> Result<()> {
-    let line = |texts: Vec<String>| format!("| {} |", texts.join(" | "));
-    let pad = |text: &str, width: usize, right: bool| match right {
-        true => format!("{text:>width$}"),
-        false => format!("{text:<width$}"),
-    };
-    if heading {
-        let names = cells.iter().map(|(n, w, right, _)| pad(n, *w, *right));
-        writeln!(out, "{}", line(names.collect()))?;
-        let rules = cells.iter().map(|(_, w, right, _)| match right {
-            true => format!("{}:", "-".repeat(w - 1)),
-            false => "-".repeat(*w),
-        });
-        writeln!(out, "{}", line(rules.collect()))?;
-    }
-    let values = cells.iter().map(|(_, w, right, v)| pad(v, *w, *right));
-    Ok(writeln!(out, "{}", line(values.collect()))?)
 }
 
 fn size(bytes: u64) -> String {

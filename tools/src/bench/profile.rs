@@ -22,6 +22,7 @@ use super::machine::Machine;
 use super::models;
 use super::output::{Line, Table, object};
 use crate::args::threads;
+use crate::table::Cell;
 
 /// Measures the models.
 ///
@@ -146,14 +147,18 @@ impl Row {
         let of_limit = (read / limits.read).max(multiplied / limits.multiply);
         let number = |x: f64| if x > 0.0 { format!("{x:.1}") } else { String::new() };
         let cells = vec![
-            ("test", 7, true, test.name()),
-            ("operation", 44, false, self.operation.clone()),
-            ("runs", 7, true, self.runs.to_string()),
-            ("ms", 9, true, format!("{:.2}", seconds * 1e3)),
-            ("time", 6, true, format!("{:.1} %", share * 100.0)),
-            ("GB/s", 6, true, number(read / 1e9)),
-            ("GMAC/s", 7, true, number(multiplied / 1e9)),
-            ("of limit", 8, true, if self.macs > 0.0 { format!("{:.0} %", of_limit * 100.0) } else { String::new() }),
+            Cell::right("test", 7, test.name()).above(),
+            Cell::left("operation", 44, self.operation.clone()).key().cut_to(24),
+            Cell::right("runs", 7, self.runs.to_string()).wide_only(),
+            Cell::right("ms", 8, format!("{:.2}", seconds * 1e3)),
+            Cell::right("time", 6, format!("{:.1} %", share * 100.0)),
+            Cell::right("GB/s", 5, number(read / 1e9)),
+            Cell::right("GMAC/s", 6, number(multiplied / 1e9)),
+            Cell::right(
+                "of limit",
+                8,
+                if self.macs > 0.0 { format!("{:.0} %", of_limit * 100.0) } else { String::new() },
+            ),
         ];
         let fields = object([
             ("version", json!(env!("CARGO_PKG_VERSION"))),

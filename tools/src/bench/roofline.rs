@@ -23,6 +23,7 @@ use super::output::{Line, ModelSetup, Table, object};
 use crate::args::threads;
 use crate::provenance::processor;
 use crate::stats::Summary;
+use crate::table::Cell;
 
 /// Cost of a token, whatever the program.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -162,16 +163,16 @@ impl Row<'_> {
         let (cost, limits) = (&self.cost, &self.limits);
         let number = |x: f64| format!("{x:.1}");
         let cells = vec![
-            ("model", 28, false, self.model.kind.clone()),
-            ("backend", 10, false, self.place.backend(self.isa, self.repack)),
-            ("threads", 7, true, self.threads.to_string()),
-            ("test", 14, true, self.test.name()),
-            ("MB/token", 8, true, number(cost.weight_bytes / 1e6)),
-            ("GB/s", 6, true, number(limits.bytes / 1e9)),
-            ("GMAC/s", 7, true, number(limits.int8 / 1e9)),
-            ("bound t/s", 9, true, number(bound)),
-            ("t/s", 8, true, number(reached)),
-            ("share", 5, true, format!("{:.0} %", reached / bound * 100.0)),
+            Cell::left("model", 28, self.model.kind.clone()).above(),
+            Cell::left("backend", 10, self.place.backend(self.isa, self.repack)).above(),
+            Cell::right("threads", 7, self.threads.to_string()).above(),
+            Cell::right("test", 14, self.test.name()).key(),
+            Cell::right("MB/token", 8, number(cost.weight_bytes / 1e6)),
+            Cell::right("GB/s", 6, number(limits.bytes / 1e9)),
+            Cell::right("GMAC/s", 7, number(limits.int8 / 1e9)),
+            Cell::right("bound t/s", 9, number(bound)),
+            Cell::right("t/s", 8, number(reached)),
+            Cell::right("share", 5, format!("{:.0} %", reached / bound * 100.0)),
         ];
         let fields = object([
             ("version", json!(env!("CARGO_PKG_VERSION"))),

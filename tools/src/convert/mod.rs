@@ -13,6 +13,7 @@ use trine_formats::gguf::Value as Meta;
 use crate::progress::human_bytes;
 use crate::provenance::Provenance;
 use crate::runner::Display;
+use crate::table::{self, Cell, Form};
 use crate::{inputs, interrupt, shown, signals, threads};
 use args::{Args, TernaryArg};
 
@@ -47,7 +48,7 @@ pub fn run(args: &Args) -> Result<()> {
         plan.inputs().iter().for_each(|p| inputs::add(p));
         inputs::spare_output(out)?;
         let total = plan.rows.len();
-        let line = |(i, row)| format!("[{:4}/{total:4}] {}", i + 1, line(row));
+        let line = |(i, row)| table::counted(i, total, &cells(row));
         let lines = if args.verbose { plan.rows.iter().enumerate().map(line).collect() } else { Vec::new() };
         let mut progress = Display::new(plan.work(), lines);
         carry_out(&plan, out, &mut progress)?;
@@ -61,9 +62,7 @@ pub fn run(args: &Args) -> Result<()> {
         return Ok(());
     }
     if args.dry_run {
-        for row in &plan.rows {
-            writeln!(stdout, "{}", line(row))?;
-        }
+        table::write(Form::Spaces(0), plan.rows.iter().map(cells).collect(), &mut stdout)?;
     }
     let verb = match args.dry_run {
         false => format!("wrote {}", out.display()),
@@ -102,16 +101,14 @@ fn planned(args: &Args) -> Result<Plan> {
     Ok(plan)
 }
 
-fn line(row: &Row) -> String {
+fn cells(row: &Row) -> Vec<Cell> {
     let shape: Vec<String> = row.shape.iter().map(u64::to_string).collect();
-    format!(
-        "{:32} {:>5} -> {:6} [{}]  {}",
-        shown::name(&row.name),
-        row.from,
-        row.ty.to_string(),
-        shape.join(", "),
-        shown::name(&row.source)
-    )
+    vec![
+        Cell::left("tensor", 32, shown::name(&row.name)).key().cut_to(24),
+        Cell::left("type", 12, format!("{} -> {}", row.from, row.ty)),
+        Cell::right("shape", 13, shape.join(" x ")),
+        Cell::left("source", 40, shown::name(&row.source)).cut_to(20),
+    ]
 }
 
 fn report(plan: &Plan, bytes: u64, args: &Args) -> Value {

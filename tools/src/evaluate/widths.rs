@@ -15,6 +15,7 @@ use crate::inspect::AnyPrecReport;
 use crate::load::peak_memory;
 use crate::progress::Steps;
 use crate::provenance::Provenance;
+use crate::table::{Cell, Form, Table};
 use crate::{shown, signals};
 
 /// Evaluates the same chunks at every width; a line appears when its width is done.
@@ -39,10 +40,7 @@ pub fn table(args: &Args, loaded: &Model, widths: &[u8], text: &str) -> Result<(
         loaded.threads()
     );
     let mut stdout = signals::stdout();
-    if !args.json {
-        writeln!(stdout, "{:>4} {:>12} {:>14} {:>12} {:>10}", "bits", "bits/weight", "PPL", "+/-", "tokens/s")?;
-        stdout.flush()?;
-    }
+    let mut table = Table::new(Form::Spaces(0));
     let mut rows = Vec::new();
     for &bits in widths {
         model.set_bits(bits)?;
@@ -59,13 +57,14 @@ pub fn table(args: &Args, loaded: &Model, widths: &[u8], text: &str) -> Result<(
         let size = sizes.iter().find(|s| s.bits == bits);
         let per_weight = size.map_or(f64::NAN, |s| s.run_bits);
         if !args.json {
-            writeln!(
-                stdout,
-                "{bits:>4} {per_weight:>12.4} {:>14.4} {:>12.5} {rate:>10.1}",
-                total.ppl(),
-                total.ppl_error()
-            )?;
-            stdout.flush()?;
+            let cells = [
+                Cell::right("bits", 4, bits.to_string()).key(),
+                Cell::right("bits/weight", 11, format!("{per_weight:.4}")),
+                Cell::right("PPL", 14, format!("{:.4}", total.ppl())),
+                Cell::right("+/-", 12, format!("{:.5}", total.ppl_error())),
+                Cell::right("tokens/s", 10, format!("{rate:.1}")),
+            ];
+            table.row(&cells, &mut stdout)?;
         }
         rows.push(json!({
             "bits": bits,
@@ -79,6 +78,7 @@ pub fn table(args: &Args, loaded: &Model, widths: &[u8], text: &str) -> Result<(
             "tokens_per_second": rate,
         }));
     }
+    table.finish(&mut stdout)?;
     if args.json {
         let report = json!({
             "model": args.model.model.display().to_string(),

@@ -9,6 +9,7 @@ use trine_formats::gguf::ModelFile;
 use super::{line, shortest};
 use crate::progress::human_bytes;
 use crate::shown;
+use crate::table::{Cell, Form, Table};
 
 /// Sizes at one width.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -145,20 +146,18 @@ impl AnyPrecReport {
                 self.matrices, self.weights, h.parent_bits, h.seed_bits
             ),
         )?;
-        line(out, "  width   file so far     run reads  bits/weight")?;
+        let mut table = Table::new(Form::Spaces(2));
         for w in &self.widths {
-            let there = if w.there { "" } else { "  not in the file" };
-            line(
-                out,
-                &format!(
-                    "  {:>5}  {:>12}  {:>12}  {:>11.4}{there}",
-                    w.bits,
-                    human_bytes(w.prefix_bytes),
-                    human_bytes(w.run_bytes),
-                    w.run_bits
-                ),
-            )?;
+            let cells = [
+                Cell::right("width", 5, w.bits.to_string()).key(),
+                Cell::right("file so far", 11, human_bytes(w.prefix_bytes)),
+                Cell::right("run reads", 11, human_bytes(w.run_bytes)),
+                Cell::right("bits/weight", 11, format!("{:.4}", w.run_bits)),
+                Cell::left("", 15, if w.there { "" } else { "not in the file" }),
+            ];
+            table.row(&cells, out)?;
         }
+        table.finish(out)?;
         if !self.is_whole() {
             line(out, "  the file ends early: it is a model of the widths that it has")?;
         }

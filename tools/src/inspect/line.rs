@@ -2,6 +2,8 @@
 
 use std::io;
 
+use crate::terminal;
+
 /// A float as the shortest decimal that names it, so that an `f32` is not shown with an `f64`'s digits;
 /// what JSON has no number for becomes text.
 pub(super) fn shortest(v: f32) -> serde_json::Value {
@@ -12,7 +14,9 @@ pub(super) fn shortest(v: f32) -> serde_json::Value {
     }
 }
 
-/// Writes one line; kept apart so that every report line ends in the same way.
+/// Writes one line, on several where it is wider than the terminal; kept apart so that every report line ends in the same
+/// way.
 pub(super) fn line(out: &mut dyn io::Write, text: &str) -> io::Result<()> {
-    writeln!(out, "{}", text.trim_end())
+    let lines = terminal::lines(text.trim_end(), terminal::columns(&io::stdout()), 4);
+    lines.iter().try_for_each(|line| writeln!(out, "{line}"))
 }

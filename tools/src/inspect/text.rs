@@ -11,6 +11,7 @@ use trine_formats::gguf::{Dialect, Value, type_note};
 use super::heads::heads;
 use super::{Reach, Report, TensorReport, Total, line};
 use crate::shown;
+use crate::table::{self, Cell, Form};
 
 /// Parts of the text beside metadata and totals.
 #[derive(Clone, Copy, Default)]
@@ -126,11 +127,17 @@ fn rotated(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
 fn metadata(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     let meta = report.model.meta();
     line(out, &format!("\nmetadata: {} keys", meta.len()))?;
+    let columns = table::columns();
     let key_width = meta.iter().map(|(k, _)| k.chars().count()).max().unwrap_or(0).min(48);
     let type_width = meta.iter().map(|(_, v)| type_name(v).len()).max().unwrap_or(0);
     for (key, value) in meta.iter() {
         let key = shown::name(key);
-        line(out, &format!("  {key:key_width$}  {:type_width$}  {}", type_name(value), described(value)))?;
+        let (key, value) = (format!("  {key:key_width$}  {:type_width$}", type_name(value)), described(value));
+        // A value that has no room behind its key has the next line.
+        match key.chars().count() + 2 + value.chars().count() <= columns {
+            true => line(out, &format!("{key}  {value}"))?,
+            false => line(out, &format!("{key}\n    {value}"))?,
+        }
     }
     Ok(())
 }
@@ -173,51 +180,35 @@ pub(super) fn described(value: &Value) -> String {
 
 fn tensor_table(report: &Report<'_>, options: TextOptions, out: &mut dyn Write) -> io::Result<()> {
     line(out, &format!("\ntensors: {}", report.tensors.len()))?;
-    let head = ["name", "shape", "type", "bytes", "offset", "bits", "ternary by"].map(str::to_owned);
-    let mut rows = vec![head.to_vec()];
-    rows.extend(report.tensors.iter().map(cells));
-    if options.hash {
-        rows[0].push("sha256".to_owned());
-        for (row, t) in rows[1..].iter_mut().zip(&report.tensors) {
-            row.push(t.sha256.clone().unwrap_or_default());
+    let rows = report.tensors.iter().map(|t| {
+        let mut row = cells(t);
+        if options.hash {
+            row.push(Cell::left("sha256", 64, t.sha256.clone().unwrap_or_default()).below());
         }
-    }
-    // Numbers stand on the right.
-    table(&rows, &[3, 4, 5], out)
+        row
+    });
+    table::write(Form::Spaces(2), rows.collect(), out)
 }
 
-fn cells(t: &TensorReport) -> Vec<String> {
+fn cells(t: &TensorReport) -> Vec<Cell> {
     let mut one = Total::default();
     one.add(&t.info);
     let shape: Vec<String> = t.info.shape.iter().map(u64::to_string).collect();
+    let ternary = match t.ternary {
+        _ if t.damage.is_some() => "damaged".to_owned(),
+        None => String::new(),
+        Some(None) => "no".to_owned(),
+        Some(Some(ternary)) => ternary.reach.to_string(),
+    };
     vec![
-        shown::name(&t.info.name),
-        shape.join(" x "),
-        t.info.ty.to_string(),
-        t.info.bytes.to_string(),
-        t.file_offset.to_string(),
-        format!("{:.4}", one.bits_per_weight()),
-        match t.ternary {
-            _ if t.damage.is_some() => "damaged".to_owned(),
-            None => String::new(),
-            Some(None) => "no".to_owned(),
-            Some(Some(ternary)) => ternary.reach.to_string(),
-        },
+        Cell::left("name", 4, shown::name(&t.info.name)).key().cut_to(20),
+        Cell::left("shape", 5, shape.join(" x ")),
+        Cell::left("type", 4, t.info.ty.to_string()),
+        Cell::right("bytes", 5, t.info.bytes.to_string()),
+        Cell::right("offset", 6, t.file_offset.to_string()).wide_only(),
+        Cell::right("bits", 4, format!("{:.4}", one.bits_per_weight())),
+        Cell::left("ternary by", 10, ternary),
     ]
-}
-
-fn table(rows: &[Vec<String>], right: &[usize], out: &mut dyn Write) -> io::Result<()> {
-    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |c: usize| rows.iter().filter_map(|r| r.get(c)).map(|s| s.chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    for row in rows {
-        let mut text = String::new();
-        for (c, (cell, &w)) in row.iter().zip(&widths).enumerate() {
-            text += &if right.contains(&c) { format!("  {cell:>w$}") } else { format!("  {cell:w$}") };
-        }
-        line(out, &text)?;
-    }
-    Ok(())
 }
 
 fn totals(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
@@ -232,19 +223,16 @@ fn totals(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
             total.bits_per_weight()
         ),
     )?;
-    let mut rows = vec![["type", "tensors", "weights", "bytes", "bits"].map(str::to_owned).to_vec()];
-    for (ty, t) in &report.types {
-        rows.push(vec![
-            ty.to_string(),
-            t.tensors.to_string(),
-            t.weights.to_string(),
-            t.bytes.to_string(),
-            format!("{:.4}", t.bits_per_weight()),
-        ]);
-    }
-    if rows.len() > 1 {
-        table(&rows, &[1, 2, 3, 4], out)?;
-    }
+    let rows = report.types.iter().map(|(ty, t)| {
+        vec![
+            Cell::left("type", 4, ty.to_string()).key(),
+            Cell::right("tensors", 7, t.tensors.to_string()),
+            Cell::right("weights", 7, t.weights.to_string()),
+            Cell::right("bytes", 5, t.bytes.to_string()),
+            Cell::right("bits", 4, format!("{:.4}", t.bits_per_weight())),
+        ]
+    });
+    table::write(Form::Spaces(2), rows.collect(), out)?;
     for ty in report.types.keys() {
         if let Some(note) = type_note(*ty) {
             line(out, &format!("  note: {ty} is {note}; its size is taken from the offsets"))?;

@@ -8,12 +8,13 @@ use trine::quant::anyprec::{Clusters, Footprint, Method, Report, Width, WidthSiz
 use trine::quant::{Plan, Report as Written, Row};
 
 use super::outcome::Shown;
+use super::show::{name, shape};
 use crate::progress::human_bytes;
 use crate::shown;
+use crate::table::{Cell, Form, Table};
 
-/// One tensor.
-pub fn line(row: &Row, clusters: &Clusters) -> String {
-    let shape: Vec<String> = row.shape.iter().map(u64::to_string).collect();
+/// The cells of one tensor.
+pub fn cells(row: &Row, clusters: &Clusters) -> Vec<Cell> {
     let to = if clusters.takes(row) {
         let n = clusters.codes().nesting();
         format!("-> {} to {} bits", n.seed_bits, n.parent_bits)
@@ -22,8 +23,7 @@ pub fn line(row: &Row, clusters: &Clusters) -> String {
     } else {
         "copied".to_owned()
     };
-    let (shape, from) = (shape.join(" x "), row.from.to_string());
-    format!("{:<36} {shape:<18} {from:<6} {to}", shown::name(&row.name))
+    vec![name(row), shape(row), Cell::left("type", 4, row.from.to_string()), Cell::left("", 24, to).cut_to(12)]
 }
 
 /// The sizes as planned, or as they have become.
@@ -78,24 +78,21 @@ fn table(matrices: usize, footprint: &Footprint, report: Option<&Report>, out: &
         footprint.weights,
         human_bytes(footprint.copied_bytes)
     )?;
-    let error_title = if report.is_some() { "  error" } else { "" };
-    writeln!(
-        out,
-        "{:>5}  {:>12}  {:>12}  {:>11}  {:>11}  {:>11}{error_title}",
-        "width", "file so far", "run reads", "bits/weight", "with stored", "tables"
-    )?;
+    let mut table = Table::new(Form::Spaces(0));
     for w in &footprint.widths {
         let WidthSize { bits, prefix_bytes, run_bytes, run_bits, stored_bits, table_bytes } = *w;
-        let error = error_at(report, bits).map_or(String::new(), |e| format!("  {e:.3e}"));
-        writeln!(
-            out,
-            "{bits:>5}  {:>12}  {:>12}  {run_bits:>11.4}  {stored_bits:>11.4}  {:>11}{error}",
-            human_bytes(prefix_bytes),
-            human_bytes(run_bytes),
-            human_bytes(table_bytes)
-        )?;
+        let mut cells = vec![
+            Cell::right("width", 5, bits.to_string()).key(),
+            Cell::right("file so far", 11, human_bytes(prefix_bytes)),
+            Cell::right("run reads", 10, human_bytes(run_bytes)),
+            Cell::right("bits/weight", 11, format!("{run_bits:.4}")),
+            Cell::right("with stored", 11, format!("{stored_bits:.4}")),
+            Cell::right("tables", 10, human_bytes(table_bytes)),
+        ];
+        cells.extend(error_at(report, bits).map(|e| Cell::right("error", 8, format!("{e:.3e}"))));
+        table.row(&cells, out)?;
     }
-    Ok(())
+    table.finish(out)
 }
 
 /// The report as JSON.

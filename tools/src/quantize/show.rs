@@ -17,19 +17,32 @@ use super::outcome::Shown;
 use super::{clusters, widely};
 use crate::progress::human_bytes;
 use crate::provenance::Provenance;
+use crate::table::{self, Cell, Form};
 use crate::{gptq, load, shown};
 
-/// One tensor: name, shape, types, sizes, and why.
-fn usual_line(row: &Row) -> String {
-    let shape = row.shape.iter().map(u64::to_string).collect::<Vec<_>>().join(" x ");
+/// The cell of a tensor's name, which tells rows apart.
+pub fn name(row: &Row) -> Cell {
+    Cell::left("tensor", 36, shown::name(&row.name)).key().cut_to(24)
+}
+
+/// The cell of a tensor's shape.
+pub fn shape(row: &Row) -> Cell {
+    let shape: Vec<String> = row.shape.iter().map(u64::to_string).collect();
+    Cell::right("shape", 13, shape.join(" x "))
+}
+
+/// The cells of one tensor: name, shape, types, size, and why.
+fn usual_cells(row: &Row) -> Vec<Cell> {
     let (from, to) = (row.from.to_string(), row.to.to_string());
-    let sizes = if row.converts() {
-        format!("{} -> {}", human_bytes(row.bytes_from), human_bytes(row.bytes))
-    } else {
-        human_bytes(row.bytes)
-    };
-    let arrow = if row.converts() { format!("{from} -> {to}") } else { from };
-    format!("{:<36} {shape:>18}  {arrow:<16} {sizes:<24} {}", shown::name(&row.name), row.reason)
+    let types = if row.converts() { format!("{from} -> {to}") } else { from };
+    vec![
+        name(row),
+        shape(row),
+        Cell::left("type", 14, types),
+        Cell::right("before", 8, human_bytes(row.bytes_from)).wide_only(),
+        Cell::right("size", 8, human_bytes(row.bytes)),
+        Cell::left("why", 12, row.reason.to_string()).cut_to(12),
+    ]
 }
 
 fn bits_per_weight(bytes: u64, plan: &Plan) -> f64 {
@@ -181,23 +194,22 @@ pub fn verify(model: &ModelFile, recipe: &Recipe, plan: &Plan, report: &Report) 
     Ok(format!("verified: {found}"))
 }
 
-/// A line on one tensor, as a dry run shows it.
-fn line(plan: &Plan, row: &Row) -> String {
+/// The cells of one tensor.
+fn cells(plan: &Plan, row: &Row) -> Vec<Cell> {
     match (plan.find::<Clusters>(), plan.find::<Widely>()) {
-        (Some(clusters), _) => clusters::line(row, clusters),
-        (_, Some(_)) => widely::line(row),
-        _ => usual_line(row),
+        (Some(clusters), _) => clusters::cells(row, clusters),
+        (_, Some(_)) => widely::cells(row),
+        _ => usual_cells(row),
     }
 }
 
 /// A line on one tensor that is made now.
 pub fn verbose_line(plan: &Plan, index: usize) -> String {
     let row = &plan.rows[index];
-    match (plan.find::<Clusters>(), plan.find::<Widely>()) {
-        (Some(_), _) => shown::name(&row.name),
-        (_, Some(_)) => line(plan, row),
-        _ => format!("[{:>4}/{}] {}", index + 1, plan.rows.len(), line(plan, row)),
+    if plan.find::<Clusters>().is_some() {
+        return shown::name(&row.name);
     }
+    table::counted(index, plan.rows.len(), &cells(plan, row))
 }
 
 impl Shown<'_> {
@@ -221,7 +233,7 @@ impl Shown<'_> {
             return Ok(writeln!(out, "{}", shown::json(&value, true))?);
         }
         if self.report.is_none() {
-            self.plan.rows.iter().try_for_each(|row| writeln!(out, "{}", line(self.plan, row)))?;
+            table::write(Form::Spaces(0), self.plan.rows.iter().map(|row| cells(self.plan, row)).collect(), out)?;
         }
         if let Some(widely) = widely {
             return Ok(widely::write(self, widely, bytes, out)?);

@@ -12,7 +12,9 @@ use trine_formats::widely::tile64;
 
 use super::args::{Args, Positionals};
 use super::outcome::Shown;
+use super::show::{name, shape};
 use crate::progress::human_bytes;
+use crate::table::Cell;
 use crate::widely::OutputArg;
 
 /// The plan of a widely linear model; what `auto` means is found out first.
@@ -102,9 +104,8 @@ pub fn to_json(shown: &Shown<'_>, widely: &Widely, bytes: u64) -> Value {
     })
 }
 
-/// One tensor.
-pub fn line(row: &Row) -> String {
-    let shape: Vec<String> = row.shape.iter().map(u64::to_string).collect();
-    let (from, to) = (row.from.to_string(), row.to.to_string());
-    format!("{:<36} {from:>5} -> {to:<5} [{}]  {}", row.name, shape.join(", "), row.reason)
+/// The cells of one tensor.
+pub fn cells(row: &Row) -> Vec<Cell> {
+    let types = format!("{} -> {}", row.from, row.to);
+    vec![name(row), shape(row), Cell::left("type", 4, types), Cell::left("why", 12, row.reason.to_string()).cut_to(12)]
 }

@@ -134,7 +134,7 @@ fn tables_beside_limits_and_llama_bench_say_where_a_model_ran() {
         tool::stdout(house.run(env!("CARGO_BIN_EXE_rbench"), "", &words))
     };
     let table = rbench("--roofline --device cuda");
-    assert!(table.contains("| cuda:0 "), "{table}");
+    assert!(table.contains(", backend cuda:0, "), "{table}");
     let rows = rbench("--roofline -o jsonl --device cuda -ngl 1");
     let row: Value = serde_json::from_str(rows.trim()).expect("a row");
     assert_eq!((&row["device"], &row["n_gpu_layers"]), (&json!("cuda:0"), &json!(1)));
@@ -144,9 +144,9 @@ fn tables_beside_limits_and_llama_bench_say_where_a_model_ran() {
     let runs = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     fs::set_permissions(&program, runs).expect("a program");
     let table = rbench("--compare-llama . --device cuda");
-    assert!(table.contains("| cuda:0 "), "{table}");
+    assert!(table.contains(", backend cuda:0, "), "{table}");
     let table = rbench("--compare-llama . --device cpu");
-    assert!(table.contains("| CPU "), "{table}");
+    assert!(table.contains(", backend CPU "), "{table}");
 }
 
 /// A tool's output, from the folder of a house.

@@ -40,4 +40,5 @@ mod rquantize_split;
 mod rtokenize;
 #[cfg(unix)]
 mod screens;
+mod tables;
 mod ternary_formats;

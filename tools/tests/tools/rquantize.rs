@@ -381,7 +381,7 @@ fn dry_run_tells_what_the_run_does_and_writes_nothing() {
     assert!((plan["bytes"].as_f64().unwrap() / f64::from(1 << 20) - 3.0).abs() < 0.005);
     assert!((plan["bits_per_weight"].as_f64().unwrap() - 4.36).abs() < 0.005);
     let tensors = plan["tensors"].as_array().unwrap();
-    assert_eq!(text.lines().count(), tensors.len() + 3);
+    assert_eq!(text.lines().count(), 1 + tensors.len() + 3);
     let programs = ["llama.cpp", "ik_llama.cpp", "bitnet.cpp", "trine"];
     assert_eq!(plan["loaded_by"], serde_json::json!(programs));
     let line = format!("loaded by: {}, where they know", programs.join(", "));

@@ -110,3 +110,16 @@ fn rates_have_units() {
     let sent = sent(dir.path(), program, &[&args[..], &more].concat(), 160);
     assert!(sent.contains(" tokens/s, ETA "), "{sent:?}");
 }
+
+#[test]
+fn tables_are_as_wide_as_the_terminal() {
+    let dir = folder();
+    let words = "--synthetic llama:tiny:Q8_0 -p 4 -n 0 -r 1 -t 1".split(' ').collect::<Vec<_>>();
+    let table = |columns: u16| {
+        screen(&sent(dir.path(), env!("CARGO_BIN_EXE_rbench"), &words, columns), columns.into()).join("\n")
+    };
+    let wide = table(160);
+    assert!(wide.contains("| model  ") && wide.contains(" | threads | "), "{wide}");
+    let narrow = table(60);
+    assert!(narrow.contains("model llama 1M Q8_0, size ") && narrow.contains("\n|           test |"), "{narrow}");
+}

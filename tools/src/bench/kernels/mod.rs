@@ -19,6 +19,7 @@ use super::output::{Line, Table, object};
 use crate::args::threads;
 use crate::provenance::processor;
 use crate::stats::Summary;
+use crate::table::Cell;
 use subject::{BenchMatrix, COLUMNS, Subject};
 
 /// Weights per thread that stay in its second-level cache.
@@ -135,15 +136,15 @@ fn line(subject: &Subject, threads: usize, rates: [f64; 5]) -> Line {
     let number = |x: f64| format!("{x:.1}");
     let percent = |x: f64| format!("{:.0} %", x * 100.0);
     let cells = vec![
-        ("type", 7, false, subject.ty.to_string()),
-        ("backend", 10, false, format!("CPU {}", subject.isa)),
-        ("layout", 11, false, subject.layout().to_owned()),
-        ("threads", 7, true, threads.to_string()),
-        ("GEMV GB/s", 9, true, number(dram)),
-        ("of memory", 9, true, percent(dram / read)),
-        ("in cache GB/s", 13, true, number(cached)),
-        ("GEMM GMAC/s", 11, true, number(macs)),
-        ("of peak", 7, true, percent(macs / peak)),
+        Cell::left("type", 7, subject.ty.to_string()).key(),
+        Cell::left("backend", 10, format!("CPU {}", subject.isa)).key(),
+        Cell::left("layout", 11, subject.layout()).key(),
+        Cell::right("threads", 7, threads.to_string()).above(),
+        Cell::right("GEMV GB/s", 9, number(dram)),
+        Cell::right("of memory", 9, percent(dram / read)),
+        Cell::right("in cache GB/s", 13, number(cached)),
+        Cell::right("GEMM GMAC/s", 11, number(macs)),
+        Cell::right("of peak", 7, percent(macs / peak)),
     ];
     let fields = object([
         ("version", json!(env!("CARGO_PKG_VERSION"))),

@@ -6,8 +6,9 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::super::args::Args;
-use super::super::output::{Cell, Line, object};
+use super::super::output::{Line, object};
 use super::load::{Arrivals, Ran};
+use crate::table::Cell;
 
 /// The shares of values below the numbers that are told.
 const QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)];
@@ -59,15 +60,15 @@ pub fn line(url: &str, arrivals: Arrivals, args: &Args, ran: &Ran) -> Line {
     let rate = |n: usize| n as f64 / seconds.max(f64::MIN_POSITIVE);
     let three = |values: [f64; 3]| values.map(|v| format!("{v:.1}")).join(" / ");
     let cells: Vec<Cell> = vec![
-        ("load", 12, false, arrivals.to_string()),
-        ("requests", 8, true, all.to_string()),
-        ("refused", 7, true, refused.to_string()),
-        ("failed", 6, true, failed.to_string()),
-        ("TTFT ms p50 / p90 / p99", 26, true, three(first)),
-        ("TPOT ms p50 / p90 / p99", 23, true, three(per_token)),
-        ("ITL ms p50 / p90 / p99", 23, true, three(between)),
-        ("t/s", 8, true, format!("{:.2}", rate(tokens))),
-        ("req/s", 7, true, format!("{:.3}", rate(whole.len()))),
+        Cell::left("load", 12, arrivals.to_string()).key(),
+        Cell::right("requests", 8, all.to_string()),
+        Cell::right("refused", 7, refused.to_string()),
+        Cell::right("failed", 6, failed.to_string()),
+        Cell::right("t/s", 8, format!("{:.2}", rate(tokens))),
+        Cell::right("req/s", 7, format!("{:.3}", rate(whole.len()))),
+        Cell::right("TTFT ms p50 / p90 / p99", 26, three(first)),
+        Cell::right("TPOT ms p50 / p90 / p99", 23, three(per_token)),
+        Cell::right("ITL ms p50 / p90 / p99", 23, three(between)),
     ];
     let (clients, poisson) = match arrivals {
         Arrivals::Closed(n) => (Some(n), None),

@@ -122,6 +122,9 @@ pub fn run(args: &Args) -> Result<()> {
         }
     }
     drop(base);
+    if let Some(table) = table {
+        table.finish()?;
+    }
     if let Some(out) = plot {
         let labels: Vec<&str> = subjects.iter().map(|s| s.label.as_str()).collect();
         let title = format!(

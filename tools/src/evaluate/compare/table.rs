@@ -4,20 +4,21 @@ use std::io::{self, Write};
 
 use super::entry::Entry;
 use crate::shown;
+use crate::table::{self, Cell, Form};
 
 /// Columns after the name: what they are called, how wide they are, and their names for programs.
 const COLUMNS: [(&str, usize, &str); 13] = [
     ("bits", 4, "bits"),
-    ("MB", 9, "megabytes"),
-    ("bits/weight", 11, "bits_per_weight"),
+    ("MB", 8, "megabytes"),
+    ("bits/w", 7, "bits_per_weight"),
     ("in blocks", 9, "block_bits_per_weight"),
-    ("PPL", 10, "ppl"),
-    ("+/-", 9, "ppl_error"),
-    ("ln ratio", 9, "ln_ppl_ratio"),
-    ("KLD", 9, "kld"),
-    ("+/-", 9, "kld_error"),
-    ("99.9% KLD", 10, "kld_999"),
-    ("same top %", 10, "same_top_percent"),
+    ("PPL", 9, "ppl"),
+    ("+/-", 8, "ppl_error"),
+    ("ln ratio", 8, "ln_ppl_ratio"),
+    ("KLD", 8, "kld"),
+    ("+/-", 8, "kld_error"),
+    ("99.9 %", 8, "kld_999"),
+    ("top %", 7, "same_top_percent"),
     ("prompt t/s", 10, "prompt_tokens_per_second"),
     ("decode t/s", 10, "decode_tokens_per_second"),
 ];
@@ -38,22 +39,26 @@ pub struct Table<W: Write> {
     names: usize,
     speed: bool,
     style: Style,
+    people: table::Table,
 }
 
 impl<W: Write> Table<W> {
-    /// Writes the head; `names` are those of all lines, `speed` says whether the last column is there.
+    /// Begins the table; `names` are those of all lines, `speed` says whether the last column is there.
     ///
     /// # Errors
     /// The output is closed.
-    pub fn new<'a>(out: W, names: impl Iterator<Item = &'a str>, speed: bool, style: Style) -> io::Result<Table<W>> {
+    pub fn new<'a>(
+        mut out: W,
+        names: impl Iterator<Item = &'a str>,
+        speed: bool,
+        style: Style,
+    ) -> io::Result<Table<W>> {
         let names = names.map(|n| shown::name(n).chars().count()).max().unwrap_or(0).max(4);
-        let mut table = Table { out, names, speed, style };
-        let head = COLUMNS.map(|(name, _, csv)| match style {
-            Style::Columns => name.to_owned(),
-            Style::Csv => csv.to_owned(),
-        });
-        table.line("file", &head)?;
-        Ok(table)
+        if style == Style::Csv {
+            writeln!(out, "file,{}", COLUMNS.map(|(_, _, name)| name).join(","))?;
+            out.flush()?;
+        }
+        Ok(Table { out, names, speed, style, people: table::Table::new(Form::Spaces(0)) })
     }
 
     /// Writes a line.
@@ -66,7 +71,7 @@ impl<W: Write> Table<W> {
             Style::Csv => "",
         };
         let or_none = |v: Option<String>| v.unwrap_or_else(|| none.to_owned());
-        let cells = [
+        let texts = [
             or_none(e.footprint.bits.map(|b| b.to_string())),
             format!("{:.2}", e.footprint.bytes as f64 / 1e6),
             format!("{:.4}", e.bits_per_weight),
@@ -81,21 +86,26 @@ impl<W: Write> Table<W> {
             or_none(e.prompt.map(|r| format!("{r:.1}"))),
             or_none(e.generation.map(|r| format!("{r:.2}"))),
         ];
-        self.line(&e.name, &cells)
-    }
-
-    fn line(&mut self, name: &str, cells: &[String; COLUMNS.len()]) -> io::Result<()> {
         if self.style == Style::Csv {
-            writeln!(self.out, "{},{}", quoted(name), cells.join(","))?;
+            writeln!(self.out, "{},{}", quoted(&e.name), texts.join(","))?;
             return self.out.flush();
         }
         let shown = COLUMNS.len() - usize::from(!self.speed);
-        let mut line = format!("{:<width$}", shown::name(name), width = self.names);
-        for (cell, (_, width, _)) in cells[..shown].iter().zip(COLUMNS) {
-            line.push_str(&format!(" {cell:>width$}"));
-        }
-        writeln!(self.out, "{line}")?;
-        self.out.flush()
+        let numbers = texts.into_iter().zip(COLUMNS).take(shown);
+        let numbers = numbers.map(|(text, (head, width, _))| Cell::right(head, width, text));
+        let mut cells = vec![Cell::left("file", self.names, shown::name(&e.name)).key().cut_to(20)];
+        cells.extend(numbers);
+        // The width belongs to the name.
+        cells[1] = cells[1].clone().key();
+        self.people.row(&cells, &mut self.out)
+    }
+
+    /// Writes the columns for which the first lines had no room.
+    ///
+    /// # Errors
+    /// The output is closed.
+    pub fn finish(mut self) -> io::Result<()> {
+        self.people.finish(&mut self.out)
     }
 }
 

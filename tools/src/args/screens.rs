@@ -61,7 +61,7 @@ const HEADINGS: &[(&str, Row)] = &[
                             "log-format", "log-file", "verbose", "reasoning-format", "reasoning-budget",
                             "sse-ping-interval", "drain-delay", "drain-timeout"])),
     ("Chat", ("", &["no-conversation", "system-prompt-file", "chat-template-file", "chat-template-kwargs", "reasoning",
-                    "reasoning-effort", "color", "show-timings", "simple-io", "no-history"])),
+                    "reasoning-effort", "color", "no-color", "show-timings", "simple-io", "no-history"])),
     ("Vectors", ("rgen", &["embedding", "pooling", "embd-normalize", "embd-output-format", "embd-separator"])),
     ("Results", ("", &["rerank", "logits-sha256", "no-ppl", "ppl-output-type", "ppl-stride", "no-speed", "csv",
                        "dot"])),

@@ -1,5 +1,6 @@
 //! The options of a chat.
 
+use std::io;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -66,9 +67,13 @@ pub struct ChatArgs {
     #[allow(missing_docs)]
     pub reasoning: ReasoningArgs,
 
-    /// Colours in a chat, also -co: the prompt, and thoughts dimmed
+    /// Colours in a chat, also -co: the prompt, thoughts dimmed, and in a terminal headings, strong text and code
     #[arg(long, value_name = "WHEN", value_enum, num_args = 0..=1, default_value = "auto", default_missing_value = "on")]
     pub color: Colours,
+
+    /// No colours, as --color off does
+    #[arg(long)]
+    pub no_color: bool,
 
     /// Tokens per second after every answer of a chat, and the times of its phases at the end; without it /speed tells
     /// those of the last answer
@@ -86,6 +91,11 @@ pub struct ChatArgs {
 }
 
 impl ChatArgs {
+    /// True if standard output has colours.
+    pub fn colours(&self) -> bool {
+        !self.no_color && self.color.are_shown(&io::stdout())
+    }
+
     /// The variables that the template is given.
     pub fn variables(&self) -> Map<String, Value> {
         let mut variables = self.chat_template_kwargs.clone().unwrap_or_default();

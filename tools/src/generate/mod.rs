@@ -8,6 +8,7 @@ mod embed;
 pub mod embed_args;
 pub mod grammar;
 mod interactive;
+mod markdown;
 mod output;
 pub mod prompt_cache;
 mod reading;

@@ -142,7 +142,7 @@ impl Output {
     /// Ends the text with a line break.
     pub fn finish(mut self) -> io::Result<Done> {
         self.check()?;
-        if let Some(thoughts) = &self.thoughts {
+        if let Some(thoughts) = &mut self.thoughts {
             self.stdout.write_all(thoughts.finish().as_bytes())?;
         }
         if self.show_text {

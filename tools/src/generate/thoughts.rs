@@ -1,4 +1,7 @@
-//! Thoughts of a model in a terminal: dimmed, from where they begin to where they end.
+//! Answers of a model in a terminal: thoughts are dimmed, from where they begin to where they end, and Markdown beside them is
+//! painted.
+
+use super::markdown::Markdown;
 
 /// Begin and end marks of thoughts, by the models that have them.
 const MARKS: [(&str, &str); 2] = [("<think>", "</think>"), ("[THINK]", "[/THINK]")];
@@ -13,6 +16,8 @@ pub struct Thoughts {
     end: Option<&'static str>,
     /// The end of the text, as long as the longest mark.
     tail: String,
+    /// Paints the text outside of thoughts.
+    markdown: Option<Markdown>,
 }
 
 impl Thoughts {
@@ -20,7 +25,12 @@ impl Thoughts {
     pub fn after(before: &str) -> Thoughts {
         let before = before.trim_end();
         let mark = MARKS.iter().find(|(begin, _)| before.ends_with(begin));
-        Thoughts { end: mark.map(|(_, end)| *end), tail: String::new() }
+        Thoughts { end: mark.map(|(_, end)| *end), tail: String::new(), markdown: None }
+    }
+
+    /// The same, with the Markdown of the answer.
+    pub fn with_markdown(self) -> Thoughts {
+        Thoughts { markdown: Some(Markdown::default()), ..self }
     }
 
     /// The sequence that sets the terminal for the text that comes.
@@ -32,7 +42,10 @@ impl Thoughts {
     pub fn paint(&mut self, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
         for c in text.chars() {
-            out.push(c);
+            match &mut self.markdown {
+                Some(markdown) if self.end.is_none() => markdown.push(c, &mut out),
+                _ => out.push(c),
+            }
             self.tail.push(c);
             match self.end {
                 Some(end) if self.tail.ends_with(end) => {
@@ -44,6 +57,7 @@ impl Thoughts {
                     let mark = MARKS.iter().find(|(begin, _)| self.tail.ends_with(begin));
                     if let Some((_, end)) = mark {
                         self.end = Some(end);
+                        self.markdown.iter_mut().for_each(|markdown| markdown.finish(&mut out));
                         out += DIM;
                     }
                 }
@@ -55,9 +69,11 @@ impl Thoughts {
         out
     }
 
-    /// The sequence that resets the terminal at the end of the text.
-    pub fn finish(&self) -> &'static str {
-        self.end.map_or("", |_| PLAIN)
+    /// The sequences that reset the terminal at the end of the text.
+    pub fn finish(&mut self) -> String {
+        let mut out = self.end.map_or("", |_| PLAIN).to_owned();
+        self.markdown.iter_mut().for_each(|markdown| markdown.finish(&mut out));
+        out
     }
 }
 
@@ -76,6 +92,14 @@ mod tests {
         let mut cut = Thoughts::after("");
         let parts: String = text.chars().map(|c| cut.paint(&c.to_string())).collect();
         assert_eq!(parts, painted);
+    }
+
+    #[test]
+    fn markdown_is_painted_outside_of_thoughts() {
+        let mut thoughts = Thoughts::after("").with_markdown();
+        let painted = thoughts.paint("<think>**a**</think>**b** **c");
+        assert_eq!(painted, "<think>\x1b[2m**a**</think>\x1b[0m**\x1b[1mb**\x1b[22m **\x1b[1mc");
+        assert_eq!(thoughts.finish(), "\x1b[22m");
     }
 
     #[test]

@@ -17,6 +17,7 @@ fn chat(folder: &Path, args: &[&str], input: &str) -> (String, String) {
     let mut command = Command::from(tool::command(env!("CARGO_BIN_EXE_rgen")));
     let usual = ["-cnv", "-n", "6", "--seed", "7", "--chat-template-file"];
     command.current_dir(folder).arg("-m").arg(trilm()).args(usual);
+    command.env("XDG_STATE_HOME", folder.join("state"));
     command.arg(&template).args(args).write_stdin(input);
     texts(command.output().unwrap())
 }
@@ -55,6 +56,30 @@ fn a_chat_goes_on_from_a_file() {
 }
 
 #[test]
+fn a_chat_goes_on_by_its_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let (whole, told) = chat(dir.path(), &[], "/sessions\nOne\nTwo\n");
+    assert!(told.contains("no chat was saved by name"), "{told}");
+    let (first, _) = chat(dir.path(), &[], "One\n/save trip-1\n");
+    let (second, told) = chat(dir.path(), &[], "/sessions\n/load trip-1\nTwo\n/save other\n");
+    assert_eq!(first + &second, whole);
+    let listed: Vec<&str> = told.lines().filter(|l| l.starts_with("trip-1 ")).collect();
+    assert!(listed.len() == 1 && listed[0].contains("2 messages") && listed[0].ends_with("One"), "{told}");
+    // Chats lie in the user's folder and not where the program runs.
+    let chats = dir.path().join("state/trine/chats");
+    assert_eq!(trine_testkit::names_in(&chats), ["other.json", "trip-1.json"]);
+    assert!(!dir.path().join("trip-1").exists());
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        assert_eq!(fs::metadata(&chats).unwrap().permissions().mode() & 0o777, 0o700);
+    }
+    fs::write(chats.join("broken.json"), "{}").unwrap();
+    let (_, told) = chat(dir.path(), &[], "/sessions\n");
+    assert!(told.contains("cannot be read"), "{told}");
+}
+
+#[test]
 fn what_is_set_holds_from_the_next_answer_on() {
     let dir = tempfile::tempdir().unwrap();
     let (set, told) = chat(dir.path(), &[], "/set temp 0\n/set predict 3\n/system Be brief.\nOne\n");
@@ -69,7 +94,7 @@ fn mistakes_are_errors_and_say_nothing_to_the_model() {
     let dir = tempfile::tempdir().unwrap();
     for (line, error) in [
         ("/sav talk.json", "there is no command /sav; /help lists all"),
-        ("/save", "the name of a file follows /save"),
+        ("/save", "a name, or the path of a file, follows /save"),
         ("/save chat.jinja", "give another name"),
         ("/load missing.json", "missing.json"),
         ("/load chat.jinja", "is no chat that /save has written"),

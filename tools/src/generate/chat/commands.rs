@@ -37,8 +37,9 @@ const COMMANDS: &[Command] = &[
     Command { name: "undo", takes: "", help: "take back what was said last, and the answer", run: undo },
     Command { name: "clear", takes: "", help: "forget what was said; the system prompt stays", run: clear },
     Command { name: "system", takes: "[TEXT]", help: "tell the model TEXT before the chat ('off': nothing), or show what it is told", run: system },
-    Command { name: "save", takes: "FILE", help: "write the chat to a file", run: save },
-    Command { name: "load", takes: "FILE", help: "go on with a chat that was saved", run: load },
+    Command { name: "save", takes: "NAME", help: "keep the chat under a name, or in a file: /save ./trip.json", run: save },
+    Command { name: "load", takes: "NAME", help: "go on with a chat that was saved", run: load },
+    Command { name: "sessions", takes: "", help: "the chats that were saved by name", run: sessions },
     Command { name: "set", takes: "[NAME VALUE]", help: "how tokens are chosen, or what is set", run: set },
     Command { name: "bits", takes: "[N]", help: "go on at N bits per weight, or show at which widths an any-precision model can run", run: bits },
     Command { name: "models", takes: "", help: "the models that are on this machine", run: models },
@@ -48,8 +49,8 @@ const COMMANDS: &[Command] = &[
     Command { name: "quit", takes: "", help: "", run: |_, _| Ok(Next::End) },
 ];
 
-/// Words that may stand at the end of what is typed, and the byte at which they begin: commands, names behind `/set`, files
-/// behind `/save` and `/load`.
+/// Words that may stand at the end of what is typed, and the byte at which they begin: commands, names behind `/set`, chats
+/// and files behind `/save` and `/load`.
 pub fn completions(typed: &str) -> (usize, Vec<String>) {
     if typed.is_empty() {
         return (0, Vec::new());
@@ -61,7 +62,10 @@ pub fn completions(typed: &str) -> (usize, Vec<String>) {
     let at = typed.len() - word.len();
     let words = match command {
         "/set" => settings::names().filter(|name| name.starts_with(word)).map(|name| format!("{name} ")).collect(),
-        "/save" | "/load" => files(word),
+        "/save" | "/load" => {
+            let names = saved::names().into_iter().filter(|name| name.starts_with(word));
+            names.chain(files(word)).collect()
+        }
         _ => Vec::new(),
     };
     (at, words)
@@ -109,8 +113,8 @@ pub fn run(talk: &mut Talk<'_>, (name, rest): (&str, &str)) -> Result<Next> {
     if command.takes.is_empty() && !rest.is_empty() {
         bail!("nothing follows /{name}");
     }
-    if command.takes == "FILE" && rest.is_empty() {
-        bail!("the name of a file follows /{name}");
+    if command.takes == "NAME" && rest.is_empty() {
+        bail!("a name, or the path of a file, follows /{name}");
     }
     (command.run)(talk, rest)
 }
@@ -186,17 +190,37 @@ fn system(talk: &mut Talk<'_>, text: &str) -> Result<Next> {
 }
 
 fn save(talk: &mut Talk<'_>, file: &str) -> Result<Next> {
-    let (path, messages) = (saved::path(file), talk.chat.messages());
+    let (path, messages) = (saved::place(file), talk.chat.messages());
     saved::save(&path, messages)?;
     say(&format!("{} messages are in '{}'", messages.len(), path.display()));
     Ok(Next::Stay)
 }
 
 fn load(talk: &mut Talk<'_>, file: &str) -> Result<Next> {
-    let path = saved::path(file);
+    let path = saved::place(file);
     let messages = saved::load(&path)?;
     say(&format!("the chat goes on after {} messages", messages.len()));
     *talk.chat.messages_mut() = messages;
+    Ok(Next::Stay)
+}
+
+/// Lists the chats that have names, each with what was said first.
+fn sessions(_: &mut Talk<'_>, _: &str) -> Result<Next> {
+    let names = saved::names();
+    if names.is_empty() {
+        say("no chat was saved by name; /save NAME keeps this one");
+    }
+    for name in names {
+        let line = match saved::load(&saved::place(&name)) {
+            Ok(messages) => {
+                let first = messages.iter().find(|m| m.role == Role::User).map_or("", |m| m.content.as_str());
+                let first: String = first.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(50).collect();
+                format!("{name:<20} {:>4} messages  {}", messages.len(), shown::escape(&first))
+            }
+            Err(_) => format!("{name:<20} cannot be read"),
+        };
+        say_below(&line, 21);
+    }
     Ok(Next::Stay)
 }
 

@@ -18,6 +18,7 @@ use trine_formats::limited::read_regular;
 use super::commands;
 use super::folds::{Folds, Told};
 use super::message::{self, TOO_LONG, Typed};
+use super::saved;
 use super::say;
 use crate::{interrupt, shown, terminal};
 
@@ -82,15 +83,6 @@ pub struct Editor {
     interrupted: bool,
 }
 
-/// Where the history is: below the folder for what programs remember of themselves.
-fn history_file() -> Option<PathBuf> {
-    let folder = |name: &str| std::env::var_os(name).map(PathBuf::from);
-    let state = folder("XDG_STATE_HOME").filter(|path| path.is_absolute());
-    let home = folder("HOME").filter(|path| path.is_absolute());
-    let state = state.or_else(|| Some(home?.join(".local/state")))?;
-    Some(state.join("trine").join("rgen_history"))
-}
-
 impl Editor {
     /// An editor for the terminal. `screen`: whether standard output is the terminal too, which otherwise gets the
     /// answers alone.
@@ -114,7 +106,7 @@ impl Editor {
         let folds = Folds::default();
         lines.set_helper(Some(Help { colours, folds: folds.clone() }));
         lines.bind_sequence(Event::Any, EventHandler::Conditional(Box::new(folds.clone())));
-        let history = history_file().filter(|_| with_history);
+        let history = saved::state().map(|state| state.join("rgen_history")).filter(|_| with_history);
         let mut editor = Editor { lines, folds, history, interrupted: false };
         if let Some(path) = editor.history.clone()
             && let Err(e) = editor.remember(&path)

@@ -32,7 +32,7 @@ impl Input {
             return Ok(Input::Terminal);
         }
         let screen = io::stdout().is_terminal();
-        let colours = args.color.are_shown(&io::stdout());
+        let colours = args.colours();
         let editor = Editor::new(colours, screen, !args.no_history)?;
         Ok(Input::Editor(Box::new(editor)))
     }

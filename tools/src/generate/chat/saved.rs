@@ -1,4 +1,4 @@
-//! Chats in files: what was said, as JSON.
+//! Chats in files: what was said, as JSON. A chat that has a name and no path is a file in a folder of the user's.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -17,6 +17,52 @@ const SCHEMA: &str = "rgen.chat/1";
 /// Authors of the messages of a chat.
 const ROLES: [Role; 3] = [Role::System, Role::User, Role::Assistant];
 
+/// The folder for what programs remember of themselves; `None` where the environment names none.
+pub fn state() -> Option<PathBuf> {
+    let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let state = folder("XDG_STATE_HOME").or_else(|| Some(folder("HOME")?.join(".local/state")))?;
+    Some(state.join("trine"))
+}
+
+/// The folder of chats that have names.
+fn folder() -> Option<PathBuf> {
+    Some(state()?.join("chats"))
+}
+
+/// True for letters, digits, `-` and `_`: everything else is the path of a file.
+fn is_name(typed: &str) -> bool {
+    !typed.is_empty() && typed.len() <= 100 && typed.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '_'))
+}
+
+/// The file of the chat that is called `typed`, or the file with this path.
+pub fn place(typed: &str) -> PathBuf {
+    match folder().filter(|_| is_name(typed)) {
+        Some(folder) => folder.join(typed).with_extension("json"),
+        None => path(typed),
+    }
+}
+
+/// The names of saved chats, in order.
+pub fn names() -> Vec<String> {
+    let entries = folder().and_then(|folder| std::fs::read_dir(folder).ok());
+    let names = entries.into_iter().flatten().flatten().filter_map(|entry| {
+        let name = entry.file_name().into_string().ok()?;
+        name.strip_suffix(".json").filter(|name| is_name(name)).map(str::to_owned)
+    });
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    names
+}
+
+/// Makes the folder of chats that have names, for its user alone.
+fn make_folder(folder: &Path) -> Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder).with_context(|| format!("cannot make '{}'", folder.display()))
+}
+
 /// A path as it is typed: no shell has replaced `~`.
 pub fn path(typed: &str) -> PathBuf {
     let home = std::env::var_os("HOME").filter(|home| !home.is_empty());
@@ -33,6 +79,11 @@ pub fn path(typed: &str) -> PathBuf {
 pub fn save(path: &Path, messages: &[Message]) -> Result<()> {
     if path.exists() && load(path).is_err() {
         bail!("'{}' is there already and is no saved chat: give another name", path.display());
+    }
+    if path.parent() == folder().as_deref()
+        && let Some(folder) = path.parent()
+    {
+        make_folder(folder)?;
     }
     let messages = messages.iter();
     let messages: Vec<Value> = messages.map(|m| json!({ "role": m.role.name(), "content": m.content })).collect();

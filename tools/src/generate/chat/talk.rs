@@ -24,6 +24,8 @@ pub(super) struct Talk<'a> {
     pub(super) terminal: bool,
     /// True if thoughts are dimmed.
     pub(super) colours: bool,
+    /// True if answers go to a terminal.
+    pub(super) screen: bool,
     /// True if a full context forgets its oldest tokens.
     pub(super) shift: bool,
     /// True if every answer is followed by its speed.
@@ -65,7 +67,9 @@ impl Talk<'_> {
             let last = &prompt[prompt.len().saturating_sub(16)..];
             let mut text: String = last.iter().map(|&id| pieces.push(id)).collect();
             text += &pieces.finish();
-            out.paint(Thoughts::after(&text))?;
+            let thoughts = Thoughts::after(&text);
+            // A pipe that asked for colours gets those of thoughts alone.
+            out.paint(if self.screen { thoughts.with_markdown() } else { thoughts })?;
         }
         if let Some(cache) = self.cache.as_mut().filter(|_| !self.begun) {
             cache.begin(answer.generation())?;

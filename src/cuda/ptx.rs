@@ -3,6 +3,8 @@
 //! The text is made of `kernels/` by `cargo xtask ptx` and checked in; `ptx/MANIFEST` says of what and by what. It asks
 //! for PTX 7.4 and compute capability 8.0, so drivers from R470 on compile it for every later GPU.
 
+use std::sync::OnceLock;
+
 /// The release of CUDA that brought PTX 7.4, the version that the kernels ask for.
 pub const DRIVER: (u32, u32) = (11, 4);
 /// The series of drivers that came with it.
@@ -16,15 +18,30 @@ pub const CAPABILITY: (u32, u32) = (8, 0);
 pub struct Text {
     /// Its name, without `.ptx`.
     pub name: &'static str,
-    /// Its PTX.
-    pub text: &'static str,
+    /// Its PTX, as `build.rs` has packed it (RFC 1951).
+    packed: &'static [u8],
 }
 
+/// The texts of [`ALL`] that were asked for.
+static TEXTS: [OnceLock<String>; ALL.len()] = [const { OnceLock::new() }; ALL.len()];
+
 impl Text {
+    /// Its PTX. Nothing is unpacked before it is asked for, and nothing twice.
+    pub fn text(&self) -> &'static str {
+        let place = ALL.iter().position(|text| text.name == self.name);
+        place.map_or("", |place| TEXTS[place].get_or_init(|| self.unpacked()))
+    }
+
+    /// What no driver takes, the empty text, in the place of what no build can have packed.
+    fn unpacked(&self) -> String {
+        let bytes = miniz_oxide::inflate::decompress_to_vec(self.packed).unwrap_or_default();
+        String::from_utf8(bytes).unwrap_or_default()
+    }
+
     /// Bytes of each argument of a kernel, in order, as the text declares them; `None` where it has no such kernel.
     pub fn arguments(&self, kernel: &str) -> Option<Vec<usize>> {
         let entry = format!(".entry {kernel}(");
-        let (_, rest) = self.text.split_once(&entry)?;
+        let (_, rest) = self.text().split_once(&entry)?;
         let (list, _) = rest.split_once(')')?;
         let types = list.split(".param").skip(1);
         let sizes = types.map(|ty| match ty.split_whitespace().next()? {
@@ -39,7 +56,7 @@ impl Text {
 /// The text of a name.
 macro_rules! text {
     ($name:literal) => {
-        Text { name: $name, text: include_str!(concat!("ptx/", $name, ".ptx")) }
+        Text { name: $name, packed: include_bytes!(concat!(env!("OUT_DIR"), "/", $name, ".deflate")) }
     };
 }
 

@@ -13,7 +13,7 @@ type Named = (&'static str, Arc<Module>);
 
 /// The checked-in modules, parsed once.
 static CHECKED_IN: LazyLock<Result<Vec<Named>, ParseError>> = LazyLock::new(|| {
-    let parsed = |text: &Text| Ok((text.name, Arc::new(Module::parse(text.text)?)));
+    let parsed = |text: &Text| Ok((text.name, Arc::new(Module::parse(text.text())?)));
     ALL.iter().map(parsed).collect()
 });
 

@@ -31,7 +31,8 @@ fn the_ptx_was_made_of_these_sources() {
         .collect();
     let recorded: Vec<(String, String)> = lines("source").iter().map(|l| (l[0].to_owned(), l[1].to_owned())).collect();
     assert_eq!(found, recorded, "run cargo xtask ptx");
-    let texts: Vec<[String; 2]> = ALL.iter().map(|t| [format!("{}.ptx", t.name), sha256(t.text.as_bytes())]).collect();
+    let texts: Vec<[String; 2]> =
+        ALL.iter().map(|t| [format!("{}.ptx", t.name), sha256(t.text().as_bytes())]).collect();
     let recorded: Vec<[String; 2]> = lines("ptx").iter().map(|l| [l[0].to_owned(), l[1].to_owned()]).collect();
     assert_eq!(texts, recorded, "run cargo xtask ptx");
     let flags = lines("flags").concat();
@@ -59,7 +60,7 @@ fn every_kernel_assembles_for_every_generation_and_spills_nothing() {
         assert!(shared <= 48 << 10, "{entry:?}");
     }
     let mut expected = HashSet::new();
-    let modules = ALL.map(|text| Module::parse(text.text).expect("PTX"));
+    let modules = ALL.map(|text| Module::parse(text.text()).expect("PTX"));
     for kernel in modules.iter().flat_map(Module::kernels) {
         expected.extend(TARGETS.map(|target| (kernel.name(), target)));
     }
@@ -79,16 +80,16 @@ fn family(text: &Text) -> Family {
 #[test]
 fn old_drivers_load_it_and_no_rounding_is_left_open() {
     for text in ALL {
-        let module = Module::parse(text.text).expect("PTX");
+        let module = Module::parse(text.text()).expect("PTX");
         assert_eq!((module.version.as_str(), module.target.as_str()), ("7.4", "sm_80"));
-        assert_eq!(lint::broken_rules(text.text, family(&text)), Vec::<String>::new(), "{}", text.name);
+        assert_eq!(lint::broken_rules(text.text(), family(&text)), Vec::<String>::new(), "{}", text.name);
     }
-    assert!(!lint::broken_rules(HALF.text, Family::Exact).is_empty());
-    assert!(!lint::broken_rules(EXPERTS.text, Family::Exact).is_empty());
+    assert!(!lint::broken_rules(HALF.text(), Family::Exact).is_empty());
+    assert!(!lint::broken_rules(EXPERTS.text(), Family::Exact).is_empty());
     for text in EXACT {
         // A planted contraction is found, so the lint looks at this text.
-        let product = text.text.lines().find(|line| line.contains("mul.rn.f32")).expect("a product of floats");
-        let planted = text.text.replacen(product, "\tfma.rn.f32 %f1, %f2, %f3, %f4;", 1);
+        let product = text.text().lines().find(|line| line.contains("mul.rn.f32")).expect("a product of floats");
+        let planted = text.text().replacen(product, "\tfma.rn.f32 %f1, %f2, %f3, %f4;", 1);
         assert_eq!(lint::broken_rules(&planted, family(&text)).len(), 1);
     }
 }

@@ -10,11 +10,11 @@ use super::product::Product;
 
 /// The text of one kernel of a module, replaced by what `change` makes of it.
 pub fn with_mistake(text: Text, kernel: &str, change: impl Fn(&str) -> String) -> Module {
-    let start = text.text.find(&format!(".entry {kernel}(")).expect("the kernel");
-    let end = text.text[start..].find("\n}").map_or(text.text.len(), |end| start + end);
-    let changed = change(&text.text[start..end]);
-    assert_ne!(changed, text.text[start..end], "nothing was changed");
-    let whole = format!("{}{changed}{}", &text.text[..start], &text.text[end..]);
+    let start = text.text().find(&format!(".entry {kernel}(")).expect("the kernel");
+    let end = text.text()[start..].find("\n}").map_or(text.text().len(), |end| start + end);
+    let changed = change(&text.text()[start..end]);
+    assert_ne!(changed, text.text()[start..end], "nothing was changed");
+    let whole = format!("{}{changed}{}", &text.text()[..start], &text.text()[end..]);
     Module::parse(&whole).expect("PTX")
 }
 

@@ -14,7 +14,7 @@ use trine_formats::types::TypeId;
 /// The parsed modules, by their names.
 fn modules() -> &'static [(&'static str, Module)] {
     static MODULES: OnceLock<Vec<(&str, Module)>> = OnceLock::new();
-    MODULES.get_or_init(|| ALL.iter().map(|text| (text.name, Module::parse(text.text).expect("PTX"))).collect())
+    MODULES.get_or_init(|| ALL.iter().map(|text| (text.name, Module::parse(text.text()).expect("PTX"))).collect())
 }
 
 /// The module of a name.

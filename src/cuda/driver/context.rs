@@ -163,7 +163,7 @@ impl Context {
         if let Some(module) = self.modules.get(text.name) {
             return Ok(*module);
         }
-        let source = CString::new(text.text)
+        let source = CString::new(text.text())
             .map_err(|_| DriverError::Use(format!("a zero within the text of '{}'", text.name)))?;
         let mut log = vec![0u8; 4096];
         let mut options = [LOG, LOG_BYTES];

@@ -170,7 +170,7 @@ fn in_attention() {
     let of = |change: &dyn Fn(&str) -> String| in_module(&with_mistake(ATTENTION, "attend", change));
     assert!(!of(&|t| format!("{t} ")), "no mistake");
     // Each barrier by itself orders something.
-    let text = ATTENTION.text;
+    let text = ATTENTION.text();
     let kernel = &text[text.find(".entry attend(").expect("the kernel")..];
     let barriers = kernel[..kernel.find("\n}").expect("its end")].matches("bar.sync").count();
     assert!(barriers > 5);

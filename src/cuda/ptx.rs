@@ -32,7 +32,7 @@ impl Text {
         place.map_or("", |place| TEXTS[place].get_or_init(|| self.unpacked()))
     }
 
-    /// What no driver takes, the empty text, in the place of what no build can have packed.
+    /// The text, or an empty one, which every driver refuses, if these are not bytes that a build has packed.
     fn unpacked(&self) -> String {
         let bytes = miniz_oxide::inflate::decompress_to_vec(self.packed).unwrap_or_default();
         String::from_utf8(bytes).unwrap_or_default()

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use trine::quant::anyprec::{Clusters, Footprint, Method, Report, Width, WidthSize};
 use trine::quant::{Plan, Report as Written, Row};
 
+use super::cells::{name, shape};
 use super::outcome::Shown;
-use super::show::{name, shape};
 use crate::progress::human_bytes;
 use crate::shown;
 use crate::table::{Cell, Form, Table};

@@ -1,6 +1,7 @@
 //! `rquantize`: makes the files that llama-quantize writes, and others.
 
 pub mod args;
+mod cells;
 mod clusters;
 mod outcome;
 mod recipe;

@@ -14,36 +14,11 @@ use trine_formats::gguf::{ModelFile, Program, programs};
 use trine_formats::rotated::Rotated;
 
 use super::outcome::Shown;
-use super::{clusters, widely};
+use super::{cells, clusters, widely};
 use crate::progress::human_bytes;
 use crate::provenance::Provenance;
 use crate::table::{self, Cell, Form};
 use crate::{gptq, load, shown};
-
-/// The cell of a tensor's name, which tells rows apart.
-pub fn name(row: &Row) -> Cell {
-    Cell::left("tensor", 36, shown::name(&row.name)).key().cut_to(24)
-}
-
-/// The cell of a tensor's shape.
-pub fn shape(row: &Row) -> Cell {
-    let shape: Vec<String> = row.shape.iter().map(u64::to_string).collect();
-    Cell::right("shape", 13, shape.join(" x "))
-}
-
-/// The cells of one tensor: name, shape, types, size, and why.
-fn usual_cells(row: &Row) -> Vec<Cell> {
-    let (from, to) = (row.from.to_string(), row.to.to_string());
-    let types = if row.converts() { format!("{from} -> {to}") } else { from };
-    vec![
-        name(row),
-        shape(row),
-        Cell::left("type", 14, types),
-        Cell::right("before", 8, human_bytes(row.bytes_from)).wide_only(),
-        Cell::right("size", 8, human_bytes(row.bytes)),
-        Cell::left("why", 12, row.reason.to_string()).cut_to(12),
-    ]
-}
 
 fn bits_per_weight(bytes: u64, plan: &Plan) -> f64 {
     bytes as f64 * 8.0 / plan.weights().max(1) as f64
@@ -195,11 +170,11 @@ pub fn verify(model: &ModelFile, recipe: &Recipe, plan: &Plan, report: &Report) 
 }
 
 /// The cells of one tensor.
-fn cells(plan: &Plan, row: &Row) -> Vec<Cell> {
+fn cells_of(plan: &Plan, row: &Row) -> Vec<Cell> {
     match (plan.find::<Clusters>(), plan.find::<Widely>()) {
         (Some(clusters), _) => clusters::cells(row, clusters),
         (_, Some(_)) => widely::cells(row),
-        _ => usual_cells(row),
+        _ => cells::usual(row),
     }
 }
 
@@ -209,7 +184,7 @@ pub fn verbose_line(plan: &Plan, index: usize) -> String {
     if plan.find::<Clusters>().is_some() {
         return shown::name(&row.name);
     }
-    table::counted(index, plan.rows.len(), &cells(plan, row))
+    table::counted(index, plan.rows.len(), &cells_of(plan, row))
 }
 
 impl Shown<'_> {
@@ -233,7 +208,7 @@ impl Shown<'_> {
             return Ok(writeln!(out, "{}", shown::json(&value, true))?);
         }
         if self.report.is_none() {
-            table::write(Form::Spaces(0), self.plan.rows.iter().map(|row| cells(self.plan, row)).collect(), out)?;
+            table::write(Form::Spaces(0), self.plan.rows.iter().map(|row| cells_of(self.plan, row)).collect(), out)?;
         }
         if let Some(widely) = widely {
             return Ok(widely::write(self, widely, bytes, out)?);

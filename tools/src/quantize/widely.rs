@@ -11,8 +11,8 @@ use trine_formats::gguf::{ModelFile, Value as Meta};
 use trine_formats::widely::tile64;
 
 use super::args::{Args, Positionals};
+use super::cells::{name, shape};
 use super::outcome::Shown;
-use super::show::{name, shape};
 use crate::progress::human_bytes;
 use crate::table::Cell;
 use crate::widely::OutputArg;

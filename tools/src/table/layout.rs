@@ -1,6 +1,6 @@
 //! How the cells of a row are divided among tables.
 
-use super::{Cell, Form, Place};
+use super::cell::{Cell, Form, Place};
 
 /// Columns of a text on the screen.
 pub fn width(text: &str) -> usize {

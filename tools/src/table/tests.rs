@@ -1,4 +1,5 @@
-use super::*;
+use super::cell::{Cell, Form};
+use super::write::Table;
 
 fn cells(name: &str, number: &str) -> Vec<Cell> {
     vec![

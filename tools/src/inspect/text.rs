@@ -171,9 +171,18 @@ pub(super) fn described(value: &Value) -> String {
             format!("\"{}\"{more}", shown::escape(&head))
         }
         Value::Array(a) => {
-            let first: Vec<String> = (0..MAX_ELEMENTS).filter_map(|i| a.value(i)).map(|v| described(&v)).collect();
-            let more = if a.len() > first.len() { ", …" } else { "" };
-            format!("{}{more}", first.join(", "))
+            let mut shown = 0;
+            let mut text = String::new();
+            for element in (0..MAX_ELEMENTS).filter_map(|i| a.value(i)) {
+                let element = described(&element);
+                if shown > 0 && text.chars().count() + element.chars().count() > MAX_CHARS {
+                    break;
+                }
+                text += if shown > 0 { ", " } else { "" };
+                text += &element;
+                shown += 1;
+            }
+            if a.len() > shown { text + ", …" } else { text }
         }
     }
 }

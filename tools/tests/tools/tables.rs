@@ -8,7 +8,8 @@ use trine_testkit::{folder, testdata, tool, trilm};
 const FILE: &str = "a-model-with-a-long-name-instruct-v2.gguf";
 
 /// Words of the lines that are no rows.
-const SENTENCES: [&str; 4] = ["loaded by: ", "architecture llama: ", " weights: ", ": GGUF version "];
+const SENTENCES: [&str; 5] =
+    ["loaded by: ", "  made from sha256 ", "architecture llama: ", " weights: ", ": GGUF version "];
 
 /// The output of a tool in `dir`, none of whose lines is wider than 80 columns.
 #[track_caller]

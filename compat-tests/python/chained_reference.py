@@ -16,7 +16,7 @@ import sys
 
 from reference import POSITIONS, TYPES, hashes, in_type, long_tokens, models, program, rows_of, sha256
 
-HEADS = {"hy_v3": 2, "mimo2": 2, "step35": 3}
+HEADS = {"hy_v3": 2, "mimo2": 2, "mimo2-sizes": 2, "step35": 3}
 
 
 def main():

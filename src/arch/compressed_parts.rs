@@ -1,7 +1,7 @@
 //! Groups of tensors of attention to compressed keys.
 
 use super::parts::Group;
-use super::tensor::Extent::{Embd, Fixed, Head, Kv, OutputGroup, OutputGroups, OutputRank, OutputRanks, TwiceHead};
+use super::tensor::Extent::{Embd, Fixed, Head, Keys, OutputGroup, OutputGroups, OutputRank, OutputRanks, TwiceHead};
 use super::tensor::Role::{ByColumns, ByRows, Norm, Positions};
 use super::tensor::{Extent, Role, Tensor};
 
@@ -16,7 +16,7 @@ const fn tensor(gguf: &'static str, shape: &'static [Extent], role: Role) -> Ten
 
 /// The vector of a position that is its key and its value, and its norm.
 pub const KEYS_AS_VALUES: Group =
-    &[tensor("attn_kv.weight", &[Kv, Embd], ByRows), tensor("attn_kv_a_norm.weight", &[Head], Norm)];
+    &[tensor("attn_kv.weight", &[Keys, Embd], ByRows), tensor("attn_kv_a_norm.weight", &[Head], Norm)];
 /// The output projection in two steps: one for each group of heads, and one of all their outputs.
 pub const GROUPED_OUT: Group = &[
     tensor("attn_output_a.weight", &[OutputGroups, OutputRank, OutputGroup], ByRows),

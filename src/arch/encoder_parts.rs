@@ -2,7 +2,9 @@
 
 use super::expert_parts;
 use super::parts::{Group, PLAIN_FFN, unnamed};
-use super::tensor::Extent::{Buckets, Classes, Embd, Ff, Heads, Kv, One, Projected, Q, TokenTypes, UpOrBoth};
+use super::tensor::Extent::{
+    Buckets, Classes, Embd, Ff, Heads, Keys, One, Outputs, Projected, Q, TokenTypes, UpOrBoth, Values,
+};
 use super::tensor::Role::{Bias, ByColumns, ByRows, Norm, Vector};
 use super::tensor::Tensor;
 
@@ -33,14 +35,14 @@ macro_rules! t5_attention {
             Tensor::new(
                 concat!($gguf, ".attn_k.weight"),
                 concat!($hf, ".layer.0.SelfAttention.k.weight"),
-                &[Kv, Embd],
+                &[Keys, Embd],
                 ByRows,
             )
             .stands_for("attn_k.weight"),
             Tensor::new(
                 concat!($gguf, ".attn_v.weight"),
                 concat!($hf, ".layer.0.SelfAttention.v.weight"),
-                &[Kv, Embd],
+                &[Values, Embd],
                 ByRows,
             )
             .stands_for("attn_v.weight"),
@@ -55,7 +57,7 @@ macro_rules! t5_attention {
             Tensor::new(
                 concat!($gguf, ".attn_o.weight"),
                 concat!($hf, ".layer.0.SelfAttention.o.weight"),
-                &[Embd, Q],
+                &[Embd, Outputs],
                 ByColumns,
             )
             .stands_for("attn_output.weight"),
@@ -113,11 +115,11 @@ pub const T5_CROSS_ATTENTION: Group = &[
         .stands_for("cross_attn_norm.weight"),
     Tensor::new("dec.cross_attn_q.weight", "decoder.layer.1.EncDecAttention.q.weight", &[Q, Embd], ByRows)
         .stands_for("cross_attn_q.weight"),
-    Tensor::new("dec.cross_attn_k.weight", "decoder.layer.1.EncDecAttention.k.weight", &[Kv, Embd], ByRows)
+    Tensor::new("dec.cross_attn_k.weight", "decoder.layer.1.EncDecAttention.k.weight", &[Keys, Embd], ByRows)
         .stands_for("cross_attn_k.weight"),
-    Tensor::new("dec.cross_attn_v.weight", "decoder.layer.1.EncDecAttention.v.weight", &[Kv, Embd], ByRows)
+    Tensor::new("dec.cross_attn_v.weight", "decoder.layer.1.EncDecAttention.v.weight", &[Values, Embd], ByRows)
         .stands_for("cross_attn_v.weight"),
-    Tensor::new("dec.cross_attn_o.weight", "decoder.layer.1.EncDecAttention.o.weight", &[Embd, Q], ByColumns)
+    Tensor::new("dec.cross_attn_o.weight", "decoder.layer.1.EncDecAttention.o.weight", &[Embd, Outputs], ByColumns)
         .stands_for("cross_attn_output.weight"),
 ];
 /// Biases by distance of that attention, which some checkpoints have and nobody adds.

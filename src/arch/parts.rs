@@ -4,8 +4,8 @@
 //! listed is not computed, a bias that is not listed is an error in the file.
 
 use super::tensor::Extent::{
-    Context, Embd, Ff, Fixed, HalfFf, Head, HeadPairs, Heads, Kv, KvHeads, One, Q, QAndGates, RopePairs, StreamMixes,
-    Streams, StreamsTimesEmbd, TwiceFf, TwiceStreams, Two, Vocab,
+    Context, Embd, Ff, Fixed, HalfFf, Head, HeadPairs, Heads, Keys, KvHeads, One, Outputs, Q, QAndGates, RopePairs,
+    StreamMixes, Streams, StreamsTimesEmbd, TwiceFf, TwiceStreams, Two, Values, Vocab,
 };
 use super::tensor::Role::{
     Bias, ByColumns, ByRows, Embedding, Norm, Output, PlainNorm, Positions, RopeFactors, Vector,
@@ -162,8 +162,8 @@ pub const ATTN_NORM_2_OPTIONAL: Group =
 /// Query, key and value projections: three matrices, or their rows in one (`attn_qkv`).
 pub const QKV: Group = &[
     tensor("attn_q.weight", "self_attn.q_proj.weight", &[Q, Embd], ByRows).rope_rows(),
-    tensor("attn_k.weight", "self_attn.k_proj.weight", &[Kv, Embd], ByRows).rope_rows(),
-    tensor("attn_v.weight", "self_attn.v_proj.weight", &[Kv, Embd], ByRows),
+    tensor("attn_k.weight", "self_attn.k_proj.weight", &[Keys, Embd], ByRows).rope_rows(),
+    tensor("attn_v.weight", "self_attn.v_proj.weight", &[Values, Embd], ByRows),
 ];
 
 /// Query, key and value projections as rows of one matrix, for checkpoints that have them so. Descriptions list
@@ -184,8 +184,8 @@ pub const GATED_QKV_BIAS_OPTIONAL: Group =
     &[unnamed("attn_q.bias", &[QAndGates], Bias).optional(), K_BIAS.optional(), V_BIAS.optional()];
 
 const Q_BIAS: Tensor = tensor("attn_q.bias", "self_attn.q_proj.bias", &[Q], Bias).rope_rows();
-const K_BIAS: Tensor = tensor("attn_k.bias", "self_attn.k_proj.bias", &[Kv], Bias).rope_rows();
-const V_BIAS: Tensor = tensor("attn_v.bias", "self_attn.v_proj.bias", &[Kv], Bias);
+const K_BIAS: Tensor = tensor("attn_k.bias", "self_attn.k_proj.bias", &[Keys], Bias).rope_rows();
+const V_BIAS: Tensor = tensor("attn_v.bias", "self_attn.v_proj.bias", &[Values], Bias);
 /// Biases of the three.
 pub const QKV_BIAS: Group = &[Q_BIAS, K_BIAS, V_BIAS];
 /// The same, which some models of an architecture have.
@@ -202,7 +202,7 @@ pub const HEAD_NORMS: Group = &[
 /// Norms over all of the queries and all of the keys.
 pub const QK_NORMS: Group = &[
     tensor("attn_q_norm.weight", "self_attn.q_norm.weight", &[Q], Norm),
-    tensor("attn_k_norm.weight", "self_attn.k_norm.weight", &[Kv], Norm),
+    tensor("attn_k_norm.weight", "self_attn.k_norm.weight", &[Keys], Norm),
 ];
 /// The same, which some models have.
 pub const HEAD_NORMS_OPTIONAL: Group =
@@ -242,15 +242,15 @@ pub const SINKS: Group = &[unnamed("attn_sinks.weight", &[Heads], Vector)];
 /// The same, which some models have.
 pub const SINKS_OPTIONAL: Group = &[unnamed("attn_sinks.weight", &[Heads], Vector).optional()];
 /// A gate on every element of the heads' outputs.
-pub const ATTN_GATE: Group = &[unnamed("attn_gate.weight", &[Q, Embd], ByRows)];
+pub const ATTN_GATE: Group = &[unnamed("attn_gate.weight", &[Outputs, Embd], ByRows)];
 /// A gate on every head's output.
 pub const ATTN_HEAD_GATE: Group = &[unnamed("attn_gate.weight", &[Heads, Embd], ByRows)];
 /// The same, which some models have.
 pub const ATTN_HEAD_GATE_OPTIONAL: Group = &[ATTN_HEAD_GATE[0].optional()];
 /// BitNet's norm of the heads' outputs.
-pub const ATTN_SUB_NORM: Group = &[tensor("attn_sub_norm.weight", "self_attn.attn_sub_norm.weight", &[Q], Norm)];
+pub const ATTN_SUB_NORM: Group = &[tensor("attn_sub_norm.weight", "self_attn.attn_sub_norm.weight", &[Outputs], Norm)];
 /// The output projection.
-pub const ATTN_OUT: Group = &[tensor("attn_output.weight", "self_attn.o_proj.weight", &[Embd, Q], ByColumns)];
+pub const ATTN_OUT: Group = &[tensor("attn_output.weight", "self_attn.o_proj.weight", &[Embd, Outputs], ByColumns)];
 /// The bias of the output projection.
 pub const ATTN_OUT_BIAS: Group = &[tensor("attn_output.bias", "self_attn.o_proj.bias", &[Embd], Bias)];
 /// The norm of what attention adds to the residual stream, under the name that Grok's files give it.

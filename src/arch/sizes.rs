@@ -15,8 +15,10 @@ pub struct Sizes {
     pub heads: u64,
     /// Key and value heads.
     pub kv_heads: u64,
-    /// Elements of a head.
+    /// Elements of a query or key head.
     pub head_dim: u64,
+    /// Elements of a value head.
+    pub value_dim: u64,
     /// Elements of a head that RoPE turns.
     pub rope_dim: u64,
     /// Experts of a block; 0 without a mixture.
@@ -156,10 +158,12 @@ impl Sizes {
             Extent::HalfFf => self.ff / 2,
             Extent::Q => self.heads.saturating_mul(self.head_dim),
             Extent::QAndGates => self.heads.saturating_mul(2 * self.head_dim),
-            Extent::Kv => self.kv_heads.saturating_mul(self.head_dim),
+            Extent::Keys => self.kv_heads.saturating_mul(self.head_dim),
+            Extent::Values => self.kv_heads.saturating_mul(self.value_dim),
+            Extent::Outputs => self.heads.saturating_mul(self.value_dim),
             Extent::QueriesKeysValues => {
-                let heads = self.heads.saturating_add(self.kv_heads.saturating_mul(2));
-                heads.saturating_mul(self.head_dim)
+                let turned = self.heads.saturating_add(self.kv_heads).saturating_mul(self.head_dim);
+                turned.saturating_add(self.kv_heads.saturating_mul(self.value_dim))
             }
             Extent::Head => self.head_dim,
             Extent::TwiceHead => self.head_dim.saturating_mul(2),

@@ -34,8 +34,12 @@ pub enum Extent {
     Q,
     /// All query heads, and a gate on each of their elements.
     QAndGates,
-    /// All key or value heads.
-    Kv,
+    /// All key heads.
+    Keys,
+    /// All value heads.
+    Values,
+    /// The outputs of all query heads, which have the size of values.
+    Outputs,
     /// All heads of queries, keys and values.
     QueriesKeysValues,
     /// One head.

@@ -92,9 +92,13 @@ fn checkpoints_have_names_for_all_tensors() {
 #[test]
 fn sizes_give_every_extent_its_number() {
     let sizes = Sizes { embd: 10, heads: 4, kv_heads: u64::MAX, head_dim: 3, rope_dim: 2, ..Sizes::default() };
-    assert_eq!(sizes.extent(Extent::Kv), u64::MAX);
+    assert_eq!(sizes.extent(Extent::Keys), u64::MAX);
     assert_eq!(sizes.extent(Extent::RopePairs), 1);
     let q = &parts::QKV[0];
     assert_eq!(sizes.shape(q), [12, 10]);
     assert_eq!(sizes.gguf_shape(q), [10, 12]);
+    let sizes = Sizes { kv_heads: 2, value_dim: 5, ..sizes };
+    let shapes = parts::QKV.iter().chain(parts::ATTN_OUT).map(|t| sizes.shape(t));
+    assert_eq!(shapes.collect::<Vec<_>>(), [[12, 10], [6, 10], [10, 10], [10, 20]]);
+    assert_eq!(sizes.extent(Extent::QueriesKeysValues), 28);
 }

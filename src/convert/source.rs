@@ -122,6 +122,7 @@ impl Source {
             heads: heads.into(),
             kv_heads: kv_heads.into(),
             head_dim: head_dim.into(),
+            value_dim: head_dim.into(),
             rope_dim: rope_dim(h, checkpoint, embd, heads, head_dim)?,
             context: context.unwrap_or(assumed).into(),
             ..Sizes::default()

@@ -48,7 +48,7 @@ pub struct PageLayout {
     /// The types of keys and values.
     pub types: CacheTypes,
     /// True if keys and values of quantized types are rotated: see `super::rotation`.
-    pub turned: bool,
+    pub turned: [bool; 2],
     /// Numbers of the recurrent state that a sequence has beside its pages; 0 where no layer has one.
     pub state: usize,
 }
@@ -125,12 +125,13 @@ impl PageLayout {
     pub fn of_layers(heads: impl Iterator<Item = KvHeads>) -> PageLayout {
         let types = CacheTypes::HALVES;
         let layers = placed(heads, types);
-        let layout = PageLayout { layers, elsewhere: 0, positions: MOST_POSITIONS, types, turned: false, state: 0 };
+        let layout =
+            PageLayout { layers, elsewhere: 0, positions: MOST_POSITIONS, types, turned: [false; 2], state: 0 };
         layout.fitted()
     }
 
-    /// The same for keys and values of other types; quantized ones are `turned` before.
-    pub fn with_types(self, types: CacheTypes, turned: bool) -> PageLayout {
+    /// The same for keys and values of other types; quantized ones are `turned` before, keys, values or both.
+    pub fn with_types(self, types: CacheTypes, turned: [bool; 2]) -> PageLayout {
         let layout = PageLayout { layers: placed(self.heads(), types), types, turned, ..self };
         layout.fitted()
     }
@@ -262,8 +263,8 @@ pub struct LayerLayout {
     pub positions: usize,
     /// The types of keys and values.
     pub types: CacheTypes,
-    /// True if keys and values of quantized types are rotated.
-    pub turned: bool,
+    /// True of keys and of values that are rotated where their type is a quantized one.
+    pub turned: [bool; 2],
 }
 
 impl LayerLayout {

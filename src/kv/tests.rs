@@ -107,7 +107,7 @@ fn encoded(seq: &Sequence) -> Vec<u8> {
 #[test]
 fn encoded_pages_are_shared_and_copied_like_others() {
     let types = CacheTypes { keys: TypeId::F32, values: TypeId::BF16 };
-    let layout = layout().with_types(types, false).with_positions(32);
+    let layout = layout().with_types(types, [false; 2]).with_positions(32);
     assert_eq!(layout.bytes(), 2 * 3 * 32 * (8 * 4 + 8 * 2));
     let pool = PagePool::new(layout.clone(), 7);
     let mut first = pool.sequence();
@@ -133,7 +133,7 @@ fn encoded_pages_are_shared_and_copied_like_others() {
 
 /// The bytes of 20 positions of layers with these heads; number `first + i` is that of the i-th.
 fn written(heads: &[KvHeads], first: usize, types: CacheTypes) -> Vec<u8> {
-    let layout = PageLayout::of_layers(heads.iter().copied()).with_types(types, false).with_positions(32);
+    let layout = PageLayout::of_layers(heads.iter().copied()).with_types(types, [false; 2]).with_positions(32);
     let pool = PagePool::new(layout, 2);
     let mut seq = pool.sequence();
     seq.reserve(20).expect("pages");
@@ -162,10 +162,10 @@ fn layers_of_other_heads_keep_apart() {
     for types in [CacheTypes::HALVES, encoded] {
         let alone = (0..3).flat_map(|layer| written(&heads[layer..=layer], layer, types));
         assert!(written(&heads, 0, types) == alone.collect::<Vec<u8>>());
-        let layout = PageLayout::of_layers(heads.into_iter()).with_types(types, false).with_positions(32);
+        let layout = PageLayout::of_layers(heads.into_iter()).with_types(types, [false; 2]).with_positions(32);
         let of_layer = |layer: usize| {
             let own = PageLayout::of_layers(heads[layer..=layer].iter().copied());
-            own.with_types(types, false).with_positions(32).bytes()
+            own.with_types(types, [false; 2]).with_positions(32).bytes()
         };
         assert_eq!(layout.bytes(), (0..3).map(of_layer).sum::<usize>());
         // a device has no room for what heads lack

@@ -6,11 +6,12 @@ use crate::arch::rules::ScoreCap;
 use crate::kv::{self, CacheTypes};
 
 impl Config {
-    /// True if quantized keys and values are rotated. The reference leaves models out that have both recurrent layers
-    /// and sliding windows, and those whose first layer has heads that are no whole 64s.
-    pub(super) fn turns_quantized(&self) -> bool {
+    /// True of keys and of values that are rotated where they are quantized. The reference leaves models out that have
+    /// both recurrent layers and sliding windows, and keys or values whose heads are no whole 64s in the first layer.
+    pub(super) fn turns_quantized(&self) -> [bool; 2] {
         let recurs = self.mixing.state() > 0 && self.window.is_some();
-        !recurs && self.own.first().is_none_or(|first| first.head_dim.is_multiple_of(kv::LEAST_TURNED))
+        let OfLayer { head_dim, value_dim, .. } = self.layer(0);
+        [head_dim, value_dim].map(|size| !recurs && size.is_multiple_of(kv::LEAST_TURNED))
     }
 
     /// That keys and values can be kept in these types.

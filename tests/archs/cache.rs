@@ -16,7 +16,7 @@ fn quantized_keys_and_values_of_layers_with_other_heads() {
     let golden = crate::golden::read();
     let recorded = trine_testkit::golden::json("archs/cache.json");
     let recorded = recorded.as_object().expect("hashes by model and types");
-    assert_eq!(recorded.len(), 6);
+    assert_eq!(recorded.len(), 12);
     for (entry, expected) in recorded {
         let [name, keys, values] = entry.split(' ').collect::<Vec<_>>()[..] else {
             panic!("{entry}");

@@ -14,6 +14,7 @@ models! {
     CHAINED:
     hy_v3 "hy_v3",
     mimo2 "mimo2",
+    mimo2_sizes "mimo2-sizes",
     step35 "step35",
 }
 

@@ -29,11 +29,13 @@ const MODELS: &[&str] = &[
     "kimi-linear-moe",
     "lfm2moe-moe",
     "llama4-moe",
+    "mimo2-long",
     "minicpm3-dense",
     "mpt-dense",
     "nemotron_h-dense",
     "phi3-long",
     "plamo2-dense",
+    "plamo2-long",
     "qwen2moe-moe",
     "qwen35-dense",
     "qwen3next-moe",
@@ -44,6 +46,7 @@ const MODELS: &[&str] = &[
     "smallthinker-moe",
     "stablelm-parallel",
     "step35-long",
+    "step35-values",
     "talkie-dense",
 ];
 

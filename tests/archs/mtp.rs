@@ -28,6 +28,7 @@ models! {
     glm_dsa "glm-dsa",
     hy_v3 "hy_v3",
     mimo2 "mimo2",
+    mimo2_sizes "mimo2-sizes",
     qwen35 "qwen35",
     qwen35_ends "qwen35-ends",
     qwen35moe "qwen35moe",

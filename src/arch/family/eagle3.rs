@@ -3,7 +3,7 @@
 use crate::arch::Arch;
 use crate::arch::parts::{ATTN_OUT, FFN_NORM, GATED_FFN, Group, ROPE_FACTORS, unnamed};
 use crate::arch::rules::RopeRule;
-use crate::arch::tensor::Extent::{Embd, Kv, Q, TwiceEmbd};
+use crate::arch::tensor::Extent::{Embd, Keys, Q, TwiceEmbd, Values};
 use crate::arch::tensor::Role::{ByRows, Norm};
 
 /// Norms of a token's embedding and of the states, and projections of both side by side.
@@ -11,8 +11,8 @@ const MIXING: Group = &[
     unnamed("attn_norm.weight", &[Embd], Norm),
     unnamed("attn_norm_2.weight", &[Embd], Norm),
     unnamed("attn_q.weight", &[Q, TwiceEmbd], ByRows),
-    unnamed("attn_k.weight", &[Kv, TwiceEmbd], ByRows),
-    unnamed("attn_v.weight", &[Kv, TwiceEmbd], ByRows),
+    unnamed("attn_k.weight", &[Keys, TwiceEmbd], ByRows),
+    unnamed("attn_v.weight", &[Values, TwiceEmbd], ByRows),
 ];
 
 /// `eagle3`, which runs beside the model that it was trained for and not by itself.

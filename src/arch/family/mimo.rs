@@ -27,7 +27,7 @@ pub const MIMO2: Arch = Arch {
     ends: ENDS_AND_OUTPUT,
     block: &[ATTN_NORM, QKV, SINKS_OPTIONAL, ATTN_OUT, FFN_NORM, GATED_FFN],
     expert_block: &[ATTN_NORM, QKV, SINKS_OPTIONAL, ATTN_OUT, FFN_NORM, EXPERTS, CHOICE_BIAS_OPTIONAL],
-    attention: Attention { value_scale: true, ..Attention::USUAL },
+    attention: Attention { value_scale: true, heads_by_layer: true, values_apart: true, ..Attention::USUAL },
     rope: RopeRule::PARTIAL,
     window: Some(WindowRule { rope: WindowRope::OWN, ..WindowRule::needed(1) }),
     experts: ExpertRule {

@@ -6,7 +6,7 @@ use crate::arch::parts::{
     OUTPUT_OR_TIED, OUTPUT_REQUIRED, OWN_HEAD_NORMS, QKV, QKV_BIAS_OPTIONAL,
 };
 use crate::arch::recurrent_parts::PLAMO_MAMBA;
-use crate::arch::rules::{Mixing, Recurrence, Residual, RopeRule, Sum, WindowRope, WindowRule};
+use crate::arch::rules::{Attention, Mixing, Recurrence, Residual, RopeRule, ScoreScale, Sum, WindowRope, WindowRule};
 use crate::arch::{Arch, Checkpoint, Fixed, Fused, HeadDim, Key, KvHeads, Name, Step, TokenKey, Tokenizer};
 
 /// `plamo`.
@@ -35,6 +35,7 @@ pub const PLAMO2: Arch = Arch {
         FUSED_FFN,
         FFN_POST_NORM_BARE,
     ],
+    attention: Attention { scale: ScoreScale::ValueSize, values_apart: true, ..Attention::USUAL },
     mixing: Mixing::ByHeads(Recurrence::Plamo),
     rope: RopeRule::PARTIAL,
     scaled: ATTN_OUT_SCALE,
@@ -120,6 +121,7 @@ pub const PLAMO3: Arch = Arch {
     models: "PLaMo 3",
     ends: &[ENDS, OUTPUT_OR_TIED],
     block: &[ATTN_NORM, QKV, HEAD_NORMS, ATTN_OUT, ATTN_POST_NORM_BARE, FFN_NORM, FUSED_FFN, FFN_POST_NORM_BARE],
+    attention: Attention { values_apart: true, ..Attention::USUAL },
     rope: RopeRule::PARTIAL,
     window: Some(WindowRule { rope: WindowRope::OWN, ..WindowRule::every(8) }),
     scaled: ATTN_OUT_SCALE,

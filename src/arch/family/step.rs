@@ -32,7 +32,7 @@ pub const STEP35: Arch = Arch {
     expert_block: begun!(MIXING, EXPERTS, CHOICE_BIAS_OPTIONAL, SHARED),
     rope: RopeRule { global_half: true, factors_in_windows: false, ..RopeRule::PARTIAL },
     window: Some(WindowRule { rope: WindowRope { own_dimensions: true, ..WindowRope::OWN }, ..WindowRule::needed(1) }),
-    attention: Attention { heads_by_layer: true, ..Attention::USUAL },
+    attention: Attention { heads_by_layer: true, values_apart: true, ..Attention::USUAL },
     feed_forward: FeedForward { clamp: GateClamp::After, ..Arch::DENSE.feed_forward },
     experts: ExpertRule { layers: ExpertLayers::Routed, shared: SharedWidth::Key, ..ExpertRule::KEYED },
     // the dense network of blocks that have experts

@@ -44,6 +44,9 @@ pub struct Attention {
     pub shared_keys: SharedKeys,
     /// True if the keys `attention.head_count` and `attention.head_count_kv` may say other numbers for every layer.
     pub heads_by_layer: bool,
+    /// True if `attention.value_length` may be another size than that of key heads. Where it is absent, it is the
+    /// embedding width per head.
+    pub values_apart: bool,
     /// True if the keys `attention.key_length_swa` and `attention.value_length_swa` say the sizes of heads in layers
     /// with a window.
     pub sizes_by_window: bool,
@@ -70,6 +73,8 @@ pub enum SharedKeys {
 pub enum ScoreScale {
     /// 1 / sqrt(head size), on the scores.
     HeadSize,
+    /// 1 / sqrt(size of a value head).
+    ValueSize,
     /// The same on the queries after RoPE instead. Models with this number of layers use the embedding width per head
     /// as the head size (llama.cpp recognizes the 27B models of Gemma by it).
     OnQueries(Option<u32>),
@@ -155,6 +160,7 @@ impl Attention {
         gate: HeadGate::Sigmoid,
         shared_keys: SharedKeys::None,
         heads_by_layer: false,
+        values_apart: false,
         sizes_by_window: false,
         value_scale: false,
         plain_values: false,

@@ -45,6 +45,7 @@ pub struct Shape {
     pub n_embd: usize,
     pub n_head: usize,
     pub head_dim: usize,
+    pub value_dim: usize,
     /// The context that RoPE was trained with.
     pub original: u32,
     /// True if layers have windows.
@@ -61,6 +62,7 @@ pub fn scores(k: &mut Keys<'_>, arch: &Arch, shape: Shape, rope: &Rope) -> Score
     let of_head = |elements: usize| 1.0 / (elements as f32).sqrt();
     let (query_scale, scale) = match rule.scale {
         ScoreScale::HeadSize => (None, of_head(shape.head_dim)),
+        ScoreScale::ValueSize => (None, of_head(shape.value_dim)),
         ScoreScale::OnQueries(Some(layers)) if shape.n_layer == layers as usize => {
             (Some(of_head(shape.n_embd / shape.n_head)), 1.0)
         }

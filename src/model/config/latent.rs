@@ -4,6 +4,9 @@ use super::keys::Keys;
 use crate::arch::rules::Mixing;
 use crate::arch::{Arch, Latent};
 
+/// Largest size of a head.
+const MOST: u32 = 1 << 20;
+
 /// Elements of the keys and values that the cache holds, and latent attention where the architecture has it.
 pub fn heads(
     k: &mut Keys<'_>,
@@ -23,20 +26,26 @@ pub fn heads(
     // the other's number is no hint
     let value = match k.u32("attention.value_length") {
         Some(n) => n as usize,
+        None if arch.attention.values_apart => n_embd / n_head,
         None if arch.attention.latent && n_embd.is_multiple_of(n_head) => n_embd / n_head,
         None => usual,
     };
     if arch.attention.latent {
         return latent(k, arch, [usual, value], n_head == n_head_kv);
     }
+    if arch.attention.values_apart && (1..=MOST as usize).contains(&value) {
+        return ([usual, value], None);
+    }
     if value != usual {
-        k.contradiction(format!("heads of {usual} key and {value} value elements are not supported"));
+        k.contradiction(format!(
+            "heads have {usual} key and {value} value elements, which models of architecture {} cannot have",
+            arch.name
+        ));
     }
     ([usual, usual], None)
 }
 
 fn latent(k: &mut Keys<'_>, arch: &Arch, stated: [usize; 2], own_keys: bool) -> ([usize; 2], Option<Latent>) {
-    const MOST: u32 = 1 << 20;
     const OF_HEAD: [&str; 2] = ["attention.key_length_mla", "attention.value_length_mla"];
     let of_head = OF_HEAD.map(|key| k.u32(key).unwrap_or(0).min(MOST) as usize);
     let rank = k.count("attention.kv_lora_rank", MOST);

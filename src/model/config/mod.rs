@@ -225,11 +225,12 @@ impl Config {
 
     /// The numbers of the extents of a layer's tensors.
     pub fn layer_sizes(&self, layer: usize) -> Sizes {
-        let OfLayer { n_head, n_head_kv, head_dim, n_ff, .. } = self.layer(layer);
-        let [heads, kv_heads, head_dim, ff] = [n_head, n_head_kv, head_dim, n_ff].map(|n| n as u64);
+        let OfLayer { n_head, n_head_kv, head_dim, value_dim, n_ff } = self.layer(layer);
+        let sizes = [n_head, n_head_kv, head_dim, value_dim, n_ff];
+        let [heads, kv_heads, head_dim, value_dim, ff] = sizes.map(|n| n as u64);
         let sizes = self.sizes();
         let up = if self.own.is_empty() { sizes.up } else { ff };
-        Sizes { heads, kv_heads, head_dim, ff, up, ..sizes }
+        Sizes { heads, kv_heads, head_dim, value_dim, ff, up, ..sizes }
     }
 
     /// The numbers of the tensors' extents; those of blocks have others where layers have their own
@@ -243,6 +244,7 @@ impl Config {
             heads: self.n_head as u64,
             kv_heads: self.n_head_kv as u64,
             head_dim: self.head_dim as u64,
+            value_dim: self.value_dim as u64,
             rope_dim: self.most_turned() as u64,
             experts: of_experts(|e| e.count),
             experts_used: of_experts(|e| e.used),
@@ -333,6 +335,7 @@ impl Config {
             n_embd,
             n_head,
             head_dim: latent.map_or(head_dim, |l| l.key),
+            value_dim,
             original: original_context,
             windows: window.is_some(),
         };

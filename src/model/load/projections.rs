@@ -186,17 +186,18 @@ impl Loader<'_> {
         }
         let cols = self.sizes.embd as usize;
         let q = (self.sizes.heads * self.sizes.head_dim) as usize;
-        let kv = (self.sizes.kv_heads * self.sizes.head_dim) as usize;
+        let [k, v] = [self.sizes.head_dim, self.sizes.value_dim].map(|size| (self.sizes.kv_heads * size) as usize);
+        let rows = q + k + v;
         let fused = Tensor::new("attn_qkv.weight", "", &[], Role::ByRows);
-        let mut all = self.projection(layer, &fused, "attn_qkv", cols, q + 2 * kv)?;
+        let mut all = self.projection(layer, &fused, "attn_qkv", cols, rows)?;
         if let Some(of_queries) = self.described(Some(layer), "attn_q.bias") {
             let bias = full_name(Some(layer), "attn_qkv.bias");
-            all.bias = self.optional_floats(&bias, &[q + 2 * kv]);
+            all.bias = self.optional_floats(&bias, &[rows]);
             if of_queries.required && all.bias.is_none() && !self.has(&full_name(Some(layer), "attn_q.bias")) {
                 self.missing(&bias);
             }
         }
-        let parts = [0..q, q..q + kv, q + kv..q + 2 * kv];
+        let parts = [0..q, q..q + k, q + k..rows];
         let mut parts = parts.into_iter().zip(NAMES).map(|(range, name)| {
             let mut linear = self.part(&all, range);
             linear.switched = self.switched(layer, name);

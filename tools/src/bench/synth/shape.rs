@@ -150,6 +150,7 @@ impl Shape {
             heads: s.heads,
             kv_heads: s.kv_heads,
             head_dim: s.head_dim,
+            value_dim: s.head_dim,
             rope_dim: s.head_dim,
             experts: self.mixture.map_or(0, |m| m.count),
             expert_ff: s.ffn,
